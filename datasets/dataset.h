@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+// dataset.h: labelled images in memory, and the table of data sets that a config can name.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "framework/options.h"
+#include "framework/registry.h"
+#include "framework/tensor.h"
+
+namespace convscope {
+
+struct Dataset {
+  std::string name;  // "mnist"
+  Tensor images;     // u8 [N,C,H,W], 0..255
+  Tensor labels;     // i32 [N], 0..classes-1
+  int classes = 0;
+  std::vector<std::string> class_names;
+  // Of the training images, per channel, on the 0..1 scale: a network sees (pixel/255 - mean)/std.
+  std::vector<double> mean, std;
+
+  std::int64_t size() const { return images.defined() ? images.dim(0) : 0; }
+  Shape sample_shape() const { return {images.dim(1), images.dim(2), images.dim(3)}; }
+};
+
+struct DatasetSplits {
+  Dataset train;
+  Dataset test;
+};
+
+struct DatasetType {
+  std::string doc;
+  std::vector<OptionField> fields;  // `root` for those that read files
+  // Errors of kind kData name the paths tried and the fetch command.
+  std::function<DatasetSplits(const Options&)> load;
+};
+CONVSCOPE_API Registry<DatasetType>& dataset_types();
+
+}  // namespace convscope
+
+#define CONVSCOPE_REGISTER_DATASET(name, ...)                                                    \
+  namespace {                                                                                    \
+  const bool registered_dataset = ::convscope::dataset_types().add(name, __VA_ARGS__, __FILE__); \
+  }

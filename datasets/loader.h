@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+// loader.h: batches from a Dataset: deterministic shuffle, normalisation, augmentation, prefetch.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "datasets/dataset.h"
+
+namespace convscope {
+
+struct LoaderOptions {
+  std::int64_t batch_size = 64;
+  bool shuffle = true;
+  bool drop_last = false;
+  std::uint64_t seed = 0;
+  bool prefetch = true;  // a background thread prepares the next batches
+  // Augmentation, training only: zero-padded random crop (pixels of padding), random mirror.
+  std::int64_t crop_padding = 0;
+  bool mirror = false;
+};
+
+struct Batch {
+  Tensor x;                // f32 [N,C,H,W], normalised
+  Tensor labels;           // i32 [N]
+  std::int64_t index = 0;  // position in the epoch
+};
+
+// The batches of epoch e are a pure function of (dataset, options, e): the order of the samples and
+// every random number come from (seed, epoch, sample). So a run can go on in the middle of an
+// epoch.
+class CONVSCOPE_API Loader {
+ public:
+  Loader(Dataset dataset, const LoaderOptions& options);
+  ~Loader();
+  Loader(const Loader&) = delete;
+  Loader& operator=(const Loader&) = delete;
+
+  std::int64_t batches_per_epoch() const;
+  const Dataset& dataset() const;
+  // Starts epoch `epoch` (0, 1, ...) at batch `first_batch`; drops what was prefetched before.
+  void start_epoch(std::int64_t epoch, std::int64_t first_batch = 0);
+  // The next batch of the epoch, or false at its end. The tensors of the batch stay valid until the
+  // next call (they are reused, so a steady loop allocates nothing).
+  bool next(Batch& batch);
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+// A part of the samples, in the given order.
+CONVSCOPE_API Dataset subset(const Dataset& from, const std::vector<std::int64_t>& indices);
+// The first `limit` samples of a seeded shuffle that keeps the classes balanced; 0 = all.
+CONVSCOPE_API Dataset limited(const Dataset& from, std::int64_t limit, std::uint64_t seed);
+// Splits off `count` samples for validation (seeded, balanced): {rest, validation}.
+CONVSCOPE_API std::pair<Dataset, Dataset> split(const Dataset& from, std::int64_t count,
+                                                std::uint64_t seed);
+
+}  // namespace convscope

@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: Apache-2.0
+// cli.h: the program `convscope`: one file for each subcommand, all of them in one registry.
+#pragma once
+
+#include "framework/export.h"
+
+namespace convscope {
+
+// Runs the program with main's arguments; never throws. Returns the exit code: 0 ok, 1 run failed,
+// 2 usage, 3 config, 4 data, 5 device or algorithm not available, 6 I/O, 7 regression, 130/143
+// interrupted.
+CONVSCOPE_API int run_command_line(int argc, char** argv);
+
+}  // namespace convscope

@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+// check.h: the one way to fail. One exception type, one sentence: operation first, what was
+// expected, why, what came.
+#pragma once
+
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <type_traits>
+
+#include "framework/export.h"
+
+namespace convscope {
+
+// What kind of trouble it is; the command line turns each kind into its exit code.
+enum class ErrorKind {
+  kInvalid,      // a wrong argument, shape or call order
+  kConfig,       // an experiment config that cannot be used
+  kData,         // a data set that is missing or corrupt
+  kUnavailable,  // a device or an algorithm that is not available here
+  kIo,           // a file or folder that cannot be read or written
+  kRun,          // a run that failed: NaN, a missed `expect:`
+};
+
+// The only exception type of the project. what() is "[operation] sentence".
+class CONVSCOPE_API Error : public std::runtime_error {
+ public:
+  Error(ErrorKind kind, std::string_view operation, std::string_view sentence);
+  ~Error() override;
+  ErrorKind kind() const noexcept { return kind_; }
+
+ private:
+  ErrorKind kind_;
+};
+
+// Process exit code for a kind: 2 usage, 3 config, 4 data, 5 not available, 6 I/O, 1 run failed.
+CONVSCOPE_API int exit_code(ErrorKind kind) noexcept;
+
+// Throws Error.
+[[noreturn]] CONVSCOPE_API void fail(ErrorKind kind, std::string_view operation,
+                                     std::string_view sentence);
+[[noreturn]] CONVSCOPE_API void fail(std::string_view operation, std::string_view sentence);
+
+namespace detail {
+inline void append(std::string& out, std::string_view text) { out.append(text); }
+inline void append(std::string& out, const char* text) { out.append(text); }
+inline void append(std::string& out, const std::string& text) { out.append(text); }
+inline void append(std::string& out, char c) { out.push_back(c); }
+inline void append(std::string& out, bool value) { out.append(value ? "true" : "false"); }
+CONVSCOPE_API void append(std::string& out, double value);
+template <class T>
+requires std::is_integral_v<T>
+void append(std::string& out, T value) { out.append(std::to_string(value)); }
+template <class T>
+requires requires(const T& t) { t.str(); }
+void append(std::string& out, const T& value) { out.append(value.str()); }
+}  // namespace detail
+
+// Joins its arguments to one string: text, numbers, and anything that has a str() member.
+template <class... Args>
+std::string cat(const Args&... args) {
+  std::string out;
+  (detail::append(out, args), ...);
+  return out;
+}
+
+}  // namespace convscope
+
+// CONVSCOPE_CHECK(x.rank() == 4, "conv2d", "expected x of rank 4 [N,C,H,W], got ", x.shape());
+// The sentence is built only when the condition is false.
+#define CONVSCOPE_CHECK(condition, operation, ...)                   \
+  do {                                                               \
+    if (!(condition)) {                                              \
+      ::convscope::fail((operation), ::convscope::cat(__VA_ARGS__)); \
+    }                                                                \
+  } while (false)

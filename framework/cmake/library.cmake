@@ -1,0 +1,53 @@
+# libconvscope: one shared library from all folders. New files are found by themselves.
+#   *.cpp        compiled once
+#   *_simd.cpp   compiled once for each instruction set (framework/cpu_isa.h)
+#   *_cuda.cu    go into libconvscope_cuda
+set(convscope_folders framework layers optim quant sparsity datasets experiments)
+set(convscope_globs ${convscope_folders})
+list(TRANSFORM convscope_globs PREPEND ${CMAKE_CURRENT_SOURCE_DIR}/)
+list(TRANSFORM convscope_globs APPEND /*.cpp)
+file(GLOB_RECURSE convscope_sources CONFIGURE_DEPENDS ${convscope_globs})
+list(FILTER convscope_sources EXCLUDE REGEX "/experiments/(cli/main\\.cpp|peers/|notebooks/)")
+set(convscope_simd_sources ${convscope_sources})
+list(FILTER convscope_simd_sources INCLUDE REGEX "_simd\\.cpp$")
+list(FILTER convscope_sources EXCLUDE REGEX "_simd\\.cpp$")
+
+add_library(convscope SHARED ${convscope_sources})
+add_library(convscope::convscope ALIAS convscope)
+set_target_properties(convscope PROPERTIES
+  CXX_VISIBILITY_PRESET hidden VISIBILITY_INLINES_HIDDEN ON
+  VERSION ${PROJECT_VERSION} SOVERSION 0)
+target_include_directories(convscope PUBLIC
+  $<BUILD_INTERFACE:${CMAKE_CURRENT_SOURCE_DIR}> $<INSTALL_INTERFACE:include/convscope>)
+target_compile_features(convscope PUBLIC cxx_std_20)
+target_compile_definitions(convscope PRIVATE CONVSCOPE_VERSION="${PROJECT_VERSION}"
+  CONVSCOPE_BUILD_TYPE="${CMAKE_BUILD_TYPE}")
+target_link_libraries(convscope PRIVATE $<BUILD_INTERFACE:convscope_flags> OpenMP::OpenMP_CXX
+  Eigen3::Eigen yaml-cpp::yaml-cpp CLI11::CLI11 fmt::fmt nlohmann_json::nlohmann_json ZLIB::ZLIB
+  CURL::libcurl Threads::Threads ${CMAKE_DL_LIBS})
+
+# One object library for each instruction set.
+set(convscope_isa_flags_scalar "")
+set(convscope_isa_flags_avx2 -mavx2 -mfma)
+set(convscope_isa_flags_avx512 -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx2 -mfma
+    -mprefer-vector-width=512)
+set(convscope_isas scalar)
+if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
+  list(APPEND convscope_isas avx2 avx512)
+endif()
+if(NOT convscope_simd_sources)
+  set(convscope_isas "")
+endif()
+foreach(isa IN LISTS convscope_isas)
+  string(TOUPPER ${isa} isa_upper)
+  add_library(convscope_simd_${isa} OBJECT ${convscope_simd_sources})
+  set_target_properties(convscope_simd_${isa} PROPERTIES POSITION_INDEPENDENT_CODE ON
+    CXX_VISIBILITY_PRESET hidden VISIBILITY_INLINES_HIDDEN ON)
+  target_include_directories(convscope_simd_${isa} PRIVATE ${CMAKE_CURRENT_SOURCE_DIR})
+  target_compile_definitions(convscope_simd_${isa} PRIVATE CONVSCOPE_ISA=isa_${isa}
+    CONVSCOPE_ISA_ENUM=${isa} CONVSCOPE_ISA_IS_${isa_upper}=1)
+  target_compile_options(convscope_simd_${isa} PRIVATE -O3 -fno-math-errno
+    ${convscope_isa_flags_${isa}})
+  target_link_libraries(convscope_simd_${isa} PRIVATE convscope_flags)
+  target_sources(convscope PRIVATE $<TARGET_OBJECTS:convscope_simd_${isa}>)
+endforeach()

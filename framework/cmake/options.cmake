@@ -1,0 +1,30 @@
+# Compiler flags that every target of ours shares: an interface library, no global state.
+if(NOT CMAKE_BUILD_TYPE AND NOT CMAKE_CONFIGURATION_TYPES)
+  set(CMAKE_BUILD_TYPE Release CACHE STRING "Build type" FORCE)
+endif()
+set(CMAKE_CXX_STANDARD 20)
+set(CMAKE_CXX_STANDARD_REQUIRED ON)
+set(CMAKE_CXX_EXTENSIONS OFF)
+set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+set(CMAKE_RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/bin)
+set(CMAKE_LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/lib)
+
+find_program(CONVSCOPE_CCACHE ccache)
+if(CONVSCOPE_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${CONVSCOPE_CCACHE})
+  set(CMAKE_CUDA_COMPILER_LAUNCHER ${CONVSCOPE_CCACHE})
+endif()
+
+add_library(convscope_flags INTERFACE)
+target_compile_options(convscope_flags INTERFACE
+  $<$<COMPILE_LANGUAGE:CXX>:-Wall -Wextra -Wshadow -Wconversion -Wno-sign-conversion>
+  $<$<AND:$<BOOL:${CONVSCOPE_WERROR}>,$<COMPILE_LANGUAGE:CXX>>:-Werror>)
+if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
+  # GCC 12 warns about overlapping copies inside std::string where there are none (GCC bug 105651).
+  target_compile_options(convscope_flags INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-Wno-restrict>)
+endif()
+if(CONVSCOPE_SANITIZE)
+  target_compile_options(convscope_flags INTERFACE -fsanitize=${CONVSCOPE_SANITIZE}
+    -fno-sanitize-recover=all -fno-omit-frame-pointer)
+  target_link_options(convscope_flags INTERFACE -fsanitize=${CONVSCOPE_SANITIZE})
+endif()

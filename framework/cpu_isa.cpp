@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "framework/cpu_isa.h"
+
+#include <atomic>
+#include <cstdlib>
+
+namespace convscope {
+namespace {
+
+#if defined(__x86_64__)
+bool has_avx2() { return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"); }
+bool has_avx512() {
+  return has_avx2() && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+         __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
+}
+#else
+bool has_avx2() { return false; }
+bool has_avx512() { return false; }
+#endif
+
+Isa best_isa() {
+  if (has_avx512()) return Isa::avx512;
+  return has_avx2() ? Isa::avx2 : Isa::scalar;
+}
+
+void check_supported(Isa isa) {
+  if (!supports_isa(isa)) {
+    fail(ErrorKind::kUnavailable, "isa",
+         cat("expected an instruction set that this CPU runs, got ", name_of(isa),
+             "; the best here is ", name_of(best_isa())));
+  }
+}
+
+Isa initial_isa() {
+  const char* forced = std::getenv("CONVSCOPE_ISA");
+  if (forced == nullptr || *forced == '\0') return best_isa();
+  const Isa isa = parse_isa(forced);
+  check_supported(isa);
+  return isa;
+}
+
+std::atomic<Isa>& setting() {
+  static std::atomic<Isa> isa{initial_isa()};
+  return isa;
+}
+
+}  // namespace
+
+Isa current_isa() { return setting().load(std::memory_order_relaxed); }
+
+bool supports_isa(Isa isa) { return static_cast<int>(isa) <= static_cast<int>(best_isa()); }
+
+void set_isa(Isa isa) {
+  check_supported(isa);
+  setting() = isa;
+}
+
+Isa parse_isa(std::string_view text) {
+  for (int i = 0; i < kIsaCount; ++i) {
+    if (name_of(static_cast<Isa>(i)) == text) return static_cast<Isa>(i);
+  }
+  fail("isa", cat("expected scalar, avx2 or avx512, got '", text, "'"));
+}
+
+std::string cpu_features() {
+  std::string out;
+#if defined(__x86_64__)
+#define CONVSCOPE_FEATURE(name) \
+  if (__builtin_cpu_supports(name)) out += out.empty() ? name : " " name
+  CONVSCOPE_FEATURE("sse4.2");
+  CONVSCOPE_FEATURE("avx");
+  CONVSCOPE_FEATURE("fma");
+  CONVSCOPE_FEATURE("avx2");
+  CONVSCOPE_FEATURE("avx512f");
+  CONVSCOPE_FEATURE("avx512bw");
+  CONVSCOPE_FEATURE("avx512dq");
+  CONVSCOPE_FEATURE("avx512vl");
+  CONVSCOPE_FEATURE("avx512vnni");
+  CONVSCOPE_FEATURE("avx512bf16");
+#undef CONVSCOPE_FEATURE
+#endif
+  return out;
+}
+
+}  // namespace convscope

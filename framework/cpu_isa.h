@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+// cpu_isa.h: which instruction set the kernels run on, chosen at run time.
+//
+// Kernels that depend on the instruction set stand in files named *_simd.cpp. CMake compiles each
+// such file once for each instruction set; inside, CONVSCOPE_ISA names the namespace and simd.h
+// gives the vectors. Each copy registers its table of kernels under its instruction set:
+//
+//   // gemm_simd.cpp
+//   namespace convscope::CONVSCOPE_ISA { namespace { void tile(...) {...} } }
+//   CONVSCOPE_SIMD_KERNELS(gemm_kernels, (GemmKernels{.tile = convscope::CONVSCOPE_ISA::tile}))
+//
+//   // gemm.cpp: constinit IsaTable<GemmKernels> gemm_kernels;   use: gemm_kernels.get().tile(...)
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "framework/check.h"
+#include "framework/export.h"
+
+namespace convscope {
+
+enum class Isa { scalar, avx2, avx512 };
+inline constexpr int kIsaCount = 3;
+
+constexpr std::string_view name_of(Isa isa) {
+  constexpr std::string_view kNames[kIsaCount] = {"scalar", "avx2", "avx512"};
+  return kNames[static_cast<int>(isa)];
+}
+
+// The best one that this CPU runs, or the one that CONVSCOPE_ISA or set_isa() forces.
+CONVSCOPE_API Isa current_isa();
+CONVSCOPE_API bool supports_isa(Isa isa);
+// An error when this CPU does not run it. For tests and comparisons.
+CONVSCOPE_API void set_isa(Isa isa);
+CONVSCOPE_API Isa parse_isa(std::string_view text);
+// "sse4_2 avx2 fma avx512f avx512vnni ...": what the CPU offers, for `convscope info`.
+CONVSCOPE_API std::string cpu_features();
+
+// One table of kernels for each instruction set. constinit, so registration order does not matter.
+template <class Kernels>
+class IsaTable {
+ public:
+  constexpr IsaTable() = default;
+  bool add(Isa isa, const Kernels& kernels) {
+    tables_[static_cast<int>(isa)] = kernels;
+    return true;
+  }
+  const Kernels& get() const { return tables_[static_cast<int>(current_isa())]; }
+  const Kernels& get(Isa isa) const { return tables_[static_cast<int>(isa)]; }
+
+ private:
+  Kernels tables_[kIsaCount]{};
+};
+
+}  // namespace convscope
+
+#define CONVSCOPE_SIMD_KERNELS(table, ...)                                                        \
+  namespace convscope {                                                                           \
+  namespace {                                                                                     \
+  const bool registered_##table = (table).add(::convscope::Isa::CONVSCOPE_ISA_ENUM, __VA_ARGS__); \
+  }                                                                                               \
+  }

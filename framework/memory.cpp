@@ -1,0 +1,216 @@
+// SPDX-License-Identifier: Apache-2.0
+// memory.cpp: size classes and counters. The system side of a device is its DeviceBackend.
+#include "framework/memory.h"
+
+#include <array>
+#include <bit>
+#include <mutex>
+#include <new>
+#include <vector>
+
+#include "framework/check.h"
+
+namespace convscope {
+namespace {
+
+// Classes: multiples of 64 B up to 512 B, then eight steps for each power of two, so a block is at
+// most 12.5 % larger than asked for.
+struct SizeClass {
+  std::size_t index;
+  std::size_t block_bytes;
+};
+
+SizeClass size_class(std::size_t bytes) {
+  const std::size_t lines = (bytes + kAlignmentBytes - 1) / kAlignmentBytes;
+  if (lines <= 8) return {lines - 1, lines * kAlignmentBytes};
+  const auto exponent = static_cast<std::size_t>(std::bit_width(lines - 1)) - 1;  // >= 3
+  const std::size_t step = std::size_t{1} << (exponent - 3);
+  const std::size_t rounded = (lines + step - 1) / step * step;
+  const std::size_t eighth = (rounded - (std::size_t{1} << exponent)) / step;  // 1..8
+  return {8 + (exponent - 3) * 8 + eighth - 1, rounded * kAlignmentBytes};
+}
+
+constexpr std::size_t kClasses = 8 + 61 * 8;
+// Above this the rounding to a size class could overflow; nothing real is that large.
+constexpr std::size_t kLargestBytes = std::size_t{1} << 60;
+
+class CachingAllocator {
+ public:
+  void* allocate(Device device, std::size_t bytes, MemoryUse use) {
+    const auto out_of_memory = [&]() {
+      fail(ErrorKind::kRun, "memory",
+           cat("out of memory on ", device.str(), ": expected room for ", bytes, " bytes, ",
+               stats_.live_bytes, " bytes are in use and ", stats_.cached_bytes,
+               " are cached; use a smaller batch"));
+    };
+    if (bytes > kLargestBytes) out_of_memory();
+    const SizeClass wanted = size_class(bytes);
+    const std::scoped_lock lock(mutex_);
+    std::vector<void*>& free_blocks = free_[wanted.index];
+    void* block = nullptr;
+    if (!free_blocks.empty()) {
+      block = free_blocks.back();
+      free_blocks.pop_back();
+      stats_.cached_bytes -= static_cast<std::int64_t>(wanted.block_bytes);
+    } else {
+      const DeviceBackend& backend = backend_of(device);
+      block = backend.system_allocate(device.index, wanted.block_bytes);
+      if (block == nullptr) {
+        release_cached_locked(device);
+        block = backend.system_allocate(device.index, wanted.block_bytes);
+      }
+      if (block == nullptr) out_of_memory();
+      ++stats_.system_allocations;
+    }
+    ++stats_.allocations;
+    count(static_cast<std::int64_t>(bytes), use);
+    return block;
+  }
+
+  void deallocate(void* pointer, std::size_t bytes, MemoryUse use) noexcept {
+    const SizeClass of = size_class(bytes);
+    const std::scoped_lock lock(mutex_);
+    free_[of.index].push_back(pointer);
+    stats_.cached_bytes += static_cast<std::int64_t>(of.block_bytes);
+    count(-static_cast<std::int64_t>(bytes), use);
+  }
+
+  MemoryStats stats() {
+    const std::scoped_lock lock(mutex_);
+    return stats_;
+  }
+
+  void reset_peak() {
+    const std::scoped_lock lock(mutex_);
+    stats_.peak_bytes = stats_.live_bytes;
+    stats_.workspace_peak_bytes = stats_.workspace_bytes;
+  }
+
+  void release_cached(Device device) {
+    const std::scoped_lock lock(mutex_);
+    release_cached_locked(device);
+  }
+
+ private:
+  void count(std::int64_t bytes, MemoryUse use) noexcept {
+    stats_.live_bytes += bytes;
+    if (stats_.live_bytes > stats_.peak_bytes) stats_.peak_bytes = stats_.live_bytes;
+    if (use == MemoryUse::kWorkspace) {
+      stats_.workspace_bytes += bytes;
+      if (stats_.workspace_bytes > stats_.workspace_peak_bytes) {
+        stats_.workspace_peak_bytes = stats_.workspace_bytes;
+      }
+    }
+  }
+
+  void release_cached_locked(Device device) {
+    const DeviceBackend& backend = backend_of(device);
+    for (std::size_t i = 0; i < kClasses; ++i) {
+      for (void* block : free_[i]) backend.system_free(device.index, block, 0);
+      free_[i].clear();
+    }
+    stats_.cached_bytes = 0;
+  }
+
+  std::mutex mutex_;
+  std::array<std::vector<void*>, kClasses> free_;
+  MemoryStats stats_;
+};
+
+constexpr std::size_t kDevicesOfAKind = 16;
+
+CachingAllocator& allocator_of(Device device) {
+  // Never destroyed: tensors with static lifetime may be freed after it.
+  static auto& allocators =
+      *new std::array<std::array<CachingAllocator, kDevicesOfAKind>, kDeviceTypeCount>;
+  CONVSCOPE_CHECK(device.index < kDevicesOfAKind, "memory", "expected a device index below ",
+                  kDevicesOfAKind, ", got ", static_cast<int>(device.index));
+  return allocators[static_cast<std::size_t>(device.type)][device.index];
+}
+
+#if defined(__SANITIZE_ADDRESS__)
+constexpr bool kPoolSmallObjects = false;  // so that a use after free is seen
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer)
+constexpr bool kPoolSmallObjects = false;
+#else
+constexpr bool kPoolSmallObjects = true;
+#endif
+#else
+constexpr bool kPoolSmallObjects = true;
+#endif
+
+constexpr std::size_t kSmallStepBytes = 32;
+constexpr std::size_t kSmallLists = 32;  // objects up to 1 KiB
+
+struct FreeObject {
+  FreeObject* next;
+};
+
+// Trivially destructible, so that objects freed late in a thread's life still find it.
+thread_local std::array<FreeObject*, kSmallLists> small_lists{};
+thread_local bool small_lists_closed = false;
+
+struct SmallListsCloser {
+  ~SmallListsCloser() {
+    small_lists_closed = true;
+    for (FreeObject*& head : small_lists) {
+      while (head != nullptr) {
+        FreeObject* object = head;
+        head = object->next;
+        ::operator delete(object);
+      }
+    }
+  }
+};
+thread_local SmallListsCloser small_lists_closer;
+
+std::size_t small_list_index(std::size_t bytes) {
+  return bytes == 0 ? 0 : (bytes - 1) / kSmallStepBytes;
+}
+
+}  // namespace
+
+void* allocate(Device device, std::size_t bytes, MemoryUse use) {
+  if (bytes == 0) return nullptr;
+  return allocator_of(device).allocate(device, bytes, use);
+}
+
+void deallocate(Device device, void* pointer, std::size_t bytes, MemoryUse use) noexcept {
+  if (pointer == nullptr) return;
+  allocator_of(device).deallocate(pointer, bytes, use);
+}
+
+MemoryStats memory_stats(Device device) { return allocator_of(device).stats(); }
+void reset_peak(Device device) { allocator_of(device).reset_peak(); }
+void release_cached(Device device) { allocator_of(device).release_cached(device); }
+
+void* allocate_small(std::size_t bytes) {
+  const std::size_t index = small_list_index(bytes);
+  if (!kPoolSmallObjects || index >= kSmallLists) return ::operator new(bytes);
+  FreeObject*& head = small_lists[index];
+  if (head == nullptr) return ::operator new((index + 1) * kSmallStepBytes);
+  FreeObject* object = head;
+  head = object->next;
+  return object;
+}
+
+void deallocate_small(void* pointer, std::size_t bytes) noexcept {
+  if (pointer == nullptr) return;
+  const std::size_t index = small_list_index(bytes);
+  if (!kPoolSmallObjects || index >= kSmallLists || small_lists_closed) {
+    ::operator delete(pointer);
+    return;
+  }
+  (void)&small_lists_closer;  // makes this thread run the closer at its end
+  auto* object = static_cast<FreeObject*>(pointer);
+  object->next = small_lists[index];
+  small_lists[index] = object;
+}
+
+Workspace::Workspace(Device device, std::size_t bytes)
+    : device_(device), data_(allocate(device, bytes, MemoryUse::kWorkspace)), bytes_(bytes) {}
+
+Workspace::~Workspace() { deallocate(device_, data_, bytes_, MemoryUse::kWorkspace); }
+
+}  // namespace convscope

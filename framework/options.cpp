@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "framework/options.h"
+
+#include <algorithm>
+#include <cstdio>
+
+#include "framework/registry.h"
+
+namespace convscope {
+namespace {
+
+std::string quoted(const OptionValue& value) { return "'" + to_text(value) + "'"; }
+
+std::string range_refusal(const OptionField& field, double value) {
+  if (value >= field.min && value <= field.max) return "";
+  if (field.max >= 1e300) return cat("expected at least ", field.min, ", got ", value);
+  if (field.min <= -1e300) return cat("expected at most ", field.max, ", got ", value);
+  return cat("expected ", field.min, " to ", field.max, ", got ", value);
+}
+
+}  // namespace
+
+std::string_view name_of(OptionType type) {
+  switch (type) {
+    case OptionType::boolean:
+      return "true or false";
+    case OptionType::integer:
+      return "an integer";
+    case OptionType::number:
+      return "a number";
+    case OptionType::text:
+      return "text";
+    case OptionType::integers:
+      return "an integer or a list of integers";
+    case OptionType::texts:
+      return "a list of words";
+  }
+  return "";
+}
+
+std::string to_text(const OptionValue& value) {
+  struct Writer {
+    std::string operator()(std::monostate) const { return "null"; }
+    std::string operator()(bool v) const { return v ? "true" : "false"; }
+    std::string operator()(std::int64_t v) const { return std::to_string(v); }
+    std::string operator()(double v) const {
+      if (v != v) return ".nan";
+      if (v - v != 0) return v > 0 ? ".inf" : "-.inf";
+      for (int digits = 6; digits <= 17; ++digits) {  // the shortest text that reads back the same
+        char text[40];
+        std::snprintf(text, sizeof text, "%.*g", digits, v);
+        if (std::stod(text) == v) {
+          std::string out = text;
+          if (out.find_first_of(".en") == std::string::npos) out += ".0";
+          return out;
+        }
+      }
+      return "";
+    }
+    std::string operator()(const std::string& v) const { return v; }
+    std::string operator()(const std::vector<std::int64_t>& v) const {
+      std::vector<std::string> words;
+      for (std::int64_t x : v) words.push_back(std::to_string(x));
+      return "[" + join(words) + "]";
+    }
+    std::string operator()(const std::vector<std::string>& v) const { return "[" + join(v) + "]"; }
+  };
+  return std::visit(Writer{}, value);
+}
+
+Options::Options(const std::vector<OptionField>& fields) {
+  for (const OptionField& field : fields) values_[field.name] = field.default_value;
+}
+
+bool Options::has(std::string_view name) const {
+  const auto it = values_.find(name);
+  return it != values_.end() && !std::holds_alternative<std::monostate>(it->second);
+}
+
+const OptionValue& Options::get(std::string_view name) const {
+  const auto it = values_.find(name);
+  CONVSCOPE_CHECK(it != values_.end(), "options", "expected a value for '", name, "', got none");
+  return it->second;
+}
+
+namespace {
+template <class T>
+const T& typed(const Options& options, std::string_view name, OptionType type) {
+  const OptionValue& value = options.get(name);
+  const T* held = std::get_if<T>(&value);
+  CONVSCOPE_CHECK(held != nullptr, "options", "expected '", name, "' to be ", name_of(type),
+                  ", got ", quoted(value));
+  return *held;
+}
+}  // namespace
+
+bool Options::flag(std::string_view name) const {
+  return typed<bool>(*this, name, OptionType::boolean);
+}
+std::int64_t Options::integer(std::string_view name) const {
+  return typed<std::int64_t>(*this, name, OptionType::integer);
+}
+double Options::number(std::string_view name) const {
+  if (const auto* whole = std::get_if<std::int64_t>(&get(name))) {
+    return static_cast<double>(*whole);
+  }
+  return typed<double>(*this, name, OptionType::number);
+}
+const std::string& Options::text(std::string_view name) const {
+  return typed<std::string>(*this, name, OptionType::text);
+}
+const std::vector<std::int64_t>& Options::integers(std::string_view name) const {
+  return typed<std::vector<std::int64_t>>(*this, name, OptionType::integers);
+}
+const std::vector<std::string>& Options::texts(std::string_view name) const {
+  return typed<std::vector<std::string>>(*this, name, OptionType::texts);
+}
+
+std::string refusal_of(const OptionField& field, const OptionValue& value) {
+  const auto wrong_type = [&] {
+    return cat("expected ", name_of(field.type), ", got ", quoted(value));
+  };
+  if (std::holds_alternative<std::monostate>(value)) {
+    return field.required ? wrong_type() : "";
+  }
+  switch (field.type) {
+    case OptionType::boolean:
+      return std::holds_alternative<bool>(value) ? "" : wrong_type();
+    case OptionType::integer: {
+      const auto* whole = std::get_if<std::int64_t>(&value);
+      return whole == nullptr ? wrong_type() : range_refusal(field, static_cast<double>(*whole));
+    }
+    case OptionType::number: {
+      if (const auto* whole = std::get_if<std::int64_t>(&value)) {
+        return range_refusal(field, static_cast<double>(*whole));
+      }
+      const auto* real = std::get_if<double>(&value);
+      return real == nullptr ? wrong_type() : range_refusal(field, *real);
+    }
+    case OptionType::text: {
+      const auto* word = std::get_if<std::string>(&value);
+      if (word == nullptr) return wrong_type();
+      if (field.choices.empty() || std::ranges::count(field.choices, *word) > 0) return "";
+      const std::string near = nearest_word(*word, field.choices);
+      return cat("expected one of ", join(field.choices), ", got ", quoted(value),
+                 near.empty() ? "" : cat("; did you mean '", near, "'?"));
+    }
+    case OptionType::integers: {
+      if (const auto* whole = std::get_if<std::int64_t>(&value)) {
+        return range_refusal(field, static_cast<double>(*whole));
+      }
+      const auto* list = std::get_if<std::vector<std::int64_t>>(&value);
+      if (list == nullptr) return wrong_type();
+      for (std::int64_t entry : *list) {
+        const std::string refusal = range_refusal(field, static_cast<double>(entry));
+        if (!refusal.empty()) return refusal;
+      }
+      return "";
+    }
+    case OptionType::texts:
+      return std::holds_alternative<std::vector<std::string>>(value) ? "" : wrong_type();
+  }
+  return "";
+}
+
+}  // namespace convscope

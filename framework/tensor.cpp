@@ -1,0 +1,215 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "framework/tensor.h"
+
+#include <limits>
+
+namespace convscope {
+
+Storage::Storage(Device device_in, std::size_t bytes_in)
+    : device(device_in), bytes(bytes_in), data(allocate(device_in, bytes_in)) {}
+
+Storage::~Storage() { deallocate(device, data, bytes); }
+
+namespace {
+
+// Calls f(T*) with the tensor's elements; CPU only.
+template <class F>
+void visit_elements(const Tensor& tensor, F&& f) {
+  CONVSCOPE_CHECK(tensor.device().type == DeviceType::cpu, "tensor",
+                  "expected a tensor on the cpu, got ", tensor.str());
+  switch (tensor.dtype()) {
+    case DType::f32:
+      return f(tensor.data<float>());
+    case DType::f64:
+      return f(tensor.data<double>());
+    case DType::f16:
+      return f(tensor.data<Float16>());
+    case DType::bf16:
+      return f(tensor.data<BFloat16>());
+    case DType::i32:
+      return f(tensor.data<std::int32_t>());
+    case DType::i8:
+      return f(tensor.data<std::int8_t>());
+    case DType::u8:
+      return f(tensor.data<std::uint8_t>());
+  }
+}
+
+template <class T>
+inline constexpr bool is_half = std::is_same_v<T, Float16> || std::is_same_v<T, BFloat16>;
+
+template <class To, class From>
+To convert(From value) {
+  if constexpr (is_half<From>) {
+    return convert<To>(static_cast<float>(value));
+  } else if constexpr (is_half<To>) {
+    return To(static_cast<float>(value));
+  } else if constexpr (std::is_integral_v<To> && std::is_floating_point_v<From>) {
+    // Out of range or NaN would be undefined: saturate, NaN becomes 0.
+    if (!(value == value)) return To{0};
+    constexpr auto kLow = static_cast<double>(std::numeric_limits<To>::min());
+    constexpr auto kHigh = static_cast<double>(std::numeric_limits<To>::max());
+    const double wide = static_cast<double>(value);
+    return static_cast<To>(wide < kLow ? kLow : wide > kHigh ? kHigh : wide);
+  } else {
+    return static_cast<To>(value);
+  }
+}
+
+}  // namespace
+
+Tensor Tensor::empty(const Shape& shape, DType dtype, Device device) {
+  Tensor out;
+  out.shape_ = shape;
+  out.numel_ = shape.numel();
+  out.dtype_ = dtype;
+  CONVSCOPE_CHECK(out.numel_ <= std::numeric_limits<std::int64_t>::max() / 16, "tensor",
+                  "expected fewer than 2^59 elements, got ", shape);
+  out.storage_ = make_ref<Storage>(device, static_cast<std::size_t>(out.size_bytes()));
+  return out;
+}
+
+Tensor Tensor::zeros(const Shape& shape, DType dtype, Device device) {
+  Tensor out = empty(shape, dtype, device);
+  out.zero();
+  return out;
+}
+
+Tensor Tensor::full(const Shape& shape, double value, DType dtype, Device device) {
+  Tensor out = empty(shape, dtype);
+  out.fill(value);
+  return out.to(device);
+}
+
+Device Tensor::device() const {
+  CONVSCOPE_CHECK(defined(), "tensor", "expected a defined tensor, got an empty handle");
+  return storage_->device;
+}
+
+void* Tensor::raw_data() const {
+  CONVSCOPE_CHECK(defined(), "tensor", "expected a defined tensor, got an empty handle");
+  return static_cast<std::byte*>(storage_->data) + offset_bytes_;
+}
+
+Tensor Tensor::reshape(std::initializer_list<std::int64_t> sizes) const {
+  Shape shape;
+  int open_axis = -1;
+  std::int64_t known = 1;
+  for (std::int64_t size : sizes) {
+    if (size == -1) {
+      CONVSCOPE_CHECK(open_axis < 0, "reshape", "expected at most one size of -1");
+      open_axis = shape.rank();
+      shape.push_back(1);
+    } else {
+      shape.push_back(size);
+      known *= size;
+    }
+  }
+  if (open_axis >= 0) {
+    CONVSCOPE_CHECK(known > 0 && numel_ % known == 0, "reshape",
+                    "expected the given sizes to divide the ", numel_, " elements of ", shape_,
+                    ", got ", known);
+    shape.set(open_axis, numel_ / known);
+  }
+  return reshape(shape);
+}
+
+Tensor Tensor::reshape(const Shape& shape) const {
+  CONVSCOPE_CHECK(shape.numel() == numel_, "reshape", "expected a shape of ", numel_,
+                  " elements because x is ", shape_, ", got ", shape);
+  Tensor out = *this;
+  out.shape_ = shape;
+  return out;
+}
+
+Tensor Tensor::slice_rows(std::int64_t begin, std::int64_t count) const {
+  CONVSCOPE_CHECK(rank() >= 1, "slice_rows", "expected a tensor with a leading dimension, got ",
+                  shape_);
+  CONVSCOPE_CHECK(begin >= 0 && count >= 0 && begin <= shape_[0] && count <= shape_[0] - begin,
+                  "slice_rows", "expected rows within [0,", shape_[0], "), got [", begin, ",",
+                  begin, "+", count, ")");
+  Tensor out = *this;
+  const std::int64_t row = shape_.stride(0);
+  out.shape_.set(0, count);
+  out.numel_ = count * row;
+  out.offset_bytes_ += begin * row * static_cast<std::int64_t>(size_of(dtype_));
+  return out;
+}
+
+Tensor Tensor::clone() const {
+  Tensor out = empty(shape_, dtype_, device());
+  out.copy_from(*this);
+  return out;
+}
+
+Tensor Tensor::to(Device device) const {
+  if (device == this->device()) return *this;
+  Tensor out = empty(shape_, dtype_, device);
+  out.copy_from(*this);
+  return out;
+}
+
+Tensor Tensor::to(DType dtype) const {
+  if (dtype == dtype_) return *this;
+  Tensor out = empty(shape_, dtype);
+  visit_elements(*this, [&](const auto* from) {
+    visit_elements(out, [&](auto* to) {
+      using To = std::remove_pointer_t<decltype(to)>;
+      for (std::int64_t i = 0; i < numel_; ++i) to[i] = convert<To>(from[i]);
+    });
+  });
+  return out;
+}
+
+void Tensor::copy_from(const Tensor& from) const {
+  CONVSCOPE_CHECK(from.shape_ == shape_ && from.dtype_ == dtype_, "copy", "expected ", str(),
+                  ", got ", from.str());
+  if (numel_ == 0) return;
+  const auto bytes = static_cast<std::size_t>(size_bytes());
+  const Device here = device();
+  const Device there = from.device();
+  if (here == there) {
+    backend_of(here).copy_within(here.index, raw_data(), from.raw_data(), bytes);
+  } else if (here.type == DeviceType::cpu) {
+    backend_of(there).copy_to_host(there.index, raw_data(), from.raw_data(), bytes);
+  } else if (there.type == DeviceType::cpu) {
+    backend_of(here).copy_from_host(here.index, raw_data(), from.raw_data(), bytes);
+  } else {
+    copy_from(from.to(Device{}));
+  }
+}
+
+void Tensor::zero() const {
+  if (numel_ == 0) return;
+  backend_of(device()).fill_bytes(device().index, raw_data(), 0,
+                                  static_cast<std::size_t>(size_bytes()));
+}
+
+void Tensor::fill(double value) const {
+  visit_elements(*this, [&](auto* to) {
+    using To = std::remove_pointer_t<decltype(to)>;
+    const To element = convert<To>(value);
+    for (std::int64_t i = 0; i < numel_; ++i) to[i] = element;
+  });
+}
+
+double Tensor::item() const {
+  CONVSCOPE_CHECK(numel_ == 1, "item", "expected a tensor of one element, got ", str());
+  return at(0);
+}
+
+double Tensor::at(std::int64_t flat_index) const {
+  CONVSCOPE_CHECK(flat_index >= 0 && flat_index < numel_, "at", "expected an index below ", numel_,
+                  ", got ", flat_index);
+  if (device().type != DeviceType::cpu) return to(Device{}).at(flat_index);
+  double value = 0;
+  visit_elements(*this, [&](const auto* from) { value = convert<double>(from[flat_index]); });
+  return value;
+}
+
+std::string Tensor::str() const {
+  if (!defined()) return "undefined tensor";
+  return cat(name_of(dtype_), shape_, " ", device().str());
+}
+
+}  // namespace convscope

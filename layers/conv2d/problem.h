@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+// problem.h: one struct that says everything about a 2-d convolution except its numbers.
+//
+//   y[n,k,p,q] = b[k] + sum over c < C/G, r < R, s < S of
+//                x[n, g C/G + c, p stride_h - pad_top + r dilation_h,
+//                                q stride_w - pad_left + s dilation_w] w[k,c,r,s],  g = k / (K/G)
+// where x outside the image is 0. (It is the cross-correlation, as in every deep-learning library.)
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "framework/dtype.h"
+#include "framework/export.h"
+#include "framework/shape.h"
+
+namespace convscope {
+
+enum class Direction { forward, backward_data, backward_weight };
+inline constexpr Direction kDirections[] = {Direction::forward, Direction::backward_data,
+                                            Direction::backward_weight};
+constexpr std::string_view name_of(Direction direction) {
+  return direction == Direction::forward         ? "forward"
+         : direction == Direction::backward_data ? "backward_data"
+                                                 : "backward_weight";
+}
+
+struct CONVSCOPE_API Conv2dProblem {
+  std::int64_t n = 1, c = 1, h = 1, w = 1;  // x [N,C,H,W]
+  std::int64_t k = 1, r = 1, s = 1;         // w [K,C/G,R,S]
+  std::int64_t stride_h = 1, stride_w = 1;
+  std::int64_t pad_top = 0, pad_bottom = 0, pad_left = 0, pad_right = 0;
+  std::int64_t dilation_h = 1, dilation_w = 1;
+  std::int64_t groups = 1;
+  DType dtype = DType::f32;
+
+  // Output size [N,K,P,Q].
+  std::int64_t p() const {
+    return (h + pad_top + pad_bottom - dilation_h * (r - 1) - 1) / stride_h + 1;
+  }
+  std::int64_t q() const {
+    return (w + pad_left + pad_right - dilation_w * (s - 1) - 1) / stride_w + 1;
+  }
+  std::int64_t c_per_group() const { return c / groups; }
+  std::int64_t k_per_group() const { return k / groups; }
+
+  Shape x_shape() const { return {n, c, h, w}; }
+  Shape w_shape() const { return {k, c_per_group(), r, s}; }
+  Shape y_shape() const { return {n, k, p(), q()}; }
+
+  // 2 N K P Q (C/G) R S: what the textbook loops execute, padding included; the same in each
+  // direction. GFLOP/s are always stated on this number.
+  double nominal_flops() const;
+  // Every tensor of the direction once: two read, one written.
+  double nominal_bytes() const;
+
+  // Throws a sentence that says which size does not fit (kernel larger than the padded image,
+  // groups that do not divide, negative padding, an element count beyond 2^63, ...).
+  void check() const;
+
+  // "n=8,c=64,h=56,w=56,k=64,r=3,s=3,stride=1,pad=1,dilation=1,groups=1"; stride and dilation are
+  // one number or "2x1" (h x w), pad is one number, "1x2" (h x w) or "1x2x3x4" (top, bottom, left,
+  // right). parse(text()) gives the same problem; keys that are left out keep their default.
+  std::string text() const;
+  static Conv2dProblem parse(std::string_view text);
+
+  bool operator==(const Conv2dProblem&) const = default;
+};
+
+}  // namespace convscope

@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+// layer_types.h: the tables of layers and models that a config can name. A layer registers itself
+// in its own .cpp file; its keys, their types, defaults and meaning are data (framework/options.h).
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "framework/options.h"
+#include "framework/registry.h"
+#include "layers/conv2d/policy.h"
+#include "layers/module.h"
+
+namespace convscope {
+
+// What a layer needs to know beside its own options.
+struct LayerContext {
+  std::uint64_t seed = 0;  // of the run; weights are drawn from it
+  std::uint64_t next_stream =
+      1;  // every layer that draws numbers takes its own stream: next_stream++
+  Device device;
+  std::string layer_name;  // of the layer being built: "c1"
+  // Which convolution algorithm a layer uses (config block `conv:`), by layer name.
+  std::function<Conv2dPolicy(const std::string& layer_name)> conv_policy;
+};
+
+struct LayerType {
+  std::string doc;                  // one line
+  std::vector<OptionField> fields;  // without `type` and `name`, which every layer has
+  // `input` is the shape that arrives, batch included as N = 1.
+  std::function<std::shared_ptr<Module>(const Options&, const Shape& input, LayerContext&)> build;
+};
+CONVSCOPE_API Registry<LayerType>& layer_types();
+
+// A whole network: lenet5. `classes` is the number of outputs.
+struct ModelType {
+  std::string doc;
+  std::vector<OptionField> fields;
+  std::function<std::shared_ptr<Module>(const Options&, const Shape& input, int classes,
+                                        LayerContext&)>
+      build;
+};
+CONVSCOPE_API Registry<ModelType>& model_types();
+
+// One entry of a `layers:` list.
+struct LayerSpec {
+  std::string type;
+  std::string name;  // unique; "" lets build_layers choose type + number: conv2d_1
+  Options options;
+};
+// A Sequential of the given layers. An error names the layer, and says which shape reached it.
+CONVSCOPE_API std::shared_ptr<Module> build_layers(const std::vector<LayerSpec>& specs,
+                                                   const Shape& input, LayerContext& context);
+
+}  // namespace convscope
+
+#define CONVSCOPE_REGISTER_LAYER(name, ...)                                                  \
+  namespace {                                                                                \
+  const bool registered_layer = ::convscope::layer_types().add(name, __VA_ARGS__, __FILE__); \
+  }
+#define CONVSCOPE_REGISTER_MODEL(name, ...)                                                  \
+  namespace {                                                                                \
+  const bool registered_model = ::convscope::model_types().add(name, __VA_ARGS__, __FILE__); \
+  }

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "layers/module.h"
+
+namespace convscope {
+namespace {
+std::string joined(const std::string& prefix, const std::string& name) {
+  return prefix.empty() ? name : prefix + "." + name;
+}
+}  // namespace
+
+Module::~Module() = default;
+
+void Module::train(bool on) {
+  training_ = on;
+  for (auto& [name, child] : children_) child->train(on);
+}
+
+std::vector<NamedParameter> Module::parameters() const {
+  std::vector<NamedParameter> out;
+  collect_parameters("", out);
+  return out;
+}
+
+std::vector<NamedTensor> Module::buffers() const {
+  std::vector<NamedTensor> out;
+  collect_buffers("", out);
+  return out;
+}
+
+std::vector<NamedModule> Module::modules() {
+  std::vector<NamedModule> out;
+  collect_modules("", out);
+  return out;
+}
+
+void Module::zero_grad() {
+  for (NamedParameter& parameter : parameters_) parameter.variable.zero_grad();
+  for (auto& [name, child] : children_) child->zero_grad();
+}
+
+std::int64_t Module::parameter_count() const {
+  std::int64_t count = 0;
+  for (const NamedParameter& parameter : parameters()) count += parameter.variable.value().numel();
+  return count;
+}
+
+Variable Module::add_parameter(const std::string& name, const Tensor& value) {
+  parameters_.push_back({name, Variable(value, /*requires_grad=*/true)});
+  return parameters_.back().variable;
+}
+
+Tensor Module::add_buffer(const std::string& name, const Tensor& value) {
+  buffers_.push_back({name, value});
+  return value;
+}
+
+void Module::add_child_module(const std::string& name, std::shared_ptr<Module> child) {
+  for (const auto& [taken, other] : children_) {
+    CONVSCOPE_CHECK(taken != name, "module", "expected children with different names, got '", name,
+                    "' twice in a ", kind());
+  }
+  children_.emplace_back(name, std::move(child));
+}
+
+void Module::collect_parameters(const std::string& prefix, std::vector<NamedParameter>& out) const {
+  for (const auto& [name, variable] : parameters_) out.push_back({joined(prefix, name), variable});
+  for (const auto& [name, child] : children_) child->collect_parameters(joined(prefix, name), out);
+}
+
+void Module::collect_buffers(const std::string& prefix, std::vector<NamedTensor>& out) const {
+  for (const auto& [name, tensor] : buffers_) out.push_back({joined(prefix, name), tensor});
+  for (const auto& [name, child] : children_) child->collect_buffers(joined(prefix, name), out);
+}
+
+void Module::collect_modules(const std::string& prefix, std::vector<NamedModule>& out) {
+  out.push_back({prefix, this});
+  for (const auto& [name, child] : children_) child->collect_modules(joined(prefix, name), out);
+}
+
+}  // namespace convscope

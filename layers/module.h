@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+// module.h: what a network is made of: named parameters, named buffers, named children, and a
+// forward pass.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "framework/autograd/variable.h"
+
+namespace convscope {
+
+struct NamedParameter {
+  std::string name;  // "c1.weight"
+  Variable variable;
+};
+
+struct NamedTensor {
+  std::string name;  // "bn1.running_mean"
+  Tensor tensor;
+};
+
+class Module;
+struct NamedModule {
+  std::string name;  // "c1"; "" for the module itself
+  Module* module;
+};
+
+class CONVSCOPE_API Module {
+ public:
+  virtual ~Module();
+  Module(const Module&) = delete;
+  Module& operator=(const Module&) = delete;
+
+  virtual std::string kind() const = 0;  // the registered type name: "conv2d"
+  virtual Variable forward(const Variable& x) = 0;
+  // Shape of forward(x) for x of shape `input`; an error, in the words of the layer, when the input
+  // does not fit. Used to build networks and to explain them without running them.
+  virtual Shape output_shape(const Shape& input) const = 0;
+
+  // Train mode is the default. It changes dropout and batch norm.
+  void train(bool on = true);
+  void eval() { train(false); }
+  bool is_training() const { return training_; }
+
+  // In the order in which they were added, children after the module's own; names joined by dots.
+  std::vector<NamedParameter> parameters() const;
+  std::vector<NamedTensor> buffers() const;
+  std::vector<NamedModule> modules();  // itself first, then all descendants
+  void zero_grad();
+  std::int64_t parameter_count() const;
+
+ protected:
+  Module() = default;
+  Variable add_parameter(const std::string& name, const Tensor& value);
+  Tensor add_buffer(const std::string& name, const Tensor& value);
+  template <class M>
+  std::shared_ptr<M> add_child(const std::string& name, std::shared_ptr<M> child) {
+    add_child_module(name, child);
+    return child;
+  }
+
+ private:
+  void add_child_module(const std::string& name, std::shared_ptr<Module> child);
+  void collect_parameters(const std::string& prefix, std::vector<NamedParameter>& out) const;
+  void collect_buffers(const std::string& prefix, std::vector<NamedTensor>& out) const;
+  void collect_modules(const std::string& prefix, std::vector<NamedModule>& out);
+
+  bool training_ = true;
+  std::vector<NamedParameter> parameters_;
+  std::vector<NamedTensor> buffers_;
+  std::vector<std::pair<std::string, std::shared_ptr<Module>>> children_;
+};
+
+}  // namespace convscope
