@@ -1,8 +1,231 @@
 // SPDX-License-Identifier: Apache-2.0
+// cli.cpp: parses the command line, runs one command, and turns every failure into one line on
+// stderr and an exit code. CLI11 does the parsing; its error texts and exit codes are replaced.
 #include "experiments/cli/cli.h"
+
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <iostream>
+#include <new>
+
+#include "experiments/cli/command.h"
+#include "experiments/cli/help.h"
+#include "framework/parallel.h"
 
 namespace convscope {
 
-int run_command_line(int, char**) { return 2; }
+Registry<Command>& commands() {
+  static Registry<Command> table("command");
+  return table;
+}
+
+namespace {
+
+GlobalOptions& mutable_globals() {
+  static GlobalOptions options;
+  return options;
+}
+
+void print_error(std::string_view text) {
+  std::cout.flush();
+  std::fflush(stdout);
+  const char* before = use_color(2) ? "\033[1;31merror:\033[0m " : "error: ";
+  std::fprintf(stderr, "%s%.*s\n", before, static_cast<int>(text.size()), text.data());
+}
+
+// The innermost subcommand that was recognised, and its path: "config show".
+const CLI::App* innermost(const CLI::App& app, std::string& path) {
+  const CLI::App* here = &app;
+  while (!here->get_subcommands().empty()) {
+    here = here->get_subcommands().front();
+    path += (path.empty() ? "" : " ") + here->get_name();
+  }
+  return here;
+}
+
+std::vector<std::string> nested_names(const CLI::App& app) {
+  std::vector<std::string> names;
+  for (const CLI::App* nested : app.get_subcommands([](const CLI::App*) { return true; })) {
+    names.push_back(nested->get_name());
+  }
+  return names;
+}
+
+std::vector<std::string> option_names(const CLI::App& app) {
+  std::vector<std::string> names;
+  for (const CLI::App* here = &app; here != nullptr; here = here->get_parent()) {
+    for (const CLI::Option* option : here->get_options()) {
+      for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
+      for (const std::string& name : option->get_snames()) names.push_back("-" + name);
+    }
+  }
+  return names;
+}
+
+std::string suggestion(std::string_view word, const std::vector<std::string>& known) {
+  const std::string near = nearest_word(word, known);
+  return near.empty() ? "" : cat("; did you mean '", near, "'?");
+}
+
+// What is wrong with the command line, in our own words.
+std::string explain_parse_error(const CLI::App& app, const CLI::ParseError& error) {
+  std::string path;
+  const CLI::App* here = innermost(app, path);
+  const std::string prefix = path.empty() ? "" : cat("[", path, "] ");
+  const std::vector<std::string> rest = app.remaining(true);
+  for (const std::string& word : rest) {
+    if (!word.starts_with("-") || word == "-") continue;
+    const std::string name = word.substr(0, word.find('='));
+    return cat(prefix, "unknown option '", name, "'", suggestion(name, option_names(*here)));
+  }
+  const std::vector<std::string> nested = nested_names(*here);
+  if (!nested.empty()) {
+    if (rest.empty()) return cat(prefix, "expected one of the commands ", join(nested));
+    return cat(prefix, "unknown command '", rest[0], "'", suggestion(rest[0], nested),
+               " (known: ", join(nested), ")");
+  }
+  if (!rest.empty()) return cat(prefix, "expected no further argument, got '", rest[0], "'");
+  return cat(prefix, error.what());
+}
+
+int usage_error(const CLI::App& app, const CLI::ParseError& error) {
+  std::string path;
+  innermost(app, path);
+  print_error(explain_parse_error(app, error));
+  std::fprintf(stderr, "hint: `convscope %s%s--help` shows how it is called\n", path.c_str(),
+               path.empty() ? "" : " ");
+  return 2;
+}
+
+void print_help(const CLI::App& app) {
+  std::string path;
+  const CLI::App* here = innermost(app, path);
+  std::cout << (path.empty() ? program_help(app) : command_help(*here, path));
+}
+
+void declare_globals(CLI::App& app, GlobalOptions& globals) {
+  app.set_help_flag("-h,--help", "print this help, or that of a command");
+  app.set_version_flag("-V,--version", "convscope " CONVSCOPE_VERSION, "print the version");
+  app.add_flag_function(
+      "-v,--verbose",
+      [&globals](std::int64_t count) { globals.verbosity = static_cast<int>(count); },
+      "say more (-vv: still more)");
+  app.add_flag_function(
+      "-q,--quiet", [&globals](std::int64_t) { globals.verbosity = -1; }, "print errors only");
+  app.add_option("--threads", globals.threads,
+                 "threads to compute with; 0 = all cores; beats the config")
+      ->type_name("N")
+      ->check(CLI::Range(0, 1024).description(""));
+  app.add_option_function<std::string>(
+         "--color",
+         [&globals](const std::string& word) {
+           globals.color = word == "always"  ? ColorMode::always
+                           : word == "never" ? ColorMode::never
+                                             : ColorMode::automatic;
+         },
+         "auto, always or never; NO_COLOR=1 in the environment means never")
+      ->type_name("WHEN")
+      ->check(CLI::IsMember({"auto", "always", "never"}).description(""));
+}
+
+int parse_and_run(int argc, char** argv) {
+  GlobalOptions& globals = mutable_globals();
+  globals = GlobalOptions{};
+  CLI::App app("convscope");
+  declare_globals(app, globals);
+  app.require_subcommand(0, 1);
+  std::map<std::string, std::function<int()>> actions;
+  for (const auto& [name, command] : commands().entries()) {
+    CLI::App* sub = app.add_subcommand(name, command.summary);
+    sub->fallthrough();
+    actions[name] = command.declare(*sub);
+    for (CLI::App* nested : sub->get_subcommands([](CLI::App*) { return true; })) {
+      nested->fallthrough();
+    }
+  }
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::CallForHelp&) {
+    print_help(app);
+    return 0;
+  } catch (const CLI::CallForVersion& version) {
+    std::cout << version.what() << "\n";
+    return 0;
+  } catch (const CLI::ParseError& error) {
+    return usage_error(app, error);
+  }
+  if (app.get_subcommands().empty()) {
+    print_help(app);
+    return 0;
+  }
+  if (globals.threads >= 0) set_num_threads(globals.threads);
+  return actions.at(app.get_subcommands().front()->get_name())();
+}
+
+// A full disk shows itself only when the last bytes are written.
+int flush_results(int code) {
+  std::cout.flush();
+  if (std::fflush(stdout) == 0 && std::cout.good() && std::ferror(stdout) == 0) return code;
+  std::fprintf(stderr, "error: [stdout] expected to write the results, got: %s\n",
+               std::strerror(errno));
+  return code == 0 ? exit_code(ErrorKind::kIo) : code;
+}
+
+}  // namespace
+
+const GlobalOptions& global_options() { return mutable_globals(); }
+
+std::vector<std::string> global_overrides() {
+  const int threads = mutable_globals().threads;
+  if (threads < 0) return {};
+  return {cat("threads=", threads)};
+}
+
+bool use_color(int file_descriptor) {
+  if (mutable_globals().color != ColorMode::automatic) {
+    return mutable_globals().color == ColorMode::always;
+  }
+  const char* no_color = std::getenv("NO_COLOR");  // https://no-color.org
+  if (no_color != nullptr && no_color[0] != '\0') return false;
+  const char* terminal = std::getenv("TERM");
+  if (terminal != nullptr && std::strcmp(terminal, "dumb") == 0) return false;
+  return isatty(file_descriptor) == 1;
+}
+
+void fail_usage(std::string_view command, std::string_view sentence) {
+  fail(ErrorKind::kInvalid, command,
+       cat(sentence, " (`convscope ", command, " --help` shows how it is called)"));
+}
+
+int run_command_line(int argc, char** argv) {
+  int code = 1;
+  try {
+    code = parse_and_run(argc, argv);
+  } catch (const Error& error) {
+    // The config loader reports whole lines, `file:line:col: error: ...`, which editors understand.
+    constexpr std::string_view kConfigPrefix = "[config] ";
+    const std::string_view text = error.what();
+    code = exit_code(error.kind());
+    if (error.kind() == ErrorKind::kConfig && text.starts_with(kConfigPrefix)) {
+      std::cout.flush();
+      const std::string_view lines = text.substr(kConfigPrefix.size());
+      std::fprintf(stderr, "%.*s\n", static_cast<int>(lines.size()), lines.data());
+    } else {
+      print_error(text);
+    }
+  } catch (const std::bad_alloc&) {
+    print_error("out of memory");
+  } catch (const std::exception& error) {
+    print_error(error.what());
+  } catch (...) {
+    print_error("an unknown failure");
+  }
+  return flush_results(code);
+}
 
 }  // namespace convscope

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+// command.h: the table of subcommands of `convscope`. A command is one file, <name>_command.cpp,
+// which registers itself in its last lines; nothing else is edited:
+//
+//   std::function<int()> declare_data(CLI::App& app) {          // CLI/CLI.hpp: only in .cpp files
+//     auto root = std::make_shared<std::string>("data");
+//     app.add_option("--root", *root, "folder that holds the data sets");
+//     return [root] { ...; return 0; };                         // runs after parsing; exit code
+//   }
+//   CONVSCOPE_REGISTER_COMMAND("data", {.summary = "fetch and check data sets",
+//                                       .usage = "data fetch NAME [--root DIR]",
+//                                       .examples = {"data fetch mnist"},
+//                                       .order = 40,
+//                                       .declare = declare_data})
+//
+// A command prints results to stdout, progress and remarks to stderr, and throws convscope::Error;
+// the caller turns that into one line and an exit code. Thread-count and device settings that come
+// from global options are already in force when the closure runs.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "framework/registry.h"
+
+namespace CLI {
+class App;
+}
+
+namespace convscope {
+
+struct Command {
+  std::string summary;                // one line for the list of commands
+  std::string usage;                  // "run CONFIG [KEY=VALUE...]", without the program's name
+  std::vector<std::string> examples;  // without the program's name
+  int order = 100;                    // place in the list of commands; small comes first
+  // Adds options, positionals and nested subcommands to `app`, returns what is to be run. The
+  // values that CLI11 fills in belong into a shared_ptr that the returned closure holds.
+  std::function<std::function<int()>(CLI::App& app)> declare;
+};
+CONVSCOPE_API Registry<Command>& commands();
+
+enum class ColorMode { automatic, always, never };
+
+// What the global options said.
+struct GlobalOptions {
+  int verbosity = 0;  // -1 quiet: errors only; 0 normal; 1 and 2: more
+  int threads = -1;   // --threads; -1 = not given, so the config decides; 0 = all cores
+  ColorMode color = ColorMode::automatic;
+};
+CONVSCOPE_API const GlobalOptions& global_options();
+// What the global options change in a config, as overrides ("threads=2"). Commands that load a
+// config append it to the user's own overrides.
+CONVSCOPE_API std::vector<std::string> global_overrides();
+// Whether to write colours to this stream (1 stdout, 2 stderr): --color, NO_COLOR, a terminal.
+CONVSCOPE_API bool use_color(int file_descriptor);
+
+// A mistake in how the command was called: exit code 2, with a hint at `convscope <command> -h`.
+[[noreturn]] CONVSCOPE_API void fail_usage(std::string_view command, std::string_view sentence);
+
+}  // namespace convscope
+
+#define CONVSCOPE_REGISTER_COMMAND(name, ...)                                               \
+  namespace {                                                                               \
+  const bool registered_command = ::convscope::commands().add(name, __VA_ARGS__, __FILE__); \
+  }

@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "experiments/cli/help.h"
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <vector>
+
+#include "experiments/cli/command.h"
+
+namespace convscope {
+namespace {
+
+struct Row {
+  std::string left, right;
+};
+
+std::string table(const std::string& title, const std::vector<Row>& rows) {
+  if (rows.empty()) return "";
+  std::size_t width = 0;
+  for (const Row& row : rows) {
+    if (row.left.size() <= 26) width = std::max(width, row.left.size());
+  }
+  std::string out = title + "\n";
+  for (const Row& row : rows) {
+    out += "  " + row.left;
+    if (row.right.empty()) {
+      out += "\n";
+    } else if (row.left.size() > width) {
+      out += "\n" + std::string(width + 4, ' ') + row.right + "\n";
+    } else {
+      out += std::string(width - row.left.size() + 2, ' ') + row.right + "\n";
+    }
+  }
+  return out + "\n";
+}
+
+std::vector<Row> option_rows(const CLI::App& app, bool positional) {
+  std::vector<Row> rows;
+  for (const CLI::Option* option : app.get_options()) {
+    if (option->get_group().empty() || option->get_positional() != positional) continue;
+    std::string left;
+    if (positional) {
+      left = option->get_name(true, false);
+    } else {
+      for (const std::string& name : option->get_snames()) {
+        left += (left.empty() ? "-" : ", -") + name;
+      }
+      for (const std::string& name : option->get_lnames()) {
+        left += (left.empty() ? "    --" : ", --") + name;
+      }
+      const std::string type = option->get_expected_max() == 0 ? "" : option->get_type_name();
+      if (!type.empty()) left += " " + type;
+    }
+    std::string right = option->get_description();
+    if (option->get_required() && !positional) right += " (required)";
+    const std::string standard = option->get_default_str();
+    if (!standard.empty()) right += " (default " + standard + ")";
+    rows.push_back({left, right});
+  }
+  return rows;
+}
+
+std::vector<Row> nested_rows(const CLI::App& app) {
+  std::vector<Row> rows;
+  for (const CLI::App* nested : app.get_subcommands([](const CLI::App*) { return true; })) {
+    if (!nested->get_name().empty())
+      rows.push_back({nested->get_name(), nested->get_description()});
+  }
+  return rows;
+}
+
+std::string usage_of(const CLI::App& app, const std::string& path) {
+  const Command* command = commands().find(path);
+  if (command != nullptr && !command->usage.empty()) return command->usage;
+  std::string usage = path;
+  if (!nested_rows(app).empty()) usage += " COMMAND";
+  for (const CLI::Option* option : app.get_options()) {
+    if (!option->get_positional()) continue;
+    std::string word = option->get_name(true, false);
+    if (option->get_expected_max() > 1) word += "...";
+    usage += option->get_required() ? " " + word : " [" + word + "]";
+  }
+  return usage;
+}
+
+}  // namespace
+
+std::string program_help(const CLI::App& app) {
+  std::string out =
+      "convscope: looks at convolution. It trains small networks from YAML configs with any of "
+      "its\n"
+      "convolution algorithms and logs speed, memory and accuracy.\n"
+      "\n"
+      "First command to type (no data needed, under a minute):\n"
+      "  convscope run experiments/configs/quickstart.yaml\n"
+      "\n"
+      "Usage: convscope COMMAND ... [options]\n"
+      "\n";
+  std::vector<std::pair<int, std::string>> ordered;
+  for (const auto& [name, command] : commands().entries())
+    ordered.emplace_back(command.order, name);
+  std::sort(ordered.begin(), ordered.end());
+  std::vector<Row> rows, examples;
+  for (const auto& [order, name] : ordered) {
+    const Command& command = commands().get(name);
+    rows.push_back({name, command.summary});
+    if (!command.examples.empty()) examples.push_back({"convscope " + command.examples[0], ""});
+  }
+  out += table("Commands:", rows);
+  out += table("Examples:", examples);
+  out += table("Options, for every command:", option_rows(app, false));
+  return out + "`convscope COMMAND --help` says more about one command.\n";
+}
+
+std::string command_help(const CLI::App& app, const std::string& path) {
+  std::string out = "convscope " + path + ": " + app.get_description() + "\n\n";
+  out += "Usage: convscope " + usage_of(app, path) + "\n\n";
+  out += table("Commands:", nested_rows(app));
+  std::vector<Row> positionals;
+  for (Row& row : option_rows(app, true)) {
+    if (!row.right.empty()) positionals.push_back(row);
+  }
+  out += table("Arguments:", positionals);
+  out += table("Options:", option_rows(app, false));
+  const std::string top = path.substr(0, path.find(' '));
+  std::vector<Row> examples;
+  if (const Command* command = commands().find(top)) {
+    for (const std::string& example : command->examples) {
+      if (example.starts_with(path)) examples.push_back({"convscope " + example, ""});
+    }
+  }
+  out += table("Examples:", examples);
+  return out + "Also: -v, -q, --threads N, --color WHEN (see `convscope --help`).\n";
+}
+
+}  // namespace convscope
