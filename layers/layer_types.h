@@ -50,17 +50,26 @@ struct LayerSpec {
   std::string name;  // unique; "" lets build_layers choose type + number: conv2d_1
   Options options;
 };
+// `given` with every field filled in: defaults where it says nothing, one integer as a list of one
+// where a list is expected. An unknown key or a value that does not fit is an error of `operation`.
+CONVSCOPE_API Options complete_options(const std::vector<OptionField>& fields, const Options& given,
+                                       const std::string& operation);
+
 // A Sequential of the given layers. An error names the layer, and says which shape reached it.
 CONVSCOPE_API std::shared_ptr<Module> build_layers(const std::vector<LayerSpec>& specs,
                                                    const Shape& input, LayerContext& context);
 
 }  // namespace convscope
 
-#define CONVSCOPE_REGISTER_LAYER(name, ...)                                                  \
-  namespace {                                                                                \
-  const bool registered_layer = ::convscope::layer_types().add(name, __VA_ARGS__, __FILE__); \
-  }
-#define CONVSCOPE_REGISTER_MODEL(name, ...)                                                  \
-  namespace {                                                                                \
-  const bool registered_model = ::convscope::model_types().add(name, __VA_ARGS__, __FILE__); \
+// In the layer's .cpp file; several in one file are fine, one on a line.
+#define CONVSCOPE_REGISTER_LAYER(name, ...) \
+  CONVSCOPE_REGISTER_IN(::convscope::layer_types(), __LINE__, name, __VA_ARGS__)
+#define CONVSCOPE_REGISTER_MODEL(name, ...) \
+  CONVSCOPE_REGISTER_IN(::convscope::model_types(), __LINE__, name, __VA_ARGS__)
+
+#define CONVSCOPE_REGISTER_IN(table, line, name, ...) \
+  CONVSCOPE_REGISTER_AT(table, line, name, __VA_ARGS__)
+#define CONVSCOPE_REGISTER_AT(table, line, name, ...)                              \
+  namespace {                                                                      \
+  const bool registered_on_line_##line = (table).add(name, __VA_ARGS__, __FILE__); \
   }

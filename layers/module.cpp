@@ -15,6 +15,11 @@ void Module::train(bool on) {
   for (auto& [name, child] : children_) child->train(on);
 }
 
+void Module::set_step(std::int64_t step) {
+  step_ = step;
+  for (auto& [name, child] : children_) child->set_step(step);
+}
+
 std::vector<NamedParameter> Module::parameters() const {
   std::vector<NamedParameter> out;
   collect_parameters("", out);

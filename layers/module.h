@@ -3,6 +3,7 @@
 // forward pass.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <utility>
@@ -45,6 +46,12 @@ class CONVSCOPE_API Module {
   void eval() { train(false); }
   bool is_training() const { return training_; }
 
+  // Number of the training step that the next forward belongs to, counted over the whole run. The
+  // trainer sets it before each step; dropout draws its masks from (seed, layer, step), so a
+  // resumed run drops the same elements as one that was never interrupted.
+  void set_step(std::int64_t step);
+  std::int64_t step() const { return step_; }
+
   // In the order in which they were added, children after the module's own; names joined by dots.
   std::vector<NamedParameter> parameters() const;
   std::vector<NamedTensor> buffers() const;
@@ -69,6 +76,7 @@ class CONVSCOPE_API Module {
   void collect_modules(const std::string& prefix, std::vector<NamedModule>& out);
 
   bool training_ = true;
+  std::int64_t step_ = 0;
   std::vector<NamedParameter> parameters_;
   std::vector<NamedTensor> buffers_;
   std::vector<std::pair<std::string, std::shared_ptr<Module>>> children_;

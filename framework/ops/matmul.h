@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+// matmul.h: products of matrices. f32 goes through the project's register-tiled product
+// (framework/ops/gemm.h) or, by name, through Eigen; f64 goes through Eigen.
+#pragma once
+
+#include "framework/autograd/variable.h"
+#include "framework/kernel_slot.h"
+
+namespace convscope {
+
+enum class Transpose : bool { no, yes };
+enum class MatmulEngine { tiled, eigen };
+
+// op(a) op(b) with op(a) [M,K], op(b) [K,N] -> [M,N].
+CONVSCOPE_API Variable matmul(const Variable& a, const Variable& b,
+                              Transpose transpose_a = Transpose::no,
+                              Transpose transpose_b = Transpose::no,
+                              MatmulEngine engine = MatmulEngine::tiled);
+CONVSCOPE_API Tensor matmul(const Tensor& a, const Tensor& b, Transpose transpose_a = Transpose::no,
+                            Transpose transpose_b = Transpose::no,
+                            MatmulEngine engine = MatmulEngine::tiled);
+
+// y = x w^T + b with x [N,I], w [O,I], b [O] (may be undefined) -> y [N,O]. dw and db are added
+// into the gradients of the parameters, dx is assigned.
+CONVSCOPE_API Variable linear(const Variable& x, const Variable& w, const Variable& b);
+
+// c = op(a) op(b), or c += when `accumulate`. Shapes fit.
+struct MatmulArguments {
+  Tensor a, b, c;
+  Transpose transpose_a = Transpose::no;
+  Transpose transpose_b = Transpose::no;
+  bool accumulate = false;
+  MatmulEngine engine = MatmulEngine::tiled;
+};
+extern CONVSCOPE_API KernelSlot<void(const MatmulArguments&)> matmul_kernel;
+
+}  // namespace convscope

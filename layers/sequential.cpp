@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "layers/sequential.h"
+
+namespace convscope {
+
+void Sequential::add(const std::string& name, std::shared_ptr<Module> layer) {
+  CONVSCOPE_CHECK(layer != nullptr, "sequential", "expected a layer named '", name, "', got none");
+  layers_.push_back(add_child(name, std::move(layer)));
+}
+
+Variable Sequential::forward(const Variable& x) {
+  Variable y = x;
+  for (const std::shared_ptr<Module>& layer : layers_) y = layer->forward(y);
+  return y;
+}
+
+Shape Sequential::output_shape(const Shape& input) const {
+  Shape shape = input;
+  for (const std::shared_ptr<Module>& layer : layers_) shape = layer->output_shape(shape);
+  return shape;
+}
+
+}  // namespace convscope

@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+// sequential.h: layers one after the other.
+//
+// Shapes     whatever the first layer takes -> whatever the last one gives
+// Usage      auto net = std::make_shared<Sequential>(); net->add("f1", linear); net->forward(x);
+// Names      the parameters of a layer are called "<layer name>.<parameter>": "f1.weight"
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "layers/module.h"
+
+namespace convscope {
+
+class CONVSCOPE_API Sequential final : public Module {
+ public:
+  Sequential() = default;
+  // `kind_name`: the registered name when a whole model is built this way ("lenet5").
+  explicit Sequential(std::string kind_name) : kind_(std::move(kind_name)) {}
+
+  void add(const std::string& name, std::shared_ptr<Module> layer);
+  std::size_t size() const { return layers_.size(); }
+  Module& layer(std::size_t index) const { return *layers_.at(index); }
+
+  std::string kind() const override { return kind_; }
+  Variable forward(const Variable& x) override;
+  Shape output_shape(const Shape& input) const override;
+
+ private:
+  std::string kind_ = "sequential";
+  std::vector<std::shared_ptr<Module>> layers_;
+};
+
+}  // namespace convscope
