@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+// bytes.h: a file in memory, little-endian numbers in it, and a tensor with its name in the file.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "framework/tensor.h"
+
+namespace convscope {
+
+// The content of a file. Every parser here takes Bytes, so that it can be tested without a disk;
+// its path twin reads the file first.
+using Bytes = std::span<const std::uint8_t>;
+
+struct NamedTensor {
+  std::string name;
+  Tensor tensor;
+};
+using NamedTensors = std::vector<NamedTensor>;
+
+// `count` bytes at `at`, lowest first, as one number; the caller has checked the range.
+constexpr std::uint64_t little_endian(Bytes bytes, std::size_t at, std::size_t count) {
+  std::uint64_t value = 0;
+  for (std::size_t i = count; i-- > 0;) value = value << 8 | bytes[at + i];
+  return value;
+}
+
+inline void append_little_endian(std::string& out, std::uint64_t value, std::size_t count) {
+  for (std::size_t i = 0; i < count; ++i) out += static_cast<char>(value >> (8 * i) & 0xff);
+}
+
+// The whole file; an error of kind kIo with the system's reason when it cannot be read.
+CONVSCOPE_API std::vector<std::uint8_t> read_file(const std::string& path);
+
+}  // namespace convscope
