@@ -35,6 +35,10 @@ struct DatasetType {
   std::vector<OptionField> fields;  // `root` for those that read files
   // Errors of kind kData name the paths tried and the fetch command.
   std::function<DatasetSplits(const Options&)> load;
+  // Optional: the shape [C,H,W] of one image and the number of classes, known without any file, so
+  // that a network can be built and explained without the data.
+  std::function<Shape(const Options&)> sample_shape = {};
+  int classes = 0;
 };
 CONVSCOPE_API Registry<DatasetType>& dataset_types();
 

@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: Apache-2.0
+// experiment_config.h: one experiment, as the trainer sees it: every key resolved, typed and in
+// range. The YAML behind it is read strictly; all mistakes of a file are reported together, as
+//   mnist.yaml:12:3: error: unknown key 'train.epohcs'; did you mean 'epochs'?
+//   override 'train.epohcs=3': error: unknown key ...
+// in one Error of kind kConfig. The keys of layers, models, data sets, optimisers and schedules
+// come from their own tables (layer_types.h, dataset.h, ...); those of the blocks below stand with
+// type, default and meaning in schema.cpp. `convscope config keys` lists them all.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "framework/device.h"
+#include "framework/options.h"
+#include "layers/conv2d/policy.h"
+#include "layers/layer_types.h"
+
+namespace convscope {
+
+struct AugmentConfig {
+  std::int64_t crop_padding = 0;  // pixels of zero padding before a random crop; 0 = no crop
+  bool mirror = false;            // left and right swapped in half of the samples
+  bool operator==(const AugmentConfig&) const = default;
+};
+
+struct DataConfig {
+  std::string set;  // a name in dataset_types()
+  Options options;  // the set's own keys: root, ...
+  std::int64_t batch_size = 64;
+  bool shuffle = true;
+  std::int64_t val_split = 0;  // training images set aside for validation
+  std::int64_t limit = 0;      // training images used; 0 = all
+  bool prefetch = true;
+  AugmentConfig augment;
+};
+
+// Either `type` with its options, or `layers`.
+struct ModelConfig {
+  std::string type;  // a name in model_types(); "" when `layers` says it all
+  Options options;
+  std::vector<LayerSpec> layers;  // names filled in: conv2d_1, ...
+};
+
+struct ConvConfig {
+  Conv2dPolicy policy;                            // of every layer that per_layer does not name
+  std::map<std::string, Conv2dPolicy> per_layer;  // whole policies, by layer name
+  const Conv2dPolicy& of(const std::string& layer) const {
+    const auto it = per_layer.find(layer);
+    return it == per_layer.end() ? policy : it->second;
+  }
+};
+
+struct ScheduleConfig {
+  std::string type = "constant";  // a name in schedule_types()
+  Options options;
+  double warmup_epochs = 0;  // linear from 0; only one of the two is above 0
+  std::int64_t warmup_steps = 0;
+};
+
+// Parameters whose name fits `match` ("*.bias", "c?.weight"); the first group that fits takes it.
+struct GroupConfig {
+  std::string match;
+  double lr_scale = 1.0;
+  std::optional<double> weight_decay;  // none: that of the optimiser
+  bool operator==(const GroupConfig&) const = default;
+};
+
+struct OptimConfig {
+  std::string type = "sgd";  // a name in optimizer_types()
+  Options options;
+  double lr = 0.01;
+  double weight_decay = 0.0;
+  double clip_grad_norm = 0.0;  // joint L2 norm of all gradients; 0 = no clipping
+  ScheduleConfig schedule;
+  std::vector<GroupConfig> groups;
+};
+
+struct TrainConfig {
+  std::int64_t epochs = 10;
+  std::int64_t eval_every = 1;  // epochs between evaluations; the last epoch is always evaluated
+  bool operator==(const TrainConfig&) const = default;
+};
+
+struct CheckpointConfig {
+  std::int64_t every_epochs = 1;  // 0 = none but the last one
+  bool best = true;               // also keep the weights with the best accuracy
+  bool operator==(const CheckpointConfig&) const = default;
+};
+
+struct LogConfig {
+  std::int64_t every_steps = 50;  // steps between lines of metrics.jsonl
+  bool operator==(const LogConfig&) const = default;
+};
+
+// Gates: a run that misses one ends with exit code 1.
+struct ExpectConfig {
+  std::optional<double> test_acc_min;   // percent, after the last epoch
+  std::optional<double> test_loss_max;  // after the last epoch
+  bool operator==(const ExpectConfig&) const = default;
+};
+
+struct ExperimentConfig {
+  std::int64_t schema = 1;
+  std::string name;
+  std::int64_t seed = 1;
+  Device device;
+  std::int64_t threads = 0;  // 0 = all cores
+  DataConfig data;
+  ModelConfig model;
+  ConvConfig conv;
+  OptimConfig optim;
+  TrainConfig train;
+  CheckpointConfig checkpoint;
+  LogConfig log;
+  ExpectConfig expect;
+
+  // Where each value came from ("mnist.yaml:12", "override"), by dotted path ("train.epochs").
+  // Values that are not listed are defaults.
+  std::map<std::string, std::string> origins;
+};
+
+// Reads a file and what it extends; overrides are "dotted.path=YAML value", applied in order.
+CONVSCOPE_API ExperimentConfig load_config(const std::string& path,
+                                           const std::vector<std::string>& overrides = {});
+
+// Gives the text of a file that `extends` names; throws Error when there is none.
+using ConfigReader = std::function<std::string(const std::string& path)>;
+// The same from a text in memory. Never crashes, whatever the text.
+CONVSCOPE_API ExperimentConfig parse_config_text(std::string_view yaml, std::string_view file_name,
+                                                 const ConfigReader& reader = {},
+                                                 const std::vector<std::string>& overrides = {});
+
+// The resolved config as YAML that loads to the same config; with_origins adds a comment to each
+// value that is not a default.
+CONVSCOPE_API std::string to_yaml(const ExperimentConfig& config, bool with_origins = false);
+
+// One line of `convscope config keys`.
+struct ConfigKey {
+  std::string path;  // "optim.lr", "layers[conv2d].kernel", "data[mnist].root"
+  OptionField field;
+};
+CONVSCOPE_API std::vector<ConfigKey> config_keys();
+
+}  // namespace convscope
