@@ -4,6 +4,12 @@
 #include <atomic>
 #include <cstdlib>
 
+// The linker sets these around the section; null when no kernel file is there.
+extern "C" {
+extern convscope::IsaEntry __start_convscope_isa[] __attribute__((weak, visibility("hidden")));
+extern convscope::IsaEntry __stop_convscope_isa[] __attribute__((weak, visibility("hidden")));
+}
+
 namespace convscope {
 namespace {
 
@@ -39,8 +45,15 @@ Isa initial_isa() {
   return isa;
 }
 
+Isa enter_tables() {
+  for (const IsaEntry* entry = __start_convscope_isa; entry != __stop_convscope_isa; ++entry) {
+    *entry->slot = entry->kernels;
+  }
+  return initial_isa();
+}
+
 std::atomic<Isa>& setting() {
-  static std::atomic<Isa> isa{initial_isa()};
+  static std::atomic<Isa> isa{enter_tables()};
   return isa;
 }
 

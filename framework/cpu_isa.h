@@ -3,13 +3,16 @@
 //
 // Kernels that depend on the instruction set stand in files named *_simd.cpp. CMake compiles each
 // such file once for each instruction set; inside, CONVSCOPE_ISA names the namespace and simd.h
-// gives the vectors. Each copy registers its table of kernels under its instruction set:
+// gives the vectors. Each copy enters its table of kernels under its instruction set:
 //
 //   // gemm_simd.cpp
 //   namespace convscope::CONVSCOPE_ISA { namespace { void tile(...) {...} } }
 //   CONVSCOPE_SIMD_KERNELS(gemm_kernels, (GemmKernels{.tile = convscope::CONVSCOPE_ISA::tile}))
 //
 //   // gemm.cpp: constinit IsaTable<GemmKernels> gemm_kernels;   use: gemm_kernels.get().tile(...)
+//
+// The entry is constant data in a section of its own, which current_isa() walks once. A start-up
+// function would itself be compiled for the instruction set and stop an older CPU while it loads.
 #pragma once
 
 #include <string>
@@ -42,22 +45,30 @@ template <class Kernels>
 class IsaTable {
  public:
   constexpr IsaTable() = default;
-  bool add(Isa isa, const Kernels& kernels) {
-    tables_[static_cast<int>(isa)] = kernels;
-    return true;
+  const Kernels& get() const { return get(current_isa()); }
+  const Kernels& get(Isa isa) const {
+    current_isa();  // enters the tables on its first call
+    return *static_cast<const Kernels*>(tables_[static_cast<int>(isa)]);
   }
-  const Kernels& get() const { return tables_[static_cast<int>(current_isa())]; }
-  const Kernels& get(Isa isa) const { return tables_[static_cast<int>(isa)]; }
+  constexpr const void** slot(Isa isa) { return &tables_[static_cast<int>(isa)]; }
 
  private:
-  Kernels tables_[kIsaCount]{};
+  const void* tables_[kIsaCount]{};
+};
+
+// What a *_simd.cpp file leaves in the section: put `kernels` into `slot`.
+struct IsaEntry {
+  const void** slot;
+  const void* kernels;
 };
 
 }  // namespace convscope
 
-#define CONVSCOPE_SIMD_KERNELS(table, ...)                                                        \
-  namespace convscope {                                                                           \
-  namespace {                                                                                     \
-  const bool registered_##table = (table).add(::convscope::Isa::CONVSCOPE_ISA_ENUM, __VA_ARGS__); \
-  }                                                                                               \
+#define CONVSCOPE_SIMD_KERNELS(table, ...)                                                    \
+  namespace convscope::CONVSCOPE_ISA {                                                        \
+  namespace {                                                                                 \
+  constexpr auto table##_here = __VA_ARGS__;                                                  \
+  [[gnu::used, gnu::section("convscope_isa")]] constinit ::convscope::IsaEntry table##_entry{ \
+      (table).slot(::convscope::Isa::CONVSCOPE_ISA_ENUM), &table##_here};                     \
+  }                                                                                           \
   }

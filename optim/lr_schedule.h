@@ -26,7 +26,8 @@ struct ScheduleType {
 };
 CONVSCOPE_API Registry<ScheduleType>& schedule_types();
 
-// The rate of schedule `type`, multiplied by a linear warm-up from 0 over the first `warmup_steps`.
+// The rate of schedule `type`, multiplied by (step + 1) / warmup_steps in the first `warmup_steps`
+// updates: a linear rise to the full rate that wastes no update on a rate of 0.
 CONVSCOPE_API double scheduled_rate(const std::string& type, const Options& options, double lr,
                                     std::int64_t warmup_steps, const SchedulePoint& point);
 

@@ -36,7 +36,8 @@ class CONVSCOPE_API Optimizer {
   virtual ~Optimizer();
   virtual std::string kind() const = 0;
   // One update of all parameters with learning rate `lr` (times each group's lr_scale), from the
-  // gradients that the backward pass has accumulated. A parameter without a gradient is left alone.
+  // gradients that the backward passes since zero_grad() have accumulated. A parameter without a
+  // gradient is left alone, its momentum too.
   virtual void step(double lr) = 0;
   // Everything beside the parameters that the next step depends on, for checkpoints. The tensors
   // are the live ones: loading copies into them.

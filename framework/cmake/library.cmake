@@ -49,5 +49,9 @@ foreach(isa IN LISTS convscope_isas)
   target_compile_options(convscope_simd_${isa} PRIVATE -O3 -fno-math-errno
     ${convscope_isa_flags_${isa}})
   target_link_libraries(convscope_simd_${isa} PRIVATE convscope_flags)
+  if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
+    # GCC 12 warns about its own _mm512_undefined_ps (GCC bug 105593).
+    target_compile_options(convscope_simd_${isa} PRIVATE -Wno-maybe-uninitialized)
+  endif()
   target_sources(convscope PRIVATE $<TARGET_OBJECTS:convscope_simd_${isa}>)
 endforeach()

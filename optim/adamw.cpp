@@ -1,0 +1,12 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "optim/adam.h"
+
+namespace convscope {
+
+CONVSCOPE_REGISTER_OPTIMIZER(
+    "adamw", {"Adam with decoupled weight decay: the decay does not pass through the mean square",
+              adam_fields(), [](std::vector<ParameterGroup> groups, const Options& options) {
+                return build_adam(std::move(groups), options, true);
+              }})
+
+}  // namespace convscope

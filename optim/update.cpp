@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "optim/update.h"
+
+namespace convscope {
+
+constinit KernelSlot<void(const UpdateTable&, const SgdRule&)> sgd_update_kernel{"sgd"};
+constinit KernelSlot<void(const UpdateTable&, const AdamRule&)> adam_update_kernel{"adam"};
+constinit KernelSlot<double(const UpdateTable&)> gradient_norm_kernel{"clip_gradient_norm"};
+constinit KernelSlot<void(const UpdateTable&, double)> scale_gradients_kernel{"clip_gradient_norm"};
+constinit IsaTable<UpdateKernels> update_kernels;
+
+UpdateTable::UpdateTable(const std::vector<ParameterGroup>& groups) {
+  std::size_t count = 0;
+  for (const ParameterGroup& group : groups) count += group.parameters.size();
+  rows_.reserve(count);
+}
+
+void UpdateTable::clear() {
+  rows_.clear();
+  elements_ = 0;
+}
+
+UpdateRow* UpdateTable::add(const Variable& parameter) {
+  // zero_grad() marks a gradient as empty without touching its memory. A parameter that the last
+  // backward pass did not reach is then skipped, as it is before the first backward pass.
+  const Variable::State& state = *parameter.state();
+  if (!state.grad.defined() || state.grad_is_zero) return nullptr;
+  const Tensor& w = state.value;
+  const Tensor& dw = state.grad;
+  CONVSCOPE_CHECK(dw.dtype() == w.dtype() && dw.device() == w.device(), "optimizer",
+                  "expected a gradient ", w.str(), " like its parameter, got ", dw.str());
+  if (rows_.empty()) device_ = w.device();
+  CONVSCOPE_CHECK(w.device() == device_, "optimizer", "expected all parameters on ", device_,
+                  " because one pass updates them, got one on ", w.device());
+  UpdateRow& row = rows_.emplace_back();
+  row.dtype = w.dtype();
+  row.begin = elements_;
+  row.count = w.numel();
+  row.w = w.raw_data();
+  row.dw = dw.raw_data();
+  elements_ += row.count;
+  return &row;
+}
+
+}  // namespace convscope

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+// update.h: one fused pass that updates all parameters of a network.
+//
+// A network has few big and many small tensors. One loop for each would pay for a parallel region
+// (or a kernel launch) ten times over and would split badly, so the optimisers list their tensors
+// in a table and the kernel cuts the joined element range [0, elements) into chunks. The table is
+// made once; a step only refills it, so it allocates nothing.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "framework/cpu_isa.h"
+#include "framework/kernel_slot.h"
+#include "framework/tensor.h"
+#include "optim/optimizer.h"
+
+namespace convscope {
+
+// One parameter in one step. All tensors have `count` elements of type `dtype`.
+struct UpdateRow {
+  DType dtype = DType::f32;
+  std::int64_t begin = 0;  // where this row starts in the joined element range
+  std::int64_t count = 0;
+  void* w = nullptr;
+  const void* dw = nullptr;
+  void* m = nullptr;   // SGD: momentum buffer (null without momentum); Adam: mean of dw
+  void* v = nullptr;   // Adam: mean of dw^2
+  double rate = 0;     // SGD: learning rate; Adam: learning rate / (1 - beta1^t)
+  double decay = 0;    // added to the gradient as decay * w
+  double shrink = 1;   // w is multiplied by it first (decoupled weight decay)
+  double keep = 0;     // SGD: m = keep * m + gain * (dw + decay * w)
+  double gain = 1;     //
+  double v_scale = 1;  // Adam: 1 / sqrt(1 - beta2^t)
+};
+
+class UpdateTable {
+ public:
+  explicit UpdateTable(const std::vector<ParameterGroup>& groups);  // reserves the rows
+  void clear();
+  // Adds a parameter with its gradient; null when it has none. Set the other fields of the row.
+  UpdateRow* add(const Variable& parameter);
+  const std::vector<UpdateRow>& rows() const { return rows_; }
+  std::int64_t elements() const { return elements_; }
+  Device device() const { return device_; }
+
+ private:
+  std::vector<UpdateRow> rows_;
+  std::int64_t elements_ = 0;
+  Device device_;
+};
+
+struct SgdRule {
+  double momentum = 0;
+  bool nesterov = false;
+};
+struct AdamRule {
+  double beta1 = 0.9;
+  double beta2 = 0.999;
+  double epsilon = 1e-8;
+};
+
+extern KernelSlot<void(const UpdateTable&, const SgdRule&)> sgd_update_kernel;
+extern KernelSlot<void(const UpdateTable&, const AdamRule&)> adam_update_kernel;
+// Joint L2 norm of the rows' gradients, and its use: dw *= factor.
+extern KernelSlot<double(const UpdateTable&)> gradient_norm_kernel;
+extern KernelSlot<void(const UpdateTable&, double factor)> scale_gradients_kernel;
+
+// The f32 loops for one piece of one row, elements [0, count) from the row's offset on.
+struct UpdateSpan {
+  float* w;
+  const float* dw;
+  float* m;
+  float* v;
+  std::int64_t count;
+};
+struct UpdateKernels {
+  void (*sgd)(const UpdateSpan&, const UpdateRow&, const SgdRule&) = nullptr;
+  void (*adam)(const UpdateSpan&, const UpdateRow&, const AdamRule&) = nullptr;
+  double (*square_sum)(const float* x, std::int64_t count) = nullptr;
+  void (*scale)(float* x, std::int64_t count, float factor) = nullptr;
+};
+extern IsaTable<UpdateKernels> update_kernels;
+
+}  // namespace convscope

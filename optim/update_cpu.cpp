@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+// update_cpu.cpp: walks the table of parameters in chunks; f32 pieces go to the kernels of the
+// instruction set (update_simd.cpp), f64 pieces to the plain loops here, which are also the lesson.
+#include <algorithm>
+#include <cmath>
+
+#include "framework/memory.h"
+#include "framework/parallel.h"
+#include "optim/update.h"
+
+namespace convscope {
+namespace {
+
+// One chunk is a few microseconds of work, about what it costs to wake a second thread: 64 Ki
+// elements x 20 bytes (w, dw, m read; w, m written) = 1.3 MB. LeNet-5 (44,426 elements) is one.
+constexpr std::int64_t kChunkElements = std::int64_t{1} << 16;
+
+std::int64_t chunk_count(const UpdateTable& table) {
+  return (table.elements() + kChunkElements - 1) / kChunkElements;
+}
+
+// Calls piece(row, begin, count) for each part of a row that lies in the chunk, in order.
+template <class Piece>
+void for_each_piece(const UpdateTable& table, std::int64_t chunk, Piece&& piece) {
+  const std::int64_t begin = chunk * kChunkElements;
+  const std::int64_t end = std::min(begin + kChunkElements, table.elements());
+  const std::vector<UpdateRow>& rows = table.rows();
+  auto row = std::upper_bound(rows.begin(), rows.end(), begin,
+                              [](std::int64_t at, const UpdateRow& r) { return at < r.begin; });
+  for (--row; row != rows.end() && row->begin < end; ++row) {
+    const std::int64_t from = std::max(begin, row->begin) - row->begin;
+    const std::int64_t to = std::min(end, row->begin + row->count) - row->begin;
+    if (to > from) piece(*row, from, to - from);
+  }
+}
+
+template <class T>
+T* at(void* data, std::int64_t offset) {
+  return data == nullptr ? nullptr : static_cast<T*>(data) + offset;
+}
+UpdateSpan span_of(const UpdateRow& row, std::int64_t begin, std::int64_t count) {
+  return {at<float>(row.w, begin), static_cast<const float*>(row.dw) + begin,
+          at<float>(row.m, begin), at<float>(row.v, begin), count};
+}
+
+void sgd_f64(const UpdateRow& row, std::int64_t begin, std::int64_t count, const SgdRule& rule) {
+  double* w = at<double>(row.w, begin);
+  const double* dw = static_cast<const double*>(row.dw) + begin;
+  double* m = at<double>(row.m, begin);
+  for (std::int64_t i = 0; i < count; ++i) {
+    double d = dw[i] + row.decay * w[i];
+    if (m != nullptr) {
+      m[i] = row.keep * m[i] + row.gain * d;
+      d = rule.nesterov ? d + rule.momentum * m[i] : m[i];
+    }
+    w[i] -= row.rate * d;
+  }
+}
+
+void adam_f64(const UpdateRow& row, std::int64_t begin, std::int64_t count, const AdamRule& rule) {
+  double* w = at<double>(row.w, begin);
+  const double* dw = static_cast<const double*>(row.dw) + begin;
+  double* m = at<double>(row.m, begin);
+  double* v = at<double>(row.v, begin);
+  for (std::int64_t i = 0; i < count; ++i) {
+    const double d = dw[i] + row.decay * w[i];
+    m[i] = rule.beta1 * m[i] + (1 - rule.beta1) * d;
+    v[i] = rule.beta2 * v[i] + (1 - rule.beta2) * d * d;
+    w[i] = row.shrink * w[i] - row.rate * m[i] / (std::sqrt(v[i]) * row.v_scale + rule.epsilon);
+  }
+}
+
+void sgd_cpu(const UpdateTable& table, const SgdRule& rule) {
+  const auto kernel = update_kernels.get().sgd;
+  parallel_chunks(chunk_count(table), [&](std::int64_t chunk, int) {
+    for_each_piece(table, chunk, [&](const UpdateRow& row, std::int64_t begin, std::int64_t count) {
+      if (row.dtype == DType::f64) return sgd_f64(row, begin, count, rule);
+      kernel(span_of(row, begin, count), row, rule);
+    });
+  });
+}
+
+void adam_cpu(const UpdateTable& table, const AdamRule& rule) {
+  const auto kernel = update_kernels.get().adam;
+  parallel_chunks(chunk_count(table), [&](std::int64_t chunk, int) {
+    for_each_piece(table, chunk, [&](const UpdateRow& row, std::int64_t begin, std::int64_t count) {
+      if (row.dtype == DType::f64) return adam_f64(row, begin, count, rule);
+      kernel(span_of(row, begin, count), row, rule);
+    });
+  });
+}
+
+double gradient_norm_cpu(const UpdateTable& table) {
+  const std::int64_t chunks = chunk_count(table);
+  const Workspace workspace(Device{}, static_cast<std::size_t>(chunks) * sizeof(double));
+  double* const sums = static_cast<double*>(workspace.data());
+  const auto kernel = update_kernels.get().square_sum;
+  parallel_chunks(chunks, [&](std::int64_t chunk, int) {
+    double sum = 0;
+    for_each_piece(table, chunk, [&](const UpdateRow& row, std::int64_t begin, std::int64_t count) {
+      if (row.dtype == DType::f64) {
+        const double* dw = static_cast<const double*>(row.dw) + begin;
+        for (std::int64_t i = 0; i < count; ++i) sum += dw[i] * dw[i];
+      } else {
+        sum += kernel(static_cast<const float*>(row.dw) + begin, count);
+      }
+    });
+    sums[chunk] = sum;
+  });
+  double total = 0;
+  for (std::int64_t chunk = 0; chunk < chunks; ++chunk) total += sums[chunk];
+  return std::sqrt(total);
+}
+
+void scale_gradients_cpu(const UpdateTable& table, double factor) {
+  const auto kernel = update_kernels.get().scale;
+  parallel_chunks(chunk_count(table), [&](std::int64_t chunk, int) {
+    for_each_piece(table, chunk, [&](const UpdateRow& row, std::int64_t begin, std::int64_t count) {
+      void* dw = const_cast<void*>(row.dw);
+      if (row.dtype == DType::f64) {
+        double* x = at<double>(dw, begin);
+        for (std::int64_t i = 0; i < count; ++i) x[i] *= factor;
+      } else {
+        kernel(at<float>(dw, begin), count, static_cast<float>(factor));
+      }
+    });
+  });
+}
+
+}  // namespace
+CONVSCOPE_KERNEL(sgd_update_kernel, cpu, sgd_cpu)
+CONVSCOPE_KERNEL(adam_update_kernel, cpu, adam_cpu)
+CONVSCOPE_KERNEL(gradient_norm_kernel, cpu, gradient_norm_cpu)
+CONVSCOPE_KERNEL(scale_gradients_kernel, cpu, scale_gradients_cpu)
+}  // namespace convscope
