@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+// A repeated optimiser step asks the system for no memory: this program counts operator new.
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <cstdlib>
+#include <new>
+
+#include "optim/adam.h"
+#include "optim/sgd.h"
+#include "tests/optim/optim_cases.h"
+
+namespace {
+std::atomic<std::int64_t> news{0};
+}  // namespace
+
+void* operator new(std::size_t bytes) {
+  ++news;
+  if (void* pointer = std::malloc(bytes == 0 ? 1 : bytes)) return pointer;
+  throw std::bad_alloc();
+}
+void operator delete(void* pointer) noexcept { std::free(pointer); }
+void operator delete(void* pointer, std::size_t) noexcept { std::free(pointer); }
+
+namespace convscope {
+namespace {
+
+using namespace optim_test;
+
+TEST(Optimizer, AllocatesNothingInARepeatedStep) {
+  const std::vector<ParameterGroup> groups = noisy_groups(DType::f32);
+  set_noisy_gradients(groups, 0);
+  std::vector<OptimParameter> all = groups[0].parameters;
+  Sgd sgd(groups, {.momentum = 0.9});
+  Adam adam(groups, {});
+  const auto step = [&] {
+    clip_gradient_norm(all, 0.5);
+    sgd.step(0.1);
+    adam.step(0.1);
+  };
+  step();
+  const std::int64_t before = news;
+  step();
+  step();
+  EXPECT_EQ(news - before, 0);
+  ::operator delete(::operator new(1));  // the counter does count
+  EXPECT_GT(news - before, 0);
+}
+
+}  // namespace
+}  // namespace convscope

@@ -1,0 +1,320 @@
+// SPDX-License-Identifier: Apache-2.0
+// SGD, Adam and AdamW against the formulas written out in double, against PyTorch, and against
+// themselves: threads, instruction sets, checkpoints.
+#include <gtest/gtest.h>
+
+#include <functional>
+
+#include "framework/cpu_isa.h"
+#include "framework/parallel.h"
+#include "optim/adam.h"
+#include "optim/sgd.h"
+#include "tests/optim/optim_cases.h"
+
+namespace convscope {
+namespace {
+
+using namespace optim_test;
+
+using Groups = std::vector<ParameterGroup>;
+using Make = std::function<std::unique_ptr<Optimizer>(Groups)>;
+
+Make sgd(const SgdSettings& settings) {
+  return [=](Groups groups) { return std::make_unique<Sgd>(std::move(groups), settings); };
+}
+Make adam(const AdamSettings& settings) {
+  return [=](Groups groups) { return std::make_unique<Adam>(std::move(groups), settings); };
+}
+
+// ---- the formulas once more, one element at a time, in double
+struct Element {
+  double w, m = 0, v = 0;
+};
+using Rule = std::function<void(Element&, double dw, double lr, double decay, int t)>;
+
+Rule sgd_rule(const SgdSettings& s) {
+  return [=](Element& e, double dw, double lr, double decay, int t) {
+    const double d = dw + decay * e.w;
+    e.m = t == 1 ? d : s.momentum * e.m + (1 - s.dampening) * d;
+    const double step = s.momentum == 0 ? d : s.nesterov ? d + s.momentum * e.m : e.m;
+    e.w -= lr * step;
+  };
+}
+Rule adam_rule(const AdamSettings& s) {
+  return [=](Element& e, double dw, double lr, double decay, int t) {
+    if (s.decoupled) e.w -= lr * decay * e.w;
+    const double d = s.decoupled ? dw : dw + decay * e.w;
+    e.m = s.beta1 * e.m + (1 - s.beta1) * d;
+    e.v = s.beta2 * e.v + (1 - s.beta2) * d * d;
+    const double mean = e.m / (1 - std::pow(s.beta1, t));
+    const double square = e.v / (1 - std::pow(s.beta2, t));
+    e.w -= lr * mean / (std::sqrt(square) + s.epsilon);
+  };
+}
+
+constexpr int kSteps = 20;
+double rate_at(int step) { return 0.05 / (1 + step); }
+
+std::vector<double> expected_values(const Rule& rule) {
+  const Groups groups = noisy_groups(DType::f64);
+  std::vector<double> out;
+  std::size_t p = 0;
+  for (const ParameterGroup& group : groups) {
+    for (const OptimParameter& each : group.parameters) {
+      const Tensor& w = each.variable.value();
+      const auto count = static_cast<std::size_t>(w.numel());
+      std::vector<Element> elements;
+      for (std::size_t i = 0; i < count; ++i) {
+        elements.push_back({w.at(static_cast<std::int64_t>(i))});
+      }
+      for (int step = 0; step < kSteps; ++step) {
+        const std::vector<double> dw = noisy_gradient(p, count, step);
+        for (std::size_t i = 0; i < count; ++i) {
+          rule(elements[i], dw[i], rate_at(step) * group.lr_scale, group.weight_decay, step + 1);
+        }
+      }
+      for (const Element& element : elements) out.push_back(element.w);
+      ++p;
+    }
+  }
+  return out;
+}
+
+std::vector<double> values_after(const Make& make, DType dtype, int first = 0, int last = kSteps) {
+  const Groups groups = noisy_groups(dtype);
+  const std::unique_ptr<Optimizer> optimizer = make(groups);
+  for (int step = first; step < last; ++step) {
+    set_noisy_gradients(groups, step);
+    optimizer->step(rate_at(step));
+  }
+  return values_of(groups);
+}
+
+struct Case {
+  const char* name;
+  Make make;
+  Rule rule;
+};
+std::vector<Case> cases() {
+  const SgdSettings plain;
+  const SgdSettings momentum{.momentum = 0.9};
+  const SgdSettings dampened{.momentum = 0.9, .dampening = 0.25};
+  const SgdSettings nesterov{.momentum = 0.8, .nesterov = true};
+  const AdamSettings coupled{.beta1 = 0.8, .beta2 = 0.95};
+  const AdamSettings decoupled{.beta1 = 0.9, .beta2 = 0.99, .decoupled = true};
+  return {{"plain SGD", sgd(plain), sgd_rule(plain)},
+          {"momentum", sgd(momentum), sgd_rule(momentum)},
+          {"dampening", sgd(dampened), sgd_rule(dampened)},
+          {"Nesterov", sgd(nesterov), sgd_rule(nesterov)},
+          {"Adam", adam(coupled), adam_rule(coupled)},
+          {"AdamW", adam(decoupled), adam_rule(decoupled)}};
+}
+
+TEST(Optimizer, FollowsTheFormulasOverTwentyStepsInDouble) {
+  for (const Case& each : cases()) {
+    // |w| < 2 and at most 10 roundings of 1.1e-16 in each of 20 steps: below 5e-14.
+    EXPECT_LT(greatest_difference(values_after(each.make, DType::f64), expected_values(each.rule)),
+              5e-14)
+        << each.name;
+  }
+}
+
+TEST(Optimizer, FollowsTheFormulasInFloatOnEachInstructionSet) {
+  const Isa before = current_isa();
+  for (const Case& each : cases()) {
+    const std::vector<double> expected = expected_values(each.rule);
+    for (int isa = 0; isa < kIsaCount; ++isa) {
+      if (!supports_isa(static_cast<Isa>(isa))) continue;
+      set_isa(static_cast<Isa>(isa));
+      // The same count with 6e-8 in place of 1.1e-16.
+      EXPECT_LT(greatest_difference(values_after(each.make, DType::f32), expected), 2.4e-5)
+          << each.name << " " << name_of(static_cast<Isa>(isa));
+    }
+  }
+  set_isa(before);
+}
+
+TEST(Optimizer, GivesTheSameBitsForAnyNumberOfThreads) {
+  for (const Case& each : cases()) {
+    set_num_threads(1);
+    const std::vector<double> one = values_after(each.make, DType::f32);
+    set_num_threads(3);
+    EXPECT_EQ(values_after(each.make, DType::f32), one) << each.name;
+  }
+  set_num_threads(0);
+}
+
+TEST(Optimizer, ContinuesFromASavedStateWithTheSameBits) {
+  for (const Case& each : cases()) {
+    const std::vector<double> straight = values_after(each.make, DType::f32);
+
+    const Groups first = noisy_groups(DType::f32);
+    const std::unique_ptr<Optimizer> before = each.make(first);
+    for (int step = 0; step < 7; ++step) {
+      set_noisy_gradients(first, step);
+      before->step(rate_at(step));
+    }
+    const Groups second = noisy_groups(DType::f32);
+    const std::unique_ptr<Optimizer> after = each.make(second);
+    std::vector<OptimState> saved = before->state();
+    std::vector<OptimState> loaded = after->state();
+    ASSERT_EQ(saved.size(), loaded.size());
+    for (std::size_t i = 0; i < saved.size(); ++i) {
+      EXPECT_EQ(saved[i].name, loaded[i].name);
+      loaded[i].tensor.copy_from(saved[i].tensor);
+    }
+    for (std::size_t g = 0; g < first.size(); ++g) {
+      for (std::size_t p = 0; p < first[g].parameters.size(); ++p) {
+        second[g].parameters[p].variable.value().copy_from(first[g].parameters[p].variable.value());
+      }
+    }
+    for (int step = 7; step < kSteps; ++step) {
+      set_noisy_gradients(second, step);
+      after->step(rate_at(step));
+    }
+    EXPECT_EQ(values_of(second), straight) << each.name;
+  }
+}
+
+// Values of PyTorch 1.13 (float32), made by
+//   w = torch.tensor([0.5, -1.25, 2.0]); w.requires_grad_(); opt = torch.optim.SGD([w], lr=0.1,
+//   ...) for t in range(4):
+//     w.grad = torch.tensor([0.3, -0.7, 1.1]) * (1 - 0.25 * t) + 0.1 * w.detach(); opt.step()
+TEST(Optimizer, GivesPyTorchsValues) {
+  struct Golden {
+    const char* name;
+    Make make;
+    double weight_decay;
+    std::vector<double> w;
+  };
+  const std::vector<Golden> table = {
+      {"SGD(lr=0.1)", sgd({}), 0.0, {0.40678677, -1.02921879, 1.65165091}},
+      {"SGD(lr=0.1, momentum=0.9, dampening=0.3, weight_decay=0.05)",
+       sgd({.momentum = 0.9, .dampening = 0.3}),
+       0.05,
+       {0.278235525, -0.723503709, 1.16877198}},
+      {"SGD(lr=0.1, momentum=0.9, nesterov=True, weight_decay=0.05)",
+       sgd({.momentum = 0.9, .nesterov = true}),
+       0.05,
+       {0.170830876, -0.467391968, 0.76395303}},
+      {"Adam(lr=0.1, weight_decay=0.05)", adam({}), 0.05, {0.119094186, -0.865097582, 1.61413479}},
+      {"AdamW(lr=0.1, weight_decay=0.05)",
+       adam({.decoupled = true}),
+       0.05,
+       {0.112739146, -0.844863951, 1.57922935}}};
+  for (const Golden& golden : table) {
+    ParameterGroup group;
+    group.weight_decay = golden.weight_decay;
+    group.parameters = {parameter("w", {0.5, -1.25, 2.0})};
+    const std::unique_ptr<Optimizer> optimizer = golden.make({group});
+    const Tensor& w = group.parameters[0].variable.value();
+    for (int t = 0; t < 4; ++t) {
+      std::vector<double> dw = {0.3, -0.7, 1.1};
+      for (std::size_t i = 0; i < 3; ++i) {
+        dw[i] = dw[i] * (1 - 0.25 * t) + 0.1 * w.at(static_cast<std::int64_t>(i));
+      }
+      set_gradient(group.parameters[0].variable, dw);
+      optimizer->step(0.1);
+    }
+    // Both sides round in float, four steps: a few units in the last place of 2.
+    for (std::int64_t i = 0; i < 3; ++i) {
+      EXPECT_NEAR(w.at(i), golden.w[static_cast<std::size_t>(i)], 1e-6) << golden.name;
+    }
+  }
+}
+
+TEST(Optimizer, LeavesParametersWithoutAGradientAlone) {
+  for (const Case& each : cases()) {
+    ParameterGroup group;
+    group.weight_decay = 0.1;
+    group.parameters = {parameter("reached", {1.0}), parameter("not_reached", {1.0}),
+                        parameter("cleared", {1.0})};
+    set_gradient(group.parameters[0].variable, {1.0});
+    set_gradient(group.parameters[2].variable, {1.0});
+    group.parameters[2].variable.zero_grad();
+    const std::unique_ptr<Optimizer> optimizer = each.make({group});
+    optimizer->step(0.1);
+    EXPECT_LT(group.parameters[0].variable.value().at(0), 0.99) << each.name;
+    EXPECT_EQ(group.parameters[1].variable.value().at(0), 1.0) << each.name;
+    EXPECT_EQ(group.parameters[2].variable.value().at(0), 1.0) << each.name;
+    // Its first real update still counts as the first.
+    set_gradient(group.parameters[1].variable, {1.0});
+    optimizer->step(0.1);
+    EXPECT_EQ(optimizer->state().back().tensor.at(1), 1.0) << each.name;
+    EXPECT_EQ(optimizer->state().back().tensor.at(0), 2.0) << each.name;
+  }
+}
+
+TEST(Optimizer, FollowsAParameterWhoseTensorIsReplaced) {
+  ParameterGroup group;
+  group.parameters = {parameter("w", {1.0, 1.0})};
+  Sgd optimizer({group}, {});
+  group.parameters[0].variable.set_value(Tensor::from({5.0f, 6.0f}, Shape{2}));
+  set_gradient(group.parameters[0].variable, {1.0, 2.0});
+  optimizer.step(0.5);
+  EXPECT_EQ(group.parameters[0].variable.value().at(0), 4.5);
+  EXPECT_EQ(group.parameters[0].variable.value().at(1), 5.0);
+}
+
+std::string message_of(const std::function<void()>& action) {
+  try {
+    action();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "no error";
+}
+void expect_message(const std::function<void()>& action, const std::string& part) {
+  EXPECT_NE(message_of(action).find(part), std::string::npos) << message_of(action);
+}
+
+TEST(Optimizer, RefusesSettingsThatMakeNoSense) {
+  const Groups groups = noisy_groups(DType::f32);
+  expect_message([&] { Sgd(groups, {.momentum = 1.5}); }, "momentum in [0, 1], got 1.5");
+  expect_message([&] { Sgd(groups, {.nesterov = true}); }, "because nesterov is on");
+  expect_message([&] { Adam(groups, {.beta2 = 1.0}); }, "[adam] expected beta2 in [0, 1)");
+  expect_message([&] { Adam(groups, {.epsilon = 0, .decoupled = true}); }, "[adamw] expected eps");
+  expect_message([&] { Sgd({}, {}); }, "expected at least one parameter");
+  expect_message([&] { Sgd(groups, {}).step(NAN); }, "learning rate >= 0, got nan");
+  Groups negative = groups;
+  negative[1].weight_decay = -1;
+  expect_message([&] { Sgd(negative, {}); }, "weight_decay >= 0 in group 'biases', got -1");
+  Groups twice = groups;
+  twice[1].parameters.push_back(groups[0].parameters[0]);
+  expect_message([&] { Sgd(twice, {}); }, "got 'p0' again in group 'biases'");
+  Groups frozen = groups;
+  frozen[0].parameters.push_back({"frozen", Variable(Tensor::zeros(Shape{1}))});
+  expect_message([&] { Sgd(frozen, {}); }, "'frozen' to be a leaf that requires a gradient");
+}
+
+TEST(Optimizer, NamesTheParametersThatGroupsMissOrShare) {
+  const OptimParameter a = parameter("a", {1});
+  const OptimParameter b = parameter("b", {1});
+  const OptimParameter c = parameter("c", {1});
+  ParameterGroup one;
+  one.parameters = {a};
+  ParameterGroup two;
+  two.parameters = {a, b};
+  EXPECT_NO_THROW(check_groups_cover({two}, {a, b}));
+  EXPECT_EQ(message_of([&] {
+              check_groups_cover({one, two}, {a, b, c});
+            }),
+            "[optimizer] expected every parameter in exactly one group, got in no group: c; in "
+            "more than one: a");
+}
+
+TEST(Optimizer, IsBuiltFromTheRegistryWithItsDefaults) {
+  EXPECT_EQ(optimizer_types().names(), (std::vector<std::string>{"adam", "adamw", "sgd"}));
+  for (const auto& [name, type] : optimizer_types().entries()) {
+    const std::unique_ptr<Optimizer> optimizer =
+        type.build(noisy_groups(DType::f32), Options(type.fields));
+    EXPECT_EQ(optimizer->kind(), name);
+    for (const OptionField& field : type.fields) {
+      EXPECT_EQ(refusal_of(field, field.default_value), "") << name << " " << field.name;
+      EXPECT_FALSE(field.doc.empty()) << name << " " << field.name;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace convscope
