@@ -42,6 +42,13 @@ struct DatasetType {
 };
 CONVSCOPE_API Registry<DatasetType>& dataset_types();
 
+// For those who write a data set. An error of kind kData with file, index and value when a label is
+// outside 0..classes-1.
+CONVSCOPE_API void check_labels(const Tensor& labels, int classes, const std::string& set,
+                                const std::string& file);
+// Fills in mean and std of the images.
+CONVSCOPE_API void set_channel_statistics(Dataset& dataset);
+
 }  // namespace convscope
 
 #define CONVSCOPE_REGISTER_DATASET(name, ...)                                                    \

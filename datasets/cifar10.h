@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
+// cifar10.h: the binary version of CIFAR-10: records of one label byte and 3072 bytes, 32x32 red,
+// then green, then blue. Files data_batch_1..5.bin and test_batch.bin; batches.meta.txt (class
+// names) may be missing.
+// Source: A. Krizhevsky: Learning Multiple Layers of Features from Tiny Images, 2009.
+#pragma once
+
+#include <string>
+
+#include "datasets/dataset.h"
+#include "framework/io/bytes.h"
+
+namespace convscope {
+
+inline constexpr std::size_t kCifar10RecordBytes = 1 + 3 * 32 * 32;
+
+// Images and labels of one file; whole records only, labels 0..9. Errors are of kind kData.
+CONVSCOPE_API Dataset parse_cifar10(Bytes file, const std::string& name);
+
+}  // namespace convscope

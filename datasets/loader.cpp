@@ -1,0 +1,227 @@
+// SPDX-License-Identifier: Apache-2.0
+// loader.cpp: a ring of preallocated batches that a background thread fills ahead of the caller.
+//
+// Batch b lies in slot b % kSlots. The caller holds the batch it got last, so the thread may run at
+// most kSlots - 1 batches ahead. Nothing is allocated after construction.
+#include "datasets/loader.h"
+
+#include <array>
+#include <condition_variable>
+#include <mutex>
+#include <system_error>
+#include <thread>
+
+#include "datasets/sample_order.h"
+
+namespace convscope {
+namespace {
+
+constexpr std::int64_t kSlots = 4;
+
+struct Slot {
+  Tensor x;       // f32 [batch,C,H,W]
+  Tensor labels;  // i32 [batch]
+};
+
+}  // namespace
+
+struct Loader::Impl {
+  Impl(Dataset dataset_in, const LoaderOptions& options_in);
+  ~Impl();
+
+  void start_epoch(std::int64_t epoch_in, std::int64_t first_batch);
+  bool next(Batch& batch);
+
+  void check() const;
+  std::int64_t samples_of(std::int64_t b) const {
+    return std::min(options.batch_size, dataset.size() - b * options.batch_size);
+  }
+  void fill(const Slot& slot, std::int64_t b) const;
+  void write_sample(float* to, std::int64_t sample) const;
+  void work();
+  bool may_produce() const { return produced < batches && produced < consumed + kSlots - 1; }
+
+  Dataset dataset;
+  LoaderOptions options;
+  std::int64_t batches = 0;
+  std::vector<std::int32_t> order;             // sample of each position of the epoch
+  std::vector<std::array<float, 256>> levels;  // normalised value of each pixel value, per channel
+  std::array<Slot, kSlots> slots;
+  std::int64_t epoch = -1;
+
+  std::mutex mutex;  // guards what follows; `order` and `epoch` change only while `!busy`
+  std::condition_variable changed;
+  std::int64_t produced = 0;  // next batch to fill
+  std::int64_t consumed = 0;  // next batch to hand out
+  bool busy = false;          // the thread is filling a slot
+  bool stopping = false;
+  std::thread thread;  // not joinable: the caller fills the slots itself
+};
+
+void Loader::Impl::check() const {
+  CONVSCOPE_CHECK(
+      dataset.images.defined() && dataset.images.rank() == 4 && dataset.images.dtype() == DType::u8,
+      "loader", "expected images u8 [N,C,H,W], got ", dataset.images.str());
+  CONVSCOPE_CHECK(dataset.labels.defined() && dataset.labels.dtype() == DType::i32 &&
+                      dataset.labels.shape() == Shape{dataset.size()},
+                  "loader", "expected labels i32 [", dataset.size(), "], got ",
+                  dataset.labels.str());
+  const auto channels = static_cast<std::size_t>(dataset.images.dim(1));
+  CONVSCOPE_CHECK(dataset.mean.size() == channels && dataset.std.size() == channels, "loader",
+                  "expected mean and std of ", channels, " channels, got ", dataset.mean.size(),
+                  " and ", dataset.std.size());
+  CONVSCOPE_CHECK(options.batch_size >= 1, "loader", "expected a batch size of at least 1, got ",
+                  options.batch_size);
+  CONVSCOPE_CHECK(options.crop_padding >= 0, "loader",
+                  "expected a crop padding of at least 0 pixels, got ", options.crop_padding);
+  CONVSCOPE_CHECK(dataset.size() < std::int64_t{1} << 31, "loader",
+                  "expected fewer than 2^31 samples, got ", dataset.size());
+}
+
+Loader::Impl::Impl(Dataset dataset_in, const LoaderOptions& options_in)
+    : dataset(std::move(dataset_in)), options(options_in) {
+  check();
+  const std::int64_t count = dataset.size();
+  const std::int64_t whole = count / options.batch_size;
+  batches = whole + (!options.drop_last && whole * options.batch_size < count ? 1 : 0);
+  order.resize(static_cast<std::size_t>(count));
+  for (std::size_t c = 0; c < dataset.mean.size(); ++c) {
+    auto& level = levels.emplace_back();
+    for (std::size_t value = 0; value < level.size(); ++value) {
+      level[value] = static_cast<float>((static_cast<double>(value) / 255.0 - dataset.mean[c]) /
+                                        dataset.std[c]);
+    }
+  }
+  const Shape sample = dataset.sample_shape();
+  const std::int64_t rows = std::min(options.batch_size, count);
+  for (Slot& slot : slots) {
+    slot.x = Tensor::empty({rows, sample[0], sample[1], sample[2]});
+    slot.labels = Tensor::empty({rows}, DType::i32);
+  }
+  produced = consumed = batches;  // nothing to do before start_epoch
+  if (options.prefetch) {
+    try {
+      thread = std::thread([this] { work(); });
+    } catch (const std::system_error&) {
+      // No more threads to be had: slower, but the same batches.
+    }
+  }
+}
+
+Loader::Impl::~Impl() {
+  if (!thread.joinable()) return;
+  {
+    const std::scoped_lock lock(mutex);
+    stopping = true;
+  }
+  changed.notify_all();
+  thread.join();
+}
+
+void Loader::Impl::start_epoch(std::int64_t epoch_in, std::int64_t first_batch) {
+  CONVSCOPE_CHECK(epoch_in >= 0, "loader", "expected an epoch of at least 0, got ", epoch_in);
+  CONVSCOPE_CHECK(first_batch >= 0 && first_batch <= batches, "loader",
+                  "expected a first batch of 0 to ", batches, ", got ", first_batch);
+  {
+    std::unique_lock lock(mutex);
+    produced = consumed = batches;  // the thread finishes its slot and then rests
+    changed.wait(lock, [this] { return !busy; });
+    epoch = epoch_in;
+    if (options.shuffle) {
+      shuffled_order(order, options.seed, epoch);
+    } else {
+      for (std::size_t i = 0; i < order.size(); ++i) order[i] = static_cast<std::int32_t>(i);
+    }
+    produced = consumed = first_batch;
+  }
+  changed.notify_all();
+}
+
+bool Loader::Impl::next(Batch& batch) {
+  CONVSCOPE_CHECK(epoch >= 0, "loader", "expected start_epoch before the first batch");
+  std::int64_t b = 0;
+  {
+    std::unique_lock lock(mutex);
+    if (consumed == batches) return false;
+    b = consumed;
+    if (thread.joinable()) changed.wait(lock, [&] { return produced > b; });
+    consumed = b + 1;  // hands the slot of batch b - 1 back
+  }
+  changed.notify_all();
+  const Slot& slot = slots[static_cast<std::size_t>(b % kSlots)];
+  if (!thread.joinable()) fill(slot, b);
+  batch.x = slot.x.slice_rows(0, samples_of(b));
+  batch.labels = slot.labels.slice_rows(0, samples_of(b));
+  batch.index = b;
+  return true;
+}
+
+void Loader::Impl::work() {
+  std::unique_lock lock(mutex);
+  while (true) {
+    changed.wait(lock, [this] { return stopping || may_produce(); });
+    if (stopping) return;
+    const std::int64_t b = produced;
+    busy = true;
+    lock.unlock();
+    fill(slots[static_cast<std::size_t>(b % kSlots)], b);
+    lock.lock();
+    busy = false;
+    if (produced == b) ++produced;  // unless start_epoch moved on meanwhile
+    changed.notify_all();
+  }
+}
+
+void Loader::Impl::fill(const Slot& slot, std::int64_t b) const {
+  const std::int64_t sample_size = dataset.sample_shape().numel();
+  float* x = slot.x.data<float>();
+  std::int32_t* labels = slot.labels.data<std::int32_t>();
+  const std::int32_t* label_of = dataset.labels.data<std::int32_t>();
+  for (std::int64_t i = 0; i < samples_of(b); ++i) {
+    const std::int64_t sample = order[static_cast<std::size_t>(b * options.batch_size + i)];
+    labels[i] = label_of[sample];
+    write_sample(x + i * sample_size, sample);
+  }
+}
+
+void Loader::Impl::write_sample(float* to, std::int64_t sample) const {
+  const Shape shape = dataset.sample_shape();
+  const std::int64_t height = shape[1], width = shape[2], plane = height * width;
+  const std::uint8_t* from = dataset.images.data<std::uint8_t>() + sample * shape.numel();
+  if (options.crop_padding == 0 && !options.mirror) {
+    for (std::int64_t c = 0; c < shape[0]; ++c) {
+      const float* level = levels[static_cast<std::size_t>(c)].data();
+      for (std::int64_t i = 0; i < plane; ++i) to[c * plane + i] = level[from[c * plane + i]];
+    }
+    return;
+  }
+  const Augmentation change = augmentation(options.seed, epoch, sample, options.crop_padding);
+  const bool mirrored = options.mirror && change.mirrored;
+  for (std::int64_t c = 0; c < shape[0]; ++c) {
+    const float* level = levels[static_cast<std::size_t>(c)].data();
+    for (std::int64_t h = 0; h < height; ++h) {
+      const std::int64_t from_h = h + change.dy;
+      const bool row_inside = from_h >= 0 && from_h < height;
+      for (std::int64_t w = 0; w < width; ++w) {
+        const std::int64_t from_w = (mirrored ? width - 1 - w : w) + change.dx;
+        const bool inside = row_inside && from_w >= 0 && from_w < width;
+        // Outside is a black pixel, as if the image had been padded before normalisation.
+        to[c * plane + h * width + w] =
+            level[inside ? from[c * plane + from_h * width + from_w] : 0];
+      }
+    }
+  }
+}
+
+Loader::Loader(Dataset dataset, const LoaderOptions& options)
+    : impl_(std::make_unique<Impl>(std::move(dataset), options)) {}
+Loader::~Loader() = default;
+
+std::int64_t Loader::batches_per_epoch() const { return impl_->batches; }
+const Dataset& Loader::dataset() const { return impl_->dataset; }
+void Loader::start_epoch(std::int64_t epoch, std::int64_t first_batch) {
+  impl_->start_epoch(epoch, first_batch);
+}
+bool Loader::next(Batch& batch) { return impl_->next(batch); }
+
+}  // namespace convscope
