@@ -52,7 +52,13 @@ CONVSCOPE_INLINE Vec fma(Vec a, Vec b, Vec c) { return {_mm512_fmadd_ps(a.v, b.v
 CONVSCOPE_INLINE Vec keep_where_positive(Vec a, Vec x) {
   return {_mm512_maskz_mov_ps(_mm512_cmp_ps_mask(x.v, _mm512_setzero_ps(), _CMP_GT_OQ), a.v)};
 }
-CONVSCOPE_INLINE float sum(Vec a) { return _mm512_reduce_add_ps(a.v); }
+CONVSCOPE_INLINE float sum(Vec a) {
+  const __m256 eight =  // _maskz_: GCC 12 warns about the other forms
+      _mm256_add_ps(_mm512_castps512_ps256(a.v), _mm512_maskz_extractf32x8_ps(0xff, a.v, 1));
+  const __m128 four = _mm_add_ps(_mm256_castps256_ps128(eight), _mm256_extractf128_ps(eight, 1));
+  const __m128 pair = _mm_add_ps(four, _mm_movehl_ps(four, four));
+  return _mm_cvtss_f32(_mm_add_ss(pair, _mm_shuffle_ps(pair, pair, 1)));
+}
 
 #elif defined(CONVSCOPE_ISA_IS_AVX2)
 

@@ -173,7 +173,7 @@ void Variable::backward(const Tensor& gradient) const {
     }
     return;
   }
-  Engine::run(producer, gradient);
+  Engine::run(producer, gradient.clone());  // closures may keep and change what they get
 }
 
 }  // namespace convscope

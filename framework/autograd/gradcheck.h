@@ -21,7 +21,7 @@ struct GradcheckOptions {
   std::uint64_t seed = 1;   // of the weights
 };
 
-struct GradcheckResult {
+struct CONVSCOPE_API GradcheckResult {
   bool ok = false;
   double max_error = 0;  // |tape - difference| / max(1, |difference|)
   int input = -1;        // where it is: input number and flat index

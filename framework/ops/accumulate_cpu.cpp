@@ -1,28 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "framework/ops/accumulate.h"
+#include "framework/ops/elementwise_simd.h"
 #include "framework/parallel.h"
 
 namespace convscope {
 namespace {
 
-template <class T>
-void add_into(const Tensor& to, const Tensor& from) {
-  T* const a = to.data<T>();
-  const T* const b = from.data<T>();
-  parallel_for(to.numel(), 1 << 16, [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t i = begin; i < end; ++i) a[i] += b[i];
-  });
-}
-
 void accumulate_cpu(const Tensor& to, const Tensor& from) {
-  switch (to.dtype()) {
-    case DType::f32:
-      return add_into<float>(to, from);
-    case DType::f64:
-      return add_into<double>(to, from);
-    default:
-      fail("accumulate", cat("expected f32 or f64, got ", to.str()));
+  if (to.dtype() == DType::f64) {
+    double* const a = to.data<double>();
+    const double* const b = from.data<double>();
+    for (std::int64_t i = 0; i < to.numel(); ++i) a[i] += b[i];
+    return;
   }
+  CONVSCOPE_CHECK(to.dtype() == DType::f32, "accumulate", "expected f32 or f64, got ", to.str());
+  float* const a = to.data<float>();
+  const float* const b = from.data<float>();
+  const auto add_into = elementwise_kernels.get().add_into;
+  parallel_for(to.numel(), 1 << 15, [&](std::int64_t begin, std::int64_t end) {
+    add_into(b + begin, a + begin, end - begin);
+  });
 }
 
 }  // namespace

@@ -58,7 +58,10 @@ CONVSCOPE_API Shape broadcast_shape(const Shape& a, const Shape& b, const char* 
 // Sum over the axes along which `shape` was repeated to x's shape; x itself when none was.
 CONVSCOPE_API Tensor sum_to(const Tensor& x, const Shape& shape);
 
-// Kernels: y has the broadcast shape and is assigned.
+// x repeated to `shape`, times factor: the gradient of a sum.
+CONVSCOPE_API Tensor expand(const Tensor& x, const Shape& shape, double factor = 1.0);
+
+// Kernels: y is assigned; a and b are repeated to its shape.
 extern CONVSCOPE_API KernelSlot<void(BinaryOp, const Tensor& a, const Tensor& b, const Tensor& y)>
     binary_kernel;
 extern CONVSCOPE_API KernelSlot<void(UnaryOp, const Tensor& x, const Tensor& y)> unary_kernel;

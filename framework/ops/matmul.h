@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // matmul.h: products of matrices. f32 goes through the project's register-tiled product
-// (framework/ops/gemm.h) or, by name, through Eigen; f64 goes through Eigen.
+// (framework/ops/gemm.h) or, by name, through Eigen's; f64 is for gradient checks.
 #pragma once
 
 #include "framework/autograd/variable.h"
@@ -33,5 +33,7 @@ struct MatmulArguments {
   MatmulEngine engine = MatmulEngine::tiled;
 };
 extern CONVSCOPE_API KernelSlot<void(const MatmulArguments&)> matmul_kernel;
+// Every row of y [N,O] becomes b [O].
+extern CONVSCOPE_API KernelSlot<void(const Tensor& b, const Tensor& y)> fill_rows_kernel;
 
 }  // namespace convscope

@@ -36,5 +36,12 @@ CONVSCOPE_API Tensor sum(const Tensor& x, const Axes& axes = {}, bool keepdim = 
 // Sums x over the axes whose bit is set in `mask` into y, assigned; y has as many elements as the
 // axes that stay.
 extern CONVSCOPE_API KernelSlot<void(const Tensor& x, unsigned mask, const Tensor& y)> sum_kernel;
+// The same with the maximum; `places` (i32, as many as y) gets the index in x of each maximum.
+extern CONVSCOPE_API
+    KernelSlot<void(const Tensor& x, unsigned mask, const Tensor& y, const Tensor& places)>
+        max_kernel;
+// dx = 0, then dx[places[i]] = dy[i].
+extern CONVSCOPE_API KernelSlot<void(const Tensor& dy, const Tensor& places, const Tensor& dx)>
+    max_gradient_kernel;
 
 }  // namespace convscope

@@ -17,7 +17,7 @@ namespace convscope {
 CONVSCOPE_API Variable softmax_cross_entropy(const Variable& logits, const Tensor& labels);
 
 CONVSCOPE_API Tensor softmax(const Tensor& logits);  // [N,K] -> [N,K], rows sum to 1
-// Index of the largest entry of each row, the first among equals: [N,K] -> i32 [N].
+// Index of the largest entry of each row, the first among equals, NaN before all: [N,K] -> i32 [N].
 CONVSCOPE_API Tensor argmax(const Tensor& logits);
 // How many rows have their largest entry at their label.
 CONVSCOPE_API std::int64_t count_correct(const Tensor& logits, const Tensor& labels);
@@ -30,5 +30,6 @@ extern CONVSCOPE_API
 extern CONVSCOPE_API
     KernelSlot<void(const Tensor& y, const Tensor& labels, double factor, const Tensor& dx)>
         softmax_gradient_kernel;
+extern CONVSCOPE_API KernelSlot<void(const Tensor& x, const Tensor& y)> argmax_kernel;
 
 }  // namespace convscope

@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+// reduce_simd.cpp: sums of rows and of columns.
+//
+// Numerics: float sums run over blocks of at most kBlock terms for each lane; the blocks of a row
+// are added in double, those of columns in float. So the error grows with
+// kBlock + (number of blocks), not with the number of terms.
+#include "framework/ops/reduce_simd.h"
+
+#include "framework/simd.h"
+
+namespace convscope::CONVSCOPE_ISA {
+namespace {
+
+using std::int64_t;
+
+constexpr int64_t kBlock = 64;  // terms of one lane before they go to the next level
+constexpr int kChains = 4;      // independent sums: an add takes 4 cycles, 1 or 2 start in each
+
+double row_sum(const float* x, int64_t n) {
+  double total = 0;
+  constexpr int64_t kStep = kChains * kLanes;
+  while (n >= kStep) {
+    Vec part[kChains];
+    for (Vec& p : part) p = zero();
+    const int64_t steps = n / kStep < kBlock ? n / kStep : kBlock;
+    for (int64_t i = 0; i < steps; ++i, x += kStep) {
+      for (int c = 0; c < kChains; ++c) part[c] = part[c] + load(x + c * kLanes);
+    }
+    n -= steps * kStep;
+    total += static_cast<double>(sum((part[0] + part[1]) + (part[2] + part[3])));
+  }
+  float rest = 0;
+  for (int64_t i = 0; i < n; ++i) rest += x[i];
+  return total + static_cast<double>(rest);
+}
+
+// kVectors * kLanes columns at once, the last vector with `last` lanes.
+template <int kVectors>
+CONVSCOPE_INLINE void column_tile(const float* x, int64_t rows, int64_t stride, int last, float* y,
+                                  bool add) {
+  constexpr int kEnd = kVectors - 1;
+  Vec total[kVectors];
+  for (int v = 0; v < kVectors; ++v) total[v] = zero();
+  if (add) {
+    for (int v = 0; v < kEnd; ++v) total[v] = load(y + v * kLanes);
+    total[kEnd] = load_first(y + kEnd * kLanes, last);
+  }
+  for (int64_t begin = 0; begin < rows; begin += kBlock) {
+    const int64_t end = rows < begin + kBlock ? rows : begin + kBlock;
+    Vec part[kVectors];
+    for (Vec& p : part) p = zero();
+    for (int64_t i = begin; i < end; ++i) {
+      const float* row = x + i * stride;
+      for (int v = 0; v < kEnd; ++v) part[v] = part[v] + load(row + v * kLanes);
+      part[kEnd] = part[kEnd] + load_first(row + kEnd * kLanes, last);
+    }
+    for (int v = 0; v < kVectors; ++v) total[v] = total[v] + part[v];
+  }
+  for (int v = 0; v < kEnd; ++v) store(y + v * kLanes, total[v]);
+  store_first(y + kEnd * kLanes, total[kEnd], last);
+}
+
+void column_sum(const float* x, int64_t rows, int64_t stride, int64_t columns, float* y, bool add) {
+  int64_t j = 0;
+  for (; j + 4 * kLanes <= columns; j += 4 * kLanes) {
+    column_tile<4>(x + j, rows, stride, kLanes, y + j, add);
+  }
+  for (; j < columns; j += kLanes) {
+    const int last = columns - j < kLanes ? static_cast<int>(columns - j) : kLanes;
+    column_tile<1>(x + j, rows, stride, last, y + j, add);
+  }
+}
+
+}  // namespace
+constexpr ReduceKernels kReduce{.row_sum = row_sum, .column_sum = column_sum};
+}  // namespace convscope::CONVSCOPE_ISA
+
+CONVSCOPE_SIMD_KERNELS(reduce_kernels, convscope::CONVSCOPE_ISA::kReduce)

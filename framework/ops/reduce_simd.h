@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
+// reduce_simd.h: the f32 sums of reduce.h, one table for each instruction set.
+#pragma once
+
+#include <cstdint>
+
+#include "framework/cpu_isa.h"
+
+namespace convscope {
+
+struct ReduceKernels {
+  // x[0] + ... + x[n-1]
+  double (*row_sum)(const float* x, std::int64_t n);
+  // y[j] = (add ? y[j] : 0) + sum over i < rows of x[i * stride + j], j < columns
+  void (*column_sum)(const float* x, std::int64_t rows, std::int64_t stride, std::int64_t columns,
+                     float* y, bool add);
+};
+extern IsaTable<ReduceKernels> reduce_kernels;
+
+}  // namespace convscope
