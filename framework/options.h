@@ -27,8 +27,8 @@ CONVSCOPE_API std::string to_text(const OptionValue& value);  // as it would sta
 struct OptionField {
   std::string name;
   OptionType type = OptionType::integer;
-  OptionValue default_value;  // monostate with required = false: may be left out
-  std::string doc;            // one line, with the unit
+  OptionValue default_value = {};  // monostate with required = false: may be left out
+  std::string doc = {};            // one line, with the unit
   bool required = false;
   std::vector<std::string> choices = {};  // for text: the words allowed
   double min = -1e300;                    // for numbers (each entry of a list): the range allowed

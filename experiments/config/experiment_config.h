@@ -2,7 +2,7 @@
 // experiment_config.h: one experiment, as the trainer sees it: every key resolved, typed and in
 // range. The YAML behind it is read strictly; all mistakes of a file are reported together, as
 //   mnist.yaml:12:3: error: unknown key 'train.epohcs'; did you mean 'epochs'?
-//   override 'train.epohcs=3': error: unknown key ...
+//   error: override 'train.epohcs=3': unknown key 'train.epohcs'; did you mean 'train.epochs'?
 // in one Error of kind kConfig. The keys of layers, models, data sets, optimisers and schedules
 // come from their own tables (layer_types.h, dataset.h, ...); those of the blocks below stand with
 // type, default and meaning in schema.cpp. `convscope config keys` lists them all.

@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+// config_command.cpp: `convscope config show|check|keys`: look at a config without running it.
+#include <CLI/CLI.hpp>
+#include <iostream>
+#include <memory>
+
+#include "experiments/cli/command.h"
+#include "experiments/config/experiment_config.h"
+
+namespace convscope {
+namespace {
+
+struct Arguments {
+  std::string config;
+  std::vector<std::string> overrides;
+  std::string filter;
+};
+
+ExperimentConfig load(const Arguments& arguments) {
+  std::vector<std::string> overrides = arguments.overrides;
+  for (const std::string& text : global_overrides()) overrides.push_back(text);
+  return load_config(arguments.config, overrides);
+}
+
+int show(const Arguments& arguments) {
+  std::cout << to_yaml(load(arguments), true);
+  return 0;
+}
+
+int check(const Arguments& arguments) {
+  const ExperimentConfig config = load(arguments);
+  if (global_options().verbosity >= 0) {
+    std::cout << arguments.config << ": ok (name " << config.name << ", " << config.origins.size()
+              << " values given, the rest are defaults)\n";
+  }
+  return 0;
+}
+
+std::string type_and_range(const OptionField& field) {
+  std::string text(name_of(field.type));
+  if (!field.choices.empty()) return "one of " + join(field.choices, " | ");
+  const bool has_min = field.min > -1e300, has_max = field.max < 1e300;
+  if (has_min && has_max) return cat(text, ", ", field.min, " to ", field.max);
+  if (has_min) return cat(text, ", at least ", field.min);
+  if (has_max) return cat(text, ", at most ", field.max);
+  return text;
+}
+
+int keys(const Arguments& arguments) {
+  bool any = false;
+  for (const ConfigKey& key : config_keys()) {
+    if (key.path.find(arguments.filter) == std::string::npos) continue;
+    any = true;
+    const bool text_default = std::holds_alternative<std::string>(key.field.default_value);
+    const std::string standard = to_text(key.field.default_value);
+    std::cout << key.path << "\n    " << key.field.doc << "\n    " << type_and_range(key.field)
+              << "; "
+              << (key.field.required ? "required"
+                  : standard == "null" || (text_default && standard.empty())
+                      ? "optional"
+                      : "default " + standard)
+              << "\n";
+  }
+  if (!any)
+    fail_usage("config keys", cat("expected a part of a key, none holds '", arguments.filter, "'"));
+  return 0;
+}
+
+std::function<int()> declare(CLI::App& app) {
+  auto arguments = std::make_shared<Arguments>();
+  CLI::App* show_app =
+      app.add_subcommand("show", "print the resolved config, with the origin of each value");
+  CLI::App* check_app =
+      app.add_subcommand("check", "say whether the config can be run: exit code 0 or 3");
+  CLI::App* keys_app = app.add_subcommand("keys", "list every key: meaning, type, range, default");
+  for (CLI::App* sub : {show_app, check_app}) {
+    sub->add_option("CONFIG", arguments->config, "experiment file (YAML)")->required();
+    sub->add_option("KEY=VALUE", arguments->overrides, "values that replace those of the file");
+  }
+  keys_app->add_option("TEXT", arguments->filter, "only keys that hold this text");
+  app.require_subcommand(1);
+  return [=] {
+    if (show_app->parsed()) return show(*arguments);
+    if (check_app->parsed()) return check(*arguments);
+    return keys(*arguments);
+  };
+}
+
+}  // namespace
+}  // namespace convscope
+
+CONVSCOPE_REGISTER_COMMAND(
+    "config",
+    {.summary = "show, check or document experiment configs",
+     .usage = "config show|check CONFIG [KEY=VALUE...]   or   config keys [TEXT]",
+     .examples = {"config show experiments/configs/quickstart.yaml train.epochs=2",
+                  "config check experiments/configs/quickstart.yaml", "config keys optim"},
+     .order = 50,
+     .declare = convscope::declare})

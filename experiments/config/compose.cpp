@@ -1,0 +1,240 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "experiments/config/compose.h"
+
+#include <algorithm>
+#include <charconv>
+#include <filesystem>
+
+#include "framework/registry.h"
+
+namespace convscope::config {
+namespace {
+
+constexpr int kMaxFiles = 64;
+
+// Later wins; maps are merged.
+void merge(Node& base, Node&& later) {
+  if (base.kind != Node::Kind::map || later.kind != Node::Kind::map) {
+    base = std::move(later);
+    return;
+  }
+  for (Node::Entry& entry : later.entries) {
+    if (Node::Entry* old = base.find(entry.key)) {
+      old->origin = entry.origin;
+      merge(old->value, std::move(entry.value));
+    } else {
+      base.entries.push_back(std::move(entry));
+    }
+  }
+  base.origin = later.origin;
+}
+
+void set_layer(Node& node, int layer) {
+  node.origin.layer = layer;
+  for (Node& item : node.items) set_layer(item, layer);
+  for (Node::Entry& entry : node.entries) {
+    entry.origin.layer = layer;
+    set_layer(entry.value, layer);
+  }
+}
+
+class Composer {
+ public:
+  Composer(const ConfigReader& reader, Mistakes& mistakes) : reader_(reader), mistakes_(mistakes) {}
+
+  // The file with all that it extends; `chain` holds the files on the way here.
+  Node file(std::string_view text, const std::string& name, std::vector<std::string> chain) {
+    chain.push_back(name);
+    ++files_;
+    Origin origin;
+    origin.source = std::make_shared<const std::string>(name);
+    Node own = parse_document(text, origin, mistakes_);
+    if (own.kind == Node::Kind::null) own.kind = Node::Kind::map;  // an empty file
+    if (own.kind != Node::Kind::map) {
+      mistakes_.add(own.origin, cat("expected a map of keys and values, got ", describe(own)));
+      return empty_map(origin);
+    }
+    Node merged = empty_map(own.origin);
+    const auto extends = std::find_if(own.entries.begin(), own.entries.end(),
+                                      [](const auto& entry) { return entry.key == "extends"; });
+    if (extends != own.entries.end()) {
+      const Node value = std::move(extends->value);
+      own.entries.erase(extends);
+      for (const Node& base : bases(value)) merge(merged, extended(base, name, chain));
+    }
+    set_layer(own, layer_++);
+    merge(merged, std::move(own));
+    return merged;
+  }
+
+  void apply(Node& root, const std::string& text) {
+    Origin origin;
+    origin.source = std::make_shared<const std::string>(text);
+    origin.is_override = true;
+    origin.layer = layer_++;
+    const std::size_t equals = text.find('=');
+    if (equals == std::string::npos || equals == 0) {
+      mistakes_.add(origin, "expected KEY=VALUE, such as train.epochs=3");
+      return;
+    }
+    Node value = parse_document(std::string_view(text).substr(equals + 1), origin, mistakes_);
+    set_layer(value, origin.layer);
+    std::vector<std::string> path;
+    for (std::size_t begin = 0; begin <= equals;) {
+      const std::size_t end = std::min(text.find('.', begin), equals);
+      path.push_back(text.substr(begin, end - begin));
+      begin = end + 1;
+    }
+    if (path.size() > kMaxDepth) {
+      mistakes_.add(origin, cat("expected a path of at most ", kMaxDepth, " keys"));
+      return;
+    }
+    join_layer_name(path);
+    if (path[0] == "extends") {
+      mistakes_.add(origin, "expected 'extends' in a file, it cannot be overridden");
+      return;
+    }
+    assign(root, path, origin, std::move(value));
+  }
+
+ private:
+  static Node empty_map(const Origin& origin) {
+    Node node;
+    node.kind = Node::Kind::map;
+    node.origin = origin;
+    return node;
+  }
+
+  std::vector<Node> bases(const Node& value) {
+    std::vector<Node> found =
+        value.kind == Node::Kind::list ? value.items : std::vector<Node>{value};
+    if (value.kind == Node::Kind::null) found.clear();
+    std::erase_if(found, [&](const Node& base) {
+      if (base.kind == Node::Kind::scalar) return false;
+      mistakes_.add(base.origin, cat("expected a file name or a list of file names after "
+                                     "'extends', got ",
+                                     describe(base)));
+      return true;
+    });
+    return found;
+  }
+
+  Node extended(const Node& base, const std::string& from, const std::vector<std::string>& chain) {
+    const std::string path =
+        (std::filesystem::path(from).parent_path() / base.text).lexically_normal().string();
+    const auto same = [&](const std::string& seen) {
+      return std::filesystem::path(seen).lexically_normal().string() == path;
+    };
+    if (std::any_of(chain.begin(), chain.end(), same)) {
+      mistakes_.add(base.origin, cat("expected 'extends' without a cycle, got ",
+                                     join(chain, " -> "), " -> ", printable(path)));
+      return empty_map(base.origin);
+    }
+    if (files_ >= kMaxFiles) {
+      mistakes_.add(base.origin, cat("expected at most ", kMaxFiles, " files in all"));
+      return empty_map(base.origin);
+    }
+    std::string text;
+    try {
+      if (!reader_) fail(ErrorKind::kConfig, "config", "no files can be read here");
+      text = reader_(path);
+    } catch (const Error& error) {
+      mistakes_.add(base.origin,
+                    cat("expected the extended file '", printable(path), "', got ", sentence(error),
+                        chain.size() > 1 ? cat(" (", join(chain, " -> "), ")") : ""));
+      return empty_map(base.origin);
+    }
+    return file(text, path, chain);
+  }
+
+  static std::string sentence(const Error& error) {
+    const std::string text = error.what();
+    const std::size_t end = text.find("] ");
+    return end == std::string::npos ? text : text.substr(end + 2);
+  }
+
+  // A layer's name may hold dots: conv.per_layer.block1.conv2.forward=... names layer block1.conv2.
+  static void join_layer_name(std::vector<std::string>& path) {
+    if (path.size() < 4 || path[0] != "conv" || path[1] != "per_layer") return;
+    std::vector<std::string> name(path.begin() + 2, path.end());
+    std::vector<std::string> joined = {path[0], path[1]};
+    const std::string& last = name.back();
+    const bool has_direction =
+        last == "forward" || last == "backward_data" || last == "backward_weight";
+    const std::string direction = last;
+    if (has_direction) name.pop_back();
+    joined.push_back(join(name, "."));
+    if (has_direction) joined.push_back(direction);
+    path = joined;
+  }
+
+  void assign(Node& root, const std::vector<std::string>& path, const Origin& origin,
+              Node&& value) {
+    Node* here = &root;
+    for (std::size_t i = 0; i < path.size(); ++i) {
+      const std::string walked =
+          join(std::vector<std::string>(path.begin(), path.begin() + static_cast<long>(i)), ".");
+      if (path[i].empty()) {
+        mistakes_.add(origin, "expected KEY=VALUE with a name between the dots");
+        return;
+      }
+      if (here->kind == Node::Kind::null) *here = empty_map(origin);
+      if (here->kind == Node::Kind::list) {
+        std::size_t index = 0;
+        const char* end = path[i].data() + path[i].size();
+        const auto [stopped, error] = std::from_chars(path[i].data(), end, index);
+        if (error != std::errc() || stopped != end || index >= here->items.size()) {
+          mistakes_.add(origin,
+                        cat("expected an index below ", here->items.size(), " into the list '",
+                            walked, "', got '", printable(path[i]), "'"));
+          return;
+        }
+        here = &here->items[index];
+      } else if (here->kind == Node::Kind::map) {
+        Node::Entry* entry = here->find(path[i]);
+        if (entry == nullptr) {
+          here->entries.push_back({path[i], origin, empty_map(origin)});
+          entry = &here->entries.back();
+        }
+        entry->origin = origin;
+        here = &entry->value;
+      } else if (can_become_map(walked)) {
+        // conv.per_layer.c1: NAME is short for all directions; the override replaces one of them.
+        replace_by_directions(*here);
+        --i;
+      } else {
+        mistakes_.add(origin, cat("expected '", walked, "' to be a map, got ", describe(*here)));
+        return;
+      }
+    }
+    merge(*here, std::move(value));
+  }
+
+  static bool can_become_map(const std::string& walked) {
+    return walked.starts_with("conv.per_layer.");
+  }
+  static void replace_by_directions(Node& node) {
+    Node map = empty_map(node.origin);
+    for (const char* direction : {"forward", "backward_data", "backward_weight"}) {
+      map.entries.push_back({direction, node.origin, node});
+    }
+    node = std::move(map);
+  }
+
+  const ConfigReader& reader_;
+  Mistakes& mistakes_;
+  int files_ = 0;
+  int layer_ = 0;
+};
+
+}  // namespace
+
+Node compose(std::string_view text, const std::string& file_name, const ConfigReader& reader,
+             const std::vector<std::string>& overrides, Mistakes& mistakes) {
+  Composer composer(reader, mistakes);
+  Node root = composer.file(text, file_name, {});
+  for (const std::string& override_text : overrides) composer.apply(root, override_text);
+  return root;
+}
+
+}  // namespace convscope::config

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+// experiment_config.cpp: the way in: text -> tree of nodes (compose) -> typed config (resolve).
+#include "experiments/config/experiment_config.h"
+
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+
+#include "experiments/config/compose.h"
+#include "experiments/config/resolve.h"
+
+namespace convscope {
+namespace {
+
+std::string read_file(const std::string& path) {
+  std::error_code error;
+  if (std::filesystem::is_directory(path, error)) {
+    fail(ErrorKind::kConfig, "config", "a folder");
+  }
+  errno = 0;
+  std::ifstream file(path, std::ios::binary);
+  if (!file) fail(ErrorKind::kConfig, "config", errno == 0 ? "no file" : std::strerror(errno));
+  std::string text(config::kMaxTextBytes + 1, '\0');  // one more: too long a file is refused later
+  file.read(text.data(), static_cast<std::streamsize>(text.size()));
+  text.resize(static_cast<std::size_t>(file.gcount()));
+  if (file.bad()) fail(ErrorKind::kConfig, "config", "a file that cannot be read");
+  return text;
+}
+
+// "experiments/configs/quickstart.yaml" -> "quickstart"
+std::string name_from_file(std::string_view file_name) {
+  std::string name = std::filesystem::path(file_name).stem().string();
+  for (char& c : name) {
+    const bool keeps = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+                       c == '.' || c == '_' || c == '-';
+    if (!keeps) c = '_';
+  }
+  name = name.substr(0, 100);
+  if (name.empty()) return "experiment";
+  if (name[0] == '.' || name[0] == '-') name[0] = '_';
+  return name;
+}
+
+}  // namespace
+
+ExperimentConfig parse_config_text(std::string_view yaml, std::string_view file_name,
+                                   const ConfigReader& reader,
+                                   const std::vector<std::string>& overrides) {
+  config::Mistakes mistakes;
+  const config::Node root =
+      config::compose(yaml, std::string(file_name), reader, overrides, mistakes);
+  mistakes.throw_if_any();  // a half-read tree would give misleading further mistakes
+  ExperimentConfig config = config::resolve(root, name_from_file(file_name), mistakes);
+  mistakes.throw_if_any();
+  return config;
+}
+
+ExperimentConfig load_config(const std::string& path, const std::vector<std::string>& overrides) {
+  std::string text;
+  try {
+    text = read_file(path);
+  } catch (const Error& error) {
+    const std::string reason = std::string(error.what()).substr(std::strlen("[config] "));
+    fail(ErrorKind::kConfig, "config",
+         cat("error: expected the config file '", config::printable(path), "', got: ", reason));
+  }
+  return parse_config_text(text, path, read_file, overrides);
+}
+
+}  // namespace convscope

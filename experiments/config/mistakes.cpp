@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+
+#include "experiments/config/document.h"
+#include "framework/check.h"
+
+namespace convscope::config {
+
+std::string Origin::prefix() const {
+  const std::string name = source == nullptr ? "config" : *source;
+  if (is_override) return cat("error: override '", printable(name), "': ");
+  if (line <= 0) return cat(name, ": error: ");
+  return cat(name, ":", line, ":", column, ": error: ");
+}
+
+std::string Origin::comment() const {
+  if (is_override) return "override";
+  return cat(source == nullptr ? "config" : *source, ":", line);
+}
+
+const Node::Entry* Node::find(std::string_view key) const {
+  for (const Entry& entry : entries) {
+    if (entry.key == key) return &entry;
+  }
+  return nullptr;
+}
+
+Node::Entry* Node::find(std::string_view key) {
+  for (Entry& entry : entries) {
+    if (entry.key == key) return &entry;
+  }
+  return nullptr;
+}
+
+void Mistakes::add(const Origin& origin, std::string_view sentence) {
+  constexpr std::size_t kLongest = 1000;
+  std::string clean(sentence.substr(0, kLongest));
+  for (char& c : clean) {
+    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7F) c = ' ';
+  }
+  if (sentence.size() > kLongest) clean += "...";
+  list_.push_back({origin, clean});
+}
+
+void Mistakes::throw_if_any() const {
+  if (list_.empty()) return;
+  std::vector<Mistake> sorted = list_;
+  std::stable_sort(sorted.begin(), sorted.end(), [](const Mistake& a, const Mistake& b) {
+    if (a.origin.layer != b.origin.layer) return a.origin.layer < b.origin.layer;
+    if (a.origin.line != b.origin.line) return a.origin.line < b.origin.line;
+    return a.origin.column < b.origin.column;
+  });
+  constexpr std::size_t kMostLines = 50;  // more do not help
+  std::string lines;
+  for (std::size_t i = 0; i < sorted.size() && i < kMostLines; ++i) {
+    if (i > 0) lines += '\n';
+    lines += sorted[i].origin.prefix() + sorted[i].sentence;
+  }
+  if (sorted.size() > kMostLines) lines += cat("\n... and ", sorted.size() - kMostLines, " more");
+  fail(ErrorKind::kConfig, "config", lines);
+}
+
+}  // namespace convscope::config

@@ -1,0 +1,383 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "experiments/config/resolve.h"
+
+#include <set>
+
+#include "datasets/dataset.h"
+#include "experiments/config/schema.h"
+#include "optim/lr_schedule.h"
+#include "optim/optimizer.h"
+
+namespace convscope::config {
+namespace {
+
+std::string joined(const std::string& path, const std::string& key) {
+  return path.empty() ? key : path + "." + key;
+}
+
+// The sentence of an Error without its "[operation] ".
+std::string sentence_of(const Error& error) {
+  const std::string text = error.what();
+  const std::size_t end = text.find("] ");
+  return end == std::string::npos ? text : text.substr(end + 2);
+}
+
+const OptionField* field_named(const std::vector<OptionField>& fields, std::string_view name) {
+  for (const OptionField& field : fields) {
+    if (field.name == name) return &field;
+  }
+  return nullptr;
+}
+
+class Resolver {
+ public:
+  Resolver(Mistakes& mistakes, ExperimentConfig& config) : mistakes_(mistakes), config_(config) {}
+
+  void run(const Node& root, const std::string& default_name) {
+    Map top(*this, root, "", {"extends"});
+    read_keys(top, top_keys(), config_);
+    if (config_.name.empty()) config_.name = default_name;
+    read_data(top);
+    read_network(top);
+    if (const Node* node = top.map_at("conv")) read_conv(*node);
+    read_optim(top.map_at("optim"), root);
+    read_block(top, "train", train_keys(), config_.train);
+    read_block(top, "checkpoint", checkpoint_keys(), config_.checkpoint);
+    read_block(top, "log", log_keys(), config_.log);
+    read_block(top, "expect", expect_keys(), config_.expect);
+    top.refuse_the_rest();
+  }
+
+ private:
+  // One map while it is read: hands out its entries and knows which were never asked for.
+  class Map {
+   public:
+    Map(Resolver& owner, const Node& node, std::string path, std::set<std::string> reserved = {})
+        : owner_(owner), node_(node), path_(std::move(path)), known_(std::move(reserved)) {}
+
+    const Node::Entry* take(const std::string& key) {
+      known_.insert(key);
+      const Node::Entry* entry = node_.find(key);
+      if (entry != nullptr && entry->value.kind != Node::Kind::map &&
+          entry->value.kind != Node::Kind::null) {
+        owner_.config_.origins[joined(path_, key)] = entry->value.origin.comment();
+      }
+      return entry;
+    }
+    // The map under a key; null when it is absent, null or not a map.
+    const Node* map_at(const std::string& key) {
+      const Node::Entry* entry = take(key);
+      if (entry == nullptr || entry->value.kind == Node::Kind::null) return nullptr;
+      if (entry->value.kind == Node::Kind::map) return &entry->value;
+      owner_.mistakes_.add(entry->value.origin, cat(joined(path_, key), ": expected a map, got ",
+                                                    describe(entry->value)));
+      return nullptr;
+    }
+    void allow(const std::string& key) { known_.insert(key); }
+    void allow_everything() { all_allowed_ = true; }
+
+    void refuse_the_rest() {
+      if (all_allowed_) return;
+      const std::vector<std::string> known(known_.begin(), known_.end());
+      for (const Node::Entry& entry : node_.entries) {
+        if (known_.contains(entry.key)) continue;
+        owner_.mistakes_.add(entry.origin, cat("unknown key '", printable(joined(path_, entry.key)),
+                                               "'", owner_.hint(entry, path_, known)));
+      }
+    }
+
+    const Node& node() const { return node_; }
+    const std::string& path() const { return path_; }
+
+   private:
+    Resolver& owner_;
+    const Node& node_;
+    std::string path_;
+    std::set<std::string> known_;
+    bool all_allowed_ = false;
+  };
+
+  std::string hint(const Node::Entry& entry, const std::string& path,
+                   const std::vector<std::string>& known) const {
+    if (entry.key.size() <= 64) {
+      const std::string near = nearest_word(entry.key, known);
+      if (!near.empty()) {
+        return cat("; did you mean '", entry.origin.is_override ? joined(path, near) : near, "'?");
+      }
+      std::string elsewhere;  // a right key in the wrong place
+      for (const ConfigKey& key : config_keys()) {
+        if (key.field.name != entry.key || key.path.find('[') != std::string::npos) continue;
+        if (!elsewhere.empty()) return cat(" (known: ", join(known), ")");
+        elsewhere = key.path;
+      }
+      if (!elsewhere.empty()) return cat("; did you mean '", elsewhere, "'?");
+    }
+    return cat(" (known: ", join(known), ")");
+  }
+
+  template <class Block>
+  void read_keys(Map& map, const Keys<Block>& keys, Block& block) {
+    for (const Key<Block>& key : keys) {
+      const Node::Entry* entry = map.take(key.field.name);
+      if (entry == nullptr) {
+        if (key.field.required) missing(map, key.field);
+        continue;
+      }
+      const std::string path = joined(map.path(), key.field.name);
+      const auto value = read_value(entry->value, key.field, path, mistakes_);
+      if (!value || entry->value.kind == Node::Kind::null) continue;
+      try {
+        key.set(block, *value);
+      } catch (const Error& error) {
+        mistakes_.add(entry->value.origin, cat(path, ": ", sentence_of(error)));
+      }
+    }
+  }
+
+  template <class Block>
+  void read_block(Map& top, const std::string& name, const Keys<Block>& keys, Block& block) {
+    const Node* node = top.map_at(name);
+    if (node == nullptr) return;
+    Map map(*this, *node, name);
+    read_keys(map, keys, block);
+    map.refuse_the_rest();
+  }
+
+  void missing(const Map& map, const OptionField& field) {
+    mistakes_.add(map.node().origin,
+                  cat("missing key '", joined(map.path(), field.name), "' (", field.doc, ")"));
+  }
+
+  // The own keys of the entry `type` of a table, which stand beside the common keys of the block.
+  template <class Entry>
+  void read_options(Map& map, const Registry<Entry>& table, const std::string& type,
+                    const std::string& type_key, Options& options) {
+    const Entry* entry = table.find(type);
+    const Node::Entry* named = map.node().find(type_key);
+    if (entry == nullptr) {
+      map.allow_everything();  // whose keys they are is not known
+      if (named != nullptr && named->value.kind != Node::Kind::scalar) return;  // reported already
+      if (named == nullptr && type.empty()) return;
+      try {
+        table.get(type);
+      } catch (const Error& error) {
+        mistakes_.add(named != nullptr ? named->value.origin : map.node().origin,
+                      cat(joined(map.path(), type_key), ": ", sentence_of(error)));
+      }
+      return;
+    }
+    for (const OptionField& field : entry->fields) {
+      options.set(field.name, in_form_of(field, field.default_value));
+      const Node::Entry* given = map.take(field.name);
+      if (given == nullptr) {
+        if (field.required) missing(map, field);
+        continue;
+      }
+      const auto value = read_value(given->value, field, joined(map.path(), field.name), mistakes_);
+      if (value) options.set(field.name, *value);
+    }
+    if (named != nullptr) forgive_replaced(map, table, named->value.origin.layer);
+  }
+
+  // `optim.type=adam` on top of a file that says `type: sgd, momentum: 0.9`: what belongs to the
+  // replaced type only, and was said before, goes with it.
+  template <class Entry>
+  void forgive_replaced(Map& map, const Registry<Entry>& table, int layer) {
+    for (const Node::Entry& given : map.node().entries) {
+      if (given.origin.layer >= layer) continue;
+      for (const auto& [name, other] : table.entries()) {
+        if (field_named(other.fields, given.key) != nullptr) map.allow(given.key);
+      }
+    }
+  }
+
+  void read_data(Map& top) {
+    const Node* node = top.map_at("data");
+    if (node == nullptr) {
+      if (top.node().find("data") == nullptr) {
+        mistakes_.add(top.node().origin, "missing key 'data' (the data set and its batches)");
+      }
+      return;
+    }
+    Map map(*this, *node, "data");
+    read_keys(map, data_keys(), config_.data);
+    if (const Node* augment = map.map_at("augment")) {
+      Map inner(*this, *augment, "data.augment");
+      read_keys(inner, augment_keys(), config_.data.augment);
+      inner.refuse_the_rest();
+    }
+    read_options(map, dataset_types(), config_.data.set, "set", config_.data.options);
+    map.refuse_the_rest();
+  }
+
+  void read_network(Map& top) {
+    const Node::Entry* model = top.take("model");
+    const Node::Entry* layers = top.take("layers");
+    const bool has_model = model != nullptr && model->value.kind != Node::Kind::null;
+    const bool has_layers = layers != nullptr && layers->value.kind != Node::Kind::null;
+    if (!has_model && !has_layers) {
+      mistakes_.add(top.node().origin,
+                    "missing key 'model' (a whole network) or 'layers' (a list)");
+      return;
+    }
+    bool use_layers = has_layers;
+    if (has_model && has_layers) {
+      if (model->origin.layer == layers->origin.layer) {
+        mistakes_.add(layers->origin, "expected either 'model' or 'layers', got both");
+        return;
+      }
+      use_layers = layers->origin.layer > model->origin.layer;  // the later one replaces
+    }
+    if (use_layers) {
+      read_layers(layers->value);
+    } else if (const Node* node = top.map_at("model")) {
+      Map map(*this, *node, "model");
+      read_keys(map, model_keys(), config_.model);
+      read_options(map, model_types(), config_.model.type, "type", config_.model.options);
+      map.refuse_the_rest();
+    }
+  }
+
+  void read_layers(const Node& list) {
+    if (list.kind != Node::Kind::list || list.items.empty()) {
+      mistakes_.add(list.origin,
+                    cat("layers: expected a list of layers, got ",
+                        list.kind == Node::Kind::list ? "an empty list" : describe(list)));
+      return;
+    }
+    std::set<std::string> names;
+    for (std::size_t i = 0; i < list.items.size(); ++i) {
+      const std::string path = cat("layers.", i);
+      const Node& item = list.items[i];
+      if (item.kind != Node::Kind::map) {
+        mistakes_.add(item.origin,
+                      cat(path, ": expected a map such as {type: relu}, got ", describe(item)));
+        continue;
+      }
+      Map map(*this, item, path);
+      LayerSpec spec;
+      read_keys(map, layer_keys(), spec);
+      read_options(map, layer_types(), spec.type, "type", spec.options);
+      map.refuse_the_rest();
+      if (!spec.name.empty() && !names.insert(spec.name).second) {
+        mistakes_.add(
+            item.find("name")->value.origin,
+            cat(path, ".name: expected layers with different names, got '", spec.name, "' twice"));
+      }
+      config_.model.layers.push_back(std::move(spec));
+    }
+  }
+
+  // `algorithm` and the three directions; a later `algorithm` replaces earlier directions.
+  void read_policy(Map& map, Conv2dPolicy& policy) {
+    const Node::Entry* all = map.take("algorithm");
+    const std::string path = joined(map.path(), "algorithm");
+    read_keys(map, policy_keys(), policy);
+    if (all == nullptr) return;
+    const std::optional<std::string> word = read_algorithm(all->value, path);
+    if (!word) return;
+    for (const Key<Conv2dPolicy>& key : policy_keys()) {
+      const Node::Entry* own = map.node().find(key.field.name);
+      if (own != nullptr && own->origin.layer >= all->origin.layer) continue;
+      key.set(policy, *word);
+    }
+  }
+
+  std::optional<std::string> read_algorithm(const Node& node, const std::string& path) {
+    const auto value = read_value(node, algorithm_field(), path, mistakes_);
+    if (!value || node.kind == Node::Kind::null) return std::nullopt;
+    try {
+      check_policy_word(std::get<std::string>(*value));
+    } catch (const Error& error) {
+      mistakes_.add(node.origin, cat(path, ": ", sentence_of(error)));
+      return std::nullopt;
+    }
+    return std::get<std::string>(*value);
+  }
+
+  void read_conv(const Node& node) {
+    Map map(*this, node, "conv");
+    read_policy(map, config_.conv.policy);
+    if (const Node* layers = map.map_at("per_layer")) {
+      for (const Node::Entry& entry : layers->entries) {
+        const std::string path = joined("conv.per_layer", entry.key);
+        Conv2dPolicy policy = config_.conv.policy;
+        if (entry.value.kind == Node::Kind::map) {
+          Map inner(*this, entry.value, path);
+          read_policy(inner, policy);
+          inner.refuse_the_rest();
+        } else if (entry.value.kind != Node::Kind::null) {
+          const std::optional<std::string> word = read_algorithm(entry.value, path);
+          if (!word) continue;
+          for (const Key<Conv2dPolicy>& key : policy_keys()) key.set(policy, *word);
+          config_.origins[path] = entry.value.origin.comment();
+        }
+        config_.conv.per_layer[entry.key] = policy;
+      }
+    }
+    map.refuse_the_rest();
+  }
+
+  void read_optim(const Node* node, const Node& root) {
+    Node nothing;
+    nothing.kind = Node::Kind::map;
+    nothing.origin = root.origin;
+    Map map(*this, node != nullptr ? *node : nothing, "optim");
+    read_keys(map, optim_keys(), config_.optim);
+    read_options(map, optimizer_types(), config_.optim.type, "type", config_.optim.options);
+    const Node* schedule = map.map_at("schedule");
+    read_schedule(schedule != nullptr ? *schedule : nothing);
+    if (const Node::Entry* groups = map.take("groups")) read_groups(groups->value);
+    map.refuse_the_rest();
+  }
+
+  void read_schedule(const Node& node) {
+    Map map(*this, node, "optim.schedule");
+    ScheduleConfig& schedule = config_.optim.schedule;
+    read_keys(map, schedule_keys(), schedule);
+    read_options(map, schedule_types(), schedule.type, "type", schedule.options);
+    map.refuse_the_rest();
+    if (schedule.warmup_epochs > 0 && schedule.warmup_steps > 0) {
+      mistakes_.add(node.find("warmup_steps")->origin,
+                    "optim.schedule: expected either warmup_epochs or warmup_steps, got both");
+    }
+  }
+
+  void read_groups(const Node& list) {
+    if (list.kind == Node::Kind::null) return;
+    if (list.kind != Node::Kind::list) {
+      mistakes_.add(list.origin,
+                    cat("optim.groups: expected a list of maps, got ", describe(list)));
+      return;
+    }
+    for (std::size_t i = 0; i < list.items.size(); ++i) {
+      const std::string path = cat("optim.groups.", i);
+      const Node& item = list.items[i];
+      if (item.kind != Node::Kind::map) {
+        mistakes_.add(item.origin, cat(path,
+                                       ": expected a map such as {match: '*.bias', lr_scale: "
+                                       "2}, got ",
+                                       describe(item)));
+        continue;
+      }
+      Map map(*this, item, path);
+      GroupConfig group;
+      read_keys(map, group_keys(), group);
+      map.refuse_the_rest();
+      config_.optim.groups.push_back(std::move(group));
+    }
+  }
+
+  Mistakes& mistakes_;
+  ExperimentConfig& config_;
+};
+
+}  // namespace
+
+ExperimentConfig resolve(const Node& root, const std::string& default_name, Mistakes& mistakes) {
+  ExperimentConfig config;
+  Resolver(mistakes, config).run(root, default_name);
+  return config;
+}
+
+}  // namespace convscope::config

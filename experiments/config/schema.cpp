@@ -1,0 +1,276 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "experiments/config/schema.h"
+
+#include <type_traits>
+
+namespace convscope::config {
+namespace {
+
+constexpr double kMaxCount = 1e12;
+
+template <class T>
+struct TypeOf;
+template <>
+struct TypeOf<bool> {
+  static constexpr OptionType kType = OptionType::boolean;
+};
+template <>
+struct TypeOf<std::int64_t> {
+  static constexpr OptionType kType = OptionType::integer;
+};
+template <>
+struct TypeOf<double> {
+  static constexpr OptionType kType = OptionType::number;
+};
+template <>
+struct TypeOf<std::optional<double>> {
+  static constexpr OptionType kType = OptionType::number;
+};
+template <>
+struct TypeOf<std::string> {
+  static constexpr OptionType kType = OptionType::text;
+};
+
+template <class T>
+void store(T& member, const OptionValue& value) {
+  member = std::get<T>(value);
+}
+void store(double& member, const OptionValue& value) {
+  const auto* whole = std::get_if<std::int64_t>(&value);
+  member = whole != nullptr ? static_cast<double>(*whole) : std::get<double>(value);
+}
+void store(std::optional<double>& member, const OptionValue& value) {
+  member.reset();
+  if (!std::holds_alternative<std::monostate>(value)) store(member.emplace(), value);
+}
+
+template <class T>
+OptionValue load(const T& member) {
+  return member;
+}
+OptionValue load(const std::optional<double>& member) {
+  return member ? OptionValue(*member) : OptionValue();
+}
+
+struct Limits {
+  double min = -1e300, max = 1e300;
+  bool required = false;
+};
+
+// The default is what a fresh Block holds.
+template <class Block, class T>
+Key<Block> key(const char* name, T Block::*member, const char* doc, Limits limits = {}) {
+  Key<Block> out;
+  out.field = {.name = name,
+               .type = TypeOf<T>::kType,
+               .default_value = limits.required ? OptionValue() : load(Block{}.*member),
+               .doc = doc,
+               .required = limits.required,
+               .min = limits.min,
+               .max = limits.max};
+  out.set = [member](Block& block, const OptionValue& value) { store(block.*member, value); };
+  out.get = [member](const Block& block) { return load(block.*member); };
+  return out;
+}
+
+void check_schema(std::int64_t schema) {
+  CONVSCOPE_CHECK(schema == 1, "config",
+                  "expected schema 1, the only format of configs that this version reads, got ",
+                  schema);
+}
+
+void check_word(const std::string& word, const std::string& also, const char* why) {
+  const std::string known = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789" + also;
+  const bool fits = !word.empty() && word.size() <= 100 && word[0] != '.' && word[0] != '-' &&
+                    word.find_first_not_of(known) == std::string::npos;
+  CONVSCOPE_CHECK(fits, "config", "expected at most 100 letters, digits and any of '", also,
+                  "', a letter or digit first, ", why, ", got '", word.substr(0, 100), "'");
+}
+
+Key<Conv2dPolicy> direction_key(const char* name, std::string Conv2dPolicy::*member,
+                                const char* doc) {
+  Key<Conv2dPolicy> out = key(name, member, doc);
+  out.set = [member](Conv2dPolicy& policy, const OptionValue& value) {
+    check_policy_word(std::get<std::string>(value));
+    policy.*member = std::get<std::string>(value);
+  };
+  return out;
+}
+
+}  // namespace
+
+void check_policy_word(const std::string& word) {
+  CONVSCOPE_CHECK(!word.empty() && word.find_first_of(" \t\n") == std::string::npos, "config",
+                  "expected an algorithm's name, auto, measure or check:a,b, got '", word, "'");
+}
+
+const Keys<ExperimentConfig>& top_keys() {
+  static const Keys<ExperimentConfig> keys = [] {
+    Keys<ExperimentConfig> out;
+    out.push_back(key("schema", &ExperimentConfig::schema, "format of this file; always 1"));
+    out.back().set = [](ExperimentConfig& config, const OptionValue& value) {
+      config.schema = std::get<std::int64_t>(value);
+      check_schema(config.schema);
+    };
+    out.push_back(key("name", &ExperimentConfig::name,
+                      "name of the experiment and of its folder; default: that of the file"));
+    out.back().set = [](ExperimentConfig& config, const OptionValue& value) {
+      config.name = std::get<std::string>(value);
+      check_word(config.name, "._-", "because the folder of the runs is named so");
+    };
+    out.push_back(
+        key("seed", &ExperimentConfig::seed, "every random number follows from it", {.min = 0}));
+    Key<ExperimentConfig> device;
+    device.field = {.name = "device",
+                    .type = OptionType::text,
+                    .default_value = std::string("cpu"),
+                    .doc = "cpu, cuda or cuda:<index>"};
+    device.set = [](ExperimentConfig& config, const OptionValue& value) {
+      config.device = Device::parse(std::get<std::string>(value));
+    };
+    device.get = [](const ExperimentConfig& config) -> OptionValue { return config.device.str(); };
+    out.push_back(device);
+    out.push_back(key("threads", &ExperimentConfig::threads, "CPU threads; 0 = all cores",
+                      {.min = 0, .max = 1024}));
+    return out;
+  }();
+  return keys;
+}
+
+const Keys<DataConfig>& data_keys() {
+  static const Keys<DataConfig> keys = {
+      key("set", &DataConfig::set, "the data set", {.required = true}),
+      key("batch_size", &DataConfig::batch_size, "images in one step", {.min = 1, .max = 1e6}),
+      key("shuffle", &DataConfig::shuffle, "a new order of the training images in each epoch"),
+      key("val_split", &DataConfig::val_split, "training images set aside for validation",
+          {.min = 0, .max = kMaxCount}),
+      key("limit", &DataConfig::limit, "training images used; 0 = all",
+          {.min = 0, .max = kMaxCount}),
+      key("prefetch", &DataConfig::prefetch, "a background thread prepares the next batches"),
+  };
+  return keys;
+}
+
+const Keys<AugmentConfig>& augment_keys() {
+  static const Keys<AugmentConfig> keys = {
+      key("crop_padding", &AugmentConfig::crop_padding,
+          "pixels of zero padding before a random crop; 0 = no crop", {.min = 0, .max = 1024}),
+      key("mirror", &AugmentConfig::mirror, "left and right swapped in half of the images"),
+  };
+  return keys;
+}
+
+const Keys<ModelConfig>& model_keys() {
+  static const Keys<ModelConfig> keys = {
+      key("type", &ModelConfig::type, "the network; or give 'layers'", {.required = true}),
+  };
+  return keys;
+}
+
+const Keys<LayerSpec>& layer_keys() {
+  static const Keys<LayerSpec> keys = [] {
+    Keys<LayerSpec> out;
+    out.push_back(key("type", &LayerSpec::type, "the kind of layer", {.required = true}));
+    out.push_back(
+        key("name", &LayerSpec::name, "unique; default: type and number, such as conv2d_1"));
+    out.back().set = [](LayerSpec& layer, const OptionValue& value) {
+      layer.name = std::get<std::string>(value);
+      check_word(layer.name, "_-", "because parameters are named <layer>.<parameter>");
+    };
+    return out;
+  }();
+  return keys;
+}
+
+const Keys<OptimConfig>& optim_keys() {
+  static const Keys<OptimConfig> keys = {
+      key("type", &OptimConfig::type, "the optimiser"),
+      key("lr", &OptimConfig::lr, "learning rate", {.min = 0, .max = 1e6}),
+      key("weight_decay", &OptimConfig::weight_decay, "pull of the weights towards 0",
+          {.min = 0, .max = 1e6}),
+      key("clip_grad_norm", &OptimConfig::clip_grad_norm,
+          "largest joint L2 norm of all gradients; 0 = no clipping", {.min = 0}),
+  };
+  return keys;
+}
+
+const Keys<ScheduleConfig>& schedule_keys() {
+  static const Keys<ScheduleConfig> keys = {
+      key("type", &ScheduleConfig::type, "learning rate over time"),
+      key("warmup_epochs", &ScheduleConfig::warmup_epochs,
+          "epochs over which the rate rises from 0; fractions are allowed", {.min = 0, .max = 1e6}),
+      key("warmup_steps", &ScheduleConfig::warmup_steps, "the same in steps; give only one of them",
+          {.min = 0, .max = kMaxCount}),
+  };
+  return keys;
+}
+
+const Keys<GroupConfig>& group_keys() {
+  static const Keys<GroupConfig> keys = {
+      key("match", &GroupConfig::match,
+          "names of parameters, * for any text and ? for any letter: '*.bias'", {.required = true}),
+      key("lr_scale", &GroupConfig::lr_scale, "factor on the learning rate",
+          {.min = 0, .max = 1e6}),
+      key("weight_decay", &GroupConfig::weight_decay, "instead of the optimiser's",
+          {.min = 0, .max = 1e6}),
+  };
+  return keys;
+}
+
+const Keys<TrainConfig>& train_keys() {
+  static const Keys<TrainConfig> keys = {
+      key("epochs", &TrainConfig::epochs, "passes over the training images",
+          {.min = 1, .max = 1e6}),
+      key("eval_every", &TrainConfig::eval_every,
+          "epochs between evaluations; the last epoch is always evaluated", {.min = 1, .max = 1e6}),
+  };
+  return keys;
+}
+
+const Keys<CheckpointConfig>& checkpoint_keys() {
+  static const Keys<CheckpointConfig> keys = {
+      key("every_epochs", &CheckpointConfig::every_epochs,
+          "epochs between checkpoints; 0 = only the last one", {.min = 0, .max = 1e6}),
+      key("best", &CheckpointConfig::best, "also keep the weights with the best accuracy"),
+  };
+  return keys;
+}
+
+const Keys<LogConfig>& log_keys() {
+  static const Keys<LogConfig> keys = {
+      key("every_steps", &LogConfig::every_steps, "steps between lines of metrics.jsonl",
+          {.min = 1, .max = kMaxCount}),
+  };
+  return keys;
+}
+
+const Keys<ExpectConfig>& expect_keys() {
+  static const Keys<ExpectConfig> keys = {
+      key("test_acc_min", &ExpectConfig::test_acc_min,
+          "gate: lowest accuracy on the test images after the last epoch, in percent",
+          {.min = 0, .max = 100}),
+      key("test_loss_max", &ExpectConfig::test_loss_max,
+          "gate: highest loss on the test images after the last epoch", {.min = 0}),
+  };
+  return keys;
+}
+
+const Keys<Conv2dPolicy>& policy_keys() {
+  static const Keys<Conv2dPolicy> keys = {
+      direction_key("forward", &Conv2dPolicy::forward, "algorithm of y = x * w"),
+      direction_key("backward_data", &Conv2dPolicy::backward_data, "algorithm of dx"),
+      direction_key("backward_weight", &Conv2dPolicy::backward_weight, "algorithm of dw"),
+  };
+  return keys;
+}
+
+const OptionField& algorithm_field() {
+  static const OptionField field = {
+      .name = "algorithm",
+      .type = OptionType::text,
+      .default_value = std::string("auto"),
+      .doc = "of all directions: a name, auto (least estimated time), measure, check:a,b"};
+  return field;
+}
+
+}  // namespace convscope::config

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+// schema.h: the keys of each block of a config: name, type, default, range, meaning, and the member
+// that holds the value. Reading, writing and `convscope config keys` all walk these tables, so a
+// key is added in one place: a member in experiment_config.h and a line in schema.cpp.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "experiments/config/experiment_config.h"
+
+namespace convscope::config {
+
+template <class Block>
+struct Key {
+  OptionField field;
+  std::function<void(Block&, const OptionValue&)> set;  // throws Error when the text is wrong
+  std::function<OptionValue(const Block&)> get;
+};
+
+template <class Block>
+using Keys = std::vector<Key<Block>>;
+
+const Keys<ExperimentConfig>& top_keys();  // schema, name, seed, device, threads
+const Keys<DataConfig>& data_keys();
+const Keys<AugmentConfig>& augment_keys();
+const Keys<ModelConfig>& model_keys();
+const Keys<OptimConfig>& optim_keys();
+const Keys<ScheduleConfig>& schedule_keys();
+const Keys<GroupConfig>& group_keys();
+const Keys<TrainConfig>& train_keys();
+const Keys<CheckpointConfig>& checkpoint_keys();
+const Keys<LogConfig>& log_keys();
+const Keys<ExpectConfig>& expect_keys();
+// The three directions of a convolution; `algorithm` stands for all of them.
+const Keys<Conv2dPolicy>& policy_keys();
+const OptionField& algorithm_field();
+// `type` and `name` of one entry of `layers`.
+const Keys<LayerSpec>& layer_keys();
+
+// "forward: auto | name | measure | check:a,b" is a word without blanks.
+void check_policy_word(const std::string& word);
+
+}  // namespace convscope::config

@@ -1,0 +1,236 @@
+// SPDX-License-Identifier: Apache-2.0
+// to_yaml.cpp: a resolved config as YAML with every key, which loads to the same config; and the
+// list of all keys.
+#include <algorithm>
+
+#include "datasets/dataset.h"
+#include "experiments/config/document.h"
+#include "experiments/config/schema.h"
+#include "optim/lr_schedule.h"
+#include "optim/optimizer.h"
+
+namespace convscope {
+namespace config {
+namespace {
+
+std::string yaml_text(const OptionValue& value) {
+  if (const auto* text = std::get_if<std::string>(&value)) return quoted_if_needed(*text, false);
+  if (const auto* words = std::get_if<std::vector<std::string>>(&value)) {
+    std::vector<std::string> quoted;
+    for (const std::string& word : *words) quoted.push_back(quoted_if_needed(word, true));
+    return "[" + join(quoted) + "]";
+  }
+  return to_text(value);
+}
+
+class Writer {
+ public:
+  Writer(const ExperimentConfig& config, bool with_origins)
+      : config_(config), with_origins_(with_origins) {}
+
+  std::string run() {
+    keys(top_keys(), config_, "");
+    write_data();
+    write_network();
+    write_conv();
+    write_optim();
+    block("train", train_keys(), config_.train);
+    block("checkpoint", checkpoint_keys(), config_.checkpoint);
+    block("log", log_keys(), config_.log);
+    block("expect", expect_keys(), config_.expect);
+    return std::move(out_);
+  }
+
+ private:
+  // `path` is that of the value; its last part is the key.
+  void line(const std::string& path, const std::string& key, const std::string& value) {
+    std::string text = std::string(indent_, ' ') + (first_of_item_ ? "- " : "") + key + ":" +
+                       (value.empty() ? "" : " " + value);
+    if (first_of_item_) {
+      first_of_item_ = false;
+      indent_ += 2;
+    }
+    const auto origin = config_.origins.find(path);
+    if (with_origins_ && origin != config_.origins.end()) {
+      text += std::string(text.size() < 38 ? 38 - text.size() : 1, ' ') + " # " + origin->second;
+    }
+    out_ += text + "\n";
+  }
+
+  template <class Block>
+  void keys(const Keys<Block>& list, const Block& values, const std::string& path) {
+    for (const Key<Block>& key : list) {
+      const OptionValue value = key.get(values);
+      if (std::holds_alternative<std::monostate>(value)) continue;
+      line(path + key.field.name, key.field.name, yaml_text(value));
+    }
+  }
+
+  template <class Entry>
+  void options(const Registry<Entry>& table, const std::string& type, const Options& values,
+               const std::string& path) {
+    const Entry* entry = table.find(type);
+    if (entry == nullptr) return;
+    for (const OptionField& field : entry->fields) {
+      if (!values.has(field.name)) continue;
+      line(path + field.name, field.name, yaml_text(values.get(field.name)));
+    }
+  }
+
+  template <class Block>
+  void block(const std::string& name, const Keys<Block>& list, const Block& values) {
+    const bool any = std::any_of(list.begin(), list.end(), [&](const Key<Block>& key) {
+      return !std::holds_alternative<std::monostate>(key.get(values));
+    });
+    if (!any) return;
+    open(name);
+    keys(list, values, name + ".");
+    close();
+  }
+
+  void open(const std::string& name) {
+    line("", name, "");
+    indent_ += 2;
+  }
+  void close() { indent_ -= 2; }
+
+  void write_data() {
+    const DataConfig& data = config_.data;
+    open("data");
+    line("data.set", "set", yaml_text(data.set));
+    options(dataset_types(), data.set, data.options, "data.");
+    const Keys<DataConfig> rest(data_keys().begin() + 1, data_keys().end());
+    keys(rest, data, "data.");
+    open("augment");
+    keys(augment_keys(), data.augment, "data.augment.");
+    close();
+    close();
+  }
+
+  void write_network() {
+    if (config_.model.layers.empty()) {
+      open("model");
+      keys(model_keys(), config_.model, "model.");
+      options(model_types(), config_.model.type, config_.model.options, "model.");
+      close();
+      return;
+    }
+    line("layers", "layers", "");
+    indent_ += 2;
+    for (std::size_t i = 0; i < config_.model.layers.size(); ++i) {
+      const LayerSpec& layer = config_.model.layers[i];
+      const std::string path = cat("layers.", i, ".");
+      first_of_item_ = true;
+      line(path + "type", "type", yaml_text(layer.type));
+      if (!layer.name.empty()) line(path + "name", "name", yaml_text(layer.name));
+      options(layer_types(), layer.type, layer.options, path);
+      close();
+    }
+    close();
+  }
+
+  void policy(const Conv2dPolicy& policy, const std::string& path) {
+    if (policy.forward == policy.backward_data && policy.forward == policy.backward_weight) {
+      line(path + "algorithm", "algorithm", yaml_text(policy.forward));
+    } else {
+      keys(policy_keys(), policy, path);
+    }
+  }
+
+  void write_conv() {
+    open("conv");
+    policy(config_.conv.policy, "conv.");
+    if (!config_.conv.per_layer.empty()) {
+      open("per_layer");
+      for (const auto& [layer, own] : config_.conv.per_layer) {
+        open(quoted_if_needed(layer, false));
+        policy(own, "conv.per_layer." + layer + ".");
+        close();
+      }
+      close();
+    }
+    close();
+  }
+
+  void write_optim() {
+    const OptimConfig& optim = config_.optim;
+    open("optim");
+    keys(optim_keys(), optim, "optim.");
+    options(optimizer_types(), optim.type, optim.options, "optim.");
+    open("schedule");
+    keys(schedule_keys(), optim.schedule, "optim.schedule.");
+    options(schedule_types(), optim.schedule.type, optim.schedule.options, "optim.schedule.");
+    close();
+    if (!optim.groups.empty()) {
+      open("groups");
+      for (std::size_t i = 0; i < optim.groups.size(); ++i) {
+        first_of_item_ = true;
+        keys(group_keys(), optim.groups[i], cat("optim.groups.", i, "."));
+        close();
+      }
+      close();
+    }
+    close();
+  }
+
+  const ExperimentConfig& config_;
+  bool with_origins_;
+  std::string out_;
+  std::size_t indent_ = 0;
+  bool first_of_item_ = false;
+};
+
+template <class Block>
+void list_keys(const Keys<Block>& keys, const std::string& path, std::vector<ConfigKey>& out) {
+  for (const Key<Block>& key : keys) out.push_back({path + key.field.name, key.field});
+}
+
+template <class Entry>
+void list_options(const Registry<Entry>& table, const std::string& block,
+                  std::vector<ConfigKey>& out) {
+  for (const auto& [name, entry] : table.entries()) {
+    for (const OptionField& field : entry.fields) {
+      out.push_back({cat(block, "[", name, "].", field.name), field});
+    }
+  }
+}
+
+}  // namespace
+}  // namespace config
+
+std::string to_yaml(const ExperimentConfig& config, bool with_origins) {
+  return config::Writer(config, with_origins).run();
+}
+
+std::vector<ConfigKey> config_keys() {
+  using namespace config;
+  std::vector<ConfigKey> out;
+  out.push_back({"extends",
+                 {.name = "extends",
+                  .type = OptionType::texts,
+                  .doc = "file or list of files to build on, relative to this one"}});
+  list_keys(top_keys(), "", out);
+  list_keys(data_keys(), "data.", out);
+  list_keys(augment_keys(), "data.augment.", out);
+  list_options(dataset_types(), "data", out);
+  list_keys(model_keys(), "model.", out);
+  list_options(model_types(), "model", out);
+  list_keys(layer_keys(), "layers[].", out);
+  list_options(layer_types(), "layers", out);
+  out.push_back({"conv.algorithm", algorithm_field()});
+  list_keys(policy_keys(), "conv.", out);
+  out.push_back({"conv.per_layer.<layer>", algorithm_field()});
+  out.back().field.doc = "an algorithm, or a map with the keys of 'conv'";
+  list_keys(optim_keys(), "optim.", out);
+  list_options(optimizer_types(), "optim", out);
+  list_keys(schedule_keys(), "optim.schedule.", out);
+  list_options(schedule_types(), "optim.schedule", out);
+  list_keys(group_keys(), "optim.groups[].", out);
+  list_keys(train_keys(), "train.", out);
+  list_keys(checkpoint_keys(), "checkpoint.", out);
+  list_keys(log_keys(), "log.", out);
+  list_keys(expect_keys(), "expect.", out);
+  return out;
+}
+
+}  // namespace convscope

@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+// value.cpp: one YAML value for one field, and the sentence when it does not fit.
+#include <cmath>
+
+#include "experiments/config/resolve.h"
+
+namespace convscope::config {
+namespace {
+
+bool is_yes_or_no(const std::string& text) {
+  for (const char* word : {"yes", "Yes", "YES", "no", "No", "NO", "on", "On", "ON", "off", "Off",
+                           "OFF", "y", "Y", "n", "N"}) {
+    if (text == word) return true;
+  }
+  return false;
+}
+
+bool has_leading_zero(const std::string& text) {
+  const std::size_t first = text.find_first_not_of("+-");
+  return first != std::string::npos && text.size() > first + 1 && text[first] == '0' &&
+         text.find_first_not_of("0123456789", first) == std::string::npos;
+}
+
+bool is_too_long_integer(const std::string& text) {
+  const std::size_t first = text.find_first_not_of("+-");
+  return first != std::string::npos && text.size() - first > 18 &&
+         text.find_first_not_of("0123456789", first) == std::string::npos;
+}
+
+// What to write instead, for the traps of older YAML.
+std::string advice(const Node& scalar, OptionType type) {
+  const std::string& text = scalar.text;
+  const bool number =
+      type == OptionType::integer || type == OptionType::integers || type == OptionType::number;
+  if (scalar.quoted && type != OptionType::text && type != OptionType::texts) {
+    return "; leave the quotes out";
+  }
+  if (type == OptionType::boolean && is_yes_or_no(text)) return "; write true or false";
+  if (number && has_leading_zero(text)) {
+    const std::string digits =
+        text.substr(std::min(text.find_first_not_of("+-0"), text.size() - 1));
+    return cat("; write ", digits, ", or 0o", digits, " for octal");
+  }
+  if (number && is_too_long_integer(text)) return ", more than 64 bits hold";
+  if (type == OptionType::text || type == OptionType::texts) {
+    return cat("; write \"", printable(text), "\" if text is meant");
+  }
+  return "";
+}
+
+std::optional<OptionValue> read_list(const Node& node, const OptionField& field,
+                                     const std::string& path, Mistakes& mistakes) {
+  const bool of_integers = field.type == OptionType::integers;
+  OptionField entry = field;
+  entry.type = of_integers ? OptionType::integer : OptionType::text;
+  entry.required = true;
+  std::vector<std::int64_t> integers;
+  std::vector<std::string> texts;
+  bool fits = true;
+  for (const Node& item : node.items) {
+    const std::optional<OptionValue> value = read_value(item, entry, path, mistakes);
+    if (!value) {
+      fits = false;
+    } else if (of_integers) {
+      integers.push_back(std::get<std::int64_t>(*value));
+    } else {
+      texts.push_back(std::get<std::string>(*value));
+    }
+  }
+  if (!fits) return std::nullopt;
+  return of_integers ? OptionValue(std::move(integers)) : OptionValue(std::move(texts));
+}
+
+}  // namespace
+
+std::optional<OptionValue> read_value(const Node& node, const OptionField& field,
+                                      const std::string& path, Mistakes& mistakes) {
+  const auto refuse = [&](const std::string& sentence) {
+    mistakes.add(node.origin, cat(path, ": ", sentence));
+    return std::nullopt;
+  };
+  const bool takes_list = field.type == OptionType::integers || field.type == OptionType::texts;
+  if (node.kind == Node::Kind::list && takes_list) return read_list(node, field, path, mistakes);
+  if (node.kind == Node::Kind::null) {
+    if (!field.required) return in_form_of(field, field.default_value);
+    return refuse(cat("expected ", name_of(field.type), ", got nothing"));
+  }
+  if (node.kind != Node::Kind::scalar) {
+    return refuse(cat("expected ", name_of(field.type), ", got ", describe(node)));
+  }
+  const OptionValue value = typed_scalar(node);
+  if (const auto* real = std::get_if<double>(&value); real != nullptr && !std::isfinite(*real)) {
+    return refuse(cat("expected a finite number, got ", describe(node)));
+  }
+  if (!refusal_of({.name = field.name, .type = field.type}, value).empty()) {
+    return refuse(
+        cat("expected ", name_of(field.type), ", got ", describe(node), advice(node, field.type)));
+  }
+  const std::string refusal = refusal_of(field, value);
+  if (!refusal.empty()) return refuse(refusal);
+  return in_form_of(field, value);
+}
+
+OptionValue in_form_of(const OptionField& field, const OptionValue& value) {
+  const auto* whole = std::get_if<std::int64_t>(&value);
+  if (whole != nullptr && field.type == OptionType::integers) {
+    return std::vector<std::int64_t>{*whole};
+  }
+  if (whole != nullptr && field.type == OptionType::number) return static_cast<double>(*whole);
+  return value;
+}
+
+}  // namespace convscope::config
