@@ -108,12 +108,6 @@ class TreeBuilder final : public YAML::EventHandler {
     if (static_cast<int>(levels_.size()) >= kMaxDepth) {
       stop(mark, cat("expected at most ", kMaxDepth, " levels of lists and maps"));
     }
-    if (!levels_.empty()) {
-      const Level& parent = levels_.back();
-      if (parent.node.kind == Node::Kind::map && !parent.has_key) {
-        stop(mark, "expected a word as key, got a list or a map");
-      }
-    }
     levels_.push_back({leaf(mark, kind), false, true, {}, {}});
   }
 
@@ -145,7 +139,7 @@ class TreeBuilder final : public YAML::EventHandler {
     level.has_key = true;
     level.keep = false;
     if (node.kind != Node::Kind::scalar) {
-      mistakes_.add(node.origin, "expected a word as key, got nothing");
+      mistakes_.add(node.origin, cat("expected a word as key, got ", describe(node)));
     } else if (node.text == "<<" && !node.quoted) {
       mistakes_.add(node.origin, "expected no merge key (<<); use 'extends' to build on a file");
     } else if (const Node::Entry* first = level.node.find(node.text)) {
