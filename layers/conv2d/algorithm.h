@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+// algorithm.h: the card of a convolution algorithm: what it is called, what it can do, what it
+// costs, how exact it is, and its three functions. One algorithm = one file for each kind of
+// device; the last lines of that file fill in the card and register it. Nothing else has to be
+// edited: selection, tests, benchmark and `convscope explain` walk the table.
+//
+//   const Conv2dAlgorithm kCard{.name = "im2col_gemm", ..., .forward = forward};
+//   CONVSCOPE_CONV2D_ALGORITHM(kCard)
+#pragma once
+
+#include <cstddef>
+#include <string>
+
+#include "framework/device.h"
+#include "framework/registry.h"
+#include "layers/conv2d/problem.h"
+
+namespace convscope {
+
+// What a kernel gets: checked sizes, pointers of the problem's element type on the card's device,
+// and workspace_bytes() of scratch, 64-byte aligned. x, w and dy need no alignment beyond their
+// element's.
+struct Conv2dForwardArgs {
+  const Conv2dProblem& problem;
+  const void* x;  // [N,C,H,W]
+  const void* w;  // [K,C/G,R,S]
+  const void* b;  // [K], or null
+  void* y;        // [N,K,P,Q], assigned
+  void* workspace;
+};
+struct Conv2dBackwardDataArgs {
+  const Conv2dProblem& problem;
+  const void* dy;  // [N,K,P,Q]
+  const void* w;   // [K,C/G,R,S]
+  void* dx;        // [N,C,H,W], assigned
+  void* workspace;
+};
+struct Conv2dBackwardWeightArgs {
+  const Conv2dProblem& problem;
+  const void* x;   // [N,C,H,W]
+  const void* dy;  // [N,K,P,Q]
+  void* dw;        // [K,C/G,R,S], added to when `accumulate`, assigned otherwise
+  bool accumulate;
+  void* workspace;
+};
+
+// Yes, or no with a sentence: "expects stride 1, got stride 2".
+struct Conv2dSupport {
+  bool yes = true;
+  std::string reason;
+
+  static Conv2dSupport no(std::string why) { return {false, std::move(why)}; }
+};
+
+// FLOPs really executed and bytes really moved to and from memory. peak_share: the part of the
+// machine's peak that the inner loop can reach (1 for a full register tile); with it `auto`
+// estimates the time as max(flops / (peak * peak_share), bytes / bandwidth).
+struct Conv2dCost {
+  double flops = 0;
+  double bytes = 0;
+  double peak_share = 1;
+};
+
+struct Conv2dAlgorithm {
+  const char* name = "";  // lower case, names the method: "im2col_gemm"
+  DeviceType device = DeviceType::cpu;
+  const char* idea = "";   // one line
+  const char* paper = "";  // author, year, title, arXiv or DOI
+  Conv2dSupport (*supports)(const Conv2dProblem&, Direction) = nullptr;
+  Conv2dCost (*cost)(const Conv2dProblem&, Direction) = nullptr;
+  std::size_t (*workspace_bytes)(const Conv2dProblem&, Direction) = nullptr;
+  // The tests' bound: max|error| <= error_growth * eps * max(conv(|x|,|w|)).
+  double error_growth = 1;
+  bool exact_on_integers = false;  // bit by bit, as long as all sums stay below 2^24
+  bool deterministic = true;       // same bits on each run, with any number of threads
+  bool auto_ok = true;             // false: never chosen by `auto` or `measure`
+  // Null: this direction is not offered.
+  void (*forward)(const Conv2dForwardArgs&) = nullptr;
+  void (*backward_data)(const Conv2dBackwardDataArgs&) = nullptr;
+  void (*backward_weight)(const Conv2dBackwardWeightArgs&) = nullptr;
+
+  bool offers(Direction direction) const {
+    return direction == Direction::forward         ? forward != nullptr
+           : direction == Direction::backward_data ? backward_data != nullptr
+                                                   : backward_weight != nullptr;
+  }
+};
+
+// The algorithms of one kind of device, by name.
+CONVSCOPE_API Registry<Conv2dAlgorithm>& conv2d_algorithms(DeviceType device);
+CONVSCOPE_API bool register_conv2d_algorithm(const Conv2dAlgorithm& card, const char* file);
+
+// supports(), and "does not compute <direction>" for a direction that is not offered.
+CONVSCOPE_API Conv2dSupport support_of(const Conv2dAlgorithm& algorithm,
+                                       const Conv2dProblem& problem, Direction direction);
+
+}  // namespace convscope
+
+#define CONVSCOPE_CONV2D_ALGORITHM(card)                                                           \
+  namespace {                                                                                      \
+  const bool registered_conv2d_algorithm = ::convscope::register_conv2d_algorithm(card, __FILE__); \
+  }

@@ -1,0 +1,197 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "layers/conv2d/problem.h"
+
+#include <charconv>
+#include <vector>
+
+#include "framework/registry.h"
+
+namespace convscope {
+namespace {
+
+constexpr const char* kOperation = "conv2d";
+
+// Sizes stay far enough below 2^63 that no product of two of them with a byte size overflows.
+constexpr std::int64_t kLargestSize = (std::int64_t{1} << 31) - 1;
+constexpr std::int64_t kLargestCount = std::int64_t{1} << 58;
+
+void check_range(std::string_view name, std::int64_t value, std::int64_t least) {
+  CONVSCOPE_CHECK(value >= least && value <= kLargestSize, kOperation, "expected ", name, " of ",
+                  least, " to ", kLargestSize, ", got ", value);
+}
+
+void check_count(std::string_view name, const Shape& shape) {
+  CONVSCOPE_CHECK(shape.numel() <= kLargestCount, kOperation, "expected ", name,
+                  " with at most 2^58 elements, got ", shape);
+}
+
+void check_fits(std::string_view axis, std::int64_t size, std::int64_t before, std::int64_t after,
+                std::int64_t kernel, std::int64_t dilation) {
+  const std::int64_t reach = dilation * (kernel - 1) + 1;
+  CONVSCOPE_CHECK(reach <= size + before + after, kOperation, "expected a kernel that fits the ",
+                  "padded image, got a kernel ", axis, " of ", kernel, " with dilation ", dilation,
+                  " (reach ", reach, ") on an image ", axis, " of ", size, " with padding ", before,
+                  " and ", after);
+}
+
+// The keys of the text form, in order.
+const std::vector<std::string>& keys() {
+  static const std::vector<std::string> kKeys = {
+      "n", "c", "h", "w", "k", "r", "s", "stride", "pad", "dilation", "groups", "dtype"};
+  return kKeys;
+}
+
+[[noreturn]] void refuse(std::string_view text, const std::string& why) {
+  fail(kOperation, cat("expected a problem like 'n=8,c=64,h=56,w=56,k=64,r=3,s=3,stride=1,pad=1', ",
+                       why, ", got '", text, "'"));
+}
+
+std::vector<std::int64_t> parse_numbers(std::string_view text, std::string_view key,
+                                        std::string_view value) {
+  std::vector<std::int64_t> out;
+  const char* at = value.data();
+  const char* const end = at + value.size();
+  for (;;) {
+    std::int64_t number = 0;
+    const auto [next, error] = std::from_chars(at, end, number);
+    if (error != std::errc() || (next != end && *next != 'x')) {
+      refuse(text, cat("but '", key, "=", value, "' is not a number or numbers joined by 'x'"));
+    }
+    out.push_back(number);
+    if (next == end) return out;
+    at = next + 1;
+  }
+}
+
+void set_key(Conv2dProblem& problem, std::string_view text, std::string_view key,
+             std::string_view value) {
+  if (key == "dtype") {
+    for (int i = 0; i < kDTypeCount; ++i) {
+      if (name_of(static_cast<DType>(i)) == value) {
+        problem.dtype = static_cast<DType>(i);
+        return;
+      }
+    }
+    refuse(text, cat("but '", value, "' is no element type"));
+  }
+  const std::vector<std::int64_t> v = parse_numbers(text, key, value);
+  const auto one = [&] {
+    if (v.size() != 1) refuse(text, cat("but '", key, "' takes one number"));
+    return v[0];
+  };
+  const auto two = [&](std::int64_t& a, std::int64_t& b) {
+    if (v.size() > 2) refuse(text, cat("but '", key, "' takes one or two numbers"));
+    a = v[0];
+    b = v.back();
+  };
+  if (key == "n") problem.n = one();
+  if (key == "c") problem.c = one();
+  if (key == "h") problem.h = one();
+  if (key == "w") problem.w = one();
+  if (key == "k") problem.k = one();
+  if (key == "r") problem.r = one();
+  if (key == "s") problem.s = one();
+  if (key == "groups") problem.groups = one();
+  if (key == "stride") two(problem.stride_h, problem.stride_w);
+  if (key == "dilation") two(problem.dilation_h, problem.dilation_w);
+  if (key == "pad") {
+    if (v.size() == 4) {
+      problem.pad_top = v[0];
+      problem.pad_bottom = v[1];
+      problem.pad_left = v[2];
+      problem.pad_right = v[3];
+    } else {
+      if (v.size() > 2) refuse(text, "but 'pad' takes one, two or four numbers");
+      problem.pad_top = problem.pad_bottom = v[0];
+      problem.pad_left = problem.pad_right = v.back();
+    }
+  }
+}
+
+std::string pair_text(std::int64_t a, std::int64_t b) { return a == b ? cat(a) : cat(a, "x", b); }
+
+}  // namespace
+
+double Conv2dProblem::nominal_flops() const {
+  return 2.0 * static_cast<double>(n) * static_cast<double>(k) * static_cast<double>(p()) *
+         static_cast<double>(q()) * static_cast<double>(c_per_group()) * static_cast<double>(r) *
+         static_cast<double>(s);
+}
+
+double Conv2dProblem::nominal_bytes() const {
+  return static_cast<double>(size_of(dtype)) *
+         (static_cast<double>(x_shape().numel()) + static_cast<double>(w_shape().numel()) +
+          static_cast<double>(y_shape().numel()));
+}
+
+void Conv2dProblem::check() const {
+  check_range("a batch size N", n, 0);
+  check_range("a channel count C", c, 1);
+  check_range("an image height H", h, 1);
+  check_range("an image width W", w, 1);
+  check_range("an output channel count K", k, 1);
+  check_range("a kernel height R", r, 1);
+  check_range("a kernel width S", s, 1);
+  check_range("a stride", stride_h, 1);
+  check_range("a stride", stride_w, 1);
+  check_range("a padding", pad_top, 0);
+  check_range("a padding", pad_bottom, 0);
+  check_range("a padding", pad_left, 0);
+  check_range("a padding", pad_right, 0);
+  check_range("a dilation", dilation_h, 1);
+  check_range("a dilation", dilation_w, 1);
+  check_range("groups", groups, 1);
+  CONVSCOPE_CHECK(c % groups == 0 && k % groups == 0, kOperation,
+                  "expected groups to divide both the input channels and the output channels, got ",
+                  groups, " groups, ", c, " input channels and ", k, " output channels");
+  check_fits("height", h, pad_top, pad_bottom, r, dilation_h);
+  check_fits("width", w, pad_left, pad_right, s, dilation_w);
+  check_count("x", x_shape());
+  check_count("w", w_shape());
+  check_count("y", y_shape());
+}
+
+std::string Conv2dProblem::text() const {
+  std::string pad;
+  if (pad_top != pad_bottom || pad_left != pad_right) {
+    pad = cat(pad_top, "x", pad_bottom, "x", pad_left, "x", pad_right);
+  } else {
+    pad = pair_text(pad_top, pad_left);
+  }
+  return cat("n=", n, ",c=", c, ",h=", h, ",w=", w, ",k=", k, ",r=", r, ",s=", s,
+             ",stride=", pair_text(stride_h, stride_w), ",pad=", pad,
+             ",dilation=", pair_text(dilation_h, dilation_w), ",groups=", groups,
+             dtype == DType::f32 ? "" : cat(",dtype=", name_of(dtype)));
+}
+
+Conv2dProblem Conv2dProblem::parse(std::string_view text) {
+  Conv2dProblem problem;
+  std::vector<std::string> seen;
+  std::string_view rest = text;
+  for (;;) {
+    const std::size_t comma = rest.find(',');
+    const std::string_view word = rest.substr(0, comma);
+    const std::size_t equals = word.find('=');
+    if (equals == std::string_view::npos) refuse(text, cat("but '", word, "' has no '='"));
+    const std::string key(word.substr(0, equals));
+    bool known = false;
+    for (const std::string& k : keys()) known = known || k == key;
+    if (!known) {
+      const std::string near = nearest_word(key, keys());
+      refuse(text, cat("but there is no key '", key, "'",
+                       near.empty() ? cat(" (keys: ", join(keys()), ")")
+                                    : cat("; did you mean '", near, "'?")));
+    }
+    for (const std::string& k : seen) {
+      if (k == key) refuse(text, cat("but '", key, "' stands twice"));
+    }
+    seen.push_back(key);
+    set_key(problem, text, key, word.substr(equals + 1));
+    if (comma == std::string_view::npos) break;
+    rest = rest.substr(comma + 1);
+  }
+  problem.check();
+  return problem;
+}
+
+}  // namespace convscope

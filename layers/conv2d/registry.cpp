@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+// registry.cpp: the tables of convolution algorithms, one for each kind of device.
+#include "layers/conv2d/algorithm.h"
+
+namespace convscope {
+
+Registry<Conv2dAlgorithm>& conv2d_algorithms(DeviceType device) {
+  static Registry<Conv2dAlgorithm> cpu("convolution algorithm");
+  static Registry<Conv2dAlgorithm> cuda("convolution algorithm");
+  return device == DeviceType::cpu ? cpu : cuda;
+}
+
+bool register_conv2d_algorithm(const Conv2dAlgorithm& card, const char* file) {
+  return conv2d_algorithms(card.device).add(card.name, card, file);
+}
+
+Conv2dSupport support_of(const Conv2dAlgorithm& algorithm, const Conv2dProblem& problem,
+                         Direction direction) {
+  if (!algorithm.offers(direction)) {
+    return Conv2dSupport::no(cat("does not compute ", name_of(direction)));
+  }
+  return algorithm.supports(problem, direction);
+}
+
+}  // namespace convscope
