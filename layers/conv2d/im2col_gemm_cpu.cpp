@@ -1,0 +1,462 @@
+// SPDX-License-Identifier: Apache-2.0
+// im2col_gemm_cpu.cpp: convolution as a matrix product over columns: each output pixel's C/G R S
+// inputs stand in one column, packed a panel at a time and never as a whole matrix.
+//
+// Formula    y[k,(n,p,q)] = b[k] + sum over (c,r,s) of w[k,(c,r,s)] col[(c,r,s),(n,p,q)],
+//            col[(c,r,s),(n,p,q)] = x[n, g C/G + c, p stride_h - pad_top + r dilation_h,
+//                                                   q stride_w - pad_left + s dilation_w], or 0
+// Textbook   for each image: col = im2col(x)      # [C/G R S, P Q]
+//                            y = w * col + b      # [K/G, P Q]
+//            dcol = w^T * dy; dx = col2im(dcol);  dw += dy * col^T
+// Plan       forward: pixels run through all images; kPanels panels of one register tile's width
+//            are packed for kDepth rows of columns, then every tile of the packed weights passes
+//            over them. A panel that crosses from one image to the next goes through a small
+//            buffer. backward_data: for one image and a few channels, columns = w^T dy by the same
+//            tile, w and dy read where they lie; then each pixel of dx gathers its columns.
+//            backward_weight: pixels stand in the vector lanes; columns of a block of kernel rows
+//            and a block of pixels are packed, and dot products of dy rows with column rows are
+//            kept in registers over the whole block. Threads take chunks cut by the problem's sizes
+//            alone.
+// Shapes     x [N,C,H,W], w [K,C/G,R,S], y [N,K,P,Q], f32 row-major, any alignment; accumulates in
+// f32 Supports   f32; every stride, dilation, padding and number of groups Cost       FLOPs = 2 N K
+// P Q (C/G) R S in each direction, columns that lie in the padding
+//            included; bytes = the three tensors once, packed panels stay in L2; workspace = packed
+//            weights + panels of each thread; compute-bound once K/G >= 16, below that packing
+//            (2 cycles a vector against K/G FMAs) shows
+// Numerics   forward: one rounding per FMA, restarted from y every kDepth terms: error grows like a
+//            random walk, below 1 unit of eps * sum of magnitudes; backward_weight sums pixels in
+//            lanes, blocks in order. Same bits on each run and for any number of threads; exact on
+//            integers below 2^24.
+// Backward   dx = col2im(w^T dy), assigned; dw = dy col^T, assigned or added to
+// Choices    kDepth 384: a weight tile 14 x 384 x 4 B = 21 KiB stays in L1
+//            kPanels 4: 4 x 384 x 32 x 4 B = 192 KiB of L2
+//            kPixels 768, kColumnRows 48: 144 KiB of columns in L2, 6 rows of dy (18 KiB) in L1
+// Source     K. Chellapilla, S. Puri, P. Simard 2006, hal inria-00112631; M. Cho, D. Brand: MEC,
+//            2017, arXiv 1706.06873 argues, as here, against the whole matrix
+// Read next  reference_cpu.cpp, the same sums without panels; framework/ops/gemm_simd.cpp, the
+// tile.
+#include <algorithm>
+
+#include "framework/memory.h"
+#include "framework/ops/gemm_kernels.h"
+#include "framework/parallel.h"
+#include "layers/conv2d/algorithm.h"
+#include "layers/conv2d/im2col_gemm_kernels.h"
+
+namespace convscope {
+
+constinit IsaTable<Im2colKernels> im2col_kernels;
+
+namespace {
+
+using Index = std::int64_t;
+
+constexpr Index kDepth = 384;               // rows of columns packed at a time
+constexpr Index kPanels = 4;                // panels packed at a time
+constexpr Index kPixels = 768;              // backward_weight: pixels packed at a time
+constexpr Index kColumnRows = 48;           // backward_weight: rows of columns packed at a time
+constexpr Index kColumnFloats = 64 * 1024;  // backward_data: columns held at a time, 256 KiB
+constexpr double kChunkFlops = 1e6;         // about 10 us of one core: worth handing to a thread
+
+Index ceil_div(Index a, Index b) { return (a + b - 1) / b; }
+Index round_up(Index a, Index b) { return ceil_div(a, b) * b; }
+
+std::size_t piece_bytes(Index floats) {
+  return ScratchArena::round_up(static_cast<std::size_t>(floats) * sizeof(float));
+}
+
+// What every direction needs to know about one problem.
+struct Sizes {
+  explicit Sizes(const Conv2dProblem& z)
+      : groups(z.groups),
+        channels(z.c_per_group()),
+        kernels(z.k_per_group()),
+        taps(z.r * z.s),
+        depth(channels * taps),
+        plane(z.p() * z.q()),
+        pixels(z.n * plane),
+        kernel_rows(channels * z.r),
+        rows_per_block(std::max<Index>(1, std::min(kernel_rows, kDepth / z.s))),
+        block_depth(rows_per_block * z.s) {}
+
+  Index groups, channels, kernels;  // G, C/G, K/G
+  Index taps, depth;                // R S, C/G R S
+  Index plane, pixels;              // P Q, N P Q
+  Index kernel_rows;                // (c, r) pairs of a group
+  Index rows_per_block, block_depth;
+};
+
+// ---- forward -----------------------------------------------------------------------------------
+
+// Chunks of the forward pass: runs of panels, at least kChunkFlops each when there are enough.
+struct ForwardPlan {
+  ForwardPlan(const Sizes& z, Index panel_width)
+      : width(panel_width), panels(ceil_div(z.pixels, width)), panels_per_chunk(1), chunks(0) {
+    const double flops = 2.0 * static_cast<double>(z.kernels * z.depth * width);  // of a panel
+    const auto wanted = static_cast<Index>(kChunkFlops / flops) + 1;
+    panels_per_chunk =
+        std::max<Index>(1, std::min(std::max(wanted, kPanels), ceil_div(panels, 16)));
+    chunks = ceil_div(panels, panels_per_chunk);
+  }
+  Index width, panels, panels_per_chunk, chunks;
+};
+
+Index thread_floats_forward(const Sizes& z, Index width) {
+  return kPanels * width * z.block_depth + kPanels * width * z.kernels;
+}
+
+// Packed weights: for each group and each block of depth, tiles of [block depth, tile height].
+void pack_weights(const Sizes& z, const GemmKernels& gemm, const float* w, float* packed) {
+  const RowTiles tiles(z.kernels, gemm.rows);
+  parallel_for(z.groups * tiles.tiles, std::max<Index>(1, 32768 / (gemm.rows * z.depth)),
+               [&](Index begin, Index end) {
+                 for (Index job = begin; job < end; ++job) {
+                   const Index g = job / tiles.tiles;
+                   const Index tile = job % tiles.tiles;
+                   const Index k = tiles.begin(tile);
+                   for (Index d = 0; d < z.depth; d += z.block_depth) {
+                     const Index depth = std::min(z.block_depth, z.depth - d);
+                     gemm.transpose(w + (g * z.kernels + k) * z.depth + d, z.depth,
+                                    tiles.height(tile), depth,
+                                    packed + g * z.kernels * z.depth + d * z.kernels + k * depth,
+                                    tiles.height(tile));
+                   }
+                 }
+               });
+}
+
+class Forward {
+ public:
+  explicit Forward(const Conv2dForwardArgs& args)
+      : problem_(args.problem),
+        z_(args.problem),
+        map_(args.problem),
+        gemm_(gemm_kernels.get()),
+        columns_(im2col_kernels.get()),
+        plan_(z_, gemm_.columns),
+        x_(static_cast<const float*>(args.x)),
+        b_(static_cast<const float*>(args.b)),
+        y_(static_cast<float*>(args.y)),
+        weights_(static_cast<float*>(args.workspace)),
+        scratch_(weights_ + piece_bytes(z_.groups * z_.kernels * z_.depth) / sizeof(float)) {
+    pack_weights(z_, gemm_, static_cast<const float*>(args.w), weights_);
+  }
+
+  void run() const {
+    parallel_chunks(plan_.chunks * z_.groups, [&](Index chunk, int thread) {
+      const Index g = chunk / plan_.chunks;
+      const Index begin = chunk % plan_.chunks * plan_.panels_per_chunk;
+      const Index end = std::min(begin + plan_.panels_per_chunk, plan_.panels);
+      float* const scratch =
+          scratch_ + thread * (piece_bytes(thread_floats_forward(z_, plan_.width)) / sizeof(float));
+      for (Index panel = begin; panel < end; panel += kPanels) {
+        run_panels(g, panel, std::min(panel + kPanels, end), scratch);
+      }
+    });
+  }
+
+ private:
+  // Where a panel's results go: straight into y when all its pixels are of one image.
+  struct Target {
+    float* c;
+    Index row;
+    bool buffered;
+  };
+
+  Target target_of(Index g, Index panel, Index first, float* buffer) const {
+    const Index pixel = panel * plan_.width;
+    const Index n = pixel / z_.plane;
+    if (pixel % z_.plane + count_of(panel) > z_.plane) {
+      return {buffer + (panel - first) * plan_.width * z_.kernels, plan_.width, true};
+    }
+    return {y_ + (n * z_.groups + g) * z_.kernels * z_.plane + pixel % z_.plane, z_.plane, false};
+  }
+  Index count_of(Index panel) const {
+    return std::min(plan_.width, z_.pixels - panel * plan_.width);
+  }
+
+  void run_panels(Index g, Index begin, Index end, float* scratch) const {
+    float* const packed = scratch;  // [panel][depth, width]
+    float* const buffer = scratch + kPanels * plan_.width * z_.block_depth;  // [panel][K/G, width]
+    const float* const x = x_ + g * z_.channels * map_.channel_step;
+    const RowTiles tiles(z_.kernels, gemm_.rows);
+    for (Index row = 0; row < z_.kernel_rows; row += z_.rows_per_block) {
+      const Index row_end = std::min(row + z_.rows_per_block, z_.kernel_rows);
+      const Index depth = (row_end - row) * problem_.s;
+      for (Index panel = begin; panel < end; ++panel) {
+        columns_.pack(map_, x, panel * plan_.width, count_of(panel), row, row_end,
+                      packed + (panel - begin) * plan_.width * z_.block_depth, plan_.width);
+      }
+      const float* const weights =
+          weights_ + g * z_.kernels * z_.depth + row * problem_.s * z_.kernels;
+      for (Index t = 0; t < tiles.tiles; ++t) {
+        const Index k = tiles.begin(t);
+        GemmTile tile;
+        tile.rows = tiles.height(t);
+        tile.depth = depth;
+        tile.a = weights + k * depth;
+        tile.a_step = tile.rows;
+        tile.b_step = plan_.width;
+        tile.bias = b_ == nullptr ? nullptr : b_ + g * z_.kernels + k;
+        tile.accumulate = row > 0;
+        for (Index panel = begin; panel < end; ++panel) {
+          const Target to = target_of(g, panel, begin, buffer);
+          tile.columns = static_cast<int>(count_of(panel));
+          tile.b = packed + (panel - begin) * plan_.width * z_.block_depth;
+          tile.c = to.c + k * to.row;
+          tile.c_row = to.row;
+          gemm_.tile(tile);
+        }
+      }
+    }
+    for (Index panel = begin; panel < end; ++panel) {
+      const Target from = target_of(g, panel, begin, buffer);
+      if (from.buffered) copy_out(g, panel, from.c);
+    }
+  }
+
+  void copy_out(Index g, Index panel, const float* buffer) const {
+    const Index first = panel * plan_.width;
+    for (Index done = 0; done < count_of(panel);) {
+      const Index n = (first + done) / z_.plane;
+      const Index at = (first + done) % z_.plane;
+      const Index run = std::min(z_.plane - at, count_of(panel) - done);
+      for (Index k = 0; k < z_.kernels; ++k) {
+        const float* from = buffer + k * plan_.width + done;
+        std::copy(from, from + run, y_ + ((n * z_.groups + g) * z_.kernels + k) * z_.plane + at);
+      }
+      done += run;
+    }
+  }
+
+  const Conv2dProblem& problem_;
+  const Sizes z_;
+  const ColumnMap map_;
+  const GemmKernels gemm_;
+  const Im2colKernels columns_;
+  const ForwardPlan plan_;
+  const float* const x_;
+  const float* const b_;
+  float* const y_;
+  float* const weights_;
+  float* const scratch_;
+};
+
+void forward(const Conv2dForwardArgs& args) {
+  if (args.problem.n > 0) Forward(args).run();
+}
+
+// ---- backward_data -----------------------------------------------------------------------------
+
+Index channels_at_once(const Sizes& z) {
+  const Index fit = std::max<Index>(1, kColumnFloats / (z.taps * round_up(z.plane, 16)));
+  return std::min(fit, z.channels);
+}
+
+void backward_data(const Conv2dBackwardDataArgs& args) {
+  const Conv2dProblem& problem = args.problem;
+  const Sizes z(problem);
+  const ColumnMap map(problem);
+  const GemmKernels& gemm = gemm_kernels.get();
+  const Im2colKernels& kernels = im2col_kernels.get();
+  const auto* const dy = static_cast<const float*>(args.dy);
+  const auto* const w = static_cast<const float*>(args.w);
+  auto* const dx = static_cast<float*>(args.dx);
+  const Index at_once = channels_at_once(z);
+  const Index blocks = ceil_div(z.channels, at_once);
+  const Index step = round_up(z.plane, 16);
+  const Index thread_floats = at_once * z.taps * step;
+  parallel_chunks(problem.n * z.groups * blocks, [&](Index chunk, int thread) {
+    const Index image = chunk / blocks;  // n G + g
+    const Index g = image % z.groups;
+    const Index c = chunk % blocks * at_once;
+    const Index channels = std::min(at_once, z.channels - c);
+    auto* const columns =
+        static_cast<float*>(args.workspace) + thread * (piece_bytes(thread_floats) / sizeof(float));
+    const RowTiles tiles(channels * z.taps, gemm.rows);
+    for (Index t = 0; t < tiles.tiles; ++t) {
+      GemmTile tile;
+      tile.rows = tiles.height(t);
+      tile.depth = z.kernels;
+      tile.a = w + g * z.kernels * z.depth + c * z.taps + tiles.begin(t);  // w^T, as it lies
+      tile.a_step = z.depth;
+      tile.b_step = z.plane;
+      tile.c_row = step;
+      for (Index q = 0; q < z.plane; q += gemm.columns) {
+        tile.columns = static_cast<int>(std::min<Index>(gemm.columns, z.plane - q));
+        tile.b = dy + image * z.kernels * z.plane + q;
+        tile.c = columns + tiles.begin(t) * step + q;
+        gemm.tile(tile);
+      }
+    }
+    kernels.unpack(map, columns, step, channels, dx + (image * z.channels + c) * map.channel_step);
+  });
+}
+
+// ---- backward_weight ---------------------------------------------------------------------------
+
+// Pixels are cut into blocks that are a part of one image or several whole images; consecutive
+// blocks make a slice. Each chunk sums one slice for one block of kernel rows; with more than one
+// slice, each has its own copy of dw, and the copies are added up in order.
+struct WeightPlan {
+  explicit WeightPlan(const Conv2dProblem& problem) : WeightPlan(problem, Sizes(problem)) {}
+  WeightPlan(const Conv2dProblem& problem, const Sizes& z)
+      : images(std::max<Index>(1, std::min(problem.n, kPixels / std::max<Index>(1, z.plane)))),
+        parts(images > 1 ? 1 : ceil_div(z.plane, kPixels)),
+        part_pixels(images > 1 ? z.plane : round_up(ceil_div(z.plane, parts), 16)),
+        blocks(images > 1 ? ceil_div(problem.n, images) : problem.n * parts),
+        block_pixels(images * part_pixels),
+        step(round_up(block_pixels, 16) +
+             16),  // rows shifted by a cache line: spread over the sets
+        row_blocks(ceil_div(z.kernel_rows, std::max<Index>(1, kColumnRows / problem.s))),
+        rows_at_once(ceil_div(z.kernel_rows, row_blocks)) {
+    const Index wanted = ceil_div(16, std::max<Index>(1, z.groups * row_blocks));
+    const auto worth = static_cast<Index>(problem.nominal_flops() / kChunkFlops) + 1;
+    const Index room =
+        std::max<Index>(1, (Index{1} << 22) / std::max<Index>(1, z.kernels * z.depth * z.groups));
+    slices = std::max<Index>(1, std::min({wanted, worth, blocks, room}));
+  }
+  Index images, parts, part_pixels, blocks, block_pixels, step;
+  Index row_blocks, rows_at_once, slices = 1;
+};
+
+Index thread_floats_weight(const Conv2dProblem& problem, const WeightPlan& plan) {
+  return (plan.rows_at_once * problem.s + (plan.images > 1 ? problem.k_per_group() : 0)) *
+         plan.step;
+}
+
+class BackwardWeight {
+ public:
+  explicit BackwardWeight(const Conv2dBackwardWeightArgs& args)
+      : problem_(args.problem),
+        z_(args.problem),
+        map_(args.problem),
+        plan_(args.problem),
+        kernels_(im2col_kernels.get()),
+        x_(static_cast<const float*>(args.x)),
+        dy_(static_cast<const float*>(args.dy)),
+        dw_(static_cast<float*>(args.dw)),
+        accumulate_(args.accumulate),
+        slices_(static_cast<float*>(args.workspace)),
+        scratch_(slices_ + piece_bytes(plan_.slices * dw_count()) / sizeof(float)) {}
+
+  void run() const {
+    parallel_chunks(z_.groups * plan_.row_blocks * plan_.slices, [&](Index chunk, int thread) {
+      const Index slice = chunk % plan_.slices;
+      const Index block = chunk / plan_.slices % plan_.row_blocks;
+      const Index g = chunk / plan_.slices / plan_.row_blocks;
+      sum_slice(
+          slice, g, block * plan_.rows_at_once,
+          scratch_ + thread * (piece_bytes(thread_floats_weight(problem_, plan_)) / sizeof(float)));
+    });
+    parallel_for(dw_count(), 1 << 14, [&](Index begin, Index end) {
+      for (Index i = begin; i < end; ++i) {
+        float sum = accumulate_ ? dw_[i] : 0.0f;
+        for (Index slice = 0; slice < plan_.slices; ++slice) sum += slices_[slice * dw_count() + i];
+        dw_[i] = sum;
+      }
+    });
+  }
+
+ private:
+  Index dw_count() const { return z_.groups * z_.kernels * z_.depth; }
+
+  void sum_slice(Index slice, Index g, Index row, float* scratch) const {
+    const Index row_end = std::min(row + plan_.rows_at_once, z_.kernel_rows);
+    if (row >= row_end) return;
+    const Index depth = (row_end - row) * problem_.s;
+    float* const columns = scratch;                                                 // [depth, step]
+    float* const dy_rows = scratch + plan_.rows_at_once * problem_.s * plan_.step;  // [K/G, step]
+    float* const sums = slices_ + slice * dw_count() + g * z_.kernels * z_.depth + row * problem_.s;
+    for (Index k = 0; k < z_.kernels; ++k) std::fill_n(sums + k * z_.depth, depth, 0.0f);
+    const Index begin = slice * plan_.blocks / plan_.slices;
+    const Index end = (slice + 1) * plan_.blocks / plan_.slices;
+    for (Index block = begin; block < end; ++block) {
+      const Index n = block / plan_.parts * plan_.images;
+      const Index first = block % plan_.parts * plan_.part_pixels;
+      const Index images = std::min(plan_.images, problem_.n - n);
+      const Index count =
+          images > 1 ? images * z_.plane : std::min(plan_.part_pixels, z_.plane - first);
+      if (count <= 0) continue;
+      kernels_.pack(map_, x_ + g * z_.channels * map_.channel_step, n * z_.plane + first, count,
+                    row, row_end, columns, plan_.step);
+      const float* left = dy_ + (n * z_.groups + g) * z_.kernels * z_.plane + first;
+      Index left_step = z_.plane;
+      if (images > 1) {
+        for (Index i = 0; i < images; ++i) {
+          for (Index k = 0; k < z_.kernels; ++k) {
+            const float* from = left + (i * z_.groups * z_.kernels + k) * z_.plane;
+            std::copy(from, from + z_.plane, dy_rows + k * plan_.step + i * z_.plane);
+          }
+        }
+        left = dy_rows;
+        left_step = plan_.step;
+      }
+      kernels_.dot(left, left_step, z_.kernels, columns, plan_.step, depth, count, sums, z_.depth);
+    }
+  }
+
+  const Conv2dProblem& problem_;
+  const Sizes z_;
+  const ColumnMap map_;
+  const WeightPlan plan_;
+  const Im2colKernels kernels_;
+  const float* const x_;
+  const float* const dy_;
+  float* const dw_;
+  const bool accumulate_;
+  float* const slices_;
+  float* const scratch_;
+};
+
+void backward_weight(const Conv2dBackwardWeightArgs& args) { BackwardWeight(args).run(); }
+
+// ---- card --------------------------------------------------------------------------------------
+
+Conv2dSupport supports(const Conv2dProblem& problem, Direction) {
+  if (problem.dtype == DType::f32) return {};
+  return Conv2dSupport::no(cat("expects elements of type f32, got ", name_of(problem.dtype)));
+}
+
+// Packing costs about 2 cycles for each vector of columns, beside one FMA for each of the K/G
+// kernels (backward_data: the same for its gathering), so a group of few kernels stays below peak.
+Conv2dCost cost(const Conv2dProblem& problem, Direction) {
+  const auto fmas = static_cast<double>(problem.k_per_group());
+  return {.flops = problem.nominal_flops(),
+          .bytes = problem.nominal_bytes(),
+          .peak_share = 0.9 * fmas / (fmas + 3)};
+}
+
+std::size_t workspace_bytes(const Conv2dProblem& problem, Direction direction) {
+  const Sizes z(problem);
+  const auto threads = static_cast<std::size_t>(num_threads());
+  if (direction == Direction::forward) {
+    return piece_bytes(z.groups * z.kernels * z.depth) +
+           threads * piece_bytes(thread_floats_forward(z, gemm_kernels.get().columns));
+  }
+  if (direction == Direction::backward_data) {
+    return threads * piece_bytes(channels_at_once(z) * z.taps * round_up(z.plane, 16));
+  }
+  const WeightPlan plan(problem);
+  return piece_bytes(plan.slices * z.groups * z.kernels * z.depth) +
+         threads * piece_bytes(thread_floats_weight(problem, plan));
+}
+
+const Conv2dAlgorithm kCard{
+    .name = "im2col_gemm",
+    .device = DeviceType::cpu,
+    .idea = "a matrix product over columns of inputs, packed a panel at a time",
+    .paper = "Chellapilla, Puri, Simard 2006: High Performance CNNs for Document Processing",
+    .supports = supports,
+    .cost = cost,
+    .workspace_bytes = workspace_bytes,
+    .error_growth = 4,
+    .exact_on_integers = true,
+    .forward = forward,
+    .backward_data = backward_data,
+    .backward_weight = backward_weight,
+};
+
+}  // namespace
+}  // namespace convscope
+CONVSCOPE_CONV2D_ALGORITHM(convscope::kCard)
