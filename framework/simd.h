@@ -54,7 +54,8 @@ CONVSCOPE_INLINE Vec keep_where_positive(Vec a, Vec x) {
 }
 CONVSCOPE_INLINE float sum(Vec a) {
   const __m256 eight =  // _maskz_: GCC 12 warns about the other forms
-      _mm256_add_ps(_mm512_castps512_ps256(a.v), _mm512_maskz_extractf32x8_ps(0xff, a.v, 1));
+      _mm256_add_ps(_mm512_maskz_extractf32x8_ps(0xff, a.v, 0),
+                    _mm512_maskz_extractf32x8_ps(0xff, a.v, 1));
   const __m128 four = _mm_add_ps(_mm256_castps256_ps128(eight), _mm256_extractf128_ps(eight, 1));
   const __m128 pair = _mm_add_ps(four, _mm_movehl_ps(four, four));
   return _mm_cvtss_f32(_mm_add_ss(pair, _mm_shuffle_ps(pair, pair, 1)));
