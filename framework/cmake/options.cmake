@@ -24,7 +24,8 @@ if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_L
   target_compile_options(convscope_flags INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-Wno-restrict>)
 endif()
 if(CONVSCOPE_SANITIZE)
-  target_compile_options(convscope_flags INTERFACE -fsanitize=${CONVSCOPE_SANITIZE}
-    -fno-sanitize-recover=all -fno-omit-frame-pointer)
+  target_compile_options(convscope_flags INTERFACE
+    "$<$<COMPILE_LANGUAGE:CXX>:-fsanitize=${CONVSCOPE_SANITIZE};-fno-sanitize-recover=all>"
+    $<$<COMPILE_LANGUAGE:CXX>:-fno-omit-frame-pointer>)
   target_link_options(convscope_flags INTERFACE -fsanitize=${CONVSCOPE_SANITIZE})
 endif()

@@ -1,0 +1,148 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# From a fresh clone to a first experiment: installs what is missing (Debian 12, Ubuntu 24.04),
+# configures, builds, and then runs or tests. A second call repeats nothing that is done.
+set -euo pipefail
+
+# All that the build and the tests need. 'a|b': either will do, the first is installed.
+packages=(
+  g++ cmake ninja-build ccache
+  libeigen3-dev libyaml-cpp-dev libcli11-dev libfmt-dev nlohmann-json3-dev zlib1g-dev
+  "libcurl4-openssl-dev|libcurl4-gnutls-dev"
+  libgtest-dev libgmock-dev python3
+)
+
+usage() {
+  cat <<'TEXT'
+usage: ./bootstrap.sh run|test|build [--yes] [--preset NAME]
+
+  run     build, then train the network of experiments/configs/quickstart.yaml
+  test    build, then run all tests
+  build   only build
+
+  --yes           install missing Debian packages without asking
+  --preset NAME   a preset of CMakePresets.json (default: release)
+TEXT
+}
+
+say() { echo "bootstrap: $*" >&2; }
+stop() {
+  say "$*"
+  exit 1
+}
+
+command=""
+assume_yes=0
+preset=release
+while (($# > 0)); do
+  case $1 in
+    run | test | build)
+      if [[ -n $command ]]; then
+        say "expected one of run, test and build, got '$command' and '$1'"
+        usage >&2
+        exit 2
+      fi
+      command=$1
+      ;;
+    --yes | -y) assume_yes=1 ;;
+    --preset)
+      if (($# < 2)); then
+        say "expected a name after --preset"
+        usage >&2
+        exit 2
+      fi
+      preset=$2
+      shift
+      ;;
+    --help | -h)
+      usage
+      exit 0
+      ;;
+    *)
+      say "unknown argument '$1'"
+      usage >&2
+      exit 2
+      ;;
+  esac
+  shift
+done
+if [[ -z $command ]]; then
+  usage >&2
+  exit 2
+fi
+cd "$(dirname "${BASH_SOURCE[0]}")"
+
+is_installed() {
+  local status
+  status=$(dpkg-query -W -f='${db:Status-Abbrev}' "$1" 2>/dev/null) && [[ $status == ii* ]]
+}
+
+missing_packages() {
+  local choices name found
+  for choices in "${packages[@]}"; do
+    found=0
+    for name in ${choices//|/ }; do
+      if is_installed "$name"; then found=1; fi
+    done
+    if ((!found)); then echo "${choices%%|*}"; fi
+  done
+}
+
+install_packages() {
+  if ! command -v dpkg-query >/dev/null || ! command -v apt-get >/dev/null; then
+    say "this is neither Debian nor Ubuntu: please install what these Debian packages hold:" \
+      "${packages[*]}. Going on with what is there."
+    return
+  fi
+  local missing=()
+  mapfile -t missing < <(missing_packages)
+  if ((${#missing[@]} == 0)); then return; fi
+
+  local as_root=()
+  if ((EUID != 0)); then as_root=(sudo); fi
+  say "missing packages: ${missing[*]}"
+  if ((EUID != 0)) && ! command -v sudo >/dev/null; then
+    stop "installing them needs root, and sudo is not there; as root, run:" \
+      "apt-get install ${missing[*]}"
+  fi
+  if ((assume_yes)); then
+    say "installing them (--yes)"
+  elif [[ ! -t 0 ]]; then
+    say "installing them without asking, because there is no terminal to answer on"
+  else
+    local answer
+    read -r -p "Install them now with apt-get? [Y/n] " answer
+    if [[ $answer == [nN]* ]]; then stop "nothing was installed; expected these packages"; fi
+  fi
+  "${as_root[@]}" apt-get update -qq || say "the package lists could not be updated; trying as is"
+  "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive \
+    apt-get install -y -qq --no-install-recommends "${missing[@]}"
+}
+
+build() {
+  local cache=build/$preset/CMakeCache.txt
+  # Later changes of CMake files are noticed by ninja itself; a broken first try leaves no
+  # build.ninja behind.
+  if [[ ! -f build/$preset/build.ninja || CMakePresets.json -nt $cache ]]; then
+    cmake --preset "$preset"
+    touch "$cache"
+  fi
+  export CMAKE_BUILD_PARALLEL_LEVEL=${CMAKE_BUILD_PARALLEL_LEVEL:-$(nproc)}
+  cmake --build --preset "$preset"
+}
+
+run_tests() {
+  local results=build/$preset/test_results status=0
+  rm -f "$results"/*.json "$results"/ctest.xml
+  ctest --preset "$preset" --output-junit "test_results/ctest.xml" || status=$?
+  python3 tests/repo/count_results.py "build/$preset" || status=1
+  return "$status"
+}
+
+install_packages
+build
+case $command in
+  build) say "built: build/$preset/bin/convscope" ;;
+  test) run_tests ;;
+  run) exec "build/$preset/bin/convscope" run experiments/configs/quickstart.yaml ;;
+esac

@@ -1,0 +1,51 @@
+# libconvscope_cuda: all *_cuda.cu files. libconvscope opens it at run time when a driver is there,
+# so nothing links against it. Without .cu files or without nvcc there is nothing to build.
+set_property(CACHE CONVSCOPE_CUDA PROPERTY STRINGS AUTO ON OFF)
+set(convscope_cuda_state "off")
+if(CONVSCOPE_CUDA STREQUAL "OFF")
+  return()
+endif()
+if(NOT CONVSCOPE_CUDA MATCHES "^(AUTO|ON)$")
+  message(FATAL_ERROR "CONVSCOPE_CUDA: expected AUTO, ON or OFF, got '${CONVSCOPE_CUDA}'")
+endif()
+
+include(CheckLanguage)
+if(NOT DEFINED CMAKE_CUDA_COMPILER)
+  check_language(CUDA)
+endif()
+if(NOT CMAKE_CUDA_COMPILER)
+  if(CONVSCOPE_CUDA STREQUAL "ON")
+    message(FATAL_ERROR "CONVSCOPE_CUDA=ON needs nvcc, which was not found: put it on the PATH, "
+      "set CUDACXX to it, or configure with CONVSCOPE_CUDA=AUTO")
+  endif()
+  set(convscope_cuda_state "off (no nvcc)")
+  return()
+endif()
+
+set(convscope_cuda_globs ${convscope_folders})
+list(TRANSFORM convscope_cuda_globs PREPEND ${CMAKE_CURRENT_SOURCE_DIR}/)
+list(TRANSFORM convscope_cuda_globs APPEND /*_cuda.cu)
+file(GLOB_RECURSE convscope_cuda_sources CONFIGURE_DEPENDS ${convscope_cuda_globs})
+list(FILTER convscope_cuda_sources EXCLUDE REGEX "/experiments/(peers|notebooks)/")
+if(NOT convscope_cuda_sources)
+  set(convscope_cuda_state "nvcc found, no *_cuda.cu file yet")
+  return()
+endif()
+
+if(NOT DEFINED CMAKE_CUDA_ARCHITECTURES)
+  # A100 (runs on 8.6 and 8.9 too) and H100/H200; the PTX of the last serves newer ones.
+  set(CMAKE_CUDA_ARCHITECTURES 80-real 90 CACHE STRING "GPU architectures to compile for")
+endif()
+enable_language(CUDA)
+find_package(CUDAToolkit REQUIRED)
+add_library(convscope_cuda SHARED ${convscope_cuda_sources})
+# CMake 3.25 does not know that nvcc 13 speaks C++20 and ignores CUDA_STANDARD 20: say it by flag.
+target_compile_options(convscope_cuda PRIVATE
+  "$<$<COMPILE_LANGUAGE:CUDA>:-std=c++20;--expt-relaxed-constexpr;-lineinfo>"
+  $<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=-Wall,-Wextra,-Wno-unused-parameter>
+  $<$<AND:$<BOOL:${CONVSCOPE_WERROR}>,$<COMPILE_LANGUAGE:CUDA>>:-Werror=all-warnings>)
+set_target_properties(convscope_cuda PROPERTIES CUDA_STANDARD_REQUIRED OFF
+  CUDA_VISIBILITY_PRESET hidden POSITION_INDEPENDENT_CODE ON
+  VERSION ${PROJECT_VERSION} SOVERSION 0)
+target_link_libraries(convscope_cuda PRIVATE convscope CUDA::cudart CUDA::cublas)
+set(convscope_cuda_state "on, for ${CMAKE_CUDA_ARCHITECTURES}")

@@ -1,0 +1,37 @@
+# What `cmake --install` puts where, and the package that find_package(convscope) finds.
+include(GNUInstallDirs)
+include(CMakePackageConfigHelpers)
+set(convscope_package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/convscope)
+
+install(TARGETS convscope EXPORT convscopeTargets LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
+if(TARGET convscope_cuda)  # opened at run time from the folder of libconvscope
+  install(TARGETS convscope_cuda LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
+endif()
+file(RELATIVE_PATH convscope_bin_to_lib ${CMAKE_INSTALL_FULL_BINDIR} ${CMAKE_INSTALL_FULL_LIBDIR})
+set_target_properties(convscope_cli PROPERTIES INSTALL_RPATH "$ORIGIN/${convscope_bin_to_lib}")
+install(TARGETS convscope_cli RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+
+# #include "framework/tensor.h" works as it does inside the repository.
+foreach(folder IN LISTS convscope_folders)
+  if(IS_DIRECTORY ${CMAKE_CURRENT_SOURCE_DIR}/${folder})
+    install(DIRECTORY ${folder} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/convscope
+      FILES_MATCHING PATTERN "*.h"
+      PATTERN "peers" EXCLUDE PATTERN "notebooks" EXCLUDE PATTERN "docs" EXCLUDE
+      PATTERN "cmake" EXCLUDE PATTERN "configs" EXCLUDE PATTERN "shapes" EXCLUDE)
+  endif()
+endforeach()
+foreach(folder configs shapes)
+  if(IS_DIRECTORY ${CMAKE_CURRENT_SOURCE_DIR}/experiments/${folder})
+    install(DIRECTORY experiments/${folder} DESTINATION ${CMAKE_INSTALL_DATADIR}/convscope)
+  endif()
+endforeach()
+install(FILES LICENSE DESTINATION ${CMAKE_INSTALL_DATADIR}/convscope)
+
+# All libraries we use are private, so the consumer needs to find none of them.
+install(EXPORT convscopeTargets NAMESPACE convscope:: DESTINATION ${convscope_package_dir})
+configure_package_config_file(framework/cmake/convscopeConfig.cmake.in
+  ${PROJECT_BINARY_DIR}/convscopeConfig.cmake INSTALL_DESTINATION ${convscope_package_dir})
+write_basic_package_version_file(${PROJECT_BINARY_DIR}/convscopeConfigVersion.cmake
+  COMPATIBILITY SameMinorVersion)
+install(FILES ${PROJECT_BINARY_DIR}/convscopeConfig.cmake
+  ${PROJECT_BINARY_DIR}/convscopeConfigVersion.cmake DESTINATION ${convscope_package_dir})

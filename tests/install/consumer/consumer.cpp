@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+// Trains one weight with the installed headers and library: w -> 3 by gradient steps on (w - 3)^2.
+#include <cmath>
+#include <cstdio>
+
+#include "framework/autograd/variable.h"
+#include "optim/sgd.h"
+
+int main() {
+  using namespace convscope;
+  Variable w(Tensor::full(Shape{1}, 0.0), true);
+  ParameterGroup group;
+  group.parameters = {{"w", w}};
+  Sgd optimizer({group}, {.momentum = 0.5});
+  for (int step = 0; step < 60; ++step) {
+    w.zero_grad();
+    const double error = w.value().item() - 3.0;
+    const Variable loss = record("square", Tensor::full(Shape{}, error * error), {w},
+                                 [error](const Tensor&, GradientSink& out) {
+                                   if (out.wants(0))
+                                     out.add(0, Tensor::full(Shape{1}, 2.0 * error));
+                                 });
+    loss.backward();
+    optimizer.step(0.1);
+  }
+  std::printf("w = %.4f, %s\n", w.value().item(), w.value().str().c_str());
+  return std::fabs(w.value().item() - 3.0) < 1e-3 ? 0 : 1;
+}

@@ -1,0 +1,71 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""The head of each file, and what public headers and per-instruction-set files may include."""
+import re
+
+from sources import code_files, includes, main, public_headers
+
+SPDX = "// SPDX-License-Identifier: Apache-2.0"
+# framework/docs/design.md, section 5
+CARD_FIELDS = ["Formula", "Textbook", "Plan", "Shapes", "Supports", "Cost", "Numerics", "Backward",
+               "Choices", "Source", "Read next"]
+CARD = re.compile(r"^CONVSCOPE_(REGISTER_)?(CONV2D|CONV|ALGORITHM)\w*\(", re.MULTILINE)
+NOT_IN_PUBLIC = re.compile(r"^(fmt|Eigen|yaml-cpp|nlohmann|curl|CLI|cuda\w*|cublas\w*|cudnn\w*)(/|$)"
+                           r"|^(omp|zlib|cuda\w*|immintrin|x86intrin|arm_neon)\.h")
+# Types that emit code or inline symbols of their own: std templates, which the linker merges.
+NOT_IN_SIMD = re.compile(r"^(algorithm|array|cmath|deque|fstream|functional|iostream|list|map|memory"
+                         r"|numeric|optional|set|span|sstream|string|string_view|tuple|type_traits"
+                         r"|unordered_\w+|utility|variant|vector)$|^(Eigen|fmt|nlohmann)/")
+
+
+def problems(root):
+    found = []
+    public = set(public_headers(root))
+    for path in code_files(root):
+        text = (root / path).read_text()
+        lines = text.split("\n")
+        if lines[0] != SPDX:
+            found.append(f"{path}:1: expected '{SPDX}'")
+        if path.suffix == ".h":
+            if not re.search(r"^#pragma once$", text, re.MULTILINE):
+                found.append(f"{path}:1: expected '#pragma once'")
+            if len(lines) < 2 or not lines[1].startswith(f"// {path.name}: "):
+                found.append(f"{path}:2: expected '// {path.name}: <what it is for>'")
+        used = includes(text)
+        if path in public and path.name != "simd.h":
+            found += [f"{path}:{line}: a public header must not include <{target}>"
+                      for line, bracket, target in used if NOT_IN_PUBLIC.match(target)]
+        if path.name.endswith("_simd.cpp"):
+            found += [f"{path}:{line}: a *_simd.cpp file must not include <{target}>: the linker "
+                      "may keep its copy for an instruction set the CPU lacks"
+                      for line, bracket, target in used
+                      if bracket == "<" and NOT_IN_SIMD.match(target)]
+        if re.search(r"^\s*#\s*pragma\s+omp\b", text, re.MULTILINE) and \
+                path.as_posix() != "framework/parallel.cpp":
+            found.append(f"{path}: OpenMP pragmas belong into framework/parallel.cpp only")
+        if path.suffix in (".cpp", ".cu") and path.parts[0] == "layers" and CARD.search(text):
+            found += card_problems(path, lines)
+    return found
+
+
+def card_problems(path, lines):
+    head = []
+    for line in lines[1:]:
+        if not line.startswith("//"):
+            break
+        head.append(line[2:].strip())
+    found = []
+    if not head or not head[0].startswith(f"{path.name}: "):
+        found.append(f"{path}:2: expected '// {path.name}: <what it computes, by which idea>'")
+    order = [next((i for i, line in enumerate(head) if re.match(rf"{field}\b", line)), None)
+             for field in CARD_FIELDS]
+    missing = [field for field, at in zip(CARD_FIELDS, order) if at is None]
+    if missing:
+        found.append(f"{path}: its header lacks {', '.join(missing)}")
+    elif order != sorted(order):
+        found.append(f"{path}: expected its header's fields in the order {', '.join(CARD_FIELDS)}")
+    return found
+
+
+if __name__ == "__main__":
+    main(problems)

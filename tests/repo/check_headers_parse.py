@@ -1,0 +1,60 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Each public header compiles alone, without warnings.
+
+CONVSCOPE_PARSE_CACHE may name a file that remembers the headers that did: a header is parsed again
+when it, one of our headers that it includes, the flags or the compiler have changed.
+"""
+import concurrent.futures
+import hashlib
+import json
+import os
+import pathlib
+import shutil
+import subprocess
+
+from sources import includes, main, public_headers
+
+FLAGS = ["-std=c++20", "-fsyntax-only", "-Wall", "-Wextra", "-Wshadow", "-Werror", "-x", "c++"]
+
+
+def fingerprint(root, path, compiler):
+    """A hash of all that decides how the header parses."""
+    todo, seen = [str(path)], set()
+    digest = hashlib.sha256(repr((compiler, FLAGS)).encode())
+    while todo:
+        name = todo.pop()
+        if name in seen or not (root / name).is_file():
+            continue
+        seen.add(name)
+        text = (root / name).read_text()
+        digest.update(text.encode())
+        todo += [target for _, bracket, target in includes(text) if bracket == '"']
+    return digest.hexdigest()
+
+
+def problems(root):
+    compiler = os.environ.get("CONVSCOPE_CXX") or shutil.which("c++") or "g++"
+    version = subprocess.run([compiler, "--version"], capture_output=True, text=True).stdout
+    cache = pathlib.Path(os.environ.get("CONVSCOPE_PARSE_CACHE", os.devnull))
+    known = set(json.loads(cache.read_text() or "[]")) if cache.is_file() else set()
+
+    def parse(path):
+        # Included rather than compiled, so that #pragma once in a main file is no warning.
+        run = subprocess.run([compiler, *FLAGS, f"-I{root}", "-"], input=f'#include "{path}"\n',
+                             capture_output=True, text=True)
+        return f"{path}: does not compile alone:\n{run.stderr}" if run.returncode else None
+
+    prints = {path: fingerprint(root, path, version)
+              for path in public_headers(root) if path.name != "simd.h"}
+    headers = [path for path in prints if prints[path] not in known]
+    with concurrent.futures.ThreadPoolExecutor(os.cpu_count() or 1) as pool:
+        answers = dict(zip(headers, pool.map(parse, headers)))
+    if cache != pathlib.Path(os.devnull):
+        cache.write_text(json.dumps([prints[path] for path in prints if not answers.get(path)]))
+    print(f"{len(prints)} headers, {len(headers)} of them new or changed")
+    return [answer for answer in answers.values() if answer]
+
+
+if __name__ == "__main__":
+    main(problems)

@@ -1,0 +1,45 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""The objects compiled for AVX2 and AVX-512 hold nothing that another path may run by accident.
+
+Two things would: a weak symbol outside their own namespace, of which the linker keeps any one copy;
+and a start-up function, which runs while the library is loaded, whatever the CPU.
+The argument is the build folder.
+"""
+import re
+import subprocess
+
+from sources import main
+
+
+def symbol_problems(name, isa, listing):
+    """Problems in the output of `nm -C` for one object."""
+    found = []
+    for line in listing.splitlines():
+        match = re.match(r"^[0-9a-f]*\s+([A-Za-z])\s+(.+)$", line)
+        if not match:
+            continue
+        kind, symbol = match.groups()
+        # v, V, w, W: weak; u: unique. A weak reference without an address only asks.
+        defined = re.match(r"^[0-9a-f]", line) is not None
+        if defined and kind in "vVwWu" and f"isa_{isa}::" not in symbol:
+            found.append(f"{name}: weak symbol {symbol}: the linker may use it for every CPU")
+        if symbol.startswith(("_GLOBAL__sub_I", "__static_initialization", "_GLOBAL__I")):
+            found.append(f"{name}: start-up code ({symbol}) would run on every CPU")
+    return found
+
+
+def problems(build):
+    found = []
+    count = 0
+    for isa in ("avx2", "avx512"):
+        for path in sorted(build.glob(f"CMakeFiles/convscope_simd_{isa}.dir/**/*.o")):
+            run = subprocess.run(["nm", "-C", str(path)], capture_output=True, text=True, check=True)
+            found += symbol_problems(path.relative_to(build), isa, run.stdout)
+            count += 1
+    print(f"{count} objects")
+    return found
+
+
+if __name__ == "__main__":
+    main(problems)

@@ -1,0 +1,70 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Counts test cases: count_results.py BUILD_DIR... [--extra PASSED FAILED SKIPPED]
+
+Reads BUILD_DIR/test_results/ctest.xml (ctest --output-junit). A ctest entry that is a GoogleTest
+program counts as its cases, from test_results/<entry>.json; any other entry counts as one. The last
+line is 'N passed, N failed, N skipped'; exit code 1 when a case failed or nothing was run.
+"""
+import argparse
+import json
+import pathlib
+import sys
+import xml.etree.ElementTree as xml
+
+
+def cases_of(report):
+    """(passed, failed, skipped) and the names of the failed cases of one GoogleTest program."""
+    counts, names = [0, 0, 0], []
+    for suite in json.loads(report.read_text()).get("testsuites", []):
+        for case in suite["testsuite"]:
+            if case.get("failures"):
+                counts[1] += 1
+                names.append(f"{suite['name']}.{case['name']}")
+            elif case.get("result") == "SKIPPED":
+                counts[2] += 1
+            elif case.get("status") == "RUN":  # NOTRUN: disabled or filtered out
+                counts[0] += 1
+    return counts, names
+
+
+def count(build):
+    """The sum over all ctest entries of one build folder."""
+    folder = build / "test_results"
+    total, failed = [0, 0, 0], []
+    for entry in xml.parse(folder / "ctest.xml").getroot().iter("testcase"):
+        name, status = entry.get("name"), entry.get("status")
+        report = folder / f"{name}.json"
+        counts, names = cases_of(report) if report.is_file() else ([0, 0, 0], [])
+        if sum(counts) == 0:
+            counts = [int(status == "run"), int(status == "fail"),
+                      int(status not in ("run", "fail"))]
+            names = [name] if status == "fail" else []
+        elif status == "fail" and counts[1] == 0:  # it died, or failed outside of a case
+            counts[1] += 1
+            names = [f"{name} (the program ended before its report)"]
+        total = [a + b for a, b in zip(total, counts)]
+        failed += names
+    return total, failed
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("builds", nargs="*", type=pathlib.Path)
+    parser.add_argument("--extra", nargs=3, type=int, default=[0, 0, 0],
+                        metavar=("PASSED", "FAILED", "SKIPPED"))
+    arguments = parser.parse_args()
+    total = list(arguments.extra)
+    for build in arguments.builds:
+        counts, failed = count(build)
+        if len(arguments.builds) > 1 or any(arguments.extra):
+            print("{}: {} passed, {} failed, {} skipped".format(build, *counts))
+        for name in failed:
+            print(f"failed in {build}: {name}")
+        total = [a + b for a, b in zip(total, counts)]
+    print("{} passed, {} failed, {} skipped".format(*total))
+    sys.exit(1 if total[1] or total[0] + total[2] == 0 else 0)
+
+
+if __name__ == "__main__":
+    main()

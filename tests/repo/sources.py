@@ -1,0 +1,48 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the repository checks share: the list of source files, and how a check reports."""
+import argparse
+import os
+import pathlib
+import re
+import sys
+
+FOLDERS = ["framework", "layers", "optim", "quant", "sparsity", "datasets", "experiments", "tests"]
+CODE = {".h", ".cpp", ".cu", ".cuh"}
+SKIPPED = 77  # ctest's SKIP_RETURN_CODE
+INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]', re.MULTILINE)
+
+
+def code_files(root, folders=None):
+    """All C++ and CUDA files, sorted, as paths relative to root."""
+    found = []
+    for folder in folders or FOLDERS:
+        for base, below, names in os.walk(root / folder):
+            below[:] = sorted(name for name in below if not name.startswith("."))
+            for name in sorted(names):
+                if pathlib.Path(name).suffix in CODE:
+                    found.append((pathlib.Path(base) / name).relative_to(root))
+    return found
+
+
+def public_headers(root):
+    """What `cmake --install` copies: all headers but those of the tests and of the peers."""
+    return [path for path in code_files(root, [f for f in FOLDERS if f != "tests"])
+            if path.suffix == ".h" and path.parts[:2] not in
+            (("experiments", "peers"), ("experiments", "notebooks"))]
+
+
+def includes(text):
+    """(line, bracket, path) of each #include."""
+    return [(text.count("\n", 0, match.start(2)) + 1, match.group(1), match.group(2))
+            for match in INCLUDE.finditer(text)]
+
+
+def main(problems):
+    """Runs problems(root) for the root on the command line; exit code 1 when there are any."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("root", type=pathlib.Path)
+    found = problems(parser.parse_args().root.resolve())
+    for problem in found:
+        print(problem)
+    print(f"{len(found)} problems")
+    sys.exit(1 if found else 0)
