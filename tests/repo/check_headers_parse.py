@@ -17,6 +17,8 @@ from sources import includes, main, public_headers
 
 FLAGS = ["-std=c++20", "-fsyntax-only", "-Wall", "-Wextra", "-Wshadow", "-Werror", "-x", "c++"]
 
+SCALAR = ["-DCONVSCOPE_ISA=isa_scalar", "-DCONVSCOPE_ISA_ENUM=scalar"]
+
 
 def fingerprint(root, path, compiler):
     """A hash of all that decides how the header parses."""
@@ -40,13 +42,16 @@ def problems(root):
     known = set(json.loads(cache.read_text() or "[]")) if cache.is_file() else set()
 
     def parse(path):
+        # Headers of kernels are parsed as in the scalar copy (framework/simd.h).
+        text = (root / path).read_text()
+        isa = SCALAR if "CONVSCOPE_ISA" in text and path.name != "cpu_isa.h" else []
         # Included rather than compiled, so that #pragma once in a main file is no warning.
-        run = subprocess.run([compiler, *FLAGS, f"-I{root}", "-"], input=f'#include "{path}"\n',
+        run = subprocess.run([compiler, *FLAGS, *isa, f"-I{root}", "-"], input=f'#include "{path}"\n',
                              capture_output=True, text=True)
         return f"{path}: does not compile alone:\n{run.stderr}" if run.returncode else None
 
     prints = {path: fingerprint(root, path, version)
-              for path in public_headers(root) if path.name != "simd.h"}
+              for path in public_headers(root)}
     headers = [path for path in prints if prints[path] not in known]
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count() or 1) as pool:
         answers = dict(zip(headers, pool.map(parse, headers)))
