@@ -107,6 +107,11 @@ Dataset parse_cifar10(Bytes file, const std::string& name) {
 CONVSCOPE_REGISTER_DATASET(
     "cifar10", {.doc = "CIFAR-10, 50000 + 10000 colour images of 32x32 (binary version)",
                 .fields = {root_field()},
-                .load = load})
+                .load = load,
+                .sample_shape =
+                    [](const Options&) {
+                      return Shape{3, 32, 32};
+                    },
+                .classes = 10})
 
 }  // namespace convscope

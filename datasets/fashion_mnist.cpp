@@ -11,10 +11,16 @@ CONVSCOPE_REGISTER_DATASET(
     "fashion_mnist",
     {.doc = "Fashion-MNIST, clothing, 60000 + 10000 grey images of 28x28 (IDX files)",
      .fields = {root_field()},
-     .load = [](const Options& options) {
-       return load_idx_splits("fashion_mnist", root_of(options),
-                              {"T-shirt/top", "Trouser", "Pullover", "Dress", "Coat", "Sandal",
-                               "Shirt", "Sneaker", "Bag", "Ankle boot"});
-     }})
+     .load =
+         [](const Options& options) {
+           return load_idx_splits("fashion_mnist", root_of(options),
+                                  {"T-shirt/top", "Trouser", "Pullover", "Dress", "Coat", "Sandal",
+                                   "Shirt", "Sneaker", "Bag", "Ankle boot"});
+         },
+     .sample_shape =
+         [](const Options&) {
+           return Shape{1, 28, 28};
+         },
+     .classes = 10})
 
 }  // namespace convscope

@@ -10,9 +10,15 @@ namespace convscope {
 CONVSCOPE_REGISTER_DATASET(
     "mnist", {.doc = "MNIST, handwritten digits, 60000 + 10000 grey images of 28x28 (IDX files)",
               .fields = {root_field()},
-              .load = [](const Options& options) {
-                return load_idx_splits("mnist", root_of(options),
-                                       {"0", "1", "2", "3", "4", "5", "6", "7", "8", "9"});
-              }})
+              .load =
+                  [](const Options& options) {
+                    return load_idx_splits("mnist", root_of(options),
+                                           {"0", "1", "2", "3", "4", "5", "6", "7", "8", "9"});
+                  },
+              .sample_shape =
+                  [](const Options&) {
+                    return Shape{1, 28, 28};
+                  },
+              .classes = 10})
 
 }  // namespace convscope

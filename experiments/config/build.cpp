@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "experiments/config/build.h"
+
+#include <algorithm>
+#include <cmath>
+#include <set>
+
+#include "datasets/dataset.h"
+#include "framework/registry.h"
+
+namespace convscope {
+namespace {
+
+// * stands for any text, ? for any one letter.
+bool fits_glob(std::string_view pattern, std::string_view text) {
+  std::size_t p = 0, t = 0, star = std::string_view::npos, resume = 0;
+  while (t < text.size()) {
+    if (p < pattern.size() && pattern[p] == '*') {
+      star = p++;
+      resume = t;
+    } else if (p < pattern.size() && (pattern[p] == '?' || pattern[p] == text[t])) {
+      ++p;
+      ++t;
+    } else if (star != std::string_view::npos) {  // let the last star take one letter more
+      p = star + 1;
+      t = ++resume;
+    } else {
+      return false;
+    }
+  }
+  while (p < pattern.size() && pattern[p] == '*') ++p;
+  return p == pattern.size();
+}
+
+void check_per_layer(const ConvConfig& conv, const std::set<std::string>& asked) {
+  const std::vector<std::string> known(asked.begin(), asked.end());
+  for (const auto& [layer, policy] : conv.per_layer) {
+    if (asked.contains(layer)) continue;
+    const std::string near = nearest_word(layer, known);
+    fail(ErrorKind::kConfig, "conv.per_layer",
+         cat("expected the name of a convolution of the network, got '", layer, "'",
+             near.empty() ? "" : cat("; did you mean '", near, "'?"),
+             known.empty() ? " (the network has none)" : cat(" (known: ", join(known), ")")));
+  }
+}
+
+}  // namespace
+
+std::shared_ptr<Module> build_model(const ExperimentConfig& config, const Shape& sample_shape,
+                                    int classes) {
+  backend_of(config.device);  // an error when the device is not there
+  CONVSCOPE_CHECK(sample_shape.rank() == 3, "model", "expected images [C,H,W], got ", sample_shape);
+  Shape input = {1};
+  for (std::int64_t size : sample_shape) input.push_back(size);
+
+  std::set<std::string> asked;  // every convolution asks for its policy
+  LayerContext context;
+  context.seed = static_cast<std::uint64_t>(config.seed);
+  context.device = config.device;
+  context.conv_policy = [&config, &asked](const std::string& layer) {
+    asked.insert(layer);
+    return config.conv.of(layer);
+  };
+  const ModelConfig& model = config.model;
+  std::shared_ptr<Module> network =
+      model.layers.empty()
+          ? model_types().get(model.type).build(model.options, input, classes, context)
+          : build_layers(model.layers, input, context);
+  check_per_layer(config.conv, asked);
+  const Shape output = network->output_shape(input);
+  if (output != Shape{1, classes}) {
+    fail(ErrorKind::kConfig, "model",
+         cat("expected an output of shape ", Shape{1, classes}, " because the data set has ",
+             classes, " classes, got ", output));
+  }
+  return network;
+}
+
+std::unique_ptr<Optimizer> build_optimizer(const ExperimentConfig& config, const Module& model) {
+  const OptimConfig& optim = config.optim;
+  std::vector<ParameterGroup> groups;
+  for (const GroupConfig& group : optim.groups) {
+    groups.push_back({.name = group.match,
+                      .parameters = {},
+                      .lr_scale = group.lr_scale,
+                      .weight_decay = group.weight_decay.value_or(optim.weight_decay)});
+  }
+  groups.push_back(
+      {.name = "default", .parameters = {}, .lr_scale = 1.0, .weight_decay = optim.weight_decay});
+
+  std::vector<OptimParameter> all;
+  std::vector<std::string> names;
+  for (const NamedParameter& parameter : model.parameters()) {
+    all.push_back({parameter.name, parameter.variable});
+    names.push_back(parameter.name);
+    std::size_t i = 0;
+    while (i < optim.groups.size() && !fits_glob(optim.groups[i].match, parameter.name)) ++i;
+    groups[i].parameters.push_back(all.back());
+  }
+  for (std::size_t i = 0; i < optim.groups.size(); ++i) {
+    if (!groups[i].parameters.empty()) continue;
+    fail(ErrorKind::kConfig, "optim.groups",
+         cat("expected group '", groups[i].name,
+             "' to match a parameter that no earlier group has, "
+             "it matches none of ",
+             join(names)));
+  }
+  if (groups.back().parameters.empty()) groups.pop_back();
+  check_groups_cover(groups, all);
+  return optimizer_types().get(optim.type).build(std::move(groups), optim.options);
+}
+
+double learning_rate(const ExperimentConfig& config, const SchedulePoint& point) {
+  const ScheduleConfig& schedule = config.optim.schedule;
+  std::int64_t warmup_steps = schedule.warmup_steps;
+  if (schedule.warmup_epochs > 0) {
+    warmup_steps =
+        std::llround(schedule.warmup_epochs * static_cast<double>(point.steps_per_epoch));
+  }
+  return scheduled_rate(schedule.type, schedule.options, config.optim.lr, warmup_steps, point);
+}
+
+SampleInfo sample_info(const ExperimentConfig& config) {
+  const DatasetType& type = dataset_types().get(config.data.set);
+  if (type.sample_shape && type.classes > 0) {
+    return {type.sample_shape(config.data.options), type.classes};
+  }
+  const Dataset train = type.load(config.data.options).train;
+  return {train.sample_shape(), train.classes};
+}
+
+}  // namespace convscope
