@@ -99,4 +99,9 @@ class CONVSCOPE_API Tensor {
   DType dtype_ = DType::f32;
 };
 
+struct NamedTensor {
+  std::string name;  // "bn1.running_mean"
+  Tensor tensor;
+};
+
 }  // namespace convscope

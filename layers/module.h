@@ -18,11 +18,6 @@ struct NamedParameter {
   Variable variable;
 };
 
-struct NamedTensor {
-  std::string name;  // "bn1.running_mean"
-  Tensor tensor;
-};
-
 class Module;
 struct NamedModule {
   std::string name;  // "c1"; "" for the module itself

@@ -15,10 +15,6 @@ namespace convscope {
 // its path twin reads the file first.
 using Bytes = std::span<const std::uint8_t>;
 
-struct NamedTensor {
-  std::string name;
-  Tensor tensor;
-};
 using NamedTensors = std::vector<NamedTensor>;
 
 // `count` bytes at `at`, lowest first, as one number; the caller has checked the range.
