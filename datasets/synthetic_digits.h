@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+// synthetic_digits.h: digits drawn by the program: a data set that needs no files.
+//
+// Not MNIST, and not meant to be compared with it: pen strokes of digit_strokes.cpp, bent by an
+// affine and an elastic distortion, drawn with a soft pen of random width, with noise. Sample i of
+// a part is a pure function of (seed, part, i, image size): same bytes on any machine, with any
+// number of threads.
+// Elastic distortion after P. Simard, D. Steinkraus, J. Platt: Best Practices for Convolutional
+// Neural Networks Applied to Visual Document Analysis, ICDAR 2003; here it moves the strokes, not
+// the pixels, by a sum of a few waves.
+#pragma once
+
+#include <cstdint>
+
+#include "datasets/dataset.h"
+
+namespace convscope {
+
+struct SyntheticDigitsOptions {
+  std::int64_t train_size = 6000;
+  std::int64_t test_size = 2000;
+  std::uint64_t seed = 1;
+  std::int64_t image_size = 28;  // pixels
+};
+
+CONVSCOPE_API DatasetSplits synthetic_digits(const SyntheticDigitsOptions& options);
+
+}  // namespace convscope

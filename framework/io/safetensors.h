@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+// safetensors.h: named tensors in one file: what checkpoints are made of. PyTorch and NumPy read it
+// with one call of the `safetensors` package.
+//
+//   0      u64, length of the header H, little-endian
+//   8      JSON {"name": {"dtype": "F32", "shape": [2,3], "data_offsets": [begin, end]}, ...,
+//                "__metadata__": {text: text}}, filled up with spaces
+//   8 + H  the data of all tensors, one after the other
+// The reader is strict: header of at most 100 MB, names once each, known dtypes, offsets that lie
+// in the file, agree with the shapes and leave neither hole nor overlap.
+// Format: https://github.com/huggingface/safetensors
+#pragma once
+
+#include <map>
+#include <string>
+
+#include "framework/io/bytes.h"
+
+namespace convscope {
+
+struct CONVSCOPE_API SafetensorsFile {
+  NamedTensors tensors;  // by name
+  std::map<std::string, std::string> metadata;
+
+  const Tensor* find(const std::string& name) const;  // null when there is none
+};
+
+CONVSCOPE_API SafetensorsFile read_safetensors(const std::string& path);
+CONVSCOPE_API SafetensorsFile parse_safetensors(Bytes file, const std::string& name);
+// Same content, same bytes: tensors are written by size of their elements, then by name. Atomic.
+CONVSCOPE_API void write_safetensors(const std::string& path, const NamedTensors& tensors,
+                                     const std::map<std::string, std::string>& metadata = {});
+
+}  // namespace convscope
