@@ -62,8 +62,6 @@ struct Im2colKernels {
   void (*dot)(const float* left, std::int64_t left_step, std::int64_t left_rows, const float* right,
               std::int64_t right_step, std::int64_t right_rows, std::int64_t count, float* sums,
               std::int64_t sums_step) = nullptr;
-  // Sum of `count` elements.
-  float (*sum)(const float* from, std::int64_t count) = nullptr;
 };
 
 CONVSCOPE_API extern IsaTable<Im2colKernels> im2col_kernels;

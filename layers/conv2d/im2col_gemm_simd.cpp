@@ -288,23 +288,9 @@ void dot(const float* left, Index left_step, Index left_rows, const float* right
   }
 }
 
-float sum_row(const float* from, Index count) {
-  Vec acc[4] = {zero(), zero(), zero(), zero()};
-  Index i = 0;
-  for (; i + 4 * kLanes <= count; i += 4 * kLanes) {
-#pragma GCC unroll 4
-    for (int v = 0; v < 4; ++v) acc[v] = acc[v] + load(from + i + v * kLanes);
-  }
-  for (; i < count; i += kLanes) {
-    acc[0] = acc[0] + load_first(from + i, static_cast<int>(least(kLanes, count - i)));
-  }
-  return sum((acc[0] + acc[1]) + (acc[2] + acc[3]));
-}
-
 }  // namespace
 }  // namespace convscope::CONVSCOPE_ISA
 
 CONVSCOPE_SIMD_KERNELS(im2col_kernels, (Im2colKernels{.pack = CONVSCOPE_ISA::pack,
                                                       .unpack = CONVSCOPE_ISA::unpack,
-                                                      .dot = CONVSCOPE_ISA::dot,
-                                                      .sum = CONVSCOPE_ISA::sum_row}))
+                                                      .dot = CONVSCOPE_ISA::dot}))

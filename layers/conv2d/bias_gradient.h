@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: Apache-2.0
+// bias_gradient.h: db[k] = sum over n, p, q of dy[n,k,p,q]; the same whatever computed y.
+#pragma once
+
+#include "framework/kernel_slot.h"
+#include "framework/tensor.h"
+
+namespace convscope {
+
+// dy [N,K,P,Q], db [K]: added to when `accumulate`, assigned otherwise. f32 and f64.
+extern CONVSCOPE_API KernelSlot<void(const Tensor& dy, const Tensor& db, bool accumulate)>
+    conv2d_bias_gradient_kernel;
+
+}  // namespace convscope

@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "framework/ops/reduce_simd.h"
+#include "framework/parallel.h"
+#include "layers/conv2d/bias_gradient.h"
+
+namespace convscope {
+namespace {
+
+double row_sum(const float* x, std::int64_t count) {
+  return reduce_kernels.get().row_sum(x, count);
+}
+double row_sum(const double* x, std::int64_t count) {
+  double sum = 0;
+  for (std::int64_t i = 0; i < count; ++i) sum += x[i];
+  return sum;
+}
+
+// Images one after the other, in double: the same bits with any number of threads.
+template <class T>
+void sum_into(const Tensor& dy, const Tensor& db, bool accumulate) {
+  const std::int64_t n_count = dy.dim(0);
+  const std::int64_t k_count = dy.dim(1);
+  const std::int64_t plane = dy.dim(2) * dy.dim(3);
+  const T* const from = dy.data<T>();
+  T* const to = db.data<T>();
+  // About 16 thousand elements for a thread, cut by the sizes alone.
+  const std::int64_t grain = 1 + 16384 / (1 + n_count * plane);
+  parallel_for(k_count, grain, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t k = begin; k < end; ++k) {
+      double sum = accumulate ? static_cast<double>(to[k]) : 0.0;
+      for (std::int64_t n = 0; n < n_count; ++n) {
+        sum += row_sum(from + (n * k_count + k) * plane, plane);
+      }
+      to[k] = static_cast<T>(sum);
+    }
+  });
+}
+
+void bias_gradient(const Tensor& dy, const Tensor& db, bool accumulate) {
+  dy.dtype() == DType::f64 ? sum_into<double>(dy, db, accumulate)
+                           : sum_into<float>(dy, db, accumulate);
+}
+
+}  // namespace
+
+constinit KernelSlot<void(const Tensor&, const Tensor&, bool)> conv2d_bias_gradient_kernel{
+    "conv2d"};
+
+CONVSCOPE_KERNEL(conv2d_bias_gradient_kernel, cpu, bias_gradient)
+}  // namespace convscope

@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "layers/conv2d/conv2d.h"
+
+#include "framework/cpu_isa.h"
+#include "framework/parallel.h"
+#include "layers/conv2d/bias_gradient.h"
+#include "layers/conv2d/execute.h"
+
+namespace convscope {
+namespace {
+
+constexpr const char* kOperation = "conv2d";
+// More problems than this in one layer are variable image sizes: start over.
+constexpr std::size_t kMostPlans = 64;
+
+void check_operands(const Variable& x, const Variable& w, const Variable& b) {
+  const Tensor& xv = x.value();
+  const Tensor& wv = w.value();
+  CONVSCOPE_CHECK(xv.dtype() == DType::f32 || xv.dtype() == DType::f64, kOperation,
+                  "expected x of type f32 or f64, got ", xv.str());
+  CONVSCOPE_CHECK(wv.dtype() == xv.dtype() && wv.device() == xv.device(), kOperation,
+                  "expected x and w of one type on one device, got ", xv.str(), " and ", wv.str());
+  CONVSCOPE_CHECK(!b.defined() || (b.value().shape() == Shape{wv.dim(0)} &&
+                                   b.dtype() == xv.dtype() && b.device() == xv.device()),
+                  kOperation, "expected b [", wv.dim(0), "] of the type of x because w is ",
+                  wv.shape(), ", got ", b.value().str());
+}
+
+}  // namespace
+
+Conv2dProblem conv2d_problem(const Shape& x, const Shape& w, const Conv2dParams& params,
+                             DType dtype) {
+  CONVSCOPE_CHECK(x.rank() == 4, kOperation, "expected x of rank 4 [N,C,H,W], got ", x);
+  CONVSCOPE_CHECK(w.rank() == 4, kOperation, "expected w of rank 4 [K,C/G,R,S], got ", w);
+  CONVSCOPE_CHECK(params.groups >= 1, kOperation, "expected groups of at least 1, got ",
+                  params.groups);
+  CONVSCOPE_CHECK(x[1] == w[1] * params.groups, kOperation, "expected x with ",
+                  w[1] * params.groups, " channels because w is ", w, " with groups ",
+                  params.groups, ", got x ", x);
+  const Conv2dProblem problem{.n = x[0],
+                              .c = x[1],
+                              .h = x[2],
+                              .w = x[3],
+                              .k = w[0],
+                              .r = w[2],
+                              .s = w[3],
+                              .stride_h = params.stride_h,
+                              .stride_w = params.stride_w,
+                              .pad_top = params.padding.top,
+                              .pad_bottom = params.padding.bottom,
+                              .pad_left = params.padding.left,
+                              .pad_right = params.padding.right,
+                              .dilation_h = params.dilation_h,
+                              .dilation_w = params.dilation_w,
+                              .groups = params.groups,
+                              .dtype = dtype};
+  problem.check();
+  return problem;
+}
+
+const Conv2dChoice& Conv2dPlans::get(const Conv2dProblem& problem, Direction direction,
+                                     Device device) {
+  const int threads = num_threads();
+  const int isa = static_cast<int>(current_isa());
+  const auto fits = [&](const Plan& plan) {
+    return plan.threads == threads && plan.isa == isa && plan.device == device &&
+           plan.problem == problem;
+  };
+  if (last_ >= plans_.size() || !fits(plans_[last_])) {
+    last_ = 0;
+    while (last_ < plans_.size() && !fits(plans_[last_])) ++last_;
+    if (last_ == plans_.size()) {
+      if (plans_.size() == kMostPlans) plans_.clear();
+      plans_.push_back({problem, device, threads, isa, {}});
+      last_ = plans_.size() - 1;
+    }
+  }
+  Conv2dChoice& choice = plans_[last_].choices[static_cast<std::size_t>(direction)];
+  if (choice.algorithm == nullptr) {
+    choice = select_conv2d(policy_.of(direction), problem, direction, device);
+  }
+  return choice;
+}
+
+Variable conv2d(const Variable& x, const Variable& w, const Variable& b, const Conv2dParams& params,
+                const Conv2dPolicy& policy) {
+  return conv2d(x, w, b, params, make_ref<Conv2dPlans>(policy));
+}
+
+Variable conv2d(const Variable& x, const Variable& w, const Variable& b, const Conv2dParams& params,
+                const Ref<Conv2dPlans>& plans) {
+  check_operands(x, w, b);
+  const Conv2dProblem problem = conv2d_problem(x.shape(), w.shape(), params, x.dtype());
+  const Device device = x.device();
+  Tensor y = Tensor::empty(problem.y_shape(), x.dtype(), device);
+  execute_forward(plans->get(problem, Direction::forward, device), problem, x.value(), w.value(),
+                  b.defined() ? b.value() : Tensor(), y);
+  return record(
+      kOperation, y, {x, w, b},
+      [problem, plans, x = w.requires_grad() ? x.value() : Tensor(),
+       w = x.requires_grad() ? w.value() : Tensor()](const Tensor& dy, GradientSink& out) {
+        const Device on = dy.device();
+        if (out.wants(2)) {
+          const GradientSink::Target db = out.target(2);
+          conv2d_bias_gradient_kernel.get(on)(dy, db.tensor, db.accumulate);
+        }
+        if (out.wants(1)) {
+          const GradientSink::Target dw = out.target(1);
+          execute_backward_weight(plans->get(problem, Direction::backward_weight, on), problem, x,
+                                  dy, dw.tensor, dw.accumulate);
+        }
+        if (out.wants(0)) {
+          Tensor dx = Tensor::empty(problem.x_shape(), problem.dtype, on);
+          execute_backward_data(plans->get(problem, Direction::backward_data, on), problem, dy, w,
+                                dx);
+          out.add(0, std::move(dx));
+        }
+      });
+}
+
+}  // namespace convscope

@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+// conv2d.h: the convolution as a differentiable operation and as a layer.
+//
+//   y[n,k,p,q] = b[k] + sum over c < C/G, r < R, s < S of
+//                x[n, g C/G + c, p stride_h - top + r dilation_h, q stride_w - left + s dilation_w]
+//                w[k,c,r,s],   g = k / (K/G);   x outside the image is 0
+//   P = (H + top + bottom - dilation_h (R - 1) - 1) / stride_h + 1 (rounded down), Q likewise
+//
+// x [N,C,H,W], w [K,C/G,R,S], b [K] or undefined, y [N,K,P,Q]; f32, or f64 (by the reference).
+// Gradients: dx is assigned, dw and db accumulate; only those asked for are computed. Saved: x when
+// w wants a gradient, w when x wants one.
+//
+// Usage   Variable y = conv2d(x, w, b, {.stride_h = 2, .stride_w = 2, .padding = {1, 1, 1, 1}});
+//         in a config: {type: conv2d, out_channels: 16, kernel_size: 3, padding: 1}
+// Paper   Y. LeCun et al.: Gradient-Based Learning Applied to Document Recognition, Proc. IEEE
+// 1998,
+//         doi 10.1109/5.726791
+#pragma once
+
+#include <array>
+#include <string>
+#include <vector>
+
+#include "framework/ops/pad.h"
+#include "layers/conv2d/policy.h"
+#include "layers/conv2d/select.h"
+#include "layers/layer_types.h"
+
+namespace convscope {
+
+struct Conv2dParams {
+  std::int64_t stride_h = 1, stride_w = 1;
+  Padding2d padding = {};
+  std::int64_t dilation_h = 1, dilation_w = 1;
+  std::int64_t groups = 1;
+};
+
+// Which algorithm runs each direction of each problem seen so far: selected once, then looked up
+// without allocating. A change of threads or instruction set selects anew. For one thread.
+class CONVSCOPE_API Conv2dPlans : public RefCounted {
+ public:
+  explicit Conv2dPlans(Conv2dPolicy policy) : policy_(std::move(policy)) {}
+  const Conv2dChoice& get(const Conv2dProblem& problem, Direction direction, Device device);
+  const Conv2dPolicy& policy() const { return policy_; }
+
+ private:
+  struct Plan {
+    Conv2dProblem problem;
+    Device device;
+    int threads = 0;
+    int isa = 0;
+    std::array<Conv2dChoice, 3> choices;  // by direction; algorithm null: not selected yet
+  };
+  Conv2dPolicy policy_;
+  std::vector<Plan> plans_;
+  std::size_t last_ = 0;  // where the last answer was
+};
+
+// The problem of these tensors, checked; errors speak of x, w, b.
+CONVSCOPE_API Conv2dProblem conv2d_problem(const Shape& x, const Shape& w,
+                                           const Conv2dParams& params, DType dtype = DType::f32);
+
+CONVSCOPE_API Variable conv2d(const Variable& x, const Variable& w, const Variable& b,
+                              const Conv2dParams& params = {}, const Conv2dPolicy& policy = {});
+CONVSCOPE_API Variable conv2d(const Variable& x, const Variable& w, const Variable& b,
+                              const Conv2dParams& params, const Ref<Conv2dPlans>& plans);
+
+struct Conv2dOptions {
+  std::int64_t in_channels = 1;
+  std::int64_t out_channels = 1;
+  std::int64_t kernel_h = 1, kernel_w = 1;
+  Conv2dParams params = {};  // its padding is filled as padding_mode says
+  bool bias = true;
+  PadMode padding_mode = PadMode::zeros;
+  std::string init = "kaiming_uniform";
+  Conv2dPolicy policy = {};
+};
+
+// Parameters: weight [K,C/G,R,S], bias [K].
+class CONVSCOPE_API Conv2d : public Module {
+ public:
+  Conv2d(const Conv2dOptions& options, LayerContext& context);
+  std::string kind() const override { return "conv2d"; }
+  Variable forward(const Variable& x) override;
+  Shape output_shape(const Shape& input) const override;
+
+  // The convolution that an input of this shape asks for; for `convscope explain` and the bench.
+  Conv2dProblem problem(const Shape& input, DType dtype = DType::f32) const;
+  const Conv2dPolicy& policy() const { return plans_->policy(); }
+  const Conv2dOptions& options() const { return options_; }
+
+ private:
+  bool pads_itself() const {
+    return options_.padding_mode != PadMode::zeros && !(options_.params.padding == Padding2d{});
+  }
+  Conv2dOptions options_;
+  Conv2dParams params_;  // what is left for the convolution once the image has its frame
+  Variable weight_, bias_;
+  Ref<Conv2dPlans> plans_;
+};
+
+}  // namespace convscope

@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+// execute.h: runs a chosen algorithm with its workspace; with `checked_by` runs the second one too
+// and fails, with kind kRun, when the two differ by more than their error bounds together.
+#pragma once
+
+#include "framework/tensor.h"
+#include "layers/conv2d/select.h"
+
+namespace convscope {
+
+// The tensors have the problem's shapes, dtype and device: the caller has checked them. b may be
+// undefined.
+CONVSCOPE_API void execute_forward(const Conv2dChoice& choice, const Conv2dProblem& problem,
+                                   const Tensor& x, const Tensor& w, const Tensor& b,
+                                   const Tensor& y);
+CONVSCOPE_API void execute_backward_data(const Conv2dChoice& choice, const Conv2dProblem& problem,
+                                         const Tensor& dy, const Tensor& w, const Tensor& dx);
+CONVSCOPE_API void execute_backward_weight(const Conv2dChoice& choice, const Conv2dProblem& problem,
+                                           const Tensor& x, const Tensor& dy, const Tensor& dw,
+                                           bool accumulate);
+
+}  // namespace convscope
