@@ -53,8 +53,8 @@ Options complete_options(const std::vector<OptionField>& fields, const Options& 
 }
 
 std::shared_ptr<Module> build_layers(const std::vector<LayerSpec>& specs, const Shape& input,
-                                     LayerContext& context) {
-  auto network = std::make_shared<Sequential>();
+                                     LayerContext& context, const std::string& kind) {
+  auto network = std::make_shared<Sequential>(kind);
   Shape shape = input;
   std::set<std::string> taken;
   std::map<std::string, int> count_of_type;

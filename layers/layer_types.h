@@ -57,7 +57,8 @@ CONVSCOPE_API Options complete_options(const std::vector<OptionField>& fields, c
 
 // A Sequential of the given layers. An error names the layer, and says which shape reached it.
 CONVSCOPE_API std::shared_ptr<Module> build_layers(const std::vector<LayerSpec>& specs,
-                                                   const Shape& input, LayerContext& context);
+                                                   const Shape& input, LayerContext& context,
+                                                   const std::string& kind = "sequential");
 
 }  // namespace convscope
 

@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+// init.h: first values of weights, drawn from counter-based random numbers: the same on every
+// device, whatever order the layers are built in.
+//
+//   kaiming_uniform  uniform in +-1/sqrt(fan_in), weights and biases: what PyTorch gives Linear and
+//                    Conv2d by default (He et al. 2015 with a = sqrt(5))
+//   kaiming_normal   normal with deviation sqrt(2/fan_in), biases 0 (He et al. 2015, for ReLU)
+//
+// Source: K. He, X. Zhang, S. Ren, J. Sun: Delving Deep into Rectifiers, ICCV 2015,
+// arXiv 1502.01852.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "framework/options.h"
+#include "layers/layer_types.h"
+
+namespace convscope {
+
+CONVSCOPE_API const std::vector<std::string>& init_schemes();
+// `fan_in`: how many inputs each output sums. Each takes one stream of the context.
+CONVSCOPE_API Tensor initial_weight(const std::string& scheme, const Shape& shape,
+                                    std::int64_t fan_in, LayerContext& context);
+CONVSCOPE_API Tensor initial_bias(const std::string& scheme, const Shape& shape,
+                                  std::int64_t fan_in, LayerContext& context);
+// The option that layers with weights offer.
+CONVSCOPE_API OptionField init_field();
+
+}  // namespace convscope

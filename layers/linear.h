@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+// linear.h: every output is a weighted sum of all inputs.
+//
+// Shapes      x [N,I] -> y [N,O];  weight [O,I], bias [O]
+// Formula     y[n,o] = bias[o] + sum over i of x[n,i] weight[o,i]
+// Parameters  out_features  number of outputs O, required
+//             bias          add a bias, default true
+//             init          kaiming_uniform (default) or kaiming_normal, see init.h
+// Usage       Linear f5({.in_features = 84, .out_features = 10}, context);  y = f5.forward(x);
+#pragma once
+
+#include <string>
+
+#include "layers/layer_types.h"
+
+namespace convscope {
+
+struct LinearOptions {
+  std::int64_t in_features = 1;
+  std::int64_t out_features = 1;
+  bool bias = true;
+  std::string init = "kaiming_uniform";
+};
+
+class CONVSCOPE_API Linear final : public Module {
+ public:
+  Linear(const LinearOptions& options, LayerContext& context);
+  std::string kind() const override { return "linear"; }
+  Variable forward(const Variable& x) override;
+  Shape output_shape(const Shape& input) const override;
+
+ private:
+  LinearOptions options_;
+  Variable weight_;
+  Variable bias_;  // undefined without bias
+};
+
+}  // namespace convscope

@@ -1,0 +1,203 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "layers/pool2d.h"
+
+#include "layers/layer_types.h"
+
+namespace convscope {
+
+constinit KernelSlot<void(const Tensor&, const Pool2dWindow&, const Tensor&, const Tensor&)>
+    max_pool_kernel{"max_pool2d"};
+constinit KernelSlot<void(const Tensor&, const Tensor&, const Pool2dWindow&, const Tensor&)>
+    max_pool_gradient_kernel{"max_pool2d"};
+constinit KernelSlot<void(const Tensor&, const Pool2dWindow&, const Tensor&)> avg_pool_kernel{
+    "avg_pool2d"};
+constinit KernelSlot<void(const Tensor&, const Pool2dWindow&, const Tensor&)>
+    avg_pool_gradient_kernel{"avg_pool2d"};
+constinit KernelSlot<void(const Tensor&, const Tensor&)> adaptive_pool_kernel{
+    "adaptive_avg_pool2d"};
+constinit KernelSlot<void(const Tensor&, const Tensor&)> adaptive_pool_gradient_kernel{
+    "adaptive_avg_pool2d"};
+
+namespace {
+
+constexpr std::int64_t kLargestWindow = 1 << 20;  // keeps all index arithmetic far from 2^63
+
+std::int64_t output_size(const char* operation, const char* axis, std::int64_t size,
+                         std::int64_t kernel, std::int64_t stride, std::int64_t pad,
+                         bool ceil_mode) {
+  CONVSCOPE_CHECK(
+      kernel >= 1 && kernel <= kLargestWindow && stride >= 1 && stride <= kLargestWindow, operation,
+      "expected a kernel and a stride of 1 to 2^20 pixels, got ", kernel, " and ", stride);
+  CONVSCOPE_CHECK(pad >= 0 && pad <= kernel / 2, operation,
+                  "expected a padding of 0 to kernel / 2 because no window may lie outside of the "
+                  "image, got ",
+                  pad, " for kernel ", kernel);
+  const std::int64_t room = size + 2 * pad - kernel;
+  CONVSCOPE_CHECK(size >= 1 && room >= 0, operation, "expected an image of at least ",
+                  kernel - 2 * pad, " pixels along ", axis, " because the kernel has ", kernel,
+                  " and the padding ", pad, ", got ", size);
+  std::int64_t out = (room + (ceil_mode ? stride - 1 : 0)) / stride + 1;
+  if (ceil_mode && (out - 1) * stride >= size + pad) --out;
+  return out;
+}
+
+void check_images(const Tensor& x, const char* operation) {
+  CONVSCOPE_CHECK(
+      x.defined() && x.rank() == 4 && (x.dtype() == DType::f32 || x.dtype() == DType::f64),
+      operation, "expected x [N,C,H,W] of type f32 or f64, got ", x.str());
+}
+
+}  // namespace
+
+Shape Pool2dWindow::output_shape(const Shape& x, const char* operation) const {
+  CONVSCOPE_CHECK(x.rank() == 4, operation, "expected x [N,C,H,W], got ", x);
+  return {x[0], x[1], output_size(operation, "H", x[2], kernel_h, stride_h, pad_h, ceil_mode),
+          output_size(operation, "W", x[3], kernel_w, stride_w, pad_w, ceil_mode)};
+}
+
+Variable max_pool2d(const Variable& x, const Pool2dWindow& window) {
+  check_images(x.value(), "max_pool2d");
+  const Tensor y =
+      Tensor::empty(window.output_shape(x.shape(), "max_pool2d"), x.dtype(), x.device());
+  // Saved: one small number for each window instead of x.
+  const DType tap_type = window.kernel_h * window.kernel_w <= 256 ? DType::u8 : DType::i32;
+  const Tensor taps = needs_record(x) ? Tensor::empty(y.shape(), tap_type, x.device()) : Tensor();
+  if (y.numel() > 0) max_pool_kernel.get(x.device())(x.value(), window, y, taps);
+  return record("max_pool2d", y, {x},
+                [taps, window, shape = x.shape()](const Tensor& dy, GradientSink& out) {
+                  const Tensor dx = Tensor::empty(shape, dy.dtype(), dy.device());
+                  if (dx.numel() > 0) {
+                    max_pool_gradient_kernel.get(dy.device())(dy, taps, window, dx);
+                  }
+                  out.add(0, dx);
+                });
+}
+
+Variable avg_pool2d(const Variable& x, const Pool2dWindow& window) {
+  check_images(x.value(), "avg_pool2d");
+  const Tensor y =
+      Tensor::empty(window.output_shape(x.shape(), "avg_pool2d"), x.dtype(), x.device());
+  if (y.numel() > 0) avg_pool_kernel.get(x.device())(x.value(), window, y);
+  return record("avg_pool2d", y, {x},
+                [window, shape = x.shape()](const Tensor& dy, GradientSink& out) {
+                  const Tensor dx = Tensor::empty(shape, dy.dtype(), dy.device());
+                  if (dx.numel() > 0) avg_pool_gradient_kernel.get(dy.device())(dy, window, dx);
+                  out.add(0, dx);
+                });
+}
+
+Variable adaptive_avg_pool2d(const Variable& x, std::int64_t p, std::int64_t q) {
+  check_images(x.value(), "adaptive_avg_pool2d");
+  const Shape shape = AdaptiveAvgPool2d(p, q).output_shape(x.shape());
+  const Tensor y = Tensor::empty(shape, x.dtype(), x.device());
+  if (y.numel() > 0) adaptive_pool_kernel.get(x.device())(x.value(), y);
+  return record("adaptive_avg_pool2d", y, {x},
+                [before = x.shape()](const Tensor& dy, GradientSink& out) {
+                  const Tensor dx = Tensor::empty(before, dy.dtype(), dy.device());
+                  if (dx.numel() > 0) adaptive_pool_gradient_kernel.get(dy.device())(dy, dx);
+                  out.add(0, dx);
+                });
+}
+
+Variable Pool2d::forward(const Variable& x) {
+  return pool_ == PoolKind::max ? max_pool2d(x, window_) : avg_pool2d(x, window_);
+}
+
+Shape Pool2d::output_shape(const Shape& input) const {
+  return window_.output_shape(input, pool_ == PoolKind::max ? "max_pool2d" : "avg_pool2d");
+}
+
+Shape AdaptiveAvgPool2d::output_shape(const Shape& input) const {
+  CONVSCOPE_CHECK(input.rank() == 4 && input[2] >= 1 && input[3] >= 1, "adaptive_avg_pool2d",
+                  "expected x [N,C,H,W] with at least one pixel, got ", input);
+  CONVSCOPE_CHECK(p_ >= 1 && q_ >= 1, "adaptive_avg_pool2d",
+                  "expected an output of at least 1x1, got ", p_, "x", q_);
+  return {input[0], input[1], p_, q_};
+}
+
+namespace {
+
+// One number counts for both axes.
+struct Pair {
+  std::int64_t h, w;
+};
+Pair pair_of(const Options& options, const char* name, Pair otherwise) {
+  if (!options.has(name)) return otherwise;
+  const std::vector<std::int64_t>& list = options.integers(name);
+  CONVSCOPE_CHECK(list.size() == 1 || list.size() == 2, name, "expected one number or [h, w], got ",
+                  list.size(), " numbers");
+  return {list.front(), list.back()};
+}
+
+std::vector<OptionField> window_fields(PoolKind pool) {
+  constexpr double kMost = 1 << 20;
+  std::vector<OptionField> fields{{.name = "kernel_size",
+                                   .type = OptionType::integers,
+                                   .doc = "window in pixels, one number or [h, w]",
+                                   .required = true,
+                                   .min = 1,
+                                   .max = kMost},
+                                  {.name = "stride",
+                                   .type = OptionType::integers,
+                                   .doc = "pixels between windows, default kernel_size",
+                                   .min = 1,
+                                   .max = kMost},
+                                  {.name = "padding",
+                                   .type = OptionType::integers,
+                                   .default_value = std::vector<std::int64_t>{0},
+                                   .doc = "pixels on each side, at most half the kernel",
+                                   .min = 0,
+                                   .max = kMost},
+                                  {.name = "ceil_mode",
+                                   .type = OptionType::boolean,
+                                   .default_value = false,
+                                   .doc = "round the output size up"}};
+  if (pool == PoolKind::avg) {
+    fields.push_back({.name = "count_include_pad",
+                      .type = OptionType::boolean,
+                      .default_value = true,
+                      .doc = "the divisor counts padding"});
+  }
+  return fields;
+}
+
+LayerType pool_type(PoolKind pool, const char* doc) {
+  return {.doc = doc,
+          .fields = window_fields(pool),
+          .build = [pool](const Options& options, const Shape&,
+                          LayerContext&) -> std::shared_ptr<Module> {
+            const Pair kernel = pair_of(options, "kernel_size", {2, 2});
+            const Pair stride = pair_of(options, "stride", kernel);
+            const Pair padding = pair_of(options, "padding", {0, 0});
+            Pool2dWindow window{.kernel_h = kernel.h,
+                                .kernel_w = kernel.w,
+                                .stride_h = stride.h,
+                                .stride_w = stride.w,
+                                .pad_h = padding.h,
+                                .pad_w = padding.w,
+                                .ceil_mode = options.flag("ceil_mode")};
+            if (pool == PoolKind::avg) window.count_include_pad = options.flag("count_include_pad");
+            return std::make_shared<Pool2d>(pool, window);
+          }};
+}
+
+}  // namespace
+
+CONVSCOPE_REGISTER_LAYER("max_pool2d",
+                         pool_type(PoolKind::max, "the largest element of each window"))
+CONVSCOPE_REGISTER_LAYER("avg_pool2d", pool_type(PoolKind::avg, "the mean of each window"))
+CONVSCOPE_REGISTER_LAYER("adaptive_avg_pool2d",
+                         {.doc = "means over windows that are chosen to give an output size",
+                          .fields = {{.name = "output_size",
+                                      .type = OptionType::integers,
+                                      .doc = "rows and columns of the output, one number or [h, w]",
+                                      .required = true,
+                                      .min = 1,
+                                      .max = 1 << 20}},
+                          .build = [](const Options& options, const Shape&,
+                                      LayerContext&) -> std::shared_ptr<Module> {
+                            const Pair size = pair_of(options, "output_size", {1, 1});
+                            return std::make_shared<AdaptiveAvgPool2d>(size.h, size.w);
+                          }})
+
+}  // namespace convscope
