@@ -1,0 +1,207 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "layers/batch_norm2d.h"
+
+#include <cmath>
+
+namespace convscope {
+
+constinit KernelSlot<void(const Tensor&, const Tensor&, const Tensor&)>
+    batch_norm_statistics_kernel{"batch_norm2d"};
+constinit KernelSlot<void(const Tensor&, const Tensor&, const Tensor&, const Tensor&)>
+    batch_norm_apply_kernel{"batch_norm2d"};
+constinit KernelSlot<void(const Tensor&, const Tensor&, const Tensor&, const Tensor&,
+                          const Tensor&)>
+    batch_norm_sums_kernel{"batch_norm2d"};
+constinit KernelSlot<void(const Tensor&, const Tensor&, const Tensor&, const Tensor&, const Tensor&,
+                          const Tensor&, const Tensor&)>
+    batch_norm_gradient_kernel{"batch_norm2d"};
+
+namespace {
+
+constexpr const char* kName = "batch_norm2d";
+
+std::int64_t count_of(const Shape& x) { return x[0] * x[2] * x[3]; }
+
+Tensor by_channel(std::int64_t channels) { return Tensor::empty({channels}, DType::f64); }
+
+double at(const Tensor& values, std::int64_t c) { return values.data<double>()[c]; }
+
+void check(const Tensor& x, const Tensor& weight, const Tensor& bias) {
+  CONVSCOPE_CHECK(
+      x.defined() && x.rank() == 4 && (x.dtype() == DType::f32 || x.dtype() == DType::f64), kName,
+      "expected x [N,C,H,W] of type f32 or f64, got ", x.str());
+  const Shape channels{x.dim(1)};
+  CONVSCOPE_CHECK(weight.shape() == channels && bias.shape() == channels &&
+                      weight.dtype() == x.dtype() && bias.dtype() == x.dtype(),
+                  kName, "expected weight and bias [", x.dim(1), "] of the type of x because x is ",
+                  x.str(), ", got ", weight.str(), " and ", bias.str());
+}
+
+// C values of work: y = (x - mean) inverse_deviation weight + bias = x factor + shift.
+Tensor normalised(const Tensor& x, const Tensor& weight, const Tensor& bias,
+                  const BatchNormStatistics& statistics) {
+  const std::int64_t channels = x.dim(1);
+  const Tensor factor = by_channel(channels);
+  const Tensor shift = by_channel(channels);
+  for (std::int64_t c = 0; c < channels; ++c) {
+    const double f = at(statistics.inverse_deviation, c) * weight.at(c);
+    factor.data<double>()[c] = f;
+    shift.data<double>()[c] = bias.at(c) - at(statistics.mean, c) * f;
+  }
+  const Tensor y = Tensor::empty(x.shape(), x.dtype(), x.device());
+  if (y.numel() > 0) batch_norm_apply_kernel.get(x.device())(x, factor, shift, y);
+  return y;
+}
+
+Tensor inverse_deviation(const Tensor& variance, double eps) {
+  const Tensor out = by_channel(variance.numel());
+  for (std::int64_t c = 0; c < variance.numel(); ++c) {
+    out.data<double>()[c] = 1 / std::sqrt(variance.at(c) + eps);
+  }
+  return out;
+}
+
+// The gradients of weight and bias are added, that of x is assigned. In training mode mean and
+// variance depend on x too, which takes two projections out of dx:
+//   dx = weight i (dy - mean(dy) - xhat mean(dy xhat)),  xhat = (x - mean) i,  i = inverse deviation
+void backward(const Tensor& dy, const Tensor& x, const Tensor& weight,
+              const BatchNormStatistics& statistics, bool training, GradientSink& out) {
+  const std::int64_t channels = x.dim(1);
+  const auto count = static_cast<double>(count_of(x.shape()));
+  const Tensor sum_dy = by_channel(channels);
+  const Tensor sum_dy_x = by_channel(channels);
+  batch_norm_sums_kernel.get(x.device())(dy, x, statistics.mean, sum_dy, sum_dy_x);
+  if (out.wants(0)) {
+    const Tensor a = by_channel(channels);
+    const Tensor b = by_channel(channels);
+    const Tensor d = by_channel(channels);
+    for (std::int64_t c = 0; c < channels; ++c) {
+      const double i = at(statistics.inverse_deviation, c);
+      const double f = weight.at(c) * i;
+      a.data<double>()[c] = f;
+      b.data<double>()[c] = training && count > 0 ? -f * i * i * at(sum_dy_x, c) / count : 0;
+      d.data<double>()[c] = training && count > 0 ? -f * at(sum_dy, c) / count : 0;
+    }
+    const Tensor dx = Tensor::empty(x.shape(), x.dtype(), x.device());
+    if (dx.numel() > 0) {
+      batch_norm_gradient_kernel.get(x.device())(dy, x, statistics.mean, a, b, d, dx);
+    }
+    out.add(0, dx);
+  }
+  if (out.wants(1)) {
+    for (std::int64_t c = 0; c < channels; ++c) {
+      sum_dy_x.data<double>()[c] *= at(statistics.inverse_deviation, c);
+    }
+    out.add(1, sum_dy_x.to(x.dtype()));
+  }
+  if (out.wants(2)) out.add(2, sum_dy.to(x.dtype()));
+}
+
+Variable normalise(const Variable& x, const Variable& weight, const Variable& bias,
+                   const BatchNormStatistics& statistics, bool training) {
+  const Tensor y = normalised(x.value(), weight.value(), bias.value(), statistics);
+  return record(kName, y, {x, weight, bias},
+                [x = x.value(), weight = weight.value(), statistics, training](const Tensor& dy,
+                                                                               GradientSink& out) {
+                  backward(dy, x, weight, statistics, training, out);
+                });
+}
+
+}  // namespace
+
+Variable batch_norm2d(const Variable& x, const Variable& weight, const Variable& bias, double eps,
+                      BatchNormStatistics* statistics) {
+  check(x.value(), weight.value(), bias.value());
+  CONVSCOPE_CHECK(count_of(x.shape()) != 1, kName,
+                  "expected more than one value for each channel while training because the "
+                  "variance of one value is 0, got x ",
+                  x.shape());
+  BatchNormStatistics of_batch{
+      .mean = by_channel(x.dim(1)), .variance = by_channel(x.dim(1)), .inverse_deviation = {}};
+  batch_norm_statistics_kernel.get(x.device())(x.value(), of_batch.mean, of_batch.variance);
+  of_batch.inverse_deviation = inverse_deviation(of_batch.variance, eps);
+  if (statistics != nullptr) *statistics = of_batch;
+  return normalise(x, weight, bias, of_batch, /*training=*/true);
+}
+
+Variable batch_norm2d(const Variable& x, const Variable& weight, const Variable& bias,
+                      const Tensor& mean, const Tensor& variance, double eps) {
+  check(x.value(), weight.value(), bias.value());
+  const Shape channels{x.dim(1)};
+  CONVSCOPE_CHECK(mean.shape() == channels && variance.shape() == channels, kName,
+                  "expected mean and variance [", x.dim(1), "], got ", mean.str(), " and ",
+                  variance.str());
+  // Copies: the running ones move on in the next training step.
+  const BatchNormStatistics running{
+      .mean = mean.dtype() == DType::f64 ? mean.clone() : mean.to(DType::f64),
+      .variance = {},
+      .inverse_deviation = inverse_deviation(variance, eps)};
+  return normalise(x, weight, bias, running, /*training=*/false);
+}
+
+BatchNorm2d::BatchNorm2d(std::int64_t channels, const BatchNormOptions& options,
+                         LayerContext& context)
+    : channels_(channels), options_(options) {
+  CONVSCOPE_CHECK(
+      channels >= 1 && options.eps >= 0 && options.momentum >= 0 && options.momentum <= 1, kName,
+      "expected at least one channel, momentum in [0,1] and eps >= 0, got ", channels, ", ",
+      options.momentum, " and ", options.eps);
+  weight_ = add_parameter("weight", Tensor::full({channels}, 1.0, DType::f32, context.device));
+  bias_ = add_parameter("bias", Tensor::zeros({channels}, DType::f32, context.device));
+  running_mean_ = add_buffer("running_mean", Tensor::zeros({channels}, DType::f32, context.device));
+  running_var_ =
+      add_buffer("running_var", Tensor::full({channels}, 1.0, DType::f32, context.device));
+}
+
+Variable BatchNorm2d::forward(const Variable& x) {
+  if (!is_training()) {
+    return batch_norm2d(x, weight_, bias_, running_mean_, running_var_, options_.eps);
+  }
+  BatchNormStatistics batch;
+  const Variable y = batch_norm2d(x, weight_, bias_, options_.eps, &batch);
+  const auto count = static_cast<double>(count_of(x.shape()));
+  if (count == 0) return y;  // an empty batch says nothing
+  float* const mean = running_mean_.data<float>();
+  float* const variance = running_var_.data<float>();
+  const double keep = 1 - options_.momentum;
+  for (std::int64_t c = 0; c < channels_; ++c) {
+    const double unbiased = at(batch.variance, c) * count / (count - 1);
+    mean[c] = static_cast<float>(keep * static_cast<double>(mean[c]) +
+                                 options_.momentum * at(batch.mean, c));
+    variance[c] =
+        static_cast<float>(keep * static_cast<double>(variance[c]) + options_.momentum * unbiased);
+  }
+  return y;
+}
+
+Shape BatchNorm2d::output_shape(const Shape& input) const {
+  CONVSCOPE_CHECK(input.rank() == 4 && input[1] == channels_, kName, "expected x [N,", channels_,
+                  ",H,W], got ", input);
+  return input;
+}
+
+CONVSCOPE_REGISTER_LAYER(
+    "batch_norm2d",
+    {.doc = "every channel gets mean 0 and deviation 1 over the batch, then a scale and a shift",
+     .fields = {{.name = "momentum",
+                 .type = OptionType::number,
+                 .default_value = 0.1,
+                 .doc = "share of the newest batch in the running statistics",
+                 .min = 0,
+                 .max = 1},
+                {.name = "eps",
+                 .type = OptionType::number,
+                 .default_value = 1e-5,
+                 .doc = "added to the variance",
+                 .min = 0,
+                 .max = 1}},
+     .build = [](const Options& options, const Shape& input,
+                 LayerContext& context) -> std::shared_ptr<Module> {
+       CONVSCOPE_CHECK(input.rank() == 4, kName, "expected x [N,C,H,W], got ", input);
+       return std::make_shared<BatchNorm2d>(
+           input[1],
+           BatchNormOptions{.momentum = options.number("momentum"), .eps = options.number("eps")},
+           context);
+     }})
+
+}  // namespace convscope

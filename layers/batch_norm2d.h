@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+// batch_norm2d.h: gives every channel mean 0 and deviation 1 over the batch, then a learned scale
+// and shift.
+//
+// Shapes      x [N,C,H,W] -> y, the same shape;  weight, bias, running_mean, running_var [C]
+// Formula     y = (x - mean[c]) / sqrt(var[c] + eps) weight[c] + bias[c]
+//             training: mean and var of this batch over N, H, W (var divides by the count);
+//             eval: the running ones, which each training step moves:
+//             running = (1 - momentum) running + momentum batch (var divided by count - 1)
+// Parameters  momentum  share of the newest batch, in [0,1], default 0.1
+//             eps       added to the variance, default 1e-5
+// Numerics    Statistics take two passes and are added in double, image by image: accurate for a
+//             mean far from 0, same bits with any number of threads.
+// Usage       BatchNorm2d bn1(16, {}, context);  y = bn1.forward(x);
+// Paper       S. Ioffe, C. Szegedy: Batch Normalization, ICML 2015, arXiv 1502.03167
+#pragma once
+
+#include <string>
+
+#include "framework/kernel_slot.h"
+#include "layers/layer_types.h"
+
+namespace convscope {
+
+struct BatchNormOptions {
+  double momentum = 0.1;
+  double eps = 1e-5;
+};
+
+// What normalises channel c: (x - mean) inverse_deviation; f64 [C].
+struct BatchNormStatistics {
+  Tensor mean;
+  Tensor variance;           // divided by the count
+  Tensor inverse_deviation;  // 1 / sqrt(variance + eps)
+};
+
+// Training mode; `statistics` gets those of the batch when not null.
+CONVSCOPE_API Variable batch_norm2d(const Variable& x, const Variable& weight, const Variable& bias,
+                                    double eps, BatchNormStatistics* statistics = nullptr);
+// Eval mode: the given mean and variance [C].
+CONVSCOPE_API Variable batch_norm2d(const Variable& x, const Variable& weight, const Variable& bias,
+                                    const Tensor& mean, const Tensor& variance, double eps);
+
+class CONVSCOPE_API BatchNorm2d final : public Module {
+ public:
+  BatchNorm2d(std::int64_t channels, const BatchNormOptions& options, LayerContext& context);
+  std::string kind() const override { return "batch_norm2d"; }
+  Variable forward(const Variable& x) override;
+  Shape output_shape(const Shape& input) const override;
+
+ private:
+  std::int64_t channels_;
+  BatchNormOptions options_;
+  Variable weight_;
+  Variable bias_;
+  Tensor running_mean_;
+  Tensor running_var_;
+};
+
+// Kernels. mean, variance, sums: f64 [C].
+extern CONVSCOPE_API KernelSlot<void(const Tensor& x, const Tensor& mean, const Tensor& variance)>
+    batch_norm_statistics_kernel;
+// y = x factor[c] + shift[c]; factor and shift f64 [C].
+extern CONVSCOPE_API
+    KernelSlot<void(const Tensor& x, const Tensor& factor, const Tensor& shift, const Tensor& y)>
+        batch_norm_apply_kernel;
+// sum_dy[c] = sum of dy, sum_dy_x[c] = sum of dy (x - mean[c]).
+extern CONVSCOPE_API KernelSlot<void(const Tensor& dy, const Tensor& x, const Tensor& mean,
+                                     const Tensor& sum_dy, const Tensor& sum_dy_x)>
+    batch_norm_sums_kernel;
+// dx = a[c] dy + b[c] (x - mean[c]) + d[c].
+extern CONVSCOPE_API
+    KernelSlot<void(const Tensor& dy, const Tensor& x, const Tensor& mean, const Tensor& a,
+                    const Tensor& b, const Tensor& d, const Tensor& dx)>
+        batch_norm_gradient_kernel;
+
+}  // namespace convscope
