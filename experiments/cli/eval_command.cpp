@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+// eval_command.cpp: `convscope eval`: loss and accuracy of trained weights.
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <filesystem>
+
+#include "experiments/cli/command.h"
+#include "experiments/config/experiment_config.h"
+#include "experiments/trainer/checkpoint.h"
+#include "experiments/trainer/run_folder.h"
+#include "experiments/trainer/trainer.h"
+
+namespace convscope {
+namespace {
+
+struct EvalArguments {
+  std::string target, split = "test", weights = "last";
+};
+
+struct Target {
+  ExperimentConfig config;
+  std::string checkpoint;
+};
+
+Target find_target(const EvalArguments& arguments) {
+  if (std::filesystem::is_regular_file(arguments.target)) {
+    return {parse_config_text(checkpoint_config(arguments.target), arguments.target, {},
+                              global_overrides()),
+            arguments.target};
+  }
+  const std::string run = resolve_run(arguments.target);
+  return {load_config(run + "/config.yaml", global_overrides()),
+          cat(run, "/ckpt/", arguments.weights, ".safetensors")};
+}
+
+int evaluate_target(const EvalArguments& arguments) {
+  const Target target = find_target(arguments);
+  TrainingSetup setup = setup_training(target.config);
+  const TrainingState state = load_checkpoint(target.checkpoint, *setup.model, nullptr);
+  std::unique_ptr<Loader> train;
+  Loader* loader = arguments.split == "test"  ? setup.test.get()
+                   : arguments.split == "val" ? setup.val.get()
+                                              : nullptr;
+  if (arguments.split == "train") {  // as it is: in order, without augmentation
+    train = std::make_unique<Loader>(
+        setup.train->dataset(),
+        LoaderOptions{.batch_size = target.config.data.batch_size, .shuffle = false});
+    loader = train.get();
+  }
+  if (loader == nullptr) {
+    fail(ErrorKind::kConfig, "eval",
+         cat("expected a config with ", arguments.split,
+             " images, because that split was asked "
+             "for, got none",
+             arguments.split == "val" ? " (data.val_split is 0)" : ""));
+  }
+  const Evaluation result = evaluate(*setup.model, *loader);
+  std::fputs(fmt::format("split {}  images {}  accuracy {:.2f} %  loss {:.6g}  epoch {}  step {}\n",
+                         arguments.split, result.images, result.accuracy, result.loss, state.epoch,
+                         state.step)
+                 .c_str(),
+             stdout);
+  return 0;
+}
+
+std::function<int()> declare_eval(CLI::App& app) {
+  auto arguments = std::make_shared<EvalArguments>();
+  app.add_option("RUN", arguments->target, "run folder, or a .safetensors checkpoint of ours")
+      ->required()
+      ->type_name("");
+  app.add_option("--split", arguments->split, "test, val or train")
+      ->type_name("S")
+      ->capture_default_str()
+      ->check(CLI::IsMember({"test", "val", "train"}).description(""));
+  app.add_option("--weights", arguments->weights, "last or best, of a run folder")
+      ->type_name("W")
+      ->capture_default_str()
+      ->check(CLI::IsMember({"last", "best"}).description(""));
+  return [arguments] { return evaluate_target(*arguments); };
+}
+
+}  // namespace
+}  // namespace convscope
+
+CONVSCOPE_REGISTER_COMMAND("eval",
+                           {.summary = "loss and accuracy of a run's weights",
+                            .usage = "eval RUN|CKPT [--split test|val|train]",
+                            .examples = {"eval runs/quickstart",
+                                         "eval runs/quickstart --split train --weights best"},
+                            .order = 20,
+                            .declare = convscope::declare_eval})

@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: Apache-2.0
+// run_command.cpp: `convscope run`: trains and evaluates what a config describes.
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <filesystem>
+#include <optional>
+
+#include "experiments/cli/command.h"
+#include "experiments/config/experiment_config.h"
+#include "experiments/report/run_table.h"
+#include "experiments/trainer/environment.h"
+#include "experiments/trainer/run_search.h"
+#include "experiments/trainer/trainer.h"
+
+namespace convscope {
+namespace {
+
+struct RunArguments {
+  std::vector<std::string> words;  // CONFIG and KEY=VALUE
+  std::string root = "runs";
+  std::string name, resume;
+  bool dry_run = false;
+  std::int64_t epochs_limit = 0;
+};
+
+struct Request {
+  std::string config_path;  // "" with --resume RUN
+  std::vector<std::string> overrides;
+};
+
+Request sort_words(const RunArguments& arguments) {
+  Request request;
+  for (const std::string& word : arguments.words) {
+    if (word.find('=') != std::string::npos) {
+      request.overrides.push_back(word);
+    } else if (request.config_path.empty()) {
+      request.config_path = word;
+    } else {
+      fail_usage("run",
+                 cat("expected one config and then KEY=VALUE, got a second file '", word, "'"));
+    }
+  }
+  if (request.config_path.empty() && (arguments.resume.empty() || arguments.resume == "auto")) {
+    fail_usage("run", "expected a config file");
+  }
+  if (!arguments.name.empty()) request.overrides.push_back("name=" + arguments.name);
+  for (const std::string& word : global_overrides()) request.overrides.push_back(word);
+  return request;
+}
+
+// The run to go on with; none: start a new one.
+std::optional<std::string> run_to_resume(const RunArguments& arguments,
+                                         const std::optional<ExperimentConfig>& config) {
+  if (arguments.resume.empty()) return std::nullopt;
+  if (arguments.resume != "auto") return resolve_run(arguments.resume);
+  return newest_unfinished_run(arguments.root + "/" + config->name);
+}
+
+void print_result(const Trainer& trainer, const RunFolder& folder) {
+  RunRow row;
+  row.summary = trainer.summary();
+  row.state = read_run_status(folder.path()).state;
+  const std::string table = to_markdown({row}, core_columns());
+  std::fwrite(table.data(), 1, table.size(), stdout);
+}
+
+int train(TrainingSetup& setup, RunFolder& folder, bool resume) {
+  Progress progress(Progress::mode_for(global_options().verbosity < 0));
+  progress.line(cat("run    ", folder.path()));
+  progress.line(cat("data   ", setup.facts.data, ": ", setup.train->dataset().size(), " train, ",
+                    setup.val ? setup.val->dataset().size() : 0, " val, ",
+                    setup.test ? setup.test->dataset().size() : 0, " test; model ",
+                    setup.facts.model, ", ", setup.facts.params, " parameters; ",
+                    setup.device.str(), ", ", setup.facts.threads, " threads, ", setup.facts.isa));
+  Trainer trainer(setup, folder, progress);
+  if (resume) trainer.resume();
+  const int code = trainer.run();
+  print_result(trainer, folder);
+  if (code == 0) {
+    progress.line(cat("done   report: ", folder.file("report.html")));
+  } else {
+    progress.line(cat("stopped; go on with: convscope run --resume ", folder.path()));
+  }
+  return code;
+}
+
+int run(const RunArguments& arguments) {
+  const Request request = sort_words(arguments);
+  std::optional<ExperimentConfig> config;
+  if (!request.config_path.empty()) config = load_config(request.config_path, request.overrides);
+  const std::optional<std::string> resumed = run_to_resume(arguments, config);
+  if (resumed) {
+    // A run goes on with the config that it was started with; only what cannot change its results,
+    // the number of threads, may be said anew.
+    if (!config && !arguments.words.empty()) {
+      fail_usage("run",
+                 cat("expected no KEY=VALUE with --resume RUN, because a run goes on with the "
+                     "config that it was started with, got '",
+                     arguments.words[0], "'"));
+    }
+    const ExperimentConfig stored = load_config(*resumed + "/config.yaml", global_overrides());
+    if (config && to_yaml(*config) != to_yaml(stored)) {
+      fail(ErrorKind::kConfig, "resume",
+           cat("expected the config that ", *resumed, " was started with, got another one from ",
+               request.config_path, "; leave the config out to go on, or --resume to start anew"));
+    }
+    config = stored;
+  }
+  if (arguments.dry_run) {
+    const std::string text = to_yaml(*config);
+    std::fwrite(text.data(), 1, text.size(), stdout);
+    return 0;
+  }
+  if (resumed && read_run_status(*resumed).state == "DONE") {
+    std::fprintf(stderr, "run    %s is finished already\n", resumed->c_str());
+    const std::string table = to_markdown({read_run_row(*resumed)}, core_columns());
+    std::fwrite(table.data(), 1, table.size(), stdout);
+    return 0;
+  }
+  if (resumed) {
+    RunFolder folder = RunFolder::reopen(*resumed);
+    TrainingSetup setup = setup_training(*config);
+    setup.epochs_now = arguments.epochs_limit;
+    return train(setup, folder, true);
+  }
+  TrainingSetup setup = setup_training(*config);  // before the folder: bad data leave no run behind
+  setup.epochs_now = arguments.epochs_limit;
+  RunFolder folder =
+      RunFolder::create(arguments.root, config->name, static_cast<std::uint64_t>(config->seed));
+  folder.write("config.yaml", setup.config_yaml);
+  folder.write("overrides.txt",
+               request.overrides.empty() ? "" : join(request.overrides, "\n") + "\n");
+  folder.write("env.json", environment_json(process_arguments()));
+  folder.write("layers.csv", setup.layers_csv);
+  return train(setup, folder, false);
+}
+
+std::function<int()> declare_run(CLI::App& app) {
+  auto arguments = std::make_shared<RunArguments>();
+  app.add_option("CONFIG", arguments->words, "the experiment, then KEY=VALUE to change it")
+      ->type_name("");
+  app.add_option("-o,--output", arguments->root, "folder of all runs")
+      ->type_name("DIR")
+      ->capture_default_str();
+  app.add_option("--name", arguments->name, "name of the run; beats the config")->type_name("N");
+  app.add_option("--resume", arguments->resume,
+                 "go on with this run folder; auto: the newest unfinished run of this name")
+      ->type_name("RUN");
+  app.add_flag("-n,--dry-run", arguments->dry_run, "print the resolved config and stop");
+  app.add_option("--epochs-limit", arguments->epochs_limit,
+                 "stop after so many epochs of the run; --resume goes on")
+      ->type_name("N")
+      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1000000000}).description(""));
+  return [arguments] { return run(*arguments); };
+}
+
+}  // namespace
+}  // namespace convscope
+
+CONVSCOPE_REGISTER_COMMAND(
+    "run", {.summary = "train and evaluate what a config describes",
+            .usage = "run CONFIG [KEY=VALUE...] [-o DIR] [--name N] [--resume RUN|auto]",
+            .examples = {"run experiments/configs/quickstart.yaml",
+                         "run experiments/configs/mnist_lenet5_baseline.yaml train.epochs=3 seed=7",
+                         "run --resume runs/quickstart"},
+            .order = 10,
+            .declare = convscope::declare_run})

@@ -1,0 +1,222 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "experiments/report/run_table.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <nlohmann/json.hpp>
+#include <sstream>
+#include <variant>
+
+#include "experiments/trainer/run_folder.h"
+#include "framework/registry.h"
+
+namespace convscope {
+namespace {
+
+// monostate: there is no value.
+using Cell = std::variant<std::monostate, std::int64_t, double, std::string>;
+
+struct Column {
+  const char* name;
+  int digits;  // significant ones in Markdown; 0 = two decimals (percent)
+  std::function<Cell(const RunSummary&)> of;
+};
+
+Cell text_cell(const std::string& text) { return text.empty() ? Cell{} : Cell{text}; }
+Cell maybe(const std::optional<double>& value) { return value ? Cell{*value} : Cell{}; }
+// Sums over no steps are no measurement.
+Cell measured(const RunSummary& s, double value) {
+  return s.timed_steps > 0 ? Cell{value} : Cell{};
+}
+
+const std::vector<Column>& columns_of_summary() {
+  static const std::vector<Column> columns = {
+      {"name", 6, [](const RunSummary& s) { return text_cell(s.name); }},
+      {"batch_size", 6, [](const RunSummary& s) { return Cell{s.batch_size}; }},
+      {"avg_forward", 4, [](const RunSummary& s) { return measured(s, s.avg_forward); }},
+      {"avg_backward", 4, [](const RunSummary& s) { return measured(s, s.avg_backward); }},
+      {"avg_forward_mem", 4, [](const RunSummary& s) { return measured(s, s.avg_forward_mem); }},
+      {"avg_backward_mem", 4, [](const RunSummary& s) { return measured(s, s.avg_backward_mem); }},
+      {"kernel_size", 6, [](const RunSummary& s) { return text_cell(s.kernel_size); }},
+      {"acc", 0, [](const RunSummary& s) { return maybe(s.acc); }},
+      {"best_acc", 0, [](const RunSummary& s) { return maybe(s.best_acc); }},
+      {"algorithm", 6, [](const RunSummary& s) { return text_cell(s.algorithm); }},
+      {"device", 6, [](const RunSummary& s) { return text_cell(s.device); }},
+      {"threads", 6, [](const RunSummary& s) { return Cell{s.threads}; }},
+      {"isa", 6, [](const RunSummary& s) { return text_cell(s.isa); }},
+      {"images_per_s", 5, [](const RunSummary& s) { return measured(s, s.images_per_s); }},
+      {"epochs", 6, [](const RunSummary& s) { return Cell{s.epochs}; }},
+      {"seed", 6, [](const RunSummary& s) { return Cell{s.seed}; }},
+      {"params", 6, [](const RunSummary& s) { return Cell{s.params}; }},
+      {"peak_workspace", 4, [](const RunSummary& s) { return measured(s, s.peak_workspace); }},
+      {"data", 6, [](const RunSummary& s) { return text_cell(s.data); }},
+      {"model", 6, [](const RunSummary& s) { return text_cell(s.model); }},
+      {"train_loss", 4, [](const RunSummary& s) { return measured(s, s.train_loss); }},
+      {"test_loss", 4, [](const RunSummary& s) { return maybe(s.test_loss); }},
+      {"val_acc", 0, [](const RunSummary& s) { return maybe(s.val_acc); }},
+      {"seconds", 4, [](const RunSummary& s) { return Cell{s.seconds}; }},
+  };
+  return columns;
+}
+
+const Column* find_column(const std::string& name) {
+  for (const Column& column : columns_of_summary()) {
+    if (name == column.name) return &column;
+  }
+  return nullptr;
+}
+
+Cell cell_of(const RunRow& row, const std::string& name) {
+  if (name == "id") return text_cell(row.summary.id);
+  if (name == "state") return text_cell(row.state);
+  if (name == "reason") return text_cell(row.reason);
+  if (name == "path") return text_cell(row.path);
+  const Column* column = find_column(name);
+  if (column == nullptr) {
+    const std::string near = nearest_word(name, all_columns());
+    fail(ErrorKind::kInvalid, "report",
+         cat("expected a column of the table, got '", name, "'",
+             near.empty() ? "" : cat("; did you mean '", near, "'?"),
+             " (known: ", join(all_columns()), ")"));
+  }
+  // A row without a summary knows its name only, from its folder.
+  if (!row.has_summary && name != "name") return {};
+  return column->of(row.summary);
+}
+
+std::string markdown_cell(const Cell& cell, const std::string& name) {
+  if (const auto* text = std::get_if<std::string>(&cell)) {
+    std::string out;
+    for (char c : *text) {
+      if (c == '|') out += '\\';
+      out += c == '\n' ? ' ' : c;
+    }
+    return out;
+  }
+  if (const auto* number = std::get_if<std::int64_t>(&cell)) return std::to_string(*number);
+  if (const auto* number = std::get_if<double>(&cell)) {
+    const Column* column = find_column(name);
+    const int digits = column == nullptr ? 6 : column->digits;
+    return digits == 0 ? fmt::format("{:.2f}", *number) : fmt::format("{:.{}g}", *number, digits);
+  }
+  return "-";
+}
+
+std::string csv_cell(const Cell& cell) {
+  if (const auto* number = std::get_if<std::int64_t>(&cell)) return std::to_string(*number);
+  if (const auto* number = std::get_if<double>(&cell)) return fmt::format("{:.9g}", *number);
+  const auto* text = std::get_if<std::string>(&cell);
+  if (text == nullptr) return "";
+  if (text->find_first_of(",\"\n\r") == std::string::npos) return *text;
+  std::string out = "\"";
+  for (char c : *text) {
+    if (c == '"') out += '"';
+    out += c;
+  }
+  return out + "\"";
+}
+
+}  // namespace
+
+RunRow read_run_row(const std::string& folder) {
+  namespace fs = std::filesystem;
+  RunRow row;
+  row.path = folder;
+  const RunStatus status = read_run_status(folder);
+  row.state = status.state;
+  row.reason = status.state == "DONE" ? "" : status.reason;
+  const fs::path path = fs::path(folder);
+  std::ifstream in(folder + "/summary.json", std::ios::binary);
+  std::ostringstream text;
+  if (in) text << in.rdbuf();
+  try {
+    if (!in) {
+      fail(ErrorKind::kIo, "summary",
+           "expected summary.json, because each epoch writes it, got none");
+    }
+    row.summary = parse_summary(text.str());
+  } catch (const Error& error) {
+    row.has_summary = false;
+    row.summary.id = path.filename().string();
+    row.summary.name = fs::absolute(path).parent_path().filename().string();
+    if (row.reason.empty()) row.reason = error.what();
+  }
+  return row;
+}
+
+std::vector<std::string> all_columns() {
+  std::vector<std::string> names = {"id"};
+  for (const Column& column : columns_of_summary()) names.emplace_back(column.name);
+  for (const char* name : {"state", "reason", "path"}) names.emplace_back(name);
+  return names;
+}
+
+std::vector<std::string> core_columns() {
+  const std::vector<std::string> all = all_columns();
+  return {all.begin(), all.begin() + 9};
+}
+
+void sort_rows(std::vector<RunRow>& rows, const std::string& column, bool descending) {
+  cell_of(RunRow{}, column);  // an unknown column is an error, however few rows there are
+  std::stable_sort(rows.begin(), rows.end(), [&](const RunRow& a, const RunRow& b) {
+    const Cell x = cell_of(a, column);
+    const Cell y = cell_of(b, column);
+    if (x.index() == 0 || y.index() == 0) return x.index() != 0 && y.index() == 0;
+    return descending ? y < x : x < y;
+  });
+}
+
+std::string to_markdown(const std::vector<RunRow>& rows, const std::vector<std::string>& columns) {
+  std::string out = "|";
+  std::string rule = "|";
+  for (const std::string& name : columns) {
+    out += " " + name + " |";
+    rule += " --- |";
+  }
+  out += "\n" + rule + "\n";
+  for (const RunRow& row : rows) {
+    out += "|";
+    for (const std::string& name : columns) {
+      out += " " + markdown_cell(cell_of(row, name), name) + " |";
+    }
+    out += "\n";
+  }
+  return out;
+}
+
+std::string to_csv(const std::vector<RunRow>& rows, const std::vector<std::string>& columns) {
+  std::string out = join(columns, ",") + "\n";
+  for (const RunRow& row : rows) {
+    std::vector<std::string> cells;
+    for (const std::string& name : columns) cells.push_back(csv_cell(cell_of(row, name)));
+    out += join(cells, ",") + "\n";
+  }
+  return out;
+}
+
+std::string to_json(const std::vector<RunRow>& rows, const std::vector<std::string>& columns) {
+  using json = nlohmann::ordered_json;
+  json out = json::array();
+  for (const RunRow& row : rows) {
+    json object = json::object();
+    for (const std::string& name : columns) {
+      std::visit(
+          [&](const auto& value) {
+            if constexpr (std::is_same_v<std::decay_t<decltype(value)>, std::monostate>) {
+              object[name] = nullptr;
+            } else {
+              object[name] = value;
+            }
+          },
+          cell_of(row, name));
+    }
+    out.push_back(std::move(object));
+  }
+  return out.dump(2) + "\n";
+}
+
+}  // namespace convscope

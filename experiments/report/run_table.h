@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+// run_table.h: runs as rows of a table: Markdown, CSV or JSON, sorted by any column. What the
+// columns mean stands in experiments/trainer/run_summary.h.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "experiments/trainer/run_summary.h"
+
+namespace convscope {
+
+struct RunRow {
+  RunSummary summary;
+  bool has_summary = true;
+  std::string path;
+  std::string state;   // DONE, RUNNING, INTERRUPTED, FAILED, KILLED, UNREADABLE
+  std::string reason;  // why, when it is none of DONE and RUNNING
+};
+
+// The row of one run folder; a run that cannot be read is a row too, and says why.
+CONVSCOPE_API RunRow read_run_row(const std::string& folder);
+
+// "id", "name", "batch_size", ..., in the order of the table.
+CONVSCOPE_API std::vector<std::string> all_columns();
+// The first ones: id, name, batch_size, avg_forward, avg_backward, avg_forward_mem,
+// avg_backward_mem, kernel_size, acc.
+CONVSCOPE_API std::vector<std::string> core_columns();
+
+// Rows without a value in the column come last, equal rows keep their order. An unknown column is
+// an error that names the nearest one.
+CONVSCOPE_API void sort_rows(std::vector<RunRow>& rows, const std::string& column, bool descending);
+
+CONVSCOPE_API std::string to_markdown(const std::vector<RunRow>& rows,
+                                      const std::vector<std::string>& columns);
+CONVSCOPE_API std::string to_csv(const std::vector<RunRow>& rows,
+                                 const std::vector<std::string>& columns);  // RFC 4180
+CONVSCOPE_API std::string to_json(const std::vector<RunRow>& rows,
+                                  const std::vector<std::string>& columns);
+
+}  // namespace convscope

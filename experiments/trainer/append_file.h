@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+// append_file.h: a file of lines that only grows (metrics.jsonl, epochs.csv). Each line goes to the
+// system at once, so a killed process loses nothing, and appending allocates no memory.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "framework/check.h"
+
+namespace convscope {
+
+// All of `text`, or an error of kind kIo that names `path` and the system's reason.
+CONVSCOPE_API void write_all(int descriptor, std::string_view text, const std::string& path);
+
+class CONVSCOPE_API AppendFile {
+ public:
+  // Keeps the first `keep_bytes` of an existing file and drops what comes after; 0 starts anew.
+  // Rows behind the checkpoint that a run resumes from are written a second time, so they must go.
+  AppendFile(std::string path, std::int64_t keep_bytes);
+  ~AppendFile();
+  AppendFile(const AppendFile&) = delete;
+  AppendFile& operator=(const AppendFile&) = delete;
+
+  void append(std::string_view line);  // the newline is the caller's
+  std::int64_t size_bytes() const { return size_bytes_; }
+  void flush_to_disk();  // before a checkpoint that counts on these bytes
+
+ private:
+  std::string path_;
+  int descriptor_ = -1;
+  std::int64_t size_bytes_ = 0;
+};
+
+}  // namespace convscope

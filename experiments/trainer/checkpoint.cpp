@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "experiments/trainer/checkpoint.h"
+
+#include <cmath>
+#include <map>
+#include <nlohmann/json.hpp>
+
+#include "framework/io/safetensors.h"
+
+namespace convscope {
+namespace {
+
+using json = nlohmann::json;
+
+constexpr const char* kFormat = "convscope-checkpoint-1";
+constexpr const char* kOptimizerPrefix = "optimizer/";
+
+// One walk over the numbers serves writing and reading.
+template <class Totals, class Visitor>
+void visit_steps(Totals& t, const std::string& prefix, Visitor&& field) {
+  field(prefix + ".steps", t.steps);
+  field(prefix + ".images", t.images);
+  field(prefix + ".forward_s", t.forward_s);
+  field(prefix + ".backward_s", t.backward_s);
+  field(prefix + ".update_s", t.update_s);
+  field(prefix + ".wait_s", t.wait_s);
+  field(prefix + ".forward_bytes", t.forward_bytes);
+  field(prefix + ".backward_peak_bytes", t.backward_peak_bytes);
+  field(prefix + ".workspace_peak_bytes", t.workspace_peak_bytes);
+}
+
+template <class Totals, class Visitor>
+void visit_losses(Totals& t, const std::string& prefix, Visitor&& field) {
+  field(prefix + ".loss_sum", t.loss_sum);
+  field(prefix + ".images", t.images);
+  field(prefix + ".correct", t.correct);
+}
+
+template <class Result, class Visitor>
+void visit_evaluation(Result& r, const std::string& prefix, Visitor&& field) {
+  field(prefix + ".loss", r.loss);
+  field(prefix + ".accuracy", r.accuracy);
+  field(prefix + ".images", r.images);
+}
+
+template <class State, class Visitor>
+void visit(State& s, Visitor&& field) {
+  field("epoch", s.epoch);
+  field("batch", s.batch);
+  field("step", s.step);
+  visit_losses(s.epoch_loss, "epoch_loss", field);
+  visit_losses(s.last_epoch, "last_epoch", field);
+  visit_losses(s.window_loss, "window_loss", field);
+  visit_steps(s.epoch_steps, "epoch_steps", field);
+  visit_steps(s.run_steps, "run_steps", field);
+  visit_steps(s.warmup_steps, "warmup_steps", field);
+  field("epoch_allocations", s.epoch_allocations);
+  field("epoch_s", s.epoch_s);
+  field("run_s", s.run_s);
+  field("alarm.window_sum", s.alarm.window_sum);
+  field("alarm.window_steps", s.alarm.window_steps);
+  field("alarm.warned", s.alarm.warned);
+  visit_evaluation(s.val, "val", field);
+  visit_evaluation(s.test, "test", field);
+  field("best_accuracy", s.best_accuracy);
+  field("best_epoch", s.best_epoch);
+  field("metrics_bytes", s.metrics_bytes);
+  field("epochs_bytes", s.epochs_bytes);
+}
+
+std::string progress_text(const TrainingState& state) {
+  json out;
+  visit(state, [&](const std::string& name, const auto& value) { out[name] = value; });
+  return out.dump();
+}
+
+[[noreturn]] void fail_mismatch(const std::string& path, const std::string& sentence) {
+  fail(ErrorKind::kConfig, "checkpoint", cat(sentence, " (", path, ")"));
+}
+
+// A checkpoint that is damaged is a file that cannot be read (exit code 6), not a bad data set.
+SafetensorsFile read(const std::string& path) {
+  try {
+    return read_safetensors(path);
+  } catch (const Error& error) {
+    fail(ErrorKind::kIo, "checkpoint", error.what());
+  }
+}
+
+// Copies the tensor called `name` out of `found` and takes it off the list.
+void restore(const std::string& path, std::map<std::string, Tensor>& found, const std::string& name,
+             const Tensor& to) {
+  const auto it = found.find(name);
+  if (it == found.end()) {
+    fail_mismatch(path, cat("expected a tensor '", name, "' because the config has it, got none"));
+  }
+  const Tensor& from = it->second;
+  if (!(from.shape() == to.shape()) || from.dtype() != to.dtype()) {
+    fail_mismatch(
+        path, cat("expected '", name, "' to be ", name_of(to.dtype()), to.shape(),
+                  " because the config makes it so, got ", name_of(from.dtype()), from.shape()));
+  }
+  to.copy_from(from);
+  found.erase(it);
+}
+
+}  // namespace
+
+void save_checkpoint(const std::string& path, const Module& model, Optimizer* optimizer,
+                     const TrainingState& state, const std::string& config_yaml) {
+  SafetensorsFile file;
+  for (const NamedParameter& parameter : model.parameters()) {
+    file.tensors.push_back({parameter.name, parameter.variable.value()});
+  }
+  for (const NamedTensor& buffer : model.buffers()) file.tensors.push_back(buffer);
+  if (optimizer != nullptr) {
+    for (const OptimState& entry : optimizer->state()) {
+      file.tensors.push_back({kOptimizerPrefix + entry.name, entry.tensor});
+    }
+  }
+  for (auto& [name, tensor] : file.tensors) tensor = tensor.to(Device{});
+  file.metadata = {{"format", kFormat},
+                   {"version", CONVSCOPE_VERSION},
+                   {"config", config_yaml},
+                   {"progress", progress_text(state)}};
+  write_safetensors(path, file.tensors, file.metadata);
+}
+
+TrainingState load_checkpoint(const std::string& path, Module& model, Optimizer* optimizer) {
+  SafetensorsFile file = read(path);
+  std::map<std::string, Tensor> found;
+  for (auto& [name, tensor] : file.tensors) found.emplace(name, tensor);
+  for (const NamedParameter& parameter : model.parameters()) {
+    restore(path, found, parameter.name, parameter.variable.value());
+  }
+  for (const NamedTensor& buffer : model.buffers())
+    restore(path, found, buffer.name, buffer.tensor);
+  if (optimizer != nullptr) {
+    for (const OptimState& entry : optimizer->state()) {
+      restore(path, found, kOptimizerPrefix + entry.name, entry.tensor);
+    }
+  }
+  for (const auto& [name, tensor] : found) {
+    if (optimizer == nullptr && name.starts_with(kOptimizerPrefix)) continue;
+    fail_mismatch(path, cat("expected no tensor '", name, "' because the config has none, got ",
+                            tensor.str()));
+  }
+  TrainingState state;
+  if (!file.metadata.contains("progress")) {
+    if (optimizer == nullptr) return state;  // weights from elsewhere
+    fail(ErrorKind::kIo, "checkpoint",
+         cat("expected the progress of a run in the metadata of ", path, ", got none"));
+  }
+  try {
+    const json in = json::parse(file.metadata.at("progress"));
+    visit(state, [&](const std::string& name, auto& value) { in.at(name).get_to(value); });
+  } catch (const json::exception& error) {
+    fail(ErrorKind::kIo, "checkpoint",
+         cat("expected the progress of a run in the metadata of ", path, ", got: ", error.what()));
+  }
+  return state;
+}
+
+std::string checkpoint_config(const std::string& path) {
+  const SafetensorsFile file = read(path);
+  const auto it = file.metadata.find("config");
+  if (it == file.metadata.end()) {
+    fail(ErrorKind::kIo, "checkpoint",
+         cat("expected a checkpoint with its config in the metadata, got ", path,
+             " without; name the run folder instead"));
+  }
+  return it->second;
+}
+
+}  // namespace convscope

@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+// checkpoint.h: the state of a run in one safetensors file, written whole or not at all, so that
+// weights and counters always belong together.
+//
+//   tensors   "c1.weight"                     parameters and buffers, by their names
+//             "optimizer/momentum.c1.weight"  the optimiser's state
+//   metadata  "format", "config" (resolved YAML), "progress" (JSON: TrainingState), "version"
+#pragma once
+
+#include <string>
+
+#include "experiments/trainer/training_state.h"
+#include "layers/module.h"
+#include "optim/optimizer.h"
+
+namespace convscope {
+
+// optimizer may be null (best.safetensors holds the network alone).
+CONVSCOPE_API void save_checkpoint(const std::string& path, const Module& model,
+                                   Optimizer* optimizer, const TrainingState& state,
+                                   const std::string& config_yaml);
+
+// Fills model, optimizer (unless null) and the returned state. Errors: kIo when the file cannot be
+// read, kConfig when it belongs to another network or optimiser (names the first difference).
+CONVSCOPE_API TrainingState load_checkpoint(const std::string& path, Module& model,
+                                            Optimizer* optimizer);
+
+// The config that the checkpoint was trained with.
+CONVSCOPE_API std::string checkpoint_config(const std::string& path);
+
+}  // namespace convscope

@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "experiments/trainer/environment.h"
+
+#include <cstdlib>
+#include <fstream>
+#include <iterator>
+#include <nlohmann/json.hpp>
+
+#include "experiments/trainer/run_folder.h"
+#include "framework/cpu_isa.h"
+#include "framework/device.h"
+#include "framework/parallel.h"
+
+namespace convscope {
+namespace {
+
+std::string cpu_model() {
+  std::ifstream in("/proc/cpuinfo");
+  for (std::string line; std::getline(in, line);) {
+    if (!line.starts_with("model name")) continue;
+    const std::size_t colon = line.find(": ");
+    if (colon != std::string::npos) return line.substr(colon + 2);
+  }
+  return "unknown";
+}
+
+std::string first_line(const char* path) {
+  std::ifstream in(path);
+  std::string line;
+  std::getline(in, line);
+  return line;
+}
+
+constexpr const char* kCompiler =
+#if defined(__clang__)
+    "clang " __clang_version__;
+#else
+    "gcc " __VERSION__;
+#endif
+
+}  // namespace
+
+std::vector<std::string> process_arguments() {
+  std::ifstream in("/proc/self/cmdline", std::ios::binary);
+  std::vector<std::string> arguments;
+  for (std::string word; std::getline(in, word, '\0');) arguments.push_back(word);
+  return arguments;
+}
+
+std::string environment_json(const std::vector<std::string>& arguments) {
+  const DeviceStatus& cuda = status_of(DeviceType::cuda);
+  nlohmann::ordered_json out;
+  out["version"] = CONVSCOPE_VERSION;
+#if defined(CONVSCOPE_GIT_SHA)
+  out["git"] = CONVSCOPE_GIT_SHA;
+#else
+  out["git"] = nullptr;
+#endif
+  out["compiler"] = kCompiler;
+  out["build_type"] = CONVSCOPE_BUILD_TYPE;
+  out["cpu"] = cpu_model();
+  out["cpu_features"] = cpu_features();
+  out["isa"] = name_of(current_isa());
+  out["threads"] = num_threads();
+  out["kernel"] = first_line("/proc/sys/kernel/osrelease");
+  out["load_average"] = first_line("/proc/loadavg");
+  out["cuda"] = {{"available", cuda.available}, {"reason", cuda.reason}};
+  out["started"] = utc_time_text(unix_seconds_now());
+  out["arguments"] = arguments;
+  nlohmann::ordered_json variables = nlohmann::ordered_json::object();
+  for (const char* name :
+       {"CONVSCOPE_ISA", "OMP_NUM_THREADS", "OMP_PROC_BIND", "OMP_WAIT_POLICY"}) {
+    if (const char* value = std::getenv(name)) variables[name] = value;
+  }
+  out["variables"] = variables;
+  return out.dump(2) + "\n";
+}
+
+}  // namespace convscope

@@ -1,0 +1,235 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "experiments/trainer/run_folder.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <chrono>
+#include <csignal>
+#include <cstring>
+#include <ctime>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "experiments/trainer/append_file.h"
+#include "framework/io/atomic_file.h"
+
+namespace convscope {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+
+constexpr double kHeartbeatLimitSeconds = 120;  // older: nobody is there any more
+
+[[noreturn]] void fail_io(const std::string& sentence, int error) {
+  fail(ErrorKind::kIo, "run folder", cat(sentence, ", got: ", std::strerror(error)));
+}
+
+std::string host_name() {
+  char name[256] = {};
+  if (gethostname(name, sizeof name - 1) != 0) return "unknown";
+  return name;
+}
+
+void create_folders(const std::string& path) {
+  std::error_code error;
+  fs::create_directories(path, error);
+  if (error) fail_io(cat("expected to create the folder ", path), error.value());
+}
+
+std::string time_text(double unix_seconds, const char* format) {
+  const auto seconds = static_cast<std::time_t>(unix_seconds);
+  std::tm parts{};
+  gmtime_r(&seconds, &parts);
+  char text[64];
+  return {text, std::strftime(text, sizeof text, format, &parts)};
+}
+
+// The lock ends with the process, however that ends. Returns -1 when another process has it.
+int try_lock(const std::string& folder) {
+  const std::string path = folder + "/.lock";
+  const int lock = open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+  if (lock < 0) fail_io(cat("expected to write in the folder ", folder), errno);
+  if (flock(lock, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
+    close(lock);
+    return -1;
+  }
+  return lock;
+}
+
+bool is_locked(const std::string& folder) {
+  const std::string path = folder + "/.lock";
+  const int lock = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (lock < 0) return false;
+  const bool locked = flock(lock, LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK;
+  close(lock);
+  return locked;
+}
+
+bool is_alive(const std::string& folder, const RunStatus& status) {
+  if (is_locked(folder)) return true;
+  const bool fresh = unix_seconds_now() - status.heartbeat_unix < kHeartbeatLimitSeconds;
+  // Locks are not seen across hosts on every file system; there the heartbeat has to do. On this
+  // host a free lock means that the process is gone, even when its number is in use again.
+  return status.state == "RUNNING" && fresh && status.host != host_name();
+}
+
+RunStatus parse_status(const std::string& folder) {
+  RunStatus status;
+  status.state = "UNREADABLE";
+  std::ifstream in(folder + "/status.json");
+  if (!in) {
+    status.reason = "status.json is missing";
+    return status;
+  }
+  try {
+    const json object = json::parse(in);
+    status.state = object.at("state").get<std::string>();
+    status.reason = object.value("reason", "");
+    status.exit_code = object.at("exit_code").is_null() ? -1 : object.at("exit_code").get<int>();
+    status.pid = object.value("pid", std::int64_t{0});
+    status.host = object.value("host", "");
+    status.heartbeat_unix = object.value("heartbeat_unix", 0.0);
+    status.epoch = object.value("epoch", std::int64_t{0});
+    status.step = object.value("step", std::int64_t{0});
+  } catch (const json::exception& error) {
+    status.state = "UNREADABLE";
+    status.reason = cat("status.json: ", error.what());
+  }
+  return status;
+}
+
+// Points `latest` at the folder; a failure is no reason to give up a run (some file systems have no
+// links).
+void link_latest(const fs::path& parent, const std::string& target) {
+  const fs::path temporary = parent / cat(".latest-", static_cast<std::int64_t>(getpid()));
+  std::error_code error;
+  fs::remove(temporary, error);
+  fs::create_symlink(target, temporary, error);
+  if (!error) fs::rename(temporary, parent / "latest", error);
+}
+
+int open_log(const std::string& folder) {
+  const std::string path = folder + "/log.txt";
+  const int log = open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
+  if (log < 0) fail_io(cat("expected to open ", path), errno);
+  return log;
+}
+
+}  // namespace
+
+double unix_seconds_now() {
+  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+}
+
+std::string utc_time_text(double unix_seconds) {
+  return time_text(unix_seconds, "%Y-%m-%dT%H:%M:%SZ");
+}
+
+RunStatus read_run_status(const std::string& folder) {
+  RunStatus status = parse_status(folder);
+  if (status.state == "RUNNING" && !is_alive(folder, status)) {
+    status.state = "KILLED";
+    status.reason = cat("process ", status.pid, " is gone; go on with --resume ", folder);
+  }
+  return status;
+}
+
+RunFolder RunFolder::create(const std::string& root, const std::string& name, std::uint64_t seed) {
+  if (name.empty() || name.front() == '.' || name.find('/') != std::string::npos) {
+    fail(ErrorKind::kConfig, "run",
+         cat("expected a run name without '/' that does not start with '.', because it becomes a "
+             "folder, got '",
+             name, "'"));
+  }
+  const std::string parent = root + "/" + name;
+  create_folders(parent);
+  const std::string id = cat(time_text(unix_seconds_now(), "%Y-%m-%d_%H%M%S"), "-s", seed);
+  for (int number = 1;; ++number) {
+    const std::string unique = number == 1 ? id : cat(id, "-", number);
+    std::string path = parent + "/" + unique;
+    if (mkdir(path.c_str(), 0755) != 0) {
+      if (errno == EEXIST && number < 10000) continue;
+      fail_io(cat("expected to create the folder ", path), errno);
+    }
+    create_folders(path + "/ckpt");
+    const int lock = try_lock(path);
+    const int log = open_log(path);
+    link_latest(parent, unique);
+    return {std::move(path), lock, log};
+  }
+}
+
+RunFolder RunFolder::reopen(const std::string& path) {
+  const RunStatus status = parse_status(path);
+  // The heartbeat first: the lock of this process must not be taken for another's.
+  const int lock = is_alive(path, status) ? -1 : try_lock(path);
+  if (lock < 0) {
+    fail(ErrorKind::kInvalid, "resume",
+         cat("expected a run that nobody works on, because two processes would mix their files, "
+             "got ",
+             path, ", which process ", status.pid, " on ", status.host, " is running"));
+  }
+  return {path, lock, open_log(path)};
+}
+
+RunFolder::RunFolder(RunFolder&& other) noexcept
+    : path_(std::move(other.path_)),
+      lock_(std::exchange(other.lock_, -1)),
+      log_(std::exchange(other.log_, -1)) {}
+
+RunFolder::~RunFolder() {
+  if (log_ >= 0) close(log_);
+  if (lock_ >= 0) close(lock_);
+}
+
+std::string RunFolder::id() const { return fs::path(path_).filename().string(); }
+
+std::string RunFolder::file(std::string_view name) const { return cat(path_, "/", name); }
+
+void RunFolder::write(std::string_view name, std::string_view content) const {
+  write_file(file(name), content);
+}
+
+void RunFolder::set_status(const RunStatus& status) const {
+  const double now = unix_seconds_now();
+  json object = {{"state", status.state}, {"reason", status.reason},
+                 {"exit_code", nullptr},  {"pid", static_cast<std::int64_t>(getpid())},
+                 {"host", host_name()},   {"heartbeat", utc_time_text(now)},
+                 {"heartbeat_unix", now}, {"epoch", status.epoch},
+                 {"step", status.step}};
+  if (status.exit_code >= 0) object["exit_code"] = status.exit_code;
+  write("status.json", object.dump(2) + "\n");
+}
+
+void RunFolder::log(std::string_view line) const {
+  write_all(log_, cat(utc_time_text(unix_seconds_now()), " ", line, "\n"), file("log.txt"));
+}
+
+std::string resolve_run(const std::string& run) {
+  std::error_code error;
+  for (const std::string& candidate : {run, run + "/latest"}) {
+    if (fs::exists(candidate + "/config.yaml", error)) {
+      const fs::path real = fs::canonical(candidate, error);
+      // Keep the path short and as the user wrote it, but never end in the moving name `latest`.
+      if (!error && fs::path(candidate).filename() == "latest") {
+        return (fs::path(candidate).parent_path() / real.filename()).string();
+      }
+      std::string path = candidate;
+      while (path.size() > 1 && path.back() == '/') path.pop_back();
+      return path;
+    }
+  }
+  fail(
+      ErrorKind::kIo, "run folder",
+      cat("expected a run folder (it holds config.yaml), or a folder with a run named latest, got ",
+          run));
+}
+
+}  // namespace convscope

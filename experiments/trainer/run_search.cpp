@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "experiments/trainer/run_search.h"
+
+#include <algorithm>
+#include <filesystem>
+
+#include "experiments/trainer/run_folder.h"
+
+namespace convscope {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr int kDepth = 2;  // runs/ -> <name>/ -> <run>/
+
+bool is_run(const fs::path& path) {
+  std::error_code error;
+  return fs::exists(path / "config.yaml", error) || fs::exists(path / "status.json", error);
+}
+
+void collect(const fs::path& path, int depth, std::vector<std::string>& out) {
+  if (is_run(path)) {
+    out.push_back(path.string());
+    return;
+  }
+  std::error_code error;
+  if (depth == 0) return;
+  std::vector<fs::path> inside;
+  for (fs::directory_iterator it(path, error), end; !error && it != end; it.increment(error)) {
+    std::error_code ignored;
+    // Links (`latest`) lead to folders that are found anyway.
+    if (it->is_directory(ignored) && !it->is_symlink(ignored)) inside.push_back(it->path());
+  }
+  std::sort(inside.begin(), inside.end());
+  for (const fs::path& folder : inside) collect(folder, depth - 1, out);
+}
+
+}  // namespace
+
+std::vector<std::string> find_runs(const std::string& path) {
+  std::vector<std::string> out;
+  fs::path start(path);
+  if (start.filename().empty() && start.has_parent_path()) start = start.parent_path();
+  collect(start, kDepth, out);
+  return out;
+}
+
+std::optional<std::string> newest_unfinished_run(const std::string& folder) {
+  std::vector<std::string> runs = find_runs(folder);
+  std::sort(runs.begin(), runs.end(), [](const std::string& a, const std::string& b) {
+    std::error_code error;
+    const auto of = [&](const std::string& run) {
+      return fs::last_write_time(run + "/config.yaml", error);
+    };
+    const auto time_a = of(a), time_b = of(b);
+    return time_a != time_b ? time_a > time_b : a > b;
+  });
+  for (const std::string& run : runs) {
+    const std::string state = read_run_status(run).state;
+    if (state == "INTERRUPTED" || state == "KILLED" || state == "FAILED") return run;
+  }
+  return std::nullopt;
+}
+
+}  // namespace convscope

@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
+// run_search.h: finds run folders.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "framework/export.h"
+
+namespace convscope {
+
+// All run folders at or below `path`: a run folder itself, runs/<name>, or runs/; by name. A folder
+// is a run when it holds config.yaml or status.json.
+CONVSCOPE_API std::vector<std::string> find_runs(const std::string& path);
+
+// The newest run under runs/<name> that is not DONE and that nobody works on.
+CONVSCOPE_API std::optional<std::string> newest_unfinished_run(const std::string& folder);
+
+}  // namespace convscope

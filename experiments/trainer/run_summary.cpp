@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "experiments/trainer/run_summary.h"
+
+#include <nlohmann/json.hpp>
+
+#include "framework/check.h"
+
+namespace convscope {
+namespace {
+
+using json = nlohmann::ordered_json;
+
+// One walk over the fields serves both directions, so they cannot drift apart.
+template <class Summary, class Visitor>
+void visit(Summary& s, Visitor&& field) {
+  field("id", s.id);
+  field("name", s.name);
+  field("data", s.data);
+  field("model", s.model);
+  field("batch_size", s.batch_size);
+  field("avg_forward", s.avg_forward);
+  field("avg_backward", s.avg_backward);
+  field("avg_update", s.avg_update);
+  field("avg_wait", s.avg_wait);
+  field("avg_forward_mem", s.avg_forward_mem);
+  field("avg_backward_mem", s.avg_backward_mem);
+  field("peak_workspace", s.peak_workspace);
+  field("kernel_size", s.kernel_size);
+  field("algorithm", s.algorithm);
+  field("acc", s.acc);
+  field("test_loss", s.test_loss);
+  field("val_acc", s.val_acc);
+  field("val_loss", s.val_loss);
+  field("best_acc", s.best_acc);
+  field("best_epoch", s.best_epoch);
+  field("best_split", s.best_split);
+  field("train_acc", s.train_acc);
+  field("train_loss", s.train_loss);
+  field("device", s.device);
+  field("isa", s.isa);
+  field("threads", s.threads);
+  field("images_per_s", s.images_per_s);
+  field("epochs", s.epochs);
+  field("epochs_planned", s.epochs_planned);
+  field("steps", s.steps);
+  field("timed_steps", s.timed_steps);
+  field("seed", s.seed);
+  field("params", s.params);
+  field("seconds", s.seconds);
+  field("system_allocations", s.system_allocations);
+  field("version", s.version);
+}
+
+struct Writer {
+  json& out;
+  template <class T>
+  void operator()(const char* name, const T& value) const {
+    out[name] = value;
+  }
+  void operator()(const char* name, const std::optional<double>& value) const {
+    out[name] = value ? json(*value) : json(nullptr);
+  }
+};
+
+struct Reader {
+  const json& in;
+  template <class T>
+  void operator()(const char* name, T& value) const {
+    value = in.at(name).get<T>();
+  }
+  void operator()(const char* name, double& value) const {  // JSON has no NaN: it is null
+    value = in.at(name).is_null() ? 0.0 : in.at(name).get<double>();
+  }
+  void operator()(const char* name, std::optional<double>& value) const {
+    value.reset();
+    if (!in.at(name).is_null()) value = in.at(name).get<double>();
+  }
+};
+
+}  // namespace
+
+std::string to_json_text(const RunSummary& summary) {
+  json out;
+  visit(summary, Writer{out});
+  return out.dump(2) + "\n";
+}
+
+RunSummary parse_summary(const std::string& json_text) {
+  RunSummary summary;
+  try {
+    const json in = json::parse(json_text);
+    visit(summary, Reader{in});
+  } catch (const json::exception& error) {
+    fail(ErrorKind::kIo, "summary",
+         cat("expected the JSON of a run's summary, got: ", error.what()));
+  }
+  return summary;
+}
+
+}  // namespace convscope

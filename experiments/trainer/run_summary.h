@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+// run_summary.h: what a run comes down to: summary.json, and one row of `convscope report`.
+//
+//   avg_forward, avg_backward   mean wall seconds of a step's forward (network and loss) and backward
+//   avg_forward_mem             MiB that a step's forward leaves allocated, mean over steps
+//   avg_backward_mem            MiB in use at the highest moment of a step's backward, mean over
+//                               steps: parameters, gradients, optimiser state, activations and
+//                               workspace, but not the data sets
+//   peak_workspace              MiB of scratch memory at the highest moment of any step
+//   acc                         test accuracy in percent after the last epoch that was evaluated
+// The first kTimingWarmupSteps steps of each process are left out of the means.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "framework/export.h"
+
+namespace convscope {
+
+struct RunSummary {
+  std::string id, name, data, model;
+  std::int64_t batch_size = 0;
+  double avg_forward = 0, avg_backward = 0;  // s
+  double avg_update = 0, avg_wait = 0;       // s: optimiser; waiting for the next batch
+  double avg_forward_mem = 0, avg_backward_mem = 0, peak_workspace = 0;  // MiB
+  std::string kernel_size;               // of the convolutions: "5", "7/3"
+  std::string algorithm;                 // of the convolutions: "im2col_gemm"
+  std::optional<double> acc, test_loss;  // %, nats
+  std::optional<double> val_acc, val_loss;
+  std::optional<double> best_acc;  // of the split named best_split
+  std::int64_t best_epoch = 0;
+  std::string best_split;
+  double train_acc = 0, train_loss = 0;  // over the last epoch, while it was trained
+  std::string device, isa;
+  std::int64_t threads = 0;
+  double images_per_s = 0;
+  std::int64_t epochs = 0, epochs_planned = 0, steps = 0;
+  std::int64_t timed_steps = 0;
+  std::int64_t seed = 0;
+  std::int64_t params = 0;
+  double seconds = 0;                   // wall time, evaluation included
+  std::int64_t system_allocations = 0;  // during the last epoch: 0 in a steady run
+  std::string version;
+};
+
+CONVSCOPE_API std::string to_json_text(const RunSummary& summary);
+// Throws Error of kind kIo when the text is no summary.
+CONVSCOPE_API RunSummary parse_summary(const std::string& json_text);
+
+}  // namespace convscope

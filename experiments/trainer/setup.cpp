@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+// setup.cpp: from a config to everything that a run needs.
+#include <algorithm>
+#include <tuple>
+
+#include "experiments/config/build.h"
+#include "experiments/trainer/layer_table.h"
+#include "experiments/trainer/trainer.h"
+#include "framework/memory.h"
+#include "framework/parallel.h"
+
+namespace convscope {
+namespace {
+
+struct Splits {
+  Dataset train, val, test;
+};
+
+Splits load_splits(const ExperimentConfig& config) {
+  const auto seed = static_cast<std::uint64_t>(config.seed);
+  DatasetSplits loaded = dataset_types().get(config.data.set).load(config.data.options);
+  Splits splits{.train = std::move(loaded.train), .val = {}, .test = std::move(loaded.test)};
+  // The validation images are the same ones whatever `limit` says.
+  if (config.data.val_split > 0) {
+    std::tie(splits.train, splits.val) = split(splits.train, config.data.val_split, seed);
+  }
+  if (config.data.limit > 0) splits.train = limited(splits.train, config.data.limit, seed);
+  CONVSCOPE_CHECK(splits.train.size() > 0, "data",
+                  "expected at least one training image, got none");
+  return splits;
+}
+
+std::unique_ptr<Loader> evaluation_loader(Dataset dataset, const ExperimentConfig& config) {
+  if (dataset.size() == 0) return nullptr;
+  return std::make_unique<Loader>(std::move(dataset),
+                                  LoaderOptions{.batch_size = config.data.batch_size,
+                                                .shuffle = false,
+                                                .seed = static_cast<std::uint64_t>(config.seed),
+                                                .prefetch = config.data.prefetch});
+}
+
+}  // namespace
+
+TrainingSetup setup_training(const ExperimentConfig& config) {
+  set_num_threads(static_cast<int>(config.threads));
+  backend_of(config.device);  // not available: say so before the data are read
+  TrainingSetup setup;
+  setup.device = config.device;
+  const std::int64_t before = memory_stats(config.device).live_bytes;
+  Splits splits = load_splits(config);
+  const Shape sample = splits.train.sample_shape();
+  const int classes = splits.train.classes;
+  setup.train = std::make_unique<Loader>(
+      std::move(splits.train), LoaderOptions{.batch_size = config.data.batch_size,
+                                             .shuffle = config.data.shuffle,
+                                             .seed = static_cast<std::uint64_t>(config.seed),
+                                             .prefetch = config.data.prefetch,
+                                             .crop_padding = config.data.augment.crop_padding,
+                                             .mirror = config.data.augment.mirror});
+  setup.val = evaluation_loader(std::move(splits.val), config);
+  setup.test = evaluation_loader(std::move(splits.test), config);
+  setup.data_bytes = memory_stats(config.device).live_bytes - before;
+
+  setup.model = build_model(config, sample, classes);
+  setup.optimizer = build_optimizer(config, *setup.model);
+  setup.learning_rate = [config](const SchedulePoint& point) {
+    return learning_rate(config, point);
+  };
+  setup.clip_norm = config.optim.clip_grad_norm;
+  setup.epochs = config.train.epochs;
+  setup.eval_every = std::max<std::int64_t>(1, config.train.eval_every);
+  setup.checkpoint_every = config.checkpoint.every_epochs;
+  setup.keep_best = config.checkpoint.best;
+  setup.log_every = std::max<std::int64_t>(1, config.log.every_steps);
+  setup.expect = config.expect;
+  setup.config_yaml = to_yaml(config);
+
+  Shape batch = {config.data.batch_size};
+  for (std::int64_t size : sample) batch.push_back(size);
+  const LayerTable layers = layer_table(*setup.model, batch, config.conv);
+  setup.layers_csv = layers.csv;
+  setup.facts.name = config.name;
+  setup.facts.data = config.data.set;
+  setup.facts.model = config.model.type.empty() ? "layers" : config.model.type;
+  setup.facts.batch_size = config.data.batch_size;
+  setup.facts.kernel_size = layers.kernel_sizes;
+  setup.facts.algorithm = layers.algorithms;
+  setup.facts.seed = config.seed;
+  setup.facts.params = setup.model->parameter_count();
+  setup.facts.version = CONVSCOPE_VERSION;
+  return setup;
+}
+
+}  // namespace convscope

@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+// train_step.h: one step of training, timed and weighed.
+//
+//   forward   network and loss                        avg_forward, avg_forward_mem
+//   backward  gradients of the loss                   avg_backward, avg_backward_mem
+//   update    gradient clipping and the optimiser
+// Times are wall times of a steady clock, the device synchronised before each reading. Forward
+// memory is what is allocated after the forward minus before it (what the graph keeps); backward
+// memory is the highest number of bytes in use at any moment of the backward. Both come from the
+// framework's allocator and hold tensors and workspace.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "datasets/loader.h"
+#include "layers/module.h"
+#include "optim/optimizer.h"
+
+namespace convscope {
+
+struct StepResult {
+  double loss = 0;  // mean over the batch, in nats; not finite: nothing was updated
+  std::int64_t images = 0;
+  std::int64_t correct = 0;
+  double forward_s = 0, backward_s = 0, update_s = 0;
+  std::int64_t forward_bytes = 0;         // kept by the forward
+  std::int64_t backward_peak_bytes = 0;   // all that is in use, at its highest, without base_bytes
+  std::int64_t workspace_peak_bytes = 0;  // of forward and backward
+};
+
+class CONVSCOPE_API TrainStep {
+ public:
+  // clip_norm: joint L2 norm that the gradients are scaled down to; 0 = no clipping. base_bytes:
+  // memory that is no part of a step, such as the data sets; it is taken off the backward's peak.
+  TrainStep(Module& model, Optimizer& optimizer, double clip_norm, Device device,
+            std::int64_t base_bytes = 0);
+  // Allocates nothing from the system once the shapes have been seen.
+  StepResult run(const Batch& batch, double lr);
+
+ private:
+  Module& model_;
+  Optimizer& optimizer_;
+  double clip_norm_;
+  Device device_;
+  std::int64_t base_bytes_;
+  std::vector<OptimParameter> parameters_;  // for clipping
+};
+
+struct Evaluation {
+  double loss = 0;      // mean over all images, in nats
+  double accuracy = 0;  // percent
+  std::int64_t images = 0;
+  bool complete = true;  // false: it was stopped
+};
+
+// The whole of `loader` once, in eval mode and without a graph; the mode is put back. `stop` is
+// asked after each batch.
+CONVSCOPE_API Evaluation evaluate(Module& model, Loader& loader, bool (*stop)() = nullptr);
+
+}  // namespace convscope

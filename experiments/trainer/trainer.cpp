@@ -1,0 +1,252 @@
+// SPDX-License-Identifier: Apache-2.0
+// trainer.cpp: epochs, checkpoints and alarms. What is written where: trainer_files.cpp.
+#include "experiments/trainer/trainer.h"
+
+#include <chrono>
+#include <cmath>
+#include <filesystem>
+
+#include "experiments/trainer/checkpoint.h"
+#include "experiments/trainer/signals.h"
+#include "framework/memory.h"
+
+namespace convscope {
+namespace {
+
+constexpr double kHeartbeatSeconds = 10;
+
+double now_s() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+}  // namespace
+
+Trainer::Trainer(TrainingSetup& setup, RunFolder& folder, Progress& progress)
+    : setup_(setup), folder_(folder), progress_(progress) {}
+
+Trainer::~Trainer() = default;
+
+double Trainer::run_seconds() const { return seconds_before_ + now_s() - start_s_; }
+
+double Trainer::learning_rate(std::int64_t step) const {
+  const std::int64_t per_epoch = setup_.train->batches_per_epoch();
+  return setup_.learning_rate(
+      {.step = step, .total_steps = per_epoch * setup_.epochs, .steps_per_epoch = per_epoch});
+}
+
+void Trainer::resume() {
+  const std::string path = folder_.file("ckpt/last.safetensors");
+  if (!std::filesystem::exists(path)) {
+    folder_.log("resume: there is no checkpoint yet, starting from the beginning");
+    return;
+  }
+  state_ = load_checkpoint(path, *setup_.model, setup_.optimizer.get());
+  CONVSCOPE_CHECK(state_.batch <= setup_.train->batches_per_epoch(), "resume",
+                  "expected a checkpoint of a run with ", setup_.train->batches_per_epoch(),
+                  " batches in an epoch, got one that has done ", state_.batch);
+  folder_.log(
+      cat("resume: epoch ", state_.epoch + 1, ", batch ", state_.batch, ", step ", state_.step));
+}
+
+int Trainer::run() {
+  const StopSignals signals;
+  start_s_ = last_heartbeat_s_ = now_s();
+  seconds_before_ = state_.run_s;
+  try {
+    return run_epochs();
+  } catch (const Error& error) {
+    progress_.clear();
+    try {  // the disk may be full: then the first failure is the one to report
+      folder_.log(cat("failed: ", error.what()));
+      folder_.set_status({.state = "FAILED",
+                          .reason = error.what(),
+                          .exit_code = exit_code(error.kind()),
+                          .epoch = state_.epoch,
+                          .step = state_.step});
+    } catch (const Error&) {
+    }
+    throw;
+  }
+}
+
+int Trainer::run_epochs() {
+  folder_.set_status({.state = "RUNNING", .epoch = state_.epoch, .step = state_.step});
+  metrics_ = std::make_unique<AppendFile>(folder_.file("metrics.jsonl"), state_.metrics_bytes);
+  epochs_ = std::make_unique<AppendFile>(folder_.file("epochs.csv"), state_.epochs_bytes);
+  progress_.start(state_.step, setup_.train->batches_per_epoch() * setup_.epochs);
+  setup_.model->train();
+
+  const std::int64_t last =
+      setup_.epochs_now > 0 ? std::min(setup_.epochs_now, setup_.epochs) : setup_.epochs;
+  while (state_.epoch < last) {
+    if (!train_epoch() || !evaluate_epoch()) {
+      save("ckpt/last.safetensors", true);
+      const int signal = StopSignals::received();
+      return stop(128 + signal, "INTERRUPTED", cat("signal ", signal, " after step ", state_.step));
+    }
+    finish_epoch();
+  }
+  if (state_.epoch < setup_.epochs) {
+    return stop(0, "INTERRUPTED", cat("the limit of ", last, " epochs was reached"));
+  }
+  write_results();
+  check_expectations();
+  return stop(0, "DONE", "");
+}
+
+bool Trainer::train_epoch() {
+  TrainStep step(*setup_.model, *setup_.optimizer, setup_.clip_norm, setup_.device,
+                 setup_.data_bytes);
+  LossAlarm alarm(setup_.train->dataset().classes);
+  alarm.restore(state_.alarm);
+  const std::int64_t batches = setup_.train->batches_per_epoch();
+  setup_.train->start_epoch(state_.epoch, state_.batch);
+  allocations_at_epoch_start_ = memory_stats(setup_.device).system_allocations;
+  Batch batch;
+  double before = now_s();
+  while (setup_.train->next(batch)) {
+    const double waited = now_s() - before;
+    const double lr = learning_rate(state_.step);
+    const StepResult result = step.run(batch, lr);
+    const Alarm rings = alarm.observe(result.loss);
+    if (rings == Alarm::kNotFinite) {
+      fail(ErrorKind::kRun, "train",
+           cat("expected a finite loss, got ", result.loss, " at step ", state_.step, ", epoch ",
+               state_.epoch + 1, ", learning rate ", lr,
+               "; the last good checkpoint is kept; try a smaller optim.lr, a warm-up or "
+               "optim.clip_grad_norm"));
+    }
+    if (rings == Alarm::kNotLearning) {
+      const std::string warning =
+          cat("warning: the loss stays at ln(", setup_.train->dataset().classes,
+              "), that of guessing, for ", LossAlarm::kWindow, " steps up to step ", state_.step,
+              " (learning rate ", lr,
+              "); try another optim.lr, and check labels, normalisation and the last layer");
+      folder_.log(warning);
+      progress_.line(warning);
+    }
+    state_.alarm = alarm.state();
+    after_step(result, waited, lr);
+    const double now = now_s();
+    state_.epoch_s += now - before;
+    before = now;
+    progress_.step(
+        {.epoch = state_.epoch,
+         .epochs = setup_.epochs,
+         .batch = state_.batch,
+         .batches = batches,
+         .loss = state_.epoch_loss.loss(),
+         .images_per_s = state_.epoch_s > 0
+                             ? static_cast<double>(state_.epoch_loss.images) / state_.epoch_s
+                             : 0});
+    if (now - last_heartbeat_s_ > kHeartbeatSeconds) {
+      last_heartbeat_s_ = now;
+      folder_.set_status({.state = "RUNNING", .epoch = state_.epoch, .step = state_.step});
+    }
+    if (StopSignals::received() != 0) return false;
+  }
+  return true;
+}
+
+void Trainer::after_step(const StepResult& step, double waited_s, double lr) {
+  ++state_.step;
+  ++state_.batch;
+  state_.epoch_loss.add(step);
+  state_.window_loss.add(step);
+  state_.epoch_steps.add(step, waited_s);
+  const bool warm = ++steps_in_process_ > kTimingWarmupSteps;
+  (warm ? state_.run_steps : state_.warmup_steps).add(step, waited_s);
+  if (state_.step % setup_.log_every == 0) write_train_row(lr);
+}
+
+bool Trainer::evaluate_epoch() {
+  state_.epoch_allocations =
+      memory_stats(setup_.device).system_allocations - allocations_at_epoch_start_;
+  const bool due = (state_.epoch + 1) % setup_.eval_every == 0 || state_.epoch + 1 == setup_.epochs;
+  if (!due) return true;
+  const auto stopped = [] { return StopSignals::received() != 0; };
+  const auto measure = [&](Loader* loader, Evaluation& into) {
+    if (loader == nullptr) return true;
+    const Evaluation result = evaluate(*setup_.model, *loader, stopped);
+    if (!result.complete) return false;
+    into = result;
+    return true;
+  };
+  if (!measure(setup_.val.get(), state_.val) || !measure(setup_.test.get(), state_.test)) {
+    return false;
+  }
+  for (const Evaluation* result : {&state_.val, &state_.test}) {
+    if (std::isfinite(result->loss)) continue;
+    fail(ErrorKind::kRun, "train",
+         cat("expected a finite loss on the held-out images, got ", result->loss, " after epoch ",
+             state_.epoch + 1, ", step ", state_.step, ", learning rate ",
+             learning_rate(state_.step - 1), "; the last good checkpoint is kept"));
+  }
+  if (setup_.val) write_eval_row("val", state_.val);
+  if (setup_.test) write_eval_row("test", state_.test);
+  return true;
+}
+
+void Trainer::finish_epoch() {
+  const bool evaluated =
+      (state_.epoch + 1) % setup_.eval_every == 0 || state_.epoch + 1 == setup_.epochs;
+  state_.last_epoch = state_.epoch_loss;
+  ++state_.epoch;
+  write_epoch_row(evaluated);
+  const Evaluation& deciding = setup_.val ? state_.val : state_.test;
+  const bool better = evaluated && deciding.images > 0 && deciding.accuracy > state_.best_accuracy;
+  if (better) {
+    state_.best_accuracy = deciding.accuracy;
+    state_.best_epoch = state_.epoch;
+  }
+  state_.batch = 0;
+  state_.epoch_loss = {};
+  state_.epoch_steps = {};
+  state_.epoch_s = 0;
+  const bool due = setup_.checkpoint_every > 0 && state_.epoch % setup_.checkpoint_every == 0;
+  const bool stops_here = state_.epoch == setup_.epochs || state_.epoch == setup_.epochs_now;
+  if (better && setup_.keep_best) save("ckpt/best.safetensors", false);
+  if (due || stops_here) save("ckpt/last.safetensors", true);
+  write_results();
+  folder_.set_status({.state = "RUNNING", .epoch = state_.epoch, .step = state_.step});
+}
+
+void Trainer::save(const char* name, bool with_optimizer) {
+  // The files that the checkpoint counts on reach the disk before it does.
+  metrics_->flush_to_disk();
+  epochs_->flush_to_disk();
+  state_.metrics_bytes = metrics_->size_bytes();
+  state_.epochs_bytes = epochs_->size_bytes();
+  state_.run_s = run_seconds();
+  save_checkpoint(folder_.file(name), *setup_.model,
+                  with_optimizer ? setup_.optimizer.get() : nullptr, state_, setup_.config_yaml);
+}
+
+int Trainer::stop(int exit_code, const std::string& state, const std::string& reason) {
+  progress_.clear();
+  state_.run_s = run_seconds();
+  write_results();
+  folder_.log(cat(state == "DONE" ? "done" : "stopped", reason.empty() ? "" : ": ", reason));
+  folder_.set_status({.state = state,
+                      .reason = reason,
+                      .exit_code = exit_code,
+                      .epoch = state_.epoch,
+                      .step = state_.step});
+  return exit_code;
+}
+
+void Trainer::check_expectations() const {
+  const ExpectConfig& expect = setup_.expect;
+  if (expect.test_acc_min && !(state_.test.accuracy >= *expect.test_acc_min)) {
+    fail(ErrorKind::kRun, "expect",
+         cat("expected a test accuracy of at least ", *expect.test_acc_min, " % after epoch ",
+             state_.epoch, ", got ", state_.test.accuracy, " %"));
+  }
+  if (expect.test_loss_max && !(state_.test.loss <= *expect.test_loss_max)) {
+    fail(ErrorKind::kRun, "expect",
+         cat("expected a test loss of at most ", *expect.test_loss_max, " after epoch ",
+             state_.epoch, ", got ", state_.test.loss));
+  }
+}
+
+}  // namespace convscope

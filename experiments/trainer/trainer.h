@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+// trainer.h: the training loop, and all that it writes into the run folder.
+//
+//   TrainingSetup setup = setup_training(config);
+//   RunFolder folder = RunFolder::create("runs", config.name, seed);
+//   Trainer trainer(setup, folder, progress);
+//   int code = trainer.run();     // 0, or 130/143 after a signal; throws Error when the run fails
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "datasets/loader.h"
+#include "experiments/config/experiment_config.h"
+#include "experiments/trainer/append_file.h"
+#include "experiments/trainer/progress.h"
+#include "experiments/trainer/run_folder.h"
+#include "experiments/trainer/run_summary.h"
+#include "experiments/trainer/training_state.h"
+#include "optim/lr_schedule.h"
+
+namespace convscope {
+
+// Everything that a run needs. Made from a config by setup_training(), or by hand in tests.
+struct TrainingSetup {
+  std::shared_ptr<Module> model;
+  std::unique_ptr<Optimizer> optimizer;
+  std::unique_ptr<Loader> train, val, test;  // val and test may be null
+  std::function<double(const SchedulePoint&)> learning_rate;
+  Device device;
+  double clip_norm = 0;  // joint L2 norm of the gradients; 0 = no clipping
+  std::int64_t epochs = 1;
+  std::int64_t epochs_now = 0;        // stop, resumable, after so many epochs of the run; 0 = never
+  std::int64_t eval_every = 1;        // epochs
+  std::int64_t checkpoint_every = 1;  // epochs; 0 = only at the end
+  bool keep_best = true;
+  std::int64_t log_every = 50;  // steps
+  ExpectConfig expect;
+  std::string config_yaml;      // resolved; goes into checkpoints
+  std::int64_t data_bytes = 0;  // of the data sets, not counted as memory of a step
+  RunSummary facts;             // what is known before the first step: name, seed, params, ...
+  std::string layers_csv;
+};
+
+// Loads the data, builds network, optimiser and loaders. Sets the number of threads.
+CONVSCOPE_API TrainingSetup setup_training(const ExperimentConfig& config);
+
+class CONVSCOPE_API Trainer {
+ public:
+  Trainer(TrainingSetup& setup, RunFolder& folder, Progress& progress);
+  ~Trainer();
+
+  // Takes over from ckpt/last.safetensors; a run that never wrote one starts from the beginning.
+  void resume();
+  // Until the last epoch, a signal or a failure. Returns the exit code 0, 130 or 143; a failed run
+  // throws, after status.json says why.
+  int run();
+
+  const TrainingState& state() const { return state_; }
+  RunSummary summary() const;
+
+ private:
+  int run_epochs();
+  bool train_epoch();  // false: a signal came
+  void after_step(const StepResult& step, double waited_s, double lr);
+  bool evaluate_epoch();  // false: a signal came
+  void finish_epoch();
+  void write_train_row(double lr);
+  void write_eval_row(const char* split, const Evaluation& result);
+  void write_epoch_row(bool evaluated);
+  void save(const char* name, bool with_optimizer);
+  void write_results();
+  int stop(int exit_code, const std::string& state, const std::string& reason);
+  void check_expectations() const;
+  double learning_rate(std::int64_t step) const;
+  double run_seconds() const;
+
+  TrainingSetup& setup_;
+  RunFolder& folder_;
+  Progress& progress_;
+  TrainingState state_;
+  std::unique_ptr<AppendFile> metrics_, epochs_;
+  std::int64_t steps_in_process_ = 0;
+  std::int64_t allocations_at_epoch_start_ = 0;
+  double seconds_before_ = 0;  // of earlier processes of this run
+  double start_s_ = 0, last_heartbeat_s_ = 0;
+};
+
+}  // namespace convscope

@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: Apache-2.0
+// trainer_files.cpp: the rows and files that a run writes. Rows are formatted in a buffer on the
+// stack: logging a step allocates nothing.
+#include <chrono>
+#include <cmath>
+#include <cstdio>
+
+#include "experiments/report/html_report.h"
+#include "experiments/trainer/trainer.h"
+#include "framework/cpu_isa.h"
+#include "framework/parallel.h"
+
+namespace convscope {
+namespace {
+
+constexpr double kMiB = 1024.0 * 1024.0;
+
+// A line of text of limited length.
+class Line {
+ public:
+  template <class... Args>
+  void add(const char* format, Args... args) {
+    const int written = std::snprintf(text_ + size_, sizeof text_ - size_, format, args...);
+    if (written > 0) size_ = std::min(size_ + static_cast<std::size_t>(written), sizeof text_ - 1);
+  }
+  std::string_view text() const { return {text_, size_}; }
+
+ private:
+  char text_[1024];
+  std::size_t size_ = 0;
+};
+
+// Empty cell when there is nothing to say.
+void add_cell(Line& line, bool there, double value) {
+  if (there) {
+    line.add(",%.9g", value);
+  } else {
+    line.add(",");
+  }
+}
+
+std::optional<double> when(bool there, double value) {
+  return there ? std::optional<double>(value) : std::nullopt;
+}
+
+}  // namespace
+
+void Trainer::write_train_row(double lr) {
+  Line line;
+  line.add("{\"t\":%.3f,\"step\":%lld,\"epoch\":%lld,\"split\":\"train\"", run_seconds(),
+           static_cast<long long>(state_.step), static_cast<long long>(state_.epoch + 1));
+  line.add(",\"loss\":%.9g,\"acc\":%.6g,\"lr\":%.9g,\"images_per_s\":%.6g}\n",
+           state_.window_loss.loss(), state_.window_loss.accuracy(), lr,
+           state_.epoch_steps.images_per_s());
+  metrics_->append(line.text());
+  state_.window_loss = {};
+}
+
+void Trainer::write_eval_row(const char* split, const Evaluation& result) {
+  Line line;
+  line.add("{\"t\":%.3f,\"step\":%lld,\"epoch\":%lld,\"split\":\"%s\"", run_seconds(),
+           static_cast<long long>(state_.step), static_cast<long long>(state_.epoch + 1), split);
+  line.add(",\"loss\":%.9g,\"acc\":%.6g}\n", result.loss, result.accuracy);
+  metrics_->append(line.text());
+}
+
+void Trainer::write_epoch_row(bool evaluated) {
+  if (epochs_->size_bytes() == 0) {
+    epochs_->append(
+        "epoch,step,lr,train_loss,train_acc,val_loss,val_acc,test_loss,test_acc,seconds,"
+        "images_per_s,avg_forward,avg_backward,avg_update,avg_wait,avg_forward_mem,"
+        "avg_backward_mem,peak_workspace,system_allocations\n");
+  }
+  const StepTotals& steps = state_.epoch_steps;
+  const bool has_val = evaluated && setup_.val != nullptr;
+  const bool has_test = evaluated && setup_.test != nullptr;
+  Line line;
+  line.add("%lld,%lld,%.9g,%.9g,%.6g", static_cast<long long>(state_.epoch),
+           static_cast<long long>(state_.step), learning_rate(state_.step - 1),
+           state_.last_epoch.loss(), state_.last_epoch.accuracy());
+  add_cell(line, has_val, state_.val.loss);
+  add_cell(line, has_val, state_.val.accuracy);
+  add_cell(line, has_test, state_.test.loss);
+  add_cell(line, has_test, state_.test.accuracy);
+  line.add(",%.3f,%.6g,%.6g,%.6g,%.6g,%.6g", state_.epoch_s, steps.images_per_s(),
+           steps.mean(steps.forward_s), steps.mean(steps.backward_s), steps.mean(steps.update_s),
+           steps.mean(steps.wait_s));
+  line.add(",%.6g,%.6g,%.6g,%lld\n", steps.mean(steps.forward_bytes) / kMiB,
+           steps.mean(steps.backward_peak_bytes) / kMiB,
+           static_cast<double>(steps.workspace_peak_bytes) / kMiB,
+           static_cast<long long>(state_.epoch_allocations));
+  epochs_->append(line.text());
+
+  Line shown;
+  if (state_.epoch == 1 || steps_in_process_ <= setup_.train->batches_per_epoch()) {
+    progress_.line("epoch      loss   train%    val%   test%     img/s     time");
+  }
+  shown.add("%3lld/%-3lld  %7.4f  %6.2f", static_cast<long long>(state_.epoch),
+            static_cast<long long>(setup_.epochs), state_.last_epoch.loss(),
+            state_.last_epoch.accuracy());
+  if (has_val) {
+    shown.add("  %6.2f", state_.val.accuracy);
+  } else {
+    shown.add("       -");
+  }
+  if (has_test) {
+    shown.add("  %6.2f", state_.test.accuracy);
+  } else {
+    shown.add("       -");
+  }
+  shown.add("  %8.0f  %7s", steps.images_per_s(), duration_text(state_.epoch_s).c_str());
+  progress_.line(shown.text());
+  folder_.log(shown.text());
+}
+
+RunSummary Trainer::summary() const {
+  RunSummary out = setup_.facts;
+  // A run so short that it is all warm-up is reported as it is.
+  const StepTotals& steps = state_.run_steps.steps > 0 ? state_.run_steps : state_.warmup_steps;
+  out.id = folder_.id();
+  out.avg_forward = steps.mean(steps.forward_s);
+  out.avg_backward = steps.mean(steps.backward_s);
+  out.avg_update = steps.mean(steps.update_s);
+  out.avg_wait = steps.mean(steps.wait_s);
+  out.avg_forward_mem = steps.mean(steps.forward_bytes) / kMiB;
+  out.avg_backward_mem = steps.mean(steps.backward_peak_bytes) / kMiB;
+  out.peak_workspace = static_cast<double>(steps.workspace_peak_bytes) / kMiB;
+  out.images_per_s = steps.images_per_s();
+  out.timed_steps = steps.steps;
+  out.acc = when(state_.test.images > 0, state_.test.accuracy);
+  out.test_loss = when(state_.test.images > 0, state_.test.loss);
+  out.val_acc = when(state_.val.images > 0, state_.val.accuracy);
+  out.val_loss = when(state_.val.images > 0, state_.val.loss);
+  out.best_acc = when(state_.best_accuracy >= 0, state_.best_accuracy);
+  out.best_epoch = state_.best_epoch;
+  out.best_split = setup_.val ? "val" : "test";
+  out.train_acc = state_.last_epoch.accuracy();
+  out.train_loss = state_.last_epoch.loss();
+  out.device = setup_.device.str();
+  out.isa = name_of(current_isa());
+  out.threads = num_threads();
+  out.epochs = state_.epoch;
+  out.epochs_planned = setup_.epochs;
+  out.steps = state_.step;
+  out.seconds = state_.run_s;
+  out.system_allocations = state_.epoch_allocations;
+  return out;
+}
+
+void Trainer::write_results() {
+  folder_.write("summary.json", to_json_text(summary()));
+  folder_.write("report.html", html_report(folder_.path()));
+}
+
+}  // namespace convscope

@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+// training_state.h: everything beside tensors that a run must remember to go on with the same bits,
+// and the averages that it reports. A plain struct of numbers; checkpoint.cpp turns it into JSON.
+#pragma once
+
+#include <cstdint>
+
+#include "experiments/trainer/alarms.h"
+#include "experiments/trainer/train_step.h"
+
+namespace convscope {
+
+// The first steps of each process pay for cold caches, first allocations and choices of algorithms;
+// so many of them are left out of the averages (unless the run has no more than that).
+inline constexpr std::int64_t kTimingWarmupSteps = 5;
+
+// Sums over steps.
+struct StepTotals {
+  std::int64_t steps = 0, images = 0;
+  double forward_s = 0, backward_s = 0, update_s = 0;
+  double wait_s = 0;  // for the loader
+  double forward_bytes = 0, backward_peak_bytes = 0;
+  std::int64_t workspace_peak_bytes = 0;  // the largest of all
+
+  void add(const StepResult& step, double waited_s) {
+    ++steps;
+    images += step.images;
+    forward_s += step.forward_s;
+    backward_s += step.backward_s;
+    update_s += step.update_s;
+    wait_s += waited_s;
+    forward_bytes += static_cast<double>(step.forward_bytes);
+    backward_peak_bytes += static_cast<double>(step.backward_peak_bytes);
+    if (step.workspace_peak_bytes > workspace_peak_bytes) {
+      workspace_peak_bytes = step.workspace_peak_bytes;
+    }
+  }
+  // Mean of a sum; 0 when there was no step.
+  double mean(double sum) const { return steps == 0 ? 0 : sum / static_cast<double>(steps); }
+  double images_per_s() const {
+    const double total = forward_s + backward_s + update_s + wait_s;
+    return total > 0 ? static_cast<double>(images) / total : 0;
+  }
+};
+
+// Mean loss and accuracy over a stretch of training steps.
+struct LossTotals {
+  double loss_sum = 0;  // weighted by images
+  std::int64_t images = 0, correct = 0;
+  void add(const StepResult& step) {
+    loss_sum += step.loss * static_cast<double>(step.images);
+    images += step.images;
+    correct += step.correct;
+  }
+  double loss() const { return images == 0 ? 0 : loss_sum / static_cast<double>(images); }
+  double accuracy() const {  // percent
+    return images == 0 ? 0 : 100.0 * static_cast<double>(correct) / static_cast<double>(images);
+  }
+};
+
+struct TrainingState {
+  std::int64_t epoch = 0;  // the one being trained, from 0; = epochs when all is done
+  std::int64_t batch = 0;  // batches of it that are done; all of them = only the evaluation is left
+  std::int64_t step = 0;   // updates since the start of the run
+  LossTotals epoch_loss;   // of this epoch so far
+  LossTotals last_epoch;   // of the last finished epoch
+  std::int64_t epoch_allocations = 0;  // system allocations during the last finished epoch
+  LossTotals window_loss;              // since the last line of metrics.jsonl
+  StepTotals epoch_steps;              // of this epoch so far, warm-up included
+  StepTotals run_steps;                // of the whole run, without warm-up steps
+  StepTotals warmup_steps;             // of the whole run, those left out
+  double epoch_s = 0;                  // wall time of this epoch so far, without evaluation
+  double run_s = 0;                    // wall time of the run so far, all included
+  LossAlarm::State alarm;
+  // Of the last evaluation; images = 0: there was none yet.
+  Evaluation val, test;
+  double best_accuracy = -1;  // percent, on the split that decides; -1 = none yet
+  std::int64_t best_epoch = 0;
+  // Length of the files at the moment of the checkpoint; what stands behind is written again.
+  std::int64_t metrics_bytes = 0, epochs_bytes = 0;
+};
+
+}  // namespace convscope

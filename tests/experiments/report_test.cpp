@@ -1,0 +1,199 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <nlohmann/json.hpp>
+
+#include "experiments/report/html_report.h"
+#include "experiments/report/run_table.h"
+#include "experiments/report/svg_chart.h"
+#include "experiments/trainer/run_search.h"
+#include "tests/experiments/training_fixture.h"
+
+namespace convscope::testing {
+namespace {
+
+RunRow row(const std::string& id, double forward, std::optional<double> acc) {
+  RunRow out;
+  out.state = "DONE";
+  out.path = "runs/lenet/" + id;
+  RunSummary& s = out.summary;
+  s.id = id;
+  s.name = "lenet";
+  s.batch_size = 64;
+  s.avg_forward = forward;
+  s.avg_backward = 0.0021345;
+  s.avg_forward_mem = 3.25;
+  s.avg_backward_mem = 7.5;
+  s.kernel_size = "5";
+  s.acc = acc;
+  s.timed_steps = 10;
+  return out;
+}
+
+TEST(RunTable, markdown_has_the_agreed_columns_in_order) {
+  EXPECT_EQ(
+      to_markdown({row("a", 0.00123456, 98.765), row("b|c", 0.5, std::nullopt)}, core_columns()),
+      "| id | name | batch_size | avg_forward | avg_backward | avg_forward_mem | "
+      "avg_backward_mem | kernel_size | acc |\n"
+      "| --- | --- | --- | --- | --- | --- | --- | --- | --- |\n"
+      "| a | lenet | 64 | 0.001235 | 0.002135 | 3.25 | 7.5 | 5 | 98.77 |\n"
+      "| b\\|c | lenet | 64 | 0.5 | 0.002135 | 3.25 | 7.5 | 5 | - |\n");
+}
+
+TEST(RunTable, csv_quotes_what_needs_it) {
+  RunRow failed = row("a", 0.25, 50.0);
+  failed.state = "FAILED";
+  failed.reason = "[train] expected \"this\", got that";
+  EXPECT_EQ(to_csv({failed}, {"id", "avg_forward", "acc", "state", "reason"}),
+            "id,avg_forward,acc,state,reason\n"
+            "a,0.25,50,FAILED,\"[train] expected \"\"this\"\", got that\"\n");
+}
+
+TEST(RunTable, json_keeps_numbers_and_has_null_for_what_is_missing) {
+  EXPECT_EQ(to_json({row("a", 0.25, std::nullopt)}, {"id", "batch_size", "avg_forward", "acc"}),
+            "[\n  {\n    \"id\": \"a\",\n    \"batch_size\": 64,\n    \"avg_forward\": 0.25,\n"
+            "    \"acc\": null\n  }\n]\n");
+}
+
+TEST(RunTable, sorts_by_any_column_with_empty_cells_last) {
+  std::vector<RunRow> rows = {row("a", 3, 97.0), row("b", 1, std::nullopt), row("c", 2, 99.0)};
+  const auto ids = [&] { return rows[0].summary.id + rows[1].summary.id + rows[2].summary.id; };
+  sort_rows(rows, "avg_forward", false);
+  EXPECT_EQ(ids(), "bca");
+  sort_rows(rows, "acc", true);
+  EXPECT_EQ(ids(), "cab");
+  sort_rows(rows, "acc", false);
+  EXPECT_EQ(ids(), "acb");
+  for (const std::string& column : all_columns()) EXPECT_NO_THROW(sort_rows(rows, column, true));
+}
+
+TEST(RunTable, an_unknown_column_is_an_error_that_names_the_nearest) {
+  std::vector<RunRow> rows = {row("a", 1, 1.0)};
+  try {
+    sort_rows(rows, "avg_forwrad", false);
+    FAIL() << "sorted";
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find("did you mean 'avg_forward'?"), std::string::npos);
+  }
+}
+
+TEST(RunTable, a_summary_comes_back_as_it_was_written) {
+  const RunSummary summary = row("a", 0.1, 12.5).summary;
+  const RunSummary back = parse_summary(to_json_text(summary));
+  EXPECT_EQ(to_json_text(back), to_json_text(summary));
+  EXPECT_EQ(back.acc, 12.5);
+  EXPECT_EQ(back.val_acc, std::nullopt);
+  EXPECT_THROW(parse_summary("{\"id\": 3"), Error);
+  EXPECT_THROW(parse_summary("{}"), Error);
+}
+
+TEST(RunTable, unfinished_and_broken_runs_are_listed_with_their_state) {
+  const TemporaryFolder root;
+  std::string done, gone;
+  {
+    const RunFolder folder = RunFolder::create(root.path(), "lenet", 1);
+    folder.write("config.yaml", "name: lenet\n");
+    folder.write("summary.json", to_json_text(row("x", 1, 90.0).summary));
+    folder.set_status({.state = "DONE", .exit_code = 0});
+    done = folder.path();
+    const RunFolder killed = RunFolder::create(root.path(), "lenet", 1);
+    killed.write("config.yaml", "name: lenet\n");
+    killed.set_status({.state = "RUNNING"});
+    gone = killed.path();
+    const RunFolder broken = RunFolder::create(root.path(), "other", 1);
+    broken.write("status.json", "{");
+  }
+  const std::vector<std::string> found = find_runs(root.path());
+  ASSERT_EQ(found.size(), 3u);
+  EXPECT_EQ(found[0], done);  // by name, `latest` is not counted twice
+  const RunRow first = read_run_row(found[0]);
+  EXPECT_EQ(first.state, "DONE");
+  const RunRow second = read_run_row(found[1]);
+  EXPECT_EQ(second.state, "KILLED");
+  EXPECT_FALSE(second.has_summary);
+  const RunRow third = read_run_row(found[2]);
+  EXPECT_EQ(third.state, "UNREADABLE");
+  EXPECT_EQ(third.summary.name, "other");
+  EXPECT_NE(third.reason.find("status.json"), std::string::npos);
+  const std::string table = to_markdown({first, second, third}, all_columns());
+  EXPECT_EQ(std::count(table.begin(), table.end(), '\n'), 5);
+  EXPECT_EQ(find_runs(root.path() + "/lenet").size(), 2u);
+  EXPECT_EQ(find_runs(done), std::vector<std::string>{done});
+  EXPECT_EQ(newest_unfinished_run(root.path() + "/lenet"), gone);
+}
+
+// Every tag is closed in the right order, every attribute quoted: enough to be well-formed here.
+void expect_well_formed(const std::string& xml) {
+  std::vector<std::string> open;
+  for (std::size_t at = xml.find('<'); at != std::string::npos; at = xml.find('<', at + 1)) {
+    const std::size_t end = xml.find('>', at);
+    ASSERT_NE(end, std::string::npos);
+    const std::string tag = xml.substr(at + 1, end - at - 1);
+    ASSERT_EQ(std::count(tag.begin(), tag.end(), '"') % 2, 0) << tag;
+    if (tag[0] == '/') {
+      ASSERT_FALSE(open.empty());
+      EXPECT_EQ(open.back(), tag.substr(1));
+      open.pop_back();
+    } else if (tag.back() != '/') {
+      open.push_back(tag.substr(0, tag.find(' ')));
+    }
+  }
+  EXPECT_TRUE(open.empty());
+}
+
+TEST(SvgChart, has_title_axes_with_units_and_a_legend) {
+  const LineChart chart{
+      .title = "Loss <train & test>",
+      .x_label = "step",
+      .y_label = "loss (nats)",
+      .series = {{"train", {0, 50, 100}, {2.3, 0.5, 0.1}}, {"test", {50, 100}, {0.6, 0.2}}}};
+  const std::string svg = to_svg(chart);
+  expect_well_formed(svg);
+  for (const char* text : {"Loss &lt;train &amp; test&gt;", ">step<", ">loss (nats)<", ">train<",
+                           ">test<", ">100<", ">2.5<"}) {
+    EXPECT_NE(svg.find(text), std::string::npos) << text;
+  }
+  EXPECT_EQ(svg, to_svg(chart));
+}
+
+TEST(SvgChart, a_gap_in_the_data_is_a_gap_in_the_line) {
+  const double nan = std::nan("");
+  const std::string svg = to_svg({.title = "t",
+                                  .x_label = "x",
+                                  .y_label = "y",
+                                  .series = {{"s", {0, 1, 2, 3}, {1, nan, 2, 3}}}});
+  const std::size_t path = svg.find("<path d=\"M", svg.find("</text>\n<path d=\"M") + 1);
+  EXPECT_EQ(svg.find("nan"), std::string::npos);
+  ASSERT_NE(path, std::string::npos);
+  expect_well_formed(svg);
+}
+
+TEST(SvgChart, no_data_one_point_and_equal_values_make_a_chart_too) {
+  for (const ChartSeries& series :
+       {ChartSeries{"s", {}, {}}, ChartSeries{"s", {5}, {0}}, ChartSeries{"s", {1, 2}, {3, 3}}}) {
+    for (const bool log : {false, true}) {
+      const std::string svg =
+          to_svg({.title = "t", .x_label = "x", .y_label = "y", .series = {series}, .log_y = log});
+      expect_well_formed(svg);
+      EXPECT_EQ(svg.find("nan"), std::string::npos);
+      EXPECT_EQ(svg.find("inf"), std::string::npos);
+    }
+  }
+}
+
+TEST(HtmlReport, is_one_page_that_needs_no_other_file) {
+  const TemporaryFolder root;
+  TrainingSetup setup = small_setup(1);
+  RunFolder folder = RunFolder::create(root.path(), "small", 1);
+  folder.write("config.yaml", "name: <small>\n");
+  Progress progress(Progress::Mode::quiet);
+  Trainer(setup, folder, progress).run();
+  const std::string page = text_of(folder.file("report.html"));
+  EXPECT_EQ(page, html_report(folder.path()));
+  EXPECT_NE(page.find("name: &lt;small&gt;"), std::string::npos);
+  EXPECT_NE(page.find("Learning rate"), std::string::npos);
+  for (const char* outside : {"src=", "href=", "@import", "<script"}) {
+    EXPECT_EQ(page.find(outside), std::string::npos) << outside;
+  }
+}
+
+}  // namespace
+}  // namespace convscope::testing

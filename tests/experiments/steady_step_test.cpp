@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+// steady_step_test.cpp: once the shapes have been seen, a training step asks the system for
+// nothing: no operator new, no block from the device's allocator.
+#include <atomic>
+#include <cstdlib>
+#include <new>
+
+#include "experiments/config/build.h"
+#include "framework/memory.h"
+#include "tests/experiments/training_fixture.h"
+
+namespace {
+std::atomic<bool> counting{false};
+std::atomic<long> news{0};
+
+void* counted(std::size_t bytes, std::size_t alignment) {
+  if (counting.load(std::memory_order_relaxed)) {
+    news.fetch_add(1, std::memory_order_relaxed);
+    // CONVSCOPE_TRAP_NEW=1 stops here, so that a debugger shows who asked.
+    static const bool trap = std::getenv("CONVSCOPE_TRAP_NEW") != nullptr;
+    if (trap) __builtin_trap();
+  }
+  void* block =
+      alignment <= alignof(std::max_align_t)
+          ? std::malloc(bytes == 0 ? 1 : bytes)
+          : std::aligned_alloc(alignment, (bytes + alignment - 1) / alignment * alignment);
+  if (block == nullptr) throw std::bad_alloc();
+  return block;
+}
+}  // namespace
+
+void* operator new(std::size_t bytes) { return counted(bytes, 0); }
+void* operator new[](std::size_t bytes) { return counted(bytes, 0); }
+void* operator new(std::size_t bytes, std::align_val_t alignment) {
+  return counted(bytes, static_cast<std::size_t>(alignment));
+}
+void* operator new[](std::size_t bytes, std::align_val_t alignment) {
+  return counted(bytes, static_cast<std::size_t>(alignment));
+}
+void operator delete(void* block) noexcept { std::free(block); }
+void operator delete[](void* block) noexcept { std::free(block); }
+void operator delete(void* block, std::size_t) noexcept { std::free(block); }
+void operator delete[](void* block, std::size_t) noexcept { std::free(block); }
+void operator delete(void* block, std::align_val_t) noexcept { std::free(block); }
+void operator delete[](void* block, std::align_val_t) noexcept { std::free(block); }
+void operator delete(void* block, std::size_t, std::align_val_t) noexcept { std::free(block); }
+void operator delete[](void* block, std::size_t, std::align_val_t) noexcept { std::free(block); }
+
+namespace convscope::testing {
+namespace {
+
+struct Counts {
+  long news = 0;
+  std::int64_t system_allocations = 0;
+};
+
+// Counts over steps of the second epoch; the first one has shown every shape.
+Counts count_steady_steps(TrainingSetup& setup) {
+  TrainStep step(*setup.model, *setup.optimizer, setup.clip_norm, setup.device);
+  Batch batch;
+  const auto epoch = [&](std::int64_t number) {
+    setup.train->start_epoch(number);
+    std::int64_t at = 0;
+    while (setup.train->next(batch)) {
+      const double lr = setup.learning_rate(
+          {.step = at++, .total_steps = 100, .steps_per_epoch = setup.train->batches_per_epoch()});
+      step.run(batch, lr);
+    }
+  };
+  epoch(0);
+  epoch(1);
+  const std::int64_t before = memory_stats(setup.device).system_allocations;
+  setup.train->start_epoch(2);
+  EXPECT_TRUE(setup.train->next(batch));  // the first one starts the reading ahead
+  step.run(batch, 0.01);
+  news = 0;
+  counting = true;
+  std::int64_t at = 1;
+  while (setup.train->next(batch)) {
+    const double lr = setup.learning_rate(
+        {.step = at++, .total_steps = 100, .steps_per_epoch = setup.train->batches_per_epoch()});
+    step.run(batch, lr);
+  }
+  counting = false;
+  return {news.load(), memory_stats(setup.device).system_allocations - before};
+}
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+constexpr bool kSanitized = true;
+#else
+constexpr bool kSanitized = false;
+#endif
+
+TEST(SteadyStep, the_counter_counts) {
+  news = 0;
+  counting = true;
+  delete new int(3);
+  counting = false;
+  EXPECT_EQ(news.load(), 1);
+}
+
+TEST(SteadyStep, of_two_linear_layers_allocates_nothing) {
+  if (kSanitized) GTEST_SKIP() << "a sanitizer build does not pool small objects";
+  TrainingSetup setup = small_setup(1);
+  setup.clip_norm = 1.0;
+  const Counts counts = count_steady_steps(setup);
+  EXPECT_EQ(counts.news, 0);
+  EXPECT_EQ(counts.system_allocations, 0);
+}
+
+}  // namespace
+}  // namespace convscope::testing

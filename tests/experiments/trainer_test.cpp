@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "experiments/trainer/trainer.h"
+
+#include <cmath>
+#include <csignal>
+
+#include "experiments/trainer/alarms.h"
+#include "tests/experiments/training_fixture.h"
+
+namespace convscope::testing {
+namespace {
+
+int run_quietly(TrainingSetup& setup, RunFolder& folder, bool resume = false) {
+  Progress progress(Progress::Mode::quiet);
+  Trainer trainer(setup, folder, progress);
+  if (resume) trainer.resume();
+  return trainer.run();
+}
+
+std::string error_of(const std::function<void()>& action, ErrorKind kind) {
+  try {
+    action();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), kind) << error.what();
+    return error.what();
+  }
+  return "no error";
+}
+
+TEST(Trainer, overfits_a_small_set_in_30_steps) {
+  TrainingSetup setup = small_setup(1, 0.1);
+  TrainStep step(*setup.model, *setup.optimizer, 0, Device{});
+  setup.train = std::make_unique<Loader>(bright_columns(16, 1), LoaderOptions{.batch_size = 16});
+  Batch batch;
+  double loss = 0;
+  for (int i = 0; i < 30; ++i) {
+    setup.train->start_epoch(i);
+    ASSERT_TRUE(setup.train->next(batch));
+    loss = step.run(batch, 0.1).loss;
+  }
+  EXPECT_LT(loss, 0.1);
+}
+
+TEST(Trainer, writes_the_whole_run_folder) {
+  const TemporaryFolder root;
+  TrainingSetup setup = small_setup(1);
+  RunFolder folder = RunFolder::create(root.path(), "small", 1);
+  EXPECT_EQ(run_quietly(setup, folder), 0);
+  for (const char* name : {"status.json", "log.txt", "metrics.jsonl", "epochs.csv", "summary.json",
+                           "report.html", "ckpt/last.safetensors", "ckpt/best.safetensors"}) {
+    EXPECT_TRUE(std::filesystem::exists(folder.file(name))) << name;
+  }
+  EXPECT_EQ(read_run_status(folder.path()).state, "DONE");
+  EXPECT_EQ(std::filesystem::read_symlink(root.path() + "/small/latest"), folder.id());
+
+  const RunSummary summary = parse_summary(text_of(folder.file("summary.json")));
+  EXPECT_EQ(summary.epochs, 3);
+  EXPECT_EQ(summary.steps, 39);
+  EXPECT_EQ(summary.timed_steps, 39 - kTimingWarmupSteps);
+  EXPECT_GT(*summary.acc, 90.0);  // chance is 25 %
+  EXPECT_GT(summary.avg_forward, 0.0);
+  EXPECT_GT(summary.avg_forward_mem, 0.0);
+  EXPECT_GT(summary.avg_backward_mem, summary.avg_forward_mem);
+
+  const std::string metrics = text_of(folder.file("metrics.jsonl"));
+  EXPECT_EQ(std::count(metrics.begin(), metrics.end(), '\n'), 39 / 5 + 3);
+  const std::string epochs = text_of(folder.file("epochs.csv"));
+  EXPECT_EQ(std::count(epochs.begin(), epochs.end(), '\n'), 4);
+}
+
+TEST(Trainer, stops_at_a_loss_that_is_no_number_and_says_where) {
+  const TemporaryFolder root;
+  TrainingSetup setup = small_setup(1, 1e9);
+  RunFolder folder = RunFolder::create(root.path(), "nan", 1);
+  const std::string text = error_of([&] { run_quietly(setup, folder); }, ErrorKind::kRun);
+  EXPECT_NE(text.find("expected a finite loss"), std::string::npos) << text;
+  EXPECT_NE(text.find("learning rate 1e+09"), std::string::npos) << text;
+  const RunStatus status = read_run_status(folder.path());
+  EXPECT_EQ(status.state, "FAILED");
+  EXPECT_EQ(status.exit_code, 1);
+  EXPECT_NE(status.reason.find("epoch 1"), std::string::npos) << status.reason;
+}
+
+TEST(Trainer, keeps_the_last_good_checkpoint_when_a_later_epoch_diverges) {
+  const TemporaryFolder root;
+  TrainingSetup setup = small_setup(1);
+  setup.learning_rate = [](const SchedulePoint& point) { return point.step < 20 ? 0.05 : 1e30; };
+  RunFolder folder = RunFolder::create(root.path(), "nan", 1);
+  error_of([&] { run_quietly(setup, folder); }, ErrorKind::kRun);
+  TrainingSetup again = small_setup(2);
+  RunFolder same = std::move(folder);
+  Progress progress(Progress::Mode::quiet);
+  Trainer trainer(again, same, progress);
+  trainer.resume();
+  EXPECT_EQ(trainer.state().epoch, 1);
+  EXPECT_EQ(trainer.state().step, 13);
+  for (float weight : weights_of(*again.model)) EXPECT_TRUE(std::isfinite(weight));
+}
+
+TEST(Trainer, fails_when_an_expectation_is_missed) {
+  const TemporaryFolder root;
+  TrainingSetup setup = small_setup(1, 1e-9);
+  setup.epochs = 1;
+  setup.expect.test_acc_min = 99.9;
+  RunFolder folder = RunFolder::create(root.path(), "gate", 1);
+  const std::string text = error_of([&] { run_quietly(setup, folder); }, ErrorKind::kRun);
+  EXPECT_NE(text.find("expected a test accuracy of at least 99.9 %"), std::string::npos) << text;
+  EXPECT_EQ(read_run_status(folder.path()).exit_code, 1);
+  EXPECT_TRUE(std::filesystem::exists(folder.file("summary.json")));
+}
+
+TEST(Trainer, meets_a_loss_gate_exactly_at_its_bound) {
+  const TemporaryFolder root;
+  TrainingSetup first = small_setup(1);
+  RunFolder folder = RunFolder::create(root.path(), "gate", 1);
+  ASSERT_EQ(run_quietly(first, folder), 0);
+  const RunSummary summary = parse_summary(text_of(folder.file("summary.json")));
+  TrainingSetup second = small_setup(1);
+  second.expect.test_loss_max = *summary.test_loss;
+  RunFolder other = RunFolder::create(root.path(), "gate", 1);
+  EXPECT_EQ(run_quietly(second, other), 0);
+}
+
+TEST(Trainer, clips_gradients_when_asked) {
+  TrainingSetup free = small_setup(1, 1.0);
+  TrainingSetup clipped = small_setup(1, 1.0);
+  const std::vector<float> before = weights_of(*free.model);
+  Batch batch;
+  free.train->start_epoch(0);
+  ASSERT_TRUE(free.train->next(batch));
+  TrainStep(*free.model, *free.optimizer, 0, Device{}).run(batch, 1.0);
+  TrainStep(*clipped.model, *clipped.optimizer, 1e-3, Device{}).run(batch, 1.0);
+  const auto distance = [&](const Module& model) {
+    double sum = 0;
+    const std::vector<float> after = weights_of(model);
+    for (std::size_t i = 0; i < after.size(); ++i) sum += std::pow(after[i] - before[i], 2.0);
+    return std::sqrt(sum);
+  };
+  EXPECT_GT(distance(*free.model), 0.01);
+  EXPECT_NEAR(distance(*clipped.model), 1e-3, 1e-6);  // a step of lr 1 is the clipped norm itself
+}
+
+TEST(Alarms, the_loss_of_guessing_is_reported_once) {
+  LossAlarm alarm(10);
+  int rings = 0;
+  for (int step = 1; step <= 1000; ++step) {
+    const Alarm rang = alarm.observe(std::log(10.0) + 0.01 * (step % 2 == 0 ? 1 : -1));
+    if (rang == Alarm::kNotLearning) {
+      ++rings;
+      EXPECT_EQ(step, LossAlarm::kWindow);
+    }
+  }
+  EXPECT_EQ(rings, 1);
+}
+
+TEST(Alarms, a_falling_loss_is_no_alarm) {
+  LossAlarm alarm(10);
+  for (int step = 0; step < 1000; ++step) {
+    EXPECT_EQ(alarm.observe(std::log(10.0) * std::exp(-step / 500.0)), Alarm::kNone);
+  }
+}
+
+TEST(Alarms, nan_and_infinity_are_alarms_at_once) {
+  LossAlarm alarm(10);
+  EXPECT_EQ(alarm.observe(1.0), Alarm::kNone);
+  EXPECT_EQ(alarm.observe(std::nan("")), Alarm::kNotFinite);
+  EXPECT_EQ(alarm.observe(HUGE_VAL), Alarm::kNotFinite);
+}
+
+TEST(Progress, the_bar_fits_its_width_and_shows_the_figures) {
+  const ProgressPoint point{
+      .epoch = 2, .epochs = 10, .batch = 50, .batches = 100, .loss = 0.25, .images_per_s = 18420};
+  const std::string text = bar_text(point, 65, 80);
+  EXPECT_EQ(text,
+            "epoch 3/10 [===========            ]  50%  loss 0.2500  18420 img/s  left 01:05");
+  EXPECT_LT(bar_text(point, 65, 30).size(), 30u);
+  EXPECT_EQ(duration_text(3723), "1:02:03");
+}
+
+}  // namespace
+}  // namespace convscope::testing
