@@ -10,31 +10,28 @@
 //            dcol = w^T * dy; dx = col2im(dcol);  dw += dy * col^T
 // Plan       forward: pixels run through all images; kPanels panels of one register tile's width
 //            are packed for kDepth rows of columns, then every tile of the packed weights passes
-//            over them. A panel that crosses from one image to the next goes through a small
-//            buffer. backward_data: for one image and a few channels, columns = w^T dy by the same
-//            tile, w and dy read where they lie; then each pixel of dx gathers its columns.
+//            over them. A panel that crosses into the next image goes through a small buffer.
+//            backward_data: for one image and a few channels, columns = w^T dy by the same tile,
+//            w and dy read where they lie; then each pixel of dx gathers its columns.
 //            backward_weight: pixels stand in the vector lanes; columns of a block of kernel rows
-//            and a block of pixels are packed, and dot products of dy rows with column rows are
-//            kept in registers over the whole block. Threads take chunks cut by the problem's sizes
-//            alone.
-// Shapes     x [N,C,H,W], w [K,C/G,R,S], y [N,K,P,Q], f32 row-major, any alignment; accumulates in
-// f32 Supports   f32; every stride, dilation, padding and number of groups Cost       FLOPs = 2 N K
-// P Q (C/G) R S in each direction, columns that lie in the padding
-//            included; bytes = the three tensors once, packed panels stay in L2; workspace = packed
+//            and of pixels are packed; dot products of dy rows with column rows stay in registers
+//            over the whole block. Threads take chunks cut by the problem's sizes alone.
+// Shapes     x [N,C,H,W], w [K,C/G,R,S], y [N,K,P,Q], f32 row-major, any alignment; sums in f32
+// Supports   f32; every stride, dilation, padding and number of groups
+// Cost       FLOPs = 2 N K P Q (C/G) R S in each direction, columns that lie in the padding
+//            included; bytes = the three tensors once, panels stay in L2; workspace = packed
 //            weights + panels of each thread; compute-bound once K/G >= 16, below that packing
 //            (2 cycles a vector against K/G FMAs) shows
-// Numerics   forward: one rounding per FMA, restarted from y every kDepth terms: error grows like a
-//            random walk, below 1 unit of eps * sum of magnitudes; backward_weight sums pixels in
-//            lanes, blocks in order. Same bits on each run and for any number of threads; exact on
-//            integers below 2^24.
+// Numerics   one rounding per FMA. forward restarts from y every kDepth terms; backward_weight sums
+//            pixels in lanes, then blocks in order. The error grows like a random walk. Same bits
+//            on each run and for any number of threads; exact on integers below 2^24.
 // Backward   dx = col2im(w^T dy), assigned; dw = dy col^T, assigned or added to
 // Choices    kDepth 384: a weight tile 14 x 384 x 4 B = 21 KiB stays in L1
 //            kPanels 4: 4 x 384 x 32 x 4 B = 192 KiB of L2
 //            kPixels 768, kColumnRows 48: 144 KiB of columns in L2, 6 rows of dy (18 KiB) in L1
 // Source     K. Chellapilla, S. Puri, P. Simard 2006, hal inria-00112631; M. Cho, D. Brand: MEC,
 //            2017, arXiv 1706.06873 argues, as here, against the whole matrix
-// Read next  reference_cpu.cpp, the same sums without panels; framework/ops/gemm_simd.cpp, the
-// tile.
+// Read next  reference_cpu.cpp, the same sums without panels; framework/ops/gemm_simd.cpp, the tile
 #include <algorithm>
 
 #include "framework/memory.h"

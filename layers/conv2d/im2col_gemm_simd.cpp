@@ -18,9 +18,8 @@
 // Cost       pack and unpack: one load and one store (or add) for each column vector, bound by L1;
 //            dot: Left Right FMAs for Left + Right loads
 // Numerics   copies are exact; sums run over lanes, then across them: fixed order, same bits
-// Choices    dot tile: AVX-512 6 x 4 = 24 sums + 4 + 1 of 32 registers; AVX2 3 x 3 = 9 + 3 + 1 of
-// 16 Source     K. Chellapilla, S. Puri, P. Simard: High Performance Convolutional Neural Networks
-// for
+// Choices    dot tile: AVX-512 6 x 4 = 24 sums + 4 + 1 of 32 registers; AVX2 3 x 3 = 9 + 3 + 1
+// Source     K. Chellapilla, S. Puri, P. Simard: High Performance Convolutional Neural Networks for
 //            Document Processing, 2006, hal inria-00112631
 // Read next  im2col_gemm_cpu.cpp: who calls these.
 #include "framework/simd.h"

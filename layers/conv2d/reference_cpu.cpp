@@ -7,17 +7,16 @@
 //                                q stride_w - pad_left + s dilation_w] w[k,c,r,s],  g = k / (K/G)
 // Textbook   for n, k, p, q:
 //              sum = b[k]
-//              for c, r, s: sum += x[n][g*C/G+c][p*stride_h-pad_top+r*dilation_h][...] *
-//              w[k][c][r][s] y[n][k][p][q] = sum
+//              for c, r, s: sum += x[n][g*C/G+c][p*stride_h-pad_top+r*dilation_h][..] * w[k][c][r][s]
+//              y[n][k][p][q] = sum
 // Plan       no tiles, no packing. Threads share out images x channels, or kernels.
 // Shapes     x [N,C,H,W], w [K,C/G,R,S], b [K], y [N,K,P,Q], row-major, f32 or f64; sums in f64
 // Supports   f32 and f64; every stride, dilation, padding and number of groups
-// Cost       FLOPs = 2 N K P Q (C/G) R S; bytes = x, w, y once if the caches are kind; no
-// workspace;
-//            bound by scalar arithmetic and address computation
+// Cost       FLOPs = 2 N K P Q (C/G) R S; bytes = x, w, y once if the caches are kind;
+//            no workspace; bound by scalar arithmetic and address computation
 // Numerics   each product of two f32 is exact in f64, so a result is wrong by half a unit in the
-//            last place and 2^-29 of the sum of magnitudes; same bits on each run; exact on
-//            integers
+//            last place and 2^-29 of the sum of magnitudes; same bits on each run; exact
+//            on integers
 // Backward   dx gathers: pixel (h,w) got its share from every (p,r), (q,s) with
 //            p stride_h - pad_top + r dilation_h = h. dx is assigned; dw is assigned or added to.
 // Choices    none
