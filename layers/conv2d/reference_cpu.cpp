@@ -7,7 +7,7 @@
 //                                q stride_w - pad_left + s dilation_w] w[k,c,r,s],  g = k / (K/G)
 // Textbook   for n, k, p, q:
 //              sum = b[k]
-//              for c, r, s: sum += x[n][g*C/G+c][p*stride_h-pad_top+r*dilation_h][..] * w[k][c][r][s]
+//              for c, r, s: sum += x[n][g*C/G+c][p*stride_h-pad_top+r*dilation_h][..] w[k][c][r][s]
 //              y[n][k][p][q] = sum
 // Plan       no tiles, no packing. Threads share out images x channels, or kernels.
 // Shapes     x [N,C,H,W], w [K,C/G,R,S], b [K], y [N,K,P,Q], row-major, f32 or f64; sums in f64
