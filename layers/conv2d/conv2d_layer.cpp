@@ -1,0 +1,189 @@
+// SPDX-License-Identifier: Apache-2.0
+// conv2d_layer.cpp: the layer, and its keys in a config.
+#include "layers/conv2d/conv2d.h"
+#include "layers/init.h"
+
+namespace convscope {
+namespace {
+
+constexpr const char* kOperation = "conv2d";
+
+Conv2dParams without_padding(Conv2dParams params) {
+  params.padding = {};
+  return params;
+}
+
+// One number, or height and width.
+struct Pair {
+  std::int64_t h, w;
+};
+Pair pair_of(const Options& options, std::string_view name) {
+  const std::vector<std::int64_t>& v = options.integers(name);
+  CONVSCOPE_CHECK(v.size() == 1 || v.size() == 2, kOperation, "expected '", name,
+                  "' to be one number or [height, width], got ", to_text(options.get(name)));
+  return {v[0], v.back()};
+}
+
+Padding2d padding_of(const Options& options) {
+  const std::vector<std::int64_t>& v = options.integers("padding");
+  CONVSCOPE_CHECK(v.size() == 1 || v.size() == 2 || v.size() == 4, kOperation,
+                  "expected 'padding' to be one number, [height, width] or [top, bottom, left, ",
+                  "right], got ", to_text(options.get("padding")));
+  if (v.size() == 4) return {v[0], v[1], v[2], v[3]};
+  return {v[0], v[0], v.back(), v.back()};
+}
+
+Conv2dPolicy policy_of(const Options& options, const LayerContext& context) {
+  if (options.has("algorithm")) {
+    const std::string& word = options.text("algorithm");
+    return {word, word, word};
+  }
+  return context.conv_policy ? context.conv_policy(context.layer_name) : Conv2dPolicy{};
+}
+
+std::shared_ptr<Module> build(const Options& options, const Shape& input, LayerContext& context) {
+  CONVSCOPE_CHECK(input.rank() == 4, kOperation, "expected x of rank 4 [N,C,H,W], got ", input);
+  const Pair kernel = pair_of(options, "kernel_size");
+  const Pair stride = pair_of(options, "stride");
+  const Pair dilation = pair_of(options, "dilation");
+  return std::make_shared<Conv2d>(
+      Conv2dOptions{.in_channels = input[1],
+                    .out_channels = options.integer("out_channels"),
+                    .kernel_h = kernel.h,
+                    .kernel_w = kernel.w,
+                    .params = {.stride_h = stride.h,
+                               .stride_w = stride.w,
+                               .padding = padding_of(options),
+                               .dilation_h = dilation.h,
+                               .dilation_w = dilation.w,
+                               .groups = options.integer("groups")},
+                    .bias = options.flag("bias"),
+                    .padding_mode = parse_pad_mode(options.text("padding_mode")),
+                    .init = options.text("init"),
+                    .policy = policy_of(options, context)},
+      context);
+}
+
+std::vector<OptionField> fields() {
+  using enum OptionType;
+  using Integers = std::vector<std::int64_t>;
+  constexpr double kMost = 1 << 20;
+  std::vector<std::string> modes;
+  for (int i = 0; i < kPadModeCount; ++i) modes.emplace_back(name_of(static_cast<PadMode>(i)));
+  return {
+      {.name = "out_channels",
+       .type = integer,
+       .doc = "number of kernels, K",
+       .required = true,
+       .min = 1,
+       .max = kMost},
+      {.name = "kernel_size",
+       .type = integers,
+       .doc = "pixels: one number or [height, width]",
+       .required = true,
+       .min = 1,
+       .max = kMost},
+      {.name = "stride",
+       .type = integers,
+       .default_value = Integers{1},
+       .doc = "pixels between outputs: one number or [height, width]",
+       .min = 1,
+       .max = kMost},
+      {.name = "padding",
+       .type = integers,
+       .default_value = Integers{0},
+       .doc = "pixels added around: one number, [height, width] or [top, bottom, left, right]",
+       .min = 0,
+       .max = kMost},
+      {.name = "dilation",
+       .type = integers,
+       .default_value = Integers{1},
+       .doc = "pixels between kernel elements: one number or [height, width]",
+       .min = 1,
+       .max = kMost},
+      {.name = "groups",
+       .type = integer,
+       .default_value = std::int64_t{1},
+       .doc = "independent parts that the channels fall into",
+       .min = 1,
+       .max = kMost},
+      {.name = "bias", .type = boolean, .default_value = true, .doc = "add a bias"},
+      {.name = "padding_mode",
+       .type = text,
+       .default_value = std::string("zeros"),
+       .doc = "what stands in the padding",
+       .choices = modes},
+      {.name = "algorithm",
+       .type = text,
+       .doc = "auto, measure, check:<a>,<b> or a name; left out: as the block 'conv' says"},
+      init_field(),
+  };
+}
+
+}  // namespace
+
+Conv2d::Conv2d(const Conv2dOptions& options, LayerContext& context)
+    : options_(options), params_(options.params), plans_(make_ref<Conv2dPlans>(options.policy)) {
+  if (pads_itself()) params_ = without_padding(params_);
+  const std::int64_t groups = options.params.groups;
+  CONVSCOPE_CHECK(options.in_channels >= 1 && options.out_channels >= 1 && groups >= 1 &&
+                      options.in_channels % groups == 0 && options.out_channels % groups == 0,
+                  kOperation,
+                  "expected groups to divide both the input channels and the output channels, got ",
+                  groups, " groups, ", options.in_channels, " input channels and ",
+                  options.out_channels, " output channels");
+  CONVSCOPE_CHECK(options.kernel_h >= 1 && options.kernel_w >= 1, kOperation,
+                  "expected a kernel of at least 1x1, got ", options.kernel_h, "x",
+                  options.kernel_w);
+  for (const Direction direction : kDirections) {
+    check_conv2d_policy(options.policy.of(direction), context.device);
+  }
+  const std::int64_t channels = options.in_channels / groups;
+  const std::int64_t fan_in = channels * options.kernel_h * options.kernel_w;
+  weight_ = add_parameter(
+      "weight", initial_weight(options.init,
+                               {options.out_channels, channels, options.kernel_h, options.kernel_w},
+                               fan_in, context));
+  if (!options.bias) return;
+  bias_ =
+      add_parameter("bias", initial_bias(options.init, {options.out_channels}, fan_in, context));
+}
+
+Variable Conv2d::forward(const Variable& x) {
+  if (!pads_itself()) return conv2d(x, weight_, bias_, params_, plans_);
+  CONVSCOPE_CHECK(x.value().rank() == 4, kOperation, "expected x of rank 4 [N,C,H,W], got ",
+                  x.shape());
+  return conv2d(pad2d(x, options_.params.padding, options_.padding_mode), weight_, bias_, params_,
+                plans_);
+}
+
+Conv2dProblem Conv2d::problem(const Shape& input, DType dtype) const {
+  Shape framed = input;
+  if (pads_itself() && input.rank() == 4) {
+    const Padding2d& padding = options_.params.padding;
+    framed = {input[0], input[1], input[2] + padding.top + padding.bottom,
+              input[3] + padding.left + padding.right};
+  }
+  return conv2d_problem(framed, weight_.shape(), params_, dtype);
+}
+
+Shape Conv2d::output_shape(const Shape& input) const {
+  if (pads_itself() && input.rank() == 4) {  // the frame is taken from the image itself
+    const Padding2d& p = options_.params.padding;
+    const std::int64_t slack = options_.padding_mode == PadMode::reflect ? 1 : 0;
+    CONVSCOPE_CHECK(options_.padding_mode == PadMode::replicate ||
+                        (p.top + slack <= input[2] && p.bottom + slack <= input[2] &&
+                         p.left + slack <= input[3] && p.right + slack <= input[3]),
+                    kOperation, "expected padding ", slack == 1 ? "smaller than" : "of at most",
+                    " the image because padding_mode is ", name_of(options_.padding_mode),
+                    ", got padding ", p.top, ",", p.bottom, ",", p.left, ",", p.right, " on x ",
+                    input);
+  }
+  return problem(input).y_shape();
+}
+
+}  // namespace convscope
+
+CONVSCOPE_REGISTER_LAYER("conv2d", {.doc = "slides K small kernels over the image",
+                                    .fields = convscope::fields(),
+                                    .build = convscope::build})
