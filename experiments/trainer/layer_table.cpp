@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "layers/conv2d/conv2d.h"
+
 namespace convscope {
 namespace {
 
@@ -17,18 +19,18 @@ std::string sizes_text(const Shape& shape) {
   return text;
 }
 
-std::string kernel_text(const Module& layer) {
-  for (const NamedParameter& parameter : layer.parameters()) {
-    const Shape& shape = parameter.variable.shape();
-    if (shape.rank() != 4) continue;
-    return shape[2] == shape[3] ? std::to_string(shape[2]) : cat(shape[2], "x", shape[3]);
-  }
-  return "";
+std::string kernel_text(const Conv2dProblem& problem) {
+  return problem.r == problem.s ? std::to_string(problem.r) : cat(problem.r, "x", problem.s);
+}
+
+std::string choice_text(const Conv2dChoice& choice) {
+  if (choice.checked_by == nullptr) return choice.algorithm->name;
+  return cat(choice.algorithm->name, " checked by ", choice.checked_by->name);
 }
 
 }  // namespace
 
-LayerTable layer_table(Module& model, const Shape& input, const ConvConfig& conv) {
+LayerTable layer_table(Module& model, const Shape& input, Device device) {
   LayerTable table;
   table.csv = "layer,kind,output,params,kernel,forward,backward_data,backward_weight\n";
   std::vector<std::string> kernels, algorithms;
@@ -44,19 +46,22 @@ LayerTable layer_table(Module& model, const Shape& input, const ConvConfig& conv
       in_line = in_line && (kind == "sequential" || name.empty());
       continue;
     }
+    const Shape arrives = shape;
     if (in_line) shape = layer->output_shape(shape);
-    const bool is_conv = layer->kind() == "conv2d";
     table.csv += cat(name, ",", layer->kind(), ",", in_line ? sizes_text(shape) : "", ",",
                      layer->parameter_count());
-    if (is_conv) {
-      const Conv2dPolicy& policy = conv.of(name);
+    const auto* conv = dynamic_cast<const Conv2d*>(layer);
+    if (conv != nullptr && in_line) {
+      const Conv2dProblem problem = conv->problem(arrives);
       std::vector<std::string> of_layer;
-      table.csv += "," + kernel_text(*layer);
+      table.csv += "," + kernel_text(problem);
       for (Direction direction : kDirections) {
-        table.csv += "," + policy.of(direction);
-        add_once(of_layer, policy.of(direction));
+        const std::string choice =
+            choice_text(select_conv2d(conv->policy().of(direction), problem, direction, device));
+        table.csv += "," + choice;
+        add_once(of_layer, choice);
       }
-      add_once(kernels, kernel_text(*layer));
+      add_once(kernels, kernel_text(problem));
       add_once(algorithms, join(of_layer, "+"));
     } else {
       table.csv += ",,,,";

@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include "experiments/config/experiment_config.h"
+#include "framework/device.h"
 #include "layers/module.h"
 
 namespace convscope {
@@ -15,7 +15,7 @@ struct LayerTable {
   std::string algorithms;    // of the convolutions: "im2col_gemm"; directions joined by '+'
 };
 
-// `input` is the shape of a batch.
-CONVSCOPE_API LayerTable layer_table(Module& model, const Shape& input, const ConvConfig& conv);
+// `input` is the shape of a batch. The algorithms are those that the policies choose for it.
+CONVSCOPE_API LayerTable layer_table(Module& model, const Shape& input, Device device);
 
 }  // namespace convscope

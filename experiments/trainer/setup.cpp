@@ -6,6 +6,7 @@
 #include "experiments/config/build.h"
 #include "experiments/trainer/layer_table.h"
 #include "experiments/trainer/trainer.h"
+#include "framework/cpu_isa.h"
 #include "framework/memory.h"
 #include "framework/parallel.h"
 
@@ -77,7 +78,7 @@ TrainingSetup setup_training(const ExperimentConfig& config) {
 
   Shape batch = {config.data.batch_size};
   for (std::int64_t size : sample) batch.push_back(size);
-  const LayerTable layers = layer_table(*setup.model, batch, config.conv);
+  const LayerTable layers = layer_table(*setup.model, batch, config.device);
   setup.layers_csv = layers.csv;
   setup.facts.name = config.name;
   setup.facts.data = config.data.set;
@@ -86,6 +87,9 @@ TrainingSetup setup_training(const ExperimentConfig& config) {
   setup.facts.kernel_size = layers.kernel_sizes;
   setup.facts.algorithm = layers.algorithms;
   setup.facts.seed = config.seed;
+  setup.facts.device = config.device.str();
+  setup.facts.threads = num_threads();
+  setup.facts.isa = name_of(current_isa());
   setup.facts.params = setup.model->parameter_count();
   setup.facts.version = CONVSCOPE_VERSION;
   return setup;

@@ -107,6 +107,7 @@ bool Trainer::train_epoch() {
   while (setup_.train->next(batch)) {
     const double waited = now_s() - before;
     const double lr = learning_rate(state_.step);
+    setup_.model->set_step(state_.step);
     const StepResult result = step.run(batch, lr);
     const Alarm rings = alarm.observe(result.loss);
     if (rings == Alarm::kNotFinite) {

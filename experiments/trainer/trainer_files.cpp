@@ -7,8 +7,6 @@
 
 #include "experiments/report/html_report.h"
 #include "experiments/trainer/trainer.h"
-#include "framework/cpu_isa.h"
-#include "framework/parallel.h"
 
 namespace convscope {
 namespace {
@@ -136,9 +134,6 @@ RunSummary Trainer::summary() const {
   out.best_split = setup_.val ? "val" : "test";
   out.train_acc = state_.last_epoch.accuracy();
   out.train_loss = state_.last_epoch.loss();
-  out.device = setup_.device.str();
-  out.isa = name_of(current_isa());
-  out.threads = num_threads();
   out.epochs = state_.epoch;
   out.epochs_planned = setup_.epochs;
   out.steps = state_.step;
