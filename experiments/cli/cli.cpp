@@ -72,7 +72,28 @@ std::string suggestion(std::string_view word, const std::vector<std::string>& kn
   return near.empty() ? "" : cat("; did you mean '", near, "'?");
 }
 
-// What is wrong with the command line, in our own words.
+// CLI11's sentences: "CONFIG is required", "--threads: 1 required INT missing".
+std::string in_our_words(const CLI::ParseError& error) {
+  const std::string text = error.what();
+  const std::size_t required = text.find(" is required");
+  if (error.get_name() == "RequiredError" && required != std::string::npos) {
+    return cat("expected ", text.substr(0, required), ", got nothing");
+  }
+  const std::size_t colon = text.find(": ");
+  if (error.get_name() == "ArgumentMismatch" && text.ends_with("missing") &&
+      colon != std::string::npos) {
+    return cat(text.substr(0, colon), ": expected a value, got nothing");
+  }
+  constexpr std::string_view kConversion = "Could not convert: ";  // "--epochs = many"
+  const std::size_t equals = text.find(" = ");
+  if (text.starts_with(kConversion) && equals != std::string::npos) {
+    return cat(text.substr(kConversion.size(), equals - kConversion.size()),
+               ": expected a number, got '", text.substr(equals + 3), "'");
+  }
+  return text;
+}
+
+// What is wrong with the command line.
 std::string explain_parse_error(const CLI::App& app, const CLI::ParseError& error) {
   std::string path;
   const CLI::App* here = innermost(app, path);
@@ -90,7 +111,7 @@ std::string explain_parse_error(const CLI::App& app, const CLI::ParseError& erro
                " (known: ", join(nested), ")");
   }
   if (!rest.empty()) return cat(prefix, "expected no further argument, got '", rest[0], "'");
-  return cat(prefix, error.what());
+  return cat(prefix, in_our_words(error));
 }
 
 int usage_error(const CLI::App& app, const CLI::ParseError& error) {
@@ -117,10 +138,16 @@ void declare_globals(CLI::App& app, GlobalOptions& globals) {
       "say more (-vv: still more)");
   app.add_flag_function(
       "-q,--quiet", [&globals](std::int64_t) { globals.verbosity = -1; }, "print errors only");
-  app.add_option("--threads", globals.threads,
-                 "threads to compute with; 0 = all cores; beats the config")
+  app.add_option_function<std::string>(
+         "--threads", [&globals](const std::string& word) { globals.threads = std::stoi(word); },
+         "threads to compute with; 0 = all cores; beats the config")
       ->type_name("N")
-      ->check(CLI::Range(0, 1024).description(""));
+      ->check([](const std::string& word) -> std::string {
+        const bool fits = !word.empty() && word.size() <= 4 &&
+                          word.find_first_not_of("0123456789") == std::string::npos &&
+                          std::stoi(word) <= 1024;
+        return fits ? "" : cat("expected an integer from 0 to 1024, got '", word, "'");
+      });
   app.add_option_function<std::string>(
          "--color",
          [&globals](const std::string& word) {
@@ -130,7 +157,10 @@ void declare_globals(CLI::App& app, GlobalOptions& globals) {
          },
          "auto, always or never; NO_COLOR=1 in the environment means never")
       ->type_name("WHEN")
-      ->check(CLI::IsMember({"auto", "always", "never"}).description(""));
+      ->check([](const std::string& word) -> std::string {
+        const bool fits = word == "auto" || word == "always" || word == "never";
+        return fits ? "" : cat("expected auto, always or never, got '", word, "'");
+      });
 }
 
 int parse_and_run(int argc, char** argv) {

@@ -207,15 +207,17 @@ bool is_readable_text(std::string_view text, const Origin& origin, Mistakes& mis
   return true;
 }
 
-// Whether the line (from 1) or the one before is indented with a tab: the usual reason.
-bool has_tab_indentation(std::string_view text, int line) {
-  int number = 1;
-  for (std::size_t begin = 0; begin < text.size(); ++number) {
+// Moves `place` to a tab in the indentation of its line or the line before: the usual reason for
+// an error there. False when there is none.
+bool move_to_tab(std::string_view text, Origin& place) {
+  int line = 1;
+  for (std::size_t begin = 0; begin < text.size() && line <= place.line; ++line) {
     const std::size_t end = std::min(text.find('\n', begin), text.size());
     const std::string_view here = text.substr(begin, end - begin);
-    const std::string_view indentation = here.substr(0, here.find_first_not_of(" \t"));
-    if ((number == line || number == line - 1) &&
-        indentation.find('\t') != std::string_view::npos) {
+    const std::size_t tab = here.substr(0, here.find_first_not_of(" \t")).find('\t');
+    if (line >= place.line - 1 && tab != std::string_view::npos) {
+      place.line = line;
+      place.column = static_cast<int>(tab) + 1;
       return true;
     }
     begin = end + 1;
@@ -238,7 +240,7 @@ Node parse_document(std::string_view text, const Origin& origin, Mistakes& mista
       Origin here = origin;
       here.line = error.mark.is_null() ? 1 : error.mark.line + 1;
       here.column = error.mark.is_null() ? 1 : error.mark.column + 1;
-      if (has_tab_indentation(text, here.line)) {
+      if (move_to_tab(text, here)) {
         mistakes.add(here, "expected spaces as indentation, got a tab");
       } else {
         mistakes.add(here, cat("expected YAML, got: ", printable(error.msg)));

@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: Apache-2.0
+// The program as it is called: exit codes, what goes to stdout and what to stderr.
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "tests/support/temporary_folder.h"
+
+namespace convscope {
+namespace {
+
+struct Result {
+  int code = -1;
+  std::string out, err;
+};
+
+Result call(const std::string& arguments, const std::string& environment = "") {
+  const testing::TemporaryFolder folder;
+  const std::string command = environment + " " CONVSCOPE_BINARY_DIR "/bin/convscope " + arguments +
+                              " >" + (folder / "out") + " 2>" + (folder / "err") + " </dev/null";
+  const int status = std::system(command.c_str());
+  const auto read = [](const std::string& path) {
+    std::stringstream text;
+    text << std::ifstream(path).rdbuf();
+    return text.str();
+  };
+  return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, read(folder / "out"), read(folder / "err")};
+}
+
+TEST(CommandLine, AlonePrintsAHelpWithTheFirstCommandToType) {
+  for (const char* arguments : {"", "-h", "--help"}) {
+    const Result result = call(arguments);
+    EXPECT_EQ(result.code, 0);
+    EXPECT_NE(result.out.find("convscope run experiments/configs/quickstart.yaml"),
+              std::string::npos);
+    EXPECT_NE(result.out.find("\n  config"), std::string::npos);
+    EXPECT_EQ(result.err, "");
+  }
+}
+
+TEST(CommandLine, PrintsItsVersion) {
+  EXPECT_EQ(call("--version").out.substr(0, 10), "convscope ");
+  EXPECT_EQ(call("-V").code, 0);
+}
+
+TEST(CommandLine, EveryCommandHasAHelp) {
+  const std::string help = call("--help").out;
+  const std::size_t begin = help.find("Commands:\n") + 10;
+  std::istringstream lines(help.substr(begin, help.find("\n\n", begin) - begin));
+  std::string line;
+  int count = 0;
+  while (std::getline(lines, line)) {
+    std::istringstream words(line);
+    std::string name;
+    words >> name;
+    const Result result = call(name + " --help");
+    EXPECT_EQ(result.code, 0) << name;
+    EXPECT_NE(result.out.find("Usage: convscope " + name), std::string::npos) << result.out;
+    EXPECT_EQ(result.err, "") << name;
+    ++count;
+  }
+  EXPECT_GE(count, 3);
+}
+
+TEST(CommandLine, MistakesEndWithCode2AndAHint) {
+  const auto expect = [](const std::string& arguments, const std::string& sentence) {
+    const Result result = call(arguments);
+    EXPECT_EQ(result.code, 2) << arguments;
+    EXPECT_EQ(result.out, "") << arguments;
+    EXPECT_EQ(result.err.substr(0, result.err.find('\n')), "error: " + sentence);
+  };
+  expect("info --jsno", "[info] unknown option '--jsno'; did you mean '--json'?");
+  expect("info --thread=2", "[info] unknown option '--thread'; did you mean '--threads'?");
+  expect("info --threads many", "[info] --threads: expected an integer from 0 to 1024, got 'many'");
+  expect("info --threads", "[info] --threads: expected a value, got nothing");
+  expect("--color sometimes info", "--color: expected auto, always or never, got 'sometimes'");
+  expect("info extra", "[info] expected no further argument, got 'extra'");
+  expect("config", "[config] expected one of the commands show, check, keys");
+  expect("config shwo x",
+         "[config] unknown command 'shwo'; did you mean 'show'? (known: show, "
+         "check, keys)");
+  expect("config show", "[config show] expected CONFIG, got nothing");
+  EXPECT_TRUE(call("inof").err.starts_with("error: unknown command 'inof'; did you mean 'info'?"));
+}
+
+TEST(CommandLine, ConfigMistakesEndWithCode3AndOneLineEach) {
+  const testing::TemporaryFolder folder;
+  std::ofstream(folder / "bad.yaml") << "seed: x\nepohcs: 3\n";
+  const Result result = call("config check " + (folder / "bad.yaml") + " train.epohcs=3");
+  EXPECT_EQ(result.code, 3);
+  EXPECT_EQ(result.out, "");
+  std::istringstream lines(result.err);
+  std::string line;
+  std::getline(lines, line);
+  EXPECT_TRUE(line.starts_with(folder / "bad.yaml:1:1: error: missing key 'data'")) << line;
+  std::getline(lines, line);
+  EXPECT_TRUE(line.starts_with(folder / "bad.yaml:1:1: error: missing key 'model'")) << line;
+  std::getline(lines, line);
+  EXPECT_EQ(line, folder / "bad.yaml:1:7: error: seed: expected an integer, got 'x'");
+  std::getline(lines, line);
+  EXPECT_TRUE(line.starts_with(folder / "bad.yaml:2:1: error: unknown key 'epohcs'")) << line;
+  std::getline(lines, line);
+  EXPECT_EQ(line,
+            "error: override 'train.epohcs=3': unknown key 'train.epohcs'; did you mean "
+            "'train.epochs'?");
+  EXPECT_FALSE(std::getline(lines, line)) << line;
+  EXPECT_EQ(call("config check " + (folder / "none.yaml")).code, 3);
+}
+
+TEST(CommandLine, InfoIsReadableByPeopleAndMachines) {
+  const Result text = call("info");
+  EXPECT_EQ(text.code, 0);
+  EXPECT_NE(text.out.find("cuda"), std::string::npos);
+  const Result json = call("info --json");
+  EXPECT_EQ(json.code, 0);
+  const nlohmann::json parsed = nlohmann::json::parse(json.out, nullptr, false);
+  ASSERT_FALSE(parsed.is_discarded()) << json.out;
+  EXPECT_EQ(parsed.at("version"), call("-V").out.substr(10, call("-V").out.size() - 11));
+  EXPECT_TRUE(parsed.at("cpu").contains("isa"));
+  EXPECT_TRUE(parsed.at("optimizers").contains("sgd"));
+}
+
+TEST(CommandLine, ThreadsBeatTheConfig) {
+  const Result result = call("info --json --threads 3");
+  EXPECT_EQ(nlohmann::json::parse(result.out).at("threads"), 3);
+}
+
+TEST(CommandLine, ColoursOnlyWhenAsked) {
+  EXPECT_EQ(call("inof").err.find('\033'), std::string::npos);
+  EXPECT_NE(call("--color always inof").err.find("\033["), std::string::npos);
+  EXPECT_EQ(call("--color never inof", "NO_COLOR=").err.find('\033'), std::string::npos);
+}
+
+TEST(CommandLine, AFullDiskIsAnError) {
+  const int status = std::system(CONVSCOPE_BINARY_DIR "/bin/convscope info >/dev/full 2>/dev/null");
+  EXPECT_EQ(WEXITSTATUS(status), 6);
+}
+
+}  // namespace
+}  // namespace convscope

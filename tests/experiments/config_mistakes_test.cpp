@@ -1,0 +1,225 @@
+// SPDX-License-Identifier: Apache-2.0
+// Every mistake in a config gets one sentence with its place.
+#include <gtest/gtest.h>
+
+#include "datasets/dataset.h"
+#include "experiments/config/experiment_config.h"
+#include "tests/experiments/config_test_types.h"
+
+namespace convscope {
+namespace {
+
+const char* kRest = "data: {set: mnist}\nmodel: {type: test_model, size: 3}\n";
+
+// The lines of the error that a text gives, "" when it loads.
+std::string mistakes_of(const std::string& yaml, const std::vector<std::string>& overrides = {},
+                        const std::map<std::string, std::string>& files = {}) {
+  const ConfigReader reader = [&](const std::string& path) {
+    if (!files.contains(path)) fail(ErrorKind::kConfig, "config", "no such file");
+    return files.at(path);
+  };
+  try {
+    parse_config_text(yaml, "exp.yaml", reader, overrides);
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::kConfig);
+    const std::string text = error.what();
+    EXPECT_TRUE(text.starts_with("[config] ")) << text;
+    return text.substr(9);
+  }
+  return "";
+}
+
+struct Case {
+  const char* what;
+  std::string yaml;
+  std::string expected;  // all lines
+};
+void PrintTo(const Case& c, std::ostream* out) { *out << c.what; }
+
+class ConfigMistake : public ::testing::TestWithParam<Case> {};
+
+TEST_P(ConfigMistake, IsNamedWithItsPlace) {
+  EXPECT_EQ(mistakes_of(GetParam().yaml), GetParam().expected);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Syntax, ConfigMistake,
+    ::testing::Values(
+        Case{"duplicate key", "seed: 1\nname: a\nseed: 2\n",
+             "exp.yaml:3:1: error: duplicate key 'seed', first given in line 1"},
+        Case{"duplicate key in a flow map", "data: {set: mnist, set: cifar10}\n",
+             "exp.yaml:1:20: error: duplicate key 'set', first given in line 1"},
+        Case{"merge key", "<<: {seed: 1}\n",
+             "exp.yaml:1:1: error: expected no merge key (<<); use 'extends' to build on a file"},
+        Case{"two documents", "seed: 1\n---\nseed: 2\n",
+             "exp.yaml:2:1: error: expected one YAML document, got a second one ('---')"},
+        Case{"tab as indentation", "train:\n\tepochs: 3\n",
+             "exp.yaml:2:1: error: expected spaces as indentation, got a tab"},
+        Case{"anchor", "seed: &s 1\n",
+             "exp.yaml:1:7: error: expected no anchor (&name): a config says each value where it "
+             "stands, or uses 'extends'"},
+        Case{"tag", "seed: !!int 1\n",
+             "exp.yaml:1:7: error: expected no tag (!name): the type of a value follows from its "
+             "key"},
+        Case{"list as a file", "- 1\n",
+             "exp.yaml:1:1: error: expected a map of keys and values, got a list"},
+        Case{"text as a file", "hello\n",
+             "exp.yaml:1:1: error: expected a map of keys and values, got 'hello'"},
+        Case{"list as a key", "? [a]\n: 1\n",
+             "exp.yaml:1:3: error: expected a word as key, got a list"},
+        Case{"open bracket", "data: [1, 2\n",
+             "exp.yaml:2:1: error: expected YAML, got: end of sequence flow not found"},
+        Case{"byte that is not text", "name: \xff\n",
+             "exp.yaml:1:7: error: expected UTF-8 text, got the byte 255"},
+        Case{"zero byte", std::string("name: a\0b\n", 10),
+             "exp.yaml:1:8: error: expected UTF-8 text, got the byte 0"},
+        Case{"too deep", "seed: " + std::string(60, '[') + std::string(60, ']') + "\n",
+             "exp.yaml:1:38: error: expected at most 32 levels of lists and maps"}));
+
+INSTANTIATE_TEST_SUITE_P(
+    Keys, ConfigMistake,
+    ::testing::Values(
+        Case{"mistyped key", cat(kRest, "train:\n  epohcs: 3\n"),
+             "exp.yaml:4:3: error: unknown key 'train.epohcs'; did you mean 'epochs'?"},
+        Case{"key in the wrong block", cat(kRest, "epochs: 3\n"),
+             "exp.yaml:3:1: error: unknown key 'epochs'; did you mean 'train.epochs'?"},
+        Case{"key like no other", cat(kRest, "train: {zzzzzz: 3}\n"),
+             "exp.yaml:3:9: error: unknown key 'train.zzzzzz' (known: epochs, eval_every)"},
+        Case{"no data set", "model: {type: test_model, size: 1}\n",
+             "exp.yaml:1:1: error: missing key 'data' (the data set and its batches)"},
+        Case{"block without its set", "data: {batch_size: 3}\nmodel: {type: test_model, size: 1}\n",
+             "exp.yaml:1:7: error: missing key 'data.set' (the data set)"},
+        Case{"no network", "data: {set: mnist}\n",
+             "exp.yaml:1:1: error: missing key 'model' (a whole network) or 'layers' (a list)"},
+        Case{"two networks", cat(kRest, "layers: [{type: test_layer, size: 1}]\n"),
+             "exp.yaml:3:1: error: expected either 'model' or 'layers', got both"},
+        Case{"required key of a model", "data: {set: mnist}\nmodel: {type: test_model}\n",
+             "exp.yaml:2:8: error: missing key 'model.size' (an integer)"},
+        Case{"unknown data set", "data: {set: mnits}\nmodel: {type: test_model, size: 1}\n",
+             "exp.yaml:1:13: error: data.set: unknown dataset 'mnits'; did you mean 'mnist'? "
+             "(known: " +
+                 join(dataset_types().names()) + ")"},
+        Case{"list where a map belongs", cat(kRest, "train: [1, 2]\n"),
+             "exp.yaml:3:8: error: train: expected a map, got a list"},
+        Case{"map where a list belongs", "data: {set: mnist}\nlayers: {type: test_layer}\n",
+             "exp.yaml:2:9: error: layers: expected a list of layers, got a map"},
+        Case{"scalar as a layer", "data: {set: mnist}\nlayers:\n  - relu\n",
+             "exp.yaml:3:5: error: layers.0: expected a map such as {type: relu}, got 'relu'"},
+        Case{"same name twice",
+             "data: {set: mnist}\nlayers:\n  - {type: test_layer, size: 1, name: a}\n"
+             "  - {type: test_layer, size: 1, name: a}\n",
+             "exp.yaml:4:39: error: layers.1.name: expected layers with different names, got 'a' "
+             "twice"}));
+
+INSTANTIATE_TEST_SUITE_P(
+    Values, ConfigMistake,
+    ::testing::Values(
+        Case{"text for an integer", cat(kRest, "seed: 64abc\n"),
+             "exp.yaml:3:7: error: seed: expected an integer, got '64abc'"},
+        Case{"real for an integer", cat(kRest, "seed: 1.5\n"),
+             "exp.yaml:3:7: error: seed: expected an integer, got '1.5'"},
+        Case{"quoted integer", cat(kRest, "seed: '1'\n"),
+             "exp.yaml:3:7: error: seed: expected an integer, got the text '1'; leave the quotes "
+             "out"},
+        Case{"octal or not", cat(kRest, "seed: 010\n"),
+             "exp.yaml:3:7: error: seed: expected an integer, got '010'; write 10, or 0o10 for "
+             "octal"},
+        Case{"more than 64 bits", cat(kRest, "seed: 99999999999999999999\n"),
+             "exp.yaml:3:7: error: seed: expected an integer, got '99999999999999999999', more "
+             "than 64 bits hold"},
+        Case{"no as a boolean",
+             "data: {set: mnist, shuffle: no}\nmodel: {type: test_model, size: 1}",
+             "exp.yaml:1:29: error: data.shuffle: expected true or false, got 'no'; write true or "
+             "false"},
+        Case{"number as a text", cat(kRest, "name: 12\n"),
+             "exp.yaml:3:7: error: name: expected text, got '12'; write \"12\" if text is meant"},
+        Case{"not a number", cat(kRest, "optim: {lr: .nan}\n"),
+             "exp.yaml:3:13: error: optim.lr: expected a finite number, got '.nan'"},
+        Case{"out of range", cat(kRest, "expect: {test_acc_min: 120}\n"),
+             "exp.yaml:3:24: error: expect.test_acc_min: expected 0 to 100, got 120"},
+        Case{"list entry out of range",
+             "data: {set: mnist}\nmodel: {type: test_model, size: 1, padding: [1, -2]}\n",
+             "exp.yaml:2:49: error: model.padding: expected at least 0, got -2"},
+        Case{"word that is no choice",
+             "data: {set: mnist}\nmodel: {type: test_model, size: 1, mode: reflct}\n",
+             "exp.yaml:2:42: error: model.mode: expected one of zeros, reflect, got 'reflct'; did "
+             "you mean 'reflect'?"},
+        Case{"device", cat(kRest, "device: gpu\n"),
+             "exp.yaml:3:9: error: device: expected cpu, cuda or cuda:<index>, got 'gpu'"},
+        Case{"newer format", cat(kRest, "schema: 2\n"),
+             "exp.yaml:3:9: error: schema: expected schema 1, the only format of configs that this "
+             "version reads, got 2"},
+        Case{"name that is a path", cat(kRest, "name: ../../etc\n"),
+             "exp.yaml:3:7: error: name: expected at most 100 letters, digits and any of '._-', a "
+             "letter or digit first, because the folder of the runs is named so, got '../../etc'"},
+        Case{"two warm-ups", cat(kRest, "optim: {schedule: {warmup_epochs: 1, warmup_steps: 5}}\n"),
+             "exp.yaml:3:38: error: optim.schedule: expected either warmup_epochs or warmup_steps, "
+             "got both"}));
+
+TEST(ConfigMistakes, AreReportedAllTogetherInTheOrderOfTheFile) {
+  EXPECT_EQ(mistakes_of("seed: x\ndata: {set: mnist, batch_size: 0}\n"
+                        "model: {type: test_model, size: 1}\ntrain: {epohcs: 1}\n"),
+            "exp.yaml:1:7: error: seed: expected an integer, got 'x'\n"
+            "exp.yaml:2:32: error: data.batch_size: expected 1 to 1e+06, got 0\n"
+            "exp.yaml:4:9: error: unknown key 'train.epohcs'; did you mean 'epochs'?");
+}
+
+TEST(ConfigMistakes, OfOverridesNameTheOverride) {
+  const auto of = [](const std::string& text) { return mistakes_of(kRest, {text}); };
+  EXPECT_EQ(of("train.epohcs=3"),
+            "error: override 'train.epohcs=3': unknown key 'train.epohcs'; did you mean "
+            "'train.epochs'?");
+  EXPECT_EQ(of("train.epochs=many"),
+            "error: override 'train.epochs=many': train.epochs: expected an integer, got 'many'");
+  EXPECT_EQ(of("epochs"), "error: override 'epochs': expected KEY=VALUE, such as train.epochs=3");
+  EXPECT_EQ(of("train..epochs=3"),
+            "error: override 'train..epochs=3': expected KEY=VALUE with a name between the dots");
+  EXPECT_EQ(of("seed.x=3").substr(0, 28), "error: override 'seed.x=3': ");
+  EXPECT_EQ(of("extends=a.yaml"),
+            "error: override 'extends=a.yaml': expected 'extends' in a file, it cannot be "
+            "overridden");
+  EXPECT_EQ(of("data.set=["),
+            "error: override 'data.set=[': expected YAML, got: end of sequence flow not found");
+}
+
+TEST(ConfigMistakes, OfAMissingExtendedFileNameTheLineAndTheChain) {
+  EXPECT_EQ(mistakes_of("extends: base.yaml\n"),
+            "exp.yaml:1:10: error: expected the extended file 'base.yaml', got no such file");
+  EXPECT_EQ(mistakes_of("extends: sub/base.yaml\n", {}, {{"sub/base.yaml", "extends: top.yaml\n"}}),
+            "sub/base.yaml:1:10: error: expected the extended file 'sub/top.yaml', got no such "
+            "file (exp.yaml -> sub/base.yaml)");
+}
+
+TEST(ConfigMistakes, OfACycleShowTheWholeCycle) {
+  EXPECT_EQ(mistakes_of("extends: a.yaml\n", {}, {{"a.yaml", "extends: [./exp.yaml]\n"}}),
+            "a.yaml:1:11: error: expected 'extends' without a cycle, got exp.yaml -> a.yaml -> "
+            "exp.yaml");
+}
+
+TEST(ConfigMistakes, InAnExtendedFileNameThatFile) {
+  EXPECT_EQ(mistakes_of(cat("extends: a.yaml\n", kRest), {}, {{"a.yaml", "\nseed: x\n"}}),
+            "a.yaml:2:7: error: seed: expected an integer, got 'x'");
+}
+
+TEST(ConfigMistakes, OfHostileTextsAreErrorsAndNotCrashes) {
+  std::string many;
+  for (int i = 0; i < 30000; ++i) many += cat("k", i, ":\n");
+  EXPECT_EQ(mistakes_of(many), "exp.yaml:10000:1: error: expected at most 20000 values");
+  EXPECT_NE(mistakes_of(std::string(1000000, 'a')).find("bytes"), std::string::npos);
+  EXPECT_NE(mistakes_of(std::string(100000, '[')), "");
+  EXPECT_NE(mistakes_of(std::string(100000, '{')), "");
+  EXPECT_NE(mistakes_of(std::string(50000, '-') + "\n"), "");
+  std::string dashes;
+  for (int i = 0; i < 50000; ++i) dashes += "- ";
+  EXPECT_NE(mistakes_of(dashes), "");
+  std::map<std::string, std::string> wide = {{"a.yaml", "extends: [b.yaml, b.yaml, b.yaml]\n"},
+                                             {"b.yaml", "extends: [c.yaml, c.yaml, c.yaml]\n"},
+                                             {"c.yaml", "extends: [d.yaml, d.yaml, d.yaml]\n"},
+                                             {"d.yaml", "extends: [e.yaml, e.yaml, e.yaml]\n"},
+                                             {"e.yaml", "seed: 1\n"}};
+  EXPECT_NE(mistakes_of("extends: a.yaml\n", {}, wide).find("expected at most 64 files"),
+            std::string::npos);
+}
+
+}  // namespace
+}  // namespace convscope
