@@ -105,7 +105,7 @@ std::string explain_parse_error(const CLI::App& app, const CLI::ParseError& erro
     return cat(prefix, "unknown option '", name, "'", suggestion(name, option_names(*here)));
   }
   const std::vector<std::string> nested = nested_names(*here);
-  if (!nested.empty()) {
+  if (!nested.empty() && (!rest.empty() || error.get_name() == "RequiredError")) {
     if (rest.empty()) return cat(prefix, "expected one of the commands ", join(nested));
     return cat(prefix, "unknown command '", rest[0], "'", suggestion(rest[0], nested),
                " (known: ", join(nested), ")");

@@ -5,6 +5,7 @@
 
 #include "datasets/dataset.h"
 #include "experiments/config/schema.h"
+#include "layers/conv2d/select.h"
 #include "optim/lr_schedule.h"
 #include "optim/optimizer.h"
 
@@ -271,28 +272,31 @@ class Resolver {
   // `algorithm` and the three directions; a later `algorithm` replaces earlier directions.
   void read_policy(Map& map, Conv2dPolicy& policy) {
     const Node::Entry* all = map.take("algorithm");
-    const std::string path = joined(map.path(), "algorithm");
-    read_keys(map, policy_keys(), policy);
-    if (all == nullptr) return;
-    const std::optional<std::string> word = read_algorithm(all->value, path);
-    if (!word) return;
+    const auto word =
+        all == nullptr ? std::nullopt : read_algorithm(all->value, joined(map.path(), "algorithm"));
     for (const Key<Conv2dPolicy>& key : policy_keys()) {
-      const Node::Entry* own = map.node().find(key.field.name);
-      if (own != nullptr && own->origin.layer >= all->origin.layer) continue;
-      key.set(policy, *word);
+      if (word) key.set(policy, *word);
+      const Node::Entry* own = map.take(key.field.name);
+      if (own == nullptr || (all != nullptr && own->origin.layer < all->origin.layer)) continue;
+      const auto own_word = read_algorithm(own->value, joined(map.path(), key.field.name));
+      if (own_word) key.set(policy, *own_word);
     }
   }
 
+  // An algorithm that the config's device has, or a word that chooses one. Of a device that is not
+  // there nothing is known, and the run will say so.
   std::optional<std::string> read_algorithm(const Node& node, const std::string& path) {
     const auto value = read_value(node, algorithm_field(), path, mistakes_);
     if (!value || node.kind == Node::Kind::null) return std::nullopt;
+    const std::string& word = std::get<std::string>(*value);
+    if (!status_of(config_.device.type).available) return word;
     try {
-      check_policy_word(std::get<std::string>(*value));
+      check_conv2d_policy(word, config_.device);
     } catch (const Error& error) {
       mistakes_.add(node.origin, cat(path, ": ", sentence_of(error)));
       return std::nullopt;
     }
-    return std::get<std::string>(*value);
+    return word;
   }
 
   void read_conv(const Node& node) {

@@ -87,22 +87,7 @@ void check_word(const std::string& word, const std::string& also, const char* wh
                   "', a letter or digit first, ", why, ", got '", word.substr(0, 100), "'");
 }
 
-Key<Conv2dPolicy> direction_key(const char* name, std::string Conv2dPolicy::*member,
-                                const char* doc) {
-  Key<Conv2dPolicy> out = key(name, member, doc);
-  out.set = [member](Conv2dPolicy& policy, const OptionValue& value) {
-    check_policy_word(std::get<std::string>(value));
-    policy.*member = std::get<std::string>(value);
-  };
-  return out;
-}
-
 }  // namespace
-
-void check_policy_word(const std::string& word) {
-  CONVSCOPE_CHECK(!word.empty() && word.find_first_of(" \t\n") == std::string::npos, "config",
-                  "expected an algorithm's name, auto, measure or check:a,b, got '", word, "'");
-}
 
 const Keys<ExperimentConfig>& top_keys() {
   static const Keys<ExperimentConfig> keys = [] {
@@ -257,9 +242,9 @@ const Keys<ExpectConfig>& expect_keys() {
 
 const Keys<Conv2dPolicy>& policy_keys() {
   static const Keys<Conv2dPolicy> keys = {
-      direction_key("forward", &Conv2dPolicy::forward, "algorithm of y = x * w"),
-      direction_key("backward_data", &Conv2dPolicy::backward_data, "algorithm of dx"),
-      direction_key("backward_weight", &Conv2dPolicy::backward_weight, "algorithm of dw"),
+      key("forward", &Conv2dPolicy::forward, "algorithm of y = x * w"),
+      key("backward_data", &Conv2dPolicy::backward_data, "algorithm of dx"),
+      key("backward_weight", &Conv2dPolicy::backward_weight, "algorithm of dw"),
   };
   return keys;
 }

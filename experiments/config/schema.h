@@ -39,7 +39,4 @@ const OptionField& algorithm_field();
 // `type` and `name` of one entry of `layers`.
 const Keys<LayerSpec>& layer_keys();
 
-// "forward: auto | name | measure | check:a,b" is a word without blanks.
-void check_policy_word(const std::string& word);
-
 }  // namespace convscope::config

@@ -24,7 +24,7 @@ using Names = std::vector<std::string>;
 
 TEST(BuildModel, GivesEachLayerItsPolicy) {
   const ExperimentConfig config =
-      load("conv: {algorithm: direct, per_layer: {c2: {forward: fft}}}\n");
+      load("conv: {algorithm: reference, per_layer: {c2: {forward: measure}}}\n");
   const std::shared_ptr<Module> model = build_model(config, {1, 28, 28}, 10);
   std::map<std::string, std::string> forward;
   for (const NamedModule& part : model->modules()) {
@@ -32,11 +32,11 @@ TEST(BuildModel, GivesEachLayerItsPolicy) {
       forward[part.name] = layer->policy.forward;
     }
   }
-  EXPECT_EQ(forward, (std::map<std::string, std::string>{{"c1", "direct"}, {"c2", "fft"}}));
+  EXPECT_EQ(forward, (std::map<std::string, std::string>{{"c1", "reference"}, {"c2", "measure"}}));
 }
 
 TEST(BuildModel, RefusesAPolicyForALayerThatIsNotThere) {
-  const ExperimentConfig config = load("conv: {per_layer: {c22: fft}}\n");
+  const ExperimentConfig config = load("conv: {per_layer: {c22: auto}}\n");
   EXPECT_ERROR(ErrorKind::kConfig, "got 'c22'; did you mean 'c2'? (known: c1, c2)",
                build_model(config, {1, 28, 28}, 10));
 }

@@ -4,6 +4,7 @@
 
 #include "datasets/dataset.h"
 #include "experiments/config/experiment_config.h"
+#include "layers/conv2d/algorithm.h"
 #include "tests/experiments/config_test_types.h"
 
 namespace convscope {
@@ -152,6 +153,12 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"name that is a path", cat(kRest, "name: ../../etc\n"),
              "exp.yaml:3:7: error: name: expected at most 100 letters, digits and any of '._-', a "
              "letter or digit first, because the folder of the runs is named so, got '../../etc'"},
+        Case{"unknown algorithm", cat(kRest, "conv: {per_layer: {c1: {forward: im2col_gem}}}\n"),
+             "exp.yaml:3:34: error: conv.per_layer.c1.forward: expected auto, measure, "
+             "check:<a>,<b> "
+             "or an algorithm for device cpu (" +
+                 join(conv2d_algorithms(DeviceType::cpu).names()) +
+                 "), got 'im2col_gem'; did you mean 'im2col_gemm'?"},
         Case{"two warm-ups", cat(kRest, "optim: {schedule: {warmup_epochs: 1, warmup_steps: 5}}\n"),
              "exp.yaml:3:38: error: optim.schedule: expected either warmup_epochs or warmup_steps, "
              "got both"}));
@@ -204,7 +211,7 @@ TEST(ConfigMistakes, InAnExtendedFileNameThatFile) {
 TEST(ConfigMistakes, OfHostileTextsAreErrorsAndNotCrashes) {
   std::string many;
   for (int i = 0; i < 30000; ++i) many += cat("k", i, ":\n");
-  EXPECT_EQ(mistakes_of(many), "exp.yaml:10000:1: error: expected at most 20000 values");
+  EXPECT_EQ(mistakes_of(many), "exp.yaml:10001:1: error: expected at most 20000 values");
   EXPECT_NE(mistakes_of(std::string(1000000, 'a')).find("bytes"), std::string::npos);
   EXPECT_NE(mistakes_of(std::string(100000, '[')), "");
   EXPECT_NE(mistakes_of(std::string(100000, '{')), "");

@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+// conv_layers.h: the convolutions of a network and the problem that each of them gets, found from
+// shapes alone: nothing is run.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "layers/conv2d/conv2d.h"
+#include "layers/module.h"
+
+namespace convscope {
+
+struct ConvLayer {
+  std::string name;  // "c1"
+  const Conv2d* layer = nullptr;
+  Conv2dProblem problem;
+};
+
+// In the order in which an image passes them; `input` is [N,C,H,W]. An error when the network holds
+// convolutions inside a module that is no Sequential, because what reaches them is not known.
+CONVSCOPE_API std::vector<ConvLayer> conv_layers(Module& network, const Shape& input);
+
+}  // namespace convscope
