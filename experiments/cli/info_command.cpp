@@ -1,17 +1,104 @@
 // SPDX-License-Identifier: Apache-2.0
-// info_command.cpp: `convscope info`: what this build is, what this machine offers.
+// info_command.cpp: `convscope info`: what this build is, what this machine offers, and everything
+// that a config can name.
 #include <CLI/CLI.hpp>
 #include <iostream>
+#include <memory>
+#include <nlohmann/json.hpp>
 
+#include "datasets/dataset.h"
 #include "experiments/cli/command.h"
-#include "framework/cpu_isa.h"
+#include "experiments/trainer/environment.h"
+#include "layers/conv2d/algorithm.h"
+#include "layers/layer_types.h"
+#include "optim/lr_schedule.h"
+#include "optim/optimizer.h"
 
 namespace convscope {
 namespace {
 
-std::function<int()> declare(CLI::App&) {
-  return [] {
-    std::cout << "convscope " CONVSCOPE_VERSION "\ncpu " << cpu_features() << "\n";
+using Json = nlohmann::ordered_json;
+
+template <class Entry>
+Json docs_of(const Registry<Entry>& table) {
+  Json out = Json::object();
+  for (const auto& [name, entry] : table.entries()) out[name] = entry.doc;
+  return out;
+}
+
+Json algorithms_of(DeviceType device) {
+  Json out = Json::object();
+  for (const auto& [name, card] : conv2d_algorithms(device).entries()) {
+    Json directions = Json::array();
+    for (Direction direction : kDirections) {
+      if (card.offers(direction)) directions.push_back(name_of(direction));
+    }
+    out[name] = {{"idea", card.idea}, {"directions", directions}, {"paper", card.paper}};
+  }
+  return out;
+}
+
+Json facts() {
+  Json out = Json::parse(environment_json({}));
+  out.erase("arguments");
+  out.erase("started");
+  out["conv2d_algorithms"] = {{"cpu", algorithms_of(DeviceType::cpu)},
+                              {"cuda", algorithms_of(DeviceType::cuda)}};
+  out["models"] = docs_of(model_types());
+  out["layers"] = docs_of(layer_types());
+  out["datasets"] = docs_of(dataset_types());
+  out["optimizers"] = docs_of(optimizer_types());
+  out["schedules"] = docs_of(schedule_types());
+  return out;
+}
+
+void print_line(const std::string& name, const std::string& text) {
+  std::cout << name << std::string(name.size() < 14 ? 14 - name.size() : 1, ' ') << text << "\n";
+}
+
+void print_table(const std::string& title, const Json& table, const char* text_key) {
+  std::cout << "\n" << title << "\n";
+  if (table.empty()) std::cout << "  none\n";
+  for (const auto& [name, value] : table.items()) {
+    const std::string text =
+        text_key == nullptr ? value.get<std::string>() : value.at(text_key).get<std::string>();
+    std::cout << "  " << name << std::string(name.size() < 18 ? 18 - name.size() : 1, ' ') << text
+              << "\n";
+  }
+}
+
+void print_text(const Json& all) {
+  const auto text = [&](const char* key) { return all.at(key).get<std::string>(); };
+  print_line("convscope",
+             text("version") + ", " + text("build_type") + " build, " + text("compiler"));
+  print_line("cpu", text("cpu"));
+  print_line("features", text("cpu_features"));
+  print_line("kernels use", text("isa") + " (CONVSCOPE_ISA=scalar|avx2|avx512 chooses another)");
+  print_line("threads", std::to_string(all.at("threads").get<int>()));
+  const Json& cuda = all.at("cuda");
+  print_line("cuda", cuda.at("available").get<bool>()
+                         ? "available"
+                         : "not available: " + cuda.at("reason").get<std::string>());
+  print_table("Convolution algorithms, CPU (conv.algorithm)", all["conv2d_algorithms"]["cpu"],
+              "idea");
+  print_table("Convolution algorithms, CUDA", all["conv2d_algorithms"]["cuda"], "idea");
+  print_table("Models (model.type)", all["models"], nullptr);
+  print_table("Layers (layers: - type)", all["layers"], nullptr);
+  print_table("Data sets (data.set)", all["datasets"], nullptr);
+  print_table("Optimisers (optim.type)", all["optimizers"], nullptr);
+  print_table("Schedules (optim.schedule.type)", all["schedules"], nullptr);
+}
+
+std::function<int()> declare(CLI::App& app) {
+  auto json = std::make_shared<bool>(false);
+  app.add_flag("--json", *json, "as one JSON object");
+  return [json] {
+    const Json all = facts();
+    if (*json) {
+      std::cout << all.dump(2) << "\n";
+    } else {
+      print_text(all);
+    }
     return 0;
   };
 }
@@ -19,8 +106,8 @@ std::function<int()> declare(CLI::App&) {
 }  // namespace
 }  // namespace convscope
 
-CONVSCOPE_REGISTER_COMMAND("info", {.summary = "version, machine, and all that is registered",
+CONVSCOPE_REGISTER_COMMAND("info", {.summary = "version, machine, and all that a config can name",
                                     .usage = "info [--json]",
-                                    .examples = {"info"},
+                                    .examples = {"info", "info --json"},
                                     .order = 60,
                                     .declare = convscope::declare})

@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
+#include <nlohmann/json.hpp>
 #include <sstream>
 
 #include "tests/support/temporary_folder.h"
@@ -63,7 +64,7 @@ TEST(CommandLine, EveryCommandHasAHelp) {
     EXPECT_EQ(result.err, "") << name;
     ++count;
   }
-  EXPECT_GE(count, 2);
+  EXPECT_GE(count, 6);
 }
 
 TEST(CommandLine, MistakesEndWithCode2AndAHint) {
@@ -73,6 +74,7 @@ TEST(CommandLine, MistakesEndWithCode2AndAHint) {
     EXPECT_EQ(result.out, "") << arguments;
     EXPECT_EQ(result.err.substr(0, result.err.find('\n')), "error: " + sentence);
   };
+  expect("info --jsno", "[info] unknown option '--jsno'; did you mean '--json'?");
   expect("info --thread=2", "[info] unknown option '--thread'; did you mean '--threads'?");
   expect("info --threads many", "[info] --threads: expected an integer from 0 to 1024, got 'many'");
   expect("info --threads", "[info] --threads: expected a value, got nothing");
@@ -108,6 +110,24 @@ TEST(CommandLine, ConfigMistakesEndWithCode3AndOneLineEach) {
             "'train.epochs'?");
   EXPECT_FALSE(std::getline(lines, line)) << line;
   EXPECT_EQ(call("config check " + (folder / "none.yaml")).code, 3);
+}
+
+TEST(CommandLine, InfoIsReadableByPeopleAndMachines) {
+  const Result text = call("info");
+  EXPECT_EQ(text.code, 0);
+  EXPECT_NE(text.out.find("cuda"), std::string::npos);
+  const Result json = call("info --json");
+  EXPECT_EQ(json.code, 0);
+  const nlohmann::json parsed = nlohmann::json::parse(json.out, nullptr, false);
+  ASSERT_FALSE(parsed.is_discarded()) << json.out;
+  EXPECT_EQ(parsed.at("version"), call("-V").out.substr(10, call("-V").out.size() - 11));
+  EXPECT_TRUE(parsed.at("conv2d_algorithms").at("cpu").contains("reference"));
+  EXPECT_TRUE(parsed.at("optimizers").contains("sgd"));
+}
+
+TEST(CommandLine, ThreadsBeatTheConfig) {
+  const Result result = call("info --json --threads 3");
+  EXPECT_EQ(nlohmann::json::parse(result.out).at("threads"), 3);
 }
 
 TEST(CommandLine, ColoursOnlyWhenAsked) {
