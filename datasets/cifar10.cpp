@@ -15,19 +15,6 @@ const std::vector<std::string>& default_class_names() {
   return names;
 }
 
-// The archive unpacks to a folder of its own name; it is found there too.
-std::string find_folder(const std::string& root) {
-  for (const std::string& folder : data_folders("cifar10", root)) {
-    const std::string inner = folder + "/cifar-10-batches-bin";
-    std::error_code ignored;
-    if (!std::filesystem::exists(folder + "/test_batch.bin", ignored) &&
-        std::filesystem::exists(inner + "/test_batch.bin", ignored)) {
-      return inner;
-    }
-  }
-  return find_data_folder("cifar10", root, {"test_batch.bin"});
-}
-
 std::vector<std::string> read_class_names(const std::string& folder) {
   const std::string path = folder + "/batches.meta.txt";
   std::error_code ignored;
@@ -64,7 +51,7 @@ Dataset concatenate(const std::vector<Dataset>& parts) {
 }
 
 DatasetSplits load(const Options& options) {
-  const std::string folder = find_folder(root_of(options));
+  const std::string folder = find_data_folder("cifar10", root_of(options), {"test_batch.bin"});
   const auto part = [&](const std::string& file) {
     const std::string path = find_data_file("cifar10", folder, {file});
     return parse_cifar10(read_file(path), path);

@@ -35,11 +35,19 @@ std::string first_file(const std::string& folder, const std::vector<std::string>
 }  // namespace
 
 std::vector<std::string> data_folders(const std::string& set, const std::string& root) {
-  if (!root.empty()) return {root, root + "/" + set};
   std::vector<std::string> folders;
-  const char* data = std::getenv("CONVSCOPE_DATA");
-  if (data != nullptr && *data != '\0') folders.push_back(cat(data, "/", set));
-  folders.push_back("./data/" + set);
+  if (!root.empty()) {
+    folders = {root, root + "/" + set};
+  } else {
+    const char* data = std::getenv("CONVSCOPE_DATA");
+    if (data != nullptr && *data != '\0') folders.push_back(cat(data, "/", set));
+    folders.push_back("./data/" + set);
+  }
+  if (set == "cifar10") {  // its archive, unpacked by hand, makes a folder of its own
+    for (std::size_t i = 0, count = folders.size(); i < count; ++i) {
+      folders.push_back(folders[i] + "/cifar-10-batches-bin");
+    }
+  }
   return folders;
 }
 

@@ -2,7 +2,7 @@
 // data_files.h: where the files of a data set lie.
 //
 // Searched: `root` and `root`/<set> when a root is given, and nowhere else then; otherwise
-// $CONVSCOPE_DATA/<set>, then ./data/<set>.
+// $CONVSCOPE_DATA/<set>, then ./data/<set>. For CIFAR-10 also in cifar-10-batches-bin below these.
 #pragma once
 
 #include <string>

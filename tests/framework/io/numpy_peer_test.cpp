@@ -15,13 +15,19 @@ namespace {
 class NumpyPeer : public ::testing::Test {
  protected:
   void SetUp() override {
-    if (run("import numpy") != 0) GTEST_SKIP() << "python3 with NumPy is not installed";
+    for (const char* program : {"python3", "/usr/bin/python3"}) {
+      python_ = program;
+      if (run("import numpy") == 0) return;
+    }
+    GTEST_SKIP() << "python3 with NumPy is not installed";
   }
   int run(const std::string& script) const {
     write_file(folder_ / "script.py", script);
-    return std::system(cat("cd ", folder_.path(), " && python3 script.py 2>/dev/null").c_str());
+    return std::system(
+        cat("cd ", folder_.path(), " && ", python_, " script.py 2>/dev/null").c_str());
   }
   testing::TemporaryFolder folder_;
+  std::string python_;
 };
 
 TEST_F(NumpyPeer, ReadsOurFiles) {

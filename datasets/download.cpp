@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "datasets/download.h"
+
+#include <curl/curl.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <memory>
+#include <mutex>
+
+#include "framework/check.h"
+
+namespace convscope {
+namespace {
+
+constexpr std::int64_t kLargestBytes = std::int64_t{1} << 30;  // larger than any file we know
+
+struct Transfer {
+  CURL* curl = nullptr;
+  int descriptor = -1;
+  std::int64_t begin = 0;    // bytes there before
+  std::int64_t written = 0;  // bytes in the file now
+  int write_error = 0;
+  bool too_large = false;
+  const DownloadProgress* progress = nullptr;
+};
+
+std::size_t on_data(char* data, std::size_t size, std::size_t count, void* user) {
+  auto& transfer = *static_cast<Transfer*>(user);
+  const std::size_t bytes = size * count;
+  if (transfer.written + static_cast<std::int64_t>(bytes) > kLargestBytes) {
+    transfer.too_large = true;
+    return 0;
+  }
+  std::size_t done = 0;
+  while (done < bytes) {
+    const ssize_t wrote = ::write(transfer.descriptor, data + done, bytes - done);
+    if (wrote < 0 && errno == EINTR) continue;
+    if (wrote < 0) {
+      transfer.write_error = errno;
+      return 0;
+    }
+    done += static_cast<std::size_t>(wrote);
+  }
+  transfer.written += static_cast<std::int64_t>(bytes);
+  return bytes;
+}
+
+int on_progress(void* user, curl_off_t total, curl_off_t, curl_off_t, curl_off_t) {
+  const auto& transfer = *static_cast<const Transfer*>(user);
+  if (*transfer.progress) {
+    (*transfer.progress)(transfer.written, total > 0 ? transfer.begin + total : 0);
+  }
+  return 0;
+}
+
+[[noreturn]] void fail_writing(const std::string& part, int error) {
+  fail(ErrorKind::kIo, "data fetch",
+       cat("expected to write ", part, ", got: ", std::strerror(error)));
+}
+
+// Opens the file, appends from its end, closes it.
+CURLcode transfer_once(const std::string& url, const std::string& part, Transfer& transfer,
+                       std::string& reason) {
+  transfer.descriptor = ::open(part.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+  if (transfer.descriptor < 0) fail_writing(part, errno);
+  struct stat status {};
+  if (::fstat(transfer.descriptor, &status) == 0) transfer.begin = status.st_size;
+  transfer.written = transfer.begin;
+
+  char text[CURL_ERROR_SIZE] = "";
+  const std::unique_ptr<CURL, decltype(&curl_easy_cleanup)> curl(curl_easy_init(),
+                                                                 &curl_easy_cleanup);
+  if (curl == nullptr) fail(ErrorKind::kRun, "data fetch", "expected memory for libcurl, got none");
+  CURL* handle = curl.get();
+  curl_easy_setopt(handle, CURLOPT_URL, url.c_str());
+  curl_easy_setopt(handle, CURLOPT_PROTOCOLS_STR, "http,https");
+  curl_easy_setopt(handle, CURLOPT_REDIR_PROTOCOLS_STR, "http,https");
+  curl_easy_setopt(handle, CURLOPT_FOLLOWLOCATION, 1L);
+  curl_easy_setopt(handle, CURLOPT_MAXREDIRS, 5L);
+  curl_easy_setopt(handle, CURLOPT_FAILONERROR, 1L);
+  curl_easy_setopt(handle, CURLOPT_NOSIGNAL, 1L);
+  curl_easy_setopt(handle, CURLOPT_CONNECTTIMEOUT, 20L);
+  curl_easy_setopt(handle, CURLOPT_LOW_SPEED_LIMIT, 100L);  // bytes each second
+  curl_easy_setopt(handle, CURLOPT_LOW_SPEED_TIME, 30L);    // seconds
+  curl_easy_setopt(handle, CURLOPT_USERAGENT, "convscope/" CONVSCOPE_VERSION);
+  curl_easy_setopt(handle, CURLOPT_ERRORBUFFER, text);
+  curl_easy_setopt(handle, CURLOPT_WRITEFUNCTION, &on_data);
+  curl_easy_setopt(handle, CURLOPT_WRITEDATA, &transfer);
+  curl_easy_setopt(handle, CURLOPT_XFERINFOFUNCTION, &on_progress);
+  curl_easy_setopt(handle, CURLOPT_XFERINFODATA, &transfer);
+  curl_easy_setopt(handle, CURLOPT_NOPROGRESS, 0L);
+  if (transfer.begin > 0) {
+    curl_easy_setopt(handle, CURLOPT_RESUME_FROM_LARGE, static_cast<curl_off_t>(transfer.begin));
+  }
+  const CURLcode code = curl_easy_perform(handle);
+  (void)::fsync(transfer.descriptor);  // it gets its final name next
+  if (::close(transfer.descriptor) != 0 && transfer.write_error == 0) transfer.write_error = errno;
+  long answer = 0;
+  curl_easy_getinfo(handle, CURLINFO_RESPONSE_CODE, &answer);
+  if (transfer.write_error != 0) fail_writing(part, transfer.write_error);
+  if (code == CURLE_HTTP_RETURNED_ERROR) {
+    reason = cat("the server answered ", static_cast<int>(answer));
+    // 416 (libcurl mostly takes it as success): the part is as long as the file, or longer.
+    return answer == 416 ? CURLE_RANGE_ERROR : code;
+  }
+  if (transfer.too_large) {
+    reason = cat("the file is larger than ", kLargestBytes, " bytes");
+  } else if (code == CURLE_PARTIAL_FILE) {
+    reason = cat("the connection ended after ", transfer.written, " bytes");
+  } else if (code != CURLE_OK) {
+    reason = text[0] != '\0' ? text : curl_easy_strerror(code);
+  }
+  return code;
+}
+
+}  // namespace
+
+std::string download(const std::string& url, const std::string& part,
+                     const DownloadProgress& progress) {
+  static std::once_flag once;
+  std::call_once(once, [] { curl_global_init(CURL_GLOBAL_DEFAULT); });
+  std::string reason;
+  std::int64_t best = -1;
+  // A cut connection is taken up again as long as each attempt brings something.
+  for (int attempt = 0; attempt < 20; ++attempt) {
+    Transfer transfer;
+    transfer.progress = &progress;
+    reason.clear();
+    const CURLcode code = transfer_once(url, part, transfer, reason);
+    if (code == CURLE_OK) return "";
+    if (code == CURLE_RANGE_ERROR && transfer.begin > 0) {  // no ranges here: from the beginning
+      if (::unlink(part.c_str()) != 0) fail_writing(part, errno);
+      continue;
+    }
+    if (code != CURLE_PARTIAL_FILE || transfer.written <= best) {
+      if (transfer.written == 0) ::unlink(part.c_str());
+      return reason;
+    }
+    best = transfer.written;
+  }
+  return reason;
+}
+
+}  // namespace convscope
