@@ -108,5 +108,21 @@ TEST(SteadyStep, of_two_linear_layers_allocates_nothing) {
   EXPECT_EQ(counts.system_allocations, 0);
 }
 
+TEST(SteadyStep, of_lenet5_at_batch_64_allocates_nothing) {
+  if (kSanitized) GTEST_SKIP() << "a sanitizer build does not pool small objects";
+  for (const char* optimizer : {"sgd", "adam"}) {
+    const std::string yaml =
+        cat("name: steady\n"
+            "data: {set: synthetic_digits, train_size: 150, test_size: 10, batch_size: 64}\n"
+            "model: {type: lenet5}\n"
+            "optim: {type: ",
+            optimizer, ", lr: 0.01, clip_grad_norm: 1.0, schedule: {type: cosine}}\n");
+    TrainingSetup setup = setup_training(parse_config_text(yaml, "steady.yaml"));
+    const Counts counts = count_steady_steps(setup);
+    EXPECT_EQ(counts.news, 0) << optimizer;
+    EXPECT_EQ(counts.system_allocations, 0) << optimizer;
+  }
+}
+
 }  // namespace
 }  // namespace convscope::testing

@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: Apache-2.0
+// killed_run_test.cpp: the program itself, stopped from outside in the middle of an epoch and
+// resumed, ends with the same bits as a run that was left alone.
+#include <fcntl.h>
+#include <spawn.h>
+#include <sys/wait.h>
+
+#include <chrono>
+#include <csignal>
+#include <thread>
+
+#include "framework/io/safetensors.h"
+#include "tests/experiments/training_fixture.h"
+
+extern char** environ;
+
+namespace convscope::testing {
+namespace {
+
+const std::string kProgram = std::string(CONVSCOPE_BINARY_DIR) + "/bin/convscope";
+
+// A list of layers, because LeNet-5 has no dropout.
+constexpr const char* kConfig = R"(name: small
+data: {set: synthetic_digits, train_size: 640, test_size: 100, batch_size: 16}
+layers:
+  - {type: conv2d, out_channels: 4, kernel_size: 5}
+  - {type: relu}
+  - {type: max_pool2d, kernel_size: 4}
+  - {type: flatten}
+  - {type: dropout, p: 0.2}
+  - {type: linear, out_features: 10}
+optim: {type: adam, lr: 0.003, schedule: {type: cosine}}
+train: {epochs: 3}
+log: {every_steps: 1}
+)";
+
+class Program {
+ public:
+  Program(const std::vector<std::string>& arguments, const std::string& output) {
+    std::vector<char*> argv;
+    for (const std::string& word : arguments) argv.push_back(const_cast<char*>(word.c_str()));
+    argv.push_back(nullptr);
+    posix_spawn_file_actions_t actions;
+    posix_spawn_file_actions_init(&actions);
+    constexpr int kFlags = O_WRONLY | O_CREAT | O_TRUNC;
+    posix_spawn_file_actions_addopen(&actions, 1, (output + ".out").c_str(), kFlags, 0600);
+    posix_spawn_file_actions_addopen(&actions, 2, (output + ".err").c_str(), kFlags, 0600);
+    EXPECT_EQ(posix_spawn(&pid_, argv[0], &actions, nullptr, argv.data(), environ), 0);
+    posix_spawn_file_actions_destroy(&actions);
+  }
+  void send(int signal) const { kill(pid_, signal); }
+  // Exit code, or 1000 + signal.
+  int wait() {
+    int status = 0;
+    waitpid(pid_, &status, 0);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : 1000 + WTERMSIG(status);
+  }
+
+ private:
+  pid_t pid_ = -1;
+};
+
+class KilledRun : public ::testing::Test {
+ protected:
+  KilledRun() { std::ofstream(root_.path() + "/small.yaml") << kConfig; }
+
+  Program start(const std::string& runs, std::vector<std::string> more = {}) {
+    std::vector<std::string> words = {
+        kProgram,    "run", root_.path() + "/small.yaml", "-o", root_.path() + "/" + runs,
+        "--threads", "1"};
+    words.insert(words.end(), more.begin(), more.end());
+    return {words, root_.path() + "/" + runs};
+  }
+  std::string latest(const std::string& runs) const {
+    return root_.path() + "/" + runs + "/small/latest";
+  }
+  // Until `steps` steps have been logged; false when they never come.
+  bool wait_for_steps(const std::string& runs, std::int64_t steps) const {
+    for (int i = 0; i < 6000; ++i) {
+      const std::string rows = text_of(latest(runs) + "/metrics.jsonl");
+      if (std::count(rows.begin(), rows.end(), '\n') >= steps) return true;
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    }
+    return false;
+  }
+  // Name and bytes of every tensor in the last checkpoint.
+  std::map<std::string, std::string> tensors(const std::string& runs) const {
+    std::map<std::string, std::string> out;
+    for (const auto& [name, tensor] :
+         read_safetensors(latest(runs) + "/ckpt/last.safetensors").tensors) {
+      out[name] = std::string(static_cast<const char*>(tensor.raw_data()),
+                              static_cast<std::size_t>(tensor.size_bytes()));
+    }
+    return out;
+  }
+  std::string errors(const std::string& runs) const {
+    return text_of(root_.path() + "/" + runs + ".err");
+  }
+
+  TemporaryFolder root_;
+};
+
+TEST_F(KilledRun, by_sigterm_or_sigkill_in_an_epoch_ends_with_the_bits_of_one_left_alone) {
+  ASSERT_EQ(start("whole").wait(), 0) << errors("whole");
+
+  Program stopped = start("sigterm");
+  ASSERT_TRUE(wait_for_steps("sigterm", 50)) << errors("sigterm");
+  stopped.send(SIGTERM);
+  EXPECT_EQ(stopped.wait(), 143) << errors("sigterm");
+  const RunStatus status = read_run_status(latest("sigterm"));
+  EXPECT_EQ(status.state, "INTERRUPTED");
+  EXPECT_LT(status.step, 120);
+
+  Program killed = start("sigkill");
+  ASSERT_TRUE(wait_for_steps("sigkill", 60)) << errors("sigkill");
+  killed.send(SIGKILL);
+  EXPECT_EQ(killed.wait(), 1000 + SIGKILL);
+  EXPECT_EQ(read_run_status(latest("sigkill")).state, "KILLED");
+
+  for (const char* runs : {"sigterm", "sigkill"}) {
+    EXPECT_EQ(start(runs, {"--resume", "auto"}).wait(), 0) << errors(runs);
+    EXPECT_EQ(read_run_status(latest(runs)).state, "DONE");
+    EXPECT_EQ(tensors(runs), tensors("whole")) << runs;
+    const std::string rows = text_of(latest(runs) + "/metrics.jsonl");
+    EXPECT_EQ(std::count(rows.begin(), rows.end(), '\n'), 3 * 40 + 3) << runs;
+    for (const auto& file : std::filesystem::recursive_directory_iterator(latest(runs))) {
+      EXPECT_EQ(file.path().string().find(".tmp"), std::string::npos) << file.path();
+    }
+  }
+}
+
+TEST_F(KilledRun, that_is_still_running_is_not_resumed) {
+  Program running = start("busy", {"train.epochs=1000"});
+  ASSERT_TRUE(wait_for_steps("busy", 3)) << errors("busy");
+  Program second({kProgram, "run", "--resume", latest("busy")}, root_.path() + "/second");
+  EXPECT_EQ(second.wait(), 2);
+  EXPECT_NE(errors("second").find("nobody works on"), std::string::npos) << errors("second");
+  running.send(SIGINT);
+  EXPECT_EQ(running.wait(), 130);
+}
+
+TEST_F(KilledRun, with_another_config_is_not_resumed) {
+  ASSERT_EQ(start("part", {"--epochs-limit", "1"}).wait(), 0) << errors("part");
+  EXPECT_EQ(start("part", {"optim.lr=0.5", "--resume", "auto"}).wait(), 3);
+  EXPECT_NE(errors("part").find("another one"), std::string::npos) << errors("part");
+}
+
+TEST_F(KilledRun, into_a_folder_that_cannot_be_made_exits_with_6) {
+  std::ofstream(root_.path() + "/file") << "not a folder";
+  EXPECT_EQ(start("file").wait(), 6);
+  EXPECT_NE(errors("file").find("expected to create the folder"), std::string::npos);
+}
+
+TEST_F(KilledRun, that_misses_its_expectation_exits_with_1) {
+  EXPECT_EQ(start("gate", {"train.epochs=1", "expect.test_acc_min=100"}).wait(), 1);
+  EXPECT_NE(errors("gate").find("[expect]"), std::string::npos) << errors("gate");
+  EXPECT_EQ(read_run_status(latest("gate")).state, "FAILED");
+}
+
+}  // namespace
+}  // namespace convscope::testing
