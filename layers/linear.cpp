@@ -18,7 +18,9 @@ Linear::Linear(const LinearOptions& options, LayerContext& context) : options_(o
       "bias", initial_bias(options.init, {options.out_features}, options.in_features, context));
 }
 
-Variable Linear::forward(const Variable& x) { return linear(x, weight_, bias_); }
+Variable Linear::forward(const Variable& x) {
+  return linear(transformed_input(x), transformed_weight(weight_), bias_);
+}
 
 Shape Linear::output_shape(const Shape& input) const {
   CONVSCOPE_CHECK(input.rank() == 2 && input[1] == options_.in_features, "linear", "expected x [N,",

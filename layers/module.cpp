@@ -38,6 +38,28 @@ std::vector<NamedModule> Module::modules() {
   return out;
 }
 
+void Module::add_input_transform(const std::string& name, std::shared_ptr<Module> transform) {
+  add_child_module(name, transform);
+  input_transforms_.push_back(std::move(transform));
+}
+
+void Module::add_weight_transform(const std::string& name, std::shared_ptr<Module> transform) {
+  add_child_module(name, transform);
+  weight_transforms_.push_back(std::move(transform));
+}
+
+Variable Module::transformed_input(const Variable& x) const {
+  Variable out = x;
+  for (const auto& transform : input_transforms_) out = transform->forward(out);
+  return out;
+}
+
+Variable Module::transformed_weight(const Variable& w) const {
+  Variable out = w;
+  for (const auto& transform : weight_transforms_) out = transform->forward(out);
+  return out;
+}
+
 void Module::zero_grad() {
   for (NamedParameter& parameter : parameters_) parameter.variable.zero_grad();
   for (auto& [name, child] : children_) child->zero_grad();

@@ -47,6 +47,14 @@ class CONVSCOPE_API Module {
   void set_step(std::int64_t step);
   std::int64_t step() const { return step_; }
 
+  // A transform stands between a layer and what it computes with: a quantiser, a pruning mask. It is
+  // a Module like any other, so its parameters are trained and saved. Layers with a weight (conv2d,
+  // linear) pass their input and their weight through them; several act in the order added.
+  void add_input_transform(const std::string& name, std::shared_ptr<Module> transform);
+  void add_weight_transform(const std::string& name, std::shared_ptr<Module> transform);
+  // The layer's own weight, before any transform; undefined for layers without one.
+  virtual Variable weight() const { return {}; }
+
   // In the order in which they were added, children after the module's own; names joined by dots.
   std::vector<NamedParameter> parameters() const;
   std::vector<NamedTensor> buffers() const;
@@ -63,6 +71,8 @@ class CONVSCOPE_API Module {
     add_child_module(name, child);
     return child;
   }
+  Variable transformed_input(const Variable& x) const;
+  Variable transformed_weight(const Variable& w) const;
 
  private:
   void add_child_module(const std::string& name, std::shared_ptr<Module> child);
@@ -75,6 +85,7 @@ class CONVSCOPE_API Module {
   std::vector<NamedParameter> parameters_;
   std::vector<NamedTensor> buffers_;
   std::vector<std::pair<std::string, std::shared_ptr<Module>>> children_;
+  std::vector<std::shared_ptr<Module>> input_transforms_, weight_transforms_;
 };
 
 }  // namespace convscope

@@ -150,10 +150,12 @@ Conv2d::Conv2d(const Conv2dOptions& options, LayerContext& context)
 }
 
 Variable Conv2d::forward(const Variable& x) {
-  if (!pads_itself()) return conv2d(x, weight_, bias_, params_, plans_);
+  const Variable input = transformed_input(x);
+  const Variable w = transformed_weight(weight_);
+  if (!pads_itself()) return conv2d(input, w, bias_, params_, plans_);
   CONVSCOPE_CHECK(x.value().rank() == 4, kOperation, "expected x of rank 4 [N,C,H,W], got ",
                   x.shape());
-  return conv2d(pad2d(x, options_.params.padding, options_.padding_mode), weight_, bias_, params_,
+  return conv2d(pad2d(input, options_.params.padding, options_.padding_mode), w, bias_, params_,
                 plans_);
 }
 
