@@ -38,11 +38,9 @@
 #include "framework/ops/gemm_kernels.h"
 #include "framework/parallel.h"
 #include "layers/conv2d/algorithm.h"
-#include "layers/conv2d/im2col_gemm_kernels.h"
+#include "layers/conv2d/columns.h"
 
 namespace convscope {
-
-constinit IsaTable<Im2colKernels> im2col_kernels;
 
 namespace {
 
@@ -129,7 +127,7 @@ class Forward {
         z_(args.problem),
         map_(args.problem),
         gemm_(gemm_kernels.get()),
-        columns_(im2col_kernels.get()),
+        columns_(column_kernels.get()),
         plan_(z_, gemm_.columns),
         x_(static_cast<const float*>(args.x)),
         b_(static_cast<const float*>(args.b)),
@@ -230,7 +228,7 @@ class Forward {
   const Sizes z_;
   const ColumnMap map_;
   const GemmKernels gemm_;
-  const Im2colKernels columns_;
+  const ColumnKernels columns_;
   const ForwardPlan plan_;
   const float* const x_;
   const float* const b_;
@@ -255,7 +253,7 @@ void backward_data(const Conv2dBackwardDataArgs& args) {
   const Sizes z(problem);
   const ColumnMap map(problem);
   const GemmKernels& gemm = gemm_kernels.get();
-  const Im2colKernels& kernels = im2col_kernels.get();
+  const ColumnKernels& kernels = column_kernels.get();
   const auto* const dy = static_cast<const float*>(args.dy);
   const auto* const w = static_cast<const float*>(args.w);
   auto* const dx = static_cast<float*>(args.dx);
@@ -329,7 +327,7 @@ class BackwardWeight {
         z_(args.problem),
         map_(args.problem),
         plan_(args.problem),
-        kernels_(im2col_kernels.get()),
+        kernels_(column_kernels.get()),
         x_(static_cast<const float*>(args.x)),
         dy_(static_cast<const float*>(args.dy)),
         dw_(static_cast<float*>(args.dw)),
@@ -397,7 +395,7 @@ class BackwardWeight {
   const Sizes z_;
   const ColumnMap map_;
   const WeightPlan plan_;
-  const Im2colKernels kernels_;
+  const ColumnKernels kernels_;
   const float* const x_;
   const float* const dy_;
   float* const dw_;

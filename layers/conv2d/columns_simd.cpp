@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// im2col_gemm_simd.cpp: the loops of im2col_gemm that touch every element: copy image rows into
+// columns_simd.cpp: the loops over columns of inputs that touch every element: copy image rows into
 // column panels (pack), sum columns back into the image (unpack), dot products along pixels (dot).
 //
 // Formula    pack    col[(c,r,s), (n,p,q)] = x[n, c, p stride_h - pad_top + r dilation_h, ...]
@@ -23,7 +23,7 @@
 //            Document Processing, 2006, hal inria-00112631
 // Read next  im2col_gemm_cpu.cpp: who calls these.
 #include "framework/simd.h"
-#include "layers/conv2d/im2col_gemm_kernels.h"
+#include "layers/conv2d/columns.h"
 
 namespace convscope::CONVSCOPE_ISA {
 namespace {
@@ -290,6 +290,6 @@ void dot(const float* left, Index left_step, Index left_rows, const float* right
 }  // namespace
 }  // namespace convscope::CONVSCOPE_ISA
 
-CONVSCOPE_SIMD_KERNELS(im2col_kernels, (Im2colKernels{.pack = CONVSCOPE_ISA::pack,
+CONVSCOPE_SIMD_KERNELS(column_kernels, (ColumnKernels{.pack = CONVSCOPE_ISA::pack,
                                                       .unpack = CONVSCOPE_ISA::unpack,
                                                       .dot = CONVSCOPE_ISA::dot}))

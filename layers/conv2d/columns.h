@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// im2col_gemm_kernels.h: the parts of im2col_gemm that depend on the instruction set: copying image
+// columns.h: columns of inputs, the parts that depend on the instruction set: copying image
 // rows into column panels, summing columns back into the image, and the product along pixels.
 //
 // Words: a kernel row is one (c, r) of a group; it gives S rows of columns, one for each s. A pixel
@@ -46,7 +46,7 @@ struct ColumnMap {
   }
 };
 
-struct Im2colKernels {
+struct ColumnKernels {
   // Columns of kernel rows [row_begin, row_end) for pixels [pixel, pixel + count):
   //   to[((row - row_begin) S + s) to_step + j] = x[n, c, p stride_h - pad_top + r dilation_h, ...]
   // x: the group's first channel of sample 0.
@@ -64,6 +64,6 @@ struct Im2colKernels {
               std::int64_t sums_step) = nullptr;
 };
 
-CONVSCOPE_API extern IsaTable<Im2colKernels> im2col_kernels;
+CONVSCOPE_API extern IsaTable<ColumnKernels> column_kernels;
 
 }  // namespace convscope

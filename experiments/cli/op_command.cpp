@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: Apache-2.0
+// op_command.cpp: `convscope op conv2d`: one operation on NumPy files, to compare us with any other
+// system.
+#include <CLI/CLI.hpp>
+#include <charconv>
+#include <iostream>
+#include <memory>
+
+#include "experiments/cli/command.h"
+#include "framework/io/npy.h"
+#include "layers/conv2d/bias_gradient.h"
+#include "layers/conv2d/conv2d.h"
+#include "layers/conv2d/execute.h"
+
+namespace convscope {
+namespace {
+
+struct OpConv2d {
+  std::string x, w, b, dy;
+  std::string out_y, out_dx, out_dw, out_db;
+  std::string stride = "1", padding = "0", dilation = "1";
+  std::int64_t groups = 1;
+  std::string algorithm = "auto";
+  std::string device = "cpu";
+};
+
+// "2" or "2,1" or (padding) "1,0,2,3".
+std::vector<std::int64_t> numbers(const char* option, const std::string& text,
+                                  std::initializer_list<std::size_t> lengths) {
+  std::vector<std::int64_t> out;
+  const char* at = text.data();
+  const char* const end = at + text.size();
+  bool good = true;
+  for (;;) {
+    std::int64_t value = 0;
+    const auto [next, error] = std::from_chars(at, end, value);
+    good = error == std::errc() && (next == end || *next == ',');
+    if (!good) break;
+    out.push_back(value);
+    if (next == end) break;
+    at = next + 1;
+  }
+  if (!good || std::ranges::count(lengths, out.size()) == 0) {
+    std::vector<std::string> words;
+    for (const std::size_t length : lengths) words.push_back(std::to_string(length));
+    fail_usage("op conv2d", cat("expected ", option, " to be ", join(words, " or "),
+                                " whole numbers joined by commas, got '", text, "'"));
+  }
+  return out;
+}
+
+Conv2dParams params_of(const OpConv2d& op) {
+  const auto stride = numbers("--stride", op.stride, {1, 2});
+  const auto dilation = numbers("--dilation", op.dilation, {1, 2});
+  const auto pad = numbers("--padding", op.padding, {1, 2, 4});
+  Conv2dParams params{.stride_h = stride[0],
+                      .stride_w = stride.back(),
+                      .dilation_h = dilation[0],
+                      .dilation_w = dilation.back(),
+                      .groups = op.groups};
+  params.padding = pad.size() == 4 ? Padding2d{pad[0], pad[1], pad[2], pad[3]}
+                                   : Padding2d{pad[0], pad[0], pad.back(), pad.back()};
+  return params;
+}
+
+int run(const OpConv2d& op) {
+  const bool backward = !op.out_dx.empty() || !op.out_dw.empty() || !op.out_db.empty();
+  if (backward && op.dy.empty()) {
+    fail_usage("op conv2d", "expected --dy because a gradient is asked for");
+  }
+  if (op.out_y.empty() && !backward) {
+    fail_usage("op conv2d", "expected --out-y, --out-dx, --out-dw or --out-db, got none");
+  }
+  const Device device = Device::parse(op.device);
+  backend_of(device);  // an error when it is not there
+  const Tensor x = read_npy(op.x).to(device);
+  const Tensor w = read_npy(op.w).to(device);
+  const Tensor b = op.b.empty() ? Tensor() : read_npy(op.b).to(device);
+  CONVSCOPE_CHECK(x.dtype() == DType::f32 || x.dtype() == DType::f64, "op conv2d",
+                  "expected x of type f32 or f64, got ", x.str());
+  CONVSCOPE_CHECK(w.dtype() == x.dtype(), "op conv2d", "expected x and w of one type, got ",
+                  x.str(), " and ", w.str());
+  const Conv2dProblem problem = conv2d_problem(x.shape(), w.shape(), params_of(op), x.dtype());
+  CONVSCOPE_CHECK(!b.defined() || (b.shape() == Shape{problem.k} && b.dtype() == x.dtype()),
+                  "op conv2d", "expected b [", problem.k, "] of the type of x, got ", b.str());
+
+  const auto choose = [&](Direction direction) {
+    const Conv2dChoice choice = select_conv2d(op.algorithm, problem, direction, device);
+    std::cerr << name_of(direction) << ": " << choice.algorithm->name << "\n";
+    return choice;
+  };
+  std::cerr << problem.text() << "\n";
+  if (!op.out_y.empty()) {
+    const Tensor y = Tensor::empty(problem.y_shape(), x.dtype(), device);
+    execute_forward(choose(Direction::forward), problem, x, w, b, y);
+    write_npy(op.out_y, y.to(Device{}));
+  }
+  if (!backward) return 0;
+  const Tensor dy = read_npy(op.dy).to(device);
+  CONVSCOPE_CHECK(dy.shape() == problem.y_shape() && dy.dtype() == x.dtype(), "op conv2d",
+                  "expected dy ", problem.y_shape(), " of the type of x because that is y, got ",
+                  dy.str());
+  if (!op.out_dx.empty()) {
+    const Tensor dx = Tensor::empty(problem.x_shape(), x.dtype(), device);
+    execute_backward_data(choose(Direction::backward_data), problem, dy, w, dx);
+    write_npy(op.out_dx, dx.to(Device{}));
+  }
+  if (!op.out_dw.empty()) {
+    const Tensor dw = Tensor::empty(problem.w_shape(), x.dtype(), device);
+    execute_backward_weight(choose(Direction::backward_weight), problem, x, dy, dw,
+                            /*accumulate=*/false);
+    write_npy(op.out_dw, dw.to(Device{}));
+  }
+  if (!op.out_db.empty()) {
+    const Tensor db = Tensor::empty({problem.k}, x.dtype(), device);
+    conv2d_bias_gradient_kernel.get(device)(dy, db, /*accumulate=*/false);
+    write_npy(op.out_db, db.to(Device{}));
+  }
+  return 0;
+}
+
+std::function<int()> declare(CLI::App& app) {
+  auto op = std::make_shared<OpConv2d>();
+  CLI::App* const conv = app.add_subcommand("conv2d", "convolution and its gradients");
+  app.require_subcommand(1);
+  conv->add_option("--x", op->x, "input [N,C,H,W], .npy, f4 or f8")->required();
+  conv->add_option("--w", op->w, "weights [K,C/groups,R,S]")->required();
+  conv->add_option("--b", op->b, "bias [K]");
+  conv->add_option("--dy", op->dy, "gradient of the output [N,K,P,Q]");
+  conv->add_option("--stride", op->stride, "H,W or one number")->capture_default_str();
+  conv->add_option("--padding", op->padding, "all, H,W or top,bottom,left,right")
+      ->capture_default_str();
+  conv->add_option("--dilation", op->dilation, "H,W or one number")->capture_default_str();
+  conv->add_option("--groups", op->groups, "independent parts of the channels")
+      ->capture_default_str();
+  conv->add_option("--algorithm", op->algorithm, "auto, measure, check:<a>,<b> or a name")
+      ->capture_default_str();
+  conv->add_option("--device", op->device, "cpu, cuda or cuda:<index>")->capture_default_str();
+  conv->add_option("--out-y", op->out_y, "where to write the output, .npy");
+  conv->add_option("--out-dx", op->out_dx, "where to write the gradient of x");
+  conv->add_option("--out-dw", op->out_dw, "where to write the gradient of w");
+  conv->add_option("--out-db", op->out_db, "where to write the gradient of b");
+  return [op] { return run(*op); };
+}
+
+}  // namespace
+}  // namespace convscope
+
+CONVSCOPE_REGISTER_COMMAND(
+    "op", {.summary = "run one operation on NumPy files",
+           .usage = "op conv2d --x X.npy --w W.npy --out-y Y.npy [...]",
+           .examples = {"op conv2d --x x.npy --w w.npy --padding 1 --out-y y.npy",
+                        "op conv2d --x x.npy --w w.npy --dy dy.npy --stride 2,1 --out-dw dw.npy"},
+           .order = 50,
+           .declare = convscope::declare})

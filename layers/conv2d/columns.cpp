@@ -1,0 +1,8 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "layers/conv2d/columns.h"
+
+namespace convscope {
+
+constinit IsaTable<ColumnKernels> column_kernels;
+
+}  // namespace convscope
