@@ -1,0 +1,13 @@
+// SPDX-License-Identifier: Apache-2.0
+// One libFuzzer program for each target: CONVSCOPE_FUZZ_TARGET is its name (CMakeLists.txt).
+#include <cstddef>
+#include <cstdint>
+
+#include "tests/fuzz/targets.h"
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t bytes) {
+  using namespace convscope::testing;
+  static const FuzzTarget& target = *find_fuzz_target(CONVSCOPE_FUZZ_TARGET);
+  run_target(target, {data, bytes});
+  return 0;
+}

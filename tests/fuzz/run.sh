@@ -1,0 +1,38 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# run.sh [SECONDS [TARGET...]]: builds the fuzzers in build/fuzz and runs each for SECONDS (60);
+# prints one line for each target. Exit code 1 when one found something: its input is kept in
+# build/fuzz/findings. CXX names the clang to use.
+set -eu
+seconds=${1:-60}
+[ $# -gt 0 ] && shift
+targets=${*:-idx cifar npy npz safetensors tar config}
+cd "$(dirname "$0")/../.."
+build=build/fuzz
+for name in ${CXX:-} clang++-16 clang++-17 clang++-18 clang++-19 clang++; do
+  if command -v "$name" >/dev/null; then compiler=$name; break; fi
+done
+: "${compiler:?expected clang++ 16 or newer, got none}"
+cmake -S . -B $build -G Ninja -DCMAKE_BUILD_TYPE=RelWithDebInfo -DCMAKE_CXX_COMPILER="$compiler" \
+  -DCONVSCOPE_FUZZERS=ON -DCONVSCOPE_TESTS=OFF -DCONVSCOPE_CUDA=OFF \
+  -DCONVSCOPE_SANITIZE=fuzzer-no-link,address,undefined >/dev/null
+cmake --build $build --target fuzzers -- -j "${JOBS:-2}" >$build/build.log 2>&1 || {
+  tail -n 40 $build/build.log; exit 1; }
+$build/bin/write_seeds $build/seeds
+status=0
+for target in $targets; do
+  mkdir -p $build/corpus/$target $build/findings
+  log=$build/fuzz_$target.log
+  # Inputs stay small, so a parser that reserves what a header claims is seen by the memory limit.
+  if $build/bin/fuzz_$target -max_total_time="$seconds" -rss_limit_mb=2048 -malloc_limit_mb=512 \
+    -timeout=20 -max_len=16384 -print_final_stats=1 -artifact_prefix=$build/findings/$target- \
+    $build/corpus/$target $build/seeds/$target >$log 2>&1; then
+    verdict=clean
+  else
+    verdict="FINDING, see $log"
+    status=1
+  fi
+  runs=$(sed -n 's/^stat::number_of_executed_units: *//p' $log)
+  printf '%-12s %4s s  %10s runs  %s\n' "$target" "$seconds" "${runs:-?}" "$verdict"
+done
+exit $status
