@@ -19,6 +19,12 @@ CONVSCOPE_INLINE std::uint32_t bits_of_float(float x) {
   return __builtin_bit_cast(std::uint32_t, x);
 }
 
+// condition ? yes : no, without a branch in any compiler: a branch in the loop stops vectorising.
+CONVSCOPE_INLINE float choose_if(bool condition, float yes, float no) {
+  const std::uint32_t mask = 0u - static_cast<std::uint32_t>(condition);
+  return float_of_bits((bits_of_float(yes) & mask) | (bits_of_float(no) & ~mask));
+}
+
 struct Reduced {
   float r;         // x - k ln2
   std::int32_t k;  // nearest integer to x / ln2
@@ -48,8 +54,8 @@ CONVSCOPE_INLINE float power_of_two(std::int32_t k) {  // -126 <= k <= 127
 }
 
 CONVSCOPE_INLINE float exp_of(float x) {
-  x = x > 89.0f ? 89.0f : x;  // written so that NaN passes
-  x = x < -104.0f ? -104.0f : x;
+  x = choose_if(x > 89.0f, 89.0f, x);  // NaN passes
+  x = choose_if(x < -104.0f, -104.0f, x);
   const Reduced reduced = reduce_by_ln2(x);
   // Two factors, since 2^k alone may be outside of the floats where the product is inside.
   const std::int32_t half = reduced.k >> 1;
@@ -61,7 +67,7 @@ CONVSCOPE_INLINE float exp_of(float x) {
 CONVSCOPE_INLINE float tanh_of(float x) {
   const std::uint32_t sign = bits_of_float(x) & 0x80000000u;
   float a = float_of_bits(bits_of_float(x) & 0x7fffffffu);
-  a = a > 10.0f ? 10.0f : a;  // tanh(10) is 1 in float
+  a = choose_if(a > 10.0f, 10.0f, a);  // tanh(10) is 1 in float
   const Reduced reduced = reduce_by_ln2(2.0f * a);
   const float power = power_of_two(reduced.k & 63);  // & 63: NaN must not shift out of range
   const float e = power * expm1_series(reduced.r) + (power - 1.0f);
