@@ -1,4 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
+// main.cpp: the program `convscope`.
+#include <unistd.h>
+
+#include <cstdlib>
+
 #include "experiments/cli/cli.h"
 
-int main(int argc, char** argv) { return convscope::run_command_line(argc, argv); }
+// Threads of libgomp wait for work by spinning for up to about 10 ms. Where other programs want
+// the cores too, a spinning thread takes the core from the one that has the work: steps of a small
+// network were seen to run a hundred times slower. libgomp reads its setting while it is loaded,
+// before main, so the program starts itself once more with a short spin. Whoever sets
+// OMP_WAIT_POLICY or GOMP_SPINCOUNT keeps their choice.
+static void restart_with_short_spin(char** argv) {
+  if (std::getenv("OMP_WAIT_POLICY") != nullptr || std::getenv("GOMP_SPINCOUNT") != nullptr) return;
+  setenv("GOMP_SPINCOUNT", "500", 1);
+  execv("/proc/self/exe", argv);  // comes back only when there is no /proc: then all is as before
+}
+
+int main(int argc, char** argv) {
+  restart_with_short_spin(argv);
+  return convscope::run_command_line(argc, argv);
+}
