@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "framework/check.h"
 
+#include <cmath>
 #include <cstdio>
 
 namespace convscope {
@@ -39,7 +40,7 @@ void fail(std::string_view operation, std::string_view sentence) {
 namespace detail {
 void append(std::string& out, double value) {
   char text[32];
-  std::snprintf(text, sizeof text, "%.6g", value);
+  std::snprintf(text, sizeof text, "%.6g", std::isnan(value) ? std::fabs(value) : value);
   out.append(text);
 }
 }  // namespace detail

@@ -73,7 +73,14 @@ int train(TrainingSetup& setup, RunFolder& folder, bool resume) {
                     setup.facts.model, ", ", setup.facts.params, " parameters; ",
                     setup.device.str(), ", ", setup.facts.threads, " threads, ", setup.facts.isa));
   Trainer trainer(setup, folder, progress);
-  if (resume) trainer.resume();
+  if (resume) {
+    trainer.resume();
+    const std::string change = environment_change(folder.file("env.json"));
+    if (!change.empty()) {
+      folder.log(cat("warning: ", change));
+      progress.line(cat("warning: ", change));
+    }
+  }
   const int code = trainer.run();
   print_result(trainer, folder);
   if (code == 0) {

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "experiments/trainer/run_folder.h"
+#include "framework/check.h"
 #include "framework/cpu_isa.h"
 #include "framework/device.h"
 #include "framework/parallel.h"
@@ -45,6 +46,23 @@ std::vector<std::string> process_arguments() {
   std::vector<std::string> arguments;
   for (std::string word; std::getline(in, word, '\0');) arguments.push_back(word);
   return arguments;
+}
+
+std::string environment_change(const std::string& env_json_path) {
+  std::ifstream in(env_json_path);
+  const nlohmann::json before = nlohmann::json::parse(in, nullptr, /*allow_exceptions=*/false);
+  std::string changes;
+  const auto compare = [&](const char* key, const std::string& now) {
+    if (!before.is_object() || !before.contains(key) || !before[key].is_string()) return;
+    const auto then = before[key].get<std::string>();
+    if (then == now) return;
+    changes += cat(changes.empty() ? "" : ", ", key, " was '", then, "' and is '", now, "'");
+  };
+  compare("version", CONVSCOPE_VERSION);
+  compare("compiler", kCompiler);
+  compare("build_type", CONVSCOPE_BUILD_TYPE);
+  compare("isa", std::string(name_of(current_isa())));
+  return changes.empty() ? "" : cat("the weights may end with other bits: ", changes);
 }
 
 std::string environment_json(const std::vector<std::string>& arguments) {

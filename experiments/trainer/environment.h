@@ -13,6 +13,10 @@ namespace convscope {
 // command line.
 CONVSCOPE_API std::string environment_json(const std::vector<std::string>& arguments);
 
+// What differs between the machine that wrote this env.json and this one such that a resumed run
+// may end with other bits: a sentence, or "".
+CONVSCOPE_API std::string environment_change(const std::string& env_json_path);
+
 // The arguments of this process.
 CONVSCOPE_API std::vector<std::string> process_arguments();
 

@@ -14,6 +14,7 @@ namespace convscope {
 namespace {
 
 constexpr double kHeartbeatSeconds = 10;
+constexpr const char* kLastCheckpoint = "ckpt/last.safetensors";
 
 double now_s() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
@@ -35,7 +36,7 @@ double Trainer::learning_rate(std::int64_t step) const {
 }
 
 void Trainer::resume() {
-  const std::string path = folder_.file("ckpt/last.safetensors");
+  const std::string path = folder_.file(kLastCheckpoint);
   if (!std::filesystem::exists(path)) {
     folder_.log("resume: there is no checkpoint yet, starting from the beginning");
     return;
@@ -73,6 +74,8 @@ int Trainer::run_epochs() {
   folder_.set_status({.state = "RUNNING", .epoch = state_.epoch, .step = state_.step});
   metrics_ = std::make_unique<AppendFile>(folder_.file("metrics.jsonl"), state_.metrics_bytes);
   epochs_ = std::make_unique<AppendFile>(folder_.file("epochs.csv"), state_.epochs_bytes);
+  // What is known already, for those who look at a run before its first epoch is over.
+  if (state_.step == 0) folder_.write("summary.json", to_json_text(summary()));
   progress_.start(state_.step, setup_.train->batches_per_epoch() * setup_.epochs);
   setup_.model->train();
 
@@ -80,7 +83,7 @@ int Trainer::run_epochs() {
       setup_.epochs_now > 0 ? std::min(setup_.epochs_now, setup_.epochs) : setup_.epochs;
   while (state_.epoch < last) {
     if (!train_epoch() || !evaluate_epoch()) {
-      save("ckpt/last.safetensors", true);
+      save(kLastCheckpoint, true);
       const int signal = StopSignals::received();
       return stop(128 + signal, "INTERRUPTED", cat("signal ", signal, " after step ", state_.step));
     }
@@ -112,16 +115,15 @@ bool Trainer::train_epoch() {
     const Alarm rings = alarm.observe(result.loss);
     if (rings == Alarm::kNotFinite) {
       fail(ErrorKind::kRun, "train",
-           cat("expected a finite loss, got ", result.loss, " at step ", state_.step, ", epoch ",
-               state_.epoch + 1, ", learning rate ", lr,
-               "; the last good checkpoint is kept; try a smaller optim.lr, a warm-up or "
-               "optim.clip_grad_norm"));
+           cat("expected a finite loss, got ", result.loss, " at step ", state_.step + 1,
+               ", epoch ", state_.epoch + 1, ", learning rate ", lr, kept_checkpoint(),
+               "; try a smaller optim.lr, a warm-up or optim.clip_grad_norm"));
     }
     if (rings == Alarm::kNotLearning) {
       const std::string warning =
           cat("warning: the loss stays at ln(", setup_.train->dataset().classes,
-              "), that of guessing, for ", LossAlarm::kWindow, " steps up to step ", state_.step,
-              " (learning rate ", lr,
+              "), that of guessing, for ", LossAlarm::kWindow, " steps up to step ",
+              state_.step + 1, " (learning rate ", lr,
               "); try another optim.lr, and check labels, normalisation and the last layer");
       folder_.log(warning);
       progress_.line(warning);
@@ -181,7 +183,7 @@ bool Trainer::evaluate_epoch() {
     fail(ErrorKind::kRun, "train",
          cat("expected a finite loss on the held-out images, got ", result->loss, " after epoch ",
              state_.epoch + 1, ", step ", state_.step, ", learning rate ",
-             learning_rate(state_.step - 1), "; the last good checkpoint is kept"));
+             learning_rate(state_.step - 1), kept_checkpoint()));
   }
   if (setup_.val) write_eval_row("val", state_.val);
   if (setup_.test) write_eval_row("test", state_.test);
@@ -207,7 +209,7 @@ void Trainer::finish_epoch() {
   const bool due = setup_.checkpoint_every > 0 && state_.epoch % setup_.checkpoint_every == 0;
   const bool stops_here = state_.epoch == setup_.epochs || state_.epoch == setup_.epochs_now;
   if (better && setup_.keep_best) save("ckpt/best.safetensors", false);
-  if (due || stops_here) save("ckpt/last.safetensors", true);
+  if (due || stops_here) save(kLastCheckpoint, true);
   write_results();
   folder_.set_status({.state = "RUNNING", .epoch = state_.epoch, .step = state_.step});
 }
@@ -221,6 +223,12 @@ void Trainer::save(const char* name, bool with_optimizer) {
   state_.run_s = run_seconds();
   save_checkpoint(folder_.file(name), *setup_.model,
                   with_optimizer ? setup_.optimizer.get() : nullptr, state_, setup_.config_yaml);
+}
+
+std::string Trainer::kept_checkpoint() const {
+  return std::filesystem::exists(folder_.file(kLastCheckpoint))
+             ? "; the last good checkpoint is kept"
+             : "";
 }
 
 int Trainer::stop(int exit_code, const std::string& state, const std::string& reason) {

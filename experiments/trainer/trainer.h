@@ -75,6 +75,7 @@ class CONVSCOPE_API Trainer {
   void write_results();
   int stop(int exit_code, const std::string& state, const std::string& reason);
   void check_expectations() const;
+  std::string kept_checkpoint() const;  // words for a failure's reason
   double learning_rate(std::int64_t step) const;
   double run_seconds() const;
 

@@ -16,6 +16,19 @@ list(FILTER convscope_sources EXCLUDE REGEX "_simd\\.cpp$")
 set_source_files_properties(${CMAKE_CURRENT_SOURCE_DIR}/datasets/synthetic_digits.cpp
   PROPERTIES COMPILE_OPTIONS -ffp-contract=off)
 
+# env.json of a run names the commit that was configured; a new commit configures anew.
+execute_process(COMMAND git -C ${CMAKE_CURRENT_SOURCE_DIR} rev-parse HEAD --git-path logs/HEAD
+  OUTPUT_VARIABLE convscope_git ERROR_QUIET RESULT_VARIABLE convscope_git_failed)
+if(NOT convscope_git_failed AND convscope_git MATCHES "^([0-9a-f]+)\n([^\n]+)\n$")
+  set_source_files_properties(${CMAKE_CURRENT_SOURCE_DIR}/experiments/trainer/environment.cpp
+    PROPERTIES COMPILE_DEFINITIONS "CONVSCOPE_GIT_SHA=\"${CMAKE_MATCH_1}\"")
+  cmake_path(ABSOLUTE_PATH CMAKE_MATCH_2 BASE_DIRECTORY ${CMAKE_CURRENT_SOURCE_DIR}
+    OUTPUT_VARIABLE convscope_git_log)
+  if(EXISTS ${convscope_git_log})
+    set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${convscope_git_log})
+  endif()
+endif()
+
 add_library(convscope SHARED ${convscope_sources})
 add_library(convscope::convscope ALIAS convscope)
 set_target_properties(convscope PROPERTIES

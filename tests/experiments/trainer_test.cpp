@@ -5,6 +5,8 @@
 #include <csignal>
 
 #include "experiments/trainer/alarms.h"
+#include "experiments/trainer/environment.h"
+#include "framework/cpu_isa.h"
 #include "tests/experiments/training_fixture.h"
 
 namespace convscope::testing {
@@ -97,6 +99,36 @@ TEST(Trainer, keeps_the_last_good_checkpoint_when_a_later_epoch_diverges) {
   for (float weight : weights_of(*again.model)) EXPECT_TRUE(std::isfinite(weight));
 }
 
+TEST(Trainer, warns_in_the_log_of_a_network_that_only_guesses) {
+  const TemporaryFolder root;
+  TrainingSetup setup = small_setup(1, 0.0);
+  for (const NamedParameter& parameter : setup.model->parameters())
+    parameter.variable.value().zero();
+  setup.epochs = 20;  // 260 steps
+  RunFolder folder = RunFolder::create(root.path(), "guess", 1);
+  EXPECT_EQ(run_quietly(setup, folder), 0);
+  const std::string log = text_of(folder.file("log.txt"));
+  EXPECT_NE(log.find("warning: the loss stays at ln(4)"), std::string::npos) << log;
+  EXPECT_NE(log.find("up to step 200 (learning rate 0)"), std::string::npos) << log;
+}
+
+TEST(Trainer, lenet5_learns_the_synthetic_digits) {
+  TrainingSetup setup = setup_training(parse_config_text(
+      "name: quick\nthreads: 1\n"
+      "data: {set: synthetic_digits, train_size: 3000, test_size: 500, batch_size: 32}\n"
+      "model: {type: lenet5}\n"
+      "optim: {type: sgd, lr: 0.05, momentum: 0.9}\n"
+      "train: {epochs: 2}\n"
+      "expect: {test_acc_min: 85}\n",  // guessing gives 10
+      "quick.yaml"));
+  const TemporaryFolder root;
+  RunFolder folder = RunFolder::create(root.path(), "quick", 1);
+  EXPECT_EQ(run_quietly(setup, folder), 0);
+  EXPECT_EQ(setup.facts.kernel_size, "5");
+  EXPECT_EQ(setup.facts.params, 44426);
+  EXPECT_NE(setup.layers_csv.find("c2,conv2d,32x16x8x8,2416,5,"), std::string::npos);
+}
+
 TEST(Trainer, fails_when_an_expectation_is_missed) {
   const TemporaryFolder root;
   TrainingSetup setup = small_setup(1, 1e-9);
@@ -165,6 +197,20 @@ TEST(Alarms, nan_and_infinity_are_alarms_at_once) {
   EXPECT_EQ(alarm.observe(1.0), Alarm::kNone);
   EXPECT_EQ(alarm.observe(std::nan("")), Alarm::kNotFinite);
   EXPECT_EQ(alarm.observe(HUGE_VAL), Alarm::kNotFinite);
+}
+
+TEST(Environment, names_the_machine_and_notices_a_change_of_it) {
+  const TemporaryFolder root;
+  const std::string path = root.path() + "/env.json";
+  const std::string text = environment_json({"convscope", "run"});
+  std::ofstream(path) << text;
+  EXPECT_EQ(environment_change(path), "");
+  std::string other = text;
+  const std::string isa(name_of(current_isa()));
+  other.replace(other.find("\"isa\": \"" + isa), 8 + isa.size(), "\"isa\": \"other");
+  std::ofstream(path) << other;
+  EXPECT_NE(environment_change(path).find("isa was 'other' and is '" + isa + "'"),
+            std::string::npos);
 }
 
 TEST(Progress, the_bar_fits_its_width_and_shows_the_figures) {
