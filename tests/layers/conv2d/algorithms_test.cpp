@@ -1,0 +1,250 @@
+// SPDX-License-Identifier: Apache-2.0
+// Every registered algorithm against the double reference: all directions, all shapes files, random
+// problems, each instruction set, one and two threads.
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <set>
+
+#include "tests/support/cases.h"
+#include "tests/support/numbers.h"
+#include "tests/support/numerics.h"
+
+namespace convscope {
+namespace {
+
+using testing::ConvolutionCase;
+using testing::MachineScope;
+using testing::Tier;
+
+const Registry<Conv2dAlgorithm>& algorithms() { return conv2d_algorithms(DeviceType::cpu); }
+
+// Runs one algorithm on one case with each instruction set; one and two threads, and a second run,
+// must give the same bits.
+std::string check_on_every_machine(ConvolutionCase& one, const Conv2dAlgorithm& algorithm,
+                                   Direction direction) {
+  for (int i = 0; i < kIsaCount; ++i) {
+    const Isa isa = static_cast<Isa>(i);
+    if (!supports_isa(isa)) continue;
+    set_isa(isa);
+    std::vector<float> bits[2];
+    for (const int threads : {1, 2}) {
+      set_num_threads(threads);
+      const std::string wrong = one.check(algorithm, direction, &bits[threads - 1]);
+      if (!wrong.empty()) return wrong;
+    }
+    if (algorithm.deterministic && !bits[0].empty() &&
+        std::memcmp(bits[0].data(), bits[1].data(), bits[0].size() * sizeof(float)) != 0) {
+      return cat(algorithm.name, ", ", name_of(direction), " of ", one.problem().text(), ", ",
+                 name_of(isa), ": one and two threads gave different bits");
+    }
+    // Plain loops without instruction sets: once is enough.
+    if (std::string_view(algorithm.name) == "reference") break;
+  }
+  return "";
+}
+
+void check_all(const std::vector<Conv2dProblem>& problems) {
+  const MachineScope scope;
+  for (const Conv2dProblem& problem : problems) {
+    ConvolutionCase exact(problem, Tier::exact);
+    ConvolutionCase bounded(problem, Tier::bounded);
+    for (const auto& [name, algorithm] : algorithms().entries()) {
+      for (const Direction direction : kDirections) {
+        if (!support_of(algorithm, problem, direction).yes) continue;
+        EXPECT_EQ(check_on_every_machine(bounded, algorithm, direction), "");
+        if (algorithm.exact_on_integers) {
+          EXPECT_EQ(check_on_every_machine(exact, algorithm, direction), "");
+        }
+      }
+    }
+    if (::testing::Test::HasFailure()) return;  // one report is enough
+  }
+}
+
+class ShapesFile : public ::testing::TestWithParam<const char*> {};
+
+TEST_P(ShapesFile, EveryAlgorithmAgreesWithTheReference) {
+  std::vector<Conv2dProblem> problems;
+  std::set<std::string> seen;  // two large problems may shrink to the same small one
+  for (const Conv2dProblem& problem : testing::shapes_of(GetParam())) {
+    const Conv2dProblem small = testing::shrunk(problem);
+    if (seen.insert(small.text()).second) problems.push_back(small);
+  }
+  check_all(problems);
+}
+INSTANTIATE_TEST_SUITE_P(Conv2dAlgorithms, ShapesFile,
+                         ::testing::Values("lenet", "resnet18", "mobilenet_v1", "vgg16",
+                                           "edge_cases"),
+                         [](const auto& name) { return std::string(name.param); });
+
+TEST(Conv2dAlgorithms, AgreeWithTheReferenceOnRandomProblems) {
+  const auto count = testing::number_from_environment("CONVSCOPE_TEST_RANDOM_PROBLEMS", 200);
+  const auto seed = testing::number_from_environment("CONVSCOPE_TEST_SEED", 1);
+  std::vector<Conv2dProblem> problems;
+  for (std::int64_t i = 0; i < count; ++i) {
+    problems.push_back(testing::shrunk(
+        testing::random_problem(static_cast<std::uint64_t>(seed), static_cast<std::uint64_t>(i)),
+        1e6));
+  }
+  check_all(problems);
+}
+
+TEST(Conv2dAlgorithms, PassTheProblemOfTheEnvironment) {
+  const char* text = std::getenv("CONVSCOPE_TEST_PROBLEM");
+  if (text == nullptr) GTEST_SKIP() << "CONVSCOPE_TEST_PROBLEM names the problem";
+  const char* only = std::getenv("CONVSCOPE_TEST_ALGORITHM");
+  const MachineScope scope;
+  const Conv2dProblem problem = Conv2dProblem::parse(text);
+  for (const Tier tier : {Tier::exact, Tier::bounded}) {
+    ConvolutionCase one(problem, tier);
+    for (const auto& [name, algorithm] : algorithms().entries()) {
+      if (only != nullptr && name != only) continue;
+      if (tier == Tier::exact && !algorithm.exact_on_integers) continue;
+      for (const Direction direction : kDirections) {
+        if (!support_of(algorithm, problem, direction).yes) continue;
+        EXPECT_EQ(check_on_every_machine(one, algorithm, direction), "");
+      }
+    }
+  }
+}
+
+TEST(Conv2dAlgorithms, SpreadANaNExactlyWhereItIsRead) {
+  const Conv2dProblem problem =
+      Conv2dProblem::parse("n=2,c=3,h=9,w=21,k=5,r=3,s=3,pad=1,stride=1x2");
+  std::vector<float> x(static_cast<std::size_t>(problem.x_shape().numel()), 1.0f);
+  const std::vector<float> w(static_cast<std::size_t>(problem.w_shape().numel()), 0.5f);
+  x[static_cast<std::size_t>((3 + 1) * 9 * 21 + 4 * 21 + 10)] =
+      std::nanf("");  // n 1, c 1, h 4, w 10
+  for (const auto& [name, algorithm] : algorithms().entries()) {
+    if (!support_of(algorithm, problem, Direction::forward).yes) continue;
+    const Workspace workspace({}, algorithm.workspace_bytes(problem, Direction::forward));
+    std::vector<float> y(static_cast<std::size_t>(problem.y_shape().numel()));
+    algorithm.forward({problem, x.data(), w.data(), nullptr, y.data(), workspace.data()});
+    for (std::int64_t i = 0; i < problem.y_shape().numel(); ++i) {
+      const std::int64_t n = i / (problem.k * problem.p() * problem.q());
+      const std::int64_t p = i / problem.q() % problem.p();
+      const std::int64_t q = i % problem.q();
+      const bool reads = n == 1 && std::abs(p - 4) <= 1 && std::abs(2 * q - 10) <= 1;
+      ASSERT_EQ(std::isnan(y[static_cast<std::size_t>(i)]), reads) << name << " at " << i;
+    }
+  }
+}
+
+// ---- the check itself --------------------------------------------------------------------------
+
+// im2col_gemm with one mistake.
+enum class Mistake { none, one_sum, one_element, behind, in_front, workspace, unwritten };
+Mistake mistake = Mistake::none;
+
+void wrong_forward(const Conv2dForwardArgs& args) {
+  const Conv2dProblem& problem = args.problem;
+  Conv2dAlgorithm right = algorithms().get("im2col_gemm");
+  right.forward(args);
+  auto* const y = static_cast<float*>(args.y);
+  const std::int64_t count = problem.y_shape().numel();
+  switch (mistake) {
+    case Mistake::none:
+      return;
+    case Mistake::one_sum:  // the last product of the last sum is lost
+      y[count - 1] -= static_cast<const float*>(args.x)[problem.x_shape().numel() - 1] *
+                      static_cast<const float*>(args.w)[problem.w_shape().numel() - 1];
+      return;
+    case Mistake::one_element:
+      y[count / 2] = y[count / 2 - 1];
+      return;
+    case Mistake::behind:
+      y[count] = 0;
+      return;
+    case Mistake::in_front:
+      y[-1] = 0;
+      return;
+    case Mistake::workspace: {
+      const std::size_t bytes = right.workspace_bytes(problem, Direction::forward);
+      static_cast<unsigned char*>(args.workspace)[bytes] = 0;
+      return;
+    }
+    case Mistake::unwritten:
+      y[count - 1] = std::nanf("");
+      return;
+  }
+}
+
+TEST(Conv2dCheck, CatchesADeliberatelyWrongKernel) {
+  Conv2dAlgorithm wrong = algorithms().get("im2col_gemm");
+  wrong.name = "wrong";
+  wrong.forward = wrong_forward;
+  const Conv2dProblem problem = Conv2dProblem::parse("n=2,c=64,h=9,w=11,k=5,r=3,s=3");
+  const std::pair<Mistake, const char*> kMistakes[] = {
+      {Mistake::none, ""},
+      {Mistake::one_sum, "first wrong element 629 of 630"},
+      {Mistake::one_element, "first wrong element 315 of 630"},
+      {Mistake::behind, "wrote behind the output"},
+      {Mistake::in_front, "wrote in front of the output"},
+      {Mistake::workspace, "wrote behind the workspace"},
+      {Mistake::unwritten, "got nan"},
+  };
+  for (const Tier tier : {Tier::exact, Tier::bounded}) {
+    ConvolutionCase one(problem, tier);
+    for (const auto& [kind, sentence] : kMistakes) {
+      mistake = kind;
+      const std::string report = one.check(wrong, Direction::forward);
+      if (kind == Mistake::none) {
+        EXPECT_EQ(report, "");
+        continue;
+      }
+      EXPECT_NE(report.find(sentence), std::string::npos) << "got: " << report;
+      EXPECT_NE(report.find("wrong on cpu, forward of n=2,c=64,h=9,w=11"), std::string::npos);
+      EXPECT_NE(report.find("CONVSCOPE_TEST_PROBLEM='n=2,c=64"), std::string::npos);
+    }
+  }
+  mistake = Mistake::none;
+}
+
+// ---- the table ---------------------------------------------------------------------------------
+
+TEST(Conv2dTable, HoldsACardForEveryAlgorithmFile) {
+  std::set<std::string> registered;
+  for (const auto& [name, algorithm] : algorithms().entries()) {
+    const std::string file = std::filesystem::path(algorithms().file_of(name)).filename().string();
+    EXPECT_EQ(file, name + "_cpu.cpp");
+    EXPECT_TRUE(registered.insert(file).second) << file << " registers two cards";
+  }
+  std::set<std::string> found;
+  for (const auto& entry :
+       std::filesystem::directory_iterator(CONVSCOPE_SOURCE_DIR "/layers/conv2d")) {
+    const std::string file = entry.path().filename().string();
+    if (!file.ends_with("_cpu.cpp")) continue;
+    std::ifstream source(entry.path());
+    const std::string text((std::istreambuf_iterator<char>(source)), {});
+    if (text.find("\nCONVSCOPE_CONV2D_ALGORITHM(") != std::string::npos) found.insert(file);
+  }
+  EXPECT_EQ(registered, found);
+  EXPECT_TRUE(found.contains("reference_cpu.cpp"));
+}
+
+TEST(Conv2dTable, CardsAreComplete) {
+  const Conv2dProblem problem = Conv2dProblem::parse("n=2,c=4,h=8,w=8,k=8,r=3,s=3,pad=1");
+  for (const auto& [name, algorithm] : algorithms().entries()) {
+    SCOPED_TRACE(name);
+    EXPECT_EQ(algorithm.name, name);
+    EXPECT_GT(std::string_view(algorithm.idea).size(), 10u);
+    EXPECT_GT(std::string_view(algorithm.paper).size(), 10u);
+    EXPECT_GT(algorithm.error_growth, 0.0);
+    bool any = false;
+    for (const Direction direction : kDirections) {
+      any = any || algorithm.offers(direction);
+      if (!support_of(algorithm, problem, direction).yes) continue;
+      const Conv2dCost cost = algorithm.cost(problem, direction);
+      EXPECT_GT(cost.flops, 0.0);
+      EXPECT_GT(cost.bytes, 0.0);
+      EXPECT_GT(cost.peak_share, 0.0);
+      EXPECT_LE(cost.peak_share, 1.0);
+    }
+    EXPECT_TRUE(any) << "no direction is offered";
+  }
+}
+
+}  // namespace
+}  // namespace convscope

@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+// cases.h: convolution problems for tests: those of experiments/shapes, made small, and random ones.
+#pragma once
+
+#include <algorithm>
+#include <cstdlib>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "framework/random.h"
+#include "layers/conv2d/problem.h"
+
+namespace convscope::testing {
+
+inline std::int64_t number_from_environment(const char* name, std::int64_t otherwise) {
+  const char* text = std::getenv(name);
+  return text == nullptr || *text == '\0' ? otherwise : std::atoll(text);
+}
+
+// The problems of experiments/shapes/<name>.txt.
+inline std::vector<Conv2dProblem> shapes_of(const std::string& name) {
+  std::vector<Conv2dProblem> out;
+  const std::string path = std::string(CONVSCOPE_SOURCE_DIR "/experiments/shapes/") + name + ".txt";
+  std::ifstream file(path);
+  for (std::string line; std::getline(file, line);) {
+    if (line.empty() || line[0] == '#') continue;
+    out.push_back(Conv2dProblem::parse(line));
+  }
+  CONVSCOPE_CHECK(!out.empty(), "tests", "expected problems in ", path, ", got none");
+  return out;
+}
+
+// The same kind of problem, small enough for the double reference: fewer images, then smaller
+// images, then fewer channels.
+inline Conv2dProblem shrunk(Conv2dProblem problem, double most_flops = 6e6) {
+  problem.n = std::min<std::int64_t>(problem.n, problem.n == 0 || problem.h > 4 ? 3 : 20);
+  const auto large = [&] { return problem.nominal_flops() > most_flops; };
+  while (large() && problem.n > 2) --problem.n;
+  while (large() && problem.h > 14 && problem.w > 14) {
+    problem.h = (problem.h + 1) / 2;
+    problem.w = (problem.w + 1) / 2;
+  }
+  while (large() && problem.c % 2 == 0 && problem.k % 2 == 0 &&
+         (problem.groups == 1 || problem.groups % 2 == 0)) {
+    problem.c /= 2;
+    problem.k /= 2;
+    if (problem.groups > 1) problem.groups /= 2;
+  }
+  if (large()) problem.n = 1;
+  return problem;
+}
+
+// Problem number `index` of a seed: every option, sizes around the vector widths, always valid.
+inline Conv2dProblem random_problem(std::uint64_t seed, std::uint64_t index) {
+  Generator random(seed, index);
+  const auto pick = [&](std::initializer_list<std::int64_t> from) {
+    return from.begin()[random.below(static_cast<std::uint32_t>(from.size()))];
+  };
+  const auto up_to = [&](std::uint32_t most) { return 1 + std::int64_t{random.below(most)}; };
+  Conv2dProblem z;
+  z.groups = pick({1, 1, 1, 2, 3});
+  const bool depthwise = random.below(6) == 0;
+  z.c = z.groups * up_to(6);
+  z.k = z.groups * up_to(random.below(4) == 0 ? 40 : 8);
+  if (depthwise) {
+    z.groups = z.c;
+    z.k = z.c * up_to(2);
+  }
+  z.n = pick({1, 1, 2, 3, 7});
+  z.r = pick({1, 2, 3, 3, 5, 7});
+  z.s = pick({1, 2, 3, 3, 5, 7});
+  z.stride_h = pick({1, 1, 1, 2, 3});
+  z.stride_w = pick({1, 1, 1, 2, 3});
+  z.dilation_h = pick({1, 1, 1, 2, 3});
+  z.dilation_w = pick({1, 1, 1, 2, 3});
+  z.pad_top = pick({0, 0, 1, 2, 4});
+  z.pad_bottom = pick({0, 0, 1, 2, 4});
+  z.pad_left = pick({0, 0, 1, 2, 4});
+  z.pad_right = pick({0, 0, 1, 2, 4});
+  z.h = std::max<std::int64_t>(1, z.dilation_h * (z.r - 1) + 1 - z.pad_top - z.pad_bottom) +
+        random.below(12);
+  z.w = std::max<std::int64_t>(1, z.dilation_w * (z.s - 1) + 1 - z.pad_left - z.pad_right) +
+        random.below(36);
+  z.check();
+  return z;
+}
+
+}  // namespace convscope::testing
