@@ -33,7 +33,7 @@ inline std::vector<Conv2dProblem> shapes_of(const std::string& name) {
 
 // The same kind of problem, small enough for the double reference: fewer images, then smaller
 // images, then fewer channels.
-inline Conv2dProblem shrunk(Conv2dProblem problem, double most_flops = 6e6) {
+inline Conv2dProblem shrunk(Conv2dProblem problem, double most_flops = 2e6) {
   problem.n = std::min<std::int64_t>(problem.n, problem.n == 0 || problem.h > 4 ? 3 : 20);
   const auto large = [&] { return problem.nominal_flops() > most_flops; };
   while (large() && problem.n > 2) --problem.n;

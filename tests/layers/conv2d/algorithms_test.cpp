@@ -86,7 +86,7 @@ TEST(Conv2dAlgorithms, AgreeWithTheReferenceOnRandomProblems) {
   for (std::int64_t i = 0; i < count; ++i) {
     problems.push_back(testing::shrunk(
         testing::random_problem(static_cast<std::uint64_t>(seed), static_cast<std::uint64_t>(i)),
-        1e6));
+        2e5));
   }
   check_all(problems);
 }
