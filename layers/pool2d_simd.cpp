@@ -8,6 +8,7 @@
 #include "layers/pool2d_simd.h"
 
 #include "framework/simd.h"
+#include "framework/simd_math.h"
 
 namespace convscope::CONVSCOPE_ISA {
 namespace {
@@ -122,17 +123,18 @@ CONVSCOPE_INLINE Vec only_where(Taps taps, int tap, Vec dy) {
 using Mask = bool;
 CONVSCOPE_INLINE EvenOdd pull_apart(Vec a, Vec b) { return {a, b}; }
 CONVSCOPE_INLINE EvenOdd weave(Vec even, Vec odd) { return {even, odd}; }
-CONVSCOPE_INLINE Mask beats(Vec b, Vec a) { return b.v > a.v || b.v != b.v; }
-CONVSCOPE_INLINE Vec choose(Mask second, Vec a, Vec b) { return second ? b : a; }
+// Without branches: which of two pixels is larger cannot be predicted.
+CONVSCOPE_INLINE Mask beats(Vec b, Vec a) { return (b.v > a.v) | (b.v != b.v); }
+CONVSCOPE_INLINE Vec choose(Mask second, Vec a, Vec b) { return {choose_if(second, b.v, a.v)}; }
 CONVSCOPE_INLINE void store_taps(uint8_t* to, Mask below, Mask right_above, Mask right_below, int) {
-  *to = static_cast<uint8_t>(below ? 2 + right_below : right_above);
+  *to = static_cast<uint8_t>(2 * below + ((below & right_below) | (!below & right_above)));
 }
 struct Taps {
   uint8_t v;
 };
 CONVSCOPE_INLINE Taps load_taps(const uint8_t* from, int) { return {*from}; }
 CONVSCOPE_INLINE Vec only_where(Taps taps, int tap, Vec dy) {
-  return taps.v == tap ? dy : Vec{0.0f};
+  return {choose_if(taps.v == tap, dy.v, 0.0f)};
 }
 
 #endif
