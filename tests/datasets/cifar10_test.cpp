@@ -19,7 +19,7 @@ class Cifar10 : public ::testing::Test {
   Cifar10() {
     for (int i = 1; i <= 5; ++i) {
       write_file(folder_ / cat("data_batch_", i, ".bin"),
-                 record(i, static_cast<char>(i)) + record(9, 'x'));
+                 record(i, static_cast<char>(i + 100)) + record(9, 'x'));
     }
     write_file(folder_ / "test_batch.bin", record(4, 'y'));
   }
@@ -37,7 +37,8 @@ TEST_F(Cifar10, JoinsTheFiveBatchesInOrder) {
   EXPECT_EQ(splits.test.size(), 1);
   for (int i = 0; i < 5; ++i) {
     EXPECT_EQ(splits.train.labels.at(2 * i), i + 1);
-    EXPECT_EQ(splits.train.images.at(2 * i * 3072), i + 1);
+    EXPECT_EQ(splits.train.images.at(2 * i * 3072), i + 101);
+    EXPECT_EQ(splits.train.images.at((2 * i + 1) * 3072 - 1), i + 101);
     EXPECT_EQ(splits.train.labels.at(2 * i + 1), 9);
   }
   EXPECT_EQ(splits.train.class_names[3], "cat");

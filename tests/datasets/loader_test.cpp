@@ -219,7 +219,8 @@ TEST(Loader, ReusesItsMemory) {
 }
 
 TEST(Subset, LimitsAndSplitsKeepTheClassesInProportion) {
-  const Dataset data = numbered_dataset(200);
+  Dataset data = numbered_dataset(200);
+  for (std::int32_t n = 0; n < 200; ++n) data.labels.data<std::int32_t>()[n] = n / 20;
   for (const std::int64_t limit : {10, 50, 70}) {
     const Dataset part = limited(data, limit, 1);
     ASSERT_EQ(part.size(), limit);

@@ -13,8 +13,8 @@ for name in ${CXX:-} clang++-16 clang++-17 clang++-18 clang++-19 clang++; do
   if command -v "$name" >/dev/null; then compiler=$name; break; fi
 done
 : "${compiler:?expected clang++ 16 or newer, got none}"
-cmake -S . -B $build -G Ninja -DCMAKE_BUILD_TYPE=RelWithDebInfo -DCMAKE_CXX_COMPILER="$compiler" \
-  -DCONVSCOPE_FUZZERS=ON -DCONVSCOPE_TESTS=OFF -DCONVSCOPE_CUDA=OFF \
+cmake -S . -B $build -G Ninja -DCMAKE_BUILD_TYPE=Release -DCMAKE_CXX_COMPILER="$compiler" \
+  "-DCMAKE_CXX_FLAGS_RELEASE=-O1 -gline-tables-only" -DCONVSCOPE_FUZZERS=ON -DCONVSCOPE_TESTS=OFF -DCONVSCOPE_CUDA=OFF \
   -DCONVSCOPE_SANITIZE=fuzzer-no-link,address,undefined >/dev/null
 cmake --build $build --target fuzzers -- -j "${JOBS:-2}" >$build/build.log 2>&1 || {
   tail -n 40 $build/build.log; exit 1; }
