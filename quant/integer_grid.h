@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+// integer_grid.h: the integers that stand for real numbers, and the one function that rounds to
+// them. Fake quantisation (lsq.h), calibration and integer execution all call code_of(), so scale,
+// clip and rounding can never differ between them.
+//
+//   code = round(clip(v / s, -Qn, Qp)),   value = s code
+//   signed, b bits:    Qn = 2^(b-1), Qp = 2^(b-1) - 1        (8 bits: -128..127)
+//   unsigned, b bits:  Qn = 0,       Qp = 2^b - 1            (8 bits: 0..255)
+//
+// 0 is always the code 0: the zeros around an image need no offset.
+#pragma once
+
+#include "framework/export.h"
+
+namespace convscope {
+
+inline constexpr int kMinBits = 2;
+inline constexpr int kMaxBits = 8;
+
+struct IntegerGrid {
+  int qn = 128;  // the lowest code is -qn
+  int qp = 127;  // the highest code
+  bool operator==(const IntegerGrid&) const = default;
+};
+
+CONVSCOPE_API IntegerGrid integer_grid(int bits, bool is_signed);
+
+// The functions below are always inlined, so files for one instruction set may use them
+// (framework/simd.h).
+template <class T>
+[[gnu::always_inline]] inline T clip_to(T u, T low, T high) {
+  u = low > u ? low : u;  // written so that NaN passes
+  return high < u ? high : u;
+}
+
+// Half to even, the rule of IEEE 754 and of PyTorch's round: adding 1.5 * 2^(mantissa bits - 1)
+// pushes the fraction out of the number. Right for |u| <= 2^21.
+[[gnu::always_inline]] inline float round_half_even(float u) {
+  constexpr float kShift = 12582912.0f;  // 1.5 * 2^23
+  return (u + kShift) - kShift;
+}
+[[gnu::always_inline]] inline double round_half_even(double u) {
+  constexpr double kShift = 6755399441055744.0;  // 1.5 * 2^52
+  return (u + kShift) - kShift;
+}
+
+// The code of v as a whole number of type T; low = -Qn, high = Qp. v is divided by s, never
+// multiplied by 1 / s, which would round differently.
+template <class T>
+[[gnu::always_inline]] inline T code_of(T v, T s, T low, T high) {
+  return round_half_even(clip_to(v / s, low, high));
+}
+
+}  // namespace convscope

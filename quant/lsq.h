@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+// lsq.h: rounds to a grid of integers times a step, with gradients for the input and for the step:
+// learned step size quantisation.
+//
+// Shapes      v any shape -> v_hat, the same; step [1], or [K] for v [K,...]: one step for each
+//             output channel. f32, or f64 by plain loops for checks.
+// Formula     v_hat = s round(clip(v / s, -Qn, Qp)), rounded half to even (integer_grid.h)
+// Backward    with u = v / s; "inside" means -Qn < u < Qp, the paper's strict bounds:
+//             dv = dy inside, 0 outside                                          (assigned)
+//             ds = g sum over v of dy { round(u) - u inside; -Qn or Qp outside } (accumulated)
+// Step        plain: the parameter is s. log: the parameter is t = log s, so s > 0 whatever the
+//             optimiser does, and dt = s ds.
+// Gradient    g = grad_scale(N, Qp) = 1 / sqrt(N Qp). N counts the values that share a step: for
+// scale       weights all of them (by channel: those of one channel); for activations the features
+//             of one sample, without the batch: the loss is a mean over the batch, so ds does not
+//             grow with it, and the step would learn more slowly in a larger batch if N did. (Two
+//             widely used PyTorch versions count the batch too: g is sqrt(batch) smaller there.)
+// Numerics    v_hat and dv have the same bits on every instruction set and number of threads; ds is
+//             a sum of exact double products in a fixed order, so it has too.
+// Saved       v and step.
+// Usage       Variable w_hat = lsq_quantize(w, step, {.grid = integer_grid(4, true), .g = g});
+// Paper       S. Esser, J. McKinstry, D. Bablani, R. Appuswamy, D. Modha: Learned Step Size
+//             Quantization, ICLR 2020, arXiv 1902.08153
+#pragma once
+
+#include "framework/autograd/variable.h"
+#include "framework/kernel_slot.h"
+#include "quant/integer_grid.h"
+
+namespace convscope {
+
+enum class StepForm { plain, log };
+
+struct LsqRule {
+  IntegerGrid grid;
+  StepForm form = StepForm::plain;
+  double g = 1.0;  // scale of the step's gradient
+};
+
+CONVSCOPE_API double lsq_grad_scale(std::int64_t count, int qp);
+
+CONVSCOPE_API Variable lsq_quantize(const Variable& v, const Variable& step, const LsqRule& rule);
+
+// Kernels. y and dv are assigned; dv undefined: not wanted. dstep: f64, one number for each step.
+extern CONVSCOPE_API
+    KernelSlot<void(const Tensor& v, const Tensor& step, const LsqRule&, const Tensor& y)>
+        lsq_kernel;
+extern CONVSCOPE_API KernelSlot<void(const Tensor& dy, const Tensor& v, const Tensor& step,
+                                     const LsqRule&, const Tensor& dv, const Tensor& dstep)>
+    lsq_gradient_kernel;
+
+}  // namespace convscope

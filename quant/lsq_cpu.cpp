@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+// lsq_cpu.cpp: cuts v into pieces that share a step and hands them to threads; the sums of the
+// pieces are added in their order.
+#include <algorithm>
+#include <cmath>
+
+#include "framework/memory.h"
+#include "framework/parallel.h"
+#include "quant/lsq.h"
+#include "quant/lsq_simd.h"
+
+namespace convscope {
+
+constinit IsaTable<LsqKernels> lsq_kernels;
+
+namespace {
+
+constexpr std::int64_t kGrain = 1 << 14;  // values in a piece: 64 KiB of v
+
+// The f64 twins of lsq_simd.cpp, for gradient checks.
+struct DoubleLoops {
+  void forward(const double* v, double s, double low, double high, double* y,
+               std::int64_t n) const {
+    for (std::int64_t i = 0; i < n; ++i) y[i] = code_of(v[i], s, low, high) * s;
+  }
+  double backward(const double* dy, const double* v, double s, double low, double high, double* dv,
+                  std::int64_t n) const {
+    double total = 0;
+    for (std::int64_t i = 0; i < n; ++i) {
+      const double u = v[i] / s;
+      const double code = code_of(v[i], s, low, high);
+      const bool inside = u > low && u < high;
+      if (dv != nullptr) dv[i] = inside ? dy[i] : 0;
+      total += dy[i] * (inside ? code - u : code);
+    }
+    return total;
+  }
+};
+
+template <class T>
+const auto& loops() {
+  if constexpr (std::is_same_v<T, double>) {
+    static constexpr DoubleLoops kLoops;
+    return kLoops;
+  } else {
+    return lsq_kernels.get();
+  }
+}
+
+// How [rows, inner] values are cut: long rows into pieces, short rows several to a chunk. It
+// depends on the sizes only.
+struct Cut {
+  std::int64_t rows, inner, pieces, rows_per_chunk;
+  Cut(const Tensor& v, const Tensor& step)
+      : rows(step.numel()),
+        inner(v.numel() / step.numel()),
+        pieces((inner + kGrain - 1) / kGrain),
+        rows_per_chunk(std::max<std::int64_t>(1, kGrain / inner)) {}
+
+  // Calls body(row, piece, offset into v, count) for every piece.
+  template <class Body>
+  void run(Body&& body) const {
+    const std::int64_t blocks = (rows + rows_per_chunk - 1) / rows_per_chunk;
+    parallel_chunks(blocks * pieces, [&](std::int64_t chunk, int) {
+      const std::int64_t first = chunk / pieces * rows_per_chunk;
+      const std::int64_t piece = chunk % pieces;
+      const std::int64_t begin = piece * kGrain;
+      const std::int64_t count = std::min(kGrain, inner - begin);
+      const std::int64_t end = std::min(rows, first + rows_per_chunk);
+      for (std::int64_t row = first; row < end; ++row) {
+        body(row, piece, row * inner + begin, count);
+      }
+    });
+  }
+};
+
+template <class T>
+T step_of(const T* step, std::int64_t row, StepForm form) {
+  if (form == StepForm::plain) return step[row];
+  return static_cast<T>(std::exp(static_cast<double>(step[row])));
+}
+
+template <class T>
+void forward_typed(const Tensor& v, const Tensor& step, const LsqRule& rule, const Tensor& y) {
+  const T* const from = v.data<T>();
+  const T* const steps = step.data<T>();
+  T* const to = y.data<T>();
+  const T low = static_cast<T>(-rule.grid.qn), high = static_cast<T>(rule.grid.qp);
+  const auto& loop = loops<T>();
+  Cut(v, step).run([&](std::int64_t row, std::int64_t, std::int64_t at, std::int64_t count) {
+    loop.forward(from + at, step_of(steps, row, rule.form), low, high, to + at, count);
+  });
+}
+
+void forward_cpu(const Tensor& v, const Tensor& step, const LsqRule& rule, const Tensor& y) {
+  if (v.dtype() == DType::f64) return forward_typed<double>(v, step, rule, y);
+  forward_typed<float>(v, step, rule, y);
+}
+
+template <class T>
+void backward_typed(const Tensor& dy, const Tensor& v, const Tensor& step, const LsqRule& rule,
+                    const Tensor& dv, const Tensor& dstep) {
+  const T* const pdy = dy.data<T>();
+  const T* const pv = v.data<T>();
+  const T* const steps = step.data<T>();
+  T* const pdv = dv.defined() ? dv.data<T>() : nullptr;
+  const T low = static_cast<T>(-rule.grid.qn), high = static_cast<T>(rule.grid.qp);
+  const auto& loop = loops<T>();
+  const Cut cut(v, step);
+  const Workspace memory(v.device(),
+                         static_cast<std::size_t>(cut.rows * cut.pieces) * sizeof(double));
+  double* const part = static_cast<double*>(memory.data());  // [rows][pieces]
+  cut.run([&](std::int64_t row, std::int64_t piece, std::int64_t at, std::int64_t count) {
+    part[row * cut.pieces + piece] =
+        loop.backward(pdy + at, pv + at, step_of(steps, row, rule.form), low, high,
+                      pdv == nullptr ? nullptr : pdv + at, count);
+  });
+  double* const out = dstep.data<double>();
+  for (std::int64_t row = 0; row < cut.rows; ++row) {
+    double sum = 0;
+    for (std::int64_t p = 0; p < cut.pieces; ++p) sum += part[row * cut.pieces + p];
+    const double chain = rule.form == StepForm::log
+                             ? static_cast<double>(step_of(steps, row, rule.form))  // ds/dt
+                             : 1.0;
+    out[row] = rule.g * sum * chain;
+  }
+}
+
+void backward_cpu(const Tensor& dy, const Tensor& v, const Tensor& step, const LsqRule& rule,
+                  const Tensor& dv, const Tensor& dstep) {
+  if (v.dtype() == DType::f64) return backward_typed<double>(dy, v, step, rule, dv, dstep);
+  backward_typed<float>(dy, v, step, rule, dv, dstep);
+}
+
+}  // namespace
+CONVSCOPE_KERNEL(lsq_kernel, cpu, forward_cpu)
+CONVSCOPE_KERNEL(lsq_gradient_kernel, cpu, backward_cpu)
+}  // namespace convscope

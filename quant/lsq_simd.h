@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
+// lsq_simd.h: the f32 loops of lsq.h over values that share one step.
+#pragma once
+
+#include <cstdint>
+
+#include "framework/cpu_isa.h"
+
+namespace convscope {
+
+struct LsqKernels {
+  // y = s code(v), codes in [low, high]
+  void (*forward)(const float* v, float s, float low, float high, float* y, std::int64_t n);
+  // dv (not wanted: null), and the sum of dy d(v_hat)/ds, without g.
+  double (*backward)(const float* dy, const float* v, float s, float low, float high, float* dv,
+                     std::int64_t n);
+};
+extern IsaTable<LsqKernels> lsq_kernels;
+
+}  // namespace convscope
