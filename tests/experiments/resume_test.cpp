@@ -72,6 +72,35 @@ TEST(Resume, after_sigterm_in_the_middle_of_an_epoch_gives_the_same_bits) {
   }
 }
 
+TEST(Resume, after_a_signal_during_an_evaluation_gives_the_same_bits) {
+  const Ended whole = uninterrupted();
+  const TemporaryFolder root;
+  RunFolder folder = RunFolder::create(root.path(), "parts", 7);
+  TrainingSetup setup = small_setup(7);
+  auto* model = dynamic_cast<TwoLinear*>(setup.model.get());
+  model->before_forward = [model] {
+    if (!model->is_training() && model->step() == 25) std::raise(SIGINT);  // after the second epoch
+  };
+  EXPECT_EQ(run(std::move(setup), folder, false).code, 130);
+  EXPECT_EQ(read_run_status(folder.path()).epoch, 1);
+  EXPECT_EQ(read_run_status(folder.path()).step, 26);
+  const Ended rest = run(small_setup(7), folder, true);
+  EXPECT_EQ(rest.code, 0);
+  EXPECT_EQ(rest.weights, whole.weights);
+  EXPECT_EQ(rest.metrics_without_time, whole.metrics_without_time);
+}
+
+TEST(Resume, a_second_signal_ends_the_process_at_once) {
+  EXPECT_EXIT(
+      {
+        const StopSignals signals;
+        std::raise(SIGINT);
+        std::raise(SIGTERM);
+        std::exit(0);
+      },
+      ::testing::KilledBySignal(SIGTERM), "");
+}
+
 TEST(Resume, after_sigint_exits_with_130) {
   const TemporaryFolder root;
   RunFolder folder = RunFolder::create(root.path(), "parts", 7);

@@ -7,6 +7,7 @@
 #include "experiments/trainer/alarms.h"
 #include "experiments/trainer/environment.h"
 #include "framework/cpu_isa.h"
+#include "framework/memory.h"
 #include "tests/experiments/training_fixture.h"
 
 namespace convscope::testing {
@@ -52,6 +53,8 @@ TEST(Trainer, writes_the_whole_run_folder) {
                            "report.html", "ckpt/last.safetensors", "ckpt/best.safetensors"}) {
     EXPECT_TRUE(std::filesystem::exists(folder.file(name))) << name;
   }
+  EXPECT_EQ(setup.model->step(), 38);  // of 39, counted from 0: dropout draws from it
+  EXPECT_TRUE(setup.model->is_training());
   EXPECT_EQ(read_run_status(folder.path()).state, "DONE");
   EXPECT_EQ(std::filesystem::read_symlink(root.path() + "/small/latest"), folder.id());
 
@@ -151,6 +154,39 @@ TEST(Trainer, meets_a_loss_gate_exactly_at_its_bound) {
   second.expect.test_loss_max = *summary.test_loss;
   RunFolder other = RunFolder::create(root.path(), "gate", 1);
   EXPECT_EQ(run_quietly(second, other), 0);
+}
+
+TEST(Trainer, evaluates_in_eval_mode_and_puts_the_mode_back) {
+  TrainingSetup setup = small_setup(1);
+  auto* model = dynamic_cast<TwoLinear*>(setup.model.get());
+  int batches = 0;
+  model->before_forward = [&] {
+    ++batches;
+    EXPECT_FALSE(model->is_training());
+    EXPECT_FALSE(grad_enabled());
+  };
+  const Evaluation result = evaluate(*setup.model, *setup.test);
+  EXPECT_EQ(batches, 4);
+  EXPECT_EQ(result.images, 50);  // the last batch has 2: means are over images, not batches
+  EXPECT_TRUE(model->is_training());
+  EXPECT_TRUE(grad_enabled());
+}
+
+TEST(Trainer, weighs_the_memory_of_a_step) {
+  TrainingSetup setup = small_setup(1);
+  TrainStep step(*setup.model, *setup.optimizer, 0, Device{}, setup.data_bytes);
+  const std::int64_t base = memory_stats(Device{}).live_bytes;
+  Batch batch;
+  setup.train->start_epoch(0);
+  ASSERT_TRUE(setup.train->next(batch));
+  const StepResult first = step.run(batch, 0.05);
+  // At least what the backward needs again: hidden layer before or after the ReLU, the
+  // probabilities; at most a few copies of all values.
+  const std::int64_t hidden_bytes = 16 * 16 * 4;
+  const std::int64_t logits_bytes = 16 * 4 * 4;
+  EXPECT_GE(first.forward_bytes, hidden_bytes + logits_bytes);
+  EXPECT_LE(first.forward_bytes, 4 * (hidden_bytes + logits_bytes));
+  EXPECT_GE(first.backward_peak_bytes, base + first.forward_bytes);
 }
 
 TEST(Trainer, clips_gradients_when_asked) {
