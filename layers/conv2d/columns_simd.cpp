@@ -49,6 +49,12 @@ CONVSCOPE_INLINE void copy(float* to, const float* from, Index count) {
 #endif
 }
 
+#if defined(CONVSCOPE_ISA_IS_AVX512) || defined(CONVSCOPE_ISA_IS_AVX2)
+CONVSCOPE_INLINE void copy_eight(float* to, const float* from) {
+  _mm256_storeu_ps(to, _mm256_loadu_ps(from));
+}
+#endif
+
 CONVSCOPE_INLINE void clear(float* to, Index count) {
   Index i = 0;
   for (; i + kLanes <= count; i += kLanes) store(to + i, zero());
@@ -73,6 +79,52 @@ CONVSCOPE_INLINE void copy_run(float* to, const float* row, Index left, Index st
   for (; j < count; ++j) to[j] = 0.0f;
 }
 
+// All rows of columns for one run of pixels that stays inside the image: copy_one(to, from) copies
+// the run; a caller that knows its length passes straight-line code.
+template <class CopyOne>
+CONVSCOPE_INLINE void pack_inside(const ColumnMap& map, const float* x, Index p, Index left,
+                                  Index row_begin, Index row_end, float* out, Index to_step,
+                                  Index run, CopyOne copy_one) {
+  Index c = row_begin / map.r;
+  Index r = row_begin % map.r;
+  for (Index row = row_begin; row < row_end; ++row) {
+    const Index h = p * map.stride_h - map.pad_top + r * map.dilation_h;
+    if (h < 0 || h >= map.h) {
+      for (Index s = 0; s < map.s; ++s, out += to_step) clear(out, run);
+    } else {
+      const float* from = x + c * map.channel_step + h * map.w + left;
+      for (Index s = 0; s < map.s; ++s, out += to_step, from += map.dilation_w) {
+        copy_one(out, from);
+      }
+    }
+    if (++r == map.r) {
+      r = 0;
+      ++c;
+    }
+  }
+}
+
+void pack_across(const ColumnMap& map, const float* x, Index p, Index left, Index row_begin,
+                 Index row_end, float* out, Index to_step, Index run) {
+  Index c = row_begin / map.r;
+  Index r = row_begin % map.r;
+  for (Index row = row_begin; row < row_end; ++row) {
+    const Index h = p * map.stride_h - map.pad_top + r * map.dilation_h;
+    const float* image_row = x + c * map.channel_step + h * map.w;
+    for (Index s = 0; s < map.s; ++s, out += to_step) {
+      if (h < 0 || h >= map.h) {
+        clear(out, run);
+      } else {
+        copy_run(out, image_row, left + s * map.dilation_w, map.stride_w, map.w, run);
+      }
+    }
+    if (++r == map.r) {
+      r = 0;
+      ++c;
+    }
+  }
+}
+
 void pack(const ColumnMap& map, const float* x, Index pixel, Index count, Index row_begin,
           Index row_end, float* to, Index to_step) {
   const Index plane = map.p * map.q;
@@ -82,30 +134,36 @@ void pack(const ColumnMap& map, const float* x, Index pixel, Index count, Index 
   for (Index done = 0; done < count;) {
     const Index run = least(map.q - q, count - done);  // pixels of one output row
     const Index left = q * map.stride_w - map.pad_left;
-    const bool inside =
-        map.stride_w == 1 && left >= 0 && left + (map.s - 1) * map.dilation_w + run <= map.w;
-    Index c = row_begin / map.r;
-    Index r = row_begin % map.r;
-    float* out = to + done;
-    for (Index row = row_begin; row < row_end; ++row) {
-      const Index h = p * map.stride_h - map.pad_top + r * map.dilation_h;
-      const float* image = x + n * map.sample_step + c * map.channel_step;  // [H,W]
-      if (h < 0 || h >= map.h) {
-        for (Index s = 0; s < map.s; ++s, out += to_step) clear(out, run);
-      } else if (inside) {
-        const float* from = image + h * map.w + left;
-        for (Index s = 0; s < map.s; ++s, out += to_step, from += map.dilation_w) {
-          copy(out, from, run);
-        }
-      } else {
-        for (Index s = 0; s < map.s; ++s, out += to_step) {
-          copy_run(out, image + h * map.w, left + s * map.dilation_w, map.stride_w, map.w, run);
-        }
-      }
-      if (++r == map.r) {
-        r = 0;
-        ++c;
-      }
+    const float* image = x + n * map.sample_step;
+    float* const out = to + done;
+    const auto inside = [&](auto copy_one) __attribute__((always_inline)) {
+      pack_inside(map, image, p, left, row_begin, row_end, out, to_step, run, copy_one);
+    };
+    if (map.stride_w != 1 || left < 0 || left + (map.s - 1) * map.dilation_w + run > map.w) {
+      pack_across(map, image, p, left, row_begin, row_end, out, to_step, run);
+#if defined(CONVSCOPE_ISA_IS_AVX512) || defined(CONVSCOPE_ISA_IS_AVX2)
+    } else if (run == 8) {
+      inside([](float* a, const float* b) __attribute__((always_inline)) { copy_eight(a, b); });
+#endif
+#if defined(CONVSCOPE_ISA_IS_AVX512)
+    } else if (run == 24) {
+      inside([](float* a, const float* b) __attribute__((always_inline)) {
+        store(a, load(b));
+        copy_eight(a + 16, b + 16);
+      });
+    } else if (run <= 16) {
+      const auto lanes = static_cast<int>(run);
+      inside([lanes](float* a, const float* b)
+                 __attribute__((always_inline)) { store_first(a, load_first(b, lanes), lanes); });
+    } else if (run <= 32) {
+      const auto lanes = static_cast<int>(run) - 16;
+      inside([lanes](float* a, const float* b) __attribute__((always_inline)) {
+        store(a, load(b));
+        store_first(a + 16, load_first(b + 16, lanes), lanes);
+      });
+#endif
+    } else {
+      inside([run](float* a, const float* b) __attribute__((always_inline)) { copy(a, b, run); });
     }
     done += run;
     q = 0;
@@ -116,41 +174,64 @@ void pack(const ColumnMap& map, const float* x, Index pixel, Index count, Index 
   }
 }
 
-// Lanes [begin, end) of p[0 .. kLanes); the others are 0 and not read.
-CONVSCOPE_INLINE Vec load_between(const float* p, int begin, int end) {
+// Which lanes of a vector of pixels w .. w + kLanes read column q = w + shift, 0 <= q < Q.
 #if defined(CONVSCOPE_ISA_IS_AVX512)
-  return {_mm512_maskz_loadu_ps(
-      static_cast<__mmask16>(first_lanes(end) & ~static_cast<unsigned>(first_lanes(begin))), p)};
-#elif defined(CONVSCOPE_ISA_IS_AVX2)
-  return {_mm256_maskload_ps(p, _mm256_andnot_si256(first_lanes(begin), first_lanes(end)))};
-#else
-  return begin < end ? load(p) : zero();
-#endif
+using Lanes = __mmask16;
+CONVSCOPE_INLINE Lanes lanes_between(int begin, int end) {
+  return static_cast<Lanes>(first_lanes(end) & ~static_cast<unsigned>(first_lanes(begin)));
 }
+CONVSCOPE_INLINE Vec load_lanes(const float* p, Lanes lanes) {
+  return {_mm512_maskz_loadu_ps(lanes, p)};
+}
+#elif defined(CONVSCOPE_ISA_IS_AVX2)
+using Lanes = __m256i;
+CONVSCOPE_INLINE Lanes lanes_between(int begin, int end) {
+  return _mm256_andnot_si256(first_lanes(begin), first_lanes(end));
+}
+CONVSCOPE_INLINE Vec load_lanes(const float* p, Lanes lanes) {
+  return {_mm256_maskload_ps(p, lanes)};
+}
+#else
+using Lanes = bool;
+CONVSCOPE_INLINE Lanes lanes_between(int begin, int end) { return begin < end; }
+CONVSCOPE_INLINE Vec load_lanes(const float* p, Lanes lanes) { return lanes ? load(p) : zero(); }
+#endif
 
-void gather_row(const ColumnMap& map, const float* columns, Index from_step, Index h, float* out) {
-  for (Index w = 0; w < map.w; w += kLanes) {
-    const auto lanes = static_cast<int>(least(kLanes, map.w - w));
-    Vec sum_of_row = zero();
+// One vector of pixels (w .. w + count) of every row of one channel.
+void gather_vector(const ColumnMap& map, const float* columns, Index from_step, Index w,
+                   float* image) {
+  constexpr Index kKept = 16;  // taps whose masks are kept; wider kernels make them anew
+  const auto count = static_cast<int>(least(kLanes, map.w - w));
+  const auto lanes_of = [&](Index s) __attribute__((always_inline)) {
+    const Index q = w + map.pad_left - s * map.dilation_w;
+    const auto begin = static_cast<int>(least(kLanes, most(0, -q)));
+    return lanes_between(begin, static_cast<int>(most(begin, least(count, map.q - q))));
+  };
+  Lanes kept[kKept];
+  for (Index s = 0; s < least(map.s, kKept); ++s) kept[s] = lanes_of(s);
+  for (Index h = 0; h < map.h; ++h) {
+    Vec sums[2] = {zero(), zero()};  // even and odd s: half the latency of one chain of additions
     for (Index r = 0; r < map.r; ++r) {
       const Index down = h + map.pad_top - r * map.dilation_h;  // = p stride_h
-      if (down < 0 || down % map.stride_h != 0 || down / map.stride_h >= map.p) continue;
-      const float* from = columns + r * map.s * from_step + down / map.stride_h * map.q;
-      Index q = w + map.pad_left;
-      for (Index s = 0; s < map.s; ++s, q -= map.dilation_w, from += from_step) {
-        if (q >= 0 && q + kLanes <= map.q) {
-          sum_of_row = sum_of_row + load(from + q);
-          continue;
-        }
-        const auto begin = static_cast<int>(least(kLanes, most(0, -q)));
-        const auto end = static_cast<int>(most(begin, least(lanes, map.q - q)));
-        if (begin < end) sum_of_row = sum_of_row + load_between(from + q, begin, end);
+      if (down < 0) break;
+      const Index p = map.stride_h == 1 ? down : down / map.stride_h;
+      if (p >= map.p || p * map.stride_h != down) continue;
+      const float* from = columns + r * map.s * from_step + p * map.q + w + map.pad_left;
+      const Index next = from_step - map.dilation_w;
+      Index s = 0;
+      for (; s + 2 <= least(map.s, kKept); s += 2, from += 2 * next) {
+        sums[0] = sums[0] + load_lanes(from, kept[s]);
+        sums[1] = sums[1] + load_lanes(from + next, kept[s + 1]);
+      }
+      for (; s < map.s; ++s, from += next) {
+        sums[0] = sums[0] + load_lanes(from, s < kKept ? kept[s] : lanes_of(s));
       }
     }
-    if (lanes == kLanes) {
-      store(out + w, sum_of_row);
+    const Vec sum_of_all = sums[0] + sums[1];
+    if (count == kLanes) {
+      store(image + h * map.w + w, sum_of_all);
     } else {
-      store_first(out + w, sum_of_row, lanes);
+      store_first(image + h * map.w + w, sum_of_all, count);
     }
   }
 }
@@ -179,7 +260,7 @@ void unpack(const ColumnMap& map, const float* columns, Index from_step, Index c
     const float* from = columns + c * map.r * map.s * from_step;
     float* to = image + c * map.channel_step;
     if (map.stride_w == 1) {
-      for (Index h = 0; h < map.h; ++h) gather_row(map, from, from_step, h, to + h * map.w);
+      for (Index w = 0; w < map.w; w += kLanes) gather_vector(map, from, from_step, w, to);
     } else {
       scatter_channel(map, from, from_step, to);
     }
@@ -192,6 +273,24 @@ constexpr int kRight = 4;
 #else
 constexpr int kLeft = 3;
 constexpr int kRight = 3;
+#endif
+
+#if defined(CONVSCOPE_ISA_IS_AVX512)
+// The sums of four vectors, one in each lane: quarters of two vectors are added side by side, so
+// each step halves the work. (_maskz_: GCC 12 warns about the other forms.)
+CONVSCOPE_INLINE __m512 add_quarters(__m512 a, __m512 b) {
+  return _mm512_add_ps(_mm512_maskz_shuffle_f32x4(0xffff, a, b, 0x88),
+                       _mm512_maskz_shuffle_f32x4(0xffff, a, b, 0xdd));
+}
+CONVSCOPE_INLINE __m128 sum_each(const Vec (&v)[4]) {
+  __m512 t = add_quarters(add_quarters(v[0].v, v[1].v), add_quarters(v[2].v, v[3].v));
+  t = _mm512_add_ps(t, _mm512_maskz_permute_ps(0xffff, t, 0x4e));
+  t = _mm512_add_ps(t, _mm512_maskz_permute_ps(0xffff, t, 0xb1));
+  const __m512i first_of_quarter =
+      _mm512_setr_epi32(0, 4, 8, 12, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0);
+  return _mm512_maskz_extractf32x4_ps(0xf, _mm512_maskz_permutexvar_ps(0xffff, first_of_quarter, t),
+                                      0);
+}
 #endif
 
 template <int Left, int Right>
@@ -229,6 +328,13 @@ void dot_tile(const float* left, Index left_step, const float* right, Index righ
   }
 #pragma GCC unroll 8
   for (int i = 0; i < Left; ++i) {
+#if defined(CONVSCOPE_ISA_IS_AVX512)
+    if constexpr (Right == 4) {
+      float* to = sums + i * sums_step;
+      _mm_storeu_ps(to, _mm_add_ps(_mm_loadu_ps(to), sum_each(acc[i])));
+      continue;
+    }
+#endif
 #pragma GCC unroll 4
     for (int j = 0; j < Right; ++j) sums[i * sums_step + j] += sum(acc[i][j]);
   }
