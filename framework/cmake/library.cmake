@@ -55,6 +55,8 @@ endif()
 if(NOT convscope_simd_sources)
   set(convscope_isas "")
 endif()
+# The sanitizers put a check at each of the many inlined loads: at -O3 one file takes a minute.
+set(convscope_simd_optimize $<IF:$<BOOL:${CONVSCOPE_SANITIZE}>,-O1,-O3>)
 foreach(isa IN LISTS convscope_isas)
   string(TOUPPER ${isa} isa_upper)
   add_library(convscope_simd_${isa} OBJECT ${convscope_simd_sources})
@@ -63,9 +65,12 @@ foreach(isa IN LISTS convscope_isas)
   target_include_directories(convscope_simd_${isa} PRIVATE ${CMAKE_CURRENT_SOURCE_DIR})
   target_compile_definitions(convscope_simd_${isa} PRIVATE CONVSCOPE_ISA=isa_${isa}
     CONVSCOPE_ISA_ENUM=${isa} CONVSCOPE_ISA_IS_${isa_upper}=1)
-  target_compile_options(convscope_simd_${isa} PRIVATE -O3 -fno-math-errno
-    ${convscope_isa_flags_${isa}})
+  target_compile_options(convscope_simd_${isa} PRIVATE ${convscope_simd_optimize}
+    -fno-math-errno ${convscope_isa_flags_${isa}})
   target_link_libraries(convscope_simd_${isa} PRIVATE convscope_flags)
+  if(CONVSCOPE_FUZZERS)  # the parsers are fuzzed, not the kernels
+    target_compile_options(convscope_simd_${isa} PRIVATE -fno-sanitize=all)
+  endif()
   if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
     # GCC 12 warns about its own _mm512_undefined_ps (GCC bug 105593).
     target_compile_options(convscope_simd_${isa} PRIVATE -Wno-maybe-uninitialized)
