@@ -1,0 +1,111 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""bootstrap.sh against pretended dpkg-query, apt-get, sudo, cmake and ctest that only take notes."""
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+
+SOURCE = pathlib.Path(__file__).resolve().parents[2]
+REAL = ["bash", "env", "cat", "dirname", "nproc", "touch", "rm", "mkdir", "echo"]
+NOTE = 'echo "$(basename $0) $*" >> "$NOTES"\n'
+SHOW = 'for name; do :; done\ncase " $MISSING " in *" $name "*) exit 1 ;; esac\necho "ii "\n'
+CONFIGURE = 'if [[ $1 == --preset ]]; then mkdir -p build/$2; touch build/$2/build.ninja; fi\n'
+
+
+class Bootstrap(unittest.TestCase):
+    def setUp(self):
+        self.folder = tempfile.TemporaryDirectory()
+        self.root = pathlib.Path(self.folder.name)
+        shutil.copy(SOURCE / "bootstrap.sh", self.root)
+        (self.root / "CMakePresets.json").write_text("{}")
+        self.bin = self.root / "pretended"
+        self.bin.mkdir()
+        for name in REAL + ["basename"]:
+            (self.bin / name).symlink_to(shutil.which(name))
+        (self.bin / "python3").symlink_to(sys.executable)
+        for name, body in {"dpkg-query": SHOW, "apt-get": NOTE, "sudo": 'exec "$@"\n',
+                           "cmake": NOTE + CONFIGURE, "ctest": NOTE}.items():
+            (self.bin / name).write_text("#!/usr/bin/env bash\n" + body)
+            (self.bin / name).chmod(0o755)
+
+    def tearDown(self):
+        self.folder.cleanup()
+
+    def call(self, *arguments, missing=""):
+        notes = self.root / "notes"
+        notes.write_text("")
+        run = subprocess.run([str(self.root / "bootstrap.sh"), *arguments], text=True,
+                             capture_output=True, stdin=subprocess.DEVNULL,
+                             env={"PATH": str(self.bin), "NOTES": str(notes), "MISSING": missing})
+        self.notes = notes.read_text().splitlines()
+        return run
+
+    def test_nothing_missing_leaves_apt_alone(self):
+        self.assertEqual(self.call("build").returncode, 0)
+        self.assertEqual(self.notes, ["cmake --preset release", "cmake --build --preset release"])
+
+    def test_a_second_call_does_not_configure_again(self):
+        self.call("build")
+        self.call("build")
+        self.assertEqual(self.notes, ["cmake --build --preset release"])
+
+    def test_a_new_preset_file_configures_again(self):
+        self.call("build")
+        later = os.stat(self.root / "build/release/CMakeCache.txt").st_mtime + 5
+        os.utime(self.root / "CMakePresets.json", (later, later))
+        self.call("build")
+        self.assertIn("cmake --preset release", self.notes)
+
+    def test_installs_exactly_what_is_missing(self):
+        run = self.call("build", "--yes", missing="libfmt-dev ninja-build")
+        self.assertEqual(run.returncode, 0, run.stderr)
+        self.assertIn("apt-get install -y -qq --no-install-recommends ninja-build libfmt-dev",
+                      self.notes)
+
+    def test_without_a_terminal_it_says_that_it_does_not_ask(self):
+        run = self.call("build", missing="ccache")
+        self.assertIn("without asking, because there is no terminal", run.stderr)
+        self.assertIn("apt-get install -y -qq --no-install-recommends ccache", self.notes)
+
+    def test_one_of_two_packages_is_enough(self):
+        self.call("build", missing="libcurl4-openssl-dev")
+        self.assertNotIn("apt-get", " ".join(self.notes))
+        self.call("build", missing="libcurl4-openssl-dev libcurl4-gnutls-dev")
+        self.assertIn("apt-get install -y -qq --no-install-recommends libcurl4-openssl-dev",
+                      self.notes)
+
+    def test_elsewhere_than_debian_it_lists_the_packages_and_goes_on(self):
+        (self.bin / "dpkg-query").unlink()
+        run = self.call("build")
+        self.assertEqual(run.returncode, 0)
+        self.assertIn("neither Debian nor Ubuntu", run.stderr)
+        self.assertIn("libeigen3-dev", run.stderr)
+        self.assertIn("cmake --build --preset release", self.notes)
+
+    @unittest.skipUnless(os.geteuid() == 0, "root needs no sudo; others do")
+    def test_root_needs_no_sudo(self):
+        (self.bin / "sudo").unlink()
+        self.assertEqual(self.call("build", missing="cmake").returncode, 0)
+        self.assertIn("apt-get update -qq", self.notes)
+
+    def test_the_preset_is_used_throughout(self):
+        (self.root / "build/ci").mkdir(parents=True)
+        self.call("test", "--preset", "ci")
+        self.assertEqual(self.notes[:3], [
+            "cmake --preset ci", "cmake --build --preset ci",
+            "ctest --preset ci --output-junit test_results/ctest.xml"])
+
+    def test_wrong_arguments_are_usage_errors(self):
+        for arguments in ([], ["fly"], ["run", "test"], ["test", "--preset"]):
+            run = self.call(*arguments)
+            self.assertEqual(run.returncode, 2, arguments)
+            self.assertIn("usage: ./bootstrap.sh run|test|build", run.stderr)
+            self.assertEqual(self.notes, [])
+
+
+if __name__ == "__main__":
+    unittest.main()
