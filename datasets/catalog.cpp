@@ -19,9 +19,9 @@ const std::vector<PublishedSet>& published_sets() {
        .train_size = 50000,
        .test_size = 10000},
       {.name = "fashion_mnist",
-       .mirrors = {"http://fashion-mnist.s3-website.eu-central-1.amazonaws.com",
-                   "https://raw.githubusercontent.com/zalandoresearch/fashion-mnist/master/data/"
-                   "fashion"},
+       .mirrors = {"https://raw.githubusercontent.com/zalandoresearch/fashion-mnist/master/data/"
+                   "fashion",
+                   "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com"},
        .files = {{"train-images-idx3-ubyte.gz", "", "8d4fb7e6c68d591d4c3dfef9ec88bf0d"},
                  {"train-labels-idx1-ubyte.gz", "", "25c81989df183df01b3e8a0aad5dffbe"},
                  {"t10k-images-idx3-ubyte.gz", "", "bef4ecab320f06d8554ea6380940ec79"},

@@ -200,11 +200,17 @@ FileReport report(const std::string& name, const std::string& path, Check&& chec
 
 }  // namespace
 
-std::string fetch_folder(const std::string& set, const std::string& root) {
-  if (root.empty()) return data_folders(set, "").front();
+std::string fetch_folder(const PublishedSet& set, const std::string& root) {
+  if (root.empty()) return data_folders(set.name, "").front();
   std::filesystem::path path(root);
   if (!path.has_filename()) path = path.parent_path();  // "data/mnist/"
-  return path.filename() == set ? path.string() : (path / set).string();
+  const bool holds_some =
+      set.members.empty()
+          ? std::ranges::any_of(set.files,
+                                [&](const PublishedFile& f) { return !find_copy(f, root).empty(); })
+          : std::ranges::any_of(set.members,
+                                [&](const std::string& m) { return exists(root + "/" + m); });
+  return holds_some || path.filename() == set.name ? path.string() : (path / set.name).string();
 }
 
 std::vector<FileReport> check_files(const PublishedSet& set, const std::string& folder) {

@@ -15,9 +15,9 @@ struct FetchEvents {
   std::function<void(const std::string& file, std::int64_t done, std::int64_t total)> progress;
 };
 
-// Where `data fetch SET --root ROOT` puts the files: ROOT/SET, or ROOT itself when that is its
-// name; without a root $CONVSCOPE_DATA/SET or ./data/SET.
-CONVSCOPE_API std::string fetch_folder(const std::string& set, const std::string& root);
+// Where `data fetch SET --root ROOT` puts the files: ROOT/SET, or ROOT itself when that is its name
+// or it holds files of the set; without a root $CONVSCOPE_DATA/SET or ./data/SET.
+CONVSCOPE_API std::string fetch_folder(const PublishedSet& set, const std::string& root);
 
 // Files that are there and whole are left alone. A file appears under its name only after its sum
 // fitted. When no mirror gives a file: an error of kind kData with the reason of each mirror.

@@ -76,7 +76,7 @@ void print_report(const PublishedSet& set, const std::string& folder,
 int run_fetch(const Arguments& arguments) {
   PublishedSet set = published_set(arguments.set);
   if (!arguments.mirrors.empty()) set.mirrors = arguments.mirrors;
-  const std::string folder = fetch_folder(set.name, arguments.root);
+  const std::string folder = fetch_folder(set, arguments.root);
   ProgressBar bar;
   FetchEvents events;
   events.say = [&](const std::string& line) {

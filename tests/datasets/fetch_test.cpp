@@ -36,6 +36,7 @@ class Fetch : public ::testing::Test {
  protected:
   Fetch() {
     ::setenv("no_proxy", "127.0.0.1", 1);
+    ::unsetenv("CONVSCOPE_DATA");
     std::string random;  // so that the packed file is long enough to be cut
     std::uint32_t state = 1;
     for (int i = 0; i < 5000; ++i) {
@@ -177,6 +178,15 @@ TEST_F(Fetch, ChecksAnArchiveByItsMd5AndKeepsOnlyItsMembers) {
   }
   set.test_size = 2;
   EXPECT_FALSE(check_files(set, folder_.path())[5].sound);
+}
+
+TEST_F(Fetch, PutsFilesWhereLoadingWillFindThem) {
+  const std::string root = folder_.path();
+  EXPECT_EQ(fetch_folder(set_, root), root + "/tiny");
+  EXPECT_EQ(fetch_folder(set_, root + "/tiny/"), root + "/tiny");
+  EXPECT_EQ(fetch_folder(set_, ""), "./data/tiny");
+  write_file(folder_ / "train-labels-idx1-ubyte", "damaged");  // loading takes it first
+  EXPECT_EQ(fetch_folder(set_, root), root);
 }
 
 TEST_F(Fetch, ChecksRawCopiesOfEitherSpellingByTheSameSum) {
