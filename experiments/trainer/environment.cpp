@@ -87,7 +87,7 @@ std::string environment_json(const std::vector<std::string>& arguments) {
   out["arguments"] = arguments;
   nlohmann::ordered_json variables = nlohmann::ordered_json::object();
   for (const char* name :
-       {"CONVSCOPE_ISA", "OMP_NUM_THREADS", "OMP_PROC_BIND", "OMP_WAIT_POLICY"}) {
+       {"CONVSCOPE_ISA", "GOMP_SPINCOUNT", "OMP_NUM_THREADS", "OMP_PROC_BIND", "OMP_WAIT_POLICY"}) {
     if (const char* value = std::getenv(name)) variables[name] = value;
   }
   out["variables"] = variables;
