@@ -221,11 +221,18 @@ CONVSCOPE_REGISTER_DATASET(
                  .default_value = std::int64_t{1},
                  .doc = "draws other digits; apart from the seed of the run",
                  .min = 0}},
-     .load = [](const Options& options) {
-       return synthetic_digits({.train_size = options.integer("train_size"),
-                                .test_size = options.integer("test_size"),
-                                .seed = static_cast<std::uint64_t>(options.integer("seed")),
-                                .image_size = options.integer("image_size")});
-     }})
+     .load =
+         [](const Options& options) {
+           return synthetic_digits({.train_size = options.integer("train_size"),
+                                    .test_size = options.integer("test_size"),
+                                    .seed = static_cast<std::uint64_t>(options.integer("seed")),
+                                    .image_size = options.integer("image_size")});
+         },
+     .sample_shape =
+         [](const Options& options) {
+           const std::int64_t size = options.integer("image_size");
+           return Shape{1, size, size};
+         },
+     .classes = 10})
 
 }  // namespace convscope

@@ -44,6 +44,18 @@ void check_per_layer(const ConvConfig& conv, const std::set<std::string>& asked)
   }
 }
 
+// Sizes that do not fit come from the config here, whatever function notices them.
+std::shared_ptr<Module> network_of(const ModelConfig& model, const Shape& input, int classes,
+                                   LayerContext& context) {
+  try {
+    if (!model.layers.empty()) return build_layers(model.layers, input, context);
+    return model_types().get(model.type).build(model.options, input, classes, context);
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::kInvalid) throw;
+    fail(ErrorKind::kConfig, "model", error.what());
+  }
+}
+
 }  // namespace
 
 std::shared_ptr<Module> build_model(const ExperimentConfig& config, const Shape& sample_shape,
@@ -61,11 +73,7 @@ std::shared_ptr<Module> build_model(const ExperimentConfig& config, const Shape&
     asked.insert(layer);
     return config.conv.of(layer);
   };
-  const ModelConfig& model = config.model;
-  std::shared_ptr<Module> network =
-      model.layers.empty()
-          ? model_types().get(model.type).build(model.options, input, classes, context)
-          : build_layers(model.layers, input, context);
+  const std::shared_ptr<Module> network = network_of(config.model, input, classes, context);
   check_per_layer(config.conv, asked);
   const Shape output = network->output_shape(input);
   if (output != Shape{1, classes}) {

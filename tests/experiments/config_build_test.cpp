@@ -46,6 +46,13 @@ TEST(BuildModel, RefusesANetworkWithAnotherNumberOfClasses) {
                build_model(load(""), {1, 28, 28}, 7));
 }
 
+TEST(BuildModel, CallsSizesThatDoNotFitAMistakeOfTheConfig) {
+  const ExperimentConfig config = parse_config_text(
+      "data: {set: mnist}\nlayers: [{type: conv2d, name: c1, out_channels: 2, kernel_size: 40}]\n",
+      "small.yaml");
+  EXPECT_ERROR(ErrorKind::kConfig, "c1", build_model(config, {1, 28, 28}, 10));
+}
+
 TEST(BuildModel, RefusesADeviceThatIsNotThere) {
   const ExperimentConfig config = load("device: cuda:9\n");
   EXPECT_ERROR(ErrorKind::kUnavailable, "cuda:9", build_model(config, {1, 28, 28}, 10));
