@@ -37,9 +37,14 @@ inline Conv2dProblem shrunk(Conv2dProblem problem, double most_flops = 2e6) {
   problem.n = std::min<std::int64_t>(problem.n, problem.n == 0 || problem.h > 4 ? 3 : 20);
   const auto large = [&] { return problem.nominal_flops() > most_flops; };
   while (large() && problem.n > 2) --problem.n;
+  const std::int64_t reach_h = problem.dilation_h * (problem.r - 1) + 1;
+  const std::int64_t reach_w = problem.dilation_w * (problem.s - 1) + 1;
   while (large() && problem.h > 14 && problem.w > 14) {
-    problem.h = (problem.h + 1) / 2;
-    problem.w = (problem.w + 1) / 2;
+    const std::int64_t h = (problem.h + 1) / 2;
+    const std::int64_t w = (problem.w + 1) / 2;
+    if (h < reach_h || w < reach_w) break;  // the kernel must still fit without padding
+    problem.h = h;
+    problem.w = w;
   }
   while (large() && problem.c % 2 == 0 && problem.k % 2 == 0 &&
          (problem.groups == 1 || problem.groups % 2 == 0)) {
@@ -48,6 +53,7 @@ inline Conv2dProblem shrunk(Conv2dProblem problem, double most_flops = 2e6) {
     if (problem.groups > 1) problem.groups /= 2;
   }
   if (large()) problem.n = 1;
+  problem.check();
   return problem;
 }
 
