@@ -62,6 +62,11 @@ std::shared_ptr<Module> build_layers(const std::vector<LayerSpec>& specs, const 
     const LayerType& type = layer_types().get(spec.type);
     const int number = ++count_of_type[spec.type];
     const std::string name = spec.name.empty() ? cat(spec.type, "_", number) : spec.name;
+    if (name.find('.') != std::string::npos) {
+      fail(ErrorKind::kConfig, "layers",
+           cat("expected layer names without dots because dots join the names of parameters, got '",
+               name, "'"));
+    }
     if (!taken.insert(name).second) {
       fail(ErrorKind::kConfig, "layers",
            cat("expected layers with different names, got '", name, "' twice"));
