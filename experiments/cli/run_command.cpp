@@ -53,7 +53,12 @@ std::optional<std::string> run_to_resume(const RunArguments& arguments,
                                          const std::optional<ExperimentConfig>& config) {
   if (arguments.resume.empty()) return std::nullopt;
   if (arguments.resume != "auto") return resolve_run(arguments.resume);
-  return newest_unfinished_run(arguments.root + "/" + config->name);
+  const std::string folder = arguments.root + "/" + config->name;
+  std::optional<std::string> run = newest_unfinished_run(folder);
+  if (!run && global_options().verbosity >= 0) {
+    std::fprintf(stderr, "resume nothing unfinished in %s, starting a new run\n", folder.c_str());
+  }
+  return run;
 }
 
 void print_result(const Trainer& trainer, const RunFolder& folder) {

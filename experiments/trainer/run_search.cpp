@@ -56,8 +56,10 @@ std::optional<std::string> newest_unfinished_run(const std::string& folder) {
     return time_a != time_b ? time_a > time_b : a > b;
   });
   for (const std::string& run : runs) {
-    const std::string state = read_run_status(run).state;
-    if (state == "INTERRUPTED" || state == "KILLED" || state == "FAILED") return run;
+    const RunStatus status = read_run_status(run);
+    if (status.state == "INTERRUPTED" || status.state == "KILLED") return run;
+    // After a full disk it can go on; a run that diverged or missed its gate would do so again.
+    if (status.state == "FAILED" && status.exit_code != exit_code(ErrorKind::kRun)) return run;
   }
   return std::nullopt;
 }

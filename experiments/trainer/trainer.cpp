@@ -55,13 +55,14 @@ int Trainer::run() {
   seconds_before_ = state_.run_s;
   try {
     return run_epochs();
-  } catch (const Error& error) {
+  } catch (const std::exception& error) {
+    const auto* ours = dynamic_cast<const Error*>(&error);
     progress_.clear();
     try {  // the disk may be full: then the first failure is the one to report
       folder_.log(cat("failed: ", error.what()));
       folder_.set_status({.state = "FAILED",
                           .reason = error.what(),
-                          .exit_code = exit_code(error.kind()),
+                          .exit_code = ours != nullptr ? exit_code(ours->kind()) : 1,
                           .epoch = state_.epoch,
                           .step = state_.step});
     } catch (const Error&) {

@@ -118,6 +118,16 @@ TEST(RunTable, unfinished_and_broken_runs_are_listed_with_their_state) {
   EXPECT_EQ(find_runs(root.path() + "/lenet").size(), 2u);
   EXPECT_EQ(find_runs(done), std::vector<std::string>{done});
   EXPECT_EQ(newest_unfinished_run(root.path() + "/lenet"), gone);
+  {
+    const RunFolder folder = RunFolder::reopen(gone);
+    folder.set_status({.state = "FAILED", .exit_code = 1});
+  }
+  EXPECT_EQ(newest_unfinished_run(root.path() + "/lenet"), std::nullopt);
+  {
+    const RunFolder folder = RunFolder::reopen(gone);
+    folder.set_status({.state = "FAILED", .exit_code = 6});
+  }
+  EXPECT_EQ(newest_unfinished_run(root.path() + "/lenet"), gone);
 }
 
 // Every tag is closed in the right order, every attribute quoted: enough to be well-formed here.
