@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // gemm_eigen_cpu.cpp: the same product by Eigen, one thread. See gemm.h for what it is good for.
+#define EIGEN_DONT_PARALLELIZE  // with OpenMP on, Eigen would start threads of its own
 #include <Eigen/Core>
 #include <algorithm>
 

@@ -40,6 +40,10 @@ def problems(root):
                       "may keep its copy for an instruction set the CPU lacks"
                       for line, bracket, target in used
                       if bracket == "<" and NOT_IN_SIMD.match(target)]
+        if any(target.startswith("Eigen/") for _, _, target in used) and \
+                path.parts[0] != "tests" and "#define EIGEN_DONT_PARALLELIZE" not in text:
+            found.append(f"{path}: expected '#define EIGEN_DONT_PARALLELIZE' before Eigen: with "
+                         "OpenMP on it starts threads of its own")
         if re.search(r"^\s*#\s*pragma\s+omp\b", text, re.MULTILINE) and \
                 path.as_posix() != "framework/parallel.cpp":
             found.append(f"{path}: OpenMP pragmas belong into framework/parallel.cpp only")

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Each repository check must be seen to fail: small bad trees, and a good one."""
+import json
 import pathlib
 import shutil
 import tempfile
@@ -12,6 +13,7 @@ import check_headers_parse
 import check_layering
 import check_simd_symbols
 import check_sizes
+import count_results
 
 SPDX = "// SPDX-License-Identifier: Apache-2.0\n"
 
@@ -69,13 +71,15 @@ class Tree(unittest.TestCase):
         self.add("framework/b.h", SPDX + "// b.h: no guard.\n")
         self.add("framework/c.h", header("c.h", "#include <Eigen/Core>\n#include <omp.h>\n"))
         self.add("framework/d_simd.cpp", SPDX + "#include <vector>\n#include <cstdint>\n")
-        self.add("framework/e.cpp", SPDX + "#pragma omp parallel\n")
+        self.add("framework/e.cpp", SPDX + "#include <Eigen/Core>\n#pragma omp parallel\n")
         self.expect(check_headers.problems(self.root),
                     "a.h:1: expected '// SPDX", "a.h:2: expected '// a.h: ",
                     "b.h:1: expected '#pragma once'",
                     "c.h:4: a public header must not include <Eigen/Core>",
                     "c.h:5: a public header must not include <omp.h>",
+                    "c.h: expected '#define EIGEN_DONT_PARALLELIZE'",
                     "d_simd.cpp:2: a *_simd.cpp file must not include <vector>",
+                    "e.cpp: expected '#define EIGEN_DONT_PARALLELIZE'",
                     "e.cpp: OpenMP pragmas")
 
     def test_headers_wants_all_fields_of_an_algorithm(self):
@@ -110,6 +114,18 @@ class Tree(unittest.TestCase):
                    "0000000000000010 t _GLOBAL__sub_I_update_simd.cpp\n")
         self.expect(check_simd_symbols.symbol_problems("a.o", "avx2", listing),
                     "weak symbol std::vector", "start-up code")
+
+    def test_count_results_counts_cases_entries_and_crashes(self):
+        case = {"status": "RUN", "result": "COMPLETED", "name": "Works"}
+        cases = [case, {**case, "name": "Breaks", "failures": [{}]}, {**case, "result": "SKIPPED"},
+                 {**case, "status": "NOTRUN", "result": "SUPPRESSED"}]
+        self.add("test_results/optim.json",
+                 json.dumps({"testsuites": [{"name": "Sgd", "testsuite": cases}]}))
+        self.add("test_results/ctest.xml", """<testsuite>
+            <testcase name="optim" status="fail"/><testcase name="crashed" status="fail"/>
+            <testcase name="repo_x" status="run"/><testcase name="repo_y" status="notrun"/>
+            </testsuite>""")
+        self.assertEqual(count_results.count(self.root), ([2, 2, 2], ["Sgd.Breaks", "crashed"]))
 
 
 if __name__ == "__main__":
