@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+// connectivity.h: which outputs of a masked network still lie on a path from the image to the
+// classes. A network without any such path only trains its last biases, and its loss stays at
+// ln(classes), so masks that cut it in two are refused.
+//
+// Textbook    reached from the front: output k of layer l reads a reached output of layer l-1
+//             reaches the end: output k of layer l is read by an output of l+1 that does
+//             alive = both
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "sparsity/prunable_network.h"
+
+namespace convscope {
+
+struct Connectivity {
+  std::vector<std::vector<std::uint8_t>> alive;  // [layer][output]
+  std::vector<std::int64_t> alive_count;         // [layer]
+  std::string cut_at;  // "" or the name of the first layer that nothing passes
+};
+
+// masks[l]: the mask of layer l, undefined for a dense layer. For layers that do not stand in one
+// line, an output is alive when its own row holds something.
+CONVSCOPE_API Connectivity connectivity(const PrunableNetwork& network,
+                                        const std::vector<Tensor>& masks);
+
+}  // namespace convscope

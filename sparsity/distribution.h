@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+// distribution.h: how many weights each layer may keep.
+//
+// Formula   uniform  zeros_l = s n_l: each layer the same share
+//           erk      density_l = e (K + C + R + S) / (K C R S): small layers stay denser; a layer
+//                    that would be denser than 1 stays whole and the others pay for it
+//           global   one ranking over all layers; nothing to share out beforehand
+//           Shares are rounded so that every layer is within one weight of its share and the total
+//           within one weight of s n (cumulated shares are rounded, then subtracted).
+// Source    T. Mocanu et al.: Scalable training with adaptive sparse connectivity, 2018, and
+//           U. Evci et al.: Rigging the Lottery, 2020, arXiv 1911.11134 (ERK)
+#pragma once
+
+#include <vector>
+
+#include "sparsity/prunable_network.h"
+#include "sparsity/sparsity_options.h"
+
+namespace convscope {
+
+// Share of zeros of each layer, for uniform and erk.
+CONVSCOPE_API std::vector<double> layer_sparsities(const std::vector<const PrunableLayer*>& layers,
+                                                   SparsityDistribution distribution,
+                                                   double sparsity);
+// Whole numbers: zeros of each layer out of counts[l], by the rounding above.
+CONVSCOPE_API std::vector<std::int64_t> rounded_zeros(const std::vector<std::int64_t>& counts,
+                                                      const std::vector<double>& sparsities);
+
+}  // namespace convscope

@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sparsity/prunable_network.h"
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <string_view>
+
+#include "framework/registry.h"
+#include "layers/conv2d/conv2d.h"
+#include "layers/linear.h"
+#include "layers/sequential.h"
+
+namespace convscope {
+namespace {
+
+// Every channel of what comes out depends on the same channel of what goes in, and on no other.
+constexpr std::array<std::string_view, 9> kKeepsChannelsApart = {
+    "relu",         "tanh",    "sigmoid", "max_pool2d", "avg_pool2d", "adaptive_avg_pool2d",
+    "batch_norm2d", "dropout", "flatten"};
+
+bool keeps_channels_apart(const std::string& kind) {
+  return std::find(kKeepsChannelsApart.begin(), kKeepsChannelsApart.end(), kind) !=
+         kKeepsChannelsApart.end();
+}
+
+PrunableLayer layer_of(const std::string& name, Module& module) {
+  const Shape& shape = module.weight().shape();
+  PrunableLayer layer{.name = name, .module = &module, .rows = shape[0]};
+  layer.columns = shape.numel() / std::max<std::int64_t>(shape[0], 1);
+  layer.channels_out = shape[0];
+  layer.channels_in = shape[1];
+  layer.inputs = shape[1];
+  layer.span = layer.columns / layer.inputs;
+  if (const auto* conv = dynamic_cast<const Conv2d*>(&module)) {
+    layer.is_conv = true;
+    layer.groups = conv->options().params.groups;
+    layer.kernel_h = shape[2];
+    layer.kernel_w = shape[3];
+  }
+  return layer;
+}
+
+bool has_weight_matrix(const Module& module) {
+  return dynamic_cast<const Conv2d*>(&module) != nullptr ||
+         dynamic_cast<const Linear*>(&module) != nullptr;
+}
+
+class Walk {
+ public:
+  Walk(Module& model, const Shape& input, PrunableNetwork& out) : out_(out), shape_(input) {
+    for (const NamedModule& part : model.modules()) names_.emplace(part.module, part.name);
+    if (input.rank() >= 2) channels_ = input[1];
+    pass(model);
+    // A network that is not understood as a line still has layers to prune one by one.
+    if (out_.in_line()) return;
+    out_.layers.clear();
+    for (const NamedModule& part : model.modules()) {
+      if (has_weight_matrix(*part.module)) out_.layers.push_back(layer_of(part.name, *part.module));
+    }
+  }
+
+ private:
+  void pass(Module& module) {
+    if (!out_.in_line()) return;
+    if (auto* sequence = dynamic_cast<Sequential*>(&module)) {
+      for (std::size_t i = 0; i < sequence->size(); ++i) pass(sequence->layer(i));
+      return;
+    }
+    const std::string& name = names_.at(&module);
+    if (!has_weight_matrix(module)) {
+      if (!keeps_channels_apart(module.kind())) {
+        out_.why_no_line = cat("'", name, "' (", module.kind(), ") may mix channels");
+        return;
+      }
+      shape_ = module.output_shape(shape_);
+      return;
+    }
+    PrunableLayer layer = layer_of(name, module);
+    shape_ = module.output_shape(shape_);
+    layer.positions = layer.is_conv ? shape_[2] * shape_[3] : 1;
+    if (!layer.is_conv) {  // a flatten layer puts the pixels of each channel side by side
+      layer.inputs = channels_;
+      layer.span = layer.columns / channels_;
+    }
+    channels_ = layer.rows;
+    out_.layers.push_back(layer);
+  }
+
+  PrunableNetwork& out_;
+  Shape shape_;
+  std::int64_t channels_ = 1;
+  std::map<const Module*, std::string> names_;
+};
+
+}  // namespace
+
+std::size_t PrunableNetwork::index_of(const std::string& name) const {
+  std::vector<std::string> known;
+  for (std::size_t i = 0; i < layers.size(); ++i) {
+    if (layers[i].name == name) return i;
+    known.push_back(layers[i].name);
+  }
+  const std::string near = nearest_word(name, known);
+  fail(ErrorKind::kConfig, "sparsity",
+       cat("expected the name of a convolution or linear layer of the network, got '", name, "'",
+           near.empty() ? "" : cat("; did you mean '", near, "'?"), " (known: ", join(known), ")"));
+}
+
+PrunableNetwork prunable_network(Module& model, const Shape& input) {
+  PrunableNetwork out;
+  Walk(model, input, out);
+  return out;
+}
+
+}  // namespace convscope

@@ -1,0 +1,206 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sparsity/pruner.h"
+
+#include <cmath>
+
+#include "sparsity/criteria.h"
+#include "sparsity/distribution.h"
+#include "sparsity/hold.h"
+#include "sparsity/rigl.h"
+#include "sparsity/structured.h"
+
+namespace convscope {
+
+Pruner::Pruner(Module& model, const Shape& input, const SparsityOptions& options,
+               std::int64_t total_steps, std::uint64_t seed)
+    : options_(options),
+      schedule_(options, total_steps),
+      network_(prunable_network(model, input)),
+      excluded_(network_.layers.size(), false),
+      seed_(seed) {
+  for (const std::string& name : options.exclude) excluded_[network_.index_of(name)] = true;
+  if (options.structured()) check_structured(network_);
+  check_pieces(pruned_layers(), options_);
+  check_counts();
+  for (std::size_t l = 0; l < network_.layers.size(); ++l) {
+    // A layer that keeps all its outputs may still lose inputs that are not made any more.
+    if (excluded_[l] && !options.structured()) continue;
+    PrunableLayer& layer = network_.layers[l];
+    auto mask = std::make_shared<Mask>(layer.weight());
+    mask->set_dense_gradient(options.gradient == MaskGradient::dense);
+    layer.module->add_weight_transform("mask", mask);
+    masked_.push_back(
+        {.layer = l, .mask = mask, .weight = layer.weight(), .held = {}, .state = {}});
+  }
+}
+
+std::vector<const PrunableLayer*> Pruner::pruned_layers() const {
+  std::vector<const PrunableLayer*> out;
+  for (std::size_t l = 0; l < network_.layers.size(); ++l) {
+    if (!excluded_[l]) out.push_back(&network_.layers[l]);
+  }
+  return out;
+}
+
+// Whatever the weights will be: a layer that keeps nothing cuts the network in two.
+void Pruner::check_counts() const {
+  if (pruned_layers().empty()) {
+    fail(ErrorKind::kConfig, "sparsity",
+         cat("expected at least one layer to prune, got ", network_.layers.size(), " of which ",
+             options_.exclude.size(), " are excluded"));
+  }
+  if (options_.distribution == SparsityDistribution::global && options_.target < 1) return;
+  const auto refuse = [&](const PrunableLayer& layer, const char* what) {
+    fail(
+        ErrorKind::kConfig, "sparsity",
+        cat("expected a target that leaves a path from the image to the classes, because a network "
+            "cut in two only trains its last biases, got target ",
+            options_.target, ", which leaves layer '", layer.name, "' without any ", what,
+            "; lower the target or exclude the layer"));
+  };
+  if (options_.structured()) {
+    const auto kept = kept_outputs(network_, excluded_, options_, options_.target);
+    for (std::size_t l = 0; l < kept.size(); ++l) {
+      bool any = false;
+      for (const std::uint8_t k : kept[l]) any = any || k != 0;
+      if (!any) refuse(network_.layers[l], network_.layers[l].is_conv ? "filter" : "unit");
+    }
+    return;
+  }
+  const std::vector<const PrunableLayer*> layers = pruned_layers();
+  SparsityOptions plain = options_;
+  if (plain.method == PruneMethod::rigl) plain.method = PruneMethod::magnitude;
+  const std::vector<Tensor> masks = weakest_masks(layers, plain, options_.target);
+  for (std::size_t i = 0; i < layers.size(); ++i) {
+    const float* keep = masks[i].data<float>();
+    bool any = false;
+    for (std::int64_t e = 0; e < masks[i].numel(); ++e) any = any || keep[e] != 0;
+    if (!any) refuse(*layers[i], "weight");
+  }
+}
+
+void Pruner::bind_optimizer_state(const std::vector<NamedTensor>& state) {
+  for (Masked& masked : masked_) {
+    const std::string ending = "." + network_.layers[masked.layer].name + ".weight";
+    for (const NamedTensor& entry : state) {
+      if (entry.name.ends_with(ending) && entry.tensor.shape() == masked.weight.shape()) {
+        masked.state.push_back(entry.tensor);
+      }
+    }
+  }
+}
+
+std::vector<Tensor> Pruner::masks() const {
+  std::vector<Tensor> out(network_.layers.size());
+  for (const Masked& masked : masked_) out[masked.layer] = masked.mask->keep();
+  return out;
+}
+
+SparsityReport Pruner::report(std::int64_t steps) const {
+  std::vector<bool> pruned = excluded_;
+  pruned.flip();
+  return sparsity_report(network_, masks(), pruned, steps, schedule_.sparsity(steps));
+}
+
+void Pruner::hold_values() {
+  for (Masked& masked : masked_) {
+    if (!masked.held.defined()) masked.held = masked.weight.clone();
+    masked.held.copy_from(masked.weight);
+  }
+  held_ready_ = true;
+}
+
+bool Pruner::before_step(std::int64_t steps) {
+  bool changed = false;
+  if (!held_ready_) hold_values();
+  if (steps == 0 && schedule_.update_due(0)) {
+    update(0);
+    changed = true;
+  }
+  if (options_.method == PruneMethod::rigl) {
+    const bool on = schedule_.update_due(steps + 1) && schedule_.replaced(steps + 1) > 0;
+    for (Masked& masked : masked_) masked.mask->observe_gradient(on);
+  }
+  return changed;
+}
+
+bool Pruner::after_step(std::int64_t steps) {
+  // Weight decay has filled the state again: a weight that comes in now must not find it.
+  rest_masked(/*values_too=*/true);
+  if (!schedule_.update_due(steps)) return false;
+  update(steps);
+  rest_masked(/*values_too=*/false);  // what has just gone out
+  return true;
+}
+
+void Pruner::rest_masked(bool values_too) const {
+  if (options_.gradient != MaskGradient::masked) return;
+  for (const Masked& masked : masked_) {
+    const Tensor& keep = masked.mask->keep();
+    if (values_too) put_back(keep, masked.held, masked.weight);
+    for (const Tensor& state : masked.state) clear_masked(keep, state);
+  }
+}
+
+void Pruner::update(std::int64_t steps) {
+  const double sparsity = schedule_.sparsity(steps);
+  if (options_.structured()) {
+    set_masks(tied_masks(network_, kept_outputs(network_, excluded_, options_, sparsity)));
+  } else if (options_.method != PruneMethod::rigl) {
+    set_masks(weakest_masks(pruned_layers(), options_, sparsity));
+  } else if (steps <= schedule_.first_update()) {
+    set_masks(first_rigl_masks(steps));
+  } else if (schedule_.replaced(steps) > 0) {
+    replace_weights(steps);
+  }
+  hold_values();
+  const std::string cut_at = connectivity(network_, masks()).cut_at;
+  if (cut_at.empty()) return;
+  fail(ErrorKind::kRun, "sparsity",
+       cat("expected masks that leave a path from the image to the classes, because a network cut "
+           "in two only trains its last biases, got none through layer '",
+           cut_at, "' after step ", steps, " at sparsity ", sparsity,
+           "; lower the target, exclude the layer or choose another distribution"));
+}
+
+void Pruner::set_masks(const std::vector<Tensor>& keeps) {
+  for (std::size_t i = 0; i < masked_.size(); ++i) masked_[i].mask->set_keep(keeps[i]);
+}
+
+// From the first step on: any weights; after a dense start: the weakest go.
+std::vector<Tensor> Pruner::first_rigl_masks(std::int64_t steps) const {
+  const std::vector<const PrunableLayer*> layers = pruned_layers();
+  SparsityOptions plain = options_;
+  plain.method = PruneMethod::magnitude;
+  if (steps > 0) return weakest_masks(layers, plain, options_.target);
+  std::vector<std::int64_t> counts;
+  for (const PrunableLayer* layer : layers) counts.push_back(layer->weights());
+  const std::vector<std::int64_t> zeros =
+      rounded_zeros(counts, layer_sparsities(layers, options_.distribution, options_.target));
+  std::vector<Tensor> masks;
+  for (std::size_t l = 0; l < layers.size(); ++l) {
+    const std::vector<std::uint8_t> keep =
+        drop_weakest(random_strengths(counts[l], seed_, l), zeros[l]);
+    Tensor mask = Tensor::empty(layers[l]->weight().shape());
+    for (std::size_t i = 0; i < keep.size(); ++i)
+      mask.data<float>()[i] = keep[i] != 0 ? 1.0f : 0.0f;
+    masks.push_back(mask);
+  }
+  return masks;
+}
+
+void Pruner::replace_weights(std::int64_t steps) {
+  for (const Masked& masked : masked_) {
+    const Tensor keep = masked.mask->keep().to(Device{}).clone();
+    const Tensor weight = masked.weight.to(Device{}).clone();
+    const float* kept = keep.data<float>();
+    double in = 0;
+    for (std::int64_t i = 0; i < keep.numel(); ++i) in += kept[i];
+    drop_and_grow(keep, weight, masked.mask->observed_gradient().to(Device{}),
+                  std::llround(schedule_.replaced(steps) * in));
+    masked.mask->set_keep(keep);
+    masked.weight.copy_from(weight);
+  }
+}
+
+}  // namespace convscope

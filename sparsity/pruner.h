@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+// pruner.h: prunes a network while it is trained.
+//
+//   Pruner pruner(model, {1, 3, 32, 32}, options, total_steps, seed);   // adds the masks
+//   pruner.bind_optimizer_state(...);
+//   for each step: pruner.before_step(step); train; pruner.after_step(step + 1);
+//
+// What is defined
+//   weights      A weight that is out keeps its value, bit by bit, and returns with it when a later
+//                mask takes it in again (rigl: a grown weight starts from 0, as its paper says).
+//   optimiser    The state that belongs to a weight (momentum; Adam's two means) is 0 while it is
+//                out, so it returns at rest. With gradient: dense neither holds: weights that are
+//                out are trained on.
+//   masks        are computed from |w| after the step after which they are due (schedule.h), and are
+//                buffers "<layer>.mask.keep". Masks, weights and the number of steps are all the
+//                state there is: a run that goes on from a checkpoint gives the same bits.
+//   refusals     unknown names in `exclude`; a layer that would lose everything; masks that leave no
+//                path from the image to the classes (the message says at which layer).
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "sparsity/mask.h"
+#include "sparsity/schedule.h"
+#include "sparsity/sparsity_report.h"
+
+namespace convscope {
+
+class CONVSCOPE_API Pruner {
+ public:
+  // `input`: the shape of a batch. `total_steps`: of the whole run; 0 when nothing will be trained.
+  Pruner(Module& model, const Shape& input, const SparsityOptions& options,
+         std::int64_t total_steps, std::uint64_t seed);
+
+  // Tensors whose names end in a parameter's name and that have its shape ("momentum.c1.weight")
+  // are that parameter's state.
+  void bind_optimizer_state(const std::vector<NamedTensor>& state);
+
+  // `steps`: training steps that are done. Allocates nothing unless masks change.
+  // True when the masks have changed.
+  bool before_step(std::int64_t steps);
+  bool after_step(std::int64_t steps);
+
+  bool finished(std::int64_t steps) const { return schedule_.finished(steps); }
+  const SparsitySchedule& schedule() const { return schedule_; }
+  const PrunableNetwork& network() const { return network_; }
+  std::vector<Tensor> masks() const;  // of each layer of network(); undefined for dense ones
+  SparsityReport report(std::int64_t steps) const;
+  // What runs: dense kernels on masked weights. Nothing is skipped.
+  static const char* execution() { return "masked dense"; }
+
+ private:
+  struct Masked {
+    std::size_t layer;  // in network_.layers
+    std::shared_ptr<Mask> mask;
+    Tensor weight;
+    Tensor held;                // values of the weights that are out
+    std::vector<Tensor> state;  // of the optimiser
+  };
+
+  void check_counts() const;
+  void hold_values();
+  void rest_masked(bool values_too) const;
+  void update(std::int64_t steps);
+  void set_masks(const std::vector<Tensor>& keeps);
+  std::vector<Tensor> first_rigl_masks(std::int64_t steps) const;
+  void replace_weights(std::int64_t steps);
+  std::vector<const PrunableLayer*> pruned_layers() const;
+
+  SparsityOptions options_;
+  SparsitySchedule schedule_;
+  PrunableNetwork network_;
+  std::vector<bool> excluded_;  // [layer]
+  std::vector<Masked> masked_;
+  std::uint64_t seed_;
+  bool held_ready_ = false;
+};
+
+}  // namespace convscope

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+// schedule.h: how sparse the network is after how many training steps. A pure function of the step,
+// so a resumed run needs nothing but its step number.
+//
+// Formula   T training steps; a = round(start T), e = round(end T); t = (step - a) / (e - a)
+//           one_shot   0 before a, target from a on
+//           cubic      target (1 - (1 - t)^3): fast while much is redundant, slow near the end
+//           iterative  after round i of `rounds`: 1 - (1 - target)^(i / rounds): each round takes
+//                      the same share of what is left; between rounds the rest is fine-tuned
+//           Masks change at a, a + every_steps, ... and at e (cubic), or when a round is due.
+// Source    M. Zhu, S. Gupta: To prune, or not to prune, 2017, arXiv 1710.01878 (cubic);
+//           S. Han et al.: Learning both Weights and Connections, 2015, arXiv 1506.02626
+//           (iterative); U. Evci et al.: Rigging the Lottery, 2020, arXiv 1911.11134 (rigl)
+#pragma once
+
+#include <cstdint>
+
+#include "sparsity/sparsity_options.h"
+
+namespace convscope {
+
+class CONVSCOPE_API SparsitySchedule {
+ public:
+  SparsitySchedule(const SparsityOptions& options, std::int64_t total_steps);
+
+  // Share of zeros in force once `steps` training steps are done and the update due there, if any,
+  // has been made.
+  double sparsity(std::int64_t steps) const;
+  // Whether the masks are to be computed anew when `steps` steps are done.
+  bool update_due(std::int64_t steps) const;
+  // Whether the masks will not change any more.
+  bool finished(std::int64_t steps) const { return steps >= last_update_; }
+  // Method rigl: share of the remaining weights that the update at `steps` replaces; 0 at the first
+  // one (which only brings the network to its target): drop_fraction / 2 (1 + cos(pi steps / e)).
+  double replaced(std::int64_t steps) const;
+
+  std::int64_t first_update() const { return start_; }
+  std::int64_t last_update() const { return last_update_; }
+
+ private:
+  SparsityOptions options_;
+  std::int64_t start_ = 0, end_ = 0, last_update_ = 0;
+};
+
+}  // namespace convscope

@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sparsity/sparsity_options.h"
+
+#include <algorithm>
+
+namespace convscope {
+namespace {
+
+const std::vector<std::string> kMethods = {"none", "magnitude", "filter", "channel",
+                                           "n_m",  "block",     "rigl"};
+const std::vector<std::string> kDistributions = {"uniform", "erk", "global"};
+const std::vector<std::string> kSchedules = {"one_shot", "cubic", "iterative"};
+const std::vector<std::string> kGradients = {"masked", "dense"};
+
+template <class Enum>
+Enum word(const Options& options, const char* name, const std::vector<std::string>& words) {
+  const auto found = std::find(words.begin(), words.end(), options.text(name));
+  CONVSCOPE_CHECK(found != words.end(), "sparsity", "expected ", name, " to be one of ",
+                  to_text(OptionValue(words)), ", got '", options.text(name), "'");
+  return static_cast<Enum>(found - words.begin());
+}
+
+template <class... Args>
+void expect(bool condition, const Args&... sentence) {
+  if (!condition) fail(ErrorKind::kConfig, "sparsity", cat(sentence...));
+}
+
+}  // namespace
+
+const std::vector<OptionField>& sparsity_fields() {
+  using enum OptionType;
+  using Integers = std::vector<std::int64_t>;
+  static const std::vector<OptionField> fields = {
+      {.name = "method",
+       .type = text,
+       .default_value = std::string("none"),
+       .doc = "what is cut as one piece: a weight (magnitude, rigl), n of m, a block, a filter",
+       .choices = kMethods},
+      {.name = "target",
+       .type = number,
+       .default_value = 0.9,
+       .doc = "share of zeros in the pruned layers at the end, 0 to 1; of filters or channels",
+       .min = 0.0,
+       .max = 1.0},
+      {.name = "distribution",
+       .type = text,
+       .default_value = std::string("uniform"),
+       .doc = "over layers: the same share, erk (small layers stay denser), global (one ranking)",
+       .choices = kDistributions},
+      {.name = "schedule",
+       .type = text,
+       .default_value = std::string("cubic"),
+       .doc = "one_shot at start, cubic from start to end, iterative: rounds with fine-tuning",
+       .choices = kSchedules},
+      {.name = "start",
+       .type = number,
+       .default_value = 0.15,
+       .doc = "dense until then, share of all training steps",
+       .min = 0.0,
+       .max = 1.0},
+      {.name = "end",
+       .type = number,
+       .default_value = 0.75,
+       .doc = "the masks are final from then on, share of all training steps",
+       .min = 0.0,
+       .max = 1.0},
+      {.name = "every_steps",
+       .type = integer,
+       .default_value = std::int64_t{50},
+       .doc = "steps between two mask updates",
+       .min = 1,
+       .max = 1e12},
+      {.name = "rounds",
+       .type = integer,
+       .default_value = std::int64_t{5},
+       .doc = "schedule iterative: number of cuts, evenly from start to end",
+       .min = 1,
+       .max = 1e6},
+      {.name = "block",
+       .type = integers,
+       .default_value = Integers{16, 1},
+       .doc = "method block: rows and columns of the matrix [K, C R S]; edge blocks are padded",
+       .min = 1,
+       .max = 1 << 20},
+      {.name = "n",
+       .type = integer,
+       .default_value = std::int64_t{2},
+       .doc = "method n_m: weights that stay in each group",
+       .min = 1,
+       .max = 1 << 20},
+      {.name = "m",
+       .type = integer,
+       .default_value = std::int64_t{4},
+       .doc = "method n_m: weights in a group, along a row of [K, C R S]",
+       .min = 2,
+       .max = 1 << 20},
+      {.name = "drop_fraction",
+       .type = number,
+       .default_value = 0.3,
+       .doc = "method rigl: share of the weights that the first update replaces",
+       .min = 0.0,
+       .max = 1.0},
+      {.name = "gradient",
+       .type = text,
+       .default_value = std::string("masked"),
+       .doc = "of weights that are out: masked (none, they keep their value) or dense",
+       .choices = kGradients},
+      {.name = "exclude",
+       .type = texts,
+       .default_value = std::vector<std::string>{},
+       .doc = "layers that stay dense"},
+  };
+  return fields;
+}
+
+SparsityOptions parse_sparsity(const Options& options) {
+  SparsityOptions out;
+  out.method = word<PruneMethod>(options, "method", kMethods);
+  out.distribution = word<SparsityDistribution>(options, "distribution", kDistributions);
+  out.schedule = word<PruneSchedule>(options, "schedule", kSchedules);
+  out.gradient = word<MaskGradient>(options, "gradient", kGradients);
+  out.target = options.number("target");
+  out.start = options.number("start");
+  out.end = options.number("end");
+  out.every_steps = options.integer("every_steps");
+  out.rounds = options.integer("rounds");
+  out.n = options.integer("n");
+  out.m = options.integer("m");
+  out.drop_fraction = options.number("drop_fraction");
+  out.exclude = options.texts("exclude");
+  const std::vector<std::int64_t>& block = options.integers("block");
+  expect(block.size() == 2, "expected block to be [rows, columns], got ",
+         to_text(options.get("block")));
+  expect(block[0] * block[1] >= 1, "expected a block of at least 1x1, got ",
+         to_text(options.get("block")));
+  out.block_rows = block[0];
+  out.block_cols = block[1];
+  expect(out.target >= 0 && out.target <= 1,
+         "expected target to be a share of zeros from 0 to 1, got ", out.target);
+  expect(out.start <= out.end, "expected start <= end, shares of all training steps, got start ",
+         out.start, " and end ", out.end);
+  if (out.method == PruneMethod::n_m) {
+    expect(out.n < out.m, "expected n < m because n of m weights stay, got n ", out.n, " and m ",
+           out.m);
+    expect(out.distribution == SparsityDistribution::uniform,
+           "expected distribution uniform because every group keeps n of m, got ",
+           options.text("distribution"));
+    out.target = 1.0 - static_cast<double>(out.n) / static_cast<double>(out.m);
+  }
+  if (out.method == PruneMethod::rigl) {
+    expect(out.distribution != SparsityDistribution::global,
+           "expected distribution uniform or erk because rigl keeps each layer's share, got "
+           "global");
+    expect(out.gradient == MaskGradient::masked,
+           "expected gradient masked because rigl grows weights from zero, got dense");
+  }
+  return out;
+}
+
+}  // namespace convscope
