@@ -115,6 +115,18 @@ void link_latest(const fs::path& parent, const std::string& target) {
   if (!error) fs::rename(temporary, parent / "latest", error);
 }
 
+// What a killed process was writing when it ended: never seen under its real name, of no use.
+void remove_partial_files(const std::string& folder) {
+  std::error_code error;
+  for (const std::string& inside : {folder, folder + "/ckpt"}) {
+    for (fs::directory_iterator it(inside, error), end; !error && it != end; it.increment(error)) {
+      const std::string name = it->path().filename().string();
+      std::error_code ignored;
+      if (name.starts_with(".") && name.ends_with(".partial")) fs::remove(it->path(), ignored);
+    }
+  }
+}
+
 int open_log(const std::string& folder) {
   const std::string path = folder + "/log.txt";
   const int log = open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
@@ -176,6 +188,7 @@ RunFolder RunFolder::reopen(const std::string& path) {
              "got ",
              path, ", which process ", status.pid, " on ", status.host, " is running"));
   }
+  remove_partial_files(path);
   return {path, lock, open_log(path)};
 }
 

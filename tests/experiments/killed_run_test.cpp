@@ -124,7 +124,7 @@ TEST_F(KilledRun, by_sigterm_or_sigkill_in_an_epoch_ends_with_the_bits_of_one_le
     const std::string rows = text_of(latest(runs) + "/metrics.jsonl");
     EXPECT_EQ(std::count(rows.begin(), rows.end(), '\n'), 3 * 40 + 3) << runs;
     for (const auto& file : std::filesystem::recursive_directory_iterator(latest(runs))) {
-      EXPECT_EQ(file.path().string().find(".tmp"), std::string::npos) << file.path();
+      EXPECT_EQ(file.path().string().find(".partial"), std::string::npos) << file.path();
     }
   }
 }

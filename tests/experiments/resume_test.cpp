@@ -164,8 +164,11 @@ TEST(Resume, a_run_whose_process_is_gone_is_killed_and_can_be_reopened) {
     folder.set_status({.state = "RUNNING"});
     path = folder.path();
   }
+  const std::string half = path + "/ckpt/.last.safetensors.7.0.partial";
+  std::ofstream(half) << "half a checkpoint";
   EXPECT_EQ(read_run_status(path).state, "KILLED");
   EXPECT_EQ(RunFolder::reopen(path).path(), path);
+  EXPECT_FALSE(std::filesystem::exists(half));
 }
 
 TEST(Checkpoint, of_another_network_is_refused_with_the_first_difference) {
