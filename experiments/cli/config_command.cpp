@@ -4,8 +4,9 @@
 #include <iostream>
 #include <memory>
 
+#include "datasets/dataset.h"
 #include "experiments/cli/command.h"
-#include "experiments/config/experiment_config.h"
+#include "experiments/config/build.h"
 
 namespace convscope {
 namespace {
@@ -29,6 +30,10 @@ int show(const Arguments& arguments) {
 
 int check(const Arguments& arguments) {
   const ExperimentConfig config = load(arguments);
+  if (dataset_types().get(config.data.set).sample_shape) {  // else the files would be needed
+    const SampleInfo sample = sample_info(config);
+    build_optimizer(config, *build_model(config, sample.shape, sample.classes));
+  }
   if (global_options().verbosity >= 0) {
     std::cout << arguments.config << ": ok (name " << config.name << ", " << config.origins.size()
               << " values given, the rest are defaults)\n";

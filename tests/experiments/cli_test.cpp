@@ -110,6 +110,12 @@ TEST(CommandLine, ConfigMistakesEndWithCode3AndOneLineEach) {
             "'train.epochs'?");
   EXPECT_FALSE(std::getline(lines, line)) << line;
   EXPECT_EQ(call("config check " + (folder / "none.yaml")).code, 3);
+  EXPECT_EQ(call("config check " CONVSCOPE_SOURCE_DIR "/experiments/configs/quickstart.yaml").code,
+            0);
+  EXPECT_EQ(call("config check " CONVSCOPE_SOURCE_DIR "/experiments/configs/quickstart.yaml "
+                 "conv.per_layer.c9=auto")
+                .code,
+            3);
 }
 
 TEST(CommandLine, InfoIsReadableByPeopleAndMachines) {
