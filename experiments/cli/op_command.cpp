@@ -73,6 +73,8 @@ int run(const OpConv2d& op) {
   }
   const Device device = Device::parse(op.device);
   backend_of(device);  // an error when it is not there
+  const Conv2dParams params = params_of(op);
+  check_conv2d_policy(op.algorithm, device);
   const Tensor x = read_npy(op.x).to(device);
   const Tensor w = read_npy(op.w).to(device);
   const Tensor b = op.b.empty() ? Tensor() : read_npy(op.b).to(device);
@@ -80,7 +82,7 @@ int run(const OpConv2d& op) {
                   "expected x of type f32 or f64, got ", x.str());
   CONVSCOPE_CHECK(w.dtype() == x.dtype(), "op conv2d", "expected x and w of one type, got ",
                   x.str(), " and ", w.str());
-  const Conv2dProblem problem = conv2d_problem(x.shape(), w.shape(), params_of(op), x.dtype());
+  const Conv2dProblem problem = conv2d_problem(x.shape(), w.shape(), params, x.dtype());
   CONVSCOPE_CHECK(!b.defined() || (b.shape() == Shape{problem.k} && b.dtype() == x.dtype()),
                   "op conv2d", "expected b [", problem.k, "] of the type of x, got ", b.str());
 

@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+// `convscope op conv2d` on files: results, exit codes.
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "experiments/cli/cli.h"
+#include "framework/io/npy.h"
+#include "layers/conv2d/conv2d.h"
+#include "tests/support/numbers.h"
+#include "tests/support/temporary_folder.h"
+
+namespace convscope {
+namespace {
+
+class OpConv2dCommand : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    write_npy(at("x.npy"), x_);
+    write_npy(at("w.npy"), w_);
+    write_npy(at("b.npy"), b_);
+    write_npy(at("dy.npy"), dy_);
+  }
+  std::string at(const char* name) const { return folder_ / name; }
+
+  // Exit code of `convscope op conv2d --x x.npy --w w.npy <more>`.
+  int run(std::vector<std::string> more) {
+    std::vector<std::string> words = {"convscope", "op",  "conv2d",   "--x",
+                                      at("x.npy"), "--w", at("w.npy")};
+    words.insert(words.end(), more.begin(), more.end());
+    std::vector<char*> arguments;
+    for (std::string& word : words) arguments.push_back(word.data());
+    ::testing::internal::CaptureStderr();
+    const int code = run_command_line(static_cast<int>(arguments.size()), arguments.data());
+    errors_ = ::testing::internal::GetCapturedStderr();
+    return code;
+  }
+
+  testing::TemporaryFolder folder_;
+  const Tensor x_ = testing::normal({2, 4, 9, 7}, DType::f32, 1);
+  const Tensor w_ = testing::normal({6, 2, 3, 2}, DType::f32, 2);
+  const Tensor b_ = testing::normal({6}, DType::f32, 3);
+  const Tensor dy_ = testing::normal({2, 6, 5, 9}, DType::f32, 4);
+  std::string errors_;
+};
+
+TEST_F(OpConv2dCommand, WritesTheResultAndAllGradients) {
+  ASSERT_EQ(run({"--b", at("b.npy"), "--dy", at("dy.npy"), "--stride", "2,1", "--padding",
+                 "1,2,0,3", "--groups", "2", "--out-y", at("y.npy"), "--out-dx", at("dx.npy"),
+                 "--out-dw", at("dw.npy"), "--out-db", at("db.npy")}),
+            0)
+      << errors_;
+  Variable x(x_, true);
+  Variable w(w_, true);
+  Variable b(b_, true);
+  const Variable y = conv2d(x, w, b, {.stride_h = 2, .padding = {1, 2, 0, 3}, .groups = 2});
+  y.backward(dy_);
+  EXPECT_TRUE(testing::same_bits(read_npy(at("y.npy")), y.value()));
+  EXPECT_TRUE(testing::same_bits(read_npy(at("dx.npy")), x.grad()));
+  EXPECT_TRUE(testing::same_bits(read_npy(at("dw.npy")), w.grad()));
+  EXPECT_TRUE(testing::same_bits(read_npy(at("db.npy")), b.grad()));
+}
+
+TEST_F(OpConv2dCommand, AnswersMistakesWithTheirExitCodes) {
+  const std::string y = at("y.npy");
+  EXPECT_EQ(run({"--groups", "2"}), 2);  // no output asked for
+  EXPECT_EQ(run({"--groups", "2", "--out-dx", y}), 2);
+  EXPECT_NE(errors_.find("expected --dy because a gradient is asked for"), std::string::npos);
+  EXPECT_EQ(run({"--groups", "2", "--out-y", y, "--padding", "1,2,3"}), 2);
+  EXPECT_EQ(run({"--groups", "2", "--out-y", y, "--stride", "two"}), 2);
+  EXPECT_EQ(run({"--out-y", y}), 2);  // groups missing
+  EXPECT_NE(errors_.find("expected x with 2 channels because w is [6,2,3,2]"), std::string::npos);
+  EXPECT_EQ(run({"--groups", "2", "--out-y", y, "--algorithm", "im2col"}), 5);
+  EXPECT_EQ(run({"--groups", "2", "--out-y", y, "--b", at("absent.npy")}), 6);
+  EXPECT_EQ(run({"--groups", "2", "--out-y", at("absent/y.npy")}), 6);
+  EXPECT_EQ(run({"--groups", "2", "--dy", at("x.npy"), "--out-dw", y}), 2);
+  EXPECT_NE(errors_.find("expected dy [2,6,7,6]"), std::string::npos);
+  EXPECT_FALSE(std::filesystem::exists(y));
+}
+
+}  // namespace
+}  // namespace convscope
