@@ -145,7 +145,8 @@ class TreeBuilder final : public YAML::EventHandler {
     } else if (const Node::Entry* first = level.node.find(node.text)) {
       const std::string where =
           base_.is_override ? "" : cat(", first given in line ", first->origin.line);
-      mistakes_.add(node.origin, cat("duplicate key '", printable(node.text), "'", where));
+      mistakes_.add_and_go_on(node.origin,
+                              cat("duplicate key '", printable(node.text), "'", where));
     } else {
       level.keep = true;
       level.key = node.text;

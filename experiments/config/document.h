@@ -49,7 +49,14 @@ struct Node::Entry {
 class Mistakes {
  public:
   void add(const Origin& origin, std::string_view sentence);
+  // A mistake that leaves the rest of the text readable: what follows is checked as well.
+  void add_and_go_on(const Origin& origin, std::string_view sentence) {
+    add(origin, sentence);
+    ++harmless_;
+  }
   bool empty() const { return list_.empty(); }
+  // False after a mistake that may hide a part of the text.
+  bool all_harmless() const { return harmless_ == list_.size(); }
   // Throws an Error of kind kConfig with one line for each mistake, in the order of the files.
   void throw_if_any() const;
 
@@ -59,6 +66,7 @@ class Mistakes {
     std::string sentence;
   };
   std::vector<Mistake> list_;
+  std::size_t harmless_ = 0;
 };
 
 // A config is written by hand; these bounds keep hostile texts cheap.

@@ -50,7 +50,8 @@ ExperimentConfig parse_config_text(std::string_view yaml, std::string_view file_
   config::Mistakes mistakes;
   const config::Node root =
       config::compose(yaml, std::string(file_name), reader, overrides, mistakes);
-  mistakes.throw_if_any();  // a half-read tree would give misleading further mistakes
+  // A half-read tree would give misleading further mistakes.
+  if (!mistakes.all_harmless()) mistakes.throw_if_any();
   ExperimentConfig config = config::resolve(root, name_from_file(file_name), mistakes);
   mistakes.throw_if_any();
   return config;

@@ -171,6 +171,13 @@ TEST(ConfigMistakes, AreReportedAllTogetherInTheOrderOfTheFile) {
             "exp.yaml:4:9: error: unknown key 'train.epohcs'; did you mean 'epochs'?");
 }
 
+TEST(ConfigMistakes, AfterADuplicateKeyAreReportedToo) {
+  EXPECT_EQ(mistakes_of("data: {set: mnist}\nseed: 1\nseed: 2\nmodel: {type: test_model, size: 1}\n"
+                        "train: {epohcs: 1}\n"),
+            "exp.yaml:3:1: error: duplicate key 'seed', first given in line 2\n"
+            "exp.yaml:5:9: error: unknown key 'train.epohcs'; did you mean 'epochs'?");
+}
+
 TEST(ConfigMistakes, OfOverridesNameTheOverride) {
   const auto of = [](const std::string& text) { return mistakes_of(kRest, {text}); };
   EXPECT_EQ(of("train.epohcs=3"),
