@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+// quantize_network.h: puts a quantiser in front of the input and the weight of every layer that has
+// a weight (conv2d, linear).
+//
+// Bits        w_bits and a_bits everywhere, first_last_bits for both of the first and of the last
+//             layer, and what per_layer says, which beats all
+// Signs       weights are signed. An input is unsigned when its producer never gives negative
+//             numbers: relu or sigmoid, and pooling, dropout or flatten of those; else signed, as
+//             the images. Followed through Sequential; inside other modules inputs are signed.
+// Names       c1.weight_quantizer.log_step, c1.input_quantizer.log_step
+// Biases stay f32: in integer execution they are added to the 32-bit sums.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "quant/quantizer.h"
+
+namespace convscope {
+
+struct LayerBits {
+  std::optional<std::int64_t> w_bits, a_bits;
+  bool operator==(const LayerBits&) const = default;
+};
+
+struct QuantConfig {
+  QuantMethod method = QuantMethod::lsq;
+  std::int64_t w_bits = 8;
+  std::int64_t a_bits = 8;
+  std::int64_t first_last_bits = 8;
+  bool per_channel = false;      // a step for each output channel of a weight
+  std::optional<StepRule> init;  // none: default_rule() of the bits
+  QuantStep step = QuantStep::log;
+  double lr_scale = 1.0;     // of the steps' learning rate
+  double percentile = 99.9;  // of method percentile
+  std::int64_t calibration_batches = 1;
+  std::string start_from;  // checkpoint with the weights to begin with; "": from scratch
+  std::map<std::string, LayerBits> per_layer;
+};
+
+// The rule that trained best for so many bits (quant/README.md).
+CONVSCOPE_API StepRule default_rule(int bits, bool is_weight);
+
+// An error of kind kConfig when per_layer names no layer with a weight, or the network has none.
+CONVSCOPE_API void apply_quantization(Module& network, const QuantConfig& config, Device device);
+
+struct QuantizedTensor {
+  std::string layer;  // "c1"
+  bool is_weight = true;
+  Quantizer* quantizer = nullptr;
+};
+// All quantisers of a network, in its order.
+CONVSCOPE_API std::vector<QuantizedTensor> quantized_tensors(Module& network);
+
+// What really runs, for reports: "fake-quant f32" (f32 arithmetic on rounded numbers: no integer
+// instruction, no saving of time), or "f32 dense".
+CONVSCOPE_API std::string quant_execution(Module& network);
+
+// True for parameters and buffers that belong to a quantiser: "c1.weight_quantizer.log_step".
+CONVSCOPE_API bool belongs_to_quantizer(std::string_view tensor_name);
+
+}  // namespace convscope

@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "quant/quantizer.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace convscope {
+
+constinit KernelSlot<void(const Tensor&, const Tensor&, const Tensor&, StepForm)>
+    step_bounds_kernel{"quantizer"};
+
+Quantizer::Quantizer(const QuantizerOptions& options)
+    : options_(options),
+      grid_(integer_grid(options.bits, options.is_signed)),
+      form_(options.method == QuantMethod::lsq && options.step == QuantStep::log
+                ? StepForm::log
+                : StepForm::plain) {
+  CONVSCOPE_CHECK(options.calibration_batches >= 1 && options.channels >= 0, "quantizer",
+                  "expected at least one batch for calibration and channels >= 0, got ",
+                  options.calibration_batches, " and ", options.channels);
+  const Shape shape{std::max<std::int64_t>(1, options.channels)};
+  const Tensor start =
+      Tensor::full(shape, form_ == StepForm::log ? 0.0 : 1.0, DType::f32, options.device);
+  if (options.method == QuantMethod::lsq) {
+    step_ = add_parameter(form_ == StepForm::log ? "log_step" : "step", start);
+    last_step_ = add_buffer("last_step", start.clone());
+  } else {
+    step_ = Variable(add_buffer("step", start));
+  }
+  first_step_ = add_buffer("first_step", Tensor::full(shape, 1.0, DType::f32, options.device));
+  batches_seen_ = add_buffer("batches_seen", Tensor::zeros({1}));
+}
+
+bool Quantizer::is_calibrated() const { return seen() > 0; }
+
+// The mean step over the batches seen, or the largest (minmax).
+void Quantizer::observe(const Tensor& x) {
+  const StepRule rule = options_.method == QuantMethod::minmax       ? StepRule::max_abs
+                        : options_.method == QuantMethod::percentile ? StepRule::percentile
+                                                                     : options_.init;
+  const Tensor now =
+      calibrated_step(x, grid_, rule, options_.channels > 0, options_.percentile).to(Device{});
+  CONVSCOPE_CHECK(now.shape() == first_step_.shape(), "quantizer", "expected a weight with ",
+                  first_step_.numel(), " channels, got ", x.shape());
+  const Tensor first = first_step_.to(Device{}).clone();
+  const Tensor step = Tensor::empty(first.shape());
+  const double count = seen() + 1;
+  for (std::int64_t i = 0; i < first.numel(); ++i) {
+    float& s = first.data<float>()[i];
+    const float fresh = now.data<float>()[i];
+    if (count == 1) {
+      s = fresh;
+    } else if (options_.method == QuantMethod::minmax) {
+      s = std::max(s, fresh);
+    } else {
+      s += (fresh - s) / static_cast<float>(count);
+    }
+    step.data<float>()[i] = form_ == StepForm::log ? std::log(s) : s;
+  }
+  first_step_.copy_from(first);
+  step_.value().copy_from(step);
+  if (last_step_.defined()) last_step_.copy_from(step);
+  batches_seen_.fill(count);
+}
+
+Variable Quantizer::forward(const Variable& x) {
+  if (is_training() && seen() < static_cast<double>(options_.calibration_batches)) {
+    if (x.value().numel() > 0) observe(x.value());
+  } else if (last_step_.defined()) {
+    step_bounds_kernel.get(x.device())(step_.value(), last_step_, first_step_, form_);
+  }
+  CONVSCOPE_CHECK(is_calibrated(), "quantizer",
+                  "expected a calibrated step because the network is evaluated, got one that has "
+                  "seen no training batch; train first, or load a checkpoint that holds the step");
+  const std::int64_t shared = options_.is_weight ? x.value().numel() / step_.value().numel()
+                              : x.dim(0) > 0     ? x.value().numel() / x.dim(0)
+                                                 : 0;
+  return lsq_quantize(x, step_,
+                      {.grid = grid_, .form = form_, .g = lsq_grad_scale(shared, grid_.qp)});
+}
+
+Tensor Quantizer::steps() const {
+  const Tensor out = step_.value().to(Device{}).clone();
+  if (form_ == StepForm::plain) return out;
+  for (std::int64_t i = 0; i < out.numel(); ++i) {
+    out.data<float>()[i] = static_cast<float>(std::exp(static_cast<double>(out.data<float>()[i])));
+  }
+  return out;
+}
+
+std::string Quantizer::str() const {
+  const char* const how = options_.method == QuantMethod::minmax       ? "min-max step"
+                          : options_.method == QuantMethod::percentile ? "percentile step"
+                          : options_.step == QuantStep::log            ? "learned log step"
+                                                                       : "learned floored step";
+  return cat(options_.is_signed ? "signed " : "unsigned ", options_.bits, " bits, ", how,
+             options_.channels > 0 ? " by channel" : "");
+}
+
+}  // namespace convscope

@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+// quantizer.h: rounds what passes through it to a grid of integers times a step. It stands between
+// a layer and its weight, or between a layer and its input (Module::add_weight_transform).
+//
+// Shapes      x -> x_hat, the same shape; the step is [1], or [K] for a weight [K,...]
+// Formula     lsq.h; codes and steps: integer_grid.h
+// Methods     lsq         the step is a parameter and learns
+//             minmax      the step stays where calibration put it: max|x| / Qp
+//             percentile  the same with a percentile of |x|
+// Calibration the first `calibration_batches` forward passes in training set the step (mean over
+//             the batches; minmax: their maximum); until then there is none, and an evaluation is
+//             an error. lsq calibrates by `init` and then trains.
+// Step        log      learns t = log s. After each update s may have changed by a factor of at
+//                      most kMaxChange, so one wild gradient cannot throw it off the grid.
+//             floored  learns s itself, as the paper does.
+//             Both are kept within [s0 / kFloor, s0 * kCeiling], s0 the calibrated step.
+// State       parameter log_step or step (lsq; else buffer step), buffers first_step, last_step,
+//             batches_seen: a run that goes on from a checkpoint goes on with the same bits.
+// Usage       conv.add_weight_transform("weight_quantizer",
+//                                       std::make_shared<Quantizer>(QuantizerOptions{.bits = 4}));
+#pragma once
+
+#include <string>
+
+#include "layers/module.h"
+#include "quant/calibrate.h"
+#include "quant/lsq.h"
+
+namespace convscope {
+
+enum class QuantMethod { lsq, minmax, percentile };
+enum class QuantStep { log, floored };
+
+struct QuantizerOptions {
+  int bits = 8;
+  bool is_signed = true;
+  QuantMethod method = QuantMethod::lsq;
+  QuantStep step = QuantStep::log;
+  StepRule init = StepRule::mse;  // of lsq
+  double percentile = 99.9;       // percent of |x| below the highest code
+  std::int64_t calibration_batches = 1;
+  std::int64_t channels = 0;  // steps for a weight [channels,...]; 0: one step for all
+  bool is_weight = true;      // what N of the gradient scale counts (lsq.h)
+  Device device = {};
+};
+
+class CONVSCOPE_API Quantizer final : public Module {
+ public:
+  static constexpr double kMaxChange = 1.1;
+  static constexpr double kFloor = 16;
+  static constexpr double kCeiling = 1024;
+
+  explicit Quantizer(const QuantizerOptions& options);
+  std::string kind() const override { return "quantizer"; }
+  Variable forward(const Variable& x) override;
+  Shape output_shape(const Shape& input) const override { return input; }
+
+  const QuantizerOptions& options() const { return options_; }
+  const IntegerGrid& grid() const { return grid_; }
+  bool is_calibrated() const;
+  Tensor steps() const;  // s, f32 [1] or [channels], a copy on the CPU
+  // "signed 4 bits, log step"
+  std::string str() const;
+
+ private:
+  void observe(const Tensor& x);
+  double seen() const { return batches_seen_.item(); }
+
+  QuantizerOptions options_;
+  IntegerGrid grid_;
+  StepForm form_;
+  Variable step_;  // s, or log s
+  Tensor first_step_, last_step_, batches_seen_;
+};
+
+// What keeps the step in its bounds; changes `step` in place and copies it to `last`.
+extern CONVSCOPE_API
+    KernelSlot<void(const Tensor& step, const Tensor& last, const Tensor& first, StepForm form)>
+        step_bounds_kernel;
+
+}  // namespace convscope

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+// quantizer_cpu.cpp: keeps a step near its last value and within its range; a few numbers, so plain
+// loops.
+#include <algorithm>
+#include <cmath>
+
+#include "quant/quantizer.h"
+
+namespace convscope {
+namespace {
+
+// NaN stays NaN: std::max and std::min return their first argument then, and the loss tells.
+float bounded(float x, float low, float high) { return std::min(std::max(x, low), high); }
+
+void step_bounds_cpu(const Tensor& step, const Tensor& last, const Tensor& first, StepForm form) {
+  float* const s = step.data<float>();
+  float* const before = last.data<float>();
+  const float* const s0 = first.data<float>();
+  constexpr auto kFloor = static_cast<float>(Quantizer::kFloor);
+  constexpr auto kCeiling = static_cast<float>(Quantizer::kCeiling);
+  for (std::int64_t i = 0; i < step.numel(); ++i) {
+    if (form == StepForm::log) {
+      const float change = std::log(static_cast<float>(Quantizer::kMaxChange));
+      s[i] = bounded(s[i], before[i] - change, before[i] + change);
+      s[i] = bounded(s[i], std::log(s0[i] / kFloor), std::log(s0[i] * kCeiling));
+    } else {
+      s[i] = bounded(s[i], s0[i] / kFloor, s0[i] * kCeiling);
+    }
+    before[i] = s[i];
+  }
+}
+
+}  // namespace
+CONVSCOPE_KERNEL(step_bounds_kernel, cpu, step_bounds_cpu)
+}  // namespace convscope
