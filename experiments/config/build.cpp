@@ -75,6 +75,7 @@ std::shared_ptr<Module> build_model(const ExperimentConfig& config, const Shape&
   };
   const std::shared_ptr<Module> network = network_of(config.model, input, classes, context);
   check_per_layer(config.conv, asked);
+  if (config.quant) apply_quantization(*network, *config.quant, config.device);
   const Shape output = network->output_shape(input);
   if (output != Shape{1, classes}) {
     fail(ErrorKind::kConfig, "model",
@@ -93,6 +94,13 @@ std::unique_ptr<Optimizer> build_optimizer(const ExperimentConfig& config, const
                       .lr_scale = group.lr_scale,
                       .weight_decay = group.weight_decay.value_or(optim.weight_decay)});
   }
+  // The steps of quantisers learn at their own rate, and are not pulled towards 0. A group of the
+  // config that names them comes first.
+  const std::size_t steps = groups.size();
+  groups.push_back({.name = "quantiser steps",
+                    .parameters = {},
+                    .lr_scale = config.quant ? config.quant->lr_scale : 1.0,
+                    .weight_decay = 0.0});
   groups.push_back(
       {.name = "default", .parameters = {}, .lr_scale = 1.0, .weight_decay = optim.weight_decay});
 
@@ -103,6 +111,7 @@ std::unique_ptr<Optimizer> build_optimizer(const ExperimentConfig& config, const
     names.push_back(parameter.name);
     std::size_t i = 0;
     while (i < optim.groups.size() && !fits_glob(optim.groups[i].match, parameter.name)) ++i;
+    if (i == steps && !belongs_to_quantizer(parameter.name)) ++i;
     groups[i].parameters.push_back(all.back());
   }
   for (std::size_t i = 0; i < optim.groups.size(); ++i) {
@@ -114,6 +123,9 @@ std::unique_ptr<Optimizer> build_optimizer(const ExperimentConfig& config, const
              join(names)));
   }
   if (groups.back().parameters.empty()) groups.pop_back();
+  if (groups[steps].parameters.empty()) {
+    groups.erase(groups.begin() + static_cast<std::ptrdiff_t>(steps));
+  }
   check_groups_cover(groups, all);
   return optimizer_types().get(optim.type).build(std::move(groups), optim.options);
 }

@@ -20,6 +20,7 @@
 #include "framework/options.h"
 #include "layers/conv2d/policy.h"
 #include "layers/layer_types.h"
+#include "quant/quantize_network.h"
 
 namespace convscope {
 
@@ -114,6 +115,7 @@ struct ExperimentConfig {
   DataConfig data;
   ModelConfig model;
   ConvConfig conv;
+  std::optional<QuantConfig> quant;  // none: weights and activations stay f32
   OptimConfig optim;
   TrainConfig train;
   CheckpointConfig checkpoint;

@@ -4,6 +4,7 @@
 #include <set>
 
 #include "datasets/dataset.h"
+#include "experiments/config/quant_block.h"
 #include "experiments/config/schema.h"
 #include "layers/conv2d/select.h"
 #include "optim/lr_schedule.h"
@@ -41,6 +42,7 @@ class Resolver {
     read_data(top);
     read_network(top);
     if (const Node* node = top.map_at("conv")) read_conv(*node);
+    if (const Node* node = top.map_at("quant")) read_quant(*node);
     read_optim(top.map_at("optim"), root);
     read_block(top, "train", train_keys(), config_.train);
     read_block(top, "checkpoint", checkpoint_keys(), config_.checkpoint);
@@ -317,6 +319,28 @@ class Resolver {
           config_.origins[path] = entry.value.origin.comment();
         }
         config_.conv.per_layer[entry.key] = policy;
+      }
+    }
+    map.refuse_the_rest();
+  }
+
+  void read_quant(const Node& node) {
+    Map map(*this, node, "quant");
+    QuantConfig& quant = config_.quant.emplace();
+    read_keys(map, quant_keys(), quant);
+    if (const Node* layers = map.map_at("per_layer")) {
+      for (const Node::Entry& entry : layers->entries) {
+        const std::string path = joined("quant.per_layer", entry.key);
+        LayerBits& bits = quant.per_layer[entry.key];
+        if (entry.value.kind == Node::Kind::null) continue;
+        if (entry.value.kind != Node::Kind::map) {
+          mistakes_.add(entry.value.origin, cat(path, ": expected a map such as {w_bits: 8}, got ",
+                                                describe(entry.value)));
+          continue;
+        }
+        Map inner(*this, entry.value, path);
+        read_keys(inner, layer_bits_keys(), bits);
+        inner.refuse_the_rest();
       }
     }
     map.refuse_the_rest();

@@ -5,6 +5,7 @@
 
 #include "datasets/dataset.h"
 #include "experiments/config/document.h"
+#include "experiments/config/quant_block.h"
 #include "experiments/config/schema.h"
 #include "optim/lr_schedule.h"
 #include "optim/optimizer.h"
@@ -33,6 +34,7 @@ class Writer {
     write_data();
     write_network();
     write_conv();
+    if (config_.quant) write_quant(*config_.quant);
     write_optim();
     block("train", train_keys(), config_.train);
     block("checkpoint", checkpoint_keys(), config_.checkpoint);
@@ -152,6 +154,22 @@ class Writer {
     close();
   }
 
+  void write_quant(const QuantConfig& quant) {
+    open("quant");
+    keys(quant_keys(), quant, "quant.");
+    if (!quant.per_layer.empty()) {
+      open("per_layer");
+      for (const auto& [layer, bits] : quant.per_layer) {
+        if (bits == LayerBits{}) continue;
+        open(quoted_if_needed(layer, false));
+        keys(layer_bits_keys(), bits, "quant.per_layer." + layer + ".");
+        close();
+      }
+      close();
+    }
+    close();
+  }
+
   void write_optim() {
     const OptimConfig& optim = config_.optim;
     open("optim");
@@ -221,6 +239,8 @@ std::vector<ConfigKey> config_keys() {
   list_keys(policy_keys(), "conv.", out);
   out.push_back({"conv.per_layer.<layer>", algorithm_field()});
   out.back().field.doc = "an algorithm, or a map with the keys of 'conv'";
+  list_keys(quant_keys(), "quant.", out);
+  list_keys(layer_bits_keys(), "quant.per_layer.<layer>.", out);
   list_keys(optim_keys(), "optim.", out);
   list_options(optimizer_types(), "optim", out);
   list_keys(schedule_keys(), "optim.schedule.", out);
