@@ -75,8 +75,19 @@ Variable Quantizer::forward(const Variable& x) {
   const std::int64_t shared = options_.is_weight ? x.value().numel() / step_.value().numel()
                               : x.dim(0) > 0     ? x.value().numel() / x.dim(0)
                                                  : 0;
-  return lsq_quantize(x, step_,
-                      {.grid = grid_, .form = form_, .g = lsq_grad_scale(shared, grid_.qp)});
+  const double g = lsq_grad_scale(shared, grid_.qp) * (form_ == StepForm::log ? log_rate() : 1.0);
+  return lsq_quantize(x, step_, {.grid = grid_, .form = form_, .g = g});
+}
+
+// dt = s ds moves s by s^2 ds: with s near 0.05, hundreds of times less than the paper's update of
+// s itself. Divided by s0^2, the first relative change of s is the same in both forms.
+double Quantizer::log_rate() const {
+  const float* const s0 = first_step_.data<float>();
+  double squares = 0;
+  for (std::int64_t i = 0; i < first_step_.numel(); ++i) {
+    squares += static_cast<double>(s0[i]) * static_cast<double>(s0[i]);
+  }
+  return static_cast<double>(first_step_.numel()) / std::max(squares, 1e-30);
 }
 
 Tensor Quantizer::steps() const {

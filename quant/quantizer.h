@@ -10,8 +10,9 @@
 // Calibration the first `calibration_batches` forward passes in training set the step (mean over
 //             the batches; minmax: their maximum); until then there is none, and an evaluation is
 //             an error. lsq calibrates by `init` and then trains.
-// Step        log      learns t = log s. After each update s may have changed by a factor of at
-//                      most kMaxChange, so one wild gradient cannot throw it off the grid.
+// Step        log      learns t = log s, with the gradient scale divided by s0^2 (log_rate). After
+//                      each update s may have changed by a factor of at most kMaxChange, so one
+//                      wild gradient cannot throw it off the grid.
 //             floored  learns s itself, as the paper does.
 //             Both are kept within [s0 / kFloor, s0 * kCeiling], s0 the calibrated step.
 // State       parameter log_step or step (lsq; else buffer step), buffers first_step, last_step,
@@ -65,6 +66,7 @@ class CONVSCOPE_API Quantizer final : public Module {
  private:
   void observe(const Tensor& x);
   double seen() const { return batches_seen_.item(); }
+  double log_rate() const;
 
   QuantizerOptions options_;
   IntegerGrid grid_;

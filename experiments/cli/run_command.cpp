@@ -8,6 +8,7 @@
 #include "experiments/cli/command.h"
 #include "experiments/config/experiment_config.h"
 #include "experiments/report/run_table.h"
+#include "experiments/trainer/checkpoint.h"
 #include "experiments/trainer/environment.h"
 #include "experiments/trainer/run_search.h"
 #include "experiments/trainer/trainer.h"
@@ -136,6 +137,7 @@ int run(const RunArguments& arguments) {
     return train(setup, folder, true);
   }
   TrainingSetup setup = setup_training(*config);  // before the folder: bad data leave no run behind
+  if (!setup.start_from.empty()) load_start_weights(setup.start_from, *setup.model);
   setup.epochs_now = arguments.epochs_limit;
   RunFolder folder =
       RunFolder::create(arguments.root, config->name, static_cast<std::uint64_t>(config->seed));

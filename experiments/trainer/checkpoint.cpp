@@ -2,10 +2,12 @@
 #include "experiments/trainer/checkpoint.h"
 
 #include <cmath>
+#include <filesystem>
 #include <map>
 #include <nlohmann/json.hpp>
 
 #include "framework/io/safetensors.h"
+#include "quant/quantize_network.h"
 
 namespace convscope {
 namespace {
@@ -159,6 +161,29 @@ TrainingState load_checkpoint(const std::string& path, Module& model, Optimizer*
          cat("expected the progress of a run in the metadata of ", path, ", got: ", error.what()));
   }
   return state;
+}
+
+void load_start_weights(const std::string& path, Module& model) {
+  const bool is_folder = std::filesystem::is_directory(path);
+  const std::string file_path = is_folder ? path + "/ckpt/last.safetensors" : path;
+  SafetensorsFile file = read(file_path);
+  std::map<std::string, Tensor> found;
+  for (auto& [name, tensor] : file.tensors) {
+    if (!name.starts_with(kOptimizerPrefix) && !belongs_to_quantizer(name)) {
+      found.emplace(name, tensor);
+    }
+  }
+  for (const NamedParameter& parameter : model.parameters()) {
+    if (belongs_to_quantizer(parameter.name)) continue;
+    restore(file_path, found, parameter.name, parameter.variable.value());
+  }
+  for (const NamedTensor& buffer : model.buffers()) {
+    if (!belongs_to_quantizer(buffer.name)) restore(file_path, found, buffer.name, buffer.tensor);
+  }
+  for (const auto& [name, tensor] : found) {
+    fail_mismatch(file_path, cat("expected no tensor '", name,
+                                 "' because the config has none, got ", tensor.str()));
+  }
 }
 
 std::string checkpoint_config(const std::string& path) {

@@ -25,6 +25,10 @@ CONVSCOPE_API void save_checkpoint(const std::string& path, const Module& model,
 CONVSCOPE_API TrainingState load_checkpoint(const std::string& path, Module& model,
                                             Optimizer* optimizer);
 
+// Fills the weights and buffers of the network itself from a checkpoint, or from the last one of a
+// run folder, to begin another run with them. Quantisers keep their own state: they calibrate anew.
+CONVSCOPE_API void load_start_weights(const std::string& path, Module& model);
+
 // The config that the checkpoint was trained with.
 CONVSCOPE_API std::string checkpoint_config(const std::string& path);
 

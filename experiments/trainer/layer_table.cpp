@@ -38,10 +38,15 @@ LayerTable layer_table(Module& model, const Shape& input, Device device) {
   Shape shape = input;
   bool in_line = true;  // the layers follow each other, so shapes can be passed on
   for (std::size_t i = 0; i < modules.size(); ++i) {
-    const auto& [name, layer] = modules[i];
+    const auto [name, layer] = modules[i];  // copies: i moves on
     const std::string inside = name.empty() ? "" : name + ".";
-    const bool has_children = i + 1 < modules.size() && modules[i + 1].name.starts_with(inside);
-    if (has_children) {
+    const auto is_inside = [&](std::size_t at) {
+      return at < modules.size() && modules[at].name.starts_with(inside);
+    };
+    // A layer with a weight is one row, whatever stands between it and its weight and input.
+    if (layer->weight().defined()) {
+      while (is_inside(i + 1)) ++i;
+    } else if (is_inside(i + 1)) {
       const std::string kind = layer->kind();
       in_line = in_line && (kind == "sequential" || name.empty());
       continue;

@@ -76,6 +76,8 @@ TrainingSetup setup_training(const ExperimentConfig& config) {
   setup.expect = config.expect;
   setup.config_yaml = to_yaml(config);
 
+  if (config.quant) setup.start_from = config.quant->start_from;
+
   Shape batch = {config.data.batch_size};
   for (std::int64_t size : sample) batch.push_back(size);
   const LayerTable layers = layer_table(*setup.model, batch, config.device);

@@ -39,6 +39,7 @@ void Trainer::resume() {
   const std::string path = folder_.file(kLastCheckpoint);
   if (!std::filesystem::exists(path)) {
     folder_.log("resume: there is no checkpoint yet, starting from the beginning");
+    if (!setup_.start_from.empty()) load_start_weights(setup_.start_from, *setup_.model);
     return;
   }
   state_ = load_checkpoint(path, *setup_.model, setup_.optimizer.get());

@@ -43,6 +43,7 @@ struct TrainingSetup {
   std::int64_t data_bytes = 0;  // of the data sets, not counted as memory of a step
   RunSummary facts;             // what is known before the first step: name, seed, params, ...
   std::string layers_csv;
+  std::string start_from;  // checkpoint with the weights that a new run begins with; "": none
 };
 
 // Loads the data, builds network, optimiser and loaders. Sets the number of threads.
