@@ -16,6 +16,7 @@ namespace {
 struct ReportArguments {
   std::vector<std::string> runs;
   std::string format = "md", output, sort;
+  std::vector<std::string> columns;
   bool descending = false;
 };
 
@@ -37,7 +38,9 @@ int report(const ReportArguments& arguments) {
   }
   if (!arguments.sort.empty()) sort_rows(rows, arguments.sort, arguments.descending);
 
-  const std::vector<std::string> columns = all_columns();
+  std::vector<std::string> columns = arguments.columns;
+  if (columns.empty()) columns = arguments.format == "md" ? reading_columns(rows) : all_columns();
+  if (columns == std::vector<std::string>{"all"}) columns = all_columns();
   std::string text;
   if (arguments.format == "csv") {
     text = to_csv(rows, columns);
@@ -66,6 +69,10 @@ std::function<int()> declare_report(CLI::App& app) {
       ->check(CLI::IsMember({"md", "csv", "json"}).description(""));
   app.add_option("-o,--output", arguments->output, "write to this file, not to stdout")
       ->type_name("FILE");
+  app.add_option("--columns", arguments->columns,
+                 "names with commas, or all (csv and json give all by default)")
+      ->type_name("A,B,...")
+      ->delimiter(',');
   app.add_option("--sort", arguments->sort, "column to sort by")->type_name("COLUMN");
   app.add_flag("--descending", arguments->descending, "largest first");
   return [arguments] { return report(*arguments); };

@@ -171,21 +171,41 @@ void sort_rows(std::vector<RunRow>& rows, const std::string& column, bool descen
   });
 }
 
+std::vector<std::string> reading_columns(const std::vector<RunRow>& rows) {
+  std::vector<std::string> names = core_columns();
+  for (const char* name : {"algorithm", "device", "threads", "images_per_s"}) {
+    names.emplace_back(name);
+  }
+  const auto unfinished = [](const RunRow& row) { return row.state != "DONE"; };
+  if (std::any_of(rows.begin(), rows.end(), unfinished)) {
+    names.insert(names.end(), {"state", "reason"});
+  }
+  return names;
+}
+
 std::string to_markdown(const std::vector<RunRow>& rows, const std::vector<std::string>& columns) {
-  std::string out = "|";
-  std::string rule = "|";
+  std::vector<std::vector<std::string>> lines(rows.size());
+  std::vector<std::size_t> widths;
   for (const std::string& name : columns) {
-    out += " " + name + " |";
-    rule += " --- |";
-  }
-  out += "\n" + rule + "\n";
-  for (const RunRow& row : rows) {
-    out += "|";
-    for (const std::string& name : columns) {
-      out += " " + markdown_cell(cell_of(row, name), name) + " |";
+    std::size_t width = std::max<std::size_t>(3, name.size());
+    for (std::size_t i = 0; i < rows.size(); ++i) {
+      lines[i].push_back(markdown_cell(cell_of(rows[i], name), name));
+      width = std::max(width, lines[i].back().size());
     }
-    out += "\n";
+    widths.push_back(width);
   }
+  std::string out;
+  const auto add_line = [&](const std::vector<std::string>& cells) {
+    for (std::size_t i = 0; i < cells.size(); ++i) {
+      out += (i == 0 ? "| " : " | ") + cells[i] + std::string(widths[i] - cells[i].size(), ' ');
+    }
+    out += " |\n";
+  };
+  add_line(columns);
+  std::vector<std::string> rule;
+  for (std::size_t width : widths) rule.emplace_back(width, '-');
+  add_line(rule);
+  for (const auto& line : lines) add_line(line);
   return out;
 }
 

@@ -31,11 +31,23 @@ RunRow row(const std::string& id, double forward, std::optional<double> acc) {
 TEST(RunTable, markdown_has_the_agreed_columns_in_order) {
   EXPECT_EQ(
       to_markdown({row("a", 0.00123456, 98.765), row("b|c", 0.5, std::nullopt)}, core_columns()),
-      "| id | name | batch_size | avg_forward | avg_backward | avg_forward_mem | "
-      "avg_backward_mem | kernel_size | acc |\n"
-      "| --- | --- | --- | --- | --- | --- | --- | --- | --- |\n"
-      "| a | lenet | 64 | 0.001235 | 0.002135 | 3.25 | 7.5 | 5 | 98.77 |\n"
-      "| b\\|c | lenet | 64 | 0.5 | 0.002135 | 3.25 | 7.5 | 5 | - |\n");
+      "| id   | name  | batch_size | avg_forward | avg_backward | avg_forward_mem | "
+      "avg_backward_mem | kernel_size | acc   |\n"
+      "| ---- | ----- | ---------- | ----------- | ------------ | --------------- | "
+      "---------------- | ----------- | ----- |\n"
+      "| a    | lenet | 64         | 0.001235    | 0.002135     | 3.25            | "
+      "7.5              | 5           | 98.77 |\n"
+      "| b\\|c | lenet | 64         | 0.5         | 0.002135     | 3.25            | "
+      "7.5              | 5           | -     |\n");
+}
+
+TEST(RunTable, a_reader_sees_the_state_only_when_a_run_is_not_done) {
+  RunRow done = row("a", 0.5, 90.0);
+  done.state = "DONE";
+  RunRow failed = done;
+  failed.state = "FAILED";
+  EXPECT_EQ(reading_columns({done}).back(), "images_per_s");
+  EXPECT_EQ(reading_columns({done, failed}).back(), "reason");
 }
 
 TEST(RunTable, csv_quotes_what_needs_it) {
