@@ -46,9 +46,10 @@ TEST_P(ConfigMistake, IsNamedWithItsPlace) {
 INSTANTIATE_TEST_SUITE_P(
     Syntax, ConfigMistake,
     ::testing::Values(
-        Case{"duplicate key", "seed: 1\nname: a\nseed: 2\n",
+        Case{"duplicate key", cat("seed: 1\nname: a\nseed: 2\n", kRest),
              "exp.yaml:3:1: error: duplicate key 'seed', first given in line 1"},
-        Case{"duplicate key in a flow map", "data: {set: mnist, set: cifar10}\n",
+        Case{"duplicate key in a flow map",
+             "data: {set: mnist, set: cifar10}\nmodel: {type: test_model, size: 1}\n",
              "exp.yaml:1:20: error: duplicate key 'set', first given in line 1"},
         Case{"merge key", "<<: {seed: 1}\n",
              "exp.yaml:1:1: error: expected no merge key (<<); use 'extends' to build on a file"},
