@@ -9,10 +9,21 @@
 #include "framework/memory.h"
 #include "tests/experiments/training_fixture.h"
 
+// The sanitizers bring an operator new of their own, and without the pool of small objects there is
+// nothing to prove.
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define CONVSCOPE_COUNTS_NEW 0
+#else
+#define CONVSCOPE_COUNTS_NEW 1
+#endif
+
 namespace {
 std::atomic<bool> counting{false};
 std::atomic<long> news{0};
+}  // namespace
 
+#if CONVSCOPE_COUNTS_NEW
+namespace {
 void* counted(std::size_t bytes, std::size_t alignment) {
   if (counting.load(std::memory_order_relaxed)) {
     news.fetch_add(1, std::memory_order_relaxed);
@@ -29,22 +40,29 @@ void* counted(std::size_t bytes, std::size_t alignment) {
 }
 }  // namespace
 
-void* operator new(std::size_t bytes) { return counted(bytes, 0); }
-void* operator new[](std::size_t bytes) { return counted(bytes, 0); }
-void* operator new(std::size_t bytes, std::align_val_t alignment) {
+[[gnu::noinline]] void* operator new(std::size_t bytes) { return counted(bytes, 0); }
+[[gnu::noinline]] void* operator new[](std::size_t bytes) { return counted(bytes, 0); }
+[[gnu::noinline]] void* operator new(std::size_t bytes, std::align_val_t alignment) {
   return counted(bytes, static_cast<std::size_t>(alignment));
 }
-void* operator new[](std::size_t bytes, std::align_val_t alignment) {
+[[gnu::noinline]] void* operator new[](std::size_t bytes, std::align_val_t alignment) {
   return counted(bytes, static_cast<std::size_t>(alignment));
 }
-void operator delete(void* block) noexcept { std::free(block); }
-void operator delete[](void* block) noexcept { std::free(block); }
-void operator delete(void* block, std::size_t) noexcept { std::free(block); }
-void operator delete[](void* block, std::size_t) noexcept { std::free(block); }
-void operator delete(void* block, std::align_val_t) noexcept { std::free(block); }
-void operator delete[](void* block, std::align_val_t) noexcept { std::free(block); }
-void operator delete(void* block, std::size_t, std::align_val_t) noexcept { std::free(block); }
-void operator delete[](void* block, std::size_t, std::align_val_t) noexcept { std::free(block); }
+[[gnu::noinline]] void operator delete(void* block) noexcept { std::free(block); }
+[[gnu::noinline]] void operator delete[](void* block) noexcept { std::free(block); }
+[[gnu::noinline]] void operator delete(void* block, std::size_t) noexcept { std::free(block); }
+[[gnu::noinline]] void operator delete[](void* block, std::size_t) noexcept { std::free(block); }
+[[gnu::noinline]] void operator delete(void* block, std::align_val_t) noexcept { std::free(block); }
+[[gnu::noinline]] void operator delete[](void* block, std::align_val_t) noexcept {
+  std::free(block);
+}
+[[gnu::noinline]] void operator delete(void* block, std::size_t, std::align_val_t) noexcept {
+  std::free(block);
+}
+[[gnu::noinline]] void operator delete[](void* block, std::size_t, std::align_val_t) noexcept {
+  std::free(block);
+}
+#endif
 
 namespace convscope::testing {
 namespace {
@@ -85,13 +103,10 @@ Counts count_steady_steps(TrainingSetup& setup) {
   return {news.load(), memory_stats(setup.device).system_allocations - before};
 }
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr bool kSanitized = true;
-#else
-constexpr bool kSanitized = false;
-#endif
+constexpr bool kSanitized = CONVSCOPE_COUNTS_NEW == 0;
 
 TEST(SteadyStep, the_counter_counts) {
+  if (kSanitized) GTEST_SKIP() << "a sanitizer build has its own operator new";
   news = 0;
   counting = true;
   delete new int(3);
