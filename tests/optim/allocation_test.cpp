@@ -28,6 +28,9 @@ namespace {
 using namespace optim_test;
 
 TEST(Optimizer, AllocatesNothingInARepeatedStep) {
+#if defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "parallel loops of a ThreadSanitizer build start threads anew (parallel.cpp)";
+#endif
   const std::vector<ParameterGroup> groups = noisy_groups(DType::f32);
   set_noisy_gradients(groups, 0);
   std::vector<OptimParameter> all = groups[0].parameters;
