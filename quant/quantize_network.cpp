@@ -88,18 +88,18 @@ StepRule default_rule(int bits, bool is_weight) {
 }
 
 void apply_quantization(Module& network, const QuantConfig& config, Device device) {
+  static const LayerBits kNothing;
   const std::vector<Target> targets = Walk(network).targets;
   check_names(config, targets);
   for (std::size_t i = 0; i < targets.size(); ++i) {
     const Target& target = targets[i];
     const bool outer = i == 0 || i + 1 == targets.size();
     const auto own = config.per_layer.find(target.name);
-    const LayerBits given = own == config.per_layer.end() ? LayerBits{} : own->second;
+    const LayerBits& given = own == config.per_layer.end() ? kNothing : own->second;
     const auto options = [&](std::int64_t bits, bool is_weight) {
-      const int count = static_cast<int>(outer ? config.first_last_bits : bits);
-      const std::optional<std::int64_t>& mine = is_weight ? given.w_bits : given.a_bits;
+      const std::optional<std::int64_t>& own_bits = is_weight ? given.w_bits : given.a_bits;
       QuantizerOptions out;
-      out.bits = mine ? static_cast<int>(*mine) : count;
+      out.bits = static_cast<int>(own_bits.value_or(outer ? config.first_last_bits : bits));
       out.is_signed = is_weight || target.input_is_signed;
       out.method = config.method;
       out.step = config.step;

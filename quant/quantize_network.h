@@ -21,7 +21,7 @@
 namespace convscope {
 
 struct LayerBits {
-  std::optional<std::int64_t> w_bits, a_bits;
+  std::optional<std::int64_t> w_bits = {}, a_bits = {};
   bool operator==(const LayerBits&) const = default;
 };
 
@@ -30,14 +30,14 @@ struct QuantConfig {
   std::int64_t w_bits = 8;
   std::int64_t a_bits = 8;
   std::int64_t first_last_bits = 8;
-  bool per_channel = false;      // a step for each output channel of a weight
-  std::optional<StepRule> init;  // none: default_rule() of the bits
+  bool per_channel = false;           // a step for each output channel of a weight
+  std::optional<StepRule> init = {};  // none: default_rule() of the bits
   QuantStep step = QuantStep::log;
   double lr_scale = 1.0;     // of the steps' learning rate
   double percentile = 99.9;  // of method percentile
   std::int64_t calibration_batches = 1;
-  std::string start_from;  // checkpoint with the weights to begin with; "": from scratch
-  std::map<std::string, LayerBits> per_layer;
+  std::string start_from = {};  // checkpoint with the weights to begin with; "": from scratch
+  std::map<std::string, LayerBits> per_layer = {};
 };
 
 // The rule that trained best for so many bits (quant/README.md).

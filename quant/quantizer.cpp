@@ -79,15 +79,14 @@ Variable Quantizer::forward(const Variable& x) {
   return lsq_quantize(x, step_, {.grid = grid_, .form = form_, .g = g});
 }
 
-// dt = s ds moves s by s^2 ds: with s near 0.05, hundreds of times less than the paper's update of
-// s itself. Divided by s0^2, the first relative change of s is the same in both forms.
+// dt = s ds would move s by s^2 ds: with s near 0.05, hundreds of times less than the paper's update
+// of s itself. Divided by the mean s^2 of now, the first-order change of s is the same in both forms.
 double Quantizer::log_rate() const {
-  const float* const s0 = first_step_.data<float>();
+  const float* const t = step_.value().data<float>();
+  const std::int64_t count = step_.value().numel();
   double squares = 0;
-  for (std::int64_t i = 0; i < first_step_.numel(); ++i) {
-    squares += static_cast<double>(s0[i]) * static_cast<double>(s0[i]);
-  }
-  return static_cast<double>(first_step_.numel()) / std::max(squares, 1e-30);
+  for (std::int64_t i = 0; i < count; ++i) squares += std::exp(2 * static_cast<double>(t[i]));
+  return static_cast<double>(count) / std::max(squares, 1e-30);
 }
 
 Tensor Quantizer::steps() const {

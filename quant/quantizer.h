@@ -10,7 +10,7 @@
 // Calibration the first `calibration_batches` forward passes in training set the step (mean over
 //             the batches; minmax: their maximum); until then there is none, and an evaluation is
 //             an error. lsq calibrates by `init` and then trains.
-// Step        log      learns t = log s, with the gradient scale divided by s0^2 (log_rate). After
+// Step        log      learns t = log s, with the gradient scale divided by s^2 (log_rate). After
 //                      each update s may have changed by a factor of at most kMaxChange, so one
 //                      wild gradient cannot throw it off the grid.
 //             floored  learns s itself, as the paper does.

@@ -1,0 +1,220 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "quant/quantizer.h"
+
+#include <set>
+
+#include "framework/autograd/variable.h"
+#include "optim/sgd.h"
+#include "tests/support/expect_error.h"
+#include "tests/support/numbers.h"
+
+namespace convscope {
+namespace {
+
+using namespace testing;
+
+TEST(Calibration, TakesMaxAndMeanAsTheirFormulasSay) {
+  const Tensor v = Tensor::from({-3, 1, 0, 2}, {2, 2});
+  EXPECT_FLOAT_EQ(static_cast<float>(calibrated_step(v, {8, 7}, StepRule::max_abs).at(0)),
+                  3.0f / 7);
+  EXPECT_FLOAT_EQ(static_cast<float>(calibrated_step(v, {8, 7}, StepRule::mean_abs).at(0)),
+                  2 * 1.5f / std::sqrt(7.0f));
+  const Tensor rows = calibrated_step(v, {8, 7}, StepRule::max_abs, true);
+  EXPECT_TRUE(near(rows, Tensor::from({3.0f / 7, 2.0f / 7}, {2}), 0, 1e-7));
+  // An unsigned grid sees no negative numbers.
+  EXPECT_FLOAT_EQ(static_cast<float>(calibrated_step(v, {0, 15}, StepRule::max_abs).at(0)),
+                  2.0f / 15);
+  EXPECT_FLOAT_EQ(static_cast<float>(calibrated_step(v, {0, 15}, StepRule::mean_abs).at(0)),
+                  2 * 0.75f / std::sqrt(15.0f));
+}
+
+TEST(Calibration, PercentileLeavesTheOutlierOut) {
+  Tensor v = Tensor::full({1001}, 1.0);
+  v.data<float>()[17] = -1000;
+  EXPECT_FLOAT_EQ(
+      static_cast<float>(calibrated_step(v, {8, 7}, StepRule::percentile, false, 99).at(0)),
+      1.0f / 7);
+  EXPECT_FLOAT_EQ(
+      static_cast<float>(calibrated_step(v, {8, 7}, StepRule::percentile, false, 100).at(0)),
+      1000.0f / 7);
+}
+
+TEST(Calibration, MseIsTheBestOfItsCandidatesAndNeverWorseThanMaxAbs) {
+  const Tensor v = normal({5000}, DType::f32);
+  for (int bits = 2; bits <= 8; ++bits) {
+    const IntegerGrid grid = integer_grid(bits, true);
+    const double largest = calibrated_step(v, grid, StepRule::max_abs).at(0);
+    const double best = calibrated_step(v, grid, StepRule::mse).at(0);
+    const double error = rounding_error(v, grid, best);
+    EXPECT_LE(error, rounding_error(v, grid, largest) * (1 + 1e-12)) << bits;
+    for (int c = 1; c <= 100; ++c) {
+      EXPECT_LE(error, rounding_error(v, grid, largest * c / 100) * (1 + 1e-6)) << bits << " " << c;
+    }
+  }
+  // Fewer levels clip more: 2 bits of normal numbers want a step near 1 deviation.
+  EXPECT_NEAR(calibrated_step(v, {2, 1}, StepRule::mse).at(0), 1.0, 0.2);
+}
+
+TEST(Calibration, OfZerosIsAStepThatDividesNothingByZero) {
+  EXPECT_FLOAT_EQ(
+      static_cast<float>(calibrated_step(Tensor::zeros({4}), {8, 7}, StepRule::mse).at(0)),
+      1.0f / 7);
+  const Tensor rows =
+      calibrated_step(Tensor::from({0, 0, 7, 0}, {2, 2}), {8, 7}, StepRule::max_abs, true);
+  EXPECT_TRUE(near(rows, Tensor::from({1, 1}, {2}), 0, 0));
+}
+
+TEST(Calibration, RefusesWhatHasNoStep) {
+  EXPECT_ERROR(ErrorKind::kInvalid, "[quant] expected at least one f32 value",
+               calibrated_step(Tensor::zeros({0}), {8, 7}, StepRule::mse));
+  EXPECT_ERROR(ErrorKind::kRun, "expected finite values to calibrate a step on",
+               calibrated_step(Tensor::from({1, NAN}, {2}), {8, 7}, StepRule::mse));
+}
+
+const QuantizerOptions kWeight4 = {.bits = 4, .init = StepRule::max_abs};
+
+TEST(Quantizer, CalibratesOnTheFirstTrainingBatchAndRoundsToItsGrid) {
+  Quantizer quantizer(kWeight4);
+  EXPECT_FALSE(quantizer.is_calibrated());
+  const Tensor w = normal({6, 20}, DType::f32);
+  const Tensor rounded = quantizer.forward(Variable(w)).value();
+  EXPECT_TRUE(quantizer.is_calibrated());
+  const double s = quantizer.steps().at(0);
+  EXPECT_NEAR(s, calibrated_step(w, {8, 7}, StepRule::max_abs).at(0), s * 1e-6);
+  std::set<int> codes;
+  for (std::int64_t i = 0; i < w.numel(); ++i) {
+    const double code = rounded.at(i) / s;
+    EXPECT_NEAR(code, std::nearbyint(code), 1e-4);
+    codes.insert(static_cast<int>(std::nearbyint(code)));
+  }
+  EXPECT_GE(*codes.begin(), -8);
+  EXPECT_LE(*codes.rbegin(), 7);
+  EXPECT_GT(codes.size(), 8u);
+}
+
+TEST(Quantizer, IsNotEvaluatedBeforeItHasAStep) {
+  Quantizer quantizer(kWeight4);
+  quantizer.eval();
+  EXPECT_ERROR(ErrorKind::kInvalid, "[quantizer] expected a calibrated step",
+               quantizer.forward(Variable(normal({4}, DType::f32))));
+}
+
+TEST(Quantizer, MinMaxKeepsTheLargestOfItsBatchesAndThenStands) {
+  Quantizer quantizer({.bits = 8,
+                       .is_signed = false,
+                       .method = QuantMethod::minmax,
+                       .calibration_batches = 3,
+                       .is_weight = false});
+  EXPECT_TRUE(quantizer.parameters().empty());
+  for (double top : {1.0, 5.0, 2.0, 9.0}) quantizer.forward(Variable(Tensor::full({2, 3}, top)));
+  EXPECT_FLOAT_EQ(static_cast<float>(quantizer.steps().at(0)), 5.0f / 255);
+}
+
+TEST(Quantizer, LsqStartsFromTheMeanOfItsBatches) {
+  QuantizerOptions options = kWeight4;
+  options.calibration_batches = 2;
+  options.is_weight = false;
+  Quantizer quantizer(options);
+  for (double top : {7.0, 21.0, 700.0}) quantizer.forward(Variable(Tensor::full({2, 3}, top)));
+  EXPECT_NEAR(quantizer.steps().at(0), 2.0, 1e-6);
+}
+
+TEST(Quantizer, StaysPositiveAndFiniteUnderViolentLearningRates) {
+  for (QuantStep form : {QuantStep::log, QuantStep::floored}) {
+    for (double lr : {1.0, 1e3, 1e8}) {
+      for (std::int64_t channels : {0, 6}) {
+        SCOPED_TRACE(cat(form == QuantStep::log ? "log " : "floored ", lr, " ", channels));
+        QuantizerOptions options = kWeight4;
+        options.step = form;
+        options.channels = channels;
+        Quantizer quantizer(options);
+        const Tensor w = normal({6, 50}, DType::f32);
+        quantizer.forward(Variable(w));
+        Sgd sgd({{.parameters = {{"step", quantizer.parameters()[0].variable}}}},
+                {.momentum = 0.9});
+        double before = quantizer.steps().at(0);
+        for (std::uint64_t step = 0; step < 50; ++step) {
+          quantizer.zero_grad();
+          const Variable y = quantizer.forward(Variable(w));
+          for (std::int64_t i = 0; i < quantizer.steps().numel(); ++i) {
+            ASSERT_GT(quantizer.steps().at(i), 0);
+            ASSERT_TRUE(std::isfinite(quantizer.steps().at(i)));
+          }
+          const double now = quantizer.steps().at(0);
+          if (form == QuantStep::log) {
+            ASSERT_LE(std::abs(std::log(now / before)), std::log(Quantizer::kMaxChange) + 1e-5);
+          }
+          before = now;
+          for (std::int64_t i = 0; i < w.numel(); ++i) ASSERT_TRUE(std::isfinite(y.value().at(i)));
+          y.backward(normal({6, 50}, DType::f32, step + 5));
+          sgd.step(lr);
+        }
+      }
+    }
+  }
+}
+
+TEST(Quantizer, TheLogStepMovesToFirstOrderAsThePapersOwnUpdate) {
+  const Tensor w = normal({40}, DType::f32), dy = normal({40}, DType::f32, 2);
+  double after[2];
+  for (QuantStep form : {QuantStep::log, QuantStep::floored}) {
+    QuantizerOptions options = kWeight4;
+    options.step = form;
+    Quantizer quantizer(options);
+    quantizer.forward(Variable(w)).backward(dy);
+    Sgd sgd({{.parameters = {{"step", quantizer.parameters()[0].variable}}}}, {});
+    sgd.step(1e-3);
+    after[form == QuantStep::log ? 0 : 1] = quantizer.steps().at(0);
+  }
+  const double s0 = calibrated_step(w, {8, 7}, StepRule::max_abs).at(0);
+  ASSERT_GT(std::abs(after[1] - s0), 1e-5);  // it moved
+  EXPECT_NEAR((after[0] - s0) / (after[1] - s0), 1.0, 0.02);
+}
+
+TEST(Quantizer, LearnsAStepThatRoundsBetter) {
+  // Start four times too wide and minimise sum (w_hat - w)^2 with fixed w.
+  Quantizer quantizer({.bits = 4, .init = StepRule::mse});
+  const Tensor w = normal({400}, DType::f32);
+  quantizer.forward(Variable(w));
+  const Variable t = quantizer.parameters()[0].variable;
+  const double best = quantizer.steps().at(0);
+  const float start = t.value().data<float>()[0] + std::log(4.0f);
+  t.value().data<float>()[0] = start;
+  for (const NamedTensor& buffer : quantizer.buffers()) {
+    if (buffer.name == "last_step") buffer.tensor.fill(static_cast<double>(start));
+  }
+  Sgd sgd({{.parameters = {{"step", t}}}}, {});
+  for (int i = 0; i < 1000; ++i) {
+    quantizer.zero_grad();
+    const Variable y = quantizer.forward(Variable(w));
+    const Tensor dy = Tensor::empty({400});
+    for (std::int64_t j = 0; j < 400; ++j) {
+      dy.data<float>()[j] = 2 * (y.value().data<float>()[j] - w.data<float>()[j]) / 400;
+    }
+    y.backward(dy);
+    sgd.step(4.0);
+  }
+  EXPECT_NEAR(quantizer.steps().at(0) / best, 1.0, 0.2);
+}
+
+TEST(Quantizer, GoesOnWithTheSameBitsFromItsParametersAndBuffers) {
+  const auto make = [] {
+    QuantizerOptions options = kWeight4;
+    options.channels = 6;
+    return Quantizer(options);
+  };
+  Quantizer first = make(), second = make();
+  const Tensor w = normal({6, 50}, DType::f32);
+  first.forward(Variable(w));
+  first.parameters()[0].variable.value().data<float>()[2] += 3;  // an update not yet bounded
+  second.parameters()[0].variable.value().copy_from(first.parameters()[0].variable.value());
+  for (std::size_t i = 0; i < first.buffers().size(); ++i) {
+    EXPECT_EQ(first.buffers()[i].name, second.buffers()[i].name);
+    second.buffers()[i].tensor.copy_from(first.buffers()[i].tensor);
+  }
+  second.eval();
+  EXPECT_TRUE(same_bits(second.forward(Variable(w)).value(), first.forward(Variable(w)).value()));
+}
+
+}  // namespace
+}  // namespace convscope
