@@ -40,7 +40,7 @@ struct QuantConfig {
   std::map<std::string, LayerBits> per_layer = {};
 };
 
-// The rule that trained best for so many bits (quant/README.md).
+// The rule of `init: auto`; mse for all bits until the others are measured (quant/README.md).
 CONVSCOPE_API StepRule default_rule(int bits, bool is_weight);
 
 // An error of kind kConfig when per_layer names no layer with a weight, or the network has none.
