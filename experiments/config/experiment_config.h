@@ -116,6 +116,7 @@ struct ExperimentConfig {
   ModelConfig model;
   ConvConfig conv;
   std::optional<QuantConfig> quant;  // none: weights and activations stay f32
+  Options sparsity;  // keys of sparsity_fields(), all of them; empty: nothing is pruned
   OptimConfig optim;
   TrainConfig train;
   CheckpointConfig checkpoint;

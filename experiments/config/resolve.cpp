@@ -9,6 +9,7 @@
 #include "layers/conv2d/select.h"
 #include "optim/lr_schedule.h"
 #include "optim/optimizer.h"
+#include "sparsity/sparsity_options.h"
 
 namespace convscope::config {
 namespace {
@@ -43,6 +44,7 @@ class Resolver {
     read_network(top);
     if (const Node* node = top.map_at("conv")) read_conv(*node);
     if (const Node* node = top.map_at("quant")) read_quant(*node);
+    if (const Node* node = top.map_at("sparsity")) read_sparsity(*node);
     read_optim(top.map_at("optim"), root);
     read_block(top, "train", train_keys(), config_.train);
     read_block(top, "checkpoint", checkpoint_keys(), config_.checkpoint);
@@ -344,6 +346,29 @@ class Resolver {
       }
     }
     map.refuse_the_rest();
+  }
+
+  void read_sparsity(const Node& node) {
+    Map map(*this, node, "sparsity");
+    Options options;
+    bool complete = true;
+    for (const OptionField& field : sparsity_fields()) {
+      options.set(field.name, in_form_of(field, field.default_value));
+      const Node::Entry* given = map.take(field.name);
+      if (given == nullptr) continue;
+      const std::string path = joined(map.path(), field.name);
+      const auto value = read_value(given->value, field, path, mistakes_);
+      if (value && given->value.kind != Node::Kind::null) options.set(field.name, *value);
+      complete = complete && value.has_value();
+    }
+    map.refuse_the_rest();
+    if (!complete) return;  // reported already
+    try {
+      parse_sparsity(options);
+      config_.sparsity = options;
+    } catch (const Error& error) {
+      mistakes_.add(node.origin, cat("sparsity: ", sentence_of(error)));
+    }
   }
 
   void read_optim(const Node* node, const Node& root) {

@@ -9,6 +9,7 @@
 #include "experiments/config/schema.h"
 #include "optim/lr_schedule.h"
 #include "optim/optimizer.h"
+#include "sparsity/sparsity_options.h"
 
 namespace convscope {
 namespace config {
@@ -35,6 +36,7 @@ class Writer {
     write_network();
     write_conv();
     if (config_.quant) write_quant(*config_.quant);
+    write_sparsity();
     write_optim();
     block("train", train_keys(), config_.train);
     block("checkpoint", checkpoint_keys(), config_.checkpoint);
@@ -170,6 +172,15 @@ class Writer {
     close();
   }
 
+  void write_sparsity() {
+    if (config_.sparsity.values().empty()) return;
+    open("sparsity");
+    for (const OptionField& field : sparsity_fields()) {
+      line("sparsity." + field.name, field.name, yaml_text(config_.sparsity.get(field.name)));
+    }
+    close();
+  }
+
   void write_optim() {
     const OptimConfig& optim = config_.optim;
     open("optim");
@@ -241,6 +252,9 @@ std::vector<ConfigKey> config_keys() {
   out.back().field.doc = "an algorithm, or a map with the keys of 'conv'";
   list_keys(quant_keys(), "quant.", out);
   list_keys(layer_bits_keys(), "quant.per_layer.<layer>.", out);
+  for (const OptionField& field : sparsity_fields()) {
+    out.push_back({"sparsity." + field.name, field});
+  }
   list_keys(optim_keys(), "optim.", out);
   list_options(optimizer_types(), "optim", out);
   list_keys(schedule_keys(), "optim.schedule.", out);

@@ -2,6 +2,7 @@
 #include "experiments/trainer/run_summary.h"
 
 #include <nlohmann/json.hpp>
+#include <string_view>
 
 #include "framework/check.h"
 
@@ -27,6 +28,7 @@ void visit(Summary& s, Visitor&& field) {
   field("peak_workspace", s.peak_workspace);
   field("kernel_size", s.kernel_size);
   field("algorithm", s.algorithm);
+  field("execution", s.execution);
   field("acc", s.acc);
   field("test_loss", s.test_loss);
   field("val_acc", s.val_acc);
@@ -67,6 +69,10 @@ struct Reader {
   template <class T>
   void operator()(const char* name, T& value) const {
     value = in.at(name).get<T>();
+  }
+  void operator()(const char* name, std::string& value) const {
+    if (name == std::string_view("execution") && !in.contains(name)) return;  // older summaries
+    value = in.at(name).get<std::string>();
   }
   void operator()(const char* name, double& value) const {  // JSON has no NaN: it is null
     value = in.at(name).is_null() ? 0.0 : in.at(name).get<double>();

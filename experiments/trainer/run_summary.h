@@ -26,6 +26,7 @@ struct RunSummary {
   double avg_update = 0, avg_wait = 0;       // s: optimiser; waiting for the next batch
   double avg_forward_mem = 0, avg_backward_mem = 0, peak_workspace = 0;  // MiB
   std::string kernel_size;               // of the convolutions: "5", "7/3"
+  std::string execution = "f32 dense";   // what really runs: "masked dense", "compact dense"
   std::string algorithm;                 // of the convolutions: "im2col_gemm"
   std::optional<double> acc, test_loss;  // %, nats
   std::optional<double> val_acc, val_loss;

@@ -78,6 +78,9 @@ int Trainer::run_epochs() {
   epochs_ = std::make_unique<AppendFile>(folder_.file("epochs.csv"), state_.epochs_bytes);
   // What is known already, for those who look at a run before its first epoch is over.
   if (state_.step == 0) folder_.write("summary.json", to_json_text(summary()));
+  if (setup_.pruner) {
+    pruning_ = std::make_unique<Pruning>(*setup_.pruner, folder_, progress_, state_.step);
+  }
   progress_.start(state_.step, setup_.train->batches_per_epoch() * setup_.epochs);
   setup_.model->train();
 
@@ -113,6 +116,7 @@ bool Trainer::train_epoch() {
     const double waited = now_s() - before;
     const double lr = learning_rate(state_.step);
     setup_.model->set_step(state_.step);
+    if (pruning_) pruning_->before_step(state_.step);
     const StepResult result = step.run(batch, lr);
     const Alarm rings = alarm.observe(result.loss);
     if (rings == Alarm::kNotFinite) {
@@ -130,6 +134,7 @@ bool Trainer::train_epoch() {
       folder_.log(warning);
       progress_.line(warning);
     }
+    if (pruning_) pruning_->after_step(state_.step + 1);
     state_.alarm = alarm.state();
     after_step(result, waited, lr);
     const double now = now_s();
@@ -199,7 +204,10 @@ void Trainer::finish_epoch() {
   ++state_.epoch;
   write_epoch_row(evaluated);
   const Evaluation& deciding = setup_.val ? state_.val : state_.test;
-  const bool better = evaluated && deciding.images > 0 && deciding.accuracy > state_.best_accuracy;
+  // A network that is not yet as sparse as it shall be is no candidate.
+  const bool pruned = !setup_.pruner || setup_.pruner->finished(state_.step);
+  const bool better =
+      evaluated && pruned && deciding.images > 0 && deciding.accuracy > state_.best_accuracy;
   if (better) {
     state_.best_accuracy = deciding.accuracy;
     state_.best_epoch = state_.epoch;

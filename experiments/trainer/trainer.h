@@ -17,6 +17,7 @@
 #include "experiments/config/experiment_config.h"
 #include "experiments/trainer/append_file.h"
 #include "experiments/trainer/progress.h"
+#include "experiments/trainer/pruning.h"
 #include "experiments/trainer/run_folder.h"
 #include "experiments/trainer/run_summary.h"
 #include "experiments/trainer/training_state.h"
@@ -28,6 +29,7 @@ namespace convscope {
 struct TrainingSetup {
   std::shared_ptr<Module> model;
   std::unique_ptr<Optimizer> optimizer;
+  std::unique_ptr<Pruner> pruner;            // may be null
   std::unique_ptr<Loader> train, val, test;  // val and test may be null
   std::function<double(const SchedulePoint&)> learning_rate;
   Device device;
@@ -85,6 +87,7 @@ class CONVSCOPE_API Trainer {
   Progress& progress_;
   TrainingState state_;
   std::unique_ptr<AppendFile> metrics_, epochs_;
+  std::unique_ptr<Pruning> pruning_;  // null when nothing is pruned
   std::int64_t steps_in_process_ = 0;
   std::int64_t allocations_at_epoch_start_ = 0;
   double seconds_before_ = 0;  // of earlier processes of this run

@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+// pruning.h: what the trainer does around each step of a network that is pruned: lets the pruner
+// work and writes sparsity.csv, a row for each layer whenever the masks change.
+#pragma once
+
+#include <memory>
+
+#include "experiments/trainer/append_file.h"
+#include "experiments/trainer/progress.h"
+#include "experiments/trainer/run_folder.h"
+#include "sparsity/pruner.h"
+
+namespace convscope {
+
+class CONVSCOPE_API Pruning {
+ public:
+  // `steps`: training steps that are done; rows of later ones, behind the checkpoint that a run
+  // goes on from, are dropped: they will be written again.
+  Pruning(Pruner& pruner, const RunFolder& folder, Progress& progress, std::int64_t steps);
+  void before_step(std::int64_t steps);
+  void after_step(std::int64_t steps);
+
+ private:
+  void write(std::int64_t steps);
+  Pruner& pruner_;
+  const RunFolder& folder_;
+  Progress& progress_;
+  std::unique_ptr<AppendFile> csv_;
+};
+
+}  // namespace convscope
