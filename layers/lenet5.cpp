@@ -8,6 +8,7 @@
 //             padding      zeros around the image at c1, pixels, default 0
 //             activation   relu (default) or tanh
 //             pool         max (default) or avg, 2x2 at stride 2
+//             widths       outputs of c1, c2, f3, f4; default [6, 16, 120, 84]
 // Differs     from 1998: every channel of c2 sees all of p1, relu and max instead of scaled tanh
 //             and trained subsampling, softmax instead of radial basis functions
 // Paper       Y. LeCun, L. Bottou, Y. Bengio, P. Haffner: Gradient-Based Learning Applied to
@@ -16,11 +17,6 @@
 
 namespace convscope {
 namespace {
-
-constexpr std::int64_t kChannels1 = 6;
-constexpr std::int64_t kChannels2 = 16;
-constexpr std::int64_t kHidden1 = 120;
-constexpr std::int64_t kHidden2 = 84;
 
 std::vector<OptionField> fields() {
   return {{.name = "kernel_size",
@@ -44,7 +40,13 @@ std::vector<OptionField> fields() {
            .type = OptionType::text,
            .default_value = std::string("max"),
            .doc = "how 2x2 pixels become one",
-           .choices = {"max", "avg"}}};
+           .choices = {"max", "avg"}},
+          {.name = "widths",
+           .type = OptionType::integers,
+           .default_value = std::vector<std::int64_t>{6, 16, 120, 84},
+           .doc = "outputs of c1, c2, f3 and f4",
+           .min = 1,
+           .max = 1 << 20}};
 }
 
 void check_image(const Shape& input, std::int64_t kernel, std::int64_t padding) {
@@ -67,6 +69,11 @@ std::shared_ptr<Module> build(const Options& options, const Shape& input, int cl
     fail(ErrorKind::kConfig, "lenet5", cat("expected a kernel_size of 3, 5 or 7, got ", kernel));
   }
   CONVSCOPE_CHECK(classes >= 1, "lenet5", "expected at least one class, got ", classes);
+  const std::vector<std::int64_t>& widths = options.integers("widths");
+  if (widths.size() != 4) {
+    fail(ErrorKind::kConfig, "lenet5",
+         cat("expected four widths, of c1, c2, f3 and f4, got ", to_text(options.get("widths"))));
+  }
   check_image(input, kernel, padding);
 
   const auto conv = [&](const char* name, std::int64_t channels, std::int64_t pad) {
@@ -89,16 +96,16 @@ std::shared_ptr<Module> build(const Options& options, const Shape& input, int cl
     spec.options.set("out_features", outputs);
     return spec;
   };
-  return build_layers({conv("c1", kChannels1, padding),
+  return build_layers({conv("c1", widths[0], padding),
                        curve("r1"),
                        pool("p1"),
-                       conv("c2", kChannels2, 0),
+                       conv("c2", widths[1], 0),
                        curve("r2"),
                        pool("p2"),
                        {.type = "flatten", .name = "flatten", .options = {}},
-                       dense("f3", kHidden1),
+                       dense("f3", widths[2]),
                        curve("r3"),
-                       dense("f4", kHidden2),
+                       dense("f4", widths[3]),
                        curve("r4"),
                        dense("f5", classes)},
                       input, context, "lenet5");

@@ -7,6 +7,7 @@
 #include "datasets/dataset.h"
 #include "experiments/cli/command.h"
 #include "experiments/config/build.h"
+#include "experiments/config/build_pruner.h"
 
 namespace convscope {
 namespace {
@@ -32,7 +33,9 @@ int check(const Arguments& arguments) {
   const ExperimentConfig config = load(arguments);
   if (dataset_types().get(config.data.set).sample_shape) {  // else the files would be needed
     const SampleInfo sample = sample_info(config);
-    build_optimizer(config, *build_model(config, sample.shape, sample.classes));
+    const std::shared_ptr<Module> model = build_model(config, sample.shape, sample.classes);
+    build_optimizer(config, *model);
+    build_pruner(config, *model, nullptr, sample.shape, 0);
   }
   if (global_options().verbosity >= 0) {
     std::cout << arguments.config << ": ok (name " << config.name << ", " << config.origins.size()

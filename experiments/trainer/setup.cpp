@@ -4,6 +4,7 @@
 #include <tuple>
 
 #include "experiments/config/build.h"
+#include "experiments/config/build_pruner.h"
 #include "experiments/trainer/layer_table.h"
 #include "experiments/trainer/trainer.h"
 #include "framework/cpu_isa.h"
@@ -40,23 +41,6 @@ std::unique_ptr<Loader> evaluation_loader(Dataset dataset, const ExperimentConfi
                                                 .prefetch = config.data.prefetch});
 }
 
-// Null when the config prunes nothing.
-std::unique_ptr<Pruner> build_pruner(const ExperimentConfig& config, Module& model,
-                                     Optimizer& optimizer, const Shape& sample,
-                                     std::int64_t steps) {
-  if (config.sparsity.values().empty()) return nullptr;
-  const SparsityOptions options = parse_sparsity(config.sparsity);
-  if (options.method == PruneMethod::none) return nullptr;
-  Shape input = {1};
-  for (std::int64_t size : sample) input.push_back(size);
-  auto pruner = std::make_unique<Pruner>(model, input, options, steps,
-                                         static_cast<std::uint64_t>(config.seed));
-  std::vector<NamedTensor> state;
-  for (const OptimState& entry : optimizer.state()) state.push_back({entry.name, entry.tensor});
-  pruner->bind_optimizer_state(state);
-  return pruner;
-}
-
 }  // namespace
 
 TrainingSetup setup_training(const ExperimentConfig& config) {
@@ -81,7 +65,7 @@ TrainingSetup setup_training(const ExperimentConfig& config) {
 
   setup.model = build_model(config, sample, classes);
   setup.optimizer = build_optimizer(config, *setup.model);
-  setup.pruner = build_pruner(config, *setup.model, *setup.optimizer, sample,
+  setup.pruner = build_pruner(config, *setup.model, setup.optimizer.get(), sample,
                               setup.train->batches_per_epoch() * config.train.epochs);
   setup.learning_rate = [config](const SchedulePoint& point) {
     return learning_rate(config, point);

@@ -1,0 +1,222 @@
+// SPDX-License-Identifier: Apache-2.0
+// export_command.cpp: `convscope export RUN --compact OUT`: the smaller dense network that a pruned
+// run has found, as a checkpoint that holds its own config.
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstdio>
+
+#include "experiments/cli/command.h"
+#include "experiments/config/build.h"
+#include "experiments/config/build_pruner.h"
+#include "experiments/trainer/checkpoint.h"
+#include "experiments/trainer/run_folder.h"
+#include "framework/io/safetensors.h"
+#include "framework/parallel.h"
+#include "framework/random.h"
+#include "sparsity/compact.h"
+
+namespace convscope {
+namespace {
+
+constexpr double kTolerance = 1e-5;  // of the largest output, or of 1
+constexpr int kChecks = 4;           // batches of random images
+
+struct ExportArguments {
+  std::string run, compact, weights = "last";
+};
+
+// The config of the network with plan.kept[l].size() outputs of layer l.
+ExperimentConfig compact_config(const ExperimentConfig& config, const PrunableNetwork& network,
+                                const CompactPlan& plan) {
+  ExperimentConfig out = config;
+  out.name = config.name + "_compact";
+  out.sparsity = {};
+  std::vector<std::int64_t> widths;
+  for (std::size_t l = 0; l < network.layers.size(); ++l) {
+    const auto width = static_cast<std::int64_t>(plan.kept[l].size());
+    if (l + 1 < network.layers.size()) widths.push_back(width);
+    for (LayerSpec& layer : out.model.layers) {
+      if (layer.name != network.layers[l].name) continue;
+      layer.options.set(network.layers[l].is_conv ? "out_channels" : "out_features", width);
+    }
+  }
+  if (!out.model.layers.empty()) return out;
+  if (!out.model.options.has("widths") ||
+      out.model.options.integers("widths").size() != widths.size()) {
+    fail(ErrorKind::kConfig, "export",
+         cat("expected a network written as `layers:` or a model with the option 'widths', because "
+             "the compact one has other widths, got model '",
+             config.model.type, "'"));
+  }
+  out.model.options.set("widths", widths);
+  return out;
+}
+
+Tensor random_images(const Shape& shape, std::uint64_t seed) {
+  Tensor x = Tensor::empty(shape);
+  Generator random(seed, 1);
+  for (std::int64_t i = 0; i < x.numel(); ++i) x.data<float>()[i] = random.normal();
+  return x;
+}
+
+struct Difference {
+  double largest = 0, of_outputs_up_to = 0;
+};
+
+Difference difference(Module& a, Module& b, const Shape& batch, Device device) {
+  const NoGrad no_grad;
+  a.eval();
+  b.eval();
+  Difference out;
+  for (int i = 0; i < kChecks; ++i) {
+    const Variable x(random_images(batch, static_cast<std::uint64_t>(i)).to(device));
+    const Tensor ya = a.forward(x).value().to(Device{}), yb = b.forward(x).value().to(Device{});
+    for (std::int64_t e = 0; e < ya.numel(); ++e) {
+      const double gap = std::fabs(ya.at(e) - yb.at(e));
+      out.largest = gap <= out.largest ? out.largest : gap;  // NaN is kept
+      out.of_outputs_up_to = std::max(out.of_outputs_up_to, std::fabs(ya.at(e)));
+    }
+  }
+  return out;
+}
+
+// Median milliseconds of both networks, taken in turns so that a busy machine troubles both alike.
+struct Times {
+  double forward[2], both[2];
+};
+Times measure(Module& a, Module& b, const Shape& batch, Device device) {
+  constexpr int kWarmup = 5;
+  constexpr double kLimitSeconds = 4;
+  constexpr int kMost = 200;
+  using Clock = std::chrono::steady_clock;
+  const DeviceBackend& backend = backend_of(device);
+  const Variable x(random_images(batch, 9).to(device));
+  Module* networks[2] = {&a, &b};
+  std::vector<double> forward[2], both[2];
+  const Clock::time_point begin = Clock::now();
+  for (int i = 0; i < kMost; ++i) {
+    if (i > 2 * kWarmup &&
+        std::chrono::duration<double>(Clock::now() - begin).count() > kLimitSeconds) {
+      break;
+    }
+    for (int n = 0; n < 2; ++n) {
+      networks[n]->train();
+      networks[n]->zero_grad();
+      backend.synchronize(device.index);
+      const Clock::time_point start = Clock::now();
+      const Variable y = networks[n]->forward(x);
+      backend.synchronize(device.index);
+      const Clock::time_point middle = Clock::now();
+      y.backward(y.value().clone());
+      backend.synchronize(device.index);
+      if (i < kWarmup) continue;
+      forward[n].push_back(std::chrono::duration<double, std::milli>(middle - start).count());
+      both[n].push_back(std::chrono::duration<double, std::milli>(Clock::now() - start).count());
+    }
+  }
+  Times out{};
+  for (int n = 0; n < 2; ++n) {
+    for (auto [list, to] :
+         {std::pair{&forward[n], &out.forward[n]}, std::pair{&both[n], &out.both[n]}}) {
+      std::nth_element(list->begin(), list->begin() + static_cast<long>(list->size() / 2),
+                       list->end());
+      *to = (*list)[list->size() / 2];
+    }
+  }
+  return out;
+}
+
+std::string widths_text(const PrunableNetwork& network, const CompactPlan& plan) {
+  std::string text;
+  for (std::size_t l = 0; l < network.layers.size(); ++l) {
+    text += fmt::format("{}{} {} of {}", l == 0 ? "" : ", ", network.layers[l].name,
+                        plan.kept[l].size(), network.layers[l].rows);
+  }
+  return text;
+}
+
+int export_compact(const ExportArguments& arguments) {
+  const std::string run = resolve_run(arguments.run);
+  const ExperimentConfig config = load_config(run + "/config.yaml", global_overrides());
+  set_num_threads(static_cast<int>(config.threads));
+  const SampleInfo sample = sample_info(config);
+  const std::shared_ptr<Module> model = build_model(config, sample.shape, sample.classes);
+  const std::unique_ptr<Pruner> pruner = build_pruner(config, *model, nullptr, sample.shape, 0);
+  if (pruner == nullptr) {
+    fail(ErrorKind::kConfig, "export",
+         cat("expected a run with a block 'sparsity', because --compact removes what its masks "
+             "leave out, got ",
+             run, " without"));
+  }
+  const std::string checkpoint = cat(run, "/ckpt/", arguments.weights, ".safetensors");
+  const TrainingState state = load_checkpoint(checkpoint, *model, nullptr);
+
+  const PrunableNetwork& network = pruner->network();
+  const std::vector<Tensor> masks = pruner->masks();
+  const CompactPlan plan = compact_plan(network, masks);
+  const std::string yaml = to_yaml(compact_config(config, network, plan));
+  const ExperimentConfig smaller = parse_config_text(yaml, "compact config");
+  const std::shared_ptr<Module> compact = build_model(smaller, sample.shape, sample.classes);
+  copy_compact(*model, network, masks, plan, *compact);
+
+  Shape batch = {config.data.batch_size};
+  for (const std::int64_t size : sample.shape) batch.push_back(size);
+  const Difference gap = difference(*model, *compact, batch, config.device);
+  if (!(gap.largest <= kTolerance * std::max(1.0, gap.of_outputs_up_to))) {
+    fail(ErrorKind::kRun, "export",
+         cat("expected the compact network to give the same outputs within ", kTolerance,
+             " of the largest, got a difference of ", gap.largest, " at outputs up to ",
+             gap.of_outputs_up_to));
+  }
+  save_checkpoint(arguments.compact, *compact, nullptr, state, yaml);
+  SafetensorsFile file = read_safetensors(arguments.compact);
+  file.metadata["execution"] = "compact dense";
+  write_safetensors(arguments.compact, file.tensors, file.metadata);
+
+  const Times times = measure(*model, *compact, batch, config.device);
+  std::string text = fmt::format("kept        {}\n", widths_text(network, plan));
+  text += fmt::format("{:<34} {:>14} {:>14} {:>8}\n", "", "masked dense", "compact dense", "ratio");
+  const auto line = [&](const char* name, double a, double b, int digits) {
+    text += fmt::format("{:<34} {:>14.{}f} {:>14.{}f} {:>8.2f}\n", name, a, digits, b, digits,
+                        b > 0 ? a / b : 0);
+  };
+  line("parameters", static_cast<double>(model->parameter_count()),
+       static_cast<double>(compact->parameter_count()), 0);
+  const std::string of_batch = fmt::format("batch {}", config.data.batch_size);
+  line(fmt::format("forward, {}, ms", of_batch).c_str(), times.forward[0], times.forward[1], 4);
+  line(fmt::format("forward + backward, {}, ms", of_batch).c_str(), times.both[0], times.both[1],
+       4);
+  text += fmt::format("outputs differ by at most {:.3g} (outputs up to {:.3g}, {} random images)\n",
+                      gap.largest, gap.of_outputs_up_to, kChecks * config.data.batch_size);
+  text += fmt::format("written     {}\n", arguments.compact);
+  std::fputs(text.c_str(), stdout);
+  return 0;
+}
+
+std::function<int()> declare_export(CLI::App& app) {
+  auto arguments = std::make_shared<ExportArguments>();
+  app.add_option("RUN", arguments->run, "run folder")->required()->type_name("");
+  app.add_option("--compact", arguments->compact,
+                 "checkpoint to write: what the masks leave out is removed")
+      ->required()
+      ->type_name("OUT");
+  app.add_option("--weights", arguments->weights, "last or best")
+      ->type_name("W")
+      ->capture_default_str()
+      ->check(CLI::IsMember({"last", "best"}).description(""));
+  return [arguments] { return export_compact(*arguments); };
+}
+
+}  // namespace
+}  // namespace convscope
+
+CONVSCOPE_REGISTER_COMMAND("export", {.summary = "a pruned run as the smaller dense network it is",
+                                      .usage = "export RUN --compact OUT [--weights last|best]",
+                                      .examples = {"export runs/pruned --compact small.safetensors",
+                                                   "eval small.safetensors"},
+                                      .order = 35,
+                                      .declare = convscope::declare_export})

@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "experiments/config/build_pruner.h"
+
+namespace convscope {
+
+std::unique_ptr<Pruner> build_pruner(const ExperimentConfig& config, Module& model,
+                                     Optimizer* optimizer, const Shape& sample_shape,
+                                     std::int64_t total_steps) {
+  if (config.sparsity.values().empty()) return nullptr;
+  const SparsityOptions options = parse_sparsity(config.sparsity);
+  if (options.method == PruneMethod::none) return nullptr;
+  Shape input = {1};
+  for (const std::int64_t size : sample_shape) input.push_back(size);
+  auto pruner = std::make_unique<Pruner>(model, input, options, total_steps,
+                                         static_cast<std::uint64_t>(config.seed));
+  if (optimizer != nullptr) {
+    std::vector<NamedTensor> state;
+    for (const OptimState& entry : optimizer->state()) state.push_back({entry.name, entry.tensor});
+    pruner->bind_optimizer_state(state);
+  }
+  return pruner;
+}
+
+}  // namespace convscope

@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sparsity/compact.h"
+
+#include <algorithm>
+#include <map>
+#include <numeric>
+
+#include "framework/ops/elementwise.h"
+#include "sparsity/structured.h"
+
+namespace convscope {
+namespace {
+
+using Indices = std::vector<std::int64_t>;
+
+// Entries `rows` along the first axis.
+Tensor selected_rows(const Tensor& from, const Indices& rows) {
+  Shape shape = {static_cast<std::int64_t>(rows.size())};
+  for (int axis = 1; axis < from.rank(); ++axis) shape.push_back(from.dim(axis));
+  const Tensor out = Tensor::empty(shape, from.dtype());
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    out.slice_rows(static_cast<std::int64_t>(i), 1).copy_from(from.slice_rows(rows[i], 1));
+  }
+  return out;
+}
+
+// Columns that read the channels `inputs`, from a [K, C R S] weight; flat.
+std::vector<float> selected_columns(const PrunableLayer& layer, const Tensor& weight,
+                                    const Indices& rows, const Indices& inputs) {
+  std::vector<float> out;
+  const float* w = weight.data<float>();
+  for (const std::int64_t k : rows) {
+    for (const std::int64_t c : inputs) {
+      const float* from = w + k * layer.columns + c * layer.span;
+      out.insert(out.end(), from, from + layer.span);
+    }
+  }
+  return out;
+}
+
+Indices all_of(std::int64_t count) {
+  Indices out(static_cast<std::size_t>(count));
+  std::iota(out.begin(), out.end(), std::int64_t{0});
+  return out;
+}
+
+}  // namespace
+
+CompactPlan compact_plan(const PrunableNetwork& network, const std::vector<Tensor>& masks) {
+  check_structured(network);
+  CompactPlan plan;
+  plan.kept.resize(network.layers.size());
+  for (std::size_t l = network.layers.size(); l-- > 0;) {
+    if (l + 1 == network.layers.size()) {
+      plan.kept[l] = all_of(network.layers[l].rows);
+      continue;
+    }
+    const PrunableLayer& reader = network.layers[l + 1];
+    const Tensor mask = masks[l + 1].defined() ? masks[l + 1].to(Device{}) : Tensor();
+    for (std::int64_t k = 0; k < network.layers[l].rows; ++k) {
+      const auto reads = [&](std::int64_t row) {
+        if (!mask.defined()) return true;
+        const float* from = mask.data<float>() + row * reader.columns + k * reader.span;
+        return std::any_of(from, from + reader.span, [](float keep) { return keep != 0; });
+      };
+      if (std::any_of(plan.kept[l + 1].begin(), plan.kept[l + 1].end(), reads)) {
+        plan.kept[l].push_back(k);
+      }
+    }
+    if (plan.kept[l].empty()) {
+      fail(ErrorKind::kConfig, "compact",
+           cat("expected masks that leave a path from the image to the classes, got layer '",
+               reader.name, "' that reads nothing of '", network.layers[l].name, "'"));
+    }
+  }
+  return plan;
+}
+
+void copy_compact(Module& model, const PrunableNetwork& network, const std::vector<Tensor>& masks,
+                  const CompactPlan& plan, Module& compact) {
+  std::map<std::string, Tensor> from;
+  for (const NamedParameter& parameter : model.parameters()) {
+    from.emplace(parameter.name, parameter.variable.value().to(Device{}));
+  }
+  for (const NamedTensor& buffer : model.buffers()) {
+    from.emplace(buffer.name, buffer.tensor.to(Device{}));
+  }
+  // The outputs that what stands behind each layer keeps: "bn1" carries the channels of "c1".
+  std::map<std::string, std::size_t> carries;
+  std::size_t next = 0;
+  for (const NamedModule& part : model.modules()) {
+    while (next < network.layers.size() && network.layers[next].name == part.name) ++next;
+    if (next > 0) carries[part.name] = next - 1;
+  }
+  const auto copy = [&](const std::string& name, const Tensor& to) {
+    const auto found = from.find(name);
+    CONVSCOPE_CHECK(found != from.end(), "compact", "expected a tensor '", name,
+                    "' in the masked network because the compact one has it, got none");
+    Tensor value = found->second;
+    for (std::size_t l = 0; l < network.layers.size(); ++l) {
+      const PrunableLayer& layer = network.layers[l];
+      if (name != layer.name + ".weight") continue;
+      if (masks[l].defined()) value = elementwise(BinaryOp::mul, value, masks[l].to(Device{}));
+      const Indices inputs = l == 0 ? all_of(layer.inputs) : plan.kept[l - 1];
+      const std::vector<float> values = selected_columns(layer, value, plan.kept[l], inputs);
+      to.copy_from(Tensor::from(std::span<const float>(values), to.shape()));
+      return;
+    }
+    if (!(value.shape() == to.shape())) {
+      const auto carrier = carries.find(name.substr(0, name.rfind('.')));
+      CONVSCOPE_CHECK(carrier != carries.end() && value.rank() >= 1 &&
+                          value.dim(0) == network.layers[carrier->second].rows,
+                      "compact", "expected '", name, "' to have one entry for each output of the ",
+                      "layer before it, got ", value.shape());
+      value = selected_rows(value, plan.kept[carrier->second]);
+    }
+    to.copy_from(value);
+  };
+  for (const NamedParameter& parameter : compact.parameters()) {
+    copy(parameter.name, parameter.variable.value());
+  }
+  for (const NamedTensor& buffer : compact.buffers()) copy(buffer.name, buffer.tensor);
+}
+
+}  // namespace convscope

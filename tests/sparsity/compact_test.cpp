@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sparsity/compact.h"
+
+#include <cmath>
+
+#include "tests/sparsity/networks.h"
+#include "tests/support/expect_error.h"
+
+namespace convscope::testing {
+namespace {
+
+using Text = std::string;
+
+// The same layers as small_network() with these widths.
+std::shared_ptr<Module> narrow_network(const CompactPlan& plan, bool batch_norm) {
+  LayerContext context;
+  context.seed = 99;
+  const auto width = [&](std::size_t l) { return static_cast<std::int64_t>(plan.kept[l].size()); };
+  std::vector<LayerSpec> specs = {layer("conv2d", "c1", width(0))};
+  if (batch_norm) specs.push_back(layer("batch_norm2d", "bn1"));
+  for (const LayerSpec& spec :
+       {layer("relu", "r1"), layer("max_pool2d", "p1"), layer("conv2d", "c2", width(1)),
+        layer("relu", "r2"), layer("flatten", "flat"), layer("linear", "f3", width(2)),
+        layer("relu", "r3"), layer("linear", "f4", 3)}) {
+    specs.push_back(spec);
+  }
+  return build_layers(specs, kImage, context);
+}
+
+TEST(Compact, gives_the_outputs_of_the_masked_network_with_fewer_parameters) {
+  for (const bool batch_norm : {false, true}) {
+    for (const char* method : {"filter", "channel", "magnitude"}) {
+      const auto model = small_network(11, batch_norm);
+      for (const NamedParameter& parameter : model->parameters()) {  // biases that are not 0
+        if (!parameter.name.ends_with(".bias")) continue;
+        parameter.variable.value().copy_from(random_tensor(parameter.variable.shape(), 8));
+      }
+      const bool structured = Text(method) != "magnitude";
+      Pruner pruner(*model, kImage,
+                    options_of({{"method", Text(method)},
+                                {"target", structured ? 0.5 : 0.9},
+                                {"schedule", Text("one_shot")},
+                                {"start", 0.0}}),
+                    10, 1);
+      pruner.before_step(0);
+      const Variable x(random_tensor({5, 2, 10, 10}, 4));
+      model->forward(x);  // moves the running means of batch norm
+      const CompactPlan plan = compact_plan(pruner.network(), pruner.masks());
+      if (structured) {
+        EXPECT_EQ(plan.kept[0].size(), 2u);
+        EXPECT_EQ(plan.kept[1].size(), 3u);
+        EXPECT_EQ(plan.kept[2].size(), 4u);
+      }
+      EXPECT_EQ(plan.kept[3].size(), 3u);
+      const auto compact = narrow_network(plan, batch_norm);
+      copy_compact(*model, pruner.network(), pruner.masks(), plan, *compact);
+      if (structured) {
+        EXPECT_LT(compact->parameter_count(), model->parameter_count() / 2);
+      }
+      const NoGrad no_grad;
+      model->eval();
+      compact->eval();
+      const std::vector<float> wanted = values_of(model->forward(x).value());
+      const std::vector<float> got = values_of(compact->forward(x).value());
+      // Only the order of some hundred f32 products differs: 1e-5 of the largest output is ample.
+      float largest = 1;
+      for (const float value : wanted) largest = std::max(largest, std::fabs(value));
+      for (std::size_t i = 0; i < wanted.size(); ++i) {
+        EXPECT_NEAR(got[i], wanted[i], 1e-5f * largest) << method << " " << batch_norm;
+      }
+    }
+  }
+}
+
+TEST(Compact, keeps_an_output_that_nothing_makes_as_long_as_it_is_read) {
+  // Row 1 of c1 is all out, but c2 reads relu(bias): removing it would change the result.
+  const auto model = small_network();
+  const PrunableNetwork network = prunable_network(*model, kImage);
+  std::vector<Tensor> masks(4);
+  masks[0] = Tensor::full(network.layers[0].weight().shape(), 1.0);
+  for (std::int64_t i = 18; i < 36; ++i) masks[0].data<float>()[i] = 0;
+  EXPECT_EQ(compact_plan(network, masks).kept[0].size(), 4u);
+  // Nobody reads output 2 of c1: it goes, whatever makes it.
+  masks[1] = Tensor::full(network.layers[1].weight().shape(), 1.0);
+  for (std::int64_t k = 0; k < 6; ++k) {
+    for (std::int64_t i = 18; i < 27; ++i) masks[1].data<float>()[k * 36 + i] = 0;
+  }
+  EXPECT_EQ(compact_plan(network, masks).kept[0], (std::vector<std::int64_t>{0, 1, 3}));
+}
+
+TEST(Compact, of_a_network_that_is_cut_is_refused_with_the_layer) {
+  const auto model = small_network();
+  const PrunableNetwork network = prunable_network(*model, kImage);
+  std::vector<Tensor> masks(4);
+  masks[2] = Tensor::zeros(network.layers[2].weight().shape());
+  EXPECT_ERROR(ErrorKind::kConfig, "'f3'", compact_plan(network, masks));
+}
+
+}  // namespace
+}  // namespace convscope::testing
