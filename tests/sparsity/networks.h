@@ -4,16 +4,23 @@
 
 #include <gtest/gtest.h>
 
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
 
-#include "framework/ops/reduce.h"
+#include "framework/parallel.h"
 #include "framework/random.h"
 #include "layers/layer_types.h"
 #include "sparsity/pruner.h"
 
 namespace convscope::testing {
+
+// Networks this small are slower on several threads.
+inline const bool on_one_thread = [] {
+  set_num_threads(1);
+  return true;
+}();
 
 inline LayerSpec layer(const std::string& type, const std::string& name, std::int64_t outputs = 0) {
   LayerSpec spec{.type = type, .name = name, .options = {}};
