@@ -31,4 +31,6 @@ Variable Mask::forward(const Variable& w) {
       });
 }
 
+bool belongs_to_mask(std::string_view name) { return name.ends_with(".mask.keep"); }
+
 }  // namespace convscope

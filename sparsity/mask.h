@@ -11,6 +11,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 
 #include "layers/module.h"
 
@@ -38,5 +39,8 @@ class CONVSCOPE_API Mask final : public Module {
   bool dense_gradient_ = false;
   bool observing_ = false;
 };
+
+// Whether a tensor of a checkpoint is a mask's: "c1.mask.keep".
+CONVSCOPE_API bool belongs_to_mask(std::string_view name);
 
 }  // namespace convscope

@@ -109,6 +109,9 @@ const std::vector<OptionField>& sparsity_fields() {
        .type = texts,
        .default_value = std::vector<std::string>{},
        .doc = "layers that stay dense"},
+      {.name = "start_from",
+       .type = text,
+       .doc = "checkpoint or run folder with the trained weights that a run begins with"},
   };
   return fields;
 }
@@ -128,6 +131,7 @@ SparsityOptions parse_sparsity(const Options& options) {
   out.m = options.integer("m");
   out.drop_fraction = options.number("drop_fraction");
   out.exclude = options.texts("exclude");
+  if (options.has("start_from")) out.start_from = options.text("start_from");
   const std::vector<std::int64_t>& block = options.integers("block");
   expect(block.size() == 2, "expected block to be [rows, columns], got ",
          to_text(options.get("block")));

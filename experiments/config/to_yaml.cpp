@@ -176,6 +176,7 @@ class Writer {
     if (config_.sparsity.values().empty()) return;
     open("sparsity");
     for (const OptionField& field : sparsity_fields()) {
+      if (!config_.sparsity.has(field.name)) continue;
       line("sparsity." + field.name, field.name, yaml_text(config_.sparsity.get(field.name)));
     }
     close();

@@ -8,6 +8,7 @@
 
 #include "framework/io/safetensors.h"
 #include "quant/quantize_network.h"
+#include "sparsity/mask.h"
 
 namespace convscope {
 namespace {
@@ -106,6 +107,11 @@ void restore(const std::string& path, std::map<std::string, Tensor>& found, cons
   found.erase(it);
 }
 
+// Quantisers and masks are made for the run that begins; only weights are taken over.
+bool starts_anew(const std::string& name) {
+  return belongs_to_quantizer(name) || belongs_to_mask(name);
+}
+
 }  // namespace
 
 void save_checkpoint(const std::string& path, const Module& model, Optimizer* optimizer,
@@ -169,16 +175,16 @@ void load_start_weights(const std::string& path, Module& model) {
   SafetensorsFile file = read(file_path);
   std::map<std::string, Tensor> found;
   for (auto& [name, tensor] : file.tensors) {
-    if (!name.starts_with(kOptimizerPrefix) && !belongs_to_quantizer(name)) {
+    if (!name.starts_with(kOptimizerPrefix) && !starts_anew(name)) {
       found.emplace(name, tensor);
     }
   }
   for (const NamedParameter& parameter : model.parameters()) {
-    if (belongs_to_quantizer(parameter.name)) continue;
+    if (starts_anew(parameter.name)) continue;
     restore(file_path, found, parameter.name, parameter.variable.value());
   }
   for (const NamedTensor& buffer : model.buffers()) {
-    if (!belongs_to_quantizer(buffer.name)) restore(file_path, found, buffer.name, buffer.tensor);
+    if (!starts_anew(buffer.name)) restore(file_path, found, buffer.name, buffer.tensor);
   }
   for (const auto& [name, tensor] : found) {
     fail_mismatch(file_path, cat("expected no tensor '", name,

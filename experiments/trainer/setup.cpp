@@ -80,6 +80,7 @@ TrainingSetup setup_training(const ExperimentConfig& config) {
   setup.config_yaml = to_yaml(config);
 
   if (config.quant) setup.start_from = config.quant->start_from;
+  if (config.sparsity.has("start_from")) setup.start_from = config.sparsity.text("start_from");
 
   Shape batch = {config.data.batch_size};
   for (std::int64_t size : sample) batch.push_back(size);

@@ -93,6 +93,29 @@ TEST(PrunedRun, best_weights_are_taken_from_the_time_when_the_masks_are_final) {
   EXPECT_NEAR(kept / all, 0.1, 1e-3);
 }
 
+TEST(PrunedRun, begins_with_the_weights_of_a_dense_run_or_of_another_pruned_one) {
+  const TemporaryFolder root;
+  for (const char* first : {"method: none", "method: filter, target: 0.5"}) {
+    RunFolder folder = RunFolder::create(root.path(), "first", 1);
+    const Ended trained = run(setup_of(first), folder, false, 0);
+    RunFolder second = RunFolder::create(root.path(), "second", 1);
+    TrainingSetup setup =
+        setup_of(cat("method: magnitude, target: 0.8, end: 1, start_from: ", folder.path()));
+    const std::shared_ptr<Module> model = setup.model;
+    EXPECT_EQ(setup.start_from, folder.path());
+    load_start_weights(setup.start_from, *setup.model);
+    setup.learning_rate = [](const SchedulePoint&) { return 0.0; };
+    const Ended rest = run(std::move(setup), second, false, 0);
+    EXPECT_EQ(rest.weights, trained.weights) << "nothing moves at rate 0, and nothing is lost";
+    double kept = 0, all = 0;
+    for (const NamedTensor& buffer : model->buffers()) {
+      for (std::int64_t i = 0; i < buffer.tensor.numel(); ++i) kept += buffer.tensor.at(i);
+      all += static_cast<double>(buffer.tensor.numel());
+    }
+    EXPECT_NEAR(kept / all, 0.2, 1e-3) << "masks are made anew";
+  }
+}
+
 TEST(SparsityBlock, is_written_and_read_back_the_same) {
   const ExperimentConfig config = parse_config_text(
       yaml_of("method: block, block: [4, 1], target: 0.75, exclude: [c1, f5], start: 0.1"),
