@@ -63,6 +63,23 @@ TEST(PrunedRun, interrupted_at_any_step_ends_with_the_same_bits_and_the_same_spa
   }
 }
 
+TEST(PrunedRun, that_crashed_drops_the_rows_behind_its_checkpoint) {
+  const char* sparsity = "method: magnitude, target: 0.8, every_steps: 3";
+  const TemporaryFolder root;
+  RunFolder folder = RunFolder::create(root.path(), "whole", 1);
+  const Ended whole = run(setup_of(sparsity), folder, false, 0);
+  RunFolder parts = RunFolder::create(root.path(), "parts", 1);
+  TrainingSetup setup = setup_of(sparsity);
+  setup.learning_rate = [rate = setup.learning_rate](const SchedulePoint& point) {
+    if (point.step == 28) fail(ErrorKind::kRun, "test", "a crash");  // the checkpoint is at 20
+    return rate(point);
+  };
+  EXPECT_THROW(run(std::move(setup), parts, false, 0), Error);
+  const Ended rest = run(setup_of(sparsity), parts, true, 0);
+  EXPECT_EQ(rest.weights, whole.weights);
+  EXPECT_EQ(rest.csv, whole.csv);
+}
+
 TEST(PrunedRun, writes_a_row_for_each_layer_at_each_update_and_says_what_ran) {
   const TemporaryFolder root;
   RunFolder folder = RunFolder::create(root.path(), "pruned", 1);
