@@ -16,6 +16,7 @@ constexpr double kMiB = 1024.0 * 1024.0;
 // A line of text of limited length.
 class Line {
  public:
+  void add(const char* text) { add("%s", text); }
   template <class... Args>
   void add(const char* format, Args... args) {
     const int written = std::snprintf(text_ + size_, sizeof text_ - size_, format, args...);
