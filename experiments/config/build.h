@@ -23,7 +23,7 @@ CONVSCOPE_API std::shared_ptr<Module> build_model(const ExperimentConfig& config
 CONVSCOPE_API std::unique_ptr<Optimizer> build_optimizer(const ExperimentConfig& config,
                                                          const Module& model);
 
-// Learning rate at a point of the run: schedule and warm-up of the config.
+// Learning rate at a point of the run: batch size, schedule and warm-up of the config.
 CONVSCOPE_API double learning_rate(const ExperimentConfig& config, const SchedulePoint& point);
 
 // Shape [C,H,W] of one image of the config's data set and its number of classes, from the data

@@ -76,6 +76,8 @@ struct OptimConfig {
   std::string type = "sgd";  // a name in optimizer_types()
   Options options;
   double lr = 0.01;
+  std::int64_t lr_batch_size = 0;  // the batch size that lr is meant for; 0 = lr for every size
+  double lr_batch_power = 1;       // lr grows with (batch size / lr_batch_size) to this power
   double weight_decay = 0.0;
   double clip_grad_norm = 0.0;  // joint L2 norm of all gradients; 0 = no clipping
   ScheduleConfig schedule;

@@ -171,6 +171,12 @@ const Keys<OptimConfig>& optim_keys() {
   static const Keys<OptimConfig> keys = {
       key("type", &OptimConfig::type, "the optimiser"),
       key("lr", &OptimConfig::lr, "learning rate", {.min = 0, .max = 1e6}),
+      key("lr_batch_size", &OptimConfig::lr_batch_size,
+          "batch size that lr is meant for: data.batch_size scales it; 0 = lr for every size",
+          {.min = 0, .max = 1e6}),
+      key("lr_batch_power", &OptimConfig::lr_batch_power,
+          "lr times (data.batch_size / lr_batch_size) to this power: 1 (Goyal et al. 2017), 0.5",
+          {.min = 0, .max = 2}),
       key("weight_decay", &OptimConfig::weight_decay, "pull of the weights towards 0",
           {.min = 0, .max = 1e6}),
       key("clip_grad_norm", &OptimConfig::clip_grad_norm,

@@ -108,6 +108,19 @@ TEST(LearningRate, CountsWarmUpInEpochsOrSteps) {
   EXPECT_LT(by_steps, 0.7);
 }
 
+TEST(LearningRate, FollowsTheBatchSizeWhenAsked) {
+  const SchedulePoint point{.step = 0, .total_steps = 100, .steps_per_epoch = 20};
+  ExperimentConfig config = load("optim: {lr: 0.5, lr_batch_size: 64}\n");
+  config.data.batch_size = 4;
+  EXPECT_DOUBLE_EQ(learning_rate(config, point), 0.5 / 16);
+  config.optim.lr_batch_power = 0.5;
+  EXPECT_DOUBLE_EQ(learning_rate(config, point), 0.5 / 4);
+  config.data.batch_size = 256;
+  EXPECT_DOUBLE_EQ(learning_rate(config, point), 0.5 * 2);
+  config.optim.lr_batch_size = 0;
+  EXPECT_DOUBLE_EQ(learning_rate(config, point), 0.5);
+}
+
 TEST(SampleInfo, IsKnownWithoutTheFiles) {
   ExperimentConfig config = load("");
   EXPECT_EQ(sample_info(config).shape, (Shape{1, 28, 28}));

@@ -131,7 +131,7 @@ TEST(Config, WritesYamlThatLoadsToTheSameConfig) {
       "  - {type: test_layer, size: 2, label: 'true', rate: 0.1, bias: false, mode: reflect}\n"
       "conv: {algorithm: im2col_gemm, per_layer: {c1: {forward: auto}, 'x.y: z': "
       "'check:im2col_gemm,reference'}}\n"
-      "optim: {type: adamw, lr: 1.0e-3, weight_decay: 3e-30, clip_grad_norm: 1, "
+      "optim: {type: adamw, lr: 1.0e-3, lr_batch_size: 64, weight_decay: 3e-30, clip_grad_norm: 1, "
       "schedule: {type: cosine, warmup_epochs: 0.5}, "
       "groups: [{match: '*.bias', lr_scale: 2}, {match: 'c?.w*', weight_decay: 0}]}\n"
       "train: {epochs: 2}\ncheckpoint: {best: false}\nlog: {every_steps: 3}\n"
@@ -149,6 +149,7 @@ TEST(Config, WritesYamlThatLoadsToTheSameConfig) {
   EXPECT_EQ(again.optim.schedule.options.values(), config.optim.schedule.options.values());
   EXPECT_EQ(again.optim.groups, config.optim.groups);
   EXPECT_EQ(again.optim.weight_decay, config.optim.weight_decay);
+  EXPECT_EQ(again.optim.lr_batch_size, 64);
   EXPECT_EQ(again.conv.of("c1").forward, "auto");
   EXPECT_EQ(again.conv.of("x.y: z").forward, "check:im2col_gemm,reference");
   EXPECT_EQ(again.device, config.device);
