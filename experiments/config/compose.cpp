@@ -29,13 +29,49 @@ void merge(Node& base, Node&& later) {
   base.origin = later.origin;
 }
 
-void set_layer(Node& node, int layer) {
-  node.origin.layer = layer;
-  for (Node& item : node.items) set_layer(item, layer);
-  for (Node::Entry& entry : node.entries) {
-    entry.origin.layer = layer;
-    set_layer(entry.value, layer);
+Node empty_map(const Origin& origin) {
+  Node node;
+  node.kind = Node::Kind::map;
+  node.origin = origin;
+  return node;
+}
+
+// The keys of "optim.schedule.type".
+std::vector<std::string> split_path(std::string_view dotted) {
+  std::vector<std::string> path;
+  for (std::size_t begin = 0; begin <= dotted.size();) {
+    const std::size_t end = std::min(dotted.find('.', begin), dotted.size());
+    path.emplace_back(dotted.substr(begin, end - begin));
+    begin = end + 1;
   }
+  return path;
+}
+
+// A layer's name may hold dots: conv.per_layer.block1.conv2.forward=... names layer block1.conv2.
+// So does a key in the lists of a sweep: sweep.grid.optim.lr=[...].
+void join_name_with_dots(std::vector<std::string>& path) {
+  if (path.size() < 4) return;
+  const bool of_sweep = path[0] == "sweep" && (path[1] == "grid" || path[1] == "zip");
+  if (!of_sweep && (path[0] != "conv" || path[1] != "per_layer")) return;
+  std::vector<std::string> name(path.begin() + 2, path.end());
+  std::vector<std::string> joined = {path[0], path[1]};
+  const std::string last = name.back();
+  const bool has_direction =
+      !of_sweep && (last == "forward" || last == "backward_data" || last == "backward_weight");
+  if (has_direction) name.pop_back();
+  joined.push_back(join(name, "."));
+  if (has_direction) joined.push_back(last);
+  path = joined;
+}
+
+// conv.per_layer.c1: NAME is short for all directions; an override may replace one of them.
+bool can_become_map(const std::string& walked) { return walked.starts_with("conv.per_layer."); }
+void replace_by_directions(Node& node) {
+  Node map = empty_map(node.origin);
+  for (const char* direction : {"forward", "backward_data", "backward_weight"}) {
+    map.entries.push_back({direction, node.origin, node});
+  }
+  node = std::move(map);
 }
 
 class Composer {
@@ -67,44 +103,9 @@ class Composer {
     return merged;
   }
 
-  void apply(Node& root, const std::string& text) {
-    Origin origin;
-    origin.source = std::make_shared<const std::string>(text);
-    origin.is_override = true;
-    origin.layer = layer_++;
-    const std::size_t equals = text.find('=');
-    if (equals == std::string::npos || equals == 0) {
-      mistakes_.add(origin, "expected KEY=VALUE, such as train.epochs=3");
-      return;
-    }
-    Node value = parse_document(std::string_view(text).substr(equals + 1), origin, mistakes_);
-    set_layer(value, origin.layer);
-    std::vector<std::string> path;
-    for (std::size_t begin = 0; begin <= equals;) {
-      const std::size_t end = std::min(text.find('.', begin), equals);
-      path.push_back(text.substr(begin, end - begin));
-      begin = end + 1;
-    }
-    if (path.size() > kMaxDepth) {
-      mistakes_.add(origin, cat("expected a path of at most ", kMaxDepth, " keys"));
-      return;
-    }
-    join_layer_name(path);
-    if (path[0] == "extends") {
-      mistakes_.add(origin, "expected 'extends' in a file, it cannot be overridden");
-      return;
-    }
-    assign(root, path, origin, std::move(value));
-  }
+  int layer() const { return layer_; }
 
  private:
-  static Node empty_map(const Origin& origin) {
-    Node node;
-    node.kind = Node::Kind::map;
-    node.origin = origin;
-    return node;
-  }
-
   std::vector<Node> bases(const Node& value) {
     std::vector<Node> found =
         value.kind == Node::Kind::list ? value.items : std::vector<Node>{value};
@@ -153,74 +154,6 @@ class Composer {
     return end == std::string::npos ? text : text.substr(end + 2);
   }
 
-  // A layer's name may hold dots: conv.per_layer.block1.conv2.forward=... names layer block1.conv2.
-  static void join_layer_name(std::vector<std::string>& path) {
-    if (path.size() < 4 || path[0] != "conv" || path[1] != "per_layer") return;
-    std::vector<std::string> name(path.begin() + 2, path.end());
-    std::vector<std::string> joined = {path[0], path[1]};
-    const std::string& last = name.back();
-    const bool has_direction =
-        last == "forward" || last == "backward_data" || last == "backward_weight";
-    const std::string direction = last;
-    if (has_direction) name.pop_back();
-    joined.push_back(join(name, "."));
-    if (has_direction) joined.push_back(direction);
-    path = joined;
-  }
-
-  void assign(Node& root, const std::vector<std::string>& path, const Origin& origin,
-              Node&& value) {
-    Node* here = &root;
-    for (std::size_t i = 0; i < path.size(); ++i) {
-      const std::string walked =
-          join(std::vector<std::string>(path.begin(), path.begin() + static_cast<long>(i)), ".");
-      if (path[i].empty()) {
-        mistakes_.add(origin, "expected KEY=VALUE with a name between the dots");
-        return;
-      }
-      if (here->kind == Node::Kind::null) *here = empty_map(origin);
-      if (here->kind == Node::Kind::list) {
-        std::size_t index = 0;
-        const char* end = path[i].data() + path[i].size();
-        const auto [stopped, error] = std::from_chars(path[i].data(), end, index);
-        if (error != std::errc() || stopped != end || index >= here->items.size()) {
-          mistakes_.add(origin,
-                        cat("expected an index below ", here->items.size(), " into the list '",
-                            walked, "', got '", printable(path[i]), "'"));
-          return;
-        }
-        here = &here->items[index];
-      } else if (here->kind == Node::Kind::map) {
-        Node::Entry* entry = here->find(path[i]);
-        if (entry == nullptr) {
-          here->entries.push_back({path[i], origin, empty_map(origin)});
-          entry = &here->entries.back();
-        }
-        entry->origin = origin;
-        here = &entry->value;
-      } else if (can_become_map(walked)) {
-        // conv.per_layer.c1: NAME is short for all directions; the override replaces one of them.
-        replace_by_directions(*here);
-        --i;
-      } else {
-        mistakes_.add(origin, cat("expected '", walked, "' to be a map, got ", describe(*here)));
-        return;
-      }
-    }
-    merge(*here, std::move(value));
-  }
-
-  static bool can_become_map(const std::string& walked) {
-    return walked.starts_with("conv.per_layer.");
-  }
-  static void replace_by_directions(Node& node) {
-    Node map = empty_map(node.origin);
-    for (const char* direction : {"forward", "backward_data", "backward_weight"}) {
-      map.entries.push_back({direction, node.origin, node});
-    }
-    node = std::move(map);
-  }
-
   const ConfigReader& reader_;
   Mistakes& mistakes_;
   int files_ = 0;
@@ -229,11 +162,90 @@ class Composer {
 
 }  // namespace
 
+void set_layer(Node& node, int layer) {
+  node.origin.layer = layer;
+  for (Node& item : node.items) set_layer(item, layer);
+  for (Node::Entry& entry : node.entries) {
+    entry.origin.layer = layer;
+    set_layer(entry.value, layer);
+  }
+}
+
+void assign(Node& root, std::string_view dotted_path, const Origin& origin, Node value,
+            Mistakes& mistakes) {
+  std::vector<std::string> path = split_path(dotted_path);
+  if (path.size() > kMaxDepth) {
+    mistakes.add(origin, cat("expected a path of at most ", kMaxDepth, " keys"));
+    return;
+  }
+  join_name_with_dots(path);
+  Node* here = &root;
+  for (std::size_t i = 0; i < path.size(); ++i) {
+    const std::string walked =
+        join(std::vector<std::string>(path.begin(), path.begin() + static_cast<long>(i)), ".");
+    if (path[i].empty()) {
+      mistakes.add(origin, origin.is_override ? "expected KEY=VALUE with a name between the dots"
+                                              : "expected a key with a name between the dots");
+      return;
+    }
+    if (here->kind == Node::Kind::null) *here = empty_map(origin);
+    if (here->kind == Node::Kind::list) {
+      std::size_t index = 0;
+      const char* end = path[i].data() + path[i].size();
+      const auto [stopped, error] = std::from_chars(path[i].data(), end, index);
+      if (error != std::errc() || stopped != end || index >= here->items.size()) {
+        mistakes.add(origin, cat("expected an index below ", here->items.size(), " into the list '",
+                                 walked, "', got '", printable(path[i]), "'"));
+        return;
+      }
+      here = &here->items[index];
+    } else if (here->kind == Node::Kind::map) {
+      Node::Entry* entry = here->find(path[i]);
+      if (entry == nullptr) {
+        here->entries.push_back({path[i], origin, empty_map(origin)});
+        entry = &here->entries.back();
+      }
+      entry->origin = origin;
+      here = &entry->value;
+    } else if (can_become_map(walked)) {
+      replace_by_directions(*here);
+      --i;
+    } else {
+      mistakes.add(origin, cat("expected '", walked, "' to be a map, got ", describe(*here)));
+      return;
+    }
+  }
+  merge(*here, std::move(value));
+}
+
+void apply_override(Node& root, const std::string& text, int layer, Mistakes& mistakes) {
+  Origin origin;
+  origin.source = std::make_shared<const std::string>(text);
+  origin.is_override = origin.is_dotted = true;
+  origin.layer = layer;
+  const std::size_t equals = text.find('=');
+  if (equals == std::string::npos || equals == 0) {
+    mistakes.add(origin, "expected KEY=VALUE, such as train.epochs=3");
+    return;
+  }
+  Node value = parse_document(std::string_view(text).substr(equals + 1), origin, mistakes);
+  set_layer(value, layer);
+  const std::string path = text.substr(0, equals);
+  if (path == "extends" || path.starts_with("extends.")) {
+    mistakes.add(origin, "expected 'extends' in a file, it cannot be overridden");
+    return;
+  }
+  assign(root, path, origin, std::move(value), mistakes);
+}
+
 Node compose(std::string_view text, const std::string& file_name, const ConfigReader& reader,
              const std::vector<std::string>& overrides, Mistakes& mistakes) {
   Composer composer(reader, mistakes);
   Node root = composer.file(text, file_name, {});
-  for (const std::string& override_text : overrides) composer.apply(root, override_text);
+  int layer = composer.layer();
+  for (const std::string& override_text : overrides) {
+    apply_override(root, override_text, layer++, mistakes);
+  }
   return root;
 }
 

@@ -19,6 +19,7 @@ struct Origin {
   int line = 0, column = 0;                   // from 1; 0 = the whole file
   int layer = 0;  // files count up from the innermost `extends`, overrides come after
   bool is_override = false;
+  bool is_dotted = false;  // the key is a whole path, so a hint at another key must be one too
 
   std::string prefix() const;   // "mnist.yaml:3:5: error: " or "error: override 'a=b': "
   std::string comment() const;  // "mnist.yaml:3" or "override"
@@ -57,7 +58,8 @@ class Mistakes {
   bool empty() const { return list_.empty(); }
   // False after a mistake that may hide a part of the text.
   bool all_harmless() const { return harmless_ == list_.size(); }
-  // Throws an Error of kind kConfig with one line for each mistake, in the order of the files.
+  // Throws an Error of kind kConfig with one line for each mistake, in the order of the files; a
+  // mistake that was met twice (by two members of a sweep) is one.
   void throw_if_any() const;
 
  private:

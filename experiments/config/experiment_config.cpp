@@ -8,10 +8,11 @@
 #include <fstream>
 
 #include "experiments/config/compose.h"
+#include "experiments/config/config_file.h"
 #include "experiments/config/resolve.h"
 
 namespace convscope {
-namespace {
+namespace config {
 
 std::string read_file(const std::string& path) {
   std::error_code error;
@@ -28,21 +29,33 @@ std::string read_file(const std::string& path) {
   return text;
 }
 
-// "experiments/configs/quickstart.yaml" -> "quickstart"
-std::string name_from_file(std::string_view file_name) {
-  std::string name = std::filesystem::path(file_name).stem().string();
+std::string read_named_file(const std::string& path) {
+  try {
+    return read_file(path);
+  } catch (const Error& error) {
+    const std::string reason = std::string(error.what()).substr(std::strlen("[config] "));
+    fail(ErrorKind::kConfig, "config",
+         cat("error: expected the config file '", printable(path), "', got: ", reason));
+  }
+}
+
+std::string folder_name(std::string_view text) {
+  std::string name(text.substr(0, 100));
   for (char& c : name) {
     const bool keeps = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
                        c == '.' || c == '_' || c == '-';
     if (!keeps) c = '_';
   }
-  name = name.substr(0, 100);
-  if (name.empty()) return "experiment";
-  if (name[0] == '.' || name[0] == '-') name[0] = '_';
+  if (!name.empty() && (name[0] == '.' || name[0] == '-')) name[0] = '_';
   return name;
 }
 
-}  // namespace
+std::string name_from_file(std::string_view file_name) {
+  const std::string name = folder_name(std::filesystem::path(file_name).stem().string());
+  return name.empty() ? "experiment" : name;
+}
+
+}  // namespace config
 
 ExperimentConfig parse_config_text(std::string_view yaml, std::string_view file_name,
                                    const ConfigReader& reader,
@@ -52,21 +65,13 @@ ExperimentConfig parse_config_text(std::string_view yaml, std::string_view file_
       config::compose(yaml, std::string(file_name), reader, overrides, mistakes);
   // A half-read tree would give misleading further mistakes.
   if (!mistakes.all_harmless()) mistakes.throw_if_any();
-  ExperimentConfig config = config::resolve(root, name_from_file(file_name), mistakes);
+  ExperimentConfig config = config::resolve(root, config::name_from_file(file_name), mistakes);
   mistakes.throw_if_any();
   return config;
 }
 
 ExperimentConfig load_config(const std::string& path, const std::vector<std::string>& overrides) {
-  std::string text;
-  try {
-    text = read_file(path);
-  } catch (const Error& error) {
-    const std::string reason = std::string(error.what()).substr(std::strlen("[config] "));
-    fail(ErrorKind::kConfig, "config",
-         cat("error: expected the config file '", config::printable(path), "', got: ", reason));
-  }
-  return parse_config_text(text, path, read_file, overrides);
+  return parse_config_text(config::read_named_file(path), path, config::read_file, overrides);
 }
 
 }  // namespace convscope

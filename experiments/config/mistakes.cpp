@@ -3,6 +3,7 @@
 
 #include "experiments/config/document.h"
 #include "framework/check.h"
+#include "framework/registry.h"
 
 namespace convscope::config {
 
@@ -50,14 +51,18 @@ void Mistakes::throw_if_any() const {
     if (a.origin.line != b.origin.line) return a.origin.line < b.origin.line;
     return a.origin.column < b.origin.column;
   });
-  constexpr std::size_t kMostLines = 50;  // more do not help
-  std::string lines;
-  for (std::size_t i = 0; i < sorted.size() && i < kMostLines; ++i) {
-    if (i > 0) lines += '\n';
-    lines += sorted[i].origin.prefix() + sorted[i].sentence;
+  std::vector<std::string> lines;
+  for (const Mistake& mistake : sorted) {
+    std::string line = mistake.origin.prefix() + mistake.sentence;
+    if (std::find(lines.begin(), lines.end(), line) == lines.end()) lines.push_back(line);
   }
-  if (sorted.size() > kMostLines) lines += cat("\n... and ", sorted.size() - kMostLines, " more");
-  fail(ErrorKind::kConfig, "config", lines);
+  constexpr std::size_t kMostLines = 50;  // more do not help
+  const std::size_t all = lines.size();
+  if (all > kMostLines) {
+    lines.resize(kMostLines);
+    lines.push_back(cat("... and ", all - kMostLines, " more"));
+  }
+  fail(ErrorKind::kConfig, "config", join(lines, "\n"));
 }
 
 }  // namespace convscope::config

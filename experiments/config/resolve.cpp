@@ -50,6 +50,7 @@ class Resolver {
     read_block(top, "checkpoint", checkpoint_keys(), config_.checkpoint);
     read_block(top, "log", log_keys(), config_.log);
     read_block(top, "expect", expect_keys(), config_.expect);
+    refuse_sweep(top);
     top.refuse_the_rest();
   }
 
@@ -107,7 +108,7 @@ class Resolver {
     if (entry.key.size() <= 64) {
       const std::string near = nearest_word(entry.key, known);
       if (!near.empty()) {
-        return cat("; did you mean '", entry.origin.is_override ? joined(path, near) : near, "'?");
+        return cat("; did you mean '", entry.origin.is_dotted ? joined(path, near) : near, "'?");
       }
       std::string elsewhere;  // a right key in the wrong place
       for (const ConfigKey& key : config_keys()) {
@@ -118,6 +119,14 @@ class Resolver {
       if (!elsewhere.empty()) return cat("; did you mean '", elsewhere, "'?");
     }
     return cat(" (known: ", join(known), ")");
+  }
+
+  void refuse_sweep(Map& top) {
+    const Node::Entry* sweep = top.take("sweep");
+    if (sweep == nullptr || sweep->value.kind == Node::Kind::null) return;
+    mistakes_.add(sweep->origin,
+                  "expected the config of one run, got a sweep; `convscope sweep` trains its "
+                  "members, sweep=null leaves them out");
   }
 
   template <class Block>

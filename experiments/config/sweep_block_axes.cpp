@@ -1,0 +1,452 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "experiments/config/sweep_block_axes.h"
+
+#include <algorithm>
+#include <set>
+
+#include "experiments/config/config_file.h"
+#include "experiments/config/experiment_config.h"
+#include "experiments/config/resolve.h"
+#include "experiments/config/schema.h"
+#include "framework/registry.h"
+
+namespace convscope::config {
+namespace {
+
+const std::vector<std::string> kReferenceColumns = {"acc", "avg_forward", "avg_backward",
+                                                    "avg_forward_mem", "avg_backward_mem"};
+
+std::string did_you_mean(const std::string& word, const std::vector<std::string>& known) {
+  const std::string near = nearest_word(word, known);
+  return near.empty() ? cat(" (known: ", join(known), ")") : cat("; did you mean '", near, "'?");
+}
+
+// The last parts of each key, as few as keep the keys apart: optim.lr -> lr.
+std::map<std::string, std::string> short_names(const std::vector<std::string>& keys) {
+  const auto tail = [](const std::string& key, int parts) {
+    std::size_t begin = key.size();
+    for (int i = 0; i < parts && begin != std::string::npos; ++i) {
+      begin = begin == 0 ? std::string::npos : key.rfind('.', begin - 1);
+    }
+    return begin == std::string::npos ? key : key.substr(begin + 1);
+  };
+  std::map<std::string, std::string> out;
+  for (const std::string& key : keys) {
+    for (int parts = 1; parts <= kMaxDepth; ++parts) {
+      const auto same = [&](const std::string& other) {
+        return other != key && tail(other, parts) == tail(key, parts);
+      };
+      out[key] = tail(key, parts);
+      if (std::none_of(keys.begin(), keys.end(), same)) break;
+    }
+  }
+  return out;
+}
+
+// A value as a part of a folder's name: "lsq-w_bits-4" for {method: lsq, w_bits: 4}.
+std::string value_label(const Node& value) {
+  std::string out;
+  switch (value.kind) {
+    case Node::Kind::null:
+      return "none";
+    case Node::Kind::scalar:
+      return value.text.empty() ? "empty" : value.text;
+    case Node::Kind::list:
+      for (const Node& item : value.items) out += (out.empty() ? "" : "x") + value_label(item);
+      return out.empty() ? "empty" : out;
+    case Node::Kind::map:
+      for (const Node::Entry& entry : value.entries) {
+        out += (out.empty() ? "" : "-") + entry.key + "-" + value_label(entry.value);
+      }
+      return out.empty() ? "empty" : out;
+  }
+  return out;
+}
+
+class BlockReader {
+ public:
+  explicit BlockReader(Mistakes& mistakes) : mistakes_(mistakes) {}
+
+  SweepBlock run(const Node& node) {
+    SweepBlock block;
+    if (node.kind != Node::Kind::map) {
+      mistakes_.add(node.origin,
+                    cat("sweep: expected a map with members, zip or grid, got ", describe(node)));
+      return block;
+    }
+    const std::vector<std::string> known = {"members", "zip", "grid", "exclude", "seeds"};
+    for (const Node::Entry& entry : node.entries) {
+      if (std::find(known.begin(), known.end(), entry.key) != known.end()) continue;
+      mistakes_.add(entry.origin, cat("unknown key '", printable("sweep." + entry.key), "'",
+                                      did_you_mean(entry.key, known)));
+    }
+    const std::map<std::string, std::string> names = short_names(list_keys(node));
+    if (const Node* members = given(node, "members")) read_members(*members, block);
+    if (const Node* zip = given(node, "zip")) read_zip(*zip, names, block);
+    if (const Node* grid = given(node, "grid")) read_grid(*grid, names, block);
+    if (const Node* exclude = given(node, "exclude")) read_excludes(*exclude, block);
+    if (const Node* seeds = given(node, "seeds")) read_seeds(*seeds, block);
+    if (block.axes.empty() && block.seeds.empty() && mistakes_.empty()) {
+      mistakes_.add(node.origin, "sweep: expected members, zip, grid or seeds, got none of them");
+    }
+    block.owners = owners_;
+    return block;
+  }
+
+ private:
+  static const Node* given(const Node& node, const char* key) {
+    const Node::Entry* entry = node.find(key);
+    return entry == nullptr || entry->value.kind == Node::Kind::null ? nullptr : &entry->value;
+  }
+
+  static std::vector<std::string> list_keys(const Node& node) {
+    std::vector<std::string> keys;
+    for (const char* name : {"zip", "grid"}) {
+      const Node* lists = given(node, name);
+      if (lists == nullptr) continue;
+      for (const Node::Entry& entry : lists->entries) keys.push_back(entry.key);
+    }
+    return keys;
+  }
+
+  // Keys that a sweep sets in another way, or cannot set.
+  bool refuse_own_key(const Node::Entry& entry, const std::string& path) {
+    const std::string& key = entry.key;
+    const char* instead = key == "seed"      ? "use sweep.seeds"
+                          : key == "extends" ? "'extends' stands at the top"
+                          : key == "sweep" || key.starts_with("sweep.") ? "a sweep holds no sweep"
+                          : key == "name" ? "rows are named after their values, or in sweep.members"
+                                          : nullptr;
+    if (instead == nullptr) return false;
+    mistakes_.add(entry.origin,
+                  cat(path, ": expected a key that may differ between the members, got '",
+                      printable(key), "'; ", instead));
+    return true;
+  }
+
+  // A key takes its place among those that differ; it can do so only once.
+  void claim(const Node::Entry& entry, const std::string& path) {
+    const auto [old, is_first] = owners_.emplace(entry.key, path);
+    if (is_first || old->second == path) return;
+    mistakes_.add(entry.origin,
+                  cat(path, ": expected each key in one of members, zip and grid, got '",
+                      printable(entry.key), "', which is in ", old->second, " too"));
+  }
+
+  static SweepSetting setting(const std::string& key, Origin origin, const Node& value) {
+    origin.is_dotted = true;
+    return {key, origin, value};
+  }
+
+  void read_members(const Node& list, SweepBlock& block) {
+    if (list.kind != Node::Kind::list || list.items.empty()) {
+      mistakes_.add(list.origin,
+                    cat("sweep.members: expected a list of at least one member, got ",
+                        list.kind == Node::Kind::list ? "an empty list" : describe(list)));
+      return;
+    }
+    std::map<std::string, Origin> names;
+    std::vector<SweepChoice> axis;
+    for (std::size_t i = 0; i < list.items.size(); ++i) {
+      const Node& item = list.items[i];
+      const std::string path = cat("sweep.members.", i);
+      if (item.kind != Node::Kind::map) {
+        mistakes_.add(item.origin, cat(path,
+                                       ": expected a map such as {name: k5, model.kernel_size: 5}, "
+                                       "got ",
+                                       describe(item)));
+        continue;
+      }
+      SweepChoice choice;
+      choice.origin = item.origin;
+      choice.label = member_name(item, path);
+      const auto [first, is_first] = names.emplace(choice.label, item.origin);
+      if (!is_first && !choice.label.empty()) {
+        mistakes_.add(item.find("name")->value.origin,
+                      cat(path, ".name: expected members with different names, got '", choice.label,
+                          "' twice, first in line ", first->second.line));
+      }
+      for (const Node::Entry& entry : item.entries) {
+        if (entry.key == "name") continue;
+        if (entry.key == "reference") {
+          choice.reference = read_reference(entry.value, path + ".reference");
+          continue;
+        }
+        if (refuse_own_key(entry, path)) continue;
+        claim(entry, "sweep.members");
+        choice.settings.push_back(setting(entry.key, entry.origin, entry.value));
+      }
+      axis.push_back(std::move(choice));
+    }
+    block.axes.push_back(std::move(axis));
+  }
+
+  std::string member_name(const Node& item, const std::string& path) {
+    const Node::Entry* entry = item.find("name");
+    if (entry == nullptr) {
+      mistakes_.add(item.origin, cat("missing key '", path, ".name' (the name of the row)"));
+      return "";
+    }
+    const Key<ExperimentConfig>* key = nullptr;
+    for (const Key<ExperimentConfig>& candidate : top_keys()) {
+      if (candidate.field.name == "name") key = &candidate;
+    }
+    OptionField field = key->field;
+    field.required = true;
+    const auto value = read_value(entry->value, field, path + ".name", mistakes_);
+    if (!value) return "";
+    ExperimentConfig named;
+    try {
+      key->set(named, *value);
+    } catch (const Error& error) {
+      const std::string text = error.what();
+      mistakes_.add(entry->value.origin, cat(path, ".name: ", text.substr(text.find("] ") + 2)));
+      return "";
+    }
+    return named.name;
+  }
+
+  std::map<std::string, double> read_reference(const Node& node, const std::string& path) {
+    std::map<std::string, double> out;
+    if (node.kind != Node::Kind::map) {
+      mistakes_.add(node.origin,
+                    cat(path, ": expected a map such as {acc: 58.07}, got ", describe(node)));
+      return out;
+    }
+    for (const Node::Entry& entry : node.entries) {
+      if (std::find(kReferenceColumns.begin(), kReferenceColumns.end(), entry.key) ==
+          kReferenceColumns.end()) {
+        mistakes_.add(entry.origin, cat("unknown key '", printable(path + "." + entry.key), "'",
+                                        did_you_mean(entry.key, kReferenceColumns)));
+        continue;
+      }
+      const OptionField field{.name = entry.key, .type = OptionType::number, .required = true};
+      const auto value = read_value(entry.value, field, path + "." + entry.key, mistakes_);
+      if (value) out[entry.key] = std::get<double>(*value);
+    }
+    return out;
+  }
+
+  // The map of lists under `zip` or `grid`; false when it is none.
+  bool is_map_of_lists(const Node& node, const std::string& path) {
+    if (node.kind != Node::Kind::map || node.entries.empty()) {
+      mistakes_.add(node.origin,
+                    cat(path, ": expected at least one key with a list of values, got ",
+                        node.kind == Node::Kind::map ? "an empty map" : describe(node)));
+      return false;
+    }
+    bool fits = true;
+    for (const Node::Entry& entry : node.entries) {
+      if (refuse_own_key(entry, path)) {
+        fits = false;
+        continue;
+      }
+      claim(entry, path);
+      const Node& list = entry.value;
+      if (list.kind == Node::Kind::list && !list.items.empty()) continue;
+      fits = false;
+      mistakes_.add(
+          list.origin,
+          cat(path, ".", printable(entry.key), ": expected a list of at least one value",
+              list.kind == Node::Kind::map ? ", under a key with dots such as optim.lr" : "",
+              ", got ", list.kind == Node::Kind::list ? "an empty list" : describe(list)));
+    }
+    return fits;
+  }
+
+  void read_zip(const Node& node, const std::map<std::string, std::string>& names,
+                SweepBlock& block) {
+    if (!is_map_of_lists(node, "sweep.zip")) return;
+    const std::size_t length = node.entries[0].value.items.size();
+    std::vector<SweepChoice> axis(length);
+    for (const Node::Entry& entry : node.entries) {
+      if (entry.value.items.size() != length) {
+        mistakes_.add(entry.value.origin,
+                      cat("sweep.zip: expected lists of one length, because they are taken side by "
+                          "side, got ",
+                          length, " values of '", printable(node.entries[0].key), "' and ",
+                          entry.value.items.size(), " of '", printable(entry.key), "'"));
+        return;
+      }
+      for (std::size_t i = 0; i < length; ++i) {
+        add_value(axis[i], entry, entry.value.items[i], names.at(entry.key));
+      }
+    }
+    make_labels_differ(axis);
+    block.axes.push_back(std::move(axis));
+  }
+
+  void read_grid(const Node& node, const std::map<std::string, std::string>& names,
+                 SweepBlock& block) {
+    if (!is_map_of_lists(node, "sweep.grid")) return;
+    for (const Node::Entry& entry : node.entries) {
+      std::vector<SweepChoice> axis;
+      for (const Node& value : entry.value.items) {
+        for (const SweepChoice& other : axis) {
+          if (!same_value(other.settings[0].value, value)) continue;
+          mistakes_.add(value.origin,
+                        cat("sweep.grid.", printable(entry.key),
+                            ": expected different values, got ", flow_text(value), " twice"));
+          return;
+        }
+        SweepChoice choice;
+        add_value(choice, entry, value, names.at(entry.key));
+        axis.push_back(std::move(choice));
+      }
+      make_labels_differ(axis);
+      block.axes.push_back(std::move(axis));
+    }
+  }
+
+  static void add_value(SweepChoice& choice, const Node::Entry& entry, const Node& value,
+                        const std::string& name) {
+    choice.label += (choice.label.empty() ? "" : "--") + folder_name(name) + "-" +
+                    folder_name(value_label(value));
+    choice.origin = value.origin;
+    // The mistake of a value is shown at the value, that of a key at the key.
+    choice.settings.push_back(setting(entry.key, entry.origin, value));
+  }
+
+  // Values may differ in what a folder's name cannot show.
+  static void make_labels_differ(std::vector<SweepChoice>& axis) {
+    std::set<std::string> seen;
+    for (SweepChoice& choice : axis) {
+      const std::string label = choice.label;
+      for (int number = 2; !seen.insert(choice.label).second; ++number) {
+        choice.label = cat(label, "-", number);
+      }
+    }
+  }
+
+  void read_excludes(const Node& list, SweepBlock& block) {
+    if (list.kind != Node::Kind::list) {
+      mistakes_.add(list.origin, cat("sweep.exclude: expected a list of maps such as "
+                                     "{data.batch_size: 4}, got ",
+                                     describe(list)));
+      return;
+    }
+    std::vector<std::string> known = {"name", "seed"};
+    for (const auto& [key, owner] : owners_) known.push_back(key);
+    for (std::size_t i = 0; i < list.items.size(); ++i) {
+      const Node& item = list.items[i];
+      const std::string path = cat("sweep.exclude.", i);
+      if (item.kind != Node::Kind::map || item.entries.empty()) {
+        mistakes_.add(item.origin,
+                      cat(path, ": expected a map such as {data.batch_size: 4}, got ",
+                          item.kind == Node::Kind::map ? "an empty one" : describe(item)));
+        continue;
+      }
+      SweepExclude exclude;
+      exclude.origin = item.origin;
+      for (const Node::Entry& entry : item.entries) {
+        if (std::find(known.begin(), known.end(), entry.key) == known.end()) {
+          mistakes_.add(entry.origin,
+                        cat(path, ": expected a key that members, zip or grid set, got '",
+                            printable(entry.key), "'", did_you_mean(entry.key, known)));
+        }
+        exclude.settings.push_back(setting(entry.key, entry.origin, entry.value));
+      }
+      block.excludes.push_back(std::move(exclude));
+    }
+  }
+
+  void read_seeds(const Node& list, SweepBlock& block) {
+    const OptionField field{
+        .name = "seeds", .type = OptionType::integers, .required = true, .min = 0};
+    if (list.kind != Node::Kind::list || list.items.empty()) {
+      mistakes_.add(list.origin,
+                    cat("sweep.seeds: expected a list of at least one seed such as [1, 2, 3], got ",
+                        list.kind == Node::Kind::list ? "an empty list" : describe(list)));
+      return;
+    }
+    const auto value = read_value(list, field, "sweep.seeds", mistakes_);
+    if (!value) return;
+    for (std::int64_t seed : std::get<std::vector<std::int64_t>>(*value)) {
+      if (std::find(block.seeds.begin(), block.seeds.end(), seed) != block.seeds.end()) {
+        mistakes_.add(list.origin,
+                      cat("sweep.seeds: expected different seeds, got ", seed, " twice"));
+      }
+      block.seeds.push_back(seed);
+    }
+  }
+
+  Mistakes& mistakes_;
+  std::map<std::string, std::string> owners_;  // key -> "sweep.grid"
+};
+
+std::string scalar_text(const Node& node, bool in_flow) {
+  if (node.kind == Node::Kind::null) return "null";
+  // What was plain and no text (64, true) stays so; quotes are kept where they say "this is text".
+  const bool text = std::holds_alternative<std::string>(typed_scalar(node));
+  return text || node.quoted ? quoted_if_needed(node.text, in_flow) : node.text;
+}
+
+void write_block(const Node& map, std::size_t indent, std::string& out) {
+  for (const Node::Entry& entry : map.entries) {
+    out += std::string(indent, ' ') + quoted_if_needed(entry.key, false) + ":";
+    const Node& value = entry.value;
+    const bool of_maps = value.kind == Node::Kind::list && !value.items.empty() &&
+                         value.items[0].kind == Node::Kind::map;
+    if (value.kind == Node::Kind::map && !value.entries.empty()) {
+      out += "\n";
+      write_block(value, indent + 2, out);
+    } else if (of_maps) {
+      out += "\n";
+      for (const Node& item : value.items) {
+        out += std::string(indent + 2, ' ') + "- " + flow_text(item) + "\n";
+      }
+    } else {
+      out += " " +
+             (value.kind == Node::Kind::scalar ? scalar_text(value, false) : flow_text(value)) +
+             "\n";
+    }
+  }
+}
+
+}  // namespace
+
+std::string flow_text(const Node& node) {
+  std::vector<std::string> parts;
+  if (node.kind == Node::Kind::list) {
+    for (const Node& item : node.items) parts.push_back(flow_text(item));
+    return "[" + join(parts) + "]";
+  }
+  if (node.kind == Node::Kind::map) {
+    for (const Node::Entry& entry : node.entries) {
+      parts.push_back(quoted_if_needed(entry.key, true) + ": " + flow_text(entry.value));
+    }
+    return "{" + join(parts) + "}";
+  }
+  return scalar_text(node, true);
+}
+
+std::string block_text(const Node& node) {
+  std::string out;
+  write_block(node, 0, out);
+  return out;
+}
+
+bool same_value(const Node& a, const Node& b) {
+  if (a.kind != b.kind) return false;
+  if (a.kind == Node::Kind::list) {
+    return std::equal(a.items.begin(), a.items.end(), b.items.begin(), b.items.end(), same_value);
+  }
+  if (a.kind == Node::Kind::map) {
+    if (a.entries.size() != b.entries.size()) return false;
+    return std::all_of(a.entries.begin(), a.entries.end(), [&](const Node::Entry& entry) {
+      const Node::Entry* other = b.find(entry.key);
+      return other != nullptr && same_value(entry.value, other->value);
+    });
+  }
+  const auto as_number = [](OptionValue value) -> OptionValue {
+    const auto* whole = std::get_if<std::int64_t>(&value);
+    return whole != nullptr ? OptionValue(static_cast<double>(*whole)) : value;
+  };
+  return as_number(typed_scalar(a)) == as_number(typed_scalar(b));
+}
+
+SweepBlock read_sweep_block(const Node& node, Mistakes& mistakes) {
+  return BlockReader(mistakes).run(node);
+}
+
+}  // namespace convscope::config

@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "experiments/sweep/member_state.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+#include "experiments/trainer/run_search.h"
+
+namespace convscope {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string identity(ExperimentConfig config, bool threads_matter) {
+  if (!threads_matter) config.threads = 0;
+  return to_yaml(config);
+}
+
+bool has_config(const std::string& run, const std::string& wanted, bool threads_matter) {
+  try {
+    return identity(load_config(run + "/config.yaml"), threads_matter) == wanted;
+  } catch (const Error&) {  // of another version, or damaged
+    return false;
+  }
+}
+
+std::optional<RunSummary> summary_of(const std::string& run) {
+  std::ifstream in(run + "/summary.json", std::ios::binary);
+  std::ostringstream text;
+  if (!in) return std::nullopt;
+  text << in.rdbuf();
+  try {
+    return parse_summary(text.str());
+  } catch (const Error&) {
+    return std::nullopt;
+  }
+}
+
+MemberState state_of_run(const std::string& run) {
+  MemberState state;
+  const RunStatus status = read_run_status(run);
+  state.run = run;
+  state.pid = status.pid;
+  state.summary = summary_of(run);
+  if (status.state == "DONE") {
+    state.progress = MemberProgress::done;
+  } else if (status.state == "RUNNING") {
+    state.progress = MemberProgress::running;
+  } else if (status.state == "FAILED" && status.exit_code == exit_code(ErrorKind::kRun)) {
+    state.progress = MemberProgress::failed;
+    state.error = status.reason;
+  } else {
+    state.progress = MemberProgress::partial;
+    state.error = status.reason;
+  }
+  return state;
+}
+
+bool is_stillborn(const std::string& run) {
+  std::error_code error;
+  return !fs::exists(run + "/status.json", error) && fs::is_empty(run + "/ckpt", error);
+}
+
+}  // namespace
+
+std::string_view name_of(MemberProgress progress) {
+  switch (progress) {
+    case MemberProgress::missing:
+      return "missing";
+    case MemberProgress::partial:
+      return "partial";
+    case MemberProgress::running:
+      return "running";
+    case MemberProgress::failed:
+      return "failed";
+    case MemberProgress::done:
+      break;
+  }
+  return "done";
+}
+
+std::string label_of(const SweepMember& member) {
+  return cat(member.row, " seed ", member.config.seed);
+}
+
+MemberState member_state(const std::string& folder, const SweepMember& member,
+                         bool threads_matter) {
+  const std::string wanted = identity(member.config, threads_matter);
+  MemberState best;
+  for (const std::string& run : find_runs(folder + "/" + member.row)) {  // the newest last
+    if (is_stillborn(run) || !has_config(run, wanted, threads_matter)) continue;
+    MemberState state = state_of_run(run);
+    if (best.progress != MemberProgress::done || state.progress == MemberProgress::done) {
+      best = std::move(state);
+    }
+  }
+  return best;
+}
+
+void remove_stillborn_runs(const std::string& folder, const SweepMember& member) {
+  std::error_code error;
+  const std::string ending = cat("-s", member.config.seed);
+  for (fs::directory_iterator it(folder + "/" + member.row, error), end; !error && it != end;
+       it.increment(error)) {
+    const std::string run = it->path().string();
+    std::error_code ignored;
+    if (!it->is_directory(ignored) || it->is_symlink(ignored)) continue;
+    if (run.find(ending) == std::string::npos || !is_stillborn(run)) continue;
+    fs::remove_all(run, ignored);
+  }
+}
+
+}  // namespace convscope
