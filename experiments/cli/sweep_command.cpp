@@ -47,7 +47,7 @@ int sweep(const Arguments& arguments) {
     std::fwrite(list.data(), 1, list.size(), stdout);
     return 0;
   }
-  return 0;
+  fail(ErrorKind::kUnavailable, "sweep", "expected --dry-run, because members are not run yet");
 }
 
 std::function<int()> declare_sweep(CLI::App& app) {

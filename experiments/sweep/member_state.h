@@ -23,10 +23,10 @@ CONVSCOPE_API std::string_view name_of(MemberProgress progress);
 
 struct MemberState {
   MemberProgress progress = MemberProgress::missing;
-  std::string run;    // its folder; "" when missing
-  std::string error;  // why it failed, or stopped
-  std::int64_t pid = 0;                // of the process that works on it
-  std::optional<RunSummary> summary;   // of the epochs done so far
+  std::string run;                    // its folder; "" when missing
+  std::string error;                  // why it failed, or stopped
+  std::int64_t pid = 0;               // of the process that works on it
+  std::optional<RunSummary> summary;  // of the epochs done so far
 };
 
 // The state of a member of the sweep in `folder` (runs/<sweep>): of its newest run that has the same
