@@ -75,8 +75,8 @@ TEST_P(ShapesFile, EveryAlgorithmAgreesWithTheReference) {
   check_all(problems);
 }
 INSTANTIATE_TEST_SUITE_P(Conv2dAlgorithms, ShapesFile,
-                         ::testing::Values("lenet", "resnet18", "mobilenet_v1", "vgg16",
-                                           "edge_cases"),
+                         ::testing::Values("lenet", "resnet18", "mobilenet_v1", "depthwise",
+                                           "vgg16", "edge_cases"),
                          [](const auto& name) { return std::string(name.param); });
 
 TEST(Conv2dAlgorithms, AgreeWithTheReferenceOnRandomProblems) {

@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: Apache-2.0
+// depthwise_lanes.h: vectors of neighbouring pixels of one image row, for depthwise_simd.cpp: loads
+// that see zeros beyond the borders, every second pixel, and two vectors woven into one.
+//
+// A lane type L has L::kCount lanes and the same functions for each width. AVX-512 has two of them,
+// because an image of 7 columns would leave half of a 16-lane vector empty.
+#pragma once
+
+#include <cstdint>
+
+#include "framework/simd.h"
+
+namespace convscope::CONVSCOPE_ISA {
+
+#if defined(CONVSCOPE_ISA_IS_AVX512)
+
+struct SixteenPixels {
+  using V = __m512;
+  using Mask = __mmask16;
+  static constexpr int kCount = 16;
+  CONVSCOPE_INLINE static V zero() { return _mm512_setzero_ps(); }
+  CONVSCOPE_INLINE static V set(float a) { return _mm512_set1_ps(a); }
+  CONVSCOPE_INLINE static V fma(V a, V b, V c) { return _mm512_fmadd_ps(a, b, c); }
+  CONVSCOPE_INLINE static V load(const float* p) { return _mm512_loadu_ps(p); }
+  CONVSCOPE_INLINE static V load(const float* p, Mask m) { return _mm512_maskz_loadu_ps(m, p); }
+  CONVSCOPE_INLINE static void store(float* p, V a) { _mm512_storeu_ps(p, a); }
+  CONVSCOPE_INLINE static void store(float* p, V a, Mask m) { _mm512_mask_storeu_ps(p, m, a); }
+  CONVSCOPE_INLINE static Mask lanes(int begin, int end) {
+    return static_cast<Mask>(((1u << end) - 1u) & ~((1u << begin) - 1u));
+  }
+  // Elements 0 2 4 ... / 1 3 5 ... of a followed by b.
+  CONVSCOPE_INLINE static V even(V a, V b) {
+    const __m512i at = _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30);
+    return _mm512_permutex2var_ps(a, at, b);
+  }
+  CONVSCOPE_INLINE static V odd(V a, V b) {
+    const __m512i at = _mm512_setr_epi32(1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23, 25, 27, 29, 31);
+    return _mm512_permutex2var_ps(a, at, b);
+  }
+  // First and second half of a[0] b[0] a[1] b[1] ...
+  CONVSCOPE_INLINE static V weave_low(V a, V b) {
+    const __m512i at = _mm512_setr_epi32(0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23);
+    return _mm512_permutex2var_ps(a, at, b);
+  }
+  CONVSCOPE_INLINE static V weave_high(V a, V b) {
+    const __m512i at =
+        _mm512_setr_epi32(8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31);
+    return _mm512_permutex2var_ps(a, at, b);
+  }
+  CONVSCOPE_INLINE static float sum(V a) { return CONVSCOPE_ISA::sum(Vec{a}); }
+};
+
+#endif
+
+#if defined(CONVSCOPE_ISA_IS_AVX512) || defined(CONVSCOPE_ISA_IS_AVX2)
+
+struct EightPixels {
+  using V = __m256;
+  static constexpr int kCount = 8;
+  CONVSCOPE_INLINE static V zero() { return _mm256_setzero_ps(); }
+  CONVSCOPE_INLINE static V set(float a) { return _mm256_set1_ps(a); }
+  CONVSCOPE_INLINE static V fma(V a, V b, V c) { return _mm256_fmadd_ps(a, b, c); }
+  CONVSCOPE_INLINE static V load(const float* p) { return _mm256_loadu_ps(p); }
+  CONVSCOPE_INLINE static void store(float* p, V a) { _mm256_storeu_ps(p, a); }
+#if defined(CONVSCOPE_ISA_IS_AVX512)
+  using Mask = __mmask8;
+  CONVSCOPE_INLINE static V load(const float* p, Mask m) { return _mm256_maskz_loadu_ps(m, p); }
+  CONVSCOPE_INLINE static void store(float* p, V a, Mask m) { _mm256_mask_storeu_ps(p, m, a); }
+  CONVSCOPE_INLINE static Mask lanes(int begin, int end) {
+    return static_cast<Mask>(((1u << end) - 1u) & ~((1u << begin) - 1u));
+  }
+#else
+  using Mask = __m256i;
+  CONVSCOPE_INLINE static V load(const float* p, Mask m) { return _mm256_maskload_ps(p, m); }
+  CONVSCOPE_INLINE static void store(float* p, V a, Mask m) { _mm256_maskstore_ps(p, m, a); }
+  CONVSCOPE_INLINE static Mask lanes(int begin, int end) {
+    return _mm256_andnot_si256(first_lanes(begin), first_lanes(end));
+  }
+#endif
+  CONVSCOPE_INLINE static V even(V a, V b) {
+    return _mm256_castpd_ps(
+        _mm256_permute4x64_pd(_mm256_castps_pd(_mm256_shuffle_ps(a, b, 0x88)), 0xd8));
+  }
+  CONVSCOPE_INLINE static V odd(V a, V b) {
+    return _mm256_castpd_ps(
+        _mm256_permute4x64_pd(_mm256_castps_pd(_mm256_shuffle_ps(a, b, 0xdd)), 0xd8));
+  }
+  CONVSCOPE_INLINE static V weave_low(V a, V b) {
+    return _mm256_permute2f128_ps(_mm256_unpacklo_ps(a, b), _mm256_unpackhi_ps(a, b), 0x20);
+  }
+  CONVSCOPE_INLINE static V weave_high(V a, V b) {
+    return _mm256_permute2f128_ps(_mm256_unpacklo_ps(a, b), _mm256_unpackhi_ps(a, b), 0x31);
+  }
+  CONVSCOPE_INLINE static float sum(V a) {
+    const __m128 half = _mm_add_ps(_mm256_castps256_ps128(a), _mm256_extractf128_ps(a, 1));
+    const __m128 pair = _mm_add_ps(half, _mm_movehl_ps(half, half));
+    return _mm_cvtss_f32(_mm_add_ss(pair, _mm_shuffle_ps(pair, pair, 1)));
+  }
+};
+
+#else
+
+struct OnePixel {
+  using V = float;
+  using Mask = bool;
+  static constexpr int kCount = 1;
+  CONVSCOPE_INLINE static V zero() { return 0.0f; }
+  CONVSCOPE_INLINE static V set(float a) { return a; }
+  CONVSCOPE_INLINE static V fma(V a, V b, V c) { return a * b + c; }
+  CONVSCOPE_INLINE static V load(const float* p) { return *p; }
+  CONVSCOPE_INLINE static V load(const float* p, Mask m) { return m ? *p : 0.0f; }
+  CONVSCOPE_INLINE static void store(float* p, V a) { *p = a; }
+  CONVSCOPE_INLINE static void store(float* p, V a, Mask m) {
+    if (m) *p = a;
+  }
+  CONVSCOPE_INLINE static Mask lanes(int begin, int end) { return begin < end; }
+  CONVSCOPE_INLINE static V even(V a, V) { return a; }
+  CONVSCOPE_INLINE static V odd(V, V b) { return b; }
+  CONVSCOPE_INLINE static V weave_low(V a, V) { return a; }
+  CONVSCOPE_INLINE static V weave_high(V, V b) { return b; }
+  CONVSCOPE_INLINE static float sum(V a) { return a; }
+};
+
+#endif
+
+// The lanes of a vector at column `at` of a row of `width`, at most `limit` of them, that lie in it.
+template <class L>
+CONVSCOPE_INLINE typename L::Mask lanes_inside(std::int64_t at, std::int64_t width,
+                                               std::int64_t limit = L::kCount) {
+  const std::int64_t n = L::kCount;
+  std::int64_t begin = at < 0 ? -at : 0;
+  if (begin > n) begin = n;
+  std::int64_t end = width - at < limit ? width - at : limit;
+  if (end > n) end = n;
+  if (end < begin) end = begin;
+  return L::lanes(static_cast<int>(begin), static_cast<int>(end));
+}
+
+}  // namespace convscope::CONVSCOPE_ISA

@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+// depthwise_planes.h: the part of depthwise convolution that depends on the instruction set: one
+// plane [H,W] with one kernel [R,S].
+#pragma once
+
+#include <cstdint>
+
+#include "framework/cpu_isa.h"
+
+namespace convscope {
+
+// A convolution of one plane, numbers only. backward_data of stride 1 is such a convolution too,
+// from dy to dx, with negative padding when the forward pass pads more than the kernel reaches.
+struct DepthwiseMap {
+  std::int64_t h = 0, w = 0, r = 0, s = 0, p = 0, q = 0;
+  std::int64_t stride_h = 1, stride_w = 1, dilation_h = 1, dilation_w = 1;
+  std::int64_t pad_top = 0, pad_left = 0;
+};
+
+struct DepthwiseKernels {
+  // y[P,Q] = start + x * w; start is y itself when `accumulate`.
+  void (*forward)(const DepthwiseMap& map, const float* x, const float* w, float start,
+                  bool accumulate, float* y) = nullptr;
+  // dx[H,W] = or += the transposed convolution of dy[P,Q], for any stride.
+  void (*backward_data)(const DepthwiseMap& map, const float* dy, const float* w, bool accumulate,
+                        float* dx) = nullptr;
+  // sums[R,S] += correlation of `planes` planes of x with as many of dy, `x_step` and `dy_step`
+  // floats apart.
+  void (*backward_weight)(const DepthwiseMap& map, const float* x, std::int64_t x_step,
+                          const float* dy, std::int64_t dy_step, std::int64_t planes,
+                          float* sums) = nullptr;
+};
+
+extern IsaTable<DepthwiseKernels> depthwise_kernels;
+
+}  // namespace convscope
