@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "quant/quantize_network.h"
 
+#include <cmath>
+
 #include "framework/registry.h"
 #include "layers/sequential.h"
 
@@ -108,6 +110,7 @@ void apply_quantization(Module& network, const QuantConfig& config, Device devic
       out.calibration_batches = is_weight ? 1 : config.calibration_batches;
       out.channels = is_weight && config.per_channel ? target.layer->weight().dim(0) : 0;
       out.is_weight = is_weight;
+      out.waits = config.begin > 0;
       out.device = device;
       return out;
     };
@@ -129,8 +132,14 @@ std::vector<QuantizedTensor> quantized_tensors(Module& network) {
   return out;
 }
 
-std::string quant_execution(Module& network) {
-  return quantized_tensors(network).empty() ? "f32 dense" : "fake-quant f32";
+std::int64_t quant_begin_step(const QuantConfig& config, std::int64_t total_steps) {
+  const std::int64_t step = std::llround(config.begin * static_cast<double>(total_steps));
+  if (step > 0 && step >= total_steps) {
+    fail(ErrorKind::kConfig, "quant.begin",
+         cat("expected a share that leaves a step to quantise, got ", config.begin, ", which is ",
+             step, " of ", total_steps, " steps"));
+  }
+  return step;
 }
 
 bool belongs_to_quantizer(std::string_view tensor_name) {

@@ -8,6 +8,7 @@
 //             numbers: relu or sigmoid, and pooling, dropout or flatten of those; else signed, as
 //             the images. Followed through Sequential; inside other modules inputs are signed.
 // Names       c1.weight_quantizer.log_step, c1.input_quantizer.log_step
+// Beginning   with begin > 0 all quantisers wait (quantizer.h) until begin()
 // Biases stay f32: in integer execution they are added to the 32-bit sums.
 #pragma once
 
@@ -36,6 +37,7 @@ struct QuantConfig {
   double lr_scale = 1.0;     // of the steps' learning rate
   double percentile = 99.9;  // of method percentile
   std::int64_t calibration_batches = 1;
+  double begin = 0;             // share of all training steps; f32 until then
   std::string start_from = {};  // checkpoint with the weights to begin with; "": from scratch
   std::map<std::string, LayerBits> per_layer = {};
 };
@@ -54,9 +56,9 @@ struct QuantizedTensor {
 // All quantisers of a network, in its order.
 CONVSCOPE_API std::vector<QuantizedTensor> quantized_tensors(Module& network);
 
-// What really runs, for reports: "fake-quant f32" (f32 arithmetic on rounded numbers: no integer
-// instruction, no saving of time), or "f32 dense".
-CONVSCOPE_API std::string quant_execution(Module& network);
+// The step number with which quantisers begin in a run of `total_steps`; an error of kind kConfig
+// when no step would be left.
+CONVSCOPE_API std::int64_t quant_begin_step(const QuantConfig& config, std::int64_t total_steps);
 
 // True for parameters and buffers that belong to a quantiser: "c1.weight_quantizer.log_step".
 CONVSCOPE_API bool belongs_to_quantizer(std::string_view tensor_name);

@@ -12,9 +12,9 @@ constinit KernelSlot<void(const Tensor&, const Tensor&, const Tensor&, StepForm)
 Quantizer::Quantizer(const QuantizerOptions& options)
     : options_(options),
       grid_(integer_grid(options.bits, options.is_signed)),
-      form_(options.method == QuantMethod::lsq && options.step == QuantStep::log
-                ? StepForm::log
-                : StepForm::plain) {
+      form_(options.method == QuantMethod::lsq && options.step == QuantStep::log ? StepForm::log
+                                                                                 : StepForm::plain),
+      waits_(options.waits) {
   CONVSCOPE_CHECK(options.calibration_batches >= 1 && options.channels >= 0, "quantizer",
                   "expected at least one batch for calibration and channels >= 0, got ",
                   options.calibration_batches, " and ", options.channels);
@@ -34,7 +34,7 @@ Quantizer::Quantizer(const QuantizerOptions& options)
 bool Quantizer::is_calibrated() const { return seen() > 0; }
 
 // The mean step over the batches seen, or the largest (minmax).
-void Quantizer::observe(const Tensor& x) {
+void Quantizer::calibrate(const Tensor& x) {
   const StepRule rule = options_.method == QuantMethod::minmax       ? StepRule::max_abs
                         : options_.method == QuantMethod::percentile ? StepRule::percentile
                                                                      : options_.init;
@@ -64,14 +64,16 @@ void Quantizer::observe(const Tensor& x) {
 }
 
 Variable Quantizer::forward(const Variable& x) {
+  if (!is_active()) return x;
   if (is_training() && seen() < static_cast<double>(options_.calibration_batches)) {
-    if (x.value().numel() > 0) observe(x.value());
+    if (x.value().numel() > 0) calibrate(x.value());
   } else if (last_step_.defined()) {
     step_bounds_kernel.get(x.device())(step_.value(), last_step_, first_step_, form_);
   }
   CONVSCOPE_CHECK(is_calibrated(), "quantizer",
                   "expected a calibrated step because the network is evaluated, got one that has "
                   "seen no training batch; train first, or load a checkpoint that holds the step");
+  if (observing_) count_clipped(x.value());
   const std::int64_t shared = options_.is_weight ? x.value().numel() / step_.value().numel()
                               : x.dim(0) > 0     ? x.value().numel() / x.dim(0)
                                                  : 0;
@@ -87,6 +89,24 @@ double Quantizer::log_rate() const {
   double squares = 0;
   for (std::int64_t i = 0; i < count; ++i) squares += std::exp(2 * static_cast<double>(t[i]));
   return static_cast<double>(count) / std::max(squares, 1e-30);
+}
+
+void Quantizer::count_clipped(const Tensor& x) {
+  const Tensor v = x.to(Device{});
+  observed_ = {.steps = steps()};
+  const std::int64_t rows = observed_.steps.numel(), inner = v.numel() / rows;
+  const auto low = static_cast<float>(-grid_.qn), high = static_cast<float>(grid_.qp);
+  std::int64_t clipped = 0;
+  for (std::int64_t row = 0; row < rows; ++row) {
+    const float s = observed_.steps.data<float>()[row];
+    const float* const from = v.data<float>() + row * inner;
+    for (std::int64_t i = 0; i < inner; ++i) {
+      const float u = from[i] / s;
+      clipped += u < low || u > high ? 1 : 0;
+    }
+  }
+  const auto count = static_cast<double>(std::max<std::int64_t>(v.numel(), 1));
+  observed_.clipped_percent = 100.0 * static_cast<double>(clipped) / count;
 }
 
 Tensor Quantizer::steps() const {

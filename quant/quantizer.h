@@ -15,6 +15,8 @@
 //                      wild gradient cannot throw it off the grid.
 //             floored  learns s itself, as the paper does.
 //             Both are kept within [s0 / kFloor, s0 * kCeiling], s0 the calibrated step.
+// Waiting     with `waits`, x passes as it is until begin(); then the quantiser calibrates on what the
+//             network has become. One whose checkpoint holds a calibrated step does not wait.
 // State       parameter log_step or step (lsq; else buffer step), buffers first_step, last_step,
 //             batches_seen: a run that goes on from a checkpoint goes on with the same bits.
 // Usage       conv.add_weight_transform("weight_quantizer",
@@ -42,6 +44,7 @@ struct QuantizerOptions {
   std::int64_t calibration_batches = 1;
   std::int64_t channels = 0;  // steps for a weight [channels,...]; 0: one step for all
   bool is_weight = true;      // what N of the gradient scale counts (lsq.h)
+  bool waits = false;         // until begin()
   Device device = {};
 };
 
@@ -59,18 +62,31 @@ class CONVSCOPE_API Quantizer final : public Module {
   const QuantizerOptions& options() const { return options_; }
   const IntegerGrid& grid() const { return grid_; }
   bool is_calibrated() const;
+  void begin() { waits_ = false; }
+  bool is_active() const { return !waits_ || is_calibrated(); }
   Tensor steps() const;  // s, f32 [1] or [channels], a copy on the CPU
+  // While on, each forward counts the values beyond the grid: v / s < -Qn or > Qp.
+  void observe(bool on) { observing_ = on; }
+  struct Observed {
+    Tensor steps;  // s that the last observed forward rounded with; undefined: none yet
+    double clipped_percent = 0;  // of its values
+  };
+  const Observed& observed() const { return observed_; }
   // "signed 4 bits, log step"
   std::string str() const;
 
  private:
-  void observe(const Tensor& x);
+  void calibrate(const Tensor& x);
+  void count_clipped(const Tensor& x);
   double seen() const { return batches_seen_.item(); }
   double log_rate() const;
 
   QuantizerOptions options_;
   IntegerGrid grid_;
   StepForm form_;
+  bool waits_;
+  bool observing_ = false;
+  Observed observed_;
   Variable step_;  // s, or log s
   Tensor first_step_, last_step_, batches_seen_;
 };

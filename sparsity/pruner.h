@@ -48,8 +48,6 @@ class CONVSCOPE_API Pruner {
   const PrunableNetwork& network() const { return network_; }
   std::vector<Tensor> masks() const;  // of each layer of network(); undefined for dense ones
   SparsityReport report(std::int64_t steps) const;
-  // What runs: dense kernels on masked weights. Nothing is skipped.
-  static const char* execution() { return "masked dense"; }
 
  private:
   struct Masked {

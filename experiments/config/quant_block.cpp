@@ -143,6 +143,8 @@ const Keys<QuantConfig>& quant_keys() {
       number("percentile", &QuantConfig::percentile,
              "percent of |x| that method percentile does not clip", 1, 100),
       calibration_batches(),
+      number("begin", &QuantConfig::begin,
+             "share of all training steps; until then f32, then calibrated and quantised", 0, 1),
       start_from(),
   };
   return keys;

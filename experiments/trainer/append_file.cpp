@@ -6,7 +6,9 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
+#include <fstream>
 
 namespace convscope {
 namespace {
@@ -25,6 +27,18 @@ void write_all(int descriptor, std::string_view text, const std::string& path) {
     }
     text.remove_prefix(static_cast<std::size_t>(written));
   }
+}
+
+std::int64_t bytes_until_step(const std::string& path, std::int64_t step) {
+  std::ifstream file(path, std::ios::binary);
+  std::int64_t bytes = 0;
+  std::string line;
+  while (std::getline(file, line) && !file.eof()) {
+    const bool header = bytes == 0;
+    if (!header && std::strtoll(line.c_str(), nullptr, 10) > step) break;
+    bytes += static_cast<std::int64_t>(line.size()) + 1;
+  }
+  return bytes;
 }
 
 AppendFile::AppendFile(std::string path, std::int64_t keep_bytes) : path_(std::move(path)) {

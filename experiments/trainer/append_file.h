@@ -14,6 +14,10 @@ namespace convscope {
 // All of `text`, or an error of kind kIo that names `path` and the system's reason.
 CONVSCOPE_API void write_all(int descriptor, std::string_view text, const std::string& path);
 
+// Length of the rows of a CSV file up to this step, its header included. Each row begins with its
+// step; a row without its end was cut short and does not count.
+CONVSCOPE_API std::int64_t bytes_until_step(const std::string& path, std::int64_t step);
+
 class CONVSCOPE_API AppendFile {
  public:
   // Keeps the first `keep_bytes` of an existing file and drops what comes after; 0 starts anew.

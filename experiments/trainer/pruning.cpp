@@ -1,32 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "experiments/trainer/pruning.h"
 
-#include <cstdlib>
-#include <fstream>
-
 namespace convscope {
-namespace {
-
-// Length of the rows up to this step; each line begins with its step.
-std::int64_t bytes_until(const std::string& path, std::int64_t steps) {
-  std::ifstream file(path, std::ios::binary);
-  std::int64_t bytes = 0;
-  std::string line;
-  while (std::getline(file, line) && !file.eof()) {  // a line without its end was cut short
-    const bool header = bytes == 0;
-    if (!header && std::strtoll(line.c_str(), nullptr, 10) > steps) break;
-    bytes += static_cast<std::int64_t>(line.size()) + 1;
-  }
-  return bytes;
-}
-
-}  // namespace
 
 Pruning::Pruning(Pruner& pruner, const RunFolder& folder, Progress& progress, std::int64_t steps)
     : pruner_(pruner), folder_(folder), progress_(progress) {
   const std::string path = folder.file("sparsity.csv");
   // A run that starts from the beginning does the update at step 0 again.
-  csv_ = std::make_unique<AppendFile>(path, steps == 0 ? 0 : bytes_until(path, steps));
+  csv_ = std::make_unique<AppendFile>(path, steps == 0 ? 0 : bytes_until_step(path, steps));
   if (csv_->size_bytes() == 0) csv_->append(sparsity_csv_header());
 }
 

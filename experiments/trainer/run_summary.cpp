@@ -85,6 +85,11 @@ struct Reader {
 
 }  // namespace
 
+std::string execution_text(bool quantised, bool masked) {
+  const char* const dense = masked ? "masked dense" : quantised ? "" : "f32 dense";
+  return cat(quantised ? "fake-quant f32" : "", quantised && masked ? ", " : "", dense);
+}
+
 std::string to_json_text(const RunSummary& summary) {
   json out;
   visit(summary, Writer{out});

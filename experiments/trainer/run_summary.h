@@ -8,7 +8,9 @@
 //                               workspace, but not the data sets
 //   peak_workspace              MiB of scratch memory at the highest moment of any step
 //   acc                         test accuracy in percent after the last epoch that was evaluated
-// The first kTimingWarmupSteps steps of each process are left out of the means.
+//   execution                   what really runs: execution_text()
+// The first kTimingWarmupSteps steps of each process are left out of the means; so are, in a run
+// with quant.begin, all steps before it: the means are those of what `execution` names.
 #pragma once
 
 #include <cstdint>
@@ -26,7 +28,7 @@ struct RunSummary {
   double avg_update = 0, avg_wait = 0;       // s: optimiser; waiting for the next batch
   double avg_forward_mem = 0, avg_backward_mem = 0, peak_workspace = 0;  // MiB
   std::string kernel_size;               // of the convolutions: "5", "7/3"
-  std::string execution = "f32 dense";   // what really runs: "masked dense", "compact dense"
+  std::string execution = "f32 dense";   // what really runs
   std::string algorithm;                 // of the convolutions: "im2col_gemm"
   std::optional<double> acc, test_loss;  // %, nats
   std::optional<double> val_acc, val_loss;
@@ -45,6 +47,10 @@ struct RunSummary {
   std::int64_t system_allocations = 0;  // during the last epoch: 0 in a steady run
   std::string version;
 };
+
+// "f32 dense", "masked dense" (zeros are multiplied like any number), "fake-quant f32" (f32 arithmetic
+// on rounded numbers), "fake-quant f32, masked dense".
+CONVSCOPE_API std::string execution_text(bool quantised, bool masked);
 
 CONVSCOPE_API std::string to_json_text(const RunSummary& summary);
 // Throws Error of kind kIo when the text is no summary.

@@ -67,6 +67,12 @@ TrainingSetup setup_training(const ExperimentConfig& config) {
   setup.optimizer = build_optimizer(config, *setup.model);
   setup.pruner = build_pruner(config, *setup.model, setup.optimizer.get(), sample,
                               setup.train->batches_per_epoch() * config.train.epochs);
+  if (config.quant) {
+    setup.quant =
+        QuantPlan{.begin_step = quant_begin_step(
+                      *config.quant, setup.train->batches_per_epoch() * config.train.epochs),
+                  .calibration_batches = config.quant->calibration_batches};
+  }
   setup.learning_rate = [config](const SchedulePoint& point) {
     return learning_rate(config, point);
   };
@@ -92,7 +98,8 @@ TrainingSetup setup_training(const ExperimentConfig& config) {
   setup.facts.batch_size = config.data.batch_size;
   setup.facts.kernel_size = layers.kernel_sizes;
   setup.facts.algorithm = layers.algorithms;
-  if (setup.pruner) setup.facts.execution = Pruner::execution();
+  setup.facts.execution =
+      execution_text(setup.quant && setup.quant->begin_step == 0, setup.pruner != nullptr);
   setup.facts.seed = config.seed;
   setup.facts.device = config.device.str();
   setup.facts.threads = num_threads();

@@ -81,6 +81,10 @@ int Trainer::run_epochs() {
   if (setup_.pruner) {
     pruning_ = std::make_unique<Pruning>(*setup_.pruner, folder_, progress_, state_.step);
   }
+  if (setup_.quant) {
+    quantization_ =
+        std::make_unique<Quantization>(*setup_.model, *setup_.quant, folder_, state_.step);
+  }
   progress_.start(state_.step, setup_.train->batches_per_epoch() * setup_.epochs);
   setup_.model->train();
 
@@ -115,8 +119,7 @@ bool Trainer::train_epoch() {
   while (setup_.train->next(batch)) {
     const double waited = now_s() - before;
     const double lr = learning_rate(state_.step);
-    setup_.model->set_step(state_.step);
-    if (pruning_) pruning_->before_step(state_.step);
+    before_step();
     const StepResult result = step.run(batch, lr);
     const Alarm rings = alarm.observe(result.loss);
     if (rings == Alarm::kNotFinite) {
@@ -135,6 +138,7 @@ bool Trainer::train_epoch() {
       progress_.line(warning);
     }
     if (pruning_) pruning_->after_step(state_.step + 1);
+    if (quantization_) quantization_->after_step(state_.step + 1, state_.epoch + 1);
     state_.alarm = alarm.state();
     after_step(result, waited, lr);
     const double now = now_s();
@@ -156,6 +160,17 @@ bool Trainer::train_epoch() {
     if (StopSignals::received() != 0) return false;
   }
   return true;
+}
+
+void Trainer::before_step() {
+  setup_.model->set_step(state_.step);
+  if (pruning_) pruning_->before_step(state_.step);
+  if (!quantization_) return;
+  const bool ends_epoch = state_.batch + 1 == setup_.train->batches_per_epoch();
+  if (!quantization_->before_step(state_.step, ends_epoch)) return;
+  // Quantised steps take longer than those before: the averages are theirs alone.
+  state_.run_steps = state_.warmup_steps = {};
+  steps_in_process_ = 0;
 }
 
 void Trainer::after_step(const StepResult& step, double waited_s, double lr) {
@@ -204,10 +219,11 @@ void Trainer::finish_epoch() {
   ++state_.epoch;
   write_epoch_row(evaluated);
   const Evaluation& deciding = setup_.val ? state_.val : state_.test;
-  // A network that is not yet as sparse as it shall be is no candidate.
-  const bool pruned = !setup_.pruner || setup_.pruner->finished(state_.step);
+  // A network that is not yet as sparse as it shall be, or not yet quantised, is no candidate.
+  const bool is_final = (!setup_.pruner || setup_.pruner->finished(state_.step)) &&
+                        (!setup_.quant || setup_.quant->has_begun(state_.step));
   const bool better =
-      evaluated && pruned && deciding.images > 0 && deciding.accuracy > state_.best_accuracy;
+      evaluated && is_final && deciding.images > 0 && deciding.accuracy > state_.best_accuracy;
   if (better) {
     state_.best_accuracy = deciding.accuracy;
     state_.best_epoch = state_.epoch;

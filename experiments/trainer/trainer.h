@@ -18,6 +18,7 @@
 #include "experiments/trainer/append_file.h"
 #include "experiments/trainer/progress.h"
 #include "experiments/trainer/pruning.h"
+#include "experiments/trainer/quantization.h"
 #include "experiments/trainer/run_folder.h"
 #include "experiments/trainer/run_summary.h"
 #include "experiments/trainer/training_state.h"
@@ -30,6 +31,7 @@ struct TrainingSetup {
   std::shared_ptr<Module> model;
   std::unique_ptr<Optimizer> optimizer;
   std::unique_ptr<Pruner> pruner;            // may be null
+  std::optional<QuantPlan> quant;            // none: the network has no quantisers
   std::unique_ptr<Loader> train, val, test;  // val and test may be null
   std::function<double(const SchedulePoint&)> learning_rate;
   Device device;
@@ -68,6 +70,7 @@ class CONVSCOPE_API Trainer {
  private:
   int run_epochs();
   bool train_epoch();  // false: a signal came
+  void before_step();
   void after_step(const StepResult& step, double waited_s, double lr);
   bool evaluate_epoch();  // false: a signal came
   void finish_epoch();
@@ -87,7 +90,8 @@ class CONVSCOPE_API Trainer {
   Progress& progress_;
   TrainingState state_;
   std::unique_ptr<AppendFile> metrics_, epochs_;
-  std::unique_ptr<Pruning> pruning_;  // null when nothing is pruned
+  std::unique_ptr<Pruning> pruning_;            // null when nothing is pruned
+  std::unique_ptr<Quantization> quantization_;  // null when nothing is quantised
   std::int64_t steps_in_process_ = 0;
   std::int64_t allocations_at_epoch_start_ = 0;
   double seconds_before_ = 0;  // of earlier processes of this run

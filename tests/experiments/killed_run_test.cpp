@@ -129,6 +129,23 @@ TEST_F(KilledRun, by_sigterm_or_sigkill_in_an_epoch_ends_with_the_bits_of_one_le
   }
 }
 
+TEST_F(KilledRun, that_is_quantised_from_its_middle_on_ends_with_the_same_bits) {
+  const std::vector<std::string> quant = {"quant.w_bits=4", "quant.a_bits=4", "quant.begin=0.45",
+                                          "quant.calibration_batches=3"};  // from step 54 of 120 on
+  ASSERT_EQ(start("whole", quant).wait(), 0) << errors("whole");
+  for (const auto& [runs, step] : {std::pair{"before", 45}, std::pair{"after", 90}}) {
+    Program killed = start(runs, quant);
+    ASSERT_TRUE(wait_for_steps(runs, step)) << errors(runs);
+    killed.send(SIGKILL);
+    EXPECT_EQ(killed.wait(), 1000 + SIGKILL);
+    std::vector<std::string> more = quant;
+    more.insert(more.end(), {"--resume", "auto"});
+    EXPECT_EQ(start(runs, more).wait(), 0) << errors(runs);
+    EXPECT_EQ(tensors(runs), tensors("whole")) << runs;
+    EXPECT_EQ(text_of(latest(runs) + "/quant.csv"), text_of(latest("whole") + "/quant.csv"));
+  }
+}
+
 TEST_F(KilledRun, that_is_still_running_is_not_resumed) {
   Program running = start("busy", {"train.epochs=1000"});
   ASSERT_TRUE(wait_for_steps("busy", 3)) << errors("busy");

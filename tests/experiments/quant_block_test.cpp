@@ -24,7 +24,8 @@ TEST(QuantBlock, IsAbsentWhenNotGivenOrNull) {
 TEST(QuantBlock, ComesBackFromItsYaml) {
   const ExperimentConfig config = parsed(
       "quant: {method: percentile, w_bits: 4, a_bits: 3, first_last_bits: 6, per_channel: true,\n"
-      "  init: max_abs, step: floored, lr_scale: 0.5, percentile: 99, calibration_batches: 7,\n"
+      "  init: max_abs, step: floored, lr_scale: 0.5, percentile: 99, calibration_batches: 7,\n  "
+      "begin: 0.25,\n"
       "  start_from: runs/dense, per_layer: {c1: {w_bits: 5}, f4: {a_bits: 2}}}\n");
   const QuantConfig& quant = *config.quant;
   EXPECT_EQ(quant.method, QuantMethod::percentile);
@@ -36,6 +37,7 @@ TEST(QuantBlock, ComesBackFromItsYaml) {
   EXPECT_EQ(quant.step, QuantStep::floored);
   EXPECT_EQ(quant.lr_scale, 0.5);
   EXPECT_EQ(quant.calibration_batches, 7);
+  EXPECT_EQ(quant.begin, 0.25);
   EXPECT_EQ(quant.start_from, "runs/dense");
   EXPECT_EQ(quant.per_layer.at("c1").w_bits, 5);
   EXPECT_EQ(quant.per_layer.at("f4").a_bits, 2);
@@ -47,6 +49,8 @@ TEST(QuantBlock, SaysWhatIsWrong) {
   EXPECT_ERROR(ErrorKind::kConfig, "quant.w_bits", parsed("quant: {w_bits: 1}\n"));
   EXPECT_ERROR(ErrorKind::kConfig, "quant.a_bits", parsed("quant: {a_bits: 9}\n"));
   EXPECT_ERROR(ErrorKind::kConfig, "did you mean 'w_bits'", parsed("quant: {w_bit: 4}\n"));
+  EXPECT_ERROR(ErrorKind::kConfig, "quant.begin", parsed("quant: {begin: 1.5}\n"));
+  EXPECT_ERROR(ErrorKind::kConfig, "quant.begin", parsed("quant: {begin: -1}\n"));
   EXPECT_ERROR(ErrorKind::kConfig, "minmax", parsed("quant: {method: min_max}\n"));
   EXPECT_ERROR(ErrorKind::kConfig, "quant.per_layer.c1.w_bits",
                parsed("quant: {per_layer: {c1: {w_bits: 12}}}\n"));

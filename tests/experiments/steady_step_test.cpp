@@ -139,5 +139,30 @@ TEST(SteadyStep, of_lenet5_at_batch_64_allocates_nothing) {
   }
 }
 
+TEST(SteadyStep, of_a_quantised_lenet5_allocates_nothing_before_and_after_it_begins) {
+  if (kSanitized) GTEST_SKIP() << "a sanitizer build does not pool small objects";
+  for (const char* optimizer : {"sgd", "adam"}) {
+    for (const bool begins : {false, true}) {
+      const std::string yaml =
+          cat("name: steady\n"
+              "data: {set: synthetic_digits, train_size: 150, test_size: 10, batch_size: 64}\n"
+              "model: {type: lenet5}\n"
+              "quant: {w_bits: 4, a_bits: 4, per_channel: true, begin: 0.5}\n"
+              "train: {epochs: 2}\n"
+              "optim: {type: ",
+              optimizer, ", lr: 0.01, clip_grad_norm: 1.0}\n");
+      TrainingSetup setup = setup_training(parse_config_text(yaml, "steady.yaml"));
+      if (begins) {
+        for (const QuantizedTensor& tensor : quantized_tensors(*setup.model)) {
+          tensor.quantizer->begin();
+        }
+      }
+      const Counts counts = count_steady_steps(setup);
+      EXPECT_EQ(counts.news, 0) << optimizer << begins;
+      EXPECT_EQ(counts.system_allocations, 0) << optimizer << begins;
+    }
+  }
+}
+
 }  // namespace
 }  // namespace convscope::testing

@@ -39,8 +39,6 @@ TEST(QuantizeNetwork, GivesLeNetUnsignedInputsAfterReluAndEightBitsAtBothEnds) {
   const auto network = lenet();
   apply_quantization(*network, {.w_bits = 4, .a_bits = 3}, {});
   EXPECT_EQ(summary(*network), "c1:s8/s8 c2:u3/s4 f3:u3/s4 f4:u3/s4 f5:u8/s8");
-  EXPECT_EQ(quant_execution(*network), "fake-quant f32");
-  EXPECT_EQ(quant_execution(*lenet()), "f32 dense");
 }
 
 TEST(QuantizeNetwork, GivesLeNetWithTanhSignedInputs) {

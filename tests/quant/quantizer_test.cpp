@@ -99,6 +99,46 @@ TEST(Quantizer, IsNotEvaluatedBeforeItHasAStep) {
                quantizer.forward(Variable(normal({4}, DType::f32))));
 }
 
+TEST(Quantizer, ThatWaitsLetsEverythingThroughUntilItBegins) {
+  QuantizerOptions options = kWeight4;
+  options.waits = true;
+  Quantizer quantizer(options);
+  const Tensor w = normal({6, 20}, DType::f32);
+  for (const bool training : {true, false}) {
+    quantizer.train(training);
+    EXPECT_TRUE(same_bits(quantizer.forward(Variable(w)).value(), w));
+    EXPECT_FALSE(quantizer.is_calibrated());
+  }
+  quantizer.begin();
+  quantizer.train();
+  EXPECT_FALSE(same_bits(quantizer.forward(Variable(w)).value(), w));
+  // One that takes over a calibrated step does not wait.
+  Quantizer loaded(options);
+  loaded.parameters()[0].variable.value().copy_from(quantizer.parameters()[0].variable.value());
+  for (std::size_t i = 0; i < loaded.buffers().size(); ++i) {
+    loaded.buffers()[i].tensor.copy_from(quantizer.buffers()[i].tensor);
+  }
+  loaded.eval();
+  EXPECT_TRUE(
+      same_bits(loaded.forward(Variable(w)).value(), quantizer.forward(Variable(w)).value()));
+}
+
+TEST(Quantizer, CountsWhatLiesBeyondItsGridWhenAsked) {
+  QuantizerOptions options = kWeight4;
+  options.channels = 2;
+  Quantizer quantizer(options);
+  quantizer.forward(Variable(Tensor::from({7, 1, 1, 1, 14, 2, 2, 2}, {2, 4})));  // steps 1 and 2
+  EXPECT_FALSE(quantizer.observed().steps.defined());
+  quantizer.observe(true);
+  quantizer.forward(Variable(Tensor::from({7, -8, 7.5, -9, 14, -16, 13, 15}, {2, 4})));
+  EXPECT_NEAR(quantizer.observed().steps.at(1), 2, 1e-6);
+  // 7.5 and -9 beyond -8..7, 15 beyond -16..14. Steps that come out of a logarithm: within 1e-6.
+  EXPECT_GE(quantizer.observed().clipped_percent, 100.0 * 3 / 8);
+  quantizer.observe(false);
+  quantizer.forward(Variable(Tensor::zeros({2, 4})));
+  EXPECT_GE(quantizer.observed().clipped_percent, 100.0 * 3 / 8);
+}
+
 TEST(Quantizer, MinMaxKeepsTheLargestOfItsBatchesAndThenStands) {
   Quantizer quantizer({.bits = 8,
                        .is_signed = false,

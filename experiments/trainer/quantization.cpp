@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "experiments/trainer/quantization.h"
+
+namespace convscope {
+
+Quantization::Quantization(Module& model, const QuantPlan& plan, const RunFolder& folder,
+                           std::int64_t steps)
+    : tensors_(quantized_tensors(model)), plan_(plan), folder_(folder) {
+  const std::string path = folder.file("quant.csv");
+  csv_ = std::make_unique<AppendFile>(path, bytes_until_step(path, steps));
+  if (csv_->size_bytes() == 0) csv_->append(quant_csv_header());
+}
+
+bool Quantization::before_step(std::int64_t steps, bool ends_epoch) {
+  const bool first = steps == plan_.begin_step;
+  if (!begun_ && steps >= plan_.begin_step) {
+    begun_ = true;
+    for (const QuantizedTensor& tensor : tensors_) tensor.quantizer->begin();
+    if (first && steps > 0) folder_.log(cat("quantisers begin after step ", steps));
+  }
+  const bool calibrated = steps + 1 == plan_.begin_step + plan_.calibration_batches;
+  const bool due = begun_ && (ends_epoch || calibrated);
+  if (due != observing_) {
+    observing_ = due;
+    for (const QuantizedTensor& tensor : tensors_) tensor.quantizer->observe(due);
+  }
+  return first;
+}
+
+void Quantization::after_step(std::int64_t steps, std::int64_t epoch) {
+  if (observing_) csv_->append(quant_csv_rows(tensors_, steps, epoch));
+}
+
+}  // namespace convscope

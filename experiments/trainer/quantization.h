@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+// quantization.h: what the trainer does around each step of a network with quantisers: lets them
+// begin at their step and writes quant.csv, two rows for each layer (weight, input) when all are
+// calibrated and at the end of each epoch.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "experiments/trainer/append_file.h"
+#include "experiments/trainer/run_folder.h"
+#include "quant/quant_report.h"
+
+namespace convscope {
+
+struct QuantPlan {
+  std::int64_t begin_step = 0;  // number of the first step that is quantised
+  std::int64_t calibration_batches = 1;
+  // After so many steps: whether an evaluation is one of the quantised network.
+  bool has_begun(std::int64_t steps) const { return begin_step == 0 || steps > begin_step; }
+};
+
+class CONVSCOPE_API Quantization {
+ public:
+  // `steps`: training steps that are done; rows of later ones are dropped, as in pruning.h.
+  Quantization(Module& model, const QuantPlan& plan, const RunFolder& folder, std::int64_t steps);
+  // Before step number `steps`. True when it is the first that is quantised.
+  bool before_step(std::int64_t steps, bool ends_epoch);
+  void after_step(std::int64_t steps, std::int64_t epoch);
+
+ private:
+  std::vector<QuantizedTensor> tensors_;
+  QuantPlan plan_;
+  const RunFolder& folder_;
+  std::unique_ptr<AppendFile> csv_;
+  bool begun_ = false;
+  bool observing_ = false;  // a row is due after this step
+};
+
+}  // namespace convscope

@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+// quant_report.h: the rows of quant.csv: what the last observed forward rounded with.
+//
+//   step, epoch        training steps that are done; the epoch they belong to, from 1
+//   layer, tensor      "c1"; weight or input
+//   bits, signed       of the grid (integer_grid.h); signed 0 or 1
+//   step_size_*        s: the least, the mean and the largest of all channels
+//   saturated_percent  share of the values that lay beyond the grid, v / s < -Qn or > Qp: of the
+//                      weight, or of the last batch's inputs
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "quant/quantize_network.h"
+
+namespace convscope {
+
+CONVSCOPE_API std::string quant_csv_header();
+// One line for each tensor that has been observed, with newlines.
+CONVSCOPE_API std::string quant_csv_rows(const std::vector<QuantizedTensor>& tensors,
+                                         std::int64_t step, std::int64_t epoch);
+
+}  // namespace convscope

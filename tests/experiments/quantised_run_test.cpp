@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: Apache-2.0
+// quantised_run_test.cpp: the block `quant:` from the config to the run folder: when quantisers
+// begin, what a run writes about them, how it goes on after an interruption.
+#include <csignal>
+
+#include "experiments/config/build.h"
+#include "experiments/trainer/checkpoint.h"
+#include "tests/experiments/training_fixture.h"
+#include "tests/support/expect_error.h"
+
+namespace convscope::testing {
+namespace {
+
+std::string yaml_of(const std::string& quant, const std::string& more = "") {
+  return cat(
+      "name: quantised\n"
+      "data: {set: synthetic_digits, train_size: 160, test_size: 50, batch_size: 8}\n"
+      "model: {type: lenet5}\n"
+      "optim: {type: adam, lr: 0.003}\n"
+      "train: {epochs: 2}\n"
+      "threads: 1\n"
+      "quant: {",
+      quant, "}\n", more);
+}
+
+TrainingSetup setup_of(const std::string& quant, const std::string& more = "") {
+  return setup_training(parse_config_text(yaml_of(quant, more), "quantised.yaml"));
+}
+
+struct Ended {
+  std::vector<float> weights;
+  std::string csv;
+  RunSummary summary;
+};
+
+Ended run(TrainingSetup setup, RunFolder& folder, bool resume, int wanted_code) {
+  Progress progress(Progress::Mode::quiet);
+  Trainer trainer(setup, folder, progress);
+  if (resume) trainer.resume();
+  EXPECT_EQ(trainer.run(), wanted_code);
+  return {weights_of(*setup.model), text_of(folder.file("quant.csv")), trainer.summary()};
+}
+
+// Parameters that are not the quantisers' own.
+std::vector<float> weights_alone(const Module& model) {
+  std::vector<float> out;
+  for (const NamedParameter& parameter : model.parameters()) {
+    if (belongs_to_quantizer(parameter.name)) continue;
+    const float* values = parameter.variable.value().data<float>();
+    out.insert(out.end(), values, values + parameter.variable.value().numel());
+  }
+  return out;
+}
+
+TEST(QuantisedRun, interrupted_at_any_step_ends_with_the_same_bits_and_the_same_quant_csv) {
+  // 40 steps, 20 in an epoch: begins within an epoch, at its end, at once.
+  for (const char* quant : {"w_bits: 4, a_bits: 4, begin: 0.35, calibration_batches: 3",
+                            "w_bits: 2, a_bits: 2, begin: 0.5, per_channel: true, step: floored",
+                            "w_bits: 4", "method: minmax, begin: 0.3, calibration_batches: 4"}) {
+    const TemporaryFolder root;
+    RunFolder folder = RunFolder::create(root.path(), "whole", 1);
+    const Ended whole = run(setup_of(quant), folder, false, 0);
+    for (const std::int64_t step : {13, 14, 15, 19, 31}) {
+      RunFolder parts = RunFolder::create(root.path(), "parts", 1);
+      TrainingSetup setup = setup_of(quant);
+      setup.learning_rate = [step, rate = setup.learning_rate](const SchedulePoint& point) {
+        if (point.step == step) std::raise(SIGTERM);
+        return rate(point);
+      };
+      run(std::move(setup), parts, false, 143);
+      const Ended rest = run(setup_of(quant), parts, true, 0);
+      EXPECT_EQ(rest.weights, whole.weights) << quant << ", step " << step;
+      EXPECT_EQ(rest.csv, whole.csv) << quant << ", step " << step;
+      EXPECT_EQ(rest.summary.acc, whole.summary.acc);
+    }
+  }
+}
+
+TEST(QuantisedRun, that_crashed_drops_the_rows_behind_its_checkpoint) {
+  const char* quant = "w_bits: 4, a_bits: 4, begin: 0.6";
+  const TemporaryFolder root;
+  RunFolder folder = RunFolder::create(root.path(), "whole", 1);
+  const Ended whole = run(setup_of(quant), folder, false, 0);
+  RunFolder parts = RunFolder::create(root.path(), "parts", 1);
+  TrainingSetup setup = setup_of(quant);
+  setup.learning_rate = [rate = setup.learning_rate](const SchedulePoint& point) {
+    if (point.step == 28) fail(ErrorKind::kRun, "test", "a crash");  // the checkpoint is at 20
+    return rate(point);
+  };
+  EXPECT_THROW(run(std::move(setup), parts, false, 0), Error);
+  EXPECT_NE(text_of(parts.file("quant.csv")).find("\n25,"), std::string::npos);
+  const Ended rest = run(setup_of(quant), parts, true, 0);
+  EXPECT_EQ(rest.weights, whole.weights);
+  EXPECT_EQ(rest.csv, whole.csv);
+}
+
+TEST(QuantisedRun, is_the_f32_run_until_it_begins) {
+  const TemporaryFolder root;
+  RunFolder dense_folder = RunFolder::create(root.path(), "dense", 1);
+  std::string dense_yaml = yaml_of("");
+  dense_yaml.resize(dense_yaml.find("quant:"));
+  TrainingSetup dense = setup_training(parse_config_text(dense_yaml, "dense.yaml"));
+  const std::shared_ptr<Module> dense_model = dense.model;
+  dense.epochs_now = 1;
+  const Ended f32 = run(std::move(dense), dense_folder, false, 0);
+
+  RunFolder folder = RunFolder::create(root.path(), "quantised", 1);
+  TrainingSetup setup = setup_of("w_bits: 2, a_bits: 2, begin: 0.5");  // with step 20, of epoch 2
+  EXPECT_EQ(setup.facts.execution, "f32 dense");
+  const std::shared_ptr<Module> model = setup.model;
+  setup.epochs_now = 1;
+  const Ended half = run(std::move(setup), folder, false, 0);
+  EXPECT_EQ(weights_alone(*model), weights_alone(*dense_model));
+  EXPECT_EQ(half.summary.test_loss, f32.summary.test_loss) << "evaluated in f32";
+  EXPECT_EQ(half.summary.execution, "f32 dense");
+  EXPECT_EQ(half.summary.timed_steps, 15);
+  EXPECT_EQ(half.summary.best_acc, std::nullopt) << "an f32 network is no candidate";
+  EXPECT_FALSE(std::filesystem::exists(folder.file("ckpt/best.safetensors")));
+  EXPECT_EQ(std::count(half.csv.begin(), half.csv.end(), '\n'), 1) << half.csv;
+  // A checkpoint from before the beginning is evaluated as what it is.
+  load_checkpoint(folder.file("ckpt/last.safetensors"), *model, nullptr);
+  for (const QuantizedTensor& tensor : quantized_tensors(*model)) {
+    EXPECT_FALSE(tensor.quantizer->is_active());
+  }
+
+  const Ended whole = run(setup_of("w_bits: 2, a_bits: 2, begin: 0.5"), folder, true, 0);
+  EXPECT_EQ(whole.summary.execution, "fake-quant f32");
+  EXPECT_EQ(whole.summary.timed_steps, 15) << "20 quantised steps, 5 of them warm-up";
+  EXPECT_EQ(whole.summary.best_epoch, 2);
+  TrainingSetup again = setup_of("w_bits: 2, a_bits: 2, begin: 0.5");
+  load_checkpoint(folder.file("ckpt/best.safetensors"), *again.model, nullptr);
+  EXPECT_EQ(evaluate(*again.model, *again.test).loss, *whole.summary.test_loss);
+}
+
+TEST(QuantisedRun, writes_the_steps_when_it_begins_and_after_each_epoch) {
+  const TemporaryFolder root;
+  RunFolder folder = RunFolder::create(root.path(), "quantised", 1);
+  TrainingSetup setup = setup_of("w_bits: 4, a_bits: 3, begin: 0.3, calibration_batches: 2");
+  const std::shared_ptr<Module> model = setup.model;
+  const std::string csv = run(std::move(setup), folder, false, 0).csv;
+  EXPECT_EQ(csv.substr(0, csv.find('\n')),
+            "step,epoch,layer,tensor,bits,signed,step_size_min,step_size_mean,step_size_max,"
+            "saturated_percent");
+  EXPECT_EQ(std::count(csv.begin(), csv.end(), '\n'), 1 + 3 * 10) << csv;
+  for (const char* row :
+       {"\n14,1,c1,input,8,1,", "\n20,1,c2,weight,4,1,", "\n40,2,f3,input,3,0,"}) {
+    EXPECT_NE(csv.find(row), std::string::npos) << row << "\n" << csv;
+  }
+}
+
+TEST(QuantisedRun, that_would_never_begin_is_refused) {
+  EXPECT_ERROR(ErrorKind::kConfig,
+               "[quant.begin] expected a share that leaves a step to quantise, got 1, which is 40 "
+               "of 40 steps",
+               setup_of("begin: 1"));
+}
+
+}  // namespace
+}  // namespace convscope::testing
