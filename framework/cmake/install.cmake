@@ -7,6 +7,11 @@ install(TARGETS convscope EXPORT convscopeTargets LIBRARY DESTINATION ${CMAKE_IN
 if(TARGET convscope_cuda)  # opened at run time from the folder of libconvscope
   install(TARGETS convscope_cuda LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
 endif()
+foreach(peer IN ITEMS onednn)  # opened the same way
+  if(TARGET convscope_peer_${peer})
+    install(TARGETS convscope_peer_${peer} LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
+  endif()
+endforeach()
 file(RELATIVE_PATH convscope_bin_to_lib ${CMAKE_INSTALL_FULL_BINDIR} ${CMAKE_INSTALL_FULL_LIBDIR})
 set_target_properties(convscope_cli PROPERTIES INSTALL_RPATH "$ORIGIN/${convscope_bin_to_lib}")
 install(TARGETS convscope_cli RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})

@@ -26,17 +26,8 @@ using Answers = std::map<std::string, std::string>;  // key -> algorithm
 std::mutex answers_mutex;
 std::map<std::string, Answers> answers_by_path;  // a file is read once
 
-std::string cpu_model() {
-  std::ifstream file("/proc/cpuinfo");
-  for (std::string line; std::getline(file, line);) {
-    const std::size_t colon = line.find(": ");
-    if (line.starts_with("model name") && colon != std::string::npos) return line.substr(colon + 2);
-  }
-  return "unknown CPU";
-}
-
 std::string key_of(const Conv2dProblem& problem, Direction direction) {
-  static const std::string kModel = cpu_model();
+  static const std::string kModel = cpu_model_name();
   return cat(kModel, " | ", name_of(current_isa()), " | threads=", num_threads(), " | ",
              name_of(direction), " | ", problem.text());
 }
@@ -155,6 +146,15 @@ class Timing {
 };
 
 }  // namespace
+
+std::string cpu_model_name() {
+  std::ifstream file("/proc/cpuinfo");
+  for (std::string line; std::getline(file, line);) {
+    const std::size_t colon = line.find(": ");
+    if (line.starts_with("model name") && colon != std::string::npos) return line.substr(colon + 2);
+  }
+  return "unknown CPU";
+}
 
 std::string measure_cache_path(Device device) {
   std::filesystem::path folder;

@@ -29,5 +29,6 @@ CONVSCOPE_API const Conv2dAlgorithm* measured_conv2d(const Conv2dProblem& proble
 // Forgets what this process remembers, so that the file is read again. For tests.
 CONVSCOPE_API void forget_measured_conv2d();
 CONVSCOPE_API std::string measure_cache_path(Device device);
+CONVSCOPE_API std::string cpu_model_name();
 
 }  // namespace convscope

@@ -6,6 +6,7 @@
 
 #include "framework/cpu_isa.h"
 #include "framework/parallel.h"
+#include "layers/conv2d/ceilings.h"
 #include "layers/conv2d/measure.h"
 
 namespace convscope {
@@ -128,6 +129,10 @@ MachineCeilings machine_ceilings() {
   {
     const std::scoped_lock lock(ceilings_mutex);
     if (ceilings_given.flops_per_second > 0) return ceilings_given;
+  }
+  if (const auto measured = remembered_cpu_ceilings()) {
+    return {measured->flops.with(num_threads(), measured->cores),
+            measured->dram_copy.with(num_threads(), measured->cores)};
   }
   // 32 FLOPs a cycle with FMA vectors, 8 with SSE2, at 3.5 GHz; 25 GB/s for each core.
   const double per_core = current_isa() == Isa::scalar ? 28e9 : 112e9;

@@ -29,8 +29,9 @@ CONVSCOPE_API Conv2dChoice select_conv2d(const std::string& policy, const Conv2d
 // needs no problem, so configs can be checked early.
 CONVSCOPE_API void check_conv2d_policy(const std::string& policy, Device device);
 
-// What `auto` believes of the machine; all threads together. The defaults are those of one modern
-// server core for each thread; they order algorithms well, a measured ceiling orders them better.
+// What `auto` believes of the machine; all threads together: what was set, or what was measured
+// (ceilings.h), or the numbers of one modern server core for each thread, which order algorithms
+// well enough.
 struct MachineCeilings {
   double flops_per_second = 0;
   double bytes_per_second = 0;

@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: Apache-2.0
+// bench_json.cpp: the benchmark's rows as JSON and CSV.
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "experiments/bench/bench_report.h"
+#include "experiments/trainer/environment.h"
+
+namespace convscope {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+// null where there is no number: not timed, no peer, no ceiling.
+Json number(double value) { return value > 0 && std::isfinite(value) ? Json(value) : Json(); }
+Json ratio(const PeerBenchRow* peer, double ours) {
+  return peer == nullptr || ours <= 0 ? Json() : Json(peer->time.median_ms / ours);
+}
+
+Json row_json(const Conv2dBenchGroup& group, const Conv2dBenchRow& row,
+              const Conv2dBenchSettings& settings) {
+  const PeerBenchRow* const own = group.best_peer(false);
+  const PeerBenchRow* const plain = group.best_peer(true);
+  const auto median = [](const PeerBenchRow* peer) {
+    return peer == nullptr ? Json() : Json(peer->time.median_ms);
+  };
+  const bool timed = row.time.samples > 0;
+  return {
+      {"problem", group.problem.text()},
+      {"direction", name_of(group.direction)},
+      {"algorithm", row.algorithm},
+      {"device", settings.device.str()},
+      {"threads", group.threads},
+      {"status", row.wrong.empty() ? "ok" : "wrong"},
+      {"samples", row.time.samples},
+      {"median_ms", number(row.time.median_ms)},
+      {"p10_ms", number(row.time.p10_ms)},
+      {"p90_ms", number(row.time.p90_ms)},
+      {"min_ms", number(row.time.min_ms)},
+      {"gflops_effective", number(row.gflops_effective)},
+      {"gflops_executed", number(row.gflops_executed)},
+      {"roofline_percent", number(row.roofline_percent)},
+      {"workspace_bytes", row.workspace_bytes},
+      {"error_ratio", std::isfinite(row.error_ratio) ? Json(row.error_ratio) : Json()},
+      {"auto_choice", row.auto_choice},
+      {"nominal_flops", group.problem.nominal_flops()},
+      {"nominal_bytes", group.problem.nominal_bytes()},
+      {"peer", settings.peer_name.empty() ? Json() : Json(settings.peer_name)},
+      {"peer_algorithm", own == nullptr ? Json() : Json(own->algorithm)},
+      {"peer_median_ms", median(own)},
+      {"ratio_to_peer", ratio(own, row.time.median_ms)},
+      {"ratio_to_peer_min",
+       own == nullptr || !timed ? Json() : Json(own->time.min_ms / row.time.min_ms)},
+      {"peer_plain_median_ms", median(plain)},
+      {"ratio_to_peer_plain", ratio(plain, row.time.median_ms)},
+      {"wrong", row.wrong.empty() ? Json() : Json(row.wrong)},
+  };
+}
+
+Json peer_row_json(const Conv2dBenchGroup& group, const PeerBenchRow& row,
+                   const Conv2dBenchSettings& settings) {
+  return {{"problem", group.problem.text()},
+          {"direction", name_of(group.direction)},
+          {"peer", settings.peer_name},
+          {"algorithm", row.algorithm},
+          {"layout", row.plain ? "plain, conversions included" : "own"},
+          {"implementation", row.implementation},
+          {"device", settings.device.str()},
+          {"threads", group.threads},
+          {"status", row.wrong.empty() ? "ok" : "wrong"},
+          {"samples", row.time.samples},
+          {"median_ms", number(row.time.median_ms)},
+          {"p10_ms", number(row.time.p10_ms)},
+          {"p90_ms", number(row.time.p90_ms)},
+          {"min_ms", number(row.time.min_ms)},
+          {"gflops_effective", number(row.gflops_effective)},
+          {"workspace_bytes", row.workspace_bytes},
+          {"error_ratio", std::isfinite(row.error_ratio) ? Json(row.error_ratio) : Json()},
+          {"wrong", row.wrong.empty() ? Json() : Json(row.wrong)}};
+}
+
+Json ceilings_json(const CpuCeilings& ceilings) {
+  const auto pair = [](const Ceiling& one) {
+    return Json{{"one_thread", number(one.one_thread)}, {"all_threads", number(one.all_threads)}};
+  };
+  return {{"cores", ceilings.cores},
+          {"flops_per_second", pair(ceilings.flops)},
+          {"l2_read_bytes_per_second", pair(ceilings.l2_read)},
+          {"l2_copy_bytes_per_second", pair(ceilings.l2_copy)},
+          {"l3_read_bytes_per_second", pair(ceilings.l3_read)},
+          {"l3_copy_bytes_per_second", pair(ceilings.l3_copy)},
+          {"dram_read_bytes_per_second", pair(ceilings.dram_read)},
+          {"dram_copy_bytes_per_second", pair(ceilings.dram_copy)},
+          {"l2_bytes", ceilings.l2_bytes},
+          {"l3_bytes", ceilings.l3_bytes}};
+}
+
+Json rows_json(const std::vector<Conv2dBenchGroup>& groups, const Conv2dBenchSettings& settings) {
+  Json out = Json::array();
+  for (const Conv2dBenchGroup& group : groups) {
+    for (const Conv2dBenchRow& row : group.rows) out.push_back(row_json(group, row, settings));
+  }
+  return out;
+}
+
+std::string csv_cell(const Json& value) {
+  if (value.is_null()) return "";
+  if (!value.is_string()) return value.dump();
+  const std::string text = value.get<std::string>();
+  if (text.find_first_of(",\"\n") == std::string::npos) return text;
+  std::string out = "\"";
+  for (const char c : text) out += c == '"' ? std::string("\"\"") : std::string(1, c);
+  return out + "\"";
+}
+
+}  // namespace
+
+std::string bench_json(const std::vector<Conv2dBenchGroup>& groups,
+                       const Conv2dBenchSettings& settings) {
+  Json machine = Json::parse(environment_json(process_arguments()));
+  machine["ceilings"] = settings.ceilings ? ceilings_json(*settings.ceilings) : Json();
+  Json peer_rows = Json::array();
+  Json refusals = Json::array();
+  for (const Conv2dBenchGroup& group : groups) {
+    const auto refuse = [&](const std::string& who, const std::string& reason) {
+      refusals.push_back({{"problem", group.problem.text()},
+                          {"direction", name_of(group.direction)},
+                          {"algorithm", who},
+                          {"reason", reason}});
+    };
+    for (const PeerBenchRow& row : group.peer_rows) {
+      peer_rows.push_back(peer_row_json(group, row, settings));
+    }
+    for (const BenchRefusal& one : group.refusals) refuse(one.who, one.reason);
+    if (!group.skipped.empty()) refuse("all", group.skipped);
+  }
+  const Json out = {{"format", "convscope bench conv2d 1"},
+                    {"machine", machine},
+                    {"settings",
+                     {{"device", settings.device.str()},
+                      {"threads", settings.threads},
+                      {"cache", settings.cold ? "cold" : "warm"},
+                      {"clock", settings.cpu_clock ? "cpu" : "wall"},
+                      {"min_seconds", settings.min_seconds},
+                      {"least_samples", settings.least_samples}}},
+                    {"peer", settings.peer_name.empty() ? Json()
+                                                        : Json{{"name", settings.peer_name},
+                                                               {"version", settings.peer_version}}},
+                    {"rows", rows_json(groups, settings)},
+                    {"peer_rows", peer_rows},
+                    {"refusals", refusals}};
+  return out.dump(1) + "\n";
+}
+
+std::string bench_csv(const std::vector<Conv2dBenchGroup>& groups,
+                      const Conv2dBenchSettings& settings) {
+  // An empty row gives the names, so that a file without rows still has its first line.
+  const Json names = row_json(Conv2dBenchGroup{}, Conv2dBenchRow{}, settings);
+  std::string out;
+  for (const auto& [name, value] : names.items()) out += (out.empty() ? "" : ",") + name;
+  out += "\n";
+  for (const Json& row : rows_json(groups, settings)) {
+    std::string line;
+    for (const auto& [name, value] : row.items()) {
+      line += (name == "problem" ? "" : ",") + csv_cell(value);
+    }
+    out += line + "\n";
+  }
+  return out;
+}
+
+}  // namespace convscope

@@ -1,0 +1,218 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "experiments/bench/bench_report.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <map>
+
+namespace convscope {
+namespace {
+
+constexpr double kMiB = 1048576.0;
+
+std::string percent(double value) { return value > 0 ? fmt::format("{:.0f}%", value) : "-"; }
+std::string ratio_text(double value) { return value > 0 ? fmt::format("{:.2f}x", value) : "-"; }
+std::string milliseconds(double value) {
+  return fmt::format("{:.{}f}", value, value < 0.01 ? 6 : value < 1 ? 4 : value < 100 ? 3 : 1);
+}
+std::string gflops(double value) { return fmt::format("{:.{}f}", value, value < 100 ? 1 : 0); }
+
+using Cells = std::vector<std::string>;
+
+// Columns as wide as their longest cell; the first is left-aligned, the others right-aligned.
+std::string aligned(const std::vector<Cells>& lines) {
+  std::vector<std::size_t> widths;
+  for (const Cells& cells : lines) {
+    widths.resize(std::max(widths.size(), cells.size()));
+    for (std::size_t i = 0; i < cells.size(); ++i) widths[i] = std::max(widths[i], cells[i].size());
+  }
+  std::string out;
+  for (const Cells& cells : lines) {
+    std::string line = "  ";
+    for (std::size_t i = 0; i < cells.size(); ++i) {
+      line += i == 0 ? fmt::format("{:<{}}", cells[i], widths[i])
+                     : fmt::format("  {:>{}}", cells[i], widths[i]);
+    }
+    out += line + "\n";
+  }
+  return out;
+}
+
+Cells cells_of(const Conv2dBenchRow& row, const PeerBenchRow* own, const PeerBenchRow* plain) {
+  const auto median_ratio = [&](const PeerBenchRow* peer) {
+    return peer == nullptr ? std::string("-")
+                           : ratio_text(peer->time.median_ms / row.time.median_ms);
+  };
+  const auto least_ratio = [&](const PeerBenchRow* peer) {
+    return peer == nullptr ? std::string("-") : ratio_text(peer->time.min_ms / row.time.min_ms);
+  };
+  return {(row.auto_choice ? "* " : "  ") + row.algorithm,
+          milliseconds(row.time.median_ms),
+          milliseconds(row.time.p10_ms),
+          milliseconds(row.time.p90_ms),
+          milliseconds(row.time.min_ms),
+          gflops(row.gflops_effective),
+          gflops(row.gflops_executed),
+          percent(row.roofline_percent),
+          fmt::format("{:.2f}", static_cast<double>(row.workspace_bytes) / kMiB),
+          fmt::format("{:.3f}", row.error_ratio),
+          median_ratio(own),
+          least_ratio(own),
+          median_ratio(plain)};
+}
+
+Cells cells_of(const PeerBenchRow& row) {
+  return {fmt::format("  peer {}{} [{}]", row.algorithm, row.plain ? " (plain)" : "",
+                      row.implementation),
+          milliseconds(row.time.median_ms),
+          milliseconds(row.time.p10_ms),
+          milliseconds(row.time.p90_ms),
+          milliseconds(row.time.min_ms),
+          gflops(row.gflops_effective),
+          "-",
+          "-",
+          fmt::format("{:.2f}", static_cast<double>(row.workspace_bytes) / kMiB),
+          fmt::format("{:.3f}", row.error_ratio)};
+}
+
+// ---- summary -----------------------------------------------------------------------------------
+
+struct Ratios {
+  std::vector<double> own, plain;
+  std::map<std::string, std::vector<double>> by_algorithm;  // of the peer, own layout
+};
+
+const Conv2dBenchRow* fastest(const Conv2dBenchGroup& group) {
+  for (const Conv2dBenchRow& row : group.rows) {
+    if (row.wrong.empty()) return &row;  // they are sorted
+  }
+  return nullptr;
+}
+
+void add_ratios(Ratios& ratios, const Conv2dBenchGroup& group, const Conv2dBenchRow& row) {
+  if (const PeerBenchRow* best = group.best_peer(false)) {
+    ratios.own.push_back(best->time.median_ms / row.time.median_ms);
+  }
+  if (const PeerBenchRow* best = group.best_peer(true)) {
+    ratios.plain.push_back(best->time.median_ms / row.time.median_ms);
+  }
+  for (const PeerBenchRow& peer : group.peer_rows) {
+    if (peer.plain || peer.time.samples == 0) continue;
+    ratios.by_algorithm[peer.algorithm].push_back(peer.time.median_ms / row.time.median_ms);
+  }
+}
+
+std::string mean_and_least(const std::vector<double>& ratios) {
+  if (ratios.empty()) return "-";
+  return fmt::format("{:.2f}x (least {:.2f}x, {} problems)", geometric_mean(ratios),
+                     *std::ranges::min_element(ratios), ratios.size());
+}
+
+std::string ratio_lines(Direction direction,
+                        const std::map<std::string, Ratios>& ratios_of_algorithm) {
+  std::string out;
+  for (const auto& [name, ratios] : ratios_of_algorithm) {
+    if (ratios.own.empty() && ratios.plain.empty()) continue;
+    out += fmt::format("  {} {}: best {}; best plain {}\n", name_of(direction), name,
+                       mean_and_least(ratios.own), mean_and_least(ratios.plain));
+    for (const auto& [peer_algorithm, values] : ratios.by_algorithm) {
+      out += fmt::format("      against its {}: {}\n", peer_algorithm, mean_and_least(values));
+    }
+  }
+  return out;
+}
+
+}  // namespace
+
+std::string bench_table(const Conv2dBenchGroup& group) {
+  std::string out = fmt::format("{}  {}  {:.4g} MFLOP  {} thread{}\n", group.problem.text(),
+                                name_of(group.direction), group.problem.nominal_flops() * 1e-6,
+                                group.threads, group.threads == 1 ? "" : "s");
+  if (!group.skipped.empty()) return out + "  skipped: " + group.skipped + "\n";
+  const PeerBenchRow* const own = group.best_peer(false);
+  const PeerBenchRow* const plain = group.best_peer(true);
+  std::vector<Cells> lines = {{"  algorithm", "median ms", "p10", "p90", "min", "GFLOP/s eff.",
+                               "exec.", "roof", "work MiB", "err/bound", "vs peer", "by min",
+                               "vs plain"}};
+  std::string wrong;
+  for (const Conv2dBenchRow& row : group.rows) {
+    if (row.wrong.empty()) {
+      lines.push_back(cells_of(row, own, plain));
+    } else {
+      wrong += fmt::format("    {}: WRONG RESULT, not timed: {}\n", row.algorithm, row.wrong);
+    }
+  }
+  for (const PeerBenchRow& row : group.peer_rows) {
+    if (row.wrong.empty()) {
+      lines.push_back(cells_of(row));
+    } else {
+      wrong += fmt::format("    peer {}: WRONG RESULT, not timed: {}\n", row.algorithm, row.wrong);
+    }
+  }
+  if (lines.size() > 1) out += aligned(lines);
+  out += wrong;
+  for (const BenchRefusal& refusal : group.refusals) {
+    out += fmt::format("    {} refuses: {}\n", refusal.who, refusal.reason);
+  }
+  return out;
+}
+
+std::string bench_summary(const std::vector<Conv2dBenchGroup>& groups) {
+  std::string out;
+  int choices = 0, good_choices = 0;
+  for (const Direction direction : kDirections) {
+    std::map<std::string, Ratios> ratios;
+    for (const Conv2dBenchGroup& group : groups) {
+      if (group.direction != direction) continue;
+      const Conv2dBenchRow* const best = fastest(group);
+      if (best == nullptr) continue;
+      int right = 0;
+      for (const Conv2dBenchRow& row : group.rows) {
+        if (!row.wrong.empty()) continue;
+        ++right;
+        add_ratios(ratios[row.algorithm], group, row);
+      }
+      if (right > 1) add_ratios(ratios["(our fastest)"], group, *best);
+      for (const Conv2dBenchRow& row : group.rows) {
+        if (!row.auto_choice || !row.wrong.empty() || right < 2) continue;
+        ++choices;
+        if (row.time.median_ms <= 1.1 * best->time.median_ms) ++good_choices;
+      }
+    }
+    out += ratio_lines(direction, ratios);
+  }
+  if (!out.empty()) {
+    out = "ratio to the peer (its median time / ours; geometric mean over the problems):\n" + out;
+  }
+  if (choices > 0) {
+    out += fmt::format("auto (*) chose within 10% of the fastest in {} of {} cases\n", good_choices,
+                       choices);
+  }
+  return out;
+}
+
+std::string ceilings_text(const CpuCeilings& ceilings) {
+  const auto line = [&](const char* name, const Ceiling& one, const char* unit) {
+    if (one.one_thread <= 0) return std::string();
+    return fmt::format("  {:<10} {:>8.1f} {:>8.1f}  {}\n", name, one.one_thread * 1e-9,
+                       one.all_threads * 1e-9, unit);
+  };
+  return fmt::format("  {:<10} {:>8} {:>8}\n", "", "1 thread",
+                     fmt::format("{} threads", ceilings.cores)) +
+         line("FMA f32", ceilings.flops, "GFLOP/s") + line("L2 read", ceilings.l2_read, "GB/s") +
+         line("L2 copy", ceilings.l2_copy, "GB/s") + line("L3 read", ceilings.l3_read, "GB/s") +
+         line("L3 copy", ceilings.l3_copy, "GB/s") + line("DRAM read", ceilings.dram_read, "GB/s") +
+         line("DRAM copy", ceilings.dram_copy, "GB/s");
+}
+
+bool any_wrong(const std::vector<Conv2dBenchGroup>& groups) {
+  const auto wrong = [](const auto& row) { return !row.wrong.empty(); };
+  return std::ranges::any_of(groups, [&](const Conv2dBenchGroup& group) {
+    return std::ranges::any_of(group.rows, wrong) || std::ranges::any_of(group.peer_rows, wrong);
+  });
+}
+
+}  // namespace convscope

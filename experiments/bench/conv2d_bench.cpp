@@ -1,0 +1,414 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "experiments/bench/conv2d_bench.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+#include <limits>
+#include <memory>
+
+#include "experiments/bench/interleave.h"
+#include "experiments/bench/problem_list.h"
+#include "experiments/bench/sampled_reference.h"
+#include "framework/memory.h"
+#include "framework/parallel.h"
+#include "framework/random.h"
+#include "framework/tensor.h"
+#include "layers/conv2d/select.h"
+
+namespace convscope {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using Progress = std::function<void(const std::string&)>;
+
+constexpr const char* kOperation = "bench conv2d";
+constexpr const char* kOracle = "reference";
+
+// Normal numbers; the same for any number of threads.
+Tensor random_tensor(const Shape& shape, std::uint64_t stream) {
+  Tensor out = Tensor::empty(shape);
+  float* const values = out.data<float>();
+  constexpr std::int64_t kChunk = 1 << 15;
+  parallel_for(out.numel(), kChunk, [&](std::int64_t begin, std::int64_t end) {
+    Generator random(stream, static_cast<std::uint64_t>(begin / kChunk));
+    for (std::int64_t i = begin; i < end; ++i) values[i] = random.normal();
+  });
+  return out;
+}
+
+// The tensors of one problem and direction on the host and on the device.
+struct Data {
+  Data(const Conv2dProblem& z, Direction direction, Device on)
+      : device(on),
+        first_host(random_tensor(direction == Direction::backward_data ? z.y_shape() : z.x_shape(),
+                                 direction == Direction::backward_data ? 3 : 1)),
+        second_host(
+            random_tensor(direction == Direction::backward_weight ? z.y_shape() : z.w_shape(),
+                          direction == Direction::backward_weight ? 3 : 2)),
+        output_host(Tensor::empty(output_shape(z, direction))),
+        first(first_host.to(on)),
+        second(second_host.to(on)),
+        output(output_host.to(on)) {}
+
+  Conv2dInputs inputs() const { return {first_host.data<float>(), second_host.data<float>()}; }
+  const float* result() const {
+    if (device.type != DeviceType::cpu) output_host.copy_from(output);
+    return output_host.data<float>();
+  }
+
+  const Device device;
+  const Tensor first_host, second_host, output_host;
+  const Tensor first, second, output;
+};
+
+// An algorithm that is to be timed.
+class Contender {
+ public:
+  Contender(const Conv2dAlgorithm& algorithm, const Conv2dProblem& problem, Direction direction,
+            const Data& data)
+      : algorithm_(algorithm),
+        problem_(problem),
+        direction_(direction),
+        data_(data),
+        backend_(backend_of(data.device)),
+        workspace_(std::make_unique<Workspace>(data.device,
+                                               algorithm.workspace_bytes(problem, direction))) {}
+
+  void run() const {
+    const void* const first = data_.first.raw_data();
+    const void* const second = data_.second.raw_data();
+    void* const output = data_.output.raw_data();
+    void* const scratch = workspace_->data();
+    if (direction_ == Direction::forward) {
+      algorithm_.forward({problem_, first, second, nullptr, output, scratch});
+    } else if (direction_ == Direction::backward_data) {
+      algorithm_.backward_data({problem_, first, second, output, scratch});
+    } else {
+      algorithm_.backward_weight({problem_, first, second, output, false, scratch});
+    }
+    if (backend_.synchronize != nullptr) backend_.synchronize(data_.device.index);
+  }
+
+  // Fills output and workspace with NaN, so that what was not written shows.
+  void poison() const {
+    const auto fill = [&](void* pointer, std::size_t bytes) {
+      if (bytes > 0) backend_.fill_bytes(data_.device.index, pointer, 0xff, bytes);
+    };
+    fill(data_.output.raw_data(), static_cast<std::size_t>(data_.output.size_bytes()));
+    fill(workspace_->data(), workspace_->bytes());
+  }
+
+  const Conv2dAlgorithm& algorithm() const { return algorithm_; }
+  std::size_t workspace_bytes() const { return workspace_->bytes(); }
+
+ private:
+  const Conv2dAlgorithm& algorithm_;
+  const Conv2dProblem problem_;
+  const Direction direction_;
+  const Data& data_;
+  const DeviceBackend& backend_;
+  std::unique_ptr<Workspace> workspace_;
+};
+
+// One of the peer's variants, prepared.
+class PeerContender {
+ public:
+  PeerContender(const ConvscopePeer& peer, int variant, ConvscopePeerCase* one)
+      : peer_(peer), variant_(variant), one_(one, peer.destroy) {}
+
+  void run() const {
+    if (peer_.run(one_.get()) != 0) {
+      fail(ErrorKind::kRun, "peer", cat(peer_.name, " failed to run ", variant().algorithm));
+    }
+  }
+  const ConvscopePeerVariant& variant() const { return peer_.variants[variant_]; }
+  ConvscopePeerCase* one() const { return one_.get(); }
+
+ private:
+  const ConvscopePeer& peer_;
+  int variant_;
+  std::unique_ptr<ConvscopePeerCase, void (*)(ConvscopePeerCase*)> one_;
+};
+
+std::string variant_name(const ConvscopePeer& peer, const ConvscopePeerVariant& variant) {
+  return cat(peer.name, " ", variant.algorithm,
+             variant.layout == CONVSCOPE_PEER_PLAIN ? " (plain)" : "");
+}
+
+double seconds_of(const std::function<void()>& run) {
+  const Clock::time_point begin = Clock::now();
+  run();
+  return std::chrono::duration<double>(Clock::now() - begin).count();
+}
+
+// The first run is slow for reasons of its own, so a second one counts, unless it would take long.
+double estimate_of(double first_seconds, const std::function<void()>& run) {
+  return first_seconds > 1 ? first_seconds : std::min(first_seconds, seconds_of(run));
+}
+
+class Measurement {
+ public:
+  Measurement(const Conv2dBenchOptions& options, const Conv2dProblem& problem, Direction direction,
+              const Progress& progress)
+      : options_(options),
+        direction_(direction),
+        progress_(progress),
+        data_(problem, direction, options.device) {
+    group_.problem = problem;
+    group_.direction = direction;
+    group_.threads = num_threads();
+  }
+
+  Conv2dBenchGroup result() {
+    find_contenders();
+    check_contenders();
+    if (options_.peer != nullptr) check_peer();
+    progress_("timing");
+    time_interleaved(things_, {.min_seconds = options_.min_seconds,
+                               .least_samples = options_.least_samples,
+                               .cold = options_.cold,
+                               .cpu_clock = options_.cpu_clock,
+                               .cache_bytes = last_level_bytes()});
+    for (std::size_t i = 0; i < things_.size(); ++i) summaries_[i](things_[i].seconds);
+    std::ranges::stable_sort(group_.rows, {}, [](const Conv2dBenchRow& row) {
+      return row.wrong.empty() ? row.time.median_ms : std::numeric_limits<double>::infinity();
+    });
+    return std::move(group_);
+  }
+
+ private:
+  std::size_t last_level_bytes() const {
+    constexpr std::size_t kUnknown = std::size_t{64} << 20;
+    return options_.ceilings ? std::max(options_.ceilings->l2_bytes, options_.ceilings->l3_bytes)
+                             : kUnknown;
+  }
+
+  void find_contenders() {
+    const Conv2dProblem& problem = group_.problem;
+    try {
+      auto_choice_ = select_conv2d("auto", problem, direction_, options_.device).algorithm;
+    } catch (const Error&) {  // nobody accepts it: the refusals say why
+    }
+    for (const Conv2dAlgorithm* algorithm : options_.algorithms) {
+      if (options_.only_auto && auto_choice_ != nullptr && algorithm != auto_choice_) continue;
+      const Conv2dSupport support = support_of(*algorithm, problem, direction_);
+      if (support.yes) {
+        contenders_.emplace_back(*algorithm, problem, direction_, data_);
+      } else {
+        group_.refusals.push_back({algorithm->name, support.reason});
+      }
+    }
+  }
+
+  const SampledReference& reference() {
+    if (!reference_) {
+      progress_("expected values");
+      reference_ = std::make_unique<SampledReference>(group_.problem, direction_, data_.inputs());
+    }
+    return *reference_;
+  }
+
+  void check_contenders() {
+    group_.rows.resize(contenders_.size());  // not moved from here on: the summaries point to them
+    for (std::size_t i = 0; i < contenders_.size(); ++i) {
+      const Contender& one = contenders_[i];
+      Conv2dBenchRow& row = group_.rows[i];
+      row.algorithm = one.algorithm().name;
+      row.auto_choice = &one.algorithm() == auto_choice_;
+      row.workspace_bytes = one.workspace_bytes();
+      reference();
+      progress_(cat("checking ", row.algorithm));
+      double first_seconds = 0;
+      try {
+        one.poison();
+        first_seconds = seconds_of([&] { one.run(); });
+        const auto verdict = reference().judge(data_.result(), one.algorithm().error_growth);
+        row.error_ratio = verdict.error_ratio;
+        row.wrong = verdict.wrong;
+      } catch (const Error& error) {
+        row.wrong = error.what();
+      }
+      if (!row.wrong.empty()) continue;
+      things_.push_back({.run = [&one] { one.run(); },
+                         .estimate_seconds = estimate_of(first_seconds, [&] { one.run(); }),
+                         .seconds = {}});
+      summaries_.emplace_back(
+          [this, &one, &row](const std::vector<double>& seconds) { fill(row, one, seconds); });
+    }
+  }
+
+  void fill(Conv2dBenchRow& row, const Contender& one, const std::vector<double>& seconds) const {
+    const Conv2dProblem& problem = group_.problem;
+    const Conv2dCost cost = one.algorithm().cost(problem, direction_);
+    row.time = summary_of(seconds);
+    row.gflops_effective = problem.nominal_flops() / (row.time.median_ms * 1e6);
+    row.gflops_executed = cost.flops / (row.time.median_ms * 1e6);
+    if (options_.ceilings && options_.device.type == DeviceType::cpu) {
+      const double least = roofline_seconds(*options_.ceilings, cost.flops, problem.nominal_bytes(),
+                                            group_.threads, options_.cold);
+      row.roofline_percent = 100 * least / (row.time.median_ms * 1e-3);
+    }
+  }
+
+  ConvscopePeerProblem peer_problem() const {
+    const Conv2dProblem& z = group_.problem;
+    return {.n = z.n,
+            .c = z.c,
+            .h = z.h,
+            .w = z.w,
+            .k = z.k,
+            .r = z.r,
+            .s = z.s,
+            .p = z.p(),
+            .q = z.q(),
+            .stride_h = z.stride_h,
+            .stride_w = z.stride_w,
+            .pad_top = z.pad_top,
+            .pad_bottom = z.pad_bottom,
+            .pad_left = z.pad_left,
+            .pad_right = z.pad_right,
+            .dilation_h = z.dilation_h,
+            .dilation_w = z.dilation_w,
+            .groups = z.groups,
+            .direction = static_cast<std::int32_t>(direction_)};
+  }
+
+  void check_peer() {
+    const ConvscopePeer& peer = *options_.peer;
+    const ConvscopePeerProblem problem = peer_problem();
+    peer.set_threads(group_.threads);
+    for (int variant = 0; variant < peer.variant_count; ++variant) {
+      const std::string name = variant_name(peer, peer.variants[variant]);
+      progress_(cat("checking ", name));
+      char reason[400] = "";
+      ConvscopePeerCase* const one = peer.create(&problem, variant, data_.inputs().first,
+                                                 data_.inputs().second, reason, sizeof reason);
+      if (one == nullptr) {
+        group_.refusals.push_back({name, reason});
+      } else {
+        peers_.push_back(std::make_unique<PeerContender>(peer, variant, one));
+      }
+    }
+    group_.peer_rows.resize(peers_.size());
+    for (std::size_t i = 0; i < peers_.size(); ++i) check_peer_variant(*peers_[i], i);
+  }
+
+  void check_peer_variant(const PeerContender& one, std::size_t i) {
+    const ConvscopePeer& peer = *options_.peer;
+    PeerBenchRow& row = group_.peer_rows[i];
+    row.algorithm = one.variant().algorithm;
+    row.plain = one.variant().layout == CONVSCOPE_PEER_PLAIN;
+    row.implementation = peer.implementation(one.one());
+    row.workspace_bytes = peer.workspace_bytes(one.one());
+    double first_seconds = 0;
+    try {
+      first_seconds = seconds_of([&] { one.run(); });
+    } catch (const Error& error) {
+      row.wrong = error.what();
+      return;
+    }
+    float* const result = data_.output_host.data<float>();
+    std::memset(result, 0xff, static_cast<std::size_t>(data_.output_host.size_bytes()));
+    if (peer.read(one.one(), result) != 0) {
+      row.wrong = "its result could not be read";
+      return;
+    }
+    const auto verdict = reference().judge(result, one.variant().error_growth);
+    row.error_ratio = verdict.error_ratio;
+    row.wrong = verdict.wrong;
+    if (!row.wrong.empty()) return;
+    things_.push_back({.run = [&one] { one.run(); },
+                       .estimate_seconds = estimate_of(first_seconds, [&] { one.run(); }),
+                       .seconds = {}});
+    summaries_.emplace_back([this, &row](const std::vector<double>& seconds) {
+      row.time = summary_of(seconds);
+      row.gflops_effective = group_.problem.nominal_flops() / (row.time.median_ms * 1e6);
+    });
+  }
+
+  const Conv2dBenchOptions& options_;
+  const Direction direction_;
+  const Progress& progress_;
+  const Data data_;
+  Conv2dBenchGroup group_;
+  const Conv2dAlgorithm* auto_choice_ = nullptr;
+  std::unique_ptr<SampledReference> reference_;
+  std::vector<Contender> contenders_;
+  std::vector<std::unique_ptr<PeerContender>> peers_;
+  std::vector<TimedThing> things_;
+  std::vector<std::function<void(const std::vector<double>&)>> summaries_;  // beside things_
+};
+
+}  // namespace
+
+const PeerBenchRow* Conv2dBenchGroup::best_peer(bool plain) const {
+  const PeerBenchRow* best = nullptr;
+  for (const PeerBenchRow& row : peer_rows) {
+    if (!row.wrong.empty() || row.plain != plain || row.time.samples == 0) continue;
+    if (best == nullptr || row.time.median_ms < best->time.median_ms) best = &row;
+  }
+  return best;
+}
+
+std::vector<const Conv2dAlgorithm*> algorithms_named(const std::string& text, Device device) {
+  const Registry<Conv2dAlgorithm>& table = conv2d_algorithms(device.type);
+  std::vector<const Conv2dAlgorithm*> out;
+  if (text == "all" || text == "auto") {
+    for (const auto& [name, card] : table.entries()) {
+      if (name != kOracle) out.push_back(&card);
+    }
+    return out;
+  }
+  std::vector<std::string> words = table.names();
+  words.insert(words.end(), {"all", "auto"});
+  for (const std::string& name : split_commas(text)) {
+    const Conv2dAlgorithm* const found = table.find(name);
+    if (found == nullptr) {
+      const std::string near = nearest_word(name, words);
+      fail(ErrorKind::kUnavailable, kOperation,
+           cat("expected all, auto or algorithms of device ", device.str(), " (",
+               join(table.names()), "), got '", name, "'",
+               near.empty() ? "" : cat("; did you mean '", near, "'?")));
+    }
+    if (std::ranges::count(out, found) == 0) out.push_back(found);
+  }
+  return out;
+}
+
+double roofline_seconds(const CpuCeilings& ceilings, double flops, double bytes, int threads,
+                        bool cold) {
+  const int used = std::min(threads, ceilings.cores);
+  const Ceiling* level = &ceilings.dram_copy;
+  if (!cold && bytes <= static_cast<double>(ceilings.l3_bytes) && ceilings.l3_copy.one_thread > 0) {
+    level = &ceilings.l3_copy;
+  }
+  if (!cold && bytes <= static_cast<double>(ceilings.l2_bytes) * used &&
+      ceilings.l2_copy.one_thread > 0) {
+    level = &ceilings.l2_copy;
+  }
+  return std::max(flops / ceilings.flops.with(used, ceilings.cores),
+                  bytes / level->with(used, ceilings.cores));
+}
+
+void check_can_be_timed(const Conv2dProblem& problem) {
+  CONVSCOPE_CHECK(problem.dtype == DType::f32, kOperation,
+                  "expected elements of type f32 because that is what is compared, got ",
+                  problem.text());
+}
+
+Conv2dBenchGroup bench_conv2d(const Conv2dBenchOptions& options, const Conv2dProblem& problem,
+                              Direction direction, const Progress& progress) {
+  check_can_be_timed(problem);
+  if (problem.n == 0) {
+    Conv2dBenchGroup group;
+    group.problem = problem;
+    group.direction = direction;
+    group.threads = num_threads();
+    group.skipped = "a batch of no images leaves nothing to time";
+    return group;
+  }
+  return Measurement(options, problem, direction, progress).result();
+}
+
+}  // namespace convscope

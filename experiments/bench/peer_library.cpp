@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "experiments/bench/peer_library.h"
+
+#include <dlfcn.h>
+
+#include <cstdlib>
+#include <filesystem>
+
+#include "framework/check.h"
+
+namespace convscope {
+namespace {
+
+// What a person has to do to get the plug-in.
+struct KnownPeer {
+  const char* name;
+  const char* how;
+};
+constexpr KnownPeer kKnownPeers[] = {
+    {"onednn",
+     "install oneDNN with its headers (Debian: apt-get install libdnnl-dev) and configure"
+     " and build again"},
+};
+
+std::filesystem::path plugin_folder() {
+  if (const char* given = std::getenv("CONVSCOPE_PEER_DIR"); given != nullptr && *given != '\0') {
+    return given;
+  }
+  Dl_info here{};
+  if (dladdr(reinterpret_cast<void*>(&plugin_folder), &here) != 0 && here.dli_fname != nullptr) {
+    return std::filesystem::path(here.dli_fname).parent_path();
+  }
+  return ".";
+}
+
+[[noreturn]] void fail_unavailable(const std::string& name, const std::string& sentence) {
+  fail(ErrorKind::kUnavailable, "peer", cat("expected the peer '", name, "', ", sentence));
+}
+
+}  // namespace
+
+const ConvscopePeer& open_peer(const std::string& name) {
+  const char* how = nullptr;
+  std::string names;
+  for (const KnownPeer& known : kKnownPeers) {
+    names += cat(names.empty() ? "" : ", ", known.name);
+    if (name == known.name) how = known.how;
+  }
+  if (how == nullptr) {
+    fail(ErrorKind::kUnavailable, "peer", cat("expected a peer (", names, "), got '", name, "'"));
+  }
+  const std::filesystem::path path = plugin_folder() / cat("libconvscope_peer_", name, ".so");
+  if (!std::filesystem::exists(path)) {
+    fail_unavailable(
+        name, cat("but this build has no plug-in for it (looked for ", path.string(), "): ", how));
+  }
+  void* const library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+  if (library == nullptr) {
+    const char* const why = dlerror();
+    fail_unavailable(name, cat("but its plug-in cannot be opened: ", why, "; ", how));
+  }
+  using Entry = const ConvscopePeer* (*)();
+  const auto entry = reinterpret_cast<Entry>(dlsym(library, "convscope_peer"));
+  const ConvscopePeer* const peer = entry == nullptr ? nullptr : entry();
+  if (peer == nullptr || peer->abi != CONVSCOPE_PEER_ABI) {
+    fail_unavailable(name, cat("but ", path.string(), " is not a plug-in of this version"));
+  }
+  return *peer;
+}
+
+}  // namespace convscope

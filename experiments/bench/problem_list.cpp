@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "experiments/bench/problem_list.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+
+#include "framework/registry.h"
+
+namespace convscope {
+namespace {
+constexpr const char* kOperation = "bench conv2d";
+}  // namespace
+
+std::vector<Conv2dProblem> problems_of_file(const std::string& path) {
+  std::ifstream file(path);
+  std::vector<Conv2dProblem> out;
+  std::string line;
+  int number = 0;
+  if (!file) {
+    fail(ErrorKind::kIo, kOperation,
+         cat("expected a readable shapes file, got ", path, ": ", std::strerror(errno)));
+  }
+  while (std::getline(file, line)) {
+    ++number;
+    if (line.ends_with('\r')) line.pop_back();
+    if (line.empty() || line[0] == '#') continue;
+    try {
+      out.push_back(Conv2dProblem::parse(line));
+    } catch (const Error& error) {
+      fail(kOperation, cat(path, ":", number, ": ", error.what()));
+    }
+  }
+  if (file.bad() || (number == 0 && !file.eof())) {
+    fail(ErrorKind::kIo, kOperation, cat("expected a readable shapes file, got ", path));
+  }
+  CONVSCOPE_CHECK(!out.empty(), kOperation, "expected at least one problem in ", path,
+                  ", got none");
+  return out;
+}
+
+std::vector<std::string> split_commas(const std::string& text) {
+  std::vector<std::string> out;
+  std::size_t begin = 0;
+  for (;;) {
+    const std::size_t comma = text.find(',', begin);
+    out.push_back(text.substr(begin, comma - begin));
+    if (comma == std::string::npos) return out;
+    begin = comma + 1;
+  }
+}
+
+std::vector<Direction> parse_directions(const std::string& text) {
+  if (text == "all") return {std::begin(kDirections), std::end(kDirections)};
+  const std::vector<std::string> words = split_commas(text);
+  std::vector<std::string> known = {"all"};
+  for (const Direction direction : kDirections) known.emplace_back(name_of(direction));
+  for (const std::string& word : words) {
+    const bool one_of_them = word != "all" && std::ranges::count(known, word) == 1;
+    const std::string near = nearest_word(word, known);
+    CONVSCOPE_CHECK(one_of_them, kOperation, "expected --direction to be all or some of forward,",
+                    "backward_data,backward_weight, got '", word, "'",
+                    near.empty() || near == word ? "" : cat("; did you mean '", near, "'?"));
+  }
+  std::vector<Direction> out;
+  for (const Direction direction : kDirections) {
+    if (std::ranges::count(words, std::string(name_of(direction))) > 0) out.push_back(direction);
+  }
+  return out;
+}
+
+}  // namespace convscope

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "experiments/bench/statistics.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace convscope {
+
+double quantile(const std::vector<double>& sorted, double q) {
+  if (sorted.empty()) return 0;
+  const double place = q * static_cast<double>(sorted.size() - 1);
+  const auto below = static_cast<std::size_t>(place);
+  const std::size_t above = std::min(below + 1, sorted.size() - 1);
+  const double share = place - static_cast<double>(below);
+  return sorted[below] + share * (sorted[above] - sorted[below]);
+}
+
+TimingSummary summary_of(std::vector<double> seconds) {
+  if (seconds.empty()) return {};
+  std::ranges::sort(seconds);
+  return {.samples = static_cast<int>(seconds.size()),
+          .median_ms = 1e3 * quantile(seconds, 0.5),
+          .p10_ms = 1e3 * quantile(seconds, 0.1),
+          .p90_ms = 1e3 * quantile(seconds, 0.9),
+          .min_ms = 1e3 * seconds.front()};
+}
+
+double geometric_mean(const std::vector<double>& values) {
+  if (values.empty()) return 0;
+  double logs = 0;
+  for (const double value : values) logs += std::log(value);
+  return std::exp(logs / static_cast<double>(values.size()));
+}
+
+}  // namespace convscope

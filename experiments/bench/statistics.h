@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+// statistics.h: what is kept of many timings of one thing.
+#pragma once
+
+#include <vector>
+
+#include "framework/export.h"
+
+namespace convscope {
+
+struct TimingSummary {
+  int samples = 0;
+  double median_ms = 0;
+  double p10_ms = 0, p90_ms = 0;  // a tenth of the samples lie below, above
+  double min_ms = 0;
+};
+
+// Quantile `q` in [0, 1] of `sorted`, between two samples by linear interpolation; 0 when empty.
+CONVSCOPE_API double quantile(const std::vector<double>& sorted, double q);
+CONVSCOPE_API TimingSummary summary_of(std::vector<double> seconds);
+CONVSCOPE_API double geometric_mean(const std::vector<double>& values);  // 0 when empty
+
+}  // namespace convscope

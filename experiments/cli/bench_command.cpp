@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: Apache-2.0
+// bench_command.cpp: `convscope bench conv2d`: how long each convolution algorithm takes, beside
+// another library and the machine's ceilings.
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <iostream>
+#include <memory>
+
+#include "experiments/bench/bench_report.h"
+#include "experiments/bench/peer_library.h"
+#include "experiments/bench/problem_list.h"
+#include "experiments/cli/command.h"
+#include "framework/io/atomic_file.h"
+#include "framework/parallel.h"
+
+namespace convscope {
+namespace {
+
+struct Arguments {
+  std::vector<std::string> shapes, problems;
+  std::string direction = "all";
+  std::string algorithm = "all";
+  std::string device = "cpu";
+  std::string peer;
+  std::string cache = "warm";
+  std::string clock = "wall";
+  std::string json, csv;
+  double min_time = 0.2;
+  int rounds = 5;
+};
+
+void check(const Arguments& arguments) {
+  constexpr const char* kCommand = "bench conv2d";
+  if (arguments.shapes.empty() && arguments.problems.empty()) {
+    fail_usage(kCommand, "expected --shapes FILE or --problem n=8,c=64,..., got neither");
+  }
+  if (arguments.cache != "warm" && arguments.cache != "cold") {
+    fail_usage(kCommand, cat("expected --cache warm or cold, got '", arguments.cache, "'"));
+  }
+  if (arguments.clock != "wall" && arguments.clock != "cpu") {
+    fail_usage(kCommand, cat("expected --clock wall or cpu, got '", arguments.clock, "'"));
+  }
+  if (arguments.clock == "cpu" && (num_threads() != 1 || arguments.device != "cpu")) {
+    fail_usage(kCommand,
+               "expected --threads 1 and device cpu because --clock cpu counts one thread's time");
+  }
+  if (!(arguments.min_time > 0 && arguments.min_time <= 600)) {
+    fail_usage(kCommand, cat("expected --min-time above 0 and at most 600 seconds, got ",
+                             arguments.min_time));
+  }
+  if (arguments.rounds < 1 || arguments.rounds > 100000) {
+    fail_usage(kCommand, cat("expected --rounds from 1 to 100000, got ", arguments.rounds));
+  }
+}
+
+std::vector<Conv2dProblem> problems_of(const Arguments& arguments) {
+  std::vector<Conv2dProblem> out;
+  for (const std::string& path : arguments.shapes) {
+    for (const Conv2dProblem& problem : problems_of_file(path)) out.push_back(problem);
+  }
+  for (const std::string& text : arguments.problems) out.push_back(Conv2dProblem::parse(text));
+  for (const Conv2dProblem& problem : out) check_can_be_timed(problem);
+  return out;
+}
+
+// One line on stderr that is written over; only on a terminal, one line a problem elsewhere.
+class Remarks {
+ public:
+  explicit Remarks(std::size_t steps)
+      : quiet_(global_options().verbosity < 0), terminal_(isatty(2) == 1), steps_(steps) {}
+  void begin(const Conv2dProblem& problem, Direction direction) {
+    title_ = cat("[", ++step_, "/", steps_, "] ", problem.text(), " ", name_of(direction));
+    if (!quiet_ && !terminal_) std::fprintf(stderr, "%s\n", title_.c_str());
+  }
+  void say(const std::string& what) const {
+    if (!quiet_ && terminal_) std::fprintf(stderr, "\r\033[K%s: %s", title_.c_str(), what.c_str());
+  }
+  void clear() const {
+    if (!quiet_ && terminal_) std::fputs("\r\033[K", stderr);
+  }
+
+ private:
+  const bool quiet_, terminal_;
+  const std::size_t steps_;
+  std::size_t step_ = 0;
+  std::string title_;
+};
+
+void write_files(const Arguments& arguments, const std::vector<Conv2dBenchGroup>& groups,
+                 const Conv2dBenchSettings& settings) {
+  if (!arguments.json.empty()) write_file(arguments.json, bench_json(groups, settings));
+  if (!arguments.csv.empty()) write_file(arguments.csv, bench_csv(groups, settings));
+}
+
+int bench(const Arguments& arguments) {
+  check(arguments);
+  Conv2dBenchOptions options;
+  options.directions = parse_directions(arguments.direction);
+  options.problems = problems_of(arguments);
+  options.device = Device::parse(arguments.device);
+  backend_of(options.device);  // an error when it is not there
+  options.algorithms = algorithms_named(arguments.algorithm, options.device);
+  options.only_auto = arguments.algorithm == "auto";
+  options.cold = arguments.cache == "cold";
+  options.cpu_clock = arguments.clock == "cpu";
+  options.min_seconds = arguments.min_time;
+  options.least_samples = arguments.rounds;
+  if (!arguments.peer.empty()) options.peer = &open_peer(arguments.peer);
+  options.ceilings = remembered_cpu_ceilings();
+  const Conv2dBenchSettings settings{
+      .device = options.device,
+      .threads = num_threads(),
+      .cold = options.cold,
+      .cpu_clock = options.cpu_clock,
+      .min_seconds = options.min_seconds,
+      .least_samples = options.least_samples,
+      .peer_name = options.peer == nullptr ? "" : options.peer->name,
+      .peer_version = options.peer == nullptr ? "" : options.peer->version,
+      .ceilings = options.ceilings};
+  std::vector<Conv2dBenchGroup> groups;
+  write_files(arguments, groups, settings);  // a path that cannot be written fails at once
+  Remarks remarks(options.problems.size() * options.directions.size());
+  for (const Conv2dProblem& problem : options.problems) {
+    for (const Direction direction : options.directions) {
+      remarks.begin(problem, direction);
+      groups.push_back(bench_conv2d(options, problem, direction,
+                                    [&](const std::string& what) { remarks.say(what); }));
+      remarks.clear();
+      std::cout << bench_table(groups.back()) << "\n" << std::flush;
+      write_files(arguments, groups, settings);  // an interrupted benchmark keeps what it has
+    }
+  }
+  std::cout << bench_summary(groups);
+  return any_wrong(groups) ? exit_code(ErrorKind::kRun) : 0;
+}
+
+std::function<int()> declare(CLI::App& app) {
+  auto arguments = std::make_shared<Arguments>();
+  CLI::App* const conv = app.add_subcommand("conv2d", "convolution algorithms");
+  app.require_subcommand(1);
+  conv->add_option("--shapes", arguments->shapes, "file with one problem in a line")
+      ->type_name("FILE");
+  conv->add_option("--problem", arguments->problems,
+                   "n=8,c=64,h=56,w=56,k=64,r=3,s=3,stride=1,pad=1,dilation=1,groups=1")
+      ->type_name("TEXT");
+  conv->add_option("--direction", arguments->direction,
+                   "all, or some of forward,backward_data,backward_weight")
+      ->capture_default_str();
+  conv->add_option("--algorithm", arguments->algorithm, "all, auto or names joined by commas")
+      ->capture_default_str();
+  conv->add_option("--device", arguments->device, "cpu, cuda or cuda:<index>")
+      ->capture_default_str();
+  conv->add_option("--peer", arguments->peer, "another library to time beside ours: onednn");
+  conv->add_option("--cache", arguments->cache, "warm, or cold: flushed before each run")
+      ->capture_default_str();
+  conv->add_option("--clock", arguments->clock,
+                   "wall, or cpu: time on the core, for --threads 1 on a busy machine")
+      ->capture_default_str();
+  conv->add_option("--min-time", arguments->min_time,
+                   "seconds that each algorithm is timed for on each problem")
+      ->capture_default_str();
+  conv->add_option("--rounds", arguments->rounds, "least number of timings of each algorithm")
+      ->capture_default_str();
+  conv->add_option("--json", arguments->json, "where to write all of it as JSON");
+  conv->add_option("--csv", arguments->csv, "where to write the rows as CSV");
+  return [arguments] { return bench(*arguments); };
+}
+
+}  // namespace
+}  // namespace convscope
+
+CONVSCOPE_REGISTER_COMMAND(
+    "bench", {.summary = "time convolution algorithms, another library beside them",
+              .usage = "bench conv2d --shapes FILE | --problem TEXT [--peer onednn] [...]",
+              .examples = {"bench conv2d --shapes experiments/shapes/resnet18.txt --threads 1",
+                           "bench conv2d --problem n=8,c=64,h=56,w=56,k=64,r=3,s=3,pad=1 "
+                           "--direction forward --peer onednn --json bench.json"},
+              .order = 52,
+              .declare = convscope::declare})

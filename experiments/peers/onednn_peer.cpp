@@ -1,0 +1,309 @@
+// SPDX-License-Identifier: Apache-2.0
+// onednn_peer.cpp: oneDNN as a peer of the benchmark: libconvscope_peer_onednn.so.
+//
+// Variants: its algorithms direct, winograd and auto, each twice. "own layout": format_tag::any for
+// every tensor, so that oneDNN takes the blocked layouts that it is fastest with; reordering into
+// them (and the transform of Winograd's weights) happens before and is not timed. "plain": from
+// row-major inputs to a row-major result, the same primitive with the reorders around it that a
+// user of row-major tensors pays in every call. Weights are plain in the training sense: their
+// reorder counts too.
+//
+// Written for oneDNN 2.x and 3.x; x64 Winograd was dropped in 3.2.
+#include <cstdio>
+#include <cstring>
+#include <exception>
+#include <memory>
+#include <oneapi/dnnl/dnnl.hpp>
+#include <string>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "experiments/bench/peer.h"
+
+// omp.h of the compiler declares it too; oneDNN runs on this OpenMP.
+extern "C" void omp_set_num_threads(int threads);
+
+namespace {
+
+using dnnl::algorithm;
+using dnnl::memory;
+using Tag = memory::format_tag;
+
+struct Method {
+  const char* name;
+  algorithm kind;
+  double error_growth;
+};
+// Direct sums and Winograd F(4x4,3x3) with the points 0, +-1, +-2: an error about ten times larger.
+constexpr Method kMethods[] = {{"direct", algorithm::convolution_direct, 4},
+                               {"winograd", algorithm::convolution_winograd, 64},
+                               {"auto", algorithm::convolution_auto, 64}};
+constexpr int kMethodCount = 3;
+
+const dnnl::engine& cpu() {
+  static const dnnl::engine engine(dnnl::engine::kind::cpu, 0);
+  return engine;
+}
+
+struct Sizes {
+  memory::dims x, w, y, stride, dilation, pad_before, pad_after;
+  bool grouped;
+};
+
+Sizes sizes_of(const ConvscopePeerProblem& z) {
+  Sizes out;
+  out.grouped = z.groups > 1;
+  out.x = {z.n, z.c, z.h, z.w};
+  out.y = {z.n, z.k, z.p, z.q};
+  out.w = out.grouped ? memory::dims{z.groups, z.k / z.groups, z.c / z.groups, z.r, z.s}
+                      : memory::dims{z.k, z.c, z.r, z.s};
+  out.stride = {z.stride_h, z.stride_w};
+  out.dilation = {z.dilation_h - 1, z.dilation_w - 1};  // oneDNN: 0 = dense
+  out.pad_before = {z.pad_top, z.pad_left};
+  out.pad_after = {z.pad_bottom, z.pad_right};
+  // It wants the padding that the output size implies, not what the last stride leaves over.
+  out.pad_after[0] = (z.p - 1) * z.stride_h + (z.r - 1) * z.dilation_h + 1 - z.h - z.pad_top;
+  out.pad_after[1] = (z.q - 1) * z.stride_w + (z.s - 1) * z.dilation_w + 1 - z.w - z.pad_left;
+  return out;
+}
+
+memory::desc any(const memory::dims& dims) { return {dims, memory::data_type::f32, Tag::any}; }
+memory::desc row_major(const memory::dims& dims) {
+  return {dims, memory::data_type::f32, dims.size() == 5 ? Tag::goihw : Tag::nchw};
+}
+
+// What both generations of the interface give: a primitive and the layouts that it chose.
+struct Convolution {
+  dnnl::primitive primitive;
+  memory::desc first, second, output;
+  std::string implementation;
+  size_t scratch_bytes = 0;
+};
+
+template <class Description>
+void take_common(Convolution& to, const Description& description) {
+  to.implementation = description.impl_info_str();
+  to.scratch_bytes =
+      description.query_s64(dnnl::query::memory_consumption_s64) > 0
+          ? static_cast<size_t>(description.query_s64(dnnl::query::memory_consumption_s64))
+          : 0;
+}
+
+#if DNNL_VERSION_MAJOR >= 3
+using Forward = dnnl::convolution_forward::primitive_desc;
+Forward forward_description(const Sizes& z, algorithm kind) {
+  return {cpu(),      dnnl::prop_kind::forward_training,
+          kind,       any(z.x),
+          any(z.w),   memory::desc(),
+          any(z.y),   z.stride,
+          z.dilation, z.pad_before,
+          z.pad_after};
+}
+dnnl::convolution_backward_data::primitive_desc data_description(const Sizes& z, algorithm kind,
+                                                                 const Forward& hint) {
+  return {cpu(),    kind,       any(z.x),     any(z.w),    any(z.y),
+          z.stride, z.dilation, z.pad_before, z.pad_after, hint};
+}
+dnnl::convolution_backward_weights::primitive_desc weight_description(const Sizes& z,
+                                                                      algorithm kind,
+                                                                      const Forward& hint) {
+  return {cpu(),      kind,         any(z.x),    any(z.w), memory::desc(), any(z.y), z.stride,
+          z.dilation, z.pad_before, z.pad_after, hint};
+}
+#else
+using Forward = dnnl::convolution_forward::primitive_desc;
+Forward forward_description(const Sizes& z, algorithm kind) {
+  return {
+      dnnl::convolution_forward::desc(dnnl::prop_kind::forward_training, kind, any(z.x), any(z.w),
+                                      any(z.y), z.stride, z.dilation, z.pad_before, z.pad_after),
+      cpu()};
+}
+dnnl::convolution_backward_data::primitive_desc data_description(const Sizes& z, algorithm kind,
+                                                                 const Forward& hint) {
+  return {dnnl::convolution_backward_data::desc(kind, any(z.x), any(z.w), any(z.y), z.stride,
+                                                z.dilation, z.pad_before, z.pad_after),
+          cpu(), hint};
+}
+dnnl::convolution_backward_weights::primitive_desc weight_description(const Sizes& z,
+                                                                      algorithm kind,
+                                                                      const Forward& hint) {
+  return {dnnl::convolution_backward_weights::desc(kind, any(z.x), any(z.w), any(z.y), z.stride,
+                                                   z.dilation, z.pad_before, z.pad_after),
+          cpu(), hint};
+}
+#endif
+
+Convolution convolution(const Sizes& z, int direction, algorithm kind) {
+  Convolution out;
+  if (direction == CONVSCOPE_PEER_FORWARD) {
+    const Forward description = forward_description(z, kind);
+    take_common(out, description);
+    out.primitive = dnnl::convolution_forward(description);
+    out.first = description.src_desc();
+    out.second = description.weights_desc();
+    out.output = description.dst_desc();
+    return out;
+  }
+  // The gradients ask for a forward pass as a hint; that one need not be of the same algorithm.
+  const Forward hint = forward_description(z, algorithm::convolution_direct);
+  if (direction == CONVSCOPE_PEER_BACKWARD_DATA) {
+    const auto description = data_description(z, kind, hint);
+    take_common(out, description);
+    out.primitive = dnnl::convolution_backward_data(description);
+    out.first = description.diff_dst_desc();
+    out.second = description.weights_desc();
+    out.output = description.diff_src_desc();
+  } else {
+    const auto description = weight_description(z, kind, hint);
+    take_common(out, description);
+    out.primitive = dnnl::convolution_backward_weights(description);
+    out.first = description.src_desc();
+    out.second = description.diff_dst_desc();
+    out.output = description.diff_weights_desc();
+  }
+  return out;
+}
+
+struct Step {
+  dnnl::primitive primitive;
+  std::unordered_map<int, memory> arguments;
+};
+
+Step reorder_step(const memory& from, const memory& to) {
+  return {dnnl::reorder(from, to), {{DNNL_ARG_FROM, from}, {DNNL_ARG_TO, to}}};
+}
+
+}  // namespace
+
+struct ConvscopePeerCase {
+  ConvscopePeerCase(const ConvscopePeerProblem& problem, const Method& method, bool plain,
+                    const float* first_data, const float* second_data)
+      : stream(cpu()) {
+    const Sizes z = sizes_of(problem);
+    const int direction = problem.direction;
+    convolution_ = convolution(z, direction, method.kind);
+    const bool data = direction == CONVSCOPE_PEER_BACKWARD_DATA;
+    const bool weight = direction == CONVSCOPE_PEER_BACKWARD_WEIGHT;
+    const memory first_plain = filled(row_major(data ? z.y : z.x), first_data);
+    const memory second_plain = filled(row_major(weight ? z.y : z.w), second_data);
+    output_plain = memory(row_major(data ? z.x : weight ? z.w : z.y), cpu());
+    const memory first = taken_over(first_plain, convolution_.first, plain);
+    const memory second = taken_over(second_plain, convolution_.second, plain);
+    const bool as_it_is = convolution_.output == output_plain.get_desc();
+    const memory output = as_it_is ? output_plain : memory(convolution_.output, cpu());
+    const int first_name = data ? DNNL_ARG_DIFF_DST : DNNL_ARG_SRC;
+    const int second_name = weight ? DNNL_ARG_DIFF_DST : DNNL_ARG_WEIGHTS;
+    const int output_name = data     ? DNNL_ARG_DIFF_SRC
+                            : weight ? DNNL_ARG_DIFF_WEIGHTS
+                                     : DNNL_ARG_DST;
+    steps.push_back({convolution_.primitive,
+                     {{first_name, first}, {second_name, second}, {output_name, output}}});
+    if (!as_it_is) (plain ? steps : finish).push_back(reorder_step(output, output_plain));
+  }
+
+  memory filled(const memory::desc& desc, const float* values) {
+    memory out(desc, cpu());
+    std::memcpy(out.get_data_handle(), values, desc.get_size());
+    return out;
+  }
+
+  // In the layout that the convolution wants: now, or as a step of each run.
+  memory taken_over(const memory& from, const memory::desc& wanted, bool each_time) {
+    if (wanted == from.get_desc()) return from;
+    const memory to(wanted, cpu());
+    const Step step = reorder_step(from, to);
+    if (each_time) {
+      steps.push_back(step);
+    } else {
+      execute({step});
+    }
+    return to;
+  }
+
+  void execute(const std::vector<Step>& list) {
+    for (const Step& step : list) step.primitive.execute(stream, step.arguments);
+    stream.wait();
+  }
+
+  dnnl::stream stream;
+  Convolution convolution_;
+  std::vector<Step> steps;   // what run() does
+  std::vector<Step> finish;  // what read() does first
+  memory output_plain;
+};
+
+namespace {
+
+ConvscopePeerCase* create(const ConvscopePeerProblem* problem, int32_t variant, const float* first,
+                          const float* second, char* reason, size_t reason_bytes) {
+  try {
+    return new ConvscopePeerCase(*problem, kMethods[variant % kMethodCount],
+                                 variant >= kMethodCount, first, second);
+  } catch (const dnnl::error& error) {
+    const bool none = error.status == dnnl_unimplemented;
+    std::snprintf(reason, reason_bytes, "%s",
+                  none ? "oneDNN has no such implementation for this problem" : error.what());
+  } catch (const std::exception& error) {
+    std::snprintf(reason, reason_bytes, "%s", error.what());
+  }
+  return nullptr;
+}
+
+int32_t run(ConvscopePeerCase* one) {
+  try {
+    one->execute(one->steps);
+    return 0;
+  } catch (const std::exception&) {
+    return 1;
+  }
+}
+
+int32_t read(ConvscopePeerCase* one, float* output) {
+  try {
+    one->execute(one->finish);
+    std::memcpy(output, one->output_plain.get_data_handle(),
+                one->output_plain.get_desc().get_size());
+    return 0;
+  } catch (const std::exception&) {
+    return 1;
+  }
+}
+
+const char* implementation(ConvscopePeerCase* one) {
+  return one->convolution_.implementation.c_str();
+}
+size_t workspace_bytes(ConvscopePeerCase* one) { return one->convolution_.scratch_bytes; }
+void destroy(ConvscopePeerCase* one) { delete one; }
+void set_threads(int32_t threads) { omp_set_num_threads(threads); }
+
+constexpr ConvscopePeerVariant variant_of(int index) {
+  const Method& method = kMethods[index % kMethodCount];
+  return {method.name, index < kMethodCount ? CONVSCOPE_PEER_OWN_LAYOUT : CONVSCOPE_PEER_PLAIN,
+          method.error_growth};
+}
+constexpr ConvscopePeerVariant kVariants[] = {variant_of(0), variant_of(1), variant_of(2),
+                                              variant_of(3), variant_of(4), variant_of(5)};
+
+}  // namespace
+
+extern "C" __attribute__((visibility("default"))) const ConvscopePeer* convscope_peer() {
+  static const dnnl_version_t* const version = dnnl_version();
+  static const std::string text = std::to_string(version->major) + "." +
+                                  std::to_string(version->minor) + "." +
+                                  std::to_string(version->patch);
+  static const ConvscopePeer peer = {.abi = CONVSCOPE_PEER_ABI,
+                                     .name = "onednn",
+                                     .version = text.c_str(),
+                                     .device = "cpu",
+                                     .variant_count = 2 * kMethodCount,
+                                     .variants = kVariants,
+                                     .set_threads = set_threads,
+                                     .create = create,
+                                     .run = run,
+                                     .read = read,
+                                     .implementation = implementation,
+                                     .workspace_bytes = workspace_bytes,
+                                     .destroy = destroy};
+  return &peer;
+}

@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "layers/conv2d/ceilings.h"
+
+#include <sched.h>
+
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <mutex>
+#include <nlohmann/json.hpp>
+
+#include "framework/cpu_isa.h"
+#include "framework/io/atomic_file.h"
+#include "layers/conv2d/measure.h"
+
+namespace convscope {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+// {"format": "convscope ceilings 1", "machines": {"<key>": {...}}}
+constexpr const char* kFormat = "convscope ceilings 1";
+
+std::mutex known_mutex;
+std::map<std::string, Json> known_by_path;  // path -> "machines"; a file is read once
+
+int usable_cores() {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  return sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
+}
+
+std::string key_here() {
+  static const std::string kModel = cpu_model_name();
+  return cat(kModel, " | ", name_of(current_isa()), " | cores=", usable_cores());
+}
+
+Json read_machines(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  if (!file) return Json::object();
+  const Json content = Json::parse(file, nullptr, /*allow_exceptions=*/false);
+  const bool ours = content.is_object() && content.value("format", Json()) == kFormat &&
+                    content.contains("machines") && content["machines"].is_object();
+  return ours ? content["machines"] : Json::object();
+}
+
+struct Field {
+  const char* name;
+  Ceiling CpuCeilings::*member;
+};
+constexpr Field kFields[] = {
+    {"flops", &CpuCeilings::flops},         {"l2_read", &CpuCeilings::l2_read},
+    {"l2_copy", &CpuCeilings::l2_copy},     {"l3_read", &CpuCeilings::l3_read},
+    {"l3_copy", &CpuCeilings::l3_copy},     {"dram_read", &CpuCeilings::dram_read},
+    {"dram_copy", &CpuCeilings::dram_copy},
+};
+
+Json to_json(const CpuCeilings& ceilings) {
+  Json out = {
+      {"cores", ceilings.cores}, {"l2_bytes", ceilings.l2_bytes}, {"l3_bytes", ceilings.l3_bytes}};
+  for (const Field& field : kFields) {
+    const Ceiling& one = ceilings.*field.member;
+    out[field.name] = {one.one_thread, one.all_threads};
+  }
+  return out;
+}
+
+// Nothing when a field is missing or is no sensible number.
+std::optional<CpuCeilings> from_json(const Json& json) {
+  CpuCeilings out;
+  try {
+    out.cores = json.at("cores").get<int>();
+    out.l2_bytes = json.at("l2_bytes").get<std::size_t>();
+    out.l3_bytes = json.at("l3_bytes").get<std::size_t>();
+    for (const Field& field : kFields) {
+      const Json& pair = json.at(field.name);
+      out.*field.member = {pair.at(0).get<double>(), pair.at(1).get<double>()};
+    }
+  } catch (const Json::exception&) {
+    return std::nullopt;
+  }
+  const auto sensible = [](const Ceiling& one) {
+    return one.one_thread > 1e6 && one.all_threads > 1e6 && one.one_thread < 1e18 &&
+           one.all_threads < 1e18;
+  };
+  const bool good =
+      out.cores >= 1 && sensible(out.flops) && sensible(out.dram_read) && sensible(out.dram_copy);
+  return good ? std::optional(out) : std::nullopt;
+}
+
+Json& machines_of(const std::string& path) {
+  const auto found = known_by_path.find(path);
+  if (found != known_by_path.end()) return found->second;
+  return known_by_path[path] = read_machines(path);
+}
+
+}  // namespace
+
+std::string cpu_ceilings_path() {
+  const std::filesystem::path choices = measure_cache_path(Device{});
+  return (choices.parent_path() / "ceilings_cpu.json").string();
+}
+
+std::optional<CpuCeilings> remembered_cpu_ceilings() {
+  const std::scoped_lock lock(known_mutex);
+  const Json& machines = machines_of(cpu_ceilings_path());
+  const auto found = machines.find(key_here());
+  if (found == machines.end()) return std::nullopt;
+  return from_json(*found);
+}
+
+void remember_cpu_ceilings(const CpuCeilings& ceilings) {
+  const std::scoped_lock lock(known_mutex);
+  const std::string path = cpu_ceilings_path();
+  Json machines = read_machines(path);  // another process may have added to it
+  machines[key_here()] = to_json(ceilings);
+  known_by_path[path] = machines;
+  try {
+    std::filesystem::create_directories(std::filesystem::path(path).parent_path());
+    write_file(path, Json{{"format", kFormat}, {"machines", machines}}.dump(1) + "\n");
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "convscope: warning: the ceilings are not remembered on disk: %s\n",
+                 error.what());
+  }
+}
+
+void forget_cpu_ceilings() {
+  const std::scoped_lock lock(known_mutex);
+  known_by_path.clear();
+}
+
+}  // namespace convscope

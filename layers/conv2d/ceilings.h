@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+// ceilings.h: what this machine can do at most, as `convscope info --measure` found it: the height
+// of the roofline. `auto` estimates with it when it is there, and with built-in numbers otherwise.
+//
+// The file is ceilings_cpu.json beside the remembered choices of "measure" (measure.h). Its keys
+// name the CPU, the instruction set and the number of cores, so one file serves several machines,
+// and a machine that was never measured finds nothing and keeps the built-in numbers.
+#pragma once
+
+#include <cstddef>
+#include <optional>
+#include <string>
+
+#include "framework/export.h"
+
+namespace convscope {
+
+// One quantity per second.
+struct Ceiling {
+  double one_thread = 0;
+  double all_threads = 0;
+  // With `threads` of `cores`: grows with the threads until all of them together are the limit.
+  double with(int threads, int cores) const {
+    const double sum = one_thread * threads;
+    return threads < cores && sum < all_threads ? sum : threads == 1 ? one_thread : all_threads;
+  }
+};
+
+struct CpuCeilings {
+  int cores = 1;             // threads that `all_threads` means
+  Ceiling flops;             // f32, multiply and add counted as two
+  Ceiling l2_read, l2_copy;  // bytes; copy counts what is read and what is written
+  Ceiling l3_read, l3_copy;  // 0 when there is no such cache
+  Ceiling dram_read, dram_copy;
+  std::size_t l2_bytes = 0;  // of one core
+  std::size_t l3_bytes = 0;  // of all
+};
+
+// What is remembered of this machine with the current instruction set; nothing when it was not
+// measured or the file is damaged. The file is read once for each process and path.
+CONVSCOPE_API std::optional<CpuCeilings> remembered_cpu_ceilings();
+// Remembers, in this process and on disk. A disk that cannot be written is a warning on stderr.
+CONVSCOPE_API void remember_cpu_ceilings(const CpuCeilings& ceilings);
+CONVSCOPE_API std::string cpu_ceilings_path();
+// Forgets what this process remembers, so that the file is read again. For tests.
+CONVSCOPE_API void forget_cpu_ceilings();
+
+}  // namespace convscope

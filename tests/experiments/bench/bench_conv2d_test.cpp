@@ -1,0 +1,318 @@
+// SPDX-License-Identifier: Apache-2.0
+// `convscope bench conv2d`: what it measures, refuses and writes. Nothing here depends on how long
+// anything takes.
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "experiments/bench/bench_report.h"
+#include "experiments/bench/peer_library.h"
+#include "framework/tensor.h"
+#include "tests/support/expect_error.h"
+#include "tests/support/temporary_folder.h"
+
+namespace convscope {
+namespace {
+
+using Json = nlohmann::json;
+
+const Conv2dProblem kProblem = Conv2dProblem::parse("n=2,c=3,h=9,w=9,k=4,r=3,s=3");
+
+const Conv2dAlgorithm& card(const char* name) {
+  return conv2d_algorithms(DeviceType::cpu).get(name);
+}
+
+// A card whose last element is wrong.
+Conv2dAlgorithm wrong_card() {
+  Conv2dAlgorithm out = card("im2col_gemm");
+  out.name = "test_wrong";
+  out.forward = [](const Conv2dForwardArgs& args) {
+    card("im2col_gemm").forward(args);
+    static_cast<float*>(args.y)[args.problem.y_shape().numel() - 1] += 0.01f;
+  };
+  return out;
+}
+
+// Writes all but one element, which is right only by what a run before has left there.
+Conv2dAlgorithm lazy_card() {
+  Conv2dAlgorithm out = card("im2col_gemm");
+  out.name = "test_lazy";
+  out.forward = [](const Conv2dForwardArgs& args) {
+    float* const last = static_cast<float*>(args.y) + args.problem.y_shape().numel() - 1;
+    const float before = *last;
+    card("im2col_gemm").forward(args);
+    *last = before;
+  };
+  return out;
+}
+
+Conv2dBenchOptions options_with(std::vector<const Conv2dAlgorithm*> algorithms) {
+  Conv2dBenchOptions options;
+  options.algorithms = std::move(algorithms);
+  options.min_seconds = 1e-4;
+  options.least_samples = 2;
+  return options;
+}
+
+Conv2dBenchGroup measured(const Conv2dBenchOptions& options,
+                          Direction direction = Direction::forward) {
+  return bench_conv2d(options, kProblem, direction, [](const std::string&) {});
+}
+
+TEST(BenchConv2d, TimesEachAlgorithmThatIsRight) {
+  for (const Direction direction : kDirections) {
+    const auto group =
+        measured(options_with({&card("im2col_gemm"), &card("reference")}), direction);
+    ASSERT_EQ(group.rows.size(), 2u);
+    for (const Conv2dBenchRow& row : group.rows) {
+      EXPECT_EQ(row.wrong, "");
+      EXPECT_GE(row.time.samples, 2);
+      EXPECT_GT(row.gflops_effective, 0);
+      EXPECT_LE(row.error_ratio, 1);
+      EXPECT_EQ(row.roofline_percent, 0);  // no ceilings were given
+      EXPECT_EQ(row.workspace_bytes,
+                card(row.algorithm.c_str()).workspace_bytes(kProblem, direction));
+    }
+  }
+}
+
+TEST(BenchConv2d, AWrongResultIsNotTimed) {
+  const Conv2dAlgorithm wrong = wrong_card(), lazy = lazy_card();
+  const auto group = measured(options_with({&wrong, &card("im2col_gemm"), &lazy}));
+  ASSERT_EQ(group.rows.size(), 3u);
+  EXPECT_EQ(group.rows[0].algorithm, "im2col_gemm");  // right ones first
+  EXPECT_GT(group.rows[0].time.samples, 0);
+  EXPECT_EQ(group.rows[1].algorithm, "test_wrong");
+  EXPECT_EQ(group.rows[1].time.samples, 0);
+  EXPECT_GT(group.rows[1].error_ratio, 1);
+  EXPECT_NE(group.rows[2].wrong.find("not a number or was not written"), std::string::npos);
+  EXPECT_TRUE(any_wrong({group}));
+  EXPECT_NE(bench_table(group).find("test_wrong: WRONG RESULT, not timed: element 391 of 392"),
+            std::string::npos)
+      << bench_table(group);
+  const Json rows = Json::parse(bench_json({group}, {})).at("rows");
+  EXPECT_EQ(rows[0]["status"], "ok");
+  EXPECT_EQ(rows[1]["status"], "wrong");
+  EXPECT_TRUE(rows[1]["median_ms"].is_null());
+  EXPECT_FALSE(any_wrong({measured(options_with({&card("im2col_gemm")}))}));
+}
+
+TEST(BenchConv2d, ARefusalCarriesTheCardsReason) {
+  Conv2dAlgorithm picky = card("im2col_gemm");
+  picky.name = "test_picky";
+  picky.supports = [](const Conv2dProblem&, Direction) {
+    return Conv2dSupport::no("expects a full moon");
+  };
+  picky.backward_data = nullptr;
+  const auto group = measured(options_with({&picky}));
+  EXPECT_TRUE(group.rows.empty());
+  ASSERT_EQ(group.refusals.size(), 1u);
+  EXPECT_EQ(group.refusals[0].reason, "expects a full moon");
+  EXPECT_NE(bench_table(group).find("test_picky refuses: expects a full moon"), std::string::npos);
+  const Json refusal = Json::parse(bench_json({group}, {})).at("refusals").at(0);
+  EXPECT_EQ(refusal["algorithm"], "test_picky");
+  EXPECT_EQ(measured(options_with({&picky}), Direction::backward_data).refusals[0].reason,
+            "does not compute backward_data");
+}
+
+TEST(BenchConv2d, OnlyAutoTimesItsChoiceAlone) {
+  Conv2dBenchOptions options = options_with(algorithms_named("auto", Device{}));
+  options.only_auto = true;
+  const auto group = measured(options);
+  ASSERT_EQ(group.rows.size(), 1u);
+  EXPECT_TRUE(group.rows[0].auto_choice);
+}
+
+TEST(BenchConv2d, ABatchOfNoImagesIsSkipped) {
+  const auto group = bench_conv2d(options_with({&card("im2col_gemm")}), Conv2dProblem{.n = 0},
+                                  Direction::forward, [](const std::string&) {});
+  EXPECT_NE(group.skipped, "");
+  EXPECT_NE(bench_table(group).find("skipped: "), std::string::npos);
+  EXPECT_ERROR(ErrorKind::kInvalid, "expected elements of type f32",
+               bench_conv2d(options_with({}), Conv2dProblem{.dtype = DType::f64},
+                            Direction::forward, [](const std::string&) {}));
+}
+
+// ---- a peer made of our own reference ----------------------------------------------------------
+
+struct TestPeerCase {
+  Conv2dProblem problem;
+  Tensor x, w, y;
+  float added;
+};
+
+const ConvscopePeerVariant kTestVariants[] = {{"direct", CONVSCOPE_PEER_OWN_LAYOUT, 4},
+                                              {"broken", CONVSCOPE_PEER_OWN_LAYOUT, 4},
+                                              {"absent", CONVSCOPE_PEER_OWN_LAYOUT, 4},
+                                              {"direct", CONVSCOPE_PEER_PLAIN, 4}};
+
+ConvscopePeerCase* create_case(const ConvscopePeerProblem* z, std::int32_t variant,
+                               const float* first, const float* second, char* reason,
+                               std::size_t reason_bytes) {
+  if (std::string(kTestVariants[variant].algorithm) == "absent") {
+    std::snprintf(reason, reason_bytes, "no such kernel");
+    return nullptr;
+  }
+  auto* const out = new TestPeerCase{
+      kProblem, {}, {}, Tensor::empty(kProblem.y_shape()), variant == 1 ? 0.01f : 0.0f};
+  EXPECT_EQ(z->n * z->k * z->p * z->q, kProblem.y_shape().numel());
+  out->x = Tensor::from<float>({first, static_cast<std::size_t>(kProblem.x_shape().numel())},
+                               kProblem.x_shape());
+  out->w = Tensor::from<float>({second, static_cast<std::size_t>(kProblem.w_shape().numel())},
+                               kProblem.w_shape());
+  return reinterpret_cast<ConvscopePeerCase*>(out);
+}
+
+ConvscopePeer test_peer() {
+  ConvscopePeer peer{};
+  peer.abi = CONVSCOPE_PEER_ABI;
+  peer.name = "test";
+  peer.version = "1";
+  peer.device = "cpu";
+  peer.variant_count = 4;
+  peer.variants = kTestVariants;
+  peer.set_threads = [](std::int32_t) {};
+  peer.create = create_case;
+  peer.run = [](ConvscopePeerCase* opaque) -> std::int32_t {
+    const auto& one = *reinterpret_cast<TestPeerCase*>(opaque);
+    card("reference")
+        .forward(
+            {one.problem, one.x.raw_data(), one.w.raw_data(), nullptr, one.y.raw_data(), nullptr});
+    one.y.data<float>()[5] += one.added;
+    return 0;
+  };
+  peer.read = [](ConvscopePeerCase* opaque, float* output) -> std::int32_t {
+    const auto& one = *reinterpret_cast<TestPeerCase*>(opaque);
+    std::memcpy(output, one.y.raw_data(), static_cast<std::size_t>(one.y.size_bytes()));
+    return 0;
+  };
+  peer.implementation = [](ConvscopePeerCase*) { return "loops"; };
+  peer.workspace_bytes = [](ConvscopePeerCase*) { return std::size_t{3}; };
+  peer.destroy = [](ConvscopePeerCase* opaque) { delete reinterpret_cast<TestPeerCase*>(opaque); };
+  return peer;
+}
+
+TEST(BenchConv2d, ThePeersRightVariantsAreTimedAndTheBestCounts) {
+  const ConvscopePeer peer = test_peer();
+  Conv2dBenchOptions options = options_with({&card("im2col_gemm")});
+  options.peer = &peer;
+  const auto group = measured(options);
+  ASSERT_EQ(group.peer_rows.size(), 3u);
+  EXPECT_EQ(group.peer_rows[0].wrong, "");
+  EXPECT_NE(group.peer_rows[1].wrong, "");
+  EXPECT_EQ(group.peer_rows[1].time.samples, 0);
+  EXPECT_TRUE(group.peer_rows[2].plain);
+  EXPECT_EQ(group.best_peer(false), &group.peer_rows[0]);
+  EXPECT_EQ(group.best_peer(true), &group.peer_rows[2]);
+  EXPECT_TRUE(any_wrong({group}));
+  ASSERT_EQ(group.refusals.size(), 1u);
+  EXPECT_EQ(group.refusals[0].who, "test absent");
+  Conv2dBenchSettings settings;
+  settings.peer_name = "test";
+  const Json all = Json::parse(bench_json({group}, settings));
+  const Json& row = all.at("rows").at(0);
+  EXPECT_EQ(row["peer"], "test");
+  EXPECT_EQ(row["peer_median_ms"].get<double>(), group.peer_rows[0].time.median_ms);
+  EXPECT_DOUBLE_EQ(row["ratio_to_peer"].get<double>(),
+                   group.peer_rows[0].time.median_ms / group.rows[0].time.median_ms);
+  EXPECT_EQ(all.at("peer_rows").size(), 3u);
+  EXPECT_NE(bench_summary({group}).find("forward im2col_gemm: best "), std::string::npos);
+}
+
+TEST(BenchPeer, AnUnknownOrAbsentOneIsNotAvailable) {
+  EXPECT_ERROR(ErrorKind::kUnavailable, "expected a peer (onednn), got '../evil'",
+               open_peer("../evil"));
+  const testing::TemporaryFolder folder;
+  setenv("CONVSCOPE_PEER_DIR", folder.path().c_str(), 1);
+  EXPECT_ERROR(ErrorKind::kUnavailable, "apt-get install libdnnl-dev", open_peer("onednn"));
+  std::ofstream(folder / "libconvscope_peer_onednn.so") << "no library";
+  EXPECT_ERROR(ErrorKind::kUnavailable, "cannot be opened", open_peer("onednn"));
+  unsetenv("CONVSCOPE_PEER_DIR");
+}
+
+// ---- the program -------------------------------------------------------------------------------
+
+struct Result {
+  int code = -1;
+  std::string out, err;
+};
+
+Result call(const std::string& arguments) {
+  const testing::TemporaryFolder folder;
+  const std::string command =
+      "CONVSCOPE_CACHE_DIR=" + folder.path() +
+      " " CONVSCOPE_BINARY_DIR "/bin/convscope bench conv2d --min-time 0.0001 " + arguments + " >" +
+      (folder / "out") + " 2>" + (folder / "err") + " </dev/null";
+  const int status = std::system(command.c_str());
+  const auto read = [](const std::string& path) {
+    std::stringstream text;
+    text << std::ifstream(path).rdbuf();
+    return text.str();
+  };
+  return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, read(folder / "out"), read(folder / "err")};
+}
+
+TEST(BenchCommand, WritesATableJsonAndCsv) {
+  const testing::TemporaryFolder folder;
+  std::ofstream(folder / "shapes.txt") << "# two\nh=8,w=8,r=3,s=3\nn=2,c=4,h=5,w=5,k=4\n";
+  const Result result = call("--shapes " + (folder / "shapes.txt") +
+                             " --algorithm im2col_gemm --direction forward,backward_data"
+                             " --threads 1 --json " +
+                             (folder / "b.json") + " --csv " + (folder / "b.csv"));
+  ASSERT_EQ(result.code, 0) << result.err;
+  EXPECT_NE(result.out.find("im2col_gemm"), std::string::npos);
+  const Json all = Json::parse(std::ifstream(folder / "b.json"));
+  EXPECT_EQ(all.at("machine").at("threads"), 1);
+  ASSERT_EQ(all.at("rows").size(), 4u);
+  for (const char* field :
+       {"problem", "direction", "algorithm", "device", "threads", "median_ms", "p10_ms", "p90_ms",
+        "gflops_effective", "gflops_executed", "roofline_percent", "workspace_bytes", "error_ratio",
+        "peer", "peer_median_ms", "ratio_to_peer"}) {
+    EXPECT_TRUE(all.at("rows").at(0).contains(field)) << field;
+  }
+  EXPECT_EQ(all.at("rows").at(0).at("problem"), Conv2dProblem::parse("h=8,w=8,r=3,s=3").text());
+  std::ifstream csv(folder / "b.csv");
+  std::vector<std::string> lines;
+  for (std::string line; std::getline(csv, line);) lines.push_back(line);
+  ASSERT_EQ(lines.size(), 5u);
+  EXPECT_TRUE(lines[4].starts_with("\"n=2,c=4,")) << lines[4];
+}
+
+TEST(BenchCommand, MistakesAreOneSentenceAndACode) {
+  const testing::TemporaryFolder folder;
+  std::ofstream(folder / "empty.txt") << "#\n";
+  const auto expect = [](const std::string& arguments, int code, const std::string& part) {
+    const Result result = call(arguments);
+    EXPECT_EQ(result.code, code) << arguments << "\n" << result.err;
+    EXPECT_EQ(result.out, "") << arguments;
+    EXPECT_TRUE(result.err.starts_with("error: ")) << result.err;
+    EXPECT_NE(result.err.find(part), std::string::npos) << result.err;
+    EXPECT_EQ(std::ranges::count(result.err, '\n'), 1) << result.err;
+  };
+  expect("", 2, "expected --shapes FILE or --problem");
+  expect("--problem n=1,kk=3", 2, "there is no key 'kk'");
+  expect("--problem h=2,w=2,r=3,s=3", 2, "expected a kernel that fits the padded image");
+  expect("--problem n=1,groups=0", 2, "expected groups of 1");
+  expect("--problem n", 2, "has no '='");
+  expect("--shapes " + (folder / "empty.txt"), 2, "expected at least one problem");
+  expect("--shapes " + (folder / "none.txt"), 6, "No such file");
+  expect("--problem n=1 --algorithm im2col_gem", 5, "did you mean 'im2col_gemm'?");
+  expect("--problem n=1 --direction foward", 2, "did you mean 'forward'?");
+  expect("--problem n=1 --cache hot", 2, "--cache warm or cold");
+  expect("--problem n=1 --clock sun", 2, "--clock wall or cpu");
+  expect("--problem n=1 --clock cpu --threads 2", 2, "--threads 1");
+  expect("--problem n=1 --rounds 0", 2, "--rounds from 1");
+  expect("--problem n=1 --peer cudn", 5, "expected a peer (onednn), got 'cudn'");
+  expect("--problem n=1 --device gpu", 2, "expected cpu, cuda or cuda:<index>");
+  expect("--problem n=1 --json " + (folder / "no/such/b.json"), 6, "no/such");
+  expect("--problem n=1,dtype=f64", 2, "expected elements of type f32");
+}
+
+}  // namespace
+}  // namespace convscope

@@ -1,0 +1,213 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the benchmark is made of: quantiles, lists of problems, timing in turns, the roofline, and
+// the sampled check of results.
+#include <gtest/gtest.h>
+
+#include <fstream>
+
+#include "experiments/bench/conv2d_bench.h"
+#include "experiments/bench/interleave.h"
+#include "experiments/bench/problem_list.h"
+#include "experiments/bench/sampled_reference.h"
+#include "experiments/bench/statistics.h"
+#include "tests/support/cases.h"
+#include "tests/support/expect_error.h"
+#include "tests/support/numbers.h"
+#include "tests/support/temporary_folder.h"
+
+namespace convscope {
+namespace {
+
+TEST(BenchStatistics, QuantilesLieBetweenTheSamples) {
+  const TimingSummary summary = summary_of({0.005, 0.001, 0.003, 0.002, 0.004});
+  EXPECT_EQ(summary.samples, 5);
+  EXPECT_DOUBLE_EQ(summary.median_ms, 3.0);
+  EXPECT_DOUBLE_EQ(summary.min_ms, 1.0);
+  EXPECT_DOUBLE_EQ(summary.p10_ms, 1.4);
+  EXPECT_DOUBLE_EQ(summary.p90_ms, 4.6);
+  EXPECT_DOUBLE_EQ(summary_of({0.001, 0.003}).median_ms, 2.0);
+  EXPECT_EQ(summary_of({}).samples, 0);
+  EXPECT_NEAR(geometric_mean({0.5, 2, 4, 0.25}), 1.0, 1e-12);
+}
+
+TEST(BenchProblems, AFileHasOneProblemInALineAndRemarks) {
+  const testing::TemporaryFolder folder;
+  std::ofstream(folder / "good.txt") << "# a remark\n\nn=2,c=3,h=4,w=5,k=6\r\nh=9,w=9,r=3,s=3";
+  const auto problems = problems_of_file(folder / "good.txt");
+  ASSERT_EQ(problems.size(), 2u);
+  EXPECT_EQ(problems[0].k, 6);
+  EXPECT_EQ(problems[1].r, 3);
+  std::ofstream(folder / "empty.txt") << "# nothing\n";
+  EXPECT_ERROR(ErrorKind::kInvalid, "expected at least one problem",
+               problems_of_file(folder / "empty.txt"));
+  std::ofstream(folder / "bad.txt") << "n=1\nn=1,hh=3\n";
+  EXPECT_ERROR(ErrorKind::kInvalid, "bad.txt:2: ", problems_of_file(folder / "bad.txt"));
+  EXPECT_ERROR(ErrorKind::kIo, "No such file", problems_of_file(folder / "none.txt"));
+  EXPECT_ERROR(ErrorKind::kIo, "readable", problems_of_file(folder.path()));
+}
+
+TEST(BenchProblems, DirectionsAreAllOrSomeOfThree) {
+  EXPECT_EQ(parse_directions("all").size(), 3u);
+  const auto two = parse_directions("backward_weight,forward");
+  ASSERT_EQ(two.size(), 2u);
+  EXPECT_EQ(two[0], Direction::forward);
+  EXPECT_EQ(two[1], Direction::backward_weight);
+  EXPECT_ERROR(ErrorKind::kInvalid, "got 'foward'; did you mean 'forward'?",
+               parse_directions("foward"));
+  EXPECT_ERROR(ErrorKind::kInvalid, "got ''", parse_directions("forward,"));
+  EXPECT_ERROR(ErrorKind::kInvalid, "got 'all'", parse_directions("forward,all"));
+}
+
+TEST(BenchAlgorithms, AreNamedOrAllButTheOracle) {
+  const auto all = algorithms_named("all", Device{});
+  EXPECT_EQ(all.size() + 1, conv2d_algorithms(DeviceType::cpu).names().size());
+  EXPECT_EQ(algorithms_named("reference,im2col_gemm,reference", Device{}).size(), 2u);
+  EXPECT_ERROR(ErrorKind::kUnavailable, "got 'im2col_gem'; did you mean 'im2col_gemm'?",
+               algorithms_named("im2col_gem", Device{}));
+}
+
+// Each run notes who ran.
+std::vector<TimedThing> noting_things(std::string& who, std::initializer_list<double> estimates) {
+  std::vector<TimedThing> things;
+  char name = 'a';
+  for (const double estimate : estimates) {
+    things.push_back(
+        {.run = [&who, name] { who += name; }, .estimate_seconds = estimate, .seconds = {}});
+    ++name;
+  }
+  return things;
+}
+
+TEST(BenchTiming, ThingsTakeTurnsAndFillTheirBudget) {
+  std::string who;
+  auto things = noting_things(who, {0.01, 0.04});
+  time_interleaved(things, {.min_seconds = 0.4, .least_samples = 3});
+  EXPECT_EQ(things[0].seconds.size(), 40u);
+  EXPECT_EQ(things[1].seconds.size(), 10u);
+  // Turns of one uncounted and two counted runs; the slow one is spread over all rounds.
+  EXPECT_EQ(who.substr(0, 15), "aaaaaaaaaaaabbb");
+  EXPECT_TRUE(who.ends_with("bbb"));
+  EXPECT_EQ(std::ranges::count(who, 'b'), 15);
+}
+
+TEST(BenchTiming, LongRunsAreTimedAtLeastThatOften) {
+  std::string who;
+  auto things = noting_things(who, {10.0, 20.0});
+  time_interleaved(things, {.min_seconds = 0.1, .least_samples = 3});
+  EXPECT_EQ(who, "ababab");
+}
+
+TEST(BenchTiming, ColdRunsHaveNoWarmUpAndNoRepeats) {
+  std::string who;
+  auto things = noting_things(who, {1e-6, 1e-6});
+  time_interleaved(things, {.min_seconds = 3e-6, .least_samples = 2, .cold = true});
+  EXPECT_EQ(who, "ababab");
+}
+
+TEST(BenchTiming, ShortRunsAreRepeatedWithinASample) {
+  std::string who;
+  auto things = noting_things(who, {1.5e-6});
+  time_interleaved(things, {.min_seconds = 1e-6, .least_samples = 4});
+  EXPECT_EQ(things[0].seconds.size(), 4u);
+  EXPECT_EQ(who.size(), 1u + 4 * 14);  // 20 us
+}
+
+TEST(BenchRoofline, IsTheSlowerOfArithmeticAndMemory) {
+  CpuCeilings machine;
+  machine.cores = 4;
+  machine.flops = {100e9, 360e9};
+  machine.dram_copy = {10e9, 20e9};
+  machine.l2_copy = {100e9, 400e9};
+  machine.l3_copy = {50e9, 150e9};
+  machine.l2_bytes = 1 << 20;
+  machine.l3_bytes = 32 << 20;
+  EXPECT_DOUBLE_EQ(roofline_seconds(machine, 1e9, 1e6, 1, false), 0.01);
+  EXPECT_DOUBLE_EQ(roofline_seconds(machine, 1e9, 1e6, 2, false), 0.005);
+  EXPECT_DOUBLE_EQ(roofline_seconds(machine, 1e9, 1e6, 4, false), 1e9 / 360e9);
+  EXPECT_DOUBLE_EQ(roofline_seconds(machine, 1e9, 1e6, 64, false), 1e9 / 360e9);
+  EXPECT_DOUBLE_EQ(roofline_seconds(machine, 1, 1e6, 1, false), 1e-5);   // in L2
+  EXPECT_DOUBLE_EQ(roofline_seconds(machine, 1, 10e6, 1, false), 2e-4);  // in L3
+  EXPECT_DOUBLE_EQ(roofline_seconds(machine, 1, 1e9, 4, false), 0.05);   // in DRAM
+  EXPECT_DOUBLE_EQ(roofline_seconds(machine, 1, 1e6, 1, true), 1e-4);    // flushed
+}
+
+// ---- the check ---------------------------------------------------------------------------------
+
+struct Computed {
+  Tensor first, second, output;
+  Conv2dInputs inputs() const { return {first.data<float>(), second.data<float>()}; }
+};
+
+Computed computed(const Conv2dProblem& problem, Direction direction) {
+  const bool data = direction == Direction::backward_data;
+  const bool weight = direction == Direction::backward_weight;
+  Computed out{testing::normal(data ? problem.y_shape() : problem.x_shape(), DType::f32, 1),
+               testing::normal(weight ? problem.y_shape() : problem.w_shape(), DType::f32, 2),
+               Tensor::empty(output_shape(problem, direction))};
+  const Conv2dAlgorithm& card = conv2d_algorithms(DeviceType::cpu).get("im2col_gemm");
+  const Workspace workspace({}, card.workspace_bytes(problem, direction));
+  const void *const a = out.first.raw_data(), *const b = out.second.raw_data();
+  if (direction == Direction::forward) {
+    card.forward({problem, a, b, nullptr, out.output.raw_data(), workspace.data()});
+  } else if (data) {
+    card.backward_data({problem, a, b, out.output.raw_data(), workspace.data()});
+  } else {
+    card.backward_weight({problem, a, b, out.output.raw_data(), false, workspace.data()});
+  }
+  return out;
+}
+
+TEST(SampledReference, AcceptsRightResultsOfEveryShapeAndDirection) {
+  for (const Conv2dProblem& problem : testing::shapes_of("edge_cases")) {
+    if (problem.n == 0) continue;
+    for (const Direction direction : kDirections) {
+      const Computed one = computed(problem, direction);
+      for (const double products : {1e9, 1e3}) {  // all elements, a sample
+        const SampledReference reference(problem, direction, one.inputs(), products);
+        const auto verdict = reference.judge(one.output.data<float>(), 4);
+        EXPECT_EQ(verdict.wrong, "") << problem.text() << " " << name_of(direction);
+        EXPECT_LE(verdict.error_ratio, 1.0);
+      }
+    }
+  }
+}
+
+TEST(SampledReference, RefusesOneWrongElementOfASmallResult) {
+  const Conv2dProblem problem = Conv2dProblem::parse("n=2,c=4,h=9,w=9,k=6,r=3,s=3,groups=2,pad=1");
+  for (const Direction direction : kDirections) {
+    const Computed one = computed(problem, direction);
+    const SampledReference reference(problem, direction, one.inputs());
+    EXPECT_TRUE(reference.complete());
+    for (const std::int64_t at :
+         {std::int64_t{0}, one.output.numel() - 1, one.output.numel() / 2}) {
+      const Tensor wrong = one.output.clone();
+      wrong.data<float>()[at] += 1e-3f;
+      const auto verdict = reference.judge(wrong.data<float>(), 4);
+      EXPECT_GT(verdict.error_ratio, 1.0);
+      EXPECT_NE(verdict.wrong.find(cat("element ", at, " of ")), std::string::npos)
+          << verdict.wrong;
+    }
+  }
+}
+
+TEST(SampledReference, RefusesAWrongBorderOfALargeResult) {
+  const Conv2dProblem problem = Conv2dProblem::parse("n=2,c=8,h=64,w=64,k=16,r=3,s=3,pad=1");
+  const Computed one = computed(problem, Direction::forward);
+  const SampledReference reference(problem, Direction::forward, one.inputs(), 5e4);
+  EXPECT_FALSE(reference.complete());
+  EXPECT_EQ(reference.judge(one.output.data<float>(), 4).wrong, "");
+  for (std::int64_t row = 0; row < 2 * 16 * 64; ++row) one.output.data<float>()[row * 64 + 63] = 0;
+  EXPECT_NE(reference.judge(one.output.data<float>(), 4).wrong, "");
+}
+
+TEST(SampledReference, RefusesAnElementThatIsNoNumberWhereverItIs) {
+  const Conv2dProblem problem = Conv2dProblem::parse("n=2,c=8,h=64,w=64,k=16,r=3,s=3,pad=1");
+  const Computed one = computed(problem, Direction::forward);
+  const SampledReference reference(problem, Direction::forward, one.inputs(), 5e4);
+  one.output.data<float>()[77777] = std::nanf("");
+  EXPECT_NE(reference.judge(one.output.data<float>(), 4).wrong.find("element 77777"),
+            std::string::npos);
+}
+
+}  // namespace
+}  // namespace convscope
