@@ -8,6 +8,7 @@
 #include "experiments/cli/command.h"
 #include "experiments/config/sweep_block.h"
 #include "experiments/sweep/sweep_check.h"
+#include "experiments/sweep/sweep_runner.h"
 
 namespace convscope {
 namespace {
@@ -16,12 +17,13 @@ struct Arguments {
   std::vector<std::string> words;  // CONFIG and KEY=VALUE
   std::string root = "runs";
   std::string name;
-  bool dry_run = false;
+  std::string format = "md";
+  int jobs = 1;
+  bool dry_run = false, retry_failed = false;
 };
 
-SweepPlan read_plan(const Arguments& arguments) {
+SweepPlan read_plan(const Arguments& arguments, std::vector<std::string>& overrides) {
   std::string path;
-  std::vector<std::string> overrides;
   for (const std::string& word : arguments.words) {
     if (word.find('=') != std::string::npos) {
       overrides.push_back(word);
@@ -39,15 +41,26 @@ SweepPlan read_plan(const Arguments& arguments) {
 }
 
 int sweep(const Arguments& arguments) {
-  const SweepPlan plan = read_plan(arguments);
+  SweepOptions options;
+  options.root = arguments.root;
+  options.jobs = arguments.jobs;
+  options.retry_failed = arguments.retry_failed;
+  options.quiet = global_options().verbosity < 0;
+  const SweepPlan plan = read_plan(arguments, options.overrides);
   check_members(plan);
-  const std::string folder = arguments.root + "/" + plan.name;
   if (arguments.dry_run) {
-    const std::string list = list_members(plan, folder);
+    const std::string list = list_members(plan, arguments.root + "/" + plan.name);
     std::fwrite(list.data(), 1, list.size(), stdout);
     return 0;
   }
-  fail(ErrorKind::kUnavailable, "sweep", "expected --dry-run, because members are not run yet");
+  const SweepResult result = run_sweep(plan, options);
+  if (result.exit_code > 128) return result.exit_code;  // not the end: no table yet
+  const std::string text = arguments.format == "csv" ? to_csv(sweep_table(plan, result.outcomes))
+                           : arguments.format == "json"
+                               ? to_json(sweep_table(plan, result.outcomes))
+                               : sweep_markdown(plan, result.outcomes);
+  std::fwrite(text.data(), 1, text.size(), stdout);
+  return result.exit_code;
 }
 
 std::function<int()> declare_sweep(CLI::App& app) {
@@ -58,6 +71,16 @@ std::function<int()> declare_sweep(CLI::App& app) {
       ->type_name("DIR")
       ->capture_default_str();
   app.add_option("--name", arguments->name, "name of the sweep; beats the config")->type_name("N");
+  app.add_option("-j,--jobs", arguments->jobs, "members side by side; they share the threads")
+      ->type_name("N")
+      ->capture_default_str()
+      ->check(CLI::Range(1, 1024).description(""));
+  app.add_option("-f,--format", arguments->format, "of the table on stdout: md, csv or json")
+      ->type_name("F")
+      ->capture_default_str()
+      ->check(CLI::IsMember({"md", "csv", "json"}).description(""));
+  app.add_flag("--retry-failed", arguments->retry_failed,
+               "train again what diverged or missed its gate");
   app.add_flag("-n,--dry-run", arguments->dry_run, "list the members, one a line, and stop");
   return [arguments] { return sweep(*arguments); };
 }

@@ -61,7 +61,7 @@ class Planner {
 
   SweepPlan run() {
     SweepPlan plan;
-    plan.yaml = block_text(root_);
+    const Node all = root_;
     const Node::Entry* entry = root_.find("sweep");
     if (entry == nullptr || entry->value.kind == Node::Kind::null) {
       mistakes_.add(root_.origin,
@@ -78,6 +78,7 @@ class Planner {
     combine(sweep.origin);
     if (!mistakes_.empty()) return plan;
     make_members(plan, sweep.origin);
+    plan.yaml = text_with_name(all, plan.name);
     return plan;
   }
 
@@ -86,6 +87,12 @@ class Planner {
     Choices choices;
     std::vector<std::int64_t> seeds;  // empty: the config's own
   };
+
+  // Whose name does not depend on that of the file.
+  static std::string text_with_name(Node tree, const std::string& name) {
+    std::erase_if(tree.entries, [](const Node::Entry& e) { return e.key == "name"; });
+    return "name: " + quoted_if_needed(name, false) + "\n" + block_text(tree);
+  }
 
   // What is given on the command line holds for all members, so it cannot be what differs.
   void check_overrides() {

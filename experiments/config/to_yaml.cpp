@@ -225,6 +225,19 @@ void list_options(const Registry<Entry>& table, const std::string& block,
   }
 }
 
+// Read by sweep_block_axes.cpp.
+void list_sweep_keys(std::vector<ConfigKey>& out) {
+  const auto add = [&](const std::string& path, OptionType type, const char* doc) {
+    out.push_back({path, {.name = path.substr(path.rfind('.') + 1), .type = type, .doc = doc}});
+  };
+  add("sweep.members", OptionType::texts,
+      "list of maps: a row's name, any keys, and 'reference' with the figures of others");
+  add("sweep.zip", OptionType::texts, "map of keys to lists of one length, taken side by side");
+  add("sweep.grid", OptionType::texts, "map of keys to lists: every value with every other");
+  add("sweep.exclude", OptionType::texts, "list of maps: members that have these values are out");
+  add("sweep.seeds", OptionType::integers, "each row is trained with each seed");
+}
+
 }  // namespace
 }  // namespace config
 
@@ -265,6 +278,7 @@ std::vector<ConfigKey> config_keys() {
   list_keys(checkpoint_keys(), "checkpoint.", out);
   list_keys(log_keys(), "log.", out);
   list_keys(expect_keys(), "expect.", out);
+  list_sweep_keys(out);
   return out;
 }
 

@@ -1,24 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "experiments/report/run_table.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <functional>
-#include <nlohmann/json.hpp>
 #include <sstream>
-#include <variant>
 
+#include "experiments/report/text_table.h"
 #include "experiments/trainer/run_folder.h"
 #include "framework/registry.h"
 
 namespace convscope {
 namespace {
 
-// monostate: there is no value.
-using Cell = std::variant<std::monostate, std::int64_t, double, std::string>;
+using Cell = TableCell;
 
 struct Column {
   const char* name;
@@ -44,6 +40,7 @@ const std::vector<Column>& columns_of_summary() {
       {"kernel_size", 6, [](const RunSummary& s) { return text_cell(s.kernel_size); }},
       {"acc", 0, [](const RunSummary& s) { return maybe(s.acc); }},
       {"best_acc", 0, [](const RunSummary& s) { return maybe(s.best_acc); }},
+      {"execution", 6, [](const RunSummary& s) { return text_cell(s.execution); }},
       {"algorithm", 6, [](const RunSummary& s) { return text_cell(s.algorithm); }},
       {"device", 6, [](const RunSummary& s) { return text_cell(s.device); }},
       {"threads", 6, [](const RunSummary& s) { return Cell{s.threads}; }},
@@ -89,36 +86,17 @@ Cell cell_of(const RunRow& row, const std::string& name) {
   return column->of(row.summary);
 }
 
-std::string markdown_cell(const Cell& cell, const std::string& name) {
-  if (const auto* text = std::get_if<std::string>(&cell)) {
-    std::string out;
-    for (char c : *text) {
-      if (c == '|') out += '\\';
-      out += c == '\n' ? ' ' : c;
-    }
-    return out;
-  }
-  if (const auto* number = std::get_if<std::int64_t>(&cell)) return std::to_string(*number);
-  if (const auto* number = std::get_if<double>(&cell)) {
+TextTable table_of(const std::vector<RunRow>& rows, const std::vector<std::string>& columns) {
+  TextTable table;
+  for (const std::string& name : columns) {
     const Column* column = find_column(name);
-    const int digits = column == nullptr ? 6 : column->digits;
-    return digits == 0 ? fmt::format("{:.2f}", *number) : fmt::format("{:.{}g}", *number, digits);
+    table.columns.push_back({name, column == nullptr ? 6 : column->digits});
   }
-  return "-";
-}
-
-std::string csv_cell(const Cell& cell) {
-  if (const auto* number = std::get_if<std::int64_t>(&cell)) return std::to_string(*number);
-  if (const auto* number = std::get_if<double>(&cell)) return fmt::format("{:.9g}", *number);
-  const auto* text = std::get_if<std::string>(&cell);
-  if (text == nullptr) return "";
-  if (text->find_first_of(",\"\n\r") == std::string::npos) return *text;
-  std::string out = "\"";
-  for (char c : *text) {
-    if (c == '"') out += '"';
-    out += c;
+  for (const RunRow& row : rows) {
+    std::vector<Cell>& cells = table.rows.emplace_back();
+    for (const std::string& name : columns) cells.push_back(cell_of(row, name));
   }
-  return out + "\"";
+  return table;
 }
 
 }  // namespace
@@ -173,7 +151,7 @@ void sort_rows(std::vector<RunRow>& rows, const std::string& column, bool descen
 
 std::vector<std::string> reading_columns(const std::vector<RunRow>& rows) {
   std::vector<std::string> names = core_columns();
-  for (const char* name : {"algorithm", "device", "threads", "images_per_s"}) {
+  for (const char* name : {"execution", "algorithm", "device", "threads", "images_per_s"}) {
     names.emplace_back(name);
   }
   const auto unfinished = [](const RunRow& row) { return row.state != "DONE"; };
@@ -184,60 +162,13 @@ std::vector<std::string> reading_columns(const std::vector<RunRow>& rows) {
 }
 
 std::string to_markdown(const std::vector<RunRow>& rows, const std::vector<std::string>& columns) {
-  std::vector<std::vector<std::string>> lines(rows.size());
-  std::vector<std::size_t> widths;
-  for (const std::string& name : columns) {
-    std::size_t width = std::max<std::size_t>(3, name.size());
-    for (std::size_t i = 0; i < rows.size(); ++i) {
-      lines[i].push_back(markdown_cell(cell_of(rows[i], name), name));
-      width = std::max(width, lines[i].back().size());
-    }
-    widths.push_back(width);
-  }
-  std::string out;
-  const auto add_line = [&](const std::vector<std::string>& cells) {
-    for (std::size_t i = 0; i < cells.size(); ++i) {
-      out += (i == 0 ? "| " : " | ") + cells[i] + std::string(widths[i] - cells[i].size(), ' ');
-    }
-    out += " |\n";
-  };
-  add_line(columns);
-  std::vector<std::string> rule;
-  for (std::size_t width : widths) rule.emplace_back(width, '-');
-  add_line(rule);
-  for (const auto& line : lines) add_line(line);
-  return out;
+  return to_markdown(table_of(rows, columns));
 }
-
 std::string to_csv(const std::vector<RunRow>& rows, const std::vector<std::string>& columns) {
-  std::string out = join(columns, ",") + "\n";
-  for (const RunRow& row : rows) {
-    std::vector<std::string> cells;
-    for (const std::string& name : columns) cells.push_back(csv_cell(cell_of(row, name)));
-    out += join(cells, ",") + "\n";
-  }
-  return out;
+  return to_csv(table_of(rows, columns));
 }
-
 std::string to_json(const std::vector<RunRow>& rows, const std::vector<std::string>& columns) {
-  using json = nlohmann::ordered_json;
-  json out = json::array();
-  for (const RunRow& row : rows) {
-    json object = json::object();
-    for (const std::string& name : columns) {
-      std::visit(
-          [&](const auto& value) {
-            if constexpr (std::is_same_v<std::decay_t<decltype(value)>, std::monostate>) {
-              object[name] = nullptr;
-            } else {
-              object[name] = value;
-            }
-          },
-          cell_of(row, name));
-    }
-    out.push_back(std::move(object));
-  }
-  return out.dump(2) + "\n";
+  return to_json(table_of(rows, columns));
 }
 
 }  // namespace convscope

@@ -26,19 +26,19 @@ CONVSCOPE_API std::vector<std::string> all_columns();
 // The first ones: id, name, batch_size, avg_forward, avg_backward, avg_forward_mem,
 // avg_backward_mem, kernel_size, acc.
 CONVSCOPE_API std::vector<std::string> core_columns();
-// What a person reads first: the core, algorithm, device, threads, images_per_s, and, when a run is
-// not done, its state and the reason.
+// What a person reads first: the core, execution, algorithm, device, threads, images_per_s, and,
+// when a run is not done, its state and the reason.
 CONVSCOPE_API std::vector<std::string> reading_columns(const std::vector<RunRow>& rows);
 
 // Rows without a value in the column come last, equal rows keep their order. An unknown column is
 // an error that names the nearest one.
 CONVSCOPE_API void sort_rows(std::vector<RunRow>& rows, const std::string& column, bool descending);
 
-// Columns padded to one width, so that it reads well in a terminal too.
+// The chosen columns of runs.
 CONVSCOPE_API std::string to_markdown(const std::vector<RunRow>& rows,
                                       const std::vector<std::string>& columns);
 CONVSCOPE_API std::string to_csv(const std::vector<RunRow>& rows,
-                                 const std::vector<std::string>& columns);  // RFC 4180
+                                 const std::vector<std::string>& columns);
 CONVSCOPE_API std::string to_json(const std::vector<RunRow>& rows,
                                   const std::vector<std::string>& columns);
 

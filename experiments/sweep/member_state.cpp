@@ -101,14 +101,16 @@ MemberState member_state(const std::string& folder, const SweepMember& member,
 
 void remove_stillborn_runs(const std::string& folder, const SweepMember& member) {
   std::error_code error;
-  const std::string ending = cat("-s", member.config.seed);
+  const std::string seed =
+      cat("-s", member.config.seed);  // "2026-11-21_054156-s1", then maybe "-2"
   for (fs::directory_iterator it(folder + "/" + member.row, error), end; !error && it != end;
        it.increment(error)) {
-    const std::string run = it->path().string();
+    std::string name = it->path().filename().string();
+    const std::size_t tail = name.find_last_not_of("0123456789");
+    if (!name.ends_with(seed) && tail != std::string::npos && name[tail] == '-') name.resize(tail);
     std::error_code ignored;
-    if (!it->is_directory(ignored) || it->is_symlink(ignored)) continue;
-    if (run.find(ending) == std::string::npos || !is_stillborn(run)) continue;
-    fs::remove_all(run, ignored);
+    if (!name.ends_with(seed) || it->is_symlink(ignored) || !it->is_directory(ignored)) continue;
+    if (is_stillborn(it->path().string())) fs::remove_all(it->path(), ignored);
   }
 }
 

@@ -11,7 +11,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int kDepth = 2;  // runs/ -> <name>/ -> <run>/
+constexpr int kDepth = 3;  // runs/ -> <sweep>/ -> <row>/ -> <run>/; one less without a sweep
 
 bool is_run(const fs::path& path) {
   std::error_code error;

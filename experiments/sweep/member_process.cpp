@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "experiments/sweep/member_process.h"
+
+#include <fcntl.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <csignal>
+#include <cstring>
+#include <fstream>
+
+#include "framework/check.h"
+
+namespace convscope {
+namespace {
+
+int open_file(const char* path, int flags) {
+  const int file = open(path, flags | O_CLOEXEC, 0644);
+  if (file < 0) {
+    fail(ErrorKind::kIo, "sweep",
+         cat("expected to open ", path, " for a member, got: ", std::strerror(errno)));
+  }
+  return file;
+}
+
+// In the child, between fork and exec: system calls only.
+[[noreturn]] void become(char** argv, int nothing, int log, pid_t parent) {
+  prctl(PR_SET_PDEATHSIG, SIGTERM);
+  if (getppid() != parent) _exit(1);  // it died before the line above
+  setpgid(0, 0);
+  dup2(nothing, STDIN_FILENO);
+  dup2(nothing, STDOUT_FILENO);
+  dup2(log, STDERR_FILENO);
+  execv("/proc/self/exe", argv);
+  _exit(127);
+}
+
+}  // namespace
+
+MemberProcess::MemberProcess(const std::vector<std::string>& arguments, std::string log)
+    : log_(std::move(log)) {
+  std::string name = "convscope";
+  std::vector<std::string> words = arguments;
+  std::vector<char*> argv = {name.data()};
+  for (std::string& word : words) argv.push_back(word.data());
+  argv.push_back(nullptr);
+  const int nothing = open_file("/dev/null", O_RDWR);
+  const int file = open_file(log_.c_str(), O_WRONLY | O_CREAT | O_TRUNC);
+  const pid_t parent = getpid();
+  pid_ = fork();
+  if (pid_ == 0) become(argv.data(), nothing, file, parent);
+  const int error = errno;
+  close(nothing);
+  close(file);
+  if (pid_ < 0) {
+    fail(ErrorKind::kRun, "sweep",
+         cat("expected to start a process for a member, got: ", std::strerror(error)));
+  }
+  setpgid(pid_, pid_);  // whoever comes first
+}
+
+MemberProcess::~MemberProcess() {
+  if (pid_ < 0) return;
+  kill(pid_, SIGKILL);
+  waitpid(pid_, nullptr, 0);
+}
+
+bool MemberProcess::running() {
+  if (pid_ < 0) return false;
+  int status = 0;
+  if (waitpid(pid_, &status, WNOHANG) != pid_) return true;
+  pid_ = -1;
+  by_signal_ = WIFSIGNALED(status);
+  exit_code_ = by_signal_ ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+  return false;
+}
+
+void MemberProcess::send(int signal) {
+  if (pid_ >= 0) kill(pid_, signal);
+}
+
+std::string MemberProcess::failure() const {
+  if (exit_code_ == 0) return "";
+  if (by_signal_) {
+    const int signal = exit_code_ - 128;
+    return cat("ended by signal ", signal, " (", strsignal(signal), ")");
+  }
+  std::ifstream log(log_);
+  std::string last;
+  for (std::string line; std::getline(log, line);) {
+    const std::size_t error = line.find("error: ");
+    if (error != std::string::npos) last = line.substr(error == 0 ? std::strlen("error: ") : 0);
+  }
+  return last.empty() ? cat("ended with exit code ", exit_code_) : last;
+}
+
+}  // namespace convscope

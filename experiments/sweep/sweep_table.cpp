@@ -1,0 +1,206 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "experiments/sweep/sweep_table.h"
+
+#include <algorithm>
+#include <functional>
+#include <map>
+
+namespace convscope {
+namespace {
+
+// All that the table says about one row.
+struct RowResult {
+  std::vector<const RunSummary*> runs;  // one for each seed that was trained to the end
+  std::map<std::string, MeanStd> numbers;
+  std::string kernel_size, execution;
+  std::int64_t batch_size = 0, epochs = 0;
+  int planned = 0, jobs = 1;
+  std::string state, error;
+};
+
+// A run that missed its gate has all its numbers.
+bool is_complete(const SweepOutcome& outcome) {
+  const std::optional<RunSummary>& summary = outcome.state.summary;
+  if (!summary) return false;
+  if (outcome.state.progress == MemberProgress::done) return true;
+  return outcome.state.progress == MemberProgress::failed &&
+         summary->epochs == summary->epochs_planned;
+}
+
+// Equal words once: "f32 dense", or "f32 dense / masked dense".
+void add_word(std::string& words, const std::string& word) {
+  if (words == word || words.starts_with(word + " / ") || words.ends_with(" / " + word)) return;
+  words += (words.empty() ? "" : " / ") + word;
+}
+
+RowResult result_of(const std::string& row, const SweepPlan& plan,
+                    const std::vector<SweepOutcome>& outcomes) {
+  RowResult out;
+  int done = 0, begun = 0, failed = 0;
+  for (std::size_t i = 0; i < plan.members.size(); ++i) {
+    const SweepMember& member = plan.members[i];
+    if (member.row != row) continue;
+    const SweepOutcome& outcome = outcomes[i];
+    ++out.planned;
+    out.batch_size = member.config.data.batch_size;
+    if (!outcome.error.empty()) {
+      ++failed;
+      if (out.error.empty()) out.error = cat("seed ", member.config.seed, ": ", outcome.error);
+    } else if (outcome.state.progress == MemberProgress::done) {
+      ++done;
+    } else if (outcome.state.progress != MemberProgress::missing) {
+      ++begun;
+    }
+    if (!is_complete(outcome)) continue;
+    out.runs.push_back(&*outcome.state.summary);
+    out.jobs = std::max(out.jobs, outcome.jobs);
+  }
+  out.state = failed > 0              ? "failed"
+              : done == out.planned   ? "done"
+              : done > 0 || begun > 0 ? "partial"
+                                      : "missing";
+  const auto over_runs = [&](const char* name,
+                             const std::function<std::optional<double>(const RunSummary&)>& of) {
+    std::vector<double> values;
+    for (const RunSummary* run : out.runs) {
+      const std::optional<double> value = of(*run);
+      if (value) values.push_back(*value);
+    }
+    out.numbers[name] = mean_std(values);
+  };
+  const auto timed = [](double RunSummary::*member) {
+    return [member](const RunSummary& run) {
+      return run.timed_steps > 0 ? std::optional<double>(run.*member) : std::nullopt;
+    };
+  };
+  over_runs("avg_forward", timed(&RunSummary::avg_forward));
+  over_runs("avg_backward", timed(&RunSummary::avg_backward));
+  over_runs("avg_forward_mem", timed(&RunSummary::avg_forward_mem));
+  over_runs("avg_backward_mem", timed(&RunSummary::avg_backward_mem));
+  over_runs("acc", [](const RunSummary& run) { return run.acc; });
+  for (const RunSummary* run : out.runs) {
+    add_word(out.kernel_size, run->kernel_size);
+    add_word(out.execution, run->execution);
+    out.epochs = run->epochs;
+  }
+  return out;
+}
+
+// The table as a list of columns; `people`: for reading, not for programs.
+class TableBuilder {
+ public:
+  TableBuilder(const SweepPlan& plan, const std::vector<SweepOutcome>& outcomes, bool people)
+      : plan_(plan), people_(people) {
+    for (const SweepRow& row : plan.rows) results_.push_back(result_of(row.name, plan, outcomes));
+    table_.rows.resize(plan.rows.size());
+  }
+
+  TextTable build() {
+    add("name", 6, [&](std::size_t i) { return TableCell(plan_.rows[i].name); });
+    add("batch_size", 6, [&](std::size_t i) { return TableCell(results_[i].batch_size); });
+    add_time("avg_forward");
+    add_time("avg_backward");
+    add_mean("avg_forward_mem", 4);
+    add_mean("avg_backward_mem", 4);
+    add("kernel_size", 6, [&](std::size_t i) { return text(results_[i].kernel_size); });
+    add_mean("acc", 0);
+    add("acc_std", 0, [&](std::size_t i) { return std_of(i, "acc"); });
+    add_reference("acc", 0);
+    add("seeds", 6, [&](std::size_t i) {
+      return TableCell(static_cast<std::int64_t>(results_[i].runs.size()));
+    });
+    add("execution", 6, [&](std::size_t i) { return text(results_[i].execution); });
+    add("epochs", 6, [&](std::size_t i) {
+      return results_[i].runs.empty() ? TableCell() : TableCell(results_[i].epochs);
+    });
+    if (!people_ || any([](const RowResult& row) { return row.jobs > 1; })) {
+      add("jobs", 6, [&](std::size_t i) {
+        return results_[i].runs.empty() ? TableCell()
+                                        : TableCell(static_cast<std::int64_t>(results_[i].jobs));
+      });
+    }
+    if (!people_ || any([](const RowResult& row) { return row.state != "done"; })) {
+      add("state", 6, [&](std::size_t i) { return text(results_[i].state); });
+    }
+    if (!people_ || any([](const RowResult& row) { return !row.error.empty(); })) {
+      add("error", 6, [&](std::size_t i) { return text(results_[i].error); });
+    }
+    return std::move(table_);
+  }
+
+  bool any(const std::function<bool(const RowResult&)>& fits) const {
+    return std::any_of(results_.begin(), results_.end(), fits);
+  }
+
+ private:
+  static TableCell text(const std::string& word) {
+    return word.empty() ? TableCell() : TableCell(word);
+  }
+  const MeanStd& number(std::size_t i, const std::string& name) const {
+    return results_[i].numbers.at(name);
+  }
+  TableCell std_of(std::size_t i, const std::string& name) const {
+    return number(i, name).count < 2 ? TableCell() : TableCell(number(i, name).std);
+  }
+
+  void add(const std::string& name, int digits, const std::function<TableCell(std::size_t)>& cell) {
+    table_.columns.push_back({name, digits});
+    for (std::size_t i = 0; i < results_.size(); ++i) table_.rows[i].push_back(cell(i));
+  }
+  void add_mean(const std::string& name, int digits) {
+    add(name, digits, [&](std::size_t i) {
+      return number(i, name).count == 0 ? TableCell() : TableCell(number(i, name).mean);
+    });
+    if (name != "acc") add_reference(name, digits);
+  }
+  void add_time(const std::string& name) {
+    if (people_) {
+      add(name, 4, [&](std::size_t i) { return TableCell(mean_std_text(number(i, name))); });
+      add_reference(name, 4);
+      return;
+    }
+    add_mean(name, 4);
+    add(name + "_std", 4, [&](std::size_t i) { return std_of(i, name); });
+  }
+  // Only where a member gives one.
+  void add_reference(const std::string& name, int digits) {
+    const auto has = [&](const SweepRow& row) { return row.reference.contains(name); };
+    if (std::none_of(plan_.rows.begin(), plan_.rows.end(), has)) return;
+    add(name + "_reference", digits, [&](std::size_t i) {
+      const auto& reference = plan_.rows[i].reference;
+      const auto found = reference.find(name);
+      return found == reference.end() ? TableCell() : TableCell(found->second);
+    });
+  }
+
+  const SweepPlan& plan_;
+  bool people_;
+  std::vector<RowResult> results_;
+  TextTable table_;
+};
+
+}  // namespace
+
+TextTable sweep_table(const SweepPlan& plan, const std::vector<SweepOutcome>& outcomes) {
+  return TableBuilder(plan, outcomes, false).build();
+}
+
+std::string sweep_markdown(const SweepPlan& plan, const std::vector<SweepOutcome>& outcomes) {
+  TableBuilder builder(plan, outcomes, true);
+  std::string out = to_markdown(builder.build());
+  out +=
+      "\navg_forward, avg_backward: seconds a step; _mem: MiB; acc: % of the test images. ± and "
+      "acc_std: standard deviation (n - 1) over the seeds.\n";
+  int jobs = 1;
+  for (const SweepOutcome& outcome : outcomes) {
+    if (is_complete(outcome)) jobs = std::max(jobs, outcome.jobs);
+  }
+  if (jobs > 1) {
+    out +=
+        cat("Times were taken with up to ", jobs,
+            " members side by side (column jobs): they are longer than those of a member alone.\n");
+  }
+  return out;
+}
+
+}  // namespace convscope

@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+// sweep_table.h: the table that a sweep ends with: a row for each row of the plan, with mean and
+// standard deviation over its seeds.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "experiments/config/sweep_block.h"
+#include "experiments/report/text_table.h"
+#include "experiments/sweep/member_state.h"
+
+namespace convscope {
+
+struct SweepOutcome {
+  MemberState state;
+  std::string error;  // why this member has no result, in this call or an earlier one
+  int jobs = 1;       // members that were trained side by side, at most, while this one was
+};
+
+// Every column, one number in a cell: for CSV and JSON. `outcomes` stand beside plan.members.
+CONVSCOPE_API TextTable sweep_table(const SweepPlan& plan,
+                                    const std::vector<SweepOutcome>& outcomes);
+// For people: times as mean ± standard deviation, empty columns left out, notes below.
+CONVSCOPE_API std::string sweep_markdown(const SweepPlan& plan,
+                                         const std::vector<SweepOutcome>& outcomes);
+
+}  // namespace convscope
