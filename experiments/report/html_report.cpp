@@ -3,18 +3,33 @@
 
 #include <fmt/format.h>
 
+#include <cmath>
 #include <fstream>
-#include <iterator>
-#include <map>
 #include <nlohmann/json.hpp>
 #include <sstream>
 
-#include "experiments/report/svg_chart.h"
+#include "experiments/report/chart/svg_text.h"
 
 namespace convscope {
 namespace {
 
 using json = nlohmann::ordered_json;
+using Table = std::vector<std::vector<std::string>>;  // first row: head
+
+constexpr const char* kStyle =
+    "body{font:14px Helvetica,Arial,sans-serif;max-width:1000px;margin:2em auto;padding:0 1em;"
+    "color:#222;background:#fff}svg{max-width:100%;height:auto;display:block}"
+    "figure{margin:0 0 2em;border-top:1px solid #ddd;padding-top:1em;break-inside:avoid}"
+    "table{border-collapse:collapse}th,td{text-align:left;padding:2px 12px 2px 0;"
+    "border-bottom:1px solid #ddd;font-variant-numeric:tabular-nums;white-space:nowrap}"
+    "pre{background:#f6f6f6;padding:1em;overflow:auto}.wide{overflow-x:auto}"
+    "summary{cursor:pointer;color:#555}li{color:#555}";
+
+constexpr const char* kMeaning =
+    "<p>avg_forward and avg_backward are mean wall seconds of a training step (forward includes "
+    "the loss; the first steps of each process are left out). avg_forward_mem is what a forward "
+    "leaves allocated, avg_backward_mem the highest amount in use during a backward (data sets "
+    "not counted), both in MiB; accuracies in percent, losses in nats.</p>\n";
 
 std::string content_of(const std::string& path) {
   std::ifstream in(path, std::ios::binary);
@@ -23,48 +38,33 @@ std::string content_of(const std::string& path) {
   return out.str();
 }
 
-// The points of metrics.jsonl, by split and quantity; x is the epoch as a fraction.
-struct Curves {
-  std::map<std::string, ChartSeries> loss, accuracy;
-  ChartSeries rate{.name = "learning rate", .x = {}, .y = {}};
-  ChartSeries speed{.name = "images/s", .x = {}, .y = {}};
-};
-
-Curves read_curves(const std::string& folder) {
-  Curves curves;
-  std::istringstream lines(content_of(folder + "/metrics.jsonl"));
-  for (std::string line; std::getline(lines, line);) {
-    const json row = json::parse(line, nullptr, /*allow_exceptions=*/false);
-    if (!row.is_object() || !row.contains("split") || !row.contains("step")) continue;
-    const auto split = row["split"].get<std::string>();
-    const auto step = row["step"].get<double>();
-    const auto add = [&](ChartSeries& series, const char* key) {
-      if (!row.contains(key) || !row[key].is_number()) return;
-      series.x.push_back(step);
-      series.y.push_back(row[key].get<double>());
-    };
-    curves.loss[split].name = curves.accuracy[split].name = split;
-    add(curves.loss[split], "loss");
-    add(curves.accuracy[split], "acc");
-    add(curves.rate, "lr");
-    add(curves.speed, "images_per_s");
+std::string table_of(const Table& table) {
+  if (table.empty()) return "";
+  std::string out = "<div class=\"wide\"><table>\n";
+  for (std::size_t row = 0; row < table.size(); ++row) {
+    const char* tag = row == 0 ? "th" : "td";
+    out += "<tr>";
+    for (const std::string& cell : table[row]) {
+      out += fmt::format("<{0}>{1}</{0}>", tag, escape_markup(cell));
+    }
+    out += "</tr>\n";
   }
-  return curves;
+  return out + "</table></div>\n";
 }
 
-std::vector<ChartSeries> in_order(std::map<std::string, ChartSeries>& by_split) {
-  std::vector<ChartSeries> out;
-  for (const char* split : {"train", "val", "test"}) {
-    if (by_split.contains(split)) out.push_back(std::move(by_split[split]));
-  }
-  return out;
+Table table_of_csv(const CsvTable& csv) {
+  Table table;
+  if (csv.columns.empty()) return table;
+  table.push_back(csv.columns);
+  table.insert(table.end(), csv.rows.begin(), csv.rows.end());
+  return table;
 }
 
 std::string cell_text(const json& value) {
   if (value.is_null()) return "-";
-  if (value.is_string()) return escape_markup(value.get<std::string>());
-  if (value.is_number_float()) return fmt::format("{:.5g}", value.get<double>());
-  return escape_markup(value.dump());
+  if (value.is_string()) return value.get<std::string>();
+  if (value.is_number_float()) return number_text(value.get<double>(), 5);
+  return value.dump();
 }
 
 std::string summary_table(const std::string& text) {
@@ -72,86 +72,103 @@ std::string summary_table(const std::string& text) {
   if (!summary.is_object()) return "";
   std::string out = "<table>\n";
   for (const auto& [key, value] : summary.items()) {
-    out += fmt::format("<tr><th>{}</th><td>{}</td></tr>\n", escape_markup(key), cell_text(value));
+    out += fmt::format("<tr><th>{}</th><td>{}</td></tr>\n", escape_markup(key),
+                       escape_markup(cell_text(value)));
   }
-  return out + "</table>\n";
+  return out + "</table>\n" + kMeaning;
 }
 
-// A CSV without quoted cells, as the trainer writes them.
-std::string csv_table(const std::string& text) {
-  std::istringstream lines(text);
-  std::string out;
-  bool head = true;
-  for (std::string line; std::getline(lines, line);) {
-    const char* tag = head ? "th" : "td";
-    out += "<tr>";
-    std::istringstream cells(line + ",");
-    for (std::string cell; std::getline(cells, cell, ',');) {
-      out += fmt::format("<{0}>{1}</{0}>", tag, escape_markup(cell));
+Table table_of_rows(const std::vector<RunRow>& rows) {
+  const std::vector<std::string> columns = reading_columns(rows);
+  Table table = {columns};
+  for (const json& row : json::parse(to_json(rows, columns), nullptr, false)) {
+    table.emplace_back();
+    for (const std::string& column : columns) {
+      table.back().push_back(row.contains(column) ? cell_text(row[column]) : "");
     }
-    out += "</tr>\n";
-    head = false;
   }
-  return out.empty() ? "" : "<div class=\"wide\"><table>\n" + out + "</table></div>\n";
+  return table;
+}
+
+Table table_of_groups(const RunSet& set) {
+  Table table = {{"config", "runs", "acc", "avg_forward", "avg_backward", "avg_forward_mem",
+                  "avg_backward_mem", "images_per_s"}};
+  for (const RunGroup& group : set.groups) {
+    const auto mean = [&](double RunSummary::*value) {
+      return spread_text(group.of_summary([&](const RunSummary& summary) {
+        return summary.timed_steps > 0 ? summary.*value : std::nan("");
+      }));
+    };
+    table.push_back({group.label, std::to_string(group.runs.size()),
+                     spread_text(group.of_summary(
+                         [](const RunSummary& s) { return s.acc.value_or(std::nan("")); })),
+                     mean(&RunSummary::avg_forward), mean(&RunSummary::avg_backward),
+                     mean(&RunSummary::avg_forward_mem), mean(&RunSummary::avg_backward_mem),
+                     mean(&RunSummary::images_per_s)});
+  }
+  return table;
 }
 
 std::string section(const std::string& title, const std::string& body) {
   return body.empty() ? "" : fmt::format("<h2>{}</h2>\n{}", title, body);
 }
 
+std::string figures(const DrawnPlots& drawn) {
+  std::string out;
+  for (const DrawnPlot& plot : drawn.plots) {
+    out += fmt::format("<figure id=\"{}\">\n{}", escape_markup(plot.kind), plot.svg);
+    if (!plot.figure.data.empty()) {
+      out += "<details><summary>numbers</summary>\n" + table_of(plot.figure.data) + "</details>\n";
+    }
+    out += "</figure>\n";
+  }
+  return out;
+}
+
+std::string list_of(const std::vector<std::string>& sentences) {
+  std::string out;
+  for (const std::string& sentence : sentences) {
+    out += "<li>" + escape_markup(sentence) + "</li>\n";
+  }
+  return out.empty() ? "" : "<ul>\n" + out + "</ul>\n";
+}
+
+std::string page(const std::string& title, const std::string& body) {
+  return fmt::format(
+      "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>{0}</title>\n"
+      "<style>{1}</style></head><body>\n<h1>{0}</h1>\n{2}</body></html>\n",
+      escape_markup(title), kStyle, body);
+}
+
 }  // namespace
 
 std::string html_report(const std::string& run_folder) {
-  Curves curves = read_curves(run_folder);
-  const std::string summary_text = content_of(run_folder + "/summary.json");
-  const json summary = json::parse(summary_text, nullptr, false);
-  const std::string title =
-      summary.is_object() ? summary.value("name", "run") + " " + summary.value("id", "") : "run";
-
-  LineChart loss{.title = "Loss",
-                 .x_label = "step",
-                 .y_label = "loss (nats)",
-                 .series = in_order(curves.loss),
-                 .log_y = true};
-  LineChart accuracy{.title = "Accuracy",
-                     .x_label = "step",
-                     .y_label = "right answers (%)",
-                     .series = in_order(curves.accuracy)};
-  LineChart rate{.title = "Learning rate",
-                 .x_label = "step",
-                 .y_label = "learning rate",
-                 .series = {std::move(curves.rate)},
-                 .y_from_zero = true,
-                 .height = 260};
-  LineChart speed{.title = "Speed",
-                  .x_label = "step",
-                  .y_label = "training images/s",
-                  .series = {std::move(curves.speed)},
-                  .y_from_zero = true,
-                  .height = 260};
-
-  std::string page = fmt::format(
-      "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>{0}</title>\n"
-      "<style>body{{font:14px sans-serif;max-width:1340px;margin:2em auto;padding:0 1em;"
-      "color:#222}}svg{{max-width:100%;height:auto}}table{{border-collapse:collapse}}"
-      "th,td{{text-align:left;padding:2px 10px 2px 0;border-bottom:1px solid #ddd;"
-      "font-variant-numeric:tabular-nums}}pre{{background:#f6f6f6;padding:1em;overflow:auto}}"
-      ".wide{{overflow-x:auto}}</style></head><body>\n<h1>{0}</h1>\n",
-      escape_markup(title));
-  for (const LineChart* chart : {&loss, &accuracy, &rate, &speed}) page += to_svg(*chart);
-  page += section("Summary", summary_table(summary_text));
-  page +=
-      "<p>avg_forward and avg_backward are mean wall seconds of a training step (forward includes "
-      "the loss; the first steps of each process are left out). avg_forward_mem is what a forward "
-      "leaves allocated, avg_backward_mem the highest amount in use during a backward (data sets "
-      "not counted), both in MiB; accuracies in percent, losses in nats.</p>\n";
-  page += section("Epochs", csv_table(content_of(run_folder + "/epochs.csv")));
-  page += section("Layers", csv_table(content_of(run_folder + "/layers.csv")));
-  const std::string config = content_of(run_folder + "/config.yaml");
-  if (!config.empty()) {
-    page += section("Config", "<pre>" + escape_markup(config) + "</pre>\n");
+  const RunData run = read_run(run_folder);
+  const RunSet set = group_runs({run});
+  std::string body;
+  try {
+    body = figures(draw_plots(set));
+  } catch (const std::exception& error) {  // a run must not end because of its picture
+    body = list_of({cat("no plots: ", error.what())});
   }
-  return page + "</body></html>\n";
+  body += section("Summary", summary_table(content_of(run_folder + "/summary.json")));
+  body += section("Epochs", table_of(table_of_csv(run.epochs)));
+  body += section("Layers", table_of(table_of_csv(run.layers)));
+  const std::string config = content_of(run_folder + "/config.yaml");
+  if (!config.empty()) body += section("Config", "<pre>" + escape_markup(config) + "</pre>\n");
+  body += section("Remarks", list_of(set.remarks));
+  return page(run.summary ? run.name + " " + run.id : run.name, body);
+}
+
+std::string html_report(const std::string& title, const RunSet& set, const DrawnPlots& drawn,
+                        const std::vector<RunRow>& rows) {
+  std::string body = figures(drawn);
+  body += section("Configs", table_of(table_of_groups(set)));
+  body += section("Runs", table_of(table_of_rows(rows)) + kMeaning);
+  std::vector<std::string> remarks = set.remarks;
+  remarks.insert(remarks.end(), drawn.left_out.begin(), drawn.left_out.end());
+  body += section("Left out", list_of(remarks));
+  return page(title, body);
 }
 
 }  // namespace convscope

@@ -1,15 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
-// html_report.h: one self-contained page about one run: curves, the summary, layers, config.
+// html_report.h: self-contained pages: all plots, with their numbers, and the tables. No script,
+// no font, no other file.
 #pragma once
 
 #include <string>
+#include <vector>
 
-#include "framework/export.h"
+#include "experiments/report/plot_kind.h"
+#include "experiments/report/run_table.h"
 
 namespace convscope {
 
-// Reads metrics.jsonl, epochs.csv, summary.json, layers.csv and config.yaml of a run folder; what
-// is missing is left out.
+// About one run: plots, summary, epochs, layers and config; what is missing is left out. Never
+// throws for what stands in the files: the trainer writes this page after each epoch.
 CONVSCOPE_API std::string html_report(const std::string& run_folder);
+
+// About several runs: plots, a table of the means of each config, a table of the runs.
+CONVSCOPE_API std::string html_report(const std::string& title, const RunSet& set,
+                                      const DrawnPlots& drawn, const std::vector<RunRow>& rows);
 
 }  // namespace convscope

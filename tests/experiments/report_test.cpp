@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <nlohmann/json.hpp>
 
-#include "experiments/report/html_report.h"
 #include "experiments/report/run_table.h"
-#include "experiments/report/svg_chart.h"
 #include "experiments/trainer/run_search.h"
 #include "tests/experiments/training_fixture.h"
 
@@ -140,81 +138,6 @@ TEST(RunTable, unfinished_and_broken_runs_are_listed_with_their_state) {
     folder.set_status({.state = "FAILED", .exit_code = 6});
   }
   EXPECT_EQ(newest_unfinished_run(root.path() + "/lenet"), gone);
-}
-
-// Every tag is closed in the right order, every attribute quoted: enough to be well-formed here.
-void expect_well_formed(const std::string& xml) {
-  std::vector<std::string> open;
-  for (std::size_t at = xml.find('<'); at != std::string::npos; at = xml.find('<', at + 1)) {
-    const std::size_t end = xml.find('>', at);
-    ASSERT_NE(end, std::string::npos);
-    const std::string tag = xml.substr(at + 1, end - at - 1);
-    ASSERT_EQ(std::count(tag.begin(), tag.end(), '"') % 2, 0) << tag;
-    if (tag[0] == '/') {
-      ASSERT_FALSE(open.empty());
-      EXPECT_EQ(open.back(), tag.substr(1));
-      open.pop_back();
-    } else if (tag.back() != '/') {
-      open.push_back(tag.substr(0, tag.find(' ')));
-    }
-  }
-  EXPECT_TRUE(open.empty());
-}
-
-TEST(SvgChart, has_title_axes_with_units_and_a_legend) {
-  const LineChart chart{
-      .title = "Loss <train & test>",
-      .x_label = "step",
-      .y_label = "loss (nats)",
-      .series = {{"train", {0, 50, 100}, {2.3, 0.5, 0.1}}, {"test", {50, 100}, {0.6, 0.2}}}};
-  const std::string svg = to_svg(chart);
-  expect_well_formed(svg);
-  for (const char* text : {"Loss &lt;train &amp; test&gt;", ">step<", ">loss (nats)<", ">train<",
-                           ">test<", ">100<", ">2.5<"}) {
-    EXPECT_NE(svg.find(text), std::string::npos) << text;
-  }
-  EXPECT_EQ(svg, to_svg(chart));
-}
-
-TEST(SvgChart, a_gap_in_the_data_is_a_gap_in_the_line) {
-  const double nan = std::nan("");
-  const std::string svg = to_svg({.title = "t",
-                                  .x_label = "x",
-                                  .y_label = "y",
-                                  .series = {{"s", {0, 1, 2, 3}, {1, nan, 2, 3}}}});
-  const std::size_t path = svg.find("<path d=\"M", svg.find("</text>\n<path d=\"M") + 1);
-  EXPECT_EQ(svg.find("nan"), std::string::npos);
-  ASSERT_NE(path, std::string::npos);
-  expect_well_formed(svg);
-}
-
-TEST(SvgChart, no_data_one_point_and_equal_values_make_a_chart_too) {
-  for (const ChartSeries& series :
-       {ChartSeries{"s", {}, {}}, ChartSeries{"s", {5}, {0}}, ChartSeries{"s", {1, 2}, {3, 3}}}) {
-    for (const bool log : {false, true}) {
-      const std::string svg =
-          to_svg({.title = "t", .x_label = "x", .y_label = "y", .series = {series}, .log_y = log});
-      expect_well_formed(svg);
-      EXPECT_EQ(svg.find("nan"), std::string::npos);
-      EXPECT_EQ(svg.find("inf"), std::string::npos);
-    }
-  }
-}
-
-TEST(HtmlReport, is_one_page_that_needs_no_other_file) {
-  const TemporaryFolder root;
-  TrainingSetup setup = small_setup(1);
-  RunFolder folder = RunFolder::create(root.path(), "small", 1);
-  folder.write("config.yaml", "name: <small>\n");
-  Progress progress(Progress::Mode::quiet);
-  Trainer(setup, folder, progress).run();
-  const std::string page = text_of(folder.file("report.html"));
-  EXPECT_EQ(page, html_report(folder.path()));
-  EXPECT_NE(page.find("name: &lt;small&gt;"), std::string::npos);
-  EXPECT_NE(page.find("Learning rate"), std::string::npos);
-  for (const char* outside : {"src=", "href=", "@import", "<script"}) {
-    EXPECT_EQ(page.find(outside), std::string::npos) << outside;
-  }
 }
 
 }  // namespace

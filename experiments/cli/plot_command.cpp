@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: Apache-2.0
+// plot_command.cpp: `convscope plot`: SVG figures and a report.html from run folders.
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <filesystem>
+
+#include "experiments/cli/command.h"
+#include "experiments/report/html_report.h"
+#include "experiments/trainer/run_folder.h"
+#include "experiments/trainer/run_search.h"
+#include "framework/io/atomic_file.h"
+
+namespace convscope {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct PlotArguments {
+  std::vector<std::string> runs, kinds;
+  std::string output, html;
+};
+
+fs::path clean(const std::string& path) {
+  fs::path out = fs::path(path).lexically_normal();
+  return out.filename().empty() ? out.parent_path() : out;
+}
+
+std::vector<std::string> runs_in(const std::vector<std::string>& given) {
+  std::vector<std::string> out;
+  for (const std::string& path : given) {
+    std::error_code error;
+    const std::vector<std::string> found = find_runs(path);
+    if (found.empty() && !fs::is_directory(path, error)) {
+      fail(ErrorKind::kIo, "plot",
+           cat("expected a run folder or a folder of runs, because the plots are made from them, "
+               "got ",
+               path, ", which is no folder"));
+    }
+    if (found.empty()) {
+      fail(ErrorKind::kIo, "plot", cat("expected at least one run in ", path, ", got none"));
+    }
+    for (const std::string& run : found) {
+      if (std::find(out.begin(), out.end(), run) == out.end()) out.push_back(run);
+    }
+  }
+  return out;
+}
+
+// The deepest folder that holds all that was given.
+fs::path folder_of(const std::vector<std::string>& given) {
+  fs::path common = clean(given[0]);
+  for (const std::string& path : given) {
+    const fs::path other = clean(path);
+    fs::path both;
+    auto a = common.begin();
+    auto b = other.begin();
+    for (; a != common.end() && b != other.end() && *a == *b; ++a, ++b) both /= *a;
+    common = both;
+  }
+  return common.empty() ? "." : common;
+}
+
+void remark(const std::string& sentence) {
+  if (global_options().verbosity >= 0) std::fprintf(stderr, "note: %s\n", sentence.c_str());
+}
+
+void write(const fs::path& path, const std::string& text) {
+  if (path.has_parent_path()) {
+    std::error_code error;
+    fs::create_directories(path.parent_path(), error);
+    if (error) {
+      fail(ErrorKind::kIo, "plot",
+           cat("expected to make the folder ", path.parent_path().string(),
+               ", got: ", error.message()));
+    }
+  }
+  write_file(path.string(), text);
+  std::printf("%s\n", path.string().c_str());
+}
+
+int plot(const PlotArguments& arguments) {
+  for (const std::string& kind : arguments.kinds) {
+    plot_kinds().get(kind, ErrorKind::kInvalid);
+  }
+  const bool one_file = arguments.output.ends_with(".svg");
+  if (one_file && arguments.kinds.size() != 1) {
+    fail_usage("plot", cat("expected one --kind, because -o names one file, ", arguments.output,
+                           "; give a folder for several"));
+  }
+  const std::vector<std::string> paths = runs_in(arguments.runs);
+  std::vector<RunData> runs;
+  std::vector<RunRow> rows;
+  for (const std::string& path : paths) {
+    runs.push_back(read_run(path));
+    rows.push_back(read_run_row(path));
+  }
+  const RunSet set = group_runs(std::move(runs));
+  const DrawnPlots drawn = draw_plots(set, arguments.kinds);
+  for (const std::string& sentence : set.remarks) remark(sentence);
+  for (const std::string& sentence : drawn.left_out) remark(sentence);
+  if (drawn.plots.empty()) {
+    fail(ErrorKind::kData, "plot",
+         cat("expected files that at least one plot can be made from, because ", paths.size(),
+             paths.size() == 1 ? " run was" : " runs were", " given, got ",
+             join(drawn.left_out, "; ")));
+  }
+
+  const fs::path base = folder_of(arguments.runs);
+  const fs::path folder = arguments.output.empty() ? base / "plots" : clean(arguments.output);
+  for (const DrawnPlot& each : drawn.plots) {
+    write(one_file ? fs::path(arguments.output) : folder / (each.kind + ".svg"), each.svg);
+  }
+  // A page of some kinds only is made when it is asked for.
+  if (arguments.html.empty() && (one_file || !arguments.kinds.empty())) return 0;
+  const fs::path page = !arguments.html.empty()    ? fs::path(arguments.html)
+                        : arguments.output.empty() ? base / "report.html"
+                                                   : folder / "report.html";
+  const bool one_run = paths.size() == 1 && arguments.kinds.empty();
+  const fs::path named = fs::absolute(base).lexically_normal();
+  write(page,
+        one_run ? html_report(paths[0]) : html_report(named.filename().string(), set, drawn, rows));
+  return 0;
+}
+
+std::function<int()> declare_plot(CLI::App& app) {
+  auto arguments = std::make_shared<PlotArguments>();
+  app.add_option("RUN", arguments->runs,
+                 "run folders, folders of runs (runs/<name>), or runs/ as a whole")
+      ->required()
+      ->type_name("");
+  std::string kinds = "all that the runs' files permit, or some of:";
+  for (const std::string& name : plot_kind_names()) {
+    kinds += cat("\n", name, ": ", plot_kinds().get(name).summary);
+  }
+  app.add_option("-k,--kind", arguments->kinds, kinds)->type_name("K,...")->delimiter(',');
+  app.add_option("-o,--output", arguments->output,
+                 "folder for the SVG files, or one file.svg (default: RUN/plots)")
+      ->type_name("PATH");
+  app.add_option("--html", arguments->html,
+                 "the page with all plots and tables (default: RUN/report.html)")
+      ->type_name("FILE");
+  return [arguments] { return plot(*arguments); };
+}
+
+}  // namespace
+}  // namespace convscope
+
+CONVSCOPE_REGISTER_COMMAND("plot",
+                           {.summary = "figures (SVG) and a page (HTML) from runs",
+                            .usage = "plot RUN... [--kind K,...] [-o DIR|FILE.svg] [--html FILE]",
+                            .examples = {"plot runs/quickstart",
+                                         "plot runs/a runs/b --kind pareto -o pareto.svg"},
+                            .order = 35,
+                            .declare = convscope::declare_plot})

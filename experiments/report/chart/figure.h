@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+// figure.h: a figure as data: panels in a grid, a legend that covers none of them, and the numbers
+// behind it. to_svg() draws it as one SVG that needs no font, script or other file.
+//
+//   Figure figure{.title = "Loss", .panels = {LinePanel{.x = {.label = "epoch"}, ...}}};
+//   write_file("loss.svg", to_svg(figure));
+#pragma once
+
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "experiments/report/chart/axis.h"
+#include "framework/export.h"
+
+namespace convscope {
+
+inline constexpr int kFigureWidth = 960;  // pixels
+
+// Points, joined by a line or not. x and y have the same length; a NaN or infinity is a gap.
+struct Series {
+  std::string name = {};
+  int style = 0;  // series_style.h
+  std::vector<double> x = {}, y = {};
+  std::vector<double> low = {},
+                      high = {};  // a band around a line, error bars of marks; empty: none
+  std::vector<double> x_low = {}, x_high = {};  // horizontal error bars; empty: none
+  std::vector<std::string> titles = {};  // shown when the pointer rests on a mark; empty: none
+  std::vector<std::string> tags = {};    // short text beside a mark; empty: none
+  bool line = true, marks = true, hollow = false;
+  bool muted = false;   // thin and grey, behind the others: for comparison only
+  bool stairs = false;  // the line goes right, then up or down
+};
+
+struct LinePanel {
+  std::string title = {};
+  AxisSpec x = {}, y = {};
+  std::vector<Series> series = {};
+  bool end_labels = false;  // names at the right ends of the lines, where there is room
+  int height = 260;         // pixels, title and axis included
+};
+
+// One bar of each category; NaN: there is no value.
+struct BarSeries {
+  std::string name = {};
+  std::vector<double> values = {};
+  std::vector<double> std = {};  // error bars; empty: none
+};
+
+// Horizontal bars, so that long names can be read.
+struct BarPanel {
+  std::string title = {};
+  AxisSpec x = {};
+  std::vector<std::string> categories = {};
+  std::vector<BarSeries> series = {};
+  bool dots = false;  // marks in the series' styles in place of bars, for more than a few series
+};
+
+struct LegendEntry {
+  enum class Form { line, mark, hollow_mark, bar, plain_line };
+  std::string name = {};
+  int style = 0;
+  Form form = Form::line;
+  std::string tag = {};  // short text in front
+};
+
+// The legend as a cell of the grid, when it is long.
+struct LegendPanel {
+  std::string title = {};
+  std::vector<LegendEntry> entries = {};
+};
+
+struct Figure {
+  std::string title = {}, subtitle = {};
+  int columns = 1;
+  std::vector<std::variant<LinePanel, BarPanel, LegendPanel>> panels = {};  // row by row
+  std::vector<LegendEntry> legend = {};                                     // below the panels
+  std::vector<std::string> notes = {};              // small lines at the bottom
+  std::vector<std::vector<std::string>> data = {};  // a table; first row: head
+};
+
+// The same figure gives the same text.
+CONVSCOPE_API std::string to_svg(const Figure& figure);
+
+}  // namespace convscope

@@ -1,0 +1,292 @@
+// SPDX-License-Identifier: Apache-2.0
+// line_panel.cpp: lines with bands, marks with error bars, names at the ends of lines.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <iterator>
+
+#include "experiments/report/chart/panel.h"
+#include "experiments/report/chart/series_style.h"
+#include "experiments/report/chart/svg_text.h"
+
+namespace convscope {
+namespace {
+
+constexpr double kLeast = 56, kTop = 26, kBottom = 42;  // margins
+constexpr double kNarrowRight = 12;
+constexpr double kWidestLabel = 170;
+constexpr double kMarksOnLine = 11;  // about so many marks along a line with many points
+constexpr const char* kMutedColor = "#c8c8c8";
+
+struct Frame {
+  Axis x, y;
+  double left, right, top, bottom;
+  double label_x;  // of the vertical label
+};
+
+std::size_t points_of(const Series& s) { return std::min(s.x.size(), s.y.size()); }
+
+bool shown(const Frame& frame, const Series& s, std::size_t i) {
+  return frame.x.can_show(s.x[i]) && frame.y.can_show(s.y[i]);
+}
+
+// On a logarithmic axis the lower edge of a band may be below 0: it ends at the axis.
+double y_pixel(const Frame& frame, double value) {
+  return frame.y.pixel(frame.y.can_show(value) ? value : frame.y.low());
+}
+
+void add_point(std::string& path, bool pen_down, double x, double y) {
+  fmt::format_to(std::back_inserter(path), "{}{:.1f} {:.1f}", pen_down ? "L" : "M", x, y);
+}
+
+void draw_band(std::string& svg, const Frame& frame, const Series& s) {
+  std::string path;
+  std::string back;  // the lower edge, from right to left
+  const auto close = [&] {
+    if (!path.empty()) {
+      fmt::format_to(std::back_inserter(svg),
+                     "<path d=\"{}{}Z\" fill=\"{}\" fill-opacity=\"0.18\"/>\n", path, back,
+                     style_color(s.style));
+    }
+    path.clear();
+    back.clear();
+  };
+  for (std::size_t i = 0; i < points_of(s); ++i) {
+    if (!shown(frame, s, i) || !std::isfinite(s.low[i]) || !std::isfinite(s.high[i])) {
+      close();
+      continue;
+    }
+    const double x = frame.x.pixel(s.x[i]);
+    add_point(path, !path.empty(), x, y_pixel(frame, s.high[i]));
+    back = fmt::format("L{:.1f} {:.1f}", x, y_pixel(frame, s.low[i])) + back;
+  }
+  close();
+}
+
+void draw_line(std::string& svg, const Frame& frame, const Series& s) {
+  std::string path;
+  bool pen_down = false;
+  for (std::size_t i = 0; i < points_of(s); ++i) {
+    if (!shown(frame, s, i)) {
+      pen_down = false;
+      continue;
+    }
+    const double x = frame.x.pixel(s.x[i]);
+    const double y = frame.y.pixel(s.y[i]);
+    if (s.stairs && pen_down) fmt::format_to(std::back_inserter(path), "H{:.1f}V{:.1f}", x, y);
+    if (!s.stairs || !pen_down) add_point(path, pen_down, x, y);
+    pen_down = true;
+  }
+  if (path.empty()) return;
+  fmt::format_to(std::back_inserter(svg),
+                 "<path d=\"{}\" fill=\"none\" stroke=\"{}\" stroke-width=\"{}\" "
+                 "stroke-linejoin=\"round\" stroke-dasharray=\"{}\"><title>{}</title></path>\n",
+                 path, s.muted ? kMutedColor : style_color(s.style), s.muted ? "1" : "1.7",
+                 s.muted ? "" : style_dashes(s.style), escape_markup(s.name));
+}
+
+void draw_error_bars(std::string& svg, const Frame& frame, const Series& s, std::size_t i) {
+  const double x = frame.x.pixel(s.x[i]);
+  const double y = frame.y.pixel(s.y[i]);
+  std::string path;
+  auto out = std::back_inserter(path);
+  if (i < s.low.size() && std::isfinite(s.low[i]) && s.high[i] > s.low[i]) {
+    fmt::format_to(out, "M{0:.1f} {1:.1f}h6m-3 0V{2:.1f}m-3 0h6", x - 3, y_pixel(frame, s.low[i]),
+                   y_pixel(frame, s.high[i]));
+  }
+  if (i < s.x_low.size() && std::isfinite(s.x_low[i]) && s.x_high[i] > s.x_low[i]) {
+    const double low = frame.x.can_show(s.x_low[i]) ? s.x_low[i] : frame.x.low();
+    fmt::format_to(out, "M{0:.1f} {1:.1f}v6m0 -3H{2:.1f}m0 -3v6", frame.x.pixel(low), y - 3,
+                   frame.x.pixel(s.x_high[i]));
+  }
+  if (path.empty()) return;
+  fmt::format_to(std::back_inserter(svg),
+                 "<path d=\"{}\" fill=\"none\" stroke=\"{}\" stroke-width=\"1\"/>\n", path,
+                 style_color(s.style));
+}
+
+// Tags must not lie on each other: the first free place around the mark is taken.
+struct Taken {
+  double x, y, width;
+};
+
+void draw_tag(std::string& svg, const std::string& tag, double x, double y,
+              std::vector<Taken>& taken) {
+  const double width = text_width(tag, 10);
+  constexpr double kHeight = 10;
+  constexpr double kPlaces[][2] = {{7, -4}, {7, 11},  {-7, -4},  {-7, 11},   {0, -8},  {0, 17},
+                                   {16, 4}, {-16, 4}, {18, -12}, {-18, -12}, {18, 20}, {-18, 20}};
+  double best_x = x + 7, best_y = y - 4;
+  for (const auto& [dx, dy] : kPlaces) {
+    const double left = dx < 0 ? x + dx - width : dx == 0 ? x - width / 2 : x + dx;
+    const bool free = std::none_of(taken.begin(), taken.end(), [&](const Taken& other) {
+      return left < other.x + other.width && other.x < left + width &&
+             std::abs(y + dy - other.y) < kHeight;
+    });
+    if (!free) continue;
+    best_x = left;
+    best_y = y + dy;
+    break;
+  }
+  taken.push_back({best_x, best_y, width});
+  fmt::format_to(
+      std::back_inserter(svg),
+      "<text x=\"{:.1f}\" y=\"{:.1f}\" font-size=\"10\" font-weight=\"bold\">{}</text>\n", best_x,
+      best_y, escape_markup(tag));
+}
+
+void draw_marks(std::string& svg, const Frame& frame, const Series& s, std::vector<Taken>& taken) {
+  const std::size_t points = points_of(s);
+  // Every one of single marks; on a line, some, and not those of its neighbours.
+  const bool all = !s.line || static_cast<double>(points) <= kMarksOnLine * 2;
+  const std::size_t stride =
+      all ? 1 : static_cast<std::size_t>(static_cast<double>(points) / kMarksOnLine);
+  const std::size_t from = all ? 0 : (static_cast<std::size_t>(s.style) * stride / 4) % stride;
+  for (std::size_t i = from; i < points; i += stride) {
+    if (!shown(frame, s, i)) continue;
+    if (!s.line) draw_error_bars(svg, frame, s, i);
+    const double x = frame.x.pixel(s.x[i]);
+    const double y = frame.y.pixel(s.y[i]);
+    svg += style_mark(s.style, x, y, s.line ? 3 : 4.2, s.hollow,
+                      i < s.titles.size() ? s.titles[i] : "");
+    svg += "\n";
+    if (i < s.tags.size()) draw_tag(svg, s.tags[i], x, y, taken);
+  }
+}
+
+void draw_axes(std::string& svg, const LinePanel& panel, const Frame& f) {
+  auto out = std::back_inserter(svg);
+  for (std::size_t i = 0; i < f.y.ticks().size(); ++i) {
+    const double y = f.y.pixel(f.y.ticks()[i]);
+    fmt::format_to(out, "<path d=\"M{:.1f} {:.1f}H{:.1f}\" stroke=\"#e2e2e2\"/>", f.left, y,
+                   f.right);
+    draw_text(svg, f.y.texts()[i], f.left - 6, y + 4, 2 * kLeast, "text-anchor=\"end\"");
+  }
+  double free_from = -1e9;
+  for (std::size_t i = 0; i < f.x.ticks().size(); ++i) {
+    const double x = f.x.pixel(f.x.ticks()[i]);
+    const double half = text_width(f.x.texts()[i], kLetter) / 2;
+    fmt::format_to(out, "<path d=\"M{:.1f} {:.1f}v4\" stroke=\"#222\"/>", x, f.bottom);
+    if (x - half < free_from) continue;
+    draw_text(svg, f.x.texts()[i], x, f.bottom + 16, 80, "text-anchor=\"middle\"");
+    free_from = x + half + 4;
+  }
+  fmt::format_to(out,
+                 "<path d=\"M{0:.1f} {1:.1f}V{2:.1f}H{3:.1f}\" fill=\"none\" "
+                 "stroke=\"#222\"/>\n",
+                 f.left, f.top, f.bottom, f.right);
+  const double width = f.right - f.left;
+  draw_text(svg, panel.x.label + (f.x.log() ? ", log scale" : ""), (f.left + f.right) / 2,
+            f.bottom + 33, width + 40, "text-anchor=\"middle\"");
+  const double middle = (f.top + f.bottom) / 2;
+  const std::string turned = fmt::format(
+      "text-anchor=\"middle\" transform=\"rotate(-90 {:.1f} {:.1f})\"", f.label_x, middle);
+  draw_text(svg, panel.y.label + (f.y.log() ? ", log scale" : ""), f.label_x, middle,
+            f.bottom - f.top + 40, turned.c_str());
+}
+
+// Names beside the last points, moved apart where lines end close together.
+void draw_end_labels(std::string& svg, const LinePanel& panel, const Frame& f, double room) {
+  struct Label {
+    const Series* series;
+    double end, y;
+  };
+  std::vector<Label> labels;
+  for (const Series& s : panel.series) {
+    if (s.muted || s.name.empty()) continue;
+    for (std::size_t i = points_of(s); i-- > 0;) {
+      if (!shown(f, s, i)) continue;
+      labels.push_back({&s, f.y.pixel(s.y[i]), f.y.pixel(s.y[i])});
+      break;
+    }
+  }
+  constexpr double kLine = 13;
+  std::stable_sort(labels.begin(), labels.end(),
+                   [](const Label& a, const Label& b) { return a.y < b.y; });
+  for (std::size_t i = 1; i < labels.size(); ++i) {
+    labels[i].y = std::max(labels[i].y, labels[i - 1].y + kLine);
+  }
+  double most = f.bottom + 4;
+  for (auto label = labels.rbegin(); label != labels.rend(); ++label) {
+    label->y = std::min(label->y, most);
+    most = label->y - kLine;
+  }
+  for (const Label& label : labels) {
+    fmt::format_to(std::back_inserter(svg),
+                   "<path d=\"M{:.1f} {:.1f}L{:.1f} {:.1f}\" stroke=\"#999\" "
+                   "stroke-width=\"0.7\"/>",
+                   f.right + 2, label.end, f.right + 10, label.y);
+    svg += style_mark(label.series->style, f.right + 15, label.y, 3.2, label.series->hollow, "");
+    draw_text(svg, label.series->name, f.right + 22, label.y + 4, room - 22);
+  }
+}
+
+}  // namespace
+
+double height_of(const LinePanel& panel) { return panel.height; }
+
+void draw(std::string& svg, const LinePanel& panel, const Cell& cell) {
+  Extent x_extent, y_extent;
+  for (double value : panel.x.include) x_extent.add(value);
+  for (double value : panel.y.include) y_extent.add(value);
+  for (const Series& s : panel.series) {
+    for (std::size_t i = 0; i < points_of(s); ++i) {
+      if (!std::isfinite(s.x[i]) || !std::isfinite(s.y[i])) continue;
+      x_extent.add(s.x[i]);
+      y_extent.add(s.y[i]);
+      // Error bars count, but one that reaches below 0 must not forbid a logarithmic axis.
+      const auto add = [i](Extent& extent, const std::vector<double>& edge, bool log) {
+        if (i < edge.size() && (!log || edge[i] > 0)) extent.add(edge[i]);
+      };
+      add(y_extent, s.low, panel.y.log);
+      add(y_extent, s.high, panel.y.log);
+      add(x_extent, s.x_low, panel.x.log);
+      add(x_extent, s.x_high, panel.x.log);
+    }
+  }
+  double room = 0;  // for the names at the ends
+  if (panel.end_labels) {
+    for (const Series& s : panel.series) {
+      if (!s.muted) room = std::max(room, text_width(s.name, kLetter) + 23);
+    }
+    room = std::min({room, kWidestLabel, cell.width * 0.45});
+  }
+  const double right = cell.x + cell.width - std::max(kNarrowRight, room);
+  const double top = cell.y + kTop;
+  const double bottom = cell.y + panel.height - kBottom;
+  const int y_ticks = std::max(2, static_cast<int>((bottom - top) / 38));
+  const Axis y_axis(panel.y, y_extent, y_ticks, bottom, top);
+  double margin = kLeast;  // at the left: the label, the ticks' numbers
+  for (const std::string& text : y_axis.texts()) {
+    margin = std::max(margin, text_width(text, kLetter) + 28);
+  }
+  const double left = cell.x + margin;
+  const int x_ticks = std::max(2, static_cast<int>((right - left) / 60));
+  const Frame frame{
+      Axis(panel.x, x_extent, x_ticks, left, right), y_axis, left, right, top, bottom, cell.x + 12};
+
+  draw_text(svg, panel.title, left, cell.y + 16, cell.width - margin, "font-weight=\"bold\"", 12);
+  draw_axes(svg, panel, frame);
+  if (!x_extent.any || !y_extent.any) {
+    draw_text(svg, "no data", (left + right) / 2, (top + bottom) / 2, right - left,
+              "text-anchor=\"middle\" fill=\"#777\"");
+  }
+  for (const Series& s : panel.series) {
+    if (s.muted) draw_line(svg, frame, s);
+  }
+  for (const Series& s : panel.series) {
+    if (!s.muted && s.line && s.low.size() >= points_of(s) && s.high.size() >= points_of(s)) {
+      draw_band(svg, frame, s);
+    }
+  }
+  std::vector<Taken> taken;
+  for (const Series& s : panel.series) {
+    if (s.muted) continue;
+    if (s.line) draw_line(svg, frame, s);
+    if (s.marks) draw_marks(svg, frame, s, taken);
+  }
+  if (panel.end_labels) draw_end_labels(svg, panel, frame, room);
+}
+
+}  // namespace convscope

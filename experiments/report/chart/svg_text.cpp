@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "experiments/report/chart/svg_text.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <vector>
+
+namespace convscope {
+namespace {
+
+constexpr std::string_view kReplacement = "\xEF\xBF\xBD";  // U+FFFD
+constexpr std::string_view kEllipsis = "\xE2\x80\xA6";     // U+2026
+
+// Bytes of the UTF-8 character at `at`; 0 when there is none.
+std::size_t character_bytes(std::string_view text, std::size_t at) {
+  const auto lead = static_cast<unsigned char>(text[at]);
+  const std::size_t bytes = lead < 0x80                   ? 1
+                            : lead >= 0xC2 && lead < 0xE0 ? 2
+                            : lead >= 0xE0 && lead < 0xF0 ? 3
+                            : lead >= 0xF0 && lead < 0xF5 ? 4
+                                                          : 0;
+  if (bytes == 0 || at + bytes > text.size()) return 0;
+  for (std::size_t i = 1; i < bytes; ++i) {
+    if ((static_cast<unsigned char>(text[at + i]) & 0xC0) != 0x80) return 0;
+  }
+  if (bytes < 3) return bytes;
+  const auto next = static_cast<unsigned char>(text[at + 1]);
+  // Longer than needed, surrogates, above U+10FFFF, and the two non-characters U+FFFE and U+FFFF.
+  if ((lead == 0xE0 && next < 0xA0) || (lead == 0xED && next > 0x9F) ||
+      (lead == 0xF0 && next < 0x90) || (lead == 0xF4 && next > 0x8F)) {
+    return 0;
+  }
+  const bool non_character =
+      lead == 0xEF && next == 0xBF && static_cast<unsigned char>(text[at + 2]) >= 0xBE;
+  return non_character ? 0 : bytes;
+}
+
+// In parts of the font size; DejaVu Sans, which is wide, plus a little.
+double character_width(std::string_view c) {
+  if (c.size() >= 3) return 1.0;
+  if (c.size() == 2) return 0.68;
+  if (std::string_view("iljI.,:;'|!").find(c[0]) != std::string_view::npos) return 0.34;
+  if (std::string_view("frt()[]{} -/\\\"").find(c[0]) != std::string_view::npos) return 0.42;
+  if (std::string_view("mwMW@%").find(c[0]) != std::string_view::npos) return 0.98;
+  return c[0] >= 'A' && c[0] <= 'Z' ? 0.70 : 0.62;
+}
+
+std::vector<std::string_view> characters(std::string_view text) {
+  std::vector<std::string_view> out;
+  for (std::size_t at = 0; at < text.size();) {
+    const std::size_t bytes = character_bytes(text, at);
+    out.push_back(bytes == 0 ? kReplacement : text.substr(at, bytes));
+    at += bytes == 0 ? 1 : bytes;
+  }
+  return out;
+}
+
+}  // namespace
+
+std::string escape_markup(std::string_view text) {
+  std::string out;
+  for (std::string_view c : characters(text)) {
+    if (c == "&") {
+      out += "&amp;";
+    } else if (c == "<") {
+      out += "&lt;";
+    } else if (c == ">") {
+      out += "&gt;";
+    } else if (c == "\"") {
+      out += "&quot;";
+    } else if (c == "'") {
+      out += "&#39;";
+    } else {
+      const bool control = c.size() == 1 && static_cast<unsigned char>(c[0]) < 0x20 &&
+                           c[0] != '\n' && c[0] != '\t' && c[0] != '\r';
+      out += control ? kReplacement : c;
+    }
+  }
+  return out;
+}
+
+double text_width(std::string_view text, double font_size) {
+  double width = 0;
+  for (std::string_view c : characters(text)) width += character_width(c) * font_size;
+  return width;
+}
+
+std::string elide(std::string_view text, double font_size, double width) {
+  if (text_width(text, font_size) <= width) return std::string(text);
+  const std::vector<std::string_view> all = characters(text);
+  const double room = width - font_size;  // that of the ellipsis
+  double used = 0;
+  std::size_t front = 0, back = 0;
+  while (front + back < all.size()) {
+    const bool at_front = front <= back;
+    const std::string_view c = at_front ? all[front] : all[all.size() - 1 - back];
+    used += character_width(c) * font_size;
+    if (used > room) break;
+    ++(at_front ? front : back);
+  }
+  std::string out;
+  for (std::size_t i = 0; i < front; ++i) out += all[i];
+  out += kEllipsis;
+  for (std::size_t i = all.size() - back; i < all.size(); ++i) out += all[i];
+  return out;
+}
+
+std::string number_text(double value, int digits) {
+  if (!std::isfinite(value)) return "-";
+  return fmt::format("{:.{}g}", value == 0 ? 0.0 : value, digits);  // no "-0"
+}
+
+}  // namespace convscope

@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "experiments/report/plot_kind.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "experiments/report/chart/svg_text.h"
+
+namespace convscope {
+
+Registry<PlotKind>& plot_kinds() {
+  static Registry<PlotKind> table("kind of plot");
+  return table;
+}
+
+std::vector<std::string> plot_kind_names() {
+  std::vector<std::string> names = plot_kinds().names();
+  std::stable_sort(names.begin(), names.end(), [](const std::string& a, const std::string& b) {
+    return plot_kinds().get(a).order < plot_kinds().get(b).order;
+  });
+  return names;
+}
+
+DrawnPlots draw_plots(const RunSet& set, const std::vector<std::string>& kinds) {
+  for (const std::string& kind : kinds) plot_kinds().get(kind, ErrorKind::kInvalid);
+  DrawnPlots out;
+  for (const std::string& kind : kinds.empty() ? plot_kind_names() : kinds) {
+    Plot plot = plot_kinds().get(kind).draw(set);
+    for (const std::string& remark : plot.remarks) out.left_out.push_back(kind + ": " + remark);
+    if (!plot.figure) {
+      out.left_out.push_back(kind + ": " + plot.why_not);
+      continue;
+    }
+    std::string svg = to_svg(*plot.figure);
+    out.plots.push_back({kind, std::move(*plot.figure), std::move(svg)});
+  }
+  return out;
+}
+
+std::string name_with_count(const RunGroup& group) {
+  const std::size_t count = group.runs.size();
+  return count < 2 ? group.label : cat(group.label, " (n=", count, ")");
+}
+
+std::string spread_text(const Spread& spread, int digits) {
+  if (spread.count == 0) return "-";
+  const std::string mean = number_text(spread.mean, digits);
+  return spread.count < 2 ? mean : cat(mean, " \xC2\xB1 ", number_text(spread.std, 2));
+}
+
+std::string spread_note(const std::vector<const RunGroup*>& groups) {
+  const bool any = std::any_of(groups.begin(), groups.end(),
+                               [](const RunGroup* group) { return group->runs.size() > 1; });
+  return any ? "n: runs that differ in the seed only; their mean, and \xC2\xB1 one standard "
+               "deviation of the sample as band or error bar"
+             : "";
+}
+
+std::string runs_text(const std::vector<const RunGroup*>& groups) {
+  std::size_t runs = 0;
+  for (const RunGroup* group : groups) runs += group->runs.size();
+  if (groups.size() == 1) return name_with_count(*groups[0]);
+  return cat(groups.size(), " configs, ", runs, " runs");
+}
+
+}  // namespace convscope

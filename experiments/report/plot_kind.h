@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+// plot_kind.h: the card of one kind of plot. A kind is one file, plots/<name>_plot.cpp, which
+// registers itself in its last lines; `convscope plot` and every report.html pick it up:
+//
+//   Plot draw_memory(const RunSet& set) {
+//     if (...) return {.why_not = "no run has finished a step"};
+//     return {.figure = Figure{.title = "Memory", ...}};
+//   }
+//   CONVSCOPE_REGISTER_PLOT("memory", {.summary = "MiB of a training step",
+//                                      .order = 40, .draw = draw_memory})
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "experiments/report/chart/figure.h"
+#include "experiments/report/run_groups.h"
+#include "framework/registry.h"
+
+namespace convscope {
+
+struct Plot {
+  std::optional<Figure> figure = {};      // none: why_not says why
+  std::string why_not = {};               // "no run has a sparsity.csv"
+  std::vector<std::string> remarks = {};  // groups that are not in it, and why
+};
+
+struct PlotKind {
+  std::string summary;  // one line for help
+  int order = 100;      // place on the page; small comes first
+  std::function<Plot(const RunSet& set)> draw;
+};
+CONVSCOPE_API Registry<PlotKind>& plot_kinds();
+CONVSCOPE_API std::vector<std::string> plot_kind_names();  // by order
+
+struct DrawnPlot {
+  std::string kind;
+  Figure figure;
+  std::string svg;
+};
+struct DrawnPlots {
+  std::vector<DrawnPlot> plots;
+  std::vector<std::string> left_out;  // "sparsity: no run has a sparsity.csv"
+};
+// The given kinds, or all of them; an unknown one is an error that names the nearest.
+CONVSCOPE_API DrawnPlots draw_plots(const RunSet& set, const std::vector<std::string>& kinds = {});
+
+// What several kinds need.
+std::string name_with_count(const RunGroup& group);  // "lenet (n=3)"
+// "1.2 ± 0.1"; "-" for no value.
+std::string spread_text(const Spread& spread, int digits = 4);
+// About means and error bars, or "" when each group is one run.
+std::string spread_note(const std::vector<const RunGroup*>& groups);
+std::string runs_text(const std::vector<const RunGroup*>& groups);  // "4 configs, 9 runs"
+
+}  // namespace convscope
+
+#define CONVSCOPE_REGISTER_PLOT(name, ...)                                                 \
+  namespace {                                                                              \
+  const bool registered_plot = ::convscope::plot_kinds().add(name, __VA_ARGS__, __FILE__); \
+  }

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+// bars_plot.cpp: mean wall time of a training step's forward and backward.
+#include <algorithm>
+#include <cmath>
+
+#include "experiments/report/plot_kind.h"
+
+namespace convscope {
+namespace {
+
+Plot draw_bars(const RunSet& set) {
+  struct Row {
+    const RunGroup* group;
+    Spread forward, backward;
+  };
+  Plot plot;
+  std::vector<const RunGroup*> groups;  // those that are drawn
+  std::vector<Row> rows;
+  for (const RunGroup& group : set.groups) {
+    const auto timed = [&](double RunSummary::*seconds) {
+      return group.of_summary([&](const RunSummary& summary) {
+        return summary.timed_steps > 0 ? summary.*seconds : std::nan("");
+      });
+    };
+    const Row row{&group, timed(&RunSummary::avg_forward), timed(&RunSummary::avg_backward)};
+    if (row.forward.count > 0) {
+      rows.push_back(row);
+      groups.push_back(&group);
+    } else {
+      plot.remarks.push_back(cat(group.label, " is left out, because no step of it was timed"));
+    }
+  }
+  if (rows.empty()) {
+    plot.why_not = "no run has timed a step";
+    plot.remarks.clear();
+    return plot;
+  }
+  double largest = 0;
+  for (const Row& row : rows) largest = std::max({largest, row.forward.mean, row.backward.mean});
+  const bool milli = largest < 1, micro = largest < 1e-3;
+  const double scale = micro ? 1e6 : milli ? 1e3 : 1;
+  const char* unit = micro ? "\xC2\xB5s" : milli ? "ms" : "s";
+
+  Figure figure{.title = "Time of a training step"};
+  BarPanel panel{.x = {.label = cat("wall time per step (", unit, ")")},
+                 .series = {{.name = "forward (with loss)"}, {.name = "backward"}}};
+  figure.data = {{"config", "batch", cat("forward (", unit, ")"), cat("backward (", unit, ")")}};
+  for (Row& row : rows) {
+    for (Spread* spread : {&row.forward, &row.backward}) {
+      spread->mean *= scale;
+      spread->std *= scale;
+    }
+    const Spread batch = row.group->of_summary(
+        [](const RunSummary& s) { return static_cast<double>(s.batch_size); });
+    panel.categories.push_back(name_with_count(*row.group));
+    panel.series[0].values.push_back(row.forward.mean);
+    panel.series[0].std.push_back(row.forward.std);
+    panel.series[1].values.push_back(row.backward.mean);
+    panel.series[1].std.push_back(row.backward.std);
+    figure.data.push_back({name_with_count(*row.group), spread_text(batch),
+                           spread_text(row.forward), spread_text(row.backward)});
+  }
+  for (int i = 0; i < 2; ++i) {
+    figure.legend.push_back({.name = panel.series[static_cast<std::size_t>(i)].name,
+                             .style = i,
+                             .form = LegendEntry::Form::bar});
+  }
+  figure.panels.emplace_back(std::move(panel));
+  if (const std::string note = spread_note(groups); !note.empty()) figure.notes.push_back(note);
+  figure.subtitle = runs_text(groups);
+  plot.figure = std::move(figure);
+  return plot;
+}
+
+}  // namespace
+}  // namespace convscope
+
+CONVSCOPE_REGISTER_PLOT("bars", {.summary = "time of a step's forward and backward",
+                                 .order = 30,
+                                 .draw = convscope::draw_bars})

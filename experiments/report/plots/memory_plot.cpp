@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+// memory_plot.cpp: what a training step needs of memory, as the framework's allocator counts it.
+#include <cmath>
+
+#include "experiments/report/plot_kind.h"
+
+namespace convscope {
+namespace {
+
+struct Quantity {
+  const char* name;
+  double RunSummary::*mib;
+};
+constexpr Quantity kQuantities[] = {
+    {"forward: left allocated", &RunSummary::avg_forward_mem},
+    {"backward: highest in use", &RunSummary::avg_backward_mem},
+    {"scratch: highest of any step", &RunSummary::peak_workspace},
+};
+
+Plot draw_memory(const RunSet& set) {
+  Plot plot;
+  std::vector<const RunGroup*> groups;  // those that are drawn
+  Figure figure{.title = "Memory of a training step"};
+  BarPanel panel{.x = {.label = "memory (MiB)"}};
+  figure.data = {{"config"}};
+  for (const Quantity& quantity : kQuantities) {
+    figure.legend.push_back({.name = quantity.name,
+                             .style = static_cast<int>(panel.series.size()),
+                             .form = LegendEntry::Form::bar});
+    panel.series.push_back({.name = quantity.name});
+    figure.data[0].push_back(cat(quantity.name, " (MiB)"));
+  }
+  for (const RunGroup& group : set.groups) {
+    std::vector<std::string> row = {name_with_count(group)};
+    std::vector<Spread> spreads;
+    for (const Quantity& quantity : kQuantities) {
+      spreads.push_back(group.of_summary([&](const RunSummary& summary) {
+        return summary.timed_steps > 0 ? summary.*quantity.mib : std::nan("");
+      }));
+      row.push_back(spread_text(spreads.back()));
+    }
+    if (spreads[0].count == 0) {
+      plot.remarks.push_back(cat(group.label, " is left out, because no step of it was measured"));
+      continue;
+    }
+    groups.push_back(&group);
+    panel.categories.push_back(row[0]);
+    for (std::size_t i = 0; i < spreads.size(); ++i) {
+      panel.series[i].values.push_back(spreads[i].mean);
+      panel.series[i].std.push_back(spreads[i].std);
+    }
+    figure.data.push_back(std::move(row));
+  }
+  if (panel.categories.empty()) {
+    plot.why_not = "no run has measured a step";
+    plot.remarks.clear();
+    return plot;
+  }
+  figure.panels.emplace_back(std::move(panel));
+  figure.notes = {
+      "backward: parameters, gradients, optimiser state, activations and scratch; the "
+      "data sets are not counted"};
+  if (const std::string note = spread_note(groups); !note.empty()) figure.notes.push_back(note);
+  figure.subtitle = runs_text(groups);
+  plot.figure = std::move(figure);
+  return plot;
+}
+
+}  // namespace
+}  // namespace convscope
+
+CONVSCOPE_REGISTER_PLOT("memory", {.summary = "memory of a step's forward and backward",
+                                   .order = 40,
+                                   .draw = convscope::draw_memory})

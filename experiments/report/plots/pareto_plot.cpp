@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: Apache-2.0
+// pareto_plot.cpp: accuracy against what it costs: time of a training step for each image, bytes of
+// the parameters as they were stored and computed with, and the bytes that their bits and zeros
+// would need. The last two stay apart: a simulated saving is no saving.
+#include <algorithm>
+#include <cmath>
+
+#include "experiments/report/plot_kind.h"
+#include "experiments/report/weight_size.h"
+
+namespace convscope {
+namespace {
+
+struct Point {
+  const RunGroup* group;
+  Spread accuracy, cost;
+};
+
+// Those that no other one beats in both, from cheap to dear.
+std::vector<const Point*> front_of(const std::vector<Point>& points) {
+  std::vector<const Point*> sorted;
+  for (const Point& point : points) sorted.push_back(&point);
+  std::stable_sort(sorted.begin(), sorted.end(), [](const Point* a, const Point* b) {
+    return a->cost.mean != b->cost.mean ? a->cost.mean < b->cost.mean
+                                        : a->accuracy.mean > b->accuracy.mean;
+  });
+  std::vector<const Point*> front;
+  for (const Point* point : sorted) {
+    if (front.empty() || point->accuracy.mean > front.back()->accuracy.mean) {
+      front.push_back(point);
+    }
+  }
+  return front;
+}
+
+LinePanel panel_of(const std::string& title, const std::string& unit,
+                   const std::vector<Point>& points, const RunSet& set, bool hollow) {
+  LinePanel panel{.title = title,
+                  .x = {.label = unit, .log = true},
+                  .y = {.label = "accuracy (%)", .lowest = 0, .highest = 100},
+                  .height = 330};
+  Series front{.name = "Pareto front", .style = 7, .marks = false, .stairs = true};
+  double dearest = 0;
+  for (const Point& point : points) dearest = std::max(dearest, point.cost.mean);
+  for (const Point* point : front_of(points)) {
+    front.x.push_back(point->cost.mean);
+    front.y.push_back(point->accuracy.mean);
+  }
+  if (!front.x.empty() && front.x.back() < dearest) {  // what a dearer one must beat
+    front.x.push_back(dearest);
+    front.y.push_back(front.y.back());
+  }
+  panel.series.push_back(std::move(front));
+  for (const Point& point : points) {
+    const auto index = point.group - set.groups.data();
+    Series s{.name = point.group->label, .style = static_cast<int>(index), .line = false};
+    s.hollow = hollow;
+    s.x = {point.cost.mean};
+    s.y = {point.accuracy.mean};
+    if (point.accuracy.std > 0) {
+      s.low = {point.accuracy.mean - point.accuracy.std};
+      s.high = {point.accuracy.mean + point.accuracy.std};
+    }
+    if (point.cost.std > 0) {
+      s.x_low = {point.cost.mean - point.cost.std};
+      s.x_high = {point.cost.mean + point.cost.std};
+    }
+    s.tags = {std::to_string(index + 1)};
+    s.titles = {cat(name_with_count(*point.group), ": ", spread_text(point.accuracy), " %, ",
+                    spread_text(point.cost), " ", unit)};
+    panel.series.push_back(std::move(s));
+  }
+  return panel;
+}
+
+struct Costs {
+  Spread accuracy, time_us, stored_kib, nominal_kib;
+};
+
+Costs costs_of(const RunGroup& group) {
+  Costs costs;
+  costs.accuracy = group.of_summary(
+      [](const RunSummary& s) { return s.acc.value_or(s.val_acc.value_or(std::nan(""))); });
+  costs.time_us = group.of_summary([](const RunSummary& s) {
+    return s.timed_steps > 0 && s.batch_size > 0
+               ? 1e6 * (s.avg_forward + s.avg_backward) / static_cast<double>(s.batch_size)
+               : std::nan("");
+  });
+  costs.stored_kib =
+      group.of([](const RunData& run) { return weight_size(run).stored_bytes / 1024; });
+  costs.nominal_kib =
+      group.of([](const RunData& run) { return weight_size(run).nominal_bytes / 1024; });
+  return costs;
+}
+
+Plot draw_pareto(const RunSet& set) {
+  Plot plot;
+  std::vector<const RunGroup*> groups;  // those that are drawn
+  std::vector<Point> time, stored, nominal;
+  Figure figure{.title = "Accuracy against cost", .columns = 2};
+  figure.data = {{"no.", "config", "accuracy (%)", "time of a step per image (\xC2\xB5s)",
+                  "size as stored (KiB)", "nominal size (KiB)"}};
+  LegendPanel key{.title = "Configs", .entries = {}};
+  for (std::size_t i = 0; i < set.groups.size(); ++i) {
+    const RunGroup& group = set.groups[i];
+    const Costs costs = costs_of(group);
+    if (costs.accuracy.count == 0) {
+      plot.remarks.push_back(
+          cat(group.label, " is left out, because its accuracy was never measured"));
+      continue;
+    }
+    const auto add = [&](std::vector<Point>& points, const Spread& cost, const char* what) {
+      if (cost.count > 0 && cost.mean > 0) {
+        points.push_back({&group, costs.accuracy, cost});
+      } else {
+        plot.remarks.push_back(cat(group.label, " has no ", what));
+      }
+    };
+    add(time, costs.time_us, "time of a step");
+    add(stored, costs.stored_kib, "size, because it has no checkpoint");
+    add(nominal, costs.nominal_kib,
+        "nominal size, because it has no checkpoint, or quant: without a quant.csv");
+    groups.push_back(&group);
+    const std::string number = std::to_string(i + 1);
+    key.entries.push_back({.name = name_with_count(group),
+                           .style = static_cast<int>(i),
+                           .form = LegendEntry::Form::mark,
+                           .tag = number});
+    figure.data.push_back({number, name_with_count(group), spread_text(costs.accuracy),
+                           spread_text(costs.time_us), spread_text(costs.stored_kib),
+                           spread_text(costs.nominal_kib)});
+  }
+  if (key.entries.size() < 2) {
+    plot.why_not = "expected at least two configs with a measured accuracy to compare";
+    plot.remarks.clear();
+    return plot;
+  }
+  LinePanel size =
+      panel_of("Size as stored and computed with", "parameters (KiB)", stored, set, false);
+  LinePanel wish = panel_of("Nominal size: nothing smaller was executed",
+                            "bits of the weights that are left (KiB)", nominal, set, true);
+  for (const auto* points : {&stored, &nominal}) {  // one scale for both
+    for (const Point& point : *points) {
+      size.x.include.push_back(point.cost.mean);
+      wish.x.include.push_back(point.cost.mean);
+    }
+  }
+  key.entries.push_back({.name = "Pareto front: no other config is better in both",
+                         .style = 7,
+                         .form = LegendEntry::Form::plain_line});
+  figure.panels = {
+      panel_of("Time", "forward and backward per training image (\xC2\xB5s)", time, set, false),
+      std::move(key), std::move(size), std::move(wish)};
+  figure.notes = {
+      "nominal: weights that are not pruned times their bits, biases in 32 bits; places "
+      "of the zeros and step sizes are not counted"};
+  if (const std::string note = spread_note(groups); !note.empty()) figure.notes.push_back(note);
+  figure.subtitle = runs_text(groups);
+  plot.figure = std::move(figure);
+  return plot;
+}
+
+}  // namespace
+}  // namespace convscope
+
+CONVSCOPE_REGISTER_PLOT("pareto", {.summary = "accuracy against time and size",
+                                   .order = 20,
+                                   .draw = convscope::draw_pareto})

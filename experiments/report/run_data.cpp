@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "experiments/report/run_data.h"
+
+#include <yaml-cpp/yaml.h>
+
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "experiments/trainer/run_folder.h"
+
+namespace convscope {
+namespace {
+
+using json = nlohmann::ordered_json;
+
+std::string content_of(const std::string& path) {
+  std::ifstream in(path, std::ios::binary);
+  std::ostringstream out;
+  if (in) out << in.rdbuf();
+  return out.str();
+}
+
+void flatten(const YAML::Node& node, const std::string& path,
+             std::map<std::string, std::string>& out) {
+  const auto inside = [&](const std::string& key) { return path.empty() ? key : path + "." + key; };
+  if (node.IsMap()) {
+    for (const auto& entry : node) {
+      flatten(entry.second, inside(entry.first.as<std::string>("?")), out);
+    }
+  } else if (node.IsSequence()) {
+    for (std::size_t i = 0; i < node.size(); ++i) flatten(node[i], inside(std::to_string(i)), out);
+  } else if (node.IsScalar()) {
+    out[path] = node.Scalar();
+  }
+}
+
+void read_config(RunData& run) {
+  try {
+    flatten(YAML::Load(content_of(run.path + "/config.yaml")), "", run.config);
+  } catch (const YAML::Exception& error) {
+    run.problems.push_back(cat("config.yaml: expected YAML, got: ", error.what()));
+  }
+}
+
+void read_summary(RunData& run) {
+  const std::string text = content_of(run.path + "/summary.json");
+  if (text.empty()) return;
+  try {
+    run.summary = parse_summary(text);
+    run.id = run.summary->id;
+    run.name = run.summary->name;
+    const json whole = json::parse(text, nullptr, false);
+    if (whole.contains("weight_bytes") && whole["weight_bytes"].is_number()) {
+      run.weight_bytes = whole["weight_bytes"].get<double>();
+    }
+  } catch (const Error& error) {
+    run.problems.push_back(cat("summary.json: ", error.what()));
+  }
+}
+
+void read_metrics(RunData& run) {
+  std::istringstream lines(content_of(run.path + "/metrics.jsonl"));
+  std::int64_t number = 0, skipped = 0, first_skipped = 0;
+  for (std::string line; std::getline(lines, line);) {
+    ++number;
+    const json row = json::parse(line, nullptr, /*allow_exceptions=*/false);
+    const auto value = [&](const char* key) {
+      return row.contains(key) && row[key].is_number() ? row[key].get<double>()
+                                                       : std::numeric_limits<double>::quiet_NaN();
+    };
+    if (!row.is_object() || !std::isfinite(value("step"))) {
+      if (skipped++ == 0) first_skipped = number;
+      continue;
+    }
+    if (!row.contains("split") || row["split"] != "train") continue;
+    run.train.push_back({.step = value("step"),
+                         .loss = value("loss"),
+                         .accuracy = value("acc"),
+                         .learning_rate = value("lr"),
+                         .images_per_s = value("images_per_s")});
+  }
+  if (skipped > 0) {
+    run.problems.push_back(cat("metrics.jsonl:", first_skipped, ": expected a JSON object with a ",
+                               "step; ", skipped, skipped == 1 ? " line is" : " lines are",
+                               " left out"));
+  }
+}
+
+}  // namespace
+
+double RunData::steps_per_epoch() const {
+  for (std::size_t row = epochs.rows.size(); row-- > 0;) {
+    const double steps = epochs.number(row, "step") / epochs.number(row, "epoch");
+    if (std::isfinite(steps) && steps > 0) return steps;
+  }
+  return 0;
+}
+
+RunData read_run(const std::string& folder) {
+  namespace fs = std::filesystem;
+  RunData run;
+  run.path = folder;
+  const fs::path path = fs::absolute(folder).lexically_normal();
+  run.id = path.filename().string();
+  run.name = path.parent_path().filename().string();
+  const RunStatus status = read_run_status(folder);
+  run.state = status.state;
+  run.reason = status.reason;
+  read_config(run);
+  read_summary(run);
+  read_metrics(run);
+  const auto table = [&](const char* name, const std::vector<std::string>& text_columns) {
+    CsvTable out = parse_csv(content_of(folder + "/" + name), name, text_columns);
+    run.problems.insert(run.problems.end(), out.problems.begin(), out.problems.end());
+    return out;
+  };
+  run.epochs = table("epochs.csv", {});
+  run.layers = table("layers.csv", {"layer", "kind", "output", "kernel", "forward", "backward_data",
+                                    "backward_weight"});
+  run.sparsity = table("sparsity.csv", {"layer"});
+  run.quant = table("quant.csv", {"layer", "tensor", "signed"});
+  return run;
+}
+
+}  // namespace convscope

@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "experiments/report/run_groups.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <set>
+
+#include "framework/registry.h"
+
+namespace convscope {
+namespace {
+
+using Facts = std::map<std::string, std::string>;
+
+// Keys that say nothing about what is trained and measured.
+bool is_bookkeeping(const std::string& key) {
+  for (const char* prefix : {"expect.", "log.", "checkpoint."}) {
+    if (key.starts_with(prefix)) return true;
+  }
+  return key == "seed" || key == "name" || key == "schema";
+}
+
+std::string seed_of(const RunData& run) {
+  const auto it = run.config.find("seed");
+  if (it != run.config.end()) return it->second;
+  return run.summary ? std::to_string(run.summary->seed) : "?";
+}
+
+// A name that carries the seed ("lenet-s3") names the group without it.
+std::string name_of(const RunData& run) {
+  const std::string tail = "-s" + seed_of(run);
+  const bool carries = run.name.size() > tail.size() && run.name.ends_with(tail);
+  return carries ? run.name.substr(0, run.name.size() - tail.size()) : run.name;
+}
+
+Facts facts_of(const RunData& run) {
+  Facts facts;
+  for (const auto& [key, value] : run.config) {
+    if (!is_bookkeeping(key)) facts[key] = value;
+  }
+  if (run.config.empty()) facts["folder"] = run.path;  // nothing known: a group for itself
+  if (run.summary) {
+    facts["device"] = run.summary->device;
+    facts["isa"] = run.summary->isa;
+    facts["threads"] = std::to_string(run.summary->threads);
+  }
+  return facts;
+}
+
+// Groups of the same name get the keys that tell them apart: "lenet batch_size=8".
+void tell_apart(std::vector<RunGroup>& groups, const std::vector<Facts>& facts) {
+  std::map<std::string, std::vector<std::size_t>> by_name;
+  for (std::size_t i = 0; i < groups.size(); ++i) by_name[groups[i].label].push_back(i);
+  for (const auto& [name, members] : by_name) {
+    if (members.size() < 2) continue;
+    std::set<std::string> keys;
+    for (std::size_t i : members) {
+      for (const auto& [key, value] : facts[i]) keys.insert(key);
+    }
+    for (const std::string& key : keys) {
+      const auto value = [&](std::size_t i) {
+        const auto it = facts[i].find(key);
+        return it == facts[i].end() ? std::string("-") : it->second;
+      };
+      const auto differs = [&](std::size_t i) { return value(i) != value(members[0]); };
+      if (!std::any_of(members.begin(), members.end(), differs)) continue;
+      for (std::size_t i : members) {
+        groups[i].label += " " + key.substr(key.rfind('.') + 1) + "=" + value(i);
+      }
+    }
+  }
+}
+
+}  // namespace
+
+Spread spread_of(const std::vector<double>& values) {
+  Spread out;
+  double sum = 0;
+  for (double value : values) {
+    if (!std::isfinite(value)) continue;
+    sum += value;
+    ++out.count;
+  }
+  if (out.count == 0) {
+    out.mean = std::numeric_limits<double>::quiet_NaN();
+    return out;
+  }
+  out.mean = sum / out.count;
+  double squares = 0;
+  for (double value : values) {
+    if (std::isfinite(value)) squares += (value - out.mean) * (value - out.mean);
+  }
+  if (out.count > 1) out.std = std::sqrt(squares / (out.count - 1));
+  return out;
+}
+
+Spread RunGroup::of(const std::function<double(const RunData&)>& value) const {
+  std::vector<double> values;
+  for (const RunData& run : runs) values.push_back(value(run));
+  return spread_of(values);
+}
+
+Spread RunGroup::of_summary(const std::function<double(const RunSummary&)>& value) const {
+  return of([&](const RunData& run) {
+    return run.summary ? value(*run.summary) : std::numeric_limits<double>::quiet_NaN();
+  });
+}
+
+RunSet group_runs(std::vector<RunData> runs) {
+  RunSet set;
+  std::vector<Facts> facts;
+  for (RunData& run : runs) {
+    for (const std::string& problem : run.problems)
+      set.remarks.push_back(cat(run.path, "/", problem));
+    const std::string name = name_of(run);
+    Facts own = facts_of(run);
+    std::size_t at = 0;
+    while (at < set.groups.size() && (set.groups[at].label != name || facts[at] != own)) ++at;
+    if (at == set.groups.size()) {
+      set.groups.push_back({.label = name, .runs = {}});
+      facts.push_back(std::move(own));
+    }
+    std::vector<RunData>& members = set.groups[at].runs;
+    const auto same_seed = [&](const RunData& other) { return seed_of(other) == seed_of(run); };
+    const auto twin = std::find_if(members.begin(), members.end(), same_seed);
+    if (twin == members.end()) {
+      members.push_back(std::move(run));
+      continue;
+    }
+    // A later run that came to nothing does not displace one that did.
+    if (run.epochs.empty() && !twin->epochs.empty()) std::swap(run, *twin);
+    set.remarks.push_back(cat(twin->path, ": left out, because ", run.path,
+                              " has the same config and seed and counts in its place"));
+    *twin = std::move(run);
+  }
+  tell_apart(set.groups, facts);
+  return set;
+}
+
+}  // namespace convscope
