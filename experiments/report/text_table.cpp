@@ -120,8 +120,9 @@ std::string to_json(const TextTable& table) {
 MeanStd mean_std(const std::vector<double>& values) {
   MeanStd out{.count = static_cast<std::int64_t>(values.size())};
   if (values.empty()) return out;
-  for (double value : values) out.mean += value;
-  out.mean /= static_cast<double>(values.size());
+  // Around the first value, so that equal values deviate by exactly 0.
+  for (double value : values) out.mean += value - values[0];
+  out.mean = values[0] + out.mean / static_cast<double>(values.size());
   if (values.size() < 2) return out;
   double squares = 0;
   for (double value : values) squares += (value - out.mean) * (value - out.mean);

@@ -1,23 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // killed_run_test.cpp: the program itself, stopped from outside in the middle of an epoch and
 // resumed, ends with the same bits as a run that was left alone.
-#include <fcntl.h>
-#include <spawn.h>
-#include <sys/wait.h>
-
 #include <chrono>
 #include <csignal>
 #include <thread>
 
 #include "framework/io/safetensors.h"
+#include "tests/experiments/program.h"
 #include "tests/experiments/training_fixture.h"
-
-extern char** environ;
 
 namespace convscope::testing {
 namespace {
-
-const std::string kProgram = std::string(CONVSCOPE_BINARY_DIR) + "/bin/convscope";
 
 // A list of layers, because LeNet-5 has no dropout.
 constexpr const char* kConfig = R"(name: small
@@ -33,32 +26,6 @@ optim: {type: adam, lr: 0.003, schedule: {type: cosine}}
 train: {epochs: 3}
 log: {every_steps: 1}
 )";
-
-class Program {
- public:
-  Program(const std::vector<std::string>& arguments, const std::string& output) {
-    std::vector<char*> argv;
-    for (const std::string& word : arguments) argv.push_back(const_cast<char*>(word.c_str()));
-    argv.push_back(nullptr);
-    posix_spawn_file_actions_t actions;
-    posix_spawn_file_actions_init(&actions);
-    constexpr int kFlags = O_WRONLY | O_CREAT | O_TRUNC;
-    posix_spawn_file_actions_addopen(&actions, 1, (output + ".out").c_str(), kFlags, 0600);
-    posix_spawn_file_actions_addopen(&actions, 2, (output + ".err").c_str(), kFlags, 0600);
-    EXPECT_EQ(posix_spawn(&pid_, argv[0], &actions, nullptr, argv.data(), environ), 0);
-    posix_spawn_file_actions_destroy(&actions);
-  }
-  void send(int signal) const { kill(pid_, signal); }
-  // Exit code, or 1000 + signal.
-  int wait() {
-    int status = 0;
-    waitpid(pid_, &status, 0);
-    return WIFEXITED(status) ? WEXITSTATUS(status) : 1000 + WTERMSIG(status);
-  }
-
- private:
-  pid_t pid_ = -1;
-};
 
 class KilledRun : public ::testing::Test {
  protected:

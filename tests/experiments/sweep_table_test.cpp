@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "experiments/sweep/sweep_table.h"
+
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+namespace convscope {
+namespace {
+
+SweepPlan small_plan() {
+  return parse_sweep_text(
+      "data: {set: synthetic_digits, batch_size: 16}\nmodel: {type: lenet5}\n"
+      "sweep:\n  members: [{name: a, reference: {acc: 58.07}}, {name: b}]\n  seeds: [1, 2, 3]\n",
+      "s.yaml");
+}
+
+SweepOutcome done(double acc, double forward) {
+  SweepOutcome out;
+  out.state.progress = MemberProgress::done;
+  RunSummary& s = out.state.summary.emplace();
+  s.acc = acc;
+  s.avg_forward = forward;
+  s.avg_backward = 0.5;
+  s.avg_forward_mem = 3;
+  s.timed_steps = 10;
+  s.kernel_size = "5";
+  s.epochs = s.epochs_planned = 4;
+  s.execution = "f32 dense";
+  return out;
+}
+
+// Members run seed by seed: a b a b a b.
+std::vector<SweepOutcome> all_done() {
+  return {done(90, 0.1), done(50, 0.2), done(92, 0.2), done(50, 0.2), done(97, 0.3), done(50, 0.2)};
+}
+
+TEST(SweepTable, has_mean_and_deviation_over_the_seeds) {
+  // a: mean 93, deviation sqrt((9 + 1 + 16) / 2) = sqrt(13); forward 0.2, deviation 0.1.
+  EXPECT_EQ(to_csv(sweep_table(small_plan(), all_done())),
+            "name,batch_size,avg_forward,avg_forward_std,avg_backward,avg_backward_std,"
+            "avg_forward_mem,avg_backward_mem,kernel_size,acc,acc_std,acc_reference,seeds,"
+            "execution,epochs,jobs,state,error\n"
+            "a,16,0.2,0.1,0.5,0,3,0,5,93,3.60555128,58.07,3,f32 dense,4,1,done,\n"
+            "b,16,0.2,0,0.5,0,3,0,5,50,0,,3,f32 dense,4,1,done,\n");
+}
+
+TEST(SweepTable, for_people_has_plus_minus_and_no_column_without_a_message) {
+  const std::string text = sweep_markdown(small_plan(), all_done());
+  EXPECT_TRUE(text.starts_with(
+      "| name | batch_size | avg_forward     | avg_backward    | avg_forward_mem | "
+      "avg_backward_mem | kernel_size | acc   | acc_std | acc_reference | seeds | execution | "
+      "epochs |\n"
+      "| ---- | ---------- | --------------- | --------------- | --------------- | "
+      "---------------- | ----------- | ----- | ------- | ------------- | ----- | --------- | "
+      "------ |\n"
+      "| a    | 16         | 0.2000 ± 0.1000 | 0.5000 ± 0.0000 | 3               | 0"
+      "                | 5           | 93.00 | 3.61    | 58.07         | 3     | f32 dense | "
+      "4      |\n"))
+      << text;
+  EXPECT_EQ(text.find("side by side"), std::string::npos);
+}
+
+TEST(SweepTable, says_when_members_ran_side_by_side) {
+  std::vector<SweepOutcome> outcomes = all_done();
+  outcomes[2].jobs = 4;
+  const std::string text = sweep_markdown(small_plan(), outcomes);
+  EXPECT_NE(text.find("up to 4 members side by side"), std::string::npos) << text;
+  EXPECT_NE(text.find("| jobs"), std::string::npos) << text;
+}
+
+TEST(SweepTable, shows_failed_and_missing_members_and_counts_the_seeds_that_it_has) {
+  std::vector<SweepOutcome> outcomes = all_done();
+  outcomes[2] = {};
+  outcomes[2].state.progress = MemberProgress::failed;
+  outcomes[2].error = "[train] expected a finite loss, got nan";
+  outcomes[3] = outcomes[5] = {};
+  const nlohmann::json rows = nlohmann::json::parse(to_json(sweep_table(small_plan(), outcomes)));
+  EXPECT_EQ(rows[0]["state"], "failed");
+  EXPECT_EQ(rows[0]["seeds"], 2);
+  EXPECT_EQ(rows[0]["acc"], 93.5);
+  EXPECT_EQ(rows[0]["error"], "seed 2: [train] expected a finite loss, got nan");
+  EXPECT_EQ(rows[1]["state"], "partial");
+  EXPECT_EQ(rows[1]["seeds"], 1);
+  EXPECT_TRUE(rows[1]["acc_std"].is_null());  // of one value there is no deviation
+  outcomes[1] = {};
+  EXPECT_NE(to_csv(sweep_table(small_plan(), outcomes)).find("b,16,,,,,,,,,,,0,,,,missing,"),
+            std::string::npos);
+}
+
+TEST(SweepTable, keeps_the_numbers_of_a_run_that_missed_its_gate) {
+  std::vector<SweepOutcome> outcomes = all_done();
+  outcomes[0].state.progress = MemberProgress::failed;
+  outcomes[0].error = "[expect] expected more";
+  const nlohmann::json rows = nlohmann::json::parse(to_json(sweep_table(small_plan(), outcomes)));
+  EXPECT_EQ(rows[0]["acc"], 93);
+  EXPECT_EQ(rows[0]["seeds"], 3);
+  EXPECT_EQ(rows[0]["state"], "failed");
+}
+
+TEST(MeanStdText, shows_both_with_the_same_decimals) {
+  EXPECT_EQ(mean_std_text(mean_std({})), "-");
+  EXPECT_EQ(mean_std_text(mean_std({0.0036141})), "0.003614");
+  EXPECT_EQ(mean_std_text(mean_std({0.0036, 0.0038})), "0.003700 ± 0.000141");
+  EXPECT_EQ(mean_std_text(mean_std({1234, 1236})), "1235 ± 1");
+  EXPECT_EQ(mean_std_text(mean_std({0, 0})), "0.000 ± 0.000");
+}
+
+}  // namespace
+}  // namespace convscope
