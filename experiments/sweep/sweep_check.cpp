@@ -2,12 +2,14 @@
 #include "experiments/sweep/sweep_check.h"
 
 #include <algorithm>
+#include <optional>
 #include <set>
 
 #include "datasets/dataset.h"
 #include "experiments/config/build.h"
 #include "experiments/config/build_pruner.h"
 #include "experiments/sweep/member_state.h"
+#include "framework/memory.h"
 #include "framework/registry.h"
 
 namespace convscope {
@@ -42,6 +44,26 @@ void check_members(const SweepPlan& plan) {
     }
   }
   if (!lines.empty()) fail(ErrorKind::kConfig, "config", join(lines, "\n"));
+}
+
+void check_data(const SweepPlan& plan, const std::vector<std::size_t>& members) {
+  std::set<std::string> tried;
+  std::optional<Error> first;
+  for (std::size_t index : members) {
+    const DataConfig& data = plan.members[index].config.data;
+    std::string key = data.set;
+    for (const auto& [name, value] : data.options.values())
+      key += cat(" ", name, "=", to_text(value));
+    if (!tried.insert(key).second) continue;
+    try {
+      dataset_types().get(data.set).load(data.options);
+      release_cached(Device{});  // the members need it
+      return;
+    } catch (const Error& error) {
+      if (!first) first = error;
+    }
+  }
+  if (first) throw Error(*first);
 }
 
 std::string list_members(const SweepPlan& plan, const std::string& folder) {

@@ -11,6 +11,10 @@ namespace convscope {
 // Throws one Error of kind kConfig with a line for each mistake.
 CONVSCOPE_API void check_members(const SweepPlan& plan);
 
+// Loads the data of these members until one set is there; throws what the first one said when none
+// is, because then no member can be trained.
+CONVSCOPE_API void check_data(const SweepPlan& plan, const std::vector<std::size_t>& members);
+
 // The members one a line: name, seed, state, what differs.
 CONVSCOPE_API std::string list_members(const SweepPlan& plan, const std::string& folder);
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "experiments/sweep/sweep_runner.h"
 
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -12,6 +13,7 @@
 #include <thread>
 
 #include "experiments/sweep/member_process.h"
+#include "experiments/sweep/sweep_check.h"
 #include "experiments/sweep/sweep_folder.h"
 #include "experiments/trainer/progress.h"
 #include "experiments/trainer/signals.h"
@@ -51,7 +53,10 @@ class Screen {
     return true;
   }
   void live(const std::string& text) {
-    std::fprintf(stderr, "\r%s\033[K", text.substr(0, 110).c_str());
+    winsize size{};
+    const bool known = ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 1;
+    const std::size_t width = known ? size.ws_col - 1u : 79u;  // a wrapped line cannot be redrawn
+    std::fprintf(stderr, "\r%s\033[K", text.substr(0, width).c_str());
     std::fflush(stderr);
     drawn_ = true;
   }
@@ -72,7 +77,8 @@ class Runner {
         options_(options),
         screen_(options.quiet),
         folder_(options.root + "/" + plan.name, plan, options.overrides),
-        outcomes_(plan.members.size()) {
+        outcomes_(plan.members.size()),
+        took_(plan.members.size()) {
     for (const SweepMember& member : plan.members) {
       width_ = std::max(width_, label_of(member).size());
     }
@@ -83,6 +89,7 @@ class Runner {
   SweepResult run() {
     const StopSignals signals;
     take_stock();
+    if (!queue_.empty()) check_data(plan_, queue_);
     folder_.write("RUNNING", plan_, outcomes_);
     std::size_t next = 0;
     while (next < queue_.size() || !active_.empty()) {
@@ -95,11 +102,14 @@ class Runner {
       reap();
       if (screen_.due() && !active_.empty()) screen_.live(live_text());
     }
-    const bool failed =
-        std::any_of(outcomes_.begin(), outcomes_.end(),
-                    [](const SweepOutcome& outcome) { return !outcome.error.empty(); });
-    folder_.write(failed ? "FAILED" : "DONE", plan_, outcomes_);
-    return {failed ? exit_code(ErrorKind::kRun) : 0, std::move(outcomes_)};
+    const auto failed =
+        std::count_if(outcomes_.begin(), outcomes_.end(),
+                      [](const SweepOutcome& outcome) { return !outcome.error.empty(); });
+    folder_.write(failed > 0 ? "FAILED" : "DONE", plan_, outcomes_);
+    screen_.line(cat(failed > 0 ? cat("failed ", failed, failed == 1 ? " member" : " members", "; ")
+                                : std::string("done   "),
+                     "table: ", folder_.path(), "/sweep.md, sweep.csv"));
+    return {failed > 0 ? exit_code(ErrorKind::kRun) : 0, std::move(outcomes_)};
   }
 
  private:
@@ -208,7 +218,9 @@ class Runner {
     SweepOutcome& outcome = outcomes_[ended.member];
     outcome.state = member_state(folder_.path(), plan_.members[ended.member], plan_.varies_threads);
     if (outcome.state.progress == MemberProgress::done) {
-      report_done(ended.member, seconds_since(ended.start));
+      // With what the program needs to start: it will need that again.
+      took_[ended.member] = seconds_since(ended.start);
+      report_done(ended.member, took_[ended.member]);
     } else {
       const std::string failure = ended.process->failure();
       report_failure(ended.member, failure.empty() ? "it ended without a finished run" : failure);
@@ -249,8 +261,9 @@ class Runner {
     for (std::size_t i = 0; i < outcomes_.size(); ++i) {
       const MemberState& state = outcomes_[i].state;
       if (state.progress != MemberProgress::done || !state.summary) continue;
-      rows[plan_.members[i].row].push_back(state.summary->seconds);
-      all.push_back(state.summary->seconds);
+      const double seconds = std::max(state.summary->seconds, took_[i]);
+      rows[plan_.members[i].row].push_back(seconds);
+      all.push_back(seconds);
     }
     double left = 0;
     for (std::size_t index : queue_) {
@@ -301,6 +314,7 @@ class Runner {
   Screen screen_;
   SweepFolder folder_;
   std::vector<SweepOutcome> outcomes_;
+  std::vector<double> took_;        // seconds of the members that this call has finished
   std::vector<std::size_t> queue_;  // members to train, in order
   std::vector<Active> active_;
   std::size_t finished_ = 0, width_ = 0;

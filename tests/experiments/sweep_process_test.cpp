@@ -216,6 +216,16 @@ TEST_F(Sweep, that_another_process_runs_is_refused) {
   EXPECT_EQ(first.wait(), 143);
 }
 
+TEST_F(Sweep, without_its_data_says_so_once_and_ends_with_4) {
+  std::ofstream(root_.path() + "/small.yaml")
+      << "data: {set: mnist, root: " << root_.path() << "}\nmodel: {type: lenet5}\n"
+      << "sweep: {seeds: [1, 2]}\n";
+  EXPECT_EQ(start("nodata").wait(), 4);
+  EXPECT_NE(errors("nodata").find("convscope data fetch mnist"), std::string::npos)
+      << errors("nodata");
+  EXPECT_TRUE(find_runs(folder("nodata")).empty());
+}
+
 TEST_F(Sweep, with_a_mistake_trains_nothing_and_ends_with_3) {
   EXPECT_EQ(start("bad", {"sweep.members.1.sparsity.target=7"}).wait(), 3);
   EXPECT_NE(errors("bad").find("sparsity.target: expected 0 to 1, got 7"), std::string::npos)
