@@ -38,6 +38,11 @@ struct Strip {  // a kind of vector; the bodies below are instantiated for each
   static constexpr bool kMasked = IsMasked;
 };
 
+template <int Rows>
+struct Height {
+  static constexpr int kRows = Rows;
+};
+
 // Cuts a row of `q` pixels into vectors: body(Strip<...>{}, begin, end) takes the vectors that start
 // in [begin, end). Pixels [inside, inside_end) read no border.
 template <class Body>
@@ -112,69 +117,85 @@ CONVSCOPE_INLINE Index inside_end(const DepthwiseMap& z) {
 
 // ---- forward -----------------------------------------------------------------------------------
 
-// Rows [p, p + Rows) of y: each row of x is loaded once and multiplied into all sums it belongs to.
-template <int R, int S, int Stride, int Rows>
-void forward_rows(const DepthwiseMap& z, const float* x, const float* w, float start,
-                  bool accumulate, Index p, float* y) {
-  for_strips(
-      z.q, inside_begin(z),
-      inside_end(z), [&](auto strip, Index begin, Index end) __attribute__((always_inline)) {
-        using Kind = decltype(strip);
-        using L = typename Kind::L;
-        typename L::V taps[R * S];
-#pragma GCC unroll 64
-        for (int i = 0; i < R * S; ++i) taps[i] = L::set(w[i]);
-        for (Index q = begin; q < end; q += L::kCount) {
-          const Index count = least(L::kCount, z.q - q);
-          const Index left = q * Stride - z.pad_left;
-          const auto here = lanes_inside<L>(0, count);
-          const Borders<L, S, Stride> borders(left, z.w, z.dilation_w, L::kCount);
-          typename L::V sums[Rows];  // [Rows, kCount]
+// A run of rows that one vector of columns is computed for, before the next vector: all of a narrow
+// plane, so that taps and masks are made once; 4 of a wide one, so that rows are read in order.
+CONVSCOPE_INLINE Index band_rows(Index rows, Index columns) {
+  constexpr Index kWide = 4 * Wide::kCount;
+  return columns < kWide ? rows : 4;
+}
+
+// Rows [p, p + Rows) of y, one vector: each row of x is loaded once and multiplied into all sums it
+// belongs to.
+template <class Kind, int R, int S, int Stride, int Rows>
+CONVSCOPE_INLINE void forward_rows(const DepthwiseMap& z, const float* x,
+                                   const typename Kind::L::V (&taps)[R * S],
+                                   const Borders<typename Kind::L, S, Stride>& borders,
+                                   typename Kind::L::Mask here, Index count, float start,
+                                   bool accumulate, Index p, float* y) {
+  using L = typename Kind::L;
+  typename L::V sums[Rows];  // [Rows, kCount]
 #pragma GCC unroll 8
-          for (int i = 0; i < Rows; ++i) {
-            sums[i] = accumulate ? L::load(y + (p + i) * z.q + q, here) : L::set(start);
-          }
+  for (int i = 0; i < Rows; ++i) {
+    sums[i] = accumulate ? L::load(y + (p + i) * z.q, here) : L::set(start);
+  }
 #pragma GCC unroll 16
-          for (int j = 0; j < (Rows - 1) * Stride + R; ++j) {
-            const Index h = p * Stride - z.pad_top + j * z.dilation_h;
-            if (h < 0 || h >= z.h) continue;
-            typename L::V row[S];
-            load_taps<Kind, S, Stride>(row, x + h * z.w + left, z.dilation_w, borders);
+  for (int j = 0; j < (Rows - 1) * Stride + R; ++j) {
+    const Index h = p * Stride - z.pad_top + j * z.dilation_h;
+    if (h < 0 || h >= z.h) continue;
+    typename L::V row[S];
+    load_taps<Kind, S, Stride>(row, x + h * z.w, z.dilation_w, borders);
 #pragma GCC unroll 8
-            for (int s = 0; s < S; ++s) {
+    for (int s = 0; s < S; ++s) {
 #pragma GCC unroll 8
-              for (int i = 0; i < Rows; ++i) {
-                const int r = j - i * Stride;
-                if (r >= 0 && r < R) sums[i] = L::fma(taps[r * S + s], row[s], sums[i]);
-              }
-            }
-          }
+      for (int i = 0; i < Rows; ++i) {
+        const int r = j - i * Stride;
+        if (r >= 0 && r < R) sums[i] = L::fma(taps[r * S + s], row[s], sums[i]);
+      }
+    }
+  }
 #pragma GCC unroll 8
-          for (int i = 0; i < Rows; ++i) {
-            float* const to = y + (p + i) * z.q + q;
-            if (!Kind::kMasked || count == L::kCount) {
-              L::store(to, sums[i]);
-            } else {
-              L::store(to, sums[i], here);
-            }
-          }
-        }
-      });
+  for (int i = 0; i < Rows; ++i) {
+    float* const to = y + (p + i) * z.q;
+    if (!Kind::kMasked || count == L::kCount) {
+      L::store(to, sums[i]);
+    } else {
+      L::store(to, sums[i], here);
+    }
+  }
 }
 
 template <int R, int S, int Stride>
 void forward_unrolled(const DepthwiseMap& z, const float* x, const float* w, float start,
                       bool accumulate, float* y) {
-  Index p = 0;
-  if (z.dilation_h == 1) {  // rows share loads only when their taps meet
-    for (; p + 4 <= z.p; p += 4) {
-      forward_rows<R, S, Stride, 4>(z, x, w, start, accumulate, p, y);
-    }
-    for (; p + 2 <= z.p; p += 2) {
-      forward_rows<R, S, Stride, 2>(z, x, w, start, accumulate, p, y);
-    }
+  const Index band = band_rows(z.p, z.q);
+  for (Index first = 0; first < z.p; first += band) {
+    const Index last = least(first + band, z.p);
+    for_strips(
+        z.q, inside_begin(z),
+        inside_end(z), [&](auto strip, Index begin, Index end) __attribute__((always_inline)) {
+          using Kind = decltype(strip);
+          using L = typename Kind::L;
+          typename L::V taps[R * S];
+#pragma GCC unroll 64
+          for (int i = 0; i < R * S; ++i) taps[i] = L::set(w[i]);
+          for (Index q = begin; q < end; q += L::kCount) {
+            const Index count = least(L::kCount, z.q - q);
+            const Index left = q * Stride - z.pad_left;
+            const auto here = lanes_inside<L>(0, count);
+            const Borders<L, S, Stride> borders(left, z.w, z.dilation_w, L::kCount);
+            const auto rows = [&](auto height, Index p) __attribute__((always_inline)) {
+              forward_rows<Kind, R, S, Stride, decltype(height)::kRows>(
+                  z, x + left, taps, borders, here, count, start, accumulate, p, y + q);
+            };
+            Index p = first;
+            if (z.dilation_h == 1) {  // rows share loads only when their taps meet
+              for (; p + 4 <= last; p += 4) rows(Height<4>{}, p);
+              for (; p + 2 <= last; p += 2) rows(Height<2>{}, p);
+            }
+            for (; p < last; ++p) rows(Height<1>{}, p);
+          }
+        });
   }
-  for (; p < z.p; ++p) forward_rows<R, S, Stride, 1>(z, x, w, start, accumulate, p, y);
 }
 
 // Any problem: one tap after the other over a row.
@@ -374,11 +395,42 @@ struct TapSums {
 #endif
 };
 
-// Kernel rows [r, r + Taps) of one plane's gradient from rows [p, p + Rows) of dy: Taps x S sums and
-// Rows vectors of dy in registers; each row of x is loaded once for all of them.
+// Kernel rows [r, r + Taps) of one plane's gradient from rows [p, p + Rows) of dy, one vector: Taps x
+// S sums and Rows vectors of dy in registers; each row of x is loaded once for all of them.
+template <class Kind, int S, int Stride, int Taps, int Rows>
+CONVSCOPE_INLINE void weight_rows(const DepthwiseMap& z, const float* x, const float* dy, Index r,
+                                  Index p, const Borders<typename Kind::L, S, Stride>& borders,
+                                  typename Kind::L::Mask here,
+                                  typename Kind::L::V (&sums)[Taps * S]) {
+  using L = typename Kind::L;
+  typename L::V value[Rows];
+#pragma GCC unroll 8
+  for (int i = 0; i < Rows; ++i) {
+    const float* const from = dy + (p + i) * z.q;
+    value[i] = Kind::kMasked ? L::load(from, here) : L::load(from);
+  }
+#pragma GCC unroll 16
+  for (int j = 0; j < (Rows - 1) * Stride + Taps; ++j) {
+    const Index h = p * Stride - z.pad_top + (r + j) * z.dilation_h;
+    if (h < 0 || h >= z.h) continue;
+    typename L::V row[S];
+    load_taps<Kind, S, Stride>(row, x + h * z.w, z.dilation_w, borders);
+#pragma GCC unroll 8
+    for (int i = 0; i < Rows; ++i) {
+      const int down = j - i * Stride;
+      if (down < 0 || down >= Taps) continue;
+#pragma GCC unroll 8
+      for (int s = 0; s < S; ++s) {
+        sums[down * S + s] = L::fma(value[i], row[s], sums[down * S + s]);
+      }
+    }
+  }
+}
+
 template <int R, int S, int Stride, int Taps, int Rows>
-void weight_rows(const DepthwiseMap& z, const float* x, const float* dy, Index r, Index p,
-                 TapSums<R, S>& kept) {
+void weight_plane(const DepthwiseMap& z, const float* x, const float* dy, Index r,
+                  TapSums<R, S>& kept) {
+  const Index band = band_rows(z.p, z.q);
   for_strips(
       z.q, inside_begin(z),
       inside_end(z), [&](auto strip, Index begin, Index end) __attribute__((always_inline)) {
@@ -388,49 +440,28 @@ void weight_rows(const DepthwiseMap& z, const float* x, const float* dy, Index r
         typename L::V sums[Taps * S];
 #pragma GCC unroll 64
         for (int i = 0; i < Taps * S; ++i) sums[i] = to[i];
-        for (Index q = begin; q < end; q += L::kCount) {
-          const Index count = least(L::kCount, z.q - q);
-          const Index left = q * Stride - z.pad_left;
-          const auto here = lanes_inside<L>(0, count);
-          const Borders<L, S, Stride> borders(left, z.w, z.dilation_w, count);
-          typename L::V value[Rows];
-#pragma GCC unroll 8
-          for (int i = 0; i < Rows; ++i) {
-            const float* const from = dy + (p + i) * z.q + q;
-            value[i] = Kind::kMasked ? L::load(from, here) : L::load(from);
-          }
-#pragma GCC unroll 16
-          for (int j = 0; j < (Rows - 1) * Stride + Taps; ++j) {
-            const Index h = p * Stride - z.pad_top + (r + j) * z.dilation_h;
-            if (h < 0 || h >= z.h) continue;
-            typename L::V row[S];
-            load_taps<Kind, S, Stride>(row, x + h * z.w + left, z.dilation_w, borders);
-#pragma GCC unroll 8
-            for (int i = 0; i < Rows; ++i) {
-              const int down = j - i * Stride;
-              if (down < 0 || down >= Taps) continue;
-#pragma GCC unroll 8
-              for (int s = 0; s < S; ++s) {
-                sums[down * S + s] = L::fma(value[i], row[s], sums[down * S + s]);
+        for (Index first = 0; first < z.p; first += band) {
+          const Index last = least(first + band, z.p);
+          for (Index q = begin; q < end; q += L::kCount) {
+            const Index count = least(L::kCount, z.q - q);
+            const Index left = q * Stride - z.pad_left;
+            const auto here = lanes_inside<L>(0, count);
+            const Borders<L, S, Stride> borders(left, z.w, z.dilation_w, count);
+            Index p = first;
+            if (z.dilation_h == 1) {
+              for (; p + Rows <= last; p += Rows) {
+                weight_rows<Kind, S, Stride, Taps, Rows>(z, x + left, dy + q, r, p, borders, here,
+                                                         sums);
               }
+            }
+            for (; p < last; ++p) {
+              weight_rows<Kind, S, Stride, Taps, 1>(z, x + left, dy + q, r, p, borders, here, sums);
             }
           }
         }
 #pragma GCC unroll 64
         for (int i = 0; i < Taps * S; ++i) to[i] = sums[i];
       });
-}
-
-template <int R, int S, int Stride, int Taps, int Rows>
-void weight_plane(const DepthwiseMap& z, const float* x, const float* dy, Index r,
-                  TapSums<R, S>& kept) {
-  Index p = 0;
-  if (z.dilation_h == 1) {
-    for (; p + Rows <= z.p; p += Rows) {
-      weight_rows<R, S, Stride, Taps, Rows>(z, x, dy, r, p, kept);
-    }
-  }
-  for (; p < z.p; ++p) weight_rows<R, S, Stride, Taps, 1>(z, x, dy, r, p, kept);
 }
 
 template <int R, int S, int Stride>
