@@ -1,0 +1,443 @@
+// SPDX-License-Identifier: Apache-2.0
+// direct_cpu.cpp: convolution by register tiles that read every pixel where it lies: the sums of a
+// matrix product without its matrix of columns (implicit GEMM).
+//
+// Formula    y[n,k,p,q] = b[k] + sum over c, r, s of w[k,c,r,s] x[n, g C/G + c,
+//            p stride_h - pad_top + r dilation_h, q stride_w - pad_left + s dilation_w], or 0
+// Textbook   for n, k, p, q: y[n,k,p,q] = b[k]
+//              for c, r, s: y[n,k,p,q] += w[k,c,r,s] * x[n,c,p*stride+r-pad,q*stride+s-pad]
+// Plan       rows of x are copied once into a panel with zeros left and right (stride > 1: one row
+//            for each column parity, so that neighbouring outputs read neighbouring floats). Then
+//            a tile of outputs stays in registers over all (c, r, s), in one of two forms:
+//              channel tile   k in the lanes, 14 pixels broadcast; transposed when stored (many
+//                             channels: no lane is lost on narrow images)
+//              pixel tile     q in the lanes, weights broadcast, stored as it is (short sums or few
+//                             channels: first layers and their dx)
+//            Taps above and below the image are left out, not multiplied by 0.
+//            backward_data: the same over dy; row h of dx takes the taps with r = h + pad_top mod
+//            stride_h, and each column parity its own s; the parities are woven together.
+//            backward_weight: dy is transposed to k in the lanes; 14 taps (c, s) of one r broadcast
+//            pixels of x; 28 sums stay in registers over whole rows. Threads take (image, rows,
+//            output channels), or (output channels, slice of N) in backward_weight.
+// Shapes     x [N,C,H,W], w [K,C/G,R,S], y [N,K,P,Q], f32 row-major, any alignment; sums in f32
+// Supports   f32; every stride, dilation, padding and number of groups; kernels up to 1024 taps
+// Cost       FLOPs = 2 N K P Q (C/G) R S less the taps above and below the image; bytes = the three
+//            tensors once; workspace = packed weights + a panel for each thread (backward_weight:
+//            dw in lanes for each slice); compute-bound once a channel tile's lanes are full
+// Numerics   one rounding per FMA, in the order of (c, r, s); backward_weight in the order of
+//            pixels, slices added in order. Same bits on each run and for any number of threads;
+//            exact on integers below 2^24
+// Backward   dx assigned; dw assigned or added to (its sums start from dw)
+// Choices    kPanelFloats 64 Ki: 256 KiB of L2 beside one block of weights
+//            kTransposeFmas: storing a channel tile transposed costs what 30 (c, r, s) cost
+//            kSlices 16: chunks for the threads when there are few output channels
+// Source     E. Georganas et al.: Anatomy of High-Performance Deep Learning Convolutions on SIMD
+//            Architectures, SC 2018, arXiv 1808.05567; here without JIT and with NCHW outside
+// Read next  im2col_gemm_cpu.cpp, the same sums with columns; direct_simd.cpp, the tiles
+#include <algorithm>
+#include <array>
+
+#include "framework/memory.h"
+#include "framework/ops/gemm_kernels.h"
+#include "framework/parallel.h"
+#include "layers/conv2d/algorithm.h"
+#include "layers/conv2d/direct_plan.h"
+#include "layers/conv2d/direct_tiles.h"
+
+namespace convscope {
+
+constinit IsaTable<DirectKernels> direct_kernels;
+
+namespace {
+
+using namespace direct;
+
+constexpr int kMostRows = 16;  // of a tile, on any instruction set
+
+// ---- forward and backward_data: one pass from `in` to `out` ------------------------------------
+
+class Convolution {
+ public:
+  Convolution(const Pass& pass, const void* in, const void* w, const void* b, void* out,
+              void* workspace)
+      : pass_(pass),
+        z_(pass.z),
+        kernels_(direct_kernels.get()),
+        in_(static_cast<const float*>(in)),
+        b_(static_cast<const float*>(b)),
+        out_(static_cast<float*>(out)),
+        weights_(static_cast<float*>(workspace)),
+        scratch_(weights_ + pass.weight_floats()) {
+    pack_weights(static_cast<const float*>(w));
+  }
+
+  void run() const {
+    const Index per_image = pass_.row_blocks * pass_.splits;
+    parallel_chunks(z_.n * z_.groups * per_image, [&](Index chunk, int thread) {
+      const Index image = chunk / per_image;  // n G + g
+      const Index rows = chunk / pass_.splits % pass_.row_blocks;
+      const Index split = chunk % pass_.splits;
+      run_rows(image, rows * pass_.row_count, split * pass_.blocks / pass_.splits,
+               (split + 1) * pass_.blocks / pass_.splits,
+               scratch_ + thread * pass_.thread_floats());
+    });
+  }
+
+ private:
+  // The lanes of one tile: channels [k, k + count), packed `width` wide.
+  struct Block {
+    Index k, count, width;
+  };
+  Block block_at(Index index) const {
+    if (pass_.by_pixels) {
+      const RowTiles tiles(pass_.channels, kernels_.rows);
+      return {tiles.begin(index), tiles.height(index), tiles.height(index)};
+    }
+    const Index k = index * pass_.widest();
+    const Index width = pass_.width_at(k);
+    return {k, std::min(width, pass_.channels - k), width};
+  }
+
+  // Packed weights: for each group and block [depth, taps, width].
+  void pack_weights(const float* w) const {
+    const GemmKernels& gemm = gemm_kernels.get();
+    const Index sums = pass_.depth * pass_.taps;
+    parallel_for(z_.groups * pass_.blocks, std::max<Index>(1, 65536 / (32 * sums)),
+                 [&](Index begin, Index end) {
+                   for (Index job = begin; job < end; ++job) {
+                     const Index g = job / pass_.blocks;
+                     const Block block = block_at(job % pass_.blocks);
+                     float* const to = packed(g, block);
+                     if (block.count < block.width) std::fill_n(to, sums * block.width, 0.0f);
+                     if (pass_.forward) {
+                       gemm.transpose(w + (g * pass_.channels + block.k) * sums, sums, block.count,
+                                      sums, to, block.width);
+                       continue;
+                     }
+                     for (Index k = 0; k < pass_.depth; ++k) {
+                       gemm.transpose(
+                           w + ((g * pass_.depth + k) * pass_.channels + block.k) * pass_.taps,
+                           pass_.taps, block.count, pass_.taps, to + k * pass_.taps * block.width,
+                           block.width);
+                     }
+                   }
+                 });
+  }
+  float* packed(Index g, const Block& block) const {
+    return weights_ + (g * pass_.padded_channels() + block.k) * pass_.depth * pass_.taps;
+  }
+
+  void run_rows(Index image, Index row, Index block_begin, Index block_end, float* panel) const {
+    const Index row_end = std::min(row + pass_.row_count, pass_.out_h);
+    const Index first = pass_.first_in_row(row);
+    const Index last = std::max(first, pass_.last_in_row(row_end - 1));
+    DirectCopy copy;
+    copy.channels = pass_.depth;
+    copy.rows = last - first;
+    copy.width = pass_.in_w;
+    copy.from_step = pass_.in_h * pass_.in_w;
+    copy.phases = pass_.phases;
+    copy.left = pass_.left;
+    copy.columns = pass_.columns;
+    copy.to_step = pass_.channel_step;
+    copy.to_row = pass_.row_step;
+    copy.phase_step = pass_.columns;
+    kernels_.copy(copy, in_ + image * pass_.depth * copy.from_step + first * pass_.in_w, panel);
+    for (Index index = block_begin; index < block_end; ++index) {
+      const Block block = block_at(index);
+      for (Index o = row; o < row_end; ++o) run_row(image, o, first, block, panel);
+    }
+  }
+
+  void run_row(Index image, Index o, Index first, const Block& block, float* panel) const {
+    const Index g = image % z_.groups;
+    std::array<std::int32_t, kMostTaps> x_at, w_at;
+    DirectTile tile;
+    tile.channels = static_cast<int>(block.count);
+    tile.depth = pass_.depth;
+    tile.x_at = x_at.data();
+    tile.w_at = w_at.data();
+    tile.x_step = pass_.channel_step;
+    tile.w = packed(g, block);
+    tile.w_step = pass_.taps * block.width;
+    tile.start = b_ == nullptr ? nullptr : b_ + g * pass_.channels + block.k;
+    float* const out =
+        out_ + (image * pass_.channels + block.k) * pass_.out_h * pass_.out_w + o * pass_.out_w;
+    float* const woven = panel + pass_.panel_floats();  // [count, classes, class_w]
+    for (Index group = 0; group < pass_.classes; ++group) {
+      tile.taps = list_taps(o, group, first, block.width, x_at, w_at);
+      const Index count = ceil_div(pass_.out_w - group, pass_.classes);
+      const bool direct = pass_.classes == 1;
+      tile.out_row = direct ? pass_.out_h * pass_.out_w : pass_.classes * pass_.class_w;
+      run_tiles(tile, count, panel, direct ? out : woven + group * pass_.class_w, block.width);
+    }
+    if (pass_.classes == 1) return;
+    for (Index k = 0; k < block.count; ++k) {
+      kernels_.weave(woven + k * pass_.classes * pass_.class_w, pass_.class_w, pass_.out_w,
+                     pass_.classes, out + k * pass_.out_h * pass_.out_w);
+    }
+  }
+
+  void run_tiles(DirectTile& tile, Index count, const float* panel, float* out, Index width) const {
+    if (pass_.by_pixels) {
+      const Index most = (2 * tile.channels <= kernels_.rows ? 4 : 2) * pass_.lanes;
+      for (Index q = 0; q < count; q += most) {
+        tile.pixels = static_cast<int>(std::min(most, count - q));
+        tile.x = panel + q;
+        tile.out = out + q;
+        kernels_.pixel_tile(tile);
+      }
+      return;
+    }
+    const RowTiles tiles(count, width > 2 * pass_.lanes ? kernels_.pixels / 2 : kernels_.pixels);
+    for (Index t = 0; t < tiles.tiles; ++t) {
+      tile.pixels = tiles.height(t);
+      tile.x = panel + tiles.begin(t);
+      tile.out = out + tiles.begin(t);
+      kernels_.channel_tile(tile, static_cast<int>(width));
+    }
+  }
+
+  // Where the taps of row o, column class `group`, find their pixels and weights.
+  int list_taps(Index o, Index group, Index first, Index width,
+                std::array<std::int32_t, kMostTaps>& x_at,
+                std::array<std::int32_t, kMostTaps>& w_at) const {
+    int count = 0;
+    for (Index r = 0; r < z_.r; ++r) {
+      const Index row = pass_.in_row(o, r);
+      if (row < 0) continue;
+      for (Index s = 0; s < z_.s; ++s) {
+        Index column = s * z_.dilation_w;
+        if (pass_.forward) {
+          column = column % pass_.phases * pass_.columns + column / pass_.phases;
+        } else {
+          column = group + z_.pad_left - column;
+          if (floor_div(column, pass_.classes) * pass_.classes != column) continue;
+          column = floor_div(column, pass_.classes) + pass_.left;
+        }
+        const auto at = static_cast<std::size_t>(count++);
+        x_at[at] = static_cast<std::int32_t>((row - first) * pass_.row_step + column);
+        w_at[at] = static_cast<std::int32_t>((r * z_.s + s) * width);
+      }
+    }
+    return count;
+  }
+
+  const Pass& pass_;
+  const Conv2dProblem& z_;
+  const DirectKernels kernels_;
+  const float* const in_;
+  const float* const b_;
+  float* const out_;
+  float* const weights_;
+  float* const scratch_;
+};
+
+void forward(const Conv2dForwardArgs& args) {
+  if (args.problem.n == 0) return;
+  const Pass pass(args.problem, Direction::forward);
+  Convolution(pass, args.x, args.w, args.b, args.y, args.workspace).run();
+}
+
+void backward_data(const Conv2dBackwardDataArgs& args) {
+  if (args.problem.n == 0) return;
+  const Pass pass(args.problem, Direction::backward_data);
+  Convolution(pass, args.dy, args.w, nullptr, args.dx, args.workspace).run();
+}
+
+// ---- backward_weight ---------------------------------------------------------------------------
+
+class WeightGradient {
+ public:
+  WeightGradient(const WeightPlan& plan, const Conv2dBackwardWeightArgs& args)
+      : plan_(plan),
+        z_(plan.z),
+        kernels_(direct_kernels.get()),
+        gemm_(gemm_kernels.get()),
+        x_(static_cast<const float*>(args.x)),
+        dy_(static_cast<const float*>(args.dy)),
+        dw_(static_cast<float*>(args.dw)),
+        accumulate_(args.accumulate),
+        sums_(static_cast<float*>(args.workspace)),
+        scratch_(sums_ + plan.sums_floats()) {}
+
+  void run() const {
+    const Index blocks = z_.groups * plan_.blocks;
+    parallel_chunks(blocks * plan_.slices, [&](Index chunk, int thread) {
+      const Index slice = chunk / blocks;
+      sum_slice(slice, chunk % blocks, scratch_ + thread * plan_.thread_floats());
+    });
+    parallel_chunks(blocks, [&](Index block, int) { write_block(block); });
+  }
+
+ private:
+  Index depth() const { return plan_.channels * plan_.taps; }
+  float* sums_of(Index slice, Index block) const {
+    return sums_ + (slice * z_.groups * plan_.blocks + block) * plan_.block_floats();
+  }
+  Index first_kernel(Index block) const {  // of all K
+    return block / plan_.blocks * plan_.kernels + block % plan_.blocks * plan_.width;
+  }
+  Index kernel_count(Index block) const {
+    return std::min(plan_.width, plan_.kernels - block % plan_.blocks * plan_.width);
+  }
+
+  void sum_slice(Index slice, Index block, float* scratch) const {
+    float* const sums = sums_of(slice, block);
+    const Index k = first_kernel(block);
+    const Index count = kernel_count(block);
+    std::fill_n(sums, plan_.width * depth(), 0.0f);
+    if (accumulate_ && slice == 0) {
+      gemm_.transpose(dw_ + k * depth(), depth(), count, depth(), sums, plan_.width);
+    }
+    float* const panel = scratch;
+    float* const dy = scratch + plan_.panel_floats();  // [rows Q, width]
+    if (count < plan_.width) std::fill_n(dy, plan_.rows * plan_.q * plan_.width, 0.0f);
+    const Index plane = plan_.p * plan_.q;
+    const Index g = block / plan_.blocks;
+    for (Index n = slice * z_.n / plan_.slices; n < (slice + 1) * z_.n / plan_.slices; ++n) {
+      for (Index p = 0; p < plan_.p; p += plan_.rows) {
+        const Index p_end = std::min(p + plan_.rows, plan_.p);
+        gemm_.transpose(dy_ + (n * z_.k + k) * plane + p * plan_.q, plane, count,
+                        (p_end - p) * plan_.q, dy, plan_.width);
+        for (Index c = 0; c < plan_.channels; c += plan_.channels_at_once) {
+          const Index channels = std::min(plan_.channels_at_once, plan_.channels - c);
+          sum_rows(n * z_.c + g * plan_.channels + c, channels, p, p_end, panel, dy,
+                   sums + c * plan_.taps * plan_.width);
+        }
+      }
+    }
+  }
+
+  // plane: the first of `channels` planes of x.
+  void sum_rows(Index plane, Index channels, Index p_begin, Index p_end, float* panel,
+                const float* dy, float* sums) const {
+    const Index first = std::clamp<Index>(p_begin * z_.stride_h - z_.pad_top, 0, z_.h);
+    const Index last = std::clamp<Index>(
+        (p_end - 1) * z_.stride_h - z_.pad_top + (z_.r - 1) * z_.dilation_h + 1, first, z_.h);
+    DirectCopy copy;
+    copy.channels = channels;
+    copy.rows = last - first;
+    copy.width = z_.w;
+    copy.from_step = z_.h * z_.w;
+    copy.left = z_.pad_left;
+    copy.columns = plan_.columns;
+    copy.to_step = plan_.channel_step;
+    copy.to_row = plan_.columns;
+    kernels_.copy(copy, x_ + plane * copy.from_step + first * z_.w, panel);
+    const RowTiles tiles(channels * z_.s, kernels_.rows);
+    for (Index r = 0; r < z_.r; ++r) {
+      // Rows p whose tap r lies inside the image.
+      const Index up = z_.pad_top - r * z_.dilation_h;
+      const Index p = std::max(p_begin, up <= 0 ? 0 : ceil_div(up, z_.stride_h));
+      const Index end = std::min(p_end, floor_div(z_.h - 1 + up, z_.stride_h) + 1);
+      if (p >= end) continue;
+      DirectWeightTile tile;
+      tile.width = static_cast<int>(plan_.width);
+      tile.rows = end - p;
+      tile.columns = plan_.q;
+      tile.x_row = z_.stride_h * plan_.columns;
+      tile.x_step = z_.stride_w;
+      tile.dy = dy + (p - p_begin) * plan_.q * plan_.width;
+      const float* const rows = panel + (p * z_.stride_h - up - first) * plan_.columns;
+      for (Index t = 0; t < tiles.tiles; ++t) {
+        std::array<const float*, kMostRows> pixels;
+        std::array<float*, kMostRows> to;
+        tile.taps = tiles.height(t);
+        for (Index i = 0; i < tile.taps; ++i) {
+          const Index c = (tiles.begin(t) + i) / z_.s;
+          const Index s = (tiles.begin(t) + i) % z_.s;
+          const auto at = static_cast<std::size_t>(i);
+          pixels[at] = rows + c * plan_.channel_step + s * z_.dilation_w;
+          to[at] = sums + ((c * z_.r + r) * z_.s + s) * plan_.width;
+        }
+        tile.x = pixels.data();
+        tile.sums = to.data();
+        kernels_.weight_tile(tile);
+      }
+    }
+  }
+
+  void write_block(Index block) const {
+    float* const sums = sums_of(0, block);
+    for (Index slice = 1; slice < plan_.slices; ++slice) {
+      const float* const more = sums_of(slice, block);
+      for (Index i = 0; i < plan_.width * depth(); ++i) sums[i] += more[i];
+    }
+    gemm_.transpose(sums, plan_.width, depth(), kernel_count(block),
+                    dw_ + first_kernel(block) * depth(), depth());
+  }
+
+  const WeightPlan& plan_;
+  const Conv2dProblem& z_;
+  const DirectKernels kernels_;
+  const GemmKernels gemm_;
+  const float* const x_;
+  const float* const dy_;
+  float* const dw_;
+  const bool accumulate_;
+  float* const sums_;
+  float* const scratch_;
+};
+
+void backward_weight(const Conv2dBackwardWeightArgs& args) {
+  const WeightPlan plan(args.problem);
+  WeightGradient(plan, args).run();
+}
+
+// ---- card --------------------------------------------------------------------------------------
+
+Conv2dSupport supports(const Conv2dProblem& problem, Direction) {
+  if (problem.dtype != DType::f32) {
+    return Conv2dSupport::no(cat("expects elements of type f32, got ", name_of(problem.dtype)));
+  }
+  if (problem.r * problem.s > kMostTaps) {
+    return Conv2dSupport::no(
+        cat("expects a kernel of at most ", kMostTaps, " taps, got ", problem.r, "x", problem.s));
+  }
+  return {};
+}
+
+Conv2dCost cost(const Conv2dProblem& problem, Direction direction) {
+  double share = 0.85;
+  if (direction == Direction::backward_weight) {
+    const WeightPlan plan(problem);
+    share *= static_cast<double>(plan.kernels) / static_cast<double>(plan.padded_kernels());
+  } else {
+    const Pass pass(problem, direction);
+    share *= pass.by_pixels ? pass.pixel_share : pass.channel_share;
+  }
+  return {.flops = problem.nominal_flops(), .bytes = problem.nominal_bytes(), .peak_share = share};
+}
+
+std::size_t workspace_bytes(const Conv2dProblem& problem, Direction direction) {
+  if (direction == Direction::backward_weight) {
+    const WeightPlan plan(problem);
+    return static_cast<std::size_t>(plan.sums_floats() + num_threads() * plan.thread_floats()) *
+           sizeof(float);
+  }
+  const Pass pass(problem, direction);
+  return static_cast<std::size_t>(pass.weight_floats() + num_threads() * pass.thread_floats()) *
+         sizeof(float);
+}
+
+const Conv2dAlgorithm kCard{
+    .name = "direct",
+    .device = DeviceType::cpu,
+    .idea = "register tiles over pixels where they lie: the matrix product without its matrix",
+    .paper =
+        "Georganas et al. 2018: Anatomy of High-Performance Deep Learning Convolutions on SIMD "
+        "Architectures, arXiv 1808.05567",
+    .supports = supports,
+    .cost = cost,
+    .workspace_bytes = workspace_bytes,
+    .error_growth = 4,
+    .exact_on_integers = true,
+    .forward = forward,
+    .backward_data = backward_data,
+    .backward_weight = backward_weight,
+};
+
+}  // namespace
+}  // namespace convscope
+CONVSCOPE_CONV2D_ALGORITHM(convscope::kCard)

@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: Apache-2.0
+// direct_plan.h: how direct convolution cuts a problem into panels, blocks and chunks; numbers only.
+#pragma once
+
+#include <algorithm>
+
+#include "framework/memory.h"
+#include "layers/conv2d/direct_tiles.h"
+#include "layers/conv2d/problem.h"
+
+namespace convscope::direct {
+
+using Index = std::int64_t;
+
+inline constexpr Index kPanelFloats = 64 * 1024;
+inline constexpr Index kMostTaps = 1024;
+inline constexpr Index kSlices = 16;
+inline constexpr double kTransposeFmas = 30;
+
+inline Index ceil_div(Index a, Index b) { return (a + b - 1) / b; }
+inline Index floor_div(Index a, Index b) { return a >= 0 ? a / b : -ceil_div(-a, b); }
+inline Index round_up(Index a, Index b) { return ceil_div(a, b) * b; }
+
+inline std::size_t piece_bytes(Index floats) {
+  return ScratchArena::round_up(static_cast<std::size_t>(floats) * sizeof(float));
+}
+inline Index piece_floats(Index floats) {
+  return static_cast<Index>(piece_bytes(floats) / sizeof(float));
+}
+
+// A panel's channels lie a little off multiples of 1 KiB, so that they spread over the cache sets.
+inline Index spread(Index floats) { return floats % 256 == 0 ? floats + 16 : floats; }
+
+// forward: in = x, out = y. backward_data: in = dy, out = dx. Columns of `out` fall into `classes`
+// (the residues modulo stride_w of dx); those of one class read neighbouring columns of `in`.
+struct Pass {
+  Pass(const Conv2dProblem& problem, Direction direction)
+      : z(problem),
+        forward(direction == Direction::forward),
+        depth(forward ? z.c_per_group() : z.k_per_group()),
+        channels(forward ? z.k_per_group() : z.c_per_group()),
+        taps(z.r * z.s),
+        in_h(forward ? z.h : z.p()),
+        in_w(forward ? z.w : z.q()),
+        out_h(forward ? z.p() : z.h),
+        out_w(forward ? z.q() : z.w),
+        classes(forward ? 1 : z.stride_w),
+        phases(forward ? z.stride_w : 1),
+        class_w(ceil_div(out_w, classes)) {
+    const Index reach = (z.s - 1) * z.dilation_w;
+    if (forward) {
+      left = z.pad_left;
+      columns = class_w + reach / phases;
+    } else {
+      left = std::max<Index>(0, -floor_div(z.pad_left - reach, classes));
+      columns = left + (classes - 1 + z.pad_left) / classes + class_w;
+    }
+    const DirectKernels& kernels = direct_kernels.get();
+    lanes = kernels.lanes;
+    const double sums = static_cast<double>(depth * taps) /
+                        (forward ? 1.0 : static_cast<double>(z.stride_h * z.stride_w));
+    channel_share = static_cast<double>(channels) / static_cast<double>(round_up(channels, lanes)) *
+                    sums / (sums + kTransposeFmas);
+    pixel_share =
+        0.9 * static_cast<double>(class_w) / static_cast<double>(round_up(class_w, lanes));
+    by_pixels = lanes > 1 && pixel_share > channel_share;
+    row_step = phases * columns;
+    row_count = fitting_rows();
+    channel_step = spread(in_rows(row_count) * row_step);
+    row_blocks = ceil_div(out_h, row_count);
+    blocks = by_pixels ? ceil_div(channels, kernels.rows) : ceil_div(channels, widest());
+    const Index chunks = std::max<Index>(1, z.n * z.groups * row_blocks);
+    splits = std::clamp<Index>(ceil_div(kSlices, chunks), 1, blocks);
+    if (z.nominal_flops() / static_cast<double>(chunks) < 1e6) splits = 1;
+  }
+
+  // Rows of `in` that `rows` rows of `out` read, at most.
+  Index in_rows(Index rows) const {
+    const Index reach = (z.r - 1) * z.dilation_h;
+    const Index span =
+        forward ? (rows - 1) * z.stride_h + reach + 1 : (rows - 1 + reach) / z.stride_h + 1;
+    return std::min(span, in_h);
+  }
+  Index fitting_rows() const {
+    Index rows = 1;
+    while (rows < out_h && depth * in_rows(rows + 1) * row_step <= kPanelFloats) ++rows;
+    return ceil_div(out_h, ceil_div(out_h, rows));  // blocks of nearly equal height
+  }
+  // The row of `in` that tap row r of `out` row o reads, or -1.
+  Index in_row(Index o, Index r) const {
+    Index row =
+        forward ? o * z.stride_h - z.pad_top + r * z.dilation_h : o + z.pad_top - r * z.dilation_h;
+    if (!forward) {
+      if (row < 0 || row % z.stride_h != 0) return -1;
+      row /= z.stride_h;
+    }
+    return row >= 0 && row < in_h ? row : -1;
+  }
+  Index first_in_row(Index o) const {
+    const Index row = forward ? o * z.stride_h - z.pad_top
+                              : -floor_div((z.r - 1) * z.dilation_h - z.pad_top - o, z.stride_h);
+    return std::clamp<Index>(row, 0, in_h);
+  }
+  Index last_in_row(Index o) const {  // one behind
+    const Index row = forward ? o * z.stride_h - z.pad_top + (z.r - 1) * z.dilation_h
+                              : floor_div(o + z.pad_top, z.stride_h);
+    return std::clamp<Index>(row + 1, 0, in_h);
+  }
+
+  // Channel tiles: 4 vectors of channels by few pixels on narrow images, else 2 by many.
+  Index widest() const {
+    const Index pixels = direct_kernels.get().pixels;
+    const bool narrow = lanes > 1 && 2 * class_w <= pixels && channels > 2 * lanes;
+    return (narrow ? 4 : 2) * lanes;
+  }
+  Index width_at(Index k) const {
+    const Index rest = channels - k;
+    if (rest <= lanes) return lanes;
+    if (rest <= 2 * lanes) return 2 * lanes;
+    return widest();
+  }
+  Index padded_channels() const { return by_pixels ? channels : round_up(channels, lanes * 4); }
+  Index weight_floats() const { return piece_floats(z.groups * padded_channels() * depth * taps); }
+  Index panel_floats() const { return piece_floats(depth * channel_step + 64); }
+  Index woven_floats() const {
+    return classes == 1 ? 0 : piece_floats(4 * lanes * classes * class_w);
+  }
+  Index thread_floats() const { return panel_floats() + woven_floats(); }
+
+  const Conv2dProblem& z;
+  bool forward;
+  Index depth, channels, taps;  // of a group: summed over; computed; R S
+  Index in_h, in_w, out_h, out_w;
+  Index classes, phases, class_w;
+  Index left = 0, columns = 0;  // of a panel's row
+  Index lanes = 0, row_step = 0, row_count = 0, channel_step = 0, row_blocks = 0;
+  Index blocks = 0, splits = 1;  // of output channels
+  double channel_share = 1, pixel_share = 1;
+  bool by_pixels = false;
+};
+
+// A chunk sums one block of output channels over one slice of the images, into sums[(c,r,s), width].
+struct WeightPlan {
+  explicit WeightPlan(const Conv2dProblem& problem)
+      : z(problem),
+        channels(z.c_per_group()),
+        kernels(z.k_per_group()),
+        taps(z.r * z.s),
+        p(z.p()),
+        q(z.q()),
+        columns((q - 1) * z.stride_w + (z.s - 1) * z.dilation_w + 1),
+        lanes(direct_kernels.get().lanes),
+        width(kernels > lanes ? 2 * lanes : lanes),
+        blocks(ceil_div(kernels, width)) {
+    rows = 1;
+    while (rows < p && in_rows(rows + 1) * columns <= kPanelFloats / 16 &&
+           (rows + 1) * q * width <= kPanelFloats / 2) {
+      ++rows;
+    }
+    rows = ceil_div(p, ceil_div(p, rows));
+    channel_step = spread(in_rows(rows) * columns);
+    channels_at_once = std::clamp<Index>(kPanelFloats / channel_step, 1, channels);
+    const Index wanted = ceil_div(kSlices, z.groups * blocks);
+    const Index room = std::max<Index>(
+        1, (Index{1} << 22) / std::max<Index>(1, z.groups * padded_kernels() * channels * taps));
+    slices = std::clamp<Index>(std::min(wanted, room), 1, std::max<Index>(1, z.n));
+  }
+  Index in_rows(Index of) const {
+    return std::min((of - 1) * z.stride_h + (z.r - 1) * z.dilation_h + 1, z.h);
+  }
+  Index padded_kernels() const { return blocks * width; }
+  Index block_floats() const { return piece_floats(width * channels * taps); }
+  Index sums_floats() const { return slices * z.groups * blocks * block_floats(); }
+  Index panel_floats() const { return piece_floats(channels_at_once * channel_step); }
+  Index thread_floats() const { return panel_floats() + piece_floats(rows * q * width); }
+
+  const Conv2dProblem& z;
+  Index channels, kernels, taps, p, q, columns;
+  Index lanes, width, blocks;
+  Index rows = 1, channel_step = 0, channels_at_once = 1, slices = 1;
+};
+
+}  // namespace convscope::direct

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+// direct_tiles.h: the parts of direct convolution that depend on the instruction set: register
+// tiles that read pixels where they lie, and the copies that put zeros around an image.
+//
+// A reduction channel is a channel that a sum runs over: c forward, k in backward_data. A tap is
+// one (r, s) of the kernel; its place in a row of pixels and in the weights is a pair of offsets.
+#pragma once
+
+#include <cstdint>
+
+#include "framework/cpu_isa.h"
+
+namespace convscope {
+
+// out[i * out_row + j] = start[i] + sum over d < depth, t < taps of
+//                        w[d w_step + w_at[t] + i] x[d x_step + x_at[t] + j]
+// for channels i < channels and pixels j < pixels.
+struct DirectTile {
+  int channels = 0;
+  int pixels = 0;
+  std::int64_t depth = 0;
+  int taps = 0;
+  const std::int32_t* x_at = nullptr;
+  const std::int32_t* w_at = nullptr;
+  const float* x = nullptr;
+  std::int64_t x_step = 0;
+  const float* w = nullptr;
+  std::int64_t w_step = 0;
+  const float* start = nullptr;  // [channels], or null: 0
+  float* out = nullptr;
+  std::int64_t out_row = 0;
+};
+
+// sums[t][k] += sum over p < rows, q < columns of
+//                        x[t][p x_row + q x_step] dy[(p columns + q) width + k]
+// for taps t < taps and lanes k < width, the width of one vector or of two.
+struct DirectWeightTile {
+  int taps = 0;
+  int width = 0;
+  std::int64_t rows = 0, columns = 0;
+  const float* const* x = nullptr;
+  std::int64_t x_row = 0, x_step = 1;
+  const float* dy = nullptr;
+  float* const* sums = nullptr;
+};
+
+// Rows of one image with zeros around them: for channels c < channels and rows h < rows
+//   to[c to_step + h to_row + phase phase_step + i] = from[c from_step + h width + i phases + phase
+//   - left], or 0 outside [0, width), for i < columns.
+struct DirectCopy {
+  std::int64_t channels = 0, rows = 0, width = 0, from_step = 0;
+  std::int64_t phases = 1, left = 0, columns = 0;
+  std::int64_t to_step = 0, to_row = 0, phase_step = 0;
+};
+
+struct DirectKernels {
+  int lanes = 0;   // of a vector
+  int pixels = 0;  // most pixels of a channel_tile
+  int rows = 0;    // most channels of a pixel_tile
+  // Channels in the lanes: w is packed `width` wide (1, 2 or 4 vectors; 4 for at most half of
+  // `pixels`), pixels are broadcast, and the tile is transposed when it is stored.
+  void (*channel_tile)(const DirectTile& tile, int width) = nullptr;
+  // Pixels in the lanes (at most 2 vectors; 4 for at most 6 channels), weights are broadcast.
+  void (*pixel_tile)(const DirectTile& tile) = nullptr;
+  void (*weight_tile)(const DirectWeightTile& tile) = nullptr;
+  void (*copy)(const DirectCopy& copy, const float* from, float* to) = nullptr;
+  // to[i] = from[i % step * from_step + i / step] for i < width: columns of one parity, gathered.
+  void (*weave)(const float* from, std::int64_t from_step, std::int64_t width, std::int64_t step,
+                float* to) = nullptr;
+};
+
+extern IsaTable<DirectKernels> direct_kernels;
+
+}  // namespace convscope
