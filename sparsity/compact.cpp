@@ -76,50 +76,98 @@ CompactPlan compact_plan(const PrunableNetwork& network, const std::vector<Tenso
   return plan;
 }
 
+namespace {
+
+// Cuts a tensor of the masked network down to what the compact one holds under the same name.
+class Cutter {
+ public:
+  Cutter(Module& model, const PrunableNetwork& network, const std::vector<Tensor>& masks,
+         const CompactPlan& plan)
+      : network_(network), masks_(masks), plan_(plan) {
+    // The outputs that what stands behind each layer keeps: "bn1" carries the channels of "c1".
+    std::size_t next = 0;
+    for (const NamedModule& part : model.modules()) {
+      while (next < network.layers.size() && network.layers[next].name == part.name) ++next;
+      if (next > 0) carries_[part.name] = next - 1;
+    }
+  }
+
+  Tensor cut(const std::string& name, Tensor value, const Shape& to) const {
+    for (std::size_t l = 0; l < network_.layers.size(); ++l) {
+      const PrunableLayer& layer = network_.layers[l];
+      if (name != layer.name + ".weight") continue;
+      if (masks_[l].defined()) value = elementwise(BinaryOp::mul, value, masks_[l].to(Device{}));
+      const Indices inputs = l == 0 ? all_of(layer.inputs) : plan_.kept[l - 1];
+      const std::vector<float> values = selected_columns(layer, value, plan_.kept[l], inputs);
+      return Tensor::from(std::span<const float>(values), to);
+    }
+    if (value.shape() == to) return value;
+    const auto carrier = carries_.find(name.substr(0, name.rfind('.')));
+    CONVSCOPE_CHECK(carrier != carries_.end() && value.rank() >= 1 &&
+                        value.dim(0) == network_.layers[carrier->second].rows,
+                    "compact", "expected '", name, "' to have one entry for each output of the ",
+                    "layer before it, got ", value.shape());
+    return selected_rows(value, plan_.kept[carrier->second]);
+  }
+
+ private:
+  const PrunableNetwork& network_;
+  const std::vector<Tensor>& masks_;
+  const CompactPlan& plan_;
+  std::map<std::string, std::size_t> carries_;
+};
+
+std::map<std::string, Tensor> by_name(const std::vector<NamedTensor>& tensors) {
+  std::map<std::string, Tensor> out;
+  for (const NamedTensor& entry : tensors) out.emplace(entry.name, entry.tensor.to(Device{}));
+  return out;
+}
+
+const Tensor& counterpart(const std::map<std::string, Tensor>& from, const std::string& name) {
+  const auto found = from.find(name);
+  CONVSCOPE_CHECK(found != from.end(), "compact", "expected a tensor '", name,
+                  "' beside the masked network because the compact one has it, got none");
+  return found->second;
+}
+
+}  // namespace
+
 void copy_compact(Module& model, const PrunableNetwork& network, const std::vector<Tensor>& masks,
                   const CompactPlan& plan, Module& compact) {
-  std::map<std::string, Tensor> from;
+  const Cutter cutter(model, network, masks, plan);
+  std::vector<NamedTensor> all = model.buffers();
   for (const NamedParameter& parameter : model.parameters()) {
-    from.emplace(parameter.name, parameter.variable.value().to(Device{}));
+    all.push_back({parameter.name, parameter.variable.value()});
   }
-  for (const NamedTensor& buffer : model.buffers()) {
-    from.emplace(buffer.name, buffer.tensor.to(Device{}));
-  }
-  // The outputs that what stands behind each layer keeps: "bn1" carries the channels of "c1".
-  std::map<std::string, std::size_t> carries;
-  std::size_t next = 0;
-  for (const NamedModule& part : model.modules()) {
-    while (next < network.layers.size() && network.layers[next].name == part.name) ++next;
-    if (next > 0) carries[part.name] = next - 1;
-  }
+  const std::map<std::string, Tensor> from = by_name(all);
   const auto copy = [&](const std::string& name, const Tensor& to) {
-    const auto found = from.find(name);
-    CONVSCOPE_CHECK(found != from.end(), "compact", "expected a tensor '", name,
-                    "' in the masked network because the compact one has it, got none");
-    Tensor value = found->second;
-    for (std::size_t l = 0; l < network.layers.size(); ++l) {
-      const PrunableLayer& layer = network.layers[l];
-      if (name != layer.name + ".weight") continue;
-      if (masks[l].defined()) value = elementwise(BinaryOp::mul, value, masks[l].to(Device{}));
-      const Indices inputs = l == 0 ? all_of(layer.inputs) : plan.kept[l - 1];
-      const std::vector<float> values = selected_columns(layer, value, plan.kept[l], inputs);
-      to.copy_from(Tensor::from(std::span<const float>(values), to.shape()));
-      return;
-    }
-    if (!(value.shape() == to.shape())) {
-      const auto carrier = carries.find(name.substr(0, name.rfind('.')));
-      CONVSCOPE_CHECK(carrier != carries.end() && value.rank() >= 1 &&
-                          value.dim(0) == network.layers[carrier->second].rows,
-                      "compact", "expected '", name, "' to have one entry for each output of the ",
-                      "layer before it, got ", value.shape());
-      value = selected_rows(value, plan.kept[carrier->second]);
-    }
-    to.copy_from(value);
+    to.copy_from(cutter.cut(name, counterpart(from, name), to.shape()));
   };
   for (const NamedParameter& parameter : compact.parameters()) {
     copy(parameter.name, parameter.variable.value());
   }
   for (const NamedTensor& buffer : compact.buffers()) copy(buffer.name, buffer.tensor);
+}
+
+void copy_compact_state(Module& model, const PrunableNetwork& network,
+                        const std::vector<Tensor>& masks, const CompactPlan& plan,
+                        const std::vector<NamedTensor>& from_state,
+                        const std::vector<NamedTensor>& to_state) {
+  const Cutter cutter(model, network, masks, plan);
+  const std::map<std::string, Tensor> from = by_name(from_state);
+  for (const NamedTensor& to : to_state) {
+    Tensor value = counterpart(from, to.name);
+    if (!(value.shape() == to.tensor.shape())) {
+      std::string parameter;  // "momentum.c1.weight" is state of the longest name that ends it
+      for (const NamedParameter& candidate : model.parameters()) {
+        if (to.name.ends_with("." + candidate.name) && candidate.name.size() > parameter.size()) {
+          parameter = candidate.name;
+        }
+      }
+      value = cutter.cut(parameter, value, to.tensor.shape());
+    }
+    to.tensor.copy_from(value);
+  }
 }
 
 }  // namespace convscope

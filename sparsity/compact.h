@@ -29,5 +29,11 @@ CONVSCOPE_API CompactPlan compact_plan(const PrunableNetwork& network,
 CONVSCOPE_API void copy_compact(Module& model, const PrunableNetwork& network,
                                 const std::vector<Tensor>& masks, const CompactPlan& plan,
                                 Module& compact);
+// The same for the state of the optimiser: tensors whose names end in a parameter's name
+// ("momentum.c1.weight") are cut as that parameter.
+CONVSCOPE_API void copy_compact_state(Module& model, const PrunableNetwork& network,
+                                      const std::vector<Tensor>& masks, const CompactPlan& plan,
+                                      const std::vector<NamedTensor>& from_state,
+                                      const std::vector<NamedTensor>& to_state);
 
 }  // namespace convscope

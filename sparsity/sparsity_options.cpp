@@ -105,6 +105,10 @@ const std::vector<OptionField>& sparsity_fields() {
        .default_value = std::string("masked"),
        .doc = "of weights that are out: masked (none, they keep their value) or dense",
        .choices = kGradients},
+      {.name = "remove",
+       .type = boolean,
+       .default_value = false,
+       .doc = "methods filter, channel: cut outputs leave the network once the masks are final"},
       {.name = "exclude",
        .type = texts,
        .default_value = std::vector<std::string>{},
@@ -131,6 +135,7 @@ SparsityOptions parse_sparsity(const Options& options) {
   out.m = options.integer("m");
   out.drop_fraction = options.number("drop_fraction");
   out.exclude = options.texts("exclude");
+  out.remove = options.flag("remove");
   if (options.has("start_from")) out.start_from = options.text("start_from");
   const std::vector<std::int64_t>& block = options.integers("block");
   expect(block.size() == 2, "expected block to be [rows, columns], got ",
@@ -151,6 +156,10 @@ SparsityOptions parse_sparsity(const Options& options) {
            options.text("distribution"));
     out.target = 1.0 - static_cast<double>(out.n) / static_cast<double>(out.m);
   }
+  expect(!out.remove || out.structured() || out.method == PruneMethod::none,
+         "expected remove with method filter or channel, because only whole outputs can leave a "
+         "dense network, got ",
+         options.text("method"));
   if (out.method == PruneMethod::rigl) {
     expect(out.distribution != SparsityDistribution::global,
            "expected distribution uniform or erk because rigl keeps each layer's share, got "

@@ -28,6 +28,7 @@ struct SparsityOptions {
   std::int64_t n = 1, m = 1;                    // of method n_m: n of m stay
   double drop_fraction = 0;                     // of method rigl
   MaskGradient gradient = MaskGradient::masked;
+  bool remove = false;               // structured: the network shrinks once the masks are final
   std::string start_from;            // checkpoint or run folder; "": begins with random weights
   std::vector<std::string> exclude;  // layers that stay dense
 

@@ -31,8 +31,14 @@ Target find_target(const EvalArguments& arguments) {
             arguments.target};
   }
   const std::string run = resolve_run(arguments.target);
-  return {load_config(run + "/config.yaml", global_overrides()),
-          cat(run, "/ckpt/", arguments.weights, ".safetensors")};
+  Target target{load_config(run + "/config.yaml", global_overrides()),
+                cat(run, "/ckpt/", arguments.weights, ".safetensors")};
+  // The network of the checkpoint is a smaller one when pruned filters were removed before it.
+  if (target.config.sparsity.has("remove") && target.config.sparsity.flag("remove")) {
+    target.config = parse_config_text(checkpoint_config(target.checkpoint), target.checkpoint, {},
+                                      global_overrides());
+  }
+  return target;
 }
 
 int evaluate_target(const EvalArguments& arguments) {

@@ -12,6 +12,7 @@
 #include "experiments/cli/command.h"
 #include "experiments/config/build.h"
 #include "experiments/config/build_pruner.h"
+#include "experiments/config/compact_config.h"
 #include "experiments/trainer/checkpoint.h"
 #include "experiments/trainer/run_folder.h"
 #include "framework/io/safetensors.h"
@@ -28,33 +29,6 @@ constexpr int kChecks = 4;           // batches of random images
 struct ExportArguments {
   std::string run, compact, weights = "last";
 };
-
-// The config of the network with plan.kept[l].size() outputs of layer l.
-ExperimentConfig compact_config(const ExperimentConfig& config, const PrunableNetwork& network,
-                                const CompactPlan& plan) {
-  ExperimentConfig out = config;
-  out.name = config.name + "_compact";
-  out.sparsity = {};
-  std::vector<std::int64_t> widths;
-  for (std::size_t l = 0; l < network.layers.size(); ++l) {
-    const auto width = static_cast<std::int64_t>(plan.kept[l].size());
-    if (l + 1 < network.layers.size()) widths.push_back(width);
-    for (LayerSpec& layer : out.model.layers) {
-      if (layer.name != network.layers[l].name) continue;
-      layer.options.set(network.layers[l].is_conv ? "out_channels" : "out_features", width);
-    }
-  }
-  if (!out.model.layers.empty()) return out;
-  if (!out.model.options.has("widths") ||
-      out.model.options.integers("widths").size() != widths.size()) {
-    fail(ErrorKind::kConfig, "export",
-         cat("expected a network written as `layers:` or a model with the option 'widths', because "
-             "the compact one has other widths, got model '",
-             config.model.type, "'"));
-  }
-  out.model.options.set("widths", widths);
-  return out;
-}
 
 Tensor random_images(const Shape& shape, std::uint64_t seed) {
   Tensor x = Tensor::empty(shape);
@@ -153,12 +127,19 @@ int export_compact(const ExportArguments& arguments) {
              run, " without"));
   }
   const std::string checkpoint = cat(run, "/ckpt/", arguments.weights, ".safetensors");
+  if (parse_config_text(checkpoint_config(checkpoint), checkpoint).sparsity.values().empty()) {
+    fail(
+        ErrorKind::kConfig, "export",
+        cat("expected a network with masks, because --compact removes what they leave out, got one "
+            "whose filters were removed while it was trained; it is compact already: ",
+            checkpoint));
+  }
   const TrainingState state = load_checkpoint(checkpoint, *model, nullptr);
 
   const PrunableNetwork& network = pruner->network();
   const std::vector<Tensor> masks = pruner->masks();
   const CompactPlan plan = compact_plan(network, masks);
-  const std::string yaml = to_yaml(compact_config(config, network, plan));
+  const std::string yaml = to_yaml(compact_config(config, config.name + "_compact", network, plan));
   const ExperimentConfig smaller = parse_config_text(yaml, "compact config");
   const std::shared_ptr<Module> compact = build_model(smaller, sample.shape, sample.classes);
   copy_compact(*model, network, masks, plan, *compact);

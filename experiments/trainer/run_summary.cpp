@@ -85,9 +85,12 @@ struct Reader {
 
 }  // namespace
 
-std::string execution_text(bool quantised, bool masked) {
-  const char* const dense = masked ? "masked dense" : quantised ? "" : "f32 dense";
-  return cat(quantised ? "fake-quant f32" : "", quantised && masked ? ", " : "", dense);
+std::string execution_text(bool quantised, Form form) {
+  std::string text = quantised ? "fake-quant f32" : "";
+  if (form != Form::dense) {
+    text += cat(quantised ? ", " : "", form == Form::masked ? "masked dense" : "compact dense");
+  }
+  return text.empty() ? "f32 dense" : text;
 }
 
 std::string to_json_text(const RunSummary& summary) {

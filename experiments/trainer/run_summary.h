@@ -48,9 +48,11 @@ struct RunSummary {
   std::string version;
 };
 
-// "f32 dense", "masked dense" (zeros are multiplied like any number), "fake-quant f32" (f32 arithmetic
-// on rounded numbers), "fake-quant f32, masked dense".
-CONVSCOPE_API std::string execution_text(bool quantised, bool masked);
+// "f32 dense", "masked dense" (zeros are multiplied like any number), "compact dense" (pruned outputs
+// are no longer there), "fake-quant f32" (f32 arithmetic on rounded numbers), "fake-quant f32, masked
+// dense", "fake-quant f32, compact dense".
+enum class Form { dense, masked, compact };
+CONVSCOPE_API std::string execution_text(bool quantised, Form form);
 
 CONVSCOPE_API std::string to_json_text(const RunSummary& summary);
 // Throws Error of kind kIo when the text is no summary.

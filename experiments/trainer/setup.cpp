@@ -85,6 +85,16 @@ TrainingSetup setup_training(const ExperimentConfig& config) {
   setup.expect = config.expect;
   setup.config_yaml = to_yaml(config);
 
+  if (setup.pruner && parse_sparsity(config.sparsity).remove) {
+    setup.remove_when_final = true;
+    const std::int64_t last_epoch = setup.train->batches_per_epoch() * (config.train.epochs - 1);
+    if (!setup.pruner->finished(last_epoch)) {
+      fail(ErrorKind::kConfig, "sparsity",
+           cat("expected masks that are final before the last epoch begins, because remove: true "
+               "trains the smaller network from then on, got end ",
+               config.sparsity.number("end"), " of ", config.train.epochs, " epochs"));
+    }
+  }
   if (config.quant) setup.start_from = config.quant->start_from;
   if (config.sparsity.has("start_from")) setup.start_from = config.sparsity.text("start_from");
 
@@ -98,8 +108,8 @@ TrainingSetup setup_training(const ExperimentConfig& config) {
   setup.facts.batch_size = config.data.batch_size;
   setup.facts.kernel_size = layers.kernel_sizes;
   setup.facts.algorithm = layers.algorithms;
-  setup.facts.execution =
-      execution_text(setup.quant && setup.quant->begin_step == 0, setup.pruner != nullptr);
+  if (setup.pruner) setup.form = Form::masked;
+  setup.facts.execution = execution_text(setup.quant && setup.quant->begin_step == 0, setup.form);
   setup.facts.seed = config.seed;
   setup.facts.device = config.device.str();
   setup.facts.threads = num_threads();

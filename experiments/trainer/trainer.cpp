@@ -7,6 +7,7 @@
 #include <filesystem>
 
 #include "experiments/trainer/checkpoint.h"
+#include "experiments/trainer/removal.h"
 #include "experiments/trainer/signals.h"
 #include "framework/memory.h"
 
@@ -42,6 +43,7 @@ void Trainer::resume() {
     if (!setup_.start_from.empty()) load_start_weights(setup_.start_from, *setup_.model);
     return;
   }
+  if (setup_.remove_when_final) rebuild_removed(setup_, checkpoint_config(path));
   state_ = load_checkpoint(path, *setup_.model, setup_.optimizer.get());
   CONVSCOPE_CHECK(state_.batch <= setup_.train->batches_per_epoch(), "resume",
                   "expected a checkpoint of a run with ", setup_.train->batches_per_epoch(),
@@ -81,16 +83,14 @@ int Trainer::run_epochs() {
   if (setup_.pruner) {
     pruning_ = std::make_unique<Pruning>(*setup_.pruner, folder_, progress_, state_.step);
   }
-  if (setup_.quant) {
-    quantization_ =
-        std::make_unique<Quantization>(*setup_.model, *setup_.quant, folder_, state_.step);
-  }
+  prepare_quantization();
   progress_.start(state_.step, setup_.train->batches_per_epoch() * setup_.epochs);
   setup_.model->train();
 
   const std::int64_t last =
       setup_.epochs_now > 0 ? std::min(setup_.epochs_now, setup_.epochs) : setup_.epochs;
   while (state_.epoch < last) {
+    remove_when_due();
     if (!train_epoch() || !evaluate_epoch()) {
       save(kLastCheckpoint, true);
       const int signal = StopSignals::received();
@@ -104,6 +104,27 @@ int Trainer::run_epochs() {
   write_results();
   check_expectations();
   return stop(0, "DONE", "");
+}
+
+void Trainer::prepare_quantization() {
+  if (!setup_.quant) return;
+  quantization_ =
+      std::make_unique<Quantization>(*setup_.model, *setup_.quant, folder_, state_.step);
+}
+
+void Trainer::remove_when_due() {
+  if (!setup_.remove_when_final || !setup_.pruner || !setup_.pruner->finished(state_.step)) return;
+  pruning_.reset();
+  quantization_.reset();
+  const std::string text = remove_pruned(setup_);
+  setup_.model->train();
+  prepare_quantization();
+  folder_.write("layers.csv", setup_.layers_csv);
+  folder_.log(text);
+  progress_.line(text);
+  // Means over two networks would be those of neither.
+  state_.run_steps = state_.warmup_steps = {};
+  steps_in_process_ = 0;
 }
 
 bool Trainer::train_epoch() {

@@ -47,6 +47,8 @@ struct TrainingSetup {
   std::int64_t data_bytes = 0;  // of the data sets, not counted as memory of a step
   RunSummary facts;             // what is known before the first step: name, seed, params, ...
   std::string layers_csv;
+  bool remove_when_final = false;  // removal.h
+  Form form = Form::dense;
   std::string start_from;  // checkpoint with the weights that a new run begins with; "": none
 };
 
@@ -69,6 +71,8 @@ class CONVSCOPE_API Trainer {
 
  private:
   int run_epochs();
+  void prepare_quantization();
+  void remove_when_due();
   bool train_epoch();  // false: a signal came
   void before_step();
   void after_step(const StepResult& step, double waited_s, double lr);

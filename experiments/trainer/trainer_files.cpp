@@ -116,9 +116,7 @@ RunSummary Trainer::summary() const {
   RunSummary out = setup_.facts;
   // A run so short that it is all warm-up is reported as it is.
   const StepTotals& steps = state_.run_steps.steps > 0 ? state_.run_steps : state_.warmup_steps;
-  if (setup_.quant && setup_.quant->has_begun(state_.step)) {
-    out.execution = execution_text(true, setup_.pruner != nullptr);
-  }
+  out.execution = execution_text(setup_.quant && setup_.quant->has_begun(state_.step), setup_.form);
   out.id = folder_.id();
   out.avg_forward = steps.mean(steps.forward_s);
   out.avg_backward = steps.mean(steps.backward_s);

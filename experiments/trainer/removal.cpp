@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "experiments/trainer/removal.h"
+
+#include "experiments/config/build.h"
+#include "experiments/config/compact_config.h"
+#include "experiments/trainer/layer_table.h"
+
+namespace convscope {
+namespace {
+
+struct Network {
+  std::shared_ptr<Module> model;
+  std::unique_ptr<Optimizer> optimizer;
+};
+
+Network build(const ExperimentConfig& config, const Dataset& data) {
+  Network out;
+  out.model = build_model(config, data.sample_shape(), data.classes);
+  out.optimizer = build_optimizer(config, *out.model);
+  return out;
+}
+
+void take_over(TrainingSetup& setup, const ExperimentConfig& config, Network network) {
+  setup.pruner.reset();  // before the model that its masks belong to
+  setup.model = std::move(network.model);
+  setup.optimizer = std::move(network.optimizer);
+  setup.config_yaml = to_yaml(config);
+  setup.remove_when_final = false;
+  setup.form = Form::compact;
+
+  Shape batch = {config.data.batch_size};
+  for (const std::int64_t size : setup.train->dataset().sample_shape()) batch.push_back(size);
+  const LayerTable layers = layer_table(*setup.model, batch, config.device);
+  setup.layers_csv = layers.csv;
+  setup.facts.kernel_size = layers.kernel_sizes;
+  setup.facts.algorithm = layers.algorithms;
+  setup.facts.params = setup.model->parameter_count();
+}
+
+std::vector<NamedTensor> tensors_of(Optimizer& optimizer) {
+  std::vector<NamedTensor> out;
+  for (const OptimState& entry : optimizer.state()) out.push_back({entry.name, entry.tensor});
+  return out;
+}
+
+}  // namespace
+
+std::string remove_pruned(TrainingSetup& setup) {
+  const PrunableNetwork& network = setup.pruner->network();
+  const std::vector<Tensor> masks = setup.pruner->masks();
+  const CompactPlan plan = compact_plan(network, masks);
+  const ExperimentConfig config = parse_config_text(setup.config_yaml, "config.yaml");
+  const ExperimentConfig smaller = parse_config_text(
+      to_yaml(compact_config(config, config.name, network, plan)), "config of the smaller network");
+  Network small = build(smaller, setup.train->dataset());
+  copy_compact(*setup.model, network, masks, plan, *small.model);
+  copy_compact_state(*setup.model, network, masks, plan, tensors_of(*setup.optimizer),
+                     tensors_of(*small.optimizer));
+
+  std::string kept;
+  for (std::size_t l = 0; l < network.layers.size(); ++l) {
+    kept += cat(l == 0 ? "" : ", ", network.layers[l].name, " ", plan.kept[l].size(), " of ",
+                network.layers[l].rows);
+  }
+  const std::int64_t before = setup.facts.params;
+  take_over(setup, smaller, std::move(small));
+  return cat("removed what the masks leave out; outputs that stay: ", kept, "; ",
+             setup.facts.params, " of ", before, " parameters");
+}
+
+bool rebuild_removed(TrainingSetup& setup, const std::string& config_yaml) {
+  const ExperimentConfig config = parse_config_text(config_yaml, "config of the checkpoint");
+  if (!config.sparsity.values().empty()) return false;
+  take_over(setup, config, build(config, setup.train->dataset()));
+  return true;
+}
+
+}  // namespace convscope
