@@ -16,6 +16,9 @@ namespace {
 const std::vector<std::string> kReferenceColumns = {"acc", "avg_forward", "avg_backward",
                                                     "avg_forward_mem", "avg_backward_mem"};
 
+constexpr std::size_t kMostKeys = 64,
+                      kMostValues = 1000;  // of zip or grid; keep hostile texts cheap
+
 std::string did_you_mean(const std::string& word, const std::vector<std::string>& known) {
   const std::string near = nearest_word(word, known);
   return near.empty() ? cat(" (known: ", join(known), ")") : cat("; did you mean '", near, "'?");
@@ -103,7 +106,7 @@ class BlockReader {
     std::vector<std::string> keys;
     for (const char* name : {"zip", "grid"}) {
       const Node* lists = given(node, name);
-      if (lists == nullptr) continue;
+      if (lists == nullptr || lists->entries.size() > kMostKeys) continue;
       for (const Node::Entry& entry : lists->entries) keys.push_back(entry.key);
     }
     return keys;
@@ -235,6 +238,11 @@ class BlockReader {
                         node.kind == Node::Kind::map ? "an empty map" : describe(node)));
       return false;
     }
+    if (node.entries.size() > kMostKeys) {
+      mistakes_.add(node.origin, cat(path, ": expected at most ", kMostKeys, " keys, got ",
+                                     node.entries.size()));
+      return false;
+    }
     bool fits = true;
     for (const Node::Entry& entry : node.entries) {
       if (refuse_own_key(entry, path)) {
@@ -243,8 +251,16 @@ class BlockReader {
       }
       claim(entry, path);
       const Node& list = entry.value;
-      if (list.kind == Node::Kind::list && !list.items.empty()) continue;
+      if (list.kind == Node::Kind::list && !list.items.empty() &&
+          list.items.size() <= kMostValues) {
+        continue;
+      }
       fits = false;
+      if (list.kind == Node::Kind::list && !list.items.empty()) {
+        mistakes_.add(list.origin, cat(path, ".", printable(entry.key), ": expected at most ",
+                                       kMostValues, " values, got ", list.items.size()));
+        continue;
+      }
       mistakes_.add(
           list.origin,
           cat(path, ".", printable(entry.key), ": expected a list of at least one value",
@@ -374,76 +390,7 @@ class BlockReader {
   std::map<std::string, std::string> owners_;  // key -> "sweep.grid"
 };
 
-std::string scalar_text(const Node& node, bool in_flow) {
-  if (node.kind == Node::Kind::null) return "null";
-  // What was plain and no text (64, true) stays so; quotes are kept where they say "this is text".
-  const bool text = std::holds_alternative<std::string>(typed_scalar(node));
-  return text || node.quoted ? quoted_if_needed(node.text, in_flow) : node.text;
-}
-
-void write_block(const Node& map, std::size_t indent, std::string& out) {
-  for (const Node::Entry& entry : map.entries) {
-    out += std::string(indent, ' ') + quoted_if_needed(entry.key, false) + ":";
-    const Node& value = entry.value;
-    const bool of_maps = value.kind == Node::Kind::list && !value.items.empty() &&
-                         value.items[0].kind == Node::Kind::map;
-    if (value.kind == Node::Kind::map && !value.entries.empty()) {
-      out += "\n";
-      write_block(value, indent + 2, out);
-    } else if (of_maps) {
-      out += "\n";
-      for (const Node& item : value.items) {
-        out += std::string(indent + 2, ' ') + "- " + flow_text(item) + "\n";
-      }
-    } else {
-      out += " " +
-             (value.kind == Node::Kind::scalar ? scalar_text(value, false) : flow_text(value)) +
-             "\n";
-    }
-  }
-}
-
 }  // namespace
-
-std::string flow_text(const Node& node) {
-  std::vector<std::string> parts;
-  if (node.kind == Node::Kind::list) {
-    for (const Node& item : node.items) parts.push_back(flow_text(item));
-    return "[" + join(parts) + "]";
-  }
-  if (node.kind == Node::Kind::map) {
-    for (const Node::Entry& entry : node.entries) {
-      parts.push_back(quoted_if_needed(entry.key, true) + ": " + flow_text(entry.value));
-    }
-    return "{" + join(parts) + "}";
-  }
-  return scalar_text(node, true);
-}
-
-std::string block_text(const Node& node) {
-  std::string out;
-  write_block(node, 0, out);
-  return out;
-}
-
-bool same_value(const Node& a, const Node& b) {
-  if (a.kind != b.kind) return false;
-  if (a.kind == Node::Kind::list) {
-    return std::equal(a.items.begin(), a.items.end(), b.items.begin(), b.items.end(), same_value);
-  }
-  if (a.kind == Node::Kind::map) {
-    if (a.entries.size() != b.entries.size()) return false;
-    return std::all_of(a.entries.begin(), a.entries.end(), [&](const Node::Entry& entry) {
-      const Node::Entry* other = b.find(entry.key);
-      return other != nullptr && same_value(entry.value, other->value);
-    });
-  }
-  const auto as_number = [](OptionValue value) -> OptionValue {
-    const auto* whole = std::get_if<std::int64_t>(&value);
-    return whole != nullptr ? OptionValue(static_cast<double>(*whole)) : value;
-  };
-  return as_number(typed_scalar(a)) == as_number(typed_scalar(b));
-}
 
 SweepBlock read_sweep_block(const Node& node, Mistakes& mistakes) {
   return BlockReader(mistakes).run(node);

@@ -2,6 +2,8 @@
 // Every mistake in a sweep gets one sentence with its place, before anything is trained.
 #include <gtest/gtest.h>
 
+#include <random>
+
 #include "experiments/config/sweep_block.h"
 #include "experiments/sweep/sweep_check.h"
 
@@ -176,6 +178,46 @@ TEST(SweepBlock, in_the_config_of_one_run_is_refused_unless_it_is_null) {
         << error.what();
   }
   EXPECT_EQ(parse_config_text(text, "s.yaml", {}, {"sweep=null"}).name, "s");
+}
+
+TEST(SweepBlock, of_any_text_is_read_or_refused) {
+  const std::string good =
+      kBase +
+      "sweep:\n  members: [{name: a, reference: {acc: 5}}, {name: b, quant: "
+      "{w_bits: 4}}]\n  zip: {optim.lr: [1, 2], train.epochs: [1, 2]}\n  grid: "
+      "{data.batch_size: [4, 8]}\n  exclude: [{name: a, seed: 1}, {optim.lr: "
+      "2}]\n  seeds: [1, 2]\n";
+  EXPECT_EQ(parse_sweep_text(good, "s.yaml").members.size(), 6u);
+  const std::string pieces[] = {"{}", "[]", "null",   ": ",    ",", "-1",
+                                "[",  "}",  "a.b..c", "1e400", ""};
+  std::mt19937 random(7);
+  int read = 0;
+  for (int i = 0; i < 3000; ++i) {
+    std::string text = good;
+    for (int edits = 0; edits < 2; ++edits) {
+      const std::size_t at = kBase.size() + random() % (text.size() - kBase.size());
+      text.replace(at, random() % 6, pieces[random() % std::size(pieces)]);
+    }
+    try {
+      parse_sweep_text(text, "s.yaml");
+      ++read;
+    } catch (const Error& error) {
+      EXPECT_EQ(error.kind(), ErrorKind::kConfig) << text;
+    }
+  }
+  EXPECT_GT(read, 0);
+}
+
+TEST(SweepBlock, that_would_take_long_to_read_is_refused_at_once) {
+  std::string keys, values;
+  for (int i = 0; i < 5000; ++i) {
+    keys += cat("k", i, ": [1], ");
+    values += cat(i, ", ");
+  }
+  EXPECT_EQ(mistakes_of("sweep: {grid: {" + keys + "}}\n"),
+            "s.yaml:3:15: error: sweep.grid: expected at most 64 keys, got 5000");
+  EXPECT_EQ(mistakes_of("sweep: {grid: {optim.lr: [" + values + "]}}\n"),
+            "s.yaml:3:26: error: sweep.grid.optim.lr: expected at most 1000 values, got 5000");
 }
 
 }  // namespace

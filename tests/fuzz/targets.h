@@ -15,6 +15,7 @@
 #include "datasets/idx.h"
 #include "datasets/tar.h"
 #include "experiments/config/experiment_config.h"
+#include "experiments/config/sweep_block.h"
 #include "framework/io/inflater.h"
 #include "framework/io/npy.h"
 #include "framework/io/npz.h"
@@ -89,6 +90,10 @@ inline const std::map<std::string, std::string>& shipped_configs() {
   return configs;
 }
 
+inline bool is_sweep(const std::string& config) {
+  return config.find("\nsweep:\n") != std::string::npos;
+}
+
 inline const std::vector<FuzzTarget>& fuzz_targets() {
   static const std::vector<FuzzTarget> targets = {
       {"idx", [](Bytes bytes) { parse_idx(bytes, "fuzz"); },
@@ -144,7 +149,24 @@ inline const std::vector<FuzzTarget>& fuzz_targets() {
        [] {
          std::vector<std::string> out;
          for (const auto& [name, text] : shipped_configs()) {
-           if (!name.starts_with("base_")) out.push_back(text);  // those are only to be extended
+           // Those are only to be extended.
+           if (!name.starts_with("base_") && !is_sweep(text)) out.push_back(text);
+         }
+         return out;
+       }},
+      {"sweep",
+       [](Bytes bytes) {
+         parse_sweep_text({reinterpret_cast<const char*>(bytes.data()), bytes.size()}, "fuzz.yaml",
+                          [](const std::string& path) {
+                            const auto found = shipped_configs().find(path);
+                            if (found == shipped_configs().end()) fail("fuzz", "no such file");
+                            return found->second;
+                          });
+       },
+       [] {
+         std::vector<std::string> out;
+         for (const auto& [name, text] : shipped_configs()) {
+           if (is_sweep(text)) out.push_back(text);
          }
          return out;
        }},
