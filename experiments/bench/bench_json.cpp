@@ -115,6 +115,10 @@ std::string csv_cell(const Json& value) {
 
 }  // namespace
 
+std::string ceilings_json_text(const CpuCeilings& ceilings) {
+  return ceilings_json(ceilings).dump(2);
+}
+
 std::string bench_json(const std::vector<Conv2dBenchGroup>& groups,
                        const Conv2dBenchSettings& settings) {
   Json machine = Json::parse(environment_json(process_arguments()));

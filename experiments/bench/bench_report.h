@@ -34,6 +34,8 @@ CONVSCOPE_API std::string bench_json(const std::vector<Conv2dBenchGroup>& groups
 CONVSCOPE_API std::string bench_csv(const std::vector<Conv2dBenchGroup>& groups,
                                     const Conv2dBenchSettings& settings);
 
+// As a table, and as a JSON object.
+CONVSCOPE_API std::string ceilings_json_text(const CpuCeilings& ceilings);
 CONVSCOPE_API std::string ceilings_text(const CpuCeilings& ceilings);
 
 // A result was wrong, ours or the peer's.

@@ -9,6 +9,7 @@
 #include <memory>
 
 #include "experiments/bench/bench_report.h"
+#include "experiments/bench/measure_ceilings.h"
 #include "experiments/bench/peer_library.h"
 #include "experiments/bench/problem_list.h"
 #include "experiments/cli/command.h"
@@ -94,6 +95,14 @@ void write_files(const Arguments& arguments, const std::vector<Conv2dBenchGroup>
   if (!arguments.csv.empty()) write_file(arguments.csv, bench_csv(groups, settings));
 }
 
+CpuCeilings ceilings_here() {
+  return cpu_ceilings([] {
+    if (global_options().verbosity < 0) return;
+    std::fprintf(stderr, "measuring this machine's ceilings, once, for %s\n",
+                 cpu_ceilings_path().c_str());
+  });
+}
+
 int bench(const Arguments& arguments) {
   check(arguments);
   Conv2dBenchOptions options;
@@ -108,19 +117,19 @@ int bench(const Arguments& arguments) {
   options.min_seconds = arguments.min_time;
   options.least_samples = arguments.rounds;
   if (!arguments.peer.empty()) options.peer = &open_peer(arguments.peer);
-  options.ceilings = remembered_cpu_ceilings();
-  const Conv2dBenchSettings settings{
-      .device = options.device,
-      .threads = num_threads(),
-      .cold = options.cold,
-      .cpu_clock = options.cpu_clock,
-      .min_seconds = options.min_seconds,
-      .least_samples = options.least_samples,
-      .peer_name = options.peer == nullptr ? "" : options.peer->name,
-      .peer_version = options.peer == nullptr ? "" : options.peer->version,
-      .ceilings = options.ceilings};
+  Conv2dBenchSettings settings{.device = options.device,
+                               .threads = num_threads(),
+                               .cold = options.cold,
+                               .cpu_clock = options.cpu_clock,
+                               .min_seconds = options.min_seconds,
+                               .least_samples = options.least_samples,
+                               .peer_name = options.peer == nullptr ? "" : options.peer->name,
+                               .peer_version = options.peer == nullptr ? "" : options.peer->version,
+                               .ceilings = {}};
   std::vector<Conv2dBenchGroup> groups;
   write_files(arguments, groups, settings);  // a path that cannot be written fails at once
+  if (options.device.type == DeviceType::cpu)
+    settings.ceilings = options.ceilings = ceilings_here();
   Remarks remarks(options.problems.size() * options.directions.size());
   for (const Conv2dProblem& problem : options.problems) {
     for (const Direction direction : options.directions) {

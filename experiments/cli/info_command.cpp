@@ -7,6 +7,8 @@
 #include <nlohmann/json.hpp>
 
 #include "datasets/dataset.h"
+#include "experiments/bench/bench_report.h"
+#include "experiments/bench/measure_ceilings.h"
 #include "experiments/cli/command.h"
 #include "experiments/trainer/environment.h"
 #include "layers/conv2d/algorithm.h"
@@ -42,6 +44,8 @@ Json facts() {
   Json out = Json::parse(environment_json({}));
   out.erase("arguments");
   out.erase("started");
+  const auto ceilings = remembered_cpu_ceilings();
+  out["ceilings"] = ceilings ? Json::parse(ceilings_json_text(*ceilings)) : Json();
   out["conv2d_algorithms"] = {{"cpu", algorithms_of(DeviceType::cpu)},
                               {"cuda", algorithms_of(DeviceType::cuda)}};
   out["models"] = docs_of(model_types());
@@ -79,6 +83,10 @@ void print_text(const Json& all) {
   print_line("cuda", cuda.at("available").get<bool>()
                          ? "available"
                          : "not available: " + cuda.at("reason").get<std::string>());
+  const auto ceilings = remembered_cpu_ceilings();
+  print_line("ceilings", ceilings ? "measured, in " + cpu_ceilings_path()
+                                  : "not measured (convscope info --measure)");
+  if (ceilings) std::cout << ceilings_text(*ceilings);
   print_table("Convolution algorithms, CPU (conv.algorithm)", all["conv2d_algorithms"]["cpu"],
               "idea");
   print_table("Convolution algorithms, CUDA", all["conv2d_algorithms"]["cuda"], "idea");
@@ -91,8 +99,14 @@ void print_text(const Json& all) {
 
 std::function<int()> declare(CLI::App& app) {
   auto json = std::make_shared<bool>(false);
+  auto measure = std::make_shared<bool>(false);
   app.add_flag("--json", *json, "as one JSON object");
-  return [json] {
+  app.add_flag(
+      "--measure", *measure,
+      "measure peak arithmetic and bandwidth (a few seconds) and remember them for `bench` "
+      "and conv.algorithm: auto");
+  return [json, measure] {
+    if (*measure) remember_cpu_ceilings(measure_cpu_ceilings());
     const Json all = facts();
     if (*json) {
       std::cout << all.dump(2) << "\n";
@@ -107,7 +121,7 @@ std::function<int()> declare(CLI::App& app) {
 }  // namespace convscope
 
 CONVSCOPE_REGISTER_COMMAND("info", {.summary = "version, machine, and all that a config can name",
-                                    .usage = "info [--json]",
-                                    .examples = {"info", "info --json"},
+                                    .usage = "info [--json] [--measure]",
+                                    .examples = {"info", "info --measure", "info --json"},
                                     .order = 60,
                                     .declare = convscope::declare})

@@ -14,6 +14,7 @@
 #include "experiments/bench/bench_report.h"
 #include "experiments/bench/peer_library.h"
 #include "framework/tensor.h"
+#include "tests/support/cache_folder.h"
 #include "tests/support/expect_error.h"
 #include "tests/support/temporary_folder.h"
 
@@ -244,9 +245,13 @@ struct Result {
 };
 
 Result call(const std::string& arguments) {
+  // Ceilings are there, so that they are not measured for each call.
+  const testing::CacheFolder cache;
+  CpuCeilings ceilings;
+  ceilings.flops = ceilings.dram_read = ceilings.dram_copy = {1e10, 2e10};
+  remember_cpu_ceilings(ceilings);
   const testing::TemporaryFolder folder;
   const std::string command =
-      "CONVSCOPE_CACHE_DIR=" + folder.path() +
       " " CONVSCOPE_BINARY_DIR "/bin/convscope bench conv2d --min-time 0.0001 " + arguments + " >" +
       (folder / "out") + " 2>" + (folder / "err") + " </dev/null";
   const int status = std::system(command.c_str());
@@ -276,6 +281,8 @@ TEST(BenchCommand, WritesATableJsonAndCsv) {
         "peer", "peer_median_ms", "ratio_to_peer"}) {
     EXPECT_TRUE(all.at("rows").at(0).contains(field)) << field;
   }
+  EXPECT_EQ(all.at("machine").at("ceilings").at("flops_per_second").at("one_thread"), 1e10);
+  EXPECT_GT(all.at("rows").at(0).at("roofline_percent").get<double>(), 0.0);
   EXPECT_EQ(all.at("rows").at(0).at("problem"), Conv2dProblem::parse("h=8,w=8,r=3,s=3").text());
   std::ifstream csv(folder / "b.csv");
   std::vector<std::string> lines;

@@ -63,7 +63,18 @@ void check_all(const std::vector<Conv2dProblem>& problems) {
   }
 }
 
-class ShapesFile : public ::testing::TestWithParam<const char*> {};
+// The names of all files in experiments/shapes: a new one is tested by being there.
+std::vector<std::string> shapes_files() {
+  std::vector<std::string> out;
+  for (const auto& file :
+       std::filesystem::directory_iterator(CONVSCOPE_SOURCE_DIR "/experiments/shapes")) {
+    if (file.path().extension() == ".txt") out.push_back(file.path().stem().string());
+  }
+  std::sort(out.begin(), out.end());
+  return out;
+}
+
+class ShapesFile : public ::testing::TestWithParam<std::string> {};
 
 TEST_P(ShapesFile, EveryAlgorithmAgreesWithTheReference) {
   std::vector<Conv2dProblem> problems;
@@ -74,10 +85,8 @@ TEST_P(ShapesFile, EveryAlgorithmAgreesWithTheReference) {
   }
   check_all(problems);
 }
-INSTANTIATE_TEST_SUITE_P(Conv2dAlgorithms, ShapesFile,
-                         ::testing::Values("lenet", "resnet18", "mobilenet_v1", "depthwise",
-                                           "vgg16", "edge_cases"),
-                         [](const auto& name) { return std::string(name.param); });
+INSTANTIATE_TEST_SUITE_P(Conv2dAlgorithms, ShapesFile, ::testing::ValuesIn(shapes_files()),
+                         [](const auto& name) { return name.param; });
 
 TEST(Conv2dAlgorithms, AgreeWithTheReferenceOnRandomProblems) {
   const auto count = testing::number_from_environment("CONVSCOPE_TEST_RANDOM_PROBLEMS", 200);

@@ -1,0 +1,288 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "experiments/bench/measure_ceilings.h"
+
+#include <sched.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <memory>
+#include <thread>
+#include <vector>
+
+#include "experiments/bench/ceiling_kernels.h"
+#include "framework/memory.h"
+
+namespace convscope {
+
+constinit IsaTable<CeilingKernels> ceiling_kernels;
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr std::size_t kMiB = std::size_t{1} << 20;
+
+int usable_cores() {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  return sched_getaffinity(0, sizeof set, &set) == 0 ? std::max(1, CPU_COUNT(&set)) : 1;
+}
+
+// On a busy machine two threads may share a core for a long time while another is free.
+void stay_on_core(int index) {
+  cpu_set_t all, one;
+  CPU_ZERO(&all);
+  if (sched_getaffinity(0, sizeof all, &all) != 0) return;
+  for (int core = 0; core < CPU_SETSIZE; ++core) {
+    if (!CPU_ISSET(core, &all) || index-- > 0) continue;
+    CPU_ZERO(&one);
+    CPU_SET(core, &one);
+    sched_setaffinity(0, sizeof one, &one);  // this thread; where it may not, it stays as it is
+    return;
+  }
+}
+
+std::size_t cache_bytes(int name, std::size_t otherwise) {
+  const long bytes = sysconf(name);
+  return bytes > 0 ? static_cast<std::size_t>(bytes) : otherwise;
+}
+
+// Lets all threads start at the same moment, each of them on a core. Thread 0 asks, the others
+// answer; only when all answers come within microseconds are all of them running, and it says go.
+// Where other programs want the cores too, a plain barrier would be left by threads that have just
+// lost theirs.
+class StartLine {
+ public:
+  explicit StartLine(int threads) : others_(threads - 1) {}
+
+  static constexpr int kNoMore = -1;  // as a lap: the end
+
+  // Thread 0; gives up on a common start after `patience` seconds.
+  void start(int lap, double patience) {
+    const Clock::time_point begin = Clock::now();
+    for (;;) {
+      const Clock::time_point asked = Clock::now();
+      const std::int64_t question = questions_.fetch_add(1) + 1;
+      while (answers_.load(std::memory_order_acquire) < question * others_) {
+      }
+      const Clock::time_point answered = Clock::now();
+      if (answered - asked < std::chrono::microseconds(10 + 2 * others_)) break;
+      if (std::chrono::duration<double>(answered - begin).count() > patience) break;
+    }
+    lap_.store(lap, std::memory_order_release);
+  }
+
+  // The others, each with what it has answered so far; false: there is no such lap.
+  bool wait(int lap, std::int64_t& answered) {
+    for (;;) {
+      const int now = lap_.load(std::memory_order_acquire);
+      if (now == kNoMore) return false;
+      if (now >= lap) return true;
+      if (questions_.load(std::memory_order_acquire) > answered) {
+        ++answered;
+        answers_.fetch_add(1, std::memory_order_acq_rel);
+      }
+    }
+  }
+
+ private:
+  const std::int64_t others_;
+  std::atomic<std::int64_t> questions_{0}, answers_{0};
+  std::atomic<int> lap_{0};
+};
+
+std::atomic<float> sink;  // what a kernel returns goes here, so that the compiler keeps it
+
+constexpr std::size_t kBlockBytes = kCeilingBlock * sizeof(float);
+
+// The memory of one thread, touched by it, so that it lies near its core.
+class Buffer {
+ public:
+  explicit Buffer(std::size_t bytes) : memory_(Device{}, bytes) {
+    std::fill_n(data(), bytes / sizeof(float), 1.0f);
+  }
+  float* data() const { return static_cast<float*>(memory_.data()); }
+
+ private:
+  Workspace memory_;
+};
+
+struct Span {
+  Clock::time_point begin, end;
+};
+
+struct Tries {
+  int most = 300;
+  double seconds = 0.5;  // no new try after that
+  bool warm = false;     // run once before the clock starts: what is measured lies in a cache
+};
+
+// The most units of work per second in any of the tries: `threads` threads start together, each
+// with a body of its own from `make_body`; body(try) does `units`. The clock runs from the first
+// start to the last end.
+template <class MakeBody>
+double best_rate(int threads, const Tries& tries, double units, MakeBody&& make_body) {
+  StartLine line(threads);
+  std::vector<std::vector<Span>> spans(static_cast<std::size_t>(threads));
+  const auto member = [&](int thread) {
+    const auto body = make_body();
+    std::vector<Span>& mine = spans[static_cast<std::size_t>(thread)];
+    mine.reserve(static_cast<std::size_t>(tries.most));
+    body(0);
+    std::int64_t answered = 0;
+    const Clock::time_point start = Clock::now();
+    for (int attempt = 1;; ++attempt) {
+      if (tries.warm) body(attempt);
+      if (thread == 0) {
+        const std::chrono::duration<double> passed = Clock::now() - start;
+        const bool enough = attempt > tries.most || (attempt > 2 && passed.count() > tries.seconds);
+        line.start(enough ? StartLine::kNoMore : attempt, tries.seconds);
+        if (enough) return;
+      } else if (!line.wait(attempt, answered)) {
+        return;
+      }
+      Span span;
+      span.begin = Clock::now();
+      body(attempt);
+      span.end = Clock::now();
+      mine.push_back(span);
+    }
+  };
+  std::vector<std::thread> team;
+  for (int thread = 0; thread < threads; ++thread) {
+    team.emplace_back([&member, thread, threads] {
+      if (threads > 1) stay_on_core(thread);
+      member(thread);
+    });
+  }
+  for (std::thread& one : team) one.join();
+  double best = 0;
+  for (std::size_t attempt = 0; attempt < spans[0].size(); ++attempt) {
+    Span all = spans[0][attempt];
+    for (const auto& mine : spans) {
+      all.begin = std::min(all.begin, mine[attempt].begin);
+      all.end = std::max(all.end, mine[attempt].end);
+    }
+    const double seconds = std::chrono::duration<double>(all.end - all.begin).count();
+    if (seconds > 0) best = std::max(best, threads * units / seconds);
+  }
+  return best;
+}
+
+// Where a bandwidth is measured: each try passes over `slice_bytes` of the `bytes` of a thread.
+struct Level {
+  std::size_t bytes = 0;
+  std::size_t slice_bytes = 0;  // the whole, in a cache; a part, in memory: the next try, the next
+};
+
+class Measuring {
+ public:
+  explicit Measuring(double share) : share_(share) {
+    out_.cores = usable_cores();
+    out_.l2_bytes = cache_bytes(_SC_LEVEL2_CACHE_SIZE, kMiB);
+    out_.l3_bytes = cache_bytes(_SC_LEVEL3_CACHE_SIZE, 0);
+  }
+
+  CpuCeilings run() {
+    out_.flops = both([&](int threads) { return flops(threads); });
+    bandwidth(
+        [&](int) {
+          return Level{out_.l2_bytes / 2, out_.l2_bytes / 2};
+        },
+        out_.l2_read, out_.l2_copy);
+    const auto cores = static_cast<std::size_t>(out_.cores);
+    // Clearly more than the second level holds, and clearly less than the third.
+    const std::size_t each = std::min(4 * out_.l2_bytes, out_.l3_bytes / 2 / cores);
+    if (each >= 2 * out_.l2_bytes) {
+      bandwidth([&](int) { return Level{each, each}; }, out_.l3_read, out_.l3_copy);
+    }
+    const std::size_t all =
+        share_ < 1 ? 16 * kMiB : std::clamp(4 * out_.l3_bytes, 128 * kMiB, 1024 * kMiB);
+    bandwidth(
+        [&](int threads) {
+          return Level{all / static_cast<std::size_t>(threads), 4 * kMiB};
+        },
+        out_.dram_read, out_.dram_copy);
+    return out_;
+  }
+
+ private:
+  template <class Rate>
+  Ceiling both(Rate&& rate) const {
+    const double one = rate(1);
+    return {one, out_.cores == 1 ? one : std::max(one, rate(out_.cores))};
+  }
+
+  // Several threads are rarely on their cores together where other programs run.
+  Tries tries(int threads, bool warm) const {
+    return {.most = std::max(3, static_cast<int>(300 * share_)),
+            .seconds = (threads == 1 ? 0.5 : 1.0) * share_,
+            .warm = warm};
+  }
+
+  double flops(int threads) const {
+    const CeilingKernels& kernels = ceiling_kernels.get();
+    // About a tenth of a millisecond.
+    const auto rounds =
+        static_cast<std::int64_t>(1e7 / static_cast<double>(kernels.flops_per_round));
+    const double work = static_cast<double>(rounds * kernels.flops_per_round);
+    return best_rate(threads, tries(threads, false), work, [&kernels, rounds] {
+      return [&kernels, rounds](int) { sink = kernels.multiply_add(rounds); };
+    });
+  }
+
+  // `level_of(threads)`: of each thread.
+  template <class LevelOf>
+  void bandwidth(LevelOf&& level_of, Ceiling& read, Ceiling& copy) const {
+    read = both([&](int threads) { return rate(threads, level_of(threads), false); });
+    copy = both([&](int threads) { return rate(threads, level_of(threads), true); });
+  }
+
+  double rate(int threads, const Level& level, bool copies) const {
+    const CeilingKernels& kernels = ceiling_kernels.get();
+    const bool in_cache = level.slice_bytes == level.bytes;
+    // A copy goes from one half to the other.
+    const std::size_t slice = level.slice_bytes / (copies ? 2 : 1) / kBlockBytes * kBlockBytes;
+    const std::size_t whole = level.bytes / (copies ? 2 : 1) / slice * slice;
+    const auto slices = static_cast<std::int64_t>(whole / slice);
+    const auto count = static_cast<std::int64_t>(slice / sizeof(float));
+    const int passes = in_cache ? std::max(1, static_cast<int>(4 * kMiB / level.bytes)) : 1;
+    const double bytes = static_cast<double>(slice) * passes * (copies ? 2 : 1);
+    return best_rate(threads, tries(threads, in_cache), bytes, [&] {
+      return [&kernels, slices, count, passes, from = std::make_shared<Buffer>(whole),
+              to = std::make_shared<Buffer>(copies ? whole : 0)](int attempt) {
+        const std::int64_t at = attempt % slices * count;
+        for (int i = 0; i < passes; ++i) {
+          if (to->data() == nullptr) {
+            sink = kernels.read(from->data() + at, count);
+          } else {
+            kernels.copy(to->data() + at, from->data() + at, count);
+          }
+        }
+      };
+    });
+  }
+
+  const double share_;
+  CpuCeilings out_;
+};
+
+}  // namespace
+
+CpuCeilings measure_cpu_ceilings(double share) {
+  const CpuCeilings out = Measuring(share).run();
+  release_cached(Device{});
+  return out;
+}
+
+CpuCeilings cpu_ceilings(const std::function<void()>& before_measuring) {
+  if (const auto known = remembered_cpu_ceilings()) return *known;
+  before_measuring();
+  const CpuCeilings out = measure_cpu_ceilings();
+  remember_cpu_ceilings(out);
+  return out;
+}
+
+}  // namespace convscope

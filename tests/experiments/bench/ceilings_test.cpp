@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: Apache-2.0
+// The machine's ceilings: measured, remembered on disk, and what `auto` makes of them.
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+#include "experiments/bench/bench_report.h"
+#include "experiments/bench/measure_ceilings.h"
+#include "framework/cpu_isa.h"
+#include "framework/parallel.h"
+#include "layers/conv2d/select.h"
+#include "tests/support/cache_folder.h"
+#include "tests/support/numbers.h"
+
+namespace convscope {
+namespace {
+
+using testing::CacheFolder;
+
+CpuCeilings some_ceilings() {
+  return {.cores = 2,
+          .flops = {100e9, 150e9},
+          .l2_read = {1e11, 2e11},
+          .l2_copy = {1e11, 2e11},
+          .l3_read = {0, 0},
+          .l3_copy = {0, 0},
+          .dram_read = {20e9, 30e9},
+          .dram_copy = {10e9, 15e9},
+          .l2_bytes = 1 << 20,
+          .l3_bytes = 0};
+}
+
+TEST(Ceilings, GrowWithTheThreadsUpToWhatAllReach) {
+  const Ceiling ceiling{10, 35};
+  EXPECT_EQ(ceiling.with(1, 4), 10);
+  EXPECT_EQ(ceiling.with(2, 4), 20);
+  EXPECT_EQ(ceiling.with(3, 4), 30);
+  EXPECT_EQ(ceiling.with(4, 4), 35);
+  EXPECT_EQ(ceiling.with(9, 4), 35);
+  EXPECT_EQ((Ceiling{10, 25}).with(3, 4), 25);
+  EXPECT_EQ((Ceiling{10, 10}).with(1, 1), 10);
+}
+
+TEST(Ceilings, AreMeasuredForEachInstructionSet) {
+  const testing::MachineScope scope;
+  for (int i = 0; i < kIsaCount; ++i) {
+    if (!supports_isa(static_cast<Isa>(i))) continue;
+    set_isa(static_cast<Isa>(i));
+    const CpuCeilings measured = measure_cpu_ceilings(/*share=*/0.01);
+    EXPECT_GE(measured.cores, 1);
+    EXPECT_GT(measured.flops.one_thread, 1e8);
+    EXPECT_GE(measured.flops.all_threads, measured.flops.one_thread);
+    for (const Ceiling& bandwidth :
+         {measured.l2_read, measured.l2_copy, measured.dram_read, measured.dram_copy}) {
+      EXPECT_GT(bandwidth.one_thread, 1e7);
+      EXPECT_LT(bandwidth.one_thread, 1e13);
+    }
+  }
+}
+
+TEST(Ceilings, AreRememberedForThisMachineAndInstructionSet) {
+  const CacheFolder folder;
+  const testing::MachineScope scope;
+  EXPECT_FALSE(remembered_cpu_ceilings());
+  remember_cpu_ceilings(some_ceilings());
+  CacheFolder::forget();  // so it comes from the file
+  const auto again = remembered_cpu_ceilings();
+  ASSERT_TRUE(again);
+  EXPECT_EQ(again->cores, 2);
+  EXPECT_EQ(again->flops.all_threads, 150e9);
+  EXPECT_EQ(again->dram_copy.one_thread, 10e9);
+  EXPECT_EQ(again->l2_bytes, 1u << 20);
+  if (current_isa() != Isa::scalar) {
+    set_isa(Isa::scalar);
+    EXPECT_FALSE(remembered_cpu_ceilings());
+  }
+}
+
+TEST(Ceilings, ADamagedFileIsAsGoodAsNone) {
+  const CacheFolder folder;
+  remember_cpu_ceilings(some_ceilings());
+  std::stringstream good;
+  good << std::ifstream(cpu_ceilings_path()).rdbuf();
+  const std::string text = good.str();
+  const auto with = [&](const std::string& content) {
+    std::ofstream(cpu_ceilings_path()) << content;
+    CacheFolder::forget();
+    return remembered_cpu_ceilings().has_value();
+  };
+  EXPECT_TRUE(with(text));
+  EXPECT_FALSE(with(text.substr(0, text.size() / 2)));
+  EXPECT_FALSE(with("[1, 2]"));
+  EXPECT_FALSE(with("{\"format\": 3, \"machines\": []}"));
+  std::string negative = text;
+  negative.replace(negative.find("100000000000"), 12, "-10000000000");
+  EXPECT_FALSE(with(negative));
+  std::string word = text;
+  word.replace(word.find("100000000000"), 12, "\"many\"");
+  EXPECT_FALSE(with(word));
+  remember_cpu_ceilings(some_ceilings());  // replaces what is damaged
+  CacheFolder::forget();
+  EXPECT_TRUE(remembered_cpu_ceilings());
+}
+
+TEST(Ceilings, AutoTakesThemWhenTheyAreThere) {
+  const CacheFolder folder;
+  const testing::MachineScope scope;
+  set_num_threads(1);
+  const MachineCeilings built_in = machine_ceilings();
+  remember_cpu_ceilings(some_ceilings());
+  EXPECT_EQ(machine_ceilings().flops_per_second, 100e9);
+  EXPECT_EQ(machine_ceilings().bytes_per_second, 10e9);
+  set_num_threads(2);
+  EXPECT_EQ(machine_ceilings().flops_per_second, 150e9);
+  set_machine_ceilings({1e9, 2e9});  // what was set comes first
+  EXPECT_EQ(machine_ceilings().flops_per_second, 1e9);
+  set_machine_ceilings({});
+  std::filesystem::remove(cpu_ceilings_path());
+  CacheFolder::forget();
+  set_num_threads(1);
+  EXPECT_EQ(machine_ceilings().flops_per_second, built_in.flops_per_second);
+}
+
+TEST(Ceilings, AreMeasuredOnceWhenAbsent) {
+  const CacheFolder folder;
+  remember_cpu_ceilings(some_ceilings());
+  bool told = false;
+  EXPECT_EQ(cpu_ceilings([&] { told = true; }).flops.one_thread, 100e9);
+  EXPECT_FALSE(told);
+}
+
+TEST(Ceilings, AreATableWithoutTheCachesThatAreNotThere) {
+  const std::string text = ceilings_text(some_ceilings());
+  EXPECT_NE(text.find("FMA f32       100.0    150.0  GFLOP/s"), std::string::npos) << text;
+  EXPECT_EQ(text.find("L3"), std::string::npos) << text;
+}
+
+}  // namespace
+}  // namespace convscope
