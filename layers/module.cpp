@@ -43,9 +43,11 @@ void Module::add_input_transform(const std::string& name, std::shared_ptr<Module
   input_transforms_.push_back(std::move(transform));
 }
 
-void Module::add_weight_transform(const std::string& name, std::shared_ptr<Module> transform) {
+void Module::add_weight_transform(const std::string& name, std::shared_ptr<Module> transform,
+                                  bool first) {
   add_child_module(name, transform);
-  weight_transforms_.push_back(std::move(transform));
+  weight_transforms_.insert(first ? weight_transforms_.begin() : weight_transforms_.end(),
+                            std::move(transform));
 }
 
 Variable Module::transformed_input(const Variable& x) const {

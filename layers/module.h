@@ -49,9 +49,11 @@ class CONVSCOPE_API Module {
 
   // A transform stands between a layer and what it computes with: a quantiser, a pruning mask. It is
   // a Module like any other, so its parameters are trained and saved. Layers with a weight (conv2d,
-  // linear) pass their input and their weight through them; several act in the order added.
+  // linear) pass their input and their weight through them; several act in the order added, and
+  // `first` before those that are there (a quantiser rounds what a mask leaves).
   void add_input_transform(const std::string& name, std::shared_ptr<Module> transform);
-  void add_weight_transform(const std::string& name, std::shared_ptr<Module> transform);
+  void add_weight_transform(const std::string& name, std::shared_ptr<Module> transform,
+                            bool first = false);
   // The layer's own weight, before any transform; undefined for layers without one.
   virtual Variable weight() const { return {}; }
 

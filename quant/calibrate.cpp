@@ -18,6 +18,7 @@ struct Row {
   const float* v;
   std::int64_t count;
   float low, high;
+  bool skip_zeros;
 
   double magnitude(std::int64_t i) const {
     const double x = v[i];
@@ -30,8 +31,12 @@ struct Row {
   }
   double mean() const {
     double sum = 0;
-    for (std::int64_t i = 0; i < count; ++i) sum += magnitude(i);
-    return sum / static_cast<double>(count);
+    std::int64_t counted = 0;
+    for (std::int64_t i = 0; i < count; ++i) {
+      sum += magnitude(i);
+      counted += skip_zeros && v[i] == 0 ? 0 : 1;
+    }
+    return sum / static_cast<double>(counted);
   }
   double error(double step) const {
     const auto s = static_cast<float>(step);
@@ -56,12 +61,13 @@ double least_error_step(const Row& row) {
 
 // The value below which `percent` of all magnitudes lie, interpolated between neighbours.
 double percentile_of(const Row& row, double percent) {
-  std::vector<double> sorted(static_cast<std::size_t>(row.count));
+  std::vector<double> sorted;
+  sorted.reserve(static_cast<std::size_t>(row.count));
   for (std::int64_t i = 0; i < row.count; ++i) {
-    sorted[static_cast<std::size_t>(i)] = row.magnitude(i);
+    if (!row.skip_zeros || row.v[i] != 0) sorted.push_back(row.magnitude(i));
   }
   std::sort(sorted.begin(), sorted.end());
-  const double at = percent / 100 * static_cast<double>(row.count - 1);
+  const double at = percent / 100 * static_cast<double>(sorted.size() - 1);
   const auto below = static_cast<std::size_t>(at);
   const std::size_t above = std::min(below + 1, sorted.size() - 1);
   return std::lerp(sorted[below], sorted[above], at - static_cast<double>(below));
@@ -77,15 +83,16 @@ double step_of(const Row& row, StepRule rule, double percentile) {
   return (top > 0 ? top : row.largest()) / qp;
 }
 
-Row row_of(const Tensor& v, const IntegerGrid& grid, std::int64_t first, std::int64_t count) {
-  return {v.data<float>() + first, count, static_cast<float>(-grid.qn),
-          static_cast<float>(grid.qp)};
+Row row_of(const Tensor& v, const IntegerGrid& grid, std::int64_t first, std::int64_t count,
+           bool skip_zeros = false) {
+  return {v.data<float>() + first, count, static_cast<float>(-grid.qn), static_cast<float>(grid.qp),
+          skip_zeros};
 }
 
 }  // namespace
 
 Tensor calibrated_step(const Tensor& given, const IntegerGrid& grid, StepRule rule, bool by_channel,
-                       double percentile) {
+                       double percentile, bool skip_zeros) {
   CONVSCOPE_CHECK(given.defined() && given.dtype() == DType::f32 && given.numel() > 0, "quant",
                   "expected at least one f32 value to calibrate a step on, got ", given.str());
   CONVSCOPE_CHECK(percentile > 0 && percentile <= 100, "quant",
@@ -105,7 +112,7 @@ Tensor calibrated_step(const Tensor& given, const IntegerGrid& grid, StepRule ru
   constexpr double kLeast = 1.1754943508222875e-38;
   double largest = 0;
   for (std::int64_t r = 0; r < rows; ++r) {
-    const double s = step_of(row_of(v, grid, r * inner, inner), rule, percentile);
+    const double s = step_of(row_of(v, grid, r * inner, inner, skip_zeros), rule, percentile);
     steps[r] = static_cast<float>(s == 0 ? 0 : std::max(s, kLeast));
     largest = std::max(largest, static_cast<double>(steps[r]));
   }

@@ -6,7 +6,7 @@
 //   bits, signed       of the grid (integer_grid.h); signed 0 or 1
 //   step_size_*        s: the least, the mean and the largest of all channels
 //   saturated_percent  share of the values that lay beyond the grid, v / s < -Qn or > Qp: of the
-//                      weight, or of the last batch's inputs
+//                      weights that are not masked out, or of the last batch's inputs
 #pragma once
 
 #include <string>

@@ -39,7 +39,8 @@ void Quantizer::calibrate(const Tensor& x) {
                         : options_.method == QuantMethod::percentile ? StepRule::percentile
                                                                      : options_.init;
   const Tensor now =
-      calibrated_step(x, grid_, rule, options_.channels > 0, options_.percentile).to(Device{});
+      calibrated_step(x, grid_, rule, options_.channels > 0, options_.percentile, kept_ > 0)
+          .to(Device{});
   CONVSCOPE_CHECK(now.shape() == first_step_.shape(), "quantizer", "expected a weight with ",
                   first_step_.numel(), " channels, got ", x.shape());
   const Tensor first = first_step_.to(Device{}).clone();
@@ -74,9 +75,10 @@ Variable Quantizer::forward(const Variable& x) {
                   "expected a calibrated step because the network is evaluated, got one that has "
                   "seen no training batch; train first, or load a checkpoint that holds the step");
   if (observing_) count_clipped(x.value());
-  const std::int64_t shared = options_.is_weight ? x.value().numel() / step_.value().numel()
-                              : x.dim(0) > 0     ? x.value().numel() / x.dim(0)
-                                                 : 0;
+  const std::int64_t shared = kept_ > 0            ? kept_
+                              : options_.is_weight ? x.value().numel() / step_.value().numel()
+                              : x.dim(0) > 0       ? x.value().numel() / x.dim(0)
+                                                   : 0;
   const double g = lsq_grad_scale(shared, grid_.qp) * (form_ == StepForm::log ? log_rate() : 1.0);
   return lsq_quantize(x, step_, {.grid = grid_, .form = form_, .g = g});
 }
@@ -96,17 +98,18 @@ void Quantizer::count_clipped(const Tensor& x) {
   observed_ = {.steps = steps()};
   const std::int64_t rows = observed_.steps.numel(), inner = v.numel() / rows;
   const auto low = static_cast<float>(-grid_.qn), high = static_cast<float>(grid_.qp);
-  std::int64_t clipped = 0;
+  std::int64_t clipped = 0, counted = 0;
   for (std::int64_t row = 0; row < rows; ++row) {
     const float s = observed_.steps.data<float>()[row];
     const float* const from = v.data<float>() + row * inner;
     for (std::int64_t i = 0; i < inner; ++i) {
       const float u = from[i] / s;
       clipped += u < low || u > high ? 1 : 0;
+      counted += kept_ > 0 && from[i] == 0 ? 0 : 1;
     }
   }
-  const auto count = static_cast<double>(std::max<std::int64_t>(v.numel(), 1));
-  observed_.clipped_percent = 100.0 * static_cast<double>(clipped) / count;
+  observed_.clipped_percent = 100.0 * static_cast<double>(clipped) /
+                              static_cast<double>(std::max<std::int64_t>(counted, 1));
 }
 
 Tensor Quantizer::steps() const {

@@ -63,8 +63,13 @@ class CONVSCOPE_API Quantizer final : public Module {
   const IntegerGrid& grid() const { return grid_; }
   bool is_calibrated() const;
   void begin() { waits_ = false; }
-  bool is_active() const { return !waits_ || is_calibrated(); }
+  // Lets x through as it is, whatever its state: to compare networks without their rounding.
+  void bypass(bool on) { bypassed_ = on; }
+  bool is_active() const { return !bypassed_ && (!waits_ || is_calibrated()); }
   Tensor steps() const;  // s, f32 [1] or [channels], a copy on the CPU
+  // Of a pruned weight: how many values that are not masked out share a step. They alone make its
+  // gradient, so they are the N of the gradient scale, and calibration skips zeros. 0: not pruned.
+  void set_kept(std::int64_t values) { kept_ = values; }
   // While on, each forward counts the values beyond the grid: v / s < -Qn or > Qp.
   void observe(bool on) { observing_ = on; }
   struct Observed {
@@ -85,7 +90,9 @@ class CONVSCOPE_API Quantizer final : public Module {
   IntegerGrid grid_;
   StepForm form_;
   bool waits_;
+  bool bypassed_ = false;
   bool observing_ = false;
+  std::int64_t kept_ = 0;
   Observed observed_;
   Variable step_;  // s, or log s
   Tensor first_step_, last_step_, batches_seen_;

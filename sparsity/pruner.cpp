@@ -28,7 +28,7 @@ Pruner::Pruner(Module& model, const Shape& input, const SparsityOptions& options
     PrunableLayer& layer = network_.layers[l];
     auto mask = std::make_shared<Mask>(layer.weight());
     mask->set_dense_gradient(options.gradient == MaskGradient::dense);
-    layer.module->add_weight_transform("mask", mask);
+    layer.module->add_weight_transform("mask", mask, /*first=*/true);
     masked_.push_back(
         {.layer = l, .mask = mask, .weight = layer.weight(), .held = {}, .state = {}});
   }

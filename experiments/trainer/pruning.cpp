@@ -11,12 +11,16 @@ Pruning::Pruning(Pruner& pruner, const RunFolder& folder, Progress& progress, st
   if (csv_->size_bytes() == 0) csv_->append(sparsity_csv_header());
 }
 
-void Pruning::before_step(std::int64_t steps) {
-  if (pruner_.before_step(steps)) write(steps);
+bool Pruning::before_step(std::int64_t steps) {
+  if (!pruner_.before_step(steps)) return false;
+  write(steps);
+  return true;
 }
 
-void Pruning::after_step(std::int64_t steps) {
-  if (pruner_.after_step(steps)) write(steps);
+bool Pruning::after_step(std::int64_t steps) {
+  if (!pruner_.after_step(steps)) return false;
+  write(steps);
+  return true;
 }
 
 void Pruning::write(std::int64_t steps) {

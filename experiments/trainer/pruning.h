@@ -17,8 +17,9 @@ class CONVSCOPE_API Pruning {
   // `steps`: training steps that are done; rows of later ones, behind the checkpoint that a run
   // goes on from, are dropped: they will be written again.
   Pruning(Pruner& pruner, const RunFolder& folder, Progress& progress, std::int64_t steps);
-  void before_step(std::int64_t steps);
-  void after_step(std::int64_t steps);
+  // True when the masks have changed.
+  bool before_step(std::int64_t steps);
+  bool after_step(std::int64_t steps);
 
  private:
   void write(std::int64_t steps);

@@ -10,6 +10,7 @@
 #include "experiments/trainer/append_file.h"
 #include "experiments/trainer/run_folder.h"
 #include "quant/quant_report.h"
+#include "sparsity/mask.h"
 
 namespace convscope {
 
@@ -24,12 +25,19 @@ class CONVSCOPE_API Quantization {
  public:
   // `steps`: training steps that are done; rows of later ones are dropped, as in pruning.h.
   Quantization(Module& model, const QuantPlan& plan, const RunFolder& folder, std::int64_t steps);
+  // When masks have changed: tells the quantisers how many weights they leave.
+  void count_kept();
   // Before step number `steps`. True when it is the first that is quantised.
   bool before_step(std::int64_t steps, bool ends_epoch);
   void after_step(std::int64_t steps, std::int64_t epoch);
 
  private:
+  struct Pruned {
+    Quantizer* quantizer;
+    const Mask* mask;
+  };
   std::vector<QuantizedTensor> tensors_;
+  std::vector<Pruned> pruned_;
   QuantPlan plan_;
   const RunFolder& folder_;
   std::unique_ptr<AppendFile> csv_;

@@ -158,7 +158,8 @@ bool Trainer::train_epoch() {
       folder_.log(warning);
       progress_.line(warning);
     }
-    if (pruning_) pruning_->after_step(state_.step + 1);
+    const bool masks_changed = pruning_ && pruning_->after_step(state_.step + 1);
+    if (quantization_ && masks_changed) quantization_->count_kept();
     if (quantization_) quantization_->after_step(state_.step + 1, state_.epoch + 1);
     state_.alarm = alarm.state();
     after_step(result, waited, lr);
@@ -185,8 +186,9 @@ bool Trainer::train_epoch() {
 
 void Trainer::before_step() {
   setup_.model->set_step(state_.step);
-  if (pruning_) pruning_->before_step(state_.step);
+  const bool masks_changed = pruning_ && pruning_->before_step(state_.step);
   if (!quantization_) return;
+  if (masks_changed) quantization_->count_kept();
   const bool ends_epoch = state_.batch + 1 == setup_.train->batches_per_epoch();
   if (!quantization_->before_step(state_.step, ends_epoch)) return;
   // Quantised steps take longer than those before: the averages are theirs alone.

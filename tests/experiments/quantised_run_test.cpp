@@ -5,8 +5,10 @@
 
 #include "experiments/config/build.h"
 #include "experiments/trainer/checkpoint.h"
+#include "sparsity/compact.h"
 #include "tests/experiments/training_fixture.h"
 #include "tests/support/expect_error.h"
+#include "tests/support/numbers.h"
 
 namespace convscope::testing {
 namespace {
@@ -145,6 +147,90 @@ TEST(QuantisedRun, writes_the_steps_when_it_begins_and_after_each_epoch) {
   for (const char* row :
        {"\n14,1,c1,input,8,1,", "\n20,1,c2,weight,4,1,", "\n40,2,f3,input,3,0,"}) {
     EXPECT_NE(csv.find(row), std::string::npos) << row << "\n" << csv;
+  }
+}
+
+constexpr const char* kFilters = "sparsity: {method: filter, target: 0.5, every_steps: 3}\n";
+
+TEST(QuantisedAndPrunedRun, interrupted_at_any_step_ends_with_the_same_bits) {
+  for (const char* sparsity :
+       {"sparsity: {method: magnitude, target: 0.8, every_steps: 3}\n", kFilters}) {
+    const char* quant = "w_bits: 3, a_bits: 4, begin: 0.4, init: mean_abs, per_channel: true";
+    const TemporaryFolder root;
+    RunFolder folder = RunFolder::create(root.path(), "whole", 1);
+    const Ended whole = run(setup_of(quant, sparsity), folder, false, 0);
+    EXPECT_EQ(whole.summary.execution, "fake-quant f32, masked dense");
+    for (const std::int64_t step : {10, 16, 25}) {  // masks from step 6 to 30, quantised from 16
+      RunFolder parts = RunFolder::create(root.path(), "parts", 1);
+      TrainingSetup setup = setup_of(quant, sparsity);
+      EXPECT_EQ(setup.facts.execution, "masked dense");
+      setup.learning_rate = [step, rate = setup.learning_rate](const SchedulePoint& point) {
+        if (point.step == step) std::raise(SIGTERM);
+        return rate(point);
+      };
+      run(std::move(setup), parts, false, 143);
+      const Ended rest = run(setup_of(quant, sparsity), parts, true, 0);
+      EXPECT_EQ(rest.weights, whole.weights) << sparsity << step;
+      EXPECT_EQ(rest.csv, whole.csv) << sparsity << step;
+    }
+  }
+}
+
+TEST(QuantisedAndPrunedRun, calibrates_on_the_weights_that_the_mask_leaves) {
+  const TemporaryFolder root;
+  RunFolder folder = RunFolder::create(root.path(), "both", 1);
+  TrainingSetup setup =
+      setup_of("w_bits: 4, begin: 0.5, init: mean_abs",
+               "sparsity: {method: magnitude, target: 0.75, schedule: one_shot, exclude: [c1]}\n");
+  setup.learning_rate = [](const SchedulePoint&) { return 0.0; };
+  const std::shared_ptr<Module> model = setup.model;
+  run(std::move(setup), folder, false, 0);
+  for (const QuantizedTensor& tensor : quantized_tensors(*model)) {
+    if (tensor.layer != "f3" || !tensor.is_weight) continue;
+    Tensor weight, keep;
+    for (const NamedParameter& parameter : model->parameters()) {
+      if (parameter.name == "f3.weight") weight = parameter.variable.value();
+    }
+    for (const NamedTensor& buffer : model->buffers()) {
+      if (buffer.name == "f3.mask.keep") keep = buffer.tensor;
+    }
+    double sum = 0, kept = 0;
+    for (std::int64_t i = 0; i < weight.numel(); ++i) {
+      sum += std::fabs(weight.at(i)) * keep.at(i);
+      kept += keep.at(i);
+    }
+    EXPECT_NEAR(kept / static_cast<double>(weight.numel()), 0.25, 1e-3);
+    EXPECT_NEAR(tensor.quantizer->steps().at(0), 2 * sum / kept / std::sqrt(7.0), 1e-6);
+  }
+}
+
+TEST(QuantisedAndPrunedRun, becomes_a_smaller_quantised_network_with_the_same_outputs) {
+  for (const char* quant : {"w_bits: 3, a_bits: 4, begin: 0.4, per_channel: true",
+                            "w_bits: 8, a_bits: 8", "w_bits: 2, a_bits: 2, begin: 0.9"}) {
+    const TemporaryFolder root;
+    RunFolder folder = RunFolder::create(root.path(), "both", 1);
+    TrainingSetup setup = setup_of(quant, kFilters);
+    const std::shared_ptr<Module> model = setup.model;
+    const Pruner& pruner = *setup.pruner;
+    const std::vector<Tensor> masks = pruner.masks();
+    const PrunableNetwork network = pruner.network();
+    run(std::move(setup), folder, false, 0);
+    const CompactPlan plan = compact_plan(network, masks);
+    std::string yaml = yaml_of(quant);
+    const std::string of_model = "{type: lenet5}";
+    yaml.replace(yaml.find(of_model), of_model.size(),
+                 cat("{type: lenet5, widths: [", plan.kept[0].size(), ", ", plan.kept[1].size(),
+                     ", ", plan.kept[2].size(), ", ", plan.kept[3].size(), "]}"));
+    EXPECT_EQ(plan.kept[2].size(), 60u);
+    const std::shared_ptr<Module> compact =
+        build_model(parse_config_text(yaml, "compact.yaml"), {1, 28, 28}, 10);
+    copy_compact(*model, network, masks, plan, *compact);
+    model->eval();
+    compact->eval();
+    const Variable x(normal({32, 1, 28, 28}, DType::f32));
+    const Tensor want = model->forward(x).value(), got = compact->forward(x).value();
+    EXPECT_GT(std::fabs(want.at(3)), 1e-3);
+    EXPECT_TRUE(near(got, want, 1e-5, 1e-5)) << quant;
   }
 }
 

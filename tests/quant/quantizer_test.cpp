@@ -123,6 +123,31 @@ TEST(Quantizer, ThatWaitsLetsEverythingThroughUntilItBegins) {
       same_bits(loaded.forward(Variable(w)).value(), quantizer.forward(Variable(w)).value()));
 }
 
+TEST(Quantizer, OfAPrunedWeightCountsOnlyWhatIsLeft) {
+  // Zeros stay the code 0 and add nothing to the step's gradient, so a weight of which a quarter is
+  // left learns as one of a quarter of the size.
+  QuantizerOptions options = kWeight4;
+  options.init = StepRule::mean_abs;
+  Quantizer small(options), pruned(options);
+  const Tensor few = normal({4, 5}, DType::f32);
+  Tensor many = Tensor::zeros({4, 20});
+  for (std::int64_t i = 0; i < 20; ++i) many.data<float>()[i * 4] = few.data<float>()[i];
+  pruned.set_kept(20);
+  const Variable y = pruned.forward(Variable(many)), y_small = small.forward(Variable(few));
+  EXPECT_EQ(pruned.steps().at(0), small.steps().at(0));
+  for (std::int64_t i = 0; i < 80; ++i) {
+    EXPECT_EQ(y.value().at(i), i % 4 == 0 ? y_small.value().at(i / 4) : 0.0);
+  }
+  const Tensor dy = normal({4, 20}, DType::f32, 2);
+  Tensor dy_small = Tensor::empty({4, 5});
+  for (std::int64_t i = 0; i < 20; ++i) dy_small.data<float>()[i] = dy.data<float>()[i * 4];
+  y.backward(dy);
+  y_small.backward(dy_small);
+  const double want = small.parameters()[0].variable.grad().at(0);
+  EXPECT_NEAR(pruned.parameters()[0].variable.grad().at(0), want, 1e-6 * std::fabs(want));
+  EXPECT_NE(want, 0);
+}
+
 TEST(Quantizer, CountsWhatLiesBeyondItsGridWhenAsked) {
   QuantizerOptions options = kWeight4;
   options.channels = 2;
