@@ -98,6 +98,7 @@ struct CheckpointConfig {
 
 struct LogConfig {
   std::int64_t every_steps = 50;  // steps between lines of metrics.jsonl
+  bool tensorboard = false;       // also write an event file for TensorBoard
   bool operator==(const LogConfig&) const = default;
 };
 

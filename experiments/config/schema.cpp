@@ -231,6 +231,7 @@ const Keys<LogConfig>& log_keys() {
   static const Keys<LogConfig> keys = {
       key("every_steps", &LogConfig::every_steps, "steps between lines of metrics.jsonl",
           {.min = 1, .max = kMaxCount}),
+      key("tensorboard", &LogConfig::tensorboard, "also write an event file for TensorBoard"),
   };
   return keys;
 }

@@ -11,7 +11,7 @@
 
 namespace convscope {
 
-struct CsvTable {
+struct CONVSCOPE_API CsvTable {
   std::vector<std::string> columns;
   std::vector<std::vector<std::string>> rows;  // as many cells as there are columns
   std::vector<std::string> problems;           // "epochs.csv:7: expected 20 cells, got 3"

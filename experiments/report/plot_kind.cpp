@@ -42,10 +42,9 @@ std::string name_with_count(const RunGroup& group) {
   return count < 2 ? group.label : cat(group.label, " (n=", count, ")");
 }
 
-std::string spread_text(const Spread& spread, int digits) {
+std::string spread_text(const Spread& spread) {
   if (spread.count == 0) return "-";
-  const std::string mean = number_text(spread.mean, digits);
-  return spread.count < 2 ? mean : cat(mean, " \xC2\xB1 ", number_text(spread.std, 2));
+  return spread.count < 2 ? number_text(spread.mean, 4) : mean_std_text(spread);
 }
 
 std::string spread_note(const std::vector<const RunGroup*>& groups) {

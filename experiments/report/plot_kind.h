@@ -50,7 +50,7 @@ CONVSCOPE_API DrawnPlots draw_plots(const RunSet& set, const std::vector<std::st
 // What several kinds need.
 std::string name_with_count(const RunGroup& group);  // "lenet (n=3)"
 // "1.2 ± 0.1"; "-" for no value.
-std::string spread_text(const Spread& spread, int digits = 4);
+std::string spread_text(const Spread& spread);
 // About means and error bars, or "" when each group is one run.
 std::string spread_note(const std::vector<const RunGroup*>& groups);
 std::string runs_text(const std::vector<const RunGroup*>& groups);  // "4 configs, 9 runs"

@@ -18,7 +18,7 @@ struct TrainPoint {
   double step = 0, loss = 0, accuracy = 0, learning_rate = 0, images_per_s = 0;
 };
 
-struct RunData {
+struct CONVSCOPE_API RunData {
   std::string path, id, name;
   std::string state, reason;                  // of status.json
   std::map<std::string, std::string> config;  // config.yaml, flat: "optim.lr" -> "0.05"

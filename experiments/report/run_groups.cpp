@@ -75,23 +75,13 @@ void tell_apart(std::vector<RunGroup>& groups, const std::vector<Facts>& facts) 
 }  // namespace
 
 Spread spread_of(const std::vector<double>& values) {
-  Spread out;
-  double sum = 0;
+  std::vector<double> finite;
   for (double value : values) {
-    if (!std::isfinite(value)) continue;
-    sum += value;
-    ++out.count;
+    if (std::isfinite(value)) finite.push_back(value);
   }
-  if (out.count == 0) {
-    out.mean = std::numeric_limits<double>::quiet_NaN();
-    return out;
-  }
-  out.mean = sum / out.count;
-  double squares = 0;
-  for (double value : values) {
-    if (std::isfinite(value)) squares += (value - out.mean) * (value - out.mean);
-  }
-  if (out.count > 1) out.std = std::sqrt(squares / (out.count - 1));
+  Spread out = mean_std(finite);
+  if (finite.empty()) out.mean = std::numeric_limits<double>::quiet_NaN();
+  if (out.std < 1e-12 * std::abs(out.mean)) out.std = 0;  // equal values, rounded
   return out;
 }
 

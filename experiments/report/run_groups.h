@@ -8,18 +8,15 @@
 #include <vector>
 
 #include "experiments/report/run_data.h"
+#include "experiments/report/text_table.h"
 
 namespace convscope {
 
-struct Spread {
-  double mean = 0;  // NaN when there is no value
-  double std = 0;   // of the sample (divided by n - 1); 0 for one value
-  int count = 0;
-};
-// Values that are not finite are left out.
+using Spread = MeanStd;
+// Values that are not finite are left out; the mean of none is NaN.
 CONVSCOPE_API Spread spread_of(const std::vector<double>& values);
 
-struct RunGroup {
+struct CONVSCOPE_API RunGroup {
   std::string label;  // the runs' name, and what tells them from other groups of that name
   std::vector<RunData> runs;
 

@@ -82,6 +82,7 @@ TrainingSetup setup_training(const ExperimentConfig& config) {
   setup.checkpoint_every = config.checkpoint.every_epochs;
   setup.keep_best = config.checkpoint.best;
   setup.log_every = std::max<std::int64_t>(1, config.log.every_steps);
+  setup.tensorboard = config.log.tensorboard;
   setup.expect = config.expect;
   setup.config_yaml = to_yaml(config);
 

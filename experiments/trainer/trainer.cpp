@@ -78,6 +78,9 @@ int Trainer::run_epochs() {
   folder_.set_status({.state = "RUNNING", .epoch = state_.epoch, .step = state_.step});
   metrics_ = std::make_unique<AppendFile>(folder_.file("metrics.jsonl"), state_.metrics_bytes);
   epochs_ = std::make_unique<AppendFile>(folder_.file("epochs.csv"), state_.epochs_bytes);
+  if (setup_.tensorboard) {
+    tensorboard_ = std::make_unique<TensorboardLog>(folder_.file(kTensorboardFile), state_.step);
+  }
   // What is known already, for those who look at a run before its first epoch is over.
   if (state_.step == 0) folder_.write("summary.json", to_json_text(summary()));
   if (setup_.pruner) {

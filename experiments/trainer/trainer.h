@@ -21,6 +21,7 @@
 #include "experiments/trainer/quantization.h"
 #include "experiments/trainer/run_folder.h"
 #include "experiments/trainer/run_summary.h"
+#include "experiments/trainer/tensorboard.h"
 #include "experiments/trainer/training_state.h"
 #include "optim/lr_schedule.h"
 
@@ -42,6 +43,7 @@ struct TrainingSetup {
   std::int64_t checkpoint_every = 1;  // epochs; 0 = only at the end
   bool keep_best = true;
   std::int64_t log_every = 50;  // steps
+  bool tensorboard = false;     // also write an event file
   ExpectConfig expect;
   std::string config_yaml;      // resolved; goes into checkpoints
   std::int64_t data_bytes = 0;  // of the data sets, not counted as memory of a step
@@ -94,8 +96,9 @@ class CONVSCOPE_API Trainer {
   Progress& progress_;
   TrainingState state_;
   std::unique_ptr<AppendFile> metrics_, epochs_;
-  std::unique_ptr<Pruning> pruning_;            // null when nothing is pruned
-  std::unique_ptr<Quantization> quantization_;  // null when nothing is quantised
+  std::unique_ptr<TensorboardLog> tensorboard_;  // null when it is not wanted
+  std::unique_ptr<Pruning> pruning_;             // null when nothing is pruned
+  std::unique_ptr<Quantization> quantization_;   // null when nothing is quantised
   std::int64_t steps_in_process_ = 0;
   std::int64_t allocations_at_epoch_start_ = 0;
   double seconds_before_ = 0;  // of earlier processes of this run

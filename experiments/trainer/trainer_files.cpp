@@ -52,6 +52,12 @@ void Trainer::write_train_row(double lr) {
            state_.window_loss.loss(), state_.window_loss.accuracy(), lr,
            state_.epoch_steps.images_per_s());
   metrics_->append(line.text());
+  if (tensorboard_) {
+    tensorboard_->add(state_.step, {{"loss/train", state_.window_loss.loss()},
+                                    {"accuracy/train", state_.window_loss.accuracy()},
+                                    {"learning_rate", lr},
+                                    {"speed/images_per_s", state_.epoch_steps.images_per_s()}});
+  }
   state_.window_loss = {};
 }
 
@@ -61,6 +67,11 @@ void Trainer::write_eval_row(const char* split, const Evaluation& result) {
            static_cast<long long>(state_.step), static_cast<long long>(state_.epoch + 1), split);
   line.add(",\"loss\":%.9g,\"acc\":%.6g}\n", result.loss, result.accuracy);
   metrics_->append(line.text());
+  if (tensorboard_) {
+    const bool val = std::string_view(split) == "val";
+    tensorboard_->add(state_.step, {{val ? "loss/val" : "loss/test", result.loss},
+                                    {val ? "accuracy/val" : "accuracy/test", result.accuracy}});
+  }
 }
 
 void Trainer::write_epoch_row(bool evaluated) {
@@ -89,6 +100,14 @@ void Trainer::write_epoch_row(bool evaluated) {
            static_cast<double>(steps.workspace_peak_bytes) / kMiB,
            static_cast<long long>(state_.epoch_allocations));
   epochs_->append(line.text());
+  if (tensorboard_) {
+    tensorboard_->add(state_.step,
+                      {{"time/epoch_s", state_.epoch_s},
+                       {"time/forward_s", steps.mean(steps.forward_s)},
+                       {"time/backward_s", steps.mean(steps.backward_s)},
+                       {"memory/forward_mib", steps.mean(steps.forward_bytes) / kMiB},
+                       {"memory/backward_mib", steps.mean(steps.backward_peak_bytes) / kMiB}});
+  }
 
   Line shown;
   if (state_.epoch == 1 || steps_in_process_ <= setup_.train->batches_per_epoch()) {

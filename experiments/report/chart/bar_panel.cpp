@@ -34,8 +34,13 @@ double value_at(const std::vector<double>& values, std::size_t i) {
 }
 
 std::string value_text(double value, double std) {
-  const std::string text = number_text(value, 3);
-  return std > 0 ? text + " \xC2\xB1 " + number_text(std, 2) : text;
+  if (!std::isfinite(value)) return "-";
+  // Three digits of the value; its deviation with as many decimals.
+  const double size = std::abs(value);
+  const int before = size > 0 ? static_cast<int>(std::floor(std::log10(size))) : 0;
+  const int decimals = std::clamp(2 - before, 0, 9);
+  const std::string text = fmt::format("{:.{}f}", value, decimals);
+  return std > 0 ? fmt::format("{} \xC2\xB1 {:.{}f}", text, std, decimals) : text;
 }
 
 }  // namespace
@@ -100,15 +105,14 @@ void draw(std::string& svg, const BarPanel& panel, const Cell& cell) {
         if (!panel.dots) draw_text(svg, "-", left + 4, middle + 3.5, 40, "font-size=\"10\"");
         continue;
       }
-      double end = axis.pixel(value);
-      if (panel.dots) {
-        svg += style_mark(static_cast<int>(k), end, middle, 3.6, false, title);
-      } else {
+      const double at = axis.pixel(value);
+      double end = at;
+      if (!panel.dots) {
         const BarLook look = bar_look(k);
         fmt::format_to(out,
                        "<rect x=\"{:.1f}\" y=\"{:.1f}\" width=\"{:.1f}\" height=\"{:.1f}\" "
                        "fill=\"{}\" stroke=\"{}\"><title>{}</title></rect>",
-                       left, y + 1, std::max(0.0, end - left), kBar - 2, look.fill, look.outline,
+                       left, y + 1, std::max(0.0, at - left), kBar - 2, look.fill, look.outline,
                        escape_markup(title));
       }
       if (std > 0) {
@@ -123,7 +127,9 @@ void draw(std::string& svg, const BarPanel& panel, const Cell& cell) {
         }
         end = std::max(end, to_x);
       }
-      if (!panel.dots) {
+      if (panel.dots) {
+        svg += style_mark(static_cast<int>(k), at, middle, 3.6, false, title);
+      } else {
         draw_text(svg, value_text(value, std), end + 5, middle + 3.5, texts + 10,
                   "font-size=\"10\"", 10);
       }

@@ -33,6 +33,11 @@ std::vector<std::vector<const LegendEntry*>> legend_lines(const std::vector<Lege
   return lines;
 }
 
+// The signs behind "1" and "10" stand below each other.
+double tag_width(const LegendEntry& entry) {
+  return entry.tag.empty() ? 0 : std::max(text_width(entry.tag, kLetter), 16.0) + 6;
+}
+
 std::string data_text(const std::vector<std::vector<std::string>>& data) {
   std::string out;
   for (const auto& row : data) {
@@ -53,7 +58,7 @@ void draw_text(std::string& svg, const std::string& text, double x, double y, do
 }
 
 double legend_entry_width(const LegendEntry& entry, double most) {
-  const double tag = entry.tag.empty() ? 0 : text_width(entry.tag, kLetter) + 6;
+  const double tag = tag_width(entry);
   return std::min(most, tag + kSign + text_width(entry.name, kLetter));
 }
 
@@ -63,7 +68,7 @@ void draw_legend_entry(std::string& svg, const LegendEntry& entry, double x, dou
   const double end = x + most;
   if (!entry.tag.empty()) {
     draw_text(svg, entry.tag, x, y, most, "font-weight=\"bold\"");
-    x += text_width(entry.tag, kLetter) + 6;
+    x += tag_width(entry);
   }
   const double middle = y - 4;
   const char* color = style_color(entry.style);

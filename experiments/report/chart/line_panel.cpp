@@ -106,17 +106,20 @@ void draw_error_bars(std::string& svg, const Frame& frame, const Series& s, std:
                  style_color(s.style));
 }
 
-// Tags must not lie on each other: the first free place around the mark is taken.
+// What tags must not lie on: marks, and each other.
 struct Taken {
-  double x, y, width;
+  double x, y, width;  // left end, baseline
 };
 
+// The first free place around the mark is taken; the white edge keeps a tag readable on a line.
 void draw_tag(std::string& svg, const std::string& tag, double x, double y,
               std::vector<Taken>& taken) {
   const double width = text_width(tag, 10);
   constexpr double kHeight = 10;
-  constexpr double kPlaces[][2] = {{7, -4}, {7, 11},  {-7, -4},  {-7, 11},   {0, -8},  {0, 17},
-                                   {16, 4}, {-16, 4}, {18, -12}, {-18, -12}, {18, 20}, {-18, 20}};
+  constexpr double kPlaces[][2] = {{7, -4},   {7, 12},   {-7, -4},   {-7, 12}, {0, -8},
+                                   {0, 17},   {9, 4},    {-9, 4},    {16, -9}, {16, 16},
+                                   {-16, -9}, {-16, 16}, {22, 4},    {-22, 4}, {0, -19},
+                                   {0, 28},   {24, -14}, {-24, -14}, {24, 22}, {-24, 22}};
   double best_x = x + 7, best_y = y - 4;
   for (const auto& [dx, dy] : kPlaces) {
     const double left = dx < 0 ? x + dx - width : dx == 0 ? x - width / 2 : x + dx;
@@ -130,13 +133,26 @@ void draw_tag(std::string& svg, const std::string& tag, double x, double y,
     break;
   }
   taken.push_back({best_x, best_y, width});
-  fmt::format_to(
-      std::back_inserter(svg),
-      "<text x=\"{:.1f}\" y=\"{:.1f}\" font-size=\"10\" font-weight=\"bold\">{}</text>\n", best_x,
-      best_y, escape_markup(tag));
+  fmt::format_to(std::back_inserter(svg),
+                 "<text x=\"{:.1f}\" y=\"{:.1f}\" font-size=\"10\" font-weight=\"bold\" "
+                 "stroke=\"#fff\" stroke-width=\"2.5\" paint-order=\"stroke\">{}</text>\n",
+                 best_x, best_y, escape_markup(tag));
 }
 
-void draw_marks(std::string& svg, const Frame& frame, const Series& s, std::vector<Taken>& taken) {
+void draw_tags(std::string& svg, const LinePanel& panel, const Frame& frame) {
+  std::vector<Taken> taken;
+  const auto each = [&](const auto& use) {
+    for (const Series& s : panel.series) {
+      for (std::size_t i = 0; i < std::min(points_of(s), s.tags.size()); ++i) {
+        if (shown(frame, s, i)) use(s.tags[i], frame.x.pixel(s.x[i]), frame.y.pixel(s.y[i]));
+      }
+    }
+  };
+  each([&](const std::string&, double x, double y) { taken.push_back({x - 4, y + 4, 8}); });
+  each([&](const std::string& tag, double x, double y) { draw_tag(svg, tag, x, y, taken); });
+}
+
+void draw_marks(std::string& svg, const Frame& frame, const Series& s) {
   const std::size_t points = points_of(s);
   // Every one of single marks; on a line, some, and not those of its neighbours.
   const bool all = !s.line || static_cast<double>(points) <= kMarksOnLine * 2;
@@ -151,7 +167,6 @@ void draw_marks(std::string& svg, const Frame& frame, const Series& s, std::vect
     svg += style_mark(s.style, x, y, s.line ? 3 : 4.2, s.hollow,
                       i < s.titles.size() ? s.titles[i] : "");
     svg += "\n";
-    if (i < s.tags.size()) draw_tag(svg, s.tags[i], x, y, taken);
   }
 }
 
@@ -266,7 +281,9 @@ void draw(std::string& svg, const LinePanel& panel, const Cell& cell) {
   const Frame frame{
       Axis(panel.x, x_extent, x_ticks, left, right), y_axis, left, right, top, bottom, cell.x + 12};
 
-  draw_text(svg, panel.title, left, cell.y + 16, cell.width - margin, "font-weight=\"bold\"", 12);
+  const double title = cell.width < 300 ? cell.x + 4 : left;  // a small panel's needs all the width
+  draw_text(svg, panel.title, title, cell.y + 16, cell.x + cell.width - title,
+            "font-weight=\"bold\"", 12);
   draw_axes(svg, panel, frame);
   if (!x_extent.any || !y_extent.any) {
     draw_text(svg, "no data", (left + right) / 2, (top + bottom) / 2, right - left,
@@ -280,12 +297,12 @@ void draw(std::string& svg, const LinePanel& panel, const Cell& cell) {
       draw_band(svg, frame, s);
     }
   }
-  std::vector<Taken> taken;
   for (const Series& s : panel.series) {
     if (s.muted) continue;
     if (s.line) draw_line(svg, frame, s);
-    if (s.marks) draw_marks(svg, frame, s, taken);
+    if (s.marks) draw_marks(svg, frame, s);
   }
+  draw_tags(svg, panel, frame);
   if (panel.end_labels) draw_end_labels(svg, panel, frame, room);
 }
 

@@ -138,12 +138,15 @@ Figure of_many(const std::vector<const RunGroup*>& groups) {
       all.push_back(epoch_series(*group, split + quantity));
       for (const std::string& drawn : {split, std::string("train")}) {
         const Series s = epoch_series(*group, drawn + quantity);
-        axis.include.insert(axis.include.end(), s.y.begin(), s.y.end());
+        for (const std::vector<double>* values : {&s.y, &s.low, &s.high}) {
+          for (double value : *values) {
+            if (value > 0) axis.include.push_back(value);  // a band may reach below 0
+          }
+        }
       }
     }
     for (std::size_t i = 0; i < groups.size(); ++i) {
-      LinePanel panel{
-          .title = name_with_count(*groups[i]), .x = epoch_axis(), .y = axis, .height = 190};
+      LinePanel panel{.title = groups[i]->label, .x = epoch_axis(), .y = axis, .height = 190};
       for (Series other : all) {  // copies
         other.muted = true;
         panel.series.push_back(std::move(other));

@@ -183,8 +183,8 @@ TEST(Figure, bars_show_values_deviations_and_what_is_missing) {
                            .series = {{.name = "forward", .values = {1.5, kNan}, .std = {0.25, 0}},
                                       {.name = "backward", .values = {2}}}}}});
   expect_well_formed(svg);
-  EXPECT_NE(svg.find(">1.5 \u00B1 0.25<"), std::string::npos);
-  EXPECT_NE(svg.find("<title>a, forward: 1.5 \u00B1 0.25</title>"), std::string::npos);
+  EXPECT_NE(svg.find(">1.50 \u00B1 0.25<"), std::string::npos);
+  EXPECT_NE(svg.find("<title>a, forward: 1.50 \u00B1 0.25</title>"), std::string::npos);
   EXPECT_NE(svg.find(">-<"), std::string::npos);
   EXPECT_NE(svg.find("so it is shortened</title>"), std::string::npos);
   EXPECT_NE(svg.find("\u2026"), std::string::npos);
