@@ -33,7 +33,7 @@
 //            kSlices 16: chunks for the threads when there are few output channels
 // Source     E. Georganas et al.: Anatomy of High-Performance Deep Learning Convolutions on SIMD
 //            Architectures, SC 2018, arXiv 1808.05567; here without JIT and with NCHW outside
-// Read next  im2col_gemm_cpu.cpp, the same sums with columns; direct_simd.cpp, the tiles
+// Read next  im2col_gemm_cpu.cpp, the same sums with columns; tiles_simd.cpp, the tiles
 #include <algorithm>
 #include <array>
 
@@ -42,11 +42,9 @@
 #include "framework/parallel.h"
 #include "layers/conv2d/algorithm.h"
 #include "layers/conv2d/direct_plan.h"
-#include "layers/conv2d/direct_tiles.h"
+#include "layers/conv2d/tiles.h"
 
 namespace convscope {
-
-constinit IsaTable<DirectKernels> direct_kernels;
 
 namespace {
 
@@ -62,7 +60,7 @@ class Convolution {
               void* workspace)
       : pass_(pass),
         z_(pass.z),
-        kernels_(direct_kernels.get()),
+        kernels_(tile_kernels.get()),
         in_(static_cast<const float*>(in)),
         b_(static_cast<const float*>(b)),
         out_(static_cast<float*>(out)),
@@ -131,7 +129,7 @@ class Convolution {
     const Index row_end = std::min(row + pass_.row_count, pass_.out_h);
     const Index first = pass_.first_in_row(row);
     const Index last = std::max(first, pass_.last_in_row(row_end - 1));
-    DirectCopy copy;
+    RowCopy copy;
     copy.channels = pass_.depth;
     copy.rows = last - first;
     copy.width = pass_.in_w;
@@ -152,7 +150,7 @@ class Convolution {
   void run_row(Index image, Index o, Index first, const Block& block, float* panel) const {
     const Index g = image % z_.groups;
     std::array<std::int32_t, kMostTaps> x_at, w_at;
-    DirectTile tile;
+    SumTile tile;
     tile.channels = static_cast<int>(block.count);
     tile.depth = pass_.depth;
     tile.x_at = x_at.data();
@@ -178,7 +176,7 @@ class Convolution {
     }
   }
 
-  void run_tiles(DirectTile& tile, Index count, const float* panel, float* out, Index width) const {
+  void run_tiles(SumTile& tile, Index count, const float* panel, float* out, Index width) const {
     if (pass_.by_pixels) {
       const Index most = (2 * tile.channels <= kernels_.rows ? 4 : 2) * pass_.lanes;
       for (Index q = 0; q < count; q += most) {
@@ -225,7 +223,7 @@ class Convolution {
 
   const Pass& pass_;
   const Conv2dProblem& z_;
-  const DirectKernels kernels_;
+  const TileKernels kernels_;
   const float* const in_;
   const float* const b_;
   float* const out_;
@@ -252,7 +250,7 @@ class WeightGradient {
   WeightGradient(const WeightPlan& plan, const Conv2dBackwardWeightArgs& args)
       : plan_(plan),
         z_(plan.z),
-        kernels_(direct_kernels.get()),
+        kernels_(tile_kernels.get()),
         gemm_(gemm_kernels.get()),
         x_(static_cast<const float*>(args.x)),
         dy_(static_cast<const float*>(args.dy)),
@@ -292,14 +290,13 @@ class WeightGradient {
     }
     float* const panel = scratch;
     float* const dy = scratch + plan_.panel_floats();  // [rows Q, width]
-    if (count < plan_.width) std::fill_n(dy, plan_.rows * plan_.q * plan_.width, 0.0f);
     const Index plane = plan_.p * plan_.q;
     const Index g = block / plan_.blocks;
     for (Index n = slice * z_.n / plan_.slices; n < (slice + 1) * z_.n / plan_.slices; ++n) {
       for (Index p = 0; p < plan_.p; p += plan_.rows) {
         const Index p_end = std::min(p + plan_.rows, plan_.p);
-        gemm_.transpose(dy_ + (n * z_.k + k) * plane + p * plan_.q, plane, count,
-                        (p_end - p) * plan_.q, dy, plan_.width);
+        channels_to_lanes(dy_ + (n * z_.k + k) * plane + p * plan_.q, plane, count,
+                          (p_end - p) * plan_.q, plan_.width, dy);
         for (Index c = 0; c < plan_.channels; c += plan_.channels_at_once) {
           const Index channels = std::min(plan_.channels_at_once, plan_.channels - c);
           sum_rows(n * z_.c + g * plan_.channels + c, channels, p, p_end, panel, dy,
@@ -315,16 +312,24 @@ class WeightGradient {
     const Index first = std::clamp<Index>(p_begin * z_.stride_h - z_.pad_top, 0, z_.h);
     const Index last = std::clamp<Index>(
         (p_end - 1) * z_.stride_h - z_.pad_top + (z_.r - 1) * z_.dilation_h + 1, first, z_.h);
-    DirectCopy copy;
-    copy.channels = channels;
-    copy.rows = last - first;
-    copy.width = z_.w;
-    copy.from_step = z_.h * z_.w;
-    copy.left = z_.pad_left;
-    copy.columns = plan_.columns;
-    copy.to_step = plan_.channel_step;
-    copy.to_row = plan_.columns;
-    kernels_.copy(copy, x_ + plane * copy.from_step + first * z_.w, panel);
+    const float* from = x_ + plane * z_.h * z_.w + first * z_.w;
+    Index row_step = z_.w;
+    Index channel_step = z_.h * z_.w;
+    if (!plan_.in_place) {
+      row_step = plan_.columns;
+      channel_step = plan_.channel_step;
+      RowCopy copy;
+      copy.channels = channels;
+      copy.rows = last - first;
+      copy.width = z_.w;
+      copy.from_step = z_.h * z_.w;
+      copy.left = z_.pad_left;
+      copy.columns = plan_.columns;
+      copy.to_step = channel_step;
+      copy.to_row = row_step;
+      kernels_.copy(copy, from, panel);
+      from = panel;
+    }
     const RowTiles tiles(channels * z_.s, kernels_.rows);
     for (Index r = 0; r < z_.r; ++r) {
       // Rows p whose tap r lies inside the image.
@@ -332,24 +337,27 @@ class WeightGradient {
       const Index p = std::max(p_begin, up <= 0 ? 0 : ceil_div(up, z_.stride_h));
       const Index end = std::min(p_end, floor_div(z_.h - 1 + up, z_.stride_h) + 1);
       if (p >= end) continue;
-      DirectWeightTile tile;
+      WeightTile tile;
       tile.width = static_cast<int>(plan_.width);
       tile.rows = end - p;
       tile.columns = plan_.q;
-      tile.x_row = z_.stride_h * plan_.columns;
+      tile.x_row = z_.stride_h * row_step;
       tile.x_step = z_.stride_w;
       tile.dy = dy + (p - p_begin) * plan_.q * plan_.width;
-      const float* const rows = panel + (p * z_.stride_h - up - first) * plan_.columns;
+      const float* const rows = from + (p * z_.stride_h - up - first) * row_step;
+      Index c = 0;
+      Index s = 0;
       for (Index t = 0; t < tiles.tiles; ++t) {
         std::array<const float*, kMostRows> pixels;
         std::array<float*, kMostRows> to;
         tile.taps = tiles.height(t);
-        for (Index i = 0; i < tile.taps; ++i) {
-          const Index c = (tiles.begin(t) + i) / z_.s;
-          const Index s = (tiles.begin(t) + i) % z_.s;
-          const auto at = static_cast<std::size_t>(i);
-          pixels[at] = rows + c * plan_.channel_step + s * z_.dilation_w;
-          to[at] = sums + ((c * z_.r + r) * z_.s + s) * plan_.width;
+        for (std::size_t i = 0; i < static_cast<std::size_t>(tile.taps); ++i) {
+          pixels[i] = rows + c * channel_step + s * z_.dilation_w;
+          to[i] = sums + ((c * z_.r + r) * z_.s + s) * plan_.width;
+          if (++s == z_.s) {
+            s = 0;
+            ++c;
+          }
         }
         tile.x = pixels.data();
         tile.sums = to.data();
@@ -370,7 +378,7 @@ class WeightGradient {
 
   const WeightPlan& plan_;
   const Conv2dProblem& z_;
-  const DirectKernels kernels_;
+  const TileKernels kernels_;
   const GemmKernels gemm_;
   const float* const x_;
   const float* const dy_;

@@ -5,8 +5,8 @@
 #include <algorithm>
 
 #include "framework/memory.h"
-#include "layers/conv2d/direct_tiles.h"
 #include "layers/conv2d/problem.h"
+#include "layers/conv2d/tiles.h"
 
 namespace convscope::direct {
 
@@ -55,7 +55,7 @@ struct Pass {
       left = std::max<Index>(0, -floor_div(z.pad_left - reach, classes));
       columns = left + (classes - 1 + z.pad_left) / classes + class_w;
     }
-    const DirectKernels& kernels = direct_kernels.get();
+    const TileKernels& kernels = tile_kernels.get();
     lanes = kernels.lanes;
     const double sums = static_cast<double>(depth * taps) /
                         (forward ? 1.0 : static_cast<double>(z.stride_h * z.stride_w));
@@ -109,7 +109,7 @@ struct Pass {
 
   // Channel tiles: 4 vectors of channels by few pixels on narrow images, else 2 by many.
   Index widest() const {
-    const Index pixels = direct_kernels.get().pixels;
+    const Index pixels = tile_kernels.get().pixels;
     const bool narrow = lanes > 1 && 2 * class_w <= pixels && channels > 2 * lanes;
     return (narrow ? 4 : 2) * lanes;
   }
@@ -149,17 +149,19 @@ struct WeightPlan {
         p(z.p()),
         q(z.q()),
         columns((q - 1) * z.stride_w + (z.s - 1) * z.dilation_w + 1),
-        lanes(direct_kernels.get().lanes),
+        lanes(tile_kernels.get().lanes),
         width(kernels > lanes ? 2 * lanes : lanes),
-        blocks(ceil_div(kernels, width)) {
+        blocks(ceil_div(kernels, width)),
+        in_place(z.pad_left == 0 && columns <= z.w) {
     rows = 1;
-    while (rows < p && in_rows(rows + 1) * columns <= kPanelFloats / 16 &&
+    while (rows < p && (in_place || in_rows(rows + 1) * columns <= kPanelFloats / 16) &&
            (rows + 1) * q * width <= kPanelFloats / 2) {
       ++rows;
     }
     rows = ceil_div(p, ceil_div(p, rows));
     channel_step = spread(in_rows(rows) * columns);
-    channels_at_once = std::clamp<Index>(kPanelFloats / channel_step, 1, channels);
+    channels_at_once =
+        in_place ? channels : std::clamp<Index>(kPanelFloats / channel_step, 1, channels);
     const Index wanted = ceil_div(kSlices, z.groups * blocks);
     const Index room = std::max<Index>(
         1, (Index{1} << 22) / std::max<Index>(1, z.groups * padded_kernels() * channels * taps));
@@ -171,12 +173,15 @@ struct WeightPlan {
   Index padded_kernels() const { return blocks * width; }
   Index block_floats() const { return piece_floats(width * channels * taps); }
   Index sums_floats() const { return slices * z.groups * blocks * block_floats(); }
-  Index panel_floats() const { return piece_floats(channels_at_once * channel_step); }
+  Index panel_floats() const {
+    return in_place ? 0 : piece_floats(channels_at_once * channel_step);
+  }
   Index thread_floats() const { return panel_floats() + piece_floats(rows * q * width); }
 
   const Conv2dProblem& z;
   Index channels, kernels, taps, p, q, columns;
   Index lanes, width, blocks;
+  bool in_place;  // no zeros needed left or right: x is read where it lies
   Index rows = 1, channel_step = 0, channels_at_once = 1, slices = 1;
 };
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// direct_simd.cpp: the register tiles of direct convolution. direct_cpu.cpp says how they make up
-// a convolution.
+// tiles_simd.cpp: register tiles of convolution, and the copies that prepare their operands.
+// direct_cpu.cpp and gemm_1x1_cpu.cpp say how they make up a convolution.
 //
 // Choices    AVX-512: 14 pixels x 2 vectors (or 7 x 4) = 28 sums + 2 (4) of the other operand of 32
 //            registers, the broadcast is part of the FMA. AVX2: 6 x 2 = 12 + 2 + 1 of 16.
@@ -9,7 +9,7 @@
 // GCC 12 keeps an array that an ordinary loop indexes on the stack: every loop over sums has an
 // unroll pragma.
 #include "framework/simd.h"
-#include "layers/conv2d/direct_tiles.h"
+#include "layers/conv2d/tiles.h"
 
 namespace convscope::CONVSCOPE_ISA {
 namespace {
@@ -90,9 +90,19 @@ CONVSCOPE_INLINE void store_transposed(const float* tile, int width, int channel
 
 #endif
 
+// Asks for the lines that the tile will be stored to; they come while the sums are made.
+CONVSCOPE_INLINE void prefetch_rows(const SumTile& tile) {
+  for (int i = 0; i < tile.channels; ++i) {
+    const float* const row = tile.out + i * tile.out_row;
+    for (int j = 0; j < tile.pixels; j += 16) __builtin_prefetch(row + j, 1);
+    __builtin_prefetch(row + tile.pixels - 1, 1);
+  }
+}
+
 template <int Pixels, int Vectors>
-void channel_sums(const DirectTile& tile) {
+void channel_sums(const SumTile& tile) {
   constexpr int kWidth = Vectors * kLanes;
+  prefetch_rows(tile);
   Vec sums[Pixels][Vectors];  // [Pixels, kWidth]
 #pragma GCC unroll 4
   for (int v = 0; v < Vectors; ++v) {
@@ -110,6 +120,7 @@ void channel_sums(const DirectTile& tile) {
     for (int t = 0; t < tile.taps; ++t) {
       const float* const pixel = x + tile.x_at[t];
       const float* const weights = w + tile.w_at[t];
+      __builtin_prefetch(pixel + tile.x_step);
       Vec lanes[Vectors];
 #pragma GCC unroll 4
       for (int v = 0; v < Vectors; ++v) lanes[v] = load(weights + v * kLanes);
@@ -135,7 +146,7 @@ void channel_sums(const DirectTile& tile) {
 }
 
 template <int Pixels>
-void channel_pixels(const DirectTile& tile, int width) {
+void channel_pixels(const SumTile& tile, int width) {
   if constexpr (Pixels <= kPixels) {
     if (width == kLanes) return channel_sums<Pixels, 1>(tile);
     if (width == 2 * kLanes) return channel_sums<Pixels, 2>(tile);
@@ -143,7 +154,7 @@ void channel_pixels(const DirectTile& tile, int width) {
   }
 }
 
-void channel_tile(const DirectTile& tile, int width) {
+void channel_tile(const SumTile& tile, int width) {
   switch (tile.pixels) {
     case 1:
       return channel_pixels<1>(tile, width);
@@ -179,7 +190,8 @@ void channel_tile(const DirectTile& tile, int width) {
 // ---- pixels in the lanes -----------------------------------------------------------------------
 
 template <int Rows, int Vectors>
-void pixel_sums(const DirectTile& tile) {
+void pixel_sums(const SumTile& tile) {
+  prefetch_rows(tile);
   const int last = tile.pixels - (Vectors - 1) * kLanes;
   Vec sums[Rows][Vectors];  // [Rows, Vectors * kLanes]
 #pragma GCC unroll 16
@@ -220,7 +232,7 @@ void pixel_sums(const DirectTile& tile) {
 }
 
 template <int Rows>
-void pixel_rows(const DirectTile& tile) {
+void pixel_rows(const SumTile& tile) {
   if constexpr (Rows <= kRows) {
     const int vectors = (tile.pixels + kLanes - 1) / kLanes;
     if (vectors == 1) return pixel_sums<Rows, 1>(tile);
@@ -232,7 +244,7 @@ void pixel_rows(const DirectTile& tile) {
   }
 }
 
-void pixel_tile(const DirectTile& tile) {
+void pixel_tile(const SumTile& tile) {
   switch (tile.channels) {
     case 1:
       return pixel_rows<1>(tile);
@@ -268,7 +280,7 @@ void pixel_tile(const DirectTile& tile) {
 // ---- the gradient of the weights ---------------------------------------------------------------
 
 template <int Taps, int Vectors>
-void weight_sums(const DirectWeightTile& tile) {
+void weight_sums(const WeightTile& tile) {
   constexpr int kWidth = Vectors * kLanes;
   Vec sums[Taps][Vectors];  // [Taps, kWidth]
 #pragma GCC unroll 16
@@ -321,14 +333,14 @@ void weight_sums(const DirectWeightTile& tile) {
 }
 
 template <int Taps>
-void weight_taps(const DirectWeightTile& tile) {
+void weight_taps(const WeightTile& tile) {
   if constexpr (Taps <= kRows) {
     if (tile.width == kLanes) return weight_sums<Taps, 1>(tile);
     return weight_sums<Taps, 2>(tile);
   }
 }
 
-void weight_tile(const DirectWeightTile& tile) {
+void weight_tile(const WeightTile& tile) {
   switch (tile.taps) {
     case 1:
       return weight_taps<1>(tile);
@@ -367,22 +379,34 @@ void weight_tile(const DirectWeightTile& tile) {
 template <int Step>
 CONVSCOPE_INLINE void copy_every(float* __restrict to, const float* __restrict from, Index count) {
   Index i = 0;
+#if defined(CONVSCOPE_ISA_IS_AVX512)
   if constexpr (Step == 1) {
     for (; i + kLanes <= count; i += kLanes) store(to + i, load(from + i));
-#if defined(CONVSCOPE_ISA_IS_AVX512)
     const auto rest = static_cast<int>(count - i);
     store_first(to + i, load_first(from + i, rest), rest);
     return;
-#endif
+  }
+  const __m512i even = _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30);
+  for (; i < count; i += kLanes) {  // the element behind the last one is not read
+    const auto here = static_cast<int>(count - i < kLanes ? count - i : kLanes);
+    const int floats = 2 * here - 1;
+    const Vec low = load_first(from + 2 * i, floats < kLanes ? floats : kLanes);
+    const Vec high = load_first(from + 2 * i + kLanes, floats < kLanes ? 0 : floats - kLanes);
+    store_first(to + i, Vec{_mm512_permutex2var_ps(low.v, even, high.v)}, here);
+  }
+#else
+  if constexpr (Step == 1) {
+    for (; i + kLanes <= count; i += kLanes) store(to + i, load(from + i));
   }
   for (; i < count; ++i) to[i] = from[i * Step];
+#endif
 }
 
 CONVSCOPE_INLINE void clear(float* to, Index begin, Index end) {
   for (Index i = begin; i < end; ++i) to[i] = 0.0f;
 }
 
-void copy(const DirectCopy& z, const float* from, float* to) {
+void copy(const RowCopy& z, const float* from, float* to) {
   for (Index c = 0; c < z.channels; ++c) {
     for (Index h = 0; h < z.rows; ++h) {
       const float* const row = from + c * z.from_step + h * z.width;
@@ -409,6 +433,51 @@ void copy(const DirectCopy& z, const float* from, float* to) {
   }
 }
 
+void copy_runs(const float* from, Index from_step, Index channels, const PixelRun* runs,
+               Index count, Index step, float* to, Index to_step) {
+  for (Index c = 0; c < channels; ++c, from += from_step, to += to_step) {
+    for (Index i = 0; i < count; ++i) {
+      const float* const first = from + runs[i].from;
+      float* const out = to + runs[i].to;
+      if (step == 1) {
+        copy_every<1>(out, first, runs[i].count);
+      } else if (step == 2) {
+        copy_every<2>(out, first, runs[i].count);
+      } else {
+        for (Index j = 0; j < runs[i].count; ++j) out[j] = first[j * step];
+      }
+    }
+  }
+}
+
+#if defined(CONVSCOPE_ISA_IS_AVX512)
+
+void to_lanes(const float* from, Index from_row, Index channels, Index count, Index width,
+              float* to) {
+  for (Index k = 0; k < width; k += 16) {
+    const Index rows = channels - k;
+    for (Index j = 0; j < count; j += 16) {
+      const auto pixels = static_cast<int>(count - j < 16 ? count - j : 16);
+      __m512 v[16];
+#pragma GCC unroll 16
+      for (int i = 0; i < 16; ++i) {
+        v[i] = i < rows ? load_first(from + (k + i) * from_row + j, pixels).v : zero().v;
+      }
+      transpose_16x16(v);
+#pragma GCC unroll 16
+      for (int i = 0; i < 16; ++i) {
+        if (i < pixels) _mm512_store_ps(to + (j + i) * width + k, v[i]);
+      }
+    }
+  }
+}
+
+#else
+
+constexpr decltype(TileKernels::to_lanes) to_lanes = nullptr;
+
+#endif
+
 void weave(const float* from, Index from_step, Index width, Index step, float* to) {
   if (step == 2) {
     const float* const __restrict odd = from + from_step;
@@ -428,11 +497,13 @@ void weave(const float* from, Index from_step, Index width, Index step, float* t
 }  // namespace
 }  // namespace convscope::CONVSCOPE_ISA
 
-CONVSCOPE_SIMD_KERNELS(direct_kernels, (DirectKernels{.lanes = CONVSCOPE_ISA::kLanes,
-                                                      .pixels = CONVSCOPE_ISA::kPixels,
-                                                      .rows = CONVSCOPE_ISA::kRows,
-                                                      .channel_tile = CONVSCOPE_ISA::channel_tile,
-                                                      .pixel_tile = CONVSCOPE_ISA::pixel_tile,
-                                                      .weight_tile = CONVSCOPE_ISA::weight_tile,
-                                                      .copy = CONVSCOPE_ISA::copy,
-                                                      .weave = CONVSCOPE_ISA::weave}))
+CONVSCOPE_SIMD_KERNELS(tile_kernels, (TileKernels{.lanes = CONVSCOPE_ISA::kLanes,
+                                                  .pixels = CONVSCOPE_ISA::kPixels,
+                                                  .rows = CONVSCOPE_ISA::kRows,
+                                                  .channel_tile = CONVSCOPE_ISA::channel_tile,
+                                                  .pixel_tile = CONVSCOPE_ISA::pixel_tile,
+                                                  .weight_tile = CONVSCOPE_ISA::weight_tile,
+                                                  .copy = CONVSCOPE_ISA::copy,
+                                                  .copy_runs = CONVSCOPE_ISA::copy_runs,
+                                                  .to_lanes = CONVSCOPE_ISA::to_lanes,
+                                                  .weave = CONVSCOPE_ISA::weave}))

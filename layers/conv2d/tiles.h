@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// direct_tiles.h: the parts of direct convolution that depend on the instruction set: register
-// tiles that read pixels where they lie, and the copies that put zeros around an image.
+// tiles.h: the parts of direct and pointwise convolution that depend on the instruction set:
+// register tiles that read pixels where they lie, and the copies that put zeros around an image or
+// channels into the lanes.
 //
 // A reduction channel is a channel that a sum runs over: c forward, k in backward_data. A tap is
 // one (r, s) of the kernel; its place in a row of pixels and in the weights is a pair of offsets.
@@ -15,7 +16,7 @@ namespace convscope {
 // out[i * out_row + j] = start[i] + sum over d < depth, t < taps of
 //                        w[d w_step + w_at[t] + i] x[d x_step + x_at[t] + j]
 // for channels i < channels and pixels j < pixels.
-struct DirectTile {
+struct SumTile {
   int channels = 0;
   int pixels = 0;
   std::int64_t depth = 0;
@@ -34,7 +35,7 @@ struct DirectTile {
 // sums[t][k] += sum over p < rows, q < columns of
 //                        x[t][p x_row + q x_step] dy[(p columns + q) width + k]
 // for taps t < taps and lanes k < width, the width of one vector or of two.
-struct DirectWeightTile {
+struct WeightTile {
   int taps = 0;
   int width = 0;
   std::int64_t rows = 0, columns = 0;
@@ -47,28 +48,46 @@ struct DirectWeightTile {
 // Rows of one image with zeros around them: for channels c < channels and rows h < rows
 //   to[c to_step + h to_row + phase phase_step + i] = from[c from_step + h width + i phases + phase
 //   - left], or 0 outside [0, width), for i < columns.
-struct DirectCopy {
+struct RowCopy {
   std::int64_t channels = 0, rows = 0, width = 0, from_step = 0;
   std::int64_t phases = 1, left = 0, columns = 0;
   std::int64_t to_step = 0, to_row = 0, phase_step = 0;
 };
 
-struct DirectKernels {
+// A run of neighbouring pixels of every plane: from[c from_step + run.from + i step] goes to
+// to[c to_step + run.to + i], for i < run.count.
+struct PixelRun {
+  std::int64_t from = 0, to = 0, count = 0;
+};
+
+struct TileKernels {
   int lanes = 0;   // of a vector
   int pixels = 0;  // most pixels of a channel_tile
   int rows = 0;    // most channels of a pixel_tile
   // Channels in the lanes: w is packed `width` wide (1, 2 or 4 vectors; 4 for at most half of
   // `pixels`), pixels are broadcast, and the tile is transposed when it is stored.
-  void (*channel_tile)(const DirectTile& tile, int width) = nullptr;
+  void (*channel_tile)(const SumTile& tile, int width) = nullptr;
   // Pixels in the lanes (at most 2 vectors; 4 for at most 6 channels), weights are broadcast.
-  void (*pixel_tile)(const DirectTile& tile) = nullptr;
-  void (*weight_tile)(const DirectWeightTile& tile) = nullptr;
-  void (*copy)(const DirectCopy& copy, const float* from, float* to) = nullptr;
+  void (*pixel_tile)(const SumTile& tile) = nullptr;
+  void (*weight_tile)(const WeightTile& tile) = nullptr;
+  void (*copy)(const RowCopy& copy, const float* from, float* to) = nullptr;
+  // Copies `runs` of each of `channels` planes; step 1 is the quick one, then 2.
+  void (*copy_runs)(const float* from, std::int64_t from_step, std::int64_t channels,
+                    const PixelRun* runs, std::int64_t count, std::int64_t step, float* to,
+                    std::int64_t to_step) = nullptr;
+  // As channels_to_lanes() below; null where it has no kernel of its own.
+  void (*to_lanes)(const float* from, std::int64_t from_row, std::int64_t channels,
+                   std::int64_t count, std::int64_t width, float* to) = nullptr;
   // to[i] = from[i % step * from_step + i / step] for i < width: columns of one parity, gathered.
   void (*weave)(const float* from, std::int64_t from_step, std::int64_t width, std::int64_t step,
                 float* to) = nullptr;
 };
 
-extern IsaTable<DirectKernels> direct_kernels;
+extern IsaTable<TileKernels> tile_kernels;
+
+// to[j * width + k] = from[k * from_row + j] for k < channels <= width and j < count; lanes behind
+// `channels` become 0. width: one vector or two; `to` is aligned to 64 bytes.
+void channels_to_lanes(const float* from, std::int64_t from_row, std::int64_t channels,
+                       std::int64_t count, std::int64_t width, float* to);
 
 }  // namespace convscope

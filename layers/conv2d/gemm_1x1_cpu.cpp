@@ -1,0 +1,521 @@
+// SPDX-License-Identifier: Apache-2.0
+// gemm_1x1_cpu.cpp: pointwise convolution: for a 1x1 kernel an image of NCHW planes is already a
+// matrix [C, P Q], so the convolution is one matrix product for each image, without columns.
+//
+// Formula    y[n,k,p,q] = b[k] + sum over c of w[k,c] x[n, g C/G + c, p stride_h, q stride_w]
+// Textbook   for n: y[n] = w x[n] + b           # [K,C] [C,PQ]
+//                   dx[n] = w^T dy[n]           # [C,K] [K,PQ]
+//                   dw += dy[n] x[n]^T          # [K,PQ] [PQ,C]
+// Plan       one product for forward and backward_data: weights are packed in tiles of rows once;
+//            a panel is one register tile's width of pixels and all reduction channels.
+//              large planes   a panel is read where it lies; while its tiles run, the next panel is
+//                             asked for, because a page is left at each channel and the hardware's
+//                             prefetcher gives up
+//              small planes   (and stride > 1) panels run through all images and are packed
+//            The lines of y that a tile will store to are asked for before its sums are made.
+//            backward_data with stride > 1 computes the pixels that are read and spreads them.
+//            backward_weight: dy is transposed to k in the lanes, pixels of 14 planes of x are
+//            broadcast, 28 sums stay in registers over a run of pixels.
+// Shapes     x [N,C,H,W], w [K,C/G,1,1], y [N,K,P,Q], f32 row-major, any alignment; sums in f32
+// Supports   f32 with a 1x1 kernel and no padding; every stride and number of groups
+// Cost       FLOPs = 2 N K P Q C/G; bytes = the three tensors once; workspace = packed weights and
+//            panels of each thread (backward_weight: dw in lanes for each slice). Memory-bound when
+//            2 / (1/K + 1/C) FLOPs a float is below the ridge: under about 30 channels
+// Numerics   one rounding per FMA in the order of c (dw: of pixels, slices in order); same bits on
+//            each run and for any number of threads; exact on integers below 2^24
+// Backward   dx assigned; dw assigned or added to (its sums start from dw)
+// Choices    kLargePlane 512 pixels: from 16 panels on, the partial last panel of a plane costs less
+//            than packing; kPanelFloats 64 Ki: 256 KiB of L2 for packed panels
+//            kRun 256 pixels: dy in lanes 32 KiB x 14 planes of x 14 KiB
+// Source     M. Lin, Q. Chen, S. Yan 2013: Network In Network, arXiv 1312.4400
+// Read next  im2col_gemm_cpu.cpp, for kernels of any size; framework/ops/gemm_simd.cpp, the tile
+#include <algorithm>
+#include <array>
+
+#include "framework/memory.h"
+#include "framework/ops/gemm_kernels.h"
+#include "framework/parallel.h"
+#include "layers/conv2d/algorithm.h"
+#include "layers/conv2d/tiles.h"
+
+namespace convscope {
+namespace {
+
+using Index = std::int64_t;
+
+constexpr Index kLargePlane = 512;
+constexpr Index kPanelFloats = 64 * 1024;
+constexpr Index kRun = 256;
+constexpr Index kSlices = 8;
+constexpr double kChunkFlops = 1e6;
+constexpr Index kMostPanels = 8;
+constexpr Index kMostPixels = kMostPanels * 32;  // no instruction set has wider panels
+constexpr int kMostRows = 16;                    // of a tile, on any instruction set
+
+Index ceil_div(Index a, Index b) { return (a + b - 1) / b; }
+
+Index piece_floats(Index floats) {
+  return static_cast<Index>(
+      ScratchArena::round_up(static_cast<std::size_t>(floats) * sizeof(float)) / sizeof(float));
+}
+
+bool strided(const Conv2dProblem& z) { return z.stride_h != 1 || z.stride_w != 1; }
+
+// ---- forward and backward_data: out[rows, pixels] = weights[rows, depth] in[depth, pixels] -----
+
+struct Plan {
+  Plan(const Conv2dProblem& problem, Direction direction)
+      : z(problem),
+        forward(direction == Direction::forward),
+        depth(forward ? z.c_per_group() : z.k_per_group()),
+        rows(forward ? z.k_per_group() : z.c_per_group()),
+        plane(z.p() * z.q()),
+        width(gemm_kernels.get().columns),
+        spread(!forward && strided(z)),
+        in_place(spread || (plane >= kLargePlane && (!forward || !strided(z)))),
+        tiles(rows, gemm_kernels.get().rows) {
+    const double flops = 2.0 * static_cast<double>(rows * depth * width);  // of a panel
+    const auto worth = static_cast<Index>(kChunkFlops / flops) + 1;
+    if (in_place) {
+      panels = ceil_div(plane, width);
+      panels_at_once = std::min(panels, std::max<Index>(worth, 8));
+      if (spread) panels_at_once = panels;  // a chunk is a whole plane of dx
+      chunks = z.n * ceil_div(panels, panels_at_once);
+    } else {
+      panels = ceil_div(z.n * plane, width);
+      panels_at_once = std::clamp<Index>(kPanelFloats / (depth * width), 1, kMostPanels);
+      panels_at_once = std::min(panels_at_once, std::max<Index>(1, ceil_div(panels, kSlices)));
+      chunks = ceil_div(panels, panels_at_once);
+    }
+    // Few chunks: each takes a part of the rows.
+    splits =
+        std::clamp<Index>(ceil_div(kSlices, std::max<Index>(1, chunks * z.groups)), 1, tiles.tiles);
+    if (z.nominal_flops() < kChunkFlops) splits = 1;
+  }
+
+  Index weight_floats() const { return piece_floats(z.groups * rows * depth); }
+  Index thread_floats() const {
+    if (spread) return piece_floats(rows * plane);
+    return in_place ? 0 : piece_floats(panels_at_once * width * (depth + rows));
+  }
+
+  const Conv2dProblem& z;
+  bool forward;
+  Index depth, rows, plane, width;
+  bool spread, in_place;
+  RowTiles tiles;
+  Index panels = 0, panels_at_once = 1, chunks = 0, splits = 1;
+};
+
+class Product {
+ public:
+  Product(const Plan& plan, const void* in, const void* w, const void* b, void* out,
+          void* workspace)
+      : plan_(plan),
+        z_(plan.z),
+        gemm_(gemm_kernels.get()),
+        in_(static_cast<const float*>(in)),
+        b_(static_cast<const float*>(b)),
+        out_(static_cast<float*>(out)),
+        weights_(static_cast<float*>(workspace)),
+        scratch_(weights_ + plan.weight_floats()) {
+    pack_weights(static_cast<const float*>(w));
+  }
+
+  void run() const {
+    const Index per_group = plan_.chunks * plan_.splits;
+    parallel_chunks(z_.groups * per_group, [&](Index chunk, int thread) {
+      const Index g = chunk / per_group;
+      const Index split = chunk % plan_.splits;
+      const Index begin = split * plan_.tiles.tiles / plan_.splits;
+      const Index end = (split + 1) * plan_.tiles.tiles / plan_.splits;
+      const Index piece = chunk / plan_.splits % plan_.chunks;
+      float* const scratch = scratch_ + thread * plan_.thread_floats();
+      if (plan_.in_place) {
+        run_in_place(g, piece, begin, end, scratch);
+      } else {
+        run_packed(g, piece * plan_.panels_at_once, begin, end, scratch);
+      }
+    });
+  }
+
+ private:
+  // Tiles of [depth, height], one after the other.
+  void pack_weights(const float* w) const {
+    parallel_for(z_.groups * plan_.tiles.tiles, std::max<Index>(1, 4096 / plan_.depth),
+                 [&](Index begin, Index end) {
+                   for (Index job = begin; job < end; ++job) {
+                     const Index g = job / plan_.tiles.tiles;
+                     const Index row = plan_.tiles.begin(job % plan_.tiles.tiles);
+                     const int height = plan_.tiles.height(job % plan_.tiles.tiles);
+                     float* const to = weights_ + (g * plan_.rows + row) * plan_.depth;
+                     if (plan_.forward) {
+                       gemm_.transpose(w + (g * plan_.rows + row) * plan_.depth, plan_.depth,
+                                       height, plan_.depth, to, height);
+                       continue;
+                     }
+                     for (Index k = 0; k < plan_.depth; ++k) {
+                       const float* const from = w + (g * plan_.depth + k) * plan_.rows + row;
+                       std::copy(from, from + height, to + k * height);
+                     }
+                   }
+                 });
+  }
+
+  GemmTile tile_of(Index g, Index t) const {
+    GemmTile tile;
+    tile.rows = plan_.tiles.height(t);
+    tile.depth = plan_.depth;
+    tile.a = weights_ + (g * plan_.rows + plan_.tiles.begin(t)) * plan_.depth;
+    tile.a_step = tile.rows;
+    tile.bias = b_ == nullptr ? nullptr : b_ + g * plan_.rows + plan_.tiles.begin(t);
+    return tile;
+  }
+
+  void run_tile(const GemmTile& tile) const {
+    for (int i = 0; i < tile.rows; ++i) {
+      const float* const row = tile.c + i * tile.c_row;
+      for (int j = 0; j < tile.columns; j += 16) __builtin_prefetch(row + j, 1);
+    }
+    gemm_.tile(tile);
+  }
+
+  void run_in_place(Index g, Index piece, Index t_begin, Index t_end, float* scratch) const {
+    const Index pieces = ceil_div(plan_.panels, plan_.panels_at_once);
+    const Index image = piece / pieces * z_.groups + g;
+    const Index first = piece % pieces * plan_.panels_at_once;
+    const Index last = std::min(first + plan_.panels_at_once, plan_.panels);
+    const float* const in = in_ + image * plan_.depth * plan_.plane;
+    float* const out = plan_.spread ? scratch : out_ + image * plan_.rows * plan_.plane;
+    for (Index panel = first; panel < last; ++panel) {
+      const Index pixel = panel * plan_.width;
+      const float* const next = panel + 1 < last ? in + pixel + plan_.width : nullptr;
+      for (Index t = t_begin; t < t_end; ++t) {
+        if (next != nullptr) {
+          const Index end = (t - t_begin + 1) * plan_.depth / (t_end - t_begin);
+          for (Index d = (t - t_begin) * plan_.depth / (t_end - t_begin); d < end; ++d) {
+            for (Index j = 0; j < plan_.width; j += 16) {
+              __builtin_prefetch(next + d * plan_.plane + j, 0, 2);
+            }
+          }
+        }
+        GemmTile tile = tile_of(g, t);
+        tile.columns = static_cast<int>(std::min(plan_.width, plan_.plane - pixel));
+        tile.b = in + pixel;
+        tile.b_step = plan_.plane;
+        tile.c = out + plan_.tiles.begin(t) * plan_.plane + pixel;
+        tile.c_row = plan_.plane;
+        run_tile(tile);
+      }
+    }
+    if (plan_.spread) {
+      for (Index t = t_begin; t < t_end; ++t) {
+        for (Index i = plan_.tiles.begin(t); i < plan_.tiles.begin(t + 1); ++i) {
+          spread_plane(scratch + i * plan_.plane, out_ + (image * plan_.rows + i) * z_.h * z_.w);
+        }
+      }
+    }
+  }
+
+  // dx: the pixels that were read, zeros between them.
+  void spread_plane(const float* from, float* dx) const {
+    std::fill_n(dx, z_.h * z_.w, 0.0f);
+    const Index q = z_.q();
+    for (Index p = 0; p < z_.p(); ++p) {
+      float* const row = dx + p * z_.stride_h * z_.w;
+      for (Index i = 0; i < q; ++i) row[i * z_.stride_w] = from[p * q + i];
+    }
+  }
+
+  void run_packed(Index g, Index first, Index t_begin, Index t_end, float* scratch) const {
+    const Index last = std::min(first + plan_.panels_at_once, plan_.panels);
+    float* const packed = scratch;  // [panel][depth]
+    float* const buffer = scratch + plan_.panels_at_once * plan_.width * plan_.depth;  // [rows]
+    const Index pixels = z_.n * plan_.plane;
+    const auto count_of = [&](Index panel) {
+      return std::min(plan_.width, pixels - panel * plan_.width);
+    };
+    std::array<PixelRun, kMostPixels> runs;
+    const Index run_count = list_runs(
+        g, first * plan_.width, std::min(last * plan_.width, pixels) - first * plan_.width, runs);
+    tile_kernels.get().copy_runs(in_, plan_.forward ? z_.h * z_.w : plan_.plane, plan_.depth,
+                                 runs.data(), run_count, plan_.forward ? z_.stride_w : 1, packed,
+                                 plan_.width);
+    for (Index t = t_begin; t < t_end; ++t) {
+      GemmTile tile = tile_of(g, t);
+      tile.b_step = plan_.width;
+      for (Index panel = first; panel < last; ++panel) {
+        const Index pixel = panel * plan_.width;
+        const Index n = pixel / plan_.plane;
+        tile.columns = static_cast<int>(count_of(panel));
+        tile.b = packed + (panel - first) * plan_.width * plan_.depth;
+        if (pixel % plan_.plane + tile.columns <= plan_.plane) {
+          tile.c = out_ + ((n * z_.groups + g) * plan_.rows + plan_.tiles.begin(t)) * plan_.plane +
+                   pixel % plan_.plane;
+          tile.c_row = plan_.plane;
+          run_tile(tile);
+          continue;
+        }
+        tile.c = buffer;  // the panel goes on in the next image
+        tile.c_row = plan_.width;
+        gemm_.tile(tile);
+        copy_out(g, plan_.tiles.begin(t), tile, pixel);
+      }
+    }
+  }
+  // Pieces of `count` pixels that are neighbours in `in` and in one panel.
+  Index list_runs(Index g, Index pixel, Index count,
+                  std::array<PixelRun, kMostPixels>& runs) const {
+    const bool gaps = strided(z_);  // then a run ends with its row
+    const Index row = gaps ? z_.q() : plan_.plane;
+    const Index in_plane = plan_.forward ? z_.h * z_.w : plan_.plane;
+    std::size_t found = 0;
+    for (Index done = 0; done < count; ++found) {
+      const Index n = (pixel + done) / plan_.plane;
+      const Index at = (pixel + done) % plan_.plane;
+      PixelRun& run = runs[found];
+      run.count = std::min({row - at % row, count - done, plan_.width - done % plan_.width});
+      run.from = (n * z_.groups + g) * plan_.depth * in_plane +
+                 (gaps ? at / row * z_.stride_h * z_.w + at % row * z_.stride_w : at);
+      run.to = done / plan_.width * plan_.width * plan_.depth + done % plan_.width;
+      done += run.count;
+    }
+    return static_cast<Index>(found);
+  }
+
+  void copy_out(Index g, Index row, const GemmTile& tile, Index pixel) const {
+    for (Index done = 0; done < tile.columns;) {
+      const Index n = (pixel + done) / plan_.plane;
+      const Index at = (pixel + done) % plan_.plane;
+      const Index run = std::min<Index>(plan_.plane - at, tile.columns - done);
+      for (Index i = 0; i < tile.rows; ++i) {
+        const float* const from = tile.c + i * tile.c_row + done;
+        float* const to = out_ + ((n * z_.groups + g) * plan_.rows + row + i) * plan_.plane + at;
+        for (Index j = 0; j < run; ++j) to[j] = from[j];
+      }
+      done += run;
+    }
+  }
+
+  const Plan& plan_;
+  const Conv2dProblem& z_;
+  const GemmKernels gemm_;
+  const float* const in_;
+  const float* const b_;
+  float* const out_;
+  float* const weights_;
+  float* const scratch_;
+};
+
+void forward(const Conv2dForwardArgs& args) {
+  if (args.problem.n == 0) return;
+  const Plan plan(args.problem, Direction::forward);
+  Product(plan, args.x, args.w, args.b, args.y, args.workspace).run();
+}
+
+void backward_data(const Conv2dBackwardDataArgs& args) {
+  if (args.problem.n == 0) return;
+  const Plan plan(args.problem, Direction::backward_data);
+  Product(plan, args.dy, args.w, nullptr, args.dx, args.workspace).run();
+}
+
+// ---- backward_weight ---------------------------------------------------------------------------
+
+// A chunk sums one block of output channels over one slice of the images, into sums[c, width].
+struct WeightPlan {
+  explicit WeightPlan(const Conv2dProblem& problem)
+      : z(problem),
+        channels(z.c_per_group()),
+        kernels(z.k_per_group()),
+        lanes(tile_kernels.get().lanes),
+        width(kernels > lanes ? 2 * lanes : lanes),
+        blocks(ceil_div(kernels, width)),
+        // Without strides a plane is one long row.
+        rows(strided(z) ? z.p() : 1),
+        columns(strided(z) ? z.q() : z.p() * z.q()),
+        rows_at_once(std::clamp<Index>(kRun / columns, 1, rows)),
+        columns_at_once(rows == 1 ? std::min(columns, kRun) : columns) {
+    const Index wanted = ceil_div(kSlices, z.groups * blocks);
+    slices = std::clamp<Index>(wanted, 1, std::max<Index>(1, z.n));
+  }
+  Index block_floats() const { return piece_floats(width * channels); }
+  Index sums_floats() const { return slices * z.groups * blocks * block_floats(); }
+  Index thread_floats() const { return piece_floats(rows_at_once * columns_at_once * width); }
+
+  const Conv2dProblem& z;
+  Index channels, kernels, lanes, width, blocks;
+  Index rows, columns, rows_at_once, columns_at_once;
+  Index slices = 1;
+};
+
+class WeightGradient {
+ public:
+  WeightGradient(const WeightPlan& plan, const Conv2dBackwardWeightArgs& args)
+      : plan_(plan),
+        z_(plan.z),
+        kernels_(tile_kernels.get()),
+        gemm_(gemm_kernels.get()),
+        x_(static_cast<const float*>(args.x)),
+        dy_(static_cast<const float*>(args.dy)),
+        dw_(static_cast<float*>(args.dw)),
+        accumulate_(args.accumulate),
+        sums_(static_cast<float*>(args.workspace)),
+        scratch_(sums_ + plan.sums_floats()) {}
+
+  void run() const {
+    const Index blocks = z_.groups * plan_.blocks;
+    parallel_chunks(blocks * plan_.slices, [&](Index chunk, int thread) {
+      sum_slice(chunk / blocks, chunk % blocks, scratch_ + thread * plan_.thread_floats());
+    });
+    parallel_chunks(blocks, [&](Index block, int) { write_block(block); });
+  }
+
+ private:
+  float* sums_of(Index slice, Index block) const {
+    return sums_ + (slice * z_.groups * plan_.blocks + block) * plan_.block_floats();
+  }
+  Index first_kernel(Index block) const {  // of all K
+    return block / plan_.blocks * plan_.kernels + block % plan_.blocks * plan_.width;
+  }
+  Index kernel_count(Index block) const {
+    return std::min(plan_.width, plan_.kernels - block % plan_.blocks * plan_.width);
+  }
+
+  void sum_slice(Index slice, Index block, float* dy) const {
+    float* const sums = sums_of(slice, block);
+    const Index k = first_kernel(block);
+    const Index count = kernel_count(block);
+    std::fill_n(sums, plan_.width * plan_.channels, 0.0f);
+    if (accumulate_ && slice == 0) {
+      gemm_.transpose(dw_ + k * plan_.channels, plan_.channels, count, plan_.channels, sums,
+                      plan_.width);
+    }
+    const Index plane = plan_.rows * plan_.columns;
+    const Index g = block / plan_.blocks;
+    const Index end = (slice + 1) * z_.n / plan_.slices;
+    for (Index n = slice * z_.n / plan_.slices; n < end; ++n) {
+      const float* const image = x_ + (n * z_.c + g * plan_.channels) * z_.h * z_.w;
+      for (Index p = 0; p < plan_.rows; p += plan_.rows_at_once) {
+        for (Index q = 0; q < plan_.columns; q += plan_.columns_at_once) {
+          WeightTile tile;
+          tile.width = static_cast<int>(plan_.width);
+          tile.rows = std::min(plan_.rows_at_once, plan_.rows - p);
+          tile.columns = std::min(plan_.columns_at_once, plan_.columns - q);
+          tile.x_row = z_.stride_h * z_.w;
+          tile.x_step = z_.stride_w;
+          tile.dy = dy;
+          channels_to_lanes(dy_ + (n * z_.k + k) * plane + p * plan_.columns + q, plane, count,
+                            tile.rows * tile.columns, plan_.width, dy);
+          sum_run(tile, image + p * tile.x_row + q * z_.stride_w, sums);
+        }
+      }
+    }
+  }
+
+  // One run of pixels, all channels of x.
+  void sum_run(WeightTile& tile, const float* x, float* sums) const {
+    const RowTiles tiles(plan_.channels, kernels_.rows);
+    std::array<const float*, kMostRows> pixels;
+    std::array<float*, kMostRows> to;
+    tile.x = pixels.data();
+    tile.sums = to.data();
+    Index c = 0;
+    for (Index t = 0; t < tiles.tiles; ++t) {
+      tile.taps = tiles.height(t);
+      for (std::size_t i = 0; i < static_cast<std::size_t>(tile.taps); ++i, ++c) {
+        pixels[i] = x + c * z_.h * z_.w;
+        to[i] = sums + c * plan_.width;
+      }
+      kernels_.weight_tile(tile);
+    }
+  }
+
+  void write_block(Index block) const {
+    float* const sums = sums_of(0, block);
+    for (Index slice = 1; slice < plan_.slices; ++slice) {
+      const float* const more = sums_of(slice, block);
+      for (Index i = 0; i < plan_.width * plan_.channels; ++i) sums[i] += more[i];
+    }
+    gemm_.transpose(sums, plan_.width, plan_.channels, kernel_count(block),
+                    dw_ + first_kernel(block) * plan_.channels, plan_.channels);
+  }
+
+  const WeightPlan& plan_;
+  const Conv2dProblem& z_;
+  const TileKernels kernels_;
+  const GemmKernels gemm_;
+  const float* const x_;
+  const float* const dy_;
+  float* const dw_;
+  const bool accumulate_;
+  float* const sums_;
+  float* const scratch_;
+};
+
+void backward_weight(const Conv2dBackwardWeightArgs& args) {
+  const WeightPlan plan(args.problem);
+  WeightGradient(plan, args).run();
+}
+
+// ---- card --------------------------------------------------------------------------------------
+
+Conv2dSupport supports(const Conv2dProblem& z, Direction) {
+  if (z.dtype != DType::f32) {
+    return Conv2dSupport::no(cat("expects elements of type f32, got ", name_of(z.dtype)));
+  }
+  if (z.r != 1 || z.s != 1) {
+    return Conv2dSupport::no(cat("expects a 1x1 kernel, got ", z.r, "x", z.s));
+  }
+  if (z.pad_top != 0 || z.pad_bottom != 0 || z.pad_left != 0 || z.pad_right != 0) {
+    return Conv2dSupport::no(cat("expects no padding, got ", z.pad_top, ", ", z.pad_bottom, ", ",
+                                 z.pad_left, ", ", z.pad_right, " (top, bottom, left, right)"));
+  }
+  return {};
+}
+
+// Beside its sums a tile of few rows waits for its loads, and a short sum for its stores.
+Conv2dCost cost(const Conv2dProblem& z, Direction direction) {
+  double share = 0.92;
+  if (direction == Direction::backward_weight) {
+    const WeightPlan plan(z);
+    const auto kernels = static_cast<double>(plan.kernels);
+    const auto channels = static_cast<double>(plan.channels);
+    share *= kernels / static_cast<double>(plan.blocks * plan.width) * channels / (channels + 4);
+  } else {
+    const Plan plan(z, direction);
+    const auto rows = static_cast<double>(plan.rows);
+    const auto depth = static_cast<double>(plan.depth);
+    share *= rows / (rows + 2) * depth / (depth + 4);
+  }
+  return {.flops = z.nominal_flops(), .bytes = z.nominal_bytes(), .peak_share = share};
+}
+
+std::size_t workspace_bytes(const Conv2dProblem& z, Direction direction) {
+  if (direction == Direction::backward_weight) {
+    const WeightPlan plan(z);
+    return static_cast<std::size_t>(plan.sums_floats() + num_threads() * plan.thread_floats()) *
+           sizeof(float);
+  }
+  const Plan plan(z, direction);
+  return static_cast<std::size_t>(plan.weight_floats() + num_threads() * plan.thread_floats()) *
+         sizeof(float);
+}
+
+const Conv2dAlgorithm kCard{
+    .name = "gemm_1x1",
+    .device = DeviceType::cpu,
+    .idea = "a 1x1 kernel: the planes of an image are the matrix already",
+    .paper = "Lin, Chen, Yan 2013: Network In Network, arXiv 1312.4400",
+    .supports = supports,
+    .cost = cost,
+    .workspace_bytes = workspace_bytes,
+    .error_growth = 4,
+    .exact_on_integers = true,
+    .forward = forward,
+    .backward_data = backward_data,
+    .backward_weight = backward_weight,
+};
+
+}  // namespace
+}  // namespace convscope
+CONVSCOPE_CONV2D_ALGORITHM(convscope::kCard)
