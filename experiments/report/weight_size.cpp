@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "experiments/report/weight_size.h"
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <filesystem>
@@ -39,12 +40,14 @@ bool is_parameter(const std::string& name) {
          name.find(".mask.") == std::string::npos && name.find("_quantizer.") == std::string::npos;
 }
 
-// Share of a layer's weights that are not zero after the last change of the masks; 1 without any.
-double density_of(const RunData& run, const std::string& layer) {
+// Of a layer's `count` weights in the checkpoint, those that are not pruned. What was removed from
+// the network is in the file no more, though sparsity.csv still counts it: so at most `count`.
+double weights_left(const RunData& run, const std::string& layer, double count) {
   for (std::size_t row = run.sparsity.rows.size(); row-- > 0;) {
-    if (run.sparsity.text(row, "layer") == layer) return run.sparsity.number(row, "density");
+    if (run.sparsity.text(row, "layer") != layer) continue;
+    return std::min(count, run.sparsity.number(row, "weights") - run.sparsity.number(row, "zeros"));
   }
-  return 1;
+  return count;
 }
 
 double bits_of(const RunData& run, const std::string& layer) {
@@ -86,7 +89,7 @@ WeightSize weight_size(const RunData& run) {
           tail != std::string::npos && tail + 7 == name.size() && shape.size() >= 2;
       const std::string layer = name.substr(0, is_weight ? tail : 0);
       nominal +=
-          is_weight ? count * density_of(run, layer) * bits_of(run, layer) / 8 : count * bytes;
+          is_weight ? weights_left(run, layer, count) * bits_of(run, layer) / 8 : count * bytes;
     }
     out.stored_bytes = stored > 0 ? stored : kUnknown;
     out.nominal_bytes = stored > 0 && !unknown_bits ? nominal : kUnknown;

@@ -146,7 +146,9 @@ TEST(WeightSize, counts_what_is_stored_and_what_bits_and_zeros_would_need) {
   write_text(folder + "/quant.csv",
              "step,epoch,layer,tensor,bits,signed,step_size_min,step_size_mean,step_size_max,"
              "saturated_percent\n1,1,c1,weight,4,1,0.1,0.1,0.1,0\n1,1,c1,input,8,0,1,1,1,0\n");
-  write_text(folder + "/sparsity.csv", "step,layer,density\n0,f2,1\n10,f2,0.25\n10,total,0.5\n");
+  write_text(folder + "/sparsity.csv",
+             "step,layer,weights,zeros\n0,f2,160,0\n10,f2,160,120\n"
+             "10,c1,300,150\n10,total,460,270\n");
   const WeightSize size = weight_size(read_run(folder));
   EXPECT_EQ(size.stored_bytes, 4 * (100 + 4 + 160));
   EXPECT_EQ(size.nominal_bytes, 100 * 4 / 8 + 4 * 4 + 160 * 0.25 * 4);
