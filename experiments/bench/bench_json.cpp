@@ -25,6 +25,12 @@ Json row_json(const Conv2dBenchGroup& group, const Conv2dBenchRow& row,
     return peer == nullptr ? Json() : Json(peer->time.median_ms);
   };
   const bool timed = row.time.samples > 0;
+  Json by_algorithm = Json::object();
+  for (const PeerBenchRow& peer : group.peer_rows) {
+    if (!peer.plain && peer.time.samples > 0) {
+      by_algorithm[peer.algorithm] = ratio(&peer, row.time.median_ms);
+    }
+  }
   return {
       {"problem", group.problem.text()},
       {"direction", name_of(group.direction)},
@@ -51,6 +57,7 @@ Json row_json(const Conv2dBenchGroup& group, const Conv2dBenchRow& row,
       {"ratio_to_peer", ratio(own, row.time.median_ms)},
       {"ratio_to_peer_min",
        own == nullptr || !timed ? Json() : Json(own->time.min_ms / row.time.min_ms)},
+      {"ratio_to_peer_algorithms", by_algorithm},
       {"peer_plain_median_ms", median(plain)},
       {"ratio_to_peer_plain", ratio(plain, row.time.median_ms)},
       {"wrong", row.wrong.empty() ? Json() : Json(row.wrong)},
@@ -105,8 +112,7 @@ Json rows_json(const std::vector<Conv2dBenchGroup>& groups, const Conv2dBenchSet
 
 std::string csv_cell(const Json& value) {
   if (value.is_null()) return "";
-  if (!value.is_string()) return value.dump();
-  const std::string text = value.get<std::string>();
+  const std::string text = value.is_string() ? value.get<std::string>() : value.dump();
   if (text.find_first_of(",\"\n") == std::string::npos) return text;
   std::string out = "\"";
   for (const char c : text) out += c == '"' ? std::string("\"\"") : std::string(1, c);

@@ -105,22 +105,44 @@ void add_ratios(Ratios& ratios, const Conv2dBenchGroup& group, const Conv2dBench
   }
 }
 
-std::string mean_and_least(const std::vector<double>& ratios) {
-  if (ratios.empty()) return "-";
-  return fmt::format("{:.2f}x (least {:.2f}x, {} problems)", geometric_mean(ratios),
-                     *std::ranges::min_element(ratios), ratios.size());
+std::string mean_of(const std::vector<double>& ratios) {
+  return ratios.empty() ? "-" : ratio_text(geometric_mean(ratios));
+}
+std::string least_of(const std::vector<double>& ratios) {
+  return ratios.empty() ? "-" : ratio_text(*std::ranges::min_element(ratios));
 }
 
-std::string ratio_lines(Direction direction,
-                        const std::map<std::string, Ratios>& ratios_of_algorithm) {
-  std::string out;
+// The peer's algorithms that were timed, in any group.
+std::vector<std::string> peer_algorithms(const std::vector<Conv2dBenchGroup>& groups) {
+  std::vector<std::string> out;
+  for (const Conv2dBenchGroup& group : groups) {
+    for (const PeerBenchRow& row : group.peer_rows) {
+      const bool known = std::ranges::count(out, row.algorithm) > 0;
+      if (row.time.samples > 0 && !row.plain && !known) out.push_back(row.algorithm);
+    }
+  }
+  return out;
+}
+
+std::vector<Cells> ratio_lines(Direction direction,
+                               const std::map<std::string, Ratios>& ratios_of_algorithm,
+                               const std::vector<std::string>& columns) {
+  std::vector<Cells> out;
   for (const auto& [name, ratios] : ratios_of_algorithm) {
     if (ratios.own.empty() && ratios.plain.empty()) continue;
-    out += fmt::format("  {} {}: best {}; best plain {}\n", name_of(direction), name,
-                       mean_and_least(ratios.own), mean_and_least(ratios.plain));
-    for (const auto& [peer_algorithm, values] : ratios.by_algorithm) {
-      out += fmt::format("      against its {}: {}\n", peer_algorithm, mean_and_least(values));
+    Cells cells = {fmt::format("{} {}", name_of(direction), name),
+                   std::to_string(ratios.own.size()),
+                   mean_of(ratios.own),
+                   least_of(ratios.own),
+                   mean_of(ratios.plain),
+                   least_of(ratios.plain)};
+    for (const std::string& column : columns) {
+      const auto found = ratios.by_algorithm.find(column);
+      const bool some = found != ratios.by_algorithm.end();
+      cells.push_back(some ? mean_of(found->second) : "-");
+      cells.push_back(some ? least_of(found->second) : "-");
     }
+    out.push_back(cells);
   }
   return out;
 }
@@ -161,8 +183,13 @@ std::string bench_table(const Conv2dBenchGroup& group) {
 }
 
 std::string bench_summary(const std::vector<Conv2dBenchGroup>& groups) {
-  std::string out;
   int choices = 0, good_choices = 0;
+  const std::vector<std::string> columns = peer_algorithms(groups);
+  std::vector<Cells> lines = {{"", "problems", "best", "least", "plain", "least"}};
+  for (const std::string& column : columns) {
+    lines[0].push_back(column);
+    lines[0].emplace_back("least");
+  }
   for (const Direction direction : kDirections) {
     std::map<std::string, Ratios> ratios;
     for (const Conv2dBenchGroup& group : groups) {
@@ -182,10 +209,14 @@ std::string bench_summary(const std::vector<Conv2dBenchGroup>& groups) {
         if (row.time.median_ms <= 1.1 * best->time.median_ms) ++good_choices;
       }
     }
-    out += ratio_lines(direction, ratios);
+    for (const Cells& cells : ratio_lines(direction, ratios, columns)) lines.push_back(cells);
   }
-  if (!out.empty()) {
-    out = "ratio to the peer (its median time / ours; geometric mean over the problems):\n" + out;
+  std::string out;
+  if (lines.size() > 1) {
+    out =
+        "ratio to the peer, its median time / ours, geometric mean and least: its best way with "
+        "its own\nlayouts, its best way with row-major tensors, and each of its algorithms:\n" +
+        aligned(lines);
   }
   if (choices > 0) {
     out += fmt::format("auto (*) chose within 10% of the fastest in {} of {} cases\n", good_choices,

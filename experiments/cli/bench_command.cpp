@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cstdio>
 #include <iostream>
 #include <memory>
@@ -142,7 +143,15 @@ int bench(const Arguments& arguments) {
     }
   }
   std::cout << bench_summary(groups);
-  return any_wrong(groups) ? exit_code(ErrorKind::kRun) : 0;
+  if (any_wrong(groups)) return exit_code(ErrorKind::kRun);
+  const bool all_refused = std::ranges::all_of(groups, [](const Conv2dBenchGroup& group) {
+    return group.rows.empty() && group.skipped.empty();
+  });
+  if (all_refused) {
+    fail(ErrorKind::kUnavailable, "bench conv2d",
+         "expected an algorithm that accepts one of the problems, but each was refused");
+  }
+  return 0;
 }
 
 std::function<int()> declare(CLI::App& app) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "experiments/trainer/environment.h"
 
+#include <cmath>
 #include <cstdlib>
 #include <fstream>
 #include <iterator>
@@ -11,6 +12,7 @@
 #include "framework/cpu_isa.h"
 #include "framework/device.h"
 #include "framework/parallel.h"
+#include "layers/conv2d/ceilings.h"
 
 namespace convscope {
 namespace {
@@ -39,6 +41,15 @@ constexpr const char* kCompiler =
     "gcc " __VERSION__;
 #endif
 
+// What conv.algorithm: auto estimates with: other ceilings may choose other algorithms.
+std::string ceilings_origin() {
+  const auto measured = remembered_cpu_ceilings();
+  if (!measured) return "built-in";
+  const auto text = [](double value) { return std::to_string(std::llround(value * 1e-9)); };
+  return cat("measured, ", text(measured->flops.one_thread), " GFLOP/s and ",
+             text(measured->dram_copy.one_thread), " GB/s for each thread");
+}
+
 }  // namespace
 
 std::vector<std::string> process_arguments() {
@@ -62,6 +73,7 @@ std::string environment_change(const std::string& env_json_path) {
   compare("compiler", kCompiler);
   compare("build_type", CONVSCOPE_BUILD_TYPE);
   compare("isa", std::string(name_of(current_isa())));
+  compare("ceilings", ceilings_origin());
   return changes.empty() ? "" : cat("the weights may end with other bits: ", changes);
 }
 
@@ -80,6 +92,7 @@ std::string environment_json(const std::vector<std::string>& arguments) {
   out["cpu_features"] = cpu_features();
   out["isa"] = name_of(current_isa());
   out["threads"] = num_threads();
+  out["ceilings"] = ceilings_origin();
   out["kernel"] = first_line("/proc/sys/kernel/osrelease");
   out["load_average"] = first_line("/proc/loadavg");
   out["cuda"] = {{"available", cuda.available}, {"reason", cuda.reason}};

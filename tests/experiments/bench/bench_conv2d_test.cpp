@@ -223,7 +223,11 @@ TEST(BenchConv2d, ThePeersRightVariantsAreTimedAndTheBestCounts) {
   EXPECT_DOUBLE_EQ(row["ratio_to_peer"].get<double>(),
                    group.peer_rows[0].time.median_ms / group.rows[0].time.median_ms);
   EXPECT_EQ(all.at("peer_rows").size(), 3u);
-  EXPECT_NE(bench_summary({group}).find("forward im2col_gemm: best "), std::string::npos);
+  EXPECT_TRUE(row["ratio_to_peer_algorithms"].contains("direct"));
+  EXPECT_FALSE(row["ratio_to_peer_algorithms"].contains("broken"));
+  const std::string summary = bench_summary({group, group});
+  EXPECT_NE(summary.find("\n  forward im2col_gemm         2 "), std::string::npos) << summary;
+  EXPECT_EQ(summary.find("broken"), std::string::npos) << summary;
 }
 
 TEST(BenchPeer, AnUnknownOrAbsentOneIsNotAvailable) {
@@ -289,6 +293,14 @@ TEST(BenchCommand, WritesATableJsonAndCsv) {
   for (std::string line; std::getline(csv, line);) lines.push_back(line);
   ASSERT_EQ(lines.size(), 5u);
   EXPECT_TRUE(lines[4].starts_with("\"n=2,c=4,")) << lines[4];
+}
+
+TEST(BenchCommand, NothingButRefusalsIsNotAvailable) {
+  const Result result = call("--problem n=1,c=4,k=4 --algorithm depthwise");
+  EXPECT_EQ(result.code, 5);
+  EXPECT_NE(result.out.find("depthwise refuses: expects one input channel"), std::string::npos);
+  EXPECT_NE(result.err.find("each was refused"), std::string::npos) << result.err;
+  EXPECT_EQ(call("--problem n=0 --algorithm depthwise").code, 0);
 }
 
 TEST(BenchCommand, MistakesAreOneSentenceAndACode) {
