@@ -360,17 +360,24 @@ class Resolver {
   void read_sparsity(const Node& node) {
     Map map(*this, node, "sparsity");
     Options options;
-    bool complete = true;
+    bool complete = true, has_method = false;
     for (const OptionField& field : sparsity_fields()) {
       options.set(field.name, in_form_of(field, field.default_value));
       const Node::Entry* given = map.take(field.name);
       if (given == nullptr) continue;
+      has_method = has_method || std::string_view(field.name) == "method";
       const std::string path = joined(map.path(), field.name);
       const auto value = read_value(given->value, field, path, mistakes_);
       if (value && given->value.kind != Node::Kind::null) options.set(field.name, *value);
       complete = complete && value.has_value();
     }
     map.refuse_the_rest();
+    if (!has_method) {
+      complete = false;
+      mistakes_.add(node.origin,
+                    "sparsity: expected a method (magnitude, filter, channel, n_m, block, rigl; or "
+                    "none), because without one nothing is pruned, got none");
+    }
     if (!complete) return;  // reported already
     try {
       parse_sparsity(options);

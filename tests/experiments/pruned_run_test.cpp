@@ -150,6 +150,7 @@ TEST(SparsityBlock, mistakes_are_config_errors_with_their_place) {
     parse_config_text(yaml_of(sparsity), "pruned.yaml");
   };
   EXPECT_ERROR(ErrorKind::kConfig, "sparsity.target", parse("method: magnitude, target: 1.5"));
+  EXPECT_ERROR(ErrorKind::kConfig, "expected a method", parse("target: 0.9"));
   EXPECT_ERROR(ErrorKind::kConfig, "did you mean 'target'?",
                parse("method: magnitude, targt: 0.5"));
   EXPECT_ERROR(ErrorKind::kConfig, "sparsity.method", parse("method: magnitute"));
