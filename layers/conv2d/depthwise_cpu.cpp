@@ -10,6 +10,7 @@
 // Plan       lanes along a row. 4 rows of y at once: each row of x is loaded S times, shifted, and
 //            each load is multiplied into every sum it belongs to (36 FMAs on 18 loads for 3x3).
 //            Borders are masks of the loads and rows left out, so nothing is copied or padded.
+//            AVX-512 loads a row that fits one vector once and shifts it in the register for each s.
 //            Stride 2 loads two vectors and takes their even and odd elements.
 //            backward_data: stride 1 is the forward pass with the kernel turned; stride 2 computes
 //            the four parities of (h, w) from the same loads of dy and weaves them together.

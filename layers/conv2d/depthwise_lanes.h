@@ -47,6 +47,19 @@ struct SixteenPixels {
         _mm512_setr_epi32(8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31);
     return _mm512_permutex2var_ps(a, at, b);
   }
+  // Lane i of concat(before, here, after)[kCount + i + K], -kCount < K < kCount; 0 where not m.
+  template <int K>
+  CONVSCOPE_INLINE static V shift(V before, V here, V after, Mask m) {
+    if constexpr (K < 0) {
+      return _mm512_castsi512_ps(_mm512_maskz_alignr_epi32(
+          m, _mm512_castps_si512(here), _mm512_castps_si512(before), kCount + K));
+    } else if constexpr (K > 0) {
+      return _mm512_castsi512_ps(
+          _mm512_maskz_alignr_epi32(m, _mm512_castps_si512(after), _mm512_castps_si512(here), K));
+    } else {
+      return here;
+    }
+  }
   CONVSCOPE_INLINE static float sum(V a) { return CONVSCOPE_ISA::sum(Vec{a}); }
 };
 
@@ -68,6 +81,18 @@ struct EightPixels {
   CONVSCOPE_INLINE static void store(float* p, V a, Mask m) { _mm256_mask_storeu_ps(p, m, a); }
   CONVSCOPE_INLINE static Mask lanes(int begin, int end) {
     return static_cast<Mask>(((1u << end) - 1u) & ~((1u << begin) - 1u));
+  }
+  template <int K>
+  CONVSCOPE_INLINE static V shift(V before, V here, V after, Mask m) {
+    if constexpr (K < 0) {
+      return _mm256_castsi256_ps(_mm256_maskz_alignr_epi32(
+          m, _mm256_castps_si256(here), _mm256_castps_si256(before), kCount + K));
+    } else if constexpr (K > 0) {
+      return _mm256_castsi256_ps(
+          _mm256_maskz_alignr_epi32(m, _mm256_castps_si256(after), _mm256_castps_si256(here), K));
+    } else {
+      return here;
+    }
   }
 #else
   using Mask = __m256i;

@@ -32,10 +32,15 @@ using Narrow = OnePixel;
 constexpr bool kMasksAreFree = false;
 #endif
 
-template <class Lanes, bool IsMasked>
+// How a vector sees the taps of a row: by a load for each; by three loads (the pixels before it, its
+// own and those behind) shifted in registers; or, when it holds the whole row, by one load shifted.
+enum class Taps { loaded, shifted, alone };
+
+template <class Lanes, bool IsMasked, Taps How = Taps::loaded>
 struct Strip {  // a kind of vector; the bodies below are instantiated for each
   using L = Lanes;
   static constexpr bool kMasked = IsMasked;
+  static constexpr Taps kTaps = How;
 };
 
 template <int Rows>
@@ -45,11 +50,24 @@ struct Height {
 
 // Cuts a row of `q` pixels into vectors: body(Strip<...>{}, begin, end) takes the vectors that start
 // in [begin, end). Pixels [inside, inside_end) read no border.
-template <class Body>
-CONVSCOPE_INLINE void for_strips(Index q, Index inside, Index inside_end, Body body) {
+template <Taps Same = Taps::loaded, class Body>
+CONVSCOPE_INLINE void for_strips(Index q, Index inside, Index inside_end, bool same, Body body) {
   if constexpr (kMasksAreFree) {
+    if constexpr (Same != Taps::loaded) {
+      if (same && q <= Narrow::kCount) {
+        return body(Strip<Narrow, true, Taps::alone>{}, Index{0}, q);
+      }
+      if (same && q <= Wide::kCount) return body(Strip<Wide, true, Taps::alone>{}, Index{0}, q);
+    }
     const Index rest = q % Wide::kCount;
     const Index wide = rest > Narrow::kCount ? q : q - rest;
+    if constexpr (Same == Taps::shifted) {
+      if (same) {
+        if (wide > 0) body(Strip<Wide, true, Taps::shifted>{}, Index{0}, wide);
+        if (wide < q) body(Strip<Narrow, true, Taps::shifted>{}, wide, q);
+        return;
+      }
+    }
     if (wide > 0) body(Strip<Wide, true>{}, Index{0}, wide);
     if (wide < q) body(Strip<Narrow, true>{}, wide, q);
   } else {
@@ -66,13 +84,21 @@ CONVSCOPE_INLINE void for_strips(Index q, Index inside, Index inside_end, Body b
 
 // Which lanes of the loads of one vector lie in the row. Stride 1: a load for each s. Stride 2: two
 // loads for each pair of taps, of which s takes the even or the odd elements.
-template <class L, int S, int Stride>
+template <class Kind, int S, int Stride>
 struct Borders {
-  static constexpr int kLoads = Stride == 1 ? S : (S + 1) / 2 * 2;
+  using L = typename Kind::L;
+  static constexpr int kLoads = Kind::kTaps != Taps::loaded ? 4 : Stride == 1 ? S : (S + 1) / 2 * 2;
   typename L::Mask lanes[kLoads];
 
   // at: the column of tap 0; count: outputs in this vector.
   CONVSCOPE_INLINE Borders(Index at, Index width, Index dilation, Index count) {
+    if constexpr (Kind::kTaps != Taps::loaded) {
+      for (int i = 0; i < 3; ++i) {
+        lanes[i] = lanes_inside<L>(at + S / 2 + (i - 1) * L::kCount, width);
+      }
+      lanes[3] = lanes_inside<L>(0, count);
+      return;
+    }
 #pragma GCC unroll 8
     for (int i = 0; i < kLoads; ++i) {
       const Index offset = Stride == 1 ? i * dilation : i / 2 * 2 + i % 2 * L::kCount;
@@ -82,15 +108,30 @@ struct Borders {
   }
 };
 
-template <class Strip, int S, int Stride>
-CONVSCOPE_INLINE void load_taps(typename Strip::L::V (&x)[S], const float* row, Index dilation,
-                                const Borders<typename Strip::L, S, Stride>& borders) {
-  using L = typename Strip::L;
+template <class L, int S, int At>
+CONVSCOPE_INLINE void shift_taps(typename L::V (&x)[S], typename L::V before, typename L::V here,
+                                 typename L::V after, typename L::Mask keep) {
+  if constexpr (At < S) {
+    x[At] = L::template shift<At - S / 2>(before, here, after, keep);
+    shift_taps<L, S, At + 1>(x, before, here, after, keep);
+  }
+}
+
+template <class Kind, int S, int Stride>
+CONVSCOPE_INLINE void load_taps(typename Kind::L::V (&x)[S], const float* row, Index dilation,
+                                const Borders<Kind, S, Stride>& borders) {
+  using L = typename Kind::L;
   const auto at = [&](const float* p, int i) __attribute__((always_inline)) {
-    if constexpr (Strip::kMasked) return L::load(p, borders.lanes[i]);
+    if constexpr (Kind::kMasked) return L::load(p, borders.lanes[i]);
     return L::load(p);
   };
-  if constexpr (Stride == 1) {
+  if constexpr (Kind::kTaps == Taps::alone) {
+    shift_taps<L, S, 0>(x, L::zero(), at(row + S / 2, 1), L::zero(), borders.lanes[3]);
+  } else if constexpr (Kind::kTaps == Taps::shifted) {
+    const float* const here = row + S / 2;
+    shift_taps<L, S, 0>(x, at(here - L::kCount, 0), at(here, 1), at(here + L::kCount, 2),
+                        borders.lanes[3]);
+  } else if constexpr (Stride == 1) {
 #pragma GCC unroll 8
     for (int s = 0; s < S; ++s) x[s] = at(row + s * dilation, s);
   } else {
@@ -103,6 +144,15 @@ CONVSCOPE_INLINE void load_taps(typename Strip::L::V (&x)[S], const float* row, 
     }
   }
 }
+
+// The same columns in x and y: taps are shifts by -S/2 .. S/2. Three loads instead of S pay from 5 on.
+CONVSCOPE_INLINE bool same_columns(const DepthwiseMap& z) {
+  return z.w == z.q && z.stride_w == 1 && z.dilation_w == 1 && z.pad_left == z.s / 2;
+}
+template <int S, int Stride>
+constexpr Taps kSameTaps = Stride != 1 ? Taps::loaded
+                           : S >= 5    ? Taps::shifted
+                                       : Taps::alone;
 
 // Outputs [inside, inside_end) of a row whose loads all lie in the row.
 CONVSCOPE_INLINE Index inside_begin(const DepthwiseMap& z) {
@@ -129,7 +179,7 @@ CONVSCOPE_INLINE Index band_rows(Index rows, Index columns) {
 template <class Kind, int R, int S, int Stride, int Rows>
 CONVSCOPE_INLINE void forward_rows(const DepthwiseMap& z, const float* x,
                                    const typename Kind::L::V (&taps)[R * S],
-                                   const Borders<typename Kind::L, S, Stride>& borders,
+                                   const Borders<Kind, S, Stride>& borders,
                                    typename Kind::L::Mask here, Index count, float start,
                                    bool accumulate, Index p, float* y) {
   using L = typename Kind::L;
@@ -170,9 +220,9 @@ void forward_unrolled(const DepthwiseMap& z, const float* x, const float* w, flo
   const Index band = band_rows(z.p, z.q);
   for (Index first = 0; first < z.p; first += band) {
     const Index last = least(first + band, z.p);
-    for_strips(
-        z.q, inside_begin(z),
-        inside_end(z), [&](auto strip, Index begin, Index end) __attribute__((always_inline)) {
+    for_strips<kSameTaps<S, Stride>>(
+        z.q, inside_begin(z), inside_end(z),
+        same_columns(z), [&](auto strip, Index begin, Index end) __attribute__((always_inline)) {
           using Kind = decltype(strip);
           using L = typename Kind::L;
           typename L::V taps[R * S];
@@ -182,7 +232,7 @@ void forward_unrolled(const DepthwiseMap& z, const float* x, const float* w, flo
             const Index count = least(L::kCount, z.q - q);
             const Index left = q * Stride - z.pad_left;
             const auto here = lanes_inside<L>(0, count);
-            const Borders<L, S, Stride> borders(left, z.w, z.dilation_w, L::kCount);
+            const Borders<Kind, S, Stride> borders(left, z.w, z.dilation_w, L::kCount);
             const auto rows = [&](auto height, Index p) __attribute__((always_inline)) {
               forward_rows<Kind, R, S, Stride, decltype(height)::kRows>(
                   z, x + left, taps, borders, here, count, start, accumulate, p, y + q);
@@ -264,8 +314,8 @@ void backward_rows(const DepthwiseMap& z, const float* dy, const float* w, bool 
   const Index first = z.pad_left / 2;
   const Index vectors = (z.pad_left + z.w - 1) / 2 - first + 1;
   for_strips(
-      vectors, kRight - 1 - first,
-      z.q - first, [&](auto strip, Index begin, Index end) __attribute__((always_inline)) {
+      vectors, kRight - 1 - first, z.q - first,
+      false, [&](auto strip, Index begin, Index end) __attribute__((always_inline)) {
         using Kind = decltype(strip);
         using L = typename Kind::L;
         typename L::V taps[R * S];
@@ -399,7 +449,7 @@ struct TapSums {
 // S sums and Rows vectors of dy in registers; each row of x is loaded once for all of them.
 template <class Kind, int S, int Stride, int Taps, int Rows>
 CONVSCOPE_INLINE void weight_rows(const DepthwiseMap& z, const float* x, const float* dy, Index r,
-                                  Index p, const Borders<typename Kind::L, S, Stride>& borders,
+                                  Index p, const Borders<Kind, S, Stride>& borders,
                                   typename Kind::L::Mask here,
                                   typename Kind::L::V (&sums)[Taps * S]) {
   using L = typename Kind::L;
@@ -431,9 +481,9 @@ template <int R, int S, int Stride, int Taps, int Rows>
 void weight_plane(const DepthwiseMap& z, const float* x, const float* dy, Index r,
                   TapSums<R, S>& kept) {
   const Index band = band_rows(z.p, z.q);
-  for_strips(
-      z.q, inside_begin(z),
-      inside_end(z), [&](auto strip, Index begin, Index end) __attribute__((always_inline)) {
+  for_strips<kSameTaps<S, Stride>>(
+      z.q, inside_begin(z), inside_end(z),
+      same_columns(z), [&](auto strip, Index begin, Index end) __attribute__((always_inline)) {
         using Kind = decltype(strip);
         using L = typename Kind::L;
         typename L::V* const to = kept.of(L{}) + r * S;
@@ -446,7 +496,7 @@ void weight_plane(const DepthwiseMap& z, const float* x, const float* dy, Index 
             const Index count = least(L::kCount, z.q - q);
             const Index left = q * Stride - z.pad_left;
             const auto here = lanes_inside<L>(0, count);
-            const Borders<L, S, Stride> borders(left, z.w, z.dilation_w, count);
+            const Borders<Kind, S, Stride> borders(left, z.w, z.dilation_w, count);
             Index p = first;
             if (z.dilation_h == 1) {
               for (; p + Rows <= last; p += Rows) {
