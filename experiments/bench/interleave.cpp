@@ -17,6 +17,9 @@ constexpr double kShortestSample = 20e-6;  // seconds; a clock reading costs abo
 // about a millisecond.
 constexpr double kWarmUpPays = 0.05;
 
+// Flushing takes several milliseconds, whatever the run takes.
+constexpr int kMostColdSamples = 40;
+
 // How one thing takes part.
 struct Part {
   int samples = 0;   // in all
@@ -34,10 +37,12 @@ Part part_of(const TimedThing& thing, const InterleaveOptions& options) {
     part.warm_up = one < kWarmUpPays;
     part.per_turn = one < 2e-3 ? 4 : one < kWarmUpPays ? 2 : 1;
   }
+  const int most =
+      options.cold ? std::min(options.most_samples, kMostColdSamples) : options.most_samples;
   const double wanted = std::ceil(options.min_seconds / (one * part.repeats));
-  part.samples = static_cast<int>(
-      std::clamp(wanted, static_cast<double>(options.least_samples),
-                 static_cast<double>(std::max(options.most_samples, options.least_samples))));
+  part.samples =
+      static_cast<int>(std::clamp(wanted, static_cast<double>(options.least_samples),
+                                  static_cast<double>(std::max(most, options.least_samples))));
   return part;
 }
 

@@ -102,6 +102,9 @@ TEST(BenchTiming, ColdRunsHaveNoWarmUpAndNoRepeats) {
   auto things = noting_things(who, {1e-6, 1e-6});
   time_interleaved(things, {.min_seconds = 3e-6, .least_samples = 2, .cold = true});
   EXPECT_EQ(who, "ababab");
+  // However short a run is, flushing the caches is not.
+  time_interleaved(things, {.min_seconds = 10, .least_samples = 2, .cold = true});
+  EXPECT_EQ(who.size(), 6u + 2 * 40);
 }
 
 TEST(BenchTiming, ShortRunsAreRepeatedWithinASample) {
