@@ -83,12 +83,6 @@ void check_names(const QuantConfig& config, const std::vector<Target>& targets) 
 
 }  // namespace
 
-StepRule default_rule(int bits, bool is_weight) {
-  (void)bits;
-  (void)is_weight;
-  return StepRule::mse;
-}
-
 void apply_quantization(Module& network, const QuantConfig& config, Device device) {
   static const LayerBits kNothing;
   const std::vector<Target> targets = Walk(network).targets;
@@ -105,7 +99,7 @@ void apply_quantization(Module& network, const QuantConfig& config, Device devic
       out.is_signed = is_weight || target.input_is_signed;
       out.method = config.method;
       out.step = config.step;
-      out.init = config.init.value_or(default_rule(out.bits, is_weight));
+      out.init = config.init.value_or(kAutoRule);
       out.percentile = config.percentile;
       out.calibration_batches = is_weight ? 1 : config.calibration_batches;
       out.channels = is_weight && config.per_channel ? target.layer->weight().dim(0) : 0;

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// op_command.cpp: `convscope op conv2d`: one operation on NumPy files, to compare us with any other
-// system.
+// op_command.cpp: `convscope op`: one operation on NumPy files, to compare us with any other system.
+// conv2d stands here, lsq in op_lsq.cpp.
 #include <CLI/CLI.hpp>
 #include <charconv>
 #include <iostream>
 #include <memory>
 
 #include "experiments/cli/command.h"
+#include "experiments/cli/op_lsq.h"
 #include "framework/io/npy.h"
 #include "layers/conv2d/bias_gradient.h"
 #include "layers/conv2d/conv2d.h"
@@ -142,7 +143,9 @@ std::function<int()> declare(CLI::App& app) {
   conv->add_option("--out-dx", op->out_dx, "where to write the gradient of x");
   conv->add_option("--out-dw", op->out_dw, "where to write the gradient of w");
   conv->add_option("--out-db", op->out_db, "where to write the gradient of b");
-  return [op] { return run(*op); };
+  auto other = std::make_shared<std::function<int()>>();
+  declare_op_lsq(app, *other);
+  return [op, other] { return *other ? (*other)() : run(*op); };
 }
 
 }  // namespace
@@ -150,8 +153,9 @@ std::function<int()> declare(CLI::App& app) {
 
 CONVSCOPE_REGISTER_COMMAND(
     "op", {.summary = "run one operation on NumPy files",
-           .usage = "op conv2d --x X.npy --w W.npy --out-y Y.npy [...]",
+           .usage = "op conv2d|lsq --x X.npy --w W.npy --out-y Y.npy [...]",
            .examples = {"op conv2d --x x.npy --w w.npy --padding 1 --out-y y.npy",
-                        "op conv2d --x x.npy --w w.npy --dy dy.npy --stride 2,1 --out-dw dw.npy"},
+                        "op conv2d --x x.npy --w w.npy --dy dy.npy --stride 2,1 --out-dw dw.npy",
+                        "op lsq --v v.npy --step s.npy --bits 4 --dy dy.npy --out-dstep ds.npy"},
            .order = 50,
            .declare = convscope::declare})

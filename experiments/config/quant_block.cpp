@@ -129,7 +129,7 @@ const Keys<QuantConfig>& quant_keys() {
            "bits of weights and activations of the first and the last layer"),
       per_channel(),
       word<std::optional<StepRule>>(
-          "init", "the first step of lsq; auto: by the number of bits",
+          "init", "the first step of lsq; auto: mse, the best or equal at 2, 4 and 8 bits",
           {{"auto", std::nullopt},
            {"max_abs", StepRule::max_abs},
            {"mean_abs", StepRule::mean_abs},
