@@ -1,0 +1,450 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "layers/conv2d/winograd.h"
+
+#include "framework/ops/gemm_kernels.h"
+#include "framework/parallel.h"
+#include "layers/conv2d/winograd_plan.h"
+
+namespace convscope {
+
+constinit IsaTable<WinogradKernels> winograd_kernels;
+
+namespace winograd {
+namespace {
+
+const WinogradTransforms& transforms(const WinogradKernels& kernels, Index m) {
+  return m == 2 ? kernels.two : kernels.four;
+}
+
+// Where a strip lies: its image and its first output pixel.
+struct Strip {
+  Strip(const Tiling& tiling, Index index)
+      : image(index / (tiling.down * tiling.pieces)),
+        row(index / tiling.pieces % tiling.down * tiling.size),
+        column(index % tiling.pieces * tiling.across * tiling.size) {}
+  Index image, row, column;
+};
+
+// panel[rows, columns, L] = pixels [row, column] and on of `lanes` planes [h, w]; 0 outside.
+struct Planes {
+  Index h, w;
+  void read(const WinogradKernels& kernels, const float* from, Index lanes, Index row, Index column,
+            Index rows, Index columns, float* panel) const {
+    const Index begin = std::clamp<Index>(-column, 0, columns);
+    const Index end = std::clamp<Index>(w - column, begin, columns);
+    const Index row_floats = columns * kernels.lanes;
+    for (Index i = 0; i < rows; ++i, panel += row_floats) {
+      const bool inside = row + i >= 0 && row + i < h && begin < end;
+      std::fill(panel, panel + (inside ? begin * kernels.lanes : row_floats), 0.0f);
+      if (!inside) continue;
+      kernels.gather(from + (row + i) * w + column + begin, h * w, end - begin,
+                     static_cast<int>(lanes), panel + begin * kernels.lanes);
+      std::fill(panel + end * kernels.lanes, panel + row_floats, 0.0f);
+    }
+  }
+};
+
+// ---- forward and backward_data: one pass from `in` to `out` ------------------------------------
+
+class Convolution {
+ public:
+  Convolution(const Pass& pass, const void* in, const void* w, const void* b, void* out,
+              void* workspace)
+      : pass_(pass),
+        z_(pass.z),
+        tiling_(pass.tiling),
+        kernels_(winograd_kernels.get()),
+        transforms_(transforms(kernels_, tiling_.size)),
+        in_(static_cast<const float*>(in)),
+        w_(static_cast<const float*>(w)),
+        b_(static_cast<const float*>(b)),
+        out_(static_cast<float*>(out)),
+        shared_(static_cast<float*>(workspace)),
+        own_(shared_ + odd_lines(pass.shared_floats())) {}
+
+  void run() const {
+    if (pass_.by_panels) return run_by_panels();
+    // U of all groups, then blocks of tiles from input to output.
+    parallel_chunks(z_.groups * pass_.channel_blocks, [&](Index chunk, int thread) {
+      const Index g = chunk / pass_.channel_blocks;
+      const Index block = chunk % pass_.channel_blocks;
+      float* const u = shared_ + g * pass_.u_floats();
+      const Index panel = block / kernels_.vectors;
+      transform_weights(g, block, u + panel * kernels_.vectors * pass_.lanes * pass_.depth,
+                        vectors_of(panel), scratch_of(thread));
+    });
+    parallel_chunks(z_.groups * pass_.blocks, [&](Index chunk, int thread) {
+      const Index g = chunk / pass_.blocks;
+      const Index block = chunk % pass_.blocks;
+      const Index begin = block * pass_.block_strips;
+      const Index end = std::min(begin + pass_.block_strips, tiling_.strips);
+      float* const v = own(thread);
+      float* const m = v + pass_.v_floats();
+      float* const scratch = scratch_of(thread);
+      for (Index strip = begin; strip < end; ++strip) {
+        for (Index c = 0; c < pass_.depth_blocks; ++c) {
+          transform_input(g, c, strip, strip - begin, v, scratch);
+        }
+      }
+      const float* const u = shared_ + g * pass_.u_floats();
+      for (Index point = 0; point < tiling_.points; ++point) {
+        for (Index panel = 0; panel < pass_.panels; ++panel) {
+          const Index k = panel * kernels_.vectors;
+          multiply(v + point * pass_.v_point,
+                   u + point * pass_.u_point + k * pass_.lanes * pass_.depth, vectors_of(panel),
+                   (end - begin) * tiling_.across,
+                   m + point * pass_.m_point + k * pass_.block_tiles * pass_.lanes);
+        }
+      }
+      for (Index strip = begin; strip < end; ++strip) {
+        for (Index k = 0; k < pass_.channel_blocks; ++k) {
+          transform_output(g, k, strip, strip - begin, m + k * pass_.block_tiles * pass_.lanes,
+                           scratch);
+        }
+      }
+    });
+  }
+
+ private:
+  float* own(int thread) const { return own_ + thread * pass_.thread_floats(); }
+  float* scratch_of(int thread) const {
+    return own(thread) + (pass_.by_panels ? pass_.u_floats() : pass_.v_floats()) + pass_.m_floats();
+  }
+  Index vectors_of(Index panel) const {
+    return std::min<Index>(kernels_.vectors, pass_.channel_blocks - panel * kernels_.vectors);
+  }
+  Index lanes_of(Index block, Index channels) const {
+    return std::min(pass_.lanes, channels - block * pass_.lanes);
+  }
+
+  // V of many tiles, then one panel of output channels after the other from U to output.
+  void run_by_panels() const {
+    float* const v = shared_;
+    for (Index job = 0; job < z_.groups * pass_.blocks; ++job) {
+      const Index g = job / pass_.blocks;
+      const Index begin = job % pass_.blocks * pass_.block_strips;
+      const Index end = std::min(begin + pass_.block_strips, tiling_.strips);
+      parallel_chunks((end - begin) * pass_.depth_blocks, [&](Index chunk, int thread) {
+        const Index strip = chunk / pass_.depth_blocks;
+        transform_input(g, chunk % pass_.depth_blocks, begin + strip, strip, v, scratch_of(thread));
+      });
+      parallel_chunks(pass_.panels, [&](Index panel, int thread) {
+        float* const u = own(thread);
+        float* const m = u + pass_.u_floats();
+        float* const scratch = scratch_of(thread);
+        const Index vectors = vectors_of(panel);
+        for (Index i = 0; i < vectors; ++i) {
+          transform_weights(g, panel * kernels_.vectors + i, u, vectors, scratch);
+        }
+        for (Index point = 0; point < tiling_.points; ++point) {
+          multiply(v + point * pass_.v_point, u + point * pass_.u_point, vectors,
+                   (end - begin) * tiling_.across, m + point * pass_.m_point);
+        }
+        for (Index strip = begin; strip < end; ++strip) {
+          for (Index i = 0; i < vectors; ++i) {
+            transform_output(g, panel * kernels_.vectors + i, strip, strip - begin,
+                             m + i * pass_.block_tiles * pass_.lanes, scratch);
+          }
+        }
+      });
+    }
+  }
+
+  // U of output channels in the lanes of `block`, into its panel u [points, depth, vectors, L].
+  void transform_weights(Index g, Index block, float* u, Index vectors, float* taps) const {
+    const GemmKernels& gemm = gemm_kernels.get();
+    const Index lanes = lanes_of(block, pass_.channels);
+    const Index first = block * pass_.lanes;
+    const Index width = vectors * pass_.lanes;
+    u += block % kernels_.vectors * pass_.lanes;
+    if (lanes < pass_.lanes) std::fill_n(taps, kKernelsAtOnce * 9 * pass_.lanes, 0.0f);
+    for (Index c = 0; c < pass_.depth; c += kKernelsAtOnce) {
+      const Index count = std::min(kKernelsAtOnce, pass_.depth - c);
+      if (pass_.forward) {
+        gemm.transpose(w_ + ((g * pass_.channels + first) * pass_.depth + c) * 9, pass_.depth * 9,
+                       lanes, count * 9, taps, pass_.lanes);
+      } else {
+        for (Index i = 0; i < count; ++i) {
+          gemm.transpose(w_ + ((g * pass_.depth + c + i) * pass_.channels + first) * 9, 9, lanes, 9,
+                         taps + i * 9 * pass_.lanes, pass_.lanes);
+        }
+      }
+      transforms_.weights(taps, !pass_.forward, count, u + c * width, width, pass_.u_point);
+    }
+  }
+
+  // V of channels c of the group and the tiles of a strip, the `place`-th of its block.
+  void transform_input(Index g, Index c, Index strip, Index place, float* v, float* panel) const {
+    const Strip at(tiling_, strip);
+    const Index channel = g * pass_.depth + c * pass_.lanes;
+    const Index plane = pass_.in_h * pass_.in_w;
+    Planes{pass_.in_h, pass_.in_w}.read(
+        kernels_, in_ + (at.image * z_.groups * pass_.depth + channel) * plane,
+        lanes_of(c, pass_.depth), at.row + pass_.top, at.column + pass_.left, tiling_.t,
+        tiling_.columns(), panel);
+    WinogradTiles tiles;
+    tiles.tiles = static_cast<int>(tiling_.across);
+    tiles.from = panel;
+    tiles.from_row = tiling_.columns() * pass_.lanes;
+    tiles.to = v + (c * pass_.block_tiles + place * tiling_.across) * pass_.lanes;
+    tiles.point_step = pass_.v_point;
+    transforms_.input(tiles);
+  }
+
+  // One point: m[vectors, tiles, L] = v [C/L, tiles, L] u [C, vectors, L].
+  void multiply(const float* v, const float* u, Index vectors, Index count, float* m) const {
+    const RowTiles rows(count, kernels_.rows);
+    WinogradProduct product;
+    product.vectors = static_cast<int>(vectors);
+    product.depth = pass_.depth;
+    product.block_step = pass_.block_tiles * pass_.lanes;
+    product.u = u;
+    product.out_step = pass_.block_tiles * pass_.lanes;
+    for (Index t = 0; t < rows.tiles; ++t) {
+      product.rows = rows.height(t);
+      product.v = v + rows.begin(t) * pass_.lanes;
+      product.out = m + rows.begin(t) * pass_.lanes;
+      kernels_.product(product);
+    }
+  }
+
+  void transform_output(Index g, Index block, Index strip, Index place, const float* m,
+                        float* panel) const {
+    const Strip at(tiling_, strip);
+    const Index lanes = lanes_of(block, pass_.channels);
+    const Index channel = g * pass_.channels + block * pass_.lanes;
+    WinogradTiles tiles;
+    tiles.tiles = static_cast<int>(tiling_.across);
+    tiles.from = m + place * tiling_.across * pass_.lanes;
+    tiles.from_row = tiling_.across * tiling_.size * pass_.lanes;
+    tiles.to = panel;
+    tiles.point_step = pass_.m_point;
+    transforms_.output(tiles, b_ == nullptr ? nullptr : b_ + channel, static_cast<int>(lanes));
+    const Index plane = pass_.out_h * pass_.out_w;
+    const Index columns = std::min(tiling_.across * tiling_.size, pass_.out_w - at.column);
+    float* const to = out_ + (at.image * z_.groups * pass_.channels + channel) * plane;
+    for (Index i = 0; i < tiling_.size && at.row + i < pass_.out_h; ++i) {
+      kernels_.scatter(panel + i * tiles.from_row, columns, static_cast<int>(lanes),
+                       to + (at.row + i) * pass_.out_w + at.column, plane);
+    }
+  }
+
+  const Pass& pass_;
+  const Conv2dProblem& z_;
+  const Tiling& tiling_;
+  const WinogradKernels& kernels_;
+  const WinogradTransforms& transforms_;
+  const float* const in_;
+  const float* const w_;
+  const float* const b_;
+  float* const out_;
+  float* const shared_;
+  float* const own_;
+};
+
+// ---- backward_weight ---------------------------------------------------------------------------
+
+class WeightGradient {
+ public:
+  WeightGradient(const WeightPlan& plan, const Conv2dBackwardWeightArgs& args)
+      : plan_(plan),
+        z_(plan.z),
+        tiling_(plan.tiling),
+        kernels_(winograd_kernels.get()),
+        transforms_(transforms(kernels_, tiling_.size)),
+        x_(static_cast<const float*>(args.x)),
+        dy_(static_cast<const float*>(args.dy)),
+        dw_(static_cast<float*>(args.dw)),
+        accumulate_(args.accumulate),
+        points_x_(static_cast<float*>(args.workspace)),
+        points_y_(points_x_ + tiling_.points * plan.x_point),
+        sums_(points_y_ + tiling_.points * plan.y_point),
+        own_(sums_ + tiling_.points * plan.sum_point) {}
+
+  void run() const {
+    for (Index g = 0; g < z_.groups; ++g) {
+      for (Index block = 0; block < plan_.blocks; ++block) {
+        const Index begin = block * plan_.block_strips;
+        const Index end = std::min(begin + plan_.block_strips, tiling_.strips);
+        transform_block(g, begin, end);
+        sum_block((end - begin) * tiling_.across, block > 0);
+      }
+      parallel_chunks(plan_.kernel_blocks,
+                      [&](Index k, int thread) { write_kernels(g, k, own(thread)); });
+    }
+  }
+
+ private:
+  float* own(int thread) const { return own_ + thread * plan_.thread_floats(); }
+
+  // The tiles of x [T, T] and of dy [M, M] of some strips.
+  void transform_block(Index g, Index begin, Index end) const {
+    const Index blocks = plan_.channel_blocks + plan_.kernel_blocks;
+    const Index lanes = plan_.lanes;
+    parallel_chunks((end - begin) * blocks, [&](Index chunk, int thread) {
+      const Index place = chunk / blocks;
+      const Strip at(tiling_, begin + place);
+      const bool of_x = chunk % blocks < plan_.channel_blocks;
+      const Index block = chunk % blocks - (of_x ? 0 : plan_.channel_blocks);
+      const Index channels = of_x ? plan_.channels : plan_.kernels;
+      const Planes planes = of_x ? Planes{z_.h, z_.w} : Planes{z_.p(), z_.q()};
+      const Index first = (at.image * z_.groups + g) * channels + block * lanes;
+      const Index columns = of_x ? tiling_.columns() : tiling_.across * tiling_.size;
+      float* const panel = own(thread);
+      planes.read(kernels_, (of_x ? x_ : dy_) + first * planes.h * planes.w,
+                  std::min(lanes, channels - block * lanes), at.row - (of_x ? z_.pad_top : 0),
+                  at.column - (of_x ? z_.pad_left : 0), of_x ? tiling_.t : tiling_.size, columns,
+                  panel);
+      WinogradTiles tiles;
+      tiles.tiles = static_cast<int>(tiling_.across);
+      tiles.from = panel;
+      tiles.from_row = columns * lanes;
+      tiles.to = (of_x ? points_x_ : points_y_) +
+                 (block * plan_.block_tiles + place * tiling_.across) * lanes;
+      tiles.point_step = of_x ? plan_.x_point : plan_.y_point;
+      (of_x ? transforms_.input : transforms_.gradient)(tiles);
+    });
+  }
+
+  // sums[point, K/L, C, L] (+)= the products of x and dy over the block's tiles.
+  void sum_block(Index tiles, bool accumulate) const {
+    const Index lanes = plan_.lanes;
+    const RowTiles pieces(plan_.kernel_blocks, kernels_.sum_vectors);
+    const Index kernel_step = plan_.channel_blocks * lanes * lanes;
+    parallel_chunks(tiling_.points * pieces.tiles, [&](Index chunk, int) {
+      const Index point = chunk / pieces.tiles;
+      const Index k = pieces.begin(chunk % pieces.tiles);
+      WinogradSum sum;
+      sum.vectors = pieces.height(chunk % pieces.tiles);
+      sum.accumulate = accumulate;
+      sum.depth = tiles;
+      sum.dy_step = plan_.block_tiles * lanes;
+      sum.dy = points_y_ + point * plan_.y_point + k * sum.dy_step;
+      sum.out_step = kernel_step;
+      for (Index c = 0; c < plan_.channels; c += kernels_.sum_rows) {
+        sum.x = points_x_ + point * plan_.x_point + c / lanes * sum.dy_step + c % lanes;
+        sum.out = sums_ + point * plan_.sum_point + k * kernel_step + c * lanes;
+        kernels_.sum(sum);
+      }
+    });
+  }
+
+  // dw of the kernels in the lanes of block k.
+  void write_kernels(Index g, Index k, float* taps) const {
+    const GemmKernels& gemm = gemm_kernels.get();
+    const Index lanes = std::min(plan_.lanes, plan_.kernels - k * plan_.lanes);
+    const Index row = plan_.channels * 9;
+    const float* const sums = sums_ + k * plan_.channel_blocks * plan_.lanes * plan_.lanes;
+    for (Index c = 0; c < plan_.channels; c += kKernelsAtOnce) {
+      const Index count = std::min(kKernelsAtOnce, plan_.channels - c);
+      float* const to = dw_ + (g * plan_.kernels + k * plan_.lanes) * row + c * 9;
+      if (accumulate_) gemm.transpose(to, row, lanes, count * 9, taps, plan_.lanes);
+      transforms_.weight_sums(sums + c * plan_.lanes, plan_.lanes, plan_.sum_point, count,
+                              accumulate_, taps);
+      gemm.transpose(taps, plan_.lanes, count * 9, lanes, to, row);
+    }
+  }
+
+  const WeightPlan& plan_;
+  const Conv2dProblem& z_;
+  const Tiling& tiling_;
+  const WinogradKernels& kernels_;
+  const WinogradTransforms& transforms_;
+  const float* const x_;
+  const float* const dy_;
+  float* const dw_;
+  const bool accumulate_;
+  float* const points_x_;
+  float* const points_y_;
+  float* const sums_;
+  float* const own_;
+};
+
+}  // namespace
+
+void forward(int m, const Conv2dForwardArgs& args) {
+  if (args.problem.n == 0) return;
+  const Pass pass(m, args.problem, Direction::forward);
+  Convolution(pass, args.x, args.w, args.b, args.y, args.workspace).run();
+}
+
+void backward_data(int m, const Conv2dBackwardDataArgs& args) {
+  if (args.problem.n == 0) return;
+  const Pass pass(m, args.problem, Direction::backward_data);
+  Convolution(pass, args.dy, args.w, nullptr, args.dx, args.workspace).run();
+}
+
+void backward_weight(int m, const Conv2dBackwardWeightArgs& args) {
+  if (args.problem.n == 0) {
+    auto* const dw = static_cast<float*>(args.dw);
+    if (!args.accumulate) std::fill_n(dw, args.problem.w_shape().numel(), 0.0f);
+    return;
+  }
+  const WeightPlan plan(m, args.problem);
+  WeightGradient(plan, args).run();
+}
+
+// ---- what the cards say ------------------------------------------------------------------------
+
+Conv2dSupport supports(const Conv2dProblem& z, Direction) {
+  const auto no = [](const auto&... words) { return Conv2dSupport::no(cat(words...)); };
+  if (z.dtype != DType::f32) return no("expects elements of type f32, got ", name_of(z.dtype));
+  if (z.r != 3 || z.s != 3) return no("expects a kernel of 3x3, got ", z.r, "x", z.s);
+  if (z.stride_h != 1 || z.stride_w != 1) {
+    return no("expects stride 1, got ", z.stride_h, "x", z.stride_w);
+  }
+  if (z.dilation_h != 1 || z.dilation_w != 1) {
+    return no("expects dilation 1, got ", z.dilation_h, "x", z.dilation_w);
+  }
+  if (z.groups > 1 && z.c_per_group() * z.k_per_group() < 4) {
+    return no("expects groups of at least 4 kernels' planes, got ", z.c_per_group(), "x",
+              z.k_per_group());
+  }
+  return {};
+}
+
+constexpr double kPixelFmas = 14;
+constexpr double kWeightFmas = 10;
+constexpr double kProductShare = 0.85;
+
+// Cycles of one core, in units of one vector FMA: what the transforms and copies cost for each tile
+// and each vector of channels, measured against the products; the lanes of a vector that no channel
+// fills are paid for.
+Conv2dCost cost(int m, const Conv2dProblem& z, Direction direction) {
+  const WinogradKernels& kernels = winograd_kernels.get();
+  const bool data = direction == Direction::backward_data;
+  const Tiling tiling(m, z.n, data ? z.h : z.p(), data ? z.w : z.q());
+  const auto lanes = static_cast<double>(kernels.lanes);
+  const auto points = static_cast<double>(tiling.points);
+  const auto tiles = static_cast<double>(tiling.strips * tiling.across);
+  const auto blocks = [&](Index channels) {
+    return static_cast<double>(ceil_div(channels, kernels.lanes));
+  };
+  const Index depth = data ? z.k_per_group() : z.c_per_group();
+  const Index channels = data ? z.c_per_group() : z.k_per_group();
+  const bool gradient = direction == Direction::backward_weight;
+  const double products = points * tiles * blocks(channels) *
+                          (gradient ? blocks(depth) * lanes : static_cast<double>(depth));
+  const double transforms = points * (kPixelFmas * tiles * (blocks(depth) + blocks(channels)) +
+                                      kWeightFmas * static_cast<double>(depth) * blocks(channels));
+  const auto groups = static_cast<double>(z.groups);
+  const double flops = 2 * points * tiles * static_cast<double>(z.k * z.c_per_group());
+  const double cycles = groups * (products / kProductShare + transforms);
+  return {.flops = flops, .bytes = z.nominal_bytes(), .peak_share = flops / (2 * lanes * cycles)};
+}
+
+std::size_t workspace_bytes(int m, const Conv2dProblem& z, Direction direction) {
+  if (z.n == 0) return 0;
+  Index floats = 0;
+  if (direction == Direction::backward_weight) {
+    const WeightPlan plan(m, z);
+    floats = plan.shared_floats() + num_threads() * plan.thread_floats();
+  } else {
+    const Pass pass(m, z, direction);
+    floats = odd_lines(pass.shared_floats()) + num_threads() * pass.thread_floats();
+  }
+  return static_cast<std::size_t>(floats) * sizeof(float);
+}
+
+}  // namespace winograd
+}  // namespace convscope

@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+// winograd_f2x3_cpu.cpp: 3x3 convolution by Winograd's F(2x2,3x3): 4 outputs of a channel pair from
+// 16 multiplications in place of 36; the small sibling of winograd_f4x3, to read and to check by
+// hand.
+//
+// Formula    y[k] = A^T [ sum over c of (G w[k,c] G^T) . (B x[c] B^T) ] A, tile by tile: 2x2 outputs
+//            from the 4x4 inputs around them, 0 outside the image. In one dimension, in full:
+//              m1 = (d0 - d2) g0                     y0 = m1 + m2 + m3
+//              m2 = (d1 + d2) (g0 + g1 + g2) / 2     y1 = m2 - m3 + m4
+//              m3 = (d2 - d1) (g0 - g1 + g2) / 2     4 multiplications, where
+//              m4 = (d3 - d1) g2                     y0 = d0 g0 + d1 g1 + d2 g2,
+//                                                    y1 = d1 g0 + d2 g1 + d3 g2 take 6
+// Textbook   for each tile, k:  m[4,4] = 0
+//              for each c:      m += (G * w[k,c] * G^T) . (B * x_tile[c] * B^T)   # elementwise
+//              y_tile[k] = A^T * m * A + b[k]
+// Plan       that of winograd_f4x3_cpu.cpp with 16 points instead of 36
+// Shapes     x [N,C,H,W], w [K,C/G,3,3], y [N,K,P,Q], f32 row-major, any alignment; V [16, C/L,
+//            tiles, L], U [16, K/2L, C, 2L], M [16, K/L, tiles, L], L lanes, 64-byte aligned
+// Supports   f32; kernel 3x3, stride 1, dilation 1; every padding; groups, but not depthwise
+// Cost       FLOPs = 2 * 16 tiles K C/G, beside the transforms; bytes = the three tensors once;
+//            workspace = U or V, and V or U + M for each thread; compute-bound
+// Numerics   sums and differences of 2 or 3 numbers and factors 1/2: errors about those of the
+//            direct sum. Same bits on each run and for any number of threads. Integers stay exact
+//            while all sums of quarters do, but the card does not promise it.
+// Backward   dx = the same with dy, padding 2 - pad and w flipped and transposed, assigned;
+//            dw = G^T [sum over tiles of (A dy A^T) . (B x B^T)] G, assigned or added to
+// Choices    as in winograd_plan.h
+// Source     A. Lavin, S. Gray: Fast Algorithms for Convolutional Neural Networks, 2015, arXiv
+//            1509.09308, section 4.1
+// Read next  direct_cpu.cpp, the same sums one by one; winograd_f4x3_cpu.cpp, the larger tile
+#include "layers/conv2d/winograd.h"
+
+namespace convscope {
+namespace {
+
+constexpr int kTile = 2;
+
+const Conv2dAlgorithm kCard{
+    .name = "winograd_f2x3",
+    .device = DeviceType::cpu,
+    .idea = "2x2 outputs from 16 multiplications in place of 36, between transforms",
+    .paper =
+        "Lavin, Gray 2015: Fast Algorithms for Convolutional Neural Networks, arXiv 1509.09308",
+    .supports = winograd::supports,
+    .cost = [](const Conv2dProblem& problem,
+               Direction direction) { return winograd::cost(kTile, problem, direction); },
+    .workspace_bytes =
+        [](const Conv2dProblem& problem, Direction direction) {
+          return winograd::workspace_bytes(kTile, problem, direction);
+        },
+    .error_growth = 4,
+    .exact_on_integers = false,
+    .forward = [](const Conv2dForwardArgs& args) { winograd::forward(kTile, args); },
+    .backward_data = [](const Conv2dBackwardDataArgs& a) { winograd::backward_data(kTile, a); },
+    .backward_weight =
+        [](const Conv2dBackwardWeightArgs& a) { winograd::backward_weight(kTile, a); },
+};
+
+}  // namespace
+}  // namespace convscope
+CONVSCOPE_CONV2D_ALGORITHM(convscope::kCard)

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+// winograd_f4x3_cpu.cpp: 3x3 convolution by Winograd's F(4x4,3x3): 16 outputs of a channel pair
+// from 36 multiplications in place of 144, by way of transforms of inputs, kernels and outputs.
+//
+// Formula    y[k] = A^T [ sum over c of (G w[k,c] G^T) . (B x[c] B^T) ] A, tile by tile: 4x4 outputs
+//            from the 6x6 inputs around them, 0 outside the image; A, B, G: winograd_matrices.h
+// Textbook   for each tile, k:  m[6,6] = 0
+//              for each c:      m += (G * w[k,c] * G^T) . (B * x_tile[c] * B^T)   # elementwise
+//              y_tile[k] = A^T * m * A + b[k]
+// Plan       summed over c, each of the 36 points is a matrix product of its own: [tiles, C] times
+//            [C, K]. All of U = G w G^T is made once in a call. Then for one block of tiles at a
+//            time: 16 channels of 6 rows are turned into the lanes (panel, L1), transformed to V
+//            (L2), 36 products of register tiles with U give M (L2), and M is transformed and
+//            turned back into rows of y. No intermediate has the size of a tensor.
+//            U above 4 MiB: V of up to 4 MiB first, then for each 32 output channels their part of
+//            U is made, used for all tiles of V and forgotten: U never goes to memory.
+//            backward_weight: x and dy are transformed for a block of tiles; each point is a
+//            product [C, tiles] [tiles, K], summed over the blocks, transformed back at the end.
+//            Threads take blocks of tiles, or panels of output channels, or (point, output
+//            channels) in backward_weight: pieces that depend on the problem only.
+// Shapes     x [N,C,H,W], w [K,C/G,3,3], y [N,K,P,Q], f32 row-major, any alignment; V [36, C/L,
+//            tiles, L], U [36, K/2L, C, 2L], M [36, K/L, tiles, L], L lanes, 64-byte aligned
+// Supports   f32; kernel 3x3, stride 1, dilation 1; every padding; groups, but not depthwise
+// Cost       FLOPs = 2 * 36 tiles K C/G, beside about 400 cycles for each tile and 16 channels of
+//            x, 340 of y; bytes = the three tensors once; workspace = U or V, and V or U + M for
+//            each thread; compute-bound
+// Numerics   each transform adds and subtracts terms that are larger than their result: rounding
+//            errors grow by ||A^T|| ||G|| ||B|| (maximum norms; 1-d: 7.7 * 1.6 * 5.9 would be the
+//            worst case), in two dimensions by the square. Errors of random sign stay far below
+//            it. Same bits on each run and for any number of threads. Not exact on integers:
+//            sqrt(2) is none. A NaN spreads over its tile.
+// Backward   dx = the same with dy, padding 2 - pad and w flipped and transposed, assigned;
+//            dw = G^T [sum over tiles of (A dy A^T) . (B x B^T)] G, assigned or added to
+// Choices    winograd_plan.h: a block's V + M = 640 KB of L2; at least 28 tiles = 2 register tiles
+// Source     S. Winograd: Arithmetic Complexity of Computations, 1980; A. Lavin, S. Gray: Fast
+//            Algorithms for Convolutional Neural Networks, 2015, arXiv 1509.09308; points: S. A.
+//            Alam et al. 2022, arXiv 2201.10369, and ncnn
+// Read next  winograd_matrices.h, where the matrices come from; winograd_f2x3_cpu.cpp, the same
+//            with small numbers; winograd.cpp, the passes; winograd_simd.cpp, the transforms
+#include "layers/conv2d/winograd.h"
+
+namespace convscope {
+namespace {
+
+constexpr int kTile = 4;
+
+const Conv2dAlgorithm kCard{
+    .name = "winograd_f4x3",
+    .device = DeviceType::cpu,
+    .idea = "4x4 outputs from 36 multiplications in place of 144, between transforms",
+    .paper =
+        "Lavin, Gray 2015: Fast Algorithms for Convolutional Neural Networks, arXiv 1509.09308",
+    .supports = winograd::supports,
+    .cost = [](const Conv2dProblem& problem,
+               Direction direction) { return winograd::cost(kTile, problem, direction); },
+    .workspace_bytes =
+        [](const Conv2dProblem& problem, Direction direction) {
+          return winograd::workspace_bytes(kTile, problem, direction);
+        },
+    .error_growth = 16,
+    .exact_on_integers = false,
+    .forward = [](const Conv2dForwardArgs& args) { winograd::forward(kTile, args); },
+    .backward_data = [](const Conv2dBackwardDataArgs& a) { winograd::backward_data(kTile, a); },
+    .backward_weight =
+        [](const Conv2dBackwardWeightArgs& a) { winograd::backward_weight(kTile, a); },
+};
+
+}  // namespace
+}  // namespace convscope
+CONVSCOPE_CONV2D_ALGORITHM(convscope::kCard)

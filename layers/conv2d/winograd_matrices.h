@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+// winograd_matrices.h: the matrices of Winograd's convolution, and where they come from.
+//
+// A tile of M outputs of a kernel of 3 taps reads T = M + 2 inputs. Read the taps g as a polynomial
+// of degree 2 and the outputs' weights u as one of degree M - 1: their product has T coefficients.
+// A polynomial of degree T - 1 is known from its values at T points, and the value of a product is
+// the product of the values: T multiplications where the sums of the textbook take 3 M. The last
+// "point" is infinity: the highest coefficient. Evaluation at a point a is the row
+//   A_a = (1, a, .., a^(M-1))        G_a = (1, a, a^2) / N_a       at infinity (0, .., 0, 1),
+// and interpolation gives each point its Lagrange polynomial, whose coefficients are the row B_a of
+//   product over points b != a of (z - b),     N_a = product over b != a of (a - b);
+// at infinity product over all points b of (z - b). What is summed is
+//   sum over i, j of u_i g_j d_(i+j) = sum over points of (A u)(G g)(B d),
+// and as it holds for all u, g and d, each of the three can be the result (Winograd 1980):
+//   y  = A^T [(G g) . (B d)]    forward; for dx the same with flipped, transposed weights
+//   dg = G^T [(A dy) . (B d)]   the gradient of the weights: F(3, M), with the very same matrices
+// In two dimensions each matrix is applied to columns and then to rows.
+//
+// Points. M = 2: 0, 1, -1, infinity (Lavin & Gray 2015, arXiv 1509.09308): every factor is 1 or
+// 1/2. M = 4: 0, +-sqrt(1/2), +-sqrt(2), infinity in place of 0, +-1, +-2: pairs of reciprocal
+// points keep the powers in A and the products in B near 1, so that less of each float is lost
+// (S. A. Alam et al. 2022, arXiv 2201.10369, on points c, -c, 1/c, -1/c; the same points stand in
+// the inference library ncnn).
+//
+// Points come in pairs a, -a, in rows 2 i - 1 and 2 i: their rows differ in the sign of the odd
+// columns only, so that each pair needs its even and its odd half once.
+#pragma once
+
+namespace convscope::winograd {
+
+template <int M>
+struct Matrices;
+
+template <>
+struct Matrices<2> {  // rows: 0, 1, -1, infinity
+  static constexpr float kA[4][2] = {
+      {1, 0},
+      {1, 1},
+      {1, -1},
+      {0, 1},
+  };
+  static constexpr float kG[4][3] = {
+      {1, 0, 0},  // row 0 of G and of B are both negated: N_0 = -1
+      {0.5f, 0.5f, 0.5f},
+      {0.5f, -0.5f, 0.5f},
+      {0, 0, 1},
+  };
+  static constexpr float kB[4][4] = {
+      {1, 0, -1, 0},  // -(z - 1)(z + 1)
+      {0, 1, 1, 0},   // z (z + 1)
+      {0, -1, 1, 0},  // z (z - 1)
+      {0, -1, 0, 1},  // z (z - 1)(z + 1)
+  };
+};
+
+template <>
+struct Matrices<4> {                                  // rows: 0, p, -p, q, -q, infinity
+  static constexpr float kP = 0.707106781186547524f;  // sqrt(1/2)
+  static constexpr float kQ = 1.414213562373095049f;  // sqrt(2)
+  static constexpr float kA[6][4] = {
+      {1, 0, 0, 0},       {1, kP, 0.5f, kP / 2}, {1, -kP, 0.5f, -kP / 2},
+      {1, kQ, 2, 2 * kQ}, {1, -kQ, 2, -2 * kQ},  {0, 0, 0, 1},
+  };
+  static constexpr float kG[6][3] = {
+      {1, 0, 0},                               // N_0 = p^2 q^2 = 1
+      {-2.0f / 3, -2.0f / 3 * kP, -1.0f / 3},  // N_p = 2 p^2 (p^2 - q^2) = -3/2
+      {-2.0f / 3, 2.0f / 3 * kP, -1.0f / 3},
+      {1.0f / 6, kQ / 6, 1.0f / 3},  // N_q = 2 q^2 (q^2 - p^2) = 6
+      {1.0f / 6, -kQ / 6, 1.0f / 3},
+      {0, 0, 1},
+  };
+  static constexpr float kB[6][6] = {
+      {1, 0, -2.5f, 0, 1, 0},     // (z^2 - 1/2)(z^2 - 2)
+      {0, -kQ, -2, kP, 1, 0},     // z (z + p)(z^2 - 2)
+      {0, kQ, -2, -kP, 1, 0},     // z (z - p)(z^2 - 2)
+      {0, -kP, -0.5f, kQ, 1, 0},  // z (z + q)(z^2 - 1/2)
+      {0, kP, -0.5f, -kQ, 1, 0},  // z (z - q)(z^2 - 1/2)
+      {0, 1, 0, -2.5f, 0, 1},     // z (z^2 - 1/2)(z^2 - 2)
+  };
+};
+
+}  // namespace convscope::winograd

@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: Apache-2.0
+// winograd_plan.h: how Winograd's convolution cuts a problem into tiles, strips and blocks; numbers
+// only, from the problem alone.
+//
+// A strip is a row of up to kMostAcross output tiles of one image; all strips of a problem are
+// equally long, so the last one of a row may hold tiles that lie outside and are dropped.
+#pragma once
+
+#include <algorithm>
+
+#include "framework/memory.h"
+#include "layers/conv2d/problem.h"
+#include "layers/conv2d/winograd_kernels.h"
+
+namespace convscope::winograd {
+
+using Index = std::int64_t;
+
+inline constexpr Index kMostColumns = 66;  // of a panel: 6 rows x 66 x 16 floats = 25 KiB of L1
+inline constexpr Index kPointsFloats = 160000;    // V and M of a block: 640 KB of L2
+inline constexpr Index kWeightsFloats = 1 << 20;  // U above 4 MiB is made panel by panel
+inline constexpr Index kSharedFloats = 1 << 20;   // V that all panels read: 4 MiB of L3
+inline constexpr Index kKernelsAtOnce = 32;       // taps in lanes: 32 x 9 x 64 B = 18 KiB
+
+inline Index ceil_div(Index a, Index b) { return (a + b - 1) / b; }
+inline Index round_up(Index a, Index b) { return ceil_div(a, b) * b; }
+// An odd number of cache lines, so that the points of a tile spread over all cache sets.
+inline Index odd_lines(Index floats) {
+  return round_up(floats, 16) / 16 % 2 == 0 ? round_up(floats, 16) + 16 : round_up(floats, 16);
+}
+
+// The tiles of an output [out_h, out_w] of N images.
+struct Tiling {
+  Tiling(Index m, Index images, Index out_h, Index out_w)
+      : size(m),
+        t(m + 2),
+        points(t * t),
+        down(ceil_div(out_h, m)),
+        pieces(ceil_div(ceil_div(out_w, m), (kMostColumns - 2) / m)),
+        across(ceil_div(ceil_div(out_w, m), pieces)),
+        strips(images * down * pieces) {}
+  // Panel: [t, columns, L].
+  Index columns() const { return across * size + 2; }
+  Index panel_floats(Index lanes) const { return t * columns() * lanes; }
+
+  Index size, t, points;  // M, M + 2, T T
+  Index down, pieces, across, strips;
+};
+
+// forward: in = x, out = y; backward_data: in = dy, out = dx. `depth` channels of a group are
+// summed over, `channels` of it computed.
+struct Pass {
+  Pass(Index m, const Conv2dProblem& problem, Direction direction)
+      : z(problem),
+        forward(direction == Direction::forward),
+        depth(forward ? z.c_per_group() : z.k_per_group()),
+        channels(forward ? z.k_per_group() : z.c_per_group()),
+        in_h(forward ? z.h : z.p()),
+        in_w(forward ? z.w : z.q()),
+        out_h(forward ? z.p() : z.h),
+        out_w(forward ? z.q() : z.w),
+        top(forward ? -z.pad_top : z.pad_top - 2),
+        left(forward ? -z.pad_left : z.pad_left - 2),
+        tiling(m, z.n, out_h, out_w) {
+    const WinogradKernels& kernels = winograd_kernels.get();
+    lanes = kernels.lanes;
+    depth_blocks = ceil_div(depth, lanes);
+    channel_blocks = ceil_div(channels, lanes);
+    panels = ceil_div(channel_blocks, kernels.vectors);
+    const Index per_tile = tiling.points * lanes;
+    const Index u = tiling.points * depth * channel_blocks * lanes;
+    const Index tiles = tiling.strips * tiling.across;
+    by_panels = u > kWeightsFloats || (panels >= 4 && tiles * tiling.size < 4 * 100);
+    Index wanted = 0;
+    if (by_panels) {
+      wanted = std::max<Index>(kSharedFloats / (per_tile * depth_blocks), 128);
+    } else {
+      wanted = kPointsFloats / (per_tile * (depth_blocks + channel_blocks));
+      wanted = std::clamp<Index>(wanted, 28, 112);
+    }
+    block_strips = std::clamp<Index>(wanted / tiling.across, 1, std::max<Index>(1, tiling.strips));
+    blocks = ceil_div(tiling.strips, block_strips);
+    if (blocks > 0) block_strips = ceil_div(tiling.strips, blocks);
+    block_tiles = block_strips * tiling.across;
+    v_point = odd_lines(depth_blocks * block_tiles * lanes);
+    m_point = odd_lines((by_panels ? kernels.vectors : channel_blocks) * block_tiles * lanes);
+    u_point = odd_lines(depth * (by_panels ? kernels.vectors : channel_blocks) * lanes);
+  }
+  Index v_floats() const { return tiling.points * v_point; }
+  Index m_floats() const { return tiling.points * m_point; }
+  Index u_floats() const { return tiling.points * u_point; }
+  Index scratch_floats() const {  // a panel of pixels, or taps
+    return std::max(tiling.panel_floats(lanes), kKernelsAtOnce * 9 * lanes);
+  }
+  // By panels: V is shared, U and M belong to a thread. Else U is shared, V and M to a thread.
+  Index shared_floats() const { return by_panels ? v_floats() : z.groups * u_floats(); }
+  Index thread_floats() const {
+    return odd_lines((by_panels ? u_floats() : v_floats()) + m_floats() + scratch_floats());
+  }
+
+  const Conv2dProblem& z;
+  bool forward;
+  Index depth, channels;
+  Index in_h, in_w, out_h, out_w;
+  Index top, left;  // the pixel of `in` that the first tap of output 0 reads
+  Tiling tiling;
+  Index lanes = 1, depth_blocks = 1, channel_blocks = 1, panels = 1;
+  bool by_panels = false;
+  Index block_strips = 1, blocks = 0, block_tiles = 1;
+  Index v_point = 0, m_point = 0, u_point = 0;
+};
+
+// X [points, C/L, tiles, L] and Y [points, K/L, tiles, L] of a block of strips; sums
+// [points, K/L, C, L] of one group.
+struct WeightPlan {
+  WeightPlan(Index m, const Conv2dProblem& problem)
+      : z(problem),
+        channels(z.c_per_group()),
+        kernels(z.k_per_group()),
+        tiling(m, z.n, z.p(), z.q()),
+        lanes(winograd_kernels.get().lanes),
+        channel_blocks(ceil_div(channels, lanes)),
+        kernel_blocks(ceil_div(kernels, lanes)) {
+    const Index per_tile = tiling.points * lanes * (channel_blocks + kernel_blocks);
+    const Index wanted = std::clamp<Index>(2 * kPointsFloats / per_tile, 56, 160);
+    block_strips = std::clamp<Index>(wanted / tiling.across, 1, std::max<Index>(1, tiling.strips));
+    blocks = ceil_div(tiling.strips, block_strips);
+    if (blocks > 0) block_strips = ceil_div(tiling.strips, blocks);
+    block_tiles = block_strips * tiling.across;
+    x_point = odd_lines(channel_blocks * block_tiles * lanes);
+    y_point = odd_lines(kernel_blocks * block_tiles * lanes);
+    sum_point = odd_lines(kernel_blocks * channel_blocks * lanes * lanes);
+  }
+  Index shared_floats() const { return tiling.points * (x_point + y_point + sum_point); }
+  Index thread_floats() const {
+    return odd_lines(std::max(tiling.panel_floats(lanes), kKernelsAtOnce * 9 * lanes));
+  }
+
+  const Conv2dProblem& z;
+  Index channels, kernels;
+  Tiling tiling;
+  Index lanes, channel_blocks, kernel_blocks;
+  Index block_strips = 1, blocks = 0, block_tiles = 1;
+  Index x_point = 0, y_point = 0, sum_point = 0;
+};
+
+}  // namespace convscope::winograd

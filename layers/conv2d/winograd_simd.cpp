@@ -1,0 +1,411 @@
+// SPDX-License-Identifier: Apache-2.0
+// winograd_simd.cpp: Winograd's transforms with channels in the lanes, written once for both tile
+// sizes from the tables of winograd_matrices.h, and the products between them.
+//
+// Registers  product: AVX-512 14 tiles x 2 vectors = 28 sums + 2 of u of 32 registers, the
+//            broadcast is part of the FMA; AVX2 6 x 2 = 12 + 2 + 1 of 16. sum: 8 channels x 3
+//            vectors, AVX2 4 x 3: what is read for it comes from both sides in lanes.
+// GCC 12 keeps an array that an ordinary loop indexes on the stack: every loop over sums has an
+// unroll pragma, and the matrices are walked by templates, which leave out zeros and ones.
+#include "framework/simd.h"
+#include "layers/conv2d/winograd_kernels.h"
+#include "layers/conv2d/winograd_matrices.h"
+
+namespace convscope::CONVSCOPE_ISA {
+namespace {
+
+using Index = std::int64_t;
+using winograd::Matrices;
+
+#if defined(CONVSCOPE_ISA_IS_AVX512)
+constexpr int kRows = 14;
+constexpr int kSumRows = 8;
+#elif defined(CONVSCOPE_ISA_IS_AVX2)
+constexpr int kRows = 6;
+constexpr int kSumRows = 4;
+#else
+constexpr int kRows = 4;
+constexpr int kSumRows = 1;
+#endif
+constexpr int kVectors = 2;
+constexpr int kSumVectors = 3;
+
+// ---- a matrix of constants times a column of vectors -------------------------------------------
+
+// sum + matrix[Row][j] in[j] over j = From, From + Step, .. < Columns.
+template <const auto& matrix, int Row, int From, int Step, int Columns>
+CONVSCOPE_INLINE Vec add_terms(const Vec* in, Vec sum) {
+  if constexpr (From >= Columns) {
+    return sum;
+  } else {
+    constexpr float kFactor = matrix[Row][From];
+    if constexpr (kFactor == 1.0f) {
+      sum = sum + in[From];
+    } else if constexpr (kFactor == -1.0f) {
+      sum = sum - in[From];
+    } else if constexpr (kFactor != 0.0f) {
+      sum = fma(broadcast(kFactor), in[From], sum);
+    }
+    return add_terms<matrix, Row, From + Step, Step, Columns>(in, sum);
+  }
+}
+
+// The same, started with the first term that is not 0 (there is one in each half of each row).
+template <const auto& matrix, int Row, int From, int Step, int Columns>
+CONVSCOPE_INLINE Vec terms(const Vec* in) {
+  static_assert(From < Columns);
+  constexpr float kFactor = matrix[Row][From];
+  if constexpr (kFactor == 0.0f) {
+    return terms<matrix, Row, From + Step, Step, Columns>(in);
+  } else {
+    const Vec first = kFactor == 1.0f ? in[From] : broadcast(kFactor) * in[From];
+    return add_terms<matrix, Row, From + Step, Step, Columns>(in, first);
+  }
+}
+
+// out[T] = matrix[T, Columns] in[Columns].
+template <const auto& matrix, int T, int Columns>
+CONVSCOPE_INLINE void multiply(const Vec* in, Vec* out) {
+  out[0] = terms<matrix, 0, 0, 1, Columns>(in);
+  {
+    const Vec even = terms<matrix, 1, 0, 2, Columns>(in);
+    const Vec odd = terms<matrix, 1, 1, 2, Columns>(in);
+    out[1] = even + odd;
+    out[2] = even - odd;
+  }
+  if constexpr (T == 6) {
+    const Vec even = terms<matrix, 3, 0, 2, Columns>(in);
+    const Vec odd = terms<matrix, 3, 1, 2, Columns>(in);
+    out[3] = even + odd;
+    out[4] = even - odd;
+  }
+  out[T - 1] = terms<matrix, T - 1, 0, 1, Columns>(in);
+}
+
+// c in + sum for a constant c.
+template <const auto& matrix, int Row, int Column>
+CONVSCOPE_INLINE Vec add_term(Vec in, Vec sum) {
+  constexpr float kFactor = matrix[Row][Column];
+  if constexpr (kFactor == 0.0f) return sum;
+  if constexpr (kFactor == 1.0f) return sum + in;
+  return fma(broadcast(kFactor), in, sum);
+}
+
+// out[Column] .. out[Columns - 1] of matrix^T in.
+template <const auto& matrix, int T, int Columns, int Column = 0>
+CONVSCOPE_INLINE void multiply_transposed(const Vec* in, Vec* out) {
+  if constexpr (Column < Columns) {
+    // Rows 2 i - 1 and 2 i differ in the sign of odd columns.
+    const Vec first = Column % 2 == 0 ? in[1] + in[2] : in[1] - in[2];
+    constexpr float kFactor = matrix[1][Column];
+    Vec sum = kFactor == 1.0f ? first : broadcast(kFactor) * first;
+    if constexpr (T == 6) {
+      const Vec second = Column % 2 == 0 ? in[3] + in[4] : in[3] - in[4];
+      sum = add_term<matrix, 3, Column>(second, sum);
+    }
+    sum = add_term<matrix, 0, Column>(in[0], sum);
+    out[Column] = add_term<matrix, T - 1, Column>(in[T - 1], sum);
+    multiply_transposed<matrix, T, Columns, Column + 1>(in, out);
+  }
+}
+
+// ---- transforms --------------------------------------------------------------------------------
+
+// Size x Size pixels to matrix u matrix^T; from[(i from_row) + j L], to[(i T + j) point_step].
+template <const auto& matrix, int T, int Size>
+CONVSCOPE_INLINE void expand(const float* from, Index from_row, float* to, Index point_step) {
+  Vec half[T][Size];  // matrix u
+#pragma GCC unroll 6
+  for (int j = 0; j < Size; ++j) {
+    Vec in[Size];
+    Vec out[T];
+#pragma GCC unroll 6
+    for (int i = 0; i < Size; ++i) in[i] = load(from + i * from_row + j * kLanes);
+    multiply<matrix, T, Size>(in, out);
+#pragma GCC unroll 6
+    for (int i = 0; i < T; ++i) half[i][j] = out[i];
+  }
+#pragma GCC unroll 6
+  for (int i = 0; i < T; ++i) {
+    Vec out[T];
+    multiply<matrix, T, Size>(half[i], out);
+#pragma GCC unroll 6
+    for (int j = 0; j < T; ++j) store(to + (i * T + j) * point_step, out[j]);
+  }
+}
+
+// T x T points to matrix^T m matrix, Size x Size: result(i, j, value).
+template <const auto& matrix, int T, int Size, class Result>
+CONVSCOPE_INLINE void contract(const float* from, Index point_step, const Result& result) {
+  Vec half[Size][T];  // matrix^T m
+#pragma GCC unroll 6
+  for (int j = 0; j < T; ++j) {
+    Vec in[T];
+    Vec out[Size];
+#pragma GCC unroll 6
+    for (int i = 0; i < T; ++i) in[i] = load(from + (i * T + j) * point_step);
+    multiply_transposed<matrix, T, Size>(in, out);
+#pragma GCC unroll 6
+    for (int i = 0; i < Size; ++i) half[i][j] = out[i];
+  }
+#pragma GCC unroll 6
+  for (int i = 0; i < Size; ++i) {
+    Vec out[Size];
+    multiply_transposed<matrix, T, Size>(half[i], out);
+#pragma GCC unroll 6
+    for (int j = 0; j < Size; ++j) result(i, j, out[j]);
+  }
+}
+
+template <int M>
+void input(const WinogradTiles& z) {
+  for (int tile = 0; tile < z.tiles; ++tile) {
+    expand<Matrices<M>::kB, M + 2, M + 2>(z.from + tile * M * kLanes, z.from_row,
+                                          z.to + tile * kLanes, z.point_step);
+  }
+}
+
+template <int M>
+void gradient(const WinogradTiles& z) {
+  for (int tile = 0; tile < z.tiles; ++tile) {
+    expand<Matrices<M>::kA, M + 2, M>(z.from + tile * M * kLanes, z.from_row, z.to + tile * kLanes,
+                                      z.point_step);
+  }
+}
+
+template <int M>
+void output(const WinogradTiles& z, const float* bias, int lanes) {
+  const Vec start = bias == nullptr ? zero() : load_first(bias, lanes);
+  for (int tile = 0; tile < z.tiles; ++tile) {
+    float* const to = z.to + tile * M * kLanes;
+    contract<Matrices<M>::kA, M + 2, M>(
+        z.from + tile * kLanes, z.point_step,
+        [&](int i, int j, Vec value) { store(to + i * z.from_row + j * kLanes, value + start); });
+  }
+}
+
+template <int M>
+void weights(const float* taps, bool reversed, Index count, float* to, Index step,
+             Index point_step) {
+  for (Index i = 0; i < count; ++i, taps += 9 * kLanes, to += step) {
+    if (!reversed) {
+      expand<Matrices<M>::kG, M + 2, 3>(taps, 3 * kLanes, to, point_step);
+      continue;
+    }
+    alignas(64) float turned[9 * kLanes];
+#pragma GCC unroll 9
+    for (int t = 0; t < 9; ++t) store(turned + t * kLanes, load(taps + (8 - t) * kLanes));
+    expand<Matrices<M>::kG, M + 2, 3>(turned, 3 * kLanes, to, point_step);
+  }
+}
+
+template <int M>
+void weight_sums(const float* from, Index step, Index point_step, Index count, bool accumulate,
+                 float* taps) {
+  for (Index n = 0; n < count; ++n, from += step, taps += 9 * kLanes) {
+    contract<Matrices<M>::kG, M + 2, 3>(from, point_step, [&](int i, int j, Vec value) {
+      float* const to = taps + (3 * i + j) * kLanes;
+      store(to, accumulate ? value + load(to) : value);
+    });
+  }
+}
+
+template <int M>
+constexpr WinogradTransforms kTransforms{.input = input<M>,
+                                         .gradient = gradient<M>,
+                                         .output = output<M>,
+                                         .weights = weights<M>,
+                                         .weight_sums = weight_sums<M>};
+
+// ---- products ----------------------------------------------------------------------------------
+
+template <int Rows, int Vectors>
+void product_tile(const WinogradProduct& z) {
+  Vec sums[Rows][Vectors];  // [tiles, Vectors * L]
+#pragma GCC unroll 16
+  for (int i = 0; i < Rows; ++i) {
+#pragma GCC unroll 2
+    for (int v = 0; v < Vectors; ++v) sums[i][v] = zero();
+  }
+  const float* u = z.u;
+  const float* block = z.v;
+  for (Index left = z.depth; left > 0; left -= kLanes, block += z.block_step) {
+    const Index count = left < kLanes ? left : kLanes;
+    for (Index c = 0; c < count; ++c, u += Vectors * kLanes) {
+      Vec lanes[Vectors];
+#pragma GCC unroll 2
+      for (int v = 0; v < Vectors; ++v) lanes[v] = load(u + v * kLanes);
+#pragma GCC unroll 16
+      for (int i = 0; i < Rows; ++i) {
+        const Vec value = broadcast(block[c + i * kLanes]);
+#pragma GCC unroll 2
+        for (int v = 0; v < Vectors; ++v) sums[i][v] = fma(value, lanes[v], sums[i][v]);
+      }
+    }
+  }
+#pragma GCC unroll 16
+  for (int i = 0; i < Rows; ++i) {
+#pragma GCC unroll 2
+    for (int v = 0; v < Vectors; ++v) store(z.out + v * z.out_step + i * kLanes, sums[i][v]);
+  }
+}
+
+template <int Rows>
+void product_rows(const WinogradProduct& z) {
+  if constexpr (Rows > 1) {
+    if (z.rows < Rows) return product_rows<Rows - 1>(z);
+  }
+  if (z.vectors == 1) return product_tile<Rows, 1>(z);
+  product_tile<Rows, 2>(z);
+}
+
+void product(const WinogradProduct& z) { product_rows<kRows>(z); }
+
+template <int Vectors>
+void sum_tile(const WinogradSum& z) {
+  Vec sums[kSumRows][Vectors];  // [channels, Vectors * L]
+#pragma GCC unroll 16
+  for (int i = 0; i < kSumRows; ++i) {
+#pragma GCC unroll 3
+    for (int v = 0; v < Vectors; ++v) {
+      sums[i][v] = z.accumulate ? load(z.out + v * z.out_step + i * kLanes) : zero();
+    }
+  }
+  const float* x = z.x;
+  const float* dy = z.dy;
+  for (Index t = 0; t < z.depth; ++t, x += kLanes, dy += kLanes) {
+    Vec lanes[Vectors];
+#pragma GCC unroll 3
+    for (int v = 0; v < Vectors; ++v) lanes[v] = load(dy + v * z.dy_step);
+#pragma GCC unroll 16
+    for (int i = 0; i < kSumRows; ++i) {
+      const Vec value = broadcast(x[i]);
+#pragma GCC unroll 3
+      for (int v = 0; v < Vectors; ++v) sums[i][v] = fma(value, lanes[v], sums[i][v]);
+    }
+  }
+#pragma GCC unroll 16
+  for (int i = 0; i < kSumRows; ++i) {
+#pragma GCC unroll 3
+    for (int v = 0; v < Vectors; ++v) store(z.out + v * z.out_step + i * kLanes, sums[i][v]);
+  }
+}
+
+void channel_sums(const WinogradSum& z) {
+  if (z.vectors == 1) return sum_tile<1>(z);
+  if (z.vectors == 2) return sum_tile<2>(z);
+  sum_tile<3>(z);
+}
+
+// ---- copies between planes and lanes -----------------------------------------------------------
+
+#if defined(CONVSCOPE_ISA_IS_AVX512)
+
+// 16 rows of 16 become 16 columns: pairs, fours, then quarters of vectors. (_maskz_ forms: GCC 12
+// warns about the others.)
+CONVSCOPE_INLINE void transpose(Vec (&v)[16]) {
+  __m512 t[16];
+#pragma GCC unroll 8
+  for (int i = 0; i < 16; i += 2) {
+    t[i] = _mm512_maskz_unpacklo_ps(0xffff, v[i].v, v[i + 1].v);
+    t[i + 1] = _mm512_maskz_unpackhi_ps(0xffff, v[i].v, v[i + 1].v);
+  }
+#pragma GCC unroll 4
+  for (int i = 0; i < 16; i += 4) {
+    v[i].v = _mm512_maskz_shuffle_ps(0xffff, t[i], t[i + 2], 0x44);
+    v[i + 1].v = _mm512_maskz_shuffle_ps(0xffff, t[i], t[i + 2], 0xee);
+    v[i + 2].v = _mm512_maskz_shuffle_ps(0xffff, t[i + 1], t[i + 3], 0x44);
+    v[i + 3].v = _mm512_maskz_shuffle_ps(0xffff, t[i + 1], t[i + 3], 0xee);
+  }
+#pragma GCC unroll 4
+  for (int i = 0; i < 4; ++i) {
+    t[i] = _mm512_maskz_shuffle_f32x4(0xffff, v[i].v, v[4 + i].v, 0x88);
+    t[4 + i] = _mm512_maskz_shuffle_f32x4(0xffff, v[i].v, v[4 + i].v, 0xdd);
+    t[8 + i] = _mm512_maskz_shuffle_f32x4(0xffff, v[8 + i].v, v[12 + i].v, 0x88);
+    t[12 + i] = _mm512_maskz_shuffle_f32x4(0xffff, v[8 + i].v, v[12 + i].v, 0xdd);
+  }
+#pragma GCC unroll 4
+  for (int i = 0; i < 4; ++i) {
+    v[i].v = _mm512_maskz_shuffle_f32x4(0xffff, t[i], t[8 + i], 0x88);
+    v[4 + i].v = _mm512_maskz_shuffle_f32x4(0xffff, t[4 + i], t[12 + i], 0x88);
+    v[8 + i].v = _mm512_maskz_shuffle_f32x4(0xffff, t[i], t[8 + i], 0xdd);
+    v[12 + i].v = _mm512_maskz_shuffle_f32x4(0xffff, t[4 + i], t[12 + i], 0xdd);
+  }
+}
+
+#elif defined(CONVSCOPE_ISA_IS_AVX2)
+
+CONVSCOPE_INLINE void transpose(Vec (&v)[8]) {
+  __m256 t[8];
+#pragma GCC unroll 4
+  for (int i = 0; i < 8; i += 2) {
+    t[i] = _mm256_unpacklo_ps(v[i].v, v[i + 1].v);
+    t[i + 1] = _mm256_unpackhi_ps(v[i].v, v[i + 1].v);
+  }
+  __m256 four[8];
+#pragma GCC unroll 2
+  for (int i = 0; i < 8; i += 4) {
+    four[i] = _mm256_shuffle_ps(t[i], t[i + 2], 0x44);
+    four[i + 1] = _mm256_shuffle_ps(t[i], t[i + 2], 0xee);
+    four[i + 2] = _mm256_shuffle_ps(t[i + 1], t[i + 3], 0x44);
+    four[i + 3] = _mm256_shuffle_ps(t[i + 1], t[i + 3], 0xee);
+  }
+#pragma GCC unroll 4
+  for (int i = 0; i < 4; ++i) {
+    v[i].v = _mm256_permute2f128_ps(four[i], four[4 + i], 0x20);
+    v[4 + i].v = _mm256_permute2f128_ps(four[i], four[4 + i], 0x31);
+  }
+}
+
+#else
+
+CONVSCOPE_INLINE void transpose(Vec (&)[1]) {}
+
+#endif
+
+void gather(const float* from, Index plane, Index count, int lanes, float* to) {
+  for (Index i = 0; i < count; i += kLanes) {
+    const int width = count - i < kLanes ? static_cast<int>(count - i) : kLanes;
+    Vec v[kLanes];
+#pragma GCC unroll 16
+    for (int lane = 0; lane < kLanes; ++lane) {
+      v[lane] = lane < lanes ? load_first(from + lane * plane + i, width) : zero();
+    }
+    transpose(v);
+#pragma GCC unroll 16
+    for (int pixel = 0; pixel < kLanes; ++pixel) {
+      if (pixel < width) store(to + (i + pixel) * kLanes, v[pixel]);
+    }
+  }
+}
+
+void scatter(const float* from, Index count, int lanes, float* to, Index plane) {
+  for (Index i = 0; i < count; i += kLanes) {
+    const int width = count - i < kLanes ? static_cast<int>(count - i) : kLanes;
+    Vec v[kLanes];
+#pragma GCC unroll 16
+    for (int pixel = 0; pixel < kLanes; ++pixel) {
+      v[pixel] = pixel < width ? load(from + (i + pixel) * kLanes) : zero();
+    }
+    transpose(v);
+#pragma GCC unroll 16
+    for (int lane = 0; lane < kLanes; ++lane) {
+      if (lane < lanes) store_first(to + lane * plane + i, v[lane], width);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace convscope::CONVSCOPE_ISA
+
+CONVSCOPE_SIMD_KERNELS(winograd_kernels, (WinogradKernels{.lanes = CONVSCOPE_ISA::kLanes,
+                                                          .rows = CONVSCOPE_ISA::kRows,
+                                                          .vectors = CONVSCOPE_ISA::kVectors,
+                                                          .sum_rows = CONVSCOPE_ISA::kSumRows,
+                                                          .sum_vectors = CONVSCOPE_ISA::kSumVectors,
+                                                          .two = CONVSCOPE_ISA::kTransforms<2>,
+                                                          .four = CONVSCOPE_ISA::kTransforms<4>,
+                                                          .product = CONVSCOPE_ISA::product,
+                                                          .sum = CONVSCOPE_ISA::channel_sums,
+                                                          .gather = CONVSCOPE_ISA::gather,
+                                                          .scatter = CONVSCOPE_ISA::scatter}))
