@@ -152,21 +152,19 @@ class Convolution {
 
   // U of output channels in the lanes of `block`, into its panel u [points, depth, vectors, L].
   void transform_weights(Index g, Index block, float* u, Index vectors, float* taps) const {
-    const GemmKernels& gemm = gemm_kernels.get();
-    const Index lanes = lanes_of(block, pass_.channels);
+    const auto lanes = static_cast<int>(lanes_of(block, pass_.channels));
     const Index first = block * pass_.lanes;
     const Index width = vectors * pass_.lanes;
     u += block % kernels_.vectors * pass_.lanes;
-    if (lanes < pass_.lanes) std::fill_n(taps, kKernelsAtOnce * 9 * pass_.lanes, 0.0f);
     for (Index c = 0; c < pass_.depth; c += kKernelsAtOnce) {
       const Index count = std::min(kKernelsAtOnce, pass_.depth - c);
       if (pass_.forward) {
-        gemm.transpose(w_ + ((g * pass_.channels + first) * pass_.depth + c) * 9, pass_.depth * 9,
-                       lanes, count * 9, taps, pass_.lanes);
+        kernels_.gather(w_ + ((g * pass_.channels + first) * pass_.depth + c) * 9, pass_.depth * 9,
+                        count * 9, lanes, taps);
       } else {
         for (Index i = 0; i < count; ++i) {
-          gemm.transpose(w_ + ((g * pass_.depth + c + i) * pass_.channels + first) * 9, 9, lanes, 9,
-                         taps + i * 9 * pass_.lanes, pass_.lanes);
+          kernels_.gather(w_ + ((g * pass_.depth + c + i) * pass_.channels + first) * 9, 9, 9,
+                          lanes, taps + i * 9 * pass_.lanes);
         }
       }
       transforms_.weights(taps, !pass_.forward, count, u + c * width, width, pass_.u_point);
@@ -184,11 +182,10 @@ class Convolution {
         tiling_.columns(), panel);
     WinogradTiles tiles;
     tiles.tiles = static_cast<int>(tiling_.across);
-    tiles.from = panel;
     tiles.from_row = tiling_.columns() * pass_.lanes;
     tiles.to = v + (c * pass_.block_tiles + place * tiling_.across) * pass_.lanes;
     tiles.point_step = pass_.v_point;
-    transforms_.input(tiles);
+    transforms_.input(tiles, panel);
   }
 
   // One point: m[vectors, tiles, L] = v [C/L, tiles, L] u [C, vectors, L].
@@ -259,20 +256,9 @@ class WeightGradient {
         points_x_(static_cast<float*>(args.workspace)),
         points_y_(points_x_ + tiling_.points * plan.x_point),
         sums_(points_y_ + tiling_.points * plan.y_point),
-        own_(sums_ + tiling_.points * plan.sum_point) {}
+        own_(plan.by_panels ? sums_ : sums_ + tiling_.points * plan.sum_point) {}
 
-  void run() const {
-    for (Index g = 0; g < z_.groups; ++g) {
-      for (Index block = 0; block < plan_.blocks; ++block) {
-        const Index begin = block * plan_.block_strips;
-        const Index end = std::min(begin + plan_.block_strips, tiling_.strips);
-        transform_block(g, begin, end);
-        sum_block((end - begin) * tiling_.across, block > 0);
-      }
-      parallel_chunks(plan_.kernel_blocks,
-                      [&](Index k, int thread) { write_kernels(g, k, own(thread)); });
-    }
-  }
+  void run() const { plan_.by_panels ? run_by_panels() : run_by_blocks(); }
 
  private:
   float* own(int thread) const { return own_ + thread * plan_.thread_floats(); }
@@ -302,46 +288,80 @@ class WeightGradient {
       tiles.to = (of_x ? points_x_ : points_y_) +
                  (block * plan_.block_tiles + place * tiling_.across) * lanes;
       tiles.point_step = of_x ? plan_.x_point : plan_.y_point;
-      (of_x ? transforms_.input : transforms_.gradient)(tiles);
+      of_x ? transforms_.input(tiles, panel) : transforms_.gradient(tiles);
     });
   }
 
-  // sums[point, K/L, C, L] (+)= the products of x and dy over the block's tiles.
-  void sum_block(Index tiles, bool accumulate) const {
+  // sums[point, pieces of K/L, C, L] (+)= the products of x and dy over `tiles` tiles of the block,
+  // for `vectors` vectors of kernels from k on.
+  void sum_point(Index point, Index k, int vectors, Index tiles, bool accumulate,
+                 float* sums) const {
     const Index lanes = plan_.lanes;
+    WinogradSum sum;
+    sum.vectors = vectors;
+    sum.accumulate = accumulate;
+    sum.depth = tiles;
+    sum.dy_step = plan_.block_tiles * lanes;
+    sum.dy = points_y_ + point * plan_.y_point + k * sum.dy_step;
+    sum.out_step = plan_.kernel_floats();
+    for (Index c = 0; c < plan_.channels; c += kernels_.sum_rows) {
+      sum.x = points_x_ + point * plan_.x_point + c / lanes * sum.dy_step + c % lanes;
+      sum.out = sums + c * lanes;
+      kernels_.sum(sum);
+    }
+  }
+
+  // Few tiles, many weights: all sums of a few kernels at a time stay in a thread's cache.
+  void run_by_panels() const {
     const RowTiles pieces(plan_.kernel_blocks, kernels_.sum_vectors);
-    const Index kernel_step = plan_.channel_blocks * lanes * lanes;
-    parallel_chunks(tiling_.points * pieces.tiles, [&](Index chunk, int) {
-      const Index point = chunk / pieces.tiles;
-      const Index k = pieces.begin(chunk % pieces.tiles);
-      WinogradSum sum;
-      sum.vectors = pieces.height(chunk % pieces.tiles);
-      sum.accumulate = accumulate;
-      sum.depth = tiles;
-      sum.dy_step = plan_.block_tiles * lanes;
-      sum.dy = points_y_ + point * plan_.y_point + k * sum.dy_step;
-      sum.out_step = kernel_step;
-      for (Index c = 0; c < plan_.channels; c += kernels_.sum_rows) {
-        sum.x = points_x_ + point * plan_.x_point + c / lanes * sum.dy_step + c % lanes;
-        sum.out = sums_ + point * plan_.sum_point + k * kernel_step + c * lanes;
-        kernels_.sum(sum);
+    for (Index g = 0; g < z_.groups; ++g) {
+      transform_block(g, 0, tiling_.strips);
+      parallel_chunks(pieces.tiles, [&](Index piece, int thread) {
+        float* const sums = own(thread);
+        float* const taps = sums + tiling_.points * plan_.sum_point;
+        const Index k = pieces.begin(piece);
+        for (Index point = 0; point < tiling_.points; ++point) {
+          sum_point(point, k, pieces.height(piece), plan_.block_tiles, false,
+                    sums + point * plan_.sum_point);
+        }
+        for (Index i = 0; i < pieces.height(piece); ++i) {
+          write_kernels(g, k + i, sums + i * plan_.kernel_floats(), taps);
+        }
+      });
+    }
+  }
+
+  void run_by_blocks() const {
+    const RowTiles pieces(plan_.kernel_blocks, kernels_.sum_vectors);
+    for (Index g = 0; g < z_.groups; ++g) {
+      for (Index block = 0; block < plan_.blocks; ++block) {
+        const Index begin = block * plan_.block_strips;
+        const Index end = std::min(begin + plan_.block_strips, tiling_.strips);
+        transform_block(g, begin, end);
+        parallel_chunks(tiling_.points * pieces.tiles, [&](Index chunk, int) {
+          const Index point = chunk / pieces.tiles;
+          const Index k = pieces.begin(chunk % pieces.tiles);
+          sum_point(point, k, pieces.height(chunk % pieces.tiles), (end - begin) * tiling_.across,
+                    block > 0, sums_ + point * plan_.sum_point + k * plan_.kernel_floats());
+        });
       }
-    });
+      parallel_chunks(plan_.kernel_blocks, [&](Index k, int thread) {
+        write_kernels(g, k, sums_ + k * plan_.kernel_floats(), own(thread));
+      });
+    }
   }
 
   // dw of the kernels in the lanes of block k.
-  void write_kernels(Index g, Index k, float* taps) const {
-    const GemmKernels& gemm = gemm_kernels.get();
-    const Index lanes = std::min(plan_.lanes, plan_.kernels - k * plan_.lanes);
+  void write_kernels(Index g, Index k, const float* sums, float* taps) const {
+    const auto lanes = static_cast<int>(std::min(plan_.lanes, plan_.kernels - k * plan_.lanes));
     const Index row = plan_.channels * 9;
-    const float* const sums = sums_ + k * plan_.channel_blocks * plan_.lanes * plan_.lanes;
     for (Index c = 0; c < plan_.channels; c += kKernelsAtOnce) {
       const Index count = std::min(kKernelsAtOnce, plan_.channels - c);
       float* const to = dw_ + (g * plan_.kernels + k * plan_.lanes) * row + c * 9;
-      if (accumulate_) gemm.transpose(to, row, lanes, count * 9, taps, plan_.lanes);
+      if (accumulate_) kernels_.gather(to, row, count * 9, lanes, taps);
       transforms_.weight_sums(sums + c * plan_.lanes, plan_.lanes, plan_.sum_point, count,
                               accumulate_, taps);
-      gemm.transpose(taps, plan_.lanes, count * 9, lanes, to, row);
+      kernels_.scatter(taps, count * 9, lanes, to, row);
     }
   }
 

@@ -23,8 +23,9 @@ struct WinogradTiles {
 };
 
 struct WinogradTransforms {
-  // T x T pixels d of each tile to B d B^T; `from` is a panel, `to` are points.
-  void (*input)(const WinogradTiles& z) = nullptr;
+  // T x T pixels d of each tile in a panel to points B d B^T; the panel is used up, z.from is not
+  // read.
+  void (*input)(const WinogradTiles& z, float* panel) = nullptr;
   // M x M pixels u of each tile to A u A^T; `from` is a panel, `to` are points.
   void (*gradient)(const WinogradTiles& z) = nullptr;
   // T x T points m of each tile to A^T m A + bias; points at `from`, a panel at `to`, with

@@ -17,10 +17,11 @@ namespace convscope::winograd {
 using Index = std::int64_t;
 
 inline constexpr Index kMostColumns = 66;  // of a panel: 6 rows x 66 x 16 floats = 25 KiB of L1
-inline constexpr Index kPointsFloats = 160000;    // V and M of a block: 640 KB of L2
-inline constexpr Index kWeightsFloats = 1 << 20;  // U above 4 MiB is made panel by panel
-inline constexpr Index kSharedFloats = 1 << 20;   // V that all panels read: 4 MiB of L3
-inline constexpr Index kKernelsAtOnce = 32;       // taps in lanes: 32 x 9 x 64 B = 18 KiB
+inline constexpr Index kPointsFloats = 160000;       // V and M of a block: 640 KB of L2
+inline constexpr Index kWeightsFloats = 1 << 20;     // U above 4 MiB is made panel by panel
+inline constexpr Index kSharedFloats = 1 << 20;      // V that all panels read: 4 MiB of L3
+inline constexpr Index kMostSharedFloats = 3 << 20;  // x and dy of all tiles: 12 MiB of L3
+inline constexpr Index kKernelsAtOnce = 32;          // taps in lanes: 32 x 9 x 64 B = 18 KiB
 
 inline Index ceil_div(Index a, Index b) { return (a + b - 1) / b; }
 inline Index round_up(Index a, Index b) { return ceil_div(a, b) * b; }
@@ -111,7 +112,8 @@ struct Pass {
 };
 
 // X [points, C/L, tiles, L] and Y [points, K/L, tiles, L] of a block of strips; sums
-// [points, K/L, C, L] of one group.
+// [points, K/L, C, L] of one group. by_panels: the block is all tiles, and each thread has the sums
+// of a few kernels only.
 struct WeightPlan {
   WeightPlan(Index m, const Conv2dProblem& problem)
       : z(problem),
@@ -122,24 +124,39 @@ struct WeightPlan {
         channel_blocks(ceil_div(channels, lanes)),
         kernel_blocks(ceil_div(kernels, lanes)) {
     const Index per_tile = tiling.points * lanes * (channel_blocks + kernel_blocks);
-    const Index wanted = std::clamp<Index>(2 * kPointsFloats / per_tile, 56, 160);
+    const Index tiles = tiling.strips * tiling.across;
+    by_panels = tiling.points * kernel_blocks * kernel_floats() > kWeightsFloats &&
+                tiles * per_tile <= kMostSharedFloats;
+    const Index wanted =
+        by_panels ? tiles : std::clamp<Index>(2 * kPointsFloats / per_tile, 56, 160);
     block_strips = std::clamp<Index>(wanted / tiling.across, 1, std::max<Index>(1, tiling.strips));
     blocks = ceil_div(tiling.strips, block_strips);
     if (blocks > 0) block_strips = ceil_div(tiling.strips, blocks);
     block_tiles = block_strips * tiling.across;
     x_point = odd_lines(channel_blocks * block_tiles * lanes);
     y_point = odd_lines(kernel_blocks * block_tiles * lanes);
-    sum_point = odd_lines(kernel_blocks * channel_blocks * lanes * lanes);
+    const Index sum_blocks =
+        by_panels ? std::min<Index>(kernel_blocks, winograd_kernels.get().sum_vectors)
+                  : kernel_blocks;
+    sum_point = odd_lines(sum_blocks * kernel_floats());
   }
-  Index shared_floats() const { return tiling.points * (x_point + y_point + sum_point); }
+  Index kernel_floats() const {
+    return channel_blocks * lanes * lanes;
+  }  // of one vector of kernels
+  Index sums_floats() const { return tiling.points * sum_point; }
+  Index shared_floats() const {
+    return tiling.points * (x_point + y_point) + (by_panels ? 0 : sums_floats());
+  }
   Index thread_floats() const {
-    return odd_lines(std::max(tiling.panel_floats(lanes), kKernelsAtOnce * 9 * lanes));
+    return odd_lines((by_panels ? sums_floats() : 0) +
+                     std::max(tiling.panel_floats(lanes), kKernelsAtOnce * 9 * lanes));
   }
 
   const Conv2dProblem& z;
   Index channels, kernels;
   Tiling tiling;
   Index lanes, channel_blocks, kernel_blocks;
+  bool by_panels = false;
   Index block_strips = 1, blocks = 0, block_tiles = 1;
   Index x_point = 0, y_point = 0, sum_point = 0;
 };

@@ -157,11 +157,32 @@ CONVSCOPE_INLINE void contract(const float* from, Index point_step, const Result
   }
 }
 
+// Neighbouring tiles share two columns: columns first, where they lie, then each tile's rows.
 template <int M>
-void input(const WinogradTiles& z) {
+void input(const WinogradTiles& z, float* panel) {
+  constexpr int kT = M + 2;
+  for (int j = 0; j < z.tiles * M + 2; ++j) {
+    Vec in[kT];
+    Vec out[kT];
+#pragma GCC unroll 6
+    for (int i = 0; i < kT; ++i) in[i] = load(panel + i * z.from_row + j * kLanes);
+    multiply<Matrices<M>::kB, kT, kT>(in, out);
+#pragma GCC unroll 6
+    for (int i = 0; i < kT; ++i) store(panel + i * z.from_row + j * kLanes, out[i]);
+  }
   for (int tile = 0; tile < z.tiles; ++tile) {
-    expand<Matrices<M>::kB, M + 2, M + 2>(z.from + tile * M * kLanes, z.from_row,
-                                          z.to + tile * kLanes, z.point_step);
+    const float* const from = panel + tile * M * kLanes;
+    float* const to = z.to + tile * kLanes;
+#pragma GCC unroll 6
+    for (int i = 0; i < kT; ++i) {
+      Vec in[kT];
+      Vec out[kT];
+#pragma GCC unroll 6
+      for (int j = 0; j < kT; ++j) in[j] = load(from + i * z.from_row + j * kLanes);
+      multiply<Matrices<M>::kB, kT, kT>(in, out);
+#pragma GCC unroll 6
+      for (int j = 0; j < kT; ++j) store(to + (i * kT + j) * z.point_step, out[j]);
+    }
   }
 }
 
@@ -232,6 +253,7 @@ void product_tile(const WinogradProduct& z) {
   for (Index left = z.depth; left > 0; left -= kLanes, block += z.block_step) {
     const Index count = left < kLanes ? left : kLanes;
     for (Index c = 0; c < count; ++c, u += Vectors * kLanes) {
+      __builtin_prefetch(block + z.block_step + c * kLanes);  // a tile of the next channels
       Vec lanes[Vectors];
 #pragma GCC unroll 2
       for (int v = 0; v < Vectors; ++v) lanes[v] = load(u + v * kLanes);
