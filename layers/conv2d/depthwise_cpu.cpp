@@ -166,7 +166,7 @@ bool unrolled(const Conv2dProblem& z) {
 Conv2dCost cost(const Conv2dProblem& problem, Direction) {
   return {.flops = problem.nominal_flops(),
           .bytes = problem.nominal_bytes(),
-          .peak_share = unrolled(problem) ? 0.6 : 0.1};
+          .peak_share = unrolled(problem) ? 0.65 : 0.1};
 }
 
 std::size_t workspace_bytes(const Conv2dProblem& z, Direction direction) {
