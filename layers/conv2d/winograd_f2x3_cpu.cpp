@@ -3,8 +3,9 @@
 // 16 multiplications in place of 36; the small sibling of winograd_f4x3, to read and to check by
 // hand.
 //
-// Formula    y[k] = A^T [ sum over c of (G w[k,c] G^T) . (B x[c] B^T) ] A, tile by tile: 2x2 outputs
-//            from the 4x4 inputs around them, 0 outside the image. In one dimension, in full:
+// Formula    y[k] = A^T [ sum over c of (G w[k,c] G^T) . (B x[c] B^T) ] A, tile by tile: 2x2
+//            outputs from the 4x4 inputs around them, 0 outside the image. In one dimension,
+//            in full:
 //              m1 = (d0 - d2) g0                     y0 = m1 + m2 + m3
 //              m2 = (d1 + d2) (g0 + g1 + g2) / 2     y1 = m2 - m3 + m4
 //              m3 = (d2 - d1) (g0 - g1 + g2) / 2     4 multiplications, where
@@ -19,9 +20,10 @@
 // Supports   f32; kernel 3x3, stride 1, dilation 1; every padding; groups, but not depthwise
 // Cost       FLOPs = 2 * 16 tiles K C/G, beside the transforms; bytes = the three tensors once;
 //            workspace = U or V, and V or U + M for each thread; compute-bound
-// Numerics   sums and differences of 2 or 3 numbers and factors 1/2: errors about those of the
-//            direct sum. Same bits on each run and for any number of threads. Integers stay exact
-//            while all sums of quarters do, but the card does not promise it.
+// Numerics   sums and differences of 2 or 3 numbers and factors 1/2: ||A^T|| ||G|| ||B|| = 3 * 1.5
+//            * 2 in one dimension at worst; the errors seen are about those of the direct sum. Same
+//            bits on each run and for any number of threads. Integers stay exact while all sums of
+//            quarters do, but the card does not promise it.
 // Backward   dx = the same with dy, padding 2 - pad and w flipped and transposed, assigned;
 //            dw = G^T [sum over tiles of (A dy A^T) . (B x B^T)] G, assigned or added to
 // Choices    as in winograd_plan.h
