@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// plot_command.cpp: `convscope plot`: SVG figures and a report.html from run folders.
+// plot_command.cpp: `convscope plot`: SVG figures and a report.html from run folders, or from the
+// JSON files of `convscope bench conv2d`.
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cstdio>
 #include <filesystem>
 
@@ -32,9 +34,9 @@ std::vector<std::string> runs_in(const std::vector<std::string>& given) {
     const std::vector<std::string> found = find_runs(path);
     if (found.empty() && !fs::is_directory(path, error)) {
       fail(ErrorKind::kIo, "plot",
-           cat("expected a run folder or a folder of runs, because the plots are made from them, "
-               "got ",
-               path, ", which is no folder"));
+           cat("expected a run folder, a folder of runs or a benchmark's JSON file, because the "
+               "plots are made from them, got ",
+               path, ", which is no folder and no file"));
     }
     if (found.empty()) {
       fail(ErrorKind::kIo, "plot", cat("expected at least one run in ", path, ", got none"));
@@ -78,15 +80,54 @@ void write(const fs::path& path, const std::string& text) {
   std::printf("%s\n", path.string().c_str());
 }
 
-int plot(const PlotArguments& arguments) {
-  for (const std::string& kind : arguments.kinds) {
-    plot_kinds().get(kind, ErrorKind::kInvalid);
+// Everything but folders and paths where nothing is.
+bool is_file(const std::string& path) {
+  std::error_code error;
+  return fs::exists(path, error) && !fs::is_directory(path, error);
+}
+
+// One figure goes into the file that -o names, several into a folder.
+bool to_one_file(const PlotArguments& arguments) { return arguments.output.ends_with(".svg"); }
+
+// Remarks to stderr; figures to `folder`, unless -o names another place.
+void write_figures(const PlotArguments& arguments, const std::vector<std::string>& remarks,
+                   const DrawnPlots& drawn, const std::string& given, const fs::path& folder) {
+  for (const std::string& sentence : remarks) remark(sentence);
+  for (const std::string& sentence : drawn.left_out) remark(sentence);
+  if (drawn.plots.empty()) {
+    fail(ErrorKind::kData, "plot",
+         cat("expected files that at least one plot can be made from, because ", given,
+             " given, got ", join(drawn.left_out, "; ")));
   }
-  const bool one_file = arguments.output.ends_with(".svg");
-  if (one_file && arguments.kinds.size() != 1) {
-    fail_usage("plot", cat("expected one --kind, because -o names one file, ", arguments.output,
-                           "; give a folder for several"));
+  for (const DrawnPlot& each : drawn.plots) {
+    write(to_one_file(arguments) ? fs::path(arguments.output) : folder / (each.kind + ".svg"),
+          each.svg);
   }
+}
+
+// A page of some kinds only is made when it is asked for.
+bool wants_page(const PlotArguments& arguments) {
+  return !arguments.html.empty() || (!to_one_file(arguments) && arguments.kinds.empty());
+}
+
+int plot_bench(const PlotArguments& arguments) {
+  const BenchSet set = read_bench(arguments.runs);
+  const DrawnPlots drawn = draw_plots(set, arguments.kinds);
+  const fs::path first(arguments.runs[0]);
+  const fs::path folder = arguments.output.empty()
+                              ? first.parent_path() / (first.stem().string() + "_plots")
+                              : clean(arguments.output);
+  const std::size_t count = arguments.runs.size();
+  const std::string given = count == 1 ? "one file was" : cat(count, " files were");
+  write_figures(arguments, set.remarks, drawn, given, folder);
+  if (wants_page(arguments)) {
+    write(arguments.html.empty() ? folder / "report.html" : fs::path(arguments.html),
+          html_report(first.stem().string(), set, drawn));
+  }
+  return 0;
+}
+
+int plot_runs(const PlotArguments& arguments) {
   const std::vector<std::string> paths = runs_in(arguments.runs);
   std::vector<RunData> runs;
   std::vector<RunRow> rows;
@@ -96,22 +137,11 @@ int plot(const PlotArguments& arguments) {
   }
   const RunSet set = group_runs(std::move(runs));
   const DrawnPlots drawn = draw_plots(set, arguments.kinds);
-  for (const std::string& sentence : set.remarks) remark(sentence);
-  for (const std::string& sentence : drawn.left_out) remark(sentence);
-  if (drawn.plots.empty()) {
-    fail(ErrorKind::kData, "plot",
-         cat("expected files that at least one plot can be made from, because ", paths.size(),
-             paths.size() == 1 ? " run was" : " runs were", " given, got ",
-             join(drawn.left_out, "; ")));
-  }
-
   const fs::path base = folder_of(arguments.runs);
   const fs::path folder = arguments.output.empty() ? base / "plots" : clean(arguments.output);
-  for (const DrawnPlot& each : drawn.plots) {
-    write(one_file ? fs::path(arguments.output) : folder / (each.kind + ".svg"), each.svg);
-  }
-  // A page of some kinds only is made when it is asked for.
-  if (arguments.html.empty() && (one_file || !arguments.kinds.empty())) return 0;
+  const std::string given = paths.size() == 1 ? "1 run was" : cat(paths.size(), " runs were");
+  write_figures(arguments, set.remarks, drawn, given, folder);
+  if (!wants_page(arguments)) return 0;
   const fs::path page = !arguments.html.empty()    ? fs::path(arguments.html)
                         : arguments.output.empty() ? base / "report.html"
                                                    : folder / "report.html";
@@ -122,22 +152,46 @@ int plot(const PlotArguments& arguments) {
   return 0;
 }
 
+int plot(const PlotArguments& arguments) {
+  for (const std::string& kind : arguments.kinds) {
+    plot_kinds().get(kind, ErrorKind::kInvalid);
+  }
+  if (to_one_file(arguments) && arguments.kinds.size() != 1) {
+    fail_usage("plot", cat("expected one --kind, because -o names one file, ", arguments.output,
+                           "; give a folder for several"));
+  }
+  const auto files = std::count_if(arguments.runs.begin(), arguments.runs.end(), is_file);
+  if (files == 0) return plot_runs(arguments);
+  if (static_cast<std::size_t>(files) != arguments.runs.size()) {
+    fail_usage("plot",
+               "expected run folders or benchmark files, because one page shows one of "
+               "them, got both");
+  }
+  return plot_bench(arguments);
+}
+
 std::function<int()> declare_plot(CLI::App& app) {
   auto arguments = std::make_shared<PlotArguments>();
-  app.add_option("RUN", arguments->runs,
-                 "run folders, folders of runs (runs/<name>), or runs/ as a whole")
+  app.add_option(
+         "RUN", arguments->runs,
+         "run folders, folders of runs (runs/<name>), or runs/ as a whole; or files of bench "
+         "conv2d --json")
       ->required()
       ->type_name("");
-  std::string kinds = "all that the runs' files permit, or some of:";
+  std::string kinds = "all that the files permit, or some of, from runs:";
+  std::string bench_kinds = "\nfrom bench files:";
   for (const std::string& name : plot_kind_names()) {
-    kinds += cat("\n", name, ": ", plot_kinds().get(name).summary);
+    const PlotKind& kind = plot_kinds().get(name);
+    (kind.draw ? kinds : bench_kinds) += cat("\n", name, ": ", kind.summary);
   }
+  kinds += bench_kinds;
   app.add_option("-k,--kind", arguments->kinds, kinds)->type_name("K,...")->delimiter(',');
   app.add_option("-o,--output", arguments->output,
-                 "folder for the SVG files, or one file.svg (default: RUN/plots)")
+                 "folder for the SVG files, or one file.svg (default: RUN/plots; of bench.json: "
+                 "bench_plots)")
       ->type_name("PATH");
   app.add_option("--html", arguments->html,
-                 "the page with all plots and tables (default: RUN/report.html)")
+                 "the page with all plots and tables (default: report.html in RUN or bench_plots)")
       ->type_name("FILE");
   return [arguments] { return plot(*arguments); };
 }
@@ -145,10 +199,10 @@ std::function<int()> declare_plot(CLI::App& app) {
 }  // namespace
 }  // namespace convscope
 
-CONVSCOPE_REGISTER_COMMAND("plot",
-                           {.summary = "figures (SVG) and a page (HTML) from runs",
-                            .usage = "plot RUN... [--kind K,...] [-o DIR|FILE.svg] [--html FILE]",
-                            .examples = {"plot runs/quickstart",
-                                         "plot runs/a runs/b --kind pareto -o pareto.svg"},
-                            .order = 35,
-                            .declare = convscope::declare_plot})
+CONVSCOPE_REGISTER_COMMAND(
+    "plot", {.summary = "figures (SVG) and a page (HTML) from runs or benchmarks",
+             .usage = "plot RUN...|BENCH.json... [--kind K,...] [-o DIR|FILE.svg] [--html FILE]",
+             .examples = {"plot runs/quickstart", "plot runs/a runs/b --kind pareto -o pareto.svg",
+                          "plot bench_1.json bench_2.json --kind heatmap"},
+             .order = 35,
+             .declare = convscope::declare_plot})

@@ -171,4 +171,10 @@ std::string html_report(const std::string& title, const RunSet& set, const Drawn
   return page(title, body);
 }
 
+std::string html_report(const std::string& title, const BenchSet& set, const DrawnPlots& drawn) {
+  std::vector<std::string> remarks = set.remarks;
+  remarks.insert(remarks.end(), drawn.left_out.begin(), drawn.left_out.end());
+  return page(title, figures(drawn) + section("Left out", list_of(remarks)));
+}
+
 }  // namespace convscope

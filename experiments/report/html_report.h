@@ -19,4 +19,8 @@ CONVSCOPE_API std::string html_report(const std::string& run_folder);
 CONVSCOPE_API std::string html_report(const std::string& title, const RunSet& set,
                                       const DrawnPlots& drawn, const std::vector<RunRow>& rows);
 
+// About benchmarks: plots with their numbers, what was left out.
+CONVSCOPE_API std::string html_report(const std::string& title, const BenchSet& set,
+                                      const DrawnPlots& drawn);
+
 }  // namespace convscope

@@ -21,11 +21,20 @@ std::vector<std::string> plot_kind_names() {
   return names;
 }
 
-DrawnPlots draw_plots(const RunSet& set, const std::vector<std::string>& kinds) {
+namespace {
+
+template <typename Set>
+DrawnPlots draw_from(const Set& set, std::function<Plot(const Set&)> PlotKind::*draw,
+                     const char* other_data, const std::vector<std::string>& kinds) {
   for (const std::string& kind : kinds) plot_kinds().get(kind, ErrorKind::kInvalid);
   DrawnPlots out;
   for (const std::string& kind : kinds.empty() ? plot_kind_names() : kinds) {
-    Plot plot = plot_kinds().get(kind).draw(set);
+    const auto& draw_it = plot_kinds().get(kind).*draw;
+    if (!draw_it) {
+      if (!kinds.empty()) out.left_out.push_back(cat(kind, ": it is drawn from ", other_data));
+      continue;
+    }
+    Plot plot = draw_it(set);
     for (const std::string& remark : plot.remarks) out.left_out.push_back(kind + ": " + remark);
     if (!plot.figure) {
       out.left_out.push_back(kind + ": " + plot.why_not);
@@ -35,6 +44,16 @@ DrawnPlots draw_plots(const RunSet& set, const std::vector<std::string>& kinds) 
     out.plots.push_back({kind, std::move(*plot.figure), std::move(svg)});
   }
   return out;
+}
+
+}  // namespace
+
+DrawnPlots draw_plots(const RunSet& set, const std::vector<std::string>& kinds) {
+  return draw_from(set, &PlotKind::draw, "files of `convscope bench conv2d --json`", kinds);
+}
+
+DrawnPlots draw_plots(const BenchSet& set, const std::vector<std::string>& kinds) {
+  return draw_from(set, &PlotKind::draw_bench, "run folders", kinds);
 }
 
 std::string name_with_count(const RunGroup& group) {

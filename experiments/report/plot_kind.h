@@ -15,6 +15,7 @@
 #include <string>
 #include <vector>
 
+#include "experiments/report/bench_data.h"
 #include "experiments/report/chart/figure.h"
 #include "experiments/report/run_groups.h"
 #include "framework/registry.h"
@@ -27,10 +28,12 @@ struct Plot {
   std::vector<std::string> remarks = {};  // groups that are not in it, and why
 };
 
+// A kind is drawn from runs or from benchmarks: one of the two functions is there.
 struct PlotKind {
   std::string summary;  // one line for help
   int order = 100;      // place on the page; small comes first
-  std::function<Plot(const RunSet& set)> draw;
+  std::function<Plot(const RunSet& set)> draw = {};
+  std::function<Plot(const BenchSet& set)> draw_bench = {};
 };
 CONVSCOPE_API Registry<PlotKind>& plot_kinds();
 CONVSCOPE_API std::vector<std::string> plot_kind_names();  // by order
@@ -44,8 +47,11 @@ struct DrawnPlots {
   std::vector<DrawnPlot> plots;
   std::vector<std::string> left_out;  // "sparsity: no run has a sparsity.csv"
 };
-// The given kinds, or all of them; an unknown one is an error that names the nearest.
+// The given kinds, or all of them; an unknown one is an error that names the nearest. One that is
+// drawn from the other sort of data is left out.
 CONVSCOPE_API DrawnPlots draw_plots(const RunSet& set, const std::vector<std::string>& kinds = {});
+CONVSCOPE_API DrawnPlots draw_plots(const BenchSet& set,
+                                    const std::vector<std::string>& kinds = {});
 
 // What several kinds need.
 std::string name_with_count(const RunGroup& group);  // "lenet (n=3)"

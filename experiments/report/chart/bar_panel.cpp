@@ -33,6 +33,13 @@ double value_at(const std::vector<double>& values, std::size_t i) {
   return i < values.size() ? values[i] : std::nan("");
 }
 
+// The number at a bar's end, and what is said behind it.
+std::string value_text(double value, double std);
+std::string end_text(const BarSeries& s, std::size_t i) {
+  const std::string text = value_text(value_at(s.values, i), value_at(s.std, i));
+  return i < s.notes.size() && !s.notes[i].empty() ? text + " " + s.notes[i] : text;
+}
+
 std::string value_text(double value, double std) {
   if (!std::isfinite(value)) return "-";
   // Three digits of the value; its deviation with as many decimals.
@@ -65,7 +72,7 @@ void draw(std::string& svg, const BarPanel& panel, const Cell& cell) {
       const double std = value_at(s.std, i);
       extent.add(value);
       if (std > 0) extent.add(value + std);
-      if (!panel.dots) texts = std::max(texts, text_width(value_text(value, std), 10));
+      if (!panel.dots) texts = std::max(texts, text_width(end_text(s, i), 10));
     }
   }
   names = std::min(names, cell.width * 0.38);
@@ -74,8 +81,11 @@ void draw(std::string& svg, const BarPanel& panel, const Cell& cell) {
   const double top = cell.y + top_margin(panel);
   const double bottom = top + category_height(panel) * static_cast<double>(panel.categories.size());
   AxisSpec spec = panel.x;
-  spec.from_zero = !panel.dots || spec.from_zero;
+  spec.from_zero = (!panel.dots && !panel.x.log) || spec.from_zero;
+  if (panel.x.log) extent.add(panel.log_base);
   const Axis axis(spec, extent, std::max(2, static_cast<int>((right - left) / 75)), left, right);
+
+  const double base = axis.log() ? axis.pixel(panel.log_base) : left;  // where bars begin
 
   auto out = std::back_inserter(svg);
   draw_text(svg, panel.title, left, cell.y + 16, cell.x + cell.width - left, "font-weight=\"bold\"",
@@ -99,21 +109,20 @@ void draw(std::string& svg, const BarPanel& panel, const Cell& cell) {
       const double std = value_at(s.std, i);
       const double y = from + bar_height(panel) * static_cast<double>(k);
       const double middle = y + bar_height(panel) / 2;
-      const std::string title =
-          cat(panel.categories[i], ", ", s.name, ": ", value_text(value, std));
+      const std::string title = cat(panel.categories[i], ", ", s.name, ": ", end_text(s, i));
       if (!axis.can_show(value)) {
         if (!panel.dots) draw_text(svg, "-", left + 4, middle + 3.5, 40, "font-size=\"10\"");
         continue;
       }
       const double at = axis.pixel(value);
-      double end = at;
+      double end = std::max(at, base);
       if (!panel.dots) {
         const BarLook look = bar_look(k);
         fmt::format_to(out,
                        "<rect x=\"{:.1f}\" y=\"{:.1f}\" width=\"{:.1f}\" height=\"{:.1f}\" "
                        "fill=\"{}\" stroke=\"{}\"><title>{}</title></rect>",
-                       left, y + 1, std::max(0.0, at - left), kBar - 2, look.fill, look.outline,
-                       escape_markup(title));
+                       std::min(base, at), y + 1, std::abs(at - base), kBar - 2, look.fill,
+                       look.outline, escape_markup(title));
       }
       if (std > 0) {
         const double from_x = axis.pixel(value - std);
@@ -130,17 +139,19 @@ void draw(std::string& svg, const BarPanel& panel, const Cell& cell) {
       if (panel.dots) {
         svg += style_mark(static_cast<int>(k), at, middle, 3.6, false, title);
       } else {
-        draw_text(svg, value_text(value, std), end + 5, middle + 3.5, texts + 10,
-                  "font-size=\"10\"", 10);
+        draw_text(svg, end_text(s, i), end + 5, middle + 3.5, texts + 10, "font-size=\"10\"", 10);
       }
     }
+  }
+  if (axis.log()) {
+    fmt::format_to(out, "<path d=\"M{:.1f} {:.1f}V{:.1f}\" stroke=\"#222\"/>\n", base, top, bottom);
   }
   fmt::format_to(out,
                  "<path d=\"M{0:.1f} {1:.1f}V{2:.1f}H{3:.1f}\" fill=\"none\" "
                  "stroke=\"#222\"/>\n",
                  left, top, bottom, right);
-  draw_text(svg, panel.x.label, (left + right) / 2, bottom + 33, cell.width,
-            "text-anchor=\"middle\"");
+  draw_text(svg, panel.x.label + (axis.log() ? ", log scale" : ""), (left + right) / 2, bottom + 33,
+            cell.width, "text-anchor=\"middle\"");
 }
 
 }  // namespace convscope

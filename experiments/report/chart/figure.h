@@ -44,7 +44,8 @@ struct LinePanel {
 struct BarSeries {
   std::string name = {};
   std::vector<double> values = {};
-  std::vector<double> std = {};  // error bars; empty: none
+  std::vector<double> std = {};         // error bars; empty: none
+  std::vector<std::string> notes = {};  // behind the numbers; empty: none
 };
 
 // Horizontal bars, so that long names can be read.
@@ -54,6 +55,23 @@ struct BarPanel {
   std::vector<std::string> categories = {};
   std::vector<BarSeries> series = {};
   bool dots = false;  // marks in the series' styles in place of bars, for more than a few series
+  // On a logarithmic axis: where the bars begin, to the right or to the left, with a line (a ratio's
+  // 1). x.log needs it.
+  double log_base = 1;
+};
+
+struct HeatCell {
+  std::string text = {};   // what stands in it, so that no reader depends on the shade
+  double shade = 0;        // 0 white to 1 dark; NaN: no value, the text is slanted
+  std::string title = {};  // shown when the pointer rests on it
+  bool framed = false;
+};
+
+// A table of shaded cells: cells[row][column]. Rows and columns are named at the left and above.
+struct HeatPanel {
+  std::string title = {};
+  std::vector<std::string> rows = {}, columns = {};
+  std::vector<std::vector<HeatCell>> cells = {};
 };
 
 struct LegendEntry {
@@ -73,8 +91,8 @@ struct LegendPanel {
 struct Figure {
   std::string title = {}, subtitle = {};
   int columns = 1;
-  std::vector<std::variant<LinePanel, BarPanel, LegendPanel>> panels = {};  // row by row
-  std::vector<LegendEntry> legend = {};                                     // below the panels
+  std::vector<std::variant<LinePanel, BarPanel, HeatPanel, LegendPanel>> panels = {};  // row by row
+  std::vector<LegendEntry> legend = {};             // below the panels
   std::vector<std::string> notes = {};              // small lines at the bottom
   std::vector<std::vector<std::string>> data = {};  // a table; first row: head
 };

@@ -16,9 +16,11 @@ inline constexpr double kLetter = 11;  // font size of axes and legends, pixels
 
 double height_of(const LinePanel& panel);
 double height_of(const BarPanel& panel);
+double height_of(const HeatPanel& panel);
 double height_of(const LegendPanel& panel);
 void draw(std::string& svg, const LinePanel& panel, const Cell& cell);
 void draw(std::string& svg, const BarPanel& panel, const Cell& cell);
+void draw(std::string& svg, const HeatPanel& panel, const Cell& cell);
 void draw(std::string& svg, const LegendPanel& panel, const Cell& cell);
 
 // Width of an entry's sign and of its name, in a legend of at most this width.

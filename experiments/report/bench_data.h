@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+// bench_data.h: what the files of `convscope bench conv2d --json` say, for plots. Several files are
+// one set: measured with other numbers of threads, instruction sets, caches or devices.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "layers/conv2d/ceilings.h"
+#include "layers/conv2d/problem.h"
+
+namespace convscope {
+
+// What the rows of a set were measured with.
+struct BenchSetting {
+  std::string device, isa, cpu, cache, clock;
+  int threads = 1;
+  std::optional<CpuCeilings> ceilings = {};
+  std::string label = {};  // "2 threads", and what else tells it from the others of its set
+};
+
+// One algorithm on one problem; NaN: there is no such number.
+struct BenchedRow {
+  std::size_t setting = 0, problem = 0;  // places in BenchSet
+  Direction direction = Direction::forward;
+  std::string algorithm;
+  double median_ms = 0, gflops_effective = 0, gflops_executed = 0, workspace_bytes = 0;
+  double peer_median_ms = 0, peer_plain_median_ms = 0;  // its own layouts; row-major, converting
+  bool auto_choice = false;
+  std::string peer, wrong;  // wrong: why it was not timed
+};
+
+struct BenchedRefusal {
+  std::size_t setting = 0, problem = 0;
+  Direction direction = Direction::forward;
+  std::string algorithm, reason;
+};
+
+// What one panel shows: one direction, measured with one setting.
+struct BenchPart {
+  std::size_t setting = 0;
+  Direction direction = Direction::forward;
+  std::string title;                  // "backward data, 2 threads"
+  std::vector<std::size_t> problems;  // those with a row
+};
+
+struct CONVSCOPE_API BenchSet {
+  std::vector<BenchSetting> settings;
+  std::vector<Conv2dProblem> problems;
+  std::vector<std::string> names;  // of the problems, short: "64×56×56 → 64, 3×3"
+  std::vector<BenchedRow> rows;
+  std::vector<BenchedRefusal> refusals;
+  std::vector<std::string> remarks;  // "b.json: 3 rows were measured again"
+
+  // The row, or null.
+  const BenchedRow* find(const BenchPart& part, std::size_t problem,
+                         const std::string& algorithm) const;
+  const BenchedRefusal* find_refusal(const BenchPart& part, std::size_t problem,
+                                     const std::string& algorithm) const;
+  // The timed row with the least time, or null.
+  const BenchedRow* fastest(const BenchPart& part, std::size_t problem) const;
+  // Those of which a row was timed, the ones that accept the most problems first.
+  std::vector<std::string> algorithms() const;
+  std::vector<BenchPart> parts() const;
+  std::string peer() const;  // "" when there was none
+  std::string text() const;  // "11 problems, 9 algorithms; Intel Xeon, avx512; warm caches"
+};
+
+// An error with one sentence when a file cannot be read (kIo), is no benchmark, has no row or a row
+// without problem, direction, algorithm, threads or time (kData).
+CONVSCOPE_API BenchSet read_bench(const std::vector<std::string>& files);
+
+}  // namespace convscope

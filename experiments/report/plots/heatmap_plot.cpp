@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+// heatmap_plot.cpp: problems by algorithms: how many times the fastest one's time each takes, who
+// refuses, and what `auto` chooses.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "experiments/report/chart/svg_text.h"
+#include "experiments/report/plot_kind.h"
+
+namespace convscope {
+namespace {
+
+constexpr double kWhiteFrom = 16;  // so many times the fastest is white
+
+std::string ratio_text(double ratio) {
+  return ratio < 9.995  ? fmt::format("{:.2f}", ratio)
+         : ratio < 99.5 ? fmt::format("{:.1f}", ratio)
+                        : fmt::format("{:.0f}", ratio);
+}
+
+HeatCell timed(double ratio, double ms, const std::string& title) {
+  HeatCell cell{.text = ratio_text(ratio)};
+  cell.shade = std::clamp(1 - std::log(ratio) / std::log(kWhiteFrom), 0.0, 1.0);
+  cell.title = cat(title, ": ", number_text(ms, 4), " ms, ", cell.text, " times the fastest");
+  return cell;
+}
+
+HeatCell cell_of(const BenchSet& set, const BenchPart& part, std::size_t problem,
+                 const std::string& algorithm) {
+  const std::string title = cat(algorithm, ", ", set.problems[problem].text());
+  const BenchedRow* row = set.find(part, problem, algorithm);
+  if (row == nullptr) {
+    const BenchedRefusal* refusal = set.find_refusal(part, problem, algorithm);
+    HeatCell cell{.text = refusal == nullptr ? "-" : "refused", .shade = std::nan("")};
+    cell.title = title + (refusal == nullptr ? ": not measured" : ": refused: " + refusal->reason);
+    return cell;
+  }
+  HeatCell cell;
+  if (row->median_ms > 0) {
+    cell = timed(row->median_ms / set.fastest(part, problem)->median_ms, row->median_ms, title);
+  } else {
+    cell = {.text = "wrong", .shade = std::nan(""), .title = cat(title, ": ", row->wrong)};
+  }
+  cell.framed = row->auto_choice;
+  if (cell.framed) cell.title += "; auto chooses it";
+  return cell;
+}
+
+// The peer's best way beside ours; below 1 it is faster than all of them.
+HeatCell peer_cell(const BenchSet& set, const BenchPart& part, std::size_t problem,
+                   const std::string& peer) {
+  const BenchedRow* best = set.fastest(part, problem);
+  if (best == nullptr || !(best->peer_median_ms > 0)) {
+    return {.text = "-", .shade = std::nan(""), .title = peer + ": not measured"};
+  }
+  return timed(best->peer_median_ms / best->median_ms, best->peer_median_ms,
+               cat(peer, ", ", set.problems[problem].text()));
+}
+
+Plot draw_heatmap(const BenchSet& set) {
+  Plot plot;
+  // Those that refuse everything have a column too.
+  const std::string peer = set.peer();
+  std::vector<std::string> algorithms = set.algorithms();
+  for (const BenchedRefusal& refusal : set.refusals) {
+    const std::string& name = refusal.algorithm;
+    const bool ours = name != "all" && (peer.empty() || !name.starts_with(peer));
+    if (ours && std::ranges::find(algorithms, name) == algorithms.end()) algorithms.push_back(name);
+  }
+  Figure figure{.title = "Time of each algorithm, as a multiple of the fastest",
+                .subtitle = set.text()};
+  figure.data = {{"direction", "measured with", "problem"}};
+  for (const std::string& algorithm : algorithms) figure.data[0].push_back(algorithm);
+  if (!peer.empty()) figure.data[0].push_back(peer);
+  std::size_t choices = 0, right = 0;
+  for (const BenchPart& part : set.parts()) {
+    HeatPanel panel{.title = part.title, .columns = algorithms};
+    if (!peer.empty()) panel.columns.push_back(peer + " (peer)");
+    for (const std::size_t problem : part.problems) {
+      panel.rows.push_back(set.names[problem]);
+      panel.cells.emplace_back();
+      for (const std::string& algorithm : algorithms) {
+        panel.cells.back().push_back(cell_of(set, part, problem, algorithm));
+        const BenchedRow* row = set.find(part, problem, algorithm);
+        if (row != nullptr && row->auto_choice && row->median_ms > 0) {
+          ++choices;
+          if (row->median_ms <= 1.1 * set.fastest(part, problem)->median_ms) ++right;
+        }
+      }
+      if (!peer.empty()) panel.cells.back().push_back(peer_cell(set, part, problem, peer));
+      figure.data.push_back({std::string(name_of(part.direction)), set.settings[part.setting].label,
+                             set.problems[problem].text()});
+      for (const HeatCell& cell : panel.cells.back()) {
+        figure.data.back().push_back(cell.text + (cell.framed ? " *" : ""));
+      }
+    }
+    figure.panels.emplace_back(std::move(panel));
+  }
+  figure.notes = {
+      "1.00 is the fastest of ours; refused: the reason shows when the pointer rests on the cell; "
+      "-: not measured"};
+  if (choices > 0) {
+    figure.notes.push_back(cat("framed: what `auto` chooses; ", right, " of ", choices,
+                               " choices are within 10 % of the fastest"));
+  }
+  if (!peer.empty()) {
+    figure.notes.push_back(cat(peer,
+                               ": in its fastest way, with its own layouts; below 1 it is "
+                               "faster than all of ours"));
+  }
+  plot.figure = std::move(figure);
+  return plot;
+}
+
+}  // namespace
+}  // namespace convscope
+
+CONVSCOPE_REGISTER_PLOT("heatmap", {.summary = "time of algorithm by problem; who refuses",
+                                    .order = 100,
+                                    .draw_bench = convscope::draw_heatmap})

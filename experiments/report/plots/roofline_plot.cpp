@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: Apache-2.0
+// roofline_plot.cpp: GFLOP/s against FLOPs per byte below the machine's measured ceilings. Bytes are
+// the floor: each tensor of the direction once. On the left the FLOPs that an algorithm executes,
+// which no roof lets through; on the right those of the textbook loops, where Winograd and FFT may
+// stand above the roof. Williams, Waterman, Patterson 2009, doi 10.1145/1498765.1498785.
+#include <algorithm>
+#include <cmath>
+
+#include "experiments/report/chart/svg_text.h"
+#include "experiments/report/plot_kind.h"
+
+namespace convscope {
+namespace {
+
+struct Level {
+  const char* name;
+  Ceiling CpuCeilings::*bytes_per_second;
+};
+constexpr Level kLevels[] = {{"L2", &CpuCeilings::l2_copy},
+                             {"L3", &CpuCeilings::l3_copy},
+                             {"DRAM", &CpuCeilings::dram_copy}};
+
+constexpr int kRoofStyle = 7;  // grey: marks have the other colours first
+
+// The line of the peak and of each level's bandwidth, from the left end to their meeting point.
+void add_roof(LinePanel& panel, const BenchSetting& setting, double from, double to) {
+  if (!setting.ceilings) return;
+  const CpuCeilings& c = *setting.ceilings;
+  const int used = std::min(setting.threads, c.cores);
+  const double peak = c.flops.with(used, c.cores) * 1e-9;
+  double flat = to;  // the peak's line begins where the first slanted one reaches it
+  for (const Level& level : kLevels) {
+    const double bandwidth = (c.*level.bytes_per_second).with(used, c.cores) * 1e-9;
+    if (!(bandwidth > 0)) continue;
+    const double ridge = peak / bandwidth;
+    flat = std::min(flat, ridge);
+    if (ridge <= from) continue;
+    const double start = std::max(from, panel.y.include[0] / bandwidth);
+    const double middle = std::sqrt(start * ridge);  // of the drawn line: both axes are logarithmic
+    const std::string name = cat(level.name, " ", number_text(bandwidth, 3), " GB/s");
+    panel.series.push_back({.name = name,
+                            .style = kRoofStyle,
+                            .x = {start, middle, ridge},
+                            .y = {start * bandwidth, middle * bandwidth, peak},
+                            .tags = {"", name, ""},
+                            .marks = false});
+  }
+  flat = std::clamp(flat, from, to);
+  const std::string name = cat("peak ", number_text(peak, 4), " GFLOP/s");
+  panel.series.push_back({.name = name,
+                          .style = kRoofStyle,
+                          .x = {flat, std::sqrt(flat * to), to},
+                          .y = {peak, peak, peak},
+                          .tags = {"", name, ""},
+                          .marks = false});
+}
+
+struct Range {
+  Extent flops_per_byte, gflops;
+};
+
+// One scale for all panels, so that they can be compared.
+Range range_of(const BenchSet& set) {
+  Range range;
+  for (const BenchedRow& row : set.rows) {
+    if (!(row.median_ms > 0)) continue;
+    const Conv2dProblem& problem = set.problems[row.problem];
+    for (const double gflops : {row.gflops_executed, row.gflops_effective}) {
+      if (!(gflops > 0)) continue;
+      range.gflops.add(gflops);
+      range.flops_per_byte.add(gflops * 1e6 * row.median_ms / problem.nominal_bytes());
+    }
+  }
+  for (const BenchSetting& setting : set.settings) {
+    if (!setting.ceilings) continue;
+    const CpuCeilings& c = *setting.ceilings;
+    const int used = std::min(setting.threads, c.cores);
+    range.gflops.add(c.flops.with(used, c.cores) * 1e-9);
+    for (const Level& level : kLevels) {
+      const double bandwidth = (c.*level.bytes_per_second).with(used, c.cores);
+      // Part of the slanted line is seen too.
+      if (bandwidth > 0) range.flops_per_byte.add(c.flops.with(used, c.cores) / bandwidth / 8);
+    }
+  }
+  return range;
+}
+
+LinePanel panel_of(const BenchSet& set, const BenchPart& part, const Range& range,
+                   const std::vector<std::string>& algorithms, bool executed) {
+  const double low = range.flops_per_byte.low / 1.5, high = range.flops_per_byte.high * 1.5;
+  LinePanel panel{.title = part.title + (executed ? ": executed" : ": effective"),
+                  .x = {.label = "FLOP per byte of the three tensors, each once",
+                        .log = true,
+                        .include = {low, high}},
+                  .y = {.label = executed ? "GFLOP/s executed" : "GFLOP/s effective (textbook)",
+                        .log = true,
+                        .include = {range.gflops.low / 1.2, range.gflops.high * 1.2}},
+                  .height = 340};
+  for (std::size_t a = 0; a < algorithms.size(); ++a) {
+    Series s{.name = algorithms[a], .style = static_cast<int>(a), .line = false};
+    for (const std::size_t problem : part.problems) {
+      const BenchedRow* row = set.find(part, problem, algorithms[a]);
+      if (row == nullptr) continue;
+      const double gflops = executed ? row->gflops_executed : row->gflops_effective;
+      if (!(gflops > 0)) continue;
+      s.x.push_back(gflops * 1e6 * row->median_ms / set.problems[problem].nominal_bytes());
+      s.y.push_back(gflops);
+      s.titles.push_back(cat(algorithms[a], ", ", set.names[problem], ": ", number_text(gflops, 4),
+                             " GFLOP/s, ", number_text(s.x.back(), 3), " FLOP/byte"));
+    }
+    if (!s.x.empty()) panel.series.push_back(std::move(s));
+  }
+  add_roof(panel, set.settings[part.setting], low, high);
+  return panel;
+}
+
+Plot draw_roofline(const BenchSet& set) {
+  Plot plot;
+  const Range range = range_of(set);
+  if (!range.gflops.any) {
+    plot.why_not = "no row was timed";
+    return plot;
+  }
+  Figure figure{.title = "Roofline", .subtitle = set.text(), .columns = 2};
+  figure.data = {{"direction", "measured with", "problem", "algorithm", "GFLOP/s executed",
+                  "FLOP/byte executed", "GFLOP/s effective", "FLOP/byte effective"}};
+  const std::vector<std::string> algorithms = set.algorithms();
+  for (const BenchPart& part : set.parts()) {
+    for (const bool executed : {true, false}) {
+      figure.panels.emplace_back(panel_of(set, part, range, algorithms, executed));
+    }
+    for (const std::size_t problem : part.problems) {
+      for (const std::string& algorithm : algorithms) {
+        const BenchedRow* row = set.find(part, problem, algorithm);
+        if (row == nullptr || !(row->median_ms > 0)) continue;
+        const double per_gflops = 1e6 * row->median_ms / set.problems[problem].nominal_bytes();
+        figure.data.push_back({std::string(name_of(part.direction)),
+                               set.settings[part.setting].label, set.problems[problem].text(),
+                               algorithm, number_text(row->gflops_executed, 4),
+                               number_text(row->gflops_executed * per_gflops, 4),
+                               number_text(row->gflops_effective, 4),
+                               number_text(row->gflops_effective * per_gflops, 4)});
+      }
+    }
+  }
+  for (std::size_t a = 0; a < algorithms.size(); ++a) {
+    figure.legend.push_back(
+        {.name = algorithms[a], .style = static_cast<int>(a), .form = LegendEntry::Form::mark});
+  }
+  figure.notes = {
+      "a mark: one algorithm on one problem; executed: FLOPs of the algorithm's card; effective: "
+      "2 N K P Q (C/G) R S"};
+  bool any_roof = false;
+  for (const BenchSetting& setting : set.settings) {
+    any_roof = any_roof || setting.ceilings.has_value();
+    if (!setting.ceilings) {
+      plot.remarks.push_back(
+          cat("no ceilings for ", setting.label, ", because the file's machine has none"));
+    }
+  }
+  if (any_roof) {
+    figure.notes.emplace_back(
+        "lines: measured peak of multiply-add and copy bandwidths with as many threads; data in a "
+        "cache may pass the line of a slower level");
+  }
+  plot.figure = std::move(figure);
+  return plot;
+}
+
+}  // namespace
+}  // namespace convscope
+
+CONVSCOPE_REGISTER_PLOT("roofline", {.summary = "GFLOP/s below the machine's ceilings",
+                                     .order = 110,
+                                     .draw_bench = convscope::draw_roofline})

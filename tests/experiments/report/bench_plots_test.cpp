@@ -1,0 +1,191 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <cmath>
+#include <filesystem>
+
+#include "experiments/cli/cli.h"
+#include "experiments/report/plot_kind.h"
+#include "tests/experiments/report/run_folders.h"
+#include "tests/experiments/report/xml_check.h"
+#include "tests/experiments/training_fixture.h"
+
+namespace convscope::testing {
+namespace {
+
+constexpr const char* kProblem = "n=8,c=16,h=28,w=28,k=16,r=3,s=3,stride=1,pad=1";
+
+std::string row(const std::string& algorithm, double ms, int threads, const std::string& rest = "",
+                const std::string& problem = kProblem) {
+  return cat("{\"problem\":\"", problem, "\",\"direction\":\"forward\",\"algorithm\":\"", algorithm,
+             "\",\"device\":\"cpu\",\"threads\":", threads, ",\"median_ms\":", ms,
+             ",\"gflops_executed\":10,\"workspace_bytes\":2097152", rest, "}");
+}
+
+std::string file(const std::string& rows, int threads = 1) {
+  return cat(
+      "{\"machine\":{\"cpu\":\"a <cpu>\",\"isa\":\"avx2\",\"ceilings\":{\"cores\":2,"
+      "\"flops_per_second\":{\"one_thread\":1e11,\"all_threads\":2e11},"
+      "\"dram_copy_bytes_per_second\":{\"one_thread\":1e10,\"all_threads\":1.5e10}}},"
+      "\"settings\":{\"device\":\"cpu\",\"cache\":\"warm\",\"threads\":",
+      threads, "},\"rows\":[", rows, "],\"refusals\":[{\"problem\":\"", kProblem,
+      "\",\"direction\":\"forward\",\"algorithm\":\"depthwise\",\"reason\":\"needs C < 2 & "
+      "more\"}]}");
+}
+
+const std::string kTwo =
+    row("direct", 2, 1, ",\"auto_choice\":true,\"peer\":\"onednn\",\"peer_median_ms\":4") + "," +
+    row("fft", 8, 1, ",\"peer\":\"onednn\",\"peer_median_ms\":4");
+
+BenchSet read_text(const TemporaryFolder& root, const std::string& text) {
+  write_text(root.path() + "/b.json", text);
+  return read_bench({root.path() + "/b.json"});
+}
+
+const Figure& figure_of(const DrawnPlots& drawn) { return drawn.plots.at(0).figure; }
+
+TEST(BenchPlots, the_heat_map_holds_ratios_refusals_and_the_choice_of_auto) {
+  const TemporaryFolder root;
+  const DrawnPlots drawn = draw_plots(read_text(root, file(kTwo)), {"heatmap"});
+  ASSERT_EQ(drawn.plots.size(), 1u);
+  const auto& panel = std::get<HeatPanel>(figure_of(drawn).panels.at(0));
+  EXPECT_EQ(panel.columns,
+            (std::vector<std::string>{"direct", "fft", "depthwise", "onednn (peer)"}));
+  const std::vector<HeatCell>& cells = panel.cells.at(0);
+  EXPECT_EQ(cells[0].text, "1.00");
+  EXPECT_TRUE(cells[0].framed);
+  EXPECT_EQ(cells[1].text, "4.00");
+  EXPECT_FALSE(cells[1].framed);
+  EXPECT_GT(cells[0].shade, cells[1].shade);
+  EXPECT_EQ(cells[2].text, "refused");
+  EXPECT_EQ(cells[3].text, "2.00");
+  EXPECT_NE(drawn.plots[0].svg.find("refused: needs C &lt; 2 &amp; more</title>"),
+            std::string::npos);
+}
+
+TEST(BenchPlots, the_roofline_has_the_ceilings_of_the_threads_that_were_used) {
+  const TemporaryFolder root;
+  const BenchSet set = read_text(root, file(row("direct", 2, 2), 2));
+  const DrawnPlots drawn = draw_plots(set, {"roofline"});
+  ASSERT_EQ(drawn.plots.size(), 1u);
+  const auto& panel = std::get<LinePanel>(figure_of(drawn).panels.at(0));
+  ASSERT_EQ(panel.series.size(), 3u);
+  // 10 GFLOP/s for 2 ms over the bytes of x, w and y.
+  const double bytes = 4.0 * (2 * 8 * 16 * 28 * 28 + 16 * 16 * 9);
+  EXPECT_NEAR(panel.series[0].x.at(0), 2e7 / bytes, 1e-9);
+  EXPECT_EQ(panel.series[0].y.at(0), 10);
+  EXPECT_NEAR(panel.series[1].x.back(), 200.0 / 15, 1e-9);  // the ridge
+  EXPECT_NEAR(panel.series[2].y.at(0), 200, 1e-9);
+  const auto& effective = std::get<LinePanel>(figure_of(drawn).panels.at(1));
+  EXPECT_NEAR(effective.series[0].y.at(0), 2.0 * 8 * 16 * 28 * 28 * 16 * 9 / 2e6, 1e-9);
+}
+
+TEST(BenchPlots, the_speed_up_is_the_peers_time_over_ours) {
+  const TemporaryFolder root;
+  const DrawnPlots drawn = draw_plots(read_text(root, file(kTwo)), {"speedup"});
+  ASSERT_EQ(drawn.plots.size(), 1u);
+  const auto& panel = std::get<BarPanel>(figure_of(drawn).panels.at(0));
+  EXPECT_TRUE(panel.x.log);
+  EXPECT_EQ(panel.categories.back(), "geometric mean");
+  EXPECT_EQ(panel.series[0].values, (std::vector<double>{2, 2}));
+  EXPECT_EQ(panel.series[0].notes.at(0), "direct");
+  const DrawnPlots none = draw_plots(read_text(root, file(row("direct", 2, 1))), {"speedup"});
+  EXPECT_TRUE(none.plots.empty());
+  EXPECT_NE(none.left_out.at(0).find("measure with --peer"), std::string::npos);
+}
+
+TEST(BenchPlots, scaling_is_drawn_over_what_alone_differs) {
+  const TemporaryFolder root;
+  write_text(root.path() + "/1.json", file(row("direct", 2, 1)));
+  write_text(root.path() + "/2.json", file(row("direct", 1, 2), 2));
+  const BenchSet set = read_bench({root.path() + "/1.json", root.path() + "/2.json"});
+  const DrawnPlots drawn = draw_plots(set, {"scaling"});
+  ASSERT_EQ(drawn.plots.size(), 1u);
+  ASSERT_EQ(figure_of(drawn).panels.size(), 1u);
+  const auto& panel = std::get<LinePanel>(figure_of(drawn).panels[0]);
+  EXPECT_EQ(panel.series.at(0).x, (std::vector<double>{1, 2}));
+  EXPECT_NEAR(panel.series[0].y.at(1) / panel.series[0].y.at(0), 2, 1e-12);
+  // A larger kernel with as much more padding.
+  const BenchSet kernels =
+      read_text(root, file(row("direct", 2, 1) + "," +
+                           row("direct", 3, 1, "", "n=8,c=16,h=28,w=28,k=16,r=5,s=5,pad=2") + "," +
+                           row("direct", 3, 1, "", "n=8,c=16,h=28,w=28,k=16,r=7,s=7")));
+  const DrawnPlots over_kernel = draw_plots(kernels, {"scaling"});
+  ASSERT_EQ(over_kernel.plots.size(), 1u);
+  ASSERT_EQ(figure_of(over_kernel).panels.size(), 1u);
+  EXPECT_EQ(std::get<LinePanel>(figure_of(over_kernel).panels[0]).series.at(0).x,
+            (std::vector<double>{3, 5}));
+}
+
+TEST(BenchPlots, every_kind_is_well_formed_and_a_second_time_replaces_the_first) {
+  const TemporaryFolder root;
+  write_text(root.path() + "/1.json", file(kTwo));
+  write_text(root.path() + "/2.json",
+             file(row("direct", 1, 1, ",\"peer\":\"onednn\",\"peer_median_ms\":3") + "," +
+                  row("direct", 1, 2)));
+  const BenchSet set = read_bench({root.path() + "/1.json", root.path() + "/2.json"});
+  EXPECT_EQ(set.rows.size(), 3u);
+  EXPECT_EQ(set.rows[0].median_ms, 1);
+  ASSERT_EQ(set.remarks.size(), 1u);
+  EXPECT_NE(set.remarks[0].find("2.json: 1 row was measured before"), std::string::npos);
+  const DrawnPlots drawn = draw_plots(set);
+  EXPECT_EQ(drawn.plots.size(), 5u) << join(drawn.left_out, "\n");
+  for (const DrawnPlot& plot : drawn.plots) {
+    SCOPED_TRACE(plot.kind);
+    expect_well_formed(plot.svg);
+    for (const auto& cells : plot.figure.data) EXPECT_EQ(cells.size(), plot.figure.data[0].size());
+  }
+}
+
+int call(std::vector<std::string> words, std::string* err = nullptr) {
+  words.insert(words.begin(), "convscope");
+  std::vector<char*> argv;
+  for (std::string& word : words) argv.push_back(word.data());
+  ::testing::internal::CaptureStdout();
+  ::testing::internal::CaptureStderr();
+  const int code = run_command_line(static_cast<int>(argv.size()), argv.data());
+  ::testing::internal::GetCapturedStdout();
+  const std::string text = ::testing::internal::GetCapturedStderr();
+  if (err != nullptr) *err = text;
+  return code;
+}
+
+TEST(PlotCommand, draws_benchmarks_beside_their_file) {
+  const TemporaryFolder root;
+  write_text(root.path() + "/b.json", file(kTwo));
+  EXPECT_EQ(call({"plot", root.path() + "/b.json"}), 0);
+  expect_well_formed(text_of(root.path() + "/b_plots/heatmap.svg"));
+  EXPECT_NE(text_of(root.path() + "/b_plots/report.html").find("id=\"roofline\""),
+            std::string::npos);
+  EXPECT_EQ(call({"plot", root.path() + "/b.json", "-k", "speedup", "-o", root.path() + "/s.svg"}),
+            0);
+  EXPECT_FALSE(text_of(root.path() + "/s.svg").empty());
+}
+
+TEST(PlotCommand, a_file_that_is_no_benchmark_is_one_sentence_and_an_exit_code) {
+  const TemporaryFolder root;
+  const std::string path = root.path() + "/b.json";
+  const auto says = [&](const std::string& text, int code, const std::string& sentence) {
+    write_text(path, text);
+    std::string err;
+    EXPECT_EQ(call({"plot", path}, &err), code) << err;
+    EXPECT_NE(err.find(sentence), std::string::npos) << err;
+  };
+  says("epoch,loss\n", 4, "got text that is not JSON");
+  says("[1]", 4, "got JSON without a list named rows");
+  says("{\"rows\":[]}", 4, "got no row, so nothing was measured");
+  says("{\"rows\":[7]}", 4, "got row 1 without names");
+  says("{\"rows\":[{\"problem\":\"n=1\",\"direction\":\"up\"}]}", 4, "row 1 without a direction");
+  says(
+      "{\"rows\":[{\"problem\":\"n=1\",\"direction\":\"forward\",\"algorithm\":\"a\","
+      "\"threads\":1}]}",
+      4, "row 1 without a median_ms");
+  says(file(row("direct", 2, 1, "", "n=1,r=9")), 4, "got the problem n=1,r=9");
+  write_text(path, file(kTwo));
+  std::string err;
+  EXPECT_EQ(call({"plot", path, "-k", "curves"}, &err), 4);
+  EXPECT_NE(err.find("curves: it is drawn from run folders"), std::string::npos) << err;
+  EXPECT_EQ(call({"plot", path, write_run(root.path() + "/runs", {})}, &err), 2);
+  EXPECT_NE(err.find("got both"), std::string::npos) << err;
+}
+
+}  // namespace
+}  // namespace convscope::testing
