@@ -130,9 +130,11 @@ MachineCeilings machine_ceilings() {
     const std::scoped_lock lock(ceilings_mutex);
     if (ceilings_given.flops_per_second > 0) return ceilings_given;
   }
+  // Those of one thread times their number, though threads share the memory: the order of the
+  // estimates, and with it every bit of a result, must not depend on the number of threads.
   if (const auto measured = remembered_cpu_ceilings()) {
-    return {measured->flops.with(num_threads(), measured->cores),
-            measured->dram_copy.with(num_threads(), measured->cores)};
+    return {measured->flops.one_thread * num_threads(),
+            measured->dram_copy.one_thread * num_threads()};
   }
   // 32 FLOPs a cycle with FMA vectors, 8 with SSE2, at 3.5 GHz; 25 GB/s for each core.
   const double per_core = current_isa() == Isa::scalar ? 28e9 : 112e9;

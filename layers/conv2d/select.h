@@ -31,7 +31,7 @@ CONVSCOPE_API void check_conv2d_policy(const std::string& policy, Device device)
 
 // What `auto` believes of the machine; all threads together: what was set, or what was measured
 // (ceilings.h), or the numbers of one modern server core for each thread, which order algorithms
-// well enough.
+// well enough. Both figures grow alike with the threads, so that the order does not.
 struct MachineCeilings {
   double flops_per_second = 0;
   double bytes_per_second = 0;
