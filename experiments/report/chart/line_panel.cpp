@@ -144,6 +144,7 @@ void draw_tags(std::string& svg, const LinePanel& panel, const Frame& frame) {
   const auto each = [&](const auto& use) {
     for (const Series& s : panel.series) {
       for (std::size_t i = 0; i < std::min(points_of(s), s.tags.size()); ++i) {
+        if (s.tags[i].empty()) continue;
         if (shown(frame, s, i)) use(s.tags[i], frame.x.pixel(s.x[i]), frame.y.pixel(s.y[i]));
       }
     }

@@ -49,9 +49,9 @@ void add_roof(LinePanel& panel, const BenchSetting& setting, double from, double
   const std::string name = cat("peak ", number_text(peak, 4), " GFLOP/s");
   panel.series.push_back({.name = name,
                           .style = kRoofStyle,
-                          .x = {flat, std::sqrt(flat * to), to},
-                          .y = {peak, peak, peak},
-                          .tags = {"", name, ""},
+                          .x = {flat, to},
+                          .y = {peak, peak},
+                          .tags = {name},  // at the left, where few marks are
                           .marks = false});
 }
 
@@ -79,7 +79,7 @@ Range range_of(const BenchSet& set) {
     for (const Level& level : kLevels) {
       const double bandwidth = (c.*level.bytes_per_second).with(used, c.cores);
       // Part of the slanted line is seen too.
-      if (bandwidth > 0) range.flops_per_byte.add(c.flops.with(used, c.cores) / bandwidth / 8);
+      if (bandwidth > 0) range.flops_per_byte.add(c.flops.with(used, c.cores) / bandwidth / 3);
     }
   }
   return range;
