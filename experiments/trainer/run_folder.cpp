@@ -146,7 +146,10 @@ std::string utc_time_text(double unix_seconds) {
 
 RunStatus read_run_status(const std::string& folder) {
   RunStatus status = parse_status(folder);
-  if (status.state == "RUNNING" && !is_alive(folder, status)) {
+  const auto is_gone = [&] { return status.state == "RUNNING" && !is_alive(folder, status); };
+  // It may have written its last word and ended between the two looks: then the word counts.
+  if (is_gone()) status = parse_status(folder);
+  if (is_gone()) {
     status.state = "KILLED";
     status.reason = cat("process ", status.pid, " is gone; go on with --resume ", folder);
   }

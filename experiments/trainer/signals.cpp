@@ -1,16 +1,30 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "experiments/trainer/signals.h"
 
+#include <ctime>
+
 namespace convscope {
 namespace {
 
+constexpr std::time_t kEchoSeconds = 2;
+
 volatile std::sig_atomic_t received_signal = 0;
+volatile std::time_t received_at = 0;  // monotonic seconds
 
 extern "C" void remember_signal(int number) {
-  received_signal = number;
-  // The next one, of either kind, does what it does by default: it ends the process.
-  std::signal(SIGINT, SIG_DFL);
-  std::signal(SIGTERM, SIG_DFL);
+  timespec now{};
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  if (received_signal == 0) {
+    received_at = now.tv_sec;
+    received_signal = number;
+    return;
+  }
+  // A sweep that is killed has SIGTERM sent to its members once for each of its threads
+  // (PR_SET_PDEATHSIG): these are echoes of one wish, not the impatience of a second one.
+  const bool echo = number == SIGTERM && received_signal == SIGTERM;
+  if (echo && now.tv_sec - received_at < kEchoSeconds) return;
+  std::signal(number, SIG_DFL);  // what it does by default: it ends the process
+  std::raise(number);
 }
 
 }  // namespace

@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "experiments/trainer/signals.h"
+
+#include <gtest/gtest.h>
+
+namespace convscope {
+namespace {
+
+TEST(StopSignals, remember_the_first_and_take_a_quick_sigterm_for_its_echo) {
+  EXPECT_EXIT(
+      {
+        const StopSignals signals;
+        std::raise(SIGTERM);
+        std::raise(SIGTERM);
+        std::_Exit(StopSignals::received() == SIGTERM ? 0 : 1);
+      },
+      ::testing::ExitedWithCode(0), "");
+}
+
+TEST(StopSignals, let_a_second_ctrl_c_end_the_process) {
+  for (const int first : {SIGINT, SIGTERM}) {
+    EXPECT_EXIT(
+        {
+          const StopSignals signals;
+          std::raise(first);
+          std::raise(SIGINT);
+          std::_Exit(0);
+        },
+        ::testing::KilledBySignal(SIGINT), "");
+  }
+}
+
+TEST(StopSignals, are_put_back) {
+  EXPECT_EXIT(
+      {
+        { const StopSignals signals; }
+        std::raise(SIGTERM);
+        std::_Exit(0);
+      },
+      ::testing::KilledBySignal(SIGTERM), "");
+}
+
+}  // namespace
+}  // namespace convscope
