@@ -6,7 +6,7 @@
 set -eu
 seconds=${1:-60}
 [ $# -gt 0 ] && shift
-targets=${*:-idx cifar npy npz safetensors tar config}
+targets=${*:-idx cifar npy npz safetensors tar config sweep}
 cd "$(dirname "$0")/../.."
 build=build/fuzz
 for name in ${CXX:-} clang++-16 clang++-17 clang++-18 clang++-19 clang++; do
