@@ -63,7 +63,9 @@ void tell_apart(std::vector<RunGroup>& groups, const std::vector<Facts>& facts) 
         const auto it = facts[i].find(key);
         return it == facts[i].end() ? std::string("-") : it->second;
       };
-      const auto differs = [&](std::size_t i) { return value(i) != value(members[0]); };
+      const auto differs = [&, first = members[0]](std::size_t i) {
+        return value(i) != value(first);
+      };
       if (!std::any_of(members.begin(), members.end(), differs)) continue;
       for (std::size_t i : members) {
         groups[i].label += " " + key.substr(key.rfind('.') + 1) + "=" + value(i);

@@ -123,7 +123,7 @@ void draw_tag(std::string& svg, const std::string& tag, double x, double y,
   double best_x = x + 7, best_y = y - 4;
   for (const auto& [dx, dy] : kPlaces) {
     const double left = dx < 0 ? x + dx - width : dx == 0 ? x - width / 2 : x + dx;
-    const bool free = std::none_of(taken.begin(), taken.end(), [&](const Taken& other) {
+    const bool free = std::none_of(taken.begin(), taken.end(), [&, dy = dy](const Taken& other) {
       return left < other.x + other.width && other.x < left + width &&
              std::abs(y + dy - other.y) < kHeight;
     });
