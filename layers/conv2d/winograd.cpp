@@ -3,6 +3,7 @@
 
 #include "framework/ops/gemm_kernels.h"
 #include "framework/parallel.h"
+#include "layers/conv2d/winograd_kernels.h"
 #include "layers/conv2d/winograd_plan.h"
 
 namespace convscope {
@@ -12,7 +13,8 @@ constinit IsaTable<WinogradKernels> winograd_kernels;
 namespace winograd {
 namespace {
 
-const WinogradTransforms& transforms(const WinogradKernels& kernels, Index m) {
+const WinogradTransforms& transforms(Index m) {
+  const WinogradKernels& kernels = winograd_kernels.get();
   return m == 2 ? kernels.two : kernels.four;
 }
 
@@ -25,25 +27,6 @@ struct Strip {
   Index image, row, column;
 };
 
-// panel[rows, columns, L] = pixels [row, column] and on of `lanes` planes [h, w]; 0 outside.
-struct Planes {
-  Index h, w;
-  void read(const WinogradKernels& kernels, const float* from, Index lanes, Index row, Index column,
-            Index rows, Index columns, float* panel) const {
-    const Index begin = std::clamp<Index>(-column, 0, columns);
-    const Index end = std::clamp<Index>(w - column, begin, columns);
-    const Index row_floats = columns * kernels.lanes;
-    for (Index i = 0; i < rows; ++i, panel += row_floats) {
-      const bool inside = row + i >= 0 && row + i < h && begin < end;
-      std::fill(panel, panel + (inside ? begin * kernels.lanes : row_floats), 0.0f);
-      if (!inside) continue;
-      kernels.gather(from + (row + i) * w + column + begin, h * w, end - begin,
-                     static_cast<int>(lanes), panel + begin * kernels.lanes);
-      std::fill(panel + end * kernels.lanes, panel + row_floats, 0.0f);
-    }
-  }
-};
-
 // ---- forward and backward_data: one pass from `in` to `out` ------------------------------------
 
 class Convolution {
@@ -53,8 +36,8 @@ class Convolution {
       : pass_(pass),
         z_(pass.z),
         tiling_(pass.tiling),
-        kernels_(winograd_kernels.get()),
-        transforms_(transforms(kernels_, tiling_.size)),
+        kernels_(point_kernels.get()),
+        transforms_(transforms(tiling_.size)),
         in_(static_cast<const float*>(in)),
         w_(static_cast<const float*>(w)),
         b_(static_cast<const float*>(b)),
@@ -191,7 +174,7 @@ class Convolution {
   // One point: m[vectors, tiles, L] = v [C/L, tiles, L] u [C, vectors, L].
   void multiply(const float* v, const float* u, Index vectors, Index count, float* m) const {
     const RowTiles rows(count, kernels_.rows);
-    WinogradProduct product;
+    PointProduct product;
     product.vectors = static_cast<int>(vectors);
     product.depth = pass_.depth;
     product.block_step = pass_.block_tiles * pass_.lanes;
@@ -229,7 +212,7 @@ class Convolution {
   const Pass& pass_;
   const Conv2dProblem& z_;
   const Tiling& tiling_;
-  const WinogradKernels& kernels_;
+  const PointKernels& kernels_;
   const WinogradTransforms& transforms_;
   const float* const in_;
   const float* const w_;
@@ -247,8 +230,8 @@ class WeightGradient {
       : plan_(plan),
         z_(plan.z),
         tiling_(plan.tiling),
-        kernels_(winograd_kernels.get()),
-        transforms_(transforms(kernels_, tiling_.size)),
+        kernels_(point_kernels.get()),
+        transforms_(transforms(tiling_.size)),
         x_(static_cast<const float*>(args.x)),
         dy_(static_cast<const float*>(args.dy)),
         dw_(static_cast<float*>(args.dw)),
@@ -297,7 +280,7 @@ class WeightGradient {
   void sum_point(Index point, Index k, int vectors, Index tiles, bool accumulate,
                  float* sums) const {
     const Index lanes = plan_.lanes;
-    WinogradSum sum;
+    PointSum sum;
     sum.vectors = vectors;
     sum.accumulate = accumulate;
     sum.depth = tiles;
@@ -368,7 +351,7 @@ class WeightGradient {
   const WeightPlan& plan_;
   const Conv2dProblem& z_;
   const Tiling& tiling_;
-  const WinogradKernels& kernels_;
+  const PointKernels& kernels_;
   const WinogradTransforms& transforms_;
   const float* const x_;
   const float* const dy_;
@@ -431,7 +414,7 @@ constexpr double kProductShare = 0.85;
 // and each vector of channels, measured against the products; the lanes of a vector that no channel
 // fills are paid for.
 Conv2dCost cost(int m, const Conv2dProblem& z, Direction direction) {
-  const WinogradKernels& kernels = winograd_kernels.get();
+  const PointKernels& kernels = point_kernels.get();
   const bool data = direction == Direction::backward_data;
   const Tiling tiling(m, z.n, data ? z.h : z.p(), data ? z.w : z.q());
   const auto lanes = static_cast<double>(kernels.lanes);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// winograd_kernels.h: the parts of Winograd's convolution that depend on the instruction set:
-// transforms with channels in the lanes, products in registers, copies between planes and lanes.
+// winograd_kernels.h: Winograd's transforms with channels in the lanes, for each instruction set;
+// the products between them stand in points.h.
 //
 // L is the number of lanes, M the size of an output tile, T = M + 2. A panel holds pixels of L
 // channels: [rows, columns, L]. A point is one of the T T places in a transformed tile;
@@ -40,46 +40,8 @@ struct WinogradTransforms {
                       std::int64_t count, bool accumulate, float* taps) = nullptr;
 };
 
-// One point of `rows` tiles: out[v out_step + i L + lane] =
-//   sum over c < depth of v[c / L block_step + i L + c % L] u[(c vectors + v) L + lane].
-struct WinogradProduct {
-  int rows = 0, vectors = 0;
-  std::int64_t depth = 0;
-  const float* v = nullptr;
-  std::int64_t block_step = 0;
-  const float* u = nullptr;
-  float* out = nullptr;
-  std::int64_t out_step = 0;
-};
-
-// One point of the weights' gradient: out[v out_step + i L + lane] (+)=
-//   sum over t < depth of x[t L + i] dy[v dy_step + t L + lane], for i < sum_rows.
-struct WinogradSum {
-  int vectors = 0;
-  bool accumulate = false;
-  std::int64_t depth = 0;
-  const float* x = nullptr;
-  const float* dy = nullptr;
-  std::int64_t dy_step = 0;
-  float* out = nullptr;
-  std::int64_t out_step = 0;
-};
-
 struct WinogradKernels {
-  int lanes = 0;        // L
-  int rows = 0;         // most tiles of a product
-  int vectors = 0;      // most vectors of a product
-  int sum_rows = 0;     // channels of a sum; divides L
-  int sum_vectors = 0;  // most vectors of a sum
   WinogradTransforms two, four;
-  void (*product)(const WinogradProduct& z) = nullptr;
-  void (*sum)(const WinogradSum& z) = nullptr;
-  // to[i L + lane] = from[lane plane + i] for i < count, lane < lanes; other lanes: 0.
-  void (*gather)(const float* from, std::int64_t plane, std::int64_t count, int lanes,
-                 float* to) = nullptr;
-  // to[lane plane + i] = from[i L + lane] for i < count, lane < lanes.
-  void (*scatter)(const float* from, std::int64_t count, int lanes, float* to,
-                  std::int64_t plane) = nullptr;
 };
 
 extern IsaTable<WinogradKernels> winograd_kernels;

@@ -9,8 +9,8 @@
 #include <algorithm>
 
 #include "framework/memory.h"
+#include "layers/conv2d/points.h"
 #include "layers/conv2d/problem.h"
-#include "layers/conv2d/winograd_kernels.h"
 
 namespace convscope::winograd {
 
@@ -25,11 +25,6 @@ inline constexpr Index kKernelsAtOnce = 32;          // taps in lanes: 32 x 9 x 
 
 inline Index ceil_div(Index a, Index b) { return (a + b - 1) / b; }
 inline Index round_up(Index a, Index b) { return ceil_div(a, b) * b; }
-// An odd number of cache lines, so that the points of a tile spread over all cache sets.
-inline Index odd_lines(Index floats) {
-  return round_up(floats, 16) / 16 % 2 == 0 ? round_up(floats, 16) + 16 : round_up(floats, 16);
-}
-
 // The tiles of an output [out_h, out_w] of N images.
 struct Tiling {
   Tiling(Index m, Index images, Index out_h, Index out_w)
@@ -63,7 +58,7 @@ struct Pass {
         top(forward ? -z.pad_top : z.pad_top - 2),
         left(forward ? -z.pad_left : z.pad_left - 2),
         tiling(m, z.n, out_h, out_w) {
-    const WinogradKernels& kernels = winograd_kernels.get();
+    const PointKernels& kernels = point_kernels.get();
     lanes = kernels.lanes;
     depth_blocks = ceil_div(depth, lanes);
     channel_blocks = ceil_div(channels, lanes);
@@ -120,7 +115,7 @@ struct WeightPlan {
         channels(z.c_per_group()),
         kernels(z.k_per_group()),
         tiling(m, z.n, z.p(), z.q()),
-        lanes(winograd_kernels.get().lanes),
+        lanes(point_kernels.get().lanes),
         channel_blocks(ceil_div(channels, lanes)),
         kernel_blocks(ceil_div(kernels, lanes)) {
     const Index per_tile = tiling.points * lanes * (channel_blocks + kernel_blocks);
@@ -136,8 +131,7 @@ struct WeightPlan {
     x_point = odd_lines(channel_blocks * block_tiles * lanes);
     y_point = odd_lines(kernel_blocks * block_tiles * lanes);
     const Index sum_blocks =
-        by_panels ? std::min<Index>(kernel_blocks, winograd_kernels.get().sum_vectors)
-                  : kernel_blocks;
+        by_panels ? std::min<Index>(kernel_blocks, point_kernels.get().sum_vectors) : kernel_blocks;
     sum_point = odd_lines(sum_blocks * kernel_floats());
   }
   Index kernel_floats() const {

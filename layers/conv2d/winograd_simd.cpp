@@ -1,11 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // winograd_simd.cpp: Winograd's transforms with channels in the lanes, written once for both tile
-// sizes from the tables of winograd_matrices.h, and the products between them.
+// sizes from the tables of winograd_matrices.h.
 //
-// Registers  product: AVX-512 14 tiles x 2 vectors = 28 sums + 2 of u of 32 registers, the
-//            broadcast is part of the FMA; AVX2 6 x 2 = 12 + 2 + 1 of 16. sum: 8 channels x 3
-//            vectors, AVX2 4 x 3: what is read for it comes from both sides in lanes.
-// GCC 12 keeps an array that an ordinary loop indexes on the stack: every loop over sums has an
+// GCC 12 keeps an array that an ordinary loop indexes on the stack: every loop over a tile has an
 // unroll pragma, and the matrices are walked by templates, which leave out zeros and ones.
 #include "framework/simd.h"
 #include "layers/conv2d/winograd_kernels.h"
@@ -16,19 +13,6 @@ namespace {
 
 using Index = std::int64_t;
 using winograd::Matrices;
-
-#if defined(CONVSCOPE_ISA_IS_AVX512)
-constexpr int kRows = 14;
-constexpr int kSumRows = 8;
-#elif defined(CONVSCOPE_ISA_IS_AVX2)
-constexpr int kRows = 6;
-constexpr int kSumRows = 4;
-#else
-constexpr int kRows = 4;
-constexpr int kSumRows = 1;
-#endif
-constexpr int kVectors = 2;
-constexpr int kSumVectors = 3;
 
 // ---- a matrix of constants times a column of vectors -------------------------------------------
 
@@ -238,196 +222,8 @@ constexpr WinogradTransforms kTransforms{.input = input<M>,
                                          .weights = weights<M>,
                                          .weight_sums = weight_sums<M>};
 
-// ---- products ----------------------------------------------------------------------------------
-
-template <int Rows, int Vectors>
-void product_tile(const WinogradProduct& z) {
-  Vec sums[Rows][Vectors];  // [tiles, Vectors * L]
-#pragma GCC unroll 16
-  for (int i = 0; i < Rows; ++i) {
-#pragma GCC unroll 2
-    for (int v = 0; v < Vectors; ++v) sums[i][v] = zero();
-  }
-  const float* u = z.u;
-  const float* block = z.v;
-  for (Index left = z.depth; left > 0; left -= kLanes, block += z.block_step) {
-    const Index count = left < kLanes ? left : kLanes;
-    for (Index c = 0; c < count; ++c, u += Vectors * kLanes) {
-      __builtin_prefetch(block + z.block_step + c * kLanes);  // a tile of the next channels
-      Vec lanes[Vectors];
-#pragma GCC unroll 2
-      for (int v = 0; v < Vectors; ++v) lanes[v] = load(u + v * kLanes);
-#pragma GCC unroll 16
-      for (int i = 0; i < Rows; ++i) {
-        const Vec value = broadcast(block[c + i * kLanes]);
-#pragma GCC unroll 2
-        for (int v = 0; v < Vectors; ++v) sums[i][v] = fma(value, lanes[v], sums[i][v]);
-      }
-    }
-  }
-#pragma GCC unroll 16
-  for (int i = 0; i < Rows; ++i) {
-#pragma GCC unroll 2
-    for (int v = 0; v < Vectors; ++v) store(z.out + v * z.out_step + i * kLanes, sums[i][v]);
-  }
-}
-
-template <int Rows>
-void product_rows(const WinogradProduct& z) {
-  if constexpr (Rows > 1) {
-    if (z.rows < Rows) return product_rows<Rows - 1>(z);
-  }
-  if (z.vectors == 1) return product_tile<Rows, 1>(z);
-  product_tile<Rows, 2>(z);
-}
-
-void product(const WinogradProduct& z) { product_rows<kRows>(z); }
-
-template <int Vectors>
-void sum_tile(const WinogradSum& z) {
-  Vec sums[kSumRows][Vectors];  // [channels, Vectors * L]
-#pragma GCC unroll 16
-  for (int i = 0; i < kSumRows; ++i) {
-#pragma GCC unroll 3
-    for (int v = 0; v < Vectors; ++v) {
-      sums[i][v] = z.accumulate ? load(z.out + v * z.out_step + i * kLanes) : zero();
-    }
-  }
-  const float* x = z.x;
-  const float* dy = z.dy;
-  for (Index t = 0; t < z.depth; ++t, x += kLanes, dy += kLanes) {
-    Vec lanes[Vectors];
-#pragma GCC unroll 3
-    for (int v = 0; v < Vectors; ++v) lanes[v] = load(dy + v * z.dy_step);
-#pragma GCC unroll 16
-    for (int i = 0; i < kSumRows; ++i) {
-      const Vec value = broadcast(x[i]);
-#pragma GCC unroll 3
-      for (int v = 0; v < Vectors; ++v) sums[i][v] = fma(value, lanes[v], sums[i][v]);
-    }
-  }
-#pragma GCC unroll 16
-  for (int i = 0; i < kSumRows; ++i) {
-#pragma GCC unroll 3
-    for (int v = 0; v < Vectors; ++v) store(z.out + v * z.out_step + i * kLanes, sums[i][v]);
-  }
-}
-
-void channel_sums(const WinogradSum& z) {
-  if (z.vectors == 1) return sum_tile<1>(z);
-  if (z.vectors == 2) return sum_tile<2>(z);
-  sum_tile<3>(z);
-}
-
-// ---- copies between planes and lanes -----------------------------------------------------------
-
-#if defined(CONVSCOPE_ISA_IS_AVX512)
-
-// 16 rows of 16 become 16 columns: pairs, fours, then quarters of vectors. (_maskz_ forms: GCC 12
-// warns about the others.)
-CONVSCOPE_INLINE void transpose(Vec (&v)[16]) {
-  __m512 t[16];
-#pragma GCC unroll 8
-  for (int i = 0; i < 16; i += 2) {
-    t[i] = _mm512_maskz_unpacklo_ps(0xffff, v[i].v, v[i + 1].v);
-    t[i + 1] = _mm512_maskz_unpackhi_ps(0xffff, v[i].v, v[i + 1].v);
-  }
-#pragma GCC unroll 4
-  for (int i = 0; i < 16; i += 4) {
-    v[i].v = _mm512_maskz_shuffle_ps(0xffff, t[i], t[i + 2], 0x44);
-    v[i + 1].v = _mm512_maskz_shuffle_ps(0xffff, t[i], t[i + 2], 0xee);
-    v[i + 2].v = _mm512_maskz_shuffle_ps(0xffff, t[i + 1], t[i + 3], 0x44);
-    v[i + 3].v = _mm512_maskz_shuffle_ps(0xffff, t[i + 1], t[i + 3], 0xee);
-  }
-#pragma GCC unroll 4
-  for (int i = 0; i < 4; ++i) {
-    t[i] = _mm512_maskz_shuffle_f32x4(0xffff, v[i].v, v[4 + i].v, 0x88);
-    t[4 + i] = _mm512_maskz_shuffle_f32x4(0xffff, v[i].v, v[4 + i].v, 0xdd);
-    t[8 + i] = _mm512_maskz_shuffle_f32x4(0xffff, v[8 + i].v, v[12 + i].v, 0x88);
-    t[12 + i] = _mm512_maskz_shuffle_f32x4(0xffff, v[8 + i].v, v[12 + i].v, 0xdd);
-  }
-#pragma GCC unroll 4
-  for (int i = 0; i < 4; ++i) {
-    v[i].v = _mm512_maskz_shuffle_f32x4(0xffff, t[i], t[8 + i], 0x88);
-    v[4 + i].v = _mm512_maskz_shuffle_f32x4(0xffff, t[4 + i], t[12 + i], 0x88);
-    v[8 + i].v = _mm512_maskz_shuffle_f32x4(0xffff, t[i], t[8 + i], 0xdd);
-    v[12 + i].v = _mm512_maskz_shuffle_f32x4(0xffff, t[4 + i], t[12 + i], 0xdd);
-  }
-}
-
-#elif defined(CONVSCOPE_ISA_IS_AVX2)
-
-CONVSCOPE_INLINE void transpose(Vec (&v)[8]) {
-  __m256 t[8];
-#pragma GCC unroll 4
-  for (int i = 0; i < 8; i += 2) {
-    t[i] = _mm256_unpacklo_ps(v[i].v, v[i + 1].v);
-    t[i + 1] = _mm256_unpackhi_ps(v[i].v, v[i + 1].v);
-  }
-  __m256 four[8];
-#pragma GCC unroll 2
-  for (int i = 0; i < 8; i += 4) {
-    four[i] = _mm256_shuffle_ps(t[i], t[i + 2], 0x44);
-    four[i + 1] = _mm256_shuffle_ps(t[i], t[i + 2], 0xee);
-    four[i + 2] = _mm256_shuffle_ps(t[i + 1], t[i + 3], 0x44);
-    four[i + 3] = _mm256_shuffle_ps(t[i + 1], t[i + 3], 0xee);
-  }
-#pragma GCC unroll 4
-  for (int i = 0; i < 4; ++i) {
-    v[i].v = _mm256_permute2f128_ps(four[i], four[4 + i], 0x20);
-    v[4 + i].v = _mm256_permute2f128_ps(four[i], four[4 + i], 0x31);
-  }
-}
-
-#else
-
-CONVSCOPE_INLINE void transpose(Vec (&)[1]) {}
-
-#endif
-
-void gather(const float* from, Index plane, Index count, int lanes, float* to) {
-  for (Index i = 0; i < count; i += kLanes) {
-    const int width = count - i < kLanes ? static_cast<int>(count - i) : kLanes;
-    Vec v[kLanes];
-#pragma GCC unroll 16
-    for (int lane = 0; lane < kLanes; ++lane) {
-      v[lane] = lane < lanes ? load_first(from + lane * plane + i, width) : zero();
-    }
-    transpose(v);
-#pragma GCC unroll 16
-    for (int pixel = 0; pixel < kLanes; ++pixel) {
-      if (pixel < width) store(to + (i + pixel) * kLanes, v[pixel]);
-    }
-  }
-}
-
-void scatter(const float* from, Index count, int lanes, float* to, Index plane) {
-  for (Index i = 0; i < count; i += kLanes) {
-    const int width = count - i < kLanes ? static_cast<int>(count - i) : kLanes;
-    Vec v[kLanes];
-#pragma GCC unroll 16
-    for (int pixel = 0; pixel < kLanes; ++pixel) {
-      v[pixel] = pixel < width ? load(from + (i + pixel) * kLanes) : zero();
-    }
-    transpose(v);
-#pragma GCC unroll 16
-    for (int lane = 0; lane < kLanes; ++lane) {
-      if (lane < lanes) store_first(to + lane * plane + i, v[lane], width);
-    }
-  }
-}
-
 }  // namespace
 }  // namespace convscope::CONVSCOPE_ISA
 
-CONVSCOPE_SIMD_KERNELS(winograd_kernels, (WinogradKernels{.lanes = CONVSCOPE_ISA::kLanes,
-                                                          .rows = CONVSCOPE_ISA::kRows,
-                                                          .vectors = CONVSCOPE_ISA::kVectors,
-                                                          .sum_rows = CONVSCOPE_ISA::kSumRows,
-                                                          .sum_vectors = CONVSCOPE_ISA::kSumVectors,
-                                                          .two = CONVSCOPE_ISA::kTransforms<2>,
-                                                          .four = CONVSCOPE_ISA::kTransforms<4>,
-                                                          .product = CONVSCOPE_ISA::product,
-                                                          .sum = CONVSCOPE_ISA::channel_sums,
-                                                          .gather = CONVSCOPE_ISA::gather,
-                                                          .scatter = CONVSCOPE_ISA::scatter}))
+CONVSCOPE_SIMD_KERNELS(winograd_kernels, (WinogradKernels{.two = CONVSCOPE_ISA::kTransforms<2>,
+                                                          .four = CONVSCOPE_ISA::kTransforms<4>}))
