@@ -17,6 +17,16 @@
 
 namespace convscope {
 
+// What rides behind a forward pass: y = relu(conv + b + residual), each part if asked for. A card that
+// says fuses_epilogue applies it while a piece of y is still in the cache; for the others
+// execute_forward() makes one pass over y. Both give the same bits.
+struct Conv2dEpilogue {
+  const void* residual = nullptr;  // [N,K,P,Q], added; must not overlap y
+  bool relu = false;               // max(y, 0); NaN stays NaN
+
+  bool empty() const { return residual == nullptr && !relu; }
+};
+
 // What a kernel gets: checked sizes, pointers of the problem's element type on the card's device,
 // and workspace_bytes() of scratch, 64-byte aligned. x, w and dy need no alignment beyond their
 // element's.
@@ -27,6 +37,7 @@ struct Conv2dForwardArgs {
   const void* b;  // [K], or null
   void* y;        // [N,K,P,Q], assigned
   void* workspace;
+  Conv2dEpilogue epilogue = {};  // empty unless the card says fuses_epilogue
 };
 struct Conv2dBackwardDataArgs {
   const Conv2dProblem& problem;
@@ -74,6 +85,7 @@ struct Conv2dAlgorithm {
   bool exact_on_integers = false;  // bit by bit, as long as all sums stay below 2^24
   bool deterministic = true;       // same bits on each run, with any number of threads
   bool auto_ok = true;             // false: never chosen by `auto` or `measure`
+  bool fuses_epilogue = false;     // forward applies args.epilogue by itself
   // Null: this direction is not offered.
   void (*forward)(const Conv2dForwardArgs&) = nullptr;
   void (*backward_data)(const Conv2dBackwardDataArgs&) = nullptr;

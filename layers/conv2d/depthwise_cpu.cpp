@@ -40,6 +40,7 @@
 #include "framework/parallel.h"
 #include "layers/conv2d/algorithm.h"
 #include "layers/conv2d/depthwise_planes.h"
+#include "layers/conv2d/epilogue.h"
 
 namespace convscope {
 
@@ -81,12 +82,14 @@ void forward(const Conv2dForwardArgs& args) {
   const auto* const w = static_cast<const float*>(args.w);
   const auto* const b = static_cast<const float*>(args.b);
   auto* const y = static_cast<float*>(args.y);
+  const FusedEpilogue epilogue(args);
   const Index multiplier = z.k_per_group();
   parallel_for(z.n * z.k, grain_of(z), [&](Index begin, Index end) {
     for (Index plane = begin; plane < end; ++plane) {  // n K + k = (n C + c) M + m
       const Index k = plane % z.k;
       kernels.forward(map, x + plane / multiplier * z.h * z.w, w + k * z.r * z.s,
                       b == nullptr ? 0.0f : b[k], false, y + plane * map.p * map.q);
+      epilogue.finish(y + plane * map.p * map.q, 1, map.p * map.q, 0);
     }
   });
 }
@@ -184,6 +187,7 @@ const Conv2dAlgorithm kCard{
     .workspace_bytes = workspace_bytes,
     .error_growth = 4,
     .exact_on_integers = true,
+    .fuses_epilogue = true,
     .forward = forward,
     .backward_data = backward_data,
     .backward_weight = backward_weight,

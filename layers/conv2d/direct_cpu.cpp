@@ -42,6 +42,7 @@
 #include "framework/parallel.h"
 #include "layers/conv2d/algorithm.h"
 #include "layers/conv2d/direct_plan.h"
+#include "layers/conv2d/epilogue.h"
 #include "layers/conv2d/tiles.h"
 
 namespace convscope {
@@ -57,7 +58,7 @@ constexpr int kMostRows = 16;  // of a tile, on any instruction set
 class Convolution {
  public:
   Convolution(const Pass& pass, const void* in, const void* w, const void* b, void* out,
-              void* workspace)
+              void* workspace, const FusedEpilogue& epilogue = {})
       : pass_(pass),
         z_(pass.z),
         kernels_(tile_kernels.get()),
@@ -65,7 +66,8 @@ class Convolution {
         b_(static_cast<const float*>(b)),
         out_(static_cast<float*>(out)),
         weights_(static_cast<float*>(workspace)),
-        scratch_(weights_ + pass.weight_floats()) {
+        scratch_(weights_ + pass.weight_floats()),
+        epilogue_(epilogue) {
     pack_weights(static_cast<const float*>(w));
   }
 
@@ -144,7 +146,13 @@ class Convolution {
     for (Index index = block_begin; index < block_end; ++index) {
       const Block block = block_at(index);
       for (Index o = row; o < row_end; ++o) run_row(image, o, first, block, panel);
+      epilogue_.finish(out_at(image, block, row), block.count, (row_end - row) * pass_.out_w,
+                       pass_.out_h * pass_.out_w);
     }
+  }
+
+  float* out_at(Index image, const Block& block, Index row) const {
+    return out_ + ((image * pass_.channels + block.k) * pass_.out_h + row) * pass_.out_w;
   }
 
   void run_row(Index image, Index o, Index first, const Block& block, float* panel) const {
@@ -159,8 +167,7 @@ class Convolution {
     tile.w = packed(g, block);
     tile.w_step = pass_.taps * block.width;
     tile.start = b_ == nullptr ? nullptr : b_ + g * pass_.channels + block.k;
-    float* const out =
-        out_ + (image * pass_.channels + block.k) * pass_.out_h * pass_.out_w + o * pass_.out_w;
+    float* const out = out_at(image, block, o);
     float* const woven = panel + pass_.panel_floats();  // [count, classes, class_w]
     for (Index group = 0; group < pass_.classes; ++group) {
       tile.taps = list_taps(o, group, first, block.width, x_at, w_at);
@@ -229,12 +236,13 @@ class Convolution {
   float* const out_;
   float* const weights_;
   float* const scratch_;
+  const FusedEpilogue epilogue_;
 };
 
 void forward(const Conv2dForwardArgs& args) {
   if (args.problem.n == 0) return;
   const Pass pass(args.problem, Direction::forward);
-  Convolution(pass, args.x, args.w, args.b, args.y, args.workspace).run();
+  Convolution(pass, args.x, args.w, args.b, args.y, args.workspace, FusedEpilogue(args)).run();
 }
 
 void backward_data(const Conv2dBackwardDataArgs& args) {
@@ -458,6 +466,7 @@ const Conv2dAlgorithm kCard{
     .workspace_bytes = workspace_bytes,
     .error_growth = 4,
     .exact_on_integers = true,
+    .fuses_epilogue = true,
     .forward = forward,
     .backward_data = backward_data,
     .backward_weight = backward_weight,

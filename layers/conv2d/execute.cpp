@@ -6,15 +6,21 @@
 #include <limits>
 
 #include "framework/memory.h"
+#include "layers/conv2d/epilogue.h"
 
 namespace convscope {
 namespace {
 
 void run_forward(const Conv2dAlgorithm& algorithm, const Conv2dProblem& problem, const Tensor& x,
-                 const Tensor& w, const Tensor& b, const Tensor& y) {
+                 const Tensor& w, const Tensor& b, const Tensor& y,
+                 const Conv2dEpilogue& epilogue) {
   const Workspace workspace(x.device(), algorithm.workspace_bytes(problem, Direction::forward));
   algorithm.forward({problem, x.raw_data(), w.raw_data(), b.defined() ? b.raw_data() : nullptr,
-                     y.raw_data(), workspace.data()});
+                     y.raw_data(), workspace.data(),
+                     algorithm.fuses_epilogue ? epilogue : Conv2dEpilogue{}});
+  if (!algorithm.fuses_epilogue && !epilogue.empty()) {
+    conv2d_epilogue_kernel.get(y.device())(epilogue, y);
+  }
 }
 
 void run_backward_data(const Conv2dAlgorithm& algorithm, const Conv2dProblem& problem,
@@ -44,6 +50,12 @@ Tensor magnitudes(const Tensor& of) {
   return host.to(of.dtype()).to(of.device());
 }
 
+Tensor residual_tensor(const Conv2dEpilogue& epilogue, const Tensor& y) {
+  const Tensor zeros = Tensor::zeros(y.shape(), y.dtype(), y.device());
+  conv2d_epilogue_kernel.get(y.device())({.residual = epilogue.residual}, zeros);
+  return zeros;
+}
+
 // `size` holds the same sum over magnitudes: |error| <= growth eps max(size) for each of the two.
 void compare(const Conv2dChoice& choice, const Conv2dProblem& problem, Direction direction,
              const Tensor& first, const Tensor& second, const Tensor& size) {
@@ -68,14 +80,19 @@ void compare(const Conv2dChoice& choice, const Conv2dProblem& problem, Direction
 }  // namespace
 
 void execute_forward(const Conv2dChoice& choice, const Conv2dProblem& problem, const Tensor& x,
-                     const Tensor& w, const Tensor& b, const Tensor& y) {
-  run_forward(*choice.algorithm, problem, x, w, b, y);
+                     const Tensor& w, const Tensor& b, const Tensor& y,
+                     const Conv2dEpilogue& epilogue) {
+  run_forward(*choice.algorithm, problem, x, w, b, y, epilogue);
   if (choice.checked_by == nullptr) return;
   const Tensor other = Tensor::empty(y.shape(), y.dtype(), y.device());
   const Tensor size = Tensor::empty(y.shape(), y.dtype(), y.device());
-  run_forward(*choice.checked_by, problem, x, w, b, other);
+  run_forward(*choice.checked_by, problem, x, w, b, other, epilogue);
+  // relu moves no two numbers apart, and a residual is one more term of the sum.
+  const Tensor residual =
+      epilogue.residual == nullptr ? Tensor() : magnitudes(residual_tensor(epilogue, y));
   run_forward(*choice.algorithm, problem, magnitudes(x), magnitudes(w),
-              b.defined() ? magnitudes(b) : b, size);
+              b.defined() ? magnitudes(b) : b, size,
+              {.residual = residual.defined() ? residual.raw_data() : nullptr});
   compare(choice, problem, Direction::forward, y, other, size);
 }
 

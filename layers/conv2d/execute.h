@@ -9,10 +9,10 @@
 namespace convscope {
 
 // The tensors have the problem's shapes, dtype and device: the caller has checked them. b may be
-// undefined.
+// undefined. The epilogue is applied by the algorithm when its card says so, else in a pass over y.
 CONVSCOPE_API void execute_forward(const Conv2dChoice& choice, const Conv2dProblem& problem,
                                    const Tensor& x, const Tensor& w, const Tensor& b,
-                                   const Tensor& y);
+                                   const Tensor& y, const Conv2dEpilogue& epilogue = {});
 CONVSCOPE_API void execute_backward_data(const Conv2dChoice& choice, const Conv2dProblem& problem,
                                          const Tensor& dy, const Tensor& w, const Tensor& dx);
 CONVSCOPE_API void execute_backward_weight(const Conv2dChoice& choice, const Conv2dProblem& problem,

@@ -36,6 +36,7 @@
 #include "framework/ops/gemm_kernels.h"
 #include "framework/parallel.h"
 #include "layers/conv2d/algorithm.h"
+#include "layers/conv2d/epilogue.h"
 #include "layers/conv2d/tiles.h"
 
 namespace convscope {
@@ -110,7 +111,7 @@ struct Plan {
 class Product {
  public:
   Product(const Plan& plan, const void* in, const void* w, const void* b, void* out,
-          void* workspace)
+          void* workspace, const FusedEpilogue& epilogue = {})
       : plan_(plan),
         z_(plan.z),
         gemm_(gemm_kernels.get()),
@@ -118,7 +119,8 @@ class Product {
         b_(static_cast<const float*>(b)),
         out_(static_cast<float*>(out)),
         weights_(static_cast<float*>(workspace)),
-        scratch_(weights_ + plan.weight_floats()) {
+        scratch_(weights_ + plan.weight_floats()),
+        epilogue_(epilogue) {
     pack_weights(static_cast<const float*>(w));
   }
 
@@ -178,6 +180,7 @@ class Product {
       for (int j = 0; j < tile.columns; j += 16) __builtin_prefetch(row + j, 1);
     }
     gemm_.tile(tile);
+    epilogue_.finish(tile.c, tile.rows, tile.columns, tile.c_row);
   }
 
   void run_in_place(Index g, Index piece, Index t_begin, Index t_end, float* scratch) const {
@@ -292,6 +295,7 @@ class Product {
         const float* const from = tile.c + i * tile.c_row + done;
         float* const to = out_ + ((n * z_.groups + g) * plan_.rows + row + i) * plan_.plane + at;
         for (Index j = 0; j < run; ++j) to[j] = from[j];
+        epilogue_.finish(to, 1, run, 0);
       }
       done += run;
     }
@@ -305,12 +309,13 @@ class Product {
   float* const out_;
   float* const weights_;
   float* const scratch_;
+  const FusedEpilogue epilogue_;
 };
 
 void forward(const Conv2dForwardArgs& args) {
   if (args.problem.n == 0) return;
   const Plan plan(args.problem, Direction::forward);
-  Product(plan, args.x, args.w, args.b, args.y, args.workspace).run();
+  Product(plan, args.x, args.w, args.b, args.y, args.workspace, FusedEpilogue(args)).run();
 }
 
 void backward_data(const Conv2dBackwardDataArgs& args) {
@@ -514,6 +519,7 @@ const Conv2dAlgorithm kCard{
     .workspace_bytes = workspace_bytes,
     .error_growth = 4,
     .exact_on_integers = true,
+    .fuses_epilogue = true,
     .forward = forward,
     .backward_data = backward_data,
     .backward_weight = backward_weight,

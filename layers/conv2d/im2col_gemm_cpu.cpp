@@ -39,6 +39,7 @@
 #include "framework/parallel.h"
 #include "layers/conv2d/algorithm.h"
 #include "layers/conv2d/columns.h"
+#include "layers/conv2d/epilogue.h"
 
 namespace convscope {
 
@@ -133,7 +134,8 @@ class Forward {
         b_(static_cast<const float*>(args.b)),
         y_(static_cast<float*>(args.y)),
         weights_(static_cast<float*>(args.workspace)),
-        scratch_(weights_ + piece_bytes(z_.groups * z_.kernels * z_.depth) / sizeof(float)) {
+        scratch_(weights_ + piece_bytes(z_.groups * z_.kernels * z_.depth) / sizeof(float)),
+        epilogue_(args) {
     pack_weights(z_, gemm_, static_cast<const float*>(args.w), weights_);
   }
 
@@ -206,7 +208,11 @@ class Forward {
     }
     for (Index panel = begin; panel < end; ++panel) {
       const Target from = target_of(g, panel, begin, buffer);
-      if (from.buffered) copy_out(g, panel, from.c);
+      if (from.buffered) {
+        copy_out(g, panel, from.c);
+      } else {
+        epilogue_.finish(from.c, z_.kernels, count_of(panel), from.row);
+      }
     }
   }
 
@@ -218,7 +224,9 @@ class Forward {
       const Index run = std::min(z_.plane - at, count_of(panel) - done);
       for (Index k = 0; k < z_.kernels; ++k) {
         const float* from = buffer + k * plan_.width + done;
-        std::copy(from, from + run, y_ + ((n * z_.groups + g) * z_.kernels + k) * z_.plane + at);
+        float* const to = y_ + ((n * z_.groups + g) * z_.kernels + k) * z_.plane + at;
+        std::copy(from, from + run, to);
+        epilogue_.finish(to, 1, run, 0);
       }
       done += run;
     }
@@ -235,6 +243,7 @@ class Forward {
   float* const y_;
   float* const weights_;
   float* const scratch_;
+  const FusedEpilogue epilogue_;
 };
 
 void forward(const Conv2dForwardArgs& args) {
@@ -456,6 +465,7 @@ const Conv2dAlgorithm kCard{
     .workspace_bytes = workspace_bytes,
     .error_growth = 4,
     .exact_on_integers = true,
+    .fuses_epilogue = true,
     .forward = forward,
     .backward_data = backward_data,
     .backward_weight = backward_weight,

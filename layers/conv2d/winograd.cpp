@@ -3,6 +3,7 @@
 
 #include "framework/ops/gemm_kernels.h"
 #include "framework/parallel.h"
+#include "layers/conv2d/epilogue.h"
 #include "layers/conv2d/winograd_kernels.h"
 #include "layers/conv2d/winograd_plan.h"
 
@@ -32,7 +33,7 @@ struct Strip {
 class Convolution {
  public:
   Convolution(const Pass& pass, const void* in, const void* w, const void* b, void* out,
-              void* workspace)
+              void* workspace, const FusedEpilogue& epilogue = {})
       : pass_(pass),
         z_(pass.z),
         tiling_(pass.tiling),
@@ -43,7 +44,8 @@ class Convolution {
         b_(static_cast<const float*>(b)),
         out_(static_cast<float*>(out)),
         shared_(static_cast<float*>(workspace)),
-        own_(shared_ + odd_lines(pass.shared_floats())) {}
+        own_(shared_ + odd_lines(pass.shared_floats())),
+        epilogue_(epilogue) {}
 
   void run() const {
     if (pass_.by_panels) return run_by_panels();
@@ -204,8 +206,9 @@ class Convolution {
     const Index columns = std::min(tiling_.across * tiling_.size, pass_.out_w - at.column);
     float* const to = out_ + (at.image * z_.groups * pass_.channels + channel) * plane;
     for (Index i = 0; i < tiling_.size && at.row + i < pass_.out_h; ++i) {
-      kernels_.scatter(panel + i * tiles.from_row, columns, static_cast<int>(lanes),
-                       to + (at.row + i) * pass_.out_w + at.column, plane);
+      float* const row = to + (at.row + i) * pass_.out_w + at.column;
+      kernels_.scatter(panel + i * tiles.from_row, columns, static_cast<int>(lanes), row, plane);
+      epilogue_.finish(row, lanes, columns, plane);
     }
   }
 
@@ -220,6 +223,7 @@ class Convolution {
   float* const out_;
   float* const shared_;
   float* const own_;
+  const FusedEpilogue epilogue_;
 };
 
 // ---- backward_weight ---------------------------------------------------------------------------
@@ -368,7 +372,7 @@ class WeightGradient {
 void forward(int m, const Conv2dForwardArgs& args) {
   if (args.problem.n == 0) return;
   const Pass pass(m, args.problem, Direction::forward);
-  Convolution(pass, args.x, args.w, args.b, args.y, args.workspace).run();
+  Convolution(pass, args.x, args.w, args.b, args.y, args.workspace, FusedEpilogue(args)).run();
 }
 
 void backward_data(int m, const Conv2dBackwardDataArgs& args) {

@@ -52,6 +52,7 @@ const Conv2dAlgorithm kCard{
         },
     .error_growth = 4,
     .exact_on_integers = false,
+    .fuses_epilogue = true,
     .forward = [](const Conv2dForwardArgs& args) { winograd::forward(kTile, args); },
     .backward_data = [](const Conv2dBackwardDataArgs& a) { winograd::backward_data(kTile, a); },
     .backward_weight =

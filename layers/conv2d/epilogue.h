@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+// epilogue.h: y = relu(y + residual) on a finished piece of y that is still in the cache, or on all
+// of y in one pass. The same few instructions in both cases, so the same bits.
+#pragma once
+
+#include <cstdint>
+
+#include "framework/kernel_slot.h"
+#include "framework/tensor.h"
+#include "layers/conv2d/algorithm.h"
+#include "layers/conv2d/epilogue_simd.h"
+
+namespace convscope {
+
+// The separate pass over y [N,K,P,Q], for cards that do not fuse. f32 and f64.
+extern CONVSCOPE_API KernelSlot<void(const Conv2dEpilogue& epilogue, const Tensor& y)>
+    conv2d_epilogue_kernel;
+
+// For f32 kernels: call finish() once on each piece of y as soon as its sums are complete.
+class FusedEpilogue {
+ public:
+  FusedEpilogue() = default;
+  explicit FusedEpilogue(const Conv2dForwardArgs& args)
+      : y_(static_cast<const float*>(args.y)),
+        residual_(static_cast<const float*>(args.epilogue.residual)),
+        relu_(args.epilogue.relu),
+        apply_(args.epilogue.empty() ? nullptr : epilogue_kernels.get().apply) {}
+
+  // `rows` runs of `count` elements, `step` apart.
+  void finish(float* at, std::int64_t rows, std::int64_t count, std::int64_t step) const {
+    if (apply_ == nullptr) return;
+    apply_(at, residual_ == nullptr ? nullptr : residual_ + (at - y_), relu_, rows, count, step);
+  }
+
+ private:
+  const float* y_ = nullptr;
+  const float* residual_ = nullptr;
+  bool relu_ = false;
+  decltype(EpilogueKernels::apply) apply_ = nullptr;
+};
+
+}  // namespace convscope

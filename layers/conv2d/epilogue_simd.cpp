@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+// epilogue_simd.cpp: plain loops that the compiler turns into vector code.
+#include "layers/conv2d/epilogue_simd.h"
+
+#include "framework/simd.h"
+
+namespace convscope::CONVSCOPE_ISA {
+namespace {
+
+using std::int64_t;
+
+CONVSCOPE_INLINE float relu(float x) { return x <= 0.0f ? 0.0f : x; }  // as the relu op: NaN passes
+
+void apply(float* y, const float* residual, bool with_relu, int64_t rows, int64_t count,
+           int64_t step) {
+  for (int64_t i = 0; i < rows; ++i, y += step) {
+    float* __restrict const to = y;
+    const float* __restrict const from = residual;
+    if (from == nullptr) {
+      for (int64_t j = 0; j < count; ++j) to[j] = relu(to[j]);
+      continue;
+    }
+    if (with_relu) {
+      for (int64_t j = 0; j < count; ++j) to[j] = relu(to[j] + from[j]);
+    } else {
+      for (int64_t j = 0; j < count; ++j) to[j] += from[j];
+    }
+    residual += step;
+  }
+}
+
+}  // namespace
+}  // namespace convscope::CONVSCOPE_ISA
+
+CONVSCOPE_SIMD_KERNELS(epilogue_kernels, (EpilogueKernels{.apply = CONVSCOPE_ISA::apply}))

@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
+// epilogue_simd.h: the loop behind epilogue.h, for each instruction set.
+#pragma once
+
+#include <cstdint>
+
+#include "framework/cpu_isa.h"
+
+namespace convscope {
+
+// y[i step + j] = y[i step + j] + residual[i step + j], then max(that, 0) when `relu`, for i < rows
+// and j < count; residual may be null.
+struct EpilogueKernels {
+  void (*apply)(float* y, const float* residual, bool relu, std::int64_t rows, std::int64_t count,
+                std::int64_t step) = nullptr;
+};
+extern CONVSCOPE_API IsaTable<EpilogueKernels> epilogue_kernels;
+
+}  // namespace convscope
