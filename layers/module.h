@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <utility>
@@ -24,6 +25,9 @@ struct NamedModule {
   Module* module;
 };
 
+// Called with a module and the shape that reaches it.
+using WalkVisitor = std::function<void(Module&, const Shape&)>;
+
 class CONVSCOPE_API Module {
  public:
   virtual ~Module();
@@ -35,6 +39,10 @@ class CONVSCOPE_API Module {
   // Shape of forward(x) for x of shape `input`; an error, in the words of the layer, when the input
   // does not fit. Used to build networks and to explain them without running them.
   virtual Shape output_shape(const Shape& input) const = 0;
+  // Visits the layers that an input of this shape passes, in order, without running them. A layer
+  // visits itself; a module made of layers (Sequential, Residual) passes the walk on to them. A
+  // module that has parts and visits itself hides which shapes reach the parts.
+  virtual void walk(const Shape& input, const WalkVisitor& visit) { visit(*this, input); }
 
   // Train mode is the default. It changes dropout and batch norm.
   void train(bool on = true);

@@ -20,4 +20,12 @@ Shape Sequential::output_shape(const Shape& input) const {
   return shape;
 }
 
+void Sequential::walk(const Shape& input, const WalkVisitor& visit) {
+  Shape shape = input;
+  for (const std::shared_ptr<Module>& layer : layers_) {
+    layer->walk(shape, visit);
+    shape = layer->output_shape(shape);
+  }
+}
+
 }  // namespace convscope

@@ -27,6 +27,7 @@ class CONVSCOPE_API Sequential final : public Module {
   std::string kind() const override { return kind_; }
   Variable forward(const Variable& x) override;
   Shape output_shape(const Shape& input) const override;
+  void walk(const Shape& input, const WalkVisitor& visit) override;
 
  private:
   std::string kind_ = "sequential";

@@ -18,7 +18,7 @@ struct ConvLayer {
 };
 
 // In the order in which an image passes them; `input` is [N,C,H,W]. An error when the network holds
-// convolutions inside a module that is no Sequential, because what reaches them is not known.
+// convolutions inside a module that hides what reaches them (Module::walk).
 CONVSCOPE_API std::vector<ConvLayer> conv_layers(Module& network, const Shape& input);
 
 }  // namespace convscope

@@ -2,6 +2,7 @@
 #include "experiments/trainer/layer_table.h"
 
 #include <algorithm>
+#include <map>
 
 #include "layers/conv2d/conv2d.h"
 
@@ -34,29 +35,26 @@ LayerTable layer_table(Module& model, const Shape& input, Device device) {
   LayerTable table;
   table.csv = "layer,kind,output,params,kernel,forward,backward_data,backward_weight\n";
   std::vector<std::string> kernels, algorithms;
-  const std::vector<NamedModule> modules = model.modules();
-  Shape shape = input;
-  bool in_line = true;  // the layers follow each other, so shapes can be passed on
-  for (std::size_t i = 0; i < modules.size(); ++i) {
-    const auto [name, layer] = modules[i];  // copies: i moves on
-    const std::string inside = name.empty() ? "" : name + ".";
-    const auto is_inside = [&](std::size_t at) {
-      return at < modules.size() && modules[at].name.starts_with(inside);
-    };
+  std::map<const Module*, std::string> names;
+  for (const NamedModule& part : model.modules()) names.emplace(part.module, part.name);
+  const auto begin_row = [&](Module& layer, const std::string& name, const std::string& output) {
+    table.csv += cat(name, ",", layer.kind(), ",", output, ",", layer.parameter_count());
+  };
+  model.walk(input, [&](Module& layer, const Shape& arrives) {
+    const std::string& name = names.at(&layer);
+    const std::vector<NamedModule> parts = layer.modules();
     // A layer with a weight is one row, whatever stands between it and its weight and input.
-    if (layer->weight().defined()) {
-      while (is_inside(i + 1)) ++i;
-    } else if (is_inside(i + 1)) {
-      const std::string kind = layer->kind();
-      in_line = in_line && (kind == "sequential" || name.empty());
-      continue;
+    if (!layer.weight().defined() && parts.size() > 1) {  // its parts, in shapes that nobody knows
+      for (const NamedModule& part : parts) {
+        if (part.module == &layer || part.module->modules().size() > 1) continue;
+        begin_row(*part.module, name.empty() ? part.name : cat(name, ".", part.name), "");
+        table.csv += ",,,,\n";
+      }
+      return;
     }
-    const Shape arrives = shape;
-    if (in_line) shape = layer->output_shape(shape);
-    table.csv += cat(name, ",", layer->kind(), ",", in_line ? sizes_text(shape) : "", ",",
-                     layer->parameter_count());
-    const auto* conv = dynamic_cast<const Conv2d*>(layer);
-    if (conv != nullptr && in_line) {
+    begin_row(layer, name, sizes_text(layer.output_shape(arrives)));
+    const auto* conv = dynamic_cast<const Conv2d*>(&layer);
+    if (conv != nullptr) {
       const Conv2dProblem problem = conv->problem(arrives);
       std::vector<std::string> of_layer;
       table.csv += "," + kernel_text(problem);
@@ -72,7 +70,7 @@ LayerTable layer_table(Module& model, const Shape& input, Device device) {
       table.csv += ",,,,";
     }
     table.csv += "\n";
-  }
+  });
   table.kernel_sizes = join(kernels, "/");
   table.algorithms = join(algorithms, "/");
   return table;

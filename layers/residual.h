@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+// residual.h: a block that adds its input to what it computes from it.
+//
+// Shapes      x [N,C,H,W] -> y [N,K,P,Q];  body(x) and shortcut(x) have the shape of y
+// Formula     y = relu(body(x) + shortcut(x));  the shortcut is x itself when no layers are given
+// Parameters  of the layer `residual` in a config, the basic block of ResNet-18 and 34:
+//             out_channels  K, required
+//             stride        of the first convolution and of the shortcut, pixels, default 1
+//             body = conv1 3x3, bn1, relu1, conv2 3x3, bn2;  the shortcut is x, or when the shape
+//             changes a 1x1 convolution and a batch norm (downsample.0, downsample.1)
+// Names       parts are children of the block itself, as in torchvision: "conv1.weight",
+//             "bn1.running_mean", "downsample.0.weight"
+// Usage       {type: residual, out_channels: 64, stride: 2}
+// Paper       K. He, X. Zhang, S. Ren, J. Sun: Deep Residual Learning for Image Recognition,
+//             CVPR 2016, arXiv 1512.03385
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "layers/layer_types.h"
+#include "layers/sequential.h"
+
+namespace convscope {
+
+class CONVSCOPE_API Residual final : public Module {
+ public:
+  // `shortcut` may be null: x itself. The layers of the body become children under their own names,
+  // the shortcut becomes the child "downsample".
+  Residual(const std::vector<std::pair<std::string, std::shared_ptr<Module>>>& body,
+           std::shared_ptr<Sequential> shortcut);
+
+  Sequential& body() const { return *body_; }
+  Sequential* shortcut() const { return shortcut_.get(); }  // null: x itself
+
+  std::string kind() const override { return "residual"; }
+  Variable forward(const Variable& x) override;
+  Shape output_shape(const Shape& input) const override;
+  void walk(const Shape& input, const WalkVisitor& visit) override;
+
+ private:
+  std::shared_ptr<Sequential> body_;  // its layers are children of this module
+  std::shared_ptr<Sequential> shortcut_;
+};
+
+// Bias-free convolution with weights drawn for ReLU. `path` is the whole name of the layer, by which
+// the config's conv.per_layer knows it: "layer1.0.conv1".
+struct PlainConv {
+  std::int64_t in_channels, out_channels, kernel = 3, stride = 1, groups = 1;
+};
+CONVSCOPE_API std::shared_ptr<Module> plain_conv(const PlainConv& sizes, const std::string& path,
+                                                 LayerContext& context);
+
+// The basic block; `path` is the name of the block.
+CONVSCOPE_API std::shared_ptr<Residual> basic_block(std::int64_t in_channels,
+                                                    std::int64_t out_channels, std::int64_t stride,
+                                                    const std::string& path, LayerContext& context);
+
+}  // namespace convscope
