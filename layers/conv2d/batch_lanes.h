@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+// batch_lanes.h: convolution with SAMPLES IN THE VECTOR LANES, for networks of few channels (LeNet):
+// building blocks of a training step, each on one lane group and in the calling thread.
+//
+// Layout     a lane group holds L samples (4, 8 or 16): x [C,H,W,L], y [K,P,Q,L]; samples that the
+//            batch lacks are zeros. So any C and K fill the vectors, and a row is W L floats in which
+//            the tap s lies s L floats further on. With L = 16 a vector of AVX-512 is one pixel of
+//            16 samples; with L = 4 it is four neighbouring pixels of four samples, loaded unaligned.
+// A layer    is convolution, bias, ReLU if wanted, 2x2 max-pool at stride 2 if wanted, in one pass:
+//            sums never go to memory unpooled. Backward needs one byte for each pooled element: which
+//            of its four pixels won (0 1 / 2 3; first among equals, the last NaN), kNoWinner where
+//            ReLU cut it. dz is the gradient of the sums, [K,conv_p,conv_q,L].
+// Use        pack_weights, pack_weights_backward   once for each step, shared by all groups
+//            forward                               for each group
+//            output_gradient -> dz, then backward_data and backward_weight, for each group; sums of
+//            backward_weight stay in the lanes of the caller's buffer (zeros first), one buffer for
+//            each chunk of groups; reduce adds lanes and chunks up, in order, once for each step
+// Counts     (AVX-512; one FMA, one vector load or two broadcasts a cycle, 32 registers)
+//            forward          6 k x 2 rows x 2 columns = 24 sums: 4 loads + 6 broadcasts for 24 FMAs
+//            backward_data    2 c x 8 columns of dx = 16 sums: each dz is loaded once for its S taps
+//                             of 2 channels; pairs (dz, tap) that fall outside of the image are
+//                             never computed
+//            backward_weight  4 k x 5 taps = 20 sums: 4 dz + 5 x loads for 20 FMAs
+#pragma once
+
+#include <cstdint>
+
+#include "framework/cpu_isa.h"
+#include "framework/export.h"
+#include "layers/conv2d/problem.h"
+
+namespace convscope {
+
+// The byte of a pooled element that passes no gradient on.
+inline constexpr std::uint8_t kNoWinner = 4;
+
+// A layer on lane groups, all sizes prepared. Plain data: kernels of each instruction set read it.
+struct CONVSCOPE_API LanesConv {
+  LanesConv() = default;
+  // problem.n plays no part. An error when refusal() is not "".
+  LanesConv(const Conv2dProblem& problem, int lanes, bool relu, bool pool2x2);
+  // "" or why not: f32, no groups, no dilation, horizontal stride 1 unless 16 lanes.
+  static const char* refusal(const Conv2dProblem& problem, int lanes);
+
+  std::int64_t c = 1, h = 1, w = 1, k = 1, r = 1, s = 1;
+  std::int64_t stride_h = 1, stride_w = 1, pad_top = 0, pad_left = 0;
+  int lanes = 16;        // L: 4, 8 or 16
+  bool relu = false;     // y = max(sums, 0)
+  bool pool2x2 = false;  // then the largest of each 2x2; an odd last row or column is not computed
+  bool padded = false;   // has padding
+  std::int64_t conv_p = 1, conv_q = 1;  // rows and columns of the sums: even when pool2x2
+  std::int64_t y_p = 1, y_q = 1;        // and of y
+  // The image with its padding, as far as sums read it.
+  std::int64_t padded_h = 1, padded_w = 1;
+
+  // Sizes of one lane group. Every piece of memory is aligned to 64 bytes.
+  std::int64_t x_floats = 0;
+  std::int64_t y_floats = 0;
+  std::int64_t winner_bytes = 0;
+  std::int64_t gradient_floats = 0;  // dz
+  std::int64_t weight_floats = 0;    // w, and either packing
+  // Sums of backward_weight: 16 lanes for each weight and bias, on any instruction set.
+  std::int64_t sums_floats = 0;
+  std::int64_t forward_scratch_floats = 0;
+  std::int64_t backward_data_scratch_floats = 0;
+  std::int64_t backward_weight_scratch_floats = 0;
+};
+
+// Tensors are those of one lane group; outputs are assigned unless said otherwise. b, db: [K].
+struct LanesKernels {
+  void (*pack_weights)(const LanesConv& z, const float* w, float* packed) = nullptr;
+  void (*pack_weights_backward)(const LanesConv& z, const float* w, float* packed) = nullptr;
+
+  // b may be null; winners [K,y_p,y_q,L] when pool2x2, else null.
+  void (*forward)(const LanesConv& z, const float* x, const float* packed, const float* b, float* y,
+                  std::uint8_t* winners, float* scratch) = nullptr;
+
+  // dz from dy [K,y_p,y_q,L] and what forward left: winners (pool2x2) or y (ReLU alone). Without
+  // both dz is dy: pass dz = null, then only the bias is summed. sums: the buffer of
+  // backward_weight, whose part for db is added to; null: no db wanted.
+  void (*output_gradient)(const LanesConv& z, const float* dy, const float* y,
+                          const std::uint8_t* winners, float* dz, float* sums) = nullptr;
+  void (*backward_data)(const LanesConv& z, const float* dz, const float* packed_backward,
+                        float* dx, float* scratch) = nullptr;
+  // Adds to the part for dw.
+  void (*backward_weight)(const LanesConv& z, const float* x, const float* dz, float* sums,
+                          float* scratch) = nullptr;
+  // dw [K,C,R,S] and db (may be null) from `chunks` buffers, `step` floats apart; added to when
+  // `accumulate`. [begin, end) of the K: threads may share the work.
+  void (*reduce)(const LanesConv& z, const float* sums, std::int64_t step, std::int64_t chunks,
+                 std::int64_t k_begin, std::int64_t k_end, float* dw, float* db,
+                 bool accumulate) = nullptr;
+
+  // The same without convolution, on `planes` planes [h,w,L]. relu: y = max(x, 0) before pooling.
+  void (*max_pool2x2)(std::int64_t planes, std::int64_t h, std::int64_t w, int lanes, bool relu,
+                      const float* x, float* y, std::uint8_t* winners) = nullptr;
+  void (*max_pool2x2_backward)(std::int64_t planes, std::int64_t h, std::int64_t w, int lanes,
+                               const float* dy, const std::uint8_t* winners, float* dx) = nullptr;
+  void (*relu)(const float* x, std::int64_t count, float* y) = nullptr;
+  void (*relu_backward)(const float* dy, const float* y, std::int64_t count, float* dx) = nullptr;
+};
+
+CONVSCOPE_API extern IsaTable<LanesKernels> lanes_kernels;
+
+// `samples` <= L samples of `size` elements, one behind the other (NCHW) <-> [size, L]; lanes without
+// a sample become 0 / are left out.
+CONVSCOPE_API void samples_to_lanes(const float* from, std::int64_t samples, std::int64_t size,
+                                    int lanes, float* to);
+CONVSCOPE_API void lanes_to_samples(const float* from, std::int64_t samples, std::int64_t size,
+                                    int lanes, float* to);
+
+// The lanes that waste least for a batch of n: 4, 8 or 16.
+constexpr int lanes_for_batch(std::int64_t n) { return n <= 4 ? 4 : n <= 8 ? 8 : 16; }
+constexpr std::int64_t lane_groups(std::int64_t n, int lanes) { return (n + lanes - 1) / lanes; }
+
+}  // namespace convscope

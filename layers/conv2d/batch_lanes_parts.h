@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+// batch_lanes_parts.h: what the batch_lanes_*_simd.cpp files share.
+#pragma once
+
+#include "layers/conv2d/batch_lanes.h"
+#include "layers/conv2d/lane_vector.h"
+
+namespace convscope::CONVSCOPE_ISA {
+
+using Index = std::int64_t;
+
+// `count` things cut into blocks of nearly equal size.
+struct Blocks {
+  Index count, blocks;
+  CONVSCOPE_INLINE Blocks(Index all, Index largest)
+      : count(all), blocks((all + largest - 1) / largest) {}
+  CONVSCOPE_INLINE Index begin(Index block) const {
+    const Index rest = count % blocks;
+    return block * (count / blocks) + (block < rest ? block : rest);
+  }
+  CONVSCOPE_INLINE Index size(Index block) const { return begin(block + 1) - begin(block); }
+};
+
+CONVSCOPE_INLINE Index smaller(Index a, Index b) { return a < b ? a : b; }
+CONVSCOPE_INLINE Index larger(Index a, Index b) { return a > b ? a : b; }
+CONVSCOPE_INLINE void clear(float* to, Index count) {
+  for (Index i = 0; i < count; ++i) to[i] = 0.0f;
+}
+
+// x [C,H,W,L] -> [C,padded_h,padded_w,L] with zeros around it.
+void pad_planes(const LanesConv& z, const float* x, float* padded);
+
+// The functions of LanesKernels that stand in other files than batch_lanes_simd.cpp.
+void output_gradient(const LanesConv& z, const float* dy, const float* y,
+                     const std::uint8_t* winners, float* dz, float* sums);
+void backward_weight(const LanesConv& z, const float* x, const float* dz, float* sums,
+                     float* scratch);
+void reduce(const LanesConv& z, const float* sums, Index step, Index chunks, Index k_begin,
+            Index k_end, float* dw, float* db, bool accumulate);
+void max_pool2x2(Index planes, Index h, Index w, int lanes, bool relu, const float* x, float* y,
+                 std::uint8_t* winners);
+void max_pool2x2_backward(Index planes, Index h, Index w, int lanes, const float* dy,
+                          const std::uint8_t* winners, float* dx);
+void relu(const float* x, Index count, float* y);
+void relu_backward(const float* dy, const float* y, Index count, float* dx);
+
+}  // namespace convscope::CONVSCOPE_ISA

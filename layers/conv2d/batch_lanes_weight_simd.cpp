@@ -1,0 +1,224 @@
+// SPDX-License-Identifier: Apache-2.0
+// batch_lanes_weight_simd.cpp: backward_weight with samples in the vector lanes, and the one sum over
+// lanes at the end of a step. batch_lanes.h says what each function does.
+//
+// Plan       dw[k,c,r,s] = sum over samples, p, q of dz[k,p,q] x[c,p+r,q+s]. A tile of Kernels x Taps
+//            sums (one c, one r, neighbouring s) stays in registers over a few whole rows of dz,
+//            as many as stay in the L1 cache with their rows of x for all (c, r). Lanes are not
+//            added up: a sum is a vector, kept in the caller's buffer [K,C,R,S,kWide], then [K,kWide].
+// Choices    Kernels x Taps sums + the smaller of both + 1 registers: 5 x 5 + 5 + 1 of 32, 2 x 5 or
+//            3 x 3 of 16
+//            kRowBytes 24 KiB of the 32 KiB of L1
+#include "layers/conv2d/batch_lanes_parts.h"
+
+namespace convscope::CONVSCOPE_ISA {
+namespace {
+
+constexpr Index kRowBytes = 24 * 1024;
+
+#if defined(CONVSCOPE_ISA_IS_AVX512)
+constexpr int kMostTaps = 7;
+constexpr int kMostKernels[kMostTaps + 1] = {0, 8, 8, 8, 6, 5, 4, 3};
+#else
+constexpr int kMostTaps = 5;
+constexpr int kMostKernels[kMostTaps + 1] = {0, 6, 4, 3, 2, 2};
+#endif
+
+struct WeightTile {
+  const float* x;     // the pixel of the first tap
+  const float* dz;    // of the first kernel
+  Index rows, count;  // rows of dz, whole vectors in each
+  int rest;           // lanes of one more vector in each row
+  Index x_row, dz_row;
+  Index x_step, dz_step;  // from one vector to the next
+  Index tap;              // floats between taps
+  Index dz_channel;
+  float* sums;
+  Index sum_channel;  // from one kernel to the next
+};
+
+template <int Kernels, int Taps>
+CONVSCOPE_INLINE void add_pixel(const Wide (&pixels)[Taps], const Wide (&values)[Kernels],
+                                Wide (&sums)[Kernels][Taps]) {
+#pragma GCC unroll 8
+  for (int k = 0; k < Kernels; ++k) {
+#pragma GCC unroll 8
+    for (int s = 0; s < Taps; ++s) sums[k][s] = fma(values[k], pixels[s], sums[k][s]);
+  }
+}
+
+template <int Kernels, int Taps>
+void weight_tile(const WeightTile& tile) {
+  Wide sums[Kernels][Taps];
+#pragma GCC unroll 8
+  for (int k = 0; k < Kernels; ++k) {
+#pragma GCC unroll 8
+    for (int s = 0; s < Taps; ++s) {
+      sums[k][s] = load_wide(tile.sums + k * tile.sum_channel + s * kWide);
+    }
+  }
+  for (Index row = 0; row < tile.rows; ++row) {
+    const float* x = tile.x + row * tile.x_row;
+    const float* dz = tile.dz + row * tile.dz_row;
+    for (Index i = tile.count; i > 0; --i) {
+      Wide pixels[Taps];
+      Wide values[Kernels];
+#pragma GCC unroll 8
+      for (int s = 0; s < Taps; ++s) pixels[s] = load_wide(x + s * tile.tap);
+#pragma GCC unroll 8
+      for (int k = 0; k < Kernels; ++k) values[k] = load_wide(dz + k * tile.dz_channel);
+      add_pixel<Kernels, Taps>(pixels, values, sums);
+      x += tile.x_step;
+      dz += tile.dz_step;
+    }
+    if (tile.rest > 0) {
+      Wide pixels[Taps];
+      Wide values[Kernels];
+#pragma GCC unroll 8
+      for (int s = 0; s < Taps; ++s) pixels[s] = load_wide(x + s * tile.tap, tile.rest);
+#pragma GCC unroll 8
+      for (int k = 0; k < Kernels; ++k) {
+        values[k] = load_wide(dz + k * tile.dz_channel, tile.rest);
+      }
+      add_pixel<Kernels, Taps>(pixels, values, sums);
+    }
+  }
+#pragma GCC unroll 8
+  for (int k = 0; k < Kernels; ++k) {
+#pragma GCC unroll 8
+    for (int s = 0; s < Taps; ++s) {
+      store_wide(tile.sums + k * tile.sum_channel + s * kWide, sums[k][s]);
+    }
+  }
+}
+
+using WeightFunction = void (*)(const WeightTile&);
+
+template <int Kernels, int Taps>
+constexpr WeightFunction weight_entry() {
+  if constexpr (Taps <= kMostTaps) {
+    if constexpr (Kernels <= kMostKernels[Taps]) return weight_tile<Kernels, Taps>;
+  }
+  return nullptr;
+}
+template <int Taps>
+WeightFunction weight_of(Index kernels) {
+  constexpr WeightFunction kTable[8] = {weight_entry<1, Taps>(), weight_entry<2, Taps>(),
+                                        weight_entry<3, Taps>(), weight_entry<4, Taps>(),
+                                        weight_entry<5, Taps>(), weight_entry<6, Taps>(),
+                                        weight_entry<7, Taps>(), weight_entry<8, Taps>()};
+  return kTable[kernels - 1];
+}
+WeightFunction weight_of(Index kernels, Index taps) {
+  switch (taps) {
+    case 1:
+      return weight_of<1>(kernels);
+    case 2:
+      return weight_of<2>(kernels);
+    case 3:
+      return weight_of<3>(kernels);
+    case 4:
+      return weight_of<4>(kernels);
+    case 5:
+      return weight_of<5>(kernels);
+    case 6:
+      return weight_of<6>(kernels);
+    default:
+      return weight_of<7>(kernels);
+  }
+}
+
+}  // namespace
+
+void pad_planes(const LanesConv& z, const float* x, float* padded) {
+  const Index row = z.padded_w * z.lanes;
+  const Index count = larger(0, smaller(z.w, z.padded_w - z.pad_left)) * z.lanes;
+  const Index left = smaller(z.pad_left, z.padded_w) * z.lanes;
+  for (Index c = 0; c < z.c; ++c) {
+    for (Index i = 0; i < z.padded_h; ++i, padded += row) {
+      const Index h = i - z.pad_top;
+      if (h < 0 || h >= z.h) {
+        clear(padded, row);
+        continue;
+      }
+      const float* const from = x + (c * z.h + h) * z.w * z.lanes;
+      clear(padded, left);
+      for (Index j = 0; j < count; ++j) padded[left + j] = from[j];
+      clear(padded + left + count, row - left - count);
+    }
+  }
+}
+
+void backward_weight(const LanesConv& z, const float* x, const float* dz, float* sums,
+                     float* scratch) {
+  Index rows = z.h;
+  Index columns = z.w;
+  if (z.padded) {
+    pad_planes(z, x, scratch);
+    x = scratch;
+    rows = z.padded_h;
+    columns = z.padded_w;
+  }
+  const Index lanes = z.lanes;
+  const Index parts = lanes > kWide ? lanes / kWide : 1;
+  const Blocks taps(z.s, kMostTaps);
+  const Blocks kernels(z.k, kMostKernels[taps.size(0)]);
+  WeightTile tile;
+  tile.x_row = columns * lanes * z.stride_h;
+  tile.dz_row = z.conv_q * lanes;
+  tile.dz_channel = z.conv_p * tile.dz_row;
+  tile.dz_step = lanes >= kWide ? lanes : kWide;
+  tile.x_step = lanes >= kWide ? lanes * z.stride_w : kWide;
+  tile.count = tile.dz_row / tile.dz_step;
+  tile.rest = static_cast<int>(tile.dz_row - tile.count * tile.dz_step);
+  tile.tap = lanes;
+  tile.sum_channel = z.c * z.r * z.s * kWide;
+  const Index row_bytes =
+      (kernels.size(0) * tile.dz_row + tile.x_row) * static_cast<Index>(sizeof(float));
+  const Blocks strips(z.conv_p, larger(1, kRowBytes / row_bytes));
+  for (Index block = 0; block < kernels.blocks; ++block) {
+    const Index k = kernels.begin(block);
+    for (Index strip = 0; strip < strips.blocks; ++strip) {
+      const Index p = strips.begin(strip);
+      tile.rows = strips.size(strip);
+      for (Index c = 0; c < z.c; ++c) {
+        for (Index r = 0; r < z.r; ++r) {
+          for (Index t = 0; t < taps.blocks; ++t) {
+            const Index s = taps.begin(t);
+            const WeightFunction function = weight_of(kernels.size(block), taps.size(t));
+            tile.sums = sums + (((k * z.c + c) * z.r + r) * z.s + s) * kWide;
+            for (Index part = 0; part < parts; ++part) {
+              tile.x =
+                  x + (c * rows + p * z.stride_h + r) * columns * lanes + s * lanes + part * kWide;
+              tile.dz = dz + k * tile.dz_channel + p * tile.dz_row + part * kWide;
+              function(tile);
+            }
+          }
+        }
+      }
+    }
+  }
+}
+
+void reduce(const LanesConv& z, const float* sums, Index step, Index chunks, Index k_begin,
+            Index k_end, float* dw, float* db, bool accumulate) {
+  const auto total_at = [=](Index i) {
+    Wide all = load_wide(sums + i * kWide);
+    for (Index chunk = 1; chunk < chunks; ++chunk) {
+      all = all + load_wide(sums + chunk * step + i * kWide);
+    }
+    return total(all);
+  };
+  const Index depth = z.c * z.r * z.s;
+  for (Index i = k_begin * depth; i < k_end * depth; ++i) {
+    const float value = total_at(i);
+    dw[i] = accumulate ? dw[i] + value : value;
+  }
+  if (db == nullptr) return;
+  for (Index k = k_begin; k < k_end; ++k) {
+    const float value = total_at(z.k * depth + k);
+    db[k] = accumulate ? db[k] + value : value;
+  }
+}
+
+}  // namespace convscope::CONVSCOPE_ISA

@@ -1,0 +1,393 @@
+// SPDX-License-Identifier: Apache-2.0
+// The building blocks with samples in the lanes against the separate operations of the dynamic graph
+// in double: convolution, ReLU, max-pool and their gradients. Small integers, so that every sum is
+// exact in f32 (far below 2^24) whatever its order, equal pixels are frequent, and all bits must agree.
+#include "layers/conv2d/batch_lanes.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+
+#include "framework/ops/elementwise.h"
+#include "framework/random.h"
+#include "layers/conv2d/conv2d.h"
+#include "layers/pool2d.h"
+#include "tests/support/numbers.h"
+
+namespace convscope {
+namespace {
+
+using Index = std::int64_t;
+using testing::MachineScope;
+
+constexpr Pool2dWindow kWindow{};  // 2x2, stride 2
+
+// `count` elements behind 64-byte alignment, full of NaN (or 0xee), with a guard behind them.
+template <class T>
+class Guarded {
+ public:
+  explicit Guarded(Index count)
+      : count_(count), block_({}, static_cast<std::size_t>(count + kGuard) * sizeof(T)) {
+    for (Index i = 0; i < count + kGuard; ++i) data()[i] = poison();
+  }
+  T* data() const { return static_cast<T*>(block_.data()); }
+  T& operator[](Index i) const { return data()[i]; }
+  bool whole() const {
+    for (Index i = count_; i < count_ + kGuard; ++i) {
+      if (std::memcmp(data() + i, &kPoison, sizeof(T)) != 0) return false;
+    }
+    return true;
+  }
+  void clear() const { std::fill_n(data(), count_, T{}); }
+
+ private:
+  static constexpr Index kGuard = 64;
+  static constexpr T kPoison =
+      std::is_floating_point_v<T> ? std::numeric_limits<T>::quiet_NaN() : static_cast<T>(0xee);
+  static T poison() { return kPoison; }
+  Index count_;
+  Workspace block_;
+};
+
+Tensor integers(const Shape& shape, std::uint64_t stream) {
+  Generator random(7, stream);
+  const Tensor out = Tensor::empty(shape, DType::f64);
+  for (Index i = 0; i < out.numel(); ++i) {
+    out.data<double>()[i] = static_cast<double>(random.below(7)) - 3.0;
+  }
+  return out;
+}
+
+std::vector<float> floats(const Tensor& from) {
+  const double* const values = from.data<double>();
+  return {values, values + from.numel()};
+}
+
+// What the separate operations give.
+struct Expected {
+  Tensor y, dx, dw, db;
+  std::vector<std::uint8_t> winners;
+};
+
+struct Layer {
+  Conv2dProblem problem;
+  bool relu, pool;
+  Tensor x, w, b, dy;
+
+  Layer(const std::string& text, bool with_relu, bool with_pool)
+      : problem(Conv2dProblem::parse(text)),
+        relu(with_relu),
+        pool(with_pool),
+        x(integers(problem.x_shape(), 1)),
+        w(integers(problem.w_shape(), 2)),
+        b(integers({problem.k}, 3)) {
+    Shape y = problem.y_shape();
+    if (pool) y = {y[0], y[1], y[2] / 2, y[3] / 2};
+    dy = integers(y, 4);
+  }
+
+  Expected expected() const {
+    const Variable vx(x, true), vw(w, true), vb(b, true);
+    Variable y = conv2d(
+        vx, vw, vb,
+        {.stride_h = problem.stride_h,
+         .stride_w = problem.stride_w,
+         .padding = {problem.pad_top, problem.pad_bottom, problem.pad_left, problem.pad_right}});
+    Expected out;
+    if (relu) y = convscope::relu(y);
+    if (pool) {
+      const Tensor taps = Tensor::empty(dy.shape(), DType::u8);
+      const Tensor pooled = Tensor::empty(dy.shape(), DType::f64);
+      max_pool_kernel.get(Device{})(y.value(), kWindow, pooled, taps);
+      out.winners.assign(taps.data<std::uint8_t>(), taps.data<std::uint8_t>() + taps.numel());
+      for (Index i = 0; i < taps.numel(); ++i) {
+        if (relu && pooled.data<double>()[i] <= 0) {
+          out.winners[static_cast<std::size_t>(i)] = kNoWinner;
+        }
+      }
+      y = max_pool2d(y, kWindow);
+    }
+    y.backward(dy);
+    out.y = y.value();
+    out.dx = vx.grad();
+    out.dw = vw.grad();
+    out.db = vb.grad();
+    return out;
+  }
+};
+
+// Lane group `group` of a tensor [N, ...].
+void take_group(const Tensor& from, Index group, int lanes, const Guarded<float>& to) {
+  const Index n = from.dim(0);
+  const Index size = from.numel() / n;
+  const std::vector<float> values = floats(from);
+  samples_to_lanes(values.data() + group * lanes * size, std::min<Index>(lanes, n - group * lanes),
+                   size, lanes, to.data());
+  EXPECT_TRUE(to.whole());
+}
+
+// Writes the samples of a group where they belong in [N, size].
+template <class T>
+void put_group(const Guarded<T>& from, Index group, int lanes, Index n, Index size,
+               std::vector<T>& to) {
+  EXPECT_TRUE(from.whole());
+  for (Index lane = 0; lane < lanes && group * lanes + lane < n; ++lane) {
+    for (Index i = 0; i < size; ++i) {
+      to[static_cast<std::size_t>((group * lanes + lane) * size + i)] = from[i * lanes + lane];
+    }
+  }
+}
+
+void check_layer(const Layer& layer, int lanes) {
+  SCOPED_TRACE(cat(layer.problem.text(), layer.relu ? " relu" : "", layer.pool ? " pool" : "", " ",
+                   lanes, " lanes, ", name_of(current_isa())));
+  const Expected expected = layer.expected();
+  const LanesConv z(layer.problem, lanes, layer.relu, layer.pool);
+  const LanesKernels& kernels = lanes_kernels.get();
+  const Index n = layer.problem.n;
+  const Index groups = lane_groups(n, lanes);
+  const std::vector<float> w = floats(layer.w);
+  const std::vector<float> b = floats(layer.b);
+  Guarded<float> packed(z.weight_floats), packed_backward(z.weight_floats);
+  kernels.pack_weights(z, w.data(), packed.data());
+  kernels.pack_weights_backward(z, w.data(), packed_backward.data());
+  EXPECT_TRUE(packed.whole() && packed_backward.whole());
+
+  constexpr Index kChunks = 2;
+  Guarded<float> sums(kChunks * z.sums_floats);
+  sums.clear();
+  const Index y_size = z.y_floats / lanes;
+  std::vector<float> y(static_cast<std::size_t>(n * y_size));
+  std::vector<float> dx(static_cast<std::size_t>(layer.x.numel()));
+  std::vector<std::uint8_t> winners(layer.pool ? y.size() : 0);
+  for (Index group = 0; group < groups; ++group) {
+    const Guarded<float> gx(z.x_floats), gdy(z.y_floats);
+    take_group(layer.x, group, lanes, gx);
+    take_group(layer.dy, group, lanes, gdy);
+    const Guarded<float> gy(z.y_floats), gdz(z.gradient_floats), gdx(z.x_floats);
+    const Guarded<float> scratch(z.forward_scratch_floats);
+    const Guarded<float> data_scratch(z.backward_data_scratch_floats);
+    const Guarded<float> weight_scratch(z.backward_weight_scratch_floats);
+    const Guarded<std::uint8_t> gwinners(z.winner_bytes);
+    kernels.forward(z, gx.data(), packed.data(), b.data(), gy.data(),
+                    layer.pool ? gwinners.data() : nullptr, scratch.data());
+    put_group(gy, group, lanes, n, y_size, y);
+    if (layer.pool) put_group(gwinners, group, lanes, n, y_size, winners);
+    float* const chunk = sums.data() + group % kChunks * z.sums_floats;
+    const bool same = !layer.pool && !layer.relu;
+    kernels.output_gradient(z, gdy.data(), gy.data(), gwinners.data(), same ? nullptr : gdz.data(),
+                            chunk);
+    const float* const dz = same ? gdy.data() : gdz.data();
+    kernels.backward_data(z, dz, packed_backward.data(), gdx.data(), data_scratch.data());
+    put_group(gdx, group, lanes, n, z.x_floats / lanes, dx);
+    kernels.backward_weight(z, gx.data(), dz, chunk, weight_scratch.data());
+    EXPECT_TRUE(gdz.whole() && scratch.whole() && data_scratch.whole() && weight_scratch.whole());
+  }
+  EXPECT_TRUE(sums.whole());
+  EXPECT_EQ(y, floats(expected.y));
+  EXPECT_EQ(winners, expected.winners);
+  EXPECT_EQ(dx, floats(expected.dx));
+
+  const Guarded<float> dw(z.weight_floats), db(z.k);
+  const Index half = z.k / 2;
+  kernels.reduce(z, sums.data(), z.sums_floats, kChunks, 0, half, dw.data(), db.data(), false);
+  kernels.reduce(z, sums.data(), z.sums_floats, kChunks, half, z.k, dw.data(), db.data(), false);
+  EXPECT_TRUE(dw.whole() && db.whole());
+  EXPECT_EQ(std::vector<float>(dw.data(), dw.data() + z.weight_floats), floats(expected.dw));
+  EXPECT_EQ(std::vector<float>(db.data(), db.data() + z.k), floats(expected.db));
+  kernels.reduce(z, sums.data(), z.sums_floats, kChunks, 0, z.k, dw.data(), nullptr, true);
+  for (Index i = 0; i < z.weight_floats; ++i) {
+    ASSERT_EQ(dw[i], 2 * static_cast<float>(expected.dw.data<double>()[i]));
+  }
+}
+
+// Each instruction set, 4, 8 and 16 lanes, with and without ReLU and pooling.
+void check_problem(const std::string& text) {
+  const MachineScope scope;
+  for (int i = 0; i < 4 && !::testing::Test::HasFailure(); ++i) {
+    const Layer layer(text, i % 2 != 0, i / 2 != 0);
+    if (layer.pool && (layer.problem.p() < 2 || layer.problem.q() < 2)) continue;
+    for (const int lanes : {4, 8, 16}) {
+      if (LanesConv::refusal(layer.problem, lanes)[0] != 0) continue;
+      for (int isa = 0; isa < kIsaCount; ++isa) {
+        if (!supports_isa(static_cast<Isa>(isa))) continue;
+        set_isa(static_cast<Isa>(isa));
+        check_layer(layer, lanes);
+      }
+    }
+  }
+}
+
+class LanesProblem : public ::testing::TestWithParam<const char*> {};
+
+TEST_P(LanesProblem, GivesTheBitsOfTheSeparateOperations) { check_problem(GetParam()); }
+
+INSTANTIATE_TEST_SUITE_P(
+    BatchLanes, LanesProblem,
+    ::testing::Values("n=1,c=1,h=12,w=12,k=6,r=5,s=5", "n=3,c=6,h=12,w=12,k=16,r=5,s=5",
+                      "n=5,c=3,h=9,w=14,k=6,r=3,s=3", "n=17,c=3,h=11,w=13,k=7,r=7,s=7",
+                      "n=17,c=2,h=8,w=9,k=5,r=5,s=5,pad=2",       // padding on all sides
+                      "n=5,c=2,h=7,w=6,k=3,r=3,s=5,pad=2x0x1x3",  // another one on each side
+                      "n=3,c=4,h=5,w=5,k=9,r=1,s=1",              // a kernel of one tap
+                      "n=5,c=2,h=9,w=10,k=3,r=2,s=4",             // even kernels
+                      "n=3,c=1,h=4,w=13,k=2,r=3,s=9",             // more taps than one tile has
+                      "n=17,c=3,h=13,w=12,k=4,r=3,s=3,stride=2",  // strides
+                      "n=5,c=2,h=12,w=9,k=5,r=5,s=3,stride=3x2,pad=1",
+                      "n=5,c=2,h=12,w=9,k=5,r=3,s=3,stride=2x1,pad=1",
+                      "n=3,c=2,h=3,w=3,k=2,r=3,s=3",        // one pixel of y
+                      "n=3,c=2,h=4,w=4,k=2,r=3,s=3",        // one window
+                      "n=2,c=2,h=1,w=2,k=3,r=3,s=3,pad=3",  // mostly padding
+                      "n=4,c=1,h=28,w=28,k=6,r=5,s=5", "n=2,c=1,h=3,w=40,k=13,r=1,s=5"));
+
+TEST(BatchLanes, RandomProblemsGiveTheBitsOfTheSeparateOperations) {
+  Generator random(5, 1);
+  const auto draw = [&](int low, int high) {
+    return low + static_cast<int>(random.below(static_cast<std::uint64_t>(high - low + 1)));
+  };
+  for (int i = 0; i < 12 && !HasFailure(); ++i) {
+    const int r = draw(1, 7), s = draw(1, 7), pad = draw(0, 3);
+    check_problem(cat("n=", draw(1, 18), ",c=", draw(1, 4), ",h=", draw(r, 14), ",w=", draw(s, 18),
+                      ",k=", draw(1, 8), ",r=", r, ",s=", s, ",pad=", pad, ",stride=", draw(1, 2)));
+  }
+}
+
+// ---- pooling and ReLU alone --------------------------------------------------------------------
+
+TEST(BatchLanes, PoolingPrefersTheFirstOfEqualsAndTheLastNaN) {
+  const MachineScope scope;
+  const float nan = std::nanf("");
+  struct Window {
+    float pixels[4];
+    float y, y_relu;
+    int winner, winner_relu;
+  };
+  const Window windows[] = {
+      {{1, 2, 3, 4}, 4, 4, 3, 3},
+      {{4, 3, 2, 1}, 4, 4, 0, 0},
+      {{1, 1, 1, 1}, 1, 1, 0, 0},
+      {{0, 2, 2, 0}, 2, 2, 1, 1},
+      {{0, 0, 5, 5}, 5, 5, 2, 2},
+      {{-1, -2, -3, 0}, 0, 0, 3, kNoWinner},
+      {{-1, -1, -2, -2}, -1, 0, 0, kNoWinner},
+      {{nan, 9, 1, 2}, nan, nan, 0, 0},
+      {{nan, 1, nan, 2}, nan, nan, 2, 2},
+      {{1, nan, 3, 4}, nan, nan, 1, 1},
+      {{nan, nan, nan, nan}, nan, nan, 3, 3},
+      {{-1, nan, -1, -1}, nan, nan, 1, 1},
+  };
+  constexpr Index kCount = static_cast<Index>(std::size(windows));
+  for (int isa = 0; isa < kIsaCount; ++isa) {
+    if (!supports_isa(static_cast<Isa>(isa))) continue;
+    set_isa(static_cast<Isa>(isa));
+    for (const int lanes : {4, 8, 16}) {
+      for (const bool relu : {false, true}) {
+        SCOPED_TRACE(cat(name_of(current_isa()), ", ", lanes, " lanes", relu ? ", relu" : ""));
+        // Odd sizes: the last row and column belong to no window. Lane l sees the windows turned by l.
+        const Index h = 3, w = 2 * kCount + 1;
+        const Guarded<float> x(h * w * lanes), y(kCount * lanes), dy(kCount * lanes);
+        const Guarded<float> dx(h * w * lanes);
+        const Guarded<std::uint8_t> winners(kCount * lanes);
+        for (Index q = 0; q < kCount; ++q) {
+          for (Index lane = 0; lane < lanes; ++lane) {
+            for (Index i = 0; i < 4; ++i) {
+              x[((i / 2) * w + 2 * q + i % 2) * lanes + lane] =
+                  windows[(q + lane) % kCount].pixels[i];
+            }
+            dy[q * lanes + lane] = static_cast<float>(1 + q);
+          }
+        }
+        const LanesKernels& kernels = lanes_kernels.get();
+        kernels.max_pool2x2(1, h, w, lanes, relu, x.data(), y.data(), winners.data());
+        kernels.max_pool2x2_backward(1, h, w, lanes, dy.data(), winners.data(), dx.data());
+        EXPECT_TRUE(y.whole() && winners.whole() && dx.whole());
+        for (Index q = 0; q < kCount; ++q) {
+          for (Index lane = 0; lane < lanes; ++lane) {
+            const Window& window = windows[(q + lane) % kCount];
+            const float want = relu ? window.y_relu : window.y;
+            const float got = y[q * lanes + lane];
+            ASSERT_TRUE(std::isnan(want) ? std::isnan(got) : got == want) << q << " " << lane;
+            const int winner = relu ? window.winner_relu : window.winner;
+            ASSERT_EQ(winners[q * lanes + lane], winner) << q << " " << lane;
+            for (Index i = 0; i < 4; ++i) {
+              ASSERT_EQ(dx[((i / 2) * w + 2 * q + i % 2) * lanes + lane],
+                        i == winner ? static_cast<float>(1 + q) : 0.0f);
+            }
+          }
+        }
+        for (Index i = 0; i < w * lanes; ++i) ASSERT_EQ(dx[2 * w * lanes + i], 0.0f);
+        for (Index i = 0; i < lanes; ++i) ASSERT_EQ(dx[(w - 1) * lanes + i], 0.0f);
+      }
+    }
+  }
+}
+
+TEST(BatchLanes, ReluKeepsNaNAndPassesItsGradient) {
+  const MachineScope scope;
+  for (int isa = 0; isa < kIsaCount; ++isa) {
+    if (!supports_isa(static_cast<Isa>(isa))) continue;
+    set_isa(static_cast<Isa>(isa));
+    constexpr Index kCount = 21;
+    const Guarded<float> x(kCount), y(kCount), dy(kCount), dx(kCount);
+    for (Index i = 0; i < kCount; ++i) {
+      x[i] = i % 4 == 3 ? std::nanf("") : static_cast<float>(i % 4 - 1);
+      dy[i] = 5;
+    }
+    lanes_kernels.get().relu(x.data(), kCount, y.data());
+    lanes_kernels.get().relu_backward(dy.data(), y.data(), kCount, dx.data());
+    EXPECT_TRUE(y.whole() && dx.whole());
+    for (Index i = 0; i < kCount; ++i) {
+      if (i % 4 == 3) {
+        EXPECT_TRUE(std::isnan(y[i]));
+      } else {
+        EXPECT_EQ(y[i], i % 4 == 2 ? 1.0f : 0.0f);
+        EXPECT_FALSE(std::signbit(y[i]));
+      }
+      EXPECT_EQ(dx[i], i % 4 >= 2 ? 5.0f : 0.0f);
+    }
+  }
+}
+
+TEST(BatchLanes, SamplesGoToLanesAndBack) {
+  const MachineScope scope;
+  for (int isa = 0; isa < kIsaCount; ++isa) {
+    if (!supports_isa(static_cast<Isa>(isa))) continue;
+    set_isa(static_cast<Isa>(isa));
+    for (const int lanes : {4, 8, 16}) {
+      for (Index samples = 1; samples <= lanes; ++samples) {
+        for (const Index size : {1, 5, 16, 37}) {
+          const Guarded<float> from(samples * size), in_lanes(lanes * size), back(samples * size);
+          for (Index i = 0; i < samples * size; ++i) from[i] = static_cast<float>(i + 1);
+          samples_to_lanes(from.data(), samples, size, lanes, in_lanes.data());
+          lanes_to_samples(in_lanes.data(), samples, size, lanes, back.data());
+          ASSERT_TRUE(in_lanes.whole() && back.whole());
+          for (Index i = 0; i < size; ++i) {
+            for (Index lane = 0; lane < lanes; ++lane) {
+              ASSERT_EQ(in_lanes[i * lanes + lane],
+                        lane < samples ? static_cast<float>(lane * size + i + 1) : 0.0f);
+            }
+          }
+          ASSERT_EQ(std::memcmp(from.data(), back.data(),
+                                static_cast<std::size_t>(samples * size) * sizeof(float)),
+                    0);
+        }
+      }
+    }
+  }
+}
+
+TEST(BatchLanes, RefuseWhatTheyCannotCompute) {
+  const auto refusal = [](const char* text, int lanes) {
+    return std::string(LanesConv::refusal(Conv2dProblem::parse(text), lanes));
+  };
+  EXPECT_EQ(refusal("n=4,c=4,h=8,w=8,k=4,r=3,s=3", 4), "");
+  EXPECT_EQ(refusal("n=4,c=4,h=8,w=8,k=4,r=3,s=3,groups=2", 16), "expects groups 1");
+  EXPECT_EQ(refusal("n=4,c=4,h=8,w=8,k=4,r=3,s=3,dilation=2", 16), "expects dilation 1");
+  EXPECT_EQ(refusal("n=4,c=4,h=8,w=8,k=4,r=3,s=3", 2), "expects 4, 8 or 16 lanes");
+  EXPECT_EQ(refusal("n=4,c=4,h=8,w=8,k=4,r=3,s=3,stride=2", 8),
+            "expects horizontal stride 1 or 16 lanes");
+  EXPECT_THROW(LanesConv(Conv2dProblem::parse("n=1,h=3,w=3,r=3,s=3"), 16, false, true), Error);
+}
+
+}  // namespace
+}  // namespace convscope
