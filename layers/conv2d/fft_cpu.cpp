@@ -1,0 +1,532 @@
+// SPDX-License-Identifier: Apache-2.0
+// fft_cpu.cpp: convolution by Fourier transforms of tiles: what is a sum over R x S taps in the
+// image is one complex product for each frequency.
+//
+// Formula    y[k] = F^-1 [ sum over c of F(x[c]) . conj F(w[k,c]) ] + b[k], tile by tile: T x T
+//            inputs, 0 outside the image, give T - R + 1 x T - S + 1 outputs (the others would need
+//            inputs beyond the tile; F takes the tile for periodic)
+// Textbook   for each tile, k:  Y = 0                         # [T, T] complex
+//              for each c:      Y += fft2(x_tile[c]) * conj(fft2(w[k,c], size=T))
+//              y_tile[k] = real(ifft2(Y))[0 : T-R+1, 0 : T-S+1] + b[k]
+// Plan       channels in the lanes, so a transform is arithmetic on whole vectors. In turns, for a
+//            block of tiles whose spectra stay in L3:
+//            1. rows: pixels are turned into the lanes, two real rows make one complex transform;
+//               of its T bins T/2 + 1 are kept (the others are their conjugates): H
+//            2. columns, one pair of H's bins (frequency along the row) at a time, all in L2:
+//               V = transforms of H's columns, U = those of the kernels' rows (made here, so that
+//               the spectra of all kernels never exist), products of V and U over channels for each
+//               frequency along the column, and the way back: G
+//            3. rows of G back, the valid pixels are turned back into rows of y
+//            A complex product is three real matrix products (fft_kernels.h); so the register tile
+//            is the one of Winograd's convolution: 14 tiles x 32 channels.
+//            backward_weight: step 2 multiplies x and dy over tiles; the sums go back to kernels'
+//            rows and are added up block by block.
+//            Threads take tiles (1, 3) and pairs (2).
+// Shapes     x [N,C,H,W], w [K,C/G,R,S], y [N,K,P,Q], f32 row-major, any alignment; H [T/2, C/L,
+//            tiles, rows, 2, L], V [3 T, C/L, tiles, L], U [3 T, C, 2 L], L lanes, 64-byte aligned
+// Supports   f32; stride 1, dilation 1; kernels from 2 taps to 48x48; every padding; groups, but not
+//            depthwise
+// Cost       FLOPs = 2 * 3/2 T^2 tiles K C/G in products and about 4 T^2 log2(T) for each tile and
+//            channel of x and y; bytes = the three tensors once; workspace = H + G, the kernels'
+//            rows, V + U + M for each thread; compute-bound
+// Numerics   a transform is a sum over T^2 numbers with factors of magnitude 1, its error grows
+//            like sqrt(log T) (Gentleman & Sande 1966). Relative to the largest output, not to each:
+//            an error spreads over its tile. Same bits on each run and for any number of threads.
+//            Not exact on integers. A NaN spreads over its tile.
+// Backward   dx = F^-1 [ sum over k of F(dy) . F(w) ], whose valid outputs begin at R - 1, S - 1;
+//            dw = F^-1 [ sum over tiles of F(x) . conj F(dy) ] [0:R, 0:S], assigned or added to
+// Choices    lengths 16 20 24 32 48 64 along each axis, the pair with the lowest count of
+//            operations (fft_plan.h); a block's H + G = 16 MiB of L3, at least 28 tiles
+// Source     M. Mathieu, M. Henaff, Y. LeCun: Fast Training of Convolutional Networks through FFTs,
+//            2014, arXiv 1312.5851; N. Vasilache et al. 2015, arXiv 1412.7580 (tiles); J. Cooley, J.
+//            Tukey 1965; three products: Gauss, in Knuth, The Art of Computer Programming 4.6.4.
+//            Unlike theirs the spectra of the kernels are made column by column.
+// Read next  winograd_f4x3_cpu.cpp, the same idea with polynomials over real points; fft_simd.cpp,
+//            the transforms
+#include "framework/ops/gemm_kernels.h"
+#include "framework/parallel.h"
+#include "layers/conv2d/algorithm.h"
+#include "layers/conv2d/fft_plan.h"
+
+namespace convscope {
+
+constinit IsaTable<FftKernels> fft_kernels;
+
+namespace {
+
+using fft::ceil_div;
+using fft::Index;
+using fft::Plan;
+
+// Where a tile lies: its image and its first output pixel.
+struct Tile {
+  Tile(const Plan& plan, Index index)
+      : image(index / (plan.rows.count * plan.columns.count)),
+        row(index / plan.columns.count % plan.rows.count * plan.rows.out),
+        column(index % plan.columns.count * plan.columns.out) {}
+  Index image, row, column;
+};
+
+// What all directions do: rows there and back.
+class Passes {
+ protected:
+  Passes(const Plan& plan, void* workspace)
+      : plan_(plan),
+        z_(plan.z),
+        kernels_(point_kernels.get()),
+        rows_(fft_kernels.get().lengths[plan.columns.kernels]),  // along a row, across columns
+        columns_(fft_kernels.get().lengths[plan.rows.kernels]),
+        h_(static_cast<float*>(workspace)),
+        g_(h_ + plan.pairs() * plan.in_pair()),
+        w_rows_(g_ + plan.pairs() * plan.out_pair()),
+        own_(w_rows_ + plan.pairs() * plan.weight_pair()) {}
+
+  float* own(int thread) const { return own_ + thread * plan_.thread_floats(); }
+  Index lanes_of(Index block, Index channels) const {
+    return std::min(plan_.lanes, channels - block * plan_.lanes);
+  }
+  Index first_tile(Index block) const { return block * plan_.block_tiles; }
+  Index tiles_of(Index block) const {
+    return std::min(plan_.block_tiles, plan_.tiles() - first_tile(block));
+  }
+  float scale() const {
+    return 1.0f / static_cast<float>(4 * plan_.rows.length * plan_.columns.length);
+  }
+
+  // Step 1: spectra [pairs, channels/L, tiles, rows, 2, L] of the pixels [row + top, column + left]
+  // and on of each tile of a block, in one group's channels of planes [h, w].
+  struct Source {
+    const float* data;
+    Index channels, h, w, top, left, rows, columns;
+    float scale;
+    float* to;
+    Index pair_step;
+  };
+  void transform_rows(const Source& source, Index g, Index block) const {
+    const Index lanes = plan_.lanes;
+    const Index blocks = ceil_div(source.channels, lanes);
+    parallel_chunks(tiles_of(block), [&](Index place, int thread) {
+      const Tile tile(plan_, first_tile(block) + place);
+      float* const panel = own(thread);  // [rows, columns, L]
+      for (Index c = 0; c < blocks; ++c) {
+        const Index plane = (tile.image * z_.groups + g) * source.channels + c * lanes;
+        Planes{source.h, source.w}.read(
+            kernels_, source.data + plane * source.h * source.w, lanes_of(c, source.channels),
+            tile.row + source.top, tile.column + source.left, source.rows, source.columns, panel);
+        FftRows rows;
+        rows.rows = static_cast<int>(source.rows);
+        rows.columns = static_cast<int>(source.columns);
+        rows.from = panel;
+        rows.from_row = source.columns * lanes;
+        rows.scale = source.scale;
+        rows.to = source.to + (c * plan_.block_tiles + place) * source.rows * 2 * lanes;
+        rows.pair_step = source.pair_step;
+        rows_.rows(rows);
+      }
+    });
+  }
+
+  // V of one pair: the columns of `blocks` blocks of channels and all tiles of a block.
+  FftColumns column_of(Index pair, Index count) const {
+    FftColumns columns;
+    columns.two_real = pair == 0;
+    columns.count = count;
+    columns.to_step = plan_.lanes;
+    return columns;
+  }
+  void transform_columns(const float* spectra, Index blocks, Index rows, FftColumns columns,
+                         void (*transform)(const FftColumns&)) const {
+    float* const to = columns.to;
+    columns.rows = static_cast<int>(rows);
+    columns.from_step = rows * 2 * plan_.lanes;
+    for (Index c = 0; c < blocks; ++c) {
+      columns.from = spectra + c * plan_.block_tiles * columns.from_step;
+      columns.to = to + c * plan_.block_tiles * plan_.lanes;
+      transform(columns);
+    }
+  }
+
+  // The rows 0 and T / 2 of two real columns have no third point.
+  bool has_point(Index pair, Index point) const {
+    return pair > 0 || (point != 2 && point != 3 * plan_.rows.length / 2 + 2);
+  }
+
+  const Plan& plan_;
+  const Conv2dProblem& z_;
+  const PointKernels& kernels_;
+  const FftLength& rows_;
+  const FftLength& columns_;
+  float* const h_;
+  float* const g_;
+  float* const w_rows_;
+  float* const own_;
+};
+
+// ---- forward and backward_data: from `in` to `out` ---------------------------------------------
+
+class Convolution : private Passes {
+ public:
+  Convolution(const Plan& plan, const void* in, const void* w, const void* b, void* out,
+              void* workspace)
+      : Passes(plan, workspace),
+        in_(static_cast<const float*>(in)),
+        w_(static_cast<const float*>(w)),
+        b_(static_cast<const float*>(b)),
+        out_(static_cast<float*>(out)) {}
+
+  void run() const {
+    const Source source{in_,       plan_.depth, plan_.in_h,     plan_.in_w,
+                        plan_.top, plan_.left,  plan_.rows.in,  plan_.columns.in,
+                        1.0f,      h_,          plan_.in_pair()};
+    for (Index g = 0; g < z_.groups; ++g) {
+      transform_kernel_rows(g);
+      for (Index block = 0; block < plan_.blocks; ++block) {
+        transform_rows(source, g, block);
+        parallel_chunks(plan_.pairs(), [&](Index pair, int thread) {
+          multiply(pair, tiles_of(block), own(thread));
+        });
+        transform_rows_back(g, block);
+      }
+    }
+  }
+
+ private:
+  // Spectra [pairs, channels/L, depth, R, 2, L] of the kernels' rows.
+  void transform_kernel_rows(Index g) const {
+    const Index lanes = plan_.lanes;
+    const Index taps = z_.r * z_.s;
+    const Index pieces = ceil_div(plan_.depth, fft::kKernelsAtOnce);
+    parallel_chunks(plan_.channel_blocks * pieces, [&](Index chunk, int thread) {
+      const Index k = chunk / pieces;
+      const Index first = k * lanes;
+      const Index begin = chunk % pieces * fft::kKernelsAtOnce;
+      const Index end = std::min(begin + fft::kKernelsAtOnce, plan_.depth);
+      const auto width = static_cast<int>(lanes_of(k, plan_.channels));
+      float* const panel = own(thread);  // [depth, R, S, L]
+      if (plan_.forward) {
+        kernels_.gather(w_ + ((g * plan_.channels + first) * plan_.depth + begin) * taps,
+                        plan_.depth * taps, (end - begin) * taps, width, panel);
+      }
+      for (Index c = begin; c < end; ++c) {
+        float* const one = panel + (c - begin) * taps * lanes;
+        if (!plan_.forward) {
+          kernels_.gather(w_ + ((g * plan_.depth + c) * plan_.channels + first) * taps, taps, taps,
+                          width, one);
+        }
+        FftRows rows;
+        rows.rows = static_cast<int>(z_.r);
+        rows.columns = static_cast<int>(z_.s);
+        rows.from = one;
+        rows.from_row = z_.s * lanes;
+        rows.scale = scale();
+        rows.to = w_rows_ + (k * plan_.depth + c) * z_.r * 2 * lanes;
+        rows.pair_step = plan_.weight_pair();
+        rows_.rows(rows);
+      }
+    });
+  }
+
+  // Step 2 of one pair: V, then for each panel of output channels U, M = V U and the way back.
+  void multiply(Index pair, Index count, float* v) const {
+    const Index lanes = plan_.lanes;
+    float* const u = v + plan_.points() * plan_.v_point();
+    float* const m = u + plan_.points() * plan_.u_point();
+    FftColumns columns = column_of(pair, count);
+    columns.to = v;
+    columns.point_step = plan_.v_point();
+    transform_columns(h_ + pair * plan_.in_pair(), plan_.depth_blocks, plan_.rows.in, columns,
+                      columns_.data_columns);
+    const RowTiles tiles(count, kernels_.rows);
+    for (Index k = 0; k < plan_.channel_blocks; k += kernels_.vectors) {
+      const Index vectors = std::min<Index>(kernels_.vectors, plan_.channel_blocks - k);
+      for (Index i = 0; i < vectors; ++i) {
+        FftColumns kernel = column_of(pair, plan_.depth);
+        kernel.conjugate = plan_.forward;
+        kernel.rows = static_cast<int>(z_.r);
+        kernel.from_step = z_.r * 2 * lanes;
+        kernel.from =
+            w_rows_ + pair * plan_.weight_pair() + (k + i) * plan_.depth * kernel.from_step;
+        kernel.to = u + i * lanes;
+        kernel.to_step = vectors * lanes;
+        kernel.point_step = plan_.u_point();
+        columns_.kernel_columns(kernel);
+      }
+      PointProduct product;
+      product.vectors = static_cast<int>(vectors);
+      product.depth = plan_.depth;
+      product.block_step = plan_.block_tiles * lanes;
+      product.out_step = plan_.block_tiles * lanes;
+      for (Index point = 0; point < plan_.points(); ++point) {
+        if (!has_point(pair, point)) continue;
+        product.u = u + point * plan_.u_point();
+        for (Index t = 0; t < tiles.tiles; ++t) {
+          product.rows = tiles.height(t);
+          product.v = v + point * plan_.v_point() + tiles.begin(t) * lanes;
+          product.out = m + point * plan_.m_point() + tiles.begin(t) * lanes;
+          kernels_.product(product);
+        }
+      }
+      FftColumnsBack back;
+      back.first = static_cast<int>(plan_.forward ? 0 : z_.r - 1);
+      back.rows = static_cast<int>(plan_.rows.out);
+      back.two_real = pair == 0;
+      back.count = count;
+      back.from_step = lanes;
+      back.point_step = plan_.m_point();
+      back.to_step = plan_.rows.out * 2 * lanes;
+      for (Index i = 0; i < vectors; ++i) {
+        back.from = m + i * plan_.block_tiles * lanes;
+        back.to = g_ + pair * plan_.out_pair() + (k + i) * plan_.block_tiles * back.to_step;
+        columns_.columns_back(back);
+      }
+    }
+  }
+
+  // Step 3.
+  void transform_rows_back(Index g, Index block) const {
+    const Index lanes = plan_.lanes;
+    const Index plane = plan_.out_h * plan_.out_w;
+    parallel_chunks(tiles_of(block), [&](Index place, int thread) {
+      const Tile tile(plan_, first_tile(block) + place);
+      const Index height = std::min(plan_.rows.out, plan_.out_h - tile.row);
+      const Index width = std::min(plan_.columns.out, plan_.out_w - tile.column);
+      float* const panel = own(thread);  // [rows, columns, L]
+      for (Index k = 0; k < plan_.channel_blocks; ++k) {
+        const Index channel = g * plan_.channels + k * lanes;
+        FftRowsBack rows;
+        rows.rows = static_cast<int>(height);
+        rows.first = static_cast<int>(plan_.forward ? 0 : z_.s - 1);
+        rows.columns = static_cast<int>(width);
+        rows.from = g_ + (k * plan_.block_tiles + place) * plan_.rows.out * 2 * lanes;
+        rows.pair_step = plan_.out_pair();
+        rows.to = panel;
+        rows.to_row = plan_.columns.out * lanes;
+        rows.bias = b_ == nullptr ? nullptr : b_ + channel;
+        rows.lanes = static_cast<int>(lanes_of(k, plan_.channels));
+        rows_.rows_back(rows);
+        float* const to = out_ + (tile.image * z_.groups * plan_.channels + channel) * plane +
+                          tile.row * plan_.out_w + tile.column;
+        for (Index i = 0; i < height; ++i) {
+          kernels_.scatter(panel + i * rows.to_row, width, rows.lanes, to + i * plan_.out_w, plane);
+        }
+      }
+    });
+  }
+
+  const float* const in_;
+  const float* const w_;
+  const float* const b_;
+  float* const out_;
+};
+
+// ---- backward_weight ---------------------------------------------------------------------------
+
+class WeightGradient : private Passes {
+ public:
+  WeightGradient(const Plan& plan, const Conv2dBackwardWeightArgs& args)
+      : Passes(plan, args.workspace),
+        x_(static_cast<const float*>(args.x)),
+        dy_(static_cast<const float*>(args.dy)),
+        dw_(static_cast<float*>(args.dw)),
+        accumulate_(args.accumulate) {}
+
+  void run() const {
+    const Source x{x_,        plan_.depth, plan_.in_h,     plan_.in_w,
+                   plan_.top, plan_.left,  plan_.rows.in,  plan_.columns.in,
+                   1.0f,      h_,          plan_.in_pair()};
+    const Source dy{dy_,
+                    plan_.channels,
+                    plan_.out_h,
+                    plan_.out_w,
+                    0,
+                    0,
+                    plan_.rows.out,
+                    plan_.columns.out,
+                    scale(),
+                    g_,
+                    plan_.out_pair()};
+    for (Index g = 0; g < z_.groups; ++g) {
+      for (Index block = 0; block < plan_.blocks; ++block) {
+        transform_rows(x, g, block);
+        transform_rows(dy, g, block);
+        parallel_chunks(plan_.pairs(), [&](Index pair, int thread) {
+          sum(pair, tiles_of(block), block > 0, own(thread));
+        });
+      }
+      write_kernels(g);
+    }
+  }
+
+ private:
+  // Step 2 of one pair: V of x and dy, then for some output channels at a time the sums of their
+  // products over the block's tiles, and back to kernels' rows.
+  void sum(Index pair, Index count, bool accumulate, float* v) const {
+    const Index lanes = plan_.lanes;
+    float* const v_dy = v + plan_.points() * plan_.v_point();
+    float* const sums = v_dy + plan_.points() * plan_.u_point();
+    FftColumns columns = column_of(pair, count);
+    columns.to = v;
+    columns.point_step = plan_.v_point();
+    transform_columns(h_ + pair * plan_.in_pair(), plan_.depth_blocks, plan_.rows.in, columns,
+                      columns_.data_columns);
+    columns.to = v_dy;
+    columns.point_step = plan_.u_point();
+    columns.conjugate = true;
+    transform_columns(g_ + pair * plan_.out_pair(), plan_.channel_blocks, plan_.rows.out, columns,
+                      columns_.kernel_columns);
+    const Index padded = plan_.depth_padded();
+    const RowTiles pieces(plan_.channel_blocks, kernels_.sum_vectors);
+    for (Index piece = 0; piece < pieces.tiles; ++piece) {
+      const Index k = pieces.begin(piece);
+      PointSum sum;
+      sum.vectors = pieces.height(piece);
+      sum.depth = count;
+      sum.dy_step = plan_.block_tiles * lanes;
+      sum.out_step = padded * lanes;
+      for (Index point = 0; point < plan_.points(); ++point) {
+        if (!has_point(pair, point)) continue;
+        sum.dy = v_dy + point * plan_.u_point() + k * sum.dy_step;
+        for (Index c = 0; c < plan_.depth; c += kernels_.sum_rows) {
+          sum.x = v + point * plan_.v_point() + c / lanes * sum.dy_step + c % lanes;
+          sum.out = sums + point * plan_.m_point() + c * lanes;
+          kernels_.sum(sum);
+        }
+      }
+      FftColumnsBack back;
+      back.rows = static_cast<int>(z_.r);
+      back.two_real = pair == 0;
+      back.accumulate = accumulate;
+      back.count = plan_.depth;
+      back.from_step = lanes;
+      back.point_step = plan_.m_point();
+      back.to_step = z_.r * 2 * lanes;
+      for (Index i = 0; i < sum.vectors; ++i) {
+        back.from = sums + i * sum.out_step;
+        back.to = w_rows_ + pair * plan_.weight_pair() + (k + i) * padded * back.to_step;
+        columns_.columns_back(back);
+      }
+    }
+  }
+
+  // dw of one group from its kernels' rows.
+  void write_kernels(Index g) const {
+    const Index lanes = plan_.lanes;
+    const Index taps = z_.r * z_.s;
+    const Index pieces = ceil_div(plan_.depth, fft::kKernelsAtOnce);
+    parallel_chunks(plan_.channel_blocks * pieces, [&](Index chunk, int thread) {
+      const Index k = chunk / pieces;
+      const Index begin = chunk % pieces * fft::kKernelsAtOnce;
+      const Index end = std::min(begin + fft::kKernelsAtOnce, plan_.depth);
+      const auto width = static_cast<int>(lanes_of(k, plan_.channels));
+      const Index kernel = plan_.depth * taps;
+      float* const to = dw_ + (g * plan_.channels + k * lanes) * kernel + begin * taps;
+      float* const panel = own(thread);  // [depth, R, S, L]
+      if (accumulate_) kernels_.gather(to, kernel, (end - begin) * taps, width, panel);
+      for (Index c = begin; c < end; ++c) {
+        FftRowsBack rows;
+        rows.rows = static_cast<int>(z_.r);
+        rows.columns = static_cast<int>(z_.s);
+        rows.from = w_rows_ + (k * plan_.depth_padded() + c) * z_.r * 2 * lanes;
+        rows.pair_step = plan_.weight_pair();
+        rows.to = panel + (c - begin) * taps * lanes;
+        rows.to_row = z_.s * lanes;
+        rows.accumulate = accumulate_;
+        rows_.rows_back(rows);
+      }
+      kernels_.scatter(panel, (end - begin) * taps, width, to, kernel);
+    });
+  }
+
+  const float* const x_;
+  const float* const dy_;
+  float* const dw_;
+  const bool accumulate_;
+};
+
+// ---- the three directions ----------------------------------------------------------------------
+
+void forward(const Conv2dForwardArgs& args) {
+  if (args.problem.n == 0) return;
+  const Plan plan(args.problem, Direction::forward);
+  Convolution(plan, args.x, args.w, args.b, args.y, args.workspace).run();
+}
+
+void backward_data(const Conv2dBackwardDataArgs& args) {
+  if (args.problem.n == 0) return;
+  const Plan plan(args.problem, Direction::backward_data);
+  Convolution(plan, args.dy, args.w, nullptr, args.dx, args.workspace).run();
+}
+
+void backward_weight(const Conv2dBackwardWeightArgs& args) {
+  if (args.problem.n == 0) {
+    auto* const dw = static_cast<float*>(args.dw);
+    if (!args.accumulate) std::fill_n(dw, args.problem.w_shape().numel(), 0.0f);
+    return;
+  }
+  const Plan plan(args.problem, Direction::backward_weight);
+  WeightGradient(plan, args).run();
+}
+
+// ---- card --------------------------------------------------------------------------------------
+
+constexpr Index kLargestKernel = 48;
+
+Conv2dSupport supports(const Conv2dProblem& z, Direction) {
+  const auto no = [](const auto&... words) { return Conv2dSupport::no(cat(words...)); };
+  if (z.dtype != DType::f32) return no("expects elements of type f32, got ", name_of(z.dtype));
+  if (z.r * z.s == 1) return no("expects a kernel of more than one tap, got 1x1");
+  if (z.r > kLargestKernel || z.s > kLargestKernel) {
+    return no("expects a kernel of at most ", kLargestKernel, "x", kLargestKernel,
+              ", because tiles are 64x64, got ", z.r, "x", z.s);
+  }
+  if (z.stride_h != 1 || z.stride_w != 1) {
+    return no("expects stride 1, got ", z.stride_h, "x", z.stride_w);
+  }
+  if (z.dilation_h != 1 || z.dilation_w != 1) {
+    return no("expects dilation 1, got ", z.dilation_h, "x", z.dilation_w);
+  }
+  if (z.groups > 1 && z.c_per_group() * z.k_per_group() < 4) {
+    return no("expects groups of at least 4 kernels' planes, got ", z.c_per_group(), "x",
+              z.k_per_group());
+  }
+  return {};
+}
+
+Conv2dCost cost(const Conv2dProblem& z, Direction direction) {
+  const Plan plan(z, direction);
+  const auto lanes = static_cast<double>(plan.lanes);
+  const double flops = 3 * static_cast<double>(plan.rows.length * plan.columns.length) *
+                       static_cast<double>(plan.tiles() * z.k * z.c_per_group());
+  const double operations = static_cast<double>(z.groups) * plan.cycles;
+  return {.flops = flops,
+          .bytes = z.nominal_bytes(),
+          .peak_share = operations == 0 ? 1 : flops / (2 * lanes * operations)};
+}
+
+std::size_t workspace_bytes(const Conv2dProblem& z, Direction direction) {
+  if (z.n == 0) return 0;
+  const Plan plan(z, direction);
+  return static_cast<std::size_t>(plan.shared_floats() + num_threads() * plan.thread_floats()) *
+         sizeof(float);
+}
+
+const Conv2dAlgorithm kCard{
+    .name = "fft",
+    .device = DeviceType::cpu,
+    .idea = "Fourier transforms of tiles: one complex product in place of R x S taps",
+    .paper =
+        "Mathieu, Henaff, LeCun 2014: Fast Training of Convolutional Networks through FFTs, "
+        "arXiv 1312.5851",
+    .supports = supports,
+    .cost = cost,
+    .workspace_bytes = workspace_bytes,
+    .error_growth = 4,
+    .exact_on_integers = false,
+    .forward = forward,
+    .backward_data = backward_data,
+    .backward_weight = backward_weight,
+};
+
+}  // namespace
+}  // namespace convscope
+CONVSCOPE_CONV2D_ALGORITHM(convscope::kCard)

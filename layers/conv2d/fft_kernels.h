@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+// fft_kernels.h: Fourier transforms of short rows and columns with channels in the lanes, for each
+// instruction set.
+//
+// L is the number of lanes, T the length of a transform. The spectrum of a real row is T / 2 pairs
+// [2, L] of numbers: pair j > 0 is the complex bin j; pair 0 holds the two bins that are real, 0
+// and T / 2. The pairs 0 of all rows of a tile are two real columns: they are transformed as one
+// complex column (`two_real`).
+//
+// A complex product takes three real ones (Gauss): with a + ib of the data and c + id of a kernel
+//   m0 = (a + b) c,  m1 = a (d - c),  m2 = b (c + d):   real part m0 - m2, imaginary part m0 + m1.
+// So a complex number is three points, each a product of its own: (a + b, a, b) of the data and
+// (c, d - c, c + d) of the kernels. Row i of a column is points 3 i, 3 i + 1, 3 i + 2. Of two real
+// columns A and B: row i is A's i and row T - i is B's i, for 0 < i < T / 2; rows 0 and T / 2 hold
+// real numbers, A's in their first point and B's in the second; the third is not used.
+#pragma once
+
+#include <cstdint>
+
+#include "framework/cpu_isa.h"
+
+namespace convscope {
+
+// Real rows to spectra: row i is at from + i from_row, its pair j goes to to + j pair_step + 2 i L.
+struct FftRows {
+  int rows = 0, columns = 0;  // columns beyond are 0, up to T
+  const float* from = nullptr;
+  std::int64_t from_row = 0;
+  float scale = 1;
+  float* to = nullptr;
+  std::int64_t pair_step = 0;
+};
+
+// Spectra to real rows: columns [first, first + columns) of each go to to + i to_row.
+struct FftRowsBack {
+  int rows = 0, first = 0, columns = 0;
+  const float* from = nullptr;
+  std::int64_t pair_step = 0;
+  float* to = nullptr;
+  std::int64_t to_row = 0;
+  const float* bias = nullptr;  // `lanes` numbers to add, or null
+  int lanes = 0;
+  bool accumulate = false;  // add to what is there
+};
+
+// `count` columns of `rows` complex numbers (0 below, up to T), from_step apart, to 3 T points each.
+struct FftColumns {
+  int rows = 0;
+  bool two_real = false;
+  bool conjugate = false;  // the transformed numbers
+  std::int64_t count = 0;
+  const float* from = nullptr;
+  std::int64_t from_step = 0;
+  float* to = nullptr;
+  std::int64_t to_step = 0, point_step = 0;
+};
+
+// The way back: rows [first, first + rows) of each column are kept.
+struct FftColumnsBack {
+  int first = 0, rows = 0;
+  bool two_real = false;
+  bool accumulate = false;  // add to what is there
+  std::int64_t count = 0;
+  const float* from = nullptr;
+  std::int64_t from_step = 0, point_step = 0;
+  float* to = nullptr;
+  std::int64_t to_step = 0;
+};
+
+// Nothing is divided by T: there and back multiplies by 2 T for rows and by T for columns.
+struct FftLength {
+  int length = 0;  // T
+  void (*rows)(const FftRows& z) = nullptr;
+  void (*rows_back)(const FftRowsBack& z) = nullptr;
+  void (*data_columns)(const FftColumns& z) = nullptr;
+  void (*kernel_columns)(const FftColumns& z) = nullptr;
+  void (*columns_back)(const FftColumnsBack& z) = nullptr;
+};
+
+inline constexpr int kFftLengths[] = {16, 20, 24, 32, 48, 64};
+inline constexpr int kFftLengthCount = 6;
+
+struct FftKernels {
+  FftLength lengths[kFftLengthCount];
+};
+
+CONVSCOPE_API extern IsaTable<FftKernels> fft_kernels;
+
+}  // namespace convscope

@@ -1,0 +1,372 @@
+// SPDX-License-Identifier: Apache-2.0
+// fft_simd.cpp: Fourier transforms of 16 to 64 numbers with channels in the lanes.
+//
+// A lane holds a channel, so a transform is arithmetic on whole vectors: no shuffles, and every
+// tile size is as good as another. A length T = A B is cut once, after Cooley and Tukey (1965): with
+// n = B n1 + n2 and k = k1 + A k2
+//   X[k] = sum over n2 of W_B^(n2 k2) ( W_T^(n2 k1) sum over n1 of W_A^(n1 k1) x[n] ),
+// W_N = exp(-2 pi i / N): B transforms of length A, T factors, A transforms of length B. Lengths 2
+// to 8 are written out; 8 complex numbers are 16 of the 32 registers. Two real rows a and b are one
+// complex row a + ib, whose spectrum Z gives both: A[j] = (Z[j] + conj Z[T-j]) / 2 and
+// B[j] = (Z[j] - conj Z[T-j]) / 2i (here without the 1/2). The way back is the same transform with
+// real and imaginary parts exchanged before and after.
+#include "framework/simd.h"
+#include "layers/conv2d/fft_kernels.h"
+
+namespace convscope::CONVSCOPE_ISA {
+namespace {
+
+using Index = std::int64_t;
+
+struct Complex {
+  Vec re, im;
+};
+CONVSCOPE_INLINE Complex operator+(Complex a, Complex b) { return {a.re + b.re, a.im + b.im}; }
+CONVSCOPE_INLINE Complex operator-(Complex a, Complex b) { return {a.re - b.re, a.im - b.im}; }
+// a + f b and a - i f b for a real number f.
+CONVSCOPE_INLINE Complex add_scaled(Complex a, float f, Complex b) {
+  return {fma(broadcast(f), b.re, a.re), fma(broadcast(f), b.im, a.im)};
+}
+CONVSCOPE_INLINE Complex add_turned(Complex a, float f, Complex b) {
+  return {fma(broadcast(f), b.im, a.re), fma(broadcast(-f), b.re, a.im)};
+}
+CONVSCOPE_INLINE Complex load_complex(const float* p) { return {load(p), load(p + kLanes)}; }
+CONVSCOPE_INLINE void store_complex(float* p, Complex a) {
+  store(p, a.re);
+  store(p + kLanes, a.im);
+}
+
+// ---- exp(-2 pi i k / N) ------------------------------------------------------------------------
+
+constexpr double kHalfPi = 1.57079632679489661923;
+
+// The Taylor series of sin (from x) or cos (from 1), for x in [0, pi / 2].
+constexpr double series(double x, double term, int power) {
+  double sum = 0;
+  for (; power < 40; power += 2) {
+    sum += term;
+    term *= -x * x / ((power + 1) * (power + 2));
+  }
+  return sum;
+}
+
+template <int N>
+struct Turns {
+  float re[N], im[N];
+  constexpr Turns() : re(), im() {
+    for (int k = 0; k < N; ++k) {
+      const double x = kHalfPi * (4 * k % N) / N;  // beyond the last quarter turn
+      const double sine = series(x, x, 1);
+      const double cosine = series(x, 1, 0);
+      const int quarter = 4 * k / N;
+      const double along[4] = {cosine, -sine, -cosine, sine};
+      const double across[4] = {sine, cosine, -sine, -cosine};
+      re[k] = static_cast<float>(along[quarter]);
+      im[k] = static_cast<float>(-across[quarter]);
+    }
+  }
+};
+template <int N>
+constexpr Turns<N> kTurns{};
+
+CONVSCOPE_INLINE Complex turned(Complex a, float re, float im) {
+  const Vec c = broadcast(re);
+  const Vec s = broadcast(im);
+  return {fma(broadcast(-im), a.im, a.re * c), fma(a.re, s, a.im * c)};
+}
+
+// ---- transforms of 4 to 8 numbers, in place ----------------------------------------------------
+
+template <int N>
+CONVSCOPE_INLINE void transform(Complex* z);
+
+template <>
+CONVSCOPE_INLINE void transform<3>(Complex* z) {
+  constexpr float kSine = 0.866025403784438647f;  // sin(2 pi / 3)
+  const Complex sum = z[1] + z[2];
+  const Complex difference = z[1] - z[2];
+  const Complex middle = add_scaled(z[0], -0.5f, sum);
+  z[0] = z[0] + sum;
+  z[1] = add_turned(middle, kSine, difference);
+  z[2] = add_turned(middle, -kSine, difference);
+}
+
+template <>
+CONVSCOPE_INLINE void transform<4>(Complex* z) {
+  const Complex a = z[0] + z[2];
+  const Complex b = z[0] - z[2];
+  const Complex c = z[1] + z[3];
+  const Complex d = z[1] - z[3];
+  z[0] = a + c;
+  z[1] = {b.re + d.im, b.im - d.re};
+  z[2] = a - c;
+  z[3] = {b.re - d.im, b.im + d.re};
+}
+
+template <>
+CONVSCOPE_INLINE void transform<5>(Complex* z) {
+  constexpr float kCosine1 = 0.309016994374947424f;   // cos(2 pi / 5)
+  constexpr float kCosine2 = -0.809016994374947424f;  // cos(4 pi / 5)
+  constexpr float kSine1 = 0.951056516295153572f;     // sin(2 pi / 5)
+  constexpr float kSine2 = 0.587785252292473129f;     // sin(4 pi / 5)
+  const Complex sum1 = z[1] + z[4];
+  const Complex sum2 = z[2] + z[3];
+  const Complex difference1 = z[1] - z[4];
+  const Complex difference2 = z[2] - z[3];
+  const Complex middle1 = add_scaled(add_scaled(z[0], kCosine1, sum1), kCosine2, sum2);
+  const Complex middle2 = add_scaled(add_scaled(z[0], kCosine2, sum1), kCosine1, sum2);
+  z[0] = z[0] + (sum1 + sum2);
+  z[1] = add_turned(add_turned(middle1, kSine1, difference1), kSine2, difference2);
+  z[4] = add_turned(add_turned(middle1, -kSine1, difference1), -kSine2, difference2);
+  z[2] = add_turned(add_turned(middle2, kSine2, difference1), -kSine1, difference2);
+  z[3] = add_turned(add_turned(middle2, -kSine2, difference1), kSine1, difference2);
+}
+
+// 6 = 2 x 3 without factors (Good 1958): n = 3 n1 + 2 n2, k = 3 k1 + 4 k2, both modulo 6.
+template <>
+CONVSCOPE_INLINE void transform<6>(Complex* z) {
+  Complex even[3] = {z[0], z[2], z[4]};
+  Complex odd[3] = {z[3], z[5], z[1]};
+  transform<3>(even);
+  transform<3>(odd);
+  z[0] = even[0] + odd[0];
+  z[4] = even[1] + odd[1];
+  z[2] = even[2] + odd[2];
+  z[3] = even[0] - odd[0];
+  z[1] = even[1] - odd[1];
+  z[5] = even[2] - odd[2];
+}
+
+template <>
+CONVSCOPE_INLINE void transform<8>(Complex* z) {
+  constexpr float kRoot = 0.707106781186547524f;  // sqrt(1/2)
+  Complex even[4] = {z[0], z[2], z[4], z[6]};
+  Complex odd[4] = {z[1], z[3], z[5], z[7]};
+  transform<4>(even);
+  transform<4>(odd);
+  const Complex one{odd[1].re + odd[1].im, odd[1].im - odd[1].re};  // sqrt(2) W_8 odd[1]
+  const Complex three{odd[3].im - odd[3].re,
+                      odd[3].re + odd[3].im};  // sqrt(2) W_8^3 odd[3], im < 0
+  z[0] = even[0] + odd[0];
+  z[4] = even[0] - odd[0];
+  z[1] = add_scaled(even[1], kRoot, one);
+  z[5] = add_scaled(even[1], -kRoot, one);
+  z[2] = {even[2].re + odd[2].im, even[2].im - odd[2].re};
+  z[6] = {even[2].re - odd[2].im, even[2].im + odd[2].re};
+  z[3] = {fma(broadcast(kRoot), three.re, even[3].re),
+          fma(broadcast(-kRoot), three.im, even[3].im)};
+  z[7] = {fma(broadcast(-kRoot), three.re, even[3].re),
+          fma(broadcast(kRoot), three.im, even[3].im)};
+}
+
+// ---- transforms of 16 to 64 numbers ------------------------------------------------------------
+
+constexpr int first_factor(int length) { return length <= 32 ? 4 : length == 48 ? 6 : 8; }
+
+// store(k, X[k]) of x[n] = load(n); k comes in the order of the second step.
+template <int N, class Load, class Store>
+CONVSCOPE_INLINE void transform_long(const Load& load, const Store& store) {
+  constexpr int kA = first_factor(N);
+  constexpr int kB = N / kA;
+  Complex half[kA][kB];
+  for (int n2 = 0; n2 < kB; ++n2) {
+    Complex z[kA];
+#pragma GCC unroll 8
+    for (int n1 = 0; n1 < kA; ++n1) z[n1] = load(kB * n1 + n2);
+    transform<kA>(z);
+    half[0][n2] = z[0];
+    if (n2 == 0) {
+#pragma GCC unroll 8
+      for (int k1 = 1; k1 < kA; ++k1) half[k1][0] = z[k1];
+      continue;
+    }
+#pragma GCC unroll 8
+    for (int k1 = 1; k1 < kA; ++k1) {
+      half[k1][n2] = turned(z[k1], kTurns<N>.re[n2 * k1], kTurns<N>.im[n2 * k1]);
+    }
+  }
+  for (int k1 = 0; k1 < kA; ++k1) {
+    Complex z[kB];
+#pragma GCC unroll 8
+    for (int n2 = 0; n2 < kB; ++n2) z[n2] = half[k1][n2];
+    transform<kB>(z);
+#pragma GCC unroll 8
+    for (int k2 = 0; k2 < kB; ++k2) store(k1 + kA * k2, z[k2]);
+  }
+}
+
+// ---- rows --------------------------------------------------------------------------------------
+
+template <int N>
+void rows(const FftRows& z) {
+  const Vec scale = broadcast(z.scale);
+  for (int row = 0; row < z.rows; row += 2) {
+    const bool both = row + 1 < z.rows;
+    const float* const from = z.from + row * z.from_row;
+    Complex spectrum[N];
+    transform_long<N>(
+        [&](int n) -> Complex {
+          if (n >= z.columns) return {zero(), zero()};
+          const float* const p = from + n * kLanes;
+          return {load(p) * scale, both ? load(p + z.from_row) * scale : zero()};
+        },
+        [&](int k, Complex value) { spectrum[k] = value; });
+    float* to = z.to + 2 * row * kLanes;
+    const auto put = [&](Complex one, Complex two) {
+      store_complex(to, one);
+      if (both) store_complex(to + 2 * kLanes, two);
+      to += z.pair_step;
+    };
+    const Complex ends[2] = {spectrum[0], spectrum[N / 2]};
+    put({ends[0].re + ends[0].re, ends[1].re + ends[1].re},
+        {ends[0].im + ends[0].im, ends[1].im + ends[1].im});
+    for (int j = 1; j < N / 2; ++j) {
+      const Complex low = spectrum[j];
+      const Complex high = spectrum[N - j];
+      put({low.re + high.re, low.im - high.im}, {low.im + high.im, high.re - low.re});
+    }
+  }
+}
+
+template <int N>
+void rows_back(const FftRowsBack& z) {
+  const Vec bias = z.bias == nullptr ? zero() : load_first(z.bias, z.lanes);
+  for (int row = 0; row < z.rows; row += 2) {
+    const bool both = row + 1 < z.rows;
+    const float* const from = z.from + 2 * row * kLanes;
+    const Index second = both ? 2 * kLanes : 0;
+    Complex spectrum[N];  // of a + ib, real and imaginary parts exchanged
+    {
+      const Complex a = load_complex(from);
+      const Complex b = load_complex(from + second);
+      spectrum[0] = {b.re, a.re};
+      spectrum[N / 2] = {b.im, a.im};
+    }
+    for (int j = 1; j < N / 2; ++j) {
+      const Complex a = load_complex(from + j * z.pair_step);
+      const Complex b = load_complex(from + j * z.pair_step + second);
+      spectrum[j] = {a.im + b.re, a.re - b.im};
+      spectrum[N - j] = {b.re - a.im, a.re + b.im};
+    }
+    float* const to = z.to + row * z.to_row;
+    transform_long<N>([&](int n) { return spectrum[n]; },
+                      [&](int k, Complex value) {
+                        const int column = k - z.first;
+                        if (column < 0 || column >= z.columns) return;
+                        float* const p = to + column * kLanes;
+                        const Vec one = value.im + bias;
+                        store(p, z.accumulate ? one + load(p) : one);
+                        if (!both) return;
+                        const Vec two = value.re + bias;
+                        store(p + z.to_row, z.accumulate ? two + load(p + z.to_row) : two);
+                      });
+  }
+}
+
+// ---- columns -----------------------------------------------------------------------------------
+
+// The three points of a complex number.
+template <bool Kernel>
+CONVSCOPE_INLINE void put_points(float* to, Index step, Complex a, Vec sign) {
+  if constexpr (Kernel) {
+    const Vec d = a.im * sign;
+    store(to, a.re);
+    store(to + step, d - a.re);
+    store(to + 2 * step, a.re + d);
+  } else {
+    store(to, a.re + a.im);
+    store(to + step, a.re);
+    store(to + 2 * step, a.im);
+  }
+}
+
+CONVSCOPE_INLINE Complex product_at(const float* from, Index step) {
+  const Vec m0 = load(from);
+  return {m0 - load(from + 2 * step), m0 + load(from + step)};
+}
+
+template <int N, bool Kernel>
+void columns(const FftColumns& z) {
+  const Vec sign = broadcast(z.conjugate ? -1.0f : 1.0f);
+  const float* from = z.from;
+  float* to = z.to;
+  for (Index i = 0; i < z.count; ++i, from += z.from_step, to += z.to_step) {
+    const auto get = [&](int n) -> Complex {
+      if (n >= z.rows) return {zero(), zero()};
+      return load_complex(from + 2 * n * kLanes);
+    };
+    if (!z.two_real) {
+      transform_long<N>(get, [&](int k, Complex value) {
+        put_points<Kernel>(to + 3 * k * z.point_step, z.point_step, value, sign);
+      });
+      continue;
+    }
+    Complex spectrum[N];
+    transform_long<N>(get, [&](int k, Complex value) { spectrum[k] = value; });
+    for (int end = 0; end < N; end += N / 2) {
+      store(to + 3 * end * z.point_step, spectrum[end].re);
+      store(to + (3 * end + 1) * z.point_step, spectrum[end].im);
+    }
+    const Vec half = broadcast(0.5f);
+    for (int k = 1; k < N / 2; ++k) {
+      const Complex low = spectrum[k];
+      const Complex high = spectrum[N - k];
+      const Complex one{half * (low.re + high.re), half * (low.im - high.im)};
+      const Complex two{half * (low.im + high.im), half * (high.re - low.re)};
+      put_points<Kernel>(to + 3 * k * z.point_step, z.point_step, one, sign);
+      put_points<Kernel>(to + 3 * (N - k) * z.point_step, z.point_step, two, sign);
+    }
+  }
+}
+
+template <int N>
+void columns_back(const FftColumnsBack& z) {
+  const float* from = z.from;
+  float* to = z.to;
+  for (Index i = 0; i < z.count; ++i, from += z.from_step, to += z.to_step) {
+    const auto put = [&](int k, Complex value) {
+      const int row = k - z.first;
+      if (row < 0 || row >= z.rows) return;
+      float* const p = to + 2 * row * kLanes;
+      const Complex one{value.im, value.re};
+      store_complex(p, z.accumulate ? one + load_complex(p) : one);
+    };
+    if (!z.two_real) {
+      transform_long<N>(
+          [&](int n) -> Complex {
+            const Complex value = product_at(from + 3 * n * z.point_step, z.point_step);
+            return {value.im, value.re};
+          },
+          put);
+      continue;
+    }
+    Complex spectrum[N];  // of A + iB, real and imaginary parts exchanged
+    for (int end = 0; end < N; end += N / 2) {
+      spectrum[end] = {load(from + (3 * end + 1) * z.point_step),
+                       load(from + 3 * end * z.point_step)};
+    }
+    for (int k = 1; k < N / 2; ++k) {
+      const Complex a = product_at(from + 3 * k * z.point_step, z.point_step);
+      const Complex b = product_at(from + 3 * (N - k) * z.point_step, z.point_step);
+      spectrum[k] = {a.im + b.re, a.re - b.im};
+      spectrum[N - k] = {b.re - a.im, a.re + b.im};
+    }
+    transform_long<N>([&](int n) { return spectrum[n]; }, put);
+  }
+}
+
+template <int N>
+constexpr FftLength kLength{.length = N,
+                            .rows = rows<N>,
+                            .rows_back = rows_back<N>,
+                            .data_columns = columns<N, false>,
+                            .kernel_columns = columns<N, true>,
+                            .columns_back = columns_back<N>};
+
+}  // namespace
+}  // namespace convscope::CONVSCOPE_ISA
+
+CONVSCOPE_SIMD_KERNELS(
+    fft_kernels, (FftKernels{.lengths = {CONVSCOPE_ISA::kLength<16>, CONVSCOPE_ISA::kLength<20>,
+                                         CONVSCOPE_ISA::kLength<24>, CONVSCOPE_ISA::kLength<32>,
+                                         CONVSCOPE_ISA::kLength<48>, CONVSCOPE_ISA::kLength<64>}}))
