@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // bench_command.cpp: `convscope bench conv2d`: how long each convolution algorithm takes, beside
-// another library and the machine's ceilings.
+// another library and the machine's ceilings. `bench net` stands in bench_net.cpp.
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
@@ -13,6 +13,7 @@
 #include "experiments/bench/measure_ceilings.h"
 #include "experiments/bench/peer_library.h"
 #include "experiments/bench/problem_list.h"
+#include "experiments/cli/bench_net.h"
 #include "experiments/cli/command.h"
 #include "framework/io/atomic_file.h"
 #include "framework/parallel.h"
@@ -183,17 +184,22 @@ std::function<int()> declare(CLI::App& app) {
       ->capture_default_str();
   conv->add_option("--json", arguments->json, "where to write all of it as JSON");
   conv->add_option("--csv", arguments->csv, "where to write the rows as CSV");
-  return [arguments] { return bench(*arguments); };
+  auto other = std::make_shared<std::function<int()>>();
+  declare_bench_net(app, *other);
+  return [arguments, other] { return *other ? (*other)() : bench(*arguments); };
 }
 
 }  // namespace
 }  // namespace convscope
 
 CONVSCOPE_REGISTER_COMMAND(
-    "bench", {.summary = "time convolution algorithms, another library beside them",
-              .usage = "bench conv2d --shapes FILE | --problem TEXT [--peer onednn] [...]",
-              .examples = {"bench conv2d --shapes experiments/shapes/resnet18.txt --threads 1",
-                           "bench conv2d --problem n=8,c=64,h=56,w=56,k=64,r=3,s=3,pad=1 "
-                           "--direction forward --peer onednn --json bench.json"},
-              .order = 52,
-              .declare = convscope::declare})
+    "bench",
+    {.summary = "time convolution algorithms, another library beside them, or whole networks",
+     .usage = "bench conv2d --shapes FILE | --problem TEXT [--peer onednn] [...]  |  bench net "
+              "CONFIG|MODEL [...]",
+     .examples = {"bench conv2d --shapes experiments/shapes/resnet18.txt --threads 1",
+                  "bench conv2d --problem n=8,c=64,h=56,w=56,k=64,r=3,s=3,pad=1 "
+                  "--direction forward --peer onednn --json bench.json",
+                  "bench net resnet18 --batch 1,8 --mode inference"},
+     .order = 52,
+     .declare = convscope::declare})

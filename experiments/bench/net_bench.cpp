@@ -1,0 +1,244 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "experiments/bench/net_bench.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <functional>
+#include <map>
+
+#include "experiments/bench/process_memory.h"
+#include "experiments/config/build.h"
+#include "experiments/trainer/train_step.h"
+#include "framework/memory.h"
+#include "framework/parallel.h"
+#include "framework/random.h"
+#include "layers/conv2d/conv2d.h"
+
+namespace convscope {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// So small that the weights hardly move: every step does the same work on numbers of one size.
+constexpr double kLearningRate = 1e-5;
+
+double seconds_between(Clock::time_point from, Clock::time_point to) {
+  return std::chrono::duration<double>(to - from).count();
+}
+
+Tensor random_tensor(const Shape& shape, std::uint64_t seed, Device device) {
+  Tensor x = Tensor::empty(shape);
+  Generator random(seed, 11);
+  for (std::int64_t i = 0; i < x.numel(); ++i) x.data<float>()[i] = random.normal();
+  return x.to(device);
+}
+
+Batch random_batch(const Shape& image, std::int64_t size, int classes, std::uint64_t seed) {
+  Shape shape = {size};
+  for (const std::int64_t s : image) shape.push_back(s);
+  Batch batch{.x = random_tensor(shape, seed, Device{}),
+              .labels = Tensor::zeros({size}, DType::i32)};
+  Generator random(seed, 12);
+  for (std::int64_t i = 0; i < size; ++i) {
+    batch.labels.data<std::int32_t>()[i] =
+        static_cast<std::int32_t>(random.below(static_cast<std::uint64_t>(classes)));
+  }
+  return batch;
+}
+
+double flops_of(const Module& layer, const Shape& input) {
+  if (const auto* conv = dynamic_cast<const Conv2d*>(&layer)) {
+    return conv->problem(input).nominal_flops();
+  }
+  if (!layer.weight().defined() || layer.weight().shape().rank() != 2) return 0;
+  return 2.0 * static_cast<double>(input[0]) * static_cast<double>(layer.weight().value().numel());
+}
+
+// Repeats `run` until there are samples enough; run returns the seconds that count.
+std::vector<double> sampled(const NetBenchOptions& options, const std::function<double()>& run) {
+  std::vector<double> seconds;
+  double total = 0;
+  while (static_cast<int>(seconds.size()) < options.least_samples ||
+         (total < options.min_seconds && static_cast<int>(seconds.size()) < options.most_samples)) {
+    seconds.push_back(run());
+    total += seconds.back();
+  }
+  return seconds;
+}
+
+double median_ms(std::vector<double> seconds) { return summary_of(std::move(seconds)).median_ms; }
+
+void time_inference(Module& model, const Tensor& x, Device device, const NetBenchOptions& options,
+                    NetBenchRow& row) {
+  const NoGrad no_grad;
+  model.eval();
+  const DeviceBackend& backend = backend_of(device);
+  const auto forward = [&] {
+    const Clock::time_point start = Clock::now();
+    const Variable y = model.forward(Variable(x));
+    backend.synchronize(device.index);
+    return seconds_between(start, Clock::now());
+  };
+  for (int i = 0; i < options.warm_up; ++i) forward();
+  reset_peak(device);
+  const std::int64_t asked = memory_stats(device).system_allocations;
+  row.time = summary_of(sampled(options, forward));
+  const MemoryStats after = memory_stats(device);
+  row.peak_bytes = after.peak_bytes;
+  row.workspace_peak_bytes = after.workspace_peak_bytes;
+  row.resident_bytes = after.live_bytes;
+  row.system_allocations = after.system_allocations - asked;
+}
+
+void time_training(const ExperimentConfig& config, Module& model, const Batch& batch,
+                   const NetBenchOptions& options, NetBenchRow& row) {
+  model.train();
+  const std::unique_ptr<Optimizer> optimizer = build_optimizer(config, model);
+  TrainStep train_step(model, *optimizer, config.optim.clip_grad_norm, config.device);
+  std::vector<double> forward, backward, update;
+  std::int64_t step = 0;
+  const auto run = [&] {
+    model.set_step(step++);
+    const Clock::time_point start = Clock::now();
+    const StepResult result = train_step.run(batch, kLearningRate);
+    const double all = seconds_between(start, Clock::now());
+    if (!std::isfinite(result.loss)) {
+      fail(ErrorKind::kRun, "bench net",
+           cat("expected a finite loss on normal random images because only then the whole step is "
+               "done, got ",
+               result.loss, " after ", step, " steps"));
+    }
+    forward.push_back(result.forward_s);
+    backward.push_back(result.backward_s);
+    update.push_back(result.update_s);
+    const MemoryStats now = memory_stats(config.device);
+    row.peak_bytes = std::max({row.peak_bytes, result.backward_peak_bytes, now.peak_bytes});
+    row.workspace_peak_bytes = std::max(row.workspace_peak_bytes, result.workspace_peak_bytes);
+    row.resident_bytes = now.live_bytes;
+    return all;
+  };
+  for (int i = 0; i < options.warm_up; ++i) run();
+  forward.clear();
+  backward.clear();
+  update.clear();
+  row.peak_bytes = row.workspace_peak_bytes = 0;
+  const std::int64_t asked = memory_stats(config.device).system_allocations;
+  row.time = summary_of(sampled(options, run));
+  row.system_allocations = memory_stats(config.device).system_allocations - asked;
+  row.parts = {median_ms(forward), median_ms(backward), median_ms(update)};
+}
+
+std::string algorithms_of(const Conv2d& conv, const Conv2dProblem& problem, NetMode mode,
+                          Device device) {
+  std::vector<std::string> words;
+  for (const Direction direction : kDirections) {
+    const std::string& policy = conv.policy().of(direction);
+    words.push_back(select_conv2d(policy, problem, direction, device).algorithm->name);
+    if (mode == NetMode::inference) break;
+  }
+  return join(words, "/");
+}
+
+}  // namespace
+
+const char* name_of(NetMode mode) { return mode == NetMode::inference ? "inference" : "train"; }
+
+NetFlops net_flops(Module& model, const Shape& input) {
+  NetFlops out;
+  bool first = true;
+  model.walk(input, [&](Module& layer, const Shape& shape) {
+    const double flops = flops_of(layer, shape);
+    if (flops == 0) return;
+    out.forward += flops;
+    out.step += flops * (first ? 2 : 3);
+    first = false;
+  });
+  return out;
+}
+
+NetBenchRow bench_net(const ExperimentConfig& config, Module& model, const Shape& image,
+                      int classes, NetMode mode, std::int64_t batch,
+                      const NetBenchOptions& options) {
+  const Device device = config.device;
+  release_cached(device);
+  reset_process_peak();
+  NetBenchRow row;
+  row.net = config.name;
+  row.mode = mode;
+  row.batch = batch;
+  row.image = image;
+  row.threads = num_threads();
+  row.parameters = model.parameter_count();
+  const Batch data = random_batch(image, batch, classes, options.seed);
+  const NetFlops flops = net_flops(model, data.x.shape());
+  row.flops = mode == NetMode::inference ? flops.forward : flops.step;
+  if (mode == NetMode::inference) {
+    time_inference(model, data.x.to(device), device, options, row);
+  } else {
+    time_training(config, model, data, options, row);
+  }
+  const double seconds = row.time.median_ms * 1e-3;
+  row.images_per_second = static_cast<double>(batch) / seconds;
+  row.gflops_effective = row.flops / seconds * 1e-9;
+  row.process_peak_bytes = process_peak_bytes();
+  return row;
+}
+
+std::vector<NetLayerRow> bench_layers(Module& model, const Shape& input, NetMode mode,
+                                      Device device, const NetBenchOptions& options) {
+  std::map<const Module*, std::string> names;
+  for (const NamedModule& part : model.modules()) names.emplace(part.module, part.name);
+  const DeviceBackend& backend = backend_of(device);
+  const bool train = mode == NetMode::train;
+  model.train(train);
+  NetBenchOptions each = options;
+  std::vector<NetLayerRow> rows;
+  model.walk(input, [&](Module& layer, const Shape& shape) {
+    NetLayerRow row;
+    row.layer = names.at(&layer);
+    row.kind = layer.kind();
+    row.input = shape;
+    row.output = layer.output_shape(shape);
+    row.flops = flops_of(layer, shape);
+    row.bytes_forward = 4.0 * static_cast<double>(shape.numel() + row.output.numel());
+    if (const auto* conv = dynamic_cast<const Conv2d*>(&layer)) {
+      row.algorithms = algorithms_of(*conv, conv->problem(shape), mode, device);
+    }
+    const Variable x(random_tensor(shape, options.seed, device), train && !rows.empty());
+    const Tensor dy = random_tensor(row.output, options.seed + 1, device);
+    std::vector<double> backward;
+    const auto run = [&] {
+      layer.zero_grad();
+      Variable from = x;
+      from.zero_grad();
+      const Clock::time_point start = Clock::now();
+      Variable y = layer.forward(x);
+      backend.synchronize(device.index);
+      const Clock::time_point middle = Clock::now();
+      if (y.requires_grad() && !y.is_leaf()) {
+        y.backward(dy);
+        backend.synchronize(device.index);
+      }
+      backward.push_back(seconds_between(middle, Clock::now()));
+      return seconds_between(start, middle);
+    };
+    const auto measure = [&] {
+      for (int i = 0; i < options.warm_up; ++i) run();
+      backward.clear();
+      row.forward_ms = median_ms(sampled(each, run));
+      if (train) row.backward_ms = median_ms(backward);
+    };
+    each.min_seconds = options.min_seconds / 20;
+    if (train) {
+      measure();
+    } else {
+      const NoGrad no_grad;
+      measure();
+    }
+    rows.push_back(row);
+  });
+  return rows;
+}
+
+}  // namespace convscope

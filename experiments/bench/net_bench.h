@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+// net_bench.h: times a whole network on random images in a steady state: the forward pass of
+// inference, or a training step of forward, loss, backward and update.
+//
+// Each case (mode and batch size) is warmed up first: plans are made, memory is taken from the
+// system. Then every run counts. Peaks of memory are those of the counted runs; the peak of the
+// process is that of the case, its warm-up included.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "experiments/bench/statistics.h"
+#include "experiments/config/experiment_config.h"
+#include "layers/module.h"
+
+namespace convscope {
+
+enum class NetMode { inference, train };
+CONVSCOPE_API const char* name_of(NetMode mode);
+
+struct NetBenchOptions {
+  double min_seconds = 2;  // counted time of each case
+  int least_samples = 10;
+  int most_samples = 5000;
+  int warm_up = 3;  // runs that do not count
+  std::uint64_t seed = 1;
+};
+
+// Milliseconds of the parts of a training step, medians.
+struct StepParts {
+  double forward_ms = 0, backward_ms = 0, update_ms = 0;
+};
+
+struct NetBenchRow {
+  std::string net;  // name of the config or model
+  NetMode mode = NetMode::inference;
+  std::int64_t batch = 0;
+  Shape image;  // [C,H,W]
+  int threads = 0;
+  std::int64_t parameters = 0;
+  double flops = 0;  // of convolutions and linear layers, textbook loops, for one run
+  TimingSummary time;
+  StepParts parts;  // train only
+  double images_per_second = 0;
+  double gflops_effective = 0;
+  // By the framework's allocator, tensors and workspace, weights and optimiser state included.
+  std::int64_t peak_bytes = 0;
+  std::int64_t workspace_peak_bytes = 0;
+  std::int64_t resident_bytes = 0;      // in use between the runs
+  std::int64_t system_allocations = 0;  // during the counted runs
+  std::int64_t process_peak_bytes = 0;  // resident set of the process at its highest, this case
+};
+
+// One case. `model` is left in train mode or in eval mode as the case needs it; its weights move a
+// little in train mode. An error of kind kRun when the loss is not a finite number.
+CONVSCOPE_API NetBenchRow bench_net(const ExperimentConfig& config, Module& model,
+                                    const Shape& image, int classes, NetMode mode,
+                                    std::int64_t batch, const NetBenchOptions& options);
+
+// The layers one by one, each on random numbers of its shape with nothing around it.
+struct NetLayerRow {
+  std::string layer, kind;
+  Shape input, output;
+  double flops = 0;          // of the forward
+  double forward_ms = 0;     // medians
+  double backward_ms = 0;    // of all gradients that the network asks for; train only
+  std::string algorithms;    // of a convolution
+  double bytes_forward = 0;  // input and output, each once
+};
+CONVSCOPE_API std::vector<NetLayerRow> bench_layers(Module& model, const Shape& input, NetMode mode,
+                                                    Device device, const NetBenchOptions& options);
+
+// FLOPs of the convolutions and linear layers for an input of this shape: of the forward, and of a
+// training step (the first layer needs no gradient of the image).
+struct NetFlops {
+  double forward = 0, step = 0;
+};
+CONVSCOPE_API NetFlops net_flops(Module& model, const Shape& input);
+
+}  // namespace convscope

@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+// net_report.h: what `convscope bench net` says: tables for people, JSON and CSV for programs.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "experiments/bench/net_bench.h"
+
+namespace convscope {
+
+struct NetBenchReport {
+  std::string net;
+  std::string device;
+  int threads = 0;
+  NetBenchOptions options;
+  std::vector<NetBenchRow> rows;
+  // Of one case each, in the order of `rows`; empty when layers were not asked for.
+  std::vector<std::vector<NetLayerRow>> layers;
+};
+
+CONVSCOPE_API std::string net_table(const std::vector<NetBenchRow>& rows);
+// The layers of one case, and what they add up to beside the whole network.
+CONVSCOPE_API std::string net_layer_table(const NetBenchRow& row,
+                                          const std::vector<NetLayerRow>& layers);
+// {"format", "machine", "settings", "rows": [{..., "layers": [...]}]}
+CONVSCOPE_API std::string net_json(const NetBenchReport& report);
+// The rows of the JSON without the layers, one in a line, after a line of names.
+CONVSCOPE_API std::string net_csv(const NetBenchReport& report);
+
+}  // namespace convscope

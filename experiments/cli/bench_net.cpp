@@ -1,0 +1,197 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "experiments/cli/bench_net.h"
+
+#include <CLI/CLI.hpp>
+#include <charconv>
+#include <filesystem>
+#include <iostream>
+#include <memory>
+
+#include "experiments/bench/net_report.h"
+#include "experiments/cli/command.h"
+#include "experiments/config/build.h"
+#include "framework/io/atomic_file.h"
+#include "framework/parallel.h"
+
+namespace convscope {
+namespace {
+
+constexpr const char* kCommand = "bench net";
+
+struct Arguments {
+  std::string net;
+  std::vector<std::string> overrides;
+  std::string batch, mode = "inference,train", image, json, csv;
+  int classes = 0;
+  bool layers = false;
+  double min_time = 2;
+  int rounds = 10;
+};
+
+std::vector<std::string> split(const std::string& text, char mark) {
+  std::vector<std::string> out(1);
+  for (const char c : text) {
+    if (c == mark) {
+      out.emplace_back();
+    } else {
+      out.back() += c;
+    }
+  }
+  return out;
+}
+
+// Whole numbers from 1 to `most`, joined by `mark`.
+std::vector<std::int64_t> numbers(const char* option, const std::string& text, char mark,
+                                  std::int64_t most, const char* example) {
+  std::vector<std::int64_t> out;
+  for (const std::string& word : split(text, mark)) {
+    std::int64_t value = 0;
+    const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), value);
+    if (error != std::errc() || end != word.data() + word.size() || value < 1 || value > most) {
+      fail_usage(kCommand, cat("expected ", option, " to be whole numbers from 1 to ", most,
+                               " such as ", example, ", got '", text, "'"));
+    }
+    out.push_back(value);
+  }
+  return out;
+}
+
+std::vector<NetMode> modes_of(const std::string& text) {
+  std::vector<NetMode> out;
+  for (const std::string& word : split(text, ',')) {
+    if (word != "inference" && word != "train") {
+      fail_usage(kCommand, cat("expected --mode inference, train or both joined by a comma, got '",
+                               text, "'"));
+    }
+    out.push_back(word == "train" ? NetMode::train : NetMode::inference);
+  }
+  return out;
+}
+
+// A config file, or the registered name of a model.
+ExperimentConfig config_of(const Arguments& arguments) {
+  std::vector<std::string> overrides = arguments.overrides;
+  for (const std::string& text : global_overrides()) overrides.push_back(text);
+  const std::vector<std::string> models = model_types().names();
+  if (model_types().find(arguments.net) != nullptr) {
+    // A data set must be named; none is read.
+    const std::string yaml = cat("name: ", arguments.net, "\ndata: {set: cifar10, root: .}\n",
+                                 "model: {type: ", arguments.net, "}\n",
+                                 "optim: {type: sgd, lr: 0.01, momentum: 0.9}\n");
+    return parse_config_text(yaml, arguments.net, {}, overrides);
+  }
+  if (!std::filesystem::exists(arguments.net) &&
+      arguments.net.find_first_of("./") == std::string::npos) {
+    const std::string near = nearest_word(arguments.net, models);
+    fail_usage(kCommand,
+               cat("expected a config file or a model (", join(models), "), got '", arguments.net,
+                   "'", near.empty() ? "" : cat("; did you mean '", near, "'?")));
+  }
+  return load_config(arguments.net, overrides);
+}
+
+// Image and classes: as asked for, else as the data set has them, for a model by name ImageNet's or,
+// for lenet5, MNIST's.
+SampleInfo sample_of(const Arguments& arguments, const ExperimentConfig& config) {
+  SampleInfo out;
+  const bool by_name = model_types().find(arguments.net) != nullptr;
+  if (by_name) {
+    const bool small = arguments.net == "lenet5";
+    out = small ? SampleInfo{{1, 28, 28}, 10} : SampleInfo{{3, 224, 224}, 1000};
+  } else if (arguments.image.empty() || arguments.classes == 0) {
+    out = sample_info(config);
+  }
+  if (!arguments.image.empty()) {
+    const auto sizes = numbers("--image", arguments.image, 'x', 1 << 20, "3x224x224");
+    if (sizes.size() != 3) {
+      fail_usage(kCommand,
+                 cat("expected --image CxHxW such as 3x224x224, got '", arguments.image, "'"));
+    }
+    out.shape = {sizes[0], sizes[1], sizes[2]};
+  }
+  if (arguments.classes > 0) out.classes = arguments.classes;
+  return out;
+}
+
+void write_files(const Arguments& arguments, const NetBenchReport& report) {
+  if (!arguments.json.empty()) write_file(arguments.json, net_json(report));
+  if (!arguments.csv.empty()) write_file(arguments.csv, net_csv(report));
+}
+
+int bench(const Arguments& arguments) {
+  if (!(arguments.min_time > 0 && arguments.min_time <= 3600)) {
+    fail_usage(kCommand, cat("expected --min-time above 0 and at most 3600 seconds, got ",
+                             arguments.min_time));
+  }
+  if (arguments.rounds < 1 || arguments.rounds > 1000000) {
+    fail_usage(kCommand, cat("expected --rounds from 1 to 1000000, got ", arguments.rounds));
+  }
+  if (arguments.classes < 0 || arguments.classes > (1 << 20)) {
+    fail_usage(kCommand, cat("expected --classes from 1 to 1048576, got ", arguments.classes));
+  }
+  const std::vector<NetMode> modes = modes_of(arguments.mode);
+  const ExperimentConfig config = config_of(arguments);
+  set_num_threads(static_cast<int>(config.threads));
+  backend_of(config.device);
+  const std::vector<std::int64_t> batches =
+      arguments.batch.empty() ? std::vector<std::int64_t>{config.data.batch_size}
+                              : numbers("--batch", arguments.batch, ',', 1 << 24, "1,8");
+  const SampleInfo sample = sample_of(arguments, config);
+  NetBenchReport report{.net = config.name,
+                        .device = config.device.str(),
+                        .threads = num_threads(),
+                        .options = {.min_seconds = arguments.min_time,
+                                    .least_samples = arguments.rounds,
+                                    .seed = static_cast<std::uint64_t>(config.seed)},
+                        .rows = {},
+                        .layers = {}};
+  write_files(arguments, report);  // a path that cannot be written fails at once
+  const std::shared_ptr<Module> model = build_model(config, sample.shape, sample.classes);
+  std::cout << cat(config.name, ": ", model->parameter_count(), " parameters, images ",
+                   sample.shape, ", ", sample.classes, " classes, ", report.device, ", ",
+                   report.threads, " threads\n");
+  for (const NetMode mode : modes) {
+    for (const std::int64_t batch : batches) {
+      if (global_options().verbosity >= 0) {
+        std::cerr << name_of(mode) << ", batch " << batch << " ...\n";
+      }
+      report.rows.push_back(
+          bench_net(config, *model, sample.shape, sample.classes, mode, batch, report.options));
+      if (arguments.layers) {
+        Shape input = {batch};
+        for (const std::int64_t size : sample.shape) input.push_back(size);
+        report.layers.push_back(bench_layers(*model, input, mode, config.device, report.options));
+        std::cout << net_layer_table(report.rows.back(), report.layers.back()) << "\n"
+                  << std::flush;
+      }
+      write_files(arguments, report);  // an interrupted benchmark keeps what it has
+    }
+  }
+  std::cout << net_table(report.rows);
+  return 0;
+}
+
+}  // namespace
+
+void declare_bench_net(CLI::App& app, std::function<int()>& run) {
+  auto arguments = std::make_shared<Arguments>();
+  CLI::App* const net = app.add_subcommand("net", "a whole network on random images");
+  net->add_option("CONFIG|MODEL", arguments->net, "experiment file (YAML), or a model's name")
+      ->required();
+  net->add_option("KEY=VALUE", arguments->overrides, "values that replace those of the config");
+  net->add_option("--batch", arguments->batch, "sizes joined by commas; default: the config's");
+  net->add_option("--mode", arguments->mode, "inference (forward alone), train (a whole step)")
+      ->capture_default_str();
+  net->add_option("--image", arguments->image, "CxHxW; default: the data set's");
+  net->add_option("--classes", arguments->classes, "outputs; default: the data set's");
+  net->add_flag("--layers", arguments->layers, "also each layer alone");
+  net->add_option("--min-time", arguments->min_time, "seconds that each case is timed for")
+      ->capture_default_str();
+  net->add_option("--rounds", arguments->rounds, "least number of timings of each case")
+      ->capture_default_str();
+  net->add_option("--json", arguments->json, "where to write all of it as JSON");
+  net->add_option("--csv", arguments->csv, "where to write the rows as CSV");
+  net->callback([arguments, &run] { run = [arguments] { return bench(*arguments); }; });
+}
+
+}  // namespace convscope

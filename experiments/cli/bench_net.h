@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0
+// bench_net.h: `convscope bench net`: inference and training steps of a whole network.
+#pragma once
+
+#include <functional>
+
+namespace CLI {
+class App;
+}
+
+namespace convscope {
+
+// Adds the subcommand to `bench`; `run` is called with what to do when it was given.
+void declare_bench_net(CLI::App& bench, std::function<int()>& run);
+
+}  // namespace convscope

@@ -1,0 +1,202 @@
+// SPDX-License-Identifier: Apache-2.0
+// `convscope bench net`: what it counts, writes and refuses. Nothing here depends on how long
+// anything takes.
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "experiments/bench/net_report.h"
+#include "experiments/bench/process_memory.h"
+#include "experiments/cli/cli.h"
+#include "experiments/config/build.h"
+#include "framework/memory.h"
+#include "tests/support/temporary_folder.h"
+
+namespace convscope {
+namespace {
+
+using Json = nlohmann::json;
+
+const std::string kSmallNet =
+    "name: small\n"
+    "data: {set: cifar10, root: /nowhere, batch_size: 3}\n"
+    "layers:\n"
+    "  - {type: conv2d, name: c1, out_channels: 4, kernel_size: 3, padding: 1}\n"
+    "  - {type: residual, name: block, out_channels: 6, stride: 2}\n"
+    "  - {type: adaptive_avg_pool2d, output_size: 1}\n"
+    "  - {type: flatten}\n"
+    "  - {type: linear, name: f1, out_features: 10}\n"
+    "optim: {type: sgd, lr: 0.1, momentum: 0.9}\n";
+const Shape kImage = {3, 8, 8};
+const NetBenchOptions kShort{.min_seconds = 1e-6, .least_samples = 4, .warm_up = 2};
+
+struct Net {
+  ExperimentConfig config = parse_config_text(kSmallNet, "small.yaml");
+  std::shared_ptr<Module> model = build_model(config, kImage, 10);
+};
+
+std::string text_of(const std::string& path) {
+  std::ifstream file(path);
+  std::stringstream text;
+  text << file.rdbuf();
+  return text.str();
+}
+
+// Exit code of `convscope bench net <words>`; `out` and `errors` get what it said.
+int run(std::vector<std::string> words, std::string* out = nullptr, std::string* errors = nullptr) {
+  words.insert(words.begin(), {"convscope", "bench", "net"});
+  std::vector<char*> arguments;
+  for (std::string& word : words) arguments.push_back(word.data());
+  ::testing::internal::CaptureStdout();
+  ::testing::internal::CaptureStderr();
+  const int code = run_command_line(static_cast<int>(arguments.size()), arguments.data());
+  const std::string said = ::testing::internal::GetCapturedStdout();
+  const std::string complained = ::testing::internal::GetCapturedStderr();
+  if (out != nullptr) *out = said;
+  if (errors != nullptr) *errors = complained;
+  return code;
+}
+
+TEST(BenchNet, CountsTheWorkOfConvolutionsAndLinearLayers) {
+  Net net;
+  const NetFlops flops = net_flops(*net.model, {2, 3, 8, 8});
+  // 2 images: c1 on 8x8, the block's three convolutions onto 4x4, the linear layer; 2 FLOPs each.
+  const double c1 = 2.0 * 2 * 64 * 4 * 27;
+  const double rest = 2.0 * 2 * 16 * 6 * (4 * 9 + 6 * 9 + 4) + 2.0 * 2 * 6 * 10;
+  EXPECT_EQ(flops.forward, c1 + rest);
+  EXPECT_EQ(flops.step, 2 * c1 + 3 * rest);  // nobody wants the gradient of the images
+}
+
+TEST(BenchNet, TimesInferenceAndAWholeTrainingStep) {
+  for (const NetMode mode : {NetMode::inference, NetMode::train}) {
+    Net net;
+    const NetBenchRow row = bench_net(net.config, *net.model, kImage, 10, mode, 5, kShort);
+    EXPECT_EQ(row.batch, 5);
+    EXPECT_GE(row.time.samples, 4);
+    EXPECT_GT(row.time.median_ms, 0);
+    EXPECT_LE(row.time.p10_ms, row.time.p90_ms);
+    EXPECT_NEAR(row.images_per_second, 5e3 / row.time.median_ms, 1e-6 * row.images_per_second);
+    EXPECT_EQ(row.parameters, net.model->parameter_count());
+    EXPECT_GT(row.peak_bytes, row.resident_bytes);
+    EXPECT_GE(row.peak_bytes, 4 * row.parameters + 4 * 5 * 3 * 64);  // weights and images at least
+    EXPECT_GT(row.process_peak_bytes, row.peak_bytes);
+    EXPECT_EQ(row.system_allocations, 0);
+    EXPECT_EQ(row.parts.backward_ms > 0, mode == NetMode::train);
+    EXPECT_EQ(net.model->is_training(), mode == NetMode::train);
+  }
+}
+
+TEST(BenchNet, TrainingMovesTheWeightsAndInferenceDoesNot) {
+  for (const NetMode mode : {NetMode::inference, NetMode::train}) {
+    Net net;
+    const Tensor weight = net.model->parameters().front().variable.value();
+    const Tensor before = weight.clone();
+    (void)bench_net(net.config, *net.model, kImage, 10, mode, 5, kShort);
+    double moved = 0;
+    for (std::int64_t i = 0; i < weight.numel(); ++i) {
+      moved = std::max(moved, std::abs(weight.at(i) - before.at(i)));
+    }
+    EXPECT_EQ(moved > 0, mode == NetMode::train);
+    EXPECT_LT(moved, 0.01);
+  }
+}
+
+TEST(BenchNet, TimesEveryLayerAlone) {
+  Net net;
+  const auto rows =
+      bench_layers(*net.model, {2, 3, 8, 8}, NetMode::train, net.config.device, kShort);
+  ASSERT_EQ(rows.size(), 11U);  // c1, seven layers of the block, pool, flatten, f1
+  EXPECT_EQ(rows[0].layer, "c1");
+  EXPECT_NE(rows[0].algorithms.find('/'), std::string::npos);  // one for each direction
+  EXPECT_EQ(rows[6].layer, "block.downsample.0");
+  EXPECT_EQ(rows[6].input, (Shape{2, 4, 8, 8}));
+  EXPECT_EQ(rows.back().kind, "linear");
+  for (const NetLayerRow& row : rows) EXPECT_GT(row.forward_ms, 0) << row.layer;
+  for (const std::size_t i : {0, 1, 2, 10}) EXPECT_GT(rows[i].backward_ms, 0) << rows[i].layer;
+}
+
+TEST(BenchNet, WritesTheSameRowsAsTableJsonAndCsv) {
+  const testing::TemporaryFolder folder;
+  std::ofstream(folder / "small.yaml") << kSmallNet;
+  std::string table;
+  ASSERT_EQ(
+      run({folder / "small.yaml", "--batch", "1,4", "--image", "3x12x10", "--min-time", "0.001",
+           "--rounds", "2", "--layers", "--json", folder / "net.json", "--csv", folder / "net.csv"},
+          &table),
+      0);
+  EXPECT_NE(table.find("| block.downsample.0 "), std::string::npos);
+  EXPECT_NE(table.find("| inference | 1 "), std::string::npos);
+  EXPECT_NE(table.find("| train     | 4 "), std::string::npos);
+  const Json json = Json::parse(text_of(folder / "net.json"));
+  EXPECT_EQ(json.at("format"), "convscope bench net 1");
+  EXPECT_TRUE(json.at("machine").contains("cpu"));
+  ASSERT_EQ(json.at("rows").size(), 4U);
+  const Json& row = json.at("rows")[3];
+  EXPECT_EQ(row.at("mode"), "train");
+  EXPECT_EQ(row.at("batch"), 4);
+  EXPECT_EQ(row.at("image"), "3x12x10");
+  EXPECT_EQ(row.at("layers").size(), 11U);
+  EXPECT_TRUE(json.at("rows")[0].at("backward_ms").is_null());
+  std::istringstream csv(text_of(folder / "net.csv"));
+  std::string line;
+  std::getline(csv, line);
+  EXPECT_EQ(line.substr(0, 21), "net,mode,batch,image,");
+  int lines = 0;
+  while (std::getline(csv, line)) ++lines;
+  EXPECT_EQ(lines, 4);
+}
+
+TEST(BenchNet, TakesTheNameOfAModel) {
+  std::string table;
+  // 60 + 880 + 48120 + 10164 + 850 parameters
+  ASSERT_EQ(run({"lenet5", "--batch", "2", "--mode", "inference", "--min-time", "0.001",
+                 "model.kernel_size=3"},
+                &table),
+            0);
+  EXPECT_NE(table.find("lenet5: 60074 parameters, images [1,28,28], 10 classes"), std::string::npos)
+      << table;
+}
+
+TEST(BenchNet, AnswersMistakesWithOneSentenceAndTheirExitCodes) {
+  const testing::TemporaryFolder folder;
+  const struct {
+    std::vector<std::string> words;
+    int code;
+    const char* sentence;
+  } cases[] = {
+      {{"resnet81"}, 2, "got 'resnet81'; did you mean 'resnet18'?"},
+      {{"lenet5", "--batch", "0"}, 2, "expected --batch to be whole numbers from 1"},
+      {{"lenet5", "--batch", "4,"}, 2, "such as 1,8, got '4,'"},
+      {{"lenet5", "--mode", "training"}, 2, "expected --mode inference, train or both"},
+      {{"lenet5", "--image", "28x28"}, 2, "expected --image CxHxW"},
+      {{"lenet5", "--image", "1x28xa"}, 2, "got '1x28xa'"},
+      {{"lenet5", "--min-time", "0"}, 2, "expected --min-time above 0"},
+      {{"lenet5", "--rounds", "0"}, 2, "expected --rounds from 1"},
+      {{"lenet5", "--classes", "-3"}, 2, "expected --classes from 1"},
+      {{"lenet5", "--image", "1x8x8"}, 3, "expected images of at least 16x16 pixels"},
+      {{"lenet5", "model.kernel=3"}, 3, "unknown key 'model.kernel'"},
+      {{folder / "absent.yaml"}, 3, "absent.yaml"},
+      {{"lenet5", "--json", folder / "absent/net.json"}, 6, "absent/net.json"},
+  };
+  for (const auto& one : cases) {
+    std::string errors;
+    EXPECT_EQ(run(one.words, nullptr, &errors), one.code) << one.words.back() << ": " << errors;
+    EXPECT_NE(errors.find(one.sentence), std::string::npos) << errors;
+  }
+}
+
+TEST(ProcessMemory, PeaksAfterAResetAreThoseSince) {
+  const std::int64_t before = process_peak_bytes();
+  EXPECT_GT(before, 1 << 20);
+  {
+    std::vector<char> large(std::size_t{64} << 20, 1);
+    EXPECT_NE(large[12345], 0);
+  }
+  EXPECT_GE(process_peak_bytes(), before);
+  EXPECT_GE(process_peak_bytes(), std::int64_t{64} << 20);
+}
+
+}  // namespace
+}  // namespace convscope
