@@ -1,0 +1,237 @@
+// SPDX-License-Identifier: Apache-2.0
+// direct_batch_lanes_cpu.cpp: direct convolution with one sample in each vector lane: few channels
+// and narrow images, which fill no vector by themselves, still use every lane.
+//
+// Formula    y[n,k,p,q] = b[k] + sum over c, r, s of w[k,c,r,s] x[n, c, p stride_h - pad_top + r,
+//            q stride_w - pad_left + s], x = 0 outside
+// Textbook   for k, p, q: y[.,k,p,q] = b[k]
+//              for c, r, s: y[.,k,p,q] += w[k,c,r,s] * x[.,c,p*stride+r-pad,q*stride+s-pad]
+//            where [.] is a vector of L samples: each step is one FMA of a vector with one number
+// Plan       16 images (8 or 4 of a small batch) are transposed from [N,C,H,W] to [C,H,W,L], computed
+//            there by the functions of batch_lanes.h, and transposed back. The weights are packed once
+//            for all. Threads take groups of L images; in backward_weight slices of groups, whose sums
+//            of dw keep their lanes apart until one sum over lanes and slices at the end.
+//            batch_lanes_simd.cpp tells how the tiles are cut.
+// Shapes     x [N,C,H,W], w [K,C,R,S], y [N,K,P,Q], f32 row-major, any alignment; sums in f32
+// Supports   f32, groups 1, dilation 1; any kernel, stride and padding; x and y of 16 images of at
+//            most 2^22 elements each; backward_weight up to 2^16 weights
+// Cost       FLOPs = 2 N K P Q C R S, N rounded up to whole groups; bytes = the tensors twice (x and
+//            y are transposed); workspace = packed weights + x and y of one group for each thread
+//            (backward_weight: 16 K C R S for each slice); compute-bound from about 50 taps C R S on
+// Numerics   one rounding per FMA, in the order of (c, r, s); backward_weight sums the pixels of one
+//            lane of a slice, then slices in order, then lanes. Same bits on each run and for any
+//            number of threads; exact on integers below 2^24
+// Backward   dx assigned; dw assigned or added to
+// Choices    kSlices 16: chunks of backward_weight; kMostFloats, kMostWeights: beyond them the copies
+//            of a thread leave the caches, and algorithms with channels in the lanes fill them
+//            kCopyFlops, kFarCopyFlops: transposing one element takes the time of so many FLOPs
+//            while x and y of a group stay within kCacheFloats (1 MiB of L2), and beyond; measured
+// Source     N innermost as a layout: A. Krizhevsky 2012, cuda-convnet ("CHWN"); the tiles are ours
+// Read next  direct_cpu.cpp, pixels or channels in the lanes; batch_lanes.h, the fused training step
+#include <algorithm>
+
+#include "framework/memory.h"
+#include "framework/parallel.h"
+#include "layers/conv2d/algorithm.h"
+#include "layers/conv2d/batch_lanes.h"
+#include "layers/conv2d/epilogue.h"
+
+namespace convscope {
+namespace {
+
+using Index = std::int64_t;
+
+constexpr Index kSlices = 16;
+constexpr Index kMostFloats = Index{1} << 22;
+constexpr Index kMostWeights = Index{1} << 16;
+constexpr Index kCacheFloats = Index{1} << 18;
+constexpr double kCopyFlops = 12;
+constexpr double kFarCopyFlops = 90;
+
+Index padded(Index floats) { return (floats + 15) / 16 * 16; }
+
+// Sizes of one call, all pieces 64-byte aligned.
+struct Plan {
+  Plan(const Conv2dProblem& problem, Direction which)
+      : direction(which),
+        n(problem.n),
+        z(problem, problem.stride_w == 1 ? lanes_for_batch(problem.n) : 16, false, false),
+        groups(lane_groups(n, z.lanes)),
+        slices(std::clamp<Index>(groups, 1, kSlices)) {}
+
+  Index x_size() const { return z.x_floats / z.lanes; }  // of one sample
+  Index y_size() const { return z.y_floats / z.lanes; }
+  Index samples(Index group) const { return std::min<Index>(z.lanes, n - group * z.lanes); }
+
+  // Packed weights, or the sums of all slices.
+  Index shared_floats() const {
+    return direction == Direction::backward_weight ? slices * padded(z.sums_floats)
+                                                   : padded(z.weight_floats);
+  }
+  Index scratch_floats() const {
+    return direction == Direction::forward         ? z.forward_scratch_floats
+           : direction == Direction::backward_data ? z.backward_data_scratch_floats
+                                                   : z.backward_weight_scratch_floats;
+  }
+  Index thread_floats() const {
+    return padded(z.x_floats) + padded(z.y_floats) + padded(scratch_floats());
+  }
+
+  Direction direction;
+  Index n;
+  LanesConv z;
+  Index groups, slices;
+};
+
+// What one thread works in.
+struct Room {
+  float *x, *y, *scratch;
+  Room(const Plan& plan, float* memory, int thread)
+      : x(memory + plan.shared_floats() + thread * plan.thread_floats()),
+        y(x + padded(plan.z.x_floats)),
+        scratch(y + padded(plan.z.y_floats)) {}
+};
+
+void forward(const Conv2dForwardArgs& args) {
+  if (args.problem.n == 0) return;
+  const Plan plan(args.problem, Direction::forward);
+  const LanesKernels& kernels = lanes_kernels.get();
+  const FusedEpilogue epilogue(args);
+  const auto* const x = static_cast<const float*>(args.x);
+  const auto* const b = static_cast<const float*>(args.b);
+  auto* const y = static_cast<float*>(args.y);
+  auto* const memory = static_cast<float*>(args.workspace);
+  kernels.pack_weights(plan.z, static_cast<const float*>(args.w), memory);
+  parallel_chunks(plan.groups, [&](Index group, int thread) {
+    const Room room(plan, memory, thread);
+    const Index first = group * plan.z.lanes;
+    samples_to_lanes(x + first * plan.x_size(), plan.samples(group), plan.x_size(), plan.z.lanes,
+                     room.x);
+    kernels.forward(plan.z, room.x, memory, b, room.y, nullptr, room.scratch);
+    float* const to = y + first * plan.y_size();
+    lanes_to_samples(room.y, plan.samples(group), plan.y_size(), plan.z.lanes, to);
+    epilogue.finish(to, 1, plan.samples(group) * plan.y_size(), 0);
+  });
+}
+
+void backward_data(const Conv2dBackwardDataArgs& args) {
+  if (args.problem.n == 0) return;
+  const Plan plan(args.problem, Direction::backward_data);
+  const LanesKernels& kernels = lanes_kernels.get();
+  const auto* const dy = static_cast<const float*>(args.dy);
+  auto* const dx = static_cast<float*>(args.dx);
+  auto* const memory = static_cast<float*>(args.workspace);
+  kernels.pack_weights_backward(plan.z, static_cast<const float*>(args.w), memory);
+  parallel_chunks(plan.groups, [&](Index group, int thread) {
+    const Room room(plan, memory, thread);
+    const Index first = group * plan.z.lanes;
+    samples_to_lanes(dy + first * plan.y_size(), plan.samples(group), plan.y_size(), plan.z.lanes,
+                     room.y);
+    kernels.backward_data(plan.z, room.y, memory, room.x, room.scratch);
+    lanes_to_samples(room.x, plan.samples(group), plan.x_size(), plan.z.lanes,
+                     dx + first * plan.x_size());
+  });
+}
+
+void backward_weight(const Conv2dBackwardWeightArgs& args) {
+  const Plan plan(args.problem, Direction::backward_weight);
+  const LanesConv& z = plan.z;
+  const LanesKernels& kernels = lanes_kernels.get();
+  const auto* const x = static_cast<const float*>(args.x);
+  const auto* const dy = static_cast<const float*>(args.dy);
+  auto* const memory = static_cast<float*>(args.workspace);
+  const Index step = padded(z.sums_floats);
+  parallel_chunks(plan.slices, [&](Index slice, int thread) {
+    const Room room(plan, memory, thread);
+    float* const sums = memory + slice * step;
+    std::fill_n(sums, z.sums_floats, 0.0f);
+    const Index end = (slice + 1) * plan.groups / plan.slices;
+    for (Index group = slice * plan.groups / plan.slices; group < end; ++group) {
+      const Index first = group * z.lanes;
+      samples_to_lanes(x + first * plan.x_size(), plan.samples(group), plan.x_size(), z.lanes,
+                       room.x);
+      samples_to_lanes(dy + first * plan.y_size(), plan.samples(group), plan.y_size(), z.lanes,
+                       room.y);
+      kernels.backward_weight(z, room.x, room.y, sums, room.scratch);
+    }
+  });
+  parallel_chunks(z.k, [&](Index k, int) {
+    kernels.reduce(z, memory, step, plan.slices, k, k + 1, static_cast<float*>(args.dw), nullptr,
+                   args.accumulate);
+  });
+}
+
+// ---- card --------------------------------------------------------------------------------------
+
+Conv2dSupport supports(const Conv2dProblem& problem, Direction direction) {
+  if (problem.dtype != DType::f32) {
+    return Conv2dSupport::no(cat("expects elements of type f32, got ", name_of(problem.dtype)));
+  }
+  if (problem.groups != 1) {
+    return Conv2dSupport::no(cat("expects groups 1, got ", problem.groups));
+  }
+  if (problem.dilation_h != 1 || problem.dilation_w != 1) {
+    return Conv2dSupport::no(
+        cat("expects dilation 1, got ", problem.dilation_h, "x", problem.dilation_w));
+  }
+  const Index x = problem.c * problem.h * problem.w;
+  const Index y = problem.k * problem.p() * problem.q();
+  if (16 * std::max(x, y) > kMostFloats) {
+    return Conv2dSupport::no(cat("expects images of at most ", kMostFloats / 16,
+                                 " elements because a thread keeps 16 of them, got x of ", x,
+                                 " and y of ", y));
+  }
+  const Index weights = problem.k * problem.c * problem.r * problem.s;
+  if (direction == Direction::backward_weight && weights > kMostWeights) {
+    return Conv2dSupport::no(cat("expects at most ", kMostWeights,
+                                 " weights because the sum of each keeps 16 lanes, got ", weights));
+  }
+  return {};
+}
+
+Conv2dCost cost(const Conv2dProblem& problem, Direction direction) {
+  const Plan plan(problem, direction);
+  const auto images = static_cast<double>(plan.groups * plan.z.lanes);
+  const auto taps = static_cast<double>(problem.c * problem.r * problem.s);
+  const double flops = images * 2 * static_cast<double>(plan.z.weight_floats) *
+                       static_cast<double>(problem.p() * problem.q());
+  // A tile of few taps waits for its stores; weights beyond the L2 cache are read for every tile; a
+  // vector of several pixels wastes products at the borders of dx. All fit measurements.
+  double share = 0.97 * taps / (taps + 2.5);
+  if (plan.z.weight_floats > kMostWeights) share *= 0.75;
+  if (direction == Direction::backward_weight) share *= 0.85;
+  if (direction == Direction::backward_data && plan.z.lanes < 16) share *= 0.6;
+  const double tiles = flops / share;
+  const bool in_cache = plan.z.x_floats + plan.z.y_floats <= kCacheFloats;
+  const double copies = (in_cache ? kCopyFlops : kFarCopyFlops) * images *
+                        static_cast<double>(plan.x_size() + plan.y_size());
+  return {.flops = flops,
+          .bytes = 2 * problem.nominal_bytes(),
+          .peak_share = flops == 0 ? 1 : flops / (tiles + copies)};
+}
+
+std::size_t workspace_bytes(const Conv2dProblem& problem, Direction direction) {
+  const Plan plan(problem, direction);
+  return static_cast<std::size_t>(plan.shared_floats() + num_threads() * plan.thread_floats()) *
+         sizeof(float);
+}
+
+const Conv2dAlgorithm kCard{
+    .name = "direct_batch_lanes",
+    .device = DeviceType::cpu,
+    .idea = "one sample in each vector lane: few channels and narrow images fill all lanes",
+    .paper = "Krizhevsky 2012: cuda-convnet, the layout with the batch innermost",
+    .supports = supports,
+    .cost = cost,
+    .workspace_bytes = workspace_bytes,
+    .error_growth = 4,
+    .exact_on_integers = true,
+    .fuses_epilogue = true,
+    .forward = forward,
+    .backward_data = backward_data,
+    .backward_weight = backward_weight,
+};
+
+}  // namespace
+}  // namespace convscope
+CONVSCOPE_CONV2D_ALGORITHM(convscope::kCard)
