@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // pool2d_cpu.cpp: pooling with any window, as plain loops over planes; windows of 2x2 at stride 2
-// in f32 go to pool2d_simd.cpp.
+// and the maximum at stride 1 or 2 in f32 go to pool2d_simd.cpp.
 #include <algorithm>
+#include <array>
 
 #include "framework/parallel.h"
 #include "layers/pool2d.h"
@@ -86,12 +87,45 @@ void max_typed(const Tensor& x, const Pool2dWindow& window, const Tensor& y, con
   max_planes<T>(x, window, y, taps.defined() ? taps.data<std::uint8_t>() : nullptr);
 }
 
+void max_vectors(const Tensor& x, const Pool2dWindow& window, const Tensor& y, std::uint8_t* taps) {
+  const Shape& shape = x.shape();
+  MaxPoolSizes sizes{.planes = 0,
+                     .h = shape[2],
+                     .w = shape[3],
+                     .p = y.dim(2),
+                     .q = y.dim(3),
+                     .kernel_h = static_cast<int>(window.kernel_h),
+                     .kernel_w = static_cast<int>(window.kernel_w),
+                     .stride_h = static_cast<int>(window.stride_h),
+                     .stride_w = static_cast<int>(window.stride_w),
+                     .pad_h = static_cast<int>(window.pad_h),
+                     .pad_w = static_cast<int>(window.pad_w),
+                     .whole_begin = 0,
+                     .whole_end = 0};
+  sizes.whole_begin = std::min(sizes.q, (window.pad_w + window.stride_w - 1) / window.stride_w);
+  const std::int64_t room = shape[3] + window.pad_w - window.kernel_w;  // of the last whole window
+  sizes.whole_end =
+      std::clamp(room < 0 ? 0 : room / window.stride_w + 1, sizes.whole_begin, sizes.q);
+  const float* const from = x.data<float>();
+  float* const to = y.data<float>();
+  const auto forward = pool2x2_kernels.get().max_any;
+  for_planes(shape, [&](std::int64_t begin, std::int64_t end) {
+    MaxPoolSizes part = sizes;
+    part.planes = end - begin;
+    const std::int64_t out = begin * sizes.p * sizes.q;
+    forward(part, from + begin * sizes.h * sizes.w, to + out,
+            taps == nullptr ? nullptr : taps + out);
+  });
+}
+
 void max_cpu(const Tensor& x, const Pool2dWindow& window, const Tensor& y, const Tensor& taps) {
   if (x.dtype() == DType::f64) return max_typed<double>(x, window, y, taps);
-  if (!is_2x2(x, window, y)) return max_typed<float>(x, window, y, taps);
+  const bool small = window.kernel_h * window.kernel_w <= 256;
+  if (!small || window.stride_w > 2) return max_typed<float>(x, window, y, taps);
   const float* const from = x.data<float>();
   float* const to = y.data<float>();
   std::uint8_t* const tap = taps.defined() ? taps.data<std::uint8_t>() : nullptr;
+  if (!is_2x2(x, window, y)) return max_vectors(x, window, y, tap);
   const auto forward = pool2x2_kernels.get().max_forward;
   for_planes_2x2(x.shape(), y.shape(),
                  [&](const Pool2x2Sizes& sizes, std::int64_t in, std::int64_t out) {
@@ -105,17 +139,28 @@ void max_gradient_planes(const Tensor& dy, const Tap* taps, const Pool2dWindow& 
   const std::int64_t h = dx.dim(2), w = dx.dim(3), p_end = dy.dim(2), q_end = dy.dim(3);
   const T* const from = dy.data<T>();
   T* const to = dx.data<T>();
+  // Where in the image each element of a small window lies, counted from its first one: a division
+  // for each output would cost more than all the rest.
+  std::array<std::int64_t, 256> places{};
+  const std::int64_t elements = window.kernel_h * window.kernel_w;
+  const bool small = elements <= static_cast<std::int64_t>(places.size());
+  for (std::int64_t tap = 0; small && tap < elements; ++tap) {
+    places[static_cast<std::size_t>(tap)] = tap / window.kernel_w * w + tap % window.kernel_w;
+  }
+  const auto place = [&](Tap tap) {
+    const auto t = static_cast<std::int64_t>(tap);
+    return small ? places[static_cast<std::size_t>(tap)]
+                 : t / window.kernel_w * w + t % window.kernel_w;
+  };
   for_planes(dx.shape(), [&](std::int64_t first, std::int64_t last) {
     for (std::int64_t plane = first; plane < last; ++plane) {
       T* const image = to + plane * h * w;
       std::fill(image, image + h * w, T{0});
       for (std::int64_t p = 0; p < p_end; ++p) {
+        const std::int64_t row = (p * window.stride_h - window.pad_h) * w - window.pad_w;
         for (std::int64_t q = 0; q < q_end; ++q) {
           const std::int64_t at = (plane * p_end + p) * q_end + q;
-          const auto tap = static_cast<std::int64_t>(taps[at]);
-          const std::int64_t i = p * window.stride_h - window.pad_h + tap / window.kernel_w;
-          const std::int64_t j = q * window.stride_w - window.pad_w + tap % window.kernel_w;
-          image[i * w + j] += from[at];
+          image[row + q * window.stride_w + place(taps[at])] += from[at];
         }
       }
     }

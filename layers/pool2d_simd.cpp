@@ -1,8 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // pool2d_simd.cpp: pooling with 2x2 windows at stride 2: one vector of outputs from two vectors of
-// each of two rows, whose even and odd lanes are pulled apart.
+// each of two rows, whose even and odd lanes are pulled apart; and the maximum over any window at
+// stride 1 or 2 along W, one vector of outputs at a time.
 //
-// Plan      row after row of y; the last vector of a row is partly filled, so rows may be short
+// Plan      row after row of y; the last vector of a row is partly filled, so rows may be short.
+//           Any window: its elements are compared one after the other, in reading order, and the
+//           number of the best so far goes along, as a float; outputs whose window is cut off at the
+//           left or right edge, or holds a NaN, are computed one by one
 // Numerics  max is exact; NaN wins. avg adds ((x00 + x01) + (x10 + x11)) / 4
 // Read next pool2d_cpu.cpp: any window, as plain loops
 #include "layers/pool2d_simd.h"
@@ -42,6 +46,12 @@ CONVSCOPE_INLINE Mask beats(Vec b, Vec a) {
   return static_cast<Mask>(_mm512_cmp_ps_mask(b.v, a.v, _CMP_GT_OQ) |
                            _mm512_cmp_ps_mask(b.v, b.v, _CMP_UNORD_Q));
 }
+CONVSCOPE_INLINE Mask greater(Vec a, Vec b) { return _mm512_cmp_ps_mask(a.v, b.v, _CMP_GT_OQ); }
+CONVSCOPE_INLINE Mask unordered(Vec a, Vec b) {  // a or b is NaN
+  return _mm512_cmp_ps_mask(a.v, b.v, _CMP_UNORD_Q);
+}
+CONVSCOPE_INLINE Mask either(Mask a, Mask b) { return static_cast<Mask>(a | b); }
+CONVSCOPE_INLINE bool any(Mask a) { return a != 0; }
 CONVSCOPE_INLINE Vec choose(Mask second, Vec a, Vec b) {
   return {_mm512_mask_blend_ps(second, a.v, b.v)};
 }
@@ -57,6 +67,11 @@ struct Taps {
 };
 CONVSCOPE_INLINE Taps load_taps(const uint8_t* from, int count) {
   return {_mm_maskz_loadu_epi8(first_lanes(count), from)};
+}
+CONVSCOPE_INLINE void store_bytes(uint8_t* to, Vec whole, int count) {
+  _mm_mask_storeu_epi8(
+      to, first_lanes(count),
+      _mm512_maskz_cvtepi32_epi8(0xffff, _mm512_maskz_cvtps_epi32(0xffff, whole.v)));
 }
 // dy where the tap is `tap`, else 0.
 CONVSCOPE_INLINE Vec only_where(Taps taps, int tap, Vec dy) {
@@ -82,17 +97,17 @@ CONVSCOPE_INLINE EvenOdd weave(Vec even, Vec odd) {
 CONVSCOPE_INLINE Mask beats(Vec b, Vec a) {
   return _mm256_or_ps(_mm256_cmp_ps(b.v, a.v, _CMP_GT_OQ), _mm256_cmp_ps(b.v, b.v, _CMP_UNORD_Q));
 }
+CONVSCOPE_INLINE Mask greater(Vec a, Vec b) { return _mm256_cmp_ps(a.v, b.v, _CMP_GT_OQ); }
+CONVSCOPE_INLINE Mask unordered(Vec a, Vec b) { return _mm256_cmp_ps(a.v, b.v, _CMP_UNORD_Q); }
+CONVSCOPE_INLINE Mask either(Mask a, Mask b) { return _mm256_or_ps(a, b); }
+CONVSCOPE_INLINE bool any(Mask a) { return _mm256_movemask_ps(a) != 0; }
 CONVSCOPE_INLINE Vec choose(Mask second, Vec a, Vec b) {
   return {_mm256_blendv_ps(a.v, b.v, second)};
 }
-CONVSCOPE_INLINE void store_taps(uint8_t* to, Mask below, Mask right_above, Mask right_below,
-                                 int count) {
-  const __m256i right = _mm256_castps_si256(_mm256_blendv_ps(right_above, right_below, below));
-  const __m256i taps =
-      _mm256_or_si256(_mm256_and_si256(_mm256_castps_si256(below), _mm256_set1_epi32(2)),
-                      _mm256_and_si256(right, _mm256_set1_epi32(1)));
+// `numbers` 0..255, eight of them, as bytes.
+CONVSCOPE_INLINE void store_eight(uint8_t* to, __m256i numbers, int count) {
   const __m128i words =
-      _mm_packs_epi32(_mm256_castsi256_si128(taps), _mm256_extracti128_si256(taps, 1));
+      _mm_packs_epi32(_mm256_castsi256_si128(numbers), _mm256_extracti128_si256(numbers, 1));
   const __m128i bytes = _mm_packus_epi16(words, words);
   auto packed = static_cast<unsigned long long>(_mm_cvtsi128_si64(bytes));
   if (count == kLanes) {
@@ -100,6 +115,17 @@ CONVSCOPE_INLINE void store_taps(uint8_t* to, Mask below, Mask right_above, Mask
   } else {
     for (int i = 0; i < count; ++i, packed >>= 8) to[i] = static_cast<uint8_t>(packed & 0xff);
   }
+}
+CONVSCOPE_INLINE void store_bytes(uint8_t* to, Vec whole, int count) {
+  store_eight(to, _mm256_cvtps_epi32(whole.v), count);
+}
+CONVSCOPE_INLINE void store_taps(uint8_t* to, Mask below, Mask right_above, Mask right_below,
+                                 int count) {
+  const __m256i right = _mm256_castps_si256(_mm256_blendv_ps(right_above, right_below, below));
+  const __m256i taps =
+      _mm256_or_si256(_mm256_and_si256(_mm256_castps_si256(below), _mm256_set1_epi32(2)),
+                      _mm256_and_si256(right, _mm256_set1_epi32(1)));
+  store_eight(to, taps, count);
 }
 struct Taps {
   __m256i v;
@@ -125,9 +151,16 @@ CONVSCOPE_INLINE EvenOdd pull_apart(Vec a, Vec b) { return {a, b}; }
 CONVSCOPE_INLINE EvenOdd weave(Vec even, Vec odd) { return {even, odd}; }
 // Without branches: which of two pixels is larger cannot be predicted.
 CONVSCOPE_INLINE Mask beats(Vec b, Vec a) { return (b.v > a.v) | (b.v != b.v); }
+CONVSCOPE_INLINE Mask greater(Vec a, Vec b) { return a.v > b.v; }
+CONVSCOPE_INLINE Mask unordered(Vec a, Vec b) { return (a.v != a.v) | (b.v != b.v); }
+CONVSCOPE_INLINE Mask either(Mask a, Mask b) { return a | b; }
+CONVSCOPE_INLINE bool any(Mask a) { return a; }
 CONVSCOPE_INLINE Vec choose(Mask second, Vec a, Vec b) { return {choose_if(second, b.v, a.v)}; }
 CONVSCOPE_INLINE void store_taps(uint8_t* to, Mask below, Mask right_above, Mask right_below, int) {
   *to = static_cast<uint8_t>(2 * below + ((below & right_below) | (!below & right_above)));
+}
+CONVSCOPE_INLINE void store_bytes(uint8_t* to, Vec whole, int) {
+  *to = static_cast<uint8_t>(whole.v);
 }
 struct Taps {
   uint8_t v;
@@ -233,11 +266,121 @@ void avg_backward(const Pool2x2Sizes& sizes, const float* dy, float* dx) {
   });
 }
 
+// The elements p[0], p[stride], p[2 stride], ... of `count` outputs.
+template <int kStride>
+CONVSCOPE_INLINE Vec strided(const float* p, int count) {
+  if constexpr (kStride == 1) return count == kLanes ? load(p) : load_first(p, count);
+  // The last element is 2 count - 2: nothing behind it is read.
+  const int last = 2 * count - 1;
+  if (kLanes == 1) return load(p);
+  if (last > kLanes) return pull_apart(load(p), load_first(p + kLanes, last - kLanes)).even;
+  return pull_apart(load_first(p, last), zero()).even;
+}
+
+// The window of `count` outputs beside each other, rows r_begin..r_end; `from` is the first element of
+// the first. False when one of them holds a NaN: then y and taps hold nothing of use.
+template <int kStride, bool kTaps, int kWidth>
+CONVSCOPE_INLINE bool max_vector(const MaxPoolSizes& v, const float* from, int r_begin, int r_end,
+                                 int count, float* y, uint8_t* taps) {
+  const int width = kWidth > 0 ? kWidth : v.kernel_w;
+  Vec best = strided<kStride>(from, count);
+  Vec tap = broadcast(static_cast<float>(r_begin * width));
+  Mask nan = unordered(best, best);
+  for (int r = r_begin; r < r_end; ++r, from += v.w) {
+#pragma GCC unroll 3
+    for (int s = 0; s < width; ++s) {
+      const Vec value = strided<kStride>(from + s, count);
+      nan = either(nan, unordered(value, value));
+      if (kTaps) {
+        const Mask wins = greater(value, best);
+        best = choose(wins, best, value);
+        tap = choose(wins, tap, broadcast(static_cast<float>(r * width + s)));
+      } else {
+        best = max(value, best);
+      }
+    }
+  }
+  store_first(y, best, count);
+  if (kTaps) store_bytes(taps, tap, count);
+  return !any(nan);
+}
+
+// One row of outputs of one plane; `image` is its first pixel, r_begin..r_end the rows of the window
+// that lie inside, `top` the image row of r = 0.
+template <int kStride, bool kTaps, int kWidth>
+CONVSCOPE_INLINE void max_row(const MaxPoolSizes& v, const float* image, int64_t top, int r_begin,
+                              int r_end, float* y, uint8_t* taps) {
+  const auto one = [&](int64_t q) {
+    const int64_t left = q * kStride - v.pad_w;
+    const int s_begin = left < 0 ? static_cast<int>(-left) : 0;
+    const int s_end =
+        left + v.kernel_w > v.w ? static_cast<int>(v.w - left) : static_cast<int>(v.kernel_w);
+    int tap = r_begin * v.kernel_w + s_begin;
+    float best = image[(top + r_begin) * v.w + left + s_begin];
+    for (int r = r_begin; r < r_end; ++r) {
+      for (int s = s_begin; s < s_end; ++s) {
+        const float value = image[(top + r) * v.w + left + s];
+        if (value > best || value != value) {
+          best = value;
+          tap = r * v.kernel_w + s;
+        }
+      }
+    }
+    y[q] = best;
+    if (kTaps) taps[q] = static_cast<uint8_t>(tap);
+  };
+  int64_t q = 0;
+  for (; q < v.whole_begin; ++q) one(q);
+  const float* const row = image + (top + r_begin) * v.w - v.pad_w;
+  while (q < v.whole_end) {
+    const float* const from = row + q * kStride;
+    uint8_t* const to = kTaps ? taps + q : nullptr;
+    const int count = v.whole_end - q < kLanes ? static_cast<int>(v.whole_end - q) : kLanes;
+    const bool good =
+        count == kLanes
+            ? max_vector<kStride, kTaps, kWidth>(v, from, r_begin, r_end, kLanes, y + q, to)
+            : max_vector<kStride, kTaps, kWidth>(v, from, r_begin, r_end, count, y + q, to);
+    for (int i = 0; i < count && !good; ++i) one(q + i);
+    q += count;
+  }
+  for (; q < v.q; ++q) one(q);
+}
+
+template <int kStride, bool kTaps, int kWidth>
+void max_planes(const MaxPoolSizes& v, const float* x, float* y, uint8_t* taps) {
+  for (int64_t plane = 0; plane < v.planes; ++plane) {
+    for (int64_t p = 0; p < v.p; ++p) {
+      const int64_t top = p * v.stride_h - v.pad_h;
+      const int r_begin = top < 0 ? static_cast<int>(-top) : 0;
+      const int r_end =
+          top + v.kernel_h > v.h ? static_cast<int>(v.h - top) : static_cast<int>(v.kernel_h);
+      const int64_t out = (plane * v.p + p) * v.q;
+      max_row<kStride, kTaps, kWidth>(v, x + plane * v.h * v.w, top, r_begin, r_end, y + out,
+                                      kTaps ? taps + out : nullptr);
+    }
+  }
+}
+
+template <int kStride, int kWidth>
+void max_any_taps(const MaxPoolSizes& v, const float* x, float* y, uint8_t* taps) {
+  if (taps == nullptr) return max_planes<kStride, false, kWidth>(v, x, y, taps);
+  max_planes<kStride, true, kWidth>(v, x, y, taps);
+}
+
+void max_any(const MaxPoolSizes& v, const float* x, float* y, uint8_t* taps) {
+  const bool three = v.kernel_w == 3;
+  if (v.stride_w == 1) {
+    return three ? max_any_taps<1, 3>(v, x, y, taps) : max_any_taps<1, 0>(v, x, y, taps);
+  }
+  three ? max_any_taps<2, 3>(v, x, y, taps) : max_any_taps<2, 0>(v, x, y, taps);
+}
+
 }  // namespace
 constexpr Pool2x2Kernels kPool2x2{.max_forward = max_forward,
                                   .max_backward = max_backward,
                                   .avg_forward = avg_forward,
-                                  .avg_backward = avg_backward};
+                                  .avg_backward = avg_backward,
+                                  .max_any = max_any};
 }  // namespace convscope::CONVSCOPE_ISA
 
 CONVSCOPE_SIMD_KERNELS(pool2x2_kernels, convscope::CONVSCOPE_ISA::kPool2x2)

@@ -50,6 +50,20 @@ std::vector<Case> vector_cases() {
   for (std::int64_t w : {2, 3, 8, 14, 15, 16, 17, 18, 24, 30, 31, 32, 33, 34, 48, 65, 66}) {
     out.push_back({{3, 5, 6, w}, {}});
   }
+  for (std::int64_t w : {3, 4, 5, 15, 16, 17, 18, 19, 30, 31, 32, 33, 34, 35, 36, 63, 66, 112}) {
+    for (const std::int64_t stride : {1, 2}) {
+      out.push_back({{2, 3, 9, w},
+                     {.kernel_h = 3,
+                      .kernel_w = 3,
+                      .stride_h = stride,
+                      .stride_w = stride,
+                      .pad_h = 1,
+                      .pad_w = 1}});
+      out.push_back({{1, 2, 6, w}, {.kernel_h = 2, .kernel_w = 3, .stride_w = stride}});
+    }
+  }
+  out.push_back(
+      {{1, 2, 40, 40}, {.kernel_h = 16, .kernel_w = 16, .stride_h = 3, .pad_h = 8, .pad_w = 8}});
   out.push_back({{64, 6, 24, 24}, {}});
   out.push_back({{64, 16, 8, 8}, {}});
   return out;
@@ -115,7 +129,8 @@ TEST(Pool2d, FloatKernelsMatchDoubleInBothDirections) {
       };
       // Sums of at most R S numbers of normal size, in both directions.
       const double bound =
-          pool == max_pool2d && c.window.kernel_h <= c.window.stride_h
+          pool == max_pool2d && c.window.kernel_h <= c.window.stride_h &&
+                  c.window.kernel_w <= c.window.stride_w
               ? 0
               : 8 * kEps * static_cast<double>(c.window.kernel_h * c.window.kernel_w);
       const Tensor y = run(DType::f64, false);
@@ -145,6 +160,26 @@ TEST(Pool2d, AmongEqualsTheFirstGetsTheGradient) {
           EXPECT_EQ(dx.at(i), i / 32 % 2 == 0 && i % 2 == 0 ? 1.0 : 0.0) << i;
         }
       });
+}
+
+// Many equal numbers: the vectors must choose the same element as the plain loops.
+TEST(Pool2d, VectorsBreakTiesLikeThePlainLoops) {
+  const Pool2dWindow window{
+      .kernel_h = 3, .kernel_w = 3, .stride_h = 2, .stride_w = 2, .pad_h = 1, .pad_w = 1};
+  Tensor x = normal({2, 3, 21, 75}, DType::f32);
+  for (std::int64_t i = 0; i < x.numel(); ++i) {
+    x.data<float>()[i] =
+        i % 97 == 0 ? std::numeric_limits<float>::quiet_NaN() : std::round(x.data<float>()[i]);
+  }
+  const auto gradient = [&](DType dtype) {
+    const Variable v = leaf(x.to(dtype));
+    const Variable y = max_pool2d(v, window);
+    y.backward(Tensor::full(y.shape(), 1.0, dtype));
+    return v.grad();
+  };
+  const Tensor want = gradient(DType::f64);
+  on_every_machine([&] { return gradient(DType::f32); },
+                   [&](const Tensor& dx) { EXPECT_TRUE(near(dx, want, 0, 0)); });
 }
 
 TEST(Pool2d, NaNWinsWhereverItStandsInTheWindow) {
