@@ -12,9 +12,12 @@
 //            ReLU cut it. dz is the gradient of the sums, [K,conv_p,conv_q,L].
 // Use        pack_weights, pack_weights_backward   once for each step, shared by all groups
 //            forward                               for each group
-//            output_gradient -> dz, then backward_data and backward_weight, for each group; sums of
-//            backward_weight stay in the lanes of the caller's buffer (zeros first), one buffer for
-//            each chunk of groups; reduce adds lanes and chunks up, in order, once for each step
+//            backward                              for each group: dx, and sums for dw and db that
+//                                                  stay in the lanes of the caller's buffer (zeros
+//                                                  first), one buffer for each chunk of groups
+//            reduce                                once for each step: adds lanes and chunks up, in
+//                                                  order
+//            backward is output_gradient -> dz, backward_data and backward_weight, or quicker.
 // Counts     (AVX-512; one FMA, one vector load or two broadcasts a cycle, 32 registers)
 //            forward          6 k x 2 rows x 2 columns = 24 sums: 4 loads + 6 broadcasts for 24 FMAs
 //            backward_data    2 c x 8 columns of dx = 16 sums: each dz is loaded once for its S taps
@@ -64,6 +67,7 @@ struct CONVSCOPE_API LanesConv {
   std::int64_t forward_scratch_floats = 0;
   std::int64_t backward_data_scratch_floats = 0;
   std::int64_t backward_weight_scratch_floats = 0;
+  std::int64_t backward_scratch_floats = 0;  // with room for dz
 };
 
 // Tensors are those of one lane group; outputs are assigned unless said otherwise. b, db: [K].
@@ -90,6 +94,14 @@ struct LanesKernels {
   void (*reduce)(const LanesConv& z, const float* sums, std::int64_t step, std::int64_t chunks,
                  std::int64_t k_begin, std::int64_t k_end, float* dw, float* db,
                  bool accumulate) = nullptr;
+
+  // All gradients of a layer from dy [K,y_p,y_q,L] and what forward left (winners when pool2x2, y when
+  // ReLU alone, else null): dx is assigned, or null: not wanted; the sums for dw and db are added to,
+  // or null. The fast way: with pool2x2 it leaves out the three of four pixels that got no gradient.
+  // scratch: backward_scratch_floats.
+  void (*backward)(const LanesConv& z, const float* x, const float* y, const std::uint8_t* winners,
+                   const float* dy, const float* packed_backward, float* dx, float* sums,
+                   float* scratch) = nullptr;
 
   // The same without convolution, on `planes` planes [h,w,L]. relu: y = max(x, 0) before pooling.
   void (*max_pool2x2)(std::int64_t planes, std::int64_t h, std::int64_t w, int lanes, bool relu,

@@ -35,6 +35,11 @@ void output_gradient(const LanesConv& z, const float* dy, const float* y,
                      const std::uint8_t* winners, float* dz, float* sums);
 void backward_weight(const LanesConv& z, const float* x, const float* dz, float* sums,
                      float* scratch);
+void backward_data(const LanesConv& z, const float* dz, const float* packed, float* dx,
+                   float* scratch);
+void backward(const LanesConv& z, const float* x, const float* y, const std::uint8_t* winners,
+              const float* dy, const float* packed_backward, float* dx, float* sums,
+              float* scratch);
 void reduce(const LanesConv& z, const float* sums, Index step, Index chunks, Index k_begin,
             Index k_end, float* dw, float* db, bool accumulate);
 void max_pool2x2(Index planes, Index h, Index w, int lanes, bool relu, const float* x, float* y,

@@ -513,6 +513,8 @@ void run_gradient_tiles(const LanesConv& z, const float* dz, const float* packed
   }
 }
 
+}  // namespace
+
 void backward_data(const LanesConv& z, const float* dz, const float* packed, float* dx,
                    float* scratch) {
   if (by_gradient_tiles(z)) {
@@ -561,7 +563,6 @@ void backward_data(const LanesConv& z, const float* dz, const float* packed, flo
   run(pass, false);
 }
 
-}  // namespace
 }  // namespace convscope::CONVSCOPE_ISA
 
 CONVSCOPE_SIMD_KERNELS(lanes_kernels,
@@ -572,6 +573,7 @@ CONVSCOPE_SIMD_KERNELS(lanes_kernels,
                                      .backward_data = CONVSCOPE_ISA::backward_data,
                                      .backward_weight = CONVSCOPE_ISA::backward_weight,
                                      .reduce = CONVSCOPE_ISA::reduce,
+                                     .backward = CONVSCOPE_ISA::backward,
                                      .max_pool2x2 = CONVSCOPE_ISA::max_pool2x2,
                                      .max_pool2x2_backward = CONVSCOPE_ISA::max_pool2x2_backward,
                                      .relu = CONVSCOPE_ISA::relu,

@@ -139,6 +139,10 @@ void put_group(const Guarded<T>& from, Index group, int lanes, Index n, Index si
   }
 }
 
+bool same_bits(const Guarded<float>& a, const Guarded<float>& b, Index count) {
+  return std::memcmp(a.data(), b.data(), static_cast<std::size_t>(count) * sizeof(float)) == 0;
+}
+
 void check_layer(const Layer& layer, int lanes) {
   SCOPED_TRACE(cat(layer.problem.text(), layer.relu ? " relu" : "", layer.pool ? " pool" : "", " ",
                    lanes, " lanes, ", name_of(current_isa())));
@@ -155,8 +159,9 @@ void check_layer(const Layer& layer, int lanes) {
   EXPECT_TRUE(packed.whole() && packed_backward.whole());
 
   constexpr Index kChunks = 2;
-  Guarded<float> sums(kChunks * z.sums_floats);
+  const Guarded<float> sums(kChunks * z.sums_floats), sums_at_once(z.sums_floats);
   sums.clear();
+  sums_at_once.clear();
   const Index y_size = z.y_floats / lanes;
   std::vector<float> y(static_cast<std::size_t>(n * y_size));
   std::vector<float> dx(static_cast<std::size_t>(layer.x.numel()));
@@ -182,6 +187,22 @@ void check_layer(const Layer& layer, int lanes) {
     kernels.backward_data(z, dz, packed_backward.data(), gdx.data(), data_scratch.data());
     put_group(gdx, group, lanes, n, z.x_floats / lanes, dx);
     kernels.backward_weight(z, gx.data(), dz, chunk, weight_scratch.data());
+    // All at once gives the same, with and without dx or the sums.
+    const Guarded<float> again(z.x_floats), alone(z.x_floats);
+    const Guarded<float> all_scratch(z.backward_scratch_floats);
+    const auto backward = [&](float* to_dx, float* to_sums) {
+      kernels.backward(z, gx.data(), layer.pool ? nullptr : gy.data(), gwinners.data(), gdy.data(),
+                       packed_backward.data(), to_dx, to_sums, all_scratch.data());
+    };
+    if (group == 0) {
+      backward(nullptr, sums_at_once.data());
+      backward(alone.data(), nullptr);
+      EXPECT_TRUE(same_bits(alone, gdx, z.x_floats));
+      sums_at_once.clear();
+    }
+    backward(again.data(), sums_at_once.data());
+    EXPECT_TRUE(same_bits(again, gdx, z.x_floats));
+    EXPECT_TRUE(again.whole() && alone.whole() && all_scratch.whole());
     EXPECT_TRUE(gdz.whole() && scratch.whole() && data_scratch.whole() && weight_scratch.whole());
   }
   EXPECT_TRUE(sums.whole());
@@ -196,6 +217,12 @@ void check_layer(const Layer& layer, int lanes) {
   EXPECT_TRUE(dw.whole() && db.whole());
   EXPECT_EQ(std::vector<float>(dw.data(), dw.data() + z.weight_floats), floats(expected.dw));
   EXPECT_EQ(std::vector<float>(db.data(), db.data() + z.k), floats(expected.db));
+  EXPECT_TRUE(sums_at_once.whole());
+  const Guarded<float> dw_again(z.weight_floats), db_again(z.k);
+  kernels.reduce(z, sums_at_once.data(), z.sums_floats, 1, 0, z.k, dw_again.data(), db_again.data(),
+                 false);
+  EXPECT_TRUE(same_bits(dw_again, dw, z.weight_floats));
+  EXPECT_TRUE(same_bits(db_again, db, z.k));
   kernels.reduce(z, sums.data(), z.sums_floats, kChunks, 0, z.k, dw.data(), nullptr, true);
   for (Index i = 0; i < z.weight_floats; ++i) {
     ASSERT_EQ(dw[i], 2 * static_cast<float>(expected.dw.data<double>()[i]));
