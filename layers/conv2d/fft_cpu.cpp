@@ -17,13 +17,13 @@
 //               the spectra of all kernels never exist), products of V and U over channels for each
 //               frequency along the column, and the way back: G
 //            3. rows of G back, the valid pixels are turned back into rows of y
-//            A complex product is three real matrix products (fft_kernels.h); so the register tile
-//            is the one of Winograd's convolution: 14 tiles x 32 channels.
+//            A complex product is three real ones (fft_kernels.h): a register tile is 9 tiles x 16
+//            channels x 3 sums
 //            backward_weight: step 2 multiplies x and dy over tiles; the sums go back to kernels'
 //            rows and are added up block by block.
 //            Threads take tiles (1, 3) and pairs (2).
 // Shapes     x [N,C,H,W], w [K,C/G,R,S], y [N,K,P,Q], f32 row-major, any alignment; H [T/2, C/L,
-//            tiles, rows, 2, L], V [3 T, C/L, tiles, L], U [3 T, C, 2 L], L lanes, 64-byte aligned
+//            tiles, rows, 2, L], V [3 T, C/L, tiles, L], U [2 T, C, L], L lanes, 64-byte aligned
 // Supports   f32; stride 1, dilation 1; kernels from 2 taps to 48x48; every padding; groups, but not
 //            depthwise
 // Cost       FLOPs = 2 * 3/2 T^2 tiles K C/G in products and about 4 T^2 log2(T) for each tile and
@@ -36,7 +36,7 @@
 // Backward   dx = F^-1 [ sum over k of F(dy) . F(w) ], whose valid outputs begin at R - 1, S - 1;
 //            dw = F^-1 [ sum over tiles of F(x) . conj F(dy) ] [0:R, 0:S], assigned or added to
 // Choices    lengths 16 20 24 32 48 64 along each axis, the pair with the lowest count of
-//            operations (fft_plan.h); a block's H + G = 16 MiB of L3, at least 28 tiles
+//            operations (fft_plan.h); a block's H + G = 8 MiB of L3, at least 27 tiles
 // Source     M. Mathieu, M. Henaff, Y. LeCun: Fast Training of Convolutional Networks through FFTs,
 //            2014, arXiv 1312.5851; N. Vasilache et al. 2015, arXiv 1412.7580 (tiles); J. Cooley, J.
 //            Tukey 1965; three products: Gauss, in Knuth, The Art of Computer Programming 4.6.4.
@@ -74,8 +74,9 @@ class Passes {
       : plan_(plan),
         z_(plan.z),
         kernels_(point_kernels.get()),
-        rows_(fft_kernels.get().lengths[plan.columns.kernels]),  // along a row, across columns
-        columns_(fft_kernels.get().lengths[plan.rows.kernels]),
+        fft_(fft_kernels.get()),
+        rows_(fft_.lengths[plan.columns.kernels]),  // along a row, across columns
+        columns_(fft_.lengths[plan.rows.kernels]),
         h_(static_cast<float*>(workspace)),
         g_(h_ + plan.pairs() * plan.in_pair()),
         w_rows_(g_ + plan.pairs() * plan.out_pair()),
@@ -146,14 +147,15 @@ class Passes {
     }
   }
 
-  // The rows 0 and T / 2 of two real columns have no third point.
-  bool has_point(Index pair, Index point) const {
-    return pair > 0 || (point != 2 && point != 3 * plan_.rows.length / 2 + 2);
+  // Rows 0 and T / 2 of two real columns hold two real numbers.
+  bool is_real(Index pair, Index row) const {
+    return pair == 0 && (row == 0 || 2 * row == plan_.rows.length);
   }
 
   const Plan& plan_;
   const Conv2dProblem& z_;
   const PointKernels& kernels_;
+  const FftKernels& fft_;
   const FftLength& rows_;
   const FftLength& columns_;
   float* const h_;
@@ -226,59 +228,69 @@ class Convolution : private Passes {
     });
   }
 
-  // Step 2 of one pair: V, then for each panel of output channels U, M = V U and the way back.
+  // Step 2 of one pair: V, then for each L output channels U, M = V U and the way back.
   void multiply(Index pair, Index count, float* v) const {
     const Index lanes = plan_.lanes;
-    float* const u = v + plan_.points() * plan_.v_point();
-    float* const m = u + plan_.points() * plan_.u_point();
+    float* const u = v + 3 * plan_.rows.length * plan_.v_point();
+    float* const m = u + 2 * plan_.rows.length * plan_.u_point();
     FftColumns columns = column_of(pair, count);
     columns.to = v;
     columns.point_step = plan_.v_point();
     transform_columns(h_ + pair * plan_.in_pair(), plan_.depth_blocks, plan_.rows.in, columns,
                       columns_.data_columns);
-    const RowTiles tiles(count, kernels_.rows);
-    for (Index k = 0; k < plan_.channel_blocks; k += kernels_.vectors) {
-      const Index vectors = std::min<Index>(kernels_.vectors, plan_.channel_blocks - k);
-      for (Index i = 0; i < vectors; ++i) {
-        FftColumns kernel = column_of(pair, plan_.depth);
-        kernel.conjugate = plan_.forward;
-        kernel.rows = static_cast<int>(z_.r);
-        kernel.from_step = z_.r * 2 * lanes;
-        kernel.from =
-            w_rows_ + pair * plan_.weight_pair() + (k + i) * plan_.depth * kernel.from_step;
-        kernel.to = u + i * lanes;
-        kernel.to_step = vectors * lanes;
-        kernel.point_step = plan_.u_point();
-        columns_.kernel_columns(kernel);
-      }
-      PointProduct product;
-      product.vectors = static_cast<int>(vectors);
-      product.depth = plan_.depth;
-      product.block_step = plan_.block_tiles * lanes;
-      product.out_step = plan_.block_tiles * lanes;
-      for (Index point = 0; point < plan_.points(); ++point) {
-        if (!has_point(pair, point)) continue;
-        product.u = u + point * plan_.u_point();
-        for (Index t = 0; t < tiles.tiles; ++t) {
-          product.rows = tiles.height(t);
-          product.v = v + point * plan_.v_point() + tiles.begin(t) * lanes;
-          product.out = m + point * plan_.m_point() + tiles.begin(t) * lanes;
-          kernels_.product(product);
-        }
+    for (Index k = 0; k < plan_.channel_blocks; ++k) {
+      FftColumns kernel = column_of(pair, plan_.depth);
+      kernel.conjugate = plan_.forward;
+      kernel.rows = static_cast<int>(z_.r);
+      kernel.from_step = z_.r * 2 * lanes;
+      kernel.from = w_rows_ + pair * plan_.weight_pair() + k * plan_.depth * kernel.from_step;
+      kernel.to = u;
+      kernel.point_step = plan_.u_point();
+      columns_.kernel_columns(kernel);
+      for (Index row = 0; row < plan_.rows.length; ++row) {
+        multiply_row(v + 3 * row * plan_.v_point(), u + 2 * row * plan_.u_point(), count,
+                     is_real(pair, row), m + 2 * row * plan_.m_point());
       }
       FftColumnsBack back;
       back.first = static_cast<int>(plan_.forward ? 0 : z_.r - 1);
       back.rows = static_cast<int>(plan_.rows.out);
       back.two_real = pair == 0;
       back.count = count;
+      back.from = m;
       back.from_step = lanes;
       back.point_step = plan_.m_point();
       back.to_step = plan_.rows.out * 2 * lanes;
-      for (Index i = 0; i < vectors; ++i) {
-        back.from = m + i * plan_.block_tiles * lanes;
-        back.to = g_ + pair * plan_.out_pair() + (k + i) * plan_.block_tiles * back.to_step;
-        columns_.columns_back(back);
+      back.to = g_ + pair * plan_.out_pair() + k * plan_.block_tiles * back.to_step;
+      columns_.columns_back(back);
+    }
+  }
+
+  // m [2, tiles, L] = v [3, C/L, tiles, L] u [2, C, L]; real: the two points are two products.
+  void multiply_row(const float* v, const float* u, Index count, bool real, float* m) const {
+    const Index block_step = plan_.block_tiles * plan_.lanes;
+    const RowTiles tiles(count, real ? kernels_.rows : fft_.rows);
+    for (Index t = 0; t < tiles.tiles; ++t) {
+      const Index first = tiles.begin(t) * plan_.lanes;
+      for (Index part = 0; real && part < 2; ++part) {
+        kernels_.product({.rows = tiles.height(t),
+                          .vectors = 1,
+                          .depth = plan_.depth,
+                          .v = v + part * plan_.v_point() + first,
+                          .block_step = block_step,
+                          .u = u + part * plan_.u_point(),
+                          .out = m + part * plan_.m_point() + first,
+                          .out_step = 0});
       }
+      if (real) continue;
+      fft_.product({.rows = tiles.height(t),
+                    .depth = plan_.depth,
+                    .v = v + first,
+                    .v_point = plan_.v_point(),
+                    .block_step = block_step,
+                    .u = u,
+                    .u_point = plan_.u_point(),
+                    .out = m + first,
+                    .out_point = plan_.m_point()});
     }
   }
 
@@ -362,8 +374,8 @@ class WeightGradient : private Passes {
   // products over the block's tiles, and back to kernels' rows.
   void sum(Index pair, Index count, bool accumulate, float* v) const {
     const Index lanes = plan_.lanes;
-    float* const v_dy = v + plan_.points() * plan_.v_point();
-    float* const sums = v_dy + plan_.points() * plan_.u_point();
+    float* const v_dy = v + 3 * plan_.rows.length * plan_.v_point();
+    float* const sums = v_dy + 2 * plan_.rows.length * plan_.u_point();
     FftColumns columns = column_of(pair, count);
     columns.to = v;
     columns.point_step = plan_.v_point();
@@ -374,37 +386,52 @@ class WeightGradient : private Passes {
     columns.conjugate = true;
     transform_columns(g_ + pair * plan_.out_pair(), plan_.channel_blocks, plan_.rows.out, columns,
                       columns_.kernel_columns);
-    const Index padded = plan_.depth_padded();
-    const RowTiles pieces(plan_.channel_blocks, kernels_.sum_vectors);
-    for (Index piece = 0; piece < pieces.tiles; ++piece) {
-      const Index k = pieces.begin(piece);
-      PointSum sum;
-      sum.vectors = pieces.height(piece);
-      sum.depth = count;
-      sum.dy_step = plan_.block_tiles * lanes;
-      sum.out_step = padded * lanes;
-      for (Index point = 0; point < plan_.points(); ++point) {
-        if (!has_point(pair, point)) continue;
-        sum.dy = v_dy + point * plan_.u_point() + k * sum.dy_step;
-        for (Index c = 0; c < plan_.depth; c += kernels_.sum_rows) {
-          sum.x = v + point * plan_.v_point() + c / lanes * sum.dy_step + c % lanes;
-          sum.out = sums + point * plan_.m_point() + c * lanes;
-          kernels_.sum(sum);
-        }
+    for (Index k = 0; k < plan_.channel_blocks; ++k) {
+      for (Index row = 0; row < plan_.rows.length; ++row) {
+        sum_row(v + 3 * row * plan_.v_point(),
+                v_dy + 2 * row * plan_.u_point() + k * plan_.block_tiles * lanes, count,
+                is_real(pair, row), sums + 2 * row * plan_.m_point());
       }
       FftColumnsBack back;
       back.rows = static_cast<int>(z_.r);
       back.two_real = pair == 0;
       back.accumulate = accumulate;
       back.count = plan_.depth;
+      back.from = sums;
       back.from_step = lanes;
       back.point_step = plan_.m_point();
       back.to_step = z_.r * 2 * lanes;
-      for (Index i = 0; i < sum.vectors; ++i) {
-        back.from = sums + i * sum.out_step;
-        back.to = w_rows_ + pair * plan_.weight_pair() + (k + i) * padded * back.to_step;
-        columns_.columns_back(back);
+      back.to = w_rows_ + pair * plan_.weight_pair() + k * plan_.depth_padded() * back.to_step;
+      columns_.columns_back(back);
+    }
+  }
+
+  // sums [2, C, L] = v [3, C/L, tiles, L] dy [2, tiles, L]; real: the two points are two sums.
+  void sum_row(const float* v, const float* dy, Index count, bool real, float* sums) const {
+    const Index lanes = plan_.lanes;
+    const Index step = real ? kernels_.sum_rows : fft_.sum_rows;
+    for (Index c = 0; c < plan_.depth; c += step) {
+      const float* const x = v + c / lanes * plan_.block_tiles * lanes + c % lanes;
+      for (Index part = 0; real && part < 2; ++part) {
+        kernels_.sum({.vectors = 1,
+                      .accumulate = false,
+                      .depth = count,
+                      .x = x + part * plan_.v_point(),
+                      .dy = dy + part * plan_.u_point(),
+                      .dy_step = 0,
+                      .out = sums + part * plan_.m_point() + c * lanes,
+                      .out_step = 0});
       }
+      if (real) continue;
+      fft_.sum({.rows = fft_.sum_rows,
+                .depth = count,
+                .v = x,
+                .v_point = plan_.v_point(),
+                .block_step = 0,
+                .u = dy,
+                .u_point = plan_.u_point(),
+                .out = sums + c * lanes,
+                .out_point = plan_.m_point()});
     }
   }
 

@@ -9,10 +9,10 @@
 //
 // A complex product takes three real ones (Gauss): with a + ib of the data and c + id of a kernel
 //   m0 = (a + b) c,  m1 = a (d - c),  m2 = b (c + d):   real part m0 - m2, imaginary part m0 + m1.
-// So a complex number is three points, each a product of its own: (a + b, a, b) of the data and
-// (c, d - c, c + d) of the kernels. Row i of a column is points 3 i, 3 i + 1, 3 i + 2. Of two real
-// columns A and B: row i is A's i and row T - i is B's i, for 0 < i < T / 2; rows 0 and T / 2 hold
-// real numbers, A's in their first point and B's in the second; the third is not used.
+// So row i of a transformed column of data is three points, (a + b, a, b) at 3 i, 3 i + 1, 3 i + 2;
+// of kernels and of products it is two, the real and the imaginary part, at 2 i and 2 i + 1. Of two
+// real columns A and B: row i is A's i and row T - i is B's i, for 0 < i < T / 2; rows 0 and T / 2
+// are real numbers, A's in the first point and B's in the second.
 #pragma once
 
 #include <cstdint>
@@ -43,7 +43,8 @@ struct FftRowsBack {
   bool accumulate = false;  // add to what is there
 };
 
-// `count` columns of `rows` complex numbers (0 below, up to T), from_step apart, to 3 T points each.
+// `count` columns of `rows` complex numbers (0 below, up to T), from_step apart, to 3 T points each (kernels:
+// 2 T).
 struct FftColumns {
   int rows = 0;
   bool two_real = false;
@@ -77,11 +78,30 @@ struct FftLength {
   void (*columns_back)(const FftColumnsBack& z) = nullptr;
 };
 
+// Products of one row of columns, summed over channels: for i < rows
+//   (re, im)[i L + lane] = sum over c < depth of v[c, i] (u[c L + lane], u[c L + lane + u_point]),
+// v[c, i] the three points at v + s v_point + c / L block_step + i L + c % L; im at out + out_point.
+struct FftProduct {
+  int rows = 0;
+  std::int64_t depth = 0;
+  const float* v = nullptr;
+  std::int64_t v_point = 0, block_step = 0;
+  const float* u = nullptr;
+  std::int64_t u_point = 0;
+  float* out = nullptr;
+  std::int64_t out_point = 0;
+};
+
 inline constexpr int kFftLengths[] = {16, 20, 24, 32, 48, 64};
 inline constexpr int kFftLengthCount = 6;
 
 struct FftKernels {
   FftLength lengths[kFftLengthCount];
+  int rows = 0;      // most tiles of a product
+  int sum_rows = 0;  // channels of a sum; divides L
+  void (*product)(const FftProduct& z) = nullptr;
+  // The same with sum over t < depth of v[t L + i] (u[t L + lane], ..) for i < sum_rows.
+  void (*sum)(const FftProduct& z) = nullptr;
 };
 
 CONVSCOPE_API extern IsaTable<FftKernels> fft_kernels;

@@ -14,8 +14,8 @@ namespace convscope::fft {
 
 using Index = std::int64_t;
 
-inline constexpr Index kBlockFloats = 1 << 22;  // spectra of a block of tiles: 16 MiB of L3
-inline constexpr Index kLeastTiles = 28;        // of a block: two register tiles of a product
+inline constexpr Index kBlockFloats = 1 << 21;  // spectra of a block of tiles: 8 MiB of L3
+inline constexpr Index kLeastTiles = 27;        // of a block: three register tiles of a product
 inline constexpr Index kKernelsAtOnce = 8;      // taps in lanes: 8 x 121 x 64 B = 61 KiB of L2
 
 inline Index ceil_div(Index a, Index b) { return (a + b - 1) / b; }
@@ -33,10 +33,14 @@ struct Axis {
   Index length, count, out, in;
 };
 
-// Vector operations of a complex transform with its loads and stores, measured in units of one FMA.
+// Costs in units of one vector FMA, measured: a complex transform with its loads and stores, a pixel
+// brought into its lane, a vector written to or read from L3 beside them; products reach this share
+// of the peak.
 inline constexpr double kFftOperations[kFftLengthCount] = {230, 320, 390, 560, 900, 1250};
-inline constexpr double kPixelOperations = 5;  // to bring a pixel into its lane
-inline constexpr double kProductShare = 0.88;  // of the peak, in products
+inline constexpr double kPixelOperations = 5;
+inline constexpr double kSpectrumOperations = 6;
+inline constexpr double kProductShare = 0.92;
+inline constexpr double kGradientShare = 0.85;  // the same in backward_weight
 
 // Channels of one group. forward: in = x, out = y; backward_data: in = dy, out = dx; `depth`
 // channels are summed over, `channels` computed. backward_weight: in = x (depth), out = dy
@@ -56,6 +60,7 @@ struct Plan {
         lanes(point_kernels.get().lanes),
         depth_blocks(ceil_div(depth, lanes)),
         channel_blocks(ceil_div(channels, lanes)),
+        of_weights(direction == Direction::backward_weight),
         rows(kFftLengthCount - 1, z.r, out_h),
         columns(kFftLengthCount - 1, z.s, out_w) {
     bool found = false;
@@ -65,7 +70,7 @@ struct Plan {
         if (kFftLengths[j] < z.s) continue;
         const Axis down(i, z.r, out_h);
         const Axis across(j, z.s, out_w);
-        const double cost = operations(down, across, direction);
+        const double cost = operations(down, across);
         if (found && cost >= cycles) continue;
         found = true;
         cycles = cost;
@@ -73,13 +78,13 @@ struct Plan {
         columns = across;
       }
     }
-    set_blocks(direction);
+    blocks = blocks_of(rows, columns);
+    block_tiles = blocks == 0 ? 1 : ceil_div(tiles(), blocks);
   }
 
   // A block's H [pairs, depth/L, tiles, in rows, 2, L] and G [pairs, channels/L, tiles, out rows,
   // 2, L]; W [pairs, channels/L, depth, R, 2, L].
   Index pairs() const { return columns.length / 2; }
-  Index points() const { return 3 * rows.length; }  // of one pair's column
   Index tiles() const { return z.n * rows.count * columns.count; }
   Index in_pair() const { return odd_lines(depth_blocks * block_tiles * rows.in * 2 * lanes); }
   Index out_pair() const { return odd_lines(channel_blocks * block_tiles * rows.out * 2 * lanes); }
@@ -88,71 +93,63 @@ struct Plan {
   Index depth_padded() const { return of_weights ? depth_blocks * lanes : depth; }
   Index shared_floats() const { return pairs() * (in_pair() + out_pair() + weight_pair()); }
 
-  // Points of one pair's column, each thread its own: V [points, depth/L, tiles, L]; forward and
-  // backward_data: U [points, depth, vectors L] and M [points, vectors, tiles, L]; backward_weight:
-  // V of dy [points, channels/L, tiles, L], sums [points, vectors, depth, L].
+  // One pair's transformed column, each thread its own. forward and backward_data: V [3 T, depth/L,
+  // tiles, L], then for each L output channels U [2 T, depth, L] and M [2 T, tiles, L];
+  // backward_weight: V, the same of dy [2 T, channels/L, tiles, L], sums [2 T, depth, L].
   Index v_point() const { return odd_lines(depth_blocks * block_tiles * lanes); }
   Index u_point() const {
-    return of_weights ? odd_lines(channel_blocks * block_tiles * lanes)
-                      : odd_lines(depth * vectors() * lanes);
+    return odd_lines((of_weights ? channel_blocks * block_tiles : depth) * lanes);
   }
-  Index m_point() const {
-    return odd_lines(vectors() * (of_weights ? depth_padded() : block_tiles) * lanes);
-  }
-  Index vectors() const {
-    const PointKernels& kernels = point_kernels.get();
-    return std::min<Index>(channel_blocks, of_weights ? kernels.sum_vectors : kernels.vectors);
-  }
+  Index m_point() const { return odd_lines((of_weights ? depth_padded() : block_tiles) * lanes); }
   Index panel_floats() const {
     return std::max(rows.in * columns.in, kKernelsAtOnce * z.r * z.s) * lanes;
   }
   Index thread_floats() const {
-    return odd_lines(std::max(points() * (v_point() + u_point() + m_point()), panel_floats()));
+    const Index points = rows.length * (3 * v_point() + 2 * u_point() + 2 * m_point());
+    return odd_lines(std::max(points, panel_floats()));
   }
 
   // Vector operations of one group with these tiles.
-  double operations(const Axis& down, const Axis& across, Direction direction) const {
+  double operations(const Axis& down, const Axis& across) const {
     const auto number = [](Index value) { return static_cast<double>(value); };
     const double row = kFftOperations[across.kernels] / 2;
     const double column = kFftOperations[down.kernels] * number(across.length) / 2;
-    const double pixels = kPixelOperations * number(down.in * across.in);
-    const bool weights = direction == Direction::backward_weight;
-    const Index all = z.n * down.count * across.count;
-    const double passes = std::max(
-        1.0, number(all * (depth_blocks + channel_blocks) * down.length * across.length * lanes) /
-                 number(kBlockFloats));
-    const double transforms =
-        number(all) * (number(depth_blocks) * (pixels + number(down.in) * row + column) +
-                       number(channel_blocks) * (pixels + number(down.out) * row + column));
+    const double pixel_row = kPixelOperations * number(across.in);
+    const double vector = 2 * kSpectrumOperations * number(across.length);  // there and back
+    const double all = number(z.n * down.count * across.count);
+    const double weights = number(depth_padded() * channel_blocks);
+    const double rows_of_data = all * number(depth_blocks * down.in + channel_blocks * down.out);
+    const double transforms = rows_of_data * (row + pixel_row + vector) +
+                              all * number(depth_blocks + channel_blocks) * column;
     const double kernels =
-        number((weights ? depth_blocks * lanes : depth) * channel_blocks) *
-        (number(z.r) * row + kPixelOperations * number(z.r * z.s) + passes * column);
-    const double products =
-        number(all * (weights ? depth_blocks * lanes : depth) * channel_blocks) * 1.5 *
-        number(down.length * across.length) / kProductShare;
-    return transforms + kernels + products;
+        weights * (number(z.r) * (row + number(z.s) * kPixelOperations) +
+                   number(blocks_of(down, across)) * (column + number(z.r) * vector / 2));
+    const double products = all * weights * 1.5 * number(down.length * across.length);
+    return transforms + kernels + products / (of_weights ? kGradientShare : kProductShare);
   }
 
   const Conv2dProblem& z;
   bool forward;
-  bool of_weights = false;
   Index depth, channels;
   Index in_h, in_w, out_h, out_w;
   Index top, left;  // the pixel of `in` that the first tap of output 0 reads
   Index lanes, depth_blocks, channel_blocks;
+  bool of_weights;
   Axis rows, columns;
   double cycles = 0;
   Index block_tiles = 1, blocks = 0;
 
  private:
-  void set_blocks(Direction direction) {
-    of_weights = direction == Direction::backward_weight;
+  Index tiles_with(const Axis& down, const Axis& across) const {
     const Index per_tile =
-        (depth_blocks * rows.in + channel_blocks * rows.out) * columns.length * lanes;
-    block_tiles = std::clamp<Index>(std::max(kBlockFloats / per_tile, kLeastTiles), 1,
-                                    std::max<Index>(1, tiles()));
-    blocks = ceil_div(tiles(), block_tiles);
-    if (blocks > 0) block_tiles = ceil_div(tiles(), blocks);
+        (depth_blocks * down.in + channel_blocks * down.out) * across.length * lanes;
+    const Index all = z.n * down.count * across.count;
+    return std::clamp<Index>(kBlockFloats / per_tile,
+                             std::min(kLeastTiles, std::max<Index>(1, all)),
+                             std::max<Index>(1, all));
+  }
+  Index blocks_of(const Axis& down, const Axis& across) const {
+    return ceil_div(z.n * down.count * across.count, tiles_with(down, across));
   }
 };
 

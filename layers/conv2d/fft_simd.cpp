@@ -30,6 +30,16 @@ CONVSCOPE_INLINE Complex add_scaled(Complex a, float f, Complex b) {
 CONVSCOPE_INLINE Complex add_turned(Complex a, float f, Complex b) {
   return {fma(broadcast(f), b.im, a.re), fma(broadcast(-f), b.re, a.im)};
 }
+// Two cache lines of a vector each (more lines when a vector is smaller). The spectra of a block of
+// tiles lie in many places of L3 or memory, where the hardware does not foresee the next access.
+CONVSCOPE_INLINE void prefetch(const float* p) {
+  __builtin_prefetch(p);
+  __builtin_prefetch(p + kLanes);
+}
+CONVSCOPE_INLINE void prefetch_for_write(float* p) {
+  __builtin_prefetch(p, 1);
+  __builtin_prefetch(p + kLanes, 1);
+}
 CONVSCOPE_INLINE Complex load_complex(const float* p) { return {load(p), load(p + kLanes)}; }
 CONVSCOPE_INLINE void store_complex(float* p, Complex a) {
   store(p, a.re);
@@ -206,6 +216,7 @@ void rows(const FftRows& z) {
     Complex spectrum[N];
     transform_long<N>(
         [&](int n) -> Complex {
+          prefetch_for_write(z.to + n / 2 * z.pair_step + (2 * row + n % 2 * 2) * kLanes);
           if (n >= z.columns) return {zero(), zero()};
           const float* const p = from + n * kLanes;
           return {load(p) * scale, both ? load(p + z.from_row) * scale : zero()};
@@ -245,6 +256,8 @@ void rows_back(const FftRowsBack& z) {
     for (int j = 1; j < N / 2; ++j) {
       const Complex a = load_complex(from + j * z.pair_step);
       const Complex b = load_complex(from + j * z.pair_step + second);
+      prefetch(from + j * z.pair_step + 4 * kLanes);
+      prefetch(from + j * z.pair_step + 6 * kLanes);
       spectrum[j] = {a.im + b.re, a.re - b.im};
       spectrum[N - j] = {b.re - a.im, a.re + b.im};
     }
@@ -265,24 +278,17 @@ void rows_back(const FftRowsBack& z) {
 
 // ---- columns -----------------------------------------------------------------------------------
 
-// The three points of a complex number.
+// The points of row k.
 template <bool Kernel>
-CONVSCOPE_INLINE void put_points(float* to, Index step, Complex a, Vec sign) {
+CONVSCOPE_INLINE void put_points(float* to, Index step, int k, Complex a, Vec sign) {
   if constexpr (Kernel) {
-    const Vec d = a.im * sign;
-    store(to, a.re);
-    store(to + step, d - a.re);
-    store(to + 2 * step, a.re + d);
+    store(to + 2 * k * step, a.re);
+    store(to + (2 * k + 1) * step, a.im * sign);
   } else {
-    store(to, a.re + a.im);
-    store(to + step, a.re);
-    store(to + 2 * step, a.im);
+    store(to + 3 * k * step, a.re + a.im);
+    store(to + (3 * k + 1) * step, a.re);
+    store(to + (3 * k + 2) * step, a.im);
   }
-}
-
-CONVSCOPE_INLINE Complex product_at(const float* from, Index step) {
-  const Vec m0 = load(from);
-  return {m0 - load(from + 2 * step), m0 + load(from + step)};
 }
 
 template <int N, bool Kernel>
@@ -293,19 +299,20 @@ void columns(const FftColumns& z) {
   for (Index i = 0; i < z.count; ++i, from += z.from_step, to += z.to_step) {
     const auto get = [&](int n) -> Complex {
       if (n >= z.rows) return {zero(), zero()};
+      prefetch(from + 2 * z.from_step + 2 * n * kLanes);
       return load_complex(from + 2 * n * kLanes);
     };
     if (!z.two_real) {
-      transform_long<N>(get, [&](int k, Complex value) {
-        put_points<Kernel>(to + 3 * k * z.point_step, z.point_step, value, sign);
-      });
+      transform_long<N>(
+          get, [&](int k, Complex value) { put_points<Kernel>(to, z.point_step, k, value, sign); });
       continue;
     }
     Complex spectrum[N];
     transform_long<N>(get, [&](int k, Complex value) { spectrum[k] = value; });
     for (int end = 0; end < N; end += N / 2) {
-      store(to + 3 * end * z.point_step, spectrum[end].re);
-      store(to + (3 * end + 1) * z.point_step, spectrum[end].im);
+      float* const p = to + (Kernel ? 2 : 3) * end * z.point_step;
+      store(p, spectrum[end].re);
+      store(p + z.point_step, spectrum[end].im);
     }
     const Vec half = broadcast(0.5f);
     for (int k = 1; k < N / 2; ++k) {
@@ -313,8 +320,8 @@ void columns(const FftColumns& z) {
       const Complex high = spectrum[N - k];
       const Complex one{half * (low.re + high.re), half * (low.im - high.im)};
       const Complex two{half * (low.im + high.im), half * (high.re - low.re)};
-      put_points<Kernel>(to + 3 * k * z.point_step, z.point_step, one, sign);
-      put_points<Kernel>(to + 3 * (N - k) * z.point_step, z.point_step, two, sign);
+      put_points<Kernel>(to, z.point_step, k, one, sign);
+      put_points<Kernel>(to, z.point_step, N - k, two, sign);
     }
   }
 }
@@ -331,28 +338,100 @@ void columns_back(const FftColumnsBack& z) {
       const Complex one{value.im, value.re};
       store_complex(p, z.accumulate ? one + load_complex(p) : one);
     };
+    const auto get = [&](int n) -> Complex {  // real and imaginary parts exchanged
+      const float* const p = from + 2 * n * z.point_step;
+      return {load(p + z.point_step), load(p)};
+    };
     if (!z.two_real) {
-      transform_long<N>(
-          [&](int n) -> Complex {
-            const Complex value = product_at(from + 3 * n * z.point_step, z.point_step);
-            return {value.im, value.re};
-          },
-          put);
+      transform_long<N>(get, put);
       continue;
     }
-    Complex spectrum[N];  // of A + iB, real and imaginary parts exchanged
-    for (int end = 0; end < N; end += N / 2) {
-      spectrum[end] = {load(from + (3 * end + 1) * z.point_step),
-                       load(from + 3 * end * z.point_step)};
-    }
+    Complex spectrum[N];  // of A + iB, the same way; rows 0 and T / 2 hold (A, B) as they are
+    spectrum[0] = get(0);
+    spectrum[N / 2] = get(N / 2);
     for (int k = 1; k < N / 2; ++k) {
-      const Complex a = product_at(from + 3 * k * z.point_step, z.point_step);
-      const Complex b = product_at(from + 3 * (N - k) * z.point_step, z.point_step);
-      spectrum[k] = {a.im + b.re, a.re - b.im};
-      spectrum[N - k] = {b.re - a.im, a.re + b.im};
+      const Complex a = get(k);
+      const Complex b = get(N - k);
+      spectrum[k] = {a.re + b.im, a.im - b.re};
+      spectrum[N - k] = {b.im - a.re, a.im + b.re};
     }
     transform_long<N>([&](int n) { return spectrum[n]; }, put);
   }
+}
+
+// ---- products ----------------------------------------------------------------------------------
+
+// Rows x 3 sums stay in registers: AVX-512 9 x 3 = 27 and 3 of u of 32, AVX2 4 x 3 and 3 of 16;
+// d - c and c + d run on the ports for additions, which are idle.
+#if defined(CONVSCOPE_ISA_IS_AVX512)
+constexpr int kRows = 9;
+constexpr int kSumRows = 8;
+#elif defined(CONVSCOPE_ISA_IS_AVX2)
+constexpr int kRows = 4;
+constexpr int kSumRows = 4;
+#else
+constexpr int kRows = 3;
+constexpr int kSumRows = 1;
+#endif
+
+template <int Rows>
+struct Sums {
+  Vec m[Rows][3];
+  CONVSCOPE_INLINE Sums() {
+#pragma GCC unroll 9
+    for (int i = 0; i < Rows; ++i) {
+#pragma GCC unroll 3
+      for (int part = 0; part < 3; ++part) m[i][part] = zero();
+    }
+  }
+  // v: three points, read `step` apart.
+  CONVSCOPE_INLINE void add(const float* v, Index v_point, Index step, const float* u,
+                            Index u_point) {
+    const Vec c = load(u);
+    const Vec d = load(u + u_point);
+    const Vec parts[3] = {c, d - c, c + d};
+#pragma GCC unroll 9
+    for (int i = 0; i < Rows; ++i) {
+#pragma GCC unroll 3
+      for (int part = 0; part < 3; ++part) {
+        m[i][part] = fma(broadcast(v[part * v_point + i * step]), parts[part], m[i][part]);
+      }
+    }
+  }
+  CONVSCOPE_INLINE void put(float* out, Index out_point) const {
+#pragma GCC unroll 9
+    for (int i = 0; i < Rows; ++i) {
+      store(out + i * kLanes, m[i][0] - m[i][2]);
+      store(out + out_point + i * kLanes, m[i][0] + m[i][1]);
+    }
+  }
+};
+
+template <int Rows>
+void product_rows(const FftProduct& z) {
+  if constexpr (Rows > 1) {
+    if (z.rows < Rows) return product_rows<Rows - 1>(z);
+  }
+  Sums<Rows> sums;
+  const float* u = z.u;
+  const float* block = z.v;
+  for (Index left = z.depth; left > 0; left -= kLanes, block += z.block_step) {
+    const Index count = left < kLanes ? left : kLanes;
+    for (Index c = 0; c < count; ++c, u += kLanes) {
+      sums.add(block + c, z.v_point, kLanes, u, z.u_point);
+    }
+  }
+  sums.put(z.out, z.out_point);
+}
+
+void product(const FftProduct& z) { product_rows<kRows>(z); }
+
+void tile_sum(const FftProduct& z) {
+  Sums<kSumRows> sums;
+  for (Index t = 0; t < z.depth; ++t) {
+    sums.add(z.v + t * kLanes, z.v_point, 1, z.u + t * kLanes, z.u_point);
+  }
+  sums.put(z.out, z.out_point);
 }
 
 template <int N>
@@ -366,7 +445,12 @@ constexpr FftLength kLength{.length = N,
 }  // namespace
 }  // namespace convscope::CONVSCOPE_ISA
 
-CONVSCOPE_SIMD_KERNELS(
-    fft_kernels, (FftKernels{.lengths = {CONVSCOPE_ISA::kLength<16>, CONVSCOPE_ISA::kLength<20>,
-                                         CONVSCOPE_ISA::kLength<24>, CONVSCOPE_ISA::kLength<32>,
-                                         CONVSCOPE_ISA::kLength<48>, CONVSCOPE_ISA::kLength<64>}}))
+CONVSCOPE_SIMD_KERNELS(fft_kernels,
+                       (FftKernels{
+                           .lengths = {CONVSCOPE_ISA::kLength<16>, CONVSCOPE_ISA::kLength<20>,
+                                       CONVSCOPE_ISA::kLength<24>, CONVSCOPE_ISA::kLength<32>,
+                                       CONVSCOPE_ISA::kLength<48>, CONVSCOPE_ISA::kLength<64>},
+                           .rows = CONVSCOPE_ISA::kRows,
+                           .sum_rows = CONVSCOPE_ISA::kSumRows,
+                           .product = CONVSCOPE_ISA::product,
+                           .sum = CONVSCOPE_ISA::tile_sum}))
