@@ -9,6 +9,14 @@ namespace convscope::CONVSCOPE_ISA {
 
 using Index = std::int64_t;
 
+// Channels of dx that backward_data computes at once: its weights are packed in blocks of them,
+// [block][K][R][channels][S].
+#if defined(CONVSCOPE_ISA_IS_AVX512)
+inline constexpr int kGradientChannels = 2;
+#else
+inline constexpr int kGradientChannels = 1;
+#endif
+
 // `count` things cut into blocks of nearly equal size.
 struct Blocks {
   Index count, blocks;

@@ -5,12 +5,16 @@
 // Formula    a window (i,j) passes its gradient g to one pixel (2i+a, 2j+b) of four, a and b being
 //            the bits of its winner byte, other ones in each lane. So, for stride 1,
 //              dw[k,c,r,s] = sum over i, j of g[k,i,j] x[c, 2i+a+r, 2j+b+s]
+//              dx[c,h,w]   = sum over k, i, j of g[k,i,j] w[k,c, h-2i-a, w-2j-b]
 // Plan       the pixel is picked by blends: rows by a, then columns by b, which neighbouring taps
 //            share. R S taps of one window: R (S + 1) + R S blends + R S FMAs instead of 4 R S FMAs;
 //            Zen 4 does two blends a cycle and one FMA, so 5x5 takes 46 cycles instead of 100.
 //            AVX-512 with 16 lanes only (masks in registers of their own); everything else expands
 //            the gradient to dz first.
+//            dx: the same blends pick weights, row h - 2i or h - 2i - 1 of the kernel and then its
+//            columns moved by b; a row of dx stays in registers over all (k, i).
 // Choices    kernels of a tile: 2 x 5 sums + 2 x 6 pixels + 4 others of 32 registers
+//            windows of a tile of dx: 5 + 4 + 5 sums for 5x5, beside 2 x 5 weights and 4 others
 //            kRowBytes 24 KiB of x in the 32 KiB of L1
 #include "layers/conv2d/batch_lanes_parts.h"
 
@@ -150,8 +154,137 @@ void pooled_weight(const LanesConv& z, const float* x, const float* dy, const st
   }
 }
 
+// ---- dx ----------------------------------------------------------------------------------------
+
+struct PooledGradientTile {
+  const float* dy;  // window (0, first column)
+  const std::uint8_t* winners;
+  Index dy_channel, dy_row;
+  Index kernels, first, end;  // rows of windows that reach this row of dx
+  const float* w;             // row r = 0 of the kernel of this channel
+  Index w_channel, w_row;
+  Index r, h;  // rows of the kernel; the row of dx that tap 0 of window row 0 meets is -h
+  float* dx;   // column 0 of its row
+  Index column, columns;  // the column of tap 0 of the first window; columns of dx
+};
+
+template <int Windows, int S>
+void pooled_gradient_tile(const PooledGradientTile& tile) {
+  constexpr int kCount = 2 * Windows + S - 1;
+  Wide sums[kCount];
+#pragma GCC unroll 16
+  for (int t = 0; t < kCount; ++t) {
+    const Index at = tile.column + t;
+    sums[t] = at >= 0 && at < tile.columns ? load_wide(tile.dx + at * kWide) : no_wide();
+  }
+  for (Index k = 0; k < tile.kernels; ++k) {
+    for (Index i = tile.first; i < tile.end; ++i) {
+      const Index r = tile.h - 2 * i;  // of the kernel, for a winner of the window's first row
+      const Index at = k * tile.dy_channel + i * tile.dy_row;
+      const bool both = r > 0 && r < tile.r;
+      // The row of the kernel for a winner of the window's second row; at the edges the only one.
+      const float* const w = tile.w + k * tile.w_channel + (r > 0 ? r - 1 : 0) * tile.w_row;
+      Wide second[S];
+#pragma GCC unroll 8
+      for (int s = 0; s < S; ++s) second[s] = set_wide(w[s]);
+      if (both) {
+        Wide first[S];
+#pragma GCC unroll 8
+        for (int s = 0; s < S; ++s) first[s] = set_wide(w[tile.w_row + s]);
+#pragma GCC unroll 8
+        for (int j = 0; j < Windows; ++j) {
+          const Picks picks = load_picks(tile.dy + at + j * kWide, tile.winners + at + j * kWide);
+          Wide left = no_wide();
+#pragma GCC unroll 8
+          for (int s = 0; s < S; ++s) {
+            const Wide right = choose(picks.row, first[s], second[s]);
+            sums[2 * j + s] = fma(picks.g, choose(picks.column, right, left), sums[2 * j + s]);
+            left = right;
+          }
+          sums[2 * j + S] = fma(picks.g, keep(picks.column, left), sums[2 * j + S]);
+        }
+      } else {
+        const WideMask wanted = r > 0 ? 0xffff : 0;
+#pragma GCC unroll 8
+        for (int j = 0; j < Windows; ++j) {
+          const Picks picks = load_picks(tile.dy + at + j * kWide, tile.winners + at + j * kWide);
+          const Wide g = keep(static_cast<WideMask>(~(picks.row ^ wanted)), picks.g);
+          Wide left = no_wide();
+#pragma GCC unroll 8
+          for (int s = 0; s < S; ++s) {
+            sums[2 * j + s] = fma(g, choose(picks.column, second[s], left), sums[2 * j + s]);
+            left = second[s];
+          }
+          sums[2 * j + S] = fma(g, keep(picks.column, left), sums[2 * j + S]);
+        }
+      }
+    }
+  }
+#pragma GCC unroll 16
+  for (int t = 0; t < kCount; ++t) {
+    const Index at = tile.column + t;
+    if (at >= 0 && at < tile.columns) store_wide(tile.dx + at * kWide, sums[t]);
+  }
+}
+
+using PooledGradientFunction = void (*)(const PooledGradientTile&);
+
+constexpr Index most_windows(Index s) { return s == 3 ? 6 : s == 5 ? 5 : 3; }
+
+PooledGradientFunction pooled_gradient_of(Index windows, Index s) {
+  constexpr PooledGradientFunction kThree[6] = {
+      pooled_gradient_tile<1, 3>, pooled_gradient_tile<2, 3>, pooled_gradient_tile<3, 3>,
+      pooled_gradient_tile<4, 3>, pooled_gradient_tile<5, 3>, pooled_gradient_tile<6, 3>};
+  constexpr PooledGradientFunction kFive[5] = {
+      pooled_gradient_tile<1, 5>, pooled_gradient_tile<2, 5>, pooled_gradient_tile<3, 5>,
+      pooled_gradient_tile<4, 5>, pooled_gradient_tile<5, 5>};
+  constexpr PooledGradientFunction kSeven[3] = {
+      pooled_gradient_tile<1, 7>, pooled_gradient_tile<2, 7>, pooled_gradient_tile<3, 7>};
+  return s == 3 ? kThree[windows - 1] : s == 5 ? kFive[windows - 1] : kSeven[windows - 1];
+}
+
+bool takes_pooled_data(const LanesConv& z) { return takes_pooled_weight(z); }
+
+void pooled_data(const LanesConv& z, const float* dy, const std::uint8_t* winners,
+                 const float* packed, float* dx) {
+  const Blocks windows(z.y_q, most_windows(z.s));
+  const Blocks channels(z.c, kGradientChannels);
+  PooledGradientTile tile;
+  tile.dy_row = z.y_q * kWide;
+  tile.dy_channel = z.y_p * tile.dy_row;
+  tile.kernels = z.k;
+  tile.r = z.r;
+  tile.columns = z.w;
+  for (Index h = 0; h < z.h; ++h) {
+    // r = h + pad_top - 2 i lies in [0, R].
+    tile.h = h + z.pad_top;
+    tile.first = larger(0, (tile.h - z.r + 1) / 2);
+    tile.end = smaller(z.y_p, tile.h / 2 + 1);
+    for (Index block = 0; block < channels.blocks; ++block) {
+      const Index size = channels.size(block);
+      tile.w_row = size * z.s;
+      tile.w_channel = z.r * tile.w_row;
+      for (Index i = 0; i < size; ++i) {
+        const Index c = channels.begin(block) + i;
+        tile.w = packed + channels.begin(block) * z.k * z.r * z.s + i * z.s;
+        tile.dx = dx + (c * z.h + h) * z.w * kWide;
+        clear(tile.dx, z.w * kWide);
+        for (Index b = 0; b < windows.blocks; ++b) {
+          const Index j = windows.begin(b);
+          tile.dy = dy + j * kWide;
+          tile.winners = winners + j * kWide;
+          tile.column = 2 * j - z.pad_left;
+          pooled_gradient_of(windows.size(b), z.s)(tile);
+        }
+      }
+    }
+  }
+}
+
 #else
 
+constexpr bool takes_pooled_data(const LanesConv&) { return false; }
+void pooled_data(const LanesConv&, const float*, const std::uint8_t*, const float*, float*) {}
 constexpr bool takes_pooled_weight(const LanesConv&) { return false; }
 void pooled_weight(const LanesConv&, const float*, const float*, const std::uint8_t*, float*,
                    float*) {}
@@ -164,8 +297,9 @@ void backward(const LanesConv& z, const float* x, const float* y, const std::uin
               const float* dy, const float* packed_backward, float* dx, float* sums,
               float* scratch) {
   const bool pooled_sums = sums != nullptr && z.pool2x2 && takes_pooled_weight(z);
+  const bool pooled_dx = dx != nullptr && z.pool2x2 && takes_pooled_data(z);
   const float* dz = dy;
-  if (dx != nullptr || !pooled_sums) {
+  if ((dx != nullptr && !pooled_dx) || (sums != nullptr && !pooled_sums)) {
     const bool same = !z.pool2x2 && !z.relu;
     output_gradient(z, dy, y, winners, same ? nullptr : scratch, pooled_sums ? nullptr : sums);
     if (!same) dz = scratch;
@@ -176,7 +310,11 @@ void backward(const LanesConv& z, const float* x, const float* y, const std::uin
   } else if (sums != nullptr) {
     backward_weight(z, x, dz, sums, rest);
   }
-  if (dx != nullptr) backward_data(z, dz, packed_backward, dx, rest);
+  if (pooled_dx) {
+    pooled_data(z, dy, winners, packed_backward, dx);
+  } else if (dx != nullptr) {
+    backward_data(z, dz, packed_backward, dx, rest);
+  }
 }
 
 }  // namespace convscope::CONVSCOPE_ISA

@@ -21,13 +21,10 @@ namespace {
 
 #if defined(CONVSCOPE_ISA_IS_AVX512)
 constexpr int kKernels = 6;
-constexpr int kChannels = 2;
 #elif defined(CONVSCOPE_ISA_IS_AVX2)
 constexpr int kKernels = 3;
-constexpr int kChannels = 1;
 #else
 constexpr int kKernels = 2;
-constexpr int kChannels = 1;
 #endif
 constexpr int kColumns = 8;
 
@@ -441,7 +438,7 @@ GradientFunction gradient_of(Index columns) {
 }
 template <int S>
 GradientFunction gradient_of(Index channels, Index columns) {
-  if constexpr (kChannels >= 2) {
+  if constexpr (kGradientChannels >= 2) {
     if (channels == 2) return gradient_of<2, S>(columns);
   }
   return gradient_of<1, S>(columns);
@@ -464,7 +461,7 @@ void pack_weights_backward(const LanesConv& z, const float* w, float* packed) {
     pack(w, z.c, taps, z.k, z.c * taps, taps, true, packed);
     return;
   }
-  const Blocks blocks(z.c, kChannels);
+  const Blocks blocks(z.c, kGradientChannels);
   for (Index block = 0; block < blocks.blocks; ++block) {
     for (Index k = 0; k < z.k; ++k) {
       for (Index r = 0; r < z.r; ++r) {
@@ -477,7 +474,7 @@ void pack_weights_backward(const LanesConv& z, const float* w, float* packed) {
 }
 
 void run_gradient_tiles(const LanesConv& z, const float* dz, const float* packed, float* dx) {
-  const Blocks channels(z.c, kChannels);
+  const Blocks channels(z.c, kGradientChannels);
   const Blocks columns(z.w, kColumns);
   const Index lanes = z.lanes;
   GradientTile tile;
