@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // op_command.cpp: `convscope op`: one operation on NumPy files, to compare us with any other system.
-// conv2d stands here, lsq in op_lsq.cpp.
+// conv2d stands here, lsq in op_lsq.cpp, a whole network in op_net.cpp.
 #include <CLI/CLI.hpp>
 #include <charconv>
 #include <iostream>
@@ -8,6 +8,7 @@
 
 #include "experiments/cli/command.h"
 #include "experiments/cli/op_lsq.h"
+#include "experiments/cli/op_net.h"
 #include "framework/io/npy.h"
 #include "layers/conv2d/bias_gradient.h"
 #include "layers/conv2d/conv2d.h"
@@ -145,6 +146,7 @@ std::function<int()> declare(CLI::App& app) {
   conv->add_option("--out-db", op->out_db, "where to write the gradient of b");
   auto other = std::make_shared<std::function<int()>>();
   declare_op_lsq(app, *other);
+  declare_op_net(app, *other);
   return [op, other] { return *other ? (*other)() : run(*op); };
 }
 
@@ -153,7 +155,7 @@ std::function<int()> declare(CLI::App& app) {
 
 CONVSCOPE_REGISTER_COMMAND(
     "op", {.summary = "run one operation on NumPy files",
-           .usage = "op conv2d|lsq --x X.npy --w W.npy --out-y Y.npy [...]",
+           .usage = "op conv2d|lsq|net --x X.npy --w W.npy --out-y Y.npy [...]",
            .examples = {"op conv2d --x x.npy --w w.npy --padding 1 --out-y y.npy",
                         "op conv2d --x x.npy --w w.npy --dy dy.npy --stride 2,1 --out-dw dw.npy",
                         "op lsq --v v.npy --step s.npy --bits 4 --dy dy.npy --out-dstep ds.npy"},

@@ -1,0 +1,104 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Our networks written in PyTorch, for the comparisons in this folder. Parameters and buffers have
+the names that they have in Convscope, so a state_dict and our safetensors hold the same keys (but
+for PyTorch's num_batches_tracked). ResNet-18's names are those of torchvision."""
+import collections
+import os
+
+import torch
+from torch import nn
+
+
+def lenet5(channels=1, size=28, classes=10, padding=0):
+    left = ((size + 2 * padding - 4) // 2 - 4) // 2
+    return nn.Sequential(collections.OrderedDict([
+        ("c1", nn.Conv2d(channels, 6, 5, padding=padding)), ("r1", nn.ReLU()),
+        ("p1", nn.MaxPool2d(2)), ("c2", nn.Conv2d(6, 16, 5)), ("r2", nn.ReLU()),
+        ("p2", nn.MaxPool2d(2)), ("flatten", nn.Flatten()), ("f3", nn.Linear(16 * left * left, 120)),
+        ("r3", nn.ReLU()), ("f4", nn.Linear(120, 84)), ("r4", nn.ReLU()),
+        ("f5", nn.Linear(84, classes))]))
+
+
+def conv(channels, kernels, size=3, stride=1, groups=1):
+    return nn.Conv2d(channels, kernels, size, stride, size // 2, groups=groups, bias=False)
+
+
+class Block(nn.Module):
+    """The basic block of He et al. 2016."""
+
+    def __init__(self, channels, kernels, stride):
+        super().__init__()
+        self.conv1, self.bn1 = conv(channels, kernels, 3, stride), nn.BatchNorm2d(kernels)
+        self.conv2, self.bn2 = conv(kernels, kernels), nn.BatchNorm2d(kernels)
+        self.relu = nn.ReLU(inplace=True)
+        self.downsample = None
+        if stride != 1 or channels != kernels:
+            self.downsample = nn.Sequential(conv(channels, kernels, 1, stride),
+                                            nn.BatchNorm2d(kernels))
+
+    def forward(self, x):
+        y = self.bn2(self.conv2(self.relu(self.bn1(self.conv1(x)))))
+        return self.relu(y + (x if self.downsample is None else self.downsample(x)))
+
+
+def resnet18(stem="imagenet", widths=(64, 128, 256, 512), classes=1000, channels=3):
+    imagenet = stem == "imagenet"
+    parts = [("conv1", conv(channels, widths[0], 7 if imagenet else 3, 2 if imagenet else 1)),
+             ("bn1", nn.BatchNorm2d(widths[0])), ("relu", nn.ReLU(inplace=True))]
+    if imagenet:
+        parts.append(("maxpool", nn.MaxPool2d(3, 2, 1)))
+    before = widths[0]
+    for i, width in enumerate(widths):
+        parts.append((f"layer{i + 1}", nn.Sequential(Block(before, width, 1 if i == 0 else 2),
+                                                     Block(width, width, 1))))
+        before = width
+    parts += [("avgpool", nn.AdaptiveAvgPool2d(1)), ("flatten", nn.Flatten()),
+              ("fc", nn.Linear(before, classes))]
+    return nn.Sequential(collections.OrderedDict(parts))
+
+
+def mobilenet_v1(stem="imagenet", width_multiplier=1.0, classes=1000, channels=3):
+    blocks = [(64, 1), (128, 2), (128, 1), (256, 2), (256, 1), (512, 2)] + [(512, 1)] * 5 + [
+        (1024, 2), (1024, 1)]
+    scaled = lambda c: max(8, int(c * width_multiplier + 0.5))
+    now = scaled(32)
+    parts = [("conv1", conv(channels, now, 3, 2 if stem == "imagenet" else 1)),
+             ("bn1", nn.BatchNorm2d(now)), ("relu1", nn.ReLU(inplace=True))]
+    for i, (width, stride) in enumerate(blocks):
+        width = scaled(width)
+        parts.append((f"block{i + 1}", nn.Sequential(collections.OrderedDict([
+            ("depthwise", conv(now, now, 3, stride, groups=now)), ("bn1", nn.BatchNorm2d(now)),
+            ("relu1", nn.ReLU(inplace=True)), ("pointwise", conv(now, width, 1)),
+            ("bn2", nn.BatchNorm2d(width)), ("relu2", nn.ReLU(inplace=True))]))))
+        now = width
+    parts += [("avgpool", nn.AdaptiveAvgPool2d(1)), ("flatten", nn.Flatten()),
+              ("fc", nn.Linear(now, classes))]
+    return nn.Sequential(collections.OrderedDict(parts))
+
+
+MODELS = {"lenet5": lenet5, "resnet18": resnet18, "mobilenet_v1": mobilenet_v1}
+
+
+def environment(threads):
+    """Both sides get the same number of threads, each on its own core."""
+    count = str(threads)
+    return dict(os.environ, OMP_NUM_THREADS=count, MKL_NUM_THREADS=count, OPENBLAS_NUM_THREADS=count,
+                OMP_PROC_BIND="true", OMP_PLACES="cores")
+
+
+def on_cores(threads):
+    """For subprocess' preexec_fn: the first `threads` cores that this process may use."""
+    cores = sorted(os.sched_getaffinity(0))[:threads]
+    return lambda: os.sched_setaffinity(0, cores)
+
+
+def peak_bytes():
+    """The resident set of this process at its highest, as Linux counts it."""
+    for line in open("/proc/self/status"):
+        if line.startswith("VmHWM:"):
+            return int(line.split()[1]) * 1024
+    return 0
+
+
+def layout_of(name):
+    return torch.channels_last if name == "channels_last" else torch.contiguous_format
