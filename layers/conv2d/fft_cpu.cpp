@@ -21,13 +21,13 @@
 //            channels x 3 sums
 //            backward_weight: step 2 multiplies x and dy over tiles; the sums go back to kernels'
 //            rows and are added up block by block.
-//            Threads take tiles (1, 3) and pairs (2).
+//            Threads take tiles (1, 3) and pairs (2). Depthwise: fft_depthwise.cpp.
 // Shapes     x [N,C,H,W], w [K,C/G,R,S], y [N,K,P,Q], f32 row-major, any alignment; H [T/2, C/L,
 //            tiles, rows, 2, L], V [3 T, C/L, tiles, L], U [2 T, C, L], L lanes, 64-byte aligned
-// Supports   f32; stride 1, dilation 1; kernels from 2 taps to 48x48; every padding; groups, but not
-//            depthwise
+// Supports   f32; stride 1, dilation 1; kernels from 2 taps to 48x48; every padding; groups of
+//            one channel and one kernel (depthwise), or of at least 4 kernels' planes
 // Cost       FLOPs = 2 * 3/2 T^2 tiles K C/G in products and about 4 T^2 log2(T) for each tile and
-//            channel of x and y; bytes = the three tensors once; workspace = H + G, the kernels'
+//            channel of x and of y; bytes = the three tensors once; workspace = H + G, the kernels'
 //            rows, V + U + M for each thread; compute-bound
 // Numerics   a transform is a sum over T^2 numbers with factors of magnitude 1, its error grows
 //            like sqrt(log T) (Gentleman & Sande 1966). Relative to the largest output, not to each:
@@ -46,6 +46,7 @@
 #include "framework/ops/gemm_kernels.h"
 #include "framework/parallel.h"
 #include "layers/conv2d/algorithm.h"
+#include "layers/conv2d/fft_depthwise.h"
 #include "layers/conv2d/fft_plan.h"
 
 namespace convscope {
@@ -57,15 +58,7 @@ namespace {
 using fft::ceil_div;
 using fft::Index;
 using fft::Plan;
-
-// Where a tile lies: its image and its first output pixel.
-struct Tile {
-  Tile(const Plan& plan, Index index)
-      : image(index / (plan.rows.count * plan.columns.count)),
-        row(index / plan.columns.count % plan.rows.count * plan.rows.out),
-        column(index % plan.columns.count * plan.columns.out) {}
-  Index image, row, column;
-};
+using fft::Tile;
 
 // What all directions do: rows there and back.
 class Passes {
@@ -475,12 +468,18 @@ class WeightGradient : private Passes {
 void forward(const Conv2dForwardArgs& args) {
   if (args.problem.n == 0) return;
   const Plan plan(args.problem, Direction::forward);
+  if (plan.depthwise) {
+    return fft::depthwise_pass(plan, args.x, args.w, args.b, args.y, args.workspace);
+  }
   Convolution(plan, args.x, args.w, args.b, args.y, args.workspace).run();
 }
 
 void backward_data(const Conv2dBackwardDataArgs& args) {
   if (args.problem.n == 0) return;
   const Plan plan(args.problem, Direction::backward_data);
+  if (plan.depthwise) {
+    return fft::depthwise_pass(plan, args.dy, args.w, nullptr, args.dx, args.workspace);
+  }
   Convolution(plan, args.dy, args.w, nullptr, args.dx, args.workspace).run();
 }
 
@@ -491,6 +490,7 @@ void backward_weight(const Conv2dBackwardWeightArgs& args) {
     return;
   }
   const Plan plan(args.problem, Direction::backward_weight);
+  if (plan.depthwise) return fft::depthwise_weights(plan, args);
   WeightGradient(plan, args).run();
 }
 
@@ -512,9 +512,10 @@ Conv2dSupport supports(const Conv2dProblem& z, Direction) {
   if (z.dilation_h != 1 || z.dilation_w != 1) {
     return no("expects dilation 1, got ", z.dilation_h, "x", z.dilation_w);
   }
-  if (z.groups > 1 && z.c_per_group() * z.k_per_group() < 4) {
-    return no("expects groups of at least 4 kernels' planes, got ", z.c_per_group(), "x",
-              z.k_per_group());
+  const Index planes = z.c_per_group() * z.k_per_group();
+  if (z.groups > 1 && (planes == 2 || planes == 3)) {
+    return no("expects groups of one channel and one kernel or of at least 4 kernels' planes, got ",
+              z.c_per_group(), "x", z.k_per_group());
   }
   return {};
 }
@@ -522,9 +523,7 @@ Conv2dSupport supports(const Conv2dProblem& z, Direction) {
 Conv2dCost cost(const Conv2dProblem& z, Direction direction) {
   const Plan plan(z, direction);
   const auto lanes = static_cast<double>(plan.lanes);
-  const double flops = 3 * static_cast<double>(plan.rows.length * plan.columns.length) *
-                       static_cast<double>(plan.tiles() * z.k * z.c_per_group());
-  const double operations = static_cast<double>(z.groups) * plan.cycles;
+  const auto [flops, operations] = plan.least;
   return {.flops = flops,
           .bytes = z.nominal_bytes(),
           .peak_share = operations == 0 ? 1 : flops / (2 * lanes * operations)};
@@ -533,6 +532,7 @@ Conv2dCost cost(const Conv2dProblem& z, Direction direction) {
 std::size_t workspace_bytes(const Conv2dProblem& z, Direction direction) {
   if (z.n == 0) return 0;
   const Plan plan(z, direction);
+  if (plan.depthwise) return fft::depthwise_bytes(plan);
   return static_cast<std::size_t>(plan.shared_floats() + num_threads() * plan.thread_floats()) *
          sizeof(float);
 }

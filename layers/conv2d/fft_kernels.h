@@ -95,6 +95,16 @@ struct FftProduct {
 inline constexpr int kFftLengths[] = {16, 20, 24, 32, 48, 64};
 inline constexpr int kFftLengthCount = 6;
 
+// Products without a sum, of columns in the kernels' form: out[2 T, L] (+)= v[2 T, L] u[2 T, L].
+struct FftPoints {
+  int length = 0;  // T
+  bool two_real = false;
+  bool accumulate = false;
+  const float* v = nullptr;
+  const float* u = nullptr;
+  float* out = nullptr;  // may be v
+};
+
 struct FftKernels {
   FftLength lengths[kFftLengthCount];
   int rows = 0;      // most tiles of a product
@@ -102,6 +112,7 @@ struct FftKernels {
   void (*product)(const FftProduct& z) = nullptr;
   // The same with sum over t < depth of v[t L + i] (u[t L + lane], ..) for i < sum_rows.
   void (*sum)(const FftProduct& z) = nullptr;
+  void (*points)(const FftPoints& z) = nullptr;
 };
 
 CONVSCOPE_API extern IsaTable<FftKernels> fft_kernels;

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cmath>
 
 #include "framework/memory.h"
 #include "layers/conv2d/fft_kernels.h"
@@ -34,11 +35,14 @@ struct Axis {
 };
 
 // Costs in units of one vector FMA, measured: a complex transform with its loads and stores, a pixel
-// brought into its lane, a vector written to or read from L3 beside them; products reach this share
-// of the peak.
+// brought into its lane, a vector written to or read from L3 beside them, a point of a product
+// without a sum; of the time of all that, depthwise takes 1 / share; products with a sum reach this
+// share of the peak.
 inline constexpr double kFftOperations[kFftLengthCount] = {230, 320, 390, 560, 900, 1250};
 inline constexpr double kPixelOperations = 5;
 inline constexpr double kSpectrumOperations = 6;
+inline constexpr double kPointOperations = 3;
+inline constexpr double kDepthwiseShare = 0.7;
 inline constexpr double kProductShare = 0.92;
 inline constexpr double kGradientShare = 0.85;  // the same in backward_weight
 
@@ -49,8 +53,13 @@ struct Plan {
   Plan(const Conv2dProblem& problem, Direction direction)
       : z(problem),
         forward(direction != Direction::backward_data),
-        depth(forward ? z.c_per_group() : z.k_per_group()),
-        channels(forward ? z.k_per_group() : z.c_per_group()),
+        depthwise(z.groups > 1 && z.c_per_group() == 1 && z.k_per_group() == 1),
+        depth(depthwise ? z.groups
+              : forward ? z.c_per_group()
+                        : z.k_per_group()),
+        channels(depthwise ? z.groups
+                 : forward ? z.k_per_group()
+                           : z.c_per_group()),
         in_h(forward ? z.h : z.p()),
         in_w(forward ? z.w : z.q()),
         out_h(forward ? z.p() : z.h),
@@ -70,10 +79,10 @@ struct Plan {
         if (kFftLengths[j] < z.s) continue;
         const Axis down(i, z.r, out_h);
         const Axis across(j, z.s, out_w);
-        const double cost = operations(down, across);
-        if (found && cost >= cycles) continue;
+        const Work done = work(down, across);
+        if (found && done.operations >= least.operations) continue;
         found = true;
-        cycles = cost;
+        least = done;
         rows = down;
         columns = across;
       }
@@ -109,34 +118,56 @@ struct Plan {
     return odd_lines(std::max(points, panel_floats()));
   }
 
-  // Vector operations of one group with these tiles.
-  double operations(const Axis& down, const Axis& across) const {
+  // Work of the whole problem with these tiles: FLOPs, and the time they take as a number of vector
+  // FMAs.
+  struct Work {
+    double flops, operations;
+  };
+  Work work(const Axis& down, const Axis& across) const {
     const auto number = [](Index value) { return static_cast<double>(value); };
     const double row = kFftOperations[across.kernels] / 2;
     const double column = kFftOperations[down.kernels] * number(across.length) / 2;
     const double pixel_row = kPixelOperations * number(across.in);
-    const double vector = 2 * kSpectrumOperations * number(across.length);  // there and back
     const double all = number(z.n * down.count * across.count);
-    const double weights = number(depth_padded() * channel_blocks);
+    const double blocks_of_channels = number(depth_blocks + channel_blocks);
     const double rows_of_data = all * number(depth_blocks * down.in + channel_blocks * down.out);
-    const double transforms = rows_of_data * (row + pixel_row + vector) +
-                              all * number(depth_blocks + channel_blocks) * column;
+    const double columns_of_data = all * blocks_of_channels * number(across.length) / 2;
+    // A complex transform of length T: about 4 T log2(T).
+    const auto transform_flops = [&](Index length) {
+      return 4 * number(length) * std::log2(number(length)) * number(lanes);
+    };
+    const double data_flops = rows_of_data / 2 * transform_flops(across.length) +
+                              columns_of_data * transform_flops(down.length);
+    const double points = all * number(down.length * across.length);
+    if (depthwise) {
+      return {data_flops + 4 * points * number(channel_blocks * lanes),
+              (rows_of_data * (row + pixel_row) + all * blocks_of_channels * column +
+               kPointOperations * points * number(channel_blocks)) /
+                  kDepthwiseShare};
+    }
+    const double vector = 2 * kSpectrumOperations * number(across.length);  // there and back
+    const double weights = number(depth_padded() * channel_blocks);
+    const double transforms =
+        rows_of_data * (row + pixel_row + vector) + all * blocks_of_channels * column;
     const double kernels =
         weights * (number(z.r) * (row + number(z.s) * kPixelOperations) +
                    number(blocks_of(down, across)) * (column + number(z.r) * vector / 2));
-    const double products = all * weights * 1.5 * number(down.length * across.length);
-    return transforms + kernels + products / (of_weights ? kGradientShare : kProductShare);
+    const double products = 1.5 * points * weights;
+    return {number(z.groups) * (data_flops + 3 * points * number(depth * channels)),
+            number(z.groups) *
+                (transforms + kernels + products / (of_weights ? kGradientShare : kProductShare))};
   }
 
   const Conv2dProblem& z;
   bool forward;
+  bool depthwise;  // each channel its own kernel: nothing is summed, depth = channels = C
   Index depth, channels;
   Index in_h, in_w, out_h, out_w;
   Index top, left;  // the pixel of `in` that the first tap of output 0 reads
   Index lanes, depth_blocks, channel_blocks;
   bool of_weights;
   Axis rows, columns;
-  double cycles = 0;
+  Work least{};
   Index block_tiles = 1, blocks = 0;
 
  private:
@@ -151,6 +182,15 @@ struct Plan {
   Index blocks_of(const Axis& down, const Axis& across) const {
     return ceil_div(z.n * down.count * across.count, tiles_with(down, across));
   }
+};
+
+// Where a tile lies: its image and its first output pixel.
+struct Tile {
+  Tile(const Plan& plan, Index index)
+      : image(index / (plan.rows.count * plan.columns.count)),
+        row(index / plan.columns.count % plan.rows.count * plan.rows.out),
+        column(index % plan.columns.count * plan.columns.out) {}
+  Index image, row, column;
 };
 
 }  // namespace convscope::fft

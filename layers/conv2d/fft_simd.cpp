@@ -46,6 +46,10 @@ CONVSCOPE_INLINE void store_complex(float* p, Complex a) {
   store(p + kLanes, a.im);
 }
 
+CONVSCOPE_INLINE Complex times(Complex a, Complex b) {
+  return {fma(a.re, b.re, zero() - a.im * b.im), fma(a.re, b.im, a.im * b.re)};
+}
+
 // ---- exp(-2 pi i k / N) ------------------------------------------------------------------------
 
 constexpr double kHalfPi = 1.57079632679489661923;
@@ -442,6 +446,18 @@ constexpr FftLength kLength{.length = N,
                             .kernel_columns = columns<N, true>,
                             .columns_back = columns_back<N>};
 
+void points(const FftPoints& z) {
+  for (int row = 0; row < z.length; ++row) {
+    const Complex a = load_complex(z.v + 2 * row * kLanes);
+    const Complex b = load_complex(z.u + 2 * row * kLanes);
+    const bool real = z.two_real && (row == 0 || 2 * row == z.length);
+    Complex product = real ? Complex{a.re * b.re, a.im * b.im} : times(a, b);
+    float* const out = z.out + 2 * row * kLanes;
+    if (z.accumulate) product = product + load_complex(out);
+    store_complex(out, product);
+  }
+}
+
 }  // namespace
 }  // namespace convscope::CONVSCOPE_ISA
 
@@ -453,4 +469,5 @@ CONVSCOPE_SIMD_KERNELS(fft_kernels,
                            .rows = CONVSCOPE_ISA::kRows,
                            .sum_rows = CONVSCOPE_ISA::kSumRows,
                            .product = CONVSCOPE_ISA::product,
-                           .sum = CONVSCOPE_ISA::tile_sum}))
+                           .sum = CONVSCOPE_ISA::tile_sum,
+                           .points = CONVSCOPE_ISA::points}))

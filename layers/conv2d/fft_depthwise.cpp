@@ -1,0 +1,245 @@
+// SPDX-License-Identifier: Apache-2.0
+// Channels in the lanes are independent of each other, so a tile of L channels goes from pixels to
+// outputs without leaving L2: rows to spectra, then each pair's column there, times the kernel's,
+// and back into its place, and rows back.
+#include "layers/conv2d/fft_depthwise.h"
+
+#include "framework/parallel.h"
+
+namespace convscope::fft {
+namespace {
+
+class Depthwise {
+ public:
+  Depthwise(const Plan& plan, void* workspace)
+      : plan_(plan),
+        kernels_(point_kernels.get()),
+        fft_(fft_kernels.get()),
+        rows_(fft_.lengths[plan.columns.kernels]),
+        columns_(fft_.lengths[plan.rows.kernels]),
+        shared_(static_cast<float*>(workspace)),
+        own_(shared_ + shared_floats(plan)) {}
+
+  // The spectra of all kernels [C/L, pairs, 2 T, L]; the gradient keeps its sums with the thread.
+  static Index shared_floats(const Plan& plan) {
+    return plan.of_weights ? 0 : plan.channel_blocks * spectrum_floats(plan);
+  }
+  // Spectra of a tile's rows [pairs, T, 2, L], another one for dy, one pair's columns; pixels.
+  static Index thread_floats(const Plan& plan) {
+    const Index spectra = plan.of_weights ? 3 : 1;
+    return spectra * spectrum_floats(plan) + 4 * plan.rows.length * plan.lanes +
+           odd_lines(std::max(plan.rows.in * plan.columns.in, plan.z.r * plan.z.s) * plan.lanes);
+  }
+
+  void pass(const float* in, const float* w, const float* b, float* out) const {
+    parallel_chunks(plan_.channel_blocks, [&](Index block, int thread) {
+      transform_kernel(w, block, shared_ + block * spectrum_floats(plan_), own(thread));
+    });
+    const Index per_image = plan_.rows.count * plan_.columns.count;
+    parallel_chunks(plan_.channel_blocks * plan_.z.n, [&](Index chunk, int thread) {
+      const Index block = chunk / plan_.z.n;
+      const float* const u = shared_ + block * spectrum_floats(plan_);
+      float* const spectrum = own(thread);
+      float* const points = spectrum + spectrum_floats(plan_);
+      float* const panel = panel_of(thread);
+      for (Index i = 0; i < per_image; ++i) {
+        const Tile tile(plan_, chunk % plan_.z.n * per_image + i);
+        read_tile(in, false, block, tile, 1.0f, panel, spectrum);
+        for (Index pair = 0; pair < plan_.pairs(); ++pair) {
+          float* const column = spectrum + pair * pair_step();
+          transform_column(column, pair, plan_.rows.in, false, points);
+          fft_.points({.length = static_cast<int>(plan_.rows.length),
+                       .two_real = pair == 0,
+                       .accumulate = false,
+                       .v = points,
+                       .u = u + pair * pair_step(),
+                       .out = points});
+          transform_back(points, pair, plan_.forward ? 0 : plan_.z.r - 1, plan_.rows.out, column);
+        }
+        write_tile(spectrum, block, tile, b, panel, out);
+      }
+    });
+  }
+
+  void weights(const float* x, const float* dy, bool accumulate, float* dw) const {
+    parallel_chunks(plan_.channel_blocks, [&](Index block, int thread) {
+      float* const of_x = own(thread);
+      float* const of_dy = of_x + spectrum_floats(plan_);
+      float* const sums = of_dy + spectrum_floats(plan_);
+      float* const points = sums + spectrum_floats(plan_);
+      float* const points_dy = points + 2 * plan_.rows.length * plan_.lanes;
+      float* const panel = panel_of(thread);
+      for (Index i = 0; i < plan_.tiles(); ++i) {
+        const Tile tile(plan_, i);
+        read_tile(x, false, block, tile, 1.0f, panel, of_x);
+        read_tile(dy, true, block, tile, scale(), panel, of_dy);
+        for (Index pair = 0; pair < plan_.pairs(); ++pair) {
+          transform_column(of_x + pair * pair_step(), pair, plan_.rows.in, false, points);
+          transform_column(of_dy + pair * pair_step(), pair, plan_.rows.out, true, points_dy);
+          fft_.points({.length = static_cast<int>(plan_.rows.length),
+                       .two_real = pair == 0,
+                       .accumulate = i > 0,
+                       .v = points,
+                       .u = points_dy,
+                       .out = sums + pair * pair_step()});
+        }
+      }
+      for (Index pair = 0; pair < plan_.pairs(); ++pair) {
+        transform_back(sums + pair * pair_step(), pair, 0, plan_.z.r, of_x + pair * pair_step());
+      }
+      write_kernel(of_x, block, accumulate, panel, dw);
+    });
+  }
+
+ private:
+  static Index spectrum_floats(const Plan& plan) {
+    return plan.pairs() * 2 * plan.rows.length * plan.lanes;
+  }
+  Index pair_step() const { return 2 * plan_.rows.length * plan_.lanes; }
+  float* own(int thread) const { return own_ + thread * thread_floats(plan_); }
+  float* panel_of(int thread) const {
+    return own(thread) + (plan_.of_weights ? 3 : 1) * spectrum_floats(plan_) +
+           4 * plan_.rows.length * plan_.lanes;
+  }
+  Index lanes_of(Index block) const {
+    return std::min(plan_.lanes, plan_.channels - block * plan_.lanes);
+  }
+  float scale() const {
+    return 1.0f / static_cast<float>(4 * plan_.rows.length * plan_.columns.length);
+  }
+
+  void transform_rows(const float* panel, Index rows, Index columns, float factor,
+                      float* spectrum) const {
+    FftRows z;
+    z.rows = static_cast<int>(rows);
+    z.columns = static_cast<int>(columns);
+    z.from = panel;
+    z.from_row = columns * plan_.lanes;
+    z.scale = factor;
+    z.to = spectrum;
+    z.pair_step = pair_step();
+    rows_.rows(z);
+  }
+  // Into the form of kernels, 2 T points.
+  void transform_column(const float* column, Index pair, Index rows, bool conjugate,
+                        float* points) const {
+    FftColumns z;
+    z.rows = static_cast<int>(rows);
+    z.two_real = pair == 0;
+    z.conjugate = conjugate;
+    z.count = 1;
+    z.from = column;
+    z.from_step = pair_step();
+    z.to = points;
+    z.point_step = plan_.lanes;
+    columns_.kernel_columns(z);
+  }
+  void transform_back(const float* points, Index pair, Index first, Index rows,
+                      float* column) const {
+    FftColumnsBack z;
+    z.first = static_cast<int>(first);
+    z.rows = static_cast<int>(rows);
+    z.two_real = pair == 0;
+    z.count = 1;
+    z.from = points;
+    z.point_step = plan_.lanes;
+    z.to = column;
+    columns_.columns_back(z);
+  }
+
+  void transform_kernel(const float* w, Index block, float* u, float* spectrum) const {
+    const Index taps = plan_.z.r * plan_.z.s;
+    float* const panel = spectrum + spectrum_floats(plan_) + 4 * plan_.rows.length * plan_.lanes;
+    kernels_.gather(w + block * plan_.lanes * taps, taps, taps, static_cast<int>(lanes_of(block)),
+                    panel);
+    transform_rows(panel, plan_.z.r, plan_.z.s, scale(), spectrum);
+    for (Index pair = 0; pair < plan_.pairs(); ++pair) {
+      transform_column(spectrum + pair * pair_step(), pair, plan_.z.r, plan_.forward,
+                       u + pair * pair_step());
+    }
+  }
+
+  // Spectra of a tile's rows: of the inputs, or of the outputs when of_dy.
+  void read_tile(const float* from, bool of_dy, Index block, const Tile& tile, float factor,
+                 float* panel, float* spectrum) const {
+    const Index h = of_dy ? plan_.out_h : plan_.in_h;
+    const Index w = of_dy ? plan_.out_w : plan_.in_w;
+    const Index rows = of_dy ? plan_.rows.out : plan_.rows.in;
+    const Index columns = of_dy ? plan_.columns.out : plan_.columns.in;
+    Planes{h, w}.read(kernels_, from + (tile.image * plan_.channels + block * plan_.lanes) * h * w,
+                      lanes_of(block), tile.row + (of_dy ? 0 : plan_.top),
+                      tile.column + (of_dy ? 0 : plan_.left), rows, columns, panel);
+    transform_rows(panel, rows, columns, factor, spectrum);
+  }
+
+  void write_tile(const float* spectrum, Index block, const Tile& tile, const float* b,
+                  float* panel, float* out) const {
+    const Index first = block * plan_.lanes;
+    const Index plane = plan_.out_h * plan_.out_w;
+    FftRowsBack z;
+    z.rows = static_cast<int>(std::min(plan_.rows.out, plan_.out_h - tile.row));
+    z.first = static_cast<int>(plan_.forward ? 0 : plan_.z.s - 1);
+    z.columns = static_cast<int>(std::min(plan_.columns.out, plan_.out_w - tile.column));
+    z.from = spectrum;
+    z.pair_step = pair_step();
+    z.to = panel;
+    z.to_row = plan_.columns.out * plan_.lanes;
+    z.bias = b == nullptr ? nullptr : b + first;
+    z.lanes = static_cast<int>(lanes_of(block));
+    rows_.rows_back(z);
+    float* const to =
+        out + (tile.image * plan_.channels + first) * plane + tile.row * plan_.out_w + tile.column;
+    for (Index i = 0; i < z.rows; ++i) {
+      kernels_.scatter(panel + i * z.to_row, z.columns, z.lanes, to + i * plan_.out_w, plane);
+    }
+  }
+
+  void write_kernel(const float* spectrum, Index block, bool accumulate, float* panel,
+                    float* dw) const {
+    const Index taps = plan_.z.r * plan_.z.s;
+    const auto width = static_cast<int>(lanes_of(block));
+    float* const to = dw + block * plan_.lanes * taps;
+    if (accumulate) kernels_.gather(to, taps, taps, width, panel);
+    FftRowsBack z;
+    z.rows = static_cast<int>(plan_.z.r);
+    z.columns = static_cast<int>(plan_.z.s);
+    z.from = spectrum;
+    z.pair_step = pair_step();
+    z.to = panel;
+    z.to_row = plan_.z.s * plan_.lanes;
+    z.accumulate = accumulate;
+    rows_.rows_back(z);
+    kernels_.scatter(panel, taps, width, to, taps);
+  }
+
+  const Plan& plan_;
+  const PointKernels& kernels_;
+  const FftKernels& fft_;
+  const FftLength& rows_;
+  const FftLength& columns_;
+  float* const shared_;
+  float* const own_;
+};
+
+}  // namespace
+
+std::size_t depthwise_bytes(const Plan& plan) {
+  const Index floats =
+      Depthwise::shared_floats(plan) + num_threads() * Depthwise::thread_floats(plan);
+  return static_cast<std::size_t>(floats) * sizeof(float);
+}
+
+void depthwise_pass(const Plan& plan, const void* in, const void* w, const void* b, void* out,
+                    void* workspace) {
+  Depthwise(plan, workspace)
+      .pass(static_cast<const float*>(in), static_cast<const float*>(w),
+            static_cast<const float*>(b), static_cast<float*>(out));
+}
+
+void depthwise_weights(const Plan& plan, const Conv2dBackwardWeightArgs& args) {
+  Depthwise(plan, args.workspace)
+      .weights(static_cast<const float*>(args.x), static_cast<const float*>(args.dy),
+               args.accumulate, static_cast<float*>(args.dw));
+}
+
+}  // namespace convscope::fft
