@@ -38,7 +38,7 @@ void pool_rows(Index planes, Index h, Index w, Index lanes, bool relu, const flo
         const Wide a = load_wide(above + at), b = load_wide(above + next);
         const Wide c = load_wide(below + at), d = load_wide(below + next);
         store_largest(even_pixels<Ratio>(a, b), odd_pixels<Ratio>(a, b), even_pixels<Ratio>(c, d),
-                      odd_pixels<Ratio>(c, d), relu, y + i, winners + i);
+                      odd_pixels<Ratio>(c, d), relu, false, y + i, winners + i);
       }
       for (; i < y_row; ++i) {
         const Index at = i / lanes * 2 * lanes + i % lanes;

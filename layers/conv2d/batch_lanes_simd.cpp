@@ -154,16 +154,33 @@ void short_tile(const Tile& tile, const Target& target, Index kernels) {
 }
 
 template <int Kernels, int Ratio>
+CONVSCOPE_INLINE void store_pooled(const Wide (&sums)[Kernels][4], const Target& target,
+                                   bool ordered) {
+#pragma GCC unroll 8
+  for (int k = 0; k < Kernels; ++k) {
+    store_largest(even_pixels<Ratio>(sums[k][0], sums[k][1]),
+                  odd_pixels<Ratio>(sums[k][0], sums[k][1]),
+                  even_pixels<Ratio>(sums[k][2], sums[k][3]),
+                  odd_pixels<Ratio>(sums[k][2], sums[k][3]), target.relu, ordered,
+                  target.y + k * target.y_channel, target.winners + k * target.y_channel);
+  }
+}
+
+template <int Kernels, int Ratio>
 void pooled_tile(const Tile& tile, const Target& target) {
   Wide sums[Kernels][4];  // two rows, two columns
   start_from_bias(target.bias, sums);
   add_products<Kernels, 2, 2>(tile, sums);
+  WideMask nan = either_nan(sums[0][0], sums[0][1]);
 #pragma GCC unroll 8
   for (int k = 0; k < Kernels; ++k) {
-    store_largest(
-        even_pixels<Ratio>(sums[k][0], sums[k][1]), odd_pixels<Ratio>(sums[k][0], sums[k][1]),
-        even_pixels<Ratio>(sums[k][2], sums[k][3]), odd_pixels<Ratio>(sums[k][2], sums[k][3]),
-        target.relu, target.y + k * target.y_channel, target.winners + k * target.y_channel);
+    nan = or_mask(nan,
+                  or_mask(either_nan(sums[k][0], sums[k][1]), either_nan(sums[k][2], sums[k][3])));
+  }
+  if (__builtin_expect(any_lane(nan), 0)) {
+    store_pooled<Kernels, Ratio>(sums, target, false);
+  } else {
+    store_pooled<Kernels, Ratio>(sums, target, true);
   }
 }
 
