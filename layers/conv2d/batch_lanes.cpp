@@ -57,8 +57,10 @@ LanesConv::LanesConv(const Conv2dProblem& problem, int lane_count, bool with_rel
   forward_scratch_floats = copy + (pool2x2 && conv_q * lanes < 32 ? gradient_floats : 0);
   backward_data_scratch_floats = k * (h + r - 1) * (w + s - 1) * lanes;
   backward_weight_scratch_floats = copy;
+  split_floats = (y_q * lanes + 15) / 16 * 16 + (s / 2 + 1) * lanes;
   backward_scratch_floats =
-      gradient_floats + std::max(backward_data_scratch_floats, backward_weight_scratch_floats);
+      gradient_floats + std::max({backward_data_scratch_floats, backward_weight_scratch_floats,
+                                  pool2x2 && lanes < 16 ? 2 * c * padded_h * split_floats : 0});
 }
 
 void samples_to_lanes(const float* from, std::int64_t samples, std::int64_t size, int lanes,

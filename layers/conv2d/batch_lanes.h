@@ -55,6 +55,7 @@ struct CONVSCOPE_API LanesConv {
   std::int64_t y_p = 1, y_q = 1;        // and of y
   // The image with its padding, as far as sums read it.
   std::int64_t padded_h = 1, padded_w = 1;
+  std::int64_t split_floats = 0;  // of the even columns of one padded row, for windows in lanes
 
   // Sizes of one lane group. Every piece of memory is aligned to 64 bytes.
   std::int64_t x_floats = 0;

@@ -37,56 +37,82 @@ CONVSCOPE_INLINE Picks load_picks(const float* dy, const std::uint8_t* winners) 
           {_mm512_maskz_loadu_ps(_mm_testn_epi8_mask(winner.v, _mm_set1_epi8(4)), dy)}};
 }
 
+// The same of the first `count` lanes, the others without gradient.
+CONVSCOPE_INLINE Picks load_picks(const float* dy, const std::uint8_t* winners, int count) {
+  const WideMask lanes = first_lanes(count);
+  const Winners winner = {_mm_maskz_loadu_epi8(lanes, winners)};
+  const auto passes =
+      static_cast<WideMask>(lanes & _mm_testn_epi8_mask(winner.v, _mm_set1_epi8(4)));
+  return {_mm_test_epi8_mask(winner.v, _mm_set1_epi8(2)),
+          _mm_test_epi8_mask(winner.v, _mm_set1_epi8(1)),
+          {_mm512_maskz_loadu_ps(passes, dy)}};
+}
+
 struct PooledTile {
   const float* x;  // the pixel that window (0,0) and tap s = 0 begin at
   Index x_row;
+  Index split;  // floats from the even to the odd columns, when they are split
+  Index lanes;
   const float* dy;
   const std::uint8_t* winners;
   Index dy_channel, dy_row;
-  Index rows, columns;  // of windows
+  Index rows, columns;  // of windows: columns are whole vectors
+  int rest;             // lanes of one more vector in each row
   float* sums;
   Index sum_channel;  // from one kernel to the next
 };
 
-template <int Kernels, int S>
+// One vector of windows.
+template <int Kernels, int S, bool Split, bool Rest>
+CONVSCOPE_INLINE void add_windows(const PooledTile& tile, const float* x, Index at,
+                                  Wide (&sums)[Kernels][S]) {
+  Wide above[S + 1];
+  Wide below[S + 1];
+#pragma GCC unroll 8
+  for (int t = 0; t <= S; ++t) {
+    const float* const pixel = Split ? x + t % 2 * tile.split + t / 2 * tile.lanes : x + t * kWide;
+    above[t] = load_wide(pixel);
+    below[t] = load_wide(pixel + tile.x_row);
+  }
+#pragma GCC unroll 8
+  for (int k = 0; k < Kernels; ++k) {
+    const Index from = k * tile.dy_channel + at;
+    const Picks picks = Rest ? load_picks(tile.dy + from, tile.winners + from, tile.rest)
+                             : load_picks(tile.dy + from, tile.winners + from);
+    Wide left = choose(picks.row, above[0], below[0]);
+#pragma GCC unroll 8
+    for (int s = 0; s < S; ++s) {
+      const Wide right = choose(picks.row, above[s + 1], below[s + 1]);
+      sums[k][s] = fma(picks.g, choose(picks.column, left, right), sums[k][s]);
+      left = right;
+    }
+  }
+}
+
+template <int Kernels, int S, bool Split>
 void pooled_tile(const PooledTile& tile) {
   Wide sums[Kernels][S];
 #pragma GCC unroll 8
   for (int k = 0; k < Kernels; ++k) {
+    const float* const from = tile.sums + k * tile.sum_channel;
 #pragma GCC unroll 8
-    for (int s = 0; s < S; ++s)
-      sums[k][s] = load_wide(tile.sums + k * tile.sum_channel + s * kWide);
+    for (int s = 0; s < S; ++s) sums[k][s] = load_wide(from + s * kWide);
   }
   for (Index i = 0; i < tile.rows; ++i) {
     const float* x = tile.x + 2 * i * tile.x_row;
     Index at = i * tile.dy_row;
-    for (Index j = tile.columns; j > 0; --j, x += 2 * kWide, at += kWide) {
-      Wide above[S + 1];
-      Wide below[S + 1];
-#pragma GCC unroll 8
-      for (int t = 0; t <= S; ++t) {
-        above[t] = load_wide(x + t * kWide);
-        below[t] = load_wide(x + tile.x_row + t * kWide);
-      }
-#pragma GCC unroll 8
-      for (int k = 0; k < Kernels; ++k) {
-        const Index from = k * tile.dy_channel + at;
-        const Picks picks = load_picks(tile.dy + from, tile.winners + from);
-        Wide left = choose(picks.row, above[0], below[0]);
-#pragma GCC unroll 8
-        for (int s = 0; s < S; ++s) {
-          const Wide right = choose(picks.row, above[s + 1], below[s + 1]);
-          sums[k][s] = fma(picks.g, choose(picks.column, left, right), sums[k][s]);
-          left = right;
-        }
-      }
+    for (Index j = tile.columns; j > 0; --j, x += Split ? kWide : 2 * kWide, at += kWide) {
+      add_windows<Kernels, S, Split, false>(tile, x, at, sums);
+    }
+    if constexpr (Split) {
+      if (tile.rest > 0) add_windows<Kernels, S, Split, true>(tile, x, at, sums);
     }
   }
 #pragma GCC unroll 8
   for (int k = 0; k < Kernels; ++k) {
+    float* const to = tile.sums + k * tile.sum_channel;
 #pragma GCC unroll 8
-    for (int s = 0; s < S; ++s)
-      store_wide(tile.sums + k * tile.sum_channel + s * kWide, sums[k][s]);
+    for (int s = 0; s < S; ++s) store_wide(to + s * kWide, sums[k][s]);
   }
 }
 
@@ -94,35 +120,66 @@ using PooledFunction = void (*)(const PooledTile&);
 
 constexpr Index most_kernels(Index s) { return s == 3 ? 4 : s == 5 ? 2 : 1; }
 
+template <bool Split>
 PooledFunction pooled_of(Index kernels, Index s) {
-  constexpr PooledFunction kThree[4] = {pooled_tile<1, 3>, pooled_tile<2, 3>, pooled_tile<3, 3>,
-                                        pooled_tile<4, 3>};
+  constexpr PooledFunction kThree[4] = {pooled_tile<1, 3, Split>, pooled_tile<2, 3, Split>,
+                                        pooled_tile<3, 3, Split>, pooled_tile<4, 3, Split>};
   if (s == 3) return kThree[kernels - 1];
-  if (s == 5) return kernels == 2 ? pooled_tile<2, 5> : pooled_tile<1, 5>;
-  return pooled_tile<1, 7>;
+  if (s == 5) return kernels == 2 ? pooled_tile<2, 5, Split> : pooled_tile<1, 5, Split>;
+  return pooled_tile<1, 7, Split>;
 }
 
 bool takes_pooled_weight(const LanesConv& z) {
-  return z.lanes == kWide && z.stride_h == 1 && z.stride_w == 1 &&
-         (z.s == 3 || z.s == 5 || z.s == 7);
+  return z.stride_h == 1 && z.stride_w == 1 && (z.s == 3 || z.s == 5 || z.s == 7);
+}
+
+// x [C,H,W,L] -> [C,padded_h,2,split_floats]: the even and the odd columns of each padded row, zeros
+// behind them. So that windows in one vector find their pixels side by side.
+template <Index Lanes>
+void split_columns(const LanesConv& z, const float* x, float* to) {
+  clear(to, z.c * z.padded_h * 2 * z.split_floats);
+  const Index most = z.split_floats / Lanes;
+  for (Index c = 0; c < z.c; ++c) {
+    for (Index i = 0; i < z.padded_h; ++i, to += 2 * z.split_floats) {
+      const Index h = i - z.pad_top;
+      if (h < 0 || h >= z.h) continue;
+      const float* const from = x + (c * z.h + h) * z.w * Lanes;
+      for (Index w = 0; w < z.w; ++w) {
+        const Index at = w + z.pad_left;
+        if (at / 2 >= most) break;
+        __builtin_memcpy(to + at % 2 * z.split_floats + at / 2 * Lanes, from + w * Lanes,
+                         Lanes * sizeof(float));
+      }
+    }
+  }
 }
 
 void pooled_weight(const LanesConv& z, const float* x, const float* dy, const std::uint8_t* winners,
                    float* sums, float* scratch) {
-  Index rows = z.h;
-  Index columns = z.w;
-  if (z.padded) {
-    pad_planes(z, x, scratch);
-    x = scratch;
-    rows = z.padded_h;
-    columns = z.padded_w;
-  }
   const Blocks kernels(z.k, most_kernels(z.s));
   PooledTile tile;
-  tile.x_row = columns * kWide;
-  tile.dy_row = z.y_q * kWide;
+  tile.split = z.split_floats;
+  tile.lanes = z.lanes;
+  Index rows = z.padded_h;
+  const bool split = z.lanes < kWide;
+  if (split) {
+    z.lanes == 4 ? split_columns<4>(z, x, scratch) : split_columns<8>(z, x, scratch);
+    x = scratch;
+    tile.x_row = 2 * z.split_floats;
+  } else {
+    tile.x_row = z.w * kWide;
+    if (z.padded) {
+      pad_planes(z, x, scratch);
+      x = scratch;
+      tile.x_row = z.padded_w * kWide;
+    } else {
+      rows = z.h;
+    }
+  }
+  tile.dy_row = z.y_q * z.lanes;
   tile.dy_channel = z.y_p * tile.dy_row;
-  tile.columns = z.y_q;
+  tile.columns = tile.dy_row / kWide;
+  tile.rest = static_cast<int>(tile.dy_row % kWide);
   tile.sum_channel = z.c * z.r * z.s * kWide;
   // 2 n + R - 1 rows of x for n rows of windows.
   const Index fit = kRowBytes / (tile.x_row * static_cast<Index>(sizeof(float)));
@@ -133,7 +190,8 @@ void pooled_weight(const LanesConv& z, const float* x, const float* dy, const st
     for (Index c = 0; c < z.c; ++c) {
       for (Index block = 0; block < kernels.blocks; ++block) {
         const Index k = kernels.begin(block);
-        const PooledFunction function = pooled_of(kernels.size(block), z.s);
+        const PooledFunction function = split ? pooled_of<true>(kernels.size(block), z.s)
+                                              : pooled_of<false>(kernels.size(block), z.s);
         tile.dy = dy + k * tile.dy_channel + i * tile.dy_row;
         tile.winners = winners + k * tile.dy_channel + i * tile.dy_row;
         for (Index r = 0; r < z.r; ++r) {
@@ -147,9 +205,10 @@ void pooled_weight(const LanesConv& z, const float* x, const float* dy, const st
   for (Index k = 0; k < z.k; ++k) {
     float* const to = sums + (z.k * z.c * z.r * z.s + k) * kWide;
     Wide all = load_wide(to);
-    for (Index at = k * tile.dy_channel; at < (k + 1) * tile.dy_channel; at += kWide) {
-      all = all + load_picks(dy + at, winners + at).g;
-    }
+    const Index end = (k + 1) * tile.dy_channel;
+    Index at = k * tile.dy_channel;
+    for (; at + kWide <= end; at += kWide) all = all + load_picks(dy + at, winners + at).g;
+    if (at < end) all = all + load_picks(dy + at, winners + at, static_cast<int>(end - at)).g;
     store_wide(to, all);
   }
 }
@@ -243,7 +302,7 @@ PooledGradientFunction pooled_gradient_of(Index windows, Index s) {
   return s == 3 ? kThree[windows - 1] : s == 5 ? kFive[windows - 1] : kSeven[windows - 1];
 }
 
-bool takes_pooled_data(const LanesConv& z) { return takes_pooled_weight(z); }
+bool takes_pooled_data(const LanesConv& z) { return z.lanes == kWide && takes_pooled_weight(z); }
 
 void pooled_data(const LanesConv& z, const float* dy, const std::uint8_t* winners,
                  const float* packed, float* dx) {

@@ -279,6 +279,43 @@ TEST(BatchLanes, RandomProblemsGiveTheBitsOfTheSeparateOperations) {
   }
 }
 
+// A NaN reaches every window that reads it, and wins it: the tiles then compare in another way.
+TEST(BatchLanes, ANaNInXWinsTheWindowsThatItReaches) {
+  const MachineScope scope;
+  for (const bool relu : {false, true}) {
+    const Layer layer("n=4,c=2,h=12,w=14,k=7,r=3,s=3", relu, true);
+    layer.x.data<double>()[(1 * 2 + 1) * 12 * 14 + 5 * 14 + 7] = std::nan("");  // sample 1, c 1
+    const Expected expected = layer.expected();
+    for (const int lanes : {4, 8, 16}) {
+      for (int isa = 0; isa < kIsaCount; ++isa) {
+        if (!supports_isa(static_cast<Isa>(isa))) continue;
+        set_isa(static_cast<Isa>(isa));
+        const LanesConv z(layer.problem, lanes, relu, true);
+        const Guarded<float> x(z.x_floats), y(z.y_floats), packed(z.weight_floats);
+        const Guarded<std::uint8_t> winners(z.winner_bytes);
+        take_group(layer.x, 0, lanes, x);
+        const std::vector<float> w = floats(layer.w), b = floats(layer.b);
+        lanes_kernels.get().pack_weights(z, w.data(), packed.data());
+        lanes_kernels.get().forward(z, x.data(), packed.data(), b.data(), y.data(), winners.data(),
+                                    nullptr);
+        const Index size = z.y_floats / lanes;
+        std::vector<float> got(static_cast<std::size_t>(4 * size));
+        std::vector<std::uint8_t> won(got.size());
+        put_group(y, 0, lanes, 4, size, got);
+        put_group(winners, 0, lanes, 4, size, won);
+        EXPECT_EQ(won, expected.winners);
+        const double* const want = expected.y.data<double>();
+        Index count = 0;
+        for (std::size_t i = 0; i < got.size(); ++i) {
+          if (std::isnan(want[i])) ++count;
+          ASSERT_TRUE(std::isnan(want[i]) ? std::isnan(got[i]) : got[i] == want[i]) << i;
+        }
+        EXPECT_EQ(count, 7 * 2 * 2);
+      }
+    }
+  }
+}
+
 // ---- pooling and ReLU alone --------------------------------------------------------------------
 
 TEST(BatchLanes, PoolingPrefersTheFirstOfEqualsAndTheLastNaN) {
