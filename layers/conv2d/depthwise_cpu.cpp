@@ -7,16 +7,19 @@
 // Textbook   for n, k, p, q:
 //              y[n,k,p,q] = b[k]
 //              for r, s: y[n,k,p,q] += w[k,0,r,s] * x[n,k/M,p*stride+r-pad,q*stride+s-pad]
-// Plan       lanes along a row. 4 rows of y at once: each row of x is loaded S times, shifted, and
-//            each load is multiplied into every sum it belongs to (36 FMAs on 18 loads for 3x3).
-//            Borders are masks of the loads and rows left out, so nothing is copied or padded.
-//            AVX-512 loads a row that fits one vector once and shifts it in the register for each s.
+// Plan       lanes along a row. 7 rows of y at once (4 with 16 registers): each row of x is loaded
+//            once for each of its S shifts and multiplied into every sum it belongs to. Borders are
+//            masks of the loads and rows left out, so nothing is copied or padded. AVX-512 takes
+//            two vectors side by side and shifts in registers what they share; a row that fits one
+//            or two vectors is loaded once, and then masks are made once for many planes.
 //            Stride 2 loads two vectors and takes their even and odd elements.
 //            backward_data: stride 1 is the forward pass with the kernel turned; stride 2 computes
 //            the four parities of (h, w) from the same loads of dy and weaves them together.
 //            backward_weight: R S vector sums stay in registers over whole rows (as many kernel rows
 //            at a time as registers allow), over all planes of a slice, and are added up across
-//            lanes once. Threads take planes; backward_weight output channels and slices of N.
+//            lanes once. Lines are asked for ahead: the hardware's prefetcher stops at a page, and
+//            does not see that backward_weight's next plane lies C planes further.
+//            Threads take planes; backward_weight output channels and slices of N.
 // Shapes     x [N,C,H,W], w [K,1,R,S], y [N,K,P,Q], f32 row-major, any alignment; sums in f32
 // Supports   f32 with C/G = 1; any kernel, stride, dilation, padding and multiplier M. Unrolled:
 //            3x3, 5x5, 7x7 with stride 1 (any dilation) or 2 (no dilation); else plain loops
@@ -27,13 +30,14 @@
 //            lanes over a slice, then lanes, then slices in order. Same bits on each run and for any
 //            number of threads; exact on integers below 2^24
 // Backward   dx assigned (channels of a multiplier one after the other); dw assigned or added to
-// Choices    4 rows: loads fall from S R to S (R + 3) / 4 for each vector of sums; 3x3 needs 9 taps
-//            + 4 sums + 3 loads = 16 registers, all that AVX2 has
+// Choices    7 rows: loads fall from S R to S (R + 6) / 7 for each vector of sums; 3x3 needs 9 taps
+//            + 14 sums + 6 shifted vectors = 29 of AVX-512's 32 registers, and 7 divides the maps
+//            of ImageNet. AVX2: 4 rows, 9 + 4 + 3 = 16
 //            rest of a row of up to 8 pixels: an 8-lane vector, half the cost of a 16-lane one
 //            kSlices 16: chunks for the threads when there are few channels
 // Source     L. Sifre 2014: Rigid-Motion Scattering (thesis); P. Zhang, E. Lo, B. Lu: High
 //            Performance Depthwise and Pointwise Convolutions on Mobile Devices, AAAI 2020
-// Read next  reference_cpu.cpp; depthwise_simd.cpp, the three plane kernels
+// Read next  reference_cpu.cpp; depthwise_forward_simd.cpp and depthwise_backward_simd.cpp
 #include <algorithm>
 
 #include "framework/memory.h"
@@ -44,7 +48,8 @@
 
 namespace convscope {
 
-constinit IsaTable<DepthwiseKernels> depthwise_kernels;
+constinit IsaTable<DepthwiseForward> depthwise_forward;
+constinit IsaTable<DepthwiseBackward> depthwise_backward;
 
 namespace {
 
@@ -52,6 +57,7 @@ using Index = std::int64_t;
 
 constexpr Index kSlices = 16;
 constexpr double kChunkFlops = 2e5;  // a few microseconds of one core
+constexpr Index kPlanesAtOnce = 8;   // before the epilogue, while they are in the L1 or L2 cache
 
 DepthwiseMap map_of(const Conv2dProblem& z) {
   return {.h = z.h,
@@ -74,44 +80,86 @@ Index grain_of(const Conv2dProblem& z) {
   return static_cast<Index>(kChunkFlops / flops) + 1;
 }
 
+// Calls body(first plane, first channel, count) for the runs of one image in planes [begin, end).
+template <class Body>
+void for_runs(Index begin, Index end, Index channels, Body body) {
+  for (Index plane = begin; plane < end;) {
+    const Index count = std::min(end - plane, channels - plane % channels);
+    body(plane, plane % channels, count);
+    plane += count;
+  }
+}
+
 void forward(const Conv2dForwardArgs& args) {
   const Conv2dProblem& z = args.problem;
   const DepthwiseMap map = map_of(z);
-  const DepthwiseKernels& kernels = depthwise_kernels.get();
+  const auto planes = depthwise_forward.get().planes;
   const auto* const x = static_cast<const float*>(args.x);
   const auto* const w = static_cast<const float*>(args.w);
   const auto* const b = static_cast<const float*>(args.b);
   auto* const y = static_cast<float*>(args.y);
   const FusedEpilogue epilogue(args);
   const Index multiplier = z.k_per_group();
+  const Index most = multiplier == 1 ? kPlanesAtOnce : 1;  // planes of y that read planes in order
   parallel_for(z.n * z.k, grain_of(z), [&](Index begin, Index end) {
-    for (Index plane = begin; plane < end; ++plane) {  // n K + k = (n C + c) M + m
-      const Index k = plane % z.k;
-      kernels.forward(map, x + plane / multiplier * z.h * z.w, w + k * z.r * z.s,
-                      b == nullptr ? 0.0f : b[k], false, y + plane * map.p * map.q);
-      epilogue.finish(y + plane * map.p * map.q, 1, map.p * map.q, 0);
-    }
+    for_runs(begin, end, z.k, [&](Index first, Index channel, Index all) {
+      for (Index done = 0; done < all; done += most) {  // n K + k = (n C + c) M + m
+        const Index count = std::min(most, all - done);
+        const Index plane = first + done;
+        const Index k = channel + done;
+        float* const to = y + plane * map.p * map.q;
+        planes(map, x + plane / multiplier * z.h * z.w, w + k * z.r * z.s,
+               b == nullptr ? nullptr : b + k, false, count, to);
+        epilogue.finish(to, 1, count * map.p * map.q, 0);
+      }
+    });
   });
+}
+
+// Stride 1: dx is a convolution of dy with the kernel turned by 180 degrees.
+DepthwiseMap turned(const DepthwiseMap& z) {
+  DepthwiseMap back = z;
+  back.h = z.p;
+  back.w = z.q;
+  back.p = z.h;
+  back.q = z.w;
+  back.pad_top = (z.r - 1) * z.dilation_h - z.pad_top;
+  back.pad_left = (z.s - 1) * z.dilation_w - z.pad_left;
+  back.turned = true;
+  return back;
 }
 
 void backward_data(const Conv2dBackwardDataArgs& args) {
   const Conv2dProblem& z = args.problem;
   const DepthwiseMap map = map_of(z);
-  const DepthwiseKernels& kernels = depthwise_kernels.get();
+  const DepthwiseMap back = turned(map);
+  const bool as_forward = z.stride_h == 1 && z.stride_w == 1;
   const auto* const dy = static_cast<const float*>(args.dy);
   const auto* const w = static_cast<const float*>(args.w);
   auto* const dx = static_cast<float*>(args.dx);
   const Index multiplier = z.k_per_group();
-  parallel_for(
-      z.n * z.c, std::max<Index>(1, grain_of(z) / multiplier), [&](Index begin, Index end) {
-        for (Index plane = begin; plane < end; ++plane) {  // n C + c
-          for (Index m = 0; m < multiplier; ++m) {
-            const Index k = plane % z.c * multiplier + m;
-            kernels.backward_data(map, dy + (plane * multiplier + m) * map.p * map.q,
-                                  w + k * z.r * z.s, /*accumulate=*/m > 0, dx + plane * z.h * z.w);
-          }
-        }
-      });
+  const auto run = [&](const float* from, const float* taps, bool accumulate, Index count,
+                       float* to) {
+    if (as_forward)
+      return depthwise_forward.get().planes(back, from, taps, nullptr, accumulate, count, to);
+    depthwise_backward.get().data(map, from, taps, accumulate, count, to);
+  };
+  parallel_for(z.n * z.c, std::max<Index>(1, grain_of(z) / multiplier),
+               [&](Index begin, Index end) {
+                 for_runs(begin, end, z.c, [&](Index first, Index channel, Index all) {
+                   if (multiplier == 1) {
+                     return run(dy + first * map.p * map.q, w + channel * z.r * z.s, false, all,
+                                dx + first * z.h * z.w);
+                   }
+                   for (Index i = 0; i < all; ++i) {  // n C + c
+                     for (Index m = 0; m < multiplier; ++m) {
+                       run(dy + ((first + i) * multiplier + m) * map.p * map.q,
+                           w + ((channel + i) * multiplier + m) * z.r * z.s, /*accumulate=*/m > 0,
+                           1, dx + (first + i) * z.h * z.w);
+                     }
+                   }
+                 });
+               });
 }
 
 Index slices_of(const Conv2dProblem& z) {
@@ -121,7 +169,7 @@ Index slices_of(const Conv2dProblem& z) {
 void backward_weight(const Conv2dBackwardWeightArgs& args) {
   const Conv2dProblem& z = args.problem;
   const DepthwiseMap map = map_of(z);
-  const DepthwiseKernels& kernels = depthwise_kernels.get();
+  const auto weight = depthwise_backward.get().weight;
   const auto* const x = static_cast<const float*>(args.x);
   const auto* const dy = static_cast<const float*>(args.dy);
   auto* const dw = static_cast<float*>(args.dw);
@@ -136,9 +184,9 @@ void backward_weight(const Conv2dBackwardWeightArgs& args) {
       const Index slice = job / z.k;
       const Index n = slice * z.n / slices;
       std::fill_n(partial + job * taps, taps, 0.0f);
-      kernels.backward_weight(map, x + (n * z.c + k / multiplier) * z.h * z.w, z.c * z.h * z.w,
-                              dy + (n * z.k + k) * map.p * map.q, z.k * map.p * map.q,
-                              (slice + 1) * z.n / slices - n, partial + job * taps);
+      weight(map, x + (n * z.c + k / multiplier) * z.h * z.w, z.c * z.h * z.w,
+             dy + (n * z.k + k) * map.p * map.q, z.k * map.p * map.q,
+             (slice + 1) * z.n / slices - n, partial + job * taps);
     }
   });
   for (Index i = 0; i < z.k * taps; ++i) {

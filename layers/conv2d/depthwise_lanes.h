@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// depthwise_lanes.h: vectors of neighbouring pixels of one image row, for depthwise_simd.cpp: loads
+// depthwise_lanes.h: vectors of neighbouring pixels of one image row, for depthwise_strips.h: loads
 // that see zeros beyond the borders, every second pixel, and two vectors woven into one.
 //
 // A lane type L has L::kCount lanes and the same functions for each width. AVX-512 has two of them,
@@ -29,13 +29,13 @@ struct SixteenPixels {
     return static_cast<Mask>(((1u << end) - 1u) & ~((1u << begin) - 1u));
   }
   // Elements 0 2 4 ... / 1 3 5 ... of a followed by b.
-  CONVSCOPE_INLINE static V even(V a, V b) {
+  CONVSCOPE_INLINE static V even(V a, V b, Mask m = 0xffff) {
     const __m512i at = _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30);
-    return _mm512_permutex2var_ps(a, at, b);
+    return _mm512_maskz_permutex2var_ps(m, a, at, b);
   }
-  CONVSCOPE_INLINE static V odd(V a, V b) {
+  CONVSCOPE_INLINE static V odd(V a, V b, Mask m = 0xffff) {
     const __m512i at = _mm512_setr_epi32(1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23, 25, 27, 29, 31);
-    return _mm512_permutex2var_ps(a, at, b);
+    return _mm512_maskz_permutex2var_ps(m, a, at, b);
   }
   // First and second half of a[0] b[0] a[1] b[1] ...
   CONVSCOPE_INLINE static V weave_low(V a, V b) {
@@ -82,6 +82,12 @@ struct EightPixels {
   CONVSCOPE_INLINE static Mask lanes(int begin, int end) {
     return static_cast<Mask>(((1u << end) - 1u) & ~((1u << begin) - 1u));
   }
+  CONVSCOPE_INLINE static V even(V a, V b, Mask m = 0xff) {
+    return _mm256_maskz_permutex2var_ps(m, a, _mm256_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14), b);
+  }
+  CONVSCOPE_INLINE static V odd(V a, V b, Mask m = 0xff) {
+    return _mm256_maskz_permutex2var_ps(m, a, _mm256_setr_epi32(1, 3, 5, 7, 9, 11, 13, 15), b);
+  }
   template <int K>
   CONVSCOPE_INLINE static V shift(V before, V here, V after, Mask m) {
     if constexpr (K < 0) {
@@ -101,7 +107,6 @@ struct EightPixels {
   CONVSCOPE_INLINE static Mask lanes(int begin, int end) {
     return _mm256_andnot_si256(first_lanes(begin), first_lanes(end));
   }
-#endif
   CONVSCOPE_INLINE static V even(V a, V b) {
     return _mm256_castpd_ps(
         _mm256_permute4x64_pd(_mm256_castps_pd(_mm256_shuffle_ps(a, b, 0x88)), 0xd8));
@@ -110,6 +115,7 @@ struct EightPixels {
     return _mm256_castpd_ps(
         _mm256_permute4x64_pd(_mm256_castps_pd(_mm256_shuffle_ps(a, b, 0xdd)), 0xd8));
   }
+#endif
   CONVSCOPE_INLINE static V weave_low(V a, V b) {
     return _mm256_permute2f128_ps(_mm256_unpacklo_ps(a, b), _mm256_unpackhi_ps(a, b), 0x20);
   }
@@ -160,5 +166,47 @@ CONVSCOPE_INLINE typename L::Mask lanes_inside(std::int64_t at, std::int64_t wid
   if (end < begin) end = begin;
   return L::lanes(static_cast<int>(begin), static_cast<int>(end));
 }
+
+// Which lanes of two vectors woven together, stored at column `at`, lie in a row of `width`.
+template <class L>
+struct PairMask {
+  CONVSCOPE_INLINE PairMask(std::int64_t at, std::int64_t width)
+      : low(lanes_inside<L>(at, width)),
+        high(lanes_inside<L>(at + L::kCount, width)),
+        all(at >= 0 && at + 2 * L::kCount <= width) {}
+  typename L::Mask low, high;
+  bool all;
+};
+
+// to[..] = or += a[0] b[0] a[1] b[1] ...
+template <class L>
+CONVSCOPE_INLINE void store_woven(float* to, typename L::V a, typename L::V b,
+                                  const PairMask<L>& here, bool add) {
+  typename L::V low = L::weave_low(a, b);
+  typename L::V high = L::weave_high(a, b);
+  if (add) {
+    low = L::fma(L::set(1.0f), L::load(to, here.low), low);
+    high = L::fma(L::set(1.0f), L::load(to + L::kCount, here.high), high);
+  }
+  if (here.all) {
+    L::store(to, low);
+    L::store(to + L::kCount, high);
+  } else {
+    L::store(to, low, here.low);
+    L::store(to + L::kCount, high, here.high);
+  }
+}
+
+#if defined(CONVSCOPE_ISA_IS_AVX512)
+// Two vectors of eight make one of sixteen: one store instead of two.
+CONVSCOPE_INLINE void store_woven(float* to, __m256 a, __m256 b, const PairMask<EightPixels>& here,
+                                  bool add) {
+  using L = SixteenPixels;
+  const auto lanes = static_cast<__mmask16>(here.low | here.high << 8);
+  __m512 woven = L::weave_low(_mm512_castps256_ps512(a), _mm512_castps256_ps512(b));
+  if (add) woven = L::fma(L::set(1.0f), L::load(to, lanes), woven);
+  L::store(to, woven, lanes);
+}
+#endif
 
 }  // namespace convscope::CONVSCOPE_ISA

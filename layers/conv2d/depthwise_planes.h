@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// depthwise_planes.h: the part of depthwise convolution that depends on the instruction set: one
-// plane [H,W] with one kernel [R,S].
+// depthwise_planes.h: the part of depthwise convolution that depends on the instruction set: planes
+// [H,W], each with one kernel [R,S].
 #pragma once
 
 #include <cstdint>
@@ -15,22 +15,27 @@ struct DepthwiseMap {
   std::int64_t h = 0, w = 0, r = 0, s = 0, p = 0, q = 0;
   std::int64_t stride_h = 1, stride_w = 1, dilation_h = 1, dilation_w = 1;
   std::int64_t pad_top = 0, pad_left = 0;
+  bool turned = false;  // taps are taken in reverse order: the kernel turned by 180 degrees
 };
 
-struct DepthwiseKernels {
-  // y[P,Q] = start + x * w; start is y itself when `accumulate`.
-  void (*forward)(const DepthwiseMap& map, const float* x, const float* w, float start,
-                  bool accumulate, float* y) = nullptr;
-  // dx[H,W] = or += the transposed convolution of dy[P,Q], for any stride.
-  void (*backward_data)(const DepthwiseMap& map, const float* dy, const float* w, bool accumulate,
-                        float* dx) = nullptr;
+struct DepthwiseForward {
+  // y[P,Q] = b + x * w, or y += x * w when `accumulate`, for `planes` planes x[H,W] one behind the
+  // other, each with its w[R,S] and b (null: 0).
+  void (*planes)(const DepthwiseMap& map, const float* x, const float* w, const float* b,
+                 bool accumulate, std::int64_t planes, float* y) = nullptr;
+};
+struct DepthwiseBackward {
+  // dx[H,W] = or += the transposed convolution of dy[P,Q] with w[R,S], for `planes` planes one
+  // behind the other. For strides above 1: with stride 1 it is a forward pass, `turned`.
+  void (*data)(const DepthwiseMap& map, const float* dy, const float* w, bool accumulate,
+               std::int64_t planes, float* dx) = nullptr;
   // sums[R,S] += correlation of `planes` planes of x with as many of dy, `x_step` and `dy_step`
   // floats apart.
-  void (*backward_weight)(const DepthwiseMap& map, const float* x, std::int64_t x_step,
-                          const float* dy, std::int64_t dy_step, std::int64_t planes,
-                          float* sums) = nullptr;
+  void (*weight)(const DepthwiseMap& map, const float* x, std::int64_t x_step, const float* dy,
+                 std::int64_t dy_step, std::int64_t planes, float* sums) = nullptr;
 };
 
-extern IsaTable<DepthwiseKernels> depthwise_kernels;
+extern IsaTable<DepthwiseForward> depthwise_forward;
+extern IsaTable<DepthwiseBackward> depthwise_backward;
 
 }  // namespace convscope

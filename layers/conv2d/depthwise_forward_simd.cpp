@@ -1,0 +1,199 @@
+// SPDX-License-Identifier: Apache-2.0
+// depthwise_forward_simd.cpp: planes of a depthwise convolution, neighbouring pixels of a row in the
+// vector lanes. depthwise_cpu.cpp says what is computed and who calls this; depthwise_strips.h how
+// a row is cut.
+//
+// Kernels 3x3, 5x5 and 7x7 have a form whose loops over taps are unrolled, so that sums stay in
+// registers; a plain form for any other problem stands behind it.
+#include "layers/conv2d/depthwise_planes.h"
+#include "layers/conv2d/depthwise_strips.h"
+
+namespace convscope::CONVSCOPE_ISA {
+namespace {
+
+// Rows of a wide plane that one strip is computed for, before the next strip; a narrow plane stays
+// in the L1 cache and is taken whole.
+CONVSCOPE_INLINE Index band_rows(const DepthwiseMap& z) {
+  constexpr Index kWide = 4 * Wide::kCount;
+  return z.q < kWide ? z.p : 28;
+}
+
+// Rows p, p + step, ... of y, at most Rows of those below z.p: each row of x is loaded once and
+// multiplied into all sums that it belongs to.
+template <class Kind, int R, int S, int Stride, int Rows>
+CONVSCOPE_INLINE void forward_rows(const DepthwiseMap& z, const float* x,
+                                   const typename Kind::V (&taps)[R * S],
+                                   const Borders<Kind, S, Stride>& borders,
+                                   const typename Kind::L::Mask (&here)[Kind::kVectors], bool full,
+                                   float start, bool accumulate, Index p, float* y) {
+  using L = typename Kind::L;
+  constexpr int N = Kind::kVectors;
+  const Index step = z.dilation_h;
+  typename Kind::V sums[Rows][N];
+#pragma GCC unroll 8
+  for (int i = 0; i < Rows; ++i) {
+#pragma GCC unroll 2
+    for (int v = 0; v < N; ++v) sums[i][v] = L::set(start);
+    if (accumulate && p + i * step < z.p) {
+#pragma GCC unroll 2
+      for (int v = 0; v < N; ++v) {
+        sums[i][v] = L::load(y + (p + i * step) * z.q + v * L::kCount, here[v]);
+      }
+    }
+  }
+#pragma GCC unroll 32
+  for (int j = 0; j < (Rows - 1) * Stride + R; ++j) {
+    const Index h = p * Stride - z.pad_top + j * step;
+    if (h < 0 || h >= z.h) continue;
+    typename Kind::V row[N][S];
+    load_taps<Kind, S, Stride>(row, x + h * z.w, z.dilation_w, borders);
+#pragma GCC unroll 8
+    for (int s = 0; s < S; ++s) {
+#pragma GCC unroll 8
+      for (int i = 0; i < Rows; ++i) {
+        const int r = j - i * Stride;
+        if (r < 0 || r >= R) continue;
+#pragma GCC unroll 2
+        for (int v = 0; v < N; ++v) sums[i][v] = L::fma(taps[r * S + s], row[v][s], sums[i][v]);
+      }
+    }
+  }
+#pragma GCC unroll 8
+  for (int i = 0; i < Rows; ++i) {
+    if (p + i * step >= z.p) break;
+    float* const to = y + (p + i * step) * z.q;
+#pragma GCC unroll 2
+    for (int v = 0; v < N; ++v) {
+      if (Kind::kMasked && (kMasksAreFree || !full)) {
+        L::store(to + v * L::kCount, sums[i][v], here[v]);
+      } else {
+        L::store(to + v * L::kCount, sums[i][v]);
+      }
+    }
+  }
+}
+
+// `planes` planes; rows [first, last) of each.
+template <int R, int S, int Stride>
+void forward_band(const DepthwiseMap& z, const float* x, const float* w, const float* b,
+                  bool accumulate, Index planes, Index first, Index last, float* y) {
+  const auto body = [&](auto strip, Index begin, Index end) __attribute__((always_inline)) {
+    using Kind = decltype(strip);
+    using L = typename Kind::L;
+    constexpr int kRows = kRowsAtOnce<S>;
+    const bool far_planes = z.h * z.w >= kFarPlane;
+    for (Index q = begin; q < end; q += Kind::kPixels) {
+      const Index left = q * Stride - z.pad_left;
+      const Borders<Kind, S, Stride> borders(left, z.w, z.dilation_w, Kind::kPixels);
+      const bool full = q + Kind::kPixels <= z.q;
+      typename L::Mask here[Kind::kVectors];
+#pragma GCC unroll 2
+      for (int v = 0; v < Kind::kVectors; ++v) {
+        here[v] = lanes_inside<L>(0, z.q - q - v * L::kCount);
+      }
+      for (Index plane = 0; plane < planes; ++plane) {
+        typename Kind::V taps[R * S];
+        const float* const kernel = w + plane * R * S;
+#pragma GCC unroll 64
+        for (int i = 0; i < R * S; ++i) taps[i] = L::set(kernel[z.turned ? R * S - 1 - i : i]);
+        const float start = b == nullptr ? 0.0f : b[plane];
+        const auto rows = [&](auto height, Index p) __attribute__((always_inline)) {
+          constexpr int kHeight = decltype(height)::kRows;
+          if (q == 0 && far_planes) {  // the first strip asks for all columns
+            ask_for<false>(x + plane * z.h * z.w + p * Stride * z.w + kAhead,
+                           kHeight * Stride * z.w);
+            ask_for<true>(y + (plane * z.p + p) * z.q + kAhead, kHeight * z.q);
+          }
+          forward_rows<Kind, R, S, Stride, kHeight>(z, x + plane * z.h * z.w + left, taps, borders,
+                                                    here, full, start, accumulate, p,
+                                                    y + plane * z.p * z.q + q);
+        };
+        // With dilation, rows `dilation` apart share their loads.
+        for (Index residue = 0; residue < z.dilation_h; ++residue) {
+          Index p = first + residue;
+          const Index reach = (kRows - 1) * z.dilation_h;
+          for (; p + reach < last; p += kRows * z.dilation_h) rows(Height<kRows>{}, p);
+          constexpr int kRest = (kRows + 1) / 2 - 1;  // 3 or 1
+          for (; p < last; p += kRest * z.dilation_h) rows(Height<kRest>{}, p);
+        }
+      }
+    }
+  };
+  for_strips<S, Stride>(z, body);
+}
+
+template <int R, int S, int Stride>
+void forward_unrolled(const DepthwiseMap& z, const float* x, const float* w, const float* b,
+                      bool accumulate, Index planes, float* y) {
+  if (one_strip<S, Stride>(z)) {
+    return forward_band<R, S, Stride>(z, x, w, b, accumulate, planes, 0, z.p, y);
+  }
+  const Index band = z.dilation_h == 1 ? band_rows(z) : z.p;
+  for (Index plane = 0; plane < planes; ++plane) {
+    for (Index first = 0; first < z.p; first += band) {
+      forward_band<R, S, Stride>(z, x + plane * z.h * z.w, w + plane * R * S,
+                                 b == nullptr ? nullptr : b + plane, accumulate, 1, first,
+                                 least(first + band, z.p), y + plane * z.p * z.q);
+    }
+  }
+}
+
+// Any problem: one tap after the other over a row.
+void plane_plain(const DepthwiseMap& z, const float* x, const float* w, float start,
+                 bool accumulate, float* y) {
+  for (Index p = 0; p < z.p; ++p) {
+    float* const to = y + p * z.q;
+    for (Index q = 0; q < z.q && !accumulate; ++q) to[q] = start;
+    for (Index r = 0; r < z.r; ++r) {
+      const Index h = p * z.stride_h - z.pad_top + r * z.dilation_h;
+      if (h < 0 || h >= z.h) continue;
+      for (Index s = 0; s < z.s; ++s) {
+        const Index left = s * z.dilation_w - z.pad_left;  // the column that q = 0 reads
+        const Index begin = left >= 0 ? 0 : ceil_div(-left, z.stride_w);
+        const Index end = left >= z.w ? 0 : least(z.q, (z.w - 1 - left) / z.stride_w + 1);
+        const Index at = r * z.s + s;
+        const float tap = w[z.turned ? z.r * z.s - 1 - at : at];
+        const float* const from = x + h * z.w + left;
+        if (z.stride_w == 1) {
+          for (Index q = begin; q < end; ++q) to[q] += tap * from[q];
+        } else {
+          for (Index q = begin; q < end; ++q) to[q] += tap * from[q * z.stride_w];
+        }
+      }
+    }
+  }
+}
+
+void forward_plain(const DepthwiseMap& z, const float* x, const float* w, const float* b,
+                   bool accumulate, Index planes, float* y) {
+  for (Index plane = 0; plane < planes; ++plane) {
+    plane_plain(z, x + plane * z.h * z.w, w + plane * z.r * z.s, b == nullptr ? 0.0f : b[plane],
+                accumulate, y + plane * z.p * z.q);
+  }
+}
+
+void forward(const DepthwiseMap& z, const float* x, const float* w, const float* b, bool accumulate,
+             Index planes, float* y) {
+  const Index kind = unrolled_fits(z) ? z.r * 10 + z.stride_h : 0;
+  switch (kind) {
+    case 31:
+      return forward_unrolled<3, 3, 1>(z, x, w, b, accumulate, planes, y);
+    case 32:
+      return forward_unrolled<3, 3, 2>(z, x, w, b, accumulate, planes, y);
+    case 51:
+      return forward_unrolled<5, 5, 1>(z, x, w, b, accumulate, planes, y);
+    case 52:
+      return forward_unrolled<5, 5, 2>(z, x, w, b, accumulate, planes, y);
+    case 71:
+      return forward_unrolled<7, 7, 1>(z, x, w, b, accumulate, planes, y);
+    case 72:
+      return forward_unrolled<7, 7, 2>(z, x, w, b, accumulate, planes, y);
+    default:
+      return forward_plain(z, x, w, b, accumulate, planes, y);
+  }
+}
+
+}  // namespace
+}  // namespace convscope::CONVSCOPE_ISA
+
+CONVSCOPE_SIMD_KERNELS(depthwise_forward, (DepthwiseForward{.planes = CONVSCOPE_ISA::forward}))

@@ -1,0 +1,269 @@
+// SPDX-License-Identifier: Apache-2.0
+// depthwise_strips.h: how a row of pixels is cut into vectors, and how a vector sees the taps of a
+// kernel row. For depthwise_forward_simd.cpp and depthwise_backward_simd.cpp.
+//
+// GCC 12 keeps an array that an ordinary loop indexes on the stack: every loop over V arrays has an
+// unroll pragma.
+#pragma once
+
+#include "layers/conv2d/depthwise_lanes.h"
+#include "layers/conv2d/depthwise_planes.h"
+
+namespace convscope::CONVSCOPE_ISA {
+namespace {
+
+using Index = std::int64_t;
+
+CONVSCOPE_INLINE Index least(Index a, Index b) { return a < b ? a : b; }
+CONVSCOPE_INLINE Index most(Index a, Index b) { return a > b ? a : b; }
+CONVSCOPE_INLINE Index ceil_div(Index a, Index b) { return (a + b - 1) / b; }  // a >= 0
+
+#if defined(CONVSCOPE_ISA_IS_AVX512)
+using Wide = SixteenPixels;
+using Narrow = EightPixels;
+constexpr bool kMasksAreFree = true;  // a masked load costs no more than a plain one
+#elif defined(CONVSCOPE_ISA_IS_AVX2)
+using Wide = EightPixels;
+using Narrow = EightPixels;
+constexpr bool kMasksAreFree = false;
+#else
+using Wide = OnePixel;
+using Narrow = OnePixel;
+constexpr bool kMasksAreFree = false;
+#endif
+
+// loaded   a load for each tap; stride 2: two loads for each pair of taps, even and odd elements
+// shifted  each pixel loaded once, with its neighbours, and moved through registers
+// alone    the strip holds the whole row: neighbours outside are zero
+enum class Taps { loaded, shifted, alone };
+
+// A strip of columns that is computed at a time: one vector, or two side by side.
+template <class Lanes, int Vectors, bool IsMasked, Taps How>
+struct Strip {
+  using L = Lanes;
+  using V = typename L::V;
+  static constexpr int kVectors = Vectors;
+  static constexpr bool kMasked = IsMasked;
+  static constexpr Taps kTaps = How;
+  static constexpr Index kPixels = Index{Vectors} * L::kCount;
+};
+
+template <int Rows>
+struct Height {
+  static constexpr int kRows = Rows;
+};
+
+// The same columns in x and y: taps are shifts by -S/2 .. S/2.
+CONVSCOPE_INLINE bool same_columns(const DepthwiseMap& z) {
+  return z.w == z.q && z.stride_w == 1 && z.dilation_w == 1 && z.pad_left == z.s / 2;
+}
+
+// Every column that `pixels` outputs read lies in the vectors that hold them.
+template <int S, int Stride>
+CONVSCOPE_INLINE bool fits_alone(const DepthwiseMap& z, Index pixels) {
+  if constexpr (Stride == 1) return same_columns(z) && z.q <= pixels;
+  return S == 3 && z.q <= pixels && z.w + z.pad_left <= 2 * pixels && z.pad_left >= 0;
+}
+
+// Strides 1 or 2 in both directions; two steps at once only without dilation.
+CONVSCOPE_INLINE bool unrolled_fits(const DepthwiseMap& z) {
+  if (z.r != z.s || z.stride_h != z.stride_w) return false;
+  return z.stride_h == 1 || (z.stride_h == 2 && z.dilation_h == 1 && z.dilation_w == 1);
+}
+
+// Rows of y that share their loads of x. 3x3 with AVX-512: 9 taps, 7 x 2 sums and 6 taps of a row
+// fill 29 of 32 registers, and the maps of ImageNet (7, 14, 28, ...) are multiples of 7.
+template <int S>
+constexpr int kRowsAtOnce = S == 3 && kRegisters == 32 ? 7 : 4;
+
+// How far ahead, in floats: 4 KiB, some 100 ns at 30 GB/s.
+constexpr Index kAhead = 1024;
+// Planes of this many pixels come from memory; smaller ones are mostly still in a cache, where asking
+// costs more than it saves.
+constexpr Index kFarPlane = 8192;
+
+// Asks for the cache lines of `count` floats; an address outside any array does no harm.
+template <bool ToWrite>
+CONVSCOPE_INLINE void ask_for(const float* from, Index count) {
+  for (Index i = 0; i < count; i += 16) __builtin_prefetch(from + i, ToWrite ? 1 : 0, 2);
+}
+
+// One strip is the whole row, so masks and loops can be set up once for many planes.
+template <int S, int Stride>
+CONVSCOPE_INLINE bool one_strip(const DepthwiseMap& z) {
+  return kMasksAreFree && fits_alone<S, Stride>(z, Wide::kCount * (S == 3 && Stride == 1 ? 2 : 1));
+}
+
+// Outputs [begin, end) of a row whose loads all lie in the row.
+CONVSCOPE_INLINE Index inside_begin(const DepthwiseMap& z) {
+  return z.pad_left <= 0 ? 0 : ceil_div(z.pad_left, z.stride_w);
+}
+CONVSCOPE_INLINE Index inside_end(const DepthwiseMap& z) {
+  // Stride 2 reads one element more than it uses.
+  const Index reach = (z.s - 1) * z.dilation_w + (z.stride_w == 2 ? 2 : 0);
+  const Index last = z.w - 1 + z.pad_left - reach;
+  return last < 0 ? 0 : last / z.stride_w + 1;
+}
+
+// Cuts `q` pixels into vectors: body(Strip<...>{}, begin, end) takes those that start in
+// [begin, end). Pixels [inside, inside_end) read no border.
+template <class Body>
+CONVSCOPE_INLINE void cut_loaded(Index q, Index inside, Index inside_end, Body body) {
+  if constexpr (kMasksAreFree) {
+    const Index rest = q % Wide::kCount;
+    const Index wide = rest > Narrow::kCount ? q : q - rest;
+    if (wide > 0) body(Strip<Wide, 1, true, Taps::loaded>{}, Index{0}, wide);
+    if (wide < q) body(Strip<Narrow, 1, true, Taps::loaded>{}, wide, q);
+  } else {
+    const Index n = Wide::kCount;
+    const Index left = least(ceil_div(most(inside, 0), n) * n, q);
+    const Index right = left + most(0, least(inside_end, q) - left) / n * n;
+    if (left > 0) body(Strip<Wide, 1, true, Taps::loaded>{}, Index{0}, left);
+    if (right > left) body(Strip<Wide, 1, false, Taps::loaded>{}, left, right);
+    if (q > right) body(Strip<Wide, 1, true, Taps::loaded>{}, right, q);
+  }
+}
+
+// The same for the rows of y, with the cheapest kind of strip.
+template <int S, int Stride, class Body>
+CONVSCOPE_INLINE void for_strips(const DepthwiseMap& z, Body body) {
+  if constexpr (kMasksAreFree) {
+    constexpr Index kZero = 0;
+    constexpr bool kAlone = Stride == 1 || S == 3;
+    if constexpr (kAlone) {
+      if (fits_alone<S, Stride>(z, Narrow::kCount)) {
+        return body(Strip<Narrow, 1, true, Taps::alone>{}, kZero, z.q);
+      }
+      if (fits_alone<S, Stride>(z, Wide::kCount)) {
+        return body(Strip<Wide, 1, true, Taps::alone>{}, kZero, z.q);
+      }
+    }
+    if constexpr (S == 3 && Stride == 1) {
+      if (fits_alone<S, Stride>(z, 2 * Wide::kCount)) {
+        return body(Strip<Wide, 2, true, Taps::alone>{}, kZero, z.q);
+      }
+      if (z.dilation_w == 1) {  // pairs of vectors share loads
+        const Index rest = z.q % (2 * Wide::kCount);
+        const Index pairs = rest > Wide::kCount ? z.q : z.q - rest;
+        if (pairs > 0) body(Strip<Wide, 2, true, Taps::shifted>{}, kZero, pairs);
+        if (pairs < z.q) body(Strip<Wide, 1, true, Taps::loaded>{}, pairs, z.q);
+        return;
+      }
+    }
+    constexpr bool kLongRow = Stride == 1 && S >= 5;
+    if ((kLongRow && same_columns(z)) || (Stride == 2 && S == 3)) {
+      if constexpr (kLongRow || (Stride == 2 && S == 3)) {
+        const Index rest = z.q % Wide::kCount;
+        const Index wide = rest > Narrow::kCount ? z.q : z.q - rest;
+        if (wide > 0) body(Strip<Wide, 1, true, Taps::shifted>{}, kZero, wide);
+        if (wide < z.q) body(Strip<Narrow, 1, true, Taps::shifted>{}, wide, z.q);
+        return;
+      }
+    }
+  }
+  cut_loaded(z.q, inside_begin(z), inside_end(z), body);
+}
+
+// ---- one row of x, seen by all taps of a kernel row --------------------------------------------
+
+// Which lanes of each load lie in the row, and which lanes of each vector are wanted.
+template <class Kind, int S, int Stride>
+struct Borders {
+  using L = typename Kind::L;
+  static constexpr int kVectors = Kind::kVectors;
+  static constexpr int kLoads = Kind::kTaps == Taps::alone     ? kVectors * Stride
+                                : Kind::kTaps == Taps::shifted ? (kVectors == 2 ? 4 : 3)
+                                : Stride == 1                  ? S
+                                                               : (S + 1) / 2 * 2;
+  typename L::Mask lanes[kLoads];
+  typename L::Mask keep[kVectors];
+
+  // at: the column of tap 0; count: lanes wanted; others become 0.
+  CONVSCOPE_INLINE Borders(Index at, Index width, Index dilation, Index count) {
+#pragma GCC unroll 2
+    for (int v = 0; v < kVectors; ++v) keep[v] = lanes_inside<L>(0, count - v * L::kCount);
+#pragma GCC unroll 8
+    for (int i = 0; i < kLoads; ++i) {
+      Index limit = L::kCount;
+      if (Kind::kTaps == Taps::loaded) {
+        limit = most(Stride == 1 ? count : 2 * count - i % 2 * L::kCount, 0);
+      } else if (kVectors == 2 && Kind::kTaps == Taps::shifted && i >= 2) {
+        limit = most(count - L::kCount, 0);
+      }
+      lanes[i] = lanes_inside<L>(at + offset(i, dilation), width, limit);
+    }
+  }
+  // Column of load i behind that of tap 0.
+  CONVSCOPE_INLINE static Index offset(int i, Index dilation) {
+    const Index n = L::kCount;
+    if (Kind::kTaps == Taps::alone) return Stride == 1 ? i * n + S / 2 : i * n;
+    if (Kind::kTaps == Taps::shifted) {
+      if (Stride == 2) return i * n;
+      if (kVectors == 2) return i < 2 ? i : n + i - 1;  // 0, 1, n + 1, n + 2
+      return S / 2 + (i - 1) * n;
+    }
+    return Stride == 1 ? i * dilation : i / 2 * 2 + i % 2 * n;
+  }
+};
+
+template <class L, int S, int At>
+CONVSCOPE_INLINE void shift_taps(typename L::V (&x)[S], typename L::V before, typename L::V here,
+                                 typename L::V after, typename L::Mask keep) {
+  if constexpr (At < S) {
+    x[At] = L::template shift<At - S / 2>(before, here, after, keep);
+    shift_taps<L, S, At + 1>(x, before, here, after, keep);
+  }
+}
+
+template <class Kind, int S, int Stride>
+CONVSCOPE_INLINE void load_taps(typename Kind::V (&x)[Kind::kVectors][S], const float* row,
+                                Index dilation, const Borders<Kind, S, Stride>& borders) {
+  using L = typename Kind::L;
+  using V = typename Kind::V;
+  using B = Borders<Kind, S, Stride>;
+  const auto load = [&](int i) __attribute__((always_inline)) {
+    const float* const p = row + B::offset(i, dilation);
+    if constexpr (Kind::kMasked) return L::load(p, borders.lanes[i]);
+    return L::load(p);
+  };
+  if constexpr (Kind::kTaps == Taps::loaded) {
+    if constexpr (Stride == 1) {
+#pragma GCC unroll 8
+      for (int s = 0; s < S; ++s) x[0][s] = load(s);
+    } else {
+#pragma GCC unroll 8
+      for (int s = 0; s < S; s += 2) {
+        const V low = load(s);
+        const V high = load(s + 1);
+        x[0][s] = L::even(low, high);
+        if (s + 1 < S) x[0][s + 1] = L::odd(low, high);
+      }
+    }
+  } else if constexpr (Stride == 2) {  // S = 3: the third tap is the first of the next pixel
+    const V low = load(0);
+    const V high = load(1);
+    const V next = Kind::kTaps == Taps::alone ? L::zero() : load(2 % B::kLoads);
+    x[0][0] = L::even(low, high, borders.keep[0]);
+    x[0][1] = L::odd(low, high, borders.keep[0]);
+    x[0][2] = L::template shift<1>(low, L::even(low, high), next, borders.keep[0]);
+  } else if constexpr (Kind::kTaps == Taps::alone && Kind::kVectors == 1) {
+    shift_taps<L, S, 0>(x[0], L::zero(), load(0), L::zero(), borders.keep[0]);
+  } else if constexpr (Kind::kTaps == Taps::alone) {
+    const V left = load(0);
+    const V right = load(1);
+    shift_taps<L, S, 0>(x[0], L::zero(), left, right, borders.keep[0]);
+    shift_taps<L, S, 0>(x[1], left, right, L::zero(), borders.keep[1]);
+  } else if constexpr (Kind::kVectors == 2) {  // S = 3
+    x[0][0] = load(0);
+    x[0][1] = load(1);
+    x[1][1] = load(2);
+    x[0][2] = L::template shift<1>(x[0][1], x[0][1], x[1][1], borders.keep[0]);
+    x[1][0] = L::template shift<-1>(x[0][1], x[1][1], x[1][1], borders.keep[1]);
+    x[1][2] = load(3);
+  } else {
+    shift_taps<L, S, 0>(x[0], load(0), load(1), load(2), borders.keep[0]);
+  }
+}
+
+}  // namespace
+}  // namespace convscope::CONVSCOPE_ISA
