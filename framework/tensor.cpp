@@ -81,6 +81,17 @@ Tensor Tensor::full(const Shape& shape, double value, DType dtype, Device device
   return out.to(device);
 }
 
+Tensor Tensor::view(Ref<Storage> storage, std::size_t offset_bytes, const Shape& shape,
+                    DType dtype) {
+  Tensor out;
+  out.storage_ = std::move(storage);
+  out.offset_bytes_ = static_cast<std::int64_t>(offset_bytes);
+  out.numel_ = shape.numel();
+  out.shape_ = shape;
+  out.dtype_ = dtype;
+  return out;
+}
+
 Device Tensor::device() const {
   CONVSCOPE_CHECK(defined(), "tensor", "expected a defined tensor, got an empty handle");
   return storage_->device;

@@ -52,6 +52,11 @@ class CONVSCOPE_API Tensor {
     return from(std::span<const float>(values.begin(), values.size()), shape);
   }
 
+  // A part of `storage`, from a byte on that suits the type; the caller sees to it that the part
+  // lies inside whenever elements are touched.
+  static Tensor view(Ref<Storage> storage, std::size_t offset_bytes, const Shape& shape,
+                     DType dtype);
+
   bool defined() const { return static_cast<bool>(storage_); }
   const Shape& shape() const { return shape_; }
   int rank() const { return shape_.rank(); }

@@ -3,6 +3,7 @@
 
 #include "framework/ops/elementwise.h"
 #include "layers/layer_types.h"
+#include "layers/plan/activation_op.h"
 
 namespace convscope {
 namespace {
@@ -25,6 +26,13 @@ LayerType type_of(const char* kind, const char* doc) {
 }  // namespace
 
 Activation::Activation(const std::string& kind) : kind_(kind), function_(function_of(kind)) {}
+
+int Activation::describe(PlanGraph& graph, int x) {
+  const ActivationOp::Curve curve = kind_ == "relu"   ? ActivationOp::Curve::relu
+                                    : kind_ == "tanh" ? ActivationOp::Curve::tanh
+                                                      : ActivationOp::Curve::sigmoid;
+  return graph.add(std::make_unique<ActivationOp>(curve), {x}, graph.shape(x));
+}
 
 CONVSCOPE_REGISTER_LAYER("relu", type_of("relu", "max(x, 0)"))
 CONVSCOPE_REGISTER_LAYER("tanh", type_of("tanh", "tanh(x)"))

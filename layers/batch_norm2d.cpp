@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "layers/batch_norm2d.h"
 
-#include <cmath>
+#include "layers/batch_norm2d_factors.h"
+#include "layers/plan/batch_norm_op.h"
 
 namespace convscope {
 
@@ -43,11 +44,7 @@ Tensor normalised(const Tensor& x, const Tensor& weight, const Tensor& bias,
   const std::int64_t channels = x.dim(1);
   const Tensor factor = by_channel(channels);
   const Tensor shift = by_channel(channels);
-  for (std::int64_t c = 0; c < channels; ++c) {
-    const double f = at(statistics.inverse_deviation, c) * weight.at(c);
-    factor.data<double>()[c] = f;
-    shift.data<double>()[c] = bias.at(c) - at(statistics.mean, c) * f;
-  }
+  batch_norm_factors(weight, bias, statistics.mean, statistics.inverse_deviation, factor, shift);
   const Tensor y = Tensor::empty(x.shape(), x.dtype(), x.device());
   if (y.numel() > 0) batch_norm_apply_kernel.get(x.device())(x, factor, shift, y);
   return y;
@@ -55,15 +52,11 @@ Tensor normalised(const Tensor& x, const Tensor& weight, const Tensor& bias,
 
 Tensor inverse_deviation(const Tensor& variance, double eps) {
   const Tensor out = by_channel(variance.numel());
-  for (std::int64_t c = 0; c < variance.numel(); ++c) {
-    out.data<double>()[c] = 1 / std::sqrt(variance.at(c) + eps);
-  }
+  batch_norm_inverse_deviation(variance, eps, out);
   return out;
 }
 
-// The gradients of weight and bias are added, that of x is assigned. In training mode mean and
-// variance depend on x too, which takes two projections out of dx:
-//   dx = weight i (dy - mean(dy) - xhat mean(dy xhat)),  xhat = (x - mean) i,  i = inverse deviation
+// The gradients of weight and bias are added, that of x is assigned.
 void backward(const Tensor& dy, const Tensor& x, const Tensor& weight,
               const BatchNormStatistics& statistics, bool training, GradientSink& out) {
   const std::int64_t channels = x.dim(1);
@@ -75,13 +68,8 @@ void backward(const Tensor& dy, const Tensor& x, const Tensor& weight,
     const Tensor a = by_channel(channels);
     const Tensor b = by_channel(channels);
     const Tensor d = by_channel(channels);
-    for (std::int64_t c = 0; c < channels; ++c) {
-      const double i = at(statistics.inverse_deviation, c);
-      const double f = weight.at(c) * i;
-      a.data<double>()[c] = f;
-      b.data<double>()[c] = training && count > 0 ? -f * i * i * at(sum_dy_x, c) / count : 0;
-      d.data<double>()[c] = training && count > 0 ? -f * at(sum_dy, c) / count : 0;
-    }
+    batch_norm_gradient_factors(weight, statistics.inverse_deviation, sum_dy, sum_dy_x, count,
+                                training, a, b, d);
     const Tensor dx = Tensor::empty(x.shape(), x.dtype(), x.device());
     if (dx.numel() > 0) {
       batch_norm_gradient_kernel.get(x.device())(dy, x, statistics.mean, a, b, d, dx);
@@ -161,16 +149,8 @@ Variable BatchNorm2d::forward(const Variable& x) {
   const Variable y = batch_norm2d(x, weight_, bias_, options_.eps, &batch);
   const auto count = static_cast<double>(count_of(x.shape()));
   if (count == 0) return y;  // an empty batch says nothing
-  float* const mean = running_mean_.data<float>();
-  float* const variance = running_var_.data<float>();
-  const double keep = 1 - options_.momentum;
-  for (std::int64_t c = 0; c < channels_; ++c) {
-    const double unbiased = at(batch.variance, c) * count / (count - 1);
-    mean[c] = static_cast<float>(keep * static_cast<double>(mean[c]) +
-                                 options_.momentum * at(batch.mean, c));
-    variance[c] =
-        static_cast<float>(keep * static_cast<double>(variance[c]) + options_.momentum * unbiased);
-  }
+  batch_norm_move_running(batch.mean, batch.variance, count, options_.momentum, running_mean_,
+                          running_var_);
   return y;
 }
 
@@ -178,6 +158,14 @@ Shape BatchNorm2d::output_shape(const Shape& input) const {
   CONVSCOPE_CHECK(input.rank() == 4 && input[1] == channels_, kName, "expected x [N,", channels_,
                   ",H,W], got ", input);
   return input;
+}
+
+int BatchNorm2d::describe(PlanGraph& graph, int x) {
+  const bool trains = weight_.requires_grad() || bias_.requires_grad();
+  return graph.add(std::make_unique<BatchNormOp>(
+                       BatchNormFold{weight_, bias_, running_mean_, running_var_, options_.eps},
+                       options_.momentum),
+                   {x}, output_shape(graph.shape(x)), trains);
 }
 
 CONVSCOPE_REGISTER_LAYER(

@@ -47,6 +47,7 @@ class CONVSCOPE_API BatchNorm2d final : public Module {
   std::string kind() const override { return "batch_norm2d"; }
   Variable forward(const Variable& x) override;
   Shape output_shape(const Shape& input) const override;
+  int describe(PlanGraph& graph, int x) override;
 
  private:
   std::int64_t channels_;

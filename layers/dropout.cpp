@@ -2,6 +2,7 @@
 #include "layers/dropout.h"
 
 #include "layers/layer_types.h"
+#include "layers/plan/plan_builder.h"
 
 namespace convscope {
 
@@ -35,6 +36,40 @@ Variable Dropout::forward(const Variable& x) {
   if (!is_training() || mask_.p == 0) return x;
   mask_.step = step();
   return dropout(x, mask_);
+}
+
+namespace {
+
+// The mask is drawn from the layer's step, which the trainer sets before each step.
+class DropoutOp final : public PlanOp {
+ public:
+  DropoutOp(const Module& module, const DropoutMask& mask) : module_(module), mask_(mask) {}
+  std::string text() const override { return "dropout"; }
+
+  void forward(PlanBuilder& builder) override {
+    emit(builder, builder.value(inputs[0]), builder.value(output));
+  }
+  void backward(PlanBuilder& builder) override {
+    builder.assign_gradient(inputs[0],
+                            [&](const Tensor& dx) { emit(builder, builder.gradient(output), dx); });
+  }
+
+ private:
+  void emit(PlanBuilder& builder, const Tensor& from, const Tensor& to) const {
+    builder.call([&module = module_, mask = mask_, from, to]() mutable {
+      mask.step = module.step();
+      dropout_kernel.get(Device{})(from, mask, to);
+    });
+  }
+  const Module& module_;
+  DropoutMask mask_;
+};
+
+}  // namespace
+
+int Dropout::describe(PlanGraph& graph, int x) {
+  if (!graph.training() || mask_.p == 0) return x;
+  return graph.add(std::make_unique<DropoutOp>(*this, mask_), {x}, graph.shape(x));
 }
 
 CONVSCOPE_REGISTER_LAYER("dropout",

@@ -28,6 +28,7 @@ class CONVSCOPE_API Linear final : public Module {
   std::string kind() const override { return "linear"; }
   Variable forward(const Variable& x) override;
   Shape output_shape(const Shape& input) const override;
+  int describe(PlanGraph& graph, int x) override;
   Variable weight() const override { return weight_; }
 
  private:

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "layers/module.h"
 
+#include "layers/plan/plan_graph.h"
+
 namespace convscope {
 namespace {
 std::string joined(const std::string& prefix, const std::string& name) {
@@ -9,6 +11,10 @@ std::string joined(const std::string& prefix, const std::string& name) {
 }  // namespace
 
 Module::~Module() = default;
+
+int Module::describe(PlanGraph& graph, int) {
+  return graph.refuse(cat("a layer of kind '", kind(), "' has no planned form"));
+}
 
 void Module::train(bool on) {
   training_ = on;

@@ -49,6 +49,7 @@ class CONVSCOPE_API Pool2d final : public Module {
   std::string kind() const override { return pool_ == PoolKind::max ? "max_pool2d" : "avg_pool2d"; }
   Variable forward(const Variable& x) override;
   Shape output_shape(const Shape& input) const override;
+  int describe(PlanGraph& graph, int x) override;
 
  private:
   PoolKind pool_;
@@ -61,6 +62,7 @@ class CONVSCOPE_API AdaptiveAvgPool2d final : public Module {
   std::string kind() const override { return "adaptive_avg_pool2d"; }
   Variable forward(const Variable& x) override { return adaptive_avg_pool2d(x, p_, q_); }
   Shape output_shape(const Shape& input) const override;
+  int describe(PlanGraph& graph, int x) override;
 
  private:
   std::int64_t p_;

@@ -5,6 +5,8 @@
 #include "layers/activation.h"
 #include "layers/batch_norm2d.h"
 #include "layers/conv2d/conv2d.h"
+#include "layers/plan/activation_op.h"
+#include "layers/plan/add_op.h"
 
 namespace convscope {
 
@@ -34,6 +36,19 @@ Shape Residual::output_shape(const Shape& input) const {
 void Residual::walk(const Shape& input, const WalkVisitor& visit) {
   body_->walk(input, visit);
   if (shortcut_) shortcut_->walk(input, visit);
+}
+
+int Residual::describe(PlanGraph& graph, int x) {
+  const ValueId y = body_->describe(graph, x);
+  ValueId beside = x;
+  if (shortcut_) {
+    const PlanGraph::Scope scope(graph, "downsample");
+    beside = shortcut_->describe(graph, x);
+  }
+  if (y == kNoValue || beside == kNoValue) return kNoValue;
+  const ValueId sum = graph.add(std::make_unique<AddOp>(), {y, beside}, graph.shape(y));
+  return graph.add(std::make_unique<ActivationOp>(ActivationOp::Curve::relu), {sum},
+                   graph.shape(sum));
 }
 
 std::shared_ptr<Module> plain_conv(const PlainConv& sizes, const std::string& path,

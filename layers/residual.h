@@ -37,6 +37,7 @@ class CONVSCOPE_API Residual final : public Module {
   Variable forward(const Variable& x) override;
   Shape output_shape(const Shape& input) const override;
   void walk(const Shape& input, const WalkVisitor& visit) override;
+  int describe(PlanGraph& graph, int x) override;
 
  private:
   std::shared_ptr<Sequential> body_;  // its layers are children of this module

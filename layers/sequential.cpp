@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "layers/sequential.h"
 
+#include "layers/plan/plan_graph.h"
+
 namespace convscope {
 
 void Sequential::add(const std::string& name, std::shared_ptr<Module> layer) {
   CONVSCOPE_CHECK(layer != nullptr, "sequential", "expected a layer named '", name, "', got none");
+  names_.push_back(name);
   layers_.push_back(add_child(name, std::move(layer)));
 }
 
@@ -26,6 +29,14 @@ void Sequential::walk(const Shape& input, const WalkVisitor& visit) {
     layer->walk(shape, visit);
     shape = layer->output_shape(shape);
   }
+}
+
+int Sequential::describe(PlanGraph& graph, int x) {
+  for (std::size_t i = 0; i < layers_.size(); ++i) {
+    const PlanGraph::Scope scope(graph, names_[i]);
+    if (x != kNoValue) x = layers_[i]->describe(graph, x);
+  }
+  return x;
 }
 
 }  // namespace convscope

@@ -8,6 +8,11 @@
 // memory is what is allocated after the forward minus before it (what the graph keeps); backward
 // memory is the highest number of bytes in use at any moment of the backward. Both come from the
 // framework's allocator and hold tensors and workspace.
+//
+// A step is planned when its shapes are first seen, and replayed from then on (plan/step_plan.h).
+// What has no planned form (quantisers, masks, checked algorithms) runs as a dynamic graph; the
+// weights have the same bits either way. A planned step holds one block of memory all the time: its
+// forward memory is the part of it that the forward keeps for the backward.
 #pragma once
 
 #include <cstdint>
@@ -15,6 +20,7 @@
 
 #include "datasets/loader.h"
 #include "layers/module.h"
+#include "layers/plan/step_plan.h"
 #include "optim/optimizer.h"
 
 namespace convscope {
@@ -33,18 +39,31 @@ class CONVSCOPE_API TrainStep {
  public:
   // clip_norm: joint L2 norm that the gradients are scaled down to; 0 = no clipping. base_bytes:
   // memory that is no part of a step, such as the data sets; it is taken off the backward's peak.
+  // plans: false runs every step as a dynamic graph.
   TrainStep(Module& model, Optimizer& optimizer, double clip_norm, Device device,
-            std::int64_t base_bytes = 0);
+            std::int64_t base_bytes = 0, bool plans = true);
   // Allocates nothing from the system once the shapes have been seen.
   StepResult run(const Batch& batch, double lr);
 
+  // Of the last step: its plan, or null and why it ran as a dynamic graph.
+  const StepPlan* plan() const { return plan_; }
+  const std::string& why_dynamic() const { return why_dynamic_; }
+
  private:
+  void choose_plan(const Shape& input);
+  double forward(const Batch& batch, StepResult& result);
+  void update(double lr);
+
   Module& model_;
   Optimizer& optimizer_;
   double clip_norm_;
   Device device_;
   std::int64_t base_bytes_;
   std::vector<OptimParameter> parameters_;  // for clipping
+  std::vector<std::unique_ptr<StepPlan>> plans_;
+  StepPlan* plan_ = nullptr;
+  Variable loss_;  // of a dynamic step
+  std::string why_dynamic_;
 };
 
 struct Evaluation {

@@ -83,6 +83,7 @@ class CONVSCOPE_API Conv2d : public Module {
   std::string kind() const override { return "conv2d"; }
   Variable forward(const Variable& x) override;
   Shape output_shape(const Shape& input) const override;
+  int describe(PlanGraph& graph, int x) override;
   Variable weight() const override { return weight_; }
 
   // The convolution that an input of this shape asks for; for `convscope explain` and the bench.

@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+// batch_norm2d_factors.h: the arithmetic of batch norm on C values, one for each channel, between
+// its passes over the images. All tensors [C]; statistics and results f64.
+#pragma once
+
+#include <cstdint>
+
+#include "framework/tensor.h"
+
+namespace convscope {
+
+// out = 1 / sqrt(variance + eps)
+void batch_norm_inverse_deviation(const Tensor& variance, double eps, const Tensor& out);
+
+// (x - mean) inverse_deviation weight + bias = x factor + shift
+void batch_norm_factors(const Tensor& weight, const Tensor& bias, const Tensor& mean,
+                        const Tensor& inverse_deviation, const Tensor& factor, const Tensor& shift);
+
+// dx = a dy + b (x - mean) + d. In training mode mean and variance depend on x too, which takes two
+// projections out of dx:
+//   dx = weight i (dy - mean(dy) - xhat mean(dy xhat)),  xhat = (x - mean) i,  i = inverse deviation
+// count: elements of a channel; training with count > 0, or b and d become 0.
+void batch_norm_gradient_factors(const Tensor& weight, const Tensor& inverse_deviation,
+                                 const Tensor& sum_dy, const Tensor& sum_dy_x, double count,
+                                 bool training, const Tensor& a, const Tensor& b, const Tensor& d);
+
+// running = (1 - momentum) running + momentum batch, the variance times count / (count - 1);
+// running tensors f32.
+void batch_norm_move_running(const Tensor& mean, const Tensor& variance, double count,
+                             double momentum, const Tensor& running_mean,
+                             const Tensor& running_variance);
+
+}  // namespace convscope

@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+// batch_norm2d_plan.cpp: batch norm in a planned step.
+#include "framework/ops/accumulate.h"
+#include "framework/ops/elementwise.h"
+#include "layers/batch_norm2d.h"
+#include "layers/batch_norm2d_factors.h"
+#include "layers/plan/activation_op.h"
+#include "layers/plan/add_op.h"
+#include "layers/plan/batch_norm_op.h"
+
+namespace convscope {
+namespace {
+
+// dw or db: C sums in f64 that become f32 gradients.
+void give(const Tensor& sums, const PlanBuilder::Target& to) {
+  const double* const from = sums.data<double>();
+  float* const out = to.tensor.data<float>();
+  for (std::int64_t c = 0; c < sums.numel(); ++c) {
+    const auto value = static_cast<float>(from[c]);
+    out[c] = to.accumulate ? out[c] + value : value;
+  }
+}
+
+}  // namespace
+
+std::string BatchNormOp::text() const {
+  return cat("batch_norm2d", residual_ ? " + residual" : "", relu_ ? " + relu" : "");
+}
+
+bool BatchNormOp::absorb(const PlanGraph& graph, PlanOp& next) {
+  if (relu_) return false;
+  if (is_relu(next)) return relu_ = true;
+  const bool adds = dynamic_cast<AddOp*>(&next) != nullptr && next.inputs[0] != next.inputs[1];
+  if (residual_ || !adds || graph.shape(next.output) != graph.shape(output)) return false;
+  return residual_ = true;
+}
+
+void BatchNormOp::emit_statistics(PlanBuilder& builder) {
+  const Tensor mean = builder.use(mean_);
+  const Tensor variance = builder.use(variance_);
+  const Tensor inverse = builder.use(inverse_deviation_);
+  if (!builder.training()) {
+    builder.prologue([&] {
+      builder.call(
+          [parts = parts_, mean = builder.use(mean_), inverse = builder.use(inverse_deviation_)] {
+            for (std::int64_t c = 0; c < mean.numel(); ++c)
+              mean.data<double>()[c] = parts.mean.at(c);
+            batch_norm_inverse_deviation(parts.variance, parts.eps, inverse);
+          });
+    });
+    return;
+  }
+  const Shape& shape = builder.shape(output);
+  const auto count = static_cast<double>(shape[0] * shape[2] * shape[3]);
+  builder.call([parts = parts_, momentum = momentum_, x = builder.value(inputs[0]), mean, variance,
+                inverse, count] {
+    batch_norm_statistics_kernel.get(Device{})(x, mean, variance);
+    batch_norm_inverse_deviation(variance, parts.eps, inverse);
+    batch_norm_move_running(mean, variance, count, momentum, parts.mean, parts.variance);
+  });
+}
+
+void BatchNormOp::forward(PlanBuilder& builder) {
+  const Shape channels{builder.shape(output)[1]};
+  mean_ = builder.slot(channels, DType::f64);
+  variance_ = builder.slot(channels, DType::f64);
+  inverse_deviation_ = builder.slot(channels, DType::f64);
+  const Slot factor = builder.slot(channels, DType::f64);
+  const Slot shift = builder.slot(channels, DType::f64);
+  emit_statistics(builder);
+  builder.call([parts = parts_, x = builder.value(inputs[0]), y = builder.value(output),
+                mean = builder.use(mean_), inverse = builder.use(inverse_deviation_),
+                factor = builder.use(factor), shift = builder.use(shift),
+                residual = residual_ ? builder.value(inputs[1]) : Tensor(), relu = relu_] {
+    const Device cpu{};
+    batch_norm_factors(parts.weight.value(), parts.bias.value(), mean, inverse, factor, shift);
+    batch_norm_apply_kernel.get(cpu)(x, factor, shift, y);
+    if (residual.defined()) accumulate_kernel.get(cpu)(y, residual);
+    if (relu) unary_kernel.get(cpu)(UnaryOp::relu, y, y);
+  });
+}
+
+void BatchNormOp::backward(PlanBuilder& builder) {
+  if (relu_) emit_relu_gradient(builder, output);
+  if (residual_ && builder.wants_gradient(inputs[1])) copy_gradient(builder, output, inputs[1]);
+
+  const Shape& shape = builder.shape(output);
+  const Shape channels{shape[1]};
+  const Slot sum_dy = builder.slot(channels, DType::f64);
+  const Slot sum_dy_x = builder.slot(channels, DType::f64);
+  builder.call([dy = builder.gradient(output), x = builder.value(inputs[0]),
+                mean = builder.use(mean_), s = builder.use(sum_dy), sx = builder.use(sum_dy_x)] {
+    batch_norm_sums_kernel.get(Device{})(dy, x, mean, s, sx);
+  });
+  if (builder.wants_gradient(inputs[0])) {
+    const Slot a = builder.slot(channels, DType::f64);
+    const Slot b = builder.slot(channels, DType::f64);
+    const Slot d = builder.slot(channels, DType::f64);
+    const auto count = static_cast<double>(shape[0] * shape[2] * shape[3]);
+    builder.assign_gradient(inputs[0], [&](const Tensor& dx) {
+      builder.call([weight = parts_.weight, dy = builder.gradient(output),
+                    x = builder.value(inputs[0]), mean = builder.use(mean_),
+                    inverse = builder.use(inverse_deviation_), s = builder.use(sum_dy),
+                    sx = builder.use(sum_dy_x), a = builder.use(a), b = builder.use(b),
+                    d = builder.use(d), count, dx] {
+        batch_norm_gradient_factors(weight.value(), inverse, s, sx, count, true, a, b, d);
+        batch_norm_gradient_kernel.get(Device{})(dy, x, mean, a, b, d, dx);
+      });
+    });
+  }
+  if (parts_.weight.requires_grad()) {
+    const PlanBuilder::Target dw = builder.parameter_gradient(parts_.weight);
+    builder.call([inverse = builder.use(inverse_deviation_), sx = builder.use(sum_dy_x), dw] {
+      for (std::int64_t c = 0; c < sx.numel(); ++c) {
+        sx.data<double>()[c] *= inverse.data<double>()[c];
+      }
+      give(sx, dw);
+    });
+  }
+  if (parts_.bias.requires_grad()) {
+    const PlanBuilder::Target db = builder.parameter_gradient(parts_.bias);
+    builder.call([s = builder.use(sum_dy), db] { give(s, db); });
+  }
+}
+
+}  // namespace convscope

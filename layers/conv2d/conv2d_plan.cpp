@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: Apache-2.0
+// conv2d_plan.cpp: the convolution in a planned step: the chosen cards' functions with prepared
+// arguments, and what may ride on the forward.
+#include <cmath>
+
+#include "framework/ops/pad.h"
+#include "layers/conv2d/bias_gradient.h"
+#include "layers/conv2d/conv2d.h"
+#include "layers/conv2d/conv2d_op.h"
+#include "layers/conv2d/epilogue.h"
+#include "layers/plan/activation_op.h"
+#include "layers/plan/add_op.h"
+
+namespace convscope {
+namespace {
+
+// A frame that is no frame of zeros is put around the image first.
+class PadOp final : public PlanOp {
+ public:
+  PadOp(const Padding2d& padding, PadMode mode) : padding_(padding), mode_(mode) {}
+  std::string text() const override { return cat("pad ", name_of(mode_)); }
+  void forward(PlanBuilder& builder) override {
+    builder.call([padding = padding_, mode = mode_, x = builder.value(inputs[0]),
+                  y = builder.value(output)] { pad_kernel.get(Device{})(x, padding, mode, y); });
+  }
+  void backward(PlanBuilder& builder) override {
+    builder.assign_gradient(inputs[0], [&](const Tensor& dx) {
+      builder.call([padding = padding_, mode = mode_, dy = builder.gradient(output), dx] {
+        pad_gradient_kernel.get(Device{})(dy, padding, mode, dx);
+      });
+    });
+  }
+
+ private:
+  Padding2d padding_;
+  PadMode mode_;
+};
+
+// w' = w i weight, b' = (b - mean) i weight + bias with i = 1 / sqrt(variance + eps): then
+// conv(x, w') + b' is the batch norm of conv(x, w) + b.
+void fold_batch_norm(const BatchNormFold& norm, const Tensor& w, const Tensor& b,
+                     const Tensor& to_w, const Tensor& to_b) {
+  const std::int64_t row = w.numel() / w.dim(0);
+  const float* const from = w.data<float>();
+  float* const out = to_w.data<float>();
+  for (std::int64_t k = 0; k < w.dim(0); ++k) {
+    const double factor = norm.weight.value().at(k) / std::sqrt(norm.variance.at(k) + norm.eps);
+    for (std::int64_t i = k * row; i < (k + 1) * row; ++i) {
+      out[i] = static_cast<float>(factor * static_cast<double>(from[i]));
+    }
+    const double bias = b.defined() ? b.at(k) : 0.0;
+    to_b.data<float>()[k] =
+        static_cast<float>((bias - norm.mean.at(k)) * factor + norm.bias.value().at(k));
+  }
+}
+
+}  // namespace
+
+std::string Conv2dOp::text() const {
+  return cat("conv2d ", choices_[0].algorithm->name, norm_ ? " + batch_norm2d" : "",
+             residual_ ? " + residual" : "", relu_ ? " + relu" : "");
+}
+
+bool Conv2dOp::absorb(const PlanGraph& graph, PlanOp& next) {
+  if (relu_) return false;
+  if (is_relu(next)) return relu_ = true;
+  if (residual_) return false;
+  const auto* const norm = dynamic_cast<const BatchNormOp*>(&next);
+  if (norm != nullptr && !graph.training() && !norm_ && norm->is_plain()) {
+    norm_ = norm->fold();
+    return true;
+  }
+  if (dynamic_cast<AddOp*>(&next) == nullptr || next.inputs[0] == next.inputs[1]) return false;
+  return residual_ = true;
+}
+
+Conv2dOp::Weights Conv2dOp::weights(PlanBuilder& builder) {
+  if (!norm_) {
+    return {weight_.value().raw_data(), bias_.defined() ? bias_.value().raw_data() : nullptr};
+  }
+  const Slot w = builder.slot(weight_.shape(), DType::f32);
+  const Slot b = builder.slot({weight_.dim(0)}, DType::f32);
+  builder.prologue([&] {
+    builder.call([norm = *norm_, weight = weight_, bias = bias_, to_w = builder.use(w),
+                  to_b = builder.use(b)] {
+      fold_batch_norm(norm, weight.value(), bias.defined() ? bias.value() : Tensor(), to_w, to_b);
+    });
+  });
+  return {builder.use(w).raw_data(), builder.use(b).raw_data()};
+}
+
+void Conv2dOp::forward(PlanBuilder& builder) {
+  const Conv2dAlgorithm* const algorithm = choice(Direction::forward).algorithm;
+  const Weights weights = this->weights(builder);
+  const bool reads_images = inputs[0] == PlanGraph::input();
+  const Tensor x = reads_images ? Tensor() : builder.value(inputs[0]);
+  const Tensor y = builder.value(output);
+  const Tensor residual = residual_ ? builder.value(inputs[1]) : Tensor();
+  void* const workspace =
+      builder.workspace(algorithm->workspace_bytes(problem_, Direction::forward));
+  const Conv2dEpilogue behind{.residual = residual_ ? residual.raw_data() : nullptr, .relu = relu_};
+  const Conv2dEpilogue fused = algorithm->fuses_epilogue ? behind : Conv2dEpilogue{};
+  const Conv2dEpilogue separate = algorithm->fuses_epilogue ? Conv2dEpilogue{} : behind;
+  builder.call([problem = problem_, run = algorithm->forward, images = builder.images(), x, weights,
+                y, workspace, fused, separate] {
+    run({problem, x.defined() ? x.raw_data() : *images, weights.w, weights.b, y.raw_data(),
+         workspace, fused});
+    if (!separate.empty()) conv2d_epilogue_kernel.get(Device{})(separate, y);
+  });
+}
+
+void Conv2dOp::backward(PlanBuilder& builder) {
+  if (relu_) emit_relu_gradient(builder, output);
+  if (residual_ && builder.wants_gradient(inputs[1])) copy_gradient(builder, output, inputs[1]);
+  if (bias_.defined() && bias_.requires_grad()) {
+    const PlanBuilder::Target db = builder.parameter_gradient(bias_);
+    builder.call([dy = builder.gradient(output), db] {
+      conv2d_bias_gradient_kernel.get(Device{})(dy, db.tensor, db.accumulate);
+    });
+  }
+  if (weight_.requires_grad()) {
+    const Conv2dAlgorithm* const algorithm = choice(Direction::backward_weight).algorithm;
+    const PlanBuilder::Target dw = builder.parameter_gradient(weight_);
+    const bool reads_images = inputs[0] == PlanGraph::input();
+    const Tensor x = reads_images ? Tensor() : builder.value(inputs[0]);
+    const Tensor dy = builder.gradient(output);
+    void* const workspace =
+        builder.workspace(algorithm->workspace_bytes(problem_, Direction::backward_weight));
+    builder.call([problem = problem_, run = algorithm->backward_weight, images = builder.images(),
+                  x, dy, dw, workspace] {
+      run({problem, x.defined() ? x.raw_data() : *images, dy.raw_data(), dw.tensor.raw_data(),
+           dw.accumulate, workspace});
+    });
+  }
+  if (!builder.wants_gradient(inputs[0])) return;
+  const Conv2dAlgorithm* const algorithm = choice(Direction::backward_data).algorithm;
+  builder.assign_gradient(inputs[0], [&](const Tensor& dx) {
+    const Tensor dy = builder.gradient(output);
+    void* const workspace =
+        builder.workspace(algorithm->workspace_bytes(problem_, Direction::backward_data));
+    builder.call([problem = problem_, run = algorithm->backward_data, w = weight_.value(), dy, dx,
+                  workspace] {
+      run({problem, dy.raw_data(), w.raw_data(), dx.raw_data(), workspace});
+    });
+  });
+}
+
+int Conv2d::describe(PlanGraph& graph, int x) {
+  if (has_transforms()) return graph.refuse("its weight or input passes through a transform");
+  if (pads_itself()) {
+    const Padding2d& p = options_.params.padding;
+    const Shape& in = graph.shape(x);
+    x = graph.add(std::make_unique<PadOp>(p, options_.padding_mode), {x},
+                  {in[0], in[1], in[2] + p.top + p.bottom, in[3] + p.left + p.right});
+    if (x == kNoValue) return x;
+  }
+  const Conv2dProblem problem = conv2d_problem(graph.shape(x), weight_.shape(), params_);
+  std::array<Conv2dChoice, 3> choices;
+  for (const Direction direction : kDirections) {
+    const bool needed = direction == Direction::forward || graph.training();
+    if (!needed) continue;
+    const Conv2dChoice& choice = plans_->get(problem, direction, Device{});
+    if (choice.checked_by != nullptr) {
+      return graph.refuse(cat("its ", name_of(direction), " is checked by a second algorithm"));
+    }
+    choices[static_cast<std::size_t>(direction)] = choice;
+  }
+  const bool trains = weight_.requires_grad() || (bias_.defined() && bias_.requires_grad());
+  return graph.add(std::make_unique<Conv2dOp>(problem, weight_, bias_, policy(), choices), {x},
+                   problem.y_shape(), trains);
+}
+
+}  // namespace convscope

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "layers/plan/activation_op.h"
+
+#include "framework/ops/elementwise.h"
+
+namespace convscope {
+namespace {
+
+struct Functions {
+  const char* name;
+  UnaryOp forward;
+  GradientOp gradient;
+};
+Functions functions_of(ActivationOp::Curve curve) {
+  switch (curve) {
+    case ActivationOp::Curve::tanh:
+      return {"tanh", UnaryOp::tanh, GradientOp::tanh};
+    case ActivationOp::Curve::sigmoid:
+      return {"sigmoid", UnaryOp::sigmoid, GradientOp::sigmoid};
+    case ActivationOp::Curve::relu:
+      break;
+  }
+  return {"relu", UnaryOp::relu, GradientOp::relu};
+}
+
+}  // namespace
+
+std::string ActivationOp::text() const { return functions_of(curve_).name; }
+
+void ActivationOp::forward(PlanBuilder& builder) {
+  builder.call([op = functions_of(curve_).forward, x = builder.value(inputs[0]),
+                y = builder.value(output)] { unary_kernel.get(Device{})(op, x, y); });
+}
+
+void ActivationOp::backward(PlanBuilder& builder) {
+  builder.assign_gradient(inputs[0], [&](const Tensor& dx) {
+    builder.call([op = functions_of(curve_).gradient, y = builder.value(output),
+                  dy = builder.gradient(output),
+                  dx] { gradient_kernel.get(Device{})(op, y, dy, dx); });
+  });
+}
+
+bool is_relu(const PlanOp& op) {
+  const auto* const activation = dynamic_cast<const ActivationOp*>(&op);
+  return activation != nullptr && activation->curve() == ActivationOp::Curve::relu;
+}
+
+void emit_relu(PlanBuilder& builder, ValueId value) {
+  builder.call([y = builder.value(value)] { unary_kernel.get(Device{})(UnaryOp::relu, y, y); });
+}
+
+void emit_relu_gradient(PlanBuilder& builder, ValueId value) {
+  builder.call([y = builder.value(value), dy = builder.gradient(value)] {
+    gradient_kernel.get(Device{})(GradientOp::relu, y, dy, dy);
+  });
+}
+
+}  // namespace convscope

@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+// activation_op.h: a curve applied to every element, in a planned step. Others absorb it: a
+// convolution that ends in a ReLU applies it to its sums before it stores them.
+#pragma once
+
+#include "layers/plan/plan_builder.h"
+
+namespace convscope {
+
+class CONVSCOPE_API ActivationOp final : public PlanOp {
+ public:
+  enum class Curve { relu, tanh, sigmoid };
+  explicit ActivationOp(Curve curve) : curve_(curve) {}
+  Curve curve() const { return curve_; }
+  std::string text() const override;
+  void forward(PlanBuilder& builder) override;
+  void backward(PlanBuilder& builder) override;
+
+ private:
+  Curve curve_;
+};
+
+// True when `op` is a ReLU.
+CONVSCOPE_API bool is_relu(const PlanOp& op);
+
+// For operations that have absorbed a ReLU: y = max(y, 0) in place, and dy := dy where y > 0.
+CONVSCOPE_API void emit_relu(PlanBuilder& builder, ValueId y);
+CONVSCOPE_API void emit_relu_gradient(PlanBuilder& builder, ValueId y);
+
+}  // namespace convscope

@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "layers/plan/add_op.h"
+
+#include "framework/ops/accumulate.h"
+#include "framework/ops/elementwise.h"
+
+namespace convscope {
+
+void AddOp::forward(PlanBuilder& builder) {
+  builder.call(
+      [a = builder.value(inputs[0]), b = builder.value(inputs[1]), y = builder.value(output)] {
+        binary_kernel.get(Device{})(BinaryOp::add, a, b, y);
+      });
+}
+
+// The second input first: the first one takes the memory of dy, which may then be changed.
+void AddOp::backward(PlanBuilder& builder) {
+  if (builder.wants_gradient(inputs[1])) copy_gradient(builder, output, inputs[1]);
+  if (builder.wants_gradient(inputs[0])) builder.pass_gradient(output, inputs[0]);
+}
+
+void copy_gradient(PlanBuilder& builder, ValueId output, ValueId value) {
+  const PlanBuilder::Target to = builder.gradient_target(value);
+  builder.call([dy = builder.gradient(output), to] {
+    if (to.accumulate) {
+      accumulate_kernel.get(Device{})(to.tensor, dy);
+    } else {
+      to.tensor.copy_from(dy);
+    }
+  });
+}
+
+}  // namespace convscope

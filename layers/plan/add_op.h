@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
+// add_op.h: y = a + b in a planned step, two values of one shape: the end of a residual block.
+#pragma once
+
+#include "layers/plan/plan_builder.h"
+
+namespace convscope {
+
+class CONVSCOPE_API AddOp final : public PlanOp {
+ public:
+  std::string text() const override { return "add"; }
+  void forward(PlanBuilder& builder) override;
+  void backward(PlanBuilder& builder) override;
+};
+
+// Adds the gradient of `output` to that of `value`, leaving it as it is.
+CONVSCOPE_API void copy_gradient(PlanBuilder& builder, ValueId output, ValueId value);
+
+}  // namespace convscope

@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+// batch_norm_op.h: batch_norm2d in a planned step.
+//
+// Training    statistics of the batch, then y = relu(x factor[c] + shift[c] + residual), where the
+//             residual and the ReLU are there when the operations behind it have been absorbed
+// Inference   the convolution in front absorbs it: factor goes into its weights, shift into its
+//             bias. Where no convolution stands in front, y = x factor[c] + shift[c].
+#pragma once
+
+#include "layers/plan/plan_builder.h"
+
+namespace convscope {
+
+// What a batch norm does in eval mode: y = (x - mean) / sqrt(variance + eps) weight + bias.
+struct BatchNormFold {
+  Variable weight, bias;
+  Tensor mean, variance;  // the running ones, f32 [C]
+  double eps = 0;
+};
+
+class CONVSCOPE_API BatchNormOp final : public PlanOp {
+ public:
+  BatchNormOp(const BatchNormFold& parts, double momentum) : parts_(parts), momentum_(momentum) {}
+  const BatchNormFold& fold() const { return parts_; }
+  bool is_plain() const { return !residual_ && !relu_; }
+
+  std::string text() const override;
+  bool absorb(const PlanGraph& graph, PlanOp& next) override;
+  void forward(PlanBuilder& builder) override;
+  void backward(PlanBuilder& builder) override;
+
+ private:
+  void emit_statistics(PlanBuilder& builder);
+
+  BatchNormFold parts_;
+  double momentum_;
+  bool residual_ = false;  // inputs[1] is added
+  bool relu_ = false;
+  Slot mean_ = kNoSlot, variance_ = kNoSlot, inverse_deviation_ = kNoSlot;  // f64 [C]
+};
+
+}  // namespace convscope

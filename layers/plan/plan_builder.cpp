@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "layers/plan/plan_builder.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "framework/ops/accumulate.h"
+
+namespace convscope {
+
+std::vector<PlanCall>& PlanBuilder::calls() {
+  return in_prologue_ ? prologue_calls_ : in_backward_ ? backward_ : forward_;
+}
+
+void PlanBuilder::start_pass(bool dry, Ref<Storage> arena) {
+  dry_ = dry;
+  arena_ = std::move(arena);
+  in_backward_ = in_prologue_ = false;
+  call_index_ = 0;
+  next_slot_ = 0;
+  labels_ = kNoSlot;
+  parameters_.clear();
+  values_.assign(static_cast<std::size_t>(graph_.value_count()), {});
+}
+
+void PlanBuilder::finish_dry_pass() {
+  std::vector<ArenaRequest> requests;
+  requests.reserve(slots_.size());
+  for (const SlotState& slot : slots_) {
+    requests.push_back({.bytes = slot.bytes, .first = slot.first, .last = slot.last});
+  }
+  const ArenaPlan plan = plan_arena(requests);
+  for (std::size_t i = 0; i < slots_.size(); ++i) slots_[i].offset = plan.offsets[i];
+  arena_bytes_ = plan.bytes;
+}
+
+Slot PlanBuilder::slot(const Shape& shape, DType dtype) {
+  const Slot id = static_cast<Slot>(next_slot_++);
+  if (dry_) {
+    const auto bytes = static_cast<std::size_t>(shape.numel()) * size_of(dtype);
+    slots_.push_back({.shape = shape, .dtype = dtype, .bytes = bytes});
+  }
+  return id;
+}
+
+Tensor PlanBuilder::use(Slot slot) {
+  SlotState& state = slots_.at(static_cast<std::size_t>(slot));
+  if (dry_) {
+    state.first = in_prologue_ ? 0 : std::min(state.first, call_index_);
+    state.last = in_prologue_ ? 1 << 30 : std::max(state.last, call_index_);
+  }
+  return Tensor::view(arena_, dry_ ? 0 : state.offset, state.shape, state.dtype);
+}
+
+void* PlanBuilder::workspace(std::size_t bytes) {
+  if (bytes == 0) return nullptr;
+  const Slot id = slot({static_cast<std::int64_t>(bytes)}, DType::u8);
+  slots_[static_cast<std::size_t>(id)].is_workspace = true;
+  return use(id).raw_data();
+}
+
+Tensor PlanBuilder::value(ValueId value) {
+  ValueState& own = state(graph_.owner(value));
+  if (own.slot == kNoSlot) {
+    own.slot = slot(shape(value), DType::f32);
+    if (graph_.owner(value) == PlanGraph::input()) {  // somebody wants the images as a tensor
+      const Tensor to = use(own.slot);
+      call([from = images(), to] {
+        std::memcpy(to.raw_data(), *from, static_cast<std::size_t>(to.size_bytes()));
+      });
+    }
+  }
+  return use(own.slot).reshape(shape(value));
+}
+
+const void* const* PlanBuilder::images() { return &images_now_; }
+
+Tensor PlanBuilder::labels() {
+  if (labels_ == kNoSlot) labels_ = slot({shape(PlanGraph::input())[0]}, DType::i32);
+  return use(labels_);
+}
+
+Tensor PlanBuilder::gradient(ValueId value) {
+  const ValueState& own = state(graph_.owner(value));
+  CONVSCOPE_CHECK(own.gradient != kNoSlot, "plan", "expected a gradient of value ", value,
+                  " of shape ", shape(value), " because an operation reads it, got none");
+  return use(own.gradient).reshape(shape(value));
+}
+
+PlanBuilder::Target PlanBuilder::gradient_target(ValueId value) {
+  ValueState& own = state(graph_.owner(value));
+  const bool accumulate = own.gradient != kNoSlot;
+  if (!accumulate) own.gradient = slot(shape(value), DType::f32);
+  return {use(own.gradient).reshape(shape(value)), accumulate};
+}
+
+void PlanBuilder::emit_accumulate(ValueId value, Slot part) {
+  const Tensor to = gradient(value);
+  const Tensor from = use(part).reshape(shape(value));
+  call([to, from] { accumulate_kernel.get(Device{})(to, from); });
+}
+
+void PlanBuilder::pass_gradient(ValueId output, ValueId value) {
+  const Slot from = state(graph_.owner(output)).gradient;
+  ValueState& own = state(graph_.owner(value));
+  if (own.gradient == kNoSlot) {
+    own.gradient = from;
+  } else {
+    emit_accumulate(value, from);
+  }
+}
+
+PlanBuilder::Target PlanBuilder::parameter_gradient(const Variable& parameter) {
+  Variable::State& state = *parameter.state();
+  if (!state.grad.defined()) {
+    state.grad = Tensor::zeros(parameter.shape(), parameter.dtype(), parameter.device());
+  }
+  const bool again = std::any_of(parameters_.begin(), parameters_.end(),
+                                 [&](const Variable& p) { return p.state() == parameter.state(); });
+  if (!again) parameters_.push_back(parameter);
+  return {state.grad, again};
+}
+
+}  // namespace convscope

@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+// plan_builder.h: what operations write their kernel calls into.
+//
+// An operation names the tensors of a call, then the call:
+//
+//   const Tensor x = builder.value(inputs[0]);
+//   const Tensor y = builder.value(output);
+//   builder.call([x, y] { unary_kernel.get(Device{})(UnaryOp::relu, x, y); });
+//
+// A tensor is alive from the first call that names it to the last one; in between its memory is
+// its own, before and after it belongs to others. The builder goes through the network twice: the
+// first time tensors have a shape but no memory, and calls are only counted.
+#pragma once
+
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "framework/arena_plan.h"
+#include "layers/plan/plan_graph.h"
+
+namespace convscope {
+
+// One kernel call with its prepared arguments.
+struct PlanCall {
+  void (*run)(void* arguments) = nullptr;
+  void* arguments = nullptr;
+};
+
+// A tensor of the step that is no value of the graph: an index of winners, partial sums.
+using Slot = int;
+inline constexpr Slot kNoSlot = -1;
+
+class CONVSCOPE_API PlanBuilder {
+ public:
+  const PlanGraph& graph() const { return graph_; }
+  bool training() const { return graph_.training(); }
+  const Shape& shape(ValueId value) const { return graph_.shape(value); }
+  bool wants_gradient(ValueId value) const { return graph_.wants_gradient(value); }
+
+  // Read or written by the next call.
+  Tensor value(ValueId value);
+  // The gradient of a value, complete: all its readers have added theirs. May be changed in place.
+  Tensor gradient(ValueId value);
+  // Where the next call puts what it adds to the gradient of `value`: assigned by the first one.
+  struct Target {
+    Tensor tensor;
+    bool accumulate = false;
+  };
+  Target gradient_target(ValueId value);
+  // The same for kernels that can only assign: emit(dx) emits the call that assigns dx.
+  template <class Emit>
+  void assign_gradient(ValueId value, Emit&& emit) {
+    const Target target = gradient_target(value);
+    if (!target.accumulate) return emit(target.tensor);
+    const Slot part = slot(shape(value), DType::f32);
+    emit(use(part));
+    emit_accumulate(value, part);
+  }
+  // `value` gets the gradient of `output` as it is, without a copy where that is possible.
+  void pass_gradient(ValueId output, ValueId value);
+
+  // The gradient of a parameter. A parameter that two layers share is added to the second time.
+  Target parameter_gradient(const Variable& parameter);
+
+  Slot slot(const Shape& shape, DType dtype);
+  Tensor use(Slot slot);
+  // Scratch memory of the next call, counted as workspace; null for 0 bytes.
+  void* workspace(std::size_t bytes);
+  // Where the images of the step lie, without a copy; the pointer is read when the call runs.
+  const void* const* images();
+  Tensor labels();
+
+  // Emits a call. In prologue() it runs when the weights have changed, not in each step: what it
+  // writes (all slots named in it) stays alive.
+  template <class F>
+  void call(F&& body) {
+    ++call_index_;
+    if (dry_) return;
+    using Body = std::decay_t<F>;
+    auto* object = new Body(std::forward<F>(body));
+    owned_.emplace_back(object, [](void* p) { delete static_cast<Body*>(p); });
+    calls().push_back({[](void* p) { (*static_cast<Body*>(p))(); }, object});
+  }
+  template <class F>
+  void prologue(F&& emit) {
+    in_prologue_ = true;
+    emit();
+    in_prologue_ = false;
+  }
+
+ private:
+  friend class StepPlan;
+  struct SlotState {
+    Shape shape;
+    DType dtype = DType::f32;
+    std::size_t bytes = 0;
+    int first = 1 << 30, last = -1;
+    bool is_workspace = false;
+    std::size_t offset = 0;
+  };
+  struct ValueState {
+    Slot slot = kNoSlot, gradient = kNoSlot;
+    bool has_gradient = false;
+  };
+  using Owned = std::unique_ptr<void, void (*)(void*)>;
+
+  explicit PlanBuilder(PlanGraph& graph) : graph_(graph) {}
+  void start_pass(bool dry, Ref<Storage> arena);
+  void finish_dry_pass();
+  void emit_accumulate(ValueId value, Slot part);
+  std::vector<PlanCall>& calls();
+  ValueState& state(ValueId value) { return values_[static_cast<std::size_t>(value)]; }
+
+  PlanGraph& graph_;
+  bool dry_ = true;
+  bool in_prologue_ = false;
+  bool in_backward_ = false;
+  int call_index_ = 0;  // of the next call
+  int forward_calls_ = 0;
+  Ref<Storage> arena_;
+  std::size_t arena_bytes_ = 0;
+  std::vector<SlotState> slots_;
+  std::size_t next_slot_ = 0;
+  std::vector<ValueState> values_;
+  Slot labels_ = kNoSlot;
+  bool copies_images_ = false;
+  const void* images_now_ = nullptr;
+  std::vector<Variable> parameters_;  // whose gradient the plan writes
+  std::vector<Owned> owned_;
+  std::vector<PlanCall> prologue_calls_, forward_, backward_;
+};
+
+}  // namespace convscope

@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "layers/plan/plan_graph.h"
+
+#include <algorithm>
+
+namespace convscope {
+namespace {
+
+class ReshapeOp final : public PlanOp {
+ public:
+  std::string text() const override { return "reshape"; }
+  void forward(PlanBuilder&) override {}
+  void backward(PlanBuilder&) override {}
+};
+
+std::vector<PlanRewrite>& rewrites() {
+  static std::vector<PlanRewrite> list;
+  return list;
+}
+
+}  // namespace
+
+PlanOp::~PlanOp() = default;
+
+bool PlanOp::absorb(const PlanGraph&, PlanOp&) { return false; }
+
+PlanGraph::PlanGraph(const Shape& input, PlanMode mode) : mode_(mode) {
+  values_.push_back({.shape = input, .wants_gradient = false, .owner = 0});
+}
+
+ValueId PlanGraph::add(std::unique_ptr<PlanOp> op, std::vector<ValueId> inputs, const Shape& output,
+                       bool has_parameters) {
+  if (!refusal_.empty()) return kNoValue;
+  bool wants = has_parameters;
+  for (ValueId input : inputs) wants = wants || wants_gradient(input);
+  const ValueId id = value_count();
+  values_.push_back({.shape = output, .wants_gradient = wants && training(), .owner = id});
+  op->layer = scope_;
+  op->inputs = std::move(inputs);
+  op->output = id;
+  ops_.push_back(std::move(op));
+  return id;
+}
+
+ValueId PlanGraph::reshape(ValueId x, const Shape& shape) {
+  if (!refusal_.empty()) return kNoValue;
+  if (shape == this->shape(x)) return x;
+  const ValueId id = add(std::make_unique<ReshapeOp>(), {x}, shape);
+  values_[index(id)].owner = owner(x);
+  return id;
+}
+
+ValueId PlanGraph::refuse(const std::string& why) {
+  if (refusal_.empty()) refusal_ = scope_.empty() ? why : cat("'", scope_, "': ", why);
+  return kNoValue;
+}
+
+PlanGraph::Scope::Scope(PlanGraph& graph, const std::string& name)
+    : graph_(graph), before_(graph.scope_) {
+  graph.scope_ = before_.empty() ? name : before_ + "." + name;
+}
+
+PlanGraph::Scope::~Scope() { graph_.scope_ = before_; }
+
+ValueId PlanGraph::owner(ValueId value) const { return values_.at(index(value)).owner; }
+
+int PlanGraph::readers(ValueId value) const {
+  int count = value == result_ ? 1 : 0;
+  for (const auto& op : ops_) {
+    count += static_cast<int>(std::count(op->inputs.begin(), op->inputs.end(), value));
+  }
+  return count;
+}
+
+void PlanGraph::fuse() {
+  for (std::size_t at = 0; at < ops_.size();) {
+    PlanOp& op = *ops_[at];
+    const auto reads = [&](const std::unique_ptr<PlanOp>& other) {
+      return std::count(other->inputs.begin(), other->inputs.end(), op.output) > 0;
+    };
+    const auto next =
+        std::find_if(ops_.begin() + static_cast<std::ptrdiff_t>(at) + 1, ops_.end(), reads);
+    if (next == ops_.end() || readers(op.output) != 1 || !op.absorb(*this, **next)) {
+      ++at;
+      continue;
+    }
+    for (ValueId input : (*next)->inputs) {
+      if (input != op.output) op.inputs.push_back(input);
+    }
+    op.output = (*next)->output;
+    // The other inputs of `next` may be computed after `op`: the joined one runs at its place.
+    *next = std::move(ops_[at]);
+    ops_.erase(ops_.begin() + static_cast<std::ptrdiff_t>(at));
+  }
+}
+
+bool register_plan_rewrite(const PlanRewrite& rewrite) {
+  auto& list = rewrites();
+  list.insert(std::upper_bound(list.begin(), list.end(), rewrite,
+                               [](const auto& a, const auto& b) { return a.name < b.name; }),
+              rewrite);
+  return true;
+}
+
+const std::vector<PlanRewrite>& plan_rewrites() { return rewrites(); }
+
+}  // namespace convscope

@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+// plan_graph.h: a network written down before it runs: which operation reads which values, for
+// inputs of one shape. From it a StepPlan (step_plan.h) makes a list of kernel calls.
+//
+// Every layer adds its operations itself, in Module::describe(), which mirrors forward():
+//
+//   ValueId Pool2d::describe(PlanGraph& graph, ValueId x) {
+//     return graph.add(std::make_unique<MaxPoolOp>(window_), {x}, output_shape(graph.shape(x)));
+//   }
+//
+// Then operations take over what the next one does, where a kernel exists that does both (a
+// convolution absorbs the ReLU behind it), and rewrites that know a better form of a longer chain
+// replace it. An operation belongs to one graph and one mode: training or inference.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "framework/autograd/variable.h"
+
+namespace convscope {
+
+class PlanBuilder;
+class PlanGraph;
+
+using ValueId = int;
+inline constexpr ValueId kNoValue = -1;
+
+// forward, loss and gradients; or forward alone, with dropout and batch norm in eval mode.
+enum class PlanMode { training, inference };
+
+// One operation: what it reads and writes, and how it emits its kernel calls.
+class CONVSCOPE_API PlanOp {
+ public:
+  PlanOp() = default;
+  virtual ~PlanOp();
+  PlanOp(const PlanOp&) = delete;
+  PlanOp& operator=(const PlanOp&) = delete;
+
+  virtual std::string text() const = 0;  // "conv2d winograd_f4x3 + relu", for `explain`
+  // `next` is the only reader of this operation's value: take over its work. True: done, and `next`
+  // is taken out of the graph; its other inputs are appended to this one's. `fuse` calls it again
+  // with the operation behind.
+  virtual bool absorb(const PlanGraph& graph, PlanOp& next);
+  // Emit the calls. Both run twice, with the same decisions each time: the first time to learn how
+  // long each tensor lives, the second time with its address.
+  virtual void forward(PlanBuilder& builder) = 0;
+  virtual void backward(PlanBuilder& builder) = 0;
+
+  std::string layer;            // "c1"; of several fused ones the first
+  std::vector<ValueId> inputs;  //
+  ValueId output = kNoValue;
+};
+
+class CONVSCOPE_API PlanGraph {
+ public:
+  PlanGraph(const Shape& input, PlanMode mode);
+
+  PlanMode mode() const { return mode_; }
+  bool training() const { return mode_ == PlanMode::training; }
+  static constexpr ValueId input() { return 0; }
+  const Shape& shape(ValueId value) const { return values_.at(index(value)).shape; }
+  // False for what depends on the images alone: nobody asks for its gradient.
+  bool wants_gradient(ValueId value) const { return values_.at(index(value)).wants_gradient; }
+
+  // Adds an operation; its value wants a gradient when one of its inputs does or it has parameters
+  // that want one.
+  ValueId add(std::unique_ptr<PlanOp> op, std::vector<ValueId> inputs, const Shape& output,
+              bool has_parameters = false);
+  // The same elements in another shape; costs nothing.
+  ValueId reshape(ValueId x, const Shape& shape);
+  // "This cannot be planned, because ...": the step then runs as a dynamic graph. Returns kNoValue.
+  ValueId refuse(const std::string& why);
+  const std::string& refusal() const { return refusal_; }  // "": none
+
+  // Layers that contain layers say whose turn it is, so that operations know their layer's name.
+  class CONVSCOPE_API Scope {
+   public:
+    Scope(PlanGraph& graph, const std::string& name);
+    ~Scope();
+    Scope(const Scope&) = delete;
+    Scope& operator=(const Scope&) = delete;
+
+   private:
+    PlanGraph& graph_;
+    std::string before_;
+  };
+
+  void set_result(ValueId value) { result_ = value; }
+  ValueId result() const { return result_; }
+  void fuse();
+
+  // For rewrites: the operations in the order in which they run.
+  std::vector<std::unique_ptr<PlanOp>>& ops() { return ops_; }
+  const std::vector<std::unique_ptr<PlanOp>>& ops() const { return ops_; }
+  int readers(ValueId value) const;  // operations that read it; the result counts as read once
+  // The value whose memory this one shares; itself when it owns it.
+  ValueId owner(ValueId value) const;
+  int value_count() const { return static_cast<int>(values_.size()); }
+
+ private:
+  struct Value {
+    Shape shape;
+    bool wants_gradient = false;
+    ValueId owner = kNoValue;
+  };
+  static std::size_t index(ValueId value) { return static_cast<std::size_t>(value); }
+
+  PlanMode mode_;
+  std::vector<Value> values_;
+  std::vector<std::unique_ptr<PlanOp>> ops_;
+  ValueId result_ = kNoValue;
+  std::string refusal_, scope_;
+};
+
+// Replaces chains of operations by better ones; registered where the better form is written
+// (conv2d/lanes_chain.cpp). They run after fuse(), in the order of their names.
+struct PlanRewrite {
+  std::string name;
+  void (*run)(PlanGraph& graph) = nullptr;
+};
+CONVSCOPE_API bool register_plan_rewrite(const PlanRewrite& rewrite);
+CONVSCOPE_API const std::vector<PlanRewrite>& plan_rewrites();
+
+}  // namespace convscope

@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+// step_plan.h: a training step, or an inference, of a network for inputs of one shape, planned once
+// and then replayed: two flat lists of kernel calls whose arguments stand ready, on one block of
+// memory. Nothing is allocated, no shape is looked at and no graph is built while it runs.
+//
+// The dynamic graph (Module::forward, Variable::backward) stays the definition: a plan gives the
+// same bits, except where text() names a kernel that sums in another order.
+//
+// Usage   std::string why;
+//         auto plan = StepPlan::make(model, x.shape(), PlanMode::training, &why);  // null: see why
+//         double loss = plan->forward(x, labels);   // loss in nats, mean over the batch
+//         plan->backward();                         // assigns the gradients of the parameters
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "layers/module.h"
+#include "layers/plan/plan_builder.h"
+
+namespace convscope {
+
+struct PlanMemory {
+  std::int64_t arena_bytes = 0;        // the one block that holds everything below
+  std::int64_t kept_bytes = 0;         // what the forward keeps for the backward
+  std::int64_t workspace_bytes = 0;    // largest workspace of one call
+  std::int64_t lower_bound_bytes = 0;  // no plan can do with a smaller block
+};
+
+class CONVSCOPE_API StepPlan {
+ public:
+  // Null when the network cannot be planned; `why_not` (may be null) says why. `arena`: memory of
+  // another plan that may be used when it is large enough; the two must not run at the same time.
+  static std::unique_ptr<StepPlan> make(Module& model, const Shape& input, PlanMode mode,
+                                        std::string* why_not, Ref<Storage> arena = {});
+
+  // False when the weights have moved to other memory, or threads or instruction set have changed
+  // since: make a new one.
+  bool is_current() const;
+  const Shape& input() const { return graph_.shape(PlanGraph::input()); }
+
+  // After the weights have changed and before forward(): inference folds batch norm into them.
+  void prepare();
+  // Returns the loss; training plans only. Labels i32 [N], in [0, classes).
+  double forward(const Tensor& x, const Tensor& labels);
+  // Inference; the result lives until the next call.
+  Tensor infer(const Tensor& x);
+  // Assigns the gradients of all parameters that want one.
+  void backward();
+  // How many of the last forward's images have their largest logit at their label.
+  std::int64_t correct() const;
+
+  const PlanMemory& memory() const { return memory_; }
+  const Ref<Storage>& arena() const { return builder_.arena_; }
+  std::size_t call_count() const { return builder_.forward_.size() + builder_.backward_.size(); }
+  // One line for each operation: the layers it stands for, its kernels, the layout of its values.
+  std::string text() const;
+
+ private:
+  StepPlan(const Shape& input, PlanMode mode) : graph_(input, mode), builder_(graph_) {}
+  void emit();
+  void remember(Module& model);
+  void load(const Tensor& x);
+
+  PlanGraph graph_;
+  PlanBuilder builder_;
+  ValueId logits_ = kNoValue;
+  Tensor result_, labels_, loss_, predicted_;
+  PlanMemory memory_;
+  struct Held {
+    Variable parameter;
+    const void* data;
+    const void* gradient;
+  };
+  std::vector<Held> held_;
+  int threads_ = 0;
+  int isa_ = 0;
+};
+
+}  // namespace convscope
