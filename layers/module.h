@@ -41,17 +41,15 @@ class CONVSCOPE_API Module {
   // Shape of forward(x) for x of shape `input`; an error, in the words of the layer, when the input
   // does not fit. Used to build networks and to explain them without running them.
   virtual Shape output_shape(const Shape& input) const = 0;
-<<<<<<< HEAD
   // Visits the layers that an input of this shape passes, in order, without running them. A layer
   // visits itself; a module made of layers (Sequential, Residual) passes the walk on to them. A
   // module that has parts and visits itself hides which shapes reach the parts.
   virtual void walk(const Shape& input, const WalkVisitor& visit) { visit(*this, input); }
-=======
+
   // What forward() does, written into a static graph (plan/plan_graph.h): adds the operations that
   // turn value `x` into the result, and returns its number. The default refuses: such a network is
   // trained as a dynamic graph.
   virtual int describe(PlanGraph& graph, int x);
->>>>>>> 3c30770 (plan: a training step is planned once and replayed: flat lists of kernel calls on one block of memory)
 
   // Train mode is the default. It changes dropout and batch norm.
   void train(bool on = true);

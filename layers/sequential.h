@@ -27,11 +27,8 @@ class CONVSCOPE_API Sequential final : public Module {
   std::string kind() const override { return kind_; }
   Variable forward(const Variable& x) override;
   Shape output_shape(const Shape& input) const override;
-<<<<<<< HEAD
   void walk(const Shape& input, const WalkVisitor& visit) override;
-=======
   int describe(PlanGraph& graph, int x) override;
->>>>>>> 3c30770 (plan: a training step is planned once and replayed: flat lists of kernel calls on one block of memory)
 
  private:
   std::string kind_ = "sequential";

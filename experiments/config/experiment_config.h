@@ -87,6 +87,7 @@ struct OptimConfig {
 struct TrainConfig {
   std::int64_t epochs = 10;
   std::int64_t eval_every = 1;  // epochs between evaluations; the last epoch is always evaluated
+  bool plan = true;             // steps are planned once and replayed, where the network allows it
   bool operator==(const TrainConfig&) const = default;
 };
 

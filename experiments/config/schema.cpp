@@ -214,6 +214,8 @@ const Keys<TrainConfig>& train_keys() {
           {.min = 1, .max = 1e6}),
       key("eval_every", &TrainConfig::eval_every,
           "epochs between evaluations; the last epoch is always evaluated", {.min = 1, .max = 1e6}),
+      key("plan", &TrainConfig::plan,
+          "plan each step once and replay it; false builds the dynamic graph in every step"),
   };
   return keys;
 }

@@ -83,6 +83,7 @@ TrainingSetup setup_training(const ExperimentConfig& config) {
   setup.keep_best = config.checkpoint.best;
   setup.log_every = std::max<std::int64_t>(1, config.log.every_steps);
   setup.tensorboard = config.log.tensorboard;
+  setup.plan = config.train.plan;
   setup.expect = config.expect;
   setup.config_yaml = to_yaml(config);
 

@@ -80,6 +80,13 @@ double TrainStep::forward(const Batch& batch, StepResult& result) {
   return loss;
 }
 
+std::string TrainStep::text() const {
+  if (plan_ == nullptr) return cat("steps: dynamic graph, because ", why_dynamic_);
+  const PlanMemory& memory = plan_->memory();
+  return cat("steps: planned, ", plan_->call_count(), " calls, one block of ", memory.arena_bytes,
+             " bytes (at least ", memory.lower_bound_bytes, " are needed)");
+}
+
 void TrainStep::update(double lr) {
   if (clip_norm_ > 0) clip_gradient_norm(parameters_, clip_norm_);
   optimizer_.step(lr);

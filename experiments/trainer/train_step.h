@@ -48,6 +48,7 @@ class CONVSCOPE_API TrainStep {
   // Of the last step: its plan, or null and why it ran as a dynamic graph.
   const StepPlan* plan() const { return plan_; }
   const std::string& why_dynamic() const { return why_dynamic_; }
+  std::string text() const;  // one line on it, for the log
 
  private:
   void choose_plan(const Shape& input);

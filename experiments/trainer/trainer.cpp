@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cmath>
 #include <filesystem>
+#include <utility>
 
 #include "experiments/trainer/checkpoint.h"
 #include "experiments/trainer/removal.h"
@@ -119,6 +120,7 @@ void Trainer::remove_when_due() {
   if (!setup_.remove_when_final || !setup_.pruner || !setup_.pruner->finished(state_.step)) return;
   pruning_.reset();
   quantization_.reset();
+  step_.reset();
   const std::string text = remove_pruned(setup_);
   setup_.model->train();
   prepare_quantization();
@@ -131,8 +133,12 @@ void Trainer::remove_when_due() {
 }
 
 bool Trainer::train_epoch() {
-  TrainStep step(*setup_.model, *setup_.optimizer, setup_.clip_norm, setup_.device,
-                 setup_.data_bytes);
+  const bool first_epoch_here = step_ == nullptr;
+  if (first_epoch_here) {
+    step_ = std::make_unique<TrainStep>(*setup_.model, *setup_.optimizer, setup_.clip_norm,
+                                        setup_.device, setup_.data_bytes, setup_.plan);
+  }
+  bool logged = !first_epoch_here;
   LossAlarm alarm(setup_.train->dataset().classes);
   alarm.restore(state_.alarm);
   const std::int64_t batches = setup_.train->batches_per_epoch();
@@ -144,7 +150,8 @@ bool Trainer::train_epoch() {
     const double waited = now_s() - before;
     const double lr = learning_rate(state_.step);
     before_step();
-    const StepResult result = step.run(batch, lr);
+    const StepResult result = step_->run(batch, lr);
+    if (!std::exchange(logged, true)) folder_.log(step_->text());
     const Alarm rings = alarm.observe(result.loss);
     if (rings == Alarm::kNotFinite) {
       fail(ErrorKind::kRun, "train",

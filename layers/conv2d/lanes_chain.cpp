@@ -1,0 +1,393 @@
+// SPDX-License-Identifier: Apache-2.0
+// lanes_chain.cpp: neighbouring convolutions of few channels, with their ReLUs and 2x2 max-pools, as
+// one operation of a planned step, in the layout that puts samples into the vector lanes.
+//
+//   NCHW -> lanes, then for each lane group the whole chain while it is in the cache, -> NCHW
+//
+// The layout is converted at the two ends of the chain only. One parallel loop runs the chain over
+// chunks of lane groups; backward, each chunk sums its own gradients of the weights, and a second
+// loop adds the chunks up in order. Chunks depend on the batch alone, so the bits do not depend on
+// the number of threads; they differ from those of other algorithms in the order of the sums.
+#include <algorithm>
+#include <cstring>
+
+#include "framework/parallel.h"
+#include "layers/conv2d/batch_lanes.h"
+#include "layers/conv2d/conv2d_op.h"
+#include "layers/plan/max_pool_op.h"
+
+namespace convscope {
+namespace {
+
+// Most chunks: enough for the cores of a machine on which such small nets are trained; each costs a
+// buffer of 16 floats for every weight.
+constexpr std::int64_t kMostChunks = 16;
+// Share of the FMA peak that the kernels in lanes reach, all directions together, on LeNet's
+// layers; for the comparison with the other algorithms' estimates.
+constexpr double kPeakShare = 0.7;
+
+struct Stage {
+  LanesConv conv;
+  Variable weight, bias;
+  std::string layer;
+};
+
+// The pieces of memory of one stage. x of the first stage is the chain's input in lanes.
+struct StageMemory {
+  const float* w = nullptr;
+  const float* b = nullptr;
+  float *packed = nullptr, *packed_backward = nullptr;
+  float *x = nullptr, *y = nullptr;  // [groups] of x_floats, y_floats
+  std::uint8_t* winners = nullptr;   // [groups] of winner_bytes
+  float* dw = nullptr;
+  float* db = nullptr;
+  bool accumulate = false;
+  std::int64_t sums_at = 0;  // in a chunk's buffer
+};
+
+std::int64_t forward_scratch(const std::vector<Stage>& stages) {
+  std::int64_t most = 0;
+  for (const Stage& s : stages) most = std::max(most, s.conv.forward_scratch_floats);
+  return ScratchArena::round_up(static_cast<std::size_t>(most) * sizeof(float)) / sizeof(float);
+}
+
+class LanesChainOp final : public PlanOp {
+ public:
+  LanesChainOp(std::vector<Stage> stages, std::int64_t batch, int lanes)
+      : stages_(std::move(stages)),
+        batch_(batch),
+        lanes_(lanes),
+        groups_(lane_groups(batch, lanes)),
+        chunks_(std::min(groups_, kMostChunks)) {}
+
+  std::string text() const override {
+    std::string out = cat("in the layout [", groups_, "][C][H][W][", lanes_, "]:");
+    for (const Stage& stage : stages_) {
+      out += cat(" ", stage.layer, " conv2d direct_batch_lanes", stage.conv.relu ? " + relu" : "",
+                 stage.conv.pool2x2 ? " + max_pool2d" : "", ";");
+    }
+    return out + " 1 conversion to it and 1 back; sums in another order";
+  }
+
+  void forward(PlanBuilder& builder) override;
+  void backward(PlanBuilder& builder) override;
+
+ private:
+  struct Run;  // everything that one of the two calls needs
+  std::vector<StageMemory> memory(PlanBuilder& builder, bool backward);
+  Slot floats(PlanBuilder& builder, std::int64_t count) const {
+    return builder.slot({std::max<std::int64_t>(count, 1)}, DType::f32);
+  }
+
+  std::vector<Stage> stages_;
+  std::int64_t batch_;
+  int lanes_;
+  std::int64_t groups_, chunks_;
+  std::vector<Slot> values_;   // x of each stage, then y of the last
+  std::vector<Slot> winners_;  // of each stage
+};
+
+// Samples of lane group g, and where it lies.
+struct Group {
+  std::int64_t index, first, samples;
+};
+Group group_at(std::int64_t g, std::int64_t batch, int lanes) {
+  const std::int64_t first = g * lanes;
+  return {g, first, std::min<std::int64_t>(lanes, batch - first)};
+}
+
+struct LanesChainOp::Run {
+  const LanesKernels* kernels;
+  std::vector<Stage> stages;
+  std::vector<StageMemory> memory;
+  std::int64_t batch, groups, chunks;
+  int lanes;
+  const void* const* images = nullptr;  // or
+  const float* x = nullptr;             // the chain's input, NCHW
+  float* y = nullptr;                   // its output, NCHW
+  const float* dy = nullptr;
+  float* dx = nullptr;  // null: not wanted
+  float* sums = nullptr;
+  std::int64_t sums_step = 0;  // floats of one chunk
+  float* scratch = nullptr;    // for each thread:
+  std::int64_t scratch_step = 0, gradient_floats = 0, value_floats = 0;
+
+  // body(group) for every group of every chunk, chunks on threads.
+  template <class F>
+  void for_each_chunk(F&& body) const {
+    parallel_chunks(chunks, [&](std::int64_t chunk, int thread) {
+      body(chunk, groups * chunk / chunks, groups * (chunk + 1) / chunks,
+           scratch + thread * scratch_step);
+    });
+  }
+
+  void forward() const {
+    for (std::size_t i = 0; i < stages.size(); ++i) {
+      kernels->pack_weights(stages[i].conv, memory[i].w, memory[i].packed);
+    }
+    const float* const from = x != nullptr ? x : static_cast<const float*>(*images);
+    const std::int64_t in = stages.front().conv.x_floats / lanes;
+    const std::int64_t out = stages.back().conv.y_floats / lanes;
+    for_each_chunk([&](std::int64_t, std::int64_t begin, std::int64_t end, float* own) {
+      for (std::int64_t g = begin; g < end; ++g) {
+        const Group group = group_at(g, batch, lanes);
+        samples_to_lanes(from + group.first * in, group.samples, in, lanes,
+                         memory.front().x + g * stages.front().conv.x_floats);
+        for (std::size_t i = 0; i < stages.size(); ++i) {
+          const LanesConv& z = stages[i].conv;
+          const StageMemory& m = memory[i];
+          kernels->forward(z, m.x + g * z.x_floats, m.packed, m.b, m.y + g * z.y_floats,
+                           z.pool2x2 ? m.winners + g * z.winner_bytes : nullptr, own);
+        }
+        lanes_to_samples(memory.back().y + g * stages.back().conv.y_floats, group.samples, out,
+                         lanes, y + group.first * out);
+      }
+    });
+  }
+
+  void backward_group(const Group& group, float* chunk_sums, float* own) const {
+    float* const dz_memory = own;
+    float* gradient = own + gradient_floats;    // of what the stage gives
+    float* previous = gradient + value_floats;  // of what it takes
+    float* const kernel_scratch = previous + value_floats;
+    const std::int64_t out = stages.back().conv.y_floats / lanes;
+    samples_to_lanes(dy + group.first * out, group.samples, out, lanes, gradient);
+    for (std::size_t i = stages.size(); i-- > 0;) {
+      const LanesConv& z = stages[i].conv;
+      const StageMemory& m = memory[i];
+      const std::int64_t g = group.index;
+      float* const sums_here = chunk_sums + m.sums_at;
+      const bool plain = !z.relu && !z.pool2x2;  // then dz is dy
+      kernels->output_gradient(z, gradient, m.y + g * z.y_floats,
+                               z.pool2x2 ? m.winners + g * z.winner_bytes : nullptr,
+                               plain ? nullptr : dz_memory, sums_here);
+      const float* const dz = plain ? gradient : dz_memory;
+      kernels->backward_weight(z, m.x + g * z.x_floats, dz, sums_here, kernel_scratch);
+      if (i == 0 && dx == nullptr) return;
+      kernels->backward_data(z, dz, m.packed_backward, previous, kernel_scratch);
+      std::swap(gradient, previous);
+    }
+    const std::int64_t in = stages.front().conv.x_floats / lanes;
+    lanes_to_samples(gradient, group.samples, in, lanes, dx + group.first * in);
+  }
+
+  void backward() const {
+    for (std::size_t i = dx == nullptr ? 1 : 0; i < stages.size(); ++i) {
+      kernels->pack_weights_backward(stages[i].conv, memory[i].w, memory[i].packed_backward);
+    }
+    for_each_chunk([&](std::int64_t chunk, std::int64_t begin, std::int64_t end, float* own) {
+      float* const chunk_sums = sums + chunk * sums_step;
+      std::memset(chunk_sums, 0, static_cast<std::size_t>(sums_step) * sizeof(float));
+      for (std::int64_t g = begin; g < end; ++g) {
+        backward_group(group_at(g, batch, lanes), chunk_sums, own);
+      }
+    });
+    // One chunk of work for each kernel of each stage.
+    std::int64_t kernels_in_all = 0;
+    for (const Stage& stage : stages) kernels_in_all += stage.conv.k;
+    parallel_for(kernels_in_all, 4, [&](std::int64_t begin, std::int64_t end) {
+      std::int64_t first = 0;
+      for (std::size_t i = 0; i < stages.size(); ++i) {
+        const LanesConv& z = stages[i].conv;
+        const StageMemory& m = memory[i];
+        const std::int64_t from = std::max(begin - first, std::int64_t{0});
+        const std::int64_t to = std::min(end - first, z.k);
+        if (from < to) {
+          kernels->reduce(z, sums + m.sums_at, sums_step, chunks, from, to, m.dw, m.db,
+                          m.accumulate);
+        }
+        first += z.k;
+      }
+    });
+  }
+};
+
+std::vector<StageMemory> LanesChainOp::memory(PlanBuilder& builder, bool backward) {
+  std::vector<StageMemory> out(stages_.size());
+  std::int64_t sums_at = 0;
+  for (std::size_t i = 0; i < stages_.size(); ++i) {
+    const Stage& stage = stages_[i];
+    StageMemory& m = out[i];
+    m.w = stage.weight.value().data<float>();
+    m.b = stage.bias.defined() ? stage.bias.value().data<float>() : nullptr;
+    m.x = builder.use(values_[i]).data<float>();
+    m.y = builder.use(values_[i + 1]).data<float>();
+    m.winners = builder.use(winners_[i]).data<std::uint8_t>();
+    m.sums_at = sums_at;
+    sums_at += stage.conv.sums_floats;
+    const Slot packed = floats(builder, stage.conv.weight_floats);
+    (backward ? m.packed_backward : m.packed) = builder.use(packed).data<float>();
+    if (!backward) continue;
+    const PlanBuilder::Target dw = builder.parameter_gradient(stage.weight);
+    m.dw = dw.tensor.data<float>();
+    m.accumulate = dw.accumulate;
+    if (stage.bias.defined()) {
+      m.db = builder.parameter_gradient(stage.bias).tensor.data<float>();
+    }
+  }
+  return out;
+}
+
+void LanesChainOp::forward(PlanBuilder& builder) {
+  values_ = {floats(builder, groups_ * stages_.front().conv.x_floats)};
+  winners_.clear();
+  for (const Stage& stage : stages_) {
+    values_.push_back(floats(builder, groups_ * stage.conv.y_floats));
+    winners_.push_back(
+        builder.slot({std::max<std::int64_t>(groups_ * stage.conv.winner_bytes, 1)}, DType::u8));
+  }
+  Run run{.kernels = &lanes_kernels.get(),
+          .stages = stages_,
+          .memory = memory(builder, false),
+          .batch = batch_,
+          .groups = groups_,
+          .chunks = chunks_,
+          .lanes = lanes_};
+  if (inputs[0] == PlanGraph::input()) {
+    run.images = builder.images();
+  } else {
+    run.x = builder.value(inputs[0]).data<float>();
+  }
+  run.y = builder.value(output).data<float>();
+  run.scratch_step = forward_scratch(stages_);
+  run.scratch = static_cast<float*>(builder.workspace(
+      static_cast<std::size_t>(run.scratch_step * num_threads()) * sizeof(float)));
+  builder.call([run = std::move(run)] { run.forward(); });
+}
+
+void LanesChainOp::backward(PlanBuilder& builder) {
+  Run run{.kernels = &lanes_kernels.get(),
+          .stages = stages_,
+          .memory = memory(builder, true),
+          .batch = batch_,
+          .groups = groups_,
+          .chunks = chunks_,
+          .lanes = lanes_};
+  run.dy = builder.gradient(output).data<float>();
+  std::int64_t kernel_scratch = 0;
+  for (const Stage& stage : stages_) {
+    const LanesConv& z = stage.conv;
+    run.sums_step += z.sums_floats;
+    run.gradient_floats = std::max(run.gradient_floats, z.gradient_floats);
+    run.value_floats = std::max({run.value_floats, z.x_floats, z.y_floats});
+    kernel_scratch = std::max(
+        {kernel_scratch, z.backward_data_scratch_floats, z.backward_weight_scratch_floats});
+  }
+  // Pieces start on cache lines.
+  const auto lines = [](std::int64_t count) { return (count + 15) / 16 * 16; };
+  run.gradient_floats = lines(run.gradient_floats);
+  run.value_floats = lines(run.value_floats);
+  run.scratch_step = run.gradient_floats + 2 * run.value_floats + lines(kernel_scratch);
+  run.scratch = static_cast<float*>(builder.workspace(
+      static_cast<std::size_t>(run.scratch_step * num_threads()) * sizeof(float)));
+  run.sums = static_cast<float*>(
+      builder.workspace(static_cast<std::size_t>(run.sums_step * chunks_) * sizeof(float)));
+  if (!builder.wants_gradient(inputs[0])) {
+    builder.call([run = std::move(run)] { run.backward(); });
+    return;
+  }
+  builder.assign_gradient(inputs[0], [&](const Tensor& dx) {
+    run.dx = dx.data<float>();
+    builder.call([run = std::move(run)] { run.backward(); });
+  });
+}
+
+bool may_use_lanes(const Conv2dPolicy& policy) {
+  const auto open = [](const std::string& word) {
+    return word == "auto" || word == "direct_batch_lanes";
+  };
+  return open(policy.forward) && open(policy.backward_data) && open(policy.backward_weight);
+}
+
+bool is_2x2(const Pool2dWindow& w) {
+  return w.kernel_h == 2 && w.kernel_w == 2 && w.stride_h == 2 && w.stride_w == 2 && w.pad_h == 0 &&
+         w.pad_w == 0 && !w.ceil_mode;
+}
+
+// The only operation that reads what `op` gives, or null.
+PlanOp* only_reader(PlanGraph& graph, const PlanOp& op) {
+  if (graph.readers(op.output) != 1) return nullptr;
+  for (const auto& other : graph.ops()) {
+    if (std::count(other->inputs.begin(), other->inputs.end(), op.output) > 0) return other.get();
+  }
+  return nullptr;
+}
+
+// Milliseconds of one convolution in every direction that the graph needs, as the selection
+// estimates them: {with the chosen algorithms, in lanes}.
+struct Estimate {
+  double chosen_ms = 0, lanes_ms = 0;
+};
+Estimate estimate(const PlanGraph& graph, const Conv2dOp& op, int lanes) {
+  const Conv2dProblem& problem = op.problem();
+  const auto n = static_cast<double>(problem.n);
+  const double filled = n / static_cast<double>(lane_groups(problem.n, lanes) * lanes);
+  Estimate out;
+  for (const Direction direction : kDirections) {
+    if (direction != Direction::forward && !graph.training()) continue;
+    if (direction == Direction::backward_data && !graph.wants_gradient(op.inputs[0])) continue;
+    out.chosen_ms += estimated_ms(*op.choice(direction).algorithm, problem, direction);
+    out.lanes_ms +=
+        problem.nominal_flops() / filled / (machine_ceilings().flops_per_second * kPeakShare) * 1e3;
+  }
+  return out;
+}
+
+bool trains(const Variable& parameter) { return !parameter.defined() || parameter.requires_grad(); }
+
+// The chain that begins with `first`, as far as it goes: its operations in order.
+struct Chain {
+  std::vector<Stage> stages;
+  std::vector<PlanOp*> ops;
+  Estimate estimate;
+};
+Chain chain_from(PlanGraph& graph, PlanOp* first, int lanes) {
+  Chain chain;
+  for (PlanOp* at = first; at != nullptr;) {
+    const auto* const conv = dynamic_cast<Conv2dOp*>(at);
+    if (conv == nullptr || !conv->is_plain() || !may_use_lanes(conv->policy()) ||
+        *LanesConv::refusal(conv->problem(), lanes) != '\0') {
+      break;
+    }
+    if (graph.training() && !(trains(conv->weight()) && trains(conv->bias()))) break;
+    PlanOp* last = at;
+    PlanOp* const next = only_reader(graph, *at);
+    const auto* const pool = dynamic_cast<MaxPoolOp*>(next);
+    const bool pools = pool != nullptr && is_2x2(pool->window());
+    if (pools) last = next;
+    const Estimate more = estimate(graph, *conv, lanes);
+    if (more.lanes_ms >= more.chosen_ms && conv->policy().forward != "direct_batch_lanes") break;
+    chain.stages.push_back({LanesConv(conv->problem(), lanes, conv->relu(), pools), conv->weight(),
+                            conv->bias(), conv->layer});
+    chain.ops.push_back(at);
+    if (pools) chain.ops.push_back(next);
+    at = only_reader(graph, *last);
+  }
+  return chain;
+}
+
+void form_chains(PlanGraph& graph) {
+  const Shape& images = graph.shape(PlanGraph::input());
+  if (images.rank() != 4) return;
+  const int lanes = lanes_for_batch(images[0]);
+  auto& ops = graph.ops();
+  for (std::size_t i = 0; i < ops.size(); ++i) {
+    const Chain chain = chain_from(graph, ops[i].get(), lanes);
+    if (chain.stages.empty()) continue;
+    auto joined = std::make_unique<LanesChainOp>(chain.stages, images[0], lanes);
+    joined->layer = chain.ops.front()->layer;
+    joined->inputs = chain.ops.front()->inputs;
+    joined->output = chain.ops.back()->output;
+    // Nothing else reads what lies between, so the chain may run where its first operation stood.
+    std::erase_if(ops, [&](const auto& op) {
+      return op.get() != chain.ops.front() &&
+             std::find(chain.ops.begin(), chain.ops.end(), op.get()) != chain.ops.end();
+    });
+    ops[i] = std::move(joined);
+  }
+}
+
+const bool registered = register_plan_rewrite({.name = "batch_lanes", .run = form_chains});
+
+}  // namespace
+}  // namespace convscope
