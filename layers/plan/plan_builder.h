@@ -25,6 +25,7 @@ namespace convscope {
 struct PlanCall {
   void (*run)(void* arguments) = nullptr;
   void* arguments = nullptr;
+  int op = -1;  // index in PlanGraph::ops(), or the number of operations for the loss
 };
 
 // A tensor of the step that is no value of the graph: an index of winners, partial sums.
@@ -80,7 +81,7 @@ class CONVSCOPE_API PlanBuilder {
     using Body = std::decay_t<F>;
     auto* object = new Body(std::forward<F>(body));
     owned_.emplace_back(object, [](void* p) { delete static_cast<Body*>(p); });
-    calls().push_back({[](void* p) { (*static_cast<Body*>(p))(); }, object});
+    calls().push_back({[](void* p) { (*static_cast<Body*>(p))(); }, object, op_});
   }
   template <class F>
   void prologue(F&& emit) {
@@ -117,6 +118,7 @@ class CONVSCOPE_API PlanBuilder {
   bool in_prologue_ = false;
   bool in_backward_ = false;
   int call_index_ = 0;  // of the next call
+  int op_ = 0;          // whose calls are emitted
   int forward_calls_ = 0;
   Ref<Storage> arena_;
   std::size_t arena_bytes_ = 0;

@@ -2,6 +2,7 @@
 #include "layers/plan/step_plan.h"
 
 #include <algorithm>
+#include <chrono>
 
 #include "framework/cpu_isa.h"
 #include "framework/ops/elementwise.h"
@@ -66,7 +67,11 @@ std::unique_ptr<StepPlan> StepPlan::make(Module& model, const Shape& input, Plan
 void StepPlan::emit() {
   const auto& ops = graph_.ops();
   if (graph_.training()) labels_ = builder_.labels();  // they are there before the first call
-  for (const auto& op : ops) op->forward(builder_);
+  builder_.op_ = 0;
+  for (const auto& op : ops) {
+    op->forward(builder_);
+    ++builder_.op_;
+  }
   result_ = builder_.value(logits_);
   if (!graph_.training()) {
     builder_.call([] {});  // the result outlives the last call
@@ -100,6 +105,7 @@ void StepPlan::emit() {
                  factor, cpu] { softmax_gradient_kernel.get(cpu)(y, labels, factor, dx); });
   // What no loss depends on has no gradient; nor has what no parameter stands before.
   for (auto op = ops.rbegin(); op != ops.rend(); ++op) {
+    --builder_.op_;
     if (builder_.wants_gradient((*op)->output)) (*op)->backward(builder_);
   }
 }
@@ -174,6 +180,25 @@ std::int64_t StepPlan::correct() const {
     count += predicted_.data<std::int32_t>()[n] == labels_.data<std::int32_t>()[n] ? 1 : 0;
   }
   return count;
+}
+
+std::vector<StepPlan::OpTime> StepPlan::time_ops() {
+  std::vector<OpTime> out;
+  for (const auto& op : graph_.ops()) out.push_back({.layer = op->layer, .text = op->text()});
+  if (graph_.training()) out.push_back({.layer = "", .text = "softmax_cross_entropy"});
+  const auto time = [&](const std::vector<PlanCall>& calls, double OpTime::*into) {
+    for (const PlanCall& call : calls) {
+      const auto start = std::chrono::steady_clock::now();
+      call.run(call.arguments);
+      const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
+      if (static_cast<std::size_t>(call.op) < out.size()) {
+        out[static_cast<std::size_t>(call.op)].*into += took.count();
+      }
+    }
+  };
+  time(builder_.forward_, &OpTime::forward_s);
+  time(builder_.backward_, &OpTime::backward_s);
+  return out;
 }
 
 std::string StepPlan::text() const {

@@ -55,6 +55,13 @@ class CONVSCOPE_API StepPlan {
   const PlanMemory& memory() const { return memory_; }
   const Ref<Storage>& arena() const { return builder_.arena_; }
   std::size_t call_count() const { return builder_.forward_.size() + builder_.backward_.size(); }
+  // Seconds that each operation took, its calls together, in one more forward (and backward) with
+  // the last images: what to look at when a step is slow. The loss is the last one of training.
+  struct OpTime {
+    std::string layer, text;
+    double forward_s = 0, backward_s = 0;
+  };
+  std::vector<OpTime> time_ops();
   // One line for each operation: the layers it stands for, its kernels, the layout of its values.
   std::string text() const;
 
