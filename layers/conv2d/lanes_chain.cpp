@@ -22,9 +22,9 @@ namespace {
 // Most chunks: enough for the cores of a machine on which such small nets are trained; each costs a
 // buffer of 16 floats for every weight.
 constexpr std::int64_t kMostChunks = 16;
-// Share of the FMA peak that the kernels in lanes reach, all directions together, on LeNet's
-// layers; for the comparison with the other algorithms' estimates.
-constexpr double kPeakShare = 0.7;
+// Another algorithm must be estimated this much quicker than the card direct_batch_lanes before a
+// layer leaves the lanes for it: in a chain the conversions and the pooling pass fall away.
+constexpr double kClearly = 0.7;
 
 struct Stage {
   LanesConv conv;
@@ -318,17 +318,14 @@ PlanOp* only_reader(PlanGraph& graph, const PlanOp& op) {
 struct Estimate {
   double chosen_ms = 0, lanes_ms = 0;
 };
-Estimate estimate(const PlanGraph& graph, const Conv2dOp& op, int lanes) {
-  const Conv2dProblem& problem = op.problem();
-  const auto n = static_cast<double>(problem.n);
-  const double filled = n / static_cast<double>(lane_groups(problem.n, lanes) * lanes);
+Estimate estimate(const PlanGraph& graph, const Conv2dOp& op) {
+  const Conv2dAlgorithm& card = conv2d_algorithms(DeviceType::cpu).get("direct_batch_lanes");
   Estimate out;
   for (const Direction direction : kDirections) {
     if (direction != Direction::forward && !graph.training()) continue;
     if (direction == Direction::backward_data && !graph.wants_gradient(op.inputs[0])) continue;
-    out.chosen_ms += estimated_ms(*op.choice(direction).algorithm, problem, direction);
-    out.lanes_ms +=
-        problem.nominal_flops() / filled / (machine_ceilings().flops_per_second * kPeakShare) * 1e3;
+    out.chosen_ms += estimated_ms(*op.choice(direction).algorithm, op.problem(), direction);
+    out.lanes_ms += estimated_ms(card, op.problem(), direction);
   }
   return out;
 }
@@ -339,7 +336,6 @@ bool trains(const Variable& parameter) { return !parameter.defined() || paramete
 struct Chain {
   std::vector<Stage> stages;
   std::vector<PlanOp*> ops;
-  Estimate estimate;
 };
 Chain chain_from(PlanGraph& graph, PlanOp* first, int lanes) {
   Chain chain;
@@ -355,8 +351,9 @@ Chain chain_from(PlanGraph& graph, PlanOp* first, int lanes) {
     const auto* const pool = dynamic_cast<MaxPoolOp*>(next);
     const bool pools = pool != nullptr && is_2x2(pool->window());
     if (pools) last = next;
-    const Estimate more = estimate(graph, *conv, lanes);
-    if (more.lanes_ms >= more.chosen_ms && conv->policy().forward != "direct_batch_lanes") break;
+    const Estimate more = estimate(graph, *conv);
+    if (more.chosen_ms < kClearly * more.lanes_ms && conv->policy().forward != "direct_batch_lanes")
+      break;
     chain.stages.push_back({LanesConv(conv->problem(), lanes, conv->relu(), pools), conv->weight(),
                             conv->bias(), conv->layer});
     chain.ops.push_back(at);

@@ -141,14 +141,11 @@ bool StepPlan::is_current() const {
 
 void StepPlan::prepare() { run(builder_.prologue_calls_); }
 
-void StepPlan::load(const Tensor& x) {
+void StepPlan::load(const Tensor& x, const Tensor& labels) {
   CONVSCOPE_CHECK(x.shape() == input() && x.dtype() == DType::f32, kName, "expected images f32",
                   input(), " because the plan was made for them, got ", x.str());
   builder_.images_now_ = x.raw_data();
-}
-
-double StepPlan::forward(const Tensor& x, const Tensor& labels) {
-  load(x);
+  if (!graph_.training()) return;
   CONVSCOPE_CHECK(labels.dtype() == DType::i32 && labels.shape() == labels_.shape(), kName,
                   "expected labels i32", labels_.shape(), ", got ", labels.str());
   const std::int64_t classes = graph_.shape(logits_)[1];
@@ -159,12 +156,16 @@ double StepPlan::forward(const Tensor& x, const Tensor& labels) {
                     "), got ", from[n], " at index ", n);
     to[n] = from[n];
   }
+}
+
+double StepPlan::forward(const Tensor& x, const Tensor& labels) {
+  load(x, labels);
   run(builder_.forward_);
   return *loss_.data<float>();
 }
 
 Tensor StepPlan::infer(const Tensor& x) {
-  load(x);
+  load(x, {});
   run(builder_.forward_);
   return result_;
 }
@@ -182,7 +183,8 @@ std::int64_t StepPlan::correct() const {
   return count;
 }
 
-std::vector<StepPlan::OpTime> StepPlan::time_ops() {
+std::vector<StepPlan::OpTime> StepPlan::time_ops(const Tensor& x, const Tensor& labels) {
+  load(x, labels);
   std::vector<OpTime> out;
   for (const auto& op : graph_.ops()) out.push_back({.layer = op->layer, .text = op->text()});
   if (graph_.training()) out.push_back({.layer = "", .text = "softmax_cross_entropy"});

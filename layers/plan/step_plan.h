@@ -55,13 +55,13 @@ class CONVSCOPE_API StepPlan {
   const PlanMemory& memory() const { return memory_; }
   const Ref<Storage>& arena() const { return builder_.arena_; }
   std::size_t call_count() const { return builder_.forward_.size() + builder_.backward_.size(); }
-  // Seconds that each operation took, its calls together, in one more forward (and backward) with
-  // the last images: what to look at when a step is slow. The loss is the last one of training.
+  // Seconds that each operation took, its calls together, in one forward (and backward): what to
+  // look at when a step is slow. In training the last entry is the loss; labels as in forward().
   struct OpTime {
     std::string layer, text;
     double forward_s = 0, backward_s = 0;
   };
-  std::vector<OpTime> time_ops();
+  std::vector<OpTime> time_ops(const Tensor& x, const Tensor& labels);
   // One line for each operation: the layers it stands for, its kernels, the layout of its values.
   std::string text() const;
 
@@ -69,7 +69,7 @@ class CONVSCOPE_API StepPlan {
   StepPlan(const Shape& input, PlanMode mode) : graph_(input, mode), builder_(graph_) {}
   void emit();
   void remember(Module& model);
-  void load(const Tensor& x);
+  void load(const Tensor& x, const Tensor& labels);
 
   PlanGraph graph_;
   PlanBuilder builder_;
