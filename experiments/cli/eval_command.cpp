@@ -62,7 +62,7 @@ int evaluate_target(const EvalArguments& arguments) {
              "for, got none",
              arguments.split == "val" ? " (data.val_split is 0)" : ""));
   }
-  const Evaluation result = evaluate(*setup.model, *loader);
+  const Evaluation result = evaluate(*setup.model, *loader, nullptr, setup.plan);
   std::fputs(fmt::format("split {}  images {}  accuracy {:.2f} %  loss {:.6g}  epoch {}  step {}\n",
                          arguments.split, result.images, result.accuracy, result.loss, state.epoch,
                          state.step)

@@ -125,7 +125,7 @@ StepResult TrainStep::run(const Batch& batch, double lr) {
   return result;
 }
 
-Evaluation evaluate(Module& model, Loader& loader, bool (*stop)()) {
+Evaluation evaluate(Module& model, Loader& loader, bool (*stop)(), bool plans) {
   const bool was_training = model.is_training();
   const NoGrad no_grad;
   model.eval();
@@ -141,7 +141,7 @@ Evaluation evaluate(Module& model, Loader& loader, bool (*stop)()) {
   while (loader.next(batch)) {
     const Tensor labels = batch.labels.to(device);
     const Shape& input = batch.x.shape();
-    if (why_dynamic.empty() && (!plan || plan->input() != input)) {
+    if (plans && why_dynamic.empty() && (!plan || plan->input() != input)) {
       plan = StepPlan::make(model, input, PlanMode::inference, &why_dynamic,
                             plan ? plan->arena() : Ref<Storage>());
       if (plan) plan->prepare();

@@ -75,7 +75,8 @@ struct Evaluation {
 };
 
 // The whole of `loader` once, in eval mode and without a graph; the mode is put back. `stop` is
-// asked after each batch.
-CONVSCOPE_API Evaluation evaluate(Module& model, Loader& loader, bool (*stop)() = nullptr);
+// asked after each batch. plans: as in TrainStep; a plan folds batch norm into the convolutions.
+CONVSCOPE_API Evaluation evaluate(Module& model, Loader& loader, bool (*stop)() = nullptr,
+                                  bool plans = true);
 
 }  // namespace convscope

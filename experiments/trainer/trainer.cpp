@@ -225,7 +225,7 @@ bool Trainer::evaluate_epoch() {
   const auto stopped = [] { return StopSignals::received() != 0; };
   const auto measure = [&](Loader* loader, Evaluation& into) {
     if (loader == nullptr) return true;
-    const Evaluation result = evaluate(*setup_.model, *loader, stopped);
+    const Evaluation result = evaluate(*setup_.model, *loader, stopped, setup_.plan);
     if (!result.complete) return false;
     into = result;
     return true;
