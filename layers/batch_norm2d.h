@@ -9,8 +9,9 @@
 //             running = (1 - momentum) running + momentum batch (var divided by count - 1)
 // Parameters  momentum  share of the newest batch, in [0,1], default 0.1
 //             eps       added to the variance, default 1e-5
-// Numerics    Statistics take two passes and are added in double, image by image: accurate for a
-//             mean far from 0, same bits with any number of threads.
+// Numerics    Statistics take two passes, are counted from a number near the mean and added in
+//             double, every 512 of them (f32): accurate for a mean far from 0, same bits with any
+//             number of threads.
 // Usage       BatchNorm2d bn1(16, {}, context);  y = bn1.forward(x);
 // Paper       S. Ioffe, C. Szegedy: Batch Normalization, ICML 2015, arXiv 1502.03167
 #pragma once

@@ -1,14 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-// batch_norm2d_cpu.cpp: statistics by channel (one thread has a channel), passes by image plane.
+// batch_norm2d_cpu.cpp: one thread has a channel: its sums are added image by image, in order, so
+// the bits do not depend on the number of threads; and the passes that write find it in the cache.
 #include <algorithm>
+#include <cmath>
 
 #include "framework/parallel.h"
 #include "layers/batch_norm2d.h"
+#include "layers/batch_norm2d_fused.h"
 #include "layers/batch_norm2d_simd.h"
 
 namespace convscope {
 
 constinit IsaTable<BatchNormKernels> batch_norm_kernels;
+constinit KernelSlot<void(const BatchNormTrainArgs&)> batch_norm_train_kernel{"batch_norm2d"};
+constinit KernelSlot<void(const BatchNormTrainGradientArgs&)> batch_norm_train_gradient_kernel{
+    "batch_norm2d"};
 
 namespace {
 
@@ -16,28 +22,43 @@ constexpr std::int64_t kGrain = 1 << 15;
 
 // The f64 twins of batch_norm2d_simd.cpp, for gradient checks.
 struct DoubleLoops {
-  double sum(const double* x, std::int64_t n) const {
+  template <class Body>
+  static void each(const ChannelPlanes& planes, Body&& body) {
+    for (std::int64_t k = 0; k < planes.count; ++k) {
+      for (std::int64_t i = 0; i < planes.n; ++i) body(k * planes.stride + i);
+    }
+  }
+  double sum(const ChannelPlanes& planes, const double* x, double shift) const {
     double total = 0;
-    for (std::int64_t i = 0; i < n; ++i) total += x[i];
+    each(planes, [&](std::int64_t i) { total += x[i] - shift; });
     return total;
   }
-  double square_sum(const double* x, double mean, std::int64_t n) const {
+  double square_sum(const ChannelPlanes& planes, const double* x, double mean) const {
     double total = 0;
-    for (std::int64_t i = 0; i < n; ++i) total += (x[i] - mean) * (x[i] - mean);
+    each(planes, [&](std::int64_t i) { total += (x[i] - mean) * (x[i] - mean); });
     return total;
   }
-  void gradient_sums(const double* dy, const double* x, double mean, std::int64_t n, double* sum_dy,
-                     double* sum_dy_x) const {
-    *sum_dy = sum(dy, n);
-    *sum_dy_x = 0;
-    for (std::int64_t i = 0; i < n; ++i) *sum_dy_x += dy[i] * (x[i] - mean);
+  void gradient_sums(const ChannelPlanes& planes, const double* g, const double* x, double mean,
+                     double* sum_g, double* sum_g_x) const {
+    *sum_g = *sum_g_x = 0;
+    each(planes, [&](std::int64_t i) {
+      *sum_g += g[i];
+      *sum_g_x += g[i] * (x[i] - mean);
+    });
   }
-  void apply(const double* x, double factor, double shift, double* y, std::int64_t n) const {
-    for (std::int64_t i = 0; i < n; ++i) y[i] = x[i] * factor + shift;
+  void apply(const ChannelPlanes& planes, const double* x, double factor, double shift,
+             const double* residual, bool relu, double* y) const {
+    each(planes, [&](std::int64_t i) {
+      const double v = x[i] * factor + shift + (residual == nullptr ? 0 : residual[i]);
+      y[i] = relu && v <= 0 ? 0 : v;
+    });
   }
-  void gradient(const double* dy, const double* x, double mean, double a, double b, double d,
-                double* dx, std::int64_t n) const {
-    for (std::int64_t i = 0; i < n; ++i) dx[i] = a * dy[i] + (b * (x[i] - mean) + d);
+  void mask(const ChannelPlanes& planes, const double* dy, const double* y, double* g) const {
+    each(planes, [&](std::int64_t i) { g[i] = y[i] > 0 ? dy[i] : 0; });
+  }
+  void gradient(const ChannelPlanes& planes, const double* dy, const double* x, double mean,
+                double a, double b, double d, double* dx) const {
+    each(planes, [&](std::int64_t i) { dx[i] = a * dy[i] + (b * (x[i] - mean) + d); });
   }
 };
 
@@ -51,44 +72,61 @@ const auto& loops() {
   }
 }
 
-// Calls body(c) for each channel.
+// Calls body(c, planes of the channel, offset of the first) for each channel.
 template <class Body>
 void for_channels(const Shape& x, Body&& body) {
-  const std::int64_t values = std::max<std::int64_t>(1, x[0] * x[2] * x[3]);
+  const std::int64_t pixels = x[2] * x[3];
+  const ChannelPlanes planes{.count = x[0], .stride = x[1] * pixels, .n = pixels};
+  const std::int64_t values = std::max<std::int64_t>(1, x[0] * pixels);
   parallel_for(x[1], std::max<std::int64_t>(1, kGrain / values),
                [&](std::int64_t begin, std::int64_t end) {
-                 for (std::int64_t c = begin; c < end; ++c) body(c);
+                 for (std::int64_t c = begin; c < end; ++c) body(c, planes, c * pixels);
                });
 }
 
-// Calls body(c, offset of the plane) for each image plane.
+// Calls body(c, one plane, its offset) for each image plane.
 template <class Body>
 void for_planes(const Shape& x, Body&& body) {
   const std::int64_t pixels = std::max<std::int64_t>(1, x[2] * x[3]);
+  const ChannelPlanes plane{.count = 1, .stride = 0, .n = pixels};
   parallel_for(x[0] * x[1], std::max<std::int64_t>(1, kGrain / pixels),
                [&](std::int64_t begin, std::int64_t end) {
-                 for (std::int64_t i = begin; i < end; ++i) body(i % x[1], i * pixels);
+                 for (std::int64_t i = begin; i < end; ++i) body(i % x[1], plane, i * pixels);
                });
+}
+
+double count_of(const ChannelPlanes& planes) {
+  return static_cast<double>(std::max<std::int64_t>(1, planes.count * planes.n));
+}
+
+// The sums are taken around a number near the mean: first the channel's first element, then the mean
+// as T has it; what that is off by is put right in double.
+template <class T>
+void channel_statistics(const ChannelPlanes& planes, const T* x, double& mean, double& variance) {
+  mean = variance = 0;
+  if (planes.count * planes.n == 0) return;
+  const auto& loop = loops<T>();
+  const double count = count_of(planes);
+  mean = static_cast<double>(x[0]) + loop.sum(planes, x, x[0]) / count;
+  const T around = static_cast<T>(mean);
+  const double off = static_cast<double>(around) - mean;
+  variance = std::max(0.0, loop.square_sum(planes, x, around) / count - off * off);
+}
+
+// Sums of g and of g (x - mean).
+template <class T>
+void channel_gradient_sums(const ChannelPlanes& planes, const T* g, const T* x, double mean,
+                           double& sum_g, double& sum_g_x) {
+  const T around = static_cast<T>(mean);
+  loops<T>().gradient_sums(planes, g, x, around, &sum_g, &sum_g_x);
+  sum_g_x += (static_cast<double>(around) - mean) * sum_g;
 }
 
 template <class T>
 void statistics_typed(const Tensor& x, double* mean, double* variance) {
-  const std::int64_t images = x.dim(0), channels = x.dim(1), pixels = x.dim(2) * x.dim(3);
-  const auto count = static_cast<double>(std::max<std::int64_t>(1, images * pixels));
   const T* const from = x.data<T>();
-  const auto& loop = loops<T>();
-  for_channels(x.shape(), [&](std::int64_t c) {
-    double total = 0;
-    for (std::int64_t n = 0; n < images; ++n) {
-      total += loop.sum(from + (n * channels + c) * pixels, pixels);
-    }
-    const double middle = total / count;
-    double squares = 0;
-    for (std::int64_t n = 0; n < images; ++n) {
-      squares += loop.square_sum(from + (n * channels + c) * pixels, middle, pixels);
-    }
-    mean[c] = middle;
-    variance[c] = squares / count;
+  for_channels(x.shape(), [&](std::int64_t c, const ChannelPlanes& planes, std::int64_t at) {
+    channel_statistics(planes, from + at, mean[c], variance[c]);
   });
 }
 
@@ -101,12 +139,12 @@ void statistics_cpu(const Tensor& x, const Tensor& mean, const Tensor& variance)
 
 template <class T>
 void apply_typed(const Tensor& x, const double* factor, const double* shift, const Tensor& y) {
-  const std::int64_t pixels = x.dim(2) * x.dim(3);
   const T* const from = x.data<T>();
   T* const to = y.data<T>();
   const auto& loop = loops<T>();
-  for_planes(x.shape(), [&](std::int64_t c, std::int64_t at) {
-    loop.apply(from + at, static_cast<T>(factor[c]), static_cast<T>(shift[c]), to + at, pixels);
+  for_planes(x.shape(), [&](std::int64_t c, const ChannelPlanes& plane, std::int64_t at) {
+    loop.apply(plane, from + at, static_cast<T>(factor[c]), static_cast<T>(shift[c]), nullptr,
+               false, to + at);
   });
 }
 
@@ -118,25 +156,38 @@ void apply_cpu(const Tensor& x, const Tensor& factor, const Tensor& shift, const
 }
 
 template <class T>
+void train_typed(const BatchNormTrainArgs& args) {
+  const T* const x = args.x.data<T>();
+  const T* const residual = args.residual.defined() ? args.residual.data<T>() : nullptr;
+  const T* const weight = args.weight.data<T>();
+  const T* const bias = args.bias.data<T>();
+  T* const y = args.y.data<T>();
+  double* const mean = args.mean.data<double>();
+  double* const variance = args.variance.data<double>();
+  double* const inverse = args.inverse_deviation.data<double>();
+  const auto& loop = loops<T>();
+  for_channels(args.x.shape(), [&](std::int64_t c, const ChannelPlanes& planes, std::int64_t at) {
+    channel_statistics(planes, x + at, mean[c], variance[c]);
+    inverse[c] = 1 / std::sqrt(variance[c] + args.eps);
+    const double factor = inverse[c] * static_cast<double>(weight[c]);
+    const double shift = static_cast<double>(bias[c]) - mean[c] * factor;
+    loop.apply(planes, x + at, static_cast<T>(factor), static_cast<T>(shift),
+               residual == nullptr ? nullptr : residual + at, args.relu, y + at);
+  });
+}
+
+void train_cpu(const BatchNormTrainArgs& args) {
+  if (args.x.dtype() == DType::f64) return train_typed<double>(args);
+  train_typed<float>(args);
+}
+
+template <class T>
 void sums_typed(const Tensor& dy, const Tensor& x, const double* mean, double* sum_dy,
                 double* sum_dy_x) {
-  const std::int64_t images = x.dim(0), channels = x.dim(1), pixels = x.dim(2) * x.dim(3);
   const T* const pdy = dy.data<T>();
   const T* const px = x.data<T>();
-  const auto& loop = loops<T>();
-  for_channels(x.shape(), [&](std::int64_t c) {
-    double total_dy = 0;
-    double total_dy_x = 0;
-    for (std::int64_t n = 0; n < images; ++n) {
-      const std::int64_t at = (n * channels + c) * pixels;
-      double part_dy = 0;
-      double part_dy_x = 0;
-      loop.gradient_sums(pdy + at, px + at, mean[c], pixels, &part_dy, &part_dy_x);
-      total_dy += part_dy;
-      total_dy_x += part_dy_x;
-    }
-    sum_dy[c] = total_dy;
-    sum_dy_x[c] = total_dy_x;
+  for_channels(x.shape(), [&](std::int64_t c, const ChannelPlanes& planes, std::int64_t at) {
+    channel_gradient_sums(planes, pdy + at, px + at, mean[c], sum_dy[c], sum_dy_x[c]);
   });
 }
 
@@ -152,14 +203,13 @@ void sums_cpu(const Tensor& dy, const Tensor& x, const Tensor& mean, const Tenso
 template <class T>
 void gradient_typed(const Tensor& dy, const Tensor& x, const double* mean, const double* a,
                     const double* b, const double* d, const Tensor& dx) {
-  const std::int64_t pixels = x.dim(2) * x.dim(3);
   const T* const pdy = dy.data<T>();
   const T* const px = x.data<T>();
   T* const to = dx.data<T>();
   const auto& loop = loops<T>();
-  for_planes(x.shape(), [&](std::int64_t c, std::int64_t at) {
-    loop.gradient(pdy + at, px + at, static_cast<T>(mean[c]), static_cast<T>(a[c]),
-                  static_cast<T>(b[c]), static_cast<T>(d[c]), to + at, pixels);
+  for_planes(x.shape(), [&](std::int64_t c, const ChannelPlanes& plane, std::int64_t at) {
+    loop.gradient(plane, pdy + at, px + at, static_cast<T>(mean[c]), static_cast<T>(a[c]),
+                  static_cast<T>(b[c]), static_cast<T>(d[c]), to + at);
   });
 }
 
@@ -173,9 +223,60 @@ void gradient_cpu(const Tensor& dy, const Tensor& x, const Tensor& mean, const T
   gradient_typed<float>(dy, x, m, pa, pb, pd, dx);
 }
 
+template <class T>
+void add_planes(const ChannelPlanes& planes, const T* from, T* to) {
+  for (std::int64_t k = 0; k < planes.count; ++k) {
+    for (std::int64_t i = 0; i < planes.n; ++i)
+      to[k * planes.stride + i] += from[k * planes.stride + i];
+  }
+}
+template <class T>
+void copy_planes(const ChannelPlanes& planes, const T* from, T* to) {
+  for (std::int64_t k = 0; from != to && k < planes.count; ++k) {
+    std::copy_n(from + k * planes.stride, planes.n, to + k * planes.stride);
+  }
+}
+
+template <class T>
+void train_gradient_typed(const BatchNormTrainGradientArgs& args) {
+  T* const dy = args.dy.data<T>();
+  const T* const x = args.x.data<T>();
+  const T* const y = args.y.defined() ? args.y.data<T>() : nullptr;
+  const T* const weight = args.weight.data<T>();
+  T* const beside = args.residual_gradient.defined() ? args.residual_gradient.data<T>() : nullptr;
+  T* const dx = args.dx.defined() ? args.dx.data<T>() : nullptr;
+  const double* const mean = args.mean.data<double>();
+  const double* const inverse = args.inverse_deviation.data<double>();
+  double* const sum_dy = args.sum_dy.data<double>();
+  double* const sum_dy_x = args.sum_dy_x.data<double>();
+  const auto& loop = loops<T>();
+  for_channels(args.x.shape(), [&](std::int64_t c, const ChannelPlanes& planes, std::int64_t at) {
+    if (y != nullptr) loop.mask(planes, dy + at, y + at, dy + at);
+    channel_gradient_sums(planes, dy + at, x + at, mean[c], sum_dy[c], sum_dy_x[c]);
+    if (beside != nullptr) {
+      args.residual_accumulate ? add_planes(planes, dy + at, beside + at)
+                               : copy_planes(planes, dy + at, beside + at);
+    }
+    if (dx == nullptr) return;
+    const double i = inverse[c];
+    const double f = static_cast<double>(weight[c]) * i;
+    const double count = count_of(planes);
+    loop.gradient(planes, dy + at, x + at, static_cast<T>(mean[c]), static_cast<T>(f),
+                  static_cast<T>(-f * i * i * sum_dy_x[c] / count),
+                  static_cast<T>(-f * sum_dy[c] / count), dx + at);
+  });
+}
+
+void train_gradient_cpu(const BatchNormTrainGradientArgs& args) {
+  if (args.x.dtype() == DType::f64) return train_gradient_typed<double>(args);
+  train_gradient_typed<float>(args);
+}
+
 }  // namespace
 CONVSCOPE_KERNEL(batch_norm_statistics_kernel, cpu, statistics_cpu)
 CONVSCOPE_KERNEL(batch_norm_apply_kernel, cpu, apply_cpu)
 CONVSCOPE_KERNEL(batch_norm_sums_kernel, cpu, sums_cpu)
 CONVSCOPE_KERNEL(batch_norm_gradient_kernel, cpu, gradient_cpu)
+CONVSCOPE_KERNEL(batch_norm_train_kernel, cpu, train_cpu)
+CONVSCOPE_KERNEL(batch_norm_train_gradient_kernel, cpu, train_gradient_cpu)
 }  // namespace convscope

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// batch_norm2d_simd.h: the f32 loops of batch_norm2d.h over one image plane.
+// batch_norm2d_simd.h: the f32 loops of batch_norm2d.h and batch_norm2d_fused.h over the image planes
+// of one channel.
 #pragma once
 
 #include <cstdint>
@@ -8,17 +9,26 @@
 
 namespace convscope {
 
+// `count` planes of n elements, `stride` elements from one to the next.
+struct ChannelPlanes {
+  std::int64_t count, stride, n;
+};
+
 struct BatchNormKernels {
-  // Sums in double: of x, of (x - mean)^2; of dy and of dy (x - mean).
-  double (*sum)(const float* x, std::int64_t n);
-  double (*square_sum)(const float* x, double mean, std::int64_t n);
-  void (*gradient_sums)(const float* dy, const float* x, double mean, std::int64_t n,
-                        double* sum_dy, double* sum_dy_x);
-  // y = x factor + shift
-  void (*apply)(const float* x, float factor, float shift, float* y, std::int64_t n);
-  // dx = a dy + b (x - mean) + d
-  void (*gradient)(const float* dy, const float* x, float mean, float a, float b, float d,
-                   float* dx, std::int64_t n);
+  // Sums of x - shift, of (x - mean)^2; of g and of g (x - mean). At most 512 numbers are added in
+  // float, those sums in double.
+  double (*sum)(const ChannelPlanes&, const float* x, float shift);
+  double (*square_sum)(const ChannelPlanes&, const float* x, float mean);
+  void (*gradient_sums)(const ChannelPlanes&, const float* g, const float* x, float mean,
+                        double* sum_g, double* sum_g_x);
+  // y = x factor + shift (+ residual, when not null), at least 0 with `relu`; y may be residual.
+  void (*apply)(const ChannelPlanes&, const float* x, float factor, float shift,
+                const float* residual, bool relu, float* y);
+  // g = dy where y > 0 (or is NaN), else 0; g may be dy.
+  void (*mask)(const ChannelPlanes&, const float* dy, const float* y, float* g);
+  // dx = a dy + b (x - mean) + d; dx may be dy.
+  void (*gradient)(const ChannelPlanes&, const float* dy, const float* x, float mean, float a,
+                   float b, float d, float* dx);
 };
 extern IsaTable<BatchNormKernels> batch_norm_kernels;
 
