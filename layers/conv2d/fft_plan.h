@@ -15,7 +15,7 @@ namespace convscope::fft {
 
 using Index = std::int64_t;
 
-inline constexpr Index kBlockFloats = 1 << 21;  // spectra of a block of tiles: 8 MiB of L3
+inline constexpr Index kBlockFloats = 1 << 20;  // spectra of a block of tiles: 4 MiB of L3
 inline constexpr Index kLeastTiles = 27;        // of a block: three register tiles of a product
 inline constexpr Index kKernelsAtOnce = 8;      // taps in lanes: 8 x 121 x 64 B = 61 KiB of L2
 
@@ -40,11 +40,13 @@ struct Axis {
 // share of the peak.
 inline constexpr double kFftOperations[kFftLengthCount] = {230, 320, 390, 560, 900, 1250};
 inline constexpr double kPixelOperations = 5;
-inline constexpr double kSpectrumOperations = 6;
+inline constexpr double kSpectrumOperations = 4;      // from L2
+inline constexpr double kFarSpectrumOperations = 14;  // from L3 that others use as well
+inline constexpr double kFarFloats = 2.5e6;           // 10 MB; twice as many cost twice as much
 inline constexpr double kPointOperations = 3;
 inline constexpr double kDepthwiseShare = 0.7;
 inline constexpr double kProductShare = 0.92;
-inline constexpr double kGradientShare = 0.85;  // the same in backward_weight
+inline constexpr double kGradientShare = 0.78;  // the same in backward_weight
 
 // Channels of one group. forward: in = x, out = y; backward_data: in = dy, out = dx; `depth`
 // channels are summed over, `channels` computed. backward_weight: in = x (depth), out = dy
@@ -145,8 +147,13 @@ struct Plan {
                kPointOperations * points * number(channel_blocks)) /
                   kDepthwiseShare};
     }
-    const double vector = 2 * kSpectrumOperations * number(across.length);  // there and back
     const double weights = number(depth_padded() * channel_blocks);
+    const double floats = number(tiles_with(down, across) * tile_floats(down, across)) +
+                          weights * number(z.r * across.length * lanes);
+    const double far = std::min(2.0, floats / kFarFloats);
+    const double vector =  // of a row's spectrum, there and back
+        2 * number(across.length) *
+        (kSpectrumOperations + far * (kFarSpectrumOperations - kSpectrumOperations));
     const double transforms =
         rows_of_data * (row + pixel_row + vector) + all * blocks_of_channels * column;
     const double kernels =
@@ -171,11 +178,12 @@ struct Plan {
   Index block_tiles = 1, blocks = 0;
 
  private:
+  Index tile_floats(const Axis& down, const Axis& across) const {
+    return (depth_blocks * down.in + channel_blocks * down.out) * across.length * lanes;
+  }
   Index tiles_with(const Axis& down, const Axis& across) const {
-    const Index per_tile =
-        (depth_blocks * down.in + channel_blocks * down.out) * across.length * lanes;
     const Index all = z.n * down.count * across.count;
-    return std::clamp<Index>(kBlockFloats / per_tile,
+    return std::clamp<Index>(kBlockFloats / tile_floats(down, across),
                              std::min(kLeastTiles, std::max<Index>(1, all)),
                              std::max<Index>(1, all));
   }
