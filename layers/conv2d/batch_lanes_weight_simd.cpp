@@ -6,8 +6,8 @@
 //            sums (one c, one r, neighbouring s) stays in registers over a few whole rows of dz,
 //            as many as stay in the L1 cache with their rows of x for all (c, r). Lanes are not
 //            added up: a sum is a vector, kept in the caller's buffer [K,C,R,S,kWide], then [K,kWide].
-// Choices    Kernels x Taps sums + the smaller of both + 1 registers: 5 x 5 + 5 + 1 of 32, 2 x 5 or
-//            3 x 3 of 16
+// Choices    Kernels x Taps sums + Kernels values + 1 pixel: 5 x 5 + 5 + 1 of 32 registers,
+//            2 x 5 + 2 + 1 or 3 x 3 + 3 + 1 of 16
 //            kRowBytes 24 KiB of the 32 KiB of L1
 #include "layers/conv2d/batch_lanes_parts.h"
 
@@ -37,13 +37,22 @@ struct WeightTile {
   Index sum_channel;  // from one kernel to the next
 };
 
-template <int Kernels, int Taps>
-CONVSCOPE_INLINE void add_pixel(const Wide (&pixels)[Taps], const Wide (&values)[Kernels],
+// One vector of pixels; `count` lanes of it when Rest.
+template <int Kernels, int Taps, bool Rest>
+CONVSCOPE_INLINE void add_pixel(const WeightTile& tile, const float* x, const float* dz,
                                 Wide (&sums)[Kernels][Taps]) {
+  Wide values[Kernels];
 #pragma GCC unroll 8
   for (int k = 0; k < Kernels; ++k) {
+    const float* const from = dz + k * tile.dz_channel;
+    values[k] = Rest ? load_wide(from, tile.rest) : load_wide(from);
+  }
 #pragma GCC unroll 8
-    for (int s = 0; s < Taps; ++s) sums[k][s] = fma(values[k], pixels[s], sums[k][s]);
+  for (int s = 0; s < Taps; ++s) {
+    const float* const from = x + s * tile.tap;
+    const Wide pixel = Rest ? load_wide(from, tile.rest) : load_wide(from);
+#pragma GCC unroll 8
+    for (int k = 0; k < Kernels; ++k) sums[k][s] = fma(values[k], pixel, sums[k][s]);
   }
 }
 
@@ -60,28 +69,10 @@ void weight_tile(const WeightTile& tile) {
   for (Index row = 0; row < tile.rows; ++row) {
     const float* x = tile.x + row * tile.x_row;
     const float* dz = tile.dz + row * tile.dz_row;
-    for (Index i = tile.count; i > 0; --i) {
-      Wide pixels[Taps];
-      Wide values[Kernels];
-#pragma GCC unroll 8
-      for (int s = 0; s < Taps; ++s) pixels[s] = load_wide(x + s * tile.tap);
-#pragma GCC unroll 8
-      for (int k = 0; k < Kernels; ++k) values[k] = load_wide(dz + k * tile.dz_channel);
-      add_pixel<Kernels, Taps>(pixels, values, sums);
-      x += tile.x_step;
-      dz += tile.dz_step;
+    for (Index i = tile.count; i > 0; --i, x += tile.x_step, dz += tile.dz_step) {
+      add_pixel<Kernels, Taps, false>(tile, x, dz, sums);
     }
-    if (tile.rest > 0) {
-      Wide pixels[Taps];
-      Wide values[Kernels];
-#pragma GCC unroll 8
-      for (int s = 0; s < Taps; ++s) pixels[s] = load_wide(x + s * tile.tap, tile.rest);
-#pragma GCC unroll 8
-      for (int k = 0; k < Kernels; ++k) {
-        values[k] = load_wide(dz + k * tile.dz_channel, tile.rest);
-      }
-      add_pixel<Kernels, Taps>(pixels, values, sums);
-    }
+    if (tile.rest > 0) add_pixel<Kernels, Taps, true>(tile, x, dz, sums);
   }
 #pragma GCC unroll 8
   for (int k = 0; k < Kernels; ++k) {

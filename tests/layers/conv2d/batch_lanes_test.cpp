@@ -270,7 +270,7 @@ INSTANTIATE_TEST_SUITE_P(
 TEST(BatchLanes, RandomProblemsGiveTheBitsOfTheSeparateOperations) {
   Generator random(5, 1);
   const auto draw = [&](int low, int high) {
-    return low + static_cast<int>(random.below(static_cast<std::uint64_t>(high - low + 1)));
+    return low + static_cast<int>(random.below(static_cast<std::uint32_t>(high - low + 1)));
   };
   for (int i = 0; i < 12 && !HasFailure(); ++i) {
     const int r = draw(1, 7), s = draw(1, 7), pad = draw(0, 3);
