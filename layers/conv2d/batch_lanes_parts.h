@@ -17,6 +17,14 @@ inline constexpr int kGradientChannels = 2;
 inline constexpr int kGradientChannels = 1;
 #endif
 
+// Both halves of a pixel at once: loads of the same half of different cache lines meet in the same
+// banks of L1, and only one of them is served in a cycle.
+#if defined(CONVSCOPE_ISA_IS_AVX2)
+inline constexpr bool kPairs = true;
+#else
+inline constexpr bool kPairs = false;
+#endif
+
 // `count` things cut into blocks of nearly equal size.
 struct Blocks {
   Index count, blocks;

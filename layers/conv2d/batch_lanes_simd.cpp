@@ -27,6 +27,7 @@ constexpr int kKernels = 3;
 constexpr int kKernels = 2;
 #endif
 constexpr int kColumns = 8;
+constexpr int kPairColumns = 4;  // 2 vectors x 4 columns + 5 weights + 2 of 16 registers
 
 // ---- sums over (c, r, s) -----------------------------------------------------------------------
 
@@ -395,13 +396,17 @@ struct GradientTile {
   Index dx_channel;
 };
 
-template <int Channels, int Columns, int S>
+// Vectors of one pixel at once, see kPairs.
+template <int Channels, int Vectors, int Columns, int S>
 void gradient_tile(const GradientTile& tile) {
-  Wide sums[Channels][Columns];
+  Wide sums[Channels][Vectors][Columns];
 #pragma GCC unroll 2
   for (int c = 0; c < Channels; ++c) {
+#pragma GCC unroll 2
+    for (int v = 0; v < Vectors; ++v) {
 #pragma GCC unroll 8
-    for (int j = 0; j < Columns; ++j) sums[c][j] = no_wide();
+      for (int j = 0; j < Columns; ++j) sums[c][v][j] = no_wide();
+    }
   }
   const float* dz_channel = tile.dz;
   const float* w_channel = tile.w;
@@ -418,13 +423,16 @@ void gradient_tile(const GradientTile& tile) {
 #pragma GCC unroll 16
       for (int j = 1 - S; j < Columns; ++j) {
         if (j < tile.first || j >= tile.end) continue;
-        const Wide value = load_wide(dz_row + (tile.q + j) * tile.pixel);
-#pragma GCC unroll 8
-        for (int s = 0; s < S; ++s) {
-          if (j + s < 0 || j + s >= Columns) continue;
 #pragma GCC unroll 2
-          for (int c = 0; c < Channels; ++c) {
-            sums[c][j + s] = fma(value, weights[c][s], sums[c][j + s]);
+        for (int v = 0; v < Vectors; ++v) {
+          const Wide value = load_wide(dz_row + (tile.q + j) * tile.pixel + v * kWide);
+#pragma GCC unroll 8
+          for (int s = 0; s < S; ++s) {
+            if (j + s < 0 || j + s >= Columns) continue;
+#pragma GCC unroll 2
+            for (int c = 0; c < Channels; ++c) {
+              sums[c][v][j + s] = fma(value, weights[c][s], sums[c][v][j + s]);
+            }
           }
         }
       }
@@ -436,9 +444,12 @@ void gradient_tile(const GradientTile& tile) {
   }
 #pragma GCC unroll 2
   for (int c = 0; c < Channels; ++c) {
+#pragma GCC unroll 2
+    for (int v = 0; v < Vectors; ++v) {
 #pragma GCC unroll 8
-    for (int j = 0; j < Columns; ++j) {
-      store_wide(tile.dx + c * tile.dx_channel + j * tile.pixel, sums[c][j]);
+      for (int j = 0; j < Columns; ++j) {
+        store_wide(tile.dx + c * tile.dx_channel + j * tile.pixel + v * kWide, sums[c][v][j]);
+      }
     }
   }
 }
@@ -448,23 +459,30 @@ using GradientFunction = void (*)(const GradientTile&);
 template <int Channels, int S>
 GradientFunction gradient_of(Index columns) {
   constexpr GradientFunction kTable[kColumns] = {
-      gradient_tile<Channels, 1, S>, gradient_tile<Channels, 2, S>, gradient_tile<Channels, 3, S>,
-      gradient_tile<Channels, 4, S>, gradient_tile<Channels, 5, S>, gradient_tile<Channels, 6, S>,
-      gradient_tile<Channels, 7, S>, gradient_tile<Channels, 8, S>};
+      gradient_tile<Channels, 1, 1, S>, gradient_tile<Channels, 1, 2, S>,
+      gradient_tile<Channels, 1, 3, S>, gradient_tile<Channels, 1, 4, S>,
+      gradient_tile<Channels, 1, 5, S>, gradient_tile<Channels, 1, 6, S>,
+      gradient_tile<Channels, 1, 7, S>, gradient_tile<Channels, 1, 8, S>};
   return kTable[columns - 1];
 }
 template <int S>
-GradientFunction gradient_of(Index channels, Index columns) {
+GradientFunction gradient_of(Index channels, Index vectors, Index columns) {
   if constexpr (kGradientChannels >= 2) {
     if (channels == 2) return gradient_of<2, S>(columns);
   }
+  if constexpr (kPairs) {
+    constexpr GradientFunction kTable[kPairColumns] = {
+        gradient_tile<1, 2, 1, S>, gradient_tile<1, 2, 2, S>, gradient_tile<1, 2, 3, S>,
+        gradient_tile<1, 2, 4, S>};
+    if (vectors == 2) return kTable[columns - 1];
+  }
   return gradient_of<1, S>(columns);
 }
-GradientFunction gradient_of(Index channels, Index columns, Index s) {
-  return s == 1   ? gradient_of<1>(channels, columns)
-         : s == 3 ? gradient_of<3>(channels, columns)
-         : s == 5 ? gradient_of<5>(channels, columns)
-                  : gradient_of<7>(channels, columns);
+GradientFunction gradient_of(Index channels, Index vectors, Index columns, Index s) {
+  return s == 1   ? gradient_of<1>(channels, vectors, columns)
+         : s == 3 ? gradient_of<3>(channels, vectors, columns)
+         : s == 5 ? gradient_of<5>(channels, vectors, columns)
+                  : gradient_of<7>(channels, vectors, columns);
 }
 
 bool by_gradient_tiles(const LanesConv& z) {
@@ -492,8 +510,9 @@ void pack_weights_backward(const LanesConv& z, const float* w, float* packed) {
 
 void run_gradient_tiles(const LanesConv& z, const float* dz, const float* packed, float* dx) {
   const Blocks channels(z.c, kGradientChannels);
-  const Blocks columns(z.w, kColumns);
   const Index lanes = z.lanes;
+  const Index vectors = kPairs && lanes >= 2 * kWide ? 2 : 1;
+  const Blocks columns(z.w, vectors == 2 ? kPairColumns : kColumns);
   GradientTile tile;
   tile.kernels = z.k;
   tile.dz_row = z.conv_q * lanes;
@@ -516,8 +535,8 @@ void run_gradient_tiles(const LanesConv& z, const float* dz, const float* packed
         const Index size = channels.size(block);
         tile.w = packed + c * z.k * z.r * z.s + r_first * size * z.s;
         tile.w_channel = z.r * size * z.s;
-        const GradientFunction function = gradient_of(size, columns.size(j), z.s);
-        for (Index part = 0; part < lanes; part += kWide) {
+        const GradientFunction function = gradient_of(size, vectors, columns.size(j), z.s);
+        for (Index part = 0; part < lanes; part += vectors * kWide) {
           tile.dz = dz + p * tile.dz_row + part;
           tile.dx = dx + c * tile.dx_channel + (h * z.w + w) * lanes + part;
           function(tile);

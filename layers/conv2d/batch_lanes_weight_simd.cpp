@@ -37,26 +37,36 @@ struct WeightTile {
   Index sum_channel;  // from one kernel to the next
 };
 
-// One vector of pixels; `count` lanes of it when Rest.
-template <int Kernels, int Taps, bool Rest>
+// One vector of pixels, or Vectors of one pixel; tile.rest lanes of it when Rest.
+template <int Kernels, int Taps, int Vectors, bool Rest>
 CONVSCOPE_INLINE void add_pixel(const WeightTile& tile, const float* x, const float* dz,
                                 Wide (&sums)[Kernels][Taps]) {
-  Wide values[Kernels];
+  Wide values[Kernels][Vectors];
 #pragma GCC unroll 8
   for (int k = 0; k < Kernels; ++k) {
-    const float* const from = dz + k * tile.dz_channel;
-    values[k] = Rest ? load_wide(from, tile.rest) : load_wide(from);
+#pragma GCC unroll 2
+    for (int v = 0; v < Vectors; ++v) {
+      const float* const from = dz + k * tile.dz_channel + v * kWide;
+      values[k][v] = Rest ? load_wide(from, tile.rest) : load_wide(from);
+    }
   }
 #pragma GCC unroll 8
   for (int s = 0; s < Taps; ++s) {
-    const float* const from = x + s * tile.tap;
-    const Wide pixel = Rest ? load_wide(from, tile.rest) : load_wide(from);
+    Wide pixel[Vectors];
+#pragma GCC unroll 2
+    for (int v = 0; v < Vectors; ++v) {
+      const float* const from = x + s * tile.tap + v * kWide;
+      pixel[v] = Rest ? load_wide(from, tile.rest) : load_wide(from);
+    }
+#pragma GCC unroll 2
+    for (int v = 0; v < Vectors; ++v) {
 #pragma GCC unroll 8
-    for (int k = 0; k < Kernels; ++k) sums[k][s] = fma(values[k], pixel, sums[k][s]);
+      for (int k = 0; k < Kernels; ++k) sums[k][s] = fma(values[k][v], pixel[v], sums[k][s]);
+    }
   }
 }
 
-template <int Kernels, int Taps>
+template <int Kernels, int Taps, int Vectors>
 void weight_tile(const WeightTile& tile) {
   Wide sums[Kernels][Taps];
 #pragma GCC unroll 8
@@ -70,9 +80,11 @@ void weight_tile(const WeightTile& tile) {
     const float* x = tile.x + row * tile.x_row;
     const float* dz = tile.dz + row * tile.dz_row;
     for (Index i = tile.count; i > 0; --i, x += tile.x_step, dz += tile.dz_step) {
-      add_pixel<Kernels, Taps, false>(tile, x, dz, sums);
+      add_pixel<Kernels, Taps, Vectors, false>(tile, x, dz, sums);
     }
-    if (tile.rest > 0) add_pixel<Kernels, Taps, true>(tile, x, dz, sums);
+    if constexpr (Vectors == 1) {
+      if (tile.rest > 0) add_pixel<Kernels, Taps, 1, true>(tile, x, dz, sums);
+    }
   }
 #pragma GCC unroll 8
   for (int k = 0; k < Kernels; ++k) {
@@ -85,37 +97,39 @@ void weight_tile(const WeightTile& tile) {
 
 using WeightFunction = void (*)(const WeightTile&);
 
-template <int Kernels, int Taps>
+template <int Kernels, int Taps, int Vectors>
 constexpr WeightFunction weight_entry() {
   if constexpr (Taps <= kMostTaps) {
-    if constexpr (Kernels <= kMostKernels[Taps]) return weight_tile<Kernels, Taps>;
+    if constexpr (Kernels <= kMostKernels[Taps]) return weight_tile<Kernels, Taps, Vectors>;
   }
   return nullptr;
 }
-template <int Taps>
+template <int Taps, int Vectors>
 WeightFunction weight_of(Index kernels) {
-  constexpr WeightFunction kTable[8] = {weight_entry<1, Taps>(), weight_entry<2, Taps>(),
-                                        weight_entry<3, Taps>(), weight_entry<4, Taps>(),
-                                        weight_entry<5, Taps>(), weight_entry<6, Taps>(),
-                                        weight_entry<7, Taps>(), weight_entry<8, Taps>()};
+  constexpr WeightFunction kTable[8] = {
+      weight_entry<1, Taps, Vectors>(), weight_entry<2, Taps, Vectors>(),
+      weight_entry<3, Taps, Vectors>(), weight_entry<4, Taps, Vectors>(),
+      weight_entry<5, Taps, Vectors>(), weight_entry<6, Taps, Vectors>(),
+      weight_entry<7, Taps, Vectors>(), weight_entry<8, Taps, Vectors>()};
   return kTable[kernels - 1];
 }
+template <int Vectors>
 WeightFunction weight_of(Index kernels, Index taps) {
   switch (taps) {
     case 1:
-      return weight_of<1>(kernels);
+      return weight_of<1, Vectors>(kernels);
     case 2:
-      return weight_of<2>(kernels);
+      return weight_of<2, Vectors>(kernels);
     case 3:
-      return weight_of<3>(kernels);
+      return weight_of<3, Vectors>(kernels);
     case 4:
-      return weight_of<4>(kernels);
+      return weight_of<4, Vectors>(kernels);
     case 5:
-      return weight_of<5>(kernels);
+      return weight_of<5, Vectors>(kernels);
     case 6:
-      return weight_of<6>(kernels);
+      return weight_of<6, Vectors>(kernels);
     default:
-      return weight_of<7>(kernels);
+      return weight_of<7, Vectors>(kernels);
   }
 }
 
@@ -151,7 +165,8 @@ void backward_weight(const LanesConv& z, const float* x, const float* dz, float*
     columns = z.padded_w;
   }
   const Index lanes = z.lanes;
-  const Index parts = lanes > kWide ? lanes / kWide : 1;
+  const bool pairs = kPairs && lanes >= 2 * kWide;  // of vectors
+  const Index part_floats = pairs ? 2 * kWide : kWide;
   const Blocks taps(z.s, kMostTaps);
   const Blocks kernels(z.k, kMostKernels[taps.size(0)]);
   WeightTile tile;
@@ -176,12 +191,13 @@ void backward_weight(const LanesConv& z, const float* x, const float* dz, float*
         for (Index r = 0; r < z.r; ++r) {
           for (Index t = 0; t < taps.blocks; ++t) {
             const Index s = taps.begin(t);
-            const WeightFunction function = weight_of(kernels.size(block), taps.size(t));
+            const WeightFunction function =
+                pairs ? weight_of < kPairs ? 2 : 1 > (kernels.size(block), taps.size(t))
+                      : weight_of<1>(kernels.size(block), taps.size(t));
             tile.sums = sums + (((k * z.c + c) * z.r + r) * z.s + s) * kWide;
-            for (Index part = 0; part < parts; ++part) {
-              tile.x =
-                  x + (c * rows + p * z.stride_h + r) * columns * lanes + s * lanes + part * kWide;
-              tile.dz = dz + k * tile.dz_channel + p * tile.dz_row + part * kWide;
+            for (Index part = 0; part == 0 || part < lanes; part += part_floats) {
+              tile.x = x + (c * rows + p * z.stride_h + r) * columns * lanes + s * lanes + part;
+              tile.dz = dz + k * tile.dz_channel + p * tile.dz_row + part;
               function(tile);
             }
           }
