@@ -10,7 +10,7 @@
 //            its S neighbours. Which pairs meet is known when the loops are unrolled, so no product
 //            with padding is computed. Any other stride, kernel or vector: dz is spread over zeros
 //            and the turned kernel goes over it like a forward pass, zeros at the edges left out.
-// Choices    kKernels 6 of 32 registers: 6 x 4 sums + 4 x + 1 weight; 3 of 16: 3 x 4 + 3 + 1
+// Choices    kKernels 6 of 32 registers: 6 x 4 sums + 6 weights + 1 x; 3 of 16: 3 x 4 + 3 + 1
 //            kColumns 8: 2 channels x 8 columns of dx + 2 x 7 weights + 1 dz = 31 registers
 // GCC 12 keeps an array that an ordinary loop indexes on the stack: every loop over sums has an
 // unroll pragma.
@@ -68,20 +68,22 @@ CONVSCOPE_INLINE void add_products(const Tile& tile, Wide (&sums)[Kernels][Rows 
       const float* x = x_row;
       const float* w = w_row;
       for (Index s = tile.s; s > 0; --s) {
-        Wide pixels[Rows * Columns];
+        Wide weights[Kernels];
+#pragma GCC unroll 8
+        for (int k = 0; k < Kernels; ++k) {
+          weights[k] = set_wide(w[k]);
+          keep_in_register(weights[k]);
+        }
 #pragma GCC unroll 2
         for (int i = 0; i < Rows; ++i) {
 #pragma GCC unroll 4
           for (int j = 0; j < Columns; ++j) {
-            pixels[i * Columns + j] = load_wide(x + i * tile.row_step + j * tile.column_step);
-          }
-        }
+            Wide pixel = load_wide(x + i * tile.row_step + j * tile.column_step);
+            keep_in_register(pixel);
 #pragma GCC unroll 8
-        for (int k = 0; k < Kernels; ++k) {
-          const Wide weight = set_wide(w[k]);
-#pragma GCC unroll 4
-          for (int i = 0; i < Rows * Columns; ++i) {
-            sums[k][i] = fma(weight, pixels[i], sums[k][i]);
+            for (int k = 0; k < Kernels; ++k) {
+              sums[k][i * Columns + j] = fma(weights[k], pixel, sums[k][i * Columns + j]);
+            }
           }
         }
         x += tile.x_tap;
@@ -425,7 +427,8 @@ void gradient_tile(const GradientTile& tile) {
         if (j < tile.first || j >= tile.end) continue;
 #pragma GCC unroll 2
         for (int v = 0; v < Vectors; ++v) {
-          const Wide value = load_wide(dz_row + (tile.q + j) * tile.pixel + v * kWide);
+          Wide value = load_wide(dz_row + (tile.q + j) * tile.pixel + v * kWide);
+          keep_in_register(value);
 #pragma GCC unroll 8
           for (int s = 0; s < S; ++s) {
             if (j + s < 0 || j + s >= Columns) continue;

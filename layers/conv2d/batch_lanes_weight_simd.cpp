@@ -57,6 +57,7 @@ CONVSCOPE_INLINE void add_pixel(const WeightTile& tile, const float* x, const fl
     for (int v = 0; v < Vectors; ++v) {
       const float* const from = x + s * tile.tap + v * kWide;
       pixel[v] = Rest ? load_wide(from, tile.rest) : load_wide(from);
+      if constexpr (Kernels > 1) keep_in_register(pixel[v]);
     }
 #pragma GCC unroll 2
     for (int v = 0; v < Vectors; ++v) {

@@ -240,6 +240,17 @@ CONVSCOPE_INLINE float total(Wide a) { return (a.v[0] + a.v[1]) + (a.v[2] + a.v[
 
 #endif
 
+// Keeps a value that was loaded in a register: GCC would load it again for each of its uses.
+CONVSCOPE_INLINE void keep_in_register(Wide& a) {
+#if defined(CONVSCOPE_ISA_IS_AVX512)
+  __asm__("" : "+v"(a.v));
+#elif defined(CONVSCOPE_ISA_IS_AVX2)
+  __asm__("" : "+x"(a.v));
+#else
+  (void)a;
+#endif
+}
+
 CONVSCOPE_INLINE Wide no_wide() { return set_wide(0.0f); }
 CONVSCOPE_INLINE Wide rectified(Wide a) { return keep(passes_relu(a), a); }
 // b beats a: it is larger, or NaN.
