@@ -73,6 +73,10 @@ CONVSCOPE_INLINE void add_windows(const PooledTile& tile, const float* x, Index 
     const float* const pixel = Split ? x + t % 2 * tile.split + t / 2 * tile.lanes : x + t * kWide;
     above[t] = load_wide(pixel);
     below[t] = load_wide(pixel + tile.x_row);
+    if constexpr (Kernels > 1) {
+      keep_in_register(above[t]);
+      keep_in_register(below[t]);
+    }
   }
 #pragma GCC unroll 8
   for (int k = 0; k < Kernels; ++k) {

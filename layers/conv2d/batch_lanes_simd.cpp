@@ -420,7 +420,10 @@ void gradient_tile(const GradientTile& tile) {
 #pragma GCC unroll 2
       for (int c = 0; c < Channels; ++c) {
 #pragma GCC unroll 8
-        for (int s = 0; s < S; ++s) weights[c][s] = set_wide(w[c * S + s]);
+        for (int s = 0; s < S; ++s) {
+          weights[c][s] = set_wide(w[c * S + s]);
+          keep_in_register(weights[c][s]);
+        }
       }
 #pragma GCC unroll 16
       for (int j = 1 - S; j < Columns; ++j) {
