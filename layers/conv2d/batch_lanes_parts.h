@@ -46,11 +46,39 @@ CONVSCOPE_INLINE void clear(float* to, Index count) {
 // x [C,H,W,L] -> [C,padded_h,padded_w,L] with zeros around it.
 void pad_planes(const LanesConv& z, const float* x, float* padded);
 
+// ---- a pass over one image ---------------------------------------------------------------------
+
+// The image [channels, rows, columns, L] that sums read, zeros around it where it is a copy, and
+// where they go.
+struct Pass {
+  Index channels, rows, columns;                       // of the image
+  Index zero_top, zero_bottom, zero_left, zero_right;  // of it, known to be zeros
+  Index r, s, row_stride, column_stride, lanes;
+  const float* x;
+  Index kernels;
+  const float* weights;  // blocks of kernels, each [channels, r, s, size]
+  const float* bias;
+  bool relu;
+  Index p, q;  // of the sums
+  float* y;
+  std::uint8_t* winners;
+};
+
+// One pass: forward, or backward_data as a pass over dz.
+void run_pass(const Pass& z, bool pooled);
+// [blocks of `kernels`][channels][taps][block] of weights at w[kernel k_step + channel c_step + tap],
+// the taps turned by 180 degrees or not.
+void pack_blocks(const float* w, Index kernels, Index k_step, Index channels, Index c_step,
+                 Index taps, bool turned, float* to);
+
+// ------------------------------------------------------------------------------------------------
+
 // The functions of LanesKernels that stand in other files than batch_lanes_simd.cpp.
 void output_gradient(const LanesConv& z, const float* dy, const float* y,
                      const std::uint8_t* winners, float* dz, float* sums);
 void backward_weight(const LanesConv& z, const float* x, const float* dz, float* sums,
                      float* scratch);
+void pack_weights_backward(const LanesConv& z, const float* w, float* packed);
 void backward_data(const LanesConv& z, const float* dz, const float* packed, float* dx,
                    float* scratch);
 void backward(const LanesConv& z, const float* x, const float* y, const std::uint8_t* winners,
