@@ -4,6 +4,7 @@
 #include "framework/ops/elementwise.h"
 #include "layers/batch_norm2d.h"
 #include "layers/batch_norm2d_factors.h"
+#include "layers/batch_norm2d_fused.h"
 #include "layers/plan/activation_op.h"
 #include "layers/plan/add_op.h"
 #include "layers/plan/batch_norm_op.h"
@@ -35,45 +36,49 @@ bool BatchNormOp::absorb(const PlanGraph& graph, PlanOp& next) {
   return residual_ = true;
 }
 
-void BatchNormOp::emit_statistics(PlanBuilder& builder) {
-  const Tensor mean = builder.use(mean_);
-  const Tensor variance = builder.use(variance_);
-  const Tensor inverse = builder.use(inverse_deviation_);
-  if (!builder.training()) {
-    builder.prologue([&] {
-      builder.call(
-          [parts = parts_, mean = builder.use(mean_), inverse = builder.use(inverse_deviation_)] {
-            for (std::int64_t c = 0; c < mean.numel(); ++c)
-              mean.data<double>()[c] = parts.mean.at(c);
-            batch_norm_inverse_deviation(parts.variance, parts.eps, inverse);
-          });
-    });
-    return;
-  }
-  const Shape& shape = builder.shape(output);
-  const auto count = static_cast<double>(shape[0] * shape[2] * shape[3]);
-  builder.call([parts = parts_, momentum = momentum_, x = builder.value(inputs[0]), mean, variance,
-                inverse, count] {
-    batch_norm_statistics_kernel.get(Device{})(x, mean, variance);
-    batch_norm_inverse_deviation(variance, parts.eps, inverse);
-    batch_norm_move_running(mean, variance, count, momentum, parts.mean, parts.variance);
+// Eval mode, and no convolution in front has absorbed it: what depends on the weights alone.
+void BatchNormOp::emit_running_factors(PlanBuilder& builder, const Tensor& factor,
+                                       const Tensor& shift) {
+  builder.call([parts = parts_, mean = builder.use(mean_),
+                inverse = builder.use(inverse_deviation_), factor, shift] {
+    for (std::int64_t c = 0; c < mean.numel(); ++c) mean.data<double>()[c] = parts.mean.at(c);
+    batch_norm_inverse_deviation(parts.variance, parts.eps, inverse);
+    batch_norm_factors(parts.weight.value(), parts.bias.value(), mean, inverse, factor, shift);
   });
 }
 
 void BatchNormOp::forward(PlanBuilder& builder) {
-  const Shape channels{builder.shape(output)[1]};
+  const Shape& shape = builder.shape(output);
+  const Shape channels{shape[1]};
   mean_ = builder.slot(channels, DType::f64);
-  variance_ = builder.slot(channels, DType::f64);
   inverse_deviation_ = builder.slot(channels, DType::f64);
+  if (builder.training()) {
+    const Slot variance = builder.slot(channels, DType::f64);
+    const BatchNormTrainArgs args{.x = builder.value(inputs[0]),
+                                  .weight = parts_.weight.value(),
+                                  .bias = parts_.bias.value(),
+                                  .eps = parts_.eps,
+                                  .residual = residual_ ? builder.value(inputs[1]) : Tensor(),
+                                  .relu = relu_,
+                                  .y = builder.value(output),
+                                  .mean = builder.use(mean_),
+                                  .variance = builder.use(variance),
+                                  .inverse_deviation = builder.use(inverse_deviation_)};
+    const auto count = static_cast<double>(shape[0] * shape[2] * shape[3]);
+    builder.call([args, parts = parts_, momentum = momentum_, count] {
+      batch_norm_train_kernel.get(Device{})(args);
+      batch_norm_move_running(args.mean, args.variance, count, momentum, parts.mean,
+                              parts.variance);
+    });
+    return;
+  }
   const Slot factor = builder.slot(channels, DType::f64);
   const Slot shift = builder.slot(channels, DType::f64);
-  emit_statistics(builder);
-  builder.call([parts = parts_, x = builder.value(inputs[0]), y = builder.value(output),
-                mean = builder.use(mean_), inverse = builder.use(inverse_deviation_),
+  builder.prologue([&] { emit_running_factors(builder, builder.use(factor), builder.use(shift)); });
+  builder.call([x = builder.value(inputs[0]), y = builder.value(output),
                 factor = builder.use(factor), shift = builder.use(shift),
                 residual = residual_ ? builder.value(inputs[1]) : Tensor(), relu = relu_] {
     const Device cpu{};
-    batch_norm_factors(parts.weight.value(), parts.bias.value(), mean, inverse, factor, shift);
     batch_norm_apply_kernel.get(cpu)(x, factor, shift, y);
     if (residual.defined()) accumulate_kernel.get(cpu)(y, residual);
     if (relu) unary_kernel.get(cpu)(UnaryOp::relu, y, y);
@@ -81,32 +86,29 @@ void BatchNormOp::forward(PlanBuilder& builder) {
 }
 
 void BatchNormOp::backward(PlanBuilder& builder) {
-  if (relu_) emit_relu_gradient(builder, output);
-  if (residual_ && builder.wants_gradient(inputs[1])) copy_gradient(builder, output, inputs[1]);
-
-  const Shape& shape = builder.shape(output);
-  const Shape channels{shape[1]};
+  const Shape channels{builder.shape(output)[1]};
   const Slot sum_dy = builder.slot(channels, DType::f64);
   const Slot sum_dy_x = builder.slot(channels, DType::f64);
-  builder.call([dy = builder.gradient(output), x = builder.value(inputs[0]),
-                mean = builder.use(mean_), s = builder.use(sum_dy), sx = builder.use(sum_dy_x)] {
-    batch_norm_sums_kernel.get(Device{})(dy, x, mean, s, sx);
-  });
+  PlanBuilder::Target beside;
+  if (residual_ && builder.wants_gradient(inputs[1])) beside = builder.gradient_target(inputs[1]);
+  const auto emit = [&](const Tensor& dx) {
+    const BatchNormTrainGradientArgs args{.dy = builder.gradient(output),
+                                          .x = builder.value(inputs[0]),
+                                          .weight = parts_.weight.value(),
+                                          .y = relu_ ? builder.value(output) : Tensor(),
+                                          .mean = builder.use(mean_),
+                                          .inverse_deviation = builder.use(inverse_deviation_),
+                                          .residual_gradient = beside.tensor,
+                                          .residual_accumulate = beside.accumulate,
+                                          .dx = dx,
+                                          .sum_dy = builder.use(sum_dy),
+                                          .sum_dy_x = builder.use(sum_dy_x)};
+    builder.call([args] { batch_norm_train_gradient_kernel.get(Device{})(args); });
+  };
   if (builder.wants_gradient(inputs[0])) {
-    const Slot a = builder.slot(channels, DType::f64);
-    const Slot b = builder.slot(channels, DType::f64);
-    const Slot d = builder.slot(channels, DType::f64);
-    const auto count = static_cast<double>(shape[0] * shape[2] * shape[3]);
-    builder.assign_gradient(inputs[0], [&](const Tensor& dx) {
-      builder.call([weight = parts_.weight, dy = builder.gradient(output),
-                    x = builder.value(inputs[0]), mean = builder.use(mean_),
-                    inverse = builder.use(inverse_deviation_), s = builder.use(sum_dy),
-                    sx = builder.use(sum_dy_x), a = builder.use(a), b = builder.use(b),
-                    d = builder.use(d), count, dx] {
-        batch_norm_gradient_factors(weight.value(), inverse, s, sx, count, true, a, b, d);
-        batch_norm_gradient_kernel.get(Device{})(dy, x, mean, a, b, d, dx);
-      });
-    });
+    builder.assign_gradient(inputs[0], emit);
+  } else {
+    emit(Tensor());
   }
   if (parts_.weight.requires_grad()) {
     const PlanBuilder::Target dw = builder.parameter_gradient(parts_.weight);

@@ -14,6 +14,7 @@
 #include "framework/parallel.h"
 #include "framework/random.h"
 #include "layers/conv2d/conv2d.h"
+#include "layers/plan/step_plan.h"
 
 namespace convscope {
 namespace {
@@ -69,14 +70,24 @@ std::vector<double> sampled(const NetBenchOptions& options, const std::function<
 
 double median_ms(std::vector<double> seconds) { return summary_of(std::move(seconds)).median_ms; }
 
-void time_inference(Module& model, const Tensor& x, Device device, const NetBenchOptions& options,
-                    NetBenchRow& row) {
+void time_inference(const ExperimentConfig& config, Module& model, const Tensor& x,
+                    const NetBenchOptions& options, NetBenchRow& row) {
   const NoGrad no_grad;
   model.eval();
+  const Device device = config.device;
+  std::string why = "the config says so";
+  const std::unique_ptr<StepPlan> plan =
+      config.train.plan ? StepPlan::make(model, x.shape(), PlanMode::inference, &why) : nullptr;
+  if (plan) plan->prepare();  // the weights stay as they are
+  row.execution = plan ? "planned" : cat("dynamic: ", why);
   const DeviceBackend& backend = backend_of(device);
   const auto forward = [&] {
     const Clock::time_point start = Clock::now();
-    const Variable y = model.forward(Variable(x));
+    if (plan) {
+      plan->infer(x);
+    } else {
+      model.forward(Variable(x));
+    }
     backend.synchronize(device.index);
     return seconds_between(start, Clock::now());
   };
@@ -86,7 +97,7 @@ void time_inference(Module& model, const Tensor& x, Device device, const NetBenc
   row.time = summary_of(sampled(options, forward));
   const MemoryStats after = memory_stats(device);
   row.peak_bytes = after.peak_bytes;
-  row.workspace_peak_bytes = after.workspace_peak_bytes;
+  row.workspace_peak_bytes = plan ? plan->memory().workspace_bytes : after.workspace_peak_bytes;
   row.resident_bytes = after.live_bytes;
   row.system_allocations = after.system_allocations - asked;
 }
@@ -95,7 +106,8 @@ void time_training(const ExperimentConfig& config, Module& model, const Batch& b
                    const NetBenchOptions& options, NetBenchRow& row) {
   model.train();
   const std::unique_ptr<Optimizer> optimizer = build_optimizer(config, model);
-  TrainStep train_step(model, *optimizer, config.optim.clip_grad_norm, config.device);
+  TrainStep train_step(model, *optimizer, config.optim.clip_grad_norm, config.device,
+                       /*base_bytes=*/0, config.train.plan);
   std::vector<double> forward, backward, update;
   std::int64_t step = 0;
   const auto run = [&] {
@@ -126,6 +138,8 @@ void time_training(const ExperimentConfig& config, Module& model, const Batch& b
   const std::int64_t asked = memory_stats(config.device).system_allocations;
   row.time = summary_of(sampled(options, run));
   row.system_allocations = memory_stats(config.device).system_allocations - asked;
+  row.execution =
+      train_step.plan() != nullptr ? "planned" : cat("dynamic: ", train_step.why_dynamic());
   row.parts = {median_ms(forward), median_ms(backward), median_ms(update)};
 }
 
@@ -174,7 +188,7 @@ NetBenchRow bench_net(const ExperimentConfig& config, Module& model, const Shape
   const NetFlops flops = net_flops(model, data.x.shape());
   row.flops = mode == NetMode::inference ? flops.forward : flops.step;
   if (mode == NetMode::inference) {
-    time_inference(model, data.x.to(device), device, options, row);
+    time_inference(config, model, data.x.to(device), options, row);
   } else {
     time_training(config, model, data, options, row);
   }
@@ -238,6 +252,38 @@ std::vector<NetLayerRow> bench_layers(Module& model, const Shape& input, NetMode
     }
     rows.push_back(row);
   });
+  return rows;
+}
+
+std::vector<NetOpRow> bench_operations(Module& model, const Shape& input, int classes, NetMode mode,
+                                       const NetBenchOptions& options) {
+  const bool train = mode == NetMode::train;
+  model.train(train);
+  const std::unique_ptr<StepPlan> plan =
+      StepPlan::make(model, input, train ? PlanMode::training : PlanMode::inference, nullptr);
+  if (!plan) return {};
+  plan->prepare();
+  const Batch batch = random_batch({input[1], input[2], input[3]}, input[0], classes, options.seed);
+  std::vector<NetOpRow> rows;
+  std::vector<std::vector<double>> forward, backward;
+  (void)sampled(options, [&] {
+    const Clock::time_point start = Clock::now();
+    const auto times = plan->time_ops(batch.x, batch.labels);
+    forward.resize(times.size());
+    backward.resize(times.size());
+    rows.resize(times.size());
+    for (std::size_t i = 0; i < times.size(); ++i) {
+      rows[i].layer = times[i].layer;
+      rows[i].text = times[i].text;
+      forward[i].push_back(times[i].forward_s);
+      backward[i].push_back(times[i].backward_s);
+    }
+    return seconds_between(start, Clock::now());
+  });
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    rows[i].forward_ms = median_ms(forward[i]);
+    rows[i].backward_ms = median_ms(backward[i]);
+  }
   return rows;
 }
 

@@ -35,6 +35,7 @@ struct StepParts {
 struct NetBenchRow {
   std::string net;  // name of the config or model
   NetMode mode = NetMode::inference;
+  std::string execution;  // "planned" (layers/plan/step_plan.h), or "dynamic: <why>"
   std::int64_t batch = 0;
   Shape image;  // [C,H,W]
   int threads = 0;
@@ -70,6 +71,15 @@ struct NetLayerRow {
 };
 CONVSCOPE_API std::vector<NetLayerRow> bench_layers(Module& model, const Shape& input, NetMode mode,
                                                     Device device, const NetBenchOptions& options);
+
+// The operations of the planned case, timed where they stand, several layers fused into one as the
+// plan does; medians. Empty when the network cannot be planned.
+struct NetOpRow {
+  std::string layer, text;
+  double forward_ms = 0, backward_ms = 0;
+};
+CONVSCOPE_API std::vector<NetOpRow> bench_operations(Module& model, const Shape& input, int classes,
+                                                     NetMode mode, const NetBenchOptions& options);
 
 // FLOPs of the convolutions and linear layers for an input of this shape: of the forward, and of a
 // training step (the first layer needs no gradient of the image).

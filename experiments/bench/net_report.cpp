@@ -30,6 +30,7 @@ Json row_json(const NetBenchRow& row, const std::string& device) {
   const auto part = [&](double ms) { return train ? Json(ms) : Json(); };
   return {{"net", row.net},
           {"mode", name_of(row.mode)},
+          {"execution", row.execution},
           {"batch", row.batch},
           {"image", sizes_text(row.image)},
           {"device", device},
@@ -121,6 +122,28 @@ std::string net_layer_table(const NetBenchRow& row, const std::vector<NetLayerRo
   return out + to_markdown(sums);
 }
 
+std::string net_operation_table(const NetBenchRow& row, const std::vector<NetOpRow>& operations) {
+  if (operations.empty()) return "";
+  const bool train = row.mode == NetMode::train;
+  TextTable table;
+  table.columns = {{"layer"}, {"operation"}, {"forward ms", 4}, {"backward ms", 4}, {"share %", 0}};
+  double forward = 0, backward = 0;
+  for (const NetOpRow& op : operations) {
+    forward += op.forward_ms;
+    backward += op.backward_ms;
+  }
+  const auto add = [&](const NetOpRow& op) {
+    table.rows.push_back({op.layer, op.text, op.forward_ms,
+                          train ? TableCell(op.backward_ms) : TableCell(),
+                          100 * (op.forward_ms + op.backward_ms) / (forward + backward)});
+  };
+  for (const NetOpRow& op : operations) add(op);
+  add({"all", "", forward, backward});
+  return fmt::format("Operations of {} as planned, {}, batch {}, in their places:\n", row.net,
+                     name_of(row.mode), row.batch) +
+         to_markdown(table);
+}
+
 std::string net_json(const NetBenchReport& report) {
   Json rows = Json::array();
   for (std::size_t i = 0; i < report.rows.size(); ++i) {
@@ -131,6 +154,14 @@ std::string net_json(const NetBenchReport& report) {
         layers.push_back(layer_json(layer, report.rows[i].mode == NetMode::train));
       }
       row["layers"] = layers;
+      Json operations = Json::array();
+      for (const NetOpRow& op : report.operations[i]) {
+        operations.push_back({{"layer", op.layer},
+                              {"operation", op.text},
+                              {"forward_ms", op.forward_ms},
+                              {"backward_ms", op.backward_ms}});
+      }
+      row["operations"] = operations;
     }
     rows.push_back(row);
   }

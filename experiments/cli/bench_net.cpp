@@ -144,7 +144,8 @@ int bench(const Arguments& arguments) {
                                     .least_samples = arguments.rounds,
                                     .seed = static_cast<std::uint64_t>(config.seed)},
                         .rows = {},
-                        .layers = {}};
+                        .layers = {},
+                        .operations = {}};
   write_files(arguments, report);  // a path that cannot be written fails at once
   const std::shared_ptr<Module> model = build_model(config, sample.shape, sample.classes);
   std::cout << cat(config.name, ": ", model->parameter_count(), " parameters, images ",
@@ -161,13 +162,23 @@ int bench(const Arguments& arguments) {
         Shape input = {batch};
         for (const std::int64_t size : sample.shape) input.push_back(size);
         report.layers.push_back(bench_layers(*model, input, mode, config.device, report.options));
+        report.operations.push_back({});
+        if (config.train.plan) {
+          report.operations.back() =
+              bench_operations(*model, input, sample.classes, mode, report.options);
+        }
         std::cout << net_layer_table(report.rows.back(), report.layers.back()) << "\n"
+                  << net_operation_table(report.rows.back(), report.operations.back()) << "\n"
                   << std::flush;
       }
       write_files(arguments, report);  // an interrupted benchmark keeps what it has
     }
   }
   std::cout << net_table(report.rows);
+  for (const NetBenchRow& row : report.rows) {
+    if (row.execution == "planned") continue;
+    std::cout << name_of(row.mode) << ", batch " << row.batch << ": " << row.execution << "\n";
+  }
   return 0;
 }
 
@@ -184,7 +195,7 @@ void declare_bench_net(CLI::App& app, std::function<int()>& run) {
       ->capture_default_str();
   net->add_option("--image", arguments->image, "CxHxW; default: the data set's");
   net->add_option("--classes", arguments->classes, "outputs; default: the data set's");
-  net->add_flag("--layers", arguments->layers, "also each layer alone");
+  net->add_flag("--layers", arguments->layers, "also each layer alone, and the plan's operations");
   net->add_option("--min-time", arguments->min_time, "seconds that each case is timed for")
       ->capture_default_str();
   net->add_option("--rounds", arguments->rounds, "least number of timings of each case")

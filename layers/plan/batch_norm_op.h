@@ -2,7 +2,8 @@
 // batch_norm_op.h: batch_norm2d in a planned step.
 //
 // Training    statistics of the batch, then y = relu(x factor[c] + shift[c] + residual), where the
-//             residual and the ReLU are there when the operations behind it have been absorbed
+//             residual and the ReLU are there when the operations behind it have been absorbed; one
+//             call for each direction (batch_norm2d_fused.h)
 // Inference   the convolution in front absorbs it: factor goes into its weights, shift into its
 //             bias. Where no convolution stands in front, y = x factor[c] + shift[c].
 #pragma once
@@ -30,13 +31,13 @@ class CONVSCOPE_API BatchNormOp final : public PlanOp {
   void backward(PlanBuilder& builder) override;
 
  private:
-  void emit_statistics(PlanBuilder& builder);
+  void emit_running_factors(PlanBuilder& builder, const Tensor& factor, const Tensor& shift);
 
   BatchNormFold parts_;
   double momentum_;
   bool residual_ = false;  // inputs[1] is added
   bool relu_ = false;
-  Slot mean_ = kNoSlot, variance_ = kNoSlot, inverse_deviation_ = kNoSlot;  // f64 [C]
+  Slot mean_ = kNoSlot, inverse_deviation_ = kNoSlot;  // f64 [C]
 };
 
 }  // namespace convscope
