@@ -8,9 +8,10 @@
 //                   dw += dy[n] x[n]^T          # [K,PQ] [PQ,C]
 // Plan       one product for forward and backward_data: weights are packed in tiles of rows once;
 //            a panel is one register tile's width of pixels and all reduction channels.
-//              large planes   a panel is read where it lies; while its tiles run, the next panel is
-//                             asked for, because a page is left at each channel and the hardware's
-//                             prefetcher gives up
+//              large planes   panels are read where they lie, a group at a time, so that a tile of
+//                             weights stays in L1 and stores go to long pieces of a row; while its
+//                             tiles run, the next group is asked for, because a page is left at
+//                             each channel and the hardware's prefetcher gives up
 //              small planes   (and stride > 1) panels run through all images and are packed
 //            The lines of y that a tile will store to are asked for before its sums are made.
 //            backward_data with stride > 1 computes the pixels that are read and spreads them.
@@ -79,7 +80,8 @@ struct Plan {
     const auto worth = static_cast<Index>(kChunkFlops / flops) + 1;
     if (in_place) {
       panels = ceil_div(plane, width);
-      panels_at_once = std::min(panels, std::max<Index>(worth, 8));
+      group = std::clamp<Index>(kPanelFloats / (depth * width), 1, kMostPanels);
+      panels_at_once = std::min(panels, std::max<Index>(worth, 4 * group));
       if (spread) panels_at_once = panels;  // a chunk is a whole plane of dx
       chunks = z.n * ceil_div(panels, panels_at_once);
     } else {
@@ -106,6 +108,7 @@ struct Plan {
   bool spread, in_place;
   RowTiles tiles;
   Index panels = 0, panels_at_once = 1, chunks = 0, splits = 1;
+  Index group = 1;  // panels, read where they lie, that meet a tile of weights one after the other
 };
 
 class Product {
@@ -156,10 +159,9 @@ class Product {
                                        height, plan_.depth, to, height);
                        continue;
                      }
-                     for (Index k = 0; k < plan_.depth; ++k) {
-                       const float* const from = w + (g * plan_.depth + k) * plan_.rows + row;
-                       std::copy(from, from + height, to + k * height);
-                     }
+                     const PixelRun run{.count = height};
+                     tile_kernels.get().copy_runs(w + g * plan_.depth * plan_.rows + row,
+                                                  plan_.rows, plan_.depth, &run, 1, 1, to, height);
                    }
                  });
   }
@@ -190,25 +192,27 @@ class Product {
     const Index last = std::min(first + plan_.panels_at_once, plan_.panels);
     const float* const in = in_ + image * plan_.depth * plan_.plane;
     float* const out = plan_.spread ? scratch : out_ + image * plan_.rows * plan_.plane;
-    for (Index panel = first; panel < last; ++panel) {
-      const Index pixel = panel * plan_.width;
-      const float* const next = panel + 1 < last ? in + pixel + plan_.width : nullptr;
+    for (Index begin = first; begin < last; begin += plan_.group) {
+      const Index end = std::min(begin + plan_.group, last);
       for (Index t = t_begin; t < t_end; ++t) {
-        if (next != nullptr) {
-          const Index end = (t - t_begin + 1) * plan_.depth / (t_end - t_begin);
-          for (Index d = (t - t_begin) * plan_.depth / (t_end - t_begin); d < end; ++d) {
-            for (Index j = 0; j < plan_.width; j += 16) {
-              __builtin_prefetch(next + d * plan_.plane + j, 0, 2);
-            }
+        if (end < last) {
+          const Index ask_end = (t - t_begin + 1) * plan_.depth / (t_end - t_begin);
+          const Index floats = std::min(plan_.group, last - end) * plan_.width;
+          for (Index d = (t - t_begin) * plan_.depth / (t_end - t_begin); d < ask_end; ++d) {
+            const float* const next = in + d * plan_.plane + end * plan_.width;
+            for (Index j = 0; j < floats; j += 16) __builtin_prefetch(next + j, 0, 2);
           }
         }
         GemmTile tile = tile_of(g, t);
-        tile.columns = static_cast<int>(std::min(plan_.width, plan_.plane - pixel));
-        tile.b = in + pixel;
         tile.b_step = plan_.plane;
-        tile.c = out + plan_.tiles.begin(t) * plan_.plane + pixel;
         tile.c_row = plan_.plane;
-        run_tile(tile);
+        for (Index panel = begin; panel < end; ++panel) {
+          const Index pixel = panel * plan_.width;
+          tile.columns = static_cast<int>(std::min(plan_.width, plan_.plane - pixel));
+          tile.b = in + pixel;
+          tile.c = out + plan_.tiles.begin(t) * plan_.plane + pixel;
+          run_tile(tile);
+        }
       }
     }
     if (plan_.spread) {
