@@ -406,28 +406,46 @@ CONVSCOPE_INLINE void clear(float* to, Index begin, Index end) {
   for (Index i = begin; i < end; ++i) to[i] = 0.0f;
 }
 
+// One phase of a row: which columns of it lie in the image.
+struct PhaseSpan {
+  Index first, begin, end;  // `begin` reads column `first`
+  CONVSCOPE_INLINE PhaseSpan(const RowCopy& z, Index phase) {
+    const Index shift = phase - z.left;  // the column that i = 0 reads
+    begin = shift >= 0 ? 0 : (-shift + z.phases - 1) / z.phases;
+    if (begin > z.columns) begin = z.columns;
+    end = shift >= z.width ? 0 : (z.width - 1 - shift) / z.phases + 1;
+    if (end > z.columns) end = z.columns;
+    if (end < begin) end = begin;
+    first = begin * z.phases + shift;
+  }
+};
+
+CONVSCOPE_INLINE void copy_phase(const RowCopy& z, const PhaseSpan& span, const float* row,
+                                 float* out) {
+  clear(out, 0, span.begin);
+  if (z.phases == 1) {
+    copy_every<1>(out + span.begin, row + span.first, span.end - span.begin);
+  } else if (z.phases == 2) {
+    copy_every<2>(out + span.begin, row + span.first, span.end - span.begin);
+  } else {
+    for (Index i = span.begin; i < span.end; ++i) {
+      out[i] = row[span.first + (i - span.begin) * z.phases];
+    }
+  }
+  clear(out, span.end, z.columns);
+}
+
 void copy(const RowCopy& z, const float* from, float* to) {
+  const PhaseSpan even(z, 0);
+  const PhaseSpan odd(z, z.phases > 1 ? 1 : 0);
   for (Index c = 0; c < z.channels; ++c) {
     for (Index h = 0; h < z.rows; ++h) {
       const float* const row = from + c * z.from_step + h * z.width;
-      for (Index phase = 0; phase < z.phases; ++phase) {
-        float* const out = to + c * z.to_step + h * z.to_row + phase * z.phase_step;
-        const Index shift = phase - z.left;  // the column that i = 0 reads
-        Index begin = shift >= 0 ? 0 : (-shift + z.phases - 1) / z.phases;
-        if (begin > z.columns) begin = z.columns;
-        Index end = shift >= z.width ? 0 : (z.width - 1 - shift) / z.phases + 1;
-        if (end > z.columns) end = z.columns;
-        if (end < begin) end = begin;
-        clear(out, 0, begin);
-        const float* const first = row + begin * z.phases + shift;
-        if (z.phases == 1) {
-          copy_every<1>(out + begin, first, end - begin);
-        } else if (z.phases == 2) {
-          copy_every<2>(out + begin, first, end - begin);
-        } else {
-          for (Index i = begin; i < end; ++i) out[i] = first[(i - begin) * z.phases];
-        }
-        clear(out, end, z.columns);
+      float* const out = to + c * z.to_step + h * z.to_row;
+      copy_phase(z, even, row, out);
+      if (z.phases > 1) copy_phase(z, odd, row, out + z.phase_step);
+      for (Index phase = 2; phase < z.phases; ++phase) {
+        copy_phase(z, PhaseSpan(z, phase), row, out + phase * z.phase_step);
       }
     }
   }
@@ -481,7 +499,30 @@ constexpr decltype(TileKernels::to_lanes) to_lanes = nullptr;
 void weave(const float* from, Index from_step, Index width, Index step, float* to) {
   if (step == 2) {
     const float* const __restrict odd = from + from_step;
-    for (Index i = 0; i < width / 2; ++i) {
+    Index i = 0;
+#if defined(CONVSCOPE_ISA_IS_AVX512)
+    const __m512i low = _mm512_setr_epi32(0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23);
+    const __m512i high =
+        _mm512_setr_epi32(8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31);
+    for (; i + kLanes <= width / 2; i += kLanes) {
+      const __m512 a = load(from + i).v;
+      const __m512 b = load(odd + i).v;
+      store(to + 2 * i, Vec{_mm512_permutex2var_ps(a, low, b)});
+      store(to + 2 * i + kLanes, Vec{_mm512_permutex2var_ps(a, high, b)});
+    }
+    if (i < width / 2) {
+      const auto rest = static_cast<int>(width / 2 - i);
+      const __m512 a = load_first(from + i, rest).v;
+      const __m512 b = load_first(odd + i, rest).v;
+      const int floats = 2 * rest;
+      store_first(to + 2 * i, Vec{_mm512_permutex2var_ps(a, low, b)},
+                  floats < kLanes ? floats : kLanes);
+      store_first(to + 2 * i + kLanes, Vec{_mm512_permutex2var_ps(a, high, b)},
+                  floats < kLanes ? 0 : floats - kLanes);
+      i = width / 2;
+    }
+#endif
+    for (; i < width / 2; ++i) {
       to[2 * i] = from[i];
       to[2 * i + 1] = odd[i];
     }
