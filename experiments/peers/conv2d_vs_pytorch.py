@@ -25,7 +25,7 @@ import torch.nn.functional as F
 
 EPS = 2.0 ** -23
 GROWTH = {"reference": 1.0, "im2col_gemm": 4.0, "im2col_gemm_eigen": 4.0, "direct": 4.0,
-          "direct_batch_lanes": 4.0, "gemm_1x1": 4.0, "depthwise": 4.0,
+          "direct_batch_lanes": 4.0, "gemm_1x1": 4.0, "depthwise": 4.0, "fft": 4.0,
           "winograd_f2x3": 4.0, "winograd_f4x3": 16.0}
 REFUSED = 5  # exit code: the algorithm does not take this problem
 TENSORS = ("y", "dx", "dw", "db")
@@ -33,7 +33,7 @@ TENSORS = ("y", "dx", "dw", "db")
 
 def random_problem(rng):
     """Sizes that fit: the image is at least as large as the dilated kernel."""
-    kind = rng.choice(["any", "any", "3x3", "3x3", "1x1", "depthwise"])
+    kind = rng.choice(["any", "any", "3x3", "3x3", "1x1", "depthwise", "large"])
     groups = rng.choice([1, 1, 1, 2, 3])
     channels = groups * rng.randint(1, 6 if kind == "any" else 24)
     kernels = groups * rng.randint(1, 8 if kind == "any" else 24)
@@ -45,6 +45,9 @@ def random_problem(rng):
     if kind in ("3x3", "1x1"):
         r = s = int(kind[0])
         dilation = (1, 1)
+    if kind == "large":
+        r, s = rng.randint(5, 31), rng.randint(5, 31)
+        dilation = (1, 1)
     reach = (dilation[0] * (r - 1) + 1, dilation[1] * (s - 1) + 1)
     pad = tuple(rng.choice([0, 0, 1, 2, 3]) for _ in range(4))  # top, bottom, left, right
     if kind == "1x1":
@@ -54,7 +57,8 @@ def random_problem(rng):
               max(1, reach[0] - pad[0] - pad[1]) + rng.randint(0, 20),
               max(1, reach[1] - pad[2] - pad[3]) + rng.randint(0, 40)),
         "w": (kernels, channels // groups, r, s),
-        "stride": (1, 1) if kind == "3x3" else (rng.choice([1, 1, 2, 3]), rng.choice([1, 1, 2, 3])),
+        "stride": (1, 1) if kind in ("3x3", "large") else (rng.choice([1, 1, 2, 3]),
+                                                           rng.choice([1, 1, 2, 3])),
         "padding": pad, "dilation": dilation, "groups": groups, "bias": rng.random() < 0.8,
     }
 

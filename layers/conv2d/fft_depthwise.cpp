@@ -31,7 +31,8 @@ class Depthwise {
            odd_lines(std::max(plan.rows.in * plan.columns.in, plan.z.r * plan.z.s) * plan.lanes);
   }
 
-  void pass(const float* in, const float* w, const float* b, float* out) const {
+  void pass(const float* in, const float* w, const float* b, float* out,
+            const FusedEpilogue& epilogue) const {
     parallel_chunks(plan_.channel_blocks, [&](Index block, int thread) {
       transform_kernel(w, block, shared_ + block * spectrum_floats(plan_), own(thread));
     });
@@ -56,7 +57,7 @@ class Depthwise {
                        .out = points});
           transform_back(points, pair, plan_.forward ? 0 : plan_.z.r - 1, plan_.rows.out, column);
         }
-        write_tile(spectrum, block, tile, b, panel, out);
+        write_tile(spectrum, block, tile, b, panel, out, epilogue);
       }
     });
   }
@@ -173,7 +174,7 @@ class Depthwise {
   }
 
   void write_tile(const float* spectrum, Index block, const Tile& tile, const float* b,
-                  float* panel, float* out) const {
+                  float* panel, float* out, const FusedEpilogue& epilogue) const {
     const Index first = block * plan_.lanes;
     const Index plane = plan_.out_h * plan_.out_w;
     FftRowsBack z;
@@ -191,6 +192,7 @@ class Depthwise {
         out + (tile.image * plan_.channels + first) * plane + tile.row * plan_.out_w + tile.column;
     for (Index i = 0; i < z.rows; ++i) {
       kernels_.scatter(panel + i * z.to_row, z.columns, z.lanes, to + i * plan_.out_w, plane);
+      epilogue.finish(to + i * plan_.out_w, z.lanes, z.columns, plane);
     }
   }
 
@@ -230,10 +232,10 @@ std::size_t depthwise_bytes(const Plan& plan) {
 }
 
 void depthwise_pass(const Plan& plan, const void* in, const void* w, const void* b, void* out,
-                    void* workspace) {
+                    void* workspace, const FusedEpilogue& epilogue) {
   Depthwise(plan, workspace)
       .pass(static_cast<const float*>(in), static_cast<const float*>(w),
-            static_cast<const float*>(b), static_cast<float*>(out));
+            static_cast<const float*>(b), static_cast<float*>(out), epilogue);
 }
 
 void depthwise_weights(const Plan& plan, const Conv2dBackwardWeightArgs& args) {

@@ -6,6 +6,7 @@
 #include <cstddef>
 
 #include "layers/conv2d/algorithm.h"
+#include "layers/conv2d/epilogue.h"
 #include "layers/conv2d/fft_plan.h"
 
 namespace convscope::fft {
@@ -13,7 +14,7 @@ namespace convscope::fft {
 std::size_t depthwise_bytes(const Plan& plan);
 // forward and backward_data, from `in` to `out`.
 void depthwise_pass(const Plan& plan, const void* in, const void* w, const void* b, void* out,
-                    void* workspace);
+                    void* workspace, const FusedEpilogue& epilogue);
 void depthwise_weights(const Plan& plan, const Conv2dBackwardWeightArgs& args);
 
 }  // namespace convscope::fft
