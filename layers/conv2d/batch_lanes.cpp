@@ -65,12 +65,16 @@ LanesConv::LanesConv(const Conv2dProblem& problem, int lane_count, bool with_rel
 
 void samples_to_lanes(const float* from, std::int64_t samples, std::int64_t size, int lanes,
                       float* to) {
+  const auto own = lanes_kernels.get().to_lanes;
+  if (own != nullptr) return own(from, samples, size, lanes, to);
   if (samples < lanes) std::fill_n(to, size * lanes, 0.0f);
   gemm_kernels.get().transpose(from, size, samples, size, to, lanes);
 }
 
 void lanes_to_samples(const float* from, std::int64_t samples, std::int64_t size, int lanes,
                       float* to) {
+  const auto own = lanes_kernels.get().from_lanes;
+  if (own != nullptr) return own(from, samples, size, lanes, to);
   gemm_kernels.get().transpose(from, lanes, size, samples, to, size);
 }
 

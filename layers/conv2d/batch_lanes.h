@@ -111,6 +111,12 @@ struct LanesKernels {
                                const float* dy, const std::uint8_t* winners, float* dx) = nullptr;
   void (*relu)(const float* x, std::int64_t count, float* y) = nullptr;
   void (*relu_backward)(const float* dy, const float* y, std::int64_t count, float* dx) = nullptr;
+
+  // As samples_to_lanes() and lanes_to_samples() below; null where gemm's transpose does it.
+  void (*to_lanes)(const float* from, std::int64_t samples, std::int64_t size, int lanes,
+                   float* to) = nullptr;
+  void (*from_lanes)(const float* from, std::int64_t samples, std::int64_t size, int lanes,
+                     float* to) = nullptr;
 };
 
 CONVSCOPE_API extern IsaTable<LanesKernels> lanes_kernels;

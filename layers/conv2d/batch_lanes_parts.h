@@ -90,6 +90,14 @@ void max_pool2x2(Index planes, Index h, Index w, int lanes, bool relu, const flo
                  std::uint8_t* winners);
 void max_pool2x2_backward(Index planes, Index h, Index w, int lanes, const float* dy,
                           const std::uint8_t* winners, float* dx);
+// Null where there is no kernel of its own.
+#if defined(CONVSCOPE_ISA_IS_AVX512)
+void to_lanes(const float* from, Index samples, Index size, int lanes, float* to);
+void from_lanes(const float* from, Index samples, Index size, int lanes, float* to);
+#else
+inline constexpr decltype(LanesKernels::to_lanes) to_lanes = nullptr;
+inline constexpr decltype(LanesKernels::from_lanes) from_lanes = nullptr;
+#endif
 void relu(const float* x, Index count, float* y);
 void relu_backward(const float* dy, const float* y, Index count, float* dx);
 

@@ -377,4 +377,6 @@ CONVSCOPE_SIMD_KERNELS(lanes_kernels,
                                      .max_pool2x2 = CONVSCOPE_ISA::max_pool2x2,
                                      .max_pool2x2_backward = CONVSCOPE_ISA::max_pool2x2_backward,
                                      .relu = CONVSCOPE_ISA::relu,
-                                     .relu_backward = CONVSCOPE_ISA::relu_backward}))
+                                     .relu_backward = CONVSCOPE_ISA::relu_backward,
+                                     .to_lanes = CONVSCOPE_ISA::to_lanes,
+                                     .from_lanes = CONVSCOPE_ISA::from_lanes}))

@@ -25,7 +25,8 @@
 // Choices    kSlices 16: chunks of backward_weight; kMostFloats, kMostWeights: beyond them the copies
 //            of a thread leave the caches, and algorithms with channels in the lanes fill them
 //            kCopyFlops, kFarCopyFlops: transposing one element takes the time of so many FLOPs
-//            while x and y of a group stay within kCacheFloats (1 MiB of L2), and beyond; measured
+//            while x and y of a group stay within kCacheFloats (1 MiB of L2), and beyond; kSumFlops:
+//            so does clearing and adding up the lanes of one sum of dw; all measured
 // Source     N innermost as a layout: A. Krizhevsky 2012, cuda-convnet ("CHWN"); the tiles are ours
 // Read next  direct_cpu.cpp, pixels or channels in the lanes; batch_lanes.h, the fused training step
 #include <algorithm>
@@ -46,6 +47,7 @@ constexpr Index kMostFloats = Index{1} << 22;
 constexpr Index kMostWeights = Index{1} << 16;
 constexpr Index kCacheFloats = Index{1} << 18;
 constexpr double kCopyFlops = 12;
+constexpr double kSumFlops = 250;
 constexpr double kFarCopyFlops = 90;
 
 Index padded(Index floats) { return (floats + 15) / 16 * 16; }
@@ -196,12 +198,18 @@ Conv2dCost cost(const Conv2dProblem& problem, Direction direction) {
   const double flops = images * 2 * static_cast<double>(plan.z.weight_floats) *
                        static_cast<double>(problem.p() * problem.q());
   // A tile of few taps waits for its stores; weights beyond the L2 cache are read for every tile; a
-  // vector of several pixels wastes products at the borders of dx. All fit measurements.
-  double share = 0.97 * taps / (taps + 2.5);
+  // vector of several pixels has a rest in each row and wastes products at the borders of dx; sums
+  // of dw are cleared and added up. All fit measurements.
+  const Index row =
+      (direction == Direction::backward_data ? problem.w : problem.q()) * plan.z.lanes;
+  double share =
+      0.97 * taps / (taps + 2.5) * static_cast<double>(row) / static_cast<double>(padded(row));
   if (plan.z.weight_floats > kMostWeights) share *= 0.75;
-  if (direction == Direction::backward_weight) share *= 0.85;
   if (direction == Direction::backward_data && plan.z.lanes < 16) share *= 0.6;
-  const double tiles = flops / share;
+  double tiles = flops / share;
+  if (direction == Direction::backward_weight) {
+    tiles += kSumFlops * static_cast<double>(plan.slices * plan.z.weight_floats);
+  }
   const bool in_cache = plan.z.x_floats + plan.z.y_floats <= kCacheFloats;
   const double copies = (in_cache ? kCopyFlops : kFarCopyFlops) * images *
                         static_cast<double>(plan.x_size() + plan.y_size());

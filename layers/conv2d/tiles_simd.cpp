@@ -10,6 +10,7 @@
 // unroll pragma.
 #include "framework/simd.h"
 #include "layers/conv2d/tiles.h"
+#include "layers/conv2d/transpose_16x16.h"
 
 namespace convscope::CONVSCOPE_ISA {
 namespace {
@@ -30,38 +31,6 @@ constexpr int kRows = 6;
 // ---- channels in the lanes ---------------------------------------------------------------------
 
 #if defined(CONVSCOPE_ISA_IS_AVX512)
-
-// 16 rows of 16 become 16 columns: pairs, fours, then quarters of vectors.
-CONVSCOPE_INLINE void transpose_16x16(__m512 (&v)[16]) {
-  __m512 t[16];
-#pragma GCC unroll 8
-  for (int i = 0; i < 16; i += 2) {
-    t[i] = _mm512_maskz_unpacklo_ps(0xffff, v[i], v[i + 1]);
-    t[i + 1] = _mm512_maskz_unpackhi_ps(0xffff, v[i], v[i + 1]);
-  }
-#pragma GCC unroll 4
-  for (int i = 0; i < 16; i += 4) {
-    v[i] = _mm512_maskz_shuffle_ps(0xffff, t[i], t[i + 2], 0x44);
-    v[i + 1] = _mm512_maskz_shuffle_ps(0xffff, t[i], t[i + 2], 0xee);
-    v[i + 2] = _mm512_maskz_shuffle_ps(0xffff, t[i + 1], t[i + 3], 0x44);
-    v[i + 3] = _mm512_maskz_shuffle_ps(0xffff, t[i + 1], t[i + 3], 0xee);
-  }
-  // v[4 g + i]: rows 4 g .. 4 g + 3 of columns i, i + 4, i + 8, i + 12.
-#pragma GCC unroll 4
-  for (int i = 0; i < 4; ++i) {
-    t[i] = _mm512_maskz_shuffle_f32x4(0xffff, v[i], v[4 + i], 0x88);
-    t[4 + i] = _mm512_maskz_shuffle_f32x4(0xffff, v[i], v[4 + i], 0xdd);
-    t[8 + i] = _mm512_maskz_shuffle_f32x4(0xffff, v[8 + i], v[12 + i], 0x88);
-    t[12 + i] = _mm512_maskz_shuffle_f32x4(0xffff, v[8 + i], v[12 + i], 0xdd);
-  }
-#pragma GCC unroll 4
-  for (int i = 0; i < 4; ++i) {
-    v[i] = _mm512_maskz_shuffle_f32x4(0xffff, t[i], t[8 + i], 0x88);
-    v[4 + i] = _mm512_maskz_shuffle_f32x4(0xffff, t[4 + i], t[12 + i], 0x88);
-    v[8 + i] = _mm512_maskz_shuffle_f32x4(0xffff, t[i], t[8 + i], 0xdd);
-    v[12 + i] = _mm512_maskz_shuffle_f32x4(0xffff, t[4 + i], t[12 + i], 0xdd);
-  }
-}
 
 // out[k out_row + j] = tile[j width + k] for k < channels <= 16, j < Pixels.
 template <int Pixels>

@@ -419,7 +419,7 @@ TEST(BatchLanes, SamplesGoToLanesAndBack) {
     set_isa(static_cast<Isa>(isa));
     for (const int lanes : {4, 8, 16}) {
       for (Index samples = 1; samples <= lanes; ++samples) {
-        for (const Index size : {1, 5, 16, 37}) {
+        for (const Index size : {1, 5, 16, 37, 69}) {
           const Guarded<float> from(samples * size), in_lanes(lanes * size), back(samples * size);
           for (Index i = 0; i < samples * size; ++i) from[i] = static_cast<float>(i + 1);
           samples_to_lanes(from.data(), samples, size, lanes, in_lanes.data());

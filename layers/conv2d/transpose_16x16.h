@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+// transpose_16x16.h: 16 registers of AVX-512 as a matrix, turned over; for *_simd.cpp files.
+#pragma once
+
+#include "framework/simd.h"
+
+#if defined(CONVSCOPE_ISA_IS_AVX512)
+
+namespace convscope::CONVSCOPE_ISA {
+
+// 16 rows of 16 become 16 columns: pairs, fours, then quarters of vectors.
+CONVSCOPE_INLINE void transpose_16x16(__m512 (&v)[16]) {
+  __m512 t[16];
+#pragma GCC unroll 8
+  for (int i = 0; i < 16; i += 2) {
+    t[i] = _mm512_maskz_unpacklo_ps(0xffff, v[i], v[i + 1]);
+    t[i + 1] = _mm512_maskz_unpackhi_ps(0xffff, v[i], v[i + 1]);
+  }
+#pragma GCC unroll 4
+  for (int i = 0; i < 16; i += 4) {
+    v[i] = _mm512_maskz_shuffle_ps(0xffff, t[i], t[i + 2], 0x44);
+    v[i + 1] = _mm512_maskz_shuffle_ps(0xffff, t[i], t[i + 2], 0xee);
+    v[i + 2] = _mm512_maskz_shuffle_ps(0xffff, t[i + 1], t[i + 3], 0x44);
+    v[i + 3] = _mm512_maskz_shuffle_ps(0xffff, t[i + 1], t[i + 3], 0xee);
+  }
+  // v[4 g + i]: rows 4 g .. 4 g + 3 of columns i, i + 4, i + 8, i + 12.
+#pragma GCC unroll 4
+  for (int i = 0; i < 4; ++i) {
+    t[i] = _mm512_maskz_shuffle_f32x4(0xffff, v[i], v[4 + i], 0x88);
+    t[4 + i] = _mm512_maskz_shuffle_f32x4(0xffff, v[i], v[4 + i], 0xdd);
+    t[8 + i] = _mm512_maskz_shuffle_f32x4(0xffff, v[8 + i], v[12 + i], 0x88);
+    t[12 + i] = _mm512_maskz_shuffle_f32x4(0xffff, v[8 + i], v[12 + i], 0xdd);
+  }
+#pragma GCC unroll 4
+  for (int i = 0; i < 4; ++i) {
+    v[i] = _mm512_maskz_shuffle_f32x4(0xffff, t[i], t[8 + i], 0x88);
+    v[4 + i] = _mm512_maskz_shuffle_f32x4(0xffff, t[4 + i], t[12 + i], 0x88);
+    v[8 + i] = _mm512_maskz_shuffle_f32x4(0xffff, t[i], t[8 + i], 0xdd);
+    v[12 + i] = _mm512_maskz_shuffle_f32x4(0xffff, t[4 + i], t[12 + i], 0xdd);
+  }
+}
+
+}  // namespace convscope::CONVSCOPE_ISA
+
+#endif
