@@ -4,7 +4,7 @@
 
 Each case (network, inference or training step, batch size) runs on random images in a steady state:
 `convscope bench net` and PyTorch in turn, `--repeats` times, every turn a process of its own with
-the same number of threads on the same cores, warmed up before it counts. A training step is zero
+the same number of threads (with `--pin` on the same cores), warmed up before it counts. A training step is zero
 gradients, forward, softmax cross-entropy, backward, SGD with momentum 0.9 on both sides. The table
 gives the median over all runs of all turns and the shortest run; `ratio` is PyTorch's better layout
 by Convscope, above 1 we are faster. Memory is the resident set of the process at its highest (in
@@ -93,7 +93,7 @@ def torch_run(args, case, layout, threads):
     command = [args.python, __file__, "--child", json.dumps(case), "--layout", layout,
                "--threads", str(threads), "--seconds", str(args.seconds)]
     done = subprocess.run(command, env=peers.environment(threads), check=True, capture_output=True,
-                          text=True, preexec_fn=peers.on_cores(threads))
+                          text=True, preexec_fn=peers.on_cores(threads, args.pin))
     return json.loads(done.stdout.splitlines()[-1])
 
 
@@ -108,7 +108,7 @@ def convscope_run(args, case, threads):
         command += [f"model.{key}={value}" for key, value in case["options"].items()]
         command += args.override
         subprocess.run(command, env=peers.environment(threads), check=True,
-                       stdout=subprocess.DEVNULL, preexec_fn=peers.on_cores(threads))
+                       stdout=subprocess.DEVNULL, preexec_fn=peers.on_cores(threads, args.pin))
         written = json.loads(out.read_text())
         row = written["rows"][0]
         return {"ms": [row["median_ms"]], "min": row["min_ms"], "process": row["process_peak_bytes"],
@@ -127,6 +127,7 @@ def main():
     parser.add_argument("--repeats", type=int, default=3, help="turns of each system")
     parser.add_argument("--seconds", type=float, default=3.0, help="counted time of a turn")
     parser.add_argument("--quick", action="store_true", help="one turn of 0.6 seconds")
+    parser.add_argument("--pin", action="store_true", help="bind both sides to the first cores")
     parser.add_argument("--only", default="", help="cases whose name contains this")
     parser.add_argument("--override", action="append", default=[], help="key=value for Convscope")
     parser.add_argument("--json", help="where to write the rows")

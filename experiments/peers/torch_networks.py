@@ -80,16 +80,16 @@ MODELS = {"lenet5": lenet5, "resnet18": resnet18, "mobilenet_v1": mobilenet_v1}
 
 
 def environment(threads):
-    """Both sides get the same number of threads, each on its own core."""
+    """Both sides get the same number of threads."""
     count = str(threads)
-    return dict(os.environ, OMP_NUM_THREADS=count, MKL_NUM_THREADS=count, OPENBLAS_NUM_THREADS=count,
-                OMP_PROC_BIND="true", OMP_PLACES="cores")
+    return dict(os.environ, OMP_NUM_THREADS=count, MKL_NUM_THREADS=count, OPENBLAS_NUM_THREADS=count)
 
 
-def on_cores(threads):
-    """For subprocess' preexec_fn: the first `threads` cores that this process may use."""
+def on_cores(threads, pin):
+    """For subprocess' preexec_fn: the first `threads` cores that this process may use. Not on a busy
+    machine, where a pinned thread waits for its core while another one is free."""
     cores = sorted(os.sched_getaffinity(0))[:threads]
-    return lambda: os.sched_setaffinity(0, cores)
+    return (lambda: os.sched_setaffinity(0, cores)) if pin else None
 
 
 def peak_bytes():
