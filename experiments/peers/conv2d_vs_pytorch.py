@@ -26,7 +26,7 @@ import torch.nn.functional as F
 EPS = 2.0 ** -23
 GROWTH = {"reference": 1.0, "im2col_gemm": 4.0, "im2col_gemm_eigen": 4.0, "direct": 4.0,
           "direct_batch_lanes": 4.0, "gemm_1x1": 4.0, "depthwise": 4.0, "fft": 4.0,
-          "winograd_f2x3": 4.0, "winograd_f4x3": 16.0}
+          "winograd_f2x3": 4.0, "winograd_f4x3": 16.0, "winograd_f6x3": 128.0}
 REFUSED = 5  # exit code: the algorithm does not take this problem
 TENSORS = ("y", "dx", "dw", "db")
 

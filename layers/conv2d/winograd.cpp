@@ -16,7 +16,7 @@ namespace {
 
 const WinogradTransforms& transforms(Index m) {
   const WinogradKernels& kernels = winograd_kernels.get();
-  return m == 2 ? kernels.two : kernels.four;
+  return m == 2 ? kernels.two : m == 4 ? kernels.four : kernels.six;
 }
 
 // Where a strip lies: its image and its first output pixel.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// winograd.h: Winograd's convolution F(m x m, 3 x 3) for both tile sizes, m = 2 and m = 4; the
-// cards of winograd_f2x3_cpu.cpp and winograd_f4x3_cpu.cpp call it.
+// winograd.h: Winograd's convolution F(m x m, 3 x 3) for tile sizes m = 2, 4 and 6; the cards
+// of winograd_f2x3_cpu.cpp, winograd_f4x3_cpu.cpp and winograd_f6x3_cpu.cpp call it.
 #pragma once
 
 #include "layers/conv2d/algorithm.h"

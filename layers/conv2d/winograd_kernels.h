@@ -41,7 +41,7 @@ struct WinogradTransforms {
 };
 
 struct WinogradKernels {
-  WinogradTransforms two, four;
+  WinogradTransforms two, four, six;
 };
 
 extern IsaTable<WinogradKernels> winograd_kernels;

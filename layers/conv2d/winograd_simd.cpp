@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// winograd_simd.cpp: Winograd's transforms with channels in the lanes, written once for both tile
+// winograd_simd.cpp: Winograd's transforms with channels in the lanes, written once for all tile
 // sizes from the tables of winograd_matrices.h.
 //
 // GCC 12 keeps an array that an ordinary loop indexes on the stack: every loop over a tile has an
@@ -57,11 +57,17 @@ CONVSCOPE_INLINE void multiply(const Vec* in, Vec* out) {
     out[1] = even + odd;
     out[2] = even - odd;
   }
-  if constexpr (T == 6) {
+  if constexpr (T >= 6) {
     const Vec even = terms<matrix, 3, 0, 2, Columns>(in);
     const Vec odd = terms<matrix, 3, 1, 2, Columns>(in);
     out[3] = even + odd;
     out[4] = even - odd;
+  }
+  if constexpr (T == 8) {
+    const Vec even = terms<matrix, 5, 0, 2, Columns>(in);
+    const Vec odd = terms<matrix, 5, 1, 2, Columns>(in);
+    out[5] = even + odd;
+    out[6] = even - odd;
   }
   out[T - 1] = terms<matrix, T - 1, 0, 1, Columns>(in);
 }
@@ -83,9 +89,13 @@ CONVSCOPE_INLINE void multiply_transposed(const Vec* in, Vec* out) {
     const Vec first = Column % 2 == 0 ? in[1] + in[2] : in[1] - in[2];
     constexpr float kFactor = matrix[1][Column];
     Vec sum = kFactor == 1.0f ? first : broadcast(kFactor) * first;
-    if constexpr (T == 6) {
+    if constexpr (T >= 6) {
       const Vec second = Column % 2 == 0 ? in[3] + in[4] : in[3] - in[4];
       sum = add_term<matrix, 3, Column>(second, sum);
+    }
+    if constexpr (T == 8) {
+      const Vec third = Column % 2 == 0 ? in[5] + in[6] : in[5] - in[6];
+      sum = add_term<matrix, 5, Column>(third, sum);
     }
     sum = add_term<matrix, 0, Column>(in[0], sum);
     out[Column] = add_term<matrix, T - 1, Column>(in[T - 1], sum);
@@ -99,21 +109,21 @@ CONVSCOPE_INLINE void multiply_transposed(const Vec* in, Vec* out) {
 template <const auto& matrix, int T, int Size>
 CONVSCOPE_INLINE void expand(const float* from, Index from_row, float* to, Index point_step) {
   Vec half[T][Size];  // matrix u
-#pragma GCC unroll 6
+#pragma GCC unroll 8
   for (int j = 0; j < Size; ++j) {
     Vec in[Size];
     Vec out[T];
-#pragma GCC unroll 6
+#pragma GCC unroll 8
     for (int i = 0; i < Size; ++i) in[i] = load(from + i * from_row + j * kLanes);
     multiply<matrix, T, Size>(in, out);
-#pragma GCC unroll 6
+#pragma GCC unroll 8
     for (int i = 0; i < T; ++i) half[i][j] = out[i];
   }
-#pragma GCC unroll 6
+#pragma GCC unroll 8
   for (int i = 0; i < T; ++i) {
     Vec out[T];
     multiply<matrix, T, Size>(half[i], out);
-#pragma GCC unroll 6
+#pragma GCC unroll 8
     for (int j = 0; j < T; ++j) store(to + (i * T + j) * point_step, out[j]);
   }
 }
@@ -122,21 +132,21 @@ CONVSCOPE_INLINE void expand(const float* from, Index from_row, float* to, Index
 template <const auto& matrix, int T, int Size, class Result>
 CONVSCOPE_INLINE void contract(const float* from, Index point_step, const Result& result) {
   Vec half[Size][T];  // matrix^T m
-#pragma GCC unroll 6
+#pragma GCC unroll 8
   for (int j = 0; j < T; ++j) {
     Vec in[T];
     Vec out[Size];
-#pragma GCC unroll 6
+#pragma GCC unroll 8
     for (int i = 0; i < T; ++i) in[i] = load(from + (i * T + j) * point_step);
     multiply_transposed<matrix, T, Size>(in, out);
-#pragma GCC unroll 6
+#pragma GCC unroll 8
     for (int i = 0; i < Size; ++i) half[i][j] = out[i];
   }
-#pragma GCC unroll 6
+#pragma GCC unroll 8
   for (int i = 0; i < Size; ++i) {
     Vec out[Size];
     multiply_transposed<matrix, T, Size>(half[i], out);
-#pragma GCC unroll 6
+#pragma GCC unroll 8
     for (int j = 0; j < Size; ++j) result(i, j, out[j]);
   }
 }
@@ -148,23 +158,23 @@ void input(const WinogradTiles& z, float* panel) {
   for (int j = 0; j < z.tiles * M + 2; ++j) {
     Vec in[kT];
     Vec out[kT];
-#pragma GCC unroll 6
+#pragma GCC unroll 8
     for (int i = 0; i < kT; ++i) in[i] = load(panel + i * z.from_row + j * kLanes);
     multiply<Matrices<M>::kB, kT, kT>(in, out);
-#pragma GCC unroll 6
+#pragma GCC unroll 8
     for (int i = 0; i < kT; ++i) store(panel + i * z.from_row + j * kLanes, out[i]);
   }
   for (int tile = 0; tile < z.tiles; ++tile) {
     const float* const from = panel + tile * M * kLanes;
     float* const to = z.to + tile * kLanes;
-#pragma GCC unroll 6
+#pragma GCC unroll 8
     for (int i = 0; i < kT; ++i) {
       Vec in[kT];
       Vec out[kT];
-#pragma GCC unroll 6
+#pragma GCC unroll 8
       for (int j = 0; j < kT; ++j) in[j] = load(from + i * z.from_row + j * kLanes);
       multiply<Matrices<M>::kB, kT, kT>(in, out);
-#pragma GCC unroll 6
+#pragma GCC unroll 8
       for (int j = 0; j < kT; ++j) store(to + (i * kT + j) * z.point_step, out[j]);
     }
   }
@@ -226,4 +236,5 @@ constexpr WinogradTransforms kTransforms{.input = input<M>,
 }  // namespace convscope::CONVSCOPE_ISA
 
 CONVSCOPE_SIMD_KERNELS(winograd_kernels, (WinogradKernels{.two = CONVSCOPE_ISA::kTransforms<2>,
-                                                          .four = CONVSCOPE_ISA::kTransforms<4>}))
+                                                          .four = CONVSCOPE_ISA::kTransforms<4>,
+                                                          .six = CONVSCOPE_ISA::kTransforms<6>}))

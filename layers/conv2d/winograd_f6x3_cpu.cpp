@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+// winograd_f6x3_cpu.cpp: 3x3 convolution by Winograd's F(6x6,3x3): 36 outputs of a channel pair
+// from 64 multiplications in place of 324.
+//
+// Formula    y[k] = A^T [ sum over c of (G w[k,c] G^T) . (B x[c] B^T) ] A, tile by tile: 6x6
+//            outputs from the 8x8 inputs around them
+// Textbook   for each tile, k:  m[8,8] = 0
+//              for each c:      m += (G * w[k,c] * G^T) . (B * x_tile[c] * B^T)   # elementwise
+//              y_tile[k] = A^T * m * A + b[k]
+// Plan       as in winograd_f4x3_cpu.cpp, with 64 points in place of 36
+// Shapes     x [N,C,H,W], w [K,C/G,3,3], y [N,K,P,Q], f32 row-major, any alignment; V [64, C/L,
+//            tiles, L], U [64, K/2L, C, 2L], M [64, K/L, tiles, L], L lanes, 64-byte aligned
+// Supports   f32; kernel 3x3, stride 1, dilation 1; every padding; groups, but not depthwise
+// Cost       FLOPs = 2 * 64 tiles K C/G; bytes = the three tensors once; workspace = U or V, and V
+//            or U + M for each thread; compute-bound
+// Numerics   in one dimension a rounding error may grow by ||A^T|| ||G|| ||B|| = 67 * 1.2 * 15
+//            (largest row sums; the sixth power of the point 2 stands in A), in two by its square.
+//            The largest seen, in units of the tests' bound: 51 with one channel, 38 over 120 random
+//            problems, 15 with 64 channels, 6 to 10 times that of winograd_f4x3; so error_growth is
+//            128. Same bits on each run and for any number of threads. A NaN spreads over its tile.
+//            auto does not take it: 64/36 in place of 36/16 products for an output are 21 % less at
+//            best, less what outputs beyond the image cost (60 rows for 56) and what the larger
+//            transforms take. Only 64 channels on 224x224 showed more than 5 % (8 to 10 %).
+// Backward   dx = the same with dy, padding 2 - pad and w flipped and transposed, assigned;
+//            dw = G^T [sum over tiles of (A dy A^T) . (B x B^T)] G, assigned or added to
+// Choices    winograd_plan.h
+// Source     A. Lavin, S. Gray: Fast Algorithms for Convolutional Neural Networks, 2015, arXiv
+//            1509.09308; B. Barabasz et al. 2018, arXiv 1803.10986, on the error of larger tiles
+// Read next  winograd_f4x3_cpu.cpp, smaller tiles; winograd_matrices.h, the points
+#include "layers/conv2d/winograd.h"
+
+namespace convscope {
+namespace {
+
+constexpr int kTile = 6;
+
+const Conv2dAlgorithm kCard{
+    .name = "winograd_f6x3",
+    .device = DeviceType::cpu,
+    .idea = "6x6 outputs from 64 multiplications in place of 324, between transforms",
+    .paper =
+        "Lavin, Gray 2015: Fast Algorithms for Convolutional Neural Networks, arXiv 1509.09308",
+    .supports = winograd::supports,
+    .cost = [](const Conv2dProblem& problem,
+               Direction direction) { return winograd::cost(kTile, problem, direction); },
+    .workspace_bytes =
+        [](const Conv2dProblem& problem, Direction direction) {
+          return winograd::workspace_bytes(kTile, problem, direction);
+        },
+    .error_growth = 128,
+    .exact_on_integers = false,
+    .auto_ok = false,  // at most a tenth faster than winograd_f4x3, with 6 to 10 times its error
+    .fuses_epilogue = true,
+    .forward = [](const Conv2dForwardArgs& args) { winograd::forward(kTile, args); },
+    .backward_data = [](const Conv2dBackwardDataArgs& a) { winograd::backward_data(kTile, a); },
+    .backward_weight =
+        [](const Conv2dBackwardWeightArgs& a) { winograd::backward_weight(kTile, a); },
+};
+
+}  // namespace
+}  // namespace convscope
+CONVSCOPE_CONV2D_ALGORITHM(convscope::kCard)
