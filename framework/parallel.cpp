@@ -62,6 +62,62 @@ class ChunkLoop {
   std::exception_ptr error_;
 };
 
+// Threads that wait for the loops of a region. A thread that is late (the machine is busy) is not
+// waited for: it finds the loop closed. Only threads that are inside a loop hold it open.
+class Team {
+ public:
+  // Of each thread but the first, until close().
+  void serve(int thread) {
+    std::uint64_t seen = 0;
+    for (;;) {
+      std::uint64_t now = 0;
+      for (int spins = 0; (now = open_.load()) == seen || now == kNone; ++spins) {
+        if (over_.load(std::memory_order_acquire)) return;
+        pause(spins);
+      }
+      // Announce, then look again: either the first thread sees us, or we see the loop closed.
+      active_.fetch_add(1);
+      if (open_.load() == now && thread < threads_) loop_->run(thread);
+      active_.fetch_sub(1);
+      seen = now;
+    }
+  }
+
+  // With at most `threads` of them.
+  void run(ChunkLoop& loop, int threads) {
+    loop_ = &loop;
+    threads_ = threads;
+    open_.store(++number_);
+    loop.run(0);
+    open_.store(kNone);
+    for (int spins = 0; active_.load() != 0; ++spins) pause(spins);
+  }
+
+  void close() { over_.store(true, std::memory_order_release); }
+
+ private:
+  static constexpr std::uint64_t kNone = 0;
+  // A few microseconds on the core, then others may have it.
+  static void pause(int spins) {
+    if (spins < 500) {
+#if defined(__x86_64__)
+      __builtin_ia32_pause();
+#endif
+    } else {
+      std::this_thread::yield();
+    }
+  }
+
+  std::atomic<std::uint64_t> open_{kNone};  // the number of the loop that may be joined
+  std::atomic<int> active_{0};
+  std::atomic<bool> over_{false};
+  ChunkLoop* loop_ = nullptr;  // both written before open_, read after it
+  int threads_ = 0;
+  std::uint64_t number_ = kNone;
+};
+
+thread_local Team* current_team = nullptr;
+
 #if defined(__SANITIZE_THREAD__)
 constexpr bool kThreadSanitizer = true;
 #elif defined(__has_feature)
@@ -84,6 +140,26 @@ void set_num_threads(int threads) {
 
 int num_threads() { return thread_setting(); }
 
+namespace {
+
+// Runs work(thread) on each of `threads` threads and waits for all.
+void fork_join(int threads, FunctionRef<void(int)> work) {
+  if constexpr (kThreadSanitizer) {
+    // ThreadSanitizer does not see libgomp's barriers; plain threads it understands.
+    std::vector<std::thread> others;
+    for (int thread = 1; thread < threads; ++thread) {
+      others.emplace_back([work, thread] { work(thread); });
+    }
+    work(0);
+    for (std::thread& other : others) other.join();
+  } else {
+#pragma omp parallel num_threads(threads)
+    work(omp_get_thread_num());
+  }
+}
+
+}  // namespace
+
 void parallel_chunks(std::int64_t chunks, FunctionRef<void(std::int64_t, int)> body) {
   if (chunks <= 0) return;
   const int threads = static_cast<int>(std::min<std::int64_t>(num_threads(), chunks));
@@ -92,19 +168,31 @@ void parallel_chunks(std::int64_t chunks, FunctionRef<void(std::int64_t, int)> b
     return;
   }
   ChunkLoop loop(chunks, body);
-  if constexpr (kThreadSanitizer) {
-    // ThreadSanitizer does not see libgomp's barriers; plain threads it understands.
-    std::vector<std::thread> team;
-    for (int thread = 1; thread < threads; ++thread) {
-      team.emplace_back([&loop, thread] { loop.run(thread); });
-    }
-    loop.run(0);
-    for (std::thread& member : team) member.join();
+  if (current_team != nullptr) {
+    current_team->run(loop, threads);
   } else {
-#pragma omp parallel num_threads(threads)
-    loop.run(omp_get_thread_num());
+    fork_join(threads, [&loop](int thread) { loop.run(thread); });
   }
   loop.rethrow();
+}
+
+void parallel_region(FunctionRef<void()> body) {
+  const int threads = num_threads();
+  if (threads == 1 || inside_parallel || current_team != nullptr) return body();
+  Team team;
+  std::exception_ptr error;
+  fork_join(threads, [&](int thread) {
+    if (thread != 0) return team.serve(thread);
+    current_team = &team;
+    try {
+      body();
+    } catch (...) {
+      error = std::current_exception();
+    }
+    current_team = nullptr;
+    team.close();
+  });
+  if (error) std::rethrow_exception(error);
 }
 
 }  // namespace convscope

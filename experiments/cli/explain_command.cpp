@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // explain_command.cpp: `convscope explain`: which algorithm each convolution of a config uses in
-// each direction, and why not the others. Nothing is run and no data are read.
+// each direction, why not the others, and how a step is planned. Nothing is run, no data are read.
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>
@@ -13,6 +13,7 @@
 #include "experiments/config/conv_layers.h"
 #include "framework/parallel.h"
 #include "layers/conv2d/select.h"
+#include "layers/plan/step_plan.h"
 
 namespace convscope {
 namespace {
@@ -87,6 +88,76 @@ Json as_json(const std::vector<ConvLayer>& layers, Device device) {
   return out;
 }
 
+// How a step of this network runs, in one mode.
+struct Step {
+  const char* mode;
+  std::unique_ptr<StepPlan> plan;  // null: why_not says why
+  std::string why_not;
+};
+
+std::vector<Step> steps_of(const ExperimentConfig& config, Module& model, const Shape& input) {
+  std::vector<Step> steps;
+  for (const PlanMode mode : {PlanMode::training, PlanMode::inference}) {
+    Step step{mode == PlanMode::training ? "training" : "inference", nullptr, ""};
+    if (!config.train.plan) {
+      step.why_not = "train.plan is false";
+    } else if (config.quant || !config.sparsity.values().empty()) {
+      step.why_not = "weights or values pass through quantisers or masks";
+    } else {
+      step.plan = StepPlan::make(model, input, mode, &step.why_not);
+    }
+    steps.push_back(std::move(step));
+  }
+  return steps;
+}
+
+void print_steps(const std::vector<Step>& steps) {
+  for (const Step& step : steps) {
+    if (!step.plan) {
+      std::cout << "\n" << step.mode << ": dynamic graph, because " << step.why_not << "\n";
+      continue;
+    }
+    const PlanMemory& memory = step.plan->memory();
+    std::cout << "\n"
+              << step.mode << ": planned, " << step.plan->call_count() << " calls, "
+              << number("%.2f MiB", static_cast<double>(memory.arena_bytes) / 1048576.0)
+              << " (at least "
+              << number("%.2f", static_cast<double>(memory.lower_bound_bytes) / 1048576.0)
+              << " are needed), " << step.plan->conversions() << " conversions of layout\n";
+    const auto lines = step.plan->lines();
+    std::size_t width = 0;
+    for (const auto& line : lines) width = std::max(width, line.layer.size());
+    for (const auto& line : lines) {
+      std::cout << "  " << line.layer << std::string(width - line.layer.size() + 2, ' ')
+                << line.shape.str() << "  " << line.text << "\n";
+    }
+  }
+}
+
+Json steps_as_json(const std::vector<Step>& steps) {
+  Json out = Json::array();
+  for (const Step& step : steps) {
+    Json entry = {{"mode", step.mode}, {"planned", step.plan != nullptr}};
+    if (!step.plan) {
+      entry["reason"] = step.why_not;
+    } else {
+      const PlanMemory& memory = step.plan->memory();
+      entry["calls"] = step.plan->call_count();
+      entry["layout_conversions"] = step.plan->conversions();
+      entry["arena_bytes"] = memory.arena_bytes;
+      entry["arena_lower_bound_bytes"] = memory.lower_bound_bytes;
+      entry["kept_bytes"] = memory.kept_bytes;
+      entry["operations"] = Json::array();
+      for (const auto& line : step.plan->lines()) {
+        entry["operations"].push_back(
+            {{"layer", line.layer}, {"text", line.text}, {"shape", line.shape.str()}});
+      }
+    }
+    out.push_back(std::move(entry));
+  }
+  return out;
+}
+
 int explain(const Arguments& arguments) {
   std::vector<std::string> overrides = arguments.overrides;
   for (const std::string& text : global_overrides()) overrides.push_back(text);
@@ -97,13 +168,19 @@ int explain(const Arguments& arguments) {
   Shape input = {config.data.batch_size};
   for (std::int64_t size : sample.shape) input.push_back(size);
   const std::vector<ConvLayer> layers = conv_layers(*model, input);
+  const std::vector<Step> steps = steps_of(config, *model, input);
   if (arguments.json) {
-    std::cout << as_json(layers, config.device).dump(2) << "\n";
-  } else if (layers.empty()) {
+    const Json all = {{"convolutions", as_json(layers, config.device)},
+                      {"steps", steps_as_json(steps)}};
+    std::cout << all.dump(2) << "\n";
+    return 0;
+  }
+  if (layers.empty()) {
     std::cout << "the network has no convolution\n";
   } else {
     print_text(layers, config.device);
   }
+  print_steps(steps);
   return 0;
 }
 
@@ -111,7 +188,7 @@ std::function<int()> declare(CLI::App& app) {
   auto arguments = std::make_shared<Arguments>();
   app.add_option("CONFIG", arguments->config, "experiment file (YAML)")->required();
   app.add_option("KEY=VALUE", arguments->overrides, "values that replace those of the file");
-  app.add_flag("--json", arguments->json, "as one JSON list");
+  app.add_flag("--json", arguments->json, "as one JSON object");
   return [arguments] { return explain(*arguments); };
 }
 

@@ -66,8 +66,9 @@ class LanesChainOp final : public PlanOp {
       out += cat(" ", stage.layer, " conv2d direct_batch_lanes", stage.conv.relu ? " + relu" : "",
                  stage.conv.pool2x2 ? " + max_pool2d" : "", ";");
     }
-    return out + " 1 conversion to it and 1 back; sums in another order";
+    return out + " sums in another order";
   }
+  int conversions() const override { return conversions_; }
 
   void forward(PlanBuilder& builder) override;
   void backward(PlanBuilder& builder) override;
@@ -85,6 +86,7 @@ class LanesChainOp final : public PlanOp {
   std::int64_t groups_, chunks_;
   std::vector<Slot> values_;   // x of each stage, then y of the last
   std::vector<Slot> winners_;  // of each stage
+  int conversions_ = 0;
 };
 
 // Samples of lane group g, and where it lies.
@@ -229,6 +231,7 @@ std::vector<StageMemory> LanesChainOp::memory(PlanBuilder& builder, bool backwar
 }
 
 void LanesChainOp::forward(PlanBuilder& builder) {
+  conversions_ = 2;  // the input to lanes, the result back
   values_ = {floats(builder, groups_ * stages_.front().conv.x_floats)};
   winners_.clear();
   for (const Stage& stage : stages_) {
@@ -282,6 +285,7 @@ void LanesChainOp::backward(PlanBuilder& builder) {
       static_cast<std::size_t>(run.scratch_step * num_threads()) * sizeof(float)));
   run.sums = static_cast<float*>(
       builder.workspace(static_cast<std::size_t>(run.sums_step * chunks_) * sizeof(float)));
+  conversions_ += builder.wants_gradient(inputs[0]) ? 2 : 1;  // dy to lanes, dx back
   if (!builder.wants_gradient(inputs[0])) {
     builder.call([run = std::move(run)] { run.backward(); });
     return;

@@ -48,6 +48,9 @@ class CONVSCOPE_API PlanOp {
   virtual void forward(PlanBuilder& builder) = 0;
   virtual void backward(PlanBuilder& builder) = 0;
 
+  // Copies of values into another layout or back, in one step; known once the calls are emitted.
+  virtual int conversions() const { return 0; }
+
   std::string layer;            // "c1"; of several fused ones the first
   std::vector<ValueId> inputs;  //
   ValueId output = kNoValue;

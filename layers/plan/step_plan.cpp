@@ -15,8 +15,11 @@ namespace {
 
 constexpr const char* kName = "plan";
 
+// One fork and one join for all of them.
 void run(const std::vector<PlanCall>& calls) {
-  for (const PlanCall& call : calls) call.run(call.arguments);
+  parallel_region([&] {
+    for (const PlanCall& call : calls) call.run(call.arguments);
+  });
 }
 
 // The first sentence that speaks against a plan, or "".
@@ -203,12 +206,24 @@ std::vector<StepPlan::OpTime> StepPlan::time_ops(const Tensor& x, const Tensor& 
   return out;
 }
 
-std::string StepPlan::text() const {
-  std::string out;
+std::vector<StepPlan::Line> StepPlan::lines() const {
+  std::vector<Line> out;
   for (const auto& op : graph_.ops()) {
-    out += cat(op->layer, "  ", op->text(), "  ", graph_.shape(op->output), "\n");
+    out.push_back({op->layer, op->text(), graph_.shape(op->output)});
   }
   return out;
+}
+
+std::string StepPlan::text() const {
+  std::string out;
+  for (const Line& line : lines()) out += cat(line.layer, "  ", line.text, "  ", line.shape, "\n");
+  return out;
+}
+
+int StepPlan::conversions() const {
+  int count = 0;
+  for (const auto& op : graph_.ops()) count += op->conversions();
+  return count;
 }
 
 }  // namespace convscope

@@ -62,8 +62,15 @@ class CONVSCOPE_API StepPlan {
     double forward_s = 0, backward_s = 0;
   };
   std::vector<OpTime> time_ops(const Tensor& x, const Tensor& labels);
-  // One line for each operation: the layers it stands for, its kernels, the layout of its values.
-  std::string text() const;
+  // What runs, operation by operation: the layer (the first of several), what it does, its result.
+  struct Line {
+    std::string layer, text;
+    Shape shape;
+  };
+  std::vector<Line> lines() const;
+  std::string text() const;  // the lines, one below the other
+  // Of values into another layout and back, in one step.
+  int conversions() const;
 
  private:
   StepPlan(const Shape& input, PlanMode mode) : graph_(input, mode), builder_(graph_) {}

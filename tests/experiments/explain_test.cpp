@@ -64,7 +64,8 @@ TEST(Explain, NamesEveryAlgorithmAndMarksOne) {
     text.append(part.data(), got);
   }
   EXPECT_EQ(pclose(pipe), 0);
-  const nlohmann::json layers = nlohmann::json::parse(text);
+  const nlohmann::json all = nlohmann::json::parse(text);
+  const nlohmann::json& layers = all.at("convolutions");
   ASSERT_EQ(layers.size(), 2U);
   for (const auto& layer : layers) {
     EXPECT_EQ(layer.at("problem").get<std::string>().substr(0, 5), "n=64,");
@@ -84,6 +85,20 @@ TEST(Explain, NamesEveryAlgorithmAndMarksOne) {
   EXPECT_EQ(forward.at("policy"), "reference");
   for (const auto& algorithm : forward.at("algorithms")) {
     EXPECT_EQ(algorithm.at("chosen").get<bool>(), algorithm.at("algorithm") == "reference");
+  }
+  const nlohmann::json& steps = all.at("steps");
+  ASSERT_EQ(steps.size(), 2U);
+  EXPECT_EQ(steps[0].at("mode"), "training");
+  EXPECT_EQ(steps[1].at("mode"), "inference");
+  for (const auto& step : steps) {
+    EXPECT_TRUE(step.at("planned").get<bool>());
+    EXPECT_GT(step.at("arena_bytes").get<std::int64_t>(), 0);
+    bool named = false;  // the algorithm that the config names runs
+    for (const auto& operation : step.at("operations")) {
+      named = named ||
+              (operation.at("layer") == "c2" && operation.at("text") == "conv2d reference + relu");
+    }
+    EXPECT_TRUE(named) << step;
   }
 }
 

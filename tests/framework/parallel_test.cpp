@@ -88,6 +88,50 @@ TEST(Parallel, SumsInChunkOrderHaveTheSameBitsForAnyNumberOfThreads) {
   }
 }
 
+// Many short loops of a region, some with fewer chunks than threads, and serial work in between.
+TEST(Parallel, EveryLoopOfARegionVisitsEveryIndexOnce) {
+  const testing::MachineScope scope;
+  for (const int threads : {1, 2, 5}) {
+    set_num_threads(threads);
+    std::vector<int> visits(37, 0);
+    std::int64_t serial = 0;
+    parallel_region([&] {
+      for (int loop = 0; loop < 500; ++loop) {
+        const std::int64_t chunks = 1 + loop % 37;
+        parallel_chunks(chunks, [&](std::int64_t chunk, int thread) {
+          EXPECT_LT(thread, std::min<std::int64_t>(threads, chunks));
+          ++visits[static_cast<std::size_t>(chunk)];
+        });
+        serial += visits[0];  // sees what the threads of the loop have written
+      }
+    });
+    EXPECT_EQ(serial, 500 * 501 / 2);
+    for (std::size_t i = 0; i < visits.size(); ++i) {
+      int expected = 0;
+      for (int loop = 0; loop < 500; ++loop) expected += loop % 37 >= static_cast<int>(i) ? 1 : 0;
+      EXPECT_EQ(visits[i], expected) << i;
+    }
+  }
+}
+
+TEST(Parallel, AnExceptionLeavesARegionAndTheNextRegionWorks) {
+  const testing::MachineScope scope;
+  set_num_threads(3);
+  const auto failing = [] {
+    parallel_region([] {
+      parallel_chunks(8, [](std::int64_t chunk, int) {
+        if (chunk == 5) fail("test", "chunk 5");
+      });
+    });
+  };
+  EXPECT_ERROR(ErrorKind::kInvalid, "chunk 5", failing());
+  EXPECT_ERROR(ErrorKind::kInvalid, "outside of a loop",
+               parallel_region([] { fail("test", "outside of a loop"); }));
+  std::atomic<int> count{0};
+  parallel_region([&] { parallel_chunks(8, [&](std::int64_t, int) { ++count; }); });
+  EXPECT_EQ(count.load(), 8);
+}
+
 TEST(Parallel, RefusesImpossibleThreadCounts) {
   const testing::MachineScope scope;
   EXPECT_ERROR(ErrorKind::kInvalid, "expected 0 to 1024 threads, got -1", set_num_threads(-1));

@@ -64,6 +64,7 @@ void expect_same_as_dynamic(std::int64_t n, std::int64_t kernel, const Shape& im
   ASSERT_NE(plan->text().find("c1 conv2d direct_batch_lanes + relu + max_pool2d; c2 conv2d"),
             std::string::npos)
       << plan->text();
+  EXPECT_EQ(plan->conversions(), 3);  // images in, p2 out, the gradient of p2 in
   const Tensor x = normal(input, DType::f32);
   const Variable loss = softmax_cross_entropy(dynamic->forward(Variable(x)), labels(n));
   loss.backward();
