@@ -112,7 +112,7 @@ struct LanesChainOp::Run {
   float* sums = nullptr;
   std::int64_t sums_step = 0;  // floats of one chunk
   float* scratch = nullptr;    // for each thread:
-  std::int64_t scratch_step = 0, gradient_floats = 0, value_floats = 0;
+  std::int64_t scratch_step = 0, value_floats = 0;
 
   // body(group) for every group of every chunk, chunks on threads.
   template <class F>
@@ -148,8 +148,7 @@ struct LanesChainOp::Run {
   }
 
   void backward_group(const Group& group, float* chunk_sums, float* own) const {
-    float* const dz_memory = own;
-    float* gradient = own + gradient_floats;    // of what the stage gives
+    float* gradient = own;                      // of what the stage gives
     float* previous = gradient + value_floats;  // of what it takes
     float* const kernel_scratch = previous + value_floats;
     const std::int64_t out = stages.back().conv.y_floats / lanes;
@@ -158,15 +157,12 @@ struct LanesChainOp::Run {
       const LanesConv& z = stages[i].conv;
       const StageMemory& m = memory[i];
       const std::int64_t g = group.index;
-      float* const sums_here = chunk_sums + m.sums_at;
-      const bool plain = !z.relu && !z.pool2x2;  // then dz is dy
-      kernels->output_gradient(z, gradient, m.y + g * z.y_floats,
-                               z.pool2x2 ? m.winners + g * z.winner_bytes : nullptr,
-                               plain ? nullptr : dz_memory, sums_here);
-      const float* const dz = plain ? gradient : dz_memory;
-      kernels->backward_weight(z, m.x + g * z.x_floats, dz, sums_here, kernel_scratch);
-      if (i == 0 && dx == nullptr) return;
-      kernels->backward_data(z, dz, m.packed_backward, previous, kernel_scratch);
+      const bool wanted = i > 0 || dx != nullptr;
+      kernels->backward(z, m.x + g * z.x_floats, m.y + g * z.y_floats,
+                        z.pool2x2 ? m.winners + g * z.winner_bytes : nullptr, gradient,
+                        m.packed_backward, wanted ? previous : nullptr, chunk_sums + m.sums_at,
+                        kernel_scratch);
+      if (!wanted) return;
       std::swap(gradient, previous);
     }
     const std::int64_t in = stages.front().conv.x_floats / lanes;
@@ -271,16 +267,13 @@ void LanesChainOp::backward(PlanBuilder& builder) {
   for (const Stage& stage : stages_) {
     const LanesConv& z = stage.conv;
     run.sums_step += z.sums_floats;
-    run.gradient_floats = std::max(run.gradient_floats, z.gradient_floats);
     run.value_floats = std::max({run.value_floats, z.x_floats, z.y_floats});
-    kernel_scratch = std::max(
-        {kernel_scratch, z.backward_data_scratch_floats, z.backward_weight_scratch_floats});
+    kernel_scratch = std::max(kernel_scratch, z.backward_scratch_floats);
   }
   // Pieces start on cache lines.
   const auto lines = [](std::int64_t count) { return (count + 15) / 16 * 16; };
-  run.gradient_floats = lines(run.gradient_floats);
   run.value_floats = lines(run.value_floats);
-  run.scratch_step = run.gradient_floats + 2 * run.value_floats + lines(kernel_scratch);
+  run.scratch_step = 2 * run.value_floats + lines(kernel_scratch);
   run.scratch = static_cast<float*>(builder.workspace(
       static_cast<std::size_t>(run.scratch_step * num_threads()) * sizeof(float)));
   run.sums = static_cast<float*>(
