@@ -141,10 +141,13 @@ struct Plan {
     const double data_flops = rows_of_data / 2 * transform_flops(across.length) +
                               columns_of_data * transform_flops(down.length);
     const double points = all * number(down.length * across.length);
+    // With 16 registers (AVX2, scalar) transforms and products spill and load more: measured.
+    const double registers = lanes == 16 ? 1.0 : lanes == 8 ? 1.6 : 2.0;
     if (depthwise) {
       return {data_flops + 4 * points * number(channel_blocks * lanes),
-              (rows_of_data * (row + pixel_row) + all * blocks_of_channels * column +
-               kPointOperations * points * number(channel_blocks)) /
+              registers *
+                  (rows_of_data * (row + pixel_row) + all * blocks_of_channels * column +
+                   kPointOperations * points * number(channel_blocks)) /
                   kDepthwiseShare};
     }
     const double weights = number(depth_padded() * channel_blocks);
