@@ -171,6 +171,7 @@ std::string net_json(const NetBenchReport& report) {
                      {{"net", report.net},
                       {"device", report.device},
                       {"threads", report.threads},
+                      {"clock", report.options.cpu_clock ? "cpu" : "wall"},
                       {"min_seconds", report.options.min_seconds},
                       {"least_samples", report.options.least_samples},
                       {"warm_up", report.options.warm_up}}},

@@ -21,7 +21,7 @@ constexpr const char* kCommand = "bench net";
 struct Arguments {
   std::string net;
   std::vector<std::string> overrides;
-  std::string batch, mode = "inference,train", image, json, csv;
+  std::string batch, mode = "inference,train", clock = "wall", image, json, csv;
   int classes = 0;
   bool layers = false;
   double min_time = 2;
@@ -129,10 +129,17 @@ int bench(const Arguments& arguments) {
   if (arguments.classes < 0 || arguments.classes > (1 << 20)) {
     fail_usage(kCommand, cat("expected --classes from 1 to 1048576, got ", arguments.classes));
   }
+  if (arguments.clock != "wall" && arguments.clock != "cpu") {
+    fail_usage(kCommand, cat("expected --clock wall or cpu, got '", arguments.clock, "'"));
+  }
   const std::vector<NetMode> modes = modes_of(arguments.mode);
   const ExperimentConfig config = config_of(arguments);
   set_num_threads(static_cast<int>(config.threads));
   backend_of(config.device);
+  if (arguments.clock == "cpu" && (num_threads() != 1 || config.device.type != DeviceType::cpu)) {
+    fail_usage(kCommand,
+               "expected --threads 1 and device cpu because --clock cpu counts one thread's time");
+  }
   const std::vector<std::int64_t> batches =
       arguments.batch.empty() ? std::vector<std::int64_t>{config.data.batch_size}
                               : numbers("--batch", arguments.batch, ',', 1 << 24, "1,8");
@@ -142,6 +149,7 @@ int bench(const Arguments& arguments) {
                         .threads = num_threads(),
                         .options = {.min_seconds = arguments.min_time,
                                     .least_samples = arguments.rounds,
+                                    .cpu_clock = arguments.clock == "cpu",
                                     .seed = static_cast<std::uint64_t>(config.seed)},
                         .rows = {},
                         .layers = {},
@@ -196,6 +204,9 @@ void declare_bench_net(CLI::App& app, std::function<int()>& run) {
   net->add_option("--image", arguments->image, "CxHxW; default: the data set's");
   net->add_option("--classes", arguments->classes, "outputs; default: the data set's");
   net->add_flag("--layers", arguments->layers, "also each layer alone, and the plan's operations");
+  net->add_option("--clock", arguments->clock,
+                  "wall, or cpu: time on the core, for --threads 1 on a busy machine")
+      ->capture_default_str();
   net->add_option("--min-time", arguments->min_time, "seconds that each case is timed for")
       ->capture_default_str();
   net->add_option("--rounds", arguments->rounds, "least number of timings of each case")

@@ -171,11 +171,12 @@ TEST(BenchNet, WritesTheSameRowsAsTableJsonAndCsv) {
 TEST(BenchNet, TakesTheNameOfAModel) {
   std::string table;
   // 60 + 880 + 48120 + 10164 + 850 parameters
-  ASSERT_EQ(run({"lenet5", "--batch", "2", "--mode", "inference", "--min-time", "0.001",
-                 "model.kernel_size=3"},
+  ASSERT_EQ(run({"lenet5", "--batch", "2", "--mode", "inference", "--min-time", "0.001", "--clock",
+                 "cpu", "threads=1", "model.kernel_size=3"},
                 &table),
             0);
-  EXPECT_NE(table.find("lenet5: 60074 parameters, images [1,28,28], 10 classes"), std::string::npos)
+  EXPECT_NE(table.find("lenet5: 60074 parameters, images [1,28,28], 10 classes, cpu, 1 threads"),
+            std::string::npos)
       << table;
 }
 
@@ -193,6 +194,8 @@ TEST(BenchNet, AnswersMistakesWithOneSentenceAndTheirExitCodes) {
       {{"lenet5", "--image", "28x28"}, 2, "expected --image CxHxW"},
       {{"lenet5", "--image", "1x28xa"}, 2, "got '1x28xa'"},
       {{"lenet5", "--min-time", "0"}, 2, "expected --min-time above 0"},
+      {{"lenet5", "--clock", "sun"}, 2, "expected --clock wall or cpu, got 'sun'"},
+      {{"lenet5", "--clock", "cpu", "threads=2"}, 2, "expected --threads 1 and device cpu"},
       {{"lenet5", "--rounds", "0"}, 2, "expected --rounds from 1"},
       {{"lenet5", "--classes", "-3"}, 2, "expected --classes from 1"},
       {{"lenet5", "--image", "1x8x8"}, 3, "expected images of at least 16x16 pixels"},
