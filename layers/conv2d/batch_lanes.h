@@ -24,6 +24,9 @@
 //                             of 2 channels; pairs (dz, tap) that fall outside of the image are
 //                             never computed
 //            backward_weight  4 k x 5 taps = 20 sums: 4 dz + 5 x loads for 20 FMAs
+//            backward, pooled 2 k x 5 taps: 12 x + 2 dy loads, 22 blends (two a cycle, beside the
+//                             FMAs) and 10 FMAs for what takes 40 FMAs with dz
+//            AVX2, 16 registers: 3 k x 4, 1 c x 2 halves x 4 columns, 2 k x 5 taps x both halves
 #pragma once
 
 #include <cstdint>
