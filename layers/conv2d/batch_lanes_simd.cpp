@@ -132,34 +132,43 @@ void short_tile(const Tile& tile, const Target& target, Index kernels) {
   }
 }
 
-template <int Kernels, int Ratio>
-CONVSCOPE_INLINE void store_pooled(const Wide (&sums)[Kernels][4], const Target& target,
+template <int Kernels, int Ratio, int Columns>
+CONVSCOPE_INLINE void store_pooled(const Wide (&sums)[Kernels][2 * Columns], const Target& target,
                                    bool ordered) {
 #pragma GCC unroll 8
   for (int k = 0; k < Kernels; ++k) {
-    store_largest(even_pixels<Ratio>(sums[k][0], sums[k][1]),
-                  odd_pixels<Ratio>(sums[k][0], sums[k][1]),
-                  even_pixels<Ratio>(sums[k][2], sums[k][3]),
-                  odd_pixels<Ratio>(sums[k][2], sums[k][3]), target.relu, ordered,
-                  target.y + k * target.y_channel, target.winners + k * target.y_channel);
+    const Wide a = sums[k][0], b = sums[k][Columns - 1];
+    const Wide c = sums[k][Columns], d = sums[k][2 * Columns - 1];
+    float* const y = target.y + k * target.y_channel;
+    std::uint8_t* const winners = target.winners + k * target.y_channel;
+    alignas(64) float values[kWide];
+    std::uint8_t bytes[kWide];
+    store_largest(even_pixels<Ratio>(a, b), odd_pixels<Ratio>(a, b), even_pixels<Ratio>(c, d),
+                  odd_pixels<Ratio>(c, d), target.relu, ordered, Columns == 2 ? y : values,
+                  Columns == 2 ? winners : bytes);
+    if constexpr (Columns == 1) {  // half of the lanes are windows
+      __builtin_memcpy(y, values, sizeof(values) / 2);
+      __builtin_memcpy(winners, bytes, sizeof(bytes) / 2);
+    }
   }
 }
 
-template <int Kernels, int Ratio>
+// Two rows; two columns, or one vector of several pixels.
+template <int Kernels, int Ratio, int Columns>
 void pooled_tile(const Tile& tile, const Target& target) {
-  Wide sums[Kernels][4];  // two rows, two columns
+  Wide sums[Kernels][2 * Columns];
   start_from_bias(target.bias, sums);
-  add_products<Kernels, 2, 2>(tile, sums);
-  WideMask nan = either_nan(sums[0][0], sums[0][1]);
+  add_products<Kernels, 2, Columns>(tile, sums);
+  WideMask nan = either_nan(sums[0][0], sums[0][Columns]);
 #pragma GCC unroll 8
   for (int k = 0; k < Kernels; ++k) {
-    nan = or_mask(nan,
-                  or_mask(either_nan(sums[k][0], sums[k][1]), either_nan(sums[k][2], sums[k][3])));
+    nan = or_mask(nan, or_mask(either_nan(sums[k][0], sums[k][Columns - 1]),
+                               either_nan(sums[k][Columns], sums[k][2 * Columns - 1])));
   }
   if (__builtin_expect(any_lane(nan), 0)) {
-    store_pooled<Kernels, Ratio>(sums, target, false);
+    store_pooled<Kernels, Ratio, Columns>(sums, target, false);
   } else {
-    store_pooled<Kernels, Ratio>(sums, target, true);
+    store_pooled<Kernels, Ratio, Columns>(sums, target, true);
   }
 }
 
@@ -191,19 +200,20 @@ TileFunction plain_of(Index kernels, int columns) {
   }
 }
 
-template <int Ratio>
+constexpr int kept(int kernels) { return kernels <= kKernels ? kernels : 1; }
+
+template <int Ratio, int Columns>
 TileFunction pooled_of(Index kernels) {
   constexpr TileFunction kTable[6] = {
-      pooled_tile<1, Ratio>,
-      pooled_tile < kKernels < 2 ? 1 : 2,
-      Ratio >,
-      pooled_tile < kKernels < 3 ? 1 : 3,
-      Ratio >,
-      pooled_tile < kKernels < 4 ? 1 : 4,
-      Ratio >
-      , pooled_tile < kKernels < 5 ? 1 : 5, Ratio >, pooled_tile < kKernels < 6 ? 1 : 6, Ratio >,
-  };
+      pooled_tile<1, Ratio, Columns>,       pooled_tile<kept(2), Ratio, Columns>,
+      pooled_tile<kept(3), Ratio, Columns>, pooled_tile<kept(4), Ratio, Columns>,
+      pooled_tile<kept(5), Ratio, Columns>, pooled_tile<kept(6), Ratio, Columns>};
   return kTable[kernels - 1];
+}
+TileFunction pooled_of(Index kernels, Index ratio, Index columns) {
+  if (ratio == 1) return pooled_of<1, 2>(kernels);
+  if (ratio == 2) return columns == 2 ? pooled_of<2, 2>(kernels) : pooled_of<2, 1>(kernels);
+  return columns == 2 ? pooled_of<4, 2>(kernels) : pooled_of<4, 1>(kernels);
 }
 
 // The part of [0, taps) whose reads [at + tap step, at + tap step + span) meet [begin, end).
@@ -257,7 +267,7 @@ void run_pass(const Pass& z, bool pooled) {
       Index at = done;
       done += count * step_y;
       if (count == 0 || (pooled && count < width)) {  // the rest: overlaps the tile before
-        count = pooled ? width : 1;
+        count = pooled && row_floats - at > step_y ? width : 1;
         at = row_floats - count * step_y;
         done = row_floats;
       }
@@ -282,10 +292,7 @@ void run_pass(const Pass& z, bool pooled) {
           target.y = z.y + out;
           if (pooled) {
             target.winners = z.winners + out;
-            const TileFunction function = ratio == 1   ? pooled_of<1>(size)
-                                          : ratio == 2 ? pooled_of<2>(size)
-                                                       : pooled_of<4>(size);
-            function(tile, target);
+            pooled_of(size, ratio, count)(tile, target);
           } else if (too_short) {
             short_tile(tile, target, size);
           } else {
