@@ -263,11 +263,13 @@ void run_pass(const Pass& z, bool pooled) {
         clip(row, 1, (shrink - 1) * z.row_stride + 1, z.r, z.zero_top, z.rows - z.zero_bottom);
     tile.r = r.count;
     for (Index done = 0; done < row_floats;) {
-      Index count = smaller(width, (row_floats - done) / step_y);
+      const Index left = row_floats - done;
+      Index count = smaller(width, left / step_y);
       Index at = done;
       done += count * step_y;
-      if (count == 0 || (pooled && count < width)) {  // the rest: overlaps the tile before
-        count = pooled && row_floats - at > step_y ? width : 1;
+      if (pooled && count == 1 && left > step_y && row_floats >= width * step_y) count = 0;
+      if (count == 0) {  // the rest: overlaps the tile before
+        count = pooled && left > step_y ? width : 1;
         at = row_floats - count * step_y;
         done = row_floats;
       }
@@ -358,7 +360,7 @@ void forward(const LanesConv& z, const float* x, const float* packed, const floa
   pass.q = z.conv_q;
   pass.y = y;
   pass.winners = winners;
-  const bool two_steps = z.pool2x2 && z.conv_q * z.lanes < 32;
+  const bool two_steps = z.pool2x2 && z.conv_q * z.lanes < 16;
   if (two_steps) {
     pass.y = scratch;
     pass.relu = false;

@@ -265,7 +265,10 @@ INSTANTIATE_TEST_SUITE_P(
                       "n=3,c=2,h=3,w=3,k=2,r=3,s=3",        // one pixel of y
                       "n=3,c=2,h=4,w=4,k=2,r=3,s=3",        // one window
                       "n=2,c=2,h=1,w=2,k=3,r=3,s=3,pad=3",  // mostly padding
-                      "n=4,c=1,h=28,w=28,k=6,r=5,s=5", "n=2,c=1,h=3,w=40,k=13,r=1,s=5"));
+                      "n=4,c=1,h=28,w=28,k=6,r=5,s=5", "n=2,c=1,h=3,w=40,k=13,r=1,s=5",
+                      "n=4,c=2,h=6,w=8,k=7,r=3,s=3",
+                      "n=4,c=2,h=6,w=10,k=3,r=3,s=5",  // rows of 6 pixels
+                      "n=4,c=1,h=6,w=12,k=4,r=3,s=3"));
 
 TEST(BatchLanes, RandomProblemsGiveTheBitsOfTheSeparateOperations) {
   Generator random(5, 1);
