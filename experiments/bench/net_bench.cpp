@@ -52,7 +52,7 @@ Batch random_batch(const Shape& image, std::int64_t size, int classes, std::uint
   Generator random(seed, 12);
   for (std::int64_t i = 0; i < size; ++i) {
     batch.labels.data<std::int32_t>()[i] =
-        static_cast<std::int32_t>(random.below(static_cast<std::uint64_t>(classes)));
+        static_cast<std::int32_t>(random.below(static_cast<std::uint32_t>(classes)));
   }
   return batch;
 }
