@@ -72,6 +72,9 @@ struct Conv2dCost {
   double peak_share = 1;
 };
 
+// peak_share when `cycles` of one core are spent beside `flops` at `share`: set-up, copies, borders.
+CONVSCOPE_API double share_beside(double flops, double share, double cycles);
+
 struct Conv2dAlgorithm {
   const char* name = "";  // lower case, names the method: "im2col_gemm"
   DeviceType device = DeviceType::cpu;

@@ -214,10 +214,17 @@ bool unrolled(const Conv2dProblem& z) {
   return z.stride_h == 1 || (z.stride_h == 2 && z.dilation_h == 1 && z.dilation_w == 1);
 }
 
-Conv2dCost cost(const Conv2dProblem& problem, Direction) {
-  return {.flops = problem.nominal_flops(),
+// A call for one plane costs about 100 FMAs; without a multiplier one call takes many planes.
+Conv2dCost cost(const Conv2dProblem& problem, Direction direction) {
+  const double calls = direction == Direction::backward_weight
+                           ? 2.0 * static_cast<double>(problem.k)
+                       : problem.k_per_group() > 1 ? static_cast<double>(problem.n * problem.k)
+                                                   : 1.0;
+  const double flops = problem.nominal_flops();
+  const double plain = problem.stride_w > 1 ? 0.03 : 0.1;
+  return {.flops = flops,
           .bytes = problem.nominal_bytes(),
-          .peak_share = unrolled(problem) ? 0.65 : 0.1};
+          .peak_share = share_beside(flops, unrolled(problem) ? 0.65 : plain, calls * 100)};
 }
 
 std::size_t workspace_bytes(const Conv2dProblem& z, Direction direction) {

@@ -215,7 +215,7 @@ Conv2dCost cost(const Conv2dProblem& problem, Direction direction) {
                         static_cast<double>(plan.x_size() + plan.y_size());
   return {.flops = flops,
           .bytes = 2 * problem.nominal_bytes(),
-          .peak_share = flops == 0 ? 1 : flops / (tiles + copies)};
+          .peak_share = share_beside(flops, flops == 0 ? 1 : flops / (tiles + copies), 300)};
 }
 
 std::size_t workspace_bytes(const Conv2dProblem& problem, Direction direction) {

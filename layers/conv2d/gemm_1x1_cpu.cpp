@@ -499,7 +499,10 @@ Conv2dCost cost(const Conv2dProblem& z, Direction direction) {
     const auto depth = static_cast<double>(plan.depth);
     share *= rows / (rows + 2) * depth / (depth + 4);
   }
-  return {.flops = z.nominal_flops(), .bytes = z.nominal_bytes(), .peak_share = share};
+  const double set_up = direction == Direction::backward_weight ? 500 : 900;
+  return {.flops = z.nominal_flops(),
+          .bytes = z.nominal_bytes(),
+          .peak_share = share_beside(z.nominal_flops(), share, set_up)};
 }
 
 std::size_t workspace_bytes(const Conv2dProblem& z, Direction direction) {

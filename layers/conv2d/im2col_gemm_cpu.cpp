@@ -422,22 +422,29 @@ Conv2dSupport supports(const Conv2dProblem& problem, Direction) {
   return Conv2dSupport::no(cat("expects elements of type f32, got ", name_of(problem.dtype)));
 }
 
-// Packing costs a few cycles for each vector of columns, beside one FMA for each of the K/G kernels
-// (backward_data: the same for its gathering, more with strides), so a group of few kernels stays
-// below peak; in backward_weight a small plane pays for sums across lanes. The constants fit
-// measurements from LeNet to ResNet.
+// Beside an FMA for each of the K/G kernels a vector of columns costs its packing (backward_data: its
+// gathering, more with strides, and much more when the columns of a channel leave the L2 cache);
+// each row of an image costs some cycles for each tap, however short it is; what moves to and from
+// memory hides only half. In backward_weight a small plane pays for sums across lanes. The constants
+// fit measurements from edge cases of a microsecond to VGG.
 Conv2dCost cost(const Conv2dProblem& problem, Direction direction) {
-  const auto fmas = static_cast<double>(problem.k_per_group());
+  const Sizes z(problem);
+  const auto fmas = static_cast<double>(z.kernels);
+  const auto pixels = static_cast<double>(z.plane);
   double share = direction == Direction::forward ? 0.85 : 0.8;
   double beside = 4;
-  if (direction == Direction::backward_data && problem.stride_w > 1) beside = 14;
-  if (direction == Direction::backward_weight) {
-    const auto plane = static_cast<double>(problem.p() * problem.q());
-    share *= plane / (plane + 12);
+  double row_cycles = direction == Direction::forward ? 9 : 6;
+  if (direction == Direction::backward_data) {
+    beside = problem.stride_w > 1 ? 40 : 6;
+    if (static_cast<double>(z.taps) * pixels > 256 * 1024) beside += 100;
   }
-  return {.flops = problem.nominal_flops(),
+  if (direction == Direction::backward_weight) share *= pixels / (pixels + 12);
+  const double flops = problem.nominal_flops();
+  const double rows = static_cast<double>(problem.n * problem.p() * problem.c * z.taps);
+  return {.flops = flops,
           .bytes = problem.nominal_bytes(),
-          .peak_share = share * fmas / (fmas + beside)};
+          .peak_share = share_beside(flops, share * fmas / (fmas + beside),
+                                     350 + rows * row_cycles + problem.nominal_bytes() / 16)};
 }
 
 std::size_t workspace_bytes(const Conv2dProblem& problem, Direction direction) {

@@ -157,9 +157,12 @@ Conv2dSupport supports(const Conv2dProblem& problem, Direction) {
 // SSE2 without FMA does 8 FLOPs in a cycle where AVX does 32, and Eigen's product itself reaches
 // about three quarters of that.
 Conv2dCost cost(const Conv2dProblem& problem, Direction) {
+  const double share = current_isa() == Isa::scalar ? 0.7 : 0.18;
+  const double rows =
+      static_cast<double>(problem.n * problem.p() * problem.c * problem.r * problem.s);
   return {.flops = problem.nominal_flops(),
           .bytes = problem.nominal_bytes(),
-          .peak_share = current_isa() == Isa::scalar ? 0.7 : 0.18};
+          .peak_share = share_beside(problem.nominal_flops(), share, 1500 + rows * 12)};
 }
 
 std::size_t workspace_bytes(const Conv2dProblem& problem, Direction direction) {

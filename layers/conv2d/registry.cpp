@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // registry.cpp: the tables of convolution algorithms, one for each kind of device.
+#include <algorithm>
+
+#include "framework/cpu_isa.h"
 #include "layers/conv2d/algorithm.h"
 
 namespace convscope {
@@ -12,6 +15,12 @@ Registry<Conv2dAlgorithm>& conv2d_algorithms(DeviceType device) {
 
 bool register_conv2d_algorithm(const Conv2dAlgorithm& card, const char* file) {
   return conv2d_algorithms(card.device).add(card.name, card, file);
+}
+
+double share_beside(double flops, double share, double cycles) {
+  const double per_cycle = current_isa() == Isa::scalar ? 8 : 32;
+  const double work = std::max(flops, 1.0);
+  return std::min(1.0, work / (work / share + cycles * per_cycle));
 }
 
 Conv2dSupport support_of(const Conv2dAlgorithm& algorithm, const Conv2dProblem& problem,
