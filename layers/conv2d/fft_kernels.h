@@ -92,8 +92,8 @@ struct FftProduct {
   std::int64_t out_point = 0;
 };
 
-inline constexpr int kFftLengths[] = {16, 20, 24, 32, 48, 64};
-inline constexpr int kFftLengthCount = 6;
+inline constexpr int kFftLengths[] = {12, 16, 20, 24, 32, 48, 64};
+inline constexpr int kFftLengthCount = 7;
 
 // Products without a sum, of columns in the kernels' form: out[2 T, L] (+)= v[2 T, L] u[2 T, L].
 struct FftPoints {

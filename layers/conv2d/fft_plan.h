@@ -38,7 +38,7 @@ struct Axis {
 // brought into its lane, a vector written to or read from L3 beside them, a point of a product
 // without a sum; of the time of all that, depthwise takes 1 / share; products with a sum reach this
 // share of the peak.
-inline constexpr double kFftOperations[kFftLengthCount] = {230, 320, 390, 560, 900, 1250};
+inline constexpr double kFftOperations[kFftLengthCount] = {170, 230, 320, 390, 560, 900, 1250};
 inline constexpr double kPixelOperations = 5;
 inline constexpr double kSpectrumOperations = 4;      // from L2
 inline constexpr double kFarSpectrumOperations = 14;  // from L3 that others use as well

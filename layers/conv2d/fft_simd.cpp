@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// fft_simd.cpp: Fourier transforms of 16 to 64 numbers with channels in the lanes.
+// fft_simd.cpp: Fourier transforms of 12 to 64 numbers with channels in the lanes.
 //
 // A lane holds a channel, so a transform is arithmetic on whole vectors: no shuffles, and every
 // tile size is as good as another. A length T = A B is cut once, after Cooley and Tukey (1965): with
@@ -89,7 +89,7 @@ CONVSCOPE_INLINE Complex turned(Complex a, float re, float im) {
   return {fma(broadcast(-im), a.im, a.re * c), fma(a.re, s, a.im * c)};
 }
 
-// ---- transforms of 4 to 8 numbers, in place ----------------------------------------------------
+// ---- transforms of 3 to 8 numbers, in place ----------------------------------------------------
 
 template <int N>
 CONVSCOPE_INLINE void transform(Complex* z);
@@ -173,7 +173,7 @@ CONVSCOPE_INLINE void transform<8>(Complex* z) {
           fma(broadcast(kRoot), three.im, even[3].im)};
 }
 
-// ---- transforms of 16 to 64 numbers ------------------------------------------------------------
+// ---- transforms of 12 to 64 numbers ------------------------------------------------------------
 
 constexpr int first_factor(int length) { return length <= 32 ? 4 : length == 48 ? 6 : 8; }
 
@@ -463,9 +463,10 @@ void points(const FftPoints& z) {
 
 CONVSCOPE_SIMD_KERNELS(fft_kernels,
                        (FftKernels{
-                           .lengths = {CONVSCOPE_ISA::kLength<16>, CONVSCOPE_ISA::kLength<20>,
-                                       CONVSCOPE_ISA::kLength<24>, CONVSCOPE_ISA::kLength<32>,
-                                       CONVSCOPE_ISA::kLength<48>, CONVSCOPE_ISA::kLength<64>},
+                           .lengths = {CONVSCOPE_ISA::kLength<12>, CONVSCOPE_ISA::kLength<16>,
+                                       CONVSCOPE_ISA::kLength<20>, CONVSCOPE_ISA::kLength<24>,
+                                       CONVSCOPE_ISA::kLength<32>, CONVSCOPE_ISA::kLength<48>,
+                                       CONVSCOPE_ISA::kLength<64>},
                            .rows = CONVSCOPE_ISA::kRows,
                            .sum_rows = CONVSCOPE_ISA::kSumRows,
                            .product = CONVSCOPE_ISA::product,
