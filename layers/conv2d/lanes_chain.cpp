@@ -10,6 +10,7 @@
 // the number of threads; they differ from those of other algorithms in the order of the sums.
 #include <algorithm>
 #include <cstring>
+#include <string_view>
 
 #include "framework/parallel.h"
 #include "layers/conv2d/batch_lanes.h"
@@ -368,6 +369,14 @@ void form_chains(PlanGraph& graph) {
   for (std::size_t i = 0; i < ops.size(); ++i) {
     const Chain chain = chain_from(graph, ops[i].get(), lanes);
     if (chain.stages.empty()) continue;
+    // A chain pays by what stays in the lanes between its operations. One convolution alone gains
+    // nothing: it runs in the lanes when that was the selection's choice.
+    const auto* const alone =
+        chain.ops.size() == 1 ? dynamic_cast<Conv2dOp*>(ops[i].get()) : nullptr;
+    if (alone != nullptr && std::string_view(alone->choice(Direction::forward).algorithm->name) !=
+                                "direct_batch_lanes") {
+      continue;
+    }
     auto joined = std::make_unique<LanesChainOp>(chain.stages, images[0], lanes);
     joined->layer = chain.ops.front()->layer;
     joined->inputs = chain.ops.front()->inputs;
