@@ -28,8 +28,7 @@
 //            pixels, slices added in order. Same bits on each run and for any number of threads;
 //            exact on integers below 2^24
 // Backward   dx assigned; dw assigned or added to (its sums start from dw)
-// Choices    kPanelFloats 64 Ki: 256 KiB of L2 beside one block of weights; kWeightFloats 96 Ki: a
-//            block of more weights (512 channels) is used piece by piece, for all rows of a panel
+// Choices    kPanelFloats 64 Ki: 256 KiB of L2 beside one block of weights
 //            kTransposeFmas: storing a channel tile transposed costs what 30 (c, r, s) cost
 //            kSlices 16: chunks for the threads when there are few output channels
 // Source     E. Georganas et al.: Anatomy of High-Performance Deep Learning Convolutions on SIMD
@@ -146,9 +145,7 @@ class Convolution {
     kernels_.copy(copy, in_ + image * pass_.depth * copy.from_step + first * pass_.in_w, panel);
     for (Index index = block_begin; index < block_end; ++index) {
       const Block block = block_at(index);
-      for (Index d = 0; d < pass_.depth; d += pass_.depth_at_once) {
-        for (Index o = row; o < row_end; ++o) run_row(image, o, o - row, first, block, d, panel);
-      }
+      for (Index o = row; o < row_end; ++o) run_row(image, o, first, block, panel);
       epilogue_.finish(out_at(image, block, row), block.count, (row_end - row) * pass_.out_w,
                        pass_.out_h * pass_.out_w);
     }
@@ -158,43 +155,35 @@ class Convolution {
     return out_ + ((image * pass_.channels + block.k) * pass_.out_h + row) * pass_.out_w;
   }
 
-  // The `place`-th row of its block of rows, reduction channels from d on.
-  void run_row(Index image, Index o, Index place, Index first, const Block& block, Index d,
-               float* panel) const {
+  void run_row(Index image, Index o, Index first, const Block& block, float* panel) const {
     const Index g = image % z_.groups;
     std::array<std::int32_t, kMostTaps> x_at, w_at;
     SumTile tile;
     tile.channels = static_cast<int>(block.count);
-    tile.depth = std::min(pass_.depth_at_once, pass_.depth - d);
-    tile.goes_on = d > 0;
-    tile.ends = d + tile.depth == pass_.depth;
+    tile.depth = pass_.depth;
     tile.x_at = x_at.data();
     tile.w_at = w_at.data();
     tile.x_step = pass_.channel_step;
+    tile.w = packed(g, block);
     tile.w_step = pass_.taps * block.width;
-    tile.w = packed(g, block) + d * tile.w_step;
     tile.start = b_ == nullptr ? nullptr : b_ + g * pass_.channels + block.k;
     float* const out = out_at(image, block, o);
-    float* const woven = panel + pass_.panel_floats();    // [count, classes, class_w]
-    float* const waiting = woven + pass_.woven_floats();  // [rows, classes, class_w, width]
+    float* const woven = panel + pass_.panel_floats();  // [count, classes, class_w]
     for (Index group = 0; group < pass_.classes; ++group) {
       tile.taps = list_taps(o, group, first, block.width, x_at, w_at);
       const Index count = ceil_div(pass_.out_w - group, pass_.classes);
       const bool direct = pass_.classes == 1;
       tile.out_row = direct ? pass_.out_h * pass_.out_w : pass_.classes * pass_.class_w;
-      run_tiles(
-          tile, count, panel + d * pass_.channel_step, direct ? out : woven + group * pass_.class_w,
-          waiting + (place * pass_.classes + group) * pass_.class_w * block.width, block.width);
+      run_tiles(tile, count, panel, direct ? out : woven + group * pass_.class_w, block.width);
     }
-    if (pass_.classes == 1 || !tile.ends) return;
+    if (pass_.classes == 1) return;
     for (Index k = 0; k < block.count; ++k) {
       kernels_.weave(woven + k * pass_.classes * pass_.class_w, pass_.class_w, pass_.out_w,
                      pass_.classes, out + k * pass_.out_h * pass_.out_w);
     }
   }
 
-  void run_tiles(SumTile& tile, Index count, const float* panel, float* out, float* waiting,
-                 Index width) const {
+  void run_tiles(SumTile& tile, Index count, const float* panel, float* out, Index width) const {
     if (pass_.by_pixels) {
       const Index most = (2 * tile.channels <= kernels_.rows ? 4 : 2) * pass_.lanes;
       for (Index q = 0; q < count; q += most) {
@@ -210,7 +199,6 @@ class Convolution {
       tile.pixels = tiles.height(t);
       tile.x = panel + tiles.begin(t);
       tile.out = out + tiles.begin(t);
-      tile.sums = waiting + tiles.begin(t) * width;
       kernels_.channel_tile(tile, static_cast<int>(width));
     }
   }

@@ -13,7 +13,6 @@ namespace convscope::direct {
 using Index = std::int64_t;
 
 inline constexpr Index kPanelFloats = 64 * 1024;
-inline constexpr Index kWeightFloats = 96 * 1024;
 inline constexpr Index kMostTaps = 1024;
 inline constexpr Index kSlices = 16;
 inline constexpr double kTransposeFmas = 30;
@@ -70,11 +69,6 @@ struct Pass {
     channel_step = spread(in_rows(row_count) * row_step);
     row_blocks = ceil_div(out_h, row_count);
     blocks = by_pixels ? ceil_div(channels, kernels.rows) : ceil_div(channels, widest());
-    depth_at_once = depth;
-    if (!by_pixels && depth * taps * widest() > kWeightFloats) {
-      const Index pieces = ceil_div(depth * taps * widest(), kWeightFloats);
-      depth_at_once = ceil_div(depth, std::min(pieces, depth));
-    }
     const Index chunks = std::max<Index>(1, z.n * z.groups * row_blocks);
     splits = std::clamp<Index>(ceil_div(kSlices, chunks), 1, blocks);
     if (z.nominal_flops() / static_cast<double>(chunks) < 1e6) splits = 1;
@@ -136,11 +130,7 @@ struct Pass {
   Index woven_floats() const {
     return classes == 1 ? 0 : piece_floats(4 * lanes * classes * class_w);
   }
-  // Sums of a block that wait for the next piece of the depth.
-  Index waiting_floats() const {
-    return depth_at_once == depth ? 0 : piece_floats(row_count * classes * class_w * 4 * lanes);
-  }
-  Index thread_floats() const { return panel_floats() + woven_floats() + waiting_floats(); }
+  Index thread_floats() const { return panel_floats() + woven_floats(); }
 
   const Conv2dProblem& z;
   bool forward;
@@ -150,7 +140,6 @@ struct Pass {
   Index left = 0, columns = 0;  // of a panel's row
   Index lanes = 0, row_step = 0, row_count = 0, channel_step = 0, row_blocks = 0;
   Index blocks = 0, splits = 1;  // of output channels
-  Index depth_at_once = 0;       // whose weights for one block stay in the L2 cache
   double channel_share = 1, pixel_share = 1;
   bool by_pixels = false;
 };

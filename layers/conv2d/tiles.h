@@ -30,11 +30,6 @@ struct SumTile {
   const float* start = nullptr;  // [channels], or null: 0
   float* out = nullptr;
   std::int64_t out_row = 0;
-  // channel_tile only. A sum over a long depth is made in pieces: all but the first go on from
-  // `sums`, [pixels, width], all but the last leave theirs there.
-  float* sums = nullptr;
-  bool goes_on = false;
-  bool ends = true;
 };
 
 // sums[t][k] += sum over p < rows, q < columns of

@@ -71,7 +71,7 @@ CONVSCOPE_INLINE void prefetch_rows(const SumTile& tile) {
 template <int Pixels, int Vectors>
 void channel_sums(const SumTile& tile) {
   constexpr int kWidth = Vectors * kLanes;
-  if (tile.ends) prefetch_rows(tile);
+  prefetch_rows(tile);
   Vec sums[Pixels][Vectors];  // [Pixels, kWidth]
 #pragma GCC unroll 4
   for (int v = 0; v < Vectors; ++v) {
@@ -81,9 +81,7 @@ void channel_sums(const SumTile& tile) {
       start = load_first(tile.start + v * kLanes, rest < kLanes ? rest : kLanes);
     }
 #pragma GCC unroll 16
-    for (int j = 0; j < Pixels; ++j) {
-      sums[j][v] = tile.goes_on ? load(tile.sums + j * kWidth + v * kLanes) : start;
-    }
+    for (int j = 0; j < Pixels; ++j) sums[j][v] = start;
   }
   const float* x = tile.x;
   const float* w = tile.w;
@@ -103,14 +101,12 @@ void channel_sums(const SumTile& tile) {
       }
     }
   }
-  alignas(64) float own[Pixels * kWidth];
-  float* const kept = tile.ends ? own : tile.sums;
+  alignas(64) float kept[Pixels * kWidth];
 #pragma GCC unroll 16
   for (int j = 0; j < Pixels; ++j) {
 #pragma GCC unroll 4
     for (int v = 0; v < Vectors; ++v) store(kept + j * kWidth + v * kLanes, sums[j][v]);
   }
-  if (!tile.ends) return;
   for (int v = 0; v < Vectors && tile.channels > v * kLanes; ++v) {
     const int rest = tile.channels - v * kLanes;
     store_transposed<Pixels>(kept + v * kLanes, kWidth, rest < kLanes ? rest : kLanes,
