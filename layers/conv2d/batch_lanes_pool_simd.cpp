@@ -74,9 +74,11 @@ CONVSCOPE_INLINE void unpool_plane(Index h, Index w, Index lanes, const float* d
     }
     for (; i < y_row; ++i) {
       const Index at = i / lanes * 2 * lanes + i % lanes;
-      for (int tap = 0; tap < 4; ++tap) {
-        (tap < 2 ? above : below)[at + tap % 2 * lanes] = winners[i] == tap ? dy[i] : 0.0f;
-      }
+      const int winner = winners[i];
+      above[at] = winner == 0 ? dy[i] : 0.0f;
+      above[at + lanes] = winner == 1 ? dy[i] : 0.0f;
+      below[at] = winner == 2 ? dy[i] : 0.0f;
+      below[at + lanes] = winner == 3 ? dy[i] : 0.0f;
       rest[i % lanes] += winners[i] == kNoWinner ? 0.0f : dy[i];
     }
     if (w % 2 != 0) {
