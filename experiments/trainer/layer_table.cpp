@@ -5,6 +5,7 @@
 #include <map>
 
 #include "layers/conv2d/conv2d.h"
+#include "layers/plan/step_plan.h"
 
 namespace convscope {
 namespace {
@@ -31,7 +32,9 @@ std::string choice_text(const Conv2dChoice& choice) {
 
 }  // namespace
 
-LayerTable layer_table(Module& model, const Shape& input, Device device) {
+LayerTable layer_table(Module& model, const Shape& input, Device device, bool plans) {
+  std::unique_ptr<StepPlan> plan;
+  if (plans) plan = StepPlan::make(model, input, PlanMode::training, nullptr);
   LayerTable table;
   table.csv = "layer,kind,output,params,kernel,forward,backward_data,backward_weight\n";
   std::vector<std::string> kernels, algorithms;
@@ -59,8 +62,11 @@ LayerTable layer_table(Module& model, const Shape& input, Device device) {
       std::vector<std::string> of_layer;
       table.csv += "," + kernel_text(problem);
       for (Direction direction : kDirections) {
-        const std::string choice =
-            choice_text(select_conv2d(conv->policy().of(direction), problem, direction, device));
+        const char* const planned = plan ? plan->algorithm_of(name) : nullptr;
+        const std::string choice = planned != nullptr
+                                       ? planned
+                                       : choice_text(select_conv2d(conv->policy().of(direction),
+                                                                   problem, direction, device));
         table.csv += "," + choice;
         add_once(of_layer, choice);
       }

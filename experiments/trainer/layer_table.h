@@ -15,7 +15,9 @@ struct LayerTable {
   std::string algorithms;    // of the convolutions: "im2col_gemm"; directions joined by '+'
 };
 
-// `input` is the shape of a batch. The algorithms are those that the policies choose for it.
-CONVSCOPE_API LayerTable layer_table(Module& model, const Shape& input, Device device);
+// `input` is the shape of a batch. The algorithms are those that run in a planned training step, or
+// with `plans` false those that the policies choose.
+CONVSCOPE_API LayerTable layer_table(Module& model, const Shape& input, Device device,
+                                     bool plans = true);
 
 }  // namespace convscope

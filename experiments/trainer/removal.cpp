@@ -30,7 +30,7 @@ void take_over(TrainingSetup& setup, const ExperimentConfig& config, Network net
 
   Shape batch = {config.data.batch_size};
   for (const std::int64_t size : setup.train->dataset().sample_shape()) batch.push_back(size);
-  const LayerTable layers = layer_table(*setup.model, batch, config.device);
+  const LayerTable layers = layer_table(*setup.model, batch, config.device, setup.plan);
   setup.layers_csv = layers.csv;
   setup.facts.kernel_size = layers.kernel_sizes;
   setup.facts.algorithm = layers.algorithms;

@@ -102,7 +102,7 @@ TrainingSetup setup_training(const ExperimentConfig& config) {
 
   Shape batch = {config.data.batch_size};
   for (std::int64_t size : sample) batch.push_back(size);
-  const LayerTable layers = layer_table(*setup.model, batch, config.device);
+  const LayerTable layers = layer_table(*setup.model, batch, config.device, config.train.plan);
   setup.layers_csv = layers.csv;
   setup.facts.name = config.name;
   setup.facts.data = config.data.set;

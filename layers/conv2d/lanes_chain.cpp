@@ -70,6 +70,12 @@ class LanesChainOp final : public PlanOp {
     return out + " sums in another order";
   }
   int conversions() const override { return conversions_; }
+  const char* algorithm_of(const std::string& name) const override {
+    for (const Stage& stage : stages_) {
+      if (stage.layer == name) return "direct_batch_lanes";
+    }
+    return nullptr;
+  }
 
   void forward(PlanBuilder& builder) override;
   void backward(PlanBuilder& builder) override;

@@ -22,6 +22,8 @@ std::vector<PlanRewrite>& rewrites() {
 
 PlanOp::~PlanOp() = default;
 
+const char* PlanOp::algorithm_of(const std::string&) const { return nullptr; }
+
 bool PlanOp::absorb(const PlanGraph&, PlanOp&) { return false; }
 
 PlanGraph::PlanGraph(const Shape& input, PlanMode mode) : mode_(mode) {

@@ -51,6 +51,10 @@ class CONVSCOPE_API PlanOp {
   // Copies of values into another layout or back, in one step; known once the calls are emitted.
   virtual int conversions() const { return 0; }
 
+  // The algorithm that convolves for `name`, in every direction, when it is another one than the
+  // selection chose; null otherwise.
+  virtual const char* algorithm_of(const std::string& name) const;
+
   std::string layer;            // "c1"; of several fused ones the first
   std::vector<ValueId> inputs;  //
   ValueId output = kNoValue;

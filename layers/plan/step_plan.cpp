@@ -220,6 +220,13 @@ std::string StepPlan::text() const {
   return out;
 }
 
+const char* StepPlan::algorithm_of(const std::string& layer) const {
+  for (const auto& op : graph_.ops()) {
+    if (const char* name = op->algorithm_of(layer)) return name;
+  }
+  return nullptr;
+}
+
 int StepPlan::conversions() const {
   int count = 0;
   for (const auto& op : graph_.ops()) count += op->conversions();

@@ -69,6 +69,8 @@ class CONVSCOPE_API StepPlan {
   };
   std::vector<Line> lines() const;
   std::string text() const;  // the lines, one below the other
+  // As PlanOp::algorithm_of.
+  const char* algorithm_of(const std::string& layer) const;
   // Of values into another layout and back, in one step.
   int conversions() const;
 
