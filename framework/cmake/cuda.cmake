@@ -33,8 +33,10 @@ if(NOT convscope_cuda_sources)
 endif()
 
 if(NOT DEFINED CMAKE_CUDA_ARCHITECTURES)
-  # A100 (runs on 8.6 and 8.9 too) and H100/H200; the PTX of the last serves newer ones.
-  set(CMAKE_CUDA_ARCHITECTURES 80-real 90 CACHE STRING "GPU architectures to compile for")
+  # H100 and H200 as they are (90a has instructions of its own), and PTX that every other GPU from
+  # 8.0 on compiles when it first runs.
+  set(CMAKE_CUDA_ARCHITECTURES 90a-real 80-virtual CACHE STRING
+    "GPU architectures to compile for")
 endif()
 enable_language(CUDA)
 find_package(CUDAToolkit REQUIRED)
@@ -48,5 +50,5 @@ set_target_properties(convscope_cuda PROPERTIES CUDA_STANDARD_REQUIRED OFF
   CUDA_VISIBILITY_PRESET hidden POSITION_INDEPENDENT_CODE ON
   INSTALL_RPATH "$ORIGIN" INSTALL_RPATH_USE_LINK_PATH ON
   VERSION ${PROJECT_VERSION} SOVERSION 0)
-target_link_libraries(convscope_cuda PRIVATE convscope CUDA::cudart CUDA::cublas)
+target_link_libraries(convscope_cuda PRIVATE convscope CUDA::cudart_static CUDA::cublas CUDA::cufft)
 set(convscope_cuda_state "on, for ${CMAKE_CUDA_ARCHITECTURES}")

@@ -36,8 +36,9 @@ void check_fits(std::string_view axis, std::int64_t size, std::int64_t before, s
 
 // The keys of the text form, in order.
 const std::vector<std::string>& keys() {
-  static const std::vector<std::string> kKeys = {
-      "n", "c", "h", "w", "k", "r", "s", "stride", "pad", "dilation", "groups", "dtype"};
+  static const std::vector<std::string> kKeys = {"n",      "c",     "h",        "w",   "k",
+                                                 "r",      "s",     "stride",   "pad", "dilation",
+                                                 "groups", "dtype", "precision"};
   return kKeys;
 }
 
@@ -73,6 +74,13 @@ void set_key(Conv2dProblem& problem, std::string_view text, std::string_view key
       }
     }
     refuse(text, cat("but '", value, "' is no element type"));
+  }
+  if (key == "precision") {
+    if (value != "f32" && value != "tf32") {
+      refuse(text, cat("but 'precision' is f32 or tf32, not '", value, "'"));
+    }
+    problem.precision = value == "tf32" ? Precision::tf32 : Precision::f32;
+    return;
   }
   const std::vector<std::int64_t> v = parse_numbers(text, key, value);
   const auto one = [&] {
@@ -161,7 +169,8 @@ std::string Conv2dProblem::text() const {
   return cat("n=", n, ",c=", c, ",h=", h, ",w=", w, ",k=", k, ",r=", r, ",s=", s,
              ",stride=", pair_text(stride_h, stride_w), ",pad=", pad,
              ",dilation=", pair_text(dilation_h, dilation_w), ",groups=", groups,
-             dtype == DType::f32 ? "" : cat(",dtype=", name_of(dtype)));
+             dtype == DType::f32 ? "" : cat(",dtype=", name_of(dtype)),
+             precision == Precision::f32 ? "" : cat(",precision=", name_of(precision)));
 }
 
 Conv2dProblem Conv2dProblem::parse(std::string_view text) {

@@ -26,6 +26,14 @@ constexpr std::string_view name_of(Direction direction) {
                                                  : "backward_weight";
 }
 
+// How f32 factors are multiplied. f32: with the error of f32 products, whatever the unit that makes
+// them. tf32: factors are rounded to 10 bits of mantissa first (tensor cores); never chosen unless
+// asked for. The half types f16 and bf16 are multiplied exactly and summed in f32.
+enum class Precision : std::uint8_t { f32, tf32 };
+constexpr std::string_view name_of(Precision precision) {
+  return precision == Precision::f32 ? "f32" : "tf32";
+}
+
 struct CONVSCOPE_API Conv2dProblem {
   std::int64_t n = 1, c = 1, h = 1, w = 1;  // x [N,C,H,W]
   std::int64_t k = 1, r = 1, s = 1;         // w [K,C/G,R,S]
@@ -33,7 +41,8 @@ struct CONVSCOPE_API Conv2dProblem {
   std::int64_t pad_top = 0, pad_bottom = 0, pad_left = 0, pad_right = 0;
   std::int64_t dilation_h = 1, dilation_w = 1;
   std::int64_t groups = 1;
-  DType dtype = DType::f32;
+  DType dtype = DType::f32;  // of x, w, b, y and the gradients
+  Precision precision = Precision::f32;
 
   // Output size [N,K,P,Q].
   std::int64_t p() const {

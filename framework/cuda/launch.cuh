@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: Apache-2.0
+// launch.cuh: the one way to start a kernel, and the stream on which everything runs.
+//
+//   __global__ void double_kernel(const float* x, float* y, std::int64_t count) {
+//     for (std::int64_t i = global_thread(); i < count; i += global_threads()) y[i] = 2 * x[i];
+//   }
+//   launch(double_kernel, grid_for(count), x, y, count);
+//
+// launch() is an ordinary function instead of <<< >>>, so that the file is C++ for the emulation.
+// A grid without blocks is no launch. No launch waits; errors of the launch itself are thrown.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <type_traits>
+
+#include "framework/check.h"
+#include "framework/cuda/runtime.cuh"
+#include "framework/export.h"
+
+namespace convscope {
+
+// Throws an Error of kind kRun when a call of the CUDA runtime fails: "what" names the call.
+void check_cuda(cudaError_t status, const char* what);
+#define CONVSCOPE_CUDA(call) ::convscope::check_cuda((call), #call)
+
+// The stream of the current device: all kernels, copies and library calls go there, in order, so
+// memory may be reused as soon as its last user is queued.
+cudaStream_t cuda_stream();
+
+struct CudaDeviceFacts {
+  int multiprocessors = 1;
+  int shared_bytes_per_block = 48 * 1024;  // that a block can ask for
+  int major = 0, minor = 0;                // compute capability
+  std::size_t l2_bytes = 0;
+};
+const CudaDeviceFacts& cuda_device_facts();  // of the current device
+
+struct LaunchShape {
+  dim3 grid{1, 1, 1};
+  dim3 block{1, 1, 1};
+  std::size_t shared_bytes = 0;  // dynamic; see dynamic_shared()
+  // Programmatic dependent launch: the kernel may start while the one before it still runs. Such a
+  // kernel must call wait_for_previous_kernel() before it touches anything that others wrote.
+  bool overlaps_previous = false;
+  unsigned cluster = 1;  // blocks of a thread-block cluster, along x (sm_90)
+};
+
+constexpr unsigned kThreads = 256;
+
+constexpr std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
+
+// One thread for each of `count` elements, at most about eight waves of blocks: kernels loop with
+// global_thread() and global_threads().
+inline LaunchShape grid_for(std::int64_t count, unsigned threads = kThreads) {
+  const std::int64_t blocks = ceil_div(count, threads);
+  const std::int64_t most = std::int64_t{cuda_device_facts().multiprocessors} * 64;
+  return {.grid = dim3(static_cast<unsigned>(blocks < most ? blocks : most)),
+          .block = dim3(threads)};
+}
+
+template <class... Parameters, class... Arguments>
+void launch(void (*kernel)(Parameters...), const LaunchShape& shape, Arguments&&... arguments) {
+  if (shape.grid.x == 0 || shape.grid.y == 0 || shape.grid.z == 0) return;
+#if defined(CONVSCOPE_CUDA_EMULATED)
+  emulation::launch(kernel, shape.grid, shape.block, shape.shared_bytes, shape.cluster,
+                    static_cast<Parameters>(arguments)...);
+#else
+  if (shape.shared_bytes > 48 * 1024) {
+    CONVSCOPE_CUDA(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                        static_cast<int>(shape.shared_bytes)));
+  }
+  cudaLaunchConfig_t config{};
+  config.gridDim = shape.grid;
+  config.blockDim = shape.block;
+  config.dynamicSmemBytes = shape.shared_bytes;
+  config.stream = cuda_stream();
+  cudaLaunchAttribute attributes[2];
+  unsigned count = 0;
+  if (shape.overlaps_previous && cuda_device_facts().major >= 9) {
+    attributes[count].id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    attributes[count++].val.programmaticStreamSerializationAllowed = 1;
+  }
+  if (shape.cluster > 1) {
+    attributes[count].id = cudaLaunchAttributeClusterDimension;
+    attributes[count].val.clusterDim = {shape.cluster, 1, 1};
+    ++count;
+  }
+  config.attrs = attributes;
+  config.numAttrs = count;
+  CONVSCOPE_CUDA(cudaLaunchKernelEx(&config, kernel, static_cast<Parameters>(arguments)...));
+#endif
+}
+
+// ---- inside kernels ----
+
+__device__ inline std::int64_t global_thread() {
+  return static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
+}
+__device__ inline std::int64_t global_threads() {
+  return static_cast<std::int64_t>(gridDim.x) * blockDim.x;
+}
+
+// The block's dynamic shared memory, 128-byte aligned.
+template <class T>
+__device__ inline T* dynamic_shared() {
+#if defined(CONVSCOPE_CUDA_EMULATED)
+  return static_cast<T*>(emulation::dynamic_shared());
+#else
+  extern __shared__ __align__(128) unsigned char convscope_dynamic_shared[];
+  return reinterpret_cast<T*>(convscope_dynamic_shared);
+#endif
+}
+
+// With LaunchShape::overlaps_previous (nothing happens without it, or before sm_90).
+__device__ inline void wait_for_previous_kernel() {
+#if !defined(CONVSCOPE_CUDA_EMULATED) && defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
+// "The next kernel may start now": after the last thing that it does not have to wait for.
+__device__ inline void let_next_kernel_start() {
+#if !defined(CONVSCOPE_CUDA_EMULATED) && defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
+}
+
+constexpr unsigned kAllLanes = 0xffffffffu;
+
+// Sums over the 32 lanes of a warp, in a fixed order: the same bits each time, in every lane.
+template <class T>
+__device__ inline T warp_sum(T value) {
+  for (int offset = 16; offset > 0; offset /= 2) {
+    value += __shfl_xor_sync(kAllLanes, value, offset);
+  }
+  return value;
+}
+
+// Sum over the block, valid in every thread; `scratch` is shared memory for 32 values. All threads
+// call it; it begins and ends with a barrier.
+template <class T>
+__device__ inline T block_sum(T value, T* scratch) {
+  const unsigned lane = threadIdx.x % 32;
+  const unsigned warp = threadIdx.x / 32;
+  const unsigned warps = (blockDim.x + 31) / 32;
+  value = warp_sum(value);
+  __syncthreads();
+  if (lane == 0) scratch[warp] = value;
+  __syncthreads();
+  T sum{};
+  for (unsigned i = 0; i < warps; ++i) sum += scratch[i];
+  return sum;
+}
+
+}  // namespace convscope

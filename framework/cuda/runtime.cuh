@@ -1,0 +1,11 @@
+// SPDX-License-Identifier: Apache-2.0
+// runtime.cuh: the CUDA runtime, or its emulation on the CPU. Every .cu file gets its CUDA from
+// here, never from <cuda_runtime.h>, so that the tests can run all kernels on a machine without a
+// GPU (framework/cuda/emulation/).
+#pragma once
+
+#if defined(CONVSCOPE_CUDA_EMULATED)
+#include "framework/cuda/emulation/runtime.h"
+#else
+#include <cuda_runtime.h>
+#endif
