@@ -7,6 +7,7 @@
 #include <limits>
 #include <memory>
 
+#include "experiments/bench/device_timing.h"
 #include "experiments/bench/interleave.h"
 #include "experiments/bench/problem_list.h"
 #include "experiments/bench/sampled_reference.h"
@@ -37,23 +38,40 @@ Tensor random_tensor(const Shape& shape, std::uint64_t stream) {
   return out;
 }
 
-// The tensors of one problem and direction on the host and on the device.
+// Half types: the numbers that they hold exactly, as f32.
+Tensor random_tensor(const Shape& shape, std::uint64_t stream, DType dtype) {
+  return random_tensor(shape, stream).to(dtype).to(DType::f32);
+}
+
+// What one rounding of a factor or of the result costs, relative to its size, in units of f32's eps:
+// the cards' error_growth is stated for f32.
+double rounding_factor(const Conv2dProblem& problem) {
+  if (problem.dtype == DType::bf16) return 0x1p-7 / 0x1p-23;
+  if (problem.dtype == DType::f16 || problem.precision == Precision::tf32) {
+    return 0x1p-10 / 0x1p-23;
+  }
+  return 1;
+}
+
+// The tensors of one problem and direction on the host, in f32, and on the device.
 struct Data {
   Data(const Conv2dProblem& z, Direction direction, Device on)
       : device(on),
         first_host(random_tensor(direction == Direction::backward_data ? z.y_shape() : z.x_shape(),
-                                 direction == Direction::backward_data ? 3 : 1)),
+                                 direction == Direction::backward_data ? 3 : 1, z.dtype)),
         second_host(
             random_tensor(direction == Direction::backward_weight ? z.y_shape() : z.w_shape(),
-                          direction == Direction::backward_weight ? 3 : 2)),
+                          direction == Direction::backward_weight ? 3 : 2, z.dtype)),
         output_host(Tensor::empty(output_shape(z, direction))),
-        first(first_host.to(on)),
-        second(second_host.to(on)),
-        output(output_host.to(on)) {}
+        first(first_host.to(z.dtype).to(on)),
+        second(second_host.to(z.dtype).to(on)),
+        output(output_host.to(z.dtype).to(on)) {}
 
   Conv2dInputs inputs() const { return {first_host.data<float>(), second_host.data<float>()}; }
   const float* result() const {
-    if (device.type != DeviceType::cpu) output_host.copy_from(output);
+    if (!output.shares_memory_with(output_host)) {
+      output_host.copy_from(output.to(Device{}).to(DType::f32));
+    }
     return output_host.data<float>();
   }
 
@@ -76,6 +94,11 @@ class Contender {
                                                algorithm.workspace_bytes(problem, direction))) {}
 
   void run() const {
+    queue();
+    backend_.synchronize(data_.device.index);
+  }
+  // Without waiting for a device that works by itself.
+  void queue() const {
     const void* const first = data_.first.raw_data();
     const void* const second = data_.second.raw_data();
     void* const output = data_.output.raw_data();
@@ -87,7 +110,6 @@ class Contender {
     } else {
       algorithm_.backward_weight({problem_, first, second, output, false, scratch});
     }
-    if (backend_.synchronize != nullptr) backend_.synchronize(data_.device.index);
   }
 
   // Fills output and workspace with NaN, so that what was not written shows.
@@ -165,11 +187,16 @@ class Measurement {
     check_contenders();
     if (options_.peer != nullptr) check_peer();
     progress_("timing");
-    time_interleaved(things_, {.min_seconds = options_.min_seconds,
-                               .least_samples = options_.least_samples,
-                               .cold = options_.cold,
-                               .cpu_clock = options_.cpu_clock,
-                               .cache_bytes = last_level_bytes()});
+    const InterleaveOptions timing{.min_seconds = options_.min_seconds,
+                                   .least_samples = options_.least_samples,
+                                   .cold = options_.cold,
+                                   .cpu_clock = options_.cpu_clock,
+                                   .cache_bytes = last_level_bytes()};
+    if (on_cpu()) {
+      time_interleaved(things_, timing);
+    } else {
+      time_on_device(things_, options_.device, timing);
+    }
     for (std::size_t i = 0; i < things_.size(); ++i) summaries_[i](things_[i].seconds);
     std::ranges::stable_sort(group_.rows, {}, [](const Conv2dBenchRow& row) {
       return row.wrong.empty() ? row.time.median_ms : std::numeric_limits<double>::infinity();
@@ -178,8 +205,14 @@ class Measurement {
   }
 
  private:
+  bool on_cpu() const { return options_.device.type == DeviceType::cpu; }
+
   std::size_t last_level_bytes() const {
     constexpr std::size_t kUnknown = std::size_t{64} << 20;
+    if (!on_cpu()) {
+      const DeviceFacts facts = backend_of(options_.device).facts(options_.device.index);
+      return facts.l2_bytes > 0 ? static_cast<std::size_t>(facts.l2_bytes) : kUnknown;
+    }
     return options_.ceilings ? std::max(options_.ceilings->l2_bytes, options_.ceilings->l3_bytes)
                              : kUnknown;
   }
@@ -223,14 +256,16 @@ class Measurement {
       try {
         one.poison();
         first_seconds = seconds_of([&] { one.run(); });
-        const auto verdict = reference().judge(data_.result(), one.algorithm().error_growth);
+        const auto verdict = reference().judge(
+            data_.result(), one.algorithm().error_growth * rounding_factor(group_.problem));
         row.error_ratio = verdict.error_ratio;
         row.wrong = verdict.wrong;
       } catch (const Error& error) {
         row.wrong = error.what();
       }
       if (!row.wrong.empty()) continue;
-      things_.push_back({.run = [&one] { one.run(); },
+      things_.push_back({.run = on_cpu() ? std::function<void()>([&one] { one.run(); })
+                                         : std::function<void()>([&one] { one.queue(); }),
                          .estimate_seconds = estimate_of(first_seconds, [&] { one.run(); }),
                          .seconds = {}});
       summaries_.emplace_back(
@@ -391,15 +426,16 @@ double roofline_seconds(const CpuCeilings& ceilings, double flops, double bytes,
                   bytes / level->with(used, ceilings.cores));
 }
 
-void check_can_be_timed(const Conv2dProblem& problem) {
-  CONVSCOPE_CHECK(problem.dtype == DType::f32, kOperation,
-                  "expected elements of type f32 because that is what is compared, got ",
-                  problem.text());
+void check_can_be_timed(const Conv2dProblem& problem, Device device) {
+  const bool half = problem.dtype == DType::f16 || problem.dtype == DType::bf16;
+  CONVSCOPE_CHECK(problem.dtype == DType::f32 || (half && device.type == DeviceType::cuda),
+                  kOperation, "expected elements of type f32, or f16 or bf16 on cuda, got ",
+                  problem.text(), " on ", device.str());
 }
 
 Conv2dBenchGroup bench_conv2d(const Conv2dBenchOptions& options, const Conv2dProblem& problem,
                               Direction direction, const Progress& progress) {
-  check_can_be_timed(problem);
+  check_can_be_timed(problem, options.device);
   if (problem.n == 0) {
     Conv2dBenchGroup group;
     group.problem = problem;

@@ -79,8 +79,8 @@ struct CONVSCOPE_API Conv2dBenchGroup {
 CONVSCOPE_API std::vector<const Conv2dAlgorithm*> algorithms_named(const std::string& text,
                                                                    Device device);
 
-// An error when the problem's elements are not f32.
-CONVSCOPE_API void check_can_be_timed(const Conv2dProblem& problem);
+// An error when the problem's elements are neither f32 nor, on cuda, f16 or bf16.
+CONVSCOPE_API void check_can_be_timed(const Conv2dProblem& problem, Device device);
 
 // Calls `progress` with a short text before each step that may take a while.
 CONVSCOPE_API Conv2dBenchGroup

@@ -26,6 +26,8 @@ struct Arguments {
   std::string direction = "all";
   std::string algorithm = "all";
   std::string device = "cpu";
+  std::string precision;
+  std::int64_t batch = 0;
   std::string peer;
   std::string cache = "warm";
   std::string clock = "wall";
@@ -53,9 +55,17 @@ void check(const Arguments& arguments) {
     fail_usage(kCommand, cat("expected --min-time above 0 and at most 600 seconds, got ",
                              arguments.min_time));
   }
+  if (arguments.batch < 0) {
+    fail_usage(kCommand, cat("expected --batch of at least 1, got ", arguments.batch));
+  }
   if (arguments.rounds < 1 || arguments.rounds > 100000) {
     fail_usage(kCommand, cat("expected --rounds from 1 to 100000, got ", arguments.rounds));
   }
+}
+
+void set_precision(Conv2dProblem& problem, const std::string& precision) {
+  problem.dtype = precision == "bf16" ? DType::bf16 : precision == "f16" ? DType::f16 : DType::f32;
+  problem.precision = precision == "tf32" ? Precision::tf32 : Precision::f32;
 }
 
 std::vector<Conv2dProblem> problems_of(const Arguments& arguments) {
@@ -64,7 +74,12 @@ std::vector<Conv2dProblem> problems_of(const Arguments& arguments) {
     for (const Conv2dProblem& problem : problems_of_file(path)) out.push_back(problem);
   }
   for (const std::string& text : arguments.problems) out.push_back(Conv2dProblem::parse(text));
-  for (const Conv2dProblem& problem : out) check_can_be_timed(problem);
+  const Device device = Device::parse(arguments.device);
+  for (Conv2dProblem& problem : out) {
+    if (!arguments.precision.empty()) set_precision(problem, arguments.precision);
+    if (arguments.batch > 0) problem.n = arguments.batch;
+    check_can_be_timed(problem, device);
+  }
   return out;
 }
 
@@ -171,6 +186,10 @@ std::function<int()> declare(CLI::App& app) {
       ->capture_default_str();
   conv->add_option("--device", arguments->device, "cpu, cuda or cuda:<index>")
       ->capture_default_str();
+  conv->add_option("--precision", arguments->precision,
+                   "of all problems: f32, tf32, bf16 or f16 (the last three: cuda)")
+      ->check(CLI::IsMember({"f32", "tf32", "bf16", "f16"}));
+  conv->add_option("--batch", arguments->batch, "of all problems, instead of their own");
   conv->add_option("--peer", arguments->peer, "another library to time beside ours: onednn");
   conv->add_option("--cache", arguments->cache, "warm, or cold: flushed before each run")
       ->capture_default_str();

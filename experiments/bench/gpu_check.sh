@@ -1,0 +1,119 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# Checks and measures the CUDA code on this machine's GPU and writes a record of it.
+#
+#   experiments/bench/gpu_check.sh                  build, test, sanitize, benchmark, write a record
+#   experiments/bench/gpu_check.sh --programs DIR   the same with programs built before (DIR/bin)
+#   experiments/bench/gpu_check.sh --only tests,sanitizers,conv2d,networks   some of it; no record
+#   experiments/bench/gpu_check.sh --verify-record  no GPU needed: is the newest record of today's
+#                                                   sources, complete and clean?
+#
+# The record is left in --out DIR (default: experiments/bench/records).
+# PyTorch is the peer: its rows need a python3 that has it.
+set -uo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/../.." || exit
+
+programs="" out=experiments/bench/records only=tests,sanitizers,conv2d,networks parts=""
+while (($# > 0)); do
+  case $1 in
+    --verify-record) exec python3 experiments/bench/gpu_record.py verify ;;
+    --programs) programs=$2 && shift ;;
+    --out) out=$2 && shift ;;
+    --parts) parts=$2 && shift ;; # keep the parts here, e.g. to make a record in several calls
+    --only) only=$2 && shift ;;
+    *)
+      sed -n '3,13s/^# \{0,1\}//p' "${BASH_SOURCE[0]}" >&2
+      exit 2
+      ;;
+  esac
+  shift
+done
+wanted() { [[ ,$only, == *,$1,* ]]; }
+
+if ! nvidia-smi >/dev/null 2>&1; then
+  echo "gpu_check: no GPU here (nvidia-smi failed)" >&2
+  exit 5
+fi
+if [[ -z $programs ]]; then
+  cmake --preset cuda -DCMAKE_CUDA_ARCHITECTURES=native && cmake --build --preset cuda || exit 1
+  programs=build/cuda
+fi
+if [[ -z $parts ]]; then
+  parts=$(mktemp -d)
+  trap 'rm -rf "$parts"' EXIT
+fi
+mkdir -p "$parts" "$out"
+test_cuda=$programs/bin/test_cuda convscope=$programs/bin/convscope
+status=0
+
+if wanted tests; then
+  echo "gpu_check: tests"
+  "$test_cuda" --gtest_brief=1 --gtest_output="json:$parts/gtest.json" || status=1
+  python3 - "$parts" <<'PY' || status=1
+import json, pathlib, sys
+folder = pathlib.Path(sys.argv[1])
+report = json.loads((folder / "gtest.json").read_text())
+cases = [case for suite in report["testsuites"] for case in suite["testsuite"]]
+skipped = sum(case["result"] == "SKIPPED" for case in cases)
+failed = sum(bool(case.get("failures")) for case in cases)
+(folder / "tests.json").write_text(json.dumps(
+    {"passed": len(cases) - skipped - failed, "failed": failed, "skipped": skipped}))
+print(f"gpu_check: {len(cases) - skipped - failed} passed, {failed} failed, {skipped} skipped")
+PY
+fi
+
+# Every card on the first small problems, in every direction: CONVSCOPE_TEST_SMALL keeps what the
+# tools, which slow kernels down a hundredfold, can do in seconds.
+sanitize() { # TOOL FILTER
+  local log=$parts/$1.log errors
+  CONVSCOPE_TEST_SMALL=1 timeout 300 compute-sanitizer --tool "$1" --error-exitcode 9 \
+    "$test_cuda" --gtest_brief=1 --gtest_filter="$2" >"$log" 2>&1
+  local code=$?
+  # racecheck: 'RACECHECK SUMMARY: 0 hazards displayed (0 errors, 0 warnings)'
+  errors=$(sed -n 's/.*ERROR SUMMARY: \([0-9]*\) error.*/\1/p; s/.*(\([0-9]*\) error.*/\1/p' "$log" | tail -n 1)
+  if ((code != 0)) && [[ ${errors:-0} == 0 ]]; then errors=1; fi
+  echo "\"$1\": {\"errors\": ${errors:-1}, \"exit\": $code, \"tests\": \"$2\"}"
+  if ((code != 0)); then tail -n 40 "$log" >&2; fi
+}
+if wanted sanitizers; then
+  echo "gpu_check: compute-sanitizer"
+  filter=${CONVSCOPE_SANITIZER_FILTER:-'*'}
+  {
+    echo "{"
+    sanitize memcheck "$filter" && echo ","
+    sanitize racecheck "$filter" && echo ","
+    sanitize initcheck "$filter"
+    echo "}"
+  } >"$parts/sanitizers.json"
+  cat "$parts/sanitizers.json"
+  grep -q '"errors": [1-9]' "$parts/sanitizers.json" && status=1
+fi
+
+if wanted conv2d; then
+  "$convscope" info --measure --json 2>/dev/null |
+    python3 -c 'import json,sys; print(json.dumps(json.load(sys.stdin).get("gpu_ceilings")))' \
+      >"$parts/ceilings.json" || echo null >"$parts/ceilings.json"
+  peer=experiments/peers/conv2d_gpu_vs_pytorch.py
+  for precision in f32 tf32 bf16 f16; do
+    echo "gpu_check: convolutions, $precision"
+    python3 "$peer" --program "$convscope" --shapes experiments/shapes/gpu_dense.txt \
+      --precision "$precision" --json "$parts/conv2d_dense_$precision.json" || status=1
+  done
+  python3 "$peer" --program "$convscope" --shapes experiments/shapes/gpu_depthwise.txt \
+    --json "$parts/conv2d_depthwise_f32.json" || status=1
+  python3 "$peer" --program "$convscope" --shapes experiments/shapes/gpu_depthwise.txt --batch 128 \
+    --json "$parts/conv2d_depthwise_f32_n128.json" || status=1
+fi
+
+if wanted networks; then
+  echo "gpu_check: networks"
+  python3 experiments/peers/lenet_step_gpu_vs_pytorch.py --program "$convscope" \
+    --json "$parts/net_lenet5.json" || status=1
+fi
+
+if [[ $only == tests,sanitizers,conv2d,networks ]]; then
+  record=$(python3 experiments/bench/gpu_record.py write "$parts") || exit 1
+  [[ $(dirname "$record") -ef $out ]] || cp "$record" "$out/"
+  echo "gpu_check: wrote $out/$(basename "$record")"
+fi
+exit "$status"

@@ -1,0 +1,172 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Times convolutions on a GPU beside PyTorch (cuDNN), in the same run.
+
+For each problem of the shape files and each direction: ours by `convscope bench conv2d --device
+cuda` (checked first, then recorded graphs timed by events), PyTorch's with cudnn.benchmark on, a
+captured graph of several runs, events, the median of many replays; NCHW and channels-last. f32 means
+f32 on both sides: PyTorch's allow_tf32 is off, except for --precision tf32.
+
+    python3 experiments/peers/conv2d_gpu_vs_pytorch.py --shapes experiments/shapes/gpu_dense.txt \\
+        --precision f32 --json out.json
+"""
+import argparse
+import json
+import math
+import pathlib
+import statistics
+import subprocess
+import sys
+import tempfile
+
+import torch
+
+DIRECTIONS = ("forward", "backward_data", "backward_weight")
+DTYPES = {"f32": torch.float32, "tf32": torch.float32, "bf16": torch.bfloat16, "f16": torch.float16}
+REPEATS, REPLAYS = 10, 15
+
+
+def parse(text):
+    z = dict(n=1, c=1, h=1, w=1, k=1, r=1, s=1, stride="1", pad="0", dilation="1", groups=1)
+    for word in text.split(","):
+        key, value = word.split("=")
+        z[key] = value if key in ("stride", "pad", "dilation", "dtype", "precision") else int(value)
+    for key in ("stride", "pad", "dilation"):
+        numbers = [int(part) for part in z[key].split("x")]
+        if len(numbers) == 4:
+            if numbers[0] != numbers[1] or numbers[2] != numbers[3]:
+                sys.exit(f"PyTorch has no such padding: {text}")
+            numbers = [numbers[0], numbers[2]]
+        z[key] = (numbers[0], numbers[-1])
+    return z
+
+
+def captured_us(run):
+    """Median time of one run, in microseconds."""
+    stream = torch.cuda.Stream()
+    stream.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(stream):
+        for _ in range(3):
+            run()
+    torch.cuda.current_stream().wait_stream(stream)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        for _ in range(REPEATS):
+            run()
+    times = []
+    for _ in range(REPLAYS):
+        begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        begin.record()
+        graph.replay()
+        end.record()
+        end.synchronize()
+        times.append(1000 * begin.elapsed_time(end) / REPEATS)
+    return statistics.median(times)
+
+
+def pytorch_us(z, direction, precision, channels_last):
+    dtype = DTYPES[precision]
+    layout = torch.channels_last if channels_last else torch.contiguous_format
+    p = (z["h"] + 2 * z["pad"][0] - z["dilation"][0] * (z["r"] - 1) - 1) // z["stride"][0] + 1
+    q = (z["w"] + 2 * z["pad"][1] - z["dilation"][1] * (z["s"] - 1) - 1) // z["stride"][1] + 1
+    make = lambda *shape: torch.randn(shape, device="cuda").to(dtype).contiguous(memory_format=layout)
+    x = make(z["n"], z["c"], z["h"], z["w"])
+    w = make(z["k"], z["c"] // z["groups"], z["r"], z["s"])
+    dy = make(z["n"], z["k"], p, q)
+    options = (z["stride"], z["pad"], z["dilation"])
+    if direction == "forward":
+        run = lambda: torch.conv2d(x, w, None, *options, z["groups"])
+    else:
+        mask = (direction == "backward_data", direction == "backward_weight", False)
+        run = lambda: torch.ops.aten.convolution_backward(
+            dy, x, w, None, *options, False, (0, 0), z["groups"], mask)
+    return captured_us(run)
+
+
+def ours(program, shapes, precision, algorithm, batch, directions, min_time):
+    with tempfile.TemporaryDirectory() as folder:
+        path = pathlib.Path(folder) / "ours.json"
+        command = [program, "bench", "conv2d", "--device", "cuda", "--algorithm", algorithm,
+                   "--precision", precision, "--direction", ",".join(directions), "--min-time",
+                   str(min_time), "--json", str(path)]
+        if batch:
+            command += ["--batch", str(batch)]
+        for shape in shapes:
+            command += ["--shapes", shape]
+        done = subprocess.run(command, capture_output=True, text=True)
+        if not path.exists() or not path.read_text():
+            sys.exit(f"failed: {' '.join(command)}\n{done.stderr}")
+        if done.returncode != 0:
+            print(done.stderr[-2000:], file=sys.stderr)
+        return json.loads(path.read_text())
+
+
+def geometric_mean(values):
+    return math.exp(sum(map(math.log, values)) / len(values)) if values else float("nan")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--program", default="build/release/bin/convscope")
+    parser.add_argument("--shapes", action="append", required=True)
+    parser.add_argument("--precision", default="f32", choices=tuple(DTYPES))
+    parser.add_argument("--algorithm", default="all")
+    parser.add_argument("--batch", type=int, default=0)
+    parser.add_argument("--direction", default=",".join(DIRECTIONS))
+    parser.add_argument("--min-time", type=float, default=0.01)
+    parser.add_argument("--json")
+    arguments = parser.parse_args()
+    directions = arguments.direction.split(",")
+
+    torch.backends.cudnn.benchmark = True
+    tf32 = arguments.precision == "tf32"
+    torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = tf32
+
+    bench = ours(arguments.program, arguments.shapes, arguments.precision, arguments.algorithm,
+                 arguments.batch, directions, arguments.min_time)
+    groups = {}
+    for row in bench["rows"]:
+        groups.setdefault((row["problem"], row["direction"]), []).append(row)
+    print(f"{arguments.precision}; microseconds; PyTorch {torch.__version__}, cuDNN "
+          f"{torch.backends.cudnn.version()}, {torch.cuda.get_device_name()}")
+    rows = []
+    for (problem, direction), ours_here in groups.items():
+        z = parse(problem)
+        right = sorted((row for row in ours_here if row["status"] == "ok"),
+                       key=lambda row: row["median_ms"])
+        wrong = [row["algorithm"] for row in ours_here if row["status"] != "ok"]
+        peer = {layout: pytorch_us(z, direction, arguments.precision, layout == "nhwc")
+                for layout in ("nchw", "nhwc")}
+        torch.cuda.empty_cache()
+        best = right[0] if right else None
+        chosen = next((row for row in right if row["auto_choice"]), None)
+        us = lambda row: 1000 * row["median_ms"] if row else float("nan")
+        rows.append({"problem": problem, "direction": direction, "precision": arguments.precision,
+                     "ours_us": {row["algorithm"]: us(row) for row in right}, "wrong": wrong,
+                     "best": best and best["algorithm"], "best_us": best and us(best),
+                     "auto": chosen and chosen["algorithm"], "auto_us": chosen and us(chosen),
+                     "pytorch_nchw_us": peer["nchw"], "pytorch_nhwc_us": peer["nhwc"]})
+        others = " ".join(f"{row['algorithm']} {us(row):.1f}" for row in right[1:])
+        print(f"{problem:62s} {direction:15s} torch nchw {peer['nchw']:7.1f} nhwc "
+              f"{peer['nhwc']:7.1f} | auto {us(chosen):7.1f} ({peer['nchw'] / us(chosen):.2f}x) best "
+              f"{best['algorithm'] if best else '-'} {us(best):.1f} ({peer['nchw'] / us(best):.2f}x) "
+              f"| {others}{' WRONG: ' + ','.join(wrong) if wrong else ''}", flush=True)
+    for direction in directions:
+        here = [row for row in rows if row["direction"] == direction and row["auto_us"]]
+        for who, what in (("auto", "auto_us"), ("best", "best_us")):
+            for layout in ("nchw", "nhwc"):
+                ratios = [row[f"pytorch_{layout}_us"] / row[what] for row in here]
+                if ratios:
+                    print(f"{direction:15s} {who} against PyTorch {layout}: geometric mean "
+                          f"{geometric_mean(ratios):.2f}x, least {min(ratios):.2f}x, "
+                          f"{len(ratios)} problems")
+    if arguments.json:
+        pathlib.Path(arguments.json).write_text(json.dumps(
+            {"precision": arguments.precision, "pytorch": torch.__version__,
+             "cudnn": torch.backends.cudnn.version(), "device": torch.cuda.get_device_name(),
+             "rows": rows}, indent=1) + "\n")
+    return 1 if any(row["wrong"] for row in rows) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
