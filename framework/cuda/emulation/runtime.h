@@ -1,0 +1,10 @@
+// SPDX-License-Identifier: Apache-2.0
+// runtime.h: in the place of <cuda_runtime.h>: the part of CUDA that this project uses, in C++, so
+// that an ordinary compiler takes the very same *_cuda.cu files and a CPU runs them. For tests:
+// README.md says what it shows and what it cannot show.
+#pragma once
+
+#include "framework/cuda/emulation/host_api.h"
+#include "framework/cuda/emulation/intrinsics.h"
+#include "framework/cuda/emulation/language.h"
+#include "framework/cuda/emulation/threads.h"
