@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+// cuda.h: tests on `device cuda`: a GPU, or its emulation when CONVSCOPE_CUDA_LIBRARY names it.
+//
+//   using ReluOnCuda = testing::CudaTest;
+//   TEST_F(ReluOnCuda, ...) { Tensor x = y.to(cuda()); ... }
+//
+// Without either, each case is skipped with the reason. The file's name ends in _cuda_test.cpp.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <vector>
+
+#include "framework/device.h"
+#include "framework/tensor.h"
+
+namespace convscope::testing {
+
+inline constexpr Device cuda() { return {DeviceType::cuda, 0}; }
+
+// On the emulation problems must be small: it makes some ten million products a second.
+inline bool is_emulated() {
+  static const bool emulated =
+      backend_of(cuda()).facts(0).name.find("emulated") != std::string::npos;
+  return emulated;
+}
+
+class CudaTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    const DeviceStatus& status = status_of(DeviceType::cuda);
+    if (!status.available) GTEST_SKIP() << "device cuda: " << status.reason;
+  }
+};
+
+// The elements of a tensor of any device.
+template <class T>
+std::vector<T> values_of(const Tensor& tensor) {
+  const Tensor host = tensor.to(Device{});
+  const T* data = host.data<T>();
+  return std::vector<T>(data, data + host.numel());
+}
+
+}  // namespace convscope::testing
