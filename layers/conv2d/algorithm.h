@@ -65,11 +65,17 @@ struct Conv2dSupport {
 
 // FLOPs really executed and bytes really moved to and from memory. peak_share: the part of the
 // machine's peak that the inner loop can reach (1 for a full register tile); with it `auto`
-// estimates the time as max(flops / (peak * peak_share), bytes / bandwidth).
+// estimates the time as max(flops / (peak * peak_share), bytes / bandwidth), and on a GPU adds
+// pass_bytes / bandwidth + launches * (time of a launch).
 struct Conv2dCost {
   double flops = 0;
-  double bytes = 0;
+  double bytes = 0;  // moved while the sums are made
   double peak_share = 1;
+  // GPU only:
+  double pass_bytes = 0;      // moved by kernels that make no sums: transforms, columns, transposes
+  double launches = 1;        // kernels, one after the other
+  bool tensor_cores = false;  // the peak is that of the tensor cores for the problem's type:
+                              // f16/bf16, else TF32 (f32-grade by three products: 3 x the FLOPs)
 };
 
 // peak_share when `cycles` of one core are spent beside `flops` at `share`: set-up, copies, borders.

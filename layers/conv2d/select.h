@@ -35,9 +35,14 @@ CONVSCOPE_API void check_conv2d_policy(const std::string& policy, Device device)
 struct MachineCeilings {
   double flops_per_second = 0;
   double bytes_per_second = 0;
+  // GPU only; 0 = as flops_per_second.
+  double tf32_flops_per_second = 0;  // tensor cores
+  double half_flops_per_second = 0;
+  double launch_seconds = 0;
 };
-CONVSCOPE_API MachineCeilings machine_ceilings();
-CONVSCOPE_API void set_machine_ceilings(const MachineCeilings& ceilings);  // {} = defaults again
+CONVSCOPE_API MachineCeilings machine_ceilings(DeviceType device = DeviceType::cpu);
+CONVSCOPE_API void set_machine_ceilings(const MachineCeilings& ceilings,  // {} = defaults again
+                                        DeviceType device = DeviceType::cpu);
 
 CONVSCOPE_API double estimated_ms(const Conv2dAlgorithm& algorithm, const Conv2dProblem& problem,
                                   Direction direction);

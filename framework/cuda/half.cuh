@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+// half.cuh: the 16-bit floats of dtype.h inside kernels: one instruction each way on the GPU, the
+// plain C++ of dtype.h in the emulation. Both round to nearest, ties to even.
+#pragma once
+
+#include "framework/check.h"
+#include "framework/cuda/runtime.cuh"
+#include "framework/dtype.h"
+
+#if !defined(CONVSCOPE_CUDA_EMULATED)
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+#endif
+
+namespace convscope {
+
+__device__ inline float to_float(float value) { return value; }
+__device__ inline float to_float(Float16 value) {
+#if defined(CONVSCOPE_CUDA_EMULATED)
+  return static_cast<float>(value);
+#else
+  return __half2float(__ushort_as_half(value.bits));
+#endif
+}
+__device__ inline float to_float(BFloat16 value) {
+#if defined(CONVSCOPE_CUDA_EMULATED)
+  return static_cast<float>(value);
+#else
+  return __uint_as_float(static_cast<unsigned>(value.bits) << 16);
+#endif
+}
+
+template <class T>
+__device__ inline T from_float(float value);
+template <>
+__device__ inline float from_float<float>(float value) {
+  return value;
+}
+template <>
+__device__ inline Float16 from_float<Float16>(float value) {
+#if defined(CONVSCOPE_CUDA_EMULATED)
+  return Float16(value);
+#else
+  Float16 out;
+  out.bits = __half_as_ushort(__float2half_rn(value));
+  return out;
+#endif
+}
+template <>
+__device__ inline BFloat16 from_float<BFloat16>(float value) {
+#if defined(CONVSCOPE_CUDA_EMULATED)
+  return BFloat16(value);
+#else
+  BFloat16 out;
+  out.bits = __bfloat16_as_ushort(__float2bfloat16_rn(value));
+  return out;
+#endif
+}
+
+// Calls body(T{}) with the C++ type of f32, f16 or bf16:
+//   with_float_type(dtype, [&](auto zero) { launch(scale_kernel<decltype(zero)>, ...); });
+template <class Body>
+void with_float_type(DType dtype, Body&& body) {
+  switch (dtype) {
+    case DType::f32:
+      return body(float{});
+    case DType::f16:
+      return body(Float16{});
+    case DType::bf16:
+      return body(BFloat16{});
+    default:
+      fail("cuda", cat("expected elements of f32, f16 or bf16, got ", name_of(dtype)));
+  }
+}
+
+}  // namespace convscope

@@ -1,0 +1,464 @@
+// SPDX-License-Identifier: Apache-2.0
+// im2col_gemm_cuda.cu: convolution as one large matrix product: the inputs of each output pixel
+// stand in one column, the pixels of many images side by side.
+//
+// Formula    y[k,(n,p,q)] = b[k] + sum over (c,r,s) of w[k,(c,r,s)] col[(c,r,s),(n,p,q)],
+//            col[(c,r,s),(n,p,q)] = x[n, g C/G + c, p stride_h - pad_top + r dilation_h,
+//                                                   q stride_w - pad_left + s dilation_w], or 0
+// Textbook   for each image: col = im2col(x)      # [C/G R S, P Q]
+//                            y = w * col + b      # [K/G, P Q]
+//            dcol = w^T * dy; dx = col2im(dcol);  dw += dy * col^T
+// Plan       Pixels run through all images; a chunk of them has columns that fit kColumnBytes.
+//              forward          columns of the chunk, one product for all groups, then y[K][pixels]
+//                               is put in its place, [N,K,P,Q], and the bias added on the way
+//              backward_data    dy of some images side by side, columns = w^T dy, then each pixel of
+//                               dx gathers the columns that it stands in
+//              backward_weight  columns and dy of the chunk, cut into slots of pixels: one product
+//                               for each slot and group, added up over the chunks, then slots in order
+//            One thread makes the R S elements of one pixel and one channel, neighbours in a warp are
+//            neighbours in the image: loads hit L1, stores are whole lines.
+// Shapes     x [N,C,H,W], w [K,C/G,R,S], y [N,K,P,Q], row-major, any alignment, f32, f16 or bf16;
+//            columns [slot][C R S][pixels of a slot] of the same type (backward_data: f32);
+//            sums in f32
+// Supports   f32, f16, bf16; every stride, dilation, padding and number of groups; planes below 2^31
+// Cost       FLOPs = 2 N K P Q (C/G) R S; bytes = columns written and read, 2 R S times those of x at
+//            stride 1, beside the three tensors; workspace = one chunk of columns and of y.
+//            Memory-bound: 50 TFLOP/s against 4.2 TB/s ask for K/G > 12 in f32, > 90 in TF32
+// Numerics   f32: cuBLAS without TF32 (TF32 only when the problem asks); one rounding per FMA.
+//            Chunks and slots follow from the problem alone: same bits on each run on one GPU.
+//            Exact on integers below 2^24 in f32.
+// Backward   dx assigned; dw assigned or added to, summed in f32 also for the half types
+// Choices    kColumnBytes 64 MiB: about the L2 cache (50 MB), so columns are read before most of them
+//            are written to memory, and the product of a chunk still fills 132 multiprocessors
+//            kSlotPixels 4096: long enough for a product's inner loop, short enough that the slots
+//            of 64 x 576 weights (5 tiles of 128 x 128) fill the GPU
+//            kSlotBytes 256 MiB: of sums, all slots together
+// Source     K. Chellapilla, S. Puri, P. Simard 2006, hal inria-00112631; Y. Jia et al. 2014: Caffe,
+//            arXiv 1408.5093, image by image; here whole batches
+// Read next  gemm_1x1_cuda.cu, without columns; implicit_gemm_cuda.cu, columns in shared memory only
+#include <algorithm>
+#include <climits>
+
+#include "framework/cuda/blas.cuh"
+#include "framework/cuda/half.cuh"
+#include "framework/cuda/launch.cuh"
+#include "framework/memory.h"
+#include "layers/conv2d/algorithm.h"
+
+namespace convscope {
+namespace {
+
+using Index = std::int64_t;
+
+constexpr Index kColumnBytes = Index{64} << 20;
+constexpr Index kSlotPixels = 4096;
+constexpr Index kSlotBytes = Index{256} << 20;
+constexpr Index kPixelStep = 64;  // chunks and slots are multiples: rows start on a line
+constexpr Index kChannelsPerThread = 4;
+
+Index round_up(Index a, Index b) { return ceil_div(a, b) * b; }
+
+// What kernels need to know; all but the pixels of a whole tensor fits 32 bits.
+struct Geometry {
+  explicit Geometry(const Conv2dProblem& z)
+      : pixels(z.n * z.p() * z.q()),
+        c(int(z.c)),
+        h(int(z.h)),
+        w(int(z.w)),
+        k(int(z.k)),
+        r(int(z.r)),
+        s(int(z.s)),
+        p(int(z.p())),
+        q(int(z.q())),
+        stride_h(int(z.stride_h)),
+        stride_w(int(z.stride_w)),
+        pad_top(int(z.pad_top)),
+        pad_left(int(z.pad_left)),
+        dilation_h(int(z.dilation_h)),
+        dilation_w(int(z.dilation_w)) {}
+  Index pixels;  // N P Q
+  int c, h, w, k, r, s, p, q, stride_h, stride_w, pad_top, pad_left, dilation_h, dilation_w;
+};
+
+// `count` pixels from `begin` on, in slots of `slot` pixels: pixel j of row i of a matrix with `rows`
+// rows stands at ((j / slot) rows + i) slot + j % slot.
+struct Chunk {
+  Index begin;
+  int count, slot;
+};
+
+// ---- kernels -----------------------------------------------------------------------------------
+
+// One pixel j of the chunk and some channels of x: their R S rows of columns.
+template <class T>
+__global__ void im2col_kernel(Geometry z, Chunk chunk, const T* x, T* columns) {
+  const Index j = global_thread();
+  if (j >= chunk.count) return;
+  const int plane = z.p * z.q;
+  const int first = static_cast<int>(chunk.begin % plane) + static_cast<int>(j);
+  const Index n = chunk.begin / plane + first / plane;
+  const bool real = chunk.begin + j < z.pixels;  // the last chunk ends with zeros
+  const int top = first % plane / z.q * z.stride_h - z.pad_top;
+  const int left = first % plane % z.q * z.stride_w - z.pad_left;
+  const int taps = z.r * z.s;
+  const int slot = static_cast<int>(j) / chunk.slot;
+  const int at = static_cast<int>(j) % chunk.slot;
+  const int groups_of_channels = static_cast<int>(gridDim.y);
+  for (int c = static_cast<int>(blockIdx.y); c < z.c; c += groups_of_channels) {
+    const T* const image = x + (n * z.c + c) * (Index{z.h} * z.w);
+    T* to = columns + (Index{slot} * z.c + c) * taps * chunk.slot + at;
+    for (int r = 0; r < z.r; ++r) {
+      const int row = top + r * z.dilation_h;
+      const bool row_inside = real && row >= 0 && row < z.h;
+      for (int s = 0; s < z.s; ++s, to += chunk.slot) {
+        const int column = left + s * z.dilation_w;
+        const bool inside = row_inside && column >= 0 && column < z.w;
+        *to = inside ? image[Index{row} * z.w + column] : T{};
+      }
+    }
+  }
+}
+
+// dy [N,K,P,Q] -> [slot][K][pixels of a slot], zeros behind the last pixel.
+template <class T>
+__global__ void side_by_side_kernel(Geometry z, Chunk chunk, const T* dy, T* out) {
+  const Index j = global_thread();
+  if (j >= chunk.count) return;
+  const int plane = z.p * z.q;
+  const int first = static_cast<int>(chunk.begin % plane) + static_cast<int>(j);
+  const Index n = chunk.begin / plane + first / plane;
+  const bool real = chunk.begin + j < z.pixels;
+  const T* const from = dy + n * z.k * plane + first % plane;
+  T* const to = out + Index{static_cast<int>(j) / chunk.slot} * z.k * chunk.slot +
+                static_cast<int>(j) % chunk.slot;
+  for (int k = static_cast<int>(blockIdx.y); k < z.k; k += static_cast<int>(gridDim.y)) {
+    to[Index{k} * chunk.slot] = real ? from[Index{k} * plane] : T{};
+  }
+}
+
+// sums [K][pixels of the chunk] -> y [N,K,P,Q], plus the bias.
+template <class T>
+__global__ void in_place_kernel(Geometry z, Chunk chunk, const float* sums, const T* b, T* y) {
+  const Index j = global_thread();
+  if (j >= chunk.count || chunk.begin + j >= z.pixels) return;
+  const int plane = z.p * z.q;
+  const int first = static_cast<int>(chunk.begin % plane) + static_cast<int>(j);
+  T* const to = y + (chunk.begin / plane + first / plane) * z.k * plane + first % plane;
+  for (int k = static_cast<int>(blockIdx.y); k < z.k; k += static_cast<int>(gridDim.y)) {
+    const float bias = b == nullptr ? 0.0f : to_float(b[k]);
+    to[Index{k} * plane] = from_float<T>(sums[Index{k} * chunk.slot + j] + bias);
+  }
+}
+
+// Each pixel of dx sums its columns in the order of the taps. columns [channels R S][pixels] of
+// `images` images from n on and of channels from c on (of `channels` in each of `groups` groups).
+template <class T>
+__global__ void col2im_kernel(Geometry z, Index n, int c, int channels, int group_channels,
+                              int slot, const float* columns, T* dx) {
+  const int pixel = static_cast<int>(global_thread());  // h w, below 2^31
+  if (pixel >= z.h * z.w) return;
+  const int row = pixel / z.w;
+  const int column = pixel % z.w;
+  const int image = static_cast<int>(blockIdx.z);
+  const int taps = z.r * z.s;
+  const int here = static_cast<int>(blockIdx.y);  // channel among those of this product
+  const int channel = here / channels * group_channels + c + here % channels;
+  const float* const from = columns + Index{here} * taps * slot + Index{image} * z.p * z.q;
+  float sum = 0;
+  for (int r = 0; r < z.r; ++r) {
+    const int up = row + z.pad_top - r * z.dilation_h;
+    if (up < 0 || up % z.stride_h != 0 || up / z.stride_h >= z.p) continue;
+    for (int s = 0; s < z.s; ++s) {
+      const int over = column + z.pad_left - s * z.dilation_w;
+      if (over < 0 || over % z.stride_w != 0 || over / z.stride_w >= z.q) continue;
+      sum += from[Index{r * z.s + s} * slot + up / z.stride_h * z.q + over / z.stride_w];
+    }
+  }
+  dx[((n + image) * z.c + channel) * (Index{z.h} * z.w) + pixel] = from_float<T>(sum);
+}
+
+template <class T>
+__global__ void add_slots_kernel(const float* sums, int slots, Index count, bool accumulate,
+                                 T* dw) {
+  for (Index i = global_thread(); i < count; i += global_threads()) {
+    float sum = accumulate ? to_float(dw[i]) : 0.0f;
+    for (int slot = 0; slot < slots; ++slot) sum += sums[slot * count + i];
+    dw[i] = from_float<T>(sum);
+  }
+}
+
+// ---- how a problem is cut ----------------------------------------------------------------------
+
+struct Sizes {
+  explicit Sizes(const Conv2dProblem& z)
+      : groups(z.groups),
+        channels(z.c_per_group()),
+        kernels(z.k_per_group()),
+        taps(z.r * z.s),
+        depth(channels * taps),
+        plane(z.p() * z.q()),
+        pixels(z.n * plane),
+        rows(z.c * taps),
+        element(Index(size_of(z.dtype))) {}
+  Index groups, channels, kernels;  // G, C/G, K/G
+  Index taps, depth;                // R S, C/G R S
+  Index plane, pixels;              // P Q, N P Q
+  Index rows;                       // C R S: rows of columns of all groups
+  Index element;                    // bytes
+};
+
+// Pixels at a time, all chunks alike.
+Index forward_chunk(const Sizes& z) {
+  const Index most =
+      std::max(kPixelStep, kColumnBytes / (z.rows * z.element) / kPixelStep * kPixelStep);
+  const Index chunks = std::max<Index>(1, ceil_div(z.pixels, most));
+  return round_up(ceil_div(z.pixels, chunks), kPixelStep);
+}
+
+struct DataPlan {  // backward_data: images at a time, or channels of each group of one image
+  explicit DataPlan(const Sizes& z, Index n) {
+    const Index plane_bytes = z.groups * z.taps * z.plane * Index(sizeof(float));
+    const Index all = plane_bytes * z.channels;
+    n = std::max<Index>(1, n);
+    images =
+        std::clamp<Index>(kColumnBytes / std::max<Index>(1, all), 1, std::min<Index>(n, 65535));
+    images = ceil_div(n, ceil_div(n, images));
+    channels = z.channels;
+    while (channels > 1 &&
+           (images * plane_bytes * channels > 2 * kColumnBytes || z.groups * channels > 65535)) {
+      channels = ceil_div(channels, 2);
+    }
+  }
+  Index images = 1, channels = 1;
+};
+
+struct WeightPlan {
+  explicit WeightPlan(const Sizes& z) {
+    const Index dw = z.groups * z.kernels * z.depth * Index(sizeof(float));
+    const Index most = forward_chunk(z);
+    slots = std::clamp<Index>(most / kSlotPixels, 1, std::max<Index>(1, kSlotBytes / dw));
+    slot = round_up(ceil_div(most, slots), kPixelStep);
+  }
+  Index chunk() const { return slots * slot; }
+  Index slots = 1, slot = 1;
+};
+
+std::size_t bytes_of(Index elements, Index element) {
+  return ScratchArena::round_up(static_cast<std::size_t>(elements * element));
+}
+
+BlasMath math_of(const Conv2dProblem& z) {
+  return z.precision == Precision::tf32 ? BlasMath::tf32 : BlasMath::f32;
+}
+
+LaunchShape over_pixels(Index pixels, Index others) {
+  return {.grid = dim3(static_cast<unsigned>(ceil_div(pixels, kThreads)),
+                       static_cast<unsigned>(std::min<Index>(others, 65535))),
+          .block = dim3(kThreads)};
+}
+
+template <class T>
+void make_columns(const Conv2dProblem& problem, const Chunk& chunk, const void* x, T* columns) {
+  launch(im2col_kernel<T>, over_pixels(chunk.count, ceil_div(problem.c, kChannelsPerThread)),
+         Geometry(problem), chunk, static_cast<const T*>(x), columns);
+}
+
+// ---- the three directions ----------------------------------------------------------------------
+
+template <class T>
+void forward_as(const Conv2dForwardArgs& args) {
+  const Conv2dProblem& problem = args.problem;
+  const Sizes z(problem);
+  const Index most = forward_chunk(z);
+  auto* const columns = static_cast<T*>(args.workspace);  // [C R S][pixels]
+  auto* const sums = reinterpret_cast<float*>(static_cast<std::byte*>(args.workspace) +
+                                              bytes_of(z.rows * most, z.element));  // [K][pixels]
+  for (Index begin = 0; begin < z.pixels; begin += most) {
+    const Chunk chunk{begin, int(most), int(most)};
+    make_columns(problem, chunk, args.x, columns);
+    blas_gemm({.m = z.kernels,
+               .n = most,
+               .k = z.depth,
+               .a = args.w,
+               .b = columns,
+               .c = sums,
+               .lda = z.depth,
+               .ldb = most,
+               .ldc = most,
+               .dtype = problem.dtype,
+               .math = math_of(problem),
+               .batch = z.groups,
+               .stride_a = z.kernels * z.depth,
+               .stride_b = z.depth * most,
+               .stride_c = z.kernels * most});
+    launch(in_place_kernel<T>, over_pixels(most, problem.k), Geometry(problem), chunk, sums,
+           static_cast<const T*>(args.b), static_cast<T*>(args.y));
+  }
+}
+
+template <class T>
+void backward_data_as(const Conv2dBackwardDataArgs& args) {
+  const Conv2dProblem& problem = args.problem;
+  const Sizes z(problem);
+  const DataPlan plan(z, problem.n);
+  const auto* const w = static_cast<const T*>(args.w);
+  const Index slot = round_up(plan.images * z.plane, kPixelStep);
+  auto* const pixels = static_cast<T*>(args.workspace);  // [K][pixels]
+  auto* const columns = reinterpret_cast<float*>(static_cast<std::byte*>(args.workspace) +
+                                                 bytes_of(problem.k * slot, z.element));
+  for (Index n = 0; n < problem.n; n += plan.images) {
+    const Index images = std::min(plan.images, problem.n - n);
+    const Chunk chunk{n * z.plane, int(slot), int(slot)};
+    launch(side_by_side_kernel<T>, over_pixels(slot, problem.k), Geometry(problem), chunk,
+           static_cast<const T*>(args.dy), pixels);
+    for (Index c = 0; c < z.channels; c += plan.channels) {
+      const Index channels = std::min(plan.channels, z.channels - c);
+      blas_gemm({.m = channels * z.taps,
+                 .n = slot,
+                 .k = z.kernels,
+                 .a = w + c * z.taps,
+                 .b = pixels,
+                 .c = columns,
+                 .lda = z.depth,
+                 .ldb = slot,
+                 .ldc = slot,
+                 .transpose_a = true,
+                 .dtype = problem.dtype,
+                 .math = math_of(problem),
+                 .batch = z.groups,
+                 .stride_a = z.kernels * z.depth,
+                 .stride_b = z.kernels * slot,
+                 .stride_c = channels * z.taps * slot});
+      LaunchShape shape = over_pixels(problem.h * problem.w, z.groups * channels);
+      shape.grid.z = static_cast<unsigned>(images);
+      launch(col2im_kernel<T>, shape, Geometry(problem), n, int(c), int(channels), int(z.channels),
+             int(slot), columns, static_cast<T*>(args.dx));
+    }
+  }
+}
+
+template <class T>
+void backward_weight_as(const Conv2dBackwardWeightArgs& args) {
+  const Conv2dProblem& problem = args.problem;
+  const Sizes z(problem);
+  const WeightPlan plan(z);
+  const Index count = z.groups * z.kernels * z.depth;
+  auto* memory = static_cast<std::byte*>(args.workspace);
+  auto* const columns = reinterpret_cast<T*>(memory);  // [slot][C R S][pixels of a slot]
+  memory += bytes_of(z.rows * plan.chunk(), z.element);
+  auto* const pixels = reinterpret_cast<T*>(memory);  // [slot][K][pixels of a slot]
+  memory += bytes_of(problem.k * plan.chunk(), z.element);
+  auto* const sums = reinterpret_cast<float*>(memory);  // [slot][K][C/G R S]
+  for (Index begin = 0; begin < z.pixels; begin += plan.chunk()) {
+    const Chunk chunk{begin, int(plan.chunk()), int(plan.slot)};
+    make_columns(problem, chunk, args.x, columns);
+    launch(side_by_side_kernel<T>, over_pixels(chunk.count, problem.k), Geometry(problem), chunk,
+           static_cast<const T*>(args.dy), pixels);
+    blas_gemm({.m = z.kernels,
+               .n = z.depth,
+               .k = plan.slot,
+               .a = pixels,
+               .b = columns,
+               .c = sums,
+               .lda = plan.slot,
+               .ldb = plan.slot,
+               .ldc = z.depth,
+               .transpose_b = true,
+               .dtype = problem.dtype,
+               .beta = begin == 0 ? 0.0 : 1.0,
+               .math = math_of(problem),
+               .batch = plan.slots * z.groups,
+               .stride_a = z.kernels * plan.slot,
+               .stride_b = z.depth * plan.slot,
+               .stride_c = z.kernels * z.depth});
+  }
+  const Index slots = z.pixels == 0 ? 0 : plan.slots;  // no image: dw = 0, or as it was
+  launch(add_slots_kernel<T>, grid_for(count), sums, int(slots), count, args.accumulate,
+         static_cast<T*>(args.dw));
+}
+
+void forward(const Conv2dForwardArgs& args) {
+  with_float_type(args.problem.dtype, [&](auto zero) { forward_as<decltype(zero)>(args); });
+}
+void backward_data(const Conv2dBackwardDataArgs& args) {
+  with_float_type(args.problem.dtype, [&](auto zero) { backward_data_as<decltype(zero)>(args); });
+}
+void backward_weight(const Conv2dBackwardWeightArgs& args) {
+  with_float_type(args.problem.dtype, [&](auto zero) { backward_weight_as<decltype(zero)>(args); });
+}
+
+// ---- card --------------------------------------------------------------------------------------
+
+Conv2dSupport supports(const Conv2dProblem& z, Direction) {
+  if (z.dtype != DType::f32 && z.dtype != DType::f16 && z.dtype != DType::bf16) {
+    return Conv2dSupport::no(
+        cat("expects elements of type f32, f16 or bf16, got ", name_of(z.dtype)));
+  }
+  if (z.h * z.w > INT_MAX / 2 || z.p() * z.q() > INT_MAX / 2 || z.c * z.r * z.s > INT_MAX) {
+    return Conv2dSupport::no("expects planes of fewer than 2^30 pixels, got larger ones");
+  }
+  return {};
+}
+
+Conv2dCost cost(const Conv2dProblem& problem, Direction direction) {
+  const Sizes z(problem);
+  const auto number = [](Index value) { return static_cast<double>(value); };
+  const bool data = direction == Direction::backward_data;
+  const double column_bytes =
+      number(z.rows) * number(z.pixels) * number(data ? Index(sizeof(float)) : z.element);
+  const double y_bytes = number(problem.k) * number(z.pixels) * number(z.element);
+  const DataPlan plan(z, problem.n);
+  const Index chunks = data ? ceil_div(problem.n, plan.images) * ceil_div(z.channels, plan.channels)
+                       : z.pixels == 0 ? 0
+                                       : ceil_div(z.pixels, forward_chunk(z));
+  // Tiles of 64 x 64: rows and columns that no number fills are computed all the same.
+  const auto fill = [&](Index size) { return number(size) / number(round_up(size, 64)); };
+  const double share = direction == Direction::forward ? fill(z.kernels)
+                       : data                          ? fill(z.depth)
+                                                       : fill(z.kernels) * fill(z.depth);
+  return {.flops = problem.nominal_flops(),
+          .bytes = column_bytes + y_bytes,
+          .peak_share = 0.85 * share,
+          .pass_bytes = problem.nominal_bytes() + column_bytes + y_bytes,
+          .launches = 3 * number(chunks) + 1,
+          .tensor_cores = problem.dtype != DType::f32 || problem.precision == Precision::tf32};
+}
+
+std::size_t workspace_bytes(const Conv2dProblem& problem, Direction direction) {
+  if (problem.n == 0) return 0;
+  const Sizes z(problem);
+  const Index f32 = sizeof(float);
+  if (direction == Direction::forward) {
+    const Index most = forward_chunk(z);
+    return bytes_of(z.rows * most, z.element) + bytes_of(problem.k * most, f32);
+  }
+  if (direction == Direction::backward_data) {
+    const DataPlan plan(z, problem.n);
+    const Index slot = round_up(plan.images * z.plane, kPixelStep);
+    return bytes_of(problem.k * slot, z.element) +
+           bytes_of(z.groups * plan.channels * z.taps * slot, f32);
+  }
+  const WeightPlan plan(z);
+  return bytes_of(z.rows * plan.chunk(), z.element) +
+         bytes_of(problem.k * plan.chunk(), z.element) +
+         bytes_of(plan.slots * z.groups * z.kernels * z.depth, f32);
+}
+
+const Conv2dAlgorithm kCard{
+    .name = "im2col_gemm",
+    .device = DeviceType::cuda,
+    .idea = "a matrix product over columns of inputs of many images, by cuBLAS",
+    .paper = "Chellapilla, Puri, Simard 2006: High Performance CNNs for Document Processing",
+    .supports = supports,
+    .cost = cost,
+    .workspace_bytes = workspace_bytes,
+    .error_growth = 4,
+    .exact_on_integers = true,
+    .forward = forward,
+    .backward_data = backward_data,
+    .backward_weight = backward_weight,
+};
+
+}  // namespace
+}  // namespace convscope
+CONVSCOPE_CONV2D_ALGORITHM(convscope::kCard)
