@@ -65,8 +65,8 @@ void BatchNormOp::forward(PlanBuilder& builder) {
                                   .variance = builder.use(variance),
                                   .inverse_deviation = builder.use(inverse_deviation_)};
     const auto count = static_cast<double>(shape[0] * shape[2] * shape[3]);
-    builder.call([args, parts = parts_, momentum = momentum_, count] {
-      batch_norm_train_kernel.get(Device{})(args);
+    builder.call([device = builder.device(), args, parts = parts_, momentum = momentum_, count] {
+      batch_norm_train_kernel.get(device)(args);
       batch_norm_move_running(args.mean, args.variance, count, momentum, parts.mean,
                               parts.variance);
     });
@@ -77,11 +77,11 @@ void BatchNormOp::forward(PlanBuilder& builder) {
   builder.prologue([&] { emit_running_factors(builder, builder.use(factor), builder.use(shift)); });
   builder.call([x = builder.value(inputs[0]), y = builder.value(output),
                 factor = builder.use(factor), shift = builder.use(shift),
-                residual = residual_ ? builder.value(inputs[1]) : Tensor(), relu = relu_] {
-    const Device cpu{};
-    batch_norm_apply_kernel.get(cpu)(x, factor, shift, y);
-    if (residual.defined()) accumulate_kernel.get(cpu)(y, residual);
-    if (relu) unary_kernel.get(cpu)(UnaryOp::relu, y, y);
+                residual = residual_ ? builder.value(inputs[1]) : Tensor(), relu = relu_,
+                device = builder.device()] {
+    batch_norm_apply_kernel.get(device)(x, factor, shift, y);
+    if (residual.defined()) accumulate_kernel.get(device)(y, residual);
+    if (relu) unary_kernel.get(device)(UnaryOp::relu, y, y);
   });
 }
 
@@ -103,7 +103,8 @@ void BatchNormOp::backward(PlanBuilder& builder) {
                                           .dx = dx,
                                           .sum_dy = builder.use(sum_dy),
                                           .sum_dy_x = builder.use(sum_dy_x)};
-    builder.call([args] { batch_norm_train_gradient_kernel.get(Device{})(args); });
+    builder.call(
+        [run = batch_norm_train_gradient_kernel.get(builder.device()), args] { run(args); });
   };
   if (builder.wants_gradient(inputs[0])) {
     builder.assign_gradient(inputs[0], emit);

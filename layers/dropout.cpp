@@ -56,9 +56,10 @@ class DropoutOp final : public PlanOp {
 
  private:
   void emit(PlanBuilder& builder, const Tensor& from, const Tensor& to) const {
-    builder.call([&module = module_, mask = mask_, from, to]() mutable {
+    builder.call([run = dropout_kernel.get(builder.device()), &module = module_, mask = mask_, from,
+                  to]() mutable {
       mask.step = module.step();
-      dropout_kernel.get(Device{})(from, mask, to);
+      run(from, mask, to);
     });
   }
   const Module& module_;

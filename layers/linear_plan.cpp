@@ -1,54 +1,80 @@
 // SPDX-License-Identifier: Apache-2.0
 // linear_plan.cpp: the linear layer in a planned step: the products that linear() and its closure
-// compute, with a ReLU behind it done in the same call.
+// compute, with a ReLU behind it done in the same call. On devices with kernels of their own for it
+// (linear_fused.h) one call each way, the last layer with the loss inside.
+#include <array>
+
 #include "framework/ops/accumulate.h"
 #include "framework/ops/elementwise.h"
 #include "framework/ops/matmul.h"
 #include "framework/ops/reduce.h"
 #include "layers/linear.h"
+#include "layers/linear_fused.h"
 #include "layers/plan/activation_op.h"
+#include "layers/plan/loss_op.h"
 
 namespace convscope {
 namespace {
 
+std::array<LinearFused, kDeviceTypeCount>& fused_table() {
+  static std::array<LinearFused, kDeviceTypeCount> table;
+  return table;
+}
+
+using WorkspaceBytes = std::size_t (*)(const Shape& x, const Shape& w);
+
 class LinearOp final : public PlanOp {
  public:
   LinearOp(Variable weight, Variable bias) : weight_(std::move(weight)), bias_(std::move(bias)) {}
-  std::string text() const override { return relu_ ? "linear + relu" : "linear"; }
+  std::string text() const override {
+    return cat("linear", relu_ ? " + relu" : "", loss_ ? " + softmax_cross_entropy" : "");
+  }
 
-  bool absorb(const PlanGraph&, PlanOp& next) override {
-    if (relu_ || !is_relu(next)) return false;
-    return relu_ = true;
+  bool absorb(const PlanGraph& graph, PlanOp& next) override {
+    if (relu_ || loss_) return false;
+    if (is_relu(next)) return relu_ = true;
+    const LinearLoss& fused = linear_fused(graph.device()).loss;
+    if (dynamic_cast<LossOp*>(&next) == nullptr || fused.run == nullptr) return false;
+    const Shape& x = graph.shape(inputs[0]);
+    if (fused.supports != nullptr && !fused.supports(x, weight_.shape())) return false;
+    logits_ = output;
+    return loss_ = true;
   }
 
   void forward(PlanBuilder& builder) override {
+    const LinearFused& fused = linear_fused(builder.device());
+    if (loss_) return forward_with_loss(builder, fused.loss);
+    if (fused.forward.run != nullptr) return forward_fused(builder, fused.forward);
+    const Device device = builder.device();
     const MatmulArguments product{.a = builder.value(inputs[0]),
                                   .b = weight_.value(),
                                   .c = builder.value(output),
                                   .transpose_b = Transpose::yes,
                                   .accumulate = bias_.defined()};
-    builder.call([product, b = bias_.defined() ? bias_.value() : Tensor(), relu = relu_] {
-      const Device cpu{};
-      if (b.defined()) fill_rows_kernel.get(cpu)(b, product.c);
-      matmul_kernel.get(cpu)(product);
-      if (relu) unary_kernel.get(cpu)(UnaryOp::relu, product.c, product.c);
+    builder.call([product, device, b = bias_value(), relu = relu_] {
+      if (b.defined()) fill_rows_kernel.get(device)(b, product.c);
+      matmul_kernel.get(device)(product);
+      if (relu) unary_kernel.get(device)(UnaryOp::relu, product.c, product.c);
     });
   }
 
   void backward(PlanBuilder& builder) override {
-    const Device cpu{};
-    if (relu_) emit_relu_gradient(builder, output);
-    if (bias_.defined() && bias_.requires_grad()) {
+    const ValueId y = loss_ ? logits_ : output;  // whose gradient is there
+    const LinearBackward& fused = linear_fused(builder.device()).backward;
+    if (fused.run != nullptr) return backward_fused(builder, fused, y);
+    if (relu_) emit_relu_gradient(builder, y);
+    const Device device = builder.device();
+    if (wants(bias_)) {
       const PlanBuilder::Target db = builder.parameter_gradient(bias_);
       const Slot part = builder.slot(bias_.shape(), DType::f32);
-      builder.call([dy = builder.gradient(output), db, part = builder.use(part), cpu] {
-        sum_kernel.get(cpu)(dy, 1u, db.accumulate ? part : db.tensor);
-        if (db.accumulate) accumulate_kernel.get(cpu)(db.tensor, part);
+      builder.call([dy = builder.gradient(y), db, part = builder.use(part), device] {
+        sum_kernel.get(device)(dy, 1u, db.accumulate ? part : db.tensor);
+        if (db.accumulate) accumulate_kernel.get(device)(db.tensor, part);
       });
     }
-    if (weight_.requires_grad()) {
+    if (wants(weight_)) {
       const PlanBuilder::Target dw = builder.parameter_gradient(weight_);
-      emit(builder, {.a = builder.gradient(output),
+      emit(builder, {.a = builder.gradient(y),
                      .b = builder.value(inputs[0]),
                      .c = dw.tensor,
                      .transpose_a = Transpose::yes,
@@ -56,7 +82,7 @@ class LinearOp final : public PlanOp {
     }
     if (builder.wants_gradient(inputs[0])) {
       const PlanBuilder::Target dx = builder.gradient_target(inputs[0]);
-      emit(builder, {.a = builder.gradient(output),
+      emit(builder, {.a = builder.gradient(y),
                      .b = weight_.value(),
                      .c = dx.tensor,
                      .accumulate = dx.accumulate});
@@ -64,14 +90,85 @@ class LinearOp final : public PlanOp {
   }
 
  private:
-  static void emit(PlanBuilder& builder, const MatmulArguments& product) {
-    builder.call([product] { matmul_kernel.get(Device{})(product); });
+  static bool wants(const Variable& parameter) {
+    return parameter.defined() && parameter.requires_grad();
   }
+  Tensor bias_value() const { return bias_.defined() ? bias_.value() : Tensor(); }
+
+  static void emit(PlanBuilder& builder, const MatmulArguments& product) {
+    builder.call([run = matmul_kernel.get(builder.device()), product] { run(product); });
+  }
+
+  void* workspace(PlanBuilder& builder, WorkspaceBytes bytes) const {
+    if (bytes == nullptr) return nullptr;
+    return builder.workspace(bytes(builder.shape(inputs[0]), weight_.shape()));
+  }
+
+  void forward_fused(PlanBuilder& builder, const LinearForward& fused) const {
+    const LinearForwardArgs args{.x = builder.value(inputs[0]),
+                                 .w = weight_.value(),
+                                 .b = bias_value(),
+                                 .relu = relu_,
+                                 .y = builder.value(output),
+                                 .workspace = workspace(builder, fused.workspace_bytes)};
+    builder.call([run = fused.run, args] { run(args); });
+  }
+
+  // The gradient of the logits comes with the loss: it is written by the forward.
+  void forward_with_loss(PlanBuilder& builder, const LinearLoss& fused) const {
+    const LinearLossArgs args{.x = builder.value(inputs[0]),
+                              .w = weight_.value(),
+                              .b = bias_value(),
+                              .labels = builder.labels(),
+                              .dlogits = builder.wants_gradient(logits_)
+                                             ? builder.gradient_target(logits_).tensor
+                                             : Tensor(),
+                              .loss = builder.loss(),
+                              .correct = builder.correct(),
+                              .workspace = workspace(builder, fused.workspace_bytes)};
+    builder.call([run = fused.run, args] { run(args); });
+  }
+
+  void backward_fused(PlanBuilder& builder, const LinearBackward& fused, ValueId y) const {
+    LinearBackwardArgs args{.x = builder.value(inputs[0]),
+                            .w = weight_.value(),
+                            .y = relu_ ? builder.value(y) : Tensor(),
+                            .dy = builder.gradient(y)};
+    if (wants(weight_)) {
+      const PlanBuilder::Target dw = builder.parameter_gradient(weight_);
+      args.dw = dw.tensor;
+      args.accumulate_dw = dw.accumulate;
+    }
+    if (wants(bias_)) {
+      const PlanBuilder::Target db = builder.parameter_gradient(bias_);
+      args.db = db.tensor;
+      args.accumulate_db = db.accumulate;
+    }
+    if (builder.wants_gradient(inputs[0])) {
+      const PlanBuilder::Target dx = builder.gradient_target(inputs[0]);
+      args.dx = dx.tensor;
+      args.accumulate_dx = dx.accumulate;
+    }
+    args.workspace = workspace(builder, fused.workspace_bytes);
+    builder.call([run = fused.run, args] { run(args); });
+  }
+
   Variable weight_, bias_;
   bool relu_ = false;
+  bool loss_ = false;          // the loss comes out of the same call
+  ValueId logits_ = kNoValue;  // then: the value that this layer alone would give
 };
 
 }  // namespace
+
+bool register_linear_fused(DeviceType type, const LinearFused& kernels) {
+  fused_table()[static_cast<std::size_t>(type)] = kernels;
+  return true;
+}
+
+const LinearFused& linear_fused(Device device) {
+  return fused_table()[static_cast<std::size_t>(device.type)];
+}
 
 int Linear::describe(PlanGraph& graph, int x) {
   if (has_transforms()) return graph.refuse("its weight or input passes through a transform");

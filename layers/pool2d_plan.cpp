@@ -12,15 +12,13 @@ class AvgPoolOp final : public PlanOp {
   std::string text() const override { return "avg_pool2d"; }
 
   void forward(PlanBuilder& builder) override {
-    builder.call([window = window_, x = builder.value(inputs[0]), y = builder.value(output)] {
-      avg_pool_kernel.get(Device{})(x, window, y);
-    });
+    builder.call([device = builder.device(), window = window_, x = builder.value(inputs[0]),
+                  y = builder.value(output)] { avg_pool_kernel.get(device)(x, window, y); });
   }
   void backward(PlanBuilder& builder) override {
     builder.assign_gradient(inputs[0], [&](const Tensor& dx) {
-      builder.call([window = window_, dy = builder.gradient(output), dx] {
-        avg_pool_gradient_kernel.get(Device{})(dy, window, dx);
-      });
+      builder.call([device = builder.device(), window = window_, dy = builder.gradient(output),
+                    dx] { avg_pool_gradient_kernel.get(device)(dy, window, dx); });
     });
   }
 
@@ -33,14 +31,13 @@ class AdaptiveAvgPoolOp final : public PlanOp {
   std::string text() const override { return "adaptive_avg_pool2d"; }
 
   void forward(PlanBuilder& builder) override {
-    builder.call([x = builder.value(inputs[0]), y = builder.value(output)] {
-      adaptive_pool_kernel.get(Device{})(x, y);
-    });
+    builder.call([device = builder.device(), x = builder.value(inputs[0]),
+                  y = builder.value(output)] { adaptive_pool_kernel.get(device)(x, y); });
   }
   void backward(PlanBuilder& builder) override {
     builder.assign_gradient(inputs[0], [&](const Tensor& dx) {
-      builder.call([dy = builder.gradient(output), dx] {
-        adaptive_pool_gradient_kernel.get(Device{})(dy, dx);
+      builder.call([device = builder.device(), dy = builder.gradient(output), dx] {
+        adaptive_pool_gradient_kernel.get(device)(dy, dx);
       });
     });
   }
@@ -57,15 +54,16 @@ void MaxPoolOp::forward(PlanBuilder& builder) {
     taps_ = builder.slot(builder.shape(output), small ? DType::u8 : DType::i32);
     taps = builder.use(taps_);
   }
-  builder.call(
-      [window = window_, x, y, taps] { max_pool_kernel.get(Device{})(x, window, y, taps); });
+  builder.call([device = builder.device(), window = window_, x, y, taps] {
+    max_pool_kernel.get(device)(x, window, y, taps);
+  });
 }
 
 void MaxPoolOp::backward(PlanBuilder& builder) {
   builder.assign_gradient(inputs[0], [&](const Tensor& dx) {
-    builder.call([window = window_, dy = builder.gradient(output), taps = builder.use(taps_), dx] {
-      max_pool_gradient_kernel.get(Device{})(dy, taps, window, dx);
-    });
+    builder.call([device = builder.device(), window = window_, dy = builder.gradient(output),
+                  taps = builder.use(taps_),
+                  dx] { max_pool_gradient_kernel.get(device)(dy, taps, window, dx); });
   });
 }
 

@@ -20,14 +20,15 @@ class PadOp final : public PlanOp {
   PadOp(const Padding2d& padding, PadMode mode) : padding_(padding), mode_(mode) {}
   std::string text() const override { return cat("pad ", name_of(mode_)); }
   void forward(PlanBuilder& builder) override {
-    builder.call([padding = padding_, mode = mode_, x = builder.value(inputs[0]),
-                  y = builder.value(output)] { pad_kernel.get(Device{})(x, padding, mode, y); });
+    builder.call([run = pad_kernel.get(builder.device()), padding = padding_, mode = mode_,
+                  x = builder.value(inputs[0]),
+                  y = builder.value(output)] { run(x, padding, mode, y); });
   }
   void backward(PlanBuilder& builder) override {
     builder.assign_gradient(inputs[0], [&](const Tensor& dx) {
-      builder.call([padding = padding_, mode = mode_, dy = builder.gradient(output), dx] {
-        pad_gradient_kernel.get(Device{})(dy, padding, mode, dx);
-      });
+      builder.call([run = pad_gradient_kernel.get(builder.device()), padding = padding_,
+                    mode = mode_, dy = builder.gradient(output),
+                    dx] { run(dy, padding, mode, dx); });
     });
   }
 
@@ -102,10 +103,10 @@ void Conv2dOp::forward(PlanBuilder& builder) {
   const Conv2dEpilogue fused = algorithm->fuses_epilogue ? behind : Conv2dEpilogue{};
   const Conv2dEpilogue separate = algorithm->fuses_epilogue ? Conv2dEpilogue{} : behind;
   builder.call([problem = problem_, run = algorithm->forward, images = builder.images(), x, weights,
-                y, workspace, fused, separate] {
+                y, workspace, fused, separate, device = builder.device()] {
     run({problem, x.defined() ? x.raw_data() : *images, weights.w, weights.b, y.raw_data(),
          workspace, fused});
-    if (!separate.empty()) conv2d_epilogue_kernel.get(Device{})(separate, y);
+    if (!separate.empty()) conv2d_epilogue_kernel.get(device)(separate, y);
   });
 }
 
@@ -114,9 +115,8 @@ void Conv2dOp::backward(PlanBuilder& builder) {
   if (residual_ && builder.wants_gradient(inputs[1])) copy_gradient(builder, output, inputs[1]);
   if (bias_.defined() && bias_.requires_grad()) {
     const PlanBuilder::Target db = builder.parameter_gradient(bias_);
-    builder.call([dy = builder.gradient(output), db] {
-      conv2d_bias_gradient_kernel.get(Device{})(dy, db.tensor, db.accumulate);
-    });
+    builder.call([run = conv2d_bias_gradient_kernel.get(builder.device()),
+                  dy = builder.gradient(output), db] { run(dy, db.tensor, db.accumulate); });
   }
   if (weight_.requires_grad()) {
     const Conv2dAlgorithm* const algorithm = choice(Direction::backward_weight).algorithm;
@@ -159,7 +159,7 @@ int Conv2d::describe(PlanGraph& graph, int x) {
   for (const Direction direction : kDirections) {
     const bool needed = direction == Direction::forward || graph.training();
     if (!needed) continue;
-    const Conv2dChoice& choice = plans_->get(problem, direction, Device{});
+    const Conv2dChoice& choice = plans_->get(problem, direction, graph.device());
     if (choice.checked_by != nullptr) {
       return graph.refuse(cat("its ", name_of(direction), " is checked by a second algorithm"));
     }

@@ -396,7 +396,8 @@ void form_chains(PlanGraph& graph) {
   }
 }
 
-const bool registered = register_plan_rewrite({.name = "batch_lanes", .run = form_chains});
+const bool registered =
+    register_plan_rewrite({.name = "batch_lanes", .device = DeviceType::cpu, .run = form_chains});
 
 }  // namespace
 }  // namespace convscope

@@ -28,15 +28,15 @@ Functions functions_of(ActivationOp::Curve curve) {
 std::string ActivationOp::text() const { return functions_of(curve_).name; }
 
 void ActivationOp::forward(PlanBuilder& builder) {
-  builder.call([op = functions_of(curve_).forward, x = builder.value(inputs[0]),
-                y = builder.value(output)] { unary_kernel.get(Device{})(op, x, y); });
+  builder.call([run = unary_kernel.get(builder.device()), op = functions_of(curve_).forward,
+                x = builder.value(inputs[0]), y = builder.value(output)] { run(op, x, y); });
 }
 
 void ActivationOp::backward(PlanBuilder& builder) {
   builder.assign_gradient(inputs[0], [&](const Tensor& dx) {
-    builder.call([op = functions_of(curve_).gradient, y = builder.value(output),
-                  dy = builder.gradient(output),
-                  dx] { gradient_kernel.get(Device{})(op, y, dy, dx); });
+    builder.call([run = gradient_kernel.get(builder.device()), op = functions_of(curve_).gradient,
+                  y = builder.value(output), dy = builder.gradient(output),
+                  dx] { run(op, y, dy, dx); });
   });
 }
 
@@ -46,13 +46,14 @@ bool is_relu(const PlanOp& op) {
 }
 
 void emit_relu(PlanBuilder& builder, ValueId value) {
-  builder.call([y = builder.value(value)] { unary_kernel.get(Device{})(UnaryOp::relu, y, y); });
+  builder.call([run = unary_kernel.get(builder.device()), y = builder.value(value)] {
+    run(UnaryOp::relu, y, y);
+  });
 }
 
 void emit_relu_gradient(PlanBuilder& builder, ValueId value) {
-  builder.call([y = builder.value(value), dy = builder.gradient(value)] {
-    gradient_kernel.get(Device{})(GradientOp::relu, y, dy, dy);
-  });
+  builder.call([run = gradient_kernel.get(builder.device()), y = builder.value(value),
+                dy = builder.gradient(value)] { run(GradientOp::relu, y, dy, dy); });
 }
 
 }  // namespace convscope

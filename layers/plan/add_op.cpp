@@ -7,10 +7,9 @@
 namespace convscope {
 
 void AddOp::forward(PlanBuilder& builder) {
-  builder.call(
-      [a = builder.value(inputs[0]), b = builder.value(inputs[1]), y = builder.value(output)] {
-        binary_kernel.get(Device{})(BinaryOp::add, a, b, y);
-      });
+  builder.call([run = binary_kernel.get(builder.device()), a = builder.value(inputs[0]),
+                b = builder.value(inputs[1]),
+                y = builder.value(output)] { run(BinaryOp::add, a, b, y); });
 }
 
 // The second input first: the first one takes the memory of dy, which may then be changed.
@@ -21,9 +20,9 @@ void AddOp::backward(PlanBuilder& builder) {
 
 void copy_gradient(PlanBuilder& builder, ValueId output, ValueId value) {
   const PlanBuilder::Target to = builder.gradient_target(value);
-  builder.call([dy = builder.gradient(output), to] {
+  builder.call([add = accumulate_kernel.get(builder.device()), dy = builder.gradient(output), to] {
     if (to.accumulate) {
-      accumulate_kernel.get(Device{})(to.tensor, dy);
+      add(to.tensor, dy);
     } else {
       to.tensor.copy_from(dy);
     }

@@ -2,7 +2,6 @@
 #include "layers/plan/plan_builder.h"
 
 #include <algorithm>
-#include <cstring>
 
 #include "framework/ops/accumulate.h"
 
@@ -18,7 +17,7 @@ void PlanBuilder::start_pass(bool dry, Ref<Storage> arena) {
   in_backward_ = in_prologue_ = false;
   call_index_ = 0;
   next_slot_ = 0;
-  labels_ = kNoSlot;
+  labels_ = loss_ = correct_ = kNoSlot;
   parameters_.clear();
   values_.assign(static_cast<std::size_t>(graph_.value_count()), {});
 }
@@ -65,8 +64,8 @@ Tensor PlanBuilder::value(ValueId value) {
     own.slot = slot(shape(value), DType::f32);
     if (graph_.owner(value) == PlanGraph::input()) {  // somebody wants the images as a tensor
       const Tensor to = use(own.slot);
-      call([from = images(), to] {
-        std::memcpy(to.raw_data(), *from, static_cast<std::size_t>(to.size_bytes()));
+      call([copy = backend_of(device()).copy_within, index = device().index, from = images(), to] {
+        copy(index, to.raw_data(), *from, static_cast<std::size_t>(to.size_bytes()));
       });
     }
   }
@@ -79,6 +78,17 @@ Tensor PlanBuilder::labels() {
   if (labels_ == kNoSlot) labels_ = slot({shape(PlanGraph::input())[0]}, DType::i32);
   return use(labels_);
 }
+
+// One number, from the call that asks first to the end of the step.
+Tensor PlanBuilder::kept(Slot& id, DType dtype) {
+  if (id == kNoSlot) id = slot({1}, dtype);
+  const Tensor out = use(id);
+  slots_[static_cast<std::size_t>(id)].last = 1 << 30;
+  return out;
+}
+
+Tensor PlanBuilder::loss() { return kept(loss_, DType::f32); }
+Tensor PlanBuilder::correct() { return kept(correct_, DType::i32); }
 
 Tensor PlanBuilder::gradient(ValueId value) {
   const ValueState& own = state(graph_.owner(value));
@@ -97,7 +107,7 @@ PlanBuilder::Target PlanBuilder::gradient_target(ValueId value) {
 void PlanBuilder::emit_accumulate(ValueId value, Slot part) {
   const Tensor to = gradient(value);
   const Tensor from = use(part).reshape(shape(value));
-  call([to, from] { accumulate_kernel.get(Device{})(to, from); });
+  call([run = accumulate_kernel.get(device()), to, from] { run(to, from); });
 }
 
 void PlanBuilder::pass_gradient(ValueId output, ValueId value) {

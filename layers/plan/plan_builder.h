@@ -5,7 +5,7 @@
 //
 //   const Tensor x = builder.value(inputs[0]);
 //   const Tensor y = builder.value(output);
-//   builder.call([x, y] { unary_kernel.get(Device{})(UnaryOp::relu, x, y); });
+//   builder.call([run = unary_kernel.get(builder.device()), x, y] { run(UnaryOp::relu, x, y); });
 //
 // A tensor is alive from the first call that names it to the last one; in between its memory is
 // its own, before and after it belongs to others. The builder goes through the network twice: the
@@ -25,7 +25,7 @@ namespace convscope {
 struct PlanCall {
   void (*run)(void* arguments) = nullptr;
   void* arguments = nullptr;
-  int op = -1;  // index in PlanGraph::ops(), or the number of operations for the loss
+  int op = -1;  // index in PlanGraph::ops()
 };
 
 // A tensor of the step that is no value of the graph: an index of winners, partial sums.
@@ -36,6 +36,7 @@ class CONVSCOPE_API PlanBuilder {
  public:
   const PlanGraph& graph() const { return graph_; }
   bool training() const { return graph_.training(); }
+  Device device() const { return graph_.device(); }
   const Shape& shape(ValueId value) const { return graph_.shape(value); }
   bool wants_gradient(ValueId value) const { return graph_.wants_gradient(value); }
 
@@ -71,6 +72,10 @@ class CONVSCOPE_API PlanBuilder {
   // Where the images of the step lie, without a copy; the pointer is read when the call runs.
   const void* const* images();
   Tensor labels();
+  // What the loss operation writes: the mean loss f32 [1], and how many images it got right, i32 [1].
+  // Both stay until the end of the step.
+  Tensor loss();
+  Tensor correct();
 
   // Emits a call. In prologue() it runs when the weights have changed, not in each step: what it
   // writes (all slots named in it) stays alive.
@@ -110,6 +115,7 @@ class CONVSCOPE_API PlanBuilder {
   void start_pass(bool dry, Ref<Storage> arena);
   void finish_dry_pass();
   void emit_accumulate(ValueId value, Slot part);
+  Tensor kept(Slot& slot, DType dtype);
   std::vector<PlanCall>& calls();
   ValueState& state(ValueId value) { return values_[static_cast<std::size_t>(value)]; }
 
@@ -125,7 +131,7 @@ class CONVSCOPE_API PlanBuilder {
   std::vector<SlotState> slots_;
   std::size_t next_slot_ = 0;
   std::vector<ValueState> values_;
-  Slot labels_ = kNoSlot;
+  Slot labels_ = kNoSlot, loss_ = kNoSlot, correct_ = kNoSlot;
   bool copies_images_ = false;
   const void* images_now_ = nullptr;
   std::vector<Variable> parameters_;  // whose gradient the plan writes

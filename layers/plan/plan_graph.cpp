@@ -26,7 +26,8 @@ const char* PlanOp::algorithm_of(const std::string&) const { return nullptr; }
 
 bool PlanOp::absorb(const PlanGraph&, PlanOp&) { return false; }
 
-PlanGraph::PlanGraph(const Shape& input, PlanMode mode) : mode_(mode) {
+PlanGraph::PlanGraph(const Shape& input, PlanMode mode, Device device)
+    : mode_(mode), device_(device) {
   values_.push_back({.shape = input, .wants_gradient = false, .owner = 0});
 }
 

@@ -62,9 +62,10 @@ class CONVSCOPE_API PlanOp {
 
 class CONVSCOPE_API PlanGraph {
  public:
-  PlanGraph(const Shape& input, PlanMode mode);
+  PlanGraph(const Shape& input, PlanMode mode, Device device = {});
 
   PlanMode mode() const { return mode_; }
+  Device device() const { return device_; }  // where the parameters live and everything runs
   bool training() const { return mode_ == PlanMode::training; }
   static constexpr ValueId input() { return 0; }
   const Shape& shape(ValueId value) const { return values_.at(index(value)).shape; }
@@ -115,6 +116,7 @@ class CONVSCOPE_API PlanGraph {
   static std::size_t index(ValueId value) { return static_cast<std::size_t>(value); }
 
   PlanMode mode_;
+  Device device_;
   std::vector<Value> values_;
   std::vector<std::unique_ptr<PlanOp>> ops_;
   ValueId result_ = kNoValue;
@@ -125,6 +127,7 @@ class CONVSCOPE_API PlanGraph {
 // (conv2d/lanes_chain.cpp). They run after fuse(), in the order of their names.
 struct PlanRewrite {
   std::string name;
+  DeviceType device = DeviceType::cpu;  // of the graphs that it looks at
   void (*run)(PlanGraph& graph) = nullptr;
 };
 CONVSCOPE_API bool register_plan_rewrite(const PlanRewrite& rewrite);

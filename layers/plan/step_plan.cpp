@@ -5,30 +5,27 @@
 #include <chrono>
 
 #include "framework/cpu_isa.h"
-#include "framework/ops/elementwise.h"
-#include "framework/ops/reduce.h"
-#include "framework/ops/softmax_cross_entropy.h"
 #include "framework/parallel.h"
+#include "layers/plan/loss_op.h"
 
 namespace convscope {
 namespace {
 
 constexpr const char* kName = "plan";
 
-// One fork and one join for all of them.
-void run(const std::vector<PlanCall>& calls) {
-  parallel_region([&] {
-    for (const PlanCall& call : calls) call.run(call.arguments);
-  });
+// Where the parameters live: the CPU when there are none.
+Device device_of(const std::vector<NamedParameter>& parameters) {
+  return parameters.empty() ? Device{} : parameters.front().variable.device();
 }
 
 // The first sentence that speaks against a plan, or "".
-std::string obstacle(Module& model, const Shape& input) {
+std::string obstacle(const std::vector<NamedParameter>& parameters, const Shape& input) {
   if (input.rank() < 1 || input[0] < 1) return "an empty batch";
-  for (const NamedParameter& parameter : model.parameters()) {
+  const Device device = device_of(parameters);
+  for (const NamedParameter& parameter : parameters) {
     const Variable& p = parameter.variable;
     if (p.dtype() != DType::f32) return cat(parameter.name, " is no f32 tensor");
-    if (p.device().type != DeviceType::cpu) return cat(parameter.name, " is not on the cpu");
+    if (!(p.device() == device)) return cat(parameter.name, " is not on ", device.str());
   }
   return "";
 }
@@ -41,25 +38,32 @@ std::unique_ptr<StepPlan> StepPlan::make(Module& model, const Shape& input, Plan
     if (why_not != nullptr) *why_not = why;
     return nullptr;
   };
-  const std::string no = obstacle(model, input);
+  const std::vector<NamedParameter> parameters = model.parameters();
+  const std::string no = obstacle(parameters, input);
   if (!no.empty()) return refused(no);
-  std::unique_ptr<StepPlan> plan(new StepPlan(input, mode));
+  const Device device = device_of(parameters);
+  std::unique_ptr<StepPlan> plan(new StepPlan(input, mode, device));
   PlanGraph& graph = plan->graph_;
   plan->logits_ = model.describe(graph, PlanGraph::input());
   if (!graph.refusal().empty()) return refused(graph.refusal());
   graph.set_result(plan->logits_);
-  if (graph.training() && graph.shape(plan->logits_).rank() != 2) {
-    return refused(cat("the result is ", graph.shape(plan->logits_), ", no logits [N,classes]"));
+  if (graph.training()) {
+    const Shape& logits = graph.shape(plan->logits_);
+    if (logits.rank() != 2)
+      return refused(cat("the result is ", logits, ", no logits [N,classes]"));
+    graph.set_result(graph.add(std::make_unique<LossOp>(), {plan->logits_}, {1}));
   }
   graph.fuse();
-  for (const PlanRewrite& rewrite : plan_rewrites()) rewrite.run(graph);
+  for (const PlanRewrite& rewrite : plan_rewrites()) {
+    if (rewrite.device == device.type) rewrite.run(graph);
+  }
 
   PlanBuilder& builder = plan->builder_;
-  builder.start_pass(/*dry=*/true, make_ref<Storage>(Device{}, std::size_t{0}));
+  builder.start_pass(/*dry=*/true, make_ref<Storage>(device, std::size_t{0}));
   plan->emit();
   builder.finish_dry_pass();
-  if (!arena || arena->bytes < builder.arena_bytes_) {
-    arena = make_ref<Storage>(Device{}, builder.arena_bytes_);
+  if (!arena || arena->bytes < builder.arena_bytes_ || !(arena->device == device)) {
+    arena = make_ref<Storage>(device, builder.arena_bytes_);
   }
   builder.start_pass(/*dry=*/false, std::move(arena));
   plan->emit();
@@ -75,37 +79,16 @@ void StepPlan::emit() {
     op->forward(builder_);
     ++builder_.op_;
   }
-  result_ = builder_.value(logits_);
   if (!graph_.training()) {
+    result_ = builder_.value(logits_);
     builder_.call([] {});  // the result outlives the last call
     builder_.forward_calls_ = builder_.call_index_;
     return;
   }
-  // The loss: softmax, the mean of -log p[label], and the most likely class.
-  const Shape& shape = graph_.shape(logits_);
-  const double factor = 1.0 / static_cast<double>(shape[0]);
-  const Slot probabilities = builder_.slot(shape, DType::f32);
-  const Slot losses = builder_.slot({shape[0]}, DType::f32);
-  const Slot sum = builder_.slot({1}, DType::f32);
-  const Slot loss = builder_.slot({1}, DType::f32);
-  const Slot predicted = builder_.slot({shape[0]}, DType::i32);
-  const Device cpu{};
-  builder_.call([x = result_, labels = builder_.labels(), y = builder_.use(probabilities),
-                 each = builder_.use(losses), sum = builder_.use(sum), loss = builder_.use(loss),
-                 predicted = builder_.use(predicted), factor, cpu] {
-    softmax_kernel.get(cpu)(x, labels, y, each);
-    sum_kernel.get(cpu)(each, 1u, sum);
-    scale_kernel.get(cpu)(factor, sum, loss);
-    argmax_kernel.get(cpu)(x, predicted);
-  });
   builder_.forward_calls_ = builder_.call_index_;
   builder_.in_backward_ = true;
-  // Read after the forward: alive until the first call of the backward is over.
-  loss_ = builder_.use(loss);
-  predicted_ = builder_.use(predicted);
-  const PlanBuilder::Target dx = builder_.gradient_target(logits_);
-  builder_.call([y = builder_.use(probabilities), labels = builder_.labels(), dx = dx.tensor,
-                 factor, cpu] { softmax_gradient_kernel.get(cpu)(y, labels, factor, dx); });
+  loss_ = builder_.loss();
+  correct_ = builder_.correct();
   // What no loss depends on has no gradient; nor has what no parameter stands before.
   for (auto op = ops.rbegin(); op != ops.rend(); ++op) {
     --builder_.op_;
@@ -142,29 +125,50 @@ bool StepPlan::is_current() const {
   });
 }
 
+// On the CPU one fork and one join of the threads for all of them; other devices have a queue.
+void StepPlan::run(const std::vector<PlanCall>& calls) const {
+  const auto all = [&] {
+    for (const PlanCall& call : calls) call.run(call.arguments);
+  };
+  if (device().type == DeviceType::cpu) {
+    parallel_region(all);
+  } else {
+    all();
+  }
+}
+
 void StepPlan::prepare() { run(builder_.prologue_calls_); }
 
 void StepPlan::load(const Tensor& x, const Tensor& labels) {
-  CONVSCOPE_CHECK(x.shape() == input() && x.dtype() == DType::f32, kName, "expected images f32",
-                  input(), " because the plan was made for them, got ", x.str());
+  CONVSCOPE_CHECK(x.shape() == input() && x.dtype() == DType::f32 && x.device() == device(), kName,
+                  "expected images f32", input(), " on ", device().str(),
+                  " because the plan was made for them, got ", x.str());
   builder_.images_now_ = x.raw_data();
   if (!graph_.training()) return;
   CONVSCOPE_CHECK(labels.dtype() == DType::i32 && labels.shape() == labels_.shape(), kName,
                   "expected labels i32", labels_.shape(), ", got ", labels.str());
-  const std::int64_t classes = graph_.shape(logits_)[1];
-  const std::int32_t* const from = labels.data<std::int32_t>();
-  std::int32_t* const to = labels_.data<std::int32_t>();
-  for (std::int64_t n = 0; n < labels.numel(); ++n) {
-    CONVSCOPE_CHECK(from[n] >= 0 && from[n] < classes, kName, "expected labels in [0,", classes,
-                    "), got ", from[n], " at index ", n);
-    to[n] = from[n];
+  if (labels.device().type ==
+      DeviceType::cpu) {  // those on a device: its kernels ignore wrong ones
+    const std::int64_t classes = graph_.shape(logits_)[1];
+    const std::int32_t* const from = labels.data<std::int32_t>();
+    for (std::int64_t n = 0; n < labels.numel(); ++n) {
+      CONVSCOPE_CHECK(from[n] >= 0 && from[n] < classes, kName, "expected labels in [0,", classes,
+                      "), got ", from[n], " at index ", n);
+    }
   }
+  labels_.copy_from(labels);
 }
 
-double StepPlan::forward(const Tensor& x, const Tensor& labels) {
+void StepPlan::queue_forward(const Tensor& x, const Tensor& labels) {
   load(x, labels);
   run(builder_.forward_);
-  return *loss_.data<float>();
+}
+
+double StepPlan::loss() const { return loss_.item(); }
+
+double StepPlan::forward(const Tensor& x, const Tensor& labels) {
+  queue_forward(x, labels);
+  return loss();
 }
 
 Tensor StepPlan::infer(const Tensor& x) {
@@ -178,19 +182,12 @@ void StepPlan::backward() {
   for (const Variable& parameter : builder_.parameters_) parameter.state()->grad_is_zero = false;
 }
 
-std::int64_t StepPlan::correct() const {
-  std::int64_t count = 0;
-  for (std::int64_t n = 0; n < labels_.numel(); ++n) {
-    count += predicted_.data<std::int32_t>()[n] == labels_.data<std::int32_t>()[n] ? 1 : 0;
-  }
-  return count;
-}
+std::int64_t StepPlan::correct() const { return static_cast<std::int64_t>(correct_.item()); }
 
 std::vector<StepPlan::OpTime> StepPlan::time_ops(const Tensor& x, const Tensor& labels) {
   load(x, labels);
   std::vector<OpTime> out;
   for (const auto& op : graph_.ops()) out.push_back({.layer = op->layer, .text = op->text()});
-  if (graph_.training()) out.push_back({.layer = "", .text = "softmax_cross_entropy"});
   const auto time = [&](const std::vector<PlanCall>& calls, double OpTime::*into) {
     for (const PlanCall& call : calls) {
       const auto start = std::chrono::steady_clock::now();

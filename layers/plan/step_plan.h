@@ -40,11 +40,16 @@ class CONVSCOPE_API StepPlan {
   // since: make a new one.
   bool is_current() const;
   const Shape& input() const { return graph_.shape(PlanGraph::input()); }
+  Device device() const { return graph_.device(); }
 
   // After the weights have changed and before forward(): inference folds batch norm into them.
   void prepare();
-  // Returns the loss; training plans only. Labels i32 [N], in [0, classes).
+  // Returns the loss; training plans only. x lives on the plan's device, labels, i32 [N] in
+  // [0, classes), there or on the CPU.
   double forward(const Tensor& x, const Tensor& labels);
+  // The same, queued: nothing is read. loss() waits for it.
+  void queue_forward(const Tensor& x, const Tensor& labels);
+  double loss() const;
   // Inference; the result lives until the next call.
   Tensor infer(const Tensor& x);
   // Assigns the gradients of all parameters that want one.
@@ -75,7 +80,9 @@ class CONVSCOPE_API StepPlan {
   int conversions() const;
 
  private:
-  StepPlan(const Shape& input, PlanMode mode) : graph_(input, mode), builder_(graph_) {}
+  StepPlan(const Shape& input, PlanMode mode, Device device)
+      : graph_(input, mode, device), builder_(graph_) {}
+  void run(const std::vector<PlanCall>& calls) const;
   void emit();
   void remember(Module& model);
   void load(const Tensor& x, const Tensor& labels);
@@ -83,7 +90,7 @@ class CONVSCOPE_API StepPlan {
   PlanGraph graph_;
   PlanBuilder builder_;
   ValueId logits_ = kNoValue;
-  Tensor result_, labels_, loss_, predicted_;
+  Tensor result_, labels_, loss_, correct_;
   PlanMemory memory_;
   struct Held {
     Variable parameter;

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+// linear_fused.h: the linear layer of a planned step with what stands around it, for devices where
+// each launch costs: one call forward, one backward, and one for the last layer with the loss. A
+// device without such a kernel leaves its entry empty; the planned step then makes separate calls.
+//
+// Workspaces may hold anything, and are others' memory after the call. All tensors f32, contiguous; x [N,I], w [O,I], b [O] (undefined: none), y and dy [N,O].
+#pragma once
+
+#include "framework/kernel_slot.h"
+#include "framework/tensor.h"
+
+namespace convscope {
+
+// y = relu(x w^T + b), the ReLU only when asked for.
+struct LinearForwardArgs {
+  Tensor x, w, b;
+  bool relu = false;
+  Tensor y;  // assigned
+  void* workspace = nullptr;
+};
+struct LinearForward {
+  std::size_t (*workspace_bytes)(const Shape& x, const Shape& w);  // null: none
+  void (*run)(const LinearForwardArgs&);
+};
+
+// dw, db and dx of it. g = dy where y > 0 (when y is given), else dy.
+struct LinearBackwardArgs {
+  Tensor x, w;
+  Tensor y = {};                     // undefined: no ReLU
+  Tensor dy;                         // may be changed
+  Tensor dw = {}, db = {}, dx = {};  // undefined: not wanted
+  bool accumulate_dw = false;        // added to; assigned otherwise
+  bool accumulate_db = false;
+  bool accumulate_dx = false;
+  void* workspace = nullptr;
+};
+struct LinearBackward {
+  std::size_t (*workspace_bytes)(const Shape& x, const Shape& w);  // null: none
+  void (*run)(const LinearBackwardArgs&);
+};
+
+// The last layer and the loss: logits = x w^T + b; p = softmax(logits);
+//   loss = mean of -log p[n,label[n]];  dlogits = (p - onehot(label)) / N;
+//   correct = images whose largest logit (the first of equal ones) is at their label.
+// A label outside [0,O) gives its row a loss of 0 and no gradient. A loss that is not finite is
+// stored as it is.
+struct LinearLossArgs {
+  Tensor x, w, b;
+  Tensor labels;   // i32 [N]
+  Tensor dlogits;  // [N,O], assigned; undefined: not wanted
+  Tensor loss;     // f32 [1], assigned
+  Tensor correct;  // i32 [1], assigned
+  void* workspace = nullptr;
+};
+struct LinearLoss {
+  bool (*supports)(const Shape& x, const Shape& w);                // null: any sizes
+  std::size_t (*workspace_bytes)(const Shape& x, const Shape& w);  // null: none
+  void (*run)(const LinearLossArgs&);
+};
+
+// The entry of a device, or null. Registered at the end of linear_fused_cuda.cu:
+//   const bool registered = register_linear_fused(DeviceType::cuda, {.forward = ...});
+struct LinearFused {
+  LinearForward forward = {};  // run null: not offered
+  LinearBackward backward = {};
+  LinearLoss loss = {};
+};
+CONVSCOPE_API bool register_linear_fused(DeviceType type, const LinearFused& kernels);
+CONVSCOPE_API const LinearFused& linear_fused(Device device);
+
+}  // namespace convscope

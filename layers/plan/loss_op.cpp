@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "layers/plan/loss_op.h"
+
+#include "framework/ops/elementwise.h"
+#include "framework/ops/reduce.h"
+#include "framework/ops/softmax_cross_entropy.h"
+
+namespace convscope {
+
+constinit KernelSlot<void(const Tensor&, const Tensor&, const Tensor&)> count_equal_kernel{
+    "count_correct"};
+
+namespace {
+
+void count_equal_cpu(const Tensor& predicted, const Tensor& labels, const Tensor& out) {
+  const std::int32_t* const a = predicted.data<std::int32_t>();
+  const std::int32_t* const b = labels.data<std::int32_t>();
+  std::int32_t count = 0;
+  for (std::int64_t n = 0; n < labels.numel(); ++n) count += a[n] == b[n] ? 1 : 0;
+  *out.data<std::int32_t>() = count;
+}
+CONVSCOPE_KERNEL(count_equal_kernel, cpu, count_equal_cpu);
+
+}  // namespace
+
+void LossOp::forward(PlanBuilder& builder) {
+  const Shape& shape = builder.shape(inputs[0]);
+  const Device device = builder.device();
+  probabilities_ = builder.slot(shape, DType::f32);
+  const Slot losses = builder.slot({shape[0]}, DType::f32);
+  const Slot sum = builder.slot({1}, DType::f32);
+  const Slot predicted = builder.slot({shape[0]}, DType::i32);
+  builder.call([device, x = builder.value(inputs[0]), labels = builder.labels(),
+                y = builder.use(probabilities_), each = builder.use(losses), sum = builder.use(sum),
+                loss = builder.loss(), predicted = builder.use(predicted),
+                correct = builder.correct(), factor = 1.0 / static_cast<double>(shape[0])] {
+    softmax_kernel.get(device)(x, labels, y, each);
+    sum_kernel.get(device)(each, 1u, sum);
+    scale_kernel.get(device)(factor, sum, loss);
+    argmax_kernel.get(device)(x, predicted);
+    count_equal_kernel.get(device)(predicted, labels, correct);
+  });
+}
+
+void LossOp::backward(PlanBuilder& builder) {
+  const PlanBuilder::Target dx = builder.gradient_target(inputs[0]);
+  builder.call([run = softmax_gradient_kernel.get(builder.device()),
+                y = builder.use(probabilities_), labels = builder.labels(), dx = dx.tensor,
+                factor = 1.0 / static_cast<double>(builder.shape(inputs[0])[0])] {
+    run(y, labels, factor, dx);
+  });
+}
+
+}  // namespace convscope

@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+// loss_op.h: the end of a planned training step: softmax cross-entropy of logits [N,classes] with
+// the labels of the batch, its mean over the batch, and how many images have their largest logit at
+// their label. A linear layer absorbs it where one kernel does all of that (linear_fused.h).
+#pragma once
+
+#include "framework/kernel_slot.h"
+#include "layers/plan/plan_builder.h"
+
+namespace convscope {
+
+class CONVSCOPE_API LossOp final : public PlanOp {
+ public:
+  std::string text() const override { return "softmax_cross_entropy"; }
+  void forward(PlanBuilder& builder) override;
+  void backward(PlanBuilder& builder) override;
+
+ private:
+  Slot probabilities_ = kNoSlot;
+};
+
+// out i32 [1] = how many of predicted i32 [N] are what the labels i32 [N] say.
+extern CONVSCOPE_API
+    KernelSlot<void(const Tensor& predicted, const Tensor& labels, const Tensor& out)>
+        count_equal_kernel;
+
+}  // namespace convscope
