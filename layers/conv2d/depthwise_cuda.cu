@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+// depthwise_cuda.cu: the card of depthwise convolution on the GPU: one small kernel for each plane,
+// NCHW planes as they lie; which of the depthwise_*_cuda.cu kernels computes what.
+//
+// Formula    y[n,k,p,q] = relu(b[k] + sum over r, s of w[k,0,r,s] x[n,k / M, p stride_h - pad_top +
+//            r dilation_h, q stride_w - pad_left + s dilation_w] + residual[n,k,p,q]), M = K/C
+// Textbook   for n, k, p, q:
+//              y[n,k,p,q] = b[k]
+//              for r, s: y[n,k,p,q] += w[k,0,r,s] * x[n,k/M,p*stride+r-pad,q*stride+s-pad]
+// Plan       there is no reuse between channels, so no matrix product: every byte of x is used for
+//            R S outputs and then never again. All speed is in reading it once, with many bytes under
+//            way. Square kernels of 3, 5, 7 with stride 1 or 2: tiles in shared memory
+//              forward, and backward_data of stride 1    depthwise_forward_cuda.cu
+//              backward_data of stride 2                 depthwise_parities_cuda.cu
+//              backward_weight, two stages               depthwise_weight_cuda.cu
+//            all others: a thread for each number        depthwise_elements_cuda.cu
+// Shapes     x [N,C,H,W], w [K,1,R,S], y [N,K,P,Q], f32 row-major, any alignment; sums in f32
+// Supports   f32 with C/G = 1; any kernel, stride, dilation, padding and multiplier M
+// Cost       FLOPs = 2 N K P Q R S; bytes = the three tensors once; workspace = dw for each slice of
+//            the batch (backward_weight), else none. 3x3: memory-bound
+// Numerics   one rounding per FMA in the order of (r, s); backward_weight adds threads and slices in
+//            a fixed order: same bits on each run; exact on integers below 2^24
+// Backward   dx assigned; dw assigned or added to
+// Choices    peak_share 0.5 and 0.04: what the inner loops of tiles and of single elements leave to
+//            FMAs beside loads and index arithmetic
+// Source     L. Sifre 2014: Rigid-Motion Scattering (thesis)
+// Read next  depthwise_elements_cuda.cu; depthwise_forward_cuda.cu
+#include "layers/conv2d/depthwise_kernels.h"
+#include "layers/conv2d/depthwise_launch.cuh"
+
+namespace convscope {
+namespace depthwise {
+
+bool fits_tiles(const Conv2dProblem& z, Direction direction) {
+  constexpr std::int64_t kMost = 16384;  // of sizes: exact Divisions, products in 32 bits
+  if (z.r != z.s || (z.r != 3 && z.r != 5 && z.r != 7) || z.k != z.c) return false;
+  if (z.stride_h != z.stride_w || z.stride_h > 2 || z.dilation_h != 1 || z.dilation_w != 1) {
+    return false;
+  }
+  if (z.h > kMost || z.w > kMost || z.p() > kMost || z.q() > kMost || z.n > (1 << 20)) return false;
+  if (direction == Direction::backward_data && z.stride_h == 1) {
+    return forward_tiling(turned(plane_map(z)), false, z.n * z.c, 1).planes > 0;
+  }
+  // Not aligned is the larger tile. Strips of dx need no more: half the columns, fewer rows.
+  const int planes = forward_tiling(plane_map(z), false, z.n * z.c, 1).planes;
+  return direction == Direction::backward_data ? z.w * 24 * 4 < 160 * 1024 : planes > 0;
+}
+
+}  // namespace depthwise
+
+namespace {
+
+using depthwise::fits_tiles;
+
+void forward(const Conv2dForwardArgs& args) {
+  if (args.problem.n == 0) return;
+  fits_tiles(args.problem, Direction::forward) ? depthwise::forward_by_tiles(args)
+                                               : depthwise::forward_by_elements(args);
+}
+
+void backward_data(const Conv2dBackwardDataArgs& args) {
+  if (args.problem.n == 0) return;
+  if (!fits_tiles(args.problem, Direction::backward_data)) {
+    return depthwise::backward_data_by_elements(args);
+  }
+  args.problem.stride_h == 1 ? depthwise::backward_data_as_forward(args)
+                             : depthwise::backward_data_by_parities(args);
+}
+
+void backward_weight(const Conv2dBackwardWeightArgs& args) {
+  if (args.problem.n == 0) return depthwise::sum_slices(args, 0);
+  fits_tiles(args.problem, Direction::backward_weight)
+      ? depthwise::backward_weight_by_tiles(args)
+      : depthwise::backward_weight_by_elements(args);
+}
+
+// ---- card --------------------------------------------------------------------------------------
+
+Conv2dSupport supports(const Conv2dProblem& problem, Direction) {
+  if (problem.dtype != DType::f32) {
+    return Conv2dSupport::no(cat("expects elements of type f32, got ", name_of(problem.dtype)));
+  }
+  if (problem.c_per_group() != 1) {
+    return Conv2dSupport::no(cat("expects one input channel for each group, got ",
+                                 problem.c_per_group(), " in each of ", problem.groups));
+  }
+  return {};
+}
+
+std::size_t workspace_bytes(const Conv2dProblem& z, Direction direction) {
+  if (direction != Direction::backward_weight || z.n == 0) return 0;
+  const int slices = fits_tiles(z, direction) ? depthwise::weight_slices_by_tiles(z)
+                                              : depthwise::weight_slices_by_elements(z);
+  return static_cast<std::size_t>(z.k * z.r * z.s * slices) * sizeof(float);
+}
+
+Conv2dCost cost(const Conv2dProblem& problem, Direction direction) {
+  // Partial sums are written and read.
+  const double more = 2.0 * static_cast<double>(workspace_bytes(problem, direction));
+  return {.flops = problem.nominal_flops(),
+          .bytes = problem.nominal_bytes() + more,
+          .peak_share = fits_tiles(problem, direction) ? 0.5 : 0.04};
+}
+
+const Conv2dAlgorithm kCard{
+    .name = "depthwise",
+    .device = DeviceType::cuda,
+    .idea = "one kernel slides over one plane: tiles in shared memory, sums in registers",
+    .paper = "Sifre 2014: Rigid-Motion Scattering for Image Classification (thesis)",
+    .supports = supports,
+    .cost = cost,
+    .workspace_bytes = workspace_bytes,
+    .error_growth = 4,
+    .exact_on_integers = true,
+    .fuses_epilogue = true,
+    .forward = forward,
+    .backward_data = backward_data,
+    .backward_weight = backward_weight,
+};
+
+}  // namespace
+}  // namespace convscope
+CONVSCOPE_CONV2D_ALGORITHM(convscope::kCard)

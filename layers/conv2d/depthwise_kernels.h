@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+// depthwise_kernels.h: the launchers of depthwise_*_cuda.cu, as depthwise_cuda.cu calls them.
+#pragma once
+
+#include <cstddef>
+
+#include "layers/conv2d/algorithm.h"
+
+namespace convscope::depthwise {
+
+// Square kernels of 3, 5 or 7 with stride 1 or 2, no dilation and no multiplier, planes narrow
+// enough: computed from tiles in shared memory.
+bool fits_tiles(const Conv2dProblem& problem, Direction direction);
+
+// y = relu(b + x * w + residual).
+void forward_by_tiles(const Conv2dForwardArgs& args);
+// dx of stride 1: a forward pass over dy with the kernel turned by 180 degrees.
+void backward_data_as_forward(const Conv2dBackwardDataArgs& args);
+// dx of stride 2: the four parities of (row, column) from the same loads of dy.
+void backward_data_by_parities(const Conv2dBackwardDataArgs& args);
+// partial[K R S][slices]: the gradient of w over each slice of the batch.
+void backward_weight_by_tiles(const Conv2dBackwardWeightArgs& args);
+int weight_slices_by_tiles(const Conv2dProblem& problem);
+
+// Any kernel, stride, dilation and multiplier: one thread for each number.
+void forward_by_elements(const Conv2dForwardArgs& args);
+void backward_data_by_elements(const Conv2dBackwardDataArgs& args);
+void backward_weight_by_elements(const Conv2dBackwardWeightArgs& args);
+int weight_slices_by_elements(const Conv2dProblem& problem);
+
+// dw = or += the sum of partial[K R S][slices] over the slices, in a fixed order.
+void sum_slices(const Conv2dBackwardWeightArgs& args, int slices);
+
+}  // namespace convscope::depthwise

@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: Apache-2.0
+// depthwise_parities_cuda.cu: the gradient of x of a depthwise convolution with stride 2 on the GPU:
+// dx falls into four parities of (row, column), and each tap feeds one of them.
+//
+// Formula    dx[n,c,h,w] = sum over r, s with h + pad_top - r = 2 p and w + pad_left - s = 2 q of
+//            w[c,0,r,s] dy[n,c,p,q], 0 <= p < P, 0 <= q < Q
+// Textbook   for n, c, p, q, r, s:
+//              dx[n,c,2p+r-pad,2q+s-pad] += w[c,0,r,s] * dy[n,c,p,q]
+// Plan       gathered, not scattered: a thread owns 8 rows x 4 columns of dx, from an even
+//            h + pad_top on. The row p of dy reaches the rows 2 p - pad_top + r: within the strip,
+//            (row of dy, r) -> row of dx is a compile-time table. Of the columns, 4 g + j takes the
+//            taps s with the parity of j + pad_left, and the parity of pad_left is a template
+//            parameter, so no remainder is ever computed. Tiles of dy as in depthwise_tiling.h
+// Shapes     dy [N,C,P,Q], w [C,1,R,S], dx [N,C,H,W], f32 row-major, any alignment; sums in f32
+// Supports   R = S of 3, 5, 7; stride 2; no dilation, no multiplier; tile fits shared memory
+// Cost       FLOPs = 2 N C P Q R S; bytes = dy, w, dx once; 3x3: 4.5 FLOPs for each of dx's 4 bytes and
+//            dy's 1: memory-bound, the store of dx is four fifths of it
+// Numerics   at most ceil(R/2) ceil(S/2) terms, one rounding per FMA; same bits on each run
+// Backward   this is backward_data; dx is assigned, pixels that no output read become 0
+// Choices    8 rows of dx: 4 rows of dy and (R - 1) / 2 above, which the strip before reads too
+// Source     as depthwise_forward_cuda.cu; the parities: V. Dumoulin, F. Visin 2016: A guide to
+//            convolution arithmetic for deep learning, arXiv 1603.07285
+// Read next  depthwise_forward_cuda.cu
+#include "layers/conv2d/depthwise_kernels.h"
+#include "layers/conv2d/depthwise_launch.cuh"
+#include "layers/conv2d/depthwise_tile.cuh"
+
+namespace convscope::depthwise {
+namespace {
+
+constexpr int kRows = 8;  // of dx in a strip
+
+struct ParityWork {
+  DepthwiseTiling tiling = {};
+  std::int64_t planes = 0;  // N C
+  int channels = 1;
+  const float* dy = nullptr;
+  const float* w = nullptr;
+  float* dx = nullptr;
+  bool direct = false;  // rows of dx are whole 16-byte units
+};
+
+// Columns of dy, counted from 2 g + floor(pad_left / 2), that 4 columns of dx read: column 4 g + j
+// and tap s meet in (j + odd - s) / 2, when that is whole.
+constexpr int first_column(int size, int odd) { return -((size - 1 - odd) / 2); }
+constexpr int column_count(int size, int odd) {
+  return (3 + odd) / 2 - first_column(size, odd) + 1;
+}
+
+template <int kSize, int kOdd>
+__global__ void __launch_bounds__(DepthwiseTiling::kThreads, kSize == 7 ? 4 : 6)
+    depthwise_parities_kernel(const __grid_constant__ ParityWork work) {
+  constexpr int kAbove = (kSize - 1) / 2;  // rows of dy above the strip's first
+  constexpr int kFirst = first_column(kSize, kOdd);
+  constexpr int kCount = column_count(kSize, kOdd);
+  const DepthwiseTiling& t = work.tiling;
+  float* const tile = dynamic_shared<float>();   // [planes, rows, pitch]
+  float* const staged = tile + t.tile_floats();  // the run of dx
+  const DepthwiseJob job = depthwise_job(t, blockIdx.x, work.planes);
+  const TargetRun run = target_run(t, job, work.dx);
+
+  // More items than threads only with one plane: then all have the same channel.
+  int index = static_cast<int>(threadIdx.x);
+  DepthwiseItem item = depthwise_item(t, index);
+  float taps[kSize * kSize] = {};
+  if (item.plane < job.planes) {
+    const float* const w = work.w + (job.plane + item.plane) % work.channels * (kSize * kSize);
+#pragma unroll
+    for (int i = 0; i < kSize * kSize; ++i) taps[i] = w[i];
+  }
+  load_tile<false>(t, job, work.dy, tile);
+
+  for (; index < t.items(); index += static_cast<int>(blockDim.x)) {
+    item = depthwise_item(t, index);
+    if (item.plane >= job.planes) break;
+    const float* const from =
+        tile + (item.plane * t.rows + item.strip * (kRows / 2)) * t.pitch + 2 * item.group;
+    const int h0 = job.out_row + item.strip * kRows;  // may be -1
+    const int at = (item.plane * t.out_h + h0 - run.first_row) * t.out_w + 4 * item.group;
+    float* const dx = run.to + at;
+    float* const stage = staged + phase_of(run.to) + at;
+    float sums[kRows][4];
+#pragma unroll
+    for (int o = 0; o < kRows; ++o) {
+#pragma unroll
+      for (int j = 0; j < 4; ++j) sums[o][j] = 0;
+    }
+#pragma unroll
+    for (int i = 0; i < kRows / 2 + kAbove; ++i) {
+      float v[kCount];
+      load_window<0, 2>(from + i * t.pitch, v);
+#pragma unroll
+      for (int r = 0; r < kSize; ++r) {
+        const int o = 2 * (i - kAbove) + r;  // row of dx in the strip
+        if (o < 0 || o >= kRows) continue;
+#pragma unroll
+        for (int j = 0; j < 4; ++j) {
+#pragma unroll
+          for (int s = (j + kOdd) % 2; s < kSize; s += 2) {
+            sums[o][j] = fmaf(v[(j + kOdd - s) / 2 - kFirst], taps[r * kSize + s], sums[o][j]);
+          }
+        }
+      }
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        const int done = 2 * (i - kAbove) + half;  // no later row of dy reaches it
+        if (done < 0 || h0 + done < 0 || h0 + done >= t.out_h) continue;
+        if (work.direct) {
+          *reinterpret_cast<float4*>(dx + done * t.out_w) =
+              make_float4(sums[done][0], sums[done][1], sums[done][2], sums[done][3]);
+          continue;
+        }
+#pragma unroll
+        for (int j = 0; j < 4; ++j) {
+          if (4 * item.group + j < t.out_w) stage[done * t.out_w + j] = sums[done][j];
+        }
+      }
+    }
+  }
+  if (work.direct) return;
+  __syncthreads();
+  store_run(run, staged);
+}
+
+// ---- launcher ----------------------------------------------------------------------------------
+
+DepthwiseTiling parity_tiling(const PlaneMap& map, bool direct, std::int64_t planes) {
+  const int odd = map.pad_left % 2;
+  const int even_start = map.pad_top / 2 * 2;  // of h + pad_top
+  return make_depthwise_tiling({.in_h = map.p,
+                                .in_w = map.q,
+                                .out_h = map.h,
+                                .out_w = map.w,
+                                .shift = -(map.pad_left / 2) - first_column(map.size, odd),
+                                .in_origin = even_start / 2 - (map.size - 1) / 2,
+                                .out_origin = even_start - map.pad_top,
+                                .in_strip = kRows / 2,
+                                .out_strip = kRows,
+                                .in_extra = (map.size - 1) / 2,
+                                .group_step = 2,
+                                .window = (column_count(map.size, odd) + 1) / 2 * 2,
+                                .all_planes = planes,
+                                .wanted_tiles = tiles_to_fill_device(),
+                                .staged = !direct,
+                                .shared_bytes = cuda_device_facts().shared_bytes_per_block});
+}
+
+template <int kSize, int kOdd>
+void launch_parities(const ParityWork& work) {
+  const DepthwiseTiling& t = work.tiling;
+  const int floats = t.tile_floats() + (work.direct ? 0 : t.staged_floats());
+  launch(depthwise_parities_kernel<kSize, kOdd>,
+         {.grid = dim3(static_cast<unsigned>(t.tiles(work.planes))),
+          .block = dim3(static_cast<unsigned>(t.threads())),
+          .shared_bytes = static_cast<std::size_t>(floats) * sizeof(float)},
+         work);
+}
+
+}  // namespace
+
+void backward_data_by_parities(const Conv2dBackwardDataArgs& args) {
+  const Conv2dProblem& z = args.problem;
+  const PlaneMap map = plane_map(z);
+  ParityWork work{.planes = z.n * z.c,
+                  .channels = static_cast<int>(z.c),
+                  .dy = static_cast<const float*>(args.dy),
+                  .w = static_cast<const float*>(args.w),
+                  .dx = static_cast<float*>(args.dx)};
+  work.direct = map.w % 4 == 0 && is_aligned(work.dx);
+  work.tiling = parity_tiling(map, work.direct, work.planes);
+  for_size_and_stride(map.size, 2, map.pad_left % 2 != 0,
+                      [&](auto size, auto, auto odd) { launch_parities<size(), odd()>(work); });
+}
+
+}  // namespace convscope::depthwise

@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: Apache-2.0
+// depthwise_tile.cuh: a block's tile of planes: how it comes from global into shared memory, how a
+// thread reads its columns of a tile row, how a finished run of the target goes back.
+//
+// Aligned tiles (rows of a multiple of 4 floats, 16-byte aligned base) are copied asynchronously in
+// units of 16 bytes, zeros included, and lie 4 columns to the right. Others are one run in memory,
+// whatever the row length: it is read in 16-byte units all the same, and each float is put at its
+// place in a tile that was zeroed before.
+#pragma once
+
+#include <cstdint>
+
+#include "framework/cuda/async_copy.cuh"
+#include "framework/cuda/launch.cuh"
+#include "layers/conv2d/depthwise_tiling.h"
+
+namespace convscope::depthwise {
+
+// Floats by which `p` lies behind a 16-byte boundary.
+__device__ inline int phase_of(const float* p) {
+  return static_cast<int>(reinterpret_cast<std::uintptr_t>(p) / sizeof(float) % 4);
+}
+
+// ---- into shared memory ------------------------------------------------------------------------
+
+// Returns with the copies under way: wait_for_tile() follows.
+__device__ inline void start_aligned_tile(const DepthwiseTiling& t, const DepthwiseJob& job,
+                                          const float* source, float* tile) {
+  const float* const base = source + job.plane * t.in_h * t.in_w;
+  const int units = t.pitch / 4;
+  const int all = t.planes * t.rows * units;
+  for (int i = static_cast<int>(threadIdx.x); i < all; i += static_cast<int>(blockDim.x)) {
+    const int above = t.by_units(i);
+    const int plane = t.by_rows(above);
+    const int h = job.in_row + above - plane * t.rows;
+    const int column = (i - above * units) * 4 - DepthwiseTiling::kLeftMargin;
+    const bool inside =
+        plane < job.planes && h >= 0 && h < t.in_h && column >= 0 && column < t.in_w;
+    const std::int64_t from =
+        inside ? (static_cast<std::int64_t>(plane) * t.in_h + h) * t.in_w + column : 0;
+    async_copy<16, false>(tile + 4 * i, base + from, inside);
+  }
+  async_copy_commit();
+}
+
+__device__ inline void wait_for_tile() {
+  async_copy_wait<0>();
+  __syncthreads();
+}
+
+__device__ inline void zero_tile(int floats, float* tile) {
+  for (int i = 4 * static_cast<int>(threadIdx.x); i < floats;
+       i += 4 * static_cast<int>(blockDim.x)) {
+    *reinterpret_cast<float4*>(tile + i) = make_float4(0, 0, 0, 0);
+  }
+}
+
+// Up to 4 floats of the run from[0, count) that share a 16-byte unit: those at first, first + 1 ...
+// that are inside. One load when all 4 are.
+__device__ inline void load_unit(const float* from, int first, int count, float (&v)[4]) {
+  if (first >= 0 && first + 3 < count) {
+    const float4 all = *reinterpret_cast<const float4*>(from + first);
+    v[0] = all.x, v[1] = all.y, v[2] = all.z, v[3] = all.w;
+    return;
+  }
+#pragma unroll
+  for (int j = 0; j < 4; ++j) {
+    v[j] = first + j >= 0 && first + j < count ? from[first + j] : 0.0f;
+  }
+}
+
+// Assumes a zeroed tile and a barrier behind that; a barrier follows.
+__device__ inline void scatter_tile(const DepthwiseTiling& t, const DepthwiseJob& job,
+                                    const float* source, float* tile) {
+  const int first_row = t.planes > 1 ? 0 : depthwise_first_row(job);
+  const int count =
+      (t.planes > 1 ? job.planes * t.in_h : max(0, depthwise_end_row(t, job) - first_row)) * t.in_w;
+  const float* const run =
+      source + (job.plane * t.in_h + first_row) * static_cast<std::int64_t>(t.in_w);
+  const int phase = phase_of(run);
+  const int threads = static_cast<int>(blockDim.x);
+  constexpr int kAhead = 4;  // loads under way in each thread
+  for (int i = static_cast<int>(threadIdx.x); 4 * i - phase < count; i += kAhead * threads) {
+    float v[kAhead][4];
+#pragma unroll
+    for (int a = 0; a < kAhead; ++a) load_unit(run, 4 * (i + a * threads) - phase, count, v[a]);
+#pragma unroll
+    for (int a = 0; a < kAhead; ++a) {
+      const int first = 4 * (i + a * threads) - phase;
+      if (first >= count) break;
+      const int start = max(first, 0);
+      const int above = t.by_in_w(start);
+      int column = start - above * t.in_w + t.shift;  // of the tile
+      int plane = t.planes > 1 ? t.by_in_h(above) : 0;
+      int row = first_row + above - plane * t.in_h - job.in_row;
+#pragma unroll
+      for (int j = 0; j < 4; ++j) {
+        if (first + j < 0 || first + j >= count) continue;
+        if (row >= 0 && row < t.rows && column >= 0 && column < t.pitch) {
+          tile[(plane * t.rows + row) * t.pitch + column] = v[a][j];
+        }
+        if (++column < t.in_w + t.shift) continue;
+        column = t.shift;
+        if (++row < t.in_h - job.in_row || t.planes == 1) continue;
+        row = -job.in_row;
+        ++plane;
+      }
+    }
+  }
+}
+
+// The tile of a job, zeros around the image included, ready for all threads.
+template <bool kAligned>
+__device__ inline void load_tile(const DepthwiseTiling& t, const DepthwiseJob& job,
+                                 const float* source, float* tile) {
+  if constexpr (kAligned) {
+    start_aligned_tile(t, job, source, tile);
+    wait_for_tile();
+  } else {
+    zero_tile(t.tile_floats(), tile);
+    __syncthreads();
+    scatter_tile(t, job, source, tile);
+    __syncthreads();
+  }
+}
+
+// ---- out of shared memory ----------------------------------------------------------------------
+
+// v[i] = row[kOffset + i], where row + a multiple of kUnit is aligned to kUnit floats: loads whole
+// units; what is not used of them costs nothing.
+template <int kOffset, int kUnit, int kCount>
+__device__ inline void load_window(const float* row, float (&v)[kCount]) {
+  static_assert(kUnit == 2 || kUnit == 4);
+  constexpr int kFirst = kOffset / kUnit;
+  constexpr int kUnits = (kOffset + kCount + kUnit - 1) / kUnit - kFirst;
+  float all[kUnits * kUnit];
+#pragma unroll
+  for (int u = 0; u < kUnits; ++u) {
+    if constexpr (kUnit == 4) {
+      const float4 unit = *reinterpret_cast<const float4*>(row + 4 * (kFirst + u));
+      all[4 * u] = unit.x, all[4 * u + 1] = unit.y;
+      all[4 * u + 2] = unit.z, all[4 * u + 3] = unit.w;
+    } else {
+      const float2 unit = *reinterpret_cast<const float2*>(row + 2 * (kFirst + u));
+      all[2 * u] = unit.x, all[2 * u + 1] = unit.y;
+    }
+  }
+#pragma unroll
+  for (int i = 0; i < kCount; ++i) v[i] = all[kOffset - kFirst * kUnit + i];
+}
+
+// ---- the target --------------------------------------------------------------------------------
+
+// The rows of the target that a tile fills: one run in memory.
+struct TargetRun {
+  float* to = nullptr;
+  int count = 0;      // floats
+  int first_row = 0;  // of the target plane
+};
+
+__device__ inline TargetRun target_run(const DepthwiseTiling& t, const DepthwiseJob& job,
+                                       float* target) {
+  const int first = max(job.out_row, 0);
+  const int end = min(job.out_row + t.strips * t.out_strip, t.out_h);
+  const int rows = t.planes > 1 ? job.planes * t.out_h : max(0, end - first);
+  return {target + (job.plane * t.out_h + first) * static_cast<std::int64_t>(t.out_w),
+          rows * t.out_w, first};
+}
+
+// staged[phase_of(run.to) + i] -> run.to[i]
+__device__ inline void store_run(const TargetRun& run, const float* staged) {
+  const int phase = phase_of(run.to);
+  for (int first = 4 * static_cast<int>(threadIdx.x) - phase; first < run.count;
+       first += 4 * static_cast<int>(blockDim.x)) {
+    const float* const from = staged + phase + first;
+    if (first >= 0 && first + 3 < run.count) {
+      *reinterpret_cast<float4*>(run.to + first) = *reinterpret_cast<const float4*>(from);
+      continue;
+    }
+#pragma unroll
+    for (int j = 0; j < 4; ++j) {
+      if (first + j >= 0 && first + j < run.count) run.to[first + j] = from[j];
+    }
+  }
+}
+
+}  // namespace convscope::depthwise

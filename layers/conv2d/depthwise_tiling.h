@@ -1,0 +1,199 @@
+// SPDX-License-Identifier: Apache-2.0
+// depthwise_tiling.h: how the planes of a depthwise convolution are cut into tiles for the GPU:
+// index arithmetic only, the same on host and device, so it is tested without a GPU.
+//
+// A tile is what one block of threads works on: a few whole planes when planes are small, else a
+// band of one plane. It is held in shared memory with a frame of zeros, so that the loops over taps
+// know no border:
+//
+//     tile row 0   = source row in_origin + band in_band          (may lie above the image)
+//     tile column t = source column t - shift
+//
+// A thread owns a strip: 4 neighbouring columns of the target (a group) and out_strip rows of them.
+// "Source" is x and "target" y in the forward pass; dy and dx in backward_data; x and dy in
+// backward_weight.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+namespace convscope {
+
+// n / divisor by one multiplication, exact while 0 <= n and n * divisor < 2^31: with
+// m = (2^31 + e) / d, 0 <= e < d, n m / 2^31 = n / d + n e / (d 2^31), less than 1 / d too large.
+struct Division {
+  std::uint32_t multiplier = 1u << 31;
+
+  constexpr Division() = default;
+  constexpr explicit Division(int divisor)
+      : multiplier(((1u << 31) + static_cast<std::uint32_t>(divisor) - 1) /
+                   static_cast<std::uint32_t>(divisor)) {}
+  constexpr int operator()(int n) const {
+    return static_cast<int>(
+        (static_cast<std::uint64_t>(static_cast<std::uint32_t>(n)) * multiplier) >> 31);
+  }
+};
+
+struct DepthwiseTiling {
+  static constexpr int kThreads = 128;
+  static constexpr int kGroup = 4;          // target columns of a thread: one 16-byte store
+  static constexpr int kLeftMargin = 4;     // tile columns left of the image in an aligned tile
+  static constexpr int kTileBytes = 32768;  // wanted at most: 6 blocks for each multiprocessor
+
+  int in_h = 0, in_w = 0, out_h = 0, out_w = 0;  // source and target planes
+  int planes = 0;                                // of a tile; 0: does not fit shared memory
+  int bands = 1;                                 // tiles down a plane; 1 when planes > 1
+  int strips = 1, groups = 1;                    // of a tile plane
+  int rows = 0, pitch = 0;                       // of a tile plane; pitch in floats
+  int shift = 0;
+  int in_origin = 0, in_band = 0, in_strip = 0;     // source rows
+  int out_origin = 0, out_band = 0, out_strip = 0;  // target rows
+  Division by_groups, by_strips, by_rows, by_units, by_in_w, by_in_h;
+
+  constexpr int items() const { return planes * strips * groups; }
+  constexpr int threads() const { return std::min(kThreads, (items() + 31) / 32 * 32); }
+  constexpr int tile_floats() const { return planes * rows * pitch; }
+  // A run of target rows of the tile, when it is staged in shared memory; with room for 3 floats
+  // before and behind, so that it can have the alignment of its place in memory.
+  constexpr int staged_floats() const {
+    const int rows_out = planes > 1 ? planes * out_h : std::min(out_h, strips * out_strip);
+    return (rows_out * out_w + 3 + 3) / 4 * 4;
+  }
+  constexpr std::int64_t tiles(std::int64_t all_planes) const {
+    return (all_planes + planes - 1) / planes * bands;
+  }
+};
+
+// What the tiling of a direction follows from.
+struct DepthwiseTilingWish {
+  int in_h = 0, in_w = 0, out_h = 0, out_w = 0;
+  int shift = 0;
+  int in_origin = 0, out_origin = 0;  // rows, as in DepthwiseTiling, of the first band
+  int in_strip = 0, out_strip = 0;    // rows that each further strip adds
+  int in_extra = 0;                   // source rows of a strip beyond in_strip
+  int group_step = 0;                 // tile columns between two groups
+  int window = 0;                     // tile columns that a group reads
+  std::int64_t all_planes = 0;        // that may share a tile: neighbours in memory
+  std::int64_t wanted_tiles = 0;      // smaller tiles until there are so many
+  bool staged = false;                // the target run lies in shared memory too
+  int shared_bytes = 0;               // that a block can have
+};
+
+namespace depthwise_tiling_parts {
+
+constexpr int ceil_div(int a, int b) { return (a + b - 1) / b; }
+
+constexpr int floats_of(const DepthwiseTiling& t, bool staged) {
+  return t.tile_floats() + (staged ? t.staged_floats() : 0);
+}
+
+constexpr void set_strips(DepthwiseTiling& t, const DepthwiseTilingWish& wish, int all_strips,
+                          int strips) {
+  t.bands = ceil_div(all_strips, strips);
+  t.strips = ceil_div(all_strips, t.bands);
+  t.rows = t.strips * wish.in_strip + wish.in_extra;
+  t.in_band = t.strips * wish.in_strip;
+  t.out_band = t.strips * wish.out_strip;
+}
+
+}  // namespace depthwise_tiling_parts
+
+constexpr DepthwiseTiling make_depthwise_tiling(const DepthwiseTilingWish& wish) {
+  namespace parts = depthwise_tiling_parts;
+  DepthwiseTiling t;
+  t.in_h = wish.in_h;
+  t.in_w = wish.in_w;
+  t.out_h = wish.out_h;
+  t.out_w = wish.out_w;
+  t.shift = wish.shift;
+  t.in_origin = wish.in_origin;
+  t.out_origin = wish.out_origin;
+  t.in_strip = wish.in_strip;
+  t.out_strip = wish.out_strip;
+  t.groups = parts::ceil_div(wish.out_w, DepthwiseTiling::kGroup);
+  const int all_strips = parts::ceil_div(wish.out_h - wish.out_origin, wish.out_strip);
+
+  // Lanes take groups first, then strips: the pitch is such that the banks of the next strip follow
+  // those of the last group, when few floats more are enough for that.
+  const int least = (wish.group_step * (t.groups - 1) + wish.window + 3) / 4 * 4;
+  t.pitch = least;
+  for (int extra = 0; extra <= least / 8; extra += 4) {
+    if (((least + extra) * wish.in_strip - t.groups * wish.group_step) % 32 == 0) {
+      t.pitch = least + extra;
+      break;
+    }
+  }
+
+  t.planes = 1;
+  const int wanted = DepthwiseTiling::kThreads;
+  parts::set_strips(t, wish, all_strips, std::clamp(wanted / t.groups, 1, std::max(1, all_strips)));
+  while (t.strips > 1 && (parts::floats_of(t, wish.staged) * 4 > DepthwiseTiling::kTileBytes)) {
+    parts::set_strips(t, wish, all_strips, t.strips - 1);
+  }
+  if (parts::floats_of(t, wish.staged) * 4 > wish.shared_bytes) t.planes = 0;
+  if (t.planes == 1 && t.bands == 1) {
+    const auto most = static_cast<int>(std::min<std::int64_t>(wanted, wish.all_planes));
+    const auto may_have = [&](int planes) {
+      DepthwiseTiling more = t;
+      more.planes = planes;
+      return planes <= most && more.items() <= wanted &&
+             parts::floats_of(more, wish.staged) * 4 <= DepthwiseTiling::kTileBytes * 3 / 2;
+    };
+    while (may_have(t.planes + 1)) ++t.planes;
+  }
+  // Few planes: smaller tiles, so that every multiprocessor has some.
+  while (t.planes > 1 && t.tiles(wish.all_planes) < wish.wanted_tiles) --t.planes;
+  while (t.planes == 1 && t.strips > 1 && t.tiles(wish.all_planes) < wish.wanted_tiles) {
+    parts::set_strips(t, wish, all_strips, t.strips - 1);
+  }
+
+  t.by_groups = Division(t.groups);
+  t.by_strips = Division(t.strips);
+  t.by_rows = Division(t.rows);
+  t.by_units = Division(t.pitch / 4);
+  t.by_in_w = Division(std::max(1, t.in_w));
+  t.by_in_h = Division(std::max(1, t.in_h));
+  return t;
+}
+
+// The piece of source and target that a tile stands for.
+struct DepthwiseJob {
+  std::int64_t plane = 0;  // the first
+  int planes = 0;          // fewer in the last tile
+  int in_row = 0;          // source row of tile row 0; may be negative
+  int out_row = 0;         // target row of strip 0; may be negative
+};
+
+constexpr DepthwiseJob depthwise_job(const DepthwiseTiling& t, std::int64_t tile,
+                                     std::int64_t all_planes) {
+  const std::int64_t chunk = t.bands == 1 ? tile : tile / t.bands;
+  const int band = static_cast<int>(tile - chunk * t.bands);
+  const std::int64_t plane = chunk * t.planes;
+  const std::int64_t left = all_planes - plane;
+  return {.plane = plane,
+          .planes = left < t.planes ? static_cast<int>(left) : t.planes,
+          .in_row = t.in_origin + band * t.in_band,
+          .out_row = t.out_origin + band * t.out_band};
+}
+
+// A thread's part of a tile.
+struct DepthwiseItem {
+  int plane = 0, strip = 0, group = 0;
+};
+
+constexpr DepthwiseItem depthwise_item(const DepthwiseTiling& t, int index) {
+  const int above = t.by_groups(index);
+  const int plane = t.by_strips(above);
+  return {.plane = plane, .strip = above - plane * t.strips, .group = index - above * t.groups};
+}
+
+// Rows [first, end) of the source that the tile holds, of the image.
+constexpr int depthwise_first_row(const DepthwiseJob& job) {
+  return job.in_row > 0 ? job.in_row : 0;
+}
+constexpr int depthwise_end_row(const DepthwiseTiling& t, const DepthwiseJob& job) {
+  const int end = job.in_row + t.rows;
+  return end < t.in_h ? end : t.in_h;
+}
+
+}  // namespace convscope

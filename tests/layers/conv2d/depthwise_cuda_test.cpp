@@ -1,0 +1,214 @@
+// SPDX-License-Identifier: Apache-2.0
+// Depthwise convolution on CUDA on integers, bit by bit: what its kernels distinguish by themselves
+// (alignment, parities of the padding, bands, several planes in a tile, epilogue, accumulation).
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+
+#include "framework/random.h"
+#include "layers/conv2d/algorithm.h"
+#include "tests/support/cuda.h"
+
+namespace convscope {
+namespace {
+
+using testing::cuda;
+using DepthwiseOnCuda = testing::CudaTest;
+
+using Values = std::vector<float>;
+
+Values integers(std::int64_t count, std::uint64_t stream) {
+  Generator random(7, stream);
+  Values out(static_cast<std::size_t>(count));
+  for (float& value : out) value = static_cast<float>(random.below(7)) - 3.0f;
+  return out;
+}
+
+// Values in device memory, `offset` elements behind an aligned address.
+struct Placed {
+  Tensor block;
+  std::int64_t offset, count;
+  Placed(const Values& values, std::int64_t at)
+      : offset(at), count(static_cast<std::int64_t>(values.size())) {
+    Tensor host = Tensor::zeros({count + 2 * kGuard});
+    std::fill_n(host.data<float>(), host.numel(), -999.0f);
+    std::copy(values.begin(), values.end(), host.data<float>() + kGuard + offset);
+    block = host.to(cuda());
+  }
+  float* data() const { return block.data<float>() + kGuard + offset; }
+  // Also says whether the guards around are untouched.
+  Values read() const {
+    const Tensor host = block.to(Device{});
+    const float* const all = host.data<float>();
+    for (std::int64_t i = 0; i < host.numel(); ++i) {
+      const bool inside = i >= kGuard + offset && i < kGuard + offset + count;
+      if (!inside) {
+        EXPECT_EQ(all[i], -999.0f) << "guard " << i << " of " << host.numel();
+      }
+    }
+    return Values(all + kGuard + offset, all + kGuard + offset + count);
+  }
+  static constexpr std::int64_t kGuard = 16;
+};
+
+struct Results {
+  Values y, dx, dw;
+};
+
+const Conv2dAlgorithm& card(DeviceType type, const char* name) {
+  const Conv2dAlgorithm* const found = conv2d_algorithms(type).find(name);
+  EXPECT_NE(found, nullptr) << name;
+  return *found;
+}
+
+struct Inputs {
+  Values x, w, b, residual, dy, dw_before;
+  explicit Inputs(const Conv2dProblem& z)
+      : x(integers(z.x_shape().numel(), 1)),
+        w(integers(z.w_shape().numel(), 2)),
+        b(integers(z.k, 3)),
+        residual(integers(z.y_shape().numel(), 4)),
+        dy(integers(z.y_shape().numel(), 5)),
+        dw_before(integers(z.w_shape().numel(), 6)) {}
+};
+
+Results expected(const Conv2dProblem& z, const Inputs& in) {
+  const Conv2dAlgorithm& reference = card(DeviceType::cpu, "reference");
+  const auto nothing = std::numeric_limits<float>::quiet_NaN();
+  Results out{Values(in.dy.size(), nothing), Values(in.x.size(), nothing), in.dw_before};
+  reference.forward({z, in.x.data(), in.w.data(), in.b.data(), out.y.data(), nullptr});
+  for (std::size_t i = 0; i < out.y.size(); ++i) {
+    out.y[i] = std::max(out.y[i] + in.residual[i], 0.0f);
+  }
+  reference.backward_data({z, in.dy.data(), in.w.data(), out.dx.data(), nullptr});
+  reference.backward_weight({z, in.x.data(), in.dy.data(), out.dw.data(), true, nullptr});
+  return out;
+}
+
+Results on_cuda(const Conv2dProblem& z, const Inputs& in, std::int64_t offset) {
+  const Conv2dAlgorithm& depthwise = card(DeviceType::cuda, "depthwise");
+  const auto nothing = std::numeric_limits<float>::quiet_NaN();
+  const Placed x(in.x, offset), w(in.w, offset), b(in.b, offset), residual(in.residual, offset),
+      dy(in.dy, offset), y(Values(in.dy.size(), nothing), offset),
+      dx(Values(in.x.size(), nothing), offset), dw(in.dw_before, offset);
+  const auto floats = depthwise.workspace_bytes(z, Direction::backward_weight) / sizeof(float);
+  const Placed workspace(Values(floats, nothing), 0);
+  depthwise.forward({z,
+                     x.data(),
+                     w.data(),
+                     b.data(),
+                     y.data(),
+                     nullptr,
+                     {.residual = residual.data(), .relu = true}});
+  depthwise.backward_data({z, dy.data(), w.data(), dx.data(), nullptr});
+  depthwise.backward_weight({z, x.data(), dy.data(), dw.data(), true, workspace.data()});
+  workspace.read();
+  return {y.read(), dx.read(), dw.read()};
+}
+
+void expect_equal(const Values& got, const Values& want, const std::string& what) {
+  ASSERT_EQ(got.size(), want.size());
+  for (std::size_t i = 0; i < got.size(); ++i) {
+    ASSERT_EQ(got[i], want[i]) << what << ", element " << i << " of " << got.size();
+  }
+}
+
+void check(const std::string& text) {
+  const Conv2dProblem z = Conv2dProblem::parse(text);
+  z.check();
+  const Inputs in(z);
+  const Results want = expected(z, in);
+  for (const std::int64_t offset : {0, 1, 2}) {
+    SCOPED_TRACE(cat(text, ", ", offset, " floats off"));
+    const Results got = on_cuda(z, in, offset);
+    expect_equal(got.y, want.y, "y");
+    expect_equal(got.dx, want.dx, "dx");
+    expect_equal(got.dw, want.dw, "dw");
+  }
+}
+
+TEST_F(DepthwiseOnCuda, AlignedRowsOfEveryKernelAndStride) {
+  for (const char* kernel : {"r=3,s=3,pad=1", "r=5,s=5,pad=2", "r=7,s=7,pad=3"}) {
+    for (const char* stride : {"stride=1", "stride=2"}) {
+      check(cat("n=2,c=3,h=14,w=16,k=3,groups=3,", kernel, ",", stride));
+      check(cat("n=1,c=2,h=28,w=24,k=2,groups=2,", kernel, ",", stride));
+    }
+  }
+}
+
+TEST_F(DepthwiseOnCuda, RowsThatAreNoWholeUnits) {
+  for (const char* kernel : {"r=3,s=3,pad=1", "r=5,s=5,pad=2", "r=7,s=7,pad=3"}) {
+    for (const char* stride : {"stride=1", "stride=2"}) {
+      check(cat("n=2,c=5,h=7,w=7,k=5,groups=5,", kernel, ",", stride));
+      check(cat("n=1,c=3,h=14,w=14,k=3,groups=3,", kernel, ",", stride));
+      check(cat("n=1,c=2,h=13,w=9,k=2,groups=2,", kernel, ",", stride));
+    }
+  }
+}
+
+TEST_F(DepthwiseOnCuda, BandsOfATallAndOfAWidePlane) {
+  check("n=1,c=1,h=61,w=112,k=1,groups=1,r=3,s=3,pad=1");
+  check("n=1,c=2,h=61,w=113,k=2,groups=2,r=3,s=3,pad=1,stride=2");
+  check("n=1,c=1,h=9,w=1100,k=1,groups=1,r=5,s=5,pad=2");
+  check("n=1,c=1,h=9,w=1101,k=1,groups=1,r=3,s=3,pad=1");
+}
+
+TEST_F(DepthwiseOnCuda, PaddingOfAnyKind) {
+  for (const char* stride : {"stride=1", "stride=2"}) {
+    for (const char* pad : {"pad=0", "pad=1", "pad=2", "pad=3", "pad=4", "pad=0x1x0x1",
+                            "pad=1x0x2x0", "pad=2x3x5x1", "pad=0x0x3x4"}) {
+      check(cat("n=1,c=2,h=11,w=12,k=2,groups=2,r=3,s=3,", stride, ",", pad));
+      check(cat("n=1,c=2,h=11,w=10,k=2,groups=2,r=5,s=5,", stride, ",", pad));
+      check(cat("n=1,c=2,h=11,w=12,k=2,groups=2,r=7,s=7,", stride, ",", pad));
+    }
+  }
+}
+
+TEST_F(DepthwiseOnCuda, AnyShapeByElements) {
+  check("n=2,c=3,h=9,w=10,k=6,groups=3,r=3,s=3,pad=1");
+  check("n=2,c=2,h=9,w=10,k=4,groups=2,r=3,s=3,pad=1,stride=2");
+  check("n=1,c=2,h=12,w=12,k=2,groups=2,r=3,s=3,pad=2,dilation=2");
+  check("n=1,c=2,h=12,w=11,k=2,groups=2,r=2,s=4,pad=1,stride=3x2,dilation=2x1");
+  check("n=3,c=2,h=5,w=4,k=2,groups=2,r=1,s=1");
+}
+
+TEST_F(DepthwiseOnCuda, ManyPlanesInATileAndFewInTheLast) {
+  check("n=3,c=67,h=3,w=3,k=67,groups=67,r=3,s=3,pad=1");
+  check("n=3,c=21,h=8,w=8,k=21,groups=21,r=3,s=3,pad=1");
+}
+
+TEST_F(DepthwiseOnCuda, AnEmptyBatchGivesNoGradient) {
+  const Conv2dProblem z = Conv2dProblem::parse("n=0,c=2,h=8,w=8,k=2,groups=2,r=3,s=3,pad=1");
+  const Inputs in(z);
+  const Placed w(in.w, 0), dw(in.dw_before, 0);
+  const Conv2dAlgorithm& depthwise = card(DeviceType::cuda, "depthwise");
+  depthwise.forward({z, nullptr, w.data(), nullptr, nullptr, nullptr});
+  depthwise.backward_data({z, nullptr, w.data(), nullptr, nullptr});
+  depthwise.backward_weight({z, nullptr, nullptr, dw.data(), true, nullptr});
+  expect_equal(dw.read(), in.dw_before, "dw added to");
+  depthwise.backward_weight({z, nullptr, nullptr, dw.data(), false, nullptr});
+  expect_equal(dw.read(), Values(in.w.size(), 0.0f), "dw assigned");
+}
+
+TEST_F(DepthwiseOnCuda, WhatIsNotANumberStaysWhereItBelongs) {
+  // The first column of x meets only the taps s = 0 (no padding): the other gradients are numbers.
+  for (const char* text :
+       {"n=1,c=1,h=9,w=9,k=1,groups=1,r=3,s=3", "n=1,c=1,h=9,w=14,k=1,groups=1,r=3,s=3,stride=2"}) {
+    const Conv2dProblem z = Conv2dProblem::parse(text);
+    Inputs in(z);
+    for (std::int64_t h = 0; h < z.h; ++h) {
+      in.x[static_cast<std::size_t>(h * z.w)] = std::numeric_limits<float>::quiet_NaN();
+    }
+    const Results got = on_cuda(z, in, 0);
+    for (std::size_t i = 0; i < got.dw.size(); ++i) {
+      EXPECT_EQ(std::isnan(got.dw[i]), i % 3 == 0) << text << ", tap " << i;
+    }
+    for (std::int64_t i = 0; i < z.y_shape().numel(); ++i) {
+      EXPECT_EQ(std::isnan(got.y[static_cast<std::size_t>(i)]), i % z.q() == 0) << text;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace convscope
