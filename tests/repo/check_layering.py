@@ -21,11 +21,12 @@ ALGORITHM_FILE = re.compile(r"^(\w+?)_(cpu\.cpp|simd\.cpp|cuda\.cu)$")
 
 
 def algorithm_names(root, folder):
-    """The names in front of _cpu.cpp and _cuda.cu in the folder of a heavy layer."""
+    """The names in front of _cpu.cpp and _cuda.cu in the folder of a heavy layer, of the files that
+    hold a card: <algorithm>_<part>_cuda.cu without one belongs to its algorithm."""
     names = set()
     for path in (root / folder).iterdir():
         match = re.match(r"^(\w+)_(cpu\.cpp|cuda\.cu)$", path.name)
-        if match:
+        if match and "CONVSCOPE_CONV2D_ALGORITHM(" in path.read_text():
             names.add(match.group(1))
     return names
 

@@ -59,11 +59,13 @@ class Tree(unittest.TestCase):
     def test_layering_keeps_algorithms_apart(self):
         folder = "layers/conv2d/"
         self.add(folder + "algorithm.h", header("algorithm.h"))
+        card = "CONVSCOPE_CONV2D_ALGORITHM(kCard)\n"
         self.add(folder + "fft_cpu.cpp", SPDX + f'#include "{folder}algorithm.h"\n'
-                 f'#include "{folder}fft_plan.h"\n#include "{folder}im2col_tiles.h"\n')
+                 f'#include "{folder}fft_plan.h"\n#include "{folder}im2col_tiles.h"\n' + card)
+        self.add(folder + "fft_rows_cuda.cu", SPDX + f'#include "{folder}fft_plan.h"\n')
         self.add(folder + "fft_plan.h", header("fft_plan.h"))
         self.add(folder + "im2col_tiles.h", header("im2col_tiles.h"))
-        self.add(folder + "im2col_cpu.cpp", SPDX)
+        self.add(folder + "im2col_cpu.cpp", SPDX + card)
         self.expect(check_layering.problems(self.root), "algorithm fft includes a header of")
 
     def test_headers_names_what_is_missing(self):
