@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "layers/conv2d/pooled_chain.h"
+
+#include <cstddef>
+
+namespace convscope {
+
+constinit KernelSlot<void(const PooledForward&)> pooled_forward_kernel{"pooled_chain"};
+constinit KernelSlot<void(const PooledBackward&)> pooled_backward_kernel{"pooled_chain"};
+
+using namespace pooled;
+
+namespace {
+
+// What one block may ask for on every GPU since 2020 that is made for training.
+constexpr int kMostSharedBytes = 160 * 1024;
+
+// Channels of dx, which are those of the first stage's dw, in one thread.
+int channels_for(int slice) { return slice % 3 == 0 ? 3 : slice % 2 == 0 ? 2 : slice == 1 ? 1 : 2; }
+
+}  // namespace
+
+PooledForwardPlan pooled_plan(const PooledForward& a, int wanted_parts) {
+  PooledForwardPlan plan;
+  plan.a = a;
+  const PooledStage& end = a.stage[a.stages - 1];
+  plan.slice = least(end.k, up(parts_of(end.k, wanted_parts), kForwardChannels));
+  plan.parts = parts_of(end.k, plan.slice);
+  int split = 0;
+  for (int i = 0; i < a.stages; ++i) {
+    const PooledStage& z = a.stage[i];
+    plan.tile[i] = x_tile(z);
+    plan.x_at[i] = plan.floats;
+    plan.floats += z.c * plan.tile[i].plane();
+    plan.w_at[i] = plan.floats;
+    plan.floats += up(z.k * weight_k(z), 4);
+    plan.deal[i] = forward_deal(z, i == a.stages - 1 ? plan.slice : z.k);
+    const Deal& deal = plan.deal[i];
+    if (deal.splits > 1) split = most(split, deal.items() * deal.splits * kForwardChannels * 8);
+  }
+  plan.split_at = plan.floats;
+  plan.floats += split;
+  return plan;
+}
+
+// `parts` divides the channels of the last stage.
+PooledBackwardPlan pooled_plan(const PooledBackward& a, int parts) {
+  PooledBackwardPlan plan;
+  plan.a = a;
+  const int last = a.stages - 1;
+  const PooledStage& end = a.stage[last];
+  plan.parts = parts;
+  plan.slice = end.c / parts;
+  plan.chunks = pooled_chunks(a.batch);
+  plan.convolves_back = a.stages == 2 || a.dx != nullptr;
+  plan.channels = channels_for(plan.slice);
+  const int channels = plan.channels;
+  int at = 0;
+  for (int i = 0; i < a.stages; ++i) {
+    const PooledStage& z = a.stage[i];
+    plan.x_tile[i] = x_tile(z);
+    plan.x_at[i] = at;
+    at += z.c * plan.x_tile[i].plane();
+    plan.dy_tile[i] = dy_tile(z, i == last && plan.convolves_back);
+    plan.dy_at[i] = at;
+    at += z.k * plan.dy_tile[i].plane();
+    plan.dw_at[i] = plan.piece;
+    plan.piece += z.weights();
+    plan.db_at[i] = plan.piece;
+    plan.piece += z.k;
+    plan.weight[i] = i == last ? weight_deal(z, z.k, kWeightChannels, plan.slice)
+                               : weight_deal(z, plan.slice, channels, z.c);
+  }
+  // The same memory takes the pieces of dx, and the sums of dw at the end.
+  int split = kBlockThreads * most(kWeightChannels, channels) * end.r;
+  if (plan.convolves_back) {
+    plan.w_at = at;
+    at += up(end.k * weight_k(end), 4);
+    plan.data = data_deal(end, plan.slice, channels);
+    split = most(split, plan.data.items() * plan.data.splits * channels * 8);
+  }
+  plan.split_at = at;
+  plan.floats = at + split;
+  return plan;
+}
+
+// Blocks for a sample so that about 132 multiprocessors have work.
+int pooled_forward_parts(std::int64_t batch, const PooledStage& last) {
+  constexpr std::int64_t kMultiprocessors = kMostBlocks / 2;
+  const std::int64_t wanted = batch >= kMultiprocessors ? 1 : kMultiprocessors / batch;
+  const int possible = parts_of(last.k, kForwardChannels);
+  return wanted < possible ? static_cast<int>(wanted) : possible;
+}
+
+// Blocks for a sample: enough for about 132 multiprocessors, and for all sums of dw; 0: none is.
+int pooled_backward_parts(const PooledStage* stage, int stages, std::int64_t batch) {
+  constexpr std::int64_t kMultiprocessors = kMostBlocks / 2;
+  const PooledStage& z = stage[stages - 1];
+  const std::int64_t wanted = batch >= kMultiprocessors ? 1 : kMultiprocessors / batch;
+  int best = 0;
+  for (int parts = 1; parts <= z.c; ++parts) {
+    if (z.c % parts != 0) continue;
+    const int slice = z.c / parts;
+    bool fits = parts_of(z.k, kWeightChannels) * slice * z.r <= kBlockThreads;
+    if (stages == 2) {
+      fits = fits && parts_of(slice, channels_for(slice)) * stage[0].c * z.r <= kBlockThreads;
+    }
+    if (fits && (best == 0 || parts <= wanted)) best = parts;
+  }
+  return best;
+}
+
+const char* pooled_refusal(const PooledStage* stage, int stages, bool wants_dx) {
+  PooledForward forward;
+  PooledBackward backward;
+  forward.stages = backward.stages = stages;
+  float some = 0;
+  backward.dx = wants_dx ? &some : nullptr;
+  for (int i = 0; i < stages; ++i) {
+    const PooledStage& z = stage[i];
+    forward.stage[i] = backward.stage[i] = z;
+    if (z.r != stage[0].r || (z.r != 3 && z.r != 5 && z.r != 7)) {
+      return "expects kernels of 3x3, 5x5 or 7x7, the same in both stages";
+    }
+    if (z.pad_top >= z.r || z.pad_left >= z.r) return "expects padding below the kernel's size";
+    if (z.out_h() < 1 || z.out_w() < 1) return "expects at least one pixel behind the pooling";
+    if (z.pool == PooledBy::average && z.curve == PooledCurve::tanh) {
+      return "does not compute tanh before a mean";
+    }
+    if (z.k > kBlockThreads || z.c > kBlockThreads || z.h > 1024 || z.w > 1024) {
+      return "expects few channels and small images";
+    }
+  }
+  if (stages == 2 && wants_dx) return "computes no gradient of the images of two stages";
+  if (pooled_backward_parts(stage, stages, 1 << 20) == 0) {
+    return "expects sums of the weights' gradients that fit into the registers of a block";
+  }
+  const auto bytes = [](int floats) { return floats * static_cast<int>(sizeof(float)); };
+  forward.batch = backward.batch = 1 << 20;
+  for (const int parts : {1, stage[stages - 1].k}) {
+    if (bytes(pooled_plan(forward, parts).floats) > kMostSharedBytes) {
+      return "expects a sample that fits into the shared memory of a block";
+    }
+  }
+  const int last_c = stage[stages - 1].c;
+  for (int parts = pooled_backward_parts(stage, stages, 1 << 20); parts <= last_c; ++parts) {
+    if (last_c % parts == 0 && bytes(pooled_plan(backward, parts).floats) > kMostSharedBytes) {
+      return "expects the gradients of a sample to fit into the shared memory of a block";
+    }
+  }
+  return "";
+}
+
+}  // namespace convscope

@@ -1,0 +1,223 @@
+// SPDX-License-Identifier: Apache-2.0
+// pooled_chain.h: one or two neighbouring convolutions of few channels on a GPU, each with bias,
+// ReLU or tanh and a 2x2 pooling behind it, in one kernel for each direction: sizes, how the tiles
+// lie in shared memory, and the kernels. Used by a rewrite of planned steps (pooled_chain_plan.cpp).
+//
+// Everything that a sample needs lies in the shared memory of one block, so nothing but x, the
+// pooled y and four bits for each of its elements goes through memory. All sizes are small numbers:
+// int. Functions here are constexpr, so that kernels and the CPU's tests share them.
+#pragma once
+
+#include <cstdint>
+
+#include "framework/kernel_slot.h"
+
+namespace convscope {
+
+enum class PooledCurve : std::uint8_t { none, relu, tanh };
+enum class PooledBy : std::uint8_t { nothing, maximum, average };  // 2x2 at stride 2
+
+// y = pool(curve(conv(x, w) + b)), stride 1, a square kernel of R = 3, 5 or 7.
+struct PooledStage {
+  int c = 1, h = 1, w = 1;  // x [N,C,H,W]
+  int k = 1, r = 3;         // w [K,C,R,R]
+  int pad_top = 0, pad_left = 0;
+  int p = 1, q = 1;  // of the convolution
+  PooledCurve curve = PooledCurve::none;
+  PooledBy pool = PooledBy::nothing;
+
+  constexpr bool pools() const { return pool != PooledBy::nothing; }
+  constexpr int out_h() const { return pools() ? p / 2 : p; }
+  constexpr int out_w() const { return pools() ? q / 2 : q; }
+  // Rows and columns of the convolution that anybody reads: pooling drops an odd last one.
+  constexpr int used_p() const { return pools() ? p / 2 * 2 : p; }
+  constexpr int used_q() const { return pools() ? q / 2 * 2 : q; }
+  constexpr int weights() const { return k * c * r * r; }
+  constexpr int outputs() const { return k * out_h() * out_w(); }  // of one sample
+};
+
+namespace pooled {
+
+constexpr int kBlockThreads = 256;
+constexpr int kTileRows = 2, kTileColumns = 4;  // outputs of one thread, for each channel
+constexpr int kForwardChannels = 2;             // output channels of one thread
+constexpr int kWeightChannels = 4;              // output channels of dw of one thread
+constexpr int kMostBlocks = 264;                // two for each multiprocessor of a large GPU
+
+constexpr int least(int a, int b) { return a < b ? a : b; }
+constexpr int most(int a, int b) { return a > b ? a : b; }
+constexpr int up(int a, int multiple) { return (a + multiple - 1) / multiple * multiple; }
+constexpr int parts_of(int a, int size) { return (a + size - 1) / size; }
+
+// Floats of a row of x that a tile of four columns reads, in pieces of four: 4 + R - 1 rounded up.
+constexpr int row_floats(int r) { return up(kTileColumns + r - 1, 4); }
+// Floats of a row of weights in shared memory.
+constexpr int weight_row(int r) { return up(r, 4); }
+// An odd number of four floats: eight neighbouring rows start in eight different pieces of the
+// banks, so loads of four floats from different rows do not wait for each other.
+constexpr int row_pitch(int columns) {
+  const int fours = parts_of(columns, 4);
+  return 4 * (fours % 2 == 0 ? fours + 1 : fours);
+}
+
+// x of one channel, with its frame of zeros: row i, column j of the tile is x[i - top][j - left].
+struct XTile {
+  int rows = 0, pitch = 0;
+  constexpr int plane() const { return rows * pitch; }
+};
+constexpr XTile x_tile(const PooledStage& z) {
+  const int columns = up(z.used_q(), kTileColumns) - kTileColumns + row_floats(z.r);
+  return {.rows = most(up(z.used_p(), kTileRows) + z.r - 1, z.h + z.pad_top),
+          .pitch = row_pitch(most(columns, z.w + z.pad_left))};
+}
+
+// dy of one channel before the pooling, dense. Row i, column j is dy[i - top][j - left]. For the
+// gradient of x, a convolution with the turned kernel, it has a frame of zeros; `left` is a
+// multiple of four, so tiles of dx begin `shift` columns before a multiple of four.
+struct DyTile {
+  int top = 0, left = 0, shift = 0;
+  int rows = 0, pitch = 0;
+  int tiles_h = 0, tiles_w = 0;  // of dx
+  constexpr int plane() const { return rows * pitch; }
+};
+constexpr DyTile dy_tile(const PooledStage& z, bool wants_dx) {
+  DyTile t;
+  int columns = 0;
+  if (wants_dx) {
+    const int frame = z.r - 1 - z.pad_left;
+    t.top = z.r - 1 - z.pad_top;
+    t.left = up(frame, 4);
+    t.shift = t.left - frame;
+    t.tiles_h = parts_of(z.h, kTileRows);
+    t.tiles_w = parts_of(z.w + t.shift, kTileColumns);
+    t.rows = t.tiles_h * kTileRows + z.r - 1;
+    columns = (t.tiles_w - 1) * kTileColumns + row_floats(z.r);
+  }
+  t.rows = most(t.rows, t.top + z.used_p());
+  t.pitch = row_pitch(most(columns, t.left + up(z.used_q(), kTileColumns)));
+  return t;
+}
+
+// Weights [K][C][R][weight_row]; the extra four floats put neighbouring kernels into other banks.
+constexpr int weight_c(const PooledStage& z) { return z.r * weight_row(z.r); }
+constexpr int weight_k(const PooledStage& z) { return z.c * weight_c(z) + 4; }
+
+// How the outputs of a stage's convolution are dealt out: item = one tile for a few channels, its
+// sum over the input channels cut into `splits` when there are threads to spare.
+struct Deal {
+  int tiles_w = 0, tiles = 0, groups = 0, splits = 1;
+  constexpr int items() const { return tiles * groups; }
+};
+constexpr int splits_for(int items, int depth) {
+  return most(1, least(depth, kBlockThreads / most(items, 1)));
+}
+constexpr Deal forward_deal(const PooledStage& z, int k_count) {
+  Deal d;
+  d.tiles_w = parts_of(z.used_q(), kTileColumns);
+  d.tiles = parts_of(z.used_p(), kTileRows) * d.tiles_w;
+  d.groups = parts_of(k_count, kForwardChannels);
+  d.splits = splits_for(d.items(), z.c);
+  return d;
+}
+constexpr Deal data_deal(const PooledStage& z, int c_count, int channels) {
+  const DyTile t = dy_tile(z, true);
+  Deal d;
+  d.tiles_w = t.tiles_w;
+  d.tiles = t.tiles_h * t.tiles_w;
+  d.groups = parts_of(c_count, channels);
+  d.splits = splits_for(d.items(), z.k);
+  return d;
+}
+// dw: item = (a few k, one c, one r), S sums for each k; its pixels, in fours, cut into splits.
+constexpr Deal weight_deal(const PooledStage& z, int k_count, int channels, int c_count) {
+  Deal d;
+  d.tiles_w = parts_of(z.used_q(), kTileColumns);
+  d.tiles = z.used_p() * d.tiles_w;
+  d.groups = parts_of(k_count, channels);
+  const int items = d.groups * c_count * z.r;
+  d.splits = splits_for(items, d.tiles);
+  return d;
+}
+constexpr int weight_items(const PooledStage& z, const Deal& d, int c_count) {
+  return d.groups * c_count * z.r;
+}
+
+}  // namespace pooled
+
+// Four bits for each pooled output: the pixels of its window that get its gradient, in the order
+// (0,0) (0,1) (1,0) (1,1); one bit or none for the maximum.
+struct PooledForward {
+  int stages = 1;  // 1 or 2
+  PooledStage stage[2];
+  std::int64_t batch = 0;
+  const float* x = nullptr;      // [N,C,H,W] of stage[0]
+  const float* w[2] = {};        //
+  const float* b[2] = {};        // may be null
+  float* y[2] = {};              // pooled; y[0] of two may be null: not kept
+  std::uint8_t* passes[2] = {};  // as y; null: not wanted
+};
+
+struct PooledBackward {
+  int stages = 1;
+  PooledStage stage[2];
+  std::int64_t batch = 0;
+  const float* x = nullptr;
+  const float* w[2] = {};
+  const float* y[2] = {};
+  const std::uint8_t* passes[2] = {};
+  const float* dy = nullptr;  // of the last stage, pooled
+  float* dx = nullptr;        // of a single stage; null: not wanted
+  float* dw[2] = {};
+  float* db[2] = {};  // may be null
+  bool accumulate[2] = {};
+  float* sums = nullptr;  // pooled_sums_floats()
+};
+
+// What the kernels need beside the pointers: who does what, and where each piece of shared memory
+// begins, in floats.
+struct PooledForwardPlan {
+  PooledForward a;
+  int parts = 1, slice = 1;  // blocks that share a sample; output channels of each of them
+  pooled::XTile tile[2] = {};
+  pooled::Deal deal[2] = {};
+  int x_at[2] = {}, w_at[2] = {}, split_at = 0, floats = 0;
+};
+struct PooledBackwardPlan {
+  PooledBackward a;
+  int parts = 1, chunks = 1;    // blocks that share a sample; groups of samples
+  int slice = 1;                // channels of dx, and of the first stage's y, of one block
+  int channels = 1;             // of dx of one thread: 1, 2 or 3
+  bool convolves_back = false;  // the last stage's dx is wanted
+  pooled::XTile x_tile[2] = {};
+  pooled::DyTile dy_tile[2] = {};
+  pooled::Deal data = {};       // of dx
+  pooled::Deal weight[2] = {};  // of dw
+  int x_at[2] = {}, dy_at[2] = {}, w_at = 0, split_at = 0, floats = 0;
+  std::int64_t piece = 0;                     // floats of one chunk's sums
+  std::int64_t dw_at[2] = {}, db_at[2] = {};  // in it
+};
+CONVSCOPE_API PooledForwardPlan pooled_plan(const PooledForward& a, int parts);
+CONVSCOPE_API PooledBackwardPlan pooled_plan(const PooledBackward& a, int parts);
+
+// Blocks for each sample, so that about 132 multiprocessors have work.
+CONVSCOPE_API int pooled_forward_parts(std::int64_t batch, const PooledStage& last);
+// 0: the sums of dw do not fit into the registers of a block.
+CONVSCOPE_API int pooled_backward_parts(const PooledStage* stage, int stages, std::int64_t batch);
+
+// "" or why the kernels do not compute this.
+CONVSCOPE_API const char* pooled_refusal(const PooledStage* stage, int stages, bool wants_dx);
+
+// Floats of the partial sums of dw and db, one piece for each of pooled_chunks(batch).
+constexpr int pooled_chunks(std::int64_t batch) {
+  return batch < pooled::kMostBlocks ? static_cast<int>(batch) : pooled::kMostBlocks;
+}
+constexpr std::int64_t pooled_piece_floats(const PooledStage* stage, int stages) {
+  std::int64_t sum = 0;
+  for (int i = 0; i < stages; ++i) sum += stage[i].weights() + stage[i].k;
+  return sum;
+}
+
+extern CONVSCOPE_API KernelSlot<void(const PooledForward&)> pooled_forward_kernel;
+extern CONVSCOPE_API KernelSlot<void(const PooledBackward&)> pooled_backward_kernel;
+
+}  // namespace convscope

@@ -1,0 +1,401 @@
+// SPDX-License-Identifier: Apache-2.0
+// pooled_chain_backward_cuda.cu: the gradients of one or two pooled convolutions of few channels:
+// dw, db and dx of a sample from shared memory, then one kernel that adds the samples' sums up.
+//
+// Formula    g = dy of the pooling's winners, times f'(y), before the pooling: [N,K,P,Q];
+//            dw[k,c,r,s] = sum over n, p, q of g[n,k,p,q] x[n,c,p-pad_top+r,q-pad_left+s];
+//            db[k] = sum of g[n,k,..];  dx[n,c,h,w] = sum over k, r, s of
+//            g[n,k,h+pad_top-r,w+pad_left-s] w[k,c,r,s]
+// Textbook   for n:
+//              un-pool dy into g
+//              dw2 += x2 (x) g;  dx2 = g (*) turned w2
+//              un-pool dx2 into g1;  dw1 += x1 (x) g1
+// Plan       A block takes samples n, n + blocks, ... and keeps its sums of dw in registers over
+//            all of them: a thread owns R sums for a few k, one c and one kernel row, over some of
+//            the pixels. g lies dense in shared memory, with a frame of zeros for dx, which is a
+//            convolution with the turned kernel: tiles of 2 x 4 pixels, several channels, the sum
+//            over k cut into pieces. Kernel rows that meet only zeros are left out. The pieces are
+//            added up where g of the stage before is made, so dx2 never leaves the block. At the
+//            end threads that share a sum of dw add up through shared memory, and the block writes
+//            its sums; a second kernel adds the blocks in order. Few samples: more blocks share a
+//            sample, each with its part of the last stage's input channels, which are the first
+//            stage's output channels: no work is done twice.
+// Shapes     x [N,C,H,W], w [K,C,R,R], y and dy [N,K,P/2,Q/2], passes u8 as y; dw, db as w, b; f32
+// Supports   as pooled_chain_forward_cuda.cu; the mean only with a ReLU or no curve; dx only of a
+//            single stage; sizes whose sums of dw fit into the registers of a block
+// Cost       FLOPs = 2 N K P Q C R^2 for dw, about 1.5 times that for dx; bytes = x, y, passes, dy
+//            once, 4 (weights) min(N, 264) for the partial sums, twice; compute-bound
+// Numerics   error growth about 1; the order of the sums depends on the sizes alone: same bits on
+//            each run; exact on integers
+// Backward   dw and db assigned or added to, dx assigned
+// Choices    dense g: the winners are a quarter of it, but gathering them costs one shared load for
+//            each product, four times what a multiplication costs, so nothing would be gained
+//            4 k for dw: 4 R sums; 6 vector loads for 80 products (R = 5)
+//            channels of dx: 3 or 2 in one thread, whichever divides
+// Source     the two-stage reduction: M. Harris: Optimizing Parallel Reduction in CUDA, 2007; the
+//            rest is our own
+// Read next  pooled_chain_forward_cuda.cu, direct_cuda.cu
+#include "layers/conv2d/pooled_chain_tiles.cuh"
+
+namespace convscope {
+namespace {
+
+using namespace pooled;
+
+// The gradient before pooling and curve of one pooled output, into the dense tile.
+__device__ inline void spread(const PooledStage& z, unsigned passes, float g, float* to,
+                              int pitch) {
+  if (!z.pools()) {
+    *to = g;
+    return;
+  }
+  to[0] = (passes & 1u) != 0 ? g : 0.0f;
+  to[1] = (passes & 2u) != 0 ? g : 0.0f;
+  to[pitch] = (passes & 4u) != 0 ? g : 0.0f;
+  to[pitch + 1] = (passes & 8u) != 0 ? g : 0.0f;
+}
+
+// What one pooled output gives to each pixel that it passes on to.
+__device__ inline float pixel_gradient(const PooledStage& z, float dy, float y) {
+  if (z.pool == PooledBy::average) return 0.25f * dy;
+  if (z.curve == PooledCurve::tanh) return dy * curve_slope(z.curve, y);
+  return z.pools() || curve_slope(z.curve, y) != 0.0f ? dy : 0.0f;
+}
+
+// The threads of the block dealt out to `planes` planes: this thread's plane and its place there.
+struct PlaneShare {
+  int plane, first, step;
+};
+__device__ inline PlaneShare share_of_plane(int planes) {
+  const int step = kBlockThreads / planes;
+  const int plane = static_cast<int>(threadIdx.x) / step;
+  return {plane, static_cast<int>(threadIdx.x) - plane * step, step};
+}
+
+// Sums over the threads of each plane into to[plane].
+__device__ void write_plane_sums(float value, int planes, float* scratch, float* to) {
+  __syncthreads();
+  scratch[threadIdx.x] = value;
+  __syncthreads();
+  const int step = kBlockThreads / planes;
+  for (int i = static_cast<int>(threadIdx.x); i < planes; i += kBlockThreads) {
+    float sum = 0;
+    for (int j = 0; j < step; ++j) sum += scratch[i * step + j];
+    to[i] = sum;
+  }
+}
+
+// One thread's sums of dw: kChannels x R of them for one c and r, over some of the pixels. The block
+// has output channels [k_begin, k_end) and input channels [c_begin, c_begin + c_count).
+template <int R, int kChannels>
+struct WeightSums {
+  const Deal& deal;
+  int k_begin, k_end, c_begin, c_count;
+  int items, item, cut;
+  int k, c, r;              // first output channel, input channel and kernel row of this thread
+  int planes[kChannels];    // from the first one's plane of dy to the others'
+  float acc[kChannels][R];  //
+
+  __device__ WeightSums(const Deal& deal, int k_begin, int k_end, int c_begin, int c_count,
+                        int dy_plane)
+      : deal(deal), k_begin(k_begin), k_end(k_end), c_begin(c_begin), c_count(c_count) {
+    items = deal.groups * c_count * R;
+    cut = static_cast<int>(threadIdx.x) / items;
+    item = static_cast<int>(threadIdx.x) - cut * items;
+    r = item % R;
+    const int rest = item / R;
+    c = c_begin + rest % c_count;
+    k = k_begin + rest / c_count * kChannels;
+    // A group that sticks out computes its last channel again.
+#pragma unroll
+    for (int j = 0; j < kChannels; ++j) {
+      planes[j] = (least(k + j, k_end - 1) - k) * dy_plane;
+#pragma unroll
+      for (int s = 0; s < R; ++s) acc[j][s] = 0;
+    }
+  }
+  __device__ bool works() const { return cut < deal.splits; }
+
+  // x, dy: tiles of the stage in shared memory; dy on its first pixel.
+  __device__ void add(const XTile& tile, const float* x, const float* dy, int dy_plane,
+                      int dy_pitch) {
+    if (!works()) return;
+    weight_tile<R, kChannels>(x + c * tile.plane() + r * tile.pitch, tile.pitch, dy + k * dy_plane,
+                              dy_pitch, planes, deal.tiles_w, deal.tiles, cut, deal.splits, acc);
+  }
+
+  // Adds up what the threads of one item have; to: dw of the block, [K][channels][R][R].
+  __device__ void write(int channels, float* scratch, float* to) const {
+    __syncthreads();
+    constexpr int kSums = kChannels * R;
+    if (works()) {
+#pragma unroll
+      for (int j = 0; j < kChannels; ++j) {
+#pragma unroll
+        for (int s = 0; s < R; ++s) scratch[(cut * items + item) * kSums + j * R + s] = acc[j][s];
+      }
+    }
+    __syncthreads();
+    for (int i = static_cast<int>(threadIdx.x); i < items * kSums; i += kBlockThreads) {
+      const int at = i / kSums;
+      const int j = (i - at * kSums) / R;
+      const int channel = c_begin + at / R % c_count;
+      const int kernel = k_begin + at / R / c_count * kChannels + j;
+      if (kernel >= k_end) continue;
+      float sum = 0;
+      for (int part = 0; part < deal.splits; ++part) sum += scratch[part * items * kSums + i];
+      to[((kernel * channels + channel) * R + at % R) * R + i % R] = sum;
+    }
+  }
+};
+
+// Pieces of dx of channels [c_begin, c_end): [cut][channel][tile][8] in `split`.
+template <int R, int kChannels>
+__device__ void convolve_back(const PooledStage& z, const DyTile& tile, const Deal& deal,
+                              const float* dy, const float* w, int c_begin, int c_end,
+                              float* split) {
+  const int each = deal.groups * deal.splits;  // items of one tile of pixels
+  // Tiles of one row are neighbours, so that a warp mostly agrees on the kernel rows that matter.
+  for (int i = static_cast<int>(threadIdx.x); i < deal.tiles * each; i += kBlockThreads) {
+    const int row_items = deal.tiles_w * each;
+    const int tile_row = i / row_items;
+    int rest = i - tile_row * row_items;
+    const int cut = rest / (deal.tiles_w * deal.groups);
+    rest -= cut * deal.tiles_w * deal.groups;
+    const int group = rest / deal.tiles_w;
+    const int tile_column = rest - group * deal.tiles_w;
+    const int c = c_begin + group * kChannels;
+    const int k_begin = cut * z.k / deal.splits;
+    const int k_end = (cut + 1) * z.k / deal.splits;
+    const int row = tile_row * kTileRows;
+    // A group that sticks out computes its first channel again.
+    const int other = c + kChannels <= c_end ? weight_c(z) : 0;
+    float sums[kChannels][kTileRows][kTileColumns] = {};
+    // Rows row + r and row + r + 1 of the tile are read; real ones are [top, top + P).
+    convolve_tile<R, kChannels, true>(
+        dy + k_begin * tile.plane() + row * tile.pitch + tile_column * kTileColumns, tile.pitch,
+        tile.plane(), k_end - k_begin, w + k_begin * weight_k(z) + c * weight_c(z), weight_k(z),
+        other, tile.top - row - 1, tile.top + z.used_p() - row, sums);
+#pragma unroll
+    for (int j = 0; j < kChannels; ++j) {
+      float* const to = split + (((cut * deal.groups + group) * kChannels + j) * deal.tiles +
+                                 tile_row * deal.tiles_w + tile_column) *
+                                    8;
+      store_four(sums[j][0], to);
+      store_four(sums[j][1], to + 4);
+    }
+  }
+}
+
+// dx[c_begin + c][h][w] from its pieces.
+struct DxReader {
+  const float* split;
+  const DyTile& tile;
+  const Deal& deal;
+  int step;  // from piece to piece
+  __device__ float operator()(int c, int h, int w) const {
+    const int column = w + tile.shift;
+    const float* from =
+        split + (c * deal.tiles + h / kTileRows * deal.tiles_w + column / kTileColumns) * 8 +
+        h % kTileRows * 4 + column % kTileColumns;
+    float sum = 0;
+    for (int cut = 0; cut < deal.splits; ++cut, from += step) sum += *from;
+    return sum;
+  }
+};
+
+template <int R, int kChannels>
+__global__ void __launch_bounds__(kBlockThreads, 2) pooled_backward(const PooledBackwardPlan plan) {
+  float* const shared = dynamic_shared<float>();
+  const PooledBackward& a = plan.a;
+  const int part = static_cast<int>(blockIdx.x) % plan.parts;
+  const int chunk = static_cast<int>(blockIdx.x) / plan.parts;
+  const int last = a.stages - 1;
+  const PooledStage& z = a.stage[last];
+  const PooledStage& first = a.stage[0];
+  const int c_count = plan.slice;
+  const int c_begin = part * c_count;
+  const int c_end = c_begin + c_count;
+  const XTile& x_shape = plan.x_tile[last];
+  const DyTile& dy_shape = plan.dy_tile[last];
+  const DyTile& g_shape = plan.dy_tile[0];  // of two stages
+  float* const split = shared + plan.split_at;
+  float* const x = shared + plan.x_at[last];
+  float* const dy = shared + plan.dy_at[last];
+  float* const g = shared + plan.dy_at[0];                              // of two stages
+  fill_zeros(shared, plan.convolves_back ? plan.w_at : plan.split_at);  // frames
+  wait_for_previous_kernel();
+  let_next_kernel_start();
+  __syncthreads();
+  if (plan.convolves_back) {
+    load_weights<R>(z, a.w[last], 0, z.k, c_begin, c_end, shared + plan.w_at);
+  }
+  const PlaneShare of_y = share_of_plane(z.k);
+  const PlaneShare of_x = share_of_plane(c_count);
+  WeightSums<R, kWeightChannels> dw(plan.weight[last], 0, z.k, c_begin, c_count, dy_shape.plane());
+  WeightSums<R, kChannels> dw_first(plan.weight[0], c_begin, c_end, 0, first.c, g_shape.plane());
+  float db = 0;
+  float db_first = 0;
+  const int out_w = z.out_w();
+  const int out = z.out_h() * out_w;
+  const int factor = z.pools() ? 2 : 1;
+  const int pixels = z.h * z.w;  // of x of the last stage
+  const int first_factor = first.pools() ? 2 : 1;
+
+  for (std::int64_t n = chunk; n < a.batch; n += plan.chunks) {
+    __syncthreads();
+    const float* const x_from =
+        a.stages == 2 ? a.y[0] : a.x;  // of the last stage: [C][H][W] of each sample
+    const float* const own = x_from + n * z.c * pixels;
+    load_images(z, x_shape, own, c_begin, c_end, x);
+    if (a.stages == 2) {
+      const int image = first.c * first.h * first.w;
+      load_images(first, plan.x_tile[0], a.x + n * image, 0, first.c, shared + plan.x_at[0]);
+    }
+    if (of_y.plane < z.k) {
+      const std::int64_t at = n * z.outputs() + of_y.plane * out;
+      for (int i = of_y.first; i < out; i += of_y.step) {
+        const unsigned passes = z.pools() ? a.passes[last][at + i] : 1u;
+        const bool reads_y = !z.pools() || z.curve == PooledCurve::tanh;
+        const float d = pixel_gradient(z, a.dy[at + i], reads_y ? a.y[last][at + i] : 0.0f);
+        const int row = i / out_w;
+        const int column = i - row * out_w;
+        spread(z, passes, d,
+               dy + of_y.plane * dy_shape.plane() + (dy_shape.top + row * factor) * dy_shape.pitch +
+                   dy_shape.left + column * factor,
+               dy_shape.pitch);
+        db += d * static_cast<float>(__popc(passes));
+      }
+    }
+    __syncthreads();
+    dw.add(x_shape, x, dy + dy_shape.top * dy_shape.pitch + dy_shape.left, dy_shape.plane(),
+           dy_shape.pitch);
+    if (!plan.convolves_back) continue;
+    convolve_back<R, kChannels>(z, dy_shape, plan.data, dy, shared + plan.w_at, c_begin, c_end,
+                                split);
+    __syncthreads();
+    if (of_x.plane < c_count) {
+      const DxReader dx{split, dy_shape, plan.data,
+                        plan.data.groups * kChannels * plan.data.tiles * 8};
+      const int c = c_begin + of_x.plane;
+      const std::int64_t at = (n * z.c + c) * pixels;
+      for (int i = of_x.first; i < pixels; i += of_x.step) {
+        const int row = i / z.w;
+        const int column = i - row * z.w;
+        const float d = dx(of_x.plane, row, column);
+        if (a.stages == 1) {
+          a.dx[at + i] = d;
+          continue;
+        }
+        const unsigned passes = first.pools() ? a.passes[0][at + i] : 1u;
+        const float y =
+            x[c * x_shape.plane() + (row + z.pad_top) * x_shape.pitch + column + z.pad_left];
+        const float gradient = pixel_gradient(first, d, y);
+        spread(first, passes, gradient,
+               g + c * g_shape.plane() + row * first_factor * g_shape.pitch + column * first_factor,
+               g_shape.pitch);
+        db_first += gradient * static_cast<float>(__popc(passes));
+      }
+    }
+    if (a.stages == 1) continue;
+    __syncthreads();
+    dw_first.add(plan.x_tile[0], shared + plan.x_at[0], g, g_shape.plane(), g_shape.pitch);
+  }
+
+  float* const sums = a.sums + chunk * plan.piece;
+  dw.write(z.c, split, sums + plan.dw_at[last]);
+  if (part == 0) write_plane_sums(db, z.k, split, sums + plan.db_at[last]);
+  if (a.stages == 1) return;
+  dw_first.write(first.c, split, sums + plan.dw_at[0]);
+  write_plane_sums(db_first, c_count, split, sums + plan.db_at[0] + c_begin);
+}
+
+// to[i] (+)= sum over chunks of sums[chunk][i]: 32 sums for each block, chunks dealt out to 8 warps.
+struct SumsTarget {
+  float* to = nullptr;
+  std::int64_t begin = 0;  // in a piece
+  bool accumulate = false;
+};
+struct SumsTargets {
+  SumsTarget target[4];
+};
+
+__global__ void __launch_bounds__(kBlockThreads)
+    add_chunks(const float* sums, std::int64_t piece, int chunks, const SumsTargets targets) {
+  constexpr int kRows = kBlockThreads / 32;
+  __shared__ float rows[kRows][32];
+  wait_for_previous_kernel();
+  let_next_kernel_start();
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+  const int row = static_cast<int>(threadIdx.x) / 32;
+  const std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * 32 + lane;
+  float sum = 0;
+  if (i < piece) {
+#pragma unroll 8
+    for (int chunk = row; chunk < chunks; chunk += kRows) sum += sums[chunk * piece + i];
+  }
+  rows[row][lane] = sum;
+  __syncthreads();
+  if (row != 0 || i >= piece) return;
+  for (int j = 1; j < kRows; ++j) sum += rows[j][lane];
+  SumsTarget target = targets.target[0];
+#pragma unroll
+  for (int j = 1; j < 4; ++j) {
+    if (i >= targets.target[j].begin) target = targets.target[j];
+  }
+  if (target.to == nullptr) return;
+  float* const to = target.to + (i - target.begin);
+  *to = target.accumulate ? *to + sum : sum;
+}
+
+template <int R>
+void launch_channels(const LaunchShape& shape, const PooledBackwardPlan& plan) {
+  switch (plan.channels) {
+    case 1:
+      return launch(pooled_backward<R, 1>, shape, plan);
+    case 2:
+      return launch(pooled_backward<R, 2>, shape, plan);
+    default:
+      return launch(pooled_backward<R, 3>, shape, plan);
+  }
+}
+
+void backward(const PooledBackward& a) {
+  if (a.batch == 0) return;
+  const PooledStage& z = a.stage[a.stages - 1];
+  const int parts = pooled_backward_parts(a.stage, a.stages, a.batch);
+  const PooledBackwardPlan plan = pooled_plan(a, parts);
+  const LaunchShape shape{.grid = dim3(static_cast<unsigned>(plan.chunks * parts)),
+                          .block = dim3(kBlockThreads),
+                          .shared_bytes = static_cast<std::size_t>(plan.floats) * sizeof(float),
+                          .overlaps_previous = true};
+  switch (z.r) {
+    case 3:
+      launch_channels<3>(shape, plan);
+      break;
+    case 5:
+      launch_channels<5>(shape, plan);
+      break;
+    default:
+      launch_channels<7>(shape, plan);
+  }
+  SumsTargets targets;
+  for (int i = 0; i < 2; ++i) {
+    const bool real = i < a.stages;
+    targets.target[2 * i] = {real ? a.dw[i] : nullptr, real ? plan.dw_at[i] : plan.piece,
+                             a.accumulate[i]};
+    targets.target[2 * i + 1] = {real ? a.db[i] : nullptr, real ? plan.db_at[i] : plan.piece,
+                                 a.accumulate[i]};
+  }
+  launch(add_chunks,
+         LaunchShape{.grid = dim3(static_cast<unsigned>(ceil_div(plan.piece, 32))),
+                     .block = dim3(kBlockThreads),
+                     .overlaps_previous = true},
+         a.sums, plan.piece, plan.chunks, targets);
+}
+
+}  // namespace
+
+CONVSCOPE_KERNEL(pooled_backward_kernel, cuda, backward)
+
+}  // namespace convscope

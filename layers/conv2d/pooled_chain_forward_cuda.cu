@@ -1,0 +1,263 @@
+// SPDX-License-Identifier: Apache-2.0
+// pooled_chain_forward_cuda.cu: one or two convolutions of few channels with bias, curve and 2x2
+// pooling in one kernel, a sample in the shared memory of a block.
+//
+// Formula    y[n,k,i,j] = max over a, b < 2 of f(b[k] + sum over c, r, s of
+//            x[n,c,2i+a-pad_top+r,2j+b-pad_left+s] w[k,c,r,s]),  f = ReLU, tanh or nothing;
+//            the mean instead of the maximum, or no pooling at all
+// Textbook   for n, k, i, j:
+//              for a, b: v[a][b] = f(b[k] + sum of products)
+//              y[n][k][i][j] = largest of v;  passes = which one it was
+// Plan       A block takes samples n, n + blocks, ...: weights stay in shared memory. A thread
+//            computes a tile of 2 x 4 outputs for two output channels in 16 registers: two pooling
+//            windows side by side, so that pooling needs no other thread. Where there are more
+//            threads than tiles, the sum over the input channels is cut and added up through shared
+//            memory. The second stage reads the first one's y from shared memory. Few samples: more
+//            blocks share a sample, each with its part of the last stage's channels.
+// Shapes     x [N,C,H,W], w [K,C,R,R], b [K], y [N,K,P/2,Q/2], all f32 (sums too); passes u8 as y
+// Supports   f32, R = S = 3, 5 or 7, stride 1, no dilation, no groups, padding below R, sizes whose
+//            tiles fit into the shared memory of a block
+// Cost       FLOPs = 2 N K P Q C R^2 (the first stage again for each part of a sample); bytes = x,
+//            y, passes once; compute-bound from about one sample for each multiprocessor on, below
+//            it the latency of one sample counts
+// Numerics   error growth about 1 (sums of C R^2 products, in at most C pieces); the same bits on
+//            each run; exact on integers; NaN wins in the maximum
+// Backward   pooled_chain_backward_cuda.cu reads y and `passes`, four bits for each y
+// Choices    two channels: 16 sums, 16 pixels and 8 weights in registers and 8 vector loads of x
+//            for each 80 products of a row (R = 5), so the multipliers and not shared memory bound
+//            it; 256 threads: two or three blocks on each multiprocessor
+// Source     Y. LeCun et al.: Gradient-Based Learning Applied to Document Recognition, 1998 (the
+//            network); the fusion is our own
+// Read next  direct_cuda.cu (one convolution, any size), pooled_chain_backward_cuda.cu
+#include "layers/conv2d/pooled_chain_tiles.cuh"
+
+namespace convscope {
+namespace {
+
+using namespace pooled;
+
+// Bias, curve and pooling of the tile (2 x 4 sums) of channel k.
+struct Finish {
+  const PooledStage* z;
+  float* y;              // of this sample; may be null
+  std::uint8_t* passes;  // may be null
+  float* next;           // the tile of x of the next stage, on its first pixel; may be null
+  int next_pitch, next_plane;
+
+  __device__ void store(int k, int row, int column, float value) const {
+    if (y != nullptr) y[(k * z->out_h() + row) * z->out_w() + column] = value;
+    if (next != nullptr) next[k * next_plane + row * next_pitch + column] = value;
+  }
+
+  __device__ void operator()(int k, int tile_row, int tile_column, float bias,
+                             const float (&sums)[kTileRows][kTileColumns]) const {
+    if (!z->pools()) {
+      for (int i = 0; i < kTileRows; ++i) {
+        const int row = tile_row * kTileRows + i;
+#pragma unroll
+        for (int j = 0; j < kTileColumns; ++j) {
+          const int column = tile_column * kTileColumns + j;
+          if (row < z->p && column < z->q) {
+            store(k, row, column, curve_of(z->curve, sums[i][j] + bias));
+          }
+        }
+      }
+      return;
+    }
+#pragma unroll
+    for (int window = 0; window < 2; ++window) {
+      const int column = tile_column * 2 + window;
+      float v[4];
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        v[i] = curve_of(z->curve, sums[i / 2][2 * window + i % 2] + bias);
+      }
+      unsigned bits = 0;
+      float value = 0;
+      if (z->pool == PooledBy::maximum) {
+        value = v[0];
+        bits = 1;
+#pragma unroll
+        for (int i = 1; i < 4; ++i) {
+          if (v[i] > value || v[i] != v[i]) {  // among equals the first one; NaN wins
+            value = v[i];
+            bits = 1u << i;
+          }
+        }
+        if (curve_slope(z->curve, value) == 0.0f) bits = 0;
+      } else {
+        value = 0.25f * ((v[0] + v[1]) + (v[2] + v[3]));
+#pragma unroll
+        for (int i = 0; i < 4; ++i) bits |= curve_slope(z->curve, v[i]) != 0.0f ? 1u << i : 0u;
+      }
+      if (column >= z->out_w()) continue;
+      store(k, tile_row, column, value);
+      if (passes != nullptr) {
+        passes[(k * z->out_h() + tile_row) * z->out_w() + column] = static_cast<std::uint8_t>(bits);
+      }
+    }
+  }
+};
+
+// Output channels [k_begin, k_end) of one stage from its tiles in shared memory. Ends with no
+// barrier; has one inside when the sums are split.
+template <int R>
+__device__ void compute_stage(const PooledStage& z, const XTile& tile, const Deal& deal,
+                              const float* x, const float* w, const float* b, int k_begin,
+                              int k_end, float* split, const Finish& finish) {
+  const int items = deal.items();
+  for (int i = static_cast<int>(threadIdx.x); i < items * deal.splits; i += kBlockThreads) {
+    const int cut = i / items;
+    const int group = (i - cut * items) / deal.tiles;
+    const int at = i - cut * items - group * deal.tiles;
+    const int tile_row = at / deal.tiles_w;
+    const int tile_column = at - tile_row * deal.tiles_w;
+    const int k = k_begin + group * kForwardChannels;
+    if (k >= k_end) continue;
+    const int c_begin = cut * z.c / deal.splits;
+    const int c_end = (cut + 1) * z.c / deal.splits;
+    float sums[kForwardChannels][kTileRows][kTileColumns] = {};
+    // A group that sticks out computes its first channel twice.
+    const int other = k + 1 < k_end ? weight_k(z) : 0;
+    convolve_tile<R, kForwardChannels, false>(
+        x + c_begin * tile.plane() + tile_row * kTileRows * tile.pitch + tile_column * kTileColumns,
+        tile.pitch, tile.plane(), c_end - c_begin, w + k * weight_k(z) + c_begin * weight_c(z),
+        weight_c(z), other, 0, R, sums);
+    if (deal.splits > 1) {
+#pragma unroll
+      for (int j = 0; j < kForwardChannels; ++j) {
+        float* const to =
+            split + ((cut * deal.groups + group) * kForwardChannels + j) * deal.tiles * 8 + at * 8;
+        store_four(sums[j][0], to);
+        store_four(sums[j][1], to + 4);
+      }
+      continue;
+    }
+#pragma unroll
+    for (int j = 0; j < kForwardChannels; ++j) {
+      if (k + j < k_end) {
+        finish(k + j, tile_row, tile_column, b == nullptr ? 0.0f : b[k + j], sums[j]);
+      }
+    }
+  }
+  if (deal.splits == 1) return;
+  __syncthreads();
+  const int step = deal.groups * kForwardChannels * deal.tiles * 8;
+  for (int i = static_cast<int>(threadIdx.x); i < (k_end - k_begin) * deal.tiles;
+       i += kBlockThreads) {
+    const int k = i / deal.tiles;
+    const int at = i - k * deal.tiles;
+    const float* const from = split + i * 8;
+    float sums[kTileRows][kTileColumns] = {};
+    for (int cut = 0; cut < deal.splits; ++cut) {
+      float piece[8];
+      load_row(from + cut * step, piece);
+#pragma unroll
+      for (int j = 0; j < 8; ++j) sums[j / 4][j % 4] += piece[j];
+    }
+    finish(k_begin + k, at / deal.tiles_w, at % deal.tiles_w, b == nullptr ? 0.0f : b[k_begin + k],
+           sums);
+  }
+}
+
+template <int R>
+__global__ void __launch_bounds__(kBlockThreads, 2) pooled_forward(const PooledForwardPlan plan) {
+  float* const shared = dynamic_shared<float>();
+  const PooledForward& a = plan.a;
+  const int part = static_cast<int>(blockIdx.x) % plan.parts;
+  const int last = a.stages - 1;
+  const PooledStage& end = a.stage[last];
+  const int k_begin = part * plan.slice;
+  const int k_end = least(k_begin + plan.slice, end.k);
+  for (int i = 0; i < a.stages; ++i) {  // the frames stay
+    fill_zeros(shared + plan.x_at[i], a.stage[i].c * plan.tile[i].plane());
+  }
+  wait_for_previous_kernel();
+  let_next_kernel_start();
+  __syncthreads();
+  if (a.stages == 2) {
+    const PooledStage& z = a.stage[0];
+    load_weights<R>(z, a.w[0], 0, z.k, 0, z.c, shared + plan.w_at[0]);
+  }
+  load_weights<R>(end, a.w[last], k_begin, k_end, 0, end.c, shared + plan.w_at[last]);
+
+  const PooledStage& first = a.stage[0];
+  const std::int64_t x_step = static_cast<std::int64_t>(first.c) * first.h * first.w;
+  const std::int64_t step = gridDim.x / static_cast<unsigned>(plan.parts);
+  for (std::int64_t n = blockIdx.x / static_cast<unsigned>(plan.parts); n < a.batch; n += step) {
+    __syncthreads();
+    load_images(first, plan.tile[0], a.x + n * x_step, 0, first.c, shared + plan.x_at[0]);
+    __syncthreads();
+    if (a.stages == 2) {
+      const XTile& tile = plan.tile[1];
+      const std::int64_t at = n * first.outputs();
+      // One of the parts writes it.
+      const bool writes = part == 0;
+      const Finish finish{.z = &first,
+                          .y = writes && a.y[0] != nullptr ? a.y[0] + at : nullptr,
+                          .passes = writes && a.passes[0] != nullptr ? a.passes[0] + at : nullptr,
+                          .next = shared + plan.x_at[1] + end.pad_top * tile.pitch + end.pad_left,
+                          .next_pitch = tile.pitch,
+                          .next_plane = tile.plane()};
+      compute_stage<R>(first, plan.tile[0], plan.deal[0], shared + plan.x_at[0],
+                       shared + plan.w_at[0], a.b[0], 0, first.k, shared + plan.split_at, finish);
+      __syncthreads();
+    }
+    const std::int64_t at = n * end.outputs();
+    const Finish finish{.z = &end,
+                        .y = a.y[last] + at,
+                        .passes = a.passes[last] == nullptr ? nullptr : a.passes[last] + at,
+                        .next = nullptr,
+                        .next_pitch = 0,
+                        .next_plane = 0};
+    compute_stage<R>(end, plan.tile[last], plan.deal[last], shared + plan.x_at[last],
+                     shared + plan.w_at[last], a.b[last], k_begin, k_end, shared + plan.split_at,
+                     finish);
+  }
+}
+
+void run(const PooledForward& a, int parts) {
+  const PooledForwardPlan plan = pooled_plan(a, parts);
+  const std::int64_t blocks = a.batch * plan.parts;
+  const std::int64_t most_blocks = plan.parts * most(1, kMostBlocks / plan.parts);
+  const LaunchShape shape{
+      .grid = dim3(static_cast<unsigned>(blocks < most_blocks ? blocks : most_blocks)),
+      .block = dim3(kBlockThreads),
+      .shared_bytes = static_cast<std::size_t>(plan.floats) * sizeof(float),
+      .overlaps_previous = true};
+  switch (a.stage[0].r) {
+    case 3:
+      return launch(pooled_forward<3>, shape, plan);
+    case 5:
+      return launch(pooled_forward<5>, shape, plan);
+    default:
+      return launch(pooled_forward<7>, shape, plan);
+  }
+}
+
+void forward(const PooledForward& a) {
+  if (a.batch == 0) return;
+  // So few samples that the first stage alone can use several blocks for each: stage by stage.
+  const std::int64_t alone = kMostBlocks / 8;
+  if (a.stages == 2 && a.batch < alone && a.y[0] != nullptr) {
+    for (int i = 0; i < 2; ++i) {
+      PooledForward one;
+      one.batch = a.batch;
+      one.x = i == 0 ? a.x : a.y[0];
+      one.stage[0] = a.stage[i];
+      one.w[0] = a.w[i];
+      one.b[0] = a.b[i];
+      one.y[0] = a.y[i];
+      one.passes[0] = a.passes[i];
+      run(one, pooled_forward_parts(a.batch, a.stage[i]));
+    }
+    return;
+  }
+  run(a, pooled_forward_parts(a.batch, a.stage[a.stages - 1]));
+}
+
+}  // namespace
+
+CONVSCOPE_KERNEL(pooled_forward_kernel, cuda, forward)
+
+}  // namespace convscope

@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: Apache-2.0
+// pooled_chain_tiles.cuh: the inner loops of the pooled chains: a tile of a convolution, and the
+// sums of a weight gradient, from shared memory into registers.
+#pragma once
+
+#include "framework/cuda/launch.cuh"
+#include "layers/conv2d/pooled_chain.h"
+
+namespace convscope::pooled {
+
+__device__ inline void load_four(const float* from, float* to) {
+  const float4 v = *reinterpret_cast<const float4*>(from);
+  to[0] = v.x;
+  to[1] = v.y;
+  to[2] = v.z;
+  to[3] = v.w;
+}
+__device__ inline void store_four(const float* from, float* to) {
+  *reinterpret_cast<float4*>(to) = make_float4(from[0], from[1], from[2], from[3]);
+}
+template <int kFloats>
+__device__ inline void load_row(const float* from, float (&to)[kFloats]) {
+#pragma unroll
+  for (int i = 0; i < kFloats; i += 4) load_four(from + i, to + i);
+}
+
+// acc[j][row][column] += sum over channels, r, s of x[row + r][column + s] w[j][r][s] for a tile of
+// 2 x 4 outputs. x stands on the tile's first pixel, w on the first output channel. kTurned: with
+// w[R-1-r][R-1-s], which is the gradient of x. Kernel rows outside [r_begin, r_end) are left out.
+//
+// Each row of x is loaded once and used for two kernel rows, each weight once for 8 products.
+template <int R, int kChannels, bool kTurned>
+__device__ inline void convolve_tile(const float* x, int pitch, int plane, int channels,
+                                     const float* w, int w_in, int w_out, int r_begin, int r_end,
+                                     float (&acc)[kChannels][kTileRows][kTileColumns]) {
+  constexpr int kRow = row_floats(R);
+  constexpr int kWeights = weight_row(R);
+  for (int c = 0; c < channels; ++c) {
+    float rows[2][kRow];
+    load_row(x, rows[0]);
+#pragma unroll
+    for (int r = 0; r < R; ++r) {
+      load_row(x + (r + 1) * pitch, rows[(r + 1) % 2]);
+      if (kTurned && (r < r_begin || r >= r_end)) continue;
+#pragma unroll
+      for (int j = 0; j < kChannels; ++j) {
+        float weights[kWeights];
+        load_row(w + j * w_out + (kTurned ? R - 1 - r : r) * kWeights, weights);
+#pragma unroll
+        for (int s = 0; s < R; ++s) {
+          const float factor = weights[kTurned ? R - 1 - s : s];
+#pragma unroll
+          for (int q = 0; q < kTileColumns; ++q) {
+            acc[j][0][q] += factor * rows[r % 2][q + s];
+            acc[j][1][q] += factor * rows[(r + 1) % 2][q + s];
+          }
+        }
+      }
+    }
+    x += plane;
+    w += w_in;
+  }
+}
+
+// acc[j][s] += sum over pixels of dy[j][p][q] x[p + r][q + s], for pixels first, first + step, ...
+// counted in fours of columns. x stands on row r of its channel, dy on the first output channel.
+template <int R, int kChannels>
+__device__ inline void weight_tile(const float* x, int x_pitch, const float* dy, int dy_pitch,
+                                   const int (&dy_plane)[kChannels], int fours_w, int fours,
+                                   int first, int step, float (&acc)[kChannels][R]) {
+  constexpr int kRow = row_floats(R);
+  int p = first / fours_w;
+  int q = first - p * fours_w;
+  const int step_p = step / fours_w;
+  const int step_q = step - step_p * fours_w;
+  for (int i = first; i < fours; i += step) {
+    float row[kRow];
+    load_row(x + p * x_pitch + 4 * q, row);
+    const float* const from = dy + p * dy_pitch + 4 * q;
+#pragma unroll
+    for (int j = 0; j < kChannels; ++j) {
+      float gradient[kTileColumns];
+      load_row(from + dy_plane[j], gradient);
+#pragma unroll
+      for (int s = 0; s < R; ++s) {
+#pragma unroll
+        for (int column = 0; column < kTileColumns; ++column) {
+          acc[j][s] += gradient[column] * row[column + s];
+        }
+      }
+    }
+    p += step_p;
+    q += step_q;
+    if (q >= fours_w) {
+      q -= fours_w;
+      ++p;
+    }
+  }
+}
+
+__device__ inline float curve_of(PooledCurve curve, float value) {
+  if (curve == PooledCurve::tanh) return tanhf(value);
+  return curve == PooledCurve::relu && value <= 0.0f ? 0.0f : value;  // NaN stays NaN
+}
+// The factor of the gradient, from y.
+__device__ inline float curve_slope(PooledCurve curve, float y) {
+  if (curve == PooledCurve::tanh) return 1.0f - y * y;
+  return curve == PooledCurve::relu && !(y > 0.0f) ? 0.0f : 1.0f;
+}
+
+// w [K][C][R][R] of kernels [k_begin, k_end) and channels [c_begin, c_end), into rows of
+// weight_row(R) floats; the others stay where they are.
+template <int R>
+__device__ inline void load_weights(const PooledStage& z, const float* w, int k_begin, int k_end,
+                                    int c_begin, int c_end, float* to) {
+  const int each = (c_end - c_begin) * R * R;
+  for (int i = static_cast<int>(threadIdx.x); i < (k_end - k_begin) * each; i += kBlockThreads) {
+    const int k = i / each;
+    const int rest = i - k * each + c_begin * R * R;
+    const int c = rest / (R * R);
+    const int tap = rest - c * R * R;
+    to[(k_begin + k) * weight_k(z) + c * weight_c(z) + tap / R * weight_row(R) + tap % R] =
+        w[(k_begin + k) * z.c * R * R + rest];
+  }
+}
+
+// Images [C][H][W] of channels [c_begin, c_end) into their tiles.
+__device__ inline void load_images(const PooledStage& z, const XTile& tile, const float* x,
+                                   int c_begin, int c_end, float* to) {
+  const int pixels = z.h * z.w;
+  const int count = (c_end - c_begin) * pixels;
+  x += c_begin * pixels;
+  to += c_begin * tile.plane() + z.pad_top * tile.pitch + z.pad_left;
+  for (int i = static_cast<int>(threadIdx.x); i < count; i += kBlockThreads) {
+    const int c = i / pixels;
+    const int row = (i - c * pixels) / z.w;
+    const int column = i - c * pixels - row * z.w;
+    to[c * tile.plane() + row * tile.pitch + column] = x[i];
+  }
+}
+
+__device__ inline void fill_zeros(float* to, int count) {
+  for (int i = static_cast<int>(threadIdx.x); i < count; i += kBlockThreads) to[i] = 0.0f;
+}
+
+}  // namespace convscope::pooled
