@@ -256,7 +256,8 @@ __global__ void __launch_bounds__(kBlockThreads, 2) pooled_backward(const Pooled
       const std::int64_t at = n * z.outputs() + of_y.plane * out;
       for (int i = of_y.first; i < out; i += of_y.step) {
         const unsigned passes = z.pools() ? a.passes[last][at + i] : 1u;
-        const bool reads_y = !z.pools() || z.curve == PooledCurve::tanh;
+        const bool reads_y =
+            z.curve == PooledCurve::tanh || (!z.pools() && z.curve == PooledCurve::relu);
         const float d = pixel_gradient(z, a.dy[at + i], reads_y ? a.y[last][at + i] : 0.0f);
         const int row = i / out_w;
         const int column = i - row * out_w;

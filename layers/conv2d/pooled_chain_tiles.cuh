@@ -105,7 +105,7 @@ __device__ inline float curve_of(PooledCurve curve, float value) {
 // The factor of the gradient, from y.
 __device__ inline float curve_slope(PooledCurve curve, float y) {
   if (curve == PooledCurve::tanh) return 1.0f - y * y;
-  return curve == PooledCurve::relu && !(y > 0.0f) ? 0.0f : 1.0f;
+  return curve == PooledCurve::relu && y <= 0.0f ? 0.0f : 1.0f;  // NaN passes, as in relu()
 }
 
 // w [K][C][R][R] of kernels [k_begin, k_end) and channels [c_begin, c_end), into rows of

@@ -1,0 +1,261 @@
+// SPDX-License-Identifier: Apache-2.0
+// pooled_chain_cuda_test.cpp: convolution + curve + pooling in one kernel gives what the operations
+// one by one give in double, forward and backward, for any sizes that it accepts.
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "framework/ops/elementwise.h"
+#include "layers/conv2d/conv2d.h"
+#include "layers/conv2d/pooled_chain.h"
+#include "layers/pool2d.h"
+#include "tests/support/cuda.h"
+#include "tests/support/numbers.h"
+
+namespace convscope {
+namespace {
+
+using testing::cuda;
+using testing::leaf;
+using PooledChainOnCuda = testing::CudaTest;
+
+constexpr auto kRelu = PooledCurve::relu;
+constexpr auto kMax = PooledBy::maximum;
+constexpr Pool2dWindow kWindow{.kernel_h = 2, .kernel_w = 2, .stride_h = 2, .stride_w = 2};
+
+struct Sizes {
+  int c, h, w, k, r;
+  Padding2d padding = {};
+  PooledCurve curve = kRelu;
+  PooledBy pool = kMax;
+};
+
+PooledStage stage_of(const Sizes& z) {
+  return {.c = z.c,
+          .h = z.h,
+          .w = z.w,
+          .k = z.k,
+          .r = z.r,
+          .pad_top = static_cast<int>(z.padding.top),
+          .pad_left = static_cast<int>(z.padding.left),
+          .p = static_cast<int>(z.h + z.padding.top + z.padding.bottom) - z.r + 1,
+          .q = static_cast<int>(z.w + z.padding.left + z.padding.right) - z.r + 1,
+          .curve = z.curve,
+          .pool = z.pool};
+}
+
+// The second stage of a LeNet behind the first.
+std::vector<Sizes> lenet(int c, int size, int r, PooledCurve curve = kRelu, PooledBy pool = kMax) {
+  const int half = (size - r + 1) / 2;
+  return {{c, size, size, 6, r, {}, curve, pool}, {6, half, half, 16, r, {}, curve, pool}};
+}
+
+Tensor integers(const Shape& shape, std::uint64_t seed) {
+  Tensor out = testing::uniform(shape, -3.49f, 3.49f, DType::f32, seed);
+  for (std::int64_t i = 0; i < out.numel(); ++i) {
+    out.data<float>()[i] = std::round(out.data<float>()[i]);
+  }
+  return out;
+}
+
+// Everything that the chain reads and writes, on the device.
+struct Chain {
+  Chain(const std::vector<Sizes>& stages, std::int64_t batch, bool whole_numbers, bool input_too)
+      : sizes(stages), wants_dx(input_too) {
+    const auto fill = [&](const Shape& shape, double scale) {
+      ++seed;
+      if (whole_numbers) return integers(shape, seed);
+      Tensor out = testing::normal(shape, DType::f32, seed);
+      for (std::int64_t i = 0; i < out.numel(); ++i) {
+        out.data<float>()[i] *= static_cast<float>(scale);
+      }
+      return out;
+    };
+    const auto& first = sizes.front();
+    x = fill({batch, first.c, first.h, first.w}, 1);
+    for (const Sizes& z : sizes) {
+      w.push_back(fill({z.k, z.c, z.r, z.r}, 1 / std::sqrt(z.c * z.r * z.r)));
+      b.push_back(fill({z.k}, 0.1));
+      const PooledStage stage = stage_of(z);
+      y.push_back(Shape{batch, z.k, stage.out_h(), stage.out_w()});
+    }
+    dy = fill(y.back(), 1);
+  }
+
+  // y of each stage, dw and db of each stage, dx; all start as NaN.
+  std::vector<Tensor> on_device() const {
+    const auto poisoned = [](const Shape& shape) { return Tensor::full(shape, NAN).to(cuda()); };
+    PooledForward forward;
+    PooledBackward backward;
+    const int stages = static_cast<int>(sizes.size());
+    forward.stages = backward.stages = stages;
+    forward.batch = backward.batch = x.dim(0);
+    std::vector<Tensor> held{x.to(cuda()), dy.to(cuda())}, ys, gradients;
+    forward.x = backward.x = held[0].data<float>();
+    backward.dy = held[1].data<float>();
+    for (int i = 0; i < stages; ++i) {
+      const auto at = static_cast<std::size_t>(i);
+      forward.stage[i] = backward.stage[i] = stage_of(sizes[at]);
+      held.push_back(w[at].to(cuda()));
+      forward.w[i] = backward.w[i] = held.back().data<float>();
+      held.push_back(b[at].to(cuda()));
+      forward.b[i] = held.back().data<float>();
+      ys.push_back(poisoned(y[at]));
+      forward.y[i] = ys.back().data<float>();
+      backward.y[i] = ys.back().data<float>();
+      held.push_back(Tensor::full(y[at], 255, DType::u8).to(cuda()));
+      forward.passes[i] = held.back().data<std::uint8_t>();
+      backward.passes[i] = forward.passes[i];
+      gradients.push_back(poisoned(w[at].shape()));
+      backward.dw[i] = gradients.back().data<float>();
+      gradients.push_back(poisoned(b[at].shape()));
+      backward.db[i] = gradients.back().data<float>();
+    }
+    if (wants_dx) {
+      gradients.push_back(poisoned(x.shape()));
+      backward.dx = gradients.back().data<float>();
+    }
+    held.push_back(poisoned(
+        {pooled_chunks(backward.batch) * pooled_piece_floats(backward.stage, backward.stages)}));
+    backward.sums = held.back().data<float>();
+    EXPECT_STREQ(pooled_refusal(forward.stage, stages, wants_dx), "");
+    pooled_forward_kernel.get(cuda())(forward);
+    pooled_backward_kernel.get(cuda())(backward);
+    std::vector<Tensor> out;
+    for (const Tensor& t : ys) out.push_back(t.to(Device{}));
+    for (const Tensor& t : gradients) out.push_back(t.to(Device{}));
+    return out;
+  }
+
+  // The same by the dynamic graph on the CPU, in double.
+  std::vector<Tensor> expected() const {
+    const Variable images = leaf(x.to(DType::f64));
+    std::vector<Variable> parameters;
+    std::vector<Tensor> out;
+    Variable at = images;
+    for (std::size_t i = 0; i < sizes.size(); ++i) {
+      parameters.push_back(leaf(w[i].to(DType::f64)));
+      parameters.push_back(leaf(b[i].to(DType::f64)));
+      at = conv2d(at, parameters[2 * i], parameters[2 * i + 1], {.padding = sizes[i].padding});
+      if (sizes[i].curve == PooledCurve::relu) at = relu(at);
+      if (sizes[i].curve == PooledCurve::tanh) at = tanh(at);
+      if (sizes[i].pool == PooledBy::maximum) at = max_pool2d(at, kWindow);
+      if (sizes[i].pool == PooledBy::average) at = avg_pool2d(at, kWindow);
+      out.push_back(at.value());
+    }
+    at.backward(dy.to(DType::f64));
+    for (const Variable& p : parameters) out.push_back(p.grad());
+    if (wants_dx) out.push_back(images.grad());
+    return out;
+  }
+
+  std::vector<Sizes> sizes;
+  bool wants_dx;
+  std::uint64_t seed = 0;
+  Tensor x, dy;
+  std::vector<Tensor> w, b;
+  std::vector<Shape> y;
+};
+
+// Sums of up to 784 products of normal numbers, scaled to a variance of about 1, and of 64 x 576
+// for dw: random-walk growth of the rounding errors, sqrt(36864) eps / 2, against the largest
+// element. A pixel that rounding moves between two places of a window would show as 0.01.
+constexpr double kBound = 4e-6;
+
+void expect_equal(const Chain& chain, double bound) {
+  const std::vector<Tensor> got = chain.on_device();
+  const std::vector<Tensor> want = chain.expected();
+  ASSERT_EQ(got.size(), want.size());
+  for (std::size_t i = 0; i < got.size(); ++i) {
+    double largest = 0;
+    for (std::int64_t j = 0; j < want[i].numel(); ++j) {
+      largest = std::max(largest, std::abs(want[i].at(j)));
+    }
+    EXPECT_TRUE(testing::near(got[i], want[i], bound * largest, 0))
+        << "tensor " << i << " of y, dw, db, dx; batch " << chain.x.dim(0);
+  }
+}
+
+void expect_both(const std::vector<Sizes>& sizes, std::int64_t batch, bool wants_dx = false) {
+  expect_equal(Chain(sizes, batch, true, wants_dx), 0);
+  expect_equal(Chain(sizes, batch, false, wants_dx), kBound);
+}
+
+TEST_F(PooledChainOnCuda, both_stages_of_a_lenet_match_for_every_kernel_size_and_batch) {
+  for (const std::int64_t batch : {1, 3, 40}) expect_both(lenet(1, 28, 5), batch);
+  for (const int r : {3, 5, 7}) expect_both(lenet(3, 32, r), 2);
+}
+
+TEST_F(PooledChainOnCuda, more_samples_than_blocks_are_summed_in_one_block_after_another) {
+  expect_both(lenet(1, 12, 3), pooled::kMostBlocks + 7);
+}
+
+TEST_F(PooledChainOnCuda, a_stage_alone_gives_the_gradient_of_its_input) {
+  expect_both({{5, 13, 10, 9, 5, {2, 0, 1, 2}}}, 5, true);
+  expect_both({{4, 17, 12, 3, 7, {3, 3, 3, 3}, PooledCurve::none}}, 3, true);
+  expect_both({{5, 9, 11, 7, 3, {1, 2, 0, 1}, kRelu, PooledBy::nothing}}, 3, true);
+}
+
+TEST_F(PooledChainOnCuda, sizes_that_divide_nothing_match) {
+  expect_both({{2, 19, 15, 7, 3, {1, 1, 1, 1}}, {7, 9, 7, 5, 3, {1, 0, 2, 1}}}, 3);
+  expect_both({{1, 7, 8, 1, 3}, {1, 2, 3, 1, 3, {2, 2, 2, 2}}}, 2);
+}
+
+TEST_F(PooledChainOnCuda, a_mean_and_a_tanh_match) {
+  expect_both(lenet(1, 28, 5, kRelu, PooledBy::average), 2);
+  expect_equal(Chain(lenet(1, 28, 5, PooledCurve::tanh), 2, false, false), kBound);
+}
+
+TEST_F(PooledChainOnCuda, two_runs_give_the_same_bits) {
+  const Chain chain(lenet(1, 28, 5), 9, false, false);
+  const auto one = chain.on_device();
+  const auto two = chain.on_device();
+  for (std::size_t i = 0; i < one.size(); ++i) EXPECT_TRUE(testing::same_bits(one[i], two[i]));
+}
+
+TEST_F(PooledChainOnCuda, no_samples_are_no_launch) {
+  pooled_forward_kernel.get(cuda())({});
+  pooled_backward_kernel.get(cuda())({});
+}
+
+// No device is needed for the rest.
+TEST(PooledChain, refuses_with_a_sentence_what_does_not_fit) {
+  const auto refusal = [](const Sizes& z, bool wants_dx = false) {
+    const PooledStage stage = stage_of(z);
+    return std::string(pooled_refusal(&stage, 1, wants_dx));
+  };
+  EXPECT_EQ(refusal({1, 28, 28, 6, 5}), "");
+  EXPECT_NE(refusal({1, 28, 28, 6, 4}).find("3x3, 5x5 or 7x7"), std::string::npos);
+  EXPECT_NE(refusal({3, 224, 224, 64, 7}).find("shared memory"), std::string::npos);
+  EXPECT_NE(refusal({256, 8, 8, 256, 3}, true), "");
+  EXPECT_NE(refusal({1, 28, 28, 6, 5, {5, 5, 5, 5}}).find("padding"), std::string::npos);
+}
+
+// Every element of a tile that a thread loads lies inside of the tile.
+TEST(PooledChain, tiles_hold_all_that_threads_read) {
+  for (const int r : {3, 5, 7}) {
+    for (int size = r; size < 40; ++size) {
+      for (int pad = 0; pad < r; ++pad) {
+        const PooledStage z = stage_of({1, size, size, 1, r, {pad, pad, pad, pad}});
+        if (z.out_h() < 1) continue;
+        const auto x = pooled::x_tile(z);
+        const auto deal = pooled::forward_deal(z, 1);
+        const int tiles_h = deal.tiles / deal.tiles_w;
+        EXPECT_LE(tiles_h * pooled::kTileRows + r - 1, x.rows);
+        EXPECT_LE((deal.tiles_w - 1) * 4 + pooled::row_floats(r), x.pitch);
+        EXPECT_LE(z.w + pad, x.pitch);
+        EXPECT_LE(z.h + pad, x.rows);
+        EXPECT_EQ(x.pitch % 8, 4);
+        const auto dy = pooled::dy_tile(z, true);
+        EXPECT_LE((dy.tiles_h - 1) * 2 + 2 + r - 1, dy.rows);
+        EXPECT_LE((dy.tiles_w - 1) * 4 + pooled::row_floats(r), dy.pitch);
+        EXPECT_LE(dy.left + pooled::up(z.used_q(), 4), dy.pitch);
+        EXPECT_GE(dy.tiles_w * 4 - dy.shift, z.w);
+        EXPECT_EQ(dy.left % 4, 0);
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace convscope
