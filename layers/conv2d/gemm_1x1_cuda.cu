@@ -1,0 +1,216 @@
+// SPDX-License-Identifier: Apache-2.0
+// gemm_1x1_cuda.cu: pointwise convolution: for a 1x1 kernel an image of NCHW planes is already a
+// matrix [C, P Q], so the convolution is one product for each image: one batched call of cuBLAS.
+//
+// Formula    y[n,k,p,q] = b[k] + sum over c < C/G of w[k,c] x[n, g C/G + c, p, q]
+// Textbook   for n: y[n] = w x[n] + b           # [K,C] [C,PQ]
+//                   dx[n] = w^T dy[n]           # [C,K] [K,PQ]
+//                   dw += dy[n] x[n]^T          # [K,PQ] [PQ,C]
+// Plan       forward and backward_data: one batched product over the images, with the same weights
+//            (step 0) for each; with groups one for each group, or for each image where these are
+//            fewer. A bias is written to y first and the product adds to it.
+//            backward_weight: a product for each image into sums of its own, which a second kernel
+//            adds up in the order of the images.
+// Shapes     x [N,C,H,W], w [K,C/G,1,1], y [N,K,P,Q], row-major, any alignment, f32, f16 or bf16;
+//            sums in f32
+// Supports   f32, f16, bf16; 1x1 kernels with stride 1 and no padding; every number of groups
+// Cost       FLOPs = 2 N K P Q C/G; bytes = the three tensors once (with a bias y twice more);
+//            workspace = backward_weight: K C/G f32 sums for each image (at most kSumBytes).
+//            Memory-bound when 2 / (1/K + 1/C) FLOPs a float is below the ridge: 50 channels in f32,
+//            350 in TF32
+// Numerics   f32: cuBLAS without TF32 (TF32 only when the problem asks); one rounding per FMA; same
+//            bits on each run on one GPU; exact on integers below 2^24 in f32
+// Backward   dx assigned; dw assigned or added to, summed in f32 also for the half types
+// Choices    kSumBytes 256 MiB: images take turns beyond it
+// Source     M. Lin, Q. Chen, S. Yan 2013: Network In Network, arXiv 1312.4400
+// Read next  im2col_gemm_cuda.cu, for kernels and strides of any size
+#include <algorithm>
+
+#include "framework/cuda/blas.cuh"
+#include "framework/cuda/half.cuh"
+#include "framework/cuda/launch.cuh"
+#include "layers/conv2d/algorithm.h"
+
+namespace convscope {
+namespace {
+
+using Index = std::int64_t;
+
+constexpr Index kSumBytes = Index{256} << 20;
+
+template <class T>
+__global__ void bias_kernel(const T* b, Index kernels, Index plane, Index count, T* y) {
+  for (Index i = global_thread(); i < count; i += global_threads()) y[i] = b[i / plane % kernels];
+}
+
+// sums [images][K, C/G] f32, added in order.
+template <class T>
+__global__ void add_images_kernel(const float* sums, int images, Index count, bool accumulate,
+                                  T* dw) {
+  for (Index i = global_thread(); i < count; i += global_threads()) {
+    float sum = accumulate ? to_float(dw[i]) : 0.0f;
+    for (int n = 0; n < images; ++n) sum += sums[n * count + i];
+    dw[i] = from_float<T>(sum);
+  }
+}
+
+const std::byte* offset(const void* base, Index elements, DType dtype) {
+  return static_cast<const std::byte*>(base) + elements * Index(size_of(dtype));
+}
+std::byte* offset(void* base, Index elements, DType dtype) {
+  return static_cast<std::byte*>(base) + elements * Index(size_of(dtype));
+}
+
+// out[n,g] [rows, P Q] = w_g [rows, depth] in[n,g] [depth, P Q], or with w_g transposed.
+void products(const Conv2dProblem& z, bool transpose, const void* in, const void* w, double beta,
+              void* out) {
+  const Index plane = z.h * z.w;
+  const Index weights = z.k_per_group() * z.c_per_group();
+  const Index rows = transpose ? z.c_per_group() : z.k_per_group();
+  const Index depth = transpose ? z.k_per_group() : z.c_per_group();
+  BlasGemm gemm{.m = rows,
+                .n = plane,
+                .k = depth,
+                .lda = z.c_per_group(),
+                .ldb = plane,
+                .ldc = plane,
+                .transpose_a = transpose,
+                .dtype = z.dtype,
+                .dtype_c = z.dtype,
+                .beta = beta,
+                .math = z.precision == Precision::tf32 ? BlasMath::tf32 : BlasMath::f32};
+  const bool by_group = z.groups <= z.n;
+  const Index calls = by_group ? z.groups : z.n;
+  gemm.batch = by_group ? z.n : z.groups;
+  gemm.stride_a = by_group ? 0 : weights;
+  gemm.stride_b = (by_group ? z.groups : 1) * depth * plane;
+  gemm.stride_c = (by_group ? z.groups : 1) * rows * plane;
+  for (Index i = 0; i < calls; ++i) {
+    const Index image = by_group ? i : i * z.groups;  // n G + g
+    gemm.a = offset(w, by_group ? i * weights : 0, z.dtype);
+    gemm.b = offset(in, image * depth * plane, z.dtype);
+    gemm.c = offset(out, image * rows * plane, z.dtype);
+    blas_gemm(gemm);
+  }
+}
+
+void forward(const Conv2dForwardArgs& args) {
+  const Conv2dProblem& z = args.problem;
+  if (z.n == 0) return;
+  if (args.b != nullptr) {
+    with_float_type(z.dtype, [&](auto zero) {
+      using T = decltype(zero);
+      const Index count = z.y_shape().numel();
+      launch(bias_kernel<T>, grid_for(count), static_cast<const T*>(args.b), z.k, z.h * z.w, count,
+             static_cast<T*>(args.y));
+    });
+  }
+  products(z, false, args.x, args.w, args.b == nullptr ? 0.0 : 1.0, args.y);
+}
+
+void backward_data(const Conv2dBackwardDataArgs& args) {
+  if (args.problem.n == 0) return;
+  products(args.problem, true, args.dy, args.w, 0.0, args.dx);
+}
+
+Index images_at_once(const Conv2dProblem& z) {
+  const Index bytes = z.w_shape().numel() * Index(sizeof(float));
+  return std::min(z.n, std::max<Index>(1, kSumBytes / bytes));
+}
+
+void backward_weight(const Conv2dBackwardWeightArgs& args) {
+  const Conv2dProblem& z = args.problem;
+  const Index plane = z.h * z.w;
+  const Index kernels = z.k_per_group();
+  const Index channels = z.c_per_group();
+  const Index images = images_at_once(z);
+  const Index count = z.w_shape().numel();
+  auto* const sums = static_cast<float*>(args.workspace);  // [images][K, C/G]
+  for (Index n = 0; n < z.n; n += images) {
+    const Index here = std::min(images, z.n - n);
+    BlasGemm gemm{.m = kernels,
+                  .n = channels,
+                  .k = plane,
+                  .lda = plane,
+                  .ldb = plane,
+                  .ldc = channels,
+                  .transpose_b = true,
+                  .dtype = z.dtype,
+                  .beta = n == 0 ? 0.0 : 1.0,
+                  .math = z.precision == Precision::tf32 ? BlasMath::tf32 : BlasMath::f32};
+    // Image n and group g: all three lie n G + g matrices from the first, so one call does it all.
+    gemm.a = offset(args.dy, n * z.k * plane, z.dtype);
+    gemm.b = offset(args.x, n * z.c * plane, z.dtype);
+    gemm.c = sums;
+    gemm.batch = here * z.groups;
+    gemm.stride_a = kernels * plane;
+    gemm.stride_b = channels * plane;
+    gemm.stride_c = kernels * channels;
+    blas_gemm(gemm);
+  }
+  with_float_type(z.dtype, [&](auto zero) {
+    using T = decltype(zero);
+    launch(add_images_kernel<T>, grid_for(count), sums, int(images), count, args.accumulate,
+           static_cast<T*>(args.dw));
+  });
+}
+
+Conv2dSupport supports(const Conv2dProblem& z, Direction) {
+  const auto no = [](const auto&... words) { return Conv2dSupport::no(cat(words...)); };
+  if (z.dtype != DType::f32 && z.dtype != DType::f16 && z.dtype != DType::bf16) {
+    return no("expects elements of type f32, f16 or bf16, got ", name_of(z.dtype));
+  }
+  if (z.r != 1 || z.s != 1) return no("expects a 1x1 kernel, got ", z.r, "x", z.s);
+  if (z.stride_h != 1 || z.stride_w != 1) {
+    return no("expects stride 1, because images are matrices as they lie, got ", z.stride_h, "x",
+              z.stride_w);
+  }
+  if (z.pad_top != 0 || z.pad_bottom != 0 || z.pad_left != 0 || z.pad_right != 0) {
+    return no("expects no padding, because images are matrices as they lie, got ", z.pad_top, ", ",
+              z.pad_bottom, ", ", z.pad_left, ", ", z.pad_right);
+  }
+  return {};
+}
+
+Conv2dCost cost(const Conv2dProblem& z, Direction direction) {
+  const auto number = [](Index value) { return static_cast<double>(value); };
+  // Tiles of 64 x 64: rows and columns that no number fills are computed all the same.
+  const auto fill = [&](Index size) { return number(size) / number(ceil_div(size, 64) * 64); };
+  const Index plane = z.h * z.w;
+  const bool weight = direction == Direction::backward_weight;
+  const double share =
+      weight
+          ? fill(z.k_per_group()) * fill(z.c_per_group())
+          : fill(direction == Direction::forward ? z.k_per_group() : z.c_per_group()) * fill(plane);
+  const double sums = weight ? 4.0 * number(z.n) * number(z.w_shape().numel()) : 0;
+  return {.flops = z.nominal_flops(),
+          .bytes = z.nominal_bytes() + sums,
+          .peak_share = 0.85 * share,
+          .pass_bytes = sums,
+          .launches = weight ? 2.0 : 1.0 + number(std::min(z.groups, z.n)),
+          .tensor_cores = z.dtype != DType::f32 || z.precision == Precision::tf32};
+}
+
+std::size_t workspace_bytes(const Conv2dProblem& z, Direction direction) {
+  if (direction != Direction::backward_weight) return 0;
+  return static_cast<std::size_t>(images_at_once(z) * z.w_shape().numel()) * sizeof(float);
+}
+
+const Conv2dAlgorithm kCard{
+    .name = "gemm_1x1",
+    .device = DeviceType::cuda,
+    .idea = "for 1x1 kernels: images are matrices already, one batched product by cuBLAS",
+    .paper = "Lin, Chen, Yan 2013: Network In Network, arXiv 1312.4400",
+    .supports = supports,
+    .cost = cost,
+    .workspace_bytes = workspace_bytes,
+    .error_growth = 4,
+    .exact_on_integers = true,
+    .forward = forward,
+    .backward_data = backward_data,
+    .backward_weight = backward_weight,
+};
+
+}  // namespace
+}  // namespace convscope
+CONVSCOPE_CONV2D_ALGORITHM(convscope::kCard)
