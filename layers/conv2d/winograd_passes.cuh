@@ -1,0 +1,381 @@
+// SPDX-License-Identifier: Apache-2.0
+// winograd_passes.cuh: the passes of Winograd's convolution F(M x M, 3 x 3) on a GPU; the cards of
+// winograd_f2x3_cuda.cu and winograd_f4x3_cuda.cu say the rest.
+//
+// P = (M + 2)^2 points. Letters: V of what is summed over, U of weights, W = U V or its like.
+//   forward          V [P][C][tiles] of x,  U [P][K][C/G],  M [P][K][tiles] = U V, y of M
+//   backward_data    V [P][K][tiles] of dy, U [P][K][C/G] of flipped w,  M [P][C][tiles] = U^T V
+//   backward_weight  V of x and D [P][K][tiles] of dy, cut into slots of tiles [slot][P][..][..];
+//                    S [slot][P][K][C/G] = D V^T; dw of the slots' sum
+// Each point and group is one matrix of a batched product: all steps are the same.
+#pragma once
+
+#include <algorithm>
+#include <climits>
+
+#include "framework/cuda/blas.cuh"
+#include "framework/cuda/launch.cuh"
+#include "framework/memory.h"
+#include "layers/conv2d/algorithm.h"
+#include "layers/conv2d/winograd_transforms.cuh"
+
+namespace convscope::winograd {
+
+using Index = std::int64_t;
+
+constexpr Index kTileStep = 32;           // tiles of a chunk or slot: a warp, a line of floats
+constexpr Index kChunkBytes = 96 << 20;   // V and M of the tiles at a time
+constexpr Index kSlotTiles = 512;         // summed by one product in backward_weight, at least
+constexpr Index kWantedBlocks = 4 * 132;  // of products in backward_weight, if there are tiles
+constexpr unsigned kChannelsOfBlock = 8;  // a block is 32 tiles x 8 channels
+
+// Planes that are cut into tiles of M x M outputs (of `out`); a tile reads SIDE x SIDE pixels of
+// `in` from M * tile + offset on, 0 outside.
+struct Planes {
+  int channels;
+  int in_h, in_w, out_h, out_w;
+  int top, left;  // offset
+  int tiles_h, tiles_w;
+  Index tiles;  // of all images
+
+  Planes(int m, Index n, Index c, Index ih, Index iw, Index oh, Index ow, Index t, Index l)
+      : channels(int(c)),
+        in_h(int(ih)),
+        in_w(int(iw)),
+        out_h(int(oh)),
+        out_w(int(ow)),
+        top(int(t)),
+        left(int(l)),
+        tiles_h(int(ceil_div(oh, m))),
+        tiles_w(int(ceil_div(ow, m))),
+        tiles(n * tiles_h * tiles_w) {}
+};
+
+// ---- kernels -----------------------------------------------------------------------------------
+
+// SIDE = M + 2 with MatrixB: inputs to V. SIDE = M with MatrixA: dy to D. Tiles first .. first +
+// count, in slots of `slot`; what lies behind the last tile is 0.
+template <int M, class Matrix>
+__global__ void __launch_bounds__(256)
+    transform_kernel(Planes z, Index first, int count, int slot, const float* x, float* v) {
+  constexpr int kT = M + 2;
+  constexpr int kSide = Matrix::kColumns;
+  const int t = static_cast<int>(blockIdx.x * 32 + threadIdx.x);
+  if (t >= count) return;
+  const Index tile = first + t;
+  const bool real = tile < z.tiles;
+  const int of_image = static_cast<int>(tile % (z.tiles_h * z.tiles_w));
+  const Index n = tile / (z.tiles_h * z.tiles_w);
+  const int top = of_image / z.tiles_w * M + z.top;
+  const int left = of_image % z.tiles_w * M + z.left;
+  unsigned columns = 0;  // bit s: column s lies inside
+#pragma unroll
+  for (int s = 0; s < kSide; ++s) {
+    if (left + s >= 0 && left + s < z.in_w) columns |= 1u << s;
+  }
+  for (int c = static_cast<int>(blockIdx.y * kChannelsOfBlock + threadIdx.y); c < z.channels;
+       c += static_cast<int>(gridDim.y * kChannelsOfBlock)) {
+    const float* const plane = x + (n * z.channels + c) * (Index{z.in_h} * z.in_w);
+    float d[kSide * kSide];
+#pragma unroll
+    for (int r = 0; r < kSide; ++r) {
+      const bool inside = real && top + r >= 0 && top + r < z.in_h;
+      const float* const row = plane + Index{top + r} * z.in_w + left;
+#pragma unroll
+      for (int s = 0; s < kSide; ++s) {
+        d[r * kSide + s] = inside && (columns >> s & 1u) != 0 ? row[s] : 0.0f;
+      }
+    }
+    float out[kT * kT];
+    transform<kT, Matrix>(d, out);
+    float* const to = v + (Index{t / slot} * kT * kT * z.channels + c) * slot + t % slot;
+#pragma unroll
+    for (int i = 0; i < kT * kT; ++i) to[Index{i} * z.channels * slot] = out[i];
+  }
+}
+
+// M [P][channels][count] to outputs, plus bias and residual, then relu, each if asked for.
+template <int M>
+__global__ void __launch_bounds__(256)
+    output_kernel(Planes z, Index first, int count, const float* m, const float* b,
+                  const float* residual, bool relu, bool aligned, float* y) {
+  constexpr int kT = M + 2;
+  const int t = static_cast<int>(blockIdx.x * 32 + threadIdx.x);
+  const Index tile = first + t;
+  if (t >= count || tile >= z.tiles) return;
+  const int of_image = static_cast<int>(tile % (z.tiles_h * z.tiles_w));
+  const Index n = tile / (z.tiles_h * z.tiles_w);
+  const int top = of_image / z.tiles_w * M;
+  const int left = of_image % z.tiles_w * M;
+  for (int c = static_cast<int>(blockIdx.y * kChannelsOfBlock + threadIdx.y); c < z.channels;
+       c += static_cast<int>(gridDim.y * kChannelsOfBlock)) {
+    const float* const from = m + Index{c} * count + t;
+    float points[kT * kT];
+#pragma unroll
+    for (int i = 0; i < kT * kT; ++i) points[i] = from[Index{i} * z.channels * count];
+    float out[M * M];
+    transform_back<kT, MatrixA<M>>(points, out);
+    const float bias = b == nullptr ? 0.0f : b[c];
+    const Index at =
+        (n * z.channels + c) * (Index{z.out_h} * z.out_w) + Index{top} * z.out_w + left;
+#pragma unroll
+    for (int r = 0; r < M; ++r) {
+      if (top + r >= z.out_h) break;
+      const Index row = at + Index{r} * z.out_w;
+      float value[M];
+#pragma unroll
+      for (int s = 0; s < M; ++s) {
+        value[s] = out[r * M + s] + bias;
+        if (left + s < z.out_w) {
+          if (residual != nullptr) value[s] += residual[row + s];
+          if (relu && value[s] < 0) value[s] = 0;  // NaN stays
+        }
+      }
+      if (M == 4 && aligned) {
+        *reinterpret_cast<float4*>(y + row) =
+            make_float4(value[0], value[1], value[M - 2], value[M - 1]);
+      } else if (M == 2 && aligned) {
+        *reinterpret_cast<float2*>(y + row) = make_float2(value[0], value[1]);
+      } else {
+#pragma unroll
+        for (int s = 0; s < M; ++s) {
+          if (left + s < z.out_w) y[row + s] = value[s];
+        }
+      }
+    }
+  }
+}
+
+// w [count][3][3] to U [P][count].
+template <int M>
+__global__ void weights_kernel(const float* w, Index count, bool flip, float* u) {
+  constexpr int kT = M + 2;
+  const Index i = global_thread();
+  if (i >= count) return;
+  float g[9];
+#pragma unroll
+  for (int tap = 0; tap < 9; ++tap) g[tap] = w[i * 9 + (flip ? 8 - tap : tap)];
+  float out[kT * kT];
+  transform<kT, MatrixG<M>>(g, out);
+#pragma unroll
+  for (int point = 0; point < kT * kT; ++point) u[point * count + i] = out[point];
+}
+
+// S [slot][P][count] to dw [count][3][3].
+template <int M>
+__global__ void gradient_kernel(const float* s, int slots, Index count, bool accumulate,
+                                float* dw) {
+  constexpr int kT = M + 2;
+  const Index i = global_thread();
+  if (i >= count) return;
+  float points[kT * kT];
+#pragma unroll
+  for (int point = 0; point < kT * kT; ++point) points[point] = 0;
+  for (int slot = 0; slot < slots; ++slot) {
+#pragma unroll
+    for (int point = 0; point < kT * kT; ++point) {
+      points[point] += s[(Index{slot} * kT * kT + point) * count + i];
+    }
+  }
+  float out[9];
+  transform_back<kT, MatrixG<M>>(points, out);
+#pragma unroll
+  for (int tap = 0; tap < 9; ++tap) dw[i * 9 + tap] = out[tap] + (accumulate ? dw[i * 9 + tap] : 0);
+}
+
+// ---- how a problem is cut ----------------------------------------------------------------------
+
+template <int M>
+struct Plan {
+  static constexpr Index kPoints = (M + 2) * (M + 2);
+
+  Plan(const Conv2dProblem& problem, Direction direction)
+      : z(problem),
+        of_weights(direction == Direction::backward_weight),
+        forward(direction != Direction::backward_data),
+        depth(forward ? z.c : z.k),     // channels of all groups that are summed over
+        channels(forward ? z.k : z.c),  // and that are made
+        in(forward ? Planes(M, z.n, z.c, z.h, z.w, z.p(), z.q(), -z.pad_top, -z.pad_left)
+                   : Planes(M, z.n, z.k, z.p(), z.q(), z.h, z.w, z.pad_top - 2, z.pad_left - 2)),
+        weights(z.k * z.c_per_group()) {
+    const Index all = std::max<Index>(1, ceil_div(in.tiles, kTileStep)) * kTileStep;
+    const Index tile_bytes = kPoints * (depth + channels) * Index(sizeof(float));
+    const Index most = std::max<Index>(1, kChunkBytes / (tile_bytes * kTileStep)) * kTileStep;
+    const Index chunks = ceil_div(all, most);
+    chunk = ceil_div(ceil_div(all, chunks), kTileStep) * kTileStep;
+    slot = chunk;
+    if (of_weights) {
+      const Index blocks =
+          kPoints * z.groups * ceil_div(z.k_per_group(), 128) * ceil_div(z.c_per_group(), 128);
+      slots = std::clamp<Index>(ceil_div(kWantedBlocks, blocks), 1,
+                                std::max<Index>(1, chunk / kSlotTiles));
+      slot = ceil_div(ceil_div(chunk, slots), kTileStep) * kTileStep;
+      chunk = slot * slots;
+    }
+  }
+
+  Index v_floats() const { return kPoints * depth * chunk; }
+  Index m_floats() const { return kPoints * channels * chunk; }
+  Index u_floats() const { return kPoints * weights * slots; }
+  std::size_t bytes() const { return piece(v_floats()) + piece(m_floats()) + piece(u_floats()); }
+  static std::size_t piece(Index floats) {
+    return ScratchArena::round_up(static_cast<std::size_t>(floats) * sizeof(float));
+  }
+  Index chunks() const { return ceil_div(in.tiles, chunk); }
+
+  const Conv2dProblem& z;
+  bool of_weights, forward;
+  Index depth, channels;
+  Planes in;
+  Index weights;  // K C/G
+  Index chunk = 0, slots = 1, slot = 0;
+};
+
+template <int M>
+class Passes {
+ public:
+  Passes(const Conv2dProblem& problem, Direction direction, void* workspace)
+      : z_(problem),
+        plan_(problem, direction),
+        v_(static_cast<float*>(workspace)),
+        m_(behind(v_, plan_.v_floats())),
+        u_(behind(m_, plan_.m_floats())) {}
+
+  // y or dx.
+  void convolve(const void* in, const void* w, const void* b, const Conv2dEpilogue& epilogue,
+                void* out) const {
+    const Index count = plan_.weights;
+    launch(weights_kernel<M>, threads(count), static_cast<const float*>(w), count, !plan_.forward,
+           u_);
+    const Index rows = plan_.channels / z_.groups;
+    const Index depth = plan_.depth / z_.groups;
+    const Index chunk = plan_.chunk;
+    Planes made = plan_.in;
+    made.channels = int(plan_.channels);
+    const auto address = reinterpret_cast<std::uintptr_t>(out);
+    const bool aligned = made.out_w % M == 0 && address % (M * sizeof(float)) == 0;
+    for (Index first = 0; first < plan_.in.tiles; first += chunk) {
+      transform_tiles<MatrixB<M>>(plan_.in, first, in, v_);
+      blas_gemm(BlasGemm{.m = rows,
+                         .n = chunk,
+                         .k = depth,
+                         .a = u_,
+                         .b = v_,
+                         .c = m_,
+                         .lda = plan_.forward ? depth : rows,
+                         .ldb = chunk,
+                         .ldc = chunk,
+                         .transpose_a = !plan_.forward,
+                         .batch = kPoints * z_.groups,
+                         .stride_a = rows * depth,
+                         .stride_b = depth * chunk,
+                         .stride_c = rows * chunk});
+      launch(output_kernel<M>, tiles_by_channels(plan_.channels), made, first, int(chunk), m_,
+             static_cast<const float*>(b), static_cast<const float*>(epilogue.residual),
+             epilogue.relu, aligned, static_cast<float*>(out));
+    }
+  }
+
+  void gradient(const void* x, const void* dy, bool accumulate, void* dw) const {
+    const Index kernels = z_.k_per_group();
+    const Index channels = z_.c_per_group();
+    const Index slot = plan_.slot;
+    const Planes of_dy(M, z_.n, z_.k, z_.p(), z_.q(), z_.p(), z_.q(), 0, 0);
+    for (Index first = 0; first < plan_.in.tiles; first += plan_.chunk) {
+      transform_tiles<MatrixB<M>>(plan_.in, first, x, v_);
+      transform_tiles<MatrixA<M>>(of_dy, first, dy, m_);
+      blas_gemm(BlasGemm{.m = kernels,
+                         .n = channels,
+                         .k = slot,
+                         .a = m_,
+                         .b = v_,
+                         .c = u_,
+                         .lda = slot,
+                         .ldb = slot,
+                         .ldc = channels,
+                         .transpose_b = true,
+                         .beta = first == 0 ? 0.0 : 1.0,
+                         .batch = plan_.slots * kPoints * z_.groups,
+                         .stride_a = kernels * slot,
+                         .stride_b = channels * slot,
+                         .stride_c = kernels * channels});
+    }
+    const Index slots = plan_.in.tiles == 0 ? 0 : plan_.slots;  // no image: dw = 0, or as it was
+    launch(gradient_kernel<M>, threads(plan_.weights), u_, int(slots), plan_.weights, accumulate,
+           static_cast<float*>(dw));
+  }
+
+ private:
+  static constexpr Index kPoints = Plan<M>::kPoints;
+
+  static float* behind(float* piece, Index floats) {
+    return piece + Plan<M>::piece(floats) / sizeof(float);
+  }
+  static LaunchShape threads(Index count) {
+    return {.grid = dim3(static_cast<unsigned>(ceil_div(count, 128))), .block = dim3(128)};
+  }
+  LaunchShape tiles_by_channels(Index channels) const {
+    return {.grid = dim3(static_cast<unsigned>(plan_.chunk / 32),
+                         static_cast<unsigned>(
+                             std::min<Index>(ceil_div(channels, kChannelsOfBlock), 65535))),
+            .block = dim3(32, kChannelsOfBlock)};
+  }
+  template <class Matrix>
+  void transform_tiles(const Planes& planes, Index first, const void* in, float* out) const {
+    launch(transform_kernel<M, Matrix>, tiles_by_channels(planes.channels), planes, first,
+           int(plan_.chunk), int(plan_.slot), static_cast<const float*>(in), out);
+  }
+
+  const Conv2dProblem& z_;
+  const Plan<M> plan_;
+  float* const v_;
+  float* const m_;
+  float* const u_;
+};
+
+// ---- what the cards say ------------------------------------------------------------------------
+
+inline Conv2dSupport supports_3x3(const Conv2dProblem& z, Direction) {
+  const auto no = [](const auto&... words) { return Conv2dSupport::no(cat(words...)); };
+  if (z.dtype != DType::f32) {
+    return no("expects elements of type f32, because its sums cancel digits that ",
+              name_of(z.dtype), " does not have");
+  }
+  if (z.r != 3 || z.s != 3) return no("expects a kernel of 3x3, got ", z.r, "x", z.s);
+  if (z.stride_h != 1 || z.stride_w != 1) {
+    return no("expects stride 1, got ", z.stride_h, "x", z.stride_w);
+  }
+  if (z.dilation_h != 1 || z.dilation_w != 1) {
+    return no("expects dilation 1, got ", z.dilation_h, "x", z.dilation_w);
+  }
+  if (z.h * z.w > INT_MAX / 2 || z.p() * z.q() > INT_MAX / 2 || z.k * z.c > INT_MAX / 64) {
+    return no("expects planes of fewer than 2^30 pixels and 2^25 kernels' planes, got more");
+  }
+  return {};
+}
+
+template <int M>
+Conv2dCost cost_of(const Conv2dProblem& z, Direction direction) {
+  const auto number = [](Index value) { return static_cast<double>(value); };
+  const auto fill = [&](Index size) { return number(size) / number(ceil_div(size, 64) * 64); };
+  const Plan<M> plan(z, direction);
+  const double points = number(plan.kPoints);
+  const double tiles = number(plan.chunks() * plan.chunk);
+  const double spectra = 4 * points * tiles * number(plan.depth + plan.channels);  // V and M, bytes
+  const double kernels = 4 * points * number(plan.weights * plan.slots);
+  const double fills = plan.of_weights ? fill(z.k_per_group()) * fill(z.c_per_group())
+                                       : fill(plan.channels / z.groups) * fill(plan.chunk);
+  const double depth = number(plan.of_weights ? plan.slot : plan.depth / z.groups);
+  return {.flops = 2 * points * tiles * number(plan.weights),
+          .bytes = spectra + kernels,
+          .peak_share = 0.85 * fills * depth / (depth + 16),
+          .pass_bytes = z.nominal_bytes() + spectra + kernels,
+          .launches = 1 + (plan.of_weights ? 3.0 : 3.0) * number(plan.chunks())};
+}
+
+template <int M>
+std::size_t bytes_of(const Conv2dProblem& z, Direction direction) {
+  return z.n == 0 ? 0 : Plan<M>(z, direction).bytes();
+}
+
+}  // namespace convscope::winograd
