@@ -29,7 +29,8 @@
 // Backward   dx = the same with dy, padding 2 - pad and w flipped and transposed, assigned;
 //            dw = G^T [sum over tiles of (A dy A^T) . (B x B^T)] G, assigned or added to
 // Choices    kChunkBytes: V and M of a chunk stay in the L2 cache for the most part, and a chunk
-//            still fills the GPU; kSlotTiles 512, kWantedBlocks four waves of 132 multiprocessors
+//            still fills the GPU; kMostSum 256 channels, slots of 128 to 512 tiles: sums in parts keep
+//            rounding errors small, and their copies weigh a quarter of V
 // Source     S. Winograd: Arithmetic Complexity of Computations, 1980; A. Lavin, S. Gray: Fast
 //            Algorithms for Convolutional Neural Networks, 2015, arXiv 1509.09308
 // Read next  winograd_transforms.cuh; winograd_f4x3_cuda.cu, larger tiles

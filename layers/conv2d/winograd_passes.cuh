@@ -5,6 +5,8 @@
 // P = (M + 2)^2 points. Letters: V of what is summed over, U of weights, W = U V or its like.
 //   forward          V [P][C][tiles] of x,  U [P][K][C/G],  M [P][K][tiles] = U V, y of M
 //   backward_data    V [P][K][tiles] of dy, U [P][K][C/G] of flipped w,  M [P][C][tiles] = U^T V
+//                    Long sums over channels are made in parts, each with its own M: rounding errors
+//                    of sums grow with their length, and the last transform enlarges them.
 //   backward_weight  V of x and D [P][K][tiles] of dy, cut into slots of tiles [slot][P][..][..];
 //                    S [slot][P][K][C/G] = D V^T; dw of the slots' sum
 // Each point and group is one matrix of a batched product: all steps are the same.
@@ -25,8 +27,7 @@ using Index = std::int64_t;
 
 constexpr Index kTileStep = 32;           // tiles of a chunk or slot: a warp, a line of floats
 constexpr Index kChunkBytes = 96 << 20;   // V and M of the tiles at a time
-constexpr Index kSlotTiles = 512;         // summed by one product in backward_weight, at least
-constexpr Index kWantedBlocks = 4 * 132;  // of products in backward_weight, if there are tiles
+constexpr Index kMostSum = 256;           // channels that one product sums; longer sums are cut
 constexpr unsigned kChannelsOfBlock = 8;  // a block is 32 tiles x 8 channels
 
 // Planes that are cut into tiles of M x M outputs (of `out`); a tile reads SIDE x SIDE pixels of
@@ -94,11 +95,12 @@ __global__ void __launch_bounds__(256)
   }
 }
 
-// M [P][channels][count] to outputs, plus bias and residual, then relu, each if asked for.
+// M [P][group][part][channels/G][count] to outputs, plus bias and residual, then relu, each if asked
+// for.
 template <int M>
 __global__ void __launch_bounds__(256)
-    output_kernel(Planes z, Index first, int count, const float* m, const float* b,
-                  const float* residual, bool relu, bool aligned, float* y) {
+    output_kernel(Planes z, Index first, int count, int group_channels, int parts, const float* m,
+                  const float* b, const float* residual, bool relu, bool aligned, float* y) {
   constexpr int kT = M + 2;
   const int t = static_cast<int>(blockIdx.x * 32 + threadIdx.x);
   const Index tile = first + t;
@@ -109,10 +111,16 @@ __global__ void __launch_bounds__(256)
   const int left = of_image % z.tiles_w * M;
   for (int c = static_cast<int>(blockIdx.y * kChannelsOfBlock + threadIdx.y); c < z.channels;
        c += static_cast<int>(gridDim.y * kChannelsOfBlock)) {
-    const float* const from = m + Index{c} * count + t;
+    const Index row = Index{c / group_channels} * parts * group_channels + c % group_channels;
+    const float* const from = m + row * count + t;
     float points[kT * kT];
 #pragma unroll
-    for (int i = 0; i < kT * kT; ++i) points[i] = from[Index{i} * z.channels * count];
+    for (int i = 0; i < kT * kT; ++i) points[i] = from[Index{i} * z.channels * parts * count];
+    for (int part = 1; part < parts; ++part) {
+      const float* const more = from + Index{part} * group_channels * count;
+#pragma unroll
+      for (int i = 0; i < kT * kT; ++i) points[i] += more[Index{i} * z.channels * parts * count];
+    }
     float out[M * M];
     transform_back<kT, MatrixA<M>>(points, out);
     const float bias = b == nullptr ? 0.0f : b[c];
@@ -121,34 +129,36 @@ __global__ void __launch_bounds__(256)
 #pragma unroll
     for (int r = 0; r < M; ++r) {
       if (top + r >= z.out_h) break;
-      const Index row = at + Index{r} * z.out_w;
+      const Index begin = at + Index{r} * z.out_w;
       float value[M];
 #pragma unroll
       for (int s = 0; s < M; ++s) {
         value[s] = out[r * M + s] + bias;
         if (left + s < z.out_w) {
-          if (residual != nullptr) value[s] += residual[row + s];
+          if (residual != nullptr) value[s] += residual[begin + s];
           if (relu && value[s] < 0) value[s] = 0;  // NaN stays
         }
       }
       if (M == 4 && aligned) {
-        *reinterpret_cast<float4*>(y + row) =
+        *reinterpret_cast<float4*>(y + begin) =
             make_float4(value[0], value[1], value[M - 2], value[M - 1]);
       } else if (M == 2 && aligned) {
-        *reinterpret_cast<float2*>(y + row) = make_float2(value[0], value[1]);
+        *reinterpret_cast<float2*>(y + begin) = make_float2(value[0], value[1]);
       } else {
 #pragma unroll
         for (int s = 0; s < M; ++s) {
-          if (left + s < z.out_w) y[row + s] = value[s];
+          if (left + s < z.out_w) y[begin + s] = value[s];
         }
       }
     }
   }
 }
 
-// w [count][3][3] to U [P][count].
+// w [G K/G][C/G][3][3] to U [P][G][part][K/G][C/G / parts]; `parts` = 1 in backward_data, where parts
+// are rows and lie together as they are.
 template <int M>
-__global__ void weights_kernel(const float* w, Index count, bool flip, float* u) {
+__global__ void weights_kernel(const float* w, Index count, int kernels, int channels, int parts,
+                               bool flip, float* u) {
   constexpr int kT = M + 2;
   const Index i = global_thread();
   if (i >= count) return;
@@ -157,8 +167,12 @@ __global__ void weights_kernel(const float* w, Index count, bool flip, float* u)
   for (int tap = 0; tap < 9; ++tap) g[tap] = w[i * 9 + (flip ? 8 - tap : tap)];
   float out[kT * kT];
   transform<kT, MatrixG<M>>(g, out);
+  const int c = static_cast<int>(i % channels);
+  const int k = static_cast<int>(i / channels % kernels);
+  const int width = channels / parts;
+  const Index at = ((i / channels / kernels * parts + c / width) * kernels + k) * width + c % width;
 #pragma unroll
-  for (int point = 0; point < kT * kT; ++point) u[point * count + i] = out[point];
+  for (int point = 0; point < kT * kT; ++point) u[point * count + at] = out[point];
 }
 
 // S [slot][P][count] to dw [count][3][3].
@@ -199,23 +213,33 @@ struct Plan {
                    : Planes(M, z.n, z.k, z.p(), z.q(), z.h, z.w, z.pad_top - 2, z.pad_left - 2)),
         weights(z.k * z.c_per_group()) {
     const Index all = std::max<Index>(1, ceil_div(in.tiles, kTileStep)) * kTileStep;
-    const Index tile_bytes = kPoints * (depth + channels) * Index(sizeof(float));
+    if (!of_weights) parts = parts_of(depth / z.groups);
+    const Index tile_bytes = kPoints * (depth + channels * parts) * Index(sizeof(float));
     const Index most = std::max<Index>(1, kChunkBytes / (tile_bytes * kTileStep)) * kTileStep;
-    const Index chunks = ceil_div(all, most);
-    chunk = ceil_div(ceil_div(all, chunks), kTileStep) * kTileStep;
+    chunk = round_up(ceil_div(all, ceil_div(all, most)));
     slot = chunk;
     if (of_weights) {
-      const Index blocks =
-          kPoints * z.groups * ceil_div(z.k_per_group(), 128) * ceil_div(z.c_per_group(), 128);
-      slots = std::clamp<Index>(ceil_div(kWantedBlocks, blocks), 1,
-                                std::max<Index>(1, chunk / kSlotTiles));
-      slot = ceil_div(ceil_div(chunk, slots), kTileStep) * kTileStep;
+      // S weighs a quarter of V and D: K C / ((K + C) slot).
+      const Index k = z.k_per_group();
+      const Index c = z.c_per_group();
+      const Index wanted = std::clamp<Index>(4 * k * c / (k + c), 128, 512);
+      slots = ceil_div(chunk, wanted);
+      slot = round_up(ceil_div(chunk, slots));
       chunk = slot * slots;
     }
   }
 
+  // The fewest parts of equal length up to kMostSum, when the number divides so.
+  static Index parts_of(Index sum) {
+    for (Index n = ceil_div(sum, kMostSum); n <= 2 * ceil_div(sum, kMostSum); ++n) {
+      if (sum % n == 0) return n;
+    }
+    return 1;
+  }
+  static Index round_up(Index tiles) { return ceil_div(tiles, kTileStep) * kTileStep; }
+
   Index v_floats() const { return kPoints * depth * chunk; }
-  Index m_floats() const { return kPoints * channels * chunk; }
+  Index m_floats() const { return kPoints * channels * parts * chunk; }
   Index u_floats() const { return kPoints * weights * slots; }
   std::size_t bytes() const { return piece(v_floats()) + piece(m_floats()) + piece(u_floats()); }
   static std::size_t piece(Index floats) {
@@ -227,8 +251,9 @@ struct Plan {
   bool of_weights, forward;
   Index depth, channels;
   Planes in;
-  Index weights;  // K C/G
-  Index chunk = 0, slots = 1, slot = 0;
+  Index weights;                         // K C/G
+  Index parts = 1;                       // of a sum over channels
+  Index chunk = 0, slots = 1, slot = 0;  // tiles at a time; chunk = slots * slot
 };
 
 template <int M>
@@ -245,10 +270,11 @@ class Passes {
   void convolve(const void* in, const void* w, const void* b, const Conv2dEpilogue& epilogue,
                 void* out) const {
     const Index count = plan_.weights;
-    launch(weights_kernel<M>, threads(count), static_cast<const float*>(w), count, !plan_.forward,
-           u_);
+    launch(weights_kernel<M>, threads(count), static_cast<const float*>(w), count,
+           int(z_.k_per_group()), int(z_.c_per_group()), plan_.forward ? int(plan_.parts) : 1,
+           !plan_.forward, u_);
     const Index rows = plan_.channels / z_.groups;
-    const Index depth = plan_.depth / z_.groups;
+    const Index depth = plan_.depth / z_.groups / plan_.parts;
     const Index chunk = plan_.chunk;
     Planes made = plan_.in;
     made.channels = int(plan_.channels);
@@ -266,13 +292,14 @@ class Passes {
                          .ldb = chunk,
                          .ldc = chunk,
                          .transpose_a = !plan_.forward,
-                         .batch = kPoints * z_.groups,
+                         .batch = kPoints * z_.groups * plan_.parts,
                          .stride_a = rows * depth,
                          .stride_b = depth * chunk,
                          .stride_c = rows * chunk});
-      launch(output_kernel<M>, tiles_by_channels(plan_.channels), made, first, int(chunk), m_,
-             static_cast<const float*>(b), static_cast<const float*>(epilogue.residual),
-             epilogue.relu, aligned, static_cast<float*>(out));
+      launch(output_kernel<M>, tiles_by_channels(plan_.channels), made, first, int(chunk),
+             int(rows), int(plan_.parts), m_, static_cast<const float*>(b),
+             static_cast<const float*>(epilogue.residual), epilogue.relu, aligned,
+             static_cast<float*>(out));
     }
   }
 
@@ -361,11 +388,12 @@ Conv2dCost cost_of(const Conv2dProblem& z, Direction direction) {
   const Plan<M> plan(z, direction);
   const double points = number(plan.kPoints);
   const double tiles = number(plan.chunks() * plan.chunk);
-  const double spectra = 4 * points * tiles * number(plan.depth + plan.channels);  // V and M, bytes
+  const double spectra =
+      4 * points * tiles * number(plan.depth + plan.channels * plan.parts);  // V and M, bytes
   const double kernels = 4 * points * number(plan.weights * plan.slots);
   const double fills = plan.of_weights ? fill(z.k_per_group()) * fill(z.c_per_group())
                                        : fill(plan.channels / z.groups) * fill(plan.chunk);
-  const double depth = number(plan.of_weights ? plan.slot : plan.depth / z.groups);
+  const double depth = number(plan.of_weights ? plan.slot : plan.depth / z.groups / plan.parts);
   return {.flops = 2 * points * tiles * number(plan.weights),
           .bytes = spectra + kernels,
           .peak_share = 0.85 * fills * depth / (depth + 16),

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// winograd_transforms.cuh: products with the matrices of winograd_matrices.h, in registers, for the
-// kernels of the GPU and for tests on the CPU.
+// winograd_transforms.cuh: products with the matrices of winograd_matrices.h, in registers.
 //
 // All loops have constant bounds and all coefficients are known to the compiler, so that what is 0
 // is left out and what is 1 is no product. Rows 2 i - 1 and 2 i of a matrix differ in the sign of
@@ -43,13 +42,13 @@ struct MatrixG {
   static constexpr auto values() { return coefficients(Matrices<M>::kG); }
 };
 
-__host__ __device__ inline float fused(float coefficient, float value, float sum) {
+__device__ inline float fused(float coefficient, float value, float sum) {
   return coefficient == 0.0f ? sum : sum + coefficient * value;
 }
 
 // out = matrix * in; in and out may be steps through an array.
 template <int T, class Matrix, int IN_STEP, int OUT_STEP>
-__host__ __device__ inline void multiply(const float* in, float* out) {
+__device__ inline void multiply(const float* in, float* out) {
   constexpr int kColumns = Matrix::kColumns;
   constexpr auto kMatrix = Matrix::values();
   float result[T];
@@ -74,7 +73,7 @@ __host__ __device__ inline void multiply(const float* in, float* out) {
 
 // out = matrix^T * in.
 template <int T, class Matrix, int IN_STEP, int OUT_STEP>
-__host__ __device__ inline void multiply_transposed(const float* in, float* out) {
+__device__ inline void multiply_transposed(const float* in, float* out) {
   constexpr int kColumns = Matrix::kColumns;
   constexpr auto kMatrix = Matrix::values();
   constexpr int kPairs = (T - 2) / 2;
@@ -102,7 +101,7 @@ __host__ __device__ inline void multiply_transposed(const float* in, float* out)
 
 // out [T][T] = matrix * in [COLUMNS][COLUMNS] * matrix^T; `out` may be `in` when that is T x T.
 template <int T, class Matrix>
-__host__ __device__ inline void transform(const float* in, float* out) {
+__device__ inline void transform(const float* in, float* out) {
   constexpr int kColumns = Matrix::kColumns;
   float half[T * kColumns];
 #pragma unroll
@@ -113,7 +112,7 @@ __host__ __device__ inline void transform(const float* in, float* out) {
 
 // out [COLUMNS][COLUMNS] = matrix^T * in [T][T] * matrix.
 template <int T, class Matrix>
-__host__ __device__ inline void transform_back(const float* in, float* out) {
+__device__ inline void transform_back(const float* in, float* out) {
   constexpr int kColumns = Matrix::kColumns;
   float half[kColumns * T];
 #pragma unroll
