@@ -14,11 +14,7 @@
 #include <cmath>
 #include <cstdint>
 
-#if defined(__CUDACC__)
-#define CONVSCOPE_HOST_DEVICE __host__ __device__
-#else
-#define CONVSCOPE_HOST_DEVICE
-#endif
+#include "framework/host_device.h"
 
 namespace convscope {
 

@@ -3,6 +3,8 @@
 
 #include <limits>
 
+#include "framework/tensor_kernels.h"
+
 namespace convscope {
 
 Storage::Storage(Device device_in, std::size_t bytes_in)
@@ -56,7 +58,29 @@ To convert(From value) {
   }
 }
 
+void fill_cpu(const Tensor& tensor, double value) {
+  visit_elements(tensor, [&](auto* to) {
+    using To = std::remove_pointer_t<decltype(to)>;
+    const To element = convert<To>(value);
+    for (std::int64_t i = 0; i < tensor.numel(); ++i) to[i] = element;
+  });
+}
+
+void convert_cpu(const Tensor& from, const Tensor& into) {
+  visit_elements(from, [&](const auto* source) {
+    visit_elements(into, [&](auto* to) {
+      using To = std::remove_pointer_t<decltype(to)>;
+      for (std::int64_t i = 0; i < from.numel(); ++i) to[i] = convert<To>(source[i]);
+    });
+  });
+}
+
 }  // namespace
+
+constinit KernelSlot<void(const Tensor&, double)> fill_kernel{"fill"};
+constinit KernelSlot<void(const Tensor&, const Tensor&)> convert_kernel{"convert"};
+CONVSCOPE_KERNEL(fill_kernel, cpu, fill_cpu)
+CONVSCOPE_KERNEL(convert_kernel, cpu, convert_cpu)
 
 Tensor Tensor::empty(const Shape& shape, DType dtype, Device device) {
   Tensor out;
@@ -76,9 +100,9 @@ Tensor Tensor::zeros(const Shape& shape, DType dtype, Device device) {
 }
 
 Tensor Tensor::full(const Shape& shape, double value, DType dtype, Device device) {
-  Tensor out = empty(shape, dtype);
+  Tensor out = empty(shape, dtype, device);
   out.fill(value);
-  return out.to(device);
+  return out;
 }
 
 Tensor Tensor::view(Ref<Storage> storage, std::size_t offset_bytes, const Shape& shape,
@@ -162,13 +186,8 @@ Tensor Tensor::to(Device device) const {
 
 Tensor Tensor::to(DType dtype) const {
   if (dtype == dtype_) return *this;
-  Tensor out = empty(shape_, dtype);
-  visit_elements(*this, [&](const auto* from) {
-    visit_elements(out, [&](auto* to) {
-      using To = std::remove_pointer_t<decltype(to)>;
-      for (std::int64_t i = 0; i < numel_; ++i) to[i] = convert<To>(from[i]);
-    });
-  });
+  Tensor out = empty(shape_, dtype, device());
+  convert_kernel.get(device())(*this, out);
   return out;
 }
 
@@ -197,11 +216,7 @@ void Tensor::zero() const {
 }
 
 void Tensor::fill(double value) const {
-  visit_elements(*this, [&](auto* to) {
-    using To = std::remove_pointer_t<decltype(to)>;
-    const To element = convert<To>(value);
-    for (std::int64_t i = 0; i < numel_; ++i) to[i] = element;
-  });
+  if (numel_ > 0) fill_kernel.get(device())(*this, value);
 }
 
 double Tensor::item() const {
@@ -212,7 +227,9 @@ double Tensor::item() const {
 double Tensor::at(std::int64_t flat_index) const {
   CONVSCOPE_CHECK(flat_index >= 0 && flat_index < numel_, "at", "expected an index below ", numel_,
                   ", got ", flat_index);
-  if (device().type != DeviceType::cpu) return to(Device{}).at(flat_index);
+  if (device().type != DeviceType::cpu) {
+    return reshape({numel_}).slice_rows(flat_index, 1).to(Device{}).at(0);
+  }
   double value = 0;
   visit_elements(*this, [&](const auto* from) { value = convert<double>(from[flat_index]); });
   return value;

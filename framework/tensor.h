@@ -84,13 +84,13 @@ class CONVSCOPE_API Tensor {
 
   Tensor clone() const;                      // own copy, same device
   Tensor to(Device device) const;            // itself when it already lives there
-  Tensor to(DType dtype) const;              // converted copy (CPU); itself when nothing changes
+  Tensor to(DType dtype) const;              // converted copy, same device; itself when nothing changes
   void copy_from(const Tensor& from) const;  // same shape and dtype, any devices
   void zero() const;
   void fill(double value) const;
 
   double item() const;                       // the value of a one-element tensor, any dtype
-  double at(std::int64_t flat_index) const;  // one element as double (CPU); for tests, not loops
+  double at(std::int64_t flat_index) const;  // one element as double; for tests, not loops
   std::string str() const;                   // "f32[2,3] cpu"
 
   // True when both handles share the same block of memory.

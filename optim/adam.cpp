@@ -30,10 +30,13 @@ Adam::Adam(std::vector<ParameterGroup> groups, const AdamSettings& settings)
 
 Adam::~Adam() = default;
 
-void Adam::step(double lr) {
+bool Adam::list_step(double lr, bool counts, UpdateTable& table, UpdateRule& rule) {
   CONVSCOPE_CHECK(std::isfinite(lr) && lr >= 0, kind(), "expected a learning rate >= 0, got ", lr);
   std::int32_t* const steps = steps_.data<std::int32_t>();
-  table_->clear();
+  table.clear();
+  rule = {.adam = true,
+          .sgd = {},
+          .adam_rule = {settings_.beta1, settings_.beta2, settings_.epsilon}};
   // Nearly always all parameters share t, so the two powers are taken once for each change of t.
   std::int32_t t = 0;
   double mean_scale = 1;
@@ -42,10 +45,12 @@ void Adam::step(double lr) {
   for (const ParameterGroup& group : groups_) {
     for (const OptimParameter& parameter : group.parameters) {
       const std::size_t p = index++;
-      UpdateRow* row = table_->add(parameter.variable);
+      UpdateRow* row = table.add(parameter.variable);
       if (row == nullptr) continue;
-      if (++steps[p] != t) {
-        t = steps[p];
+      const std::int32_t now = steps[p] + 1;
+      if (counts) steps[p] = now;
+      if (now != t) {
+        t = now;
         mean_scale = 1 / (1 - std::pow(settings_.beta1, t));
         v_scale = 1 / std::sqrt(1 - std::pow(settings_.beta2, t));
       }
@@ -58,9 +63,14 @@ void Adam::step(double lr) {
       row->v = squares_[p].raw_data();
     }
   }
+  return true;
+}
+
+void Adam::step(double lr) {
+  UpdateRule rule;
+  list_step(lr, /*counts=*/true, *table_, rule);
   if (table_->rows().empty()) return;
-  adam_update_kernel.get(table_->device())(*table_,
-                                           {settings_.beta1, settings_.beta2, settings_.epsilon});
+  adam_update_kernel.get(table_->device())(*table_, rule.adam_rule);
 }
 
 std::vector<OptimState> Adam::state() {

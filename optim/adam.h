@@ -31,6 +31,7 @@ class CONVSCOPE_API Adam final : public Optimizer {
   ~Adam() override;
   std::string kind() const override { return settings_.decoupled ? "adamw" : "adam"; }
   void step(double lr) override;
+  bool list_step(double lr, bool counts, UpdateTable& table, UpdateRule& rule) override;
   // "mean.<parameter>" and "square.<parameter>" for each, and "steps": t, one for each parameter.
   std::vector<OptimState> state() override;
 

@@ -14,6 +14,8 @@ Registry<OptimizerType>& optimizer_types() {
 
 Optimizer::~Optimizer() = default;
 
+bool Optimizer::list_step(double, bool, UpdateTable&, UpdateRule&) { return false; }
+
 Optimizer::Optimizer(std::vector<ParameterGroup> groups) : groups_(std::move(groups)) {
   std::set<std::string> names;
   std::set<const Variable::State*> seen;

@@ -26,6 +26,9 @@ struct ParameterGroup {
   double weight_decay = 0.0;  // 1 / step unit of the method
 };
 
+class UpdateTable;
+struct UpdateRule;
+
 struct OptimState {
   std::string name;  // "momentum.c1.weight"
   Tensor tensor;
@@ -39,6 +42,10 @@ class CONVSCOPE_API Optimizer {
   // gradients that the backward passes since zero_grad() have accumulated. A parameter without a
   // gradient is left alone, its momentum too.
   virtual void step(double lr) = 0;
+  // Writes into `table` what step(lr) would do, row by row, and `rule`, what is common to the rows;
+  // with `counts` the step counts as done. For steps that are recorded (device_update.h). False:
+  // this optimiser cannot.
+  virtual bool list_step(double lr, bool counts, UpdateTable& table, UpdateRule& rule);
   // Everything beside the parameters that the next step depends on, for checkpoints. The tensors
   // are the live ones: loading copies into them.
   virtual std::vector<OptimState> state() = 0;

@@ -32,15 +32,16 @@ Sgd::Sgd(std::vector<ParameterGroup> groups, const SgdSettings& settings)
 
 Sgd::~Sgd() = default;
 
-void Sgd::step(double lr) {
+bool Sgd::list_step(double lr, bool counts, UpdateTable& table, UpdateRule& rule) {
   CONVSCOPE_CHECK(std::isfinite(lr) && lr >= 0, "sgd", "expected a learning rate >= 0, got ", lr);
   std::int32_t* const steps = steps_.data<std::int32_t>();
-  table_->clear();
+  table.clear();
+  rule = {.adam = false, .sgd = {settings_.momentum, settings_.nesterov}, .adam_rule = {}};
   std::size_t index = 0;
   for (const ParameterGroup& group : groups_) {
     for (const OptimParameter& parameter : group.parameters) {
       const std::size_t p = index++;
-      UpdateRow* row = table_->add(parameter.variable);
+      UpdateRow* row = table.add(parameter.variable);
       if (row == nullptr) continue;
       row->rate = lr * group.lr_scale;
       row->decay = group.weight_decay;
@@ -50,11 +51,17 @@ void Sgd::step(double lr) {
         row->keep = first ? 0.0 : settings_.momentum;
         row->gain = first ? 1.0 : 1.0 - settings_.dampening;
       }
-      ++steps[p];
+      if (counts) ++steps[p];
     }
   }
+  return true;
+}
+
+void Sgd::step(double lr) {
+  UpdateRule rule;
+  list_step(lr, /*counts=*/true, *table_, rule);
   if (table_->rows().empty()) return;
-  sgd_update_kernel.get(table_->device())(*table_, {settings_.momentum, settings_.nesterov});
+  sgd_update_kernel.get(table_->device())(*table_, rule.sgd);
 }
 
 std::vector<OptimState> Sgd::state() {

@@ -30,6 +30,7 @@ class CONVSCOPE_API Sgd final : public Optimizer {
   ~Sgd() override;
   std::string kind() const override { return "sgd"; }
   void step(double lr) override;
+  bool list_step(double lr, bool counts, UpdateTable& table, UpdateRule& rule) override;
   // "momentum.<parameter>" for each, and "steps": updates done, one count for each parameter.
   std::vector<OptimState> state() override;
 

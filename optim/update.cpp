@@ -7,6 +7,10 @@ constinit KernelSlot<void(const UpdateTable&, const SgdRule&)> sgd_update_kernel
 constinit KernelSlot<void(const UpdateTable&, const AdamRule&)> adam_update_kernel{"adam"};
 constinit KernelSlot<double(const UpdateTable&)> gradient_norm_kernel{"clip_gradient_norm"};
 constinit KernelSlot<void(const UpdateTable&, double)> scale_gradients_kernel{"clip_gradient_norm"};
+constinit KernelSlot<void(const UpdateTable&, const UpdateRule&, const UpdateFactors*)>
+    recorded_update_kernel{"update"};
+constinit KernelSlot<void(const UpdateTable&, double, double*)> recorded_clip_kernel{
+    "clip_gradient_norm"};
 constinit IsaTable<UpdateKernels> update_kernels;
 
 UpdateTable::UpdateTable(const std::vector<ParameterGroup>& groups) {
@@ -24,7 +28,7 @@ UpdateRow* UpdateTable::add(const Variable& parameter) {
   // zero_grad() marks a gradient as empty without touching its memory. A parameter that the last
   // backward pass did not reach is then skipped, as it is before the first backward pass.
   const Variable::State& state = *parameter.state();
-  if (!state.grad.defined() || state.grad_is_zero) return nullptr;
+  if (!state.grad.defined() || (state.grad_is_zero && !takes_empty_)) return nullptr;
   const Tensor& w = state.value;
   const Tensor& dw = state.grad;
   CONVSCOPE_CHECK(dw.dtype() == w.dtype() && dw.device() == w.device(), "optimizer",

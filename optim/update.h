@@ -34,22 +34,6 @@ struct UpdateRow {
   double v_scale = 1;  // Adam: 1 / sqrt(1 - beta2^t)
 };
 
-class UpdateTable {
- public:
-  explicit UpdateTable(const std::vector<ParameterGroup>& groups);  // reserves the rows
-  void clear();
-  // Adds a parameter with its gradient; null when it has none. Set the other fields of the row.
-  UpdateRow* add(const Variable& parameter);
-  const std::vector<UpdateRow>& rows() const { return rows_; }
-  std::int64_t elements() const { return elements_; }
-  Device device() const { return device_; }
-
- private:
-  std::vector<UpdateRow> rows_;
-  std::int64_t elements_ = 0;
-  Device device_;
-};
-
 struct SgdRule {
   double momentum = 0;
   bool nesterov = false;
@@ -60,11 +44,48 @@ struct AdamRule {
   double epsilon = 1e-8;
 };
 
-extern KernelSlot<void(const UpdateTable&, const SgdRule&)> sgd_update_kernel;
-extern KernelSlot<void(const UpdateTable&, const AdamRule&)> adam_update_kernel;
+class CONVSCOPE_API UpdateTable {
+ public:
+  explicit UpdateTable(const std::vector<ParameterGroup>& groups);  // reserves the rows
+  void clear();
+  // Adds a parameter with its gradient; null when it has none. Set the other fields of the row.
+  UpdateRow* add(const Variable& parameter);
+  // A gradient that zero_grad() has marked as empty counts as one too: for steps that are listed
+  // before their backward pass has run (device_update.h).
+  void take_empty_gradients(bool on) { takes_empty_ = on; }
+  const std::vector<UpdateRow>& rows() const { return rows_; }
+  std::int64_t elements() const { return elements_; }
+  Device device() const { return device_; }
+
+ private:
+  std::vector<UpdateRow> rows_;
+  std::int64_t elements_ = 0;
+  Device device_;
+  bool takes_empty_ = false;
+};
+
+extern CONVSCOPE_API KernelSlot<void(const UpdateTable&, const SgdRule&)> sgd_update_kernel;
+extern CONVSCOPE_API KernelSlot<void(const UpdateTable&, const AdamRule&)> adam_update_kernel;
 // Joint L2 norm of the rows' gradients, and its use: dw *= factor.
-extern KernelSlot<double(const UpdateTable&)> gradient_norm_kernel;
-extern KernelSlot<void(const UpdateTable&, double factor)> scale_gradients_kernel;
+extern CONVSCOPE_API KernelSlot<double(const UpdateTable&)> gradient_norm_kernel;
+extern CONVSCOPE_API KernelSlot<void(const UpdateTable&, double factor)> scale_gradients_kernel;
+
+// The numbers of a row that change from step to step, as they lie in device memory.
+struct UpdateFactors {
+  double rate, decay, shrink, keep, gain, v_scale;
+};
+// The same updates for recordings: `factors` [rows] is read on the device when the kernel runs.
+struct UpdateRule {
+  bool adam = false;
+  SgdRule sgd;
+  AdamRule adam_rule;
+};
+extern CONVSCOPE_API
+    KernelSlot<void(const UpdateTable&, const UpdateRule&, const UpdateFactors* factors)>
+        recorded_update_kernel;
+// norm[0] = the joint norm; gradients are scaled where it exceeds max_norm, and is finite.
+extern CONVSCOPE_API KernelSlot<void(const UpdateTable&, double max_norm, double* norm)>
+    recorded_clip_kernel;
 
 // The f32 loops for one piece of one row, elements [0, count) from the row's offset on.
 struct UpdateSpan {

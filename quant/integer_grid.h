@@ -11,6 +11,7 @@
 #pragma once
 
 #include "framework/export.h"
+#include "framework/host_device.h"
 
 namespace convscope {
 
@@ -28,18 +29,18 @@ CONVSCOPE_API IntegerGrid integer_grid(int bits, bool is_signed);
 // The functions below are always inlined, so files for one instruction set may use them
 // (framework/simd.h).
 template <class T>
-[[gnu::always_inline]] inline T clip_to(T u, T low, T high) {
+[[gnu::always_inline]] CONVSCOPE_HOST_DEVICE inline T clip_to(T u, T low, T high) {
   u = low > u ? low : u;  // written so that NaN passes
   return high < u ? high : u;
 }
 
 // Half to even, the rule of IEEE 754 and of PyTorch's round: adding 1.5 * 2^(mantissa bits - 1)
 // pushes the fraction out of the number. Right for |u| <= 2^21.
-[[gnu::always_inline]] inline float round_half_even(float u) {
+[[gnu::always_inline]] CONVSCOPE_HOST_DEVICE inline float round_half_even(float u) {
   constexpr float kShift = 12582912.0f;  // 1.5 * 2^23
   return (u + kShift) - kShift;
 }
-[[gnu::always_inline]] inline double round_half_even(double u) {
+[[gnu::always_inline]] CONVSCOPE_HOST_DEVICE inline double round_half_even(double u) {
   constexpr double kShift = 6755399441055744.0;  // 1.5 * 2^52
   return (u + kShift) - kShift;
 }
@@ -47,7 +48,7 @@ template <class T>
 // The code of v as a whole number of type T; low = -Qn, high = Qp. v is divided by s, never
 // multiplied by 1 / s, which would round differently.
 template <class T>
-[[gnu::always_inline]] inline T code_of(T v, T s, T low, T high) {
+[[gnu::always_inline]] CONVSCOPE_HOST_DEVICE inline T code_of(T v, T s, T low, T high) {
   return round_half_even(clip_to(v / s, low, high));
 }
 

@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "framework/cuda/launch.cuh"
+#include "framework/cuda/scratch.cuh"
+
+namespace convscope {
+namespace {
+
+// Never given back: the driver may be gone when the process ends.
+void* make_scratch() {
+  void* made = nullptr;
+#if defined(CONVSCOPE_CUDA_EMULATED)
+  CONVSCOPE_CUDA(cudaMalloc(&made, kScratchBytes));
+#else
+  // The first call may come while a recording is made, which forbids allocations without this.
+  cudaStreamCaptureMode mode = cudaStreamCaptureModeRelaxed;
+  CONVSCOPE_CUDA(cudaThreadExchangeStreamCaptureMode(&mode));
+  const cudaError_t status = cudaMalloc(&made, kScratchBytes);
+  CONVSCOPE_CUDA(cudaThreadExchangeStreamCaptureMode(&mode));
+  check_cuda(status, "cudaMalloc of the scratch memory");
+#endif
+  return made;
+}
+
+}  // namespace
+
+void* cuda_scratch(std::size_t bytes) {
+  CONVSCOPE_CHECK(bytes <= kScratchBytes, "cuda", "expected at most ", kScratchBytes,
+                  " bytes of scratch memory, got ", bytes);
+  static void* const memory = make_scratch();
+  return memory;
+}
+
+}  // namespace convscope

@@ -1,0 +1,9 @@
+// SPDX-License-Identifier: Apache-2.0
+// host_device.h: marks small functions that both the CPU and the CUDA kernels use.
+#pragma once
+
+#if defined(__CUDACC__)
+#define CONVSCOPE_HOST_DEVICE __host__ __device__
+#else
+#define CONVSCOPE_HOST_DEVICE
+#endif

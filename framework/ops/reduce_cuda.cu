@@ -1,0 +1,358 @@
+// SPDX-License-Identifier: Apache-2.0
+// reduce_cuda.cu: sums and maxima over axes.
+//
+// Plan      Neighbouring axes of one kind are one group; groups alternate between kept and summed.
+//           Innermost group summed ("rows"): a block adds one output, its threads run along the
+//           rows. Innermost group kept ("columns"): a warp holds 32 neighbouring columns, and the
+//           warps of a block share the rows. Where that gives too few blocks, the summed elements are
+//           cut into pieces, whose sums go to a workspace and are added by a second kernel, in order.
+// Numerics  Sums are taken in double, in an order that depends on the sizes alone.
+// Choices   kPiece = 32768 elements for a block: 256 KiB at most, 2 us of one multiprocessor's share
+//           of the memory, as long as a launch; LeNet's bias gradients are one launch then.
+#include <algorithm>
+
+#include "framework/cuda/launch.cuh"
+#include "framework/cuda/map.cuh"
+#include "framework/cuda/reduce.cuh"
+#include "framework/cuda/scratch.cuh"
+#include "framework/host_device.h"
+#include "framework/ops/reduce.h"
+
+namespace convscope {
+namespace {
+
+constexpr std::int64_t kPiece = 1 << 15;
+
+// Some groups of axes seen as one index.
+struct Part {
+  int count = 0;
+  std::int64_t size[Shape::kMaxRank] = {};
+  std::int64_t stride[Shape::kMaxRank] = {};
+  std::int64_t total = 1;
+
+  void add(std::int64_t n, std::int64_t step) {
+    size[count] = n;
+    stride[count++] = step;
+    total *= n;
+  }
+  CONVSCOPE_HOST_DEVICE std::int64_t offset(std::int64_t index) const {
+    std::int64_t out = 0;
+    for (int i = count - 1; i > 0; --i) {
+      const std::int64_t left = index / size[i];
+      out += (index - left * size[i]) * stride[i];
+      index = left;
+    }
+    return count > 0 ? out + index * stride[0] : 0;
+  }
+};
+
+// x as [kept...][summed...] beside one innermost group, which is kept or summed.
+struct Geometry {
+  Part kept, summed;
+  std::int64_t inner = 1;  // size of the innermost group; its stride is 1
+  bool inner_summed = true;
+
+  Geometry(const Shape& shape, unsigned mask) {
+    std::int64_t size[Shape::kMaxRank] = {};
+    std::int64_t stride[Shape::kMaxRank] = {};
+    bool is_summed[Shape::kMaxRank] = {};
+    int count = 0;
+    for (int axis = 0; axis < shape.rank(); ++axis) {
+      if (shape[axis] == 1) continue;
+      const bool goes = (mask >> axis & 1u) != 0;
+      if (count > 0 && is_summed[count - 1] == goes) {
+        size[count - 1] *= shape[axis];
+      } else {
+        size[count] = shape[axis];
+        is_summed[count++] = goes;
+      }
+      stride[count - 1] = shape.stride(axis);
+    }
+    if (count > 0) {
+      inner = size[count - 1];
+      inner_summed = is_summed[count - 1];
+    }
+    for (int i = 0; i + 1 < count; ++i) (is_summed[i] ? summed : kept).add(size[i], stride[i]);
+  }
+};
+
+template <class T>
+__device__ void put(T* y, std::int64_t at, double sum, bool accumulate) {
+  y[at] = static_cast<T>(accumulate ? static_cast<double>(y[at]) + sum : sum);
+}
+
+// Sum of elements [begin, end) of output k, by the whole block; in thread 0. kWidth neighbours of a
+// row are added in T first.
+template <int kWidth, class T>
+__device__ double sum_of_rows(const T* x, const Geometry& g, std::int64_t k, std::int64_t begin,
+                              std::int64_t end, double* scratch) {
+  using P = Pack<T, kWidth>;
+  const T* const from = x + g.kept.offset(k);
+  double total = 0;
+  if (g.summed.total == 1) {
+    for (std::int64_t i = begin + threadIdx.x * kWidth; i < end; i += blockDim.x * kWidth) {
+      const P p = *reinterpret_cast<const P*>(from + i);
+#pragma unroll
+      for (int l = 0; l < kWidth; ++l) total += static_cast<double>(p.v[l]);
+    }
+  } else {
+    for (std::int64_t i = begin + threadIdx.x * kWidth; i < end; i += blockDim.x * kWidth) {
+      const std::int64_t row = i / g.inner;
+      const P p = *reinterpret_cast<const P*>(from + g.summed.offset(row) + (i - row * g.inner));
+#pragma unroll
+      for (int l = 0; l < kWidth; ++l) total += static_cast<double>(p.v[l]);
+    }
+  }
+  return block_sum(total, scratch);
+}
+
+// Block (k, piece). With one piece y is written, else part[k][piece].
+template <int kWidth, class T>
+__global__ void row_kernel(const T* x, Geometry g, std::int64_t piece_size, int pieces,
+                           double* part, T* y, bool accumulate) {
+  __shared__ double scratch[32];
+  const std::int64_t k = blockIdx.x;
+  const int piece = static_cast<int>(blockIdx.y);
+  const std::int64_t all = g.summed.total * g.inner;
+  const std::int64_t begin = piece * piece_size;
+  const std::int64_t end = begin + piece_size < all ? begin + piece_size : all;
+  const double total = sum_of_rows<kWidth>(x, g, k, begin, end, scratch);
+  if (threadIdx.x != 0) return;
+  if (pieces > 1) {
+    part[k * pieces + piece] = total;
+  } else {
+    put(y, k, total, accumulate);
+  }
+}
+
+// A warp for each output: many outputs with few elements each.
+template <class T>
+__global__ void short_row_kernel(const T* x, Geometry g, T* y, bool accumulate) {
+  const unsigned lane = threadIdx.x % 32;
+  const std::int64_t k = global_thread() / 32;
+  const bool here = k < g.kept.total;
+  const std::int64_t all = here ? g.summed.total * g.inner : 0;
+  const T* const from = here ? x + g.kept.offset(k) : x;
+  double total = 0;
+  for (std::int64_t i = lane; i < all; i += 32) {
+    const std::int64_t row = g.summed.total == 1 ? 0 : i / g.inner;
+    total += static_cast<double>(from[g.summed.offset(row) + (i - row * g.inner)]);
+  }
+  total = warp_sum(total);
+  if (here && lane == 0) put(y, k, total, accumulate);
+}
+
+constexpr unsigned kColumnWarps = 16;
+
+// Block (tile of 32 columns, k, piece) adds rows [begin, end).
+template <class T>
+__global__ void column_kernel(const T* x, Geometry g, std::int64_t tiles, std::int64_t rows_of_piece,
+                              int pieces, double* part, T* y, bool accumulate) {
+  __shared__ double sums[kColumnWarps][33];
+  const std::int64_t k = blockIdx.x / tiles;
+  const std::int64_t column = (blockIdx.x - k * tiles) * 32 + threadIdx.x;
+  const int piece = static_cast<int>(blockIdx.y);
+  const std::int64_t begin = piece * rows_of_piece;
+  const std::int64_t all = g.summed.total;
+  const std::int64_t end = begin + rows_of_piece < all ? begin + rows_of_piece : all;
+  double total = 0;
+  if (column < g.inner) {
+    const T* const from = x + g.kept.offset(k) + column;
+#pragma unroll 4
+    for (std::int64_t row = begin + threadIdx.y; row < end; row += kColumnWarps) {
+      total += static_cast<double>(from[g.summed.offset(row)]);
+    }
+  }
+  sums[threadIdx.y][threadIdx.x] = total;
+  __syncthreads();
+  if (threadIdx.y != 0 || column >= g.inner) return;
+  for (unsigned warp = 1; warp < kColumnWarps; ++warp) total += sums[warp][threadIdx.x];
+  const std::int64_t at = k * g.inner + column;
+  if (pieces > 1) {
+    part[at * pieces + piece] = total;
+  } else {
+    put(y, at, total, accumulate);
+  }
+}
+
+// y = the sum of the pieces, by one warp for each output.
+template <class T>
+__global__ void piece_kernel(const double* part, int pieces, std::int64_t outputs, T* y,
+                             bool accumulate) {
+  const unsigned lane = threadIdx.x % 32;
+  const std::int64_t k = global_thread() / 32;
+  double total = 0;
+  if (k < outputs) {
+    for (int i = static_cast<int>(lane); i < pieces; i += 32) total += part[k * pieces + i];
+  }
+  total = warp_sum(total);
+  if (k < outputs && lane == 0) put(y, k, total, accumulate);
+}
+
+template <class T>
+struct CopyOrAdd {
+  bool accumulate;
+  __device__ T operator()(const T* x) const { return accumulate ? x[1] + x[0] : x[0]; }
+};
+
+unsigned narrow(std::int64_t blocks) { return static_cast<unsigned>(blocks); }
+
+double* parts_for(std::int64_t outputs, int pieces) {
+  if (pieces == 1) return nullptr;
+  return cuda_scratch_of<double>(static_cast<std::size_t>(outputs * pieces));
+}
+
+template <class T>
+void sum_typed(const Tensor& x, unsigned mask, const Tensor& out, bool accumulate) {
+  const Geometry g(x.shape(), mask);
+  const T* const from = x.data<T>();
+  T* const y = out.data<T>();
+  const std::int64_t outputs = out.numel();
+  const std::int64_t all = x.numel() / outputs;  // for each output
+  if (all == 1) {
+    return map<2, T>(CopyOrAdd<T>{accumulate}, {{from, accumulate ? y : from}}, y, outputs);
+  }
+  // Pieces only where there are fewer than some 500 blocks without them.
+  const std::int64_t wanted = std::min(ceil_div(all, kPiece), ceil_div(1024, outputs));
+  if (g.inner_summed) {
+    if (all <= 256 && outputs >= 64) {
+      LaunchShape shape{.grid = dim3(narrow(ceil_div(outputs * 32, kThreads))),
+                        .block = dim3(kThreads)};
+      return launch(short_row_kernel<T>, shape, from, g, y, accumulate);
+    }
+    constexpr int kWidth = kPackWidth<T>;
+    const std::int64_t piece_size = ceil_div(ceil_div(all, wanted), 1024) * 1024;
+    const auto pieces = static_cast<int>(ceil_div(all, piece_size));
+    const bool packed = is_aligned(from, 16) && g.inner % kWidth == 0;
+    const unsigned threads = std::min<std::int64_t>(piece_size, all) >= 4096 ? 512 : 128;
+    double* const part = parts_for(outputs, pieces);
+    launch(packed ? row_kernel<kWidth, T> : row_kernel<1, T>,
+           {.grid = dim3(narrow(outputs), static_cast<unsigned>(pieces)), .block = dim3(threads)},
+           from, g, piece_size, pieces, part, y, accumulate);
+    if (pieces == 1) return;
+    return launch(piece_kernel<T>,
+                  {.grid = dim3(narrow(ceil_div(outputs * 32, kThreads))), .block = dim3(kThreads)},
+                  part, pieces, outputs, y, accumulate);
+  }
+  const std::int64_t tiles = ceil_div(g.inner, 32);
+  const std::int64_t rows = g.summed.total;
+  const std::int64_t most = ceil_div(1024, tiles * g.kept.total);
+  const std::int64_t rows_of_piece =
+      ceil_div(rows, std::max<std::int64_t>(1, std::min(ceil_div(rows, 256), most)));
+  const auto pieces = static_cast<int>(ceil_div(rows, rows_of_piece));
+  double* const part = parts_for(outputs, pieces);
+  launch(column_kernel<T>,
+         {.grid = dim3(narrow(tiles * g.kept.total), static_cast<unsigned>(pieces)),
+          .block = dim3(32, kColumnWarps)},
+         from, g, tiles, rows_of_piece, pieces, part, y, accumulate);
+  if (pieces == 1) return;
+  launch(piece_kernel<T>,
+         {.grid = dim3(narrow(ceil_div(outputs * 32, kThreads))), .block = dim3(kThreads)}, part,
+         pieces, outputs, y, accumulate);
+}
+
+void sum_cuda(const Tensor& x, unsigned mask, const Tensor& y) { sum_on_cuda(x, mask, y, false); }
+
+// ---- maxima: one block for each output ----
+
+template <class T>
+struct Place {
+  T value;
+  std::int64_t at;  // -1: none yet
+  __device__ bool comes_before(const Place& other) const {
+    if (at < 0 || other.at < 0) return at >= 0;
+    const bool nan = value != value;
+    const bool other_nan = other.value != other.value;
+    if (nan != other_nan) return nan;
+    if (nan || value == other.value) return at < other.at;
+    return value > other.value;
+  }
+};
+
+template <class T>
+__device__ Place<T> warp_first(Place<T> best) {
+  for (int offset = 16; offset > 0; offset /= 2) {
+    const T value = __shfl_xor_sync(kAllLanes, best.value, offset);
+    const auto at = __shfl_xor_sync(kAllLanes, static_cast<long long>(best.at), offset);
+    const Place<T> other{value, static_cast<std::int64_t>(at)};
+    if (other.comes_before(best)) best = other;
+  }
+  return best;
+}
+
+template <class T>
+__global__ void max_kernel_of_output(const T* x, Part kept, Part gone, T* y, std::int32_t* places) {
+  __shared__ T values[32];
+  __shared__ long long ats[32];
+  const std::int64_t k = blockIdx.x;
+  const std::int64_t base = kept.offset(k);
+  Place<T> best{T{0}, -1};
+  for (std::int64_t i = threadIdx.x; i < gone.total; i += blockDim.x) {
+    const std::int64_t at = base + gone.offset(i);
+    const Place<T> other{x[at], at};
+    if (other.comes_before(best)) best = other;
+  }
+  best = warp_first(best);
+  const unsigned warp = threadIdx.x / 32;
+  if (threadIdx.x % 32 == 0) {
+    values[warp] = best.value;
+    ats[warp] = best.at;
+  }
+  __syncthreads();
+  if (threadIdx.x != 0) return;
+  for (unsigned i = 1; i < blockDim.x / 32; ++i) {
+    const Place<T> other{values[i], static_cast<std::int64_t>(ats[i])};
+    if (other.comes_before(best)) best = other;
+  }
+  y[k] = best.value;
+  places[k] = static_cast<std::int32_t>(best.at);
+}
+
+template <class T>
+void max_typed(const Tensor& x, unsigned mask, const Tensor& y, const Tensor& places) {
+  Part kept, gone;
+  for (int axis = 0; axis < x.rank(); ++axis) {
+    ((mask >> axis & 1u) != 0 ? gone : kept).add(x.shape()[axis], x.shape().stride(axis));
+  }
+  const unsigned threads = gone.total > 1024 ? 512 : gone.total > 64 ? 128 : 32;
+  launch(max_kernel_of_output<T>, {.grid = dim3(narrow(y.numel())), .block = dim3(threads)},
+         x.data<T>(), kept, gone, y.data<T>(), places.data<std::int32_t>());
+}
+
+void max_cuda(const Tensor& x, unsigned mask, const Tensor& y, const Tensor& places) {
+  if (x.dtype() == DType::f64) return max_typed<double>(x, mask, y, places);
+  max_typed<float>(x, mask, y, places);
+}
+
+template <class T>
+__global__ void scatter(const T* dy, const std::int32_t* places, T* dx, std::int64_t count) {
+  for (std::int64_t i = global_thread(); i < count; i += global_threads()) dx[places[i]] = dy[i];
+}
+
+void max_gradient_cuda(const Tensor& dy, const Tensor& places, const Tensor& dx) {
+  dx.zero();
+  const auto* const place = places.data<std::int32_t>();
+  const std::int64_t count = dy.numel();
+  if (dy.dtype() == DType::f64) {
+    return launch(scatter<double>, grid_for(count), dy.data<double>(), place, dx.data<double>(),
+                  count);
+  }
+  launch(scatter<float>, grid_for(count), dy.data<float>(), place, dx.data<float>(), count);
+}
+
+}  // namespace
+
+void sum_on_cuda(const Tensor& x, unsigned mask, const Tensor& y, bool accumulate) {
+  if (y.numel() == 0) return;
+  if (x.numel() == 0) {
+    if (!accumulate) y.zero();
+    return;
+  }
+  if (x.dtype() == DType::f64) return sum_typed<double>(x, mask, y, accumulate);
+  sum_typed<float>(x, mask, y, accumulate);
+}
+
+CONVSCOPE_KERNEL(sum_kernel, cuda, sum_cuda)
+CONVSCOPE_KERNEL(max_kernel, cuda, max_cuda)
+CONVSCOPE_KERNEL(max_gradient_kernel, cuda, max_gradient_cuda)
+}  // namespace convscope

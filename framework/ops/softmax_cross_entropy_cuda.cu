@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: Apache-2.0
+// softmax_cross_entropy_cuda.cu: a warp has a row; the classes lie side by side in its lanes.
+//
+// Numerics  as on the CPU: exp of x - max in T, their sum in double (lanes first, then a tree over
+//           the lanes). A label outside of [0,K) reads nothing and makes the loss of its row NaN.
+#include <cmath>
+#include <limits>
+
+#include "framework/cuda/launch.cuh"
+#include "framework/ops/softmax_cross_entropy.h"
+
+namespace convscope {
+namespace {
+
+constexpr unsigned kRowsPerBlock = 8;
+
+__device__ float exp_of(float x) { return ::expf(x); }
+__device__ double exp_of(double x) { return ::exp(x); }
+
+// Of two: the larger, NaN before all.
+template <class T>
+__device__ T larger(T a, T b) {
+  return b > a || b != b ? b : a;
+}
+
+template <class T>
+__global__ void softmax_rows(const T* x, const std::int32_t* labels, T* y, T* losses,
+                             std::int64_t rows, std::int64_t k) {
+  const unsigned lane = threadIdx.x;
+  const std::int64_t n = static_cast<std::int64_t>(blockIdx.x) * kRowsPerBlock + threadIdx.y;
+  const bool here = n < rows;
+  const std::int64_t end = here ? k : 0;  // a warp behind the last row has nothing to add
+  x += n * k;
+  y += n * k;
+  T most = lane < end ? x[lane] : -std::numeric_limits<T>::infinity();
+  for (std::int64_t j = lane + 32; j < end; j += 32) most = larger(most, x[j]);
+  for (int offset = 16; offset > 0; offset /= 2) {
+    most = larger(most, __shfl_xor_sync(kAllLanes, most, offset));
+  }
+  double total = 0;
+  for (std::int64_t j = lane; j < end; j += 32) {
+    const T e = exp_of(x[j] - most);
+    y[j] = e;
+    total += static_cast<double>(e);
+  }
+  total = warp_sum(total);
+  const T inverse = static_cast<T>(1 / total);
+  for (std::int64_t j = lane; j < end; j += 32) y[j] *= inverse;  // its own elements
+  if (here && losses != nullptr && lane == 0) {
+    const std::int32_t label = labels[n];
+    double loss = std::numeric_limits<double>::quiet_NaN();
+    if (label >= 0 && label < k) {
+      loss = ::log(total) - (static_cast<double>(x[label]) - static_cast<double>(most));
+    }
+    losses[n] = static_cast<T>(loss);
+  }
+}
+
+LaunchShape warps_for(std::int64_t rows) {
+  return {.grid = dim3(static_cast<unsigned>(ceil_div(rows, kRowsPerBlock))),
+          .block = dim3(32, kRowsPerBlock)};
+}
+
+template <class T>
+void softmax_typed(const Tensor& x, const Tensor& labels, const Tensor& y, const Tensor& losses) {
+  launch(softmax_rows<T>, warps_for(x.shape()[0]), x.data<T>(),
+         losses.defined() ? labels.data<std::int32_t>() : nullptr, y.data<T>(),
+         losses.defined() ? losses.data<T>() : nullptr, x.shape()[0], x.shape()[1]);
+}
+
+void softmax_cuda(const Tensor& x, const Tensor& labels, const Tensor& y, const Tensor& losses) {
+  if (x.numel() == 0) return;
+  if (x.dtype() == DType::f64) return softmax_typed<double>(x, labels, y, losses);
+  softmax_typed<float>(x, labels, y, losses);
+}
+
+template <class T>
+__global__ void gradient_elements(const T* y, const std::int32_t* labels, T factor, T* dx,
+                                  std::int64_t count, std::int64_t k) {
+  for (std::int64_t i = global_thread(); i < count; i += global_threads()) {
+    const std::int64_t n = i / k;
+    dx[i] = i - n * k == labels[n] ? (y[i] - T{1}) * factor : y[i] * factor;
+  }
+}
+
+template <class T>
+void gradient_typed(const Tensor& y, const Tensor& labels, double factor, const Tensor& dx) {
+  launch(gradient_elements<T>, grid_for(y.numel()), y.data<T>(), labels.data<std::int32_t>(),
+         static_cast<T>(factor), dx.data<T>(), y.numel(), y.shape()[1]);
+}
+
+void gradient_cuda(const Tensor& y, const Tensor& labels, double factor, const Tensor& dx) {
+  if (y.dtype() == DType::f64) return gradient_typed<double>(y, labels, factor, dx);
+  gradient_typed<float>(y, labels, factor, dx);
+}
+
+// NaN before all, then the largest, then the first.
+template <class T>
+__device__ bool comes_first(T a, std::int64_t at_a, T b, std::int64_t at_b) {
+  const bool nan_a = a != a;
+  const bool nan_b = b != b;
+  if (nan_a != nan_b) return nan_a;
+  if (nan_a || a == b) return at_a < at_b;
+  return a > b;
+}
+
+template <class T>
+__global__ void argmax_rows(const T* x, std::int32_t* y, std::int64_t rows, std::int64_t k) {
+  const unsigned lane = threadIdx.x;
+  const std::int64_t n = static_cast<std::int64_t>(blockIdx.x) * kRowsPerBlock + threadIdx.y;
+  const std::int64_t end = n < rows ? k : 0;
+  x += n * k;
+  std::int64_t best = lane;
+  T most = lane < end ? x[lane] : -std::numeric_limits<T>::infinity();
+  for (std::int64_t j = lane + 32; j < end; j += 32) {
+    if (comes_first(x[j], j, most, best)) {
+      most = x[j];
+      best = j;
+    }
+  }
+  for (int offset = 16; offset > 0; offset /= 2) {
+    const T other = __shfl_xor_sync(kAllLanes, most, offset);
+    const auto at = static_cast<std::int64_t>(
+        __shfl_xor_sync(kAllLanes, static_cast<long long>(best), offset));
+    if (comes_first(other, at, most, best)) {
+      most = other;
+      best = at;
+    }
+  }
+  if (n < rows && lane == 0) y[n] = static_cast<std::int32_t>(best);
+}
+
+template <class T>
+void argmax_typed(const Tensor& x, const Tensor& y) {
+  launch(argmax_rows<T>, warps_for(x.shape()[0]), x.data<T>(), y.data<std::int32_t>(),
+         x.shape()[0], x.shape()[1]);
+}
+
+void argmax_cuda(const Tensor& x, const Tensor& y) {
+  if (x.dtype() == DType::f64) return argmax_typed<double>(x, y);
+  argmax_typed<float>(x, y);
+}
+
+}  // namespace
+CONVSCOPE_KERNEL(softmax_kernel, cuda, softmax_cuda)
+CONVSCOPE_KERNEL(softmax_gradient_kernel, cuda, gradient_cuda)
+CONVSCOPE_KERNEL(argmax_kernel, cuda, argmax_cuda)
+}  // namespace convscope

@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "optim/device_update.h"
+
+#include <cstring>
+
+#include "optim/update.h"
+
+namespace convscope {
+namespace {
+
+// Uploads whose bytes may still be on their way while the host prepares the next.
+constexpr int kBuffers = 4;
+
+constexpr const char* kName = "device_update";
+
+}  // namespace
+
+struct DeviceUpdate::Parts {
+  Optimizer& optimizer;
+  Device device;
+  int most_steps;
+  UpdateTable table;    // the rows as they were recorded
+  UpdateTable listing;  // the same for one step of an upload
+  UpdateRule rule;
+  std::size_t rows = 0;
+  Tensor factors;  // UpdateFactors [most_steps][rows], as bytes
+  Tensor norm;     // f64 [1]
+  UpdateFactors* pinned[kBuffers] = {};
+  void* marks[kBuffers] = {};
+  bool used[kBuffers] = {};
+  int next = 0;
+  int uploaded = 0;
+
+  Parts(Optimizer& optimizer_in, Device device_in, int most_steps_in)
+      : optimizer(optimizer_in),
+        device(device_in),
+        most_steps(most_steps_in),
+        table(optimizer_in.groups()),
+        listing(optimizer_in.groups()) {}
+
+  const DeviceBackend& backend() const { return backend_of(device); }
+  std::size_t step_bytes() const { return rows * sizeof(UpdateFactors); }
+
+  bool list(double lr, bool counts, UpdateTable& to) {
+    to.take_empty_gradients(true);
+    return optimizer.list_step(lr, counts, to, rule);
+  }
+
+  bool same_rows() const {
+    if (listing.rows().size() != rows) return false;
+    for (std::size_t i = 0; i < rows; ++i) {
+      const UpdateRow& a = table.rows()[i];
+      const UpdateRow& b = listing.rows()[i];
+      if (a.w != b.w || a.dw != b.dw || a.m != b.m || a.v != b.v || a.count != b.count) return false;
+    }
+    return true;
+  }
+};
+
+DeviceUpdate::DeviceUpdate(Optimizer& optimizer, Device device, int most_steps)
+    : parts_(std::make_unique<Parts>(optimizer, device, most_steps)) {
+  Parts& p = *parts_;
+  CONVSCOPE_CHECK(most_steps >= 1, kName, "expected at least one step, got ", most_steps);
+  CONVSCOPE_CHECK(p.list(0.0, /*counts=*/false, p.table), kName,
+                  "expected an optimiser whose steps can be recorded, got ", optimizer.kind());
+  p.rows = p.table.rows().size();
+  CONVSCOPE_CHECK(p.rows > 0 && p.table.device() == device, kName,
+                  "expected parameters with gradients on ", device, ", got ", p.rows,
+                  " of them on ", p.table.device());
+  const std::size_t bytes = p.step_bytes() * static_cast<std::size_t>(most_steps);
+  p.factors = Tensor::zeros({static_cast<std::int64_t>(bytes)}, DType::u8, device);
+  p.norm = Tensor::zeros({1}, DType::f64, device);
+  for (int i = 0; i < kBuffers; ++i) {
+    p.pinned[i] = static_cast<UpdateFactors*>(p.backend().allocate_pinned(bytes));
+    p.marks[i] = p.backend().make_mark(device.index);
+  }
+}
+
+DeviceUpdate::~DeviceUpdate() {
+  const Parts& p = *parts_;
+  const DeviceBackend& backend = p.backend();
+  for (int i = 0; i < kBuffers; ++i) {
+    if (p.used[i]) backend.wait_for_mark(p.device.index, p.marks[i]);
+    if (p.marks[i] != nullptr) backend.free_mark(p.device.index, p.marks[i]);
+    if (p.pinned[i] != nullptr) backend.free_pinned(p.pinned[i]);
+  }
+}
+
+bool DeviceUpdate::is_current() {
+  Parts& p = *parts_;
+  return p.list(0.0, /*counts=*/false, p.listing) && p.same_rows();
+}
+
+void DeviceUpdate::upload(const double* rates, int steps) {
+  Parts& p = *parts_;
+  CONVSCOPE_CHECK(steps >= 1 && steps <= p.most_steps, kName, "expected 1 to ", p.most_steps,
+                  " steps, got ", steps);
+  const DeviceBackend& backend = p.backend();
+  const int buffer = p.next;
+  p.next = (p.next + 1) % kBuffers;
+  if (p.used[buffer]) backend.wait_for_mark(p.device.index, p.marks[buffer]);
+  UpdateFactors* to = p.pinned[buffer];
+  for (int step = 0; step < steps; ++step) {
+    p.list(rates[step], /*counts=*/true, p.listing);
+    CONVSCOPE_CHECK(p.same_rows(), kName,
+                    "expected the parameters and gradients that were recorded, because a recording "
+                    "holds their addresses; they have moved");
+    for (const UpdateRow& row : p.listing.rows()) {
+      *to++ = {row.rate, row.decay, row.shrink, row.keep, row.gain, row.v_scale};
+    }
+  }
+  backend.copy_from_host(p.device.index, p.factors.raw_data(), p.pinned[buffer],
+                         p.step_bytes() * static_cast<std::size_t>(steps));
+  backend.set_mark(p.device.index, p.marks[buffer]);
+  p.used[buffer] = true;
+  p.uploaded = steps;
+}
+
+void DeviceUpdate::launch(int step) const {
+  const Parts& p = *parts_;
+  CONVSCOPE_CHECK(step >= 0 && step < p.most_steps, kName, "expected a step in [0,", p.most_steps,
+                  "), got ", step);
+  const auto* const factors = static_cast<const UpdateFactors*>(p.factors.raw_data());
+  recorded_update_kernel.get(p.device)(p.table, p.rule,
+                                       factors + static_cast<std::size_t>(step) * p.rows);
+}
+
+void DeviceUpdate::clip(double max_norm) const {
+  const Parts& p = *parts_;
+  CONVSCOPE_CHECK(max_norm > 0, kName, "expected max_norm > 0, got ", max_norm);
+  recorded_clip_kernel.get(p.device)(p.table, max_norm, p.norm.data<double>());
+}
+
+double DeviceUpdate::norm() const { return parts_->norm.item(); }
+
+}  // namespace convscope

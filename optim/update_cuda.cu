@@ -1,0 +1,329 @@
+// SPDX-License-Identifier: Apache-2.0
+// update_cuda.cu: all parameters of a network in one launch.
+//
+// Plan      The rows of the table go to the device as kernel parameters, 64 at a time, so nothing is
+//           copied or kept there. A block has kChunk elements of one row and finds its row by
+//           bisection. The factors of a step (learning rate, corrections of Adam) are parameters too,
+//           or, for recordings, are read from device memory when the kernel runs.
+// Numerics  the formulas of update_simd.cpp with the same fused multiply-adds: the same bits as the
+//           CPU with AVX2 or AVX-512, up to the compiler's own contractions.
+// Choices   kChunk = 2048: 8 elements for each of 256 threads, two loads of 16 bytes for each operand
+//           in flight; LeNet-5 is 36 blocks.
+#include <algorithm>
+#include <cmath>
+
+#include "framework/cuda/map.cuh"
+#include "framework/cuda/scratch.cuh"
+#include "optim/update.h"
+
+namespace convscope {
+namespace {
+
+constexpr int kMostRows = 64;
+constexpr std::int64_t kChunk = 2048;
+
+struct DeviceRow {
+  void* w;
+  void* dw;
+  void* m;
+  void* v;
+  std::int64_t count;
+  unsigned first_block;
+  bool wide;     // f64
+  bool aligned;  // all of them to 16 bytes
+};
+struct DeviceRows {
+  int count;
+  DeviceRow row[kMostRows];
+};
+struct GivenFactors {
+  UpdateFactors row[kMostRows];
+  __device__ const UpdateFactors& of(int r) const { return row[r]; }
+};
+struct StoredFactors {
+  const UpdateFactors* row;
+  __device__ const UpdateFactors& of(int r) const { return row[r]; }
+};
+
+__device__ int row_of_block(const DeviceRows& rows, unsigned block) {
+  int low = 0;
+  int high = rows.count;
+  while (high - low > 1) {
+    const int middle = (low + high) / 2;
+    if (rows.row[middle].first_block <= block) {
+      low = middle;
+    } else {
+      high = middle;
+    }
+  }
+  return low;
+}
+
+__device__ inline float fused(float a, float b, float c) { return ::fmaf(a, b, c); }
+__device__ inline double fused(double a, double b, double c) { return ::fma(a, b, c); }
+__device__ inline float root(float x) { return ::sqrtf(x); }
+__device__ inline double root(double x) { return ::sqrt(x); }
+
+// One element: w, dw, m, v of a row. State that a method does not have is neither read nor written.
+template <class T>
+struct SgdStep {
+  T decay, minus_rate, keep, gain, momentum;
+  bool nesterov;
+  static constexpr bool kHasV = false;
+  __device__ SgdStep(const UpdateFactors& f, const SgdRule& rule)
+      : decay(static_cast<T>(f.decay)),
+        minus_rate(static_cast<T>(-f.rate)),
+        keep(static_cast<T>(f.keep)),
+        gain(static_cast<T>(f.gain)),
+        momentum(static_cast<T>(rule.momentum)),
+        nesterov(rule.nesterov) {}
+  __device__ void run(T& w, T dw, T& m, T&, bool has_m) const {
+    T d = fused(decay, w, dw);
+    if (has_m) {
+      m = fused(keep, m, gain * d);
+      d = nesterov ? fused(momentum, m, d) : m;
+    }
+    w = fused(minus_rate, d, w);
+  }
+};
+
+template <class T>
+struct AdamStep {
+  T decay, shrink, rate, v_scale, epsilon, beta1, beta2, rest1, rest2;
+  static constexpr bool kHasV = true;
+  __device__ AdamStep(const UpdateFactors& f, const AdamRule& rule)
+      : decay(static_cast<T>(f.decay)),
+        shrink(static_cast<T>(f.shrink)),
+        rate(static_cast<T>(f.rate)),
+        v_scale(static_cast<T>(f.v_scale)),
+        epsilon(static_cast<T>(rule.epsilon)),
+        beta1(static_cast<T>(rule.beta1)),
+        beta2(static_cast<T>(rule.beta2)),
+        rest1(static_cast<T>(1 - rule.beta1)),
+        rest2(static_cast<T>(1 - rule.beta2)) {}
+  __device__ void run(T& w, T dw, T& m, T& v, bool) const {
+    const T d = fused(decay, w, dw);
+    m = fused(beta1, m, rest1 * d);
+    v = fused(beta2, v, rest2 * d * d);
+    w = shrink * w - rate * m / fused(root(v), v_scale, epsilon);
+  }
+};
+
+template <int kWidth, class T, class Step>
+__device__ void update_range(const Step& step, const DeviceRow& row, std::int64_t begin,
+                             std::int64_t end) {
+  using P = Pack<T, kWidth>;
+  T* const w = static_cast<T*>(row.w);
+  const T* const dw = static_cast<const T*>(row.dw);
+  T* const m = static_cast<T*>(row.m);
+  T* const v = static_cast<T*>(row.v);
+  const bool has_m = m != nullptr;
+#pragma unroll 2
+  for (std::int64_t i = begin + threadIdx.x * kWidth; i + kWidth <= end;
+       i += blockDim.x * kWidth) {
+    P pw = *reinterpret_cast<const P*>(w + i);
+    const P pdw = *reinterpret_cast<const P*>(dw + i);
+    P pm{}, pv{};
+    if (has_m) pm = *reinterpret_cast<const P*>(m + i);
+    if constexpr (Step::kHasV) pv = *reinterpret_cast<const P*>(v + i);
+#pragma unroll
+    for (int l = 0; l < kWidth; ++l) step.run(pw.v[l], pdw.v[l], pm.v[l], pv.v[l], has_m);
+    *reinterpret_cast<P*>(w + i) = pw;
+    if (has_m) *reinterpret_cast<P*>(m + i) = pm;
+    if constexpr (Step::kHasV) *reinterpret_cast<P*>(v + i) = pv;
+  }
+}
+
+template <class T, class Step>
+__device__ void update_chunk(const Step& step, const DeviceRow& row, std::int64_t begin,
+                             std::int64_t end) {
+  constexpr int kWidth = kPackWidth<T>;
+  if (!row.aligned) return update_range<1, T>(step, row, begin, end);
+  const std::int64_t whole = begin + (end - begin) / kWidth * kWidth;
+  update_range<kWidth, T>(step, row, begin, whole);
+  update_range<1, T>(step, row, whole, end);
+}
+
+template <template <class> class Step, class Rule, class Factors>
+__global__ void __launch_bounds__(kThreads)
+    update_kernel(const DeviceRows rows, const Factors factors, const Rule rule) {
+  wait_for_previous_kernel();
+  const int r = row_of_block(rows, blockIdx.x);
+  const DeviceRow& row = rows.row[r];
+  const std::int64_t begin = static_cast<std::int64_t>(blockIdx.x - row.first_block) * kChunk;
+  const std::int64_t end = begin + kChunk < row.count ? begin + kChunk : row.count;
+  if (row.wide) {
+    update_chunk<double>(Step<double>(factors.of(r), rule), row, begin, end);
+  } else {
+    update_chunk<float>(Step<float>(factors.of(r), rule), row, begin, end);
+  }
+}
+
+// Calls body(rows, first row, blocks) for the rows of the table, at most kMostRows at a time.
+template <class Body>
+void for_batches(const UpdateTable& table, const Body& body) {
+  const std::vector<UpdateRow>& all = table.rows();
+  for (std::size_t first = 0; first < all.size(); first += kMostRows) {
+    DeviceRows rows{};
+    unsigned blocks = 0;
+    const std::size_t end = std::min(all.size(), first + kMostRows);
+    for (std::size_t i = first; i < end; ++i) {
+      const UpdateRow& from = all[i];
+      if (from.count == 0) continue;
+      void* const dw = const_cast<void*>(from.dw);
+      const bool aligned = is_aligned(from.w, 16) && is_aligned(dw, 16) &&
+                           is_aligned(from.m, 16) && is_aligned(from.v, 16);
+      // Empty rows stay in place, without blocks, so that row r has the factors r.
+      rows.row[i - first] = {from.w, dw, from.m, from.v, from.count, blocks,
+                             from.dtype == DType::f64, aligned};
+      blocks += static_cast<unsigned>(ceil_div(from.count, kChunk));
+    }
+    // The bisection goes to the last row that begins at or before a block: an empty row takes the
+    // place of the next one, so that it is never the last.
+    rows.count = static_cast<int>(end - first);
+    unsigned behind = blocks;
+    for (int i = rows.count - 1; i >= 0; --i) {
+      if (rows.row[i].count == 0) rows.row[i].first_block = behind;
+      behind = rows.row[i].first_block;
+    }
+    body(rows, first, blocks);
+  }
+}
+
+template <class Factors>
+void queue(const DeviceRows& rows, unsigned blocks, const Factors& factors,
+           const UpdateRule& rule) {
+  const LaunchShape shape{
+      .grid = dim3(blocks), .block = dim3(kThreads), .overlaps_previous = true};
+  if (rule.adam) {
+    launch(update_kernel<AdamStep, AdamRule, Factors>, shape, rows, factors, rule.adam_rule);
+  } else {
+    launch(update_kernel<SgdStep, SgdRule, Factors>, shape, rows, factors, rule.sgd);
+  }
+}
+
+void update_with_given(const UpdateTable& table, const UpdateRule& rule) {
+  for_batches(table, [&](const DeviceRows& rows, std::size_t first, unsigned blocks) {
+    GivenFactors factors{};
+    for (int i = 0; i < rows.count; ++i) {
+      const UpdateRow& row = table.rows()[first + static_cast<std::size_t>(i)];
+      factors.row[i] = {row.rate, row.decay, row.shrink, row.keep, row.gain, row.v_scale};
+    }
+    queue(rows, blocks, factors, rule);
+  });
+}
+
+void sgd_cuda(const UpdateTable& table, const SgdRule& rule) {
+  update_with_given(table, {.adam = false, .sgd = rule, .adam_rule = {}});
+}
+void adam_cuda(const UpdateTable& table, const AdamRule& rule) {
+  update_with_given(table, {.adam = true, .sgd = {}, .adam_rule = rule});
+}
+void recorded_update_cuda(const UpdateTable& table, const UpdateRule& rule,
+                          const UpdateFactors* factors) {
+  for_batches(table, [&](const DeviceRows& rows, std::size_t first, unsigned blocks) {
+    queue(rows, blocks, StoredFactors{factors + first}, rule);
+  });
+}
+
+// ---- the joint norm: partial sums by block, then one block adds them in order ----
+
+template <class T>
+__device__ double square_sum(const DeviceRow& row, std::int64_t begin, std::int64_t end) {
+  const T* const dw = static_cast<const T*>(row.dw);
+  double sum = 0;
+#pragma unroll 4
+  for (std::int64_t i = begin + threadIdx.x; i < end; i += blockDim.x) {
+    const auto value = static_cast<double>(dw[i]);
+    sum += value * value;
+  }
+  return sum;
+}
+
+__global__ void __launch_bounds__(kThreads)
+    square_kernel(const DeviceRows rows, double* part) {
+  __shared__ double scratch[32];
+  const DeviceRow& row = rows.row[row_of_block(rows, blockIdx.x)];
+  const std::int64_t begin = static_cast<std::int64_t>(blockIdx.x - row.first_block) * kChunk;
+  const std::int64_t end = begin + kChunk < row.count ? begin + kChunk : row.count;
+  const double sum =
+      row.wide ? square_sum<double>(row, begin, end) : square_sum<float>(row, begin, end);
+  const double total = block_sum(sum, scratch);
+  if (threadIdx.x == 0) part[blockIdx.x] = total;
+}
+
+// norm[0]; and factor[0], what gradients are multiplied by to have a norm of at most max_norm.
+__global__ void norm_kernel(const double* part, unsigned count, double max_norm, double* norm,
+                            double* factor) {
+  __shared__ double scratch[32];
+  double sum = 0;
+  for (unsigned i = threadIdx.x; i < count; i += blockDim.x) sum += part[i];
+  const double total = ::sqrt(block_sum(sum, scratch));
+  if (threadIdx.x != 0) return;
+  norm[0] = total;
+  const bool clips = total > max_norm && total <= 1.7976931348623157e308;
+  factor[0] = clips ? max_norm / total : 1.0;
+}
+
+__global__ void __launch_bounds__(kThreads)
+    scale_kernel_of_rows(const DeviceRows rows, const double* factor, double given) {
+  const double f = factor != nullptr ? *factor : given;
+  if (f == 1.0) return;
+  const DeviceRow& row = rows.row[row_of_block(rows, blockIdx.x)];
+  const std::int64_t begin = static_cast<std::int64_t>(blockIdx.x - row.first_block) * kChunk;
+  const std::int64_t end = begin + kChunk < row.count ? begin + kChunk : row.count;
+  for (std::int64_t i = begin + threadIdx.x; i < end; i += blockDim.x) {
+    if (row.wide) {
+      static_cast<double*>(row.dw)[i] *= f;
+    } else {
+      static_cast<float*>(row.dw)[i] *= static_cast<float>(f);
+    }
+  }
+}
+
+LaunchShape blocks_of(unsigned blocks) { return {.grid = dim3(blocks), .block = dim3(kThreads)}; }
+
+// In scratch memory: the factor, the norm, the partial sums.
+double* queue_norm(const UpdateTable& table, double max_norm, double* norm) {
+  std::int64_t all = 0;
+  for (const UpdateRow& row : table.rows()) all += ceil_div(row.count, kChunk);
+  auto* const factor = cuda_scratch_of<double>(static_cast<std::size_t>(all) + 2);
+  if (norm == nullptr) norm = factor + 1;
+  double* part = factor + 2;
+  for_batches(table, [&](const DeviceRows& rows, std::size_t, unsigned blocks) {
+    launch(square_kernel, blocks_of(blocks), rows, part);
+    part += blocks;
+  });
+  launch(norm_kernel, blocks_of(1), factor + 2, static_cast<unsigned>(all), max_norm, norm, factor);
+  return factor;
+}
+
+double gradient_norm_cuda(const UpdateTable& table) {
+  const double* const factor = queue_norm(table, 0, nullptr);
+  double out = 0;
+  const Device device = table.device();
+  backend_of(device).copy_to_host(device.index, &out, factor + 1, sizeof(out));
+  return out;
+}
+
+void scale_gradients_cuda(const UpdateTable& table, double factor) {
+  for_batches(table, [&](const DeviceRows& rows, std::size_t, unsigned blocks) {
+    launch(scale_kernel_of_rows, blocks_of(blocks), rows, nullptr, factor);
+  });
+}
+
+void recorded_clip_cuda(const UpdateTable& table, double max_norm, double* norm) {
+  const double* const factor = queue_norm(table, max_norm, norm);
+  for_batches(table, [&](const DeviceRows& rows, std::size_t, unsigned blocks) {
+    launch(scale_kernel_of_rows, blocks_of(blocks), rows, factor, 1.0);
+  });
+}
+
+}  // namespace
+CONVSCOPE_KERNEL(sgd_update_kernel, cuda, sgd_cuda)
+CONVSCOPE_KERNEL(adam_update_kernel, cuda, adam_cuda)
+CONVSCOPE_KERNEL(gradient_norm_kernel, cuda, gradient_norm_cuda)
+CONVSCOPE_KERNEL(scale_gradients_kernel, cuda, scale_gradients_cuda)
+CONVSCOPE_KERNEL(recorded_update_kernel, cuda, recorded_update_cuda)
+CONVSCOPE_KERNEL(recorded_clip_kernel, cuda, recorded_clip_cuda)
+}  // namespace convscope
