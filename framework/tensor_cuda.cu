@@ -39,7 +39,8 @@ __device__ void put(void* to, DType dtype, std::int64_t i, double value) {
       static_cast<BFloat16*>(to)[i] = BFloat16(static_cast<float>(value));
       return;
     case DType::i32:
-      static_cast<std::int32_t*>(to)[i] = saturated<std::int32_t>(value, -2147483648.0, 2147483647.0);
+      static_cast<std::int32_t*>(to)[i] =
+          saturated<std::int32_t>(value, -2147483648.0, 2147483647.0);
       return;
     case DType::i8:
       static_cast<std::int8_t*>(to)[i] = saturated<std::int8_t>(value, -128.0, 127.0);

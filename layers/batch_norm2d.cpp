@@ -23,9 +23,9 @@ constexpr const char* kName = "batch_norm2d";
 
 std::int64_t count_of(const Shape& x) { return x[0] * x[2] * x[3]; }
 
-Tensor by_channel(std::int64_t channels) { return Tensor::empty({channels}, DType::f64); }
-
-double at(const Tensor& values, std::int64_t c) { return values.data<double>()[c]; }
+Tensor by_channel(std::int64_t channels, Device device) {
+  return Tensor::empty({channels}, DType::f64, device);
+}
 
 void check(const Tensor& x, const Tensor& weight, const Tensor& bias) {
   CONVSCOPE_CHECK(
@@ -33,17 +33,19 @@ void check(const Tensor& x, const Tensor& weight, const Tensor& bias) {
       "expected x [N,C,H,W] of type f32 or f64, got ", x.str());
   const Shape channels{x.dim(1)};
   CONVSCOPE_CHECK(weight.shape() == channels && bias.shape() == channels &&
-                      weight.dtype() == x.dtype() && bias.dtype() == x.dtype(),
-                  kName, "expected weight and bias [", x.dim(1), "] of the type of x because x is ",
-                  x.str(), ", got ", weight.str(), " and ", bias.str());
+                      weight.dtype() == x.dtype() && bias.dtype() == x.dtype() &&
+                      weight.device() == x.device() && bias.device() == x.device(),
+                  kName, "expected weight and bias [", x.dim(1),
+                  "] of the type and on the device of x because x is ", x.str(), ", got ",
+                  weight.str(), " and ", bias.str());
 }
 
 // C values of work: y = (x - mean) inverse_deviation weight + bias = x factor + shift.
 Tensor normalised(const Tensor& x, const Tensor& weight, const Tensor& bias,
                   const BatchNormStatistics& statistics) {
   const std::int64_t channels = x.dim(1);
-  const Tensor factor = by_channel(channels);
-  const Tensor shift = by_channel(channels);
+  const Tensor factor = by_channel(channels, x.device());
+  const Tensor shift = by_channel(channels, x.device());
   batch_norm_factors(weight, bias, statistics.mean, statistics.inverse_deviation, factor, shift);
   const Tensor y = Tensor::empty(x.shape(), x.dtype(), x.device());
   if (y.numel() > 0) batch_norm_apply_kernel.get(x.device())(x, factor, shift, y);
@@ -51,7 +53,7 @@ Tensor normalised(const Tensor& x, const Tensor& weight, const Tensor& bias,
 }
 
 Tensor inverse_deviation(const Tensor& variance, double eps) {
-  const Tensor out = by_channel(variance.numel());
+  const Tensor out = by_channel(variance.numel(), variance.device());
   batch_norm_inverse_deviation(variance, eps, out);
   return out;
 }
@@ -61,13 +63,13 @@ void backward(const Tensor& dy, const Tensor& x, const Tensor& weight,
               const BatchNormStatistics& statistics, bool training, GradientSink& out) {
   const std::int64_t channels = x.dim(1);
   const auto count = static_cast<double>(count_of(x.shape()));
-  const Tensor sum_dy = by_channel(channels);
-  const Tensor sum_dy_x = by_channel(channels);
+  const Tensor sum_dy = by_channel(channels, x.device());
+  const Tensor sum_dy_x = by_channel(channels, x.device());
   batch_norm_sums_kernel.get(x.device())(dy, x, statistics.mean, sum_dy, sum_dy_x);
   if (out.wants(0)) {
-    const Tensor a = by_channel(channels);
-    const Tensor b = by_channel(channels);
-    const Tensor d = by_channel(channels);
+    const Tensor a = by_channel(channels, x.device());
+    const Tensor b = by_channel(channels, x.device());
+    const Tensor d = by_channel(channels, x.device());
     batch_norm_gradient_factors(weight, statistics.inverse_deviation, sum_dy, sum_dy_x, count,
                                 training, a, b, d);
     const Tensor dx = Tensor::empty(x.shape(), x.dtype(), x.device());
@@ -77,10 +79,9 @@ void backward(const Tensor& dy, const Tensor& x, const Tensor& weight,
     out.add(0, dx);
   }
   if (out.wants(1)) {
-    for (std::int64_t c = 0; c < channels; ++c) {
-      sum_dy_x.data<double>()[c] *= at(statistics.inverse_deviation, c);
-    }
-    out.add(1, sum_dy_x.to(x.dtype()));
+    const Tensor dw = Tensor::empty({channels}, x.dtype(), x.device());
+    batch_norm_parameter_gradient(sum_dy_x, statistics.inverse_deviation, dw, false);
+    out.add(1, dw);
   }
   if (out.wants(2)) out.add(2, sum_dy.to(x.dtype()));
 }
@@ -104,8 +105,9 @@ Variable batch_norm2d(const Variable& x, const Variable& weight, const Variable&
                   "expected more than one value for each channel while training because the "
                   "variance of one value is 0, got x ",
                   x.shape());
-  BatchNormStatistics of_batch{
-      .mean = by_channel(x.dim(1)), .variance = by_channel(x.dim(1)), .inverse_deviation = {}};
+  BatchNormStatistics of_batch{.mean = by_channel(x.dim(1), x.device()),
+                               .variance = by_channel(x.dim(1), x.device()),
+                               .inverse_deviation = {}};
   batch_norm_statistics_kernel.get(x.device())(x.value(), of_batch.mean, of_batch.variance);
   of_batch.inverse_deviation = inverse_deviation(of_batch.variance, eps);
   if (statistics != nullptr) *statistics = of_batch;

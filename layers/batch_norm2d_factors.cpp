@@ -4,21 +4,21 @@
 #include <cmath>
 
 namespace convscope {
+
+constinit KernelSlot<BatchNormFactorKernels()> batch_norm_factor_kernels{"batch_norm2d"};
+
 namespace {
 
 double at(const Tensor& values, std::int64_t c) { return values.data<double>()[c]; }
 
-}  // namespace
-
-void batch_norm_inverse_deviation(const Tensor& variance, double eps, const Tensor& out) {
+void inverse_deviation_cpu(const Tensor& variance, double eps, const Tensor& out) {
   for (std::int64_t c = 0; c < variance.numel(); ++c) {
     out.data<double>()[c] = 1 / std::sqrt(variance.at(c) + eps);
   }
 }
 
-void batch_norm_factors(const Tensor& weight, const Tensor& bias, const Tensor& mean,
-                        const Tensor& inverse_deviation, const Tensor& factor,
-                        const Tensor& shift) {
+void factors_cpu(const Tensor& weight, const Tensor& bias, const Tensor& mean,
+                 const Tensor& inverse_deviation, const Tensor& factor, const Tensor& shift) {
   for (std::int64_t c = 0; c < factor.numel(); ++c) {
     const double f = at(inverse_deviation, c) * weight.at(c);
     factor.data<double>()[c] = f;
@@ -26,9 +26,9 @@ void batch_norm_factors(const Tensor& weight, const Tensor& bias, const Tensor& 
   }
 }
 
-void batch_norm_gradient_factors(const Tensor& weight, const Tensor& inverse_deviation,
-                                 const Tensor& sum_dy, const Tensor& sum_dy_x, double count,
-                                 bool training, const Tensor& a, const Tensor& b, const Tensor& d) {
+void gradient_factors_cpu(const Tensor& weight, const Tensor& inverse_deviation,
+                          const Tensor& sum_dy, const Tensor& sum_dy_x, double count, bool training,
+                          const Tensor& a, const Tensor& b, const Tensor& d) {
   for (std::int64_t c = 0; c < a.numel(); ++c) {
     const double i = at(inverse_deviation, c);
     const double f = weight.at(c) * i;
@@ -38,9 +38,8 @@ void batch_norm_gradient_factors(const Tensor& weight, const Tensor& inverse_dev
   }
 }
 
-void batch_norm_move_running(const Tensor& mean, const Tensor& variance, double count,
-                             double momentum, const Tensor& running_mean,
-                             const Tensor& running_variance) {
+void move_running_cpu(const Tensor& mean, const Tensor& variance, double count, double momentum,
+                      const Tensor& running_mean, const Tensor& running_variance) {
   float* const m = running_mean.data<float>();
   float* const v = running_variance.data<float>();
   const double keep = 1 - momentum;
@@ -51,4 +50,63 @@ void batch_norm_move_running(const Tensor& mean, const Tensor& variance, double 
   }
 }
 
+template <class T>
+void parameter_gradient_typed(const Tensor& sums, const Tensor& scale, T* to, bool accumulate) {
+  for (std::int64_t c = 0; c < sums.numel(); ++c) {
+    const T value = static_cast<T>(scale.defined() ? at(sums, c) * at(scale, c) : at(sums, c));
+    to[c] = accumulate ? to[c] + value : value;
+  }
+}
+
+void parameter_gradient_cpu(const Tensor& sums, const Tensor& scale, const Tensor& to,
+                            bool accumulate) {
+  if (to.dtype() == DType::f64) {
+    return parameter_gradient_typed(sums, scale, to.data<double>(), accumulate);
+  }
+  parameter_gradient_typed(sums, scale, to.data<float>(), accumulate);
+}
+
+BatchNormFactorKernels kernels_cpu() {
+  return {.inverse_deviation = inverse_deviation_cpu,
+          .factors = factors_cpu,
+          .gradient_factors = gradient_factors_cpu,
+          .move_running = move_running_cpu,
+          .parameter_gradient = parameter_gradient_cpu};
+}
+
+BatchNormFactorKernels kernels_for(const Tensor& tensor) {
+  return batch_norm_factor_kernels.get(tensor.device())();
+}
+
+}  // namespace
+
+void batch_norm_inverse_deviation(const Tensor& variance, double eps, const Tensor& out) {
+  kernels_for(out).inverse_deviation(variance, eps, out);
+}
+
+void batch_norm_factors(const Tensor& weight, const Tensor& bias, const Tensor& mean,
+                        const Tensor& inverse_deviation, const Tensor& factor,
+                        const Tensor& shift) {
+  kernels_for(factor).factors(weight, bias, mean, inverse_deviation, factor, shift);
+}
+
+void batch_norm_gradient_factors(const Tensor& weight, const Tensor& inverse_deviation,
+                                 const Tensor& sum_dy, const Tensor& sum_dy_x, double count,
+                                 bool training, const Tensor& a, const Tensor& b, const Tensor& d) {
+  kernels_for(a).gradient_factors(weight, inverse_deviation, sum_dy, sum_dy_x, count, training, a,
+                                  b, d);
+}
+
+void batch_norm_move_running(const Tensor& mean, const Tensor& variance, double count,
+                             double momentum, const Tensor& running_mean,
+                             const Tensor& running_variance) {
+  kernels_for(mean).move_running(mean, variance, count, momentum, running_mean, running_variance);
+}
+
+void batch_norm_parameter_gradient(const Tensor& sums, const Tensor& scale, const Tensor& to,
+                                   bool accumulate) {
+  kernels_for(to).parameter_gradient(sums, scale, to, accumulate);
+}
+
+CONVSCOPE_KERNEL(batch_norm_factor_kernels, cpu, kernels_cpu)
 }  // namespace convscope

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // batch_norm2d_factors.h: the arithmetic of batch norm on C values, one for each channel, between
-// its passes over the images. All tensors [C]; statistics and results f64.
+// its passes over the images. All tensors [C] on one device; statistics and results f64, weights,
+// biases and their gradients f32 or f64.
 #pragma once
 
 #include <cstdint>
 
+#include "framework/kernel_slot.h"
 #include "framework/tensor.h"
 
 namespace convscope {
@@ -29,5 +31,20 @@ void batch_norm_gradient_factors(const Tensor& weight, const Tensor& inverse_dev
 void batch_norm_move_running(const Tensor& mean, const Tensor& variance, double count,
                              double momentum, const Tensor& running_mean,
                              const Tensor& running_variance);
+
+// to = sums (times `scale`, when defined), converted; or to += with `accumulate`: gradients of the
+// weight and the bias.
+void batch_norm_parameter_gradient(const Tensor& sums, const Tensor& scale, const Tensor& to,
+                                   bool accumulate);
+
+// Kernels of the above.
+struct BatchNormFactorKernels {
+  decltype(&batch_norm_inverse_deviation) inverse_deviation;
+  decltype(&batch_norm_factors) factors;
+  decltype(&batch_norm_gradient_factors) gradient_factors;
+  decltype(&batch_norm_move_running) move_running;
+  decltype(&batch_norm_parameter_gradient) parameter_gradient;
+};
+extern CONVSCOPE_API KernelSlot<BatchNormFactorKernels()> batch_norm_factor_kernels;
 
 }  // namespace convscope

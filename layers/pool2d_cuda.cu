@@ -19,7 +19,8 @@ struct PoolSizes {
 };
 
 int narrow(std::int64_t size) {
-  CONVSCOPE_CHECK(size < (std::int64_t{1} << 30), "pool2d", "expected sizes below 2^30, got ", size);
+  CONVSCOPE_CHECK(size < (std::int64_t{1} << 30), "pool2d", "expected sizes below 2^30, got ",
+                  size);
   return static_cast<int>(size);
 }
 

@@ -34,9 +34,8 @@ bool Adam::list_step(double lr, bool counts, UpdateTable& table, UpdateRule& rul
   CONVSCOPE_CHECK(std::isfinite(lr) && lr >= 0, kind(), "expected a learning rate >= 0, got ", lr);
   std::int32_t* const steps = steps_.data<std::int32_t>();
   table.clear();
-  rule = {.adam = true,
-          .sgd = {},
-          .adam_rule = {settings_.beta1, settings_.beta2, settings_.epsilon}};
+  rule = {
+      .adam = true, .sgd = {}, .adam_rule = {settings_.beta1, settings_.beta2, settings_.epsilon}};
   // Nearly always all parameters share t, so the two powers are taken once for each change of t.
   std::int32_t t = 0;
   double mean_scale = 1;

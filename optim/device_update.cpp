@@ -51,7 +51,8 @@ struct DeviceUpdate::Parts {
     for (std::size_t i = 0; i < rows; ++i) {
       const UpdateRow& a = table.rows()[i];
       const UpdateRow& b = listing.rows()[i];
-      if (a.w != b.w || a.dw != b.dw || a.m != b.m || a.v != b.v || a.count != b.count) return false;
+      if (a.w != b.w || a.dw != b.dw || a.m != b.m || a.v != b.v || a.count != b.count)
+        return false;
     }
     return true;
   }

@@ -119,8 +119,7 @@ __device__ void update_range(const Step& step, const DeviceRow& row, std::int64_
   T* const v = static_cast<T*>(row.v);
   const bool has_m = m != nullptr;
 #pragma unroll 2
-  for (std::int64_t i = begin + threadIdx.x * kWidth; i + kWidth <= end;
-       i += blockDim.x * kWidth) {
+  for (std::int64_t i = begin + threadIdx.x * kWidth; i + kWidth <= end; i += blockDim.x * kWidth) {
     P pw = *reinterpret_cast<const P*>(w + i);
     const P pdw = *reinterpret_cast<const P*>(dw + i);
     P pm{}, pv{};
@@ -171,11 +170,11 @@ void for_batches(const UpdateTable& table, const Body& body) {
       const UpdateRow& from = all[i];
       if (from.count == 0) continue;
       void* const dw = const_cast<void*>(from.dw);
-      const bool aligned = is_aligned(from.w, 16) && is_aligned(dw, 16) &&
-                           is_aligned(from.m, 16) && is_aligned(from.v, 16);
+      const bool aligned = is_aligned(from.w, 16) && is_aligned(dw, 16) && is_aligned(from.m, 16) &&
+                           is_aligned(from.v, 16);
       // Empty rows stay in place, without blocks, so that row r has the factors r.
-      rows.row[i - first] = {from.w, dw, from.m, from.v, from.count, blocks,
-                             from.dtype == DType::f64, aligned};
+      rows.row[i - first] = {
+          from.w, dw, from.m, from.v, from.count, blocks, from.dtype == DType::f64, aligned};
       blocks += static_cast<unsigned>(ceil_div(from.count, kChunk));
     }
     // The bisection goes to the last row that begins at or before a block: an empty row takes the
@@ -193,8 +192,7 @@ void for_batches(const UpdateTable& table, const Body& body) {
 template <class Factors>
 void queue(const DeviceRows& rows, unsigned blocks, const Factors& factors,
            const UpdateRule& rule) {
-  const LaunchShape shape{
-      .grid = dim3(blocks), .block = dim3(kThreads), .overlaps_previous = true};
+  const LaunchShape shape{.grid = dim3(blocks), .block = dim3(kThreads), .overlaps_previous = true};
   if (rule.adam) {
     launch(update_kernel<AdamStep, AdamRule, Factors>, shape, rows, factors, rule.adam_rule);
   } else {
@@ -240,8 +238,7 @@ __device__ double square_sum(const DeviceRow& row, std::int64_t begin, std::int6
   return sum;
 }
 
-__global__ void __launch_bounds__(kThreads)
-    square_kernel(const DeviceRows rows, double* part) {
+__global__ void __launch_bounds__(kThreads) square_kernel(const DeviceRows rows, double* part) {
   __shared__ double scratch[32];
   const DeviceRow& row = rows.row[row_of_block(rows, blockIdx.x)];
   const std::int64_t begin = static_cast<std::int64_t>(blockIdx.x - row.first_block) * kChunk;

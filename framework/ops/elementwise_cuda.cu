@@ -45,9 +45,9 @@ struct BinaryWithOne {
 
 // Index has 32 bits where that is enough: a division costs a third then.
 template <int kWidth, class Index, class T>
-__global__ void __launch_bounds__(kThreads) broadcast_kernel(Binary<T> op, BroadcastWalk walk,
-                                                             const T* a, const T* b, T* y,
-                                                             std::int64_t packs) {
+__global__ void __launch_bounds__(kThreads)
+    broadcast_kernel(Binary<T> op, BroadcastWalk walk, const T* a, const T* b, T* y,
+                     std::int64_t packs) {
   using P = Pack<T, kWidth>;
   const int inner = walk.rank - 1;
   for (std::int64_t pack = global_thread(); pack < packs; pack += global_threads()) {
@@ -103,10 +103,11 @@ void binary_typed(BinaryOp op, const Tensor& a, const Tensor& b, const Tensor& y
                       (!steps_a || is_aligned(pa, 16)) && (!steps_b || is_aligned(pb, 16));
   const bool small = count < (std::int64_t{1} << 31);
   const std::int64_t packs = packed ? count / kWidth : count;
-  const auto kernel = packed ? (small ? broadcast_kernel<kWidth, std::uint32_t, T>
-                                      : broadcast_kernel<kWidth, std::uint64_t, T>)
-                             : (small ? broadcast_kernel<1, std::uint32_t, T>
-                                      : broadcast_kernel<1, std::uint64_t, T>);
+  const auto kernel =
+      packed
+          ? (small ? broadcast_kernel<kWidth, std::uint32_t, T>
+                   : broadcast_kernel<kWidth, std::uint64_t, T>)
+          : (small ? broadcast_kernel<1, std::uint32_t, T> : broadcast_kernel<1, std::uint64_t, T>);
   launch(kernel, grid_of_packs(packs), binary, walk, pa, pb, py, packs);
 }
 
@@ -225,8 +226,7 @@ struct Scale {
 
 void scale_cuda(double factor, const Tensor& x, const Tensor& y) {
   if (x.dtype() == DType::f64) {
-    return map<1, double>(Scale<double>{factor}, {{x.data<double>()}}, y.data<double>(),
-                          x.numel());
+    return map<1, double>(Scale<double>{factor}, {{x.data<double>()}}, y.data<double>(), x.numel());
   }
   map<1, float>(Scale<float>{static_cast<float>(factor)}, {{x.data<float>()}}, y.data<float>(),
                 x.numel());

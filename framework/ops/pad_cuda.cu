@@ -117,8 +117,8 @@ PadSizes sizes_of(const Shape& x, const Shape& y, const Padding2d& padding) {
 template <class T>
 void pad_typed(const Tensor& x, const Padding2d& padding, PadMode mode, const Tensor& y) {
   const std::int64_t rows = y.dim(0) * y.dim(1) * y.dim(2);
-  launch(pad_rows<T>, rows_of(rows, y.dim(3)), x.data<T>(),
-         sizes_of(x.shape(), y.shape(), padding), mode, y.data<T>(), rows);
+  launch(pad_rows<T>, rows_of(rows, y.dim(3)), x.data<T>(), sizes_of(x.shape(), y.shape(), padding),
+         mode, y.data<T>(), rows);
 }
 template <class T>
 void pad_gradient_typed(const Tensor& dy, const Padding2d& padding, PadMode mode,
@@ -133,8 +133,7 @@ void pad_cuda(const Tensor& x, const Padding2d& padding, PadMode mode, const Ten
   pad_typed<float>(x, padding, mode, y);
 }
 
-void pad_gradient_cuda(const Tensor& dy, const Padding2d& padding, PadMode mode,
-                       const Tensor& dx) {
+void pad_gradient_cuda(const Tensor& dy, const Padding2d& padding, PadMode mode, const Tensor& dx) {
   if (dy.dtype() == DType::f64) return pad_gradient_typed<double>(dy, padding, mode, dx);
   pad_gradient_typed<float>(dy, padding, mode, dx);
 }

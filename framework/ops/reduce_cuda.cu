@@ -146,8 +146,9 @@ constexpr unsigned kColumnWarps = 16;
 
 // Block (tile of 32 columns, k, piece) adds rows [begin, end).
 template <class T>
-__global__ void column_kernel(const T* x, Geometry g, std::int64_t tiles, std::int64_t rows_of_piece,
-                              int pieces, double* part, T* y, bool accumulate) {
+__global__ void column_kernel(const T* x, Geometry g, std::int64_t tiles,
+                              std::int64_t rows_of_piece, int pieces, double* part, T* y,
+                              bool accumulate) {
   __shared__ double sums[kColumnWarps][33];
   const std::int64_t k = blockIdx.x / tiles;
   const std::int64_t column = (blockIdx.x - k * tiles) * 32 + threadIdx.x;

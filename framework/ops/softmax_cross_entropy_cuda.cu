@@ -120,8 +120,8 @@ __global__ void argmax_rows(const T* x, std::int32_t* y, std::int64_t rows, std:
   }
   for (int offset = 16; offset > 0; offset /= 2) {
     const T other = __shfl_xor_sync(kAllLanes, most, offset);
-    const auto at = static_cast<std::int64_t>(
-        __shfl_xor_sync(kAllLanes, static_cast<long long>(best), offset));
+    const auto at =
+        static_cast<std::int64_t>(__shfl_xor_sync(kAllLanes, static_cast<long long>(best), offset));
     if (comes_first(other, at, most, best)) {
       most = other;
       best = at;
@@ -132,8 +132,8 @@ __global__ void argmax_rows(const T* x, std::int32_t* y, std::int64_t rows, std:
 
 template <class T>
 void argmax_typed(const Tensor& x, const Tensor& y) {
-  launch(argmax_rows<T>, warps_for(x.shape()[0]), x.data<T>(), y.data<std::int32_t>(),
-         x.shape()[0], x.shape()[1]);
+  launch(argmax_rows<T>, warps_for(x.shape()[0]), x.data<T>(), y.data<std::int32_t>(), x.shape()[0],
+         x.shape()[1]);
 }
 
 void argmax_cuda(const Tensor& x, const Tensor& y) {
