@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <new>
+
 #include "framework/cuda/launch.cuh"
 #include "framework/cuda/scratch.cuh"
 
@@ -7,18 +9,18 @@ namespace {
 
 // Never given back: the driver may be gone when the process ends.
 void* make_scratch() {
-  void* made = nullptr;
 #if defined(CONVSCOPE_CUDA_EMULATED)
-  CONVSCOPE_CUDA(cudaMalloc(&made, kScratchBytes));
+  return ::operator new(kScratchBytes, std::align_val_t{128});
 #else
+  void* made = nullptr;
   // The first call may come while a recording is made, which forbids allocations without this.
   cudaStreamCaptureMode mode = cudaStreamCaptureModeRelaxed;
   CONVSCOPE_CUDA(cudaThreadExchangeStreamCaptureMode(&mode));
   const cudaError_t status = cudaMalloc(&made, kScratchBytes);
   CONVSCOPE_CUDA(cudaThreadExchangeStreamCaptureMode(&mode));
   check_cuda(status, "cudaMalloc of the scratch memory");
-#endif
   return made;
+#endif
 }
 
 }  // namespace
