@@ -46,7 +46,7 @@ To convert(From value) {
     return convert<To>(static_cast<float>(value));
   } else if constexpr (is_half<To>) {
     return To(static_cast<float>(value));
-  } else if constexpr (std::is_integral_v<To> && std::is_floating_point_v<From>) {
+  } else if constexpr (std::is_integral_v<To>) {
     // Out of range or NaN would be undefined: saturate, NaN becomes 0.
     if (!(value == value)) return To{0};
     constexpr auto kLow = static_cast<double>(std::numeric_limits<To>::min());

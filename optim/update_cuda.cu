@@ -14,6 +14,7 @@
 
 #include "framework/cuda/map.cuh"
 #include "framework/cuda/scratch.cuh"
+#include "framework/memory.h"
 #include "optim/update.h"
 
 namespace convscope {
@@ -280,26 +281,26 @@ __global__ void __launch_bounds__(kThreads)
 
 LaunchShape blocks_of(unsigned blocks) { return {.grid = dim3(blocks), .block = dim3(kThreads)}; }
 
-// In scratch memory: the factor, the norm, the partial sums.
-double* queue_norm(const UpdateTable& table, double max_norm, double* norm) {
+// Writes norm[0]; returns the factor. In scratch memory: the factor, then the partial sums.
+const double* queue_norm(const UpdateTable& table, double max_norm, double* norm) {
   std::int64_t all = 0;
   for (const UpdateRow& row : table.rows()) all += ceil_div(row.count, kChunk);
-  auto* const factor = cuda_scratch_of<double>(static_cast<std::size_t>(all) + 2);
-  if (norm == nullptr) norm = factor + 1;
-  double* part = factor + 2;
+  auto* const factor = cuda_scratch_of<double>(static_cast<std::size_t>(all) + 1);
+  double* part = factor + 1;
   for_batches(table, [&](const DeviceRows& rows, std::size_t, unsigned blocks) {
     launch(square_kernel, blocks_of(blocks), rows, part);
     part += blocks;
   });
-  launch(norm_kernel, blocks_of(1), factor + 2, static_cast<unsigned>(all), max_norm, norm, factor);
+  launch(norm_kernel, blocks_of(1), factor + 1, static_cast<unsigned>(all), max_norm, norm, factor);
   return factor;
 }
 
 double gradient_norm_cuda(const UpdateTable& table) {
-  const double* const factor = queue_norm(table, 0, nullptr);
-  double out = 0;
   const Device device = table.device();
-  backend_of(device).copy_to_host(device.index, &out, factor + 1, sizeof(out));
+  const Workspace norm(device, sizeof(double));
+  queue_norm(table, 0, static_cast<double*>(norm.data()));
+  double out = 0;
+  backend_of(device).copy_to_host(device.index, &out, norm.data(), sizeof(out));
   return out;
 }
 
