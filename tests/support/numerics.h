@@ -63,6 +63,38 @@ struct Numbers {
   }
 };
 
+// How far one element of an output may be from `expected`; `largest` of the sums over magnitudes.
+inline double allowed_error(const Conv2dProblem& problem, double error_growth, double expected,
+                            double largest) {
+  const double f32 =
+      error_growth * static_cast<double>(std::numeric_limits<float>::epsilon()) * largest;
+  if (problem.dtype == DType::bf16) return f32 + 0x1p-8 * std::abs(expected);
+  // Below 2^-14 the steps of f16 stay 2^-24.
+  if (problem.dtype == DType::f16) return f32 + 0x1p-11 * std::abs(expected) + 0x1p-24;
+  // tf32: each factor is rounded by at most 2^-10 of itself.
+  return problem.precision == Precision::tf32 ? f32 + 0x1p-9 * largest : f32;
+}
+
+// The relative L2 error that an output on a device may have.
+inline double allowed_l2(const Conv2dProblem& problem) {
+  if (problem.dtype == DType::bf16) return 1e-2;
+  if (problem.dtype == DType::f16) return 2e-3;
+  return problem.precision == Precision::tf32 ? 1e-3 : 2e-6;
+}
+
+// How many products are added to one element of the output.
+inline std::int64_t sum_length(const Conv2dProblem& z, Direction direction) {
+  return direction == Direction::forward         ? z.c_per_group() * z.r * z.s
+         : direction == Direction::backward_data ? z.k_per_group() * z.r * z.s
+                                                 : z.n * z.p() * z.q();
+}
+
+inline std::int64_t output_numel(const Conv2dProblem& z, Direction direction) {
+  return direction == Direction::forward         ? z.y_shape().numel()
+         : direction == Direction::backward_data ? z.x_shape().numel()
+                                                 : z.w_shape().numel();
+}
+
 // What the reference says about one direction.
 struct Expected {
   std::vector<double> values;
@@ -104,18 +136,7 @@ class ConvolutionCase {
   static constexpr float kGuardValue = -12345.0f;
   static constexpr std::size_t kCanaryBytes = 256;
 
-  std::int64_t output_count(Direction direction) const {
-    return direction == Direction::forward         ? problem_.y_shape().numel()
-           : direction == Direction::backward_data ? problem_.x_shape().numel()
-                                                   : problem_.w_shape().numel();
-  }
-  // How many products are added to one element of the output.
-  std::int64_t sum_length(Direction direction) const {
-    const Conv2dProblem& z = problem_;
-    return direction == Direction::forward         ? z.c_per_group() * z.r * z.s
-           : direction == Direction::backward_data ? z.k_per_group() * z.r * z.s
-                                                   : z.n * z.p() * z.q();
-  }
+  std::int64_t output_count(Direction direction) const { return output_numel(problem_, direction); }
 
   std::string run(const Conv2dAlgorithm& algorithm, Direction direction, bool extra,
                   std::vector<float>& result) const {
@@ -195,21 +216,6 @@ class ConvolutionCase {
     return "";
   }
 
-  // How far the output may be from `expected`.
-  double allowed(const Conv2dAlgorithm& algorithm, double expected, double largest) const {
-    if (tier_ == Tier::exact) return 0.0;
-    const double f32 = algorithm.error_growth *
-                       static_cast<double>(std::numeric_limits<float>::epsilon()) * largest;
-    switch (problem_.dtype) {
-      case DType::bf16:
-        return f32 + 0x1p-8 * std::abs(expected);
-      case DType::f16:  // below 2^-14 its steps stay 2^-24
-        return f32 + 0x1p-11 * std::abs(expected) + 0x1p-24;
-      default:  // tf32: each factor is rounded by at most 2^-10 of itself
-        return problem_.precision == Precision::tf32 ? f32 + 0x1p-9 * largest : f32;
-    }
-  }
-
   std::string compare(const Conv2dAlgorithm& algorithm, Direction direction, bool extra,
                       const std::vector<float>& result) {
     const Expected& expected = expect(direction, extra);
@@ -221,7 +227,9 @@ class ConvolutionCase {
                                ? rounded_to(problem_.dtype, static_cast<float>(expected.values[i]))
                                : expected.values[i];
       const double error = std::abs(static_cast<double>(result[i]) - right);
-      const double bound = allowed(algorithm, right, expected.largest);
+      const double bound = tier_ == Tier::exact ? 0.0
+                                                : allowed_error(problem_, algorithm.error_growth,
+                                                                right, expected.largest);
       errors += error * error;
       squares += right * right;
       if (error <= bound) continue;  // false for NaN
@@ -233,13 +241,10 @@ class ConvolutionCase {
     }
     // Of a few elements all may be small by chance.
     if (algorithm.device == DeviceType::cpu || tier_ == Tier::exact || result.size() < 32 ||
-        sum_length(direction) > 4608) {
+        sum_length(problem_, direction) > 4608) {
       return "";
     }
-    const double most = problem_.dtype == DType::bf16           ? 1e-2
-                        : problem_.dtype == DType::f16          ? 2e-3
-                        : problem_.precision == Precision::tf32 ? 1e-3
-                                                                : 2e-6;
+    const double most = allowed_l2(problem_);
     if (std::sqrt(errors) <= most * std::sqrt(squares)) return "";
     std::ostringstream text;
     text << "relative L2 error " << std::sqrt(errors / squares) << ", allowed " << most << with;

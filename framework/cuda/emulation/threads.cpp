@@ -64,11 +64,9 @@ struct Block {
   std::string error;
 };
 
-Block& block() {
-  // Never freed: a kernel may be launched by a destructor at the end of the process.
-  static Block& made = *new Block;
-  return made;
-}
+// Made by the first launch and never freed: a destructor at the end of the process may launch too.
+Block* the_block = nullptr;
+Block& block() { return *the_block; }
 
 // CONVSCOPE_EMULATION_ORDER=reverse begins with the last thread of each block: what a missing
 // barrier leaves to chance then comes out differently.
@@ -117,10 +115,24 @@ void go_on(Fiber& fiber) {
   Fiber::switch_to(b.scheduler, fiber);
 }
 
+Thread& next_ready() {
+  Block& b = block();
+  Thread& thread = *b.ready[b.ready_first];
+  b.ready_first = (b.ready_first + 1) % static_cast<unsigned>(b.ready.size());
+  --b.ready_count;
+  thread.state = State::running;
+  make_current(thread);
+  return thread;
+}
+
+// Goes on with another thread at once when one can go on.
 void wait_as(State state) {
-  Thread& self = *block().current;
+  Block& b = block();
+  Thread& self = *b.current;
   self.state = state;
-  back_to_scheduler();
+  if (b.ready_count == 0) return back_to_scheduler();
+  b.current_fiber = next_ready().fiber;
+  Fiber::switch_to(*self.fiber, *b.current_fiber);
 }
 
 void make_ready(Thread& thread) {
@@ -220,12 +232,7 @@ void run_block() {
   b.lanes_waiting.fill(0);
   for (;;) {
     if (b.ready_count > 0) {
-      Thread& thread = *b.ready[b.ready_first];
-      b.ready_first = (b.ready_first + 1) % static_cast<unsigned>(b.ready.size());
-      --b.ready_count;
-      thread.state = State::running;
-      make_current(thread);
-      go_on(*thread.fiber);
+      go_on(*next_ready().fiber);
     } else if (b.begun < b.size) {
       if (b.idle.empty()) {
         b.fibers.push_back(std::make_unique<Fiber>(&fiber_main));
@@ -273,8 +280,9 @@ void check_launch(dim3 grid, dim3 block_shape, std::size_t shared_bytes, unsigne
 
 void run_grid(dim3 grid, dim3 block_shape, std::size_t shared_bytes, void (*call)(const void*),
               const void* kernel) {
-  Block& b = block();
+  static Block& b = *new Block;
   const std::lock_guard lock(b.running);
+  the_block = &b;
   b.call = call;
   b.kernel = kernel;
   b.size = block_shape.x * block_shape.y * block_shape.z;

@@ -85,7 +85,7 @@ int check_all(const std::vector<Conv2dProblem>& problems, const char* only = nul
 // A larger problem is made smaller until the textbook needs so many operations.
 double most_flops() {
   return static_cast<double>(testing::number_from_environment(
-      "CONVSCOPE_TEST_FLOPS", testing::is_emulated() ? 200000 : 2000000));
+      "CONVSCOPE_TEST_FLOPS", testing::is_emulated() ? 100000 : 2000000));
 }
 
 std::vector<std::string> shapes_files() {
@@ -106,7 +106,16 @@ TEST_P(ShapesFileOnCuda, EveryAlgorithmAgreesWithTheReference) {
   for (const Conv2dProblem& problem : testing::shapes_of(GetParam())) {
     const Conv2dProblem first = testing::shrunk(problem, most_flops());
     if (first.nominal_flops() > 10 * most_flops()) continue;  // it cannot be made smaller
-    for (const Conv2dProblem& small : in_all_types(first)) {
+    // Each element of dw is a block of some kernels.
+    if (testing::is_emulated() && first.w_shape().numel() > 4000) continue;
+    const std::vector<Conv2dProblem> types = in_all_types(first);
+    if (testing::is_emulated() && GetParam() != "edge_cases") {
+      // f32, and the other types in turn.
+      if (!seen.insert(first.text()).second) continue;
+      problems.insert(problems.end(), {types[0], types[1 + seen.size() % 3]});
+      continue;
+    }
+    for (const Conv2dProblem& small : types) {
       if (seen.insert(small.text()).second) problems.push_back(small);
     }
   }

@@ -1,0 +1,283 @@
+// SPDX-License-Identifier: Apache-2.0
+// Every convolution algorithm on CUDA at the sizes of real networks, and on tensors of more than
+// 2^31 elements. The double reference would take hours, so some elements of each output are
+// compared: the first, the last, those beside element 2^31, and others anywhere.
+#include <gtest/gtest.h>
+
+#include <cinttypes>
+
+#include "framework/memory.h"
+#include "tests/support/cases.h"
+#include "tests/support/cuda.h"
+#include "tests/support/numerics.h"
+
+namespace convscope {
+namespace {
+
+using testing::cuda;
+using testing::Tier;
+
+const Registry<Conv2dAlgorithm>& algorithms() { return conv2d_algorithms(DeviceType::cuda); }
+
+// Random numbers on the device that repeat after a prime period, so that the host knows each of
+// them without holding them, and no two rows or images are alike.
+class Periodic {
+ public:
+  static constexpr std::int64_t kPeriod = 999983;
+
+  Periodic(const Shape& shape, DType dtype, std::uint64_t stream)
+      : values_(std::min(shape.numel(), kPeriod), Tier::bounded, stream, dtype),
+        tensor_(Tensor::empty(shape, dtype, cuda())) {
+    const std::int64_t all = shape.numel();
+    std::int64_t done = values_.count();
+    if (done == 0) return;
+    const Tensor host =
+        Tensor::from(std::span<const float>(values_.data(), static_cast<std::size_t>(done)), {done})
+            .to(dtype);
+    const DeviceBackend& backend = backend_of(cuda());
+    const auto bytes = [&](std::int64_t count) {
+      return static_cast<std::size_t>(count) * size_of(dtype);
+    };
+    auto* const data = static_cast<unsigned char*>(tensor_.raw_data());
+    backend.copy_from_host(0, data, host.raw_data(), bytes(done));
+    while (done < all) {  // a multiple of the period until the last copy
+      const std::int64_t more = std::min(done, all - done);
+      backend.copy_within(0, data + bytes(done), data, bytes(more));
+      done += more;
+    }
+    backend.synchronize(0);
+  }
+  double at(std::int64_t i) const { return values_.data()[i % kPeriod]; }
+  const void* data() const { return tensor_.raw_data(); }
+
+ private:
+  testing::Numbers values_;
+  Tensor tensor_;
+};
+
+struct Sum {
+  double value = 0, magnitude = 0;
+  void add(double a, double b) {
+    value += a * b;
+    magnitude += std::abs(a * b);
+  }
+};
+
+// Element i of y, dx or dw, straight from the formula.
+Sum element(const Conv2dProblem& z, Direction direction, std::int64_t i, const Periodic& x,
+            const Periodic& w, const Periodic& dy) {
+  Sum sum;
+  const std::int64_t cg = z.c_per_group();
+  const std::int64_t kg = z.k_per_group();
+  const auto x_index = [&](std::int64_t n, std::int64_t c, std::int64_t h, std::int64_t v) {
+    return ((n * z.c + c) * z.h + h) * z.w + v;
+  };
+  const auto w_index = [&](std::int64_t k, std::int64_t c, std::int64_t r, std::int64_t s) {
+    return ((k * cg + c) * z.r + r) * z.s + s;
+  };
+  const auto y_index = [&](std::int64_t n, std::int64_t k, std::int64_t p, std::int64_t q) {
+    return ((n * z.k + k) * z.p() + p) * z.q() + q;
+  };
+  const auto inside = [&](std::int64_t h, std::int64_t v) {
+    return h >= 0 && h < z.h && v >= 0 && v < z.w;
+  };
+  if (direction == Direction::forward) {
+    const std::int64_t q = i % z.q(), p = i / z.q() % z.p();
+    const std::int64_t k = i / (z.q() * z.p()) % z.k, n = i / (z.q() * z.p() * z.k);
+    for (std::int64_t c = 0; c < cg; ++c) {
+      for (std::int64_t r = 0; r < z.r; ++r) {
+        for (std::int64_t s = 0; s < z.s; ++s) {
+          const std::int64_t h = p * z.stride_h - z.pad_top + r * z.dilation_h;
+          const std::int64_t v = q * z.stride_w - z.pad_left + s * z.dilation_w;
+          if (inside(h, v)) {
+            sum.add(x.at(x_index(n, k / kg * cg + c, h, v)), w.at(w_index(k, c, r, s)));
+          }
+        }
+      }
+    }
+  } else if (direction == Direction::backward_data) {
+    const std::int64_t v = i % z.w, h = i / z.w % z.h;
+    const std::int64_t c = i / (z.w * z.h) % z.c, n = i / (z.w * z.h * z.c);
+    for (std::int64_t r = 0; r < z.r; ++r) {
+      for (std::int64_t s = 0; s < z.s; ++s) {
+        const std::int64_t above = h + z.pad_top - r * z.dilation_h;
+        const std::int64_t left = v + z.pad_left - s * z.dilation_w;
+        if (above < 0 || left < 0 || above % z.stride_h != 0 || left % z.stride_w != 0) continue;
+        const std::int64_t p = above / z.stride_h, q = left / z.stride_w;
+        if (p >= z.p() || q >= z.q()) continue;
+        for (std::int64_t k = c / cg * kg; k < (c / cg + 1) * kg; ++k) {
+          sum.add(dy.at(y_index(n, k, p, q)), w.at(w_index(k, c % cg, r, s)));
+        }
+      }
+    }
+  } else {
+    const std::int64_t s = i % z.s, r = i / z.s % z.r;
+    const std::int64_t c = i / (z.s * z.r) % cg, k = i / (z.s * z.r * cg);
+    for (std::int64_t n = 0; n < z.n; ++n) {
+      for (std::int64_t p = 0; p < z.p(); ++p) {
+        for (std::int64_t q = 0; q < z.q(); ++q) {
+          const std::int64_t h = p * z.stride_h - z.pad_top + r * z.dilation_h;
+          const std::int64_t v = q * z.stride_w - z.pad_left + s * z.dilation_w;
+          if (inside(h, v)) {
+            sum.add(x.at(x_index(n, k / kg * cg + c, h, v)), dy.at(y_index(n, k, p, q)));
+          }
+        }
+      }
+    }
+  }
+  return sum;
+}
+
+// Which elements are compared.
+std::vector<std::int64_t> samples_of(std::int64_t count, std::int64_t anywhere) {
+  std::vector<std::int64_t> out;
+  const std::int64_t around = std::int64_t{1} << 31;
+  for (const std::int64_t i : {std::int64_t{0}, count - 1, around - 1, around, around + 1}) {
+    if (i >= 0 && i < count) out.push_back(i);
+  }
+  Generator random(5, static_cast<std::uint64_t>(count));
+  for (std::int64_t i = 0; i < anywhere; ++i) {
+    const std::uint64_t bits = std::uint64_t{random.below(1u << 31)} << 31 | random.below(1u << 31);
+    out.push_back(static_cast<std::int64_t>(bits % static_cast<std::uint64_t>(count)));
+  }
+  return out;
+}
+
+float read(const void* data, DType dtype, std::int64_t i) {
+  unsigned char bytes[4]{};
+  const std::size_t size = size_of(dtype);
+  backend_of(cuda()).copy_to_host(
+      0, bytes, static_cast<const unsigned char*>(data) + static_cast<std::size_t>(i) * size, size);
+  const auto as = [&]<class T>(T value) {
+    std::memcpy(&value, bytes, sizeof(T));
+    return static_cast<float>(value);
+  };
+  if (dtype == DType::f16) return as(Float16());
+  if (dtype == DType::bf16) return as(BFloat16());
+  return as(0.0f);
+}
+
+std::int64_t bytes_of(const Conv2dProblem& z) {
+  return (z.x_shape().numel() + z.w_shape().numel() + z.y_shape().numel()) *
+         static_cast<std::int64_t>(size_of(z.dtype));
+}
+
+bool fits(std::int64_t bytes) {
+  release_cached(cuda());
+  return bytes + (std::int64_t{1} << 30) < backend_of(cuda()).facts(0).free_bytes;
+}
+
+// All cards on one problem; returns how many checks were made.
+int check_samples(const Conv2dProblem& z) {
+  const std::int64_t largest =
+      std::max({z.x_shape().numel(), z.w_shape().numel(), z.y_shape().numel()});
+  if (!fits(bytes_of(z) + largest * static_cast<std::int64_t>(size_of(z.dtype)))) return 0;
+  const Periodic x(z.x_shape(), z.dtype, 1);
+  const Periodic w(z.w_shape(), z.dtype, 2);
+  const Periodic dy(z.y_shape(), z.dtype, 3);
+  int checks = 0;
+  for (const Direction direction : kDirections) {
+    const std::int64_t count = testing::output_numel(z, direction);
+    const std::int64_t length = testing::sum_length(z, direction);
+    const std::vector<std::int64_t> samples =
+        samples_of(count, std::clamp<std::int64_t>((1 << 26) / length, 4, 60));
+    std::vector<Sum> expected;
+    for (const auto& [name, card] : algorithms().entries()) {
+      if (!support_of(card, z, direction).yes) continue;
+      const std::size_t workspace_bytes = card.workspace_bytes(z, direction);
+      if (!fits(static_cast<std::int64_t>(workspace_bytes) +
+                count * static_cast<std::int64_t>(size_of(z.dtype)))) {
+        continue;
+      }
+      if (expected.empty()) {
+        expected.resize(samples.size());
+        parallel_chunks(static_cast<std::int64_t>(samples.size()), [&](std::int64_t i, int) {
+          const auto at = static_cast<std::size_t>(i);
+          expected[at] = element(z, direction, samples[at], x, w, dy);
+        });
+      }
+      const Tensor out = Tensor::empty({count}, z.dtype, cuda());
+      backend_of(cuda()).fill_bytes(0, out.raw_data(), 0xff,
+                                    static_cast<std::size_t>(out.size_bytes()));
+      {
+        const Workspace workspace(cuda(), workspace_bytes);
+        if (direction == Direction::forward) {
+          card.forward({z, x.data(), w.data(), nullptr, out.raw_data(), workspace.data()});
+        } else if (direction == Direction::backward_data) {
+          card.backward_data({z, dy.data(), w.data(), out.raw_data(), workspace.data()});
+        } else {
+          card.backward_weight({z, x.data(), dy.data(), out.raw_data(), false, workspace.data()});
+        }
+        backend_of(cuda()).synchronize(0);
+      }
+      ++checks;
+      double most = 0;
+      for (const Sum& sum : expected) most = std::max(most, sum.magnitude);
+      double errors = 0;
+      double squares = 0;
+      for (std::size_t i = 0; i < samples.size(); ++i) {
+        const double got = read(out.raw_data(), z.dtype, samples[i]);
+        const double error = std::abs(got - expected[i].value);
+        errors += error * error;
+        squares += expected[i].value * expected[i].value;
+        if (error <= testing::allowed_error(z, card.error_growth, expected[i].value, most))
+          continue;
+        ADD_FAILURE() << name << ", " << name_of(direction) << " of " << z.text() << ": element "
+                      << samples[i] << " of " << count << ": got " << got << ", expected "
+                      << expected[i].value;
+        break;
+      }
+      if (length <= 4608 && samples.size() >= 32) {
+        EXPECT_LE(std::sqrt(errors), testing::allowed_l2(z) * std::sqrt(squares))
+            << name << ", " << name_of(direction) << " of " << z.text()
+            << ": relative L2 error of the samples " << std::sqrt(errors / squares);
+      }
+    }
+  }
+  return checks;
+}
+
+std::vector<Conv2dProblem> in_all_types(const Conv2dProblem& problem) {
+  std::vector<Conv2dProblem> out(4, problem);
+  out[1].precision = Precision::tf32;
+  out[2].dtype = DType::bf16;
+  out[3].dtype = DType::f16;
+  return out;
+}
+
+class Conv2dOnCudaAtFullSize : public testing::CudaTest,
+                               public ::testing::WithParamInterface<const char*> {};
+
+TEST_P(Conv2dOnCudaAtFullSize, EveryAlgorithmAgreesWithTheFormula) {
+  int checks = 0;
+  for (Conv2dProblem problem : testing::shapes_of(GetParam())) {
+    if (testing::is_emulated()) {  // only to run this test's own code
+      if (checks > 0) break;
+      problem = testing::shrunk(problem, 1e5);
+    }
+    for (const Conv2dProblem& z : in_all_types(problem)) checks += check_samples(z);
+  }
+  EXPECT_GT(checks, 0);
+}
+INSTANTIATE_TEST_SUITE_P(Conv2dOnCuda, Conv2dOnCudaAtFullSize,
+                         ::testing::Values("lenet", "gpu_dense", "gpu_depthwise", "resnet18"),
+                         [](const auto& name) { return name.param; });
+
+// Many channels in, many channels out, both, and a gigantic batch.
+class Conv2dOnCudaBeyond31Bits : public Conv2dOnCudaAtFullSize {};
+
+TEST_P(Conv2dOnCudaBeyond31Bits, EveryAlgorithmAgreesWithTheFormula) {
+  if (testing::is_emulated()) GTEST_SKIP() << "too large for the emulation";
+  const Conv2dProblem problem = Conv2dProblem::parse(GetParam());
+  if (check_samples(problem) == 0) GTEST_SKIP() << "not enough memory on the device";
+}
+INSTANTIATE_TEST_SUITE_P(Conv2dOnCuda, Conv2dOnCudaBeyond31Bits,
+                         ::testing::Values("n=33,c=64,h=1024,w=1024,k=2,r=3,s=3,pad=1",
+                                           "n=33,c=2,h=1024,w=1024,k=64,r=3,s=3,pad=1",
+                                           "n=33,c=64,h=1024,w=1024,k=64,r=3,s=3,pad=1,groups=64",
+                                           "n=33,c=64,h=1024,w=1024,k=1",
+                                           "n=2200000,c=1,h=32,w=32,k=1,r=5,s=5"),
+                         [](const auto& name) { return "problem" + std::to_string(name.index); });
+
+}  // namespace
+}  // namespace convscope
