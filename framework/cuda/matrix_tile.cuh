@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: Apache-2.0
+// matrix_tile.cuh: D [64 x N] += A [64 x 64] B [64 x N] by one warp group (128 threads) on the
+// tensor cores, A and B halves in shared memory: wgmma on sm_90a, ldmatrix and mma.sync on every
+// other GPU from sm_80 on, plain loops over the same bytes in the emulation.
+//
+// Shared memory   a tile is rows of 128 bytes; piece c (16 bytes, 8 halves) of row r stands at
+//                 place c ^ (r % 8), so that eight rows meet all banks (swizzle_tile). Bases are
+//                 multiples of 1024 bytes.
+//                 depth inner   row = a row of A or a column of B, 64 depths in it
+//                 depth outer   row = a depth, 64 rows of A or columns of B in it; more columns
+//                               are further blocks of 64 rows, kTileBlockBytes apart
+// Registers       thread t of the group (warp t/32, lane l = t%32) has D[row][column] for
+//                 row = 16 warp + l/4 + 8 i, column = 8 j + 2 (l%4) + e in d[4 j + 2 i + e]
+// Order           begin(); multiply()...; commit(); wait<groups>(): d and the tiles belong to the
+//                 unit until wait. Sums are f32; the unit rounds them towards zero.
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+
+#include "framework/cuda/runtime.cuh"
+#include "framework/dtype.h"
+
+#if !defined(CONVSCOPE_CUDA_EMULATED)
+#include "framework/cuda/mma.cuh"
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
+#define CONVSCOPE_WGMMA 1
+#include "framework/cuda/wgmma.cuh"
+#endif
+#endif
+
+namespace convscope {
+
+inline constexpr int kTileDepth = 64;  // halves in a row
+inline constexpr int kTileRowBytes = 128;
+inline constexpr int kTileBlockBytes = 64 * kTileRowBytes;  // 64 rows
+
+// Bytes from the tile's base to piece `piece` of row `row`.
+constexpr int swizzle_tile(int row, int piece) {
+  return row * kTileRowBytes + ((piece ^ (row & 7)) << 4);
+}
+
+namespace matrix_tile {
+
+__device__ inline void begin() {
+#if defined(CONVSCOPE_WGMMA)
+  wgmma_fence();
+#endif
+}
+__device__ inline void commit() {
+#if defined(CONVSCOPE_WGMMA)
+  wgmma_commit();
+#endif
+}
+template <int kGroups>
+__device__ inline void wait() {
+#if defined(CONVSCOPE_WGMMA)
+  wgmma_wait<kGroups>();
+#endif
+}
+// Keeps the compiler from moving uses of d across begin() and wait().
+template <int kCount>
+__device__ inline void hold(float (&d)[kCount]) {
+#if defined(CONVSCOPE_WGMMA)
+#pragma unroll
+  for (int i = 0; i < kCount; ++i) asm volatile("" : "+f"(d[i])::"memory");
+#else
+  (void)d;
+#endif
+}
+
+#if defined(CONVSCOPE_CUDA_EMULATED)
+template <class Half, bool kDepthOuter>
+inline float element(const unsigned char* tile, int row, int depth) {
+  Half half;
+  const int at = kDepthOuter
+                     ? row / 64 * kTileBlockBytes + swizzle_tile(depth, row % 64 / 8) + row % 8 * 2
+                     : swizzle_tile(row, depth / 8) + depth % 8 * 2;
+  std::memcpy(&half, tile + at, sizeof(half));
+  return static_cast<float>(half);
+}
+#endif
+
+// d = A B + (add ? d : 0).
+template <class Half, int kColumns, bool kDepthOuter>
+__device__ inline void multiply(float (&d)[kColumns / 2], const unsigned char* a,
+                                const unsigned char* b, bool add) {
+#if defined(CONVSCOPE_CUDA_EMULATED)
+  const int warp = static_cast<int>(threadIdx.x % 128 / 32);
+  const int lane = static_cast<int>(threadIdx.x % 32);
+  float rows[2][kTileDepth];
+  for (int i = 0; i < 2; ++i) {
+    for (int depth = 0; depth < kTileDepth; ++depth) {
+      rows[i][depth] = element<Half, kDepthOuter>(a, 16 * warp + lane / 4 + 8 * i, depth);
+    }
+  }
+  for (int j = 0; j < kColumns / 8; ++j) {
+    for (int e = 0; e < 2; ++e) {
+      float sums[2] = {add ? d[4 * j + e] : 0, add ? d[4 * j + 2 + e] : 0};
+      for (int depth = 0; depth < kTileDepth; ++depth) {
+        const float column = element<Half, kDepthOuter>(b, 8 * j + 2 * (lane % 4) + e, depth);
+        sums[0] += rows[0][depth] * column;
+        sums[1] += rows[1][depth] * column;
+      }
+      d[4 * j + e] = sums[0];
+      d[4 * j + 2 + e] = sums[1];
+    }
+  }
+#elif defined(CONVSCOPE_WGMMA)
+  // 16 depths further: 32 bytes in a row, or 16 rows.
+  constexpr unsigned kStep = (kDepthOuter ? 16 * kTileRowBytes : 32) >> 4;
+  const std::uint64_t from_a = wgmma_descriptor(a, kTileBlockBytes);
+  const std::uint64_t from_b = wgmma_descriptor(b, kTileBlockBytes);
+#pragma unroll
+  for (unsigned k = 0; k < kTileDepth / 16; ++k) {
+    wgmma<Half, kColumns, kDepthOuter>(d, from_a + k * kStep, from_b + k * kStep, add || k > 0);
+  }
+#elif defined(__CUDA_ARCH__)
+  const int warp = static_cast<int>(threadIdx.x % 128 / 32);
+  const int lane = static_cast<int>(threadIdx.x % 32);
+  const int eight = lane / 8;  // which 8 x 8 tile this lane addresses
+  if (!add) {
+#pragma unroll
+    for (int i = 0; i < kColumns / 2; ++i) d[i] = 0;
+  }
+#pragma unroll
+  for (int k = 0; k < kTileDepth / 16; ++k) {
+    unsigned rows[4];
+    const unsigned char* from =
+        kDepthOuter ? a + swizzle_tile(16 * k + lane % 8 + eight / 2 * 8, 2 * warp + eight % 2)
+                    : a + swizzle_tile(16 * warp + lane % 16, 2 * k + lane / 16);
+    load_matrices<kDepthOuter>(rows, from);
+#pragma unroll
+    for (int j = 0; j < kColumns / 16; ++j) {
+      unsigned columns[4];
+      from = kDepthOuter
+                 ? b + j / 4 * kTileBlockBytes +
+                       swizzle_tile(16 * k + lane % 8 + eight % 2 * 8, j % 4 * 2 + eight / 2)
+                 : b + swizzle_tile(16 * j + lane % 8 + eight / 2 * 8, 2 * k + eight % 2);
+      load_matrices<kDepthOuter>(columns, from);
+      mma<Half>(d + 8 * j, rows, columns[0], columns[1]);
+      mma<Half>(d + 8 * j + 4, rows, columns[2], columns[3]);
+    }
+  }
+#endif
+}
+
+}  // namespace matrix_tile
+}  // namespace convscope

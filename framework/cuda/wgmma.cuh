@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+// wgmma.cuh: matrix products of a warp group (128 threads), factors in shared memory (sm_90a).
+//
+// One instruction multiplies [64 x 16] by [16 x N] halves. A factor is named by a descriptor of its
+// place in shared memory; both lie in rows of 128 bytes whose 16-byte pieces are swizzled
+// (matrix_tile.cuh). Only matrix_tile.cuh includes this file.
+// Source: PTX ISA, "Asynchronous warpgroup level matrix instructions"
+#pragma once
+
+#include <cstdint>
+
+#include "framework/dtype.h"
+
+#define CONVSCOPE_D8(i)                                                               \
+  "+f"(d[i]), "+f"(d[(i) + 1]), "+f"(d[(i) + 2]), "+f"(d[(i) + 3]), "+f"(d[(i) + 4]), \
+      "+f"(d[(i) + 5]), "+f"(d[(i) + 6]), "+f"(d[(i) + 7])
+#define CONVSCOPE_D32(i) \
+  CONVSCOPE_D8(i), CONVSCOPE_D8((i) + 8), CONVSCOPE_D8((i) + 16), CONVSCOPE_D8((i) + 24)
+
+namespace convscope {
+
+// Rows of 128 bytes, eight of them swizzled together (mode 1 in the top bits). Depth inner: 1024
+// bytes from one eight of rows to the next. Depth outer: 1024 bytes from one eight of the depth to
+// the next, `block_bytes` from one block of 64 columns to the next.
+__device__ inline std::uint64_t wgmma_descriptor(const void* shared, unsigned block_bytes) {
+  const auto address = static_cast<unsigned>(__cvta_generic_to_shared(shared));
+  return static_cast<std::uint64_t>((address & 0x3ffffu) >> 4) |
+         static_cast<std::uint64_t>(block_bytes >> 4) << 16 | std::uint64_t{1024 >> 4} << 32 |
+         std::uint64_t{1} << 62;
+}
+
+#define CONVSCOPE_WGMMA_64(TYPE)                                                       \
+  asm volatile(                                                                        \
+      "{\n.reg .pred p;\nsetp.ne.b32 p, %34, 0;\n"                                     \
+      "wgmma.mma_async.sync.aligned.m64n64k16.f32." TYPE "." TYPE                      \
+      " {"                                                                             \
+      "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "         \
+      "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31" \
+      "}, %32, %33, p, 1, 1, %35, %35;\n}"                                             \
+      : CONVSCOPE_D32(0)                                                               \
+      : "l"(a), "l"(b), "r"(add ? 1 : 0), "n"(kDepthOuter ? 1 : 0))
+
+#define CONVSCOPE_WGMMA_128(TYPE)                                                        \
+  asm volatile(                                                                          \
+      "{\n.reg .pred p;\nsetp.ne.b32 p, %66, 0;\n"                                       \
+      "wgmma.mma_async.sync.aligned.m64n128k16.f32." TYPE "." TYPE                       \
+      " {"                                                                               \
+      "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "           \
+      "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, " \
+      "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, " \
+      "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"   \
+      "}, %64, %65, p, 1, 1, %67, %67;\n}"                                               \
+      : CONVSCOPE_D32(0), CONVSCOPE_D32(32)                                              \
+      : "l"(a), "l"(b), "r"(add ? 1 : 0), "n"(kDepthOuter ? 1 : 0))
+
+#define CONVSCOPE_WGMMA_256(TYPE)                                                                  \
+  asm volatile(                                                                                    \
+      "{\n.reg .pred p;\nsetp.ne.b32 p, %130, 0;\n"                                                \
+      "wgmma.mma_async.sync.aligned.m64n256k16.f32." TYPE "." TYPE                                 \
+      " {"                                                                                         \
+      "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "                     \
+      "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "           \
+      "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "           \
+      "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63, "           \
+      "%64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, "           \
+      "%80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95, "           \
+      "%96, %97, %98, %99, %100, %101, %102, %103, %104, %105, %106, %107, %108, %109, %110, "     \
+      "%111, "                                                                                     \
+      "%112, %113, %114, %115, %116, %117, %118, %119, %120, %121, %122, %123, %124, %125, %126, " \
+      "%127"                                                                                       \
+      "}, %128, %129, p, 1, 1, %131, %131;\n}"                                                     \
+      : CONVSCOPE_D32(0), CONVSCOPE_D32(32), CONVSCOPE_D32(64), CONVSCOPE_D32(96)                  \
+      : "l"(a), "l"(b), "r"(add ? 1 : 0), "n"(kDepthOuter ? 1 : 0))
+
+// d = a b, or d += a b when `add`. All lanes of the warp group together.
+template <class Half, int kColumns, bool kDepthOuter>
+__device__ inline void wgmma(float (&d)[kColumns / 2], std::uint64_t a, std::uint64_t b, bool add) {
+  constexpr bool kBFloat = dtype_of<Half> == DType::bf16;
+  if constexpr (kColumns == 64 && kBFloat) CONVSCOPE_WGMMA_64("bf16");
+  if constexpr (kColumns == 64 && !kBFloat) CONVSCOPE_WGMMA_64("f16");
+  if constexpr (kColumns == 128 && kBFloat) CONVSCOPE_WGMMA_128("bf16");
+  if constexpr (kColumns == 128 && !kBFloat) CONVSCOPE_WGMMA_128("f16");
+  if constexpr (kColumns == 256 && kBFloat) CONVSCOPE_WGMMA_256("bf16");
+  if constexpr (kColumns == 256 && !kBFloat) CONVSCOPE_WGMMA_256("f16");
+}
+
+// Before the first wgmma that reads registers which this thread has written.
+__device__ inline void wgmma_fence() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
+__device__ inline void wgmma_commit() {
+  asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
+}
+template <int kGroups>
+__device__ inline void wgmma_wait() {
+  asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(kGroups) : "memory");
+}
+
+}  // namespace convscope
+
+#undef CONVSCOPE_WGMMA_64
+#undef CONVSCOPE_WGMMA_128
+#undef CONVSCOPE_WGMMA_256
+#undef CONVSCOPE_D32
+#undef CONVSCOPE_D8

@@ -1,0 +1,465 @@
+// SPDX-License-Identifier: Apache-2.0
+// implicit_gemm_cuda.cu: convolution as a matrix product whose im2col matrix is never stored: its
+// tiles are gathered straight from the image into shared memory and multiplied on the tensor cores.
+//
+// Formula    y[n,k,p,q] = b[k] + sum over c, r, s of
+//                         x[n, g C/G + c, p stride_h - pad_top + r dilation_h, ...] w[k,c,r,s]
+// Textbook   A[k][crs] = w                                  # [K, C R S], packed once for each call
+//            for pixel = (n,p,q):                           # columns of the product
+//              for crs: B[crs][pixel] = x[n, c, p - pad + r, q - pad + s], 0 outside
+//            y = A B                                        # [K, N P Q], depth C R S
+//            dx: the same with dy for x and the flipped, transposed w for w
+//            dw = dy B^T                                    # [K, C R S], depth N P Q
+// Plan       1 (f32) the largest magnitude of both factors, for their scales
+//            2 both factors as halves with the channels innermost: 8 channels of a pixel are a piece
+//              of 16 bytes, so that a tap of 64 channels is one line wherever the pixel lies
+//            3 the product: a block sums a tile of 64..128 rows x 64..256 pixels. Each thread copies
+//              pieces of the same depth for several pixels; what it adds to a pixel's place for the
+//              next step stands in a table in shared memory, whether a tap lies in the padding in a
+//              mask of 2 x 15 bits for each pixel. Copies run one to four steps of 64 halves ahead
+//              (cp.async); the tensor cores read shared memory themselves (wgmma) on sm_90a
+//            4 few tiles: the depth is cut into parts, and one pass sums the parts in their order
+//            backward_weight takes pixels as depth: both factors lie with the depth outer, which
+//            the tensor cores accept for halves.
+// Shapes     x [N,C,H,W], w [K,C/G,R,S], y [N,K,P,Q] row-major, any alignment; f32, f16, bf16;
+//            packed pixels [planes][N][H][W][G][C/G in pieces]; sums in f32
+// Supports   f32 (as f32 or tf32), f16, bf16; kernels up to 15x15; strides up to 8; every padding
+//            and dilation; groups of at least 8 channels; sm_80 and newer
+// Cost       FLOPs = 2 N K P Q C/G R S, three times that for f32 as f32; bytes = the tensors and
+//            both packed factors; workspace = packed factors and parts. Compute-bound above about
+//            64 channels
+// Numerics   f32: a factor times a power of two is high + low, two halves of 11 bits each, 22
+//            together; low high + high low + high high are exact products, what is left out is
+//            2^-22 of a product. The tensor cores round sums towards zero, so after 128 depths they
+//            start from zero and their sum is added in f32. Numbers below 2^-27 of their tensor's
+//            largest lose bits: the error is small against the largest sums, as with every bound of
+//            this kind. tf32: one product of halves, which have the 10 bits of tf32. f16, bf16:
+//            exact products. Same bits on each run; exact on integers up to 2^11, sums below 2^24.
+//            An infinity of f32 gives NaN where it meets a rest
+// Backward   dx assigned, by phases of the stride without zero taps; dw assigned or added to
+// Choices    64 halves a step: one swizzled row of 128 bytes. Two planes of 128 x 128 are 64 KiB a
+//            step, three steps fit into 227 KiB. Tiles and parts: lowest estimated time, whole waves
+// Source     S. Chetlur et al. 2014: cuDNN: Efficient Primitives for Deep Learning, arXiv 1410.0759;
+//            H. Ootomo, R. Yokota 2022: Recovering single precision accuracy from Tensor Cores,
+//            arXiv 2203.03341 (there the low halves carry their own scale and sums of their own)
+// Read next  im2col_gemm_cuda.cu, which stores the matrix; implicit_gemm_tiles.cuh, the kernels
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "framework/memory.h"
+#include "layers/conv2d/algorithm.h"
+#include "layers/conv2d/implicit_gemm_instances.cuh"
+
+namespace convscope {
+namespace {
+
+using namespace implicit_gemm;  // NOLINT(google-build-using-namespace): this file's own parts
+
+constexpr int kMostSide = 16000;       // of an image, for 16-bit coordinates
+constexpr double kLaunchUs = 2;        // of one more pass
+constexpr double kBytesPerUs = 3.5e6;  // of the passes
+constexpr int kFewestSteps = 4;        // of one part
+constexpr double kStepsAround = 4;     // that the beginning and the end of a tile take as long as
+constexpr int kMostParts = 256;
+constexpr double kMostPartBytes = 256e6;
+
+int narrow(std::int64_t value) { return static_cast<int>(value); }
+
+class Plan {
+ public:
+  Plan(const Conv2dProblem& problem, Direction direction) : z(problem), direction_(direction) {
+    const bool forward = direction == Direction::forward;
+    rows = narrow(direction == Direction::backward_data ? z.c_per_group() : z.k_per_group());
+    channels = narrow(direction == Direction::backward_data ? z.k_per_group() : z.c_per_group());
+    pieces = pieces_of(channels);
+    planes = z.dtype == DType::f32 && z.precision == Precision::f32 ? 2 : 1;
+    const int h = narrow(z.h), w = narrow(z.w), p = narrow(z.p()), q = narrow(z.q());
+    const int r = narrow(z.r), s = narrow(z.s);
+    const int pad_h = narrow(z.pad_top), pad_w = narrow(z.pad_left);
+    const int step_h = narrow(z.stride_h), step_w = narrow(z.stride_w);
+    const int apart_h = narrow(z.dilation_h), apart_w = narrow(z.dilation_w);
+    if (direction == Direction::backward_data) {
+      phases_h = std::min(step_h, h);
+      phases_w = std::min(step_w, w);
+      for (int i = 0; i < phases_h; ++i) {
+        high[i] = backward_line(i, h, p, r, step_h, pad_h, apart_h);
+      }
+      for (int i = 0; i < phases_w; ++i) {
+        wide[i] = backward_line(i, w, q, s, step_w, pad_w, apart_w);
+      }
+    } else {
+      high[0] = forward_line(h, p, r, step_h, pad_h, apart_h);
+      wide[0] = forward_line(w, q, s, step_w, pad_w, apart_w);
+    }
+    for (int i = 0; i < phases_h * phases_w; ++i) {
+      const Line& a = high[i / phases_w];
+      const Line& b = wide[i % phases_w];
+      most_blocks = std::max(most_blocks, blocks_of(a.taps, b.taps, pieces));
+    }
+    instances = z.dtype == DType::f16    ? f16_instances()
+                : z.dtype == DType::bf16 ? bf16_instances()
+                : planes == 2            ? f32_instances()
+                                         : tf32_instances();
+    out_count = forward                                 ? z.n * z.k * z.p() * z.q()
+                : direction == Direction::backward_data ? z.n * z.c * z.h * z.w
+                                                        : z.k * z.r * z.s * pieces * kPieceHalves;
+    choose();
+  }
+
+  // The kernels and the number of parts with the lowest estimated time.
+  void choose() {
+    us = std::numeric_limits<double>::infinity();
+    for (const Instance& candidate : instances) {
+      const std::size_t shared = direction_ == Direction::backward_weight
+                                     ? candidate.weight_bytes()
+                                     : candidate.gather_bytes();
+      if (shared > static_cast<std::size_t>(cuda_device_facts().shared_bytes_per_block)) continue;
+      consider(candidate);
+    }
+  }
+
+  std::int64_t pixel_pieces(int pieces_in_group, std::int64_t area) const {
+    return z.n * area * z.groups * pieces_in_group;
+  }
+  std::int64_t weight_pieces() const {
+    return std::int64_t{phases_h} * phases_w * z.groups * rows * depth_pieces();
+  }
+  int depth_pieces() const { return most_blocks * kBlockPieces; }
+  std::int64_t part_floats() const {
+    return direction_ == Direction::backward_weight || splits > 1 ? splits * out_count : 0;
+  }
+
+  const Conv2dProblem& z;
+  int rows = 0, channels = 0, pieces = 0, planes = 1;  // of a group
+  int phases_h = 1, phases_w = 1, most_blocks = 0;
+  Line high[kMostPhases] = {}, wide[kMostPhases] = {};
+  std::span<const Instance> instances;
+  std::int64_t out_count = 0;  // elements of a part
+
+  const Instance* instance = nullptr;
+  int splits = 1;
+  double us = 0;  // estimated, of the product and the sum of its parts
+
+ private:
+  void consider(const Instance& candidate) {
+    const int processors = cuda_device_facts().multiprocessors;
+    const double row_tiles = ceil_div(rows, candidate.rows) * static_cast<double>(z.groups);
+    double tiles = 0;
+    double steps = 0;  // of all tiles
+    int most_steps = most_blocks;
+    if (direction_ == Direction::backward_weight) {
+      const std::int64_t pixels = z.n * z.p() * z.q();
+      most_steps = narrow((pixels + kBlockDepth - 1) / kBlockDepth);
+      tiles = row_tiles *
+              ceil_div(high[0].taps * wide[0].taps * pieces * kPieceHalves, candidate.columns);
+      steps = tiles * most_steps;
+    } else {
+      for (int i = 0; i < phases_h * phases_w; ++i) {
+        const Line& a = high[i / phases_w];
+        const Line& b = wide[i % phases_w];
+        const double of_phase =
+            row_tiles * ceil_div(narrow(z.n * a.outputs * b.outputs), candidate.columns);
+        tiles += of_phase;
+        steps += of_phase * blocks_of(a.taps, b.taps, pieces);
+      }
+    }
+    if (tiles == 0 || most_steps == 0) tiles = steps = 1;
+    const bool weight = direction_ == Direction::backward_weight;
+    const int fewest = weight ? 1 : std::max(1, ceil_div(most_blocks, kMostBlocks));
+    for (int parts = fewest; parts <= kMostParts; ++parts) {
+      const double part_bytes = 4.0 * static_cast<double>(out_count) * parts;
+      const bool summed = weight || parts > 1;
+      if (parts > fewest && (most_steps < parts * kFewestSteps || part_bytes > kMostPartBytes)) {
+        break;
+      }
+      const double waves = std::ceil(tiles * parts / processors);
+      const double each = std::ceil(steps / tiles / parts) + kStepsAround;
+      double time = waves * each * candidate.step_us;
+      if (summed) time += kLaunchUs + 2 * part_bytes / kBytesPerUs;
+      if (time < us) {
+        us = time;
+        instance = &candidate;
+        splits = parts;
+      }
+    }
+  }
+
+  Direction direction_;
+};
+
+// Hands out the workspace, or only counts it.
+struct Layout {
+  Layout(const Plan& plan, Direction direction, void* memory) {
+    const Conv2dProblem& z = plan.z;
+    ScratchArena arena(memory, std::numeric_limits<std::size_t>::max() / 2);
+    const auto take_pieces = [&](std::int64_t count) {
+      bytes += ScratchArena::round_up(static_cast<std::size_t>(count) * 16);
+      return arena.take<uint4>(static_cast<std::size_t>(count));
+    };
+    if (z.dtype == DType::f32) {
+      maxima = reinterpret_cast<unsigned*>(take_pieces(2 * kMaximaBlocks / 4));
+    }
+    const bool backward_data = direction == Direction::backward_data;
+    pixels_plane = plan.pixel_pieces(plan.pieces, backward_data ? z.p() * z.q() : z.h * z.w);
+    pixels = take_pieces(plan.planes * pixels_plane);
+    other_plane = direction == Direction::backward_weight
+                      ? plan.pixel_pieces(pieces_of(plan.rows), z.p() * z.q())
+                      : plan.weight_pieces();
+    other = take_pieces(plan.planes * other_plane);
+    parts = reinterpret_cast<float*>(take_pieces((plan.part_floats() + 3) / 4));
+  }
+
+  std::size_t bytes = 0;
+  unsigned* maxima = nullptr;  // of `pixels`, then of the other factor
+  uint4* pixels = nullptr;
+  uint4* other = nullptr;  // weights, or dy
+  float* parts = nullptr;
+  std::int64_t pixels_plane = 0, other_plane = 0;
+};
+
+void find_maxima(const Plan& plan, const Layout& at, const void* a, std::int64_t a_count,
+                 const void* b, std::int64_t b_count) {
+  if (plan.z.dtype != DType::f32) return;
+  launch(maxima_kernel<kMaximaThreads>,
+         {.grid = dim3(2 * kMaximaBlocks), .block = dim3(kMaximaThreads)},
+         static_cast<const float*>(a), a_count, static_cast<const float*>(b), b_count, at.maxima);
+}
+
+void pack_pixels(const Plan& plan, const void* from, int channels, std::int64_t area,
+                 const unsigned* maxima, uint4* to, std::int64_t to_plane) {
+  const PackPixels pack{.from = from,
+                        .to = to,
+                        .plane = to_plane,
+                        .channels = channels,
+                        .groups = narrow(plan.z.groups),
+                        .pieces = pieces_of(channels),
+                        .area = narrow(area),
+                        .channels_log2 = pack_channels_log2(channels),
+                        .maxima = maxima};
+  const LaunchShape shape{
+      .grid = dim3(static_cast<unsigned>(plan.z.n * ceil_div(pack.area, pack.pixels())),
+                   static_cast<unsigned>(pack.groups * pack.channel_blocks())),
+      .block = dim3(kThreads)};
+  if (plan.z.dtype != DType::f32) return launch(pack_pixels_kernel<Float16, 1>, shape, pack);
+  plan.planes == 2 ? launch(pack_pixels_kernel<float, 2>, shape, pack)
+                   : launch(pack_pixels_kernel<float, 1>, shape, pack);
+}
+
+void pack_weights(const Plan& plan, const Layout& at, const void* from, bool backward) {
+  PackWeights pack{.from = from,
+                   .to = at.other,
+                   .plane = at.other_plane,
+                   .rows = plan.rows,
+                   .channels = plan.channels,
+                   .groups = narrow(plan.z.groups),
+                   .pieces = plan.pieces,
+                   .depth_pieces = plan.depth_pieces(),
+                   .kernel_h = narrow(plan.z.r),
+                   .kernel_w = narrow(plan.z.s),
+                   .backward = backward,
+                   .phases_h = plan.phases_h,
+                   .phases_w = plan.phases_w,
+                   .maxima = at.maxima == nullptr ? nullptr : at.maxima + kMaximaBlocks};
+  std::copy_n(plan.high, kMostPhases, pack.high);
+  std::copy_n(plan.wide, kMostPhases, pack.wide);
+  const LaunchShape shape{
+      .grid = dim3(static_cast<unsigned>(ceil_div(pack.depth_pieces, 32)),
+                   static_cast<unsigned>(ceil_div(pack.rows, 8)),
+                   static_cast<unsigned>(pack.phases_h * pack.phases_w * pack.groups)),
+      .block = dim3(kThreads)};
+  if (plan.z.dtype != DType::f32) return launch(pack_weights_kernel<Float16, 1>, shape, pack);
+  plan.planes == 2 ? launch(pack_weights_kernel<float, 2>, shape, pack)
+                   : launch(pack_weights_kernel<float, 1>, shape, pack);
+}
+
+// forward and backward_data: out = weights x pixels.
+void run_gather(const Plan& plan, const Layout& at, const Finish& end, void* out,
+                std::int64_t out_width, std::int64_t out_area) {
+  const Conv2dProblem& z = plan.z;
+  Gather gather{.weights = at.other,
+                .weights_plane = at.other_plane,
+                .pixels = at.pixels,
+                .pixels_plane = at.pixels_plane,
+                .out = out,
+                .parts = at.parts,
+                .out_count = plan.out_count,
+                .maxima = at.maxima,
+                .end = end,
+                .images = narrow(z.n),
+                .groups = narrow(z.groups),
+                .rows = plan.rows,
+                .pieces = plan.pieces,
+                .depth_pieces = plan.depth_pieces(),
+                .splits = plan.splits,
+                .out_width = narrow(out_width),
+                .out_area = narrow(out_area),
+                .phases_w = plan.phases_w};
+  std::copy_n(plan.high, kMostPhases, gather.high);
+  std::copy_n(plan.wide, kMostPhases, gather.wide);
+  // Phase (0, 0) has the most pixels.
+  const int pixels = narrow(z.n * plan.high[0].outputs * plan.wide[0].outputs);
+  const Instance& by = *plan.instance;
+  launch(by.gather,
+         {.grid = dim3(static_cast<unsigned>(ceil_div(plan.rows, by.rows)) *
+                           static_cast<unsigned>(ceil_div(pixels, by.columns)),
+                       static_cast<unsigned>(z.groups),
+                       static_cast<unsigned>(plan.splits * plan.phases_h * plan.phases_w)),
+          .block = dim3(by.threads),
+          .shared_bytes = by.gather_bytes()},
+         gather);
+  if (plan.splits == 1) return;
+  const int channels = narrow(z.groups) * plan.rows;
+  with_float_type(z.dtype, [&](auto zero) {
+    using Out = decltype(zero);
+    launch(sum_parts_kernel<Out>, grid_for(plan.out_count), at.parts, plan.splits, plan.out_count,
+           gather.out_area, channels, end, static_cast<Out*>(out));
+  });
+}
+
+// backward_weight: parts = dy x pixels, and their sum.
+void run_weight(const Plan& plan, const Layout& at, void* dw, bool accumulate) {
+  const Conv2dProblem& z = plan.z;
+  const WeightGather gather{.errors = at.other,
+                            .errors_plane = at.other_plane,
+                            .pixels = at.pixels,
+                            .pixels_plane = at.pixels_plane,
+                            .parts = at.parts,
+                            .maxima = at.maxima,
+                            .images = narrow(z.n),
+                            .groups = narrow(z.groups),
+                            .rows = plan.rows,
+                            .row_pieces = pieces_of(plan.rows),
+                            .pieces = plan.pieces,
+                            .splits = plan.splits,
+                            .high = plan.high[0],
+                            .wide = plan.wide[0]};
+  const Instance& by = *plan.instance;
+  launch(by.weight,
+         {.grid = dim3(static_cast<unsigned>(ceil_div(plan.rows, by.rows)) *
+                           static_cast<unsigned>(ceil_div(gather.columns(), by.columns)),
+                       static_cast<unsigned>(z.groups), static_cast<unsigned>(plan.splits)),
+          .block = dim3(by.threads),
+          .shared_bytes = by.weight_bytes()},
+         gather);
+  with_float_type(z.dtype, [&](auto zero) {
+    using Out = decltype(zero);
+    launch(sum_weight_parts_kernel<Out>, grid_for(plan.out_count), at.parts, plan.splits, z.k,
+           gather.columns(), plan.channels, plan.pieces * kPieceHalves, narrow(z.r * z.s),
+           accumulate, static_cast<Out*>(dw));
+  });
+}
+
+void forward(const Conv2dForwardArgs& args) {
+  const Conv2dProblem& z = args.problem;
+  if (z.n == 0) return;
+  const Plan plan(z, Direction::forward);
+  const Layout at(plan, Direction::forward, args.workspace);
+  find_maxima(plan, at, args.x, z.x_shape().numel(), args.w, z.w_shape().numel());
+  pack_pixels(plan, args.x, plan.channels, z.h * z.w, at.maxima, at.pixels, at.pixels_plane);
+  pack_weights(plan, at, args.w, false);
+  run_gather(plan, at, {args.b, args.epilogue.residual, args.epilogue.relu}, args.y, z.q(),
+             z.p() * z.q());
+}
+
+void backward_data(const Conv2dBackwardDataArgs& args) {
+  const Conv2dProblem& z = args.problem;
+  if (z.n == 0) return;
+  const Plan plan(z, Direction::backward_data);
+  const Layout at(plan, Direction::backward_data, args.workspace);
+  find_maxima(plan, at, args.dy, z.y_shape().numel(), args.w, z.w_shape().numel());
+  pack_pixels(plan, args.dy, plan.channels, z.p() * z.q(), at.maxima, at.pixels, at.pixels_plane);
+  pack_weights(plan, at, args.w, true);
+  run_gather(plan, at, {}, args.dx, z.w, z.h * z.w);
+}
+
+void backward_weight(const Conv2dBackwardWeightArgs& args) {
+  const Conv2dProblem& z = args.problem;
+  const Plan plan(z, Direction::backward_weight);
+  const Layout at(plan, Direction::backward_weight, args.workspace);
+  const unsigned* const dy_maxima = at.maxima == nullptr ? nullptr : at.maxima + kMaximaBlocks;
+  find_maxima(plan, at, args.x, z.x_shape().numel(), args.dy, z.y_shape().numel());
+  pack_pixels(plan, args.x, plan.channels, z.h * z.w, at.maxima, at.pixels, at.pixels_plane);
+  pack_pixels(plan, args.dy, plan.rows, z.p() * z.q(), dy_maxima, at.other, at.other_plane);
+  run_weight(plan, at, args.dw, args.accumulate);
+}
+
+// ---- card --------------------------------------------------------------------------------------
+
+Conv2dSupport supports(const Conv2dProblem& z, Direction direction) {
+  if (z.dtype != DType::f32 && z.dtype != DType::f16 && z.dtype != DType::bf16) {
+    return Conv2dSupport::no(cat("expects elements of f32, f16 or bf16, got ", name_of(z.dtype)));
+  }
+  if (cuda_device_facts().major < 8) {
+    return Conv2dSupport::no(cat("expects a GPU of compute capability 8.0 or higher, for its ",
+                                 "tensor cores and asynchronous copies, got ",
+                                 cuda_device_facts().major, ".", cuda_device_facts().minor));
+  }
+  if (z.groups > 1 && std::min(z.c_per_group(), z.k_per_group()) < kPieceHalves) {
+    return Conv2dSupport::no(cat("expects groups of at least ", kPieceHalves,
+                                 " channels, because smaller ones leave the tensor cores empty, ",
+                                 "got ", z.c_per_group(), " in and ", z.k_per_group(), " out"));
+  }
+  if (z.r > kMostTaps || z.s > kMostTaps) {
+    return Conv2dSupport::no(cat("expects a kernel of at most ", kMostTaps, "x", kMostTaps,
+                                 ", because each pixel keeps a bit for each tap, got ", z.r, "x",
+                                 z.s));
+  }
+  if (direction == Direction::backward_data && std::max(z.stride_h, z.stride_w) > kMostPhases) {
+    return Conv2dSupport::no(cat("expects strides of at most ", kMostPhases,
+                                 " in backward_data, one phase each, got ", z.stride_h, "x",
+                                 z.stride_w));
+  }
+  const std::int64_t side =
+      std::max({z.h + z.pad_top + z.pad_bottom, z.w + z.pad_left + z.pad_right, z.p(), z.q()});
+  if (side > kMostSide || std::max(z.stride_h, z.stride_w) > kMostSide) {
+    return Conv2dSupport::no(cat("expects images of at most ", kMostSide, "x", kMostSide,
+                                 " with padding, because coordinates have 16 bits, got ", side));
+  }
+  const std::int64_t area = std::max(z.h * z.w, z.p() * z.q());
+  const std::int64_t pieces = (std::max(z.c, z.k) / z.groups + 7) / 8 * z.groups;
+  if (z.n * area * pieces > 0x7fff0000 || (area + 512) * std::max(z.c, z.k) > 0x7fff0000 ||
+      z.groups * std::max<std::int64_t>(1, pieces / 8) > 65535) {
+    return Conv2dSupport::no(
+        "expects fewer than 2^31 pieces of 8 channels in a tensor and fewer "
+        "than 2^31 elements in an image, because places in them have 32 bits");
+  }
+  return {};
+}
+
+Conv2dCost cost(const Conv2dProblem& z, Direction direction) {
+  const Plan plan(z, direction);
+  const double factors = static_cast<double>(direction == Direction::forward ? z.x_shape().numel()
+                                             : direction == Direction::backward_data
+                                                 ? z.y_shape().numel()
+                                                 : z.x_shape().numel() + z.y_shape().numel());
+  const double packed = factors * (z.dtype == DType::f32 ? 8 + 4 * plan.planes : 6);
+  return {.flops = z.nominal_flops() * (plan.planes == 2 ? 3 : 1),
+          .bytes = z.nominal_bytes() + packed,
+          .peak_share = 1};
+}
+
+std::size_t workspace_bytes(const Conv2dProblem& z, Direction direction) {
+  return Layout(Plan(z, direction), direction, nullptr).bytes;
+}
+
+const Conv2dAlgorithm kCard{
+    .name = "implicit_gemm",
+    .device = DeviceType::cuda,
+    .idea =
+        "a matrix product on the tensor cores whose im2col tiles are gathered into shared memory",
+    .paper = "Chetlur et al. 2014: cuDNN: Efficient Primitives for Deep Learning, arXiv 1410.0759",
+    .supports = supports,
+    .cost = cost,
+    .workspace_bytes = workspace_bytes,
+    .error_growth = 32,
+    .exact_on_integers = true,
+    .fuses_epilogue = true,
+    .forward = forward,
+    .backward_data = backward_data,
+    .backward_weight = backward_weight,
+};
+
+}  // namespace
+}  // namespace convscope
+CONVSCOPE_CONV2D_ALGORITHM(convscope::kCard)

@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0
+// implicit_gemm_f32_cuda.cu: compiled kernels for f32 through three products of halves.
+#include "layers/conv2d/implicit_gemm_instances.cuh"
+
+namespace convscope::implicit_gemm {
+
+std::span<const Instance> f32_instances() {
+  static const Instance kInstances[] = {
+      instance<Variant<Float16, float, 3, 2, 1, 128, 3, 1>>(1.10),
+      instance<Variant<Float16, float, 3, 1, 2, 128, 2, 1>>(1.20),
+      instance<Variant<Float16, float, 3, 1, 2, 64, 2, 2>>(0.62),
+      instance<Variant<Float16, float, 3, 1, 1, 64, 2, 2>>(0.40),
+  };
+  return kInstances;
+}
+
+}  // namespace convscope::implicit_gemm

@@ -1,0 +1,267 @@
+// SPDX-License-Identifier: Apache-2.0
+// implicit_gemm_pack.cuh: the passes around the matrix product: largest magnitudes, tensors with
+// the channels innermost as one or two halves each, and the sum of the parts of a split.
+#pragma once
+
+#include <cstdint>
+
+#include "framework/cuda/half.cuh"
+#include "framework/cuda/launch.cuh"
+#include "layers/conv2d/implicit_gemm_plan.h"
+
+namespace convscope::implicit_gemm {
+
+inline constexpr int kMaximaBlocks = 128;  // for each of the two factors
+inline constexpr int kMaximaThreads = 1024;
+inline constexpr int kPackElements = 4096;  // of a block: channels x pixels
+
+// ---- the largest finite magnitude of a tensor --------------------------------------------------
+
+// maxima[blockIdx.x], as bits: those of magnitudes are ordered like the numbers.
+template <int kThreadCount>
+__global__ __launch_bounds__(kThreadCount) void maxima_kernel(const float* a, std::int64_t a_count,
+                                                              const float* b, std::int64_t b_count,
+                                                              unsigned* maxima) {
+  __shared__ unsigned scratch[32];
+  const bool first = blockIdx.x < kMaximaBlocks;
+  const float* const from = first ? a : b;
+  const std::int64_t count = first ? a_count : b_count;
+  const std::int64_t step = std::int64_t{kMaximaBlocks} * kThreadCount;
+  std::int64_t i =
+      static_cast<std::int64_t>(blockIdx.x % kMaximaBlocks) * kThreadCount + threadIdx.x;
+  unsigned largest = 0;
+  for (; i + 7 * step < count; i += 8 * step) {
+    unsigned bits[8];
+#pragma unroll
+    for (int j = 0; j < 8; ++j) bits[j] = __float_as_uint(from[i + j * step]) & 0x7fffffffu;
+#pragma unroll
+    for (int j = 0; j < 8; ++j) {
+      if (bits[j] > largest && bits[j] < 0x7f800000u) largest = bits[j];
+    }
+  }
+  for (; i < count; i += step) {
+    const unsigned bits = __float_as_uint(from[i]) & 0x7fffffffu;
+    if (bits > largest && bits < 0x7f800000u) largest = bits;
+  }
+  for (int offset = 16; offset > 0; offset /= 2) {
+    const unsigned other = __shfl_xor_sync(kAllLanes, largest, offset);
+    largest = other > largest ? other : largest;
+  }
+  if (threadIdx.x % 32 == 0) scratch[threadIdx.x / 32] = largest;
+  __syncthreads();
+  if (threadIdx.x == 0) {
+    for (int j = 1; j < kThreadCount / 32; ++j) {
+      if (scratch[j] > largest) largest = scratch[j];
+    }
+    maxima[blockIdx.x] = largest;
+  }
+}
+
+// The exponent of the scale from the maxima of one factor; each warp for itself, all lanes.
+__device__ inline int read_exponent(const unsigned* maxima) {
+  unsigned largest = 0;
+  for (unsigned i = threadIdx.x % 32; i < kMaximaBlocks; i += 32) {
+    largest = maxima[i] > largest ? maxima[i] : largest;
+  }
+  for (int offset = 16; offset > 0; offset /= 2) {
+    const unsigned other = __shfl_xor_sync(kAllLanes, largest, offset);
+    largest = other > largest ? other : largest;
+  }
+  return scale_exponent(largest);
+}
+
+__device__ inline float power_of_two(int exponent) {  // -126 .. 127
+  return __uint_as_float(static_cast<unsigned>(exponent + 127) << 23);
+}
+
+// ---- halves ------------------------------------------------------------------------------------
+
+// Eight numbers as one piece of halves, and (kPlanes 2) what they leave over as another one.
+template <class In, int kPlanes>
+__device__ inline void write_piece(const In (&values)[kPieceHalves], float scale, uint4* to,
+                                   std::int64_t plane) {
+  unsigned words[2][4];
+#pragma unroll
+  for (int i = 0; i < 4; ++i) {
+    unsigned bits[2][2];
+#pragma unroll
+    for (int e = 0; e < 2; ++e) {
+      if constexpr (sizeof(In) == 2) {
+        bits[0][e] = values[2 * i + e].bits;
+      } else {
+        const float value = values[2 * i + e] * scale;
+        const Float16 high = from_float<Float16>(value);
+        bits[0][e] = high.bits;
+        // An infinity leaves no rest: inf - inf would be NaN.
+        const bool finite = (high.bits & 0x7c00u) != 0x7c00u;
+        bits[1][e] = finite ? from_float<Float16>(value - to_float(high)).bits : 0;
+      }
+    }
+    words[0][i] = bits[0][0] | bits[0][1] << 16;
+    if constexpr (kPlanes == 2) words[1][i] = bits[1][0] | bits[1][1] << 16;
+  }
+  *to = make_uint4(words[0][0], words[0][1], words[0][2], words[0][3]);
+  if constexpr (kPlanes == 2) {
+    to[plane] = make_uint4(words[1][0], words[1][1], words[1][2], words[1][3]);
+  }
+}
+
+struct PackPixels {
+  const void* from = nullptr;  // [N, G C, H W]
+  uint4* to = nullptr;         // [planes][N][H W][G][pieces of C]
+  std::int64_t plane = 0;      // pieces of one plane of `to`
+  int channels = 0, groups = 1, pieces = 0, area = 0;
+  int channels_log2 = 3;             // of a block: 8, 16, 32 or 64 channels
+  const unsigned* maxima = nullptr;  // null: not scaled
+
+  int channel_blocks() const { return ceil_div(pieces * kPieceHalves, 1 << channels_log2); }
+  int pixels() const { return kPackElements >> channels_log2; }
+};
+
+inline int pack_channels_log2(int channels) {
+  int log2 = 3;
+  while (log2 < 6 && (1 << log2) < channels) ++log2;
+  return log2;
+}
+
+// Block (x: pixels of an image inside images, y: channels of a group).
+template <class In, int kPlanes>
+__global__ __launch_bounds__(256) void pack_pixels_kernel(const PackPixels z) {
+  __shared__ In tile[kPackElements + 64];  // [channels][pixels + 1]
+  const int pixels_log2 = 12 - z.channels_log2;
+  const int row = (1 << pixels_log2) + 1;
+  const int blocks = ceil_div(z.pieces * kPieceHalves, 1 << z.channels_log2);
+  const int group = static_cast<int>(blockIdx.y) / blocks;
+  const int first_channel = static_cast<int>(blockIdx.y) % blocks << z.channels_log2;
+  const int pixel_blocks = ceil_div(z.area, 1 << pixels_log2);
+  const int image = static_cast<int>(blockIdx.x) / pixel_blocks;
+  const int first_pixel = static_cast<int>(blockIdx.x) % pixel_blocks << pixels_log2;
+  const In* const from =
+      static_cast<const In*>(z.from) +
+      (static_cast<std::int64_t>(image) * z.groups + group) * z.channels * z.area;
+  float scale = 1;
+  if constexpr (sizeof(In) == 4) scale = power_of_two(read_exponent(z.maxima));
+#pragma unroll
+  for (int i = 0; i < kPackElements / 256; ++i) {
+    const int at = i * 256 + static_cast<int>(threadIdx.x);
+    const int channel = at >> pixels_log2;
+    const int pixel = at & ((1 << pixels_log2) - 1);
+    In value{};
+    if (first_channel + channel < z.channels && first_pixel + pixel < z.area) {
+      value =
+          from[static_cast<std::int64_t>(first_channel + channel) * z.area + first_pixel + pixel];
+    }
+    tile[channel * row + pixel] = value;
+  }
+  __syncthreads();
+  const int pieces_log2 = z.channels_log2 - 3;
+#pragma unroll
+  for (int i = 0; i < kPackElements / kPieceHalves / 256; ++i) {
+    const int at = i * 256 + static_cast<int>(threadIdx.x);
+    const int pixel = at >> pieces_log2;
+    const int piece = at & ((1 << pieces_log2) - 1);
+    if (first_pixel + pixel >= z.area || first_channel / kPieceHalves + piece >= z.pieces) continue;
+    In values[kPieceHalves];
+#pragma unroll
+    for (int c = 0; c < kPieceHalves; ++c) {
+      values[c] = tile[(piece * kPieceHalves + c) * row + pixel];
+    }
+    const std::int64_t where =
+        ((static_cast<std::int64_t>(image) * z.area + first_pixel + pixel) * z.groups + group) *
+            z.pieces +
+        first_channel / kPieceHalves + piece;
+    write_piece<In, kPlanes>(values, scale, z.to + where, z.plane);
+  }
+}
+
+struct PackWeights {
+  const void* from = nullptr;  // [G K, C, R, S]
+  uint4* to = nullptr;         // [planes][phase][group][row][depth_pieces], see piece_at()
+  std::int64_t plane = 0;
+  int rows = 0, channels = 0;  // of a group; forward: K and C, backward: C and K
+  int groups = 1, pieces = 0, depth_pieces = 0, kernel_h = 1, kernel_w = 1;
+  bool backward = false;
+  int phases_h = 1, phases_w = 1;
+  Line high[kMostPhases] = {}, wide[kMostPhases] = {};
+  const unsigned* maxima = nullptr;
+};
+
+// Block (x: 32 pieces, y: 8 rows, z: phase and group).
+template <class In, int kPlanes>
+__global__ __launch_bounds__(256) void pack_weights_kernel(const __grid_constant__ PackWeights z) {
+  const int group = static_cast<int>(blockIdx.z) % z.groups;
+  const int phase = static_cast<int>(blockIdx.z) / z.groups;
+  const Line& high = z.high[phase / z.phases_w];
+  const Line& wide = z.wide[phase % z.phases_w];
+  const int index = static_cast<int>(blockIdx.x * 32 + threadIdx.x / 8);
+  const int row = static_cast<int>(blockIdx.y * 8 + threadIdx.x % 8);
+  float scale = 1;
+  if constexpr (sizeof(In) == 4) scale = power_of_two(read_exponent(z.maxima));
+  if (index >= z.depth_pieces || row >= z.rows) return;
+  In values[kPieceHalves] = {};
+  if (index < high.taps * wide.taps * z.pieces) {
+    const Piece piece = piece_at(index, high.taps, wide.taps, z.pieces);
+    const int tap = high.kernel(piece.tap_h) * z.kernel_w + wide.kernel(piece.tap_w);
+#pragma unroll
+    for (int i = 0; i < kPieceHalves; ++i) {
+      const int channel = piece.channel * kPieceHalves + i;
+      if (channel >= z.channels) continue;
+      const std::int64_t filter =
+          z.backward ? (static_cast<std::int64_t>(group) * z.channels + channel) * z.rows + row
+                     : (static_cast<std::int64_t>(group) * z.rows + row) * z.channels + channel;
+      values[i] = static_cast<const In*>(z.from)[filter * z.kernel_h * z.kernel_w + tap];
+    }
+  }
+  uint4* const to =
+      z.to +
+      ((static_cast<std::int64_t>(phase) * z.groups + group) * z.rows + row) * z.depth_pieces +
+      index;
+  write_piece<In, kPlanes>(values, scale, to, z.plane);
+}
+
+// ---- sums of the parts of a split --------------------------------------------------------------
+
+struct Finish {  // y = relu(sum + b + residual), each part if asked for
+  const void* bias = nullptr;
+  const void* residual = nullptr;
+  bool relu = false;
+};
+
+template <class Out>
+__device__ inline float finish(const Finish& z, float sum, int channel, std::int64_t at) {
+  if (z.bias != nullptr) sum += to_float(static_cast<const Out*>(z.bias)[channel]);
+  if (z.residual != nullptr) sum += to_float(static_cast<const Out*>(z.residual)[at]);
+  if (z.relu) sum = sum < 0 ? 0 : sum;  // NaN stays NaN
+  return sum;
+}
+
+template <class Out>
+__global__ void sum_parts_kernel(const float* parts, int splits, std::int64_t count, int area,
+                                 int channels, const Finish end, Out* out) {
+  for (std::int64_t i = global_thread(); i < count; i += global_threads()) {
+    float sum = 0;
+#pragma unroll 8
+    for (int split = 0; split < splits; ++split) sum += parts[split * count + i];
+    out[i] = from_float<Out>(finish<Out>(end, sum, static_cast<int>(i / area % channels), i));
+  }
+}
+
+// dw [G K, C, taps] from parts [split][G K][columns], column = tap * pieces * 8 + channel.
+template <class Out>
+__global__ void sum_weight_parts_kernel(const float* parts, int splits, std::int64_t rows,
+                                        int columns, int channels, int padded, int taps,
+                                        bool accumulate, Out* dw) {
+  const std::int64_t count = rows * columns;
+  for (std::int64_t i = global_thread(); i < count; i += global_threads()) {
+    const int column = static_cast<int>(i % columns);
+    const int channel = column % padded;
+    if (channel >= channels) continue;
+    float sum = 0;
+#pragma unroll 8
+    for (int split = 0; split < splits; ++split) sum += parts[split * count + i];
+    Out& to = dw[(i / columns * channels + channel) * taps + column / padded];
+    to = from_float<Out>(accumulate ? to_float(to) + sum : sum);
+  }
+}
+
+}  // namespace convscope::implicit_gemm

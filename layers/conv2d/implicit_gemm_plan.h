@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+// implicit_gemm_plan.h: where every number of an implicit matrix product comes from and goes to,
+// as plain arithmetic for host and device. No CUDA here: tests check it on the CPU.
+//
+// Convolutions of all directions read an image through a "line" for each of its two dimensions:
+//   position i of the output, tap t  ->  element in_first + i in_step + t tap_step of the input.
+// forward        in_first = -pad, in_step = stride, tap_step = dilation
+// backward_data  one line for each remainder a of (h modulo stride), a phase: only the taps r with
+//                (a + pad - r dilation) divisible by the stride meet it, so no zero is multiplied;
+//                in_step = 1, tap_step = -(taps' distance in the kernel) dilation / stride
+#pragma once
+
+#include <cstdint>
+#include <numeric>
+
+namespace convscope::implicit_gemm {
+
+inline constexpr int kPieceHalves = 8;   // a piece: 16 bytes, what one asynchronous copy moves
+inline constexpr int kBlockPieces = 8;   // pieces of a row that one step of the sum takes
+inline constexpr int kBlockDepth = 64;   // halves of them
+inline constexpr int kMostTaps = 15;     // in each dimension: bits 0..14 and 16..30 of a mask
+inline constexpr int kMostPhases = 8;    // strides of backward_data, in each dimension
+inline constexpr int kMostBlocks = 128;  // of one split: its table of pieces is 8 KiB
+
+constexpr int ceil_div(int a, int b) { return (a + b - 1) / b; }
+constexpr int pieces_of(int channels) { return ceil_div(channels, kPieceHalves); }
+
+// One dimension of one phase.
+struct Line {
+  int outputs = 0;                  // positions i
+  int out_first = 0, out_step = 1;  // position i is this element of the output
+  int in_size = 0;                  // elements outside are zero
+  int in_first = 0, in_step = 1;    // see above
+  int taps = 0, tap_step = 1;
+  int kernel_first = 0, kernel_step = 1;  // tap t is this element of the kernel
+
+  constexpr int input(int i, int tap) const { return in_first + i * in_step + tap * tap_step; }
+  constexpr int output(int i) const { return out_first + i * out_step; }
+  constexpr int kernel(int tap) const { return kernel_first + tap * kernel_step; }
+  // Bit t: tap t of position i lies inside the input.
+  constexpr unsigned inside(int i) const {
+    unsigned mask = 0;
+    for (int t = 0; t < taps; ++t) {
+      const int at = input(i, t);
+      if (at >= 0 && at < in_size) mask |= 1u << t;
+    }
+    return mask;
+  }
+};
+
+constexpr Line forward_line(int input, int output, int kernel, int stride, int pad, int dilation) {
+  return {.outputs = output,
+          .in_size = input,
+          .in_first = -pad,
+          .in_step = stride,
+          .taps = kernel,
+          .tap_step = dilation};
+}
+
+// Elements a, a + stride, ... of dx [input], summed from dy [output].
+constexpr Line backward_line(int phase, int input, int output, int kernel, int stride, int pad,
+                             int dilation) {
+  Line line{.outputs = phase < input ? (input - phase - 1) / stride + 1 : 0,
+            .out_first = phase,
+            .out_step = stride,
+            .in_size = output};
+  line.kernel_step = stride / std::gcd(stride, dilation);
+  line.tap_step = -(line.kernel_step * dilation / stride);
+  for (int r = 0; r < kernel && r < line.kernel_step; ++r) {
+    if ((phase + pad - r * dilation) % stride != 0) continue;
+    line.kernel_first = r;
+    line.in_first = (phase + pad - r * dilation) / stride;
+    line.taps = (kernel - r - 1) / line.kernel_step + 1;
+    break;
+  }
+  return line;
+}
+
+// The order in which the sum walks over its pieces: 64 channels (8 pieces), all taps of them, the
+// next 64 channels. So the taps of one block of channels follow each other and find their pixels
+// in L1. The channels behind the last full 64 form a smaller block.
+struct Piece {
+  int tap_h = 0, tap_w = 0;
+  int channel = 0;  // piece of the channels
+};
+constexpr Piece piece_at(int index, int taps_h, int taps_w, int pieces) {
+  const int taps = taps_h * taps_w;
+  const int whole = pieces / kBlockPieces * kBlockPieces;
+  int tap = 0;
+  int channel = 0;
+  if (index < whole * taps) {
+    tap = index / kBlockPieces % taps;
+    channel = index / (kBlockPieces * taps) * kBlockPieces + index % kBlockPieces;
+  } else {
+    const int rest = index - whole * taps;
+    tap = rest / (pieces - whole);
+    channel = whole + rest % (pieces - whole);
+  }
+  return {tap / taps_w, tap % taps_w, channel};
+}
+constexpr int blocks_of(int taps_h, int taps_w, int pieces) {
+  return ceil_div(taps_h * taps_w * pieces, kBlockPieces);
+}
+
+// Part `index` of `count` equal parts of [0, total).
+constexpr int part_begin(int total, int index, int count) {
+  return static_cast<int>(static_cast<std::int64_t>(total) * index / count);
+}
+
+// f32 as two halves: scale by 2^e so that the largest magnitude lies in [2^13, 2^14), then
+// high = half(v), low = half(v - high): 22 bits for all v above 2^-27 of the largest.
+constexpr int scale_exponent(unsigned largest_bits) {
+  const int exponent = static_cast<int>(largest_bits >> 23) - 127;
+  const int e = largest_bits == 0 ? 0 : 13 - exponent;
+  return e > 126 ? 126 : e;
+}
+
+}  // namespace convscope::implicit_gemm

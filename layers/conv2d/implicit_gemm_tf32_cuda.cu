@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0
+// implicit_gemm_tf32_cuda.cu: compiled kernels for tf32: f32 outside, one product of halves.
+#include "layers/conv2d/implicit_gemm_instances.cuh"
+
+namespace convscope::implicit_gemm {
+
+std::span<const Instance> tf32_instances() {
+  static const Instance kInstances[] = {
+      instance<Variant<Float16, float, 1, 2, 1, 256, 4, 1>>(0.75),
+      instance<Variant<Float16, float, 1, 2, 1, 128, 3, 2>>(0.45),
+      instance<Variant<Float16, float, 1, 1, 2, 128, 5, 1>>(0.50),
+      instance<Variant<Float16, float, 1, 1, 2, 64, 4, 2>>(0.28),
+      instance<Variant<Float16, float, 1, 1, 1, 64, 4, 3>>(0.20),
+  };
+  return kInstances;
+}
+
+}  // namespace convscope::implicit_gemm
