@@ -70,14 +70,38 @@ __device__ inline void hold(float (&d)[kCount]) {
 }
 
 #if defined(CONVSCOPE_CUDA_EMULATED)
-template <class Half, bool kDepthOuter>
-inline float element(const unsigned char* tile, int row, int depth) {
-  Half half;
-  const int at = kDepthOuter
-                     ? row / 64 * kTileBlockBytes + swizzle_tile(depth, row % 64 / 8) + row % 8 * 2
-                     : swizzle_tile(row, depth / 8) + depth % 8 * 2;
-  std::memcpy(&half, tile + at, sizeof(half));
-  return static_cast<float>(half);
+// The numbers [row][depth] of a tile, decoded again only when its bytes are others: the threads of a
+// block come here one after another for the same tiles. The answer holds until the next call for
+// the same factor.
+template <class Half, int kRows, bool kDepthOuter, char kFactor>
+inline const float* decoded(const unsigned char* tile) {
+  constexpr int kCopies = 6;  // the tiles of one step, more or less
+  struct Copy {
+    const unsigned char* tile = nullptr;
+    unsigned char bytes[kRows * kTileRowBytes];
+    float numbers[kRows * kTileDepth];
+  };
+  static Copy copies[kCopies];
+  static int next = 0;
+  for (const Copy& copy : copies) {
+    if (copy.tile == tile && std::memcmp(copy.bytes, tile, sizeof(copy.bytes)) == 0) {
+      return copy.numbers;
+    }
+  }
+  Copy& copy = copies[next++ % kCopies];
+  copy.tile = tile;
+  std::memcpy(copy.bytes, tile, sizeof(copy.bytes));
+  for (int row = 0; row < kRows; ++row) {
+    for (int depth = 0; depth < kTileDepth; ++depth) {
+      const int at =
+          kDepthOuter ? row / 64 * kTileBlockBytes + swizzle_tile(depth, row % 64 / 8) + row % 8 * 2
+                      : swizzle_tile(row, depth / 8) + depth % 8 * 2;
+      Half half;
+      std::memcpy(&half, tile + at, sizeof(half));
+      copy.numbers[row * kTileDepth + depth] = static_cast<float>(half);
+    }
+  }
+  return copy.numbers;
 }
 #endif
 
@@ -88,23 +112,20 @@ __device__ inline void multiply(float (&d)[kColumns / 2], const unsigned char* a
 #if defined(CONVSCOPE_CUDA_EMULATED)
   const int warp = static_cast<int>(threadIdx.x % 128 / 32);
   const int lane = static_cast<int>(threadIdx.x % 32);
-  float rows[2][kTileDepth];
-  for (int i = 0; i < 2; ++i) {
-    for (int depth = 0; depth < kTileDepth; ++depth) {
-      rows[i][depth] = element<Half, kDepthOuter>(a, 16 * warp + lane / 4 + 8 * i, depth);
+  const float* const rows =
+      decoded<Half, 64, kDepthOuter, 'a'>(a) + (16 * warp + lane / 4) * kTileDepth;
+  const float* const columns =
+      decoded<Half, kColumns, kDepthOuter, 'b'>(b) + 2 * (lane % 4) * kTileDepth;
+  for (int i = 0; i < kColumns / 2; ++i) {  // d[4 j + 2 half + e]
+    const float* const row = rows + i / 2 % 2 * 8 * kTileDepth;
+    const float* const column = columns + (i / 4 * 8 + i % 2) * kTileDepth;
+    float parts[8] = {};  // for vectors of the compiler
+    for (int depth = 0; depth < kTileDepth; depth += 8) {
+      for (int e = 0; e < 8; ++e) parts[e] += row[depth + e] * column[depth + e];
     }
-  }
-  for (int j = 0; j < kColumns / 8; ++j) {
-    for (int e = 0; e < 2; ++e) {
-      float sums[2] = {add ? d[4 * j + e] : 0, add ? d[4 * j + 2 + e] : 0};
-      for (int depth = 0; depth < kTileDepth; ++depth) {
-        const float column = element<Half, kDepthOuter>(b, 8 * j + 2 * (lane % 4) + e, depth);
-        sums[0] += rows[0][depth] * column;
-        sums[1] += rows[1][depth] * column;
-      }
-      d[4 * j + e] = sums[0];
-      d[4 * j + 2 + e] = sums[1];
-    }
+    float sum = add ? d[i] : 0;
+    for (const float part : parts) sum += part;
+    d[i] = sum;
   }
 #elif defined(CONVSCOPE_WGMMA)
   // 16 depths further: 32 bytes in a row, or 16 rows.

@@ -59,8 +59,10 @@ using namespace implicit_gemm;  // NOLINT(google-build-using-namespace): this fi
 constexpr int kMostSide = 16000;       // of an image, for 16-bit coordinates
 constexpr double kLaunchUs = 2;        // of one more pass
 constexpr double kBytesPerUs = 3.5e6;  // of the passes
-constexpr int kFewestSteps = 4;        // of one part
-constexpr double kStepsAround = 4;     // that the beginning and the end of a tile take as long as
+constexpr double kTf32Peak = 360e12;   // FLOP/s that `auto` believes of an unmeasured GPU
+constexpr double kHalfPeak = 740e12;
+constexpr int kFewestSteps = 4;     // of one part
+constexpr double kStepsAround = 4;  // that the beginning and the end of a tile take as long as
 constexpr int kMostParts = 256;
 constexpr double kMostPartBytes = 256e6;
 
@@ -198,7 +200,12 @@ struct Layout {
       return arena.take<uint4>(static_cast<std::size_t>(count));
     };
     if (z.dtype == DType::f32) {
-      maxima = reinterpret_cast<unsigned*>(take_pieces(2 * kMaximaBlocks / 4));
+      auto* const bits = reinterpret_cast<unsigned*>(take_pieces(2 * kMaximaBlocks / 4));
+      const bool weight = direction == Direction::backward_weight;
+      const bool forward = direction == Direction::forward;
+      maxima = {bits, maxima_blocks((forward || weight ? z.x_shape() : z.y_shape()).numel())};
+      other_maxima = {bits == nullptr ? nullptr : bits + maxima.count,
+                      maxima_blocks((weight ? z.y_shape() : z.w_shape()).numel())};
     }
     const bool backward_data = direction == Direction::backward_data;
     pixels_plane = plan.pixel_pieces(plan.pieces, backward_data ? z.p() * z.q() : z.h * z.w);
@@ -211,7 +218,7 @@ struct Layout {
   }
 
   std::size_t bytes = 0;
-  unsigned* maxima = nullptr;  // of `pixels`, then of the other factor
+  Maxima maxima, other_maxima;  // of `pixels`, of the other factor
   uint4* pixels = nullptr;
   uint4* other = nullptr;  // weights, or dy
   float* parts = nullptr;
@@ -222,12 +229,14 @@ void find_maxima(const Plan& plan, const Layout& at, const void* a, std::int64_t
                  const void* b, std::int64_t b_count) {
   if (plan.z.dtype != DType::f32) return;
   launch(maxima_kernel<kMaximaThreads>,
-         {.grid = dim3(2 * kMaximaBlocks), .block = dim3(kMaximaThreads)},
-         static_cast<const float*>(a), a_count, static_cast<const float*>(b), b_count, at.maxima);
+         {.grid = dim3(static_cast<unsigned>(at.maxima.count + at.other_maxima.count)),
+          .block = dim3(kMaximaThreads)},
+         static_cast<const float*>(a), a_count, at.maxima.count, static_cast<const float*>(b),
+         b_count, const_cast<unsigned*>(at.maxima.bits));
 }
 
 void pack_pixels(const Plan& plan, const void* from, int channels, std::int64_t area,
-                 const unsigned* maxima, uint4* to, std::int64_t to_plane) {
+                 const Maxima& maxima, uint4* to, std::int64_t to_plane) {
   const PackPixels pack{.from = from,
                         .to = to,
                         .plane = to_plane,
@@ -260,7 +269,7 @@ void pack_weights(const Plan& plan, const Layout& at, const void* from, bool bac
                    .backward = backward,
                    .phases_h = plan.phases_h,
                    .phases_w = plan.phases_w,
-                   .maxima = at.maxima == nullptr ? nullptr : at.maxima + kMaximaBlocks};
+                   .maxima = at.other_maxima};
   std::copy_n(plan.high, kMostPhases, pack.high);
   std::copy_n(plan.wide, kMostPhases, pack.wide);
   const LaunchShape shape{
@@ -285,6 +294,7 @@ void run_gather(const Plan& plan, const Layout& at, const Finish& end, void* out
                 .parts = at.parts,
                 .out_count = plan.out_count,
                 .maxima = at.maxima,
+                .other_maxima = at.other_maxima,
                 .end = end,
                 .images = narrow(z.n),
                 .groups = narrow(z.groups),
@@ -326,6 +336,7 @@ void run_weight(const Plan& plan, const Layout& at, void* dw, bool accumulate) {
                             .pixels_plane = at.pixels_plane,
                             .parts = at.parts,
                             .maxima = at.maxima,
+                            .other_maxima = at.other_maxima,
                             .images = narrow(z.n),
                             .groups = narrow(z.groups),
                             .rows = plan.rows,
@@ -377,10 +388,9 @@ void backward_weight(const Conv2dBackwardWeightArgs& args) {
   const Conv2dProblem& z = args.problem;
   const Plan plan(z, Direction::backward_weight);
   const Layout at(plan, Direction::backward_weight, args.workspace);
-  const unsigned* const dy_maxima = at.maxima == nullptr ? nullptr : at.maxima + kMaximaBlocks;
   find_maxima(plan, at, args.x, z.x_shape().numel(), args.dy, z.y_shape().numel());
   pack_pixels(plan, args.x, plan.channels, z.h * z.w, at.maxima, at.pixels, at.pixels_plane);
-  pack_pixels(plan, args.dy, plan.rows, z.p() * z.q(), dy_maxima, at.other, at.other_plane);
+  pack_pixels(plan, args.dy, plan.rows, z.p() * z.q(), at.other_maxima, at.other, at.other_plane);
   run_weight(plan, at, args.dw, args.accumulate);
 }
 
@@ -427,16 +437,27 @@ Conv2dSupport supports(const Conv2dProblem& z, Direction direction) {
   return {};
 }
 
+// The plan's own estimate of the product, said as a share of the tensor cores' peak. Halves run at
+// twice the rate of TF32, which is the peak that f32 is measured by: three products count as 1.5.
 Conv2dCost cost(const Conv2dProblem& z, Direction direction) {
   const Plan plan(z, direction);
-  const double factors = static_cast<double>(direction == Direction::forward ? z.x_shape().numel()
-                                             : direction == Direction::backward_data
-                                                 ? z.y_shape().numel()
-                                                 : z.x_shape().numel() + z.y_shape().numel());
-  const double packed = factors * (z.dtype == DType::f32 ? 8 + 4 * plan.planes : 6);
-  return {.flops = z.nominal_flops() * (plan.planes == 2 ? 3 : 1),
-          .bytes = z.nominal_bytes() + packed,
-          .peak_share = 1};
+  const bool f32 = z.dtype == DType::f32;
+  const auto element = static_cast<double>(size_of(z.dtype));
+  const auto elements = [](const Shape& shape) { return static_cast<double>(shape.numel()); };
+  double packed = elements(z.w_shape());
+  if (direction != Direction::backward_data) packed += elements(z.x_shape());
+  if (direction != Direction::forward) packed += elements(z.y_shape());
+  if (direction == Direction::backward_weight) packed -= elements(z.w_shape());
+  const double flops = z.nominal_flops() * (!f32 ? 1 : plan.planes == 2 ? 1.5 : 0.5);
+  const double peak = f32 ? kTf32Peak : kHalfPeak;
+  const bool weight = direction == Direction::backward_weight;
+  return {.flops = flops,
+          .bytes = z.nominal_bytes(),
+          .peak_share = std::clamp(flops / (peak * std::max(plan.us, 1.0) * 1e-6), 1e-4, 1.0),
+          // read for the maxima, read again, written as one or two halves
+          .pass_bytes = packed * (f32 ? 2 * element + 2 * plan.planes : 2 * element),
+          .launches = 2.0 + (f32 ? 1 : 0) + (weight || plan.splits > 1 ? 1 : 0),
+          .tensor_cores = true};
 }
 
 std::size_t workspace_bytes(const Conv2dProblem& z, Direction direction) {

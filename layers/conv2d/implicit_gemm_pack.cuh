@@ -17,18 +17,31 @@ inline constexpr int kPackElements = 4096;  // of a block: channels x pixels
 
 // ---- the largest finite magnitude of a tensor --------------------------------------------------
 
-// maxima[blockIdx.x], as bits: those of magnitudes are ordered like the numbers.
+// Where the maxima of one factor stand, as bits; null: the factor is not scaled.
+struct Maxima {
+  const unsigned* bits = nullptr;
+  int count = 0;  // one from each block
+};
+inline int maxima_blocks(std::int64_t count) {
+  const std::int64_t blocks = (count + 8 * kMaximaThreads - 1) / (8 * kMaximaThreads);
+  return static_cast<int>(blocks < 1 ? 1 : blocks > kMaximaBlocks ? kMaximaBlocks : blocks);
+}
+
+// maxima[blockIdx.x]: first a_blocks of a, then those of b. As bits: those of magnitudes are ordered like the numbers.
 template <int kThreadCount>
 __global__ __launch_bounds__(kThreadCount) void maxima_kernel(const float* a, std::int64_t a_count,
-                                                              const float* b, std::int64_t b_count,
+                                                              int a_blocks, const float* b,
+                                                              std::int64_t b_count,
                                                               unsigned* maxima) {
   __shared__ unsigned scratch[32];
-  const bool first = blockIdx.x < kMaximaBlocks;
+  const int block = static_cast<int>(blockIdx.x);
+  const bool first = block < a_blocks;
   const float* const from = first ? a : b;
   const std::int64_t count = first ? a_count : b_count;
-  const std::int64_t step = std::int64_t{kMaximaBlocks} * kThreadCount;
+  const int blocks = first ? a_blocks : static_cast<int>(gridDim.x) - a_blocks;
+  const std::int64_t step = static_cast<std::int64_t>(blocks) * kThreadCount;
   std::int64_t i =
-      static_cast<std::int64_t>(blockIdx.x % kMaximaBlocks) * kThreadCount + threadIdx.x;
+      static_cast<std::int64_t>(first ? block : block - a_blocks) * kThreadCount + threadIdx.x;
   unsigned largest = 0;
   for (; i + 7 * step < count; i += 8 * step) {
     unsigned bits[8];
@@ -58,10 +71,10 @@ __global__ __launch_bounds__(kThreadCount) void maxima_kernel(const float* a, st
 }
 
 // The exponent of the scale from the maxima of one factor; each warp for itself, all lanes.
-__device__ inline int read_exponent(const unsigned* maxima) {
+__device__ inline int read_exponent(const Maxima& maxima) {
   unsigned largest = 0;
-  for (unsigned i = threadIdx.x % 32; i < kMaximaBlocks; i += 32) {
-    largest = maxima[i] > largest ? maxima[i] : largest;
+  for (int i = static_cast<int>(threadIdx.x % 32); i < maxima.count; i += 32) {
+    largest = maxima.bits[i] > largest ? maxima.bits[i] : largest;
   }
   for (int offset = 16; offset > 0; offset /= 2) {
     const unsigned other = __shfl_xor_sync(kAllLanes, largest, offset);
@@ -111,8 +124,8 @@ struct PackPixels {
   uint4* to = nullptr;         // [planes][N][H W][G][pieces of C]
   std::int64_t plane = 0;      // pieces of one plane of `to`
   int channels = 0, groups = 1, pieces = 0, area = 0;
-  int channels_log2 = 3;             // of a block: 8, 16, 32 or 64 channels
-  const unsigned* maxima = nullptr;  // null: not scaled
+  int channels_log2 = 3;  // of a block: 8, 16, 32 or 64 channels
+  Maxima maxima;
 
   int channel_blocks() const { return ceil_div(pieces * kPieceHalves, 1 << channels_log2); }
   int pixels() const { return kPackElements >> channels_log2; }
@@ -183,7 +196,7 @@ struct PackWeights {
   bool backward = false;
   int phases_h = 1, phases_w = 1;
   Line high[kMostPhases] = {}, wide[kMostPhases] = {};
-  const unsigned* maxima = nullptr;
+  Maxima maxima;
 };
 
 // Block (x: 32 pieces, y: 8 rows, z: phase and group).

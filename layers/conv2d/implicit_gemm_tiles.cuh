@@ -114,9 +114,9 @@ __device__ inline unsigned char* aligned_shared() {
 struct Unscale {
   float first = 1, second = 1;
 };
-__device__ inline Unscale unscale(const unsigned* maxima) {
-  if (maxima == nullptr) return {};
-  const int exponent = -(read_exponent(maxima) + read_exponent(maxima + kMaximaBlocks));
+__device__ inline Unscale unscale(const Maxima& a, const Maxima& b) {
+  if (a.bits == nullptr) return {};
+  const int exponent = -(read_exponent(a) + read_exponent(b));
   return {power_of_two(exponent / 2), power_of_two(exponent - exponent / 2)};
 }
 
@@ -130,7 +130,7 @@ struct Gather {
   void* out = nullptr;     // [N, G rows, out_area]
   float* parts = nullptr;  // [splits] of the same, when splits > 1
   std::int64_t out_count = 0;
-  const unsigned* maxima = nullptr;
+  Maxima maxima, other_maxima;  // of the two factors
   Finish end;
   int images = 0, groups = 1, rows = 0;          // rows of a group
   int pieces = 0, depth_pieces = 0, splits = 1;  // pieces of a group's pixel, of a row of weights
@@ -214,7 +214,7 @@ __global__ __launch_bounds__(V::kThreads,
           z.depth_pieces +
       first_block * kBlockPieces + piece;
   const int rows_left = z.rows - first_row - row;
-  const Unscale scale = unscale(z.maxima);
+  const Unscale scale = unscale(z.maxima, z.other_maxima);
   __syncthreads();  // the table
 
   const auto load = [&](int step, unsigned char* stage) {
@@ -307,8 +307,8 @@ struct WeightGather {
   std::int64_t errors_plane = 0;
   const uint4* pixels = nullptr;  // x: PackPixels::to
   std::int64_t pixels_plane = 0;
-  float* parts = nullptr;  // [splits][groups][rows][columns]
-  const unsigned* maxima = nullptr;
+  float* parts = nullptr;       // [splits][groups][rows][columns]
+  Maxima maxima, other_maxima;  // of the two factors
   int images = 0, groups = 1, rows = 0, row_pieces = 0, pieces = 0, splits = 1;
   Line high, wide;  // forward
 
@@ -370,7 +370,7 @@ __global__ __launch_bounds__(V::kThreads, V::kBlocks) void weight_kernel(
   const int tap_w = tap % z.wide.taps * z.wide.tap_step;
   const int from_column =
       (tap_h * z.wide.in_size + tap_w) * z.groups * z.pieces + group * z.pieces + column % z.pieces;
-  const Unscale scale = unscale(z.maxima);
+  const Unscale scale = unscale(z.maxima, z.other_maxima);
   for (int i = thread; i < V::kStages * kBlockDepth; i += V::kThreads) {
     depth_rows[i] = depth_row(z, first_step * kBlockDepth + i);
   }
