@@ -167,8 +167,8 @@ struct PooledBackward {
   const std::uint8_t* passes[2] = {};
   const float* dy = nullptr;  // of the last stage, pooled
   float* dx = nullptr;        // of a single stage; null: not wanted
-  float* dw[2] = {};
-  float* db[2] = {};  // may be null
+  float* dw[2] = {};          // of a single stage may be null, when dx is wanted alone
+  float* db[2] = {};          // may be null
   bool accumulate[2] = {};
   float* sums = nullptr;  // pooled_sums_floats()
 };

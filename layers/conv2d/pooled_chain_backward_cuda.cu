@@ -230,6 +230,7 @@ __global__ void __launch_bounds__(kBlockThreads, 2) pooled_backward(const Pooled
   if (plan.convolves_back) {
     load_weights<R>(z, a.w[last], 0, z.k, c_begin, c_end, shared + plan.w_at);
   }
+  const bool wants_dw = a.dw[last] != nullptr;
   const PlaneShare of_y = share_of_plane(z.k);
   const PlaneShare of_x = share_of_plane(c_count);
   WeightSums<R, kWeightChannels> dw(plan.weight[last], 0, z.k, c_begin, c_count, dy_shape.plane());
@@ -247,7 +248,7 @@ __global__ void __launch_bounds__(kBlockThreads, 2) pooled_backward(const Pooled
     const float* const x_from =
         a.stages == 2 ? a.y[0] : a.x;  // of the last stage: [C][H][W] of each sample
     const float* const own = x_from + n * z.c * pixels;
-    load_images(z, x_shape, own, c_begin, c_end, x);
+    if (wants_dw || a.stages == 2) load_images(z, x_shape, own, c_begin, c_end, x);
     if (a.stages == 2) {
       const int image = first.c * first.h * first.w;
       load_images(first, plan.x_tile[0], a.x + n * image, 0, first.c, shared + plan.x_at[0]);
@@ -269,8 +270,10 @@ __global__ void __launch_bounds__(kBlockThreads, 2) pooled_backward(const Pooled
       }
     }
     __syncthreads();
-    dw.add(x_shape, x, dy + dy_shape.top * dy_shape.pitch + dy_shape.left, dy_shape.plane(),
-           dy_shape.pitch);
+    if (wants_dw) {
+      dw.add(x_shape, x, dy + dy_shape.top * dy_shape.pitch + dy_shape.left, dy_shape.plane(),
+             dy_shape.pitch);
+    }
     if (!plan.convolves_back) continue;
     convolve_back<R, kChannels>(z, dy_shape, plan.data, dy, shared + plan.w_at, c_begin, c_end,
                                 split);
@@ -303,6 +306,7 @@ __global__ void __launch_bounds__(kBlockThreads, 2) pooled_backward(const Pooled
     dw_first.add(plan.x_tile[0], shared + plan.x_at[0], g, g_shape.plane(), g_shape.pitch);
   }
 
+  if (!wants_dw) return;
   float* const sums = a.sums + chunk * plan.piece;
   dw.write(z.c, split, sums + plan.dw_at[last]);
   if (part == 0) write_plane_sums(db, z.k, split, sums + plan.db_at[last]);
@@ -380,6 +384,7 @@ void backward(const PooledBackward& a) {
     default:
       launch_channels<7>(shape, plan);
   }
+  if (a.dw[a.stages - 1] == nullptr) return;
   SumsTargets targets;
   for (int i = 0; i < 2; ++i) {
     const bool real = i < a.stages;

@@ -1,0 +1,419 @@
+// SPDX-License-Identifier: Apache-2.0
+// direct_cuda.cu: the textbook's sums as they stand, with tiles of outputs in registers and x and w
+// in shared memory; made for few input channels, where a matrix product has too little to do.
+//
+// Formula    y[n,k,p,q] = b[k] + sum over c, r, s of
+//            x[n, g C/G + c, p stride_h - pad_top + r dilation_h,
+//                            q stride_w - pad_left + s dilation_w] w[k,c,r,s]
+// Textbook   for n, k, p, q:
+//              for c, r, s: sum += x[n][c][p * stride - pad + r][...] * w[k][c][r][s]
+//              y[n][k][p][q] = relu(sum + b[k] + residual)
+// Plan       Four ways, in this order:
+//            one block for a sample   small images of few channels: pooled_chain.h, one stage
+//              without a pooling, which also cuts a sample's sums among threads
+//            register tiles           R = S = 3, 5, 7 at stride 1 or 2:
+//              forward          a thread has 8 pixels of a row for 8 output channels; a block some
+//                               rows and columns for up to 64 channels. The row of x that 8 pixels
+//                               need is loaded once for R columns of the kernel; w lies with the
+//                               output channels side by side. The next piece of x is copied
+//                               (cp.async) while this one is multiplied.
+//              backward_data    C <= 4 or stride 2: a thread has 2 x 8 pixels of dx for 3 or 4
+//                               channels and walks through the output channels; which (r, s) meets
+//                               which pixel at a stride of 2 is known when it is compiled, so no zero
+//                               is multiplied. Else: forward with the kernel turned, dy as x.
+//              backward_weight  a thread has R (or 3 x 3) sums for 8 output channels and one c and
+//                               walks along rows of y, 4 pixels at a time; a block has a slice of
+//                               the rows of all images; a second kernel adds the slices in order
+//            one thread, one output   everything else: any size, stride, dilation, groups; slow
+// Shapes     x [N,C,H,W], w [K,C/G,R,S], y [N,K,P,Q], row-major, any alignment, f32, sums in f32
+// Supports   f32; every stride, dilation, padding and number of groups
+// Cost       FLOPs = 2 N K P Q (C/G) R S; bytes = every tensor once, x again around each tile; dw:
+//            the slices' sums, written and read; compute-bound but for 1 or 2 channels of input
+// Numerics   error growth 1 to 3: sums of C/G R S products one after the other; dw in some 400
+//            slices. The order follows from the sizes: same bits on each run. Exact on integers.
+// Backward   dx assigned; dw assigned or added to
+// Choices    8 x 8 sums: per (c, r) 6 vector loads of x (R = 7, stride 2) and 2 R of w for 64 R
+//            products: shared memory needs less time than the multipliers; with window and factors
+//            about 110 registers, so two blocks of 256 threads on a multiprocessor
+//            100 KB of shared memory: the same two blocks
+//            2 x 8 x 3 sums for dx: a vector load of w for (r, s) serves 12 products and more
+// Source     the tiles: V. Volkov, J. Demmel: Benchmarking GPUs to Tune Dense Linear Algebra, 2008
+//            (registers before shared memory); the rest is our own
+// Read next  im2col_gemm_cuda.cu (the same sums as a matrix product), pooled_chain_forward_cuda.cu
+#include <climits>
+
+#include "layers/conv2d/algorithm.h"
+#include "layers/conv2d/direct_cuda_data.cuh"
+#include "layers/conv2d/direct_cuda_weight.cuh"
+#include "layers/conv2d/pooled_chain.h"
+
+namespace convscope {
+namespace {
+
+using namespace direct_cuda;
+using Index = std::int64_t;
+
+// ---- one thread, one output --------------------------------------------------------------------
+
+__global__ void __launch_bounds__(kBlockThreads)
+    forward_any_kernel(const Sizes z, Index count, const ForwardPointers at) {
+  for (Index i = global_thread(); i < count; i += global_threads()) {
+    const int q = static_cast<int>(i % z.q);
+    const int p = static_cast<int>(i / z.q % z.p);
+    const Index image = i / z.q / z.p;
+    const int k = static_cast<int>(image % z.k);
+    const Index n = image / z.k;
+    const float* w = at.w.w + static_cast<Index>(k) * z.c_group * z.r * z.s;
+    const Index first = n * z.c + static_cast<Index>(k / z.k_group) * z.c_group;
+    float sum = 0;
+    for (int c = 0; c < z.c_group; ++c) {
+      const float* const x = at.x + (first + c) * z.h * z.w;
+      for (int r = 0; r < z.r; ++r, w += z.s) {
+        const int h = p * z.stride_h - z.pad_top + r * z.dilation_h;
+        if (h < 0 || h >= z.h) continue;
+        for (int s = 0; s < z.s; ++s) {
+          const int column = q * z.stride_w - z.pad_left + s * z.dilation_w;
+          if (column >= 0 && column < z.w) sum += x[static_cast<Index>(h) * z.w + column] * w[s];
+        }
+      }
+    }
+    if (at.b != nullptr) sum += at.b[k];
+    if (at.residual != nullptr) sum += at.residual[i];
+    at.y[i] = at.relu && sum <= 0.0f ? 0.0f : sum;
+  }
+}
+
+__global__ void __launch_bounds__(kBlockThreads)
+    data_any_kernel(const Sizes z, Index count, const float* dy, const float* w, float* dx) {
+  for (Index i = global_thread(); i < count; i += global_threads()) {
+    const int column = static_cast<int>(i % z.w);
+    const int h = static_cast<int>(i / z.w % z.h);
+    const Index image = i / z.w / z.h;
+    const int channel = static_cast<int>(image % z.c);
+    const Index n = image / z.c;
+    const int group = channel / z.c_group;
+    const int c = channel - group * z.c_group;
+    float sum = 0;
+    for (int r = 0; r < z.r; ++r) {
+      const int at_p = h + z.pad_top - r * z.dilation_h;
+      if (at_p < 0 || at_p % z.stride_h != 0 || at_p / z.stride_h >= z.p) continue;
+      for (int s = 0; s < z.s; ++s) {
+        const int at_q = column + z.pad_left - s * z.dilation_w;
+        if (at_q < 0 || at_q % z.stride_w != 0 || at_q / z.stride_w >= z.q) continue;
+        const Index pixel = static_cast<Index>(at_p / z.stride_h) * z.q + at_q / z.stride_w;
+        for (int k = group * z.k_group; k < (group + 1) * z.k_group; ++k) {
+          sum += dy[(n * z.k + k) * z.p * z.q + pixel] *
+                 w[((static_cast<Index>(k) * z.c_group + c) * z.r + r) * z.s + s];
+        }
+      }
+    }
+    dx[i] = sum;
+  }
+}
+
+// A warp for each element of dw.
+__global__ void __launch_bounds__(kBlockThreads)
+    weight_any_kernel(const Sizes z, Index count, const float* x, const float* dy, bool accumulate,
+                      float* dw) {
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+  const Index warps = global_threads() / 32;
+  for (Index i = global_thread() / 32; i < count; i += warps) {
+    const int s = static_cast<int>(i % z.s);
+    const int r = static_cast<int>(i / z.s % z.r);
+    const int c = static_cast<int>(i / z.s / z.r % z.c_group);
+    const int k = static_cast<int>(i / z.s / z.r / z.c_group);
+    const int channel = k / z.k_group * z.c_group + c;
+    float sum = 0;
+    for (int n = 0; n < z.n; ++n) {
+      const float* const image = x + (static_cast<Index>(n) * z.c + channel) * z.h * z.w;
+      const float* const gradient = dy + (static_cast<Index>(n) * z.k + k) * z.p * z.q;
+      for (int pixel = lane; pixel < z.p * z.q; pixel += 32) {
+        const int p = pixel / z.q;
+        const int h = p * z.stride_h - z.pad_top + r * z.dilation_h;
+        const int column = (pixel - p * z.q) * z.stride_w - z.pad_left + s * z.dilation_w;
+        if (h < 0 || h >= z.h || column < 0 || column >= z.w) continue;
+        sum += gradient[pixel] * image[static_cast<Index>(h) * z.w + column];
+      }
+    }
+    sum = warp_sum(sum);
+    if (lane == 0) dw[i] = accumulate ? dw[i] + sum : sum;
+  }
+}
+
+// ---- which way -----------------------------------------------------------------------------------
+
+// A problem that one block computes for a sample, as a stage without a pooling.
+PooledStage stage_of(const Conv2dProblem& z, bool relu) {
+  const Sizes s(z);
+  return {.c = s.c,
+          .h = s.h,
+          .w = s.w,
+          .k = s.k,
+          .r = s.r,
+          .pad_top = s.pad_top,
+          .pad_left = s.pad_left,
+          .p = s.p,
+          .q = s.q,
+          .curve = relu ? PooledCurve::relu : PooledCurve::none,
+          .pool = PooledBy::nothing};
+}
+bool is_small(const Conv2dProblem& z, bool wants_dx) {
+  if (!has_tiles(z) || z.stride_h != 1 || z.p() * z.q() > 1024 || z.c > 16 || z.k > 32 ||
+      z.pad_bottom >= z.r || z.pad_right >= z.s) {
+    return false;
+  }
+  const PooledStage stage = stage_of(z, false);
+  return *pooled_refusal(&stage, 1, wants_dx) == '\0';
+}
+
+bool on_16_bytes(const void* pointer) {
+  return reinterpret_cast<std::uintptr_t>(pointer) % 16 == 0;
+}
+
+// Calls run.template operator()<R, stride>().
+template <class Run>
+void with_tile_sizes(int r, int stride, Run&& run) {
+  const int which = r * 10 + stride;
+  switch (which) {
+    case 31:
+      return run.template operator()<3, 1>();
+    case 32:
+      return run.template operator()<3, 2>();
+    case 51:
+      return run.template operator()<5, 1>();
+    case 52:
+      return run.template operator()<5, 2>();
+    case 71:
+      return run.template operator()<7, 1>();
+    default:
+      return run.template operator()<7, 2>();
+  }
+}
+
+std::size_t bytes_of(int floats) { return static_cast<std::size_t>(floats) * sizeof(float); }
+
+void forward_by_tiles(const Sizes& z, const ForwardPointers& at) {
+  const ForwardTiles t = forward_tiles(z.r, z.stride_h, z.c, z.k, z.p, z.q);
+  const int tiles = z.n * t.tiles_p * t.tiles_q;
+  // A block that keeps all of w takes several tiles, one after the other.
+  const int resident = 2 * cuda_device_facts().multiprocessors;
+  const int blocks = t.chunks > 1 ? tiles : least(tiles, most(1, resident / t.tiles_k));
+  const LaunchShape shape{
+      .grid = dim3(static_cast<unsigned>(blocks), static_cast<unsigned>(t.tiles_k)),
+      .block = dim3(kBlockThreads),
+      .shared_bytes = bytes_of(t.floats())};
+  with_tile_sizes(z.r, z.stride_h, [&]<int R, int kStride>() {
+    launch(forward_tile_kernel<R, kStride>, shape, z, t, at);
+  });
+}
+
+// ---- launchers -----------------------------------------------------------------------------------
+
+void forward(const Conv2dForwardArgs& args) {
+  const Conv2dProblem& problem = args.problem;
+  if (problem.n == 0) return;
+  const Sizes z(problem);
+  ForwardPointers at{.x = static_cast<const float*>(args.x),
+                     .w = {.w = static_cast<const float*>(args.w),
+                           .out_step = z.c_group * z.r * z.s,
+                           .in_step = z.r * z.s},
+                     .b = static_cast<const float*>(args.b),
+                     .residual = static_cast<const float*>(args.epilogue.residual),
+                     .relu = args.epilogue.relu,
+                     .by_fours = z.q % 4 == 0 && on_16_bytes(args.y),
+                     .y = static_cast<float*>(args.y)};
+  if (at.residual == nullptr && is_small(problem, false)) {
+    PooledForward small;
+    small.stage[0] = stage_of(problem, at.relu);
+    small.batch = problem.n;
+    small.x = at.x;
+    small.w[0] = at.w.w;
+    small.b[0] = at.b;
+    small.y[0] = at.y;
+    return pooled_forward_kernel.get({DeviceType::cuda})(small);
+  }
+  if (has_tiles(problem)) return forward_by_tiles(z, at);
+  const Index count = problem.y_shape().numel();
+  launch(forward_any_kernel, grid_for(count), z, count, at);
+}
+
+PooledBackward small_backward(const Conv2dProblem& problem) {
+  PooledBackward small;
+  small.stage[0] = stage_of(problem, false);
+  small.batch = problem.n;
+  return small;
+}
+
+void backward_data(const Conv2dBackwardDataArgs& args) {
+  const Conv2dProblem& problem = args.problem;
+  if (problem.n == 0) return;
+  const Sizes z(problem);
+  const auto* const dy = static_cast<const float*>(args.dy);
+  const auto* const w = static_cast<const float*>(args.w);
+  auto* const dx = static_cast<float*>(args.dx);
+  if (is_small(problem, true)) {
+    PooledBackward small = small_backward(problem);
+    small.w[0] = w;
+    small.dy = dy;
+    small.dx = dx;
+    return pooled_backward_kernel.get({DeviceType::cuda})(small);
+  }
+  if (!has_tiles(problem)) {
+    const Index count = problem.x_shape().numel();
+    return launch(data_any_kernel, grid_for(count), z, count, dy, w, dx);
+  }
+  if (z.stride_h == 1 && z.c > 4) {
+    Sizes turned = z;
+    turned.c = z.k;
+    turned.h = z.p;
+    turned.w = z.q;
+    turned.k = z.c;
+    turned.p = z.h;
+    turned.q = z.w;
+    turned.pad_top = z.r - 1 - z.pad_top;
+    turned.pad_left = z.s - 1 - z.pad_left;
+    return forward_by_tiles(
+        turned, {.x = dy,
+                 .w = {.w = w, .out_step = z.r * z.s, .in_step = z.c * z.r * z.s, .turned = true},
+                 .by_fours = z.w % 4 == 0 && on_16_bytes(dx),
+                 .y = dx});
+  }
+  const int first_h = z.pad_top / z.stride_h * z.stride_h;
+  const int first_w = z.pad_left / z.stride_w * z.stride_w;
+  const DataTiles t =
+      data_tiles(z.r, z.stride_h, z.k, z.h + z.pad_top - first_h, z.w + z.pad_left - first_w);
+  const int channels = z.c <= 3 ? 3 : 4;
+  const LaunchShape shape{.grid = dim3(static_cast<unsigned>(z.n * t.tiles_h * t.tiles_w),
+                                       static_cast<unsigned>(parts_of(z.c, channels))),
+                          .block = dim3(kDataThreads),
+                          .shared_bytes = bytes_of(2 * t.dy_floats)};
+  with_tile_sizes(z.r, z.stride_h, [&]<int R, int kStride>() {
+    const auto kernel =
+        channels == 3 ? data_tile_kernel<R, kStride, 3> : data_tile_kernel<R, kStride, 4>;
+    launch(kernel, shape, z, t, dy, w, dx);
+  });
+}
+
+WeightTiles weight_tiles_of(const Conv2dProblem& problem) {
+  const Sizes z(problem);
+  return weight_tiles(z.r, z.stride_h, z.c, z.k, z.p, z.q, z.n);
+}
+
+void backward_weight(const Conv2dBackwardWeightArgs& args) {
+  const Conv2dProblem& problem = args.problem;
+  const Sizes z(problem);
+  const auto* const x = static_cast<const float*>(args.x);
+  const auto* const dy = static_cast<const float*>(args.dy);
+  auto* const dw = static_cast<float*>(args.dw);
+  auto* const sums = static_cast<float*>(args.workspace);
+  const Index count = problem.w_shape().numel();
+  if (problem.n > 0 && is_small(problem, false)) {
+    PooledBackward small = small_backward(problem);
+    small.x = x;
+    small.dy = dy;
+    small.dw[0] = dw;
+    small.accumulate[0] = args.accumulate;
+    small.sums = sums;
+    return pooled_backward_kernel.get({DeviceType::cuda})(small);
+  }
+  if (problem.n == 0 || !has_tiles(problem)) {  // no image: dw = 0, or as it was
+    return launch(weight_any_kernel, grid_for(count * 32), z, count, x, dy, args.accumulate, dw);
+  }
+  const WeightTiles t = weight_tiles_of(problem);
+  const LaunchShape shape{
+      .grid = dim3(static_cast<unsigned>(t.slices), static_cast<unsigned>(t.tiles_k * t.tiles_c)),
+      .block = dim3(static_cast<unsigned>(t.threads)),
+      .shared_bytes = bytes_of(t.floats())};
+  const bool by_fours = z.q % 4 == 0 && on_16_bytes(dy);
+  with_tile_sizes(z.r, z.stride_h, [&]<int R, int kStride>() {
+    launch(weight_tile_kernel<R, kStride>, shape, z, t, x, dy, by_fours, sums);
+  });
+  launch(add_slices_kernel,
+         LaunchShape{.grid = dim3(static_cast<unsigned>(ceil_div(count, 32))),
+                     .block = dim3(kBlockThreads)},
+         sums, count, t.slices, args.accumulate, dw);
+}
+
+// ---- card ----------------------------------------------------------------------------------------
+
+Conv2dSupport supports(const Conv2dProblem& z, Direction) {
+  if (z.dtype != DType::f32) {
+    return Conv2dSupport::no(cat("expects elements of type f32, got ", name_of(z.dtype)));
+  }
+  constexpr Index kMost = INT_MAX / 64;  // tiles are counted in int
+  if (z.n > kMost || z.c * z.r * z.s > kMost || z.k > kMost || z.h * z.w > kMost ||
+      z.p() * z.q() > kMost || z.n * parts_of(static_cast<int>(z.p() * z.q()), 8) > kMost) {
+    return Conv2dSupport::no("expects fewer than 2^25 images, channels and pixels of one image");
+  }
+  return {};
+}
+
+Conv2dCost cost(const Conv2dProblem& z, Direction direction) {
+  const auto number = [](Index value) { return static_cast<double>(value); };
+  Conv2dCost cost{.flops = z.nominal_flops(), .bytes = z.nominal_bytes()};
+  if (direction == Direction::backward_weight) cost.launches = 2;
+  if (z.n > 0 && is_small(z, direction == Direction::backward_data)) {
+    cost.peak_share = 0.4;
+    return cost;
+  }
+  if (!has_tiles(z)) {
+    cost.peak_share = 0.02;
+    cost.launches = 1;
+    return cost;
+  }
+  // Lanes of a tile that have nothing to do.
+  const auto fill = [&](Index size, Index tile) {
+    return number(size) / number(ceil_div(size, tile) * tile);
+  };
+  const Sizes s(z);
+  if (direction == Direction::forward) {
+    const ForwardTiles t = forward_tiles(s.r, s.stride_h, s.c, s.k, s.p, s.q);
+    cost.peak_share =
+        0.6 * fill(z.k, t.k_tile()) * fill(z.p(), t.rows) * fill(z.q(), Index{t.columns} * kPixels);
+  } else if (direction == Direction::backward_data) {
+    if (z.stride_h == 1 && z.c > 4) {
+      const ForwardTiles t = forward_tiles(s.r, 1, s.k, s.c, s.h, s.w);
+      cost.peak_share =
+          0.6 * fill(z.c, t.k_tile()) * fill(z.h, t.rows) * fill(z.w, Index{t.columns} * kPixels);
+    } else {
+      cost.peak_share = 0.5 * fill(z.c, z.c <= 3 ? 3 : 4);
+    }
+  } else {
+    const WeightTiles t = weight_tiles_of(z);
+    cost.peak_share = 0.5 * fill(z.k, t.k_tile()) * fill(z.q(), t.columns);
+    cost.pass_bytes = 2 * number(t.slices) * number(z.w_shape().numel()) * sizeof(float);
+  }
+  return cost;
+}
+
+std::size_t workspace_bytes(const Conv2dProblem& z, Direction direction) {
+  if (direction != Direction::backward_weight || z.n == 0 || !has_tiles(z)) return 0;
+  Index floats = 0;
+  if (is_small(z, false)) {
+    const PooledStage stage = stage_of(z, false);
+    floats = pooled_chunks(z.n) * pooled_piece_floats(&stage, 1);
+  } else {
+    floats = weight_tiles_of(z).slices * z.w_shape().numel();
+  }
+  return static_cast<std::size_t>(floats) * sizeof(float);
+}
+
+const Conv2dAlgorithm kCard{
+    .name = "direct",
+    .device = DeviceType::cuda,
+    .idea = "tiles of outputs in registers, x and w in shared memory; made for few channels",
+    .paper = "Volkov, Demmel 2008: Benchmarking GPUs to Tune Dense Linear Algebra",
+    .supports = supports,
+    .cost = cost,
+    .workspace_bytes = workspace_bytes,
+    .error_growth = 4,
+    .exact_on_integers = true,
+    .fuses_epilogue = true,
+    .forward = forward,
+    .backward_data = backward_data,
+    .backward_weight = backward_weight,
+};
+
+}  // namespace
+}  // namespace convscope
+CONVSCOPE_CONV2D_ALGORITHM(convscope::kCard)

@@ -1,0 +1,199 @@
+// SPDX-License-Identifier: Apache-2.0
+// direct_cuda_tiles.h: how direct_cuda.cu cuts a convolution into blocks and threads: sizes only,
+// computed on the host and handed to the kernels. Tested on the CPU.
+#pragma once
+
+#include <cstdint>
+
+#include "layers/conv2d/problem.h"
+
+namespace convscope::direct_cuda {
+
+constexpr int kBlockThreads = 256;
+constexpr int kPixels = 8;               // of a row of y or dx, of one thread
+constexpr int kChannels = 8;             // output channels of one thread, forward and dw
+constexpr int kBlockBytes = 100 * 1024;  // of shared memory: two blocks on a multiprocessor
+
+constexpr int least(int a, int b) { return a < b ? a : b; }
+constexpr int most(int a, int b) { return a > b ? a : b; }
+constexpr int parts_of(int a, int size) { return (a + size - 1) / size; }
+constexpr int up(int a, int multiple) { return parts_of(a, multiple) * multiple; }
+// Floats of a row in shared memory: an odd number of fours, so that neighbouring rows begin in
+// different banks.
+constexpr int row_pitch(int columns) {
+  const int fours = parts_of(columns, 4);
+  return 4 * (fours % 2 == 0 ? fours + 1 : fours);
+}
+
+// The sizes of a problem as kernels use them: each fits an int; products of them may not.
+struct Sizes {
+  int n = 0, c = 1, h = 1, w = 1, k = 1, r = 1, s = 1, p = 1, q = 1;
+  int stride_h = 1, stride_w = 1, pad_top = 0, pad_left = 0, dilation_h = 1, dilation_w = 1;
+  int c_group = 1, k_group = 1;  // channels of one group
+
+  Sizes() = default;
+  explicit Sizes(const Conv2dProblem& z)
+      : n(static_cast<int>(z.n)),
+        c(static_cast<int>(z.c)),
+        h(static_cast<int>(z.h)),
+        w(static_cast<int>(z.w)),
+        k(static_cast<int>(z.k)),
+        r(static_cast<int>(z.r)),
+        s(static_cast<int>(z.s)),
+        p(static_cast<int>(z.p())),
+        q(static_cast<int>(z.q())),
+        stride_h(static_cast<int>(z.stride_h)),
+        stride_w(static_cast<int>(z.stride_w)),
+        pad_top(static_cast<int>(z.pad_top)),
+        pad_left(static_cast<int>(z.pad_left)),
+        dilation_h(static_cast<int>(z.dilation_h)),
+        dilation_w(static_cast<int>(z.dilation_w)),
+        c_group(static_cast<int>(z.c_per_group())),
+        k_group(static_cast<int>(z.k_per_group())) {}
+};
+
+// Kernels of 3, 5 or 7 squared at stride 1 or 2, without dilation or groups, have register tiles.
+inline bool has_tiles(const Conv2dProblem& z) {
+  return z.r == z.s && (z.r == 3 || z.r == 5 || z.r == 7) && z.stride_h == z.stride_w &&
+         (z.stride_h == 1 || z.stride_h == 2) && z.dilation_h == 1 && z.dilation_w == 1 &&
+         z.groups == 1;
+}
+
+// Floats that kPixels outputs of a row read: from an aligned start, in fours.
+constexpr int window_floats(int r, int stride) { return up((kPixels - 1) * stride + r, 4); }
+
+// Forward: a block computes tile_p x tile_q pixels of one image for k_lanes * kChannels channels.
+struct ForwardTiles {
+  int k_lanes = 1;            // threads side by side along the output channels: 1, 2, 4, 8
+  int columns = 1, rows = 1;  // of threads; one thread has kPixels columns
+  int tiles_p = 1, tiles_q = 1, tiles_k = 1;
+  int x_rows = 1, x_pitch = 4;     // of one channel in shared memory
+  int w_pitch = 8;                 // floats of one (c, r, s)
+  int depth = 1, chunks = 1;       // input channels at a time, and how often
+  int x_floats = 0, w_floats = 0;  // of one buffer
+
+  constexpr int k_tile() const { return k_lanes * kChannels; }
+  constexpr int floats() const { return 2 * x_floats + (chunks > 1 ? 2 : 1) * w_floats; }
+};
+inline ForwardTiles forward_tiles(int r, int stride, int c, int k, int p, int q) {
+  ForwardTiles t;
+  while (t.k_lanes < 8 && t.k_lanes * kChannels < k) t.k_lanes *= 2;
+  const int threads = kBlockThreads / t.k_lanes;
+  // As square as possible: fewest pixels of x around the tile.
+  int fewest = 1 << 30;
+  for (int columns = 1; columns <= threads; columns *= 2) {
+    const int rows = threads / columns;
+    const int tiles = parts_of(p, rows) * parts_of(q, columns * kPixels);
+    const int halo = ((rows - 1) * stride + r) * ((columns * kPixels - 1) * stride + r);
+    if (tiles * halo >= fewest) continue;
+    fewest = tiles * halo;
+    t.columns = columns;
+    t.rows = rows;
+  }
+  t.rows = least(t.rows, p);
+  t.tiles_p = parts_of(p, t.rows);
+  t.tiles_q = parts_of(q, t.columns * kPixels);
+  t.tiles_k = parts_of(k, t.k_tile());
+  t.x_rows = (t.rows - 1) * stride + r;
+  t.x_pitch = row_pitch((t.columns - 1) * kPixels * stride + window_floats(r, stride));
+  t.w_pitch = t.k_tile() + 4;
+  // All of w and two buffers of x; or two buffers of both, for some channels at a time.
+  const int x_channel = t.x_rows * t.x_pitch;
+  const int w_channel = r * r * t.w_pitch;
+  t.depth = c;
+  if (static_cast<std::int64_t>(c) * (2 * x_channel + w_channel) * 4 > kBlockBytes) {
+    t.depth = most(1, least(c - 1, kBlockBytes / 8 / (x_channel + w_channel)));
+  }
+  t.chunks = parts_of(c, t.depth);
+  t.depth = parts_of(c, t.chunks);
+  t.x_floats = t.depth * t.x_rows * t.x_pitch;
+  t.w_floats = t.depth * r * r * t.w_pitch;
+  return t;
+}
+
+// dx: a thread computes 2 x kPixels pixels of dx for up to four channels; dy comes in chunks of
+// output channels. In coordinates of the padded image, so that tiles begin on multiples of the
+// stride.
+struct DataTiles {
+  int columns = 1, rows = 1;  // of threads
+  int tiles_h = 1, tiles_w = 1;
+  int dy_rows = 1, dy_pitch = 4;
+  int dy_left = 4;  // columns of dy in front of the tile
+  int depth = 1, chunks = 1;
+  int w_floats = 0;   // of one output channel: [R][S][4]
+  int dy_floats = 0;  // of one buffer, with the weights
+};
+inline DataTiles data_tiles(int r, int stride, int k, int h_padded, int w_padded) {
+  DataTiles t;
+  int fewest = 1 << 30;
+  for (int columns = 1; columns <= 128; columns *= 2) {
+    const int rows = 128 / columns;
+    const int tiles = parts_of(h_padded, rows * 2) * parts_of(w_padded, columns * kPixels);
+    const int halo = (rows * 2 + r) * (columns * kPixels + r);
+    if (tiles * halo >= fewest) continue;
+    fewest = tiles * halo;
+    t.columns = columns;
+    t.rows = rows;
+  }
+  t.tiles_h = parts_of(h_padded, t.rows * 2);
+  t.tiles_w = parts_of(w_padded, t.columns * kPixels);
+  const int before = (r - 1) / stride;  // rows and columns of dy in front of the tile
+  t.dy_left = up(before, 4);
+  t.dy_rows = t.rows * 2 / stride + before;
+  t.dy_pitch = row_pitch(t.dy_left + t.columns * kPixels / stride);
+  t.w_floats = r * r * 4;
+  const int channel = t.dy_rows * t.dy_pitch + t.w_floats;
+  t.depth = most(1, least(k, kBlockBytes / 2 / 8 / channel));
+  t.chunks = parts_of(k, t.depth);
+  t.depth = parts_of(k, t.chunks);
+  t.dy_floats = t.depth * channel;
+  return t;
+}
+
+// dw: a thread has kernel_rows x R sums for kChannels output channels of one input channel. A block
+// has k_tile x c_tile channels and a slice of the rows of y, a row at a time.
+struct WeightTiles {
+  int kernel_rows = 1;  // of one thread
+  int k_groups = 1, c_tile = 1, items = 1, splits = 1, threads = 32;
+  int tiles_k = 1, tiles_c = 1;
+  int x_pitch = 4, dy_pitch = 4;  // of a row in shared memory
+  int fours = 1;                  // of a row of y
+  int columns = 4;                // of y at a time
+  int pieces = 1;                 // of a row of y
+  int x_floats = 0, dy_floats = 0;
+  int slices = 1;  // blocks that share the rows of y
+
+  constexpr int k_tile() const { return k_groups * kChannels; }
+  // Two buffers; at the end the sums of one output channel of every thread.
+  constexpr int floats() const { return most(2 * (x_floats + dy_floats), kBlockThreads * 9); }
+};
+inline WeightTiles weight_tiles(int r, int stride, int c, int k, int p, int q, std::int64_t n) {
+  WeightTiles t;
+  t.kernel_rows = r == 3 ? 3 : 1;
+  t.k_groups = least(8, parts_of(k, kChannels));
+  t.c_tile = most(1, least(c, kBlockThreads / (t.k_groups * (r / t.kernel_rows))));
+  t.tiles_c = parts_of(c, t.c_tile);
+  t.c_tile = parts_of(c, t.tiles_c);
+  t.tiles_k = parts_of(k, t.k_tile());
+  t.items = t.k_groups * t.c_tile * (r / t.kernel_rows);
+  // A piece of a row that fits into a buffer.
+  t.pieces = 0;
+  do {
+    ++t.pieces;
+    t.columns = up(parts_of(q, t.pieces), 4);
+    t.dy_pitch = row_pitch(t.columns);
+    t.x_pitch = row_pitch((t.columns - 4) * stride + up(3 * stride + r, 4));
+    t.dy_floats = t.k_tile() * t.dy_pitch;
+    t.x_floats = t.c_tile * r * t.x_pitch;
+  } while ((t.x_floats + t.dy_floats) * 8 > kBlockBytes && t.columns > 4);
+  t.pieces = parts_of(q, t.columns);
+  t.fours = t.columns / 4;
+  t.splits = most(1, least(t.fours, kBlockThreads / t.items));
+  t.threads = up(t.items * t.splits, 32);
+  const std::int64_t rows = n * p;
+  const int blocks = most(1, 396 / (t.tiles_k * t.tiles_c));
+  t.slices = rows < blocks ? static_cast<int>(rows) : blocks;
+  return t;
+}
+
+}  // namespace convscope::direct_cuda
