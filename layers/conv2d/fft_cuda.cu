@@ -1,0 +1,365 @@
+// SPDX-License-Identifier: Apache-2.0
+// fft_cuda.cu: convolution by Fourier transforms of tiles: each frequency is one complex product of
+// matrices [images, C] x [C, K] in place of R S taps.
+//
+// Formula    Y_f[n,k] = sum over c of X_f[n,c] conj(W_f[k,c]) for each frequency f of the transforms
+//            X, W, Y of tiles of x, of w and of y
+// Textbook   for each tile: X = FFT2(x_tile), for each kernel: W = FFT2(w, zeros behind)
+//            for each f: Y_f = X_f * W_f^H           # [N tiles, C] [C, K]
+//            y_tile = FFT2^-1(Y), the first L - R + 1 rows and columns; + b
+// Plan       three passes over memory and one product: spectra of x and of w, one batched complex
+//            product of cuBLAS for all frequencies, spectra of y back to pixels (fft_passes.cuh:
+//            padding, transform along rows and columns and the change of order in one kernel).
+//            An image of up to L + pad pixels is one tile: what wraps around is padding.
+//            Stride: y is the spectrum's every second pixel, dy has zeros between; dilation: w has.
+// Shapes     x [N,C,H,W], w [K,C,R,S], y [N,K,P,Q], f32 row-major, any alignment; spectra
+//            [L (L/2 + 1)][N tiles][C] of complex f32, L = 16, 32 or 64; sums in f32
+// Supports   f32; groups 1; kernels of 2 to 33 dilated taps each way; every stride and padding. A
+//            problem in tf32 is computed in f32
+// Cost       FLOPs = 8 F N tiles K C, F = L (L/2 + 1), that is 8.5 / (1 - (R-1)/L)^2 L^2/(2 L^2)
+//            a pixel and kernel in place of 2 R S; bytes = the spectra written and read; workspace =
+//            the spectra of w and of a chunk of images; memory-bound up to about 100 channels
+// Numerics   errors of a transform grow like log L, those of the sums like sqrt(C): relative L2 like
+//            direct sums, but spread over the tile: small results beside large ones lose digits. Same
+//            bits on each run on one GPU. A NaN spreads over its tile and one neighbouring plane.
+// Backward   DX_f = DY_f W_f, assigned; DW_f = sum over tiles of DY_f^H X_f, assigned or added to
+// Choices    L: the least bytes and FLOPs; 64 x 68 complex numbers of a pair of planes are 34 KiB,
+//            two pairs in a block make stores of 32 bytes, three blocks fit a multiprocessor
+//            kSpectraBytes 256 MiB: spectra of x and y at a time
+// Source     M. Mathieu, M. Henaff, Y. LeCun 2014, arXiv 1312.5851; N. Vasilache et al.: fbfft, 2015,
+//            arXiv 1412.7580 (small transforms of our own, as here); two real planes at once: Numerical
+//            Recipes, 12.3
+// Read next  fft_passes.cuh, the transforms; winograd_f4x3_cuda.cu, for 3x3
+#include <algorithm>
+#include <climits>
+
+#include "framework/cuda/blas.cuh"
+#include "framework/cuda/launch.cuh"
+#include "framework/memory.h"
+#include "layers/conv2d/algorithm.h"
+#include "layers/conv2d/fft_passes.cuh"
+
+namespace convscope {
+namespace {
+
+using fft::Index;
+
+constexpr Index kSpectraBytes = Index{256} << 20;
+constexpr int kLengths[] = {16, 32, 64};
+constexpr Index kLargestKernel = 33;
+
+// One axis of the problem without strides: `in` positions from -pad on, `out` outputs, `taps`.
+struct Span {
+  Index in, in_step, out, out_step, taps, pad;
+};
+
+struct Plan {
+  Plan(const Conv2dProblem& problem, Direction direction)
+      : z(problem),
+        of_weights(direction == Direction::backward_weight),
+        forward(direction != Direction::backward_data),
+        depth(forward ? z.c : z.k),
+        channels(forward ? z.k : z.c),
+        down(span(z.h, z.p(), z.stride_h, (z.r - 1) * z.dilation_h + 1, z.pad_top)),
+        across(span(z.w, z.q(), z.stride_w, (z.s - 1) * z.dilation_w + 1, z.pad_left)) {
+    double least = 0;
+    for (const int candidate : kLengths) {
+      const Index rows = outputs(down, candidate);
+      const Index columns = outputs(across, candidate);
+      if (rows == 0 || columns == 0) continue;
+      const double seconds = seconds_of(candidate, rows, columns);
+      if (length != 0 && seconds >= least) continue;
+      least = seconds;
+      length = candidate;
+      tile_rows = rows;
+      tile_columns = columns;
+    }
+    images = std::clamp<Index>(kSpectraBytes / std::max<Index>(1, spectrum_bytes(1)), 1,
+                               std::max<Index>(1, z.n));
+    images = ceil_div(std::max<Index>(1, z.n), ceil_div(std::max<Index>(1, z.n), images));
+  }
+
+  Index tiles() const {
+    return ceil_div(virtual_out(down), tile_rows) * ceil_div(virtual_out(across), tile_columns);
+  }
+  Index points() const { return fft::frequencies(length); }
+  // Complex numbers between frequencies: whole stores of a block.
+  static Index stride_of(Index planes) { return ceil_div(planes, 4) * 4; }
+  Index in_stride() const { return stride_of(images * tiles() * depth); }
+  Index out_stride() const { return stride_of(images * tiles() * channels); }
+  Index weight_stride() const { return stride_of(z.k * z.c); }
+  std::size_t bytes() const {
+    return piece(in_stride()) + piece(out_stride()) + piece(weight_stride());
+  }
+  std::size_t piece(Index stride) const {
+    return ScratchArena::round_up(static_cast<std::size_t>(points() * stride) * sizeof(float2));
+  }
+
+  // The tiles that a product reads, and those that forward and backward_data make.
+  fft::PlaneSet read(Index n) const {
+    return {axis(down, tile_rows), axis(across, tile_columns), int(depth), n * tiles() * depth};
+  }
+  fft::PlaneSet made(Index n) const {
+    return {out_axis(down, tile_rows), out_axis(across, tile_columns), int(channels),
+            n * tiles() * channels};
+  }
+  fft::PlaneSet kernels() const {
+    const auto taps = [](Index size, Index dilation) {
+      return fft::Axis{int(size), int(dilation), 0, 0, int((size - 1) * dilation + 1), 1};
+    };
+    return {taps(z.r, z.dilation_h), taps(z.s, z.dilation_w), int(z.k * z.c), z.k * z.c};
+  }
+  int shift(Index taps) const { return forward ? 0 : int(taps - 1); }
+
+  const Conv2dProblem& z;
+  bool of_weights, forward;
+  Index depth, channels;
+  Span down, across;
+  int length = 0;                         // 0: no transform is long enough
+  Index tile_rows = 1, tile_columns = 1;  // outputs of a tile, without stride
+  Index images = 1;                       // at a time
+
+ private:
+  Span span(Index in, Index out, Index stride, Index taps, Index pad) const {
+    if (forward) return {in, 1, out, stride, taps, pad};
+    return {out, stride, in, 1, taps, taps - 1 - pad};
+  }
+  static Index virtual_out(const Span& s) { return (s.out - 1) * s.out_step + 1; }
+  static Index virtual_in(const Span& s) { return (s.in - 1) * s.in_step + 1; }
+
+  // Outputs of a tile for transforms of this length; 0 when it is too short. All in one tile when what
+  // wraps around is padding: positions [a, b) of the window hold numbers, [0, window) are read.
+  static Index outputs(const Span& s, Index transform) {
+    const Index out = virtual_out(s);
+    const Index window = out + s.taps - 1;
+    const Index a = std::clamp<Index>(s.pad, 0, window);
+    const Index b = std::clamp<Index>(s.pad + virtual_in(s), a, window);
+    if (transform >= std::max({b, window - a, out, s.taps})) return out;
+    const Index most = transform - s.taps + 1;
+    if (most < transform / 4) return 0;
+    const Index count = ceil_div(out, most);
+    return ceil_div(out, count);
+  }
+  fft::Axis axis(const Span& s, Index tile) const {
+    return {int(s.in), int(s.in_step),         int(-s.pad),
+            int(tile), int(tile + s.taps - 1), int(ceil_div(virtual_out(s), tile))};
+  }
+  fft::Axis out_axis(const Span& s, Index tile) const {
+    return {int(s.out), int(s.out_step), 0,
+            int(tile),  int(tile),       int(ceil_div(virtual_out(s), tile))};
+  }
+  Index spectrum_bytes(Index n) const {
+    return points() * n * tiles() * (depth + channels) * Index(sizeof(float2));
+  }
+  double seconds_of(int candidate, Index rows, Index columns) const {
+    const auto number = [](Index value) { return static_cast<double>(value); };
+    const double f = fft::frequencies(candidate);
+    const double count =
+        number(z.n * ceil_div(virtual_out(down), rows) * ceil_div(virtual_out(across), columns));
+    const double bytes = 16 * f * (count * number(depth + channels) + number(z.k * z.c));
+    return bytes / 3e12 + 8 * f * count * number(z.k * z.c) / 25e12;
+  }
+};
+
+// Calls body with the length as a constant.
+template <class Body>
+void with_length(int length, Body&& body) {
+  if (length == 16) body(std::integral_constant<int, 16>{});
+  if (length == 32) body(std::integral_constant<int, 32>{});
+  if (length == 64) body(std::integral_constant<int, 64>{});
+}
+
+template <int L>
+LaunchShape blocks_of(Index planes) {
+  using Lines = fft::Lines<L>;
+  return {.grid = dim3(static_cast<unsigned>(ceil_div(planes, Lines::kPlanes))),
+          .block = dim3(fft::kBlockThreads),
+          .shared_bytes = Lines::kSharedBytes};
+}
+
+void to_spectra(int length, const fft::PlaneSet& planes, const float* x, float2* spectra,
+                Index stride) {
+  with_length(length, [&](auto constant) {
+    constexpr int kLength = constant;
+    launch(fft::spectrum_kernel<kLength>, blocks_of<kLength>(planes.planes), planes, x, spectra,
+           stride);
+  });
+}
+
+void to_pixels(const Plan& plan, const fft::PlaneSet& planes, const float2* spectra, Index stride,
+               int shift_rows, int shift_columns, const fft::Finish& finish, float* y) {
+  with_length(plan.length, [&](auto constant) {
+    constexpr int kLength = constant;
+    launch(fft::pixels_kernel<kLength>, blocks_of<kLength>(planes.planes), planes, spectra, stride,
+           shift_rows, shift_columns, finish, y);
+  });
+}
+
+float* complex(float2* numbers) { return reinterpret_cast<float*>(numbers); }
+
+// The three spectra in the workspace.
+struct Spectra {
+  Spectra(const Plan& plan, void* workspace)
+      : in(static_cast<float2*>(workspace)),
+        out(in + plan.piece(plan.in_stride()) / sizeof(float2)),
+        weights(out + plan.piece(plan.out_stride()) / sizeof(float2)) {}
+  float2 *in, *out, *weights;
+};
+
+// y of x, or dx of dy.
+void convolve(const Plan& plan, void* workspace, const void* from, const void* w,
+              fft::Finish finish, void* to) {
+  const Conv2dProblem& z = plan.z;
+  const Spectra spectra(plan, workspace);
+  to_spectra(plan.length, plan.kernels(), static_cast<const float*>(w), spectra.weights,
+             plan.weight_stride());
+  const Index in_image = plan.depth * plan.down.in * plan.across.in;
+  const Index out_image = plan.channels * plan.down.out * plan.across.out;
+  for (Index n = 0; n < z.n; n += plan.images) {
+    const Index images = std::min(plan.images, z.n - n);
+    to_spectra(plan.length, plan.read(images), static_cast<const float*>(from) + n * in_image,
+               spectra.in, plan.in_stride());
+    blas_gemm(BlasComplexGemm{.m = images * plan.tiles(),
+                              .n = plan.channels,
+                              .k = plan.depth,
+                              .a = complex(spectra.in),
+                              .b = complex(spectra.weights),
+                              .c = complex(spectra.out),
+                              .lda = plan.depth,
+                              .ldb = z.c,
+                              .ldc = plan.channels,
+                              .transpose_b = plan.forward,
+                              .conjugate_b = plan.forward,
+                              .batch = plan.points(),
+                              .stride_a = plan.in_stride(),
+                              .stride_b = plan.weight_stride(),
+                              .stride_c = plan.out_stride()});
+    to_pixels(plan, plan.made(images), spectra.out, plan.out_stride(), plan.shift(plan.down.taps),
+              plan.shift(plan.across.taps), finish, static_cast<float*>(to) + n * out_image);
+    if (finish.residual != nullptr) finish.residual += plan.images * out_image;
+  }
+}
+
+void forward(const Conv2dForwardArgs& args) {
+  if (args.problem.n == 0) return;
+  convolve(Plan(args.problem, Direction::forward), args.workspace, args.x, args.w,
+           {static_cast<const float*>(args.b), static_cast<const float*>(args.epilogue.residual),
+            args.epilogue.relu, false},
+           args.y);
+}
+
+void backward_data(const Conv2dBackwardDataArgs& args) {
+  if (args.problem.n == 0) return;
+  convolve(Plan(args.problem, Direction::backward_data), args.workspace, args.dy, args.w,
+           {nullptr, nullptr, false, false}, args.dx);
+}
+
+void backward_weight(const Conv2dBackwardWeightArgs& args) {
+  const Conv2dProblem& z = args.problem;
+  if (z.n == 0) {
+    if (!args.accumulate) {
+      CONVSCOPE_CUDA(cudaMemsetAsync(args.dw, 0,
+                                     static_cast<std::size_t>(z.w_shape().numel()) * sizeof(float),
+                                     cuda_stream()));
+    }
+    return;
+  }
+  const Plan plan(z, Direction::backward_weight);
+  const Spectra spectra(plan, args.workspace);
+  for (Index n = 0; n < z.n; n += plan.images) {
+    const Index images = std::min(plan.images, z.n - n);
+    to_spectra(plan.length, plan.read(images),
+               static_cast<const float*>(args.x) + n * z.c * z.h * z.w, spectra.in,
+               plan.in_stride());
+    to_spectra(plan.length, plan.made(images),
+               static_cast<const float*>(args.dy) + n * z.k * z.p() * z.q(), spectra.out,
+               plan.out_stride());
+    blas_gemm(BlasComplexGemm{.m = z.k,
+                              .n = z.c,
+                              .k = images * plan.tiles(),
+                              .a = complex(spectra.out),
+                              .b = complex(spectra.in),
+                              .c = complex(spectra.weights),
+                              .lda = z.k,
+                              .ldb = z.c,
+                              .ldc = z.c,
+                              .transpose_a = true,
+                              .conjugate_a = true,
+                              .beta = n == 0 ? 0.0 : 1.0,
+                              .batch = plan.points(),
+                              .stride_a = plan.out_stride(),
+                              .stride_b = plan.in_stride(),
+                              .stride_c = plan.weight_stride()});
+  }
+  to_pixels(plan, plan.kernels(), spectra.weights, plan.weight_stride(), 0, 0,
+            {nullptr, nullptr, false, args.accumulate}, static_cast<float*>(args.dw));
+}
+
+// ---- card --------------------------------------------------------------------------------------
+
+Conv2dSupport supports(const Conv2dProblem& z, Direction direction) {
+  const auto no = [](const auto&... words) { return Conv2dSupport::no(cat(words...)); };
+  if (z.dtype != DType::f32) {
+    return no("expects elements of type f32, because spectra are sums of a whole tile, got ",
+              name_of(z.dtype));
+  }
+  if (z.groups != 1) {
+    return no("expects groups 1, because a product is made of all channels at once, got ",
+              z.groups);
+  }
+  const Index rows = (z.r - 1) * z.dilation_h + 1;
+  const Index columns = (z.s - 1) * z.dilation_w + 1;
+  if (rows * columns == 1) return no("expects a kernel of more than one tap, got 1x1");
+  if (rows > kLargestKernel || columns > kLargestKernel) {
+    return no("expects a kernel of at most ", kLargestKernel, "x", kLargestKernel,
+              " with its dilation, because tiles are 64x64, got ", rows, "x", columns);
+  }
+  if (z.h * z.w > INT_MAX / 2 || z.p() * z.q() > INT_MAX / 2 || z.k * z.c > INT_MAX / 64) {
+    return no("expects planes of fewer than 2^30 pixels and 2^25 kernels' planes, got more");
+  }
+  (void)direction;
+  return {};
+}
+
+Conv2dCost cost(const Conv2dProblem& z, Direction direction) {
+  const auto number = [](Index value) { return static_cast<double>(value); };
+  const Plan plan(z, direction);
+  const double f = number(plan.points());
+  const double tiles = number(z.n * plan.tiles());
+  const double spectra = 8 * f * (tiles * number(z.c + z.k) + number(z.k * z.c));
+  const double chunks = number(ceil_div(z.n, plan.images));
+  const auto fill = [&](double size) { return size / (size + 16); };
+  const double fills = plan.of_weights ? fill(number(z.k)) * fill(number(z.c)) * fill(tiles)
+                                       : fill(number(z.c)) * fill(number(z.k)) * fill(tiles);
+  return {.flops = 8 * f * tiles * number(z.k * z.c),
+          .bytes = spectra,
+          .peak_share = std::max(0.01, 0.8 * fills),
+          .pass_bytes = z.nominal_bytes() + 1.2 * spectra,
+          .launches = 1 + 3 * chunks};
+}
+
+std::size_t workspace_bytes(const Conv2dProblem& z, Direction direction) {
+  return z.n == 0 ? 0 : Plan(z, direction).bytes();
+}
+
+const Conv2dAlgorithm kCard{
+    .name = "fft",
+    .device = DeviceType::cuda,
+    .idea = "Fourier transforms of tiles: one complex product in place of R x S taps",
+    .paper =
+        "Mathieu, Henaff, LeCun 2014: Fast Training of Convolutional Networks through FFTs, "
+        "arXiv 1312.5851",
+    .supports = supports,
+    .cost = cost,
+    .workspace_bytes = workspace_bytes,
+    .error_growth = 4,
+    .exact_on_integers = false,
+    .fuses_epilogue = true,
+    .forward = forward,
+    .backward_data = backward_data,
+    .backward_weight = backward_weight,
+};
+
+}  // namespace
+}  // namespace convscope
+CONVSCOPE_CONV2D_ALGORITHM(convscope::kCard)
