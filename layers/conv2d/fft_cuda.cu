@@ -11,10 +11,10 @@
 //            product of cuBLAS for all frequencies, spectra of y back to pixels (fft_passes.cuh:
 //            padding, transform along rows and columns and the change of order in one kernel).
 //            An image of up to L + pad pixels is one tile: what wraps around is padding.
-//            Stride: y is the spectrum's every second pixel, dy has zeros between; dilation: w has.
+//            Dilated kernels have zeros between their taps.
 // Shapes     x [N,C,H,W], w [K,C,R,S], y [N,K,P,Q], f32 row-major, any alignment; spectra
 //            [L (L/2 + 1)][N tiles][C] of complex f32, L = 16, 32 or 64; sums in f32
-// Supports   f32; groups 1; kernels of 2 to 33 dilated taps each way; every stride and padding. A
+// Supports   f32; groups 1; kernels of 2 to 33 dilated taps each way; stride 1; every padding. A
 //            problem in tf32 is computed in f32
 // Cost       FLOPs = 8 F N tiles K C, F = L (L/2 + 1), that is 8.5 / (1 - (R-1)/L)^2 L^2/(2 L^2)
 //            a pixel and kernel in place of 2 R S; bytes = the spectra written and read; workspace =
@@ -297,7 +297,7 @@ void backward_weight(const Conv2dBackwardWeightArgs& args) {
 
 // ---- card --------------------------------------------------------------------------------------
 
-Conv2dSupport supports(const Conv2dProblem& z, Direction direction) {
+Conv2dSupport supports(const Conv2dProblem& z, Direction) {
   const auto no = [](const auto&... words) { return Conv2dSupport::no(cat(words...)); };
   if (z.dtype != DType::f32) {
     return no("expects elements of type f32, because spectra are sums of a whole tile, got ",
@@ -306,6 +306,10 @@ Conv2dSupport supports(const Conv2dProblem& z, Direction direction) {
   if (z.groups != 1) {
     return no("expects groups 1, because a product is made of all channels at once, got ",
               z.groups);
+  }
+  if (z.stride_h != 1 || z.stride_w != 1) {
+    return no("expects stride 1, because all pixels of a tile are made, got ", z.stride_h, "x",
+              z.stride_w);
   }
   const Index rows = (z.r - 1) * z.dilation_h + 1;
   const Index columns = (z.s - 1) * z.dilation_w + 1;
@@ -317,7 +321,6 @@ Conv2dSupport supports(const Conv2dProblem& z, Direction direction) {
   if (z.h * z.w > INT_MAX / 2 || z.p() * z.q() > INT_MAX / 2 || z.k * z.c > INT_MAX / 64) {
     return no("expects planes of fewer than 2^30 pixels and 2^25 kernels' planes, got more");
   }
-  (void)direction;
   return {};
 }
 

@@ -184,8 +184,7 @@ __device__ inline void transform_lines(float2* shared, const float2* roots) {
 template <int L>
 __device__ inline void make_roots(float2* roots) {
   for (int i = static_cast<int>(threadIdx.x); i < L; i += kBlockThreads) {
-    const float angle = -2.0f * static_cast<float>(i) / L;
-    roots[i] = make_float2(cospif(angle), sinpif(angle));
+    sincospif(-2.0f * static_cast<float>(i) / L, &roots[i].y, &roots[i].x);
   }
 }
 
