@@ -16,8 +16,8 @@
 //            [L (L/2 + 1)][N tiles][C] of complex f32, L = 16, 32 or 64; sums in f32
 // Supports   f32; groups 1; kernels of 2 to 33 dilated taps each way; stride 1; every padding. A
 //            problem in tf32 is computed in f32
-// Cost       FLOPs = 8 F N tiles K C, F = L (L/2 + 1), that is 8.5 / (1 - (R-1)/L)^2 L^2/(2 L^2)
-//            a pixel and kernel in place of 2 R S; bytes = the spectra written and read; workspace =
+// Cost       FLOPs = 8 F N tiles K C, F = L (L/2 + 1): about 4 for each point of a tile, K and C,
+//            in place of 2 R S for each pixel; bytes = the spectra written and read; workspace =
 //            the spectra of w and of a chunk of images; memory-bound up to about 100 channels
 // Numerics   errors of a transform grow like log L, those of the sums like sqrt(C): relative L2 like
 //            direct sums, but spread over the tile: small results beside large ones lose digits. Same
