@@ -163,9 +163,6 @@ Shape BatchNorm2d::output_shape(const Shape& input) const {
 }
 
 int BatchNorm2d::describe(PlanGraph& graph, int x) {
-  if (graph.device().type != DeviceType::cpu) {
-    return graph.refuse("batch norm has a planned form on the cpu only");
-  }
   const bool trains = weight_.requires_grad() || bias_.requires_grad();
   return graph.add(std::make_unique<BatchNormOp>(
                        BatchNormFold{weight_, bias_, running_mean_, running_var_, options_.eps},

@@ -66,12 +66,28 @@ void parameter_gradient_cpu(const Tensor& sums, const Tensor& scale, const Tenso
   parameter_gradient_typed(sums, scale, to.data<float>(), accumulate);
 }
 
+void fold_cpu(const BatchNormFoldArgs& args) {
+  const std::int64_t row = args.w.numel() / args.w.dim(0);
+  const float* const from = args.w.data<float>();
+  float* const out = args.to_w.data<float>();
+  for (std::int64_t k = 0; k < args.w.dim(0); ++k) {
+    const double factor = args.weight.at(k) / std::sqrt(args.variance.at(k) + args.eps);
+    for (std::int64_t i = k * row; i < (k + 1) * row; ++i) {
+      out[i] = static_cast<float>(factor * static_cast<double>(from[i]));
+    }
+    const double bias = args.b.defined() ? args.b.at(k) : 0.0;
+    args.to_b.data<float>()[k] =
+        static_cast<float>((bias - args.mean.at(k)) * factor + args.bias.at(k));
+  }
+}
+
 BatchNormFactorKernels kernels_cpu() {
   return {.inverse_deviation = inverse_deviation_cpu,
           .factors = factors_cpu,
           .gradient_factors = gradient_factors_cpu,
           .move_running = move_running_cpu,
-          .parameter_gradient = parameter_gradient_cpu};
+          .parameter_gradient = parameter_gradient_cpu,
+          .fold = fold_cpu};
 }
 
 BatchNormFactorKernels kernels_for(const Tensor& tensor) {
@@ -107,6 +123,8 @@ void batch_norm_parameter_gradient(const Tensor& sums, const Tensor& scale, cons
                                    bool accumulate) {
   kernels_for(to).parameter_gradient(sums, scale, to, accumulate);
 }
+
+void batch_norm_fold(const BatchNormFoldArgs& args) { kernels_for(args.to_w).fold(args); }
 
 CONVSCOPE_KERNEL(batch_norm_factor_kernels, cpu, kernels_cpu)
 }  // namespace convscope

@@ -37,6 +37,17 @@ void batch_norm_move_running(const Tensor& mean, const Tensor& variance, double 
 void batch_norm_parameter_gradient(const Tensor& sums, const Tensor& scale, const Tensor& to,
                                    bool accumulate);
 
+// For a convolution in front: w' = w i weight, b' = (b - mean) i weight + bias with
+// i = 1 / sqrt(variance + eps); then conv(x, w') + b' is the batch norm of conv(x, w) + b. w and to_w
+// [C,...], b (undefined: none) and to_b [C]; f32.
+struct BatchNormFoldArgs {
+  Tensor weight, bias, mean, variance;
+  double eps = 0;
+  Tensor w, b;
+  Tensor to_w, to_b;  // assigned
+};
+void batch_norm_fold(const BatchNormFoldArgs& args);
+
 // Kernels of the above.
 struct BatchNormFactorKernels {
   decltype(&batch_norm_inverse_deviation) inverse_deviation;
@@ -44,6 +55,7 @@ struct BatchNormFactorKernels {
   decltype(&batch_norm_gradient_factors) gradient_factors;
   decltype(&batch_norm_move_running) move_running;
   decltype(&batch_norm_parameter_gradient) parameter_gradient;
+  decltype(&batch_norm_fold) fold;
 };
 extern CONVSCOPE_API KernelSlot<BatchNormFactorKernels()> batch_norm_factor_kernels;
 

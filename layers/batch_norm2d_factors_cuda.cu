@@ -106,12 +106,35 @@ void parameter_gradient_cuda(const Tensor& sums, const Tensor& scale, const Tens
          to.data<float>(), accumulate, count);
 }
 
+// A block for each channel.
+__global__ void fold_channels(Real weight, Real bias, Real mean, Real variance, double eps,
+                              const float* w, const float* b, std::int64_t row, float* to_w,
+                              float* to_b) {
+  const std::int64_t k = blockIdx.x;
+  const double factor = weight[k] / ::sqrt(variance[k] + eps);
+  for (std::int64_t i = k * row + threadIdx.x; i < (k + 1) * row; i += blockDim.x) {
+    to_w[i] = static_cast<float>(factor * static_cast<double>(w[i]));
+  }
+  if (threadIdx.x != 0) return;
+  const double before = b != nullptr ? static_cast<double>(b[k]) : 0.0;
+  to_b[k] = static_cast<float>((before - mean[k]) * factor + bias[k]);
+}
+
+void fold_cuda(const BatchNormFoldArgs& args) {
+  const std::int64_t channels = args.w.dim(0);
+  launch(fold_channels, {.grid = dim3(static_cast<unsigned>(channels)), .block = dim3(128)},
+         Real(args.weight), Real(args.bias), Real(args.mean), Real(args.variance), args.eps,
+         args.w.data<float>(), args.b.defined() ? args.b.data<float>() : nullptr,
+         args.w.numel() / channels, args.to_w.data<float>(), args.to_b.data<float>());
+}
+
 BatchNormFactorKernels kernels_cuda() {
   return {.inverse_deviation = inverse_deviation_cuda,
           .factors = factors_cuda,
           .gradient_factors = gradient_factors_cuda,
           .move_running = move_running_cuda,
-          .parameter_gradient = parameter_gradient_cuda};
+          .parameter_gradient = parameter_gradient_cuda,
+          .fold = fold_cuda};
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 // batch_norm2d_plan.cpp: batch norm in a planned step.
 #include "framework/ops/accumulate.h"
 #include "framework/ops/elementwise.h"
+#include "framework/tensor_kernels.h"
 #include "layers/batch_norm2d.h"
 #include "layers/batch_norm2d_factors.h"
 #include "layers/batch_norm2d_fused.h"
@@ -10,20 +11,6 @@
 #include "layers/plan/batch_norm_op.h"
 
 namespace convscope {
-namespace {
-
-// dw or db: C sums in f64 that become f32 gradients.
-void give(const Tensor& sums, const PlanBuilder::Target& to) {
-  const double* const from = sums.data<double>();
-  float* const out = to.tensor.data<float>();
-  for (std::int64_t c = 0; c < sums.numel(); ++c) {
-    const auto value = static_cast<float>(from[c]);
-    out[c] = to.accumulate ? out[c] + value : value;
-  }
-}
-
-}  // namespace
-
 std::string BatchNormOp::text() const {
   return cat("batch_norm2d", residual_ ? " + residual" : "", relu_ ? " + relu" : "");
 }
@@ -41,7 +28,7 @@ void BatchNormOp::emit_running_factors(PlanBuilder& builder, const Tensor& facto
                                        const Tensor& shift) {
   builder.call([parts = parts_, mean = builder.use(mean_),
                 inverse = builder.use(inverse_deviation_), factor, shift] {
-    for (std::int64_t c = 0; c < mean.numel(); ++c) mean.data<double>()[c] = parts.mean.at(c);
+    convert_kernel.get(mean.device())(parts.mean, mean);
     batch_norm_inverse_deviation(parts.variance, parts.eps, inverse);
     batch_norm_factors(parts.weight.value(), parts.bias.value(), mean, inverse, factor, shift);
   });
@@ -114,15 +101,14 @@ void BatchNormOp::backward(PlanBuilder& builder) {
   if (parts_.weight.requires_grad()) {
     const PlanBuilder::Target dw = builder.parameter_gradient(parts_.weight);
     builder.call([inverse = builder.use(inverse_deviation_), sx = builder.use(sum_dy_x), dw] {
-      for (std::int64_t c = 0; c < sx.numel(); ++c) {
-        sx.data<double>()[c] *= inverse.data<double>()[c];
-      }
-      give(sx, dw);
+      batch_norm_parameter_gradient(sx, inverse, dw.tensor, dw.accumulate);
     });
   }
   if (parts_.bias.requires_grad()) {
     const PlanBuilder::Target db = builder.parameter_gradient(parts_.bias);
-    builder.call([s = builder.use(sum_dy), db] { give(s, db); });
+    builder.call([s = builder.use(sum_dy), db] {
+      batch_norm_parameter_gradient(s, Tensor(), db.tensor, db.accumulate);
+    });
   }
 }
 

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // conv2d_plan.cpp: the convolution in a planned step: the chosen cards' functions with prepared
 // arguments, and what may ride on the forward.
-#include <cmath>
-
 #include "framework/ops/pad.h"
+#include "layers/batch_norm2d_factors.h"
 #include "layers/conv2d/bias_gradient.h"
 #include "layers/conv2d/conv2d.h"
 #include "layers/conv2d/conv2d_op.h"
@@ -37,24 +36,6 @@ class PadOp final : public PlanOp {
   PadMode mode_;
 };
 
-// w' = w i weight, b' = (b - mean) i weight + bias with i = 1 / sqrt(variance + eps): then
-// conv(x, w') + b' is the batch norm of conv(x, w) + b.
-void fold_batch_norm(const BatchNormFold& norm, const Tensor& w, const Tensor& b,
-                     const Tensor& to_w, const Tensor& to_b) {
-  const std::int64_t row = w.numel() / w.dim(0);
-  const float* const from = w.data<float>();
-  float* const out = to_w.data<float>();
-  for (std::int64_t k = 0; k < w.dim(0); ++k) {
-    const double factor = norm.weight.value().at(k) / std::sqrt(norm.variance.at(k) + norm.eps);
-    for (std::int64_t i = k * row; i < (k + 1) * row; ++i) {
-      out[i] = static_cast<float>(factor * static_cast<double>(from[i]));
-    }
-    const double bias = b.defined() ? b.at(k) : 0.0;
-    to_b.data<float>()[k] =
-        static_cast<float>((bias - norm.mean.at(k)) * factor + norm.bias.value().at(k));
-  }
-}
-
 }  // namespace
 
 std::string Conv2dOp::text() const {
@@ -84,7 +65,15 @@ Conv2dOp::Weights Conv2dOp::weights(PlanBuilder& builder) {
   builder.prologue([&] {
     builder.call([norm = *norm_, weight = weight_, bias = bias_, to_w = builder.use(w),
                   to_b = builder.use(b)] {
-      fold_batch_norm(norm, weight.value(), bias.defined() ? bias.value() : Tensor(), to_w, to_b);
+      batch_norm_fold({.weight = norm.weight.value(),
+                       .bias = norm.bias.value(),
+                       .mean = norm.mean,
+                       .variance = norm.variance,
+                       .eps = norm.eps,
+                       .w = weight.value(),
+                       .b = bias.defined() ? bias.value() : Tensor(),
+                       .to_w = to_w,
+                       .to_b = to_b});
     });
   });
   return {builder.use(w).raw_data(), builder.use(b).raw_data()};

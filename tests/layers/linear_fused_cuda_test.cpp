@@ -168,6 +168,7 @@ TEST_F(LinearFusedOnCuda, LeavesOutRowsWithoutAValidLabel) {
   const Tensor labels = Tensor::from<std::int32_t>(std::vector<std::int32_t>{-1, 2, 1}, {3});
   const LinearLossArgs args{.x = l.x.to(cuda()),
                             .w = l.w.to(cuda()),
+                            .b = Tensor(),
                             .labels = labels.to(cuda()),
                             .dlogits = Tensor::full({3, 2}, -77.0, DType::f32, cuda()),
                             .loss = Tensor::empty({1}, DType::f32, cuda()),
