@@ -86,8 +86,9 @@ Variable Quantizer::forward(const Variable& x) {
 // dt = s ds would move s by s^2 ds: with s near 0.05, hundreds of times less than the paper's update
 // of s itself. Divided by the mean s^2 of now, the first-order change of s is the same in both forms.
 double Quantizer::log_rate() const {
-  const float* const t = step_.value().data<float>();
-  const std::int64_t count = step_.value().numel();
+  const Tensor here = step_.value().to(Device{});  // waits for it on other devices
+  const float* const t = here.data<float>();
+  const std::int64_t count = here.numel();
   double squares = 0;
   for (std::int64_t i = 0; i < count; ++i) squares += std::exp(2 * static_cast<double>(t[i]));
   return static_cast<double>(count) / std::max(squares, 1e-30);
