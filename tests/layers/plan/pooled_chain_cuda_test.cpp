@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+// pooled_chain_cuda_test.cpp: on a GPU a planned step joins the convolutions of a LeNet with their
+// curves and poolings, and gives the loss and the gradients of the dynamic graph on the CPU.
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "framework/ops/softmax_cross_entropy.h"
+#include "layers/layer_types.h"
+#include "layers/plan/step_plan.h"
+#include "tests/layers/layer_cases.h"
+#include "tests/support/cuda.h"
+#include "tests/support/numbers.h"
+
+namespace convscope {
+namespace {
+
+using testing::cuda;
+using testing::options;
+using PooledChainPlan = testing::CudaTest;
+
+std::shared_ptr<Module> lenet5(const Options& chosen, const Shape& input) {
+  LayerContext context;
+  context.seed = 2;
+  const ModelType& type = model_types().get("lenet5");
+  return type.build(complete_options(type.fields, chosen, "lenet5"), input, 10, context);
+}
+
+void move_to(Module& model, Device device) {
+  for (const NamedParameter& parameter : model.parameters()) {
+    Variable variable = parameter.variable;
+    variable.set_value(variable.value().to(device));
+  }
+}
+
+Tensor labels(std::int64_t n) {
+  const Tensor out = Tensor::empty({n}, DType::i32);
+  for (std::int64_t i = 0; i < n; ++i) out.data<std::int32_t>()[i] = static_cast<int>(i * 3 % 10);
+  return out;
+}
+
+// Sums over the batch and over pixels of products of a few factors, in another order: a few hundred
+// eps of the largest element (lanes_chain_test.cpp).
+constexpr double kBound = 200 * 1.2e-7;
+
+void expect_same_as_dynamic(const Options& chosen, std::int64_t n, const Shape& image,
+                            const char* text) {
+  const Shape input{n, image[0], image[1], image[2]};
+  const auto dynamic = lenet5(chosen, input);
+  const auto planned = lenet5(chosen, input);
+  move_to(*planned, cuda());
+  std::string why;
+  const auto plan = StepPlan::make(*planned, input, PlanMode::training, &why);
+  ASSERT_NE(plan, nullptr) << why;
+  EXPECT_NE(plan->text().find(text), std::string::npos) << plan->text();
+  const Tensor x = testing::normal(input, DType::f32);
+  const Variable loss = softmax_cross_entropy(dynamic->forward(Variable(x)), labels(n));
+  loss.backward();
+  const Tensor images = x.to(cuda());
+  for (int run = 0; run < 2; ++run) {  // the second one on memory that is not fresh
+    EXPECT_NEAR(plan->forward(images, labels(n).to(cuda())), loss.value().item(), 1e-5);
+    plan->backward();
+    const auto a = planned->parameters();
+    const auto b = dynamic->parameters();
+    for (std::size_t i = 0; i < a.size(); ++i) {
+      const Tensor got = a[i].variable.grad().to(Device{});
+      const Tensor& want = b[i].variable.grad();
+      double largest = 0;
+      for (std::int64_t j = 0; j < want.numel(); ++j) {
+        largest = std::max(largest, std::abs(want.at(j)));
+      }
+      EXPECT_TRUE(testing::near(got, want, kBound * largest, 0)) << a[i].name << " batch " << n;
+    }
+  }
+}
+
+TEST_F(PooledChainPlan, joins_both_convolutions_of_a_lenet) {
+  const char* const text =
+      "in one kernel: c1 conv2d direct + relu + max_pool2d; c2 conv2d direct + relu + max_pool2d;";
+  expect_same_as_dynamic(options({}), 5, {1, 28, 28}, text);
+  expect_same_as_dynamic(options({{"kernel_size", std::int64_t{7}}}), 2, {3, 32, 32}, text);
+  expect_same_as_dynamic(options({{"kernel_size", std::int64_t{3}}, {"padding", std::int64_t{1}}}),
+                         3, {2, 17, 19}, text);
+}
+
+TEST_F(PooledChainPlan, takes_a_tanh_with_it) {
+  expect_same_as_dynamic(options({{"activation", std::string("tanh")}}), 3, {1, 28, 28},
+                         "c1 conv2d direct + tanh + max_pool2d; c2 conv2d direct + tanh");
+}
+
+TEST_F(PooledChainPlan, leaves_large_images_to_the_cards) {
+  const Shape input{1, 3, 200, 200};
+  const auto model = lenet5(options({}), input);
+  move_to(*model, cuda());
+  std::string why;
+  const auto plan = StepPlan::make(*model, input, PlanMode::training, &why);
+  ASSERT_NE(plan, nullptr) << why;
+  EXPECT_EQ(plan->text().find("in one kernel"), std::string::npos) << plan->text();
+}
+
+TEST_F(PooledChainPlan, infers_without_gradients) {
+  const Shape input{4, 1, 28, 28};
+  const auto dynamic = lenet5(options({}), input);
+  const auto planned = lenet5(options({}), input);
+  move_to(*planned, cuda());
+  std::string why;
+  const auto plan = StepPlan::make(*planned, input, PlanMode::inference, &why);
+  ASSERT_NE(plan, nullptr) << why;
+  const Tensor x = testing::normal(input, DType::f32);
+  const Tensor got = plan->infer(x.to(cuda())).to(Device{});
+  EXPECT_TRUE(testing::near(got, dynamic->forward(Variable(x)).value(), 1e-5, 1e-5));
+}
+
+}  // namespace
+}  // namespace convscope
