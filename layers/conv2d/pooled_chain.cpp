@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "layers/conv2d/pooled_chain.h"
 
+#include <algorithm>
 #include <cstddef>
 
 namespace convscope {
@@ -14,15 +15,28 @@ namespace {
 
 // What one block may ask for on every GPU since 2020 that is made for training.
 constexpr int kMostSharedBytes = 160 * 1024;
+// Of a block when a multiprocessor of 227 KB is to have two.
+constexpr int kTwoBlocksFloats = 112 * 1024 / 4;
 
 // Channels of dx, which are those of the first stage's dw, in one thread.
 int channels_for(int slice) { return slice % 3 == 0 ? 3 : slice % 2 == 0 ? 2 : slice == 1 ? 1 : 2; }
 
-}  // namespace
+// Samples at a time, so that two blocks fit on a multiprocessor, and no more than there are for
+// kMostBlocks blocks.
+template <class Plan, class Make>
+Plan with_most_samples(std::int64_t batch, int parts, Make&& make) {
+  int samples = 1;
+  while (parts == 1 && samples < kMostSamples && samples * kMostBlocks < batch) ++samples;
+  for (;; --samples) {
+    Plan plan = make(samples);
+    if (samples == 1 || plan.floats <= kTwoBlocksFloats) return plan;
+  }
+}
 
-PooledForwardPlan pooled_plan(const PooledForward& a, int wanted_parts) {
+PooledForwardPlan forward_plan(const PooledForward& a, int wanted_parts, int samples) {
   PooledForwardPlan plan;
   plan.a = a;
+  plan.samples = samples;
   const PooledStage& end = a.stage[a.stages - 1];
   plan.slice = least(end.k, up(parts_of(end.k, wanted_parts), kForwardChannels));
   plan.parts = parts_of(end.k, plan.slice);
@@ -31,10 +45,10 @@ PooledForwardPlan pooled_plan(const PooledForward& a, int wanted_parts) {
     const PooledStage& z = a.stage[i];
     plan.tile[i] = x_tile(z);
     plan.x_at[i] = plan.floats;
-    plan.floats += z.c * plan.tile[i].plane();
+    plan.floats += samples * z.c * plan.tile[i].plane();
     plan.w_at[i] = plan.floats;
     plan.floats += up(z.k * weight_k(z), 4);
-    plan.deal[i] = forward_deal(z, i == a.stages - 1 ? plan.slice : z.k);
+    plan.deal[i] = forward_deal(z, i == a.stages - 1 ? plan.slice : z.k, samples);
     const Deal& deal = plan.deal[i];
     if (deal.splits > 1) split = most(split, deal.items() * deal.splits * kForwardChannels * 8);
   }
@@ -44,44 +58,58 @@ PooledForwardPlan pooled_plan(const PooledForward& a, int wanted_parts) {
 }
 
 // `parts` divides the channels of the last stage.
-PooledBackwardPlan pooled_plan(const PooledBackward& a, int parts) {
+PooledBackwardPlan backward_plan(const PooledBackward& a, int parts, int samples) {
   PooledBackwardPlan plan;
   plan.a = a;
+  plan.samples = samples;
   const int last = a.stages - 1;
   const PooledStage& end = a.stage[last];
   plan.parts = parts;
   plan.slice = end.c / parts;
-  plan.chunks = pooled_chunks(a.batch);
+  plan.chunks = static_cast<int>(
+      std::min<std::int64_t>(pooled_chunks(a.batch), (a.batch + samples - 1) / samples));
   plan.convolves_back = a.stages == 2 || a.dx != nullptr;
   plan.channels = channels_for(plan.slice);
-  const int channels = plan.channels;
   int at = 0;
   for (int i = 0; i < a.stages; ++i) {
     const PooledStage& z = a.stage[i];
     plan.x_tile[i] = x_tile(z);
     plan.x_at[i] = at;
-    at += z.c * plan.x_tile[i].plane();
+    at += samples * z.c * plan.x_tile[i].plane();
     plan.dy_tile[i] = dy_tile(z, i == last && plan.convolves_back);
     plan.dy_at[i] = at;
-    at += z.k * plan.dy_tile[i].plane();
+    at += samples * z.k * plan.dy_tile[i].plane();
     plan.dw_at[i] = plan.piece;
     plan.piece += z.weights();
     plan.db_at[i] = plan.piece;
     plan.piece += z.k;
     plan.weight[i] = i == last ? weight_deal(z, z.k, kWeightChannels, plan.slice)
-                               : weight_deal(z, plan.slice, channels, z.c);
+                               : weight_deal(z, plan.slice, plan.channels, z.c);
   }
   // The same memory takes the pieces of dx, and the sums of dw at the end.
-  int split = kBlockThreads * most(kWeightChannels, channels) * end.r;
+  int split = kBlockThreads * most(kWeightChannels, plan.channels) * end.r;
   if (plan.convolves_back) {
     plan.w_at = at;
     at += up(end.k * weight_k(end), 4);
-    plan.data = data_deal(end, plan.slice, channels);
-    split = most(split, plan.data.items() * plan.data.splits * channels * 8);
+    plan.passes_at = at;
+    if (a.stages == 2) at += up(samples * plan.slice * end.h * end.w, 16) / 4;
+    plan.data = data_deal(end, plan.slice, plan.channels, samples);
+    split = most(split, plan.data.items() * plan.data.splits * plan.channels * 8);
   }
   plan.split_at = at;
   plan.floats = at + split;
   return plan;
+}
+
+}  // namespace
+
+PooledForwardPlan pooled_plan(const PooledForward& a, int parts) {
+  return with_most_samples<PooledForwardPlan>(
+      a.batch, parts, [&](int samples) { return forward_plan(a, parts, samples); });
+}
+PooledBackwardPlan pooled_plan(const PooledBackward& a, int parts) {
+  return with_most_samples<PooledBackwardPlan>(
+      a.batch, parts, [&](int samples) { return backward_plan(a, parts, samples); });
 }
 
 // Blocks for a sample so that about 132 multiprocessors have work.

@@ -43,6 +43,7 @@ constexpr int kTileRows = 2, kTileColumns = 4;  // outputs of one thread, for ea
 constexpr int kForwardChannels = 2;             // output channels of one thread
 constexpr int kWeightChannels = 4;              // output channels of dw of one thread
 constexpr int kMostBlocks = 264;                // two for each multiprocessor of a large GPU
+constexpr int kMostSamples = 4;                 // of one block at a time
 
 constexpr int least(int a, int b) { return a < b ? a : b; }
 constexpr int most(int a, int b) { return a > b ? a : b; }
@@ -71,11 +72,12 @@ constexpr XTile x_tile(const PooledStage& z) {
           .pitch = row_pitch(most(columns, z.w + z.pad_left))};
 }
 
-// dy of one channel before the pooling, dense. Row i, column j is dy[i - top][j - left]. For the
-// gradient of x, a convolution with the turned kernel, it has a frame of zeros; `left` is a
-// multiple of four, so tiles of dx begin `shift` columns before a multiple of four.
+// dy of one channel before the pooling, dense. Row i, column j is dy[i][j - left]. The gradient of x
+// is a convolution with the turned kernel: it sees zeros in columns around dy, which are there, and
+// in `frame` rows above and below, which are not: a thread knows them. `left` is a multiple of
+// four, so tiles of dx begin `shift` columns before a multiple of four.
 struct DyTile {
-  int top = 0, left = 0, shift = 0;
+  int frame = 0, left = 0, shift = 0;
   int rows = 0, pitch = 0;
   int tiles_h = 0, tiles_w = 0;  // of dx
   constexpr int plane() const { return rows * pitch; }
@@ -85,15 +87,14 @@ constexpr DyTile dy_tile(const PooledStage& z, bool wants_dx) {
   int columns = 0;
   if (wants_dx) {
     const int frame = z.r - 1 - z.pad_left;
-    t.top = z.r - 1 - z.pad_top;
+    t.frame = z.r - 1 - z.pad_top;
     t.left = up(frame, 4);
     t.shift = t.left - frame;
     t.tiles_h = parts_of(z.h, kTileRows);
     t.tiles_w = parts_of(z.w + t.shift, kTileColumns);
-    t.rows = t.tiles_h * kTileRows + z.r - 1;
     columns = (t.tiles_w - 1) * kTileColumns + row_floats(z.r);
   }
-  t.rows = most(t.rows, t.top + z.used_p());
+  t.rows = z.used_p();
   t.pitch = row_pitch(most(columns, t.left + up(z.used_q(), kTileColumns)));
   return t;
 }
@@ -102,29 +103,45 @@ constexpr DyTile dy_tile(const PooledStage& z, bool wants_dx) {
 constexpr int weight_c(const PooledStage& z) { return z.r * weight_row(z.r); }
 constexpr int weight_k(const PooledStage& z) { return z.c * weight_c(z) + 4; }
 
-// How the outputs of a stage's convolution are dealt out: item = one tile for a few channels, its
-// sum over the input channels cut into `splits` when there are threads to spare.
+// How the outputs of a stage's convolution are dealt out: item = one tile of one sample for a few
+// channels, its sum over the input channels cut into `splits` when that keeps more threads busy.
 struct Deal {
-  int tiles_w = 0, tiles = 0, groups = 0, splits = 1;
-  constexpr int items() const { return tiles * groups; }
+  int tiles_w = 0, tiles = 0, groups = 0, samples = 1, splits = 1;
+  constexpr int each() const { return tiles * groups; }  // items of a sample
+  constexpr int items() const { return each() * samples; }
 };
+// The number of pieces with the shortest time: rounds of all threads times the length of a piece.
 constexpr int splits_for(int items, int depth) {
-  return most(1, least(depth, kBlockThreads / most(items, 1)));
+  int best = 1;
+  int least_time = 1 << 30;
+  for (int splits = 1; splits <= depth; ++splits) {
+    const int length = parts_of(depth, splits);
+    if (splits > 1 && length == parts_of(depth, splits - 1)) continue;
+    // Each piece costs about as much as a fourth of a channel, for setting up and adding up.
+    const int time = parts_of(items * splits, kBlockThreads) * (4 * length + (splits > 1 ? 1 : 0));
+    if (time < least_time) {
+      least_time = time;
+      best = splits;
+    }
+  }
+  return best;
 }
-constexpr Deal forward_deal(const PooledStage& z, int k_count) {
+constexpr Deal forward_deal(const PooledStage& z, int k_count, int samples) {
   Deal d;
   d.tiles_w = parts_of(z.used_q(), kTileColumns);
   d.tiles = parts_of(z.used_p(), kTileRows) * d.tiles_w;
   d.groups = parts_of(k_count, kForwardChannels);
+  d.samples = samples;
   d.splits = splits_for(d.items(), z.c);
   return d;
 }
-constexpr Deal data_deal(const PooledStage& z, int c_count, int channels) {
+constexpr Deal data_deal(const PooledStage& z, int c_count, int channels, int samples) {
   const DyTile t = dy_tile(z, true);
   Deal d;
   d.tiles_w = t.tiles_w;
   d.tiles = t.tiles_h * t.tiles_w;
   d.groups = parts_of(c_count, channels);
+  d.samples = samples;
   d.splits = splits_for(d.items(), z.k);
   return d;
 }
@@ -135,11 +152,8 @@ constexpr Deal weight_deal(const PooledStage& z, int k_count, int channels, int 
   d.tiles = z.used_p() * d.tiles_w;
   d.groups = parts_of(k_count, channels);
   const int items = d.groups * c_count * z.r;
-  d.splits = splits_for(items, d.tiles);
+  d.splits = most(1, least(d.tiles, kBlockThreads / most(items, 1)));
   return d;
-}
-constexpr int weight_items(const PooledStage& z, const Deal& d, int c_count) {
-  return d.groups * c_count * z.r;
 }
 
 }  // namespace pooled
@@ -178,6 +192,7 @@ struct PooledBackward {
 struct PooledForwardPlan {
   PooledForward a;
   int parts = 1, slice = 1;  // blocks that share a sample; output channels of each of them
+  int samples = 1;           // of a block at a time
   pooled::XTile tile[2] = {};
   pooled::Deal deal[2] = {};
   int x_at[2] = {}, w_at[2] = {}, split_at = 0, floats = 0;
@@ -185,6 +200,7 @@ struct PooledForwardPlan {
 struct PooledBackwardPlan {
   PooledBackward a;
   int parts = 1, chunks = 1;    // blocks that share a sample; groups of samples
+  int samples = 1;              // of a block at a time
   int slice = 1;                // channels of dx, and of the first stage's y, of one block
   int channels = 1;             // of dx of one thread: 1, 2 or 3
   bool convolves_back = false;  // the last stage's dx is wanted
@@ -192,7 +208,7 @@ struct PooledBackwardPlan {
   pooled::DyTile dy_tile[2] = {};
   pooled::Deal data = {};       // of dx
   pooled::Deal weight[2] = {};  // of dw
-  int x_at[2] = {}, dy_at[2] = {}, w_at = 0, split_at = 0, floats = 0;
+  int x_at[2] = {}, dy_at[2] = {}, w_at = 0, passes_at = 0, split_at = 0, floats = 0;
   std::int64_t piece = 0;                     // floats of one chunk's sums
   std::int64_t dw_at[2] = {}, db_at[2] = {};  // in it
 };

@@ -152,37 +152,42 @@ struct WeightSums {
 // Pieces of dx of channels [c_begin, c_end): [cut][channel][tile][8] in `split`.
 template <int R, int kChannels>
 __device__ void convolve_back(const PooledStage& z, const DyTile& tile, const Deal& deal,
-                              const float* dy, const float* w, int c_begin, int c_end,
+                              const float* dy, const float* w, int c_begin, int c_end, int samples,
                               float* split) {
-  const int each = deal.groups * deal.splits;  // items of one tile of pixels
+  const int columns = deal.tiles_w * deal.groups;
+  const int row_items = columns * deal.samples * deal.splits;
   // Tiles of one row are neighbours, so that a warp mostly agrees on the kernel rows that matter.
-  for (int i = static_cast<int>(threadIdx.x); i < deal.tiles * each; i += kBlockThreads) {
-    const int row_items = deal.tiles_w * each;
+  for (int i = static_cast<int>(threadIdx.x); i < deal.items() * deal.splits; i += kBlockThreads) {
     const int tile_row = i / row_items;
     int rest = i - tile_row * row_items;
-    const int cut = rest / (deal.tiles_w * deal.groups);
-    rest -= cut * deal.tiles_w * deal.groups;
+    const int cut = rest / (columns * deal.samples);
+    rest -= cut * columns * deal.samples;
+    const int sample = rest / columns;
+    rest -= sample * columns;
     const int group = rest / deal.tiles_w;
     const int tile_column = rest - group * deal.tiles_w;
+    if (sample >= samples) continue;
     const int c = c_begin + group * kChannels;
     const int k_begin = cut * z.k / deal.splits;
     const int k_end = (cut + 1) * z.k / deal.splits;
-    const int row = tile_row * kTileRows;
+    // The row of dy that the tile's first pixel meets with the first (turned) kernel row.
+    const int row = tile_row * kTileRows - tile.frame;
     // A group that sticks out computes its first channel again.
     const int other = c + kChannels <= c_end ? weight_c(z) : 0;
     float sums[kChannels][kTileRows][kTileColumns] = {};
-    // Rows row + r and row + r + 1 of the tile are read; real ones are [top, top + P).
-    convolve_tile<R, kChannels, true>(
-        dy + k_begin * tile.plane() + row * tile.pitch + tile_column * kTileColumns, tile.pitch,
-        tile.plane(), k_end - k_begin, w + k_begin * weight_k(z) + c * weight_c(z), weight_k(z),
-        other, tile.top - row - 1, tile.top + z.used_p() - row, sums);
+    convolve_tile<R, kChannels, true>(dy + (sample * z.k + k_begin) * tile.plane() +
+                                          row * tile.pitch + tile_column * kTileColumns,
+                                      tile.pitch, tile.plane(), k_end - k_begin,
+                                      w + k_begin * weight_k(z) + c * weight_c(z), weight_k(z),
+                                      other, -row, tile.rows - row, sums);
+    float* const to =
+        split + (((cut * deal.samples + sample) * deal.groups + group) * kChannels * deal.tiles +
+                 tile_row * deal.tiles_w + tile_column) *
+                    8;
 #pragma unroll
     for (int j = 0; j < kChannels; ++j) {
-      float* const to = split + (((cut * deal.groups + group) * kChannels + j) * deal.tiles +
-                                 tile_row * deal.tiles_w + tile_column) *
-                                    8;
-      store_four(sums[j][0], to);
-      store_four(sums[j][1], to + 4);
+      store_four(sums[j][0], to + j * deal.tiles * 8);
+      store_four(sums[j][1], to + j * deal.tiles * 8 + 4);
     }
   }
 }
@@ -192,11 +197,12 @@ struct DxReader {
   const float* split;
   const DyTile& tile;
   const Deal& deal;
-  int step;  // from piece to piece
-  __device__ float operator()(int c, int h, int w) const {
+  int sample_step, step;  // floats from sample to sample, from piece to piece
+  __device__ float operator()(int sample, int c, int h, int w) const {
     const int column = w + tile.shift;
     const float* from =
-        split + (c * deal.tiles + h / kTileRows * deal.tiles_w + column / kTileColumns) * 8 +
+        split + sample * sample_step +
+        (c * deal.tiles + h / kTileRows * deal.tiles_w + column / kTileColumns) * 8 +
         h % kTileRows * 4 + column % kTileColumns;
     float sum = 0;
     for (int cut = 0; cut < deal.splits; ++cut, from += step) sum += *from;
@@ -222,11 +228,12 @@ __global__ void __launch_bounds__(kBlockThreads, 2) pooled_backward(const Pooled
   float* const split = shared + plan.split_at;
   float* const x = shared + plan.x_at[last];
   float* const dy = shared + plan.dy_at[last];
-  float* const g = shared + plan.dy_at[0];                              // of two stages
+  float* const g = shared + plan.dy_at[0];  // of two stages
+  const int x_step = z.c * x_shape.plane();
+  const int dy_step = z.k * dy_shape.plane();
   fill_zeros(shared, plan.convolves_back ? plan.w_at : plan.split_at);  // frames
   wait_for_previous_kernel();
   let_next_kernel_start();
-  __syncthreads();
   if (plan.convolves_back) {
     load_weights<R>(z, a.w[last], 0, z.k, c_begin, c_end, shared + plan.w_at);
   }
@@ -242,68 +249,90 @@ __global__ void __launch_bounds__(kBlockThreads, 2) pooled_backward(const Pooled
   const int factor = z.pools() ? 2 : 1;
   const int pixels = z.h * z.w;  // of x of the last stage
   const int first_factor = first.pools() ? 2 : 1;
+  auto* const first_passes = reinterpret_cast<std::uint8_t*>(shared + plan.passes_at);
+  const float* const x_from = a.stages == 2 ? a.y[0] : a.x;  // x of the last stage
 
-  for (std::int64_t n = chunk; n < a.batch; n += plan.chunks) {
+  for (std::int64_t n = static_cast<std::int64_t>(chunk) * plan.samples; n < a.batch;
+       n += static_cast<std::int64_t>(plan.chunks) * plan.samples) {
+    const int samples = a.batch - n < plan.samples ? static_cast<int>(a.batch - n) : plan.samples;
     __syncthreads();
-    const float* const x_from =
-        a.stages == 2 ? a.y[0] : a.x;  // of the last stage: [C][H][W] of each sample
-    const float* const own = x_from + n * z.c * pixels;
-    if (wants_dw || a.stages == 2) load_images(z, x_shape, own, c_begin, c_end, x);
-    if (a.stages == 2) {
-      const int image = first.c * first.h * first.w;
-      load_images(first, plan.x_tile[0], a.x + n * image, 0, first.c, shared + plan.x_at[0]);
-    }
-    if (of_y.plane < z.k) {
-      const std::int64_t at = n * z.outputs() + of_y.plane * out;
+    for (int sample = 0; sample < samples; ++sample) {
+      const std::int64_t at = n + sample;
+      if (wants_dw || a.stages == 2) {
+        load_images(z, x_shape, x_from + at * z.c * pixels, c_begin, c_end, x + sample * x_step);
+      }
+      if (a.stages == 2) {
+        const int image = first.c * first.h * first.w;
+        load_images(first, plan.x_tile[0], a.x + at * image, 0, first.c,
+                    shared + plan.x_at[0] + sample * first.c * plan.x_tile[0].plane());
+        if (first.pools()) {
+          const std::uint8_t* const from = a.passes[0] + (at * z.c + c_begin) * pixels;
+          for (int i = static_cast<int>(threadIdx.x); i < c_count * pixels; i += kBlockThreads) {
+            first_passes[sample * c_count * pixels + i] = from[i];
+          }
+        }
+      }
+      if (of_y.plane >= z.k) continue;
+      const std::int64_t from = at * z.outputs() + of_y.plane * out;
       for (int i = of_y.first; i < out; i += of_y.step) {
-        const unsigned passes = z.pools() ? a.passes[last][at + i] : 1u;
+        const unsigned passes = z.pools() ? a.passes[last][from + i] : 1u;
         const bool reads_y =
             z.curve == PooledCurve::tanh || (!z.pools() && z.curve == PooledCurve::relu);
-        const float d = pixel_gradient(z, a.dy[at + i], reads_y ? a.y[last][at + i] : 0.0f);
+        const float d = pixel_gradient(z, a.dy[from + i], reads_y ? a.y[last][from + i] : 0.0f);
         const int row = i / out_w;
         const int column = i - row * out_w;
         spread(z, passes, d,
-               dy + of_y.plane * dy_shape.plane() + (dy_shape.top + row * factor) * dy_shape.pitch +
-                   dy_shape.left + column * factor,
+               dy + sample * dy_step + of_y.plane * dy_shape.plane() +
+                   row * factor * dy_shape.pitch + dy_shape.left + column * factor,
                dy_shape.pitch);
         db += d * static_cast<float>(__popc(passes));
       }
     }
+    finish_copies();
     __syncthreads();
     if (wants_dw) {
-      dw.add(x_shape, x, dy + dy_shape.top * dy_shape.pitch + dy_shape.left, dy_shape.plane(),
-             dy_shape.pitch);
+      for (int sample = 0; sample < samples; ++sample) {
+        dw.add(x_shape, x + sample * x_step, dy + sample * dy_step + dy_shape.left,
+               dy_shape.plane(), dy_shape.pitch);
+      }
     }
     if (!plan.convolves_back) continue;
     convolve_back<R, kChannels>(z, dy_shape, plan.data, dy, shared + plan.w_at, c_begin, c_end,
-                                split);
+                                samples, split);
     __syncthreads();
     if (of_x.plane < c_count) {
-      const DxReader dx{split, dy_shape, plan.data,
-                        plan.data.groups * kChannels * plan.data.tiles * 8};
+      const int sample_step = plan.data.groups * kChannels * plan.data.tiles * 8;
+      const DxReader dx{split, dy_shape, plan.data, sample_step, sample_step * plan.data.samples};
       const int c = c_begin + of_x.plane;
-      const std::int64_t at = (n * z.c + c) * pixels;
-      for (int i = of_x.first; i < pixels; i += of_x.step) {
-        const int row = i / z.w;
-        const int column = i - row * z.w;
-        const float d = dx(of_x.plane, row, column);
+      for (int i = of_x.first; i < samples * pixels; i += of_x.step) {
+        const int sample = i / pixels;
+        const int pixel = i - sample * pixels;
+        const int row = pixel / z.w;
+        const int column = pixel - row * z.w;
+        const float d = dx(sample, of_x.plane, row, column);
         if (a.stages == 1) {
-          a.dx[at + i] = d;
+          a.dx[((n + sample) * z.c + c) * pixels + pixel] = d;
           continue;
         }
-        const unsigned passes = first.pools() ? a.passes[0][at + i] : 1u;
-        const float y =
-            x[c * x_shape.plane() + (row + z.pad_top) * x_shape.pitch + column + z.pad_left];
+        const unsigned passes =
+            first.pools() ? first_passes[(sample * c_count + of_x.plane) * pixels + pixel] : 1u;
+        const float y = x[sample * x_step + c * x_shape.plane() +
+                          (row + z.pad_top) * x_shape.pitch + column + z.pad_left];
         const float gradient = pixel_gradient(first, d, y);
         spread(first, passes, gradient,
-               g + c * g_shape.plane() + row * first_factor * g_shape.pitch + column * first_factor,
+               g + (sample * first.k + c) * g_shape.plane() + row * first_factor * g_shape.pitch +
+                   column * first_factor,
                g_shape.pitch);
         db_first += gradient * static_cast<float>(__popc(passes));
       }
     }
     if (a.stages == 1) continue;
     __syncthreads();
-    dw_first.add(plan.x_tile[0], shared + plan.x_at[0], g, g_shape.plane(), g_shape.pitch);
+    for (int sample = 0; sample < samples; ++sample) {
+      dw_first.add(plan.x_tile[0],
+                   shared + plan.x_at[0] + sample * first.c * plan.x_tile[0].plane(),
+                   g + sample * first.k * g_shape.plane(), g_shape.plane(), g_shape.pitch);
+    }
   }
 
   if (!wants_dw) return;

@@ -39,18 +39,20 @@ using namespace pooled;
 // Bias, curve and pooling of the tile (2 x 4 sums) of channel k.
 struct Finish {
   const PooledStage* z;
-  float* y;              // of this sample; may be null
+  float* y;              // of the first sample; may be null
   std::uint8_t* passes;  // may be null
   float* next;           // the tile of x of the next stage, on its first pixel; may be null
   int next_pitch, next_plane;
 
+  // k counts the channels of all samples.
   __device__ void store(int k, int row, int column, float value) const {
     if (y != nullptr) y[(k * z->out_h() + row) * z->out_w() + column] = value;
     if (next != nullptr) next[k * next_plane + row * next_pitch + column] = value;
   }
 
-  __device__ void operator()(int k, int tile_row, int tile_column, float bias,
+  __device__ void operator()(int sample, int channel, int tile_row, int tile_column, float bias,
                              const float (&sums)[kTileRows][kTileColumns]) const {
+    const int k = sample * z->k + channel;
     if (!z->pools()) {
       for (int i = 0; i < kTileRows; ++i) {
         const int row = tile_row * kTileRows + i;
@@ -99,64 +101,72 @@ struct Finish {
   }
 };
 
-// Output channels [k_begin, k_end) of one stage from its tiles in shared memory. Ends with no
-// barrier; has one inside when the sums are split.
+// Output channels [k_begin, k_end) of one stage of `samples` samples from its tiles in shared
+// memory. Ends with no barrier; has one inside when the sums are split.
 template <int R>
 __device__ void compute_stage(const PooledStage& z, const XTile& tile, const Deal& deal,
                               const float* x, const float* w, const float* b, int k_begin,
-                              int k_end, float* split, const Finish& finish) {
+                              int k_end, int samples, float* split, const Finish& finish) {
   const int items = deal.items();
+  const int x_step = z.c * tile.plane();
   for (int i = static_cast<int>(threadIdx.x); i < items * deal.splits; i += kBlockThreads) {
     const int cut = i / items;
-    const int group = (i - cut * items) / deal.tiles;
-    const int at = i - cut * items - group * deal.tiles;
+    int rest = i - cut * items;
+    const int sample = rest / deal.each();
+    rest -= sample * deal.each();
+    const int group = rest / deal.tiles;
+    const int at = rest - group * deal.tiles;
     const int tile_row = at / deal.tiles_w;
     const int tile_column = at - tile_row * deal.tiles_w;
     const int k = k_begin + group * kForwardChannels;
-    if (k >= k_end) continue;
+    if (k >= k_end || sample >= samples) continue;
     const int c_begin = cut * z.c / deal.splits;
     const int c_end = (cut + 1) * z.c / deal.splits;
     float sums[kForwardChannels][kTileRows][kTileColumns] = {};
     // A group that sticks out computes its first channel twice.
     const int other = k + 1 < k_end ? weight_k(z) : 0;
     convolve_tile<R, kForwardChannels, false>(
-        x + c_begin * tile.plane() + tile_row * kTileRows * tile.pitch + tile_column * kTileColumns,
+        x + sample * x_step + c_begin * tile.plane() + tile_row * kTileRows * tile.pitch +
+            tile_column * kTileColumns,
         tile.pitch, tile.plane(), c_end - c_begin, w + k * weight_k(z) + c_begin * weight_c(z),
-        weight_c(z), other, 0, R, sums);
+        weight_c(z), other, 0, 0, sums);
     if (deal.splits > 1) {
+      float* const to = split + (((cut * deal.samples + sample) * deal.groups + group) *
+                                     kForwardChannels * deal.tiles +
+                                 at) *
+                                    8;
 #pragma unroll
       for (int j = 0; j < kForwardChannels; ++j) {
-        float* const to =
-            split + ((cut * deal.groups + group) * kForwardChannels + j) * deal.tiles * 8 + at * 8;
-        store_four(sums[j][0], to);
-        store_four(sums[j][1], to + 4);
+        store_four(sums[j][0], to + j * deal.tiles * 8);
+        store_four(sums[j][1], to + j * deal.tiles * 8 + 4);
       }
       continue;
     }
 #pragma unroll
     for (int j = 0; j < kForwardChannels; ++j) {
       if (k + j < k_end) {
-        finish(k + j, tile_row, tile_column, b == nullptr ? 0.0f : b[k + j], sums[j]);
+        finish(sample, k + j, tile_row, tile_column, b == nullptr ? 0.0f : b[k + j], sums[j]);
       }
     }
   }
   if (deal.splits == 1) return;
   __syncthreads();
-  const int step = deal.groups * kForwardChannels * deal.tiles * 8;
-  for (int i = static_cast<int>(threadIdx.x); i < (k_end - k_begin) * deal.tiles;
-       i += kBlockThreads) {
-    const int k = i / deal.tiles;
-    const int at = i - k * deal.tiles;
+  const int k_tiles = deal.groups * kForwardChannels * deal.tiles;
+  for (int i = static_cast<int>(threadIdx.x); i < samples * k_tiles; i += kBlockThreads) {
+    const int sample = i / k_tiles;
+    const int k = (i - sample * k_tiles) / deal.tiles;
+    const int at = i - sample * k_tiles - k * deal.tiles;
+    if (k_begin + k >= k_end) continue;
     const float* const from = split + i * 8;
     float sums[kTileRows][kTileColumns] = {};
     for (int cut = 0; cut < deal.splits; ++cut) {
       float piece[8];
-      load_row(from + cut * step, piece);
+      load_row(from + cut * deal.samples * k_tiles * 8, piece);
 #pragma unroll
       for (int j = 0; j < 8; ++j) sums[j / 4][j % 4] += piece[j];
     }
-    finish(k_begin + k, at / deal.tiles_w, at % deal.tiles_w, b == nullptr ? 0.0f : b[k_begin + k],
-           sums);
+    finish(sample, k_begin + k, at / deal.tiles_w, at % deal.tiles_w,
+           b == nullptr ? 0.0f : b[k_begin + k], sums);
   }
 }
 
@@ -166,33 +176,33 @@ __global__ void __launch_bounds__(kBlockThreads, 2) pooled_forward(const PooledF
   const PooledForward& a = plan.a;
   const int part = static_cast<int>(blockIdx.x) % plan.parts;
   const int last = a.stages - 1;
+  const PooledStage& first = a.stage[0];
   const PooledStage& end = a.stage[last];
   const int k_begin = part * plan.slice;
   const int k_end = least(k_begin + plan.slice, end.k);
   for (int i = 0; i < a.stages; ++i) {  // the frames stay
-    fill_zeros(shared + plan.x_at[i], a.stage[i].c * plan.tile[i].plane());
+    fill_zeros(shared + plan.x_at[i], plan.samples * a.stage[i].c * plan.tile[i].plane());
   }
   wait_for_previous_kernel();
   let_next_kernel_start();
-  __syncthreads();
-  if (a.stages == 2) {
-    const PooledStage& z = a.stage[0];
-    load_weights<R>(z, a.w[0], 0, z.k, 0, z.c, shared + plan.w_at[0]);
-  }
   load_weights<R>(end, a.w[last], k_begin, k_end, 0, end.c, shared + plan.w_at[last]);
-
-  const PooledStage& first = a.stage[0];
-  const std::int64_t x_step = static_cast<std::int64_t>(first.c) * first.h * first.w;
-  const std::int64_t step = gridDim.x / static_cast<unsigned>(plan.parts);
-  for (std::int64_t n = blockIdx.x / static_cast<unsigned>(plan.parts); n < a.batch; n += step) {
+  if (a.stages == 2) {
+    load_weights<R>(first, a.w[0], 0, first.k, 0, first.c, shared + plan.w_at[0]);
+  }
+  const int x_step = first.c * first.h * first.w;
+  const std::int64_t step = static_cast<std::int64_t>(gridDim.x) / plan.parts * plan.samples;
+  for (std::int64_t n = static_cast<std::int64_t>(blockIdx.x) / plan.parts * plan.samples;
+       n < a.batch; n += step) {
+    const int samples = a.batch - n < plan.samples ? static_cast<int>(a.batch - n) : plan.samples;
     __syncthreads();
-    load_images(first, plan.tile[0], a.x + n * x_step, 0, first.c, shared + plan.x_at[0]);
+    // The channels of several samples are just more channels.
+    load_images(first, plan.tile[0], a.x + n * x_step, 0, samples * first.c, shared + plan.x_at[0]);
+    finish_copies();
     __syncthreads();
     if (a.stages == 2) {
       const XTile& tile = plan.tile[1];
       const std::int64_t at = n * first.outputs();
-      // One of the parts writes it.
-      const bool writes = part == 0;
+      const bool writes = part == 0;  // one of the parts
       const Finish finish{.z = &first,
                           .y = writes && a.y[0] != nullptr ? a.y[0] + at : nullptr,
                           .passes = writes && a.passes[0] != nullptr ? a.passes[0] + at : nullptr,
@@ -200,7 +210,8 @@ __global__ void __launch_bounds__(kBlockThreads, 2) pooled_forward(const PooledF
                           .next_pitch = tile.pitch,
                           .next_plane = tile.plane()};
       compute_stage<R>(first, plan.tile[0], plan.deal[0], shared + plan.x_at[0],
-                       shared + plan.w_at[0], a.b[0], 0, first.k, shared + plan.split_at, finish);
+                       shared + plan.w_at[0], a.b[0], 0, first.k, samples, shared + plan.split_at,
+                       finish);
       __syncthreads();
     }
     const std::int64_t at = n * end.outputs();
@@ -211,14 +222,14 @@ __global__ void __launch_bounds__(kBlockThreads, 2) pooled_forward(const PooledF
                         .next_pitch = 0,
                         .next_plane = 0};
     compute_stage<R>(end, plan.tile[last], plan.deal[last], shared + plan.x_at[last],
-                     shared + plan.w_at[last], a.b[last], k_begin, k_end, shared + plan.split_at,
-                     finish);
+                     shared + plan.w_at[last], a.b[last], k_begin, k_end, samples,
+                     shared + plan.split_at, finish);
   }
 }
 
 void run(const PooledForward& a, int parts) {
   const PooledForwardPlan plan = pooled_plan(a, parts);
-  const std::int64_t blocks = a.batch * plan.parts;
+  const std::int64_t blocks = ceil_div(a.batch, plan.samples) * plan.parts;
   const std::int64_t most_blocks = plan.parts * most(1, kMostBlocks / plan.parts);
   const LaunchShape shape{
       .grid = dim3(static_cast<unsigned>(blocks < most_blocks ? blocks : most_blocks)),

@@ -3,6 +3,7 @@
 // sums of a weight gradient, from shared memory into registers.
 #pragma once
 
+#include "framework/cuda/async_copy.cuh"
 #include "framework/cuda/launch.cuh"
 #include "layers/conv2d/pooled_chain.h"
 
@@ -26,22 +27,32 @@ __device__ inline void load_row(const float* from, float (&to)[kFloats]) {
 
 // acc[j][row][column] += sum over channels, r, s of x[row + r][column + s] w[j][r][s] for a tile of
 // 2 x 4 outputs. x stands on the tile's first pixel, w on the first output channel. kTurned: with
-// w[R-1-r][R-1-s], which is the gradient of x. Kernel rows outside [r_begin, r_end) are left out.
+// w[R-1-r][R-1-s], which is the gradient of x; there rows outside [row_begin, row_end), counted
+// from the tile's first one, are zeros that are not in memory.
 //
 // Each row of x is loaded once and used for two kernel rows, each weight once for 8 products.
 template <int R, int kChannels, bool kTurned>
 __device__ inline void convolve_tile(const float* x, int pitch, int plane, int channels,
-                                     const float* w, int w_in, int w_out, int r_begin, int r_end,
+                                     const float* w, int w_in, int w_out, int row_begin,
+                                     int row_end,
                                      float (&acc)[kChannels][kTileRows][kTileColumns]) {
   constexpr int kRow = row_floats(R);
   constexpr int kWeights = weight_row(R);
+  const auto load = [&](int row, float(&to)[kRow]) {
+    if (!kTurned || (row >= row_begin && row < row_end)) {
+      load_row(x + row * pitch, to);
+    } else {
+#pragma unroll
+      for (int i = 0; i < kRow; ++i) to[i] = 0.0f;
+    }
+  };
   for (int c = 0; c < channels; ++c) {
     float rows[2][kRow];
-    load_row(x, rows[0]);
+    load(0, rows[0]);
 #pragma unroll
     for (int r = 0; r < R; ++r) {
-      load_row(x + (r + 1) * pitch, rows[(r + 1) % 2]);
-      if (kTurned && (r < r_begin || r >= r_end)) continue;
+      load(r + 1, rows[(r + 1) % 2]);
+      if (kTurned && (r + 1 < row_begin || r >= row_end)) continue;
 #pragma unroll
       for (int j = 0; j < kChannels; ++j) {
         float weights[kWeights];
@@ -109,7 +120,7 @@ __device__ inline float curve_slope(PooledCurve curve, float y) {
 }
 
 // w [K][C][R][R] of kernels [k_begin, k_end) and channels [c_begin, c_end), into rows of
-// weight_row(R) floats; the others stay where they are.
+// weight_row(R) floats; the others stay where they are. Ends with copies under way.
 template <int R>
 __device__ inline void load_weights(const PooledStage& z, const float* w, int k_begin, int k_end,
                                     int c_begin, int c_end, float* to) {
@@ -119,12 +130,13 @@ __device__ inline void load_weights(const PooledStage& z, const float* w, int k_
     const int rest = i - k * each + c_begin * R * R;
     const int c = rest / (R * R);
     const int tap = rest - c * R * R;
-    to[(k_begin + k) * weight_k(z) + c * weight_c(z) + tap / R * weight_row(R) + tap % R] =
-        w[(k_begin + k) * z.c * R * R + rest];
+    async_copy<4>(
+        to + (k_begin + k) * weight_k(z) + c * weight_c(z) + tap / R * weight_row(R) + tap % R,
+        w + (k_begin + k) * z.c * R * R + rest);
   }
 }
 
-// Images [C][H][W] of channels [c_begin, c_end) into their tiles.
+// Images [C][H][W] of channels [c_begin, c_end) into their tiles. Ends with copies under way.
 __device__ inline void load_images(const PooledStage& z, const XTile& tile, const float* x,
                                    int c_begin, int c_end, float* to) {
   const int pixels = z.h * z.w;
@@ -135,8 +147,14 @@ __device__ inline void load_images(const PooledStage& z, const XTile& tile, cons
     const int c = i / pixels;
     const int row = (i - c * pixels) / z.w;
     const int column = i - c * pixels - row * z.w;
-    to[c * tile.plane() + row * tile.pitch + column] = x[i];
+    async_copy<4>(to + c * tile.plane() + row * tile.pitch + column, x + i);
   }
+}
+
+// Of this thread; a barrier makes them those of the block.
+__device__ inline void finish_copies() {
+  async_copy_commit();
+  async_copy_wait<0>();
 }
 
 __device__ inline void fill_zeros(float* to, int count) {
