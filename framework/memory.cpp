@@ -36,14 +36,9 @@ constexpr std::size_t kLargestBytes = std::size_t{1} << 60;
 
 class CachingAllocator {
  public:
+  // Null when there is no room.
   void* allocate(Device device, std::size_t bytes, MemoryUse use) {
-    const auto out_of_memory = [&]() {
-      fail(ErrorKind::kRun, "memory",
-           cat("out of memory on ", device.str(), ": expected room for ", bytes, " bytes, ",
-               stats_.live_bytes, " bytes are in use and ", stats_.cached_bytes,
-               " are cached; use a smaller batch"));
-    };
-    if (bytes > kLargestBytes) out_of_memory();
+    if (bytes > kLargestBytes) return nullptr;
     const SizeClass wanted = size_class(bytes);
     const std::scoped_lock lock(mutex_);
     std::vector<void*>& free_blocks = free_[wanted.index];
@@ -54,12 +49,12 @@ class CachingAllocator {
       stats_.cached_bytes -= static_cast<std::int64_t>(wanted.block_bytes);
     } else {
       const DeviceBackend& backend = backend_of(device);
-      block = backend.system_allocate(device.index, wanted.block_bytes);
+      block = from_system(backend, device, wanted.block_bytes);
       if (block == nullptr) {
         release_cached_locked(device);
-        block = backend.system_allocate(device.index, wanted.block_bytes);
+        block = from_system(backend, device, wanted.block_bytes);
       }
-      if (block == nullptr) out_of_memory();
+      if (block == nullptr) return nullptr;
       ++stats_.system_allocations;
     }
     ++stats_.allocations;
@@ -73,6 +68,11 @@ class CachingAllocator {
     free_[of.index].push_back(pointer);
     stats_.cached_bytes += static_cast<std::int64_t>(of.block_bytes);
     count(-static_cast<std::int64_t>(bytes), use);
+  }
+
+  void set_limit(std::int64_t bytes) {
+    const std::scoped_lock lock(mutex_);
+    limit_bytes_ = bytes;
   }
 
   MemoryStats stats() {
@@ -92,6 +92,14 @@ class CachingAllocator {
   }
 
  private:
+  void* from_system(const DeviceBackend& backend, Device device, std::size_t bytes) {
+    const auto size = static_cast<std::int64_t>(bytes);
+    if (limit_bytes_ > 0 && held_bytes_ + size > limit_bytes_) return nullptr;
+    void* const block = backend.system_allocate(device.index, bytes);
+    if (block != nullptr) held_bytes_ += size;
+    return block;
+  }
+
   void count(std::int64_t bytes, MemoryUse use) noexcept {
     stats_.live_bytes += bytes;
     if (stats_.live_bytes > stats_.peak_bytes) stats_.peak_bytes = stats_.live_bytes;
@@ -109,12 +117,15 @@ class CachingAllocator {
       for (void* block : free_[i]) backend.system_free(device.index, block, 0);
       free_[i].clear();
     }
+    held_bytes_ -= stats_.cached_bytes;
     stats_.cached_bytes = 0;
   }
 
   std::mutex mutex_;
   std::array<std::vector<void*>, kClasses> free_;
   MemoryStats stats_;
+  std::int64_t held_bytes_ = 0;   // from the system, in use and cached
+  std::int64_t limit_bytes_ = 0;  // 0: none
 };
 
 constexpr std::size_t kDevicesOfAKind = 16;
@@ -171,10 +182,28 @@ std::size_t small_list_index(std::size_t bytes) {
 
 }  // namespace
 
-void* allocate(Device device, std::size_t bytes, MemoryUse use) {
+void* try_allocate(Device device, std::size_t bytes, MemoryUse use) {
   if (bytes == 0) return nullptr;
   return allocator_of(device).allocate(device, bytes, use);
 }
+
+void* allocate(Device device, std::size_t bytes, MemoryUse use) {
+  void* const block = try_allocate(device, bytes, use);
+  if (block == nullptr && bytes > 0) {
+    fail_out_of_memory(device, bytes, use == MemoryUse::kTensor ? "a tensor" : "workspace");
+  }
+  return block;
+}
+
+void fail_out_of_memory(Device device, std::size_t bytes, std::string_view what) {
+  const MemoryStats stats = memory_stats(device);
+  fail(ErrorKind::kRun, "memory",
+       cat("out of memory on ", device.str(), ": expected room for ", what, " of ", bytes,
+           " bytes, ", stats.live_bytes, " bytes are in use (at most ", stats.peak_bytes,
+           " were) and ", stats.cached_bytes, " are cached; use a smaller batch"));
+}
+
+void set_memory_limit(Device device, std::int64_t bytes) { allocator_of(device).set_limit(bytes); }
 
 void deallocate(Device device, void* pointer, std::size_t bytes, MemoryUse use) noexcept {
   if (pointer == nullptr) return;

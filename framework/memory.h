@@ -8,6 +8,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <string_view>
 
 #include "framework/device.h"
 #include "framework/export.h"
@@ -34,6 +35,16 @@ struct MemoryStats {
 CONVSCOPE_API void* allocate(Device device, std::size_t bytes, MemoryUse use = MemoryUse::kTensor);
 CONVSCOPE_API void deallocate(Device device, void* pointer, std::size_t bytes,
                               MemoryUse use = MemoryUse::kTensor) noexcept;
+
+// The same, but null when there is no room; and the error that is thrown then. `what` is what the
+// bytes are for: "a tensor f32[64,3,32,32]".
+CONVSCOPE_API void* try_allocate(Device device, std::size_t bytes,
+                                 MemoryUse use = MemoryUse::kTensor);
+[[noreturn]] CONVSCOPE_API void fail_out_of_memory(Device device, std::size_t bytes,
+                                                   std::string_view what);
+
+// Most bytes to hold of a device's memory, the cache included; 0 = all that there is.
+CONVSCOPE_API void set_memory_limit(Device device, std::int64_t bytes);
 
 CONVSCOPE_API MemoryStats memory_stats(Device device);
 CONVSCOPE_API void reset_peak(Device device);      // peaks := what is live now

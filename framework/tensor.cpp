@@ -10,6 +10,9 @@ namespace convscope {
 Storage::Storage(Device device_in, std::size_t bytes_in)
     : device(device_in), bytes(bytes_in), data(allocate(device_in, bytes_in)) {}
 
+Storage::Storage(Device device_in, std::size_t bytes_in, void* block)
+    : device(device_in), bytes(bytes_in), data(block) {}
+
 Storage::~Storage() { deallocate(device, data, bytes); }
 
 namespace {
@@ -89,7 +92,12 @@ Tensor Tensor::empty(const Shape& shape, DType dtype, Device device) {
   out.dtype_ = dtype;
   CONVSCOPE_CHECK(out.numel_ <= std::numeric_limits<std::int64_t>::max() / 16, "tensor",
                   "expected fewer than 2^59 elements, got ", shape);
-  out.storage_ = make_ref<Storage>(device, static_cast<std::size_t>(out.size_bytes()));
+  const auto bytes = static_cast<std::size_t>(out.size_bytes());
+  void* const block = try_allocate(device, bytes);
+  if (block == nullptr && bytes > 0) {
+    fail_out_of_memory(device, bytes, cat("a tensor ", name_of(dtype), shape));
+  }
+  out.storage_ = make_ref<Storage>(device, bytes, block);
   return out;
 }
 

@@ -23,6 +23,7 @@ namespace convscope {
 class CONVSCOPE_API Storage : public RefCounted {
  public:
   Storage(Device device, std::size_t bytes);
+  Storage(Device device, std::size_t bytes, void* block);  // takes over an allocated block
   ~Storage() override;
   const Device device;
   const std::size_t bytes;

@@ -138,9 +138,9 @@ BatchNorm2d::BatchNorm2d(std::int64_t channels, const BatchNormOptions& options,
       options.momentum, " and ", options.eps);
   weight_ = add_parameter("weight", Tensor::full({channels}, 1.0, DType::f32, context.device));
   bias_ = add_parameter("bias", Tensor::zeros({channels}, DType::f32, context.device));
-  running_mean_ = add_buffer("running_mean", Tensor::zeros({channels}, DType::f32, context.device));
-  running_var_ =
-      add_buffer("running_var", Tensor::full({channels}, 1.0, DType::f32, context.device));
+  add_buffer("running_mean", running_mean_, Tensor::zeros({channels}, DType::f32, context.device));
+  add_buffer("running_var", running_var_,
+             Tensor::full({channels}, 1.0, DType::f32, context.device));
 }
 
 Variable BatchNorm2d::forward(const Variable& x) {

@@ -84,9 +84,31 @@ Variable Module::add_parameter(const std::string& name, const Tensor& value) {
   return parameters_.back().variable;
 }
 
-Tensor Module::add_buffer(const std::string& name, const Tensor& value) {
-  buffers_.push_back({name, value});
-  return value;
+void Module::add_buffer(const std::string& name, Tensor& member, const Tensor& value,
+                        BufferPlace place) {
+  member = value;
+  buffers_.push_back({name, &member, {}, place});
+}
+
+void Module::add_buffer(const std::string& name, const Variable& value) {
+  buffers_.push_back({name, nullptr, value, BufferPlace::with_parameters});
+}
+
+void Module::to(Device device) {
+  const auto move = [device](Variable::State& state) {
+    state.value = state.value.to(device);
+    if (state.grad.defined()) state.grad = state.grad.to(device);
+  };
+  for (NamedParameter& parameter : parameters_) move(*parameter.variable.state());
+  for (Buffer& buffer : buffers_) {
+    if (buffer.member == nullptr) {
+      move(*buffer.variable.state());
+    } else if (buffer.place != BufferPlace::host) {
+      *buffer.member = buffer.member->to(device);
+    }
+  }
+  moved_to(device);
+  for (auto& [name, child] : children_) child->to(device);
 }
 
 void Module::add_child_module(const std::string& name, std::shared_ptr<Module> child) {
@@ -103,7 +125,10 @@ void Module::collect_parameters(const std::string& prefix, std::vector<NamedPara
 }
 
 void Module::collect_buffers(const std::string& prefix, std::vector<NamedTensor>& out) const {
-  for (const auto& [name, tensor] : buffers_) out.push_back({joined(prefix, name), tensor});
+  for (const Buffer& buffer : buffers_) {
+    out.push_back({joined(prefix, buffer.name),
+                   buffer.member != nullptr ? *buffer.member : buffer.variable.value()});
+  }
   for (const auto& [name, child] : children_) child->collect_buffers(joined(prefix, name), out);
 }
 

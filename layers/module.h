@@ -79,10 +79,22 @@ class CONVSCOPE_API Module {
   void zero_grad();
   std::int64_t parameter_count() const;
 
+  // Moves parameters with their gradients, buffers, transforms and children. Variables stay the same
+  // objects, so names, groups of an optimiser and transforms stay valid. The state of an optimiser
+  // is made where the parameters are: move a model before its optimiser is made.
+  void to(Device device);
+
  protected:
   Module() = default;
   Variable add_parameter(const std::string& name, const Tensor& value);
-  Tensor add_buffer(const std::string& name, const Tensor& value);
+  // `member` is the module's own handle: it becomes `value`, and follows when the module moves. On
+  // the host: stays there, because the host reads it in each step.
+  enum class BufferPlace { with_parameters, host };
+  void add_buffer(const std::string& name, Tensor& member, const Tensor& value,
+                  BufferPlace place = BufferPlace::with_parameters);
+  void add_buffer(const std::string& name, const Variable& value);  // no gradient is asked for
+  // Called by to(): for what a module holds beside parameters, buffers and children.
+  virtual void moved_to(Device) {}
   template <class M>
   std::shared_ptr<M> add_child(const std::string& name, std::shared_ptr<M> child) {
     add_child_module(name, child);
@@ -101,7 +113,13 @@ class CONVSCOPE_API Module {
   bool training_ = true;
   std::int64_t step_ = 0;
   std::vector<NamedParameter> parameters_;
-  std::vector<NamedTensor> buffers_;
+  struct Buffer {
+    std::string name;
+    Tensor* member;     // null: `variable` holds it
+    Variable variable;  //
+    BufferPlace place;
+  };
+  std::vector<Buffer> buffers_;
   std::vector<std::pair<std::string, std::shared_ptr<Module>>> children_;
   std::vector<std::shared_ptr<Module>> input_transforms_, weight_transforms_;
 };

@@ -23,12 +23,13 @@ Quantizer::Quantizer(const QuantizerOptions& options)
       Tensor::full(shape, form_ == StepForm::log ? 0.0 : 1.0, DType::f32, options.device);
   if (options.method == QuantMethod::lsq) {
     step_ = add_parameter(form_ == StepForm::log ? "log_step" : "step", start);
-    last_step_ = add_buffer("last_step", start.clone());
+    add_buffer("last_step", last_step_, start.clone());
   } else {
-    step_ = Variable(add_buffer("step", start));
+    step_ = Variable(start);
+    add_buffer("step", step_);
   }
-  first_step_ = add_buffer("first_step", Tensor::full(shape, 1.0, DType::f32, options.device));
-  batches_seen_ = add_buffer("batches_seen", Tensor::zeros({1}));
+  add_buffer("first_step", first_step_, Tensor::full(shape, 1.0, DType::f32, options.device));
+  add_buffer("batches_seen", batches_seen_, Tensor::zeros({1}), BufferPlace::host);
 }
 
 bool Quantizer::is_calibrated() const { return seen() > 0; }

@@ -81,6 +81,7 @@ class CONVSCOPE_API Quantizer final : public Module {
   std::string str() const;
 
  private:
+  void moved_to(Device device) override { options_.device = device; }
   void calibrate(const Tensor& x);
   void count_clipped(const Tensor& x);
   double seen() const { return batches_seen_.item(); }

@@ -5,10 +5,14 @@
 
 namespace convscope {
 
-Mask::Mask(const Tensor& weight)
-    : keep_(add_buffer("keep", Tensor::full(weight.shape(), 1.0, DType::f32, weight.device()))) {
+Mask::Mask(const Tensor& weight) {
   CONVSCOPE_CHECK(weight.dtype() == DType::f32, "mask", "expected a weight of type f32, got ",
                   weight);
+  add_buffer("keep", keep_, Tensor::full(weight.shape(), 1.0, DType::f32, weight.device()));
+}
+
+void Mask::moved_to(Device device) {
+  if (observed_.defined()) observed_ = observed_.to(device);
 }
 
 void Mask::observe_gradient(bool on) {

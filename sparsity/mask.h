@@ -34,6 +34,8 @@ class CONVSCOPE_API Mask final : public Module {
   const Tensor& observed_gradient() const { return observed_; }
 
  private:
+  void moved_to(Device device) override;
+
   Tensor keep_;
   Tensor observed_;  // undefined until it is asked for
   bool dense_gradient_ = false;

@@ -71,6 +71,17 @@ void print_table(const std::string& title, const Json& table, const char* text_k
   }
 }
 
+std::string gpu_text(const Json& device) {
+  const auto text = [&](const char* key) { return device.at(key).get<std::string>(); };
+  const auto gib = [&](const char* key) {
+    return std::to_string(device.at(key).get<std::int64_t>() >> 30);
+  };
+  return cat(text("name"), ", compute capability ", text("compute_capability"), ", ",
+             device.at("multiprocessors").get<int>(), " multiprocessors, ", gib("memory_bytes"),
+             " GiB (", gib("free_bytes"), " free), driver for CUDA ", text("driver"),
+             ", built with CUDA ", text("runtime"));
+}
+
 void print_text(const Json& all) {
   const auto text = [&](const char* key) { return all.at(key).get<std::string>(); };
   print_line("convscope",
@@ -80,9 +91,12 @@ void print_text(const Json& all) {
   print_line("kernels use", text("isa") + " (CONVSCOPE_ISA=scalar|avx2|avx512 chooses another)");
   print_line("threads", std::to_string(all.at("threads").get<int>()));
   const Json& cuda = all.at("cuda");
-  print_line("cuda", cuda.at("available").get<bool>()
-                         ? "available"
-                         : "not available: " + cuda.at("reason").get<std::string>());
+  if (!cuda.at("available").get<bool>()) {
+    print_line("cuda", "not available: " + cuda.at("reason").get<std::string>());
+  } else {
+    int index = 0;
+    for (const Json& device : cuda.at("devices")) print_line(cat("cuda:", index++), gpu_text(device));
+  }
   const auto ceilings = remembered_cpu_ceilings();
   print_line("ceilings", ceilings ? "measured, in " + cpu_ceilings_path()
                                   : "not measured (convscope info --measure)");

@@ -27,7 +27,8 @@ constexpr const char* kStyle =
 
 constexpr const char* kMeaning =
     "<p>avg_forward and avg_backward are mean wall seconds of a training step (forward includes "
-    "the loss; the first steps of each process are left out). avg_forward_mem is what a forward "
+    "the loss; the first steps of each process are left out); a step whose phases cannot be timed "
+    "apart has avg_step only. avg_forward_mem is what a forward "
     "leaves allocated, avg_backward_mem the highest amount in use during a backward (data sets "
     "not counted), both in MiB; accuracies in percent, losses in nats.</p>\n";
 

@@ -29,12 +29,16 @@ Cell measured(const RunSummary& s, double value) {
   return s.timed_steps > 0 ? Cell{value} : Cell{};
 }
 
+Cell phase(const RunSummary& s, double value) {
+  return s.phases == "whole step" ? Cell{} : measured(s, value);
+}
+
 const std::vector<Column>& columns_of_summary() {
   static const std::vector<Column> columns = {
       {"name", 6, [](const RunSummary& s) { return text_cell(s.name); }},
       {"batch_size", 6, [](const RunSummary& s) { return Cell{s.batch_size}; }},
-      {"avg_forward", 4, [](const RunSummary& s) { return measured(s, s.avg_forward); }},
-      {"avg_backward", 4, [](const RunSummary& s) { return measured(s, s.avg_backward); }},
+      {"avg_forward", 4, [](const RunSummary& s) { return phase(s, s.avg_forward); }},
+      {"avg_backward", 4, [](const RunSummary& s) { return phase(s, s.avg_backward); }},
       {"avg_forward_mem", 4, [](const RunSummary& s) { return measured(s, s.avg_forward_mem); }},
       {"avg_backward_mem", 4, [](const RunSummary& s) { return measured(s, s.avg_backward_mem); }},
       {"kernel_size", 6, [](const RunSummary& s) { return text_cell(s.kernel_size); }},
@@ -49,6 +53,8 @@ const std::vector<Column>& columns_of_summary() {
       {"epochs", 6, [](const RunSummary& s) { return Cell{s.epochs}; }},
       {"seed", 6, [](const RunSummary& s) { return Cell{s.seed}; }},
       {"params", 6, [](const RunSummary& s) { return Cell{s.params}; }},
+      {"avg_step", 4, [](const RunSummary& s) { return measured(s, s.avg_step); }},
+      {"phases", 6, [](const RunSummary& s) { return text_cell(s.phases); }},
       {"peak_workspace", 4, [](const RunSummary& s) { return measured(s, s.peak_workspace); }},
       {"data", 6, [](const RunSummary& s) { return text_cell(s.data); }},
       {"model", 6, [](const RunSummary& s) { return text_cell(s.model); }},

@@ -30,6 +30,8 @@ void visit_steps(Totals& t, const std::string& prefix, Visitor&& field) {
   field(prefix + ".forward_bytes", t.forward_bytes);
   field(prefix + ".backward_peak_bytes", t.backward_peak_bytes);
   field(prefix + ".workspace_peak_bytes", t.workspace_peak_bytes);
+  field(prefix + ".whole_steps", t.whole_steps);
+  field(prefix + ".whole_s", t.whole_s);
 }
 
 template <class Totals, class Visitor>
@@ -69,6 +71,12 @@ void visit(State& s, Visitor&& field) {
   field("best_epoch", s.best_epoch);
   field("metrics_bytes", s.metrics_bytes);
   field("epochs_bytes", s.epochs_bytes);
+}
+
+// Fields that checkpoints of earlier versions lack; their defaults are what was so then.
+bool is_recent(std::string_view name) {
+  return name.ends_with(".whole_steps") || name.ends_with(".whole_s") ||
+         name.starts_with("loss_scale.");
 }
 
 std::string progress_text(const TrainingState& state) {
@@ -161,7 +169,10 @@ TrainingState load_checkpoint(const std::string& path, Module& model, Optimizer*
   }
   try {
     const json in = json::parse(file.metadata.at("progress"));
-    visit(state, [&](const std::string& name, auto& value) { in.at(name).get_to(value); });
+    visit(state, [&](const std::string& name, auto& value) {
+      if (!in.contains(name) && is_recent(name)) return;  // an older checkpoint
+      in.at(name).get_to(value);
+    });
   } catch (const json::exception& error) {
     fail(ErrorKind::kIo, "checkpoint",
          cat("expected the progress of a run in the metadata of ", path, ", got: ", error.what()));

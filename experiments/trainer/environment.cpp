@@ -41,6 +41,23 @@ constexpr const char* kCompiler =
     "gcc " __VERSION__;
 #endif
 
+nlohmann::ordered_json cuda_devices() {
+  nlohmann::ordered_json out = nlohmann::ordered_json::array();
+  const DeviceBackend& backend = backend_of({DeviceType::cuda, 0});
+  for (int index = 0; index < backend.device_count(); ++index) {
+    const DeviceFacts facts = backend.facts(index);
+    out.push_back({{"name", facts.name},
+                   {"compute_capability", facts.compute_capability},
+                   {"multiprocessors", facts.multiprocessors},
+                   {"memory_bytes", facts.total_bytes},
+                   {"free_bytes", facts.free_bytes},
+                   {"l2_bytes", facts.l2_bytes},
+                   {"driver", facts.driver_api},
+                   {"runtime", facts.runtime}});
+  }
+  return out;
+}
+
 // What conv.algorithm: auto estimates with: other ceilings may choose other algorithms.
 std::string ceilings_origin() {
   const auto measured = remembered_cpu_ceilings();
@@ -96,6 +113,7 @@ std::string environment_json(const std::vector<std::string>& arguments) {
   out["kernel"] = first_line("/proc/sys/kernel/osrelease");
   out["load_average"] = first_line("/proc/loadavg");
   out["cuda"] = {{"available", cuda.available}, {"reason", cuda.reason}};
+  if (cuda.available) out["cuda"]["devices"] = cuda_devices();
   out["started"] = utc_time_text(unix_seconds_now());
   out["arguments"] = arguments;
   nlohmann::ordered_json variables = nlohmann::ordered_json::object();

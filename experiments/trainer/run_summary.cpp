@@ -23,6 +23,8 @@ void visit(Summary& s, Visitor&& field) {
   field("avg_backward", s.avg_backward);
   field("avg_update", s.avg_update);
   field("avg_wait", s.avg_wait);
+  field("avg_step", s.avg_step);
+  field("phases", s.phases);
   field("avg_forward_mem", s.avg_forward_mem);
   field("avg_backward_mem", s.avg_backward_mem);
   field("peak_workspace", s.peak_workspace);
@@ -71,10 +73,13 @@ struct Reader {
     value = in.at(name).get<T>();
   }
   void operator()(const char* name, std::string& value) const {
-    if (name == std::string_view("execution") && !in.contains(name)) return;  // older summaries
+    const std::string_view field = name;
+    // Older summaries lack them.
+    if ((field == "execution" || field == "phases") && !in.contains(name)) return;
     value = in.at(name).get<std::string>();
   }
   void operator()(const char* name, double& value) const {  // JSON has no NaN: it is null
+    if (name == std::string_view("avg_step") && !in.contains(name)) return;  // an older summary
     value = in.at(name).is_null() ? 0.0 : in.at(name).get<double>();
   }
   void operator()(const char* name, std::optional<double>& value) const {

@@ -2,6 +2,9 @@
 // run_summary.h: what a run comes down to: summary.json, and one row of `convscope report`.
 //
 //   avg_forward, avg_backward   mean wall seconds of a step's forward (network and loss) and backward
+//   avg_step                    the same of forward, backward and update together
+//   phases                      "timed apart"; or "whole step": it runs as one piece of work that
+//                               cannot be cut, and then the three are 0; or "mixed"
 //   avg_forward_mem             MiB that a step's forward leaves allocated, mean over steps
 //   avg_backward_mem            MiB in use at the highest moment of a step's backward, mean over
 //                               steps: parameters, gradients, optimiser state, activations and
@@ -26,6 +29,8 @@ struct RunSummary {
   std::int64_t batch_size = 0;
   double avg_forward = 0, avg_backward = 0;  // s
   double avg_update = 0, avg_wait = 0;       // s: optimiser; waiting for the next batch
+  double avg_step = 0;                       // s
+  std::string phases = "timed apart";
   double avg_forward_mem = 0, avg_backward_mem = 0, peak_workspace = 0;  // MiB
   std::string kernel_size;               // of the convolutions: "5", "7/3"
   std::string execution = "f32 dense";   // what really runs

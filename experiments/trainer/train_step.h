@@ -30,6 +30,7 @@ struct StepResult {
   std::int64_t images = 0;
   std::int64_t correct = 0;
   double forward_s = 0, backward_s = 0, update_s = 0;
+  double whole_s = 0;  // of a step whose phases cannot be timed apart: then the three are 0
   std::int64_t forward_bytes = 0;         // kept by the forward
   std::int64_t backward_peak_bytes = 0;   // all that is in use, at its highest, without base_bytes
   std::int64_t workspace_peak_bytes = 0;  // of forward and backward

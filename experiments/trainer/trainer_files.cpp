@@ -79,7 +79,7 @@ void Trainer::write_epoch_row(bool evaluated) {
     epochs_->append(
         "epoch,step,lr,train_loss,train_acc,val_loss,val_acc,test_loss,test_acc,seconds,"
         "images_per_s,avg_forward,avg_backward,avg_update,avg_wait,avg_forward_mem,"
-        "avg_backward_mem,peak_workspace,system_allocations\n");
+        "avg_backward_mem,peak_workspace,system_allocations,avg_step,phases\n");
   }
   const StepTotals& steps = state_.epoch_steps;
   const bool has_val = evaluated && setup_.val != nullptr;
@@ -93,18 +93,19 @@ void Trainer::write_epoch_row(bool evaluated) {
   add_cell(line, has_test, state_.test.loss);
   add_cell(line, has_test, state_.test.accuracy);
   line.add(",%.3f,%.6g,%.6g,%.6g,%.6g,%.6g", state_.epoch_s, steps.images_per_s(),
-           steps.mean(steps.forward_s), steps.mean(steps.backward_s), steps.mean(steps.update_s),
+           steps.phase(steps.forward_s), steps.phase(steps.backward_s), steps.phase(steps.update_s),
            steps.mean(steps.wait_s));
-  line.add(",%.6g,%.6g,%.6g,%lld\n", steps.mean(steps.forward_bytes) / kMiB,
+  line.add(",%.6g,%.6g,%.6g,%lld", steps.mean(steps.forward_bytes) / kMiB,
            steps.mean(steps.backward_peak_bytes) / kMiB,
            static_cast<double>(steps.workspace_peak_bytes) / kMiB,
            static_cast<long long>(state_.epoch_allocations));
+  line.add(",%.6g,%s\n", steps.mean(steps.busy_s()), steps.phases());
   epochs_->append(line.text());
   if (tensorboard_) {
     tensorboard_->add(state_.step,
                       {{"time/epoch_s", state_.epoch_s},
-                       {"time/forward_s", steps.mean(steps.forward_s)},
-                       {"time/backward_s", steps.mean(steps.backward_s)},
+                       {"time/forward_s", steps.phase(steps.forward_s)},
+                       {"time/backward_s", steps.phase(steps.backward_s)},
                        {"memory/forward_mib", steps.mean(steps.forward_bytes) / kMiB},
                        {"memory/backward_mib", steps.mean(steps.backward_peak_bytes) / kMiB}});
   }
@@ -137,9 +138,11 @@ RunSummary Trainer::summary() const {
   const StepTotals& steps = state_.run_steps.steps > 0 ? state_.run_steps : state_.warmup_steps;
   out.execution = execution_text(setup_.quant && setup_.quant->has_begun(state_.step), setup_.form);
   out.id = folder_.id();
-  out.avg_forward = steps.mean(steps.forward_s);
-  out.avg_backward = steps.mean(steps.backward_s);
-  out.avg_update = steps.mean(steps.update_s);
+  out.avg_forward = steps.phase(steps.forward_s);
+  out.avg_backward = steps.phase(steps.backward_s);
+  out.avg_update = steps.phase(steps.update_s);
+  out.avg_step = steps.mean(steps.busy_s());
+  out.phases = steps.phases();
   out.avg_wait = steps.mean(steps.wait_s);
   out.avg_forward_mem = steps.mean(steps.forward_bytes) / kMiB;
   out.avg_backward_mem = steps.mean(steps.backward_peak_bytes) / kMiB;

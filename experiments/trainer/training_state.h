@@ -17,7 +17,9 @@ inline constexpr std::int64_t kTimingWarmupSteps = 5;
 // Sums over steps.
 struct StepTotals {
   std::int64_t steps = 0, images = 0;
+  std::int64_t whole_steps = 0;  // whose phases were not timed apart
   double forward_s = 0, backward_s = 0, update_s = 0;
+  double whole_s = 0;  // of those
   double wait_s = 0;  // for the loader
   double forward_bytes = 0, backward_peak_bytes = 0;
   std::int64_t workspace_peak_bytes = 0;  // the largest of all
@@ -28,6 +30,8 @@ struct StepTotals {
     forward_s += step.forward_s;
     backward_s += step.backward_s;
     update_s += step.update_s;
+    whole_s += step.whole_s;
+    whole_steps += step.whole_s > 0 ? 1 : 0;
     wait_s += waited_s;
     forward_bytes += static_cast<double>(step.forward_bytes);
     backward_peak_bytes += static_cast<double>(step.backward_peak_bytes);
@@ -37,8 +41,16 @@ struct StepTotals {
   }
   // Mean of a sum; 0 when there was no step.
   double mean(double sum) const { return steps == 0 ? 0 : sum / static_cast<double>(steps); }
+  // Mean time of a phase over the steps in which it was timed.
+  double phase(double sum) const {
+    return steps == whole_steps ? 0 : sum / static_cast<double>(steps - whole_steps);
+  }
+  double busy_s() const { return forward_s + backward_s + update_s + whole_s; }
+  const char* phases() const {
+    return whole_steps == 0 ? "timed apart" : whole_steps == steps ? "whole step" : "mixed";
+  }
   double images_per_s() const {
-    const double total = forward_s + backward_s + update_s + wait_s;
+    const double total = busy_s() + wait_s;
     return total > 0 ? static_cast<double>(images) / total : 0;
   }
 };
