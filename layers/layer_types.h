@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "framework/options.h"
+#include "framework/precision.h"
 #include "framework/registry.h"
 #include "layers/conv2d/policy.h"
 #include "layers/module.h"
@@ -21,6 +22,7 @@ struct LayerContext {
   std::uint64_t next_stream =
       1;  // every layer that draws numbers takes its own stream: next_stream++
   Device device;
+  ComputePrecision precision = ComputePrecision::f32;
   std::string layer_name;  // of the layer being built: "c1"
   // Which convolution algorithm a layer uses (config block `conv:`), by layer name.
   std::function<Conv2dPolicy(const std::string& layer_name)> conv_policy;

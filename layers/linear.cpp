@@ -6,7 +6,8 @@
 
 namespace convscope {
 
-Linear::Linear(const LinearOptions& options, LayerContext& context) : options_(options) {
+Linear::Linear(const LinearOptions& options, LayerContext& context)
+    : options_(options), precision_(context.precision) {
   CONVSCOPE_CHECK(options.in_features >= 1 && options.out_features >= 1, "linear",
                   "expected at least one feature in and out, got ", options.in_features, " and ",
                   options.out_features);
@@ -19,7 +20,7 @@ Linear::Linear(const LinearOptions& options, LayerContext& context) : options_(o
 }
 
 Variable Linear::forward(const Variable& x) {
-  return linear(transformed_input(x), transformed_weight(weight_), bias_);
+  return linear(transformed_input(x), transformed_weight(weight_), bias_, precision_);
 }
 
 Shape Linear::output_shape(const Shape& input) const {

@@ -33,6 +33,7 @@ class CONVSCOPE_API Linear final : public Module {
 
  private:
   LinearOptions options_;
+  ComputePrecision precision_;
   Variable weight_;
   Variable bias_;  // undefined without bias
 };

@@ -172,6 +172,9 @@ const LinearFused& linear_fused(Device device) {
 
 int Linear::describe(PlanGraph& graph, int x) {
   if (has_transforms()) return graph.refuse("its weight or input passes through a transform");
+  if (precision_ != ComputePrecision::f32) {
+    return graph.refuse(cat("a linear layer multiplies in ", name_of(precision_)));
+  }
   const bool trains = weight_.requires_grad() || (bias_.defined() && bias_.requires_grad());
   return graph.add(std::make_unique<LinearOp>(weight_, bias_), {x}, output_shape(graph.shape(x)),
                    trains);

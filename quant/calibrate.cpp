@@ -124,7 +124,8 @@ Tensor calibrated_step(const Tensor& given, const IntegerGrid& grid, StepRule ru
 }
 
 double rounding_error(const Tensor& v, const IntegerGrid& grid, double s) {
-  return row_of(v, grid, 0, v.numel()).error(s);
+  const Tensor here = v.to(Device{});
+  return row_of(here, grid, 0, here.numel()).error(s);
 }
 
 }  // namespace convscope

@@ -66,11 +66,20 @@ double base_learning_rate(const ExperimentConfig& config) {
   return optim.lr * std::pow(ratio, optim.lr_batch_power);
 }
 
+// The kernels of the CPU multiply in f32 and f64 only.
+void check_precision(const ExperimentConfig& config) {
+  if (config.device.type != DeviceType::cpu || config.precision == ComputePrecision::f32) return;
+  fail(ErrorKind::kUnavailable, "precision",
+       cat("expected precision f32 because the CPU multiplies in f32 only, got ",
+           name_of(config.precision), "; use device: cuda"));
+}
+
 }  // namespace
 
 std::shared_ptr<Module> build_model(const ExperimentConfig& config, const Shape& sample_shape,
                                     int classes) {
   backend_of(config.device);  // an error when the device is not there
+  check_precision(config);
   CONVSCOPE_CHECK(sample_shape.rank() == 3, "model", "expected images [C,H,W], got ", sample_shape);
   Shape input = {1};
   for (std::int64_t size : sample_shape) input.push_back(size);
@@ -79,6 +88,7 @@ std::shared_ptr<Module> build_model(const ExperimentConfig& config, const Shape&
   LayerContext context;
   context.seed = static_cast<std::uint64_t>(config.seed);
   context.device = config.device;
+  context.precision = config.precision;
   context.conv_policy = [&config, &asked](const std::string& layer) {
     asked.insert(layer);
     return config.conv.of(layer);

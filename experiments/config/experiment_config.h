@@ -18,6 +18,7 @@
 
 #include "framework/device.h"
 #include "framework/options.h"
+#include "framework/precision.h"
 #include "layers/conv2d/policy.h"
 #include "layers/layer_types.h"
 #include "quant/quantize_network.h"
@@ -115,6 +116,7 @@ struct ExperimentConfig {
   std::string name;
   std::int64_t seed = 1;
   Device device;
+  ComputePrecision precision = ComputePrecision::f32;
   std::int64_t threads = 0;  // 0 = all cores
   DataConfig data;
   ModelConfig model;

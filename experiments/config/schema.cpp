@@ -115,6 +115,25 @@ const Keys<ExperimentConfig>& top_keys() {
     };
     device.get = [](const ExperimentConfig& config) -> OptionValue { return config.device.str(); };
     out.push_back(device);
+    Key<ExperimentConfig> precision;
+    precision.field = {.name = "precision",
+                       .type = OptionType::text,
+                       .default_value = std::string("f32"),
+                       .doc =
+                           "of the factors in convolutions and linear layers; sums, weights and "
+                           "all else stay f32. tf32, bf16 and f16 need device: cuda"};
+    for (const ComputePrecision one : kComputePrecisions) {
+      precision.field.choices.emplace_back(name_of(one));
+    }
+    precision.set = [](ExperimentConfig& config, const OptionValue& value) {
+      for (const ComputePrecision one : kComputePrecisions) {
+        if (std::get<std::string>(value) == name_of(one)) config.precision = one;
+      }
+    };
+    precision.get = [](const ExperimentConfig& config) -> OptionValue {
+      return std::string(name_of(config.precision));
+    };
+    out.push_back(precision);
     out.push_back(key("threads", &ExperimentConfig::threads, "CPU threads; 0 = all cores",
                       {.min = 0, .max = 1024}));
     return out;

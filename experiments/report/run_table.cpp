@@ -47,6 +47,7 @@ const std::vector<Column>& columns_of_summary() {
       {"execution", 6, [](const RunSummary& s) { return text_cell(s.execution); }},
       {"algorithm", 6, [](const RunSummary& s) { return text_cell(s.algorithm); }},
       {"device", 6, [](const RunSummary& s) { return text_cell(s.device); }},
+      {"precision", 6, [](const RunSummary& s) { return text_cell(s.precision); }},
       {"threads", 6, [](const RunSummary& s) { return Cell{s.threads}; }},
       {"isa", 6, [](const RunSummary& s) { return text_cell(s.isa); }},
       {"images_per_s", 5, [](const RunSummary& s) { return measured(s, s.images_per_s); }},

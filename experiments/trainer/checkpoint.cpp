@@ -65,6 +65,9 @@ void visit(State& s, Visitor&& field) {
   field("alarm.window_sum", s.alarm.window_sum);
   field("alarm.window_steps", s.alarm.window_steps);
   field("alarm.warned", s.alarm.warned);
+  field("loss_scale.scale", s.loss_scale.scale);
+  field("loss_scale.good_steps", s.loss_scale.good_steps);
+  field("loss_scale.skipped", s.loss_scale.skipped);
   visit_evaluation(s.val, "val", field);
   visit_evaluation(s.test, "test", field);
   field("best_accuracy", s.best_accuracy);

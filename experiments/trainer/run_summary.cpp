@@ -41,6 +41,8 @@ void visit(Summary& s, Visitor&& field) {
   field("train_acc", s.train_acc);
   field("train_loss", s.train_loss);
   field("device", s.device);
+  field("device_name", s.device_name);
+  field("precision", s.precision);
   field("isa", s.isa);
   field("threads", s.threads);
   field("images_per_s", s.images_per_s);
@@ -74,8 +76,9 @@ struct Reader {
   }
   void operator()(const char* name, std::string& value) const {
     const std::string_view field = name;
-    // Older summaries lack them.
-    if ((field == "execution" || field == "phases") && !in.contains(name)) return;
+    for (const std::string_view recent : {"execution", "phases", "device_name", "precision"}) {
+      if (field == recent && !in.contains(name)) return;  // an older summary
+    }
     value = in.at(name).get<std::string>();
   }
   void operator()(const char* name, double& value) const {  // JSON has no NaN: it is null

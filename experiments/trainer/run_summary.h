@@ -42,6 +42,8 @@ struct RunSummary {
   std::string best_split;
   double train_acc = 0, train_loss = 0;  // over the last epoch, while it was trained
   std::string device, isa;
+  std::string device_name;        // "NVIDIA H200"; empty on the CPU
+  std::string precision = "f32";  // of the factors: f32, tf32, bf16, f16
   std::int64_t threads = 0;
   double images_per_s = 0;
   std::int64_t epochs = 0, epochs_planned = 0, steps = 0;

@@ -84,6 +84,7 @@ TrainingSetup setup_training(const ExperimentConfig& config) {
   setup.log_every = std::max<std::int64_t>(1, config.log.every_steps);
   setup.tensorboard = config.log.tensorboard;
   setup.plan = config.train.plan;
+  setup.scale_loss = config.precision == ComputePrecision::f16;
   setup.expect = config.expect;
   setup.config_yaml = to_yaml(config);
 
@@ -114,6 +115,8 @@ TrainingSetup setup_training(const ExperimentConfig& config) {
   setup.facts.execution = execution_text(setup.quant && setup.quant->begin_step == 0, setup.form);
   setup.facts.seed = config.seed;
   setup.facts.device = config.device.str();
+  setup.facts.device_name = backend_of(config.device).facts(config.device.index).name;
+  setup.facts.precision = name_of(config.precision);
   setup.facts.threads = num_threads();
   setup.facts.isa = name_of(current_isa());
   setup.facts.params = setup.model->parameter_count();

@@ -2,7 +2,6 @@
 #include "experiments/trainer/train_step.h"
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <utility>
 
@@ -15,11 +14,8 @@ namespace {
 // Shapes of batches in a run: the full one and the last of an epoch.
 constexpr std::size_t kMostPlans = 4;
 
-using Clock = std::chrono::steady_clock;
-
-double seconds(Clock::time_point from, Clock::time_point to) {
-  return std::chrono::duration<double>(to - from).count();
-}
+// Phases of a step, as the timer counts them. Between forward and backward the loss is read.
+enum Phase : int { kForward, kRead, kBackward, kUpdate };
 
 }  // namespace
 
@@ -30,7 +26,9 @@ TrainStep::TrainStep(Module& model, Optimizer& optimizer, double clip_norm, Devi
       clip_norm_(clip_norm),
       device_(device),
       base_bytes_(base_bytes),
-      why_dynamic_(plans ? "" : "the config says so") {
+      why_dynamic_(plans ? "" : "the config says so"),
+      timer_(device),
+      feed_(device) {
   for (const NamedParameter& parameter : model.parameters()) {
     parameters_.push_back({parameter.name, parameter.variable});
   }
@@ -55,29 +53,32 @@ void TrainStep::choose_plan(const Shape& input) {
 
 // Returns the loss. A dynamic graph stays in loss_.
 double TrainStep::forward(const Batch& batch, StepResult& result) {
-  const Tensor labels = batch.labels.to(device_);
-  const DeviceBackend& device = backend_of(device_);
   const MemoryStats before = memory_stats(device_);
-  device.synchronize(device_.index);
-  const Clock::time_point start = Clock::now();
+  timer_.start();
   if (plan_ != nullptr) {
-    const double loss = plan_->forward(batch.x, labels);
-    result.forward_s = seconds(start, Clock::now());
+    const double loss = plan_->forward(batch.x, batch.labels);
+    timer_.lap();
     result.forward_bytes = plan_->memory().kept_bytes;
     result.workspace_peak_bytes = plan_->memory().workspace_bytes;
     if (std::isfinite(loss)) result.correct = plan_->correct();
     return loss;
   }
-  const Variable logits = model_.forward(Variable(batch.x.to(device_)));
-  loss_ = softmax_cross_entropy(logits, labels);
-  device.synchronize(device_.index);
-  result.forward_s = seconds(start, Clock::now());
+  const Variable logits = model_.forward(Variable(batch.x));
+  loss_ = softmax_cross_entropy(logits, batch.labels);
+  timer_.lap();
   const MemoryStats kept = memory_stats(device_);
   result.forward_bytes = kept.live_bytes - before.live_bytes;
   result.workspace_peak_bytes = kept.workspace_peak_bytes;
   const double loss = loss_.value().item();
-  if (std::isfinite(loss)) result.correct = count_correct(logits.value(), labels);
+  if (std::isfinite(loss)) result.correct = count_correct(logits.value(), batch.labels);
   return loss;
+}
+
+void TrainStep::backward() {
+  if (plan_ != nullptr) return plan_->backward();
+  const Variable loss = std::exchange(loss_, Variable());
+  if (loss_scale_ == nullptr) return loss.backward();
+  loss.backward(Tensor::full(loss.shape(), loss_scale_->scale(), loss.dtype(), device_));
 }
 
 std::string TrainStep::text() const {
@@ -93,35 +94,33 @@ void TrainStep::update(double lr) {
 }
 
 StepResult TrainStep::run(const Batch& batch, double lr) {
-  const DeviceBackend& device = backend_of(device_);
   StepResult result;
   result.images = batch.x.dim(0);
+  loss_ = Variable();  // of a step that failed
   model_.zero_grad();
   choose_plan(batch.x.shape());
+  const Batch here = feed_.send(batch);
   reset_peak(device_);
-  result.loss = forward(batch, result);
+  result.loss = forward(here, result);
   if (!std::isfinite(result.loss)) {  // the weights stay as they were
     loss_ = Variable();
     return result;
   }
 
   reset_peak(device_);
-  const Clock::time_point before_backward = Clock::now();
-  if (plan_ != nullptr) {
-    plan_->backward();
-  } else {
-    std::exchange(loss_, Variable()).backward();
-  }
-  device.synchronize(device_.index);
-  const Clock::time_point after_backward = Clock::now();
+  timer_.lap();
+  backward();
+  timer_.lap();
   const MemoryStats peak = memory_stats(device_);
-  result.backward_s = seconds(before_backward, after_backward);
   result.backward_peak_bytes = peak.peak_bytes - base_bytes_;
   result.workspace_peak_bytes = std::max(result.workspace_peak_bytes, peak.workspace_peak_bytes);
 
-  update(lr);
-  device.synchronize(device_.index);
-  result.update_s = seconds(after_backward, Clock::now());
+  result.skipped = loss_scale_ != nullptr && plan_ == nullptr && !loss_scale_->unscale(parameters_);
+  if (!result.skipped) update(lr);
+  timer_.lap();
+  result.update_s = timer_.seconds(kUpdate);  // the last one: it waits for the device
+  result.forward_s = timer_.seconds(kForward);
+  result.backward_s = timer_.seconds(kBackward);
   return result;
 }
 
@@ -134,12 +133,13 @@ Evaluation evaluate(Module& model, Loader& loader, bool (*stop)(), bool plans) {
   std::int64_t correct = 0;
   Device device;
   for (const NamedParameter& parameter : model.parameters()) device = parameter.variable.device();
-  Batch batch;
+  Batch from_loader;
+  BatchFeed feed(device);
   std::unique_ptr<StepPlan> plan;  // of the shape seen last
   std::string why_dynamic;
   loader.start_epoch(0);
-  while (loader.next(batch)) {
-    const Tensor labels = batch.labels.to(device);
+  while (loader.next(from_loader)) {
+    const Batch batch = feed.send(from_loader);
     const Shape& input = batch.x.shape();
     if (plans && why_dynamic.empty() && (!plan || plan->input() != input)) {
       plan = StepPlan::make(model, input, PlanMode::inference, &why_dynamic,
@@ -147,10 +147,11 @@ Evaluation evaluate(Module& model, Loader& loader, bool (*stop)(), bool plans) {
       if (plan) plan->prepare();
     }
     const Variable logits =
-        plan ? Variable(plan->infer(batch.x)) : model.forward(Variable(batch.x.to(device)));
+        plan ? Variable(plan->infer(batch.x)) : model.forward(Variable(batch.x));
     const std::int64_t images = batch.x.dim(0);
-    loss_sum += softmax_cross_entropy(logits, labels).value().item() * static_cast<double>(images);
-    correct += count_correct(logits.value(), labels);
+    loss_sum +=
+        softmax_cross_entropy(logits, batch.labels).value().item() * static_cast<double>(images);
+    correct += count_correct(logits.value(), batch.labels);
     result.images += images;
     if (stop != nullptr && stop()) {
       result.complete = false;

@@ -4,7 +4,7 @@
 //   forward   network and loss                        avg_forward, avg_forward_mem
 //   backward  gradients of the loss                   avg_backward, avg_backward_mem
 //   update    gradient clipping and the optimiser
-// Times are wall times of a steady clock, the device synchronised before each reading. Forward
+// Times are between marks in the device's queue of work (phase_timer.h). Forward
 // memory is what is allocated after the forward minus before it (what the graph keeps); backward
 // memory is the highest number of bytes in use at any moment of the backward. Both come from the
 // framework's allocator and hold tensors and workspace.
@@ -19,8 +19,11 @@
 #include <vector>
 
 #include "datasets/loader.h"
+#include "experiments/trainer/batch_feed.h"
+#include "experiments/trainer/phase_timer.h"
 #include "layers/module.h"
 #include "layers/plan/step_plan.h"
+#include "optim/loss_scale.h"
 #include "optim/optimizer.h"
 
 namespace convscope {
@@ -34,6 +37,7 @@ struct StepResult {
   std::int64_t forward_bytes = 0;         // kept by the forward
   std::int64_t backward_peak_bytes = 0;   // all that is in use, at its highest, without base_bytes
   std::int64_t workspace_peak_bytes = 0;  // of forward and backward
+  bool skipped = false;                   // no update: a scaled gradient was not finite
 };
 
 class CONVSCOPE_API TrainStep {
@@ -43,6 +47,9 @@ class CONVSCOPE_API TrainStep {
   // plans: false runs every step as a dynamic graph.
   TrainStep(Module& model, Optimizer& optimizer, double clip_norm, Device device,
             std::int64_t base_bytes = 0, bool plans = true);
+  // Multiplies the loss by `scale` before the backward pass (f16); null: no scaling. Planned steps
+  // are not scaled: what multiplies in f16 has no planned form.
+  void scale_loss(LossScale* scale) { loss_scale_ = scale; }
   // Allocates nothing from the system once the shapes have been seen.
   StepResult run(const Batch& batch, double lr);
 
@@ -54,6 +61,7 @@ class CONVSCOPE_API TrainStep {
  private:
   void choose_plan(const Shape& input);
   double forward(const Batch& batch, StepResult& result);
+  void backward();
   void update(double lr);
 
   Module& model_;
@@ -65,6 +73,9 @@ class CONVSCOPE_API TrainStep {
   std::vector<std::unique_ptr<StepPlan>> plans_;
   StepPlan* plan_ = nullptr;
   Variable loss_;  // of a dynamic step
+  LossScale* loss_scale_ = nullptr;
+  PhaseTimer timer_;
+  BatchFeed feed_;
   std::string why_dynamic_;
 };
 

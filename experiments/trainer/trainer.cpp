@@ -137,6 +137,8 @@ bool Trainer::train_epoch() {
   if (first_epoch_here) {
     step_ = std::make_unique<TrainStep>(*setup_.model, *setup_.optimizer, setup_.clip_norm,
                                         setup_.device, setup_.data_bytes, setup_.plan);
+    loss_scale_.restore(state_.loss_scale);
+    if (setup_.scale_loss) step_->scale_loss(&loss_scale_);
   }
   bool logged = !first_epoch_here;
   LossAlarm alarm(setup_.train->dataset().classes);
@@ -172,6 +174,12 @@ bool Trainer::train_epoch() {
     if (quantization_ && masks_changed) quantization_->count_kept();
     if (quantization_) quantization_->after_step(state_.step + 1, state_.epoch + 1);
     state_.alarm = alarm.state();
+    if (result.skipped) {
+      folder_.log(cat("step ", state_.step + 1,
+                      ": no update, a scaled gradient was not finite; the ", "loss scale is ",
+                      loss_scale_.scale(), " now"));
+    }
+    state_.loss_scale = loss_scale_.state();
     after_step(result, waited, lr);
     const double now = now_s();
     state_.epoch_s += now - before;

@@ -45,6 +45,7 @@ struct TrainingSetup {
   std::int64_t log_every = 50;  // steps
   bool tensorboard = false;     // also write an event file
   bool plan = true;             // plan the steps (train_step.h)
+  bool scale_loss = false;      // f16 (optim/loss_scale.h)
   ExpectConfig expect;
   std::string config_yaml;      // resolved; goes into checkpoints
   std::int64_t data_bytes = 0;  // of the data sets, not counted as memory of a step
@@ -100,6 +101,7 @@ class CONVSCOPE_API Trainer {
   std::unique_ptr<TensorboardLog> tensorboard_;  // null when it is not wanted
   std::unique_ptr<Pruning> pruning_;             // null when nothing is pruned
   std::unique_ptr<Quantization> quantization_;   // null when nothing is quantised
+  LossScale loss_scale_;                         // used when setup_.scale_loss
   std::unique_ptr<TrainStep> step_;              // null before the first epoch
   std::int64_t steps_in_process_ = 0;
   std::int64_t allocations_at_epoch_start_ = 0;

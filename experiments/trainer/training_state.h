@@ -20,7 +20,7 @@ struct StepTotals {
   std::int64_t whole_steps = 0;  // whose phases were not timed apart
   double forward_s = 0, backward_s = 0, update_s = 0;
   double whole_s = 0;  // of those
-  double wait_s = 0;  // for the loader
+  double wait_s = 0;   // for the loader
   double forward_bytes = 0, backward_peak_bytes = 0;
   std::int64_t workspace_peak_bytes = 0;  // the largest of all
 
@@ -84,6 +84,7 @@ struct TrainingState {
   double epoch_s = 0;                  // wall time of this epoch so far, without evaluation
   double run_s = 0;                    // wall time of the run so far, all included
   LossAlarm::State alarm;
+  LossScale::State loss_scale;
   // Of the last evaluation; images = 0: there was none yet.
   Evaluation val, test;
   double best_accuracy = -1;  // percent, on the split that decides; -1 = none yet

@@ -5,6 +5,7 @@
 
 #include "framework/autograd/variable.h"
 #include "framework/kernel_slot.h"
+#include "framework/precision.h"
 
 namespace convscope {
 
@@ -22,15 +23,19 @@ CONVSCOPE_API Tensor matmul(const Tensor& a, const Tensor& b, Transpose transpos
 
 // y = x w^T + b with x [N,I], w [O,I], b [O] (may be undefined) -> y [N,O]. dw and db are added
 // into the gradients of the parameters, dx is assigned.
-CONVSCOPE_API Variable linear(const Variable& x, const Variable& w, const Variable& b);
+// A half precision rounds x, w and dy to it (x and w are saved so); y and the gradients are f32.
+CONVSCOPE_API Variable linear(const Variable& x, const Variable& w, const Variable& b,
+                              ComputePrecision precision = ComputePrecision::f32);
 
-// c = op(a) op(b), or c += when `accumulate`. Shapes fit.
+// c = op(a) op(b), or c += when `accumulate`. Shapes fit. a and b of one type, c of the same, or f32
+// when they are of a half type. tf32: see framework/precision.h.
 struct MatmulArguments {
   Tensor a, b, c;
   Transpose transpose_a = Transpose::no;
   Transpose transpose_b = Transpose::no;
   bool accumulate = false;
   MatmulEngine engine = MatmulEngine::tiled;
+  bool tf32 = false;
 };
 extern CONVSCOPE_API KernelSlot<void(const MatmulArguments&)> matmul_kernel;
 // Every row of y [N,O] becomes b [O].

@@ -2,7 +2,9 @@
 #include "layers/conv2d/conv2d.h"
 
 #include "framework/cpu_isa.h"
+#include "framework/ops/accumulate.h"
 #include "framework/parallel.h"
+#include "framework/tensor_kernels.h"
 #include "layers/conv2d/bias_gradient.h"
 #include "layers/conv2d/execute.h"
 
@@ -26,6 +28,47 @@ void check_operands(const Variable& x, const Variable& w, const Variable& b) {
                   wv.shape(), ", got ", b.value().str());
 }
 
+// to = or += from, converted.
+void put(const Tensor& from, const GradientSink::Target& to) {
+  if (to.accumulate) return accumulate(to.tensor, from.to(to.tensor.dtype()));
+  convert_kernel.get(from.device())(from, to.tensor);
+}
+
+// The factors are rounded to problem.dtype, which is also what the closure keeps of them.
+Variable conv2d_half(const Conv2dProblem& problem, const Variable& x, const Variable& w,
+                     const Variable& b, const Ref<Conv2dPlans>& plans) {
+  const DType half = problem.dtype;
+  const Device device = x.device();
+  const Tensor x_half = x.value().to(half);
+  const Tensor w_half = w.value().to(half);
+  const Tensor y = Tensor::empty(problem.y_shape(), half, device);
+  execute_forward(plans->get(problem, Direction::forward, device), problem, x_half, w_half,
+                  b.defined() ? b.value().to(half) : Tensor(), y);
+  return record(kOperation, y.to(x.dtype()), {x, w, b},
+                [problem, plans, x = w.requires_grad() ? x_half : Tensor(),
+                 w = x.requires_grad() ? w_half : Tensor()](const Tensor& dy, GradientSink& out) {
+                  const Device on = dy.device();
+                  if (out.wants(2)) {  // in f32: a sum
+                    const GradientSink::Target db = out.target(2);
+                    conv2d_bias_gradient_kernel.get(on)(dy, db.tensor, db.accumulate);
+                  }
+                  if (!out.wants(0) && !out.wants(1)) return;
+                  const Tensor dy_half = dy.to(problem.dtype);
+                  if (out.wants(1)) {
+                    const Tensor dw = Tensor::empty(problem.w_shape(), problem.dtype, on);
+                    execute_backward_weight(plans->get(problem, Direction::backward_weight, on),
+                                            problem, x, dy_half, dw, /*accumulate=*/false);
+                    put(dw, out.target(1));
+                  }
+                  if (out.wants(0)) {
+                    const Tensor dx = Tensor::empty(problem.x_shape(), problem.dtype, on);
+                    execute_backward_data(plans->get(problem, Direction::backward_data, on),
+                                          problem, dy_half, w, dx);
+                    put(dx, out.target(0));
+                  }
+                });
+}
+
 }  // namespace
 
 Conv2dProblem conv2d_problem(const Shape& x, const Shape& w, const Conv2dParams& params,
@@ -37,23 +80,25 @@ Conv2dProblem conv2d_problem(const Shape& x, const Shape& w, const Conv2dParams&
   CONVSCOPE_CHECK(x[1] == w[1] * params.groups, kOperation, "expected x with ",
                   w[1] * params.groups, " channels because w is ", w, " with groups ",
                   params.groups, ", got x ", x);
-  const Conv2dProblem problem{.n = x[0],
-                              .c = x[1],
-                              .h = x[2],
-                              .w = x[3],
-                              .k = w[0],
-                              .r = w[2],
-                              .s = w[3],
-                              .stride_h = params.stride_h,
-                              .stride_w = params.stride_w,
-                              .pad_top = params.padding.top,
-                              .pad_bottom = params.padding.bottom,
-                              .pad_left = params.padding.left,
-                              .pad_right = params.padding.right,
-                              .dilation_h = params.dilation_h,
-                              .dilation_w = params.dilation_w,
-                              .groups = params.groups,
-                              .dtype = dtype};
+  const Conv2dProblem problem{
+      .n = x[0],
+      .c = x[1],
+      .h = x[2],
+      .w = x[3],
+      .k = w[0],
+      .r = w[2],
+      .s = w[3],
+      .stride_h = params.stride_h,
+      .stride_w = params.stride_w,
+      .pad_top = params.padding.top,
+      .pad_bottom = params.padding.bottom,
+      .pad_left = params.padding.left,
+      .pad_right = params.padding.right,
+      .dilation_h = params.dilation_h,
+      .dilation_w = params.dilation_w,
+      .groups = params.groups,
+      .dtype = dtype == DType::f32 ? factor_type(params.precision) : dtype,
+      .precision = params.precision == ComputePrecision::tf32 ? Precision::tf32 : Precision::f32};
   problem.check();
   return problem;
 }
@@ -92,6 +137,7 @@ Variable conv2d(const Variable& x, const Variable& w, const Variable& b, const C
   check_operands(x, w, b);
   const Conv2dProblem problem = conv2d_problem(x.shape(), w.shape(), params, x.dtype());
   const Device device = x.device();
+  if (is_half(problem.dtype)) return conv2d_half(problem, x, w, b, plans);
   Tensor y = Tensor::empty(problem.y_shape(), x.dtype(), device);
   execute_forward(plans->get(problem, Direction::forward, device), problem, x.value(), w.value(),
                   b.defined() ? b.value() : Tensor(), y);

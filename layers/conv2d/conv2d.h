@@ -6,7 +6,9 @@
 //                w[k,c,r,s],   g = k / (K/G);   x outside the image is 0
 //   P = (H + top + bottom - dilation_h (R - 1) - 1) / stride_h + 1 (rounded down), Q likewise
 //
-// x [N,C,H,W], w [K,C/G,R,S], b [K] or undefined, y [N,K,P,Q]; f32, or f64 (by the reference).
+// x [N,C,H,W], w [K,C/G,R,S], b [K] or undefined, y [N,K,P,Q]; f32, or f64 (by the reference). With
+// a half precision x, w, b and dy are rounded to it, which is also what is saved of x and w; y and
+// the gradients are rounded to it and given as f32.
 // Gradients: dx is assigned, dw and db accumulate; only those asked for are computed. Saved: x when
 // w wants a gradient, w when x wants one.
 //
@@ -22,6 +24,7 @@
 #include <vector>
 
 #include "framework/ops/pad.h"
+#include "framework/precision.h"
 #include "layers/conv2d/policy.h"
 #include "layers/conv2d/select.h"
 #include "layers/layer_types.h"
@@ -33,6 +36,7 @@ struct Conv2dParams {
   Padding2d padding = {};
   std::int64_t dilation_h = 1, dilation_w = 1;
   std::int64_t groups = 1;
+  ComputePrecision precision = ComputePrecision::f32;
 };
 
 // Which algorithm runs each direction of each problem seen so far: selected once, then looked up
@@ -56,7 +60,8 @@ class CONVSCOPE_API Conv2dPlans : public RefCounted {
   std::size_t last_ = 0;  // where the last answer was
 };
 
-// The problem of these tensors, checked; errors speak of x, w, b.
+// The problem of these tensors, checked; errors speak of x, w, b. Of f32 tensors: the problem that
+// params.precision makes of them.
 CONVSCOPE_API Conv2dProblem conv2d_problem(const Shape& x, const Shape& w,
                                            const Conv2dParams& params, DType dtype = DType::f32);
 

@@ -124,6 +124,7 @@ std::vector<OptionField> fields() {
 
 Conv2d::Conv2d(const Conv2dOptions& options, LayerContext& context)
     : options_(options), params_(options.params), plans_(make_ref<Conv2dPlans>(options.policy)) {
+  params_.precision = context.precision;
   if (pads_itself()) params_ = without_padding(params_);
   const std::int64_t groups = options.params.groups;
   CONVSCOPE_CHECK(options.in_channels >= 1 && options.out_channels >= 1 && groups >= 1 &&
