@@ -11,6 +11,7 @@
 #include <system_error>
 #include <thread>
 
+#include "datasets/pixel_levels.h"
 #include "datasets/sample_order.h"
 
 namespace convscope {
@@ -45,7 +46,7 @@ struct Loader::Impl {
   LoaderOptions options;
   std::int64_t batches = 0;
   std::vector<std::int32_t> order;             // sample of each position of the epoch
-  std::vector<std::array<float, 256>> levels;  // normalised value of each pixel value, per channel
+  std::vector<PixelLevels> levels;             // normalised value of each pixel value, per channel
   std::array<Slot, kSlots> slots;
   std::int64_t epoch = -1;
 
@@ -85,13 +86,7 @@ Loader::Impl::Impl(Dataset dataset_in, const LoaderOptions& options_in)
   const std::int64_t whole = count / options.batch_size;
   batches = whole + (!options.drop_last && whole * options.batch_size < count ? 1 : 0);
   order.resize(static_cast<std::size_t>(count));
-  for (std::size_t c = 0; c < dataset.mean.size(); ++c) {
-    auto& level = levels.emplace_back();
-    for (std::size_t value = 0; value < level.size(); ++value) {
-      level[value] = static_cast<float>((static_cast<double>(value) / 255.0 - dataset.mean[c]) /
-                                        dataset.std[c]);
-    }
-  }
+  levels = pixel_levels(dataset);
   const Shape sample = dataset.sample_shape();
   const std::int64_t rows = std::min(options.batch_size, count);
   for (Slot& slot : slots) {
@@ -219,6 +214,7 @@ Loader::~Loader() = default;
 
 std::int64_t Loader::batches_per_epoch() const { return impl_->batches; }
 const Dataset& Loader::dataset() const { return impl_->dataset; }
+const LoaderOptions& Loader::options() const { return impl_->options; }
 void Loader::start_epoch(std::int64_t epoch, std::int64_t first_batch) {
   impl_->start_epoch(epoch, first_batch);
 }

@@ -39,6 +39,7 @@ class CONVSCOPE_API Loader {
 
   std::int64_t batches_per_epoch() const;
   const Dataset& dataset() const;
+  const LoaderOptions& options() const;
   // Starts epoch `epoch` (0, 1, ...) at batch `first_batch`; drops what was prefetched before.
   void start_epoch(std::int64_t epoch, std::int64_t first_batch = 0);
   // The next batch of the epoch, or false at its end. The tensors of the batch stay valid until the

@@ -51,6 +51,8 @@ struct DeviceBackend {
   void (*copy_to_host)(int index, void* to, const void* from, std::size_t bytes) = nullptr;
   // Does not wait when `from` is pinned: then leave it alone until a mark behind the copy is reached.
   void (*copy_from_host)(int index, void* to, const void* from, std::size_t bytes) = nullptr;
+  // Does not wait; `to` is pinned, and holds the bytes once a mark behind the copy is reached.
+  void (*queue_copy_to_host)(int index, void* to, const void* from, std::size_t bytes) = nullptr;
   void (*copy_within)(int index, void* to, const void* from, std::size_t bytes) = nullptr;
   void (*fill_bytes)(int index, void* to, int value, std::size_t bytes) = nullptr;
   void (*synchronize)(int index) = nullptr;  // waits for all that is queued

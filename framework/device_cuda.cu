@@ -70,6 +70,10 @@ void copy_from_host(int, void* to, const void* from, std::size_t bytes) {
   // From pageable memory: returns when `from` has been read.
   CONVSCOPE_CUDA(cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, cuda_stream()));
 }
+void queue_copy_to_host(int, void* to, const void* from, std::size_t bytes) {
+  if (bytes == 0) return;
+  CONVSCOPE_CUDA(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToHost, cuda_stream()));
+}
 void copy_within(int, void* to, const void* from, std::size_t bytes) {
   if (bytes == 0) return;
   CONVSCOPE_CUDA(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, cuda_stream()));
@@ -163,6 +167,7 @@ const bool kRegistered = [] {
                                              .system_free = system_free,
                                              .copy_to_host = copy_to_host,
                                              .copy_from_host = copy_from_host,
+                                             .queue_copy_to_host = queue_copy_to_host,
                                              .copy_within = copy_within,
                                              .fill_bytes = fill_bytes,
                                              .synchronize = synchronize,

@@ -40,6 +40,7 @@ const bool kRegistered = [] {
                                             .system_free = system_free,
                                             .copy_to_host = copy,
                                             .copy_from_host = copy,
+                                            .queue_copy_to_host = copy,
                                             .copy_within = copy,
                                             .fill_bytes = fill_bytes,
                                             .synchronize = synchronize,

@@ -28,7 +28,7 @@ Variable dropout(const Variable& x, const DropoutMask& mask) {
 }
 
 Dropout::Dropout(double p, std::uint64_t seed, std::uint64_t stream)
-    : mask_{.seed = seed, .stream = stream, .step = 0, .p = p} {
+    : mask_{.seed = seed, .stream = stream, .step = 0, .base_step = nullptr, .p = p} {
   CONVSCOPE_CHECK(p >= 0 && p < 1, "dropout", "expected p in [0,1), got ", p);
 }
 
@@ -56,9 +56,10 @@ class DropoutOp final : public PlanOp {
 
  private:
   void emit(PlanBuilder& builder, const Tensor& from, const Tensor& to) const {
-    builder.call([run = dropout_kernel.get(builder.device()), &module = module_, mask = mask_, from,
-                  to]() mutable {
-      mask.step = module.step();
+    builder.call([run = dropout_kernel.get(builder.device()), &module = module_, mask = mask_,
+                  clock = builder.clock(), from, to]() mutable {
+      mask.step = clock->base != nullptr ? clock->offset : module.step();
+      mask.base_step = clock->base;
       run(from, mask, to);
     });
   }

@@ -27,6 +27,8 @@ struct DropoutMask {
   std::uint64_t seed = 0;
   std::uint64_t stream = 0;
   std::int64_t step = 0;
+  // In the memory of the device, added to `step` when the kernel runs: for recordings. Null: 0.
+  const std::int64_t* base_step = nullptr;
   double p = 0.5;
 };
 

@@ -19,7 +19,9 @@ void dropout_typed(const Tensor& x, const DropoutMask& mask, const Tensor& y) {
   const auto threshold = static_cast<std::uint32_t>(std::ldexp(mask.p, 32));
   const T factor = static_cast<T>(1 / (1 - mask.p));
   // Up to 2^32 blocks in each step, 2^32 steps.
-  const std::uint64_t first_block = static_cast<std::uint64_t>(mask.step) << 32;
+  const std::uint64_t first_block =
+      static_cast<std::uint64_t>(mask.step + (mask.base_step != nullptr ? *mask.base_step : 0))
+      << 32;
   parallel_for((x.numel() + 3) / 4, 1 << 10, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t block = begin; block < end; ++block) {
       const Philox4 words =

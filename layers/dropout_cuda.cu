@@ -13,9 +13,12 @@ namespace {
 template <bool kWhole, class T>
 __global__ void __launch_bounds__(kThreads)
     dropout_blocks(const T* x, T* y, std::int64_t count, std::uint64_t seed, std::uint64_t stream,
-                   std::uint64_t first_block, std::uint32_t threshold, T factor) {
+                   std::int64_t step, const std::int64_t* base_step, std::uint32_t threshold,
+                   T factor) {
   using P = Pack<T, 4>;
   const std::int64_t blocks = (count + 3) / 4;
+  const auto now = static_cast<std::uint64_t>(step + (base_step != nullptr ? *base_step : 0));
+  const std::uint64_t first_block = now << 32;
   for (std::int64_t block = global_thread(); block < blocks; block += global_threads()) {
     const Philox4 words =
         random_block(seed, stream, first_block + static_cast<std::uint64_t>(block));
@@ -40,8 +43,8 @@ void dropout_typed(const Tensor& x, const DropoutMask& mask, const Tensor& y) {
   const bool whole = is_aligned(from, 4 * sizeof(T)) && is_aligned(to, 4 * sizeof(T));
   launch(whole ? dropout_blocks<true, T> : dropout_blocks<false, T>,
          grid_of_packs(ceil_div(x.numel(), 4)), from, to, x.numel(), mask.seed, mask.stream,
-         static_cast<std::uint64_t>(mask.step) << 32,
-         static_cast<std::uint32_t>(std::ldexp(mask.p, 32)), static_cast<T>(1 / (1 - mask.p)));
+         mask.step, mask.base_step, static_cast<std::uint32_t>(std::ldexp(mask.p, 32)),
+         static_cast<T>(1 / (1 - mask.p)));
 }
 
 void dropout_cuda(const Tensor& x, const DropoutMask& mask, const Tensor& y) {

@@ -117,13 +117,13 @@ void DeviceUpdate::upload(const double* rates, int steps) {
   p.uploaded = steps;
 }
 
-void DeviceUpdate::launch(int step) const {
+void DeviceUpdate::launch(int step, const UpdateGate& gate) const {
   const Parts& p = *parts_;
   CONVSCOPE_CHECK(step >= 0 && step < p.most_steps, kName, "expected a step in [0,", p.most_steps,
                   "), got ", step);
   const auto* const factors = static_cast<const UpdateFactors*>(p.factors.raw_data());
   recorded_update_kernel.get(p.device)(p.table, p.rule,
-                                       factors + static_cast<std::size_t>(step) * p.rows);
+                                       factors + static_cast<std::size_t>(step) * p.rows, gate);
 }
 
 void DeviceUpdate::clip(double max_norm) const {

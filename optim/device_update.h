@@ -21,6 +21,12 @@
 
 namespace convscope {
 
+// In device memory; null: nothing stands in the way.
+struct UpdateGate {
+  const float* loss = nullptr;
+  const std::int32_t* halted = nullptr;
+};
+
 class CONVSCOPE_API DeviceUpdate {
  public:
   // Every parameter whose gradient has memory is updated in every step, so there must be no
@@ -36,7 +42,8 @@ class CONVSCOPE_API DeviceUpdate {
   // is replayed afterwards reads them. Allocates nothing.
   void upload(const double* rates, int steps);
   // Queues the update of step `step` of the upload. For recordings: allocates and waits for nothing.
-  void launch(int step) const;
+  // Weights and state keep their bits when the gate's loss is not finite, or when its word is not 0.
+  void launch(int step, const UpdateGate& gate = {}) const;
   // Queues the scaling of all gradients to a joint norm of at most max_norm, before launch().
   void clip(double max_norm) const;
   // Norm before the last clip(); waits.

@@ -7,7 +7,8 @@ constinit KernelSlot<void(const UpdateTable&, const SgdRule&)> sgd_update_kernel
 constinit KernelSlot<void(const UpdateTable&, const AdamRule&)> adam_update_kernel{"adam"};
 constinit KernelSlot<double(const UpdateTable&)> gradient_norm_kernel{"clip_gradient_norm"};
 constinit KernelSlot<void(const UpdateTable&, double)> scale_gradients_kernel{"clip_gradient_norm"};
-constinit KernelSlot<void(const UpdateTable&, const UpdateRule&, const UpdateFactors*)>
+constinit KernelSlot<void(const UpdateTable&, const UpdateRule&, const UpdateFactors*,
+                          const UpdateGate&)>
     recorded_update_kernel{"update"};
 constinit KernelSlot<void(const UpdateTable&, double, double*)> recorded_clip_kernel{
     "clip_gradient_norm"};

@@ -74,15 +74,16 @@ extern CONVSCOPE_API KernelSlot<void(const UpdateTable&, double factor)> scale_g
 struct UpdateFactors {
   double rate, decay, shrink, keep, gain, v_scale;
 };
+struct UpdateGate;  // device_update.h
 // The same updates for recordings: `factors` [rows] is read on the device when the kernel runs.
 struct UpdateRule {
   bool adam = false;
   SgdRule sgd;
   AdamRule adam_rule;
 };
-extern CONVSCOPE_API
-    KernelSlot<void(const UpdateTable&, const UpdateRule&, const UpdateFactors* factors)>
-        recorded_update_kernel;
+extern CONVSCOPE_API KernelSlot<void(const UpdateTable&, const UpdateRule&,
+                                     const UpdateFactors* factors, const UpdateGate& gate)>
+    recorded_update_kernel;
 // norm[0] = the joint norm; gradients are scaled where it exceeds max_norm, and is finite.
 extern CONVSCOPE_API KernelSlot<void(const UpdateTable&, double max_norm, double* norm)>
     recorded_clip_kernel;

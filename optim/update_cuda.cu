@@ -15,6 +15,7 @@
 #include "framework/cuda/map.cuh"
 #include "framework/cuda/scratch.cuh"
 #include "framework/memory.h"
+#include "optim/device_update.h"
 #include "optim/update.h"
 
 namespace convscope {
@@ -39,10 +40,16 @@ struct DeviceRows {
 };
 struct GivenFactors {
   UpdateFactors row[kMostRows];
+  __device__ bool open() const { return true; }
   __device__ const UpdateFactors& of(int r) const { return row[r]; }
 };
 struct StoredFactors {
   const UpdateFactors* row;
+  UpdateGate gate;
+  __device__ bool open() const {
+    return (gate.loss == nullptr || isfinite(*gate.loss)) &&
+           (gate.halted == nullptr || *gate.halted == 0);
+  }
   __device__ const UpdateFactors& of(int r) const { return row[r]; }
 };
 
@@ -148,6 +155,7 @@ template <template <class> class Step, class Rule, class Factors>
 __global__ void __launch_bounds__(kThreads)
     update_kernel(const DeviceRows rows, const Factors factors, const Rule rule) {
   wait_for_previous_kernel();
+  if (!factors.open()) return;
   const int r = row_of_block(rows, blockIdx.x);
   const DeviceRow& row = rows.row[r];
   const std::int64_t begin = static_cast<std::int64_t>(blockIdx.x - row.first_block) * kChunk;
@@ -219,9 +227,9 @@ void adam_cuda(const UpdateTable& table, const AdamRule& rule) {
   update_with_given(table, {.adam = true, .sgd = {}, .adam_rule = rule});
 }
 void recorded_update_cuda(const UpdateTable& table, const UpdateRule& rule,
-                          const UpdateFactors* factors) {
+                          const UpdateFactors* factors, const UpdateGate& gate) {
   for_batches(table, [&](const DeviceRows& rows, std::size_t first, unsigned blocks) {
-    queue(rows, blocks, StoredFactors{factors + first}, rule);
+    queue(rows, blocks, StoredFactors{factors + first, gate}, rule);
   });
 }
 

@@ -121,6 +121,9 @@ void Trainer::remove_when_due() {
   pruning_.reset();
   quantization_.reset();
   step_.reset();
+  recorded_.reset();
+  val_.reset();
+  test_.reset();
   const std::string text = remove_pruned(setup_);
   setup_.model->train();
   prepare_quantization();
@@ -132,20 +135,42 @@ void Trainer::remove_when_due() {
   steps_in_process_ = 0;
 }
 
-bool Trainer::train_epoch() {
-  const bool first_epoch_here = step_ == nullptr;
-  if (first_epoch_here) {
-    step_ = std::make_unique<TrainStep>(*setup_.model, *setup_.optimizer, setup_.clip_norm,
-                                        setup_.device, setup_.data_bytes, setup_.plan);
-    loss_scale_.restore(state_.loss_scale);
-    if (setup_.scale_loss) step_->scale_loss(&loss_scale_);
+// Chooses how the steps run, once in each process.
+void Trainer::prepare_steps() {
+  if (step_) return;
+  step_ = std::make_unique<TrainStep>(*setup_.model, *setup_.optimizer, setup_.clip_norm,
+                                      setup_.device, setup_.data_bytes, setup_.plan);
+  loss_scale_.restore(state_.loss_scale);
+  if (setup_.scale_loss) step_->scale_loss(&loss_scale_);
+  step_logged_ = false;
+  if (setup_.device.type == DeviceType::cpu || !setup_.plan) return;
+  std::string why;
+  if (pruning_) {
+    why = "masks change between steps";
+  } else if (quantization_) {
+    why = "quantisers change between steps";
+  } else if (setup_.scale_loss) {
+    why = "the loss is scaled";
+  } else {
+    recorded_ = RecordedSteps::make(*setup_.model, setup_.optimizer.get(), setup_.clip_norm,
+                                    *setup_.train, setup_.device, &why);
   }
-  bool logged = !first_epoch_here;
+  folder_.log(recorded_ ? recorded_->text() : cat("steps: not recorded, because ", why));
+}
+
+bool Trainer::train_epoch() {
   LossAlarm alarm(setup_.train->dataset().classes);
   alarm.restore(state_.alarm);
-  const std::int64_t batches = setup_.train->batches_per_epoch();
-  setup_.train->start_epoch(state_.epoch, state_.batch);
+  if (recorded_ && !recorded_->is_current()) step_.reset();
+  if (!step_) recorded_.reset();
+  prepare_steps();
   allocations_at_epoch_start_ = memory_stats(setup_.device).system_allocations;
+  return recorded_ ? train_recorded(alarm) : train_batches(alarm);
+}
+
+// The loader prepares each batch, the host starts each step.
+bool Trainer::train_batches(LossAlarm& alarm) {
+  setup_.train->start_epoch(state_.epoch, state_.batch);
   Batch batch;
   double before = now_s();
   while (setup_.train->next(batch)) {
@@ -153,53 +178,90 @@ bool Trainer::train_epoch() {
     const double lr = learning_rate(state_.step);
     before_step();
     const StepResult result = step_->run(batch, lr);
-    if (!std::exchange(logged, true)) folder_.log(step_->text());
-    const Alarm rings = alarm.observe(result.loss);
-    if (rings == Alarm::kNotFinite) {
-      fail(ErrorKind::kRun, "train",
-           cat("expected a finite loss, got ", result.loss, " at step ", state_.step + 1,
-               ", epoch ", state_.epoch + 1, ", learning rate ", lr, kept_checkpoint(),
-               "; try a smaller optim.lr, a warm-up or optim.clip_grad_norm"));
-    }
-    if (rings == Alarm::kNotLearning) {
-      const std::string warning =
-          cat("warning: the loss stays at ln(", setup_.train->dataset().classes,
-              "), that of guessing, for ", LossAlarm::kWindow, " steps up to step ",
-              state_.step + 1, " (learning rate ", lr,
-              "); try another optim.lr, and check labels, normalisation and the last layer");
-      folder_.log(warning);
-      progress_.line(warning);
-    }
-    const bool masks_changed = pruning_ && pruning_->after_step(state_.step + 1);
-    if (quantization_ && masks_changed) quantization_->count_kept();
-    if (quantization_) quantization_->after_step(state_.step + 1, state_.epoch + 1);
-    state_.alarm = alarm.state();
-    if (result.skipped) {
-      folder_.log(cat("step ", state_.step + 1,
-                      ": no update, a scaled gradient was not finite; the ", "loss scale is ",
-                      loss_scale_.scale(), " now"));
-    }
-    state_.loss_scale = loss_scale_.state();
-    after_step(result, waited, lr);
+    if (!std::exchange(step_logged_, true)) folder_.log(step_->text());
     const double now = now_s();
-    state_.epoch_s += now - before;
+    finish_step(alarm, result, waited, lr, now - before);
     before = now;
-    progress_.step(
-        {.epoch = state_.epoch,
-         .epochs = setup_.epochs,
-         .batch = state_.batch,
-         .batches = batches,
-         .loss = state_.epoch_loss.loss(),
-         .images_per_s = state_.epoch_s > 0
-                             ? static_cast<double>(state_.epoch_loss.images) / state_.epoch_s
-                             : 0});
-    if (now - last_heartbeat_s_ > kHeartbeatSeconds) {
-      last_heartbeat_s_ = now;
-      folder_.set_status({.state = "RUNNING", .epoch = state_.epoch, .step = state_.step});
-    }
     if (StopSignals::received() != 0) return false;
   }
   return true;
+}
+
+// The device goes through the epoch by itself; the host reads what has come of each launch.
+bool Trainer::train_recorded(LossAlarm& alarm) {
+  const PlanMemory& memory = recorded_->plan().memory();
+  const std::int64_t peak =
+      memory_stats(setup_.device).live_bytes - setup_.data_bytes - recorded_->data_bytes();
+  recorded_->start_epoch(state_.epoch, state_.batch, state_.step);
+  const auto rate = [this](std::int64_t step) { return learning_rate(step); };
+  double before = now_s();
+  bool stops = false;
+  while (true) {
+    while (!stops && recorded_->queue(rate) > 0) {
+    }
+    if (recorded_->in_flight() == 0) return !stops;
+    const RecordedSteps::Launch launch = recorded_->collect();
+    const double now = now_s();
+    for (int i = 0; i < launch.steps; ++i) {
+      const StepResult result{.loss = static_cast<double>(launch.outcomes[i].loss),
+                              .images = launch.images_per_step,
+                              .correct = launch.outcomes[i].correct,
+                              .whole_s = launch.seconds / launch.steps,
+                              .forward_bytes = memory.kept_bytes,
+                              .backward_peak_bytes = peak,
+                              .workspace_peak_bytes = memory.workspace_bytes};
+      finish_step(alarm, result, 0, learning_rate(state_.step), (now - before) / launch.steps);
+    }
+    before = now;
+    stops = stops || StopSignals::received() != 0;
+  }
+}
+
+// seconds: wall time since the step before.
+void Trainer::finish_step(LossAlarm& alarm, const StepResult& result, double waited_s, double lr,
+                          double seconds) {
+  const Alarm rings = alarm.observe(result.loss);
+  if (rings == Alarm::kNotFinite) {
+    fail(ErrorKind::kRun, "train",
+         cat("expected a finite loss, got ", result.loss, " at step ", state_.step + 1, ", epoch ",
+             state_.epoch + 1, ", learning rate ", lr, kept_checkpoint(),
+             "; try a smaller optim.lr, a warm-up or optim.clip_grad_norm"));
+  }
+  if (rings == Alarm::kNotLearning) {
+    const std::string warning =
+        cat("warning: the loss stays at ln(", setup_.train->dataset().classes,
+            "), that of guessing, for ", LossAlarm::kWindow, " steps up to step ", state_.step + 1,
+            " (learning rate ", lr,
+            "); try another optim.lr, and check labels, normalisation and the last layer");
+    folder_.log(warning);
+    progress_.line(warning);
+  }
+  const bool masks_changed = pruning_ && pruning_->after_step(state_.step + 1);
+  if (quantization_ && masks_changed) quantization_->count_kept();
+  if (quantization_) quantization_->after_step(state_.step + 1, state_.epoch + 1);
+  state_.alarm = alarm.state();
+  if (result.skipped) {
+    folder_.log(cat("step ", state_.step + 1,
+                    ": no update, a scaled gradient was not finite; the loss scale is ",
+                    loss_scale_.scale(), " now"));
+  }
+  state_.loss_scale = loss_scale_.state();
+  after_step(result, waited_s, lr);
+  state_.epoch_s += seconds;
+  progress_.step(
+      {.epoch = state_.epoch,
+       .epochs = setup_.epochs,
+       .batch = state_.batch,
+       .batches = setup_.train->batches_per_epoch(),
+       .loss = state_.epoch_loss.loss(),
+       .images_per_s = state_.epoch_s > 0
+                           ? static_cast<double>(state_.epoch_loss.images) / state_.epoch_s
+                           : 0});
+  const double now = now_s();
+  if (now - last_heartbeat_s_ > kHeartbeatSeconds) {
+    last_heartbeat_s_ = now;
+    folder_.set_status({.state = "RUNNING", .epoch = state_.epoch, .step = state_.step});
+  }
 }
 
 void Trainer::before_step() {
@@ -231,14 +293,19 @@ bool Trainer::evaluate_epoch() {
   const bool due = (state_.epoch + 1) % setup_.eval_every == 0 || state_.epoch + 1 == setup_.epochs;
   if (!due) return true;
   const auto stopped = [] { return StopSignals::received() != 0; };
-  const auto measure = [&](Loader* loader, Evaluation& into) {
+  const auto measure = [&](Loader* loader, std::unique_ptr<Evaluator>& evaluator,
+                           Evaluation& into) {
     if (loader == nullptr) return true;
-    const Evaluation result = evaluate(*setup_.model, *loader, stopped, setup_.plan);
+    if (!evaluator) {
+      evaluator = std::make_unique<Evaluator>(*setup_.model, *loader, setup_.device, setup_.plan);
+    }
+    const Evaluation result = evaluator->run(stopped);
     if (!result.complete) return false;
     into = result;
     return true;
   };
-  if (!measure(setup_.val.get(), state_.val) || !measure(setup_.test.get(), state_.test)) {
+  if (!measure(setup_.val.get(), val_, state_.val) ||
+      !measure(setup_.test.get(), test_, state_.test)) {
     return false;
   }
   for (const Evaluation* result : {&state_.val, &state_.test}) {

@@ -16,6 +16,7 @@
 #include "datasets/loader.h"
 #include "experiments/config/experiment_config.h"
 #include "experiments/trainer/append_file.h"
+#include "experiments/trainer/evaluator.h"
 #include "experiments/trainer/progress.h"
 #include "experiments/trainer/pruning.h"
 #include "experiments/trainer/quantization.h"
@@ -78,6 +79,11 @@ class CONVSCOPE_API Trainer {
   void prepare_quantization();
   void remove_when_due();
   bool train_epoch();  // false: a signal came
+  bool train_batches(LossAlarm& alarm);
+  bool train_recorded(LossAlarm& alarm);
+  void prepare_steps();
+  void finish_step(LossAlarm& alarm, const StepResult& step, double waited_s, double lr,
+                   double seconds);
   void before_step();
   void after_step(const StepResult& step, double waited_s, double lr);
   bool evaluate_epoch();  // false: a signal came
@@ -103,6 +109,9 @@ class CONVSCOPE_API Trainer {
   std::unique_ptr<Quantization> quantization_;   // null when nothing is quantised
   LossScale loss_scale_;                         // used when setup_.scale_loss
   std::unique_ptr<TrainStep> step_;              // null before the first epoch
+  bool step_logged_ = false;                     // what step_ has chosen
+  std::unique_ptr<RecordedSteps> recorded_;      // null: steps run one by one
+  std::unique_ptr<Evaluator> val_, test_;        // null before the first evaluation
   std::int64_t steps_in_process_ = 0;
   std::int64_t allocations_at_epoch_start_ = 0;
   double seconds_before_ = 0;  // of earlier processes of this run

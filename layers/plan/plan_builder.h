@@ -28,6 +28,13 @@ struct PlanCall {
   int op = -1;  // index in PlanGraph::ops()
 };
 
+// The number of the training step, read when a call runs. In a recording the host is not there: the
+// number is then that of a word in device memory plus the step's place in the recording.
+struct PlanClock {
+  const std::int64_t* base = nullptr;  // null: ask the module
+  std::int64_t offset = 0;
+};
+
 // A tensor of the step that is no value of the graph: an index of winners, partial sums.
 using Slot = int;
 inline constexpr Slot kNoSlot = -1;
@@ -72,6 +79,7 @@ class CONVSCOPE_API PlanBuilder {
   // Where the images of the step lie, without a copy; the pointer is read when the call runs.
   const void* const* images();
   Tensor labels();
+  const PlanClock* clock() const { return &clock_; }
   // What the loss operation writes: the mean loss f32 [1], and how many images it got right, i32 [1].
   // Both stay until the end of the step.
   Tensor loss();
@@ -134,6 +142,7 @@ class CONVSCOPE_API PlanBuilder {
   Slot labels_ = kNoSlot, loss_ = kNoSlot, correct_ = kNoSlot;
   bool copies_images_ = false;
   const void* images_now_ = nullptr;
+  PlanClock clock_;
   std::vector<Variable> parameters_;  // whose gradient the plan writes
   std::vector<Owned> owned_;
   std::vector<PlanCall> prologue_calls_, forward_, backward_;

@@ -27,8 +27,9 @@ class PlanGraph;
 using ValueId = int;
 inline constexpr ValueId kNoValue = -1;
 
-// forward, loss and gradients; or forward alone, with dropout and batch norm in eval mode.
-enum class PlanMode { training, inference };
+// forward, loss and gradients; or forward alone, with dropout and batch norm in eval mode, up to the
+// logits or up to the loss.
+enum class PlanMode { training, inference, evaluation };
 
 // One operation: what it reads and writes, and how it emits its kernel calls.
 class CONVSCOPE_API PlanOp {
@@ -67,6 +68,7 @@ class CONVSCOPE_API PlanGraph {
   PlanMode mode() const { return mode_; }
   Device device() const { return device_; }  // where the parameters live and everything runs
   bool training() const { return mode_ == PlanMode::training; }
+  bool has_loss() const { return mode_ != PlanMode::inference; }
   static constexpr ValueId input() { return 0; }
   const Shape& shape(ValueId value) const { return values_.at(index(value)).shape; }
   // False for what depends on the images alone: nobody asks for its gradient.

@@ -47,7 +47,7 @@ std::unique_ptr<StepPlan> StepPlan::make(Module& model, const Shape& input, Plan
   plan->logits_ = model.describe(graph, PlanGraph::input());
   if (!graph.refusal().empty()) return refused(graph.refusal());
   graph.set_result(plan->logits_);
-  if (graph.training()) {
+  if (graph.has_loss()) {
     const Shape& logits = graph.shape(plan->logits_);
     if (logits.rank() != 2)
       return refused(cat("the result is ", logits, ", no logits [N,classes]"));
@@ -73,22 +73,22 @@ std::unique_ptr<StepPlan> StepPlan::make(Module& model, const Shape& input, Plan
 
 void StepPlan::emit() {
   const auto& ops = graph_.ops();
-  if (graph_.training()) labels_ = builder_.labels();  // they are there before the first call
+  if (graph_.has_loss()) labels_ = builder_.labels();  // they are there before the first call
   builder_.op_ = 0;
   for (const auto& op : ops) {
     op->forward(builder_);
     ++builder_.op_;
   }
-  if (!graph_.training()) {
+  if (graph_.has_loss()) {
+    loss_ = builder_.loss();
+    correct_ = builder_.correct();
+  } else {
     result_ = builder_.value(logits_);
     builder_.call([] {});  // the result outlives the last call
-    builder_.forward_calls_ = builder_.call_index_;
-    return;
   }
   builder_.forward_calls_ = builder_.call_index_;
+  if (!graph_.training()) return;
   builder_.in_backward_ = true;
-  loss_ = builder_.loss();
-  correct_ = builder_.correct();
   // What no loss depends on has no gradient; nor has what no parameter stands before.
   for (auto op = ops.rbegin(); op != ops.rend(); ++op) {
     --builder_.op_;
@@ -139,12 +139,14 @@ void StepPlan::run(const std::vector<PlanCall>& calls) const {
 
 void StepPlan::prepare() { run(builder_.prologue_calls_); }
 
-void StepPlan::load(const Tensor& x, const Tensor& labels) {
+void StepPlan::set_images(const Tensor& x) {
   CONVSCOPE_CHECK(x.shape() == input() && x.dtype() == DType::f32 && x.device() == device(), kName,
                   "expected images f32", input(), " on ", device().str(),
                   " because the plan was made for them, got ", x.str());
   builder_.images_now_ = x.raw_data();
-  if (!graph_.training()) return;
+}
+
+void StepPlan::load_labels(const Tensor& labels) {
   CONVSCOPE_CHECK(labels.dtype() == DType::i32 && labels.shape() == labels_.shape(), kName,
                   "expected labels i32", labels_.shape(), ", got ", labels.str());
   if (labels.device().type ==
@@ -159,9 +161,12 @@ void StepPlan::load(const Tensor& x, const Tensor& labels) {
   labels_.copy_from(labels);
 }
 
+void StepPlan::queue_forward() { run(builder_.forward_); }
+
 void StepPlan::queue_forward(const Tensor& x, const Tensor& labels) {
-  load(x, labels);
-  run(builder_.forward_);
+  set_images(x);
+  load_labels(labels);
+  queue_forward();
 }
 
 double StepPlan::loss() const { return loss_.item(); }
@@ -172,8 +177,8 @@ double StepPlan::forward(const Tensor& x, const Tensor& labels) {
 }
 
 Tensor StepPlan::infer(const Tensor& x) {
-  load(x, {});
-  run(builder_.forward_);
+  set_images(x);
+  queue_forward();
   return result_;
 }
 
@@ -185,7 +190,8 @@ void StepPlan::backward() {
 std::int64_t StepPlan::correct() const { return static_cast<std::int64_t>(correct_.item()); }
 
 std::vector<StepPlan::OpTime> StepPlan::time_ops(const Tensor& x, const Tensor& labels) {
-  load(x, labels);
+  set_images(x);
+  if (graph_.has_loss()) load_labels(labels);
   std::vector<OpTime> out;
   for (const auto& op : graph_.ops()) out.push_back({.layer = op->layer, .text = op->text()});
   const auto time = [&](const std::vector<PlanCall>& calls, double OpTime::*into) {

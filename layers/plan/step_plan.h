@@ -50,6 +50,15 @@ class CONVSCOPE_API StepPlan {
   // The same, queued: nothing is read. loss() waits for it.
   void queue_forward(const Tensor& x, const Tensor& labels);
   double loss() const;
+  // For those who put the images into one place and the labels into labels() themselves: forward
+  // calls alone, nothing is checked. Evaluation plans too.
+  void set_images(const Tensor& x);
+  void queue_forward();
+  const Tensor& labels() const { return labels_; }           // i32 [N]
+  const Tensor& loss_tensor() const { return loss_; }        // f32 [1]
+  const Tensor& correct_tensor() const { return correct_; }  // i32 [1]
+  // Which step a recording is of (PlanClock).
+  void set_clock(const PlanClock& clock) { builder_.clock_ = clock; }
   // Inference; the result lives until the next call.
   Tensor infer(const Tensor& x);
   // Assigns the gradients of all parameters that want one.
@@ -85,7 +94,7 @@ class CONVSCOPE_API StepPlan {
   void run(const std::vector<PlanCall>& calls) const;
   void emit();
   void remember(Module& model);
-  void load(const Tensor& x, const Tensor& labels);
+  void load_labels(const Tensor& labels);
 
   PlanGraph graph_;
   PlanBuilder builder_;

@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0
+// pixel_levels.h: what a network sees instead of a pixel value: (value/255 - mean)/std, per channel.
+// One table for the loader and for devices that normalise themselves, so that the bits are the same.
+#pragma once
+
+#include <array>
+#include <vector>
+
+#include "datasets/dataset.h"
+
+namespace convscope {
+
+using PixelLevels = std::array<float, 256>;  // by pixel value
+CONVSCOPE_API std::vector<PixelLevels> pixel_levels(const Dataset& dataset);
+
+}  // namespace convscope

@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+// evaluator.h: evaluates one data set again and again: on a device that records steps
+// (recorded_steps.h) from its own memory with one read at the end, elsewhere by evaluate().
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "experiments/trainer/recorded_steps.h"
+#include "experiments/trainer/train_step.h"
+
+namespace convscope {
+
+class CONVSCOPE_API Evaluator {
+ public:
+  // plans: as in TrainStep.
+  Evaluator(Module& model, Loader& loader, Device device, bool plans)
+      : model_(model), loader_(loader), device_(device), plans_(plans) {}
+
+  // The whole data set once, as evaluate() does.
+  Evaluation run(bool (*stop)() = nullptr);
+  // After run(): why batches were not recorded; "" when they were, or on the CPU.
+  const std::string& why_not_recorded() const { return why_not_recorded_; }
+
+ private:
+  Evaluation run_recorded(bool (*stop)());
+
+  Module& model_;
+  Loader& loader_;
+  Device device_;
+  bool plans_;
+  std::unique_ptr<RecordedSteps> recorded_;
+  std::string why_not_recorded_;
+};
+
+}  // namespace convscope

@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+// next_batch.h: the kernel between two recorded steps: it notes what the step before has left, and
+// gathers and normalises the next batch. The host is not asked: where a batch begins follows from
+// its number in the launch and from two numbers that are sent before the launch.
+#pragma once
+
+#include <cstdint>
+
+#include "framework/kernel_slot.h"
+
+namespace convscope {
+
+// Of the first step of a launch, in device memory.
+struct LaunchStart {
+  std::int64_t step = 0;      // of the run
+  std::int64_t position = 0;  // of its first sample in the order of the epoch
+};
+
+struct StepOutcome {
+  float loss = 0;
+  std::int32_t correct = 0;
+};
+
+// All pointers are to device memory.
+struct NextBatch {
+  const LaunchStart* start = nullptr;
+  std::int64_t offset = 0;  // samples from there
+  std::int64_t batch = 0;   // 0: only the note
+  std::int64_t channels = 0, plane = 0;
+
+  const std::uint8_t* images = nullptr;        // [N][channels][plane]
+  const std::int32_t* image_labels = nullptr;  // [N]
+  const std::int32_t* order = nullptr;         // [N]
+  const float* levels = nullptr;               // [channels][256]
+  float* x = nullptr;                          // [batch][channels][plane]
+  std::int32_t* labels = nullptr;              // [batch]
+
+  // Of the step before; outcome null: there was none in this launch.
+  const float* loss = nullptr;
+  const std::int32_t* correct = nullptr;
+  StepOutcome* outcome = nullptr;
+  std::int32_t* halted = nullptr;  // becomes 1 when the loss is not finite; null: nobody asks
+};
+extern CONVSCOPE_API KernelSlot<void(const NextBatch&)> next_batch_kernel;
+
+}  // namespace convscope

@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+// next_batch_cuda.cu: gathers the samples of a batch, bytes to f32.
+//
+// A block makes one sample, a thread four pixels at a time. Only the stores have to wait for the step
+// before, whose images they replace; the chain of loads (place, sample, pixels, levels) may run
+// beside its last kernel.
+#include "experiments/trainer/next_batch.h"
+#include "framework/cuda/launch.cuh"
+
+namespace convscope {
+namespace {
+
+constexpr unsigned kMostThreads = 256;
+constexpr int kHeld = 4;  // groups of four pixels that a thread holds at once
+
+__device__ float4 normalised(const NextBatch& a, uchar4 pixels, const float* level) {
+  return make_float4(level[pixels.x], level[pixels.y], level[pixels.z], level[pixels.w]);
+}
+
+__device__ void note(const NextBatch& a) {
+  if (a.outcome == nullptr || blockIdx.x != 0 || threadIdx.x != 0) return;
+  const float loss = *a.loss;
+  *a.outcome = {loss, *a.correct};
+  if (a.halted != nullptr && !isfinite(loss)) *a.halted = 1;
+}
+
+// plane is a multiple of 4.
+__global__ void __launch_bounds__(kMostThreads) gather_fours(const NextBatch a) {
+  const std::int64_t size = a.channels * a.plane;
+  const std::int32_t sample = a.order[a.start->position + a.offset + blockIdx.x];
+  const auto* const from = reinterpret_cast<const uchar4*>(a.images + sample * size);
+  auto* const to = reinterpret_cast<float4*>(a.x + blockIdx.x * size);
+  const int fours = static_cast<int>(size / 4);
+  const int plane = static_cast<int>(a.plane / 4);
+  const std::int32_t label = a.image_labels[sample];
+  bool waited = false;
+  for (int first = static_cast<int>(threadIdx.x); first < fours || !waited;
+       first += static_cast<int>(blockDim.x) * kHeld) {
+    float4 held[kHeld];
+#pragma unroll
+    for (int i = 0; i < kHeld; ++i) {
+      const int at = first + i * static_cast<int>(blockDim.x);
+      if (at < fours) held[i] = normalised(a, from[at], a.levels + at / plane * 256);
+    }
+    if (!waited) {
+      wait_for_previous_kernel();
+      waited = true;
+      note(a);
+      if (threadIdx.x == 0) a.labels[blockIdx.x] = label;
+    }
+#pragma unroll
+    for (int i = 0; i < kHeld; ++i) {
+      const int at = first + i * static_cast<int>(blockDim.x);
+      if (at < fours) to[at] = held[i];
+    }
+  }
+}
+
+__global__ void __launch_bounds__(kMostThreads) gather_ones(const NextBatch a) {
+  const std::int64_t size = a.channels * a.plane;
+  const std::int32_t sample = a.order[a.start->position + a.offset + blockIdx.x];
+  const std::uint8_t* const from = a.images + sample * size;
+  float* const to = a.x + blockIdx.x * size;
+  wait_for_previous_kernel();
+  note(a);
+  if (threadIdx.x == 0) a.labels[blockIdx.x] = a.image_labels[sample];
+  for (std::int64_t i = threadIdx.x; i < size; i += blockDim.x) {
+    to[i] = a.levels[i / a.plane * 256 + from[i]];
+  }
+}
+
+__global__ void note_alone(const NextBatch a) {
+  wait_for_previous_kernel();
+  note(a);
+}
+
+void next_batch_cuda(const NextBatch& a) {
+  if (a.batch == 0) {
+    launch(note_alone, {.overlaps_previous = true}, a);
+    return;
+  }
+  const bool fours = a.plane % 4 == 0;
+  const std::int64_t work = fours ? a.channels * a.plane / 4 : a.channels * a.plane;
+  const auto threads = static_cast<unsigned>(work < kMostThreads ? ceil_div(work, 32) * 32
+                                                                 : std::int64_t{kMostThreads});
+  launch(fours ? gather_fours : gather_ones,
+         {.grid = dim3(static_cast<unsigned>(a.batch)),
+          .block = dim3(threads),
+          .overlaps_previous = true},
+         a);
+}
+
+}  // namespace
+CONVSCOPE_KERNEL(next_batch_kernel, cuda, next_batch_cuda)
+}  // namespace convscope

@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+// recorded_steps.h: steps that a device does by itself, several for each launch: the planned kernel
+// calls of the whole step are recorded once (DeviceBackend::begin_recording; a CUDA graph) and then
+// replayed.
+//
+//   training     next batch (next_batch.h) · forward · loss · backward · clipping · update
+//   evaluation   next batch · forward · loss
+// The data set lies on the device (datasets/device_data.h), and so does everything that changes from
+// step to step: where the batch begins, the learning rate, Adam's factors, the number of the step
+// for dropout. The host sends those for a whole launch, and reads the losses of a launch after it has
+// queued the next one, so the device never waits for it.
+//
+// After a loss that is not finite the weights keep their bits, in all steps to come: the update looks
+// at the loss on the device. The host notices when it reads that launch.
+//
+// Usage   std::string why;
+//         auto steps = RecordedSteps::make(model, &optimizer, clip_norm, loader, device, &why);
+//         steps->start_epoch(epoch, first_batch, step);
+//         while (steps->queue(rate) > 0 || steps->in_flight() > 0) { ... steps->collect() ... }
+#pragma once
+
+#include <array>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+
+#include "datasets/device_data.h"
+#include "experiments/trainer/next_batch.h"
+#include "layers/plan/step_plan.h"
+#include "optim/device_update.h"
+
+namespace convscope {
+
+class CONVSCOPE_API RecordedSteps {
+ public:
+  // Steps of one launch. A launch costs the host some ten microseconds, once for all of them; and a
+  // signal, or a loss that is not finite, is noticed after two launches at the latest.
+  static constexpr int kMostSteps = 32;
+
+  // optimizer null: evaluation. Null when the steps cannot be recorded; `why_not` says why.
+  static std::unique_ptr<RecordedSteps> make(Module& model, Optimizer* optimizer, double clip_norm,
+                                             const Loader& loader, Device device,
+                                             std::string* why_not);
+  ~RecordedSteps();
+  RecordedSteps(const RecordedSteps&) = delete;
+  RecordedSteps& operator=(const RecordedSteps&) = delete;
+
+  // False when weights have moved or an optimiser's tensors have: make new ones.
+  bool is_current() const;
+  // Nothing may be in flight. `step`: updates done before the first batch.
+  void start_epoch(std::int64_t epoch, std::int64_t first_batch, std::int64_t step);
+
+  // Queues the next steps of the epoch, at most kMostSteps and `most`, all of one batch size, and
+  // says how many: 0 at the end of the epoch, or when two launches are in flight. rate(step) is the
+  // learning rate; evaluation does not ask.
+  int queue(const std::function<double(std::int64_t step)>& rate, int most = kMostSteps);
+  int in_flight() const { return in_flight_; }  // launches
+
+  // Of one launch; valid until the next queue().
+  struct Launch {
+    std::int64_t first_step = 0;
+    int steps = 0;
+    std::int64_t images_per_step = 0;
+    double seconds = 0;  // that the device took
+    const StepOutcome* outcomes = nullptr;
+  };
+  // Waits for the oldest launch in flight.
+  Launch collect();
+
+  const StepPlan& plan() const { return *full_.plan; }  // of a full batch
+  std::int64_t data_bytes() const { return data_->bytes(); }
+  // Overlap of neighbouring kernels in recordings (programmatic dependent launch) is on by default.
+  std::string text() const;  // one line for the log
+
+ private:
+  // Steps of one batch size.
+  struct Form {
+    std::int64_t batch = 0;
+    std::unique_ptr<StepPlan> plan;
+    Tensor x;
+    bool ran = false;                 // once without a recording: kernels and libraries are loaded
+    std::map<int, void*> recordings;  // by number of steps
+  };
+  // What the host reads and writes while the device works; a few, so that it never waits for itself.
+  struct Slot {
+    LaunchStart* start = nullptr;     // pinned
+    StepOutcome* outcomes = nullptr;  // pinned
+    void *begin = nullptr, *end = nullptr;
+    Launch launch;
+  };
+  static constexpr int kSlots = 3;
+
+  RecordedSteps(Module& model, Optimizer* optimizer, double clip_norm, const Loader& loader,
+                Device device);
+  bool plan_form(Form& form, std::int64_t batch, std::string* why_not);
+  void queue_calls(Form& form, int steps) const;
+  void next_batch(const Form& form, int step, bool gathers) const;
+  void launch(Form& form, int steps);
+
+  Module& model_;
+  Optimizer* optimizer_;
+  double clip_norm_;
+  const Loader& loader_;
+  Device device_;
+  const DeviceBackend& backend_;
+  std::unique_ptr<DeviceData> data_;
+  std::unique_ptr<DeviceUpdate> update_;
+  Form full_, last_;  // last_: the smaller batch at the end of an epoch, if there is one
+  Tensor start_, outcomes_, halted_;
+  std::array<Slot, kSlots> slots_;
+  int next_slot_ = 0, in_flight_ = 0;
+  std::int64_t batch_ = 0, batches_ = 0, step_ = 0;
+};
+
+}  // namespace convscope
