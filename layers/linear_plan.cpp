@@ -25,7 +25,9 @@ using WorkspaceBytes = std::size_t (*)(const Shape& x, const Shape& w);
 
 class LinearOp final : public PlanOp {
  public:
-  LinearOp(Variable weight, Variable bias) : weight_(std::move(weight)), bias_(std::move(bias)) {}
+  // tf32: products may round their factors; the fused kernels do not.
+  LinearOp(Variable weight, Variable bias, bool tf32)
+      : weight_(std::move(weight)), bias_(std::move(bias)), tf32_(tf32) {}
   std::string text() const override {
     return cat("linear", relu_ ? " + relu" : "", loss_ ? " + softmax_cross_entropy" : "");
   }
@@ -50,7 +52,8 @@ class LinearOp final : public PlanOp {
                                   .b = weight_.value(),
                                   .c = builder.value(output),
                                   .transpose_b = Transpose::yes,
-                                  .accumulate = bias_.defined()};
+                                  .accumulate = bias_.defined(),
+                                  .tf32 = tf32_};
     builder.call([product, device, b = bias_value(), relu = relu_] {
       if (b.defined()) fill_rows_kernel.get(device)(b, product.c);
       matmul_kernel.get(device)(product);
@@ -78,14 +81,16 @@ class LinearOp final : public PlanOp {
                      .b = builder.value(inputs[0]),
                      .c = dw.tensor,
                      .transpose_a = Transpose::yes,
-                     .accumulate = dw.accumulate});
+                     .accumulate = dw.accumulate,
+                     .tf32 = tf32_});
     }
     if (builder.wants_gradient(inputs[0])) {
       const PlanBuilder::Target dx = builder.gradient_target(inputs[0]);
       emit(builder, {.a = builder.gradient(y),
                      .b = weight_.value(),
                      .c = dx.tensor,
-                     .accumulate = dx.accumulate});
+                     .accumulate = dx.accumulate,
+                     .tf32 = tf32_});
     }
   }
 
@@ -154,6 +159,7 @@ class LinearOp final : public PlanOp {
   }
 
   Variable weight_, bias_;
+  bool tf32_;
   bool relu_ = false;
   bool loss_ = false;          // the loss comes out of the same call
   ValueId logits_ = kNoValue;  // then: the value that this layer alone would give
@@ -172,12 +178,12 @@ const LinearFused& linear_fused(Device device) {
 
 int Linear::describe(PlanGraph& graph, int x) {
   if (has_transforms()) return graph.refuse("its weight or input passes through a transform");
-  if (precision_ != ComputePrecision::f32) {
+  if (is_half(factor_type(precision_))) {
     return graph.refuse(cat("a linear layer multiplies in ", name_of(precision_)));
   }
   const bool trains = weight_.requires_grad() || (bias_.defined() && bias_.requires_grad());
-  return graph.add(std::make_unique<LinearOp>(weight_, bias_), {x}, output_shape(graph.shape(x)),
-                   trains);
+  auto op = std::make_unique<LinearOp>(weight_, bias_, precision_ == ComputePrecision::tf32);
+  return graph.add(std::move(op), {x}, output_shape(graph.shape(x)), trains);
 }
 
 }  // namespace convscope

@@ -73,10 +73,10 @@ class CONVSCOPE_API TrainStep {
   std::vector<std::unique_ptr<StepPlan>> plans_;
   StepPlan* plan_ = nullptr;
   Variable loss_;  // of a dynamic step
+  std::string why_dynamic_;
   LossScale* loss_scale_ = nullptr;
   PhaseTimer timer_;
   BatchFeed feed_;
-  std::string why_dynamic_;
 };
 
 struct Evaluation {

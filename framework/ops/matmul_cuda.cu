@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// matmul_cuda.cu: products of matrices by cuBLAS, in f32 proper (no TF32) and f64.
+// matmul_cuda.cu: products of matrices by cuBLAS: f32 proper (TF32 only when asked for), f64, and
+// half factors with f32 sums.
 #include "framework/cuda/blas.cuh"
 #include "framework/cuda/launch.cuh"
 #include "framework/ops/matmul.h"
@@ -22,9 +23,10 @@ void matmul_cuda(const MatmulArguments& arguments) {
                      .ldc = arguments.c.shape()[1],
                      .transpose_a = ta,
                      .transpose_b = arguments.transpose_b == Transpose::yes,
-                     .dtype = arguments.c.dtype(),
+                     .dtype = arguments.a.dtype(),
                      .dtype_c = arguments.c.dtype(),
-                     .beta = arguments.accumulate ? 1.0 : 0.0});
+                     .beta = arguments.accumulate ? 1.0 : 0.0,
+                     .math = arguments.tf32 ? BlasMath::tf32 : BlasMath::f32});
 }
 
 template <class T>
