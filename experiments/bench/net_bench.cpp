@@ -9,6 +9,7 @@
 #include <functional>
 #include <map>
 
+#include "experiments/bench/net_bench_recorded.h"
 #include "experiments/bench/process_memory.h"
 #include "experiments/config/build.h"
 #include "experiments/trainer/train_step.h"
@@ -103,7 +104,12 @@ void time_inference(const ExperimentConfig& config, Module& model, const Tensor&
   for (int i = 0; i < options.warm_up; ++i) forward();
   reset_peak(device);
   const std::int64_t asked = memory_stats(device).system_allocations;
-  row.time = summary_of(sampled(options, forward));
+  if (plan && backend.begin_recording != nullptr) {
+    row.execution = "recorded";
+    row.time = summary_of(recorded_inference_seconds(*plan, x, options));
+  } else {
+    row.time = summary_of(sampled(options, forward));
+  }
   const MemoryStats after = memory_stats(device);
   row.peak_bytes = after.peak_bytes;
   row.workspace_peak_bytes = plan ? plan->memory().workspace_bytes : after.workspace_peak_bytes;
@@ -111,8 +117,13 @@ void time_inference(const ExperimentConfig& config, Module& model, const Tensor&
   row.system_allocations = after.system_allocations - asked;
 }
 
-void time_training(const ExperimentConfig& config, Module& model, const Batch& batch,
+void time_training(const ExperimentConfig& config, Module& model, const Batch& batch, int classes,
                    const NetBenchOptions& options, NetBenchRow& row) {
+  std::string why = "the config says so";
+  if (config.device.type != DeviceType::cpu && config.train.plan) {
+    why = time_recorded_training(config, model, classes, options, row);
+    if (why.empty()) return;
+  }
   model.train();
   const std::unique_ptr<Optimizer> optimizer = build_optimizer(config, model);
   TrainStep train_step(model, *optimizer, config.optim.clip_grad_norm, config.device,
@@ -149,6 +160,7 @@ void time_training(const ExperimentConfig& config, Module& model, const Batch& b
   row.system_allocations = memory_stats(config.device).system_allocations - asked;
   row.execution =
       train_step.plan() != nullptr ? "planned" : cat("dynamic: ", train_step.why_dynamic());
+  if (config.device.type != DeviceType::cpu) row.execution += cat("; not recorded: ", why);
   row.parts = {median_ms(forward), median_ms(backward), median_ms(update)};
 }
 
@@ -199,7 +211,7 @@ NetBenchRow bench_net(const ExperimentConfig& config, Module& model, const Shape
   if (mode == NetMode::inference) {
     time_inference(config, model, data.x.to(device), options, row);
   } else {
-    time_training(config, model, data, options, row);
+    time_training(config, model, data, classes, options, row);
   }
   const double seconds = row.time.median_ms * 1e-3;
   row.images_per_second = static_cast<double>(batch) / seconds;
@@ -273,11 +285,12 @@ std::vector<NetOpRow> bench_operations(Module& model, const Shape& input, int cl
   if (!plan) return {};
   plan->prepare();
   const Batch batch = random_batch({input[1], input[2], input[3]}, input[0], classes, options.seed);
+  const Tensor x = batch.x.to(plan->device());
   std::vector<NetOpRow> rows;
   std::vector<std::vector<double>> forward, backward;
   (void)sampled(options, [&] {
     const Clock::time_point start = Clock::now();
-    const auto times = plan->time_ops(batch.x, batch.labels);
+    const auto times = plan->time_ops(x, batch.labels);
     forward.resize(times.size());
     backward.resize(times.size());
     rows.resize(times.size());

@@ -38,7 +38,9 @@ struct StepParts {
 struct NetBenchRow {
   std::string net;  // name of the config or model
   NetMode mode = NetMode::inference;
-  std::string execution;  // "planned" (layers/plan/step_plan.h), or "dynamic: <why>"
+  // "recorded" (experiments/trainer/recorded_steps.h), "planned" (layers/plan/step_plan.h), or
+  // "dynamic: <why>"
+  std::string execution;
   std::int64_t batch = 0;
   Shape image;  // [C,H,W]
   int threads = 0;

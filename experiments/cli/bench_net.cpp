@@ -184,7 +184,7 @@ int bench(const Arguments& arguments) {
   }
   std::cout << net_table(report.rows);
   for (const NetBenchRow& row : report.rows) {
-    if (row.execution == "planned") continue;
+    if (row.execution == "planned" || row.execution == "recorded") continue;
     std::cout << name_of(row.mode) << ", batch " << row.batch << ": " << row.execution << "\n";
   }
   return 0;

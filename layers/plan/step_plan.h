@@ -92,6 +92,7 @@ class CONVSCOPE_API StepPlan {
   StepPlan(const Shape& input, PlanMode mode, Device device)
       : graph_(input, mode, device), builder_(graph_) {}
   void run(const std::vector<PlanCall>& calls) const;
+  double seconds_of(const std::vector<PlanCall>& calls, std::size_t first, std::size_t last) const;
   void emit();
   void remember(Module& model);
   void load_labels(const Tensor& labels);

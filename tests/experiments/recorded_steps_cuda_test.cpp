@@ -1,0 +1,336 @@
+// SPDX-License-Identifier: Apache-2.0
+// recorded_steps_cuda_test.cpp: steps that the device does by itself are those that the host would
+// have asked for.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <limits>
+
+#include "experiments/trainer/evaluator.h"
+#include "experiments/trainer/recorded_steps.h"
+#include "experiments/trainer/train_step.h"
+#include "framework/random.h"
+#include "layers/layer_types.h"
+#include "tests/support/cuda.h"
+
+namespace convscope {
+namespace {
+
+using testing::cuda;
+using RecordedStepsOnCuda = testing::CudaTest;
+
+constexpr std::int64_t kImages = 70, kBatch = 8;  // 8 full batches and one of 6
+constexpr int kClasses = 5;
+
+// Digits would do as well: a bright spot whose place is the class, in noise.
+Dataset spots(std::int64_t count) {
+  Dataset data;
+  data.name = "spots";
+  data.images = Tensor::empty({count, 1, 12, 12}, DType::u8);
+  data.labels = Tensor::empty({count}, DType::i32);
+  data.classes = kClasses;
+  data.mean = {0.2};
+  data.std = {0.35};
+  Generator random(3, 1);
+  for (std::int64_t n = 0; n < count; ++n) {
+    const auto label = static_cast<std::int32_t>(random.below(kClasses));
+    data.labels.data<std::int32_t>()[n] = label;
+    for (std::int64_t i = 0; i < 144; ++i) {
+      const bool bright = i / 12 / 3 == label % 4 && i % 12 < 6 + label;
+      data.images.data<std::uint8_t>()[n * 144 + i] =
+          static_cast<std::uint8_t>(random.below(60) + (bright ? 150u : 0u));
+    }
+  }
+  return data;
+}
+
+LayerSpec layer(const char* type, const char* name,
+                std::initializer_list<std::pair<const char*, OptionValue>> pairs = {}) {
+  LayerSpec out{.type = type, .name = name, .options = {}};
+  for (const auto& [key, value] : pairs) out.options.set(key, value);
+  return out;
+}
+using Ints = std::vector<std::int64_t>;
+
+struct Network {
+  std::shared_ptr<Module> model;
+  std::unique_ptr<Optimizer> optimizer;
+};
+
+Network network(Device device, const std::vector<LayerSpec>& specs, const char* optimizer = "sgd") {
+  LayerContext context;
+  context.seed = 5;
+  context.device = device;
+  Network out;
+  out.model = build_layers(specs, {kBatch, 1, 12, 12}, context);
+  ParameterGroup group;
+  for (const NamedParameter& parameter : out.model->parameters()) {
+    group.parameters.push_back({parameter.name, parameter.variable});
+  }
+  const OptimizerType& type = optimizer_types().get(optimizer);
+  Options options(type.fields);
+  if (std::string(optimizer) == "sgd") options.set("momentum", 0.9);
+  out.optimizer = type.build({group}, options);
+  return out;
+}
+
+// LeNet in small.
+std::vector<LayerSpec> lenet() {
+  return {layer("conv2d", "c1", {{"out_channels", std::int64_t{3}}, {"kernel_size", Ints{3}}}),
+          layer("relu", "r1"),
+          layer("max_pool2d", "p1", {{"kernel_size", Ints{2}}}),
+          layer("conv2d", "c2", {{"out_channels", std::int64_t{4}}, {"kernel_size", Ints{3}}}),
+          layer("relu", "r2"),
+          layer("flatten", "flat"),
+          layer("linear", "f3", {{"out_features", std::int64_t{10}}}),
+          layer("relu", "r3"),
+          layer("linear", "f4", {{"out_features", std::int64_t{kClasses}}})};
+}
+
+std::vector<LayerSpec> with_batch_norm_and_dropout() {
+  return {layer("conv2d", "c1", {{"out_channels", std::int64_t{3}}, {"kernel_size", Ints{3}}}),
+          layer("batch_norm2d", "b1"),
+          layer("relu", "r1"),
+          layer("avg_pool2d", "p1", {{"kernel_size", Ints{2}}}),
+          layer("dropout", "d1", {{"p", 0.25}}),
+          layer("flatten", "flat"),
+          layer("linear", "f4", {{"out_features", std::int64_t{kClasses}}})};
+}
+
+Loader loader_of(std::int64_t count = kImages) {
+  return Loader(spots(count), {.batch_size = kBatch, .seed = 9, .prefetch = false});
+}
+
+double rate(std::int64_t step) { return 0.05 / static_cast<double>(1 + step); }
+
+// Trains from `step` to the end of `epochs` epochs, at most `most` steps in a launch.
+std::vector<StepOutcome> train_recorded(const Network& net, std::int64_t step, std::int64_t epochs,
+                                        int most, double clip_norm = 0) {
+  Loader loader = loader_of();
+  std::string why;
+  const auto steps =
+      RecordedSteps::make(*net.model, net.optimizer.get(), clip_norm, loader, cuda(), &why);
+  EXPECT_NE(steps, nullptr) << why;
+  std::vector<StepOutcome> out;
+  if (!steps) return out;
+  const std::int64_t batches = loader.batches_per_epoch();
+  while (step < epochs * batches) {
+    steps->start_epoch(step / batches, step % batches, step);
+    while (true) {
+      while (steps->queue(rate, most) > 0) {
+      }
+      if (steps->in_flight() == 0) break;
+      const RecordedSteps::Launch launch = steps->collect();
+      EXPECT_EQ(launch.first_step, step);
+      step += launch.steps;
+      out.insert(out.end(), launch.outcomes, launch.outcomes + launch.steps);
+    }
+  }
+  EXPECT_TRUE(steps->is_current());
+  return out;
+}
+
+// The same with the loader and a step at a time; stops before step `until`.
+std::vector<StepResult> train_stepwise(const Network& net, Device device, std::int64_t until,
+                                       bool plans, double clip_norm = 0) {
+  Loader loader = loader_of();
+  TrainStep train_step(*net.model, *net.optimizer, clip_norm, device, 0, plans);
+  std::vector<StepResult> out;
+  std::int64_t step = 0;
+  for (std::int64_t epoch = 0; step < until; ++epoch) {
+    loader.start_epoch(epoch);
+    Batch batch;
+    while (step < until && loader.next(batch)) {
+      net.model->set_step(step);
+      out.push_back(train_step.run(batch, rate(step)));
+      ++step;
+    }
+  }
+  return out;
+}
+
+std::vector<float> weights_of(const Network& net) {
+  std::vector<float> out;
+  for (const NamedParameter& parameter : net.model->parameters()) {
+    const auto values = testing::values_of<float>(parameter.variable.value());
+    out.insert(out.end(), values.begin(), values.end());
+  }
+  for (const NamedTensor& buffer : net.model->buffers()) {
+    const auto values = testing::values_of<float>(buffer.tensor);
+    out.insert(out.end(), values.begin(), values.end());
+  }
+  return out;
+}
+
+void expect_same_weights(const Network& a, const Network& b) {
+  const std::vector<float> x = weights_of(a);
+  const std::vector<float> y = weights_of(b);
+  ASSERT_EQ(x.size(), y.size());
+  EXPECT_EQ(std::memcmp(x.data(), y.data(), x.size() * sizeof(float)), 0);
+}
+
+TEST_F(RecordedStepsOnCuda, follow_the_dynamic_graph_on_the_cpu) {
+  const Network recorded = network(cuda(), lenet());
+  const Network dynamic = network(Device{}, lenet());
+  const auto got = train_recorded(recorded, 0, 2, RecordedSteps::kMostSteps);
+  const auto want = train_stepwise(dynamic, Device{}, 18, /*plans=*/false);
+  ASSERT_EQ(got.size(), want.size());
+  for (std::size_t i = 0; i < want.size(); ++i) {
+    // Sums of f32 in another order: some 1e-7 for each step, which 18 steps of a rate of 0.05 or
+    // less hardly make larger.
+    EXPECT_NEAR(static_cast<double>(got[i].loss), want[i].loss, 2e-5) << "step " << i;
+    EXPECT_NEAR(got[i].correct, static_cast<double>(want[i].correct), 1) << "step " << i;
+  }
+  const std::vector<float> a = weights_of(recorded);
+  const std::vector<float> b = weights_of(dynamic);
+  ASSERT_EQ(a.size(), b.size());
+  for (std::size_t i = 0; i < a.size(); ++i) EXPECT_NEAR(a[i], b[i], 2e-5);
+}
+
+TEST_F(RecordedStepsOnCuda, give_the_bits_of_planned_steps_and_of_single_launches) {
+  const Network many = network(cuda(), lenet());
+  const Network single = network(cuda(), lenet());
+  const Network planned = network(cuda(), lenet());
+  const auto a = train_recorded(many, 0, 2, RecordedSteps::kMostSteps);
+  const auto b = train_recorded(single, 0, 2, 1);
+  const auto c = train_stepwise(planned, cuda(), 18, /*plans=*/true);
+  ASSERT_EQ(a.size(), c.size());
+  for (std::size_t i = 0; i < c.size(); ++i) {
+    EXPECT_EQ(static_cast<double>(a[i].loss), c[i].loss) << "step " << i;
+    EXPECT_EQ(a[i].correct, c[i].correct) << "step " << i;
+    EXPECT_EQ(a[i].loss, b[i].loss) << "step " << i;
+  }
+  expect_same_weights(many, single);
+  expect_same_weights(many, planned);
+}
+
+TEST_F(RecordedStepsOnCuda, give_the_same_bits_twice) {
+  const Network one = network(cuda(), lenet(), "adam");
+  const Network two = network(cuda(), lenet(), "adam");
+  train_recorded(one, 0, 2, RecordedSteps::kMostSteps);
+  train_recorded(two, 0, 2, RecordedSteps::kMostSteps);
+  expect_same_weights(one, two);
+}
+
+TEST_F(RecordedStepsOnCuda, draw_the_dropout_and_the_statistics_of_the_step) {
+  const Network recorded = network(cuda(), with_batch_norm_and_dropout(), "adam");
+  const Network planned = network(cuda(), with_batch_norm_and_dropout(), "adam");
+  train_recorded(recorded, 0, 2, RecordedSteps::kMostSteps);
+  train_stepwise(planned, cuda(), 18, /*plans=*/true);
+  expect_same_weights(recorded, planned);
+}
+
+TEST_F(RecordedStepsOnCuda, clip_gradients_like_planned_steps) {
+  const Network recorded = network(cuda(), lenet());
+  const Network planned = network(cuda(), lenet());
+  train_recorded(recorded, 0, 1, RecordedSteps::kMostSteps, 0.3);
+  train_stepwise(planned, cuda(), 9, /*plans=*/true, 0.3);
+  const std::vector<float> a = weights_of(recorded);
+  const std::vector<float> b = weights_of(planned);
+  // The factor is applied in double there, in f32 here.
+  for (std::size_t i = 0; i < a.size(); ++i) EXPECT_NEAR(a[i], b[i], 1e-6);
+}
+
+TEST_F(RecordedStepsOnCuda, go_on_in_the_middle_of_an_epoch) {
+  const Network whole = network(cuda(), lenet());
+  const Network resumed = network(cuda(), lenet());
+  train_recorded(whole, 0, 2, RecordedSteps::kMostSteps);
+  train_stepwise(resumed, cuda(), 12, /*plans=*/true);
+  train_recorded(resumed, 12, 2, RecordedSteps::kMostSteps);
+  expect_same_weights(whole, resumed);
+}
+
+TEST_F(RecordedStepsOnCuda, keep_the_weights_after_a_loss_that_is_not_finite) {
+  const Network net = network(cuda(), lenet());
+  const Tensor first = net.model->parameters().front().variable.value();
+  const Tensor broken = first.to(Device{}).clone();
+  broken.data<float>()[0] = std::numeric_limits<float>::infinity();
+  first.copy_from(broken);
+  const std::vector<float> before = weights_of(net);
+  const auto outcomes = train_recorded(net, 0, 1, RecordedSteps::kMostSteps);
+  EXPECT_FALSE(std::isfinite(outcomes.front().loss));
+  const std::vector<float> after = weights_of(net);
+  EXPECT_EQ(std::memcmp(before.data(), after.data(), before.size() * sizeof(float)), 0);
+}
+
+TEST_F(RecordedStepsOnCuda, evaluate_like_the_cpu) {
+  for (const auto& specs : {lenet(), with_batch_norm_and_dropout()}) {
+    const Network here = network(cuda(), specs);
+    const Network there = network(Device{}, specs);
+    train_stepwise(here, cuda(), 5, /*plans=*/true);
+    train_stepwise(there, Device{}, 5, /*plans=*/true);
+    Loader loader = loader_of();
+    Evaluator evaluator(*here.model, loader, cuda(), /*plans=*/true);
+    const Evaluation want = evaluate(*there.model, loader);
+    for (int round = 0; round < 2; ++round) {
+      const Evaluation got = evaluator.run();
+      EXPECT_EQ(evaluator.why_not_recorded(), "");
+      EXPECT_EQ(got.images, kImages);
+      EXPECT_NEAR(got.loss, want.loss, 2e-5);
+      EXPECT_NEAR(got.accuracy, want.accuracy, 100.0 / kImages + 1e-9);
+    }
+  }
+}
+
+TEST_F(RecordedStepsOnCuda, say_why_they_are_not_recorded) {
+  const Network net = network(cuda(), lenet());
+  const Loader augmented(spots(20), {.batch_size = kBatch, .prefetch = false, .mirror = true});
+  std::string why;
+  EXPECT_EQ(RecordedSteps::make(*net.model, net.optimizer.get(), 0, augmented, cuda(), &why),
+            nullptr);
+  EXPECT_EQ(why, "the images are augmented on the host");
+  const Network on_cpu = network(Device{}, lenet());
+  const Loader loader = loader_of();
+  EXPECT_EQ(RecordedSteps::make(*on_cpu.model, on_cpu.optimizer.get(), 0, loader, Device{}, &why),
+            nullptr);
+  EXPECT_EQ(why, "cpu records no kernels");
+}
+
+// The kernel alone: batches of the loader, bit by bit; image sizes that are and are not multiples of
+// four pixels.
+TEST_F(RecordedStepsOnCuda, see_the_batches_of_the_loader) {
+  for (const std::int64_t side : {5, 6, 40}) {
+    Dataset data;
+    data.images = Tensor::empty({11, 3, side, side}, DType::u8);
+    data.labels = Tensor::empty({11}, DType::i32);
+    data.classes = 11;
+    data.mean = {0.1, 0.2, 0.3};
+    data.std = {0.5, 0.25, 0.3};
+    Generator random(1, 2);
+    for (std::int64_t i = 0; i < data.images.numel(); ++i) {
+      data.images.data<std::uint8_t>()[i] = static_cast<std::uint8_t>(random.below(256));
+    }
+    for (std::int32_t i = 0; i < 11; ++i) data.labels.data<std::int32_t>()[i] = i;
+    Loader loader(data, {.batch_size = 4, .seed = 2, .prefetch = false});
+    std::string why;
+    const auto on_device = DeviceData::make(loader, cuda(), &why);
+    ASSERT_NE(on_device, nullptr) << why;
+    loader.start_epoch(3);
+    on_device->start_epoch(3);
+    const Tensor start = Tensor::zeros({sizeof(LaunchStart)}, DType::u8, cuda());
+    Batch batch;
+    for (std::int64_t offset = 0; loader.next(batch); offset += 4) {
+      const Tensor x = Tensor::zeros(batch.x.shape(), DType::f32, cuda());
+      const Tensor labels = Tensor::zeros(batch.labels.shape(), DType::i32, cuda());
+      next_batch_kernel.get(cuda())({.start = static_cast<const LaunchStart*>(start.raw_data()),
+                                     .offset = offset,
+                                     .batch = x.dim(0),
+                                     .channels = 3,
+                                     .plane = side * side,
+                                     .images = on_device->images().data<std::uint8_t>(),
+                                     .image_labels = on_device->labels().data<std::int32_t>(),
+                                     .order = on_device->order().data<std::int32_t>(),
+                                     .levels = on_device->levels().data<float>(),
+                                     .x = x.data<float>(),
+                                     .labels = labels.data<std::int32_t>()});
+      const auto got = testing::values_of<float>(x);
+      EXPECT_EQ(std::memcmp(got.data(), batch.x.raw_data(), got.size() * sizeof(float)), 0);
+      EXPECT_EQ(testing::values_of<std::int32_t>(labels),
+                testing::values_of<std::int32_t>(batch.labels));
+    }
+  }
+}
+
+}  // namespace
+}  // namespace convscope
