@@ -78,8 +78,9 @@ int train(TrainingSetup& setup, RunFolder& folder, bool resume) {
           setup.val ? setup.val->dataset().size() : 0, " val, ",
           setup.test ? setup.test->dataset().size() : 0, " test; model ", setup.facts.model, ", ",
           setup.facts.params, " parameters; ", setup.device.str(),
-          setup.facts.device_name.empty() ? "" : cat(" (", setup.facts.device_name, ")"), ", ",
-          setup.facts.precision, ", ", setup.facts.threads, " threads, ", setup.facts.isa));
+          setup.facts.device_name.empty() ? "" : cat(" (", setup.facts.device_name, ")"),
+          setup.facts.precision == "f32" ? "" : cat(", ", setup.facts.precision), ", ",
+          setup.facts.threads, " threads, ", setup.facts.isa));
   Trainer trainer(setup, folder, progress);
   if (resume) {
     trainer.resume();

@@ -5,6 +5,9 @@
 #include <bit>
 
 namespace convscope {
+
+constinit KernelSlot<void(const NextBatch&)> next_batch_kernel{"next_batch"};
+
 namespace {
 
 constexpr const char* kName = "recorded_steps";

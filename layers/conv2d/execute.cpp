@@ -38,9 +38,12 @@ void run_backward_weight(const Conv2dAlgorithm& algorithm, const Conv2dProblem& 
       {problem, x.raw_data(), dy.raw_data(), dw.raw_data(), accumulate, workspace.data()});
 }
 
-double eps_of(DType dtype) {
-  return dtype == DType::f64 ? std::numeric_limits<double>::epsilon()
-                             : static_cast<double>(std::numeric_limits<float>::epsilon());
+// Between 1 and the next number of what the factors are rounded to.
+double eps_of(const Conv2dProblem& problem) {
+  if (problem.dtype == DType::f64) return std::numeric_limits<double>::epsilon();
+  if (problem.dtype == DType::bf16) return 0x1p-7;
+  if (problem.dtype == DType::f16 || problem.precision == Precision::tf32) return 0x1p-10;
+  return static_cast<double>(std::numeric_limits<float>::epsilon());
 }
 
 Tensor magnitudes(const Tensor& of) {
@@ -65,7 +68,7 @@ void compare(const Conv2dChoice& choice, const Conv2dProblem& problem, Direction
   double largest = 0;
   for (std::int64_t i = 0; i < scale.numel(); ++i) largest = std::max(largest, scale.at(i));
   const double growth = choice.algorithm->error_growth + choice.checked_by->error_growth;
-  const double bound = growth * eps_of(problem.dtype) * largest;
+  const double bound = growth * eps_of(problem) * largest;
   for (std::int64_t i = 0; i < a.numel(); ++i) {
     // A NaN or infinity in one must be one in the other; the bound is no help there.
     if (!std::isfinite(a.at(i)) && !std::isfinite(b.at(i))) continue;
