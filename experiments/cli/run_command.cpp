@@ -73,14 +73,14 @@ void print_result(const Trainer& trainer, const RunFolder& folder) {
 int train(TrainingSetup& setup, RunFolder& folder, bool resume) {
   Progress progress(Progress::mode_for(global_options().verbosity < 0));
   progress.line(cat("run    ", folder.path()));
-  progress.line(
-      cat("data   ", setup.facts.data, ": ", setup.train->dataset().size(), " train, ",
-          setup.val ? setup.val->dataset().size() : 0, " val, ",
-          setup.test ? setup.test->dataset().size() : 0, " test; model ", setup.facts.model, ", ",
-          setup.facts.params, " parameters; ", setup.device.str(),
-          setup.facts.device_name.empty() ? "" : cat(" (", setup.facts.device_name, ")"),
-          setup.facts.precision == "f32" ? "" : cat(", ", setup.facts.precision), ", ",
-          setup.facts.threads, " threads, ", setup.facts.isa));
+  progress.line(cat("data   ", setup.facts.data, ": ", setup.train->dataset().size(), " train, ",
+                    setup.val ? setup.val->dataset().size() : 0, " val, ",
+                    setup.test ? setup.test->dataset().size() : 0, " test; model ",
+                    setup.facts.model, ", ", setup.facts.params, " parameters; ",
+                    setup.device.str(),
+                    setup.facts.device_name.empty() ? "" : cat(" (", setup.facts.device_name, ")"),
+                    setup.facts.precision == "f32" ? "" : cat(", ", setup.facts.precision), ", ",
+                    setup.facts.threads, " threads, ", setup.facts.isa));
   Trainer trainer(setup, folder, progress);
   if (resume) {
     trainer.resume();

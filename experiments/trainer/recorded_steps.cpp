@@ -91,9 +91,11 @@ bool RecordedSteps::plan_form(Form& form, std::int64_t batch, std::string* why_n
   Shape input = {batch};
   for (const std::int64_t size : loader_.dataset().sample_shape()) input.push_back(size);
   const PlanMode mode = optimizer_ != nullptr ? PlanMode::training : PlanMode::evaluation;
-  // The forms never run at the same time, so they share their memory.
-  form.plan = StepPlan::make(model_, input, mode, why_not,
-                             full_.plan ? full_.plan->arena() : Ref<Storage>());
+  // The forms never run at the same time, so they share their memory; but not those of an
+  // evaluation, whose folded weights stay in it from launch to launch.
+  const bool shares = optimizer_ != nullptr && full_.plan != nullptr;
+  form.plan =
+      StepPlan::make(model_, input, mode, why_not, shares ? full_.plan->arena() : Ref<Storage>());
   if (!form.plan) return false;
   if (!(form.plan->device() == device_)) {
     *why_not = cat("the network is not on ", device_.str());
