@@ -2,6 +2,7 @@
 // info_command.cpp: `convscope info`: what this build is, what this machine offers, and everything
 // that a config can name.
 #include <CLI/CLI.hpp>
+#include <cstdio>
 #include <iostream>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -9,8 +10,10 @@
 #include "datasets/dataset.h"
 #include "experiments/bench/bench_report.h"
 #include "experiments/bench/measure_ceilings.h"
+#include "experiments/bench/measure_gpu_ceilings.h"
 #include "experiments/cli/command.h"
 #include "experiments/trainer/environment.h"
+#include "framework/device.h"
 #include "layers/conv2d/algorithm.h"
 #include "layers/layer_types.h"
 #include "optim/lr_schedule.h"
@@ -40,12 +43,37 @@ Json algorithms_of(DeviceType device) {
   return out;
 }
 
+Json gpu_ceilings_json(const GpuCeilings& gpu) {
+  return {{"f32_flops_per_second", gpu.f32_flops},
+          {"tf32_flops_per_second", gpu.tf32_flops},
+          {"bf16_flops_per_second", gpu.half_flops},
+          {"copy_bytes_per_second", gpu.copy_bytes},
+          {"launch_seconds", gpu.launch_seconds}};
+}
+
+std::string gpu_ceilings_text(const GpuCeilings& gpu) {
+  std::string out;
+  const auto line = [&](const char* name, double value, const char* unit) {
+    char text[80];
+    std::snprintf(text, sizeof text, "  %-10s %8.1f  %s\n", name, value, unit);
+    out += text;
+  };
+  line("f32", gpu.f32_flops * 1e-12, "TFLOP/s");
+  line("TF32", gpu.tf32_flops * 1e-12, "TFLOP/s");
+  line("bf16", gpu.half_flops * 1e-12, "TFLOP/s");
+  line("copy", gpu.copy_bytes * 1e-9, "GB/s");
+  line("launch", gpu.launch_seconds * 1e6, "us");
+  return out;
+}
+
 Json facts() {
   Json out = Json::parse(environment_json({}));
   out.erase("arguments");
   out.erase("started");
   const auto ceilings = remembered_cpu_ceilings();
   out["ceilings"] = ceilings ? Json::parse(ceilings_json_text(*ceilings)) : Json();
+  const auto gpu = remembered_gpu_ceilings();
+  out["gpu_ceilings"] = gpu ? gpu_ceilings_json(*gpu) : Json();
   out["conv2d_algorithms"] = {{"cpu", algorithms_of(DeviceType::cpu)},
                               {"cuda", algorithms_of(DeviceType::cuda)}};
   out["models"] = docs_of(model_types());
@@ -101,6 +129,12 @@ void print_text(const Json& all) {
   print_line("ceilings", ceilings ? "measured, in " + cpu_ceilings_path()
                                   : "not measured (convscope info --measure)");
   if (ceilings) std::cout << ceilings_text(*ceilings);
+  if (cuda.at("available").get<bool>()) {
+    const auto gpu = remembered_gpu_ceilings();
+    print_line("gpu ceilings", gpu ? "measured, in " + gpu_ceilings_path()
+                                   : "not measured (convscope info --measure)");
+    if (gpu) std::cout << gpu_ceilings_text(*gpu);
+  }
   print_table("Convolution algorithms, CPU (conv.algorithm)", all["conv2d_algorithms"]["cpu"],
               "idea");
   print_table("Convolution algorithms, CUDA", all["conv2d_algorithms"]["cuda"], "idea");
@@ -120,7 +154,10 @@ std::function<int()> declare(CLI::App& app) {
       "measure peak arithmetic and bandwidth (a few seconds) and remember them for `bench` "
       "and conv.algorithm: auto");
   return [json, measure] {
-    if (*measure) remember_cpu_ceilings(measure_cpu_ceilings());
+    if (*measure) {
+      remember_cpu_ceilings(measure_cpu_ceilings());
+      if (status_of(DeviceType::cuda).available) remember_gpu_ceilings(measure_gpu_ceilings());
+    }
     const Json all = facts();
     if (*json) {
       std::cout << all.dump(2) << "\n";

@@ -11,6 +11,7 @@
 #include <nlohmann/json.hpp>
 
 #include "framework/cpu_isa.h"
+#include "framework/device.h"
 #include "framework/io/atomic_file.h"
 #include "layers/conv2d/measure.h"
 
@@ -95,12 +96,42 @@ Json& machines_of(const std::string& path) {
   return known_by_path[path] = read_machines(path);
 }
 
+std::string path_beside_choices(const char* name) {
+  const std::filesystem::path choices = measure_cache_path(Device{});
+  return (choices.parent_path() / name).string();
+}
+
+void remember(const std::string& path, const std::string& key, const Json& ceilings) {
+  const std::scoped_lock lock(known_mutex);
+  Json machines = read_machines(path);  // another process may have added to it
+  machines[key] = ceilings;
+  known_by_path[path] = machines;
+  try {
+    std::filesystem::create_directories(std::filesystem::path(path).parent_path());
+    write_file(path, Json{{"format", kFormat}, {"machines", machines}}.dump(1) + "\n");
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "convscope: warning: the ceilings are not remembered on disk: %s\n",
+                 error.what());
+  }
+}
+
+struct GpuField {
+  const char* name;
+  double GpuCeilings::*member;
+  double least, most;  // of a sensible number
+};
+constexpr GpuField kGpuFields[] = {
+    {"f32_flops", &GpuCeilings::f32_flops, 1e6, 1e18},
+    {"tf32_flops", &GpuCeilings::tf32_flops, 1e6, 1e18},
+    {"half_flops", &GpuCeilings::half_flops, 1e6, 1e18},
+    {"copy_bytes", &GpuCeilings::copy_bytes, 1e6, 1e18},
+    {"launch_seconds", &GpuCeilings::launch_seconds, 1e-9, 1},
+};
+
 }  // namespace
 
-std::string cpu_ceilings_path() {
-  const std::filesystem::path choices = measure_cache_path(Device{});
-  return (choices.parent_path() / "ceilings_cpu.json").string();
-}
+std::string cpu_ceilings_path() { return path_beside_choices("ceilings_cpu.json"); }
+std::string gpu_ceilings_path() { return path_beside_choices("ceilings_cuda.json"); }
 
 std::optional<CpuCeilings> remembered_cpu_ceilings() {
   const std::scoped_lock lock(known_mutex);
@@ -111,18 +142,30 @@ std::optional<CpuCeilings> remembered_cpu_ceilings() {
 }
 
 void remember_cpu_ceilings(const CpuCeilings& ceilings) {
+  remember(cpu_ceilings_path(), key_here(), to_json(ceilings));
+}
+
+std::optional<GpuCeilings> remembered_gpu_ceilings() {
+  if (!status_of(DeviceType::cuda).available) return std::nullopt;
+  const std::string key = gpu_name({.type = DeviceType::cuda});
   const std::scoped_lock lock(known_mutex);
-  const std::string path = cpu_ceilings_path();
-  Json machines = read_machines(path);  // another process may have added to it
-  machines[key_here()] = to_json(ceilings);
-  known_by_path[path] = machines;
-  try {
-    std::filesystem::create_directories(std::filesystem::path(path).parent_path());
-    write_file(path, Json{{"format", kFormat}, {"machines", machines}}.dump(1) + "\n");
-  } catch (const std::exception& error) {
-    std::fprintf(stderr, "convscope: warning: the ceilings are not remembered on disk: %s\n",
-                 error.what());
+  const Json& machines = machines_of(gpu_ceilings_path());
+  const auto found = machines.find(key);
+  if (found == machines.end()) return std::nullopt;
+  GpuCeilings out;
+  for (const GpuField& field : kGpuFields) {
+    const auto value = found->is_object() ? found->find(field.name) : found->end();
+    if (value == found->end() || !value->is_number()) return std::nullopt;
+    out.*field.member = value->get<double>();
+    if (!(out.*field.member > field.least && out.*field.member < field.most)) return std::nullopt;
   }
+  return out;
+}
+
+void remember_gpu_ceilings(const GpuCeilings& ceilings) {
+  Json fields = Json::object();
+  for (const GpuField& field : kGpuFields) fields[field.name] = ceilings.*field.member;
+  remember(gpu_ceilings_path(), gpu_name({.type = DeviceType::cuda}), fields);
 }
 
 void forget_cpu_ceilings() {

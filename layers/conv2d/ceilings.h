@@ -2,7 +2,7 @@
 // ceilings.h: what this machine can do at most, as `convscope info --measure` found it: the height
 // of the roofline. `auto` estimates with it when it is there, and with built-in numbers otherwise.
 //
-// The file is ceilings_cpu.json beside the remembered choices of "measure" (measure.h). Its keys
+// The file is ceilings_cpu.json (ceilings_cuda.json) beside the remembered choices of "measure" (measure.h). Its keys
 // name the CPU, the instruction set and the number of cores, so one file serves several machines,
 // and a machine that was never measured finds nothing and keeps the built-in numbers.
 #pragma once
@@ -42,6 +42,20 @@ CONVSCOPE_API std::optional<CpuCeilings> remembered_cpu_ceilings();
 // Remembers, in this process and on disk. A disk that cannot be written is a warning on stderr.
 CONVSCOPE_API void remember_cpu_ceilings(const CpuCeilings& ceilings);
 CONVSCOPE_API std::string cpu_ceilings_path();
+
+// Of one GPU, as large products of random numbers, a copy and a row of small kernels find them.
+struct GpuCeilings {
+  double f32_flops = 0;       // per second; f32 products
+  double tf32_flops = 0;      // tensor cores
+  double half_flops = 0;      // tensor cores, bf16
+  double copy_bytes = 0;      // read and written
+  double launch_seconds = 0;  // from one small kernel to the next in a recording
+};
+// Of the current CUDA device; nothing when there is none. The file's keys name the GPU and what its
+// driver speaks.
+CONVSCOPE_API std::optional<GpuCeilings> remembered_gpu_ceilings();
+CONVSCOPE_API void remember_gpu_ceilings(const GpuCeilings& ceilings);
+CONVSCOPE_API std::string gpu_ceilings_path();
 // Forgets what this process remembers, so that the file is read again. For tests.
 CONVSCOPE_API void forget_cpu_ceilings();
 

@@ -161,17 +161,22 @@ __device__ inline void transform_line(float2* v, const float2* roots, float2* pl
   }
 }
 
-// All lines of all pairs in shared memory.
+// All lines of all pairs in shared memory; of those along rows only the `count` from `first` on, around
+// the end, when the warp has no other.
 template <int L, bool BACK, bool ROWS>
-__device__ inline void transform_lines(float2* shared, const float2* roots) {
+__device__ inline void transform_lines(float2* shared, const float2* roots, int first = 0,
+                                       int count = L) {
   using Z = Lines<L>;
   constexpr int kOfWarp = 32 / Z::kLanes;
   const int lane = static_cast<int>(threadIdx.x % 32);
   const int j = Z::j_of(ROWS, lane);
   const int warp = static_cast<int>(threadIdx.x / 32);
 #pragma unroll
-  for (int first = 0; first < 128; first += kOfWarp * (kBlockThreads / 32)) {
-    const int line = first + warp * kOfWarp + Z::line_of(ROWS, lane);
+  for (int begin = 0; begin < 128; begin += kOfWarp * (kBlockThreads / 32)) {
+    const int line = begin + warp * kOfWarp + Z::line_of(ROWS, lane);
+    if (ROWS && count < L && __ballot_sync(kAllLanes, (line - first + L) % L < count) == 0) {
+      continue;
+    }
     float2* const plane = shared + line / L * Z::kPlane;
     float2 v[8];
 #pragma unroll
@@ -211,12 +216,14 @@ __global__ void __launch_bounds__(kBlockThreads, 3)
     const int line = begin + thread / 32 * kOfWarp + Z::line_of(true, lane);
     float2 v[8];
     float* const numbers = reinterpret_cast<float*>(v);
+    bool any = false;
 #pragma unroll
     for (int part = 0; part < 2; ++part) {
       const int plane = line / L * 2 + part;
       const Place& place = places[plane];
       const int row = z.rows.element(place.tile_row, line % L);
       const bool real = row >= 0 && first + plane < z.planes;
+      any = any || real;
       const float* const from = x + place.offset + Index{row} * z.columns.size;
 #pragma unroll
       for (int i = 0; i < 8; ++i) {
@@ -224,7 +231,13 @@ __global__ void __launch_bounds__(kBlockThreads, 3)
         numbers[2 * i + part] = real && column >= 0 ? from[column] : 0.0f;
       }
     }
-    transform_line<L, false, true>(v, roots, shared + line / L * Z::kPlane, line % L, j);
+    float2* const plane = shared + line / L * Z::kPlane;
+    if (__ballot_sync(kAllLanes, any) == 0) {  // rows of zeros, behind the taps of a kernel
+#pragma unroll
+      for (int i = 0; i < 8; ++i) plane[Z::at(true, line % L, j + Z::kLanes * i)] = v[i];
+      continue;
+    }
+    transform_line<L, false, true>(v, roots, plane, line % L, j);
   }
   __syncthreads();
   transform_lines<L, false, false>(shared, roots);
@@ -262,6 +275,10 @@ __global__ void __launch_bounds__(kBlockThreads, 3)
   float2* const roots = shared + Z::kPairs * Z::kPlane;
   const Index first = static_cast<Index>(blockIdx.x) * Z::kPlanes;
   const int thread = static_cast<int>(threadIdx.x);
+  __shared__ Place places[Z::kPlanes];
+  if (thread < Z::kPlanes) {
+    places[thread] = place_of(z, first + thread < z.planes ? first + thread : z.planes - 1);
+  }
   make_roots<L>(roots);
   for (int i = thread; i < frequencies(L) * Z::kPairs; i += kBlockThreads) {
     const int pair = i % Z::kPairs;
@@ -282,22 +299,25 @@ __global__ void __launch_bounds__(kBlockThreads, 3)
   __syncthreads();
   transform_lines<L, true, false>(shared, roots);
   __syncthreads();
-  transform_lines<L, true, true>(shared, roots);
+  transform_lines<L, true, true>(shared, roots, shift_rows % L, z.rows.limit);
   __syncthreads();
-  const int pixels = z.rows.limit * z.columns.limit;
-  for (int part = 0; part < Z::kPlanes; ++part) {
+  // Rows of pixels to groups of threads, as wide as the least power of two that holds a row.
+  int width = 4;
+  while (width < z.columns.limit && width < 32) width *= 2;
+  for (int i = thread / width; i < Z::kPlanes * z.rows.limit; i += kBlockThreads / width) {
+    const int part = i / z.rows.limit;
+    const int r = i % z.rows.limit;
     if (first + part >= z.planes) break;
-    const Place place = place_of(z, first + part);
-    const auto* const plane = reinterpret_cast<const float*>(shared + part / 2 * Z::kPlane);
+    const Place& place = places[part];
+    const int row = z.rows.element(place.tile_row, r);
+    if (row < 0) continue;
+    const auto* const points = reinterpret_cast<const float*>(shared + part / 2 * Z::kPlane +
+                                                              (r + shift_rows) % L * Z::kPitch);
     const float bias = finish.bias == nullptr ? 0.0f : finish.bias[place.channel];
-    for (int i = thread; i < pixels; i += kBlockThreads) {
-      const int r = i / z.columns.limit;
-      const int c = i % z.columns.limit;
-      const int row = z.rows.element(place.tile_row, r);
+    for (int c = thread % width; c < z.columns.limit; c += width) {
       const int column = z.columns.element(place.tile_column, c);
-      if (row < 0 || column < 0) continue;
-      const int point = (r + shift_rows) % L * Z::kPitch + (c + shift_columns) % L;
-      float value = plane[2 * point + part % 2] * (1.0f / (L * L)) + bias;
+      if (column < 0) continue;
+      float value = points[2 * ((c + shift_columns) % L) + part % 2] * (1.0f / (L * L)) + bias;
       const Index at = place.offset + Index{row} * z.columns.size + column;
       if (finish.residual != nullptr) value += finish.residual[at];
       if (finish.relu && value < 0) value = 0;  // NaN stays

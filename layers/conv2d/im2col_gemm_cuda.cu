@@ -28,8 +28,8 @@
 //            Chunks and slots follow from the problem alone: same bits on each run on one GPU.
 //            Exact on integers below 2^24 in f32.
 // Backward   dx assigned; dw assigned or added to, summed in f32 also for the half types
-// Choices    kColumnBytes 64 MiB: about the L2 cache (50 MB), so columns are read before most of them
-//            are written to memory, and the product of a chunk still fills 132 multiprocessors
+// Choices    kColumnBytes 256 MiB: smaller chunks that fit the L2 cache (50 MB) cost more in launches
+//            and part-filled waves of products than they save
 //            kSlotPixels 4096: long enough for a product's inner loop, short enough that the slots
 //            of 64 x 576 weights (5 tiles of 128 x 128) fill the GPU
 //            kSlotBytes 256 MiB: of sums, all slots together
@@ -50,7 +50,7 @@ namespace {
 
 using Index = std::int64_t;
 
-constexpr Index kColumnBytes = Index{64} << 20;
+constexpr Index kColumnBytes = Index{256} << 20;
 constexpr Index kSlotPixels = 4096;
 constexpr Index kSlotBytes = Index{256} << 20;
 constexpr Index kPixelStep = 64;  // chunks and slots are multiples: rows start on a line
@@ -165,13 +165,23 @@ __global__ void col2im_kernel(Geometry z, Index n, int c, int channels, int grou
   const int channel = here / channels * group_channels + c + here % channels;
   const float* const from = columns + Index{here} * taps * slot + Index{image} * z.p * z.q;
   float sum = 0;
-  for (int r = 0; r < z.r; ++r) {
-    const int up = row + z.pad_top - r * z.dilation_h;
-    if (up < 0 || up % z.stride_h != 0 || up / z.stride_h >= z.p) continue;
-    for (int s = 0; s < z.s; ++s) {
-      const int over = column + z.pad_left - s * z.dilation_w;
-      if (over < 0 || over % z.stride_w != 0 || over / z.stride_w >= z.q) continue;
-      sum += from[Index{r * z.s + s} * slot + up / z.stride_h * z.q + over / z.stride_w];
+  // Only every stride-th tap of an undilated kernel meets this pixel.
+  const int up_most = row + z.pad_top;
+  const int over_most = column + z.pad_left;
+  const int r_first = z.dilation_h == 1 ? up_most % z.stride_h : 0;
+  const int s_first = z.dilation_w == 1 ? over_most % z.stride_w : 0;
+  const int r_step = z.dilation_h == 1 ? z.stride_h : 1;
+  const int s_step = z.dilation_w == 1 ? z.stride_w : 1;
+  for (int r = r_first; r < z.r; r += r_step) {
+    const int up = up_most - r * z.dilation_h;
+    if (up < 0 || (z.dilation_h != 1 && up % z.stride_h != 0)) continue;
+    const int p = z.stride_h == 1 ? up : up / z.stride_h;
+    if (p >= z.p) continue;
+    for (int s = s_first; s < z.s; s += s_step) {
+      const int over = over_most - s * z.dilation_w;
+      if (over < 0 || (z.dilation_w != 1 && over % z.stride_w != 0)) continue;
+      const int q = z.stride_w == 1 ? over : over / z.stride_w;
+      if (q < z.q) sum += from[Index{r * z.s + s} * slot + p * z.q + q];
     }
   }
   dx[((n + image) * z.c + channel) * (Index{z.h} * z.w) + pixel] = from_float<T>(sum);

@@ -3,8 +3,8 @@
 // fastest, in this process and on disk.
 //
 // The file is conv2d_<device>.json in CONVSCOPE_CACHE_DIR, or else in $XDG_CACHE_HOME/convscope or
-// ~/.cache/convscope. Keys name the CPU, the instruction set, the number of threads, the direction
-// and the problem, so one file serves several machines. A file that cannot be read or is not ours
+// ~/.cache/convscope. Keys name the CPU, the instruction set and the number of threads, or the GPU and
+// its driver, then the direction and the problem, so one file serves several machines. A file that cannot be read or is not ours
 // is ignored with a warning and written anew; one that cannot be written is a warning only.
 #pragma once
 
@@ -30,5 +30,6 @@ CONVSCOPE_API const Conv2dAlgorithm* measured_conv2d(const Conv2dProblem& proble
 CONVSCOPE_API void forget_measured_conv2d();
 CONVSCOPE_API std::string measure_cache_path(Device device);
 CONVSCOPE_API std::string cpu_model_name();
+CONVSCOPE_API std::string gpu_name(Device device);  // "NVIDIA H200 | driver 13.0"
 
 }  // namespace convscope

@@ -72,10 +72,17 @@ const Conv2dAlgorithm& accepting_algorithm(const std::string& name, const Conv2d
   return algorithm;
 }
 
-// What `auto` believes of a GPU that nobody measured. The figures are those of one H200 (sustained:
-// large products of random numbers, a copy); any other GPU that is to be fast has about the same
-// ratios between them, and only these order the algorithms.
+// What `auto` believes of the GPU. Where nobody measured, the figures are those of one H200
+// (sustained: large products of random numbers, a copy); other GPUs have about the same ratios
+// between them, and only these order the algorithms.
 MachineCeilings gpu_ceilings() {
+  if (const auto measured = remembered_gpu_ceilings()) {
+    return {.flops_per_second = measured->f32_flops,
+            .bytes_per_second = measured->copy_bytes,
+            .tf32_flops_per_second = measured->tf32_flops,
+            .half_flops_per_second = measured->half_flops,
+            .launch_seconds = measured->launch_seconds};
+  }
   return {.flops_per_second = 50e12,
           .bytes_per_second = 4.2e12,
           .tf32_flops_per_second = 360e12,

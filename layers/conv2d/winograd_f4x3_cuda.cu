@@ -29,9 +29,10 @@
 //            GPU. Not exact on integers: sqrt(2) is none. A NaN spreads over its tile.
 // Backward   dx = the same with dy, padding 2 - pad and w flipped and transposed, assigned;
 //            dw = G^T [sum over tiles of (A dy A^T) . (B x B^T)] G, assigned or added to
-// Choices    kChunkBytes: V and M of a chunk stay in the L2 cache for the most part, and a chunk
-//            still fills the GPU; kMostSum 256 channels, slots of 128 to 512 tiles: sums in parts keep
-//            rounding errors small, and their copies weigh a quarter of V
+// Choices    kChunkBytes 400 MiB: V and M at a time; smaller chunks that fit the L2 cache cost more in
+//            launches and part-filled waves of products than they save
+//            kMostSum 256 channels, slots of 128 to 512 tiles: sums in parts keep rounding errors
+//            small, and their copies weigh a quarter of V
 // Source     S. Winograd: Arithmetic Complexity of Computations, 1980; A. Lavin, S. Gray: Fast
 //            Algorithms for Convolutional Neural Networks, 2015, arXiv 1509.09308; points: S. A.
 //            Alam et al. 2022, arXiv 2201.10369, and ncnn

@@ -25,8 +25,8 @@ namespace convscope::winograd {
 
 using Index = std::int64_t;
 
-constexpr Index kTileStep = 32;           // tiles of a chunk or slot: a warp, a line of floats
-constexpr Index kChunkBytes = 96 << 20;   // V and M of the tiles at a time
+constexpr Index kTileStep = 32;  // tiles of a chunk or slot: a warp, a line of floats
+constexpr Index kChunkBytes = Index{400} << 20;  // V and M of the tiles at a time
 constexpr Index kMostSum = 256;           // channels that one product sums; longer sums are cut
 constexpr unsigned kChannelsOfBlock = 8;  // a block is 32 tiles x 8 channels
 
@@ -98,7 +98,7 @@ __global__ void __launch_bounds__(256)
 // M [P][group][part][channels/G][count] to outputs, plus bias and residual, then relu, each if asked
 // for.
 template <int M>
-__global__ void __launch_bounds__(256)
+__global__ void __launch_bounds__(256, 2)
     output_kernel(Planes z, Index first, int count, int group_channels, int parts, const float* m,
                   const float* b, const float* residual, bool relu, bool aligned, float* y) {
   constexpr int kT = M + 2;
@@ -116,6 +116,7 @@ __global__ void __launch_bounds__(256)
     float points[kT * kT];
 #pragma unroll
     for (int i = 0; i < kT * kT; ++i) points[i] = from[Index{i} * z.channels * parts * count];
+#pragma unroll 1
     for (int part = 1; part < parts; ++part) {
       const float* const more = from + Index{part} * group_channels * count;
 #pragma unroll
@@ -175,22 +176,29 @@ __global__ void weights_kernel(const float* w, Index count, int kernels, int cha
   for (int point = 0; point < kT * kT; ++point) u[point * count + at] = out[point];
 }
 
-// S [slot][P][count] to dw [count][3][3].
+// S [slot][P][count] to dw [count][3][3]. A block adds the slots of 32 weights, some points to each
+// warp, and its first warp transforms them.
+constexpr unsigned kGradientWarps = 8;
 template <int M>
 __global__ void gradient_kernel(const float* s, int slots, Index count, bool accumulate,
                                 float* dw) {
   constexpr int kT = M + 2;
-  const Index i = global_thread();
-  if (i >= count) return;
+  __shared__ float sums[kT * kT * 32];
+  const int lane = static_cast<int>(threadIdx.x);
+  const Index i = static_cast<Index>(blockIdx.x) * 32 + lane;
+  for (int point = static_cast<int>(threadIdx.y); point < kT * kT;
+       point += static_cast<int>(kGradientWarps)) {
+    float sum = 0;
+    const float* from = s + point * count + i;
+#pragma unroll 4
+    for (int slot = 0; slot < slots; ++slot, from += kT * kT * count) sum += i < count ? *from : 0;
+    sums[point * 32 + lane] = sum;
+  }
+  __syncthreads();
+  if (threadIdx.y != 0 || i >= count) return;
   float points[kT * kT];
 #pragma unroll
-  for (int point = 0; point < kT * kT; ++point) points[point] = 0;
-  for (int slot = 0; slot < slots; ++slot) {
-#pragma unroll
-    for (int point = 0; point < kT * kT; ++point) {
-      points[point] += s[(Index{slot} * kT * kT + point) * count + i];
-    }
-  }
+  for (int point = 0; point < kT * kT; ++point) points[point] = sums[point * 32 + lane];
   float out[9];
   transform_back<kT, MatrixG<M>>(points, out);
 #pragma unroll
@@ -328,7 +336,9 @@ class Passes {
                          .stride_c = kernels * channels});
     }
     const Index slots = plan_.in.tiles == 0 ? 0 : plan_.slots;  // no image: dw = 0, or as it was
-    launch(gradient_kernel<M>, threads(plan_.weights), u_, int(slots), plan_.weights, accumulate,
+    const LaunchShape shape{.grid = dim3(static_cast<unsigned>(ceil_div(plan_.weights, 32))),
+                            .block = dim3(32, kGradientWarps)};
+    launch(gradient_kernel<M>, shape, u_, int(slots), plan_.weights, accumulate,
            static_cast<float*>(dw));
   }
 

@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: Apache-2.0
+// Selection on a CUDA device: auto, measure, check, and what the estimates are made of.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstdlib>
+#include <fstream>
+
+#include "experiments/bench/measure_gpu_ceilings.h"
+#include "layers/conv2d/ceilings.h"
+#include "layers/conv2d/execute.h"
+#include "layers/conv2d/measure.h"
+#include "layers/conv2d/select.h"
+#include "tests/support/cuda.h"
+#include "tests/support/expect_error.h"
+#include "tests/support/numbers.h"
+#include "tests/support/temporary_folder.h"
+
+namespace convscope {
+namespace {
+
+const Device kCuda{.type = DeviceType::cuda};
+const Conv2dProblem kProblem = Conv2dProblem::parse("n=2,c=4,h=9,w=9,k=6,r=3,s=3,pad=1");
+constexpr MachineCeilings kMachine{.flops_per_second = 50e12,
+                                   .bytes_per_second = 4e12,
+                                   .tf32_flops_per_second = 360e12,
+                                   .half_flops_per_second = 740e12,
+                                   .launch_seconds = 2e-6};
+
+class SelectionOnCuda : public testing::CudaTest {
+ protected:
+  void SetUp() override {
+    testing::CudaTest::SetUp();
+    if (IsSkipped()) return;
+    setenv("CONVSCOPE_CACHE_DIR", folder_.path().c_str(), 1);
+    forget_measured_conv2d();
+    forget_cpu_ceilings();
+  }
+  void TearDown() override {
+    unsetenv("CONVSCOPE_CACHE_DIR");
+    set_machine_ceilings({}, DeviceType::cuda);
+    forget_measured_conv2d();
+    forget_cpu_ceilings();
+  }
+  testing::TemporaryFolder folder_;
+};
+
+// A card with a cost of the test's choice.
+Conv2dCost cost_of_test;
+Conv2dAlgorithm card_with_cost() {
+  Conv2dAlgorithm card = conv2d_algorithms(DeviceType::cuda).get("im2col_gemm");
+  card.cost = [](const Conv2dProblem&, Direction) { return cost_of_test; };
+  return card;
+}
+
+TEST_F(SelectionOnCuda, AnEstimateAddsPassesAndLaunchesToTheSums) {
+  set_machine_ceilings(kMachine, DeviceType::cuda);
+  const Conv2dAlgorithm card = card_with_cost();
+  const auto ms = [&](const Conv2dProblem& problem) {
+    return estimated_ms(card, problem, Direction::forward);
+  };
+  cost_of_test = {.flops = 50e9, .bytes = 1e9, .peak_share = 0.5, .launches = 0};
+  EXPECT_DOUBLE_EQ(ms(kProblem), 2.0);  // 1 ms at the peak; its bytes take 0.25 ms meanwhile
+  cost_of_test.bytes = 12e9;
+  EXPECT_DOUBLE_EQ(ms(kProblem), 3.0);
+  cost_of_test.pass_bytes = 4e9;
+  EXPECT_DOUBLE_EQ(ms(kProblem), 4.0);
+  cost_of_test.launches = 500;
+  EXPECT_DOUBLE_EQ(ms(kProblem), 5.0);
+  cost_of_test = {.flops = 720e9, .bytes = 0, .launches = 0, .tensor_cores = true};
+  EXPECT_DOUBLE_EQ(ms(kProblem), 2.0);
+  Conv2dProblem half = kProblem;
+  half.dtype = DType::bf16;
+  EXPECT_DOUBLE_EQ(ms(half), 720.0 / 740);
+}
+
+TEST_F(SelectionOnCuda, CeilingsOfTheCpuAndOfTheGpuAreApart) {
+  const MachineCeilings cpu = machine_ceilings();
+  set_machine_ceilings(kMachine, DeviceType::cuda);
+  EXPECT_EQ(machine_ceilings().flops_per_second, cpu.flops_per_second);
+  EXPECT_EQ(machine_ceilings(DeviceType::cuda).tf32_flops_per_second, 360e12);
+}
+
+TEST_F(SelectionOnCuda, AutoChoosesACardForEveryDirectionOfTheUsualProblems) {
+  for (const char* text : {"n=32,c=3,h=224,w=224,k=64,r=7,s=7,stride=2,pad=3",
+                           "n=32,c=256,h=14,w=14,k=256,r=3,s=3,pad=1", "n=1,c=1,h=1,w=1,k=1",
+                           "n=0,c=3,h=8,w=8,k=4,r=3,s=3", "n=4,c=6,h=9,w=8,k=6,r=3,s=2,groups=3",
+                           "n=2,c=8,h=16,w=16,k=8,r=3,s=3,dilation=2,dtype=bf16"}) {
+    for (const Direction direction : kDirections) {
+      const Conv2dProblem problem = Conv2dProblem::parse(text);
+      const auto verdicts = explain_conv2d("auto", problem, direction, kCuda);
+      ASSERT_FALSE(verdicts.empty());
+      EXPECT_TRUE(verdicts[0].accepts) << text;
+      const Conv2dChoice choice = select_conv2d("auto", problem, direction, kCuda);
+      EXPECT_EQ(choice.algorithm->device, DeviceType::cuda);
+      EXPECT_TRUE(choice.algorithm->auto_ok) << text;
+    }
+  }
+}
+
+TEST_F(SelectionOnCuda, AutoNeverTakesAnotherPrecisionThanAskedFor) {
+  // A large product, where TF32 would be seven times as quick.
+  const Conv2dProblem problem = Conv2dProblem::parse("n=2,c=32,h=12,w=12,k=32,r=3,s=3,pad=1");
+  const Tensor x = testing::normal(problem.x_shape(), DType::f32, 1);
+  const Tensor w = testing::normal(problem.w_shape(), DType::f32, 2);
+  const auto convolve = [&](const std::string& policy, Device device) {
+    const Tensor y = Tensor::empty(problem.y_shape(), DType::f32, device);
+    execute_forward(select_conv2d(policy, problem, Direction::forward, device), problem,
+                    x.to(device), w.to(device), Tensor(), y);
+    return y.to(Device{});
+  };
+  const Tensor expected = convolve("reference", Device{});
+  const Tensor y = convolve("auto", kCuda);
+  double difference = 0;
+  double size = 0;
+  for (std::int64_t i = 0; i < y.numel(); ++i) {
+    difference += (y.at(i) - expected.at(i)) * (y.at(i) - expected.at(i));
+    size += expected.at(i) * expected.at(i);
+  }
+  EXPECT_LT(std::sqrt(difference / size), 2e-6);  // TF32: 3e-4
+}
+
+TEST_F(SelectionOnCuda, ANameOfTheOtherDeviceIsRefused) {
+  EXPECT_ERROR(ErrorKind::kUnavailable, "an algorithm for device cuda:0",
+               select_conv2d("im2col_gemm_eigen", kProblem, Direction::forward, kCuda));
+  EXPECT_ERROR(ErrorKind::kUnavailable, "'gemm_1x1' expects a 1x1 kernel, got 3x3; these accept it",
+               select_conv2d("gemm_1x1", kProblem, Direction::forward, kCuda));
+}
+
+TEST_F(SelectionOnCuda, MeasureRemembersByGpuAndDriver) {
+  EXPECT_EQ(measured_conv2d(kProblem, Direction::forward, kCuda), nullptr);
+  const Conv2dAlgorithm* fastest =
+      select_conv2d("measure", kProblem, Direction::forward, kCuda).algorithm;
+  std::ifstream file(measure_cache_path(kCuda));
+  const std::string content((std::istreambuf_iterator<char>(file)), {});
+  EXPECT_NE(content.find(gpu_name(kCuda) + " | forward | " + kProblem.text()), std::string::npos)
+      << content;
+  forget_measured_conv2d();
+  EXPECT_EQ(measured_conv2d(kProblem, Direction::forward, kCuda), fastest);
+  Conv2dProblem tf32 = kProblem;
+  tf32.precision = Precision::tf32;  // another problem
+  EXPECT_EQ(measured_conv2d(tf32, Direction::forward, kCuda), nullptr);
+}
+
+TEST_F(SelectionOnCuda, CheckComparesOnTheDevice) {
+  const Tensor x = testing::normal(kProblem.x_shape(), DType::f32, 1).to(kCuda);
+  const Tensor w = testing::normal(kProblem.w_shape(), DType::f32, 2).to(kCuda);
+  const Tensor dy = testing::normal(kProblem.y_shape(), DType::f32, 3).to(kCuda);
+  const auto choice = [&](Direction d) {
+    return select_conv2d("check:winograd_f4x3,im2col_gemm", kProblem, d, kCuda);
+  };
+  const Tensor y = Tensor::empty(kProblem.y_shape(), DType::f32, kCuda);
+  execute_forward(choice(Direction::forward), kProblem, x, w, Tensor(), y);
+  execute_backward_data(choice(Direction::backward_data), kProblem, dy, w, x.clone());
+  execute_backward_weight(choice(Direction::backward_weight), kProblem, x, dy, w.clone(), true);
+
+  Conv2dAlgorithm wrong = conv2d_algorithms(DeviceType::cuda).get("im2col_gemm");
+  wrong.name = "wrong";
+  wrong.forward = [](const Conv2dForwardArgs& args) {
+    conv2d_algorithms(DeviceType::cuda).get("im2col_gemm").forward(args);
+    backend_of(kCuda).fill_bytes(0, args.y, 0x3f, sizeof(float));
+  };
+  const Conv2dAlgorithm& right = conv2d_algorithms(DeviceType::cuda).get("winograd_f2x3");
+  EXPECT_ERROR(ErrorKind::kRun, "expected 'winograd_f2x3' and 'wrong' to agree within",
+               execute_forward({&right, &wrong}, kProblem, x, w, Tensor(), y));
+}
+
+TEST_F(SelectionOnCuda, MeasuredCeilingsAreRememberedAndBelieved) {
+  EXPECT_FALSE(remembered_gpu_ceilings());
+  const GpuCeilings measured = measure_gpu_ceilings(0.002);
+  EXPECT_GT(measured.f32_flops, 0);
+  EXPECT_GT(measured.copy_bytes, 0);
+  EXPECT_GT(measured.launch_seconds, 0);
+  const GpuCeilings ceilings{40e12, 300e12, 600e12, 3e12, 3e-6};
+  remember_gpu_ceilings(ceilings);
+  forget_cpu_ceilings();
+  const auto again = remembered_gpu_ceilings();
+  ASSERT_TRUE(again);
+  EXPECT_EQ(again->half_flops, 600e12);
+  EXPECT_EQ(machine_ceilings(DeviceType::cuda).bytes_per_second, 3e12);
+  EXPECT_EQ(machine_ceilings(DeviceType::cuda).launch_seconds, 3e-6);
+  remember_gpu_ceilings({40e12, 300e12, 600e12, -1, 3e-6});  // no sensible number
+  EXPECT_FALSE(remembered_gpu_ceilings());
+}
+
+}  // namespace
+}  // namespace convscope
