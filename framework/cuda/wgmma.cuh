@@ -53,6 +53,21 @@ __device__ inline std::uint64_t wgmma_descriptor(const void* shared, unsigned bl
       : CONVSCOPE_D32(0), CONVSCOPE_D32(32)                                              \
       : "l"(a), "l"(b), "r"(add ? 1 : 0), "n"(kDepthOuter ? 1 : 0))
 
+#define CONVSCOPE_WGMMA_192(TYPE)                                                        \
+  asm volatile(                                                                          \
+      "{\n.reg .pred p;\nsetp.ne.b32 p, %98, 0;\n"                                       \
+      "wgmma.mma_async.sync.aligned.m64n192k16.f32." TYPE "." TYPE                       \
+      " {"                                                                               \
+      "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "           \
+      "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, " \
+      "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, " \
+      "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63, " \
+      "%64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, " \
+      "%80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95"   \
+      "}, %96, %97, p, 1, 1, %99, %99;\n}"                                               \
+      : CONVSCOPE_D32(0), CONVSCOPE_D32(32), CONVSCOPE_D32(64)                           \
+      : "l"(a), "l"(b), "r"(add ? 1 : 0), "n"(kDepthOuter ? 1 : 0))
+
 #define CONVSCOPE_WGMMA_256(TYPE)                                                                  \
   asm volatile(                                                                                    \
       "{\n.reg .pred p;\nsetp.ne.b32 p, %130, 0;\n"                                                \
@@ -80,6 +95,8 @@ __device__ inline void wgmma(float (&d)[kColumns / 2], std::uint64_t a, std::uin
   if constexpr (kColumns == 64 && !kBFloat) CONVSCOPE_WGMMA_64("f16");
   if constexpr (kColumns == 128 && kBFloat) CONVSCOPE_WGMMA_128("bf16");
   if constexpr (kColumns == 128 && !kBFloat) CONVSCOPE_WGMMA_128("f16");
+  if constexpr (kColumns == 192 && kBFloat) CONVSCOPE_WGMMA_192("bf16");
+  if constexpr (kColumns == 192 && !kBFloat) CONVSCOPE_WGMMA_192("f16");
   if constexpr (kColumns == 256 && kBFloat) CONVSCOPE_WGMMA_256("bf16");
   if constexpr (kColumns == 256 && !kBFloat) CONVSCOPE_WGMMA_256("f16");
 }
@@ -98,6 +115,7 @@ __device__ inline void wgmma_wait() {
 
 #undef CONVSCOPE_WGMMA_64
 #undef CONVSCOPE_WGMMA_128
+#undef CONVSCOPE_WGMMA_192
 #undef CONVSCOPE_WGMMA_256
 #undef CONVSCOPE_D32
 #undef CONVSCOPE_D8

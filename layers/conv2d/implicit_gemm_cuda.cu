@@ -99,6 +99,9 @@ class Plan {
       const Line& b = wide[i % phases_w];
       most_blocks = std::max(most_blocks, blocks_of(a.taps, b.taps, pieces));
     }
+    most_steps = direction == Direction::backward_weight
+                     ? narrow((z.n * z.p() * z.q() + kBlockDepth - 1) / kBlockDepth)
+                     : most_blocks;
     instances = z.dtype == DType::f16    ? f16_instances()
                 : z.dtype == DType::bf16 ? bf16_instances()
                 : planes == 2            ? f32_instances()
@@ -113,9 +116,9 @@ class Plan {
   void choose() {
     us = std::numeric_limits<double>::infinity();
     for (const Instance& candidate : instances) {
-      const std::size_t shared = direction_ == Direction::backward_weight
-                                     ? candidate.weight_bytes()
-                                     : candidate.gather_bytes();
+      const bool weight = direction_ == Direction::backward_weight;
+      if (weight && candidate.weight == nullptr) continue;
+      const std::size_t shared = weight ? candidate.weight_bytes() : candidate.shared_bytes;
       if (shared > static_cast<std::size_t>(cuda_device_facts().shared_bytes_per_block)) continue;
       consider(candidate);
     }
@@ -127,6 +130,9 @@ class Plan {
   std::int64_t weight_pieces() const {
     return std::int64_t{phases_h} * phases_w * z.groups * rows * depth_pieces();
   }
+  int columns() const {  // of backward_weight
+    return high[0].taps * wide[0].taps * pieces * kPieceHalves;
+  }
   int depth_pieces() const { return most_blocks * kBlockPieces; }
   std::int64_t part_floats() const {
     return direction_ == Direction::backward_weight || splits > 1 ? splits * out_count : 0;
@@ -134,7 +140,7 @@ class Plan {
 
   const Conv2dProblem& z;
   int rows = 0, channels = 0, pieces = 0, planes = 1;  // of a group
-  int phases_h = 1, phases_w = 1, most_blocks = 0;
+  int phases_h = 1, phases_w = 1, most_blocks = 0, most_steps = 0;
   Line high[kMostPhases] = {}, wide[kMostPhases] = {};
   std::span<const Instance> instances;
   std::int64_t out_count = 0;  // elements of a part
@@ -168,11 +174,10 @@ class Plan {
     }
     if (tiles == 0 || most_steps == 0) tiles = steps = 1;
     const bool weight = direction_ == Direction::backward_weight;
-    const int fewest = weight ? 1 : std::max(1, ceil_div(most_blocks, kMostBlocks));
-    for (int parts = fewest; parts <= kMostParts; ++parts) {
+    for (int parts = 1; parts <= kMostParts; ++parts) {
       const double part_bytes = 4.0 * static_cast<double>(out_count) * parts;
       const bool summed = weight || parts > 1;
-      if (parts > fewest && (most_steps < parts * kFewestSteps || part_bytes > kMostPartBytes)) {
+      if (parts > 1 && (most_steps < parts * kFewestSteps || part_bytes > kMostPartBytes)) {
         break;
       }
       const double waves = std::ceil(tiles * parts / processors);
@@ -200,6 +205,7 @@ struct Layout {
       return arena.take<uint4>(static_cast<std::size_t>(count));
     };
     if (z.dtype == DType::f32) {
+      unscale = reinterpret_cast<float2*>(take_pieces(1));
       auto* const bits = reinterpret_cast<unsigned*>(take_pieces(2 * kMaximaBlocks / 4));
       const bool weight = direction == Direction::backward_weight;
       const bool forward = direction == Direction::forward;
@@ -214,11 +220,17 @@ struct Layout {
                       ? plan.pixel_pieces(pieces_of(plan.rows), z.p() * z.q())
                       : plan.weight_pieces();
     other = take_pieces(plan.planes * other_plane);
+    if (direction != Direction::backward_weight) {
+      const int places = plan.phases_h * plan.phases_w * plan.depth_pieces();
+      table = reinterpret_cast<int2*>(take_pieces((places + 1) / 2));
+    }
     parts = reinterpret_cast<float*>(take_pieces((plan.part_floats() + 3) / 4));
   }
 
   std::size_t bytes = 0;
   Maxima maxima, other_maxima;  // of `pixels`, of the other factor
+  float2* unscale = nullptr;    // what brings the sums of scaled factors back
+  int2* table = nullptr;        // see place_of()
   uint4* pixels = nullptr;
   uint4* other = nullptr;  // weights, or dy
   float* parts = nullptr;
@@ -230,26 +242,31 @@ void find_maxima(const Plan& plan, const Layout& at, const void* a, std::int64_t
   if (plan.z.dtype != DType::f32) return;
   launch(maxima_kernel<kMaximaThreads>,
          {.grid = dim3(static_cast<unsigned>(at.maxima.count + at.other_maxima.count)),
-          .block = dim3(kMaximaThreads)},
+          .block = dim3(kMaximaThreads),
+          .overlaps_previous = true},
          static_cast<const float*>(a), a_count, at.maxima.count, static_cast<const float*>(b),
          b_count, const_cast<unsigned*>(at.maxima.bits));
 }
 
-void pack_pixels(const Plan& plan, const void* from, int channels, std::int64_t area,
-                 const Maxima& maxima, uint4* to, std::int64_t to_plane) {
+// `writes_unscale`: of the two passes, the one that has both maxima.
+void pack_pixels(const Plan& plan, const Layout& at, const void* from, int channels,
+                 std::int64_t area, bool other, bool writes_unscale) {
   const PackPixels pack{.from = from,
-                        .to = to,
-                        .plane = to_plane,
+                        .to = other ? at.other : at.pixels,
+                        .plane = other ? at.other_plane : at.pixels_plane,
                         .channels = channels,
                         .groups = narrow(plan.z.groups),
                         .pieces = pieces_of(channels),
                         .area = narrow(area),
                         .channels_log2 = pack_channels_log2(channels),
-                        .maxima = maxima};
+                        .maxima = other ? at.other_maxima : at.maxima,
+                        .other_maxima = other ? at.maxima : at.other_maxima,
+                        .unscale = writes_unscale ? at.unscale : nullptr};
   const LaunchShape shape{
       .grid = dim3(static_cast<unsigned>(plan.z.n * ceil_div(pack.area, pack.pixels())),
                    static_cast<unsigned>(pack.groups * pack.channel_blocks())),
-      .block = dim3(kThreads)};
+      .block = dim3(kThreads),
+      .overlaps_previous = true};
   if (plan.z.dtype != DType::f32) return launch(pack_pixels_kernel<Float16, 1>, shape, pack);
   plan.planes == 2 ? launch(pack_pixels_kernel<float, 2>, shape, pack)
                    : launch(pack_pixels_kernel<float, 1>, shape, pack);
@@ -269,23 +286,39 @@ void pack_weights(const Plan& plan, const Layout& at, const void* from, bool bac
                    .backward = backward,
                    .phases_h = plan.phases_h,
                    .phases_w = plan.phases_w,
-                   .maxima = at.other_maxima};
+                   .table = at.table,
+                   .pixel_pieces = narrow(plan.z.groups) * plan.pieces,
+                   .maxima = at.other_maxima,
+                   .other_maxima = at.maxima,
+                   .unscale = at.unscale};
   std::copy_n(plan.high, kMostPhases, pack.high);
   std::copy_n(plan.wide, kMostPhases, pack.wide);
   const LaunchShape shape{
       .grid = dim3(static_cast<unsigned>(ceil_div(pack.depth_pieces, 32)),
                    static_cast<unsigned>(ceil_div(pack.rows, 8)),
                    static_cast<unsigned>(pack.phases_h * pack.phases_w * pack.groups)),
-      .block = dim3(kThreads)};
+      .block = dim3(kThreads),
+      .overlaps_previous = true};
   if (plan.z.dtype != DType::f32) return launch(pack_weights_kernel<Float16, 1>, shape, pack);
   plan.planes == 2 ? launch(pack_weights_kernel<float, 2>, shape, pack)
                    : launch(pack_weights_kernel<float, 1>, shape, pack);
+}
+
+LaunchShape sums_shape(std::int64_t count) {
+  LaunchShape shape = grid_for(count);
+  shape.overlaps_previous = true;
+  return shape;
 }
 
 // forward and backward_data: out = weights x pixels.
 void run_gather(const Plan& plan, const Layout& at, const Finish& end, void* out,
                 std::int64_t out_width, std::int64_t out_area) {
   const Conv2dProblem& z = plan.z;
+  const Instance& by = *plan.instance;
+  const int row_tiles = ceil_div(plan.rows, by.rows);
+  const std::size_t two = 2 * size_of(z.dtype);
+  const bool paired = plan.phases_h * plan.phases_w == 1 && out_area % 2 == 0 &&
+                      reinterpret_cast<std::uintptr_t>(out) % two == 0;
   Gather gather{.weights = at.other,
                 .weights_plane = at.other_plane,
                 .pixels = at.pixels,
@@ -293,8 +326,8 @@ void run_gather(const Plan& plan, const Layout& at, const Finish& end, void* out
                 .out = out,
                 .parts = at.parts,
                 .out_count = plan.out_count,
-                .maxima = at.maxima,
-                .other_maxima = at.other_maxima,
+                .table = at.table,
+                .unscale = at.unscale,
                 .end = end,
                 .images = narrow(z.n),
                 .groups = narrow(z.groups),
@@ -304,25 +337,29 @@ void run_gather(const Plan& plan, const Layout& at, const Finish& end, void* out
                 .splits = plan.splits,
                 .out_width = narrow(out_width),
                 .out_area = narrow(out_area),
-                .phases_w = plan.phases_w};
+                .paired = paired,
+                .phases_w = plan.phases_w,
+                .by_row_tiles = Divider(row_tiles),
+                .by_phases_w = Divider(plan.phases_w),
+                .by_groups = Divider(narrow(z.groups))};
   std::copy_n(plan.high, kMostPhases, gather.high);
   std::copy_n(plan.wide, kMostPhases, gather.wide);
   // Phase (0, 0) has the most pixels.
   const int pixels = narrow(z.n * plan.high[0].outputs * plan.wide[0].outputs);
-  const Instance& by = *plan.instance;
   launch(by.gather,
-         {.grid = dim3(static_cast<unsigned>(ceil_div(plan.rows, by.rows)) *
+         {.grid = dim3(static_cast<unsigned>(row_tiles) *
                            static_cast<unsigned>(ceil_div(pixels, by.columns)),
-                       static_cast<unsigned>(z.groups),
-                       static_cast<unsigned>(plan.splits * plan.phases_h * plan.phases_w)),
+                       static_cast<unsigned>(narrow(z.groups) * plan.phases_h * plan.phases_w),
+                       static_cast<unsigned>(plan.splits)),
           .block = dim3(by.threads),
-          .shared_bytes = by.gather_bytes()},
+          .shared_bytes = by.shared_bytes,
+          .overlaps_previous = true},
          gather);
   if (plan.splits == 1) return;
   const int channels = narrow(z.groups) * plan.rows;
   with_float_type(z.dtype, [&](auto zero) {
     using Out = decltype(zero);
-    launch(sum_parts_kernel<Out>, grid_for(plan.out_count), at.parts, plan.splits, plan.out_count,
+    launch(sum_parts_kernel<Out>, sums_shape(plan.out_count), at.parts, plan.splits, plan.out_count,
            gather.out_area, channels, end, static_cast<Out*>(out));
   });
 }
@@ -330,13 +367,19 @@ void run_gather(const Plan& plan, const Layout& at, const Finish& end, void* out
 // backward_weight: parts = dy x pixels, and their sum.
 void run_weight(const Plan& plan, const Layout& at, void* dw, bool accumulate) {
   const Conv2dProblem& z = plan.z;
+  const Instance& by = *plan.instance;
+  const int row_tiles = ceil_div(plan.rows, by.rows);
+  const int columns = plan.columns();
   const WeightGather gather{.errors = at.other,
                             .errors_plane = at.other_plane,
                             .pixels = at.pixels,
                             .pixels_plane = at.pixels_plane,
                             .parts = at.parts,
-                            .maxima = at.maxima,
-                            .other_maxima = at.other_maxima,
+                            // without images nothing is packed, and nobody wrote it
+                            .unscale = z.n == 0 ? nullptr : at.unscale,
+                            .steps = plan.most_steps,
+                            .columns = columns,
+                            .by_row_tiles = Divider(row_tiles),
                             .images = narrow(z.n),
                             .groups = narrow(z.groups),
                             .rows = plan.rows,
@@ -345,19 +388,19 @@ void run_weight(const Plan& plan, const Layout& at, void* dw, bool accumulate) {
                             .splits = plan.splits,
                             .high = plan.high[0],
                             .wide = plan.wide[0]};
-  const Instance& by = *plan.instance;
   launch(by.weight,
-         {.grid = dim3(static_cast<unsigned>(ceil_div(plan.rows, by.rows)) *
-                           static_cast<unsigned>(ceil_div(gather.columns(), by.columns)),
+         {.grid = dim3(static_cast<unsigned>(row_tiles) *
+                           static_cast<unsigned>(ceil_div(columns, by.columns)),
                        static_cast<unsigned>(z.groups), static_cast<unsigned>(plan.splits)),
           .block = dim3(by.threads),
-          .shared_bytes = by.weight_bytes()},
+          .shared_bytes = by.weight_bytes(),
+          .overlaps_previous = true},
          gather);
   with_float_type(z.dtype, [&](auto zero) {
     using Out = decltype(zero);
-    launch(sum_weight_parts_kernel<Out>, grid_for(plan.out_count), at.parts, plan.splits, z.k,
-           gather.columns(), plan.channels, plan.pieces * kPieceHalves, narrow(z.r * z.s),
-           accumulate, static_cast<Out*>(dw));
+    launch(sum_weight_parts_kernel<Out>, sums_shape(plan.out_count), at.parts, plan.splits, z.k,
+           columns, plan.channels, plan.pieces, narrow(z.r), narrow(z.s), accumulate,
+           static_cast<Out*>(dw));
   });
 }
 
@@ -367,7 +410,7 @@ void forward(const Conv2dForwardArgs& args) {
   const Plan plan(z, Direction::forward);
   const Layout at(plan, Direction::forward, args.workspace);
   find_maxima(plan, at, args.x, z.x_shape().numel(), args.w, z.w_shape().numel());
-  pack_pixels(plan, args.x, plan.channels, z.h * z.w, at.maxima, at.pixels, at.pixels_plane);
+  pack_pixels(plan, at, args.x, plan.channels, z.h * z.w, false, false);
   pack_weights(plan, at, args.w, false);
   run_gather(plan, at, {args.b, args.epilogue.residual, args.epilogue.relu}, args.y, z.q(),
              z.p() * z.q());
@@ -379,7 +422,7 @@ void backward_data(const Conv2dBackwardDataArgs& args) {
   const Plan plan(z, Direction::backward_data);
   const Layout at(plan, Direction::backward_data, args.workspace);
   find_maxima(plan, at, args.dy, z.y_shape().numel(), args.w, z.w_shape().numel());
-  pack_pixels(plan, args.dy, plan.channels, z.p() * z.q(), at.maxima, at.pixels, at.pixels_plane);
+  pack_pixels(plan, at, args.dy, plan.channels, z.p() * z.q(), false, false);
   pack_weights(plan, at, args.w, true);
   run_gather(plan, at, {}, args.dx, z.w, z.h * z.w);
 }
@@ -389,8 +432,8 @@ void backward_weight(const Conv2dBackwardWeightArgs& args) {
   const Plan plan(z, Direction::backward_weight);
   const Layout at(plan, Direction::backward_weight, args.workspace);
   find_maxima(plan, at, args.x, z.x_shape().numel(), args.dy, z.y_shape().numel());
-  pack_pixels(plan, args.x, plan.channels, z.h * z.w, at.maxima, at.pixels, at.pixels_plane);
-  pack_pixels(plan, args.dy, plan.rows, z.p() * z.q(), at.other_maxima, at.other, at.other_plane);
+  pack_pixels(plan, at, args.x, plan.channels, z.h * z.w, false, false);
+  pack_pixels(plan, at, args.dy, plan.rows, z.p() * z.q(), true, true);
   run_weight(plan, at, args.dw, args.accumulate);
 }
 
@@ -429,7 +472,7 @@ Conv2dSupport supports(const Conv2dProblem& z, Direction direction) {
   const std::int64_t area = std::max(z.h * z.w, z.p() * z.q());
   const std::int64_t pieces = (std::max(z.c, z.k) / z.groups + 7) / 8 * z.groups;
   if (z.n * area * pieces > 0x7fff0000 || (area + 512) * std::max(z.c, z.k) > 0x7fff0000 ||
-      z.groups * std::max<std::int64_t>(1, pieces / 8) > 65535) {
+      z.groups * kMostPhases * kMostPhases > 65535 || (pieces / 8 + z.groups) > 65535) {
     return Conv2dSupport::no(
         "expects fewer than 2^31 pieces of 8 channels in a tensor and fewer "
         "than 2^31 elements in an image, because places in them have 32 bits");

@@ -7,9 +7,10 @@ namespace convscope::implicit_gemm {
 std::span<const Instance> f32_instances() {
   static const Instance kInstances[] = {
       instance<Variant<Float16, float, 3, 2, 1, 128, 3, 1>>(1.10),
+      instance<Variant<Float16, float, 3, 2, 1, 192, 2, 1>>(1.60),
       instance<Variant<Float16, float, 3, 1, 2, 128, 2, 1>>(1.20),
       instance<Variant<Float16, float, 3, 1, 2, 64, 2, 2>>(0.62),
-      instance<Variant<Float16, float, 3, 1, 1, 64, 2, 2>>(0.40),
+      instance<Variant<Float16, float, 3, 1, 1, 64, 3, 2>>(0.40),
   };
   return kInstances;
 }

@@ -15,23 +15,22 @@ inline constexpr std::size_t kMostStages = 5;
 struct Instance {
   int rows, columns;  // of a block's tile
   unsigned threads;
-  std::size_t stage_bytes;  // shared memory without the tables
-  double step_us;           // that one multiprocessor takes for one step of one tile
+  std::size_t shared_bytes;  // of gather; backward_weight has rows of the depth behind it
+  double step_us;            // that one multiprocessor takes for one step of one tile
   void (*gather)(const Gather);
-  void (*weight)(const WeightGather);  // f16: those of tf32
+  void (*weight)(const WeightGather);  // null: the tile's columns do not divide the threads
 
-  std::size_t gather_bytes() const {
-    return stage_bytes + std::size_t{kMostBlocks} * kBlockPieces * sizeof(int2);
-  }
   std::size_t weight_bytes() const {
-    return stage_bytes + (kMostStages + 1) * kBlockDepth * sizeof(DepthRow);
+    return shared_bytes + (kMostStages + 1) * kBlockDepth * sizeof(DepthRow);
   }
 };
 
 template <class V>
-constexpr Instance instance(double step_us) {
-  return {V::kTileRows, V::kTileColumns,  V::kThreads,     V::kSharedBytes,
-          step_us,      gather_kernel<V>, weight_kernel<V>};
+inline Instance instance(double step_us) {
+  Instance out{V::kTileRows, V::kTileColumns,  V::kThreads, V::kSharedBytes,
+               step_us,      gather_kernel<V>, nullptr};
+  if constexpr (V::kThreads % (V::kTileColumns / kPieceHalves) == 0) out.weight = weight_kernel<V>;
+  return out;
 }
 
 std::span<const Instance> f32_instances();   // three products of halves

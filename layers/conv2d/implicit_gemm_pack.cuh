@@ -42,6 +42,8 @@ __global__ __launch_bounds__(kThreadCount) void maxima_kernel(const float* a, st
   const std::int64_t step = static_cast<std::int64_t>(blocks) * kThreadCount;
   std::int64_t i =
       static_cast<std::int64_t>(first ? block : block - a_blocks) * kThreadCount + threadIdx.x;
+  let_next_kernel_start();
+  wait_for_previous_kernel();
   unsigned largest = 0;
   for (; i + 7 * step < count; i += 8 * step) {
     unsigned bits[8];
@@ -87,6 +89,14 @@ __device__ inline float power_of_two(int exponent) {  // -126 .. 127
   return __uint_as_float(static_cast<unsigned>(exponent + 127) << 23);
 }
 
+// What brings the sums back: 2^-(a + b) as two factors, because it may lie beyond the range of one.
+// All lanes of a warp call it.
+template <class Pack>
+__device__ inline void write_unscale(const Pack& z) {
+  const int exponent = -(read_exponent(z.maxima) + read_exponent(z.other_maxima));
+  *z.unscale = make_float2(power_of_two(exponent / 2), power_of_two(exponent - exponent / 2));
+}
+
 // ---- halves ------------------------------------------------------------------------------------
 
 // Eight numbers as one piece of halves, and (kPlanes 2) what they leave over as another one.
@@ -124,8 +134,9 @@ struct PackPixels {
   uint4* to = nullptr;         // [planes][N][H W][G][pieces of C]
   std::int64_t plane = 0;      // pieces of one plane of `to`
   int channels = 0, groups = 1, pieces = 0, area = 0;
-  int channels_log2 = 3;  // of a block: 8, 16, 32 or 64 channels
-  Maxima maxima;
+  int channels_log2 = 3;        // of a block: 8, 16, 32 or 64 channels
+  Maxima maxima, other_maxima;  // of this factor and of the other one
+  float2* unscale = nullptr;    // when this pass is the one that writes it
 
   int channel_blocks() const { return ceil_div(pieces * kPieceHalves, 1 << channels_log2); }
   int pixels() const { return kPackElements >> channels_log2; }
@@ -152,8 +163,8 @@ __global__ __launch_bounds__(256) void pack_pixels_kernel(const PackPixels z) {
   const In* const from =
       static_cast<const In*>(z.from) +
       (static_cast<std::int64_t>(image) * z.groups + group) * z.channels * z.area;
-  float scale = 1;
-  if constexpr (sizeof(In) == 4) scale = power_of_two(read_exponent(z.maxima));
+  let_next_kernel_start();
+  wait_for_previous_kernel();
 #pragma unroll
   for (int i = 0; i < kPackElements / 256; ++i) {
     const int at = i * 256 + static_cast<int>(threadIdx.x);
@@ -166,6 +177,9 @@ __global__ __launch_bounds__(256) void pack_pixels_kernel(const PackPixels z) {
     }
     tile[channel * row + pixel] = value;
   }
+  float scale = 1;
+  if constexpr (sizeof(In) == 4) scale = power_of_two(read_exponent(z.maxima));
+  if (z.unscale != nullptr && blockIdx.x + blockIdx.y == 0 && threadIdx.x < 32) write_unscale(z);
   __syncthreads();
   const int pieces_log2 = z.channels_log2 - 3;
 #pragma unroll
@@ -196,8 +210,24 @@ struct PackWeights {
   bool backward = false;
   int phases_h = 1, phases_w = 1;
   Line high[kMostPhases] = {}, wide[kMostPhases] = {};
-  Maxima maxima;
+  int2* table = nullptr;  // [phase][depth_pieces], see place_of()
+  int pixel_pieces = 0;   // of the other factor
+  Maxima maxima, other_maxima;
+  float2* unscale = nullptr;
 };
+
+// Where a piece of the depth lies, relative to tap (0, 0) and channel 0 of a pixel, and its taps.
+__device__ inline int2 place_of(int index, const Line& high, const Line& wide, int pieces,
+                                int pixel_pieces) {
+  if (index >= high.taps * wide.taps * pieces) {
+    return make_int2(0, 15 | 15 << 8);  // no bit of a mask: outside everywhere
+  }
+  const Piece piece = piece_at(index, high.taps, wide.taps, pieces);
+  return make_int2(
+      (piece.tap_h * high.tap_step * wide.in_size + piece.tap_w * wide.tap_step) * pixel_pieces +
+          piece.channel,
+      piece.tap_h | piece.tap_w << 8);
+}
 
 // Block (x: 32 pieces, y: 8 rows, z: phase and group).
 template <class In, int kPlanes>
@@ -208,9 +238,17 @@ __global__ __launch_bounds__(256) void pack_weights_kernel(const __grid_constant
   const Line& wide = z.wide[phase % z.phases_w];
   const int index = static_cast<int>(blockIdx.x * 32 + threadIdx.x / 8);
   const int row = static_cast<int>(blockIdx.y * 8 + threadIdx.x % 8);
+  let_next_kernel_start();
+  wait_for_previous_kernel();
   float scale = 1;
   if constexpr (sizeof(In) == 4) scale = power_of_two(read_exponent(z.maxima));
-  if (index >= z.depth_pieces || row >= z.rows) return;
+  if (z.unscale != nullptr && blockIdx.x + blockIdx.y + blockIdx.z == 0 && threadIdx.x < 32)
+    write_unscale(z);
+  if (index >= z.depth_pieces) return;
+  if (row == 0 && group == 0) {
+    z.table[phase * z.depth_pieces + index] = place_of(index, high, wide, z.pieces, z.pixel_pieces);
+  }
+  if (row >= z.rows) return;
   In values[kPieceHalves] = {};
   if (index < high.taps * wide.taps * z.pieces) {
     const Piece piece = piece_at(index, high.taps, wide.taps, z.pieces);
@@ -251,6 +289,8 @@ __device__ inline float finish(const Finish& z, float sum, int channel, std::int
 template <class Out>
 __global__ void sum_parts_kernel(const float* parts, int splits, std::int64_t count, int area,
                                  int channels, const Finish end, Out* out) {
+  let_next_kernel_start();
+  wait_for_previous_kernel();
   for (std::int64_t i = global_thread(); i < count; i += global_threads()) {
     float sum = 0;
 #pragma unroll 8
@@ -259,20 +299,24 @@ __global__ void sum_parts_kernel(const float* parts, int splits, std::int64_t co
   }
 }
 
-// dw [G K, C, taps] from parts [split][G K][columns], column = tap * pieces * 8 + channel.
+// dw [G K, C, taps] from parts [split][G K][columns], columns in the order of piece_at().
 template <class Out>
 __global__ void sum_weight_parts_kernel(const float* parts, int splits, std::int64_t rows,
-                                        int columns, int channels, int padded, int taps,
-                                        bool accumulate, Out* dw) {
+                                        int columns, int channels, int pieces, int taps_h,
+                                        int taps_w, bool accumulate, Out* dw) {
+  let_next_kernel_start();
+  wait_for_previous_kernel();
   const std::int64_t count = rows * columns;
   for (std::int64_t i = global_thread(); i < count; i += global_threads()) {
-    const int column = static_cast<int>(i % columns);
-    const int channel = column % padded;
+    const std::int64_t row = i / columns;
+    const int column = static_cast<int>(i - row * columns);
+    const Piece piece = piece_at(column / kPieceHalves, taps_h, taps_w, pieces);
+    const int channel = piece.channel * kPieceHalves + column % kPieceHalves;
     if (channel >= channels) continue;
     float sum = 0;
 #pragma unroll 8
     for (int split = 0; split < splits; ++split) sum += parts[split * count + i];
-    Out& to = dw[(i / columns * channels + channel) * taps + column / padded];
+    Out& to = dw[((row * channels + channel) * taps_h + piece.tap_h) * taps_w + piece.tap_w];
     to = from_float<Out>(accumulate ? to_float(to) + sum : sum);
   }
 }

@@ -15,15 +15,38 @@
 
 namespace convscope::implicit_gemm {
 
-inline constexpr int kPieceHalves = 8;   // a piece: 16 bytes, what one asynchronous copy moves
-inline constexpr int kBlockPieces = 8;   // pieces of a row that one step of the sum takes
-inline constexpr int kBlockDepth = 64;   // halves of them
-inline constexpr int kMostTaps = 15;     // in each dimension: bits 0..14 and 16..30 of a mask
-inline constexpr int kMostPhases = 8;    // strides of backward_data, in each dimension
-inline constexpr int kMostBlocks = 128;  // of one split: its table of pieces is 8 KiB
+inline constexpr int kPieceHalves = 8;    // a piece: 16 bytes, what one asynchronous copy moves
+inline constexpr int kBlockPieces = 8;    // pieces of a row that one step of the sum takes
+inline constexpr int kBlockDepth = 64;    // halves of them
+inline constexpr int kMostTaps = 15;      // in each dimension: bits 0..14 and 16..30 of a mask
+inline constexpr int kMostPhases = 8;     // strides of backward_data, in each dimension
+inline constexpr int kChannelPieces = 4;  // whose taps follow each other, see piece_at()
 
 constexpr int ceil_div(int a, int b) { return (a + b - 1) / b; }
 constexpr int pieces_of(int channels) { return ceil_div(channels, kPieceHalves); }
+
+// n / d for 0 <= n < 2^31 by one multiplication: with 2^(s-1) < d <= 2^s and
+// m = ceil(2^(31+s) / d) < 2^32, the error n (m d - 2^(31+s)) / d of n m stays below 2^(31+s) / d.
+struct Divider {
+  unsigned multiplier = 1u << 31;
+  int shift = 31;
+
+  constexpr Divider() = default;
+  constexpr explicit Divider(int d) {
+    int s = 0;
+    while ((std::int64_t{1} << s) < d) ++s;
+    shift = 31 + s;
+    multiplier =
+        d <= 0
+            ? 0
+            : static_cast<unsigned>(((std::uint64_t{1} << shift) + static_cast<unsigned>(d) - 1) /
+                                    static_cast<unsigned>(d));
+  }
+  constexpr int divide(int n) const {
+    return static_cast<int>(static_cast<std::uint64_t>(static_cast<unsigned>(n)) * multiplier >>
+                            shift);
+  }
+};
 
 // One dimension of one phase.
 struct Line {
@@ -33,15 +56,18 @@ struct Line {
   int in_first = 0, in_step = 1;    // see above
   int taps = 0, tap_step = 1;
   int kernel_first = 0, kernel_step = 1;  // tap t is this element of the kernel
+  Divider by_outputs = {};                // set by the two functions below
 
   constexpr int input(int i, int tap) const { return in_first + i * in_step + tap * tap_step; }
   constexpr int output(int i) const { return out_first + i * out_step; }
   constexpr int kernel(int tap) const { return kernel_first + tap * kernel_step; }
   // Bit t: tap t of position i lies inside the input.
   constexpr unsigned inside(int i) const {
+    int at = input(i, 0);
+    const int last = input(i, taps - 1);
+    if (at >= 0 && at < in_size && last >= 0 && last < in_size) return (1u << taps) - 1;
     unsigned mask = 0;
-    for (int t = 0; t < taps; ++t) {
-      const int at = input(i, t);
+    for (int t = 0; t < taps; ++t, at += tap_step) {
       if (at >= 0 && at < in_size) mask |= 1u << t;
     }
     return mask;
@@ -54,7 +80,8 @@ constexpr Line forward_line(int input, int output, int kernel, int stride, int p
           .in_first = -pad,
           .in_step = stride,
           .taps = kernel,
-          .tap_step = dilation};
+          .tap_step = dilation,
+          .by_outputs = Divider(output)};
 }
 
 // Elements a, a + stride, ... of dx [input], summed from dy [output].
@@ -64,6 +91,7 @@ constexpr Line backward_line(int phase, int input, int output, int kernel, int s
             .out_first = phase,
             .out_step = stride,
             .in_size = output};
+  line.by_outputs = Divider(line.outputs);
   line.kernel_step = stride / std::gcd(stride, dilation);
   line.tap_step = -(line.kernel_step * dilation / stride);
   for (int r = 0; r < kernel && r < line.kernel_step; ++r) {
@@ -76,21 +104,21 @@ constexpr Line backward_line(int phase, int input, int output, int kernel, int s
   return line;
 }
 
-// The order in which the sum walks over its pieces: 64 channels (8 pieces), all taps of them, the
-// next 64 channels. So the taps of one block of channels follow each other and find their pixels
-// in L1. The channels behind the last full 64 form a smaller block.
+// The order in which the sum walks over its pieces: 32 channels (4 pieces), all taps of them, the
+// next 32 channels. So the taps of one block of channels follow each other and find their pixels
+// in L1. The channels behind the last full block form a smaller one.
 struct Piece {
   int tap_h = 0, tap_w = 0;
   int channel = 0;  // piece of the channels
 };
 constexpr Piece piece_at(int index, int taps_h, int taps_w, int pieces) {
   const int taps = taps_h * taps_w;
-  const int whole = pieces / kBlockPieces * kBlockPieces;
+  const int whole = pieces / kChannelPieces * kChannelPieces;
   int tap = 0;
   int channel = 0;
   if (index < whole * taps) {
-    tap = index / kBlockPieces % taps;
-    channel = index / (kBlockPieces * taps) * kBlockPieces + index % kBlockPieces;
+    tap = index / kChannelPieces % taps;
+    channel = index / (kChannelPieces * taps) * kChannelPieces + index % kChannelPieces;
   } else {
     const int rest = index - whole * taps;
     tap = rest / (pieces - whole);
@@ -102,9 +130,11 @@ constexpr int blocks_of(int taps_h, int taps_w, int pieces) {
   return ceil_div(taps_h * taps_w * pieces, kBlockPieces);
 }
 
-// Part `index` of `count` equal parts of [0, total).
+// Part `index` of `count` parts of [0, total), whose sizes differ by at most one.
 constexpr int part_begin(int total, int index, int count) {
-  return static_cast<int>(static_cast<std::int64_t>(total) * index / count);
+  const int size = total / count;
+  const int longer = total - size * count;
+  return index * size + (index < longer ? index : longer);
 }
 
 // f32 as two halves: scale by 2^e so that the largest magnitude lies in [2^13, 2^14), then

@@ -38,36 +38,41 @@ struct Variant {
 
 // With three terms the unit's sums, rounded towards zero at each addition, start from zero again
 // after this many steps, and what they were is added to the sums in registers, rounded to nearest.
-inline constexpr int kStepsToPromotion = 2;
+inline constexpr int kStepsToPromotion = 4;
 
 // sums = the product of `steps` steps. load(step, stage) starts the copies of one step.
 template <class V, bool kDepthOuter, class Load>
 __device__ inline void sum_steps(float (&sums)[V::kSums], unsigned char* stages, int steps,
                                  const Load& load) {
+  using Half = typename V::Half;
+  // Steps whose product may still be under way when the next one is given to the tensor cores;
+  // their stage is filled again one step later.
+  constexpr int kUnderWay = V::kStages >= 3 ? 1 : 0;
+  constexpr int kAhead = V::kStages - 1 - kUnderWay;
   const int group = static_cast<int>(threadIdx.x) / 128;
   const int from_rows = group % V::kRowGroups * kTileBlockBytes;
   const int from_columns =
       V::kPlanes * V::kRowsBytes + group / V::kRowGroups * (V::kColumns * kTileRowBytes);
 #pragma unroll
   for (int i = 0; i < V::kSums; ++i) sums[i] = 0;
-  [[maybe_unused]] float fresh[V::kSums];
+  [[maybe_unused]] float fresh[V::kTerms == 3 ? V::kSums : 1];
   if constexpr (V::kTerms == 3) {
 #pragma unroll
     for (int i = 0; i < V::kSums; ++i) fresh[i] = 0;
   }
 #pragma unroll
-  for (int i = 0; i < V::kStages - 1; ++i) {
+  for (int i = 0; i < kAhead; ++i) {
     if (i < steps) load(i, stages + i * V::kStageBytes);
     async_copy_commit();
   }
   int stage = 0;
+  int to_fill = kAhead;
   for (int step = 0; step < steps; ++step) {
-    async_copy_wait<V::kStages - 2>();
+    async_copy_wait<kAhead - 1>();
     order_shared_writes_for_matrix_unit();
-    __syncthreads();  // the step is there, and nobody reads the one before any more
+    __syncthreads();  // the step is there, and nobody reads stage `to_fill` any more
     const unsigned char* const rows = stages + stage * V::kStageBytes + from_rows;
     const unsigned char* const columns = stages + stage * V::kStageBytes + from_columns;
-    using Half = typename V::Half;
     matrix_tile::begin();
     if constexpr (V::kTerms == 1) {
       matrix_tile::hold(sums);
@@ -82,23 +87,25 @@ __device__ inline void sum_steps(float (&sums)[V::kSums], unsigned char* stages,
       matrix_tile::multiply<Half, V::kColumns, kDepthOuter>(fresh, rows, columns, true);
     }
     matrix_tile::commit();
-    const int ahead = stage == 0 ? V::kStages - 1 : stage - 1;
-    if (step + V::kStages - 1 < steps) {
-      load(step + V::kStages - 1, stages + ahead * V::kStageBytes);
-    }
+    if (step + kAhead < steps) load(step + kAhead, stages + to_fill * V::kStageBytes);
     async_copy_commit();
-    matrix_tile::wait<0>();
     if constexpr (V::kTerms == 1) {
+      matrix_tile::wait<kUnderWay>();
       matrix_tile::hold(sums);
-    } else {
+    } else if (step % kStepsToPromotion == kStepsToPromotion - 1 || step == steps - 1) {
+      matrix_tile::wait<0>();
       matrix_tile::hold(fresh);
-      if (step % kStepsToPromotion == kStepsToPromotion - 1 || step == steps - 1) {
 #pragma unroll
-        for (int i = 0; i < V::kSums; ++i) sums[i] += fresh[i];
-      }
+      for (int i = 0; i < V::kSums; ++i) sums[i] += fresh[i];
+    } else {
+      matrix_tile::wait<kUnderWay>();
+      matrix_tile::hold(fresh);
     }
     stage = stage == V::kStages - 1 ? 0 : stage + 1;
+    to_fill = to_fill == V::kStages - 1 ? 0 : to_fill + 1;
   }
+  matrix_tile::wait<0>();
+  matrix_tile::hold(sums);
   async_copy_wait<0>();
   __syncthreads();  // the stages may serve for other things
 }
@@ -108,16 +115,6 @@ __device__ inline unsigned char* aligned_shared() {
   auto* const shared = dynamic_shared<unsigned char>();
   const auto address = reinterpret_cast<std::uintptr_t>(shared);
   return shared + (1024 - address % 1024) % 1024;
-}
-
-// Scales of the sums: 2^-(a + b), in two factors because it may lie beyond the range of one.
-struct Unscale {
-  float first = 1, second = 1;
-};
-__device__ inline Unscale unscale(const Maxima& a, const Maxima& b) {
-  if (a.bits == nullptr) return {};
-  const int exponent = -(read_exponent(a) + read_exponent(b));
-  return {power_of_two(exponent / 2), power_of_two(exponent - exponent / 2)};
 }
 
 // ---- forward and backward_data -----------------------------------------------------------------
@@ -130,69 +127,96 @@ struct Gather {
   void* out = nullptr;     // [N, G rows, out_area]
   float* parts = nullptr;  // [splits] of the same, when splits > 1
   std::int64_t out_count = 0;
-  Maxima maxima, other_maxima;  // of the two factors
+  const int2* table = nullptr;      // PackWeights::table
+  const float2* unscale = nullptr;  // null: the sums stay as they are
   Finish end;
   int images = 0, groups = 1, rows = 0;          // rows of a group
   int pieces = 0, depth_pieces = 0, splits = 1;  // pieces of a group's pixel, of a row of weights
   int out_width = 0, out_area = 0;
+  bool paired = false;  // pixels 2i and 2i + 1 are neighbours in the output, 2i as aligned as two
   int phases_w = 1;
+  Divider by_row_tiles, by_phases_w, by_groups;
   Line high[kMostPhases] = {}, wide[kMostPhases] = {};
 };
 
-template <class Out>
-__device__ inline void store_two(Out* to, float first, float second, bool together) {
-  if (together && (reinterpret_cast<std::uintptr_t>(to) & (2 * sizeof(Out) - 1)) == 0) {
-    if constexpr (sizeof(Out) == 4) {
-      *reinterpret_cast<float2*>(to) = make_float2(first, second);
-    } else {
-      const unsigned low = from_float<Out>(first).bits;
-      const unsigned high = from_float<Out>(second).bits;
-      *reinterpret_cast<unsigned*>(to) = low | high << 16;
+// The sums of a thread to `out`, whose places for the tile's pixels are `at`, relative to the first
+// image of the tile (-1: no pixel).
+template <class V, bool kPaired, class Out>
+__device__ inline void store_tile(const float (&sums)[V::kSums], Out* out, const int* at,
+                                  std::int64_t image_at, int area, int first_channel, int rows_left,
+                                  float2 scale, const Finish& end) {
+  std::int64_t row_at[2];
+  float bias[2];
+#pragma unroll
+  for (int i = 0; i < 2; ++i) {
+    const int channel = first_channel + 8 * i;
+    row_at[i] = image_at + static_cast<std::int64_t>(channel) * area;
+    bias[i] = end.bias != nullptr && 8 * i < rows_left
+                  ? to_float(static_cast<const Out*>(end.bias)[channel])
+                  : 0;
+  }
+  const Out* const residual = static_cast<const Out*>(end.residual);
+#pragma unroll
+  for (int j = 0; j < V::kColumns / 8; ++j) {
+    const int2 to = *reinterpret_cast<const int2*>(at + 8 * j);
+    if (to.x < 0) continue;
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+      if (8 * i >= rows_left) continue;
+      float y[2];
+#pragma unroll
+      for (int e = 0; e < 2; ++e) {
+        y[e] = sums[4 * j + 2 * i + e] * scale.x * scale.y;
+        if (end.bias != nullptr) y[e] += bias[i];
+      }
+      Out* const first = out + row_at[i] + to.x;
+      if (residual != nullptr) {
+        y[0] += to_float(residual[row_at[i] + to.x]);
+        if (to.y >= 0) y[1] += to_float(residual[row_at[i] + to.y]);
+      }
+      if (end.relu) {  // NaN stays NaN
+        y[0] = y[0] < 0 ? 0 : y[0];
+        y[1] = y[1] < 0 ? 0 : y[1];
+      }
+      if constexpr (kPaired && sizeof(Out) == 4) {
+        *reinterpret_cast<float2*>(first) = make_float2(y[0], y[1]);
+      } else if constexpr (kPaired) {
+        const unsigned low = from_float<Out>(y[0]).bits;
+        const unsigned high = from_float<Out>(y[1]).bits;
+        *reinterpret_cast<unsigned*>(first) = low | high << 16;
+      } else {
+        *first = from_float<Out>(y[0]);
+        if (to.y >= 0) out[row_at[i] + to.y] = from_float<Out>(y[1]);
+      }
     }
-  } else {
-    to[0] = from_float<Out>(first);
   }
 }
 
-// Block (x: row tiles inside pixel tiles, y: group, z: split inside phase).
+// Block (x: row tiles inside pixel tiles, y: groups inside phases, z: split).
 template <class V>
 __global__ __launch_bounds__(V::kThreads,
                              V::kBlocks) void gather_kernel(const __grid_constant__ Gather z) {
   unsigned char* const stages = aligned_shared();
-  int2* const table = reinterpret_cast<int2*>(stages + V::kStages * V::kStageBytes);
   const int thread = static_cast<int>(threadIdx.x);
-  const int row_tiles = ceil_div(z.rows, V::kTileRows);
-  const int first_row = static_cast<int>(blockIdx.x) % row_tiles * V::kTileRows;
-  const int first_pixel = static_cast<int>(blockIdx.x) / row_tiles * V::kTileColumns;
-  const int group = static_cast<int>(blockIdx.y);
-  const int split = static_cast<int>(blockIdx.z) % z.splits;
-  const int phase = static_cast<int>(blockIdx.z) / z.splits;
-  const Line& high = z.high[phase / z.phases_w];
-  const Line& wide = z.wide[phase % z.phases_w];
-  const int plane = high.outputs * wide.outputs;  // pixels of an image in this phase
-  const int pixels = z.images * plane;
+  const int pixel_tile = z.by_row_tiles.divide(static_cast<int>(blockIdx.x));
+  const int first_row =
+      (static_cast<int>(blockIdx.x) - pixel_tile * ceil_div(z.rows, V::kTileRows)) * V::kTileRows;
+  const int first_pixel = pixel_tile * V::kTileColumns;
+  const int phase = z.by_groups.divide(static_cast<int>(blockIdx.y));
+  const int group = static_cast<int>(blockIdx.y) - phase * z.groups;
+  const int phase_h = z.by_phases_w.divide(phase);
+  const Line& high = z.high[phase_h];
+  const Line& wide = z.wide[phase - phase_h * z.phases_w];
+  const int pixels = z.images * high.outputs * wide.outputs;
   if (first_pixel >= pixels) return;
   const int blocks = blocks_of(high.taps, wide.taps, z.pieces);
-  const int first_block = part_begin(blocks, split, z.splits);
-  const int steps = part_begin(blocks, split + 1, z.splits) - first_block;
-
-  // Where each piece of the depth lies, relative to tap (0, 0) and channel 0 of a pixel.
-  const int pixel_pieces = z.groups * z.pieces;
-  for (int i = thread; i < steps * kBlockPieces; i += V::kThreads) {
-    const int index = first_block * kBlockPieces + i;
-    int2 entry = make_int2(0, 15 | 15 << 8);  // no bit of a mask: outside everywhere
-    if (index < high.taps * wide.taps * z.pieces) {
-      const Piece piece = piece_at(index, high.taps, wide.taps, z.pieces);
-      entry.x = (piece.tap_h * high.tap_step * wide.in_size + piece.tap_w * wide.tap_step) *
-                    pixel_pieces +
-                piece.channel;
-      entry.y = piece.tap_h | piece.tap_w << 8;
-    }
-    table[i] = entry;
-  }
+  const int split = static_cast<int>(blockIdx.z);
+  const int first_block = z.splits == 1 ? 0 : part_begin(blocks, split, z.splits);
+  const int steps = z.splits == 1 ? blocks : part_begin(blocks, split + 1, z.splits) - first_block;
 
   // Each thread copies one piece of every kRowStep-th row of both tiles.
   constexpr int kRowStep = V::kThreads / kBlockPieces;
+  const int pixel_pieces = z.groups * z.pieces;
   const int piece = thread % kBlockPieces;
   const int row = thread / kBlockPieces;
   int from[V::kTileColumns / kRowStep];
@@ -200,9 +224,10 @@ __global__ __launch_bounds__(V::kThreads,
 #pragma unroll
   for (int i = 0; i < V::kTileColumns / kRowStep; ++i) {
     const int pixel = first_pixel + row + i * kRowStep;
-    const int image = pixel / plane;
-    const int h = pixel % plane / wide.outputs;
-    const int w = pixel % wide.outputs;
+    const int line = wide.by_outputs.divide(pixel);
+    const int image = high.by_outputs.divide(line);
+    const int w = pixel - line * wide.outputs;
+    const int h = line - image * high.outputs;
     from[i] = ((image * high.in_size + high.input(h, 0)) * wide.in_size + wide.input(w, 0)) *
                   pixel_pieces +
               group * z.pieces;
@@ -214,11 +239,16 @@ __global__ __launch_bounds__(V::kThreads,
           z.depth_pieces +
       first_block * kBlockPieces + piece;
   const int rows_left = z.rows - first_row - row;
-  const Unscale scale = unscale(z.maxima, z.other_maxima);
-  __syncthreads();  // the table
+  let_next_kernel_start();
+  wait_for_previous_kernel();
+  const float2 scale = z.unscale == nullptr ? make_float2(1, 1) : *z.unscale;
+  const int2* const table = z.table + phase * z.depth_pieces + first_block * kBlockPieces + piece;
+  int2 next_place = steps > 0 ? table[0] : make_int2(0, 0);
 
-  const auto load = [&](int step, unsigned char* stage) {
+  const auto load = [&](int step, unsigned char* stage) {  // called for step 0, 1, 2, ...
     unsigned char* const to = stage + swizzle_tile(row, piece);
+    const int2 place = next_place;
+    if (step + 1 < steps) next_place = table[(step + 1) * kBlockPieces];
 #pragma unroll
     for (int i = 0; i < V::kTileRows / kRowStep; ++i) {
       const bool valid = i * kRowStep < rows_left;
@@ -232,12 +262,11 @@ __global__ __launch_bounds__(V::kThreads,
                               at + j * z.weights_plane, valid);
       }
     }
-    const int2 entry = table[step * kBlockPieces + piece];
 #pragma unroll
     for (int i = 0; i < V::kTileColumns / kRowStep; ++i) {
       const bool valid =
-          (inside[i] >> (entry.y & 15) & inside[i] >> (16 + (entry.y >> 8)) & 1u) != 0;
-      const uint4* const at = z.pixels + (valid ? from[i] + entry.x : 0);
+          (inside[i] >> (place.y & 15) & inside[i] >> (16 + (place.y >> 8)) & 1u) != 0;
+      const uint4* const at = z.pixels + (valid ? from[i] + place.x : 0);
 #pragma unroll
       for (int j = 0; j < V::kPlanes; ++j) {
         async_copy<16>(
@@ -249,54 +278,37 @@ __global__ __launch_bounds__(V::kThreads,
   float sums[V::kSums];
   sum_steps<V, false>(sums, stages, steps, load);
 
-  // Where each pixel of the tile goes, relative to the first image of the tile.
   int* const out_at = reinterpret_cast<int*>(stages);
-  const int first_image = first_pixel / plane;
+  const int first_image = high.by_outputs.divide(wide.by_outputs.divide(first_pixel));
+  const int out_channels = z.groups * z.rows;
   for (int i = thread; i < V::kTileColumns; i += V::kThreads) {
     const int pixel = first_pixel + i;
-    const int h = pixel % plane / wide.outputs;
-    const int w = pixel % wide.outputs;
+    const int line = wide.by_outputs.divide(pixel);
+    const int image = high.by_outputs.divide(line);
     out_at[i] = pixel >= pixels ? -1
-                                : (pixel / plane - first_image) * z.groups * z.rows * z.out_area +
-                                      high.output(h) * z.out_width + wide.output(w);
+                                : (image - first_image) * out_channels * z.out_area +
+                                      high.output(line - image * high.outputs) * z.out_width +
+                                      wide.output(pixel - line * wide.outputs);
   }
   __syncthreads();
   const int warp_group = thread / 128;
-  const int column = warp_group / V::kRowGroups * V::kColumns + thread % 4 * 2;
-  const std::int64_t image_at =
-      static_cast<std::int64_t>(first_image) * z.groups * z.rows * z.out_area;
-#pragma unroll
-  for (int i = 0; i < 2; ++i) {
-    const int tile_row = first_row + warp_group % V::kRowGroups * 64 + thread % 128 / 32 * 16 +
-                         thread % 32 / 4 + 8 * i;
-    if (tile_row >= z.rows) continue;
-    const int channel = group * z.rows + tile_row;
-    const std::int64_t row_at = image_at + static_cast<std::int64_t>(channel) * z.out_area;
-#pragma unroll
-    for (int j = 0; j < V::kColumns / 8; ++j) {
-      const int2 at = *reinterpret_cast<const int2*>(out_at + column + 8 * j);
-      const float first = sums[4 * j + 2 * i] * scale.first * scale.second;
-      const float second = sums[4 * j + 2 * i + 1] * scale.first * scale.second;
-      if (at.x < 0) continue;
-      const bool together = at.y == at.x + 1;
-      if (z.splits > 1) {
-        float* const to = z.parts + split * z.out_count + row_at;
-        store_two<float>(to + at.x, first, second, together);
-        if (at.y >= 0 && !(together && (reinterpret_cast<std::uintptr_t>(to + at.x) & 7) == 0)) {
-          to[at.y] = second;
-        }
-      } else {
-        using Out = typename V::Out;
-        Out* const to = static_cast<Out*>(z.out) + row_at;
-        const float y0 = finish<Out>(z.end, first, channel, row_at + at.x);
-        const float y1 = at.y >= 0 ? finish<Out>(z.end, second, channel, row_at + at.y) : 0;
-        store_two<Out>(to + at.x, y0, y1, together);
-        if (at.y >= 0 && !(together && (reinterpret_cast<std::uintptr_t>(to + at.x) &
-                                        (2 * sizeof(Out) - 1)) == 0)) {
-          to[at.y] = from_float<Out>(y1);
-        }
-      }
-    }
+  const int tile_row =
+      first_row + warp_group % V::kRowGroups * 64 + thread % 128 / 32 * 16 + thread % 32 / 4;
+  const int left = z.rows - tile_row;
+  const int channel = group * z.rows + tile_row;
+  const int* const at = out_at + warp_group / V::kRowGroups * V::kColumns + thread % 4 * 2;
+  const std::int64_t image_at = static_cast<std::int64_t>(first_image) * out_channels * z.out_area;
+  if (left <= 0) return;
+  using Out = typename V::Out;
+  if (z.splits > 1) {
+    float* const out = z.parts + split * z.out_count;
+    z.paired ? store_tile<V, true>(sums, out, at, image_at, z.out_area, channel, left, scale, {})
+             : store_tile<V, false>(sums, out, at, image_at, z.out_area, channel, left, scale, {});
+  } else {
+    Out* const out = static_cast<Out*>(z.out);
+    z.paired
+        ? store_tile<V, true>(sums, out, at, image_at, z.out_area, channel, left, scale, z.end)
+        : store_tile<V, false>(sums, out, at, image_at, z.out_area, channel, left, scale, z.end);
   }
 }
 
@@ -307,15 +319,12 @@ struct WeightGather {
   std::int64_t errors_plane = 0;
   const uint4* pixels = nullptr;  // x: PackPixels::to
   std::int64_t pixels_plane = 0;
-  float* parts = nullptr;       // [splits][groups][rows][columns]
-  Maxima maxima, other_maxima;  // of the two factors
+  float* parts = nullptr;  // [splits][groups][rows][columns]
+  const float2* unscale = nullptr;
+  int steps = 0, columns = 0;
+  Divider by_row_tiles;
   int images = 0, groups = 1, rows = 0, row_pieces = 0, pieces = 0, splits = 1;
   Line high, wide;  // forward
-
-  __host__ __device__ int columns() const { return high.taps * wide.taps * pieces * kPieceHalves; }
-  __host__ __device__ int steps() const {
-    return ceil_div(images * high.outputs * wide.outputs, kBlockDepth);
-  }
 };
 
 // A row of the depth: an output pixel, and the input pixel under its tap (0, 0).
@@ -324,11 +333,11 @@ struct DepthRow {
   short h, w;
 };
 __device__ inline DepthRow depth_row(const WeightGather& z, int pixel) {
-  const int plane = z.high.outputs * z.wide.outputs;
-  const int image = pixel / plane;
+  const int line = z.wide.by_outputs.divide(pixel);
+  const int image = z.high.by_outputs.divide(line);
   if (image >= z.images) return {0, -32768, -32768};
-  const int h = z.high.input(pixel % plane / z.wide.outputs, 0);
-  const int w = z.wide.input(pixel % z.wide.outputs, 0);
+  const int h = z.high.input(line - image * z.high.outputs, 0);
+  const int w = z.wide.input(pixel - line * z.wide.outputs, 0);
   return {((image * z.high.in_size + h) * z.wide.in_size + w) * z.groups * z.pieces,
           static_cast<short>(h), static_cast<short>(w)};
 }
@@ -342,13 +351,14 @@ __global__ __launch_bounds__(V::kThreads, V::kBlocks) void weight_kernel(
   DepthRow* const depth_rows = reinterpret_cast<DepthRow*>(stages + V::kStages * V::kStageBytes);
   constexpr int kRing = V::kStages + 1;
   const int thread = static_cast<int>(threadIdx.x);
-  const int row_tiles = ceil_div(z.rows, V::kTileRows);
-  const int first_row = static_cast<int>(blockIdx.x) % row_tiles * V::kTileRows;
-  const int first_column = static_cast<int>(blockIdx.x) / row_tiles * V::kTileColumns;
+  const int column_tile = z.by_row_tiles.divide(static_cast<int>(blockIdx.x));
+  const int first_row =
+      (static_cast<int>(blockIdx.x) - column_tile * ceil_div(z.rows, V::kTileRows)) * V::kTileRows;
+  const int first_column = column_tile * V::kTileColumns;
   const int group = static_cast<int>(blockIdx.y);
   const int split = static_cast<int>(blockIdx.z);
-  const int first_step = part_begin(z.steps(), split, z.splits);
-  const int steps = part_begin(z.steps(), split + 1, z.splits) - first_step;
+  const int first_step = part_begin(z.steps, split, z.splits);
+  const int steps = part_begin(z.steps, split + 1, z.splits) - first_step;
   const int pixels = z.images * z.high.outputs * z.wide.outputs;
 
   // Each thread copies one piece of every so-manieth depth of both tiles.
@@ -364,17 +374,19 @@ __global__ __launch_bounds__(V::kThreads, V::kBlocks) void weight_kernel(
   const int column_piece = thread % kColumnPieces;
   const int column_depth = thread / kColumnPieces;
   const int column = first_column / kPieceHalves + column_piece;  // in pieces
-  const int tap = column / z.pieces;
-  const bool column_valid = tap < z.high.taps * z.wide.taps;
-  const int tap_h = tap / z.wide.taps * z.high.tap_step;
-  const int tap_w = tap % z.wide.taps * z.wide.tap_step;
+  const bool column_valid = column * kPieceHalves < z.columns;
+  const Piece tap = column_valid ? piece_at(column, z.high.taps, z.wide.taps, z.pieces) : Piece{};
+  const int tap_h = tap.tap_h * z.high.tap_step;
+  const int tap_w = tap.tap_w * z.wide.tap_step;
   const int from_column =
-      (tap_h * z.wide.in_size + tap_w) * z.groups * z.pieces + group * z.pieces + column % z.pieces;
-  const Unscale scale = unscale(z.maxima, z.other_maxima);
+      (tap_h * z.wide.in_size + tap_w) * z.groups * z.pieces + group * z.pieces + tap.channel;
+  let_next_kernel_start();
   for (int i = thread; i < V::kStages * kBlockDepth; i += V::kThreads) {
     depth_rows[i] = depth_row(z, first_step * kBlockDepth + i);
   }
   __syncthreads();
+  wait_for_previous_kernel();
+  const float2 scale = z.unscale == nullptr ? make_float2(1, 1) : *z.unscale;
 
   const auto load = [&](int step, unsigned char* stage) {
     const int first_pixel = (first_step + step) * kBlockDepth;
@@ -420,7 +432,6 @@ __global__ __launch_bounds__(V::kThreads, V::kBlocks) void weight_kernel(
   sum_steps<V, true>(sums, stages, steps, load);
 
   const int warp_group = thread / 128;
-  const int columns = z.columns();
   const int to_column = first_column + warp_group / V::kRowGroups * V::kColumns + thread % 4 * 2;
 #pragma unroll
   for (int i = 0; i < 2; ++i) {
@@ -429,13 +440,12 @@ __global__ __launch_bounds__(V::kThreads, V::kBlocks) void weight_kernel(
     if (to_row >= z.rows) continue;
     float* const to =
         z.parts +
-        ((static_cast<std::int64_t>(split) * z.groups + group) * z.rows + to_row) * columns;
+        ((static_cast<std::int64_t>(split) * z.groups + group) * z.rows + to_row) * z.columns;
 #pragma unroll
     for (int j = 0; j < V::kColumns / 8; ++j) {
-      if (to_column + 8 * j >= columns) continue;
-      *reinterpret_cast<float2*>(to + to_column + 8 * j) =
-          make_float2(sums[4 * j + 2 * i] * scale.first * scale.second,
-                      sums[4 * j + 2 * i + 1] * scale.first * scale.second);
+      if (to_column + 8 * j >= z.columns) continue;
+      *reinterpret_cast<float2*>(to + to_column + 8 * j) = make_float2(
+          sums[4 * j + 2 * i] * scale.x * scale.y, sums[4 * j + 2 * i + 1] * scale.x * scale.y);
     }
   }
 }
