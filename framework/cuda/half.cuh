@@ -57,6 +57,30 @@ __device__ inline BFloat16 from_float<BFloat16>(float value) {
 #endif
 }
 
+// Two neighbours in memory as one word, and back.
+template <class Half>
+__device__ inline unsigned pair_from_floats(float first, float second) {
+#if defined(CONVSCOPE_CUDA_EMULATED)
+  return from_float<Half>(first).bits | static_cast<unsigned>(from_float<Half>(second).bits) << 16;
+#else
+  unsigned pair = 0;
+  if constexpr (dtype_of<Half> == DType::bf16) {
+    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(second), "f"(first));
+  } else {
+    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(second), "f"(first));
+  }
+  return pair;
+#endif
+}
+template <class Half>
+__device__ inline float2 floats_from_pair(unsigned pair) {
+  Half first;
+  Half second;
+  first.bits = static_cast<std::uint16_t>(pair);
+  second.bits = static_cast<std::uint16_t>(pair >> 16);
+  return make_float2(to_float(first), to_float(second));
+}
+
 // Calls body(T{}) with the C++ type of f32, f16 or bf16:
 //   with_float_type(dtype, [&](auto zero) { launch(scale_kernel<decltype(zero)>, ...); });
 template <class Body>

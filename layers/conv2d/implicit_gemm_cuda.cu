@@ -35,7 +35,7 @@
 //            largest lose bits: the error is small against the largest sums, as with every bound of
 //            this kind. tf32: one product of halves, which have the 10 bits of tf32. f16, bf16:
 //            exact products. Same bits on each run; exact on integers up to 2^11, sums below 2^24.
-//            An infinity of f32 gives NaN where it meets a rest
+//            An infinity of f32 leaves an infinite rest and gives NaN
 // Backward   dx assigned, by phases of the stride without zero taps; dw assigned or added to
 // Choices    64 halves a step: one swizzled row of 128 bytes. Two planes of 128 x 128 are 64 KiB a
 //            step, three steps fit into 227 KiB. Tiles and parts: lowest estimated time, whole waves

@@ -106,27 +106,27 @@ __device__ inline void write_piece(const In (&values)[kPieceHalves], float scale
   unsigned words[2][4];
 #pragma unroll
   for (int i = 0; i < 4; ++i) {
-    unsigned bits[2][2];
-#pragma unroll
-    for (int e = 0; e < 2; ++e) {
-      if constexpr (sizeof(In) == 2) {
-        bits[0][e] = values[2 * i + e].bits;
-      } else {
-        const float value = values[2 * i + e] * scale;
-        const Float16 high = from_float<Float16>(value);
-        bits[0][e] = high.bits;
-        // An infinity leaves no rest: inf - inf would be NaN.
-        const bool finite = (high.bits & 0x7c00u) != 0x7c00u;
-        bits[1][e] = finite ? from_float<Float16>(value - to_float(high)).bits : 0;
+    if constexpr (sizeof(In) == 2) {
+      words[0][i] = values[2 * i].bits | static_cast<unsigned>(values[2 * i + 1].bits) << 16;
+    } else {
+      const float first = values[2 * i] * scale;
+      const float second = values[2 * i + 1] * scale;
+      words[0][i] = pair_from_floats<Float16>(first, second);
+      if constexpr (kPlanes == 2) {
+        const float2 high = floats_from_pair<Float16>(words[0][i]);
+        words[1][i] = pair_from_floats<Float16>(first - high.x, second - high.y);
       }
     }
-    words[0][i] = bits[0][0] | bits[0][1] << 16;
-    if constexpr (kPlanes == 2) words[1][i] = bits[1][0] | bits[1][1] << 16;
   }
   *to = make_uint4(words[0][0], words[0][1], words[0][2], words[0][3]);
   if constexpr (kPlanes == 2) {
     to[plane] = make_uint4(words[1][0], words[1][1], words[1][2], words[1][3]);
   }
+}
+
+// A block packs 8 x 256, 16 x 256, 32 x 128 or 64 x 64 channels x pixels.
+constexpr int pack_pixels_log2(int channels_log2) {
+  return channels_log2 < 4 ? 8 : 12 - channels_log2;
 }
 
 struct PackPixels {
@@ -139,7 +139,7 @@ struct PackPixels {
   float2* unscale = nullptr;    // when this pass is the one that writes it
 
   int channel_blocks() const { return ceil_div(pieces * kPieceHalves, 1 << channels_log2); }
-  int pixels() const { return kPackElements >> channels_log2; }
+  int pixels() const { return 1 << pack_pixels_log2(channels_log2); }
 };
 
 inline int pack_channels_log2(int channels) {
@@ -152,7 +152,7 @@ inline int pack_channels_log2(int channels) {
 template <class In, int kPlanes>
 __global__ __launch_bounds__(256) void pack_pixels_kernel(const PackPixels z) {
   __shared__ In tile[kPackElements + 64];  // [channels][pixels + 1]
-  const int pixels_log2 = 12 - z.channels_log2;
+  const int pixels_log2 = pack_pixels_log2(z.channels_log2);
   const int row = (1 << pixels_log2) + 1;
   const int blocks = ceil_div(z.pieces * kPieceHalves, 1 << z.channels_log2);
   const int group = static_cast<int>(blockIdx.y) / blocks;
@@ -160,44 +160,49 @@ __global__ __launch_bounds__(256) void pack_pixels_kernel(const PackPixels z) {
   const int pixel_blocks = ceil_div(z.area, 1 << pixels_log2);
   const int image = static_cast<int>(blockIdx.x) / pixel_blocks;
   const int first_pixel = static_cast<int>(blockIdx.x) % pixel_blocks << pixels_log2;
-  const In* const from =
-      static_cast<const In*>(z.from) +
-      (static_cast<std::int64_t>(image) * z.groups + group) * z.channels * z.area;
+  const int thread = static_cast<int>(threadIdx.x);
+  const int pixel = thread & ((1 << pixels_log2) - 1);
+  const int channel = thread >> pixels_log2;
+  const int channel_step = 256 >> pixels_log2;
+  // Channels of this thread that exist, one every channel_step.
+  const int left = first_pixel + pixel < z.area ? z.channels - first_channel - channel : 0;
+  const In* from = static_cast<const In*>(z.from) +
+                   (static_cast<std::int64_t>(image) * z.groups + group) * z.channels * z.area +
+                   static_cast<std::int64_t>(first_channel + channel) * z.area + first_pixel +
+                   pixel;
+  In* to_tile = tile + channel * row + pixel;
   let_next_kernel_start();
   wait_for_previous_kernel();
+  constexpr int kAtOnce = 8;
+  for (int done = 0; done < 1 << z.channels_log2; done += kAtOnce * channel_step) {
+    In values[kAtOnce];
 #pragma unroll
-  for (int i = 0; i < kPackElements / 256; ++i) {
-    const int at = i * 256 + static_cast<int>(threadIdx.x);
-    const int channel = at >> pixels_log2;
-    const int pixel = at & ((1 << pixels_log2) - 1);
-    In value{};
-    if (first_channel + channel < z.channels && first_pixel + pixel < z.area) {
-      value =
-          from[static_cast<std::int64_t>(first_channel + channel) * z.area + first_pixel + pixel];
+    for (int i = 0; i < kAtOnce; ++i, from += static_cast<std::int64_t>(channel_step) * z.area) {
+      values[i] = done + i * channel_step < left ? *from : In{};
     }
-    tile[channel * row + pixel] = value;
+#pragma unroll
+    for (int i = 0; i < kAtOnce; ++i, to_tile += channel_step * row) *to_tile = values[i];
   }
   float scale = 1;
   if constexpr (sizeof(In) == 4) scale = power_of_two(read_exponent(z.maxima));
   if (z.unscale != nullptr && blockIdx.x + blockIdx.y == 0 && threadIdx.x < 32) write_unscale(z);
   __syncthreads();
   const int pieces_log2 = z.channels_log2 - 3;
-#pragma unroll
-  for (int i = 0; i < kPackElements / kPieceHalves / 256; ++i) {
-    const int at = i * 256 + static_cast<int>(threadIdx.x);
-    const int pixel = at >> pieces_log2;
+  const int first_piece = first_channel / kPieceHalves;
+  uint4* const to =
+      z.to +
+      ((static_cast<std::int64_t>(image) * z.area + first_pixel) * z.groups + group) * z.pieces +
+      first_piece;
+  for (int at = thread; at < 1 << (pixels_log2 + pieces_log2); at += 256) {
+    const int to_pixel = at >> pieces_log2;
     const int piece = at & ((1 << pieces_log2) - 1);
-    if (first_pixel + pixel >= z.area || first_channel / kPieceHalves + piece >= z.pieces) continue;
+    if (first_pixel + to_pixel >= z.area || first_piece + piece >= z.pieces) continue;
     In values[kPieceHalves];
 #pragma unroll
     for (int c = 0; c < kPieceHalves; ++c) {
-      values[c] = tile[(piece * kPieceHalves + c) * row + pixel];
+      values[c] = tile[(piece * kPieceHalves + c) * row + to_pixel];
     }
-    const std::int64_t where =
-        ((static_cast<std::int64_t>(image) * z.area + first_pixel + pixel) * z.groups + group) *
-            z.pieces +
-        first_channel / kPieceHalves + piece;
-    write_piece<In, kPlanes>(values, scale, z.to + where, z.plane);
+    write_piece<In, kPlanes>(values, scale, to + to_pixel * (z.groups * z.pieces) + piece, z.plane);
   }
 }
 

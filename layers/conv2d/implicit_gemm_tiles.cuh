@@ -15,7 +15,7 @@ namespace convscope::implicit_gemm {
 // A block: kRowGroups x kColumnGroups warp groups, each with 64 rows and kColumns columns of sums.
 // kTerms 1: halves as they are. 3: high and low halves, low high + high low + high high.
 template <class Half_, class Out_, int kTerms_, int kRowGroups_, int kColumnGroups_, int kColumns_,
-          int kStages_, int kBlocks_>
+          int kStages_, int kBlocks_, int kUnderWay_ = kStages_ >= 3 ? 1 : 0>
 struct Variant {
   using Half = Half_;
   using Out = Out_;
@@ -26,6 +26,10 @@ struct Variant {
   static constexpr int kColumns = kColumns_;  // of a warp group
   static constexpr int kStages = kStages_;
   static constexpr int kBlocks = kBlocks_;  // that share a multiprocessor
+  // Steps whose product may still be under way when the next one is given to the tensor cores;
+  // their stage is filled again one step later.
+  static constexpr int kUnderWay = kUnderWay_;
+  static constexpr int kAhead = kStages - 1 - kUnderWay;  // steps that are copied in advance
   static constexpr int kThreads = 128 * kRowGroups * kColumnGroups;
   static constexpr int kTileRows = 64 * kRowGroups;
   static constexpr int kTileColumns = kColumns * kColumnGroups;
@@ -45,10 +49,6 @@ template <class V, bool kDepthOuter, class Load>
 __device__ inline void sum_steps(float (&sums)[V::kSums], unsigned char* stages, int steps,
                                  const Load& load) {
   using Half = typename V::Half;
-  // Steps whose product may still be under way when the next one is given to the tensor cores;
-  // their stage is filled again one step later.
-  constexpr int kUnderWay = V::kStages >= 3 ? 1 : 0;
-  constexpr int kAhead = V::kStages - 1 - kUnderWay;
   const int group = static_cast<int>(threadIdx.x) / 128;
   const int from_rows = group % V::kRowGroups * kTileBlockBytes;
   const int from_columns =
@@ -61,14 +61,14 @@ __device__ inline void sum_steps(float (&sums)[V::kSums], unsigned char* stages,
     for (int i = 0; i < V::kSums; ++i) fresh[i] = 0;
   }
 #pragma unroll
-  for (int i = 0; i < kAhead; ++i) {
+  for (int i = 0; i < V::kAhead; ++i) {
     if (i < steps) load(i, stages + i * V::kStageBytes);
     async_copy_commit();
   }
   int stage = 0;
-  int to_fill = kAhead;
+  int to_fill = V::kAhead;
   for (int step = 0; step < steps; ++step) {
-    async_copy_wait<kAhead - 1>();
+    async_copy_wait<V::kAhead - 1>();
     order_shared_writes_for_matrix_unit();
     __syncthreads();  // the step is there, and nobody reads stage `to_fill` any more
     const unsigned char* const rows = stages + stage * V::kStageBytes + from_rows;
@@ -87,10 +87,10 @@ __device__ inline void sum_steps(float (&sums)[V::kSums], unsigned char* stages,
       matrix_tile::multiply<Half, V::kColumns, kDepthOuter>(fresh, rows, columns, true);
     }
     matrix_tile::commit();
-    if (step + kAhead < steps) load(step + kAhead, stages + to_fill * V::kStageBytes);
+    if (step + V::kAhead < steps) load(step + V::kAhead, stages + to_fill * V::kStageBytes);
     async_copy_commit();
     if constexpr (V::kTerms == 1) {
-      matrix_tile::wait<kUnderWay>();
+      matrix_tile::wait<V::kUnderWay>();
       matrix_tile::hold(sums);
     } else if (step % kStepsToPromotion == kStepsToPromotion - 1 || step == steps - 1) {
       matrix_tile::wait<0>();
@@ -98,7 +98,7 @@ __device__ inline void sum_steps(float (&sums)[V::kSums], unsigned char* stages,
 #pragma unroll
       for (int i = 0; i < V::kSums; ++i) sums[i] += fresh[i];
     } else {
-      matrix_tile::wait<kUnderWay>();
+      matrix_tile::wait<V::kUnderWay>();
       matrix_tile::hold(fresh);
     }
     stage = stage == V::kStages - 1 ? 0 : stage + 1;
@@ -181,9 +181,7 @@ __device__ inline void store_tile(const float (&sums)[V::kSums], Out* out, const
       if constexpr (kPaired && sizeof(Out) == 4) {
         *reinterpret_cast<float2*>(first) = make_float2(y[0], y[1]);
       } else if constexpr (kPaired) {
-        const unsigned low = from_float<Out>(y[0]).bits;
-        const unsigned high = from_float<Out>(y[1]).bits;
-        *reinterpret_cast<unsigned*>(first) = low | high << 16;
+        *reinterpret_cast<unsigned*>(first) = pair_from_floats<Out>(y[0], y[1]);
       } else {
         *first = from_float<Out>(y[0]);
         if (to.y >= 0) out[row_at[i] + to.y] = from_float<Out>(y[1]);
