@@ -279,10 +279,11 @@ void backward_data(const Conv2dBackwardDataArgs& args) {
                  .y = dx});
   }
   const int first_h = z.pad_top / z.stride_h * z.stride_h;
-  const int first_w = z.pad_left / z.stride_w * z.stride_w;
+  const int first_w = z.pad_left / (4 * z.stride_w) * (4 * z.stride_w);
   const DataTiles t =
       data_tiles(z.r, z.stride_h, z.k, z.h + z.pad_top - first_h, z.w + z.pad_left - first_w);
   const int channels = z.c <= 3 ? 3 : 4;
+  const bool by_fours = z.q % 4 == 0 && on_16_bytes(dy);
   const LaunchShape shape{.grid = dim3(static_cast<unsigned>(z.n * t.tiles_h * t.tiles_w),
                                        static_cast<unsigned>(parts_of(z.c, channels))),
                           .block = dim3(kDataThreads),
@@ -290,7 +291,7 @@ void backward_data(const Conv2dBackwardDataArgs& args) {
   with_tile_sizes(z.r, z.stride_h, [&]<int R, int kStride>() {
     const auto kernel =
         channels == 3 ? data_tile_kernel<R, kStride, 3> : data_tile_kernel<R, kStride, 4>;
-    launch(kernel, shape, z, t, dy, w, dx);
+    launch(kernel, shape, z, t, dy, w, by_fours, dx);
   });
 }
 
@@ -341,8 +342,9 @@ Conv2dSupport supports(const Conv2dProblem& z, Direction) {
     return Conv2dSupport::no(cat("expects elements of type f32, got ", name_of(z.dtype)));
   }
   constexpr Index kMost = INT_MAX / 64;  // tiles are counted in int
-  if (z.n > kMost || z.c * z.r * z.s > kMost || z.k > kMost || z.h * z.w > kMost ||
-      z.p() * z.q() > kMost || z.n * parts_of(static_cast<int>(z.p() * z.q()), 8) > kMost) {
+  if (z.n > kMost || z.k * z.c_per_group() * z.r * z.s > kMost || z.c > kMost || z.k > kMost ||
+      z.h * z.w > kMost || z.p() * z.q() > kMost ||
+      z.n * parts_of(static_cast<int>(z.p() * z.q()), 8) > kMost) {
     return Conv2dSupport::no("expects fewer than 2^25 images, channels and pixels of one image");
   }
   return {};

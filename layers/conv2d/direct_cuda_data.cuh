@@ -14,7 +14,8 @@ constexpr int kDataThreads = 128;
 // here which (r, s) meet which pixel.
 template <int R, int kStride, int kDataChannels>
 __global__ void __launch_bounds__(kDataThreads, 3)
-    data_tile_kernel(const Sizes z, const DataTiles t, const float* dy, const float* w, float* dx) {
+    data_tile_kernel(const Sizes z, const DataTiles t, const float* dy, const float* w,
+                     bool by_fours, float* dx) {
   constexpr int kTaps = R * R;
   constexpr int kBefore = (R - 1) / kStride;
   constexpr int kLeft = up(kBefore, 4);
@@ -30,9 +31,10 @@ __global__ void __launch_bounds__(kDataThreads, 3)
   const int tile = static_cast<int>(blockIdx.x) - n * tiles_image;
   const int tile_h = tile / t.tiles_w;
   const int tile_w = tile - tile_h * t.tiles_w;
-  // The first rows and columns that are not padding, down to a multiple of the stride.
+  // The first rows and columns that are not padding, down to a multiple of the stride, and in a
+  // row of four of dy.
   const int h_first = z.pad_top / kStride * kStride + tile_h * t.rows * 2;
-  const int w_first = z.pad_left / kStride * kStride + tile_w * t.columns * kPixels;
+  const int w_first = z.pad_left / (4 * kStride) * (4 * kStride) + tile_w * t.columns * kPixels;
   const int plane = t.dy_rows * t.dy_pitch;
 
   const auto begin_chunk = [&](int chunk) {
@@ -40,18 +42,22 @@ __global__ void __launch_bounds__(kDataThreads, 3)
       const int k_first = chunk * t.depth;
       const int k_count = least(t.depth, z.k - k_first);
       float* const to = buffers + chunk % 2 * t.dy_floats;
-      copy_rows(dy + (static_cast<std::int64_t>(n) * z.k + k_first) * z.p * z.q, k_count, z.p, z.q,
-                h_first / kStride - kBefore, w_first / kStride - kLeft, t.dy_rows,
-                kLeft + t.columns * kPixels / kStride, t.dy_pitch, to);
+      const float* const from = dy + (static_cast<std::int64_t>(n) * z.k + k_first) * z.p * z.q;
+      const int top = h_first / kStride - kBefore;
+      const int left = w_first / kStride - kLeft;
+      if (by_fours) {
+        copy_patch<4>(from, k_count, z.p, z.q, top, left, t.dy_fours, to);
+      } else {
+        copy_patch<1>(from, k_count, z.p, z.q, top, left, t.dy, to);
+      }
       float* const weights = to + t.depth * plane;
       for (int i = thread; i < k_count * 4 * kTaps; i += kDataThreads) {
         const int k = i / (4 * kTaps);
         const int c = (i - k * 4 * kTaps) / kTaps;
         const int tap = i % kTaps;
         const bool inside = c < kDataChannels && c_first + c < z.c;
-        const std::int64_t from =
-            (static_cast<std::int64_t>(k_first + k) * z.c + c_first + c) * kTaps + tap;
-        async_copy<4>(weights + (k * kTaps + tap) * 4 + c, inside ? w + from : w, inside);
+        const int at = ((k_first + k) * z.c + c_first + c) * kTaps + tap;
+        async_copy<4>(weights + (k * kTaps + tap) * 4 + c, inside ? w + at : w, inside);
       }
     }
     async_copy_commit();

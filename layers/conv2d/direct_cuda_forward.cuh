@@ -22,23 +22,21 @@ __device__ inline void load_row(const float* from, float (&to)[kFloats]) {
   for (int i = 0; i < kFloats; i += 4) load_four(from + i, to + i);
 }
 
-// Rows of a picture [channels][rows][columns] into shared memory; zeros outside. Row i of channel c
-// goes to to[(c * rows_in_tile + i) * pitch]; it begins at (top + i, left) of the picture. A warp
-// takes a row.
-__device__ inline void copy_rows(const float* from, int channels, int rows, int columns, int top,
-                                 int left, int tile_rows, int tile_columns, int pitch, float* to) {
-  const int lane = static_cast<int>(threadIdx.x) % 32;
-  const int warps = static_cast<int>(blockDim.x) / 32;
-  for (int i = static_cast<int>(threadIdx.x) / 32; i < channels * tile_rows; i += warps) {
-    const int c = i / tile_rows;
-    const int row = top + i - c * tile_rows;
-    const bool row_inside = row >= 0 && row < rows;
-    const float* const line = from + (static_cast<std::int64_t>(c) * rows + row) * columns;
-    for (int j = lane; j < tile_columns; j += 32) {
-      const int column = left + j;
-      const bool inside = row_inside && column >= 0 && column < columns;
-      async_copy<4>(to + i * pitch + j, inside ? line + column : from, inside);
-    }
+// A patch of a picture [channels][h][w] from row `top` and column `left` on into shared memory;
+// zeros outside. kFloats = 4: rows of the picture begin on 16 bytes, left and w are multiples of 4.
+template <int kFloats>
+__device__ inline void copy_patch(const float* from, int channels, int h, int w, int top, int left,
+                                  const Patch& patch, float* to) {
+  const int count = channels * patch.rows * patch.by_columns.d;
+  for (int i = static_cast<int>(threadIdx.x); i < count; i += static_cast<int>(blockDim.x)) {
+    const int line = patch.by_columns.of(i);
+    const int j = i - line * patch.by_columns.d;
+    const int c = patch.by_rows.of(line);
+    const int row = top + line - c * patch.rows;
+    const int column = left + j * kFloats;
+    const bool inside = row >= 0 && row < h && column >= 0 && column < w;
+    const float* const at = from + static_cast<std::int64_t>(c * h + row) * w + column;
+    async_copy<4 * kFloats>(to + line * patch.pitch + j * kFloats, inside ? at : from, inside);
   }
 }
 
@@ -120,14 +118,13 @@ __global__ void __launch_bounds__(kBlockThreads, 2)
       const int c_first = chunk * t.depth;
       const int c_count = least(t.depth, z.c - c_first);
       const float* const image = at.x + (static_cast<std::int64_t>(n) * z.c + c_first) * z.h * z.w;
-      copy_rows(image, c_count, z.h, z.w, tile_p * t.rows * kStride - z.pad_top,
-                tile_q * t.columns * kPixels * kStride - z.pad_left, t.x_rows,
-                (t.columns * kPixels - 1) * kStride + R, t.x_pitch,
-                x_buffer + step % 2 * t.x_floats);
+      copy_patch<1>(image, c_count, z.h, z.w, tile_p * t.rows * kStride - z.pad_top,
+                    tile_q * t.columns * kPixels * kStride - z.pad_left, t.x,
+                    x_buffer + step % 2 * t.x_floats);
       if (t.chunks > 1 || step == 0) {
         float* const to = w_buffer + (t.chunks > 1 ? step % 2 : 0) * t.w_floats;
         for (int i = thread; i < k_tile * c_count * kTaps; i += kBlockThreads) {
-          const int k = i / (c_count * kTaps);
+          const int k = c_count == t.depth ? t.by_weights.of(i) : i / (c_count * kTaps);
           const int rest = i - k * c_count * kTaps;
           const int c = rest / kTaps;
           const int tap = rest - c * kTaps;

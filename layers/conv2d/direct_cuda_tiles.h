@@ -5,6 +5,7 @@
 
 #include <cstdint>
 
+#include "layers/conv2d/divisor.h"
 #include "layers/conv2d/problem.h"
 
 namespace convscope::direct_cuda {
@@ -62,6 +63,16 @@ inline bool has_tiles(const Conv2dProblem& z) {
 // Floats that kPixels outputs of a row read: from an aligned start, in fours.
 constexpr int window_floats(int r, int stride) { return up((kPixels - 1) * stride + r, 4); }
 
+// A piece of a picture that is copied into shared memory: channels of `rows` rows of `columns`
+// elements, or of fours of them, `pitch` floats apart.
+struct Patch {
+  int rows = 1, pitch = 4;
+  Divisor by_columns{}, by_rows{};
+  Patch() = default;
+  Patch(int rows_, int columns, int pitch_)
+      : rows(rows_), pitch(pitch_), by_columns(columns), by_rows(rows_) {}
+};
+
 // Forward: a block computes tile_p x tile_q pixels of one image for k_lanes * kChannels channels.
 struct ForwardTiles {
   int k_lanes = 1;            // threads side by side along the output channels: 1, 2, 4, 8
@@ -71,6 +82,8 @@ struct ForwardTiles {
   int w_pitch = 8;                 // floats of one (c, r, s)
   int depth = 1, chunks = 1;       // input channels at a time, and how often
   int x_floats = 0, w_floats = 0;  // of one buffer
+  Patch x{};
+  Divisor by_weights{};  // depth R R
 
   constexpr int k_tile() const { return k_lanes * kChannels; }
   constexpr int floats() const { return 2 * x_floats + (chunks > 1 ? 2 : 1) * w_floats; }
@@ -106,8 +119,10 @@ inline ForwardTiles forward_tiles(int r, int stride, int c, int k, int p, int q)
   }
   t.chunks = parts_of(c, t.depth);
   t.depth = parts_of(c, t.chunks);
+  t.x = Patch(t.x_rows, (t.columns * kPixels - 1) * stride + r, t.x_pitch);
   t.x_floats = t.depth * t.x_rows * t.x_pitch;
   t.w_floats = t.depth * r * r * t.w_pitch;
+  t.by_weights = Divisor(t.depth * r * r);
   return t;
 }
 
@@ -122,6 +137,7 @@ struct DataTiles {
   int depth = 1, chunks = 1;
   int w_floats = 0;   // of one output channel: [R][S][4]
   int dy_floats = 0;  // of one buffer, with the weights
+  Patch dy{}, dy_fours{};
 };
 inline DataTiles data_tiles(int r, int stride, int k, int h_padded, int w_padded) {
   DataTiles t;
@@ -141,6 +157,9 @@ inline DataTiles data_tiles(int r, int stride, int k, int h_padded, int w_padded
   t.dy_left = up(before, 4);
   t.dy_rows = t.rows * 2 / stride + before;
   t.dy_pitch = row_pitch(t.dy_left + t.columns * kPixels / stride);
+  const int dy_columns = t.dy_left + t.columns * kPixels / stride;
+  t.dy = Patch(t.dy_rows, dy_columns, t.dy_pitch);
+  t.dy_fours = Patch(t.dy_rows, dy_columns / 4, t.dy_pitch);
   t.w_floats = r * r * 4;
   const int channel = t.dy_rows * t.dy_pitch + t.w_floats;
   t.depth = most(1, least(k, kBlockBytes / 2 / 8 / channel));
@@ -162,6 +181,8 @@ struct WeightTiles {
   int pieces = 1;                 // of a row of y
   int x_floats = 0, dy_floats = 0;
   int slices = 1;  // blocks that share the rows of y
+  Patch x{};
+  Divisor by_columns{}, by_fours{};
 
   constexpr int k_tile() const { return k_groups * kChannels; }
   // Two buffers; at the end the sums of one output channel of every thread.
@@ -188,6 +209,9 @@ inline WeightTiles weight_tiles(int r, int stride, int c, int k, int p, int q, s
   } while ((t.x_floats + t.dy_floats) * 8 > kBlockBytes && t.columns > 4);
   t.pieces = parts_of(q, t.columns);
   t.fours = t.columns / 4;
+  t.x = Patch(r, t.x_pitch, t.x_pitch);
+  t.by_columns = Divisor(t.columns);
+  t.by_fours = Divisor(t.fours);
   t.splits = most(1, least(t.fours, kBlockThreads / t.items));
   t.threads = up(t.items * t.splits, 32);
   const std::int64_t rows = n * p;

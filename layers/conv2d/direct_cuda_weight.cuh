@@ -41,15 +41,15 @@ __global__ void __launch_bounds__(kBlockThreads, 2)
       const int p = static_cast<int>(at - static_cast<std::int64_t>(n) * z.p);
       const int q = step % t.pieces * t.columns;
       float* const to = buffers + step % 2 * buffer_floats;
-      copy_rows(x + (static_cast<std::int64_t>(n) * z.c + c_first) * z.h * z.w, c_count, z.h, z.w,
-                p * kStride - z.pad_top, q * kStride - z.pad_left, R, t.x_pitch, t.x_pitch, to);
+      copy_patch<1>(x + (static_cast<std::int64_t>(n) * z.c + c_first) * z.h * z.w, c_count, z.h,
+                    z.w, p * kStride - z.pad_top, q * kStride - z.pad_left, t.x, to);
       float* const gradients = to + t.x_floats;
       const float* const line =
           dy + ((static_cast<std::int64_t>(n) * z.k + k_first) * z.p + p) * z.q + q;
       const std::int64_t plane = static_cast<std::int64_t>(z.p) * z.q;
       if (by_fours) {
         for (int i = thread; i < t.k_tile() * t.fours; i += threads) {
-          const int k = i / t.fours;
+          const int k = t.by_fours.of(i);
           const int column = 4 * (i - k * t.fours);
           const bool inside = k < k_count && q + column < z.q;
           async_copy<16>(gradients + k * t.dy_pitch + column,
@@ -57,7 +57,7 @@ __global__ void __launch_bounds__(kBlockThreads, 2)
         }
       } else {
         for (int i = thread; i < t.k_tile() * t.columns; i += threads) {
-          const int k = i / t.columns;
+          const int k = t.by_columns.of(i);
           const int column = i - k * t.columns;
           const bool inside = k < k_count && q + column < z.q;
           async_copy<4>(gradients + k * t.dy_pitch + column,

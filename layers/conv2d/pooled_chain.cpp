@@ -19,7 +19,10 @@ constexpr int kMostSharedBytes = 160 * 1024;
 constexpr int kTwoBlocksFloats = 112 * 1024 / 4;
 
 // Channels of dx, which are those of the first stage's dw, in one thread.
-int channels_for(int slice) { return slice % 3 == 0 ? 3 : slice % 2 == 0 ? 2 : slice == 1 ? 1 : 2; }
+int channels_for(int slice, int r) {
+  // Kernels of 7x7 leave no registers for three.
+  return slice % 3 == 0 && r < 7 ? 3 : slice == 1 ? 1 : 2;
+}
 
 // Samples at a time, so that two blocks fit on a multiprocessor, and no more than there are for
 // kMostBlocks blocks.
@@ -50,8 +53,13 @@ PooledForwardPlan forward_plan(const PooledForward& a, int wanted_parts, int sam
     plan.floats += up(z.k * weight_k(z), 4);
     plan.deal[i] = forward_deal(z, i == a.stages - 1 ? plan.slice : z.k, samples);
     const Deal& deal = plan.deal[i];
+    plan.by[i] = DealDivisors(deal);
+    plan.by_k_tiles[i] = Divisor(deal.groups * kForwardChannels * deal.tiles);
+    plan.by_weights[i] = Divisor(z.c * z.r * z.r);
     if (deal.splits > 1) split = most(split, deal.items() * deal.splits * kForwardChannels * 8);
   }
+  plan.by_w = Divisor(a.stage[0].w);
+  plan.by_image = Divisor(a.stage[0].h * a.stage[0].w);
   plan.split_at = plan.floats;
   plan.floats += split;
   return plan;
@@ -69,7 +77,7 @@ PooledBackwardPlan backward_plan(const PooledBackward& a, int parts, int samples
   plan.chunks = static_cast<int>(
       std::min<std::int64_t>(pooled_chunks(a.batch), (a.batch + samples - 1) / samples));
   plan.convolves_back = a.stages == 2 || a.dx != nullptr;
-  plan.channels = channels_for(plan.slice);
+  plan.channels = channels_for(plan.slice, end.r);
   int at = 0;
   for (int i = 0; i < a.stages; ++i) {
     const PooledStage& z = a.stage[i];
@@ -83,6 +91,8 @@ PooledBackwardPlan backward_plan(const PooledBackward& a, int parts, int samples
     plan.piece += z.weights();
     plan.db_at[i] = plan.piece;
     plan.piece += z.k;
+    plan.by_w[i] = Divisor(z.w);
+    plan.by_image[i] = Divisor(z.h * z.w);
     plan.weight[i] = i == last ? weight_deal(z, z.k, kWeightChannels, plan.slice)
                                : weight_deal(z, plan.slice, plan.channels, z.c);
   }
@@ -94,8 +104,15 @@ PooledBackwardPlan backward_plan(const PooledBackward& a, int parts, int samples
     plan.passes_at = at;
     if (a.stages == 2) at += up(samples * plan.slice * end.h * end.w, 16) / 4;
     plan.data = data_deal(end, plan.slice, plan.channels, samples);
-    split = most(split, plan.data.items() * plan.data.splits * plan.channels * 8);
+    const Deal& data = plan.data;
+    plan.by_tiles_w = Divisor(data.tiles_w);
+    plan.by_sample_items = Divisor(data.tiles_w * data.groups);
+    plan.by_cut_items = Divisor(data.tiles_w * data.groups * data.samples);
+    plan.by_row_items = Divisor(data.tiles_w * data.groups * data.samples * data.splits);
+    plan.by_weights = Divisor(plan.slice * end.r * end.r);
+    split = most(split, data.items() * data.splits * plan.channels * 8);
   }
+  plan.by_out_w = Divisor(end.out_w());
   plan.split_at = at;
   plan.floats = at + split;
   return plan;
@@ -131,7 +148,7 @@ int pooled_backward_parts(const PooledStage* stage, int stages, std::int64_t bat
     const int slice = z.c / parts;
     bool fits = parts_of(z.k, kWeightChannels) * slice * z.r <= kBlockThreads;
     if (stages == 2) {
-      fits = fits && parts_of(slice, channels_for(slice)) * stage[0].c * z.r <= kBlockThreads;
+      fits = fits && parts_of(slice, channels_for(slice, z.r)) * stage[0].c * z.r <= kBlockThreads;
     }
     if (fits && (best == 0 || parts <= wanted)) best = parts;
   }

@@ -11,6 +11,7 @@
 #include <cstdint>
 
 #include "framework/kernel_slot.h"
+#include "layers/conv2d/divisor.h"
 
 namespace convscope {
 
@@ -110,6 +111,13 @@ struct Deal {
   constexpr int each() const { return tiles * groups; }  // items of a sample
   constexpr int items() const { return each() * samples; }
 };
+// The divisions of a loop over items.
+struct DealDivisors {
+  Divisor items, each, tiles, tiles_w;
+  constexpr DealDivisors() = default;
+  constexpr explicit DealDivisors(const Deal& d)
+      : items(d.items()), each(d.each()), tiles(d.tiles), tiles_w(d.tiles_w) {}
+};
 // The number of pieces with the shortest time: rounds of all threads times the length of a piece.
 constexpr int splits_for(int items, int depth) {
   int best = 1;
@@ -195,6 +203,10 @@ struct PooledForwardPlan {
   int samples = 1;           // of a block at a time
   pooled::XTile tile[2] = {};
   pooled::Deal deal[2] = {};
+  pooled::DealDivisors by[2] = {};
+  Divisor by_k_tiles[2] = {};  // tiles of all output channels of a sample
+  Divisor by_w{}, by_image{};  // of x
+  Divisor by_weights[2] = {};  // C R R
   int x_at[2] = {}, w_at[2] = {}, split_at = 0, floats = 0;
 };
 struct PooledBackwardPlan {
@@ -206,7 +218,9 @@ struct PooledBackwardPlan {
   bool convolves_back = false;  // the last stage's dx is wanted
   pooled::XTile x_tile[2] = {};
   pooled::DyTile dy_tile[2] = {};
-  pooled::Deal data = {};       // of dx
+  pooled::Deal data = {};                                                   // of dx
+  Divisor by_row_items{}, by_cut_items{}, by_sample_items{}, by_tiles_w{};  // of it
+  Divisor by_w[2] = {}, by_image[2] = {}, by_out_w{}, by_weights{};
   pooled::Deal weight[2] = {};  // of dw
   int x_at[2] = {}, dy_at[2] = {}, w_at = 0, passes_at = 0, split_at = 0, floats = 0;
   std::int64_t piece = 0;                     // floats of one chunk's sums

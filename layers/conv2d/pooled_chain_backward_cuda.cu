@@ -126,45 +126,41 @@ struct WeightSums {
 
   // Adds up what the threads of one item have; to: dw of the block, [K][channels][R][R].
   __device__ void write(int channels, float* scratch, float* to) const {
-    __syncthreads();
     constexpr int kSums = kChannels * R;
-    if (works()) {
+    __syncthreads();
+    if (works() && cut > 0) {
 #pragma unroll
-      for (int j = 0; j < kChannels; ++j) {
-#pragma unroll
-        for (int s = 0; s < R; ++s) scratch[(cut * items + item) * kSums + j * R + s] = acc[j][s];
-      }
+      for (int i = 0; i < kSums; ++i) scratch[i * kBlockThreads + threadIdx.x] = acc[i / R][i % R];
     }
     __syncthreads();
-    for (int i = static_cast<int>(threadIdx.x); i < items * kSums; i += kBlockThreads) {
-      const int at = i / kSums;
-      const int j = (i - at * kSums) / R;
-      const int channel = c_begin + at / R % c_count;
-      const int kernel = k_begin + at / R / c_count * kChannels + j;
-      if (kernel >= k_end) continue;
-      float sum = 0;
-      for (int part = 0; part < deal.splits; ++part) sum += scratch[part * items * kSums + i];
-      to[((kernel * channels + channel) * R + at % R) * R + i % R] = sum;
+    if (cut != 0) return;
+    float* const row = to + ((k * channels + c) * R + r) * R;
+#pragma unroll
+    for (int i = 0; i < kSums; ++i) {
+      if (k + i / R >= k_end) continue;
+      float sum = acc[i / R][i % R];
+      for (int other = 1; other < deal.splits; ++other) {
+        sum += scratch[i * kBlockThreads + other * items + item];
+      }
+      row[i / R * channels * R * R + i % R] = sum;
     }
   }
 };
 
 // Pieces of dx of channels [c_begin, c_end): [cut][channel][tile][8] in `split`.
 template <int R, int kChannels>
-__device__ void convolve_back(const PooledStage& z, const DyTile& tile, const Deal& deal,
-                              const float* dy, const float* w, int c_begin, int c_end, int samples,
-                              float* split) {
-  const int columns = deal.tiles_w * deal.groups;
-  const int row_items = columns * deal.samples * deal.splits;
+__device__ void convolve_back(const PooledBackwardPlan& plan, const PooledStage& z,
+                              const DyTile& tile, const Deal& deal, const float* dy, const float* w,
+                              int c_begin, int c_end, int samples, float* split) {
   // Tiles of one row are neighbours, so that a warp mostly agrees on the kernel rows that matter.
   for (int i = static_cast<int>(threadIdx.x); i < deal.items() * deal.splits; i += kBlockThreads) {
-    const int tile_row = i / row_items;
-    int rest = i - tile_row * row_items;
-    const int cut = rest / (columns * deal.samples);
-    rest -= cut * columns * deal.samples;
-    const int sample = rest / columns;
-    rest -= sample * columns;
-    const int group = rest / deal.tiles_w;
+    const int tile_row = plan.by_row_items.of(i);
+    int rest = i - tile_row * plan.by_row_items.d;
+    const int cut = plan.by_cut_items.of(rest);
+    rest -= cut * plan.by_cut_items.d;
+    const int sample = plan.by_sample_items.of(rest);
+    rest -= sample * plan.by_sample_items.d;
+    const int group = plan.by_tiles_w.of(rest);
     const int tile_column = rest - group * deal.tiles_w;
     if (sample >= samples) continue;
     const int c = c_begin + group * kChannels;
@@ -235,7 +231,7 @@ __global__ void __launch_bounds__(kBlockThreads, 2) pooled_backward(const Pooled
   wait_for_previous_kernel();
   let_next_kernel_start();
   if (plan.convolves_back) {
-    load_weights<R>(z, a.w[last], 0, z.k, c_begin, c_end, shared + plan.w_at);
+    load_weights<R>(z, plan.by_weights, a.w[last], 0, z.k, c_begin, shared + plan.w_at);
   }
   const bool wants_dw = a.dw[last] != nullptr;
   const PlaneShare of_y = share_of_plane(z.k);
@@ -259,12 +255,13 @@ __global__ void __launch_bounds__(kBlockThreads, 2) pooled_backward(const Pooled
     for (int sample = 0; sample < samples; ++sample) {
       const std::int64_t at = n + sample;
       if (wants_dw || a.stages == 2) {
-        load_images(z, x_shape, x_from + at * z.c * pixels, c_begin, c_end, x + sample * x_step);
+        load_images(z, x_shape, plan.by_w[last], plan.by_image[last], x_from + at * z.c * pixels,
+                    c_begin, c_end, x + sample * x_step);
       }
       if (a.stages == 2) {
         const int image = first.c * first.h * first.w;
-        load_images(first, plan.x_tile[0], a.x + at * image, 0, first.c,
-                    shared + plan.x_at[0] + sample * first.c * plan.x_tile[0].plane());
+        load_images(first, plan.x_tile[0], plan.by_w[0], plan.by_image[0], a.x + at * image, 0,
+                    first.c, shared + plan.x_at[0] + sample * first.c * plan.x_tile[0].plane());
         if (first.pools()) {
           const std::uint8_t* const from = a.passes[0] + (at * z.c + c_begin) * pixels;
           for (int i = static_cast<int>(threadIdx.x); i < c_count * pixels; i += kBlockThreads) {
@@ -279,7 +276,7 @@ __global__ void __launch_bounds__(kBlockThreads, 2) pooled_backward(const Pooled
         const bool reads_y =
             z.curve == PooledCurve::tanh || (!z.pools() && z.curve == PooledCurve::relu);
         const float d = pixel_gradient(z, a.dy[from + i], reads_y ? a.y[last][from + i] : 0.0f);
-        const int row = i / out_w;
+        const int row = plan.by_out_w.of(i);
         const int column = i - row * out_w;
         spread(z, passes, d,
                dy + sample * dy_step + of_y.plane * dy_shape.plane() +
@@ -297,17 +294,17 @@ __global__ void __launch_bounds__(kBlockThreads, 2) pooled_backward(const Pooled
       }
     }
     if (!plan.convolves_back) continue;
-    convolve_back<R, kChannels>(z, dy_shape, plan.data, dy, shared + plan.w_at, c_begin, c_end,
-                                samples, split);
+    convolve_back<R, kChannels>(plan, z, dy_shape, plan.data, dy, shared + plan.w_at, c_begin,
+                                c_end, samples, split);
     __syncthreads();
     if (of_x.plane < c_count) {
       const int sample_step = plan.data.groups * kChannels * plan.data.tiles * 8;
       const DxReader dx{split, dy_shape, plan.data, sample_step, sample_step * plan.data.samples};
       const int c = c_begin + of_x.plane;
       for (int i = of_x.first; i < samples * pixels; i += of_x.step) {
-        const int sample = i / pixels;
+        const int sample = plan.by_image[last].of(i);
         const int pixel = i - sample * pixels;
-        const int row = pixel / z.w;
+        const int row = plan.by_w[last].of(pixel);
         const int column = pixel - row * z.w;
         const float d = dx(sample, of_x.plane, row, column);
         if (a.stages == 1) {
@@ -344,7 +341,8 @@ __global__ void __launch_bounds__(kBlockThreads, 2) pooled_backward(const Pooled
   write_plane_sums(db_first, c_count, split, sums + plan.db_at[0] + c_begin);
 }
 
-// to[i] (+)= sum over chunks of sums[chunk][i]: 32 sums for each block, chunks dealt out to 8 warps.
+// to[i] (+)= sum over chunks of sums[chunk][i]: 32 sums for each block, chunks dealt out to 32
+// warps.
 struct SumsTarget {
   float* to = nullptr;
   std::int64_t begin = 0;  // in a piece
@@ -354,9 +352,10 @@ struct SumsTargets {
   SumsTarget target[4];
 };
 
-__global__ void __launch_bounds__(kBlockThreads)
+constexpr int kAddThreads = 1024;
+__global__ void __launch_bounds__(kAddThreads)
     add_chunks(const float* sums, std::int64_t piece, int chunks, const SumsTargets targets) {
-  constexpr int kRows = kBlockThreads / 32;
+  constexpr int kRows = kAddThreads / 32;
   __shared__ float rows[kRows][32];
   wait_for_previous_kernel();
   let_next_kernel_start();
@@ -390,7 +389,7 @@ void launch_channels(const LaunchShape& shape, const PooledBackwardPlan& plan) {
     case 2:
       return launch(pooled_backward<R, 2>, shape, plan);
     default:
-      return launch(pooled_backward<R, 3>, shape, plan);
+      if constexpr (R < 7) launch(pooled_backward<R, 3>, shape, plan);
   }
 }
 
@@ -424,7 +423,7 @@ void backward(const PooledBackward& a) {
   }
   launch(add_chunks,
          LaunchShape{.grid = dim3(static_cast<unsigned>(ceil_div(plan.piece, 32))),
-                     .block = dim3(kBlockThreads),
+                     .block = dim3(kAddThreads),
                      .overlaps_previous = true},
          a.sums, plan.piece, plan.chunks, targets);
 }

@@ -105,18 +105,19 @@ struct Finish {
 // memory. Ends with no barrier; has one inside when the sums are split.
 template <int R>
 __device__ void compute_stage(const PooledStage& z, const XTile& tile, const Deal& deal,
-                              const float* x, const float* w, const float* b, int k_begin,
-                              int k_end, int samples, float* split, const Finish& finish) {
+                              const DealDivisors& by, const Divisor& by_k_tiles, const float* x,
+                              const float* w, const float* b, int k_begin, int k_end, int samples,
+                              float* split, const Finish& finish) {
   const int items = deal.items();
   const int x_step = z.c * tile.plane();
   for (int i = static_cast<int>(threadIdx.x); i < items * deal.splits; i += kBlockThreads) {
-    const int cut = i / items;
+    const int cut = by.items.of(i);
     int rest = i - cut * items;
-    const int sample = rest / deal.each();
+    const int sample = by.each.of(rest);
     rest -= sample * deal.each();
-    const int group = rest / deal.tiles;
+    const int group = by.tiles.of(rest);
     const int at = rest - group * deal.tiles;
-    const int tile_row = at / deal.tiles_w;
+    const int tile_row = by.tiles_w.of(at);
     const int tile_column = at - tile_row * deal.tiles_w;
     const int k = k_begin + group * kForwardChannels;
     if (k >= k_end || sample >= samples) continue;
@@ -125,6 +126,11 @@ __device__ void compute_stage(const PooledStage& z, const XTile& tile, const Dea
     float sums[kForwardChannels][kTileRows][kTileColumns] = {};
     // A group that sticks out computes its first channel twice.
     const int other = k + 1 < k_end ? weight_k(z) : 0;
+    float bias[kForwardChannels];
+#pragma unroll
+    for (int j = 0; j < kForwardChannels; ++j) {
+      bias[j] = b == nullptr || k + j >= k_end ? 0.0f : b[k + j];
+    }
     convolve_tile<R, kForwardChannels, false>(
         x + sample * x_step + c_begin * tile.plane() + tile_row * kTileRows * tile.pitch +
             tile_column * kTileColumns,
@@ -145,16 +151,16 @@ __device__ void compute_stage(const PooledStage& z, const XTile& tile, const Dea
 #pragma unroll
     for (int j = 0; j < kForwardChannels; ++j) {
       if (k + j < k_end) {
-        finish(sample, k + j, tile_row, tile_column, b == nullptr ? 0.0f : b[k + j], sums[j]);
+        finish(sample, k + j, tile_row, tile_column, bias[j], sums[j]);
       }
     }
   }
   if (deal.splits == 1) return;
   __syncthreads();
-  const int k_tiles = deal.groups * kForwardChannels * deal.tiles;
+  const int k_tiles = by_k_tiles.d;
   for (int i = static_cast<int>(threadIdx.x); i < samples * k_tiles; i += kBlockThreads) {
-    const int sample = i / k_tiles;
-    const int k = (i - sample * k_tiles) / deal.tiles;
+    const int sample = by_k_tiles.of(i);
+    const int k = by.tiles.of(i - sample * k_tiles);
     const int at = i - sample * k_tiles - k * deal.tiles;
     if (k_begin + k >= k_end) continue;
     const float* const from = split + i * 8;
@@ -165,7 +171,7 @@ __device__ void compute_stage(const PooledStage& z, const XTile& tile, const Dea
 #pragma unroll
       for (int j = 0; j < 8; ++j) sums[j / 4][j % 4] += piece[j];
     }
-    finish(sample, k_begin + k, at / deal.tiles_w, at % deal.tiles_w,
+    finish(sample, k_begin + k, by.tiles_w.of(at), by.tiles_w.rest(at),
            b == nullptr ? 0.0f : b[k_begin + k], sums);
   }
 }
@@ -185,9 +191,10 @@ __global__ void __launch_bounds__(kBlockThreads, 2) pooled_forward(const PooledF
   }
   wait_for_previous_kernel();
   let_next_kernel_start();
-  load_weights<R>(end, a.w[last], k_begin, k_end, 0, end.c, shared + plan.w_at[last]);
+  load_weights<R>(end, plan.by_weights[last], a.w[last], k_begin, k_end, 0,
+                  shared + plan.w_at[last]);
   if (a.stages == 2) {
-    load_weights<R>(first, a.w[0], 0, first.k, 0, first.c, shared + plan.w_at[0]);
+    load_weights<R>(first, plan.by_weights[0], a.w[0], 0, first.k, 0, shared + plan.w_at[0]);
   }
   const int x_step = first.c * first.h * first.w;
   const std::int64_t step = static_cast<std::int64_t>(gridDim.x) / plan.parts * plan.samples;
@@ -196,7 +203,8 @@ __global__ void __launch_bounds__(kBlockThreads, 2) pooled_forward(const PooledF
     const int samples = a.batch - n < plan.samples ? static_cast<int>(a.batch - n) : plan.samples;
     __syncthreads();
     // The channels of several samples are just more channels.
-    load_images(first, plan.tile[0], a.x + n * x_step, 0, samples * first.c, shared + plan.x_at[0]);
+    load_images(first, plan.tile[0], plan.by_w, plan.by_image, a.x + n * x_step, 0,
+                samples * first.c, shared + plan.x_at[0]);
     finish_copies();
     __syncthreads();
     if (a.stages == 2) {
@@ -209,9 +217,9 @@ __global__ void __launch_bounds__(kBlockThreads, 2) pooled_forward(const PooledF
                           .next = shared + plan.x_at[1] + end.pad_top * tile.pitch + end.pad_left,
                           .next_pitch = tile.pitch,
                           .next_plane = tile.plane()};
-      compute_stage<R>(first, plan.tile[0], plan.deal[0], shared + plan.x_at[0],
-                       shared + plan.w_at[0], a.b[0], 0, first.k, samples, shared + plan.split_at,
-                       finish);
+      compute_stage<R>(first, plan.tile[0], plan.deal[0], plan.by[0], plan.by_k_tiles[0],
+                       shared + plan.x_at[0], shared + plan.w_at[0], a.b[0], 0, first.k, samples,
+                       shared + plan.split_at, finish);
       __syncthreads();
     }
     const std::int64_t at = n * end.outputs();
@@ -221,9 +229,9 @@ __global__ void __launch_bounds__(kBlockThreads, 2) pooled_forward(const PooledF
                         .next = nullptr,
                         .next_pitch = 0,
                         .next_plane = 0};
-    compute_stage<R>(end, plan.tile[last], plan.deal[last], shared + plan.x_at[last],
-                     shared + plan.w_at[last], a.b[last], k_begin, k_end, samples,
-                     shared + plan.split_at, finish);
+    compute_stage<R>(end, plan.tile[last], plan.deal[last], plan.by[last], plan.by_k_tiles[last],
+                     shared + plan.x_at[last], shared + plan.w_at[last], a.b[last], k_begin, k_end,
+                     samples, shared + plan.split_at, finish);
   }
 }
 

@@ -25,6 +25,10 @@ __device__ inline void load_row(const float* from, float (&to)[kFloats]) {
   for (int i = 0; i < kFloats; i += 4) load_four(from + i, to + i);
 }
 
+#ifndef POOLED_UNROLL
+#define POOLED_UNROLL 8
+#endif
+constexpr int kUnrolledRows = POOLED_UNROLL;
 // acc[j][row][column] += sum over channels, r, s of x[row + r][column + s] w[j][r][s] for a tile of
 // 2 x 4 outputs. x stands on the tile's first pixel, w on the first output channel. kTurned: with
 // w[R-1-r][R-1-s], which is the gradient of x; there rows outside [row_begin, row_end), counted
@@ -47,26 +51,30 @@ __device__ inline void convolve_tile(const float* x, int pitch, int plane, int c
     }
   };
   for (int c = 0; c < channels; ++c) {
-    float rows[2][kRow];
-    load(0, rows[0]);
-#pragma unroll
+    float row[kRow];
+    float below[kRow];
+    load(0, row);
+#pragma unroll kUnrolledRows
     for (int r = 0; r < R; ++r) {
-      load(r + 1, rows[(r + 1) % 2]);
-      if (kTurned && (r + 1 < row_begin || r >= row_end)) continue;
+      load(r + 1, below);
+      if (!kTurned || (r + 1 >= row_begin && r < row_end)) {
 #pragma unroll
-      for (int j = 0; j < kChannels; ++j) {
-        float weights[kWeights];
-        load_row(w + j * w_out + (kTurned ? R - 1 - r : r) * kWeights, weights);
+        for (int j = 0; j < kChannels; ++j) {
+          float weights[kWeights];
+          load_row(w + j * w_out + (kTurned ? R - 1 - r : r) * kWeights, weights);
 #pragma unroll
-        for (int s = 0; s < R; ++s) {
-          const float factor = weights[kTurned ? R - 1 - s : s];
+          for (int s = 0; s < R; ++s) {
+            const float factor = weights[kTurned ? R - 1 - s : s];
 #pragma unroll
-          for (int q = 0; q < kTileColumns; ++q) {
-            acc[j][0][q] += factor * rows[r % 2][q + s];
-            acc[j][1][q] += factor * rows[(r + 1) % 2][q + s];
+            for (int q = 0; q < kTileColumns; ++q) {
+              acc[j][0][q] += factor * row[q + s];
+              acc[j][1][q] += factor * below[q + s];
+            }
           }
         }
       }
+#pragma unroll
+      for (int i = 0; i < kRow; ++i) row[i] = below[i];
     }
     x += plane;
     w += w_in;
@@ -119,15 +127,14 @@ __device__ inline float curve_slope(PooledCurve curve, float y) {
   return curve == PooledCurve::relu && y <= 0.0f ? 0.0f : 1.0f;  // NaN passes, as in relu()
 }
 
-// w [K][C][R][R] of kernels [k_begin, k_end) and channels [c_begin, c_end), into rows of
+// w [K][C][R][R] of kernels [k_begin, k_end) and each.d / R^2 channels from c_begin on, into rows of
 // weight_row(R) floats; the others stay where they are. Ends with copies under way.
 template <int R>
-__device__ inline void load_weights(const PooledStage& z, const float* w, int k_begin, int k_end,
-                                    int c_begin, int c_end, float* to) {
-  const int each = (c_end - c_begin) * R * R;
-  for (int i = static_cast<int>(threadIdx.x); i < (k_end - k_begin) * each; i += kBlockThreads) {
-    const int k = i / each;
-    const int rest = i - k * each + c_begin * R * R;
+__device__ inline void load_weights(const PooledStage& z, const Divisor& each, const float* w,
+                                    int k_begin, int k_end, int c_begin, float* to) {
+  for (int i = static_cast<int>(threadIdx.x); i < (k_end - k_begin) * each.d; i += kBlockThreads) {
+    const int k = each.of(i);
+    const int rest = i - k * each.d + c_begin * R * R;
     const int c = rest / (R * R);
     const int tap = rest - c * R * R;
     async_copy<4>(
@@ -137,15 +144,16 @@ __device__ inline void load_weights(const PooledStage& z, const float* w, int k_
 }
 
 // Images [C][H][W] of channels [c_begin, c_end) into their tiles. Ends with copies under way.
-__device__ inline void load_images(const PooledStage& z, const XTile& tile, const float* x,
-                                   int c_begin, int c_end, float* to) {
-  const int pixels = z.h * z.w;
+__device__ inline void load_images(const PooledStage& z, const XTile& tile, const Divisor& by_w,
+                                   const Divisor& by_image, const float* x, int c_begin, int c_end,
+                                   float* to) {
+  const int pixels = by_image.d;
   const int count = (c_end - c_begin) * pixels;
   x += c_begin * pixels;
   to += c_begin * tile.plane() + z.pad_top * tile.pitch + z.pad_left;
   for (int i = static_cast<int>(threadIdx.x); i < count; i += kBlockThreads) {
-    const int c = i / pixels;
-    const int row = (i - c * pixels) / z.w;
+    const int c = by_image.of(i);
+    const int row = by_w.of(i - c * pixels);
     const int column = i - c * pixels - row * z.w;
     async_copy<4>(to + c * tile.plane() + row * tile.pitch + column, x + i);
   }
