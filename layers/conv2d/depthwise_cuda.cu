@@ -95,11 +95,13 @@ std::size_t workspace_bytes(const Conv2dProblem& z, Direction direction) {
 }
 
 Conv2dCost cost(const Conv2dProblem& problem, Direction direction) {
-  // Partial sums are written and read.
-  const double more = 2.0 * static_cast<double>(workspace_bytes(problem, direction));
+  const bool weight = direction == Direction::backward_weight;
+  const auto partial = static_cast<double>(workspace_bytes(problem, direction));
   return {.flops = problem.nominal_flops(),
-          .bytes = problem.nominal_bytes() + more,
-          .peak_share = fits_tiles(problem, direction) ? 0.5 : 0.04};
+          .bytes = problem.nominal_bytes() + partial,
+          .peak_share = fits_tiles(problem, direction) ? 0.5 : 0.04,
+          .pass_bytes = partial,
+          .launches = weight ? 2.0 : 1.0};
 }
 
 const Conv2dAlgorithm kCard{

@@ -21,7 +21,7 @@
 //            belong
 // Backward   this is backward_weight; dw assigned or added to
 // Choices    slices: 8 blocks for each multiprocessor, so that few channels keep all busy.
-//            7x7: 49 sums + 28 of dy + 10 of x = 87 registers of 128
+//            4 blocks wanted, 128 registers: 7x7 has 49 sums + 28 of dy + 10 of x = 87; 3x3: 6, 80
 // Source     as depthwise_forward_cuda.cu
 // Read next  depthwise_forward_cuda.cu; depthwise_elements_cuda.cu for any shape
 #include "layers/conv2d/depthwise_kernels.h"
@@ -114,10 +114,10 @@ __device__ inline void write_partial(const WeightWork& work, int first_channel, 
   }
 }
 
+constexpr int blocks_wanted(int size) { return size == 3 ? 6 : 4; }
+
 template <int kSize, int kStride, bool kExact>
-__global__ void __launch_bounds__(DepthwiseTiling::kThreads, kSize == 7   ? 4
-                                                             : kSize == 5 ? 5
-                                                                          : 6)
+__global__ void __launch_bounds__(DepthwiseTiling::kThreads, blocks_wanted(kSize))
     depthwise_weight_kernel(const __grid_constant__ WeightWork work) {
   const DepthwiseTiling& t = work.tiling;
   float* const tile = dynamic_shared<float>();  // [planes, rows, pitch], then the threads' sums
