@@ -149,6 +149,18 @@ __device__ inline void load_window(const float* row, float (&v)[kCount]) {
   for (int i = 0; i < kCount; ++i) v[i] = all[kOffset - kFirst * kUnit + i];
 }
 
+// 4 floats at `row` in global memory, those beyond `columns` as 0.
+template <bool kAligned>
+__device__ inline void load_group(const float* row, int columns, float (&v)[4]) {
+  if constexpr (kAligned) {
+    const float4 all = *reinterpret_cast<const float4*>(row);
+    v[0] = all.x, v[1] = all.y, v[2] = all.z, v[3] = all.w;
+  } else {
+#pragma unroll
+    for (int j = 0; j < 4; ++j) v[j] = j < columns ? row[j] : 0.0f;
+  }
+}
+
 // ---- the target --------------------------------------------------------------------------------
 
 // The rows of the target that a tile fills: one run in memory.

@@ -20,12 +20,11 @@
 //            left out, not multiplied by 0, where y has no element: Inf or NaN of x stay where they
 //            belong
 // Backward   this is backward_weight; dw assigned or added to
-// Choices    slices: 8 blocks for each multiprocessor, so that few channels keep all busy.
-//            4 blocks wanted, 128 registers: 7x7 has 49 sums + 28 of dy + 10 of x = 87; 3x3: 6, 80
+// Choices    4 blocks wanted, 128 registers: 7x7 has 49 sums + 28 of dy + 10 of x = 87; 3x3: 6, 80
 // Source     as depthwise_forward_cuda.cu
 // Read next  depthwise_forward_cuda.cu; depthwise_elements_cuda.cu for any shape
 #include "layers/conv2d/depthwise_kernels.h"
-#include "layers/conv2d/depthwise_launch.cuh"
+#include "layers/conv2d/depthwise_slices.cuh"
 #include "layers/conv2d/depthwise_tile.cuh"
 
 namespace convscope::depthwise {
@@ -35,25 +34,10 @@ constexpr int kRows = kForwardRows;  // of dy in a strip
 
 struct WeightWork {
   DepthwiseTiling tiling = {};
-  int images = 0, channels = 1;
-  int chunks = 1;  // of channels: each the planes of a tile
-  int slices = 1;
+  Slices slices = {};
   const float* x = nullptr;
   const float* dy = nullptr;
-  float* partial = nullptr;  // [C, R S, slices]
 };
-
-// 4 floats of dy at `row`, those beyond `columns` as 0.
-template <bool kExact>
-__device__ inline void load_dy(const float* row, int columns, float (&d)[4]) {
-  if constexpr (kExact) {
-    const float4 all = *reinterpret_cast<const float4*>(row);
-    d[0] = all.x, d[1] = all.y, d[2] = all.z, d[3] = all.w;
-  } else {
-#pragma unroll
-    for (int j = 0; j < 4; ++j) d[j] = j < columns ? row[j] : 0.0f;
-  }
-}
 
 // sums[r,s] += the products of a strip of dy with the tile row `from` and those below it. Rows and
 // columns of dy beyond `rows`, `columns` do not exist; with kExact all 7 x 4 do.
@@ -83,37 +67,6 @@ __device__ inline void add_products(const float* from, int pitch, const float (&
   }
 }
 
-// Adds up the sums of the threads of each channel, in a fixed order.
-template <int kTaps>
-__device__ inline void write_partial(const WeightWork& work, int first_channel, int channels,
-                                     int slice, const float (&sums)[kTaps], float* shared) {
-  const DepthwiseTiling& t = work.tiling;
-  const int threads = static_cast<int>(blockDim.x);
-  const int me = static_cast<int>(threadIdx.x);
-#pragma unroll
-  for (int i = 0; i < kTaps; ++i) shared[i * threads + me] = sums[i];
-  __syncthreads();
-  float* const to =
-      work.partial + static_cast<std::int64_t>(first_channel) * kTaps * work.slices + slice;
-  if (t.planes == 1) {  // a warp for each tap
-    for (int tap = me / 32; tap < kTaps; tap += threads / 32) {
-      float sum = 0;
-      for (int i = me % 32; i < threads; i += 32) sum += shared[tap * threads + i];
-      sum = warp_sum(sum);
-      if (me % 32 == 0) to[tap * work.slices] = sum;
-    }
-    return;
-  }
-  const int each = t.strips * t.groups;  // threads of a channel
-  for (int i = me; i < channels * kTaps; i += threads) {
-    const int channel = i / kTaps;
-    const float* const from = shared + (i - channel * kTaps) * threads + channel * each;
-    float sum = 0;
-    for (int j = 0; j < each; ++j) sum += from[j];
-    to[i * work.slices] = sum;
-  }
-}
-
 constexpr int blocks_wanted(int size) { return size == 3 ? 6 : 4; }
 
 template <int kSize, int kStride, bool kExact>
@@ -121,27 +74,15 @@ __global__ void __launch_bounds__(DepthwiseTiling::kThreads, blocks_wanted(kSize
     depthwise_weight_kernel(const __grid_constant__ WeightWork work) {
   const DepthwiseTiling& t = work.tiling;
   float* const tile = dynamic_shared<float>();  // [planes, rows, pitch], then the threads' sums
-  const int chunk = static_cast<int>(blockIdx.x) % work.chunks;
-  const int slice = static_cast<int>(blockIdx.x) / work.chunks;
-  const int first_channel = chunk * t.planes;
-  const int channels = min(t.planes, work.channels - first_channel);
-  const auto jobs = static_cast<std::int64_t>(work.images) * t.bands;
-  const auto begin = static_cast<int>(jobs * slice / work.slices);
-  const auto end = static_cast<int>(jobs * (slice + 1) / work.slices);
+  const SlicePart part = slice_part(t, work.slices);
   float sums[kSize * kSize] = {};
-  for (int at = begin; at < end; ++at) {
-    const int image = at / t.bands;
-    const int band = at - image * t.bands;
-    const DepthwiseJob job{
-        .plane = static_cast<std::int64_t>(image) * work.channels + first_channel,
-        .planes = channels,
-        .in_row = t.in_origin + band * t.in_band,
-        .out_row = band * t.out_band};
-    if (at > begin) __syncthreads();  // all have read the tile before
+  for (int at = part.begin; at < part.end; ++at) {
+    const DepthwiseJob job = slice_job(t, work.slices, part, at);
+    if (at > part.begin) __syncthreads();  // all have read the tile before
     if constexpr (kExact) {
       start_aligned_tile(t, job, work.x, tile);
     } else {
-      if (at == begin || t.bands > 1) zero_tile(t.tile_floats(), tile);
+      if (at == part.begin || t.bands > 1) zero_tile(t.tile_floats(), tile);
       __syncthreads();
       scatter_tile(t, job, work.x, tile);
     }
@@ -150,7 +91,7 @@ __global__ void __launch_bounds__(DepthwiseTiling::kThreads, blocks_wanted(kSize
          index += static_cast<int>(blockDim.x)) {
       const DepthwiseItem item = depthwise_item(t, index);
       const int p0 = job.out_row + item.strip * kRows;
-      const bool mine = index < t.items() && item.plane < channels && p0 < t.out_h;
+      const bool mine = index < t.items() && item.plane < part.channels && p0 < t.out_h;
       const int rows = mine ? t.out_h - p0 : 0;
       const int columns = t.out_w - 4 * item.group;
       float d[kRows][4] = {};
@@ -159,7 +100,7 @@ __global__ void __launch_bounds__(DepthwiseTiling::kThreads, blocks_wanted(kSize
             work.dy + (job.plane + item.plane) * t.out_h * t.out_w + p0 * t.out_w + 4 * item.group;
 #pragma unroll
         for (int o = 0; o < kRows; ++o) {
-          if (kExact || o < rows) load_dy<kExact>(dy + o * t.out_w, columns, d[o]);
+          if (kExact || o < rows) load_group<kExact>(dy + o * t.out_w, columns, d[o]);
         }
       }
       if (waiting) wait_for_tile();
@@ -172,7 +113,7 @@ __global__ void __launch_bounds__(DepthwiseTiling::kThreads, blocks_wanted(kSize
     }
   }
   __syncthreads();
-  write_partial(work, first_channel, channels, slice, sums, tile);
+  write_partial(t, work.slices, part, sums, tile);
 }
 
 // ---- launchers ---------------------------------------------------------------------------------
@@ -187,18 +128,12 @@ bool is_exact(const PlaneMap& map) {
          map.p % kRows == 0;
 }
 
-int slices_of(const DepthwiseTiling& t, const Conv2dProblem& z) {
-  const std::int64_t chunks = (z.c + t.planes - 1) / t.planes;
-  const std::int64_t wanted = std::int64_t{cuda_device_facts().multiprocessors} * 8;
-  return static_cast<int>(std::clamp<std::int64_t>(wanted / chunks, 1, z.n * t.bands));
-}
-
 template <int kSize, int kStride, bool kExact>
 void launch_weight(const WeightWork& work) {
   const DepthwiseTiling& t = work.tiling;
   const int floats = std::max(t.tile_floats(), kSize * kSize * t.threads());
   launch(depthwise_weight_kernel<kSize, kStride, kExact>,
-         {.grid = dim3(static_cast<unsigned>(work.chunks * work.slices)),
+         {.grid = dim3(static_cast<unsigned>(work.slices.chunks * work.slices.slices)),
           .block = dim3(static_cast<unsigned>(t.threads())),
           .shared_bytes = static_cast<std::size_t>(floats) * sizeof(float)},
          work);
@@ -208,25 +143,21 @@ void launch_weight(const WeightWork& work) {
 
 int weight_slices_by_tiles(const Conv2dProblem& problem) {
   const PlaneMap map = plane_map(problem);
-  return slices_of(weight_tiling(map, is_exact(map), problem.c), problem);
+  return slice_count(weight_tiling(map, is_exact(map), problem.c), problem);
 }
 
 void backward_weight_by_tiles(const Conv2dBackwardWeightArgs& args) {
   const Conv2dProblem& z = args.problem;
   const PlaneMap map = plane_map(z);
-  WeightWork work{.images = static_cast<int>(z.n),
-                  .channels = static_cast<int>(z.c),
-                  .x = static_cast<const float*>(args.x),
-                  .dy = static_cast<const float*>(args.dy),
-                  .partial = static_cast<float*>(args.workspace)};
-  work.slices = weight_slices_by_tiles(z);
+  WeightWork work{.x = static_cast<const float*>(args.x), .dy = static_cast<const float*>(args.dy)};
   const bool exact = is_exact(map) && is_aligned(work.x) && is_aligned(work.dy);
   work.tiling = weight_tiling(map, exact, z.c);
-  work.chunks = static_cast<int>((z.c + work.tiling.planes - 1) / work.tiling.planes);
+  const int slices = weight_slices_by_tiles(z);
+  work.slices = slices_of(work.tiling, z, slices, args.workspace);
   for_size_and_stride(map.size, map.stride, exact, [&](auto size, auto stride, auto is_exact) {
     launch_weight<size(), stride(), is_exact()>(work);
   });
-  sum_slices(args, work.slices);
+  sum_slices(args, slices);
 }
 
 }  // namespace convscope::depthwise
