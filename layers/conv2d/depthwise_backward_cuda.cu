@@ -12,12 +12,13 @@
 //            read once and serves both sums. The R S sums of dw stay in registers over all images of
 //            the block's slice, and are added up in two stages (depthwise_slices.cuh)
 // Shapes     x, dx [N,C,H,W], dy [N,C,P,Q], w, dw [C,1,R,S], f32 row-major, any alignment
-// Supports   R = S of 3, 5, 7; stride 1; no dilation, no multiplier; tile fits shared memory
+// Supports   R = S of 3, 5; stride 1; no dilation, no multiplier; tile fits shared memory
 // Cost       FLOPs = 4 N C P Q R S; bytes = x, dy, dx once: 3 tensors where two kernels move 4
 // Numerics   as depthwise_forward_cuda.cu and depthwise_weight_cuda.cu, but Inf or NaN of x or dy also
 //            reaches those taps of dw that would meet it outside of the image
 // Backward   dx assigned; dw assigned or added to
-// Choices    7x7: 49 taps + 49 sums + 28 of dx + 28 of x + 10 = 164 registers and addresses: 2 blocks
+// Choices    5x5: 25 taps + 25 sums + 20 of dx + 28 of x + 8 = 106 registers and addresses: 3 blocks of
+//            128 threads. No 7x7: its two kernels are bound by FMAs, of which one pass saves none
 // Source     as depthwise_forward_cuda.cu
 // Read next  depthwise_forward_cuda.cu; depthwise_weight_cuda.cu
 #include "layers/conv2d/depthwise_backward.h"
@@ -28,7 +29,7 @@
 namespace convscope::depthwise {
 namespace {
 
-constexpr int kRows = kForwardRows;  // of dx in a strip
+constexpr int kRows = 7;  // of dx in a strip
 
 struct BackwardWork {
   DepthwiseTiling tiling = {};  // from dy to dx
@@ -39,33 +40,37 @@ struct BackwardWork {
   float* dx = nullptr;
 };
 
-constexpr int blocks_wanted(int size) { return size == 3 ? 5 : size == 5 ? 3 : 2; }
+constexpr int blocks_wanted(int size) { return size == 3 ? 5 : 3; }
 
-template <int kSize, bool kAligned>
+template <int kSize, int kUnit>
 __global__ void __launch_bounds__(DepthwiseTiling::kThreads, blocks_wanted(kSize))
     depthwise_backward_kernel(const __grid_constant__ BackwardWork work) {
+  constexpr bool kAligned = kUnit > 0;
   constexpr int kOffset = kAligned ? DepthwiseTiling::kLeftMargin - (kSize - 1) / 2 : 0;
   constexpr int kTaps = kSize * kSize;
   const DepthwiseTiling& t = work.tiling;
   float* const tile = dynamic_shared<float>();   // [planes, rows, pitch], then the threads' sums
   float* const staged = tile + t.tile_floats();  // the run of dx
+  let_next_kernel_start();
+  wait_for_previous_kernel();
   const SlicePart part = slice_part(t, work.slices);
 
   // More items than threads only with one plane: then all have the same channel.
   float taps[kTaps] = {};
   float sums[kTaps] = {};
   const int plane = depthwise_item(t, static_cast<int>(threadIdx.x)).plane;
-  if (plane < part.channels) {
-    const float* const w = work.w + static_cast<std::int64_t>(part.first_channel + plane) * kTaps;
+  const int channel = static_cast<int>(blockIdx.x) * t.planes + plane;
+  if (plane < t.planes && channel < work.slices.channels) {
+    const float* const w = work.w + channel * kTaps;
 #pragma unroll
     for (int i = 0; i < kTaps; ++i) taps[i] = w[i];
   }
   for (int at = part.begin; at < part.end; ++at) {
-    const DepthwiseJob job = slice_job(t, work.slices, part, at);
+    const DepthwiseJob job = slice_job(t, work.slices, at);
     const TargetRun run = target_run(t, job, work.dx);
     if (at > part.begin) __syncthreads();  // all have read the tile and the run before
     if constexpr (kAligned) {
-      start_aligned_tile(t, job, work.dy, tile);
+      start_aligned_tile<kUnit>(t, job, work.dy, tile);
     } else {
       if (at == part.begin || t.bands > 1) zero_tile(t.tile_floats(), tile);
       __syncthreads();
@@ -76,7 +81,7 @@ __global__ void __launch_bounds__(DepthwiseTiling::kThreads, blocks_wanted(kSize
          index += static_cast<int>(blockDim.x)) {
       const DepthwiseItem item = depthwise_item(t, index);
       const int h0 = job.out_row + item.strip * kRows;
-      const int rows = item.plane < part.channels && index < t.items() ? t.out_h - h0 : 0;
+      const int rows = item.plane < job.planes && index < t.items() ? t.out_h - h0 : 0;
       const int place = (item.plane * t.out_h + h0 - run.first_row) * t.out_w + 4 * item.group;
       float* const dx = run.to + place;
       float* const stage = staged + phase_of(run.to) + place;
@@ -86,7 +91,7 @@ __global__ void __launch_bounds__(DepthwiseTiling::kThreads, blocks_wanted(kSize
         const float* const x = work.x + (dx - work.dx);
 #pragma unroll
         for (int o = 0; o < kRows; ++o) {
-          if (o < rows) load_group<kAligned>(x + o * t.out_w, columns, pixels[o]);
+          if (o < rows) load_group<kUnit>(x + o * t.out_w, columns, pixels[o]);
         }
       }
       if (waiting) wait_for_tile();
@@ -115,15 +120,7 @@ __global__ void __launch_bounds__(DepthwiseTiling::kThreads, blocks_wanted(kSize
         }
         const int done = i - kSize + 1;
         if (done < 0 || done >= rows) continue;
-        if constexpr (kAligned) {
-          *reinterpret_cast<float4*>(dx + done * t.out_w) =
-              make_float4(out[done][0], out[done][1], out[done][2], out[done][3]);
-        } else {
-#pragma unroll
-          for (int j = 0; j < 4; ++j) {
-            if (j < columns) stage[done * t.out_w + j] = out[done][j];
-          }
-        }
+        store_group<kUnit>((kAligned ? dx : stage) + done * t.out_w, columns, out[done]);
       }
     }
     if constexpr (!kAligned) {
@@ -132,23 +129,19 @@ __global__ void __launch_bounds__(DepthwiseTiling::kThreads, blocks_wanted(kSize
     }
   }
   __syncthreads();
-  write_partial(t, work.slices, part, sums, tile);
+  write_partial(t, work.slices, part.slice, sums, tile);
 }
 
 // ---- launchers ---------------------------------------------------------------------------------
 
-bool is_aligned_shape(const PlaneMap& map) {
-  return map.w % 4 == 0 && map.q % 4 == 0 && map.pad_left == (map.size - 1) / 2;
-}
-
 // The number of slices is decided by the shape alone: workspace_bytes() knows no pointers.
 int slices_by_shape(const Conv2dProblem& z) {
   const PlaneMap map = turned(plane_map(z));
-  return slice_count(forward_tiling(map, is_aligned_shape(map), z.c, 1), z);
+  return slice_count(forward_tiling(map, kRows, unit_of(map), z.c, 1), z);
 }
 
 bool supports(const Conv2dProblem& z) {
-  return z.dtype == DType::f32 && z.stride_h == 1 && z.n > 0 &&
+  return z.dtype == DType::f32 && z.stride_h == 1 && z.n > 0 && z.r < 7 &&
          fits_tiles(z, Direction::backward_data);
 }
 
@@ -156,16 +149,12 @@ std::size_t workspace_bytes(const Conv2dProblem& z) {
   return static_cast<std::size_t>(z.k * z.r * z.s * slices_by_shape(z)) * sizeof(float);
 }
 
-template <int kSize, bool kAligned>
+template <int kSize, int kUnit>
 void launch_backward(const BackwardWork& work) {
   const DepthwiseTiling& t = work.tiling;
   const int floats =
-      std::max(t.tile_floats() + (kAligned ? 0 : t.staged_floats()), kSize * kSize * t.threads());
-  launch(depthwise_backward_kernel<kSize, kAligned>,
-         {.grid = dim3(static_cast<unsigned>(work.slices.chunks * work.slices.slices)),
-          .block = dim3(static_cast<unsigned>(t.threads())),
-          .shared_bytes = static_cast<std::size_t>(floats) * sizeof(float)},
-         work);
+      std::max(t.tile_floats() + (kUnit > 0 ? 0 : t.staged_floats()), kSize * kSize * t.threads());
+  launch(depthwise_backward_kernel<kSize, kUnit>, shape_of(t, work.slices, floats), work);
 }
 
 void run(const DepthwiseBackwardArgs& args) {
@@ -175,13 +164,15 @@ void run(const DepthwiseBackwardArgs& args) {
                     .x = static_cast<const float*>(args.x),
                     .w = static_cast<const float*>(args.w),
                     .dx = static_cast<float*>(args.dx)};
-  const bool aligned =
-      is_aligned_shape(map) && is_aligned(work.dy) && is_aligned(work.x) && is_aligned(work.dx);
+  int unit = unit_of(map);
+  for (const float* const p : {work.dy, work.x, static_cast<const float*>(work.dx)}) {
+    if (!is_aligned(p, unit)) unit = 0;
+  }
   const int slices = slices_by_shape(z);
-  work.tiling = forward_tiling(map, aligned, z.c, /*wanted_tiles=*/1);
+  work.tiling = forward_tiling(map, kRows, unit, z.c, /*wanted_tiles=*/1);
   work.slices = slices_of(work.tiling, z, slices, args.workspace);
-  for_size_and_stride(map.size, 1, aligned, [&](auto size, auto, auto is_aligned) {
-    launch_backward<size(), is_aligned()>(work);
+  for_size_stride_unit<1>(map.size, 1, unit, [&](auto size, auto, auto unit_of_rows) {
+    if constexpr (size() < 7) launch_backward<size(), unit_of_rows()>(work);
   });
   sum_slices({z, args.x, args.dy, args.dw, args.accumulate, args.workspace}, slices);
 }

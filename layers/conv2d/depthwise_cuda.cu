@@ -11,6 +11,7 @@
 //            R S outputs and then never again. All speed is in reading it once, with many bytes under
 //            way. Square kernels of 3, 5, 7 with stride 1 or 2: tiles in shared memory
 //              forward, and backward_data of stride 1    depthwise_forward_cuda.cu
+//              the same of planes of 7x7 and 14x14       depthwise_small_cuda.cu
 //              backward_data of stride 2                 depthwise_parities_cuda.cu
 //              backward_weight, two stages               depthwise_weight_cuda.cu
 //            all others: a thread for each number        depthwise_elements_cuda.cu
@@ -32,18 +33,19 @@ namespace convscope {
 namespace depthwise {
 
 bool fits_tiles(const Conv2dProblem& z, Direction direction) {
-  constexpr std::int64_t kMost = 16384;  // of sizes: exact Divisions, products in 32 bits
+  // Of sizes: exact Divisions, a plane's indices in 32 bits, coordinates of a grid.
+  constexpr std::int64_t kMost = 16384, kMostOfGrid = 65535;
   if (z.r != z.s || (z.r != 3 && z.r != 5 && z.r != 7) || z.k != z.c) return false;
   if (z.stride_h != z.stride_w || z.stride_h > 2 || z.dilation_h != 1 || z.dilation_w != 1) {
     return false;
   }
-  if (z.h > kMost || z.w > kMost || z.p() > kMost || z.q() > kMost || z.n > (1 << 20)) return false;
-  if (direction == Direction::backward_data && z.stride_h == 1) {
-    return forward_tiling(turned(plane_map(z)), false, z.n * z.c, 1).planes > 0;
-  }
+  if (z.h > kMost || z.w > kMost || z.p() > kMost || z.q() > kMost) return false;
+  if (z.n > kMostOfGrid || z.c > kMostOfGrid || z.n * z.c >= std::int64_t{1} << 32) return false;
   // Not aligned is the larger tile. Strips of dx need no more: half the columns, fewer rows.
-  const int planes = forward_tiling(plane_map(z), false, z.n * z.c, 1).planes;
-  return direction == Direction::backward_data ? z.w * 24 * 4 < 160 * 1024 : planes > 0;
+  const PlaneMap map = plane_map(z);
+  const bool back = direction == Direction::backward_data;
+  if (back && z.stride_h == 2) return z.w * 24 * 4 < 160 * 1024;
+  return forward_tiling(back ? turned(map) : map, 7, false, z.c, 1).planes > 0;
 }
 
 }  // namespace depthwise
@@ -54,14 +56,19 @@ using depthwise::fits_tiles;
 
 void forward(const Conv2dForwardArgs& args) {
   if (args.problem.n == 0) return;
-  fits_tiles(args.problem, Direction::forward) ? depthwise::forward_by_tiles(args)
-                                               : depthwise::forward_by_elements(args);
+  if (!fits_tiles(args.problem, Direction::forward)) return depthwise::forward_by_elements(args);
+  depthwise::fits_small_planes(args.problem, args.x, args.y)
+      ? depthwise::forward_of_small_planes(args)
+      : depthwise::forward_by_tiles(args);
 }
 
 void backward_data(const Conv2dBackwardDataArgs& args) {
   if (args.problem.n == 0) return;
   if (!fits_tiles(args.problem, Direction::backward_data)) {
     return depthwise::backward_data_by_elements(args);
+  }
+  if (depthwise::fits_small_planes(args.problem, args.dy, args.dx)) {
+    return depthwise::backward_data_of_small_planes(args);
   }
   args.problem.stride_h == 1 ? depthwise::backward_data_as_forward(args)
                              : depthwise::backward_data_by_parities(args);

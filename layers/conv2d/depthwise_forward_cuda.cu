@@ -24,7 +24,7 @@
 // Backward   stride 1: dx is this kernel over dy with the taps in reverse order (turned)
 // Choices    7 rows: divides the maps of ImageNet; a strip reads (7 + R - 1) / 7 of its rows.
 //            4 columns: one 16-byte store, and S + 3 floats read for 4 S products.
-//            128 threads, 8/6/4 blocks wanted: 64, 80, 128 registers for 9 + 12, 25 + 20 and 49 + 28
+//            128 threads, 8/5/4 blocks wanted: 64, 96, 128 registers for 9 + 12, 25 + 20 and 49 + 28
 //            taps and sums and a window of 6 to 10
 // Source     W. Luo et al. 2019 (PyTorch's DepthwiseConv2d.cu: one thread for each output) is the
 //            step before; G. Lu, W. Zhang, Z. Wang 2021: Optimizing Depthwise Separable Convolution
@@ -37,11 +37,12 @@
 namespace convscope::depthwise {
 namespace {
 
-constexpr int kRows = kForwardRows;  // of y in a strip
+// Of y in a strip.
+constexpr int rows_of(int stride) { return stride == 1 ? 7 : 4; }
 
 struct ForwardWork {
   DepthwiseTiling tiling = {};
-  std::int64_t planes = 0;  // N C
+  std::int64_t images = 0;
   int channels = 1;
   const float* x = nullptr;
   const float* w = nullptr;
@@ -49,41 +50,47 @@ struct ForwardWork {
   const float* residual = nullptr;
   float* y = nullptr;
   bool relu = false;
-  bool turned = false;  // taps in reverse order
 };
 
 __device__ inline float finished(float sum, bool relu) { return relu && sum <= 0 ? 0.0f : sum; }
 
-constexpr int blocks_wanted(int size) { return size == 3 ? 8 : size == 5 ? 6 : 4; }
+constexpr int blocks_wanted(int size) { return size == 3 ? 8 : size == 5 ? 5 : 4; }
 
-template <int kSize, int kStride, bool kAligned>
+template <int kSize, int kStride, int kUnit, bool kTurned>
 __global__ void __launch_bounds__(DepthwiseTiling::kThreads, blocks_wanted(kSize))
     depthwise_forward_kernel(const __grid_constant__ ForwardWork work) {
+  constexpr bool kAligned = kUnit > 0;
   constexpr int kOffset = kAligned ? DepthwiseTiling::kLeftMargin - (kSize - 1) / 2 : 0;
   constexpr int kWindow = 3 * kStride + kSize;
+  constexpr int kTaps = kSize * kSize;
+  constexpr int kRows = rows_of(kStride);
   const DepthwiseTiling& t = work.tiling;
+  let_next_kernel_start();
+  wait_for_previous_kernel();
   float* const tile = dynamic_shared<float>();   // [planes, rows, pitch]
   float* const staged = tile + t.tile_floats();  // the run of y
-  const DepthwiseJob job = depthwise_job(t, blockIdx.x, work.planes);
+  const DepthwiseJob job =
+      depthwise_job(t, static_cast<int>(blockIdx.z), static_cast<int>(blockIdx.y),
+                    static_cast<int>(blockIdx.x), work.channels);
   const TargetRun run = target_run(t, job, work.y);
-  if constexpr (kAligned) start_aligned_tile(t, job, work.x, tile);
+  if constexpr (kAligned) start_aligned_tile<kUnit>(t, job, work.x, tile);
 
   // More items than threads only with one plane: then all have the same channel.
   int index = static_cast<int>(threadIdx.x);
   DepthwiseItem item = depthwise_item(t, index);
-  float taps[kSize * kSize];
+  float taps[kTaps] = {};
   float bias = 0;
   if (item.plane < job.planes) {
-    const std::int64_t channel = (job.plane + item.plane) % work.channels;
-    const float* const w = work.w + channel * (kSize * kSize);
+    const int channel = job.channel + item.plane;
+    const float* const w = work.w + channel * kTaps;
 #pragma unroll
-    for (int i = 0; i < kSize * kSize; ++i) taps[i] = w[work.turned ? kSize * kSize - 1 - i : i];
+    for (int i = 0; i < kTaps; ++i) taps[i] = w[kTurned ? kTaps - 1 - i : i];
     if (work.b != nullptr) bias = work.b[channel];
   }
   if constexpr (kAligned) {
     wait_for_tile();
   } else {
-    load_tile<false>(t, job, work.x, tile);
+    scatter_whole_tile(t, job, work.x, tile);
   }
 
   for (; index < t.items(); index += static_cast<int>(blockDim.x)) {
@@ -95,8 +102,10 @@ __global__ void __launch_bounds__(DepthwiseTiling::kThreads, blocks_wanted(kSize
     const int p0 = job.out_row + item.strip * kRows;
     const int at = (item.plane * t.out_h + p0 - run.first_row) * t.out_w + 4 * item.group;
     const int rows = t.out_h - p0;
+    const int columns = t.out_w - 4 * item.group;
     float* const y = run.to + at;
     const float* const residual = work.residual == nullptr ? nullptr : work.residual + (y - work.y);
+    const bool plain = residual == nullptr && !work.relu;
     float* const stage = staged + phase_of(run.to) + at;
     float sums[kRows][4];
 #pragma unroll
@@ -118,26 +127,16 @@ __global__ void __launch_bounds__(DepthwiseTiling::kThreads, blocks_wanted(kSize
       }
       const int done = (i - kSize + 1) / kStride;
       if (i < kSize - 1 || (i - kSize + 1) % kStride != 0 || done >= rows) continue;
-      if constexpr (kAligned) {
-        float4 out = make_float4(sums[done][0], sums[done][1], sums[done][2], sums[done][3]);
-        if (residual != nullptr) {
-          const float4 more = *reinterpret_cast<const float4*>(residual + done * t.out_w);
-          out.x += more.x, out.y += more.y, out.z += more.z, out.w += more.w;
-        }
-        if (work.relu) {
-          out = make_float4(finished(out.x, true), finished(out.y, true), finished(out.z, true),
-                            finished(out.w, true));
-        }
-        *reinterpret_cast<float4*>(y + done * t.out_w) = out;
-      } else {
+      if (!plain) {
+        float more[4] = {};
+        if (residual != nullptr) load_group<kUnit>(residual + done * t.out_w, columns, more);
 #pragma unroll
         for (int j = 0; j < 4; ++j) {
-          if (4 * item.group + j >= t.out_w) continue;
-          float out = sums[done][j];
-          if (residual != nullptr) out += residual[done * t.out_w + j];
-          stage[done * t.out_w + j] = finished(out, work.relu);
+          if (residual != nullptr) sums[done][j] += more[j];
+          sums[done][j] = finished(sums[done][j], work.relu);
         }
       }
+      store_group<kUnit>((kAligned ? y : stage) + done * t.out_w, columns, sums[done]);
     }
   }
   if constexpr (!kAligned) {
@@ -148,49 +147,51 @@ __global__ void __launch_bounds__(DepthwiseTiling::kThreads, blocks_wanted(kSize
 
 // ---- launchers ---------------------------------------------------------------------------------
 
-template <int kSize, int kStride, bool kAligned>
+template <int kSize, int kStride, int kUnit, bool kTurned>
 void launch_forward(const ForwardWork& work) {
   const DepthwiseTiling& t = work.tiling;
-  const int floats = t.tile_floats() + (kAligned ? 0 : t.staged_floats());
-  launch(depthwise_forward_kernel<kSize, kStride, kAligned>,
-         {.grid = dim3(static_cast<unsigned>(t.tiles(work.planes))),
-          .block = dim3(static_cast<unsigned>(t.threads())),
-          .shared_bytes = static_cast<std::size_t>(floats) * sizeof(float)},
-         work);
+  const int floats = t.tile_floats() + (kUnit > 0 ? 0 : t.staged_floats());
+  launch(depthwise_forward_kernel<kSize, kStride, kUnit, kTurned>,
+         shape_of(t, work.images, work.channels, floats), work);
 }
 
+template <bool kTurned>
 void forward_planes(ForwardWork work, const PlaneMap& map) {
-  const bool aligned = is_aligned(map, work.x, work.y) && is_aligned(work.residual);
-  work.tiling = forward_tiling(map, aligned, work.planes, tiles_to_fill_device());
-  for_size_and_stride(map.size, map.stride, aligned, [&](auto size, auto stride, auto is_aligned) {
-    launch_forward<size(), stride(), is_aligned()>(work);
-  });
+  int unit = unit_of(map);
+  if (!is_aligned(work.x, unit) || !is_aligned(work.y, unit) || !is_aligned(work.residual, unit)) {
+    unit = 0;
+  }
+  work.tiling = forward_tiling(map, rows_of(map.stride), unit, work.channels,
+                               tiles_to_fill_device(work.images));
+  for_size_stride_unit<kTurned ? 1 : 2>(
+      map.size, map.stride, unit, [&](auto size, auto stride, auto unit_of_rows) {
+        launch_forward<size(), stride(), unit_of_rows(), kTurned>(work);
+      });
 }
 
 }  // namespace
 
 void forward_by_tiles(const Conv2dForwardArgs& args) {
   const Conv2dProblem& z = args.problem;
-  forward_planes({.planes = z.n * z.c,
-                  .channels = static_cast<int>(z.c),
-                  .x = static_cast<const float*>(args.x),
-                  .w = static_cast<const float*>(args.w),
-                  .b = static_cast<const float*>(args.b),
-                  .residual = static_cast<const float*>(args.epilogue.residual),
-                  .y = static_cast<float*>(args.y),
-                  .relu = args.epilogue.relu},
-                 plane_map(z));
+  forward_planes<false>({.images = z.n,
+                         .channels = static_cast<int>(z.c),
+                         .x = static_cast<const float*>(args.x),
+                         .w = static_cast<const float*>(args.w),
+                         .b = static_cast<const float*>(args.b),
+                         .residual = static_cast<const float*>(args.epilogue.residual),
+                         .y = static_cast<float*>(args.y),
+                         .relu = args.epilogue.relu},
+                        plane_map(z));
 }
 
 void backward_data_as_forward(const Conv2dBackwardDataArgs& args) {
   const Conv2dProblem& z = args.problem;
-  forward_planes({.planes = z.n * z.c,
-                  .channels = static_cast<int>(z.c),
-                  .x = static_cast<const float*>(args.dy),
-                  .w = static_cast<const float*>(args.w),
-                  .y = static_cast<float*>(args.dx),
-                  .turned = true},
-                 turned(plane_map(z)));
+  forward_planes<true>({.images = z.n,
+                        .channels = static_cast<int>(z.c),
+                        .x = static_cast<const float*>(args.dy),
+                        .w = static_cast<const float*>(args.w),
+                        .y = static_cast<float*>(args.dx)},
+                       turned(plane_map(z)));
 }
 
 }  // namespace convscope::depthwise

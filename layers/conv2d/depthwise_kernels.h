@@ -22,6 +22,11 @@ void backward_data_by_parities(const Conv2dBackwardDataArgs& args);
 void backward_weight_by_tiles(const Conv2dBackwardWeightArgs& args);
 int weight_slices_by_tiles(const Conv2dProblem& problem);
 
+// 7x7 planes, and 14x14 planes with a 3x3 kernel, of those that fit tiles: whole rows in registers.
+bool fits_small_planes(const Conv2dProblem& problem, const void* source, const void* target);
+void forward_of_small_planes(const Conv2dForwardArgs& args);
+void backward_data_of_small_planes(const Conv2dBackwardDataArgs& args);
+
 // Any kernel, stride, dilation and multiplier: one thread for each number.
 void forward_by_elements(const Conv2dForwardArgs& args);
 void backward_data_by_elements(const Conv2dBackwardDataArgs& args);

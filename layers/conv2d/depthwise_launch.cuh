@@ -41,21 +41,21 @@ inline PlaneMap turned(const PlaneMap& map) {
           .pad_left = map.size - 1 - map.pad_left};
 }
 
-inline bool is_aligned(const float* p) { return reinterpret_cast<std::uintptr_t>(p) % 16 == 0; }
-
-// Whether the aligned kernels may be used: 16-byte rows, and the usual padding, which is a
-// compile-time constant there.
-inline bool is_aligned(const PlaneMap& map, const float* source, const float* target) {
-  return map.w % 4 == 0 && map.q % 4 == 0 && map.pad_left == (map.size - 1) / 2 &&
-         is_aligned(source) && is_aligned(target);
+// Floats of a unit in which rows can be copied and stored: 4 (16 bytes), 2, or 0: rows that are no
+// whole units. Units ask for the usual padding, which is a compile-time constant there.
+inline int unit_of(const PlaneMap& map) {
+  if (map.pad_left != (map.size - 1) / 2) return 0;
+  return map.w % 4 == 0 && map.q % 4 == 0 ? 4 : map.w % 2 == 0 && map.q % 2 == 0 ? 2 : 0;
+}
+inline bool is_aligned(const float* p, int unit) {
+  return unit == 0 || reinterpret_cast<std::uintptr_t>(p) % (sizeof(float) * unit) == 0;
 }
 
-constexpr int kForwardRows = 7;  // of y in a strip: the forward pass and backward_weight
-
-// From x to y (or from dy to dx, turned). `all_planes`: neighbours in memory that may share a tile.
-inline DepthwiseTiling forward_tiling(const PlaneMap& map, bool aligned, std::int64_t all_planes,
-                                      std::int64_t wanted_tiles) {
+// From x to y (or from dy to dx, turned); `rows` of y in a strip.
+inline DepthwiseTiling forward_tiling(const PlaneMap& map, int rows, int unit,
+                                      std::int64_t channels, std::int64_t wanted_tiles) {
   const int margin = DepthwiseTiling::kLeftMargin;
+  const bool aligned = unit > 0;
   const int first = aligned ? margin - (map.size - 1) / 2 : 0;
   const int window = 3 * map.stride + map.size;
   return make_depthwise_tiling({.in_h = map.h,
@@ -65,30 +65,46 @@ inline DepthwiseTiling forward_tiling(const PlaneMap& map, bool aligned, std::in
                                 .shift = aligned ? margin : map.pad_left,
                                 .in_origin = -map.pad_top,
                                 .out_origin = 0,
-                                .in_strip = kForwardRows * map.stride,
-                                .out_strip = kForwardRows,
+                                .in_strip = rows * map.stride,
+                                .out_strip = rows,
                                 .in_extra = map.size - map.stride,
                                 .group_step = 4 * map.stride,
                                 .window = (first + window + 3) / 4 * 4,
-                                .all_planes = all_planes,
+                                .channels = static_cast<int>(channels),
                                 .wanted_tiles = wanted_tiles,
+                                .unit = aligned ? unit : 4,
                                 .staged = !aligned,
                                 .shared_bytes = cuda_device_facts().shared_bytes_per_block});
 }
 
-inline std::int64_t tiles_to_fill_device() {
-  return std::int64_t{cuda_device_facts().multiprocessors} * 4;
+// Tiles of one image so that every multiprocessor has some.
+inline std::int64_t tiles_to_fill_device(std::int64_t images) {
+  return ceil_div(std::int64_t{cuda_device_facts().multiprocessors} * 4, images);
 }
 
-// Calls body with compile-time constants: body(size(), stride(), flag()).
-template <class Body>
-void for_size_and_stride(int size, int stride, bool flag, Body body) {
-  const auto with_flag = [&](auto a, auto b) {
-    flag ? body(a, b, std::true_type()) : body(a, b, std::false_type());
+// One block for each tile of each image: they need not divide their number.
+inline LaunchShape shape_of(const DepthwiseTiling& t, std::int64_t images, std::int64_t channels,
+                            int floats) {
+  LaunchShape shape{.grid = dim3(static_cast<unsigned>(t.bands),
+                                 static_cast<unsigned>(t.chunks(static_cast<int>(channels))),
+                                 static_cast<unsigned>(images)),
+                    .block = dim3(static_cast<unsigned>(t.threads())),
+                    .shared_bytes = static_cast<std::size_t>(floats) * sizeof(float)};
+  shape.overlaps_previous = true;
+  return shape;
+}
+
+// Calls body(size(), stride(), unit()) with compile-time constants; strides up to kStrides.
+template <int kStrides = 2, class Body>
+void for_size_stride_unit(int size, int stride, int unit, Body body) {
+  const auto with_unit = [&](auto a, auto b) {
+    unit == 4   ? body(a, b, std::integral_constant<int, 4>())
+    : unit == 2 ? body(a, b, std::integral_constant<int, 2>())
+                : body(a, b, std::integral_constant<int, 0>());
   };
   const auto with_stride = [&](auto a) {
-    stride == 1 ? with_flag(a, std::integral_constant<int, 1>())
-                : with_flag(a, std::integral_constant<int, 2>());
+    if (kStrides == 1 || stride == 1) return with_unit(a, std::integral_constant<int, 1>());
+    with_unit(a, std::integral_constant<int, kStrides>());
   };
   size == 3   ? with_stride(std::integral_constant<int, 3>())
   : size == 5 ? with_stride(std::integral_constant<int, 5>())

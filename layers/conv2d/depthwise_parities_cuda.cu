@@ -32,7 +32,7 @@ constexpr int kRows = 8;  // of dx in a strip
 
 struct ParityWork {
   DepthwiseTiling tiling = {};
-  std::int64_t planes = 0;  // N C
+  std::int64_t images = 0;
   int channels = 1;
   const float* dy = nullptr;
   const float* w = nullptr;
@@ -56,7 +56,11 @@ __global__ void __launch_bounds__(DepthwiseTiling::kThreads, kSize == 7 ? 4 : 6)
   const DepthwiseTiling& t = work.tiling;
   float* const tile = dynamic_shared<float>();   // [planes, rows, pitch]
   float* const staged = tile + t.tile_floats();  // the run of dx
-  const DepthwiseJob job = depthwise_job(t, blockIdx.x, work.planes);
+  let_next_kernel_start();
+  wait_for_previous_kernel();
+  const DepthwiseJob job =
+      depthwise_job(t, static_cast<int>(blockIdx.z), static_cast<int>(blockIdx.y),
+                    static_cast<int>(blockIdx.x), work.channels);
   const TargetRun run = target_run(t, job, work.dx);
 
   // More items than threads only with one plane: then all have the same channel.
@@ -64,11 +68,11 @@ __global__ void __launch_bounds__(DepthwiseTiling::kThreads, kSize == 7 ? 4 : 6)
   DepthwiseItem item = depthwise_item(t, index);
   float taps[kSize * kSize] = {};
   if (item.plane < job.planes) {
-    const float* const w = work.w + (job.plane + item.plane) % work.channels * (kSize * kSize);
+    const float* const w = work.w + (job.channel + item.plane) * (kSize * kSize);
 #pragma unroll
     for (int i = 0; i < kSize * kSize; ++i) taps[i] = w[i];
   }
-  load_tile<false>(t, job, work.dy, tile);
+  scatter_whole_tile(t, job, work.dy, tile);
 
   for (; index < t.items(); index += static_cast<int>(blockDim.x)) {
     item = depthwise_item(t, index);
@@ -124,7 +128,7 @@ __global__ void __launch_bounds__(DepthwiseTiling::kThreads, kSize == 7 ? 4 : 6)
 
 // ---- launcher ----------------------------------------------------------------------------------
 
-DepthwiseTiling parity_tiling(const PlaneMap& map, bool direct, std::int64_t planes) {
+DepthwiseTiling parity_tiling(const PlaneMap& map, bool direct, const ParityWork& work) {
   const int odd = map.pad_left % 2;
   const int even_start = map.pad_top / 2 * 2;  // of h + pad_top
   return make_depthwise_tiling({.in_h = map.p,
@@ -139,8 +143,8 @@ DepthwiseTiling parity_tiling(const PlaneMap& map, bool direct, std::int64_t pla
                                 .in_extra = (map.size - 1) / 2,
                                 .group_step = 2,
                                 .window = (column_count(map.size, odd) + 1) / 2 * 2,
-                                .all_planes = planes,
-                                .wanted_tiles = tiles_to_fill_device(),
+                                .channels = work.channels,
+                                .wanted_tiles = tiles_to_fill_device(work.images),
                                 .staged = !direct,
                                 .shared_bytes = cuda_device_facts().shared_bytes_per_block});
 }
@@ -149,10 +153,7 @@ template <int kSize, int kOdd>
 void launch_parities(const ParityWork& work) {
   const DepthwiseTiling& t = work.tiling;
   const int floats = t.tile_floats() + (work.direct ? 0 : t.staged_floats());
-  launch(depthwise_parities_kernel<kSize, kOdd>,
-         {.grid = dim3(static_cast<unsigned>(t.tiles(work.planes))),
-          .block = dim3(static_cast<unsigned>(t.threads())),
-          .shared_bytes = static_cast<std::size_t>(floats) * sizeof(float)},
+  launch(depthwise_parities_kernel<kSize, kOdd>, shape_of(t, work.images, work.channels, floats),
          work);
 }
 
@@ -161,15 +162,19 @@ void launch_parities(const ParityWork& work) {
 void backward_data_by_parities(const Conv2dBackwardDataArgs& args) {
   const Conv2dProblem& z = args.problem;
   const PlaneMap map = plane_map(z);
-  ParityWork work{.planes = z.n * z.c,
+  ParityWork work{.images = z.n,
                   .channels = static_cast<int>(z.c),
                   .dy = static_cast<const float*>(args.dy),
                   .w = static_cast<const float*>(args.w),
                   .dx = static_cast<float*>(args.dx)};
-  work.direct = map.w % 4 == 0 && is_aligned(work.dx);
-  work.tiling = parity_tiling(map, work.direct, work.planes);
-  for_size_and_stride(map.size, 2, map.pad_left % 2 != 0,
-                      [&](auto size, auto, auto odd) { launch_parities<size(), odd()>(work); });
+  work.direct = map.w % 4 == 0 && is_aligned(work.dx, 4);
+  work.tiling = parity_tiling(map, work.direct, work);
+  const auto launch_size = [&](auto size) {
+    map.pad_left % 2 != 0 ? launch_parities<size(), 1>(work) : launch_parities<size(), 0>(work);
+  };
+  map.size == 3   ? launch_size(std::integral_constant<int, 3>())
+  : map.size == 5 ? launch_size(std::integral_constant<int, 5>())
+                  : launch_size(std::integral_constant<int, 7>());
 }
 
 }  // namespace convscope::depthwise

@@ -16,47 +16,38 @@ struct Slices {
   float* partial = nullptr;  // [C, R S, slices]
 };
 
-// A block's part: channels and jobs [begin, end); a job is an image and a band of it.
+// A block's part: jobs [begin, end) of its channels; a job is an image and a band of it.
 struct SlicePart {
   int slice = 0;
-  int first_channel = 0, channels = 0;
   int begin = 0, end = 0;
 };
 
 __device__ inline SlicePart slice_part(const DepthwiseTiling& t, const Slices& s) {
-  SlicePart part;
-  part.slice = static_cast<int>(blockIdx.x) / s.chunks;
-  part.first_channel = (static_cast<int>(blockIdx.x) - part.slice * s.chunks) * t.planes;
-  part.channels = min(t.planes, s.channels - part.first_channel);
+  const auto slice = static_cast<int>(blockIdx.y);
   const auto jobs = static_cast<std::int64_t>(s.images) * t.bands;
-  part.begin = static_cast<int>(jobs * part.slice / s.slices);
-  part.end = static_cast<int>(jobs * (part.slice + 1) / s.slices);
-  return part;
+  return {.slice = slice,
+          .begin = static_cast<int>(jobs * slice / s.slices),
+          .end = static_cast<int>(jobs * (slice + 1) / s.slices)};
 }
 
-__device__ inline DepthwiseJob slice_job(const DepthwiseTiling& t, const Slices& s,
-                                         const SlicePart& part, int at) {
+__device__ inline DepthwiseJob slice_job(const DepthwiseTiling& t, const Slices& s, int at) {
   const int image = at / t.bands;
-  const int band = at - image * t.bands;
-  return {.plane = static_cast<std::int64_t>(image) * s.channels + part.first_channel,
-          .planes = part.channels,
-          .in_row = t.in_origin + band * t.in_band,
-          .out_row = t.out_origin + band * t.out_band};
+  return depthwise_job(t, image, static_cast<int>(blockIdx.x), at - image * t.bands, s.channels);
 }
 
 // Adds up the sums of the threads of each channel, in a fixed order. `shared`: kTaps floats for each
 // thread, which nobody uses any more.
 template <int kTaps>
-__device__ inline void write_partial(const DepthwiseTiling& t, const Slices& s,
-                                     const SlicePart& part, const float (&sums)[kTaps],
-                                     float* shared) {
+__device__ inline void write_partial(const DepthwiseTiling& t, const Slices& s, int slice,
+                                     const float (&sums)[kTaps], float* shared) {
   const int threads = static_cast<int>(blockDim.x);
   const int me = static_cast<int>(threadIdx.x);
 #pragma unroll
   for (int i = 0; i < kTaps; ++i) shared[i * threads + me] = sums[i];
   __syncthreads();
-  float* const to =
-      s.partial + static_cast<std::int64_t>(part.first_channel) * kTaps * s.slices + part.slice;
+  const int first = static_cast<int>(blockIdx.x) * t.planes;
+  const int channels = min(t.planes, s.channels - first);
+  float* const to = s.partial + static_cast<std::int64_t>(first) * kTaps * s.slices + slice;
   if (t.planes == 1) {  // a warp for each tap
     for (int tap = me / 32; tap < kTaps; tap += threads / 32) {
       float sum = 0;
@@ -67,7 +58,7 @@ __device__ inline void write_partial(const DepthwiseTiling& t, const Slices& s,
     return;
   }
   const int each = t.strips * t.groups;  // threads of a channel
-  for (int i = me; i < part.channels * kTaps; i += threads) {
+  for (int i = me; i < channels * kTaps; i += threads) {
     const int channel = i / kTaps;
     const float* const from = shared + (i - channel * kTaps) * threads + channel * each;
     float sum = 0;
@@ -76,11 +67,13 @@ __device__ inline void write_partial(const DepthwiseTiling& t, const Slices& s,
   }
 }
 
-// 8 blocks for each multiprocessor, so that few channels keep all busy.
+// 24 blocks for each multiprocessor, about 4 rounds of those that it holds at a time: the last round
+// is rarely full.
 inline int slice_count(const DepthwiseTiling& t, const Conv2dProblem& z) {
   const std::int64_t chunks = (z.c + t.planes - 1) / t.planes;
-  const std::int64_t wanted = std::int64_t{cuda_device_facts().multiprocessors} * 8;
-  return static_cast<int>(std::clamp<std::int64_t>(wanted / chunks, 1, z.n * t.bands));
+  const std::int64_t wanted = std::int64_t{cuda_device_facts().multiprocessors} * 24;
+  return static_cast<int>(
+      std::clamp<std::int64_t>(wanted / chunks, 1, std::min<std::int64_t>(z.n * t.bands, 65535)));
 }
 
 inline Slices slices_of(const DepthwiseTiling& t, const Conv2dProblem& z, int slices,
@@ -90,6 +83,14 @@ inline Slices slices_of(const DepthwiseTiling& t, const Conv2dProblem& z, int sl
           .chunks = static_cast<int>((z.c + t.planes - 1) / t.planes),
           .slices = slices,
           .partial = static_cast<float*>(workspace)};
+}
+
+inline LaunchShape shape_of(const DepthwiseTiling& t, const Slices& s, int floats) {
+  LaunchShape shape{.grid = dim3(static_cast<unsigned>(s.chunks), static_cast<unsigned>(s.slices)),
+                    .block = dim3(static_cast<unsigned>(t.threads())),
+                    .shared_bytes = static_cast<std::size_t>(floats) * sizeof(float)};
+  shape.overlaps_previous = true;
+  return shape;
 }
 
 }  // namespace convscope::depthwise

@@ -2,8 +2,8 @@
 // depthwise_tile.cuh: a block's tile of planes: how it comes from global into shared memory, how a
 // thread reads its columns of a tile row, how a finished run of the target goes back.
 //
-// Aligned tiles (rows of a multiple of 4 floats, 16-byte aligned base) are copied asynchronously in
-// units of 16 bytes, zeros included, and lie 4 columns to the right. Others are one run in memory,
+// Aligned tiles (rows of whole units of 4 or 2 floats, aligned base) are copied asynchronously unit by
+// unit, zeros included, and lie 4 columns to the right. Others are one run in memory,
 // whatever the row length: it is read in 16-byte units all the same, and each float is put at its
 // place in a tile that was zeroed before.
 #pragma once
@@ -23,22 +23,36 @@ __device__ inline int phase_of(const float* p) {
 
 // ---- into shared memory ------------------------------------------------------------------------
 
-// Returns with the copies under way: wait_for_tile() follows.
+// Where plane `plane` of [planes, h, w] begins: one wide multiplication.
+template <class T>
+__device__ inline T* plane_at(T* planes, std::uint32_t plane, int h, int w) {
+  return planes + static_cast<std::uint64_t>(plane) * static_cast<std::uint32_t>(h * w);
+}
+
+// Returns with the copies under way: wait_for_tile() follows. A thread keeps its column.
+template <int kUnit>
 __device__ inline void start_aligned_tile(const DepthwiseTiling& t, const DepthwiseJob& job,
                                           const float* source, float* tile) {
-  const float* const base = source + job.plane * t.in_h * t.in_w;
-  const int units = t.pitch / 4;
-  const int all = t.planes * t.rows * units;
-  for (int i = static_cast<int>(threadIdx.x); i < all; i += static_cast<int>(blockDim.x)) {
-    const int above = t.by_units(i);
-    const int plane = t.by_rows(above);
-    const int h = job.in_row + above - plane * t.rows;
-    const int column = (i - above * units) * 4 - DepthwiseTiling::kLeftMargin;
-    const bool inside =
-        plane < job.planes && h >= 0 && h < t.in_h && column >= 0 && column < t.in_w;
-    const std::int64_t from =
-        inside ? (static_cast<std::int64_t>(plane) * t.in_h + h) * t.in_w + column : 0;
-    async_copy<16, false>(tile + 4 * i, base + from, inside);
+  const float* const base = plane_at(source, job.plane, t.in_h, t.in_w);
+  const int units = t.pitch / kUnit;
+  const int me = static_cast<int>(threadIdx.x);
+  const int at_once = t.rows_at_once;  // 0: rows longer than the block
+  const int first = at_once > 0 ? t.by_units(me) : 0;
+  if (at_once == 0 || first < at_once) {
+    for (int unit = me - first * units; unit < units; unit += static_cast<int>(blockDim.x)) {
+      const int column = kUnit * unit - DepthwiseTiling::kLeftMargin;
+      const bool in_row = column >= 0 && column < t.in_w;
+#pragma unroll 4
+      for (int row = first; row < t.planes * t.rows; row += max(at_once, 1)) {
+        const int plane = t.planes == 1 ? 0 : t.by_rows(row);
+        const int h = job.in_row + row - plane * t.rows;
+        const bool inside = in_row && plane < job.planes &&
+                            static_cast<unsigned>(h) < static_cast<unsigned>(t.in_h);
+        const int from = inside ? (plane * t.in_h + h) * t.in_w + column : 0;
+        async_copy<kUnit * 4>(tile + row * t.pitch + kUnit * unit, base + from, inside);
+      }
+      if (at_once > 0) break;
+    }
   }
   async_copy_commit();
 }
@@ -75,8 +89,7 @@ __device__ inline void scatter_tile(const DepthwiseTiling& t, const DepthwiseJob
   const int first_row = t.planes > 1 ? 0 : depthwise_first_row(job);
   const int count =
       (t.planes > 1 ? job.planes * t.in_h : max(0, depthwise_end_row(t, job) - first_row)) * t.in_w;
-  const float* const run =
-      source + (job.plane * t.in_h + first_row) * static_cast<std::int64_t>(t.in_w);
+  const float* const run = plane_at(source, job.plane, t.in_h, t.in_w) + first_row * t.in_w;
   const int phase = phase_of(run);
   const int threads = static_cast<int>(blockDim.x);
   constexpr int kAhead = 4;  // loads under way in each thread
@@ -110,18 +123,12 @@ __device__ inline void scatter_tile(const DepthwiseTiling& t, const DepthwiseJob
 }
 
 // The tile of a job, zeros around the image included, ready for all threads.
-template <bool kAligned>
-__device__ inline void load_tile(const DepthwiseTiling& t, const DepthwiseJob& job,
-                                 const float* source, float* tile) {
-  if constexpr (kAligned) {
-    start_aligned_tile(t, job, source, tile);
-    wait_for_tile();
-  } else {
-    zero_tile(t.tile_floats(), tile);
-    __syncthreads();
-    scatter_tile(t, job, source, tile);
-    __syncthreads();
-  }
+__device__ inline void scatter_whole_tile(const DepthwiseTiling& t, const DepthwiseJob& job,
+                                          const float* source, float* tile) {
+  zero_tile(t.tile_floats(), tile);
+  __syncthreads();
+  scatter_tile(t, job, source, tile);
+  __syncthreads();
 }
 
 // ---- out of shared memory ----------------------------------------------------------------------
@@ -150,14 +157,34 @@ __device__ inline void load_window(const float* row, float (&v)[kCount]) {
 }
 
 // 4 floats at `row` in global memory, those beyond `columns` as 0.
-template <bool kAligned>
+template <int kUnit>
 __device__ inline void load_group(const float* row, int columns, float (&v)[4]) {
-  if constexpr (kAligned) {
+  if constexpr (kUnit == 4) {
     const float4 all = *reinterpret_cast<const float4*>(row);
     v[0] = all.x, v[1] = all.y, v[2] = all.z, v[3] = all.w;
+  } else if constexpr (kUnit == 2) {
+    const float2 left = *reinterpret_cast<const float2*>(row);
+    const float2 right =
+        columns > 2 ? *reinterpret_cast<const float2*>(row + 2) : make_float2(0, 0);
+    v[0] = left.x, v[1] = left.y, v[2] = right.x, v[3] = right.y;
   } else {
 #pragma unroll
     for (int j = 0; j < 4; ++j) v[j] = j < columns ? row[j] : 0.0f;
+  }
+}
+
+template <int kUnit>
+__device__ inline void store_group(float* row, int columns, const float (&v)[4]) {
+  if constexpr (kUnit == 4) {
+    *reinterpret_cast<float4*>(row) = make_float4(v[0], v[1], v[2], v[3]);
+  } else if constexpr (kUnit == 2) {
+    *reinterpret_cast<float2*>(row) = make_float2(v[0], v[1]);
+    if (columns > 2) *reinterpret_cast<float2*>(row + 2) = make_float2(v[2], v[3]);
+  } else {
+#pragma unroll
+    for (int j = 0; j < 4; ++j) {
+      if (j < columns) row[j] = v[j];
+    }
   }
 }
 
@@ -175,8 +202,7 @@ __device__ inline TargetRun target_run(const DepthwiseTiling& t, const Depthwise
   const int first = max(job.out_row, 0);
   const int end = min(job.out_row + t.strips * t.out_strip, t.out_h);
   const int rows = t.planes > 1 ? job.planes * t.out_h : max(0, end - first);
-  return {target + (job.plane * t.out_h + first) * static_cast<std::int64_t>(t.out_w),
-          rows * t.out_w, first};
+  return {plane_at(target, job.plane, t.out_h, t.out_w) + first * t.out_w, rows * t.out_w, first};
 }
 
 // staged[phase_of(run.to) + i] -> run.to[i]

@@ -45,6 +45,8 @@ struct DepthwiseTiling {
   int bands = 1;                                 // tiles down a plane; 1 when planes > 1
   int strips = 1, groups = 1;                    // of a tile plane
   int rows = 0, pitch = 0;                       // of a tile plane; pitch in floats
+  int unit = 4;          // floats that are copied at a time into an aligned tile: 4 or 2
+  int rows_at_once = 0;  // that all threads together copy, a unit each
   int shift = 0;
   int in_origin = 0, in_band = 0, in_strip = 0;     // source rows
   int out_origin = 0, out_band = 0, out_strip = 0;  // target rows
@@ -59,9 +61,8 @@ struct DepthwiseTiling {
     const int rows_out = planes > 1 ? planes * out_h : std::min(out_h, strips * out_strip);
     return (rows_out * out_w + 3 + 3) / 4 * 4;
   }
-  constexpr std::int64_t tiles(std::int64_t all_planes) const {
-    return (all_planes + planes - 1) / planes * bands;
-  }
+  // Tiles side by side: groups of `planes` channels of an image.
+  constexpr int chunks(int channels) const { return (channels + planes - 1) / planes; }
 };
 
 // What the tiling of a direction follows from.
@@ -73,10 +74,11 @@ struct DepthwiseTilingWish {
   int in_extra = 0;                   // source rows of a strip beyond in_strip
   int group_step = 0;                 // tile columns between two groups
   int window = 0;                     // tile columns that a group reads
-  std::int64_t all_planes = 0;        // that may share a tile: neighbours in memory
-  std::int64_t wanted_tiles = 0;      // smaller tiles until there are so many
-  bool staged = false;                // the target run lies in shared memory too
-  int shared_bytes = 0;               // that a block can have
+  int channels = 1;                   // that may share a tile: neighbours in memory
+  std::int64_t wanted_tiles = 0;      // of one image: smaller tiles until there are so many
+  int unit = 4;
+  bool staged = false;   // the target run lies in shared memory too
+  int shared_bytes = 0;  // that a block can have
 };
 
 namespace depthwise_tiling_parts {
@@ -132,7 +134,7 @@ constexpr DepthwiseTiling make_depthwise_tiling(const DepthwiseTilingWish& wish)
   }
   if (parts::floats_of(t, wish.staged) * 4 > wish.shared_bytes) t.planes = 0;
   if (t.planes == 1 && t.bands == 1) {
-    const auto most = static_cast<int>(std::min<std::int64_t>(wanted, wish.all_planes));
+    const auto most = std::min(wanted, wish.channels);
     const auto may_have = [&](int planes) {
       DepthwiseTiling more = t;
       more.planes = planes;
@@ -142,15 +144,20 @@ constexpr DepthwiseTiling make_depthwise_tiling(const DepthwiseTilingWish& wish)
     while (may_have(t.planes + 1)) ++t.planes;
   }
   // Few planes: smaller tiles, so that every multiprocessor has some.
-  while (t.planes > 1 && t.tiles(wish.all_planes) < wish.wanted_tiles) --t.planes;
-  while (t.planes == 1 && t.strips > 1 && t.tiles(wish.all_planes) < wish.wanted_tiles) {
+  while (t.planes > 1 &&
+         static_cast<std::int64_t>(t.chunks(wish.channels)) * t.bands < wish.wanted_tiles)
+    --t.planes;
+  while (t.planes == 1 && t.strips > 1 &&
+         static_cast<std::int64_t>(t.chunks(wish.channels)) * t.bands < wish.wanted_tiles) {
     parts::set_strips(t, wish, all_strips, t.strips - 1);
   }
 
+  t.unit = wish.unit;
+  t.rows_at_once = t.threads() / (t.pitch / t.unit);
   t.by_groups = Division(t.groups);
   t.by_strips = Division(t.strips);
   t.by_rows = Division(t.rows);
-  t.by_units = Division(t.pitch / 4);
+  t.by_units = Division(t.pitch / t.unit);
   t.by_in_w = Division(std::max(1, t.in_w));
   t.by_in_h = Division(std::max(1, t.in_h));
   return t;
@@ -158,20 +165,21 @@ constexpr DepthwiseTiling make_depthwise_tiling(const DepthwiseTilingWish& wish)
 
 // The piece of source and target that a tile stands for.
 struct DepthwiseJob {
-  std::int64_t plane = 0;  // the first
-  int planes = 0;          // fewer in the last tile
-  int in_row = 0;          // source row of tile row 0; may be negative
-  int out_row = 0;         // target row of strip 0; may be negative
+  int channel = 0;          // the first
+  std::uint32_t plane = 0;  // the first: image C + channel
+  int planes = 0;           // fewer in the last tile
+  int in_row = 0;           // source row of tile row 0; may be negative
+  int out_row = 0;          // target row of strip 0; may be negative
 };
 
-constexpr DepthwiseJob depthwise_job(const DepthwiseTiling& t, std::int64_t tile,
-                                     std::int64_t all_planes) {
-  const std::int64_t chunk = t.bands == 1 ? tile : tile / t.bands;
-  const int band = static_cast<int>(tile - chunk * t.bands);
-  const std::int64_t plane = chunk * t.planes;
-  const std::int64_t left = all_planes - plane;
-  return {.plane = plane,
-          .planes = left < t.planes ? static_cast<int>(left) : t.planes,
+constexpr DepthwiseJob depthwise_job(const DepthwiseTiling& t, int image, int chunk, int band,
+                                     int channels) {
+  const int channel = chunk * t.planes;
+  const int left = channels - channel;
+  return {.channel = channel,
+          .plane = static_cast<std::uint32_t>(image) * static_cast<std::uint32_t>(channels) +
+                   static_cast<std::uint32_t>(channel),
+          .planes = left < t.planes ? left : t.planes,
           .in_row = t.in_origin + band * t.in_band,
           .out_row = t.out_origin + band * t.out_band};
 }

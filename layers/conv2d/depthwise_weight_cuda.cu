@@ -30,7 +30,7 @@
 namespace convscope::depthwise {
 namespace {
 
-constexpr int kRows = kForwardRows;  // of dy in a strip
+constexpr int kRows = 7;  // of dy in a strip
 
 struct WeightWork {
   DepthwiseTiling tiling = {};
@@ -40,10 +40,11 @@ struct WeightWork {
 };
 
 // sums[r,s] += the products of a strip of dy with the tile row `from` and those below it. Rows and
-// columns of dy beyond `rows`, `columns` do not exist; with kExact all 7 x 4 do.
-template <int kSize, int kStride, bool kExact>
+// columns of dy beyond `rows`, `columns` do not exist; with units all 7 rows do, and pairs of columns.
+template <int kSize, int kStride, int kUnit>
 __device__ inline void add_products(const float* from, int pitch, const float (&d)[kRows][4],
                                     int rows, int columns, float (&sums)[kSize * kSize]) {
+  constexpr bool kExact = kUnit > 0;
   constexpr int kOffset = kExact ? DepthwiseTiling::kLeftMargin - (kSize - 1) / 2 : 0;
   constexpr int kWindow = 3 * kStride + kSize;
 #pragma unroll
@@ -57,7 +58,7 @@ __device__ inline void add_products(const float* from, int pitch, const float (&
       if (!kExact && o >= rows) continue;
 #pragma unroll
       for (int j = 0; j < 4; ++j) {
-        if (!kExact && j >= columns) continue;
+        if (kUnit < 4 && j >= kUnit && j >= columns) continue;
 #pragma unroll
         for (int s = 0; s < kSize; ++s) {
           sums[r * kSize + s] = fmaf(v[j * kStride + s], d[o][j], sums[r * kSize + s]);
@@ -69,18 +70,20 @@ __device__ inline void add_products(const float* from, int pitch, const float (&
 
 constexpr int blocks_wanted(int size) { return size == 3 ? 6 : 4; }
 
-template <int kSize, int kStride, bool kExact>
+template <int kSize, int kStride, int kUnit>
 __global__ void __launch_bounds__(DepthwiseTiling::kThreads, blocks_wanted(kSize))
     depthwise_weight_kernel(const __grid_constant__ WeightWork work) {
   const DepthwiseTiling& t = work.tiling;
   float* const tile = dynamic_shared<float>();  // [planes, rows, pitch], then the threads' sums
+  let_next_kernel_start();
+  wait_for_previous_kernel();
   const SlicePart part = slice_part(t, work.slices);
   float sums[kSize * kSize] = {};
   for (int at = part.begin; at < part.end; ++at) {
-    const DepthwiseJob job = slice_job(t, work.slices, part, at);
+    const DepthwiseJob job = slice_job(t, work.slices, at);
     if (at > part.begin) __syncthreads();  // all have read the tile before
-    if constexpr (kExact) {
-      start_aligned_tile(t, job, work.x, tile);
+    if constexpr (kUnit > 0) {
+      start_aligned_tile<kUnit>(t, job, work.x, tile);
     } else {
       if (at == part.begin || t.bands > 1) zero_tile(t.tile_floats(), tile);
       __syncthreads();
@@ -91,71 +94,65 @@ __global__ void __launch_bounds__(DepthwiseTiling::kThreads, blocks_wanted(kSize
          index += static_cast<int>(blockDim.x)) {
       const DepthwiseItem item = depthwise_item(t, index);
       const int p0 = job.out_row + item.strip * kRows;
-      const bool mine = index < t.items() && item.plane < part.channels && p0 < t.out_h;
+      const bool mine = index < t.items() && item.plane < job.planes && p0 < t.out_h;
       const int rows = mine ? t.out_h - p0 : 0;
       const int columns = t.out_w - 4 * item.group;
       float d[kRows][4] = {};
       if (mine) {
-        const float* const dy =
-            work.dy + (job.plane + item.plane) * t.out_h * t.out_w + p0 * t.out_w + 4 * item.group;
+        const float* const dy = plane_at(work.dy, job.plane + item.plane, t.out_h, t.out_w) +
+                                p0 * t.out_w + 4 * item.group;
 #pragma unroll
         for (int o = 0; o < kRows; ++o) {
-          if (kExact || o < rows) load_group<kExact>(dy + o * t.out_w, columns, d[o]);
+          if (kUnit > 0 || o < rows) load_group<kUnit>(dy + o * t.out_w, columns, d[o]);
         }
       }
       if (waiting) wait_for_tile();
       waiting = false;
       if (!mine) continue;
-      add_products<kSize, kStride, kExact>(
+      add_products<kSize, kStride, kUnit>(
           tile + (item.plane * t.rows + item.strip * kRows * kStride) * t.pitch +
               4 * kStride * item.group,
           t.pitch, d, rows, columns, sums);
     }
   }
   __syncthreads();
-  write_partial(t, work.slices, part, sums, tile);
+  write_partial(t, work.slices, part.slice, sums, tile);
 }
 
 // ---- launchers ---------------------------------------------------------------------------------
 
-DepthwiseTiling weight_tiling(const PlaneMap& map, bool exact, std::int64_t channels) {
-  return forward_tiling(map, exact, channels, /*wanted_tiles=*/1);
+DepthwiseTiling weight_tiling(const PlaneMap& map, int unit, std::int64_t channels) {
+  return forward_tiling(map, kRows, unit, channels, /*wanted_tiles=*/1);
 }
 
 // The number of slices is decided by the shape alone: workspace_bytes() knows no pointers.
-bool is_exact(const PlaneMap& map) {
-  return map.w % 4 == 0 && map.q % 4 == 0 && map.pad_left == (map.size - 1) / 2 &&
-         map.p % kRows == 0;
-}
+int weight_unit(const PlaneMap& map) { return map.p % kRows == 0 ? unit_of(map) : 0; }
 
-template <int kSize, int kStride, bool kExact>
+template <int kSize, int kStride, int kUnit>
 void launch_weight(const WeightWork& work) {
   const DepthwiseTiling& t = work.tiling;
   const int floats = std::max(t.tile_floats(), kSize * kSize * t.threads());
-  launch(depthwise_weight_kernel<kSize, kStride, kExact>,
-         {.grid = dim3(static_cast<unsigned>(work.slices.chunks * work.slices.slices)),
-          .block = dim3(static_cast<unsigned>(t.threads())),
-          .shared_bytes = static_cast<std::size_t>(floats) * sizeof(float)},
-         work);
+  launch(depthwise_weight_kernel<kSize, kStride, kUnit>, shape_of(t, work.slices, floats), work);
 }
 
 }  // namespace
 
 int weight_slices_by_tiles(const Conv2dProblem& problem) {
   const PlaneMap map = plane_map(problem);
-  return slice_count(weight_tiling(map, is_exact(map), problem.c), problem);
+  return slice_count(weight_tiling(map, weight_unit(map), problem.c), problem);
 }
 
 void backward_weight_by_tiles(const Conv2dBackwardWeightArgs& args) {
   const Conv2dProblem& z = args.problem;
   const PlaneMap map = plane_map(z);
   WeightWork work{.x = static_cast<const float*>(args.x), .dy = static_cast<const float*>(args.dy)};
-  const bool exact = is_exact(map) && is_aligned(work.x) && is_aligned(work.dy);
-  work.tiling = weight_tiling(map, exact, z.c);
+  int unit = weight_unit(map);
+  if (!is_aligned(work.x, unit) || !is_aligned(work.dy, unit)) unit = 0;
+  work.tiling = weight_tiling(map, unit, z.c);
   const int slices = weight_slices_by_tiles(z);
   work.slices = slices_of(work.tiling, z, slices, args.workspace);
-  for_size_and_stride(map.size, map.stride, exact, [&](auto size, auto stride, auto is_exact) {
-    launch_weight<size(), stride(), is_exact()>(work);
+  for_size_stride_unit(map.size, map.stride, unit, [&](auto size, auto stride, auto unit_of_rows) {
+    launch_weight<size(), stride(), unit_of_rows()>(work);
   });
   sum_slices(args, slices);
 }

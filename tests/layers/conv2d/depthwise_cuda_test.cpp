@@ -174,6 +174,20 @@ TEST_F(DepthwiseOnCuda, AnyShapeByElements) {
   check("n=3,c=2,h=5,w=4,k=2,groups=2,r=1,s=1");
 }
 
+TEST_F(DepthwiseOnCuda, SmallPlanesWithWholeRowsInAThread) {
+  check("n=3,c=23,h=7,w=7,k=23,groups=23,r=3,s=3,pad=1");
+  check("n=1,c=65,h=7,w=7,k=65,groups=65,r=5,s=5,pad=2");
+  check("n=2,c=32,h=7,w=7,k=32,groups=32,r=7,s=7,pad=3");
+  check("n=3,c=11,h=14,w=14,k=11,groups=11,r=3,s=3,pad=1");
+}
+
+TEST_F(DepthwiseOnCuda, RowsOfWholePairs) {
+  for (const char* kernel : {"r=3,s=3,pad=1", "r=5,s=5,pad=2", "r=7,s=7,pad=3"}) {
+    check(cat("n=2,c=3,h=14,w=18,k=3,groups=3,", kernel));
+    check(cat("n=2,c=3,h=28,w=28,k=3,groups=3,", kernel, ",stride=2"));
+  }
+}
+
 TEST_F(DepthwiseOnCuda, ManyPlanesInATileAndFewInTheLast) {
   check("n=3,c=67,h=3,w=3,k=67,groups=67,r=3,s=3,pad=1");
   check("n=3,c=21,h=8,w=8,k=21,groups=21,r=3,s=3,pad=1");
@@ -184,9 +198,9 @@ TEST_F(DepthwiseOnCuda, BothGradientsInOnePassAreThoseOfTwo) {
   const auto nothing = std::numeric_limits<float>::quiet_NaN();
   for (const char* text : {"n=3,c=3,h=28,w=24,k=3,groups=3,r=3,s=3,pad=1",
                            "n=2,c=2,h=20,w=16,k=2,groups=2,r=5,s=5,pad=2",
-                           "n=2,c=2,h=14,w=16,k=2,groups=2,r=7,s=7,pad=3",
+                           "n=2,c=2,h=14,w=18,k=2,groups=2,r=5,s=5,pad=2",
                            "n=3,c=35,h=7,w=7,k=35,groups=35,r=3,s=3,pad=1",
-                           "n=2,c=3,h=14,w=14,k=3,groups=3,r=7,s=7,pad=3",
+                           "n=2,c=3,h=14,w=14,k=3,groups=3,r=3,s=3,pad=1",
                            "n=2,c=2,h=13,w=9,k=2,groups=2,r=5,s=5,pad=0x1x3x2",
                            "n=2,c=1,h=61,w=113,k=1,groups=1,r=3,s=3,pad=1"}) {
     const Conv2dProblem z = Conv2dProblem::parse(text);

@@ -23,9 +23,9 @@ TEST(DepthwiseTiling, DivisionByMultiplicationIsExactInItsRange) {
 
 struct Case {
   int h, w, p, q, size, stride, pad;
-  std::int64_t planes;
+  int channels;
   std::string text() const {
-    return cat("h=", h, " w=", w, " size=", size, " stride=", stride, " planes=", planes);
+    return cat("h=", h, " w=", w, " size=", size, " stride=", stride, " channels=", channels);
   }
 };
 
@@ -42,12 +42,13 @@ DepthwiseTilingWish forward_wish(const Case& z, std::int64_t wanted_tiles) {
           .in_extra = z.size - z.stride,
           .group_step = 4 * z.stride,
           .window = (3 * z.stride + z.size + 3) / 4 * 4,
-          .all_planes = z.planes,
+          .channels = z.channels,
           .wanted_tiles = wanted_tiles,
           .staged = true,
           .shared_bytes = 227 * 1024};
 }
 
+constexpr int kImages = 2;
 const Case kCases[] = {
     {7, 7, 7, 7, 3, 1, 1, 1024},     {14, 14, 14, 14, 5, 1, 2, 96},  {28, 28, 28, 28, 3, 1, 1, 33},
     {112, 112, 56, 56, 3, 2, 1, 10}, {56, 56, 56, 56, 7, 1, 3, 5},   {1, 1, 1, 1, 3, 1, 1, 4},
@@ -63,9 +64,11 @@ TEST(DepthwiseTiling, EveryTargetIsOneThreadsOwn) {
       EXPECT_LE(t.threads(), DepthwiseTiling::kThreads);
       EXPECT_TRUE(t.planes == 1 || t.bands == 1);
       EXPECT_TRUE(t.planes == 1 || t.items() <= DepthwiseTiling::kThreads);
-      std::vector<int> owners(static_cast<std::size_t>(z.planes * z.p * z.q));
-      for (std::int64_t tile = 0; tile < t.tiles(z.planes); ++tile) {
-        const DepthwiseJob job = depthwise_job(t, tile, z.planes);
+      std::vector<int> owners(static_cast<std::size_t>(kImages * z.channels * z.p * z.q));
+      for (int at = 0; at < kImages * t.chunks(z.channels) * t.bands; ++at) {
+        const DepthwiseJob job =
+            depthwise_job(t, at / (t.chunks(z.channels) * t.bands),
+                          at / t.bands % t.chunks(z.channels), at % t.bands, z.channels);
         for (int index = 0; index < t.items(); ++index) {
           const DepthwiseItem item = depthwise_item(t, index);
           if (item.plane >= job.planes) continue;
@@ -73,8 +76,8 @@ TEST(DepthwiseTiling, EveryTargetIsOneThreadsOwn) {
             const int row = job.out_row + item.strip * t.out_strip + o;
             for (int column = 4 * item.group; column < 4 * item.group + 4; ++column) {
               if (row >= z.p || column >= z.q) continue;
-              ++owners[static_cast<std::size_t>(((job.plane + item.plane) * z.p + row) * z.q +
-                                                column)];
+              ++owners[static_cast<std::size_t>(
+                  ((static_cast<int>(job.plane) + item.plane) * z.p + row) * z.q + column)];
             }
           }
         }
@@ -94,8 +97,8 @@ TEST(DepthwiseTiling, ATileHoldsAllThatItsThreadsRead) {
     EXPECT_EQ(t.pitch % 4, 0);
     EXPECT_LE((t.tile_floats() + t.staged_floats()) * 4, 227 * 1024);
     // The first row of the first strip of a band is the row of x that its first tap meets.
-    for (std::int64_t band = 0; band < t.bands; ++band) {
-      const DepthwiseJob job = depthwise_job(t, band, z.planes);
+    for (int band = 0; band < t.bands; ++band) {
+      const DepthwiseJob job = depthwise_job(t, 0, 0, band, z.channels);
       EXPECT_EQ(job.in_row, job.out_row * z.stride - z.pad);
     }
   }
@@ -107,8 +110,12 @@ TEST(DepthwiseTiling, ARowTooLongForSharedMemoryIsRefused) {
 
 TEST(DepthwiseTiling, FewPlanesAreCutSmallerForManyMultiprocessors) {
   const Case z{28, 28, 28, 28, 3, 1, 1, 256};
-  const auto few = make_depthwise_tiling(forward_wish(z, 1)).tiles(z.planes);
-  const auto many = make_depthwise_tiling(forward_wish(z, 500)).tiles(z.planes);
+  const auto tiles = [&](std::int64_t wanted) {
+    const DepthwiseTiling t = make_depthwise_tiling(forward_wish(z, wanted));
+    return t.chunks(z.channels) * t.bands;
+  };
+  const int few = tiles(1);
+  const int many = tiles(500);
   EXPECT_LT(few, many);
   EXPECT_GE(many, 500);
 }
