@@ -66,15 +66,14 @@ double base_learning_rate(const ExperimentConfig& config) {
   return optim.lr * std::pow(ratio, optim.lr_batch_power);
 }
 
-// The kernels of the CPU multiply in f32 and f64 only.
+}  // namespace
+
 void check_precision(const ExperimentConfig& config) {
   if (config.device.type != DeviceType::cpu || config.precision == ComputePrecision::f32) return;
   fail(ErrorKind::kUnavailable, "precision",
        cat("expected precision f32 because the CPU multiplies in f32 only, got ",
            name_of(config.precision), "; use device: cuda"));
 }
-
-}  // namespace
 
 std::shared_ptr<Module> build_model(const ExperimentConfig& config, const Shape& sample_shape,
                                     int classes) {

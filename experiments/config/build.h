@@ -12,6 +12,10 @@
 
 namespace convscope {
 
+// An error when the device does not multiply in the config's precision: the kernels of the CPU
+// multiply in f32 (and f64) only.
+CONVSCOPE_API void check_precision(const ExperimentConfig& config);
+
 // The network for images of `sample_shape` [C,H,W]. An error when conv.per_layer names a
 // convolution that the network does not have.
 CONVSCOPE_API std::shared_ptr<Module> build_model(const ExperimentConfig& config,

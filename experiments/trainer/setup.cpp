@@ -46,6 +46,7 @@ std::unique_ptr<Loader> evaluation_loader(Dataset dataset, const ExperimentConfi
 TrainingSetup setup_training(const ExperimentConfig& config) {
   set_num_threads(static_cast<int>(config.threads));
   backend_of(config.device);  // not available: say so before the data are read
+  check_precision(config);
   TrainingSetup setup;
   setup.device = config.device;
   const std::int64_t before = memory_stats(config.device).live_bytes;

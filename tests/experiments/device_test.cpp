@@ -53,7 +53,8 @@ TEST(Device, cuda_without_its_library_is_exit_code_5_and_one_sentence) {
   const TemporaryFolder folder;
   for (const std::vector<std::string>& command :
        {std::vector<std::string>{"run", kQuickstart, "device=cuda", "-o", folder.path()},
-        std::vector<std::string>{"bench", "conv", "--device", "cuda"}}) {
+        std::vector<std::string>{"bench", "conv2d", "--problem", "n=1,c=1,h=8,w=8,k=1,r=3,s=3",
+                                 "--device", "cuda"}}) {
     const Ended ended = call(command);
     EXPECT_EQ(ended.code, 5) << ended.err;
     EXPECT_EQ(std::count(ended.err.begin(), ended.err.end(), '\n'), 1) << ended.err;
