@@ -83,9 +83,9 @@ class CONVSCOPE_API Tensor {
   // Rows [begin, begin + count) of the leading dimension; shares the elements.
   Tensor slice_rows(std::int64_t begin, std::int64_t count) const;
 
-  Tensor clone() const;                      // own copy, same device
-  Tensor to(Device device) const;            // itself when it already lives there
-  Tensor to(DType dtype) const;              // converted copy, same device; itself when nothing changes
+  Tensor clone() const;            // own copy, same device
+  Tensor to(Device device) const;  // itself when it already lives there
+  Tensor to(DType dtype) const;    // converted copy, same device; itself when nothing changes
   void copy_from(const Tensor& from) const;  // same shape and dtype, any devices
   void zero() const;
   void fill(double value) const;

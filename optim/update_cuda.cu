@@ -155,6 +155,7 @@ template <template <class> class Step, class Rule, class Factors>
 __global__ void __launch_bounds__(kThreads)
     update_kernel(const DeviceRows rows, const Factors factors, const Rule rule) {
   wait_for_previous_kernel();
+  let_next_kernel_start();
   if (!factors.open()) return;
   const int r = row_of_block(rows, blockIdx.x);
   const DeviceRow& row = rows.row[r];
