@@ -46,14 +46,31 @@ struct ChannelSplits {
         small ? static_cast<std::uint32_t>(e) / static_cast<std::uint32_t>(plane) : e / plane;
     return (n * channels + c) * plane + (e - n * plane);
   }
-  // Calls body(offset) for every kWidth elements of this block's split.
-  template <int kWidth, class Body>
-  __device__ void run(const Body& body) const {
+  // For every kWidth elements of this block's split: use(offset, load(offset)). Several are loaded
+  // before the first is used, because what is written might be what is read next, for all that the
+  // compiler knows.
+  template <int kWidth, class Load, class Use>
+  __device__ void run(const Load& load, const Use& use) const {
+    constexpr int kBatch = 4;
+    constexpr std::int64_t kStep = kThreads * kWidth;
     const std::int64_t c = blockIdx.x;
     const std::int64_t begin = blockIdx.y * split_size;
     const std::int64_t end = begin + split_size < count ? begin + split_size : count;
-    for (std::int64_t e = begin + threadIdx.x * kWidth; e < end; e += kThreads * kWidth) {
-      body(offset(c, e));
+    for (std::int64_t first = begin + threadIdx.x * kWidth; first < end; first += kStep * kBatch) {
+      decltype(load(std::int64_t{0})) values[kBatch];
+      std::int64_t offsets[kBatch];
+#pragma unroll
+      for (int u = 0; u < kBatch; ++u) {
+        const std::int64_t e = first + u * kStep;
+        if (e >= end) break;
+        offsets[u] = offset(c, e);
+        values[u] = load(offsets[u]);
+      }
+#pragma unroll
+      for (int u = 0; u < kBatch; ++u) {
+        if (first + u * kStep >= end) break;
+        use(offsets[u], values[u]);
+      }
     }
   }
 };
@@ -110,8 +127,8 @@ __global__ void __launch_bounds__(kThreads)
   const auto first = static_cast<double>(x[blockIdx.x * at.plane]);
   double sum = 0;
   double squares = 0;
-  at.run<kWidth>([&](std::int64_t i) {
-    const auto p = load_pack<kWidth>(x + i);
+  const auto load = [&](std::int64_t i) { return load_pack<kWidth>(x + i); };
+  at.run<kWidth>(load, [&](std::int64_t, const Pack<T, kWidth>& p) {
 #pragma unroll
     for (int l = 0; l < kWidth; ++l) {
       const double d = static_cast<double>(p.v[l]) - first;
@@ -138,17 +155,23 @@ __global__ void __launch_bounds__(kThreads)
 template <int kWidth, class T>
 __device__ void write_normalised(const ChannelSplits& at, const T* x, T factor, T shift,
                                  const T* residual, bool relu, T* y) {
-  at.run<kWidth>([&](std::int64_t i) {
-    auto p = load_pack<kWidth>(x + i);
-    Pack<T, kWidth> beside{};
-    if (residual != nullptr) beside = load_pack<kWidth>(residual + i);
+  struct Loaded {
+    Pack<T, kWidth> x, beside;
+  };
+  const auto load = [&](std::int64_t i) {
+    Loaded out{load_pack<kWidth>(x + i), {}};
+    if (residual != nullptr) out.beside = load_pack<kWidth>(residual + i);
+    return out;
+  };
+  at.run<kWidth>(load, [&](std::int64_t i, const Loaded& in) {
+    Pack<T, kWidth> out;
 #pragma unroll
     for (int l = 0; l < kWidth; ++l) {
-      T v = p.v[l] * factor + shift;
-      if (residual != nullptr) v += beside.v[l];
-      p.v[l] = relu && v <= T{0} ? T{0} : v;  // NaN passes
+      T v = in.x.v[l] * factor + shift;
+      if (residual != nullptr) v += in.beside.v[l];
+      out.v[l] = relu && v <= T{0} ? T{0} : v;  // NaN passes
     }
-    store_pack<kWidth>(y + i, p);
+    store_pack<kWidth>(y + i, out);
   });
 }
 
@@ -210,21 +233,28 @@ __global__ void __launch_bounds__(kThreads)
   const double mean = in.mean[blockIdx.x];
   double sum = 0;
   double sum_x = 0;
-  at.run<kWidth>([&](std::int64_t i) {
-    auto g = load_pack<kWidth>(in.dy + i);
-    const auto px = load_pack<kWidth>(in.x + i);
+  struct Loaded {
+    Pack<T, kWidth> dy, x, y, beside;
+  };
+  const bool adds = in.beside != nullptr && in.beside_accumulate;
+  const auto load = [&](std::int64_t i) {
+    Loaded out{load_pack<kWidth>(in.dy + i), load_pack<kWidth>(in.x + i), {}, {}};
+    if (in.y != nullptr) out.y = load_pack<kWidth>(in.y + i);
+    if (adds) out.beside = load_pack<kWidth>(in.beside + i);
+    return out;
+  };
+  at.run<kWidth>(load, [&](std::int64_t i, const Loaded& from) {
+    auto g = from.dy;
     if (in.y != nullptr) {
-      const auto py = load_pack<kWidth>(in.y + i);
 #pragma unroll
-      for (int l = 0; l < kWidth; ++l) g.v[l] = py.v[l] <= T{0} ? T{0} : g.v[l];
+      for (int l = 0; l < kWidth; ++l) g.v[l] = from.y.v[l] <= T{0} ? T{0} : g.v[l];
       store_pack<kWidth>(in.dy + i, g);
     }
     if (in.beside != nullptr) {
       auto b = g;
-      if (in.beside_accumulate) {
-        b = load_pack<kWidth>(in.beside + i);
 #pragma unroll
-        for (int l = 0; l < kWidth; ++l) b.v[l] += g.v[l];
+      for (int l = 0; l < kWidth; ++l) {
+        if (adds) b.v[l] = from.beside.v[l] + g.v[l];
       }
       store_pack<kWidth>(in.beside + i, b);
     }
@@ -232,7 +262,7 @@ __global__ void __launch_bounds__(kThreads)
     for (int l = 0; l < kWidth; ++l) {
       const auto value = static_cast<double>(g.v[l]);
       sum += value;
-      sum_x += value * (static_cast<double>(px.v[l]) - mean);
+      sum_x += value * (static_cast<double>(from.x.v[l]) - mean);
     }
   });
   put_split(part, at.splits, sum, sum_x);
@@ -250,12 +280,17 @@ __global__ void __launch_bounds__(kThreads)
 template <int kWidth, class T>
 __device__ void write_gradient(const ChannelSplits& at, const T* dy, const T* x, T mean, T a, T b,
                                T d, T* dx) {
-  at.run<kWidth>([&](std::int64_t i) {
-    auto g = load_pack<kWidth>(dy + i);
-    const auto px = load_pack<kWidth>(x + i);
+  struct Loaded {
+    Pack<T, kWidth> dy, x;
+  };
+  const auto load = [&](std::int64_t i) {
+    return Loaded{load_pack<kWidth>(dy + i), load_pack<kWidth>(x + i)};
+  };
+  at.run<kWidth>(load, [&](std::int64_t i, const Loaded& in) {
+    Pack<T, kWidth> out;
 #pragma unroll
-    for (int l = 0; l < kWidth; ++l) g.v[l] = a * g.v[l] + (b * (px.v[l] - mean) + d);
-    store_pack<kWidth>(dx + i, g);
+    for (int l = 0; l < kWidth; ++l) out.v[l] = a * in.dy.v[l] + (b * (in.x.v[l] - mean) + d);
+    store_pack<kWidth>(dx + i, out);
   });
 }
 

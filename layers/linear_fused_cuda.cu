@@ -4,26 +4,28 @@
 // Formula    y = relu(x w^T + b);  g = dy where y > 0;  dx = g w,  dw = g^T x,  db = sum over n of g
 // Textbook   for n, o: y[n,o] = relu(b[o] + sum over i of x[n,i] w[o,i])
 // Plan       All three are products C[m,n] = sum over k of A[m,k] B[n,k]. A block has a tile of C; its
-//            eight warps share k, so that even a tile of 16x16 has 256 threads and the longest chain
-//            of additions is K / 8. A chunk of A and B lies in shared memory in the order in which
-//            it lies in memory: k next to k ("rows") or m next to m ("columns"); a lane takes four k
+//            eight warps share k, so that even a tile of 8x8 has 256 threads and the longest chain of
+//            additions is K / 8. A chunk of A and B lies in shared memory in the order in which it
+//            lies in memory: k next to k ("rows") or m next to m ("columns"); a lane takes four k
 //            at a time. The warps' sums meet in shared memory, in order. The gradient of the bias is
-//            one more column of dw, whose x is 1. Blocks of dw and of dx are one launch.
+//            one more column of dw, whose x is 1. Blocks of dw and of dx are one launch. The images
+//            of a large batch are cut into splits, each with blocks of its own: the block that
+//            finishes a tile of dw last adds the sums of the splits, in the order of the splits.
 // Shapes     x [N,I], w [O,I], b [O], y, dy [N,O], f32, accumulated in f32
-// Supports   any sizes; layers of more than kLargestProduct multiplications go to cuBLAS, whose tiles
-//            read each number less often, with separate passes for bias, ReLU and mask
+// Supports   any sizes; layers of more than kLargestForward or kLargestBackward multiplications go to
+//            cuBLAS, whose tiles read each number less often, with passes for bias, ReLU and mask
 // Cost       FLOPs = 2 N I O forward, 4 N I O backward; bound by latency: load, multiply, add up
-// Numerics   sums of K / 8 numbers in order, then eight: error grows less than K / 8 eps. The order
-//            depends on the sizes alone: two runs give the same bits
-// Choices    16x16 tiles where bigger ones would leave multiprocessors without work: LeNet's first
-//            layer at 64 images is 4 x 8 tiles; 32x32, four times fewer loads for each product, from
-//            264 of them on, two for each multiprocessor
+// Numerics   sums of at most K / 8 numbers in order, then eight, then the splits. The order depends on
+//            the sizes alone: two runs give the same bits
+// Choices    the largest tile of which there are kEnoughBlocks: LeNet's first layer at 64 images is
+//            8 x 15 tiles of 8x8. 128 images in a split: 16 for each warp
 // Read next  linear_loss_cuda.cu: the last layer with the loss; framework/ops/matmul_cuda.cu
 #include <algorithm>
 
-#include "framework/cuda/blas.cuh"
+#include "framework/cuda/async_copy.cuh"
 #include "framework/cuda/map.cuh"
 #include "framework/cuda/reduce.cuh"
+#include "framework/cuda/scratch.cuh"
 #include "framework/ops/elementwise.h"
 #include "framework/ops/matmul.h"
 #include "layers/linear_fused.h"
@@ -65,7 +67,15 @@ struct Product {
   Result c;
   int k = 0;
   int tiles_m = 0, tiles_n = 0;
+  int splits = 1, k_of_split = 0;
+  float* part = nullptr;  // [tiles][splits][rows][columns], with more than one split
+
+  int blocks() const { return tiles_m * tiles_n * splits; }
 };
+
+// Splits of each tile that are done; back at 0 when a launch ends.
+constexpr int kMostSplitTiles = 4096;
+__device__ unsigned splits_done[kMostSplitTiles];
 
 // kSize rows of the factor times kChunk of k, padded so that the lanes of a warp meet other banks.
 template <Order kOrder, int kSize, int kChunk>
@@ -73,51 +83,51 @@ struct Tile {
   static constexpr int kLd = kOrder == Order::rows ? kChunk + 4 : kSize;
   static constexpr int kFloats = kOrder == Order::rows ? kSize * kLd : kChunk * kLd;
 
-  // Loads m0.. and k0.., all threads together. kWidth 4: data, ld and extents allow 16 bytes.
+  // Copies m0.. and k0.., all threads together; done after async_copy_wait<0>() and finish().
+  // kWidth 4: data, ld and extents allow 16 bytes.
   template <int kWidth>
-  static __device__ void load(float* tile, const Factor& f, int m0, int k0, int k_end) {
-    using P = Pack<float, kWidth>;
+  static __device__ void load(float* tile, float* tile_of_mask, const Factor& f, int m0, int k0,
+                              int k_end) {
+    each<kWidth>(f, m0, k0, k_end, [&](int at, std::int64_t place, bool inside, int m) {
+      if (f.ones && m == f.extent) {
+#pragma unroll
+        for (int l = 0; l < kWidth; ++l) tile[at + l] = l == 0 ? 1.0f : 0.0f;
+        return;
+      }
+      async_copy<4 * kWidth>(tile + at, f.data + place, inside);
+      if (f.mask != nullptr) async_copy<4 * kWidth>(tile_of_mask + at, f.mask + place, inside);
+    });
+  }
+  // Applies the mask to what this thread has copied.
+  template <int kWidth>
+  static __device__ void finish(float* tile, const float* tile_of_mask, const Factor& f, int m0,
+                                int k0, int k_end) {
+    if (f.mask == nullptr) return;
+    each<kWidth>(f, m0, k0, k_end, [&](int at, std::int64_t, bool, int) {
+#pragma unroll
+      for (int l = 0; l < kWidth; ++l) {
+        if (tile_of_mask[at + l] <= 0.0f) tile[at + l] = 0.0f;
+      }
+    });
+  }
+
+  // body(place in the tile, place in memory, inside, m) for the pieces of this thread.
+  template <int kWidth, class Body>
+  static __device__ void each(const Factor& f, int m0, int k0, int k_end, const Body& body) {
     const int depth = k_end - k0;
     const int across = (kOrder == Order::rows ? (depth + 3) / 4 * 4 : kSize) / kWidth;
     const int lines = kOrder == Order::rows ? kSize : depth;
-    constexpr int kBatch = 4;
-    for (int first = static_cast<int>(threadIdx.x); first < lines * across;
-         first += static_cast<int>(kThreads) * kBatch) {
-      P values[kBatch];
-#pragma unroll
-      for (int u = 0; u < kBatch; ++u) {
-        const int index = first + u * static_cast<int>(kThreads);
-        const int line = index / across;
-        const int at = (index - line * across) * kWidth;
-        const int m = m0 + (kOrder == Order::rows ? line : at);
-        const int k = kOrder == Order::rows ? at : line;
-        P p{};
-        if (index < lines * across && m < f.extent && k < depth) {
-          const std::int64_t place = kOrder == Order::rows
-                                         ? static_cast<std::int64_t>(m) * f.ld + k0 + k
-                                         : static_cast<std::int64_t>(k0 + k) * f.ld + m;
-          p = *reinterpret_cast<const P*>(f.data + place);
-          if (f.mask != nullptr) {
-            const P y = *reinterpret_cast<const P*>(f.mask + place);
-#pragma unroll
-            for (int l = 0; l < kWidth; ++l) p.v[l] = y.v[l] <= 0.0f ? 0.0f : p.v[l];
-          }
-        }
-        if (f.ones && kOrder == Order::columns) {
-#pragma unroll
-          for (int l = 0; l < kWidth; ++l) {
-            if (m + l == f.extent) p.v[l] = 1.0f;
-          }
-        }
-        values[u] = p;
-      }
-#pragma unroll
-      for (int u = 0; u < kBatch; ++u) {
-        const int index = first + u * static_cast<int>(kThreads);
-        if (index >= lines * across) break;
-        const int line = index / across;
-        *reinterpret_cast<P*>(tile + line * kLd + (index - line * across) * kWidth) = values[u];
-      }
+    for (int index = static_cast<int>(threadIdx.x); index < lines * across;
+         index += static_cast<int>(kThreads)) {
+      const int line = index / across;
+      const int at = (index - line * across) * kWidth;
+      const int m = m0 + (kOrder == Order::rows ? line : at);
+      const int k = kOrder == Order::rows ? at : line;
+      const bool inside = m < f.extent && k < depth;
+      const std::int64_t place = kOrder == Order::rows
+                                     ? static_cast<std::int64_t>(m) * f.ld + k0 + k
+                                     : static_cast<std::int64_t>(k0 + k) * f.ld + m;
+      body(line * kLd + at, inside ? place : 0, inside, m);
     }
   }
 
@@ -157,11 +167,16 @@ struct TileProduct {
   using A = Tile<kOrderA, kRows, kChunk>;
   using B = Tile<kOrderB, kColumns, kChunk>;
   static constexpr int kSums = static_cast<int>(kWarps) * kRows * kColumns;
-  static constexpr int kFloats = std::max(A::kFloats + B::kFloats, kSums);
+  // Of shared memory.
+  static constexpr int floats(bool mask) {
+    return std::max((mask ? 2 : 1) * A::kFloats + B::kFloats, kSums);
+  }
 
   template <bool kPacked>
-  static __device__ void run(const Product& p, int tile, float* shared) {
+  static __device__ void run(const Product& p, int block, float* shared) {
     constexpr int kWidth = kPacked ? 4 : 1;
+    const int tile = block / p.splits;
+    const int split = block - tile * p.splits;
     const int m0 = tile / p.tiles_n * kRows;
     const int n0 = tile % p.tiles_n * kColumns;
     const int warp = static_cast<int>(threadIdx.x / 32);
@@ -169,16 +184,23 @@ struct TileProduct {
     const int place_m = lane / 4;
     const int place_n = lane % 4;
     float* const tile_a = shared;
-    float* const tile_b = shared + A::kFloats;
+    float* const tile_b = tile_a + A::kFloats;
+    float* const tile_of_mask = tile_b + B::kFloats;
+    const int k_first = split * p.k_of_split;
+    const int k_last = k_first + p.k_of_split < p.k ? k_first + p.k_of_split : p.k;
     float sums[kM][kN] = {};
-    for (int k0 = 0; k0 < p.k; k0 += kChunk) {
-      const int k_end = k0 + kChunk < p.k ? k0 + kChunk : p.k;
-      if (k0 > 0) __syncthreads();
-      A::template load<kWidth>(tile_a, p.a, m0, k0, k_end);
-      B::template load<kWidth>(tile_b, p.b, n0, k0, k_end);
+    for (int k0 = k_first; k0 < k_last; k0 += kChunk) {
+      const int k_end = k0 + kChunk < k_last ? k0 + kChunk : k_last;
+      if (k0 > k_first) __syncthreads();
+      A::template load<kWidth>(tile_a, tile_of_mask, p.a, m0, k0, k_end);
+      B::template load<kWidth>(tile_b, nullptr, p.b, n0, k0, k_end);
+      async_copy_commit();
       const int quads = (k_end - k0 + 3) / 4;
       fill_last_quad(tile_a, tile_b, k_end - k0, quads * 4);
+      async_copy_wait<0>();
+      A::template finish<kWidth>(tile_a, tile_of_mask, p.a, m0, k0, k_end);
       __syncthreads();
+#pragma unroll 2
       for (int quad = warp; quad < quads; quad += static_cast<int>(kWarps)) {
         float a[kM][4], b[kN][4];
         A::template take<kM, 8>(tile_a, place_m, quad * 4, a);
@@ -204,13 +226,19 @@ struct TileProduct {
       }
     }
     __syncthreads();
+    float* const part = p.part + static_cast<std::int64_t>(block) * kRows * kColumns;
     for (int at = static_cast<int>(threadIdx.x); at < kRows * kColumns;
          at += static_cast<int>(kThreads)) {
       float sum = 0;
 #pragma unroll
       for (int w = 0; w < static_cast<int>(kWarps); ++w) sum += shared[w * kRows * kColumns + at];
-      store(p.c, m0 + at / kColumns, n0 + at % kColumns, sum);
+      if (p.splits > 1) {
+        part[at] = sum;
+      } else {
+        store(p.c, m0 + at / kColumns, n0 + at % kColumns, sum);
+      }
     }
+    if (p.splits > 1) add_splits(p, tile, m0, n0);
   }
 
  private:
@@ -225,6 +253,31 @@ struct TileProduct {
     for (int at = begin * kLd + static_cast<int>(threadIdx.x); at < end * kLd;
          at += static_cast<int>(kThreads)) {
       tile[at] = 0;
+    }
+  }
+  // The block that comes here last for a tile adds the parts of all splits.
+  static __device__ void add_splits(const Product& p, int tile, int m0, int n0) {
+    __shared__ bool is_last;
+    __threadfence();
+    __syncthreads();
+    if (threadIdx.x == 0) {
+      const auto others = static_cast<unsigned>(p.splits - 1);
+      is_last = atomicAdd(&splits_done[tile], 1u) == others;
+      if (is_last) splits_done[tile] = 0;
+    }
+    __syncthreads();
+    if (!is_last) return;
+    __threadfence();
+    const float* const parts =
+        p.part + static_cast<std::int64_t>(tile) * p.splits * kRows * kColumns;
+    for (int at = static_cast<int>(threadIdx.x); at < kRows * kColumns;
+         at += static_cast<int>(kThreads)) {
+      float sum = 0;
+#pragma unroll 4
+      for (int split = 0; split < p.splits; ++split) {
+        sum += __ldcg(parts + split * kRows * kColumns + at);
+      }
+      store(p.c, m0 + at / kColumns, n0 + at % kColumns, sum);
     }
   }
   static __device__ void store(const Result& c, int m, int n, float sum) {
@@ -256,23 +309,26 @@ __global__ void __launch_bounds__(kThreads) forward_tiles(const Product y) {
 }
 
 // Blocks of dw first, then those of dx.
-template <bool kPacked, int kM, int kN, int kChunk>
+template <bool kPacked, class Weight, class Input>
 __global__ void __launch_bounds__(kThreads) backward_tiles(const Product dw, const Product dx) {
   auto* const shared = dynamic_shared<float>();
   wait_for_previous_kernel();
   let_next_kernel_start();
   const int block = static_cast<int>(blockIdx.x);
-  const int of_dw = dw.tiles_m * dw.tiles_n;
+  const int of_dw = dw.tiles_m * dw.tiles_n * dw.splits;
   if (block < of_dw) {
-    WeightTile<kM, kN, kChunk>::template run<kPacked>(dw, block, shared);
+    Weight::template run<kPacked>(dw, block, shared);
   } else {
-    InputTile<kM, kN, kChunk>::template run<kPacked>(dx, block - of_dw, shared);
+    Input::template run<kPacked>(dx, block - of_dw, shared);
   }
 }
 
 // ---- launches ----
 
-constexpr std::int64_t kLargestProduct = std::int64_t{1} << 29;
+constexpr std::int64_t kLargestForward = std::int64_t{3} << 25;
+constexpr std::int64_t kLargestBackward = std::int64_t{1} << 26;
+constexpr std::int64_t kEnoughBlocks = 90;
+constexpr int kSplit = 128;  // images
 
 int narrow(std::int64_t size) { return static_cast<int>(size); }
 
@@ -281,28 +337,39 @@ struct Sizes {
 };
 Sizes sizes_of(const Tensor& x, const Tensor& w) { return {x.dim(0), x.dim(1), w.dim(0)}; }
 
-bool is_small(const Sizes& s) {
+bool is_small(const Sizes& s, std::int64_t most) {
   constexpr std::int64_t kMost = 1 << 24;  // index arithmetic in 32 bits
-  return s.n < kMost && s.i < kMost && s.o < kMost && s.n * s.i * s.o <= kLargestProduct;
+  return s.n < kMost && s.i < kMost && s.o < kMost && s.n * s.i * s.o <= most;
 }
 
-void tile(Product& p, int rows, int columns) {
-  p.tiles_m = narrow(ceil_div(p.c.rows, rows));
-  p.tiles_n = narrow(ceil_div(p.c.columns + (p.c.behind != nullptr ? 1 : 0), columns));
+std::int64_t tiles_of(const Product& p, int rows, int columns) {
+  return ceil_div(p.c.rows, rows) *
+         ceil_div(p.c.columns + (p.c.behind != nullptr ? 1 : 0), columns);
 }
 
-constexpr std::int64_t kEnoughTiles = 264;
+template <class Tiles>
+void tile(Product& p, int splits = 1) {
+  p.tiles_m = narrow(ceil_div(p.c.rows, Tiles::kRows));
+  p.tiles_n = narrow(tiles_of(p, Tiles::kRows, Tiles::kColumns)) / p.tiles_m;
+  p.k_of_split = narrow(ceil_div(ceil_div(p.k, splits), 4) * 4);
+  p.splits = narrow(ceil_div(p.k, p.k_of_split));
+}
+
+int splits_of(std::int64_t k, std::int64_t tiles) {
+  if (k <= kSplit * 5 / 4 || tiles > kMostSplitTiles) return 1;
+  return narrow(std::min<std::int64_t>(ceil_div(k, kSplit), 32));
+}
 
 const float* floats(const Tensor& t) { return t.defined() ? t.data<float>() : nullptr; }
 
 template <bool kPacked, int kM, int kN, int kChunk>
 void queue_forward(Product y) {
   using T = ForwardTile<kM, kN, kChunk>;
-  tile(y, T::kRows, T::kColumns);
+  tile<T>(y);
   launch(forward_tiles<kPacked, kM, kN, kChunk>,
-         {.grid = dim3(static_cast<unsigned>(y.tiles_m * y.tiles_n)),
+         {.grid = dim3(static_cast<unsigned>(y.blocks())),
           .block = dim3(kThreads),
-          .shared_bytes = T::kFloats * sizeof(float),
+          .shared_bytes = T::floats(false) * sizeof(float),
           .overlaps_previous = true},
          y);
 }
@@ -321,7 +388,7 @@ void forward_by_blas(const LinearForwardArgs& args) {
 void forward_cuda(const LinearForwardArgs& args) {
   const Sizes s = sizes_of(args.x, args.w);
   if (s.n == 0 || s.o == 0) return;
-  if (!is_small(s)) return forward_by_blas(args);
+  if (s.i == 0 || !is_small(s, kLargestForward)) return forward_by_blas(args);
   const Product y{.a = {.data = args.x.data<float>(), .ld = narrow(s.i), .extent = narrow(s.n)},
                   .b = {.data = args.w.data<float>(), .ld = narrow(s.i), .extent = narrow(s.o)},
                   .c = {.data = args.y.data<float>(),
@@ -332,21 +399,32 @@ void forward_cuda(const LinearForwardArgs& args) {
                         .bias = floats(args.b)},
                   .k = narrow(s.i)};
   const bool packed = s.i % 4 == 0 && is_aligned(y.a.data, 16) && is_aligned(y.b.data, 16);
-  const bool big = ceil_div(s.n, 32) * ceil_div(s.o, 32) >= kEnoughTiles;
-  if (big) return packed ? queue_forward<true, 4, 8, 128>(y) : queue_forward<false, 4, 8, 128>(y);
-  packed ? queue_forward<true, 2, 4, 416>(y) : queue_forward<false, 2, 4, 416>(y);
+  if (!packed) return queue_forward<false, 2, 4, 416>(y);
+  if (tiles_of(y, 32, 16) >= kEnoughBlocks) return queue_forward<true, 4, 4, 416>(y);
+  if (tiles_of(y, 16, 16) >= kEnoughBlocks) return queue_forward<true, 2, 4, 416>(y);
+  queue_forward<true, 1, 2, 512>(y);
 }
 
-template <bool kPacked, int kM, int kN, int kChunk>
-void queue_backward(Product dw, Product dx, bool wants_dw, bool wants_dx) {
-  using Weight = WeightTile<kM, kN, kChunk>;
-  using Input = InputTile<kM, kN, kChunk>;
-  if (wants_dw) tile(dw, Weight::kRows, Weight::kColumns);
-  if (wants_dx) tile(dx, Input::kRows, Input::kColumns);
-  launch(backward_tiles<kPacked, kM, kN, kChunk>,
-         {.grid = dim3(static_cast<unsigned>(dw.tiles_m * dw.tiles_n + dx.tiles_m * dx.tiles_n)),
+template <bool kPacked, class Weight, class Input>
+void queue_backward(Product dw, Product dx) {
+  if (dw.k > 0) {
+    const std::int64_t tiles = tiles_of(dw, Weight::kRows, Weight::kColumns);
+    tile<Weight>(dw, splits_of(dw.k, tiles));
+    const std::size_t floats =
+        static_cast<std::size_t>(dw.blocks()) * Weight::kRows * Weight::kColumns;
+    if (dw.splits > 1 && floats * sizeof(float) <= kScratchBytes) {
+      dw.part = cuda_scratch_of<float>(floats);
+    } else {
+      tile<Weight>(dw);
+    }
+  }
+  if (dx.k > 0) tile<Input>(dx);
+  const bool mask = dw.a.mask != nullptr || dx.a.mask != nullptr;
+  const int most = std::max(Weight::floats(mask), Input::floats(mask));
+  launch(backward_tiles<kPacked, Weight, Input>,
+         {.grid = dim3(static_cast<unsigned>(dw.blocks() + dx.blocks())),
           .block = dim3(kThreads),
-          .shared_bytes = std::max(Weight::kFloats, Input::kFloats) * sizeof(float),
+          .shared_bytes = static_cast<std::size_t>(most) * sizeof(float),
           .overlaps_previous = true},
          dw, dx);
 }
@@ -372,7 +450,7 @@ void backward_cuda(const LinearBackwardArgs& args) {
   const Sizes s = sizes_of(args.x, args.w);
   // A bias without its weight, a row without an image: rare, left to the separate passes.
   const bool usual = s.n > 0 && s.o > 0 && s.i > 0 && (args.dw.defined() || !args.db.defined());
-  if (!usual || !is_small(s)) return backward_by_blas(args);
+  if (!usual || !is_small(s, kLargestBackward)) return backward_by_blas(args);
   const float* const mask = floats(args.y);
   const float* const dy = args.dy.data<float>();
   Product dw, dx;
@@ -403,15 +481,18 @@ void backward_cuda(const LinearBackwardArgs& args) {
   }
   const bool packed = s.i % 4 == 0 && s.o % 4 == 0 && is_aligned(dy, 16) && is_aligned(mask, 16) &&
                       is_aligned(args.x.raw_data(), 16) && is_aligned(args.w.raw_data(), 16);
-  const bool big = ceil_div(s.n, 32) * ceil_div(s.i, 32) >= kEnoughTiles;
-  const bool wants_dw = args.dw.defined();
-  const bool wants_dx = args.dx.defined();
-  if (big) {
-    return packed ? queue_backward<true, 4, 8, 128>(dw, dx, wants_dw, wants_dx)
-                  : queue_backward<false, 4, 8, 128>(dw, dx, wants_dw, wants_dx);
-  }
-  packed ? queue_backward<true, 2, 4, 256>(dw, dx, wants_dw, wants_dx)
-         : queue_backward<false, 2, 4, 256>(dw, dx, wants_dw, wants_dx);
+  using SmallWeight = WeightTile<2, 4, 128>;
+  using LargeWeight = WeightTile<4, 4, 128>;
+  using SmallInput = InputTile<2, 4, 128>;
+  using LargeInput = InputTile<4, 8, 128>;
+  if (!packed) return queue_backward<false, SmallWeight, SmallInput>(dw, dx);
+  const bool large_dw =
+      dw.k > 0 && tiles_of(dw, 32, 16) * ceil_div(dw.k, kSplit) >= 3 * kEnoughBlocks;
+  const bool large_dx = dx.k > 0 && tiles_of(dx, 32, 32) >= 2 * kEnoughBlocks;
+  if (large_dw && large_dx) return queue_backward<true, LargeWeight, LargeInput>(dw, dx);
+  if (large_dw) return queue_backward<true, LargeWeight, SmallInput>(dw, dx);
+  if (large_dx) return queue_backward<true, SmallWeight, LargeInput>(dw, dx);
+  queue_backward<true, SmallWeight, SmallInput>(dw, dx);
 }
 
 [[maybe_unused]] const bool kRegistered = register_linear_fused(

@@ -12,6 +12,7 @@
 // Numerics  as softmax_cross_entropy.h: sums of exp in f32 here, over at most 32 classes
 #include <limits>
 
+#include "framework/cuda/async_copy.cuh"
 #include "framework/cuda/launch.cuh"
 #include "framework/cuda/scratch.cuh"
 #include "layers/linear_loss.cuh"
@@ -64,13 +65,19 @@ __global__ void __launch_bounds__(kImages * 32) loss_rows(const LossKernelArgs a
   const bool here = n < args.n;
   wait_for_previous_kernel();
   let_next_kernel_start();
-  for (int at = static_cast<int>(threadIdx.x); at < args.o * args.i; at += kImages * 32) {
-    const int row = at / args.i;
-    w[row * ld + at - row * args.i] = args.w[at];
+  // Everything that is read is asked for at once.
+  for (int row = warp; row < args.o; row += kImages) {
+    for (int k = lane; k < args.i; k += 32) {
+      async_copy<4>(w + row * ld + k, args.w + row * args.i + k);
+    }
   }
-  for (int k = lane; k < args.i; k += 32) {
-    x[k] = here ? args.x[static_cast<std::int64_t>(n) * args.i + k] : 0.0f;
-  }
+  const float* const row_of_x = args.x + static_cast<std::int64_t>(n) * args.i;
+  for (int k = lane; k < args.i; k += 32) async_copy<4>(x + k, here ? row_of_x + k : args.x, here);
+  async_copy_commit();
+  const int label = here ? args.labels[n] : -1;
+  const bool is_class = lane < args.o;
+  const float bias = is_class && args.b != nullptr ? args.b[lane] : 0.0f;
+  async_copy_wait<0>();
   __syncthreads();
 
   const int part = lane / args.o;
@@ -86,8 +93,7 @@ __global__ void __launch_bounds__(kImages * 32) loss_rows(const LossKernelArgs a
   for (int p = 1; p < args.parts; ++p) {
     logit += __shfl_sync(kAllLanes, sum, (lane + p * args.o) % 32);
   }
-  const bool is_class = lane < args.o;
-  if (is_class && args.b != nullptr) logit += args.b[lane];
+  logit += bias;
   if (!is_class) logit = -std::numeric_limits<float>::infinity();
 
   float most = logit;
@@ -102,7 +108,6 @@ __global__ void __launch_bounds__(kImages * 32) loss_rows(const LossKernelArgs a
   }
   const float e = is_class ? ::expf(logit - most) : 0.0f;
   const float total = warp_sum(e);
-  const int label = here ? args.labels[n] : -1;
   const bool valid = label >= 0 && label < args.o;
   const float logit_of_label = __shfl_sync(kAllLanes, logit, valid ? label : 0);
   if (here && is_class && args.dlogits != nullptr) {

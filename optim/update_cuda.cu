@@ -23,6 +23,7 @@ namespace {
 
 constexpr int kMostRows = 64;
 constexpr std::int64_t kChunk = 2048;
+constexpr std::int64_t kSumChunk = 8192;  // of the norm: fewer sums of blocks
 
 struct DeviceRow {
   void* w;
@@ -170,7 +171,7 @@ __global__ void __launch_bounds__(kThreads)
 
 // Calls body(rows, first row, blocks) for the rows of the table, at most kMostRows at a time.
 template <class Body>
-void for_batches(const UpdateTable& table, const Body& body) {
+void for_batches(const UpdateTable& table, const Body& body, std::int64_t chunk = kChunk) {
   const std::vector<UpdateRow>& all = table.rows();
   for (std::size_t first = 0; first < all.size(); first += kMostRows) {
     DeviceRows rows{};
@@ -185,7 +186,7 @@ void for_batches(const UpdateTable& table, const Body& body) {
       // Empty rows stay in place, without blocks, so that row r has the factors r.
       rows.row[i - first] = {
           from.w, dw, from.m, from.v, from.count, blocks, from.dtype == DType::f64, aligned};
-      blocks += static_cast<unsigned>(ceil_div(from.count, kChunk));
+      blocks += static_cast<unsigned>(ceil_div(from.count, chunk));
     }
     // The bisection goes to the last row that begins at or before a block: an empty row takes the
     // place of the next one, so that it is never the last.
@@ -236,25 +237,36 @@ void recorded_update_cuda(const UpdateTable& table, const UpdateRule& rule,
 
 // ---- the joint norm: partial sums by block, then one block adds them in order ----
 
-template <class T>
+template <int kWidth, class T>
 __device__ double square_sum(const DeviceRow& row, std::int64_t begin, std::int64_t end) {
   const T* const dw = static_cast<const T*>(row.dw);
   double sum = 0;
 #pragma unroll 4
-  for (std::int64_t i = begin + threadIdx.x; i < end; i += blockDim.x) {
-    const auto value = static_cast<double>(dw[i]);
-    sum += value * value;
+  for (std::int64_t i = begin + threadIdx.x * kWidth; i + kWidth <= end; i += blockDim.x * kWidth) {
+    const auto p = *reinterpret_cast<const Pack<T, kWidth>*>(dw + i);
+#pragma unroll
+    for (int l = 0; l < kWidth; ++l) {
+      const auto value = static_cast<double>(p.v[l]);
+      sum += value * value;
+    }
   }
   return sum;
+}
+template <class T>
+__device__ double square_sum_of_chunk(const DeviceRow& row, std::int64_t begin, std::int64_t end) {
+  constexpr int kWidth = kPackWidth<T>;
+  if (!row.aligned) return square_sum<1, T>(row, begin, end);
+  const std::int64_t whole = begin + (end - begin) / kWidth * kWidth;
+  return square_sum<kWidth, T>(row, begin, whole) + square_sum<1, T>(row, whole, end);
 }
 
 __global__ void __launch_bounds__(kThreads) square_kernel(const DeviceRows rows, double* part) {
   __shared__ double scratch[32];
   const DeviceRow& row = rows.row[row_of_block(rows, blockIdx.x)];
-  const std::int64_t begin = static_cast<std::int64_t>(blockIdx.x - row.first_block) * kChunk;
-  const std::int64_t end = begin + kChunk < row.count ? begin + kChunk : row.count;
-  const double sum =
-      row.wide ? square_sum<double>(row, begin, end) : square_sum<float>(row, begin, end);
+  const std::int64_t begin = static_cast<std::int64_t>(blockIdx.x - row.first_block) * kSumChunk;
+  const std::int64_t end = begin + kSumChunk < row.count ? begin + kSumChunk : row.count;
+  const double sum = row.wide ? square_sum_of_chunk<double>(row, begin, end)
+                              : square_sum_of_chunk<float>(row, begin, end);
   const double total = block_sum(sum, scratch);
   if (threadIdx.x == 0) part[blockIdx.x] = total;
 }
@@ -293,13 +305,16 @@ LaunchShape blocks_of(unsigned blocks) { return {.grid = dim3(blocks), .block = 
 // Writes norm[0]; returns the factor. In scratch memory: the factor, then the partial sums.
 const double* queue_norm(const UpdateTable& table, double max_norm, double* norm) {
   std::int64_t all = 0;
-  for (const UpdateRow& row : table.rows()) all += ceil_div(row.count, kChunk);
+  for (const UpdateRow& row : table.rows()) all += ceil_div(row.count, kSumChunk);
   auto* const factor = cuda_scratch_of<double>(static_cast<std::size_t>(all) + 1);
   double* part = factor + 1;
-  for_batches(table, [&](const DeviceRows& rows, std::size_t, unsigned blocks) {
-    launch(square_kernel, blocks_of(blocks), rows, part);
-    part += blocks;
-  });
+  for_batches(
+      table,
+      [&](const DeviceRows& rows, std::size_t, unsigned blocks) {
+        launch(square_kernel, blocks_of(blocks), rows, part);
+        part += blocks;
+      },
+      kSumChunk);
   launch(norm_kernel, blocks_of(1), factor + 1, static_cast<unsigned>(all), max_norm, norm, factor);
   return factor;
 }

@@ -21,21 +21,23 @@ struct Cut {
   Cut(const Tensor& v, const Tensor& step) : rows(step.numel()), inner(v.numel() / step.numel()) {
     const std::int64_t most = std::max<std::int64_t>(1, 2048 / rows);
     const std::int64_t wanted = std::min(ceil_div(inner, 4096), most);
-    piece_size = ceil_div(inner, wanted);
+    piece_size = ceil_div(ceil_div(inner, wanted), 4) * 4;
     pieces = static_cast<int>(ceil_div(inner, piece_size));
   }
   LaunchShape shape() const {
     return {.grid = dim3(static_cast<unsigned>(rows), static_cast<unsigned>(pieces)),
             .block = dim3(kThreads)};
   }
-  // Calls body(place in v) for the values of this block, by this thread.
-  template <class Body>
+  // Calls body(place in v) for every kWidth values of this block.
+  template <int kWidth, class Body>
   __device__ void run(const Body& body) const {
     const std::int64_t first = blockIdx.x * inner;
     const std::int64_t begin = blockIdx.y * piece_size;
     const std::int64_t end = begin + piece_size < inner ? begin + piece_size : inner;
-#pragma unroll 4
-    for (std::int64_t i = begin + threadIdx.x; i < end; i += kThreads) body(first + i);
+#pragma unroll 2
+    for (std::int64_t i = begin + threadIdx.x * kWidth; i < end; i += kThreads * kWidth) {
+      body(first + i);
+    }
   }
 };
 
@@ -45,27 +47,37 @@ __device__ T step_of(const T* step, std::int64_t row, StepForm form) {
   return static_cast<T>(::exp(static_cast<double>(step[row])));
 }
 
-template <class T>
+template <int kWidth, class T>
 __global__ void __launch_bounds__(kThreads)
     lsq_forward(const T* v, const T* step, Cut cut, StepForm form, T low, T high, T* y) {
   const T s = step_of(step, blockIdx.x, form);
-  cut.run([&](std::int64_t i) { y[i] = code_of(v[i], s, low, high) * s; });
+  cut.run<kWidth>([&](std::int64_t i) {
+    auto p = *reinterpret_cast<const Pack<T, kWidth>*>(v + i);
+#pragma unroll
+    for (int l = 0; l < kWidth; ++l) p.v[l] = code_of(p.v[l], s, low, high) * s;
+    *reinterpret_cast<Pack<T, kWidth>*>(y + i) = p;
+  });
 }
 
-template <class T>
+template <int kWidth, class T>
 __global__ void __launch_bounds__(kThreads)
     lsq_backward(const T* dy, const T* v, const T* step, Cut cut, StepForm form, T low, T high,
                  T* dv, double* part) {
   __shared__ double scratch[32];
   const T s = step_of(step, blockIdx.x, form);
   double total = 0;
-  cut.run([&](std::int64_t i) {
-    const T u = v[i] / s;
-    const T code = round_half_even(clip_to(u, low, high));
-    const bool inside = u > low && u < high;
-    const T g = dy[i];
-    if (dv != nullptr) dv[i] = inside ? g : T{0};
-    total += static_cast<double>(g) * static_cast<double>(inside ? code - u : code);
+  cut.run<kWidth>([&](std::int64_t i) {
+    const auto pv = *reinterpret_cast<const Pack<T, kWidth>*>(v + i);
+    auto g = *reinterpret_cast<const Pack<T, kWidth>*>(dy + i);
+#pragma unroll
+    for (int l = 0; l < kWidth; ++l) {
+      const T u = pv.v[l] / s;
+      const T code = round_half_even(clip_to(u, low, high));
+      const bool inside = u > low && u < high;
+      total += static_cast<double>(g.v[l]) * static_cast<double>(inside ? code - u : code);
+      if (!inside) g.v[l] = T{0};
+    }
+    if (dv != nullptr) *reinterpret_cast<Pack<T, kWidth>*>(dv + i) = g;
   });
   total = block_sum(total, scratch);
   if (threadIdx.x == 0)
@@ -89,10 +101,17 @@ __global__ void lsq_finish(const double* part, const T* step, Cut cut, StepForm 
 }
 
 template <class T>
+bool packs(const Cut& cut, const Tensor& a, const Tensor& b, const Tensor& c) {
+  return cut.inner % kPackWidth<T> == 0 && is_aligned(a.raw_data(), 16) &&
+         is_aligned(b.raw_data(), 16) && (!c.defined() || is_aligned(c.raw_data(), 16));
+}
+
+template <class T>
 void forward_typed(const Tensor& v, const Tensor& step, const LsqRule& rule, const Tensor& y) {
   const Cut cut(v, step);
-  launch(lsq_forward<T>, cut.shape(), v.data<T>(), step.data<T>(), cut, rule.form,
-         static_cast<T>(-rule.grid.qn), static_cast<T>(rule.grid.qp), y.data<T>());
+  launch(packs<T>(cut, v, y, Tensor()) ? lsq_forward<kPackWidth<T>, T> : lsq_forward<1, T>,
+         cut.shape(), v.data<T>(), step.data<T>(), cut, rule.form, static_cast<T>(-rule.grid.qn),
+         static_cast<T>(rule.grid.qp), y.data<T>());
 }
 
 void forward_cuda(const Tensor& v, const Tensor& step, const LsqRule& rule, const Tensor& y) {
@@ -105,7 +124,8 @@ void backward_typed(const Tensor& dy, const Tensor& v, const Tensor& step, const
                     const Tensor& dv, const Tensor& dstep) {
   const Cut cut(v, step);
   auto* const part = cuda_scratch_of<double>(static_cast<std::size_t>(cut.rows * cut.pieces));
-  launch(lsq_backward<T>, cut.shape(), dy.data<T>(), v.data<T>(), step.data<T>(), cut, rule.form,
+  launch(packs<T>(cut, v, dy, dv) ? lsq_backward<kPackWidth<T>, T> : lsq_backward<1, T>,
+         cut.shape(), dy.data<T>(), v.data<T>(), step.data<T>(), cut, rule.form,
          static_cast<T>(-rule.grid.qn), static_cast<T>(rule.grid.qp),
          dv.defined() ? dv.data<T>() : nullptr, part);
   launch(lsq_finish<T>,

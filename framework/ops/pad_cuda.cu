@@ -2,7 +2,7 @@
 // pad_cuda.cu: forward, each pixel of y looks up where it came from; backward, each pixel of x looks
 // up where it went to, at most three rows times three columns without replication, and adds those in
 // reading order, as the CPU does: no two threads write to one pixel.
-#include "framework/cuda/launch.cuh"
+#include "framework/cuda/map.cuh"
 #include "framework/ops/pad.h"
 
 namespace convscope {
@@ -28,19 +28,51 @@ __device__ std::int64_t source_of(std::int64_t i, std::int64_t size, PadMode mod
   return -1;
 }
 
-// A block has rows, its threads run along them.
-template <class T>
-__global__ void pad_rows(const T* x, PadSizes s, PadMode mode, T* y, std::int64_t rows) {
-  const std::int64_t step = static_cast<std::int64_t>(gridDim.x) * blockDim.y;
-  for (std::int64_t row = static_cast<std::int64_t>(blockIdx.x) * blockDim.y + threadIdx.y;
-       row < rows; row += step) {
-    const std::int64_t plane = row / s.p;
-    const std::int64_t i = source_of(row - plane * s.p - s.top, s.h, mode);
-    const T* const in = x + (plane * s.h + (i < 0 ? 0 : i)) * s.w;
-    for (std::int64_t j = threadIdx.x; j < s.q; j += blockDim.x) {
-      const std::int64_t from = i < 0 ? -1 : source_of(j - s.left, s.w, mode);
-      y[row * s.q + j] = from < 0 ? T{0} : in[from];
+// Where element `at` of images with rows of `width` and planes of `height` rows lies.
+struct Place {
+  std::int64_t plane;
+  std::int64_t i, j;
+};
+__device__ Place place_of(std::int64_t at, std::int64_t height, std::int64_t width) {
+  Place out{};
+  if (at < (std::int64_t{1} << 32)) {  // divisions of 32 bits cost a third
+    const auto w = static_cast<std::uint32_t>(width);
+    const auto h = static_cast<std::uint32_t>(height);
+    const std::uint32_t row = static_cast<std::uint32_t>(at) / w;
+    out.plane = row / h;
+    out.i = row - static_cast<std::uint32_t>(out.plane) * h;
+    out.j = static_cast<std::uint32_t>(at) - row * w;
+    return out;
+  }
+  const std::int64_t row = at / width;
+  out.plane = row / height;
+  out.i = row - out.plane * height;
+  out.j = at - row * width;
+  return out;
+}
+__device__ void step_right(Place& at, std::int64_t height, std::int64_t width) {
+  if (++at.j < width) return;
+  at.j = 0;
+  if (++at.i < height) return;
+  at.i = 0;
+  ++at.plane;
+}
+
+// A thread has kWidth neighbouring elements of y, which it stores at once.
+template <int kWidth, class T>
+__global__ void __launch_bounds__(kThreads)
+    pad_elements(const T* x, PadSizes s, PadMode mode, T* y, std::int64_t count) {
+  for (std::int64_t pack = global_thread(); pack < count / kWidth; pack += global_threads()) {
+    Place at = place_of(pack * kWidth, s.p, s.q);
+    Pack<T, kWidth> out;
+#pragma unroll
+    for (int l = 0; l < kWidth; ++l) {
+      const std::int64_t i = source_of(at.i - s.top, s.h, mode);
+      const std::int64_t j = source_of(at.j - s.left, s.w, mode);
+      out.v[l] = i < 0 || j < 0 ? T{0} : x[(at.plane * s.h + i) * s.w + j];
+      step_right(at, s.p, s.q);
     }
+    reinterpret_cast<Pack<T, kWidth>*>(y)[pack] = out;
   }
 }
 
@@ -78,36 +110,41 @@ __device__ Places places_of(std::int64_t i, std::int64_t size, std::int64_t befo
   return out;
 }
 
+// dx at one place: the sum over all that it went to, in reading order.
 template <class T>
-__global__ void pad_gradient_rows(const T* dy, PadSizes s, PadMode mode, T* dx, std::int64_t rows) {
-  const std::int64_t step = static_cast<std::int64_t>(gridDim.x) * blockDim.y;
-  for (std::int64_t row = static_cast<std::int64_t>(blockIdx.x) * blockDim.y + threadIdx.y;
-       row < rows; row += step) {
-    const std::int64_t plane = row / s.h;
-    const Places down = places_of(row - plane * s.h, s.h, s.top, s.p, mode);
-    const T* const in = dy + plane * s.p * s.q;
-    for (std::int64_t j = threadIdx.x; j < s.w; j += blockDim.x) {
-      const Places across = places_of(j, s.w, s.left, s.q, mode);
-      T sum = 0;
-      for (int a = 0; a < 3; ++a) {
-        for (std::int64_t p = down.begin[a]; p < down.end[a]; ++p) {
-          for (int b = 0; b < 3; ++b) {
-            for (std::int64_t q = across.begin[b]; q < across.end[b]; ++q) sum += in[p * s.q + q];
-          }
-        }
+__device__ T gathered(const T* dy, const PadSizes& s, PadMode mode, const Place& at) {
+  const T* const in = dy + at.plane * s.p * s.q;
+  const bool inside = at.i > s.top && at.i + 1 + (s.p - s.top - s.h) < s.h && at.j > s.left &&
+                      at.j + 1 + (s.q - s.left - s.w) < s.w;
+  if (mode == PadMode::zeros || (inside && mode != PadMode::circular)) {
+    return in[(at.i + s.top) * s.q + at.j + s.left];
+  }
+  const Places down = places_of(at.i, s.h, s.top, s.p, mode);
+  const Places across = places_of(at.j, s.w, s.left, s.q, mode);
+  T sum = 0;
+  for (int a = 0; a < 3; ++a) {
+    for (std::int64_t p = down.begin[a]; p < down.end[a]; ++p) {
+      for (int b = 0; b < 3; ++b) {
+        for (std::int64_t q = across.begin[b]; q < across.end[b]; ++q) sum += in[p * s.q + q];
       }
-      dx[row * s.w + j] = sum;
     }
   }
+  return sum;
 }
 
-LaunchShape rows_of(std::int64_t rows, std::int64_t width) {
-  unsigned along = 32;
-  while (along < width && along < 256) along *= 2;
-  const unsigned high = 256 / along;
-  LaunchShape shape = grid_for(ceil_div(rows, high), 1);
-  shape.block = dim3(along, high);
-  return shape;
+template <int kWidth, class T>
+__global__ void __launch_bounds__(kThreads)
+    pad_gradient_elements(const T* dy, PadSizes s, PadMode mode, T* dx, std::int64_t count) {
+  for (std::int64_t pack = global_thread(); pack < count / kWidth; pack += global_threads()) {
+    Place at = place_of(pack * kWidth, s.h, s.w);
+    Pack<T, kWidth> out;
+#pragma unroll
+    for (int l = 0; l < kWidth; ++l) {
+      out.v[l] = gathered(dy, s, mode, at);
+      step_right(at, s.h, s.w);
+    }
+    reinterpret_cast<Pack<T, kWidth>*>(dx)[pack] = out;
+  }
 }
 
 PadSizes sizes_of(const Shape& x, const Shape& y, const Padding2d& padding) {
@@ -116,16 +153,20 @@ PadSizes sizes_of(const Shape& x, const Shape& y, const Padding2d& padding) {
 
 template <class T>
 void pad_typed(const Tensor& x, const Padding2d& padding, PadMode mode, const Tensor& y) {
-  const std::int64_t rows = y.dim(0) * y.dim(1) * y.dim(2);
-  launch(pad_rows<T>, rows_of(rows, y.dim(3)), x.data<T>(), sizes_of(x.shape(), y.shape(), padding),
-         mode, y.data<T>(), rows);
+  constexpr int kWidth = kPackWidth<T>;
+  const bool packed = y.numel() % kWidth == 0 && is_aligned(y.raw_data(), 16);
+  launch(packed ? pad_elements<kWidth, T> : pad_elements<1, T>,
+         grid_of_packs(packed ? y.numel() / kWidth : y.numel()), x.data<T>(),
+         sizes_of(x.shape(), y.shape(), padding), mode, y.data<T>(), y.numel());
 }
 template <class T>
 void pad_gradient_typed(const Tensor& dy, const Padding2d& padding, PadMode mode,
                         const Tensor& dx) {
-  const std::int64_t rows = dx.dim(0) * dx.dim(1) * dx.dim(2);
-  launch(pad_gradient_rows<T>, rows_of(rows, dx.dim(3)), dy.data<T>(),
-         sizes_of(dx.shape(), dy.shape(), padding), mode, dx.data<T>(), rows);
+  constexpr int kWidth = kPackWidth<T>;
+  const bool packed = dx.numel() % kWidth == 0 && is_aligned(dx.raw_data(), 16);
+  launch(packed ? pad_gradient_elements<kWidth, T> : pad_gradient_elements<1, T>,
+         grid_of_packs(packed ? dx.numel() / kWidth : dx.numel()), dy.data<T>(),
+         sizes_of(dx.shape(), dy.shape(), padding), mode, dx.data<T>(), dx.numel());
 }
 
 void pad_cuda(const Tensor& x, const Padding2d& padding, PadMode mode, const Tensor& y) {

@@ -76,6 +76,12 @@ struct Geometry {
   }
 };
 
+// A division of 32 bits, where that is enough, costs a third.
+__device__ std::int64_t divided(std::int64_t a, std::int64_t b) {
+  if (a >= (std::int64_t{1} << 32) || b >= (std::int64_t{1} << 32)) return a / b;
+  return static_cast<std::uint32_t>(a) / static_cast<std::uint32_t>(b);
+}
+
 template <class T>
 __device__ void put(T* y, std::int64_t at, double sum, bool accumulate) {
   y[at] = static_cast<T>(accumulate ? static_cast<double>(y[at]) + sum : sum);
@@ -90,14 +96,16 @@ __device__ double sum_of_rows(const T* x, const Geometry& g, std::int64_t k, std
   const T* const from = x + g.kept.offset(k);
   double total = 0;
   if (g.summed.total == 1) {
+#pragma unroll 4
     for (std::int64_t i = begin + threadIdx.x * kWidth; i < end; i += blockDim.x * kWidth) {
       const P p = *reinterpret_cast<const P*>(from + i);
 #pragma unroll
       for (int l = 0; l < kWidth; ++l) total += static_cast<double>(p.v[l]);
     }
   } else {
+#pragma unroll 4
     for (std::int64_t i = begin + threadIdx.x * kWidth; i < end; i += blockDim.x * kWidth) {
-      const std::int64_t row = i / g.inner;
+      const std::int64_t row = divided(i, g.inner);
       const P p = *reinterpret_cast<const P*>(from + g.summed.offset(row) + (i - row * g.inner));
 #pragma unroll
       for (int l = 0; l < kWidth; ++l) total += static_cast<double>(p.v[l]);
@@ -140,6 +148,27 @@ __global__ void short_row_kernel(const T* x, Geometry g, T* y, bool accumulate) 
   }
   total = warp_sum(total);
   if (here && lane == 0) put(y, k, total, accumulate);
+}
+
+// Many columns: a thread has kWidth neighbouring ones and all rows.
+template <int kWidth, class T>
+__global__ void __launch_bounds__(kThreads)
+    wide_column_kernel(const T* x, Geometry g, std::int64_t packs, T* y, bool accumulate) {
+  using P = Pack<T, kWidth>;
+  const std::int64_t packs_of_row = g.inner / kWidth;
+  for (std::int64_t pack = global_thread(); pack < packs; pack += global_threads()) {
+    const std::int64_t k = divided(pack, packs_of_row);
+    const T* const from = x + g.kept.offset(k) + (pack - k * packs_of_row) * kWidth;
+    double total[kWidth] = {};
+#pragma unroll 4
+    for (std::int64_t row = 0; row < g.summed.total; ++row) {
+      const P p = *reinterpret_cast<const P*>(from + g.summed.offset(row));
+#pragma unroll
+      for (int l = 0; l < kWidth; ++l) total[l] += static_cast<double>(p.v[l]);
+    }
+#pragma unroll
+    for (int l = 0; l < kWidth; ++l) put(y, pack * kWidth + l, total[l], accumulate);
+  }
 }
 
 constexpr unsigned kColumnWarps = 16;
@@ -234,6 +263,13 @@ void sum_typed(const Tensor& x, unsigned mask, const Tensor& out, bool accumulat
     return launch(piece_kernel<T>,
                   {.grid = dim3(narrow(ceil_div(outputs * 32, kThreads))), .block = dim3(kThreads)},
                   part, pieces, outputs, y, accumulate);
+  }
+  constexpr int kWide = kPackWidth<T>;
+  if (outputs >= 100000) {
+    const bool packed = g.inner % kWide == 0 && is_aligned(from, 16);
+    const std::int64_t packs = packed ? outputs / kWide : outputs;
+    return launch(packed ? wide_column_kernel<kWide, T> : wide_column_kernel<1, T>,
+                  grid_of_packs(packs), from, g, packs, y, accumulate);
   }
   const std::int64_t tiles = ceil_div(g.inner, 32);
   const std::int64_t rows = g.summed.total;

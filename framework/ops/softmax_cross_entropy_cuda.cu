@@ -23,6 +23,50 @@ __device__ T larger(T a, T b) {
   return b > a || b != b ? b : a;
 }
 
+// At most 32 kMost classes: the row stays in registers.
+template <int kMost, class T>
+__global__ void __launch_bounds__(32 * kRowsPerBlock)
+    short_softmax_rows(const T* x, const std::int32_t* labels, T* y, T* losses, std::int64_t rows,
+                       int k) {
+  const int lane = static_cast<int>(threadIdx.x);
+  const std::int64_t n = static_cast<std::int64_t>(blockIdx.x) * kRowsPerBlock + threadIdx.y;
+  const bool here = n < rows;
+  const int end = here ? k : 0;
+  x += n * k;
+  y += n * k;
+  const std::int32_t label = here && losses != nullptr ? labels[n] : -1;
+  T e[kMost];
+  T most = -std::numeric_limits<T>::infinity();
+#pragma unroll
+  for (int i = 0; i < kMost; ++i) {
+    e[i] = lane + 32 * i < end ? x[lane + 32 * i] : -std::numeric_limits<T>::infinity();
+  }
+#pragma unroll
+  for (int i = 0; i < kMost; ++i) most = larger(most, e[i]);
+  for (int offset = 16; offset > 0; offset /= 2) {
+    most = larger(most, __shfl_xor_sync(kAllLanes, most, offset));
+  }
+  double total = 0;
+#pragma unroll
+  for (int i = 0; i < kMost; ++i) {
+    e[i] = lane + 32 * i < end ? exp_of(e[i] - most) : T{0};
+    total += static_cast<double>(e[i]);
+  }
+  total = warp_sum(total);
+  const T inverse = static_cast<T>(1 / total);
+#pragma unroll
+  for (int i = 0; i < kMost; ++i) {
+    if (lane + 32 * i < end) y[lane + 32 * i] = e[i] * inverse;
+  }
+  if (here && losses != nullptr && lane == 0) {
+    double loss = std::numeric_limits<double>::quiet_NaN();
+    if (label >= 0 && label < k) {
+      loss = ::log(total) - (static_cast<double>(x[label]) - static_cast<double>(most));
+    }
+    losses[n] = static_cast<T>(loss);
+  }
+}
+
 template <class T>
 __global__ void softmax_rows(const T* x, const std::int32_t* labels, T* y, T* losses,
                              std::int64_t rows, std::int64_t k) {
@@ -63,9 +107,18 @@ LaunchShape warps_for(std::int64_t rows) {
 
 template <class T>
 void softmax_typed(const Tensor& x, const Tensor& labels, const Tensor& y, const Tensor& losses) {
-  launch(softmax_rows<T>, warps_for(x.shape()[0]), x.data<T>(),
-         losses.defined() ? labels.data<std::int32_t>() : nullptr, y.data<T>(),
-         losses.defined() ? losses.data<T>() : nullptr, x.shape()[0], x.shape()[1]);
+  const std::int64_t rows = x.shape()[0];
+  const std::int64_t k = x.shape()[1];
+  const std::int32_t* const label = losses.defined() ? labels.data<std::int32_t>() : nullptr;
+  T* const loss = losses.defined() ? losses.data<T>() : nullptr;
+  if (k <= 1024) {
+    return launch(k <= 32    ? short_softmax_rows<1, T>
+                  : k <= 256 ? short_softmax_rows<8, T>
+                             : short_softmax_rows<32, T>,
+                  warps_for(rows), x.data<T>(), label, y.data<T>(), loss, rows,
+                  static_cast<int>(k));
+  }
+  launch(softmax_rows<T>, warps_for(rows), x.data<T>(), label, y.data<T>(), loss, rows, k);
 }
 
 void softmax_cuda(const Tensor& x, const Tensor& labels, const Tensor& y, const Tensor& losses) {
@@ -74,19 +127,25 @@ void softmax_cuda(const Tensor& x, const Tensor& labels, const Tensor& y, const 
   softmax_typed<float>(x, labels, y, losses);
 }
 
+// A warp has a row.
 template <class T>
-__global__ void gradient_elements(const T* y, const std::int32_t* labels, T factor, T* dx,
-                                  std::int64_t count, std::int64_t k) {
-  for (std::int64_t i = global_thread(); i < count; i += global_threads()) {
-    const std::int64_t n = i / k;
-    dx[i] = i - n * k == labels[n] ? (y[i] - T{1}) * factor : y[i] * factor;
+__global__ void gradient_rows(const T* y, const std::int32_t* labels, T factor, T* dx,
+                              std::int64_t rows, std::int64_t k) {
+  const std::int64_t n = static_cast<std::int64_t>(blockIdx.x) * kRowsPerBlock + threadIdx.y;
+  if (n >= rows) return;
+  const std::int32_t label = labels[n];
+  y += n * k;
+  dx += n * k;
+#pragma unroll 4
+  for (std::int64_t j = threadIdx.x; j < k; j += 32) {
+    dx[j] = j == label ? (y[j] - T{1}) * factor : y[j] * factor;
   }
 }
 
 template <class T>
 void gradient_typed(const Tensor& y, const Tensor& labels, double factor, const Tensor& dx) {
-  launch(gradient_elements<T>, grid_for(y.numel()), y.data<T>(), labels.data<std::int32_t>(),
-         static_cast<T>(factor), dx.data<T>(), y.numel(), y.shape()[1]);
+  launch(gradient_rows<T>, warps_for(y.shape()[0]), y.data<T>(), labels.data<std::int32_t>(),
+         static_cast<T>(factor), dx.data<T>(), y.shape()[0], y.shape()[1]);
 }
 
 void gradient_cuda(const Tensor& y, const Tensor& labels, double factor, const Tensor& dx) {

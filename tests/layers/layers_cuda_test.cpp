@@ -70,6 +70,8 @@ TEST_F(PoolOnCuda, AveragesToAnyNumberOfParts) {
     for (const auto& [p, q] : {std::pair{1, 1}, std::pair{3, 2}, std::pair{4, 9}}) {
       expect_gradients_like_cpu([&](const auto& v) { return adaptive_avg_pool2d(v[0], p, q); },
                                 {normal({2, 3, 7, 5}, dtype)}, few_ulp(dtype, 8));
+      expect_gradients_like_cpu([&](const auto& v) { return adaptive_avg_pool2d(v[0], p, q); },
+                                {normal({3, 3, 4, 6}, dtype)}, few_ulp(dtype, 8));
     }
   }
 }

@@ -16,9 +16,11 @@ using LinearFusedOnCuda = testing::CudaTest;
 struct Sizes {
   std::int64_t n, i, o;
 };
-// LeNet's layers, sizes around the tiles of 16 and the packs of 4, and two that take tiles of 32.
+// LeNet's layers, sizes around the tiles of 16 and the packs of 4, two that take the large tiles, two
+// whose images are split, and an empty sum.
 const Sizes kSizes[] = {{4, 400, 120}, {20, 120, 84}, {3, 84, 10},   {1, 1, 1},     {2, 5, 3},
-                        {17, 33, 18},  {16, 16, 16},  {33, 420, 20}, {544, 8, 512}, {544, 512, 8}};
+                        {17, 33, 18},  {16, 16, 16},  {33, 420, 20}, {544, 8, 512}, {544, 512, 8},
+                        {700, 17, 3}, {300, 40, 12}, {2, 0, 3}};
 
 // A sum of k products of normal numbers is about sqrt(k); it passes k / 8 + 12 additions, each of
 // which rounds by up to 2^-24. Six deviations of that random walk.
