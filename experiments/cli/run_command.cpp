@@ -179,6 +179,7 @@ CONVSCOPE_REGISTER_COMMAND(
             .usage = "run CONFIG [KEY=VALUE...] [-o DIR] [--name N] [--resume RUN|auto]",
             .examples = {"run experiments/configs/quickstart.yaml",
                          "run experiments/configs/mnist_lenet5_baseline.yaml train.epochs=3 seed=7",
+                         "run experiments/configs/quickstart.yaml device=cuda precision=bf16",
                          "run --resume runs/quickstart"},
             .order = 10,
             .declare = convscope::declare_run})

@@ -105,6 +105,23 @@ TEST(Memory, OutOfMemoryIsOneSentenceAndChangesNothing) {
   deallocate(kCpu, block, 100);
 }
 
+TEST(Memory, OutOfMemoryNamesTheTensorThatFoundNoRoomAndSmallerOnesGoOn) {
+  release_cached(kCpu);
+  const std::int64_t limit = 2 * memory_stats(kCpu).live_bytes + (1 << 20);
+  set_memory_limit(kCpu, limit);
+  const std::int64_t live = memory_stats(kCpu).live_bytes;
+  EXPECT_ERROR(ErrorKind::kRun, "a tensor f32[" + std::to_string(limit) + ",2] of ",
+               Tensor::empty({limit, 2}));
+  EXPECT_ERROR(ErrorKind::kRun, " bytes are in use (at most ", Tensor::empty({limit, 2}));
+  EXPECT_ERROR(ErrorKind::kRun, "expected room for workspace of ",
+               Workspace(kCpu, static_cast<std::size_t>(limit)));
+  EXPECT_EQ(memory_stats(kCpu).live_bytes, live);
+  // The cache gives way to what is needed.
+  for (const std::int64_t size : {100000, 120000, 140000}) EXPECT_NO_THROW(Tensor::empty({size}));
+  set_memory_limit(kCpu, 0);
+  EXPECT_NO_THROW(Tensor::empty({limit, 2}));
+}
+
 TEST(Memory, ThreadsMayAllocateAtTheSameTime) {
   const std::int64_t live = memory_stats(kCpu).live_bytes;
   std::vector<std::thread> threads;

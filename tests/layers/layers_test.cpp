@@ -89,7 +89,9 @@ TEST(Flatten, KeepsElementsAndGradients) {
 }
 
 Tensor dropped(double p, std::uint64_t seed, std::uint64_t stream, std::int64_t step) {
-  return dropout(Variable(Tensor::full({100, 1003}, 1.0)), {seed, stream, step, p}).value();
+  return dropout(Variable(Tensor::full({100, 1003}, 1.0)),
+                 {.seed = seed, .stream = stream, .step = step, .p = p})
+      .value();
 }
 
 TEST(Dropout, DropsTheWantedShareAndKeepsTheMean) {
