@@ -119,7 +119,9 @@ TEST(Dropout, TheMaskDependsOnSeedLayerAndStepOnly) {
 }
 
 TEST(Dropout, TheBackwardPassUsesTheSameMask) {
-  const auto f = [](const std::vector<Variable>& v) { return dropout(v[0], {1, 2, 3, 0.4}); };
+  const auto f = [](const std::vector<Variable>& v) {
+    return dropout(v[0], {.seed = 1, .stream = 2, .step = 3, .p = 0.4});
+  };
   const GradcheckResult result = gradcheck(f, {leaf(normal({3, 7}))});
   EXPECT_TRUE(result.ok) << result.str();
 }
