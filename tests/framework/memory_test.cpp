@@ -114,7 +114,7 @@ TEST(Memory, OutOfMemoryNamesTheTensorThatFoundNoRoomAndSmallerOnesGoOn) {
                Tensor::empty({limit, 2}));
   EXPECT_ERROR(ErrorKind::kRun, " bytes are in use (at most ", Tensor::empty({limit, 2}));
   EXPECT_ERROR(ErrorKind::kRun, "expected room for workspace of ",
-               Workspace(kCpu, static_cast<std::size_t>(limit)));
+               Workspace(kCpu, static_cast<std::size_t>(2 * limit)));
   EXPECT_EQ(memory_stats(kCpu).live_bytes, live);
   // The cache gives way to what is needed.
   for (const std::int64_t size : {100000, 120000, 140000}) EXPECT_NO_THROW(Tensor::empty({size}));
