@@ -173,8 +173,10 @@ bool Trainer::train_batches(LossAlarm& alarm) {
   setup_.train->start_epoch(state_.epoch, state_.batch);
   Batch batch;
   double before = now_s();
-  while (setup_.train->next(batch)) {
-    const double waited = now_s() - before;
+  while (true) {
+    const double asked = now_s();
+    if (!setup_.train->next(batch)) return true;
+    const double waited = now_s() - asked;
     const double lr = learning_rate(state_.step);
     before_step();
     const StepResult result = step_->run(batch, lr);
@@ -184,7 +186,6 @@ bool Trainer::train_batches(LossAlarm& alarm) {
     before = now;
     if (StopSignals::received() != 0) return false;
   }
-  return true;
 }
 
 // The device goes through the epoch by itself; the host reads what has come of each launch.
