@@ -12,15 +12,16 @@
 //            dw = dy B^T                                    # [K, C R S], depth N P Q
 // Plan       1 (f32) the largest magnitude of both factors, for their scales
 //            2 both factors as halves with the channels innermost: 8 channels of a pixel are a piece
-//              of 16 bytes, so that a tap of 64 channels is one line wherever the pixel lies
+//              of 16 bytes, so that 32 channels of a tap are 64 bytes wherever the pixel lies
 //            3 the product: a block sums a tile of 64..128 rows x 64..256 pixels. Each thread copies
 //              pieces of the same depth for several pixels; what it adds to a pixel's place for the
-//              next step stands in a table in shared memory, whether a tap lies in the padding in a
-//              mask of 2 x 15 bits for each pixel. Copies run one to four steps of 64 halves ahead
-//              (cp.async); the tensor cores read shared memory themselves (wgmma) on sm_90a
+//              next step stands in a table that the pass over the weights wrote, whether a tap lies
+//              in the padding in a mask of 2 x 15 bits for each pixel. Copies run one to three steps
+//              of 64 halves ahead (cp.async); on sm_90a the tensor cores read shared memory
+//              themselves (wgmma), elsewhere fragments go through registers (mma.sync)
 //            4 few tiles: the depth is cut into parts, and one pass sums the parts in their order
 //            backward_weight takes pixels as depth: both factors lie with the depth outer, which
-//            the tensor cores accept for halves.
+//            the tensor cores accept for halves. Each kernel starts while the one before it ends.
 // Shapes     x [N,C,H,W], w [K,C/G,R,S], y [N,K,P,Q] row-major, any alignment; f32, f16, bf16;
 //            packed pixels [planes][N][H][W][G][C/G in pieces]; sums in f32
 // Supports   f32 (as f32 or tf32), f16, bf16; kernels up to 15x15; strides up to 8; every padding
@@ -30,7 +31,7 @@
 //            64 channels
 // Numerics   f32: a factor times a power of two is high + low, two halves of 11 bits each, 22
 //            together; low high + high low + high high are exact products, what is left out is
-//            2^-22 of a product. The tensor cores round sums towards zero, so after 128 depths they
+//            2^-22 of a product. The tensor cores round sums towards zero, so after 256 depths they
 //            start from zero and their sum is added in f32. Numbers below 2^-27 of their tensor's
 //            largest lose bits: the error is small against the largest sums, as with every bound of
 //            this kind. tf32: one product of halves, which have the 10 bits of tf32. f16, bf16:
@@ -61,8 +62,7 @@ constexpr double kLaunchUs = 2;        // of one more pass
 constexpr double kBytesPerUs = 3.5e6;  // of the passes
 constexpr double kTf32Peak = 360e12;   // FLOP/s that `auto` believes of an unmeasured GPU
 constexpr double kHalfPeak = 740e12;
-constexpr int kFewestSteps = 4;     // of one part
-constexpr double kStepsAround = 4;  // that the beginning and the end of a tile take as long as
+constexpr int kFewestSteps = 4;  // of one part
 constexpr int kMostParts = 256;
 constexpr double kMostPartBytes = 256e6;
 
@@ -152,15 +152,13 @@ class Plan {
  private:
   void consider(const Instance& candidate) {
     const int processors = cuda_device_facts().multiprocessors;
+    const bool weight = direction_ == Direction::backward_weight;
+    const TileTime& tile_time = weight ? candidate.weight_us : candidate.gather_us;
     const double row_tiles = ceil_div(rows, candidate.rows) * static_cast<double>(z.groups);
     double tiles = 0;
     double steps = 0;  // of all tiles
-    int most_steps = most_blocks;
-    if (direction_ == Direction::backward_weight) {
-      const std::int64_t pixels = z.n * z.p() * z.q();
-      most_steps = narrow((pixels + kBlockDepth - 1) / kBlockDepth);
-      tiles = row_tiles *
-              ceil_div(high[0].taps * wide[0].taps * pieces * kPieceHalves, candidate.columns);
+    if (weight) {
+      tiles = row_tiles * ceil_div(columns(), candidate.columns);
       steps = tiles * most_steps;
     } else {
       for (int i = 0; i < phases_h * phases_w; ++i) {
@@ -173,16 +171,18 @@ class Plan {
       }
     }
     if (tiles == 0 || most_steps == 0) tiles = steps = 1;
-    const bool weight = direction_ == Direction::backward_weight;
-    for (int parts = 1; parts <= kMostParts; ++parts) {
+    for (int parts = 1; parts <= kMostParts; parts += 1 + parts / 8) {
       const double part_bytes = 4.0 * static_cast<double>(out_count) * parts;
       const bool summed = weight || parts > 1;
       if (parts > 1 && (most_steps < parts * kFewestSteps || part_bytes > kMostPartBytes)) {
         break;
       }
-      const double waves = std::ceil(tiles * parts / processors);
-      const double each = std::ceil(steps / tiles / parts) + kStepsAround;
-      double time = waves * each * candidate.step_us;
+      const double each = std::ceil(steps / tiles / parts) * tile_time.step;
+      const double at_once = processors * static_cast<double>(candidate.blocks);
+      const double waves = std::floor(tiles * parts / at_once);
+      const double rest = tiles * parts - waves * at_once;
+      double time = waves * (tile_time.around + candidate.blocks * each);
+      if (rest > 0) time += tile_time.around + std::ceil(rest / processors) * each;
       if (summed) time += kLaunchUs + 2 * part_bytes / kBytesPerUs;
       if (time < us) {
         us = time;
@@ -248,6 +248,15 @@ void find_maxima(const Plan& plan, const Layout& at, const void* a, std::int64_t
          b_count, const_cast<unsigned*>(at.maxima.bits));
 }
 
+template <int kChannelsLog2>
+void launch_pack(const Plan& plan, const LaunchShape& shape, const PackPixels& pack) {
+  if (plan.z.dtype != DType::f32) {
+    return launch(pack_pixels_kernel<Float16, 1, kChannelsLog2>, shape, pack);
+  }
+  plan.planes == 2 ? launch(pack_pixels_kernel<float, 2, kChannelsLog2>, shape, pack)
+                   : launch(pack_pixels_kernel<float, 1, kChannelsLog2>, shape, pack);
+}
+
 // `writes_unscale`: of the two passes, the one that has both maxima.
 void pack_pixels(const Plan& plan, const Layout& at, const void* from, int channels,
                  std::int64_t area, bool other, bool writes_unscale) {
@@ -267,9 +276,16 @@ void pack_pixels(const Plan& plan, const Layout& at, const void* from, int chann
                    static_cast<unsigned>(pack.groups * pack.channel_blocks())),
       .block = dim3(kThreads),
       .overlaps_previous = true};
-  if (plan.z.dtype != DType::f32) return launch(pack_pixels_kernel<Float16, 1>, shape, pack);
-  plan.planes == 2 ? launch(pack_pixels_kernel<float, 2>, shape, pack)
-                   : launch(pack_pixels_kernel<float, 1>, shape, pack);
+  switch (pack.channels_log2) {
+    case 3:
+      return launch_pack<3>(plan, shape, pack);
+    case 4:
+      return launch_pack<4>(plan, shape, pack);
+    case 5:
+      return launch_pack<5>(plan, shape, pack);
+    default:
+      return launch_pack<6>(plan, shape, pack);
+  }
 }
 
 void pack_weights(const Plan& plan, const Layout& at, const void* from, bool backward) {
@@ -516,7 +532,7 @@ const Conv2dAlgorithm kCard{
     .supports = supports,
     .cost = cost,
     .workspace_bytes = workspace_bytes,
-    .error_growth = 32,
+    .error_growth = 32,  // 3 x 2 of the halves, 16 x 1.5 roundings of 256 depths, those of f32
     .exact_on_integers = true,
     .fuses_epilogue = true,
     .forward = forward,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // implicit_gemm_instances.cuh: the compiled kernels of implicit_gemm_tiles.cuh, by kind of factors.
-// They are spread over three files because each takes a while to compile.
+// They are spread over four files because each takes a while to compile.
 #pragma once
 
 #include <cstddef>
@@ -12,11 +12,18 @@ namespace convscope::implicit_gemm {
 
 inline constexpr std::size_t kMostStages = 5;
 
+// What one multiprocessor takes, fitted to an H200: `step` for each step of a tile, `around` for its
+// beginning and end. Only their ratios matter: they choose among the tiles.
+struct TileTime {
+  double step = 1, around = 1;
+};
+
 struct Instance {
   int rows, columns;  // of a block's tile
   unsigned threads;
   std::size_t shared_bytes;  // of gather; backward_weight has rows of the depth behind it
-  double step_us;            // that one multiprocessor takes for one step of one tile
+  int blocks;                // that share a multiprocessor
+  TileTime gather_us, weight_us;
   void (*gather)(const Gather);
   void (*weight)(const WeightGather);  // null: the tile's columns do not divide the threads
 
@@ -26,9 +33,9 @@ struct Instance {
 };
 
 template <class V>
-inline Instance instance(double step_us) {
-  Instance out{V::kTileRows, V::kTileColumns,  V::kThreads, V::kSharedBytes,
-               step_us,      gather_kernel<V>, nullptr};
+inline Instance instance(TileTime gather_us, TileTime weight_us) {
+  Instance out{V::kTileRows, V::kTileColumns, V::kThreads,      V::kSharedBytes, V::kBlocks,
+               gather_us,    weight_us,       gather_kernel<V>, nullptr};
   if constexpr (V::kThreads % (V::kTileColumns / kPieceHalves) == 0) out.weight = weight_kernel<V>;
   return out;
 }

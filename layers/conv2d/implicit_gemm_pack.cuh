@@ -11,9 +11,8 @@
 
 namespace convscope::implicit_gemm {
 
-inline constexpr int kMaximaBlocks = 128;  // for each of the two factors
+inline constexpr int kMaximaBlocks = 256;  // for each of the two factors
 inline constexpr int kMaximaThreads = 1024;
-inline constexpr int kPackElements = 4096;  // of a block: channels x pixels
 
 // ---- the largest finite magnitude of a tensor --------------------------------------------------
 
@@ -149,60 +148,62 @@ inline int pack_channels_log2(int channels) {
 }
 
 // Block (x: pixels of an image inside images, y: channels of a group).
-template <class In, int kPlanes>
+template <class In, int kPlanes, int kChannelsLog2>
 __global__ __launch_bounds__(256) void pack_pixels_kernel(const PackPixels z) {
-  __shared__ In tile[kPackElements + 64];  // [channels][pixels + 1]
-  const int pixels_log2 = pack_pixels_log2(z.channels_log2);
-  const int row = (1 << pixels_log2) + 1;
-  const int blocks = ceil_div(z.pieces * kPieceHalves, 1 << z.channels_log2);
+  constexpr int kChannels = 1 << kChannelsLog2;
+  constexpr int kPixelsLog2 = pack_pixels_log2(kChannelsLog2);
+  constexpr int kPixels = 1 << kPixelsLog2;
+  constexpr int kRow = kPixels + 1;
+  constexpr int kPieces = kChannels / kPieceHalves;
+  __shared__ In tile[kChannels * kRow];  // [channels][pixels + 1]
+  const int blocks = ceil_div(z.pieces, kPieces);
   const int group = static_cast<int>(blockIdx.y) / blocks;
-  const int first_channel = static_cast<int>(blockIdx.y) % blocks << z.channels_log2;
-  const int pixel_blocks = ceil_div(z.area, 1 << pixels_log2);
+  const int first_channel = static_cast<int>(blockIdx.y) % blocks * kChannels;
+  const int pixel_blocks = ceil_div(z.area, kPixels);
   const int image = static_cast<int>(blockIdx.x) / pixel_blocks;
-  const int first_pixel = static_cast<int>(blockIdx.x) % pixel_blocks << pixels_log2;
+  const int first_pixel = static_cast<int>(blockIdx.x) % pixel_blocks * kPixels;
   const int thread = static_cast<int>(threadIdx.x);
-  const int pixel = thread & ((1 << pixels_log2) - 1);
-  const int channel = thread >> pixels_log2;
-  const int channel_step = 256 >> pixels_log2;
-  // Channels of this thread that exist, one every channel_step.
+  const int pixel = thread % kPixels;
+  const int channel = thread / kPixels;
+  constexpr int kStep = 256 / kPixels;
+  // Channels of this thread that exist, one every kStep.
   const int left = first_pixel + pixel < z.area ? z.channels - first_channel - channel : 0;
   const In* from = static_cast<const In*>(z.from) +
                    (static_cast<std::int64_t>(image) * z.groups + group) * z.channels * z.area +
                    static_cast<std::int64_t>(first_channel + channel) * z.area + first_pixel +
                    pixel;
-  In* to_tile = tile + channel * row + pixel;
   let_next_kernel_start();
   wait_for_previous_kernel();
-  constexpr int kAtOnce = 8;
-  for (int done = 0; done < 1 << z.channels_log2; done += kAtOnce * channel_step) {
-    In values[kAtOnce];
+  In values[kChannels / kStep];
 #pragma unroll
-    for (int i = 0; i < kAtOnce; ++i, from += static_cast<std::int64_t>(channel_step) * z.area) {
-      values[i] = done + i * channel_step < left ? *from : In{};
-    }
+  for (int i = 0; i < kChannels / kStep; ++i, from += static_cast<std::int64_t>(kStep) * z.area) {
+    values[i] = i * kStep < left ? *from : In{};
+  }
 #pragma unroll
-    for (int i = 0; i < kAtOnce; ++i, to_tile += channel_step * row) *to_tile = values[i];
+  for (int i = 0; i < kChannels / kStep; ++i) {
+    tile[(channel + i * kStep) * kRow + pixel] = values[i];
   }
   float scale = 1;
   if constexpr (sizeof(In) == 4) scale = power_of_two(read_exponent(z.maxima));
   if (z.unscale != nullptr && blockIdx.x + blockIdx.y == 0 && threadIdx.x < 32) write_unscale(z);
   __syncthreads();
-  const int pieces_log2 = z.channels_log2 - 3;
   const int first_piece = first_channel / kPieceHalves;
-  uint4* const to =
-      z.to +
-      ((static_cast<std::int64_t>(image) * z.area + first_pixel) * z.groups + group) * z.pieces +
-      first_piece;
-  for (int at = thread; at < 1 << (pixels_log2 + pieces_log2); at += 256) {
-    const int to_pixel = at >> pieces_log2;
-    const int piece = at & ((1 << pieces_log2) - 1);
-    if (first_pixel + to_pixel >= z.area || first_piece + piece >= z.pieces) continue;
-    In values[kPieceHalves];
+  const int piece = thread % kPieces;
+  if (first_piece + piece >= z.pieces) return;
+  const int pixel_pieces = z.groups * z.pieces;
+  uint4* const to = z.to +
+                    (static_cast<std::int64_t>(image) * z.area + first_pixel) * pixel_pieces +
+                    group * z.pieces + first_piece + piece;
+#pragma unroll
+  for (int i = 0; i < kPixels * kPieces / 256; ++i) {
+    const int to_pixel = thread / kPieces + i * (256 / kPieces);
+    if (first_pixel + to_pixel >= z.area) return;
+    In column[kPieceHalves];
 #pragma unroll
     for (int c = 0; c < kPieceHalves; ++c) {
-      values[c] = tile[(piece * kPieceHalves + c) * row + to_pixel];
+      column[c] = tile[(piece * kPieceHalves + c) * kRow + to_pixel];
     }
-    write_piece<In, kPlanes>(values, scale, to + to_pixel * (z.groups * z.pieces) + piece, z.plane);
+    write_piece<In, kPlanes>(column, scale, to + to_pixel * pixel_pieces, z.plane);
   }
 }
 
@@ -298,7 +299,7 @@ __global__ void sum_parts_kernel(const float* parts, int splits, std::int64_t co
   wait_for_previous_kernel();
   for (std::int64_t i = global_thread(); i < count; i += global_threads()) {
     float sum = 0;
-#pragma unroll 8
+#pragma unroll 16
     for (int split = 0; split < splits; ++split) sum += parts[split * count + i];
     out[i] = from_float<Out>(finish<Out>(end, sum, static_cast<int>(i / area % channels), i));
   }
@@ -319,7 +320,7 @@ __global__ void sum_weight_parts_kernel(const float* parts, int splits, std::int
     const int channel = piece.channel * kPieceHalves + column % kPieceHalves;
     if (channel >= channels) continue;
     float sum = 0;
-#pragma unroll 8
+#pragma unroll 16
     for (int split = 0; split < splits; ++split) sum += parts[split * count + i];
     Out& to = dw[((row * channels + channel) * taps_h + piece.tap_h) * taps_w + piece.tap_w];
     to = from_float<Out>(accumulate ? to_float(to) + sum : sum);
