@@ -125,7 +125,8 @@ TEST(ImplicitGemmPlan, ADividerDividesLikeTheProcessor) {
     state = state * 6364136223846793005u + 1442695040888963407u;
     return static_cast<int>(state >> 33);
   };
-  std::vector<int> divisors = {1, 2, 3, 7, 49, 56, 64, 3136, 50176, 65535, 65536, 65537, 0x7fffffff};
+  std::vector<int> divisors = {1,    2,     3,     7,     49,    56,        64,
+                               3136, 50176, 65535, 65536, 65537, 0x7fffffff};
   for (int i = 0; i < 300; ++i) divisors.push_back(1 + next() % (1 << (1 + i % 30)));
   for (const int d : divisors) {
     const Divider by(d);
