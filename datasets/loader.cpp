@@ -45,8 +45,8 @@ struct Loader::Impl {
   Dataset dataset;
   LoaderOptions options;
   std::int64_t batches = 0;
-  std::vector<std::int32_t> order;             // sample of each position of the epoch
-  std::vector<PixelLevels> levels;             // normalised value of each pixel value, per channel
+  std::vector<std::int32_t> order;  // sample of each position of the epoch
+  std::vector<PixelLevels> levels;  // normalised value of each pixel value, per channel
   std::array<Slot, kSlots> slots;
   std::int64_t epoch = -1;
 

@@ -123,7 +123,8 @@ void print_text(const Json& all) {
     print_line("cuda", "not available: " + cuda.at("reason").get<std::string>());
   } else {
     int index = 0;
-    for (const Json& device : cuda.at("devices")) print_line(cat("cuda:", index++), gpu_text(device));
+    for (const Json& device : cuda.at("devices"))
+      print_line(cat("cuda:", index++), gpu_text(device));
   }
   const auto ceilings = remembered_cpu_ceilings();
   print_line("ceilings", ceilings ? "measured, in " + cpu_ceilings_path()
