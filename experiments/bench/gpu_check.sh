@@ -46,10 +46,10 @@ mkdir -p "$parts" "$out"
 test_cuda=$programs/bin/test_cuda convscope=$programs/bin/convscope
 status=0
 
-if wanted tests; then
-  echo "gpu_check: tests"
-  "$test_cuda" --gtest_brief=1 --gtest_output="json:$parts/gtest.json" || status=1
-  python3 - "$parts" <<'PY' || status=1
+# Nothing is timed here, so the tests and the three tools of compute-sanitizer, which slow kernels
+# down a hundredfold and therefore see small problems only, run side by side.
+count_tests() {
+  python3 - "$parts" <<'PY'
 import json, pathlib, sys
 folder = pathlib.Path(sys.argv[1])
 report = json.loads((folder / "gtest.json").read_text())
@@ -60,41 +60,67 @@ failed = sum(bool(case.get("failures")) for case in cases)
     {"passed": len(cases) - skipped - failed, "failed": failed, "skipped": skipped}))
 print(f"gpu_check: {len(cases) - skipped - failed} passed, {failed} failed, {skipped} skipped")
 PY
-fi
-
-# Every card on the first small problems, in every direction: CONVSCOPE_TEST_SMALL keeps what the
-# tools, which slow kernels down a hundredfold, can do in seconds.
-sanitize() { # TOOL FILTER
-  local log=$parts/$1.log errors
-  CONVSCOPE_TEST_SMALL=1 timeout 300 compute-sanitizer --tool "$1" --error-exitcode 9 \
-    "$test_cuda" --gtest_brief=1 --gtest_filter="$2" >"$log" 2>&1
-  local code=$?
-  # racecheck: 'RACECHECK SUMMARY: 0 hazards displayed (0 errors, 0 warnings)'
-  errors=$(sed -n 's/.*ERROR SUMMARY: \([0-9]*\) error.*/\1/p; s/.*(\([0-9]*\) error.*/\1/p' "$log" | tail -n 1)
-  if ((code != 0)) && [[ ${errors:-0} == 0 ]]; then errors=1; fi
-  echo "\"$1\": {\"errors\": ${errors:-1}, \"exit\": $code, \"tests\": \"$2\"}"
-  if ((code != 0)); then tail -n 40 "$log" >&2; fi
 }
+sanitizer_filter=${CONVSCOPE_SANITIZER_FILTER:-'Conv2dOnCuda.AgreesWithTheReference*:*edge_cases:Pooled*:Linear*:BatchNorm*:Recorded*'}
+sanitize() { # TOOL
+  CONVSCOPE_TEST_FLOPS=20000 CONVSCOPE_TEST_RANDOM_PROBLEMS=24 OMP_NUM_THREADS=2 \
+    timeout "${CONVSCOPE_SANITIZER_SECONDS:-600}" compute-sanitizer --tool "$1" --error-exitcode 9 \
+    "$test_cuda" --gtest_filter="$sanitizer_filter" >"$parts/$1.log" 2>&1
+  echo $? >"$parts/$1.code"
+}
+sanitizer_result() { # TOOL: one member of sanitizers.json
+  local log=$parts/$1.log code errors tests
+  code=$(cat "$parts/$1.code")
+  # 'ERROR SUMMARY: 0 errors', 'RACECHECK SUMMARY: 0 hazards displayed (0 errors, 0 warnings)'
+  errors=$(sed -n 's/.*ERROR SUMMARY: \([0-9]*\) error.*/\1/p; s/.*SUMMARY: .*(\([0-9]*\) error.*/\1/p' \
+    "$log" | tail -n 1)
+  tests=$(grep -c '^\[       OK' "$log")
+  # Stopped before its summary, by a crash, a failed test or the clock: that is an error too.
+  if ((code != 0)) && [[ ${errors:-0} == 0 ]]; then errors=1; fi
+  echo "\"$1\": {\"errors\": ${errors:-1}, \"exit\": $code, \"tests\": $tests}"
+}
+
+if wanted tests; then
+  echo "gpu_check: tests"
+  "$test_cuda" --gtest_brief=1 --gtest_output="json:$parts/gtest.json" >"$parts/gtest.log" 2>&1 &
+  tests_job=$!
+fi
 if wanted sanitizers; then
   echo "gpu_check: compute-sanitizer"
-  filter=${CONVSCOPE_SANITIZER_FILTER:-'*'}
+  for tool in memcheck racecheck initcheck; do sanitize $tool & done
+fi
+if wanted tests; then
+  wait "$tests_job" || status=1
+  tail -n 60 "$parts/gtest.log"
+  count_tests || status=1
+fi
+if wanted sanitizers; then
+  wait
   {
-    echo "{"
-    sanitize memcheck "$filter" && echo ","
-    sanitize racecheck "$filter" && echo ","
-    sanitize initcheck "$filter"
-    echo "}"
+    echo "{$(sanitizer_result memcheck),"
+    echo "$(sanitizer_result racecheck),"
+    echo "$(sanitizer_result initcheck)}"
   } >"$parts/sanitizers.json"
   cat "$parts/sanitizers.json"
-  grep -q '"errors": [1-9]' "$parts/sanitizers.json" && status=1
+  if grep -q '"errors": [1-9]' "$parts/sanitizers.json"; then
+    status=1
+    for tool in memcheck racecheck initcheck; do
+      grep -m 12 -E '=========|FAILED' "$parts/$tool.log" | head -n 12
+    done
+  fi
 fi
 
 if wanted conv2d; then
-  "$convscope" info --measure --json 2>/dev/null |
-    python3 -c 'import json,sys; print(json.dumps(json.load(sys.stdin).get("gpu_ceilings")))' \
-      >"$parts/ceilings.json" || echo null >"$parts/ceilings.json"
+  "$convscope" info --measure --json >"$parts/info.json" 2>/dev/null
+  python3 - "$parts" <<'PY' || status=1
+import json, pathlib, sys
+folder = pathlib.Path(sys.argv[1])
+info = json.loads((folder / "info.json").read_text())
+(folder / "ceilings.json").write_text(json.dumps(info["gpu_ceilings"]))
+print("gpu_check: ceilings", json.dumps(info["gpu_ceilings"]))
+PY
   peer=experiments/peers/conv2d_gpu_vs_pytorch.py
-  for precision in f32 tf32 bf16 f16; do
+  for precision in f32 tf32 bf16; do
     echo "gpu_check: convolutions, $precision"
     python3 "$peer" --program "$convscope" --shapes experiments/shapes/gpu_dense.txt \
       --precision "$precision" --json "$parts/conv2d_dense_$precision.json" || status=1
