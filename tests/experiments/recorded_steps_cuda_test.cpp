@@ -20,7 +20,7 @@ namespace {
 using testing::cuda;
 using RecordedStepsOnCuda = testing::CudaTest;
 
-constexpr std::int64_t kImages = 70, kBatch = 8;  // 8 full batches and one of 6
+constexpr std::int64_t kImages = 46, kBatch = 8;  // 5 full batches and one of 6
 constexpr int kClasses = 5;
 
 // Digits would do as well: a bright spot whose place is the class, in noise.
@@ -174,10 +174,10 @@ TEST_F(RecordedStepsOnCuda, follow_the_dynamic_graph_on_the_cpu) {
   const Network recorded = network(cuda(), lenet());
   const Network dynamic = network(Device{}, lenet());
   const auto got = train_recorded(recorded, 0, 2, RecordedSteps::kMostSteps);
-  const auto want = train_stepwise(dynamic, Device{}, 18, /*plans=*/false);
+  const auto want = train_stepwise(dynamic, Device{}, 12, /*plans=*/false);
   ASSERT_EQ(got.size(), want.size());
   for (std::size_t i = 0; i < want.size(); ++i) {
-    // Sums of f32 in another order: some 1e-7 for each step, which 18 steps of a rate of 0.05 or
+    // Sums of f32 in another order: some 1e-7 for each step, which 12 steps of a rate of 0.05 or
     // less hardly make larger.
     EXPECT_NEAR(static_cast<double>(got[i].loss), want[i].loss, 2e-5) << "step " << i;
     EXPECT_NEAR(got[i].correct, static_cast<double>(want[i].correct), 1) << "step " << i;
@@ -194,7 +194,7 @@ TEST_F(RecordedStepsOnCuda, give_the_bits_of_planned_steps_and_of_single_launche
   const Network planned = network(cuda(), lenet());
   const auto a = train_recorded(many, 0, 2, RecordedSteps::kMostSteps);
   const auto b = train_recorded(single, 0, 2, 1);
-  const auto c = train_stepwise(planned, cuda(), 18, /*plans=*/true);
+  const auto c = train_stepwise(planned, cuda(), 12, /*plans=*/true);
   ASSERT_EQ(a.size(), c.size());
   for (std::size_t i = 0; i < c.size(); ++i) {
     EXPECT_EQ(static_cast<double>(a[i].loss), c[i].loss) << "step " << i;
@@ -217,7 +217,7 @@ TEST_F(RecordedStepsOnCuda, draw_the_dropout_and_the_statistics_of_the_step) {
   const Network recorded = network(cuda(), with_batch_norm_and_dropout(), "adam");
   const Network planned = network(cuda(), with_batch_norm_and_dropout(), "adam");
   train_recorded(recorded, 0, 2, RecordedSteps::kMostSteps);
-  train_stepwise(planned, cuda(), 18, /*plans=*/true);
+  train_stepwise(planned, cuda(), 12, /*plans=*/true);
   expect_same_weights(recorded, planned);
 }
 
@@ -225,7 +225,7 @@ TEST_F(RecordedStepsOnCuda, clip_gradients_like_planned_steps) {
   const Network recorded = network(cuda(), lenet());
   const Network planned = network(cuda(), lenet());
   train_recorded(recorded, 0, 1, RecordedSteps::kMostSteps, 0.3);
-  train_stepwise(planned, cuda(), 9, /*plans=*/true, 0.3);
+  train_stepwise(planned, cuda(), 6, /*plans=*/true, 0.3);
   const std::vector<float> a = weights_of(recorded);
   const std::vector<float> b = weights_of(planned);
   // The factor is applied in double there, in f32 here.
@@ -236,8 +236,8 @@ TEST_F(RecordedStepsOnCuda, go_on_in_the_middle_of_an_epoch) {
   const Network whole = network(cuda(), lenet());
   const Network resumed = network(cuda(), lenet());
   train_recorded(whole, 0, 2, RecordedSteps::kMostSteps);
-  train_stepwise(resumed, cuda(), 12, /*plans=*/true);
-  train_recorded(resumed, 12, 2, RecordedSteps::kMostSteps);
+  train_stepwise(resumed, cuda(), 8, /*plans=*/true);
+  train_recorded(resumed, 8, 2, RecordedSteps::kMostSteps);
   expect_same_weights(whole, resumed);
 }
 
