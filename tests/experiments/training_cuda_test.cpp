@@ -191,7 +191,8 @@ TEST_F(NetworksOnCuda, GiveTheSameBitsTwice) {
 
 // Relative L2 error of each gradient: a sum of n terms in another order differs by about sqrt(n)
 // 2^-24; layers multiply that by the condition of what lies behind them, batch norm over few values
-// most of all.
+// most of all: the last ones of the small network see 8 values. At CIFAR's size two algorithms of the
+// CPU differ by 3e-6.
 TEST_F(NetworksOnCuda, HaveTheGradientsOfTheCpuTensorByTensor) {
   struct Case {
     const char* model;
@@ -202,7 +203,7 @@ TEST_F(NetworksOnCuda, HaveTheGradientsOfTheCpuTensorByTensor) {
   if (!is_emulated()) {
     sizes = {"data.image_size=32", "data.batch_size=4"};
   }
-  for (const Case& one : {Case{kLenet, 1e-5}, Case{kResnet, 2e-3}}) {
+  for (const Case& one : {Case{kLenet, 1e-5}, Case{kResnet, is_emulated() ? 2e-3 : 1e-4}}) {
     std::vector<std::string> how = sizes;
     if (!is_emulated() && one.model == kResnet) how.push_back("model.widths=[16, 32, 64, 128]");
     const auto gradients = [&](Device device) {
