@@ -337,7 +337,12 @@ Conv2dCost cost(const Conv2dProblem& z, Direction direction) {
   return {.flops = 8 * f * tiles * number(z.k * z.c),
           .bytes = spectra,
           .peak_share = std::max(0.01, 0.8 * fills),
-          .pass_bytes = z.nominal_bytes() + 1.2 * spectra,
+          // The transforms take as long as this many times their bytes: they are bound by
+          // instructions, and the longer the more. Measured.
+          .pass_bytes = z.nominal_bytes() + (plan.length == 64   ? 6.0
+                                             : plan.length == 32 ? 5.0
+                                                                 : 4.0) *
+                                                spectra,
           .launches = 1 + 3 * chunks};
 }
 

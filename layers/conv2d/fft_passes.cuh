@@ -66,7 +66,8 @@ struct Lines {
   static constexpr int kPitch = L == 16 ? 18 : L + 4;  // complex numbers from row to row
   static constexpr int kPairs = 128 / L;               // of planes in a block
   static constexpr int kPlanes = 2 * kPairs;
-  static constexpr int kPlane = L * kPitch;
+  // Threads of a half warp that take the same point of each pair meet different banks, too.
+  static constexpr int kPlane = L * kPitch + 16 / kPairs;
   static constexpr std::size_t kSharedBytes = (kPairs * kPlane + L) * sizeof(float2);
 
   static __device__ int at(bool rows, int line, int point) {
@@ -280,20 +281,33 @@ __global__ void __launch_bounds__(kBlockThreads, 3)
     places[thread] = place_of(z, first + thread < z.planes ? first + thread : z.planes - 1);
   }
   make_roots<L>(roots);
-  for (int i = thread; i < frequencies(L) * Z::kPairs; i += kBlockThreads) {
-    const int pair = i % Z::kPairs;
-    const int f = i / Z::kPairs;
-    const int row = f / (L / 2 + 1);
-    const int column = f % (L / 2 + 1);
-    float2* const plane = shared + pair * Z::kPlane;
-    float4 ab = make_float4(0, 0, 0, 0);
-    if (first + 2 * pair < z.planes) {
-      ab = *reinterpret_cast<const float4*>(spectra + f * stride + first + 2 * pair);
+  constexpr int kAtOnce = 4;  // loads under way of each thread
+  constexpr int kCount = frequencies(L) * Z::kPairs;
+  for (int begin = thread; begin < kCount; begin += kAtOnce * kBlockThreads) {
+    float4 loaded[kAtOnce];
+#pragma unroll
+    for (int u = 0; u < kAtOnce; ++u) {
+      const int i = begin + u * kBlockThreads;
+      const Index plane = first + i % Z::kPairs * 2;
+      loaded[u] = make_float4(0, 0, 0, 0);
+      if (i < kCount && plane < z.planes) {
+        loaded[u] = *reinterpret_cast<const float4*>(spectra + i / Z::kPairs * stride + plane);
+        if (plane + 1 >= z.planes) loaded[u].z = loaded[u].w = 0;
+      }
     }
-    if (first + 2 * pair + 1 >= z.planes) ab.z = ab.w = 0;
-    plane[row * Z::kPitch + column] = make_float2(ab.x - ab.w, ab.y + ab.z);
-    if (column != 0 && column != L / 2) {  // else -f is in this half and written by its own thread
-      plane[(L - row) % L * Z::kPitch + L - column] = make_float2(ab.x + ab.w, ab.z - ab.y);
+#pragma unroll
+    for (int u = 0; u < kAtOnce; ++u) {
+      const int i = begin + u * kBlockThreads;
+      if (i >= kCount) break;
+      const int f = i / Z::kPairs;
+      const int row = f / (L / 2 + 1);
+      const int column = f % (L / 2 + 1);
+      const float4 ab = loaded[u];
+      float2* const plane = shared + i % Z::kPairs * Z::kPlane;
+      plane[row * Z::kPitch + column] = make_float2(ab.x - ab.w, ab.y + ab.z);
+      if (column != 0 && column != L / 2) {  // else -f is in this half and has its own thread
+        plane[(L - row) % L * Z::kPitch + L - column] = make_float2(ab.x + ab.w, ab.z - ab.y);
+      }
     }
   }
   __syncthreads();

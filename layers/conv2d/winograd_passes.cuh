@@ -27,6 +27,7 @@ using Index = std::int64_t;
 
 constexpr Index kTileStep = 32;  // tiles of a chunk or slot: a warp, a line of floats
 constexpr Index kChunkBytes = Index{400} << 20;  // V and M of the tiles at a time
+constexpr Index kManyWeights = 1 << 16;          // K C/G: two waves of threads, one for each
 constexpr Index kMostSum = 256;           // channels that one product sums; longer sums are cut
 constexpr unsigned kChannelsOfBlock = 8;  // a block is 32 tiles x 8 channels
 
@@ -176,7 +177,29 @@ __global__ void weights_kernel(const float* w, Index count, int kernels, int cha
   for (int point = 0; point < kT * kT; ++point) u[point * count + at] = out[point];
 }
 
-// S [slot][P][count] to dw [count][3][3]. A block adds the slots of 32 weights, some points to each
+// S [slot][P][count] to dw [count][3][3], a thread for each weight: for many of them.
+template <int M>
+__global__ void __launch_bounds__(128)
+    gradient_of_many_kernel(const float* s, int slots, Index count, bool accumulate, float* dw) {
+  constexpr int kT = M + 2;
+  const Index i = global_thread();
+  if (i >= count) return;
+  float points[kT * kT];
+#pragma unroll
+  for (int point = 0; point < kT * kT; ++point) points[point] = s[point * count + i];
+#pragma unroll 1
+  for (int slot = 1; slot < slots; ++slot) {
+    const float* const more = s + Index{slot} * kT * kT * count + i;
+#pragma unroll
+    for (int point = 0; point < kT * kT; ++point) points[point] += more[point * count];
+  }
+  float out[9];
+  transform_back<kT, MatrixG<M>>(points, out);
+#pragma unroll
+  for (int tap = 0; tap < 9; ++tap) dw[i * 9 + tap] = out[tap] + (accumulate ? dw[i * 9 + tap] : 0);
+}
+
+// The same for few weights, and for no image at all. A block adds the slots of 32 weights, some points to each
 // warp, and its first warp transforms them.
 constexpr unsigned kGradientWarps = 8;
 template <int M>
@@ -338,6 +361,11 @@ class Passes {
     const Index slots = plan_.in.tiles == 0 ? 0 : plan_.slots;  // no image: dw = 0, or as it was
     const LaunchShape shape{.grid = dim3(static_cast<unsigned>(ceil_div(plan_.weights, 32))),
                             .block = dim3(32, kGradientWarps)};
+    if (slots > 0 && plan_.weights >= kManyWeights) {
+      launch(gradient_of_many_kernel<M>, threads(plan_.weights), u_, int(slots), plan_.weights,
+             accumulate, static_cast<float*>(dw));
+      return;
+    }
     launch(gradient_kernel<M>, shape, u_, int(slots), plan_.weights, accumulate,
            static_cast<float*>(dw));
   }

@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+// The cards with transforms on CUDA (winograd, fft): what the walking tests of all cards do not ask.
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "layers/conv2d/execute.h"
+#include "tests/support/cuda.h"
+#include "tests/support/numbers.h"
+
+namespace convscope {
+namespace {
+
+using testing::cuda;
+using TransformsOnCuda = testing::CudaTest;
+
+// ||ours - reference|| / ||reference|| of one direction.
+double relative_error(const char* algorithm, const Conv2dProblem& problem, Direction direction) {
+  const Tensor x = testing::normal(problem.x_shape(), DType::f32, 1);
+  const Tensor w = testing::normal(problem.w_shape(), DType::f32, 2);
+  const Tensor dy = testing::normal(problem.y_shape(), DType::f32, 3);
+  const auto run = [&](const char* name, Device device, DType dtype) {
+    Conv2dProblem z = problem;
+    z.dtype = dtype;
+    const auto there = [&](const Tensor& tensor) { return tensor.to(dtype).to(device); };
+    const Conv2dChoice choice = select_conv2d(name, z, direction, device);
+    const Tensor out = Tensor::zeros(direction == Direction::forward         ? z.y_shape()
+                                     : direction == Direction::backward_data ? z.x_shape()
+                                                                             : z.w_shape(),
+                                     dtype, device);
+    if (direction == Direction::forward) {
+      execute_forward(choice, z, there(x), there(w), Tensor(), out);
+    } else if (direction == Direction::backward_data) {
+      execute_backward_data(choice, z, there(dy), there(w), out);
+    } else {
+      execute_backward_weight(choice, z, there(x), there(dy), out, false);
+    }
+    return out.to(Device{});
+  };
+  const Tensor ours = run(algorithm, cuda(), DType::f32);
+  const Tensor reference = run("reference", Device{}, DType::f64);
+  double difference = 0;
+  double size = 0;
+  for (std::int64_t i = 0; i < ours.numel(); ++i) {
+    difference += (ours.at(i) - reference.at(i)) * (ours.at(i) - reference.at(i));
+    size += reference.at(i) * reference.at(i);
+  }
+  return std::sqrt(difference / size);
+}
+
+void expect_f32_grade(const char* algorithm, const char* text) {
+  for (const Direction direction : kDirections) {
+    const double error = relative_error(algorithm, Conv2dProblem::parse(text), direction);
+    EXPECT_LT(error, 2e-6) << algorithm << ", " << name_of(direction) << " of " << text;
+    EXPECT_GT(error, 0) << "nothing was computed in f32";
+  }
+}
+
+// 300 channels are summed in two parts; one sum of 512 would leave the bound.
+TEST_F(TransformsOnCuda, LongSumsOfWinogradStayF32Grade) {
+  expect_f32_grade("winograd_f4x3", "n=1,c=300,h=8,w=8,k=8,r=3,s=3,pad=1");
+  expect_f32_grade("winograd_f4x3", "n=1,c=8,h=8,w=8,k=300,r=3,s=3,pad=1");
+  expect_f32_grade("winograd_f2x3", "n=1,c=300,h=8,w=8,k=8,r=3,s=3,pad=1");
+}
+
+// Several slots of tiles with parts of tiles at all ends; dw of few weights and of many.
+TEST_F(TransformsOnCuda, TilesAtAllEndsOfWinogradStayF32Grade) {
+  expect_f32_grade("winograd_f4x3", "n=3,c=4,h=41,w=47,k=6,r=3,s=3,pad=1");
+  expect_f32_grade("winograd_f4x3", "n=1,c=256,h=3,w=5,k=256,r=3,s=3,pad=1");
+}
+
+// Many small tiles, one tile with wrapped padding, tiles of 64 with a kernel of 11, dilation.
+TEST_F(TransformsOnCuda, FourierTilesOfEveryLength) {
+  for (const char* text :
+       {"n=2,c=3,h=13,w=13,k=5,r=3,s=3,pad=1", "n=1,c=2,h=40,w=29,k=3,r=5,s=4,pad=3x2",
+        "n=1,c=3,h=56,w=56,k=2,r=11,s=11,pad=5", "n=1,c=2,h=70,w=20,k=3,r=3,s=3,dilation=5x2"}) {
+    expect_f32_grade("fft", text);
+  }
+}
+
+}  // namespace
+}  // namespace convscope
