@@ -338,10 +338,10 @@ Conv2dCost cost(const Conv2dProblem& z, Direction direction) {
           .bytes = spectra,
           .peak_share = std::max(0.01, 0.8 * fills),
           // The transforms take as long as this many times their bytes: they are bound by
-          // instructions, and the longer the more. Measured.
-          .pass_bytes = z.nominal_bytes() + (plan.length == 64   ? 6.0
+          // instructions. Measured.
+          .pass_bytes = z.nominal_bytes() + (plan.length == 16   ? 2.5
                                              : plan.length == 32 ? 5.0
-                                                                 : 4.0) *
+                                                                 : 3.8) *
                                                 spectra,
           .launches = 1 + 3 * chunks};
 }

@@ -8,20 +8,22 @@
 //                   dw += dy[n] x[n]^T          # [K,PQ] [PQ,C]
 // Plan       forward and backward_data: one batched product over the images, with the same weights
 //            (step 0) for each; with groups one for each group, or for each image where these are
-//            fewer. A bias is written to y first and the product adds to it.
+//            fewer. A bias is written to y first and the product adds to it;
+//            in half types it is added to f32 sums, so that y is rounded once.
 //            backward_weight: a product for each image into sums of its own, which a second kernel
 //            adds up in the order of the images.
 // Shapes     x [N,C,H,W], w [K,C/G,1,1], y [N,K,P,Q], row-major, any alignment, f32, f16 or bf16;
 //            sums in f32
 // Supports   f32, f16, bf16; 1x1 kernels with stride 1 and no padding; every number of groups
 // Cost       FLOPs = 2 N K P Q C/G; bytes = the three tensors once (with a bias y twice more);
-//            workspace = backward_weight: K C/G f32 sums for each image (at most kSumBytes).
+//            workspace = backward_weight: K C/G f32 sums for each image (at most kSumBytes);
+//            forward in half types: f32 sums of some images of y (kHalfSumBytes), for a bias.
 //            Memory-bound when 2 / (1/K + 1/C) FLOPs a float is below the ridge: 50 channels in f32,
 //            350 in TF32
 // Numerics   f32: cuBLAS without TF32 (TF32 only when the problem asks); one rounding per FMA; same
 //            bits on each run on one GPU; exact on integers below 2^24 in f32
 // Backward   dx assigned; dw assigned or added to, summed in f32 also for the half types
-// Choices    kSumBytes 256 MiB: images take turns beyond it
+// Choices    kSumBytes 256 MiB, kHalfSumBytes 64 MiB: images take turns beyond it
 // Source     M. Lin, Q. Chen, S. Yan 2013: Network In Network, arXiv 1312.4400
 // Read next  im2col_gemm_cuda.cu, for kernels and strides of any size
 #include <algorithm>
@@ -37,10 +39,20 @@ namespace {
 using Index = std::int64_t;
 
 constexpr Index kSumBytes = Index{256} << 20;
+constexpr Index kHalfSumBytes = Index{64} << 20;
 
 template <class T>
 __global__ void bias_kernel(const T* b, Index kernels, Index plane, Index count, T* y) {
   for (Index i = global_thread(); i < count; i += global_threads()) y[i] = b[i / plane % kernels];
+}
+
+// sums [images][K][P Q] in f32, plus the bias, rounded once.
+template <class T>
+__global__ void round_kernel(const float* sums, const T* b, Index kernels, Index plane, Index count,
+                             T* y) {
+  for (Index i = global_thread(); i < count; i += global_threads()) {
+    y[i] = from_float<T>(sums[i] + to_float(b[i / plane % kernels]));
+  }
 }
 
 // sums [images][K, C/G] f32, added in order.
@@ -63,7 +75,7 @@ std::byte* offset(void* base, Index elements, DType dtype) {
 
 // out[n,g] [rows, P Q] = w_g [rows, depth] in[n,g] [depth, P Q], or with w_g transposed.
 void products(const Conv2dProblem& z, bool transpose, const void* in, const void* w, double beta,
-              void* out) {
+              void* out, DType dtype_out) {
   const Index plane = z.h * z.w;
   const Index weights = z.k_per_group() * z.c_per_group();
   const Index rows = transpose ? z.c_per_group() : z.k_per_group();
@@ -76,7 +88,7 @@ void products(const Conv2dProblem& z, bool transpose, const void* in, const void
                 .ldc = plane,
                 .transpose_a = transpose,
                 .dtype = z.dtype,
-                .dtype_c = z.dtype,
+                .dtype_c = dtype_out,
                 .beta = beta,
                 .math = z.precision == Precision::tf32 ? BlasMath::tf32 : BlasMath::f32};
   const bool by_group = z.groups <= z.n;
@@ -89,28 +101,48 @@ void products(const Conv2dProblem& z, bool transpose, const void* in, const void
     const Index image = by_group ? i : i * z.groups;  // n G + g
     gemm.a = offset(w, by_group ? i * weights : 0, z.dtype);
     gemm.b = offset(in, image * depth * plane, z.dtype);
-    gemm.c = offset(out, image * rows * plane, z.dtype);
+    gemm.c = offset(out, image * rows * plane, dtype_out);
     blas_gemm(gemm);
   }
+}
+
+bool is_half(const Conv2dProblem& z) { return z.dtype != DType::f32; }
+
+// Half types with a bias: images at a time whose f32 sums fit kHalfSumBytes.
+Index half_images(const Conv2dProblem& z) {
+  const Index bytes = z.k * z.h * z.w * Index(sizeof(float));
+  return std::clamp<Index>(kHalfSumBytes / std::max<Index>(1, bytes), 1, std::max<Index>(1, z.n));
 }
 
 void forward(const Conv2dForwardArgs& args) {
   const Conv2dProblem& z = args.problem;
   if (z.n == 0) return;
-  if (args.b != nullptr) {
-    with_float_type(z.dtype, [&](auto zero) {
-      using T = decltype(zero);
-      const Index count = z.y_shape().numel();
-      launch(bias_kernel<T>, grid_for(count), static_cast<const T*>(args.b), z.k, z.h * z.w, count,
-             static_cast<T*>(args.y));
-    });
-  }
-  products(z, false, args.x, args.w, args.b == nullptr ? 0.0 : 1.0, args.y);
+  if (args.b == nullptr) return products(z, false, args.x, args.w, 0.0, args.y, z.dtype);
+  with_float_type(z.dtype, [&](auto zero) {
+    using T = decltype(zero);
+    const auto* const b = static_cast<const T*>(args.b);
+    auto* const y = static_cast<T*>(args.y);
+    const Index plane = z.h * z.w;
+    if (!is_half(z)) {
+      launch(bias_kernel<T>, grid_for(z.y_shape().numel()), b, z.k, plane, z.y_shape().numel(), y);
+      return products(z, false, args.x, args.w, 1.0, args.y, z.dtype);
+    }
+    // Added to halves, the product would be rounded before the bias comes and once more after it.
+    auto* const sums = static_cast<float*>(args.workspace);
+    Conv2dProblem part = z;
+    for (Index n = 0; n < z.n; n += part.n) {
+      part.n = std::min(half_images(z), z.n - n);
+      products(part, false, offset(args.x, n * z.c * plane, z.dtype), args.w, 0.0, sums,
+               DType::f32);
+      const Index count = part.y_shape().numel();
+      launch(round_kernel<T>, grid_for(count), sums, b, z.k, plane, count, y + n * z.k * plane);
+    }
+  });
 }
 
 void backward_data(const Conv2dBackwardDataArgs& args) {
-  if (args.problem.n == 0) return;
-  products(args.problem, true, args.dy, args.w, 0.0, args.dx);
+  const Conv2dProblem& z = args.problem;
+  if (z.n > 0) products(z, true, args.dy, args.w, 0.0, args.dx, z.dtype);
 }
 
 Index images_at_once(const Conv2dProblem& z) {
@@ -192,6 +224,9 @@ Conv2dCost cost(const Conv2dProblem& z, Direction direction) {
 }
 
 std::size_t workspace_bytes(const Conv2dProblem& z, Direction direction) {
+  if (direction == Direction::forward && is_half(z) && z.n > 0) {
+    return static_cast<std::size_t>(half_images(z) * z.k * z.h * z.w) * sizeof(float);
+  }
   if (direction != Direction::backward_weight) return 0;
   return static_cast<std::size_t>(images_at_once(z) * z.w_shape().numel()) * sizeof(float);
 }

@@ -434,7 +434,7 @@ Conv2dCost cost_of(const Conv2dProblem& z, Direction direction) {
   const double depth = number(plan.of_weights ? plan.slot : plan.depth / z.groups / plan.parts);
   return {.flops = 2 * points * tiles * number(plan.weights),
           .bytes = spectra + kernels,
-          .peak_share = 0.85 * fills * depth / (depth + 16),
+          .peak_share = 0.75 * fills * depth / (depth + 16),
           .pass_bytes = z.nominal_bytes() + spectra + kernels,
           .launches = 1 + (plan.of_weights ? 3.0 : 3.0) * number(plan.chunks())};
 }
