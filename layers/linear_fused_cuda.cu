@@ -4,8 +4,8 @@
 // Formula    y = relu(x w^T + b);  g = dy where y > 0;  dx = g w,  dw = g^T x,  db = sum over n of g
 // Textbook   for n, o: y[n,o] = relu(b[o] + sum over i of x[n,i] w[o,i])
 // Plan       All three are products C[m,n] = sum over k of A[m,k] B[n,k]. A block has a tile of C; its
-//            eight warps share k, so that even a tile of 8x8 has 256 threads and the longest chain of
-//            additions is K / 8. A chunk of A and B lies in shared memory in the order in which it
+//            warps share k where the tile is small, so that even one of 8x8 has 256 threads and the
+//            longest chain of additions is K / 8. A chunk of A and B lies in shared memory in the order in which it
 //            lies in memory: k next to k ("rows") or m next to m ("columns"); a lane takes four k
 //            at a time. The warps' sums meet in shared memory, in order. The gradient of the bias is
 //            one more column of dw, whose x is 1. Blocks of dw and of dx are one launch. The images
@@ -15,10 +15,10 @@
 // Supports   any sizes; layers of more than kLargestForward or kLargestBackward multiplications go to
 //            cuBLAS, whose tiles read each number less often, with passes for bias, ReLU and mask
 // Cost       FLOPs = 2 N I O forward, 4 N I O backward; bound by latency: load, multiply, add up
-// Numerics   sums of at most K / 8 numbers in order, then eight, then the splits. The order depends on
+// Numerics   sums of up to 512 numbers in order, then those of the warps, then the splits. The order depends on
 //            the sizes alone: two runs give the same bits
 // Choices    the largest tile of which there are kEnoughBlocks: LeNet's first layer at 64 images is
-//            8 x 15 tiles of 8x8. 128 images in a split: 16 for each warp
+//            8 x 15 tiles of 8x8. 256 images in a split: as long as loading and adding up takes
 // Read next  linear_loss_cuda.cu: the last layer with the loss; framework/ops/matmul_cuda.cu
 #include <algorithm>
 
@@ -115,12 +115,7 @@ struct Tile {
   template <int kWidth, class Body>
   static __device__ void each(const Factor& f, int m0, int k0, int k_end, const Body& body) {
     const int depth = k_end - k0;
-    const int across = (kOrder == Order::rows ? (depth + 3) / 4 * 4 : kSize) / kWidth;
-    const int lines = kOrder == Order::rows ? kSize : depth;
-    for (int index = static_cast<int>(threadIdx.x); index < lines * across;
-         index += static_cast<int>(kThreads)) {
-      const int line = index / across;
-      const int at = (index - line * across) * kWidth;
+    const auto piece = [&](int line, int at) {
       const int m = m0 + (kOrder == Order::rows ? line : at);
       const int k = kOrder == Order::rows ? at : line;
       const bool inside = m < f.extent && k < depth;
@@ -128,6 +123,21 @@ struct Tile {
                                      ? static_cast<std::int64_t>(m) * f.ld + k0 + k
                                      : static_cast<std::int64_t>(k0 + k) * f.ld + m;
       body(line * kLd + at, inside ? place : 0, inside, m);
+    };
+    if constexpr (kOrder == Order::rows) {  // a warp has a line: no divisions
+      const int end = (depth + 3) / 4 * 4;
+      for (int line = static_cast<int>(threadIdx.x / 32); line < kSize;
+           line += static_cast<int>(kWarps)) {
+        for (int at = static_cast<int>(threadIdx.x % 32) * kWidth; at < end; at += 32 * kWidth) {
+          piece(line, at);
+        }
+      }
+    } else {
+      constexpr int kAcross = kSize / kWidth;
+      for (int index = static_cast<int>(threadIdx.x); index < depth * kAcross;
+           index += static_cast<int>(kThreads)) {
+        piece(index / kAcross, index % kAcross * kWidth);
+      }
     }
   }
 
@@ -152,6 +162,10 @@ struct Tile {
       }
     }
   }
+  // The tile from row `first` on.
+  static __device__ const float* line(const float* tile, int first) {
+    return tile + (kOrder == Order::rows ? first * kLd : first);
+  }
   // Which row of the tile out[i] is.
   template <int kCount, int kPlaces>
   static __device__ int row(int place, int i) {
@@ -159,14 +173,16 @@ struct Tile {
   }
 };
 
-// A lane has kM x kN sums; a warp is 8 x 4 lanes.
-template <Order kOrderA, Order kOrderB, int kM, int kN, int kChunk>
+// A lane has kM x kN sums; a warp is 8 x 4 lanes; a block has kWarpsM x kWarpsN warps beside each
+// other, and as many such groups as there are warps: they share k.
+template <Order kOrderA, Order kOrderB, int kM, int kN, int kWarpsM, int kWarpsN, int kChunk>
 struct TileProduct {
-  static constexpr int kRows = 8 * kM;
-  static constexpr int kColumns = 4 * kN;
+  static constexpr int kRows = 8 * kM * kWarpsM;
+  static constexpr int kColumns = 4 * kN * kWarpsN;
+  static constexpr int kGroups = static_cast<int>(kWarps) / (kWarpsM * kWarpsN);
   using A = Tile<kOrderA, kRows, kChunk>;
   using B = Tile<kOrderB, kColumns, kChunk>;
-  static constexpr int kSums = static_cast<int>(kWarps) * kRows * kColumns;
+  static constexpr int kSums = kGroups * kRows * kColumns;
   // Of shared memory.
   static constexpr int floats(bool mask) {
     return std::max((mask ? 2 : 1) * A::kFloats + B::kFloats, kSums);
@@ -181,6 +197,9 @@ struct TileProduct {
     const int n0 = tile % p.tiles_n * kColumns;
     const int warp = static_cast<int>(threadIdx.x / 32);
     const int lane = static_cast<int>(threadIdx.x % 32);
+    const int group = warp / (kWarpsM * kWarpsN);
+    const int warp_m = warp % (kWarpsM * kWarpsN) / kWarpsN * 8 * kM;  // first row of the warp
+    const int warp_n = warp % kWarpsN * 4 * kN;
     const int place_m = lane / 4;
     const int place_n = lane % 4;
     float* const tile_a = shared;
@@ -201,10 +220,10 @@ struct TileProduct {
       A::template finish<kWidth>(tile_a, tile_of_mask, p.a, m0, k0, k_end);
       __syncthreads();
 #pragma unroll 2
-      for (int quad = warp; quad < quads; quad += static_cast<int>(kWarps)) {
+      for (int quad = group; quad < quads; quad += kGroups) {
         float a[kM][4], b[kN][4];
-        A::template take<kM, 8>(tile_a, place_m, quad * 4, a);
-        B::template take<kN, 4>(tile_b, place_n, quad * 4, b);
+        A::template take<kM, 8>(A::line(tile_a, warp_m), place_m, quad * 4, a);
+        B::template take<kN, 4>(B::line(tile_b, warp_n), place_n, quad * 4, b);
 #pragma unroll
         for (int l = 0; l < 4; ++l) {
 #pragma unroll
@@ -220,9 +239,9 @@ struct TileProduct {
     for (int i = 0; i < kM; ++i) {
 #pragma unroll
       for (int j = 0; j < kN; ++j) {
-        const int m = A::template row<kM, 8>(place_m, i);
-        const int n = B::template row<kN, 4>(place_n, j);
-        shared[(warp * kRows + m) * kColumns + n] = sums[i][j];
+        const int m = warp_m + A::template row<kM, 8>(place_m, i);
+        const int n = warp_n + B::template row<kN, 4>(place_n, j);
+        shared[(group * kRows + m) * kColumns + n] = sums[i][j];
       }
     }
     __syncthreads();
@@ -231,7 +250,7 @@ struct TileProduct {
          at += static_cast<int>(kThreads)) {
       float sum = 0;
 #pragma unroll
-      for (int w = 0; w < static_cast<int>(kWarps); ++w) sum += shared[w * kRows * kColumns + at];
+      for (int w = 0; w < kGroups; ++w) sum += shared[w * kRows * kColumns + at];
       if (p.splits > 1) {
         part[at] = sum;
       } else {
@@ -293,19 +312,19 @@ struct TileProduct {
   }
 };
 
-template <int kM, int kN, int kChunk>
-using ForwardTile = TileProduct<Order::rows, Order::rows, kM, kN, kChunk>;
-template <int kM, int kN, int kChunk>
-using WeightTile = TileProduct<Order::columns, Order::columns, kM, kN, kChunk>;
-template <int kM, int kN, int kChunk>
-using InputTile = TileProduct<Order::rows, Order::columns, kM, kN, kChunk>;
+template <int kM, int kN, int kWarpsM, int kWarpsN, int kChunk>
+using ForwardTile = TileProduct<Order::rows, Order::rows, kM, kN, kWarpsM, kWarpsN, kChunk>;
+template <int kM, int kN, int kWarpsM, int kWarpsN, int kChunk>
+using WeightTile = TileProduct<Order::columns, Order::columns, kM, kN, kWarpsM, kWarpsN, kChunk>;
+template <int kM, int kN, int kWarpsM, int kWarpsN, int kChunk>
+using InputTile = TileProduct<Order::rows, Order::columns, kM, kN, kWarpsM, kWarpsN, kChunk>;
 
-template <bool kPacked, int kM, int kN, int kChunk>
+template <bool kPacked, class Tiles>
 __global__ void __launch_bounds__(kThreads) forward_tiles(const Product y) {
   auto* const shared = dynamic_shared<float>();
   wait_for_previous_kernel();
   let_next_kernel_start();
-  ForwardTile<kM, kN, kChunk>::template run<kPacked>(y, static_cast<int>(blockIdx.x), shared);
+  Tiles::template run<kPacked>(y, static_cast<int>(blockIdx.x), shared);
 }
 
 // Blocks of dw first, then those of dx.
@@ -328,7 +347,7 @@ __global__ void __launch_bounds__(kThreads) backward_tiles(const Product dw, con
 constexpr std::int64_t kLargestForward = std::int64_t{3} << 25;
 constexpr std::int64_t kLargestBackward = std::int64_t{1} << 26;
 constexpr std::int64_t kEnoughBlocks = 90;
-constexpr int kSplit = 128;  // images
+constexpr int kSplit = 256;  // images
 
 int narrow(std::int64_t size) { return static_cast<int>(size); }
 
@@ -362,14 +381,13 @@ int splits_of(std::int64_t k, std::int64_t tiles) {
 
 const float* floats(const Tensor& t) { return t.defined() ? t.data<float>() : nullptr; }
 
-template <bool kPacked, int kM, int kN, int kChunk>
+template <bool kPacked, class Tiles>
 void queue_forward(Product y) {
-  using T = ForwardTile<kM, kN, kChunk>;
-  tile<T>(y);
-  launch(forward_tiles<kPacked, kM, kN, kChunk>,
+  tile<Tiles>(y);
+  launch(forward_tiles<kPacked, Tiles>,
          {.grid = dim3(static_cast<unsigned>(y.blocks())),
           .block = dim3(kThreads),
-          .shared_bytes = T::floats(false) * sizeof(float),
+          .shared_bytes = Tiles::floats(false) * sizeof(float),
           .overlaps_previous = true},
          y);
 }
@@ -399,10 +417,13 @@ void forward_cuda(const LinearForwardArgs& args) {
                         .bias = floats(args.b)},
                   .k = narrow(s.i)};
   const bool packed = s.i % 4 == 0 && is_aligned(y.a.data, 16) && is_aligned(y.b.data, 16);
-  if (!packed) return queue_forward<false, 2, 4, 416>(y);
-  if (tiles_of(y, 32, 16) >= kEnoughBlocks) return queue_forward<true, 4, 4, 416>(y);
-  if (tiles_of(y, 16, 16) >= kEnoughBlocks) return queue_forward<true, 2, 4, 416>(y);
-  queue_forward<true, 1, 2, 512>(y);
+  using Small = ForwardTile<1, 2, 1, 1, 512>;   //  8x8, eight groups
+  using Middle = ForwardTile<2, 4, 1, 1, 416>;  // 16x16, eight groups
+  using Large = ForwardTile<2, 4, 2, 2, 208>;   // 32x32, two groups
+  if (!packed) return queue_forward<false, Middle>(y);
+  if (tiles_of(y, 32, 32) >= kEnoughBlocks) return queue_forward<true, Large>(y);
+  if (tiles_of(y, 16, 16) >= kEnoughBlocks) return queue_forward<true, Middle>(y);
+  queue_forward<true, Small>(y);
 }
 
 template <bool kPacked, class Weight, class Input>
@@ -481,17 +502,21 @@ void backward_cuda(const LinearBackwardArgs& args) {
   }
   const bool packed = s.i % 4 == 0 && s.o % 4 == 0 && is_aligned(dy, 16) && is_aligned(mask, 16) &&
                       is_aligned(args.x.raw_data(), 16) && is_aligned(args.w.raw_data(), 16);
-  using SmallWeight = WeightTile<2, 4, 128>;
-  using LargeWeight = WeightTile<4, 4, 128>;
-  using SmallInput = InputTile<2, 4, 128>;
-  using LargeInput = InputTile<4, 8, 128>;
+  using SmallWeight = WeightTile<2, 4, 1, 1, 128>;   // 16x16, eight groups
+  using MiddleWeight = WeightTile<2, 4, 2, 1, 128>;  // 32x16, four groups
+  using LargeWeight = WeightTile<2, 4, 2, 2, 128>;   // 32x32, two groups
+  using SmallInput = InputTile<2, 4, 1, 1, 128>;
+  using LargeInput = InputTile<2, 4, 2, 2, 128>;
   if (!packed) return queue_backward<false, SmallWeight, SmallInput>(dw, dx);
-  const bool large_dw =
-      dw.k > 0 && tiles_of(dw, 32, 16) * ceil_div(dw.k, kSplit) >= 3 * kEnoughBlocks;
-  const bool large_dx = dx.k > 0 && tiles_of(dx, 32, 32) >= 2 * kEnoughBlocks;
-  if (large_dw && large_dx) return queue_backward<true, LargeWeight, LargeInput>(dw, dx);
-  if (large_dw) return queue_backward<true, LargeWeight, SmallInput>(dw, dx);
-  if (large_dx) return queue_backward<true, SmallWeight, LargeInput>(dw, dx);
+  const std::int64_t splits = ceil_div(dw.k, kSplit);
+  const bool large_dw = dw.k > 0 && tiles_of(dw, 32, 32) * splits >= 3 * kEnoughBlocks / 2;
+  const bool middle_dw = dw.k > 0 && tiles_of(dw, 32, 16) * splits >= kEnoughBlocks;
+  if (dx.k > 0 && tiles_of(dx, 32, 32) >= kEnoughBlocks) {
+    if (large_dw) return queue_backward<true, LargeWeight, LargeInput>(dw, dx);
+    if (middle_dw) return queue_backward<true, MiddleWeight, LargeInput>(dw, dx);
+    return queue_backward<true, SmallWeight, LargeInput>(dw, dx);
+  }
+  if (middle_dw) return queue_backward<true, MiddleWeight, SmallInput>(dw, dx);
   queue_backward<true, SmallWeight, SmallInput>(dw, dx);
 }
 

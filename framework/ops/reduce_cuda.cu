@@ -7,8 +7,8 @@
 //           warps of a block share the rows. Where that gives too few blocks, the summed elements are
 //           cut into pieces, whose sums go to a workspace and are added by a second kernel, in order.
 // Numerics  Sums are taken in double, in an order that depends on the sizes alone.
-// Choices   kPiece = 32768 elements for a block: 256 KiB at most, 2 us of one multiprocessor's share
-//           of the memory, as long as a launch; LeNet's bias gradients are one launch then.
+// Choices   kPiece = 8192 elements: 16 for each of 512 threads, four loads of 16 bytes. A block's sum
+//           costs as much as these, so there are no more than about 1024 pieces in all.
 #include <algorithm>
 
 #include "framework/cuda/launch.cuh"
@@ -21,7 +21,7 @@
 namespace convscope {
 namespace {
 
-constexpr std::int64_t kPiece = 1 << 15;
+constexpr std::int64_t kPiece = 1 << 13;
 
 // Some groups of axes seen as one index.
 struct Part {
@@ -134,17 +134,22 @@ __global__ void row_kernel(const T* x, Geometry g, std::int64_t piece_size, int 
 }
 
 // A warp for each output: many outputs with few elements each.
-template <class T>
-__global__ void short_row_kernel(const T* x, Geometry g, T* y, bool accumulate) {
-  const unsigned lane = threadIdx.x % 32;
+template <int kWidth, class T>
+__global__ void __launch_bounds__(kThreads)
+    short_row_kernel(const T* x, Geometry g, T* y, bool accumulate) {
+  using P = Pack<T, kWidth>;
+  const std::int64_t lane = threadIdx.x % 32;
   const std::int64_t k = global_thread() / 32;
   const bool here = k < g.kept.total;
   const std::int64_t all = here ? g.summed.total * g.inner : 0;
   const T* const from = here ? x + g.kept.offset(k) : x;
   double total = 0;
-  for (std::int64_t i = lane; i < all; i += 32) {
-    const std::int64_t row = g.summed.total == 1 ? 0 : i / g.inner;
-    total += static_cast<double>(from[g.summed.offset(row) + (i - row * g.inner)]);
+#pragma unroll 4
+  for (std::int64_t i = lane * kWidth; i < all; i += 32 * kWidth) {
+    const std::int64_t row = g.summed.total == 1 ? 0 : divided(i, g.inner);
+    const P p = *reinterpret_cast<const P*>(from + g.summed.offset(row) + (i - row * g.inner));
+#pragma unroll
+    for (int l = 0; l < kWidth; ++l) total += static_cast<double>(p.v[l]);
   }
   total = warp_sum(total);
   if (here && lane == 0) put(y, k, total, accumulate);
@@ -245,15 +250,16 @@ void sum_typed(const Tensor& x, unsigned mask, const Tensor& out, bool accumulat
   // Pieces only where there are fewer than some 500 blocks without them.
   const std::int64_t wanted = std::min(ceil_div(all, kPiece), ceil_div(1024, outputs));
   if (g.inner_summed) {
-    if (all <= 256 && outputs >= 64) {
-      LaunchShape shape{.grid = dim3(narrow(ceil_div(outputs * 32, kThreads))),
-                        .block = dim3(kThreads)};
-      return launch(short_row_kernel<T>, shape, from, g, y, accumulate);
-    }
     constexpr int kWidth = kPackWidth<T>;
+    const bool packed = is_aligned(from, 16) && g.inner % kWidth == 0;
+    if ((all <= 256 && outputs >= 64) || (all <= 8192 && outputs >= 4096)) {
+      return launch(
+          packed ? short_row_kernel<kWidth, T> : short_row_kernel<1, T>,
+          {.grid = dim3(narrow(ceil_div(outputs * 32, kThreads))), .block = dim3(kThreads)}, from,
+          g, y, accumulate);
+    }
     const std::int64_t piece_size = ceil_div(ceil_div(all, wanted), 1024) * 1024;
     const auto pieces = static_cast<int>(ceil_div(all, piece_size));
-    const bool packed = is_aligned(from, 16) && g.inner % kWidth == 0;
     const unsigned threads = std::min<std::int64_t>(piece_size, all) >= 4096 ? 512 : 128;
     double* const part = parts_for(outputs, pieces);
     launch(packed ? row_kernel<kWidth, T> : row_kernel<1, T>,
