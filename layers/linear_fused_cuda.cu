@@ -124,7 +124,14 @@ struct Tile {
                                      : static_cast<std::int64_t>(k0 + k) * f.ld + m;
       body(line * kLd + at, inside ? place : 0, inside, m);
     };
-    if constexpr (kOrder == Order::rows) {  // a warp has a line: no divisions
+    if constexpr (kOrder == Order::rows && kChunk > 128) {
+      const int across = (depth + 3) / 4 * 4 / kWidth;
+      for (int index = static_cast<int>(threadIdx.x); index < kSize * across;
+           index += static_cast<int>(kThreads)) {
+        const int line = index / across;
+        piece(line, (index - line * across) * kWidth);
+      }
+    } else if constexpr (kOrder == Order::rows) {  // short lines: a warp has one, no division
       const int end = (depth + 3) / 4 * 4;
       for (int line = static_cast<int>(threadIdx.x / 32); line < kSize;
            line += static_cast<int>(kWarps)) {
@@ -345,7 +352,7 @@ __global__ void __launch_bounds__(kThreads) backward_tiles(const Product dw, con
 // ---- launches ----
 
 constexpr std::int64_t kLargestForward = std::int64_t{3} << 25;
-constexpr std::int64_t kLargestBackward = std::int64_t{1} << 26;
+constexpr std::int64_t kLargestBackward = 45'000'000;
 constexpr std::int64_t kEnoughBlocks = 90;
 constexpr int kSplit = 256;  // images
 
@@ -375,8 +382,9 @@ void tile(Product& p, int splits = 1) {
 }
 
 int splits_of(std::int64_t k, std::int64_t tiles) {
-  if (k <= kSplit * 5 / 4 || tiles > kMostSplitTiles) return 1;
-  return narrow(std::min<std::int64_t>(ceil_div(k, kSplit), 32));
+  if (tiles > kMostSplitTiles) return 1;
+  const std::int64_t size = tiles * ceil_div(k, kSplit) < kEnoughBlocks ? kSplit / 2 : kSplit;
+  return narrow(std::min<std::int64_t>(ceil_div(k, size), 32));
 }
 
 const float* floats(const Tensor& t) { return t.defined() ? t.data<float>() : nullptr; }
@@ -419,9 +427,9 @@ void forward_cuda(const LinearForwardArgs& args) {
   const bool packed = s.i % 4 == 0 && is_aligned(y.a.data, 16) && is_aligned(y.b.data, 16);
   using Small = ForwardTile<1, 2, 1, 1, 512>;   //  8x8, eight groups
   using Middle = ForwardTile<2, 4, 1, 1, 416>;  // 16x16, eight groups
-  using Large = ForwardTile<2, 4, 2, 2, 208>;   // 32x32, two groups
+  using Large = ForwardTile<4, 4, 1, 1, 416>;   // 32x16, eight groups
   if (!packed) return queue_forward<false, Middle>(y);
-  if (tiles_of(y, 32, 32) >= kEnoughBlocks) return queue_forward<true, Large>(y);
+  if (tiles_of(y, 32, 16) >= kEnoughBlocks) return queue_forward<true, Large>(y);
   if (tiles_of(y, 16, 16) >= kEnoughBlocks) return queue_forward<true, Middle>(y);
   queue_forward<true, Small>(y);
 }
