@@ -18,10 +18,16 @@ inline std::int64_t number_from_environment(const char* name, std::int64_t other
   return text == nullptr || *text == '\0' ? otherwise : std::atoll(text);
 }
 
+// The repository; a program that was carried to another machine is told where it is there.
+inline std::string source_folder() {
+  const char* text = std::getenv("CONVSCOPE_SOURCE_DIR");
+  return text == nullptr ? CONVSCOPE_SOURCE_DIR : text;
+}
+
 // The problems of experiments/shapes/<name>.txt.
 inline std::vector<Conv2dProblem> shapes_of(const std::string& name) {
   std::vector<Conv2dProblem> out;
-  const std::string path = std::string(CONVSCOPE_SOURCE_DIR "/experiments/shapes/") + name + ".txt";
+  const std::string path = source_folder() + "/experiments/shapes/" + name + ".txt";
   std::ifstream file(path);
   for (std::string line; std::getline(file, line);) {
     if (line.empty() || line[0] == '#') continue;

@@ -26,6 +26,18 @@ inline bool is_emulated() {
   return emulated;
 }
 
+// Under the sanitizers the emulation is several times slower again.
+inline constexpr bool is_sanitized() {
+#if defined(__SANITIZE_ADDRESS__)
+  return true;
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer)
+  return true;
+#endif
+#endif
+  return false;
+}
+
 class CudaTest : public ::testing::Test {
  protected:
   void SetUp() override {
