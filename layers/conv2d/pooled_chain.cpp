@@ -150,7 +150,10 @@ int pooled_backward_parts(const PooledStage* stage, int stages, std::int64_t bat
     if (stages == 2) {
       fits = fits && parts_of(slice, channels_for(slice, z.r)) * stage[0].c * z.r <= kBlockThreads;
     }
-    if (fits && (best == 0 || parts <= wanted)) best = parts;
+    // With kernels of 7x7 threads take two channels: an odd slice leaves one of them idle.
+    const bool even = z.r < 7 || slice % 2 == 0 || slice == 1;
+    const std::int64_t most_parts = z.r < 7 ? wanted : wanted + 1;
+    if (fits && (best == 0 || (even && parts <= most_parts))) best = parts;
   }
   return best;
 }

@@ -10,9 +10,9 @@
 //              un-pool dy into g
 //              dw2 += x2 (x) g;  dx2 = g (*) turned w2
 //              un-pool dx2 into g1;  dw1 += x1 (x) g1
-// Plan       A block takes samples n, n + blocks, ... and keeps its sums of dw in registers over
+// Plan       A block takes samples, several at a time when there are many, and keeps its sums of dw in registers over
 //            all of them: a thread owns R sums for a few k, one c and one kernel row, over some of
-//            the pixels. g lies dense in shared memory, with a frame of zeros for dx, which is a
+//            the pixels. g lies dense in shared memory, zeros around its columns for dx, which is a
 //            convolution with the turned kernel: tiles of 2 x 4 pixels, several channels, the sum
 //            over k cut into pieces. Kernel rows that meet only zeros are left out. The pieces are
 //            added up where g of the stage before is made, so dx2 never leaves the block. At the
@@ -128,21 +128,24 @@ struct WeightSums {
   __device__ void write(int channels, float* scratch, float* to) const {
     constexpr int kSums = kChannels * R;
     __syncthreads();
-    if (works() && cut > 0) {
+    if (works()) {
 #pragma unroll
       for (int i = 0; i < kSums; ++i) scratch[i * kBlockThreads + threadIdx.x] = acc[i / R][i % R];
     }
     __syncthreads();
-    if (cut != 0) return;
-    float* const row = to + ((k * channels + c) * R + r) * R;
-#pragma unroll
-    for (int i = 0; i < kSums; ++i) {
-      if (k + i / R >= k_end) continue;
-      float sum = acc[i / R][i % R];
-      for (int other = 1; other < deal.splits; ++other) {
-        sum += scratch[i * kBlockThreads + other * items + item];
-      }
-      row[i / R * channels * R * R + i % R] = sum;
+    const Divisor by_items(items);
+    const Divisor by_c(c_count);
+    for (int i = static_cast<int>(threadIdx.x); i < items * kSums; i += kBlockThreads) {
+      const int which = by_items.of(i);
+      const int at = i - which * items;
+      const int group = by_c.of(at / R);
+      const int channel = c_begin + at / R - group * c_count;
+      const int kernel = k_begin + group * kChannels + which / R;
+      if (kernel >= k_end) continue;
+      const float* const from = scratch + which * kBlockThreads + at;
+      float sum = 0;
+      for (int part = 0; part < deal.splits; ++part) sum += from[part * items];
+      to[((kernel * channels + channel) * R + at % R) * R + which % R] = sum;
     }
   }
 };

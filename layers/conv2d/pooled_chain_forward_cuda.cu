@@ -8,8 +8,8 @@
 // Textbook   for n, k, i, j:
 //              for a, b: v[a][b] = f(b[k] + sum of products)
 //              y[n][k][i][j] = largest of v;  passes = which one it was
-// Plan       A block takes samples n, n + blocks, ...: weights stay in shared memory. A thread
-//            computes a tile of 2 x 4 outputs for two output channels in 16 registers: two pooling
+// Plan       A block takes samples, up to four at a time when there are many: weights stay in shared
+//            memory. A thread computes a tile of 2 x 4 outputs for two output channels in 16 registers: two pooling
 //            windows side by side, so that pooling needs no other thread. Where there are more
 //            threads than tiles, the sum over the input channels is cut and added up through shared
 //            memory. The second stage reads the first one's y from shared memory. Few samples: more
@@ -23,9 +23,9 @@
 // Numerics   error growth about 1 (sums of C R^2 products, in at most C pieces); the same bits on
 //            each run; exact on integers; NaN wins in the maximum
 // Backward   pooled_chain_backward_cuda.cu reads y and `passes`, four bits for each y
-// Choices    two channels: 16 sums, 16 pixels and 8 weights in registers and 8 vector loads of x
-//            for each 80 products of a row (R = 5), so the multipliers and not shared memory bound
-//            it; 256 threads: two or three blocks on each multiprocessor
+// Choices    two channels: 16 sums, and for the 80 products of a kernel row (R = 5) 2 vector loads
+//            of x and 4 of w, so that the multipliers and not shared memory bound it; 256 threads:
+//            two blocks on each multiprocessor
 // Source     Y. LeCun et al.: Gradient-Based Learning Applied to Document Recognition, 1998 (the
 //            network); the fusion is our own
 // Read next  direct_cuda.cu (one convolution, any size), pooled_chain_backward_cuda.cu

@@ -25,10 +25,6 @@ __device__ inline void load_row(const float* from, float (&to)[kFloats]) {
   for (int i = 0; i < kFloats; i += 4) load_four(from + i, to + i);
 }
 
-#ifndef POOLED_UNROLL
-#define POOLED_UNROLL 8
-#endif
-constexpr int kUnrolledRows = POOLED_UNROLL;
 // acc[j][row][column] += sum over channels, r, s of x[row + r][column + s] w[j][r][s] for a tile of
 // 2 x 4 outputs. x stands on the tile's first pixel, w on the first output channel. kTurned: with
 // w[R-1-r][R-1-s], which is the gradient of x; there rows outside [row_begin, row_end), counted
@@ -54,7 +50,7 @@ __device__ inline void convolve_tile(const float* x, int pitch, int plane, int c
     float row[kRow];
     float below[kRow];
     load(0, row);
-#pragma unroll kUnrolledRows
+#pragma unroll
     for (int r = 0; r < R; ++r) {
       load(r + 1, below);
       if (!kTurned || (r + 1 >= row_begin && r < row_end)) {
