@@ -12,11 +12,13 @@
 //            way. Square kernels of 3, 5, 7 with stride 1 or 2: tiles in shared memory
 //              forward, and backward_data of stride 1    depthwise_forward_cuda.cu
 //              the same of planes of 7x7 and 14x14       depthwise_small_cuda.cu
+//              and their backward_weight                 depthwise_small_weight_cuda.cu
 //              backward_data of stride 2                 depthwise_parities_cuda.cu
 //              backward_weight, two stages               depthwise_weight_cuda.cu
-//            all others: a thread for each number        depthwise_elements_cuda.cu
-// Shapes     x [N,C,H,W], w [K,1,R,S], y [N,K,P,Q], f32 row-major, any alignment; sums in f32
-// Supports   f32 with C/G = 1; any kernel, stride, dilation, padding and multiplier M
+//            all others, f16 and bf16: one by one        depthwise_elements_cuda.cu
+// Shapes     x [N,C,H,W], w [K,1,R,S], y [N,K,P,Q], f32, f16 or bf16, row-major, any alignment; sums
+//            in f32
+// Supports   C/G = 1; any kernel, stride, dilation, padding and multiplier M
 // Cost       FLOPs = 2 N K P Q R S; bytes = the three tensors once; workspace = dw for each slice of
 //            the batch (backward_weight), else none. 3x3: memory-bound
 // Numerics   one rounding per FMA in the order of (r, s); backward_weight adds threads and slices in
@@ -35,6 +37,7 @@ namespace depthwise {
 bool fits_tiles(const Conv2dProblem& z, Direction direction) {
   // Of sizes: exact Divisions, a plane's indices in 32 bits, coordinates of a grid.
   constexpr std::int64_t kMost = 16384, kMostOfGrid = 65535;
+  if (z.dtype != DType::f32) return false;
   if (z.r != z.s || (z.r != 3 && z.r != 5 && z.r != 7) || z.k != z.c) return false;
   if (z.stride_h != z.stride_w || z.stride_h > 2 || z.dilation_h != 1 || z.dilation_w != 1) {
     return false;
@@ -75,17 +78,23 @@ void backward_data(const Conv2dBackwardDataArgs& args) {
 }
 
 void backward_weight(const Conv2dBackwardWeightArgs& args) {
-  if (args.problem.n == 0) return depthwise::sum_slices(args, 0);
-  fits_tiles(args.problem, Direction::backward_weight)
-      ? depthwise::backward_weight_by_tiles(args)
-      : depthwise::backward_weight_by_elements(args);
+  const Conv2dProblem& z = args.problem;
+  if (z.n == 0) return depthwise::sum_slices(args, 0);
+  if (!fits_tiles(z, Direction::backward_weight)) {
+    return depthwise::backward_weight_by_elements(args);
+  }
+  const bool whole_units = z.c * z.h * z.w % 4 == 0;  // every image begins at 16 bytes
+  whole_units&& depthwise::fits_small_planes(z, args.x, args.dy)
+      ? depthwise::backward_weight_of_small_planes(args)
+      : depthwise::backward_weight_by_tiles(args);
 }
 
 // ---- card --------------------------------------------------------------------------------------
 
 Conv2dSupport supports(const Conv2dProblem& problem, Direction) {
-  if (problem.dtype != DType::f32) {
-    return Conv2dSupport::no(cat("expects elements of type f32, got ", name_of(problem.dtype)));
+  if (problem.dtype != DType::f32 && problem.dtype != DType::f16 && problem.dtype != DType::bf16) {
+    return Conv2dSupport::no(
+        cat("expects elements of type f32, f16 or bf16, got ", name_of(problem.dtype)));
   }
   if (problem.c_per_group() != 1) {
     return Conv2dSupport::no(cat("expects one input channel for each group, got ",
@@ -96,8 +105,13 @@ Conv2dSupport supports(const Conv2dProblem& problem, Direction) {
 
 std::size_t workspace_bytes(const Conv2dProblem& z, Direction direction) {
   if (direction != Direction::backward_weight || z.n == 0) return 0;
-  const int slices = fits_tiles(z, direction) ? depthwise::weight_slices_by_tiles(z)
-                                              : depthwise::weight_slices_by_elements(z);
+  // Which kernel of small planes depends on the pointers too, so there is room for either.
+  const int slices = fits_tiles(z, direction)
+                         ? std::max(depthwise::weight_slices_by_tiles(z),
+                                    depthwise::fits_small_planes(z, nullptr, nullptr)
+                                        ? depthwise::weight_slices_of_small_planes(z)
+                                        : 0)
+                         : depthwise::weight_slices_by_elements(z);
   return static_cast<std::size_t>(z.k * z.r * z.s * slices) * sizeof(float);
 }
 

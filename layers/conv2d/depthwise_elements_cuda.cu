@@ -11,7 +11,8 @@
 //            one or two lines; the R S-fold reading of x is left to the L1 cache. backward_data
 //            gathers: the taps whose distance to the pixel is a multiple of the stride.
 //            backward_weight: a block for each (k, slice of N P Q), tap after tap
-// Shapes     x [N,C,H,W], w [K,1,R,S], y [N,K,P,Q], f32 row-major, any alignment; sums in f32
+// Shapes     x [N,C,H,W], w [K,1,R,S], y [N,K,P,Q], f32, f16 or bf16, row-major, any alignment; sums
+//            in f32, rounded once
 // Supports   all with C/G = 1: any kernel, stride, dilation, padding and multiplier
 // Cost       FLOPs = 2 N K P Q R S; bytes from memory = the tensors once; from L1 R S times as many,
 //            and three divisions for each number: bound by that
@@ -21,6 +22,7 @@
 //            Sums over up to 16 slices by 8 lanes, over more by a warp: neighbours in memory
 // Source     as PyTorch's DepthwiseConv2d.cu (W. Luo et al. 2019)
 // Read next  depthwise_forward_cuda.cu, which reads x once
+#include "framework/cuda/half.cuh"
 #include "framework/cuda/launch.cuh"
 #include "layers/conv2d/depthwise_kernels.h"
 
@@ -31,13 +33,13 @@ struct ElementWork {
   Conv2dProblem z = {};
   std::int64_t p = 0, q = 0;
   int slices = 1;
-  const float* x = nullptr;  // or dx is `to`
-  const float* dy = nullptr;
-  const float* w = nullptr;
-  const float* b = nullptr;
-  const float* residual = nullptr;
+  const void* x = nullptr;
+  const void* dy = nullptr;
+  const void* w = nullptr;
+  const void* b = nullptr;
+  const void* residual = nullptr;
   bool relu = false;
-  float* to = nullptr;
+  void* to = nullptr;  // y, dx, or f32 partial sums of dw
 };
 
 // Indices of the sizes as Index, which all fit.
@@ -65,7 +67,7 @@ struct Sizes {
         dilation_w(static_cast<Index>(work.z.dilation_w)) {}
 };
 
-template <class Index>
+template <class T, class Index>
 __global__ void depthwise_forward_elements_kernel(const __grid_constant__ ElementWork work) {
   const Sizes<Index> z(work);
   const std::int64_t all = work.z.n * work.z.k * work.p * work.q;
@@ -76,24 +78,26 @@ __global__ void depthwise_forward_elements_kernel(const __grid_constant__ Elemen
     const Index plane = row / z.p;  // n K + k = (n C + c) M + m
     const Index p = row - plane * z.p;
     const Index k = plane % z.k;
-    const float* const x = work.x + plane / z.multiplier * z.h * z.w;
-    const float* const w = work.w + k * z.r * z.s;
-    float sum = work.b == nullptr ? 0.0f : work.b[k];
+    const T* const x = static_cast<const T*>(work.x) + plane / z.multiplier * z.h * z.w;
+    const T* const w = static_cast<const T*>(work.w) + k * z.r * z.s;
+    float sum = work.b == nullptr ? 0.0f : to_float(static_cast<const T*>(work.b)[k]);
     for (Index r = 0; r < z.r; ++r) {
       const Index h = p * z.stride_h - z.pad_top + r * z.dilation_h;
       if (h < 0 || h >= z.h) continue;
       for (Index s = 0; s < z.s; ++s) {
         const Index column = q * z.stride_w - z.pad_left + s * z.dilation_w;
         if (column < 0 || column >= z.w) continue;
-        sum = fmaf(x[h * z.w + column], w[r * z.s + s], sum);
+        sum = fmaf(to_float(x[h * z.w + column]), to_float(w[r * z.s + s]), sum);
       }
     }
-    if (work.residual != nullptr) sum += work.residual[i];
-    work.to[i] = work.relu && sum <= 0 ? 0.0f : sum;
+    if (work.residual != nullptr) {  // of y as it would be stored: the bits of a separate pass
+      sum = to_float(from_float<T>(sum)) + to_float(static_cast<const T*>(work.residual)[i]);
+    }
+    static_cast<T*>(work.to)[i] = from_float<T>(work.relu && sum <= 0 ? 0.0f : sum);
   }
 }
 
-template <class Index>
+template <class T, class Index>
 __global__ void depthwise_data_elements_kernel(const __grid_constant__ ElementWork work) {
   const Sizes<Index> z(work);
   const std::int64_t all = work.z.n * work.z.c * work.z.h * work.z.w;
@@ -105,26 +109,30 @@ __global__ void depthwise_data_elements_kernel(const __grid_constant__ ElementWo
     const Index h = row - plane * z.h;
     float sum = 0;
     for (Index m = 0; m < z.multiplier; ++m) {
-      const float* const dy = work.dy + (plane * z.multiplier + m) * z.p * z.q;
-      const float* const w = work.w + (plane % z.c * z.multiplier + m) * z.r * z.s;
+      const T* const dy = static_cast<const T*>(work.dy) + (plane * z.multiplier + m) * z.p * z.q;
+      const T* const w =
+          static_cast<const T*>(work.w) + (plane % z.c * z.multiplier + m) * z.r * z.s;
       for (Index r = 0; r < z.r; ++r) {
         const Index down = h + z.pad_top - r * z.dilation_h;
         if (down < 0 || down % z.stride_h != 0 || down / z.stride_h >= z.p) continue;
         for (Index s = 0; s < z.s; ++s) {
           const Index right = column + z.pad_left - s * z.dilation_w;
           if (right < 0 || right % z.stride_w != 0 || right / z.stride_w >= z.q) continue;
-          sum = fmaf(dy[down / z.stride_h * z.q + right / z.stride_w], w[r * z.s + s], sum);
+          sum = fmaf(to_float(dy[down / z.stride_h * z.q + right / z.stride_w]),
+                     to_float(w[r * z.s + s]), sum);
         }
       }
     }
-    work.to[i] = sum;
+    static_cast<T*>(work.to)[i] = from_float<T>(sum);
   }
 }
 
-template <class Index>
+template <class T, class Index>
 __global__ void depthwise_weight_elements_kernel(const __grid_constant__ ElementWork work) {
   __shared__ float scratch[32];
   const Sizes<Index> z(work);
+  const auto* const x = static_cast<const T*>(work.x);
+  const auto* const dy = static_cast<const T*>(work.dy);
   const Index k = static_cast<Index>(blockIdx.x) % z.k;
   const Index slice = static_cast<Index>(blockIdx.x) / z.k;
   const std::int64_t all = work.z.n * work.p * work.q;
@@ -142,19 +150,20 @@ __global__ void depthwise_weight_elements_kernel(const __grid_constant__ Element
         const Index h = p * z.stride_h - z.pad_top + r * z.dilation_h;
         const Index column = q * z.stride_w - z.pad_left + s * z.dilation_w;
         if (h < 0 || h >= z.h || column < 0 || column >= z.w) continue;
-        sum = fmaf(work.x[((n * z.c + k / z.multiplier) * z.h + h) * z.w + column],
-                   work.dy[((n * z.k + k) * z.p + p) * z.q + q], sum);
+        sum = fmaf(to_float(x[((n * z.c + k / z.multiplier) * z.h + h) * z.w + column]),
+                   to_float(dy[((n * z.k + k) * z.p + p) * z.q + q]), sum);
       }
       sum = block_sum(sum, scratch);
-      if (threadIdx.x == 0) work.to[((k * z.r + r) * z.s + s) * work.slices + slice] = sum;
+      if (threadIdx.x != 0) continue;
+      static_cast<float*>(work.to)[((k * z.r + r) * z.s + s) * work.slices + slice] = sum;
     }
   }
 }
 
 // dw[i] = or += sum of partial[i][slices], by kLanes lanes of a warp.
-template <int kLanes>
+template <class T, int kLanes>
 __global__ void sum_slices_kernel(const float* partial, std::int64_t count, int slices,
-                                  bool accumulate, float* dw) {
+                                  bool accumulate, T* dw) {
   wait_for_previous_kernel();
   const std::int64_t at = global_thread() / kLanes;
   const int lane = static_cast<int>(threadIdx.x) % kLanes;
@@ -165,7 +174,9 @@ __global__ void sum_slices_kernel(const float* partial, std::int64_t count, int 
   for (int offset = kLanes / 2; offset > 0; offset /= 2) {
     sum += __shfl_xor_sync(kAllLanes, sum, offset);
   }
-  if (lane == 0 && at < count) dw[at] = accumulate ? dw[at] + sum : sum;
+  if (lane == 0 && at < count) {
+    dw[at] = from_float<T>(accumulate ? to_float(dw[at]) + sum : sum);
+  }
 }
 
 // ---- launchers ---------------------------------------------------------------------------------
@@ -179,13 +190,13 @@ bool is_small(const Conv2dProblem& z) {
          z.h + z.pad_top + z.pad_bottom < kMost && z.w + z.pad_left + z.pad_right < kMost;
 }
 
-template <int kLanes>
+template <class T, int kLanes>
 void launch_sum(const Conv2dBackwardWeightArgs& args, std::int64_t count, int slices) {
   LaunchShape shape{.grid = dim3(static_cast<unsigned>(ceil_div(count * kLanes, kThreads))),
                     .block = dim3(kThreads)};
   shape.overlaps_previous = true;
-  launch(sum_slices_kernel<kLanes>, shape, static_cast<const float*>(args.workspace), count, slices,
-         args.accumulate, static_cast<float*>(args.dw));
+  launch(sum_slices_kernel<T, kLanes>, shape, static_cast<const float*>(args.workspace), count,
+         slices, args.accumulate, static_cast<T*>(args.dw));
 }
 
 }  // namespace
@@ -195,28 +206,29 @@ void forward_by_elements(const Conv2dForwardArgs& args) {
   const ElementWork work{.z = z,
                          .p = z.p(),
                          .q = z.q(),
-                         .x = static_cast<const float*>(args.x),
-                         .w = static_cast<const float*>(args.w),
-                         .b = static_cast<const float*>(args.b),
-                         .residual = static_cast<const float*>(args.epilogue.residual),
+                         .x = args.x,
+                         .w = args.w,
+                         .b = args.b,
+                         .residual = args.epilogue.residual,
                          .relu = args.epilogue.relu,
-                         .to = static_cast<float*>(args.y)};
-  launch(is_small(z) ? depthwise_forward_elements_kernel<std::int32_t>
-                     : depthwise_forward_elements_kernel<std::int64_t>,
-         grid_for(z.n * z.k * z.p() * z.q()), work);
+                         .to = args.y};
+  with_float_type(z.dtype, [&](auto zero) {
+    using T = decltype(zero);
+    launch(is_small(z) ? depthwise_forward_elements_kernel<T, std::int32_t>
+                       : depthwise_forward_elements_kernel<T, std::int64_t>,
+           grid_for(z.n * z.k * z.p() * z.q()), work);
+  });
 }
 
 void backward_data_by_elements(const Conv2dBackwardDataArgs& args) {
   const Conv2dProblem& z = args.problem;
-  const ElementWork work{.z = z,
-                         .p = z.p(),
-                         .q = z.q(),
-                         .dy = static_cast<const float*>(args.dy),
-                         .w = static_cast<const float*>(args.w),
-                         .to = static_cast<float*>(args.dx)};
-  launch(is_small(z) ? depthwise_data_elements_kernel<std::int32_t>
-                     : depthwise_data_elements_kernel<std::int64_t>,
-         grid_for(z.n * z.c * z.h * z.w), work);
+  const ElementWork work{.z = z, .p = z.p(), .q = z.q(), .dy = args.dy, .w = args.w, .to = args.dx};
+  with_float_type(z.dtype, [&](auto zero) {
+    using T = decltype(zero);
+    launch(is_small(z) ? depthwise_data_elements_kernel<T, std::int32_t>
+                       : depthwise_data_elements_kernel<T, std::int64_t>,
+           grid_for(z.n * z.c * z.h * z.w), work);
+  });
 }
 
 int weight_slices_by_elements(const Conv2dProblem& z) {
@@ -233,19 +245,25 @@ void backward_weight_by_elements(const Conv2dBackwardWeightArgs& args) {
                          .p = z.p(),
                          .q = z.q(),
                          .slices = slices,
-                         .x = static_cast<const float*>(args.x),
-                         .dy = static_cast<const float*>(args.dy),
-                         .to = static_cast<float*>(args.workspace)};
-  launch(is_small(z) ? depthwise_weight_elements_kernel<std::int32_t>
-                     : depthwise_weight_elements_kernel<std::int64_t>,
-         {.grid = dim3(static_cast<unsigned>(z.k * slices)), .block = dim3(kThreads)}, work);
+                         .x = args.x,
+                         .dy = args.dy,
+                         .to = args.workspace};
+  with_float_type(z.dtype, [&](auto zero) {
+    using T = decltype(zero);
+    launch(is_small(z) ? depthwise_weight_elements_kernel<T, std::int32_t>
+                       : depthwise_weight_elements_kernel<T, std::int64_t>,
+           {.grid = dim3(static_cast<unsigned>(z.k * slices)), .block = dim3(kThreads)}, work);
+  });
   sum_slices(args, slices);
 }
 
 void sum_slices(const Conv2dBackwardWeightArgs& args, int slices) {
   const Conv2dProblem& z = args.problem;
   const std::int64_t count = z.k * z.r * z.s;
-  slices > 16 ? launch_sum<32>(args, count, slices) : launch_sum<8>(args, count, slices);
+  with_float_type(z.dtype, [&](auto zero) {
+    using T = decltype(zero);
+    slices > 16 ? launch_sum<T, 32>(args, count, slices) : launch_sum<T, 8>(args, count, slices);
+  });
 }
 
 }  // namespace convscope::depthwise

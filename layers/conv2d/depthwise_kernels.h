@@ -8,7 +8,7 @@
 
 namespace convscope::depthwise {
 
-// Square kernels of 3, 5 or 7 with stride 1 or 2, no dilation and no multiplier, planes narrow
+// f32, square kernels of 3, 5 or 7 with stride 1 or 2, no dilation and no multiplier, planes narrow
 // enough: computed from tiles in shared memory.
 bool fits_tiles(const Conv2dProblem& problem, Direction direction);
 
@@ -26,8 +26,10 @@ int weight_slices_by_tiles(const Conv2dProblem& problem);
 bool fits_small_planes(const Conv2dProblem& problem, const void* source, const void* target);
 void forward_of_small_planes(const Conv2dForwardArgs& args);
 void backward_data_of_small_planes(const Conv2dBackwardDataArgs& args);
+void backward_weight_of_small_planes(const Conv2dBackwardWeightArgs& args);
+int weight_slices_of_small_planes(const Conv2dProblem& problem);
 
-// Any kernel, stride, dilation and multiplier: one thread for each number.
+// Any kernel, stride, dilation, multiplier and float type: one thread for each number.
 void forward_by_elements(const Conv2dForwardArgs& args);
 void backward_data_by_elements(const Conv2dBackwardDataArgs& args);
 void backward_weight_by_elements(const Conv2dBackwardWeightArgs& args);

@@ -67,11 +67,13 @@ __device__ inline void write_partial(const DepthwiseTiling& t, const Slices& s, 
   }
 }
 
-// 24 blocks for each multiprocessor, about 4 rounds of those that it holds at a time: the last round
-// is rarely full.
+// 3x3: 24 blocks for each multiprocessor, about 4 rounds of those that it holds at a time, because the
+// last round is rarely full. Larger kernels fewer: adding up R S sums of each thread is work too.
 inline int slice_count(const DepthwiseTiling& t, const Conv2dProblem& z) {
   const std::int64_t chunks = (z.c + t.planes - 1) / t.planes;
-  const std::int64_t wanted = std::int64_t{cuda_device_facts().multiprocessors} * 24;
+  const std::int64_t wanted = std::int64_t{cuda_device_facts().multiprocessors} * (z.r == 3   ? 24
+                                                                                   : z.r == 5 ? 12
+                                                                                              : 8);
   return static_cast<int>(
       std::clamp<std::int64_t>(wanted / chunks, 1, std::min<std::int64_t>(z.n * t.bands, 65535)));
 }

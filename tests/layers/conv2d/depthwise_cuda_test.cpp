@@ -176,7 +176,8 @@ TEST_F(DepthwiseOnCuda, AnyShapeByElements) {
 
 TEST_F(DepthwiseOnCuda, SmallPlanesWithWholeRowsInAThread) {
   check("n=3,c=23,h=7,w=7,k=23,groups=23,r=3,s=3,pad=1");
-  check("n=1,c=65,h=7,w=7,k=65,groups=65,r=5,s=5,pad=2");
+  check("n=3,c=68,h=7,w=7,k=68,groups=68,r=3,s=3,pad=1");
+  check("n=35,c=4,h=7,w=7,k=4,groups=4,r=5,s=5,pad=2");
   check("n=2,c=32,h=7,w=7,k=32,groups=32,r=7,s=7,pad=3");
   check("n=3,c=11,h=14,w=14,k=11,groups=11,r=3,s=3,pad=1");
 }
