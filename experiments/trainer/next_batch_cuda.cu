@@ -44,6 +44,7 @@ __global__ void __launch_bounds__(kMostThreads) gather_fours(const NextBatch a) 
     }
     if (!waited) {
       wait_for_previous_kernel();
+      let_next_kernel_start();
       waited = true;
       note(a);
       if (threadIdx.x == 0) a.labels[blockIdx.x] = label;
@@ -62,6 +63,7 @@ __global__ void __launch_bounds__(kMostThreads) gather_ones(const NextBatch a) {
   const std::uint8_t* const from = a.images + sample * size;
   float* const to = a.x + blockIdx.x * size;
   wait_for_previous_kernel();
+  let_next_kernel_start();
   note(a);
   if (threadIdx.x == 0) a.labels[blockIdx.x] = a.image_labels[sample];
   for (std::int64_t i = threadIdx.x; i < size; i += blockDim.x) {
@@ -71,6 +73,7 @@ __global__ void __launch_bounds__(kMostThreads) gather_ones(const NextBatch a) {
 
 __global__ void note_alone(const NextBatch a) {
   wait_for_previous_kernel();
+  let_next_kernel_start();
   note(a);
 }
 
