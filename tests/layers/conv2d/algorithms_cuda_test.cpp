@@ -92,7 +92,7 @@ int check_all(const std::vector<Conv2dProblem>& problems, const char* only = nul
 // A larger problem is made smaller until the textbook needs so many operations.
 double most_flops() {
   return static_cast<double>(
-      testing::number_from_environment("CONVSCOPE_TEST_FLOPS", !testing::is_emulated()   ? 2000000
+      testing::number_from_environment("CONVSCOPE_TEST_FLOPS", !testing::is_emulated()   ? 300000
                                                                : testing::is_sanitized() ? 30000
                                                                                          : 100000));
 }
