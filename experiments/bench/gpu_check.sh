@@ -127,6 +127,23 @@ if wanted sanitizers; then
   fi
 fi
 
+if wanted networks; then
+  echo "gpu_check: networks"
+  # torch.compile takes minutes; CONVSCOPE_PEER_KINDS='eager|CUDA graph' leaves it out.
+  kinds=()
+  if [[ -n ${CONVSCOPE_PEER_KINDS:-} ]]; then
+    IFS='|' read -ra kinds <<<"$CONVSCOPE_PEER_KINDS"
+    kinds=(--kinds "${kinds[@]}")
+  fi
+  python3 experiments/peers/lenet_step_gpu_vs_pytorch.py --program "$convscope" "${kinds[@]}" \
+    --json "$parts/net_lenet5.json" || status=1
+  # With the folder of the four MNIST files: from start-up to 99 % of the test images.
+  if [[ -n ${CONVSCOPE_MNIST:-} ]]; then
+    python3 experiments/peers/mnist_to_99.py --device cuda --program "$convscope" \
+      --data "$CONVSCOPE_MNIST" --seeds 1 | tee "$parts/mnist_to_99.log" || status=1
+  fi
+fi
+
 if wanted conv2d; then
   "$convscope" info --measure --json >"$parts/info.json" 2>/dev/null
   python3 - "$parts" <<'PY' || status=1
@@ -137,21 +154,19 @@ info = json.loads((folder / "info.json").read_text())
 print("gpu_check: ceilings", json.dumps(info["gpu_ceilings"]))
 PY
   peer=experiments/peers/conv2d_gpu_vs_pytorch.py
-  for precision in f32 tf32 bf16; do
-    echo "gpu_check: convolutions, $precision"
-    python3 "$peer" --program "$convscope" --shapes experiments/shapes/gpu_dense.txt \
-      --precision "$precision" --json "$parts/conv2d_dense_$precision.json" || status=1
-  done
-  python3 "$peer" --program "$convscope" --shapes experiments/shapes/gpu_depthwise.txt \
-    --json "$parts/conv2d_depthwise_f32.json" || status=1
-  python3 "$peer" --program "$convscope" --shapes experiments/shapes/gpu_depthwise.txt --batch 128 \
-    --json "$parts/conv2d_depthwise_f32_n128.json" || status=1
-fi
-
-if wanted networks; then
-  echo "gpu_check: networks"
-  python3 experiments/peers/lenet_step_gpu_vs_pytorch.py --program "$convscope" \
-    --json "$parts/net_lenet5.json" || status=1
+  # NAME SHAPES [OPTIONS...]
+  compare() {
+    local name=$1 shapes=$2
+    shift 2
+    echo "gpu_check: convolutions, $name"
+    python3 "$peer" --program "$convscope" --shapes "experiments/shapes/$shapes.txt" "$@" \
+      --json "$parts/conv2d_$name.json" || status=1
+  }
+  compare dense_f32 gpu_dense
+  compare depthwise_f32 gpu_depthwise
+  compare dense_tf32 gpu_dense --precision tf32
+  compare dense_bf16 gpu_dense --precision bf16
+  compare depthwise_f32_n128 gpu_depthwise --batch 128
 fi
 
 if [[ $only == tests,sanitizers,conv2d,networks ]]; then
