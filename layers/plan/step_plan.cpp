@@ -231,7 +231,9 @@ std::vector<StepPlan::OpTime> StepPlan::time_ops(const Tensor& x, const Tensor& 
     for (std::size_t first = 0; first < calls.size();) {
       std::size_t last = first + 1;
       while (last < calls.size() && calls[last].op == calls[first].op) ++last;
-      out.at(static_cast<std::size_t>(calls[first].op)).*into += seconds_of(calls, first, last);
+      // The last call of an inference only keeps the result alive; it belongs to no operation.
+      const auto op = static_cast<std::size_t>(calls[first].op);
+      if (op < out.size()) out[op].*into += seconds_of(calls, first, last);
       first = last;
     }
   };
