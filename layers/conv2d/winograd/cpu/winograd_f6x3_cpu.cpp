@@ -27,7 +27,7 @@
 // Source     A. Lavin, S. Gray: Fast Algorithms for Convolutional Neural Networks, 2015, arXiv
 //            1509.09308; B. Barabasz et al. 2018, arXiv 1803.10986, on the error of larger tiles
 // Read next  winograd_f4x3_cpu.cpp, smaller tiles; winograd_matrices.h, the points
-#include "layers/conv2d/winograd.h"
+#include "layers/conv2d/winograd/cpu/winograd.h"
 
 namespace convscope {
 namespace {

@@ -30,7 +30,7 @@
 // Source     A. Lavin, S. Gray: Fast Algorithms for Convolutional Neural Networks, 2015, arXiv
 //            1509.09308, section 4.1
 // Read next  direct_cpu.cpp, the same sums one by one; winograd_f4x3_cpu.cpp, the larger tile
-#include "layers/conv2d/winograd.h"
+#include "layers/conv2d/winograd/cpu/winograd.h"
 
 namespace convscope {
 namespace {

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "layers/conv2d/winograd.h"
+#include "layers/conv2d/winograd/cpu/winograd.h"
 
 #include "framework/ops/gemm_kernels.h"
 #include "framework/parallel.h"
 #include "layers/conv2d/epilogue.h"
-#include "layers/conv2d/winograd_kernels.h"
-#include "layers/conv2d/winograd_plan.h"
+#include "layers/conv2d/winograd/cpu/winograd_kernels.h"
+#include "layers/conv2d/winograd/cpu/winograd_plan.h"
 
 namespace convscope {
 

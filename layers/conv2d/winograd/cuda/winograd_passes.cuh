@@ -19,7 +19,7 @@
 #include "framework/cuda/launch.cuh"
 #include "framework/memory.h"
 #include "layers/conv2d/algorithm.h"
-#include "layers/conv2d/winograd_transforms.cuh"
+#include "layers/conv2d/winograd/cuda/winograd_transforms.cuh"
 
 namespace convscope::winograd {
 

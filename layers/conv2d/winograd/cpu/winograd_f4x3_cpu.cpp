@@ -40,7 +40,7 @@
 //            Alam et al. 2022, arXiv 2201.10369, and ncnn
 // Read next  winograd_matrices.h, where the matrices come from; winograd_f2x3_cpu.cpp, the same
 //            with small numbers; winograd.cpp, the passes; winograd_simd.cpp, the transforms
-#include "layers/conv2d/winograd.h"
+#include "layers/conv2d/winograd/cpu/winograd.h"
 
 namespace convscope {
 namespace {

@@ -35,7 +35,7 @@
 // Source     S. Winograd: Arithmetic Complexity of Computations, 1980; A. Lavin, S. Gray: Fast
 //            Algorithms for Convolutional Neural Networks, 2015, arXiv 1509.09308
 // Read next  winograd_transforms.cuh; winograd_f4x3_cuda.cu, larger tiles
-#include "layers/conv2d/winograd_passes.cuh"
+#include "layers/conv2d/winograd/cuda/winograd_passes.cuh"
 
 namespace convscope {
 namespace {

@@ -5,8 +5,8 @@
 // GCC 12 keeps an array that an ordinary loop indexes on the stack: every loop over a tile has an
 // unroll pragma, and the matrices are walked by templates, which leave out zeros and ones.
 #include "framework/simd.h"
-#include "layers/conv2d/winograd_kernels.h"
-#include "layers/conv2d/winograd_matrices.h"
+#include "layers/conv2d/winograd/cpu/winograd_kernels.h"
+#include "layers/conv2d/winograd/winograd_matrices.h"
 
 namespace convscope::CONVSCOPE_ISA {
 namespace {

@@ -7,7 +7,7 @@
 #pragma once
 
 #include "framework/cuda/runtime.cuh"
-#include "layers/conv2d/winograd_matrices.h"
+#include "layers/conv2d/winograd/winograd_matrices.h"
 
 namespace convscope::winograd {
 

@@ -37,7 +37,7 @@
 //            Algorithms for Convolutional Neural Networks, 2015, arXiv 1509.09308; points: S. A.
 //            Alam et al. 2022, arXiv 2201.10369, and ncnn
 // Read next  winograd_transforms.cuh; winograd_f2x3_cuda.cu, the same with small numbers
-#include "layers/conv2d/winograd_passes.cuh"
+#include "layers/conv2d/winograd/cuda/winograd_passes.cuh"
 
 namespace convscope {
 namespace {
