@@ -5,7 +5,7 @@
 #include <complex>
 
 #include "framework/memory.h"
-#include "layers/conv2d/fft_kernels.h"
+#include "layers/conv2d/fft/cpu/fft_kernels.h"
 #include "layers/conv2d/select.h"
 #include "tests/support/expect_error.h"
 #include "tests/support/numbers.h"

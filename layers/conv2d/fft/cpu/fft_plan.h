@@ -7,7 +7,7 @@
 #include <cmath>
 
 #include "framework/memory.h"
-#include "layers/conv2d/fft_kernels.h"
+#include "layers/conv2d/fft/cpu/fft_kernels.h"
 #include "layers/conv2d/points.h"
 #include "layers/conv2d/problem.h"
 

@@ -37,7 +37,7 @@
 #include "framework/cuda/launch.cuh"
 #include "framework/memory.h"
 #include "layers/conv2d/algorithm.h"
-#include "layers/conv2d/fft_passes.cuh"
+#include "layers/conv2d/fft/cuda/fft_passes.cuh"
 
 namespace convscope {
 namespace {

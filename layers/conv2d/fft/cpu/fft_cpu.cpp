@@ -50,8 +50,8 @@
 #include "framework/parallel.h"
 #include "layers/conv2d/algorithm.h"
 #include "layers/conv2d/epilogue.h"
-#include "layers/conv2d/fft_depthwise.h"
-#include "layers/conv2d/fft_plan.h"
+#include "layers/conv2d/fft/cpu/fft_depthwise.h"
+#include "layers/conv2d/fft/cpu/fft_plan.h"
 
 namespace convscope {
 

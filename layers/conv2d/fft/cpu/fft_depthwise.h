@@ -7,7 +7,7 @@
 
 #include "layers/conv2d/algorithm.h"
 #include "layers/conv2d/epilogue.h"
-#include "layers/conv2d/fft_plan.h"
+#include "layers/conv2d/fft/cpu/fft_plan.h"
 
 namespace convscope::fft {
 

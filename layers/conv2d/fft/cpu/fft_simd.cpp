@@ -11,7 +11,7 @@
 // B[j] = (Z[j] - conj Z[T-j]) / 2i (here without the 1/2). The way back is the same transform with
 // real and imaginary parts exchanged before and after.
 #include "framework/simd.h"
-#include "layers/conv2d/fft_kernels.h"
+#include "layers/conv2d/fft/cpu/fft_kernels.h"
 
 namespace convscope::CONVSCOPE_ISA {
 namespace {
