@@ -3,7 +3,7 @@
 // it cuts problems into tiles.
 #include <gtest/gtest.h>
 
-#include "layers/conv2d/direct_cuda_tiles.h"
+#include "layers/conv2d/direct/cuda/direct_cuda_tiles.h"
 #include "tests/support/cuda.h"
 #include "tests/support/numerics.h"
 

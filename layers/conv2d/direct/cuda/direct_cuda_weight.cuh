@@ -3,7 +3,7 @@
 // shared memory. The header of direct_cuda.cu explains it.
 #pragma once
 
-#include "layers/conv2d/direct_cuda_forward.cuh"
+#include "layers/conv2d/direct/cuda/direct_cuda_forward.cuh"
 
 namespace convscope::direct_cuda {
 

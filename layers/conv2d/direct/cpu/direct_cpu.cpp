@@ -41,7 +41,7 @@
 #include "framework/ops/gemm_kernels.h"
 #include "framework/parallel.h"
 #include "layers/conv2d/algorithm.h"
-#include "layers/conv2d/direct_plan.h"
+#include "layers/conv2d/direct/cpu/direct_plan.h"
 #include "layers/conv2d/epilogue.h"
 #include "layers/conv2d/tiles.h"
 

@@ -43,8 +43,8 @@
 #include <climits>
 
 #include "layers/conv2d/algorithm.h"
-#include "layers/conv2d/direct_cuda_data.cuh"
-#include "layers/conv2d/direct_cuda_weight.cuh"
+#include "layers/conv2d/direct/cuda/direct_cuda_data.cuh"
+#include "layers/conv2d/direct/cuda/direct_cuda_weight.cuh"
 #include "layers/conv2d/pooled_chain.h"
 
 namespace convscope {

@@ -5,7 +5,7 @@
 
 #include "framework/cuda/async_copy.cuh"
 #include "framework/cuda/launch.cuh"
-#include "layers/conv2d/direct_cuda_tiles.h"
+#include "layers/conv2d/direct/cuda/direct_cuda_tiles.h"
 
 namespace convscope::direct_cuda {
 
