@@ -8,7 +8,7 @@
 
 #include "framework/random.h"
 #include "layers/conv2d/algorithm.h"
-#include "layers/conv2d/depthwise_backward.h"
+#include "layers/conv2d/depthwise/cuda/depthwise_backward.h"
 #include "tests/support/cuda.h"
 
 namespace convscope {

@@ -21,10 +21,10 @@
 //            128 threads. No 7x7: its two kernels are bound by FMAs, of which one pass saves none
 // Source     as depthwise_forward_cuda.cu
 // Read next  depthwise_forward_cuda.cu; depthwise_weight_cuda.cu
-#include "layers/conv2d/depthwise_backward.h"
-#include "layers/conv2d/depthwise_kernels.h"
-#include "layers/conv2d/depthwise_slices.cuh"
-#include "layers/conv2d/depthwise_tile.cuh"
+#include "layers/conv2d/depthwise/cuda/depthwise_backward.h"
+#include "layers/conv2d/depthwise/cuda/depthwise_kernels.h"
+#include "layers/conv2d/depthwise/cuda/depthwise_slices.cuh"
+#include "layers/conv2d/depthwise/cuda/depthwise_tile.cuh"
 
 namespace convscope::depthwise {
 namespace {

@@ -28,8 +28,8 @@
 //            FMAs beside loads and index arithmetic
 // Source     L. Sifre 2014: Rigid-Motion Scattering (thesis)
 // Read next  depthwise_elements_cuda.cu; depthwise_forward_cuda.cu
-#include "layers/conv2d/depthwise_kernels.h"
-#include "layers/conv2d/depthwise_launch.cuh"
+#include "layers/conv2d/depthwise/cuda/depthwise_kernels.h"
+#include "layers/conv2d/depthwise/cuda/depthwise_launch.cuh"
 
 namespace convscope {
 namespace depthwise {

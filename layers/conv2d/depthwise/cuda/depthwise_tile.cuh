@@ -12,7 +12,7 @@
 
 #include "framework/cuda/async_copy.cuh"
 #include "framework/cuda/launch.cuh"
-#include "layers/conv2d/depthwise_tiling.h"
+#include "layers/conv2d/depthwise/cuda/depthwise_tiling.h"
 
 namespace convscope::depthwise {
 

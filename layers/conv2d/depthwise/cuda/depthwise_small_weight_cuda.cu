@@ -21,8 +21,8 @@
 // Source     as depthwise_forward_cuda.cu
 // Read next  depthwise_small_cuda.cu; depthwise_weight_cuda.cu for all other planes
 #include "framework/cuda/async_copy.cuh"
-#include "layers/conv2d/depthwise_kernels.h"
-#include "layers/conv2d/depthwise_launch.cuh"
+#include "layers/conv2d/depthwise/cuda/depthwise_kernels.h"
+#include "layers/conv2d/depthwise/cuda/depthwise_launch.cuh"
 
 namespace convscope::depthwise {
 namespace {

@@ -24,7 +24,7 @@
 // Read next  depthwise_forward_cuda.cu, which reads x once
 #include "framework/cuda/half.cuh"
 #include "framework/cuda/launch.cuh"
-#include "layers/conv2d/depthwise_kernels.h"
+#include "layers/conv2d/depthwise/cuda/depthwise_kernels.h"
 
 namespace convscope::depthwise {
 namespace {

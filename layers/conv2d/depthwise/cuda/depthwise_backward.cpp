@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "layers/conv2d/depthwise_backward.h"
+#include "layers/conv2d/depthwise/cuda/depthwise_backward.h"
 
 namespace convscope {
 

@@ -43,7 +43,7 @@
 #include "framework/memory.h"
 #include "framework/parallel.h"
 #include "layers/conv2d/algorithm.h"
-#include "layers/conv2d/depthwise_planes.h"
+#include "layers/conv2d/depthwise/cpu/depthwise_planes.h"
 #include "layers/conv2d/epilogue.h"
 
 namespace convscope {

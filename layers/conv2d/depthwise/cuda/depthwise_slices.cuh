@@ -5,7 +5,7 @@
 #pragma once
 
 #include "framework/cuda/launch.cuh"
-#include "layers/conv2d/depthwise_launch.cuh"
+#include "layers/conv2d/depthwise/cuda/depthwise_launch.cuh"
 
 namespace convscope::depthwise {
 

@@ -5,8 +5,8 @@
 //
 // Kernels 3x3, 5x5 and 7x7 have a form whose loops over taps are unrolled, so that sums stay in
 // registers; a plain form for any other problem stands behind it.
-#include "layers/conv2d/depthwise_planes.h"
-#include "layers/conv2d/depthwise_strips.h"
+#include "layers/conv2d/depthwise/cpu/depthwise_planes.h"
+#include "layers/conv2d/depthwise/cpu/depthwise_strips.h"
 
 namespace convscope::CONVSCOPE_ISA {
 namespace {

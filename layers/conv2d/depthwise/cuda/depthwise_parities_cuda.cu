@@ -21,9 +21,9 @@
 // Source     as depthwise_forward_cuda.cu; the parities: V. Dumoulin, F. Visin 2016: A guide to
 //            convolution arithmetic for deep learning, arXiv 1603.07285
 // Read next  depthwise_forward_cuda.cu
-#include "layers/conv2d/depthwise_kernels.h"
-#include "layers/conv2d/depthwise_launch.cuh"
-#include "layers/conv2d/depthwise_tile.cuh"
+#include "layers/conv2d/depthwise/cuda/depthwise_kernels.h"
+#include "layers/conv2d/depthwise/cuda/depthwise_launch.cuh"
+#include "layers/conv2d/depthwise/cuda/depthwise_tile.cuh"
 
 namespace convscope::depthwise {
 namespace {

@@ -6,7 +6,7 @@
 #include <type_traits>
 
 #include "framework/cuda/launch.cuh"
-#include "layers/conv2d/depthwise_tiling.h"
+#include "layers/conv2d/depthwise/cuda/depthwise_tiling.h"
 #include "layers/conv2d/problem.h"
 
 namespace convscope::depthwise {

@@ -3,8 +3,8 @@
 // pixels of a row in the vector lanes; depthwise_forward_simd.cpp is the pass to read first.
 //
 // As there: unrolled forms for kernels 3x3, 5x5 and 7x7, and a plain form behind each.
-#include "layers/conv2d/depthwise_planes.h"
-#include "layers/conv2d/depthwise_strips.h"
+#include "layers/conv2d/depthwise/cpu/depthwise_planes.h"
+#include "layers/conv2d/depthwise/cpu/depthwise_strips.h"
 
 namespace convscope::CONVSCOPE_ISA {
 namespace {

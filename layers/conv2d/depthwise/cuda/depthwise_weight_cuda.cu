@@ -23,9 +23,9 @@
 // Choices    4 blocks wanted, 128 registers: 7x7 has 49 sums + 28 of dy + 10 of x = 87; 3x3: 6, 80
 // Source     as depthwise_forward_cuda.cu
 // Read next  depthwise_forward_cuda.cu; depthwise_elements_cuda.cu for any shape
-#include "layers/conv2d/depthwise_kernels.h"
-#include "layers/conv2d/depthwise_slices.cuh"
-#include "layers/conv2d/depthwise_tile.cuh"
+#include "layers/conv2d/depthwise/cuda/depthwise_kernels.h"
+#include "layers/conv2d/depthwise/cuda/depthwise_slices.cuh"
+#include "layers/conv2d/depthwise/cuda/depthwise_tile.cuh"
 
 namespace convscope::depthwise {
 namespace {

@@ -6,8 +6,8 @@
 // unroll pragma.
 #pragma once
 
-#include "layers/conv2d/depthwise_lanes.h"
-#include "layers/conv2d/depthwise_planes.h"
+#include "layers/conv2d/depthwise/cpu/depthwise_lanes.h"
+#include "layers/conv2d/depthwise/cpu/depthwise_planes.h"
 
 namespace convscope::CONVSCOPE_ISA {
 namespace {

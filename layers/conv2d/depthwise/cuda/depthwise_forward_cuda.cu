@@ -30,9 +30,9 @@
 //            step before; G. Lu, W. Zhang, Z. Wang 2021: Optimizing Depthwise Separable Convolution
 //            Operations on GPUs, IEEE TPDS
 // Read next  depthwise_elements_cuda.cu; depthwise_weight_cuda.cu
-#include "layers/conv2d/depthwise_kernels.h"
-#include "layers/conv2d/depthwise_launch.cuh"
-#include "layers/conv2d/depthwise_tile.cuh"
+#include "layers/conv2d/depthwise/cuda/depthwise_kernels.h"
+#include "layers/conv2d/depthwise/cuda/depthwise_launch.cuh"
+#include "layers/conv2d/depthwise/cuda/depthwise_tile.cuh"
 
 namespace convscope::depthwise {
 namespace {
