@@ -50,7 +50,7 @@
 
 #include "framework/memory.h"
 #include "layers/conv2d/algorithm.h"
-#include "layers/conv2d/implicit_gemm_instances.cuh"
+#include "layers/conv2d/implicit_gemm/cuda/implicit_gemm_instances.cuh"
 
 namespace convscope {
 namespace {

@@ -7,7 +7,7 @@
 
 #include "framework/cuda/half.cuh"
 #include "framework/cuda/launch.cuh"
-#include "layers/conv2d/implicit_gemm_plan.h"
+#include "layers/conv2d/implicit_gemm/cuda/implicit_gemm_plan.h"
 
 namespace convscope::implicit_gemm {
 

@@ -8,7 +8,7 @@
 
 #include "framework/cuda/async_copy.cuh"
 #include "framework/cuda/matrix_tile.cuh"
-#include "layers/conv2d/implicit_gemm_pack.cuh"
+#include "layers/conv2d/implicit_gemm/cuda/implicit_gemm_pack.cuh"
 
 namespace convscope::implicit_gemm {
 

@@ -6,7 +6,7 @@
 #include <cstddef>
 #include <span>
 
-#include "layers/conv2d/implicit_gemm_tiles.cuh"
+#include "layers/conv2d/implicit_gemm/cuda/implicit_gemm_tiles.cuh"
 
 namespace convscope::implicit_gemm {
 
