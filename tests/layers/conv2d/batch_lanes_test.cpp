@@ -2,7 +2,7 @@
 // The building blocks with samples in the lanes against the separate operations of the dynamic graph
 // in double: convolution, ReLU, max-pool and their gradients. Small integers, so that every sum is
 // exact in f32 (far below 2^24) whatever its order, equal pixels are frequent, and all bits must agree.
-#include "layers/conv2d/batch_lanes.h"
+#include "layers/conv2d/batch_lanes/cpu/batch_lanes.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "layers/conv2d/batch_lanes.h"
+#include "layers/conv2d/batch_lanes/cpu/batch_lanes.h"
 
 #include <algorithm>
 

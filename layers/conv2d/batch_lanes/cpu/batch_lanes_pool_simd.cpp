@@ -4,7 +4,7 @@
 //
 // Plan       rows in vectors; where a vector holds Ratio pixels, two vectors are pulled apart into even
 //            and odd pixels and woven together again. What is left of a row goes pixel by pixel.
-#include "layers/conv2d/batch_lanes_parts.h"
+#include "layers/conv2d/batch_lanes/cpu/batch_lanes_parts.h"
 
 namespace convscope::CONVSCOPE_ISA {
 namespace {

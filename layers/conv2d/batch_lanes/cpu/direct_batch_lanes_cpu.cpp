@@ -34,7 +34,7 @@
 #include "framework/memory.h"
 #include "framework/parallel.h"
 #include "layers/conv2d/algorithm.h"
-#include "layers/conv2d/batch_lanes.h"
+#include "layers/conv2d/batch_lanes/cpu/batch_lanes.h"
 #include "layers/conv2d/epilogue.h"
 
 namespace convscope {

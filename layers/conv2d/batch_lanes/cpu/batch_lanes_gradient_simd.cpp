@@ -8,7 +8,7 @@
 //            computed. Any other stride, kernel or vector: dz is spread over zeros and the turned
 //            kernel goes over it like a forward pass, zeros at the edges left out.
 // Choices    kColumns 8: 2 channels x 8 columns of dx + 2 x 7 weights + 1 dz = 31 registers
-#include "layers/conv2d/batch_lanes_parts.h"
+#include "layers/conv2d/batch_lanes/cpu/batch_lanes_parts.h"
 
 namespace convscope::CONVSCOPE_ISA {
 namespace {

@@ -13,7 +13,7 @@
 #include <string_view>
 
 #include "framework/parallel.h"
-#include "layers/conv2d/batch_lanes.h"
+#include "layers/conv2d/batch_lanes/cpu/batch_lanes.h"
 #include "layers/conv2d/conv2d_op.h"
 #include "layers/plan/max_pool_op.h"
 

@@ -16,7 +16,7 @@
 // Choices    kernels of a tile: 2 x 5 sums + 2 x 6 pixels + 4 others of 32 registers
 //            windows of a tile of dx: 5 + 4 + 5 sums for 5x5, beside 2 x 5 weights and 4 others
 //            kRowBytes 24 KiB of x in the 32 KiB of L1
-#include "layers/conv2d/batch_lanes_parts.h"
+#include "layers/conv2d/batch_lanes/cpu/batch_lanes_parts.h"
 
 namespace convscope::CONVSCOPE_ISA {
 namespace {

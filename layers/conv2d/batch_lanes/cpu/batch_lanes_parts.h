@@ -2,8 +2,8 @@
 // batch_lanes_parts.h: what the batch_lanes_*_simd.cpp files share.
 #pragma once
 
-#include "layers/conv2d/batch_lanes.h"
-#include "layers/conv2d/lane_vector.h"
+#include "layers/conv2d/batch_lanes/cpu/batch_lanes.h"
+#include "layers/conv2d/batch_lanes/cpu/lane_vector.h"
 
 namespace convscope::CONVSCOPE_ISA {
 

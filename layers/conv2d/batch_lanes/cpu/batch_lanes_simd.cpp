@@ -8,7 +8,7 @@
 // Choices    kKernels 6 of 32 registers: 6 x 4 sums + 6 weights + 1 x; 3 of 16: 3 x 4 + 3 + 1
 // GCC 12 keeps an array that an ordinary loop indexes on the stack: every loop over sums has an
 // unroll pragma.
-#include "layers/conv2d/batch_lanes_parts.h"
+#include "layers/conv2d/batch_lanes/cpu/batch_lanes_parts.h"
 
 namespace convscope::CONVSCOPE_ISA {
 namespace {

@@ -9,7 +9,7 @@
 // Choices    Kernels x Taps sums + Kernels values + 1 pixel: 5 x 5 + 5 + 1 of 32 registers,
 //            2 x 5 + 2 + 1 or 3 x 3 + 3 + 1 of 16
 //            kRowBytes 24 KiB of the 32 KiB of L1
-#include "layers/conv2d/batch_lanes_parts.h"
+#include "layers/conv2d/batch_lanes/cpu/batch_lanes_parts.h"
 
 namespace convscope::CONVSCOPE_ISA {
 namespace {
