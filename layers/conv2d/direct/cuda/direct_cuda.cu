@@ -45,7 +45,7 @@
 #include "layers/conv2d/algorithm.h"
 #include "layers/conv2d/direct/cuda/direct_cuda_data.cuh"
 #include "layers/conv2d/direct/cuda/direct_cuda_weight.cuh"
-#include "layers/conv2d/pooled_chain.h"
+#include "layers/conv2d/few_channel_chains/cuda/pooled_chain.h"
 
 namespace convscope {
 namespace {

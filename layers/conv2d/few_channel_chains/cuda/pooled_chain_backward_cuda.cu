@@ -35,7 +35,7 @@
 // Source     the two-stage reduction: M. Harris: Optimizing Parallel Reduction in CUDA, 2007; the
 //            rest is our own
 // Read next  pooled_chain_forward_cuda.cu, direct_cuda.cu
-#include "layers/conv2d/pooled_chain_tiles.cuh"
+#include "layers/conv2d/few_channel_chains/cuda/pooled_chain_tiles.cuh"
 
 namespace convscope {
 namespace {

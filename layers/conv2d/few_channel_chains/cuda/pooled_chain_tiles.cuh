@@ -5,7 +5,7 @@
 
 #include "framework/cuda/async_copy.cuh"
 #include "framework/cuda/launch.cuh"
-#include "layers/conv2d/pooled_chain.h"
+#include "layers/conv2d/few_channel_chains/cuda/pooled_chain.h"
 
 namespace convscope::pooled {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "layers/conv2d/pooled_chain.h"
+#include "layers/conv2d/few_channel_chains/cuda/pooled_chain.h"
 
 #include <algorithm>
 #include <cstddef>

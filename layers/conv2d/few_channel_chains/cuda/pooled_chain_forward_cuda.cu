@@ -29,7 +29,7 @@
 // Source     Y. LeCun et al.: Gradient-Based Learning Applied to Document Recognition, 1998 (the
 //            network); the fusion is our own
 // Read next  direct_cuda.cu (one convolution, any size), pooled_chain_backward_cuda.cu
-#include "layers/conv2d/pooled_chain_tiles.cuh"
+#include "layers/conv2d/few_channel_chains/cuda/pooled_chain_tiles.cuh"
 
 namespace convscope {
 namespace {

@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "layers/conv2d/conv2d_op.h"
-#include "layers/conv2d/pooled_chain.h"
+#include "layers/conv2d/few_channel_chains/cuda/pooled_chain.h"
 #include "layers/plan/activation_op.h"
 #include "layers/plan/max_pool_op.h"
 
