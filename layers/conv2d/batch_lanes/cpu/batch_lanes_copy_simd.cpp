@@ -5,7 +5,7 @@
 //            lanes are four registers, 16 elements of 4 samples. The last few elements go one by one.
 //            Other instruction sets transpose as gemm does (batch_lanes.cpp).
 #include "layers/conv2d/batch_lanes/cpu/batch_lanes_parts.h"
-#include "layers/conv2d/transpose_16x16.h"
+#include "layers/conv2d/shared/transpose_16x16.h"
 
 namespace convscope::CONVSCOPE_ISA {
 

@@ -43,7 +43,7 @@
 #include "layers/conv2d/algorithm.h"
 #include "layers/conv2d/direct/cpu/direct_plan.h"
 #include "layers/conv2d/epilogue.h"
-#include "layers/conv2d/tiles.h"
+#include "layers/conv2d/shared/tiles.h"
 
 namespace convscope {
 

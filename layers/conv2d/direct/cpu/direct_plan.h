@@ -6,7 +6,7 @@
 
 #include "framework/memory.h"
 #include "layers/conv2d/problem.h"
-#include "layers/conv2d/tiles.h"
+#include "layers/conv2d/shared/tiles.h"
 
 namespace convscope::direct {
 

@@ -5,8 +5,8 @@
 
 #include <cstdint>
 
-#include "layers/conv2d/divisor.h"
 #include "layers/conv2d/problem.h"
+#include "layers/conv2d/shared/divisor.h"
 
 namespace convscope::direct_cuda {
 

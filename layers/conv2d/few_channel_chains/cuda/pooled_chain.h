@@ -11,7 +11,7 @@
 #include <cstdint>
 
 #include "framework/kernel_slot.h"
-#include "layers/conv2d/divisor.h"
+#include "layers/conv2d/shared/divisor.h"
 
 namespace convscope {
 

@@ -8,8 +8,8 @@
 
 #include "framework/memory.h"
 #include "layers/conv2d/fft/cpu/fft_kernels.h"
-#include "layers/conv2d/points.h"
 #include "layers/conv2d/problem.h"
+#include "layers/conv2d/shared/points.h"
 
 namespace convscope::fft {
 

@@ -38,7 +38,7 @@
 #include "framework/parallel.h"
 #include "layers/conv2d/algorithm.h"
 #include "layers/conv2d/epilogue.h"
-#include "layers/conv2d/tiles.h"
+#include "layers/conv2d/shared/tiles.h"
 
 namespace convscope {
 namespace {

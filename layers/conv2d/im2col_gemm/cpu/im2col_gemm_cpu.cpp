@@ -38,8 +38,8 @@
 #include "framework/ops/gemm_kernels.h"
 #include "framework/parallel.h"
 #include "layers/conv2d/algorithm.h"
-#include "layers/conv2d/columns.h"
 #include "layers/conv2d/epilogue.h"
+#include "layers/conv2d/shared/columns.h"
 
 namespace convscope {
 

@@ -29,7 +29,7 @@
 #include "framework/ops/gemm.h"
 #include "framework/parallel.h"
 #include "layers/conv2d/algorithm.h"
-#include "layers/conv2d/columns.h"
+#include "layers/conv2d/shared/columns.h"
 
 namespace convscope {
 namespace {

@@ -9,8 +9,8 @@
 #include <algorithm>
 
 #include "framework/memory.h"
-#include "layers/conv2d/points.h"
 #include "layers/conv2d/problem.h"
+#include "layers/conv2d/shared/points.h"
 
 namespace convscope::winograd {
 

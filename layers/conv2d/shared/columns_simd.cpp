@@ -23,7 +23,7 @@
 //            Document Processing, 2006, hal inria-00112631
 // Read next  im2col_gemm_cpu.cpp: who calls these.
 #include "framework/simd.h"
-#include "layers/conv2d/columns.h"
+#include "layers/conv2d/shared/columns.h"
 
 namespace convscope::CONVSCOPE_ISA {
 namespace {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "layers/conv2d/columns.h"
+#include "layers/conv2d/shared/columns.h"
 
 namespace convscope {
 

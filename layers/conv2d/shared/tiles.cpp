@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "layers/conv2d/tiles.h"
+#include "layers/conv2d/shared/tiles.h"
 
 #include <algorithm>
 

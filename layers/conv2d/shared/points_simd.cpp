@@ -8,7 +8,7 @@
 // GCC 12 keeps an array that an ordinary loop indexes on the stack: every loop over sums has an
 // unroll pragma.
 #include "framework/simd.h"
-#include "layers/conv2d/points.h"
+#include "layers/conv2d/shared/points.h"
 
 namespace convscope::CONVSCOPE_ISA {
 namespace {

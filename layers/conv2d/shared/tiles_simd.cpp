@@ -9,8 +9,8 @@
 // GCC 12 keeps an array that an ordinary loop indexes on the stack: every loop over sums has an
 // unroll pragma.
 #include "framework/simd.h"
-#include "layers/conv2d/tiles.h"
-#include "layers/conv2d/transpose_16x16.h"
+#include "layers/conv2d/shared/tiles.h"
+#include "layers/conv2d/shared/transpose_16x16.h"
 
 namespace convscope::CONVSCOPE_ISA {
 namespace {
