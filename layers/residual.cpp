@@ -3,7 +3,7 @@
 
 #include "framework/ops/elementwise.h"
 #include "layers/activation.h"
-#include "layers/batch_norm2d.h"
+#include "layers/batch_norm2d/batch_norm2d.h"
 #include "layers/conv2d/conv2d.h"
 #include "layers/plan/activation_op.h"
 #include "layers/plan/add_op.h"

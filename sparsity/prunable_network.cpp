@@ -8,7 +8,7 @@
 
 #include "framework/registry.h"
 #include "layers/conv2d/conv2d.h"
-#include "layers/linear.h"
+#include "layers/linear/linear.h"
 #include "layers/sequential.h"
 
 namespace convscope {

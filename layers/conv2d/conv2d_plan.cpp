@@ -2,7 +2,7 @@
 // conv2d_plan.cpp: the convolution in a planned step: the chosen cards' functions with prepared
 // arguments, and what may ride on the forward.
 #include "framework/ops/pad.h"
-#include "layers/batch_norm2d_factors.h"
+#include "layers/batch_norm2d/batch_norm2d_factors.h"
 #include "layers/conv2d/bias_gradient.h"
 #include "layers/conv2d/conv2d.h"
 #include "layers/conv2d/conv2d_op.h"

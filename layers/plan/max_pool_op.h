@@ -3,7 +3,7 @@
 #pragma once
 
 #include "layers/plan/plan_builder.h"
-#include "layers/pool2d.h"
+#include "layers/pool2d/pool2d.h"
 
 namespace convscope {
 

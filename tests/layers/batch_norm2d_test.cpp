@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "layers/batch_norm2d.h"
+#include "layers/batch_norm2d/batch_norm2d.h"
 
 #include <gtest/gtest.h>
 
@@ -7,7 +7,7 @@
 
 #include "framework/autograd/gradcheck.h"
 #include "framework/ops/elementwise.h"
-#include "layers/batch_norm2d_fused.h"
+#include "layers/batch_norm2d/batch_norm2d_fused.h"
 #include "tests/layers/layer_cases.h"
 #include "tests/support/numbers.h"
 

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Pooling, dropout, batch norm and the ends of a convolution on `device cuda` against the CPU.
-#include "layers/batch_norm2d.h"
-#include "layers/batch_norm2d_fused.h"
+#include "layers/batch_norm2d/batch_norm2d.h"
+#include "layers/batch_norm2d/batch_norm2d_fused.h"
 #include "layers/conv2d/bias_gradient.h"
 #include "layers/conv2d/epilogue.h"
 #include "layers/dropout.h"
-#include "layers/pool2d.h"
+#include "layers/pool2d/pool2d.h"
 #include "tests/support/cuda_like_cpu.h"
 
 namespace convscope {

@@ -7,7 +7,7 @@
 
 #include "framework/autograd/gradcheck.h"
 #include "layers/dropout.h"
-#include "layers/linear.h"
+#include "layers/linear/linear.h"
 #include "layers/sequential.h"
 #include "tests/layers/layer_cases.h"
 #include "tests/support/numbers.h"

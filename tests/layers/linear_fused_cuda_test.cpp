@@ -2,7 +2,7 @@
 // The linear kernels of a planned step on `device cuda`, against the operations one by one in double.
 #include "framework/ops/matmul.h"
 #include "framework/ops/softmax_cross_entropy.h"
-#include "layers/linear_fused.h"
+#include "layers/linear/linear_fused.h"
 #include "tests/support/cuda_like_cpu.h"
 
 namespace convscope {

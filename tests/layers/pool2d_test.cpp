@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "layers/pool2d.h"
+#include "layers/pool2d/pool2d.h"
 
 #include <gtest/gtest.h>
 

@@ -12,7 +12,7 @@
 #include "framework/ops/elementwise.h"
 #include "framework/random.h"
 #include "layers/conv2d/conv2d.h"
-#include "layers/pool2d.h"
+#include "layers/pool2d/pool2d.h"
 #include "tests/support/numbers.h"
 
 namespace convscope {

@@ -8,7 +8,7 @@
 #include "framework/ops/elementwise.h"
 #include "layers/conv2d/conv2d.h"
 #include "layers/conv2d/few_channel_chains/cuda/pooled_chain.h"
-#include "layers/pool2d.h"
+#include "layers/pool2d/pool2d.h"
 #include "tests/support/cuda.h"
 #include "tests/support/numbers.h"
 

@@ -7,7 +7,7 @@
 // Numerics  Numbers are counted from a nearby one (the mean, or the channel's first element), so a
 //           mean far from 0 costs nothing. A fold of 512 numbers adds 14 roundings at most, each of
 //           2^-24: the sum is exact to 1e-6 of the sum of magnitudes, mostly to 1e-7
-#include "layers/batch_norm2d_simd.h"
+#include "layers/batch_norm2d/batch_norm2d_simd.h"
 
 #include "framework/simd.h"
 

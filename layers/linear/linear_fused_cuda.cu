@@ -28,8 +28,8 @@
 #include "framework/cuda/scratch.cuh"
 #include "framework/ops/elementwise.h"
 #include "framework/ops/matmul.h"
-#include "layers/linear_fused.h"
-#include "layers/linear_loss.cuh"
+#include "layers/linear/linear_fused.h"
+#include "layers/linear/linear_loss.cuh"
 
 namespace convscope {
 namespace {

@@ -21,11 +21,11 @@
 #include <cmath>
 
 #include "layers/activation.h"
-#include "layers/batch_norm2d.h"
+#include "layers/batch_norm2d/batch_norm2d.h"
 #include "layers/conv2d/conv2d.h"
 #include "layers/flatten.h"
-#include "layers/linear.h"
-#include "layers/pool2d.h"
+#include "layers/linear/linear.h"
+#include "layers/pool2d/pool2d.h"
 #include "layers/residual.h"
 
 namespace convscope {

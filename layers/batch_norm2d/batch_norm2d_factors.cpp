@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "layers/batch_norm2d_factors.h"
+#include "layers/batch_norm2d/batch_norm2d_factors.h"
 
 #include <cmath>
 

@@ -9,7 +9,7 @@
 //           left or right edge, or holds a NaN, are computed one by one
 // Numerics  max is exact; NaN wins. avg adds ((x00 + x01) + (x10 + x11)) / 4
 // Read next pool2d_cpu.cpp: any window, as plain loops
-#include "layers/pool2d_simd.h"
+#include "layers/pool2d/pool2d_simd.h"
 
 #include "framework/simd.h"
 #include "framework/simd_math.h"

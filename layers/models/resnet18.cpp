@@ -16,11 +16,11 @@
 // Paper       K. He, X. Zhang, S. Ren, J. Sun: Deep Residual Learning for Image Recognition,
 //             CVPR 2016, arXiv 1512.03385
 #include "layers/activation.h"
-#include "layers/batch_norm2d.h"
+#include "layers/batch_norm2d/batch_norm2d.h"
 #include "layers/conv2d/conv2d.h"
 #include "layers/flatten.h"
-#include "layers/linear.h"
-#include "layers/pool2d.h"
+#include "layers/linear/linear.h"
+#include "layers/pool2d/pool2d.h"
 #include "layers/residual.h"
 
 namespace convscope {

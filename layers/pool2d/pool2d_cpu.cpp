@@ -5,8 +5,8 @@
 #include <array>
 
 #include "framework/parallel.h"
-#include "layers/pool2d.h"
-#include "layers/pool2d_simd.h"
+#include "layers/pool2d/pool2d.h"
+#include "layers/pool2d/pool2d_simd.h"
 
 namespace convscope {
 

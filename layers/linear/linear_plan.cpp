@@ -8,8 +8,8 @@
 #include "framework/ops/elementwise.h"
 #include "framework/ops/matmul.h"
 #include "framework/ops/reduce.h"
-#include "layers/linear.h"
-#include "layers/linear_fused.h"
+#include "layers/linear/linear.h"
+#include "layers/linear/linear_fused.h"
 #include "layers/plan/activation_op.h"
 #include "layers/plan/loss_op.h"
 

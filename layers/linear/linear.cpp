@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "layers/linear.h"
+#include "layers/linear/linear.h"
 
 #include "framework/ops/matmul.h"
 #include "layers/init.h"

@@ -15,7 +15,7 @@
 #include "framework/cuda/async_copy.cuh"
 #include "framework/cuda/launch.cuh"
 #include "framework/cuda/scratch.cuh"
-#include "layers/linear_loss.cuh"
+#include "layers/linear/linear_loss.cuh"
 
 namespace convscope {
 namespace {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // batch_norm2d_factors_cuda.cu: a thread for each channel.
 #include "framework/cuda/launch.cuh"
-#include "layers/batch_norm2d_factors.h"
+#include "layers/batch_norm2d/batch_norm2d_factors.h"
 
 namespace convscope {
 namespace {

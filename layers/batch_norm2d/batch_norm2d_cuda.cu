@@ -17,8 +17,8 @@
 
 #include "framework/cuda/map.cuh"
 #include "framework/cuda/scratch.cuh"
-#include "layers/batch_norm2d.h"
-#include "layers/batch_norm2d_fused.h"
+#include "layers/batch_norm2d/batch_norm2d.h"
+#include "layers/batch_norm2d/batch_norm2d_fused.h"
 
 namespace convscope {
 namespace {

@@ -5,9 +5,9 @@
 #include <cmath>
 
 #include "framework/parallel.h"
-#include "layers/batch_norm2d.h"
-#include "layers/batch_norm2d_fused.h"
-#include "layers/batch_norm2d_simd.h"
+#include "layers/batch_norm2d/batch_norm2d.h"
+#include "layers/batch_norm2d/batch_norm2d_fused.h"
+#include "layers/batch_norm2d/batch_norm2d_simd.h"
 
 namespace convscope {
 

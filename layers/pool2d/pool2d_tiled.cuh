@@ -3,7 +3,7 @@
 // false, and does nothing, when its sizes are others.
 #pragma once
 
-#include "layers/pool2d.h"
+#include "layers/pool2d/pool2d.h"
 
 namespace convscope {
 

@@ -7,7 +7,7 @@
 //           are those of the CPU. Windows of 2x2 at stride 2 and of 3x3 at stride 2 are known to the
 //           compiler: divisions become shifts.
 #include "framework/cuda/launch.cuh"
-#include "layers/pool2d_tiled.cuh"
+#include "layers/pool2d/pool2d_tiled.cuh"
 
 namespace convscope {
 namespace {

@@ -8,7 +8,7 @@
 //           four pixels from four windows. Planes: a warp adds one, 16 bytes to a lane at a time.
 // Numerics  the same additions in the same order as pool2d_cuda.cu; means of planes in double
 #include "framework/cuda/map.cuh"
-#include "layers/pool2d_tiled.cuh"
+#include "layers/pool2d/pool2d_tiled.cuh"
 
 namespace convscope {
 namespace {

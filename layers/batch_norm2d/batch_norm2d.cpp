@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "layers/batch_norm2d.h"
+#include "layers/batch_norm2d/batch_norm2d.h"
 
-#include "layers/batch_norm2d_factors.h"
+#include "layers/batch_norm2d/batch_norm2d_factors.h"
 #include "layers/plan/batch_norm_op.h"
 
 namespace convscope {

@@ -2,7 +2,7 @@
 // linear_loss.cuh: linear_loss_cuda.cu, for the table in linear_fused_cuda.cu.
 #pragma once
 
-#include "layers/linear_fused.h"
+#include "layers/linear/linear_fused.h"
 
 namespace convscope {
 

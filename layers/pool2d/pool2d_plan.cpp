@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // pool2d_plan.cpp: the pooling layers in a planned step.
 #include "layers/plan/max_pool_op.h"
-#include "layers/pool2d.h"
+#include "layers/pool2d/pool2d.h"
 
 namespace convscope {
 namespace {
