@@ -8,7 +8,7 @@
 #include <type_traits>
 #include <utility>
 
-#include "framework/memory.h"
+#include "framework/memory/memory.h"
 
 namespace convscope {
 
@@ -42,7 +42,8 @@ class Ref {
   Ref(const Ref& other) : pointer_(other.pointer_) { retain(); }
   Ref(Ref&& other) noexcept : pointer_(std::exchange(other.pointer_, nullptr)) {}
   template <class U>
-  requires std::is_convertible_v<U*, T*> Ref(const Ref<U>& other) : pointer_(other.get()) {
+    requires std::is_convertible_v<U*, T*>
+  Ref(const Ref<U>& other) : pointer_(other.get()) {
     retain();
   }
   Ref& operator=(Ref other) noexcept {

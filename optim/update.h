@@ -10,8 +10,8 @@
 #include <cstdint>
 #include <vector>
 
-#include "framework/cpu_isa.h"
 #include "framework/kernel_slot.h"
+#include "framework/simd/cpu_isa.h"
 #include "framework/tensor.h"
 #include "optim/optimizer.h"
 

@@ -14,7 +14,7 @@
 
 #include "framework/cuda/map.cuh"
 #include "framework/cuda/scratch.cuh"
-#include "framework/memory.h"
+#include "framework/memory/memory.h"
 #include "optim/device_update.h"
 #include "optim/update.h"
 

@@ -4,7 +4,7 @@
 // Each element is independent and every lane does the same operations, the masked last vector too;
 // so the bits do not depend on how the work was cut. All loops are bound by memory: about 1 FLOP
 // for each 4 bytes.
-#include "framework/simd.h"
+#include "framework/simd/simd.h"
 #include "optim/update.h"
 
 namespace convscope::CONVSCOPE_ISA {

@@ -27,7 +27,7 @@ struct IntegerGrid {
 CONVSCOPE_API IntegerGrid integer_grid(int bits, bool is_signed);
 
 // The functions below are always inlined, so files for one instruction set may use them
-// (framework/simd.h).
+// (framework/simd/simd.h).
 template <class T>
 [[gnu::always_inline]] CONVSCOPE_HOST_DEVICE inline T clip_to(T u, T low, T high) {
   u = low > u ? low : u;  // written so that NaN passes

@@ -7,7 +7,7 @@
 // exact in double (24 + 24 bits), and kChains sums run side by side in one fixed order.
 #include "quant/lsq_simd.h"
 
-#include "framework/simd.h"
+#include "framework/simd/simd.h"
 #include "quant/integer_grid.h"
 
 namespace convscope::CONVSCOPE_ISA {

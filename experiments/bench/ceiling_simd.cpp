@@ -5,7 +5,7 @@
 // the units busy; 12 (of 16 registers) or 24 (of 32) leave some slack. The scalar copy has no FMA
 // and takes the 4-lane vectors that every x86-64 has, as the compiler does for its plain loops.
 #include "experiments/bench/ceiling_kernels.h"
-#include "framework/simd.h"
+#include "framework/simd/simd.h"
 
 namespace convscope::CONVSCOPE_ISA {
 namespace {

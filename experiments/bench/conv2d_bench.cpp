@@ -11,7 +11,7 @@
 #include "experiments/bench/interleave.h"
 #include "experiments/bench/problem_list.h"
 #include "experiments/bench/sampled_reference.h"
-#include "framework/memory.h"
+#include "framework/memory/memory.h"
 #include "framework/parallel.h"
 #include "framework/random.h"
 #include "framework/tensor.h"

@@ -5,7 +5,7 @@
 #include <cmath>
 #include <memory>
 
-#include "framework/memory.h"
+#include "framework/memory/memory.h"
 
 namespace convscope {
 namespace {

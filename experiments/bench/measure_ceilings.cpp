@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "experiments/bench/ceiling_kernels.h"
-#include "framework/memory.h"
+#include "framework/memory/memory.h"
 
 namespace convscope {
 

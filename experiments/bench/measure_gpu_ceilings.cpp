@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "experiments/bench/device_timing.h"
-#include "framework/memory.h"
+#include "framework/memory/memory.h"
 #include "framework/random.h"
 #include "framework/tensor.h"
 #include "layers/conv2d/execute.h"

@@ -13,7 +13,7 @@
 #include "experiments/bench/process_memory.h"
 #include "experiments/config/build.h"
 #include "experiments/trainer/train_step.h"
-#include "framework/memory.h"
+#include "framework/memory/memory.h"
 #include "framework/parallel.h"
 #include "framework/random.h"
 #include "layers/conv2d/conv2d.h"

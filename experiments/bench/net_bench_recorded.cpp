@@ -6,7 +6,7 @@
 
 #include "experiments/config/build.h"
 #include "experiments/trainer/recorded_steps.h"
-#include "framework/memory.h"
+#include "framework/memory/memory.h"
 #include "framework/random.h"
 
 namespace convscope {

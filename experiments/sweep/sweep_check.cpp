@@ -9,7 +9,7 @@
 #include "experiments/config/build.h"
 #include "experiments/config/build_pruner.h"
 #include "experiments/sweep/member_state.h"
-#include "framework/memory.h"
+#include "framework/memory/memory.h"
 #include "framework/registry.h"
 
 namespace convscope {

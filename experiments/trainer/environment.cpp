@@ -9,9 +9,9 @@
 
 #include "experiments/trainer/run_folder.h"
 #include "framework/check.h"
-#include "framework/cpu_isa.h"
 #include "framework/device.h"
 #include "framework/parallel.h"
+#include "framework/simd/cpu_isa.h"
 #include "layers/conv2d/ceilings.h"
 
 namespace convscope {

@@ -7,9 +7,9 @@
 #include "experiments/config/build_pruner.h"
 #include "experiments/trainer/layer_table.h"
 #include "experiments/trainer/trainer.h"
-#include "framework/cpu_isa.h"
-#include "framework/memory.h"
+#include "framework/memory/memory.h"
 #include "framework/parallel.h"
+#include "framework/simd/cpu_isa.h"
 
 namespace convscope {
 namespace {

@@ -5,7 +5,7 @@
 #include <cmath>
 #include <utility>
 
-#include "framework/memory.h"
+#include "framework/memory/memory.h"
 #include "framework/ops/softmax_cross_entropy.h"
 
 namespace convscope {

@@ -10,7 +10,7 @@
 #include "experiments/trainer/checkpoint.h"
 #include "experiments/trainer/removal.h"
 #include "experiments/trainer/signals.h"
-#include "framework/memory.h"
+#include "framework/memory/memory.h"
 
 namespace convscope {
 namespace {

@@ -1,6 +1,6 @@
 # libconvscope: one shared library from all folders. New files are found by themselves.
 #   *.cpp        compiled once
-#   *_simd.cpp   compiled once for each instruction set (framework/cpu_isa.h)
+#   *_simd.cpp   compiled once for each instruction set (framework/simd/cpu_isa.h)
 #   *_cuda.cu    go into libconvscope_cuda
 set(convscope_folders framework layers optim quant sparsity datasets experiments)
 set(convscope_globs ${convscope_folders})

@@ -3,8 +3,8 @@
 // instruction set. All are bound by memory, not by arithmetic.
 #include "framework/ops/elementwise_simd.h"
 
-#include "framework/simd.h"
-#include "framework/simd_math.h"
+#include "framework/simd/simd.h"
+#include "framework/simd/simd_math.h"
 
 namespace convscope::CONVSCOPE_ISA {
 namespace {

@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-#include "framework/cpu_isa.h"
+#include "framework/simd/cpu_isa.h"
 
 namespace convscope {
 

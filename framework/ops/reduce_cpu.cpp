@@ -3,7 +3,7 @@
 // a plain walk. Chunks depend on the sizes only, so any number of threads gives the same bits.
 #include <algorithm>
 
-#include "framework/memory.h"
+#include "framework/memory/memory.h"
 #include "framework/ops/broadcast.h"
 #include "framework/ops/reduce.h"
 #include "framework/ops/reduce_simd.h"

@@ -6,7 +6,7 @@
 // kBlock + (number of blocks), not with the number of terms.
 #include "framework/ops/reduce_simd.h"
 
-#include "framework/simd.h"
+#include "framework/simd/simd.h"
 
 namespace convscope::CONVSCOPE_ISA {
 namespace {

@@ -5,8 +5,8 @@
 // between 1 and K, so neither overflow nor the log of 0 can happen for finite entries.
 #include "framework/ops/softmax_simd.h"
 
-#include "framework/simd.h"
-#include "framework/simd_math.h"
+#include "framework/simd/simd.h"
+#include "framework/simd/simd_math.h"
 
 namespace convscope::CONVSCOPE_ISA {
 namespace {

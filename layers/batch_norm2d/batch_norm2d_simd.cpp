@@ -9,7 +9,7 @@
 //           2^-24: the sum is exact to 1e-6 of the sum of magnitudes, mostly to 1e-7
 #include "layers/batch_norm2d/batch_norm2d_simd.h"
 
-#include "framework/simd.h"
+#include "framework/simd/simd.h"
 
 namespace convscope::CONVSCOPE_ISA {
 namespace {

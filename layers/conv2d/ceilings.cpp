@@ -10,9 +10,9 @@
 #include <mutex>
 #include <nlohmann/json.hpp>
 
-#include "framework/cpu_isa.h"
 #include "framework/device.h"
 #include "framework/io/atomic_file.h"
+#include "framework/simd/cpu_isa.h"
 #include "layers/conv2d/measure.h"
 
 namespace convscope {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "layers/conv2d/conv2d.h"
 
-#include "framework/cpu_isa.h"
 #include "framework/ops/accumulate.h"
 #include "framework/parallel.h"
+#include "framework/simd/cpu_isa.h"
 #include "framework/tensor_kernels.h"
 #include "layers/conv2d/bias_gradient.h"
 #include "layers/conv2d/execute.h"

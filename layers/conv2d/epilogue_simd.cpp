@@ -2,7 +2,7 @@
 // epilogue_simd.cpp: plain loops that the compiler turns into vector code.
 #include "layers/conv2d/epilogue_simd.h"
 
-#include "framework/simd.h"
+#include "framework/simd/simd.h"
 
 namespace convscope::CONVSCOPE_ISA {
 namespace {

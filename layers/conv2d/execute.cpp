@@ -5,7 +5,7 @@
 #include <cmath>
 #include <limits>
 
-#include "framework/memory.h"
+#include "framework/memory/memory.h"
 #include "layers/conv2d/epilogue.h"
 
 namespace convscope {

@@ -11,11 +11,11 @@
 #include <mutex>
 #include <nlohmann/json.hpp>
 
-#include "framework/cpu_isa.h"
 #include "framework/io/atomic_file.h"
-#include "framework/memory.h"
+#include "framework/memory/memory.h"
 #include "framework/parallel.h"
 #include "framework/random.h"
+#include "framework/simd/cpu_isa.h"
 #include "framework/tensor.h"
 
 namespace convscope {

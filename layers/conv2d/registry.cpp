@@ -2,7 +2,7 @@
 // registry.cpp: the tables of convolution algorithms, one for each kind of device.
 #include <algorithm>
 
-#include "framework/cpu_isa.h"
+#include "framework/simd/cpu_isa.h"
 #include "layers/conv2d/algorithm.h"
 
 namespace convscope {

@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <mutex>
 
-#include "framework/cpu_isa.h"
 #include "framework/parallel.h"
+#include "framework/simd/cpu_isa.h"
 #include "layers/conv2d/ceilings.h"
 #include "layers/conv2d/measure.h"
 

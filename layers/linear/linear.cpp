@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "layers/linear/linear.h"
 
-#include "framework/ops/matmul.h"
+#include "framework/ops/gemm/matmul.h"
 #include "layers/init.h"
 
 namespace convscope {

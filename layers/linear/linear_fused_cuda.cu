@@ -19,7 +19,7 @@
 //            the sizes alone: two runs give the same bits
 // Choices    the largest tile of which there are kEnoughBlocks: LeNet's first layer at 64 images is
 //            8 x 15 tiles of 8x8. 256 images in a split: as long as loading and adding up takes
-// Read next  linear_loss_cuda.cu: the last layer with the loss; framework/ops/matmul_cuda.cu
+// Read next  linear_loss_cuda.cu: the last layer with the loss; framework/ops/gemm/matmul_cuda.cu
 #include <algorithm>
 
 #include "framework/cuda/async_copy.cuh"
@@ -27,7 +27,7 @@
 #include "framework/cuda/reduce.cuh"
 #include "framework/cuda/scratch.cuh"
 #include "framework/ops/elementwise.h"
-#include "framework/ops/matmul.h"
+#include "framework/ops/gemm/matmul.h"
 #include "layers/linear/linear_fused.h"
 #include "layers/linear/linear_loss.cuh"
 

@@ -6,7 +6,7 @@
 
 #include "framework/ops/accumulate.h"
 #include "framework/ops/elementwise.h"
-#include "framework/ops/matmul.h"
+#include "framework/ops/gemm/matmul.h"
 #include "framework/ops/reduce.h"
 #include "layers/linear/linear.h"
 #include "layers/linear/linear_fused.h"

@@ -16,7 +16,7 @@
 #include <utility>
 #include <vector>
 
-#include "framework/arena_plan.h"
+#include "framework/memory/arena_plan.h"
 #include "layers/plan/plan_graph.h"
 
 namespace convscope {

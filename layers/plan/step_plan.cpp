@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <chrono>
 
-#include "framework/cpu_isa.h"
 #include "framework/parallel.h"
+#include "framework/simd/cpu_isa.h"
 #include "layers/plan/loss_op.h"
 
 namespace convscope {

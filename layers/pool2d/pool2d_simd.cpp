@@ -11,8 +11,8 @@
 // Read next pool2d_cpu.cpp: any window, as plain loops
 #include "layers/pool2d/pool2d_simd.h"
 
-#include "framework/simd.h"
-#include "framework/simd_math.h"
+#include "framework/simd/simd.h"
+#include "framework/simd/simd_math.h"
 
 namespace convscope::CONVSCOPE_ISA {
 namespace {

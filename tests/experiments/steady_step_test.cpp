@@ -6,7 +6,7 @@
 #include <new>
 
 #include "experiments/config/build.h"
-#include "framework/memory.h"
+#include "framework/memory/memory.h"
 #include "tests/experiments/training_fixture.h"
 
 // The sanitizers bring an operator new of their own, and without the pool of small objects there is

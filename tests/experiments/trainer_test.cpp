@@ -6,8 +6,8 @@
 
 #include "experiments/trainer/alarms.h"
 #include "experiments/trainer/environment.h"
-#include "framework/cpu_isa.h"
-#include "framework/memory.h"
+#include "framework/memory/memory.h"
+#include "framework/simd/cpu_isa.h"
 #include "tests/experiments/training_fixture.h"
 
 namespace convscope::testing {

@@ -9,7 +9,7 @@
 
 #include "experiments/trainer/checkpoint.h"
 #include "experiments/trainer/environment.h"
-#include "framework/memory.h"
+#include "framework/memory/memory.h"
 #include "framework/ops/softmax_cross_entropy.h"
 #include "tests/experiments/training_fixture.h"
 #include "tests/support/cuda.h"

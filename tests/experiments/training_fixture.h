@@ -12,7 +12,7 @@
 
 #include "experiments/trainer/trainer.h"
 #include "framework/ops/elementwise.h"
-#include "framework/ops/matmul.h"
+#include "framework/ops/gemm/matmul.h"
 #include "framework/random.h"
 
 namespace convscope::testing {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "framework/arena_plan.h"
+#include "framework/memory/arena_plan.h"
 
 #include <gtest/gtest.h>
 
-#include "framework/memory.h"
+#include "framework/memory/memory.h"
 #include "framework/random.h"
 
 namespace convscope {

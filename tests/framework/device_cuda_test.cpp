@@ -6,7 +6,7 @@
 #include <cstring>
 #include <numeric>
 
-#include "framework/memory.h"
+#include "framework/memory/memory.h"
 #include "tests/support/cuda.h"
 #include "tests/support/expect_error.h"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "framework/memory.h"
+#include "framework/memory/memory.h"
 
 #include <gtest/gtest.h>
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The linear kernels of a planned step on `device cuda`, against the operations one by one in double.
-#include "framework/ops/matmul.h"
+#include "framework/ops/gemm/matmul.h"
 #include "framework/ops/softmax_cross_entropy.h"
 #include "layers/linear/linear_fused.h"
 #include "tests/support/cuda_like_cpu.h"

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 
-#include "framework/cpu_isa.h"
 #include "framework/parallel.h"
+#include "framework/simd/cpu_isa.h"
 #include "tests/optim/optim_cases.h"
 
 namespace convscope {

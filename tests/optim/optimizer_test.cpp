@@ -5,8 +5,8 @@
 
 #include <functional>
 
-#include "framework/cpu_isa.h"
 #include "framework/parallel.h"
+#include "framework/simd/cpu_isa.h"
 #include "optim/adam.h"
 #include "optim/sgd.h"
 #include "tests/optim/optim_cases.h"

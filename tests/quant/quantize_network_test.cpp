@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "quant/quantize_network.h"
 
-#include "framework/memory.h"
+#include "framework/memory/memory.h"
 #include "framework/ops/softmax_cross_entropy.h"
 #include "layers/layer_types.h"
 #include "tests/support/expect_error.h"

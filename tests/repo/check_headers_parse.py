@@ -42,7 +42,7 @@ def problems(root):
     known = set(json.loads(cache.read_text() or "[]")) if cache.is_file() else set()
 
     def parse(path):
-        # Headers of kernels are parsed as in the scalar copy (framework/simd.h).
+        # Headers of kernels are parsed as in the scalar copy (framework/simd/simd.h).
         text = (root / path).read_text()
         isa = SCALAR if "CONVSCOPE_ISA" in text and path.name != "cpu_isa.h" else []
         # Included rather than compiled, so that #pragma once in a main file is no warning.

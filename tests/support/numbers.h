@@ -10,9 +10,9 @@
 #include <string>
 
 #include "framework/autograd/variable.h"
-#include "framework/cpu_isa.h"
 #include "framework/parallel.h"
 #include "framework/random.h"
+#include "framework/simd/cpu_isa.h"
 
 namespace convscope::testing {
 

@@ -30,10 +30,10 @@
 #include <string>
 #include <vector>
 
-#include "framework/cpu_isa.h"
-#include "framework/memory.h"
+#include "framework/memory/memory.h"
 #include "framework/parallel.h"
 #include "framework/random.h"
+#include "framework/simd/cpu_isa.h"
 #include "layers/conv2d/algorithm.h"
 #include "tests/support/device_block.h"
 

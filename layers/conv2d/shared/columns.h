@@ -8,7 +8,7 @@
 
 #include <cstdint>
 
-#include "framework/cpu_isa.h"
+#include "framework/simd/cpu_isa.h"
 #include "layers/conv2d/problem.h"
 
 namespace convscope {

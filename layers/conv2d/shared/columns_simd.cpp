@@ -22,7 +22,7 @@
 // Source     K. Chellapilla, S. Puri, P. Simard: High Performance Convolutional Neural Networks for
 //            Document Processing, 2006, hal inria-00112631
 // Read next  im2col_gemm_cpu.cpp: who calls these.
-#include "framework/simd.h"
+#include "framework/simd/simd.h"
 #include "layers/conv2d/shared/columns.h"
 
 namespace convscope::CONVSCOPE_ISA {

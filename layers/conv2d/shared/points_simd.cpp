@@ -7,7 +7,7 @@
 //            vectors, AVX2 4 x 3: what is read for it comes from both sides in lanes.
 // GCC 12 keeps an array that an ordinary loop indexes on the stack: every loop over sums has an
 // unroll pragma.
-#include "framework/simd.h"
+#include "framework/simd/simd.h"
 #include "layers/conv2d/shared/points.h"
 
 namespace convscope::CONVSCOPE_ISA {

@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "framework/ops/gemm_kernels.h"
+#include "framework/ops/gemm/gemm_kernels.h"
 
 namespace convscope {
 

@@ -8,7 +8,7 @@
 //            four FMAs: 14 x 2 sums + 2 x 2 vectors of dy = 32 registers.
 // GCC 12 keeps an array that an ordinary loop indexes on the stack: every loop over sums has an
 // unroll pragma.
-#include "framework/simd.h"
+#include "framework/simd/simd.h"
 #include "layers/conv2d/shared/tiles.h"
 #include "layers/conv2d/shared/transpose_16x16.h"
 

@@ -2,7 +2,7 @@
 // transpose_16x16.h: 16 registers of AVX-512 as a matrix, turned over; for *_simd.cpp files.
 #pragma once
 
-#include "framework/simd.h"
+#include "framework/simd/simd.h"
 
 #if defined(CONVSCOPE_ISA_IS_AVX512)
 

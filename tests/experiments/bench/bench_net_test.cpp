@@ -11,7 +11,7 @@
 #include "experiments/bench/process_memory.h"
 #include "experiments/cli/cli.h"
 #include "experiments/config/build.h"
-#include "framework/memory.h"
+#include "framework/memory/memory.h"
 #include "tests/support/temporary_folder.h"
 
 namespace convscope {

@@ -8,8 +8,8 @@
 
 #include "experiments/bench/bench_report.h"
 #include "experiments/bench/measure_ceilings.h"
-#include "framework/cpu_isa.h"
 #include "framework/parallel.h"
+#include "framework/simd/cpu_isa.h"
 #include "layers/conv2d/select.h"
 #include "tests/support/cache_folder.h"
 #include "tests/support/numbers.h"

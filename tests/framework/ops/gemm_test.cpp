@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Matrix products against a double sum, for each instruction set and number of threads.
-#include "framework/ops/gemm.h"
+#include "framework/ops/gemm/gemm.h"
 
 #include <gtest/gtest.h>
 
@@ -8,9 +8,9 @@
 #include <limits>
 #include <vector>
 
-#include "framework/cpu_isa.h"
 #include "framework/parallel.h"
 #include "framework/random.h"
+#include "framework/simd/cpu_isa.h"
 
 namespace convscope {
 namespace {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "framework/ops/matmul.h"
+#include "framework/ops/gemm/matmul.h"
 #include "framework/ops/pad.h"
 #include "framework/ops/softmax_cross_entropy.h"
 #include "tests/support/cuda_like_cpu.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "framework/ops/matmul.h"
+#include "framework/ops/gemm/matmul.h"
 
 #include <gtest/gtest.h>
 

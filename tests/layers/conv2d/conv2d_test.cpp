@@ -5,7 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "framework/autograd/gradcheck.h"
-#include "framework/memory.h"
+#include "framework/memory/memory.h"
 #include "tests/support/expect_error.h"
 #include "tests/support/numbers.h"
 

@@ -4,7 +4,7 @@
 
 #include <complex>
 
-#include "framework/memory.h"
+#include "framework/memory/memory.h"
 #include "layers/conv2d/fft/cpu/fft_kernels.h"
 #include "layers/conv2d/select.h"
 #include "tests/support/expect_error.h"

@@ -6,7 +6,7 @@
 
 #include <cinttypes>
 
-#include "framework/memory.h"
+#include "framework/memory/memory.h"
 #include "tests/support/cases.h"
 #include "tests/support/cuda.h"
 #include "tests/support/numerics.h"

@@ -6,9 +6,9 @@
 #include <cmath>
 #include <cstring>
 
-#include "framework/cpu_isa.h"
 #include "framework/ops/softmax_cross_entropy.h"
 #include "framework/parallel.h"
+#include "framework/simd/cpu_isa.h"
 #include "layers/layer_types.h"
 #include "layers/plan/step_plan.h"
 #include "tests/layers/layer_cases.h"

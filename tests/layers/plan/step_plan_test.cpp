@@ -8,11 +8,11 @@
 #include <cmath>
 #include <cstring>
 
-#include "framework/cpu_isa.h"
 #include "framework/ops/elementwise.h"
 #include "framework/ops/softmax_cross_entropy.h"
 #include "framework/parallel.h"
 #include "framework/random.h"
+#include "framework/simd/cpu_isa.h"
 #include "layers/layer_types.h"
 #include "layers/plan/add_op.h"
 #include "layers/sequential.h"

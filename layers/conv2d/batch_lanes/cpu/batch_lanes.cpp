@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "framework/check.h"
-#include "framework/ops/gemm_kernels.h"
+#include "framework/ops/gemm/gemm_kernels.h"
 
 namespace convscope {
 

@@ -31,8 +31,8 @@
 
 #include <cstdint>
 
-#include "framework/cpu_isa.h"
 #include "framework/export.h"
+#include "framework/simd/cpu_isa.h"
 #include "layers/conv2d/problem.h"
 
 namespace convscope {

@@ -31,7 +31,7 @@
 // Read next  direct_cpu.cpp, pixels or channels in the lanes; batch_lanes.h, the fused training step
 #include <algorithm>
 
-#include "framework/memory.h"
+#include "framework/memory/memory.h"
 #include "framework/parallel.h"
 #include "layers/conv2d/algorithm.h"
 #include "layers/conv2d/batch_lanes/cpu/batch_lanes.h"

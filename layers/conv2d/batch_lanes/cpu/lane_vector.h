@@ -7,7 +7,7 @@
 
 #include <cstdint>
 
-#include "framework/simd.h"
+#include "framework/simd/simd.h"
 
 namespace convscope::CONVSCOPE_ISA {
 

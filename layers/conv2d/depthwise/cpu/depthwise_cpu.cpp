@@ -40,7 +40,7 @@
 // Read next  reference_cpu.cpp; depthwise_forward_simd.cpp and depthwise_backward_simd.cpp
 #include <algorithm>
 
-#include "framework/memory.h"
+#include "framework/memory/memory.h"
 #include "framework/parallel.h"
 #include "layers/conv2d/algorithm.h"
 #include "layers/conv2d/depthwise/cpu/depthwise_planes.h"

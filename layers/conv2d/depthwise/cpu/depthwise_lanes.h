@@ -8,7 +8,7 @@
 
 #include <cstdint>
 
-#include "framework/simd.h"
+#include "framework/simd/simd.h"
 
 namespace convscope::CONVSCOPE_ISA {
 

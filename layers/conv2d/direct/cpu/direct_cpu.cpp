@@ -37,8 +37,8 @@
 #include <algorithm>
 #include <array>
 
-#include "framework/memory.h"
-#include "framework/ops/gemm_kernels.h"
+#include "framework/memory/memory.h"
+#include "framework/ops/gemm/gemm_kernels.h"
 #include "framework/parallel.h"
 #include "layers/conv2d/algorithm.h"
 #include "layers/conv2d/direct/cpu/direct_plan.h"

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "framework/memory.h"
+#include "framework/memory/memory.h"
 #include "layers/conv2d/problem.h"
 #include "layers/conv2d/shared/tiles.h"
 

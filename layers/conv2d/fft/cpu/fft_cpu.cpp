@@ -46,7 +46,7 @@
 //            Unlike theirs the spectra of the kernels are made column by column.
 // Read next  winograd_f4x3_cpu.cpp, the same idea with polynomials over real points; fft_simd.cpp,
 //            the transforms
-#include "framework/ops/gemm_kernels.h"
+#include "framework/ops/gemm/gemm_kernels.h"
 #include "framework/parallel.h"
 #include "layers/conv2d/algorithm.h"
 #include "layers/conv2d/epilogue.h"

@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "framework/memory.h"
+#include "framework/memory/memory.h"
 #include "layers/conv2d/fft/cpu/fft_kernels.h"
 #include "layers/conv2d/problem.h"
 #include "layers/conv2d/shared/points.h"

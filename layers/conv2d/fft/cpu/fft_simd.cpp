@@ -10,7 +10,7 @@
 // complex row a + ib, whose spectrum Z gives both: A[j] = (Z[j] + conj Z[T-j]) / 2 and
 // B[j] = (Z[j] - conj Z[T-j]) / 2i (here without the 1/2). The way back is the same transform with
 // real and imaginary parts exchanged before and after.
-#include "framework/simd.h"
+#include "framework/simd/simd.h"
 #include "layers/conv2d/fft/cpu/fft_kernels.h"
 
 namespace convscope::CONVSCOPE_ISA {

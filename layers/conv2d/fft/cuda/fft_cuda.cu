@@ -35,7 +35,7 @@
 
 #include "framework/cuda/blas.cuh"
 #include "framework/cuda/launch.cuh"
-#include "framework/memory.h"
+#include "framework/memory/memory.h"
 #include "layers/conv2d/algorithm.h"
 #include "layers/conv2d/fft/cuda/fft_passes.cuh"
 

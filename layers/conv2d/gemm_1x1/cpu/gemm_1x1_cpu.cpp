@@ -29,12 +29,12 @@
 //            than packing; kPanelFloats 64 Ki: 256 KiB of L2 for packed panels
 //            kRun 256 pixels: dy in lanes 32 KiB x 14 planes of x 14 KiB
 // Source     M. Lin, Q. Chen, S. Yan 2013: Network In Network, arXiv 1312.4400
-// Read next  im2col_gemm_cpu.cpp, for kernels of any size; framework/ops/gemm_simd.cpp, the tile
+// Read next  im2col_gemm_cpu.cpp, for kernels of any size; framework/ops/gemm/gemm_simd.cpp, the tile
 #include <algorithm>
 #include <array>
 
-#include "framework/memory.h"
-#include "framework/ops/gemm_kernels.h"
+#include "framework/memory/memory.h"
+#include "framework/ops/gemm/gemm_kernels.h"
 #include "framework/parallel.h"
 #include "layers/conv2d/algorithm.h"
 #include "layers/conv2d/epilogue.h"

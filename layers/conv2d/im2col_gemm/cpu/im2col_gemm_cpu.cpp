@@ -31,11 +31,11 @@
 //            kPixels 768, kColumnRows 48: 144 KiB of columns in L2, 6 rows of dy (18 KiB) in L1
 // Source     K. Chellapilla, S. Puri, P. Simard 2006, hal inria-00112631; M. Cho, D. Brand: MEC,
 //            2017, arXiv 1706.06873 argues, as here, against the whole matrix
-// Read next  reference_cpu.cpp, the same sums without panels; framework/ops/gemm_simd.cpp, the tile
+// Read next  reference_cpu.cpp, the same sums without panels; framework/ops/gemm/gemm_simd.cpp, the tile
 #include <algorithm>
 
-#include "framework/memory.h"
-#include "framework/ops/gemm_kernels.h"
+#include "framework/memory/memory.h"
+#include "framework/ops/gemm/gemm_kernels.h"
 #include "framework/parallel.h"
 #include "layers/conv2d/algorithm.h"
 #include "layers/conv2d/epilogue.h"

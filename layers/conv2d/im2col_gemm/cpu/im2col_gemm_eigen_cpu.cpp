@@ -25,8 +25,8 @@
 // Read next  reference_cpu.cpp, without a matrix; im2col_gemm_cpu.cpp, with our own product
 #include <algorithm>
 
-#include "framework/memory.h"
-#include "framework/ops/gemm.h"
+#include "framework/memory/memory.h"
+#include "framework/ops/gemm/gemm.h"
 #include "framework/parallel.h"
 #include "layers/conv2d/algorithm.h"
 #include "layers/conv2d/shared/columns.h"

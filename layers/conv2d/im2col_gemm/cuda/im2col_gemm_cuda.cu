@@ -42,7 +42,7 @@
 #include "framework/cuda/blas.cuh"
 #include "framework/cuda/half.cuh"
 #include "framework/cuda/launch.cuh"
-#include "framework/memory.h"
+#include "framework/memory/memory.h"
 #include "layers/conv2d/algorithm.h"
 
 namespace convscope {

@@ -48,7 +48,7 @@
 #include <cmath>
 #include <limits>
 
-#include "framework/memory.h"
+#include "framework/memory/memory.h"
 #include "layers/conv2d/algorithm.h"
 #include "layers/conv2d/implicit_gemm/cuda/implicit_gemm_instances.cuh"
 

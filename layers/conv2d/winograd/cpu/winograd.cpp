@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "layers/conv2d/winograd/cpu/winograd.h"
 
-#include "framework/ops/gemm_kernels.h"
+#include "framework/ops/gemm/gemm_kernels.h"
 #include "framework/parallel.h"
 #include "layers/conv2d/epilogue.h"
 #include "layers/conv2d/winograd/cpu/winograd_kernels.h"

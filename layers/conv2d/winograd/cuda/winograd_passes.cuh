@@ -17,7 +17,7 @@
 
 #include "framework/cuda/blas.cuh"
 #include "framework/cuda/launch.cuh"
-#include "framework/memory.h"
+#include "framework/memory/memory.h"
 #include "layers/conv2d/algorithm.h"
 #include "layers/conv2d/winograd/cuda/winograd_transforms.cuh"
 

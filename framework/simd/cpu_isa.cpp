@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "framework/cpu_isa.h"
+#include "framework/simd/cpu_isa.h"
 
 #include <atomic>
 #include <cstdlib>

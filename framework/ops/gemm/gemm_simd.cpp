@@ -20,8 +20,8 @@
 //            34(3), 2008, doi 10.1145/1356052.1356053; F. Van Zee, R. van de Geijn: BLIS, ACM TOMS
 //            41(3), 2015, doi 10.1145/2764454.
 // Read next  gemm_cpu.cpp: how tiles make up a whole product.
-#include "framework/ops/gemm_kernels.h"
-#include "framework/simd.h"
+#include "framework/ops/gemm/gemm_kernels.h"
+#include "framework/simd/simd.h"
 
 namespace convscope::CONVSCOPE_ISA {
 namespace {

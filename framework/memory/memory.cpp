@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // memory.cpp: size classes and counters. The system side of a device is its DeviceBackend.
-#include "framework/memory.h"
+#include "framework/memory/memory.h"
 
 #include <array>
 #include <bit>

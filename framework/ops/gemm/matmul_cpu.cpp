@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "framework/ops/gemm.h"
-#include "framework/ops/matmul.h"
+#include "framework/ops/gemm/gemm.h"
+#include "framework/ops/gemm/matmul.h"
 
 namespace convscope {
 namespace {

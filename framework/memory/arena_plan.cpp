@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "framework/arena_plan.h"
+#include "framework/memory/arena_plan.h"
 
 #include <algorithm>
 #include <numeric>
 
-#include "framework/memory.h"
+#include "framework/memory/memory.h"
 
 namespace convscope {
 namespace {

@@ -4,7 +4,7 @@
 #include <Eigen/Core>
 #include <algorithm>
 
-#include "framework/ops/gemm.h"
+#include "framework/ops/gemm/gemm.h"
 
 namespace convscope {
 namespace {

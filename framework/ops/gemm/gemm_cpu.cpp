@@ -19,9 +19,9 @@
 // Read next  gemm_simd.cpp: the tile.
 #include <algorithm>
 
-#include "framework/memory.h"
-#include "framework/ops/gemm.h"
-#include "framework/ops/gemm_kernels.h"
+#include "framework/memory/memory.h"
+#include "framework/ops/gemm/gemm.h"
+#include "framework/ops/gemm/gemm_kernels.h"
 #include "framework/parallel.h"
 
 namespace convscope {

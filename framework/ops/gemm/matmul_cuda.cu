@@ -3,7 +3,7 @@
 // half factors with f32 sums.
 #include "framework/cuda/blas.cuh"
 #include "framework/cuda/launch.cuh"
-#include "framework/ops/matmul.h"
+#include "framework/ops/gemm/matmul.h"
 
 namespace convscope {
 namespace {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // matmul.h: products of matrices. f32 goes through the project's register-tiled product
-// (framework/ops/gemm.h) or, by name, through Eigen's; f64 is for gradient checks.
+// (framework/ops/gemm/gemm.h) or, by name, through Eigen's; f64 is for gradient checks.
 #pragma once
 
 #include "framework/autograd/variable.h"

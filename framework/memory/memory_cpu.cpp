@@ -5,7 +5,7 @@
 #include <cstring>
 
 #include "framework/device.h"
-#include "framework/memory.h"
+#include "framework/memory/memory.h"
 
 namespace convscope {
 namespace {
