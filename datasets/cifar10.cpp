@@ -4,7 +4,7 @@
 #include <cstring>
 #include <filesystem>
 
-#include "datasets/data_files.h"
+#include "datasets/files/data_files.h"
 
 namespace convscope {
 namespace {

@@ -2,8 +2,8 @@
 // fashion_mnist.cpp: articles of clothing, in the same files and sizes as MNIST, and harder.
 // Source: H. Xiao, K. Rasul, R. Vollgraf: Fashion-MNIST: a Novel Image Dataset for Benchmarking
 // Machine Learning Algorithms, 2017, arXiv 1708.07747.
-#include "datasets/data_files.h"
-#include "datasets/idx.h"
+#include "datasets/files/data_files.h"
+#include "datasets/files/idx.h"
 
 namespace convscope {
 

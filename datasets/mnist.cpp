@@ -2,8 +2,8 @@
 // mnist.cpp: handwritten digits, 60000 + 10000 grey images of 28x28.
 // Source: Y. LeCun, L. Bottou, Y. Bengio, P. Haffner: Gradient-Based Learning Applied to Document
 // Recognition, Proc. IEEE 1998, doi 10.1109/5.726791.
-#include "datasets/data_files.h"
-#include "datasets/idx.h"
+#include "datasets/files/data_files.h"
+#include "datasets/files/idx.h"
 
 namespace convscope {
 

@@ -10,9 +10,9 @@
 #include <iostream>
 #include <memory>
 
-#include "datasets/data_files.h"
-#include "datasets/fetch.h"
-#include "datasets/idx.h"
+#include "datasets/files/data_files.h"
+#include "datasets/files/fetch.h"
+#include "datasets/files/idx.h"
 #include "datasets/synthetic_digits.h"
 #include "experiments/cli/command.h"
 #include "framework/io/atomic_file.h"

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Downloads from a server of our own on 127.0.0.1; nothing leaves the machine.
-#include "datasets/fetch.h"
+#include "datasets/files/fetch.h"
 
 #include <cstdlib>
 #include <filesystem>
 
 #include "datasets/cifar10.h"
-#include "datasets/sums.h"
+#include "datasets/files/sums.h"
 #include "experiments/cli/cli.h"
 #include "tests/support/expect_error.h"
 #include "tests/support/http_server.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "datasets/idx.h"
+#include "datasets/files/idx.h"
 
 #include <cstdlib>
 #include <filesystem>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "datasets/sums.h"
+#include "datasets/files/sums.h"
 
 #include <gtest/gtest.h>
 

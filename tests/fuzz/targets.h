@@ -12,8 +12,8 @@
 #include <vector>
 
 #include "datasets/cifar10.h"
-#include "datasets/idx.h"
-#include "datasets/tar.h"
+#include "datasets/files/idx.h"
+#include "datasets/files/tar.h"
 #include "experiments/config/experiment_config.h"
 #include "experiments/config/sweep_block.h"
 #include "framework/io/inflater.h"

@@ -7,7 +7,7 @@
 #include <string>
 
 #include "datasets/dataset.h"
-#include "datasets/idx.h"
+#include "datasets/files/idx.h"
 #include "framework/io/atomic_file.h"
 
 namespace convscope::testing {

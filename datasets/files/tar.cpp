@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "datasets/tar.h"
+#include "datasets/files/tar.h"
 
 #include <algorithm>
 #include <array>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "datasets/fetch.h"
+#include "datasets/files/fetch.h"
 
 #include <algorithm>
 #include <array>
@@ -8,11 +8,11 @@
 #include <system_error>
 
 #include "datasets/cifar10.h"
-#include "datasets/data_files.h"
-#include "datasets/download.h"
-#include "datasets/idx.h"
-#include "datasets/sums.h"
-#include "datasets/tar.h"
+#include "datasets/files/data_files.h"
+#include "datasets/files/download.h"
+#include "datasets/files/idx.h"
+#include "datasets/files/sums.h"
+#include "datasets/files/tar.h"
 #include "framework/io/atomic_file.h"
 #include "framework/io/inflater.h"
 

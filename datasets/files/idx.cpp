@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "datasets/idx.h"
+#include "datasets/files/idx.h"
 
 #include <array>
 #include <cstring>
 
-#include "datasets/data_files.h"
+#include "datasets/files/data_files.h"
 #include "framework/io/inflater.h"
 
 namespace convscope {

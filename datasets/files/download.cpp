@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "datasets/download.h"
+#include "datasets/files/download.h"
 
 #include <curl/curl.h>
 #include <fcntl.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "datasets/data_files.h"
+#include "datasets/files/data_files.h"
 
 #include <cstdlib>
 #include <filesystem>
