@@ -4,7 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "experiments/bench/bench_report.h"
-#include "experiments/trainer/environment.h"
+#include "experiments/run_folder/environment.h"
 
 namespace convscope {
 namespace {

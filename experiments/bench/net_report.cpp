@@ -8,7 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "experiments/report/text_table.h"
-#include "experiments/trainer/environment.h"
+#include "experiments/run_folder/environment.h"
 
 namespace convscope {
 namespace {

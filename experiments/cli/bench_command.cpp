@@ -10,7 +10,7 @@
 #include <memory>
 
 #include "experiments/bench/bench_report.h"
-#include "experiments/bench/measure_ceilings.h"
+#include "experiments/bench/ceilings/measure_ceilings.h"
 #include "experiments/bench/peer_library.h"
 #include "experiments/bench/problem_list.h"
 #include "experiments/cli/bench_net.h"

@@ -8,8 +8,8 @@
 
 #include "experiments/cli/command.h"
 #include "experiments/config/experiment_config.h"
+#include "experiments/run_folder/run_folder.h"
 #include "experiments/trainer/checkpoint.h"
-#include "experiments/trainer/run_folder.h"
 #include "experiments/trainer/trainer.h"
 
 namespace convscope {

@@ -9,10 +9,10 @@
 
 #include "datasets/dataset.h"
 #include "experiments/bench/bench_report.h"
-#include "experiments/bench/measure_ceilings.h"
-#include "experiments/bench/measure_gpu_ceilings.h"
+#include "experiments/bench/ceilings/measure_ceilings.h"
+#include "experiments/bench/ceilings/measure_gpu_ceilings.h"
 #include "experiments/cli/command.h"
-#include "experiments/trainer/environment.h"
+#include "experiments/run_folder/environment.h"
 #include "framework/device.h"
 #include "layers/conv2d/algorithm.h"
 #include "layers/layer_types.h"

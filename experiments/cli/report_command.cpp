@@ -6,8 +6,8 @@
 
 #include "experiments/cli/command.h"
 #include "experiments/report/run_table.h"
-#include "experiments/trainer/run_folder.h"
-#include "experiments/trainer/run_search.h"
+#include "experiments/run_folder/run_folder.h"
+#include "experiments/run_folder/run_search.h"
 #include "framework/io/atomic_file.h"
 
 namespace convscope {

@@ -8,9 +8,9 @@
 #include "experiments/cli/command.h"
 #include "experiments/config/experiment_config.h"
 #include "experiments/report/run_table.h"
+#include "experiments/run_folder/environment.h"
+#include "experiments/run_folder/run_search.h"
 #include "experiments/trainer/checkpoint.h"
-#include "experiments/trainer/environment.h"
-#include "experiments/trainer/run_search.h"
 #include "experiments/trainer/trainer.h"
 
 namespace convscope {

@@ -10,7 +10,7 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
-#include "experiments/trainer/run_folder.h"
+#include "experiments/run_folder/run_folder.h"
 
 namespace convscope {
 namespace {

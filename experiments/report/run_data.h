@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "experiments/report/csv_table.h"
-#include "experiments/trainer/run_summary.h"
+#include "experiments/run_folder/run_summary.h"
 
 namespace convscope {
 

@@ -8,7 +8,7 @@
 #include <sstream>
 
 #include "experiments/report/text_table.h"
-#include "experiments/trainer/run_folder.h"
+#include "experiments/run_folder/run_folder.h"
 #include "framework/registry.h"
 
 namespace convscope {

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // run_table.h: runs as rows of a table: Markdown, CSV or JSON, sorted by any column. What the
-// columns mean stands in experiments/trainer/run_summary.h.
+// columns mean stands in experiments/run_folder/run_summary.h.
 #pragma once
 
 #include <string>
 #include <vector>
 
-#include "experiments/trainer/run_summary.h"
+#include "experiments/run_folder/run_summary.h"
 
 namespace convscope {
 

@@ -6,7 +6,7 @@
 #include <fstream>
 #include <sstream>
 
-#include "experiments/trainer/run_search.h"
+#include "experiments/run_folder/run_search.h"
 
 namespace convscope {
 namespace {

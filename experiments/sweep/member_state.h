@@ -7,8 +7,8 @@
 #include <string>
 
 #include "experiments/config/sweep_block.h"
-#include "experiments/trainer/run_folder.h"
-#include "experiments/trainer/run_summary.h"
+#include "experiments/run_folder/run_folder.h"
+#include "experiments/run_folder/run_summary.h"
 
 namespace convscope {
 

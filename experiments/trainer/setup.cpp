@@ -5,7 +5,7 @@
 
 #include "experiments/config/build.h"
 #include "experiments/config/build_pruner.h"
-#include "experiments/trainer/layer_table.h"
+#include "experiments/run_folder/layer_table.h"
 #include "experiments/trainer/trainer.h"
 #include "framework/memory/memory.h"
 #include "framework/parallel.h"

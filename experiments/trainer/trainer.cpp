@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "experiments/trainer/checkpoint.h"
-#include "experiments/trainer/removal.h"
+#include "experiments/trainer/compression/removal.h"
 #include "experiments/trainer/signals.h"
 #include "framework/memory/memory.h"
 

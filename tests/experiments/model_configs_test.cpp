@@ -9,7 +9,7 @@
 #include "datasets/synthetic_digits.h"
 #include "experiments/config/build.h"
 #include "experiments/config/conv_layers.h"
-#include "experiments/trainer/layer_table.h"
+#include "experiments/run_folder/layer_table.h"
 #include "experiments/trainer/train_step.h"
 
 namespace convscope {

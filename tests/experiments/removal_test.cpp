@@ -4,8 +4,8 @@
 #include <cmath>
 #include <csignal>
 
+#include "experiments/run_folder/run_summary.h"
 #include "experiments/trainer/checkpoint.h"
-#include "experiments/trainer/run_summary.h"
 #include "tests/experiments/training_fixture.h"
 #include "tests/support/expect_error.h"
 

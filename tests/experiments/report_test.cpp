@@ -2,7 +2,7 @@
 #include <nlohmann/json.hpp>
 
 #include "experiments/report/run_table.h"
-#include "experiments/trainer/run_search.h"
+#include "experiments/run_folder/run_search.h"
 #include "tests/experiments/training_fixture.h"
 
 namespace convscope::testing {

@@ -5,7 +5,7 @@
 #include <random>
 #include <thread>
 
-#include "experiments/trainer/run_search.h"
+#include "experiments/run_folder/run_search.h"
 #include "tests/experiments/program.h"
 #include "tests/experiments/training_fixture.h"
 

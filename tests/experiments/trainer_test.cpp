@@ -4,8 +4,8 @@
 #include <cmath>
 #include <csignal>
 
+#include "experiments/run_folder/environment.h"
 #include "experiments/trainer/alarms.h"
-#include "experiments/trainer/environment.h"
 #include "framework/memory/memory.h"
 #include "framework/simd/cpu_isa.h"
 #include "tests/experiments/training_fixture.h"

@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "experiments/run_folder/environment.h"
 #include "experiments/trainer/checkpoint.h"
-#include "experiments/trainer/environment.h"
 #include "framework/memory/memory.h"
 #include "framework/ops/softmax_cross_entropy.h"
 #include "tests/experiments/training_fixture.h"

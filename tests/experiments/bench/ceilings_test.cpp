@@ -7,7 +7,7 @@
 #include <sstream>
 
 #include "experiments/bench/bench_report.h"
-#include "experiments/bench/measure_ceilings.h"
+#include "experiments/bench/ceilings/measure_ceilings.h"
 #include "framework/parallel.h"
 #include "framework/simd/cpu_isa.h"
 #include "layers/conv2d/select.h"

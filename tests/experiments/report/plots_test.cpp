@@ -5,7 +5,7 @@
 #include "experiments/cli/cli.h"
 #include "experiments/report/html_report.h"
 #include "experiments/report/plot_kind.h"
-#include "experiments/trainer/run_search.h"
+#include "experiments/run_folder/run_search.h"
 #include "tests/experiments/report/run_folders.h"
 #include "tests/experiments/report/xml_check.h"
 #include "tests/experiments/training_fixture.h"

@@ -6,7 +6,7 @@
 #include <fstream>
 #include <string>
 
-#include "experiments/trainer/run_summary.h"
+#include "experiments/run_folder/run_summary.h"
 #include "framework/check.h"
 
 namespace convscope::testing {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "experiments/trainer/tensorboard.h"
+#include "experiments/run_folder/tensorboard.h"
 
 #include <sys/wait.h>
 

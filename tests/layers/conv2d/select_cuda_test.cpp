@@ -6,7 +6,7 @@
 #include <cstdlib>
 #include <fstream>
 
-#include "experiments/bench/measure_gpu_ceilings.h"
+#include "experiments/bench/ceilings/measure_gpu_ceilings.h"
 #include "layers/conv2d/ceilings.h"
 #include "layers/conv2d/execute.h"
 #include "layers/conv2d/measure.h"

@@ -5,9 +5,9 @@
 
 #include <memory>
 
-#include "experiments/trainer/append_file.h"
+#include "experiments/run_folder/append_file.h"
+#include "experiments/run_folder/run_folder.h"
 #include "experiments/trainer/progress.h"
-#include "experiments/trainer/run_folder.h"
 #include "sparsity/pruner.h"
 
 namespace convscope {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "experiments/trainer/removal.h"
+#include "experiments/trainer/compression/removal.h"
 
 #include "experiments/config/build.h"
 #include "experiments/config/compact_config.h"
-#include "experiments/trainer/layer_table.h"
+#include "experiments/run_folder/layer_table.h"
 
 namespace convscope {
 namespace {

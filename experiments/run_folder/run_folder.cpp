@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "experiments/trainer/run_folder.h"
+#include "experiments/run_folder/run_folder.h"
 
 #include <fcntl.h>
 #include <sys/file.h>
@@ -16,7 +16,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
-#include "experiments/trainer/append_file.h"
+#include "experiments/run_folder/append_file.h"
 #include "framework/io/atomic_file.h"
 
 namespace convscope {

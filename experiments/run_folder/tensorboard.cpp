@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "experiments/trainer/tensorboard.h"
+#include "experiments/run_folder/tensorboard.h"
 
 #include <array>
 #include <bit>
@@ -7,7 +7,7 @@
 #include <fstream>
 #include <iterator>
 
-#include "experiments/trainer/run_folder.h"
+#include "experiments/run_folder/run_folder.h"
 #include "framework/io/bytes.h"
 
 namespace convscope {

@@ -7,8 +7,8 @@
 #include <memory>
 #include <vector>
 
-#include "experiments/trainer/append_file.h"
-#include "experiments/trainer/run_folder.h"
+#include "experiments/run_folder/append_file.h"
+#include "experiments/run_folder/run_folder.h"
 #include "quant/quant_report.h"
 #include "sparsity/mask.h"
 

@@ -18,7 +18,7 @@
 #include <string>
 #include <string_view>
 
-#include "experiments/trainer/append_file.h"
+#include "experiments/run_folder/append_file.h"
 
 namespace convscope {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "experiments/trainer/run_summary.h"
+#include "experiments/run_folder/run_summary.h"
 
 #include <nlohmann/json.hpp>
 #include <string_view>

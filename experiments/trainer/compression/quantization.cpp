@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "experiments/trainer/quantization.h"
+#include "experiments/trainer/compression/quantization.h"
 
 #include <algorithm>
 

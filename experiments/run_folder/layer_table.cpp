@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "experiments/trainer/layer_table.h"
+#include "experiments/run_folder/layer_table.h"
 
 #include <algorithm>
 #include <map>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "experiments/bench/measure_ceilings.h"
+#include "experiments/bench/ceilings/measure_ceilings.h"
 
 #include <sched.h>
 #include <unistd.h>
@@ -11,7 +11,7 @@
 #include <thread>
 #include <vector>
 
-#include "experiments/bench/ceiling_kernels.h"
+#include "experiments/bench/ceilings/ceiling_kernels.h"
 #include "framework/memory/memory.h"
 
 namespace convscope {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "experiments/trainer/environment.h"
+#include "experiments/run_folder/environment.h"
 
 #include <cmath>
 #include <cstdlib>
@@ -7,7 +7,7 @@
 #include <iterator>
 #include <nlohmann/json.hpp>
 
-#include "experiments/trainer/run_folder.h"
+#include "experiments/run_folder/run_folder.h"
 #include "framework/check.h"
 #include "framework/device.h"
 #include "framework/parallel.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "experiments/bench/measure_gpu_ceilings.h"
+#include "experiments/bench/ceilings/measure_gpu_ceilings.h"
 
 #include <algorithm>
 #include <cmath>

@@ -4,7 +4,7 @@
 // Arithmetic: an FMA takes 4 cycles and two start in each cycle on current cores, so 8 chains keep
 // the units busy; 12 (of 16 registers) or 24 (of 32) leave some slack. The scalar copy has no FMA
 // and takes the 4-lane vectors that every x86-64 has, as the compiler does for its plain loops.
-#include "experiments/bench/ceiling_kernels.h"
+#include "experiments/bench/ceilings/ceiling_kernels.h"
 #include "framework/simd/simd.h"
 
 namespace convscope::CONVSCOPE_ISA {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "experiments/trainer/pruning.h"
+#include "experiments/trainer/compression/pruning.h"
 
 namespace convscope {
 

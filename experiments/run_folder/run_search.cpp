@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "experiments/trainer/run_search.h"
+#include "experiments/run_folder/run_search.h"
 
 #include <algorithm>
 #include <filesystem>
 
-#include "experiments/trainer/run_folder.h"
+#include "experiments/run_folder/run_folder.h"
 
 namespace convscope {
 namespace {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "experiments/trainer/append_file.h"
+#include "experiments/run_folder/append_file.h"
 
 #include <fcntl.h>
 #include <sys/stat.h>
