@@ -41,8 +41,7 @@ class Ref {
   explicit Ref(T* pointer) : pointer_(pointer) { retain(); }
   Ref(const Ref& other) : pointer_(other.pointer_) { retain(); }
   Ref(Ref&& other) noexcept : pointer_(std::exchange(other.pointer_, nullptr)) {}
-  template <class U>
-    requires std::is_convertible_v<U*, T*>
+  template <class U, std::enable_if_t<std::is_convertible_v<U*, T*>, int> = 0>
   Ref(const Ref<U>& other) : pointer_(other.get()) {
     retain();
   }

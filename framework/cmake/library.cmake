@@ -21,7 +21,7 @@ set_source_files_properties(${CMAKE_CURRENT_SOURCE_DIR}/datasets/synthetic_digit
 execute_process(COMMAND git -C ${CMAKE_CURRENT_SOURCE_DIR} rev-parse HEAD --git-path logs/HEAD
   OUTPUT_VARIABLE convscope_git ERROR_QUIET RESULT_VARIABLE convscope_git_failed)
 if(NOT convscope_git_failed AND convscope_git MATCHES "^([0-9a-f]+)\n([^\n]+)\n$")
-  set_source_files_properties(${CMAKE_CURRENT_SOURCE_DIR}/experiments/trainer/environment.cpp
+  set_source_files_properties(${CMAKE_CURRENT_SOURCE_DIR}/experiments/run_folder/environment.cpp
     PROPERTIES COMPILE_DEFINITIONS "CONVSCOPE_GIT_SHA=\"${CMAKE_MATCH_1}\"")
   cmake_path(ABSOLUTE_PATH CMAKE_MATCH_2 BASE_DIRECTORY ${CMAKE_CURRENT_SOURCE_DIR}
     OUTPUT_VARIABLE convscope_git_log)
