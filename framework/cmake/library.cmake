@@ -13,6 +13,14 @@ set(convscope_simd_sources ${convscope_sources})
 list(FILTER convscope_simd_sources INCLUDE REGEX "_simd\\.cpp$")
 list(FILTER convscope_sources EXCLUDE REGEX "_simd\\.cpp$")
 
+# Commands, configs, tables and plots wait for files and people, not for the CPU: they are compiled
+# quickly instead of well, which takes a third off their build.
+foreach(source IN LISTS convscope_sources)
+  if(source MATCHES "/experiments/(cli|config|report|run_folder|sweep)/")
+    set_property(SOURCE ${source} APPEND PROPERTY COMPILE_OPTIONS $<$<CONFIG:Release>:-O1>)
+  endif()
+endforeach()
+
 # Its images are the same bytes on every machine, so no compiler may fuse its products and sums.
 set_source_files_properties(${CMAKE_CURRENT_SOURCE_DIR}/datasets/synthetic_digits.cpp
   PROPERTIES COMPILE_OPTIONS -ffp-contract=off)
