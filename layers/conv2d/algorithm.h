@@ -37,7 +37,8 @@ struct Conv2dForwardArgs {
   const void* b;  // [K], or null
   void* y;        // [N,K,P,Q], assigned
   void* workspace;
-  Conv2dEpilogue epilogue = {};  // empty unless the card says fuses_epilogue
+  Conv2dEpilogue epilogue = {};    // empty unless the card says fuses_epilogue
+  const void* prepared = nullptr;  // what prepare_weights made of w; null: this card prepares none
 };
 struct Conv2dBackwardDataArgs {
   const Conv2dProblem& problem;
@@ -45,6 +46,7 @@ struct Conv2dBackwardDataArgs {
   const void* w;   // [K,C/G,R,S]
   void* dx;        // [N,C,H,W], assigned
   void* workspace;
+  const void* prepared = nullptr;  // as above
 };
 struct Conv2dBackwardWeightArgs {
   const Conv2dProblem& problem;
@@ -53,6 +55,16 @@ struct Conv2dBackwardWeightArgs {
   void* dw;        // [K,C/G,R,S], added to when `accumulate`, assigned otherwise
   bool accumulate;
   void* workspace;
+};
+
+// Weights in the form that a kernel reads them in: transformed, or packed in panels. They are
+// prepared once and used by every call until w changes.
+struct Conv2dPrepareArgs {
+  const Conv2dProblem& problem;
+  Direction direction;  // forward or backward_data: the two read w in different orders
+  const void* w;        // [K,C/G,R,S]
+  void* prepared;       // prepared_bytes() bytes, 64-byte aligned, assigned
+  void* workspace;      // workspace_bytes() of the same direction; its content is not kept
 };
 
 // Yes, or no with a sentence: "expects stride 1, got stride 2".
@@ -89,6 +101,11 @@ struct Conv2dAlgorithm {
   Conv2dSupport (*supports)(const Conv2dProblem&, Direction) = nullptr;
   Conv2dCost (*cost)(const Conv2dProblem&, Direction) = nullptr;
   std::size_t (*workspace_bytes)(const Conv2dProblem&, Direction) = nullptr;
+  // Both null: the card reads w as it is. Else forward and backward_data get args.prepared for every
+  // problem and direction with prepared_bytes() > 0, and may leave args.w alone. The prepared block
+  // is no part of workspace_bytes.
+  std::size_t (*prepared_bytes)(const Conv2dProblem&, Direction) = nullptr;
+  void (*prepare_weights)(const Conv2dPrepareArgs&) = nullptr;
   // The tests' bound: max|error| <= error_growth * eps * max(conv(|x|,|w|)).
   double error_growth = 1;
   bool exact_on_integers = false;  // bit by bit, as long as all sums stay below 2^24
@@ -104,6 +121,11 @@ struct Conv2dAlgorithm {
     return direction == Direction::forward         ? forward != nullptr
            : direction == Direction::backward_data ? backward_data != nullptr
                                                    : backward_weight != nullptr;
+  }
+  // 0 for a card that prepares nothing for this problem and direction.
+  std::size_t prepared_size(const Conv2dProblem& problem, Direction direction) const {
+    if (prepared_bytes == nullptr || direction == Direction::backward_weight) return 0;
+    return prepared_bytes(problem, direction);
   }
 };
 

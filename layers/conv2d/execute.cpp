@@ -5,19 +5,36 @@
 #include <cmath>
 #include <limits>
 
-#include "framework/memory/memory.h"
 #include "layers/conv2d/epilogue.h"
 
 namespace convscope {
+
+Conv2dScratch::Conv2dScratch(const Conv2dAlgorithm& algorithm, const Conv2dProblem& problem,
+                             Direction direction, Device device)
+    : algorithm_(algorithm),
+      problem_(problem),
+      direction_(direction),
+      workspace_bytes_(ScratchArena::round_up(algorithm.workspace_bytes(problem, direction))),
+      prepared_bytes_(algorithm.prepared_size(problem, direction)),
+      memory_(device, workspace_bytes_ + prepared_bytes_) {}
+
+const void* Conv2dScratch::prepare(const void* w) const {
+  if (prepared_bytes_ == 0) return nullptr;
+  void* const prepared = static_cast<std::byte*>(memory_.data()) + workspace_bytes_;
+  algorithm_.prepare_weights({problem_, direction_, w, prepared, memory_.data()});
+  return prepared;
+}
+
 namespace {
 
 void run_forward(const Conv2dAlgorithm& algorithm, const Conv2dProblem& problem, const Tensor& x,
                  const Tensor& w, const Tensor& b, const Tensor& y,
                  const Conv2dEpilogue& epilogue) {
-  const Workspace workspace(x.device(), algorithm.workspace_bytes(problem, Direction::forward));
+  const Conv2dScratch scratch(algorithm, problem, Direction::forward, x.device());
   algorithm.forward({problem, x.raw_data(), w.raw_data(), b.defined() ? b.raw_data() : nullptr,
-                     y.raw_data(), workspace.data(),
-                     algorithm.fuses_epilogue ? epilogue : Conv2dEpilogue{}});
+                     y.raw_data(), scratch.workspace(),
+                     algorithm.fuses_epilogue ? epilogue : Conv2dEpilogue{},
+                     scratch.prepare(w.raw_data())});
   if (!algorithm.fuses_epilogue && !epilogue.empty()) {
     conv2d_epilogue_kernel.get(y.device())(epilogue, y);
   }
@@ -25,17 +42,16 @@ void run_forward(const Conv2dAlgorithm& algorithm, const Conv2dProblem& problem,
 
 void run_backward_data(const Conv2dAlgorithm& algorithm, const Conv2dProblem& problem,
                        const Tensor& dy, const Tensor& w, const Tensor& dx) {
-  const Workspace workspace(dy.device(),
-                            algorithm.workspace_bytes(problem, Direction::backward_data));
-  algorithm.backward_data({problem, dy.raw_data(), w.raw_data(), dx.raw_data(), workspace.data()});
+  const Conv2dScratch scratch(algorithm, problem, Direction::backward_data, dy.device());
+  algorithm.backward_data({problem, dy.raw_data(), w.raw_data(), dx.raw_data(), scratch.workspace(),
+                           scratch.prepare(w.raw_data())});
 }
 
 void run_backward_weight(const Conv2dAlgorithm& algorithm, const Conv2dProblem& problem,
                          const Tensor& x, const Tensor& dy, const Tensor& dw, bool accumulate) {
-  const Workspace workspace(x.device(),
-                            algorithm.workspace_bytes(problem, Direction::backward_weight));
+  const Conv2dScratch scratch(algorithm, problem, Direction::backward_weight, x.device());
   algorithm.backward_weight(
-      {problem, x.raw_data(), dy.raw_data(), dw.raw_data(), accumulate, workspace.data()});
+      {problem, x.raw_data(), dy.raw_data(), dw.raw_data(), accumulate, scratch.workspace()});
 }
 
 // Between 1 and the next number of what the factors are rounded to.

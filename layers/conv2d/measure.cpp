@@ -12,11 +12,11 @@
 #include <nlohmann/json.hpp>
 
 #include "framework/io/atomic_file.h"
-#include "framework/memory/memory.h"
 #include "framework/parallel.h"
 #include "framework/random.h"
 #include "framework/simd/cpu_isa.h"
 #include "framework/tensor.h"
+#include "layers/conv2d/execute.h"
 
 namespace convscope {
 namespace {
@@ -113,16 +113,16 @@ class Timing {
   // Best of 5 to 50 runs, about 50 ms in all, after one warm-up. On a device with recordings: best of
   // 5 recordings of several runs, timed by marks, so that no time of the host is counted.
   double best_seconds(const Conv2dAlgorithm& algorithm) const {
-    const Workspace workspace(device_, algorithm.workspace_bytes(problem_, direction_));
+    const Conv2dScratch scratch(algorithm, problem_, direction_, device_);
     const DeviceBackend& backend = backend_of(device_);
     if (backend.begin_recording != nullptr) {
-      return recorded_seconds(algorithm, workspace.data(), backend);
+      return recorded_seconds(algorithm, scratch, backend);
     }
     double best = 1e300;
     double total = 0;
     for (int run = 0; run < 51 && (run < 6 || total < 0.05); ++run) {
       const auto begin = std::chrono::steady_clock::now();
-      execute(algorithm, workspace.data());
+      execute(algorithm, scratch);
       if (backend.synchronize != nullptr) backend.synchronize(device_.index);
       const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin;
       total += seconds.count();
@@ -133,7 +133,7 @@ class Timing {
   }
 
  private:
-  double recorded_seconds(const Conv2dAlgorithm& algorithm, void* workspace,
+  double recorded_seconds(const Conv2dAlgorithm& algorithm, const Conv2dScratch& scratch,
                           const DeviceBackend& backend) const {
     const int index = device_.index;
     void* const begin = backend.make_mark(index);
@@ -152,12 +152,12 @@ class Timing {
     };
     double best = 1e300;
     try {
-      execute(algorithm, workspace);  // loads code, makes handles
-      const double once = seconds_of([&] { execute(algorithm, workspace); });
+      execute(algorithm, scratch);  // loads code, makes handles
+      const double once = seconds_of([&] { execute(algorithm, scratch); });
       const int repeats = static_cast<int>(std::clamp(1e-3 / std::max(once, 1e-7), 1.0, 32.0));
       backend.begin_recording(index);
       try {
-        for (int i = 0; i < repeats; ++i) execute(algorithm, workspace);
+        for (int i = 0; i < repeats; ++i) execute(algorithm, scratch);
       } catch (...) {
         recording = backend.end_recording(index);
         throw;
@@ -176,17 +176,23 @@ class Timing {
     return best;
   }
 
-  void execute(const Conv2dAlgorithm& algorithm, void* workspace) const {
+  void execute(const Conv2dAlgorithm& algorithm, const Conv2dScratch& scratch) const {
     switch (direction_) {
       case Direction::forward:
-        return algorithm.forward(
-            {problem_, x_.raw_data(), w_.raw_data(), nullptr, y_.raw_data(), workspace});
+        return algorithm.forward({problem_,
+                                  x_.raw_data(),
+                                  w_.raw_data(),
+                                  nullptr,
+                                  y_.raw_data(),
+                                  scratch.workspace(),
+                                  {},
+                                  scratch.prepare(w_.raw_data())});
       case Direction::backward_data:
-        return algorithm.backward_data(
-            {problem_, y_.raw_data(), w_.raw_data(), x_.raw_data(), workspace});
+        return algorithm.backward_data({problem_, y_.raw_data(), w_.raw_data(), x_.raw_data(),
+                                        scratch.workspace(), scratch.prepare(w_.raw_data())});
       case Direction::backward_weight:
         return algorithm.backward_weight(
-            {problem_, x_.raw_data(), y_.raw_data(), w_.raw_data(), false, workspace});
+            {problem_, x_.raw_data(), y_.raw_data(), w_.raw_data(), false, scratch.workspace()});
     }
   }
 
