@@ -3,7 +3,6 @@
 // another library and the machine's ceilings. `bench net` stands in bench_net.cpp.
 #include <unistd.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>
 #include <iostream>
@@ -170,9 +169,9 @@ int bench(const Arguments& arguments) {
   return 0;
 }
 
-std::function<int()> declare(CLI::App& app) {
+std::function<int()> declare(CommandLine& app) {
   auto arguments = std::make_shared<Arguments>();
-  CLI::App* const conv = app.add_subcommand("conv2d", "convolution algorithms");
+  CommandLine* const conv = app.add_subcommand("conv2d", "convolution algorithms");
   app.require_subcommand(1);
   conv->add_option("--shapes", arguments->shapes, "file with one problem in a line")
       ->type_name("FILE");
@@ -188,7 +187,8 @@ std::function<int()> declare(CLI::App& app) {
       ->capture_default_str();
   conv->add_option("--precision", arguments->precision,
                    "of all problems: f32, tf32, bf16 or f16 (the last three: cuda)")
-      ->check(CLI::IsMember({"f32", "tf32", "bf16", "f16"}));
+      ->type_name("TEXT:{f32,tf32,bf16,f16}")
+      ->one_of({"f32", "tf32", "bf16", "f16"});
   conv->add_option("--batch", arguments->batch, "of all problems, instead of their own");
   conv->add_option("--peer", arguments->peer, "another library to time beside ours: onednn");
   conv->add_option("--cache", arguments->cache, "warm, or cold: flushed before each run")

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "experiments/cli/bench_net.h"
 
-#include <CLI/CLI.hpp>
 #include <charconv>
 #include <filesystem>
 #include <iostream>
@@ -192,9 +191,9 @@ int bench(const Arguments& arguments) {
 
 }  // namespace
 
-void declare_bench_net(CLI::App& app, std::function<int()>& run) {
+void declare_bench_net(CommandLine& app, std::function<int()>& run) {
   auto arguments = std::make_shared<Arguments>();
-  CLI::App* const net = app.add_subcommand("net", "a whole network on random images");
+  CommandLine* const net = app.add_subcommand("net", "a whole network on random images");
   net->add_option("CONFIG|MODEL", arguments->net, "experiment file (YAML), or a model's name")
       ->required();
   net->add_option("KEY=VALUE", arguments->overrides, "values that replace those of the config");

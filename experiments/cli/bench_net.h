@@ -4,13 +4,11 @@
 
 #include <functional>
 
-namespace CLI {
-class App;
-}
+#include "experiments/cli/command_line.h"
 
 namespace convscope {
 
 // Adds the subcommand to `bench`; `run` is called with what to do when it was given.
-void declare_bench_net(CLI::App& bench, std::function<int()>& run);
+void declare_bench_net(CommandLine& bench, std::function<int()>& run);
 
 }  // namespace convscope

@@ -5,7 +5,6 @@
 
 #include <unistd.h>
 
-#include <CLI/CLI.hpp>
 #include <cerrno>
 #include <cstdio>
 #include <cstdlib>
@@ -39,29 +38,27 @@ void print_error(std::string_view text) {
 }
 
 // The innermost subcommand that was recognised, and its path: "config show".
-const CLI::App* innermost(const CLI::App& app, std::string& path) {
-  const CLI::App* here = &app;
-  while (!here->get_subcommands().empty()) {
-    here = here->get_subcommands().front();
-    path += (path.empty() ? "" : " ") + here->get_name();
+const CommandLine* innermost(const CommandLine& program, std::string& path) {
+  const CommandLine* here = &program;
+  while (const CommandLine* next = here->chosen()) {
+    here = next;
+    path += (path.empty() ? "" : " ") + here->name();
   }
   return here;
 }
 
-std::vector<std::string> nested_names(const CLI::App& app) {
+std::vector<std::string> nested_names(const CommandLine& line) {
   std::vector<std::string> names;
-  for (const CLI::App* nested : app.get_subcommands([](const CLI::App*) { return true; })) {
-    names.push_back(nested->get_name());
-  }
+  for (const CommandLine& nested : line.nested()) names.push_back(nested.name());
   return names;
 }
 
-std::vector<std::string> option_names(const CLI::App& app) {
+std::vector<std::string> option_names(const CommandLine& line) {
   std::vector<std::string> names;
-  for (const CLI::App* here = &app; here != nullptr; here = here->get_parent()) {
-    for (const CLI::Option* option : here->get_options()) {
-      for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
-      for (const std::string& name : option->get_snames()) names.push_back("-" + name);
+  for (const CommandLine* here = &line; here != nullptr; here = here->outer()) {
+    for (const CommandOption::Facts& option : here->options()) {
+      for (const std::string& name : option.names) names.push_back("--" + name);
+      for (const std::string& name : option.short_names) names.push_back("-" + name);
     }
   }
   return names;
@@ -73,14 +70,14 @@ std::string suggestion(std::string_view word, const std::vector<std::string>& kn
 }
 
 // CLI11's sentences: "CONFIG is required", "--threads: 1 required INT missing".
-std::string in_our_words(const CLI::ParseError& error) {
-  const std::string text = error.what();
+std::string in_our_words(const CommandLine::Parsed& mistake) {
+  const std::string& text = mistake.text;
   const std::size_t required = text.find(" is required");
-  if (error.get_name() == "RequiredError" && required != std::string::npos) {
+  if (mistake.kind == "RequiredError" && required != std::string::npos) {
     return cat("expected ", text.substr(0, required), ", got nothing");
   }
   const std::size_t colon = text.find(": ");
-  if (error.get_name() == "ArgumentMismatch" && text.ends_with("missing") &&
+  if (mistake.kind == "ArgumentMismatch" && text.ends_with("missing") &&
       colon != std::string::npos) {
     return cat(text.substr(0, colon), ": expected a value, got nothing");
   }
@@ -94,53 +91,54 @@ std::string in_our_words(const CLI::ParseError& error) {
 }
 
 // What is wrong with the command line.
-std::string explain_parse_error(const CLI::App& app, const CLI::ParseError& error) {
+std::string explain_parse_error(const CommandLine& program, const CommandLine::Parsed& mistake) {
   std::string path;
-  const CLI::App* here = innermost(app, path);
+  const CommandLine* here = innermost(program, path);
   const std::string prefix = path.empty() ? "" : cat("[", path, "] ");
-  const std::vector<std::string> rest = app.remaining(true);
+  const std::vector<std::string> rest = program.remaining();
   for (const std::string& word : rest) {
     if (!word.starts_with("-") || word == "-") continue;
     const std::string name = word.substr(0, word.find('='));
     return cat(prefix, "unknown option '", name, "'", suggestion(name, option_names(*here)));
   }
   const std::vector<std::string> nested = nested_names(*here);
-  if (!nested.empty() && (!rest.empty() || error.get_name() == "RequiredError")) {
+  if (!nested.empty() && (!rest.empty() || mistake.kind == "RequiredError")) {
     if (rest.empty()) return cat(prefix, "expected one of the commands ", join(nested));
     return cat(prefix, "unknown command '", rest[0], "'", suggestion(rest[0], nested),
                " (known: ", join(nested), ")");
   }
   if (!rest.empty()) return cat(prefix, "expected no further argument, got '", rest[0], "'");
-  return cat(prefix, in_our_words(error));
+  return cat(prefix, in_our_words(mistake));
 }
 
-int usage_error(const CLI::App& app, const CLI::ParseError& error) {
+int usage_error(const CommandLine& program, const CommandLine::Parsed& mistake) {
   std::string path;
-  innermost(app, path);
-  print_error(explain_parse_error(app, error));
+  innermost(program, path);
+  print_error(explain_parse_error(program, mistake));
   std::fprintf(stderr, "hint: `convscope %s%s--help` shows how it is called\n", path.c_str(),
                path.empty() ? "" : " ");
   return 2;
 }
 
-void print_help(const CLI::App& app) {
+void print_help(const CommandLine& program) {
   std::string path;
-  const CLI::App* here = innermost(app, path);
-  std::cout << (path.empty() ? program_help(app) : command_help(*here, path));
+  const CommandLine* here = innermost(program, path);
+  std::cout << (path.empty() ? program_help(program) : command_help(*here, path));
 }
 
-void declare_globals(CLI::App& app, GlobalOptions& globals) {
-  app.set_help_flag("-h,--help", "print this help, or that of a command");
-  app.set_version_flag("-V,--version", "convscope " CONVSCOPE_VERSION, "print the version");
-  app.add_flag_function(
+void declare_globals(CommandLine& program, GlobalOptions& globals) {
+  program.set_help_flag("-h,--help", "print this help, or that of a command");
+  program.set_version_flag("-V,--version", "convscope " CONVSCOPE_VERSION, "print the version");
+  program.add_flag_function(
       "-v,--verbose",
       [&globals](std::int64_t count) { globals.verbosity = static_cast<int>(count); },
       "say more (-vv: still more)");
-  app.add_flag_function(
+  program.add_flag_function(
       "-q,--quiet", [&globals](std::int64_t) { globals.verbosity = -1; }, "print errors only");
-  app.add_option_function<std::string>(
-         "--threads", [&globals](const std::string& word) { globals.threads = std::stoi(word); },
-         "threads to compute with; 0 = all cores; beats the config")
+  program
+      .add_option_function(
+          "--threads", [&globals](const std::string& word) { globals.threads = std::stoi(word); },
+          "threads to compute with; 0 = all cores; beats the config")
       ->type_name("N")
       ->check([](const std::string& word) -> std::string {
         const bool fits = !word.empty() && word.size() <= 4 &&
@@ -148,14 +146,15 @@ void declare_globals(CLI::App& app, GlobalOptions& globals) {
                           std::stoi(word) <= 1024;
         return fits ? "" : cat("expected an integer from 0 to 1024, got '", word, "'");
       });
-  app.add_option_function<std::string>(
-         "--color",
-         [&globals](const std::string& word) {
-           globals.color = word == "always"  ? ColorMode::always
-                           : word == "never" ? ColorMode::never
-                                             : ColorMode::automatic;
-         },
-         "auto, always or never; NO_COLOR=1 in the environment means never")
+  program
+      .add_option_function(
+          "--color",
+          [&globals](const std::string& word) {
+            globals.color = word == "always"  ? ColorMode::always
+                            : word == "never" ? ColorMode::never
+                                              : ColorMode::automatic;
+          },
+          "auto, always or never; NO_COLOR=1 in the environment means never")
       ->type_name("WHEN")
       ->check([](const std::string& word) -> std::string {
         const bool fits = word == "auto" || word == "always" || word == "never";
@@ -166,35 +165,28 @@ void declare_globals(CLI::App& app, GlobalOptions& globals) {
 int parse_and_run(int argc, char** argv) {
   GlobalOptions& globals = mutable_globals();
   globals = GlobalOptions{};
-  CLI::App app("convscope");
-  declare_globals(app, globals);
-  app.require_subcommand(0, 1);
+  CommandLine program("convscope");
+  declare_globals(program, globals);
+  program.require_subcommand(0, 1);
   std::map<std::string, std::function<int()>> actions;
   for (const auto& [name, command] : commands().entries()) {
-    CLI::App* sub = app.add_subcommand(name, command.summary);
-    sub->fallthrough();
-    actions[name] = command.declare(*sub);
-    for (CLI::App* nested : sub->get_subcommands([](CLI::App*) { return true; })) {
-      nested->fallthrough();
-    }
+    CommandLine* line = program.add_subcommand(name, command.summary);
+    line->fallthrough();  // commands inside it do the same
+    actions[name] = command.declare(*line);
   }
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::CallForHelp&) {
-    print_help(app);
+  const CommandLine::Parsed parsed = program.parse(argc, argv);
+  if (parsed.outcome == CommandLine::Outcome::mistake) return usage_error(program, parsed);
+  if (parsed.outcome == CommandLine::Outcome::version) {
+    std::cout << parsed.text << "\n";
     return 0;
-  } catch (const CLI::CallForVersion& version) {
-    std::cout << version.what() << "\n";
-    return 0;
-  } catch (const CLI::ParseError& error) {
-    return usage_error(app, error);
   }
-  if (app.get_subcommands().empty()) {
-    print_help(app);
+  const CommandLine* command = program.chosen();
+  if (parsed.outcome == CommandLine::Outcome::help || command == nullptr) {
+    print_help(program);
     return 0;
   }
   if (globals.threads >= 0) set_num_threads(globals.threads);
-  return actions.at(app.get_subcommands().front()->get_name())();
+  return actions.at(command->name())();
 }
 
 // A full disk shows itself only when the last bytes are written.

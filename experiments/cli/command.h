@@ -2,10 +2,10 @@
 // command.h: the table of subcommands of `convscope`. A command is one file, <name>_command.cpp,
 // which registers itself in its last lines; nothing else is edited:
 //
-//   std::function<int()> declare_data(CLI::App& app) {          // CLI/CLI.hpp: only in .cpp files
+//   std::function<int()> declare_data(CommandLine& app) {
 //     auto root = std::make_shared<std::string>("data");
 //     app.add_option("--root", *root, "folder that holds the data sets");
-//     return [root] { ...; return 0; };                         // runs after parsing; exit code
+//     return [root] { ...; return 0; };                       // runs after parsing; exit code
 //   }
 //   CONVSCOPE_REGISTER_COMMAND("data", {.summary = "fetch and check data sets",
 //                                       .usage = "data fetch NAME [--root DIR]",
@@ -22,11 +22,8 @@
 #include <string>
 #include <vector>
 
+#include "experiments/cli/command_line.h"
 #include "framework/registry.h"
-
-namespace CLI {
-class App;
-}
 
 namespace convscope {
 
@@ -36,8 +33,8 @@ struct Command {
   std::vector<std::string> examples;  // without the program's name
   int order = 100;                    // place in the list of commands; small comes first
   // Adds options, positionals and nested subcommands to `app`, returns what is to be run. The
-  // values that CLI11 fills in belong into a shared_ptr that the returned closure holds.
-  std::function<std::function<int()>(CLI::App& app)> declare;
+  // values that the parser fills in belong into a shared_ptr that the returned closure holds.
+  std::function<std::function<int()>(CommandLine& app)> declare;
 };
 CONVSCOPE_API Registry<Command>& commands();
 

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // config_command.cpp: `convscope config show|check|keys`: look at a config without running it.
-#include <CLI/CLI.hpp>
 #include <iostream>
 #include <memory>
 
@@ -74,14 +73,15 @@ int keys(const Arguments& arguments) {
   return 0;
 }
 
-std::function<int()> declare(CLI::App& app) {
+std::function<int()> declare(CommandLine& app) {
   auto arguments = std::make_shared<Arguments>();
-  CLI::App* show_app =
+  CommandLine* show_app =
       app.add_subcommand("show", "print the resolved config, with the origin of each value");
-  CLI::App* check_app =
+  CommandLine* check_app =
       app.add_subcommand("check", "say whether the config can be run: exit code 0 or 3");
-  CLI::App* keys_app = app.add_subcommand("keys", "list every key: meaning, type, range, default");
-  for (CLI::App* sub : {show_app, check_app}) {
+  CommandLine* keys_app =
+      app.add_subcommand("keys", "list every key: meaning, type, range, default");
+  for (CommandLine* sub : {show_app, check_app}) {
     sub->add_option("CONFIG", arguments->config, "experiment file (YAML)")->required();
     sub->add_option("KEY=VALUE", arguments->overrides, "values that replace those of the file");
   }

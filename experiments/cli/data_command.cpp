@@ -2,7 +2,6 @@
 // data_command.cpp: `convscope data fetch|check|synth`: get data sets, check them, draw one.
 #include <unistd.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -170,15 +169,16 @@ int run_synth(const Arguments& arguments) {
   return 0;
 }
 
-std::function<int()> declare(CLI::App& app) {
+std::function<int()> declare(CommandLine& app) {
   auto arguments = std::make_shared<Arguments>();
   std::string names;
   for (const PublishedSet& set : published_sets()) names += (names.empty() ? "" : ", ") + set.name;
-  CLI::App* fetch_app = app.add_subcommand("fetch", "download a data set and check its sums");
-  CLI::App* check_app =
+  CommandLine* fetch_app = app.add_subcommand("fetch", "download a data set and check its sums");
+  CommandLine* check_app =
       app.add_subcommand("check", "check the files of a data set: presence, structure, sums");
-  CLI::App* synth_app = app.add_subcommand("synth", "write the built-in synthetic digits to files");
-  for (CLI::App* sub : {fetch_app, check_app}) {
+  CommandLine* synth_app =
+      app.add_subcommand("synth", "write the built-in synthetic digits to files");
+  for (CommandLine* sub : {fetch_app, check_app}) {
     sub->add_option("SET", arguments->set, "one of " + names)->required();
     sub->add_option("--root", arguments->root,
                     "folder of the data sets; default $CONVSCOPE_DATA, then ./data")
@@ -195,7 +195,7 @@ std::function<int()> declare(CLI::App& app) {
     synth_app->add_option(name, value, doc)
         ->type_name("N")
         ->capture_default_str()
-        ->check(CLI::Range(least, most).description(""));
+        ->range(least, most);
   };
   whole("--train-size", arguments->synth.train_size, "training images", 1, 1'000'000);
   whole("--test-size", arguments->synth.test_size, "test images", 1, 1'000'000);
@@ -205,7 +205,7 @@ std::function<int()> declare(CLI::App& app) {
       ->capture_default_str();
   synth_app->add_option("--format", arguments->format, "idx (four files, as MNIST has) or npz")
       ->type_name("FORMAT")
-      ->check(CLI::IsMember({"idx", "npz"}).description(""));
+      ->one_of({"idx", "npz"});
   synth_app->add_option("--sheet", arguments->sheet, "also write an overview as a PGM picture")
       ->type_name("FILE");
   app.require_subcommand(1);

@@ -2,7 +2,6 @@
 // eval_command.cpp: `convscope eval`: loss and accuracy of trained weights.
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <cstdio>
 #include <filesystem>
 
@@ -71,7 +70,7 @@ int evaluate_target(const EvalArguments& arguments) {
   return 0;
 }
 
-std::function<int()> declare_eval(CLI::App& app) {
+std::function<int()> declare_eval(CommandLine& app) {
   auto arguments = std::make_shared<EvalArguments>();
   app.add_option("RUN", arguments->target, "run folder, or a .safetensors checkpoint of ours")
       ->required()
@@ -79,11 +78,11 @@ std::function<int()> declare_eval(CLI::App& app) {
   app.add_option("--split", arguments->split, "test, val or train")
       ->type_name("S")
       ->capture_default_str()
-      ->check(CLI::IsMember({"test", "val", "train"}).description(""));
+      ->one_of({"test", "val", "train"});
   app.add_option("--weights", arguments->weights, "last or best, of a run folder")
       ->type_name("W")
       ->capture_default_str()
-      ->check(CLI::IsMember({"last", "best"}).description(""));
+      ->one_of({"last", "best"});
   return [arguments] { return evaluate_target(*arguments); };
 }
 

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // explain_command.cpp: `convscope explain`: which algorithm each convolution of a config uses in
 // each direction, why not the others, and how a step is planned. Nothing is run, no data are read.
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>
 #include <iostream>
@@ -184,7 +183,7 @@ int explain(const Arguments& arguments) {
   return 0;
 }
 
-std::function<int()> declare(CLI::App& app) {
+std::function<int()> declare(CommandLine& app) {
   auto arguments = std::make_shared<Arguments>();
   app.add_option("CONFIG", arguments->config, "experiment file (YAML)")->required();
   app.add_option("KEY=VALUE", arguments->overrides, "values that replace those of the file");

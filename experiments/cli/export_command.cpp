@@ -3,7 +3,6 @@
 // run has found, as a checkpoint that holds its own config.
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <chrono>
 #include <cmath>
@@ -205,7 +204,7 @@ int export_compact(const ExportArguments& arguments) {
   return 0;
 }
 
-std::function<int()> declare_export(CLI::App& app) {
+std::function<int()> declare_export(CommandLine& app) {
   auto arguments = std::make_shared<ExportArguments>();
   app.add_option("RUN", arguments->run, "run folder")->required()->type_name("");
   app.add_option("--compact", arguments->compact,
@@ -215,7 +214,7 @@ std::function<int()> declare_export(CLI::App& app) {
   app.add_option("--weights", arguments->weights, "last or best")
       ->type_name("W")
       ->capture_default_str()
-      ->check(CLI::IsMember({"last", "best"}).description(""));
+      ->one_of({"last", "best"});
   return [arguments] { return export_compact(*arguments); };
 }
 

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "experiments/cli/help.h"
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <vector>
 
@@ -34,58 +33,52 @@ std::string table(const std::string& title, const std::vector<Row>& rows) {
   return out + "\n";
 }
 
-std::vector<Row> option_rows(const CLI::App& app, bool positional) {
+std::vector<Row> option_rows(const CommandLine& line, bool positional) {
   std::vector<Row> rows;
-  for (const CLI::Option* option : app.get_options()) {
-    if (option->get_group().empty() || option->get_positional() != positional) continue;
+  for (const CommandOption::Facts& option : line.options()) {
+    if (option.is_positional != positional) continue;
     std::string left;
     if (positional) {
-      left = option->get_name(true, false);
+      left = option.name;
     } else {
-      for (const std::string& name : option->get_snames()) {
+      for (const std::string& name : option.short_names)
         left += (left.empty() ? "-" : ", -") + name;
-      }
-      for (const std::string& name : option->get_lnames()) {
+      for (const std::string& name : option.names)
         left += (left.empty() ? "    --" : ", --") + name;
-      }
-      const std::string type = option->get_expected_max() == 0 ? "" : option->get_type_name();
-      if (!type.empty()) left += " " + type;
+      if (option.values > 0 && !option.type.empty()) left += " " + option.type;
     }
-    std::string right = option->get_description();
-    if (option->get_required() && !positional) right += " (required)";
-    const std::string standard = option->get_default_str();
-    if (!standard.empty()) right += " (default " + standard + ")";
+    std::string right = option.description;
+    if (option.is_required && !positional) right += " (required)";
+    if (!option.default_value.empty()) right += " (default " + option.default_value + ")";
     rows.push_back({left, right});
   }
   return rows;
 }
 
-std::vector<Row> nested_rows(const CLI::App& app) {
+std::vector<Row> nested_rows(const CommandLine& line) {
   std::vector<Row> rows;
-  for (const CLI::App* nested : app.get_subcommands([](const CLI::App*) { return true; })) {
-    if (!nested->get_name().empty())
-      rows.push_back({nested->get_name(), nested->get_description()});
+  for (const CommandLine& nested : line.nested()) {
+    rows.push_back({nested.name(), nested.description()});
   }
   return rows;
 }
 
-std::string usage_of(const CLI::App& app, const std::string& path) {
+std::string usage_of(const CommandLine& line, const std::string& path) {
   const Command* command = commands().find(path);
   if (command != nullptr && !command->usage.empty()) return command->usage;
   std::string usage = path;
-  if (!nested_rows(app).empty()) usage += " COMMAND";
-  for (const CLI::Option* option : app.get_options()) {
-    if (!option->get_positional()) continue;
-    std::string word = option->get_name(true, false);
-    if (option->get_expected_max() > 1) word += "...";
-    usage += option->get_required() ? " " + word : " [" + word + "]";
+  if (!line.nested().empty()) usage += " COMMAND";
+  for (const CommandOption::Facts& option : line.options()) {
+    if (!option.is_positional) continue;
+    const std::string word = option.values > 1 ? option.name + "..." : option.name;
+    usage += option.is_required ? " " + word : " [" + word + "]";
   }
   return usage;
 }
 
 }  // namespace
 
-std::string program_help(const CLI::App& app) {
+std::string program_help(const CommandLine& line) {
   std::string out =
       "convscope: looks at convolution. It trains small networks from YAML configs with any of "
       "its\n"
@@ -108,20 +101,20 @@ std::string program_help(const CLI::App& app) {
   }
   out += table("Commands:", rows);
   out += table("Examples:", examples);
-  out += table("Options, for every command:", option_rows(app, false));
+  out += table("Options, for every command:", option_rows(line, false));
   return out + "`convscope COMMAND --help` says more about one command.\n";
 }
 
-std::string command_help(const CLI::App& app, const std::string& path) {
-  std::string out = "convscope " + path + ": " + app.get_description() + "\n\n";
-  out += "Usage: convscope " + usage_of(app, path) + "\n\n";
-  out += table("Commands:", nested_rows(app));
+std::string command_help(const CommandLine& line, const std::string& path) {
+  std::string out = "convscope " + path + ": " + line.description() + "\n\n";
+  out += "Usage: convscope " + usage_of(line, path) + "\n\n";
+  out += table("Commands:", nested_rows(line));
   std::vector<Row> positionals;
-  for (Row& row : option_rows(app, true)) {
+  for (Row& row : option_rows(line, true)) {
     if (!row.right.empty()) positionals.push_back(row);
   }
   out += table("Arguments:", positionals);
-  out += table("Options:", option_rows(app, false));
+  out += table("Options:", option_rows(line, false));
   const std::string top = path.substr(0, path.find(' '));
   std::vector<Row> examples;
   if (const Command* command = commands().find(top)) {

@@ -4,13 +4,11 @@
 
 #include <string>
 
-namespace CLI {
-class App;
-}
+#include "experiments/cli/command_line.h"
 
 namespace convscope {
 
-std::string program_help(const CLI::App& app);  // what it is, what to type first, the commands
-std::string command_help(const CLI::App& app, const std::string& path);  // path: "config show"
+std::string program_help(const CommandLine& line);  // what it is, what to type first, the commands
+std::string command_help(const CommandLine& line, const std::string& path);  // path: "config show"
 
 }  // namespace convscope

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // info_command.cpp: `convscope info`: what this build is, what this machine offers, and everything
 // that a config can name.
-#include <CLI/CLI.hpp>
 #include <cstdio>
 #include <iostream>
 #include <memory>
@@ -146,7 +145,7 @@ void print_text(const Json& all) {
   print_table("Schedules (optim.schedule.type)", all["schedules"], nullptr);
 }
 
-std::function<int()> declare(CLI::App& app) {
+std::function<int()> declare(CommandLine& app) {
   auto json = std::make_shared<bool>(false);
   auto measure = std::make_shared<bool>(false);
   app.add_flag("--json", *json, "as one JSON object");

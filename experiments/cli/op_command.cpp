@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // op_command.cpp: `convscope op`: one operation on NumPy files, to compare us with any other system.
 // conv2d stands here, lsq in op_lsq.cpp, a whole network in op_net.cpp.
-#include <CLI/CLI.hpp>
+#include <algorithm>
 #include <charconv>
 #include <iostream>
 #include <memory>
@@ -123,9 +123,9 @@ int run(const OpConv2d& op) {
   return 0;
 }
 
-std::function<int()> declare(CLI::App& app) {
+std::function<int()> declare(CommandLine& app) {
   auto op = std::make_shared<OpConv2d>();
-  CLI::App* const conv = app.add_subcommand("conv2d", "convolution and its gradients");
+  CommandLine* const conv = app.add_subcommand("conv2d", "convolution and its gradients");
   app.require_subcommand(1);
   conv->add_option("--x", op->x, "input [N,C,H,W], .npy, f4 or f8")->required();
   conv->add_option("--w", op->w, "weights [K,C/groups,R,S]")->required();

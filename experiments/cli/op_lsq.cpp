@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "experiments/cli/op_lsq.h"
 
-#include <CLI/CLI.hpp>
 #include <memory>
 
 #include "experiments/cli/command.h"
@@ -46,9 +45,9 @@ int run_lsq(const OpLsq& op) {
 
 }  // namespace
 
-void declare_op_lsq(CLI::App& op, std::function<int()>& run) {
+void declare_op_lsq(CommandLine& op, std::function<int()>& run) {
   auto lsq = std::make_shared<OpLsq>();
-  CLI::App* const app =
+  CommandLine* const app =
       op.add_subcommand("lsq", "rounding to steps (quant/lsq.h) and its gradients");
   app->add_option("--v", lsq->v, "values, .npy, f4 or f8")->required();
   app->add_option("--step", lsq->step, "steps [1], or [K] for v [K,...]")->required();
@@ -56,7 +55,7 @@ void declare_op_lsq(CLI::App& op, std::function<int()>& run) {
   app->add_option("--bits", lsq->bits, "2 to 8")->capture_default_str();
   app->add_flag("--unsigned", lsq->is_unsigned, "codes 0..2^bits-1, else -2^(bits-1)..");
   app->add_option("--g", lsq->g, "scale of the step's gradient; 1/sqrt(N Qp) when not given")
-      ->check(CLI::PositiveNumber);
+      ->positive();
   app->add_option("--out-y", lsq->out_y, "where to write the rounded values, .npy");
   app->add_option("--out-dv", lsq->out_dv, "where to write the gradient of v");
   app->add_option("--out-dstep", lsq->out_dstep, "where to write the gradient of the steps");

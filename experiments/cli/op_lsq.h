@@ -4,13 +4,11 @@
 
 #include <functional>
 
-namespace CLI {
-class App;
-}
+#include "experiments/cli/command_line.h"
 
 namespace convscope {
 
 // Adds the subcommand to `op`; `run` is called with what to do when it was given.
-void declare_op_lsq(CLI::App& op, std::function<int()>& run);
+void declare_op_lsq(CommandLine& op, std::function<int()>& run);
 
 }  // namespace convscope

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "experiments/cli/op_net.h"
 
-#include <CLI/CLI.hpp>
 #include <iostream>
 #include <memory>
 
@@ -112,17 +111,16 @@ int run_net(const OpNet& op) {
 
 }  // namespace
 
-void declare_op_net(CLI::App& op, std::function<int()>& run) {
+void declare_op_net(CommandLine& op, std::function<int()>& run) {
   auto net = std::make_shared<OpNet>();
-  CLI::App* const app = op.add_subcommand("net", "a config's network: outputs, loss, gradients");
+  CommandLine* const app = op.add_subcommand("net", "a config's network: outputs, loss, gradients");
   app->add_option("CONFIG", net->config, "experiment file (YAML)")->required();
   app->add_option("KEY=VALUE", net->overrides, "values that replace those of the file");
   app->add_option("--x", net->x, "images [N,C,H,W], .npy, f4")->required();
   app->add_option("--labels", net->labels, "classes [N], i4: gives the loss");
   app->add_option("--weights", net->weights,
                   "parameters and buffers, .safetensors; drawn from the config's seed otherwise");
-  app->add_option("--classes", net->classes, "outputs; default: the data set's")
-      ->check(CLI::PositiveNumber);
+  app->add_option("--classes", net->classes, "outputs; default: the data set's")->positive();
   app->add_option("--mode", net->mode, "train or eval: batch norm, dropout")->capture_default_str();
   app->add_option("--out-y", net->out_y, "where to write the outputs, .npy");
   app->add_option("--out-gradients", net->out_gradients,

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // plot_command.cpp: `convscope plot`: SVG figures and a report.html from run folders, or from the
 // JSON files of `convscope bench conv2d`.
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>
 #include <filesystem>
@@ -170,7 +169,7 @@ int plot(const PlotArguments& arguments) {
   return plot_bench(arguments);
 }
 
-std::function<int()> declare_plot(CLI::App& app) {
+std::function<int()> declare_plot(CommandLine& app) {
   auto arguments = std::make_shared<PlotArguments>();
   app.add_option(
          "RUN", arguments->runs,

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // report_command.cpp: `convscope report`: the table of runs.
-#include <CLI/CLI.hpp>
 #include <cstdio>
 #include <filesystem>
 
@@ -57,7 +56,7 @@ int report(const ReportArguments& arguments) {
   return 0;
 }
 
-std::function<int()> declare_report(CLI::App& app) {
+std::function<int()> declare_report(CommandLine& app) {
   auto arguments = std::make_shared<ReportArguments>();
   app.add_option("RUN", arguments->runs,
                  "run folders, folders of runs (runs/<name>), or runs/ as a whole")
@@ -66,7 +65,7 @@ std::function<int()> declare_report(CLI::App& app) {
   app.add_option("-f,--format", arguments->format, "md, csv or json")
       ->type_name("F")
       ->capture_default_str()
-      ->check(CLI::IsMember({"md", "csv", "json"}).description(""));
+      ->one_of({"md", "csv", "json"});
   app.add_option("-o,--output", arguments->output, "write to this file, not to stdout")
       ->type_name("FILE");
   app.add_option("--columns", arguments->columns,

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // run_command.cpp: `convscope run`: trains and evaluates what a config describes.
-#include <CLI/CLI.hpp>
 #include <cstdio>
 #include <filesystem>
 #include <optional>
@@ -152,7 +151,7 @@ int run(const RunArguments& arguments) {
   return train(setup, folder, false);
 }
 
-std::function<int()> declare_run(CLI::App& app) {
+std::function<int()> declare_run(CommandLine& app) {
   auto arguments = std::make_shared<RunArguments>();
   app.add_option("CONFIG", arguments->words, "the experiment, then KEY=VALUE to change it")
       ->type_name("");
@@ -167,7 +166,7 @@ std::function<int()> declare_run(CLI::App& app) {
   app.add_option("--epochs-limit", arguments->epochs_limit,
                  "stop after so many epochs of the run; --resume goes on")
       ->type_name("N")
-      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1000000000}).description(""));
+      ->range(1, 1000000000);
   return [arguments] { return run(*arguments); };
 }
 

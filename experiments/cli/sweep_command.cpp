@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // sweep_command.cpp: `convscope sweep`: trains every member of a config's `sweep:` block and ends
 // with one table.
-#include <CLI/CLI.hpp>
 #include <cstdio>
 #include <memory>
 
@@ -63,7 +62,7 @@ int sweep(const Arguments& arguments) {
   return result.exit_code;
 }
 
-std::function<int()> declare_sweep(CLI::App& app) {
+std::function<int()> declare_sweep(CommandLine& app) {
   auto arguments = std::make_shared<Arguments>();
   app.add_option("CONFIG", arguments->words, "the sweep, then KEY=VALUE to change it")
       ->type_name("");
@@ -74,11 +73,11 @@ std::function<int()> declare_sweep(CLI::App& app) {
   app.add_option("-j,--jobs", arguments->jobs, "members side by side; they share the threads")
       ->type_name("N")
       ->capture_default_str()
-      ->check(CLI::Range(1, 1024).description(""));
+      ->range(1, 1024);
   app.add_option("-f,--format", arguments->format, "of the table on stdout: md, csv or json")
       ->type_name("F")
       ->capture_default_str()
-      ->check(CLI::IsMember({"md", "csv", "json"}).description(""));
+      ->one_of({"md", "csv", "json"});
   app.add_flag("--retry-failed", arguments->retry_failed,
                "train again what diverged or missed its gate");
   app.add_flag("-n,--dry-run", arguments->dry_run, "list the members, one a line, and stop");

@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "experiments/cli/command_line.h"
+
+#include <CLI/CLI.hpp>
+
+namespace convscope {
+
+CommandOption* CommandOption::required() {
+  option_->required();
+  return this;
+}
+
+CommandOption* CommandOption::type_name(const std::string& name) {
+  option_->type_name(name);
+  return this;
+}
+
+CommandOption* CommandOption::capture_default_str() {
+  option_->capture_default_str();
+  return this;
+}
+
+CommandOption* CommandOption::delimiter(char mark) {
+  option_->delimiter(mark);
+  return this;
+}
+
+CommandOption* CommandOption::one_of(const std::vector<std::string>& words) {
+  option_->check(CLI::IsMember(words).description(""));
+  return this;
+}
+
+CommandOption* CommandOption::range(std::int64_t least, std::int64_t most) {
+  option_->check(CLI::Range(least, most).description(""));
+  return this;
+}
+
+CommandOption* CommandOption::positive() {
+  option_->check(CLI::PositiveNumber);
+  return this;
+}
+
+CommandOption* CommandOption::check(const std::function<std::string(const std::string&)>& wrong) {
+  option_->check(wrong);
+  return this;
+}
+
+CommandOption::Facts CommandOption::facts() const {
+  return {.is_positional = option_->get_positional(),
+          .is_required = option_->get_required(),
+          .values = option_->get_expected_max(),
+          .name = option_->get_name(true, false),
+          .short_names = option_->get_snames(),
+          .names = option_->get_lnames(),
+          .type = option_->get_type_name(),
+          .description = option_->get_description(),
+          .default_value = option_->get_default_str()};
+}
+
+CommandLine::CommandLine(const std::string& program)
+    : owned_(std::make_unique<CLI::App>(program)), app_(owned_.get()) {}
+
+CommandLine::CommandLine(CLI::App* nested) : app_(nested) {}
+
+CommandLine::~CommandLine() = default;
+
+CommandOption* CommandLine::keep(CLI::Option* option) { return &options_.emplace_back(option); }
+
+template <class T>
+CommandOption* CommandLine::add(const std::string& names, T& value,
+                                const std::string& description) {
+  return keep(app_->add_option(names, value, description));
+}
+
+CommandOption* CommandLine::add_option(const std::string& names, std::string& value,
+                                       const std::string& description) {
+  return add(names, value, description);
+}
+
+CommandOption* CommandLine::add_option(const std::string& names, int& value,
+                                       const std::string& description) {
+  return add(names, value, description);
+}
+
+CommandOption* CommandLine::add_option(const std::string& names, std::int64_t& value,
+                                       const std::string& description) {
+  return add(names, value, description);
+}
+
+CommandOption* CommandLine::add_option(const std::string& names, std::uint64_t& value,
+                                       const std::string& description) {
+  return add(names, value, description);
+}
+
+CommandOption* CommandLine::add_option(const std::string& names, double& value,
+                                       const std::string& description) {
+  return add(names, value, description);
+}
+
+CommandOption* CommandLine::add_option(const std::string& names, std::vector<std::string>& values,
+                                       const std::string& description) {
+  return add(names, values, description);
+}
+
+CommandOption* CommandLine::add_option_function(const std::string& names,
+                                                const std::function<void(const std::string&)>& take,
+                                                const std::string& description) {
+  return keep(app_->add_option_function<std::string>(names, take, description));
+}
+
+CommandOption* CommandLine::add_flag(const std::string& names, bool& value,
+                                     const std::string& description) {
+  return keep(app_->add_flag(names, value, description));
+}
+
+CommandOption* CommandLine::add_flag_function(const std::string& names,
+                                              const std::function<void(std::int64_t)>& take,
+                                              const std::string& description) {
+  return keep(app_->add_flag_function(names, take, description));
+}
+
+void CommandLine::set_help_flag(const std::string& names, const std::string& description) {
+  app_->set_help_flag(names, description);
+}
+
+void CommandLine::set_version_flag(const std::string& names, const std::string& text,
+                                   const std::string& description) {
+  app_->set_version_flag(names, text, description);
+}
+
+CommandLine* CommandLine::add_subcommand(const std::string& name, const std::string& description) {
+  CommandLine& line = nested_.emplace_back(app_->add_subcommand(name, description));
+  line.outer_ = this;
+  return &line;
+}
+
+void CommandLine::require_subcommand(int least, int most) {
+  app_->require_subcommand(static_cast<std::size_t>(least), static_cast<std::size_t>(most));
+}
+
+void CommandLine::fallthrough() { app_->fallthrough(); }
+
+void CommandLine::callback(const std::function<void()>& parsed) { app_->callback(parsed); }
+
+CommandLine::Parsed CommandLine::parse(int argc, char** argv) {
+  try {
+    app_->parse(argc, argv);
+  } catch (const CLI::CallForHelp&) {
+    return {.outcome = Outcome::help, .text = "", .kind = ""};
+  } catch (const CLI::CallForVersion& version) {
+    return {.outcome = Outcome::version, .text = version.what(), .kind = ""};
+  } catch (const CLI::ParseError& error) {
+    return {.outcome = Outcome::mistake, .text = error.what(), .kind = error.get_name()};
+  }
+  return {};
+}
+
+std::string CommandLine::name() const { return app_->get_name(); }
+
+std::string CommandLine::description() const { return app_->get_description(); }
+
+bool CommandLine::parsed() const { return app_->parsed(); }
+
+const CommandLine* CommandLine::chosen() const {
+  const std::vector<CLI::App*> named = app_->get_subcommands();
+  for (const CommandLine& line : nested_) {
+    if (!named.empty() && line.app_ == named.front()) return &line;
+  }
+  return nullptr;
+}
+
+std::vector<CommandOption::Facts> CommandLine::options() const {
+  std::vector<CommandOption::Facts> facts;
+  for (CLI::Option* option : app_->get_options({})) {
+    if (!option->get_group().empty()) facts.push_back(CommandOption(option).facts());
+  }
+  return facts;
+}
+
+std::vector<std::string> CommandLine::remaining() const { return app_->remaining(true); }
+
+}  // namespace convscope
