@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+// depthwise_ladder.cpp: the steps from one output at a time to rows in registers.
+#include "layers/conv2d/ladder.h"
+
+namespace convscope {
+namespace {
+
+const Conv2dLadder kCpu{
+    .name = "depthwise",
+    .device = DeviceType::cpu,
+    .problem = "n=1,c=128,h=56,w=56,k=128,r=3,s=3,pad=1,groups=128",
+    .rungs =
+        {
+            {.card = "depthwise",
+             .isa = "scalar",
+             .threads = 1,
+             .sentence = "some rows of y at once: each element of x is loaded once for each column "
+                         "of the kernel, and the border is no test"},
+            {.card = "depthwise",
+             .isa = "avx2",
+             .threads = 1,
+             .sentence = "vector lanes along a row: 8 outputs at once"},
+            {.card = "depthwise",
+             .isa = "avx512",
+             .threads = 1,
+             .sentence = "16 lanes, 32 registers for 7 rows of sums, and the shifts of a row are "
+                         "made in registers"},
+            {.card = "depthwise", .sentence = "all threads take planes"},
+        },
+};
+
+const Conv2dLadder kCuda{
+    .name = "depthwise",
+    .device = DeviceType::cuda,
+    .problem = "n=64,c=128,h=56,w=56,k=128,r=3,s=3,pad=1,groups=128",
+    .rungs =
+        {
+            {.card = "depthwise",
+             .sentence = "a thread keeps several sums in registers, so that a number loaded from "
+                         "shared memory is used more than once, and copies run ahead"},
+        },
+};
+
+}  // namespace
+}  // namespace convscope
+CONVSCOPE_CONV2D_LADDER(kCpu)
+CONVSCOPE_CONV2D_LADDER(kCuda)

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+// direct_ladder.cpp: the steps from the textbook's loops to register tiles.
+#include "layers/conv2d/ladder.h"
+
+namespace convscope {
+namespace {
+
+const Conv2dLadder kCpu{
+    .name = "direct",
+    .device = DeviceType::cpu,
+    .problem = "n=1,c=64,h=28,w=28,k=64,r=3,s=3,pad=1",
+    .rungs =
+        {
+            {.card = "direct",
+             .isa = "scalar",
+             .threads = 1,
+             .sentence = "a tile of sums stays in registers over all (c,r,s), and rows with zeros "
+                         "left and right need no test for the border"},
+            {.card = "direct",
+             .isa = "avx2",
+             .threads = 1,
+             .sentence = "vector lanes: one instruction multiplies and adds in 8 of the sums"},
+            {.card = "direct",
+             .isa = "avx512",
+             .threads = 1,
+             .sentence = "16 lanes, and 32 registers hold a larger tile, so that each load feeds "
+                         "more products"},
+            {.card = "direct",
+             .sentence = "all threads share out images, rows and output channels"},
+        },
+};
+
+}  // namespace
+}  // namespace convscope
+CONVSCOPE_CONV2D_LADDER(kCpu)

@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+// fft_ladder.cpp: the steps from whole images to small tiles with channels in the lanes.
+#include "layers/conv2d/ladder.h"
+
+namespace convscope {
+namespace {
+
+const Conv2dLadder kCpu{
+    .name = "fft",
+    .device = DeviceType::cpu,
+    .problem = "n=1,c=32,h=28,w=28,k=32,r=7,s=7,pad=3",
+    .rungs =
+        {
+            {.card = "fft",
+             .isa = "scalar",
+             .threads = 1,
+             .sentence = "tiles in place of whole images, transforms of real rows two at a time, "
+                         "and three real products for a complex one in a register tile"},
+            {.card = "fft",
+             .isa = "avx2",
+             .threads = 1,
+             .sentence = "vector lanes: 8 channels go through a transform at once"},
+            {.card = "fft",
+             .isa = "avx512",
+             .threads = 1,
+             .sentence = "16 lanes, and 32 registers hold a larger tile of products"},
+            {.card = "fft", .sentence = "all threads take tiles, then pairs of frequencies"},
+        },
+};
+
+}  // namespace
+}  // namespace convscope
+CONVSCOPE_CONV2D_LADDER(kCpu)

@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+// im2col_gemm_ladder.cpp: the steps from a whole matrix of columns to packed panels.
+#include "layers/conv2d/ladder.h"
+
+namespace convscope {
+namespace {
+
+const Conv2dLadder kCpu{
+    .name = "im2col_gemm",
+    .device = DeviceType::cpu,
+    .problem = "n=1,c=64,h=28,w=28,k=64,r=3,s=3,pad=1",
+    .rungs =
+        {
+            {.card = "im2col_gemm_eigen",
+             .threads = 1,
+             .sentence = "the columns of some pixels at a time stay in the L2 cache, and a library "
+                         "(Eigen, 4 lanes) multiplies the matrices"},
+            {.card = "im2col_gemm",
+             .isa = "avx2",
+             .threads = 1,
+             .sentence = "our own product of 8 lanes: the weights are packed in tiles, the columns "
+                         "in panels, and the sums stay in registers"},
+            {.card = "im2col_gemm",
+             .isa = "avx512",
+             .threads = 1,
+             .sentence = "16 lanes, and 32 registers hold a larger tile of sums"},
+            {.card = "im2col_gemm", .sentence = "all threads take panels of pixels"},
+        },
+};
+
+}  // namespace
+}  // namespace convscope
+CONVSCOPE_CONV2D_LADDER(kCpu)

@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+// implicit_gemm_ladder.cpp: the steps from a tile of 16 x 16 to tensor cores.
+#include "layers/conv2d/ladder.h"
+
+namespace convscope {
+namespace {
+
+const Conv2dLadder kCuda{
+    .name = "implicit_gemm",
+    .device = DeviceType::cuda,
+    .problem = "n=32,c=128,h=28,w=28,k=128,r=3,s=3,pad=1",
+    .rungs =
+        {
+            {.card = "im2col_gemm",
+             .sentence = "the matrix of columns is stored after all, so that a library (cuBLAS) "
+                         "can multiply with tiles of sums in registers"},
+            {.card = "implicit_gemm",
+             .sentence = "no stored matrix again: tiles are gathered by copies that run ahead, and "
+                         "the tensor cores multiply three pairs of halves for each product"},
+            {.card = "implicit_gemm",
+             .precision = Precision::tf32,
+             .sentence = "tf32: factors rounded to 10 bits of mantissa, one product of halves in "
+                         "place of three"},
+        },
+};
+
+}  // namespace
+}  // namespace convscope
+CONVSCOPE_CONV2D_LADDER(kCuda)

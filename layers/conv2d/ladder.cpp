@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+// ladder.cpp: the tables of ladders, one for each kind of device.
+#include "layers/conv2d/ladder.h"
+
+namespace convscope {
+
+Registry<Conv2dLadder>& conv2d_ladders(DeviceType device) {
+  static Registry<Conv2dLadder> cpu("ladder");
+  static Registry<Conv2dLadder> cuda("ladder");
+  return device == DeviceType::cpu ? cpu : cuda;
+}
+
+bool register_conv2d_ladder(const Conv2dLadder& ladder, const char* file) {
+  return conv2d_ladders(ladder.device).add(ladder.name, ladder, file);
+}
+
+std::string label_of(const Conv2dRung& rung) {
+  std::string out = rung.card;
+  if (*rung.isa != '\0') out += cat(", ", rung.isa);
+  if (rung.precision != Precision::f32) out += cat(", ", name_of(rung.precision));
+  if (rung.prepare_each_call) out += ", weights prepared in each call";
+  if (rung.threads != 0) out += cat(", ", rung.threads, rung.threads == 1 ? " thread" : " threads");
+  return out;
+}
+
+}  // namespace convscope

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+// winograd_ladder.cpp: the steps from one tile at a time to batches of points.
+#include "layers/conv2d/ladder.h"
+
+namespace convscope {
+namespace {
+
+const Conv2dLadder kCpu{
+    .name = "winograd",
+    .device = DeviceType::cpu,
+    .problem = "n=1,c=64,h=28,w=28,k=64,r=3,s=3,pad=1",
+    .rungs =
+        {
+            {.card = "winograd_f2x3",
+             .isa = "scalar",
+             .threads = 1,
+             .sentence = "all tiles are transformed first; then each of the 16 points is a matrix "
+                         "product of its own, whose sums stay in registers"},
+            {.card = "winograd_f2x3",
+             .isa = "avx2",
+             .threads = 1,
+             .sentence = "vector lanes: 8 channels go through a transform and a product at once"},
+            {.card = "winograd_f2x3",
+             .isa = "avx512",
+             .threads = 1,
+             .sentence = "16 lanes, and 32 registers hold a larger tile of products"},
+            {.card = "winograd_f4x3",
+             .isa = "avx512",
+             .threads = 1,
+             .sentence = "larger tiles: 16 outputs from 36 products, 4 times fewer than the "
+                         "textbook's where F(2x2,3x3) saves 2.25 times"},
+            {.card = "winograd_f6x3",
+             .isa = "avx512",
+             .threads = 1,
+             .sentence = "36 outputs from 64 products, 5.06 times fewer; the transforms cost more "
+                         "and lose more digits"},
+            {.card = "winograd_f4x3", .sentence = "all threads take strips of tiles"},
+        },
+};
+
+const Conv2dLadder kCuda{
+    .name = "winograd",
+    .device = DeviceType::cuda,
+    .problem = "n=32,c=128,h=28,w=28,k=128,r=3,s=3,pad=1",
+    .rungs =
+        {
+            {.card = "winograd_f2x3",
+             .sentence = "each tile and each kernel is transformed once, and each of the 16 points "
+                         "is one matrix product by cuBLAS"},
+            {.card = "winograd_f4x3",
+             .sentence = "larger tiles: 16 outputs from 36 products, and less memory for the "
+                         "transformed tiles of each output"},
+        },
+};
+
+}  // namespace
+}  // namespace convscope
+CONVSCOPE_CONV2D_LADDER(kCpu)
+CONVSCOPE_CONV2D_LADDER(kCuda)

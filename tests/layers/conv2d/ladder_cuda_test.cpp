@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0
+// The ladders of the GPU: their cards are registered when the CUDA library is opened.
+#include "tests/support/cuda.h"
+#include "tests/support/ladders.h"
+
+namespace convscope {
+namespace {
+
+using Conv2dLadderOnCuda = testing::CudaTest;
+
+TEST_F(Conv2dLadderOnCuda, EveryRungNamesACardThatTakesTheLaddersProblem) {
+  testing::check_rungs(DeviceType::cuda);
+}
+
+}  // namespace
+}  // namespace convscope

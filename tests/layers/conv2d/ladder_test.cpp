@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+// Every rung of every ladder can be climbed: its card is there and takes the ladder's problem.
+#include "layers/conv2d/ladder.h"
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <set>
+
+#include "framework/simd/cpu_isa.h"
+#include "tests/support/ladders.h"
+
+namespace convscope {
+namespace {
+
+TEST(Conv2dLadder, EveryRungNamesACardThatTakesTheLaddersProblem) {
+  testing::check_rungs(DeviceType::cpu);
+  for (const auto& [name, ladder] : conv2d_ladders(DeviceType::cpu).entries()) {
+    for (const Conv2dRung& rung : ladder.rungs) {
+      if (*rung.isa == '\0') continue;
+      EXPECT_EQ(name_of(parse_isa(rung.isa)), rung.isa) << name;
+    }
+  }
+}
+
+// The names of the rooms that hold a file with this ending, like "_lesson_cpu.cpp".
+std::set<std::string> rooms_with(const std::string& ending) {
+  std::set<std::string> rooms;
+  const std::filesystem::path root = CONVSCOPE_SOURCE_DIR "/layers/conv2d";
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(root)) {
+    if (!entry.path().filename().string().ends_with(ending)) continue;
+    rooms.insert(std::filesystem::relative(entry.path(), root).begin()->string());
+  }
+  return rooms;
+}
+
+TEST(Conv2dLadder, EveryRoomWithALessonHasALadderAndItsLaddersFileIsThere) {
+  std::set<std::string> ladders;
+  for (const auto& [type, ending] : {std::pair(DeviceType::cpu, "_lesson_cpu.cpp"),
+                                     std::pair(DeviceType::cuda, "_lesson_cuda.cu")}) {
+    const auto& table = conv2d_ladders(type);
+    for (const std::string& room : rooms_with(ending)) {
+      const Conv2dLadder* ladder = table.find(room);
+      ASSERT_NE(ladder, nullptr) << "no ladder for device " << name_of(type) << " in " << room;
+      EXPECT_EQ(ladder->rungs.front().card, room + "_lesson");
+    }
+    for (const std::string& name : table.names()) {
+      EXPECT_EQ(std::filesystem::path(table.file_of(name)).filename(), name + "_ladder.cpp");
+      ladders.insert(name);
+    }
+  }
+  EXPECT_EQ(ladders, rooms_with("_ladder.cpp"));
+  EXPECT_GE(ladders.size(), 7u);
+}
+
+TEST(Conv2dLadder, LabelsNameTheCardAndItsSwitches) {
+  EXPECT_EQ(label_of({.card = "direct"}), "direct");
+  EXPECT_EQ(label_of({.card = "direct", .isa = "avx2", .threads = 1}), "direct, avx2, 1 thread");
+  EXPECT_EQ(label_of({.card = "implicit_gemm", .precision = Precision::tf32}),
+            "implicit_gemm, tf32");
+  EXPECT_EQ(label_of({.card = "winograd_f4x3", .threads = 2, .prepare_each_call = true}),
+            "winograd_f4x3, weights prepared in each call, 2 threads");
+}
+
+}  // namespace
+}  // namespace convscope

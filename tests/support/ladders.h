@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+// ladders.h: the checks that the ladders of every kind of device have to pass.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include "layers/conv2d/ladder.h"
+
+namespace convscope::testing {
+
+inline void check_rungs(DeviceType type) {
+  for (const auto& [name, ladder] : conv2d_ladders(type).entries()) {
+    SCOPED_TRACE(name);
+    EXPECT_EQ(ladder.device, type);
+    EXPECT_GE(ladder.rungs.size(), 1u);
+    const Conv2dProblem problem = Conv2dProblem::parse(ladder.problem);
+    std::set<std::string> labels;
+    for (const Conv2dRung& rung : ladder.rungs) {
+      EXPECT_TRUE(labels.insert(label_of(rung)).second) << label_of(rung) << " stands there twice";
+      const std::string_view sentence = rung.sentence;
+      EXPECT_GT(sentence.size(), 20u) << label_of(rung);
+      EXPECT_FALSE(sentence.ends_with('.')) << sentence;
+      const Conv2dAlgorithm* card = conv2d_algorithms(type).find(rung.card);
+      ASSERT_NE(card, nullptr) << "no card is named " << rung.card;
+      Conv2dProblem here = problem;
+      here.precision = rung.precision;
+      EXPECT_EQ(support_of(*card, here, Direction::forward).reason, "") << label_of(rung);
+      if (rung.prepare_each_call) {
+        EXPECT_NE(card->prepare_weights, nullptr) << rung.card << " prepares no weights";
+      }
+    }
+  }
+}
+
+}  // namespace convscope::testing
