@@ -14,6 +14,7 @@
 #include "framework/device.h"
 #include "framework/registry.h"
 #include "layers/conv2d/problem.h"
+#include "layers/dispatch/card_function.h"
 
 namespace convscope {
 
@@ -113,9 +114,9 @@ struct Conv2dAlgorithm {
   bool auto_ok = true;             // false: never chosen by `auto` or `measure`
   bool fuses_epilogue = false;     // forward applies args.epilogue by itself
   // Null: this direction is not offered.
-  void (*forward)(const Conv2dForwardArgs&) = nullptr;
-  void (*backward_data)(const Conv2dBackwardDataArgs&) = nullptr;
-  void (*backward_weight)(const Conv2dBackwardWeightArgs&) = nullptr;
+  CardFunction<Conv2dForwardArgs> forward = nullptr;
+  CardFunction<Conv2dBackwardDataArgs> backward_data = nullptr;
+  CardFunction<Conv2dBackwardWeightArgs> backward_weight = nullptr;
 
   bool offers(Direction direction) const {
     return direction == Direction::forward         ? forward != nullptr

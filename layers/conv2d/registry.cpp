@@ -14,7 +14,11 @@ Registry<Conv2dAlgorithm>& conv2d_algorithms(DeviceType device) {
 }
 
 bool register_conv2d_algorithm(const Conv2dAlgorithm& card, const char* file) {
-  return conv2d_algorithms(card.device).add(card.name, card, file);
+  Conv2dAlgorithm named = card;
+  named.forward.set_name(card.name, name_of(Direction::forward));
+  named.backward_data.set_name(card.name, name_of(Direction::backward_data));
+  named.backward_weight.set_name(card.name, name_of(Direction::backward_weight));
+  return conv2d_algorithms(card.device).add(card.name, named, file);
 }
 
 double share_beside(double flops, double share, double cycles) {

@@ -15,6 +15,7 @@
 #include "framework/parallel.h"
 #include "layers/conv2d/batch_lanes/cpu/batch_lanes.h"
 #include "layers/conv2d/conv2d_op.h"
+#include "layers/dispatch/kernel_runs.h"
 #include "layers/plan/max_pool_op.h"
 
 namespace convscope {
@@ -27,7 +28,11 @@ constexpr std::int64_t kMostChunks = 16;
 // layer leaves the lanes for it: in a chain the conversions and the pooling pass fall away.
 constexpr double kClearly = 0.7;
 
+// The name under which the chain says that it ran.
+constexpr const char* kName = "lanes_chain";
+
 struct Stage {
+  Conv2dProblem problem;
   LanesConv conv;
   Variable weight, bias;
   std::string layer;
@@ -132,6 +137,7 @@ struct LanesChainOp::Run {
 
   void forward() const {
     for (std::size_t i = 0; i < stages.size(); ++i) {
+      kernel_ran(kName, name_of(Direction::forward), stages[i].problem);
       kernels->pack_weights(stages[i].conv, memory[i].w, memory[i].packed);
     }
     const float* const from = x != nullptr ? x : static_cast<const float*>(*images);
@@ -177,6 +183,11 @@ struct LanesChainOp::Run {
   }
 
   void backward() const {
+    for (std::size_t i = 0; i < stages.size(); ++i) {
+      kernel_ran(kName, name_of(Direction::backward_weight), stages[i].problem);
+      if (i == 0 && dx == nullptr) continue;
+      kernel_ran(kName, name_of(Direction::backward_data), stages[i].problem);
+    }
     for (std::size_t i = dx == nullptr ? 1 : 0; i < stages.size(); ++i) {
       kernels->pack_weights_backward(stages[i].conv, memory[i].w, memory[i].packed_backward);
     }
@@ -358,8 +369,8 @@ Chain chain_from(PlanGraph& graph, PlanOp* first, int lanes) {
     const Estimate more = estimate(graph, *conv);
     if (more.chosen_ms < kClearly * more.lanes_ms && conv->policy().forward != "direct_batch_lanes")
       break;
-    chain.stages.push_back({LanesConv(conv->problem(), lanes, conv->relu(), pools), conv->weight(),
-                            conv->bias(), conv->layer});
+    chain.stages.push_back({conv->problem(), LanesConv(conv->problem(), lanes, conv->relu(), pools),
+                            conv->weight(), conv->bias(), conv->layer});
     chain.ops.push_back(at);
     if (pools) chain.ops.push_back(next);
     at = only_reader(graph, *last);

@@ -9,6 +9,20 @@ namespace convscope {
 constinit KernelSlot<void(const PooledForward&)> pooled_forward_kernel{"pooled_chain"};
 constinit KernelSlot<void(const PooledBackward&)> pooled_backward_kernel{"pooled_chain"};
 
+Conv2dProblem pooled_problem(const PooledStage& z, std::int64_t batch) {
+  return {.n = batch,
+          .c = z.c,
+          .h = z.h,
+          .w = z.w,
+          .k = z.k,
+          .r = z.r,
+          .s = z.r,
+          .pad_top = z.pad_top,
+          .pad_bottom = z.p + z.r - 1 - z.h - z.pad_top,
+          .pad_left = z.pad_left,
+          .pad_right = z.q + z.r - 1 - z.w - z.pad_left};
+}
+
 using namespace pooled;
 
 namespace {

@@ -11,6 +11,7 @@
 #include <cstdint>
 
 #include "framework/kernel_slot.h"
+#include "layers/conv2d/problem.h"
 #include "layers/conv2d/shared/divisor.h"
 
 namespace convscope {
@@ -36,6 +37,10 @@ struct PooledStage {
   constexpr int weights() const { return k * c * r * r; }
   constexpr int outputs() const { return k * out_h() * out_w(); }  // of one sample
 };
+
+// The name under which the kernels of the chain say that they ran, and the problem of one stage.
+inline constexpr const char* kFewChannelChain = "few_channel_chain";
+CONVSCOPE_API Conv2dProblem pooled_problem(const PooledStage& stage, std::int64_t batch);
 
 namespace pooled {
 

@@ -36,6 +36,7 @@
 //            rest is our own
 // Read next  pooled_chain_forward_cuda.cu, direct_cuda.cu
 #include "layers/conv2d/few_channel_chains/cuda/pooled_chain_tiles.cuh"
+#include "layers/dispatch/kernel_runs.h"
 
 namespace convscope {
 namespace {
@@ -396,8 +397,17 @@ void launch_channels(const LaunchShape& shape, const PooledBackwardPlan& plan) {
   }
 }
 
+void say_what_runs(const PooledBackward& a) {
+  for (int i = 0; i < a.stages; ++i) {
+    const Conv2dProblem problem = pooled_problem(a.stage[i], a.batch);
+    if (a.dw[i] != nullptr) kernel_ran(kFewChannelChain, "backward_weight", problem);
+    if (i > 0 || a.dx != nullptr) kernel_ran(kFewChannelChain, "backward_data", problem);
+  }
+}
+
 void backward(const PooledBackward& a) {
   if (a.batch == 0) return;
+  say_what_runs(a);
   const PooledStage& z = a.stage[a.stages - 1];
   const int parts = pooled_backward_parts(a.stage, a.stages, a.batch);
   const PooledBackwardPlan plan = pooled_plan(a, parts);

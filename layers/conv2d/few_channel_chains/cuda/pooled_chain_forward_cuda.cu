@@ -30,6 +30,7 @@
 //            network); the fusion is our own
 // Read next  direct_cuda.cu (one convolution, any size), pooled_chain_backward_cuda.cu
 #include "layers/conv2d/few_channel_chains/cuda/pooled_chain_tiles.cuh"
+#include "layers/dispatch/kernel_runs.h"
 
 namespace convscope {
 namespace {
@@ -236,6 +237,9 @@ __global__ void __launch_bounds__(kBlockThreads, 2) pooled_forward(const PooledF
 }
 
 void run(const PooledForward& a, int parts) {
+  for (int i = 0; i < a.stages; ++i) {
+    kernel_ran(kFewChannelChain, "forward", pooled_problem(a.stage[i], a.batch));
+  }
   const PooledForwardPlan plan = pooled_plan(a, parts);
   const std::int64_t blocks = ceil_div(a.batch, plan.samples) * plan.parts;
   const std::int64_t most_blocks = plan.parts * most(1, kMostBlocks / plan.parts);

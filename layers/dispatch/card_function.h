@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+// card_function.h: a function on a card. It is assigned, compared with nullptr and called like the
+// plain function that it holds; a call first says which card's kernel runs (kernel_runs.h).
+//
+//   CardFunction<Conv2dForwardArgs> forward = direct_forward;
+//   forward.set_name("direct", "forward");  // done once, when the card enters the table
+//   forward(args);                          // args.problem says what is computed
+#pragma once
+
+#include <concepts>
+#include <string_view>
+
+#include "layers/dispatch/kernel_runs.h"
+
+namespace convscope {
+
+template <class Args>
+class CardFunction {
+ public:
+  using Function = void (*)(const Args&);
+
+  constexpr CardFunction() = default;
+  constexpr CardFunction(Function run) : run_(run) {}  // NOLINT(google-explicit-constructor)
+  // A lambda without captures, or nullptr.
+  template <std::convertible_to<Function> F>
+  constexpr CardFunction(F run) : run_(run) {}  // NOLINT(google-explicit-constructor)
+
+  void operator()(const Args& args) const {
+    if (!name_.empty()) kernel_ran(name_, direction_, args.problem);
+    run_(args);
+  }
+  friend constexpr bool operator==(const CardFunction& f, std::nullptr_t) {
+    return f.run_ == nullptr;
+  }
+
+  // Both texts outlive the card. Without a name nothing is counted.
+  constexpr void set_name(std::string_view name, std::string_view direction) {
+    name_ = name;
+    direction_ = direction;
+  }
+
+ private:
+  Function run_ = nullptr;
+  std::string_view name_, direction_;
+};
+
+}  // namespace convscope
