@@ -7,6 +7,7 @@
 #include <limits>
 #include <memory>
 
+#include "experiments/bench/contender.h"
 #include "experiments/bench/device_timing.h"
 #include "experiments/bench/interleave.h"
 #include "experiments/bench/problem_list.h"
@@ -25,113 +26,6 @@ using Progress = std::function<void(const std::string&)>;
 
 constexpr const char* kOperation = "bench conv2d";
 constexpr const char* kOracle = "reference";
-
-// Normal numbers; the same for any number of threads.
-Tensor random_tensor(const Shape& shape, std::uint64_t stream) {
-  Tensor out = Tensor::empty(shape);
-  float* const values = out.data<float>();
-  constexpr std::int64_t kChunk = 1 << 15;
-  parallel_for(out.numel(), kChunk, [&](std::int64_t begin, std::int64_t end) {
-    Generator random(stream, static_cast<std::uint64_t>(begin / kChunk));
-    for (std::int64_t i = begin; i < end; ++i) values[i] = random.normal();
-  });
-  return out;
-}
-
-// Half types: the numbers that they hold exactly, as f32.
-Tensor random_tensor(const Shape& shape, std::uint64_t stream, DType dtype) {
-  return random_tensor(shape, stream).to(dtype).to(DType::f32);
-}
-
-// What one rounding of a factor or of the result costs, relative to its size, in units of f32's eps:
-// the cards' error_growth is stated for f32.
-double rounding_factor(const Conv2dProblem& problem) {
-  if (problem.dtype == DType::bf16) return 0x1p-7 / 0x1p-23;
-  if (problem.dtype == DType::f16 || problem.precision == Precision::tf32) {
-    return 0x1p-10 / 0x1p-23;
-  }
-  return 1;
-}
-
-// The tensors of one problem and direction on the host, in f32, and on the device.
-struct Data {
-  Data(const Conv2dProblem& z, Direction direction, Device on)
-      : device(on),
-        first_host(random_tensor(direction == Direction::backward_data ? z.y_shape() : z.x_shape(),
-                                 direction == Direction::backward_data ? 3 : 1, z.dtype)),
-        second_host(
-            random_tensor(direction == Direction::backward_weight ? z.y_shape() : z.w_shape(),
-                          direction == Direction::backward_weight ? 3 : 2, z.dtype)),
-        output_host(Tensor::empty(output_shape(z, direction))),
-        first(first_host.to(z.dtype).to(on)),
-        second(second_host.to(z.dtype).to(on)),
-        output(output_host.to(z.dtype).to(on)) {}
-
-  Conv2dInputs inputs() const { return {first_host.data<float>(), second_host.data<float>()}; }
-  const float* result() const {
-    if (!output.shares_memory_with(output_host)) {
-      output_host.copy_from(output.to(Device{}).to(DType::f32));
-    }
-    return output_host.data<float>();
-  }
-
-  const Device device;
-  const Tensor first_host, second_host, output_host;
-  const Tensor first, second, output;
-};
-
-// An algorithm that is to be timed.
-class Contender {
- public:
-  Contender(const Conv2dAlgorithm& algorithm, const Conv2dProblem& problem, Direction direction,
-            const Data& data)
-      : algorithm_(algorithm),
-        problem_(problem),
-        direction_(direction),
-        data_(data),
-        backend_(backend_of(data.device)),
-        workspace_(std::make_unique<Workspace>(data.device,
-                                               algorithm.workspace_bytes(problem, direction))) {}
-
-  void run() const {
-    queue();
-    backend_.synchronize(data_.device.index);
-  }
-  // Without waiting for a device that works by itself.
-  void queue() const {
-    const void* const first = data_.first.raw_data();
-    const void* const second = data_.second.raw_data();
-    void* const output = data_.output.raw_data();
-    void* const scratch = workspace_->data();
-    if (direction_ == Direction::forward) {
-      algorithm_.forward({problem_, first, second, nullptr, output, scratch});
-    } else if (direction_ == Direction::backward_data) {
-      algorithm_.backward_data({problem_, first, second, output, scratch});
-    } else {
-      algorithm_.backward_weight({problem_, first, second, output, false, scratch});
-    }
-  }
-
-  // Fills output and workspace with NaN, so that what was not written shows.
-  void poison() const {
-    const auto fill = [&](void* pointer, std::size_t bytes) {
-      if (bytes > 0) backend_.fill_bytes(data_.device.index, pointer, 0xff, bytes);
-    };
-    fill(data_.output.raw_data(), static_cast<std::size_t>(data_.output.size_bytes()));
-    fill(workspace_->data(), workspace_->bytes());
-  }
-
-  const Conv2dAlgorithm& algorithm() const { return algorithm_; }
-  std::size_t workspace_bytes() const { return workspace_->bytes(); }
-
- private:
-  const Conv2dAlgorithm& algorithm_;
-  const Conv2dProblem problem_;
-  const Direction direction_;
-  const Data& data_;
-  const DeviceBackend& backend_;
-  std::unique_ptr<Workspace> workspace_;
-};
 
 // One of the peer's variants, prepared.
 class PeerContender {
@@ -245,29 +139,18 @@ class Measurement {
   void check_contenders() {
     group_.rows.resize(contenders_.size());  // not moved from here on: the summaries point to them
     for (std::size_t i = 0; i < contenders_.size(); ++i) {
-      const Contender& one = contenders_[i];
+      Contender& one = contenders_[i];
       Conv2dBenchRow& row = group_.rows[i];
       row.algorithm = one.algorithm().name;
       row.auto_choice = &one.algorithm() == auto_choice_;
       row.workspace_bytes = one.workspace_bytes();
-      reference();
+      const SampledReference& expected = reference();
       progress_(cat("checking ", row.algorithm));
-      double first_seconds = 0;
-      try {
-        one.poison();
-        first_seconds = seconds_of([&] { one.run(); });
-        const auto verdict = reference().judge(
-            data_.result(), one.algorithm().error_growth * rounding_factor(group_.problem));
-        row.error_ratio = verdict.error_ratio;
-        row.wrong = verdict.wrong;
-      } catch (const Error& error) {
-        row.wrong = error.what();
-      }
+      const double first_seconds = one.check(expected);
+      row.error_ratio = one.error_ratio();
+      row.wrong = one.wrong();
       if (!row.wrong.empty()) continue;
-      things_.push_back({.run = on_cpu() ? std::function<void()>([&one] { one.run(); })
-                                         : std::function<void()>([&one] { one.queue(); }),
-                         .estimate_seconds = estimate_of(first_seconds, [&] { one.run(); }),
-                         .seconds = {}});
+      things_.push_back(timed(one, first_seconds, options_.device));
       summaries_.emplace_back(
           [this, &one, &row](const std::vector<double>& seconds) { fill(row, one, seconds); });
     }
@@ -343,8 +226,8 @@ class Measurement {
       row.wrong = error.what();
       return;
     }
-    float* const result = data_.output_host.data<float>();
-    std::memset(result, 0xff, static_cast<std::size_t>(data_.output_host.size_bytes()));
+    float* const result = data_.output_host().data<float>();
+    std::memset(result, 0xff, static_cast<std::size_t>(data_.output_host().size_bytes()));
     if (peer.read(one.one(), result) != 0) {
       row.wrong = "its result could not be read";
       return;
@@ -365,7 +248,7 @@ class Measurement {
   const Conv2dBenchOptions& options_;
   const Direction direction_;
   const Progress& progress_;
-  const Data data_;
+  const BenchData data_;
   Conv2dBenchGroup group_;
   const Conv2dAlgorithm* auto_choice_ = nullptr;
   std::unique_ptr<SampledReference> reference_;
