@@ -35,6 +35,7 @@ std::string choice_text(const Conv2dChoice& choice) {
 LayerTable layer_table(Module& model, const Shape& input, Device device, bool plans) {
   std::unique_ptr<StepPlan> plan;
   if (plans) plan = StepPlan::make(model, input, PlanMode::training, nullptr);
+  const std::vector<RanKernel> planned_kernels = plan ? plan->kernels() : std::vector<RanKernel>{};
   LayerTable table;
   table.csv = "layer,kind,output,params,kernel,forward,backward_data,backward_weight\n";
   std::vector<std::string> kernels, algorithms;
@@ -62,9 +63,12 @@ LayerTable layer_table(Module& model, const Shape& input, Device device, bool pl
       std::vector<std::string> of_layer;
       table.csv += "," + kernel_text(problem);
       for (Direction direction : kDirections) {
-        const char* const planned = plan ? plan->algorithm_of(name) : nullptr;
-        const std::string choice = planned != nullptr
-                                       ? planned
+        const auto planned =
+            std::find_if(planned_kernels.begin(), planned_kernels.end(), [&](const RanKernel& ran) {
+              return ran.layer == name && ran.direction == direction && !ran.dynamic;
+            });
+        const std::string choice = planned != planned_kernels.end()
+                                       ? planned->kernel
                                        : choice_text(select_conv2d(conv->policy().of(direction),
                                                                    problem, direction, device));
         table.csv += "," + choice;

@@ -40,78 +40,96 @@ class PadOp final : public PlanOp {
 
 std::string Conv2dOp::text() const {
   return cat("conv2d ", choices_[0].algorithm->name, norm_ ? " + batch_norm2d" : "",
-             residual_ ? " + residual" : "", relu_ ? " + relu" : "");
+             residual_at_ > 0 ? " + residual" : "", relu_ ? " + relu" : "");
+}
+
+std::vector<RanKernel> Conv2dOp::kernels(const PlanGraph& graph) const {
+  std::vector<RanKernel> out;
+  const auto add = [&](Direction direction, bool runs) {
+    if (runs) out.push_back({layer, direction, choice(direction).algorithm->name});
+  };
+  add(Direction::forward, true);
+  add(Direction::backward_data, graph.wants_gradient(x()));
+  add(Direction::backward_weight, graph.wants_gradient(weight()));
+  return out;
 }
 
 bool Conv2dOp::absorb(const PlanGraph& graph, PlanOp& next) {
   if (relu_) return false;
   if (is_relu(next)) return relu_ = true;
-  if (residual_) return false;
+  if (residual_at_ > 0) return false;
   const auto* const norm = dynamic_cast<const BatchNormOp*>(&next);
   if (norm != nullptr && !graph.training() && !norm_ && norm->is_plain()) {
     norm_ = norm->fold();
     return true;
   }
   if (dynamic_cast<AddOp*>(&next) == nullptr || next.inputs[0] == next.inputs[1]) return false;
-  return residual_ = true;
+  residual_at_ = inputs.size();  // where the graph appends it
+  return true;
 }
 
 Conv2dOp::Weights Conv2dOp::weights(PlanBuilder& builder) {
-  if (!norm_) {
-    return {weight_.value().raw_data(), bias_.defined() ? bias_.value().raw_data() : nullptr};
-  }
-  const Slot w = builder.slot(weight_.shape(), DType::f32);
-  const Slot b = builder.slot({weight_.dim(0)}, DType::f32);
+  Weights out{builder.value(weight()), has_bias_ ? builder.value(bias()) : Tensor()};
+  if (!norm_) return out;
+  const Slot w = builder.slot(builder.shape(weight()), DType::f32);
+  const Slot b = builder.slot({problem_.k}, DType::f32);
   builder.prologue([&] {
-    builder.call([norm = *norm_, weight = weight_, bias = bias_, to_w = builder.use(w),
+    builder.call([norm = *norm_, weight = builder.value(weight()),
+                  bias = has_bias_ ? builder.value(bias()) : Tensor(), to_w = builder.use(w),
                   to_b = builder.use(b)] {
       batch_norm_fold({.weight = norm.weight.value(),
                        .bias = norm.bias.value(),
                        .mean = norm.mean,
                        .variance = norm.variance,
                        .eps = norm.eps,
-                       .w = weight.value(),
-                       .b = bias.defined() ? bias.value() : Tensor(),
+                       .w = weight,
+                       .b = bias,
                        .to_w = to_w,
                        .to_b = to_b});
     });
   });
-  return {builder.use(w).raw_data(), builder.use(b).raw_data()};
+  return {builder.use(w), builder.use(b)};
+}
+
+// Undefined: the images, wherever they lie in this step.
+Tensor Conv2dOp::images_or_value(PlanBuilder& builder) const {
+  return x() == PlanGraph::input() ? Tensor() : builder.value(x());
 }
 
 void Conv2dOp::forward(PlanBuilder& builder) {
   const Conv2dAlgorithm* const algorithm = choice(Direction::forward).algorithm;
   const Weights weights = this->weights(builder);
-  const bool reads_images = inputs[0] == PlanGraph::input();
-  const Tensor x = reads_images ? Tensor() : builder.value(inputs[0]);
+  const Tensor x = images_or_value(builder);
   const Tensor y = builder.value(output);
-  const Tensor residual = residual_ ? builder.value(inputs[1]) : Tensor();
+  const Tensor residual = residual_at_ > 0 ? builder.value(inputs[residual_at_]) : Tensor();
   void* const workspace =
       builder.workspace(algorithm->workspace_bytes(problem_, Direction::forward));
-  const Conv2dEpilogue behind{.residual = residual_ ? residual.raw_data() : nullptr, .relu = relu_};
+  const Conv2dEpilogue behind{.residual = residual.defined() ? residual.raw_data() : nullptr,
+                              .relu = relu_};
   const Conv2dEpilogue fused = algorithm->fuses_epilogue ? behind : Conv2dEpilogue{};
   const Conv2dEpilogue separate = algorithm->fuses_epilogue ? Conv2dEpilogue{} : behind;
   builder.call([problem = problem_, run = algorithm->forward, images = builder.images(), x, weights,
                 y, workspace, fused, separate, device = builder.device()] {
-    run({problem, x.defined() ? x.raw_data() : *images, weights.w, weights.b, y.raw_data(),
-         workspace, fused});
+    run({problem, x.defined() ? x.raw_data() : *images, weights.w.raw_data(),
+         weights.b.defined() ? weights.b.raw_data() : nullptr, y.raw_data(), workspace, fused});
     if (!separate.empty()) conv2d_epilogue_kernel.get(device)(separate, y);
   });
 }
 
 void Conv2dOp::backward(PlanBuilder& builder) {
   if (relu_) emit_relu_gradient(builder, output);
-  if (residual_ && builder.wants_gradient(inputs[1])) copy_gradient(builder, output, inputs[1]);
-  if (bias_.defined() && bias_.requires_grad()) {
-    const PlanBuilder::Target db = builder.parameter_gradient(bias_);
+  if (residual_at_ > 0 && builder.wants_gradient(inputs[residual_at_])) {
+    copy_gradient(builder, output, inputs[residual_at_]);
+  }
+  if (has_bias_ && builder.wants_gradient(bias())) {
+    const PlanBuilder::Target db = builder.gradient_target(bias());
     builder.call([run = conv2d_bias_gradient_kernel.get(builder.device()),
                   dy = builder.gradient(output), db] { run(dy, db.tensor, db.accumulate); });
   }
-  if (weight_.requires_grad()) {
+  if (builder.wants_gradient(weight())) {
     const Conv2dAlgorithm* const algorithm = choice(Direction::backward_weight).algorithm;
-    const PlanBuilder::Target dw = builder.parameter_gradient(weight_);
-    const bool reads_images = inputs[0] == PlanGraph::input();
-    const Tensor x = reads_images ? Tensor() : builder.value(inputs[0]);
+    const PlanBuilder::Target dw = builder.gradient_target(weight());
+    const Tensor x = images_or_value(builder);
     const Tensor dy = builder.gradient(output);
     void* const workspace =
         builder.workspace(algorithm->workspace_bytes(problem_, Direction::backward_weight));
@@ -121,14 +139,14 @@ void Conv2dOp::backward(PlanBuilder& builder) {
            dw.accumulate, workspace});
     });
   }
-  if (!builder.wants_gradient(inputs[0])) return;
+  if (!builder.wants_gradient(x())) return;
   const Conv2dAlgorithm* const algorithm = choice(Direction::backward_data).algorithm;
-  builder.assign_gradient(inputs[0], [&](const Tensor& dx) {
+  builder.assign_gradient(x(), [&](const Tensor& dx) {
     const Tensor dy = builder.gradient(output);
     void* const workspace =
         builder.workspace(algorithm->workspace_bytes(problem_, Direction::backward_data));
-    builder.call([problem = problem_, run = algorithm->backward_data, w = weight_.value(), dy, dx,
-                  workspace] {
+    builder.call([problem = problem_, run = algorithm->backward_data, w = builder.value(weight()),
+                  dy, dx, workspace] {
       run({problem, dy.raw_data(), w.raw_data(), dx.raw_data(), workspace});
     });
   });
@@ -155,9 +173,10 @@ int Conv2d::describe(PlanGraph& graph, int x) {
     }
     choices[static_cast<std::size_t>(direction)] = choice;
   }
-  const bool trains = weight_.requires_grad() || (bias_.defined() && bias_.requires_grad());
-  return graph.add(std::make_unique<Conv2dOp>(problem, weight_, bias_, policy(), choices), {x},
-                   problem.y_shape(), trains);
+  std::vector<ValueId> inputs{x, graph.parameter(weight_)};
+  if (bias_.defined()) inputs.push_back(graph.parameter(bias_));
+  return graph.add(std::make_unique<Conv2dOp>(problem, bias_.defined(), plans_->policy(), choices),
+                   std::move(inputs), problem.y_shape());
 }
 
 }  // namespace convscope

@@ -8,6 +8,7 @@
 #include "framework/ops/elementwise.h"
 #include "framework/ops/gemm/matmul.h"
 #include "framework/ops/reduce.h"
+#include "layers/conv2d/problem.h"
 #include "layers/linear/linear.h"
 #include "layers/linear/linear_fused.h"
 #include "layers/plan/activation_op.h"
@@ -23,13 +24,21 @@ std::array<LinearFused, kDeviceTypeCount>& fused_table() {
 
 using WorkspaceBytes = std::size_t (*)(const Shape& x, const Shape& w);
 
+// Inputs: x, w, and b if there is one, as those of Conv2dOp.
 class LinearOp final : public PlanOp {
  public:
   // tf32: products may round their factors; the fused kernels do not.
-  LinearOp(Variable weight, Variable bias, bool tf32)
-      : weight_(std::move(weight)), bias_(std::move(bias)), tf32_(tf32) {}
+  LinearOp(bool has_bias, bool tf32) : has_bias_(has_bias), tf32_(tf32) {}
   std::string text() const override {
     return cat("linear", relu_ ? " + relu" : "", loss_ ? " + softmax_cross_entropy" : "");
+  }
+
+  std::vector<RanKernel> kernels(const PlanGraph& graph) const override {
+    const std::string kernel = loss_ ? "linear with the loss" : "linear";
+    std::vector<RanKernel> out{{layer, Direction::forward, kernel}};
+    if (graph.wants_gradient(x())) out.push_back({layer, Direction::backward_data, kernel});
+    if (graph.wants_gradient(weight())) out.push_back({layer, Direction::backward_weight, kernel});
+    return out;
   }
 
   bool absorb(const PlanGraph& graph, PlanOp& next) override {
@@ -37,8 +46,9 @@ class LinearOp final : public PlanOp {
     if (is_relu(next)) return relu_ = true;
     const LinearLoss& fused = linear_fused(graph.device()).loss;
     if (dynamic_cast<LossOp*>(&next) == nullptr || fused.run == nullptr) return false;
-    const Shape& x = graph.shape(inputs[0]);
-    if (fused.supports != nullptr && !fused.supports(x, weight_.shape())) return false;
+    if (fused.supports != nullptr && !fused.supports(graph.shape(x()), graph.shape(weight()))) {
+      return false;
+    }
     logits_ = output;
     return loss_ = true;
   }
@@ -48,13 +58,13 @@ class LinearOp final : public PlanOp {
     if (loss_) return forward_with_loss(builder, fused.loss);
     if (fused.forward.run != nullptr) return forward_fused(builder, fused.forward);
     const Device device = builder.device();
-    const MatmulArguments product{.a = builder.value(inputs[0]),
-                                  .b = weight_.value(),
+    const MatmulArguments product{.a = builder.value(x()),
+                                  .b = builder.value(weight()),
                                   .c = builder.value(output),
                                   .transpose_b = Transpose::yes,
-                                  .accumulate = bias_.defined(),
+                                  .accumulate = has_bias_,
                                   .tf32 = tf32_};
-    builder.call([product, device, b = bias_value(), relu = relu_] {
+    builder.call([product, device, b = bias_value(builder), relu = relu_] {
       if (b.defined()) fill_rows_kernel.get(device)(b, product.c);
       matmul_kernel.get(device)(product);
       if (relu) unary_kernel.get(device)(UnaryOp::relu, product.c, product.c);
@@ -67,27 +77,27 @@ class LinearOp final : public PlanOp {
     if (fused.run != nullptr) return backward_fused(builder, fused, y);
     if (relu_) emit_relu_gradient(builder, y);
     const Device device = builder.device();
-    if (wants(bias_)) {
-      const PlanBuilder::Target db = builder.parameter_gradient(bias_);
-      const Slot part = builder.slot(bias_.shape(), DType::f32);
+    if (wants_bias(builder)) {
+      const PlanBuilder::Target db = builder.gradient_target(bias());
+      const Slot part = builder.slot(builder.shape(bias()), DType::f32);
       builder.call([dy = builder.gradient(y), db, part = builder.use(part), device] {
         sum_kernel.get(device)(dy, 1u, db.accumulate ? part : db.tensor);
         if (db.accumulate) accumulate_kernel.get(device)(db.tensor, part);
       });
     }
-    if (wants(weight_)) {
-      const PlanBuilder::Target dw = builder.parameter_gradient(weight_);
+    if (builder.wants_gradient(weight())) {
+      const PlanBuilder::Target dw = builder.gradient_target(weight());
       emit(builder, {.a = builder.gradient(y),
-                     .b = builder.value(inputs[0]),
+                     .b = builder.value(x()),
                      .c = dw.tensor,
                      .transpose_a = Transpose::yes,
                      .accumulate = dw.accumulate,
                      .tf32 = tf32_});
     }
-    if (builder.wants_gradient(inputs[0])) {
-      const PlanBuilder::Target dx = builder.gradient_target(inputs[0]);
+    if (builder.wants_gradient(x())) {
+      const PlanBuilder::Target dx = builder.gradient_target(x());
       emit(builder, {.a = builder.gradient(y),
-                     .b = weight_.value(),
+                     .b = builder.value(weight()),
                      .c = dx.tensor,
                      .accumulate = dx.accumulate,
                      .tf32 = tf32_});
@@ -95,10 +105,15 @@ class LinearOp final : public PlanOp {
   }
 
  private:
-  static bool wants(const Variable& parameter) {
-    return parameter.defined() && parameter.requires_grad();
+  ValueId x() const { return inputs[0]; }
+  ValueId weight() const { return inputs[1]; }
+  ValueId bias() const { return inputs[2]; }
+  Tensor bias_value(PlanBuilder& builder) const {
+    return has_bias_ ? builder.value(bias()) : Tensor();
   }
-  Tensor bias_value() const { return bias_.defined() ? bias_.value() : Tensor(); }
+  bool wants_bias(const PlanBuilder& builder) const {
+    return has_bias_ && builder.wants_gradient(bias());
+  }
 
   static void emit(PlanBuilder& builder, const MatmulArguments& product) {
     builder.call([run = matmul_kernel.get(builder.device()), product] { run(product); });
@@ -106,13 +121,13 @@ class LinearOp final : public PlanOp {
 
   void* workspace(PlanBuilder& builder, WorkspaceBytes bytes) const {
     if (bytes == nullptr) return nullptr;
-    return builder.workspace(bytes(builder.shape(inputs[0]), weight_.shape()));
+    return builder.workspace(bytes(builder.shape(x()), builder.shape(weight())));
   }
 
   void forward_fused(PlanBuilder& builder, const LinearForward& fused) const {
-    const LinearForwardArgs args{.x = builder.value(inputs[0]),
-                                 .w = weight_.value(),
-                                 .b = bias_value(),
+    const LinearForwardArgs args{.x = builder.value(x()),
+                                 .w = builder.value(weight()),
+                                 .b = bias_value(builder),
                                  .relu = relu_,
                                  .y = builder.value(output),
                                  .workspace = workspace(builder, fused.workspace_bytes)};
@@ -121,9 +136,9 @@ class LinearOp final : public PlanOp {
 
   // The gradient of the logits comes with the loss: it is written by the forward.
   void forward_with_loss(PlanBuilder& builder, const LinearLoss& fused) const {
-    const LinearLossArgs args{.x = builder.value(inputs[0]),
-                              .w = weight_.value(),
-                              .b = bias_value(),
+    const LinearLossArgs args{.x = builder.value(x()),
+                              .w = builder.value(weight()),
+                              .b = bias_value(builder),
                               .labels = builder.labels(),
                               .dlogits = builder.wants_gradient(logits_)
                                              ? builder.gradient_target(logits_).tensor
@@ -135,22 +150,22 @@ class LinearOp final : public PlanOp {
   }
 
   void backward_fused(PlanBuilder& builder, const LinearBackward& fused, ValueId y) const {
-    LinearBackwardArgs args{.x = builder.value(inputs[0]),
-                            .w = weight_.value(),
+    LinearBackwardArgs args{.x = builder.value(x()),
+                            .w = builder.value(weight()),
                             .y = relu_ ? builder.value(y) : Tensor(),
                             .dy = builder.gradient(y)};
-    if (wants(weight_)) {
-      const PlanBuilder::Target dw = builder.parameter_gradient(weight_);
+    if (builder.wants_gradient(weight())) {
+      const PlanBuilder::Target dw = builder.gradient_target(weight());
       args.dw = dw.tensor;
       args.accumulate_dw = dw.accumulate;
     }
-    if (wants(bias_)) {
-      const PlanBuilder::Target db = builder.parameter_gradient(bias_);
+    if (wants_bias(builder)) {
+      const PlanBuilder::Target db = builder.gradient_target(bias());
       args.db = db.tensor;
       args.accumulate_db = db.accumulate;
     }
-    if (builder.wants_gradient(inputs[0])) {
-      const PlanBuilder::Target dx = builder.gradient_target(inputs[0]);
+    if (builder.wants_gradient(x())) {
+      const PlanBuilder::Target dx = builder.gradient_target(x());
       args.dx = dx.tensor;
       args.accumulate_dx = dx.accumulate;
     }
@@ -158,8 +173,7 @@ class LinearOp final : public PlanOp {
     builder.call([run = fused.run, args] { run(args); });
   }
 
-  Variable weight_, bias_;
-  bool tf32_;
+  bool has_bias_, tf32_;
   bool relu_ = false;
   bool loss_ = false;          // the loss comes out of the same call
   ValueId logits_ = kNoValue;  // then: the value that this layer alone would give
@@ -181,9 +195,10 @@ int Linear::describe(PlanGraph& graph, int x) {
   if (is_half(factor_type(precision_))) {
     return graph.refuse(cat("a linear layer multiplies in ", name_of(precision_)));
   }
-  const bool trains = weight_.requires_grad() || (bias_.defined() && bias_.requires_grad());
-  auto op = std::make_unique<LinearOp>(weight_, bias_, precision_ == ComputePrecision::tf32);
-  return graph.add(std::move(op), {x}, output_shape(graph.shape(x)), trains);
+  std::vector<ValueId> inputs{x, graph.parameter(weight_)};
+  if (bias_.defined()) inputs.push_back(graph.parameter(bias_));
+  auto op = std::make_unique<LinearOp>(bias_.defined(), precision_ == ComputePrecision::tf32);
+  return graph.add(std::move(op), std::move(inputs), output_shape(graph.shape(x)));
 }
 
 }  // namespace convscope

@@ -59,6 +59,9 @@ void* PlanBuilder::workspace(std::size_t bytes) {
 }
 
 Tensor PlanBuilder::value(ValueId value) {
+  if (const Variable* const parameter = graph_.parameter_of(graph_.owner(value))) {
+    return parameter->value().reshape(shape(value));
+  }
   ValueState& own = state(graph_.owner(value));
   if (own.slot == kNoSlot) {
     own.slot = slot(shape(value), DType::f32);
@@ -91,6 +94,9 @@ Tensor PlanBuilder::loss() { return kept(loss_, DType::f32); }
 Tensor PlanBuilder::correct() { return kept(correct_, DType::i32); }
 
 Tensor PlanBuilder::gradient(ValueId value) {
+  if (const Variable* const parameter = graph_.parameter_of(graph_.owner(value))) {
+    return parameter->state()->grad.reshape(shape(value));
+  }
   const ValueState& own = state(graph_.owner(value));
   CONVSCOPE_CHECK(own.gradient != kNoSlot, "plan", "expected a gradient of value ", value,
                   " of shape ", shape(value), " because an operation reads it, got none");
@@ -98,6 +104,10 @@ Tensor PlanBuilder::gradient(ValueId value) {
 }
 
 PlanBuilder::Target PlanBuilder::gradient_target(ValueId value) {
+  if (const Variable* const parameter = graph_.parameter_of(graph_.owner(value))) {
+    const Target target = parameter_gradient(*parameter);
+    return {target.tensor.reshape(shape(value)), target.accumulate};
+  }
   ValueState& own = state(graph_.owner(value));
   const bool accumulate = own.gradient != kNoSlot;
   if (!accumulate) own.gradient = slot(shape(value), DType::f32);
@@ -112,6 +122,18 @@ void PlanBuilder::emit_accumulate(ValueId value, Slot part) {
 
 void PlanBuilder::pass_gradient(ValueId output, ValueId value) {
   const Slot from = state(graph_.owner(output)).gradient;
+  if (graph_.parameter_of(graph_.owner(value)) != nullptr) {
+    const Target to = gradient_target(value);
+    const Tensor dy = use(from).reshape(shape(value));
+    call([add = accumulate_kernel.get(device()), to, dy] {
+      if (to.accumulate) {
+        add(to.tensor, dy);
+      } else {
+        to.tensor.copy_from(dy);
+      }
+    });
+    return;
+  }
   ValueState& own = state(graph_.owner(value));
   if (own.gradient == kNoSlot) {
     own.gradient = from;

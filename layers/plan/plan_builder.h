@@ -98,9 +98,9 @@ class CONVSCOPE_API PlanBuilder {
   }
   template <class F>
   void prologue(F&& emit) {
-    in_prologue_ = true;
+    const bool before = std::exchange(in_prologue_, true);
     emit();
-    in_prologue_ = false;
+    in_prologue_ = before;
   }
 
  private:

@@ -22,7 +22,7 @@ std::vector<PlanRewrite>& rewrites() {
 
 PlanOp::~PlanOp() = default;
 
-const char* PlanOp::algorithm_of(const std::string&) const { return nullptr; }
+std::vector<RanKernel> PlanOp::kernels(const PlanGraph&) const { return {}; }
 
 bool PlanOp::absorb(const PlanGraph&, PlanOp&) { return false; }
 
@@ -31,13 +31,44 @@ PlanGraph::PlanGraph(const Shape& input, PlanMode mode, Device device)
   values_.push_back({.shape = input, .wants_gradient = false, .owner = 0});
 }
 
+ValueId PlanGraph::parameter(const Variable& parameter) {
+  for (ValueId id = 0; id < value_count(); ++id) {
+    const Variable* const known = parameter_of(id);
+    if (known != nullptr && known->state() == parameter.state()) return id;
+  }
+  const ValueId id = value_count();
+  values_.push_back({.shape = parameter.shape(),
+                     .wants_gradient = parameter.requires_grad() && training(),
+                     .owner = id,
+                     .of_parameters = true,
+                     .parameter = parameter});
+  return id;
+}
+
+const Variable* PlanGraph::parameter_of(ValueId value) const {
+  const Variable& parameter = values_.at(index(value)).parameter;
+  return parameter.defined() ? &parameter : nullptr;
+}
+
+bool PlanGraph::is_valid() const {
+  return std::all_of(conditions_.begin(), conditions_.end(),
+                     [](const auto& holds) { return holds(); });
+}
+
 ValueId PlanGraph::add(std::unique_ptr<PlanOp> op, std::vector<ValueId> inputs, const Shape& output,
                        bool has_parameters) {
   if (!refusal_.empty()) return kNoValue;
   bool wants = has_parameters;
-  for (ValueId input : inputs) wants = wants || wants_gradient(input);
+  bool of_parameters = !inputs.empty();
+  for (ValueId input : inputs) {
+    wants = wants || wants_gradient(input);
+    of_parameters = of_parameters && is_of_parameters(input);
+  }
   const ValueId id = value_count();
-  values_.push_back({.shape = output, .wants_gradient = wants && training(), .owner = id});
+  values_.push_back({.shape = output,
+                     .wants_gradient = wants && training(),
+                     .owner = id,
+                     .of_parameters = of_parameters});
   op->layer = scope_;
   op->inputs = std::move(inputs);
   op->output = id;
@@ -49,7 +80,7 @@ ValueId PlanGraph::reshape(ValueId x, const Shape& shape) {
   if (!refusal_.empty()) return kNoValue;
   if (shape == this->shape(x)) return x;
   const ValueId id = add(std::make_unique<ReshapeOp>(), {x}, shape);
-  values_[index(id)].owner = owner(x);
+  if (id != kNoValue) values_[index(id)].owner = owner(x);
   return id;
 }
 

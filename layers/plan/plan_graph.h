@@ -13,6 +13,7 @@
 // replace it. An operation belongs to one graph and one mode: training or inference.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -20,6 +21,8 @@
 #include "framework/autograd/variable.h"
 
 namespace convscope {
+
+enum class Direction;  // layers/conv2d/problem.h
 
 class PlanBuilder;
 class PlanGraph;
@@ -30,6 +33,15 @@ inline constexpr ValueId kNoValue = -1;
 // forward, loss and gradients; or forward alone, with dropout and batch norm in eval mode, up to the
 // logits or up to the loss.
 enum class PlanMode { training, inference, evaluation };
+
+// What computes a layer in one direction: the name of a card, or of a chain that the layer is part
+// of. dynamic: the layer has no planned form and runs as a dynamic graph inside the step.
+struct RanKernel {
+  std::string layer;
+  Direction direction;
+  std::string kernel;
+  bool dynamic = false;
+};
 
 // One operation: what it reads and writes, and how it emits its kernel calls.
 class CONVSCOPE_API PlanOp {
@@ -52,9 +64,8 @@ class CONVSCOPE_API PlanOp {
   // Copies of values into another layout or back, in one step; known once the calls are emitted.
   virtual int conversions() const { return 0; }
 
-  // The algorithm that convolves for `name`, in every direction, when it is another one than the
-  // selection chose; null otherwise.
-  virtual const char* algorithm_of(const std::string& name) const;
+  // Of each layer with a weight that this operation computes, one for each direction that runs.
+  virtual std::vector<RanKernel> kernels(const PlanGraph& graph) const;
 
   std::string layer;            // "c1"; of several fused ones the first
   std::vector<ValueId> inputs;  //
@@ -73,6 +84,18 @@ class CONVSCOPE_API PlanGraph {
   const Shape& shape(ValueId value) const { return values_.at(index(value)).shape; }
   // False for what depends on the images alone: nobody asks for its gradient.
   bool wants_gradient(ValueId value) const { return values_.at(index(value)).wants_gradient; }
+
+  // A parameter as a value that operations read: its memory is the parameter's own, and its gradient
+  // is that of the parameter. A weight that passes through a mask or a quantiser is the value behind
+  // them. The same parameter gives the same value.
+  ValueId parameter(const Variable& parameter);
+  // Null when `value` is none.
+  const Variable* parameter_of(ValueId value) const;
+  // Computed from parameters alone: an inference computes it once for each state of the weights.
+  bool is_of_parameters(ValueId value) const { return values_.at(index(value)).of_parameters; }
+  // The plan is valid as long as `holds` says so: for what a layer may change between steps.
+  void valid_while(std::function<bool()> holds) { conditions_.push_back(std::move(holds)); }
+  bool is_valid() const;
 
   // Adds an operation; its value wants a gradient when one of its inputs does or it has parameters
   // that want one.
@@ -114,6 +137,8 @@ class CONVSCOPE_API PlanGraph {
     Shape shape;
     bool wants_gradient = false;
     ValueId owner = kNoValue;
+    bool of_parameters = false;
+    Variable parameter = {};  // undefined: no parameter
   };
   static std::size_t index(ValueId value) { return static_cast<std::size_t>(value); }
 
@@ -123,6 +148,7 @@ class CONVSCOPE_API PlanGraph {
   std::vector<std::unique_ptr<PlanOp>> ops_;
   ValueId result_ = kNoValue;
   std::string refusal_, scope_;
+  std::vector<std::function<bool()>> conditions_;
 };
 
 // Replaces chains of operations by better ones; registered where the better form is written

@@ -76,7 +76,10 @@ void StepPlan::emit() {
   if (graph_.has_loss()) labels_ = builder_.labels();  // they are there before the first call
   builder_.op_ = 0;
   for (const auto& op : ops) {
+    // An inference computes what depends on the weights alone in prepare().
+    builder_.in_prologue_ = !graph_.training() && graph_.is_of_parameters(op->output);
     op->forward(builder_);
+    builder_.in_prologue_ = false;
     ++builder_.op_;
   }
   if (graph_.has_loss()) {
@@ -118,6 +121,7 @@ void StepPlan::remember(Module& model) {
 
 bool StepPlan::is_current() const {
   if (threads_ != num_threads() || isa_ != static_cast<int>(current_isa())) return false;
+  if (!graph_.is_valid()) return false;
   return std::all_of(held_.begin(), held_.end(), [](const Held& held) {
     const Variable::State& state = *held.parameter.state();
     return state.value.raw_data() == held.data &&
@@ -256,11 +260,12 @@ std::string StepPlan::text() const {
   return out;
 }
 
-const char* StepPlan::algorithm_of(const std::string& layer) const {
+std::vector<RanKernel> StepPlan::kernels() const {
+  std::vector<RanKernel> out;
   for (const auto& op : graph_.ops()) {
-    if (const char* name = op->algorithm_of(layer)) return name;
+    for (RanKernel& kernel : op->kernels(graph_)) out.push_back(std::move(kernel));
   }
-  return nullptr;
+  return out;
 }
 
 int StepPlan::conversions() const {

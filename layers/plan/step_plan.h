@@ -83,8 +83,9 @@ class CONVSCOPE_API StepPlan {
   };
   std::vector<Line> lines() const;
   std::string text() const;  // the lines, one below the other
-  // As PlanOp::algorithm_of.
-  const char* algorithm_of(const std::string& layer) const;
+  // What runs for each layer with a weight, in each direction that runs: the card's name, or the
+  // chain's. This is what tables and reports name.
+  std::vector<RanKernel> kernels() const;
   // Of values into another layout and back, in one step.
   int conversions() const;
 

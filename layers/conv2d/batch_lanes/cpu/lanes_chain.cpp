@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// lanes_chain.cpp: neighbouring convolutions of few channels, with their ReLUs and 2x2 max-pools, as
-// one operation of a planned step, in the layout that puts samples into the vector lanes.
+// lanes_chain.cpp: neighbouring convolutions of few channels, with their ReLUs, 2x2 max-pools and the
+// fake quantisers of their inputs, as one operation of a planned step, in the layout that puts
+// samples into the vector lanes.
 //
 //   NCHW -> lanes, then for each lane group the whole chain while it is in the cache, -> NCHW
 //
@@ -14,9 +15,8 @@
 
 #include "framework/parallel.h"
 #include "layers/conv2d/batch_lanes/cpu/batch_lanes.h"
-#include "layers/conv2d/conv2d_op.h"
+#include "layers/conv2d/conv2d_chain.h"
 #include "layers/dispatch/kernel_runs.h"
-#include "layers/plan/max_pool_op.h"
 
 namespace convscope {
 namespace {
@@ -27,6 +27,7 @@ constexpr std::int64_t kMostChunks = 16;
 // Another algorithm must be estimated this much quicker than the card direct_batch_lanes before a
 // layer leaves the lanes for it: in a chain the conversions and the pooling pass fall away.
 constexpr double kClearly = 0.7;
+constexpr const char* kCard = "direct_batch_lanes";
 
 // The name under which the chain says that it ran.
 constexpr const char* kName = "lanes_chain";
@@ -34,7 +35,8 @@ constexpr const char* kName = "lanes_chain";
 struct Stage {
   Conv2dProblem problem;
   LanesConv conv;
-  Variable weight, bias;
+  ValueId x, weight, bias;  // bias: kNoValue when there is none
+  PointwiseOp* before;      // on the input; null: nothing
   std::string layer;
 };
 
@@ -43,12 +45,16 @@ struct StageMemory {
   const float* w = nullptr;
   const float* b = nullptr;
   float *packed = nullptr, *packed_backward = nullptr;
-  float *x = nullptr, *y = nullptr;  // [groups] of x_floats, y_floats
-  std::uint8_t* winners = nullptr;   // [groups] of winner_bytes
+  // [groups] of x_floats and y_floats. v: what comes in, x: what is convolved; x is v where nothing
+  // stands in front of the convolution.
+  float *v = nullptr, *x = nullptr, *y = nullptr;
+  std::uint8_t* winners = nullptr;  // [groups] of winner_bytes
   float* dw = nullptr;
   float* db = nullptr;
   bool accumulate = false;
   std::int64_t sums_at = 0;  // in a chunk's buffer
+  PointwiseOp::Forward before = {};
+  PointwiseOp::Backward before_gradient = {};
 };
 
 std::int64_t forward_scratch(const std::vector<Stage>& stages) {
@@ -69,35 +75,50 @@ class LanesChainOp final : public PlanOp {
   std::string text() const override {
     std::string out = cat("in the layout [", groups_, "][C][H][W][", lanes_, "]:");
     for (const Stage& stage : stages_) {
-      out += cat(" ", stage.layer, " conv2d direct_batch_lanes", stage.conv.relu ? " + relu" : "",
+      out += cat(" ", stage.before ? stage.before->text() + " + " : "", stage.layer,
+                 " conv2d direct_batch_lanes", stage.conv.relu ? " + relu" : "",
                  stage.conv.pool2x2 ? " + max_pool2d" : "", ";");
     }
     return out + " sums in another order";
   }
   int conversions() const override { return conversions_; }
-  const char* algorithm_of(const std::string& name) const override {
-    for (const Stage& stage : stages_) {
-      if (stage.layer == name) return "direct_batch_lanes";
-    }
-    return nullptr;
+  std::vector<RanKernel> kernels(const PlanGraph& graph) const override {
+    std::vector<std::string> layers;
+    for (const Stage& stage : stages_) layers.push_back(stage.layer);
+    return chain_kernels(graph, kName, layers, wants_dx(graph));
   }
 
   void forward(PlanBuilder& builder) override;
   void backward(PlanBuilder& builder) override;
+  // The operations that stages point to.
+  void keep(std::vector<std::unique_ptr<PlanOp>> parts) { parts_ = std::move(parts); }
 
  private:
   struct Run;  // everything that one of the two calls needs
+  bool wants_dx(const PlanGraph& graph) const { return graph.wants_gradient(stages_.front().x); }
   std::vector<StageMemory> memory(PlanBuilder& builder, bool backward);
+  std::vector<LanesConv> convolutions() const {
+    std::vector<LanesConv> out;
+    for (const Stage& stage : stages_) out.push_back(stage.conv);
+    return out;
+  }
+  std::vector<Conv2dProblem> problems() const {
+    std::vector<Conv2dProblem> out;
+    for (const Stage& stage : stages_) out.push_back(stage.problem);
+    return out;
+  }
   Slot floats(PlanBuilder& builder, std::int64_t count) const {
     return builder.slot({std::max<std::int64_t>(count, 1)}, DType::f32);
   }
 
   std::vector<Stage> stages_;
+  std::vector<std::unique_ptr<PlanOp>> parts_;
   std::int64_t batch_;
   int lanes_;
   std::int64_t groups_, chunks_;
-  std::vector<Slot> values_;   // x of each stage, then y of the last
-  std::vector<Slot> winners_;  // of each stage
+  std::vector<Slot> values_;     // v of each stage, then y of the last
+  std::vector<Slot> quantised_;  // x of each stage that has something in front
+  std::vector<Slot> winners_;    // of each stage
   int conversions_ = 0;
 };
 
@@ -112,7 +133,8 @@ Group group_at(std::int64_t g, std::int64_t batch, int lanes) {
 
 struct LanesChainOp::Run {
   const LanesKernels* kernels;
-  std::vector<Stage> stages;
+  std::vector<LanesConv> stages;
+  std::vector<Conv2dProblem> problems;
   std::vector<StageMemory> memory;
   std::int64_t batch, groups, chunks;
   int lanes;
@@ -123,6 +145,7 @@ struct LanesChainOp::Run {
   float* dx = nullptr;  // null: not wanted
   float* sums = nullptr;
   std::int64_t sums_step = 0;  // floats of one chunk
+  double* learned = nullptr;   // [chunks][stages]: gradients of the numbers in front of the stages
   float* scratch = nullptr;    // for each thread:
   std::int64_t scratch_step = 0, value_floats = 0;
 
@@ -137,74 +160,90 @@ struct LanesChainOp::Run {
 
   void forward() const {
     for (std::size_t i = 0; i < stages.size(); ++i) {
-      kernel_ran(kName, name_of(Direction::forward), stages[i].problem);
-      kernels->pack_weights(stages[i].conv, memory[i].w, memory[i].packed);
+      kernel_ran(kName, name_of(Direction::forward), problems[i]);
+      kernels->pack_weights(stages[i], memory[i].w, memory[i].packed);
+      if (memory[i].before.begin) memory[i].before.begin();
     }
     const float* const from = x != nullptr ? x : static_cast<const float*>(*images);
-    const std::int64_t in = stages.front().conv.x_floats / lanes;
-    const std::int64_t out = stages.back().conv.y_floats / lanes;
+    const std::int64_t in = stages.front().x_floats / lanes;
+    const std::int64_t out = stages.back().y_floats / lanes;
     for_each_chunk([&](std::int64_t, std::int64_t begin, std::int64_t end, float* own) {
       for (std::int64_t g = begin; g < end; ++g) {
         const Group group = group_at(g, batch, lanes);
         samples_to_lanes(from + group.first * in, group.samples, in, lanes,
-                         memory.front().x + g * stages.front().conv.x_floats);
+                         memory.front().v + g * stages.front().x_floats);
         for (std::size_t i = 0; i < stages.size(); ++i) {
-          const LanesConv& z = stages[i].conv;
+          const LanesConv& z = stages[i];
           const StageMemory& m = memory[i];
+          if (m.before.run) m.before.run(m.v + g * z.x_floats, m.x + g * z.x_floats, z.x_floats);
           kernels->forward(z, m.x + g * z.x_floats, m.packed, m.b, m.y + g * z.y_floats,
                            z.pool2x2 ? m.winners + g * z.winner_bytes : nullptr, own);
         }
-        lanes_to_samples(memory.back().y + g * stages.back().conv.y_floats, group.samples, out,
-                         lanes, y + group.first * out);
+        lanes_to_samples(memory.back().y + g * stages.back().y_floats, group.samples, out, lanes,
+                         y + group.first * out);
       }
     });
   }
 
-  void backward_group(const Group& group, float* chunk_sums, float* own) const {
+  void backward_group(const Group& group, float* chunk_sums, double* chunk_learned,
+                      float* own) const {
     float* gradient = own;                      // of what the stage gives
     float* previous = gradient + value_floats;  // of what it takes
     float* const kernel_scratch = previous + value_floats;
-    const std::int64_t out = stages.back().conv.y_floats / lanes;
+    const std::int64_t out = stages.back().y_floats / lanes;
     samples_to_lanes(dy + group.first * out, group.samples, out, lanes, gradient);
     for (std::size_t i = stages.size(); i-- > 0;) {
-      const LanesConv& z = stages[i].conv;
+      const LanesConv& z = stages[i];
       const StageMemory& m = memory[i];
       const std::int64_t g = group.index;
-      const bool wanted = i > 0 || dx != nullptr;
+      const bool passes = static_cast<bool>(m.before_gradient.run);
+      const bool wanted = i > 0 || dx != nullptr || passes;
       kernels->backward(z, m.x + g * z.x_floats, m.y + g * z.y_floats,
                         z.pool2x2 ? m.winners + g * z.winner_bytes : nullptr, gradient,
                         m.packed_backward, wanted ? previous : nullptr, chunk_sums + m.sums_at,
                         kernel_scratch);
       if (!wanted) return;
       std::swap(gradient, previous);
+      if (!passes) continue;
+      float* const dv = i > 0 || dx != nullptr ? gradient : nullptr;
+      chunk_learned[i] += m.before_gradient.run(gradient, m.v + g * z.x_floats, dv, z.x_floats);
     }
-    const std::int64_t in = stages.front().conv.x_floats / lanes;
+    if (dx == nullptr) return;
+    const std::int64_t in = stages.front().x_floats / lanes;
     lanes_to_samples(gradient, group.samples, in, lanes, dx + group.first * in);
   }
 
   void backward() const {
     for (std::size_t i = 0; i < stages.size(); ++i) {
-      kernel_ran(kName, name_of(Direction::backward_weight), stages[i].problem);
-      if (i == 0 && dx == nullptr) continue;
-      kernel_ran(kName, name_of(Direction::backward_data), stages[i].problem);
-    }
-    for (std::size_t i = dx == nullptr ? 1 : 0; i < stages.size(); ++i) {
-      kernels->pack_weights_backward(stages[i].conv, memory[i].w, memory[i].packed_backward);
+      kernel_ran(kName, name_of(Direction::backward_weight), problems[i]);
+      if (i == 0 && dx == nullptr && !memory[i].before_gradient.run) continue;
+      kernel_ran(kName, name_of(Direction::backward_data), problems[i]);
+      kernels->pack_weights_backward(stages[i], memory[i].w, memory[i].packed_backward);
     }
     for_each_chunk([&](std::int64_t chunk, std::int64_t begin, std::int64_t end, float* own) {
       float* const chunk_sums = sums + chunk * sums_step;
+      double* const chunk_learned = learned + chunk * static_cast<std::int64_t>(stages.size());
+      std::fill_n(chunk_learned, stages.size(), 0.0);
       std::memset(chunk_sums, 0, static_cast<std::size_t>(sums_step) * sizeof(float));
       for (std::int64_t g = begin; g < end; ++g) {
-        backward_group(group_at(g, batch, lanes), chunk_sums, own);
+        backward_group(group_at(g, batch, lanes), chunk_sums, chunk_learned, own);
       }
     });
+    for (std::size_t i = 0; i < stages.size(); ++i) {
+      if (!memory[i].before_gradient.end) continue;
+      double sum = 0;
+      for (std::int64_t chunk = 0; chunk < chunks; ++chunk) {
+        sum += learned[static_cast<std::size_t>(chunk) * stages.size() + i];
+      }
+      memory[i].before_gradient.end(sum);
+    }
     // One chunk of work for each kernel of each stage.
     std::int64_t kernels_in_all = 0;
-    for (const Stage& stage : stages) kernels_in_all += stage.conv.k;
+    for (const LanesConv& stage : stages) kernels_in_all += stage.k;
     parallel_for(kernels_in_all, 4, [&](std::int64_t begin, std::int64_t end) {
       std::int64_t first = 0;
       for (std::size_t i = 0; i < stages.size(); ++i) {
-        const LanesConv& z = stages[i].conv;
+        const LanesConv& z = stages[i];
         const StageMemory& m = memory[i];
         const std::int64_t from = std::max(begin - first, std::int64_t{0});
         const std::int64_t to = std::min(end - first, z.k);
@@ -224,9 +263,17 @@ std::vector<StageMemory> LanesChainOp::memory(PlanBuilder& builder, bool backwar
   for (std::size_t i = 0; i < stages_.size(); ++i) {
     const Stage& stage = stages_[i];
     StageMemory& m = out[i];
-    m.w = stage.weight.value().data<float>();
-    m.b = stage.bias.defined() ? stage.bias.value().data<float>() : nullptr;
-    m.x = builder.use(values_[i]).data<float>();
+    m.w = builder.value(stage.weight).data<float>();
+    m.b = stage.bias != kNoValue ? builder.value(stage.bias).data<float>() : nullptr;
+    m.v = m.x = builder.use(values_[i]).data<float>();
+    if (stage.before) {
+      m.x = builder.use(quantised_[i]).data<float>();
+      if (backward) {
+        m.before_gradient = stage.before->backward_pieces(builder);
+      } else {
+        m.before = stage.before->forward_pieces(builder);
+      }
+    }
     m.y = builder.use(values_[i + 1]).data<float>();
     m.winners = builder.use(winners_[i]).data<std::uint8_t>();
     m.sums_at = sums_at;
@@ -234,11 +281,11 @@ std::vector<StageMemory> LanesChainOp::memory(PlanBuilder& builder, bool backwar
     const Slot packed = floats(builder, stage.conv.weight_floats);
     (backward ? m.packed_backward : m.packed) = builder.use(packed).data<float>();
     if (!backward) continue;
-    const PlanBuilder::Target dw = builder.parameter_gradient(stage.weight);
+    const PlanBuilder::Target dw = builder.gradient_target(stage.weight);
     m.dw = dw.tensor.data<float>();
     m.accumulate = dw.accumulate;
-    if (stage.bias.defined()) {
-      m.db = builder.parameter_gradient(stage.bias).tensor.data<float>();
+    if (stage.bias != kNoValue) {
+      m.db = builder.gradient_target(stage.bias).tensor.data<float>();
     }
   }
   return out;
@@ -248,13 +295,15 @@ void LanesChainOp::forward(PlanBuilder& builder) {
   conversions_ = 2;  // the input to lanes, the result back
   values_ = {floats(builder, groups_ * stages_.front().conv.x_floats)};
   winners_.clear();
+  quantised_.clear();
   for (const Stage& stage : stages_) {
+    quantised_.push_back(stage.before ? floats(builder, groups_ * stage.conv.x_floats) : kNoSlot);
     values_.push_back(floats(builder, groups_ * stage.conv.y_floats));
     winners_.push_back(
         builder.slot({std::max<std::int64_t>(groups_ * stage.conv.winner_bytes, 1)}, DType::u8));
   }
   Run run{.kernels = &lanes_kernels.get(),
-          .stages = stages_,
+          .stages = convolutions(),
           .memory = memory(builder, false),
           .batch = batch_,
           .groups = groups_,
@@ -274,7 +323,7 @@ void LanesChainOp::forward(PlanBuilder& builder) {
 
 void LanesChainOp::backward(PlanBuilder& builder) {
   Run run{.kernels = &lanes_kernels.get(),
-          .stages = stages_,
+          .stages = convolutions(),
           .memory = memory(builder, true),
           .batch = batch_,
           .groups = groups_,
@@ -296,6 +345,8 @@ void LanesChainOp::backward(PlanBuilder& builder) {
       static_cast<std::size_t>(run.scratch_step * num_threads()) * sizeof(float)));
   run.sums = static_cast<float*>(
       builder.workspace(static_cast<std::size_t>(run.sums_step * chunks_) * sizeof(float)));
+  run.learned = static_cast<double*>(
+      builder.workspace(static_cast<std::size_t>(chunks_) * stages_.size() * sizeof(double)));
   conversions_ += builder.wants_gradient(inputs[0]) ? 2 : 1;  // dy to lanes, dx back
   if (!builder.wants_gradient(inputs[0])) {
     builder.call([run = std::move(run)] { run.backward(); });
@@ -305,27 +356,6 @@ void LanesChainOp::backward(PlanBuilder& builder) {
     run.dx = dx.data<float>();
     builder.call([run = std::move(run)] { run.backward(); });
   });
-}
-
-bool may_use_lanes(const Conv2dPolicy& policy) {
-  const auto open = [](const std::string& word) {
-    return word == "auto" || word == "direct_batch_lanes";
-  };
-  return open(policy.forward) && open(policy.backward_data) && open(policy.backward_weight);
-}
-
-bool is_2x2(const Pool2dWindow& w) {
-  return w.kernel_h == 2 && w.kernel_w == 2 && w.stride_h == 2 && w.stride_w == 2 && w.pad_h == 0 &&
-         w.pad_w == 0 && !w.ceil_mode;
-}
-
-// The only operation that reads what `op` gives, or null.
-PlanOp* only_reader(PlanGraph& graph, const PlanOp& op) {
-  if (graph.readers(op.output) != 1) return nullptr;
-  for (const auto& other : graph.ops()) {
-    if (std::count(other->inputs.begin(), other->inputs.end(), op.output) > 0) return other.get();
-  }
-  return nullptr;
 }
 
 // Milliseconds of one convolution in every direction that the graph needs, as the selection
@@ -338,72 +368,46 @@ Estimate estimate(const PlanGraph& graph, const Conv2dOp& op) {
   Estimate out;
   for (const Direction direction : kDirections) {
     if (direction != Direction::forward && !graph.training()) continue;
-    if (direction == Direction::backward_data && !graph.wants_gradient(op.inputs[0])) continue;
+    if (direction == Direction::backward_data && !graph.wants_gradient(op.x())) continue;
     out.chosen_ms += estimated_ms(*op.choice(direction).algorithm, op.problem(), direction);
     out.lanes_ms += estimated_ms(card, op.problem(), direction);
   }
   return out;
 }
 
-bool trains(const Variable& parameter) { return !parameter.defined() || parameter.requires_grad(); }
-
-// The chain that begins with `first`, as far as it goes: its operations in order.
-struct Chain {
-  std::vector<Stage> stages;
-  std::vector<PlanOp*> ops;
-};
-Chain chain_from(PlanGraph& graph, PlanOp* first, int lanes) {
-  Chain chain;
-  for (PlanOp* at = first; at != nullptr;) {
-    const auto* const conv = dynamic_cast<Conv2dOp*>(at);
-    if (conv == nullptr || !conv->is_plain() || !may_use_lanes(conv->policy()) ||
-        *LanesConv::refusal(conv->problem(), lanes) != '\0') {
-      break;
-    }
-    if (graph.training() && !(trains(conv->weight()) && trains(conv->bias()))) break;
-    PlanOp* last = at;
-    PlanOp* const next = only_reader(graph, *at);
-    const auto* const pool = dynamic_cast<MaxPoolOp*>(next);
-    const bool pools = pool != nullptr && is_2x2(pool->window());
-    if (pools) last = next;
-    const Estimate more = estimate(graph, *conv);
-    if (more.chosen_ms < kClearly * more.lanes_ms && conv->policy().forward != "direct_batch_lanes")
-      break;
-    chain.stages.push_back({conv->problem(), LanesConv(conv->problem(), lanes, conv->relu(), pools),
-                            conv->weight(), conv->bias(), conv->layer});
-    chain.ops.push_back(at);
-    if (pools) chain.ops.push_back(next);
-    at = only_reader(graph, *last);
-  }
-  return chain;
+bool accepts(const PlanGraph& graph, const ChainLink& link) {
+  const Conv2dOp& conv = *link.conv;
+  const int lanes = lanes_for_batch(graph.shape(PlanGraph::input())[0]);
+  if (*LanesConv::refusal(conv.problem(), lanes) != '\0') return false;
+  const Estimate more = estimate(graph, conv);
+  return more.chosen_ms >= kClearly * more.lanes_ms || conv.policy().forward == kCard;
 }
 
 void form_chains(PlanGraph& graph) {
   const Shape& images = graph.shape(PlanGraph::input());
   if (images.rank() != 4) return;
   const int lanes = lanes_for_batch(images[0]);
+  const ChainRules rules{.card = kCard, .takes_pointwise = true, .accepts = accepts};
   auto& ops = graph.ops();
-  for (std::size_t i = 0; i < ops.size(); ++i) {
-    const Chain chain = chain_from(graph, ops[i].get(), lanes);
-    if (chain.stages.empty()) continue;
+  for (std::size_t i = 0; i < ops.size();) {
+    const std::vector<ChainLink> links = chain_from(graph, ops[i].get(), rules, ops.size());
     // A chain pays by what stays in the lanes between its operations. One convolution alone gains
     // nothing: it runs in the lanes when that was the selection's choice.
-    const auto* const alone =
-        chain.ops.size() == 1 ? dynamic_cast<Conv2dOp*>(ops[i].get()) : nullptr;
-    if (alone != nullptr && std::string_view(alone->choice(Direction::forward).algorithm->name) !=
-                                "direct_batch_lanes") {
+    const bool alone = links.size() == 1 && !links.front().pools;
+    if (links.empty() || (alone && links.front().conv->choice(Direction::forward).algorithm->name !=
+                                       std::string_view(kCard))) {
+      ++i;
       continue;
     }
-    auto joined = std::make_unique<LanesChainOp>(chain.stages, images[0], lanes);
-    joined->layer = chain.ops.front()->layer;
-    joined->inputs = chain.ops.front()->inputs;
-    joined->output = chain.ops.back()->output;
-    // Nothing else reads what lies between, so the chain may run where its first operation stood.
-    std::erase_if(ops, [&](const auto& op) {
-      return op.get() != chain.ops.front() &&
-             std::find(chain.ops.begin(), chain.ops.end(), op.get()) != chain.ops.end();
-    });
-    ops[i] = std::move(joined);
+    std::vector<Stage> stages;
+    for (const ChainLink& link : links) {
+      const Conv2dOp& conv = *link.conv;
+      stages.push_back({conv.problem(), LanesConv(conv.problem(), lanes, conv.relu(), link.pools),
+                        conv.x(), conv.weight(), conv.bias(), link.before, conv.layer});
+    }
+    auto joined = std::make_unique<LanesChainOp>(std::move(stages), images[0], lanes);
+    LanesChainOp& chain = *joined;
+    chain.keep(replace_chain(graph, links, std::move(joined)));
   }
 }
 

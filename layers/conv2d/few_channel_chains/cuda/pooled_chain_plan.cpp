@@ -4,19 +4,16 @@
 // LeNet (pooled_chain.h). Two stages are joined where nobody asks for the gradient of the input.
 #include <algorithm>
 
-#include "layers/conv2d/conv2d_op.h"
+#include "layers/conv2d/conv2d_chain.h"
 #include "layers/conv2d/few_channel_chains/cuda/pooled_chain.h"
-#include "layers/plan/activation_op.h"
-#include "layers/plan/max_pool_op.h"
 
 namespace convscope {
 namespace {
 
 struct Link {
   PooledStage stage;
-  Variable weight, bias;
+  ValueId weight, bias;  // bias: kNoValue when there is none
   std::string layer;
-  std::vector<PlanOp*> ops;  // that it replaces
 };
 
 class PooledChainOp final : public PlanOp {
@@ -36,11 +33,10 @@ class PooledChainOp final : public PlanOp {
     }
     return out + " sums in another order";
   }
-  const char* algorithm_of(const std::string& name) const override {
-    return std::any_of(links_.begin(), links_.end(),
-                       [&](const Link& link) { return link.layer == name; })
-               ? "direct"
-               : nullptr;
+  std::vector<RanKernel> kernels(const PlanGraph& graph) const override {
+    std::vector<std::string> layers;
+    for (const Link& link : links_) layers.push_back(link.layer);
+    return chain_kernels(graph, kFewChannelChain, layers, graph.wants_gradient(inputs[0]));
   }
 
   void forward(PlanBuilder& builder) override {
@@ -52,8 +48,8 @@ class PooledChainOp final : public PlanOp {
     for (int i = 0; i < a.stages; ++i) {
       const Link& link = at(i);
       a.stage[i] = link.stage;
-      a.w[i] = link.weight.value().data<float>();
-      a.b[i] = link.bias.defined() ? link.bias.value().data<float>() : nullptr;
+      a.w[i] = builder.value(link.weight).data<float>();
+      a.b[i] = link.bias != kNoValue ? builder.value(link.bias).data<float>() : nullptr;
       const Shape shape{batch_, link.stage.k, link.stage.out_h(), link.stage.out_w()};
       y_.push_back(i + 1 < a.stages ? builder.slot(shape, DType::f32) : kNoSlot);
       a.y[i] = y(builder, i).data<float>();
@@ -76,14 +72,14 @@ class PooledChainOp final : public PlanOp {
     for (int i = 0; i < a.stages; ++i) {
       const Link& link = at(i);
       a.stage[i] = link.stage;
-      a.w[i] = link.weight.value().data<float>();
+      a.w[i] = builder.value(link.weight).data<float>();
       a.y[i] = y(builder, i).data<float>();
       a.passes[i] = builder.use(passes_[static_cast<std::size_t>(i)]).data<std::uint8_t>();
-      const PlanBuilder::Target dw = builder.parameter_gradient(link.weight);
+      const PlanBuilder::Target dw = builder.gradient_target(link.weight);
       a.dw[i] = dw.tensor.data<float>();
       a.accumulate[i] = dw.accumulate;
-      if (link.bias.defined()) {
-        a.db[i] = builder.parameter_gradient(link.bias).tensor.data<float>();
+      if (link.bias != kNoValue) {
+        a.db[i] = builder.gradient_target(link.bias).tensor.data<float>();
       }
     }
     a.dy = builder.gradient(output).data<float>();
@@ -121,110 +117,61 @@ class PooledChainOp final : public PlanOp {
   std::vector<Slot> y_, passes_;
 };
 
-bool is_open(const Conv2dPolicy& policy) {
-  const auto open = [](const std::string& word) { return word == "auto" || word == "direct"; };
-  return open(policy.forward) && open(policy.backward_data) && open(policy.backward_weight);
-}
-
-bool is_2x2(const Pool2dWindow& w) {
-  return w.kernel_h == 2 && w.kernel_w == 2 && w.stride_h == 2 && w.stride_w == 2 && w.pad_h == 0 &&
-         w.pad_w == 0 && !w.ceil_mode;
-}
-
-// The only operation that reads what `op` gives, or null.
-PlanOp* only_reader(const PlanGraph& graph, const PlanOp& op) {
-  if (graph.readers(op.output) != 1) return nullptr;
-  for (const auto& other : graph.ops()) {
-    if (std::count(other->inputs.begin(), other->inputs.end(), op.output) > 0) return other.get();
-  }
-  return nullptr;
-}
-
-bool trains(const Variable& parameter) { return !parameter.defined() || parameter.requires_grad(); }
-
 bool is_small(const Conv2dProblem& z) {
   constexpr std::int64_t kMost = 1024;
   return z.c <= kMost && z.k <= kMost && z.h <= kMost && z.w <= kMost && z.pad_top < z.r &&
          z.pad_left < z.s && z.pad_bottom < z.r && z.pad_right < z.s;
 }
 
-// The convolution `op`, the curve behind it and the pooling behind that; no `ops`: not one of ours.
-Link link_at(const PlanGraph& graph, PlanOp* op) {
-  Link link;
-  const auto* const conv = dynamic_cast<Conv2dOp*>(op);
-  if (conv == nullptr || !conv->is_plain() || !is_open(conv->policy())) return link;
-  const Conv2dProblem& z = conv->problem();
-  if (z.dtype != DType::f32 || z.groups != 1 || z.stride_h != 1 || z.stride_w != 1 ||
-      z.dilation_h != 1 || z.dilation_w != 1 || z.r != z.s || !is_small(z)) {
-    return link;
-  }
-  if (graph.training() && !(trains(conv->weight()) && trains(conv->bias()))) return link;
-  const auto small = [](std::int64_t size) { return static_cast<int>(size); };
-  link.stage = {.c = small(z.c),
-                .h = small(z.h),
-                .w = small(z.w),
-                .k = small(z.k),
-                .r = small(z.r),
-                .pad_top = small(z.pad_top),
-                .pad_left = small(z.pad_left),
-                .p = small(z.p()),
-                .q = small(z.q()),
-                .curve = conv->relu() ? PooledCurve::relu : PooledCurve::none,
-                .pool = PooledBy::nothing};
-  link.weight = conv->weight();
-  link.bias = conv->bias();
-  link.layer = conv->layer;
-  link.ops = {op};
-  PlanOp* next = only_reader(graph, *op);
-  const auto* const curve = dynamic_cast<const ActivationOp*>(next);
-  if (curve != nullptr && !conv->relu() && curve->curve() == ActivationOp::Curve::tanh) {
-    link.stage.curve = PooledCurve::tanh;
-    link.ops.push_back(next);
-    next = only_reader(graph, *next);
-  }
-  const auto* const pool = dynamic_cast<const MaxPoolOp*>(next);
-  if (pool != nullptr && is_2x2(pool->window())) {
-    link.stage.pool = PooledBy::maximum;
-    link.ops.push_back(next);
-  }
-  return link;
+bool accepts_link(const PlanGraph&, const ChainLink& link) {
+  const Conv2dProblem& z = link.conv->problem();
+  return z.dtype == DType::f32 && z.groups == 1 && z.stride_h == 1 && z.stride_w == 1 &&
+         z.dilation_h == 1 && z.dilation_w == 1 && z.r == z.s && is_small(z);
 }
 
-bool accepts(const PlanGraph& graph, const std::vector<Link>& links) {
-  const bool wants_dx = graph.wants_gradient(links.front().ops.front()->inputs[0]);
-  const PooledStage stages[2] = {links.front().stage, links.back().stage};
+PooledStage stage_of(const ChainLink& link) {
+  const Conv2dProblem& z = link.conv->problem();
+  const auto small = [](std::int64_t size) { return static_cast<int>(size); };
+  return {.c = small(z.c),
+          .h = small(z.h),
+          .w = small(z.w),
+          .k = small(z.k),
+          .r = small(z.r),
+          .pad_top = small(z.pad_top),
+          .pad_left = small(z.pad_left),
+          .p = small(z.p()),
+          .q = small(z.q()),
+          .curve = link.curve == ChainLink::Curve::relu   ? PooledCurve::relu
+                   : link.curve == ChainLink::Curve::tanh ? PooledCurve::tanh
+                                                          : PooledCurve::none,
+          .pool = link.pools ? PooledBy::maximum : PooledBy::nothing};
+}
+
+bool accepts(const PlanGraph& graph, const std::vector<ChainLink>& links) {
+  const bool wants_dx = graph.wants_gradient(links.front().input());
+  const PooledStage stages[2] = {stage_of(links.front()), stage_of(links.back())};
   return *pooled_refusal(stages, static_cast<int>(links.size()), wants_dx) == '\0';
 }
 
 void form_chains(PlanGraph& graph) {
   const Shape& images = graph.shape(PlanGraph::input());
   if (images.rank() != 4) return;
+  const ChainRules rules{.card = nullptr, .takes_tanh = true, .accepts = accepts_link};
   auto& ops = graph.ops();
-  for (std::size_t i = 0; i < ops.size(); ++i) {
-    Link first = link_at(graph, ops[i].get());
+  for (std::size_t i = 0; i < ops.size();) {
+    std::vector<ChainLink> links = chain_from(graph, ops[i].get(), rules, 2);
     // Without a pooling there is no big value to keep out of memory: the card is as good.
-    if (first.ops.empty() || !first.stage.pools()) continue;
-    std::vector<Link> links{first};
-    Link second = link_at(graph, only_reader(graph, *first.ops.back()));
-    if (!second.ops.empty()) {
-      links.push_back(second);
-      if (!accepts(graph, links)) links.pop_back();
+    const bool pools = !links.empty() && links.front().pools;
+    if (pools && links.size() == 2 && !accepts(graph, links)) links.pop_back();
+    if (!pools || !accepts(graph, links)) {
+      ++i;
+      continue;
     }
-    if (!accepts(graph, links)) continue;
-    std::vector<PlanOp*> replaced;
-    for (const Link& link : links) {
-      replaced.insert(replaced.end(), link.ops.begin(), link.ops.end());
+    std::vector<Link> chain;
+    for (const ChainLink& link : links) {
+      chain.push_back({stage_of(link), link.conv->weight(), link.conv->bias(), link.conv->layer});
     }
-    auto joined = std::make_unique<PooledChainOp>(links, images[0]);
-    joined->layer = replaced.front()->layer;
-    joined->inputs = replaced.front()->inputs;
-    joined->output = replaced.back()->output;
-    // Nothing else reads what lies between, so the chain may run where its first operation stood.
-    std::erase_if(ops, [&](const auto& op) {
-      return op.get() != replaced.front() &&
-             std::find(replaced.begin(), replaced.end(), op.get()) != replaced.end();
-    });
-    ops[i] = std::move(joined);
+    replace_chain(graph, links, std::make_unique<PooledChainOp>(std::move(chain), images[0]));
   }
 }
 

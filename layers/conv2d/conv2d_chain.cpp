@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "layers/conv2d/conv2d_chain.h"
+
+#include <algorithm>
+
+#include "layers/plan/activation_op.h"
+#include "layers/plan/max_pool_op.h"
+
+namespace convscope {
+namespace {
+
+bool is_2x2(const Pool2dWindow& w) {
+  return w.kernel_h == 2 && w.kernel_w == 2 && w.stride_h == 2 && w.stride_w == 2 && w.pad_h == 0 &&
+         w.pad_w == 0 && !w.ceil_mode;
+}
+
+// The only operation that reads what `op` gives, or null.
+PlanOp* only_reader(const PlanGraph& graph, const PlanOp& op) {
+  if (graph.readers(op.output) != 1) return nullptr;
+  for (const auto& other : graph.ops()) {
+    if (std::count(other->inputs.begin(), other->inputs.end(), op.output) > 0) return other.get();
+  }
+  return nullptr;
+}
+
+// A named algorithm runs itself.
+bool is_open(const Conv2dPolicy& policy, const char* card) {
+  return std::all_of(std::begin(kDirections), std::end(kDirections), [&](Direction direction) {
+    const std::string& word = policy.of(direction);
+    return word == "auto" || (card != nullptr && word == card);
+  });
+}
+
+}  // namespace
+
+ChainLink chain_link(const PlanGraph& graph, PlanOp* op, const ChainRules& rules) {
+  ChainLink link;
+  if (auto* const pointwise = dynamic_cast<PointwiseOp*>(op)) {
+    PlanOp* const reader = only_reader(graph, *op);
+    // It may stand in front of a weight instead.
+    if (!rules.takes_pointwise || reader == nullptr || reader->inputs[0] != op->output ||
+        !pointwise->runs_on_pieces()) {
+      return {};
+    }
+    link.before = pointwise;
+    link.ops.push_back(op);
+    op = reader;
+  }
+  auto* const conv = dynamic_cast<Conv2dOp*>(op);
+  if (conv == nullptr || !conv->is_plain() || !is_open(conv->policy(), rules.card)) return {};
+  // Chains compute the gradients of a weight and its bias together.
+  const ValueId bias = conv->bias();
+  if (graph.training() &&
+      !(graph.wants_gradient(conv->weight()) && (bias == kNoValue || graph.wants_gradient(bias)))) {
+    return {};
+  }
+  link.conv = conv;
+  link.curve = conv->relu() ? ChainLink::Curve::relu : ChainLink::Curve::none;
+  link.ops.push_back(op);
+  PlanOp* next = only_reader(graph, *op);
+  const auto* const curve = dynamic_cast<const ActivationOp*>(next);
+  if (curve != nullptr && rules.takes_tanh && !conv->relu() &&
+      curve->curve() == ActivationOp::Curve::tanh) {
+    link.curve = ChainLink::Curve::tanh;
+    link.ops.push_back(next);
+    next = only_reader(graph, *next);
+  }
+  const auto* const pool = dynamic_cast<const MaxPoolOp*>(next);
+  if (pool != nullptr && is_2x2(pool->window())) {
+    link.pools = true;
+    link.ops.push_back(next);
+  }
+  return rules.accepts(graph, link) ? link : ChainLink{};
+}
+
+std::vector<ChainLink> chain_from(const PlanGraph& graph, PlanOp* op, const ChainRules& rules,
+                                  std::size_t most) {
+  std::vector<ChainLink> links;
+  while (op != nullptr && links.size() < most) {
+    const ChainLink link = chain_link(graph, op, rules);
+    if (link.conv == nullptr) break;
+    links.push_back(link);
+    op = only_reader(graph, *link.ops.back());
+  }
+  return links;
+}
+
+std::vector<std::unique_ptr<PlanOp>> replace_chain(PlanGraph& graph,
+                                                   const std::vector<ChainLink>& links,
+                                                   std::unique_ptr<PlanOp> joined) {
+  joined->layer = links.front().conv->layer;
+  joined->inputs = {links.front().input()};
+  joined->output = links.back().output();
+  std::vector<const PlanOp*> replaced;
+  for (const ChainLink& link : links) {
+    replaced.insert(replaced.end(), link.ops.begin(), link.ops.end());
+    for (const PlanOp* op : link.ops) {  // all but the first input: weights, learned numbers
+      joined->inputs.insert(joined->inputs.end(), op->inputs.begin() + 1, op->inputs.end());
+    }
+  }
+  // Weights of later links may be computed after the first link: the chain runs where the last was.
+  const PlanOp* const last = replaced.back();
+  std::vector<std::unique_ptr<PlanOp>> out, rest;
+  for (std::unique_ptr<PlanOp>& op : graph.ops()) {
+    const bool is_last = op.get() == last;
+    const bool goes = std::find(replaced.begin(), replaced.end(), op.get()) != replaced.end();
+    (goes ? out : rest).push_back(std::move(op));
+    if (is_last) rest.push_back(std::move(joined));
+  }
+  graph.ops() = std::move(rest);
+  return out;
+}
+
+std::vector<RanKernel> chain_kernels(const PlanGraph& graph, const std::string& name,
+                                     const std::vector<std::string>& layers, bool wants_dx) {
+  std::string kernel = name + ":";
+  for (std::size_t i = 0; i < layers.size(); ++i) kernel += (i == 0 ? " " : "+") + layers[i];
+  std::vector<RanKernel> out;
+  for (std::size_t i = 0; i < layers.size(); ++i) {
+    out.push_back({layers[i], Direction::forward, kernel});
+    if (!graph.training()) continue;
+    if (i > 0 || wants_dx) out.push_back({layers[i], Direction::backward_data, kernel});
+    out.push_back({layers[i], Direction::backward_weight, kernel});
+  }
+  return out;
+}
+
+}  // namespace convscope

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+// pointwise_op.h: an operation that treats every element alone and learns one number at most, such
+// as a fake quantiser. A chain may run it on pieces of its value, in any layout, while they are in
+// the cache (conv2d/conv2d_chain.h).
+#pragma once
+
+#include <functional>
+
+#include "layers/plan/plan_builder.h"
+
+namespace convscope {
+
+class CONVSCOPE_API PointwiseOp : public PlanOp {
+ public:
+  // False: it must run as a whole.
+  virtual bool runs_on_pieces() const = 0;
+
+  // Both run on the host and are asked for where forward() and backward() would emit their calls.
+  struct Forward {
+    std::function<void()> begin;  // once in each step, before the first piece
+    // y = f(v); y may be v.
+    std::function<void(const float* v, float* y, std::int64_t count)> run;
+  };
+  virtual Forward forward_pieces(PlanBuilder& builder) = 0;
+
+  struct Backward {
+    // dv is assigned (null: not wanted; may be dy). Returns the piece's part of the gradient of the
+    // learned number.
+    std::function<double(const float* dy, const float* v, float* dv, std::int64_t count)> run;
+    std::function<void(double sum)> end;  // with the sum over all pieces
+  };
+  virtual Backward backward_pieces(PlanBuilder& builder) = 0;
+};
+
+}  // namespace convscope
