@@ -304,6 +304,7 @@ void LanesChainOp::forward(PlanBuilder& builder) {
   }
   Run run{.kernels = &lanes_kernels.get(),
           .stages = convolutions(),
+          .problems = problems(),
           .memory = memory(builder, false),
           .batch = batch_,
           .groups = groups_,
@@ -324,6 +325,7 @@ void LanesChainOp::forward(PlanBuilder& builder) {
 void LanesChainOp::backward(PlanBuilder& builder) {
   Run run{.kernels = &lanes_kernels.get(),
           .stages = convolutions(),
+          .problems = problems(),
           .memory = memory(builder, true),
           .batch = batch_,
           .groups = groups_,
