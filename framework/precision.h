@@ -32,6 +32,15 @@ constexpr DType factor_type(ComputePrecision precision) {
          : precision == ComputePrecision::f16 ? DType::f16
                                               : DType::f32;
 }
+// How f32 factors are multiplied. f32: with the error of f32 products, whatever the unit that makes
+// them. tf32: they are rounded to 10 bits of mantissa first (tensor cores); never chosen unless asked
+// for. Half types are multiplied exactly and summed in f32 in either mode.
+enum class MathMode : std::uint8_t { f32, tf32 };
+constexpr std::string_view name_of(MathMode mode) { return mode == MathMode::f32 ? "f32" : "tf32"; }
+// A ComputePrecision is what a layer is told: a type of the factors and a mode of their products.
+constexpr MathMode math_mode(ComputePrecision precision) {
+  return precision == ComputePrecision::tf32 ? MathMode::tf32 : MathMode::f32;
+}
 constexpr bool is_half(DType dtype) { return dtype == DType::f16 || dtype == DType::bf16; }
 
 }  // namespace convscope

@@ -34,7 +34,7 @@ Tensor random_tensor(const Shape& shape, std::uint64_t stream, DType dtype) {
 // the cards' error_growth is stated for f32.
 double rounding_factor(const Conv2dProblem& problem) {
   if (problem.dtype == DType::bf16) return 0x1p-7 / 0x1p-23;
-  if (problem.dtype == DType::f16 || problem.precision == Precision::tf32) {
+  if (problem.dtype == DType::f16 || problem.math == MathMode::tf32) {
     return 0x1p-10 / 0x1p-23;
   }
   return 1;

@@ -13,7 +13,7 @@
 #include "experiments/bench/peer.h"
 #include "experiments/bench/statistics.h"
 #include "layers/conv2d/algorithm.h"
-#include "layers/conv2d/ceilings.h"
+#include "framework/machine/ceilings.h"
 
 namespace convscope {
 

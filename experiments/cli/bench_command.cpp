@@ -64,7 +64,7 @@ void check(const Arguments& arguments) {
 
 void set_precision(Conv2dProblem& problem, const std::string& precision) {
   problem.dtype = precision == "bf16" ? DType::bf16 : precision == "f16" ? DType::f16 : DType::f32;
-  problem.precision = precision == "tf32" ? Precision::tf32 : Precision::f32;
+  problem.math = precision == "tf32" ? MathMode::tf32 : MathMode::f32;
 }
 
 std::vector<Conv2dProblem> problems_of(const Arguments& arguments) {

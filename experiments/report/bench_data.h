@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "layers/conv2d/ceilings.h"
+#include "framework/machine/ceilings.h"
 #include "layers/conv2d/problem.h"
 
 namespace convscope {

@@ -10,9 +10,9 @@
 #include "experiments/run_folder/run_folder.h"
 #include "framework/check.h"
 #include "framework/device.h"
+#include "framework/machine/ceilings.h"
 #include "framework/parallel.h"
 #include "framework/simd/cpu_isa.h"
-#include "layers/conv2d/ceilings.h"
 
 namespace convscope {
 namespace {

@@ -4,13 +4,9 @@
 
 #include <cstdint>
 
-#include "framework/dtype.h"
+#include "framework/precision.h"
 
 namespace convscope {
-
-// How f32 factors are multiplied. f32: as they are. tf32: rounded to 10 bits of mantissa first, on
-// the tensor cores. Half types are always multiplied exactly and summed in f32.
-enum class BlasMath { f32, tf32 };
 
 struct BlasGemm {
   std::int64_t m = 0, n = 0, k = 0;
@@ -22,7 +18,7 @@ struct BlasGemm {
   DType dtype = DType::f32;    // of A and B: f32, f64, f16, bf16
   DType dtype_c = DType::f32;  // of C: the same, or f32 for half factors
   double alpha = 1, beta = 0;  // beta = 0: C may hold anything, NaN too
-  BlasMath math = BlasMath::f32;
+  MathMode math = MathMode::f32;
   std::int64_t batch = 1;
   std::int64_t stride_a = 0, stride_b = 0, stride_c = 0;  // elements from one matrix to the next
 };

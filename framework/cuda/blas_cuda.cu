@@ -50,9 +50,9 @@ cudaDataType_t type_of(DType dtype) {
   }
 }
 
-cublasComputeType_t compute_of(DType dtype, BlasMath math) {
+cublasComputeType_t compute_of(DType dtype, MathMode math) {
   if (dtype == DType::f64) return CUBLAS_COMPUTE_64F;
-  if (dtype == DType::f32 && math == BlasMath::tf32) return CUBLAS_COMPUTE_32F_FAST_TF32;
+  if (dtype == DType::f32 && math == MathMode::tf32) return CUBLAS_COMPUTE_32F_FAST_TF32;
   return CUBLAS_COMPUTE_32F;
 }
 

@@ -2,8 +2,6 @@
 #include "layers/conv2d/conv2d.h"
 
 #include "framework/ops/accumulate.h"
-#include "framework/parallel.h"
-#include "framework/simd/cpu_isa.h"
 #include "framework/tensor_kernels.h"
 #include "layers/conv2d/bias_gradient.h"
 #include "layers/conv2d/execute.h"
@@ -12,8 +10,6 @@ namespace convscope {
 namespace {
 
 constexpr const char* kOperation = "conv2d";
-// More problems than this in one layer are variable image sizes: start over.
-constexpr std::size_t kMostPlans = 64;
 
 void check_operands(const Variable& x, const Variable& w, const Variable& b) {
   const Tensor& xv = x.value();
@@ -36,16 +32,16 @@ void put(const Tensor& from, const GradientSink::Target& to) {
 
 // The factors are rounded to problem.dtype, which is also what the closure keeps of them.
 Variable conv2d_half(const Conv2dProblem& problem, const Variable& x, const Variable& w,
-                     const Variable& b, const Ref<Conv2dPlans>& plans) {
+                     const Variable& b, const Ref<Conv2dChoices>& choices) {
   const DType half = problem.dtype;
   const Device device = x.device();
   const Tensor x_half = x.value().to(half);
   const Tensor w_half = w.value().to(half);
   const Tensor y = Tensor::empty(problem.y_shape(), half, device);
-  execute_forward(plans->get(problem, Direction::forward, device), problem, x_half, w_half,
+  execute_forward(choices->get(problem, Direction::forward, device), problem, x_half, w_half,
                   b.defined() ? b.value().to(half) : Tensor(), y);
   return record(kOperation, y.to(x.dtype()), {x, w, b},
-                [problem, plans, x = w.requires_grad() ? x_half : Tensor(),
+                [problem, choices, x = w.requires_grad() ? x_half : Tensor(),
                  w = x.requires_grad() ? w_half : Tensor()](const Tensor& dy, GradientSink& out) {
                   const Device on = dy.device();
                   if (out.wants(2)) {  // in f32: a sum
@@ -56,13 +52,13 @@ Variable conv2d_half(const Conv2dProblem& problem, const Variable& x, const Vari
                   const Tensor dy_half = dy.to(problem.dtype);
                   if (out.wants(1)) {
                     const Tensor dw = Tensor::empty(problem.w_shape(), problem.dtype, on);
-                    execute_backward_weight(plans->get(problem, Direction::backward_weight, on),
+                    execute_backward_weight(choices->get(problem, Direction::backward_weight, on),
                                             problem, x, dy_half, dw, /*accumulate=*/false);
                     put(dw, out.target(1));
                   }
                   if (out.wants(0)) {
                     const Tensor dx = Tensor::empty(problem.x_shape(), problem.dtype, on);
-                    execute_backward_data(plans->get(problem, Direction::backward_data, on),
+                    execute_backward_data(choices->get(problem, Direction::backward_data, on),
                                           problem, dy_half, w, dx);
                     put(dx, out.target(0));
                   }
@@ -80,70 +76,45 @@ Conv2dProblem conv2d_problem(const Shape& x, const Shape& w, const Conv2dParams&
   CONVSCOPE_CHECK(x[1] == w[1] * params.groups, kOperation, "expected x with ",
                   w[1] * params.groups, " channels because w is ", w, " with groups ",
                   params.groups, ", got x ", x);
-  const Conv2dProblem problem{
-      .n = x[0],
-      .c = x[1],
-      .h = x[2],
-      .w = x[3],
-      .k = w[0],
-      .r = w[2],
-      .s = w[3],
-      .stride_h = params.stride_h,
-      .stride_w = params.stride_w,
-      .pad_top = params.padding.top,
-      .pad_bottom = params.padding.bottom,
-      .pad_left = params.padding.left,
-      .pad_right = params.padding.right,
-      .dilation_h = params.dilation_h,
-      .dilation_w = params.dilation_w,
-      .groups = params.groups,
-      .dtype = dtype == DType::f32 ? factor_type(params.precision) : dtype,
-      .precision = params.precision == ComputePrecision::tf32 ? Precision::tf32 : Precision::f32};
+  const Conv2dProblem problem{.n = x[0],
+                              .c = x[1],
+                              .h = x[2],
+                              .w = x[3],
+                              .k = w[0],
+                              .r = w[2],
+                              .s = w[3],
+                              .stride_h = params.stride_h,
+                              .stride_w = params.stride_w,
+                              .pad_top = params.padding.top,
+                              .pad_bottom = params.padding.bottom,
+                              .pad_left = params.padding.left,
+                              .pad_right = params.padding.right,
+                              .dilation_h = params.dilation_h,
+                              .dilation_w = params.dilation_w,
+                              .groups = params.groups,
+                              .dtype = dtype == DType::f32 ? factor_type(params.precision) : dtype,
+                              .math = math_mode(params.precision)};
   problem.check();
   return problem;
 }
 
-const Conv2dChoice& Conv2dPlans::get(const Conv2dProblem& problem, Direction direction,
-                                     Device device) {
-  const int threads = num_threads();
-  const int isa = static_cast<int>(current_isa());
-  const auto fits = [&](const Plan& plan) {
-    return plan.threads == threads && plan.isa == isa && plan.device == device &&
-           plan.problem == problem;
-  };
-  if (last_ >= plans_.size() || !fits(plans_[last_])) {
-    last_ = 0;
-    while (last_ < plans_.size() && !fits(plans_[last_])) ++last_;
-    if (last_ == plans_.size()) {
-      if (plans_.size() == kMostPlans) plans_.clear();
-      plans_.push_back({problem, device, threads, isa, {}});
-      last_ = plans_.size() - 1;
-    }
-  }
-  Conv2dChoice& choice = plans_[last_].choices[static_cast<std::size_t>(direction)];
-  if (choice.algorithm == nullptr) {
-    choice = select_conv2d(policy_.of(direction), problem, direction, device);
-  }
-  return choice;
-}
-
 Variable conv2d(const Variable& x, const Variable& w, const Variable& b, const Conv2dParams& params,
                 const Conv2dPolicy& policy) {
-  return conv2d(x, w, b, params, make_ref<Conv2dPlans>(policy));
+  return conv2d(x, w, b, params, make_ref<Conv2dChoices>(policy));
 }
 
 Variable conv2d(const Variable& x, const Variable& w, const Variable& b, const Conv2dParams& params,
-                const Ref<Conv2dPlans>& plans) {
+                const Ref<Conv2dChoices>& choices) {
   check_operands(x, w, b);
   const Conv2dProblem problem = conv2d_problem(x.shape(), w.shape(), params, x.dtype());
   const Device device = x.device();
-  if (is_half(problem.dtype)) return conv2d_half(problem, x, w, b, plans);
+  if (is_half(problem.dtype)) return conv2d_half(problem, x, w, b, choices);
   Tensor y = Tensor::empty(problem.y_shape(), x.dtype(), device);
-  execute_forward(plans->get(problem, Direction::forward, device), problem, x.value(), w.value(),
+  execute_forward(choices->get(problem, Direction::forward, device), problem, x.value(), w.value(),
                   b.defined() ? b.value() : Tensor(), y);
   return record(
       kOperation, y, {x, w, b},
-      [problem, plans, x = w.requires_grad() ? x.value() : Tensor(),
+      [problem, choices, x = w.requires_grad() ? x.value() : Tensor(),
        w = x.requires_grad() ? w.value() : Tensor()](const Tensor& dy, GradientSink& out) {
         const Device on = dy.device();
         if (out.wants(2)) {
@@ -152,12 +123,12 @@ Variable conv2d(const Variable& x, const Variable& w, const Variable& b, const C
         }
         if (out.wants(1)) {
           const GradientSink::Target dw = out.target(1);
-          execute_backward_weight(plans->get(problem, Direction::backward_weight, on), problem, x,
+          execute_backward_weight(choices->get(problem, Direction::backward_weight, on), problem, x,
                                   dy, dw.tensor, dw.accumulate);
         }
         if (out.wants(0)) {
           Tensor dx = Tensor::empty(problem.x_shape(), problem.dtype, on);
-          execute_backward_data(plans->get(problem, Direction::backward_data, on), problem, dy, w,
+          execute_backward_data(choices->get(problem, Direction::backward_data, on), problem, dy, w,
                                 dx);
           out.add(0, std::move(dx));
         }

@@ -39,27 +39,6 @@ struct Conv2dParams {
   ComputePrecision precision = ComputePrecision::f32;
 };
 
-// Which algorithm runs each direction of each problem seen so far: selected once, then looked up
-// without allocating. A change of threads or instruction set selects anew. For one thread.
-class CONVSCOPE_API Conv2dPlans : public RefCounted {
- public:
-  explicit Conv2dPlans(Conv2dPolicy policy) : policy_(std::move(policy)) {}
-  const Conv2dChoice& get(const Conv2dProblem& problem, Direction direction, Device device);
-  const Conv2dPolicy& policy() const { return policy_; }
-
- private:
-  struct Plan {
-    Conv2dProblem problem;
-    Device device;
-    int threads = 0;
-    int isa = 0;
-    std::array<Conv2dChoice, 3> choices;  // by direction; algorithm null: not selected yet
-  };
-  Conv2dPolicy policy_;
-  std::vector<Plan> plans_;
-  std::size_t last_ = 0;  // where the last answer was
-};
-
 // The problem of these tensors, checked; errors speak of x, w, b. Of f32 tensors: the problem that
 // params.precision makes of them.
 CONVSCOPE_API Conv2dProblem conv2d_problem(const Shape& x, const Shape& w,
@@ -68,7 +47,7 @@ CONVSCOPE_API Conv2dProblem conv2d_problem(const Shape& x, const Shape& w,
 CONVSCOPE_API Variable conv2d(const Variable& x, const Variable& w, const Variable& b,
                               const Conv2dParams& params = {}, const Conv2dPolicy& policy = {});
 CONVSCOPE_API Variable conv2d(const Variable& x, const Variable& w, const Variable& b,
-                              const Conv2dParams& params, const Ref<Conv2dPlans>& plans);
+                              const Conv2dParams& params, const Ref<Conv2dChoices>& choices);
 
 struct Conv2dOptions {
   std::int64_t in_channels = 1;
@@ -93,7 +72,7 @@ class CONVSCOPE_API Conv2d : public Module {
 
   // The convolution that an input of this shape asks for; for `convscope explain` and the bench.
   Conv2dProblem problem(const Shape& input, DType dtype = DType::f32) const;
-  const Conv2dPolicy& policy() const { return plans_->policy(); }
+  const Conv2dPolicy& policy() const { return choices_->policy(); }
   const Conv2dOptions& options() const { return options_; }
 
  private:
@@ -103,7 +82,7 @@ class CONVSCOPE_API Conv2d : public Module {
   Conv2dOptions options_;
   Conv2dParams params_;  // what is left for the convolution once the image has its frame
   Variable weight_, bias_;
-  Ref<Conv2dPlans> plans_;
+  Ref<Conv2dChoices> choices_;
 };
 
 }  // namespace convscope

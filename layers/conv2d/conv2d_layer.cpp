@@ -123,7 +123,9 @@ std::vector<OptionField> fields() {
 }  // namespace
 
 Conv2d::Conv2d(const Conv2dOptions& options, LayerContext& context)
-    : options_(options), params_(options.params), plans_(make_ref<Conv2dPlans>(options.policy)) {
+    : options_(options),
+      params_(options.params),
+      choices_(make_ref<Conv2dChoices>(options.policy)) {
   params_.precision = context.precision;
   if (pads_itself()) params_ = without_padding(params_);
   const std::int64_t groups = options.params.groups;
@@ -153,11 +155,11 @@ Conv2d::Conv2d(const Conv2dOptions& options, LayerContext& context)
 Variable Conv2d::forward(const Variable& x) {
   const Variable input = transformed_input(x);
   const Variable w = transformed_weight(weight_);
-  if (!pads_itself()) return conv2d(input, w, bias_, params_, plans_);
+  if (!pads_itself()) return conv2d(input, w, bias_, params_, choices_);
   CONVSCOPE_CHECK(x.value().rank() == 4, kOperation, "expected x of rank 4 [N,C,H,W], got ",
                   x.shape());
   return conv2d(pad2d(input, options_.params.padding, options_.padding_mode), w, bias_, params_,
-                plans_);
+                choices_);
 }
 
 Conv2dProblem Conv2d::problem(const Shape& input, DType dtype) const {

@@ -167,7 +167,7 @@ int Conv2d::describe(PlanGraph& graph, int x) {
   for (const Direction direction : kDirections) {
     const bool needed = direction == Direction::forward || graph.training();
     if (!needed) continue;
-    const Conv2dChoice& choice = plans_->get(problem, direction, graph.device());
+    const Conv2dChoice& choice = choices_->get(problem, direction, graph.device());
     if (choice.checked_by != nullptr) {
       return graph.refuse(cat("its ", name_of(direction), " is checked by a second algorithm"));
     }

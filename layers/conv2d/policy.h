@@ -2,25 +2,10 @@
 // policy.h: which algorithm a convolution uses, for each direction.
 #pragma once
 
-#include <array>
-#include <string>
-
-#include "layers/conv2d/problem.h"
+#include "layers/dispatch/policy.h"
 
 namespace convscope {
 
-// Each entry: an algorithm's name, "auto" (lowest estimated time), "measure" (fastest when timed,
-// remembered on disk) or "check:a,b" (run both, compare, return a's result).
-struct Conv2dPolicy {
-  std::string forward = "auto";
-  std::string backward_data = "auto";
-  std::string backward_weight = "auto";
-
-  const std::string& of(Direction direction) const {
-    return direction == Direction::forward         ? forward
-           : direction == Direction::backward_data ? backward_data
-                                                   : backward_weight;
-  }
-};
+using Conv2dPolicy = AlgorithmPolicy;
 
 }  // namespace convscope

@@ -36,9 +36,9 @@ void check_fits(std::string_view axis, std::int64_t size, std::int64_t before, s
 
 // The keys of the text form, in order.
 const std::vector<std::string>& keys() {
-  static const std::vector<std::string> kKeys = {"n",      "c",     "h",        "w",   "k",
-                                                 "r",      "s",     "stride",   "pad", "dilation",
-                                                 "groups", "dtype", "precision"};
+  static const std::vector<std::string> kKeys = {
+      "n",   "c",        "h",      "w",     "k",         "r",     "s",      "stride",
+      "pad", "dilation", "groups", "dtype", "precision", "types", "weights"};
   return kKeys;
 }
 
@@ -79,7 +79,22 @@ void set_key(Conv2dProblem& problem, std::string_view text, std::string_view key
     if (value != "f32" && value != "tf32") {
       refuse(text, cat("but 'precision' is f32 or tf32, not '", value, "'"));
     }
-    problem.precision = value == "tf32" ? Precision::tf32 : Precision::f32;
+    problem.math = value == "tf32" ? MathMode::tf32 : MathMode::f32;
+    return;
+  }
+  if (key == "types") {
+    OperandTypes types;
+    if (!OperandTypes::parse(value, types)) {
+      refuse(text, cat("but 'types' is four element types like i8:i8:i32:f32, not '", value, "'"));
+    }
+    problem.types = types;
+    problem.dtype = types.x;
+    return;
+  }
+  if (key == "weights") {
+    if (!WeightFormat::parse(value, problem.weight_format)) {
+      refuse(text, cat("but 'weights' is dense or like blocks4x1:128, not '", value, "'"));
+    }
     return;
   }
   const std::vector<std::int64_t> v = parse_numbers(text, key, value);
@@ -127,9 +142,24 @@ double Conv2dProblem::nominal_flops() const {
 }
 
 double Conv2dProblem::nominal_bytes() const {
-  return static_cast<double>(size_of(dtype)) *
-         (static_cast<double>(x_shape().numel()) + static_cast<double>(w_shape().numel()) +
-          static_cast<double>(y_shape().numel()));
+  const auto bytes = [](DType type, std::int64_t count) {
+    return static_cast<double>(size_of(type)) * static_cast<double>(count);
+  };
+  const OperandTypes t = operand_types();
+  const std::int64_t weights =
+      weight_format.is_dense() ? w_shape().numel() : weight_format.stored_elements();
+  return bytes(t.x, x_shape().numel()) + bytes(t.w, weights) + bytes(t.y, y_shape().numel());
+}
+
+OperandSpecs Conv2dProblem::operands(Direction direction) const {
+  const OperandTypes t = operand_types();
+  const OperandSpec x{.name = "x", .shape = x_shape(), .type = t.x};
+  const OperandSpec filters{
+      .name = "w", .shape = w_shape(), .type = t.w, .format = weight_format, .is_weights = true};
+  const OperandSpec y{.name = "y", .shape = y_shape(), .type = t.y};
+  if (direction == Direction::forward) return {{x, filters}, {y}};
+  if (direction == Direction::backward_data) return {{y, filters}, {x}};
+  return {{x, y}, {filters}};
 }
 
 void Conv2dProblem::check() const {
@@ -157,6 +187,12 @@ void Conv2dProblem::check() const {
   check_count("x", x_shape());
   check_count("w", w_shape());
   check_count("y", y_shape());
+  CONVSCOPE_CHECK(!types || types->x == dtype, kOperation,
+                  "expected dtype to be the type of x when types are given, got ", name_of(dtype),
+                  " and ", types ? types->text() : "");
+  const std::string misfit = weight_format.misfit(k, c_per_group() * r * s);
+  CONVSCOPE_CHECK(misfit.empty(), kOperation, "expected a fitting format of the weights; it ",
+                  misfit);
 }
 
 std::string Conv2dProblem::text() const {
@@ -170,7 +206,9 @@ std::string Conv2dProblem::text() const {
              ",stride=", pair_text(stride_h, stride_w), ",pad=", pad,
              ",dilation=", pair_text(dilation_h, dilation_w), ",groups=", groups,
              dtype == DType::f32 ? "" : cat(",dtype=", name_of(dtype)),
-             precision == Precision::f32 ? "" : cat(",precision=", name_of(precision)));
+             math == MathMode::f32 ? "" : cat(",precision=", name_of(math)),
+             types ? cat(",types=", types->text()) : "",
+             weight_format.is_dense() ? "" : cat(",weights=", weight_format.text()));
 }
 
 Conv2dProblem Conv2dProblem::parse(std::string_view text) {

@@ -8,31 +8,15 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 
-#include "framework/dtype.h"
-#include "framework/export.h"
+#include "framework/precision.h"
 #include "framework/shape.h"
+#include "layers/dispatch/operand_specs.h"
 
 namespace convscope {
-
-enum class Direction { forward, backward_data, backward_weight };
-inline constexpr Direction kDirections[] = {Direction::forward, Direction::backward_data,
-                                            Direction::backward_weight};
-constexpr std::string_view name_of(Direction direction) {
-  return direction == Direction::forward         ? "forward"
-         : direction == Direction::backward_data ? "backward_data"
-                                                 : "backward_weight";
-}
-
-// How f32 factors are multiplied. f32: with the error of f32 products, whatever the unit that makes
-// them. tf32: factors are rounded to 10 bits of mantissa first (tensor cores); never chosen unless
-// asked for. The half types f16 and bf16 are multiplied exactly and summed in f32.
-enum class Precision : std::uint8_t { f32, tf32 };
-constexpr std::string_view name_of(Precision precision) {
-  return precision == Precision::f32 ? "f32" : "tf32";
-}
 
 struct CONVSCOPE_API Conv2dProblem {
   std::int64_t n = 1, c = 1, h = 1, w = 1;  // x [N,C,H,W]
@@ -41,8 +25,10 @@ struct CONVSCOPE_API Conv2dProblem {
   std::int64_t pad_top = 0, pad_bottom = 0, pad_left = 0, pad_right = 0;
   std::int64_t dilation_h = 1, dilation_w = 1;
   std::int64_t groups = 1;
-  DType dtype = DType::f32;  // of x, w, b, y and the gradients
-  Precision precision = Precision::f32;
+  DType dtype = DType::f32;  // of x, and of w, b, y and the gradients unless `types` is given
+  MathMode math = MathMode::f32;
+  std::optional<OperandTypes> types = {};  // when x, w and y differ in type
+  WeightFormat weight_format = {};         // of the matrix [K, C/G R S]
 
   // Output size [N,K,P,Q].
   std::int64_t p() const {
@@ -57,6 +43,9 @@ struct CONVSCOPE_API Conv2dProblem {
   Shape x_shape() const { return {n, c, h, w}; }
   Shape w_shape() const { return {k, c_per_group(), r, s}; }
   Shape y_shape() const { return {n, k, p(), q()}; }
+  OperandTypes operand_types() const { return types ? *types : OperandTypes::all(dtype); }
+  OperandSpecs operands(Direction direction) const;
+  bool is_empty() const { return n == 0; }
 
   // 2 N K P Q (C/G) R S: what the textbook loops execute, padding included; the same in each
   // direction. GFLOP/s are always stated on this number.
@@ -70,7 +59,8 @@ struct CONVSCOPE_API Conv2dProblem {
 
   // "n=8,c=64,h=56,w=56,k=64,r=3,s=3,stride=1,pad=1,dilation=1,groups=1"; stride and dilation are
   // one number or "2x1" (h x w), pad is one number, "1x2" (h x w) or "1x2x3x4" (top, bottom, left,
-  // right). parse(text()) gives the same problem; keys that are left out keep their default.
+  // right); also dtype=f64, precision=tf32, types=i8:i8:i32:f32 (of x, w, the sums and y) and
+  // weights=blocks4x1:128 (dispatch/weight_format.h). parse(text()) gives the same problem; keys that are left out keep their default.
   std::string text() const;
   static Conv2dProblem parse(std::string_view text);
 

@@ -4,8 +4,8 @@
 
 #include <cstdlib>
 
-#include "layers/conv2d/ceilings.h"
-#include "layers/conv2d/measure.h"
+#include "framework/machine/ceilings.h"
+#include "layers/dispatch/measure.h"
 #include "tests/support/temporary_folder.h"
 
 namespace convscope::testing {
@@ -26,7 +26,7 @@ class CacheFolder {
   const std::string& path() const { return folder_.path(); }
   static void forget() {
     forget_cpu_ceilings();
-    forget_measured_conv2d();
+    forget_measured();
   }
 
  private:

@@ -72,14 +72,14 @@ inline double allowed_error(const Conv2dProblem& problem, double error_growth, d
   // Below 2^-14 the steps of f16 stay 2^-24.
   if (problem.dtype == DType::f16) return f32 + 0x1p-11 * std::abs(expected) + 0x1p-24;
   // tf32: each factor is rounded by at most 2^-10 of itself.
-  return problem.precision == Precision::tf32 ? f32 + 0x1p-9 * largest : f32;
+  return problem.math == MathMode::tf32 ? f32 + 0x1p-9 * largest : f32;
 }
 
 // The relative L2 error that an output on a device may have.
 inline double allowed_l2(const Conv2dProblem& problem) {
   if (problem.dtype == DType::bf16) return 1e-2;
   if (problem.dtype == DType::f16) return 2e-3;
-  return problem.precision == Precision::tf32 ? 1e-3 : 2e-6;
+  return problem.math == MathMode::tf32 ? 1e-3 : 2e-6;
 }
 
 // How many products are added to one element of the output.
@@ -266,7 +266,7 @@ class ConvolutionCase {
     const Conv2dAlgorithm& card = conv2d_algorithms(DeviceType::cpu).get("reference");
     Conv2dProblem problem = problem_;
     problem.dtype = DType::f64;
-    problem.precision = Precision::f32;
+    problem.math = MathMode::f32;
     const std::vector<double> x = x_.doubles(magnitudes);
     const std::vector<double> w = w_.doubles(magnitudes);
     const std::vector<double> b = b_.doubles(magnitudes);

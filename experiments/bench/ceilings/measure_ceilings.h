@@ -5,7 +5,7 @@
 
 #include <functional>
 
-#include "layers/conv2d/ceilings.h"
+#include "framework/machine/ceilings.h"
 
 namespace convscope {
 

@@ -51,15 +51,15 @@ GpuCeilings measure_gpu_ceilings(double share) {
   Conv2dProblem product;
   product.c = product.k = side * side;
   product.h = product.w = side;
-  const auto rate = [&](DType dtype, Precision precision) {
+  const auto rate = [&](DType dtype, MathMode math) {
     product.dtype = dtype;
-    product.precision = precision;
+    product.math = math;
     return product.nominal_flops() / seconds_of_forward("gemm_1x1", product, device);
   };
   GpuCeilings out;
-  out.f32_flops = rate(DType::f32, Precision::f32);
-  out.tf32_flops = rate(DType::f32, Precision::tf32);
-  out.half_flops = rate(DType::bf16, Precision::f32);
+  out.f32_flops = rate(DType::f32, MathMode::f32);
+  out.tf32_flops = rate(DType::f32, MathMode::tf32);
+  out.half_flops = rate(DType::bf16, MathMode::f32);
 
   const auto bytes = static_cast<std::size_t>(share * (512 << 20));
   const Workspace from(device, bytes);

@@ -4,7 +4,7 @@
 // than the cache, and the time from one small kernel to the next.
 #pragma once
 
-#include "layers/conv2d/ceilings.h"
+#include "framework/machine/ceilings.h"
 
 namespace convscope {
 

@@ -70,7 +70,7 @@ std::vector<double> unpack(const void* data, DType dtype, std::int64_t first, st
 }
 
 void multiply(const BlasGemm& g) {
-  const bool tf32 = g.dtype == DType::f32 && g.math == BlasMath::tf32;
+  const bool tf32 = g.dtype == DType::f32 && g.math == MathMode::tf32;
   std::vector<double> row(static_cast<std::size_t>(g.n));
   for (std::int64_t i = 0; i < g.batch; ++i) {
     const auto a = unpack(g.a, g.dtype, i * g.stride_a, g.m, g.k, g.lda, g.transpose_a, tf32);

@@ -26,7 +26,7 @@ void matmul_cuda(const MatmulArguments& arguments) {
                      .dtype = arguments.a.dtype(),
                      .dtype_c = arguments.c.dtype(),
                      .beta = arguments.accumulate ? 1.0 : 0.0,
-                     .math = arguments.tf32 ? BlasMath::tf32 : BlasMath::f32});
+                     .math = arguments.tf32 ? MathMode::tf32 : MathMode::f32});
 }
 
 template <class T>

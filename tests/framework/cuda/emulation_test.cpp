@@ -456,7 +456,7 @@ TEST(Emulation, MultipliesHalfAndRoundedFactors) {
           .lda = 1,
           .ldb = 1,
           .ldc = 1,
-          .math = BlasMath::tf32};
+          .math = MathMode::tf32};
   blas_gemm(gemm);
   EXPECT_NE(c.values()[0], third);
   EXPECT_NEAR(c.values()[0], third, third * 0x1p-11f);

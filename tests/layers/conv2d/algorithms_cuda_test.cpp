@@ -26,7 +26,7 @@ class Conv2dOnCuda : public testing::CudaTest {};
 // The types of a problem and, for f32, both ways to multiply.
 std::vector<Conv2dProblem> in_all_types(const Conv2dProblem& problem) {
   std::vector<Conv2dProblem> out(4, problem);
-  out[1].precision = Precision::tf32;
+  out[1].math = MathMode::tf32;
   out[2].dtype = DType::bf16;
   out[3].dtype = DType::f16;
   return out;
@@ -73,7 +73,7 @@ int check_all(const std::vector<Conv2dProblem>& problems, const char* only = nul
       if (only != nullptr && name != only) continue;
       for (const Direction direction : kDirections) {
         const std::string key =
-            cat(name, name_of(direction), name_of(problem.dtype), name_of(problem.precision));
+            cat(name, name_of(direction), name_of(problem.dtype), name_of(problem.math));
         if (failed.contains(key) || !support_of(card, problem, direction).yes) continue;
         if (!exact) {
           exact = std::make_unique<ConvolutionCase>(problem, Tier::exact);
@@ -371,7 +371,7 @@ TEST_F(Conv2dOnCuda, TheCheckCatchesProductsInTf32ThatShouldBeF32) {
   Conv2dAlgorithm rounded = algorithms().get("im2col_gemm");
   rounded.forward = [](const Conv2dForwardArgs& args) {
     Conv2dProblem problem = args.problem;
-    problem.precision = Precision::tf32;
+    problem.math = MathMode::tf32;
     algorithms()
         .get("im2col_gemm")
         .forward({problem, args.x, args.w, args.b, args.y, args.workspace});

@@ -239,7 +239,7 @@ int check_samples(const Conv2dProblem& z) {
 
 std::vector<Conv2dProblem> in_all_types(const Conv2dProblem& problem) {
   std::vector<Conv2dProblem> out(4, problem);
-  out[1].precision = Precision::tf32;
+  out[1].math = MathMode::tf32;
   out[2].dtype = DType::bf16;
   out[3].dtype = DType::f16;
   return out;

@@ -7,9 +7,9 @@
 #include <fstream>
 
 #include "experiments/bench/ceilings/measure_gpu_ceilings.h"
-#include "layers/conv2d/ceilings.h"
+#include "framework/machine/ceilings.h"
 #include "layers/conv2d/execute.h"
-#include "layers/conv2d/measure.h"
+#include "layers/dispatch/measure.h"
 #include "layers/conv2d/select.h"
 #include "tests/support/cuda.h"
 #include "tests/support/expect_error.h"
@@ -33,13 +33,13 @@ class SelectionOnCuda : public testing::CudaTest {
     testing::CudaTest::SetUp();
     if (IsSkipped()) return;
     setenv("CONVSCOPE_CACHE_DIR", folder_.path().c_str(), 1);
-    forget_measured_conv2d();
+    forget_measured();
     forget_cpu_ceilings();
   }
   void TearDown() override {
     unsetenv("CONVSCOPE_CACHE_DIR");
     set_machine_ceilings({}, DeviceType::cuda);
-    forget_measured_conv2d();
+    forget_measured();
     forget_cpu_ceilings();
   }
   testing::TemporaryFolder folder_;
@@ -131,14 +131,14 @@ TEST_F(SelectionOnCuda, MeasureRemembersByGpuAndDriver) {
   EXPECT_EQ(measured_conv2d(kProblem, Direction::forward, kCuda), nullptr);
   const Conv2dAlgorithm* fastest =
       select_conv2d("measure", kProblem, Direction::forward, kCuda).algorithm;
-  std::ifstream file(measure_cache_path(kCuda));
+  std::ifstream file(measure_cache_path("conv2d", kCuda));
   const std::string content((std::istreambuf_iterator<char>(file)), {});
   EXPECT_NE(content.find(gpu_name(kCuda) + " | forward | " + kProblem.text()), std::string::npos)
       << content;
-  forget_measured_conv2d();
+  forget_measured();
   EXPECT_EQ(measured_conv2d(kProblem, Direction::forward, kCuda), fastest);
   Conv2dProblem tf32 = kProblem;
-  tf32.precision = Precision::tf32;  // another problem
+  tf32.math = MathMode::tf32;  // another problem
   EXPECT_EQ(measured_conv2d(tf32, Direction::forward, kCuda), nullptr);
 }
 

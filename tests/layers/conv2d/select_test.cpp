@@ -10,7 +10,7 @@
 
 #include "framework/parallel.h"
 #include "layers/conv2d/execute.h"
-#include "layers/conv2d/measure.h"
+#include "layers/dispatch/measure.h"
 #include "tests/support/expect_error.h"
 #include "tests/support/numbers.h"
 #include "tests/support/temporary_folder.h"
@@ -167,14 +167,14 @@ class Measure : public ::testing::Test {
   void SetUp() override {
     set_num_threads(1);
     setenv("CONVSCOPE_CACHE_DIR", folder_.path().c_str(), 1);
-    forget_measured_conv2d();
+    forget_measured();
   }
   void TearDown() override {
     unsetenv("CONVSCOPE_CACHE_DIR");
-    forget_measured_conv2d();
+    forget_measured();
     set_num_threads(0);
   }
-  std::string file() const { return measure_cache_path(kCpu); }
+  std::string file() const { return measure_cache_path("conv2d", kCpu); }
   std::string content() const {
     std::ifstream in(file());
     return {(std::istreambuf_iterator<char>(in)), {}};
@@ -189,7 +189,7 @@ TEST_F(Measure, RemembersTheFastestOnDisk) {
   EXPECT_NE(name, "reference");
   EXPECT_NE(content().find(kProblem.text()), std::string::npos) << content();
   EXPECT_NE(content().find("threads=1"), std::string::npos);
-  forget_measured_conv2d();
+  forget_measured();
   const Conv2dAlgorithm* known = measured_conv2d(kProblem, Direction::forward, kCpu);
   ASSERT_NE(known, nullptr);
   EXPECT_EQ(known->name, name);
@@ -203,7 +203,7 @@ TEST_F(Measure, BelievesTheFileInsteadOfMeasuringAgain) {
   const std::size_t at = text.find('"' + first + '"');
   ASSERT_NE(at, std::string::npos) << text;
   write(text.replace(at + 1, first.size(), other));
-  forget_measured_conv2d();
+  forget_measured();
   EXPECT_EQ(chosen("measure"), other);
 }
 
@@ -211,7 +211,7 @@ TEST_F(Measure, IgnoresAndRewritesAFileThatIsNotOurs) {
   for (const char* damaged : {"{\"format\": \"convscope conv2d measu", "[]", "\x80\xff", "",
                               "{\"format\":\"convscope conv2d measurements 1\",\"fastest\":3}"}) {
     write(damaged);
-    forget_measured_conv2d();
+    forget_measured();
     ::testing::internal::CaptureStderr();
     EXPECT_NE(chosen("measure"), "reference");
     EXPECT_NE(::testing::internal::GetCapturedStderr().find("written anew"), std::string::npos);
@@ -224,7 +224,7 @@ TEST_F(Measure, AnAlgorithmThatIsGoneIsMeasuredAgain) {
   std::string text = content();
   const std::size_t at = text.find('"' + first + '"');
   write(text.replace(at + 1, first.size(), "long_gone"));
-  forget_measured_conv2d();
+  forget_measured();
   EXPECT_NE(chosen("measure"), "long_gone");
   EXPECT_EQ(content().find("long_gone"), std::string::npos);
 }

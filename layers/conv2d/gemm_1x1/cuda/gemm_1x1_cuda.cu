@@ -90,7 +90,7 @@ void products(const Conv2dProblem& z, bool transpose, const void* in, const void
                 .dtype = z.dtype,
                 .dtype_c = dtype_out,
                 .beta = beta,
-                .math = z.precision == Precision::tf32 ? BlasMath::tf32 : BlasMath::f32};
+                .math = z.math};
   const bool by_group = z.groups <= z.n;
   const Index calls = by_group ? z.groups : z.n;
   gemm.batch = by_group ? z.n : z.groups;
@@ -169,7 +169,7 @@ void backward_weight(const Conv2dBackwardWeightArgs& args) {
                   .transpose_b = true,
                   .dtype = z.dtype,
                   .beta = n == 0 ? 0.0 : 1.0,
-                  .math = z.precision == Precision::tf32 ? BlasMath::tf32 : BlasMath::f32};
+                  .math = z.math};
     // Image n and group g: all three lie n G + g matrices from the first, so one call does it all.
     gemm.a = offset(args.dy, n * z.k * plane, z.dtype);
     gemm.b = offset(args.x, n * z.c * plane, z.dtype);
@@ -220,7 +220,7 @@ Conv2dCost cost(const Conv2dProblem& z, Direction direction) {
           .peak_share = 0.85 * share,
           .pass_bytes = sums,
           .launches = weight ? 2.0 : 1.0 + number(std::min(z.groups, z.n)),
-          .tensor_cores = z.dtype != DType::f32 || z.precision == Precision::tf32};
+          .tensor_cores = z.dtype != DType::f32 || z.math == MathMode::tf32};
 }
 
 std::size_t workspace_bytes(const Conv2dProblem& z, Direction direction) {

@@ -257,10 +257,6 @@ std::size_t bytes_of(Index elements, Index element) {
   return ScratchArena::round_up(static_cast<std::size_t>(elements * element));
 }
 
-BlasMath math_of(const Conv2dProblem& z) {
-  return z.precision == Precision::tf32 ? BlasMath::tf32 : BlasMath::f32;
-}
-
 LaunchShape over_pixels(Index pixels, Index others) {
   return {.grid = dim3(static_cast<unsigned>(ceil_div(pixels, kThreads)),
                        static_cast<unsigned>(std::min<Index>(others, 65535))),
@@ -296,7 +292,7 @@ void forward_as(const Conv2dForwardArgs& args) {
                .ldb = most,
                .ldc = most,
                .dtype = problem.dtype,
-               .math = math_of(problem),
+               .math = problem.math,
                .batch = z.groups,
                .stride_a = z.kernels * z.depth,
                .stride_b = z.depth * most,
@@ -334,7 +330,7 @@ void backward_data_as(const Conv2dBackwardDataArgs& args) {
                  .ldc = slot,
                  .transpose_a = true,
                  .dtype = problem.dtype,
-                 .math = math_of(problem),
+                 .math = problem.math,
                  .batch = z.groups,
                  .stride_a = z.kernels * z.depth,
                  .stride_b = z.kernels * slot,
@@ -376,7 +372,7 @@ void backward_weight_as(const Conv2dBackwardWeightArgs& args) {
                .transpose_b = true,
                .dtype = problem.dtype,
                .beta = begin == 0 ? 0.0 : 1.0,
-               .math = math_of(problem),
+               .math = problem.math,
                .batch = plan.slots * z.groups,
                .stride_a = z.kernels * plan.slot,
                .stride_b = z.depth * plan.slot,
@@ -432,7 +428,7 @@ Conv2dCost cost(const Conv2dProblem& problem, Direction direction) {
           // Columns are written and gathered at about half the speed of a copy: measured.
           .pass_bytes = problem.nominal_bytes() + 2 * column_bytes + y_bytes,
           .launches = 3 * number(chunks) + 1,
-          .tensor_cores = problem.dtype != DType::f32 || problem.precision == Precision::tf32};
+          .tensor_cores = problem.dtype != DType::f32 || problem.math == MathMode::tf32};
 }
 
 std::size_t workspace_bytes(const Conv2dProblem& problem, Direction direction) {

@@ -48,6 +48,7 @@
 #include <cmath>
 #include <limits>
 
+#include "framework/machine/ceilings.h"
 #include "framework/memory/memory.h"
 #include "layers/conv2d/algorithm.h"
 #include "layers/conv2d/implicit_gemm/cuda/implicit_gemm_instances.cuh"
@@ -60,8 +61,6 @@ using namespace implicit_gemm;  // NOLINT(google-build-using-namespace): this fi
 constexpr int kMostSide = 16000;       // of an image, for 16-bit coordinates
 constexpr double kLaunchUs = 2;        // of one more pass
 constexpr double kBytesPerUs = 3.5e6;  // of the passes
-constexpr double kTf32Peak = 360e12;   // FLOP/s that `auto` believes of an unmeasured GPU
-constexpr double kHalfPeak = 740e12;
 constexpr int kFewestSteps = 4;  // of one part
 constexpr int kMostParts = 256;
 constexpr double kMostPartBytes = 256e6;
@@ -75,7 +74,7 @@ class Plan {
     rows = narrow(direction == Direction::backward_data ? z.c_per_group() : z.k_per_group());
     channels = narrow(direction == Direction::backward_data ? z.k_per_group() : z.c_per_group());
     pieces = pieces_of(channels);
-    planes = z.dtype == DType::f32 && z.precision == Precision::f32 ? 2 : 1;
+    planes = z.dtype == DType::f32 && z.math == MathMode::f32 ? 2 : 1;
     const int h = narrow(z.h), w = narrow(z.w), p = narrow(z.p()), q = narrow(z.q());
     const int r = narrow(z.r), s = narrow(z.s);
     const int pad_h = narrow(z.pad_top), pad_w = narrow(z.pad_left);
@@ -508,7 +507,7 @@ Conv2dCost cost(const Conv2dProblem& z, Direction direction) {
   if (direction != Direction::forward) packed += elements(z.y_shape());
   if (direction == Direction::backward_weight) packed -= elements(z.w_shape());
   const double flops = z.nominal_flops() * (!f32 ? 1 : plan.planes == 2 ? 1.5 : 0.5);
-  const double peak = f32 ? kTf32Peak : kHalfPeak;
+  const double peak = f32 ? kUnmeasuredGpu.tf32_flops : kUnmeasuredGpu.half_flops;
   const bool weight = direction == Direction::backward_weight;
   return {.flops = flops,
           .bytes = z.nominal_bytes(),

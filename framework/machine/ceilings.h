@@ -2,16 +2,16 @@
 // ceilings.h: what this machine can do at most, as `convscope info --measure` found it: the height
 // of the roofline. `auto` estimates with it when it is there, and with built-in numbers otherwise.
 //
-// The file is ceilings_cpu.json (ceilings_cuda.json) beside the remembered choices of "measure" (measure.h). Its keys
-// name the CPU, the instruction set and the number of cores, so one file serves several machines,
-// and a machine that was never measured finds nothing and keeps the built-in numbers.
+// The file is ceilings_cpu.json (ceilings_cuda.json) in the cache folder (machine.h). Its keys name
+// the CPU, the instruction set and the number of cores, so one file serves several machines, and a
+// machine that was never measured finds nothing and keeps the built-in numbers.
 #pragma once
 
 #include <cstddef>
 #include <optional>
 #include <string>
 
-#include "framework/export.h"
+#include "framework/device.h"
 
 namespace convscope {
 
@@ -51,6 +51,14 @@ struct GpuCeilings {
   double copy_bytes = 0;      // read and written
   double launch_seconds = 0;  // from one small kernel to the next in a recording
 };
+// Of one H200, sustained: large products of random numbers, a copy. `auto` believes them of a GPU
+// that was never measured: other GPUs have about the same ratios between them, and only these order
+// the algorithms.
+inline constexpr GpuCeilings kUnmeasuredGpu{.f32_flops = 50e12,
+                                            .tf32_flops = 360e12,
+                                            .half_flops = 740e12,
+                                            .copy_bytes = 4.2e12,
+                                            .launch_seconds = 2e-6};
 // Of the current CUDA device; nothing when there is none. The file's keys name the GPU and what its
 // driver speaks.
 CONVSCOPE_API std::optional<GpuCeilings> remembered_gpu_ceilings();
@@ -58,5 +66,20 @@ CONVSCOPE_API void remember_gpu_ceilings(const GpuCeilings& ceilings);
 CONVSCOPE_API std::string gpu_ceilings_path();
 // Forgets what this process remembers, so that the file is read again. For tests.
 CONVSCOPE_API void forget_cpu_ceilings();
+
+// What `auto` believes of the machine; all threads together: what was set, or what was measured, or
+// the numbers of one modern server core for each thread, which order algorithms well enough. Both
+// figures grow alike with the threads, so that the order does not.
+struct MachineCeilings {
+  double flops_per_second = 0;
+  double bytes_per_second = 0;
+  // GPU only; 0 = as flops_per_second.
+  double tf32_flops_per_second = 0;  // tensor cores
+  double half_flops_per_second = 0;
+  double launch_seconds = 0;
+};
+CONVSCOPE_API MachineCeilings machine_ceilings(DeviceType device = DeviceType::cpu);
+CONVSCOPE_API void set_machine_ceilings(const MachineCeilings& ceilings,  // {} = defaults again
+                                        DeviceType device = DeviceType::cpu);
 
 }  // namespace convscope

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "layers/conv2d/ceilings.h"
+#include "framework/machine/ceilings.h"
 
 #include <sched.h>
 
@@ -10,10 +10,11 @@
 #include <mutex>
 #include <nlohmann/json.hpp>
 
-#include "framework/device.h"
+#include "framework/check.h"
 #include "framework/io/atomic_file.h"
+#include "framework/machine/machine.h"
+#include "framework/parallel.h"
 #include "framework/simd/cpu_isa.h"
-#include "layers/conv2d/measure.h"
 
 namespace convscope {
 namespace {
@@ -22,6 +23,9 @@ using Json = nlohmann::ordered_json;
 
 // {"format": "convscope ceilings 1", "machines": {"<key>": {...}}}
 constexpr const char* kFormat = "convscope ceilings 1";
+
+std::mutex given_mutex;
+MachineCeilings ceilings_given[kDeviceTypeCount];
 
 std::mutex known_mutex;
 std::map<std::string, Json> known_by_path;  // path -> "machines"; a file is read once
@@ -96,11 +100,6 @@ Json& machines_of(const std::string& path) {
   return known_by_path[path] = read_machines(path);
 }
 
-std::string path_beside_choices(const char* name) {
-  const std::filesystem::path choices = measure_cache_path(Device{});
-  return (choices.parent_path() / name).string();
-}
-
 void remember(const std::string& path, const std::string& key, const Json& ceilings) {
   const std::scoped_lock lock(known_mutex);
   Json machines = read_machines(path);  // another process may have added to it
@@ -130,8 +129,8 @@ constexpr GpuField kGpuFields[] = {
 
 }  // namespace
 
-std::string cpu_ceilings_path() { return path_beside_choices("ceilings_cpu.json"); }
-std::string gpu_ceilings_path() { return path_beside_choices("ceilings_cuda.json"); }
+std::string cpu_ceilings_path() { return cache_folder() + "/ceilings_cpu.json"; }
+std::string gpu_ceilings_path() { return cache_folder() + "/ceilings_cuda.json"; }
 
 std::optional<CpuCeilings> remembered_cpu_ceilings() {
   const std::scoped_lock lock(known_mutex);
@@ -171,6 +170,36 @@ void remember_gpu_ceilings(const GpuCeilings& ceilings) {
 void forget_cpu_ceilings() {
   const std::scoped_lock lock(known_mutex);
   known_by_path.clear();
+}
+
+MachineCeilings machine_ceilings(DeviceType device) {
+  {
+    const std::scoped_lock lock(given_mutex);
+    const MachineCeilings& given = ceilings_given[static_cast<int>(device)];
+    if (given.flops_per_second > 0) return given;
+  }
+  if (device == DeviceType::cuda) {
+    const GpuCeilings gpu = remembered_gpu_ceilings().value_or(kUnmeasuredGpu);
+    return {.flops_per_second = gpu.f32_flops,
+            .bytes_per_second = gpu.copy_bytes,
+            .tf32_flops_per_second = gpu.tf32_flops,
+            .half_flops_per_second = gpu.half_flops,
+            .launch_seconds = gpu.launch_seconds};
+  }
+  // Those of one thread times their number, though threads share the memory: the order of the
+  // estimates, and with it every bit of a result, must not depend on the number of threads.
+  if (const auto measured = remembered_cpu_ceilings()) {
+    return {measured->flops.one_thread * num_threads(),
+            measured->dram_copy.one_thread * num_threads()};
+  }
+  // 32 FLOPs a cycle with FMA vectors, 8 with SSE2, at 3.5 GHz; 25 GB/s for each core.
+  const double per_core = current_isa() == Isa::scalar ? 28e9 : 112e9;
+  return {per_core * num_threads(), 25e9 * num_threads()};
+}
+
+void set_machine_ceilings(const MachineCeilings& ceilings, DeviceType device) {
+  const std::scoped_lock lock(given_mutex);
+  ceilings_given[static_cast<int>(device)] = ceilings;
 }
 
 }  // namespace convscope

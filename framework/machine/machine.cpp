@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "framework/machine/machine.h"
+
+#include <cstdlib>
+#include <fstream>
+
+#include "framework/check.h"
+
+namespace convscope {
+
+std::string cpu_model_name() {
+  std::ifstream file("/proc/cpuinfo");
+  for (std::string line; std::getline(file, line);) {
+    const std::size_t colon = line.find(": ");
+    if (line.starts_with("model name") && colon != std::string::npos) return line.substr(colon + 2);
+  }
+  return "unknown CPU";
+}
+
+std::string gpu_name(Device device) {
+  const auto ask = [](Device of) {
+    const DeviceFacts facts = backend_of(of).facts(of.index);
+    return cat(facts.name, " | driver ", facts.driver_api);
+  };
+  if (device.index != 0) return ask(device);
+  // Each estimate asks, and the driver takes its time.
+  static const std::string kFirst = ask(device);
+  return kFirst;
+}
+
+std::string cache_folder() {
+  const auto given = [](const char* name) {
+    const char* value = std::getenv(name);
+    return value != nullptr && *value != '\0' ? std::string(value) : std::string();
+  };
+  if (const std::string own = given("CONVSCOPE_CACHE_DIR"); !own.empty()) return own;
+  if (const std::string xdg = given("XDG_CACHE_HOME"); !xdg.empty()) return xdg + "/convscope";
+  if (const std::string home = given("HOME"); !home.empty()) return home + "/.cache/convscope";
+  return "/tmp/convscope-cache";
+}
+
+}  // namespace convscope

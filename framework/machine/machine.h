@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0
+// machine.h: the names of this machine's processors, and the folder where what was measured on it is
+// kept. Files there hold the answers of several machines: their keys start with these names.
+#pragma once
+
+#include <string>
+
+#include "framework/device.h"
+
+namespace convscope {
+
+CONVSCOPE_API std::string cpu_model_name();
+CONVSCOPE_API std::string gpu_name(Device device);  // "NVIDIA H200 | driver 13.0"
+// CONVSCOPE_CACHE_DIR, or else $XDG_CACHE_HOME/convscope, ~/.cache/convscope, /tmp/convscope-cache.
+CONVSCOPE_API std::string cache_folder();
+
+}  // namespace convscope

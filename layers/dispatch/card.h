@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: Apache-2.0
+// card.h: the card of an algorithm of a heavy layer: what it is called, what it can do, what it
+// costs, how exact it is, and its functions.
+//
+// A heavy layer is one with several algorithms for one formula: conv2d, and what is like it. It
+// declares a problem, what its functions get, and in one struct (of conv2d: algorithm.h) the rest:
+//
+//   template <>
+//   struct HeavyLayer<Conv2dProblem> {
+//     using ForwardArgs = Conv2dForwardArgs;       // what a kernel gets, for each direction
+//     using BackwardDataArgs = ...; using BackwardWeightArgs = ...;
+//     static constexpr const char* kOperation = "conv2d";  // starts errors, names the cache file
+//     static Registry<Card<Conv2dProblem>>& algorithms(DeviceType);
+//     static void run(const Call<Conv2dProblem>&);         // calls the card's function (execute.h)
+//   };
+//
+// With it this folder gives the layer: select.h (auto, measure, check:a,b or a name; verdicts for
+// `explain`), measure.h, choice_cache.h and execute.h; experiments/bench gives it rows.
+// tests/layers/dispatch/correlation1d.* is a whole heavy layer.
+//
+// Of a problem is asked: text(), check(), nominal_flops(), nominal_bytes(), is_empty() (no samples:
+// nothing to compute), dtype, math, types, weight_format and operands(direction) (operands.h).
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <utility>
+
+#include "framework/device.h"
+#include "framework/registry.h"
+#include "layers/dispatch/card_function.h"
+#include "layers/dispatch/direction.h"
+#include "layers/dispatch/elements.h"
+#include "layers/dispatch/weight_format.h"
+
+namespace convscope {
+
+// Yes, or no with a sentence: "expects stride 1, got stride 2".
+struct Support {
+  bool yes = true;
+  std::string reason;
+
+  static Support no(std::string why) { return {false, std::move(why)}; }
+};
+
+// FLOPs really executed and bytes really moved to and from memory. peak_share: the part of the
+// machine's peak that the inner loop can reach (1 for a full register tile); with it `auto`
+// estimates the time as max(flops / (peak * peak_share), bytes / bandwidth), and on a GPU adds
+// pass_bytes / bandwidth + launches * (time of a launch).
+struct Cost {
+  double flops = 0;
+  double bytes = 0;  // moved while the sums are made
+  double peak_share = 1;
+  // GPU only:
+  double pass_bytes = 0;      // moved by kernels that make no sums: transforms, columns, transposes
+  double launches = 1;        // kernels, one after the other
+  bool tensor_cores = false;  // the peak is that of the tensor cores for the problem's type:
+                              // f16/bf16, else TF32 (f32-grade by three products: 3 x the FLOPs)
+};
+
+// peak_share when `cycles` of one core are spent beside `flops` at `share`: set-up, copies, borders.
+CONVSCOPE_API double share_beside(double flops, double share, double cycles);
+
+// What `auto` believes that the work takes on this machine (framework/machine/ceilings.h); the type
+// of the factors says which peak counts.
+CONVSCOPE_API double estimated_ms(const Cost& cost, DeviceType device, DType factors);
+
+// What stands beside the pointers of a call when types or the format of w ask for it: scales of
+// integers, and the places of the kept blocks. A gradient has those of its array.
+struct OperandViews {
+  Quantisation x, w, y;
+  BlockSparseView w_blocks;  // undefined: w is dense
+};
+
+// What rides behind a forward pass: y = relu(sum + b + residual), each part if asked for. A card that
+// says fuses_epilogue applies it while a piece of y is still in the cache; for the others it is one
+// pass over y. Both give the same bits.
+struct Epilogue {
+  const void* residual = nullptr;  // of y's shape and type, added; must not overlap y
+  bool relu = false;               // max(y, 0); NaN stays NaN
+
+  bool empty() const { return residual == nullptr && !relu; }
+};
+
+// Weights in the form that a kernel reads them in: transformed, or packed in panels. They are
+// prepared once and used by every call until w changes.
+template <class Problem>
+struct PrepareArgs {
+  const Problem& problem;
+  Direction direction;  // forward or backward_data: the two read w in different orders
+  const void* w;        // in the problem's weight format
+  void* prepared;       // prepared_bytes() bytes, 64-byte aligned, assigned
+  void* workspace;      // workspace_bytes() of the same direction; its content is not kept
+  OperandViews views = {};
+};
+
+// What a heavy layer declares beside its problem; see above.
+template <class Problem>
+struct HeavyLayer;
+template <class Problem>
+struct Call;
+
+template <class Problem>
+struct Card {
+  using Layer = HeavyLayer<Problem>;
+
+  const char* name = "";  // lower case, names the method: "im2col_gemm"
+  DeviceType device = DeviceType::cpu;
+  const char* idea = "";   // one line
+  const char* paper = "";  // author, year, title, arXiv or DOI
+  Support (*supports)(const Problem&, Direction) = nullptr;
+  Cost (*cost)(const Problem&, Direction) = nullptr;
+  std::size_t (*workspace_bytes)(const Problem&, Direction) = nullptr;
+  // Both null: the card reads w as it is. Else forward and backward_data get args.prepared for every
+  // problem and direction with prepared_bytes() > 0, and may leave args.w alone. The prepared block
+  // is no part of workspace_bytes.
+  std::size_t (*prepared_bytes)(const Problem&, Direction) = nullptr;
+  void (*prepare_weights)(const PrepareArgs<Problem>&) = nullptr;
+  // The tests' bound: max|error| <= error_growth * eps * max(conv(|x|,|w|)).
+  double error_growth = 1;
+  bool exact_on_integers = false;  // bit by bit, as long as all sums stay below 2^24
+  bool deterministic = true;       // same bits on each run, with any number of threads
+  bool auto_ok = true;             // false: never chosen by `auto` or `measure`
+  bool fuses_epilogue = false;     // forward applies args.epilogue by itself
+  // Both false: the card is never asked about a problem whose operands differ in type, or whose
+  // weights are sparse. True: supports() says which of them it takes.
+  bool takes_mixed_types = false;
+  bool takes_sparse_weights = false;
+  // Null: this direction is not offered.
+  CardFunction<typename Layer::ForwardArgs> forward = nullptr;
+  CardFunction<typename Layer::BackwardDataArgs> backward_data = nullptr;
+  CardFunction<typename Layer::BackwardWeightArgs> backward_weight = nullptr;
+
+  bool offers(Direction direction) const {
+    return direction == Direction::forward         ? forward != nullptr
+           : direction == Direction::backward_data ? backward_data != nullptr
+                                                   : backward_weight != nullptr;
+  }
+  // 0 for a card that prepares nothing for this problem and direction.
+  std::size_t prepared_size(const Problem& problem, Direction direction) const {
+    if (prepared_bytes == nullptr || direction == Direction::backward_weight) return 0;
+    return prepared_bytes(problem, direction);
+  }
+};
+
+// Puts a card into the table of its device; from then on its functions say that they ran.
+template <class Problem>
+bool register_card(Card<Problem> card, const char* file) {
+  card.forward.set_name(card.name, name_of(Direction::forward));
+  card.backward_data.set_name(card.name, name_of(Direction::backward_data));
+  card.backward_weight.set_name(card.name, name_of(Direction::backward_weight));
+  return HeavyLayer<Problem>::algorithms(card.device).add(card.name, card, file);
+}
+
+// supports(), and a sentence for what a card need not speak of: a direction that it does not offer,
+// operands of several types, sparse weights.
+template <class Problem>
+Support support_of(const Card<Problem>& card, const Problem& problem, Direction direction) {
+  if (!card.offers(direction)) {
+    return Support::no(cat("does not compute ", name_of(direction)));
+  }
+  if (problem.types && !card.takes_mixed_types) {
+    return Support::no(cat("expects operands of one type, got ", problem.types->text()));
+  }
+  if (!problem.weight_format.is_dense() && !card.takes_sparse_weights) {
+    return Support::no(cat("expects dense weights, got ", problem.weight_format.text()));
+  }
+  return card.supports(problem, direction);
+}
+
+template <class Problem>
+double estimated_ms(const Card<Problem>& card, const Problem& problem, Direction direction) {
+  return estimated_ms(card.cost(problem, direction), card.device, problem.dtype);
+}
+
+}  // namespace convscope

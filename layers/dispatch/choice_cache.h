@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+// choice_cache.h: which algorithm runs each direction of each problem that a layer has seen: selected
+// once, then looked up without allocating. A change of threads or instruction set selects anew. For
+// one thread.
+#pragma once
+
+#include <array>
+#include <utility>
+#include <vector>
+
+#include "framework/export.h"
+#include "framework/parallel.h"
+#include "framework/ref.h"
+#include "framework/simd/cpu_isa.h"
+#include "layers/dispatch/select.h"
+
+namespace convscope {
+
+template <class Problem>
+class CONVSCOPE_API ChoiceCache : public RefCounted {
+ public:
+  explicit ChoiceCache(AlgorithmPolicy policy) : policy_(std::move(policy)) {}
+  const AlgorithmPolicy& policy() const { return policy_; }
+
+  const Choice<Problem>& get(const Problem& problem, Direction direction, Device device) {
+    const int threads = num_threads();
+    const int isa = static_cast<int>(current_isa());
+    const auto fits = [&](const Entry& entry) {
+      return entry.threads == threads && entry.isa == isa && entry.device == device &&
+             entry.problem == problem;
+    };
+    if (last_ >= entries_.size() || !fits(entries_[last_])) {
+      last_ = 0;
+      while (last_ < entries_.size() && !fits(entries_[last_])) ++last_;
+      if (last_ == entries_.size()) {
+        if (entries_.size() == kMostEntries) entries_.clear();
+        entries_.push_back({problem, device, threads, isa, {}});
+        last_ = entries_.size() - 1;
+      }
+    }
+    Choice<Problem>& choice = entries_[last_].choices[static_cast<std::size_t>(direction)];
+    if (choice.algorithm == nullptr) {
+      choice = select_algorithm(policy_.of(direction), problem, direction, device);
+    }
+    return choice;
+  }
+
+ private:
+  // More problems than this in one layer are variable image sizes: start over.
+  static constexpr std::size_t kMostEntries = 64;
+
+  struct Entry {
+    Problem problem;
+    Device device;
+    int threads = 0;
+    int isa = 0;
+    std::array<Choice<Problem>, 3> choices;  // by direction; algorithm null: not selected yet
+  };
+  AlgorithmPolicy policy_;
+  std::vector<Entry> entries_;
+  std::size_t last_ = 0;  // where the last answer was
+};
+
+}  // namespace convscope

@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0
+// direction.h: the three things that a heavy layer computes.
+#pragma once
+
+#include <string_view>
+
+namespace convscope {
+
+enum class Direction { forward, backward_data, backward_weight };
+inline constexpr Direction kDirections[] = {Direction::forward, Direction::backward_data,
+                                            Direction::backward_weight};
+constexpr std::string_view name_of(Direction direction) {
+  return direction == Direction::forward         ? "forward"
+         : direction == Direction::backward_data ? "backward_data"
+                                                 : "backward_weight";
+}
+
+}  // namespace convscope

@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "layers/dispatch/elements.h"
+
+#include "framework/check.h"
+
+namespace convscope {
+
+OperandTypes OperandTypes::all(DType type) {
+  const DType sums = is_half(type)                            ? DType::f32
+                     : type == DType::i8 || type == DType::u8 ? DType::i32
+                                                              : type;
+  return {.x = type, .w = type, .accumulator = sums, .y = type};
+}
+
+std::string OperandTypes::text() const {
+  return cat(name_of(x), ":", name_of(w), ":", name_of(accumulator), ":", name_of(y));
+}
+
+bool OperandTypes::parse(std::string_view text, OperandTypes& out) {
+  DType* const places[] = {&out.x, &out.w, &out.accumulator, &out.y};
+  for (DType* const place : places) {
+    const bool last = place == &out.y;
+    const std::size_t colon = text.find(':');
+    if ((colon == std::string_view::npos) != last) return false;
+    const std::string_view word = text.substr(0, colon);
+    int type = 0;
+    while (type < kDTypeCount && name_of(static_cast<DType>(type)) != word) ++type;
+    if (type == kDTypeCount) return false;
+    *place = static_cast<DType>(type);
+    if (!last) text.remove_prefix(colon + 1);
+  }
+  return true;
+}
+
+double eps_of(DType factors, MathMode math) {
+  if (factors == DType::f64) return 0x1p-52;
+  if (factors == DType::bf16) return 0x1p-7;
+  if (factors == DType::f16 || math == MathMode::tf32) return 0x1p-10;
+  return 0x1p-23;
+}
+
+}  // namespace convscope

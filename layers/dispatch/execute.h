@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+// execute.h: runs a chosen algorithm; with `checked_by` runs the second one too and fails, with kind
+// kRun, when the two differ by more than their error bounds together.
+#pragma once
+
+#include <string>
+
+#include "layers/dispatch/run.h"
+#include "layers/dispatch/select.h"
+
+namespace convscope {
+
+// The outputs of a second run: of the same kind; with `accumulate` they start from the same numbers.
+CONVSCOPE_API Operands with_other_outputs(const Operands& operands);
+// The same sum over magnitudes, whose result says how large an error may be. Integers are summed
+// exactly: for them it is no sum, and compare_outputs() looks at the outputs.
+CONVSCOPE_API bool has_magnitudes(const Operands& operands);
+CONVSCOPE_API Operands over_magnitudes(const Operands& operands, Tensor& residual);
+
+// |first - second| <= relative_bound max(sizes) for each output, plus one step of an integer type.
+struct Comparison {
+  const char* operation;
+  const char* first_name;
+  const char* second_name;
+  Direction direction;
+  std::string problem;
+  double relative_bound;
+};
+CONVSCOPE_API void compare_outputs(const Comparison& comparison, const Operands& first,
+                                   const Operands& second, const Operands& sizes);
+
+template <class Problem>
+void execute(const Choice<Problem>& choice, const Problem& problem, Direction direction,
+             const Operands& operands) {
+  const Card<Problem>& card = *choice.algorithm;
+  if (choice.checked_by == nullptr || problem.is_empty()) {
+    return run_card(card, problem, direction, operands);
+  }
+  const Operands other = with_other_outputs(operands);
+  Tensor residual;
+  const bool sums = has_magnitudes(operands);
+  const Operands sizes = sums ? over_magnitudes(operands, residual) : operands;
+  run_card(card, problem, direction, operands);
+  run_card(*choice.checked_by, problem, direction, other);
+  if (sums) run_card(card, problem, direction, sizes);
+  const double growth = card.error_growth + choice.checked_by->error_growth;
+  compare_outputs({.operation = HeavyLayer<Problem>::kOperation,
+                   .first_name = card.name,
+                   .second_name = choice.checked_by->name,
+                   .direction = direction,
+                   .problem = problem.text(),
+                   .relative_bound = growth * eps_of(problem.dtype, problem.math)},
+                  operands, other, sizes);
+}
+
+}  // namespace convscope

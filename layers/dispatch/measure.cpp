@@ -1,0 +1,193 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "layers/dispatch/measure.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <mutex>
+#include <nlohmann/json.hpp>
+
+#include "framework/io/atomic_file.h"
+#include "framework/machine/machine.h"
+#include "framework/parallel.h"
+#include "framework/simd/cpu_isa.h"
+
+namespace convscope {
+namespace {
+
+using Answers = std::map<std::string, std::string>;  // key -> algorithm
+
+// Guards everything below; measuring holds it, so that two layers never time at once.
+std::mutex answers_mutex;
+std::map<std::string, Answers> answers_by_path;  // a file is read once
+
+std::string text_of(const MeasureKey& key) {
+  if (key.device.type != DeviceType::cpu) {
+    return cat(gpu_name(key.device), " | ", name_of(key.direction), " | ", key.problem);
+  }
+  static const std::string kModel = cpu_model_name();
+  return cat(kModel, " | ", name_of(current_isa()), " | threads=", num_threads(), " | ",
+             name_of(key.direction), " | ", key.problem);
+}
+
+void warn(const std::string& sentence) {
+  std::fprintf(stderr, "convscope: warning: [measure] %s\n", sentence.c_str());
+}
+
+// {"format": "convscope conv2d measurements 1", "fastest": {"<key>": "<algorithm>"}}
+std::string format_of(const char* operation) {
+  return cat("convscope ", operation, " measurements 1");
+}
+
+Answers read_answers(const char* operation, const std::string& path) {
+  Answers out;
+  std::ifstream file(path, std::ios::binary);
+  if (!file) return out;  // the first run on this machine
+  const nlohmann::json content =
+      nlohmann::json::parse(file, nullptr, /*allow_exceptions=*/false, /*ignore_comments=*/false);
+  const bool ours = content.is_object() && content.contains("format") &&
+                    content["format"] == format_of(operation) && content.contains("fastest") &&
+                    content["fastest"].is_object();
+  if (!ours) {
+    warn(cat("expected measurements of ours in ", path, "; the file is ignored and written anew"));
+    return out;
+  }
+  for (const auto& [key, name] : content["fastest"].items()) {
+    if (name.is_string()) out[key] = name.get<std::string>();
+  }
+  return out;
+}
+
+Answers& answers_of(const char* operation, const std::string& path) {
+  const auto found = answers_by_path.find(path);
+  if (found != answers_by_path.end()) return found->second;
+  return answers_by_path[path] = read_answers(operation, path);
+}
+
+void write_answers(const char* operation, const std::string& path, const Answers& answers) {
+  nlohmann::json content;
+  content["format"] = format_of(operation);
+  content["fastest"] = answers;
+  try {
+    std::filesystem::create_directories(std::filesystem::path(path).parent_path());
+    write_file(path, content.dump(1) + "\n");
+  } catch (const std::exception& error) {
+    warn(cat("the measurement is not remembered on disk: ", error.what()));
+  }
+}
+
+// "" when there is none. The caller holds the mutex.
+std::string find_answer(const MeasureKey& key) {
+  const Answers& answers = answers_of(key.operation, measure_cache_path(key.operation, key.device));
+  const auto found = answers.find(text_of(key));
+  return found == answers.end() ? "" : found->second;
+}
+
+// By marks in the queue of a device that records.
+double recorded_seconds(const std::function<void()>& run, Device device) {
+  const DeviceBackend& backend = backend_of(device);
+  const int index = device.index;
+  void* const begin = backend.make_mark(index);
+  void* const end = backend.make_mark(index);
+  void* recording = nullptr;
+  const auto seconds_of = [&](auto&& work) {
+    backend.set_mark(index, begin);
+    work();
+    backend.set_mark(index, end);
+    return 1e-3 * backend.ms_between(index, begin, end);
+  };
+  const auto free_all = [&] {
+    if (recording != nullptr) backend.free_recording(index, recording);
+    backend.free_mark(index, begin);
+    backend.free_mark(index, end);
+  };
+  double best = 1e300;
+  try {
+    run();  // loads code, makes handles
+    const double once = seconds_of(run);
+    const int repeats = static_cast<int>(std::clamp(1e-3 / std::max(once, 1e-7), 1.0, 32.0));
+    backend.begin_recording(index);
+    try {
+      for (int i = 0; i < repeats; ++i) run();
+    } catch (...) {
+      recording = backend.end_recording(index);
+      throw;
+    }
+    recording = backend.end_recording(index);
+    for (int sample = 0; sample < 6; ++sample) {
+      const double seconds = seconds_of([&] { backend.replay(index, recording); }) / repeats;
+      if (sample > 0 && seconds < best) best = seconds;
+      if (once > 0.5 && sample > 0) break;  // a slow candidate is slow
+    }
+  } catch (...) {
+    free_all();
+    throw;
+  }
+  free_all();
+  return best;
+}
+
+}  // namespace
+
+double best_seconds(const std::function<void()>& run, Device device) {
+  const DeviceBackend& backend = backend_of(device);
+  if (backend.begin_recording != nullptr) return recorded_seconds(run, device);
+  double best = 1e300;
+  double total = 0;
+  for (int sample = 0; sample < 51 && (sample < 6 || total < 0.05); ++sample) {
+    const auto begin = std::chrono::steady_clock::now();
+    run();
+    if (backend.synchronize != nullptr) backend.synchronize(device.index);
+    const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin;
+    total += seconds.count();
+    if (sample > 0 && seconds.count() < best) best = seconds.count();
+    if (total > 2 && sample > 0) break;  // a slow candidate is slow
+  }
+  return best;
+}
+
+std::string measure_cache_path(const char* operation, Device device) {
+  return cat(cache_folder(), "/", operation, "_", name_of(device.type), ".json");
+}
+
+std::string remembered_fastest(const MeasureKey& key) {
+  const std::scoped_lock lock(answers_mutex);
+  return find_answer(key);
+}
+
+std::string measured_fastest(const MeasureKey& key, const std::vector<std::string>& candidates,
+                             const std::function<SecondsOf()>& timing) {
+  const std::scoped_lock lock(answers_mutex);
+  const std::string known = find_answer(key);
+  if (std::ranges::count(candidates, known) > 0) return known;
+  std::string fastest = candidates.front();
+  if (candidates.size() > 1) {
+    const SecondsOf seconds_of = timing();
+    double best = 1e300;
+    for (const std::string& candidate : candidates) {
+      const double seconds = seconds_of(candidate);
+      if (seconds < best) {
+        best = seconds;
+        fastest = candidate;
+      }
+    }
+  }
+  // Another process may have added to the file since we read it.
+  const std::string path = measure_cache_path(key.operation, key.device);
+  Answers answers = read_answers(key.operation, path);
+  answers.merge(answers_of(key.operation, path));
+  answers[text_of(key)] = fastest;
+  write_answers(key.operation, path, answers);
+  answers_by_path[path] = std::move(answers);
+  return fastest;
+}
+
+void forget_measured() {
+  const std::scoped_lock lock(answers_mutex);
+  answers_by_path.clear();
+}
+
+}  // namespace convscope

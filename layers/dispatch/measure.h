@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+// measure.h: the policy "measure": time every algorithm that accepts a problem, remember the
+// fastest, in this process and on disk.
+//
+// The file is <operation>_<device>.json in the cache folder (framework/machine/machine.h). Its keys
+// name the CPU, the instruction set and the number of threads, or the GPU and its driver, then the
+// direction and the problem, so one file serves several machines. A file that cannot be read or is
+// not ours is ignored with a warning and written anew; one that cannot be written is a warning only.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "layers/dispatch/run.h"
+
+namespace convscope {
+
+// What the answer is remembered for.
+struct MeasureKey {
+  const char* operation;
+  std::string problem;
+  Direction direction;
+  Device device;
+};
+
+// The remembered name, or "": never runs anything.
+CONVSCOPE_API std::string remembered_fastest(const MeasureKey& key);
+// The remembered one if `candidates` has it, else the one with the lowest seconds, which is then
+// remembered. Timing starts when `timing` is called, and only for two or more candidates. Two threads
+// never time at once.
+using SecondsOf = std::function<double(const std::string& name)>;
+CONVSCOPE_API std::string measured_fastest(const MeasureKey& key,
+                                           const std::vector<std::string>& candidates,
+                                           const std::function<SecondsOf()>& timing);
+// Best of 5 to 50 runs, about 50 ms in all, after one warm-up. On a device with recordings: best of
+// 5 recordings of several runs, timed by marks, so that no time of the host is counted.
+CONVSCOPE_API double best_seconds(const std::function<void()>& run, Device device);
+// Forgets what this process remembers, so that the file is read again. For tests.
+CONVSCOPE_API void forget_measured();
+CONVSCOPE_API std::string measure_cache_path(const char* operation, Device device);
+
+// Seconds of one run of each named algorithm, all on the same random numbers.
+template <class Problem>
+SecondsOf timing_of(const Problem& problem, Direction direction, Device device) {
+  const Operands operands = random_operands(problem.operands(direction), device);
+  return [problem, direction, device, operands](const std::string& name) {
+    const Card<Problem>& card = HeavyLayer<Problem>::algorithms(device.type).get(name);
+    const Scratch<Problem> scratch(card, problem, direction, device);
+    return best_seconds([&] { run_card(card, problem, direction, operands, scratch); }, device);
+  };
+}
+
+}  // namespace convscope

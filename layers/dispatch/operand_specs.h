@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+// operand_specs.h: which arrays a direction reads and writes: their shapes, types and formats.
+//
+// In every heavy layer they stand in the same order:
+//   forward          reads x, w, then what else the layer has (a bias); writes y
+//   backward_data    reads dy, w, then what else;                       writes dx, then what else
+//   backward_weight  reads x, dy, then what else;                       writes dw, then what else
+#pragma once
+
+#include <vector>
+
+#include "framework/shape.h"
+#include "layers/dispatch/direction.h"
+#include "layers/dispatch/elements.h"
+#include "layers/dispatch/weight_format.h"
+
+namespace convscope {
+
+// One array that a direction reads or writes.
+struct OperandSpec {
+  const char* name = "";  // "x"
+  Shape shape;            // of sparse weights: that of the dense ones
+  DType type = DType::f32;
+  WeightFormat format = {};
+  bool is_weights = false;  // integers of it may have a scale for each row
+};
+// What operands(direction) of a problem returns; without what may be left out, as a bias.
+struct OperandSpecs {
+  std::vector<OperandSpec> inputs;
+  std::vector<OperandSpec> outputs;
+};
+
+}  // namespace convscope

@@ -1,0 +1,210 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "layers/dispatch/operands.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "framework/random.h"
+
+namespace convscope {
+namespace {
+
+bool is_small_integer(DType type) { return type == DType::i8 || type == DType::u8; }
+
+// Rows and columns of the matrix that weights are (weight_format.h).
+std::int64_t rows_of(const OperandSpec& spec) { return spec.shape.at(0); }
+std::int64_t columns_of(const OperandSpec& spec) {
+  return spec.shape.numel() / std::max<std::int64_t>(rows_of(spec), 1);
+}
+
+Tensor normal_numbers(const Shape& shape, std::uint64_t stream) {
+  Tensor out = Tensor::empty(shape, DType::f32);
+  Generator random(1, stream);
+  float* const values = out.data<float>();
+  for (std::int64_t i = 0; i < out.numel(); ++i) values[i] = random.normal();
+  return out;
+}
+
+// i8: -127 to 127, so that it can be negated; u8: 0 to 255.
+Tensor integers(const Shape& shape, DType type, std::uint64_t stream) {
+  Tensor out = Tensor::empty(shape, type);
+  Generator random(1, stream);
+  for (std::int64_t i = 0; i < out.numel(); ++i) {
+    if (type == DType::i8) {
+      out.data<std::int8_t>()[i] =
+          static_cast<std::int8_t>(static_cast<int>(random.below(255)) - 127);
+    } else {
+      out.data<std::uint8_t>()[i] = static_cast<std::uint8_t>(random.below(256));
+    }
+  }
+  return out;
+}
+
+// Weights have a scale for each row and no zero points, as integer kernels want it; other arrays have
+// one scale and one zero point.
+void add_scales(const OperandSpec& spec, std::uint64_t stream, OperandParts& parts) {
+  parts.per_channel = spec.is_weights;
+  const std::int64_t count = parts.per_channel ? rows_of(spec) : 1;
+  parts.scales = Tensor::empty({count}, DType::f32);
+  Generator random(2, stream);
+  for (std::int64_t i = 0; i < count; ++i) {
+    parts.scales.data<float>()[i] = (1.0f + 0.25f * static_cast<float>(random.below(5))) / 64.0f;
+  }
+  if (parts.per_channel) return;
+  parts.zero_points = Tensor::empty({1}, DType::i32);
+  parts.zero_points.data<std::int32_t>()[0] = spec.type == DType::u8 ? 117 : -9;
+}
+
+// `blocks` different places, drawn at random and sorted: rows first, then columns.
+void add_places(const OperandSpec& spec, std::uint64_t stream, OperandParts& parts) {
+  const WeightFormat& format = spec.format;
+  const std::int64_t rows = rows_of(spec) / format.block_rows;
+  const std::int64_t columns = columns_of(spec) / format.block_columns;
+  std::vector<std::int64_t> places(static_cast<std::size_t>(rows * columns));
+  std::iota(places.begin(), places.end(), 0);
+  Generator random(3, stream);
+  for (std::size_t i = 0; i < static_cast<std::size_t>(format.blocks); ++i) {
+    std::swap(places[i], places[i + random.below(static_cast<std::uint32_t>(places.size() - i))]);
+  }
+  places.resize(static_cast<std::size_t>(format.blocks));
+  std::ranges::sort(places);
+  parts.block_rows = format.block_rows;
+  parts.block_columns = format.block_columns;
+  parts.row_begin = Tensor::zeros({rows + 1}, DType::i32);
+  parts.columns = Tensor::empty({format.blocks}, DType::i32);
+  auto* const begin = parts.row_begin.data<std::int32_t>();
+  for (std::size_t i = 0; i < places.size(); ++i) {
+    ++begin[places[i] / columns + 1];
+    parts.columns.data<std::int32_t>()[i] = static_cast<std::int32_t>(places[i] % columns);
+  }
+  std::partial_sum(begin, begin + rows + 1, begin);
+}
+
+std::shared_ptr<const OperandParts> parts_of(const OperandSpec& spec, std::uint64_t stream) {
+  if (!is_small_integer(spec.type) && spec.format.is_dense()) return nullptr;
+  auto parts = std::make_shared<OperandParts>();
+  if (is_small_integer(spec.type)) add_scales(spec, stream, *parts);
+  if (!spec.format.is_dense()) add_places(spec, stream, *parts);
+  return parts;
+}
+
+Shape stored_shape(const OperandSpec& spec) {
+  if (spec.format.is_dense()) return spec.shape;
+  return {spec.format.blocks, spec.format.block_rows, spec.format.block_columns};
+}
+
+template <class T>
+const T* pointer(const Tensor& tensor) {
+  return tensor.defined() ? tensor.data<T>() : nullptr;
+}
+
+}  // namespace
+
+Quantisation Operand::quantisation() const {
+  if (is_plain()) return {};
+  return {.scales = pointer<float>(parts->scales),
+          .zero_points = pointer<std::int32_t>(parts->zero_points),
+          .per_channel = parts->per_channel};
+}
+
+BlockSparseView Operand::blocks() const {
+  if (is_plain() || !parts->row_begin.defined()) return {};
+  return {.block_rows = parts->block_rows,
+          .block_columns = parts->block_columns,
+          .row_begin = parts->row_begin.data<std::int32_t>(),
+          .columns = parts->columns.data<std::int32_t>(),
+          .values = values.raw_data()};
+}
+
+Operand Operand::to(Device device) const {
+  Operand out;
+  if (defined()) out.values = values.to(device);
+  if (is_plain()) return out;
+  OperandParts moved = *parts;
+  for (Tensor* one : {&moved.scales, &moved.zero_points, &moved.row_begin, &moved.columns}) {
+    if (one->defined()) *one = one->to(device);
+  }
+  out.parts = std::make_shared<const OperandParts>(std::move(moved));
+  return out;
+}
+
+OperandViews Operands::views(Direction direction) const {
+  const Operand* const x = direction == Direction::backward_data ? out.data() : in.data();
+  const Operand* const w = direction == Direction::backward_weight ? out.data() : &in[1];
+  const Operand* const y = direction == Direction::forward         ? out.data()
+                           : direction == Direction::backward_data ? in.data()
+                                                                   : &in[1];
+  if (x->is_plain() && w->is_plain() && y->is_plain()) return {};
+  return {.x = x->quantisation(),
+          .w = w->quantisation(),
+          .y = y->quantisation(),
+          .w_blocks = w->blocks()};
+}
+
+Operand random_operand(const OperandSpec& spec, Device device, std::uint64_t stream) {
+  Operand out;
+  const Shape shape = stored_shape(spec);
+  out.values = is_small_integer(spec.type) ? integers(shape, spec.type, stream)
+                                           : normal_numbers(shape, stream).to(spec.type);
+  out.parts = parts_of(spec, stream);
+  return out.to(device);
+}
+
+Operand empty_operand(const OperandSpec& spec, Device device, std::uint64_t stream) {
+  Operand out;
+  out.parts = parts_of(spec, stream);
+  out = out.to(device);
+  out.values = Tensor::empty(stored_shape(spec), spec.type, device);
+  return out;
+}
+
+Operands random_operands(const OperandSpecs& specs, Device device) {
+  Operands out;
+  std::uint64_t stream = 1;
+  for (std::size_t i = 0; i < specs.inputs.size(); ++i) {
+    out.in.at(i) = random_operand(specs.inputs[i], device, stream++);
+  }
+  for (std::size_t i = 0; i < specs.outputs.size(); ++i) {
+    out.out.at(i) = empty_operand(specs.outputs[i], device, stream++);
+  }
+  return out;
+}
+
+Tensor real_numbers(const Operand& operand, const OperandSpec& spec) {
+  const Operand host = operand.to(Device{});
+  const Tensor out = Tensor::zeros(spec.shape, DType::f64);
+  double* const numbers = out.data<double>();
+  const std::int64_t columns = std::max<std::int64_t>(columns_of(spec), 1);
+  const Quantisation meaning = host.quantisation();
+  const auto number = [&](std::int64_t stored, std::int64_t row) {
+    const double value = host.values.at(stored);
+    if (meaning.scales == nullptr) return value;
+    return static_cast<double>(meaning.scale(row)) * (value - meaning.zero_point(row));
+  };
+  const BlockSparseView blocks = host.blocks();
+  if (!blocks.defined()) {
+    for (std::int64_t i = 0; i < out.numel(); ++i) numbers[i] = number(i, i / columns);
+    return out;
+  }
+  std::int64_t stored = 0;
+  for (std::int64_t row = 0; row < rows_of(spec) / blocks.block_rows; ++row) {
+    for (std::int32_t i = blocks.row_begin[row]; i < blocks.row_begin[row + 1]; ++i) {
+      for (std::int64_t r = row * blocks.block_rows; r < (row + 1) * blocks.block_rows; ++r) {
+        for (std::int64_t c = 0; c < blocks.block_columns; ++c) {
+          numbers[r * columns + blocks.columns[i] * blocks.block_columns + c] = number(stored++, r);
+        }
+      }
+    }
+  }
+  return out;
+}
+
+Tensor magnitudes(const Tensor& of) {
+  const Tensor host = of.to(Device{}).to(DType::f64).clone();
+  double* const values = host.data<double>();
+  for (std::int64_t i = 0; i < host.numel(); ++i) values[i] = std::abs(values[i]);
+  return host.to(of.dtype()).to(of.device());
+}
+
+}  // namespace convscope

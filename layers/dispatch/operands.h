@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+// operands.h: the arrays of one call, as tensors. Timing, checking and the benchmark make them, copy
+// them and compare them without knowing the layer.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "framework/tensor.h"
+#include "layers/dispatch/card.h"
+#include "layers/dispatch/operand_specs.h"
+
+namespace convscope {
+
+// What stands beside the elements of an array that is no plain array of floating point numbers.
+struct OperandParts {
+  Tensor scales;       // f32; integer types only
+  Tensor zero_points;  // i32; undefined: 0
+  bool per_channel = false;
+  Tensor row_begin, columns;  // i32; block-sparse weights only
+  std::int64_t block_rows = 0, block_columns = 0;
+};
+
+struct CONVSCOPE_API Operand {
+  Tensor values;  // of sparse weights the kept blocks
+  std::shared_ptr<const OperandParts> parts;
+
+  Operand() = default;
+  Operand(Tensor plain) : values(std::move(plain)) {}  // NOLINT: a tensor is an operand
+
+  bool defined() const { return values.defined(); }
+  bool is_plain() const { return parts == nullptr; }
+  Quantisation quantisation() const;
+  BlockSparseView blocks() const;
+  Operand to(Device device) const;
+};
+
+struct CONVSCOPE_API Operands {
+  std::array<Operand, 4> in;
+  std::array<Operand, 3> out;
+  bool accumulate = false;  // add to the outputs (backward_weight)
+  Epilogue epilogue = {};   // forward
+
+  Device device() const { return out[0].values.device(); }
+  const void* input(int i) const { return raw(in[static_cast<std::size_t>(i)]); }
+  void* output(int i) const { return raw(out[static_cast<std::size_t>(i)]); }
+  // Empty for plain arrays.
+  OperandViews views(Direction direction) const;
+
+ private:
+  static void* raw(const Operand& operand) {
+    return operand.defined() ? operand.values.raw_data() : nullptr;
+  }
+};
+
+// Normal numbers; of integers all that the type has, with scales; of sparse weights random places of
+// the kept blocks. The same for the same stream.
+CONVSCOPE_API Operand random_operand(const OperandSpec& spec, Device device, std::uint64_t stream);
+// Elements that are not initialised; scales and places as random_operand's of the same stream.
+CONVSCOPE_API Operand empty_operand(const OperandSpec& spec, Device device, std::uint64_t stream);
+CONVSCOPE_API Operands random_operands(const OperandSpecs& specs, Device device);
+
+// The real numbers that an operand stands for, dense, f64, on the host.
+CONVSCOPE_API Tensor real_numbers(const Operand& operand, const OperandSpec& spec);
+CONVSCOPE_API Tensor magnitudes(const Tensor& of);  // |.|, same type and device
+
+}  // namespace convscope

@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+// policy.h: which algorithm a heavy layer uses, for each direction.
+#pragma once
+
+#include <string>
+
+#include "layers/dispatch/direction.h"
+
+namespace convscope {
+
+// Each entry: an algorithm's name, "auto" (lowest estimated time), "measure" (fastest when timed,
+// remembered on disk) or "check:a,b" (run both, compare, return a's result).
+struct AlgorithmPolicy {
+  std::string forward = "auto";
+  std::string backward_data = "auto";
+  std::string backward_weight = "auto";
+
+  const std::string& of(Direction direction) const {
+    return direction == Direction::forward         ? forward
+           : direction == Direction::backward_data ? backward_data
+                                                   : backward_weight;
+  }
+};
+
+}  // namespace convscope

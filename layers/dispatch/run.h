@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+// run.h: one call of a card, with its workspace and its prepared weights.
+#pragma once
+
+#include <cstddef>
+
+#include "framework/memory/memory.h"
+#include "layers/dispatch/operands.h"
+
+namespace convscope {
+
+// What one call of a card needs beside its tensors: workspace and, behind it, the prepared weights.
+// Both count as workspace memory.
+template <class Problem>
+class Scratch {
+ public:
+  Scratch(const Card<Problem>& card, const Problem& problem, Direction direction, Device device)
+      : card_(card),
+        problem_(problem),
+        direction_(direction),
+        workspace_bytes_(ScratchArena::round_up(card.workspace_bytes(problem, direction))),
+        prepared_bytes_(card.prepared_size(problem, direction)),
+        memory_(device, workspace_bytes_ + prepared_bytes_) {}
+
+  void* workspace() const { return memory_.data(); }
+  std::size_t bytes() const { return memory_.bytes(); }
+  // Prepares w, of the problem's shape, and returns the block; null when the card reads w as it is.
+  const void* prepare(const void* w, const OperandViews& views = {}) const {
+    if (prepared_bytes_ == 0) return nullptr;
+    void* const prepared = static_cast<std::byte*>(memory_.data()) + workspace_bytes_;
+    card_.prepare_weights({problem_, direction_, w, prepared, memory_.data(), views});
+    return prepared;
+  }
+
+ private:
+  const Card<Problem>& card_;
+  const Problem& problem_;
+  Direction direction_;
+  std::size_t workspace_bytes_;
+  std::size_t prepared_bytes_;
+  Workspace memory_;
+};
+
+// One call of a card: HeavyLayer<Problem>::run() hands it to the card's function.
+template <class Problem>
+struct Call {
+  const Card<Problem>& card;
+  const Problem& problem;
+  Direction direction;
+  const Operands& operands;
+  OperandViews views;
+  void* workspace;
+  const void* prepared;  // null: the card reads w as it is
+};
+
+// Sums over no samples: outputs are 0, or stay as they are when they are added to. No kernel is
+// called with an empty problem.
+CONVSCOPE_API void finish_empty(const Operands& operands);
+
+template <class Problem>
+void run_card(const Card<Problem>& card, const Problem& problem, Direction direction,
+              const Operands& operands, const Scratch<Problem>& scratch) {
+  if (problem.is_empty()) return finish_empty(operands);
+  const OperandViews views = operands.views(direction);
+  const void* const prepared =
+      direction == Direction::backward_weight ? nullptr : scratch.prepare(operands.input(1), views);
+  HeavyLayer<Problem>::run(
+      {card, problem, direction, operands, views, scratch.workspace(), prepared});
+}
+
+template <class Problem>
+void run_card(const Card<Problem>& card, const Problem& problem, Direction direction,
+              const Operands& operands) {
+  if (problem.is_empty()) return finish_empty(operands);
+  const Scratch<Problem> scratch(card, problem, direction, operands.device());
+  run_card(card, problem, direction, operands, scratch);
+}
+
+}  // namespace convscope

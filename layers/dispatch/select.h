@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+// select.h: from a policy's word ("auto", "measure", "check:a,b" or a name) to an algorithm.
+//
+// auto      the algorithm with the lowest estimated time among those that accept the problem.
+// measure   the fastest of them when timed; remembered on disk (measure.h).
+// check:a,b run a and b, compare within their error bounds, return a's result.
+// <name>    that one. An unknown name, or one that refuses the problem, is an error of kind
+//           kUnavailable that says why, and who would accept.
+//
+// The templates ask the cards; select.cpp decides, without their types.
+#pragma once
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "layers/dispatch/measure.h"
+#include "layers/dispatch/policy.h"
+
+namespace convscope {
+
+template <class Problem>
+struct Choice {
+  const Card<Problem>* algorithm = nullptr;
+  const Card<Problem>* checked_by = nullptr;  // not null: run this one too and compare
+};
+
+// One line of `convscope explain`.
+struct Verdict {
+  std::string algorithm;
+  std::string idea;
+  bool accepts = false;
+  std::string reason;       // why not; or, when it accepts, what else speaks against it
+  double estimated_ms = 0;  // 0 when it refuses
+  std::size_t workspace_bytes = 0;
+  std::size_t prepared_bytes = 0;
+  bool auto_ok = true;
+  bool chosen = false;  // by the policy
+};
+
+// What every card of a device says of one problem in one direction; sorted by name.
+struct Question {
+  const char* operation;
+  std::string problem;
+  Direction direction;
+  Device device;
+  std::vector<Verdict> verdicts;
+};
+
+template <class Problem>
+Question question_of(const Problem& problem, Direction direction, Device device) {
+  Question out{HeavyLayer<Problem>::kOperation, problem.text(), direction, device, {}};
+  for (const auto& [name, card] : HeavyLayer<Problem>::algorithms(device.type).entries()) {
+    const Support support = support_of(card, problem, direction);
+    Verdict verdict{.algorithm = name,
+                    .idea = card.idea,
+                    .accepts = support.yes,
+                    .reason = support.reason,
+                    .auto_ok = card.auto_ok};
+    if (support.yes) {
+      verdict.estimated_ms = estimated_ms(card, problem, direction);
+      verdict.workspace_bytes = card.workspace_bytes(problem, direction);
+      verdict.prepared_bytes = card.prepared_size(problem, direction);
+    }
+    out.verdicts.push_back(std::move(verdict));
+  }
+  return out;
+}
+
+// Names that `auto` and `measure` may choose, best estimate first; those with auto_ok = false only
+// when there is no other.
+CONVSCOPE_API std::vector<std::string> candidates_of(const Question& question);
+
+// The names that a policy stands for. `second` is that of check:a,b, or "". The policy "measure"
+// gives what `auto` would choose. Errors as above.
+struct ChosenNames {
+  std::string first, second;
+};
+CONVSCOPE_API ChosenNames chosen_names(const std::string& policy, const Question& question);
+
+// The verdicts with `chosen` set: those that accept, by estimated time, then those that refuse.
+CONVSCOPE_API std::vector<Verdict> ordered_verdicts(Question question, const std::string& chosen);
+
+// An error when `policy` is no word above, or names an algorithm that is not in `names`; needs no
+// problem, so configs can be checked early.
+CONVSCOPE_API void check_policy(const char* operation, const std::string& policy, Device device,
+                                const std::vector<std::string>& names);
+
+inline MeasureKey key_of(const Question& question) {
+  return {question.operation, question.problem, question.direction, question.device};
+}
+
+// The remembered algorithm, when it is still there and may still be chosen, or null.
+template <class Problem>
+const Card<Problem>* measured(const Question& question) {
+  const std::string name = remembered_fastest(key_of(question));
+  if (name.empty() || std::ranges::count(candidates_of(question), name) == 0) return nullptr;
+  return HeavyLayer<Problem>::algorithms(question.device.type).find(name);
+}
+
+// May take long for "measure". Call it once for each problem and keep the answer.
+template <class Problem>
+Choice<Problem> select_algorithm(const std::string& policy, const Problem& problem,
+                                 Direction direction, Device device) {
+  const Registry<Card<Problem>>& table = HeavyLayer<Problem>::algorithms(device.type);
+  const Question question = question_of(problem, direction, device);
+  const ChosenNames names = chosen_names(policy, question);
+  if (policy == "measure") {
+    std::vector<std::string> candidates = candidates_of(question);
+    if (problem.is_empty()) candidates.resize(1);  // nothing to time
+    return {&table.get(measured_fastest(key_of(question), candidates,
+                                        [&] { return timing_of(problem, direction, device); }))};
+  }
+  return {&table.get(names.first), names.second.empty() ? nullptr : &table.get(names.second)};
+}
+
+// Every algorithm of the device: those that accept, by estimated time, then those that refuse. The
+// policy "measure" is answered from the cache or by auto's order: nothing is run.
+template <class Problem>
+std::vector<Verdict> explain(const std::string& policy, const Problem& problem, Direction direction,
+                             Device device) {
+  Question question = question_of(problem, direction, device);
+  std::string chosen;
+  if (policy == "measure") {
+    if (const auto* known = measured<Problem>(question)) chosen = known->name;
+  }
+  if (chosen.empty()) chosen = chosen_names(policy, question).first;
+  return ordered_verdicts(std::move(question), chosen);
+}
+
+}  // namespace convscope

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+// weight_format.h: how the weights of a heavy layer lie in memory. Every format describes the same
+// matrix, rows = output channels, columns = all that one output is summed over (of a convolution
+// [K, C/G R S]).
+//
+//   dense         all elements, row by row
+//   block_sparse  the matrix is cut into blocks of rows x columns; only the kept ones are there, and
+//                 an index says where they stand (compressed sparse rows, of blocks). A kernel skips
+//                 the others, which are 0.
+//
+//   row_begin [block rows + 1]   the blocks of block row i are row_begin[i] .. row_begin[i + 1]
+//   columns   [blocks]           block column of each, ascending in a row
+//   values    [blocks, rows, columns of a block]
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "framework/export.h"
+
+namespace convscope {
+
+struct CONVSCOPE_API WeightFormat {
+  enum class Kind : std::uint8_t { dense, block_sparse };
+  Kind kind = Kind::dense;
+  // Block sparse only:
+  std::int64_t block_rows = 0, block_columns = 0;  // of one block
+  std::int64_t blocks = 0;                         // that are kept
+
+  bool is_dense() const { return kind == Kind::dense; }
+  std::int64_t stored_elements() const { return blocks * block_rows * block_columns; }
+
+  std::string text() const;  // "dense", "blocks4x1:128": 128 blocks of 4 rows and 1 column
+  static bool parse(std::string_view text, WeightFormat& out);  // false: no such text
+  // "" when a matrix of this size can be kept so; otherwise why not: "expects ..., got ...".
+  std::string misfit(std::int64_t rows, std::int64_t columns) const;
+
+  bool operator==(const WeightFormat&) const = default;
+};
+
+// Where a kernel finds block-sparse weights. The values' type is that of w.
+struct BlockSparseView {
+  std::int64_t block_rows = 0, block_columns = 0;  // of one block
+  const std::int32_t* row_begin = nullptr;         // [rows / block_rows + 1]
+  const std::int32_t* columns = nullptr;           // [blocks]
+  const void* values = nullptr;                    // [blocks, block_rows, block_columns]
+
+  bool defined() const { return row_begin != nullptr; }
+};
+
+}  // namespace convscope
