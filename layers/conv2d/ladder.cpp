@@ -17,7 +17,7 @@ bool register_conv2d_ladder(const Conv2dLadder& ladder, const char* file) {
 std::string label_of(const Conv2dRung& rung) {
   std::string out = rung.card;
   if (*rung.isa != '\0') out += cat(", ", rung.isa);
-  if (rung.precision != Precision::f32) out += cat(", ", name_of(rung.precision));
+  if (rung.math != MathMode::f32) out += cat(", ", name_of(rung.math));
   if (rung.prepare_each_call) out += ", weights prepared in each call";
   if (rung.threads != 0) out += cat(", ", rung.threads, rung.threads == 1 ? " thread" : " threads");
   return out;

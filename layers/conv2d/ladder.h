@@ -16,12 +16,12 @@
 namespace convscope {
 
 struct Conv2dRung {
-  const char* card = "";                 // a name in conv2d_algorithms(ladder.device)
-  const char* isa = "";                  // "scalar", "avx2", "avx512"; "" = the best of this CPU
-  int threads = 0;                       // 0 = all threads
-  Precision precision = Precision::f32;  // tf32: factors rounded, one product in place of three
-  bool prepare_each_call = false;        // weights are packed or transformed anew in every call
-  const char* sentence = "";             // what this rung does that the rung below does not
+  const char* card = "";           // a name in conv2d_algorithms(ladder.device)
+  const char* isa = "";            // "scalar", "avx2", "avx512"; "" = the best of this CPU
+  int threads = 0;                 // 0 = all threads
+  MathMode math = MathMode::f32;   // tf32: factors rounded, one product in place of three
+  bool prepare_each_call = false;  // weights are packed or transformed anew in every call
+  const char* sentence = "";       // what this rung does that the rung below does not
 };
 
 struct Conv2dLadder {

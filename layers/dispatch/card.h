@@ -111,9 +111,9 @@ struct Card {
   Support (*supports)(const Problem&, Direction) = nullptr;
   Cost (*cost)(const Problem&, Direction) = nullptr;
   std::size_t (*workspace_bytes)(const Problem&, Direction) = nullptr;
-  // Both null: the card reads w as it is. Else forward and backward_data get args.prepared for every
-  // problem and direction with prepared_bytes() > 0, and may leave args.w alone. The prepared block
-  // is no part of workspace_bytes.
+  // Both null: the card reads w as it is. Else, for problems and directions with prepared_bytes() >
+  // 0, forward and backward_data get args.prepared and do not read args.w, which may be null. The
+  // prepared block is no part of workspace_bytes.
   std::size_t (*prepared_bytes)(const Problem&, Direction) = nullptr;
   void (*prepare_weights)(const PrepareArgs<Problem>&) = nullptr;
   // The tests' bound: max|error| <= error_growth * eps * max(conv(|x|,|w|)).

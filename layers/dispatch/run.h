@@ -23,7 +23,8 @@ class Scratch {
         memory_(device, workspace_bytes_ + prepared_bytes_) {}
 
   void* workspace() const { return memory_.data(); }
-  std::size_t bytes() const { return memory_.bytes(); }
+  std::size_t bytes() const { return memory_.bytes(); }  // of both
+  std::size_t prepared_bytes() const { return prepared_bytes_; }
   // Prepares w, of the problem's shape, and returns the block; null when the card reads w as it is.
   const void* prepare(const void* w, const OperandViews& views = {}) const {
     if (prepared_bytes_ == 0) return nullptr;
@@ -34,7 +35,7 @@ class Scratch {
 
  private:
   const Card<Problem>& card_;
-  const Problem& problem_;
+  Problem problem_;
   Direction direction_;
   std::size_t workspace_bytes_;
   std::size_t prepared_bytes_;

@@ -8,11 +8,9 @@
 
 #include "framework/check.h"
 #include "framework/device.h"
-#include "framework/dtype.h"
+#include "framework/precision.h"
 
 namespace convscope::testing {
-
-inline bool is_half(DType dtype) { return dtype == DType::f16 || dtype == DType::bf16; }
 
 // The nearest number of the type.
 inline float rounded_to(DType dtype, float value) {

@@ -25,7 +25,7 @@ inline void check_rungs(DeviceType type) {
       const Conv2dAlgorithm* card = conv2d_algorithms(type).find(rung.card);
       ASSERT_NE(card, nullptr) << "no card is named " << rung.card;
       Conv2dProblem here = problem;
-      here.precision = rung.precision;
+      here.math = rung.math;
       EXPECT_EQ(support_of(*card, here, Direction::forward).reason, "") << label_of(rung);
       if (rung.prepare_each_call) {
         EXPECT_NE(card->prepare_weights, nullptr) << rung.card << " prepares no weights";

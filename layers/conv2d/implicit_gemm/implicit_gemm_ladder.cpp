@@ -18,7 +18,7 @@ const Conv2dLadder kCuda{
              .sentence = "no stored matrix again: tiles are gathered by copies that run ahead, and "
                          "the tensor cores multiply three pairs of halves for each product"},
             {.card = "implicit_gemm",
-             .precision = Precision::tf32,
+             .math = MathMode::tf32,
              .sentence = "tf32: factors rounded to 10 bits of mantissa, one product of halves in "
                          "place of three"},
         },

@@ -56,8 +56,7 @@ TEST(Conv2dLadder, EveryRoomWithALessonHasALadderAndItsLaddersFileIsThere) {
 TEST(Conv2dLadder, LabelsNameTheCardAndItsSwitches) {
   EXPECT_EQ(label_of({.card = "direct"}), "direct");
   EXPECT_EQ(label_of({.card = "direct", .isa = "avx2", .threads = 1}), "direct, avx2, 1 thread");
-  EXPECT_EQ(label_of({.card = "implicit_gemm", .precision = Precision::tf32}),
-            "implicit_gemm, tf32");
+  EXPECT_EQ(label_of({.card = "implicit_gemm", .math = MathMode::tf32}), "implicit_gemm, tf32");
   EXPECT_EQ(label_of({.card = "winograd_f4x3", .threads = 2, .prepare_each_call = true}),
             "winograd_f4x3, weights prepared in each call, 2 threads");
 }

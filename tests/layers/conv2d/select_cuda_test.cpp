@@ -8,9 +8,10 @@
 
 #include "experiments/bench/ceilings/measure_gpu_ceilings.h"
 #include "framework/machine/ceilings.h"
+#include "framework/machine/machine.h"
 #include "layers/conv2d/execute.h"
-#include "layers/dispatch/measure.h"
 #include "layers/conv2d/select.h"
+#include "layers/dispatch/measure.h"
 #include "tests/support/cuda.h"
 #include "tests/support/expect_error.h"
 #include "tests/support/numbers.h"

@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "framework/machine/ceilings.h"
 #include "framework/parallel.h"
 #include "layers/conv2d/execute.h"
 #include "layers/dispatch/measure.h"
