@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "layers/module.h"
 
+#include "layers/dispatch/heavy_use.h"
 #include "layers/plan/plan_graph.h"
 
 namespace convscope {
@@ -15,6 +16,8 @@ Module::~Module() = default;
 int Module::describe(PlanGraph& graph, int) {
   return graph.refuse(cat("a layer of kind '", kind(), "' has no planned form"));
 }
+
+std::unique_ptr<HeavyUse> Module::heavy_use(const Shape&) const { return nullptr; }
 
 void Module::train(bool on) {
   training_ = on;

@@ -14,6 +14,7 @@
 
 namespace convscope {
 
+class HeavyUse;
 class PlanGraph;
 
 struct NamedParameter {
@@ -71,6 +72,12 @@ class CONVSCOPE_API Module {
                             bool first = false);
   // The layer's own weight, before any transform; undefined for layers without one.
   virtual Variable weight() const { return {}; }
+  // Into how many independent parts the channels of weight() fall: a convolution's groups.
+  virtual std::int64_t weight_groups() const { return 1; }
+
+  // What an input of this shape asks of a layer with several algorithms (dispatch/heavy_use.h): its
+  // problem, and what its policy chooses. Null for all other layers.
+  virtual std::unique_ptr<HeavyUse> heavy_use(const Shape& input) const;
 
   // In the order in which they were added, children after the module's own; names joined by dots.
   std::vector<NamedParameter> parameters() const;

@@ -7,8 +7,6 @@
 #include <string_view>
 
 #include "framework/registry.h"
-#include "layers/conv2d/conv2d.h"
-#include "layers/linear/linear.h"
 #include "layers/sequential.h"
 
 namespace convscope {
@@ -32,19 +30,16 @@ PrunableLayer layer_of(const std::string& name, Module& module) {
   layer.channels_in = shape[1];
   layer.inputs = shape[1];
   layer.span = layer.columns / layer.inputs;
-  if (const auto* conv = dynamic_cast<const Conv2d*>(&module)) {
+  layer.groups = module.weight_groups();
+  if (shape.rank() == 4) {
     layer.is_conv = true;
-    layer.groups = conv->options().params.groups;
     layer.kernel_h = shape[2];
     layer.kernel_w = shape[3];
   }
   return layer;
 }
 
-bool has_weight_matrix(const Module& module) {
-  return dynamic_cast<const Conv2d*>(&module) != nullptr ||
-         dynamic_cast<const Linear*>(&module) != nullptr;
-}
+bool has_weight_matrix(const Module& module) { return module.weight().defined(); }
 
 class Walk {
  public:

@@ -69,6 +69,8 @@ class CONVSCOPE_API Conv2d : public Module {
   Shape output_shape(const Shape& input) const override;
   int describe(PlanGraph& graph, int x) override;
   Variable weight() const override { return weight_; }
+  std::int64_t weight_groups() const override { return options_.params.groups; }
+  std::unique_ptr<HeavyUse> heavy_use(const Shape& input) const override;
 
   // The convolution that an input of this shape asks for; for `convscope explain` and the bench.
   Conv2dProblem problem(const Shape& input, DType dtype = DType::f32) const;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // conv2d_layer.cpp: the layer, and its keys in a config.
 #include "layers/conv2d/conv2d.h"
+#include "layers/dispatch/heavy_use.h"
 #include "layers/init.h"
 
 namespace convscope {
@@ -170,6 +171,10 @@ Conv2dProblem Conv2d::problem(const Shape& input, DType dtype) const {
               input[3] + padding.left + padding.right};
   }
   return conv2d_problem(framed, weight_.shape(), params_, dtype);
+}
+
+std::unique_ptr<HeavyUse> Conv2d::heavy_use(const Shape& input) const {
+  return heavy_use_of(problem(input), policy());
 }
 
 Shape Conv2d::output_shape(const Shape& input) const {

@@ -211,6 +211,8 @@ std::string Conv2dProblem::text() const {
              weight_format.is_dense() ? "" : cat(",weights=", weight_format.text()));
 }
 
+std::string Conv2dProblem::kernel_text() const { return pair_text(r, s); }
+
 Conv2dProblem Conv2dProblem::parse(std::string_view text) {
   Conv2dProblem problem;
   std::vector<std::string> seen;

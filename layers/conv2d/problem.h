@@ -62,6 +62,7 @@ struct CONVSCOPE_API Conv2dProblem {
   // right); also dtype=f64, precision=tf32, types=i8:i8:i32:f32 (of x, w, the sums and y) and
   // weights=blocks4x1:128 (dispatch/weight_format.h). parse(text()) gives the same problem; keys that are left out keep their default.
   std::string text() const;
+  std::string kernel_text() const;  // "3", "3x5" when it is no square
   static Conv2dProblem parse(std::string_view text);
 
   bool operator==(const Conv2dProblem&) const = default;

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "layers/dispatch/heavy_use.h"
+
 namespace convscope {
 namespace {
 
@@ -54,6 +56,8 @@ const std::string& accepting(const std::string& name, const Question& question) 
 }
 
 }  // namespace
+
+HeavyUse::~HeavyUse() = default;
 
 std::vector<std::string> candidates_of(const Question& question) {
   std::vector<const Verdict*> preferred;

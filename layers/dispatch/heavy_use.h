@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+// heavy_use.h: what a network's tables ask a heavy layer about one input, without its problem's type:
+// `convscope explain`, layers.csv, the benchmark of networks. A layer answers with one line:
+//
+//   std::unique_ptr<HeavyUse> heavy_use(const Shape& input) const override {
+//     return heavy_use_of(problem(input), policy());
+//   }
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "layers/dispatch/select.h"
+
+namespace convscope {
+
+class CONVSCOPE_API HeavyUse {
+ public:
+  HeavyUse() = default;
+  virtual ~HeavyUse();
+  HeavyUse(const HeavyUse&) = delete;
+  HeavyUse& operator=(const HeavyUse&) = delete;
+
+  virtual const char* operation() const = 0;  // "conv2d"
+  virtual std::string problem() const = 0;    // its text
+  virtual std::string kernel() const = 0;     // size of the kernel: "3", "3x5"
+  virtual double nominal_flops() const = 0;   // of each direction
+  virtual const AlgorithmPolicy& policy() const = 0;
+  // The names that the policy stands for; "measure" may time them.
+  virtual ChosenNames choose(Direction direction, Device device) const = 0;
+  virtual std::vector<Verdict> explain(Direction direction, Device device) const = 0;
+};
+
+template <class Problem>
+class HeavyUseOf final : public HeavyUse {
+ public:
+  HeavyUseOf(const Problem& problem, const AlgorithmPolicy& policy)
+      : problem_(problem), policy_(policy) {}
+
+  const char* operation() const override { return HeavyLayer<Problem>::kOperation; }
+  std::string problem() const override { return problem_.text(); }
+  std::string kernel() const override { return problem_.kernel_text(); }
+  double nominal_flops() const override { return problem_.nominal_flops(); }
+  const AlgorithmPolicy& policy() const override { return policy_; }
+  ChosenNames choose(Direction direction, Device device) const override {
+    const Choice<Problem> choice =
+        select_algorithm(policy_.of(direction), problem_, direction, device);
+    return {choice.algorithm->name,
+            choice.checked_by == nullptr ? std::string() : choice.checked_by->name};
+  }
+  std::vector<Verdict> explain(Direction direction, Device device) const override {
+    return convscope::explain(policy_.of(direction), problem_, direction, device);
+  }
+
+ private:
+  Problem problem_;
+  AlgorithmPolicy policy_;
+};
+
+template <class Problem>
+std::unique_ptr<HeavyUse> heavy_use_of(const Problem& problem, const AlgorithmPolicy& policy) {
+  return std::make_unique<HeavyUseOf<Problem>>(problem, policy);
+}
+
+}  // namespace convscope
