@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "framework/int_math.h"
 #include "framework/memory/memory.h"
 #include "framework/parallel.h"
 #include "optim/update.h"
@@ -16,7 +17,7 @@ namespace {
 constexpr std::int64_t kChunkElements = std::int64_t{1} << 16;
 
 std::int64_t chunk_count(const UpdateTable& table) {
-  return (table.elements() + kChunkElements - 1) / kChunkElements;
+  return ceil_div(table.elements(), kChunkElements);
 }
 
 // Calls piece(row, begin, count) for each part of a row that lies in the chunk, in order.

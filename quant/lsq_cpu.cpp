@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "framework/int_math.h"
 #include "framework/memory/memory.h"
 #include "framework/parallel.h"
 #include "quant/lsq.h"
@@ -54,13 +55,13 @@ struct Cut {
   Cut(const Tensor& v, const Tensor& step)
       : rows(step.numel()),
         inner(v.numel() / step.numel()),
-        pieces((inner + kGrain - 1) / kGrain),
+        pieces(ceil_div(inner, kGrain)),
         rows_per_chunk(std::max<std::int64_t>(1, kGrain / inner)) {}
 
   // Calls body(row, piece, offset into v, count) for every piece.
   template <class Body>
   void run(Body&& body) const {
-    const std::int64_t blocks = (rows + rows_per_chunk - 1) / rows_per_chunk;
+    const std::int64_t blocks = ceil_div(rows, rows_per_chunk);
     parallel_chunks(blocks * pieces, [&](std::int64_t chunk, int) {
       const std::int64_t first = chunk / pieces * rows_per_chunk;
       const std::int64_t piece = chunk % pieces;

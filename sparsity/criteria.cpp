@@ -6,12 +6,11 @@
 #include <limits>
 #include <numeric>
 
+#include "framework/int_math.h"
 #include "sparsity/distribution.h"
 
 namespace convscope {
 namespace {
-
-std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 
 // NaN counts as strongest: it is kept, and so the loss tells of it.
 float strength_of(float value) {

@@ -17,6 +17,7 @@
 #include "framework/check.h"
 #include "framework/cuda/runtime.cuh"
 #include "framework/export.h"
+#include "framework/int_math.h"
 
 namespace convscope {
 
@@ -47,8 +48,6 @@ struct LaunchShape {
 };
 
 constexpr unsigned kThreads = 256;
-
-constexpr std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 
 // One thread for each of `count` elements, at most about eight waves of blocks: kernels loop with
 // global_thread() and global_threads().

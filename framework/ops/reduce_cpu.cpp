@@ -3,6 +3,7 @@
 // a plain walk. Chunks depend on the sizes only, so any number of threads gives the same bits.
 #include <algorithm>
 
+#include "framework/int_math.h"
 #include "framework/memory/memory.h"
 #include "framework/ops/broadcast.h"
 #include "framework/ops/reduce.h"
@@ -63,7 +64,7 @@ struct Part {
 
 void sum_everything(const float* x, std::int64_t n, float* y) {
   const auto row_sum = reduce_kernels.get().row_sum;
-  const std::int64_t chunks = (n + kGrain - 1) / kGrain;
+  const std::int64_t chunks = ceil_div(n, kGrain);
   const Workspace workspace(Device{}, static_cast<std::size_t>(chunks) * sizeof(double));
   auto* const parts = static_cast<double*>(workspace.data());
   parallel_for(n, kGrain, [&](std::int64_t begin, std::int64_t end) {
@@ -112,7 +113,7 @@ void sum_f32(const Shape& shape, unsigned mask, const float* x, float* y) {
   // Tiles of columns, at least one cache line wide.
   const std::int64_t width =
       std::min(columns, std::max<std::int64_t>(64, kGrain / (rows * summed.total) / 64 * 64));
-  const std::int64_t tiles = (columns + width - 1) / width;
+  const std::int64_t tiles = ceil_div(columns, width);
   parallel_chunks(kept.total * tiles, [&](std::int64_t chunk, int) {
     const std::int64_t k = chunk / tiles;
     const std::int64_t begin = chunk % tiles * width;

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 
+#include "framework/int_math.h"
 #include "framework/parallel.h"
 #include "layers/pool2d/pool2d.h"
 #include "layers/pool2d/pool2d_simd.h"
@@ -290,7 +291,7 @@ void avg_gradient_cpu(const Tensor& dy, const Pool2dWindow& window, const Tensor
 
 // Part p of `parts` of an axis: floor(p size / parts) to ceil((p + 1) size / parts).
 Span adaptive(std::int64_t p, std::int64_t size, std::int64_t parts) {
-  return {p * size / parts, ((p + 1) * size + parts - 1) / parts};
+  return {p * size / parts, ceil_div((p + 1) * size, parts)};
 }
 
 template <class T, bool kForward>

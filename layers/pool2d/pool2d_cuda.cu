@@ -106,7 +106,7 @@ struct Range {
 __device__ Range windows_of(int i, int kernel, int stride, int pad, int count) {
   const int last = i + pad;
   const int first = last - kernel + 1;
-  return {first <= 0 ? 0 : (first + stride - 1) / stride, least(count, last / stride + 1)};
+  return {first <= 0 ? 0 : ceil_div(first, stride), least(count, last / stride + 1)};
 }
 
 template <int kKernel, int kStride, class T, class Tap>
@@ -189,7 +189,7 @@ __global__ void __launch_bounds__(256)
 // Part p of `parts` of an axis: floor(p size / parts) to ceil((p + 1) size / parts).
 __device__ Range adaptive(std::int64_t p, std::int64_t size, std::int64_t parts) {
   return {static_cast<int>(p * size / parts),
-          static_cast<int>(((p + 1) * size + parts - 1) / parts)};
+          static_cast<int>(ceil_div((p + 1) * size, parts))};
 }
 
 // A warp for each output: the usual case is the mean of a whole plane.

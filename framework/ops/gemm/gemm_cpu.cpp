@@ -19,6 +19,7 @@
 // Read next  gemm_simd.cpp: the tile.
 #include <algorithm>
 
+#include "framework/int_math.h"
 #include "framework/memory/memory.h"
 #include "framework/ops/gemm/gemm.h"
 #include "framework/ops/gemm/gemm_kernels.h"
@@ -46,8 +47,6 @@ struct Operands {
   const float* b;
   std::int64_t ldb;
 };
-
-std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 
 // One block [i0, i0 + mb) x [j0, j0 + nb) of C and one block of k.
 struct Block {

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 
+#include "framework/int_math.h"
 #include "framework/simd/cpu_isa.h"
 
 namespace convscope {
@@ -41,7 +42,7 @@ CONVSCOPE_API extern IsaTable<GemmKernels> gemm_kernels;
 // M rows are cut into tiles of nearly equal height, so that no tile is left with one row.
 struct RowTiles {
   std::int64_t rows, tiles;
-  RowTiles(std::int64_t m, std::int64_t largest) : rows(m), tiles((m + largest - 1) / largest) {}
+  RowTiles(std::int64_t m, std::int64_t largest) : rows(m), tiles(ceil_div(m, largest)) {}
   std::int64_t begin(std::int64_t tile) const {
     const std::int64_t rest = rows % tiles;
     return tile * (rows / tiles) + (tile < rest ? tile : rest);

@@ -22,6 +22,7 @@
 // Source     K. Chellapilla, S. Puri, P. Simard: High Performance Convolutional Neural Networks for
 //            Document Processing, 2006, hal inria-00112631
 // Read next  im2col_gemm_cpu.cpp: who calls these.
+#include "framework/int_math.h"
 #include "framework/simd/simd.h"
 #include "layers/conv2d/shared/columns.h"
 
@@ -365,7 +366,7 @@ void dot_left(const float* left, Index left_step, const float* right, Index righ
 
 void dot(const float* left, Index left_step, Index left_rows, const float* right, Index right_step,
          Index right_rows, Index count, float* sums, Index sums_step) {
-  const Index tiles = (left_rows + kLeft - 1) / kLeft;  // of nearly equal height
+  const Index tiles = ceil_div(left_rows, kLeft);  // of nearly equal height
   for (Index tile = 0, i = 0; tile < tiles; ++tile) {
     const Index height = (left_rows - i + tiles - tile - 1) / (tiles - tile);
     const float* from = left + i * left_step;

@@ -8,6 +8,7 @@
 //            four FMAs: 14 x 2 sums + 2 x 2 vectors of dy = 32 registers.
 // GCC 12 keeps an array that an ordinary loop indexes on the stack: every loop over sums has an
 // unroll pragma.
+#include "framework/int_math.h"
 #include "framework/simd/simd.h"
 #include "layers/conv2d/shared/tiles.h"
 #include "layers/conv2d/shared/transpose_16x16.h"
@@ -203,7 +204,7 @@ void pixel_sums(const SumTile& tile) {
 template <int Rows>
 void pixel_rows(const SumTile& tile) {
   if constexpr (Rows <= kRows) {
-    const int vectors = (tile.pixels + kLanes - 1) / kLanes;
+    const int vectors = ceil_div(tile.pixels, kLanes);
     if (vectors == 1) return pixel_sums<Rows, 1>(tile);
     if (vectors == 2) return pixel_sums<Rows, 2>(tile);
     if constexpr (Rows <= kRows / 2) {

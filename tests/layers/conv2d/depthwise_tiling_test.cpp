@@ -12,15 +12,6 @@
 namespace convscope {
 namespace {
 
-TEST(DepthwiseTiling, DivisionByMultiplicationIsExactInItsRange) {
-  for (const int divisor : {1, 2, 3, 5, 7, 9, 14, 28, 30, 36, 112, 113, 1023, 4096, 16384}) {
-    const Division divide(divisor);
-    const int end = static_cast<int>((std::int64_t{1} << 31) / divisor - 1);
-    for (int n = 0; n < std::min(end, 1 << 17); ++n) ASSERT_EQ(divide(n), n / divisor) << divisor;
-    for (int n = end - 2 * divisor; n < end; ++n) ASSERT_EQ(divide(n), n / divisor) << divisor;
-  }
-}
-
 struct Case {
   int h, w, p, q, size, stride, pad;
   int channels;

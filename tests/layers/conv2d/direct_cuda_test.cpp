@@ -85,7 +85,7 @@ TEST(DirectTiles, hold_what_threads_read_and_cover_the_outputs) {
           EXPECT_LE(t.items * t.splits, t.threads);
           EXPECT_LE(t.threads, kBlockThreads);
           EXPECT_GE(t.pieces * t.columns, size);
-          EXPECT_LE((t.fours - 1) * 4 * stride + up(3 * stride + r, 4), t.x_pitch);
+          EXPECT_LE((t.fours - 1) * 4 * stride + round_up(3 * stride + r, 4), t.x_pitch);
           EXPECT_LE(t.floats() * 4, 200 * 1024);
         }
       }

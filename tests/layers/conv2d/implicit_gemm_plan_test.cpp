@@ -119,27 +119,6 @@ TEST(ImplicitGemmPlan, TheScaleBringsTheLargestMagnitudeBelowTheLargestHalf) {
   EXPECT_EQ(scale_exponent(std::bit_cast<unsigned>(1e-42f)), 126) << "still a power that f32 has";
 }
 
-TEST(ImplicitGemmPlan, ADividerDividesLikeTheProcessor) {
-  std::uint64_t state = 1;
-  const auto next = [&] {
-    state = state * 6364136223846793005u + 1442695040888963407u;
-    return static_cast<int>(state >> 33);
-  };
-  std::vector<int> divisors = {1,    2,     3,     7,     49,    56,        64,
-                               3136, 50176, 65535, 65536, 65537, 0x7fffffff};
-  for (int i = 0; i < 300; ++i) divisors.push_back(1 + next() % (1 << (1 + i % 30)));
-  for (const int d : divisors) {
-    const Divider by(d);
-    for (const int n : {0, 1, d - 1, d, 0x7fffffff / d * d - 1, 0x7fffffff / d * d, 0x7fffffff}) {
-      EXPECT_EQ(by.divide(n), n / d) << n << " / " << d;
-    }
-    for (int i = 0; i < 300; ++i) {
-      const int n = next() >> i % 31;
-      EXPECT_EQ(by.divide(n), n / d) << n << " / " << d;
-    }
-  }
-}
-
 TEST(ImplicitGemmPlan, PartsOfTheDepthCoverItWithoutGaps) {
   for (const int total : {0, 1, 7, 128, 100003}) {
     for (const int count : {1, 2, 7, 130}) {

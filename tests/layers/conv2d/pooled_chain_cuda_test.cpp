@@ -249,7 +249,7 @@ TEST(PooledChain, tiles_hold_all_that_threads_read) {
         EXPECT_EQ(x.pitch % 8, 4);
         const auto dy = pooled::dy_tile(z, true);
         EXPECT_LE((dy.tiles_w - 1) * 4 + pooled::row_floats(r), dy.pitch);
-        EXPECT_LE(dy.left + pooled::up(z.used_q(), 4), dy.pitch);
+        EXPECT_LE(dy.left + round_up(z.used_q(), 4), dy.pitch);
         EXPECT_GE(dy.tiles_w * 4 - dy.shift, z.w);
         EXPECT_EQ(dy.left % 4, 0);
       }

@@ -2,6 +2,7 @@
 // batch_lanes_parts.h: what the batch_lanes_*_simd.cpp files share.
 #pragma once
 
+#include "framework/int_math.h"
 #include "layers/conv2d/batch_lanes/cpu/batch_lanes.h"
 #include "layers/conv2d/batch_lanes/cpu/lane_vector.h"
 
@@ -28,8 +29,7 @@ inline constexpr bool kPairs = false;
 // `count` things cut into blocks of nearly equal size.
 struct Blocks {
   Index count, blocks;
-  CONVSCOPE_INLINE Blocks(Index all, Index largest)
-      : count(all), blocks((all + largest - 1) / largest) {}
+  CONVSCOPE_INLINE Blocks(Index all, Index largest) : count(all), blocks(ceil_div(all, largest)) {}
   CONVSCOPE_INLINE Index begin(Index block) const {
     const Index rest = count % blocks;
     return block * (count / blocks) + (block < rest ? block : rest);

@@ -6,6 +6,7 @@
 // unroll pragma.
 #pragma once
 
+#include "framework/int_math.h"
 #include "layers/conv2d/depthwise/cpu/depthwise_lanes.h"
 #include "layers/conv2d/depthwise/cpu/depthwise_planes.h"
 
@@ -16,7 +17,6 @@ using Index = std::int64_t;
 
 CONVSCOPE_INLINE Index least(Index a, Index b) { return a < b ? a : b; }
 CONVSCOPE_INLINE Index most(Index a, Index b) { return a > b ? a : b; }
-CONVSCOPE_INLINE Index ceil_div(Index a, Index b) { return (a + b - 1) / b; }  // a >= 0
 
 #if defined(CONVSCOPE_ISA_IS_AVX512)
 using Wide = SixteenPixels;

@@ -154,7 +154,7 @@ __global__ void __launch_bounds__(kThreads)
 template <int kSide, int kSize, bool kTurned>
 void launch_small(const SmallWork& work) {
   constexpr int kPlanes = kThreads / (kSide / kRows);
-  LaunchShape shape{.grid = dim3((work.planes + kPlanes - 1) / kPlanes),
+  LaunchShape shape{.grid = dim3(ceil_div(work.planes, kPlanes)),
                     .block = dim3(kThreads),
                     .shared_bytes = 2 * kPlanes * kSide * kSide * sizeof(float)};
   shape.overlaps_previous = true;

@@ -37,14 +37,14 @@ __device__ inline void start_aligned_tile(const DepthwiseTiling& t, const Depthw
   const int units = t.pitch / kUnit;
   const int me = static_cast<int>(threadIdx.x);
   const int at_once = t.rows_at_once;  // 0: rows longer than the block
-  const int first = at_once > 0 ? t.by_units(me) : 0;
+  const int first = at_once > 0 ? t.by_units.divide(me) : 0;
   if (at_once == 0 || first < at_once) {
     for (int unit = me - first * units; unit < units; unit += static_cast<int>(blockDim.x)) {
       const int column = kUnit * unit - DepthwiseTiling::kLeftMargin;
       const bool in_row = column >= 0 && column < t.in_w;
 #pragma unroll 4
       for (int row = first; row < t.planes * t.rows; row += max(at_once, 1)) {
-        const int plane = t.planes == 1 ? 0 : t.by_rows(row);
+        const int plane = t.planes == 1 ? 0 : t.by_rows.divide(row);
         const int h = job.in_row + row - plane * t.rows;
         const bool inside = in_row && plane < job.planes &&
                             static_cast<unsigned>(h) < static_cast<unsigned>(t.in_h);
@@ -102,9 +102,9 @@ __device__ inline void scatter_tile(const DepthwiseTiling& t, const DepthwiseJob
       const int first = 4 * (i + a * threads) - phase;
       if (first >= count) break;
       const int start = max(first, 0);
-      const int above = t.by_in_w(start);
+      const int above = t.by_in_w.divide(start);
       int column = start - above * t.in_w + t.shift;  // of the tile
-      int plane = t.planes > 1 ? t.by_in_h(above) : 0;
+      int plane = t.planes > 1 ? t.by_in_h.divide(above) : 0;
       int row = first_row + above - plane * t.in_h - job.in_row;
 #pragma unroll
       for (int j = 0; j < 4; ++j) {

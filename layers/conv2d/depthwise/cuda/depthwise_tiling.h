@@ -17,22 +17,9 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "framework/int_math.h"
+
 namespace convscope {
-
-// n / divisor by one multiplication, exact while 0 <= n and n * divisor < 2^31: with
-// m = (2^31 + e) / d, 0 <= e < d, n m / 2^31 = n / d + n e / (d 2^31), less than 1 / d too large.
-struct Division {
-  std::uint32_t multiplier = 1u << 31;
-
-  constexpr Division() = default;
-  constexpr explicit Division(int divisor)
-      : multiplier(((1u << 31) + static_cast<std::uint32_t>(divisor) - 1) /
-                   static_cast<std::uint32_t>(divisor)) {}
-  constexpr int operator()(int n) const {
-    return static_cast<int>(
-        (static_cast<std::uint64_t>(static_cast<std::uint32_t>(n)) * multiplier) >> 31);
-  }
-};
 
 struct DepthwiseTiling {
   static constexpr int kThreads = 128;
@@ -50,7 +37,7 @@ struct DepthwiseTiling {
   int shift = 0;
   int in_origin = 0, in_band = 0, in_strip = 0;     // source rows
   int out_origin = 0, out_band = 0, out_strip = 0;  // target rows
-  Division by_groups, by_strips, by_rows, by_units, by_in_w, by_in_h;
+  FastDivisor by_groups, by_strips, by_rows, by_units, by_in_w, by_in_h;
 
   constexpr int items() const { return planes * strips * groups; }
   constexpr int threads() const { return std::min(kThreads, (items() + 31) / 32 * 32); }
@@ -62,7 +49,7 @@ struct DepthwiseTiling {
     return (rows_out * out_w + 3 + 3) / 4 * 4;
   }
   // Tiles side by side: groups of `planes` channels of an image.
-  constexpr int chunks(int channels) const { return (channels + planes - 1) / planes; }
+  constexpr int chunks(int channels) const { return ceil_div(channels, planes); }
 };
 
 // What the tiling of a direction follows from.
@@ -82,8 +69,6 @@ struct DepthwiseTilingWish {
 };
 
 namespace depthwise_tiling_parts {
-
-constexpr int ceil_div(int a, int b) { return (a + b - 1) / b; }
 
 constexpr int floats_of(const DepthwiseTiling& t, bool staged) {
   return t.tile_floats() + (staged ? t.staged_floats() : 0);
@@ -112,8 +97,8 @@ constexpr DepthwiseTiling make_depthwise_tiling(const DepthwiseTilingWish& wish)
   t.out_origin = wish.out_origin;
   t.in_strip = wish.in_strip;
   t.out_strip = wish.out_strip;
-  t.groups = parts::ceil_div(wish.out_w, DepthwiseTiling::kGroup);
-  const int all_strips = parts::ceil_div(wish.out_h - wish.out_origin, wish.out_strip);
+  t.groups = ceil_div(wish.out_w, DepthwiseTiling::kGroup);
+  const int all_strips = ceil_div(wish.out_h - wish.out_origin, wish.out_strip);
 
   // Lanes take groups first, then strips: the pitch is such that the banks of the next strip follow
   // those of the last group, when few floats more are enough for that.
@@ -154,12 +139,12 @@ constexpr DepthwiseTiling make_depthwise_tiling(const DepthwiseTilingWish& wish)
 
   t.unit = wish.unit;
   t.rows_at_once = t.threads() / (t.pitch / t.unit);
-  t.by_groups = Division(t.groups);
-  t.by_strips = Division(t.strips);
-  t.by_rows = Division(t.rows);
-  t.by_units = Division(t.pitch / t.unit);
-  t.by_in_w = Division(std::max(1, t.in_w));
-  t.by_in_h = Division(std::max(1, t.in_h));
+  t.by_groups = FastDivisor(t.groups);
+  t.by_strips = FastDivisor(t.strips);
+  t.by_rows = FastDivisor(t.rows);
+  t.by_units = FastDivisor(t.pitch / t.unit);
+  t.by_in_w = FastDivisor(std::max(1, t.in_w));
+  t.by_in_h = FastDivisor(std::max(1, t.in_h));
   return t;
 }
 
@@ -190,8 +175,8 @@ struct DepthwiseItem {
 };
 
 constexpr DepthwiseItem depthwise_item(const DepthwiseTiling& t, int index) {
-  const int above = t.by_groups(index);
-  const int plane = t.by_strips(above);
+  const int above = t.by_groups.divide(index);
+  const int plane = t.by_strips.divide(above);
   return {.plane = plane, .strip = above - plane * t.strips, .group = index - above * t.groups};
 }
 

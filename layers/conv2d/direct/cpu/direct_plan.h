@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "framework/int_math.h"
 #include "framework/memory/memory.h"
 #include "layers/conv2d/problem.h"
 #include "layers/conv2d/shared/tiles.h"
@@ -16,10 +17,6 @@ inline constexpr Index kPanelFloats = 64 * 1024;
 inline constexpr Index kMostTaps = 1024;
 inline constexpr Index kSlices = 16;
 inline constexpr double kTransposeFmas = 30;
-
-inline Index ceil_div(Index a, Index b) { return (a + b - 1) / b; }
-inline Index floor_div(Index a, Index b) { return a >= 0 ? a / b : -ceil_div(-a, b); }
-inline Index round_up(Index a, Index b) { return ceil_div(a, b) * b; }
 
 inline std::size_t piece_bytes(Index floats) {
   return ScratchArena::round_up(static_cast<std::size_t>(floats) * sizeof(float));

@@ -297,7 +297,7 @@ void backward_data(const Conv2dBackwardDataArgs& args) {
   const int channels = z.c <= 3 ? 3 : 4;
   const bool by_fours = z.q % 4 == 0 && on_16_bytes(dy);
   const LaunchShape shape{.grid = dim3(static_cast<unsigned>(z.n * t.tiles_h * t.tiles_w),
-                                       static_cast<unsigned>(parts_of(z.c, channels))),
+                                       static_cast<unsigned>(ceil_div(z.c, channels))),
                           .block = dim3(kDataThreads),
                           .shared_bytes = bytes_of(2 * t.dy_floats)};
   with_tile_sizes(z.r, z.stride_h, [&]<int R, int kStride>() {
@@ -356,7 +356,7 @@ Conv2dSupport supports(const Conv2dProblem& z, Direction) {
   constexpr Index kMost = INT_MAX / 64;  // tiles are counted in int
   if (z.n > kMost || z.k * z.c_per_group() * z.r * z.s > kMost || z.c > kMost || z.k > kMost ||
       z.h * z.w > kMost || z.p() * z.q() > kMost ||
-      z.n * parts_of(static_cast<int>(z.p() * z.q()), 8) > kMost) {
+      z.n * ceil_div(static_cast<int>(z.p() * z.q()), 8) > kMost) {
     return Conv2dSupport::no("expects fewer than 2^25 images, channels and pixels of one image");
   }
   return {};

@@ -18,7 +18,7 @@ __global__ void __launch_bounds__(kDataThreads, 3)
                      bool by_fours, float* dx) {
   constexpr int kTaps = R * R;
   constexpr int kBefore = (R - 1) / kStride;
-  constexpr int kLeft = up(kBefore, 4);
+  constexpr int kLeft = round_up(kBefore, 4);
   constexpr int kWindow = kLeft + kPixels / kStride;
   constexpr int kRows = kBefore + 2 / kStride;  // of dy that a thread reads
   float* const buffers = dynamic_shared<float>();

@@ -29,9 +29,9 @@ __device__ inline void copy_patch(const float* from, int channels, int h, int w,
                                   const Patch& patch, float* to) {
   const int count = channels * patch.rows * patch.by_columns.d;
   for (int i = static_cast<int>(threadIdx.x); i < count; i += static_cast<int>(blockDim.x)) {
-    const int line = patch.by_columns.of(i);
+    const int line = patch.by_columns.divide(i);
     const int j = i - line * patch.by_columns.d;
-    const int c = patch.by_rows.of(line);
+    const int c = patch.by_rows.divide(line);
     const int row = top + line - c * patch.rows;
     const int column = left + j * kFloats;
     const bool inside = row >= 0 && row < h && column >= 0 && column < w;
@@ -105,7 +105,7 @@ __global__ void __launch_bounds__(kBlockThreads, 2)
   const int plane = t.x_rows * t.x_pitch;
   const int tiles_image = t.tiles_p * t.tiles_q;
   const int tiles = z.n * tiles_image;
-  const int own_tiles = parts_of(tiles - static_cast<int>(blockIdx.x), static_cast<int>(gridDim.x));
+  const int own_tiles = ceil_div(tiles - static_cast<int>(blockIdx.x), static_cast<int>(gridDim.x));
   const int steps = own_tiles * t.chunks;
 
   const auto begin_step = [&](int step) {
@@ -124,7 +124,7 @@ __global__ void __launch_bounds__(kBlockThreads, 2)
       if (t.chunks > 1 || step == 0) {
         float* const to = w_buffer + (t.chunks > 1 ? step % 2 : 0) * t.w_floats;
         for (int i = thread; i < k_tile * c_count * kTaps; i += kBlockThreads) {
-          const int k = c_count == t.depth ? t.by_weights.of(i) : i / (c_count * kTaps);
+          const int k = c_count == t.depth ? t.by_weights.divide(i) : i / (c_count * kTaps);
           const int rest = i - k * c_count * kTaps;
           const int c = rest / kTaps;
           const int tap = rest - c * kTaps;

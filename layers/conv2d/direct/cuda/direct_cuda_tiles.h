@@ -5,8 +5,8 @@
 
 #include <cstdint>
 
+#include "framework/int_math.h"
 #include "layers/conv2d/problem.h"
-#include "layers/conv2d/shared/divisor.h"
 
 namespace convscope::direct_cuda {
 
@@ -17,12 +17,10 @@ constexpr int kBlockBytes = 100 * 1024;  // of shared memory: two blocks on a mu
 
 constexpr int least(int a, int b) { return a < b ? a : b; }
 constexpr int most(int a, int b) { return a > b ? a : b; }
-constexpr int parts_of(int a, int size) { return (a + size - 1) / size; }
-constexpr int up(int a, int multiple) { return parts_of(a, multiple) * multiple; }
 // Floats of a row in shared memory: an odd number of fours, so that neighbouring rows begin in
 // different banks.
 constexpr int row_pitch(int columns) {
-  const int fours = parts_of(columns, 4);
+  const int fours = ceil_div(columns, 4);
   return 4 * (fours % 2 == 0 ? fours + 1 : fours);
 }
 
@@ -61,13 +59,13 @@ inline bool has_tiles(const Conv2dProblem& z) {
 }
 
 // Floats that kPixels outputs of a row read: from an aligned start, in fours.
-constexpr int window_floats(int r, int stride) { return up((kPixels - 1) * stride + r, 4); }
+constexpr int window_floats(int r, int stride) { return round_up((kPixels - 1) * stride + r, 4); }
 
 // A piece of a picture that is copied into shared memory: channels of `rows` rows of `columns`
 // elements, or of fours of them, `pitch` floats apart.
 struct Patch {
   int rows = 1, pitch = 4;
-  Divisor by_columns{}, by_rows{};
+  FastDivisor by_columns{}, by_rows{};
   Patch() = default;
   Patch(int rows_, int columns, int pitch_)
       : rows(rows_), pitch(pitch_), by_columns(columns), by_rows(rows_) {}
@@ -83,7 +81,7 @@ struct ForwardTiles {
   int depth = 1, chunks = 1;       // input channels at a time, and how often
   int x_floats = 0, w_floats = 0;  // of one buffer
   Patch x{};
-  Divisor by_weights{};  // depth R R
+  FastDivisor by_weights{};  // depth R R
 
   constexpr int k_tile() const { return k_lanes * kChannels; }
   constexpr int floats() const { return 2 * x_floats + (chunks > 1 ? 2 : 1) * w_floats; }
@@ -96,7 +94,7 @@ inline ForwardTiles forward_tiles(int r, int stride, int c, int k, int p, int q)
   int fewest = 1 << 30;
   for (int columns = 1; columns <= threads; columns *= 2) {
     const int rows = threads / columns;
-    const int tiles = parts_of(p, rows) * parts_of(q, columns * kPixels);
+    const int tiles = ceil_div(p, rows) * ceil_div(q, columns * kPixels);
     const int halo = ((rows - 1) * stride + r) * ((columns * kPixels - 1) * stride + r);
     if (tiles * halo >= fewest) continue;
     fewest = tiles * halo;
@@ -104,9 +102,9 @@ inline ForwardTiles forward_tiles(int r, int stride, int c, int k, int p, int q)
     t.rows = rows;
   }
   t.rows = least(t.rows, p);
-  t.tiles_p = parts_of(p, t.rows);
-  t.tiles_q = parts_of(q, t.columns * kPixels);
-  t.tiles_k = parts_of(k, t.k_tile());
+  t.tiles_p = ceil_div(p, t.rows);
+  t.tiles_q = ceil_div(q, t.columns * kPixels);
+  t.tiles_k = ceil_div(k, t.k_tile());
   t.x_rows = (t.rows - 1) * stride + r;
   t.x_pitch = row_pitch((t.columns - 1) * kPixels * stride + window_floats(r, stride));
   t.w_pitch = t.k_tile() + 4;
@@ -117,12 +115,12 @@ inline ForwardTiles forward_tiles(int r, int stride, int c, int k, int p, int q)
   if (static_cast<std::int64_t>(c) * (2 * x_channel + w_channel) * 4 > kBlockBytes) {
     t.depth = most(1, least(c - 1, kBlockBytes / 8 / (x_channel + w_channel)));
   }
-  t.chunks = parts_of(c, t.depth);
-  t.depth = parts_of(c, t.chunks);
+  t.chunks = ceil_div(c, t.depth);
+  t.depth = ceil_div(c, t.chunks);
   t.x = Patch(t.x_rows, (t.columns * kPixels - 1) * stride + r, t.x_pitch);
   t.x_floats = t.depth * t.x_rows * t.x_pitch;
   t.w_floats = t.depth * r * r * t.w_pitch;
-  t.by_weights = Divisor(t.depth * r * r);
+  t.by_weights = FastDivisor(t.depth * r * r);
   return t;
 }
 
@@ -144,17 +142,17 @@ inline DataTiles data_tiles(int r, int stride, int k, int h_padded, int w_padded
   int fewest = 1 << 30;
   for (int columns = 1; columns <= 128; columns *= 2) {
     const int rows = 128 / columns;
-    const int tiles = parts_of(h_padded, rows * 2) * parts_of(w_padded, columns * kPixels);
+    const int tiles = ceil_div(h_padded, rows * 2) * ceil_div(w_padded, columns * kPixels);
     const int halo = (rows * 2 + r) * (columns * kPixels + r);
     if (tiles * halo >= fewest) continue;
     fewest = tiles * halo;
     t.columns = columns;
     t.rows = rows;
   }
-  t.tiles_h = parts_of(h_padded, t.rows * 2);
-  t.tiles_w = parts_of(w_padded, t.columns * kPixels);
+  t.tiles_h = ceil_div(h_padded, t.rows * 2);
+  t.tiles_w = ceil_div(w_padded, t.columns * kPixels);
   const int before = (r - 1) / stride;  // rows and columns of dy in front of the tile
-  t.dy_left = up(before, 4);
+  t.dy_left = round_up(before, 4);
   t.dy_rows = t.rows * 2 / stride + before;
   t.dy_pitch = row_pitch(t.dy_left + t.columns * kPixels / stride);
   const int dy_columns = t.dy_left + t.columns * kPixels / stride;
@@ -163,8 +161,8 @@ inline DataTiles data_tiles(int r, int stride, int k, int h_padded, int w_padded
   t.w_floats = r * r * 4;
   const int channel = t.dy_rows * t.dy_pitch + t.w_floats;
   t.depth = most(1, least(k, kBlockBytes / 2 / 8 / channel));
-  t.chunks = parts_of(k, t.depth);
-  t.depth = parts_of(k, t.chunks);
+  t.chunks = ceil_div(k, t.depth);
+  t.depth = ceil_div(k, t.chunks);
   t.dy_floats = t.depth * channel;
   return t;
 }
@@ -182,7 +180,7 @@ struct WeightTiles {
   int x_floats = 0, dy_floats = 0;
   int slices = 1;  // blocks that share the rows of y
   Patch x{};
-  Divisor by_columns{}, by_fours{};
+  FastDivisor by_columns{}, by_fours{};
 
   constexpr int k_tile() const { return k_groups * kChannels; }
   // Two buffers; at the end the sums of one output channel of every thread.
@@ -191,29 +189,29 @@ struct WeightTiles {
 inline WeightTiles weight_tiles(int r, int stride, int c, int k, int p, int q, std::int64_t n) {
   WeightTiles t;
   t.kernel_rows = r == 3 ? 3 : 1;
-  t.k_groups = least(8, parts_of(k, kChannels));
+  t.k_groups = least(8, ceil_div(k, kChannels));
   t.c_tile = most(1, least(c, kBlockThreads / (t.k_groups * (r / t.kernel_rows))));
-  t.tiles_c = parts_of(c, t.c_tile);
-  t.c_tile = parts_of(c, t.tiles_c);
-  t.tiles_k = parts_of(k, t.k_tile());
+  t.tiles_c = ceil_div(c, t.c_tile);
+  t.c_tile = ceil_div(c, t.tiles_c);
+  t.tiles_k = ceil_div(k, t.k_tile());
   t.items = t.k_groups * t.c_tile * (r / t.kernel_rows);
   // A piece of a row that fits into a buffer.
   t.pieces = 0;
   do {
     ++t.pieces;
-    t.columns = up(parts_of(q, t.pieces), 4);
+    t.columns = round_up(ceil_div(q, t.pieces), 4);
     t.dy_pitch = row_pitch(t.columns);
-    t.x_pitch = row_pitch((t.columns - 4) * stride + up(3 * stride + r, 4));
+    t.x_pitch = row_pitch((t.columns - 4) * stride + round_up(3 * stride + r, 4));
     t.dy_floats = t.k_tile() * t.dy_pitch;
     t.x_floats = t.c_tile * r * t.x_pitch;
   } while ((t.x_floats + t.dy_floats) * 8 > kBlockBytes && t.columns > 4);
-  t.pieces = parts_of(q, t.columns);
+  t.pieces = ceil_div(q, t.columns);
   t.fours = t.columns / 4;
   t.x = Patch(r, t.x_pitch, t.x_pitch);
-  t.by_columns = Divisor(t.columns);
-  t.by_fours = Divisor(t.fours);
+  t.by_columns = FastDivisor(t.columns);
+  t.by_fours = FastDivisor(t.fours);
   t.splits = most(1, least(t.fours, kBlockThreads / t.items));
-  t.threads = up(t.items * t.splits, 32);
+  t.threads = round_up(t.items * t.splits, 32);
   const std::int64_t rows = n * p;
   const int blocks = most(1, 396 / (t.tiles_k * t.tiles_c));
   t.slices = rows < blocks ? static_cast<int>(rows) : blocks;

@@ -13,7 +13,7 @@ __global__ void __launch_bounds__(kBlockThreads, 2)
     weight_tile_kernel(const Sizes z, const WeightTiles t, const float* x, const float* dy,
                        bool by_fours, float* sums) {
   constexpr int kKernelRows = R == 3 ? 3 : 1;
-  constexpr int kWindow = up(3 * kStride + R, 4);
+  constexpr int kWindow = round_up(3 * kStride + R, 4);
   float* const buffers = dynamic_shared<float>();
   const int thread = static_cast<int>(threadIdx.x);
   const int threads = static_cast<int>(blockDim.x);
@@ -49,7 +49,7 @@ __global__ void __launch_bounds__(kBlockThreads, 2)
       const std::int64_t plane = static_cast<std::int64_t>(z.p) * z.q;
       if (by_fours) {
         for (int i = thread; i < t.k_tile() * t.fours; i += threads) {
-          const int k = t.by_fours.of(i);
+          const int k = t.by_fours.divide(i);
           const int column = 4 * (i - k * t.fours);
           const bool inside = k < k_count && q + column < z.q;
           async_copy<16>(gradients + k * t.dy_pitch + column,
@@ -57,7 +57,7 @@ __global__ void __launch_bounds__(kBlockThreads, 2)
         }
       } else {
         for (int i = thread; i < t.k_tile() * t.columns; i += threads) {
-          const int k = t.by_columns.of(i);
+          const int k = t.by_columns.divide(i);
           const int column = i - k * t.columns;
           const bool inside = k < k_count && q + column < z.q;
           async_copy<4>(gradients + k * t.dy_pitch + column,

@@ -55,8 +55,8 @@ PooledForwardPlan forward_plan(const PooledForward& a, int wanted_parts, int sam
   plan.a = a;
   plan.samples = samples;
   const PooledStage& end = a.stage[a.stages - 1];
-  plan.slice = least(end.k, up(parts_of(end.k, wanted_parts), kForwardChannels));
-  plan.parts = parts_of(end.k, plan.slice);
+  plan.slice = least(end.k, round_up(ceil_div(end.k, wanted_parts), kForwardChannels));
+  plan.parts = ceil_div(end.k, plan.slice);
   int split = 0;
   for (int i = 0; i < a.stages; ++i) {
     const PooledStage& z = a.stage[i];
@@ -64,16 +64,16 @@ PooledForwardPlan forward_plan(const PooledForward& a, int wanted_parts, int sam
     plan.x_at[i] = plan.floats;
     plan.floats += samples * z.c * plan.tile[i].plane();
     plan.w_at[i] = plan.floats;
-    plan.floats += up(z.k * weight_k(z), 4);
+    plan.floats += round_up(z.k * weight_k(z), 4);
     plan.deal[i] = forward_deal(z, i == a.stages - 1 ? plan.slice : z.k, samples);
     const Deal& deal = plan.deal[i];
     plan.by[i] = DealDivisors(deal);
-    plan.by_k_tiles[i] = Divisor(deal.groups * kForwardChannels * deal.tiles);
-    plan.by_weights[i] = Divisor(z.c * z.r * z.r);
+    plan.by_k_tiles[i] = FastDivisor(deal.groups * kForwardChannels * deal.tiles);
+    plan.by_weights[i] = FastDivisor(z.c * z.r * z.r);
     if (deal.splits > 1) split = most(split, deal.items() * deal.splits * kForwardChannels * 8);
   }
-  plan.by_w = Divisor(a.stage[0].w);
-  plan.by_image = Divisor(a.stage[0].h * a.stage[0].w);
+  plan.by_w = FastDivisor(a.stage[0].w);
+  plan.by_image = FastDivisor(a.stage[0].h * a.stage[0].w);
   plan.split_at = plan.floats;
   plan.floats += split;
   return plan;
@@ -88,8 +88,8 @@ PooledBackwardPlan backward_plan(const PooledBackward& a, int parts, int samples
   const PooledStage& end = a.stage[last];
   plan.parts = parts;
   plan.slice = end.c / parts;
-  plan.chunks = static_cast<int>(
-      std::min<std::int64_t>(pooled_chunks(a.batch), (a.batch + samples - 1) / samples));
+  plan.chunks =
+      static_cast<int>(std::min<std::int64_t>(pooled_chunks(a.batch), ceil_div(a.batch, samples)));
   plan.convolves_back = a.stages == 2 || a.dx != nullptr;
   plan.channels = channels_for(plan.slice, end.r);
   int at = 0;
@@ -105,8 +105,8 @@ PooledBackwardPlan backward_plan(const PooledBackward& a, int parts, int samples
     plan.piece += z.weights();
     plan.db_at[i] = plan.piece;
     plan.piece += z.k;
-    plan.by_w[i] = Divisor(z.w);
-    plan.by_image[i] = Divisor(z.h * z.w);
+    plan.by_w[i] = FastDivisor(z.w);
+    plan.by_image[i] = FastDivisor(z.h * z.w);
     plan.weight[i] = i == last ? weight_deal(z, z.k, kWeightChannels, plan.slice)
                                : weight_deal(z, plan.slice, plan.channels, z.c);
   }
@@ -114,19 +114,19 @@ PooledBackwardPlan backward_plan(const PooledBackward& a, int parts, int samples
   int split = kBlockThreads * most(kWeightChannels, plan.channels) * end.r;
   if (plan.convolves_back) {
     plan.w_at = at;
-    at += up(end.k * weight_k(end), 4);
+    at += round_up(end.k * weight_k(end), 4);
     plan.passes_at = at;
-    if (a.stages == 2) at += up(samples * plan.slice * end.h * end.w, 16) / 4;
+    if (a.stages == 2) at += round_up(samples * plan.slice * end.h * end.w, 16) / 4;
     plan.data = data_deal(end, plan.slice, plan.channels, samples);
     const Deal& data = plan.data;
-    plan.by_tiles_w = Divisor(data.tiles_w);
-    plan.by_sample_items = Divisor(data.tiles_w * data.groups);
-    plan.by_cut_items = Divisor(data.tiles_w * data.groups * data.samples);
-    plan.by_row_items = Divisor(data.tiles_w * data.groups * data.samples * data.splits);
-    plan.by_weights = Divisor(plan.slice * end.r * end.r);
+    plan.by_tiles_w = FastDivisor(data.tiles_w);
+    plan.by_sample_items = FastDivisor(data.tiles_w * data.groups);
+    plan.by_cut_items = FastDivisor(data.tiles_w * data.groups * data.samples);
+    plan.by_row_items = FastDivisor(data.tiles_w * data.groups * data.samples * data.splits);
+    plan.by_weights = FastDivisor(plan.slice * end.r * end.r);
     split = most(split, data.items() * data.splits * plan.channels * 8);
   }
-  plan.by_out_w = Divisor(end.out_w());
+  plan.by_out_w = FastDivisor(end.out_w());
   plan.split_at = at;
   plan.floats = at + split;
   return plan;
@@ -147,7 +147,7 @@ PooledBackwardPlan pooled_plan(const PooledBackward& a, int parts) {
 int pooled_forward_parts(std::int64_t batch, const PooledStage& last) {
   constexpr std::int64_t kMultiprocessors = kMostBlocks / 2;
   const std::int64_t wanted = batch >= kMultiprocessors ? 1 : kMultiprocessors / batch;
-  const int possible = parts_of(last.k, kForwardChannels);
+  const int possible = ceil_div(last.k, kForwardChannels);
   return wanted < possible ? static_cast<int>(wanted) : possible;
 }
 
@@ -160,9 +160,9 @@ int pooled_backward_parts(const PooledStage* stage, int stages, std::int64_t bat
   for (int parts = 1; parts <= z.c; ++parts) {
     if (z.c % parts != 0) continue;
     const int slice = z.c / parts;
-    bool fits = parts_of(z.k, kWeightChannels) * slice * z.r <= kBlockThreads;
+    bool fits = ceil_div(z.k, kWeightChannels) * slice * z.r <= kBlockThreads;
     if (stages == 2) {
-      fits = fits && parts_of(slice, channels_for(slice, z.r)) * stage[0].c * z.r <= kBlockThreads;
+      fits = fits && ceil_div(slice, channels_for(slice, z.r)) * stage[0].c * z.r <= kBlockThreads;
     }
     // With kernels of 7x7 threads take two channels: an odd slice leaves one of them idle.
     const bool even = z.r < 7 || slice % 2 == 0 || slice == 1;

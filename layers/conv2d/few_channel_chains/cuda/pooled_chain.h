@@ -10,9 +10,9 @@
 
 #include <cstdint>
 
+#include "framework/int_math.h"
 #include "framework/kernel_slot.h"
 #include "layers/conv2d/problem.h"
-#include "layers/conv2d/shared/divisor.h"
 
 namespace convscope {
 
@@ -53,17 +53,15 @@ constexpr int kMostSamples = 4;                 // of one block at a time
 
 constexpr int least(int a, int b) { return a < b ? a : b; }
 constexpr int most(int a, int b) { return a > b ? a : b; }
-constexpr int up(int a, int multiple) { return (a + multiple - 1) / multiple * multiple; }
-constexpr int parts_of(int a, int size) { return (a + size - 1) / size; }
 
 // Floats of a row of x that a tile of four columns reads, in pieces of four: 4 + R - 1 rounded up.
-constexpr int row_floats(int r) { return up(kTileColumns + r - 1, 4); }
+constexpr int row_floats(int r) { return round_up(kTileColumns + r - 1, 4); }
 // Floats of a row of weights in shared memory.
-constexpr int weight_row(int r) { return up(r, 4); }
+constexpr int weight_row(int r) { return round_up(r, 4); }
 // An odd number of four floats: eight neighbouring rows start in eight different pieces of the
 // banks, so loads of four floats from different rows do not wait for each other.
 constexpr int row_pitch(int columns) {
-  const int fours = parts_of(columns, 4);
+  const int fours = ceil_div(columns, 4);
   return 4 * (fours % 2 == 0 ? fours + 1 : fours);
 }
 
@@ -73,8 +71,8 @@ struct XTile {
   constexpr int plane() const { return rows * pitch; }
 };
 constexpr XTile x_tile(const PooledStage& z) {
-  const int columns = up(z.used_q(), kTileColumns) - kTileColumns + row_floats(z.r);
-  return {.rows = most(up(z.used_p(), kTileRows) + z.r - 1, z.h + z.pad_top),
+  const int columns = round_up(z.used_q(), kTileColumns) - kTileColumns + row_floats(z.r);
+  return {.rows = most(round_up(z.used_p(), kTileRows) + z.r - 1, z.h + z.pad_top),
           .pitch = row_pitch(most(columns, z.w + z.pad_left))};
 }
 
@@ -94,14 +92,14 @@ constexpr DyTile dy_tile(const PooledStage& z, bool wants_dx) {
   if (wants_dx) {
     const int frame = z.r - 1 - z.pad_left;
     t.frame = z.r - 1 - z.pad_top;
-    t.left = up(frame, 4);
+    t.left = round_up(frame, 4);
     t.shift = t.left - frame;
-    t.tiles_h = parts_of(z.h, kTileRows);
-    t.tiles_w = parts_of(z.w + t.shift, kTileColumns);
+    t.tiles_h = ceil_div(z.h, kTileRows);
+    t.tiles_w = ceil_div(z.w + t.shift, kTileColumns);
     columns = (t.tiles_w - 1) * kTileColumns + row_floats(z.r);
   }
   t.rows = z.used_p();
-  t.pitch = row_pitch(most(columns, t.left + up(z.used_q(), kTileColumns)));
+  t.pitch = row_pitch(most(columns, t.left + round_up(z.used_q(), kTileColumns)));
   return t;
 }
 
@@ -118,7 +116,7 @@ struct Deal {
 };
 // The divisions of a loop over items.
 struct DealDivisors {
-  Divisor items, each, tiles, tiles_w;
+  FastDivisor items, each, tiles, tiles_w;
   constexpr DealDivisors() = default;
   constexpr explicit DealDivisors(const Deal& d)
       : items(d.items()), each(d.each()), tiles(d.tiles), tiles_w(d.tiles_w) {}
@@ -128,10 +126,10 @@ constexpr int splits_for(int items, int depth) {
   int best = 1;
   int least_time = 1 << 30;
   for (int splits = 1; splits <= depth; ++splits) {
-    const int length = parts_of(depth, splits);
-    if (splits > 1 && length == parts_of(depth, splits - 1)) continue;
+    const int length = ceil_div(depth, splits);
+    if (splits > 1 && length == ceil_div(depth, splits - 1)) continue;
     // Each piece costs about as much as a fourth of a channel, for setting up and adding up.
-    const int time = parts_of(items * splits, kBlockThreads) * (4 * length + (splits > 1 ? 1 : 0));
+    const int time = ceil_div(items * splits, kBlockThreads) * (4 * length + (splits > 1 ? 1 : 0));
     if (time < least_time) {
       least_time = time;
       best = splits;
@@ -141,9 +139,9 @@ constexpr int splits_for(int items, int depth) {
 }
 constexpr Deal forward_deal(const PooledStage& z, int k_count, int samples) {
   Deal d;
-  d.tiles_w = parts_of(z.used_q(), kTileColumns);
-  d.tiles = parts_of(z.used_p(), kTileRows) * d.tiles_w;
-  d.groups = parts_of(k_count, kForwardChannels);
+  d.tiles_w = ceil_div(z.used_q(), kTileColumns);
+  d.tiles = ceil_div(z.used_p(), kTileRows) * d.tiles_w;
+  d.groups = ceil_div(k_count, kForwardChannels);
   d.samples = samples;
   d.splits = splits_for(d.items(), z.c);
   return d;
@@ -153,7 +151,7 @@ constexpr Deal data_deal(const PooledStage& z, int c_count, int channels, int sa
   Deal d;
   d.tiles_w = t.tiles_w;
   d.tiles = t.tiles_h * t.tiles_w;
-  d.groups = parts_of(c_count, channels);
+  d.groups = ceil_div(c_count, channels);
   d.samples = samples;
   d.splits = splits_for(d.items(), z.k);
   return d;
@@ -161,9 +159,9 @@ constexpr Deal data_deal(const PooledStage& z, int c_count, int channels, int sa
 // dw: item = (a few k, one c, one r), S sums for each k; its pixels, in fours, cut into splits.
 constexpr Deal weight_deal(const PooledStage& z, int k_count, int channels, int c_count) {
   Deal d;
-  d.tiles_w = parts_of(z.used_q(), kTileColumns);
+  d.tiles_w = ceil_div(z.used_q(), kTileColumns);
   d.tiles = z.used_p() * d.tiles_w;
-  d.groups = parts_of(k_count, channels);
+  d.groups = ceil_div(k_count, channels);
   const int items = d.groups * c_count * z.r;
   d.splits = most(1, least(d.tiles, kBlockThreads / most(items, 1)));
   return d;
@@ -209,9 +207,9 @@ struct PooledForwardPlan {
   pooled::XTile tile[2] = {};
   pooled::Deal deal[2] = {};
   pooled::DealDivisors by[2] = {};
-  Divisor by_k_tiles[2] = {};  // tiles of all output channels of a sample
-  Divisor by_w{}, by_image{};  // of x
-  Divisor by_weights[2] = {};  // C R R
+  FastDivisor by_k_tiles[2] = {};  // tiles of all output channels of a sample
+  FastDivisor by_w{}, by_image{};  // of x
+  FastDivisor by_weights[2] = {};  // C R R
   int x_at[2] = {}, w_at[2] = {}, split_at = 0, floats = 0;
 };
 struct PooledBackwardPlan {
@@ -223,9 +221,9 @@ struct PooledBackwardPlan {
   bool convolves_back = false;  // the last stage's dx is wanted
   pooled::XTile x_tile[2] = {};
   pooled::DyTile dy_tile[2] = {};
-  pooled::Deal data = {};                                                   // of dx
-  Divisor by_row_items{}, by_cut_items{}, by_sample_items{}, by_tiles_w{};  // of it
-  Divisor by_w[2] = {}, by_image[2] = {}, by_out_w{}, by_weights{};
+  pooled::Deal data = {};                                                       // of dx
+  FastDivisor by_row_items{}, by_cut_items{}, by_sample_items{}, by_tiles_w{};  // of it
+  FastDivisor by_w[2] = {}, by_image[2] = {}, by_out_w{}, by_weights{};
   pooled::Deal weight[2] = {};  // of dw
   int x_at[2] = {}, dy_at[2] = {}, w_at = 0, passes_at = 0, split_at = 0, floats = 0;
   std::int64_t piece = 0;                     // floats of one chunk's sums

@@ -134,19 +134,15 @@ struct WeightSums {
       for (int i = 0; i < kSums; ++i) scratch[i * kBlockThreads + threadIdx.x] = acc[i / R][i % R];
     }
     __syncthreads();
-    const Divisor by_items(items);
-    const Divisor by_c(c_count);
-    for (int i = static_cast<int>(threadIdx.x); i < items * kSums; i += kBlockThreads) {
-      const int which = by_items.of(i);
-      const int at = i - which * items;
-      const int group = by_c.of(at / R);
-      const int channel = c_begin + at / R - group * c_count;
-      const int kernel = k_begin + group * kChannels + which / R;
+    const int cuts = kBlockThreads / items;  // so many threads have the same item
+    if (cut >= cuts) return;
+    for (int which = cut; which < kSums; which += cuts) {
+      const int kernel = k + which / R;
       if (kernel >= k_end) continue;
-      const float* const from = scratch + which * kBlockThreads + at;
+      const float* const from = scratch + which * kBlockThreads + item;
       float sum = 0;
       for (int part = 0; part < deal.splits; ++part) sum += from[part * items];
-      to[((kernel * channels + channel) * R + at % R) * R + which % R] = sum;
+      to[((kernel * channels + c) * R + r) * R + which % R] = sum;
     }
   }
 };
@@ -158,13 +154,13 @@ __device__ void convolve_back(const PooledBackwardPlan& plan, const PooledStage&
                               int c_begin, int c_end, int samples, float* split) {
   // Tiles of one row are neighbours, so that a warp mostly agrees on the kernel rows that matter.
   for (int i = static_cast<int>(threadIdx.x); i < deal.items() * deal.splits; i += kBlockThreads) {
-    const int tile_row = plan.by_row_items.of(i);
+    const int tile_row = plan.by_row_items.divide(i);
     int rest = i - tile_row * plan.by_row_items.d;
-    const int cut = plan.by_cut_items.of(rest);
+    const int cut = plan.by_cut_items.divide(rest);
     rest -= cut * plan.by_cut_items.d;
-    const int sample = plan.by_sample_items.of(rest);
+    const int sample = plan.by_sample_items.divide(rest);
     rest -= sample * plan.by_sample_items.d;
-    const int group = plan.by_tiles_w.of(rest);
+    const int group = plan.by_tiles_w.divide(rest);
     const int tile_column = rest - group * deal.tiles_w;
     if (sample >= samples) continue;
     const int c = c_begin + group * kChannels;
@@ -280,7 +276,7 @@ __global__ void __launch_bounds__(kBlockThreads, 2) pooled_backward(const Pooled
         const bool reads_y =
             z.curve == PooledCurve::tanh || (!z.pools() && z.curve == PooledCurve::relu);
         const float d = pixel_gradient(z, a.dy[from + i], reads_y ? a.y[last][from + i] : 0.0f);
-        const int row = plan.by_out_w.of(i);
+        const int row = plan.by_out_w.divide(i);
         const int column = i - row * out_w;
         spread(z, passes, d,
                dy + sample * dy_step + of_y.plane * dy_shape.plane() +
@@ -306,9 +302,9 @@ __global__ void __launch_bounds__(kBlockThreads, 2) pooled_backward(const Pooled
       const DxReader dx{split, dy_shape, plan.data, sample_step, sample_step * plan.data.samples};
       const int c = c_begin + of_x.plane;
       for (int i = of_x.first; i < samples * pixels; i += of_x.step) {
-        const int sample = plan.by_image[last].of(i);
+        const int sample = plan.by_image[last].divide(i);
         const int pixel = i - sample * pixels;
-        const int row = plan.by_w[last].of(pixel);
+        const int row = plan.by_w[last].divide(pixel);
         const int column = pixel - row * z.w;
         const float d = dx(sample, of_x.plane, row, column);
         if (a.stages == 1) {

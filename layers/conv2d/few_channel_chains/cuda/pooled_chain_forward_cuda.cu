@@ -106,19 +106,19 @@ struct Finish {
 // memory. Ends with no barrier; has one inside when the sums are split.
 template <int R>
 __device__ void compute_stage(const PooledStage& z, const XTile& tile, const Deal& deal,
-                              const DealDivisors& by, const Divisor& by_k_tiles, const float* x,
+                              const DealDivisors& by, const FastDivisor& by_k_tiles, const float* x,
                               const float* w, const float* b, int k_begin, int k_end, int samples,
                               float* split, const Finish& finish) {
   const int items = deal.items();
   const int x_step = z.c * tile.plane();
   for (int i = static_cast<int>(threadIdx.x); i < items * deal.splits; i += kBlockThreads) {
-    const int cut = by.items.of(i);
+    const int cut = by.items.divide(i);
     int rest = i - cut * items;
-    const int sample = by.each.of(rest);
+    const int sample = by.each.divide(rest);
     rest -= sample * deal.each();
-    const int group = by.tiles.of(rest);
+    const int group = by.tiles.divide(rest);
     const int at = rest - group * deal.tiles;
-    const int tile_row = by.tiles_w.of(at);
+    const int tile_row = by.tiles_w.divide(at);
     const int tile_column = at - tile_row * deal.tiles_w;
     const int k = k_begin + group * kForwardChannels;
     if (k >= k_end || sample >= samples) continue;
@@ -160,8 +160,8 @@ __device__ void compute_stage(const PooledStage& z, const XTile& tile, const Dea
   __syncthreads();
   const int k_tiles = by_k_tiles.d;
   for (int i = static_cast<int>(threadIdx.x); i < samples * k_tiles; i += kBlockThreads) {
-    const int sample = by_k_tiles.of(i);
-    const int k = by.tiles.of(i - sample * k_tiles);
+    const int sample = by_k_tiles.divide(i);
+    const int k = by.tiles.divide(i - sample * k_tiles);
     const int at = i - sample * k_tiles - k * deal.tiles;
     if (k_begin + k >= k_end) continue;
     const float* const from = split + i * 8;
@@ -172,7 +172,7 @@ __device__ void compute_stage(const PooledStage& z, const XTile& tile, const Dea
 #pragma unroll
       for (int j = 0; j < 8; ++j) sums[j / 4][j % 4] += piece[j];
     }
-    finish(sample, k_begin + k, by.tiles_w.of(at), by.tiles_w.rest(at),
+    finish(sample, k_begin + k, by.tiles_w.divide(at), by.tiles_w.remainder(at),
            b == nullptr ? 0.0f : b[k_begin + k], sums);
   }
 }

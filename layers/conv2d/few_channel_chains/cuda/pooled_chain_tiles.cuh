@@ -126,10 +126,10 @@ __device__ inline float curve_slope(PooledCurve curve, float y) {
 // w [K][C][R][R] of kernels [k_begin, k_end) and each.d / R^2 channels from c_begin on, into rows of
 // weight_row(R) floats; the others stay where they are. Ends with copies under way.
 template <int R>
-__device__ inline void load_weights(const PooledStage& z, const Divisor& each, const float* w,
+__device__ inline void load_weights(const PooledStage& z, const FastDivisor& each, const float* w,
                                     int k_begin, int k_end, int c_begin, float* to) {
   for (int i = static_cast<int>(threadIdx.x); i < (k_end - k_begin) * each.d; i += kBlockThreads) {
-    const int k = each.of(i);
+    const int k = each.divide(i);
     const int rest = i - k * each.d + c_begin * R * R;
     const int c = rest / (R * R);
     const int tap = rest - c * R * R;
@@ -140,16 +140,16 @@ __device__ inline void load_weights(const PooledStage& z, const Divisor& each, c
 }
 
 // Images [C][H][W] of channels [c_begin, c_end) into their tiles. Ends with copies under way.
-__device__ inline void load_images(const PooledStage& z, const XTile& tile, const Divisor& by_w,
-                                   const Divisor& by_image, const float* x, int c_begin, int c_end,
+__device__ inline void load_images(const PooledStage& z, const XTile& tile, const FastDivisor& by_w,
+                                   const FastDivisor& by_image, const float* x, int c_begin, int c_end,
                                    float* to) {
   const int pixels = by_image.d;
   const int count = (c_end - c_begin) * pixels;
   x += c_begin * pixels;
   to += c_begin * tile.plane() + z.pad_top * tile.pitch + z.pad_left;
   for (int i = static_cast<int>(threadIdx.x); i < count; i += kBlockThreads) {
-    const int c = by_image.of(i);
-    const int row = by_w.of(i - c * pixels);
+    const int c = by_image.divide(i);
+    const int row = by_w.divide(i - c * pixels);
     const int column = i - c * pixels - row * z.w;
     async_copy<4>(to + c * tile.plane() + row * tile.pitch + column, x + i);
   }

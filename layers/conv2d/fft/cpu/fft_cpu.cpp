@@ -59,7 +59,6 @@ constinit IsaTable<FftKernels> fft_kernels;
 
 namespace {
 
-using fft::ceil_div;
 using fft::Index;
 using fft::Plan;
 using fft::Tile;

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "framework/int_math.h"
 #include "framework/memory/memory.h"
 #include "layers/conv2d/fft/cpu/fft_kernels.h"
 #include "layers/conv2d/problem.h"
@@ -18,8 +19,6 @@ using Index = std::int64_t;
 inline constexpr Index kBlockFloats = 1 << 20;  // spectra of a block of tiles: 4 MiB of L3
 inline constexpr Index kLeastTiles = 27;        // of a block: three register tiles of a product
 inline constexpr Index kKernelsAtOnce = 8;      // taps in lanes: 8 x 121 x 64 B = 61 KiB of L2
-
-inline Index ceil_div(Index a, Index b) { return (a + b - 1) / b; }
 
 // One of the two axes: `count` tiles of `out` outputs each, which read `in` = out + taps - 1 pixels,
 // the rest of the transform's length is 0.

@@ -33,6 +33,7 @@
 #include <algorithm>
 #include <array>
 
+#include "framework/int_math.h"
 #include "framework/memory/memory.h"
 #include "framework/ops/gemm/gemm_kernels.h"
 #include "framework/parallel.h"
@@ -53,8 +54,6 @@ constexpr double kChunkFlops = 1e6;
 constexpr Index kMostPanels = 8;
 constexpr Index kMostPixels = kMostPanels * 32;  // no instruction set has wider panels
 constexpr int kMostRows = 16;                    // of a tile, on any instruction set
-
-Index ceil_div(Index a, Index b) { return (a + b - 1) / b; }
 
 Index piece_floats(Index floats) {
   return static_cast<Index>(

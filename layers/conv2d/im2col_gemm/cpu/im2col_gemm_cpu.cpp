@@ -34,6 +34,7 @@
 // Read next  reference_cpu.cpp, the same sums without panels; framework/ops/gemm/gemm_simd.cpp, the tile
 #include <algorithm>
 
+#include "framework/int_math.h"
 #include "framework/memory/memory.h"
 #include "framework/ops/gemm/gemm_kernels.h"
 #include "framework/parallel.h"
@@ -53,9 +54,6 @@ constexpr Index kPixels = 768;              // backward_weight: pixels packed at
 constexpr Index kColumnRows = 48;           // backward_weight: rows of columns packed at a time
 constexpr Index kColumnFloats = 64 * 1024;  // backward_data: columns held at a time, 256 KiB
 constexpr double kChunkFlops = 1e6;         // about 10 us of one core: worth handing to a thread
-
-Index ceil_div(Index a, Index b) { return (a + b - 1) / b; }
-Index round_up(Index a, Index b) { return ceil_div(a, b) * b; }
 
 std::size_t piece_bytes(Index floats) {
   return ScratchArena::round_up(static_cast<std::size_t>(floats) * sizeof(float));

@@ -42,6 +42,7 @@
 #include "framework/cuda/blas.cuh"
 #include "framework/cuda/half.cuh"
 #include "framework/cuda/launch.cuh"
+#include "framework/int_math.h"
 #include "framework/memory/memory.h"
 #include "layers/conv2d/algorithm.h"
 
@@ -56,7 +57,6 @@ constexpr Index kSlotBytes = Index{256} << 20;
 constexpr Index kPixelStep = 64;  // chunks and slots are multiples: rows start on a line
 constexpr Index kChannelsPerThread = 4;
 
-Index round_up(Index a, Index b) { return ceil_div(a, b) * b; }
 
 // What kernels need to know; all but the pixels of a whole tensor fits 32 bits.
 struct Geometry {

@@ -99,7 +99,7 @@ class Plan {
       most_blocks = std::max(most_blocks, blocks_of(a.taps, b.taps, pieces));
     }
     most_steps = direction == Direction::backward_weight
-                     ? narrow((z.n * z.p() * z.q() + kBlockDepth - 1) / kBlockDepth)
+                     ? narrow(ceil_div(z.n * z.p() * z.q(), kBlockDepth))
                      : most_blocks;
     instances = z.dtype == DType::f16    ? f16_instances()
                 : z.dtype == DType::bf16 ? bf16_instances()
@@ -354,9 +354,9 @@ void run_gather(const Plan& plan, const Layout& at, const Finish& end, void* out
                 .out_area = narrow(out_area),
                 .paired = paired,
                 .phases_w = plan.phases_w,
-                .by_row_tiles = Divider(row_tiles),
-                .by_phases_w = Divider(plan.phases_w),
-                .by_groups = Divider(narrow(z.groups))};
+                .by_row_tiles = FastDivisor(row_tiles),
+                .by_phases_w = FastDivisor(plan.phases_w),
+                .by_groups = FastDivisor(narrow(z.groups))};
   std::copy_n(plan.high, kMostPhases, gather.high);
   std::copy_n(plan.wide, kMostPhases, gather.wide);
   // Phase (0, 0) has the most pixels.
@@ -394,7 +394,7 @@ void run_weight(const Plan& plan, const Layout& at, void* dw, bool accumulate) {
                             .unscale = z.n == 0 ? nullptr : at.unscale,
                             .steps = plan.most_steps,
                             .columns = columns,
-                            .by_row_tiles = Divider(row_tiles),
+                            .by_row_tiles = FastDivisor(row_tiles),
                             .images = narrow(z.n),
                             .groups = narrow(z.groups),
                             .rows = plan.rows,

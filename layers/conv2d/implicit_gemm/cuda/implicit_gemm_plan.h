@@ -13,6 +13,8 @@
 #include <cstdint>
 #include <numeric>
 
+#include "framework/int_math.h"
+
 namespace convscope::implicit_gemm {
 
 inline constexpr int kPieceHalves = 8;    // a piece: 16 bytes, what one asynchronous copy moves
@@ -22,31 +24,7 @@ inline constexpr int kMostTaps = 15;      // in each dimension: bits 0..14 and 1
 inline constexpr int kMostPhases = 8;     // strides of backward_data, in each dimension
 inline constexpr int kChannelPieces = 4;  // whose taps follow each other, see piece_at()
 
-constexpr int ceil_div(int a, int b) { return (a + b - 1) / b; }
 constexpr int pieces_of(int channels) { return ceil_div(channels, kPieceHalves); }
-
-// n / d for 0 <= n < 2^31 by one multiplication: with 2^(s-1) < d <= 2^s and
-// m = ceil(2^(31+s) / d) < 2^32, the error n (m d - 2^(31+s)) / d of n m stays below 2^(31+s) / d.
-struct Divider {
-  unsigned multiplier = 1u << 31;
-  int shift = 31;
-
-  constexpr Divider() = default;
-  constexpr explicit Divider(int d) {
-    int s = 0;
-    while ((std::int64_t{1} << s) < d) ++s;
-    shift = 31 + s;
-    multiplier =
-        d <= 0
-            ? 0
-            : static_cast<unsigned>(((std::uint64_t{1} << shift) + static_cast<unsigned>(d) - 1) /
-                                    static_cast<unsigned>(d));
-  }
-  constexpr int divide(int n) const {
-    return static_cast<int>(static_cast<std::uint64_t>(static_cast<unsigned>(n)) * multiplier >>
-                            shift);
-  }
-};
 
 // One dimension of one phase.
 struct Line {
@@ -56,7 +34,7 @@ struct Line {
   int in_first = 0, in_step = 1;    // see above
   int taps = 0, tap_step = 1;
   int kernel_first = 0, kernel_step = 1;  // tap t is this element of the kernel
-  Divider by_outputs = {};                // set by the two functions below
+  FastDivisor by_outputs = {};            // set by the two functions below
 
   constexpr int input(int i, int tap) const { return in_first + i * in_step + tap * tap_step; }
   constexpr int output(int i) const { return out_first + i * out_step; }
@@ -81,7 +59,7 @@ constexpr Line forward_line(int input, int output, int kernel, int stride, int p
           .in_step = stride,
           .taps = kernel,
           .tap_step = dilation,
-          .by_outputs = Divider(output)};
+          .by_outputs = FastDivisor(output)};
 }
 
 // Elements a, a + stride, ... of dx [input], summed from dy [output].
@@ -91,7 +69,7 @@ constexpr Line backward_line(int phase, int input, int output, int kernel, int s
             .out_first = phase,
             .out_step = stride,
             .in_size = output};
-  line.by_outputs = Divider(line.outputs);
+  line.by_outputs = FastDivisor(line.outputs);
   line.kernel_step = stride / std::gcd(stride, dilation);
   line.tap_step = -(line.kernel_step * dilation / stride);
   for (int r = 0; r < kernel && r < line.kernel_step; ++r) {

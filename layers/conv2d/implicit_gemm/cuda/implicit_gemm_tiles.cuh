@@ -135,7 +135,7 @@ struct Gather {
   int out_width = 0, out_area = 0;
   bool paired = false;  // pixels 2i and 2i + 1 are neighbours in the output, 2i as aligned as two
   int phases_w = 1;
-  Divider by_row_tiles, by_phases_w, by_groups;
+  FastDivisor by_row_tiles, by_phases_w, by_groups;
   Line high[kMostPhases] = {}, wide[kMostPhases] = {};
 };
 
@@ -320,7 +320,7 @@ struct WeightGather {
   float* parts = nullptr;  // [splits][groups][rows][columns]
   const float2* unscale = nullptr;
   int steps = 0, columns = 0;
-  Divider by_row_tiles;
+  FastDivisor by_row_tiles;
   int images = 0, groups = 1, rows = 0, row_pieces = 0, pieces = 0, splits = 1;
   Line high, wide;  // forward
 };

@@ -8,6 +8,7 @@
 
 #include <algorithm>
 
+#include "framework/int_math.h"
 #include "framework/memory/memory.h"
 #include "layers/conv2d/problem.h"
 #include "layers/conv2d/shared/points.h"
@@ -23,8 +24,6 @@ inline constexpr Index kSharedFloats = 1 << 20;      // V that all panels read: 
 inline constexpr Index kMostSharedFloats = 3 << 20;  // x and dy of all tiles: 12 MiB of L3
 inline constexpr Index kKernelsAtOnce = 32;          // taps in lanes: 32 x 9 x 64 B = 18 KiB
 
-inline Index ceil_div(Index a, Index b) { return (a + b - 1) / b; }
-inline Index round_up(Index a, Index b) { return ceil_div(a, b) * b; }
 // The tiles of an output [out_h, out_w] of N images.
 struct Tiling {
   Tiling(Index m, Index images, Index out_h, Index out_w)

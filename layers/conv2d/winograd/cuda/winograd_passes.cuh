@@ -247,7 +247,7 @@ struct Plan {
     if (!of_weights) parts = parts_of(depth / z.groups);
     const Index tile_bytes = kPoints * (depth + channels * parts) * Index(sizeof(float));
     const Index most = std::max<Index>(1, kChunkBytes / (tile_bytes * kTileStep)) * kTileStep;
-    chunk = round_up(ceil_div(all, ceil_div(all, most)));
+    chunk = round_up(ceil_div(all, ceil_div(all, most)), kTileStep);
     slot = chunk;
     if (of_weights) {
       // S weighs a quarter of V and D: K C / ((K + C) slot).
@@ -255,7 +255,7 @@ struct Plan {
       const Index c = z.c_per_group();
       const Index wanted = std::clamp<Index>(4 * k * c / (k + c), 128, 512);
       slots = ceil_div(chunk, wanted);
-      slot = round_up(ceil_div(chunk, slots));
+      slot = round_up(ceil_div(chunk, slots), kTileStep);
       chunk = slot * slots;
     }
   }
@@ -267,7 +267,6 @@ struct Plan {
     }
     return 1;
   }
-  static Index round_up(Index tiles) { return ceil_div(tiles, kTileStep) * kTileStep; }
 
   Index v_floats() const { return kPoints * depth * chunk; }
   Index m_floats() const { return kPoints * channels * parts * chunk; }
