@@ -319,17 +319,66 @@ TEST(BatchLanes, ANaNInXWinsTheWindowsThatItReaches) {
   }
 }
 
-// ---- pooling and ReLU alone --------------------------------------------------------------------
+// ---- pooling and ReLU behind a convolution that changes nothing: 1x1, with the weight 1 ----------
+
+struct Window {
+  float pixels[4];
+  float y, y_relu;
+  int winner, winner_relu;
+};
+
+void check_windows(const std::vector<Window>& windows, Index first, Index count, int lanes,
+                   bool relu) {
+  SCOPED_TRACE(cat(name_of(current_isa()), ", ", lanes, " lanes", relu ? ", relu" : "", ", ", count,
+                   " windows from ", first));
+  // Odd sizes: the last row and column belong to no window. Lane l sees the windows turned by l.
+  const Index h = 3, w = 2 * count + 1;
+  const LanesConv z(Conv2dProblem::parse(cat("n=", lanes, ",c=1,h=", h, ",w=", w, ",k=1,r=1,s=1")),
+                    lanes, relu, true);
+  const auto window_of = [&](Index q, Index lane) -> const Window& {
+    return windows[static_cast<std::size_t>(first + q + lane) % windows.size()];
+  };
+  const Guarded<float> x(h * w * lanes), y(count * lanes), dy(count * lanes);
+  const Guarded<float> dx(h * w * lanes), packed(z.weight_floats),
+      scratch(z.forward_scratch_floats);
+  const Guarded<std::uint8_t> winners(count * lanes);
+  for (Index i = 0; i < h * w * lanes; ++i) x[i] = 0;
+  for (Index q = 0; q < count; ++q) {
+    for (Index lane = 0; lane < lanes; ++lane) {
+      for (Index i = 0; i < 4; ++i) {
+        x[((i / 2) * w + 2 * q + i % 2) * lanes + lane] = window_of(q, lane).pixels[i];
+      }
+      dy[q * lanes + lane] = static_cast<float>(1 + q);
+    }
+  }
+  const LanesKernels& kernels = lanes_kernels.get();
+  const float one = 1;
+  kernels.pack_weights(z, &one, packed.data());
+  kernels.forward(z, x.data(), packed.data(), nullptr, y.data(), winners.data(), scratch.data());
+  kernels.output_gradient(z, dy.data(), y.data(), winners.data(), dx.data(), nullptr);
+  EXPECT_TRUE(y.whole() && winners.whole() && dx.whole() && scratch.whole());
+  for (Index q = 0; q < count; ++q) {
+    for (Index lane = 0; lane < lanes; ++lane) {
+      const Window& window = window_of(q, lane);
+      const float want = relu ? window.y_relu : window.y;
+      const float got = y[q * lanes + lane];
+      ASSERT_TRUE(std::isnan(want) ? std::isnan(got) : got == want) << q << " " << lane;
+      const int winner = relu ? window.winner_relu : window.winner;
+      ASSERT_EQ(winners[q * lanes + lane], winner) << q << " " << lane;
+      for (Index i = 0; i < 4; ++i) {
+        ASSERT_EQ(dx[((i / 2) * w + 2 * q + i % 2) * lanes + lane],
+                  i == winner ? static_cast<float>(1 + q) : 0.0f);
+      }
+    }
+  }
+  for (Index i = 0; i < w * lanes; ++i) ASSERT_EQ(dx[2 * w * lanes + i], 0.0f);
+  for (Index i = 0; i < lanes; ++i) ASSERT_EQ(dx[(w - 1) * lanes + i], 0.0f);
+}
 
 TEST(BatchLanes, PoolingPrefersTheFirstOfEqualsAndTheLastNaN) {
   const MachineScope scope;
   const float nan = std::nanf("");
-  struct Window {
-    float pixels[4];
-    float y, y_relu;
-    int winner, winner_relu;
-  };
-  const Window windows[] = {
+  const std::vector<Window> windows = {
       {{1, 2, 3, 4}, 4, 4, 3, 3},
       {{4, 3, 2, 1}, 4, 4, 0, 0},
       {{1, 1, 1, 1}, 1, 1, 0, 0},
@@ -343,74 +392,46 @@ TEST(BatchLanes, PoolingPrefersTheFirstOfEqualsAndTheLastNaN) {
       {{nan, nan, nan, nan}, nan, nan, 3, 3},
       {{-1, nan, -1, -1}, nan, nan, 1, 1},
   };
-  constexpr Index kCount = static_cast<Index>(std::size(windows));
+  const auto count = static_cast<Index>(windows.size());
   for (int isa = 0; isa < kIsaCount; ++isa) {
     if (!supports_isa(static_cast<Isa>(isa))) continue;
     set_isa(static_cast<Isa>(isa));
-    for (const int lanes : {4, 8, 16}) {
-      for (const bool relu : {false, true}) {
-        SCOPED_TRACE(cat(name_of(current_isa()), ", ", lanes, " lanes", relu ? ", relu" : ""));
-        // Odd sizes: the last row and column belong to no window. Lane l sees the windows turned by l.
-        const Index h = 3, w = 2 * kCount + 1;
-        const Guarded<float> x(h * w * lanes), y(kCount * lanes), dy(kCount * lanes);
-        const Guarded<float> dx(h * w * lanes);
-        const Guarded<std::uint8_t> winners(kCount * lanes);
-        for (Index q = 0; q < kCount; ++q) {
-          for (Index lane = 0; lane < lanes; ++lane) {
-            for (Index i = 0; i < 4; ++i) {
-              x[((i / 2) * w + 2 * q + i % 2) * lanes + lane] =
-                  windows[(q + lane) % kCount].pixels[i];
-            }
-            dy[q * lanes + lane] = static_cast<float>(1 + q);
-          }
-        }
-        const LanesKernels& kernels = lanes_kernels.get();
-        kernels.max_pool2x2(1, h, w, lanes, relu, x.data(), y.data(), winners.data());
-        kernels.max_pool2x2_backward(1, h, w, lanes, dy.data(), winners.data(), dx.data());
-        EXPECT_TRUE(y.whole() && winners.whole() && dx.whole());
-        for (Index q = 0; q < kCount; ++q) {
-          for (Index lane = 0; lane < lanes; ++lane) {
-            const Window& window = windows[(q + lane) % kCount];
-            const float want = relu ? window.y_relu : window.y;
-            const float got = y[q * lanes + lane];
-            ASSERT_TRUE(std::isnan(want) ? std::isnan(got) : got == want) << q << " " << lane;
-            const int winner = relu ? window.winner_relu : window.winner;
-            ASSERT_EQ(winners[q * lanes + lane], winner) << q << " " << lane;
-            for (Index i = 0; i < 4; ++i) {
-              ASSERT_EQ(dx[((i / 2) * w + 2 * q + i % 2) * lanes + lane],
-                        i == winner ? static_cast<float>(1 + q) : 0.0f);
-            }
-          }
-        }
-        for (Index i = 0; i < w * lanes; ++i) ASSERT_EQ(dx[2 * w * lanes + i], 0.0f);
-        for (Index i = 0; i < lanes; ++i) ASSERT_EQ(dx[(w - 1) * lanes + i], 0.0f);
-      }
+    for (const bool relu : {false, true}) {
+      for (const int lanes : {4, 8, 16}) check_windows(windows, 0, count, lanes, relu);
+      // A row of few pixels: convolution and pooling one after the other.
+      for (Index first = 0; first < count; ++first) check_windows(windows, first, 1, 4, relu);
     }
   }
 }
 
 TEST(BatchLanes, ReluKeepsNaNAndPassesItsGradient) {
   const MachineScope scope;
+  constexpr int kFewLanes = 4;
+  const LanesConv z(Conv2dProblem::parse("n=4,c=1,h=1,w=21,k=1,r=1,s=1"), kFewLanes, true, false);
   for (int isa = 0; isa < kIsaCount; ++isa) {
     if (!supports_isa(static_cast<Isa>(isa))) continue;
     set_isa(static_cast<Isa>(isa));
-    constexpr Index kCount = 21;
+    constexpr Index kCount = 21 * kFewLanes;
     const Guarded<float> x(kCount), y(kCount), dy(kCount), dx(kCount);
+    const Guarded<float> packed(z.weight_floats), scratch(z.forward_scratch_floats);
     for (Index i = 0; i < kCount; ++i) {
-      x[i] = i % 4 == 3 ? std::nanf("") : static_cast<float>(i % 4 - 1);
+      x[i] = i % 5 == 3 ? std::nanf("") : static_cast<float>(i % 5 - 1);
       dy[i] = 5;
     }
-    lanes_kernels.get().relu(x.data(), kCount, y.data());
-    lanes_kernels.get().relu_backward(dy.data(), y.data(), kCount, dx.data());
+    const LanesKernels& kernels = lanes_kernels.get();
+    const float one = 1;
+    kernels.pack_weights(z, &one, packed.data());
+    kernels.forward(z, x.data(), packed.data(), nullptr, y.data(), nullptr, scratch.data());
+    kernels.output_gradient(z, dy.data(), y.data(), nullptr, dx.data(), nullptr);
     EXPECT_TRUE(y.whole() && dx.whole());
     for (Index i = 0; i < kCount; ++i) {
-      if (i % 4 == 3) {
+      if (i % 5 == 3) {
         EXPECT_TRUE(std::isnan(y[i]));
       } else {
-        EXPECT_EQ(y[i], i % 4 == 2 ? 1.0f : 0.0f);
+        EXPECT_EQ(y[i], i % 5 >= 2 ? static_cast<float>(i % 5 - 1) : 0.0f);
         EXPECT_FALSE(std::signbit(y[i]));
       }
-      EXPECT_EQ(dx[i], i % 4 >= 2 ? 5.0f : 0.0f);
+      EXPECT_EQ(dx[i], i % 5 >= 2 ? 5.0f : 0.0f);
     }
   }
 }

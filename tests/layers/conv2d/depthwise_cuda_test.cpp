@@ -8,7 +8,6 @@
 
 #include "framework/random.h"
 #include "layers/conv2d/algorithm.h"
-#include "layers/conv2d/depthwise/cuda/depthwise_backward.h"
 #include "tests/support/cuda.h"
 
 namespace convscope {
@@ -192,35 +191,6 @@ TEST_F(DepthwiseOnCuda, RowsOfWholePairs) {
 TEST_F(DepthwiseOnCuda, ManyPlanesInATileAndFewInTheLast) {
   check("n=3,c=67,h=3,w=3,k=67,groups=67,r=3,s=3,pad=1");
   check("n=3,c=21,h=8,w=8,k=21,groups=21,r=3,s=3,pad=1");
-}
-
-TEST_F(DepthwiseOnCuda, BothGradientsInOnePassAreThoseOfTwo) {
-  const DepthwiseBackward& fused = depthwise_backward_kernel.get(cuda())();
-  const auto nothing = std::numeric_limits<float>::quiet_NaN();
-  for (const char* text : {"n=3,c=3,h=28,w=24,k=3,groups=3,r=3,s=3,pad=1",
-                           "n=2,c=2,h=20,w=16,k=2,groups=2,r=5,s=5,pad=2",
-                           "n=2,c=2,h=14,w=18,k=2,groups=2,r=5,s=5,pad=2",
-                           "n=3,c=35,h=7,w=7,k=35,groups=35,r=3,s=3,pad=1",
-                           "n=2,c=3,h=14,w=14,k=3,groups=3,r=3,s=3,pad=1",
-                           "n=2,c=2,h=13,w=9,k=2,groups=2,r=5,s=5,pad=0x1x3x2",
-                           "n=2,c=1,h=61,w=113,k=1,groups=1,r=3,s=3,pad=1"}) {
-    const Conv2dProblem z = Conv2dProblem::parse(text);
-    ASSERT_TRUE(fused.supports(z));
-    const Inputs in(z);
-    const Results want = expected(z, in);
-    for (const std::int64_t offset : {0, 1}) {
-      SCOPED_TRACE(cat(text, ", ", offset, " floats off"));
-      const Placed x(in.x, offset), w(in.w, offset), dy(in.dy, offset),
-          dx(Values(in.x.size(), nothing), offset), dw(in.dw_before, offset);
-      const Placed workspace(Values(fused.workspace_bytes(z) / sizeof(float), nothing), 0);
-      fused.run({z, x.data(), w.data(), dy.data(), dx.data(), dw.data(), true, workspace.data()});
-      workspace.read();
-      expect_equal(dx.read(), want.dx, "dx");
-      expect_equal(dw.read(), want.dw, "dw");
-    }
-  }
-  EXPECT_FALSE(fused.supports(
-      Conv2dProblem::parse("n=2,c=3,h=28,w=24,k=3,groups=3,r=3,s=3,pad=1,stride=2")));
 }
 
 TEST_F(DepthwiseOnCuda, AnEmptyBatchGivesNoGradient) {

@@ -107,14 +107,6 @@ struct LanesKernels {
                    const float* dy, const float* packed_backward, float* dx, float* sums,
                    float* scratch) = nullptr;
 
-  // The same without convolution, on `planes` planes [h,w,L]. relu: y = max(x, 0) before pooling.
-  void (*max_pool2x2)(std::int64_t planes, std::int64_t h, std::int64_t w, int lanes, bool relu,
-                      const float* x, float* y, std::uint8_t* winners) = nullptr;
-  void (*max_pool2x2_backward)(std::int64_t planes, std::int64_t h, std::int64_t w, int lanes,
-                               const float* dy, const std::uint8_t* winners, float* dx) = nullptr;
-  void (*relu)(const float* x, std::int64_t count, float* y) = nullptr;
-  void (*relu_backward)(const float* dy, const float* y, std::int64_t count, float* dx) = nullptr;
-
   // As samples_to_lanes() and lanes_to_samples() below; null where gemm's transpose does it.
   void (*to_lanes)(const float* from, std::int64_t samples, std::int64_t size, int lanes,
                    float* to) = nullptr;

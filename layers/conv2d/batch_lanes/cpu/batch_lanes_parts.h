@@ -86,10 +86,9 @@ void backward(const LanesConv& z, const float* x, const float* y, const std::uin
               float* scratch);
 void reduce(const LanesConv& z, const float* sums, Index step, Index chunks, Index k_begin,
             Index k_end, float* dw, float* db, bool accumulate);
+// 2x2 max-pool of planes [h,w,L]; relu: y = max(x, 0) before it.
 void max_pool2x2(Index planes, Index h, Index w, int lanes, bool relu, const float* x, float* y,
                  std::uint8_t* winners);
-void max_pool2x2_backward(Index planes, Index h, Index w, int lanes, const float* dy,
-                          const std::uint8_t* winners, float* dx);
 // Null where there is no kernel of its own.
 #if defined(CONVSCOPE_ISA_IS_AVX512)
 void to_lanes(const float* from, Index samples, Index size, int lanes, float* to);
@@ -98,7 +97,5 @@ void from_lanes(const float* from, Index samples, Index size, int lanes, float* 
 inline constexpr decltype(LanesKernels::to_lanes) to_lanes = nullptr;
 inline constexpr decltype(LanesKernels::from_lanes) from_lanes = nullptr;
 #endif
-void relu(const float* x, Index count, float* y);
-void relu_backward(const float* dy, const float* y, Index count, float* dx);
 
 }  // namespace convscope::CONVSCOPE_ISA

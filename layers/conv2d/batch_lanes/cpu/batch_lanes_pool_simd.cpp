@@ -131,16 +131,7 @@ void max_pool2x2(Index planes, Index h, Index w, int lanes, bool relu, const flo
   }
 }
 
-void max_pool2x2_backward(Index planes, Index h, Index w, int lanes, const float* dy,
-                          const std::uint8_t* winners, float* dx) {
-  unpool(planes, h, w, lanes, dy, winners, dx, nullptr);
-}
-
-void relu(const float* x, Index count, float* y) {
-  Index i = 0;
-  for (; i + kWide <= count; i += kWide) store_wide(y + i, rectified(load_wide(x + i)));
-  for (; i < count; ++i) y[i] = x[i] <= 0.0f ? 0.0f : x[i];
-}
+namespace {
 
 void relu_backward(const float* dy, const float* y, Index count, float* dx) {
   Index i = 0;
@@ -149,6 +140,8 @@ void relu_backward(const float* dy, const float* y, Index count, float* dx) {
   }
   for (; i < count; ++i) dx[i] = y[i] <= 0.0f ? 0.0f : dy[i];
 }
+
+}  // namespace
 
 void output_gradient(const LanesConv& z, const float* dy, const float* y,
                      const std::uint8_t* winners, float* dz, float* sums) {

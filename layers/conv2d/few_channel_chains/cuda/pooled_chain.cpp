@@ -186,9 +186,6 @@ const char* pooled_refusal(const PooledStage* stage, int stages, bool wants_dx) 
     }
     if (z.pad_top >= z.r || z.pad_left >= z.r) return "expects padding below the kernel's size";
     if (z.out_h() < 1 || z.out_w() < 1) return "expects at least one pixel behind the pooling";
-    if (z.pool == PooledBy::average && z.curve == PooledCurve::tanh) {
-      return "does not compute tanh before a mean";
-    }
     if (z.k > kBlockThreads || z.c > kBlockThreads || z.h > 1024 || z.w > 1024) {
       return "expects few channels and small images";
     }

@@ -17,7 +17,7 @@
 namespace convscope {
 
 enum class PooledCurve : std::uint8_t { none, relu, tanh };
-enum class PooledBy : std::uint8_t { nothing, maximum, average };  // 2x2 at stride 2
+enum class PooledBy : std::uint8_t { nothing, maximum };  // 2x2 at stride 2
 
 // y = pool(curve(conv(x, w) + b)), stride 1, a square kernel of R = 3, 5 or 7.
 struct PooledStage {

@@ -58,7 +58,6 @@ __device__ inline void spread(const PooledStage& z, unsigned passes, float g, fl
 
 // What one pooled output gives to each pixel that it passes on to.
 __device__ inline float pixel_gradient(const PooledStage& z, float dy, float y) {
-  if (z.pool == PooledBy::average) return 0.25f * dy;
   if (z.curve == PooledCurve::tanh) return dy * curve_slope(z.curve, y);
   return z.pools() || curve_slope(z.curve, y) != 0.0f ? dy : 0.0f;
 }

@@ -75,24 +75,16 @@ struct Finish {
       for (int i = 0; i < 4; ++i) {
         v[i] = curve_of(z->curve, sums[i / 2][2 * window + i % 2] + bias);
       }
-      unsigned bits = 0;
-      float value = 0;
-      if (z->pool == PooledBy::maximum) {
-        value = v[0];
-        bits = 1;
+      unsigned bits = 1;
+      float value = v[0];
 #pragma unroll
-        for (int i = 1; i < 4; ++i) {
-          if (v[i] > value || v[i] != v[i]) {  // among equals the first one; NaN wins
-            value = v[i];
-            bits = 1u << i;
-          }
+      for (int i = 1; i < 4; ++i) {
+        if (v[i] > value || v[i] != v[i]) {  // among equals the first one; NaN wins
+          value = v[i];
+          bits = 1u << i;
         }
-        if (curve_slope(z->curve, value) == 0.0f) bits = 0;
-      } else {
-        value = 0.25f * ((v[0] + v[1]) + (v[2] + v[3]));
-#pragma unroll
-        for (int i = 0; i < 4; ++i) bits |= curve_slope(z->curve, v[i]) != 0.0f ? 1u << i : 0u;
       }
+      if (curve_slope(z->curve, value) == 0.0f) bits = 0;
       if (column >= z->out_w()) continue;
       store(k, tile_row, column, value);
       if (passes != nullptr) {

@@ -435,7 +435,7 @@ Conv2dCost cost_of(const Conv2dProblem& z, Direction direction) {
           .bytes = spectra + kernels,
           .peak_share = 0.75 * fills * depth / (depth + 16),
           .pass_bytes = z.nominal_bytes() + spectra + kernels,
-          .launches = 1 + (plan.of_weights ? 3.0 : 3.0) * number(plan.chunks())};
+          .launches = 1 + 3.0 * number(plan.chunks())};
 }
 
 template <int M>
