@@ -162,6 +162,7 @@ int Conv2d::describe(PlanGraph& graph, int x) {
     if (x == kNoValue) return x;
   }
   const Conv2dProblem problem = conv2d_problem(graph.shape(x), weight_.shape(), params_);
+  if (problem.is_empty()) return graph.refuse("its batch has no samples");
   if (is_half(problem.dtype)) return graph.refuse(cat("it multiplies in ", name_of(problem.dtype)));
   std::array<Conv2dChoice, 3> choices;
   for (const Direction direction : kDirections) {

@@ -92,6 +92,24 @@ TEST_F(HeavyLayers, MeasureTimesOnceAndRemembersUnderTheOperation) {
   EXPECT_TRUE(explain("measure", kProblem, Direction::forward, kCpu)[0].chosen);
 }
 
+TEST_F(HeavyLayers, MeasureBelievesTheSeconds) {
+  const CacheFolder folder;
+  const SecondsOf real = timing_of(kProblem, Direction::forward, kCpu);
+  EXPECT_GT(real("sliding"), 0.0);
+  EXPECT_GT(real("reference"), 0.0);
+  const MeasureKey key{"correlation1d", "a problem", Direction::forward, kCpu};
+  int timed = 0;
+  const auto timing = [&]() -> SecondsOf {
+    ++timed;
+    return [](const std::string& name) { return name == "b" ? 1.0 : 2.0; };
+  };
+  EXPECT_EQ(measured_fastest(key, {"a", "b", "c"}, timing), "b");
+  EXPECT_EQ(measured_fastest(key, {"a", "b", "c"}, timing), "b");
+  EXPECT_EQ(timed, 1);
+  EXPECT_EQ(measured_fastest(key, {"a", "c"}, timing), "a");  // b is gone: timed again
+  EXPECT_EQ(timed, 2);
+}
+
 TEST_F(HeavyLayers, CheckComparesTwoCards) {
   for (const Correlation1dProblem& problem : {kProblem, of_integers(), sparse()}) {
     const Operands operands = random_operands(problem.operands(Direction::forward), kCpu);
