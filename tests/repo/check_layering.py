@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Who may include whom (framework/docs/design.md, section 2)."""
-import re
+"""Who may include whom (framework/docs/design.md, section 2), down to the rooms of a heavy layer."""
+import pathlib
 
 from sources import FOLDERS, code_files, includes, main
 
@@ -15,20 +15,9 @@ MAY_INCLUDE = {
     "experiments": set(FOLDERS) - {"tests"},
     "tests": set(FOLDERS),
 }
-# What every algorithm of a heavy layer may use beside the framework and its own headers.
-SHARED_BY_ALGORITHMS = {"algorithm.h", "problem.h", "policy.h"}
-ALGORITHM_FILE = re.compile(r"^(\w+?)_(cpu\.cpp|simd\.cpp|cuda\.cu)$")
-
-
-def algorithm_names(root, folder):
-    """The names in front of _cpu.cpp and _cuda.cu in the folder of a heavy layer, of the files that
-    hold a card: <algorithm>_<part>_cuda.cu without one belongs to its algorithm."""
-    names = set()
-    for path in (root / folder).iterdir():
-        match = re.match(r"^(\w+)_(cpu\.cpp|cuda\.cu)$", path.name)
-        if match and "CONVSCOPE_CONV2D_ALGORITHM(" in path.read_text():
-            names.add(match.group(1))
-    return names
+# A heavy layer is a folder of rooms, one for each algorithm. What two rooms use stands in `shared`.
+HEAVY = [("layers", "conv2d")]
+SHARED = "shared"
 
 
 def problems(root):
@@ -45,26 +34,32 @@ def problems(root):
                 found.append(f"{where}: \"{target}\" is not a file, seen from the repository's root")
             elif first not in MAY_INCLUDE[folder]:
                 found.append(f"{where}: {folder} must not include {first} ({target})")
-            elif path.parts[:2] == ("layers", "conv2d"):
-                found += algorithm_problems(root, path, where, target)
+            else:
+                found += room_problems(path, where, target)
     return found
 
 
-def algorithm_problems(root, path, where, target):
-    """An algorithm file includes no other algorithm."""
-    if not ALGORITHM_FILE.match(path.name) or not target.startswith("layers/conv2d/"):
+def room_of(path):
+    """The heavy layer and the room in it of a file; (layer, "") for its core, else (None, "")."""
+    layer = tuple(path.parts[:2])
+    if layer not in HEAVY:
+        return None, ""
+    return layer, path.parts[2] if len(path.parts) > 3 else ""
+
+
+def room_problems(path, where, target):
+    """A room includes itself, `shared` and the core; nobody but itself and tests looks into a room."""
+    layer, room = room_of(pathlib.PurePosixPath(target))
+    own_layer, own_room = room_of(path)
+    if layer is None or room in ("", SHARED) and own_layer == layer or path.parts[0] == "tests":
         return []
-    name = target.split("/")[-1]
-    if name in SHARED_BY_ALGORITHMS:
+    if own_layer == layer and own_room == room or room == "":
         return []
-    algorithms = algorithm_names(root, "layers/conv2d")
-    longest = lambda file: max((a for a in algorithms
-                                if file.startswith(a + "_") or file.startswith(a + ".")),
-                               key=len, default=None)
-    owner, other = longest(path.name), longest(name)
-    if other is not None and owner is not None and other != owner:
-        return [f"{where}: algorithm {owner} includes a header of algorithm {other} ({target})"]
-    return []
+    if own_layer == layer and own_room not in ("", SHARED):
+        return [f"{where}: room {own_room} includes a header of room {room} ({target}): what both "
+                f"need belongs into {'/'.join(layer)}/{SHARED}"]
+    return [f"{where}: {own_room or 'a file outside of the rooms'} includes a header of room {room} "
+            f"({target})"]
 
 
 if __name__ == "__main__":

@@ -1,0 +1,37 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""What was once copied into many files is defined in one: small arithmetic and vector types."""
+import re
+
+from sources import code_files, main
+
+ONE_PLACE = [
+    (re.compile(r"^\s*(?:\w[\w:<> ]*\s)?(?:ceil_div|round_up|floor_div|div_up|round_up_to)"
+                r"\s*\(\s*[\w:]+ \w+, [\w:]+ \w+\)\s*\{", re.MULTILINE),
+     "framework/int_math.h", "arithmetic of framework/int_math.h"),
+    (re.compile(r"\(\w+ \+ (\w+) - 1\) / \1\b"),
+     "framework/int_math.h", "ceil_div() of framework/int_math.h"),
+    (re.compile(r"\bstruct \w*Divi(?:sor|der|sion)\w* \{(?![^}]*FastDivisor)"),
+     "framework/int_math.h", "FastDivisor of framework/int_math.h"),
+    (re.compile(r"\btranspose_?16\w*\([^)]*\) \{"),
+     "transpose_16x16.h", "transpose_16x16()"),
+]
+
+
+def problems(root):
+    found = []
+    for path in code_files(root):
+        if path.parts[0] == "tests":
+            continue
+        text = (root / path).read_text()
+        for pattern, place, what in ONE_PLACE:
+            if path.as_posix().endswith(place):
+                continue
+            found += [f"{path}:{text.count(chr(10), 0, match.start() + 1) + 1}: looks like a copy of "
+                      f"{what}"
+                      for match in pattern.finditer(text)]
+    return found
+
+
+if __name__ == "__main__":
+    main(problems)

@@ -1,0 +1,125 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""The tables of algorithms in documents, made from the cards: generate_tables.py ROOT [--write]
+
+A table stands between <!-- generated: NAME --> and <!-- /generated -->. What it says is read from
+the files that hold a card: name and idea from the card, 'takes' from the field Supports above it,
+whose sentences are those of the card's refusals. Without --write: a check that they agree.
+"""
+import argparse
+import pathlib
+import re
+import sys
+
+from sources import code_files
+
+MARKED = re.compile(r"(<!-- generated: ([\w-]+) -->\n)(.*?)(<!-- /generated -->)", re.DOTALL)
+CARD = re.compile(r"^(?:const|constexpr|inline constexpr|static constexpr|static const) "
+                  r"Conv2dAlgorithm \w+\{(.*?)\n\};", re.DOTALL | re.MULTILINE)
+# The reading order of layers/conv2d/README.md.
+ROOMS = ["reference", "im2col_gemm", "gemm_1x1", "direct", "depthwise", "winograd", "fft",
+         "implicit_gemm", "batch_lanes"]
+DOCUMENTS = ["README.md", "layers/conv2d/README.md"]
+
+
+def literal(body, field):
+    """The string of .field = "..." "...", or ""."""
+    match = re.search(rf'\.{field} =\s*((?:"(?:[^"\\]|\\.)*"\s*)+)', body)
+    return "".join(re.findall(r'"((?:[^"\\]|\\.)*)"', match.group(1))) if match else ""
+
+
+def supports(text):
+    match = re.search(r"^// Supports +(.*(?:\n//   +.*)*)", text, re.MULTILINE)
+    return re.sub(r"\n// +", " ", match.group(1)).rstrip(".") if match else ""
+
+
+def cards(root):
+    found = []
+    for path in code_files(root, ["layers"]):
+        if path.parts[:2] != ("layers", "conv2d") or path.suffix not in (".cpp", ".cu"):
+            continue
+        text = (root / path).read_text()
+        for match in CARD.finditer(text):
+            body = match.group(1)
+            found.append({"name": literal(body, "name"), "idea": literal(body, "idea"),
+                          "device": "CUDA" if "DeviceType::cuda" in body else "CPU",
+                          "room": path.parts[2], "takes": supports(text), "path": path,
+                          "by_name": ".auto_ok = false" in body,
+                          "lesson": "_lesson_" in path.name})
+    order = {room: i for i, room in enumerate(ROOMS)}
+    return sorted(found, key=lambda card: (order.get(card["room"], len(ROOMS)), not card["lesson"],
+                                           card["device"], card["name"]))
+
+
+def row(*cells):
+    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |\n"
+
+
+def table(name, all_cards):
+    if name in ("algorithms-cpu", "algorithms-cuda"):
+        device = "CPU" if name.endswith("cpu") else "CUDA"
+        lines = [row("name", "what it is", "takes"), "|---|---|---|\n"]
+        lines += [row(f"`{card['name']}`", card["idea"], card["takes"]) for card in all_cards
+                  if card["device"] == device and not card["lesson"]]
+    elif name == "which-when":
+        lines = [row("room", "card", "on", "chosen by `auto`", "takes"), "|---|---|---|---|---|\n"]
+        lines += [row(f"[{card['room']}]({card['room']}/README.md)", f"`{card['name']}`",
+                      card["device"], "never" if card["by_name"] else "yes", card["takes"])
+                  for card in all_cards]
+    else:
+        return None
+    return "".join(lines)
+
+
+def changed(root):
+    """(document, its text, what it should be, problems)."""
+    all_cards = cards(root)
+    lacking = [f"{card['path']}: its card or its field Supports says nothing for the tables"
+               for card in all_cards if not (card["name"] and card["idea"] and card["takes"])]
+    for document in DOCUMENTS:
+        if not (root / document).is_file():
+            continue
+        text = (root / document).read_text()
+
+        def fill(match):
+            made = table(match.group(2), all_cards)
+            if made is None:
+                lacking.append(f"{document}: {match.group(2)} is not the name of a table")
+                made = match.group(3)
+            return match.group(1) + made + match.group(4)
+
+        yield document, text, MARKED.sub(fill, text), lacking
+
+
+def problems(root):
+    found = []
+    for document, text, wanted, lacking in changed(root):
+        found += [problem for problem in lacking if problem not in found]
+        if not MARKED.search(text):
+            found.append(f"{document}: expected a table between <!-- generated: NAME --> and "
+                         "<!-- /generated -->")
+        elif text != wanted:
+            found.append(f"{document}: its tables are not those of the cards: "
+                         "run tests/repo/generate_tables.py ROOT --write")
+    return found
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("root", type=pathlib.Path)
+    parser.add_argument("--write", action="store_true")
+    arguments = parser.parse_args()
+    if arguments.write:
+        for document, text, wanted, _ in changed(arguments.root):
+            if text != wanted:
+                (arguments.root / document).write_text(wanted)
+                print(f"{document}: written")
+    found = problems(arguments.root)
+    for problem in found:
+        print(problem)
+    print(f"{len(found)} problems")
+    sys.exit(1 if found else 0)
+
+
+if __name__ == "__main__":
+    main()
