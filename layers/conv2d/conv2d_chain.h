@@ -4,7 +4,7 @@
 // what runs then, is said by those who have kernels for it:
 //
 //   batch_lanes/cpu/lanes_chain.cpp                 samples in the vector lanes
-//   few_channel_chains/cuda/pooled_chain_plan.cpp   one kernel for two layers
+//   few_channel_chains/cuda/few_channel_chain_plan.cpp   one kernel for two layers
 //
 // A chain takes the place of layers whose policy is `auto`, or names the card that it is made of.
 #pragma once

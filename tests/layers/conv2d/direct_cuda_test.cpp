@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// direct_cuda_test.cpp: each way in which direct computes on CUDA, with tails in every size, and how
-// it cuts problems into tiles.
+// direct_cuda_test.cpp: each way in which direct computes on CUDA, with tails in every size, and
+// how it cuts problems into tiles.
 #include <gtest/gtest.h>
 
 #include "layers/conv2d/direct/cuda/direct_cuda_tiles.h"

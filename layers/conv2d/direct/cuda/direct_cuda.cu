@@ -9,7 +9,7 @@
 //              for c, r, s: sum += x[n][c][p * stride - pad + r][...] * w[k][c][r][s]
 //              y[n][k][p][q] = relu(sum + b[k] + residual)
 // Plan       Four ways, in this order:
-//            one block for a sample   small images of few channels: pooled_chain.h, one stage
+//            one block for a sample   small images of few channels: few_channel_conv.h, one stage
 //              without a pooling, which also cuts a sample's sums among threads
 //            register tiles           R = S = 3, 5, 7 at stride 1 or 2:
 //              forward          a thread has 8 pixels of a row for 8 output channels; a block some
@@ -19,14 +19,15 @@
 //                               (cp.async) while this one is multiplied.
 //              backward_data    C <= 4 or stride 2: a thread has 2 x 8 pixels of dx for 3 or 4
 //                               channels and walks through the output channels; which (r, s) meets
-//                               which pixel at a stride of 2 is known when it is compiled, so no zero
-//                               is multiplied. Else: forward with the kernel turned, dy as x.
+//                               which pixel at a stride of 2 is known when it is compiled, so no
+//                               zero is multiplied. Else: forward with the kernel turned, dy as x.
 //              backward_weight  a thread has R (or 3 x 3) sums for 8 output channels and one c and
 //                               walks along rows of y, 4 pixels at a time; a block has a slice of
 //                               the rows of all images; a second kernel adds the slices in order
 //            one thread, one output   everything else: any size, stride, dilation, groups; slow
 // Shapes     x [N,C,H,W], w [K,C/G,R,S], y [N,K,P,Q], row-major, any alignment, f32, sums in f32
-// Supports   f32; every stride, dilation, padding and number of groups
+// Supports   f32; every stride, dilation, padding and number of groups; fewer than 2^25 images,
+//            channels, weights, pixels of an image and tiles of 8 pixels, which int counts
 // Cost       FLOPs = 2 N K P Q (C/G) R S; bytes = every tensor once, x again around each tile; dw:
 //            the slices' sums, written and read; compute-bound but for 1 or 2 channels of input
 // Numerics   error growth 1 to 3: sums of C/G R S products one after the other; dw in some 400
@@ -39,13 +40,14 @@
 //            2 x 8 x 3 sums for dx: a vector load of w for (r, s) serves 12 products and more
 // Source     the tiles: V. Volkov, J. Demmel: Benchmarking GPUs to Tune Dense Linear Algebra, 2008
 //            (registers before shared memory); the rest is our own
-// Read next  im2col_gemm_cuda.cu (the same sums as a matrix product), pooled_chain_forward_cuda.cu
+// Read next  im2col_gemm_cuda.cu (the same sums as a matrix product),
+//            few_channel_conv_forward_cuda.cu (one block for a sample)
 #include <climits>
 
 #include "layers/conv2d/algorithm.h"
 #include "layers/conv2d/direct/cuda/direct_cuda_data.cuh"
 #include "layers/conv2d/direct/cuda/direct_cuda_weight.cuh"
-#include "layers/conv2d/few_channel_chains/cuda/pooled_chain.h"
+#include "layers/conv2d/shared/few_channel_conv.h"
 
 namespace convscope {
 namespace {
@@ -147,10 +149,10 @@ __global__ void __launch_bounds__(kBlockThreads)
   }
 }
 
-// ---- which way -----------------------------------------------------------------------------------
+// ---- which way ----------------------------------------------------------------------------------
 
 // A problem that one block computes for a sample, as a stage without a pooling.
-PooledStage stage_of(const Conv2dProblem& z, bool relu) {
+FewChannelStage stage_of(const Conv2dProblem& z, bool relu) {
   const Sizes s(z);
   return {.c = s.c,
           .h = s.h,
@@ -161,16 +163,16 @@ PooledStage stage_of(const Conv2dProblem& z, bool relu) {
           .pad_left = s.pad_left,
           .p = s.p,
           .q = s.q,
-          .curve = relu ? PooledCurve::relu : PooledCurve::none,
-          .pool = PooledBy::nothing};
+          .curve = relu ? FewChannelCurve::relu : FewChannelCurve::none,
+          .max_pool = false};
 }
 bool is_small(const Conv2dProblem& z, bool wants_dx) {
   if (!has_tiles(z) || z.stride_h != 1 || z.p() * z.q() > 1024 || z.c > 16 || z.k > 32 ||
       z.pad_bottom >= z.r || z.pad_right >= z.s) {
     return false;
   }
-  const PooledStage stage = stage_of(z, false);
-  return *pooled_refusal(&stage, 1, wants_dx) == '\0';
+  const FewChannelStage stage = stage_of(z, false);
+  return *few_channel_refusal(&stage, 1, wants_dx) == '\0';
 }
 
 bool on_16_bytes(const void* pointer) {
@@ -214,7 +216,7 @@ void forward_by_tiles(const Sizes& z, const ForwardPointers& at) {
   });
 }
 
-// ---- launchers -----------------------------------------------------------------------------------
+// ---- launchers ----------------------------------------------------------------------------------
 
 void forward(const Conv2dForwardArgs& args) {
   const Conv2dProblem& problem = args.problem;
@@ -231,14 +233,14 @@ void forward(const Conv2dForwardArgs& args) {
                      .y = static_cast<float*>(args.y)};
   if (is_small(problem, false)) {
     // The sums of the same kernel with and without a residual, so that both have the same bits.
-    PooledForward small;
+    FewChannelForward small;
     small.stage[0] = stage_of(problem, at.relu && at.residual == nullptr);
     small.batch = problem.n;
     small.x = at.x;
     small.w[0] = at.w.w;
     small.b[0] = at.b;
     small.y[0] = at.y;
-    pooled_forward_kernel.get({DeviceType::cuda})(small);
+    few_channel_forward_kernel.get({DeviceType::cuda})(small);
     if (at.residual == nullptr) return;
     const Index elements = problem.y_shape().numel();
     launch(add_residual_kernel, grid_for(elements), elements, at.residual, at.relu, at.y);
@@ -249,8 +251,8 @@ void forward(const Conv2dForwardArgs& args) {
   launch(forward_any_kernel, grid_for(count), z, count, at);
 }
 
-PooledBackward small_backward(const Conv2dProblem& problem) {
-  PooledBackward small;
+FewChannelBackward small_backward(const Conv2dProblem& problem) {
+  FewChannelBackward small;
   small.stage[0] = stage_of(problem, false);
   small.batch = problem.n;
   return small;
@@ -264,11 +266,11 @@ void backward_data(const Conv2dBackwardDataArgs& args) {
   const auto* const w = static_cast<const float*>(args.w);
   auto* const dx = static_cast<float*>(args.dx);
   if (is_small(problem, true)) {
-    PooledBackward small = small_backward(problem);
+    FewChannelBackward small = small_backward(problem);
     small.w[0] = w;
     small.dy = dy;
     small.dx = dx;
-    return pooled_backward_kernel.get({DeviceType::cuda})(small);
+    return few_channel_backward_kernel.get({DeviceType::cuda})(small);
   }
   if (!has_tiles(problem)) {
     const Index count = problem.x_shape().numel();
@@ -321,13 +323,13 @@ void backward_weight(const Conv2dBackwardWeightArgs& args) {
   auto* const sums = static_cast<float*>(args.workspace);
   const Index count = problem.w_shape().numel();
   if (problem.n > 0 && is_small(problem, false)) {
-    PooledBackward small = small_backward(problem);
+    FewChannelBackward small = small_backward(problem);
     small.x = x;
     small.dy = dy;
     small.dw[0] = dw;
     small.accumulate[0] = args.accumulate;
     small.sums = sums;
-    return pooled_backward_kernel.get({DeviceType::cuda})(small);
+    return few_channel_backward_kernel.get({DeviceType::cuda})(small);
   }
   if (problem.n == 0 || !has_tiles(problem)) {  // no image: dw = 0, or as it was
     return launch(weight_any_kernel, grid_for(count * 32), z, count, x, dy, args.accumulate, dw);
@@ -347,7 +349,7 @@ void backward_weight(const Conv2dBackwardWeightArgs& args) {
          sums, count, t.slices, args.accumulate, dw);
 }
 
-// ---- card ----------------------------------------------------------------------------------------
+// ---- card ---------------------------------------------------------------------------------------
 
 Conv2dSupport supports(const Conv2dProblem& z, Direction) {
   if (z.dtype != DType::f32) {
@@ -357,7 +359,9 @@ Conv2dSupport supports(const Conv2dProblem& z, Direction) {
   if (z.n > kMost || z.k * z.c_per_group() * z.r * z.s > kMost || z.c > kMost || z.k > kMost ||
       z.h * z.w > kMost || z.p() * z.q() > kMost ||
       z.n * ceil_div(static_cast<int>(z.p() * z.q()), 8) > kMost) {
-    return Conv2dSupport::no("expects fewer than 2^25 images, channels and pixels of one image");
+    return Conv2dSupport::no(
+        "expects fewer than 2^25 images, channels, weights, pixels of one image and tiles of 8 "
+        "pixels");
   }
   return {};
 }
@@ -404,8 +408,8 @@ std::size_t workspace_bytes(const Conv2dProblem& z, Direction direction) {
   if (direction != Direction::backward_weight || z.n == 0 || !has_tiles(z)) return 0;
   Index floats = 0;
   if (is_small(z, false)) {
-    const PooledStage stage = stage_of(z, false);
-    floats = pooled_chunks(z.n) * pooled_piece_floats(&stage, 1);
+    const FewChannelStage stage = stage_of(z, false);
+    floats = few_channel_chunks(z.n) * few_channel_piece_floats(&stage, 1);
   } else {
     floats = weight_tiles_of(z).slices * z.w_shape().numel();
   }

@@ -1,15 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "layers/conv2d/few_channel_chains/cuda/pooled_chain.h"
+#include "layers/conv2d/shared/few_channel_conv.h"
 
 #include <algorithm>
 #include <cstddef>
 
 namespace convscope {
 
-constinit KernelSlot<void(const PooledForward&)> pooled_forward_kernel{"pooled_chain"};
-constinit KernelSlot<void(const PooledBackward&)> pooled_backward_kernel{"pooled_chain"};
+constinit KernelSlot<void(const FewChannelForward&)> few_channel_forward_kernel{
+    "few_channel_chain"};
+constinit KernelSlot<void(const FewChannelBackward&)> few_channel_backward_kernel{
+    "few_channel_chain"};
 
-Conv2dProblem pooled_problem(const PooledStage& z, std::int64_t batch) {
+Conv2dProblem few_channel_problem(const FewChannelStage& z, std::int64_t batch) {
   return {.n = batch,
           .c = z.c,
           .h = z.h,
@@ -23,7 +25,7 @@ Conv2dProblem pooled_problem(const PooledStage& z, std::int64_t batch) {
           .pad_right = z.q + z.r - 1 - z.w - z.pad_left};
 }
 
-using namespace pooled;
+using namespace few_channel;
 
 namespace {
 
@@ -50,16 +52,16 @@ Plan with_most_samples(std::int64_t batch, int parts, Make&& make) {
   }
 }
 
-PooledForwardPlan forward_plan(const PooledForward& a, int wanted_parts, int samples) {
-  PooledForwardPlan plan;
+FewChannelForwardPlan forward_plan(const FewChannelForward& a, int wanted_parts, int samples) {
+  FewChannelForwardPlan plan;
   plan.a = a;
   plan.samples = samples;
-  const PooledStage& end = a.stage[a.stages - 1];
+  const FewChannelStage& end = a.stage[a.stages - 1];
   plan.slice = least(end.k, round_up(ceil_div(end.k, wanted_parts), kForwardChannels));
   plan.parts = ceil_div(end.k, plan.slice);
   int split = 0;
   for (int i = 0; i < a.stages; ++i) {
-    const PooledStage& z = a.stage[i];
+    const FewChannelStage& z = a.stage[i];
     plan.tile[i] = x_tile(z);
     plan.x_at[i] = plan.floats;
     plan.floats += samples * z.c * plan.tile[i].plane();
@@ -80,21 +82,21 @@ PooledForwardPlan forward_plan(const PooledForward& a, int wanted_parts, int sam
 }
 
 // `parts` divides the channels of the last stage.
-PooledBackwardPlan backward_plan(const PooledBackward& a, int parts, int samples) {
-  PooledBackwardPlan plan;
+FewChannelBackwardPlan backward_plan(const FewChannelBackward& a, int parts, int samples) {
+  FewChannelBackwardPlan plan;
   plan.a = a;
   plan.samples = samples;
   const int last = a.stages - 1;
-  const PooledStage& end = a.stage[last];
+  const FewChannelStage& end = a.stage[last];
   plan.parts = parts;
   plan.slice = end.c / parts;
-  plan.chunks =
-      static_cast<int>(std::min<std::int64_t>(pooled_chunks(a.batch), ceil_div(a.batch, samples)));
+  plan.chunks = static_cast<int>(
+      std::min<std::int64_t>(few_channel_chunks(a.batch), ceil_div(a.batch, samples)));
   plan.convolves_back = a.stages == 2 || a.dx != nullptr;
   plan.channels = channels_for(plan.slice, end.r);
   int at = 0;
   for (int i = 0; i < a.stages; ++i) {
-    const PooledStage& z = a.stage[i];
+    const FewChannelStage& z = a.stage[i];
     plan.x_tile[i] = x_tile(z);
     plan.x_at[i] = at;
     at += samples * z.c * plan.x_tile[i].plane();
@@ -134,17 +136,17 @@ PooledBackwardPlan backward_plan(const PooledBackward& a, int parts, int samples
 
 }  // namespace
 
-PooledForwardPlan pooled_plan(const PooledForward& a, int parts) {
-  return with_most_samples<PooledForwardPlan>(
+FewChannelForwardPlan few_channel_plan(const FewChannelForward& a, int parts) {
+  return with_most_samples<FewChannelForwardPlan>(
       a.batch, parts, [&](int samples) { return forward_plan(a, parts, samples); });
 }
-PooledBackwardPlan pooled_plan(const PooledBackward& a, int parts) {
-  return with_most_samples<PooledBackwardPlan>(
+FewChannelBackwardPlan few_channel_plan(const FewChannelBackward& a, int parts) {
+  return with_most_samples<FewChannelBackwardPlan>(
       a.batch, parts, [&](int samples) { return backward_plan(a, parts, samples); });
 }
 
 // Blocks for a sample so that about 132 multiprocessors have work.
-int pooled_forward_parts(std::int64_t batch, const PooledStage& last) {
+int few_channel_forward_parts(std::int64_t batch, const FewChannelStage& last) {
   constexpr std::int64_t kMultiprocessors = kMostBlocks / 2;
   const std::int64_t wanted = batch >= kMultiprocessors ? 1 : kMultiprocessors / batch;
   const int possible = ceil_div(last.k, kForwardChannels);
@@ -152,9 +154,9 @@ int pooled_forward_parts(std::int64_t batch, const PooledStage& last) {
 }
 
 // Blocks for a sample: enough for about 132 multiprocessors, and for all sums of dw; 0: none is.
-int pooled_backward_parts(const PooledStage* stage, int stages, std::int64_t batch) {
+int few_channel_backward_parts(const FewChannelStage* stage, int stages, std::int64_t batch) {
   constexpr std::int64_t kMultiprocessors = kMostBlocks / 2;
-  const PooledStage& z = stage[stages - 1];
+  const FewChannelStage& z = stage[stages - 1];
   const std::int64_t wanted = batch >= kMultiprocessors ? 1 : kMultiprocessors / batch;
   int best = 0;
   for (int parts = 1; parts <= z.c; ++parts) {
@@ -172,14 +174,14 @@ int pooled_backward_parts(const PooledStage* stage, int stages, std::int64_t bat
   return best;
 }
 
-const char* pooled_refusal(const PooledStage* stage, int stages, bool wants_dx) {
-  PooledForward forward;
-  PooledBackward backward;
+const char* few_channel_refusal(const FewChannelStage* stage, int stages, bool wants_dx) {
+  FewChannelForward forward;
+  FewChannelBackward backward;
   forward.stages = backward.stages = stages;
   float some = 0;
   backward.dx = wants_dx ? &some : nullptr;
   for (int i = 0; i < stages; ++i) {
-    const PooledStage& z = stage[i];
+    const FewChannelStage& z = stage[i];
     forward.stage[i] = backward.stage[i] = z;
     if (z.r != stage[0].r || (z.r != 3 && z.r != 5 && z.r != 7)) {
       return "expects kernels of 3x3, 5x5 or 7x7, the same in both stages";
@@ -191,19 +193,19 @@ const char* pooled_refusal(const PooledStage* stage, int stages, bool wants_dx) 
     }
   }
   if (stages == 2 && wants_dx) return "computes no gradient of the images of two stages";
-  if (pooled_backward_parts(stage, stages, 1 << 20) == 0) {
+  if (few_channel_backward_parts(stage, stages, 1 << 20) == 0) {
     return "expects sums of the weights' gradients that fit into the registers of a block";
   }
   const auto bytes = [](int floats) { return floats * static_cast<int>(sizeof(float)); };
   forward.batch = backward.batch = 1 << 20;
   for (const int parts : {1, stage[stages - 1].k}) {
-    if (bytes(pooled_plan(forward, parts).floats) > kMostSharedBytes) {
+    if (bytes(few_channel_plan(forward, parts).floats) > kMostSharedBytes) {
       return "expects a sample that fits into the shared memory of a block";
     }
   }
   const int last_c = stage[stages - 1].c;
-  for (int parts = pooled_backward_parts(stage, stages, 1 << 20); parts <= last_c; ++parts) {
-    if (last_c % parts == 0 && bytes(pooled_plan(backward, parts).floats) > kMostSharedBytes) {
+  for (int parts = few_channel_backward_parts(stage, stages, 1 << 20); parts <= last_c; ++parts) {
+    if (last_c % parts == 0 && bytes(few_channel_plan(backward, parts).floats) > kMostSharedBytes) {
       return "expects the gradients of a sample to fit into the shared memory of a block";
     }
   }

@@ -1,34 +1,35 @@
 // SPDX-License-Identifier: Apache-2.0
-// pooled_chain_plan.cpp: convolutions of few channels with their curves and 2x2 poolings as one
-// operation of a planned step on a GPU: one kernel forward, two backward for both convolutions of a
-// LeNet (pooled_chain.h). Two stages are joined where nobody asks for the gradient of the input.
+// few_channel_chain_plan.cpp: convolutions of few channels with their curves and 2x2 poolings as
+// one operation of a planned step on a GPU: one kernel forward, two backward for both convolutions
+// of a LeNet (few_channel_conv.h). Two stages are joined where nobody asks for the gradient of the
+// input.
 #include <algorithm>
 
 #include "layers/conv2d/conv2d_chain.h"
-#include "layers/conv2d/few_channel_chains/cuda/pooled_chain.h"
+#include "layers/conv2d/shared/few_channel_conv.h"
 
 namespace convscope {
 namespace {
 
 struct Link {
-  PooledStage stage;
+  FewChannelStage stage;
   ValueId weight, bias;  // bias: kNoValue when there is none
   std::string layer;
 };
 
-class PooledChainOp final : public PlanOp {
+class FewChannelChainOp final : public PlanOp {
  public:
-  PooledChainOp(std::vector<Link> links, std::int64_t batch)
+  FewChannelChainOp(std::vector<Link> links, std::int64_t batch)
       : links_(std::move(links)), batch_(batch) {}
 
   std::string text() const override {
     std::string out = links_.size() == 2 ? "in one kernel:" : "";
     for (const Link& link : links_) {
-      const PooledStage& z = link.stage;
+      const FewChannelStage& z = link.stage;
       out += cat(out.empty() ? "" : " ", link.layer, " conv2d direct",
-                 z.curve == PooledCurve::relu   ? " + relu"
-                 : z.curve == PooledCurve::tanh ? " + tanh"
-                                                : "",
+                 z.curve == FewChannelCurve::relu   ? " + relu"
+                 : z.curve == FewChannelCurve::tanh ? " + tanh"
+                                                    : "",
                  z.pools() ? " + max_pool2d;" : ";");
     }
     return out + " sums in another order";
@@ -40,7 +41,7 @@ class PooledChainOp final : public PlanOp {
   }
 
   void forward(PlanBuilder& builder) override {
-    PooledForward a;
+    FewChannelForward a;
     a.stages = count();
     a.batch = batch_;
     y_.clear();
@@ -58,7 +59,7 @@ class PooledChainOp final : public PlanOp {
       a.passes[i] = builder.use(passes_.back()).data<std::uint8_t>();
     }
     const float* const x = input(builder);
-    builder.call([run = pooled_forward_kernel.get(builder.device()), a, x,
+    builder.call([run = few_channel_forward_kernel.get(builder.device()), a, x,
                   images = builder.images()]() mutable {
       a.x = x != nullptr ? x : static_cast<const float*>(*images);
       run(a);
@@ -66,7 +67,7 @@ class PooledChainOp final : public PlanOp {
   }
 
   void backward(PlanBuilder& builder) override {
-    PooledBackward a;
+    FewChannelBackward a;
     a.stages = count();
     a.batch = batch_;
     for (int i = 0; i < a.stages; ++i) {
@@ -83,12 +84,13 @@ class PooledChainOp final : public PlanOp {
       }
     }
     a.dy = builder.gradient(output).data<float>();
-    const std::int64_t floats = pooled_chunks(batch_) * pooled_piece_floats(a.stage, a.stages);
+    const std::int64_t floats =
+        few_channel_chunks(batch_) * few_channel_piece_floats(a.stage, a.stages);
     a.sums =
         static_cast<float*>(builder.workspace(static_cast<std::size_t>(floats) * sizeof(float)));
     const float* const x = input(builder);
     const auto emit = [&] {
-      builder.call([run = pooled_backward_kernel.get(builder.device()), a, x,
+      builder.call([run = few_channel_backward_kernel.get(builder.device()), a, x,
                     images = builder.images()]() mutable {
         a.x = x != nullptr ? x : static_cast<const float*>(*images);
         run(a);
@@ -129,7 +131,7 @@ bool accepts_link(const PlanGraph&, const ChainLink& link) {
          z.dilation_h == 1 && z.dilation_w == 1 && z.r == z.s && is_small(z);
 }
 
-PooledStage stage_of(const ChainLink& link) {
+FewChannelStage stage_of(const ChainLink& link) {
   const Conv2dProblem& z = link.conv->problem();
   const auto small = [](std::int64_t size) { return static_cast<int>(size); };
   return {.c = small(z.c),
@@ -141,16 +143,16 @@ PooledStage stage_of(const ChainLink& link) {
           .pad_left = small(z.pad_left),
           .p = small(z.p()),
           .q = small(z.q()),
-          .curve = link.curve == ChainLink::Curve::relu   ? PooledCurve::relu
-                   : link.curve == ChainLink::Curve::tanh ? PooledCurve::tanh
-                                                          : PooledCurve::none,
-          .pool = link.pools ? PooledBy::maximum : PooledBy::nothing};
+          .curve = link.curve == ChainLink::Curve::relu   ? FewChannelCurve::relu
+                   : link.curve == ChainLink::Curve::tanh ? FewChannelCurve::tanh
+                                                          : FewChannelCurve::none,
+          .max_pool = link.pools};
 }
 
 bool accepts(const PlanGraph& graph, const std::vector<ChainLink>& links) {
   const bool wants_dx = graph.wants_gradient(links.front().input());
-  const PooledStage stages[2] = {stage_of(links.front()), stage_of(links.back())};
-  return *pooled_refusal(stages, static_cast<int>(links.size()), wants_dx) == '\0';
+  const FewChannelStage stages[2] = {stage_of(links.front()), stage_of(links.back())};
+  return *few_channel_refusal(stages, static_cast<int>(links.size()), wants_dx) == '\0';
 }
 
 void form_chains(PlanGraph& graph) {
@@ -171,12 +173,12 @@ void form_chains(PlanGraph& graph) {
     for (const ChainLink& link : links) {
       chain.push_back({stage_of(link), link.conv->weight(), link.conv->bias(), link.conv->layer});
     }
-    replace_chain(graph, links, std::make_unique<PooledChainOp>(std::move(chain), images[0]));
+    replace_chain(graph, links, std::make_unique<FewChannelChainOp>(std::move(chain), images[0]));
   }
 }
 
-const bool registered =
-    register_plan_rewrite({.name = "pooled_chain", .device = DeviceType::cuda, .run = form_chains});
+const bool registered = register_plan_rewrite(
+    {.name = "few_channel_chain", .device = DeviceType::cuda, .run = form_chains});
 
 }  // namespace
 }  // namespace convscope

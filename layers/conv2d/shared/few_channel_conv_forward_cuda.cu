@@ -1,19 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-// pooled_chain_forward_cuda.cu: one or two convolutions of few channels with bias, curve and 2x2
-// pooling in one kernel, a sample in the shared memory of a block.
+// few_channel_conv_forward_cuda.cu: one or two convolutions of few channels with bias, curve and
+// 2x2 pooling in one kernel, a sample in the shared memory of a block.
 //
 // Formula    y[n,k,i,j] = max over a, b < 2 of f(b[k] + sum over c, r, s of
 //            x[n,c,2i+a-pad_top+r,2j+b-pad_left+s] w[k,c,r,s]),  f = ReLU, tanh or nothing;
-//            the mean instead of the maximum, or no pooling at all
+//            or no pooling at all
 // Textbook   for n, k, i, j:
 //              for a, b: v[a][b] = f(b[k] + sum of products)
 //              y[n][k][i][j] = largest of v;  passes = which one it was
-// Plan       A block takes samples, up to four at a time when there are many: weights stay in shared
-//            memory. A thread computes a tile of 2 x 4 outputs for two output channels in 16 registers: two pooling
-//            windows side by side, so that pooling needs no other thread. Where there are more
-//            threads than tiles, the sum over the input channels is cut and added up through shared
-//            memory. The second stage reads the first one's y from shared memory. Few samples: more
-//            blocks share a sample, each with its part of the last stage's channels.
+// Plan       A block takes samples, up to four at a time when there are many: weights stay in
+//            shared memory. A thread computes a tile of 2 x 4 outputs for two output channels in 16
+//            registers: two pooling windows side by side, so that pooling needs no other thread.
+//            Where there are more threads than tiles, the sum over the input channels is cut and
+//            added up through shared memory. The second stage reads the first one's y from shared
+//            memory. Few samples: more blocks share a sample, each with its part of the last
+//            stage's channels.
 // Shapes     x [N,C,H,W], w [K,C,R,R], b [K], y [N,K,P/2,Q/2], all f32 (sums too); passes u8 as y
 // Supports   f32, R = S = 3, 5 or 7, stride 1, no dilation, no groups, padding below R, sizes whose
 //            tiles fit into the shared memory of a block
@@ -22,24 +23,24 @@
 //            it the latency of one sample counts
 // Numerics   error growth about 1 (sums of C R^2 products, in at most C pieces); the same bits on
 //            each run; exact on integers; NaN wins in the maximum
-// Backward   pooled_chain_backward_cuda.cu reads y and `passes`, four bits for each y
+// Backward   few_channel_conv_backward_cuda.cu reads y and `passes`, four bits for each y
 // Choices    two channels: 16 sums, and for the 80 products of a kernel row (R = 5) 2 vector loads
 //            of x and 4 of w, so that the multipliers and not shared memory bound it; 256 threads:
 //            two blocks on each multiprocessor
 // Source     Y. LeCun et al.: Gradient-Based Learning Applied to Document Recognition, 1998 (the
 //            network); the fusion is our own
-// Read next  direct_cuda.cu (one convolution, any size), pooled_chain_backward_cuda.cu
-#include "layers/conv2d/few_channel_chains/cuda/pooled_chain_tiles.cuh"
+// Read next  direct_cuda.cu (one convolution, any size), few_channel_conv_backward_cuda.cu
+#include "layers/conv2d/shared/few_channel_conv_tiles.cuh"
 #include "layers/dispatch/kernel_runs.h"
 
 namespace convscope {
 namespace {
 
-using namespace pooled;
+using namespace few_channel;
 
 // Bias, curve and pooling of the tile (2 x 4 sums) of channel k.
 struct Finish {
-  const PooledStage* z;
+  const FewChannelStage* z;
   float* y;              // of the first sample; may be null
   std::uint8_t* passes;  // may be null
   float* next;           // the tile of x of the next stage, on its first pixel; may be null
@@ -97,7 +98,7 @@ struct Finish {
 // Output channels [k_begin, k_end) of one stage of `samples` samples from its tiles in shared
 // memory. Ends with no barrier; has one inside when the sums are split.
 template <int R>
-__device__ void compute_stage(const PooledStage& z, const XTile& tile, const Deal& deal,
+__device__ void compute_stage(const FewChannelStage& z, const XTile& tile, const Deal& deal,
                               const DealDivisors& by, const FastDivisor& by_k_tiles, const float* x,
                               const float* w, const float* b, int k_begin, int k_end, int samples,
                               float* split, const Finish& finish) {
@@ -170,13 +171,14 @@ __device__ void compute_stage(const PooledStage& z, const XTile& tile, const Dea
 }
 
 template <int R>
-__global__ void __launch_bounds__(kBlockThreads, 2) pooled_forward(const PooledForwardPlan plan) {
+__global__ void __launch_bounds__(kBlockThreads, 2)
+    few_channel_forward(const FewChannelForwardPlan plan) {
   float* const shared = dynamic_shared<float>();
-  const PooledForward& a = plan.a;
+  const FewChannelForward& a = plan.a;
   const int part = static_cast<int>(blockIdx.x) % plan.parts;
   const int last = a.stages - 1;
-  const PooledStage& first = a.stage[0];
-  const PooledStage& end = a.stage[last];
+  const FewChannelStage& first = a.stage[0];
+  const FewChannelStage& end = a.stage[last];
   const int k_begin = part * plan.slice;
   const int k_end = least(k_begin + plan.slice, end.k);
   for (int i = 0; i < a.stages; ++i) {  // the frames stay
@@ -228,11 +230,11 @@ __global__ void __launch_bounds__(kBlockThreads, 2) pooled_forward(const PooledF
   }
 }
 
-void run(const PooledForward& a, int parts) {
+void run(const FewChannelForward& a, int parts) {
   for (int i = 0; i < a.stages; ++i) {
-    kernel_ran(kFewChannelChain, "forward", pooled_problem(a.stage[i], a.batch));
+    kernel_ran(kFewChannelChain, "forward", few_channel_problem(a.stage[i], a.batch));
   }
-  const PooledForwardPlan plan = pooled_plan(a, parts);
+  const FewChannelForwardPlan plan = few_channel_plan(a, parts);
   const std::int64_t blocks = ceil_div(a.batch, plan.samples) * plan.parts;
   const std::int64_t most_blocks = plan.parts * most(1, kMostBlocks / plan.parts);
   const LaunchShape shape{
@@ -242,21 +244,21 @@ void run(const PooledForward& a, int parts) {
       .overlaps_previous = true};
   switch (a.stage[0].r) {
     case 3:
-      return launch(pooled_forward<3>, shape, plan);
+      return launch(few_channel_forward<3>, shape, plan);
     case 5:
-      return launch(pooled_forward<5>, shape, plan);
+      return launch(few_channel_forward<5>, shape, plan);
     default:
-      return launch(pooled_forward<7>, shape, plan);
+      return launch(few_channel_forward<7>, shape, plan);
   }
 }
 
-void forward(const PooledForward& a) {
+void forward(const FewChannelForward& a) {
   if (a.batch == 0) return;
   // So few samples that the first stage alone can use several blocks for each: stage by stage.
   const std::int64_t alone = kMostBlocks / 8;
   if (a.stages == 2 && a.batch < alone && a.y[0] != nullptr) {
     for (int i = 0; i < 2; ++i) {
-      PooledForward one;
+      FewChannelForward one;
       one.batch = a.batch;
       one.x = i == 0 ? a.x : a.y[0];
       one.stage[0] = a.stage[i];
@@ -264,15 +266,15 @@ void forward(const PooledForward& a) {
       one.b[0] = a.b[i];
       one.y[0] = a.y[i];
       one.passes[0] = a.passes[i];
-      run(one, pooled_forward_parts(a.batch, a.stage[i]));
+      run(one, few_channel_forward_parts(a.batch, a.stage[i]));
     }
     return;
   }
-  run(a, pooled_forward_parts(a.batch, a.stage[a.stages - 1]));
+  run(a, few_channel_forward_parts(a.batch, a.stage[a.stages - 1]));
 }
 
 }  // namespace
 
-CONVSCOPE_KERNEL(pooled_forward_kernel, cuda, forward)
+CONVSCOPE_KERNEL(few_channel_forward_kernel, cuda, forward)
 
 }  // namespace convscope

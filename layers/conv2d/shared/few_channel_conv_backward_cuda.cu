@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// pooled_chain_backward_cuda.cu: the gradients of one or two pooled convolutions of few channels:
+// few_channel_conv_backward_cuda.cu: the gradients of one or two pooled convolutions of few
+// channels:
 // dw, db and dx of a sample from shared memory, then one kernel that adds the samples' sums up.
 //
 // Formula    g = dy of the pooling's winners, times f'(y), before the pooling: [N,K,P,Q];
@@ -10,19 +11,19 @@
 //              un-pool dy into g
 //              dw2 += x2 (x) g;  dx2 = g (*) turned w2
 //              un-pool dx2 into g1;  dw1 += x1 (x) g1
-// Plan       A block takes samples, several at a time when there are many, and keeps its sums of dw in registers over
-//            all of them: a thread owns R sums for a few k, one c and one kernel row, over some of
-//            the pixels. g lies dense in shared memory, zeros around its columns for dx, which is a
-//            convolution with the turned kernel: tiles of 2 x 4 pixels, several channels, the sum
-//            over k cut into pieces. Kernel rows that meet only zeros are left out. The pieces are
-//            added up where g of the stage before is made, so dx2 never leaves the block. At the
-//            end threads that share a sum of dw add up through shared memory, and the block writes
-//            its sums; a second kernel adds the blocks in order. Few samples: more blocks share a
-//            sample, each with its part of the last stage's input channels, which are the first
-//            stage's output channels: no work is done twice.
+// Plan       A block takes samples, several at a time when there are many, and keeps its sums of dw
+//            in registers over all of them: a thread owns R sums for a few k, one c and one kernel
+//            row, over some of the pixels. g lies dense in shared memory, zeros around its columns
+//            for dx, which is a convolution with the turned kernel: tiles of 2 x 4 pixels, several
+//            channels, the sum over k cut into pieces. Kernel rows that meet only zeros are left
+//            out. The pieces are added up where g of the stage before is made, so dx2 never leaves
+//            the block. At the end threads that share a sum of dw add up through shared memory, and
+//            the block writes its sums; a second kernel adds the blocks in order. Few samples: more
+//            blocks share a sample, each with its part of the last stage's input channels, which
+//            are the first stage's output channels: no work is done twice.
 // Shapes     x [N,C,H,W], w [K,C,R,R], y and dy [N,K,P/2,Q/2], passes u8 as y; dw, db as w, b; f32
-// Supports   as pooled_chain_forward_cuda.cu; the mean only with a ReLU or no curve; dx only of a
-//            single stage; sizes whose sums of dw fit into the registers of a block
+// Supports   as few_channel_conv_forward_cuda.cu; dx only of a single stage; sizes
+//            whose sums of dw fit into the registers of a block
 // Cost       FLOPs = 2 N K P Q C R^2 for dw, about 1.5 times that for dx; bytes = x, y, passes, dy
 //            once, 4 (weights) min(N, 264) for the partial sums, twice; compute-bound
 // Numerics   error growth about 1; the order of the sums depends on the sizes alone: same bits on
@@ -34,17 +35,17 @@
 //            channels of dx: 3 or 2 in one thread, whichever divides
 // Source     the two-stage reduction: M. Harris: Optimizing Parallel Reduction in CUDA, 2007; the
 //            rest is our own
-// Read next  pooled_chain_forward_cuda.cu, direct_cuda.cu
-#include "layers/conv2d/few_channel_chains/cuda/pooled_chain_tiles.cuh"
+// Read next  few_channel_conv_forward_cuda.cu, direct_cuda.cu
+#include "layers/conv2d/shared/few_channel_conv_tiles.cuh"
 #include "layers/dispatch/kernel_runs.h"
 
 namespace convscope {
 namespace {
 
-using namespace pooled;
+using namespace few_channel;
 
 // The gradient before pooling and curve of one pooled output, into the dense tile.
-__device__ inline void spread(const PooledStage& z, unsigned passes, float g, float* to,
+__device__ inline void spread(const FewChannelStage& z, unsigned passes, float g, float* to,
                               int pitch) {
   if (!z.pools()) {
     *to = g;
@@ -57,8 +58,8 @@ __device__ inline void spread(const PooledStage& z, unsigned passes, float g, fl
 }
 
 // What one pooled output gives to each pixel that it passes on to.
-__device__ inline float pixel_gradient(const PooledStage& z, float dy, float y) {
-  if (z.curve == PooledCurve::tanh) return dy * curve_slope(z.curve, y);
+__device__ inline float pixel_gradient(const FewChannelStage& z, float dy, float y) {
+  if (z.curve == FewChannelCurve::tanh) return dy * curve_slope(z.curve, y);
   return z.pools() || curve_slope(z.curve, y) != 0.0f ? dy : 0.0f;
 }
 
@@ -85,8 +86,8 @@ __device__ void write_plane_sums(float value, int planes, float* scratch, float*
   }
 }
 
-// One thread's sums of dw: kChannels x R of them for one c and r, over some of the pixels. The block
-// has output channels [k_begin, k_end) and input channels [c_begin, c_begin + c_count).
+// One thread's sums of dw: kChannels x R of them for one c and r, over some of the pixels. The
+// block has output channels [k_begin, k_end) and input channels [c_begin, c_begin + c_count).
 template <int R, int kChannels>
 struct WeightSums {
   const Deal& deal;
@@ -148,7 +149,7 @@ struct WeightSums {
 
 // Pieces of dx of channels [c_begin, c_end): [cut][channel][tile][8] in `split`.
 template <int R, int kChannels>
-__device__ void convolve_back(const PooledBackwardPlan& plan, const PooledStage& z,
+__device__ void convolve_back(const FewChannelBackwardPlan& plan, const FewChannelStage& z,
                               const DyTile& tile, const Deal& deal, const float* dy, const float* w,
                               int c_begin, int c_end, int samples, float* split) {
   // Tiles of one row are neighbours, so that a warp mostly agrees on the kernel rows that matter.
@@ -206,14 +207,15 @@ struct DxReader {
 };
 
 template <int R, int kChannels>
-__global__ void __launch_bounds__(kBlockThreads, 2) pooled_backward(const PooledBackwardPlan plan) {
+__global__ void __launch_bounds__(kBlockThreads, 2)
+    few_channel_backward(const FewChannelBackwardPlan plan) {
   float* const shared = dynamic_shared<float>();
-  const PooledBackward& a = plan.a;
+  const FewChannelBackward& a = plan.a;
   const int part = static_cast<int>(blockIdx.x) % plan.parts;
   const int chunk = static_cast<int>(blockIdx.x) / plan.parts;
   const int last = a.stages - 1;
-  const PooledStage& z = a.stage[last];
-  const PooledStage& first = a.stage[0];
+  const FewChannelStage& z = a.stage[last];
+  const FewChannelStage& first = a.stage[0];
   const int c_count = plan.slice;
   const int c_begin = part * c_count;
   const int c_end = c_begin + c_count;
@@ -273,7 +275,7 @@ __global__ void __launch_bounds__(kBlockThreads, 2) pooled_backward(const Pooled
       for (int i = of_y.first; i < out; i += of_y.step) {
         const unsigned passes = z.pools() ? a.passes[last][from + i] : 1u;
         const bool reads_y =
-            z.curve == PooledCurve::tanh || (!z.pools() && z.curve == PooledCurve::relu);
+            z.curve == FewChannelCurve::tanh || (!z.pools() && z.curve == FewChannelCurve::relu);
         const float d = pixel_gradient(z, a.dy[from + i], reads_y ? a.y[last][from + i] : 0.0f);
         const int row = plan.by_out_w.divide(i);
         const int column = i - row * out_w;
@@ -381,31 +383,31 @@ __global__ void __launch_bounds__(kAddThreads)
 }
 
 template <int R>
-void launch_channels(const LaunchShape& shape, const PooledBackwardPlan& plan) {
+void launch_channels(const LaunchShape& shape, const FewChannelBackwardPlan& plan) {
   switch (plan.channels) {
     case 1:
-      return launch(pooled_backward<R, 1>, shape, plan);
+      return launch(few_channel_backward<R, 1>, shape, plan);
     case 2:
-      return launch(pooled_backward<R, 2>, shape, plan);
+      return launch(few_channel_backward<R, 2>, shape, plan);
     default:
-      if constexpr (R < 7) launch(pooled_backward<R, 3>, shape, plan);
+      if constexpr (R < 7) launch(few_channel_backward<R, 3>, shape, plan);
   }
 }
 
-void say_what_runs(const PooledBackward& a) {
+void say_what_runs(const FewChannelBackward& a) {
   for (int i = 0; i < a.stages; ++i) {
-    const Conv2dProblem problem = pooled_problem(a.stage[i], a.batch);
+    const Conv2dProblem problem = few_channel_problem(a.stage[i], a.batch);
     if (a.dw[i] != nullptr) kernel_ran(kFewChannelChain, "backward_weight", problem);
     if (i > 0 || a.dx != nullptr) kernel_ran(kFewChannelChain, "backward_data", problem);
   }
 }
 
-void backward(const PooledBackward& a) {
+void backward(const FewChannelBackward& a) {
   if (a.batch == 0) return;
   say_what_runs(a);
-  const PooledStage& z = a.stage[a.stages - 1];
-  const int parts = pooled_backward_parts(a.stage, a.stages, a.batch);
-  const PooledBackwardPlan plan = pooled_plan(a, parts);
+  const FewChannelStage& z = a.stage[a.stages - 1];
+  const int parts = few_channel_backward_parts(a.stage, a.stages, a.batch);
+  const FewChannelBackwardPlan plan = few_channel_plan(a, parts);
   const LaunchShape shape{.grid = dim3(static_cast<unsigned>(plan.chunks * parts)),
                           .block = dim3(kBlockThreads),
                           .shared_bytes = static_cast<std::size_t>(plan.floats) * sizeof(float),
@@ -438,6 +440,6 @@ void backward(const PooledBackward& a) {
 
 }  // namespace
 
-CONVSCOPE_KERNEL(pooled_backward_kernel, cuda, backward)
+CONVSCOPE_KERNEL(few_channel_backward_kernel, cuda, backward)
 
 }  // namespace convscope

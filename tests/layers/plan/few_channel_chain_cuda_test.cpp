@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// pooled_chain_cuda_test.cpp: on a GPU a planned step joins the convolutions of a LeNet with their
-// curves and poolings, and gives the loss and the gradients of the dynamic graph on the CPU.
+// few_channel_chain_cuda_test.cpp: on a GPU a planned step joins the convolutions of a LeNet with
+// their curves and poolings, and gives the loss and the gradients of the dynamic graph on the CPU.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -17,7 +17,7 @@ namespace {
 
 using testing::cuda;
 using testing::options;
-using PooledChainPlan = testing::CudaTest;
+using FewChannelChainPlan = testing::CudaTest;
 
 std::shared_ptr<Module> lenet5(const Options& chosen, const Shape& input) {
   LayerContext context;
@@ -74,7 +74,7 @@ void expect_same_as_dynamic(const Options& chosen, std::int64_t n, const Shape& 
   }
 }
 
-TEST_F(PooledChainPlan, joins_both_convolutions_of_a_lenet) {
+TEST_F(FewChannelChainPlan, joins_both_convolutions_of_a_lenet) {
   const char* const text =
       "in one kernel: c1 conv2d direct + relu + max_pool2d; c2 conv2d direct + relu + max_pool2d;";
   expect_same_as_dynamic(options({}), 5, {1, 28, 28}, text);
@@ -83,12 +83,12 @@ TEST_F(PooledChainPlan, joins_both_convolutions_of_a_lenet) {
                          3, {2, 17, 19}, text);
 }
 
-TEST_F(PooledChainPlan, takes_a_tanh_with_it) {
+TEST_F(FewChannelChainPlan, takes_a_tanh_with_it) {
   expect_same_as_dynamic(options({{"activation", std::string("tanh")}}), 3, {1, 28, 28},
                          "c1 conv2d direct + tanh + max_pool2d; c2 conv2d direct + tanh");
 }
 
-TEST_F(PooledChainPlan, leaves_large_images_to_the_cards) {
+TEST_F(FewChannelChainPlan, leaves_large_images_to_the_cards) {
   const Shape input{1, 3, 200, 200};
   const auto model = lenet5(options({}), input);
   move_to(*model, cuda());
@@ -98,7 +98,7 @@ TEST_F(PooledChainPlan, leaves_large_images_to_the_cards) {
   EXPECT_EQ(plan->text().find("in one kernel"), std::string::npos) << plan->text();
 }
 
-TEST_F(PooledChainPlan, infers_without_gradients) {
+TEST_F(FewChannelChainPlan, infers_without_gradients) {
   const Shape input{4, 1, 28, 28};
   const auto dynamic = lenet5(options({}), input);
   const auto planned = lenet5(options({}), input);

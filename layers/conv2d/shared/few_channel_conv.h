@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// pooled_chain.h: one or two neighbouring convolutions of few channels on a GPU, each with bias,
-// ReLU or tanh and a 2x2 pooling behind it, in one kernel for each direction: sizes, how the tiles
-// lie in shared memory, and the kernels. Used by a rewrite of planned steps (pooled_chain_plan.cpp).
+// few_channel_conv.h: one or two neighbouring convolutions of few channels on a GPU, each with
+// bias, ReLU or tanh and a 2x2 pooling behind it, in one kernel for each direction: sizes, how the
+// tiles lie in shared memory, and the kernels. Used by the card direct_cuda.cu and by a rewrite of
+// planned steps (few_channel_chain_plan.cpp).
 //
 // Everything that a sample needs lies in the shared memory of one block, so nothing but x, the
 // pooled y and four bits for each of its elements goes through memory. All sizes are small numbers:
@@ -16,19 +17,18 @@
 
 namespace convscope {
 
-enum class PooledCurve : std::uint8_t { none, relu, tanh };
-enum class PooledBy : std::uint8_t { nothing, maximum };  // 2x2 at stride 2
+enum class FewChannelCurve : std::uint8_t { none, relu, tanh };
 
 // y = pool(curve(conv(x, w) + b)), stride 1, a square kernel of R = 3, 5 or 7.
-struct PooledStage {
+struct FewChannelStage {
   int c = 1, h = 1, w = 1;  // x [N,C,H,W]
   int k = 1, r = 3;         // w [K,C,R,R]
   int pad_top = 0, pad_left = 0;
   int p = 1, q = 1;  // of the convolution
-  PooledCurve curve = PooledCurve::none;
-  PooledBy pool = PooledBy::nothing;
+  FewChannelCurve curve = FewChannelCurve::none;
+  bool max_pool = false;  // 2x2 at stride 2
 
-  constexpr bool pools() const { return pool != PooledBy::nothing; }
+  constexpr bool pools() const { return max_pool; }
   constexpr int out_h() const { return pools() ? p / 2 : p; }
   constexpr int out_w() const { return pools() ? q / 2 : q; }
   // Rows and columns of the convolution that anybody reads: pooling drops an odd last one.
@@ -40,9 +40,9 @@ struct PooledStage {
 
 // The name under which the kernels of the chain say that they ran, and the problem of one stage.
 inline constexpr const char* kFewChannelChain = "few_channel_chain";
-CONVSCOPE_API Conv2dProblem pooled_problem(const PooledStage& stage, std::int64_t batch);
+CONVSCOPE_API Conv2dProblem few_channel_problem(const FewChannelStage& stage, std::int64_t batch);
 
-namespace pooled {
+namespace few_channel {
 
 constexpr int kBlockThreads = 256;
 constexpr int kTileRows = 2, kTileColumns = 4;  // outputs of one thread, for each channel
@@ -70,15 +70,15 @@ struct XTile {
   int rows = 0, pitch = 0;
   constexpr int plane() const { return rows * pitch; }
 };
-constexpr XTile x_tile(const PooledStage& z) {
+constexpr XTile x_tile(const FewChannelStage& z) {
   const int columns = round_up(z.used_q(), kTileColumns) - kTileColumns + row_floats(z.r);
   return {.rows = most(round_up(z.used_p(), kTileRows) + z.r - 1, z.h + z.pad_top),
           .pitch = row_pitch(most(columns, z.w + z.pad_left))};
 }
 
-// dy of one channel before the pooling, dense. Row i, column j is dy[i][j - left]. The gradient of x
-// is a convolution with the turned kernel: it sees zeros in columns around dy, which are there, and
-// in `frame` rows above and below, which are not: a thread knows them. `left` is a multiple of
+// dy of one channel before the pooling, dense. Row i, column j is dy[i][j - left]. The gradient of
+// x is a convolution with the turned kernel: it sees zeros in columns around dy, which are there,
+// and in `frame` rows above and below, which are not: a thread knows them. `left` is a multiple of
 // four, so tiles of dx begin `shift` columns before a multiple of four.
 struct DyTile {
   int frame = 0, left = 0, shift = 0;
@@ -86,7 +86,7 @@ struct DyTile {
   int tiles_h = 0, tiles_w = 0;  // of dx
   constexpr int plane() const { return rows * pitch; }
 };
-constexpr DyTile dy_tile(const PooledStage& z, bool wants_dx) {
+constexpr DyTile dy_tile(const FewChannelStage& z, bool wants_dx) {
   DyTile t;
   int columns = 0;
   if (wants_dx) {
@@ -104,8 +104,8 @@ constexpr DyTile dy_tile(const PooledStage& z, bool wants_dx) {
 }
 
 // Weights [K][C][R][weight_row]; the extra four floats put neighbouring kernels into other banks.
-constexpr int weight_c(const PooledStage& z) { return z.r * weight_row(z.r); }
-constexpr int weight_k(const PooledStage& z) { return z.c * weight_c(z) + 4; }
+constexpr int weight_c(const FewChannelStage& z) { return z.r * weight_row(z.r); }
+constexpr int weight_k(const FewChannelStage& z) { return z.c * weight_c(z) + 4; }
 
 // How the outputs of a stage's convolution are dealt out: item = one tile of one sample for a few
 // channels, its sum over the input channels cut into `splits` when that keeps more threads busy.
@@ -137,7 +137,7 @@ constexpr int splits_for(int items, int depth) {
   }
   return best;
 }
-constexpr Deal forward_deal(const PooledStage& z, int k_count, int samples) {
+constexpr Deal forward_deal(const FewChannelStage& z, int k_count, int samples) {
   Deal d;
   d.tiles_w = ceil_div(z.used_q(), kTileColumns);
   d.tiles = ceil_div(z.used_p(), kTileRows) * d.tiles_w;
@@ -146,7 +146,7 @@ constexpr Deal forward_deal(const PooledStage& z, int k_count, int samples) {
   d.splits = splits_for(d.items(), z.c);
   return d;
 }
-constexpr Deal data_deal(const PooledStage& z, int c_count, int channels, int samples) {
+constexpr Deal data_deal(const FewChannelStage& z, int c_count, int channels, int samples) {
   const DyTile t = dy_tile(z, true);
   Deal d;
   d.tiles_w = t.tiles_w;
@@ -157,7 +157,7 @@ constexpr Deal data_deal(const PooledStage& z, int c_count, int channels, int sa
   return d;
 }
 // dw: item = (a few k, one c, one r), S sums for each k; its pixels, in fours, cut into splits.
-constexpr Deal weight_deal(const PooledStage& z, int k_count, int channels, int c_count) {
+constexpr Deal weight_deal(const FewChannelStage& z, int k_count, int channels, int c_count) {
   Deal d;
   d.tiles_w = ceil_div(z.used_q(), kTileColumns);
   d.tiles = z.used_p() * d.tiles_w;
@@ -167,13 +167,13 @@ constexpr Deal weight_deal(const PooledStage& z, int k_count, int channels, int 
   return d;
 }
 
-}  // namespace pooled
+}  // namespace few_channel
 
 // Four bits for each pooled output: the pixels of its window that get its gradient, in the order
 // (0,0) (0,1) (1,0) (1,1); one bit or none for the maximum.
-struct PooledForward {
+struct FewChannelForward {
   int stages = 1;  // 1 or 2
-  PooledStage stage[2];
+  FewChannelStage stage[2];
   std::int64_t batch = 0;
   const float* x = nullptr;      // [N,C,H,W] of stage[0]
   const float* w[2] = {};        //
@@ -182,9 +182,9 @@ struct PooledForward {
   std::uint8_t* passes[2] = {};  // as y; null: not wanted
 };
 
-struct PooledBackward {
+struct FewChannelBackward {
   int stages = 1;
-  PooledStage stage[2];
+  FewChannelStage stage[2];
   std::int64_t batch = 0;
   const float* x = nullptr;
   const float* w[2] = {};
@@ -195,62 +195,64 @@ struct PooledBackward {
   float* dw[2] = {};          // of a single stage may be null, when dx is wanted alone
   float* db[2] = {};          // may be null
   bool accumulate[2] = {};
-  float* sums = nullptr;  // pooled_sums_floats()
+  float* sums = nullptr;  // few_channel_sums_floats()
 };
 
 // What the kernels need beside the pointers: who does what, and where each piece of shared memory
 // begins, in floats.
-struct PooledForwardPlan {
-  PooledForward a;
+struct FewChannelForwardPlan {
+  FewChannelForward a;
   int parts = 1, slice = 1;  // blocks that share a sample; output channels of each of them
   int samples = 1;           // of a block at a time
-  pooled::XTile tile[2] = {};
-  pooled::Deal deal[2] = {};
-  pooled::DealDivisors by[2] = {};
+  few_channel::XTile tile[2] = {};
+  few_channel::Deal deal[2] = {};
+  few_channel::DealDivisors by[2] = {};
   FastDivisor by_k_tiles[2] = {};  // tiles of all output channels of a sample
   FastDivisor by_w{}, by_image{};  // of x
   FastDivisor by_weights[2] = {};  // C R R
   int x_at[2] = {}, w_at[2] = {}, split_at = 0, floats = 0;
 };
-struct PooledBackwardPlan {
-  PooledBackward a;
+struct FewChannelBackwardPlan {
+  FewChannelBackward a;
   int parts = 1, chunks = 1;    // blocks that share a sample; groups of samples
   int samples = 1;              // of a block at a time
   int slice = 1;                // channels of dx, and of the first stage's y, of one block
   int channels = 1;             // of dx of one thread: 1, 2 or 3
   bool convolves_back = false;  // the last stage's dx is wanted
-  pooled::XTile x_tile[2] = {};
-  pooled::DyTile dy_tile[2] = {};
-  pooled::Deal data = {};                                                       // of dx
+  few_channel::XTile x_tile[2] = {};
+  few_channel::DyTile dy_tile[2] = {};
+  few_channel::Deal data = {};                                                  // of dx
   FastDivisor by_row_items{}, by_cut_items{}, by_sample_items{}, by_tiles_w{};  // of it
   FastDivisor by_w[2] = {}, by_image[2] = {}, by_out_w{}, by_weights{};
-  pooled::Deal weight[2] = {};  // of dw
+  few_channel::Deal weight[2] = {};  // of dw
   int x_at[2] = {}, dy_at[2] = {}, w_at = 0, passes_at = 0, split_at = 0, floats = 0;
   std::int64_t piece = 0;                     // floats of one chunk's sums
   std::int64_t dw_at[2] = {}, db_at[2] = {};  // in it
 };
-CONVSCOPE_API PooledForwardPlan pooled_plan(const PooledForward& a, int parts);
-CONVSCOPE_API PooledBackwardPlan pooled_plan(const PooledBackward& a, int parts);
+CONVSCOPE_API FewChannelForwardPlan few_channel_plan(const FewChannelForward& a, int parts);
+CONVSCOPE_API FewChannelBackwardPlan few_channel_plan(const FewChannelBackward& a, int parts);
 
 // Blocks for each sample, so that about 132 multiprocessors have work.
-CONVSCOPE_API int pooled_forward_parts(std::int64_t batch, const PooledStage& last);
+CONVSCOPE_API int few_channel_forward_parts(std::int64_t batch, const FewChannelStage& last);
 // 0: the sums of dw do not fit into the registers of a block.
-CONVSCOPE_API int pooled_backward_parts(const PooledStage* stage, int stages, std::int64_t batch);
+CONVSCOPE_API int few_channel_backward_parts(const FewChannelStage* stage, int stages,
+                                             std::int64_t batch);
 
 // "" or why the kernels do not compute this.
-CONVSCOPE_API const char* pooled_refusal(const PooledStage* stage, int stages, bool wants_dx);
+CONVSCOPE_API const char* few_channel_refusal(const FewChannelStage* stage, int stages,
+                                              bool wants_dx);
 
-// Floats of the partial sums of dw and db, one piece for each of pooled_chunks(batch).
-constexpr int pooled_chunks(std::int64_t batch) {
-  return batch < pooled::kMostBlocks ? static_cast<int>(batch) : pooled::kMostBlocks;
+// Floats of the partial sums of dw and db, one piece for each of few_channel_chunks(batch).
+constexpr int few_channel_chunks(std::int64_t batch) {
+  return batch < few_channel::kMostBlocks ? static_cast<int>(batch) : few_channel::kMostBlocks;
 }
-constexpr std::int64_t pooled_piece_floats(const PooledStage* stage, int stages) {
+constexpr std::int64_t few_channel_piece_floats(const FewChannelStage* stage, int stages) {
   std::int64_t sum = 0;
   for (int i = 0; i < stages; ++i) sum += stage[i].weights() + stage[i].k;
   return sum;
 }
 
-extern CONVSCOPE_API KernelSlot<void(const PooledForward&)> pooled_forward_kernel;
-extern CONVSCOPE_API KernelSlot<void(const PooledBackward&)> pooled_backward_kernel;
+extern CONVSCOPE_API KernelSlot<void(const FewChannelForward&)> few_channel_forward_kernel;
+extern CONVSCOPE_API KernelSlot<void(const FewChannelBackward&)> few_channel_backward_kernel;
 
 }  // namespace convscope

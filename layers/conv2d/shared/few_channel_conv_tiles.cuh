@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// pooled_chain_tiles.cuh: the inner loops of the pooled chains: a tile of a convolution, and the
-// sums of a weight gradient, from shared memory into registers.
+// few_channel_conv_tiles.cuh: the inner loops of convolutions of few channels: a tile of a
+// convolution, and the sums of a weight gradient, from shared memory into registers.
 #pragma once
 
 #include "framework/cuda/async_copy.cuh"
 #include "framework/cuda/launch.cuh"
-#include "layers/conv2d/few_channel_chains/cuda/pooled_chain.h"
+#include "layers/conv2d/shared/few_channel_conv.h"
 
-namespace convscope::pooled {
+namespace convscope::few_channel {
 
 __device__ inline void load_four(const float* from, float* to) {
   const float4 v = *reinterpret_cast<const float4*>(from);
@@ -113,21 +113,22 @@ __device__ inline void weight_tile(const float* x, int x_pitch, const float* dy,
   }
 }
 
-__device__ inline float curve_of(PooledCurve curve, float value) {
-  if (curve == PooledCurve::tanh) return tanhf(value);
-  return curve == PooledCurve::relu && value <= 0.0f ? 0.0f : value;  // NaN stays NaN
+__device__ inline float curve_of(FewChannelCurve curve, float value) {
+  if (curve == FewChannelCurve::tanh) return tanhf(value);
+  return curve == FewChannelCurve::relu && value <= 0.0f ? 0.0f : value;  // NaN stays NaN
 }
 // The factor of the gradient, from y.
-__device__ inline float curve_slope(PooledCurve curve, float y) {
-  if (curve == PooledCurve::tanh) return 1.0f - y * y;
-  return curve == PooledCurve::relu && y <= 0.0f ? 0.0f : 1.0f;  // NaN passes, as in relu()
+__device__ inline float curve_slope(FewChannelCurve curve, float y) {
+  if (curve == FewChannelCurve::tanh) return 1.0f - y * y;
+  return curve == FewChannelCurve::relu && y <= 0.0f ? 0.0f : 1.0f;  // NaN passes, as in relu()
 }
 
-// w [K][C][R][R] of kernels [k_begin, k_end) and each.d / R^2 channels from c_begin on, into rows of
-// weight_row(R) floats; the others stay where they are. Ends with copies under way.
+// w [K][C][R][R] of kernels [k_begin, k_end) and each.d / R^2 channels from c_begin on, into rows
+// of weight_row(R) floats; the others stay where they are. Ends with copies under way.
 template <int R>
-__device__ inline void load_weights(const PooledStage& z, const FastDivisor& each, const float* w,
-                                    int k_begin, int k_end, int c_begin, float* to) {
+__device__ inline void load_weights(const FewChannelStage& z, const FastDivisor& each,
+                                    const float* w, int k_begin, int k_end, int c_begin,
+                                    float* to) {
   for (int i = static_cast<int>(threadIdx.x); i < (k_end - k_begin) * each.d; i += kBlockThreads) {
     const int k = each.divide(i);
     const int rest = i - k * each.d + c_begin * R * R;
@@ -140,9 +141,9 @@ __device__ inline void load_weights(const PooledStage& z, const FastDivisor& eac
 }
 
 // Images [C][H][W] of channels [c_begin, c_end) into their tiles. Ends with copies under way.
-__device__ inline void load_images(const PooledStage& z, const XTile& tile, const FastDivisor& by_w,
-                                   const FastDivisor& by_image, const float* x, int c_begin, int c_end,
-                                   float* to) {
+__device__ inline void load_images(const FewChannelStage& z, const XTile& tile,
+                                   const FastDivisor& by_w, const FastDivisor& by_image,
+                                   const float* x, int c_begin, int c_end, float* to) {
   const int pixels = by_image.d;
   const int count = (c_end - c_begin) * pixels;
   x += c_begin * pixels;
@@ -165,4 +166,4 @@ __device__ inline void fill_zeros(float* to, int count) {
   for (int i = static_cast<int>(threadIdx.x); i < count; i += kBlockThreads) to[i] = 0.0f;
 }
 
-}  // namespace convscope::pooled
+}  // namespace convscope::few_channel

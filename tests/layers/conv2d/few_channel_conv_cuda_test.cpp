@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// pooled_chain_cuda_test.cpp: convolution + curve + pooling in one kernel gives what the operations
-// one by one give in double, forward and backward, for any sizes that it accepts.
+// few_channel_conv_cuda_test.cpp: convolution + curve + pooling in one kernel gives what the
+// operations one by one give in double, forward and backward, for any sizes that it accepts.
 #include <gtest/gtest.h>
 
 #include <cmath>
 
 #include "framework/ops/elementwise.h"
 #include "layers/conv2d/conv2d.h"
-#include "layers/conv2d/few_channel_chains/cuda/pooled_chain.h"
+#include "layers/conv2d/shared/few_channel_conv.h"
 #include "layers/pool2d/pool2d.h"
 #include "tests/support/cuda.h"
 #include "tests/support/numbers.h"
@@ -17,20 +17,19 @@ namespace {
 
 using testing::cuda;
 using testing::leaf;
-using PooledChainOnCuda = testing::CudaTest;
+using FewChannelConvOnCuda = testing::CudaTest;
 
-constexpr auto kRelu = PooledCurve::relu;
-constexpr auto kMax = PooledBy::maximum;
+constexpr auto kRelu = FewChannelCurve::relu;
 constexpr Pool2dWindow kWindow{.kernel_h = 2, .kernel_w = 2, .stride_h = 2, .stride_w = 2};
 
 struct Sizes {
   int c, h, w, k, r;
   Padding2d padding = {};
-  PooledCurve curve = kRelu;
-  PooledBy pool = kMax;
+  FewChannelCurve curve = kRelu;
+  bool max_pool = true;
 };
 
-PooledStage stage_of(const Sizes& z) {
+FewChannelStage stage_of(const Sizes& z) {
   return {.c = z.c,
           .h = z.h,
           .w = z.w,
@@ -41,13 +40,14 @@ PooledStage stage_of(const Sizes& z) {
           .p = static_cast<int>(z.h + z.padding.top + z.padding.bottom) - z.r + 1,
           .q = static_cast<int>(z.w + z.padding.left + z.padding.right) - z.r + 1,
           .curve = z.curve,
-          .pool = z.pool};
+          .max_pool = z.max_pool};
 }
 
 // The second stage of a LeNet behind the first.
-std::vector<Sizes> lenet(int c, int size, int r, PooledCurve curve = kRelu, PooledBy pool = kMax) {
+std::vector<Sizes> lenet(int c, int size, int r, FewChannelCurve curve = kRelu,
+                         bool max_pool = true) {
   const int half = (size - r + 1) / 2;
-  return {{c, size, size, 6, r, {}, curve, pool}, {6, half, half, 16, r, {}, curve, pool}};
+  return {{c, size, size, 6, r, {}, curve, max_pool}, {6, half, half, 16, r, {}, curve, max_pool}};
 }
 
 Tensor integers(const Shape& shape, std::uint64_t seed) {
@@ -76,7 +76,7 @@ struct Chain {
     for (const Sizes& z : sizes) {
       w.push_back(fill({z.k, z.c, z.r, z.r}, 1 / std::sqrt(z.c * z.r * z.r)));
       b.push_back(fill({z.k}, 0.1));
-      const PooledStage stage = stage_of(z);
+      const FewChannelStage stage = stage_of(z);
       y.push_back(Shape{batch, z.k, stage.out_h(), stage.out_w()});
     }
     dy = fill(y.back(), 1);
@@ -85,8 +85,8 @@ struct Chain {
   // y of each stage, dw and db of each stage, dx; all start as NaN.
   std::vector<Tensor> on_device() const {
     const auto poisoned = [](const Shape& shape) { return Tensor::full(shape, NAN).to(cuda()); };
-    PooledForward forward;
-    PooledBackward backward;
+    FewChannelForward forward;
+    FewChannelBackward backward;
     const int stages = static_cast<int>(sizes.size());
     forward.stages = backward.stages = stages;
     forward.batch = backward.batch = x.dim(0);
@@ -115,12 +115,12 @@ struct Chain {
       gradients.push_back(poisoned(x.shape()));
       backward.dx = gradients.back().data<float>();
     }
-    held.push_back(poisoned(
-        {pooled_chunks(backward.batch) * pooled_piece_floats(backward.stage, backward.stages)}));
+    held.push_back(poisoned({few_channel_chunks(backward.batch) *
+                             few_channel_piece_floats(backward.stage, backward.stages)}));
     backward.sums = held.back().data<float>();
-    EXPECT_STREQ(pooled_refusal(forward.stage, stages, wants_dx), "");
-    pooled_forward_kernel.get(cuda())(forward);
-    pooled_backward_kernel.get(cuda())(backward);
+    EXPECT_STREQ(few_channel_refusal(forward.stage, stages, wants_dx), "");
+    few_channel_forward_kernel.get(cuda())(forward);
+    few_channel_backward_kernel.get(cuda())(backward);
     std::vector<Tensor> out;
     for (const Tensor& t : ys) out.push_back(t.to(Device{}));
     for (const Tensor& t : gradients) out.push_back(t.to(Device{}));
@@ -137,9 +137,9 @@ struct Chain {
       parameters.push_back(leaf(w[i].to(DType::f64)));
       parameters.push_back(leaf(b[i].to(DType::f64)));
       at = conv2d(at, parameters[2 * i], parameters[2 * i + 1], {.padding = sizes[i].padding});
-      if (sizes[i].curve == PooledCurve::relu) at = relu(at);
-      if (sizes[i].curve == PooledCurve::tanh) at = tanh(at);
-      if (sizes[i].pool == PooledBy::maximum) at = max_pool2d(at, kWindow);
+      if (sizes[i].curve == FewChannelCurve::relu) at = relu(at);
+      if (sizes[i].curve == FewChannelCurve::tanh) at = tanh(at);
+      if (sizes[i].max_pool) at = max_pool2d(at, kWindow);
       out.push_back(at.value());
     }
     at.backward(dy.to(DType::f64));
@@ -180,48 +180,48 @@ void expect_both(const std::vector<Sizes>& sizes, std::int64_t batch, bool wants
   expect_equal(Chain(sizes, batch, false, wants_dx), kBound);
 }
 
-TEST_F(PooledChainOnCuda, both_stages_of_a_lenet_match_for_every_kernel_size_and_batch) {
+TEST_F(FewChannelConvOnCuda, both_stages_of_a_lenet_match_for_every_kernel_size_and_batch) {
   for (const std::int64_t batch : {1, 3, 40}) expect_both(lenet(1, 28, 5), batch);
   for (const int r : {3, 5, 7}) expect_both(lenet(3, 32, r), 2);
 }
 
-TEST_F(PooledChainOnCuda, more_samples_than_blocks_are_summed_in_one_block_after_another) {
-  expect_both(lenet(1, 12, 3), pooled::kMostBlocks + 7);
-  expect_both(lenet(1, 12, 3), 3 * pooled::kMostBlocks + 1);
+TEST_F(FewChannelConvOnCuda, more_samples_than_blocks_are_summed_in_one_block_after_another) {
+  expect_both(lenet(1, 12, 3), few_channel::kMostBlocks + 7);
+  expect_both(lenet(1, 12, 3), 3 * few_channel::kMostBlocks + 1);
 }
 
-TEST_F(PooledChainOnCuda, a_stage_alone_gives_the_gradient_of_its_input) {
+TEST_F(FewChannelConvOnCuda, a_stage_alone_gives_the_gradient_of_its_input) {
   expect_both({{5, 13, 10, 9, 5, {2, 0, 1, 2}}}, 5, true);
-  expect_both({{4, 17, 12, 3, 7, {3, 3, 3, 3}, PooledCurve::none}}, 3, true);
-  expect_both({{5, 9, 11, 7, 3, {1, 2, 0, 1}, kRelu, PooledBy::nothing}}, 3, true);
+  expect_both({{4, 17, 12, 3, 7, {3, 3, 3, 3}, FewChannelCurve::none}}, 3, true);
+  expect_both({{5, 9, 11, 7, 3, {1, 2, 0, 1}, kRelu, false}}, 3, true);
 }
 
-TEST_F(PooledChainOnCuda, sizes_that_divide_nothing_match) {
+TEST_F(FewChannelConvOnCuda, sizes_that_divide_nothing_match) {
   expect_both({{2, 19, 15, 7, 3, {1, 1, 1, 1}}, {7, 9, 7, 5, 3, {1, 0, 2, 1}}}, 3);
   expect_both({{1, 7, 8, 1, 3}, {1, 2, 3, 1, 3, {2, 2, 2, 2}}}, 2);
 }
 
-TEST_F(PooledChainOnCuda, a_tanh_matches) {
-  expect_equal(Chain(lenet(1, 28, 5, PooledCurve::tanh), 2, false, false), kBound);
+TEST_F(FewChannelConvOnCuda, a_tanh_matches) {
+  expect_equal(Chain(lenet(1, 28, 5, FewChannelCurve::tanh), 2, false, false), kBound);
 }
 
-TEST_F(PooledChainOnCuda, two_runs_give_the_same_bits) {
+TEST_F(FewChannelConvOnCuda, two_runs_give_the_same_bits) {
   const Chain chain(lenet(1, 28, 5), 9, false, false);
   const auto one = chain.on_device();
   const auto two = chain.on_device();
   for (std::size_t i = 0; i < one.size(); ++i) EXPECT_TRUE(testing::same_bits(one[i], two[i]));
 }
 
-TEST_F(PooledChainOnCuda, no_samples_are_no_launch) {
-  pooled_forward_kernel.get(cuda())({});
-  pooled_backward_kernel.get(cuda())({});
+TEST_F(FewChannelConvOnCuda, no_samples_are_no_launch) {
+  few_channel_forward_kernel.get(cuda())({});
+  few_channel_backward_kernel.get(cuda())({});
 }
 
 // No device is needed for the rest.
-TEST(PooledChain, refuses_with_a_sentence_what_does_not_fit) {
+TEST(FewChannelConv, refuses_with_a_sentence_what_does_not_fit) {
   const auto refusal = [](const Sizes& z, bool wants_dx = false) {
-    const PooledStage stage = stage_of(z);
-    return std::string(pooled_refusal(&stage, 1, wants_dx));
+    const FewChannelStage stage = stage_of(z);
+    return std::string(few_channel_refusal(&stage, 1, wants_dx));
   };
   EXPECT_EQ(refusal({1, 28, 28, 6, 5}), "");
   EXPECT_NE(refusal({1, 28, 28, 6, 4}).find("3x3, 5x5 or 7x7"), std::string::npos);
@@ -231,22 +231,22 @@ TEST(PooledChain, refuses_with_a_sentence_what_does_not_fit) {
 }
 
 // Every element of a tile that a thread loads lies inside of the tile.
-TEST(PooledChain, tiles_hold_all_that_threads_read) {
+TEST(FewChannelConv, tiles_hold_all_that_threads_read) {
   for (const int r : {3, 5, 7}) {
     for (int size = r; size < 40; ++size) {
       for (int pad = 0; pad < r; ++pad) {
-        const PooledStage z = stage_of({1, size, size, 1, r, {pad, pad, pad, pad}});
+        const FewChannelStage z = stage_of({1, size, size, 1, r, {pad, pad, pad, pad}});
         if (z.out_h() < 1) continue;
-        const auto x = pooled::x_tile(z);
-        const auto deal = pooled::forward_deal(z, 1, 1);
+        const auto x = few_channel::x_tile(z);
+        const auto deal = few_channel::forward_deal(z, 1, 1);
         const int tiles_h = deal.tiles / deal.tiles_w;
-        EXPECT_LE(tiles_h * pooled::kTileRows + r - 1, x.rows);
-        EXPECT_LE((deal.tiles_w - 1) * 4 + pooled::row_floats(r), x.pitch);
+        EXPECT_LE(tiles_h * few_channel::kTileRows + r - 1, x.rows);
+        EXPECT_LE((deal.tiles_w - 1) * 4 + few_channel::row_floats(r), x.pitch);
         EXPECT_LE(z.w + pad, x.pitch);
         EXPECT_LE(z.h + pad, x.rows);
         EXPECT_EQ(x.pitch % 8, 4);
-        const auto dy = pooled::dy_tile(z, true);
-        EXPECT_LE((dy.tiles_w - 1) * 4 + pooled::row_floats(r), dy.pitch);
+        const auto dy = few_channel::dy_tile(z, true);
+        EXPECT_LE((dy.tiles_w - 1) * 4 + few_channel::row_floats(r), dy.pitch);
         EXPECT_LE(dy.left + round_up(z.used_q(), 4), dy.pitch);
         EXPECT_GE(dy.tiles_w * 4 - dy.shift, z.w);
         EXPECT_EQ(dy.left % 4, 0);
