@@ -7,13 +7,17 @@ import shutil
 import tempfile
 import unittest
 
+import check_copies
 import check_format
 import check_headers
 import check_headers_parse
 import check_layering
+import check_markdown
+import check_paths
 import check_simd_symbols
 import check_sizes
 import count_results
+import generate_tables
 
 SPDX = "// SPDX-License-Identifier: Apache-2.0\n"
 
@@ -56,17 +60,65 @@ class Tree(unittest.TestCase):
                     "optim/o.cpp:2: \"good.h\" is not a file",
                     "quant/q.cpp:2: quant must not include sparsity")
 
-    def test_layering_keeps_algorithms_apart(self):
+    def test_layering_keeps_rooms_apart(self):
         folder = "layers/conv2d/"
-        self.add(folder + "algorithm.h", header("algorithm.h"))
-        card = "CONVSCOPE_CONV2D_ALGORITHM(kCard)\n"
-        self.add(folder + "fft_cpu.cpp", SPDX + f'#include "{folder}algorithm.h"\n'
-                 f'#include "{folder}fft_plan.h"\n#include "{folder}im2col_tiles.h"\n' + card)
-        self.add(folder + "fft_rows_cuda.cu", SPDX + f'#include "{folder}fft_plan.h"\n')
-        self.add(folder + "fft_plan.h", header("fft_plan.h"))
-        self.add(folder + "im2col_tiles.h", header("im2col_tiles.h"))
-        self.add(folder + "im2col_cpu.cpp", SPDX + card)
-        self.expect(check_layering.problems(self.root), "algorithm fft includes a header of")
+        for header_file in ("algorithm.h", "shared/tiles.h", "fft/cpu/fft_plan.h",
+                            "direct/cpu/direct_plan.h"):
+            self.add(folder + header_file, header(pathlib.Path(header_file).name))
+        include = "".join(f'#include "{folder}{name}"\n'
+                          for name in ("algorithm.h", "shared/tiles.h", "direct/cpu/direct_plan.h"))
+        self.add(folder + "direct/cpu/direct_cpu.cpp", SPDX + include)
+        self.add("tests/layers/direct_test.cpp", SPDX + include)
+        self.expect(check_layering.problems(self.root))
+        self.add(folder + "fft/cuda/fft_cuda.cu", SPDX + include)
+        self.add(folder + "execute.cpp", SPDX + include)
+        self.add(folder + "shared/tiles.cpp", SPDX + f'#include "{folder}fft/cpu/fft_plan.h"\n')
+        self.add("quant/q.cpp", SPDX + f'#include "{folder}shared/tiles.h"\n')
+        self.expect(check_layering.problems(self.root),
+                    "execute.cpp:4: a file outside of the rooms includes a header of room direct",
+                    "fft_cuda.cu:4: room fft includes a header of room direct",
+                    "tiles.cpp:2: shared includes a header of room fft",
+                    "quant/q.cpp:2: a file outside of the rooms includes a header of room shared")
+
+    def test_markdown_knows_the_scars_of_clang_format(self):
+        good = "# The step\n\n1. **Describe.** see `a/b.h`\n2. x\n\n```\n#include\n.\n```\n"
+        self.add("layers/README.md", good)
+        self.expect(check_markdown.problems(self.root))
+        self.add("layers/README.md", "#The step\nnote * *Rewrite.**Longer\n(`a / b.cpp`)\n    .\n"
+                 "`bench net M-- layers`\n")
+        self.expect(check_markdown.problems(self.root), ":1: a heading", ":2: bold",
+                    ":3: a path", ":4: a line of punctuation", ":5: an option")
+
+    def test_copies_finds_arithmetic_that_stands_elsewhere(self):
+        self.add("framework/int_math.h", header("int_math.h", "int x = (a + b - 1) / b;\n"))
+        self.add("layers/a.cpp", SPDX + "Index ceil_div(Index a, Index b) { return 0; }\n")
+        self.add("layers/b.cpp", SPDX + "int n = (count + kSize - 1) / kSize;\n")
+        self.add("layers/c.cpp", SPDX + "int n = (count + kSize - 1) / kOther;\nstruct Divider {\n};\n")
+        self.expect(check_copies.problems(self.root), "layers/a.cpp:2", "layers/b.cpp:2",
+                    "layers/c.cpp:3")
+
+    def test_paths_names_a_file_that_is_not_there(self):
+        self.add("framework/io/npy.h", header("npy.h"))
+        self.add("layers/README.md", "[a](../framework/io/npy.h) [b](gone/README.md) `io/npy.h`\n")
+        self.add("layers/a.cpp", SPDX + "// Read next  npy.h, io/npy.h, io/gone.h and old_cpu.cpp\n"
+                 "// <name>_cpu.cpp, *_simd.cpp and _lesson_cpu.cpp are patterns\n")
+        self.expect(check_paths.problems(self.root), "a.cpp:2: names io/gone.h",
+                    "a.cpp:2: names old_cpu.cpp", "README.md:1: links to gone/README.md")
+
+    def test_tables_come_from_the_cards(self):
+        self.add("layers/conv2d/fft/cpu/fft_cpu.cpp", SPDX + "// fft_cpu.cpp: x.\n"
+                 "// Supports   f32; stride 1,\n//            any padding\n// Cost       n\n"
+                 'const Conv2dAlgorithm kCard{\n    .name = "fft",\n    .idea =\n        "tiles "\n'
+                 '        "of spectra",\n};\n')
+        marks = "<!-- generated: algorithms-cpu -->\n{}<!-- /generated -->\n"
+        row = "| `fft` | tiles of spectra | f32; stride 1, any padding |\n"
+        head = "| name | what it is | takes |\n|---|---|---|\n"
+        self.add("README.md", marks.format(head + row))
+        self.expect(generate_tables.problems(self.root))
+        self.add("README.md", marks.format(head + row.replace("stride 1", "every stride")))
+        self.expect(generate_tables.problems(self.root), "README.md: its tables are not those")
+        self.add("README.md", "no marks\n")
+        self.expect(generate_tables.problems(self.root), "README.md: expected a table")
 
     def test_headers_names_what_is_missing(self):
         self.add("framework/a.h", "#pragma once\n")

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // few_channel_conv_backward_cuda.cu: the gradients of one or two pooled convolutions of few
-// channels:
-// dw, db and dx of a sample from shared memory, then one kernel that adds the samples' sums up.
+// channels: dw, db and dx of a sample from shared memory, then one kernel that adds the samples'
+// sums up.
 //
 // Formula    g = dy of the pooling's winners, times f'(y), before the pooling: [N,K,P,Q];
 //            dw[k,c,r,s] = sum over n, p, q of g[n,k,p,q] x[n,c,p-pad_top+r,q-pad_left+s];
