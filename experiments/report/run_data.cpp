@@ -118,7 +118,7 @@ RunData read_run(const std::string& folder) {
     run.problems.insert(run.problems.end(), out.problems.begin(), out.problems.end());
     return out;
   };
-  run.epochs = table("epochs.csv", {});
+  run.epochs = table("epochs.csv", {"phases"});
   run.layers = table("layers.csv", {"layer", "kind", "output", "kernel", "forward", "backward_data",
                                     "backward_weight"});
   run.sparsity = table("sparsity.csv", {"layer"});
