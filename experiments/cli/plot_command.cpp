@@ -109,8 +109,10 @@ bool wants_page(const PlotArguments& arguments) {
   return !arguments.html.empty() || (!to_one_file(arguments) && arguments.kinds.empty());
 }
 
-int plot_bench(const PlotArguments& arguments) {
-  const BenchSet set = read_bench(arguments.runs);
+// Of files, all of one sort.
+template <typename Set>
+int plot_files(const PlotArguments& arguments, const Set& set,
+               const std::vector<std::string>& remarks) {
   const DrawnPlots drawn = draw_plots(set, arguments.kinds);
   const fs::path first(arguments.runs[0]);
   const fs::path folder = arguments.output.empty()
@@ -118,12 +120,20 @@ int plot_bench(const PlotArguments& arguments) {
                               : clean(arguments.output);
   const std::size_t count = arguments.runs.size();
   const std::string given = count == 1 ? "one file was" : cat(count, " files were");
-  write_figures(arguments, set.remarks, drawn, given, folder);
+  write_figures(arguments, remarks, drawn, given, folder);
   if (wants_page(arguments)) {
     write(arguments.html.empty() ? folder / "report.html" : fs::path(arguments.html),
           html_report(first.stem().string(), set, drawn));
   }
   return 0;
+}
+
+int plot_bench(const PlotArguments& arguments) {
+  if (is_ladder_file(arguments.runs[0])) {
+    return plot_files(arguments, read_ladders(arguments.runs), {});
+  }
+  const BenchSet set = read_bench(arguments.runs);
+  return plot_files(arguments, set, set.remarks);
 }
 
 int plot_runs(const PlotArguments& arguments) {
@@ -179,11 +189,13 @@ std::function<int()> declare_plot(CommandLine& app) {
       ->type_name("");
   std::string kinds = "all that the files permit, or some of, from runs:";
   std::string bench_kinds = "\nfrom bench files:";
+  std::string ladder_kinds = "\nfrom bench --ladder files:";
   for (const std::string& name : plot_kind_names()) {
     const PlotKind& kind = plot_kinds().get(name);
-    (kind.draw ? kinds : bench_kinds) += cat("\n", name, ": ", kind.summary);
+    std::string& list = kind.draw ? kinds : kind.draw_bench ? bench_kinds : ladder_kinds;
+    list += cat("\n", name, ": ", kind.summary);
   }
-  kinds += bench_kinds;
+  kinds += bench_kinds + ladder_kinds;
   app.add_option("-k,--kind", arguments->kinds, kinds)->type_name("K,...")->delimiter(',');
   app.add_option("-o,--output", arguments->output,
                  "folder for the SVG files, or one file.svg (default: RUN/plots; of bench.json: "

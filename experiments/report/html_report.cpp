@@ -178,4 +178,8 @@ std::string html_report(const std::string& title, const BenchSet& set, const Dra
   return page(title, figures(drawn) + section("Left out", list_of(remarks)));
 }
 
+std::string html_report(const std::string& title, const LadderSet&, const DrawnPlots& drawn) {
+  return page(title, figures(drawn) + section("Left out", list_of(drawn.left_out)));
+}
+
 }  // namespace convscope

@@ -22,5 +22,7 @@ CONVSCOPE_API std::string html_report(const std::string& title, const RunSet& se
 // About benchmarks: plots with their numbers, what was left out.
 CONVSCOPE_API std::string html_report(const std::string& title, const BenchSet& set,
                                       const DrawnPlots& drawn);
+CONVSCOPE_API std::string html_report(const std::string& title, const LadderSet& set,
+                                      const DrawnPlots& drawn);
 
 }  // namespace convscope

@@ -23,15 +23,23 @@ std::vector<std::string> plot_kind_names() {
 
 namespace {
 
+const char* source_of(const PlotKind& kind) {
+  return kind.draw         ? "run folders"
+         : kind.draw_bench ? "files of `convscope bench conv2d --json`"
+                           : "files of `convscope bench conv2d --ladder NAME --json`";
+}
+
 template <typename Set>
 DrawnPlots draw_from(const Set& set, std::function<Plot(const Set&)> PlotKind::*draw,
-                     const char* other_data, const std::vector<std::string>& kinds) {
+                     const std::vector<std::string>& kinds) {
   for (const std::string& kind : kinds) plot_kinds().get(kind, ErrorKind::kInvalid);
   DrawnPlots out;
   for (const std::string& kind : kinds.empty() ? plot_kind_names() : kinds) {
     const auto& draw_it = plot_kinds().get(kind).*draw;
     if (!draw_it) {
-      if (!kinds.empty()) out.left_out.push_back(cat(kind, ": it is drawn from ", other_data));
+      if (!kinds.empty()) {
+        out.left_out.push_back(cat(kind, ": it is drawn from ", source_of(plot_kinds().get(kind))));
+      }
       continue;
     }
     Plot plot = draw_it(set);
@@ -49,11 +57,15 @@ DrawnPlots draw_from(const Set& set, std::function<Plot(const Set&)> PlotKind::*
 }  // namespace
 
 DrawnPlots draw_plots(const RunSet& set, const std::vector<std::string>& kinds) {
-  return draw_from(set, &PlotKind::draw, "files of `convscope bench conv2d --json`", kinds);
+  return draw_from(set, &PlotKind::draw, kinds);
 }
 
 DrawnPlots draw_plots(const BenchSet& set, const std::vector<std::string>& kinds) {
-  return draw_from(set, &PlotKind::draw_bench, "run folders", kinds);
+  return draw_from(set, &PlotKind::draw_bench, kinds);
+}
+
+DrawnPlots draw_plots(const LadderSet& set, const std::vector<std::string>& kinds) {
+  return draw_from(set, &PlotKind::draw_ladders, kinds);
 }
 
 std::string name_with_count(const RunGroup& group) {

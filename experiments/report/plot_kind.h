@@ -17,6 +17,7 @@
 
 #include "experiments/report/bench_data.h"
 #include "experiments/report/chart/figure.h"
+#include "experiments/report/ladder_data.h"
 #include "experiments/report/run_groups.h"
 #include "framework/registry.h"
 
@@ -28,12 +29,13 @@ struct Plot {
   std::vector<std::string> remarks = {};  // groups that are not in it, and why
 };
 
-// A kind is drawn from runs or from benchmarks: one of the two functions is there.
+// A kind is drawn from runs, from benchmarks or from ladders: one of the functions is there.
 struct PlotKind {
   std::string summary;  // one line for help
   int order = 100;      // place on the page; small comes first
   std::function<Plot(const RunSet& set)> draw = {};
   std::function<Plot(const BenchSet& set)> draw_bench = {};
+  std::function<Plot(const LadderSet& set)> draw_ladders = {};
 };
 CONVSCOPE_API Registry<PlotKind>& plot_kinds();
 CONVSCOPE_API std::vector<std::string> plot_kind_names();  // by order
@@ -51,6 +53,8 @@ struct DrawnPlots {
 // drawn from the other sort of data is left out.
 CONVSCOPE_API DrawnPlots draw_plots(const RunSet& set, const std::vector<std::string>& kinds = {});
 CONVSCOPE_API DrawnPlots draw_plots(const BenchSet& set,
+                                    const std::vector<std::string>& kinds = {});
+CONVSCOPE_API DrawnPlots draw_plots(const LadderSet& set,
                                     const std::vector<std::string>& kinds = {});
 
 // What several kinds need.

@@ -17,6 +17,7 @@ namespace {
 constexpr double kBottom = 42;
 constexpr double kBar = 12, kBetween = 10;  // height of a bar; space between categories
 constexpr double kDot = 8;
+constexpr double kCaption = 13;
 constexpr BarLook kLooks[] = {
     {"#0b5a8a", "#0b5a8a"}, {"#f2b155", "#8a5a10"}, {"#ffffff", "#333333"}, {"#a9c6b4", "#2f6b4a"}};
 
@@ -24,9 +25,11 @@ double top_margin(const BarPanel& panel) { return panel.title.empty() ? 8 : 26; 
 
 double bar_height(const BarPanel& panel) { return panel.dots ? kDot : kBar; }
 
+double bars_height(const BarPanel& panel) {
+  return bar_height(panel) * static_cast<double>(std::max<std::size_t>(1, panel.series.size()));
+}
 double category_height(const BarPanel& panel) {
-  return bar_height(panel) * static_cast<double>(std::max<std::size_t>(1, panel.series.size())) +
-         kBetween;
+  return bars_height(panel) + (panel.captions.empty() ? 0 : kCaption) + kBetween;
 }
 
 double value_at(const std::vector<double>& values, std::size_t i) {
@@ -97,8 +100,12 @@ void draw(std::string& svg, const BarPanel& panel, const Cell& cell) {
   }
   for (std::size_t i = 0; i < panel.categories.size(); ++i) {
     const double from = top + category_height(panel) * static_cast<double>(i) + kBetween / 2;
-    draw_text(svg, panel.categories[i], left - 6,
-              from + (category_height(panel) - kBetween) / 2 + 4, names + 1, "text-anchor=\"end\"");
+    draw_text(svg, panel.categories[i], left - 6, from + bars_height(panel) / 2 + 4, names + 1,
+              "text-anchor=\"end\"");
+    if (i < panel.captions.size()) {
+      draw_text(svg, panel.captions[i], left + 5, from + bars_height(panel) + 9,
+                cell.x + cell.width - left - 5, "font-size=\"10\" fill=\"#555\"", 10);
+    }
     if (panel.dots) {
       fmt::format_to(out, "<path d=\"M{:.1f} {:.1f}H{:.1f}\" stroke=\"#e2e2e2\"/>\n", left,
                      from - kBetween / 2, right);

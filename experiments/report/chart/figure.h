@@ -53,6 +53,7 @@ struct BarPanel {
   std::string title = {};
   AxisSpec x = {};
   std::vector<std::string> categories = {};
+  std::vector<std::string> captions = {};  // a small line below the bars of each; empty: none
   std::vector<BarSeries> series = {};
   bool dots = false;  // marks in the series' styles in place of bars, for more than a few series
   // On a logarithmic axis: where the bars begin, to the right or to the left, with a line (a ratio's

@@ -314,7 +314,7 @@ TEST(BenchCommand, MistakesAreOneSentenceAndACode) {
     EXPECT_NE(result.err.find(part), std::string::npos) << result.err;
     EXPECT_EQ(std::ranges::count(result.err, '\n'), 1) << result.err;
   };
-  expect("", 2, "expected --shapes FILE or --problem");
+  expect("", 2, "expected --shapes FILE, --problem");
   expect("--problem n=1,kk=3", 2, "there is no key 'kk'");
   expect("--problem h=2,w=2,r=3,s=3", 2, "expected a kernel that fits the padded image");
   expect("--problem n=1,groups=0", 2, "expected groups of 1");

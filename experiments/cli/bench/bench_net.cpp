@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "experiments/cli/bench_net.h"
+#include "experiments/cli/bench/bench_net.h"
 
 #include <charconv>
 #include <filesystem>

@@ -1,18 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // bench_command.cpp: `convscope bench conv2d`: how long each convolution algorithm takes, beside
 // another library and the machine's ceilings. `bench net` stands in bench_net.cpp.
-#include <unistd.h>
-
 #include <algorithm>
-#include <cstdio>
 #include <iostream>
 #include <memory>
 
 #include "experiments/bench/bench_report.h"
-#include "experiments/bench/ceilings/measure_ceilings.h"
 #include "experiments/bench/peer_library.h"
 #include "experiments/bench/problem_list.h"
-#include "experiments/cli/bench_net.h"
+#include "experiments/cli/bench/bench_ladder.h"
+#include "experiments/cli/bench/bench_net.h"
+#include "experiments/cli/bench/bench_remarks.h"
 #include "experiments/cli/command.h"
 #include "framework/io/atomic_file.h"
 #include "framework/parallel.h"
@@ -22,7 +20,8 @@ namespace {
 
 struct Arguments {
   std::vector<std::string> shapes, problems;
-  std::string direction = "all";
+  std::string ladder;
+  std::string direction;  // "": all, of a ladder the forward
   std::string algorithm = "all";
   std::string device = "cpu";
   std::string precision;
@@ -37,8 +36,18 @@ struct Arguments {
 
 void check(const Arguments& arguments) {
   constexpr const char* kCommand = "bench conv2d";
-  if (arguments.shapes.empty() && arguments.problems.empty()) {
-    fail_usage(kCommand, "expected --shapes FILE or --problem n=8,c=64,..., got neither");
+  const bool no_problem = arguments.shapes.empty() && arguments.problems.empty();
+  if (no_problem && arguments.ladder.empty()) {
+    fail_usage(kCommand,
+               "expected --shapes FILE, --problem n=8,c=64,... or --ladder NAME, got none of them");
+  }
+  const bool names_more =
+      arguments.algorithm != "all" || !arguments.peer.empty() || !arguments.precision.empty();
+  if (!arguments.ladder.empty() && names_more) {
+    fail_usage(
+        kCommand,
+        "expected --ladder without --algorithm, --peer and --precision because its rungs say "
+        "what is timed, got more than --ladder");
   }
   if (arguments.cache != "warm" && arguments.cache != "cold") {
     fail_usage(kCommand, cat("expected --cache warm or cold, got '", arguments.cache, "'"));
@@ -82,47 +91,19 @@ std::vector<Conv2dProblem> problems_of(const Arguments& arguments) {
   return out;
 }
 
-// One line on stderr that is written over; only on a terminal, one line a problem elsewhere.
-class Remarks {
- public:
-  explicit Remarks(std::size_t steps)
-      : quiet_(global_options().verbosity < 0), terminal_(isatty(2) == 1), steps_(steps) {}
-  void begin(const Conv2dProblem& problem, Direction direction) {
-    title_ = cat("[", ++step_, "/", steps_, "] ", problem.text(), " ", name_of(direction));
-    if (!quiet_ && !terminal_) std::fprintf(stderr, "%s\n", title_.c_str());
-  }
-  void say(const std::string& what) const {
-    if (!quiet_ && terminal_) std::fprintf(stderr, "\r\033[K%s: %s", title_.c_str(), what.c_str());
-  }
-  void clear() const {
-    if (!quiet_ && terminal_) std::fputs("\r\033[K", stderr);
-  }
-
- private:
-  const bool quiet_, terminal_;
-  const std::size_t steps_;
-  std::size_t step_ = 0;
-  std::string title_;
-};
-
 void write_files(const Arguments& arguments, const std::vector<Conv2dBenchGroup>& groups,
                  const Conv2dBenchSettings& settings) {
   if (!arguments.json.empty()) write_file(arguments.json, bench_json(groups, settings));
   if (!arguments.csv.empty()) write_file(arguments.csv, bench_csv(groups, settings));
 }
 
-CpuCeilings ceilings_here() {
-  return cpu_ceilings([] {
-    if (global_options().verbosity < 0) return;
-    std::fprintf(stderr, "measuring this machine's ceilings, once, for %s\n",
-                 cpu_ceilings_path().c_str());
-  });
-}
-
 int bench(const Arguments& arguments) {
   check(arguments);
+  const bool climbs = !arguments.ladder.empty();
   Conv2dBenchOptions options;
-  options.directions = parse_directions(arguments.direction);
+  options.directions = parse_directions(!arguments.direction.empty() ? arguments.direction
+                                        : climbs                     ? "forward"
+                                                                     : "all");
   options.problems = problems_of(arguments);
   options.device = Device::parse(arguments.device);
   backend_of(options.device);  // an error when it is not there
@@ -142,14 +123,23 @@ int bench(const Arguments& arguments) {
                                .peer_name = options.peer == nullptr ? "" : options.peer->name,
                                .peer_version = options.peer == nullptr ? "" : options.peer->version,
                                .ceilings = {}};
+  if (climbs) {
+    return bench_ladders({.ladders = arguments.ladder,
+                          .problems = options.problems,
+                          .directions = options.directions,
+                          .batch = arguments.batch,
+                          .json = arguments.json,
+                          .csv = arguments.csv},
+                         settings);
+  }
   std::vector<Conv2dBenchGroup> groups;
   write_files(arguments, groups, settings);  // a path that cannot be written fails at once
   if (options.device.type == DeviceType::cpu)
     settings.ceilings = options.ceilings = ceilings_here();
-  Remarks remarks(options.problems.size() * options.directions.size());
+  BenchRemarks remarks(options.problems.size() * options.directions.size());
   for (const Conv2dProblem& problem : options.problems) {
     for (const Direction direction : options.directions) {
-      remarks.begin(problem, direction);
+      remarks.begin(cat(problem.text(), " ", name_of(direction)));
       groups.push_back(bench_conv2d(options, problem, direction,
                                     [&](const std::string& what) { remarks.say(what); }));
       remarks.clear();
@@ -179,8 +169,12 @@ std::function<int()> declare(CommandLine& app) {
                    "n=8,c=64,h=56,w=56,k=64,r=3,s=3,stride=1,pad=1,dilation=1,groups=1")
       ->type_name("TEXT");
   conv->add_option("--direction", arguments->direction,
-                   "all, or some of forward,backward_data,backward_weight")
-      ->capture_default_str();
+                   "all, or some of forward,backward_data,backward_weight (default: all; of a "
+                   "ladder: forward)");
+  conv->add_option("--ladder", arguments->ladder,
+                   "rungs of one algorithm from its lesson to the fastest, on the ladder's own "
+                   "problem unless one is given; all, or names joined by commas")
+      ->type_name("NAME,...");
   conv->add_option("--algorithm", arguments->algorithm, "all, auto or names joined by commas")
       ->capture_default_str();
   conv->add_option("--device", arguments->device, "cpu, cuda or cuda:<index>")
@@ -214,11 +208,12 @@ std::function<int()> declare(CommandLine& app) {
 CONVSCOPE_REGISTER_COMMAND(
     "bench",
     {.summary = "time convolution algorithms, another library beside them, or whole networks",
-     .usage = "bench conv2d --shapes FILE | --problem TEXT [--peer onednn] [...]  |  bench net "
+     .usage = "bench conv2d --shapes FILE | --problem TEXT | --ladder NAME [...]  |  bench net "
               "CONFIG|MODEL [...]",
      .examples = {"bench conv2d --shapes experiments/shapes/resnet18.txt --threads 1",
                   "bench conv2d --problem n=8,c=64,h=56,w=56,k=64,r=3,s=3,pad=1 "
                   "--direction forward --peer onednn --json bench.json",
+                  "bench conv2d --ladder winograd --json ladder.json",
                   "bench net resnet18 --batch 1,8 --mode inference"},
      .order = 52,
      .declare = convscope::declare})

@@ -1,0 +1,189 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "experiments/bench/ladder/ladder_bench.h"
+
+#include <algorithm>
+#include <memory>
+
+#include "experiments/bench/contender.h"
+#include "experiments/bench/conv2d_bench.h"
+#include "experiments/bench/device_timing.h"
+#include "experiments/bench/interleave.h"
+#include "experiments/bench/problem_list.h"
+#include "framework/parallel.h"
+#include "framework/simd/cpu_isa.h"
+
+namespace convscope {
+namespace {
+
+constexpr const char* kOperation = "bench conv2d";
+
+// A rung on this machine: what it is called, how it runs, or why it cannot.
+LadderRow row_of(const Conv2dRung& rung, const LadderOptions& options) {
+  LadderRow row{.rung = label_of(rung),
+                .algorithm = rung.card,
+                .threads = rung.threads == 0 ? num_threads() : rung.threads,
+                .precision = rung.precision,
+                .prepares_each_call = rung.prepare_each_call,
+                .adds = rung.sentence};
+  if (options.device.type != DeviceType::cpu) return row;
+  const Isa isa = *rung.isa == '\0' ? current_isa() : parse_isa(rung.isa);
+  row.isa = name_of(isa);
+  if (row.threads > num_threads()) {
+    row.left_out = cat(row.threads, " threads are more than the ", num_threads(), " of this run");
+  } else if (!supports_isa(isa)) {
+    row.left_out = cat("this CPU does not run ", row.isa);
+  } else if (isa > current_isa()) {
+    row.left_out = cat("CONVSCOPE_ISA allows ", name_of(current_isa()), " at most");
+  }
+  return row;
+}
+
+bool run_alike(const LadderRow& a, const LadderRow& b) {
+  return a.algorithm == b.algorithm && a.isa == b.isa && a.threads == b.threads &&
+         a.precision == b.precision && a.prepares_each_call == b.prepares_each_call;
+}
+
+// With one thread, say, the rung "all threads" is the one below it.
+void leave_out_repeated(std::vector<LadderRow>& rows) {
+  for (std::size_t i = 1; i < rows.size(); ++i) {
+    if (!rows[i].left_out.empty()) continue;
+    for (std::size_t j = 0; j < i; ++j) {
+      if (!rows[j].left_out.empty() || !run_alike(rows[i], rows[j])) continue;
+      rows[i].left_out = cat("the same as ", rows[j].rung, " in this run");
+      break;
+    }
+  }
+}
+
+Switches switches_of(const LadderRow& row) {
+  return {.isa = row.isa.empty() ? -1 : static_cast<int>(parse_isa(row.isa)),
+          .threads = row.threads,
+          .prepares_each_call = row.prepares_each_call};
+}
+
+void fill_factors(LadderResult& result) {
+  const LadderRow* below = nullptr;
+  for (LadderRow& row : result.rows) {
+    if (!row.timed()) continue;
+    if (below != nullptr) row.factor = below->time.median_ms / row.time.median_ms;
+    below = &row;
+  }
+}
+
+}  // namespace
+
+const LadderRow* LadderResult::first() const {
+  const auto at = std::ranges::find_if(rows, &LadderRow::timed);
+  return at == rows.end() ? nullptr : &*at;
+}
+
+const LadderRow* LadderResult::fastest() const {
+  const LadderRow* best = nullptr;
+  for (const LadderRow& row : rows) {
+    if (!row.timed()) continue;
+    if (best == nullptr || row.time.median_ms < best->time.median_ms) best = &row;
+  }
+  return best;
+}
+
+double LadderResult::total_factor() const {
+  const LadderRow* const best = fastest();
+  return best == nullptr ? 0 : first()->time.median_ms / best->time.median_ms;
+}
+
+std::vector<const Conv2dLadder*> ladders_named(const std::string& text, Device device) {
+  const Registry<Conv2dLadder>& table = conv2d_ladders(device.type);
+  std::vector<const Conv2dLadder*> out;
+  if (text == "all") {
+    for (const auto& [name, ladder] : table.entries()) out.push_back(&ladder);
+    return out;
+  }
+  for (const std::string& name : split_commas(text)) {
+    const Conv2dLadder* const found = table.find(name);
+    if (found == nullptr) {
+      const std::string near = nearest_word(name, table.names());
+      fail(ErrorKind::kUnavailable, kOperation,
+           cat("expected --ladder all or a ladder of device ", device.str(), " (",
+               join(table.names()), "), got '", name, "'",
+               near.empty() ? "" : cat("; did you mean '", near, "'?")));
+    }
+    if (std::ranges::count(out, found) == 0) out.push_back(found);
+  }
+  return out;
+}
+
+LadderResult bench_ladder(const Conv2dLadder& ladder, const Conv2dProblem& problem,
+                          Direction direction, const LadderOptions& options,
+                          const std::function<void(const std::string&)>& progress) {
+  check_can_be_timed(problem, options.device);
+  CONVSCOPE_CHECK(problem.n > 0, kOperation,
+                  "expected a batch of at least one image because nothing else can be timed, got ",
+                  problem.text());
+  LadderResult result{.name = ladder.name,
+                      .problem = problem,
+                      .direction = direction,
+                      .peak_gflops = options.flops_per_second * 1e-9};
+  for (const Conv2dRung& rung : ladder.rungs) result.rows.push_back(row_of(rung, options));
+  leave_out_repeated(result.rows);
+
+  const BenchData data(problem, direction, options.device);
+  std::unique_ptr<SampledReference> reference;
+  std::vector<std::unique_ptr<Contender>> contenders;
+  std::vector<TimedThing> things;
+  std::vector<LadderRow*> timed_rows;  // beside things
+  for (LadderRow& row : result.rows) {
+    if (!row.left_out.empty()) continue;
+    const Conv2dAlgorithm& card = conv2d_algorithms(options.device.type).get(row.algorithm);
+    Conv2dProblem here = problem;
+    here.precision = row.precision;
+    const Conv2dSupport support = support_of(card, here, direction);
+    if (!support.yes) {
+      row.left_out = cat("refuses: ", support.reason);
+      continue;
+    }
+    if (!reference) {
+      progress("expected values");
+      reference = std::make_unique<SampledReference>(problem, direction, data.inputs());
+    }
+    progress(cat("checking ", row.rung));
+    contenders.push_back(
+        std::make_unique<Contender>(card, here, direction, data, switches_of(row)));
+    Contender& one = *contenders.back();
+    const double first_seconds = one.check(*reference);
+    row.error_ratio = one.error_ratio();
+    row.wrong = !one.wrong().empty();
+    row.left_out = one.wrong();
+    row.gflops_executed = card.cost(here, direction).flops;  // a rate once there is a time
+    if (row.wrong) continue;
+    things.push_back(timed(one, first_seconds, options.device));
+    timed_rows.push_back(&row);
+  }
+
+  progress("timing");
+  const InterleaveOptions timing{.min_seconds = options.min_seconds,
+                                 .least_samples = options.least_samples,
+                                 .cold = options.cold,
+                                 .cpu_clock = options.cpu_clock,
+                                 .cache_bytes = options.cache_bytes};
+  if (options.device.type == DeviceType::cpu) {
+    time_interleaved(things, timing);
+  } else {
+    time_on_device(things, options.device, timing);
+  }
+  for (std::size_t i = 0; i < things.size(); ++i) {
+    LadderRow& row = *timed_rows[i];
+    row.time = summary_of(things[i].seconds);
+    row.gflops_effective = problem.nominal_flops() / (row.time.median_ms * 1e6);
+    row.gflops_executed /= row.time.median_ms * 1e6;
+    const bool tf32 = row.precision == Precision::tf32;
+    const double peak = tf32 ? options.tf32_flops_per_second : options.flops_per_second;
+    if (peak > 0) row.peak_percent = 100 * row.gflops_effective * 1e9 / peak;
+  }
+  for (LadderRow& row : result.rows) {
+    if (!row.timed()) row.gflops_executed = 0;
+  }
+  fill_factors(result);
+  return result;
+}
+
+}  // namespace convscope

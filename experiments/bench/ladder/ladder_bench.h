@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+// ladder_bench.h: times the rungs of one ladder (layers/conv2d/ladder.h) in one run: the worth of
+// each idea from the lesson to the fastest.
+//
+// Every rung's result is checked first, and all rungs are timed in turns (interleave.h), as in the
+// table of algorithms. A rung that this machine or this problem cannot run is left out with the
+// reason; the factor of the next one is over the nearest rung below that was timed.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "experiments/bench/statistics.h"
+#include "layers/conv2d/ladder.h"
+
+namespace convscope {
+
+struct LadderOptions {
+  Device device = {};
+  bool cold = false;         // flush the caches before each run
+  bool cpu_clock = false;    // for one thread on a busy machine
+  double min_seconds = 0.2;  // counted time of each rung
+  int least_samples = 5;
+  std::size_t cache_bytes = std::size_t{64} << 20;  // of the last level
+  // Measured peaks of this machine with the threads and the instruction set of now; 0: not known.
+  double flops_per_second = 0;
+  double tf32_flops_per_second = 0;  // of rungs that round factors to TF32
+};
+
+struct LadderRow {
+  std::string rung = {};       // "winograd_f2x3, avx2, 1 thread"
+  std::string algorithm = {};  // the card
+  std::string isa = {};        // what it ran on; "" on a GPU
+  int threads = 0;
+  Precision precision = Precision::f32;
+  bool prepares_each_call = false;
+  std::string adds = {};      // the sentence
+  std::string left_out = {};  // why it was not timed, or ""
+  bool wrong = false;         // it was not timed because its result is wrong
+  TimingSummary time = {};
+  double gflops_effective = 0, gflops_executed = 0;
+  double peak_percent = 0;  // of the measured peak, by gflops_effective; 0: not known
+  double factor = 0;        // the time of the rung below / this one's; 0: no rung below was timed
+  double error_ratio = 0;   // error / allowed error
+
+  bool timed() const { return time.samples > 0; }
+};
+
+struct CONVSCOPE_API LadderResult {
+  std::string name = {};
+  Conv2dProblem problem = {};
+  Direction direction = Direction::forward;
+  double peak_gflops = 0;  // measured, f32; 0: not known
+  std::vector<LadderRow> rows = {};
+
+  const LadderRow* first() const;    // that was timed, or null
+  const LadderRow* fastest() const;  // or null
+  double total_factor() const;       // time of the first / time of the fastest; 0 without a time
+};
+
+// Ladders that `text` names for the device: "all" or names joined by commas; an error of kind
+// kUnavailable that lists them otherwise.
+CONVSCOPE_API std::vector<const Conv2dLadder*> ladders_named(const std::string& text,
+                                                             Device device);
+
+// Calls `progress` with a short text before each step that may take a while.
+CONVSCOPE_API LadderResult bench_ladder(const Conv2dLadder& ladder, const Conv2dProblem& problem,
+                                        Direction direction, const LadderOptions& options,
+                                        const std::function<void(const std::string&)>& progress);
+
+}  // namespace convscope

@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "experiments/bench/ladder/ladder_report.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "experiments/report/text_table.h"
+#include "experiments/run_folder/environment.h"
+
+namespace convscope {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr std::size_t kLineWidth = 92;
+
+std::string milliseconds(double value) {
+  return fmt::format("{:.{}f}", value, value < 0.01 ? 6 : value < 1 ? 4 : value < 100 ? 3 : 1);
+}
+std::string rate(double value) { return fmt::format("{:.{}f}", value, value < 100 ? 2 : 0); }
+std::string times(double value) {
+  return value > 0 ? fmt::format("{:.{}f}x", value, value < 100 ? 2 : 0) : "-";
+}
+std::string percent(double value) {
+  return value > 0 ? fmt::format("{:.{}f}%", value, value < 10 ? 2 : 1) : "-";
+}
+
+// `text` in lines of at most `width` letters, each behind `margin` spaces.
+std::string wrapped(const std::string& text, std::size_t margin, std::size_t width) {
+  std::string out, line;
+  std::size_t at = 0;
+  while (at < text.size()) {
+    const std::size_t end = std::min(text.find(' ', at), text.size());
+    const std::string word = text.substr(at, end - at);
+    if (!line.empty() && line.size() + 1 + word.size() > width) {
+      out += std::string(margin, ' ') + line + "\n";
+      line.clear();
+    }
+    line += (line.empty() ? "" : " ") + word;
+    at = end + 1;
+  }
+  return line.empty() ? out : out + std::string(margin, ' ') + line + "\n";
+}
+
+Json number(double value) { return value > 0 ? Json(value) : Json(); }
+
+Json rung_json(const LadderResult& result, const LadderRow& row,
+               const Conv2dBenchSettings& settings) {
+  return {{"ladder", result.name},
+          {"problem", result.problem.text()},
+          {"direction", name_of(result.direction)},
+          {"rung", row.rung},
+          {"adds", row.adds},
+          {"algorithm", row.algorithm},
+          {"device", settings.device.str()},
+          {"isa", row.isa.empty() ? Json() : Json(row.isa)},
+          {"threads", row.threads},
+          {"precision", name_of(row.precision)},
+          {"prepares_each_call", row.prepares_each_call},
+          {"status", row.wrong     ? "wrong"
+                     : row.timed() ? "ok"
+                                   : "left out"},
+          {"reason", row.left_out.empty() ? Json() : Json(row.left_out)},
+          {"samples", row.time.samples},
+          {"median_ms", number(row.time.median_ms)},
+          {"p10_ms", number(row.time.p10_ms)},
+          {"p90_ms", number(row.time.p90_ms)},
+          {"min_ms", number(row.time.min_ms)},
+          {"gflops_effective", number(row.gflops_effective)},
+          {"gflops_executed", number(row.gflops_executed)},
+          {"peak_percent", number(row.peak_percent)},
+          {"factor", number(row.factor)},
+          {"error_ratio", row.error_ratio}};
+}
+
+}  // namespace
+
+std::string ladder_table(const LadderResult& result) {
+  std::string out = fmt::format(
+      "ladder {}: {} of {}, {:.4g} MFLOP{}\n", result.name, name_of(result.direction),
+      result.problem.text(), result.problem.nominal_flops() * 1e-6,
+      result.peak_gflops > 0 ? fmt::format(", peak {:.0f} GFLOP/s", result.peak_gflops) : "");
+  std::size_t width = 4;
+  for (const LadderRow& row : result.rows) width = std::max(width, row.rung.size());
+  out += fmt::format("  {:<{}}  {:>10}  {:>9}  {:>9}  {:>10}  {:>9}\n", "rung", width, "ms",
+                     "GFLOP/s", "% of peak", "over below", "err/bound");
+  for (const LadderRow& row : result.rows) {
+    if (row.timed()) {
+      out += fmt::format("  {:<{}}  {:>10}  {:>9}  {:>9}  {:>10}  {:>9.3f}\n", row.rung, width,
+                         milliseconds(row.time.median_ms), rate(row.gflops_effective),
+                         percent(row.peak_percent), times(row.factor), row.error_ratio);
+    } else {
+      out += fmt::format("  {:<{}}  {}{}\n", row.rung, width,
+                         row.wrong ? "WRONG RESULT, not timed: " : "left out: ", row.left_out);
+    }
+    out += wrapped(row.adds, 6, kLineWidth - 6);
+  }
+  const LadderRow* const fastest = result.fastest();
+  if (fastest != nullptr && fastest != result.first()) {
+    out += fmt::format("  from {} to {}: {}\n", result.first()->rung, fastest->rung,
+                       times(result.total_factor()));
+  }
+  return out;
+}
+
+std::string ladder_json(const std::vector<LadderResult>& results,
+                        const Conv2dBenchSettings& settings) {
+  Json ladders = Json::array();
+  for (const LadderResult& result : results) {
+    Json rungs = Json::array();
+    for (const LadderRow& row : result.rows) {
+      Json one = rung_json(result, row, settings);
+      for (const char* name : {"ladder", "problem", "direction", "device"}) one.erase(name);
+      rungs.push_back(std::move(one));
+    }
+    ladders.push_back({{"ladder", result.name},
+                       {"problem", result.problem.text()},
+                       {"direction", name_of(result.direction)},
+                       {"nominal_flops", result.problem.nominal_flops()},
+                       {"peak_gflops", number(result.peak_gflops)},
+                       {"total_factor", number(result.total_factor())},
+                       {"rungs", rungs}});
+  }
+  Json machine = Json::parse(environment_json(process_arguments()));
+  machine["ceilings"] =
+      settings.ceilings ? Json::parse(ceilings_json_text(*settings.ceilings)) : Json();
+  const Json out = {{"format", kLadderFormat},
+                    {"machine", machine},
+                    {"settings",
+                     {{"device", settings.device.str()},
+                      {"threads", settings.threads},
+                      {"cache", settings.cold ? "cold" : "warm"},
+                      {"clock", settings.cpu_clock ? "cpu" : "wall"},
+                      {"min_seconds", settings.min_seconds},
+                      {"least_samples", settings.least_samples}}},
+                    {"ladders", ladders}};
+  return out.dump(1) + "\n";
+}
+
+std::string ladder_csv(const std::vector<LadderResult>& results,
+                       const Conv2dBenchSettings& settings) {
+  TextTable table;
+  const Json names = rung_json(LadderResult{}, LadderRow{}, settings);  // an empty one gives them
+  for (const auto& [name, value] : names.items()) table.columns.push_back({name, 9});
+  for (const LadderResult& result : results) {
+    for (const LadderRow& row : result.rows) {
+      std::vector<TableCell> cells;
+      const Json values = rung_json(result, row, settings);
+      for (const auto& [name, value] : values.items()) {
+        if (value.is_string()) {
+          cells.emplace_back(value.get<std::string>());
+        } else if (value.is_boolean()) {
+          cells.emplace_back(std::string(value.get<bool>() ? "true" : "false"));
+        } else if (value.is_number_integer()) {
+          cells.emplace_back(value.get<std::int64_t>());
+        } else if (value.is_number()) {
+          cells.emplace_back(value.get<double>());
+        } else {
+          cells.emplace_back();
+        }
+      }
+      table.rows.push_back(std::move(cells));
+    }
+  }
+  return to_csv(table);
+}
+
+}  // namespace convscope

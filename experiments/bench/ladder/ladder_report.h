@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+// ladder_report.h: what `bench conv2d --ladder` says: a table for people, JSON and CSV for programs.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "experiments/bench/bench_report.h"
+#include "experiments/bench/ladder/ladder_bench.h"
+
+namespace convscope {
+
+inline constexpr const char* kLadderFormat = "convscope bench conv2d ladder 1";
+
+CONVSCOPE_API std::string ladder_table(const LadderResult& result);
+
+// {"format", "machine", "settings", "ladders": [{"ladder", "problem", ..., "rungs": [...]}]}
+CONVSCOPE_API std::string ladder_json(const std::vector<LadderResult>& results,
+                                      const Conv2dBenchSettings& settings);
+// The rungs of the JSON, one in a line, after a line of names.
+CONVSCOPE_API std::string ladder_csv(const std::vector<LadderResult>& results,
+                                     const Conv2dBenchSettings& settings);
+
+}  // namespace convscope

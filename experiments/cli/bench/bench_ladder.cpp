@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "experiments/cli/bench/bench_ladder.h"
+
+#include <algorithm>
+#include <iostream>
+
+#include "experiments/bench/ladder/ladder_report.h"
+#include "experiments/cli/bench/bench_remarks.h"
+#include "framework/io/atomic_file.h"
+
+namespace convscope {
+namespace {
+
+void write_files(const LadderArguments& arguments, const std::vector<LadderResult>& results,
+                 const Conv2dBenchSettings& settings) {
+  if (!arguments.json.empty()) write_file(arguments.json, ladder_json(results, settings));
+  if (!arguments.csv.empty()) write_file(arguments.csv, ladder_csv(results, settings));
+}
+
+LadderOptions options_of(Conv2dBenchSettings& settings) {
+  LadderOptions out{.device = settings.device,
+                    .cold = settings.cold,
+                    .cpu_clock = settings.cpu_clock,
+                    .min_seconds = settings.min_seconds,
+                    .least_samples = settings.least_samples};
+  if (settings.device.type == DeviceType::cpu) {
+    const CpuCeilings ceilings = ceilings_here();
+    settings.ceilings = ceilings;
+    out.flops_per_second =
+        ceilings.flops.with(std::min(settings.threads, ceilings.cores), ceilings.cores);
+    out.cache_bytes = std::max(ceilings.l2_bytes, ceilings.l3_bytes);
+    return out;
+  }
+  const DeviceFacts facts = backend_of(settings.device).facts(settings.device.index);
+  if (facts.l2_bytes > 0) out.cache_bytes = static_cast<std::size_t>(facts.l2_bytes);
+  if (const auto ceilings = remembered_gpu_ceilings()) {
+    out.flops_per_second = ceilings->f32_flops;
+    out.tf32_flops_per_second = ceilings->tf32_flops;
+  }
+  return out;
+}
+
+}  // namespace
+
+int bench_ladders(const LadderArguments& arguments, Conv2dBenchSettings settings) {
+  const auto ladders = ladders_named(arguments.ladders, settings.device);
+  std::vector<LadderResult> results;
+  write_files(arguments, results, settings);  // a path that cannot be written fails at once
+  const LadderOptions options = options_of(settings);
+  const std::size_t each = std::max<std::size_t>(1, arguments.problems.size());
+  BenchRemarks remarks(ladders.size() * each * arguments.directions.size());
+  for (const Conv2dLadder* ladder : ladders) {
+    Conv2dProblem own = Conv2dProblem::parse(ladder->problem);
+    if (arguments.batch > 0) own.n = arguments.batch;
+    const std::vector<Conv2dProblem> problems =
+        arguments.problems.empty() ? std::vector<Conv2dProblem>{own} : arguments.problems;
+    for (const Conv2dProblem& problem : problems) {
+      for (const Direction direction : arguments.directions) {
+        remarks.begin(cat("ladder ", ladder->name, " ", problem.text(), " ", name_of(direction)));
+        results.push_back(bench_ladder(*ladder, problem, direction, options,
+                                       [&](const std::string& what) { remarks.say(what); }));
+        remarks.clear();
+        std::cout << ladder_table(results.back()) << "\n" << std::flush;
+        write_files(arguments, results, settings);  // an interrupted benchmark keeps what it has
+      }
+    }
+  }
+  const auto any_row = [&](auto&& is) {
+    return std::ranges::any_of(
+        results, [&](const LadderResult& result) { return std::ranges::any_of(result.rows, is); });
+  };
+  if (any_row([](const LadderRow& row) { return row.wrong; })) return exit_code(ErrorKind::kRun);
+  if (!any_row([](const LadderRow& row) { return row.timed(); })) {
+    const LadderRow& top = results.front().rows.back();
+    fail(ErrorKind::kUnavailable, "bench conv2d",
+         cat("expected a problem that a rung of --ladder ", arguments.ladders, " computes, got ",
+             results.front().problem.text(), ", of which ", top.rung, " says: ", top.left_out));
+  }
+  return 0;
+}
+
+}  // namespace convscope

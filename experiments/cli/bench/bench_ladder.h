@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+// bench_ladder.h: `convscope bench conv2d --ladder`: the rungs of one algorithm from its lesson to
+// the fastest.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "experiments/bench/bench_report.h"
+
+namespace convscope {
+
+struct LadderArguments {
+  std::string ladders;                  // "all", or names joined by commas
+  std::vector<Conv2dProblem> problems;  // none: each ladder's own
+  std::vector<Direction> directions;
+  std::int64_t batch = 0;  // in place of that of a ladder's own problem; 0: as it is
+  std::string json, csv;
+};
+
+// `settings` says how to time; the ceilings are filled in. Returns the exit code.
+int bench_ladders(const LadderArguments& arguments, Conv2dBenchSettings settings);
+
+}  // namespace convscope

@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "experiments/cli/bench/bench_remarks.h"
+
+#include <unistd.h>
+
+#include <cstdio>
+
+#include "experiments/cli/command.h"
+#include "framework/check.h"
+
+namespace convscope {
+
+BenchRemarks::BenchRemarks(std::size_t steps)
+    : quiet_(global_options().verbosity < 0), terminal_(isatty(2) == 1), steps_(steps) {}
+
+void BenchRemarks::begin(const std::string& title) {
+  title_ = cat("[", ++step_, "/", steps_, "] ", title);
+  if (!quiet_ && !terminal_) std::fprintf(stderr, "%s\n", title_.c_str());
+}
+
+void BenchRemarks::say(const std::string& what) const {
+  if (!quiet_ && terminal_) std::fprintf(stderr, "\r\033[K%s: %s", title_.c_str(), what.c_str());
+}
+
+void BenchRemarks::clear() const {
+  if (!quiet_ && terminal_) std::fputs("\r\033[K", stderr);
+}
+
+CpuCeilings ceilings_here() {
+  return cpu_ceilings([] {
+    if (global_options().verbosity < 0) return;
+    std::fprintf(stderr, "measuring this machine's ceilings, once, for %s\n",
+                 cpu_ceilings_path().c_str());
+  });
+}
+
+}  // namespace convscope

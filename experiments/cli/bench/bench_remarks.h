@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+// bench_remarks.h: what the benchmarks say on stderr while they work.
+#pragma once
+
+#include <string>
+
+#include "experiments/bench/ceilings/measure_ceilings.h"
+
+namespace convscope {
+
+// One line on stderr that is written over; only on a terminal, one line a step elsewhere.
+class BenchRemarks {
+ public:
+  explicit BenchRemarks(std::size_t steps);
+  void begin(const std::string& title);
+  void say(const std::string& what) const;
+  void clear() const;
+
+ private:
+  const bool quiet_, terminal_;
+  const std::size_t steps_;
+  std::size_t step_ = 0;
+  std::string title_;
+};
+
+// Those of this machine; measured once, which is said.
+CpuCeilings ceilings_here();
+
+}  // namespace convscope

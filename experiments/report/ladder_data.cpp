@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "experiments/report/ladder_data.h"
+
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "framework/check.h"
+
+namespace convscope {
+namespace {
+
+using Json = nlohmann::json;
+
+constexpr std::string_view kFormat = "convscope bench conv2d ladder";
+
+std::string text_at(const Json& json, const char* name) {
+  const auto at = json.find(name);
+  return at != json.end() && at->is_string() ? at->get<std::string>() : "";
+}
+double number_at(const Json& json, const char* name) {
+  const auto at = json.find(name);
+  return at != json.end() && at->is_number() ? at->get<double>() : 0;
+}
+Json part_of(const Json& json, const char* name) {
+  const auto at = json.find(name);
+  return at == json.end() ? Json() : *at;
+}
+
+Json parsed(const std::string& file) {
+  std::ifstream in(file, std::ios::binary);
+  std::ostringstream text;
+  if (in) text << in.rdbuf();
+  return in ? Json::parse(text.str(), nullptr, false) : Json(Json::value_t::discarded);
+}
+
+bool is_ladder(const Json& json) {
+  return json.is_object() && text_at(json, "format").starts_with(kFormat);
+}
+
+[[noreturn]] void broken(const std::string& file, const std::string& got) {
+  fail(ErrorKind::kData, "plot",
+       cat("expected a file of `convscope bench conv2d --ladder NAME --json`, got ", file,
+           ", which has ", got));
+}
+
+LadderRung rung_of(const Json& json, const std::string& file) {
+  LadderRung out{.name = text_at(json, "rung"),
+                 .adds = text_at(json, "adds"),
+                 .left_out = text_at(json, "reason"),
+                 .median_ms = number_at(json, "median_ms"),
+                 .gflops = number_at(json, "gflops_effective"),
+                 .peak_percent = number_at(json, "peak_percent"),
+                 .factor = number_at(json, "factor")};
+  if (out.name.empty()) broken(file, "a rung without a name");
+  return out;
+}
+
+}  // namespace
+
+bool is_ladder_file(const std::string& file) { return is_ladder(parsed(file)); }
+
+LadderSet read_ladders(const std::vector<std::string>& files) {
+  LadderSet set;
+  for (const std::string& file : files) {
+    const Json json = parsed(file);
+    if (!is_ladder(json)) broken(file, "another format; draw it by itself");
+    const Json machine = part_of(json, "machine");
+    const Json settings = part_of(json, "settings");
+    const std::string cpu = text_at(machine, "cpu");
+    const std::string device = text_at(settings, "device");
+    const auto threads = static_cast<long long>(number_at(settings, "threads"));
+    const std::string measured_on =
+        cat(device, device == "cpu" && !cpu.empty() ? cat(": ", cpu) : "",
+            device == "cpu" ? cat(", ", threads, threads == 1 ? " thread" : " threads") : "", ", ",
+            text_at(settings, "cache"), " caches");
+    const Json ladders = part_of(json, "ladders");
+    if (!ladders.is_array() || ladders.empty()) broken(file, "no ladder");
+    for (const Json& one : ladders) {
+      if (!one.is_object()) broken(file, "a ladder without names");
+      MeasuredLadder ladder{.name = text_at(one, "ladder"),
+                            .problem = text_at(one, "problem"),
+                            .direction = text_at(one, "direction"),
+                            .measured_on = measured_on,
+                            .peak_gflops = number_at(one, "peak_gflops"),
+                            .total_factor = number_at(one, "total_factor"),
+                            .rungs = {}};
+      for (const Json& rung : part_of(one, "rungs")) {
+        if (!rung.is_object()) broken(file, "a rung without names");
+        ladder.rungs.push_back(rung_of(rung, file));
+      }
+      set.ladders.push_back(std::move(ladder));
+    }
+  }
+  return set;
+}
+
+}  // namespace convscope

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+// ladder_data.h: what the files of `convscope bench conv2d --ladder NAME --json` say, for plots.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "framework/export.h"
+
+namespace convscope {
+
+// One rung; 0: there is no such number.
+struct LadderRung {
+  std::string name, adds;
+  std::string left_out;  // why it was not timed, or ""
+  double median_ms = 0, gflops = 0, peak_percent = 0, factor = 0;
+};
+
+// One ladder on one problem in one direction, measured in one run.
+struct MeasuredLadder {
+  std::string name, problem, direction;
+  std::string measured_on;  // "cpu: Intel Xeon, 2 threads"
+  double peak_gflops = 0, total_factor = 0;
+  std::vector<LadderRung> rungs;
+};
+
+struct LadderSet {
+  std::vector<MeasuredLadder> ladders;
+};
+
+// Says whether the file is one of these. False for what cannot be read: another reader says why.
+CONVSCOPE_API bool is_ladder_file(const std::string& file);
+
+// An error with one sentence when a file cannot be read (kIo) or is no such file, has no ladder or a
+// rung without a name (kData).
+CONVSCOPE_API LadderSet read_ladders(const std::vector<std::string>& files);
+
+}  // namespace convscope
