@@ -164,12 +164,12 @@ void time_training(const ExperimentConfig& config, Module& model, const Batch& b
   row.parts = {median_ms(forward), median_ms(backward), median_ms(update)};
 }
 
-std::string algorithms_of(const Conv2d& conv, const Conv2dProblem& problem, NetMode mode,
-                          Device device) {
+// "direct/-/fft": of the forward, of dx and of dw; "" when the layer has none.
+std::string names_of(const StepKernels& kernels, const std::string& layer, NetMode mode) {
+  if (kernels.find(layer, Direction::forward) == nullptr) return "";
   std::vector<std::string> words;
   for (const Direction direction : kDirections) {
-    const std::string& policy = conv.policy().of(direction);
-    words.push_back(select_conv2d(policy, problem, direction, device).algorithm->name);
+    words.push_back(kernels.name_of(layer, direction));
     if (mode == NetMode::inference) break;
   }
   return join(words, "/");
@@ -221,12 +221,15 @@ NetBenchRow bench_net(const ExperimentConfig& config, Module& model, const Shape
 }
 
 std::vector<NetLayerRow> bench_layers(Module& model, const Shape& input, NetMode mode,
-                                      Device device, const NetBenchOptions& options) {
+                                      Device device, const NetBenchOptions& options,
+                                      const StepKernels& step) {
   std::map<const Module*, std::string> names;
   for (const NamedModule& part : model.modules()) names.emplace(part.module, part.name);
   const DeviceBackend& backend = backend_of(device);
   const bool train = mode == NetMode::train;
   model.train(train);
+  const StepKernels alone = dynamic_kernels(
+      model, input, device, train ? PlanMode::training : PlanMode::inference, "each runs alone");
   NetBenchOptions each = options;
   std::vector<NetLayerRow> rows;
   model.walk(input, [&](Module& layer, const Shape& shape) {
@@ -237,9 +240,9 @@ std::vector<NetLayerRow> bench_layers(Module& model, const Shape& input, NetMode
     row.output = layer.output_shape(shape);
     row.flops = flops_of(layer, shape);
     row.bytes_forward = 4.0 * static_cast<double>(shape.numel() + row.output.numel());
-    if (const auto* conv = dynamic_cast<const Conv2d*>(&layer)) {
-      row.algorithms = algorithms_of(*conv, conv->problem(shape), mode, device);
-    }
+    row.algorithms = names_of(alone, row.layer, mode);
+    row.step_kernels = names_of(step, row.layer, mode);
+    row.step = step.execution_of(row.layer);
     const Variable x(random_tensor(shape, options.seed, device), train && !rows.empty());
     const Tensor dy = random_tensor(row.output, options.seed + 1, device);
     std::vector<double> backward;

@@ -12,6 +12,7 @@
 
 #include "experiments/bench/statistics.h"
 #include "experiments/config/experiment_config.h"
+#include "experiments/run_folder/step_kernels.h"
 #include "layers/module.h"
 
 namespace convscope {
@@ -71,11 +72,15 @@ struct NetLayerRow {
   double flops = 0;          // of the forward
   double forward_ms = 0;     // medians
   double backward_ms = 0;    // of all gradients that the network asks for; train only
-  std::string algorithms;    // of a convolution
+  std::string algorithms;    // that ran here, directions joined by '/'; "-": not run
+  std::string step_kernels;  // that run in a step of the network: a chain joins layers
+  std::string step;          // how that step runs: "planned", "recorded", "dynamic"
   double bytes_forward = 0;  // input and output, each once
 };
+// `step`: what runs in a step of the whole network, which may be something else.
 CONVSCOPE_API std::vector<NetLayerRow> bench_layers(Module& model, const Shape& input, NetMode mode,
-                                                    Device device, const NetBenchOptions& options);
+                                                    Device device, const NetBenchOptions& options,
+                                                    const StepKernels& step);
 
 // The operations of the planned case, timed where they stand, several layers fused into one as the
 // plan does; medians. Empty when the network cannot be planned.

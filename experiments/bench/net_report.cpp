@@ -62,7 +62,9 @@ Json layer_json(const NetLayerRow& row, bool train) {
           {"nominal_flops", row.flops},
           {"forward_ms", row.forward_ms},
           {"backward_ms", train ? Json(row.backward_ms) : Json()},
-          {"algorithms", row.algorithms.empty() ? Json() : Json(row.algorithms)}};
+          {"algorithms", row.algorithms.empty() ? Json() : Json(row.algorithms)},
+          {"step_kernels", row.step_kernels.empty() ? Json() : Json(row.step_kernels)},
+          {"step", row.step}};
 }
 
 }  // namespace
@@ -89,8 +91,9 @@ std::string net_table(const std::vector<NetBenchRow>& rows) {
 std::string net_layer_table(const NetBenchRow& row, const std::vector<NetLayerRow>& layers) {
   const bool train = row.mode == NetMode::train;
   TextTable table;
-  table.columns = {{"layer"},          {"kind"},       {"output"},          {"forward ms", 4},
-                   {"backward ms", 4}, {"GFLOP/s", 4}, {"GB/s forward", 3}, {"algorithm"}};
+  table.columns = {{"layer"},           {"kind"},           {"output"},
+                   {"forward ms", 4},   {"backward ms", 4}, {"GFLOP/s", 4},
+                   {"GB/s forward", 3}, {"algorithm"},      {"in the step"}};
   struct Sum {
     double forward = 0, backward = 0;
   };
@@ -101,7 +104,8 @@ std::string net_layer_table(const NetBenchRow& row, const std::vector<NetLayerRo
         {layer.layer, layer.kind, sizes_text(layer.output), layer.forward_ms,
          train ? TableCell(layer.backward_ms) : TableCell(),
          layer.flops > 0 ? TableCell(layer.flops / layer.forward_ms * 1e-6) : TableCell(),
-         layer.bytes_forward / layer.forward_ms * 1e-6, layer.algorithms});
+         layer.bytes_forward / layer.forward_ms * 1e-6, layer.algorithms,
+         layer.step_kernels.empty() ? "" : cat(layer.step, ": ", layer.step_kernels)});
     for (Sum* sum : {&by_kind[layer.kind], &all}) {
       sum->forward += layer.forward_ms;
       sum->backward += layer.backward_ms;

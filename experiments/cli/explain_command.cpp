@@ -9,7 +9,10 @@
 
 #include "experiments/cli/command.h"
 #include "experiments/config/build.h"
+#include "experiments/config/build_pruner.h"
 #include "experiments/config/conv_layers.h"
+#include "experiments/run_folder/step_kernels.h"
+#include "experiments/trainer/recorded_steps.h"
 #include "framework/parallel.h"
 #include "layers/conv2d/select.h"
 #include "layers/plan/step_plan.h"
@@ -31,8 +34,21 @@ std::string number(const char* format, double value) {
   return text;
 }
 
-void print_verdict(const Conv2dVerdict& verdict, std::size_t width) {
-  std::cout << (verdict.chosen ? "    * " : "      ") << verdict.algorithm
+// How a step of this network runs, in one mode.
+struct Step {
+  const char* mode;
+  std::unique_ptr<StepPlan> plan;  // null: kernels.why says why
+  StepKernels kernels;
+};
+
+// "*": the step runs it; "+": the selection's choice, which the step does not run by itself.
+const char* mark_of(const Conv2dVerdict& verdict, const std::string& ran) {
+  const bool runs = ran == verdict.algorithm || ran.starts_with(verdict.algorithm + " checked by ");
+  return runs ? "    * " : verdict.chosen ? "    + " : "      ";
+}
+
+void print_verdict(const Conv2dVerdict& verdict, const std::string& ran, std::size_t width) {
+  std::cout << mark_of(verdict, ran) << verdict.algorithm
             << std::string(width - verdict.algorithm.size() + 2, ' ');
   if (verdict.accepts) {
     std::cout << number("%10.3f ms", verdict.estimated_ms)
@@ -44,20 +60,27 @@ void print_verdict(const Conv2dVerdict& verdict, std::size_t width) {
   std::cout << "\n";
 }
 
-void print_text(const std::vector<ConvLayer>& layers, Device device) {
+void print_text(const std::vector<ConvLayer>& layers, Device device, const StepKernels& training) {
   std::cout
       << "For each convolution and direction: every algorithm with its estimated time and its "
-         "workspace,\nor why it refuses; * marks the one that the config chooses.\n";
+         "workspace,\nor why it refuses; * marks the one that the training step runs, + the "
+         "choice of the config\nwhere the step runs something else, or nothing.\n";
   for (const ConvLayer& conv : layers) {
     std::cout << "\n" << conv.name << "  " << conv.problem.text() << "\n";
     for (Direction direction : kDirections) {
       const std::string& policy = conv.layer->policy().of(direction);
+      const LayerKernel* const ran = training.find(conv.name, direction);
       const auto verdicts = explain_conv2d(policy, conv.problem, direction, device);
       std::size_t width = 0;
       for (const auto& verdict : verdicts) width = std::max(width, verdict.algorithm.size());
       std::cout << "  " << name_of(direction) << " (" << policy << "), "
-                << number("%.4g", conv.problem.nominal_flops() * 1e-6) << " MFLOP\n";
-      for (const auto& verdict : verdicts) print_verdict(verdict, width);
+                << number("%.4g", conv.problem.nominal_flops() * 1e-6) << " MFLOP; "
+                << (ran == nullptr ? std::string("not run: nobody asks for the images' gradient")
+                                   : cat("runs ", ran->kernel, ", ", ran->execution))
+                << "\n";
+      for (const auto& verdict : verdicts) {
+        print_verdict(verdict, ran == nullptr ? "" : ran->kernel, width);
+      }
     }
   }
 }
@@ -87,42 +110,72 @@ Json as_json(const std::vector<ConvLayer>& layers, Device device) {
   return out;
 }
 
-// How a step of this network runs, in one mode.
-struct Step {
-  const char* mode;
-  std::unique_ptr<StepPlan> plan;  // null: why_not says why
-  std::string why_not;
-};
-
 std::vector<Step> steps_of(const ExperimentConfig& config, Module& model, const Shape& input) {
   std::vector<Step> steps;
   for (const PlanMode mode : {PlanMode::training, PlanMode::inference}) {
-    Step step{mode == PlanMode::training ? "training" : "inference", nullptr, ""};
-    if (!config.train.plan) {
-      step.why_not = "train.plan is false";
-    } else if (config.quant || !config.sparsity.values().empty()) {
-      step.why_not = "weights or values pass through quantisers or masks";
-    } else {
-      step.plan = StepPlan::make(model, input, mode, &step.why_not);
+    const bool training = mode == PlanMode::training;
+    Step step{training ? "training" : "inference", nullptr, {}};
+    std::string why = "train.plan is false";
+    if (config.train.plan) step.plan = StepPlan::make(model, input, mode, &why);
+    step.kernels = step.plan ? planned_kernels(*step.plan)
+                             : dynamic_kernels(model, input, config.device, mode, why);
+    if (step.plan && training && config.device.type != DeviceType::cpu) {
+      const auto& augment = config.data.augment;
+      step.kernels.why =
+          recording_obstacle({.masks = !config.sparsity.values().empty(),
+                              .quantisers = config.quant.has_value(),
+                              .scaled_loss = config.precision == ComputePrecision::f16,
+                              .augments = augment.mirror || augment.crop_padding > 0});
+      if (step.kernels.why.empty()) step.kernels.now_recorded();
     }
     steps.push_back(std::move(step));
   }
   return steps;
 }
 
-void print_steps(const std::vector<Step>& steps) {
+// Layer by layer, the kernel of each direction.
+void print_kernels(const Step& step, const std::vector<ConvLayer>& layers) {
+  if (layers.empty()) return;
+  std::vector<std::vector<std::string>> lines = {{"convolution"}};
+  for (const Direction direction : kDirections) lines[0].emplace_back(name_of(direction));
+  lines[0].emplace_back("step");
+  for (const ConvLayer& conv : layers) {
+    lines.push_back({conv.name});
+    for (const Direction direction : kDirections) {
+      lines.back().push_back(step.kernels.name_of(conv.name, direction));
+    }
+    lines.back().push_back(step.kernels.execution_of(conv.name));
+  }
+  for (const auto& line : lines) {
+    std::cout << " ";
+    for (std::size_t i = 0; i < line.size(); ++i) {
+      std::size_t width = 0;
+      for (const auto& other : lines) width = std::max(width, other[i].size());
+      const bool last = i + 1 == line.size();
+      std::cout << " " << line[i] << (last ? "" : std::string(width - line[i].size() + 1, ' '));
+    }
+    std::cout << "\n";
+  }
+}
+
+void print_steps(const std::vector<Step>& steps, const std::vector<ConvLayer>& layers) {
   for (const Step& step : steps) {
     if (!step.plan) {
-      std::cout << "\n" << step.mode << ": dynamic graph, because " << step.why_not << "\n";
+      std::cout << "\n" << step.mode << ": dynamic graph, because " << step.kernels.why << "\n";
+      print_kernels(step, layers);
       continue;
     }
     const PlanMemory& memory = step.plan->memory();
     std::cout << "\n"
-              << step.mode << ": planned, " << step.plan->call_count() << " calls, "
+              << step.mode << ": " << step.kernels.execution
+              << (step.kernels.why.empty() ? "" : cat(" (not recorded: ", step.kernels.why, ")"))
+              << ", " << step.plan->call_count() << " calls, "
               << number("%.2f MiB", static_cast<double>(memory.arena_bytes) / 1048576.0)
               << " (at least "
               << number("%.2f", static_cast<double>(memory.lower_bound_bytes) / 1048576.0)
               << " are needed), " << step.plan->conversions() << " conversions of layout\n";
+    print_kernels(step, layers);
+    std::cout << "  operations:\n";
     const auto lines = step.plan->lines();
     std::size_t width = 0;
     for (const auto& line : lines) width = std::max(width, line.layer.size());
@@ -136,10 +189,18 @@ void print_steps(const std::vector<Step>& steps) {
 Json steps_as_json(const std::vector<Step>& steps) {
   Json out = Json::array();
   for (const Step& step : steps) {
-    Json entry = {{"mode", step.mode}, {"planned", step.plan != nullptr}};
-    if (!step.plan) {
-      entry["reason"] = step.why_not;
-    } else {
+    Json entry = {{"mode", step.mode},
+                  {"planned", step.plan != nullptr},
+                  {"execution", step.kernels.execution}};
+    if (!step.kernels.why.empty()) entry["reason"] = step.kernels.why;
+    entry["kernels"] = Json::array();
+    for (const auto& [key, kernel] : step.kernels.all()) {
+      entry["kernels"].push_back({{"layer", key.first},
+                                  {"direction", name_of(key.second)},
+                                  {"kernel", kernel.kernel},
+                                  {"step", kernel.execution}});
+    }
+    if (step.plan) {
       const PlanMemory& memory = step.plan->memory();
       entry["calls"] = step.plan->call_count();
       entry["layout_conversions"] = step.plan->conversions();
@@ -167,6 +228,8 @@ int explain(const Arguments& arguments) {
   Shape input = {config.data.batch_size};
   for (std::int64_t size : sample.shape) input.push_back(size);
   const std::vector<ConvLayer> layers = conv_layers(*model, input);
+  // With the masks that the training attaches; how many steps there are changes no kernel.
+  const auto pruner = build_pruner(config, *model, nullptr, sample.shape, /*total_steps=*/1000);
   const std::vector<Step> steps = steps_of(config, *model, input);
   if (arguments.json) {
     const Json all = {{"convolutions", as_json(layers, config.device)},
@@ -177,9 +240,9 @@ int explain(const Arguments& arguments) {
   if (layers.empty()) {
     std::cout << "the network has no convolution\n";
   } else {
-    print_text(layers, config.device);
+    print_text(layers, config.device, steps[0].kernels);
   }
-  print_steps(steps);
+  print_steps(steps, layers);
   return 0;
 }
 

@@ -5,7 +5,6 @@
 #include <map>
 
 #include "layers/conv2d/conv2d.h"
-#include "layers/plan/step_plan.h"
 
 namespace convscope {
 namespace {
@@ -25,20 +24,20 @@ std::string kernel_text(const Conv2dProblem& problem) {
   return problem.r == problem.s ? std::to_string(problem.r) : cat(problem.r, "x", problem.s);
 }
 
-std::string choice_text(const Conv2dChoice& choice) {
-  if (choice.checked_by == nullptr) return choice.algorithm->name;
-  return cat(choice.algorithm->name, " checked by ", choice.checked_by->name);
-}
+// "lanes_chain" of "lanes_chain: c1+c2": the table's line says which layers.
+std::string short_name(const std::string& kernel) { return kernel.substr(0, kernel.find(':')); }
 
 }  // namespace
 
 LayerTable layer_table(Module& model, const Shape& input, Device device, bool plans) {
-  std::unique_ptr<StepPlan> plan;
-  if (plans) plan = StepPlan::make(model, input, PlanMode::training, nullptr);
-  const std::vector<RanKernel> planned_kernels = plan ? plan->kernels() : std::vector<RanKernel>{};
+  return layer_table(model, input,
+                     kernels_of_step(model, input, device, PlanMode::training, plans));
+}
+
+LayerTable layer_table(Module& model, const Shape& input, const StepKernels& kernels) {
   LayerTable table;
-  table.csv = "layer,kind,output,params,kernel,forward,backward_data,backward_weight\n";
-  std::vector<std::string> kernels, algorithms;
+  table.csv = "layer,kind,output,params,kernel,forward,backward_data,backward_weight,step\n";
+  std::vector<std::string> kernel_sizes, algorithms;
   std::map<const Module*, std::string> names;
   for (const NamedModule& part : model.modules()) names.emplace(part.module, part.name);
   const auto begin_row = [&](Module& layer, const std::string& name, const std::string& output) {
@@ -52,36 +51,27 @@ LayerTable layer_table(Module& model, const Shape& input, Device device, bool pl
       for (const NamedModule& part : parts) {
         if (part.module == &layer || part.module->modules().size() > 1) continue;
         begin_row(*part.module, name.empty() ? part.name : cat(name, ".", part.name), "");
-        table.csv += ",,,,\n";
+        table.csv += cat(",,,,,", kernels.execution, "\n");
       }
       return;
     }
     begin_row(layer, name, sizes_text(layer.output_shape(arrives)));
     const auto* conv = dynamic_cast<const Conv2d*>(&layer);
-    if (conv != nullptr) {
-      const Conv2dProblem problem = conv->problem(arrives);
-      std::vector<std::string> of_layer;
-      table.csv += "," + kernel_text(problem);
-      for (Direction direction : kDirections) {
-        const auto planned =
-            std::find_if(planned_kernels.begin(), planned_kernels.end(), [&](const RanKernel& ran) {
-              return ran.layer == name && ran.direction == direction && !ran.dynamic;
-            });
-        const std::string choice = planned != planned_kernels.end()
-                                       ? planned->kernel
-                                       : choice_text(select_conv2d(conv->policy().of(direction),
-                                                                   problem, direction, device));
-        table.csv += "," + choice;
-        add_once(of_layer, choice);
-      }
-      add_once(kernels, kernel_text(problem));
-      add_once(algorithms, join(of_layer, "+"));
-    } else {
-      table.csv += ",,,,";
+    const std::string size = conv == nullptr ? "" : kernel_text(conv->problem(arrives));
+    table.csv += "," + size;
+    std::vector<std::string> of_layer;
+    for (const Direction direction : kDirections) {
+      const LayerKernel* const kernel = kernels.find(name, direction);
+      const bool has_kernels = kernels.find(name, Direction::forward) != nullptr;
+      table.csv += cat(",", has_kernels ? kernels.name_of(name, direction) : "");
+      if (kernel != nullptr) add_once(of_layer, short_name(kernel->kernel));
     }
-    table.csv += "\n";
+    table.csv += cat(",", kernels.execution_of(name), "\n");
+    if (conv == nullptr) return;
+    add_once(kernel_sizes, size);
+    add_once(algorithms, join(of_layer, "+"));
   });
-  table.kernel_sizes = join(kernels, "/");
+  table.kernel_sizes = join(kernel_sizes, "/");
   table.algorithms = join(algorithms, "/");
   return table;
 }

@@ -4,6 +4,7 @@
 
 #include <string>
 
+#include "experiments/run_folder/step_kernels.h"
 #include "framework/device.h"
 #include "layers/module.h"
 
@@ -12,11 +13,13 @@ namespace convscope {
 struct LayerTable {
   std::string csv;           // a row for each layer
   std::string kernel_sizes;  // of the convolutions, each once, first layer first: "5", "7/3", "3x1"
-  std::string algorithms;    // of the convolutions: "im2col_gemm"; directions joined by '+'
+  std::string algorithms;    // of the convolutions: "lanes_chain"; directions joined by '+'
 };
 
-// `input` is the shape of a batch. The algorithms are those that run in a planned training step, or
-// with `plans` false those that the policies choose.
+// `input` is the shape of a batch, `kernels` are those of a step. The column `step` says how each
+// layer's step runs: planned, recorded or dynamic.
+CONVSCOPE_API LayerTable layer_table(Module& model, const Shape& input, const StepKernels& kernels);
+// Of a training step; with `plans` false one that runs as a dynamic graph.
 CONVSCOPE_API LayerTable layer_table(Module& model, const Shape& input, Device device,
                                      bool plans = true);
 

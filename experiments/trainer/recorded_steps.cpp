@@ -23,6 +23,14 @@ T* as(const Tensor& bytes) {
 
 }  // namespace
 
+std::string recording_obstacle(const RecordingFacts& facts) {
+  if (facts.masks) return "masks change between steps";
+  if (facts.quantisers) return "quantisers change between steps";
+  if (facts.scaled_loss) return "the loss is scaled";
+  if (facts.augments) return "the images are augmented on the host";
+  return "";
+}
+
 std::unique_ptr<RecordedSteps> RecordedSteps::make(Module& model, Optimizer* optimizer,
                                                    double clip_norm, const Loader& loader,
                                                    Device device, std::string* why_not) {

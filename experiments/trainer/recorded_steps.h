@@ -32,6 +32,14 @@
 
 namespace convscope {
 
+// What may keep steps from being recorded, known before there is a network: "" or the reason.
+struct RecordingFacts {
+  bool masks = false, quantisers = false;  // are there
+  bool scaled_loss = false;                // f16
+  bool augments = false;                   // images, on the host
+};
+CONVSCOPE_API std::string recording_obstacle(const RecordingFacts& facts);
+
 class CONVSCOPE_API RecordedSteps {
  public:
   // Steps of one launch. A launch costs the host some ten microseconds, once for all of them; and a

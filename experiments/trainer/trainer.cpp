@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <utility>
 
+#include "experiments/run_folder/layer_table.h"
 #include "experiments/trainer/checkpoint.h"
 #include "experiments/trainer/compression/removal.h"
 #include "experiments/trainer/signals.h"
@@ -142,20 +143,36 @@ void Trainer::prepare_steps() {
                                       setup_.device, setup_.data_bytes, setup_.plan);
   loss_scale_.restore(state_.loss_scale);
   if (setup_.scale_loss) step_->scale_loss(&loss_scale_);
-  step_logged_ = false;
+  steps_reported_ = false;
   if (setup_.device.type == DeviceType::cpu || !setup_.plan) return;
-  std::string why;
-  if (pruning_) {
-    why = "masks change between steps";
-  } else if (quantization_) {
-    why = "quantisers change between steps";
-  } else if (setup_.scale_loss) {
-    why = "the loss is scaled";
-  } else {
+  const LoaderOptions& images = setup_.train->options();
+  std::string why = recording_obstacle({.masks = pruning_ != nullptr,
+                                        .quantisers = quantization_ != nullptr,
+                                        .scaled_loss = setup_.scale_loss,
+                                        .augments = images.mirror || images.crop_padding > 0});
+  if (why.empty()) {
     recorded_ = RecordedSteps::make(*setup_.model, setup_.optimizer.get(), setup_.clip_norm,
                                     *setup_.train, setup_.device, &why);
   }
   folder_.log(recorded_ ? recorded_->text() : cat("steps: not recorded, because ", why));
+}
+
+// What really runs, once it is known: to the log, and to layers.csv, where the plan made before the
+// first step stood until now.
+void Trainer::report_steps() {
+  if (!recorded_) folder_.log(step_->text());
+  Shape input = {setup_.train->options().batch_size};
+  for (const std::int64_t size : setup_.train->dataset().sample_shape()) input.push_back(size);
+  const StepPlan* const plan = recorded_ ? &recorded_->plan() : step_->plan();
+  const StepKernels kernels = plan != nullptr
+                                  ? planned_kernels(*plan, recorded_ != nullptr)
+                                  : dynamic_kernels(*setup_.model, input, setup_.device,
+                                                    PlanMode::training, step_->why_dynamic());
+  const LayerTable table = layer_table(*setup_.model, input, kernels);
+  setup_.facts.algorithm = table.algorithms;
+  if (table.csv == setup_.layers_csv) return;
+  setup_.layers_csv = table.csv;
+  folder_.write("layers.csv", table.csv);
 }
 
 bool Trainer::train_epoch() {
@@ -180,7 +197,7 @@ bool Trainer::train_batches(LossAlarm& alarm) {
     const double lr = learning_rate(state_.step);
     before_step();
     const StepResult result = step_->run(batch, lr);
-    if (!std::exchange(step_logged_, true)) folder_.log(step_->text());
+    if (!std::exchange(steps_reported_, true)) report_steps();
     const double now = now_s();
     finish_step(alarm, result, waited, lr, now - before);
     before = now;
@@ -193,6 +210,7 @@ bool Trainer::train_recorded(LossAlarm& alarm) {
   const PlanMemory& memory = recorded_->plan().memory();
   const std::int64_t peak =
       memory_stats(setup_.device).live_bytes - setup_.data_bytes - recorded_->data_bytes();
+  if (!std::exchange(steps_reported_, true)) report_steps();
   recorded_->start_epoch(state_.epoch, state_.batch, state_.step);
   const auto rate = [this](std::int64_t step) { return learning_rate(step); };
   double before = now_s();
@@ -272,6 +290,7 @@ void Trainer::before_step() {
   if (masks_changed) quantization_->count_kept();
   const bool ends_epoch = state_.batch + 1 == setup_.train->batches_per_epoch();
   if (!quantization_->before_step(state_.step, ends_epoch)) return;
+  steps_reported_ = false;
   // Quantised steps take longer than those before: the averages are theirs alone.
   state_.run_steps = state_.warmup_steps = {};
   steps_in_process_ = 0;

@@ -82,6 +82,7 @@ class CONVSCOPE_API Trainer {
   bool train_batches(LossAlarm& alarm);
   bool train_recorded(LossAlarm& alarm);
   void prepare_steps();
+  void report_steps();
   void finish_step(LossAlarm& alarm, const StepResult& step, double waited_s, double lr,
                    double seconds);
   void before_step();
@@ -109,7 +110,7 @@ class CONVSCOPE_API Trainer {
   std::unique_ptr<Quantization> quantization_;   // null when nothing is quantised
   LossScale loss_scale_;                         // used when setup_.scale_loss
   std::unique_ptr<TrainStep> step_;              // null before the first epoch
-  bool step_logged_ = false;                     // what step_ has chosen
+  bool steps_reported_ = false;                  // how the steps run
   std::unique_ptr<RecordedSteps> recorded_;      // null: steps run one by one
   std::unique_ptr<Evaluator> val_, test_;        // null before the first evaluation
   std::int64_t steps_in_process_ = 0;

@@ -168,7 +168,13 @@ int bench(const Arguments& arguments) {
       if (arguments.layers) {
         Shape input = {batch};
         for (const std::int64_t size : sample.shape) input.push_back(size);
-        report.layers.push_back(bench_layers(*model, input, mode, config.device, report.options));
+        const PlanMode plan_mode =
+            mode == NetMode::train ? PlanMode::training : PlanMode::inference;
+        StepKernels step =
+            kernels_of_step(*model, input, config.device, plan_mode, config.train.plan);
+        if (report.rows.back().execution.starts_with("recorded")) step.now_recorded();
+        report.layers.push_back(
+            bench_layers(*model, input, mode, config.device, report.options, step));
         report.operations.push_back({});
         if (config.train.plan) {
           report.operations.back() =

@@ -106,8 +106,9 @@ TEST(BenchNet, TrainingMovesTheWeightsAndInferenceDoesNot) {
 
 TEST(BenchNet, TimesEveryLayerAlone) {
   Net net;
-  const auto rows =
-      bench_layers(*net.model, {2, 3, 8, 8}, NetMode::train, net.config.device, kShort);
+  const auto rows = bench_layers(
+      *net.model, {2, 3, 8, 8}, NetMode::train, net.config.device, kShort,
+      kernels_of_step(*net.model, {2, 3, 8, 8}, net.config.device, PlanMode::training, true));
   ASSERT_EQ(rows.size(), 11U);  // c1, seven layers of the block, pool, flatten, f1
   EXPECT_EQ(rows[0].layer, "c1");
   EXPECT_NE(rows[0].algorithms.find('/'), std::string::npos);  // one for each direction

@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "experiments/run_folder/step_kernels.h"
+
+#include <algorithm>
+#include <optional>
+#include <set>
+
+#include "layers/conv2d/conv2d.h"
+
+namespace convscope {
+namespace {
+
+std::string choice_text(const Conv2dChoice& choice) {
+  if (choice.checked_by == nullptr) return choice.algorithm->name;
+  return cat(choice.algorithm->name, " checked by ", choice.checked_by->name);
+}
+
+bool trains(const Module& layer) {
+  const std::vector<NamedParameter> parameters = layer.parameters();
+  return std::ranges::any_of(parameters,
+                             [](const NamedParameter& p) { return p.variable.requires_grad(); });
+}
+
+// The layers that compute the gradient of their input, when the network can be written down as a
+// static graph: there each value knows whether anybody asks for its gradient.
+std::optional<std::set<std::string>> layers_with_dx(Module& model, const Shape& input,
+                                                    Device device, PlanMode mode) {
+  PlanGraph graph(input, mode, device);
+  model.describe(graph, PlanGraph::input());
+  if (!graph.refusal().empty()) return std::nullopt;
+  std::set<std::string> out;
+  for (const auto& op : graph.ops()) {
+    for (const RanKernel& ran : op->kernels(graph)) {
+      if (ran.direction == Direction::backward_data) out.insert(ran.layer);
+    }
+  }
+  return out;
+}
+
+}  // namespace
+
+void StepKernels::add(const std::string& layer, Direction direction, const LayerKernel& kernel) {
+  kernels_[{layer, direction}] = kernel;
+}
+
+void StepKernels::now_recorded() {
+  if (execution == "planned") execution = "recorded";
+  for (auto& [key, kernel] : kernels_) {
+    if (kernel.execution == "planned") kernel.execution = "recorded";
+  }
+}
+
+const LayerKernel* StepKernels::find(const std::string& layer, Direction direction) const {
+  const auto at = kernels_.find({layer, direction});
+  return at == kernels_.end() ? nullptr : &at->second;
+}
+
+const std::string& StepKernels::name_of(const std::string& layer, Direction direction) const {
+  static const std::string kNothing = "-";
+  const LayerKernel* const kernel = find(layer, direction);
+  return kernel == nullptr ? kNothing : kernel->kernel;
+}
+
+const std::string& StepKernels::execution_of(const std::string& layer) const {
+  const LayerKernel* const kernel = find(layer, Direction::forward);
+  return kernel == nullptr ? execution : kernel->execution;
+}
+
+StepKernels planned_kernels(const StepPlan& plan, bool recorded) {
+  StepKernels out;
+  out.execution = "planned";
+  for (const RanKernel& ran : plan.kernels()) {
+    out.add(ran.layer, ran.direction, {ran.kernel, ran.dynamic ? "dynamic" : "planned"});
+  }
+  if (recorded) out.now_recorded();
+  return out;
+}
+
+StepKernels dynamic_kernels(Module& model, const Shape& input, Device device, PlanMode mode,
+                            const std::string& why) {
+  StepKernels out;
+  out.why = why;
+  const bool training = mode == PlanMode::training;
+  std::map<const Module*, std::string> names;
+  for (const NamedModule& part : model.modules()) names.emplace(part.module, part.name);
+  const auto with_dx = layers_with_dx(model, input, device, mode);
+  bool behind_parameters = false;  // else: once a layer with parameters stands before
+  model.walk(input, [&](Module& layer, const Shape& arrives) {
+    const std::string& name = names.at(&layer);
+    const bool weights = layer.weight().defined() && layer.weight().requires_grad();
+    const bool wants_dx = with_dx ? with_dx->contains(name) : behind_parameters;
+    const auto* const conv = dynamic_cast<const Conv2d*>(&layer);
+    for (const Direction direction : kDirections) {
+      if (!layer.weight().defined()) break;
+      if (direction != Direction::forward && !training) break;
+      if (direction == Direction::backward_data && !wants_dx) continue;
+      if (direction == Direction::backward_weight && !weights) continue;
+      std::string kernel = layer.kind();
+      if (conv != nullptr) {
+        kernel = choice_text(
+            select_conv2d(conv->policy().of(direction), conv->problem(arrives), direction, device));
+      }
+      out.add(name, direction, {kernel, "dynamic"});
+    }
+    behind_parameters = behind_parameters || trains(layer);
+  });
+  return out;
+}
+
+StepKernels kernels_of_step(Module& model, const Shape& input, Device device, PlanMode mode,
+                            bool plans) {
+  std::string why = "the config says so";
+  const std::unique_ptr<StepPlan> plan = plans ? StepPlan::make(model, input, mode, &why) : nullptr;
+  return plan ? planned_kernels(*plan) : dynamic_kernels(model, input, device, mode, why);
+}
+
+}  // namespace convscope

@@ -1,0 +1,258 @@
+// SPDX-License-Identifier: Apache-2.0
+// explained_kernels_test.cpp: what `convscope explain` says runs is what runs. Every config of the
+// repository is explained by the program, trains two steps and evaluates two batches here, and the
+// kernels' own counters are compared with the explanation, layer by layer.
+#include <gtest/gtest.h>
+
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "experiments/config/build.h"
+#include "experiments/config/build_pruner.h"
+#include "experiments/config/sweep_block.h"
+#include "experiments/run_folder/layer_table.h"
+#include "experiments/trainer/evaluator.h"
+#include "experiments/trainer/train_step.h"
+#include "framework/random.h"
+#include "layers/conv2d/select.h"
+#include "quant/quantize_network.h"
+#include "tests/support/kernel_tally.h"
+#include "tests/support/temporary_folder.h"
+
+namespace convscope {
+namespace {
+
+using Json = nlohmann::json;
+using testing::differences;
+using testing::KernelTally;
+
+const std::filesystem::path kConfigs = CONVSCOPE_SOURCE_DIR "/experiments/configs";
+constexpr std::int64_t kSteps = 2;
+
+struct Answer {
+  int code = -1;
+  std::string out, err;
+};
+Answer convscope(const std::string& arguments) {
+  const testing::TemporaryFolder folder;
+  const std::string command = CONVSCOPE_BINARY_DIR "/bin/convscope " + arguments + " >" +
+                              (folder / "out") + " 2>" + (folder / "err") + " </dev/null";
+  const int status = std::system(command.c_str());
+  const auto read = [](const std::string& path) {
+    std::stringstream text;
+    text << std::ifstream(path).rdbuf();
+    return text.str();
+  };
+  return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, read(folder / "out"), read(folder / "err")};
+}
+
+// Of a config as it is, with few images at a time; of a sweep its first member.
+ExperimentConfig config_of(const std::filesystem::path& path) {
+  std::stringstream text;
+  text << std::ifstream(path).rdbuf();
+  ExperimentConfig config = text.str().find("\nsweep:") != std::string::npos
+                                ? load_sweep(path).members.at(0).config
+                                : load_config(path);
+  config.data.batch_size = std::min<std::int64_t>(config.data.batch_size, 4);
+  if (config.quant) config.quant->start_from.clear();
+  return config;
+}
+
+// What `explain` says of this config, in the given mode, for `times` steps.
+KernelTally said_by(const Json& explained, const char* mode, std::int64_t times) {
+  std::map<std::string, std::string> problems;
+  for (const Json& conv : explained.at("convolutions")) {
+    problems[conv.at("layer")] = conv.at("problem");
+  }
+  KernelTally tally;
+  for (const Json& step : explained.at("steps")) {
+    if (step.at("mode") != mode) continue;
+    for (const Json& kernel : step.at("kernels")) {
+      const auto problem = problems.find(kernel.at("layer"));
+      if (problem == problems.end()) continue;  // linear layers do not count themselves
+      testing::add_said(tally, kernel.at("kernel"), kernel.at("direction"), problem->second, times);
+    }
+  }
+  return tally;
+}
+
+Json explained(const ExperimentConfig& config) {
+  const testing::TemporaryFolder folder;
+  std::ofstream(folder / "config.yaml") << to_yaml(config);
+  const Answer answer = convscope("explain --json " + (folder / "config.yaml"));
+  EXPECT_EQ(answer.code, 0) << answer.err;
+  return answer.code == 0 ? Json::parse(answer.out) : Json();
+}
+
+Dataset random_images(const SampleInfo& sample, std::int64_t count) {
+  Dataset data;
+  data.name = "random";
+  data.classes = sample.classes;
+  data.images =
+      Tensor::empty({count, sample.shape[0], sample.shape[1], sample.shape[2]}, DType::u8);
+  data.labels = Tensor::zeros({count}, DType::i32);
+  Generator random(1, 2);
+  for (std::int64_t i = 0; i < data.images.numel(); ++i) {
+    data.images.data<std::uint8_t>()[i] = static_cast<std::uint8_t>(random.below(256));
+  }
+  data.mean.assign(static_cast<std::size_t>(sample.shape[0]), 0.5);
+  data.std.assign(static_cast<std::size_t>(sample.shape[0]), 0.3);
+  return data;
+}
+
+// What the kernels say of two steps of training, and of two batches of evaluation.
+struct Ran {
+  KernelTally training, inference;
+};
+Ran run_steps(const ExperimentConfig& config) {
+  const SampleInfo sample = sample_info(config);
+  const std::shared_ptr<Module> model = build_model(config, sample.shape, sample.classes);
+  const auto optimizer = build_optimizer(config, *model);
+  const auto pruner = build_pruner(config, *model, optimizer.get(), sample.shape, 1000);
+  for (const QuantizedTensor& tensor : quantized_tensors(*model)) tensor.quantizer->begin();
+  Loader loader(random_images(sample, kSteps * config.data.batch_size),
+                {.batch_size = config.data.batch_size, .shuffle = false, .prefetch = false});
+  TrainStep step(*model, *optimizer, 0, config.device, 0, config.train.plan);
+  Ran out;
+  KernelCounter counter;
+  // The first step makes the plan; "measure" would time its candidates in it.
+  for (const bool counted : {false, true}) {
+    counter.forget();
+    loader.start_epoch(0);
+    Batch batch;
+    for (std::int64_t i = 0; i < kSteps && loader.next(batch); ++i) {
+      model->set_step(i);
+      if (pruner) pruner->before_step(i);
+      step.run(batch, 1e-4);
+      if (!counted) break;
+    }
+  }
+  out.training = counter.runs();
+  Evaluator evaluator(*model, loader, config.device, config.train.plan);
+  counter.forget();
+  evaluator.run(nullptr);
+  out.inference = counter.runs();
+  return out;
+}
+
+void expect_none(const std::vector<std::string>& sentences, const char* what) {
+  for (const std::string& sentence : sentences) ADD_FAILURE() << what << ": " << sentence;
+}
+
+TEST(ExplainedKernels, EveryConfigRunsWhatExplainSays) {
+  int count = 0;
+  for (const auto& file : std::filesystem::directory_iterator(kConfigs)) {
+    const std::string name = file.path().filename();
+    if (name.starts_with("base_")) continue;  // names no data set
+    SCOPED_TRACE(name);
+    const ExperimentConfig config = config_of(file.path());
+    const Json said = explained(config);
+    if (said.is_null()) continue;
+    const Ran ran = run_steps(config);
+    EXPECT_FALSE(ran.training.empty());
+    expect_none(differences(said_by(said, "training", kSteps), ran.training), "training");
+    expect_none(differences(said_by(said, "inference", kSteps), ran.inference), "inference");
+    ++count;
+  }
+  EXPECT_GE(count, 20);
+}
+
+// The same comparison, with an explanation that lies: about the kernel, about a direction that does
+// not run, and by leaving a layer out.
+TEST(ExplainedKernels, ALieIsFound) {
+  const ExperimentConfig config = config_of(kConfigs / "quickstart.yaml");
+  const Json honest = explained(config);
+  const Ran ran = run_steps(config);
+  ASSERT_TRUE(differences(said_by(honest, "training", kSteps), ran.training).empty());
+  Json lie = honest;  // what the selection would choose alone, where a chain runs
+  for (Json& kernel : lie.at("steps").at(0).at("kernels")) {
+    if (kernel.at("layer") == "c1") kernel["kernel"] = "depthwise";
+  }
+  EXPECT_FALSE(differences(said_by(lie, "training", kSteps), ran.training).empty());
+  lie = honest;
+  lie["steps"][0]["kernels"].push_back({{"layer", "c1"},
+                                        {"direction", "backward_data"},
+                                        {"kernel", "lanes_chain: c1+c2"},
+                                        {"step", "planned"}});
+  EXPECT_EQ(differences(said_by(lie, "training", kSteps), ran.training).size(), 1u);
+  lie = honest;
+  Json& kernels = lie["steps"][0]["kernels"];
+  kernels.erase(kernels.begin());
+  EXPECT_EQ(differences(said_by(lie, "training", kSteps), ran.training).size(), 1u);
+}
+
+// A named algorithm runs, or the config is refused; nothing else runs in its place.
+TEST(ExplainedKernels, ANamedAlgorithmIsHonouredOrRefused) {
+  int honoured = 0, refused = 0;
+  for (const std::string& name : conv2d_algorithms(DeviceType::cpu).names()) {
+    for (const bool plan : {true, false}) {
+      SCOPED_TRACE(name + (plan ? ", planned" : ", dynamic"));
+      ExperimentConfig config = config_of(kConfigs / "quickstart.yaml");
+      config.conv.policy = {.forward = name, .backward_data = name, .backward_weight = name};
+      config.train.plan = plan;
+      try {
+        const Ran ran = run_steps(config);
+        ++honoured;
+        for (const KernelTally* tally : {&ran.training, &ran.inference}) {
+          EXPECT_FALSE(tally->empty());
+          for (const auto& [run, times] : *tally) {
+            // The lanes' chain is made of the kernels of its card.
+            const bool chain = name == "direct_batch_lanes" && run.kernel == "lanes_chain";
+            EXPECT_TRUE(run.kernel == name || chain) << run.kernel << " " << run.direction;
+          }
+        }
+      } catch (const Error& error) {
+        ++refused;
+        EXPECT_EQ(error.kind(), ErrorKind::kUnavailable) << error.what();
+        EXPECT_NE(std::string(error.what()).find("'" + name + "'"), std::string::npos)
+            << error.what();
+      }
+    }
+  }
+  EXPECT_GE(honoured, 8);
+  EXPECT_GE(refused, 4);  // kernels of 5x5 are none of gemm_1x1 and Winograd
+}
+
+TEST(ExplainedKernels, TheProgramHonoursOrRefusesANamedAlgorithm) {
+  const testing::TemporaryFolder folder;
+  const std::string config = (kConfigs / "quickstart.yaml").string() + " conv.algorithm=";
+  Answer answer = convscope("explain " + config + "im2col_gemm_eigen");
+  ASSERT_EQ(answer.code, 0) << answer.err;
+  EXPECT_NE(answer.out.find("forward (im2col_gemm_eigen)"), std::string::npos);
+  EXPECT_NE(answer.out.find("runs im2col_gemm_eigen, planned"), std::string::npos) << answer.out;
+  EXPECT_EQ(answer.out.find("runs lanes_chain"), std::string::npos) << answer.out;
+  for (const char* command : {"explain ", "run "}) {
+    answer = convscope(command + config + "winograd_f4x3");
+    EXPECT_EQ(answer.code, 5) << command << answer.out;
+    EXPECT_NE(answer.err.find("but 'winograd_f4x3' expects"), std::string::npos) << answer.err;
+  }
+  answer = convscope("explain " + (kConfigs / "quickstart.yaml").string());
+  EXPECT_NE(answer.out.find("runs lanes_chain: c1+c2, planned"), std::string::npos) << answer.out;
+  EXPECT_NE(answer.out.find("not run: nobody asks"), std::string::npos) << answer.out;
+}
+
+TEST(ExplainedKernels, TheLayerTableNamesWhatRunsAndHow) {
+  ExperimentConfig config = config_of(kConfigs / "quickstart.yaml");
+  const SampleInfo sample = sample_info(config);
+  const auto model = build_model(config, sample.shape, sample.classes);
+  const Shape input = {4, sample.shape[0], sample.shape[1], sample.shape[2]};
+  const LayerTable planned = layer_table(*model, input, config.device);
+  EXPECT_NE(planned.csv.find(",lanes_chain: c1+c2,-,lanes_chain: c1+c2,planned\n"),
+            std::string::npos)
+      << planned.csv;
+  EXPECT_EQ(planned.algorithms, "lanes_chain");
+  const LayerTable dynamic = layer_table(*model, input, config.device, /*plans=*/false);
+  EXPECT_EQ(dynamic.csv.find("lanes_chain"), std::string::npos) << dynamic.csv;
+  EXPECT_NE(dynamic.csv.find(",dynamic\n"), std::string::npos) << dynamic.csv;
+  // Every line has the same number of columns.
+  std::istringstream lines(planned.csv + dynamic.csv);
+  for (std::string line; std::getline(lines, line);) {
+    EXPECT_EQ(std::count(line.begin(), line.end(), ','), 8) << line;
+  }
+}
+
+}  // namespace
+}  // namespace convscope
