@@ -16,6 +16,7 @@
 #include "framework/parallel.h"
 #include "layers/conv2d/select.h"
 #include "layers/plan/step_plan.h"
+#include "quant/quantize_network.h"
 
 namespace convscope {
 namespace {
@@ -230,6 +231,8 @@ int explain(const Arguments& arguments) {
   const std::vector<ConvLayer> layers = conv_layers(*model, input);
   // With the masks that the training attaches; how many steps there are changes no kernel.
   const auto pruner = build_pruner(config, *model, nullptr, sample.shape, /*total_steps=*/1000);
+  // As it runs once the quantisers have begun.
+  for (const QuantizedTensor& tensor : quantized_tensors(*model)) tensor.quantizer->begin();
   const std::vector<Step> steps = steps_of(config, *model, input);
   if (arguments.json) {
     const Json all = {{"convolutions", as_json(layers, config.device)},

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <map>
 
-#include "layers/conv2d/conv2d.h"
+#include "layers/dispatch/heavy_use.h"
 
 namespace convscope {
 namespace {
@@ -18,10 +18,6 @@ std::string sizes_text(const Shape& shape) {
   std::string text;
   for (std::int64_t size : shape) text += (text.empty() ? "" : "x") + std::to_string(size);
   return text;
-}
-
-std::string kernel_text(const Conv2dProblem& problem) {
-  return problem.r == problem.s ? std::to_string(problem.r) : cat(problem.r, "x", problem.s);
 }
 
 // "lanes_chain" of "lanes_chain: c1+c2": the table's line says which layers.
@@ -56,8 +52,8 @@ LayerTable layer_table(Module& model, const Shape& input, const StepKernels& ker
       return;
     }
     begin_row(layer, name, sizes_text(layer.output_shape(arrives)));
-    const auto* conv = dynamic_cast<const Conv2d*>(&layer);
-    const std::string size = conv == nullptr ? "" : kernel_text(conv->problem(arrives));
+    const std::unique_ptr<HeavyUse> heavy = layer.heavy_use(arrives);
+    const std::string size = heavy == nullptr ? "" : heavy->kernel();
     table.csv += "," + size;
     std::vector<std::string> of_layer;
     for (const Direction direction : kDirections) {
@@ -67,7 +63,7 @@ LayerTable layer_table(Module& model, const Shape& input, const StepKernels& ker
       if (kernel != nullptr) add_once(of_layer, short_name(kernel->kernel));
     }
     table.csv += cat(",", kernels.execution_of(name), "\n");
-    if (conv == nullptr) return;
+    if (heavy == nullptr) return;
     add_once(kernel_sizes, size);
     add_once(algorithms, join(of_layer, "+"));
   });

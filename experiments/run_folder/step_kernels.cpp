@@ -5,14 +5,14 @@
 #include <optional>
 #include <set>
 
-#include "layers/conv2d/conv2d.h"
+#include "layers/dispatch/heavy_use.h"
+#include "quant/quantize_network.h"
 
 namespace convscope {
 namespace {
 
-std::string choice_text(const Conv2dChoice& choice) {
-  if (choice.checked_by == nullptr) return choice.algorithm->name;
-  return cat(choice.algorithm->name, " checked by ", choice.checked_by->name);
+std::string text_of(const ChosenNames& names) {
+  return names.second.empty() ? names.first : cat(names.first, " checked by ", names.second);
 }
 
 bool trains(const Module& layer) {
@@ -84,22 +84,25 @@ StepKernels dynamic_kernels(Module& model, const Shape& input, Device device, Pl
   std::map<const Module*, std::string> names;
   for (const NamedModule& part : model.modules()) names.emplace(part.module, part.name);
   const auto with_dx = layers_with_dx(model, input, device, mode);
-  bool behind_parameters = false;  // else: once a layer with parameters stands before
+  // Else: once a layer with parameters stands before, or a quantiser that learns its step.
+  bool behind_parameters = false;
+  std::set<std::string> quantised;
+  for (const QuantizedTensor& tensor : quantized_tensors(model)) {
+    if (!tensor.is_weight && tensor.quantizer->is_active()) quantised.insert(tensor.layer);
+  }
   model.walk(input, [&](Module& layer, const Shape& arrives) {
     const std::string& name = names.at(&layer);
     const bool weights = layer.weight().defined() && layer.weight().requires_grad();
-    const bool wants_dx = with_dx ? with_dx->contains(name) : behind_parameters;
-    const auto* const conv = dynamic_cast<const Conv2d*>(&layer);
+    const bool wants_dx =
+        with_dx ? with_dx->contains(name) : behind_parameters || quantised.contains(name);
+    const std::unique_ptr<HeavyUse> heavy = layer.heavy_use(arrives);
     for (const Direction direction : kDirections) {
       if (!layer.weight().defined()) break;
       if (direction != Direction::forward && !training) break;
       if (direction == Direction::backward_data && !wants_dx) continue;
       if (direction == Direction::backward_weight && !weights) continue;
-      std::string kernel = layer.kind();
-      if (conv != nullptr) {
-        kernel = choice_text(
-            select_conv2d(conv->policy().of(direction), conv->problem(arrives), direction, device));
-      }
+      const std::string kernel =
+          heavy != nullptr ? text_of(heavy->choose(direction, device)) : layer.kind();
       out.add(name, direction, {kernel, "dynamic"});
     }
     behind_parameters = behind_parameters || trains(layer);

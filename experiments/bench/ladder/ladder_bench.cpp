@@ -22,7 +22,7 @@ LadderRow row_of(const Conv2dRung& rung, const LadderOptions& options) {
   LadderRow row{.rung = label_of(rung),
                 .algorithm = rung.card,
                 .threads = rung.threads == 0 ? num_threads() : rung.threads,
-                .precision = rung.precision,
+                .math = rung.math,
                 .prepares_each_call = rung.prepare_each_call,
                 .adds = rung.sentence};
   if (options.device.type != DeviceType::cpu) return row;
@@ -40,7 +40,7 @@ LadderRow row_of(const Conv2dRung& rung, const LadderOptions& options) {
 
 bool run_alike(const LadderRow& a, const LadderRow& b) {
   return a.algorithm == b.algorithm && a.isa == b.isa && a.threads == b.threads &&
-         a.precision == b.precision && a.prepares_each_call == b.prepares_each_call;
+         a.math == b.math && a.prepares_each_call == b.prepares_each_call;
 }
 
 // With one thread, say, the rung "all threads" is the one below it.
@@ -135,7 +135,7 @@ LadderResult bench_ladder(const Conv2dLadder& ladder, const Conv2dProblem& probl
     if (!row.left_out.empty()) continue;
     const Conv2dAlgorithm& card = conv2d_algorithms(options.device.type).get(row.algorithm);
     Conv2dProblem here = problem;
-    here.precision = row.precision;
+    here.math = row.math;
     const Conv2dSupport support = support_of(card, here, direction);
     if (!support.yes) {
       row.left_out = cat("refuses: ", support.reason);
@@ -175,7 +175,7 @@ LadderResult bench_ladder(const Conv2dLadder& ladder, const Conv2dProblem& probl
     row.time = summary_of(things[i].seconds);
     row.gflops_effective = problem.nominal_flops() / (row.time.median_ms * 1e6);
     row.gflops_executed /= row.time.median_ms * 1e6;
-    const bool tf32 = row.precision == Precision::tf32;
+    const bool tf32 = row.math == MathMode::tf32;
     const double peak = tf32 ? options.tf32_flops_per_second : options.flops_per_second;
     if (peak > 0) row.peak_percent = 100 * row.gflops_effective * 1e9 / peak;
   }

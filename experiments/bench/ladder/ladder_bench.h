@@ -33,7 +33,7 @@ struct LadderRow {
   std::string algorithm = {};  // the card
   std::string isa = {};        // what it ran on; "" on a GPU
   int threads = 0;
-  Precision precision = Precision::f32;
+  MathMode math = MathMode::f32;
   bool prepares_each_call = false;
   std::string adds = {};      // the sentence
   std::string left_out = {};  // why it was not timed, or ""

@@ -57,7 +57,7 @@ Json rung_json(const LadderResult& result, const LadderRow& row,
           {"device", settings.device.str()},
           {"isa", row.isa.empty() ? Json() : Json(row.isa)},
           {"threads", row.threads},
-          {"precision", name_of(row.precision)},
+          {"math", name_of(row.math)},
           {"prepares_each_call", row.prepares_each_call},
           {"status", row.wrong     ? "wrong"
                      : row.timed() ? "ok"

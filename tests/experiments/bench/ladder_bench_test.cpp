@@ -112,7 +112,7 @@ TEST(LadderBench, TheJsonHoldsEveryRungAndIsDrawn) {
   const Json& one = all.at("ladders").at(0);
   EXPECT_EQ(one.at("problem"), kProblem.text());
   ASSERT_EQ(one.at("rungs").size(), 3u);
-  for (const char* field : {"rung", "adds", "algorithm", "isa", "threads", "precision", "status",
+  for (const char* field : {"rung", "adds", "algorithm", "isa", "threads", "math", "status",
                             "reason", "samples", "median_ms", "gflops_effective", "gflops_executed",
                             "peak_percent", "factor", "error_ratio"}) {
     EXPECT_TRUE(one.at("rungs").at(0).contains(field)) << field;
