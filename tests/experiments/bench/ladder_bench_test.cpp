@@ -104,7 +104,8 @@ TEST(LadderBench, TheJsonHoldsEveryRungAndIsDrawn) {
                                       {.card = "direct", .sentence = "tiles of sums"},
                                       {.card = "depthwise", .sentence = "needs groups"}}};
   const std::vector<LadderResult> results = {climbed(ladder)};
-  const Conv2dBenchSettings settings{.device = Device{}, .threads = 2};
+  Conv2dBenchSettings settings;
+  settings.threads = 2;
   const testing::TemporaryFolder folder;
   std::ofstream(folder / "l.json") << ladder_json(results, settings);
   const Json all = Json::parse(std::ifstream(folder / "l.json"));
@@ -144,7 +145,7 @@ TEST(LadderBench, UnknownLaddersAndEmptyBatchesAreMistakes) {
   EXPECT_EQ(ladders_named("all", Device{}).size(), conv2d_ladders(DeviceType::cpu).names().size());
   EXPECT_EQ(ladders_named("direct,direct,fft", Device{}).size(), 2u);
   EXPECT_ERROR(ErrorKind::kInvalid, "expected a batch of at least one image",
-               climbed({.name = "test"}, Conv2dProblem{.n = 0}));
+               climbed({.name = "test", .rungs = {}}, Conv2dProblem{.n = 0}));
 }
 
 // ---- the program -------------------------------------------------------------------------------
