@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // epilogue_cuda.cu: y = relu(y + residual) in one pass, for algorithms that do not fuse it.
 #include "framework/cuda/map.cuh"
+#include "layers/conv2d/epilogue.cuh"
 #include "layers/conv2d/epilogue.h"
 
 namespace convscope {
@@ -11,7 +12,7 @@ struct Finish {
   __device__ T operator()(const T* x) const {
     T sum = x[0];
     if constexpr (kResidual) sum += x[1];
-    return kRelu && sum <= T{0} ? T{0} : sum;  // NaN passes
+    return finished(sum, kRelu);
   }
 };
 

@@ -25,6 +25,7 @@
 #include "framework/cuda/half.cuh"
 #include "framework/cuda/launch.cuh"
 #include "layers/conv2d/depthwise/cuda/depthwise_kernels.h"
+#include "layers/conv2d/epilogue.cuh"
 
 namespace convscope::depthwise {
 namespace {
@@ -90,10 +91,10 @@ __global__ void depthwise_forward_elements_kernel(const __grid_constant__ Elemen
         sum = fmaf(to_float(x[h * z.w + column]), to_float(w[r * z.s + s]), sum);
       }
     }
-    if (work.residual != nullptr) {  // of y as it would be stored: the bits of a separate pass
-      sum = to_float(from_float<T>(sum)) + to_float(static_cast<const T*>(work.residual)[i]);
-    }
-    static_cast<T*>(work.to)[i] = from_float<T>(work.relu && sum <= 0 ? 0.0f : sum);
+    // The residual is added to y as it would be stored: the bits of a separate pass.
+    const auto* const residual = static_cast<const T*>(work.residual);
+    if (residual != nullptr) sum = to_float(from_float<T>(sum));
+    static_cast<T*>(work.to)[i] = from_float<T>(finished(sum, residual, i, work.relu));
   }
 }
 

@@ -33,6 +33,7 @@
 #include "layers/conv2d/depthwise/cuda/depthwise_kernels.h"
 #include "layers/conv2d/depthwise/cuda/depthwise_launch.cuh"
 #include "layers/conv2d/depthwise/cuda/depthwise_tile.cuh"
+#include "layers/conv2d/epilogue.cuh"
 
 namespace convscope::depthwise {
 namespace {
@@ -52,7 +53,6 @@ struct ForwardWork {
   bool relu = false;
 };
 
-__device__ inline float finished(float sum, bool relu) { return relu && sum <= 0 ? 0.0f : sum; }
 
 constexpr int blocks_wanted(int size) { return size == 3 ? 8 : size == 5 ? 5 : 4; }
 

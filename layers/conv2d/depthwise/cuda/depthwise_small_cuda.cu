@@ -25,6 +25,7 @@
 #include "framework/cuda/async_copy.cuh"
 #include "layers/conv2d/depthwise/cuda/depthwise_kernels.h"
 #include "layers/conv2d/depthwise/cuda/depthwise_launch.cuh"
+#include "layers/conv2d/epilogue.cuh"
 
 namespace convscope::depthwise {
 namespace {
@@ -133,10 +134,7 @@ __global__ void __launch_bounds__(kThreads)
 
   float* const y = work.y + run;
   const float* const residual = work.residual == nullptr ? nullptr : work.residual + run;
-  const auto finish = [&](float sum, int i) {
-    if (residual != nullptr) sum += residual[i];
-    return work.relu && sum <= 0 ? 0.0f : sum;
-  };
+  const auto finish = [&](float sum, int i) { return finished(sum, residual, i, work.relu); };
 #pragma unroll 4
   for (int i = 4 * me; i + 3 < count; i += 4 * kThreads) {
     float4 out = *reinterpret_cast<const float4*>(to + i);

@@ -47,6 +47,7 @@
 #include "layers/conv2d/algorithm.h"
 #include "layers/conv2d/direct/cuda/direct_cuda_data.cuh"
 #include "layers/conv2d/direct/cuda/direct_cuda_weight.cuh"
+#include "layers/conv2d/epilogue.cuh"
 #include "layers/conv2d/shared/few_channel_conv.h"
 
 namespace convscope {
@@ -80,15 +81,13 @@ __global__ void __launch_bounds__(kBlockThreads)
       }
     }
     if (at.b != nullptr) sum += at.b[k];
-    if (at.residual != nullptr) sum += at.residual[i];
-    at.y[i] = at.relu && sum <= 0.0f ? 0.0f : sum;
+    at.y[i] = finished(sum, at.residual, i, at.relu);
   }
 }
 
 __global__ void add_residual_kernel(Index count, const float* residual, bool relu, float* y) {
   for (Index i = global_thread(); i < count; i += global_threads()) {
-    const float sum = y[i] + residual[i];
-    y[i] = relu && sum <= 0.0f ? 0.0f : sum;
+    y[i] = finished(y[i], residual, i, relu);
   }
 }
 

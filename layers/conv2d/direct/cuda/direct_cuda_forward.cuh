@@ -6,6 +6,7 @@
 #include "framework/cuda/async_copy.cuh"
 #include "framework/cuda/launch.cuh"
 #include "layers/conv2d/direct/cuda/direct_cuda_tiles.h"
+#include "layers/conv2d/epilogue.cuh"
 
 namespace convscope::direct_cuda {
 
@@ -67,8 +68,7 @@ __device__ inline void store_outputs(const Sizes& z, const ForwardPointers& at, 
 #pragma unroll
   for (int i = 0; i < kPixels; ++i) {
     out[i] = sums[i] + bias;
-    if (at.residual != nullptr && q + i < z.q) out[i] += at.residual[offset + i];
-    if (at.relu && out[i] <= 0.0f) out[i] = 0.0f;
+    out[i] = finished(out[i], q + i < z.q ? at.residual : nullptr, offset + i, at.relu);
   }
   if (at.by_fours) {
 #pragma unroll

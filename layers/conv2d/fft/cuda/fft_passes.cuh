@@ -13,6 +13,7 @@
 #pragma once
 
 #include "framework/cuda/launch.cuh"
+#include "layers/conv2d/epilogue.cuh"
 
 namespace convscope::fft {
 
@@ -333,8 +334,7 @@ __global__ void __launch_bounds__(kBlockThreads, 3)
       if (column < 0) continue;
       float value = points[2 * ((c + shift_columns) % L) + part % 2] * (1.0f / (L * L)) + bias;
       const Index at = place.offset + Index{row} * z.columns.size + column;
-      if (finish.residual != nullptr) value += finish.residual[at];
-      if (finish.relu && value < 0) value = 0;  // NaN stays
+      value = finished(value, finish.residual, at, finish.relu);
       y[at] = finish.accumulate ? y[at] + value : value;
     }
   }

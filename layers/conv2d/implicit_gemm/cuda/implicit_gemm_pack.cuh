@@ -7,6 +7,7 @@
 
 #include "framework/cuda/half.cuh"
 #include "framework/cuda/launch.cuh"
+#include "layers/conv2d/epilogue.cuh"
 #include "layers/conv2d/implicit_gemm/cuda/implicit_gemm_plan.h"
 
 namespace convscope::implicit_gemm {
@@ -287,9 +288,7 @@ struct Finish {  // y = relu(sum + b + residual), each part if asked for
 template <class Out>
 __device__ inline float finish(const Finish& z, float sum, int channel, std::int64_t at) {
   if (z.bias != nullptr) sum += to_float(static_cast<const Out*>(z.bias)[channel]);
-  if (z.residual != nullptr) sum += to_float(static_cast<const Out*>(z.residual)[at]);
-  if (z.relu) sum = sum < 0 ? 0 : sum;  // NaN stays NaN
-  return sum;
+  return finished(sum, static_cast<const Out*>(z.residual), at, z.relu);
 }
 
 template <class Out>

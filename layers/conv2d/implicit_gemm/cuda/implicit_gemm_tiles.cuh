@@ -8,6 +8,7 @@
 
 #include "framework/cuda/async_copy.cuh"
 #include "framework/cuda/matrix_tile.cuh"
+#include "layers/conv2d/epilogue.cuh"
 #include "layers/conv2d/implicit_gemm/cuda/implicit_gemm_pack.cuh"
 
 namespace convscope::implicit_gemm {
@@ -170,14 +171,8 @@ __device__ inline void store_tile(const float (&sums)[V::kSums], Out* out, const
         if (end.bias != nullptr) y[e] += bias[i];
       }
       Out* const first = out + row_at[i] + to.x;
-      if (residual != nullptr) {
-        y[0] += to_float(residual[row_at[i] + to.x]);
-        if (to.y >= 0) y[1] += to_float(residual[row_at[i] + to.y]);
-      }
-      if (end.relu) {  // NaN stays NaN
-        y[0] = y[0] < 0 ? 0 : y[0];
-        y[1] = y[1] < 0 ? 0 : y[1];
-      }
+      y[0] = finished(y[0], residual, row_at[i] + to.x, end.relu);
+      y[1] = finished(y[1], to.y >= 0 ? residual : nullptr, row_at[i] + to.y, end.relu);
       if constexpr (kPaired && sizeof(Out) == 4) {
         *reinterpret_cast<float2*>(first) = make_float2(y[0], y[1]);
       } else if constexpr (kPaired) {

@@ -19,6 +19,7 @@
 #include "framework/cuda/launch.cuh"
 #include "framework/memory/memory.h"
 #include "layers/conv2d/algorithm.h"
+#include "layers/conv2d/epilogue.cuh"
 #include "layers/conv2d/winograd/cuda/winograd_transforms.cuh"
 
 namespace convscope::winograd {
@@ -136,10 +137,7 @@ __global__ void __launch_bounds__(256, 2)
 #pragma unroll
       for (int s = 0; s < M; ++s) {
         value[s] = out[r * M + s] + bias;
-        if (left + s < z.out_w) {
-          if (residual != nullptr) value[s] += residual[begin + s];
-          if (relu && value[s] < 0) value[s] = 0;  // NaN stays
-        }
+        value[s] = finished(value[s], left + s < z.out_w ? residual : nullptr, begin + s, relu);
       }
       if (M == 4 && aligned) {
         *reinterpret_cast<float4*>(y + begin) =

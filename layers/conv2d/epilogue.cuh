@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+// epilogue.cuh: y = relu(sum + residual) on a GPU, each part if asked for: the one definition for
+// kernels that fuse it and for the pass of its own (epilogue_cuda.cu), so that the bits are the same.
+#pragma once
+
+#include <cstdint>
+
+#include "framework/cuda/half.cuh"
+
+namespace convscope {
+
+// NaN stays, and -0 becomes 0.
+template <class T>
+__device__ inline T finished(T sum, bool relu) {
+  return relu && sum <= T{0} ? T{0} : sum;
+}
+
+// residual may be null; element `at` of it belongs to this sum.
+template <class T>
+__device__ inline float finished(float sum, const T* residual, std::int64_t at, bool relu) {
+  if (residual != nullptr) sum += to_float(residual[at]);
+  return finished(sum, relu);
+}
+
+}  // namespace convscope
