@@ -17,23 +17,25 @@ namespace {
 
 constexpr const char* kOperation = "bench conv2d";
 
-// A rung on this machine: what it is called, how it runs, or why it cannot.
-LadderRow row_of(const Conv2dRung& rung, const LadderOptions& options) {
+// A rung on this machine: what it is called, how it runs, or why it cannot. One that asks for an
+// instruction set which is not there runs on the best that is.
+LadderRow row_of(Conv2dRung rung, const LadderOptions& options) {
+  const bool on_cpu = options.device.type == DeviceType::cpu;
+  const bool asks = on_cpu && *rung.isa != '\0';
+  const Isa asked = asks ? parse_isa(rung.isa) : current_isa();
+  const Isa isa = std::min(asked, current_isa());
+  if (asks) rung.isa = name_of(isa).data();  // of a literal
   LadderRow row{.rung = label_of(rung),
                 .algorithm = rung.card,
                 .threads = rung.threads == 0 ? num_threads() : rung.threads,
                 .math = rung.math,
                 .prepares_each_call = rung.prepare_each_call,
                 .adds = rung.sentence};
-  if (options.device.type != DeviceType::cpu) return row;
-  const Isa isa = *rung.isa == '\0' ? current_isa() : parse_isa(rung.isa);
+  if (!on_cpu) return row;
   row.isa = name_of(isa);
+  row.asked_isa = name_of(asked);
   if (row.threads > num_threads()) {
     row.left_out = cat(row.threads, " threads are more than the ", num_threads(), " of this run");
-  } else if (!supports_isa(isa)) {
-    row.left_out = cat("this CPU does not run ", row.isa);
-  } else if (isa > current_isa()) {
-    row.left_out = cat("CONVSCOPE_ISA allows ", name_of(current_isa()), " at most");
   }
   return row;
 }
@@ -44,12 +46,18 @@ bool run_alike(const LadderRow& a, const LadderRow& b) {
 }
 
 // With one thread, say, the rung "all threads" is the one below it.
+std::string why_repeated(const LadderRow& row, const LadderRow& below) {
+  if (row.isa == row.asked_isa) return cat("the same as ", below.rung, " in this run");
+  return supports_isa(parse_isa(row.asked_isa))
+             ? cat("CONVSCOPE_ISA allows ", row.isa, " at most, got ", row.asked_isa)
+             : cat("this CPU does not run ", row.asked_isa);
+}
 void leave_out_repeated(std::vector<LadderRow>& rows) {
   for (std::size_t i = 1; i < rows.size(); ++i) {
     if (!rows[i].left_out.empty()) continue;
     for (std::size_t j = 0; j < i; ++j) {
       if (!rows[j].left_out.empty() || !run_alike(rows[i], rows[j])) continue;
-      rows[i].left_out = cat("the same as ", rows[j].rung, " in this run");
+      rows[i].left_out = why_repeated(rows[i], rows[j]);
       break;
     }
   }

@@ -32,6 +32,7 @@ struct LadderRow {
   std::string rung = {};       // "winograd_f2x3, avx2, 1 thread"
   std::string algorithm = {};  // the card
   std::string isa = {};        // what it ran on; "" on a GPU
+  std::string asked_isa = {};  // what the ladder asks for
   int threads = 0;
   MathMode math = MathMode::f32;
   bool prepares_each_call = false;

@@ -17,7 +17,7 @@ namespace {
 constexpr double kBottom = 42;
 constexpr double kBar = 12, kBetween = 10;  // height of a bar; space between categories
 constexpr double kDot = 8;
-constexpr double kCaption = 13;
+constexpr double kCaption = 15;
 constexpr BarLook kLooks[] = {
     {"#0b5a8a", "#0b5a8a"}, {"#f2b155", "#8a5a10"}, {"#ffffff", "#333333"}, {"#a9c6b4", "#2f6b4a"}};
 
@@ -103,7 +103,7 @@ void draw(std::string& svg, const BarPanel& panel, const Cell& cell) {
     draw_text(svg, panel.categories[i], left - 6, from + bars_height(panel) / 2 + 4, names + 1,
               "text-anchor=\"end\"");
     if (i < panel.captions.size()) {
-      draw_text(svg, panel.captions[i], left + 5, from + bars_height(panel) + 9,
+      draw_text(svg, panel.captions[i], left + 5, from + bars_height(panel) + 11,
                 cell.x + cell.width - left - 5, "font-size=\"10\" fill=\"#555\"", 10);
     }
     if (panel.dots) {

@@ -88,14 +88,18 @@ TEST(LadderBench, ARungThatCannotRunIsLeftOutWithItsReason) {
 TEST(LadderBench, NoRungRunsOnMoreThanTheForcedInstructionSet) {
   const Isa isa = current_isa();
   if (isa == Isa::scalar) GTEST_SKIP() << "one instruction set only";
-  const Conv2dLadder ladder{.name = "test",
-                            .rungs = {{.card = "direct", .isa = "scalar", .sentence = "one lane"},
-                                      {.card = "direct", .isa = "avx2", .sentence = "lanes"}}};
+  const Conv2dLadder ladder{
+      .name = "test",
+      .rungs = {{.card = "direct", .isa = "scalar", .sentence = "one lane"},
+                {.card = "direct", .isa = "avx2", .sentence = "lanes"},
+                {.card = "im2col_gemm", .isa = "avx2", .sentence = "a product"}}};
   set_isa(Isa::scalar);
   const LadderResult result = climbed(ladder);
   set_isa(isa);
   EXPECT_TRUE(result.rows[0].timed());
-  EXPECT_EQ(result.rows[1].left_out, "CONVSCOPE_ISA allows scalar at most");
+  EXPECT_EQ(result.rows[1].left_out, "CONVSCOPE_ISA allows scalar at most, got avx2");
+  EXPECT_TRUE(result.rows[2].timed());  // another card: it says what it ran on
+  EXPECT_EQ(result.rows[2].rung, "im2col_gemm, scalar");
 }
 
 TEST(LadderBench, TheJsonHoldsEveryRungAndIsDrawn) {

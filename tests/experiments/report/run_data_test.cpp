@@ -39,6 +39,25 @@ TEST(CsvTable, any_bytes_are_read_without_an_exception) {
   }
 }
 
+TEST(RunData, layers_are_read_with_and_without_the_column_that_older_runs_lack) {
+  const TemporaryFolder root;
+  const std::string folder = write_run(root.path(), {.seed = 1});
+  const std::string old_head =
+      "layer,kind,output,params,kernel,forward,backward_data,backward_weight";
+  write_text(folder + "/layers.csv", old_head + "\nc1,conv2d,64x6x28x28,156,5,fft,fft,fft\n");
+  EXPECT_EQ(read_run(folder).layers.text(0, "forward"), "fft");
+  EXPECT_TRUE(read_run(folder).problems.empty());
+  write_text(folder + "/layers.csv", old_head +
+                                         ",step\nc1,conv2d,64x6x28x28,156,5,"
+                                         "lanes_chain: c1+c2,-,lanes_chain: c1+c2,planned\n"
+                                         "f1,flatten,64x400,0,,,,,planned\n");
+  const RunData run = read_run(folder);
+  EXPECT_TRUE(run.problems.empty());
+  ASSERT_EQ(run.layers.rows.size(), 2u);
+  EXPECT_EQ(run.layers.text(0, "backward_data"), "-");
+  EXPECT_EQ(run.layers.text(1, "step"), "planned");
+}
+
 TEST(RunData, reads_what_a_folder_has_and_names_what_is_broken) {
   const TemporaryFolder root;
   const std::string folder = write_run(root.path(), {.seed = 3});
