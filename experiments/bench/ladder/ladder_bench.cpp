@@ -52,12 +52,13 @@ std::string why_repeated(const LadderRow& row, const LadderRow& below) {
              ? cat("CONVSCOPE_ISA allows ", row.isa, " at most, got ", row.asked_isa)
              : cat("this CPU does not run ", row.asked_isa);
 }
-void leave_out_repeated(std::vector<LadderRow>& rows) {
+void leave_out_repeated(const Conv2dLadder& ladder, std::vector<LadderRow>& rows) {
   for (std::size_t i = 1; i < rows.size(); ++i) {
     if (!rows[i].left_out.empty()) continue;
     for (std::size_t j = 0; j < i; ++j) {
       if (!rows[j].left_out.empty() || !run_alike(rows[i], rows[j])) continue;
       rows[i].left_out = why_repeated(rows[i], rows[j]);
+      rows[i].rung = label_of(ladder.rungs[i]);  // as it was asked for
       break;
     }
   }
@@ -132,7 +133,7 @@ LadderResult bench_ladder(const Conv2dLadder& ladder, const Conv2dProblem& probl
                       .direction = direction,
                       .peak_gflops = options.flops_per_second * 1e-9};
   for (const Conv2dRung& rung : ladder.rungs) result.rows.push_back(row_of(rung, options));
-  leave_out_repeated(result.rows);
+  leave_out_repeated(ladder, result.rows);
 
   const BenchData data(problem, direction, options.device);
   std::unique_ptr<SampledReference> reference;
