@@ -11,6 +11,9 @@ const Conv2dLadder kCpu{
     .problem = "n=1,c=128,h=56,w=56,k=128,r=3,s=3,pad=1,groups=128",
     .rungs =
         {
+            {.card = "depthwise_lesson",
+             .threads = 1,
+             .sentence = "one output after the other, with a test of the border for each product"},
             {.card = "depthwise",
              .isa = "scalar",
              .threads = 1,

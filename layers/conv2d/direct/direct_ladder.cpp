@@ -11,6 +11,10 @@ const Conv2dLadder kCpu{
     .problem = "n=1,c=64,h=28,w=28,k=64,r=3,s=3,pad=1",
     .rungs =
         {
+            {.card = "direct_lesson",
+             .threads = 1,
+             .sentence =
+                 "the textbook: each product loads two numbers and adds to a third in memory"},
             {.card = "direct",
              .isa = "scalar",
              .threads = 1,

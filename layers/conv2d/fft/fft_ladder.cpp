@@ -11,6 +11,10 @@ const Conv2dLadder kCpu{
     .problem = "n=1,c=32,h=28,w=28,k=32,r=7,s=7,pad=3",
     .rungs =
         {
+            {.card = "fft_lesson",
+             .threads = 1,
+             .sentence = "whole images: one complex product for each frequency, the spectra of all "
+                         "kernels kept"},
             {.card = "fft",
              .isa = "scalar",
              .threads = 1,

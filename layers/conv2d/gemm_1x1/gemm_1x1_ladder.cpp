@@ -11,6 +11,9 @@ const Conv2dLadder kCpu{
     .problem = "n=1,c=128,h=28,w=28,k=128",
     .rungs =
         {
+            {.card = "gemm_1x1_lesson",
+             .threads = 1,
+             .sentence = "the image is the matrix as it lies: three loops, one sum at a time"},
             {.card = "gemm_1x1",
              .isa = "scalar",
              .threads = 1,

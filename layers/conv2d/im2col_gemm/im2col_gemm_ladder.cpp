@@ -11,6 +11,9 @@ const Conv2dLadder kCpu{
     .problem = "n=1,c=64,h=28,w=28,k=64,r=3,s=3,pad=1",
     .rungs =
         {
+            {.card = "im2col_gemm_lesson",
+             .threads = 1,
+             .sentence = "the whole matrix of columns of an image, and three loops that multiply"},
             {.card = "im2col_gemm_eigen",
              .threads = 1,
              .sentence = "the columns of some pixels at a time stay in the L2 cache, and a library "

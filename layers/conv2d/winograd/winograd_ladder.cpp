@@ -11,6 +11,10 @@ const Conv2dLadder kCpu{
     .problem = "n=1,c=64,h=28,w=28,k=64,r=3,s=3,pad=1",
     .rungs =
         {
+            {.card = "winograd_lesson",
+             .threads = 1,
+             .sentence = "one tile of 2x2 outputs after the other: 16 products for each channel "
+                         "pair in place of 36"},
             {.card = "winograd_f2x3",
              .isa = "scalar",
              .threads = 1,

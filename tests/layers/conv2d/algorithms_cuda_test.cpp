@@ -395,7 +395,7 @@ TEST_F(Conv2dOnCuda, HasACardForEveryAlgorithmFile) {
   }
   std::set<std::string> found;
   for (const auto& entry :
-       std::filesystem::directory_iterator(testing::source_folder() + "/layers/conv2d")) {
+       std::filesystem::recursive_directory_iterator(testing::source_folder() + "/layers/conv2d")) {
     const std::string file = entry.path().filename().string();
     if (!file.ends_with("_cuda.cu")) continue;
     std::ifstream source(entry.path());

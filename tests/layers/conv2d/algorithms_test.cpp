@@ -20,6 +20,8 @@ using testing::Tier;
 
 const Registry<Conv2dAlgorithm>& algorithms() { return conv2d_algorithms(DeviceType::cpu); }
 
+bool is_lesson(std::string_view name) { return name.ends_with("_lesson"); }
+
 // Runs one algorithm on one case with each instruction set; one and two threads, and a second run,
 // must give the same bits.
 std::string check_on_every_machine(ConvolutionCase& one, const Conv2dAlgorithm& algorithm,
@@ -33,6 +35,7 @@ std::string check_on_every_machine(ConvolutionCase& one, const Conv2dAlgorithm& 
       set_num_threads(threads);
       const std::string wrong = one.check(algorithm, direction, &bits[threads - 1]);
       if (!wrong.empty()) return wrong;
+      if (is_lesson(algorithm.name)) return "";  // neither threads nor instruction sets
     }
     if (algorithm.deterministic && !bits[0].empty() &&
         std::memcmp(bits[0].data(), bits[1].data(), bits[0].size() * sizeof(float)) != 0) {
@@ -47,10 +50,12 @@ std::string check_on_every_machine(ConvolutionCase& one, const Conv2dAlgorithm& 
 
 void check_all(const std::vector<Conv2dProblem>& problems) {
   const MachineScope scope;
-  for (const Conv2dProblem& problem : problems) {
+  std::set<std::string> lessons_seen;
+  const auto check_cards = [](const Conv2dProblem& problem, bool lessons) {
     ConvolutionCase exact(problem, Tier::exact);
     ConvolutionCase bounded(problem, Tier::bounded);
     for (const auto& [name, algorithm] : algorithms().entries()) {
+      if (is_lesson(name) != lessons) continue;
       for (const Direction direction : kDirections) {
         if (!support_of(algorithm, problem, direction).yes) continue;
         EXPECT_EQ(check_on_every_machine(bounded, algorithm, direction), "");
@@ -59,6 +64,12 @@ void check_all(const std::vector<Conv2dProblem>& problems) {
         }
       }
     }
+  };
+  for (const Conv2dProblem& problem : problems) {
+    check_cards(problem, false);
+    // Lessons are slow: the same problems, smaller.
+    const Conv2dProblem small = testing::shrunk(problem, 1e5);
+    if (lessons_seen.insert(small.text()).second) check_cards(small, true);
     if (::testing::Test::HasFailure()) return;  // one report is enough
   }
 }
@@ -222,7 +233,7 @@ TEST(Conv2dTable, HoldsACardForEveryAlgorithmFile) {
   }
   std::set<std::string> found;
   for (const auto& entry :
-       std::filesystem::directory_iterator(CONVSCOPE_SOURCE_DIR "/layers/conv2d")) {
+       std::filesystem::recursive_directory_iterator(CONVSCOPE_SOURCE_DIR "/layers/conv2d")) {
     const std::string file = entry.path().filename().string();
     if (!file.ends_with("_cpu.cpp")) continue;
     std::ifstream source(entry.path());

@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: Apache-2.0
+// depthwise_lesson_cpu.cpp: convolution without a sum over channels: each plane of y is one plane
+// of x under one small kernel, and planes know nothing of each other.
+//
+// Formula    y[n,k,p,q] = b[k] + sum over r, s of w[k,0,r,s] x[n, k / M, p stride_h - pad_top +
+//            r dilation_h, q stride_w - pad_left + s dilation_w], M = K/C, x = 0 outside
+// Textbook   for n, k, p, q:
+//              y[n,k,p,q] = b[k] + sum over r, s of w[k,0,r,s] * x[n,k/M,p*stride-pad+r,..]
+//
+//              x[n]: C planes      w: K kernels      y[n]: K planes
+//              [ c0 ] ---------------- * k0 --------> [ k0 ]
+//              [ c1 ] ---------------- * k1 --------> [ k1 ]       M = 1: one line for each plane;
+//              [ c2 ] ---------------- * k2 --------> [ k2 ]       a full layer has K C of them
+//
+// Plan       plane after plane. Each x is used for R S outputs and then never again, where a full
+//            convolution uses it K R S times: so few products for each byte that a fast card is
+//            bound by memory, and no matrix product can help.
+// Shapes     x [N,C,H,W], w [K,1,R,S], b [K], y [N,K,P,Q], row-major, f32; sums in f32
+// Supports   f32 with C/G = 1; every kernel, stride, dilation, padding and multiplier M
+// Cost       FLOPs = 2 N K P Q R S; bytes = the three tensors once; no workspace; bound by tests of
+//            the border and one scalar sum, far from memory
+// Numerics   a sum of R S terms (dw: N P Q) one after the other: errors of random sign grow like
+//            the root of their number; same bits on each run; exact on integers below 2^24
+// Backward   dx assigned: each dy gives R S shares to the pixels that it came from; dw added to
+// Choices    none
+// Source     L. Sifre: Rigid-Motion Scattering for Image Classification, 2014 (thesis)
+// Read next  direct_lesson_cpu.cpp, with the sum over channels; depthwise_cpu.cpp, where a vector
+//            holds neighbouring pixels and the border is no test
+#include "layers/conv2d/shared/lesson.h"
+
+namespace convscope {
+namespace {
+
+using Index = std::int64_t;
+
+// Row h of x under row r of the kernel, for row p of y; outside the image when < 0 or >= H.
+Index row_of(const Conv2dProblem& z, Index p, Index r) {
+  return p * z.stride_h - z.pad_top + r * z.dilation_h;
+}
+Index column_of(const Conv2dProblem& z, Index q, Index s) {
+  return q * z.stride_w - z.pad_left + s * z.dilation_w;
+}
+
+struct Lesson {
+  static void forward(const Conv2dProblem& z, auto x, auto w, auto b, auto y, auto& board) {
+    for (Index n = 0; n < z.n; ++n) {
+      for (Index k = 0; k < z.k; ++k) {
+        board.step("one plane of y");
+        const auto plane = x[n][k / z.k_per_group()];  // [H, W]
+        const auto kernel = w[k][0];                   // [R, S]
+        const auto out = y[n][k];                      // [P, Q]
+        for (Index p = 0; p < z.p(); ++p) {
+          for (Index q = 0; q < z.q(); ++q) {
+            auto sum = b.or_zero(k);
+            for (Index r = 0; r < z.r; ++r) {
+              for (Index s = 0; s < z.s; ++s) {
+                sum += kernel(r, s) * plane.or_zero(row_of(z, p, r), column_of(z, q, s));
+              }
+            }
+            out(p, q) = sum;
+          }
+        }
+      }
+    }
+  }
+
+  static void backward_data(const Conv2dProblem& z, auto dy, auto w, auto dx, auto& board) {
+    dx.fill(0);
+    for (Index n = 0; n < z.n; ++n) {
+      for (Index k = 0; k < z.k; ++k) {  // the M kernels of a channel add to the same plane
+        board.step("one plane of dy");
+        const auto plane = dx[n][k / z.k_per_group()];
+        const auto kernel = w[k][0];
+        const auto in = dy[n][k];
+        for (Index p = 0; p < z.p(); ++p) {
+          for (Index q = 0; q < z.q(); ++q) {
+            for (Index r = 0; r < z.r; ++r) {
+              for (Index s = 0; s < z.s; ++s) {
+                const Index h = row_of(z, p, r), column = column_of(z, q, s);
+                if (plane.has(h, column)) plane(h, column) += kernel(r, s) * in(p, q);
+              }
+            }
+          }
+        }
+      }
+    }
+  }
+
+  static void backward_weight(const Conv2dProblem& z, auto x, auto dy, auto dw, auto& board) {
+    for (Index k = 0; k < z.k; ++k) {
+      board.step("one kernel of dw");
+      for (Index r = 0; r < z.r; ++r) {
+        for (Index s = 0; s < z.s; ++s) {
+          auto sum = dw.zero();  // over all places where this weight was used
+          for (Index n = 0; n < z.n; ++n) {
+            const auto plane = x[n][k / z.k_per_group()];
+            const auto gradients = dy[n][k];
+            for (Index p = 0; p < z.p(); ++p) {
+              for (Index q = 0; q < z.q(); ++q) {
+                sum += gradients(p, q) * plane.or_zero(row_of(z, p, r), column_of(z, q, s));
+              }
+            }
+          }
+          dw(k, 0, r, s) += sum;
+        }
+      }
+    }
+  }
+};
+
+Conv2dSupport supports(const Conv2dProblem& z, Direction) {
+  if (z.dtype != DType::f32) return lesson_takes(z.dtype);
+  if (z.c_per_group() != 1) {
+    return Conv2dSupport::no(cat("expects one input channel for each group, got ", z.c_per_group(),
+                                 " in each of ", z.groups));
+  }
+  return {};
+}
+
+const Conv2dAlgorithm kCard{
+    .name = "depthwise_lesson",
+    .device = DeviceType::cpu,
+    .idea = "lesson: one plane under one small kernel, and no sum over channels",
+    .paper = "Sifre 2014: Rigid-Motion Scattering for Image Classification (thesis)",
+    .supports = supports,
+    // Each product has a test of the border: 2 FLOPs in about 8 cycles, where a core can do 32 in
+    // each.
+    .cost =
+        [](const Conv2dProblem& z, Direction) {
+          return Conv2dCost{
+              .flops = z.nominal_flops(), .bytes = z.nominal_bytes(), .peak_share = 1.0 / 128};
+        },
+    .workspace_bytes = [](const Conv2dProblem&, Direction) { return std::size_t{0}; },
+    .error_growth = 4,
+    .exact_on_integers = true,
+    .auto_ok = false,
+    .forward = unwatched<Lesson>,
+    .backward_data = unwatched<Lesson>,
+    .backward_weight = unwatched<Lesson>,
+};
+
+}  // namespace
+}  // namespace convscope
+CONVSCOPE_CONV2D_ALGORITHM(convscope::kCard)
+CONVSCOPE_CONV2D_LESSON(convscope::kCard, convscope::Lesson)

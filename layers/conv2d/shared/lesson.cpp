@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "layers/conv2d/shared/lesson.h"
+
+#include "framework/memory/memory.h"
+
+namespace convscope {
+
+Conv2dSupport lesson_takes(DType dtype) {
+  if (dtype == DType::f32) return {};
+  return Conv2dSupport::no(cat("expects elements of type f32, got ", name_of(dtype)));
+}
+
+Registry<Conv2dLesson>& conv2d_lessons() {
+  static Registry<Conv2dLesson> table("lesson");
+  return table;
+}
+
+bool register_conv2d_lesson(const Conv2dAlgorithm& card, const Conv2dLesson& lesson,
+                            const char* file) {
+  return conv2d_lessons().add(card.name, lesson, file);
+}
+
+Tensor watch_conv2d(const std::string& lesson, const Conv2dProblem& problem, Direction direction,
+                    const Tensor& first, const Tensor& second, Recorder& recorder) {
+  const Conv2dLesson& run = conv2d_lessons().get(lesson, ErrorKind::kUnavailable);
+  const Conv2dAlgorithm& card = conv2d_algorithms(DeviceType::cpu).get(lesson);
+  problem.check();
+  const bool forward = direction == Direction::forward;
+  const bool weight = direction == Direction::backward_weight;
+  const Shape first_shape =
+      direction == Direction::backward_data ? problem.y_shape() : problem.x_shape();
+  const Shape second_shape = weight ? problem.y_shape() : problem.w_shape();
+  CONVSCOPE_CHECK(first.shape() == first_shape && second.shape() == second_shape &&
+                      first.dtype() == problem.dtype && second.dtype() == problem.dtype &&
+                      first.device() == Device{} && second.device() == Device{},
+                  "watch", "expected two tensors ", first_shape, " and ", second_shape,
+                  " of the problem's type on the CPU for ", name_of(direction), " of ",
+                  problem.text(), ", got ", first, " and ", second);
+  const Conv2dSupport support = support_of(card, problem, direction);
+  if (!support.yes) {
+    fail(ErrorKind::kUnavailable, "watch",
+         cat("expected a problem that ", lesson, " computes, but it ", support.reason));
+  }
+  const Workspace workspace({}, card.workspace_bytes(problem, direction));
+  const Tensor out = Tensor::empty(forward  ? problem.y_shape()
+                                   : weight ? problem.w_shape()
+                                            : problem.x_shape(),
+                                   problem.dtype);
+  const void* const a = first.raw_data();
+  const void* const b = second.raw_data();
+  if (forward) {
+    run.forward({problem, a, b, nullptr, out.raw_data(), workspace.data()}, recorder);
+  } else if (weight) {
+    run.backward_weight({problem, a, b, out.raw_data(), false, workspace.data()}, recorder);
+  } else {
+    run.backward_data({problem, a, b, out.raw_data(), workspace.data()}, recorder);
+  }
+  return out;
+}
+
+}  // namespace convscope

@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+// lesson.h: makes of an algorithm, as one writes it on a blackboard, a card that can be watched.
+//
+// A lesson is a struct of three function templates. They get views of their tensors (view.h) and a
+// blackboard, on which they write arrays of their own and the names of their steps:
+//
+//   struct Lesson {
+//     static void forward(const Conv2dProblem& z, auto x, auto w, auto b, auto y, auto& board);
+//     static void backward_data(const Conv2dProblem& z, auto dy, auto w, auto dx, auto& board);
+//     static void backward_weight(const Conv2dProblem& z, auto x, auto dy, auto dw, auto& board);
+//   };
+//   const Conv2dAlgorithm kCard{..., .forward = unwatched<Lesson>,
+//                               .backward_data = unwatched<Lesson>,
+//                               .backward_weight = unwatched<Lesson>};
+//   CONVSCOPE_CONV2D_ALGORITHM(kCard)
+//   CONVSCOPE_CONV2D_LESSON(kCard, Lesson)
+//
+// x, w, y and the gradients have four axes. b has one, and no element when there is no bias, so
+// b.or_zero(k) is right in both cases. dw is added to: it holds zeros, or the sum so far.
+#pragma once
+
+#include <algorithm>
+
+#include "framework/registry.h"
+#include "framework/tensor.h"
+#include "framework/watch/recorder.h"
+#include "layers/conv2d/algorithm.h"
+
+namespace convscope {
+
+// T: float. Watch: Unwatched or Recorder. Arrays stand one behind the other in the
+// workspace of the card.
+template <class T, class Watch>
+class Blackboard {
+ public:
+  Blackboard(Watch& watch, void* workspace) : watch_(watch), free_(static_cast<T*>(workspace)) {}
+
+  // An array of up to four axes; its elements are not set.
+  template <class... Sizes>
+  auto array(const char* name, Sizes... sizes) {
+    T* const data = free_;
+    free_ += (sizes * ... * std::int64_t{1});
+    return watch_.view(name, data, sizes...);
+  }
+  // From here on the lesson does what `name` says.
+  void step(const char* name) { watch_.step(name); }
+
+ private:
+  Watch& watch_;
+  T* free_;
+};
+
+namespace lesson {
+
+template <class T, class Watch>
+auto view(Watch& watch, const char* name, T* data, const Shape& shape) {
+  return watch.view(name, data, shape.at(0), shape.at(1), shape.at(2), shape.at(3));
+}
+
+template <class Lesson, class T, class Watch>
+void run(const Conv2dForwardArgs& args, Watch& watch) {
+  const Conv2dProblem& z = args.problem;
+  const auto x = view(watch, "x", static_cast<const T*>(args.x), z.x_shape());
+  const auto w = view(watch, "w", static_cast<const T*>(args.w), z.w_shape());
+  const auto b = watch.view("b", static_cast<const T*>(args.b), args.b == nullptr ? 0 : z.k);
+  const auto y = view(watch, "y", static_cast<T*>(args.y), z.y_shape());
+  Blackboard<T, Watch> board(watch, args.workspace);
+  Lesson::forward(z, x, w, b, y, board);
+}
+
+template <class Lesson, class T, class Watch>
+void run(const Conv2dBackwardDataArgs& args, Watch& watch) {
+  const Conv2dProblem& z = args.problem;
+  const auto dy = view(watch, "dy", static_cast<const T*>(args.dy), z.y_shape());
+  const auto w = view(watch, "w", static_cast<const T*>(args.w), z.w_shape());
+  const auto dx = view(watch, "dx", static_cast<T*>(args.dx), z.x_shape());
+  Blackboard<T, Watch> board(watch, args.workspace);
+  Lesson::backward_data(z, dy, w, dx, board);
+}
+
+template <class Lesson, class T, class Watch>
+void run(const Conv2dBackwardWeightArgs& args, Watch& watch) {
+  const Conv2dProblem& z = args.problem;
+  auto* const sums = static_cast<T*>(args.dw);
+  if (!args.accumulate) std::fill_n(sums, z.w_shape().numel(), T(0));
+  const auto x = view(watch, "x", static_cast<const T*>(args.x), z.x_shape());
+  const auto dy = view(watch, "dy", static_cast<const T*>(args.dy), z.y_shape());
+  const auto dw = view(watch, "dw", sums, z.w_shape());
+  Blackboard<T, Watch> board(watch, args.workspace);
+  Lesson::backward_weight(z, x, dy, dw, board);
+}
+
+}  // namespace lesson
+
+template <class Lesson, class Args>
+void unwatched(const Args& args) {
+  Unwatched nobody;
+  lesson::run<Lesson, float>(args, nobody);
+}
+template <class Lesson, class Args>
+void watched(const Args& args, Recorder& recorder) {
+  lesson::run<Lesson, float>(args, recorder);
+}
+
+// A lesson takes f32; of f64 there is the reference. Comes first in supports().
+CONVSCOPE_API Conv2dSupport lesson_takes(DType dtype);
+
+// ---- the watched runs of all lessons, by the name of the card ----------------------------------
+
+struct Conv2dLesson {
+  void (*forward)(const Conv2dForwardArgs&, Recorder&) = nullptr;
+  void (*backward_data)(const Conv2dBackwardDataArgs&, Recorder&) = nullptr;
+  void (*backward_weight)(const Conv2dBackwardWeightArgs&, Recorder&) = nullptr;
+};
+CONVSCOPE_API Registry<Conv2dLesson>& conv2d_lessons();
+CONVSCOPE_API bool register_conv2d_lesson(const Conv2dAlgorithm& card, const Conv2dLesson& lesson,
+                                          const char* file);
+
+// Runs a lesson on the CPU and notes all that it does. `first` and `second` are what the direction
+// reads: x and w, dy and w, or x and dy, of type f32. Returns y, dx or dw.
+CONVSCOPE_API Tensor watch_conv2d(const std::string& lesson, const Conv2dProblem& problem,
+                                  Direction direction, const Tensor& first, const Tensor& second,
+                                  Recorder& recorder);
+
+}  // namespace convscope
+
+#define CONVSCOPE_CONV2D_LESSON(card, Lesson)                                                   \
+  namespace {                                                                                   \
+  const bool registered_conv2d_lesson = ::convscope::register_conv2d_lesson(                    \
+      card,                                                                                     \
+      {.forward = ::convscope::watched<Lesson, ::convscope::Conv2dForwardArgs>,                 \
+       .backward_data = ::convscope::watched<Lesson, ::convscope::Conv2dBackwardDataArgs>,      \
+       .backward_weight = ::convscope::watched<Lesson, ::convscope::Conv2dBackwardWeightArgs>}, \
+      __FILE__);                                                                                \
+  }
