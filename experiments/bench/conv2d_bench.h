@@ -12,8 +12,8 @@
 
 #include "experiments/bench/peer.h"
 #include "experiments/bench/statistics.h"
-#include "layers/conv2d/algorithm.h"
 #include "framework/machine/ceilings.h"
+#include "layers/conv2d/algorithm.h"
 
 namespace convscope {
 

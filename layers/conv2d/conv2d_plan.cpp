@@ -176,8 +176,9 @@ int Conv2d::describe(PlanGraph& graph, int x) {
   }
   std::vector<ValueId> inputs{x, graph.parameter(weight_)};
   if (bias_.defined()) inputs.push_back(graph.parameter(bias_));
-  return graph.add(std::make_unique<Conv2dOp>(problem, bias_.defined(), choices_->policy(), choices),
-                   std::move(inputs), problem.y_shape());
+  return graph.add(
+      std::make_unique<Conv2dOp>(problem, bias_.defined(), choices_->policy(), choices),
+      std::move(inputs), problem.y_shape());
 }
 
 }  // namespace convscope
