@@ -54,6 +54,7 @@ Cells cells_of(const Conv2dBenchRow& row, const PeerBenchRow* own, const PeerBen
           milliseconds(row.time.p10_ms),
           milliseconds(row.time.p90_ms),
           milliseconds(row.time.min_ms),
+          row.prepare_ms > 0 ? milliseconds(row.prepare_ms) : "-",
           gflops(row.gflops_effective),
           gflops(row.gflops_executed),
           percent(row.roofline_percent),
@@ -71,6 +72,7 @@ Cells cells_of(const PeerBenchRow& row) {
           milliseconds(row.time.p10_ms),
           milliseconds(row.time.p90_ms),
           milliseconds(row.time.min_ms),
+          "-",
           gflops(row.gflops_effective),
           "-",
           "-",
@@ -156,9 +158,9 @@ std::string bench_table(const Conv2dBenchGroup& group) {
   if (!group.skipped.empty()) return out + "  skipped: " + group.skipped + "\n";
   const PeerBenchRow* const own = group.best_peer(false);
   const PeerBenchRow* const plain = group.best_peer(true);
-  std::vector<Cells> lines = {{"  algorithm", "median ms", "p10", "p90", "min", "GFLOP/s eff.",
-                               "exec.", "roof", "work MiB", "err/bound", "vs peer", "by min",
-                               "vs plain"}};
+  std::vector<Cells> lines = {{"  algorithm", "median ms", "p10", "p90", "min", "prepare",
+                               "GFLOP/s eff.", "exec.", "roof", "work MiB", "err/bound", "vs peer",
+                               "by min", "vs plain"}};
   std::string wrong;
   for (const Conv2dBenchRow& row : group.rows) {
     if (row.wrong.empty()) {

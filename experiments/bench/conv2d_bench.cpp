@@ -121,7 +121,8 @@ class Measurement {
       if (options_.only_auto && auto_choice_ != nullptr && algorithm != auto_choice_) continue;
       const Conv2dSupport support = support_of(*algorithm, problem, direction_);
       if (support.yes) {
-        contenders_.emplace_back(*algorithm, problem, direction_, data_);
+        contenders_.emplace_back(*algorithm, problem, direction_, data_,
+                                 Switches{.prepares_each_call = true});
       } else {
         group_.refusals.push_back({algorithm->name, support.reason});
       }
@@ -143,7 +144,8 @@ class Measurement {
       Conv2dBenchRow& row = group_.rows[i];
       row.algorithm = one.algorithm().name;
       row.auto_choice = &one.algorithm() == auto_choice_;
-      row.workspace_bytes = one.workspace_bytes();
+      row.workspace_bytes = one.workspace_bytes() + one.prepared_bytes();
+      row.prepared_bytes = one.prepared_bytes();
       const SampledReference& expected = reference();
       progress_(cat("checking ", row.algorithm));
       const double first_seconds = one.check(expected);
@@ -153,7 +155,20 @@ class Measurement {
       things_.push_back(timed(one, first_seconds, options_.device));
       summaries_.emplace_back(
           [this, &one, &row](const std::vector<double>& seconds) { fill(row, one, seconds); });
+      if (one.prepared_bytes() > 0) time_preparation(one, row);
     }
+  }
+
+  // By itself: the part of a call that a plan of inference does once for many.
+  void time_preparation(const Contender& one, Conv2dBenchRow& row) {
+    const double seconds = seconds_of([&] {
+      one.prepare();
+      backend_of(options_.device).synchronize(options_.device.index);
+    });
+    things_.push_back(
+        {.run = [&one] { one.prepare(); }, .estimate_seconds = seconds, .seconds = {}});
+    summaries_.emplace_back(
+        [&row](const std::vector<double>& all) { row.prepare_ms = summary_of(all).median_ms; });
   }
 
   void fill(Conv2dBenchRow& row, const Contender& one, const std::vector<double>& seconds) const {

@@ -35,11 +35,17 @@ struct Conv2dBenchOptions {
 struct Conv2dBenchRow {
   std::string algorithm;
   bool auto_choice = false;  // `auto` would have chosen it
-  TimingSummary time;        // of no samples when the result is wrong
+  // Of a whole call, weights prepared anew; GFLOP/s and roofline are of it, so nothing is hidden. Of
+  // no samples when the result is wrong.
+  TimingSummary time;
+  // Of that, the preparation of the weights: median, timed by itself. 0 when the card prepares none.
+  // A planned inference pays it once, so its calls take about median_ms - prepare_ms.
+  double prepare_ms = 0;
   double gflops_effective = 0;
   double gflops_executed = 0;
   double roofline_percent = 0;
-  std::size_t workspace_bytes = 0;
+  std::size_t workspace_bytes = 0;  // of a call, prepared weights included
+  std::size_t prepared_bytes = 0;
   double error_ratio = 0;  // error / allowed error
   std::string wrong;       // why it was not timed; "" when it was
 };

@@ -53,7 +53,8 @@ void print_verdict(const Conv2dVerdict& verdict, const std::string& ran, std::si
             << std::string(width - verdict.algorithm.size() + 2, ' ');
   if (verdict.accepts) {
     std::cout << number("%10.3f ms", verdict.estimated_ms)
-              << number("%10.2f MiB", static_cast<double>(verdict.workspace_bytes) / 1048576.0);
+              << number("%10.2f MiB", static_cast<double>(verdict.workspace_bytes) / 1048576.0)
+              << number("%10.2f MiB", static_cast<double>(verdict.prepared_bytes) / 1048576.0);
     if (!verdict.reason.empty()) std::cout << "  " << verdict.reason;
   } else {
     std::cout << "refuses: " << verdict.reason;
@@ -63,9 +64,9 @@ void print_verdict(const Conv2dVerdict& verdict, const std::string& ran, std::si
 
 void print_text(const std::vector<ConvLayer>& layers, Device device, const StepKernels& training) {
   std::cout
-      << "For each convolution and direction: every algorithm with its estimated time and its "
-         "workspace,\nor why it refuses; * marks the one that the training step runs, + the "
-         "choice of the config\nwhere the step runs something else, or nothing.\n";
+      << "For each convolution and direction: every algorithm with its estimated time, workspace\n"
+         "and prepared weights, or why it refuses; * marks the one that the training step runs, + "
+         "the choice of\nthe config where the step runs something else, or nothing.\n";
   for (const ConvLayer& conv : layers) {
     std::cout << "\n" << conv.name << "  " << conv.problem.text() << "\n";
     for (Direction direction : kDirections) {
@@ -99,6 +100,7 @@ Json as_json(const std::vector<ConvLayer>& layers, Device device) {
                         {"reason", verdict.reason},
                         {"estimated_ms", verdict.estimated_ms},
                         {"workspace_bytes", verdict.workspace_bytes},
+                        {"prepared_bytes", verdict.prepared_bytes},
                         {"chosen", verdict.chosen}});
       }
       directions[std::string(name_of(direction))] = {{"policy", policy}, {"algorithms", list}};

@@ -41,10 +41,24 @@ class CONVSCOPE_API Conv2dOp final : public PlanOp {
  private:
   // Where w and b lie: values of the graph, or what the prologue has made of them.
   struct Weights {
-    Tensor w;
-    Tensor b;  // may be undefined
+    Tensor w;         // undefined: only the prepared ones are left
+    Tensor b;         // may be undefined
+    Tensor prepared;  // undefined: nothing is prepared, or in each call
   };
   Weights weights(PlanBuilder& builder);
+  void emit_fold(PlanBuilder& builder, Slot w, Slot b) const;
+  Slot emit_preparation(PlanBuilder& builder, const Tensor& w) const;
+  // In training the weights change in each step: they are prepared right before the call.
+  struct Preparation {
+    void (*run)(const Conv2dPrepareArgs&) = nullptr;  // null: it is done, or there is nothing to do
+    Direction direction = Direction::forward;
+    Tensor w = {};
+    void* prepared = nullptr;
+    void* workspace = nullptr;
+    // Runs it; returns the prepared block.
+    const void* operator()(const Conv2dProblem& problem) const;
+  };
+  Preparation preparation_of_step(PlanBuilder& builder, Direction direction, void* workspace) const;
   Tensor images_or_value(PlanBuilder& builder) const;
 
   Conv2dProblem problem_;

@@ -36,6 +36,8 @@ class PadOp final : public PlanOp {
   PadMode mode_;
 };
 
+void* address_of(const Tensor& tensor) { return tensor.defined() ? tensor.raw_data() : nullptr; }
+
 }  // namespace
 
 std::string Conv2dOp::text() const {
@@ -68,27 +70,79 @@ bool Conv2dOp::absorb(const PlanGraph& graph, PlanOp& next) {
   return true;
 }
 
-Conv2dOp::Weights Conv2dOp::weights(PlanBuilder& builder) {
-  Weights out{builder.value(weight()), has_bias_ ? builder.value(bias()) : Tensor()};
-  if (!norm_) return out;
-  const Slot w = builder.slot(builder.shape(weight()), DType::f32);
-  const Slot b = builder.slot({problem_.k}, DType::f32);
-  builder.prologue([&] {
-    builder.call([norm = *norm_, weight = builder.value(weight()),
-                  bias = has_bias_ ? builder.value(bias()) : Tensor(), to_w = builder.use(w),
-                  to_b = builder.use(b)] {
-      batch_norm_fold({.weight = norm.weight.value(),
-                       .bias = norm.bias.value(),
-                       .mean = norm.mean,
-                       .variance = norm.variance,
-                       .eps = norm.eps,
-                       .w = weight,
-                       .b = bias,
-                       .to_w = to_w,
-                       .to_b = to_b});
-    });
+void Conv2dOp::emit_fold(PlanBuilder& builder, Slot w, Slot b) const {
+  builder.call([norm = *norm_, weight = builder.value(weight()),
+                bias = has_bias_ ? builder.value(bias()) : Tensor(), to_w = builder.use(w),
+                to_b = builder.use(b)] {
+    batch_norm_fold({.weight = norm.weight.value(),
+                     .bias = norm.bias.value(),
+                     .mean = norm.mean,
+                     .variance = norm.variance,
+                     .eps = norm.eps,
+                     .w = weight,
+                     .b = bias,
+                     .to_w = to_w,
+                     .to_b = to_b});
   });
-  return {builder.use(w), builder.use(b)};
+}
+
+// In inference all that depends on the weights alone is done in the prologue; a folded w that has
+// been prepared is needed no longer.
+Conv2dOp::Weights Conv2dOp::weights(PlanBuilder& builder) {
+  const bool prepares =
+      !builder.training() &&
+      choice(Direction::forward).algorithm->prepared_size(problem_, Direction::forward) > 0;
+  if (!norm_ && !prepares) {
+    return {builder.value(weight()), has_bias_ ? builder.value(bias()) : Tensor(), Tensor()};
+  }
+  Weights out;
+  Slot w = kNoSlot;
+  if (norm_) {
+    const Shape& shape = builder.shape(weight());
+    w = prepares ? builder.temporary(shape, DType::f32) : builder.slot(shape, DType::f32);
+    const Slot b = builder.slot({problem_.k}, DType::f32);
+    builder.prologue([&] { emit_fold(builder, w, b); });
+    out.b = builder.use(b);
+    if (!prepares) out.w = builder.use(w);
+  } else if (has_bias_) {
+    out.b = builder.value(bias());
+  }
+  if (!prepares) return out;
+  Slot prepared = kNoSlot;
+  builder.prologue([&] {
+    prepared = emit_preparation(builder, norm_ ? builder.use(w) : builder.value(weight()));
+  });
+  out.prepared = builder.use(prepared);
+  return out;
+}
+
+// Returns where the prepared weights stay.
+Slot Conv2dOp::emit_preparation(PlanBuilder& builder, const Tensor& w) const {
+  const Conv2dAlgorithm* const algorithm = choice(Direction::forward).algorithm;
+  const auto bytes =
+      static_cast<std::int64_t>(algorithm->prepared_size(problem_, Direction::forward));
+  const Slot prepared = builder.slot({bytes}, DType::u8);
+  void* const workspace =
+      builder.workspace(algorithm->workspace_bytes(problem_, Direction::forward));
+  builder.call([run = algorithm->prepare_weights, problem = problem_, w, to = builder.use(prepared),
+                workspace] {
+    run({problem, Direction::forward, w.raw_data(), to.raw_data(), workspace});
+  });
+  return prepared;
+}
+
+Conv2dOp::Preparation Conv2dOp::preparation_of_step(PlanBuilder& builder, Direction direction,
+                                                    void* workspace) const {
+  const Conv2dAlgorithm* const algorithm = choice(direction).algorithm;
+  const std::size_t bytes = algorithm->prepared_size(problem_, direction);
+  if (bytes == 0) return {};
+  return {algorithm->prepare_weights, direction, builder.value(weight()), builder.workspace(bytes),
+          workspace};
+}
+
+const void* Conv2dOp::Preparation::operator()(const Conv2dProblem& problem) const {
+  if (run != nullptr) run({problem, direction, w.raw_data(), prepared, workspace});
+  return prepared;
 }
 
 // Undefined: the images, wherever they lie in this step.
@@ -104,14 +158,17 @@ void Conv2dOp::forward(PlanBuilder& builder) {
   const Tensor residual = residual_at_ > 0 ? builder.value(inputs[residual_at_]) : Tensor();
   void* const workspace =
       builder.workspace(algorithm->workspace_bytes(problem_, Direction::forward));
+  const Preparation prepare = builder.training()
+                                  ? preparation_of_step(builder, Direction::forward, workspace)
+                                  : Preparation{.prepared = address_of(weights.prepared)};
   const Conv2dEpilogue behind{.residual = residual.defined() ? residual.raw_data() : nullptr,
                               .relu = relu_};
   const Conv2dEpilogue fused = algorithm->fuses_epilogue ? behind : Conv2dEpilogue{};
   const Conv2dEpilogue separate = algorithm->fuses_epilogue ? Conv2dEpilogue{} : behind;
   builder.call([problem = problem_, run = algorithm->forward, images = builder.images(), x, weights,
-                y, workspace, fused, separate, device = builder.device()] {
-    run({problem, x.defined() ? x.raw_data() : *images, weights.w.raw_data(),
-         weights.b.defined() ? weights.b.raw_data() : nullptr, y.raw_data(), workspace, fused});
+                prepare, y, workspace, fused, separate, device = builder.device()] {
+    run({problem, x.defined() ? x.raw_data() : *images, address_of(weights.w),
+         address_of(weights.b), y.raw_data(), workspace, fused, prepare(problem)});
     if (!separate.empty()) conv2d_epilogue_kernel.get(device)(separate, y);
   });
 }
@@ -145,9 +202,10 @@ void Conv2dOp::backward(PlanBuilder& builder) {
     const Tensor dy = builder.gradient(output);
     void* const workspace =
         builder.workspace(algorithm->workspace_bytes(problem_, Direction::backward_data));
+    const Preparation prepare = preparation_of_step(builder, Direction::backward_data, workspace);
     builder.call([problem = problem_, run = algorithm->backward_data, w = builder.value(weight()),
-                  dy, dx, workspace] {
-      run({problem, dy.raw_data(), w.raw_data(), dx.raw_data(), workspace});
+                  dy, dx, workspace, prepare] {
+      run({problem, dy.raw_data(), w.raw_data(), dx.raw_data(), workspace, prepare(problem)});
     });
   });
 }

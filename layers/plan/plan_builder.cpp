@@ -42,18 +42,25 @@ Slot PlanBuilder::slot(const Shape& shape, DType dtype) {
   return id;
 }
 
+Slot PlanBuilder::temporary(const Shape& shape, DType dtype) {
+  const Slot id = slot(shape, dtype);
+  slots_[static_cast<std::size_t>(id)].is_temporary = true;
+  return id;
+}
+
 Tensor PlanBuilder::use(Slot slot) {
   SlotState& state = slots_.at(static_cast<std::size_t>(slot));
   if (dry_) {
-    state.first = in_prologue_ ? 0 : std::min(state.first, call_index_);
-    state.last = in_prologue_ ? 1 << 30 : std::max(state.last, call_index_);
+    const bool stays = in_prologue_ && !state.is_temporary;
+    state.first = stays ? 0 : std::min(state.first, call_index_);
+    state.last = stays ? 1 << 30 : std::max(state.last, call_index_);
   }
   return Tensor::view(arena_, dry_ ? 0 : state.offset, state.shape, state.dtype);
 }
 
 void* PlanBuilder::workspace(std::size_t bytes) {
   if (bytes == 0) return nullptr;
-  const Slot id = slot({static_cast<std::int64_t>(bytes)}, DType::u8);
+  const Slot id = temporary({static_cast<std::int64_t>(bytes)}, DType::u8);
   slots_[static_cast<std::size_t>(id)].is_workspace = true;
   return use(id).raw_data();
 }

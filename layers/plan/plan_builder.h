@@ -73,6 +73,8 @@ class CONVSCOPE_API PlanBuilder {
   Target parameter_gradient(const Variable& parameter);
 
   Slot slot(const Shape& shape, DType dtype);
+  // Alive between the calls that name it and no longer, in a prologue too.
+  Slot temporary(const Shape& shape, DType dtype);
   Tensor use(Slot slot);
   // Scratch memory of the next call, counted as workspace; null for 0 bytes.
   void* workspace(std::size_t bytes);
@@ -86,7 +88,7 @@ class CONVSCOPE_API PlanBuilder {
   Tensor correct();
 
   // Emits a call. In prologue() it runs when the weights have changed, not in each step: what it
-  // writes (all slots named in it) stays alive.
+  // writes (all slots named in it, but for temporary ones and workspace) stays alive.
   template <class F>
   void call(F&& body) {
     ++call_index_;
@@ -111,6 +113,7 @@ class CONVSCOPE_API PlanBuilder {
     std::size_t bytes = 0;
     int first = 1 << 30, last = -1;
     bool is_workspace = false;
+    bool is_temporary = false;
     std::size_t offset = 0;
   };
   struct ValueState {

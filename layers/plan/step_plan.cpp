@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <map>
 
 #include "framework/parallel.h"
 #include "framework/simd/cpu_isa.h"
@@ -109,10 +110,14 @@ void StepPlan::remember(Module& model) {
   }
   memory_.arena_bytes = static_cast<std::int64_t>(builder_.arena_->bytes);
   std::vector<ArenaRequest> requests;
+  std::map<int, std::int64_t> workspace;  // of each call
   for (const PlanBuilder::SlotState& slot : builder_.slots_) {
     const auto bytes = static_cast<std::int64_t>(slot.bytes);
     requests.push_back({.bytes = slot.bytes, .first = slot.first, .last = slot.last});
-    if (slot.is_workspace) memory_.workspace_bytes = std::max(memory_.workspace_bytes, bytes);
+    if (slot.is_workspace) {
+      std::int64_t& of_call = workspace[slot.first] += bytes;
+      memory_.workspace_bytes = std::max(memory_.workspace_bytes, of_call);
+    }
     const bool kept = slot.first < builder_.forward_calls_ && slot.last >= builder_.forward_calls_;
     if (kept && graph_.training()) memory_.kept_bytes += bytes;
   }

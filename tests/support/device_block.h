@@ -75,6 +75,14 @@ class GuardedBlock {
     return nullptr;
   }
   bool unchanged() const { return bytes() == before_; }
+  // All of it, guards included.
+  std::vector<unsigned char> bytes() const {
+    std::vector<unsigned char> out(before_.size());
+    if (block_ != nullptr) {
+      backend_of(device_).copy_to_host(device_.index, out.data(), block_, out.size());
+    }
+    return out;
+  }
 
  private:
   template <class T>
@@ -91,14 +99,6 @@ class GuardedBlock {
     if (dtype_ == DType::f16) std::memcpy(to, &f16, sizeof(f16));
     if (dtype_ == DType::bf16) std::memcpy(to, &bf16, sizeof(bf16));
   }
-  std::vector<unsigned char> bytes() const {
-    std::vector<unsigned char> out(before_.size());
-    if (block_ != nullptr) {
-      backend_of(device_).copy_to_host(device_.index, out.data(), block_, out.size());
-    }
-    return out;
-  }
-
   Device device_;
   DType dtype_;
   std::int64_t count_;

@@ -8,6 +8,9 @@
 //             (cards with exact_on_integers);
 //   bounded   normal numbers: max|error| <= error_growth * eps * max(conv(|x|,|w|)), eps = 2^-23.
 //
+// A card that prepares its weights does so once, into a block with guards, and is then called twice
+// without w: both calls must give the same bits (deterministic cards) and leave the block as it was.
+//
 // On CUDA all of it is copied to the device and back. There, too, sum(error^2) <= L^2 sum(value^2):
 // L = 2e-6 for f32 (sums of up to 4608 products), 1e-3 for tf32, 1e-2 for bf16, 2e-3 for f16. Inputs
 // of half types are rounded before the reference sees them. A half output is rounded once, by at
@@ -147,15 +150,23 @@ class ConvolutionCase {
   struct Pointers {
     const void *x, *w, *b, *dy;
     void *output, *workspace;
+    const void* prepared;
   };
   void call(const Conv2dAlgorithm& algorithm, Direction direction, bool extra,
             const Pointers& at) const {
     switch (direction) {
       case Direction::forward:
-        algorithm.forward({problem_, at.x, at.w, extra ? at.b : nullptr, at.output, at.workspace});
+        algorithm.forward({problem_,
+                           at.x,
+                           at.w,
+                           extra ? at.b : nullptr,
+                           at.output,
+                           at.workspace,
+                           {},
+                           at.prepared});
         break;
       case Direction::backward_data:
-        algorithm.backward_data({problem_, at.dy, at.w, at.output, at.workspace});
+        algorithm.backward_data({problem_, at.dy, at.w, at.output, at.workspace, at.prepared});
         break;
       case Direction::backward_weight:
         algorithm.backward_weight({problem_, at.x, at.dy, at.output, extra, at.workspace});
@@ -163,8 +174,64 @@ class ConvolutionCase {
     }
   }
 
+  // Bytes of the CPU between canaries; f32 NaN inside until somebody writes there.
+  struct HostBlock {
+    explicit HostBlock(std::size_t count)
+        : bytes(count), memory({}, count + 2 * kCanaryBytes), all(pointer()) {
+      poison();
+    }
+    unsigned char* pointer() const { return static_cast<unsigned char*>(memory.data()); }
+    unsigned char* data() const { return all + kCanaryBytes; }
+    void poison() const { std::memset(all, 0xff, memory.bytes()); }
+    const char* damage() const {
+      for (std::size_t i = 0; i < kCanaryBytes; ++i) {
+        if (all[i] != 0xff) return "in front of";
+        if (all[kCanaryBytes + bytes + i] != 0xff) return "behind";
+      }
+      return nullptr;
+    }
+    std::vector<unsigned char> contents() const { return {all, all + memory.bytes()}; }
+    std::size_t bytes;
+    Workspace memory;
+    unsigned char* all;
+  };
+
   std::string run_on_host(const Conv2dAlgorithm& algorithm, Direction direction, bool extra,
                           std::vector<float>& result) const {
+    const HostBlock workspace(algorithm.workspace_bytes(problem_, direction));
+    const HostBlock prepared(algorithm.prepared_size(problem_, direction));
+    Pointers at{x_.data(), w_.data(), b_.data(), y_.data(), nullptr, workspace.data(), nullptr};
+    if (prepared.bytes == 0)
+      return call_on_host(algorithm, direction, extra, at, workspace, result);
+    algorithm.prepare_weights({problem_, direction, w_.data(), prepared.data(), workspace.data()});
+    if (const char* where = workspace.damage())
+      return cat("preparing wrote ", where, " the workspace");
+    if (const char* where = prepared.damage()) return cat("wrote ", where, " the prepared weights");
+    const std::vector<unsigned char> before = prepared.contents();
+    const std::vector<float> nothing(w_.values.size(), std::numeric_limits<float>::quiet_NaN());
+    at.w = nothing.data();
+    at.prepared = prepared.data();
+    std::string wrong = call_on_host(algorithm, direction, extra, at, workspace, result);
+    std::vector<float> again;
+    if (wrong.empty() && !extra) {
+      wrong = call_on_host(algorithm, direction, extra, at, workspace, again);
+    }
+    if (prepared.contents() != before) return "wrote to the prepared weights";
+    return wrong.empty() && !extra ? differ(algorithm, result, again) : wrong;
+  }
+
+  static std::string differ(const Conv2dAlgorithm& algorithm, const std::vector<float>& first,
+                            const std::vector<float>& second) {
+    if (!algorithm.deterministic || first.empty() ||
+        std::memcmp(first.data(), second.data(), first.size() * sizeof(float)) == 0) {
+      return "";
+    }
+    return "two calls with the same prepared weights gave different bits";
+  }
+
+  std::string call_on_host(const Conv2dAlgorithm& algorithm, Direction direction, bool extra,
+                           Pointers at, const HostBlock& workspace,
+                           std::vector<float>& result) const {
     const auto count = static_cast<std::size_t>(output_count(direction));
     std::vector<float> guarded(count + 2 * kGuard, kGuardValue);
     float* const output = guarded.data() + kGuard;
@@ -173,21 +240,15 @@ class ConvolutionCase {
                       ? dw_before_.data()[i]
                       : std::numeric_limits<float>::quiet_NaN();
     }
-    const std::size_t bytes = algorithm.workspace_bytes(problem_, direction);
-    const Workspace workspace({}, bytes + 2 * kCanaryBytes);
-    auto* const block = static_cast<unsigned char*>(workspace.data());
-    std::memset(block, 0xff, workspace.bytes());  // f32 NaN inside, canaries outside
-    call(algorithm, direction, extra,
-         {x_.data(), w_.data(), b_.data(), y_.data(), output, block + kCanaryBytes});
+    at.output = output;
+    workspace.poison();
+    call(algorithm, direction, extra, at);
     result.assign(output, output + count);
     for (std::size_t i = 0; i < kGuard; ++i) {
       if (guarded[i] != kGuardValue) return "wrote in front of the output";
       if (guarded[kGuard + count + i] != kGuardValue) return "wrote behind the output";
     }
-    for (std::size_t i = 0; i < kCanaryBytes; ++i) {
-      if (block[i] != 0xff) return "wrote in front of the workspace";
-      if (block[kCanaryBytes + bytes + i] != 0xff) return "wrote behind the workspace";
-    }
+    if (const char* where = workspace.damage()) return cat("wrote ", where, " the workspace");
     return "";
   }
 
@@ -201,19 +262,44 @@ class ConvolutionCase {
     const GuardedBlock w(device, problem_.dtype, w_.data(), w_.count(), shift_, 0);
     const GuardedBlock b(device, problem_.dtype, b_.data(), b_.count(), shift_, 0);
     const GuardedBlock dy(device, problem_.dtype, y_.data(), y_.count(), shift_, 0);
-    const GuardedBlock output(device, problem_.dtype, adds ? dw_before_.data() : nothing.data(),
-                              output_count(direction), shift_, kCanaryBytes);
     const auto bytes = static_cast<std::int64_t>(algorithm.workspace_bytes(problem_, direction));
-    const GuardedBlock workspace(device, DType::u8, nullptr, bytes, 0, kCanaryBytes);
-    call(algorithm, direction, extra,
-         {x.data(), w.data(), b.data(), dy.data(), output.data(), workspace.data()});
-    result = output.floats();
-    if (const char* where = output.damage()) return cat("wrote ", where, " the output");
-    if (const char* where = workspace.damage()) return cat("wrote ", where, " the workspace");
+    const auto prepared_bytes =
+        static_cast<std::int64_t>(algorithm.prepared_size(problem_, direction));
+    const GuardedBlock prepared(device, DType::u8, nullptr, prepared_bytes, 0, kCanaryBytes);
+    std::vector<unsigned char> before;
+    if (prepared_bytes > 0) {
+      const GuardedBlock workspace(device, DType::u8, nullptr, bytes, 0, kCanaryBytes);
+      algorithm.prepare_weights({problem_, direction, w.data(), prepared.data(), workspace.data()});
+      before = prepared.bytes();
+      if (const char* where = workspace.damage())
+        return cat("preparing wrote ", where, " the workspace");
+      if (const char* where = prepared.damage())
+        return cat("wrote ", where, " the prepared weights");
+    }
+    const std::vector<float> no_w(w_.values.size(), std::numeric_limits<float>::quiet_NaN());
+    const GuardedBlock unread(device, problem_.dtype, no_w.data(), w_.count(), shift_, 0);
+    const auto once = [&](std::vector<float>& to) -> std::string {
+      const GuardedBlock output(device, problem_.dtype, adds ? dw_before_.data() : nothing.data(),
+                                output_count(direction), shift_, kCanaryBytes);
+      const GuardedBlock workspace(device, DType::u8, nullptr, bytes, 0, kCanaryBytes);
+      call(algorithm, direction, extra,
+           {x.data(), prepared_bytes > 0 ? unread.data() : w.data(), b.data(), dy.data(),
+            output.data(), workspace.data(), prepared_bytes > 0 ? prepared.data() : nullptr});
+      to = output.floats();
+      if (const char* where = output.damage()) return cat("wrote ", where, " the output");
+      if (const char* where = workspace.damage()) return cat("wrote ", where, " the workspace");
+      return "";
+    };
+    std::string wrong = once(result);
+    std::vector<float> again;
+    const bool twice = prepared_bytes > 0 && !extra;
+    if (wrong.empty() && twice) wrong = once(again);
+    if (!wrong.empty()) return wrong;
+    if (prepared_bytes > 0 && prepared.bytes() != before) return "wrote to the prepared weights";
     for (const GuardedBlock* input : {&x, &w, &b, &dy}) {
       if (!input->unchanged()) return "wrote to an input";
     }
-    return "";
+    return twice ? differ(algorithm, result, again) : "";
   }
 
   std::string compare(const Conv2dAlgorithm& algorithm, Direction direction, bool extra,

@@ -35,9 +35,16 @@ double seconds_of_forward(const char* algorithm, const Conv2dProblem& problem, D
   const Tensor x = random_tensor(problem.x_shape(), problem.dtype, device, 1);
   const Tensor w = random_tensor(problem.w_shape(), problem.dtype, device, 2);
   const Tensor y = Tensor::empty(problem.y_shape(), problem.dtype, device);
-  const Workspace workspace(device, card.workspace_bytes(problem, Direction::forward));
+  const Conv2dScratch scratch(card, problem, Direction::forward, device);
   return seconds_of(device, [&] {
-    card.forward({problem, x.raw_data(), w.raw_data(), nullptr, y.raw_data(), workspace.data()});
+    card.forward({problem,
+                  x.raw_data(),
+                  w.raw_data(),
+                  nullptr,
+                  y.raw_data(),
+                  scratch.workspace(),
+                  {},
+                  scratch.prepare(w.raw_data())});
   });
 }
 

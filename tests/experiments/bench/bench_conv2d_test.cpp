@@ -77,8 +77,13 @@ TEST(BenchConv2d, TimesEachAlgorithmThatIsRight) {
       EXPECT_GT(row.gflops_effective, 0);
       EXPECT_LE(row.error_ratio, 1);
       EXPECT_EQ(row.roofline_percent, 0);  // no ceilings were given
-      EXPECT_EQ(row.workspace_bytes,
-                card(row.algorithm.c_str()).workspace_bytes(kProblem, direction));
+      const Conv2dAlgorithm& one = card(row.algorithm.c_str());
+      const std::size_t prepared = one.prepared_size(kProblem, direction);
+      EXPECT_EQ(row.prepared_bytes, prepared);
+      EXPECT_GE(row.workspace_bytes, one.workspace_bytes(kProblem, direction) + prepared);
+      EXPECT_LT(row.workspace_bytes, one.workspace_bytes(kProblem, direction) + prepared + 64);
+      EXPECT_EQ(row.prepare_ms > 0, prepared > 0);
+      EXPECT_LT(row.prepare_ms, 1e3);
     }
   }
 }
@@ -281,8 +286,8 @@ TEST(BenchCommand, WritesATableJsonAndCsv) {
   ASSERT_EQ(all.at("rows").size(), 4u);
   for (const char* field :
        {"problem", "direction", "algorithm", "device", "threads", "median_ms", "p10_ms", "p90_ms",
-        "gflops_effective", "gflops_executed", "roofline_percent", "workspace_bytes", "error_ratio",
-        "peer", "peer_median_ms", "ratio_to_peer"}) {
+        "prepare_ms", "prepared_bytes", "gflops_effective", "gflops_executed", "roofline_percent",
+        "workspace_bytes", "error_ratio", "peer", "peer_median_ms", "ratio_to_peer"}) {
     EXPECT_TRUE(all.at("rows").at(0).contains(field)) << field;
   }
   EXPECT_EQ(all.at("machine").at("ceilings").at("flops_per_second").at("one_thread"), 1e10);

@@ -10,6 +10,7 @@
 #include "experiments/bench/problem_list.h"
 #include "experiments/bench/sampled_reference.h"
 #include "experiments/bench/statistics.h"
+#include "layers/conv2d/execute.h"
 #include "tests/support/cases.h"
 #include "tests/support/expect_error.h"
 #include "tests/support/numbers.h"
@@ -154,14 +155,22 @@ Computed computed(const Conv2dProblem& problem, Direction direction) {
                testing::normal(weight ? problem.y_shape() : problem.w_shape(), DType::f32, 2),
                Tensor::empty(output_shape(problem, direction))};
   const Conv2dAlgorithm& card = conv2d_algorithms(DeviceType::cpu).get("im2col_gemm");
-  const Workspace workspace({}, card.workspace_bytes(problem, direction));
+  const Conv2dScratch scratch(card, problem, direction, {});
   const void *const a = out.first.raw_data(), *const b = out.second.raw_data();
   if (direction == Direction::forward) {
-    card.forward({problem, a, b, nullptr, out.output.raw_data(), workspace.data()});
+    card.forward({problem,
+                  a,
+                  b,
+                  nullptr,
+                  out.output.raw_data(),
+                  scratch.workspace(),
+                  {},
+                  scratch.prepare(b)});
   } else if (data) {
-    card.backward_data({problem, a, b, out.output.raw_data(), workspace.data()});
+    card.backward_data(
+        {problem, a, b, out.output.raw_data(), scratch.workspace(), scratch.prepare(b)});
   } else {
-    card.backward_weight({problem, a, b, out.output.raw_data(), false, workspace.data()});
+    card.backward_weight({problem, a, b, out.output.raw_data(), false, scratch.workspace()});
   }
   return out;
 }

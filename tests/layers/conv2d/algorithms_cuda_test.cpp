@@ -8,6 +8,7 @@
 #include <memory>
 #include <set>
 
+#include "layers/conv2d/execute.h"
 #include "tests/support/cases.h"
 #include "tests/support/cuda.h"
 #include "tests/support/numerics.h"
@@ -180,10 +181,16 @@ TEST_F(Conv2dOnCuda, SpreadsANaNExactlyWhereItIsRead) {
   const Tensor w = Tensor::full(problem.w_shape(), 0.5).to(cuda());
   for (const auto& [name, card] : algorithms().entries()) {
     if (!support_of(card, problem, Direction::forward).yes) continue;
-    const Workspace workspace(cuda(), card.workspace_bytes(problem, Direction::forward));
+    const Conv2dScratch scratch(card, problem, Direction::forward, cuda());
     const Tensor y = Tensor::zeros(problem.y_shape(), DType::f32, cuda());
-    card.forward(
-        {problem, x_there.raw_data(), w.raw_data(), nullptr, y.raw_data(), workspace.data()});
+    card.forward({problem,
+                  x_there.raw_data(),
+                  w.raw_data(),
+                  nullptr,
+                  y.raw_data(),
+                  scratch.workspace(),
+                  {},
+                  scratch.prepare(w.raw_data())});
     const std::vector<float> values = testing::values_of<float>(y);
     for (std::int64_t i = 0; i < problem.y_shape().numel(); ++i) {
       const std::int64_t n = i / (problem.k * problem.p() * problem.q());
@@ -259,10 +266,10 @@ TEST_F(Conv2dOnCuda, AFusedEpilogueHasTheBitsOfTheSeparatePass) {
     for (const auto& [name, card] : algorithms().entries()) {
       if (!card.fuses_epilogue || !support_of(card, problem, Direction::forward).yes) continue;
       const auto run = [&](const Conv2dEpilogue& epilogue) {
-        const Workspace workspace(cuda(), card.workspace_bytes(problem, Direction::forward));
+        const Conv2dScratch scratch(card, problem, Direction::forward, cuda());
         const Tensor y = Tensor::full(problem.y_shape(), 7.0).to(cuda());
         card.forward({problem, x.raw_data(), w.raw_data(), b.raw_data(), y.raw_data(),
-                      workspace.data(), epilogue});
+                      scratch.workspace(), epilogue, scratch.prepare(w.raw_data())});
         return testing::values_of<float>(y);
       };
       const std::vector<float> plain = run({});

@@ -7,6 +7,7 @@
 #include <fstream>
 #include <set>
 
+#include "layers/conv2d/execute.h"
 #include "tests/support/cases.h"
 #include "tests/support/numbers.h"
 #include "tests/support/numerics.h"
@@ -111,6 +112,20 @@ TEST(Conv2dAlgorithms, AgreeWithTheReferenceOnRandomProblems) {
   check_all(problems);
 }
 
+// Winograd prepares no U above 4 MiB for many tiles: then each thread makes its part in the call.
+TEST(Conv2dAlgorithms, WinogradTransformsManyWeightsInTheCall) {
+  const Conv2dAlgorithm& card = algorithms().get("winograd_f4x3");
+  const Conv2dProblem problem = Conv2dProblem::parse("c=176,h=17,w=17,k=176,r=3,s=3,pad=1");
+  const Conv2dProblem few = Conv2dProblem::parse("c=176,h=16,w=16,k=176,r=3,s=3,pad=1");
+  const MachineScope scope;
+  for (const Direction direction : {Direction::forward, Direction::backward_data}) {
+    EXPECT_EQ(card.prepared_size(problem, direction), 0u);
+    EXPECT_GT(card.prepared_size(few, direction), std::size_t{4} << 20);
+    ConvolutionCase one(problem, Tier::bounded);
+    EXPECT_EQ(check_on_every_machine(one, card, direction), "");
+  }
+}
+
 TEST(Conv2dAlgorithms, PassTheProblemOfTheEnvironment) {
   const char* text = std::getenv("CONVSCOPE_TEST_PROBLEM");
   if (text == nullptr) GTEST_SKIP() << "CONVSCOPE_TEST_PROBLEM names the problem";
@@ -139,9 +154,16 @@ TEST(Conv2dAlgorithms, SpreadANaNExactlyWhereItIsRead) {
       std::nanf("");  // n 1, c 1, h 4, w 10
   for (const auto& [name, algorithm] : algorithms().entries()) {
     if (!support_of(algorithm, problem, Direction::forward).yes) continue;
-    const Workspace workspace({}, algorithm.workspace_bytes(problem, Direction::forward));
+    const Conv2dScratch scratch(algorithm, problem, Direction::forward, {});
     std::vector<float> y(static_cast<std::size_t>(problem.y_shape().numel()));
-    algorithm.forward({problem, x.data(), w.data(), nullptr, y.data(), workspace.data()});
+    algorithm.forward({problem,
+                       x.data(),
+                       w.data(),
+                       nullptr,
+                       y.data(),
+                       scratch.workspace(),
+                       {},
+                       scratch.prepare(w.data())});
     for (std::int64_t i = 0; i < problem.y_shape().numel(); ++i) {
       const std::int64_t n = i / (problem.k * problem.p() * problem.q());
       const std::int64_t p = i / problem.q() % problem.p();
@@ -155,7 +177,19 @@ TEST(Conv2dAlgorithms, SpreadANaNExactlyWhereItIsRead) {
 // ---- the check itself --------------------------------------------------------------------------
 
 // im2col_gemm with one mistake.
-enum class Mistake { none, one_sum, one_element, behind, in_front, workspace, unwritten };
+enum class Mistake {
+  none,
+  one_sum,
+  one_element,
+  behind,
+  in_front,
+  workspace,
+  unwritten,
+  behind_prepared,
+  prepared,
+  reads_w,
+  second_call
+};
 Mistake mistake = Mistake::none;
 
 void wrong_forward(const Conv2dForwardArgs& args) {
@@ -167,9 +201,9 @@ void wrong_forward(const Conv2dForwardArgs& args) {
   switch (mistake) {
     case Mistake::none:
       return;
-    case Mistake::one_sum:  // the last product of the last sum is lost
+    case Mistake::one_sum:  // the last product of the last sum is lost; packing left w's last last
       y[count - 1] -= static_cast<const float*>(args.x)[problem.x_shape().numel() - 1] *
-                      static_cast<const float*>(args.w)[problem.w_shape().numel() - 1];
+                      static_cast<const float*>(args.prepared)[problem.w_shape().numel() - 1];
       return;
     case Mistake::one_element:
       y[count / 2] = y[count / 2 - 1];
@@ -188,13 +222,35 @@ void wrong_forward(const Conv2dForwardArgs& args) {
     case Mistake::unwritten:
       y[count - 1] = std::nanf("");
       return;
+    case Mistake::behind_prepared:  // wrong_preparation() does it
+      return;
+    case Mistake::prepared:
+      *static_cast<float*>(const_cast<void*>(args.prepared)) += 1;
+      return;
+    case Mistake::reads_w:
+      y[count - 1] += *static_cast<const float*>(args.w);
+      return;
+    case Mistake::second_call: {  // right, but for the last bit of each second call
+      static bool second = false;
+      if (second) y[0] = std::nextafter(y[0], 1e30f);
+      second = !second;
+      return;
+    }
   }
+}
+
+void wrong_preparation(const Conv2dPrepareArgs& args) {
+  const Conv2dAlgorithm right = algorithms().get("im2col_gemm");
+  right.prepare_weights(args);
+  if (mistake != Mistake::behind_prepared) return;
+  static_cast<unsigned char*>(args.prepared)[right.prepared_size(args.problem, args.direction)] = 0;
 }
 
 TEST(Conv2dCheck, CatchesADeliberatelyWrongKernel) {
   Conv2dAlgorithm wrong = algorithms().get("im2col_gemm");
   wrong.name = "wrong";
   wrong.forward = wrong_forward;
+  wrong.prepare_weights = wrong_preparation;
   const Conv2dProblem problem = Conv2dProblem::parse("n=2,c=64,h=9,w=11,k=5,r=3,s=3");
   const std::pair<Mistake, const char*> kMistakes[] = {
       {Mistake::none, ""},
@@ -204,6 +260,10 @@ TEST(Conv2dCheck, CatchesADeliberatelyWrongKernel) {
       {Mistake::in_front, "wrote in front of the output"},
       {Mistake::workspace, "wrote behind the workspace"},
       {Mistake::unwritten, "got nan"},
+      {Mistake::behind_prepared, "wrote behind the prepared weights"},
+      {Mistake::prepared, "wrote to the prepared weights"},
+      {Mistake::reads_w, "got nan"},
+      {Mistake::second_call, "two calls with the same prepared weights"},
   };
   for (const Tier tier : {Tier::exact, Tier::bounded}) {
     ConvolutionCase one(problem, tier);
@@ -252,6 +312,7 @@ TEST(Conv2dTable, CardsAreComplete) {
     EXPECT_GT(std::string_view(algorithm.idea).size(), 10u);
     EXPECT_GT(std::string_view(algorithm.paper).size(), 10u);
     EXPECT_GT(algorithm.error_growth, 0.0);
+    EXPECT_EQ(algorithm.prepared_bytes == nullptr, algorithm.prepare_weights == nullptr);
     bool any = false;
     for (const Direction direction : kDirections) {
       any = any || algorithm.offers(direction);

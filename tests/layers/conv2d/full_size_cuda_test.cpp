@@ -7,6 +7,7 @@
 #include <cinttypes>
 
 #include "framework/memory/memory.h"
+#include "layers/conv2d/execute.h"
 #include "tests/support/cases.h"
 #include "tests/support/cuda.h"
 #include "tests/support/numerics.h"
@@ -184,8 +185,9 @@ int check_samples(const Conv2dProblem& z) {
     std::vector<Sum> expected;
     for (const auto& [name, card] : algorithms().entries()) {
       if (!support_of(card, z, direction).yes) continue;
-      const std::size_t workspace_bytes = card.workspace_bytes(z, direction);
-      if (!fits(static_cast<std::int64_t>(workspace_bytes) +
+      const std::size_t scratch_bytes =
+          card.workspace_bytes(z, direction) + card.prepared_size(z, direction);
+      if (!fits(static_cast<std::int64_t>(scratch_bytes) +
                 count * static_cast<std::int64_t>(size_of(z.dtype)))) {
         continue;
       }
@@ -200,13 +202,22 @@ int check_samples(const Conv2dProblem& z) {
       backend_of(cuda()).fill_bytes(0, out.raw_data(), 0xff,
                                     static_cast<std::size_t>(out.size_bytes()));
       {
-        const Workspace workspace(cuda(), workspace_bytes);
+        const Conv2dScratch scratch(card, z, direction, cuda());
         if (direction == Direction::forward) {
-          card.forward({z, x.data(), w.data(), nullptr, out.raw_data(), workspace.data()});
+          card.forward({z,
+                        x.data(),
+                        w.data(),
+                        nullptr,
+                        out.raw_data(),
+                        scratch.workspace(),
+                        {},
+                        scratch.prepare(w.data())});
         } else if (direction == Direction::backward_data) {
-          card.backward_data({z, dy.data(), w.data(), out.raw_data(), workspace.data()});
+          card.backward_data({z, dy.data(), w.data(), out.raw_data(), scratch.workspace(),
+                              scratch.prepare(w.data())});
         } else {
-          card.backward_weight({z, x.data(), dy.data(), out.raw_data(), false, workspace.data()});
+          card.backward_weight(
+              {z, x.data(), dy.data(), out.raw_data(), false, scratch.workspace()});
         }
         backend_of(cuda()).synchronize(0);
       }

@@ -8,15 +8,16 @@
 //              for c, r, s: y[.,k,p,q] += w[k,c,r,s] * x[.,c,p*stride+r-pad,q*stride+s-pad]
 //            where [.] is a vector of L samples: each step is one FMA of a vector with one number
 // Plan       16 images (8 or 4 of a small batch) are transposed from [N,C,H,W] to [C,H,W,L], computed
-//            there by the functions of batch_lanes.h, and transposed back. The weights are packed once
-//            for all. Threads take groups of L images; in backward_weight slices of groups, whose sums
-//            of dw keep their lanes apart until one sum over lanes and slices at the end.
+//            there by the functions of batch_lanes.h, and transposed back. The weights are packed
+//            before the call (prepare_weights). Threads take groups of L images; in
+//            backward_weight slices of groups, whose sums of dw keep their lanes apart until one
+//            sum over lanes and slices at the end.
 //            batch_lanes_simd.cpp tells how the tiles are cut.
 // Shapes     x [N,C,H,W], w [K,C,R,S], y [N,K,P,Q], f32 row-major, any alignment; sums in f32
 // Supports   f32, groups 1, dilation 1; any kernel, stride and padding; x and y of 16 images of at
 //            most 2^22 elements each; backward_weight up to 2^16 weights
 // Cost       FLOPs = 2 N K P Q C R S, N rounded up to whole groups; bytes = the tensors twice (x and
-//            y are transposed); workspace = packed weights + x and y of one group for each thread
+//            y are transposed); workspace = x and y of one group for each thread
 //            (backward_weight: 16 K C R S for each slice); compute-bound from about 50 taps C R S on
 // Numerics   one rounding per FMA, in the order of (c, r, s); backward_weight sums the pixels of one
 //            lane of a slice, then slices in order, then lanes. Same bits on each run and for any
@@ -65,10 +66,9 @@ struct Plan {
   Index y_size() const { return z.y_floats / z.lanes; }
   Index samples(Index group) const { return std::min<Index>(z.lanes, n - group * z.lanes); }
 
-  // Packed weights, or the sums of all slices.
+  // The sums of all slices.
   Index shared_floats() const {
-    return direction == Direction::backward_weight ? slices * padded(z.sums_floats)
-                                                   : padded(z.weight_floats);
+    return direction == Direction::backward_weight ? slices * padded(z.sums_floats) : 0;
   }
   Index scratch_floats() const {
     return direction == Direction::forward         ? z.forward_scratch_floats
@@ -94,6 +94,23 @@ struct Room {
         scratch(y + padded(plan.z.y_floats)) {}
 };
 
+// ---- weights -----------------------------------------------------------------------------------
+
+std::size_t prepared_bytes(const Conv2dProblem& problem, Direction direction) {
+  return static_cast<std::size_t>(padded(Plan(problem, direction).z.weight_floats)) * sizeof(float);
+}
+
+// In the order of the tiles that will read them (batch_lanes.h).
+void prepare_weights(const Conv2dPrepareArgs& args) {
+  const Plan plan(args.problem, args.direction);
+  const LanesKernels& kernels = lanes_kernels.get();
+  const auto pack =
+      args.direction == Direction::forward ? kernels.pack_weights : kernels.pack_weights_backward;
+  pack(plan.z, static_cast<const float*>(args.w), static_cast<float*>(args.prepared));
+}
+
+// ---- the three directions ----------------------------------------------------------------------
+
 void forward(const Conv2dForwardArgs& args) {
   if (args.problem.n == 0) return;
   const Plan plan(args.problem, Direction::forward);
@@ -103,13 +120,13 @@ void forward(const Conv2dForwardArgs& args) {
   const auto* const b = static_cast<const float*>(args.b);
   auto* const y = static_cast<float*>(args.y);
   auto* const memory = static_cast<float*>(args.workspace);
-  kernels.pack_weights(plan.z, static_cast<const float*>(args.w), memory);
+  const auto* const packed = static_cast<const float*>(args.prepared);
   parallel_chunks(plan.groups, [&](Index group, int thread) {
     const Room room(plan, memory, thread);
     const Index first = group * plan.z.lanes;
     samples_to_lanes(x + first * plan.x_size(), plan.samples(group), plan.x_size(), plan.z.lanes,
                      room.x);
-    kernels.forward(plan.z, room.x, memory, b, room.y, nullptr, room.scratch);
+    kernels.forward(plan.z, room.x, packed, b, room.y, nullptr, room.scratch);
     float* const to = y + first * plan.y_size();
     lanes_to_samples(room.y, plan.samples(group), plan.y_size(), plan.z.lanes, to);
     epilogue.finish(to, 1, plan.samples(group) * plan.y_size(), 0);
@@ -123,13 +140,13 @@ void backward_data(const Conv2dBackwardDataArgs& args) {
   const auto* const dy = static_cast<const float*>(args.dy);
   auto* const dx = static_cast<float*>(args.dx);
   auto* const memory = static_cast<float*>(args.workspace);
-  kernels.pack_weights_backward(plan.z, static_cast<const float*>(args.w), memory);
+  const auto* const packed = static_cast<const float*>(args.prepared);
   parallel_chunks(plan.groups, [&](Index group, int thread) {
     const Room room(plan, memory, thread);
     const Index first = group * plan.z.lanes;
     samples_to_lanes(dy + first * plan.y_size(), plan.samples(group), plan.y_size(), plan.z.lanes,
                      room.y);
-    kernels.backward_data(plan.z, room.y, memory, room.x, room.scratch);
+    kernels.backward_data(plan.z, room.y, packed, room.x, room.scratch);
     lanes_to_samples(room.x, plan.samples(group), plan.x_size(), plan.z.lanes,
                      dx + first * plan.x_size());
   });
@@ -232,6 +249,8 @@ const Conv2dAlgorithm kCard{
     .supports = supports,
     .cost = cost,
     .workspace_bytes = workspace_bytes,
+    .prepared_bytes = prepared_bytes,
+    .prepare_weights = prepare_weights,
     .error_growth = 4,
     .exact_on_integers = true,
     .fuses_epilogue = true,

@@ -14,6 +14,8 @@
 //              pixel tile     q in the lanes, weights broadcast, stored as it is (short sums or few
 //                             channels: first layers and their dx)
 //            Taps above and below the image are left out, not multiplied by 0.
+//            The weights are packed in the order in which a tile reads them, before the call
+//            (prepare_weights).
 //            backward_data: the same over dy; row h of dx takes the taps with r = h + pad_top mod
 //            stride_h, and each column parity its own s; the parities are woven together.
 //            backward_weight: dy is transposed to k in the lanes; 14 taps (c, s) of one r broadcast
@@ -22,8 +24,8 @@
 // Shapes     x [N,C,H,W], w [K,C/G,R,S], y [N,K,P,Q], f32 row-major, any alignment; sums in f32
 // Supports   f32; every stride, dilation, padding and number of groups; kernels up to 1024 taps
 // Cost       FLOPs = 2 N K P Q (C/G) R S less the taps above and below the image; bytes = the three
-//            tensors once; workspace = packed weights + a panel for each thread (backward_weight:
-//            dw in lanes for each slice); compute-bound once a channel tile's lanes are full
+//            tensors once; workspace = a panel for each thread (backward_weight: dw in lanes for
+//            each slice); compute-bound once a channel tile's lanes are full
 // Numerics   one rounding per FMA, in the order of (c, r, s); backward_weight in the order of
 //            pixels, slices added in order. Same bits on each run and for any number of threads;
 //            exact on integers below 2^24
@@ -53,11 +55,67 @@ using namespace direct;
 
 constexpr int kMostRows = 16;  // of a tile, on any instruction set
 
+// ---- weights -----------------------------------------------------------------------------------
+
+// The lanes of one tile: channels [k, k + count), packed `width` wide.
+struct Block {
+  Index k, count, width;
+};
+Block block_at(const Pass& pass, Index index) {
+  if (pass.by_pixels) {
+    const RowTiles tiles(pass.channels, tile_kernels.get().rows);
+    return {tiles.begin(index), tiles.height(index), tiles.height(index)};
+  }
+  const Index k = index * pass.widest();
+  const Index width = pass.width_at(k);
+  return {k, std::min(width, pass.channels - k), width};
+}
+
+// Where the weights of a block begin among the packed ones.
+Index packed_at(const Pass& pass, Index g, const Block& block) {
+  return (g * pass.padded_channels() + block.k) * pass.depth * pass.taps;
+}
+
+// For each group and block [depth, taps, width]: a tile reads one line of it for each (c, r, s).
+void pack_weights(const Pass& pass, const float* w, float* packed) {
+  const GemmKernels& gemm = gemm_kernels.get();
+  const Index sums = pass.depth * pass.taps;
+  parallel_for(pass.z.groups * pass.blocks, std::max<Index>(1, 65536 / (32 * sums)),
+               [&](Index begin, Index end) {
+                 for (Index job = begin; job < end; ++job) {
+                   const Index g = job / pass.blocks;
+                   const Block block = block_at(pass, job % pass.blocks);
+                   float* const to = packed + packed_at(pass, g, block);
+                   if (block.count < block.width) std::fill_n(to, sums * block.width, 0.0f);
+                   if (pass.forward) {
+                     gemm.transpose(w + (g * pass.channels + block.k) * sums, sums, block.count,
+                                    sums, to, block.width);
+                     continue;
+                   }
+                   for (Index k = 0; k < pass.depth; ++k) {
+                     gemm.transpose(
+                         w + ((g * pass.depth + k) * pass.channels + block.k) * pass.taps,
+                         pass.taps, block.count, pass.taps, to + k * pass.taps * block.width,
+                         block.width);
+                   }
+                 }
+               });
+}
+
+std::size_t prepared_bytes(const Conv2dProblem& problem, Direction direction) {
+  return static_cast<std::size_t>(Pass(problem, direction).weight_floats()) * sizeof(float);
+}
+
+void prepare_weights(const Conv2dPrepareArgs& args) {
+  pack_weights(Pass(args.problem, args.direction), static_cast<const float*>(args.w),
+               static_cast<float*>(args.prepared));
+}
+
 // ---- forward and backward_data: one pass from `in` to `out` ------------------------------------
 
 class Convolution {
  public:
-  Convolution(const Pass& pass, const void* in, const void* w, const void* b, void* out,
+  Convolution(const Pass& pass, const void* in, const void* prepared, const void* b, void* out,
               void* workspace, const FusedEpilogue& epilogue = {})
       : pass_(pass),
         z_(pass.z),
@@ -65,11 +123,9 @@ class Convolution {
         in_(static_cast<const float*>(in)),
         b_(static_cast<const float*>(b)),
         out_(static_cast<float*>(out)),
-        weights_(static_cast<float*>(workspace)),
-        scratch_(weights_ + pass.weight_floats()),
-        epilogue_(epilogue) {
-    pack_weights(static_cast<const float*>(w));
-  }
+        weights_(static_cast<const float*>(prepared)),
+        scratch_(static_cast<float*>(workspace)),
+        epilogue_(epilogue) {}
 
   void run() const {
     const Index per_image = pass_.row_blocks * pass_.splits;
@@ -84,49 +140,6 @@ class Convolution {
   }
 
  private:
-  // The lanes of one tile: channels [k, k + count), packed `width` wide.
-  struct Block {
-    Index k, count, width;
-  };
-  Block block_at(Index index) const {
-    if (pass_.by_pixels) {
-      const RowTiles tiles(pass_.channels, kernels_.rows);
-      return {tiles.begin(index), tiles.height(index), tiles.height(index)};
-    }
-    const Index k = index * pass_.widest();
-    const Index width = pass_.width_at(k);
-    return {k, std::min(width, pass_.channels - k), width};
-  }
-
-  // Packed weights: for each group and block [depth, taps, width].
-  void pack_weights(const float* w) const {
-    const GemmKernels& gemm = gemm_kernels.get();
-    const Index sums = pass_.depth * pass_.taps;
-    parallel_for(z_.groups * pass_.blocks, std::max<Index>(1, 65536 / (32 * sums)),
-                 [&](Index begin, Index end) {
-                   for (Index job = begin; job < end; ++job) {
-                     const Index g = job / pass_.blocks;
-                     const Block block = block_at(job % pass_.blocks);
-                     float* const to = packed(g, block);
-                     if (block.count < block.width) std::fill_n(to, sums * block.width, 0.0f);
-                     if (pass_.forward) {
-                       gemm.transpose(w + (g * pass_.channels + block.k) * sums, sums, block.count,
-                                      sums, to, block.width);
-                       continue;
-                     }
-                     for (Index k = 0; k < pass_.depth; ++k) {
-                       gemm.transpose(
-                           w + ((g * pass_.depth + k) * pass_.channels + block.k) * pass_.taps,
-                           pass_.taps, block.count, pass_.taps, to + k * pass_.taps * block.width,
-                           block.width);
-                     }
-                   }
-                 });
-  }
-  float* packed(Index g, const Block& block) const {
-    return weights_ + (g * pass_.padded_channels() + block.k) * pass_.depth * pass_.taps;
-  }
-
   void run_rows(Index image, Index row, Index block_begin, Index block_end, float* panel) const {
     const Index row_end = std::min(row + pass_.row_count, pass_.out_h);
     const Index first = pass_.first_in_row(row);
@@ -144,7 +157,7 @@ class Convolution {
     copy.phase_step = pass_.columns;
     kernels_.copy(copy, in_ + image * pass_.depth * copy.from_step + first * pass_.in_w, panel);
     for (Index index = block_begin; index < block_end; ++index) {
-      const Block block = block_at(index);
+      const Block block = block_at(pass_, index);
       for (Index o = row; o < row_end; ++o) run_row(image, o, first, block, panel);
       epilogue_.finish(out_at(image, block, row), block.count, (row_end - row) * pass_.out_w,
                        pass_.out_h * pass_.out_w);
@@ -164,7 +177,7 @@ class Convolution {
     tile.x_at = x_at.data();
     tile.w_at = w_at.data();
     tile.x_step = pass_.channel_step;
-    tile.w = packed(g, block);
+    tile.w = weights_ + packed_at(pass_, g, block);
     tile.w_step = pass_.taps * block.width;
     tile.start = b_ == nullptr ? nullptr : b_ + g * pass_.channels + block.k;
     float* const out = out_at(image, block, o);
@@ -234,7 +247,7 @@ class Convolution {
   const float* const in_;
   const float* const b_;
   float* const out_;
-  float* const weights_;
+  const float* const weights_;
   float* const scratch_;
   const FusedEpilogue epilogue_;
 };
@@ -242,13 +255,14 @@ class Convolution {
 void forward(const Conv2dForwardArgs& args) {
   if (args.problem.n == 0) return;
   const Pass pass(args.problem, Direction::forward);
-  Convolution(pass, args.x, args.w, args.b, args.y, args.workspace, FusedEpilogue(args)).run();
+  Convolution(pass, args.x, args.prepared, args.b, args.y, args.workspace, FusedEpilogue(args))
+      .run();
 }
 
 void backward_data(const Conv2dBackwardDataArgs& args) {
   if (args.problem.n == 0) return;
   const Pass pass(args.problem, Direction::backward_data);
-  Convolution(pass, args.dy, args.w, nullptr, args.dx, args.workspace).run();
+  Convolution(pass, args.dy, args.prepared, nullptr, args.dx, args.workspace).run();
 }
 
 // ---- backward_weight ---------------------------------------------------------------------------
@@ -452,8 +466,7 @@ std::size_t workspace_bytes(const Conv2dProblem& problem, Direction direction) {
            sizeof(float);
   }
   const Pass pass(problem, direction);
-  return static_cast<std::size_t>(pass.weight_floats() + num_threads() * pass.thread_floats()) *
-         sizeof(float);
+  return static_cast<std::size_t>(num_threads() * pass.thread_floats()) * sizeof(float);
 }
 
 const Conv2dAlgorithm kCard{
@@ -466,6 +479,8 @@ const Conv2dAlgorithm kCard{
     .supports = supports,
     .cost = cost,
     .workspace_bytes = workspace_bytes,
+    .prepared_bytes = prepared_bytes,
+    .prepare_weights = prepare_weights,
     .error_growth = 4,
     .exact_on_integers = true,
     .fuses_epilogue = true,

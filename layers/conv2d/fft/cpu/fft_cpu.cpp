@@ -13,10 +13,11 @@
 //            1. rows: pixels are turned into the lanes, two real rows make one complex transform;
 //               of its T bins T/2 + 1 are kept (the others are their conjugates): H
 //            2. columns, one pair of H's bins (frequency along the row) at a time, all in L2:
-//               V = transforms of H's columns, U = those of the kernels' rows (made here, so that
-//               the spectra of all kernels never exist), products of V and U over channels for each
+//               V = transforms of H's columns, U = those of the kernels' rows W (U made here, so
+//               that the spectra of all kernels never exist), products of V and U over channels for each
 //               frequency along the column, and the way back: G
 //            3. rows of G back, the valid pixels are turned back into rows of y
+//            W = spectra of the kernels' rows, made before the call (prepare_weights).
 //            A complex product is three real ones (fft_kernels.h): a register tile is 9 tiles x 16
 //            channels x 3 sums
 //            backward_weight: step 2 multiplies x and dy over tiles; the sums go back to kernels'
@@ -27,8 +28,8 @@
 // Supports   f32; stride 1, dilation 1; kernels from 2 taps to 48x48; every padding; groups of
 //            one channel and one kernel (depthwise), or of at least 4 kernels' planes
 // Cost       FLOPs = 2 * 3/2 T^2 tiles K C/G in products and about 4 T^2 log2(T) for each tile and
-//            channel of x and of y; bytes = the three tensors once; workspace = H + G, the kernels'
-//            rows, V + U + M for each thread; compute-bound
+//            channel of x and of y; bytes = the three tensors once; workspace = H + G, and
+//            V + U + M for each thread; compute-bound
 // Numerics   a transform of T^2 numbers has an rms error of about 0.3 eps sqrt(log2 T^2) times its
 //            rms (Gentleman & Sande 1966), so an output errs by about 0.3 eps sqrt(log2 T^2) |x| |w|
 //            (root of the sum of squares over tile and kernel, and over channels). The error belongs
@@ -75,8 +76,7 @@ class Passes {
         columns_(fft_.lengths[plan.rows.kernels]),
         h_(static_cast<float*>(workspace)),
         g_(h_ + plan.pairs() * plan.in_pair()),
-        w_rows_(g_ + plan.pairs() * plan.out_pair()),
-        own_(w_rows_ + plan.pairs() * plan.weight_pair()) {}
+        own_(h_ + plan.shared_floats()) {}
 
   float* own(int thread) const { return own_ + thread * plan_.thread_floats(); }
   Index lanes_of(Index block, Index channels) const {
@@ -85,9 +85,6 @@ class Passes {
   Index first_tile(Index block) const { return block * plan_.block_tiles; }
   Index tiles_of(Index block) const {
     return std::min(plan_.block_tiles, plan_.tiles() - first_tile(block));
-  }
-  float scale() const {
-    return 1.0f / static_cast<float>(4 * plan_.rows.length * plan_.columns.length);
   }
 
   // Step 1: spectra [pairs, channels/L, tiles, rows, 2, L] of the pixels [row + top, column + left]
@@ -156,19 +153,76 @@ class Passes {
   const FftLength& columns_;
   float* const h_;
   float* const g_;
-  float* const w_rows_;
   float* const own_;
 };
+
+// ---- weights: spectra of the kernels' rows -----------------------------------------------------
+
+// W of group g: [pairs, channels/L, depth, R, 2, L].
+void transform_kernel_rows(const Plan& plan, const float* w, Index g, float* spectra,
+                           float* workspace) {
+  const PointKernels& kernels = point_kernels.get();
+  const Conv2dProblem& z = plan.z;
+  const Index lanes = plan.lanes;
+  const Index taps = z.r * z.s;
+  const Index pieces = ceil_div(plan.depth, fft::kKernelsAtOnce);
+  parallel_chunks(plan.channel_blocks * pieces, [&](Index chunk, int thread) {
+    const Index k = chunk / pieces;
+    const Index first = k * lanes;
+    const Index begin = chunk % pieces * fft::kKernelsAtOnce;
+    const Index end = std::min(begin + fft::kKernelsAtOnce, plan.depth);
+    const auto width = static_cast<int>(std::min(lanes, plan.channels - first));
+    float* const panel = workspace + thread * plan.thread_floats();  // [depth, R, S, L]
+    if (plan.forward) {
+      kernels.gather(w + ((g * plan.channels + first) * plan.depth + begin) * taps,
+                     plan.depth * taps, (end - begin) * taps, width, panel);
+    }
+    for (Index c = begin; c < end; ++c) {
+      float* const one = panel + (c - begin) * taps * lanes;
+      if (!plan.forward) {
+        kernels.gather(w + ((g * plan.depth + c) * plan.channels + first) * taps, taps, taps, width,
+                       one);
+      }
+      FftRows rows;
+      rows.rows = static_cast<int>(z.r);
+      rows.columns = static_cast<int>(z.s);
+      rows.from = one;
+      rows.from_row = z.s * lanes;
+      rows.scale = plan.scale();
+      rows.to = spectra + (k * plan.depth + c) * z.r * 2 * lanes;
+      rows.pair_step = plan.weight_pair();
+      fft_kernels.get().lengths[plan.columns.kernels].rows(rows);
+    }
+  });
+}
+
+std::size_t prepared_bytes(const Conv2dProblem& z, Direction direction) {
+  if (z.n == 0) return 0;
+  const Plan plan(z, direction);
+  if (plan.depthwise) return fft::depthwise_prepared_bytes(plan);
+  return static_cast<std::size_t>(z.groups * plan.weight_floats()) * sizeof(float);
+}
+
+void prepare_weights(const Conv2dPrepareArgs& args) {
+  const Plan plan(args.problem, args.direction);
+  const auto* const w = static_cast<const float*>(args.w);
+  auto* const prepared = static_cast<float*>(args.prepared);
+  auto* const workspace = static_cast<float*>(args.workspace);
+  if (plan.depthwise) return fft::depthwise_prepare(plan, w, prepared, workspace);
+  for (Index g = 0; g < args.problem.groups; ++g) {
+    transform_kernel_rows(plan, w, g, prepared + g * plan.weight_floats(), workspace);
+  }
+}
 
 // ---- forward and backward_data: from `in` to `out` ---------------------------------------------
 
 class Convolution : private Passes {
  public:
-  Convolution(const Plan& plan, const void* in, const void* w, const void* b, void* out,
+  Convolution(const Plan& plan, const void* in, const void* prepared, const void* b, void* out,
               void* workspace, const FusedEpilogue& epilogue = {})
       : Passes(plan, workspace),
         in_(static_cast<const float*>(in)),
-        w_(static_cast<const float*>(w)),
+        w_rows_(static_cast<const float*>(prepared)),
         b_(static_cast<const float*>(b)),
         out_(static_cast<float*>(out)),
         epilogue_(epilogue) {}
@@ -178,11 +232,10 @@ class Convolution : private Passes {
                         plan_.top, plan_.left,  plan_.rows.in,  plan_.columns.in,
                         1.0f,      h_,          plan_.in_pair()};
     for (Index g = 0; g < z_.groups; ++g) {
-      transform_kernel_rows(g);
       for (Index block = 0; block < plan_.blocks; ++block) {
         transform_rows(source, g, block);
         parallel_chunks(plan_.pairs(), [&](Index pair, int thread) {
-          multiply(pair, tiles_of(block), own(thread));
+          multiply(g, pair, tiles_of(block), own(thread));
         });
         transform_rows_back(g, block);
       }
@@ -190,43 +243,8 @@ class Convolution : private Passes {
   }
 
  private:
-  // Spectra [pairs, channels/L, depth, R, 2, L] of the kernels' rows.
-  void transform_kernel_rows(Index g) const {
-    const Index lanes = plan_.lanes;
-    const Index taps = z_.r * z_.s;
-    const Index pieces = ceil_div(plan_.depth, fft::kKernelsAtOnce);
-    parallel_chunks(plan_.channel_blocks * pieces, [&](Index chunk, int thread) {
-      const Index k = chunk / pieces;
-      const Index first = k * lanes;
-      const Index begin = chunk % pieces * fft::kKernelsAtOnce;
-      const Index end = std::min(begin + fft::kKernelsAtOnce, plan_.depth);
-      const auto width = static_cast<int>(lanes_of(k, plan_.channels));
-      float* const panel = own(thread);  // [depth, R, S, L]
-      if (plan_.forward) {
-        kernels_.gather(w_ + ((g * plan_.channels + first) * plan_.depth + begin) * taps,
-                        plan_.depth * taps, (end - begin) * taps, width, panel);
-      }
-      for (Index c = begin; c < end; ++c) {
-        float* const one = panel + (c - begin) * taps * lanes;
-        if (!plan_.forward) {
-          kernels_.gather(w_ + ((g * plan_.depth + c) * plan_.channels + first) * taps, taps, taps,
-                          width, one);
-        }
-        FftRows rows;
-        rows.rows = static_cast<int>(z_.r);
-        rows.columns = static_cast<int>(z_.s);
-        rows.from = one;
-        rows.from_row = z_.s * lanes;
-        rows.scale = scale();
-        rows.to = w_rows_ + (k * plan_.depth + c) * z_.r * 2 * lanes;
-        rows.pair_step = plan_.weight_pair();
-        rows_.rows(rows);
-      }
-    });
-  }
-
   // Step 2 of one pair: V, then for each L output channels U, M = V U and the way back.
-  void multiply(Index pair, Index count, float* v) const {
+  void multiply(Index g, Index pair, Index count, float* v) const {
     const Index lanes = plan_.lanes;
     float* const u = v + 3 * plan_.rows.length * plan_.v_point();
     float* const m = u + 2 * plan_.rows.length * plan_.u_point();
@@ -240,7 +258,8 @@ class Convolution : private Passes {
       kernel.conjugate = plan_.forward;
       kernel.rows = static_cast<int>(z_.r);
       kernel.from_step = z_.r * 2 * lanes;
-      kernel.from = w_rows_ + pair * plan_.weight_pair() + k * plan_.depth * kernel.from_step;
+      kernel.from = w_rows_ + g * plan_.weight_floats() + pair * plan_.weight_pair() +
+                    k * plan_.depth * kernel.from_step;
       kernel.to = u;
       kernel.point_step = plan_.u_point();
       columns_.kernel_columns(kernel);
@@ -324,7 +343,7 @@ class Convolution : private Passes {
   }
 
   const float* const in_;
-  const float* const w_;
+  const float* const w_rows_;
   const float* const b_;
   float* const out_;
   const FusedEpilogue epilogue_;
@@ -339,7 +358,8 @@ class WeightGradient : private Passes {
         x_(static_cast<const float*>(args.x)),
         dy_(static_cast<const float*>(args.dy)),
         dw_(static_cast<float*>(args.dw)),
-        accumulate_(args.accumulate) {}
+        accumulate_(args.accumulate),
+        w_rows_(g_ + plan.pairs() * plan.out_pair()) {}
 
   void run() const {
     const Source x{x_,        plan_.depth, plan_.in_h,     plan_.in_w,
@@ -353,7 +373,7 @@ class WeightGradient : private Passes {
                     0,
                     plan_.rows.out,
                     plan_.columns.out,
-                    scale(),
+                    plan_.scale(),
                     g_,
                     plan_.out_pair()};
     for (Index g = 0; g < z_.groups; ++g) {
@@ -467,6 +487,7 @@ class WeightGradient : private Passes {
   const float* const dy_;
   float* const dw_;
   const bool accumulate_;
+  float* const w_rows_;  // spectra of dw's rows
 };
 
 // ---- the three directions ----------------------------------------------------------------------
@@ -475,19 +496,20 @@ void forward(const Conv2dForwardArgs& args) {
   if (args.problem.n == 0) return;
   const Plan plan(args.problem, Direction::forward);
   if (plan.depthwise) {
-    return fft::depthwise_pass(plan, args.x, args.w, args.b, args.y, args.workspace,
+    return fft::depthwise_pass(plan, args.x, args.prepared, args.b, args.y, args.workspace,
                                FusedEpilogue(args));
   }
-  Convolution(plan, args.x, args.w, args.b, args.y, args.workspace, FusedEpilogue(args)).run();
+  Convolution(plan, args.x, args.prepared, args.b, args.y, args.workspace, FusedEpilogue(args))
+      .run();
 }
 
 void backward_data(const Conv2dBackwardDataArgs& args) {
   if (args.problem.n == 0) return;
   const Plan plan(args.problem, Direction::backward_data);
   if (plan.depthwise) {
-    return fft::depthwise_pass(plan, args.dy, args.w, nullptr, args.dx, args.workspace, {});
+    return fft::depthwise_pass(plan, args.dy, args.prepared, nullptr, args.dx, args.workspace, {});
   }
-  Convolution(plan, args.dy, args.w, nullptr, args.dx, args.workspace).run();
+  Convolution(plan, args.dy, args.prepared, nullptr, args.dx, args.workspace).run();
 }
 
 void backward_weight(const Conv2dBackwardWeightArgs& args) {
@@ -554,6 +576,8 @@ const Conv2dAlgorithm kCard{
     .supports = supports,
     .cost = cost,
     .workspace_bytes = workspace_bytes,
+    .prepared_bytes = prepared_bytes,
+    .prepare_weights = prepare_weights,
     .error_growth = 4,
     .exact_on_integers = false,
     .fuses_epilogue = true,

@@ -17,11 +17,10 @@ class Depthwise {
         fft_(fft_kernels.get()),
         rows_(fft_.lengths[plan.columns.kernels]),
         columns_(fft_.lengths[plan.rows.kernels]),
-        shared_(static_cast<float*>(workspace)),
-        own_(shared_ + shared_floats(plan)) {}
+        own_(static_cast<float*>(workspace)) {}
 
   // The spectra of all kernels [C/L, pairs, 2 T, L]; the gradient keeps its sums with the thread.
-  static Index shared_floats(const Plan& plan) {
+  static Index prepared_floats(const Plan& plan) {
     return plan.of_weights ? 0 : plan.channel_blocks * spectrum_floats(plan);
   }
   // Spectra of a tile's rows [pairs, T, 2, L], another one for dy, one pair's columns; pixels.
@@ -31,15 +30,18 @@ class Depthwise {
            odd_lines(std::max(plan.rows.in * plan.columns.in, plan.z.r * plan.z.s) * plan.lanes);
   }
 
-  void pass(const float* in, const float* w, const float* b, float* out,
-            const FusedEpilogue& epilogue) const {
+  void prepare(const float* w, float* prepared) const {
     parallel_chunks(plan_.channel_blocks, [&](Index block, int thread) {
-      transform_kernel(w, block, shared_ + block * spectrum_floats(plan_), own(thread));
+      transform_kernel(w, block, prepared + block * spectrum_floats(plan_), own(thread));
     });
+  }
+
+  void pass(const float* in, const float* prepared, const float* b, float* out,
+            const FusedEpilogue& epilogue) const {
     const Index per_image = plan_.rows.count * plan_.columns.count;
     parallel_chunks(plan_.channel_blocks * plan_.z.n, [&](Index chunk, int thread) {
       const Index block = chunk / plan_.z.n;
-      const float* const u = shared_ + block * spectrum_floats(plan_);
+      const float* const u = prepared + block * spectrum_floats(plan_);
       float* const spectrum = own(thread);
       float* const points = spectrum + spectrum_floats(plan_);
       float* const panel = panel_of(thread);
@@ -73,7 +75,7 @@ class Depthwise {
       for (Index i = 0; i < plan_.tiles(); ++i) {
         const Tile tile(plan_, i);
         read_tile(x, false, block, tile, 1.0f, panel, of_x);
-        read_tile(dy, true, block, tile, scale(), panel, of_dy);
+        read_tile(dy, true, block, tile, plan_.scale(), panel, of_dy);
         for (Index pair = 0; pair < plan_.pairs(); ++pair) {
           transform_column(of_x + pair * pair_step(), pair, plan_.rows.in, false, points);
           transform_column(of_dy + pair * pair_step(), pair, plan_.rows.out, true, points_dy);
@@ -104,9 +106,6 @@ class Depthwise {
   }
   Index lanes_of(Index block) const {
     return std::min(plan_.lanes, plan_.channels - block * plan_.lanes);
-  }
-  float scale() const {
-    return 1.0f / static_cast<float>(4 * plan_.rows.length * plan_.columns.length);
   }
 
   void transform_rows(const float* panel, Index rows, Index columns, float factor,
@@ -153,7 +152,7 @@ class Depthwise {
     float* const panel = spectrum + spectrum_floats(plan_) + 4 * plan_.rows.length * plan_.lanes;
     kernels_.gather(w + block * plan_.lanes * taps, taps, taps, static_cast<int>(lanes_of(block)),
                     panel);
-    transform_rows(panel, plan_.z.r, plan_.z.s, scale(), spectrum);
+    transform_rows(panel, plan_.z.r, plan_.z.s, plan_.scale(), spectrum);
     for (Index pair = 0; pair < plan_.pairs(); ++pair) {
       transform_column(spectrum + pair * pair_step(), pair, plan_.z.r, plan_.forward,
                        u + pair * pair_step());
@@ -219,22 +218,27 @@ class Depthwise {
   const FftKernels& fft_;
   const FftLength& rows_;
   const FftLength& columns_;
-  float* const shared_;
   float* const own_;
 };
 
 }  // namespace
 
 std::size_t depthwise_bytes(const Plan& plan) {
-  const Index floats =
-      Depthwise::shared_floats(plan) + num_threads() * Depthwise::thread_floats(plan);
-  return static_cast<std::size_t>(floats) * sizeof(float);
+  return static_cast<std::size_t>(num_threads() * Depthwise::thread_floats(plan)) * sizeof(float);
 }
 
-void depthwise_pass(const Plan& plan, const void* in, const void* w, const void* b, void* out,
-                    void* workspace, const FusedEpilogue& epilogue) {
+std::size_t depthwise_prepared_bytes(const Plan& plan) {
+  return static_cast<std::size_t>(Depthwise::prepared_floats(plan)) * sizeof(float);
+}
+
+void depthwise_prepare(const Plan& plan, const float* w, float* prepared, float* workspace) {
+  Depthwise(plan, workspace).prepare(w, prepared);
+}
+
+void depthwise_pass(const Plan& plan, const void* in, const void* prepared, const void* b,
+                    void* out, void* workspace, const FusedEpilogue& epilogue) {
   Depthwise(plan, workspace)
-      .pass(static_cast<const float*>(in), static_cast<const float*>(w),
+      .pass(static_cast<const float*>(in), static_cast<const float*>(prepared),
             static_cast<const float*>(b), static_cast<float*>(out), epilogue);
 }
 

@@ -101,7 +101,11 @@ struct Plan {
   Index weight_pair() const { return odd_lines(channel_blocks * depth_padded() * z.r * 2 * lanes); }
   // In backward_weight each lane of x makes sums, those that no channel fills as well.
   Index depth_padded() const { return of_weights ? depth_blocks * lanes : depth; }
-  Index shared_floats() const { return pairs() * (in_pair() + out_pair() + weight_pair()); }
+  Index weight_floats() const { return pairs() * weight_pair(); }  // W of a group
+  // W is prepared before the call, but for backward_weight, which computes it.
+  Index shared_floats() const {
+    return pairs() * (in_pair() + out_pair()) + (of_weights ? weight_floats() : 0);
+  }
 
   // One pair's transformed column, each thread its own. forward and backward_data: V [3 T, depth/L,
   // tiles, L], then for each L output channels U [2 T, depth, L] and M [2 T, tiles, L];
@@ -114,6 +118,7 @@ struct Plan {
   Index panel_floats() const {
     return std::max(rows.in * columns.in, kKernelsAtOnce * z.r * z.s) * lanes;
   }
+  float scale() const { return 1.0f / static_cast<float>(4 * rows.length * columns.length); }
   Index thread_floats() const {
     const Index points = rows.length * (3 * v_point() + 2 * u_point() + 2 * m_point());
     return odd_lines(std::max(points, panel_floats()));

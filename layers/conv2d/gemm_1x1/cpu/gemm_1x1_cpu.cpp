@@ -6,8 +6,9 @@
 // Textbook   for n: y[n] = w x[n] + b           # [K,C] [C,PQ]
 //                   dx[n] = w^T dy[n]           # [C,K] [K,PQ]
 //                   dw += dy[n] x[n]^T          # [K,PQ] [PQ,C]
-// Plan       one product for forward and backward_data: weights are packed in tiles of rows once;
-//            a panel is one register tile's width of pixels and all reduction channels.
+// Plan       one product for forward and backward_data: weights are packed in tiles of rows before
+//            the call (prepare_weights); a panel is one register tile's width of pixels and all
+//            reduction channels.
 //              large planes   panels are read where they lie, a group at a time, so that a tile of
 //                             weights stays in L1 and stores go to long pieces of a row; while its
 //                             tiles run, the next group is asked for, because a page is left at
@@ -19,9 +20,9 @@
 //            broadcast, 28 sums stay in registers over a run of pixels.
 // Shapes     x [N,C,H,W], w [K,C/G,1,1], y [N,K,P,Q], f32 row-major, any alignment; sums in f32
 // Supports   f32 with a 1x1 kernel and no padding; every stride and number of groups
-// Cost       FLOPs = 2 N K P Q C/G; bytes = the three tensors once; workspace = packed weights and
-//            panels of each thread (backward_weight: dw in lanes for each slice). Memory-bound when
-//            2 / (1/K + 1/C) FLOPs a float is below the ridge: under about 30 channels
+// Cost       FLOPs = 2 N K P Q C/G; bytes = the three tensors once; workspace = panels of each
+//            thread (backward_weight: dw in lanes for each slice). Memory-bound when 2 / (1/K + 1/C)
+//            FLOPs a float is below the ridge: under about 30 channels
 // Numerics   one rounding per FMA in the order of c (dw: of pixels, slices in order); same bits on
 //            each run and for any number of threads; exact on integers below 2^24
 // Backward   dx assigned; dw assigned or added to (its sums start from dw)
@@ -110,9 +111,44 @@ struct Plan {
   Index group = 1;  // panels, read where they lie, that meet a tile of weights one after the other
 };
 
+// ---- weights -----------------------------------------------------------------------------------
+
+// Tiles of [depth, height], one after the other: the order in which a product reads them.
+void pack_weights(const Plan& plan, const float* w, float* packed) {
+  const GemmKernels& gemm = gemm_kernels.get();
+  parallel_for(plan.z.groups * plan.tiles.tiles, std::max<Index>(1, 4096 / plan.depth),
+               [&](Index begin, Index end) {
+                 for (Index job = begin; job < end; ++job) {
+                   const Index g = job / plan.tiles.tiles;
+                   const Index row = plan.tiles.begin(job % plan.tiles.tiles);
+                   const int height = plan.tiles.height(job % plan.tiles.tiles);
+                   float* const to = packed + (g * plan.rows + row) * plan.depth;
+                   if (plan.forward) {
+                     gemm.transpose(w + (g * plan.rows + row) * plan.depth, plan.depth, height,
+                                    plan.depth, to, height);
+                     continue;
+                   }
+                   const PixelRun run{.count = height};
+                   tile_kernels.get().copy_runs(w + g * plan.depth * plan.rows + row, plan.rows,
+                                                plan.depth, &run, 1, 1, to, height);
+                 }
+               });
+}
+
+std::size_t prepared_bytes(const Conv2dProblem& problem, Direction direction) {
+  return static_cast<std::size_t>(Plan(problem, direction).weight_floats()) * sizeof(float);
+}
+
+void prepare_weights(const Conv2dPrepareArgs& args) {
+  pack_weights(Plan(args.problem, args.direction), static_cast<const float*>(args.w),
+               static_cast<float*>(args.prepared));
+}
+
+// ---- the product -------------------------------------------------------------------------------
+
 class Product {
  public:
-  Product(const Plan& plan, const void* in, const void* w, const void* b, void* out,
+  Product(const Plan& plan, const void* in, const void* prepared, const void* b, void* out,
           void* workspace, const FusedEpilogue& epilogue = {})
       : plan_(plan),
         z_(plan.z),
@@ -120,11 +156,9 @@ class Product {
         in_(static_cast<const float*>(in)),
         b_(static_cast<const float*>(b)),
         out_(static_cast<float*>(out)),
-        weights_(static_cast<float*>(workspace)),
-        scratch_(weights_ + plan.weight_floats()),
-        epilogue_(epilogue) {
-    pack_weights(static_cast<const float*>(w));
-  }
+        weights_(static_cast<const float*>(prepared)),
+        scratch_(static_cast<float*>(workspace)),
+        epilogue_(epilogue) {}
 
   void run() const {
     const Index per_group = plan_.chunks * plan_.splits;
@@ -144,27 +178,6 @@ class Product {
   }
 
  private:
-  // Tiles of [depth, height], one after the other.
-  void pack_weights(const float* w) const {
-    parallel_for(z_.groups * plan_.tiles.tiles, std::max<Index>(1, 4096 / plan_.depth),
-                 [&](Index begin, Index end) {
-                   for (Index job = begin; job < end; ++job) {
-                     const Index g = job / plan_.tiles.tiles;
-                     const Index row = plan_.tiles.begin(job % plan_.tiles.tiles);
-                     const int height = plan_.tiles.height(job % plan_.tiles.tiles);
-                     float* const to = weights_ + (g * plan_.rows + row) * plan_.depth;
-                     if (plan_.forward) {
-                       gemm_.transpose(w + (g * plan_.rows + row) * plan_.depth, plan_.depth,
-                                       height, plan_.depth, to, height);
-                       continue;
-                     }
-                     const PixelRun run{.count = height};
-                     tile_kernels.get().copy_runs(w + g * plan_.depth * plan_.rows + row,
-                                                  plan_.rows, plan_.depth, &run, 1, 1, to, height);
-                   }
-                 });
-  }
-
   GemmTile tile_of(Index g, Index t) const {
     GemmTile tile;
     tile.rows = plan_.tiles.height(t);
@@ -310,7 +323,7 @@ class Product {
   const float* const in_;
   const float* const b_;
   float* const out_;
-  float* const weights_;
+  const float* const weights_;
   float* const scratch_;
   const FusedEpilogue epilogue_;
 };
@@ -318,13 +331,13 @@ class Product {
 void forward(const Conv2dForwardArgs& args) {
   if (args.problem.n == 0) return;
   const Plan plan(args.problem, Direction::forward);
-  Product(plan, args.x, args.w, args.b, args.y, args.workspace, FusedEpilogue(args)).run();
+  Product(plan, args.x, args.prepared, args.b, args.y, args.workspace, FusedEpilogue(args)).run();
 }
 
 void backward_data(const Conv2dBackwardDataArgs& args) {
   if (args.problem.n == 0) return;
   const Plan plan(args.problem, Direction::backward_data);
-  Product(plan, args.dy, args.w, nullptr, args.dx, args.workspace).run();
+  Product(plan, args.dy, args.prepared, nullptr, args.dx, args.workspace).run();
 }
 
 // ---- backward_weight ---------------------------------------------------------------------------
@@ -511,8 +524,7 @@ std::size_t workspace_bytes(const Conv2dProblem& z, Direction direction) {
            sizeof(float);
   }
   const Plan plan(z, direction);
-  return static_cast<std::size_t>(plan.weight_floats() + num_threads() * plan.thread_floats()) *
-         sizeof(float);
+  return static_cast<std::size_t>(num_threads() * plan.thread_floats()) * sizeof(float);
 }
 
 const Conv2dAlgorithm kCard{
@@ -523,6 +535,8 @@ const Conv2dAlgorithm kCard{
     .supports = supports,
     .cost = cost,
     .workspace_bytes = workspace_bytes,
+    .prepared_bytes = prepared_bytes,
+    .prepare_weights = prepare_weights,
     .error_growth = 4,
     .exact_on_integers = true,
     .fuses_epilogue = true,

@@ -9,8 +9,9 @@
 //                            y = w * col + b      # [K/G, P Q]
 //            dcol = w^T * dy; dx = col2im(dcol);  dw += dy * col^T
 // Plan       forward: pixels run through all images; kPanels panels of one register tile's width
-//            are packed for kDepth rows of columns, then every tile of the packed weights passes
-//            over them. A panel that crosses into the next image goes through a small buffer.
+//            are packed for kDepth rows of columns, then every tile of weights, packed before the
+//            call (prepare_weights), passes over them. A panel that crosses into the next image
+//            goes through a small buffer.
 //            backward_data: for one image and a few channels, columns = w^T dy by the same tile,
 //            w and dy read where they lie; then each pixel of dx gathers its columns.
 //            backward_weight: pixels stand in the vector lanes; columns of a block of kernel rows
@@ -19,9 +20,9 @@
 // Shapes     x [N,C,H,W], w [K,C/G,R,S], y [N,K,P,Q], f32 row-major, any alignment; sums in f32
 // Supports   f32; every stride, dilation, padding and number of groups
 // Cost       FLOPs = 2 N K P Q (C/G) R S in each direction, columns that lie in the padding
-//            included; bytes = the three tensors once, panels stay in L2; workspace = packed
-//            weights + panels of each thread; compute-bound once K/G >= 16, below that packing
-//            (2 cycles a vector against K/G FMAs) shows
+//            included; bytes = the three tensors once, panels stay in L2; workspace = panels of
+//            each thread; compute-bound once K/G >= 16, below that packing (2 cycles a vector
+//            against K/G FMAs) shows
 // Numerics   one rounding per FMA. forward restarts from y every kDepth terms; backward_weight sums
 //            pixels in lanes, then blocks in order. The error grows like a random walk. Same bits
 //            on each run and for any number of threads; exact on integers below 2^24.
@@ -100,7 +101,8 @@ Index thread_floats_forward(const Sizes& z, Index width) {
 }
 
 // Packed weights: for each group and each block of depth, tiles of [block depth, tile height].
-void pack_weights(const Sizes& z, const GemmKernels& gemm, const float* w, float* packed) {
+void pack_weights(const Sizes& z, const float* w, float* packed) {
+  const GemmKernels& gemm = gemm_kernels.get();
   const RowTiles tiles(z.kernels, gemm.rows);
   parallel_for(z.groups * tiles.tiles, std::max<Index>(1, 32768 / (gemm.rows * z.depth)),
                [&](Index begin, Index end) {
@@ -119,6 +121,17 @@ void pack_weights(const Sizes& z, const GemmKernels& gemm, const float* w, float
                });
 }
 
+// backward_data reads w^T where it lies.
+std::size_t prepared_bytes(const Conv2dProblem& problem, Direction direction) {
+  const Sizes z(problem);
+  return direction == Direction::forward ? piece_bytes(z.groups * z.kernels * z.depth) : 0;
+}
+
+void prepare_weights(const Conv2dPrepareArgs& args) {
+  pack_weights(Sizes(args.problem), static_cast<const float*>(args.w),
+               static_cast<float*>(args.prepared));
+}
+
 class Forward {
  public:
   explicit Forward(const Conv2dForwardArgs& args)
@@ -131,11 +144,9 @@ class Forward {
         x_(static_cast<const float*>(args.x)),
         b_(static_cast<const float*>(args.b)),
         y_(static_cast<float*>(args.y)),
-        weights_(static_cast<float*>(args.workspace)),
-        scratch_(weights_ + piece_bytes(z_.groups * z_.kernels * z_.depth) / sizeof(float)),
-        epilogue_(args) {
-    pack_weights(z_, gemm_, static_cast<const float*>(args.w), weights_);
-  }
+        weights_(static_cast<const float*>(args.prepared)),
+        scratch_(static_cast<float*>(args.workspace)),
+        epilogue_(args) {}
 
   void run() const {
     parallel_chunks(plan_.chunks * z_.groups, [&](Index chunk, int thread) {
@@ -239,7 +250,7 @@ class Forward {
   const float* const x_;
   const float* const b_;
   float* const y_;
-  float* const weights_;
+  const float* const weights_;
   float* const scratch_;
   const FusedEpilogue epilogue_;
 };
@@ -449,8 +460,7 @@ std::size_t workspace_bytes(const Conv2dProblem& problem, Direction direction) {
   const Sizes z(problem);
   const auto threads = static_cast<std::size_t>(num_threads());
   if (direction == Direction::forward) {
-    return piece_bytes(z.groups * z.kernels * z.depth) +
-           threads * piece_bytes(thread_floats_forward(z, gemm_kernels.get().columns));
+    return threads * piece_bytes(thread_floats_forward(z, gemm_kernels.get().columns));
   }
   if (direction == Direction::backward_data) {
     return threads * piece_bytes(channels_at_once(z) * z.taps * round_up(z.plane, 16));
@@ -468,6 +478,8 @@ const Conv2dAlgorithm kCard{
     .supports = supports,
     .cost = cost,
     .workspace_bytes = workspace_bytes,
+    .prepared_bytes = prepared_bytes,
+    .prepare_weights = prepare_weights,
     .error_growth = 4,
     .exact_on_integers = true,
     .fuses_epilogue = true,

@@ -28,12 +28,46 @@ struct Strip {
   Index image, row, column;
 };
 
+// ---- weights: U = G w G^T ----------------------------------------------------------------------
+
+// How many vectors of output channels a panel has.
+Index vectors_of(const Pass& pass, Index panel) {
+  const Index most = point_kernels.get().vectors;
+  return std::min(most, pass.channel_blocks - panel * most);
+}
+
+// U of the output channels in the lanes of `block`, into its panel u [points, depth, vectors, L].
+// taps: memory for kKernelsAtOnce kernels in lanes.
+void transform_weights(const Pass& pass, const float* w, Index g, Index block, float* u,
+                       float* taps) {
+  const PointKernels& kernels = point_kernels.get();
+  const auto lanes = static_cast<int>(std::min(pass.lanes, pass.channels - block * pass.lanes));
+  const Index first = block * pass.lanes;
+  const Index width = vectors_of(pass, block / kernels.vectors) * pass.lanes;
+  u += block % kernels.vectors * pass.lanes;
+  for (Index c = 0; c < pass.depth; c += kKernelsAtOnce) {
+    const Index count = std::min(kKernelsAtOnce, pass.depth - c);
+    if (pass.forward) {
+      kernels.gather(w + ((g * pass.channels + first) * pass.depth + c) * 9, pass.depth * 9,
+                     count * 9, lanes, taps);
+    } else {
+      for (Index i = 0; i < count; ++i) {
+        kernels.gather(w + ((g * pass.depth + c + i) * pass.channels + first) * 9, 9, 9, lanes,
+                       taps + i * 9 * pass.lanes);
+      }
+    }
+    transforms(pass.tiling.size)
+        .weights(taps, !pass.forward, count, u + c * width, width, pass.u_point);
+  }
+}
+
 // ---- forward and backward_data: one pass from `in` to `out` ------------------------------------
 
 class Convolution {
  public:
-  Convolution(const Pass& pass, const void* in, const void* w, const void* b, void* out,
-              void* workspace, const FusedEpilogue& epilogue = {})
+  // Reads w when the pass prepares no weights, else u.
+  Convolution(const Pass& pass, const void* in, const void* w, const void* u, const void* b,
+              void* out, void* workspace, const FusedEpilogue& epilogue = {})
       : pass_(pass),
         z_(pass.z),
         tiling_(pass.tiling),
@@ -41,6 +75,7 @@ class Convolution {
         transforms_(transforms(tiling_.size)),
         in_(static_cast<const float*>(in)),
         w_(static_cast<const float*>(w)),
+        u_(static_cast<const float*>(u)),
         b_(static_cast<const float*>(b)),
         out_(static_cast<float*>(out)),
         shared_(static_cast<float*>(workspace)),
@@ -49,15 +84,7 @@ class Convolution {
 
   void run() const {
     if (pass_.by_panels) return run_by_panels();
-    // U of all groups, then blocks of tiles from input to output.
-    parallel_chunks(z_.groups * pass_.channel_blocks, [&](Index chunk, int thread) {
-      const Index g = chunk / pass_.channel_blocks;
-      const Index block = chunk % pass_.channel_blocks;
-      float* const u = shared_ + g * pass_.u_floats();
-      const Index panel = block / kernels_.vectors;
-      transform_weights(g, block, u + panel * kernels_.vectors * pass_.lanes * pass_.depth,
-                        vectors_of(panel), scratch_of(thread));
-    });
+    // Blocks of tiles from input to output.
     parallel_chunks(z_.groups * pass_.blocks, [&](Index chunk, int thread) {
       const Index g = chunk / pass_.blocks;
       const Index block = chunk % pass_.blocks;
@@ -71,13 +98,11 @@ class Convolution {
           transform_input(g, c, strip, strip - begin, v, scratch);
         }
       }
-      const float* const u = shared_ + g * pass_.u_floats();
       for (Index point = 0; point < tiling_.points; ++point) {
         for (Index panel = 0; panel < pass_.panels; ++panel) {
           const Index k = panel * kernels_.vectors;
-          multiply(v + point * pass_.v_point,
-                   u + point * pass_.u_point + k * pass_.lanes * pass_.depth, vectors_of(panel),
-                   (end - begin) * tiling_.across,
+          multiply(v + point * pass_.v_point, u_ + pass_.u_at(g, panel) + point * pass_.u_point,
+                   vectors_of(pass_, panel), (end - begin) * tiling_.across,
                    m + point * pass_.m_point + k * pass_.block_tiles * pass_.lanes);
         }
       }
@@ -93,10 +118,8 @@ class Convolution {
  private:
   float* own(int thread) const { return own_ + thread * pass_.thread_floats(); }
   float* scratch_of(int thread) const {
-    return own(thread) + (pass_.by_panels ? pass_.u_floats() : pass_.v_floats()) + pass_.m_floats();
-  }
-  Index vectors_of(Index panel) const {
-    return std::min<Index>(kernels_.vectors, pass_.channel_blocks - panel * kernels_.vectors);
+    return own(thread) + (pass_.by_panels ? pass_.u_thread_floats() : pass_.v_floats()) +
+           pass_.m_floats();
   }
   Index lanes_of(Index block, Index channels) const {
     return std::min(pass_.lanes, channels - block * pass_.lanes);
@@ -114,12 +137,15 @@ class Convolution {
         transform_input(g, chunk % pass_.depth_blocks, begin + strip, strip, v, scratch_of(thread));
       });
       parallel_chunks(pass_.panels, [&](Index panel, int thread) {
-        float* const u = own(thread);
-        float* const m = u + pass_.u_floats();
+        const float* u = u_ + pass_.u_at(g, panel);
+        float* const m = own(thread) + pass_.u_thread_floats();
         float* const scratch = scratch_of(thread);
-        const Index vectors = vectors_of(panel);
-        for (Index i = 0; i < vectors; ++i) {
-          transform_weights(g, panel * kernels_.vectors + i, u, vectors, scratch);
+        const Index vectors = vectors_of(pass_, panel);
+        if (!pass_.prepares) {
+          for (Index i = 0; i < vectors; ++i) {
+            transform_weights(pass_, w_, g, panel * kernels_.vectors + i, own(thread), scratch);
+          }
+          u = own(thread);
         }
         for (Index point = 0; point < tiling_.points; ++point) {
           multiply(v + point * pass_.v_point, u + point * pass_.u_point, vectors,
@@ -132,27 +158,6 @@ class Convolution {
           }
         }
       });
-    }
-  }
-
-  // U of output channels in the lanes of `block`, into its panel u [points, depth, vectors, L].
-  void transform_weights(Index g, Index block, float* u, Index vectors, float* taps) const {
-    const auto lanes = static_cast<int>(lanes_of(block, pass_.channels));
-    const Index first = block * pass_.lanes;
-    const Index width = vectors * pass_.lanes;
-    u += block % kernels_.vectors * pass_.lanes;
-    for (Index c = 0; c < pass_.depth; c += kKernelsAtOnce) {
-      const Index count = std::min(kKernelsAtOnce, pass_.depth - c);
-      if (pass_.forward) {
-        kernels_.gather(w_ + ((g * pass_.channels + first) * pass_.depth + c) * 9, pass_.depth * 9,
-                        count * 9, lanes, taps);
-      } else {
-        for (Index i = 0; i < count; ++i) {
-          kernels_.gather(w_ + ((g * pass_.depth + c + i) * pass_.channels + first) * 9, 9, 9,
-                          lanes, taps + i * 9 * pass_.lanes);
-        }
-      }
-      transforms_.weights(taps, !pass_.forward, count, u + c * width, width, pass_.u_point);
     }
   }
 
@@ -219,6 +224,7 @@ class Convolution {
   const WinogradTransforms& transforms_;
   const float* const in_;
   const float* const w_;
+  const float* const u_;
   const float* const b_;
   float* const out_;
   float* const shared_;
@@ -369,16 +375,36 @@ class WeightGradient {
 
 }  // namespace
 
+std::size_t prepared_bytes(int m, const Conv2dProblem& z, Direction direction) {
+  if (z.n == 0) return 0;
+  return static_cast<std::size_t>(Pass(m, z, direction).prepared_floats()) * sizeof(float);
+}
+
+void prepare_weights(int m, const Conv2dPrepareArgs& args) {
+  const Pass pass(m, args.problem, args.direction);
+  const auto* const w = static_cast<const float*>(args.w);
+  parallel_chunks(pass.z.groups * pass.channel_blocks, [&](Index chunk, int thread) {
+    const Index g = chunk / pass.channel_blocks;
+    const Index block = chunk % pass.channel_blocks;
+    float* const taps = static_cast<float*>(args.workspace) + thread * pass.thread_floats();
+    float* const u =
+        static_cast<float*>(args.prepared) + pass.u_at(g, block / point_kernels.get().vectors);
+    transform_weights(pass, w, g, block, u, taps);
+  });
+}
+
 void forward(int m, const Conv2dForwardArgs& args) {
   if (args.problem.n == 0) return;
   const Pass pass(m, args.problem, Direction::forward);
-  Convolution(pass, args.x, args.w, args.b, args.y, args.workspace, FusedEpilogue(args)).run();
+  Convolution(pass, args.x, args.w, args.prepared, args.b, args.y, args.workspace,
+              FusedEpilogue(args))
+      .run();
 }
 
 void backward_data(int m, const Conv2dBackwardDataArgs& args) {
   if (args.problem.n == 0) return;
   const Pass pass(m, args.problem, Direction::backward_data);
-  Convolution(pass, args.dy, args.w, nullptr, args.dx, args.workspace).run();
+  Convolution(pass, args.dy, args.w, args.prepared, nullptr, args.dx, args.workspace).run();
 }
 
 void backward_weight(int m, const Conv2dBackwardWeightArgs& args) {

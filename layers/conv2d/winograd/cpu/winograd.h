@@ -10,6 +10,8 @@ namespace convscope::winograd {
 Conv2dSupport supports(const Conv2dProblem& problem, Direction direction);
 Conv2dCost cost(int m, const Conv2dProblem& problem, Direction direction);
 std::size_t workspace_bytes(int m, const Conv2dProblem& problem, Direction direction);
+std::size_t prepared_bytes(int m, const Conv2dProblem& problem, Direction direction);
+void prepare_weights(int m, const Conv2dPrepareArgs& args);
 void forward(int m, const Conv2dForwardArgs& args);
 void backward_data(int m, const Conv2dBackwardDataArgs& args);
 void backward_weight(int m, const Conv2dBackwardWeightArgs& args);

@@ -50,6 +50,12 @@ const Conv2dAlgorithm kCard{
         [](const Conv2dProblem& problem, Direction direction) {
           return winograd::workspace_bytes(kTile, problem, direction);
         },
+    .prepared_bytes =
+        [](const Conv2dProblem& problem, Direction direction) {
+          return winograd::prepared_bytes(kTile, problem, direction);
+        },
+    .prepare_weights =
+        [](const Conv2dPrepareArgs& args) { winograd::prepare_weights(kTile, args); },
     .error_growth = 4,
     .exact_on_integers = false,
     .fuses_epilogue = true,

@@ -9,12 +9,13 @@
 //              for each c:      m += (G * w[k,c] * G^T) . (B * x_tile[c] * B^T)   # elementwise
 //              y_tile[k] = A^T * m * A + b[k]
 // Plan       summed over c, each of the 36 points is a matrix product of its own: [tiles, C] times
-//            [C, K]. All of U = G w G^T is made once in a call. Then for one block of tiles at a
-//            time: 16 channels of 6 rows are turned into the lanes (panel, L1), transformed to V
+//            [C, K]. U = G w G^T is made before the call (prepare_weights). In the call, for one
+//            block of tiles at a time: 16 channels of 6 rows are turned into the lanes (panel, L1), transformed to V
 //            (L2), 36 products of register tiles with U give M (L2), and M is transformed and
 //            turned back into rows of y. No intermediate has the size of a tensor.
-//            U above 4 MiB: V of up to 4 MiB first, then for each 32 output channels their part of
-//            U is made, used for all tiles of V and forgotten: U never goes to memory.
+//            U above 4 MiB: V of up to 4 MiB first, then 32 output channels at a time. With more
+//            than 16 tiles their part of U is made in the call, used for all tiles of V and
+//            forgotten: it never goes to memory.
 //            backward_weight: x and dy are transformed for a block of tiles; each point is a
 //            product [C, tiles] [tiles, K], summed over the blocks, transformed back at the end
 //            (few tiles and many weights: all tiles at once, some output channels at a time).
@@ -60,6 +61,12 @@ const Conv2dAlgorithm kCard{
         [](const Conv2dProblem& problem, Direction direction) {
           return winograd::workspace_bytes(kTile, problem, direction);
         },
+    .prepared_bytes =
+        [](const Conv2dProblem& problem, Direction direction) {
+          return winograd::prepared_bytes(kTile, problem, direction);
+        },
+    .prepare_weights =
+        [](const Conv2dPrepareArgs& args) { winograd::prepare_weights(kTile, args); },
     .error_growth = 16,
     .exact_on_integers = false,
     .fuses_epilogue = true,

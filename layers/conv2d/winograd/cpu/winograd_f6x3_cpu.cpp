@@ -47,6 +47,12 @@ const Conv2dAlgorithm kCard{
         [](const Conv2dProblem& problem, Direction direction) {
           return winograd::workspace_bytes(kTile, problem, direction);
         },
+    .prepared_bytes =
+        [](const Conv2dProblem& problem, Direction direction) {
+          return winograd::prepared_bytes(kTile, problem, direction);
+        },
+    .prepare_weights =
+        [](const Conv2dPrepareArgs& args) { winograd::prepare_weights(kTile, args); },
     .error_growth = 128,
     .exact_on_integers = false,
     .auto_ok = false,  // at most a tenth faster than winograd_f4x3, with 6 to 10 times its error

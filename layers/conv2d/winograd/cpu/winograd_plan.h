@@ -18,8 +18,9 @@ namespace convscope::winograd {
 using Index = std::int64_t;
 
 inline constexpr Index kMostColumns = 66;  // of a panel: 6 rows x 66 x 16 floats = 25 KiB of L1
-inline constexpr Index kPointsFloats = 160000;       // V and M of a block: 640 KB of L2
-inline constexpr Index kWeightsFloats = 1 << 20;     // U above 4 MiB is made panel by panel
+inline constexpr Index kPointsFloats = 160000;    // V and M of a block: 640 KB of L2
+inline constexpr Index kWeightsFloats = 1 << 20;  // U above 4 MiB is used panel by panel
+inline constexpr Index kFewTiles = 16;  // a larger U is prepared for them alone, see prepares
 inline constexpr Index kSharedFloats = 1 << 20;      // V that all panels read: 4 MiB of L3
 inline constexpr Index kMostSharedFloats = 3 << 20;  // x and dy of all tiles: 12 MiB of L3
 inline constexpr Index kKernelsAtOnce = 32;          // taps in lanes: 32 x 9 x 64 B = 18 KiB
@@ -66,6 +67,7 @@ struct Pass {
     const Index u = tiling.points * depth * channel_blocks * lanes;
     const Index tiles = tiling.strips * tiling.across;
     by_panels = u > kWeightsFloats || (panels >= 4 && tiles * tiling.size < 4 * 100);
+    prepares = !by_panels || u <= kWeightsFloats || tiles <= kFewTiles;
     Index wanted = 0;
     if (by_panels) {
       wanted = std::max<Index>(kSharedFloats / (per_tile * depth_blocks), 128);
@@ -87,10 +89,21 @@ struct Pass {
   Index scratch_floats() const {  // a panel of pixels, or taps
     return std::max(tiling.panel_floats(lanes), kKernelsAtOnce * 9 * lanes);
   }
-  // By panels: V is shared, U and M belong to a thread. Else U is shared, V and M to a thread.
-  Index shared_floats() const { return by_panels ? v_floats() : z.groups * u_floats(); }
+  // U of one group: one piece; by panels a piece for each panel. It is prepared before the call, or
+  // each thread makes the panel that it needs (!prepares).
+  Index u_pieces() const { return by_panels ? panels : 1; }
+  Index prepared_floats() const { return prepares ? z.groups * u_pieces() * u_floats() : 0; }
+  Index u_at(Index g, Index panel) const {
+    const Index piece = by_panels ? g * panels + panel : g;
+    return piece * u_floats() +
+           (by_panels ? 0 : panel * point_kernels.get().vectors * lanes * depth);
+  }
+  // By panels: V is shared, M belongs to a thread, and U if it is not prepared. Else V and M belong
+  // to a thread.
+  Index shared_floats() const { return by_panels ? v_floats() : 0; }
+  Index u_thread_floats() const { return prepares ? 0 : u_floats(); }
   Index thread_floats() const {
-    return odd_lines((by_panels ? u_floats() : v_floats()) + m_floats() + scratch_floats());
+    return odd_lines((by_panels ? u_thread_floats() : v_floats()) + m_floats() + scratch_floats());
   }
 
   const Conv2dProblem& z;
@@ -101,6 +114,9 @@ struct Pass {
   Tiling tiling;
   Index lanes = 1, depth_blocks = 1, channel_blocks = 1, panels = 1;
   bool by_panels = false;
+  // U before the call. With many tiles to use it for, a U above 4 MiB is quicker to make in the
+  // caches than to read from memory.
+  bool prepares = true;
   Index block_strips = 1, blocks = 0, block_tiles = 1;
   Index v_point = 0, m_point = 0, u_point = 0;
 };

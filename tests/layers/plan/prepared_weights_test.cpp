@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+// prepared_weights_test.cpp: a plan prepares a card's weights in each step of training, and once for
+// all calls of inference; a plan that went on with old ones would be seen here.
+#include <gtest/gtest.h>
+
+#include <cstring>
+
+#include "layers/conv2d/conv2d.h"
+#include "layers/conv2d/conv2d_op.h"
+#include "layers/plan/step_plan.h"
+#include "tests/support/numbers.h"
+
+namespace convscope {
+namespace {
+
+int preparations = 0;
+bool forgets = false;  // the planted mistake: a preparation that does nothing
+
+const Conv2dAlgorithm& reference() { return conv2d_algorithms(DeviceType::cpu).get("reference"); }
+
+// The reference, which reads a copy of w.
+Conv2dAlgorithm copying_card() {
+  Conv2dAlgorithm card = reference();
+  card.name = "copying";
+  card.prepared_bytes = [](const Conv2dProblem& z, Direction) {
+    return static_cast<std::size_t>(z.w_shape().numel()) * sizeof(float);
+  };
+  card.prepare_weights = [](const Conv2dPrepareArgs& args) {
+    ++preparations;
+    if (forgets) return;
+    std::memcpy(args.prepared, args.w,
+                static_cast<std::size_t>(args.problem.w_shape().numel()) * sizeof(float));
+  };
+  card.forward = [](const Conv2dForwardArgs& args) {
+    reference().forward({args.problem, args.x, args.prepared, args.b, args.y, nullptr});
+  };
+  card.backward_data = [](const Conv2dBackwardDataArgs& args) {
+    reference().backward_data({args.problem, args.dy, args.prepared, args.dx, nullptr});
+  };
+  return card;
+}
+
+// No chain may take these convolutions from their card.
+const Conv2dPolicy kForced{"copying", "copying", "copying"};
+
+// Two convolutions by one card; the second one asks for a gradient of its input.
+class Pair final : public Module {
+ public:
+  explicit Pair(const Conv2dAlgorithm& card)
+      : card_(card),
+        first_(add_parameter("first", testing::normal({4, 3, 3, 3}, DType::f32, 1))),
+        second_(add_parameter("second", testing::normal({2, 4, 3, 3}, DType::f32, 2))) {}
+  std::string kind() const override { return "pair"; }
+  Variable forward(const Variable& x) override { return x; }
+  Shape output_shape(const Shape& input) const override { return input; }
+  int describe(PlanGraph& graph, int x) override {
+    for (const Variable& w : {first_, second_}) {
+      const Conv2dProblem problem = conv2d_problem(graph.shape(x), w.shape(), {});
+      const Conv2dChoice choice{&card_};
+      x = graph.add(std::make_unique<Conv2dOp>(problem, /*has_bias=*/false, kForced,
+                                               std::array{choice, choice, choice}),
+                    {x, graph.parameter(w)}, problem.y_shape());
+    }
+    const Shape& last = graph.shape(x);
+    return graph.reshape(x, {last[0], last.numel() / last[0]});
+  }
+
+ private:
+  const Conv2dAlgorithm& card_;
+  Variable first_, second_;
+};
+
+const Shape kInput{2, 3, 6, 6};
+
+Tensor labels() {
+  const Tensor out = Tensor::zeros({kInput[0]}, DType::i32);
+  out.data<std::int32_t>()[1] = 5;
+  return out;
+}
+
+void update(Module& model) {
+  for (const NamedParameter& parameter : model.parameters()) {
+    float* const w = parameter.variable.value().data<float>();
+    const float* const dw = parameter.variable.grad().data<float>();
+    for (std::int64_t i = 0; i < parameter.variable.value().numel(); ++i) w[i] -= 0.1f * dw[i];
+  }
+}
+
+// Loss of a second step, after one update.
+double second_loss(const Conv2dAlgorithm& card, bool forgets_then) {
+  Pair model(card);
+  const auto plan = StepPlan::make(model, kInput, PlanMode::training, nullptr);
+  const Tensor x = testing::normal(kInput, DType::f32, 3);
+  plan->forward(x, labels());
+  plan->backward();
+  update(model);
+  forgets = forgets_then;
+  const double loss = plan->forward(x, labels());
+  forgets = false;
+  return loss;
+}
+
+TEST(PreparedWeights, AreMadeAnewInEachStepOfTraining) {
+  const Conv2dAlgorithm copying = copying_card();
+  const double expected = second_loss(reference(), false);
+  preparations = 0;
+  EXPECT_EQ(second_loss(copying, false), expected);
+  // Two layers forward, twice; dx of the second layer, once.
+  EXPECT_EQ(preparations, 5);
+  EXPECT_NE(second_loss(copying, true), expected);  // old ones are seen
+}
+
+TEST(PreparedWeights, AreMadeOnceForManyCallsOfInference) {
+  const Conv2dAlgorithm copying = copying_card();
+  Pair model(copying);
+  Pair plain(reference());
+  const auto plan = StepPlan::make(model, kInput, PlanMode::inference, nullptr);
+  const auto expected = StepPlan::make(plain, kInput, PlanMode::inference, nullptr);
+  preparations = 0;
+  plan->prepare();
+  expected->prepare();
+  const Tensor x = testing::normal(kInput, DType::f32, 3);
+  for (int call = 0; call < 2; ++call) {
+    EXPECT_TRUE(testing::same_bits(plan->infer(x), expected->infer(x)));
+  }
+  EXPECT_EQ(preparations, 2);  // two layers
+  for (Module* const one : {static_cast<Module*>(&model), static_cast<Module*>(&plain)}) {
+    for (const NamedParameter& parameter : one->parameters()) parameter.variable.value().fill(0.25);
+  }
+  EXPECT_FALSE(testing::same_bits(plan->infer(x), expected->infer(x)));  // until it is told
+  plan->prepare();
+  EXPECT_TRUE(testing::same_bits(plan->infer(x), expected->infer(x)));
+}
+
+}  // namespace
+}  // namespace convscope
