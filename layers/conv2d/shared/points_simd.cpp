@@ -8,6 +8,7 @@
 // GCC 12 keeps an array that an ordinary loop indexes on the stack: every loop over sums has an
 // unroll pragma.
 #include "framework/simd/simd.h"
+#include "framework/simd/transpose_16x16.h"
 #include "layers/conv2d/shared/points.h"
 
 namespace convscope::CONVSCOPE_ISA {
@@ -113,36 +114,13 @@ void channel_sums(const PointSum& z) {
 
 #if defined(CONVSCOPE_ISA_IS_AVX512)
 
-// 16 rows of 16 become 16 columns: pairs, fours, then quarters of vectors. (_maskz_ forms: GCC 12
-// warns about the others.)
 CONVSCOPE_INLINE void transpose(Vec (&v)[16]) {
-  __m512 t[16];
-#pragma GCC unroll 8
-  for (int i = 0; i < 16; i += 2) {
-    t[i] = _mm512_maskz_unpacklo_ps(0xffff, v[i].v, v[i + 1].v);
-    t[i + 1] = _mm512_maskz_unpackhi_ps(0xffff, v[i].v, v[i + 1].v);
-  }
-#pragma GCC unroll 4
-  for (int i = 0; i < 16; i += 4) {
-    v[i].v = _mm512_maskz_shuffle_ps(0xffff, t[i], t[i + 2], 0x44);
-    v[i + 1].v = _mm512_maskz_shuffle_ps(0xffff, t[i], t[i + 2], 0xee);
-    v[i + 2].v = _mm512_maskz_shuffle_ps(0xffff, t[i + 1], t[i + 3], 0x44);
-    v[i + 3].v = _mm512_maskz_shuffle_ps(0xffff, t[i + 1], t[i + 3], 0xee);
-  }
-#pragma GCC unroll 4
-  for (int i = 0; i < 4; ++i) {
-    t[i] = _mm512_maskz_shuffle_f32x4(0xffff, v[i].v, v[4 + i].v, 0x88);
-    t[4 + i] = _mm512_maskz_shuffle_f32x4(0xffff, v[i].v, v[4 + i].v, 0xdd);
-    t[8 + i] = _mm512_maskz_shuffle_f32x4(0xffff, v[8 + i].v, v[12 + i].v, 0x88);
-    t[12 + i] = _mm512_maskz_shuffle_f32x4(0xffff, v[8 + i].v, v[12 + i].v, 0xdd);
-  }
-#pragma GCC unroll 4
-  for (int i = 0; i < 4; ++i) {
-    v[i].v = _mm512_maskz_shuffle_f32x4(0xffff, t[i], t[8 + i], 0x88);
-    v[4 + i].v = _mm512_maskz_shuffle_f32x4(0xffff, t[4 + i], t[12 + i], 0x88);
-    v[8 + i].v = _mm512_maskz_shuffle_f32x4(0xffff, t[i], t[8 + i], 0xdd);
-    v[12 + i].v = _mm512_maskz_shuffle_f32x4(0xffff, t[4 + i], t[12 + i], 0xdd);
-  }
+  __m512 rows[16];
+#pragma GCC unroll 16
+  for (int i = 0; i < 16; ++i) rows[i] = v[i].v;
+  transpose_16x16(rows);
+#pragma GCC unroll 16
+  for (int i = 0; i < 16; ++i) v[i].v = rows[i];
 }
 
 #elif defined(CONVSCOPE_ISA_IS_AVX2)

@@ -10,8 +10,8 @@
 // unroll pragma.
 #include "framework/int_math.h"
 #include "framework/simd/simd.h"
+#include "framework/simd/transpose_16x16.h"
 #include "layers/conv2d/shared/tiles.h"
-#include "layers/conv2d/shared/transpose_16x16.h"
 
 namespace convscope::CONVSCOPE_ISA {
 namespace {

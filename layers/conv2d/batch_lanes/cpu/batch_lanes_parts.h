@@ -3,8 +3,8 @@
 #pragma once
 
 #include "framework/int_math.h"
+#include "framework/simd/lane_vector.h"
 #include "layers/conv2d/batch_lanes/cpu/batch_lanes.h"
-#include "layers/conv2d/batch_lanes/cpu/lane_vector.h"
 
 namespace convscope::CONVSCOPE_ISA {
 

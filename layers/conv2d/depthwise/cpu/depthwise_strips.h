@@ -7,7 +7,7 @@
 #pragma once
 
 #include "framework/int_math.h"
-#include "layers/conv2d/depthwise/cpu/depthwise_lanes.h"
+#include "framework/simd/row_vector.h"
 #include "layers/conv2d/depthwise/cpu/depthwise_planes.h"
 
 namespace convscope::CONVSCOPE_ISA {

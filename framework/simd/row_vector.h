@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// depthwise_lanes.h: vectors of neighbouring pixels of one image row, for depthwise_strips.h: loads
+// row_vector.h: vectors of neighbouring pixels of one image row, for depthwise_strips.h: loads
 // that see zeros beyond the borders, every second pixel, and two vectors woven into one.
 //
 // A lane type L has L::kCount lanes and the same functions for each width. AVX-512 has two of them,
