@@ -14,7 +14,7 @@ inline void check_rungs(DeviceType type) {
   for (const auto& [name, ladder] : conv2d_ladders(type).entries()) {
     SCOPED_TRACE(name);
     EXPECT_EQ(ladder.device, type);
-    EXPECT_GE(ladder.rungs.size(), 1u);
+    EXPECT_GE(ladder.rungs.size(), 2u);
     const Conv2dProblem problem = Conv2dProblem::parse(ladder.problem);
     std::set<std::string> labels;
     for (const Conv2dRung& rung : ladder.rungs) {

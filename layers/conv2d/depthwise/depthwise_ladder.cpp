@@ -38,6 +38,9 @@ const Conv2dLadder kCuda{
     .problem = "n=64,c=128,h=56,w=56,k=128,r=3,s=3,pad=1,groups=128",
     .rungs =
         {
+            {.card = "depthwise_lesson",
+             .sentence = "a block loads its piece of a plane into shared memory once, and each "
+                         "thread sums one output"},
             {.card = "depthwise",
              .sentence = "a thread keeps several sums in registers, so that a number loaded from "
                          "shared memory is used more than once, and copies run ahead"},

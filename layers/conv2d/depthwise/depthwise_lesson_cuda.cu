@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// depthwise_lesson_cuda.cu: depthwise convolution on a GPU: a block loads its piece of one plane into
-// shared memory once, and each of its threads sums one output from there.
+// depthwise_lesson_cuda.cu: depthwise convolution on a GPU: a block loads its piece of one plane
+// into shared memory once, and each of its threads sums one output from there.
 //
 // Formula    y[n,k,p,q] = b[k] + sum over r, s of w[k,0,r,s] x[n, k / M, p stride_h - pad_top +
 //            r dilation_h, q stride_w - pad_left + s dilation_w], M = K/C, x = 0 outside
@@ -10,7 +10,7 @@
 //                y = b[k] + sum over r, s of w[k,0,r,s] * tile[p stride + r dilation, ..]
 //
 //              x, tile with border       y            16 x 16 outputs of a 3x3 kernel need 18 x 18
-//              b b b b b b                            inputs: 1.27 loads from memory for each output
+//              b b b b b b                            inputs: 1.27 loads from memory for an output
 //              b . . . . b         ->    o o o o      in place of 9. All else is shared memory.
 //              b . . . . b               o o o o
 //              b b b b b b
@@ -19,10 +19,10 @@
 //            of dy (from L1: no tile). backward_weight: a warp for each weight; its 32 threads take
 //            every 32nd pixel of all images and add their sums up at the end.
 // Shapes     x [N,C,H,W], w [K,1,R,S], b [K], y [N,K,P,Q], row-major, f32; sums in f32
-// Supports   f32 (tf32 is computed as f32) with C/G = 1; every kernel, stride, dilation, padding and
-//            multiplier M whose tile fits 48 KiB of shared memory
-// Cost       FLOPs = 2 N K P Q R S; bytes = y, and x with its borders; dw: x and dy R S times, if the
-//            caches are not kind. Bound by memory and by loads from shared memory
+// Supports   f32 (tf32 is computed as f32) with C/G = 1; every kernel, stride, dilation, padding
+//            and multiplier M; forward: a tile that fits 48 KiB of shared memory
+// Cost       FLOPs = 2 N K P Q R S; bytes = y, and x with its borders; dw: x and dy R S times, if
+//            the caches are not kind. Bound by memory and by loads from shared memory
 // Numerics   forward and dx: R S terms one after the other; dw: 32 sums, then a tree over the warp:
 //            same bits on each run; exact on integers below 2^24
 // Backward   dx assigned; dw assigned or added to

@@ -11,6 +11,9 @@ const Conv2dLadder kCuda{
     .problem = "n=32,c=128,h=28,w=28,k=128,r=3,s=3,pad=1",
     .rungs =
         {
+            {.card = "implicit_gemm_lesson",
+             .sentence = "tiles of 16 x 16 gathered into shared memory, each number used 16 times, "
+                         "one sum for each thread"},
             {.card = "im2col_gemm",
              .sentence = "the matrix of columns is stored after all, so that a library (cuBLAS) "
                          "can multiply with tiles of sums in registers"},

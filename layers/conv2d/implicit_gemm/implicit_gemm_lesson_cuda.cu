@@ -4,7 +4,7 @@
 //
 // Formula    Y[i,j] = sum over d of A[i,d] B[d,j]; forward: i = k, j = (n,p,q), d = (c,r,s),
 //            A = w, B[(c,r,s),(n,p,q)] = x[n, g C/G + c, p stride_h - pad_top + r dilation_h,
-//                                                        q stride_w - pad_left + s dilation_w], or 0
+//                                                q stride_w - pad_left + s dilation_w], or 0
 // Textbook   for each tile of 16 x 16 elements of Y:          # a block; a thread for each element
 //              for d0 = 0, 16, ..:
 //                a = A[rows of the tile, d0 .. d0 + 16)       # 256 threads load one number each
@@ -29,7 +29,8 @@
 // Backward   dx: i = c, j = (n,h,v), d = (k,r,s), B = dy where the stride meets, or 0; assigned.
 //            dw: i = k, j = (c,r,s), d = (n,p,q), A = dy, B = x; assigned or added to
 // Choices    16 x 16: 256 threads, and each loaded number is used 16 times
-// Source     S. Chetlur et al.: cuDNN: Efficient Primitives for Deep Learning, 2014, arXiv 1410.0759
+// Source     S. Chetlur et al.: cuDNN: Efficient Primitives for Deep Learning, 2014, arXiv
+//            1410.0759
 // Read next  im2col_gemm_lesson_cpu.cpp, the same with the matrix; implicit_gemm_cuda.cu, where the
 //            tensor cores multiply and copies run ahead
 #include "layers/conv2d/shared/lesson.cuh"

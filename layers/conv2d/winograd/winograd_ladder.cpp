@@ -48,6 +48,9 @@ const Conv2dLadder kCuda{
     .problem = "n=32,c=128,h=28,w=28,k=128,r=3,s=3,pad=1",
     .rungs =
         {
+            {.card = "winograd_lesson",
+             .sentence = "a thread for each tile of one channel, from the first number of x to the "
+                         "last of y; each tile is transformed K times"},
             {.card = "winograd_f2x3",
              .sentence = "each tile and each kernel is transformed once, and each of the 16 points "
                          "is one matrix product by cuBLAS"},

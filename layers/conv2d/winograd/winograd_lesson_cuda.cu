@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// winograd_lesson_cuda.cu: Winograd's F(2x2,3x3) on a GPU in its simplest form: a thread computes one
-// tile of 2x2 outputs of one channel, from the first number of x to the last of y.
+// winograd_lesson_cuda.cu: Winograd's F(2x2,3x3) on a GPU in its simplest form: a thread computes
+// one tile of 2x2 outputs of one channel, from the first number of x to the last of y.
 //
 // Formula    y[k] = A^T [ sum over c of (G w[k,c] G^T) . (B^T d[c] B) ] A + b[k], tile by tile: 2x2
 //            outputs from d, the 4x4 inputs around them, 0 outside; "." is element by element

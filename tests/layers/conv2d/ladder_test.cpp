@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
+#include <fstream>
 #include <set>
 
 #include "framework/simd/cpu_isa.h"
@@ -51,6 +52,19 @@ TEST(Conv2dLadder, EveryRoomWithALessonHasALadderAndItsLaddersFileIsThere) {
   }
   EXPECT_EQ(ladders, rooms_with("_ladder.cpp"));
   EXPECT_GE(ladders.size(), 7u);
+}
+
+TEST(Conv2dLadder, TheReadmeOfTheRoomShowsEveryRungWithItsSentence) {
+  for (const DeviceType type : {DeviceType::cpu, DeviceType::cuda}) {
+    for (const auto& [name, ladder] : conv2d_ladders(type).entries()) {
+      std::ifstream file(cat(CONVSCOPE_SOURCE_DIR "/layers/conv2d/", name, "/README.md"));
+      const std::string text((std::istreambuf_iterator<char>(file)), {});
+      for (const Conv2dRung& rung : ladder.rungs) {
+        const std::string line = cat("| ", label_of(rung), " | ", rung.sentence, " |");
+        EXPECT_NE(text.find(line), std::string::npos) << name << "/README.md lacks: " << line;
+      }
+    }
+  }
 }
 
 TEST(Conv2dLadder, LabelsNameTheCardAndItsSwitches) {
