@@ -4,21 +4,21 @@
 # configures, builds, and then runs or tests. A second call repeats nothing that is done.
 set -euo pipefail
 
-# All that the build and the tests need. 'a|b': either will do, the first is installed.
+# What the program needs. 'a|b': either will do, the first is installed.
 packages=(
-  g++ cmake ninja-build ccache
+  g++ cmake ninja-build
   libeigen3-dev libyaml-cpp-dev libcli11-dev libfmt-dev nlohmann-json3-dev zlib1g-dev
   "libcurl4-openssl-dev|libcurl4-gnutls-dev"
-  libgtest-dev libgmock-dev python3
 )
+test_packages=(libgtest-dev libgmock-dev python3)  # and what the tests need
 
 usage() {
   cat <<'TEXT'
 usage: ./bootstrap.sh run|test|build [--yes] [--preset NAME]
 
-  run     build, then train the network of experiments/configs/quickstart.yaml
-  test    build, then run all tests
-  build   only build
+  run     build the program, then train the network of experiments/configs/quickstart.yaml
+  test    build the program and the tests, then run all tests
+  build   build the program
 
   --yes           install missing Debian packages without asking
   --preset NAME   a preset of CMakePresets.json (default: release)
@@ -119,16 +119,28 @@ install_packages() {
     apt-get install -y -qq --no-install-recommends "${missing[@]}"
 }
 
+# A driver is there; without one libconvscope_cuda would never be opened.
+has_gpu() { [[ -e ${CONVSCOPE_DRIVER_FILE:-/dev/nvidiactl} || -e /dev/dxg ]]; }
+
+# build TESTS TARGET: configures with or without the tests, unless they are there already, and builds.
 build() {
-  local cache=build/$preset/CMakeCache.txt
+  local tests=$1 target=$2 cache=build/$preset/CMakeCache.txt configured=""
   # Later changes of CMake files are noticed by ninja itself; a broken first try leaves no
   # build.ninja behind.
-  if [[ ! -f build/$preset/build.ninja || CMakePresets.json -nt $cache ]]; then
-    cmake --preset "$preset"
+  if [[ -f build/$preset/build.ninja && ! CMakePresets.json -nt $cache ]]; then
+    configured=$(<"$cache")
+  fi
+  if [[ $configured != *CONVSCOPE_TESTS:BOOL=$tests* && $configured != *CONVSCOPE_TESTS:BOOL=ON* ]]
+  then
+    cmake --preset "$preset" -DCONVSCOPE_TESTS="$tests"
     touch "$cache"
   fi
   export CMAKE_BUILD_PARALLEL_LEVEL=${CMAKE_BUILD_PARALLEL_LEVEL:-$(nproc)}
-  cmake --build --preset "$preset"
+  cmake --build --preset "$preset" --target "$target"
+}
+
+build_program() {
+  if has_gpu; then build OFF program_with_cuda; else build OFF program; fi
 }
 
 run_tests() {
@@ -139,10 +151,19 @@ run_tests() {
   return "$status"
 }
 
+if [[ $command == test ]]; then packages+=("${test_packages[@]}"); fi
 install_packages
-build
 case $command in
-  build) say "built: build/$preset/bin/convscope" ;;
-  test) run_tests ;;
-  run) exec "build/$preset/bin/convscope" run experiments/configs/quickstart.yaml ;;
+  build)
+    build_program
+    say "built: build/$preset/bin/convscope"
+    ;;
+  test)
+    build ON all
+    run_tests
+    ;;
+  run)
+    build_program
+    exec "build/$preset/bin/convscope" run experiments/configs/quickstart.yaml
+    ;;
 esac

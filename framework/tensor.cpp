@@ -41,13 +41,13 @@ void visit_elements(const Tensor& tensor, F&& f) {
 }
 
 template <class T>
-inline constexpr bool is_half = std::is_same_v<T, Float16> || std::is_same_v<T, BFloat16>;
+inline constexpr bool kIsHalf = std::is_same_v<T, Float16> || std::is_same_v<T, BFloat16>;
 
 template <class To, class From>
 To convert(From value) {
-  if constexpr (is_half<From>) {
+  if constexpr (kIsHalf<From>) {
     return convert<To>(static_cast<float>(value));
-  } else if constexpr (is_half<To>) {
+  } else if constexpr (kIsHalf<To>) {
     return To(static_cast<float>(value));
   } else if constexpr (std::is_integral_v<To>) {
     // Out of range or NaN would be undefined: saturate, NaN becomes 0.

@@ -13,17 +13,9 @@ set(convscope_simd_sources ${convscope_sources})
 list(FILTER convscope_simd_sources INCLUDE REGEX "_simd\\.cpp$")
 list(FILTER convscope_sources EXCLUDE REGEX "_simd\\.cpp$")
 
-# Commands, configs, tables and plots wait for files and people, not for the CPU: they are compiled
-# quickly instead of well, which takes a third off their build.
-foreach(source IN LISTS convscope_sources)
-  if(source MATCHES "/experiments/(cli|config|report|run_folder|sweep)/")
-    set_property(SOURCE ${source} APPEND PROPERTY COMPILE_OPTIONS $<$<CONFIG:Release>:-O1>)
-  endif()
-endforeach()
-
 # Its images are the same bytes on every machine, so no compiler may fuse its products and sums.
 set_source_files_properties(${CMAKE_CURRENT_SOURCE_DIR}/datasets/synthetic_digits.cpp
-  PROPERTIES COMPILE_OPTIONS -ffp-contract=off)
+  PROPERTIES COMPILE_OPTIONS -ffp-contract=off SKIP_PRECOMPILE_HEADERS ON)
 
 # env.json of a run names the commit that was configured; a new commit configures anew.
 execute_process(COMMAND git -C ${CMAKE_CURRENT_SOURCE_DIR} rev-parse HEAD --git-path logs/HEAD
@@ -38,7 +30,25 @@ if(NOT convscope_git_failed AND convscope_git MATCHES "^([0-9a-f]+)\n([^\n]+)\n$
   endif()
 endif()
 
-add_library(convscope SHARED ${convscope_sources})
+# Commands, configs, tables and plots wait for files and people, not for the CPU: they are compiled
+# quickly instead of well, which takes a third off their build.
+set(convscope_quick_sources ${convscope_sources})
+list(FILTER convscope_quick_sources INCLUDE REGEX
+  "/experiments/(cli|config|report|run_folder|sweep)/")
+list(REMOVE_ITEM convscope_sources ${convscope_quick_sources})
+convscope_unite(quick convscope_quick_sources)
+foreach(source IN LISTS convscope_quick_sources)
+  set_property(SOURCE ${source} APPEND PROPERTY COMPILE_OPTIONS $<$<CONFIG:Release>:-O1>)
+endforeach()
+# What takes time in a step is compiled by itself.
+set(convscope_kernel_sources ${convscope_sources})
+list(FILTER convscope_kernel_sources INCLUDE REGEX
+  "(_cpu\\.cpp|/layers/conv2d/.+/.*|/framework/simd/.*)$")
+list(REMOVE_ITEM convscope_sources ${convscope_kernel_sources})
+convscope_unite(core convscope_sources)
+
+add_library(convscope SHARED
+  ${convscope_sources} ${convscope_kernel_sources} ${convscope_quick_sources})
 add_library(convscope::convscope ALIAS convscope)
 set_target_properties(convscope PROPERTIES
   CXX_VISIBILITY_PRESET hidden VISIBILITY_INLINES_HIDDEN ON
@@ -51,8 +61,10 @@ target_compile_definitions(convscope PRIVATE CONVSCOPE_VERSION="${PROJECT_VERSIO
 target_link_libraries(convscope PRIVATE $<BUILD_INTERFACE:convscope_flags> OpenMP::OpenMP_CXX
   Eigen3::Eigen yaml-cpp::yaml-cpp CLI11::CLI11 fmt::fmt nlohmann_json::nlohmann_json ZLIB::ZLIB
   CURL::libcurl Threads::Threads ${CMAKE_DL_LIBS})
+convscope_precompile(convscope)
 
-# One object library for each instruction set.
+# One object library for each instruction set; without a precompiled header, because these files hold
+# nothing of the standard library.
 set(convscope_isa_flags_scalar "")
 set(convscope_isa_flags_avx2 -mavx2 -mfma)
 set(convscope_isa_flags_avx512 -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx2 -mfma
@@ -69,6 +81,12 @@ set(convscope_simd_optimize -O3)
 if(CONVSCOPE_SANITIZE)
   set(convscope_simd_optimize -O1)
 endif()
+# The parsers are fuzzed, not the kernels; clang's address sanitizer checks each lane of a masked load
+# by itself, and then takes minutes for one file.
+if(CONVSCOPE_FUZZERS)
+  set_property(SOURCE ${convscope_kernel_sources} ${convscope_simd_sources} APPEND PROPERTY
+    COMPILE_OPTIONS -O0 -fno-sanitize=all)
+endif()
 foreach(isa IN LISTS convscope_isas)
   string(TOUPPER ${isa} isa_upper)
   add_library(convscope_simd_${isa} OBJECT ${convscope_simd_sources})
@@ -80,11 +98,6 @@ foreach(isa IN LISTS convscope_isas)
   target_compile_options(convscope_simd_${isa} PRIVATE ${convscope_simd_optimize}
     -fno-math-errno ${convscope_isa_flags_${isa}})
   target_link_libraries(convscope_simd_${isa} PRIVATE convscope_flags)
-  # The parsers are fuzzed, not the kernels; clang's address sanitizer checks each lane of a masked
-  # load by itself, and then takes minutes for one file.
-  if(CONVSCOPE_FUZZERS)
-    target_compile_options(convscope_simd_${isa} PRIVATE -fno-sanitize=all)
-  endif()
   if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
     # GCC 12 warns about its own _mm512_undefined_ps (GCC bug 105593).
     target_compile_options(convscope_simd_${isa} PRIVATE -Wno-maybe-uninitialized)

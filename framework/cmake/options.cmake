@@ -9,9 +9,35 @@ set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
 set(CMAKE_RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/bin)
 set(CMAKE_LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/lib)
 
+# Headers of the standard library are parsed once for many files. Every file still includes what it
+# uses: the fuzzers (tests/fuzz/run.sh) are built without this.
+option(CONVSCOPE_PCH "Precompile the headers of the standard library (ON in the presets)" OFF)
+set(convscope_std_headers <algorithm> <array> <atomic> <bit> <cmath> <cstdint> <cstring> <functional>
+  <initializer_list> <limits> <map> <memory> <optional> <span> <stdexcept> <string> <string_view>
+  <type_traits> <utility> <variant> <vector>)
+# convscope_precompile(TARGET [<header>...] | TARGET REUSE_FROM OTHER)
+function(convscope_precompile target)
+  if(NOT CONVSCOPE_PCH)
+    return()
+  elseif("${ARGV1}" STREQUAL "REUSE_FROM")
+    target_precompile_headers(${target} REUSE_FROM ${ARGV2})
+  else()
+    target_precompile_headers(${target} PRIVATE ${convscope_std_headers} ${ARGN})
+  endif()
+  # Both for ccache, which compares texts and not times.
+  if(CMAKE_CXX_COMPILER_ID MATCHES "Clang")
+    target_compile_options(${target} PRIVATE "SHELL:-Xclang -fno-pch-timestamp")
+  else()
+    target_compile_options(${target} PRIVATE -fpch-preprocess)
+  endif()
+endfunction()
+
 find_program(CONVSCOPE_CCACHE ccache)
 if(CONVSCOPE_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
   set(CMAKE_CXX_COMPILER_LAUNCHER ${CONVSCOPE_CCACHE})
+  if(CONVSCOPE_PCH)  # what ccache asks for before it caches files that use a precompiled header
+    list(PREPEND CMAKE_CXX_COMPILER_LAUNCHER env CCACHE_SLOPPINESS=pch_defines,time_macros)
+  endif()
   set(CMAKE_CUDA_COMPILER_LAUNCHER ${CONVSCOPE_CCACHE})
 endif()
 

@@ -14,6 +14,7 @@
 #include "framework/ops/elementwise.h"
 #include "framework/ops/gemm/matmul.h"
 #include "framework/random.h"
+#include "tests/support/temporary_folder.h"
 
 namespace convscope::testing {
 
@@ -110,24 +111,5 @@ inline std::string text_of(const std::string& path) {
   out << in.rdbuf();
   return out.str();
 }
-
-// A folder for one test, removed at its end.
-class TemporaryFolder {
- public:
-  TemporaryFolder() {
-    std::string pattern = (std::filesystem::temp_directory_path() / "convscope-XXXXXX").string();
-    path_ = mkdtemp(pattern.data());
-  }
-  ~TemporaryFolder() {
-    std::error_code error;
-    std::filesystem::remove_all(path_, error);
-  }
-  TemporaryFolder(const TemporaryFolder&) = delete;
-  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
-  const std::string& path() const { return path_; }
-
- private:
-  std::string path_;
-};
 
 }  // namespace convscope::testing

@@ -15,6 +15,7 @@ done
 : "${compiler:?expected clang++ 16 or newer, got none}"
 cmake -S . -B $build -G Ninja -DCMAKE_BUILD_TYPE=Release -DCMAKE_CXX_COMPILER="$compiler" \
   "-DCMAKE_CXX_FLAGS_RELEASE=-O1 -gline-tables-only" -DCONVSCOPE_FUZZERS=ON -DCONVSCOPE_TESTS=OFF -DCONVSCOPE_CUDA=OFF \
+  -DCONVSCOPE_PCH=OFF -DCONVSCOPE_UNITY=OFF \
   -DCONVSCOPE_SANITIZE=fuzzer-no-link,address,undefined >/dev/null
 cmake --build $build --target fuzzers -- -j "${JOBS:-2}" >$build/build.log 2>&1 || {
   tail -n 40 $build/build.log; exit 1; }

@@ -13,7 +13,10 @@ SOURCE = pathlib.Path(__file__).resolve().parents[2]
 REAL = ["bash", "env", "cat", "dirname", "nproc", "touch", "rm", "mkdir", "echo"]
 NOTE = 'echo "$(basename $0) $*" >> "$NOTES"\n'
 SHOW = 'for name; do :; done\ncase " $MISSING " in *" $name "*) exit 1 ;; esac\necho "ii "\n'
-CONFIGURE = 'if [[ $1 == --preset ]]; then mkdir -p build/$2; touch build/$2/build.ninja; fi\n'
+CONFIGURE = ('if [[ $1 == --preset ]]; then mkdir -p build/$2; touch build/$2/build.ninja\n'
+             'echo "CONVSCOPE_TESTS:BOOL=${3#*=}" > build/$2/CMakeCache.txt; fi\n')
+WITHOUT, WITH = " -DCONVSCOPE_TESTS=OFF", " -DCONVSCOPE_TESTS=ON"
+BUILD = "cmake --build --preset release --target "
 
 
 class Bootstrap(unittest.TestCase):
@@ -35,30 +38,52 @@ class Bootstrap(unittest.TestCase):
     def tearDown(self):
         self.folder.cleanup()
 
-    def call(self, *arguments, missing=""):
+    def call(self, *arguments, missing="", driver="no driver"):
         notes = self.root / "notes"
         notes.write_text("")
         run = subprocess.run([str(self.root / "bootstrap.sh"), *arguments], text=True,
                              capture_output=True, stdin=subprocess.DEVNULL,
-                             env={"PATH": str(self.bin), "NOTES": str(notes), "MISSING": missing})
+                             env={"PATH": str(self.bin), "NOTES": str(notes), "MISSING": missing,
+                                  "CONVSCOPE_DRIVER_FILE": driver})
         self.notes = notes.read_text().splitlines()
         return run
 
     def test_nothing_missing_leaves_apt_alone(self):
         self.assertEqual(self.call("build").returncode, 0)
-        self.assertEqual(self.notes, ["cmake --preset release", "cmake --build --preset release"])
+        self.assertEqual(self.notes, ["cmake --preset release" + WITHOUT, BUILD + "program"])
 
     def test_a_second_call_does_not_configure_again(self):
         self.call("build")
         self.call("build")
-        self.assertEqual(self.notes, ["cmake --build --preset release"])
+        self.assertEqual(self.notes, [BUILD + "program"])
 
     def test_a_new_preset_file_configures_again(self):
         self.call("build")
         later = os.stat(self.root / "build/release/CMakeCache.txt").st_mtime + 5
         os.utime(self.root / "CMakePresets.json", (later, later))
         self.call("build")
-        self.assertIn("cmake --preset release", self.notes)
+        self.assertIn("cmake --preset release" + WITHOUT, self.notes)
+
+    def test_tests_are_added_to_the_build_of_the_program_and_stay(self):
+        self.call("build")
+        self.call("test")
+        self.assertEqual(self.notes[:2], ["cmake --preset release" + WITH, BUILD + "all"])
+        self.call("test")
+        self.assertEqual(self.notes[0], BUILD + "all")
+        self.call("build")
+        self.assertEqual(self.notes, [BUILD + "program"])
+
+    def test_the_cuda_library_is_built_where_a_driver_is(self):
+        (self.root / "driver").touch()
+        self.call("build", driver="driver")
+        self.assertEqual(self.notes[-1], BUILD + "program_with_cuda")
+
+    def test_only_the_tests_need_gtest(self):
+        self.call("build", missing="libgtest-dev python3")
+        self.assertNotIn("apt-get", " ".join(self.notes))
+        self.call("test", missing="libgtest-dev python3")
+        self.assertIn("apt-get install -y -qq --no-install-recommends libgtest-dev python3",
+                      self.notes)
 
     def test_installs_exactly_what_is_missing(self):
         run = self.call("build", "--yes", missing="libfmt-dev ninja-build")
@@ -67,9 +92,9 @@ class Bootstrap(unittest.TestCase):
                       self.notes)
 
     def test_without_a_terminal_it_says_that_it_does_not_ask(self):
-        run = self.call("build", missing="ccache")
+        run = self.call("build", missing="cmake")
         self.assertIn("without asking, because there is no terminal", run.stderr)
-        self.assertIn("apt-get install -y -qq --no-install-recommends ccache", self.notes)
+        self.assertIn("apt-get install -y -qq --no-install-recommends cmake", self.notes)
 
     def test_one_of_two_packages_is_enough(self):
         self.call("build", missing="libcurl4-openssl-dev")
@@ -84,7 +109,7 @@ class Bootstrap(unittest.TestCase):
         self.assertEqual(run.returncode, 0)
         self.assertIn("neither Debian nor Ubuntu", run.stderr)
         self.assertIn("libeigen3-dev", run.stderr)
-        self.assertIn("cmake --build --preset release", self.notes)
+        self.assertIn(BUILD + "program", self.notes)
 
     @unittest.skipUnless(os.geteuid() == 0, "root needs no sudo; others do")
     def test_root_needs_no_sudo(self):
@@ -96,7 +121,7 @@ class Bootstrap(unittest.TestCase):
         (self.root / "build/ci").mkdir(parents=True)
         self.call("test", "--preset", "ci")
         self.assertEqual(self.notes[:3], [
-            "cmake --preset ci", "cmake --build --preset ci",
+            "cmake --preset ci" + WITH, "cmake --build --preset ci --target all",
             "ctest --preset ci --output-junit test_results/ctest.xml"])
 
     def test_wrong_arguments_are_usage_errors(self):
