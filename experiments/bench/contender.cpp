@@ -1,14 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "experiments/bench/contender.h"
 
-#include <algorithm>
-#include <chrono>
-#include <functional>
-
-#include "experiments/bench/interleave.h"
 #include "framework/parallel.h"
 #include "framework/random.h"
-#include "framework/simd/cpu_isa.h"
 
 namespace convscope {
 namespace {
@@ -40,32 +34,6 @@ double rounding_factor(const Conv2dProblem& problem) {
   return 1;
 }
 
-double seconds_of(const std::function<void()>& run) {
-  using Clock = std::chrono::steady_clock;
-  const Clock::time_point begin = Clock::now();
-  run();
-  return std::chrono::duration<double>(Clock::now() - begin).count();
-}
-
-// Threads and instruction set as a contender wants them, and back.
-class Switched {
- public:
-  explicit Switched(const Switches& to) : isa_(current_isa()), threads_(num_threads()) {
-    set(to.isa < 0 ? isa_ : static_cast<Isa>(to.isa), to.threads == 0 ? threads_ : to.threads);
-  }
-  ~Switched() { set(isa_, threads_); }
-  Switched(const Switched&) = delete;
-  Switched& operator=(const Switched&) = delete;
-
- private:
-  static void set(Isa isa, int threads) {
-    if (isa != current_isa()) set_isa(isa);
-    if (threads != num_threads()) set_num_threads(threads);
-  }
-  const Isa isa_;
-  const int threads_;
-};
-
 }  // namespace
 
 BenchData::BenchData(const Conv2dProblem& z, Direction direction, Device on)
@@ -87,107 +55,12 @@ const float* BenchData::result() const {
   return output_host_.data<float>();
 }
 
-Contender::Contender(const Conv2dAlgorithm& algorithm, const Conv2dProblem& problem,
-                     Direction direction, const BenchData& data, const Switches& switches)
-    : algorithm_(algorithm),
-      problem_(problem),
-      direction_(direction),
-      data_(data),
-      backend_(backend_of(data.device)),
-      switches_(switches) {
-  const Switched here(switches_);  // sizes depend on threads and vectors
-  workspace_ =
-      std::make_unique<Workspace>(data.device, algorithm.workspace_bytes(problem, direction));
-  prepared_ = std::make_unique<Workspace>(data.device, algorithm.prepared_size(problem, direction));
-}
-
 double Contender::check(const SampledReference& reference) {
-  double seconds = 0;
-  try {
-    poison();
-    prepare();
-    seconds = seconds_of([&] { run(); });
-    const auto verdict =
-        reference.judge(data_.result(), algorithm_.error_growth * rounding_factor(problem_));
-    error_ratio_ = verdict.error_ratio;
-    wrong_ = verdict.wrong;
-  } catch (const Error& error) {
-    wrong_ = error.what();
-  }
-  return seconds;
-}
-
-const void* Contender::weights() const { return data_.second_.raw_data(); }
-
-void Contender::prepare() const {
-  if (prepared_bytes() == 0) return;
-  const Switched here(switches_);
-  algorithm_.prepare_weights(
-      {problem_, direction_, weights(), prepared_->data(), workspace_->data()});
-}
-
-void Contender::call() const {
-  const void* const first = data_.first_.raw_data();
-  const void* const second = data_.second_.raw_data();
-  void* const output = data_.output_.raw_data();
-  void* const scratch = workspace_->data();
-  const void* const prepared = prepared_bytes() == 0 ? nullptr : prepared_->data();
-  if (direction_ == Direction::forward) {
-    algorithm_.forward({.problem = problem_,
-                        .x = first,
-                        .w = second,
-                        .b = nullptr,
-                        .y = output,
-                        .workspace = scratch,
-                        .prepared = prepared});
-  } else if (direction_ == Direction::backward_data) {
-    algorithm_.backward_data({.problem = problem_,
-                              .dy = first,
-                              .w = second,
-                              .dx = output,
-                              .workspace = scratch,
-                              .prepared = prepared});
-  } else {
-    algorithm_.backward_weight({.problem = problem_,
-                                .x = first,
-                                .dy = second,
-                                .dw = output,
-                                .accumulate = false,
-                                .workspace = scratch});
-  }
-}
-
-void Contender::queue() const {
-  const Switched here(switches_);
-  if (switches_.prepares_each_call) prepare();
-  call();
-}
-
-void Contender::run() const {
-  queue();
-  backend_.synchronize(data_.device.index);
-}
-
-void Contender::poison() const {
-  const auto fill = [&](void* pointer, std::size_t bytes) {
-    if (bytes > 0) backend_.fill_bytes(data_.device.index, pointer, 0xff, bytes);
-  };
-  fill(data_.output_.raw_data(), static_cast<std::size_t>(data_.output_.size_bytes()));
-  fill(workspace_->data(), workspace_->bytes());
-  fill(prepared_->data(), prepared_->bytes());
-}
-
-// The first run is slow for reasons of its own, so a second one counts, unless it would take long.
-TimedThing timed(const Contender& contender, double first_seconds, Device device) {
-  const double estimate = first_seconds > 1
-                              ? first_seconds
-                              : std::min(first_seconds, seconds_of([&] { contender.run(); }));
-  const auto on_cpu = [&contender] { contender.run(); };
-  const auto on_device = [&contender] { contender.queue(); };
-  return {.run = device.type == DeviceType::cpu ? std::function<void()>(on_cpu)
-                                                : std::function<void()>(on_device),
-          .estimate_seconds = estimate,
-          .seconds = {}};
+  return BenchContender::check([&]() -> Judgement {
+    const double growth = algorithm().error_growth * rounding_factor(problem());
+    const auto verdict = reference.judge(data_.result(), growth);
+    return {verdict.error_ratio, verdict.wrong};
+  });
 }
 
 }  // namespace convscope

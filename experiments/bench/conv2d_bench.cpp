@@ -4,28 +4,22 @@
 #include <algorithm>
 #include <chrono>
 #include <cstring>
-#include <limits>
 #include <memory>
 
 #include "experiments/bench/contender.h"
-#include "experiments/bench/device_timing.h"
 #include "experiments/bench/interleave.h"
 #include "experiments/bench/problem_list.h"
 #include "experiments/bench/sampled_reference.h"
-#include "framework/memory/memory.h"
 #include "framework/parallel.h"
-#include "framework/random.h"
 #include "framework/tensor.h"
-#include "layers/conv2d/select.h"
 
 namespace convscope {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-using Progress = std::function<void(const std::string&)>;
+using Progress = BenchProgress;
 
 constexpr const char* kOperation = "bench conv2d";
-constexpr const char* kOracle = "reference";
 
 // One of the peer's variants, prepared.
 class PeerContender {
@@ -77,58 +71,15 @@ class Measurement {
   }
 
   Conv2dBenchGroup result() {
-    find_contenders();
-    check_contenders();
-    if (options_.peer != nullptr) check_peer();
+    BenchRows rows(options_, group_.problem.nominal_flops(), group_.problem.nominal_bytes());
+    check_contenders(rows);
+    if (options_.peer != nullptr) check_peer(rows);
     progress_("timing");
-    const InterleaveOptions timing{.min_seconds = options_.min_seconds,
-                                   .least_samples = options_.least_samples,
-                                   .cold = options_.cold,
-                                   .cpu_clock = options_.cpu_clock,
-                                   .cache_bytes = last_level_bytes()};
-    if (on_cpu()) {
-      time_interleaved(things_, timing);
-    } else {
-      time_on_device(things_, options_.device, timing);
-    }
-    for (std::size_t i = 0; i < things_.size(); ++i) summaries_[i](things_[i].seconds);
-    std::ranges::stable_sort(group_.rows, {}, [](const Conv2dBenchRow& row) {
-      return row.wrong.empty() ? row.time.median_ms : std::numeric_limits<double>::infinity();
-    });
+    group_.rows = rows.measured();
     return std::move(group_);
   }
 
  private:
-  bool on_cpu() const { return options_.device.type == DeviceType::cpu; }
-
-  std::size_t last_level_bytes() const {
-    constexpr std::size_t kUnknown = std::size_t{64} << 20;
-    if (!on_cpu()) {
-      const DeviceFacts facts = backend_of(options_.device).facts(options_.device.index);
-      return facts.l2_bytes > 0 ? static_cast<std::size_t>(facts.l2_bytes) : kUnknown;
-    }
-    return options_.ceilings ? std::max(options_.ceilings->l2_bytes, options_.ceilings->l3_bytes)
-                             : kUnknown;
-  }
-
-  void find_contenders() {
-    const Conv2dProblem& problem = group_.problem;
-    try {
-      auto_choice_ = select_conv2d("auto", problem, direction_, options_.device).algorithm;
-    } catch (const Error&) {  // nobody accepts it: the refusals say why
-    }
-    for (const Conv2dAlgorithm* algorithm : options_.algorithms) {
-      if (options_.only_auto && auto_choice_ != nullptr && algorithm != auto_choice_) continue;
-      const Conv2dSupport support = support_of(*algorithm, problem, direction_);
-      if (support.yes) {
-        contenders_.emplace_back(*algorithm, problem, direction_, data_,
-                                 Switches{.prepares_each_call = true});
-      } else {
-        group_.refusals.push_back({algorithm->name, support.reason});
-      }
-    }
-  }
-
   const SampledReference& reference() {
     if (!reference_) {
       progress_("expected values");
@@ -137,50 +88,18 @@ class Measurement {
     return *reference_;
   }
 
-  void check_contenders() {
-    group_.rows.resize(contenders_.size());  // not moved from here on: the summaries point to them
-    for (std::size_t i = 0; i < contenders_.size(); ++i) {
-      Contender& one = contenders_[i];
-      Conv2dBenchRow& row = group_.rows[i];
-      row.algorithm = one.algorithm().name;
-      row.auto_choice = &one.algorithm() == auto_choice_;
-      row.workspace_bytes = one.workspace_bytes() + one.prepared_bytes();
-      row.prepared_bytes = one.prepared_bytes();
-      const SampledReference& expected = reference();
-      progress_(cat("checking ", row.algorithm));
-      const double first_seconds = one.check(expected);
-      row.error_ratio = one.error_ratio();
-      row.wrong = one.wrong();
-      if (!row.wrong.empty()) continue;
-      things_.push_back(timed(one, first_seconds, options_.device));
-      summaries_.emplace_back(
-          [this, &one, &row](const std::vector<double>& seconds) { fill(row, one, seconds); });
-      if (one.prepared_bytes() > 0) time_preparation(one, row);
-    }
-  }
-
-  // By itself: the part of a call that a plan of inference does once for many.
-  void time_preparation(const Contender& one, Conv2dBenchRow& row) {
-    const double seconds = seconds_of([&] {
-      one.prepare();
-      backend_of(options_.device).synchronize(options_.device.index);
-    });
-    things_.push_back(
-        {.run = [&one] { one.prepare(); }, .estimate_seconds = seconds, .seconds = {}});
-    summaries_.emplace_back(
-        [&row](const std::vector<double>& all) { row.prepare_ms = summary_of(all).median_ms; });
-  }
-
-  void fill(Conv2dBenchRow& row, const Contender& one, const std::vector<double>& seconds) const {
+  void check_contenders(BenchRows& rows) {
     const Conv2dProblem& problem = group_.problem;
-    const Conv2dCost cost = one.algorithm().cost(problem, direction_);
-    row.time = summary_of(seconds);
-    row.gflops_effective = problem.nominal_flops() / (row.time.median_ms * 1e6);
-    row.gflops_executed = cost.flops / (row.time.median_ms * 1e6);
-    if (options_.ceilings && options_.device.type == DeviceType::cpu) {
-      const double least = roofline_seconds(*options_.ceilings, cost.flops, problem.nominal_bytes(),
-                                            group_.threads, options_.cold);
-      row.roofline_percent = 100 * least / (row.time.median_ms * 1e-3);
+    const Conv2dAlgorithm* const chosen = auto_choice_of(problem, direction_, options_.device);
+    for (const Conv2dAlgorithm* card :
+         accepting_cards(options_.algorithms, problem, direction_,
+                         options_.only_auto ? chosen : nullptr, group_.refusals)) {
+      const SampledReference& expected = reference();
+      progress_(cat("checking ", card->name));
+      rows.add(std::make_unique<Contender>(*card, problem, direction_, data_,
+                                           Switches{.prepares_each_call = true}),
+               card->cost(problem, direction_), card == chosen,
+               [&](BenchContender& one) { return static_cast<Contender&>(one).check(expected); });
     }
   }
 
@@ -207,7 +126,7 @@ class Measurement {
             .direction = static_cast<std::int32_t>(direction_)};
   }
 
-  void check_peer() {
+  void check_peer(BenchRows& rows) {
     const ConvscopePeer& peer = *options_.peer;
     const ConvscopePeerProblem problem = peer_problem();
     peer.set_threads(group_.threads);
@@ -224,10 +143,10 @@ class Measurement {
       }
     }
     group_.peer_rows.resize(peers_.size());
-    for (std::size_t i = 0; i < peers_.size(); ++i) check_peer_variant(*peers_[i], i);
+    for (std::size_t i = 0; i < peers_.size(); ++i) check_peer_variant(*peers_[i], i, rows);
   }
 
-  void check_peer_variant(const PeerContender& one, std::size_t i) {
+  void check_peer_variant(const PeerContender& one, std::size_t i, BenchRows& rows) {
     const ConvscopePeer& peer = *options_.peer;
     PeerBenchRow& row = group_.peer_rows[i];
     row.algorithm = one.variant().algorithm;
@@ -251,13 +170,14 @@ class Measurement {
     row.error_ratio = verdict.error_ratio;
     row.wrong = verdict.wrong;
     if (!row.wrong.empty()) return;
-    things_.push_back({.run = [&one] { one.run(); },
-                       .estimate_seconds = estimate_of(first_seconds, [&] { one.run(); }),
-                       .seconds = {}});
-    summaries_.emplace_back([this, &row](const std::vector<double>& seconds) {
-      row.time = summary_of(seconds);
-      row.gflops_effective = group_.problem.nominal_flops() / (row.time.median_ms * 1e6);
-    });
+    rows.add_other({.run = [&one] { one.run(); },
+                    .estimate_seconds = estimate_of(first_seconds, [&] { one.run(); }),
+                    .seconds = {}},
+                   [this, &row](const std::vector<double>& seconds) {
+                     row.time = summary_of(seconds);
+                     row.gflops_effective =
+                         group_.problem.nominal_flops() / (row.time.median_ms * 1e6);
+                   });
   }
 
   const Conv2dBenchOptions& options_;
@@ -265,12 +185,8 @@ class Measurement {
   const Progress& progress_;
   const BenchData data_;
   Conv2dBenchGroup group_;
-  const Conv2dAlgorithm* auto_choice_ = nullptr;
   std::unique_ptr<SampledReference> reference_;
-  std::vector<Contender> contenders_;
   std::vector<std::unique_ptr<PeerContender>> peers_;
-  std::vector<TimedThing> things_;
-  std::vector<std::function<void(const std::vector<double>&)>> summaries_;  // beside things_
 };
 
 }  // namespace
@@ -290,7 +206,7 @@ std::vector<const Conv2dAlgorithm*> algorithms_named(const std::string& text, De
   if (text == "all" || text == "auto") {
     for (const auto& [name, card] : table.entries()) {
       // The lessons take seconds where the others take milliseconds; their ladders time them.
-      if (name != kOracle && !name.ends_with("_lesson")) out.push_back(&card);
+      if (name != kOracleCard && !name.ends_with("_lesson")) out.push_back(&card);
     }
     return out;
   }
@@ -310,21 +226,6 @@ std::vector<const Conv2dAlgorithm*> algorithms_named(const std::string& text, De
   return out;
 }
 
-double roofline_seconds(const CpuCeilings& ceilings, double flops, double bytes, int threads,
-                        bool cold) {
-  const int used = std::min(threads, ceilings.cores);
-  const Ceiling* level = &ceilings.dram_copy;
-  if (!cold && bytes <= static_cast<double>(ceilings.l3_bytes) && ceilings.l3_copy.one_thread > 0) {
-    level = &ceilings.l3_copy;
-  }
-  if (!cold && bytes <= static_cast<double>(ceilings.l2_bytes) * used &&
-      ceilings.l2_copy.one_thread > 0) {
-    level = &ceilings.l2_copy;
-  }
-  return std::max(flops / ceilings.flops.with(used, ceilings.cores),
-                  bytes / level->with(used, ceilings.cores));
-}
-
 void check_can_be_timed(const Conv2dProblem& problem, Device device) {
   const bool half = problem.dtype == DType::f16 || problem.dtype == DType::bf16;
   CONVSCOPE_CHECK(problem.dtype == DType::f32 || (half && device.type == DeviceType::cuda),
@@ -335,7 +236,7 @@ void check_can_be_timed(const Conv2dProblem& problem, Device device) {
 Conv2dBenchGroup bench_conv2d(const Conv2dBenchOptions& options, const Conv2dProblem& problem,
                               Direction direction, const Progress& progress) {
   check_can_be_timed(problem, options.device);
-  if (problem.n == 0) {
+  if (problem.is_empty()) {
     Conv2dBenchGroup group;
     group.problem = problem;
     group.direction = direction;

@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "experiments/bench/bench_rows.h"
+
+#include <algorithm>
+#include <chrono>
+#include <limits>
+
+#include "experiments/bench/device_timing.h"
+
+namespace convscope {
+
+BenchRows::BenchRows(const BenchSettings& settings, double nominal_flops, double nominal_bytes)
+    : settings_(settings),
+      nominal_flops_(nominal_flops),
+      nominal_bytes_(nominal_bytes),
+      threads_(num_threads()) {}
+
+void BenchRows::add(std::unique_ptr<BenchContender> contender, const Cost& cost, bool auto_choice,
+                    const std::function<double(BenchContender&)>& check) {
+  contenders_.push_back(std::move(contender));
+  rows_.push_back(std::make_unique<BenchRow>());
+  BenchContender& one = *contenders_.back();
+  BenchRow& row = *rows_.back();
+  row.algorithm = one.name();
+  row.auto_choice = auto_choice;
+  row.workspace_bytes = one.workspace_bytes() + one.prepared_bytes();
+  row.prepared_bytes = one.prepared_bytes();
+  const double first_seconds = check(one);
+  row.error_ratio = one.error_ratio();
+  row.wrong = one.wrong();
+  if (!row.wrong.empty()) return;
+  add_other(timed(one, first_seconds),
+            [this, &row, cost](const std::vector<double>& seconds) { fill(row, cost, seconds); });
+  if (row.prepared_bytes == 0) return;
+  // By itself: the part of a call that a plan of inference does once for many.
+  const auto begin = std::chrono::steady_clock::now();
+  one.prepare();
+  backend_of(settings_.device).synchronize(settings_.device.index);
+  const std::chrono::duration<double> once = std::chrono::steady_clock::now() - begin;
+  add_other({.run = [&one] { one.prepare(); }, .estimate_seconds = once.count(), .seconds = {}},
+            [&row](const std::vector<double>& all) { row.prepare_ms = summary_of(all).median_ms; });
+}
+
+void BenchRows::add_other(TimedThing thing, std::function<void(const std::vector<double>&)> done) {
+  things_.push_back(std::move(thing));
+  done_.push_back(std::move(done));
+}
+
+void BenchRows::fill(BenchRow& row, const Cost& cost, const std::vector<double>& seconds) const {
+  row.time = summary_of(seconds);
+  row.gflops_effective = nominal_flops_ / (row.time.median_ms * 1e6);
+  row.gflops_executed = cost.flops / (row.time.median_ms * 1e6);
+  if (settings_.ceilings && settings_.device.type == DeviceType::cpu) {
+    const double least =
+        roofline_seconds(*settings_.ceilings, cost.flops, nominal_bytes_, threads_, settings_.cold);
+    row.roofline_percent = 100 * least / (row.time.median_ms * 1e-3);
+  }
+}
+
+std::size_t BenchRows::last_level_bytes() const {
+  constexpr std::size_t kUnknown = std::size_t{64} << 20;
+  if (settings_.device.type != DeviceType::cpu) {
+    const DeviceFacts facts = backend_of(settings_.device).facts(settings_.device.index);
+    return facts.l2_bytes > 0 ? static_cast<std::size_t>(facts.l2_bytes) : kUnknown;
+  }
+  return settings_.ceilings ? std::max(settings_.ceilings->l2_bytes, settings_.ceilings->l3_bytes)
+                            : kUnknown;
+}
+
+std::vector<BenchRow> BenchRows::measured() {
+  const InterleaveOptions timing{.min_seconds = settings_.min_seconds,
+                                 .least_samples = settings_.least_samples,
+                                 .cold = settings_.cold,
+                                 .cpu_clock = settings_.cpu_clock,
+                                 .cache_bytes = last_level_bytes()};
+  if (settings_.device.type == DeviceType::cpu) {
+    time_interleaved(things_, timing);
+  } else {
+    time_on_device(things_, settings_.device, timing);
+  }
+  for (std::size_t i = 0; i < things_.size(); ++i) done_[i](things_[i].seconds);
+  std::vector<BenchRow> out;
+  for (const std::unique_ptr<BenchRow>& row : rows_) out.push_back(*row);
+  std::ranges::stable_sort(out, {}, [](const BenchRow& row) {
+    return row.wrong.empty() ? row.time.median_ms : std::numeric_limits<double>::infinity();
+  });
+  return out;
+}
+
+double roofline_seconds(const CpuCeilings& ceilings, double flops, double bytes, int threads,
+                        bool cold) {
+  const int used = std::min(threads, ceilings.cores);
+  const Ceiling* level = &ceilings.dram_copy;
+  if (!cold && bytes <= static_cast<double>(ceilings.l3_bytes) && ceilings.l3_copy.one_thread > 0) {
+    level = &ceilings.l3_copy;
+  }
+  if (!cold && bytes <= static_cast<double>(ceilings.l2_bytes) * used &&
+      ceilings.l2_copy.one_thread > 0) {
+    level = &ceilings.l2_copy;
+  }
+  return std::max(flops / ceilings.flops.with(used, ceilings.cores),
+                  bytes / level->with(used, ceilings.cores));
+}
+
+}  // namespace convscope

@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: Apache-2.0
+// bench_rows.h: the rows of a benchmark of one heavy layer's problem in one direction: each
+// algorithm's result is checked, those that are right are timed in turns, and their times are set
+// against the machine's ceilings. conv2d_bench.h adds another library's rows; a layer that has none
+// calls bench_heavy().
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "experiments/bench/card_oracle.h"
+#include "experiments/bench/heavy_contender.h"
+#include "experiments/bench/statistics.h"
+#include "framework/machine/ceilings.h"
+#include "framework/parallel.h"
+#include "layers/dispatch/select.h"
+
+namespace convscope {
+
+struct BenchSettings {
+  Device device = {};
+  bool only_auto = false;    // time what `auto` chooses
+  bool cold = false;         // flush the caches before each run
+  bool cpu_clock = false;    // CPU time instead of wall time: for one thread on a busy machine
+  double min_seconds = 0.2;  // counted time of each algorithm on each problem
+  int least_samples = 5;
+  std::optional<CpuCeilings> ceilings = {};  // without: no percentage of the roofline
+};
+
+// One algorithm on one problem in one direction.
+struct BenchRow {
+  std::string algorithm;
+  bool auto_choice = false;  // `auto` would have chosen it
+  // Of a whole call, weights prepared anew; GFLOP/s and roofline are of it, so nothing is hidden. Of
+  // no samples when the result is wrong.
+  TimingSummary time;
+  // Of that, the preparation of the weights: median, timed by itself. 0 when the card prepares none.
+  // A planned inference pays it once, so its calls take about median_ms - prepare_ms.
+  double prepare_ms = 0;
+  double gflops_effective = 0;
+  double gflops_executed = 0;
+  double roofline_percent = 0;
+  std::size_t workspace_bytes = 0;  // of a call, prepared weights included
+  std::size_t prepared_bytes = 0;
+  double error_ratio = 0;  // error / allowed error
+  std::string wrong;       // why it was not timed; "" when it was
+};
+
+struct BenchRefusal {
+  std::string who;  // an algorithm, or "onednn winograd"
+  std::string reason;
+};
+
+using BenchProgress = std::function<void(const std::string&)>;
+
+// Checks contenders as they are added and times all of them at the end.
+class CONVSCOPE_API BenchRows {
+ public:
+  BenchRows(const BenchSettings& settings, double nominal_flops, double nominal_bytes);
+
+  // `check` compares the contender's result and returns the seconds of its first run.
+  void add(std::unique_ptr<BenchContender> one, const Cost& cost, bool auto_choice,
+           const std::function<double(BenchContender&)>& check);
+  // Something else that is timed in the same turns.
+  void add_other(TimedThing thing, std::function<void(const std::vector<double>&)> done);
+  // Right ones by time, then wrong ones.
+  std::vector<BenchRow> measured();
+
+ private:
+  void fill(BenchRow& row, const Cost& cost, const std::vector<double>& seconds) const;
+  std::size_t last_level_bytes() const;
+
+  const BenchSettings settings_;
+  const double nominal_flops_, nominal_bytes_;
+  const int threads_;
+  std::vector<std::unique_ptr<BenchContender>> contenders_;
+  std::vector<std::unique_ptr<BenchRow>> rows_;
+  std::vector<TimedThing> things_;
+  std::vector<std::function<void(const std::vector<double>&)>> done_;  // beside things_
+};
+
+// Flop/s and byte/s turned into the least time of the work, in seconds: its FLOPs at the peak or
+// its tensors, each once, from the level that holds them all, whichever takes longer.
+CONVSCOPE_API double roofline_seconds(const CpuCeilings& ceilings, double flops, double bytes,
+                                      int threads, bool cold);
+
+template <class Problem>
+struct BenchGroup {
+  Problem problem;
+  Direction direction = Direction::forward;
+  int threads = 0;
+  std::vector<BenchRow> rows;
+  std::vector<BenchRefusal> refusals;
+  std::string skipped;  // why nothing was run, or ""
+};
+
+// What `auto` chooses, or null when nobody accepts the problem: the refusals say why.
+template <class Problem>
+const Card<Problem>* auto_choice_of(const Problem& problem, Direction direction, Device device) {
+  const Question question = question_of(problem, direction, device);
+  const std::vector<std::string> names = candidates_of(question);
+  return names.empty() ? nullptr : &HeavyLayer<Problem>::algorithms(device.type).get(names.front());
+}
+
+// Those of `cards` that accept the problem and are wanted; the others' reasons go to `refusals`.
+template <class Problem>
+std::vector<const Card<Problem>*> accepting_cards(const std::vector<const Card<Problem>*>& cards,
+                                                  const Problem& problem, Direction direction,
+                                                  const Card<Problem>* only,
+                                                  std::vector<BenchRefusal>& refusals) {
+  std::vector<const Card<Problem>*> out;
+  for (const Card<Problem>* card : cards) {
+    if (only != nullptr && card != only) continue;
+    const Support support = support_of(*card, problem, direction);
+    if (support.yes) {
+      out.push_back(card);
+    } else {
+      refusals.push_back({card->name, support.reason});
+    }
+  }
+  return out;
+}
+
+// All cards but the reference, which is the judge (card_oracle.h).
+template <class Problem>
+BenchGroup<Problem> bench_heavy(const BenchSettings& settings, const Problem& problem,
+                                Direction direction, const BenchProgress& progress) {
+  BenchGroup<Problem> group{problem, direction, num_threads(), {}, {}, ""};
+  if (problem.is_empty()) {
+    group.skipped = "a batch of no samples leaves nothing to time";
+    return group;
+  }
+  std::vector<const Card<Problem>*> cards;
+  for (const auto& [name, card] : HeavyLayer<Problem>::algorithms(settings.device.type).entries()) {
+    if (name != kOracleCard) cards.push_back(&card);
+  }
+  const Card<Problem>* const chosen = auto_choice_of(problem, direction, settings.device);
+  const auto accepting = accepting_cards(cards, problem, direction,
+                                         settings.only_auto ? chosen : nullptr, group.refusals);
+  const Operands operands = random_operands(problem.operands(direction), settings.device);
+  progress("expected values");
+  const CardOracle<Problem> oracle(problem, direction, operands);
+  BenchRows rows(settings, problem.nominal_flops(), problem.nominal_bytes());
+  for (const Card<Problem>* card : accepting) {
+    progress(cat("checking ", card->name));
+    rows.add(std::make_unique<HeavyContender<Problem>>(*card, problem, direction, operands,
+                                                       Switches{.prepares_each_call = true}),
+             card->cost(problem, direction), card == chosen, [&](BenchContender& one) {
+               return one.check([&] { return oracle.judge(operands, card->error_growth); });
+             });
+  }
+  progress("timing");
+  group.rows = rows.measured();
+  return group;
+}
+
+}  // namespace convscope

@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "experiments/bench/card_oracle.h"
+
+#include <cmath>
+
+namespace convscope {
+
+Judgement judge_outputs(const Operands& operands, const OperandSpecs& specs,
+                        const ExpectedOutputs& expected, double allowed) {
+  Judgement out;
+  for (std::size_t o = 0; o < specs.outputs.size(); ++o) {
+    const Tensor got = real_numbers(operands.out[o], specs.outputs[o]);
+    const Tensor& right = expected.values[o];
+    const Quantisation meaning = operands.out[o].to(Device{}).quantisation();
+    const double step = meaning.scales == nullptr ? 0 : 0.5 * static_cast<double>(meaning.scale(0));
+    const double bound = allowed * expected.largest[o] + step;
+    // Of sparse weights only the kept ones have a gradient: the others are 0 in `got`.
+    const bool sparse = !specs.outputs[o].format.is_dense();
+    for (std::int64_t i = 0; i < got.numel(); ++i) {
+      const double error = std::abs(got.at(i) - right.at(i));
+      if (sparse && got.at(i) == 0) continue;
+      if (error <= bound) {
+        if (bound > 0) out.error_ratio = std::max(out.error_ratio, error / bound);
+        continue;
+      }
+      if (out.wrong.empty()) {
+        out.wrong = cat("expected ", right.at(i), " at element ", i, " of ", specs.outputs[o].name,
+                        ", got ", got.at(i));
+      }
+      out.error_ratio = std::max(out.error_ratio, std::isnan(error) ? INFINITY : error / bound);
+    }
+  }
+  return out;
+}
+
+}  // namespace convscope

@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+// heavy_contender.h: an algorithm of a heavy layer that takes part in a benchmark: its arrays, its
+// scratch memory, and whether its result is right.
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <string>
+
+#include "experiments/bench/interleave.h"
+#include "framework/memory/memory.h"
+#include "framework/simd/cpu_isa.h"
+#include "layers/dispatch/run.h"
+
+namespace convscope {
+
+// How an algorithm runs, where that is not how everything else runs now.
+struct Switches {
+  int isa = -1;                     // an Isa; -1: as it is
+  int threads = 0;                  // 0: as it is
+  bool prepares_each_call = false;  // packs or transforms the weights again in every call
+};
+
+// Threads and instruction set as a contender wants them, and back.
+class CONVSCOPE_API Switched {
+ public:
+  explicit Switched(const Switches& to);
+  ~Switched();
+  Switched(const Switched&) = delete;
+  Switched& operator=(const Switched&) = delete;
+
+ private:
+  const Isa isa_;
+  const int threads_;
+};
+
+// What a comparison with the right result found.
+struct Judgement {
+  double error_ratio = 0;  // largest error / allowed error: right when at most 1
+  std::string wrong;       // a sentence when the result is wrong, "" when it is right
+};
+
+class CONVSCOPE_API BenchContender {
+ public:
+  BenchContender() = default;
+  virtual ~BenchContender();
+  BenchContender(BenchContender&&) = default;
+
+  virtual const char* name() const = 0;
+  virtual Device device() const = 0;
+  virtual std::size_t workspace_bytes() const = 0;
+  virtual std::size_t prepared_bytes() const = 0;
+  // Weights are prepared: check() has done it, and nothing has overwritten them.
+  virtual void queue() const = 0;  // without waiting for a device that works by itself
+  virtual void prepare() const = 0;
+  virtual void poison() const = 0;  // what is not written shows: all that is written is NaN
+  void run() const;                 // returns when the work is done
+
+  // Runs it on poisoned memory and asks `judge`. Fills error_ratio() and wrong(), and returns the
+  // seconds of that first run, weights prepared beforehand.
+  double check(const std::function<Judgement()>& judge);
+  double error_ratio() const { return error_ratio_; }
+  const std::string& wrong() const { return wrong_; }  // why it must not be timed, or ""
+
+ private:
+  double error_ratio_ = 0;
+  std::string wrong_;
+};
+
+// A contender as something that can be timed in turns with others: estimated by one more run, unless
+// the first one took long.
+CONVSCOPE_API TimedThing timed(const BenchContender& contender, double first_seconds);
+
+template <class Problem>
+class HeavyContender : public BenchContender {
+ public:
+  // The operands are those of the problem and stay as long as the contender.
+  HeavyContender(const Card<Problem>& card, const Problem& problem, Direction direction,
+                 const Operands& operands, const Switches& switches = {})
+      : card_(card),
+        problem_(problem),
+        direction_(direction),
+        operands_(operands),
+        views_(operands.views(direction)),
+        switches_(switches) {
+    const Switched here(switches_);  // sizes depend on threads and vectors
+    workspace_ = std::make_unique<Workspace>(device(), card.workspace_bytes(problem, direction));
+    prepared_ = std::make_unique<Workspace>(device(), card.prepared_size(problem, direction));
+  }
+
+  const Card<Problem>& algorithm() const { return card_; }
+  const Problem& problem() const { return problem_; }
+  const Operands& operands() const { return operands_; }
+  const char* name() const override { return card_.name; }
+  Device device() const override { return operands_.device(); }
+  std::size_t workspace_bytes() const override { return workspace_->bytes(); }
+  std::size_t prepared_bytes() const override { return prepared_->bytes(); }
+
+  void prepare() const override {
+    if (prepared_bytes() == 0) return;
+    const Switched here(switches_);
+    card_.prepare_weights(
+        {problem_, direction_, operands_.input(1), prepared_->data(), workspace_->data(), views_});
+  }
+  void queue() const override {
+    const Switched here(switches_);
+    if (switches_.prepares_each_call) prepare();
+    HeavyLayer<Problem>::run({card_, problem_, direction_, operands_, views_, workspace_->data(),
+                              prepared_bytes() == 0 ? nullptr : prepared_->data()});
+  }
+  void poison() const override {
+    const DeviceBackend& backend = backend_of(device());
+    const auto fill = [&](void* pointer, std::size_t bytes) {
+      if (bytes > 0) backend.fill_bytes(device().index, pointer, 0xff, bytes);
+    };
+    for (const Operand& one : operands_.out) {
+      if (!one.defined()) continue;
+      fill(one.values.raw_data(), static_cast<std::size_t>(one.values.size_bytes()));
+    }
+    fill(workspace_->data(), workspace_->bytes());
+    fill(prepared_->data(), prepared_->bytes());
+  }
+
+ private:
+  const Card<Problem>& card_;
+  const Problem problem_;
+  const Direction direction_;
+  const Operands operands_;
+  const OperandViews views_;
+  const Switches switches_;
+  std::unique_ptr<Workspace> workspace_, prepared_;
+};
+
+}  // namespace convscope

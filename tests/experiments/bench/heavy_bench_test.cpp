@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+// The heavy layer of the tests gets its rows of the benchmark from bench_heavy().
+#include <gtest/gtest.h>
+
+#include "experiments/bench/bench_rows.h"
+#include "tests/layers/dispatch/correlation1d.h"
+
+namespace convscope::testing {
+namespace {
+
+const BenchProgress kQuiet = [](const std::string&) {};
+
+BenchGroup<Correlation1dProblem> rows_of(const Correlation1dProblem& problem,
+                                         Direction direction = Direction::forward) {
+  register_correlation();
+  return bench_heavy(BenchSettings{.min_seconds = 0.001}, problem, direction, kQuiet);
+}
+
+TEST(HeavyBench, GivesRowsOfCheckedAndTimedCards) {
+  const Correlation1dProblem dense{.n = 2, .c = 4, .length = 64, .k = 8, .taps = 5};
+  Correlation1dProblem integers = dense;
+  integers.dtype = DType::i8;
+  integers.types = OperandTypes{DType::i8, DType::i8, DType::i32, DType::f32};
+  Correlation1dProblem sparse = dense;
+  ASSERT_TRUE(WeightFormat::parse("blocks4x5:3", sparse.weight_format));
+  for (const Correlation1dProblem& problem : {dense, integers, sparse}) {
+    const auto group = rows_of(problem);
+    ASSERT_EQ(group.rows.size(), 1u) << problem.text();
+    const BenchRow& row = group.rows[0];
+    EXPECT_EQ(row.algorithm, "sliding");
+    EXPECT_TRUE(row.auto_choice);
+    EXPECT_EQ(row.wrong, "") << problem.text();
+    EXPECT_GT(row.error_ratio, 0.0) << problem.text();
+    EXPECT_LE(row.error_ratio, 1.0) << problem.text();
+    EXPECT_GE(row.time.samples, 5);
+    EXPECT_NEAR(row.gflops_effective, problem.nominal_flops() / (row.time.median_ms * 1e6),
+                1e-9 * row.gflops_effective);
+    const bool prepares = sliding_prepares(problem);
+    EXPECT_EQ(row.prepared_bytes, prepares ? 8 * 4 * 5 * sizeof(float) : 0u);
+    EXPECT_EQ(row.workspace_bytes, 8 * sizeof(float) + row.prepared_bytes);
+    EXPECT_EQ(row.prepare_ms > 0, prepares);
+  }
+}
+
+TEST(HeavyBench, NamesWhoRefusesAndSkipsEmptyProblems) {
+  const auto weights = rows_of({}, Direction::backward_weight);
+  EXPECT_TRUE(weights.rows.empty());
+  ASSERT_EQ(weights.refusals.size(), 1u);
+  EXPECT_EQ(weights.refusals[0].who, "sliding");
+  EXPECT_EQ(weights.refusals[0].reason, "does not compute backward_weight");
+  EXPECT_EQ(rows_of({.n = 0}).skipped, "a batch of no samples leaves nothing to time");
+}
+
+TEST(HeavyBench, AWrongCardIsNotTimed) {
+  register_correlation();
+  const Correlation1dProblem problem{.n = 1, .c = 2, .length = 32, .k = 4, .taps = 3};
+  CorrelationCard wrong = sliding_card();
+  wrong.forward = [](const CorrelationForwardArgs& args) {
+    sliding_forward(args);
+    static_cast<float*>(args.y)[9] = std::numeric_limits<float>::quiet_NaN();
+  };
+  const Operands operands = random_operands(problem.operands(Direction::forward), Device{});
+  const CardOracle<Correlation1dProblem> oracle(problem, Direction::forward, operands);
+  BenchRows rows(BenchSettings{.min_seconds = 0.001}, problem.nominal_flops(), 1);
+  rows.add(std::make_unique<HeavyContender<Correlation1dProblem>>(wrong, problem,
+                                                                  Direction::forward, operands),
+           {}, false, [&](BenchContender& one) {
+             return one.check([&] { return oracle.judge(operands, wrong.error_growth); });
+           });
+  const std::vector<BenchRow> out = rows.measured();
+  ASSERT_EQ(out.size(), 1u);
+  EXPECT_NE(out[0].wrong.find("at element 9 of y, got nan"), std::string::npos) << out[0].wrong;
+  EXPECT_EQ(out[0].time.samples, 0);
+}
+
+}  // namespace
+}  // namespace convscope::testing
