@@ -68,15 +68,15 @@ void print_text(const std::vector<ConvLayer>& layers, Device device, const StepK
          "and prepared weights, or why it refuses; * marks the one that the training step runs, + "
          "the choice of\nthe config where the step runs something else, or nothing.\n";
   for (const ConvLayer& conv : layers) {
-    std::cout << "\n" << conv.name << "  " << conv.problem.text() << "\n";
+    std::cout << "\n" << conv.name << "  " << conv.use->problem() << "\n";
     for (Direction direction : kDirections) {
-      const std::string& policy = conv.layer->policy().of(direction);
+      const std::string& policy = conv.use->policy().of(direction);
       const LayerKernel* const ran = training.find(conv.name, direction);
-      const auto verdicts = explain_conv2d(policy, conv.problem, direction, device);
+      const auto verdicts = conv.use->explain(direction, device);
       std::size_t width = 0;
       for (const auto& verdict : verdicts) width = std::max(width, verdict.algorithm.size());
       std::cout << "  " << name_of(direction) << " (" << policy << "), "
-                << number("%.4g", conv.problem.nominal_flops() * 1e-6) << " MFLOP; "
+                << number("%.4g", conv.use->nominal_flops() * 1e-6) << " MFLOP; "
                 << (ran == nullptr ? std::string("not run: nobody asks for the images' gradient")
                                    : cat("runs ", ran->kernel, ", ", ran->execution))
                 << "\n";
@@ -92,9 +92,9 @@ Json as_json(const std::vector<ConvLayer>& layers, Device device) {
   for (const ConvLayer& conv : layers) {
     Json directions = Json::object();
     for (Direction direction : kDirections) {
-      const std::string& policy = conv.layer->policy().of(direction);
+      const std::string& policy = conv.use->policy().of(direction);
       Json list = Json::array();
-      for (const auto& verdict : explain_conv2d(policy, conv.problem, direction, device)) {
+      for (const auto& verdict : conv.use->explain(direction, device)) {
         list.push_back({{"algorithm", verdict.algorithm},
                         {"accepts", verdict.accepts},
                         {"reason", verdict.reason},
@@ -106,8 +106,8 @@ Json as_json(const std::vector<ConvLayer>& layers, Device device) {
       directions[std::string(name_of(direction))] = {{"policy", policy}, {"algorithms", list}};
     }
     out.push_back({{"layer", conv.name},
-                   {"problem", conv.problem.text()},
-                   {"nominal_flops", conv.problem.nominal_flops()},
+                   {"problem", conv.use->problem()},
+                   {"nominal_flops", conv.use->nominal_flops()},
                    {"directions", directions}});
   }
   return out;

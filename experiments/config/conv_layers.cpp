@@ -2,6 +2,7 @@
 #include "experiments/config/conv_layers.h"
 
 #include <map>
+#include <utility>
 
 namespace convscope {
 namespace {
@@ -14,6 +15,11 @@ namespace {
            name, "' inside a ", around.kind()));
 }
 
+// Weights of more axes than outputs and inputs slide over something.
+bool slides(const Module& module) {
+  return module.weight().defined() && module.weight().shape().rank() > 2;
+}
+
 }  // namespace
 
 std::vector<ConvLayer> conv_layers(Module& network, const Shape& input) {
@@ -21,13 +27,12 @@ std::vector<ConvLayer> conv_layers(Module& network, const Shape& input) {
   for (const NamedModule& part : network.modules()) names.emplace(part.module, part.name);
   std::vector<ConvLayer> out;
   network.walk(input, [&](Module& module, const Shape& shape) {
-    if (const auto* conv = dynamic_cast<const Conv2d*>(&module)) {
-      out.push_back({names.at(&module), conv, conv->problem(shape)});
+    if (std::shared_ptr<const HeavyUse> use = module.heavy_use(shape)) {
+      out.push_back({names.at(&module), std::move(use)});
       return;
     }
     for (const NamedModule& part : module.modules()) {
-      if (dynamic_cast<const Conv2d*>(part.module) == nullptr) continue;
-      refuse(part.name, module);
+      if (slides(*part.module)) refuse(part.name, module);
     }
   });
   return out;

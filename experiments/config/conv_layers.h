@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-// conv_layers.h: the convolutions of a network and the problem that each of them gets, found from
-// shapes alone: nothing is run.
+// conv_layers.h: the convolutions of a network, of whatever kind (layers/dispatch/heavy_use.h), and
+// the problem that each of them gets, found from shapes alone: nothing is run.
 #pragma once
 
+#include <memory>
 #include <string>
 #include <vector>
 
-#include "layers/conv2d/conv2d.h"
+#include "layers/dispatch/heavy_use.h"
 #include "layers/module.h"
 
 namespace convscope {
 
 struct ConvLayer {
   std::string name;  // "c1"
-  const Conv2d* layer = nullptr;
-  Conv2dProblem problem;
+  std::shared_ptr<const HeavyUse> use;
 };
 
 // In the order in which an image passes them; `input` is [N,C,H,W]. An error when the network holds

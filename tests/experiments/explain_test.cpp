@@ -8,6 +8,7 @@
 
 #include "experiments/config/build.h"
 #include "experiments/config/conv_layers.h"
+#include "layers/conv2d/algorithm.h"
 #include "tests/support/expect_error.h"
 
 namespace convscope {
@@ -29,10 +30,10 @@ TEST(ConvLayers, FollowTheShapesThroughTheNetwork) {
   const std::vector<ConvLayer> layers = conv_layers(*network, {8, 1, 28, 28});
   ASSERT_EQ(layers.size(), 2U);
   EXPECT_EQ(layers[0].name, "c1");
-  EXPECT_EQ(layers[0].problem.text(),
+  EXPECT_EQ(layers[0].use->problem(),
             "n=8,c=1,h=28,w=28,k=4,r=5,s=5,stride=2,pad=1,dilation=1,groups=1");
   EXPECT_EQ(layers[1].name, "c2");  // (28 + 2 - 5) / 2 + 1 = 13
-  EXPECT_EQ(layers[1].problem.text(),
+  EXPECT_EQ(layers[1].use->problem(),
             "n=8,c=4,h=13,w=13,k=6,r=3,s=3,stride=1,pad=0,dilation=1,groups=1");
 }
 

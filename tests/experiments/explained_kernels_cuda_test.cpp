@@ -35,7 +35,7 @@ KernelTally said_by(const StepKernels& kernels, Module& model) {
     for (const Direction direction : kDirections) {
       const LayerKernel* const kernel = kernels.find(conv.name, direction);
       if (kernel == nullptr) continue;
-      testing::add_said(tally, kernel->kernel, std::string(name_of(direction)), conv.problem.text(),
+      testing::add_said(tally, kernel->kernel, std::string(name_of(direction)), conv.use->problem(),
                         1);
     }
   }

@@ -164,7 +164,7 @@ LadderResult bench_ladder(const Conv2dLadder& ladder, const Conv2dProblem& probl
     row.left_out = one.wrong();
     row.gflops_executed = card.cost(here, direction).flops;  // a rate once there is a time
     if (row.wrong) continue;
-    things.push_back(timed(one, first_seconds, options.device));
+    things.push_back(timed(one, first_seconds));
     timed_rows.push_back(&row);
   }
 
