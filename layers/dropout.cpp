@@ -2,7 +2,7 @@
 #include "layers/dropout.h"
 
 #include "layers/layer_types.h"
-#include "layers/plan/plan_builder.h"
+#include "layers/plan/operation_op.h"
 
 namespace convscope {
 
@@ -11,20 +11,29 @@ constinit KernelSlot<void(const Tensor&, const DropoutMask&, const Tensor&)> dro
 
 namespace {
 
-Tensor masked(const Tensor& x, const DropoutMask& mask) {
-  Tensor y = Tensor::empty(x.shape(), x.dtype(), x.device());
-  dropout_kernel.get(x.device())(x, mask, y);
-  return y;
-}
+class DropoutOperation final : public Operation {
+ public:
+  explicit DropoutOperation(const DropoutMask& mask) : mask_(mask) {}
+  const char* name() const override { return "dropout"; }
+  void forward(const OperationForward& a) const override { run(a.x[0], a.step, a.y); }
+  // The mask is drawn again, so nothing is kept.
+  void backward(const OperationBackward& a) const override { run(a.dy, a.step, a.dx[0]); }
+
+ private:
+  void run(const Tensor& from, const OperationStep& step, const Tensor& to) const {
+    DropoutMask mask = mask_;
+    mask.step = step.offset;
+    mask.base_step = step.base;
+    dropout_kernel.get(to.device())(from, mask, to);
+  }
+  DropoutMask mask_;
+};
 
 }  // namespace
 
 Variable dropout(const Variable& x, const DropoutMask& mask) {
   CONVSCOPE_CHECK(mask.p >= 0 && mask.p < 1, "dropout", "expected p in [0,1), got ", mask.p);
-  CONVSCOPE_CHECK(x.dtype() == DType::f32 || x.dtype() == DType::f64, "dropout",
-                  "expected x of type f32 or f64, got ", x.value().str());
-  return record("dropout", masked(x.value(), mask), {x},
-                [mask](const Tensor& dy, GradientSink& out) { out.add(0, masked(dy, mask)); });
+  return apply(make_ref<DropoutOperation>(mask), {x}, mask.step);
 }
 
 Dropout::Dropout(double p, std::uint64_t seed, std::uint64_t stream)
@@ -38,40 +47,9 @@ Variable Dropout::forward(const Variable& x) {
   return dropout(x, mask_);
 }
 
-namespace {
-
-// The mask is drawn from the layer's step, which the trainer sets before each step.
-class DropoutOp final : public PlanOp {
- public:
-  DropoutOp(const Module& module, const DropoutMask& mask) : module_(module), mask_(mask) {}
-  std::string text() const override { return "dropout"; }
-
-  void forward(PlanBuilder& builder) override {
-    emit(builder, builder.value(inputs[0]), builder.value(output));
-  }
-  void backward(PlanBuilder& builder) override {
-    builder.assign_gradient(inputs[0],
-                            [&](const Tensor& dx) { emit(builder, builder.gradient(output), dx); });
-  }
-
- private:
-  void emit(PlanBuilder& builder, const Tensor& from, const Tensor& to) const {
-    builder.call([run = dropout_kernel.get(builder.device()), &module = module_, mask = mask_,
-                  clock = builder.clock(), from, to]() mutable {
-      mask.step = clock->base != nullptr ? clock->offset : module.step();
-      mask.base_step = clock->base;
-      run(from, mask, to);
-    });
-  }
-  const Module& module_;
-  DropoutMask mask_;
-};
-
-}  // namespace
-
 int Dropout::describe(PlanGraph& graph, int x) {
   if (!graph.training() || mask_.p == 0) return x;
-  return graph.add(std::make_unique<DropoutOp>(*this, mask_), {x}, graph.shape(x));
+  return describe_operation(graph, *this, make_ref<DropoutOperation>(mask_), {x});
 }
 
 CONVSCOPE_REGISTER_LAYER("dropout",

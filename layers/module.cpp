@@ -2,7 +2,7 @@
 #include "layers/module.h"
 
 #include "layers/dispatch/heavy_use.h"
-#include "layers/plan/plan_graph.h"
+#include "layers/plan/operation_op.h"
 
 namespace convscope {
 namespace {
@@ -13,9 +13,7 @@ std::string joined(const std::string& prefix, const std::string& name) {
 
 Module::~Module() = default;
 
-int Module::describe(PlanGraph& graph, int) {
-  return graph.refuse(cat("a layer of kind '", kind(), "' has no planned form"));
-}
+int Module::describe(PlanGraph& graph, int x) { return describe_dynamic(graph, *this, x); }
 
 std::unique_ptr<HeavyUse> Module::heavy_use(const Shape&) const { return nullptr; }
 
@@ -69,6 +67,28 @@ Variable Module::transformed_weight(const Variable& w) const {
   Variable out = w;
   for (const auto& transform : weight_transforms_) out = transform->forward(out);
   return out;
+}
+
+int Module::described(PlanGraph& graph, int x,
+                      const std::vector<std::shared_ptr<Module>>& through) const {
+  // One that is added later is no part of this plan.
+  graph.valid_while([&through, count = through.size()] { return through.size() == count; });
+  for (const auto& transform : through) {
+    for (const auto& [name, child] : children_) {
+      if (child != transform || x == kNoValue) continue;
+      const PlanGraph::Scope scope(graph, name);
+      x = transform->describe(graph, x);
+    }
+  }
+  return x;
+}
+
+int Module::transformed_input(PlanGraph& graph, int x) const {
+  return described(graph, x, input_transforms_);
+}
+
+int Module::transformed_weight(PlanGraph& graph, const Variable& w) const {
+  return described(graph, graph.parameter(w), weight_transforms_);
 }
 
 void Module::zero_grad() {

@@ -48,8 +48,8 @@ class CONVSCOPE_API Module {
   virtual void walk(const Shape& input, const WalkVisitor& visit) { visit(*this, input); }
 
   // What forward() does, written into a static graph (plan/plan_graph.h): adds the operations that
-  // turn value `x` into the result, and returns its number. The default refuses: such a network is
-  // trained as a dynamic graph.
+  // turn value `x` into the result, and returns its number. The default runs forward() as a dynamic
+  // graph inside the planned step: a layer without a planned form costs its own fusion only.
   virtual int describe(PlanGraph& graph, int x);
 
   // Train mode is the default. It changes dropout and batch norm.
@@ -109,9 +109,12 @@ class CONVSCOPE_API Module {
   }
   Variable transformed_input(const Variable& x) const;
   Variable transformed_weight(const Variable& w) const;
-  bool has_transforms() const { return !input_transforms_.empty() || !weight_transforms_.empty(); }
+  // The same in a static graph; the weight is a value of it from then on.
+  int transformed_input(PlanGraph& graph, int x) const;
+  int transformed_weight(PlanGraph& graph, const Variable& w) const;
 
  private:
+  int described(PlanGraph& graph, int x, const std::vector<std::shared_ptr<Module>>& through) const;
   void add_child_module(const std::string& name, std::shared_ptr<Module> child);
   void collect_parameters(const std::string& prefix, std::vector<NamedParameter>& out) const;
   void collect_buffers(const std::string& prefix, std::vector<NamedTensor>& out) const;

@@ -3,6 +3,9 @@
 
 #include <cmath>
 
+#include "framework/tensor_kernels.h"
+#include "quant/lsq_pieces.h"
+
 namespace convscope {
 
 constinit KernelSlot<void(const Tensor&, const Tensor&, const LsqRule&, const Tensor&)> lsq_kernel{
@@ -10,6 +13,8 @@ constinit KernelSlot<void(const Tensor&, const Tensor&, const LsqRule&, const Te
 constinit KernelSlot<void(const Tensor&, const Tensor&, const Tensor&, const LsqRule&,
                           const Tensor&, const Tensor&)>
     lsq_gradient_kernel{"lsq"};
+constinit KernelSlot<void(const Tensor&, const Tensor&, const Tensor&, StepForm)>
+    step_bounds_kernel{"quantizer"};
 
 namespace {
 
@@ -39,21 +44,60 @@ double lsq_grad_scale(std::int64_t count, int qp) {
   return 1.0 / std::sqrt(static_cast<double>(count > 0 ? count : 1) * qp);
 }
 
+namespace {
+
+class LsqOperation final : public Operation {
+ public:
+  LsqOperation(const LsqRule& rule, const StepBounds& bounds) : rule_(rule), bounds_(bounds) {}
+  const char* name() const override { return "lsq"; }
+  std::string text() const override {
+    return cat("fake quantiser -", rule_.grid.qn, "..", rule_.grid.qp);
+  }
+  OperationKeeps keeps(const std::vector<Shape>& x) const override {
+    return {.inputs = true, .scratch = {{x[1], DType::f64}}};
+  }
+  void forward(const OperationForward& a) const override {
+    begin(a);
+    lsq_kernel.get(a.device())(a.x[0], a.x[1], rule_, a.y);
+  }
+  void backward(const OperationBackward& a) const override {
+    lsq_gradient_kernel.get(a.device())(a.dy, a.x[0], a.x[1], rule_, a.dx[0], a.scratch[0]);
+    if (a.dx[1].defined()) convert_kernel.get(a.device())(a.scratch[0], a.dx[1]);
+  }
+
+  // One step for all: lsq_pieces.
+  bool runs_on_pieces() const override { return true; }
+  void begin(const OperationForward& a) const override {
+    if (!bounds_.last.defined()) return;
+    step_bounds_kernel.get(a.x[1].device())(a.x[1], bounds_.last, bounds_.first, rule_.form);
+  }
+  void forward_piece(const OperationForward& a, const float* v, float* y,
+                     std::int64_t count) const override {
+    lsq_forward_piece(a.x[1], rule_, v, y, count);
+  }
+  double backward_piece(const OperationBackward& a, const float* dy, const float* v, float* dv,
+                        std::int64_t count) const override {
+    return lsq_backward_piece(a.x[1], rule_, dy, v, dv, count);
+  }
+  void end(const OperationBackward& a, double sum) const override {
+    if (!a.dx[1].defined()) return;
+    *a.dx[1].data<float>() = static_cast<float>(lsq_step_gradient(a.x[1], rule_, sum));
+  }
+
+ private:
+  LsqRule rule_;
+  StepBounds bounds_;
+};
+
+}  // namespace
+
+Ref<const Operation> lsq_operation(const LsqRule& rule, const StepBounds& bounds) {
+  return make_ref<LsqOperation>(rule, bounds);
+}
+
 Variable lsq_quantize(const Variable& v, const Variable& step, const LsqRule& rule) {
   check(v.value(), step.value(), rule);
-  const Tensor y = Tensor::empty(v.shape(), v.dtype(), v.device());
-  if (y.numel() > 0) lsq_kernel.get(v.device())(v.value(), step.value(), rule, y);
-  return record("lsq", y, {v, step},
-                [v = v.value(), step = step.value(), rule](const Tensor& dy, GradientSink& out) {
-                  const Tensor dv =
-                      out.wants(0) ? Tensor::empty(v.shape(), v.dtype(), v.device()) : Tensor();
-                  const Tensor dstep = Tensor::zeros(step.shape(), DType::f64, step.device());
-                  if (v.numel() > 0) {
-                    lsq_gradient_kernel.get(v.device())(dy, v, step, rule, dv, dstep);
-                  }
-                  if (out.wants(0)) out.add(0, dv);
-                  if (out.wants(1)) out.add(1, dstep.to(step.dtype()));
-                });
+  return apply(lsq_operation(rule, {}), {v, step});
 }
 
 }  // namespace convscope

@@ -23,7 +23,7 @@
 //             Quantization, ICLR 2020, arXiv 1902.08153
 #pragma once
 
-#include "framework/autograd/variable.h"
+#include "framework/autograd/operation.h"
 #include "framework/kernel_slot.h"
 #include "quant/integer_grid.h"
 
@@ -35,7 +35,19 @@ struct LsqRule {
   IntegerGrid grid;
   StepForm form = StepForm::plain;
   double g = 1.0;  // scale of the step's gradient
+  // Log form: divides the gradient by the mean s^2 of now. dt = s ds would move s by s^2 ds: with s
+  // near 0.05, hundreds of times less than the paper's update of s itself. With it the first-order
+  // change of s is the same in both forms.
+  bool log_rate = false;
 };
+
+// What keeps a step in its bounds (quantizer.h); both undefined: nothing does.
+struct StepBounds {
+  Tensor last, first;
+};
+
+// Inputs v and step. The forward first puts the step into its bounds.
+CONVSCOPE_API Ref<const Operation> lsq_operation(const LsqRule& rule, const StepBounds& bounds);
 
 CONVSCOPE_API double lsq_grad_scale(std::int64_t count, int qp);
 
@@ -48,5 +60,9 @@ extern CONVSCOPE_API
 extern CONVSCOPE_API KernelSlot<void(const Tensor& dy, const Tensor& v, const Tensor& step,
                                      const LsqRule&, const Tensor& dv, const Tensor& dstep)>
     lsq_gradient_kernel;
+// Changes `step` in place and copies it to `last`.
+extern CONVSCOPE_API
+    KernelSlot<void(const Tensor& step, const Tensor& last, const Tensor& first, StepForm form)>
+        step_bounds_kernel;
 
 }  // namespace convscope

@@ -7,7 +7,7 @@
 #include "framework/int_math.h"
 #include "framework/memory/memory.h"
 #include "framework/parallel.h"
-#include "quant/lsq.h"
+#include "quant/lsq_pieces.h"
 #include "quant/lsq_simd.h"
 
 namespace convscope {
@@ -81,6 +81,21 @@ T step_of(const T* step, std::int64_t row, StepForm form) {
   return static_cast<T>(std::exp(static_cast<double>(step[row])));
 }
 
+// g, with the log form's rate.
+template <class T>
+double gradient_scale(const LsqRule& rule, const T* steps, std::int64_t count) {
+  if (!rule.log_rate) return rule.g;
+  double squares = 0;
+  for (std::int64_t i = 0; i < count; ++i) squares += std::exp(2 * static_cast<double>(steps[i]));
+  return rule.g * (static_cast<double>(count) / std::max(squares, 1e-30));
+}
+
+// ds/dt of the log form
+template <class T>
+double chain_of(const T* steps, std::int64_t row, StepForm form) {
+  return form == StepForm::log ? static_cast<double>(step_of(steps, row, form)) : 1.0;
+}
+
 template <class T>
 void forward_typed(const Tensor& v, const Tensor& step, const LsqRule& rule, const Tensor& y) {
   const T* const from = v.data<T>();
@@ -117,13 +132,11 @@ void backward_typed(const Tensor& dy, const Tensor& v, const Tensor& step, const
                       pdv == nullptr ? nullptr : pdv + at, count);
   });
   double* const out = dstep.data<double>();
+  const double g = gradient_scale(rule, steps, cut.rows);
   for (std::int64_t row = 0; row < cut.rows; ++row) {
     double sum = 0;
     for (std::int64_t p = 0; p < cut.pieces; ++p) sum += part[row * cut.pieces + p];
-    const double chain = rule.form == StepForm::log
-                             ? static_cast<double>(step_of(steps, row, rule.form))  // ds/dt
-                             : 1.0;
-    out[row] = rule.g * sum * chain;
+    out[row] = g * sum * chain_of(steps, row, rule.form);
   }
 }
 
@@ -134,6 +147,26 @@ void backward_cpu(const Tensor& dy, const Tensor& v, const Tensor& step, const L
 }
 
 }  // namespace
+
+void lsq_forward_piece(const Tensor& step, const LsqRule& rule, const float* v, float* y,
+                       std::int64_t count) {
+  lsq_kernels.get().forward(v, step_of(step.data<float>(), 0, rule.form),
+                            static_cast<float>(-rule.grid.qn), static_cast<float>(rule.grid.qp), y,
+                            count);
+}
+
+double lsq_backward_piece(const Tensor& step, const LsqRule& rule, const float* dy, const float* v,
+                          float* dv, std::int64_t count) {
+  return lsq_kernels.get().backward(dy, v, step_of(step.data<float>(), 0, rule.form),
+                                    static_cast<float>(-rule.grid.qn),
+                                    static_cast<float>(rule.grid.qp), dv, count);
+}
+
+double lsq_step_gradient(const Tensor& step, const LsqRule& rule, double sum) {
+  const float* const steps = step.data<float>();
+  return gradient_scale(rule, steps, 1) * sum * chain_of(steps, 0, rule.form);
+}
+
 CONVSCOPE_KERNEL(lsq_kernel, cpu, forward_cpu)
 CONVSCOPE_KERNEL(lsq_gradient_kernel, cpu, backward_cpu)
 }  // namespace convscope

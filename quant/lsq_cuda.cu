@@ -86,7 +86,7 @@ __global__ void __launch_bounds__(kThreads)
 
 template <class T>
 __global__ void lsq_finish(const double* part, const T* step, Cut cut, StepForm form, double g,
-                           double* dstep) {
+                           bool log_rate, double* dstep) {
   const std::int64_t row = global_thread() / 32;
   const int lane = static_cast<int>(threadIdx.x % 32);
   double sum = 0;
@@ -94,6 +94,14 @@ __global__ void lsq_finish(const double* part, const T* step, Cut cut, StepForm 
     for (int p = lane; p < cut.pieces; p += 32) sum += part[row * cut.pieces + p];
   }
   sum = warp_sum(sum);
+  if (log_rate) {  // the mean s^2 of all steps
+    double squares = 0;
+    for (std::int64_t i = lane; i < cut.rows; i += 32) {
+      squares += ::exp(2 * static_cast<double>(step[i]));
+    }
+    squares = warp_sum(squares);
+    g *= static_cast<double>(cut.rows) / (squares > 1e-30 ? squares : 1e-30);
+  }
   if (row >= cut.rows || lane != 0) return;
   const double chain =
       form == StepForm::log ? static_cast<double>(step_of(step, row, form)) : 1.0;  // ds/dt
@@ -131,7 +139,7 @@ void backward_typed(const Tensor& dy, const Tensor& v, const Tensor& step, const
   launch(lsq_finish<T>,
          {.grid = dim3(static_cast<unsigned>(ceil_div(cut.rows * 32, kThreads))),
           .block = dim3(kThreads)},
-         part, step.data<T>(), cut, rule.form, rule.g, dstep.data<double>());
+         part, step.data<T>(), cut, rule.form, rule.g, rule.log_rate, dstep.data<double>());
 }
 
 void backward_cuda(const Tensor& dy, const Tensor& v, const Tensor& step, const LsqRule& rule,

@@ -4,10 +4,9 @@
 #include <algorithm>
 #include <cmath>
 
-namespace convscope {
+#include "layers/plan/operation_op.h"
 
-constinit KernelSlot<void(const Tensor&, const Tensor&, const Tensor&, StepForm)>
-    step_bounds_kernel{"quantizer"};
+namespace convscope {
 
 Quantizer::Quantizer(const QuantizerOptions& options)
     : options_(options),
@@ -65,34 +64,45 @@ void Quantizer::calibrate(const Tensor& x) {
   batches_seen_.fill(count);
 }
 
+bool Quantizer::calibrates() const {
+  return is_training() && seen() < static_cast<double>(options_.calibration_batches);
+}
+
+Ref<const Operation> Quantizer::operation(const Shape& x) const {
+  const std::int64_t shared = kept_ > 0            ? kept_
+                              : options_.is_weight ? x.numel() / step_.value().numel()
+                              : x[0] > 0           ? x.numel() / x[0]
+                                                   : 0;
+  return lsq_operation({.grid = grid_,
+                        .form = form_,
+                        .g = lsq_grad_scale(shared, grid_.qp),
+                        .log_rate = form_ == StepForm::log},
+                       {.last = last_step_, .first = first_step_});
+}
+
 Variable Quantizer::forward(const Variable& x) {
   if (!is_active()) return x;
-  if (is_training() && seen() < static_cast<double>(options_.calibration_batches)) {
-    if (x.value().numel() > 0) calibrate(x.value());
-  } else if (last_step_.defined()) {
-    step_bounds_kernel.get(x.device())(step_.value(), last_step_, first_step_, form_);
-  }
+  if (calibrates() && x.value().numel() > 0) calibrate(x.value());
   CONVSCOPE_CHECK(is_calibrated(), "quantizer",
                   "expected a calibrated step because the network is evaluated, got one that has "
                   "seen no training batch; train first, or load a checkpoint that holds the step");
+  const Variable y = apply(operation(x.shape()), {x, step_});
   if (observing_) count_clipped(x.value());
-  const std::int64_t shared = kept_ > 0            ? kept_
-                              : options_.is_weight ? x.value().numel() / step_.value().numel()
-                              : x.dim(0) > 0       ? x.value().numel() / x.dim(0)
-                                                   : 0;
-  const double g = lsq_grad_scale(shared, grid_.qp) * (form_ == StepForm::log ? log_rate() : 1.0);
-  return lsq_quantize(x, step_, {.grid = grid_, .form = form_, .g = g});
+  return y;
 }
 
-// dt = s ds would move s by s^2 ds: with s near 0.05, hundreds of times less than the paper's update
-// of s itself. Divided by the mean s^2 of now, the first-order change of s is the same in both forms.
-double Quantizer::log_rate() const {
-  const Tensor here = step_.value().to(Device{});  // waits for it on other devices
-  const float* const t = here.data<float>();
-  const std::int64_t count = here.numel();
-  double squares = 0;
-  for (std::int64_t i = 0; i < count; ++i) squares += std::exp(2 * static_cast<double>(t[i]));
-  return static_cast<double>(count) / std::max(squares, 1e-30);
+int Quantizer::describe(PlanGraph& graph, int x) {
+  const bool active = is_active(), counts = observing_ && graph.training();
+  graph.valid_while([this, active, counts, calibrating = calibrates(), kept = kept_,
+                     training = graph.training()] {
+    return is_active() == active && (observing_ && training) == counts &&
+           calibrates() == calibrating && kept_ == kept;
+  });
+  if (!active) return x;
+  if (graph.training() && calibrates()) graph.not_yet("it calibrates in this step");
+  if (!graph.training() && !is_calibrated()) graph.not_yet("it has seen no training batch");
+  if (counts) graph.not_yet("it counts what it clips in this step");
+  return describe_operation(graph, *this, operation(graph.shape(x)), {x, graph.parameter(step_)});
 }
 
 void Quantizer::count_clipped(const Tensor& x) {

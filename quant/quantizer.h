@@ -58,6 +58,8 @@ class CONVSCOPE_API Quantizer final : public Module {
   std::string kind() const override { return "quantizer"; }
   Variable forward(const Variable& x) override;
   Shape output_shape(const Shape& input) const override { return input; }
+  // Nothing while it waits. Steps in which it calibrates or counts run as dynamic graphs.
+  int describe(PlanGraph& graph, int x) override;
 
   const QuantizerOptions& options() const { return options_; }
   const IntegerGrid& grid() const { return grid_; }
@@ -85,7 +87,8 @@ class CONVSCOPE_API Quantizer final : public Module {
   void calibrate(const Tensor& x);
   void count_clipped(const Tensor& x);
   double seen() const { return batches_seen_.item(); }
-  double log_rate() const;
+  bool calibrates() const;  // in the next forward
+  Ref<const Operation> operation(const Shape& x) const;
 
   QuantizerOptions options_;
   IntegerGrid grid_;
@@ -98,10 +101,5 @@ class CONVSCOPE_API Quantizer final : public Module {
   Variable step_;  // s, or log s
   Tensor first_step_, last_step_, batches_seen_;
 };
-
-// What keeps the step in its bounds; changes `step` in place and copies it to `last`.
-extern CONVSCOPE_API
-    KernelSlot<void(const Tensor& step, const Tensor& last, const Tensor& first, StepForm form)>
-        step_bounds_kernel;
 
 }  // namespace convscope

@@ -13,6 +13,7 @@
 #include <string>
 #include <string_view>
 
+#include "framework/autograd/operation.h"
 #include "layers/module.h"
 
 namespace convscope {
@@ -23,6 +24,7 @@ class CONVSCOPE_API Mask final : public Module {
   std::string kind() const override { return "mask"; }
   Variable forward(const Variable& w) override;
   Shape output_shape(const Shape& input) const override { return input; }
+  int describe(PlanGraph& graph, int w) override;
 
   const Tensor& keep() const { return keep_; }  // f32, on the CPU as well as on the weight's device
   void set_keep(const Tensor& keep) const { keep_.copy_from(keep); }
@@ -35,6 +37,7 @@ class CONVSCOPE_API Mask final : public Module {
 
  private:
   void moved_to(Device device) override;
+  Ref<const Operation> operation() const;
 
   Tensor keep_;
   Tensor observed_;  // undefined until it is asked for

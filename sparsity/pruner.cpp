@@ -81,6 +81,7 @@ void Pruner::check_counts() const {
 
 void Pruner::bind_optimizer_state(const std::vector<NamedTensor>& state) {
   for (Masked& masked : masked_) {
+    masked.state.clear();
     const std::string ending = "." + network_.layers[masked.layer].name + ".weight";
     for (const NamedTensor& entry : state) {
       if (entry.name.ends_with(ending) && entry.tensor.shape() == masked.weight.shape()) {
@@ -108,6 +109,10 @@ void Pruner::hold_values() {
     masked.held.copy_from(masked.weight);
   }
   held_ready_ = true;
+}
+
+bool Pruner::step_needs_host(std::int64_t steps) const {
+  return !held_ready_ || (steps == 0 && schedule_.update_due(0)) || schedule_.update_due(steps + 1);
 }
 
 bool Pruner::before_step(std::int64_t steps) {
@@ -140,6 +145,17 @@ void Pruner::rest_masked(bool values_too) const {
     if (values_too) put_back(keep, masked.held, masked.weight);
     for (const Tensor& state : masked.state) clear_masked(keep, state);
   }
+}
+
+void Pruner::prune_now() {
+  if (options_.structured()) {
+    set_masks(tied_masks(network_, kept_outputs(network_, excluded_, options_, options_.target)));
+  } else if (options_.method == PruneMethod::rigl) {
+    set_masks(first_rigl_masks(0));
+  } else {
+    set_masks(weakest_masks(pruned_layers(), options_, options_.target));
+  }
+  hold_values();
 }
 
 void Pruner::update(std::int64_t steps) {

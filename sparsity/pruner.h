@@ -38,10 +38,19 @@ class CONVSCOPE_API Pruner {
   // are that parameter's state.
   void bind_optimizer_state(const std::vector<NamedTensor>& state);
 
+  // The masks of the schedule's end, at once: for a network that is measured, not trained.
+  void prune_now();
+
   // `steps`: training steps that are done. Allocates nothing unless masks change.
   // True when the masks have changed.
   bool before_step(std::int64_t steps);
   bool after_step(std::int64_t steps);
+
+  // Whether before_step(steps) or after_step(steps + 1) does more than rest().
+  bool step_needs_host(std::int64_t steps) const;
+  // Puts the weights that are out back and their optimiser state to rest, as after_step() does:
+  // queues kernels only, for a device that goes through steps by itself.
+  void rest() const { rest_masked(/*values_too=*/true); }
 
   bool finished(std::int64_t steps) const { return schedule_.finished(steps); }
   const SparsitySchedule& schedule() const { return schedule_; }

@@ -12,6 +12,7 @@
 #include "experiments/bench/net_bench_recorded.h"
 #include "experiments/bench/process_memory.h"
 #include "experiments/config/build.h"
+#include "experiments/config/build_pruner.h"
 #include "experiments/trainer/train_step.h"
 #include "framework/memory/memory.h"
 #include "framework/parallel.h"
@@ -125,6 +126,7 @@ void time_training(const ExperimentConfig& config, Module& model, const Batch& b
   }
   model.train();
   const std::unique_ptr<Optimizer> optimizer = build_optimizer(config, model);
+  bind_pruner(options.pruner, *optimizer);
   TrainStep train_step(model, *optimizer, config.optim.clip_grad_norm, config.device,
                        /*base_bytes=*/0, config.train.plan);
   std::vector<double> forward, backward, update;
@@ -133,6 +135,7 @@ void time_training(const ExperimentConfig& config, Module& model, const Batch& b
     model.set_step(step++);
     const double start = now(options);
     const StepResult result = train_step.run(batch, kLearningRate);
+    if (options.pruner != nullptr) options.pruner->rest();
     const double all = now(options) - start;
     if (!std::isfinite(result.loss)) {
       fail(ErrorKind::kRun, "bench net",

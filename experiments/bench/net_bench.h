@@ -14,6 +14,7 @@
 #include "experiments/config/experiment_config.h"
 #include "experiments/run_folder/step_kernels.h"
 #include "layers/module.h"
+#include "sparsity/pruner.h"
 
 namespace convscope {
 
@@ -29,6 +30,7 @@ struct NetBenchOptions {
   // step and the layers stay in wall time.
   bool cpu_clock = false;
   std::uint64_t seed = 1;
+  Pruner* pruner = nullptr;  // of a network with masks: puts pruned weights back after each update
 };
 
 // Milliseconds of the parts of a training step, medians.

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "experiments/config/build.h"
+#include "experiments/config/build_pruner.h"
 #include "experiments/trainer/recorded_steps.h"
 #include "framework/memory/memory.h"
 #include "framework/random.h"
@@ -80,9 +81,12 @@ std::string time_recorded_training(const ExperimentConfig& config, Module& model
   const std::unique_ptr<Optimizer> optimizer = build_optimizer(config, model);
   const Loader loader(random_images(row.image, row.batch, classes, options.seed),
                       {.batch_size = row.batch, .seed = options.seed, .prefetch = false});
+  bind_pruner(options.pruner, *optimizer);
+  std::function<void()> rest;
+  if (options.pruner != nullptr) rest = [pruner = options.pruner] { pruner->rest(); };
   std::string why;
   const auto steps = RecordedSteps::make(model, optimizer.get(), config.optim.clip_grad_norm,
-                                         loader, config.device, &why);
+                                         loader, config.device, &why, rest);
   if (!steps) return why;
   const auto rate = [](std::int64_t) { return kLearningRate; };
   const std::int64_t batches = loader.batches_per_epoch();

@@ -119,16 +119,17 @@ std::vector<Step> steps_of(const ExperimentConfig& config, Module& model, const 
     const bool training = mode == PlanMode::training;
     Step step{training ? "training" : "inference", nullptr, {}};
     std::string why = "train.plan is false";
-    if (config.train.plan) step.plan = StepPlan::make(model, input, mode, &why);
+    if (config.train.plan) {
+      step.plan = StepPlan::make(model, input, mode, &why, {}, /*to_show=*/true);
+    }
     step.kernels = step.plan ? planned_kernels(*step.plan)
                              : dynamic_kernels(model, input, config.device, mode, why);
     if (step.plan && training && config.device.type != DeviceType::cpu) {
       const auto& augment = config.data.augment;
       step.kernels.why =
-          recording_obstacle({.masks = !config.sparsity.values().empty(),
-                              .quantisers = config.quant.has_value(),
-                              .scaled_loss = config.precision == ComputePrecision::f16,
+          recording_obstacle({.scaled_loss = config.precision == ComputePrecision::f16,
                               .augments = augment.mirror || augment.crop_padding > 0});
+      if (step.kernels.why.empty()) step.kernels.why = step.plan->why_not_recordable();
       if (step.kernels.why.empty()) step.kernels.now_recorded();
     }
     steps.push_back(std::move(step));

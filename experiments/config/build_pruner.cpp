@@ -13,12 +13,15 @@ std::unique_ptr<Pruner> build_pruner(const ExperimentConfig& config, Module& mod
   for (const std::int64_t size : sample_shape) input.push_back(size);
   auto pruner = std::make_unique<Pruner>(model, input, options, total_steps,
                                          static_cast<std::uint64_t>(config.seed));
-  if (optimizer != nullptr) {
-    std::vector<NamedTensor> state;
-    for (const OptimState& entry : optimizer->state()) state.push_back({entry.name, entry.tensor});
-    pruner->bind_optimizer_state(state);
-  }
+  if (optimizer != nullptr) bind_pruner(pruner.get(), *optimizer);
   return pruner;
+}
+
+void bind_pruner(Pruner* pruner, Optimizer& optimizer) {
+  if (pruner == nullptr) return;
+  std::vector<NamedTensor> state;
+  for (const OptimState& entry : optimizer.state()) state.push_back({entry.name, entry.tensor});
+  pruner->bind_optimizer_state(state);
 }
 
 }  // namespace convscope

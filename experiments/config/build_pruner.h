@@ -16,4 +16,7 @@ CONVSCOPE_API std::unique_ptr<Pruner> build_pruner(const ExperimentConfig& confi
                                                    Optimizer* optimizer, const Shape& sample_shape,
                                                    std::int64_t total_steps);
 
+// Tells the pruner which tensors are the state of its weights; null: does nothing.
+CONVSCOPE_API void bind_pruner(Pruner* pruner, Optimizer& optimizer);
+
 }  // namespace convscope

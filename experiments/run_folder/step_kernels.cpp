@@ -113,7 +113,8 @@ StepKernels dynamic_kernels(Module& model, const Shape& input, Device device, Pl
 StepKernels kernels_of_step(Module& model, const Shape& input, Device device, PlanMode mode,
                             bool plans) {
   std::string why = "the config says so";
-  const std::unique_ptr<StepPlan> plan = plans ? StepPlan::make(model, input, mode, &why) : nullptr;
+  const std::unique_ptr<StepPlan> plan =
+      plans ? StepPlan::make(model, input, mode, &why, {}, /*to_show=*/true) : nullptr;
   return plan ? planned_kernels(*plan) : dynamic_kernels(model, input, device, mode, why);
 }
 

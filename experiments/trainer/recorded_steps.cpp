@@ -24,8 +24,6 @@ T* as(const Tensor& bytes) {
 }  // namespace
 
 std::string recording_obstacle(const RecordingFacts& facts) {
-  if (facts.masks) return "masks change between steps";
-  if (facts.quantisers) return "quantisers change between steps";
   if (facts.scaled_loss) return "the loss is scaled";
   if (facts.augments) return "the images are augmented on the host";
   return "";
@@ -33,7 +31,8 @@ std::string recording_obstacle(const RecordingFacts& facts) {
 
 std::unique_ptr<RecordedSteps> RecordedSteps::make(Module& model, Optimizer* optimizer,
                                                    double clip_norm, const Loader& loader,
-                                                   Device device, std::string* why_not) {
+                                                   Device device, std::string* why_not,
+                                                   std::function<void()> after_update) {
   const auto refused = [&](const std::string& why) {
     if (why_not != nullptr) *why_not = why;
     return nullptr;
@@ -54,6 +53,7 @@ std::unique_ptr<RecordedSteps> RecordedSteps::make(Module& model, Optimizer* opt
   }
   out->data_ = DeviceData::make(loader, device, &why);
   if (!out->data_) return refused(why);
+  out->after_update_ = std::move(after_update);
   if (optimizer != nullptr) {
     out->update_ = std::make_unique<DeviceUpdate>(*optimizer, device, kMostSteps);
   }
@@ -109,6 +109,8 @@ bool RecordedSteps::plan_form(Form& form, std::int64_t batch, std::string* why_n
     *why_not = cat("the network is not on ", device_.str());
     return false;
   }
+  *why_not = form.plan->why_not_recordable();
+  if (!why_not->empty()) return false;
   form.batch = batch;
   form.x = Tensor::zeros(input, DType::f32, device_);
   form.plan->set_images(form.x);
@@ -165,6 +167,7 @@ void RecordedSteps::queue_calls(Form& form, int steps) const {
     if (clip_norm_ > 0) update_->clip(clip_norm_);
     update_->launch(i, {.loss = form.plan->loss_tensor().data<float>(),
                         .halted = halted_.data<std::int32_t>()});
+    if (after_update_) after_update_();
   }
   next_batch(form, steps, /*gathers=*/false);
 }

@@ -34,9 +34,8 @@ namespace convscope {
 
 // What may keep steps from being recorded, known before there is a network: "" or the reason.
 struct RecordingFacts {
-  bool masks = false, quantisers = false;  // are there
-  bool scaled_loss = false;                // f16
-  bool augments = false;                   // images, on the host
+  bool scaled_loss = false;  // f16
+  bool augments = false;     // images, on the host
 };
 CONVSCOPE_API std::string recording_obstacle(const RecordingFacts& facts);
 
@@ -46,10 +45,12 @@ class CONVSCOPE_API RecordedSteps {
   // signal, or a loss that is not finite, is noticed after two launches at the latest.
   static constexpr int kMostSteps = 32;
 
+  // after_update: queues what follows the update of each step, such as putting pruned weights back.
   // optimizer null: evaluation. Null when the steps cannot be recorded; `why_not` says why.
   static std::unique_ptr<RecordedSteps> make(Module& model, Optimizer* optimizer, double clip_norm,
                                              const Loader& loader, Device device,
-                                             std::string* why_not);
+                                             std::string* why_not,
+                                             std::function<void()> after_update = {});
   ~RecordedSteps();
   RecordedSteps(const RecordedSteps&) = delete;
   RecordedSteps& operator=(const RecordedSteps&) = delete;
@@ -114,6 +115,7 @@ class CONVSCOPE_API RecordedSteps {
   const DeviceBackend& backend_;
   std::unique_ptr<DeviceData> data_;
   std::unique_ptr<DeviceUpdate> update_;
+  std::function<void()> after_update_;
   Form full_, last_;  // last_: the smaller batch at the end of an epoch, if there is one
   Tensor start_, outcomes_, halted_;
   std::array<Slot, kSlots> slots_;

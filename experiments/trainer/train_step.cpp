@@ -26,6 +26,7 @@ TrainStep::TrainStep(Module& model, Optimizer& optimizer, double clip_norm, Devi
       clip_norm_(clip_norm),
       device_(device),
       base_bytes_(base_bytes),
+      may_plan_(plans),
       why_dynamic_(plans ? "" : "the config says so"),
       timer_(device),
       feed_(device) {
@@ -36,13 +37,17 @@ TrainStep::TrainStep(Module& model, Optimizer& optimizer, double clip_norm, Devi
 
 void TrainStep::choose_plan(const Shape& input) {
   plan_ = nullptr;
-  if (!why_dynamic_.empty() || !model_.is_training()) return;
-  std::erase_if(plans_, [](const auto& plan) { return !plan->is_current(); });
+  if (!may_plan_ || !model_.is_training()) return;
   for (const auto& plan : plans_) {
-    if (plan->input() == input) plan_ = plan.get();
+    if (plan->input() == input && plan->is_current()) plan_ = plan.get();
   }
   if (plan_ != nullptr) return;
+  // One that is not current may be so again: a quantiser that counts does it for one step.
+  if (plans_.size() == kMostPlans) {
+    std::erase_if(plans_, [](const auto& plan) { return !plan->is_current(); });
+  }
   if (plans_.size() == kMostPlans) plans_.clear();
+  why_dynamic_.clear();
   // They never run at the same time, so they share their memory.
   auto plan = StepPlan::make(model_, input, PlanMode::training, &why_dynamic_,
                              plans_.empty() ? Ref<Storage>() : plans_.front()->arena());
@@ -77,8 +82,22 @@ double TrainStep::forward(const Batch& batch, StepResult& result) {
 void TrainStep::backward() {
   if (plan_ != nullptr) return plan_->backward();
   const Variable loss = std::exchange(loss_, Variable());
-  if (loss_scale_ == nullptr) return loss.backward();
-  loss.backward(Tensor::full(loss.shape(), loss_scale_->scale(), loss.dtype(), device_));
+  std::vector<Tensor> before;
+  if (may_plan_) {
+    for (const OptimParameter& p : parameters_) before.push_back(p.variable.state()->grad);
+  }
+  if (loss_scale_ == nullptr) {
+    loss.backward();
+  } else {
+    loss.backward(Tensor::full(loss.shape(), loss_scale_->scale(), loss.dtype(), device_));
+  }
+  // The graph may have put other tensors there. Plans hold the addresses of those before.
+  for (std::size_t i = 0; i < before.size(); ++i) {
+    Tensor& now = parameters_[i].variable.state()->grad;
+    if (!before[i].defined() || now.raw_data() == before[i].raw_data()) continue;
+    before[i].copy_from(now);
+    now = before[i];
+  }
 }
 
 std::string TrainStep::text() const {

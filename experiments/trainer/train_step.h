@@ -10,8 +10,8 @@
 // framework's allocator and hold tensors and workspace.
 //
 // A step is planned when its shapes are first seen, and replayed from then on (plan/step_plan.h).
-// What has no planned form (quantisers, masks, checked algorithms) runs as a dynamic graph; the
-// weights have the same bits either way. A planned step holds one block of memory all the time: its
+// Steps in which a quantiser calibrates or counts what it clips need the host and run as dynamic
+// graphs. A planned step holds one block of memory all the time: its
 // forward memory is the part of it that the forward keeps for the backward.
 #pragma once
 
@@ -47,9 +47,12 @@ class CONVSCOPE_API TrainStep {
   // plans: false runs every step as a dynamic graph.
   TrainStep(Module& model, Optimizer& optimizer, double clip_norm, Device device,
             std::int64_t base_bytes = 0, bool plans = true);
-  // Multiplies the loss by `scale` before the backward pass (f16); null: no scaling. Planned steps
-  // are not scaled: what multiplies in f16 has no planned form.
-  void scale_loss(LossScale* scale) { loss_scale_ = scale; }
+  // Multiplies the loss by `scale` before the backward pass (f16). Such steps are not planned.
+  void scale_loss(LossScale* scale) {
+    loss_scale_ = scale;
+    may_plan_ = false;
+    why_dynamic_ = "the loss is scaled";
+  }
   // Allocates nothing from the system once the shapes have been seen.
   StepResult run(const Batch& batch, double lr);
 
@@ -70,6 +73,7 @@ class CONVSCOPE_API TrainStep {
   Device device_;
   std::int64_t base_bytes_;
   std::vector<OptimParameter> parameters_;  // for clipping
+  bool may_plan_;
   std::vector<std::unique_ptr<StepPlan>> plans_;
   StepPlan* plan_ = nullptr;
   Variable loss_;  // of a dynamic step

@@ -2,6 +2,7 @@
 // trainer.cpp: epochs, checkpoints and alarms. What is written where: trainer_files.cpp.
 #include "experiments/trainer/trainer.h"
 
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <filesystem>
@@ -123,6 +124,7 @@ void Trainer::remove_when_due() {
   quantization_.reset();
   step_.reset();
   recorded_.reset();
+  may_record_ = false;
   val_.reset();
   test_.reset();
   const std::string text = remove_pruned(setup_);
@@ -143,29 +145,55 @@ void Trainer::prepare_steps() {
                                       setup_.device, setup_.data_bytes, setup_.plan);
   loss_scale_.restore(state_.loss_scale);
   if (setup_.scale_loss) step_->scale_loss(&loss_scale_);
-  steps_reported_ = false;
+  logged_steps_.clear();
+  steps_reported_ = Execution::nothing;
   if (setup_.device.type == DeviceType::cpu || !setup_.plan) return;
   const LoaderOptions& images = setup_.train->options();
-  std::string why = recording_obstacle({.masks = pruning_ != nullptr,
-                                        .quantisers = quantization_ != nullptr,
-                                        .scaled_loss = setup_.scale_loss,
-                                        .augments = images.mirror || images.crop_padding > 0});
-  if (why.empty()) {
-    recorded_ = RecordedSteps::make(*setup_.model, setup_.optimizer.get(), setup_.clip_norm,
-                                    *setup_.train, setup_.device, &why);
-  }
-  folder_.log(recorded_ ? recorded_->text() : cat("steps: not recorded, because ", why));
+  const std::string why = recording_obstacle(
+      {.scaled_loss = setup_.scale_loss, .augments = images.mirror || images.crop_padding > 0});
+  may_record_ = why.empty();
+  if (!may_record_) folder_.log(cat("steps: not recorded, because ", why));
 }
 
-// What really runs, once it is known: to the log, and to layers.csv, where the plan made before the
-// first step stood until now.
-void Trainer::report_steps() {
-  if (!recorded_) folder_.log(step_->text());
+// Makes the recorded steps, anew when masks or quantisers have changed what a step does.
+bool Trainer::record_steps() {
+  if (recorded_ && recorded_->is_current()) return true;
+  const bool is_first = recorded_ == nullptr;
+  recorded_.reset();
+  std::string why;
+  std::function<void()> rest;
+  if (setup_.pruner) rest = [pruner = setup_.pruner.get()] { pruner->rest(); };
+  recorded_ = RecordedSteps::make(*setup_.model, setup_.optimizer.get(), setup_.clip_norm,
+                                  *setup_.train, setup_.device, &why, rest);
+  may_record_ = recorded_ != nullptr;
+  if (!may_record_) folder_.log(cat("steps: not recorded, because ", why));
+  if (may_record_ && is_first) folder_.log(recorded_->text());
+  return may_record_;
+}
+
+// How many of the epoch's next steps need nothing of the host: no mask changes, no quantiser
+// calibrates or counts.
+std::int64_t Trainer::steps_without_host() const {
+  const std::int64_t left = setup_.train->batches_per_epoch() - state_.batch;
+  std::int64_t steps = 0;
+  while (steps < left) {
+    const std::int64_t step = state_.step + steps;
+    if (pruning_ && setup_.pruner->step_needs_host(step)) break;
+    if (quantization_ && quantization_->step_needs_host(step, steps + 1 == left)) break;
+    ++steps;
+  }
+  return steps;
+}
+
+// What really runs, once it is known, to layers.csv, where the plan made before the first step stood
+// until now. Single steps that run in a slower way, for the host's sake, are not what is reported.
+void Trainer::report_steps(const StepPlan* plan, Execution execution) {
+  if (execution <= steps_reported_) return;
+  steps_reported_ = execution;
   Shape input = {setup_.train->options().batch_size};
   for (const std::int64_t size : setup_.train->dataset().sample_shape()) input.push_back(size);
-  const StepPlan* const plan = recorded_ ? &recorded_->plan() : step_->plan();
   const StepKernels kernels = plan != nullptr
-                                  ? planned_kernels(*plan, recorded_ != nullptr)
+                                  ? planned_kernels(*plan, execution == Execution::recorded)
                                   : dynamic_kernels(*setup_.model, input, setup_.device,
                                                     PlanMode::training, step_->why_dynamic());
   const LayerTable table = layer_table(*setup_.model, input, kernels);
@@ -178,45 +206,64 @@ void Trainer::report_steps() {
 bool Trainer::train_epoch() {
   LossAlarm alarm(setup_.train->dataset().classes);
   alarm.restore(state_.alarm);
-  if (recorded_ && !recorded_->is_current()) step_.reset();
-  if (!step_) recorded_.reset();
   prepare_steps();
   allocations_at_epoch_start_ = memory_stats(setup_.device).system_allocations;
-  return recorded_ ? train_recorded(alarm) : train_batches(alarm);
+  const std::int64_t batches = setup_.train->batches_per_epoch();
+  while (state_.batch < batches) {
+    const std::int64_t before = state_.batch;
+    std::int64_t most = may_record_ ? steps_without_host() : batches;
+    const bool by_device = may_record_ && most > 0 && record_steps();
+    if (!may_record_) most = batches;
+    if (!(by_device ? train_recorded(alarm, most)
+                    : train_batches(alarm, std::max<std::int64_t>(most, 1)))) {
+      return false;
+    }
+    if (state_.batch == before) break;  // the loader has no more
+  }
+  return true;
 }
 
 // The loader prepares each batch, the host starts each step.
-bool Trainer::train_batches(LossAlarm& alarm) {
+bool Trainer::train_batches(LossAlarm& alarm, std::int64_t most) {
   setup_.train->start_epoch(state_.epoch, state_.batch);
   Batch batch;
   double before = now_s();
-  while (true) {
+  for (std::int64_t done = 0; done < most; ++done) {
     const double asked = now_s();
     if (!setup_.train->next(batch)) return true;
     const double waited = now_s() - asked;
     const double lr = learning_rate(state_.step);
     before_step();
     const StepResult result = step_->run(batch, lr);
-    if (!std::exchange(steps_reported_, true)) report_steps();
+    if (logged_steps_.insert(step_->text()).second) {
+      folder_.log(step_->text());
+      report_steps(step_->plan(), step_->plan() ? Execution::planned : Execution::dynamic);
+    }
     const double now = now_s();
     finish_step(alarm, result, waited, lr, now - before);
     before = now;
     if (StopSignals::received() != 0) return false;
   }
+  return true;
 }
 
-// The device goes through the epoch by itself; the host reads what has come of each launch.
-bool Trainer::train_recorded(LossAlarm& alarm) {
+// The device goes through the next steps of the epoch by itself; the host reads what has come of each launch.
+bool Trainer::train_recorded(LossAlarm& alarm, std::int64_t most) {
   const PlanMemory& memory = recorded_->plan().memory();
   const std::int64_t peak =
       memory_stats(setup_.device).live_bytes - setup_.data_bytes - recorded_->data_bytes();
-  if (!std::exchange(steps_reported_, true)) report_steps();
+  report_steps(&recorded_->plan(), Execution::recorded);
   recorded_->start_epoch(state_.epoch, state_.batch, state_.step);
   const auto rate = [this](std::int64_t step) { return learning_rate(step); };
   double before = now_s();
   bool stops = false;
+  std::int64_t left = most;
   while (true) {
-    while (!stops && recorded_->queue(rate) > 0) {
+    while (!stops) {
+      const auto at_once = std::min<std::int64_t>(left, RecordedSteps::kMostSteps);
+      const int queued = recorded_->queue(rate, static_cast<int>(at_once));
+      if (queued == 0) break;
+      left -= queued;
     }
     if (recorded_->in_flight() == 0) return !stops;
     const RecordedSteps::Launch launch = recorded_->collect();
@@ -229,16 +276,18 @@ bool Trainer::train_recorded(LossAlarm& alarm) {
                               .forward_bytes = memory.kept_bytes,
                               .backward_peak_bytes = peak,
                               .workspace_peak_bytes = memory.workspace_bytes};
-      finish_step(alarm, result, 0, learning_rate(state_.step), (now - before) / launch.steps);
+      finish_step(alarm, result, 0, learning_rate(state_.step), (now - before) / launch.steps,
+                  /*by_device=*/true);
     }
     before = now;
     stops = stops || StopSignals::received() != 0;
   }
 }
 
-// seconds: wall time since the step before.
+// seconds: wall time since the step before. by_device: what masks and quantisers do after a step is
+// done already.
 void Trainer::finish_step(LossAlarm& alarm, const StepResult& result, double waited_s, double lr,
-                          double seconds) {
+                          double seconds, bool by_device) {
   const Alarm rings = alarm.observe(result.loss);
   if (rings == Alarm::kNotFinite) {
     fail(ErrorKind::kRun, "train",
@@ -255,9 +304,11 @@ void Trainer::finish_step(LossAlarm& alarm, const StepResult& result, double wai
     folder_.log(warning);
     progress_.line(warning);
   }
-  const bool masks_changed = pruning_ && pruning_->after_step(state_.step + 1);
-  if (quantization_ && masks_changed) quantization_->count_kept();
-  if (quantization_) quantization_->after_step(state_.step + 1, state_.epoch + 1);
+  if (!by_device) {
+    const bool masks_changed = pruning_ && pruning_->after_step(state_.step + 1);
+    if (quantization_ && masks_changed) quantization_->count_kept();
+    if (quantization_) quantization_->after_step(state_.step + 1, state_.epoch + 1);
+  }
   state_.alarm = alarm.state();
   if (result.skipped) {
     folder_.log(cat("step ", state_.step + 1,
@@ -290,7 +341,8 @@ void Trainer::before_step() {
   if (masks_changed) quantization_->count_kept();
   const bool ends_epoch = state_.batch + 1 == setup_.train->batches_per_epoch();
   if (!quantization_->before_step(state_.step, ends_epoch)) return;
-  steps_reported_ = false;
+  steps_reported_ = Execution::nothing;
+  logged_steps_.clear();
   // Quantised steps take longer than those before: the averages are theirs alone.
   state_.run_steps = state_.warmup_steps = {};
   steps_in_process_ = 0;

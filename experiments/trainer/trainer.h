@@ -11,6 +11,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 
 #include "datasets/loader.h"
@@ -79,12 +80,16 @@ class CONVSCOPE_API Trainer {
   void prepare_quantization();
   void remove_when_due();
   bool train_epoch();  // false: a signal came
-  bool train_batches(LossAlarm& alarm);
-  bool train_recorded(LossAlarm& alarm);
+  bool train_batches(LossAlarm& alarm, std::int64_t most);
+  bool train_recorded(LossAlarm& alarm, std::int64_t most);
   void prepare_steps();
-  void report_steps();
+  // How steps run, from the slowest way to the quickest.
+  enum class Execution { nothing, dynamic, planned, recorded };
+  void report_steps(const StepPlan* plan, Execution execution);
+  bool record_steps();
+  std::int64_t steps_without_host() const;
   void finish_step(LossAlarm& alarm, const StepResult& step, double waited_s, double lr,
-                   double seconds);
+                   double seconds, bool by_device = false);
   void before_step();
   void after_step(const StepResult& step, double waited_s, double lr);
   bool evaluate_epoch();  // false: a signal came
@@ -110,9 +115,11 @@ class CONVSCOPE_API Trainer {
   std::unique_ptr<Quantization> quantization_;   // null when nothing is quantised
   LossScale loss_scale_;                         // used when setup_.scale_loss
   std::unique_ptr<TrainStep> step_;              // null before the first epoch
-  bool steps_reported_ = false;                  // how the steps run
-  std::unique_ptr<RecordedSteps> recorded_;      // null: steps run one by one
-  std::unique_ptr<Evaluator> val_, test_;        // null before the first evaluation
+  Execution steps_reported_ = Execution::nothing;
+  std::set<std::string> logged_steps_;       // how they run, each way once
+  bool may_record_ = false;                  // the device may go through steps by itself
+  std::unique_ptr<RecordedSteps> recorded_;  // null: steps run one by one
+  std::unique_ptr<Evaluator> val_, test_;    // null before the first evaluation
   std::int64_t steps_in_process_ = 0;
   std::int64_t allocations_at_epoch_start_ = 0;
   double seconds_before_ = 0;  // of earlier processes of this run

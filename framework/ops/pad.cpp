@@ -45,35 +45,49 @@ void check_axis(const char* axis, std::int64_t size, std::int64_t before, std::i
   }
 }
 
-Shape padded_shape(const Tensor& x, const Padding2d& padding, PadMode mode) {
-  CONVSCOPE_CHECK(
-      x.defined() && x.rank() == 4 && (x.dtype() == DType::f32 || x.dtype() == DType::f64), "pad",
-      "expected x [N,C,H,W] of type f32 or f64, got ", x.str());
-  check_axis("H", x.dim(2), padding.top, padding.bottom, mode, x.shape());
-  check_axis("W", x.dim(3), padding.left, padding.right, mode, x.shape());
-  return {x.dim(0), x.dim(1), padding.top + x.dim(2) + padding.bottom,
-          padding.left + x.dim(3) + padding.right};
-}
+class PadOperation final : public Operation {
+ public:
+  PadOperation(const Padding2d& padding, PadMode mode) : padding_(padding), mode_(mode) {}
+  const char* name() const override { return "pad"; }
+  std::string text() const override { return cat("pad ", name_of(mode_)); }
+  Shape output_shape(const std::vector<Shape>& inputs) const override {
+    const Shape& x = inputs[0];
+    CONVSCOPE_CHECK(x.rank() == 4, "pad", "expected x [N,C,H,W], got ", x);
+    check_axis("H", x[2], padding_.top, padding_.bottom, mode_, x);
+    check_axis("W", x[3], padding_.left, padding_.right, mode_, x);
+    return {x[0], x[1], padding_.top + x[2] + padding_.bottom,
+            padding_.left + x[3] + padding_.right};
+  }
+  void forward(const OperationForward& a) const override {
+    pad_kernel.get(a.device())(a.x[0], padding_, mode_, a.y);
+  }
+  void backward(const OperationBackward& a) const override {
+    pad_gradient_kernel.get(a.device())(a.dy, padding_, mode_, a.dx[0]);
+  }
+
+ private:
+  Padding2d padding_;
+  PadMode mode_;
+};
 
 }  // namespace
 
+Ref<const Operation> pad2d_operation(const Padding2d& padding, PadMode mode) {
+  return make_ref<PadOperation>(padding, mode);
+}
+
 Tensor pad2d(const Tensor& x, const Padding2d& padding, PadMode mode) {
-  const Shape shape = padded_shape(x, padding, mode);
+  CONVSCOPE_CHECK(
+      x.defined() && x.rank() == 4 && (x.dtype() == DType::f32 || x.dtype() == DType::f64), "pad",
+      "expected x [N,C,H,W] of type f32 or f64, got ", x.str());
   if (padding == Padding2d{}) return x;
-  Tensor y = Tensor::empty(shape, x.dtype(), x.device());
-  if (y.numel() > 0) pad_kernel.get(x.device())(x, padding, mode, y);
-  return y;
+  return apply(pad2d_operation(padding, mode), {Variable(x)}).value();
 }
 
 Variable pad2d(const Variable& x, const Padding2d& padding, PadMode mode) {
-  const Tensor y = pad2d(x.value(), padding, mode);
+  CONVSCOPE_CHECK(x.value().rank() == 4, "pad", "expected x [N,C,H,W], got ", x.value().str());
   if (padding == Padding2d{}) return x;
-  return record("pad", y, {x},
-                [shape = x.shape(), padding, mode](const Tensor& dy, GradientSink& out) {
-                  const Tensor dx = Tensor::empty(shape, dy.dtype(), dy.device());
-                  if (dx.numel() > 0) pad_gradient_kernel.get(dy.device())(dy, padding, mode, dx);
-                  out.add(0, dx);
-                });
+  return apply(pad2d_operation(padding, mode), {x});
 }
 
 }  // namespace convscope

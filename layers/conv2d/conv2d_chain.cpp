@@ -4,7 +4,8 @@
 #include <algorithm>
 
 #include "layers/plan/activation_op.h"
-#include "layers/plan/max_pool_op.h"
+#include "layers/plan/operation_op.h"
+#include "layers/pool2d/pool2d.h"
 
 namespace convscope {
 namespace {
@@ -42,6 +43,9 @@ ChainLink chain_link(const PlanGraph& graph, PlanOp* op, const ChainRules& rules
         !pointwise->runs_on_pieces()) {
       return {};
     }
+    for (std::size_t i = 1; i < op->inputs.size(); ++i) {
+      if (graph.shape(op->inputs[i]).numel() != 1) return {};
+    }
     link.before = pointwise;
     link.ops.push_back(op);
     op = reader;
@@ -65,7 +69,7 @@ ChainLink chain_link(const PlanGraph& graph, PlanOp* op, const ChainRules& rules
     link.ops.push_back(next);
     next = only_reader(graph, *next);
   }
-  const auto* const pool = dynamic_cast<const MaxPoolOp*>(next);
+  const auto* const pool = operation_of<MaxPool>(next);
   if (pool != nullptr && is_2x2(pool->window())) {
     link.pools = true;
     link.ops.push_back(next);

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // conv2d_plan.cpp: the convolution in a planned step: the chosen cards' functions with prepared
 // arguments, and what may ride on the forward.
-#include "framework/ops/pad.h"
 #include "layers/batch_norm2d/batch_norm2d_factors.h"
 #include "layers/conv2d/bias_gradient.h"
 #include "layers/conv2d/conv2d.h"
@@ -9,32 +8,10 @@
 #include "layers/conv2d/epilogue.h"
 #include "layers/plan/activation_op.h"
 #include "layers/plan/add_op.h"
+#include "layers/plan/operation_op.h"
 
 namespace convscope {
 namespace {
-
-// A frame that is no frame of zeros is put around the image first.
-class PadOp final : public PlanOp {
- public:
-  PadOp(const Padding2d& padding, PadMode mode) : padding_(padding), mode_(mode) {}
-  std::string text() const override { return cat("pad ", name_of(mode_)); }
-  void forward(PlanBuilder& builder) override {
-    builder.call([run = pad_kernel.get(builder.device()), padding = padding_, mode = mode_,
-                  x = builder.value(inputs[0]),
-                  y = builder.value(output)] { run(x, padding, mode, y); });
-  }
-  void backward(PlanBuilder& builder) override {
-    builder.assign_gradient(inputs[0], [&](const Tensor& dx) {
-      builder.call([run = pad_gradient_kernel.get(builder.device()), padding = padding_,
-                    mode = mode_, dy = builder.gradient(output),
-                    dx] { run(dy, padding, mode, dx); });
-    });
-  }
-
- private:
-  Padding2d padding_;
-  PadMode mode_;
-};
 
 void* address_of(const Tensor& tensor) { return tensor.defined() ? tensor.raw_data() : nullptr; }
 
@@ -211,28 +188,26 @@ void Conv2dOp::backward(PlanBuilder& builder) {
 }
 
 int Conv2d::describe(PlanGraph& graph, int x) {
-  if (has_transforms()) return graph.refuse("its weight or input passes through a transform");
-  if (pads_itself()) {
-    const Padding2d& p = options_.params.padding;
-    const Shape& in = graph.shape(x);
-    x = graph.add(std::make_unique<PadOp>(p, options_.padding_mode), {x},
-                  {in[0], in[1], in[2] + p.top + p.bottom, in[3] + p.left + p.right});
-    if (x == kNoValue) return x;
-  }
-  const Conv2dProblem problem = conv2d_problem(graph.shape(x), weight_.shape(), params_);
+  const Conv2dProblem problem = this->problem(graph.shape(x));
   if (problem.is_empty()) return graph.refuse("its batch has no samples");
-  if (is_half(problem.dtype)) return graph.refuse(cat("it multiplies in ", name_of(problem.dtype)));
   std::array<Conv2dChoice, 3> choices;
+  bool checked = false;
   for (const Direction direction : kDirections) {
-    const bool needed = direction == Direction::forward || graph.training();
-    if (!needed) continue;
+    if (direction != Direction::forward && !graph.training()) continue;
     const Conv2dChoice& choice = choices_->get(problem, direction, graph.device());
-    if (choice.checked_by != nullptr) {
-      return graph.refuse(cat("its ", name_of(direction), " is checked by a second algorithm"));
-    }
+    checked = checked || choice.checked_by != nullptr;
     choices[static_cast<std::size_t>(direction)] = choice;
   }
-  std::vector<ValueId> inputs{x, graph.parameter(weight_)};
+  // What rounds its factors, or compares two algorithms, does so in its own forward().
+  if (is_half(problem.dtype) || checked) return describe_dynamic(graph, *this, x);
+  x = transformed_input(graph, x);
+  const ValueId w = transformed_weight(graph, weight_);
+  if (pads_itself()) {
+    x = describe_operation(graph, *this,
+                           pad2d_operation(options_.params.padding, options_.padding_mode), {x});
+  }
+  if (x == kNoValue || w == kNoValue) return kNoValue;
+  std::vector<ValueId> inputs{x, w};
   if (bias_.defined()) inputs.push_back(graph.parameter(bias_));
   return graph.add(
       std::make_unique<Conv2dOp>(problem, bias_.defined(), choices_->policy(), choices),

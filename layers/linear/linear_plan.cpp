@@ -8,11 +8,12 @@
 #include "framework/ops/elementwise.h"
 #include "framework/ops/gemm/matmul.h"
 #include "framework/ops/reduce.h"
-#include "layers/conv2d/problem.h"
+#include "layers/dispatch/direction.h"
 #include "layers/linear/linear.h"
 #include "layers/linear/linear_fused.h"
 #include "layers/plan/activation_op.h"
 #include "layers/plan/loss_op.h"
+#include "layers/plan/operation_op.h"
 
 namespace convscope {
 namespace {
@@ -191,14 +192,16 @@ const LinearFused& linear_fused(Device device) {
 }
 
 int Linear::describe(PlanGraph& graph, int x) {
-  if (has_transforms()) return graph.refuse("its weight or input passes through a transform");
-  if (is_half(factor_type(precision_))) {
-    return graph.refuse(cat("a linear layer multiplies in ", name_of(precision_)));
-  }
-  std::vector<ValueId> inputs{x, graph.parameter(weight_)};
+  const Shape shape = output_shape(graph.shape(x));
+  // What rounds its factors does so in its own forward().
+  if (is_half(factor_type(precision_))) return describe_dynamic(graph, *this, x);
+  x = transformed_input(graph, x);
+  const ValueId w = transformed_weight(graph, weight_);
+  if (x == kNoValue || w == kNoValue) return kNoValue;
+  std::vector<ValueId> inputs{x, w};
   if (bias_.defined()) inputs.push_back(graph.parameter(bias_));
   auto op = std::make_unique<LinearOp>(bias_.defined(), precision_ == ComputePrecision::tf32);
-  return graph.add(std::move(op), std::move(inputs), output_shape(graph.shape(x)));
+  return graph.add(std::move(op), std::move(inputs), shape);
 }
 
 }  // namespace convscope

@@ -66,6 +66,8 @@ class CONVSCOPE_API PlanBuilder {
     emit(use(part));
     emit_accumulate(value, part);
   }
+  // Adds what `part` holds to the gradient of `value`, which is there already.
+  void add_to_gradient(ValueId value, Slot part) { emit_accumulate(value, part); }
   // `value` gets the gradient of `output` as it is, without a copy where that is possible.
   void pass_gradient(ValueId output, ValueId value);
 

@@ -89,6 +89,10 @@ ValueId PlanGraph::refuse(const std::string& why) {
   return kNoValue;
 }
 
+void PlanGraph::not_yet(const std::string& why) {
+  if (wait_.empty()) wait_ = scope_.empty() ? why : cat("'", scope_, "': ", why);
+}
+
 PlanGraph::Scope::Scope(PlanGraph& graph, const std::string& name)
     : graph_(graph), before_(graph.scope_) {
   graph.scope_ = before_.empty() ? name : before_ + "." + name;

@@ -5,7 +5,7 @@
 // Every layer adds its operations itself, in Module::describe(), which mirrors forward():
 //
 //   ValueId Pool2d::describe(PlanGraph& graph, ValueId x) {
-//     return graph.add(std::make_unique<MaxPoolOp>(window_), {x}, output_shape(graph.shape(x)));
+//     return describe_operation(graph, *this, make_ref<MaxPool>(window_), {x});
 //   }
 //
 // Then operations take over what the next one does, where a kernel exists that does both (a
@@ -67,6 +67,9 @@ class CONVSCOPE_API PlanOp {
   // Of each layer with a weight that this operation computes, one for each direction that runs.
   virtual std::vector<RanKernel> kernels(const PlanGraph& graph) const;
 
+  // False: its calls do more than queue kernels, so a device cannot record them.
+  virtual bool is_recordable() const { return true; }
+
   std::string layer;            // "c1"; of several fused ones the first
   std::vector<ValueId> inputs;  //
   ValueId output = kNoValue;
@@ -106,6 +109,9 @@ class CONVSCOPE_API PlanGraph {
   // "This cannot be planned, because ...": the step then runs as a dynamic graph. Returns kNoValue.
   ValueId refuse(const std::string& why);
   const std::string& refusal() const { return refusal_; }  // "": none
+  // "The next step is another one, because ...": it runs as a dynamic graph, later ones as planned.
+  void not_yet(const std::string& why);
+  const std::string& wait() const { return wait_; }  // "": the next step is as planned
 
   // Layers that contain layers say whose turn it is, so that operations know their layer's name.
   class CONVSCOPE_API Scope {
@@ -147,7 +153,7 @@ class CONVSCOPE_API PlanGraph {
   std::vector<Value> values_;
   std::vector<std::unique_ptr<PlanOp>> ops_;
   ValueId result_ = kNoValue;
-  std::string refusal_, scope_;
+  std::string refusal_, wait_, scope_;
   std::vector<std::function<bool()>> conditions_;
 };
 

@@ -34,7 +34,7 @@ std::string obstacle(const std::vector<NamedParameter>& parameters, const Shape&
 }  // namespace
 
 std::unique_ptr<StepPlan> StepPlan::make(Module& model, const Shape& input, PlanMode mode,
-                                         std::string* why_not, Ref<Storage> arena) {
+                                         std::string* why_not, Ref<Storage> arena, bool to_show) {
   const auto refused = [&](const std::string& why) {
     if (why_not != nullptr) *why_not = why;
     return nullptr;
@@ -47,6 +47,7 @@ std::unique_ptr<StepPlan> StepPlan::make(Module& model, const Shape& input, Plan
   PlanGraph& graph = plan->graph_;
   plan->logits_ = model.describe(graph, PlanGraph::input());
   if (!graph.refusal().empty()) return refused(graph.refusal());
+  if (!to_show && !graph.wait().empty()) return refused(graph.wait());
   graph.set_result(plan->logits_);
   if (graph.has_loss()) {
     const Shape& logits = graph.shape(plan->logits_);
@@ -103,10 +104,14 @@ void StepPlan::emit() {
 void StepPlan::remember(Module& model) {
   threads_ = num_threads();
   isa_ = static_cast<int>(current_isa());
-  for (const NamedParameter& parameter : model.parameters()) {
-    const Variable& p = parameter.variable;
+  const auto hold = [&](const Variable& p) {
     const Tensor& gradient = p.state()->grad;
     held_.push_back({p, p.value().raw_data(), gradient.defined() ? gradient.raw_data() : nullptr});
+  };
+  for (const NamedParameter& parameter : model.parameters()) hold(parameter.variable);
+  for (ValueId value = 0; value < graph_.value_count(); ++value) {  // and steps that do not learn
+    const Variable* const parameter = graph_.parameter_of(value);
+    if (parameter != nullptr && !parameter->requires_grad()) hold(*parameter);
   }
   memory_.arena_bytes = static_cast<std::int64_t>(builder_.arena_->bytes);
   std::vector<ArenaRequest> requests;
@@ -271,6 +276,13 @@ std::vector<RanKernel> StepPlan::kernels() const {
     for (RanKernel& kernel : op->kernels(graph_)) out.push_back(std::move(kernel));
   }
   return out;
+}
+
+std::string StepPlan::why_not_recordable() const {
+  for (const auto& op : graph_.ops()) {
+    if (!op->is_recordable()) return cat("'", op->layer, "' runs as ", op->text());
+  }
+  return "";
 }
 
 int StepPlan::conversions() const {

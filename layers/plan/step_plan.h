@@ -33,8 +33,11 @@ class CONVSCOPE_API StepPlan {
  public:
   // Null when the network cannot be planned; `why_not` (may be null) says why. `arena`: memory of
   // another plan that may be used when it is large enough; the two must not run at the same time.
+  // A step in which a quantiser calibrates is not planned either, unless to_show: then the plan is
+  // that of the steps behind, to be read and not to be run.
   static std::unique_ptr<StepPlan> make(Module& model, const Shape& input, PlanMode mode,
-                                        std::string* why_not, Ref<Storage> arena = {});
+                                        std::string* why_not, Ref<Storage> arena = {},
+                                        bool to_show = false);
 
   // False when the weights have moved to other memory, or threads or instruction set have changed
   // since: make a new one.
@@ -86,6 +89,8 @@ class CONVSCOPE_API StepPlan {
   // What runs for each layer with a weight, in each direction that runs: the card's name, or the
   // chain's. This is what tables and reports name.
   std::vector<RanKernel> kernels() const;
+  // "": a device may record the calls; or which operation it is that cannot be recorded.
+  std::string why_not_recordable() const;
   // Of values into another layout and back, in one step.
   int conversions() const;
 

@@ -2,6 +2,7 @@
 #include "layers/pool2d/pool2d.h"
 
 #include "layers/layer_types.h"
+#include "layers/plan/operation_op.h"
 
 namespace convscope {
 
@@ -55,48 +56,88 @@ Shape Pool2dWindow::output_shape(const Shape& x, const char* operation) const {
           output_size(operation, "W", x[3], kernel_w, stride_w, pad_w, ceil_mode)};
 }
 
+Shape MaxPool::output_shape(const std::vector<Shape>& x) const {
+  return window_.output_shape(x[0], name());
+}
+
+// One small number for each window instead of x.
+OperationKeeps MaxPool::keeps(const std::vector<Shape>& x) const {
+  const bool small = window_.kernel_h * window_.kernel_w <= 256;
+  return {.saved = {{output_shape(x), small ? DType::u8 : DType::i32}}};
+}
+
+void MaxPool::forward(const OperationForward& a) const {
+  max_pool_kernel.get(a.device())(a.x[0], window_, a.y, a.saved[0]);
+}
+
+void MaxPool::backward(const OperationBackward& a) const {
+  max_pool_gradient_kernel.get(a.device())(a.dy, a.saved[0], window_, a.dx[0]);
+}
+
+namespace {
+
+class AvgPool final : public Operation {
+ public:
+  explicit AvgPool(const Pool2dWindow& window) : window_(window) {}
+  const char* name() const override { return "avg_pool2d"; }
+  Shape output_shape(const std::vector<Shape>& x) const override {
+    return window_.output_shape(x[0], name());
+  }
+  void forward(const OperationForward& a) const override {
+    avg_pool_kernel.get(a.device())(a.x[0], window_, a.y);
+  }
+  void backward(const OperationBackward& a) const override {
+    avg_pool_gradient_kernel.get(a.device())(a.dy, window_, a.dx[0]);
+  }
+
+ private:
+  Pool2dWindow window_;
+};
+
+class AdaptivePool final : public Operation {
+ public:
+  AdaptivePool(std::int64_t p, std::int64_t q) : p_(p), q_(q) {}
+  const char* name() const override { return "adaptive_avg_pool2d"; }
+  Shape output_shape(const std::vector<Shape>& x) const override {
+    return AdaptiveAvgPool2d(p_, q_).output_shape(x[0]);
+  }
+  void forward(const OperationForward& a) const override {
+    adaptive_pool_kernel.get(a.device())(a.x[0], a.y);
+  }
+  void backward(const OperationBackward& a) const override {
+    adaptive_pool_gradient_kernel.get(a.device())(a.dy, a.dx[0]);
+  }
+
+ private:
+  std::int64_t p_, q_;
+};
+
+}  // namespace
+
 Variable max_pool2d(const Variable& x, const Pool2dWindow& window) {
   check_images(x.value(), "max_pool2d");
-  const Tensor y =
-      Tensor::empty(window.output_shape(x.shape(), "max_pool2d"), x.dtype(), x.device());
-  // Saved: one small number for each window instead of x.
-  const DType tap_type = window.kernel_h * window.kernel_w <= 256 ? DType::u8 : DType::i32;
-  const Tensor taps = needs_record(x) ? Tensor::empty(y.shape(), tap_type, x.device()) : Tensor();
-  if (y.numel() > 0) max_pool_kernel.get(x.device())(x.value(), window, y, taps);
-  return record("max_pool2d", y, {x},
-                [taps, window, shape = x.shape()](const Tensor& dy, GradientSink& out) {
-                  const Tensor dx = Tensor::empty(shape, dy.dtype(), dy.device());
-                  if (dx.numel() > 0) {
-                    max_pool_gradient_kernel.get(dy.device())(dy, taps, window, dx);
-                  }
-                  out.add(0, dx);
-                });
+  return apply(make_ref<MaxPool>(window), {x});
 }
 
 Variable avg_pool2d(const Variable& x, const Pool2dWindow& window) {
   check_images(x.value(), "avg_pool2d");
-  const Tensor y =
-      Tensor::empty(window.output_shape(x.shape(), "avg_pool2d"), x.dtype(), x.device());
-  if (y.numel() > 0) avg_pool_kernel.get(x.device())(x.value(), window, y);
-  return record("avg_pool2d", y, {x},
-                [window, shape = x.shape()](const Tensor& dy, GradientSink& out) {
-                  const Tensor dx = Tensor::empty(shape, dy.dtype(), dy.device());
-                  if (dx.numel() > 0) avg_pool_gradient_kernel.get(dy.device())(dy, window, dx);
-                  out.add(0, dx);
-                });
+  return apply(make_ref<AvgPool>(window), {x});
 }
 
 Variable adaptive_avg_pool2d(const Variable& x, std::int64_t p, std::int64_t q) {
   check_images(x.value(), "adaptive_avg_pool2d");
-  const Shape shape = AdaptiveAvgPool2d(p, q).output_shape(x.shape());
-  const Tensor y = Tensor::empty(shape, x.dtype(), x.device());
-  if (y.numel() > 0) adaptive_pool_kernel.get(x.device())(x.value(), y);
-  return record("adaptive_avg_pool2d", y, {x},
-                [before = x.shape()](const Tensor& dy, GradientSink& out) {
-                  const Tensor dx = Tensor::empty(before, dy.dtype(), dy.device());
-                  if (dx.numel() > 0) adaptive_pool_gradient_kernel.get(dy.device())(dy, dx);
-                  out.add(0, dx);
-                });
+  return apply(make_ref<AdaptivePool>(p, q), {x});
+}
+
+int Pool2d::describe(PlanGraph& graph, int x) {
+  if (pool_ == PoolKind::max) {
+    return describe_operation(graph, *this, make_ref<MaxPool>(window_), {x});
+  }
+  return describe_operation(graph, *this, make_ref<AvgPool>(window_), {x});
+}
+
+int AdaptiveAvgPool2d::describe(PlanGraph& graph, int x) {
+  return describe_operation(graph, *this, make_ref<AdaptivePool>(p_, q_), {x});
 }
 
 Variable Pool2d::forward(const Variable& x) {

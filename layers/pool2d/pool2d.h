@@ -21,6 +21,7 @@
 
 #include <string>
 
+#include "framework/autograd/operation.h"
 #include "framework/kernel_slot.h"
 #include "layers/module.h"
 
@@ -35,6 +36,20 @@ struct CONVSCOPE_API Pool2dWindow {
 
   // [N,C,P,Q] for x [N,C,H,W]; an error of `operation` when the window does not fit.
   Shape output_shape(const Shape& x, const char* operation) const;
+};
+
+class CONVSCOPE_API MaxPool final : public Operation {
+ public:
+  explicit MaxPool(const Pool2dWindow& window) : window_(window) {}
+  const Pool2dWindow& window() const { return window_; }
+  const char* name() const override { return "max_pool2d"; }
+  Shape output_shape(const std::vector<Shape>& x) const override;
+  OperationKeeps keeps(const std::vector<Shape>& x) const override;  // taps, below
+  void forward(const OperationForward& a) const override;
+  void backward(const OperationBackward& a) const override;
+
+ private:
+  Pool2dWindow window_;
 };
 
 CONVSCOPE_API Variable max_pool2d(const Variable& x, const Pool2dWindow& window);

@@ -104,7 +104,6 @@ TEST(QuantisedRun, is_the_f32_run_until_it_begins) {
   TrainingSetup dense = setup_training(parse_config_text(dense_yaml, "dense.yaml"));
   const std::shared_ptr<Module> dense_model = dense.model;
   dense.epochs_now = 1;
-  dense.plan = false;  // quantised networks run as dynamic graphs: same order of sums
   const Ended f32 = run(std::move(dense), dense_folder, false, 0);
 
   RunFolder folder = RunFolder::create(root.path(), "quantised", 1);

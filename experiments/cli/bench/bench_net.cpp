@@ -9,6 +9,7 @@
 #include "experiments/bench/net_report.h"
 #include "experiments/cli/command.h"
 #include "experiments/config/build.h"
+#include "experiments/config/build_pruner.h"
 #include "framework/io/atomic_file.h"
 #include "framework/parallel.h"
 
@@ -155,6 +156,9 @@ int bench(const Arguments& arguments) {
                         .operations = {}};
   write_files(arguments, report);  // a path that cannot be written fails at once
   const std::shared_ptr<Module> model = build_model(config, sample.shape, sample.classes);
+  const std::unique_ptr<Pruner> pruner = build_pruner(config, *model, nullptr, sample.shape, 0);
+  if (pruner) pruner->prune_now();
+  report.options.pruner = pruner.get();
   std::cout << cat(config.name, ": ", model->parameter_count(), " parameters, images ",
                    sample.shape, ", ", sample.classes, " classes, ", report.device, ", ",
                    report.threads, " threads\n");

@@ -62,6 +62,11 @@ bool Quantization::before_step(std::int64_t steps, bool ends_epoch) {
   return first;
 }
 
+bool Quantization::step_needs_host(std::int64_t steps, bool ends_epoch) const {
+  if (steps < plan_.begin_step) return false;
+  return !begun_ || ends_epoch || steps <= plan_.begin_step + plan_.calibration_batches;
+}
+
 void Quantization::after_step(std::int64_t steps, std::int64_t epoch) {
   if (observing_) csv_->append(quant_csv_rows(tensors_, steps, epoch));
 }

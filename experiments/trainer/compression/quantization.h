@@ -29,6 +29,8 @@ class CONVSCOPE_API Quantization {
   void count_kept();
   // Before step number `steps`. True when it is the first that is quantised.
   bool before_step(std::int64_t steps, bool ends_epoch);
+  // Whether step number `steps` begins, calibrates or counts: then its forward needs the host.
+  bool step_needs_host(std::int64_t steps, bool ends_epoch) const;
   void after_step(std::int64_t steps, std::int64_t epoch);
 
  private:

@@ -262,18 +262,70 @@ TEST(StepPlan, inference_folds_batch_norm_residual_and_relu_into_the_convolution
   }
 }
 
-TEST(StepPlan, says_why_a_network_is_not_planned) {
-  class Odd final : public Module {
-   public:
-    std::string kind() const override { return "odd"; }
-    Variable forward(const Variable& x) override { return x; }
-    Shape output_shape(const Shape& input) const override { return input; }
+// A layer of somebody else's: a forward() and a parameter, no planned form.
+class Scale final : public Module {
+ public:
+  Scale() { factor_ = add_parameter("factor", Tensor::full({1}, 1.5)); }
+  std::string kind() const override { return "scale"; }
+  Variable forward(const Variable& x) override { return x * factor_; }
+  Shape output_shape(const Shape& input) const override { return input; }
+
+ private:
+  Variable factor_;
+};
+
+TEST(StepPlan, a_layer_with_only_a_forward_runs_as_a_dynamic_graph_inside_the_plan) {
+  const auto make = [] {
+    LayerContext context;
+    context.seed = 3;
+    context.conv_policy = direct;
+    auto net = std::make_shared<Sequential>();
+    net->add("stem", build_layers({conv("c0", 20, 3, {{"padding", Ints{1}}}), layer("relu", "r")},
+                                  kImages, context));
+    net->add("scale", std::make_shared<Scale>());
+    net->add("rest", build_layers(ending({}), kImages, context));
+    return net;
   };
-  Sequential net;
-  net.add("o1", std::make_shared<Odd>());
-  std::string why;
-  EXPECT_EQ(StepPlan::make(net, {2, 3}, PlanMode::training, &why), nullptr);
-  EXPECT_EQ(why, "'o1': a layer of kind 'odd' has no planned form");
+  const auto planned = make();
+  const auto dynamic = make();
+  const auto plan = StepPlan::make(*planned, kImages, PlanMode::training, nullptr);
+  ASSERT_NE(plan, nullptr);
+  EXPECT_NE(plan->text().find("scale as a dynamic graph"), std::string::npos) << plan->text();
+  EXPECT_NE(plan->text().find("conv2d direct + relu"), std::string::npos) << plan->text();
+  EXPECT_EQ(plan->why_not_recordable(), "'scale' runs as scale as a dynamic graph");
+  for (std::uint64_t step = 0; step < 2; ++step) {
+    dynamic->zero_grad();
+    const Tensor x = images(kImages, step);
+    const Variable loss = softmax_cross_entropy(dynamic->forward(Variable(x)), labels(6, 7));
+    loss.backward();
+    EXPECT_EQ(plan->forward(x, labels(6, 7)), loss.value().item());
+    plan->backward();
+    EXPECT_TRUE(plan->is_current());
+    const auto a = planned->parameters();
+    const auto b = dynamic->parameters();
+    for (std::size_t i = 0; i < a.size(); ++i) {
+      expect_same_bits(a[i].variable.grad(), b[i].variable.grad(), a[i].name);
+    }
+  }
+}
+
+TEST(StepPlan, an_algorithm_that_is_checked_costs_its_own_layer_only) {
+  LayerContext context;
+  context.seed = 3;
+  context.conv_policy = [](const std::string& name) {
+    const std::string word = name == "c1" ? "check:direct,reference" : "direct";
+    return Conv2dPolicy{word, word, word};
+  };
+  const auto model = build_layers(
+      ending({conv("c1", 20, 3), layer("relu", "r1"), conv("c2", 24, 3)}), kImages, context);
+  const auto plan = StepPlan::make(*model, kImages, PlanMode::training, nullptr);
+  ASSERT_NE(plan, nullptr);
+  for (const RanKernel& ran : plan->kernels()) {
+    EXPECT_EQ(ran.dynamic, ran.layer == "c1") << ran.layer;
+    if (ran.layer == "c2") {
+      EXPECT_EQ(ran.kernel, "direct");
+    }
+  }
 }
 
 TEST(StepPlan, notices_weights_that_moved_and_another_instruction_set) {

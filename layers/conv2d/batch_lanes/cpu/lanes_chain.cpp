@@ -205,8 +205,9 @@ struct LanesChainOp::Run {
       if (!wanted) return;
       std::swap(gradient, previous);
       if (!passes) continue;
-      float* const dv = i > 0 || dx != nullptr ? gradient : nullptr;
+      float* const dv = i > 0 || dx != nullptr ? previous : nullptr;
       chunk_learned[i] += m.before_gradient.run(gradient, m.v + g * z.x_floats, dv, z.x_floats);
+      if (dv != nullptr) std::swap(gradient, previous);
     }
     if (dx == nullptr) return;
     const std::int64_t in = stages.front().x_floats / lanes;

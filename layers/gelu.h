@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+// gelu.h: a curve applied to every element alone, smooth where a ReLU has its corner.
+//
+// Shapes    x [any] -> y, the same shape; f32 or f64
+// Formula   y = x Phi(x) with Phi(x) = (1 + erf(x / sqrt 2)) / 2, the normal distribution: exact, no
+//           tanh in its place
+// Backward  dx = dy (Phi(x) + x phi(x)), phi(x) = exp(-x^2 / 2) / sqrt(2 pi); saved: x
+// Usage     Gelu g1;  y = g1.forward(x);    in a config: {type: gelu}
+// Paper     D. Hendrycks, K. Gimpel: Gaussian Error Linear Units, 2016, arXiv 1606.08415
+#pragma once
+
+#include "framework/kernel_slot.h"
+#include "layers/module.h"
+
+namespace convscope {
+
+CONVSCOPE_API Variable gelu(const Variable& x);
+
+class CONVSCOPE_API Gelu final : public Module {
+ public:
+  std::string kind() const override { return "gelu"; }
+  Variable forward(const Variable& x) override { return gelu(x); }
+  Shape output_shape(const Shape& input) const override { return input; }
+  int describe(PlanGraph& graph, int x) override;
+};
+
+// Kernels; y and dx are assigned.
+extern CONVSCOPE_API KernelSlot<void(const Tensor& x, const Tensor& y)> gelu_kernel;
+extern CONVSCOPE_API KernelSlot<void(const Tensor& x, const Tensor& dy, const Tensor& dx)>
+    gelu_gradient_kernel;
+
+}  // namespace convscope

@@ -1,0 +1,227 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "layers/plan/operation_op.h"
+
+#include "layers/dispatch/heavy_use.h"
+
+namespace convscope {
+namespace {
+
+// The number of the step at the moment when a call runs.
+OperationStep step_now(const PlanClock& clock, const Module& module) {
+  if (clock.base == nullptr) return {.base = nullptr, .offset = module.step()};
+  return {.base = clock.base, .offset = clock.offset};
+}
+
+}  // namespace
+
+std::vector<Shape> OperationOp::shapes(const PlanBuilder& builder) const {
+  std::vector<Shape> out;
+  for (const ValueId input : inputs) out.push_back(builder.shape(input));
+  return out;
+}
+
+OperationForward OperationOp::forward_arguments(PlanBuilder& builder) {
+  OperationForward a;
+  for (const ValueId input : inputs) a.x.push_back(builder.value(input));
+  a.y = builder.value(output);
+  saved_.clear();
+  for (const TensorSize& size : operation_->keeps(shapes(builder)).saved) {
+    const bool wanted = builder.wants_gradient(output);
+    saved_.push_back(wanted ? builder.slot(size.shape, size.dtype) : kNoSlot);
+    a.saved.push_back(wanted ? builder.use(saved_.back()) : Tensor());
+  }
+  return a;
+}
+
+// All but dx and dy.
+OperationBackward OperationOp::backward_arguments(PlanBuilder& builder) {
+  OperationBackward a;
+  const OperationKeeps keeps = operation_->keeps(shapes(builder));
+  if (keeps.inputs) {
+    for (const ValueId input : inputs) a.x.push_back(builder.value(input));
+  }
+  if (keeps.output) a.y = builder.value(output);
+  for (const Slot slot : saved_) a.saved.push_back(builder.use(slot));
+  for (const TensorSize& size : keeps.scratch) {
+    a.scratch.push_back(builder.use(builder.slot(size.shape, size.dtype)));
+  }
+  return a;
+}
+
+void OperationOp::forward(PlanBuilder& builder) {
+  builder.call([operation = operation_, a = forward_arguments(builder), clock = builder.clock(),
+                module = &module_]() mutable {
+    a.step = step_now(*clock, *module);
+    operation->forward(a);
+  });
+}
+
+// Operations assign; where a gradient is there already, theirs goes to a piece of its own first.
+void OperationOp::backward(PlanBuilder& builder) {
+  struct Part {
+    ValueId value;
+    Slot slot;
+  };
+  std::vector<Part> parts;
+  OperationBackward a = backward_arguments(builder);
+  a.dy = builder.gradient(output);
+  for (const ValueId input : inputs) {
+    if (!builder.wants_gradient(input)) {
+      a.dx.emplace_back();
+      continue;
+    }
+    const PlanBuilder::Target target = builder.gradient_target(input);
+    if (!target.accumulate) {
+      a.dx.push_back(target.tensor);
+      continue;
+    }
+    parts.push_back({input, builder.slot(builder.shape(input), DType::f32)});
+    a.dx.push_back(builder.use(parts.back().slot));
+  }
+  builder.call([operation = operation_, a, clock = builder.clock(), module = &module_]() mutable {
+    a.step = step_now(*clock, *module);
+    operation->backward(a);
+  });
+  for (const Part& part : parts) builder.add_to_gradient(part.value, part.slot);
+}
+
+PointwiseOp::Forward OperationOp::forward_pieces(PlanBuilder& builder) {
+  OperationForward a;  // x[0] and y come piece by piece
+  a.x.emplace_back();
+  for (std::size_t i = 1; i < inputs.size(); ++i) a.x.push_back(builder.value(inputs[i]));
+  return {.begin = [operation = operation_, a] { operation->begin(a); },
+          .run = [operation = operation_, a](
+                     const float* v, float* y,
+                     std::int64_t count) { operation->forward_piece(a, v, y, count); }};
+}
+
+PointwiseOp::Backward OperationOp::backward_pieces(PlanBuilder& builder) {
+  if (!builder.wants_gradient(output)) return {};
+  OperationBackward a;
+  a.x.emplace_back();
+  a.dx.emplace_back();
+  std::vector<PlanBuilder::Target> targets;
+  for (std::size_t i = 1; i < inputs.size(); ++i) {
+    a.x.push_back(builder.value(inputs[i]));
+    const bool wanted = builder.wants_gradient(inputs[i]);
+    a.dx.push_back(wanted ? builder.gradient_target(inputs[i]).tensor : Tensor());
+  }
+  return {.run = [operation = operation_, a](
+                     const float* dy, const float* v, float* dv,
+                     std::int64_t count) { return operation->backward_piece(a, dy, v, dv, count); },
+          .end = [operation = operation_, a](double sum) { operation->end(a, sum); }};
+}
+
+ValueId describe_operation(PlanGraph& graph, const Module& module, Ref<const Operation> operation,
+                           std::vector<ValueId> x) {
+  std::vector<Shape> shapes;
+  for (const ValueId value : x) {
+    if (value == kNoValue) return kNoValue;
+    shapes.push_back(graph.shape(value));
+  }
+  const Shape output = operation->output_shape(shapes);
+  return graph.add(std::make_unique<OperationOp>(std::move(operation), module), std::move(x),
+                   output);
+}
+
+namespace {
+
+class DynamicOp final : public PlanOp {
+ public:
+  DynamicOp(Module& module, std::vector<Variable> parameters)
+      : module_(module), parameters_(std::move(parameters)) {}
+
+  std::string text() const override { return cat(module_.kind(), " as a dynamic graph"); }
+  bool is_recordable() const override { return false; }
+  std::vector<RanKernel> kernels(const PlanGraph& graph) const override {
+    std::vector<RanKernel> out;
+    if (!module_.weight().defined()) return out;
+    const std::unique_ptr<HeavyUse> heavy = module_.heavy_use(graph.shape(inputs[0]));
+    for (const Direction direction : kDirections) {
+      const bool runs = direction == Direction::forward         ? true
+                        : direction == Direction::backward_data ? graph.wants_gradient(inputs[0])
+                                                                : !parameters_.empty();
+      if (!runs) continue;
+      const ChosenNames names =
+          heavy ? heavy->choose(direction, graph.device()) : ChosenNames{module_.kind(), ""};
+      out.push_back(
+          {layer, direction,
+           names.second.empty() ? names.first : cat(names.first, " checked by ", names.second),
+           /*dynamic=*/true});
+    }
+    return out;
+  }
+
+  void forward(PlanBuilder& builder) override {
+    kept_ = std::make_shared<Kept>();
+    builder.call([kept = kept_, &module = module_, wants_dx = builder.wants_gradient(inputs[0]),
+                  wants = builder.wants_gradient(output), x = builder.value(inputs[0]),
+                  y = builder.value(output)] {
+      if (!wants) {
+        const NoGrad no_grad;
+        y.copy_from(module.forward(Variable(x)).value());
+        return;
+      }
+      kept->x = Variable(x, wants_dx);
+      kept->y = module.forward(kept->x);
+      y.copy_from(kept->y.value());
+    });
+  }
+
+  void backward(PlanBuilder& builder) override {
+    std::vector<Tensor> gradients;
+    for (const Variable& parameter : parameters_) {
+      gradients.push_back(builder.parameter_gradient(parameter).tensor);
+    }
+    const auto emit = [&](const Tensor& dx) {
+      // x is named, so that its memory is its own until the graph has been walked.
+      builder.call([kept = kept_, parameters = parameters_, gradients, dx,
+                    x = builder.value(inputs[0]), dy = builder.gradient(output)] {
+        for (Variable parameter : parameters) parameter.zero_grad();
+        const Variable y = std::exchange(kept->y, Variable());
+        Variable from = std::exchange(kept->x, Variable());
+        if (y.requires_grad()) y.backward(dy.clone());
+        if (dx.defined() && from.grad().defined()) {
+          dx.copy_from(from.grad());
+        } else if (dx.defined()) {
+          dx.fill(0);
+        }
+        // The graph may have put another tensor there; the step's own is the one that stays.
+        for (std::size_t i = 0; i < parameters.size(); ++i) {
+          Tensor& now = parameters[i].state()->grad;
+          if (parameters[i].state()->grad_is_zero) {
+            gradients[i].fill(0);
+          } else if (now.raw_data() != gradients[i].raw_data()) {
+            gradients[i].copy_from(now);
+          }
+          now = gradients[i];
+        }
+      });
+    };
+    if (!builder.wants_gradient(inputs[0])) return emit(Tensor());
+    builder.assign_gradient(inputs[0], emit);
+  }
+
+ private:
+  struct Kept {
+    Variable x, y;
+  };
+  Module& module_;
+  std::vector<Variable> parameters_;  // that want a gradient
+  std::shared_ptr<Kept> kept_;
+};
+
+}  // namespace
+
+ValueId describe_dynamic(PlanGraph& graph, Module& module, ValueId x) {
+  if (x == kNoValue) return kNoValue;
+  std::vector<Variable> parameters;
+  for (const NamedParameter& parameter : module.parameters()) {
+    if (parameter.variable.requires_grad()) parameters.push_back(parameter.variable);
+  }
+  const bool trains = !parameters.empty();
+  const Shape output = module.output_shape(graph.shape(x));
+  return graph.add(std::make_unique<DynamicOp>(module, std::move(parameters)), {x}, output, trains);
+}
+
+}  // namespace convscope

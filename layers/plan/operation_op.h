@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+// operation_op.h: the planned form of an Operation (framework/autograd/operation.h), so that an
+// operation is written once; and the planned form of a layer that has only a forward().
+//
+//   int Gelu::describe(PlanGraph& graph, int x) { return describe_operation(graph, *this, op_, {x}); }
+#pragma once
+
+#include "framework/autograd/operation.h"
+#include "layers/module.h"
+#include "layers/plan/pointwise_op.h"
+
+namespace convscope {
+
+class CONVSCOPE_API OperationOp final : public PointwiseOp {
+ public:
+  // `module` says the number of the step.
+  OperationOp(Ref<const Operation> operation, const Module& module)
+      : operation_(std::move(operation)), module_(module) {}
+  const Operation& operation() const { return *operation_; }
+
+  std::string text() const override { return operation_->text(); }
+  void forward(PlanBuilder& builder) override;
+  void backward(PlanBuilder& builder) override;
+  bool runs_on_pieces() const override { return operation_->runs_on_pieces(); }
+  PointwiseOp::Forward forward_pieces(PlanBuilder& builder) override;
+  PointwiseOp::Backward backward_pieces(PlanBuilder& builder) override;
+
+ private:
+  std::vector<Shape> shapes(const PlanBuilder& builder) const;
+  OperationForward forward_arguments(PlanBuilder& builder);
+  OperationBackward backward_arguments(PlanBuilder& builder);
+
+  Ref<const Operation> operation_;
+  const Module& module_;
+  std::vector<Slot> saved_;
+};
+
+// Adds `operation` of the layer `module` on the values x; returns its value.
+CONVSCOPE_API ValueId describe_operation(PlanGraph& graph, const Module& module,
+                                         Ref<const Operation> operation, std::vector<ValueId> x);
+
+// The operation of `op` when it is a T, or null.
+template <class T>
+const T* operation_of(const PlanOp* op) {
+  const auto* const known = dynamic_cast<const OperationOp*>(op);
+  return known == nullptr ? nullptr : dynamic_cast<const T*>(&known->operation());
+}
+
+// A layer as a dynamic graph inside a planned step: forward() and its backward pass, in memory of
+// the allocator. It costs the fusions with its neighbours, and such a step is not recorded.
+CONVSCOPE_API ValueId describe_dynamic(PlanGraph& graph, Module& module, ValueId x);
+
+}  // namespace convscope
