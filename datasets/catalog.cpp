@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The MD5 sums are those that the authors of the sets publish for the archives (CIFAR-10:
-// https://www.cs.toronto.edu/~kriz/cifar.html; Fashion-MNIST: its README). The SHA-256 sums of
-// MNIST are of the unpacked files, so they fit whichever way a copy was packed.
+// catalog.cpp: the MD5 sums are those that the authors of the sets publish for the archives
+// (CIFAR-10: https://www.cs.toronto.edu/~kriz/cifar.html; Fashion-MNIST: its README). The SHA-256
+// sums of MNIST are of the unpacked files, so they fit whichever way a copy was packed.
 #include "datasets/catalog.h"
 
 #include "framework/registry.h"

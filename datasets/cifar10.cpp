@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// cifar10.cpp: the binary version of CIFAR-10: records of one label byte and 3072 bytes, 32x32 red,
+// then green, then blue.
 #include "datasets/cifar10.h"
 
 #include <cstring>

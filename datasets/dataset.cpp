@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// dataset.cpp: labelled images in memory, and the table of data sets that a config can name.
 #include "datasets/dataset.h"
 
 #include <array>

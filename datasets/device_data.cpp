@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// device_data.cpp: a whole data set in the memory of a device, as bytes, with the order of the
+// samples in the current epoch.
 #include "datasets/device_data.h"
 
 #include <cstring>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// device_data.h: a whole data set in the memory of a device, as bytes, with the order of the samples
-// in the current epoch. A kernel there gathers and normalises batches without the host
+// device_data.h: a whole data set in the memory of a device, as bytes, with the order of the
+// samples in the current epoch. A kernel there gathers and normalises batches without the host
 // (experiments/trainer/next_batch.h): the samples, their order and every bit are those of the
 // Loader. Augmentation stays with the Loader.
 #pragma once

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// sample_order.cpp: the random decisions of the loader, each a pure function of (seed, epoch,
+// sample).
 #include "datasets/sample_order.h"
 
 #include <algorithm>

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Built without contraction to fused multiply-adds (framework/cmake/library.cmake), and sine and
-// cosine are those of random.h: so the bytes are the same on every machine.
+// synthetic_digits.cpp: built without contraction to fused multiply-adds
+// (framework/cmake/library.cmake), and sine and cosine are those of random.h: so the bytes are the
+// same on every machine.
 #include "datasets/synthetic_digits.h"
 
 #include <algorithm>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// check.cpp: the one way to fail.
 #include "framework/check.h"
 
 #include <cmath>

@@ -49,7 +49,8 @@ struct DeviceBackend {
   void (*system_free)(int index, void* pointer, std::size_t bytes) = nullptr;
   // Waits until the bytes are there.
   void (*copy_to_host)(int index, void* to, const void* from, std::size_t bytes) = nullptr;
-  // Does not wait when `from` is pinned: then leave it alone until a mark behind the copy is reached.
+  // Does not wait when `from` is pinned: then leave it alone until a mark behind the copy is
+  // reached.
   void (*copy_from_host)(int index, void* to, const void* from, std::size_t bytes) = nullptr;
   // Does not wait; `to` is pinned, and holds the bytes once a mark behind the copy is reached.
   void (*queue_copy_to_host)(int index, void* to, const void* from, std::size_t bytes) = nullptr;

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// options.cpp: typed, documented settings.
 #include "framework/options.h"
 
 #include <algorithm>

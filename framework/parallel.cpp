@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// parallel.cpp: loops over independent chunks on OpenMP threads, handed out dynamically.
 #include "framework/parallel.h"
 
 #include <omp.h>

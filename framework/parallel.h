@@ -10,6 +10,7 @@
 #include <type_traits>
 
 #include "framework/export.h"
+#include "framework/int_math.h"
 
 namespace convscope {
 
@@ -42,16 +43,17 @@ CONVSCOPE_API int num_threads();
 // parallel loop. An exception in a body is rethrown in the caller after all threads have stopped.
 CONVSCOPE_API void parallel_chunks(std::int64_t chunks, FunctionRef<void(std::int64_t, int)> body);
 
-// Runs body() with the threads of its parallel loops kept at hand: they are forked once, before, and
-// joined once, after; in between each loop only wakes them. For a phase of many short loops, such as
-// the forward pass of a planned step. While they wait they take processor time (they yield it to
-// others), so nothing slow belongs in here. Inside a parallel loop or another region: body() alone.
+// Runs body() with the threads of its parallel loops kept at hand: they are forked once, before,
+// and joined once, after; in between each loop only wakes them. For a phase of many short loops,
+// such as the forward pass of a planned step. While they wait they take processor time (they yield
+// it to others), so nothing slow belongs in here. Inside a parallel loop or another region: body()
+// alone.
 CONVSCOPE_API void parallel_region(FunctionRef<void()> body);
 
 // Calls body(begin, end) over [0, count) in pieces of at most `grain`.
 template <class F>
 void parallel_for(std::int64_t count, std::int64_t grain, F&& body) {
-  const std::int64_t chunks = count == 0 ? 0 : (count + grain - 1) / grain;
+  const std::int64_t chunks = count == 0 ? 0 : ceil_div(count, grain);
   parallel_chunks(chunks, [&](std::int64_t chunk, int) {
     const std::int64_t begin = chunk * grain;
     body(begin, count - begin < grain ? count : begin + grain);

@@ -5,7 +5,7 @@
 //   tf32  factors rounded to 10 bits of mantissa, sums in f32 (tensor cores)
 //   bf16  factors rounded to bfloat16: 8 bits of mantissa, the range of f32; sums in f32
 //   f16   factors rounded to binary16: 11 bits of mantissa, 6e-8 to 65504; sums in f32. Small
-//         gradients would become 0: the loss is scaled (experiments/trainer/loss_scale.h)
+//         gradients would become 0: the loss is scaled (optim/loss_scale.h)
 // Weights, gradients of weights, the optimiser, batch norm and the loss stay f32. The CPU has no
 // units for the other three.
 #pragma once
@@ -33,8 +33,8 @@ constexpr DType factor_type(ComputePrecision precision) {
                                               : DType::f32;
 }
 // How f32 factors are multiplied. f32: with the error of f32 products, whatever the unit that makes
-// them. tf32: they are rounded to 10 bits of mantissa first (tensor cores); never chosen unless asked
-// for. Half types are multiplied exactly and summed in f32 in either mode.
+// them. tf32: they are rounded to 10 bits of mantissa first (tensor cores); never chosen unless
+// asked for. Half types are multiplied exactly and summed in f32 in either mode.
 enum class MathMode : std::uint8_t { f32, tf32 };
 constexpr std::string_view name_of(MathMode mode) { return mode == MathMode::f32 ? "f32" : "tf32"; }
 // A ComputePrecision is what a layer is told: a type of the factors and a mode of their products.

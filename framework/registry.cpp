@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// registry.cpp: one generic named table: conv algorithms, layers, optimisers, schedules, data sets.
 #include "framework/registry.h"
 
 #include <algorithm>

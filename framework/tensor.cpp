@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// tensor.cpp: a typed, shaped, contiguous (row-major) block of memory on a device.
 #include "framework/tensor.h"
 
 #include <limits>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// activation.cpp: a curve applied to every element alone; no parameters.
 #include "layers/activation.h"
 
 #include "framework/ops/elementwise.h"

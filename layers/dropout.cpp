@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// dropout.cpp: sets a random part of the elements to zero while training, so that the network
+// cannot lean on any single one.
 #include "layers/dropout.h"
 
 #include "layers/layer_types.h"

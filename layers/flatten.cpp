@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// flatten.cpp: all axes but the first become one; nothing is copied.
 #include "layers/flatten.h"
 
 #include "framework/ops/reshape.h"

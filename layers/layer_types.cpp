@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// layer_types.cpp: the tables of layers and models that a config can name.
 #include "layers/layer_types.h"
 
 #include <set>

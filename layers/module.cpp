@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// module.cpp: what a network is made of: named parameters, named buffers, named children, and a
+// forward pass.
 #include "layers/module.h"
 
 #include "layers/dispatch/heavy_use.h"

@@ -63,10 +63,10 @@ class CONVSCOPE_API Module {
   void set_step(std::int64_t step);
   std::int64_t step() const { return step_; }
 
-  // A transform stands between a layer and what it computes with: a quantiser, a pruning mask. It is
-  // a Module like any other, so its parameters are trained and saved. Layers with a weight (conv2d,
-  // linear) pass their input and their weight through them; several act in the order added, and
-  // `first` before those that are there (a quantiser rounds what a mask leaves).
+  // A transform stands between a layer and what it computes with: a quantiser, a pruning mask. It
+  // is a Module like any other, so its parameters are trained and saved. Layers with a weight
+  // (conv2d, linear) pass their input and their weight through them; several act in the order
+  // added, and `first` before those that are there (a quantiser rounds what a mask leaves).
   void add_input_transform(const std::string& name, std::shared_ptr<Module> transform);
   void add_weight_transform(const std::string& name, std::shared_ptr<Module> transform,
                             bool first = false);
@@ -86,9 +86,9 @@ class CONVSCOPE_API Module {
   void zero_grad();
   std::int64_t parameter_count() const;
 
-  // Moves parameters with their gradients, buffers, transforms and children. Variables stay the same
-  // objects, so names, groups of an optimiser and transforms stay valid. The state of an optimiser
-  // is made where the parameters are: move a model before its optimiser is made.
+  // Moves parameters with their gradients, buffers, transforms and children. Variables stay the
+  // same objects, so names, groups of an optimiser and transforms stay valid. The state of an
+  // optimiser is made where the parameters are: move a model before its optimiser is made.
   void to(Device device);
 
  protected:

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// residual.cpp: a block that adds its input to what it computes from it.
 #include "layers/residual.h"
 
 #include "framework/ops/elementwise.h"

@@ -44,8 +44,8 @@ class CONVSCOPE_API Residual final : public Module {
   std::shared_ptr<Sequential> shortcut_;
 };
 
-// Bias-free convolution with weights drawn for ReLU. `path` is the whole name of the layer, by which
-// the config's conv.per_layer knows it: "layer1.0.conv1".
+// Bias-free convolution with weights drawn for ReLU. `path` is the whole name of the layer, by
+// which the config's conv.per_layer knows it: "layer1.0.conv1".
 struct PlainConv {
   std::int64_t in_channels, out_channels, kernel = 3, stride = 1, groups = 1;
 };

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// sequential.cpp: layers one after the other.
 #include "layers/sequential.h"
 
 #include "layers/plan/plan_graph.h"

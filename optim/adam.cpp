@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// adam.cpp: Adam, and AdamW with decoupled weight decay.
 #include "optim/adam.h"
 
 #include <cmath>

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// adamw.cpp: Adam with decoupled weight decay, registered under its name; adam.cpp has the
+// arithmetic.
 #include "optim/adam.h"
 
 namespace convscope {

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// device_update.cpp: an optimiser's steps on a device that runs ahead of the host: the update is
+// recorded once, together with the forward and backward pass, and replayed many times.
 #include "optim/device_update.h"
 
 #include <cstring>

@@ -4,8 +4,8 @@
 // from step to step (learning rate, Adam's corrections) lies in device memory and is sent there for
 // several steps at once.
 //
-// The numbers are those of Optimizer::step(), and the state (momentum, counts) stays in the optimiser,
-// so checkpoints and dynamic steps see one and the same state.
+// The numbers are those of Optimizer::step(), and the state (momentum, counts) stays in the
+// optimiser, so checkpoints and dynamic steps see one and the same state.
 //
 // Usage   DeviceUpdate update(*optimizer, device, 32);   // gradients have memory by now
 //         backend.begin_recording(...);
@@ -38,11 +38,13 @@ class CONVSCOPE_API DeviceUpdate {
 
   // False when a tensor has moved or a gradient has come: make a new one, and a new recording.
   bool is_current();
-  // The learning rates of the next `steps` steps. Counts them as done in the optimiser. Queued: what
-  // is replayed afterwards reads them. Allocates nothing.
+  // The learning rates of the next `steps` steps. Counts them as done in the optimiser. Queued:
+  // what is replayed afterwards reads them. Allocates nothing.
   void upload(const double* rates, int steps);
-  // Queues the update of step `step` of the upload. For recordings: allocates and waits for nothing.
-  // Weights and state keep their bits when the gate's loss is not finite, or when its word is not 0.
+  // Queues the update of step `step` of the upload. For recordings: allocates and waits for
+  // nothing.
+  // Weights and state keep their bits when the gate's loss is not finite, or when its word is not
+  // 0.
   void launch(int step, const UpdateGate& gate = {}) const;
   // Queues the scaling of all gradients to a joint norm of at most max_norm, before launch().
   void clip(double max_norm) const;

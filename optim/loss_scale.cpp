@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// loss_scale.cpp: keeps small gradients above the smallest binary16 number while they pass through
+// convolutions and linear layers that multiply in f16.
 #include "optim/loss_scale.h"
 
 #include <algorithm>

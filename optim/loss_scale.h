@@ -4,8 +4,8 @@
 //
 // The loss is multiplied by a power of two S before the backward pass and the gradients of the
 // parameters are divided by it before the update, which changes no bit of a gradient that neither
-// under- nor overflows. S is found by trying: when a gradient is infinite or NaN, that step's update is
-// left out and S is halved; after 2000 good steps in a row S is doubled.
+// under- nor overflows. S is found by trying: when a gradient is infinite or NaN, that step's
+// update is left out and S is halved; after 2000 good steps in a row S is doubled.
 // Source: Micikevicius et al. 2018, "Mixed precision training", arXiv:1710.03740
 #pragma once
 

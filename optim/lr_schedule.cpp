@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// lr_schedule.cpp: the learning rate as a pure function of the step, so resuming needs no state.
 #include "optim/lr_schedule.h"
 
 #include <algorithm>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// optimizer.cpp: parameter groups, and the interface of SGD, Adam and AdamW.
 #include "optim/optimizer.h"
 
 #include <cmath>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// sgd.cpp: stochastic gradient descent with momentum, dampening, Nesterov and weight decay.
 #include "optim/sgd.h"
 
 #include <cmath>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// update.cpp: one fused pass that updates all parameters of a network.
 #include "optim/update.h"
 
 namespace convscope {

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // update_cuda.cu: all parameters of a network in one launch.
 //
-// Plan      The rows of the table go to the device as kernel parameters, 64 at a time, so nothing is
-//           copied or kept there. A block has kChunk elements of one row and finds its row by
-//           bisection. The factors of a step (learning rate, corrections of Adam) are parameters too,
-//           or, for recordings, are read from device memory when the kernel runs.
+// Plan      The rows of the table go to the device as kernel parameters, 64 at a time, so nothing
+//           is copied or kept there. A block has kChunk elements of one row and finds its row by
+//           bisection. The factors of a step (learning rate, corrections of Adam) are parameters
+//           too, or, for recordings, are read from device memory when the kernel runs.
 // Numerics  the formulas of update_simd.cpp with the same fused multiply-adds: the same bits as the
 //           CPU with AVX2 or AVX-512, up to the compiler's own contractions.
-// Choices   kChunk = 2048: 8 elements for each of 256 threads, two loads of 16 bytes for each operand
-//           in flight; LeNet-5 is 36 blocks.
+// Choices   kChunk = 2048: 8 elements for each of 256 threads, two loads of 16 bytes for each
+//           operand in flight; LeNet-5 is 36 blocks.
 #include <algorithm>
 #include <cmath>
 

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// calibrate.cpp: a first step size from the values that will be rounded.
 #include "quant/calibrate.h"
 
 #include <algorithm>

@@ -6,8 +6,8 @@
 //             mse         the s with the least sum of (v_hat - v)^2, of 100 multiples of
 //                         max|v| / (100 Qp)
 //             percentile  as max_abs, with the given percentile of |v| for the maximum
-//             On an unsigned grid |v| means max(v, 0). With skip_zeros the mean and the percentile are
-//             those of the other values: of a pruned weight, whose zeros no step has to fit.
+//             On an unsigned grid |v| means max(v, 0). With skip_zeros the mean and the percentile
+//             are those of the other values: of a pruned weight, whose zeros no step has to fit.
 // Shapes      v [K,...] -> s [1], or [K] by channel
 // Numerics    sums in double in one fixed order; only mse uses threads (one candidate each)
 #pragma once

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// lsq.cpp: rounds to a grid of integers times a step, with gradients for the input and for the
+// step: learned step size quantisation.
 #include "quant/lsq.h"
 
 #include <cmath>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // lsq_cuda.cu: learned step size quantisation. v_hat and dv have the bits of the CPU: both call
-// code_of(). The gradient of the step is a sum in double over pieces of kPiece values, a block each,
-// added in order by a second launch.
+// code_of(). The gradient of the step is a sum in double over pieces of kPiece values, a block
+// each, added in order by a second launch.
 #include <algorithm>
 #include <cmath>
 

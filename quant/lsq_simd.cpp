@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // lsq_simd.cpp: learned step size quantisation of one run of values that share a step.
 //
-// The loops are plain C++ that the compiler turns into vectors. Every operation on the way to v_hat,
-// dv and the slope of the step is a division, comparison, sum or product that stands alone, so no
-// compiler may fuse two of them, and all instruction sets give the same bits. The slope times dy is
-// exact in double (24 + 24 bits), and kChains sums run side by side in one fixed order.
+// The loops are plain C++ that the compiler turns into vectors. Every operation on the way to
+// v_hat, dv and the slope of the step is a division, comparison, sum or product that stands alone,
+// so no compiler may fuse two of them, and all instruction sets give the same bits. The slope times
+// dy is exact in double (24 + 24 bits), and kChains sums run side by side in one fixed order.
 #include "quant/lsq_simd.h"
 
 #include "framework/simd/simd.h"

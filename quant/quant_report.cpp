@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// quant_report.cpp: the rows of quant.csv: what the last observed forward rounded with.
 #include "quant/quant_report.h"
 
 #include <algorithm>

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// quantize_network.cpp: puts a quantiser in front of the input and the weight of every layer that
+// has a weight (conv2d, linear).
 #include "quant/quantize_network.h"
 
 #include <cmath>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// compact.cpp: a smaller dense network that computes what a masked one does.
 #include "sparsity/compact.h"
 
 #include <algorithm>

@@ -3,8 +3,8 @@
 // layer reads is removed: its row of the weight and of the bias, its channel of a batch norm, and
 // the columns of the next layer that read it. What is masked inside the rest is stored as 0.
 //
-// Textbook    from the last layer back: output k of layer l stays when a row of layer l+1 that stays
-//             holds a weight in column group k
+// Textbook    from the last layer back: output k of layer l stays when a row of layer l+1 that
+//             stays holds a weight in column group k
 // Exact       an output that goes has no influence, whatever its value; so the two networks differ
 //             by the order of sums only
 #pragma once

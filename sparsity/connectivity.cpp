@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// connectivity.cpp: which outputs of a masked network still lie on a path from the image to the
+// classes.
 #include "sparsity/connectivity.h"
 
 #include <algorithm>

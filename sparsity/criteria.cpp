@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// criteria.cpp: which pieces of the weight matrices go.
 #include "sparsity/criteria.h"
 
 #include <algorithm>

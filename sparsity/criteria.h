@@ -5,7 +5,8 @@
 //   magnitude       a piece is one weight, its strength |w|
 //   block b1 x b2   a tile of [K, C R S], strength ||tile||_2. Sizes that do not divide are padded:
 //                   tiles at the lower and right edge are cut short, and count as one tile
-//   n_m             of each m neighbours in a row the n with the largest |w| stay; the last group of
+//   n_m             of each m neighbours in a row the n with the largest |w| stay; the last group
+//   of
 //                   a row is padded: of r < m real weights min(n, r) stay
 //
 // Textbook    sort the pieces by strength; drop the first round(s pieces)
@@ -13,8 +14,8 @@
 // Global      pieces of different layers are compared by their root mean square
 // Source      S. Han et al.: Learning both Weights and Connections, 2015, arXiv 1506.02626;
 //             A. Mishra et al.: Accelerating Sparse Deep Neural Networks, 2021, arXiv 2104.08378
-//             (2:4); why blocks are ranked as blocks: dropping single weights at 80 % leaves 97 % of
-//             all 16x1 blocks with something in them
+//             (2:4); why blocks are ranked as blocks: dropping single weights at 80 % leaves 97 %
+//             of all 16x1 blocks with something in them
 #pragma once
 
 #include <vector>

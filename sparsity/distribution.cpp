@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// distribution.cpp: how many weights each layer may keep.
 #include "sparsity/distribution.h"
 
 #include <algorithm>
@@ -7,7 +8,8 @@
 namespace convscope {
 namespace {
 
-// (K + C + R + S) / (K C R S), for a linear layer (K + C) / (K C): C is then the number of features.
+// (K + C + R + S) / (K C R S), for a linear layer (K + C) / (K C): C is then the number of
+// features.
 double erk_weight(const PrunableLayer& layer) {
   const auto sum = layer.channels_out + layer.channels_in +
                    (layer.is_conv ? layer.kernel_h + layer.kernel_w : 0);

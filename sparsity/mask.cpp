@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// mask.cpp: which weights of a layer take part.
 #include "sparsity/mask.h"
 
 #include "framework/ops/elementwise.h"

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// prunable_network.cpp: a network as pruning sees it: its convolutions and linear layers, each with
+// a weight matrix [K, C R S], and, when the layers stand in one line, who reads whose outputs.
 #include "sparsity/prunable_network.h"
 
 #include <algorithm>

@@ -8,8 +8,8 @@
 //            inputs = channels of the image that was flattened, span H W.
 //
 // A line may hold, between two such layers, only layers that keep channels apart (activation,
-// pooling, batch norm, dropout, flatten); so dropping channel c of one layer and group c of the next
-// is one and the same cut.
+// pooling, batch norm, dropout, flatten); so dropping channel c of one layer and group c of the
+// next is one and the same cut.
 #pragma once
 
 #include <string>

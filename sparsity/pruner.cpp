@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// pruner.cpp: prunes a network while it is trained.
 #include "sparsity/pruner.h"
 
 #include <cmath>

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// rigl.cpp: sparse from the first step: the number of weights of each layer stays, which ones they
+// are changes.
 #include "sparsity/rigl.h"
 
 #include <algorithm>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// rigl.h: sparse from the first step: the number of weights of each layer stays, which ones they are
-// changes.
+// rigl.h: sparse from the first step: the number of weights of each layer stays, which ones they
+// are changes.
 //
 // Textbook    drop the d weakest |w| of those that take part
 //             grow the d with the largest |dL/dw| among all others, those just dropped included

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// schedule.cpp: how sparse the network is after how many training steps.
 #include "sparsity/schedule.h"
 
 #include <algorithm>

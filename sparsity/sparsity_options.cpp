@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// sparsity_options.cpp: what to prune, how far and when: the block `sparsity:` of a config.
 #include "sparsity/sparsity_options.h"
 
 #include <algorithm>

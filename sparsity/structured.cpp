@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// structured.cpp: filter and channel pruning: whole outputs of a layer go, and with them what the
+// next layer reads of them.
 #include "sparsity/structured.h"
 
 #include <algorithm>

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// structured.h: filter and channel pruning: whole outputs of a layer go, and with them what the next
-// layer reads of them. One cut k of layer l drops row k of its matrix and group k of the columns of
-// layer l+1 (the H W columns of that channel when a flatten layer stands between). So the masked
-// network computes exactly what the smaller network does from which both are removed.
+// structured.h: filter and channel pruning: whole outputs of a layer go, and with them what the
+// next layer reads of them. One cut k of layer l drops row k of its matrix and group k of the
+// columns of layer l+1 (the H W columns of that channel when a flatten layer stands between). So
+// the masked network computes exactly what the smaller network does from which both are removed.
 //
 //   filter   strength of output k: ||row k of layer l||_2           (what makes it)
 //   channel  strength of output k: ||column group k of layer l+1||_2 (what reads it)

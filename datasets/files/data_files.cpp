@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// data_files.cpp: where the files of a data set lie.
 #include "datasets/files/data_files.h"
 
 #include <cstdlib>

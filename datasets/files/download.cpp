@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// download.cpp: one file over HTTP, resumed where an earlier attempt ended.
 #include "datasets/files/download.h"
 
 #include <curl/curl.h>

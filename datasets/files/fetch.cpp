@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// fetch.cpp: gets a published data set from its mirrors, and checks what lies on the disk.
 #include "datasets/files/fetch.h"
 
 #include <algorithm>

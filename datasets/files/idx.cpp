@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// idx.cpp: the IDX format of MNIST and its relatives: u8 arrays, raw or gzip.
 #include "datasets/files/idx.h"
 
 #include <array>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// sums.cpp: SHA-256 and MD5, to see whether a downloaded file is the published one.
 #include "datasets/files/sums.h"
 
 #include <algorithm>

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// tar.cpp: reads the regular files of a tar archive from a stream, for the one data set that comes
+// as one.
 #include "datasets/files/tar.h"
 
 #include <algorithm>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// bench_report.cpp: what a benchmark says: a table for people, JSON and CSV for programs.
 #include "experiments/bench/bench_report.h"
 
 #include <fmt/format.h>

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// contender.cpp: an algorithm that takes part in a benchmark: its tensors, its scratch memory, and
+// whether its result is right.
 #include "experiments/bench/contender.h"
 
 #include "framework/parallel.h"
@@ -24,7 +26,8 @@ Tensor random_tensor(const Shape& shape, std::uint64_t stream, DType dtype) {
   return random_tensor(shape, stream).to(dtype).to(DType::f32);
 }
 
-// What one rounding of a factor or of the result costs, relative to its size, in units of f32's eps:
+// What one rounding of a factor or of the result costs, relative to its size, in units of f32's
+// eps:
 // the cards' error_growth is stated for f32.
 double rounding_factor(const Conv2dProblem& problem) {
   if (problem.dtype == DType::bf16) return 0x1p-7 / 0x1p-23;

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// conv2d_bench.cpp: measures convolution algorithms, and another library beside them.
 #include "experiments/bench/conv2d_bench.h"
 
 #include <algorithm>

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// device_timing.cpp: times things that run on a device of their own, in turns, by marks in its
+// queue of work (CUDA: events), so that no time of the host is counted.
 #include "experiments/bench/device_timing.h"
 
 #include <algorithm>

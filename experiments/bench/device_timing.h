@@ -3,8 +3,8 @@
 // of work (CUDA: events), so that no time of the host is counted.
 //
 // Warm: a few runs in a row are recorded once (CUDA: a graph) and replayed, so the gaps between
-// launches are those of a captured training step. Cold: before each run the device writes more bytes
-// than its cache holds, and the run is launched kernel by kernel behind that.
+// launches are those of a captured training step. Cold: before each run the device writes more
+// bytes than its cache holds, and the run is launched kernel by kernel behind that.
 #pragma once
 
 #include <vector>

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// interleave.cpp: times several things in one process, in turns, so that whatever disturbs the
+// machine disturbs all of them.
 #include "experiments/bench/interleave.h"
 
 #include <time.h>
@@ -7,6 +9,7 @@
 #include <cmath>
 #include <optional>
 
+#include "framework/int_math.h"
 #include "framework/parallel.h"
 
 namespace convscope {
@@ -26,7 +29,7 @@ struct Part {
   int per_turn = 1;  // samples in a turn
   int repeats = 1;   // runs in a sample
   bool warm_up = false;
-  int turns() const { return (samples + per_turn - 1) / per_turn; }
+  int turns() const { return ceil_div(samples, per_turn); }
 };
 
 Part part_of(const TimedThing& thing, const InterleaveOptions& options) {

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// net_bench.cpp: times a whole network on random images in a steady state: the forward pass of
+// inference, or a training step of forward, loss, backward and update.
 #include "experiments/bench/net_bench.h"
 
 #include <time.h>

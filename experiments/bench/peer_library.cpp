@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// peer_library.cpp: finds and opens the plug-in of another library (peer.h).
 #include "experiments/bench/peer_library.h"
 
 #include <dlfcn.h>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// process_memory.cpp: what the system says about the memory of this process (Linux).
 #include "experiments/bench/process_memory.h"
 
 #include <fstream>

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// sampled_reference.cpp: is a convolution's result right? Exact enough to refuse a wrong kernel and
+// cheap enough to ask before every timing.
 #include "experiments/bench/sampled_reference.h"
 
 #include <algorithm>

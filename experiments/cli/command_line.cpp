@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// command_line.cpp: the options and arguments that a command declares, and their parsing.
 #include "experiments/cli/command_line.h"
 
 #include <CLI/CLI.hpp>

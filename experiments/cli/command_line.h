@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// command_line.h: the options and arguments that a command declares, and their parsing. A thin front
-// of CLI11: CLI11 alone takes about ten seconds to compile, so it is included in command_line.cpp and
-// nowhere else. The names are those of CLI11.
+// command_line.h: the options and arguments that a command declares, and their parsing. A thin
+// front of CLI11: CLI11 alone takes about ten seconds to compile, so it is included in
+// command_line.cpp and nowhere else. The names are those of CLI11.
 #pragma once
 
 #include <cstdint>
@@ -48,7 +48,8 @@ class CommandOption {
   CLI::Option* option_;
 };
 
-// What a command line may hold: the options of the program or of one command, and commands inside it.
+// What a command line may hold: the options of the program or of one command, and commands inside
+// it.
 class CommandLine {
  public:
   explicit CommandLine(const std::string& program);  // the outermost one

@@ -37,8 +37,8 @@ Tensor random_images(const Shape& shape, std::uint64_t seed) {
 }
 
 // Sums in another order may fall on the other side of a rounding bound, and then a code differs by
-// one. So what must agree is compared with the activations unrounded (weights are masked and rounded
-// all the same); the steps of the activations are copies.
+// one. So what must agree is compared with the activations unrounded (weights are masked and
+// rounded all the same); the steps of the activations are copies.
 void bypass_activations(Module& network, bool on) {
   for (const QuantizedTensor& tensor : quantized_tensors(network)) {
     if (!tensor.is_weight) tensor.quantizer->bypass(on);

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// help.cpp: the texts that `convscope` and `convscope COMMAND --help` print.
 #include "experiments/cli/help.h"
 
 #include <algorithm>

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// op_command.cpp: `convscope op`: one operation on NumPy files, to compare us with any other system.
+// op_command.cpp: `convscope op`: one operation on NumPy files, to compare us with any other
+// system.
 // conv2d stands here, lsq in op_lsq.cpp, a whole network in op_net.cpp.
 #include <algorithm>
 #include <charconv>

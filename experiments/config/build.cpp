@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// build.cpp: from a config to the network and its optimiser, through the tables of models, layers
+// and optimisers.
 #include "experiments/config/build.h"
 
 #include <algorithm>

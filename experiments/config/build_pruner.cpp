@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// build_pruner.cpp: from the block `sparsity:` of a config to masks on a network.
 #include "experiments/config/build_pruner.h"
 
 namespace convscope {

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// compose.cpp: one tree from a file, the files it extends, and the overrides.
 #include "experiments/config/compose.h"
 
 #include <algorithm>

@@ -16,8 +16,8 @@ namespace convscope::config {
 Node compose(std::string_view text, const std::string& file_name, const ConfigReader& reader,
              const std::vector<std::string>& overrides, Mistakes& mistakes);
 
-// Puts a value at a dotted path; maps are merged, what is missing on the way is made. A value counts
-// as later than those of lower layers.
+// Puts a value at a dotted path; maps are merged, what is missing on the way is made. A value
+// counts as later than those of lower layers.
 void assign(Node& root, std::string_view dotted_path, const Origin& origin, Node value,
             Mistakes& mistakes);
 // The same for the text "dotted.path=YAML value".

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// conv_layers.cpp: the convolutions of a network and the problem that each of them gets, found from
+// shapes alone: nothing is run.
 #include "experiments/config/conv_layers.h"
 
 #include <map>

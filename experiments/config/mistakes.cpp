@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// mistakes.cpp: the sentences of a config's mistakes, each with its place.
 #include <algorithm>
 
 #include "experiments/config/document.h"

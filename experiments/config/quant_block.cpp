@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// quant_block.cpp: the keys of the block `quant:` and of an entry of its `per_layer` (schema.h says
+// how they are used).
 #include "experiments/config/quant_block.h"
 
 #include <utility>

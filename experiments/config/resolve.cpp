@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// resolve.cpp: from a tree of YAML nodes to a typed config, with every mistake noted.
 #include "experiments/config/resolve.h"
 
 #include <set>

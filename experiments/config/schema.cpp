@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// schema.cpp: the keys of each block of a config: name, type, default, range, meaning, and the
+// member that holds the value.
 #include "experiments/config/schema.h"
 
 #include <type_traits>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// sweep_block_axes.cpp: the block `sweep:` as it is written, before anything is combined.
 #include "experiments/config/sweep_block_axes.h"
 
 #include <algorithm>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// bench_data.cpp: what the files of `convscope bench conv2d --json` say, for plots.
 #include "experiments/report/bench_data.h"
 
 #include <algorithm>

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// csv_table.cpp: a CSV file of a run (epochs.csv, layers.csv, sparsity.csv, quant.csv), read so
+// that a broken line costs that line only.
 #include "experiments/report/csv_table.h"
 
 #include <algorithm>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// html_report.cpp: self-contained pages: all plots, with their numbers, and the tables.
 #include "experiments/report/html_report.h"
 
 #include <fmt/format.h>

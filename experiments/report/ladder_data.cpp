@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// ladder_data.cpp: what the files of `convscope bench conv2d --ladder NAME --json` say, for plots.
 #include "experiments/report/ladder_data.h"
 
 #include <fstream>

@@ -31,8 +31,8 @@ struct LadderSet {
 // Says whether the file is one of these. False for what cannot be read: another reader says why.
 CONVSCOPE_API bool is_ladder_file(const std::string& file);
 
-// An error with one sentence when a file cannot be read (kIo) or is no such file, has no ladder or a
-// rung without a name (kData).
+// An error with one sentence when a file cannot be read (kIo) or is no such file, has no ladder or
+// a rung without a name (kData).
 CONVSCOPE_API LadderSet read_ladders(const std::vector<std::string>& files);
 
 }  // namespace convscope

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// run_data.cpp: all that the files of a run folder say, for plots and reports.
 #include "experiments/report/run_data.h"
 
 #include <yaml-cpp/yaml.h>

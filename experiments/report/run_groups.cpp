@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// run_groups.cpp: runs that differ in nothing but their seed, taken together as mean and standard
+// deviation.
 #include "experiments/report/run_groups.h"
 
 #include <algorithm>

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// text_table.cpp: a table of anything as Markdown, CSV or JSON, and the mean of repeated
+// measurements.
 #include "experiments/report/text_table.h"
 
 #include <fmt/format.h>

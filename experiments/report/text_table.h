@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// text_table.h: a table of anything as Markdown, CSV or JSON, and the mean of repeated measurements.
+// text_table.h: a table of anything as Markdown, CSV or JSON, and the mean of repeated
+// measurements.
 #pragma once
 
 #include <cstdint>

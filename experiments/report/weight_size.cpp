@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// weight_size.cpp: bytes of a trained network's parameters: those that were really stored and
+// computed with, and those that its bits and zeros would need.
 #include "experiments/report/weight_size.h"
 
 #include <algorithm>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// append_file.cpp: a file of lines that only grows (metrics.jsonl, epochs.csv).
 #include "experiments/run_folder/append_file.h"
 
 #include <fcntl.h>

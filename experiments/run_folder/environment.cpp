@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// environment.cpp: what a run's numbers depend on beside its config: env.json.
 #include "experiments/run_folder/environment.h"
 
 #include <cmath>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// layer_table.cpp: what a network consists of: layers.csv, and the words about it in a report.
 #include "experiments/run_folder/layer_table.h"
 
 #include <algorithm>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// run_folder.cpp: the folder that holds everything about one run.
 #include "experiments/run_folder/run_folder.h"
 
 #include <fcntl.h>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// run_search.cpp: finds run folders.
 #include "experiments/run_folder/run_search.h"
 
 #include <algorithm>

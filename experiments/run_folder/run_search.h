@@ -14,8 +14,8 @@ namespace convscope {
 // is a run when it holds config.yaml or status.json.
 CONVSCOPE_API std::vector<std::string> find_runs(const std::string& path);
 
-// The newest run under runs/<name> that can go on: interrupted, killed, or stopped by a failure that
-// may be gone by now (a full disk).
+// The newest run under runs/<name> that can go on: interrupted, killed, or stopped by a failure
+// that may be gone by now (a full disk).
 CONVSCOPE_API std::optional<std::string> newest_unfinished_run(const std::string& folder);
 
 }  // namespace convscope

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// run_summary.cpp: what a run comes down to: summary.json, and one row of `convscope report`.
 #include "experiments/run_folder/run_summary.h"
 
 #include <nlohmann/json.hpp>

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // run_summary.h: what a run comes down to: summary.json, and one row of `convscope report`.
 //
-//   avg_forward, avg_backward   mean wall seconds of a step's forward (network and loss) and backward
-//   avg_step                    the same of forward, backward and update together
+//   avg_forward, avg_backward   mean wall seconds of a step's forward (network and loss) and
+//   backward avg_step                    the same of forward, backward and update together
 //   phases                      "timed apart"; or "whole step": it runs as one piece of work that
 //                               cannot be cut, and then the three are 0; or "mixed"
 //   avg_forward_mem             MiB that a step's forward leaves allocated, mean over steps
@@ -55,9 +55,9 @@ struct RunSummary {
   std::string version;
 };
 
-// "f32 dense", "masked dense" (zeros are multiplied like any number), "compact dense" (pruned outputs
-// are no longer there), "fake-quant f32" (f32 arithmetic on rounded numbers), "fake-quant f32, masked
-// dense", "fake-quant f32, compact dense".
+// "f32 dense", "masked dense" (zeros are multiplied like any number), "compact dense" (pruned
+// outputs are no longer there), "fake-quant f32" (f32 arithmetic on rounded numbers), "fake-quant
+// f32, masked dense", "fake-quant f32, compact dense".
 enum class Form { dense, masked, compact };
 CONVSCOPE_API std::string execution_text(bool quantised, Form form);
 

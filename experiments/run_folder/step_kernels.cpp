@@ -1,4 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+// step_kernels.cpp: which kernel computes each layer in a step, in each direction: what `explain`,
+// layers.csv and `bench net --layers` name. tests/experiments/explained_kernels_test.cpp compares
+// it with what the kernels themselves say (layers/dispatch/kernel_runs.h).
 #include "experiments/run_folder/step_kernels.h"
 
 #include <algorithm>

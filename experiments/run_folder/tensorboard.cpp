@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// tensorboard.cpp: scalars as an event file that TensorBoard shows (config: log.tensorboard: true).
 #include "experiments/run_folder/tensorboard.h"
 
 #include <array>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// member_process.cpp: this program once more, as a child process that trains one member of a sweep.
 #include "experiments/sweep/member_process.h"
 
 #include <fcntl.h>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// member_state.cpp: how far a member of a sweep is, as its run folders tell.
 #include "experiments/sweep/member_state.h"
 
 #include <algorithm>

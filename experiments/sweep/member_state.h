@@ -29,9 +29,9 @@ struct MemberState {
   std::optional<RunSummary> summary;  // of the epochs done so far
 };
 
-// The state of a member of the sweep in `folder` (runs/<sweep>): of its newest run that has the same
-// resolved config, a finished one first. The number of threads is no part of the config here, as it
-// does not change results, unless the sweep is about threads.
+// The state of a member of the sweep in `folder` (runs/<sweep>): of its newest run that has the
+// same resolved config, a finished one first. The number of threads is no part of the config here,
+// as it does not change results, unless the sweep is about threads.
 CONVSCOPE_API MemberState member_state(const std::string& folder, const SweepMember& member,
                                        bool threads_matter);
 

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// sweep_check.cpp: what a config alone cannot tell: whether the network of each member can be
+// built.
 #include "experiments/sweep/sweep_check.h"
 
 #include <algorithm>

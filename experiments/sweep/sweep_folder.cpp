@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// sweep_folder.cpp: the folder of a sweep, runs/<name>.
 #include "experiments/sweep/sweep_folder.h"
 
 #include <fcntl.h>

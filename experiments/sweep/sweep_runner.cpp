@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// sweep_runner.cpp: trains the members of a sweep that are not finished yet, each in a process of
+// its own, and goes on where an earlier call stopped.
 #include "experiments/sweep/sweep_runner.h"
 
 #include <sys/ioctl.h>

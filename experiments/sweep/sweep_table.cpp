@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// sweep_table.cpp: the table that a sweep ends with: a row for each row of the plan, with mean and
+// standard deviation over its seeds.
 #include "experiments/sweep/sweep_table.h"
 
 #include <algorithm>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// batch_feed.cpp: brings the loader's batches to the device that trains.
 #include "experiments/trainer/batch_feed.h"
 
 #include <cstring>

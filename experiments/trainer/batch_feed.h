@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // batch_feed.h: brings the loader's batches to the device that trains.
 //
-// There are two sets of memory, each pinned on the host and on the device, taken in turns: a batch is
-// copied into pinned memory and its way to the device is queued behind the work that is there, so the
-// host prepares the next batch while this one travels. A set is used again when its copy has
+// There are two sets of memory, each pinned on the host and on the device, taken in turns: a batch
+// is copied into pinned memory and its way to the device is queued behind the work that is there,
+// so the host prepares the next batch while this one travels. A set is used again when its copy has
 // arrived; the step that read its tensors is ahead in the queue by then. On the CPU batches pass as
 // they are.
 #pragma once

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// checkpoint.cpp: the state of a run in one safetensors file, written whole or not at all, so that
+// weights and counters always belong together.
 #include "experiments/trainer/checkpoint.h"
 
 #include <cmath>

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// evaluator.cpp: evaluates one data set again and again: on a device that records steps
+// (recorded_steps.h) from its own memory with one read at the end, elsewhere by evaluate().
 #include "experiments/trainer/evaluator.h"
 
 namespace convscope {

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// progress.cpp: what a run says on stderr: a bar on a terminal, a line for each epoch everywhere.
 #include "experiments/trainer/progress.h"
 
 #include <fmt/format.h>

@@ -1,4 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+// recorded_steps.cpp: steps that a device does by itself, several for each launch: the planned
+// kernel calls of the whole step are recorded once (DeviceBackend::begin_recording; a CUDA graph)
+// and then replayed.
 #include "experiments/trainer/recorded_steps.h"
 
 #include <algorithm>

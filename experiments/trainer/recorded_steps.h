@@ -5,13 +5,13 @@
 //
 //   training     next batch (next_batch.h) · forward · loss · backward · clipping · update
 //   evaluation   next batch · forward · loss
-// The data set lies on the device (datasets/device_data.h), and so does everything that changes from
-// step to step: where the batch begins, the learning rate, Adam's factors, the number of the step
-// for dropout. The host sends those for a whole launch, and reads the losses of a launch after it has
-// queued the next one, so the device never waits for it.
+// The data set lies on the device (datasets/device_data.h), and so does everything that changes
+// from step to step: where the batch begins, the learning rate, Adam's factors, the number of the
+// step for dropout. The host sends those for a whole launch, and reads the losses of a launch after
+// it has queued the next one, so the device never waits for it.
 //
-// After a loss that is not finite the weights keep their bits, in all steps to come: the update looks
-// at the loss on the device. The host notices when it reads that launch.
+// After a loss that is not finite the weights keep their bits, in all steps to come: the update
+// looks at the loss on the device. The host notices when it reads that launch.
 //
 // Usage   std::string why;
 //         auto steps = RecordedSteps::make(model, &optimizer, clip_norm, loader, device, &why);
@@ -91,7 +91,8 @@ class CONVSCOPE_API RecordedSteps {
     bool ran = false;                 // once without a recording: kernels and libraries are loaded
     std::map<int, void*> recordings;  // by number of steps
   };
-  // What the host reads and writes while the device works; a few, so that it never waits for itself.
+  // What the host reads and writes while the device works; a few, so that it never waits for
+  // itself.
   struct Slot {
     LaunchStart* start = nullptr;     // pinned
     StepOutcome* outcomes = nullptr;  // pinned

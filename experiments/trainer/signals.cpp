@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// signals.cpp: SIGINT and SIGTERM ask a run to stop after the step it is in; a second one ends the
+// process at once (a second SIGTERM only after a moment: it may be the echo of the first).
 #include "experiments/trainer/signals.h"
 
 #include <ctime>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// train_step.cpp: one step of training, timed and weighed.
 #include "experiments/trainer/train_step.h"
 
 #include <algorithm>

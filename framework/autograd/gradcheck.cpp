@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// gradcheck.cpp: compares the tape's gradients with central differences, in double.
 #include "framework/autograd/gradcheck.h"
 
 #include <algorithm>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// variable.cpp: a tensor with a memory of how it was computed.
 #include "framework/autograd/variable.h"
 
 namespace convscope {

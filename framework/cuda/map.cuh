@@ -4,10 +4,12 @@
 //   struct Square { __device__ float operator()(const float* x) const { return x[0] * x[0]; } };
 //   map<1>(Square{}, {{x}}, y, count);
 //
-// Plan      A thread loads 16 bytes of each operand at once, several times before it uses the first:
-//           2048 threads on a multiprocessor keep 64 KiB in flight, more than 4.3 TB/s times 0.7 us of
-//           latency ask for. Operands that are not aligned to 16 bytes go element by element. y may
-//           be one of the operands: an element is read before it is written, by the same thread.
+// Plan      A thread loads 16 bytes of each operand at once, several times before it uses the
+//           first:
+//           2048 threads on a multiprocessor keep 64 KiB in flight, more than 4.3 TB/s times 0.7 us
+//           of latency ask for. Operands that are not aligned to 16 bytes go element by element. y
+//           may be one of the operands: an element is read before it is written, by the same
+//           thread.
 #pragma once
 
 #include <cstdint>

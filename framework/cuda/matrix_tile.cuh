@@ -70,8 +70,8 @@ __device__ inline void hold(float (&d)[kCount]) {
 }
 
 #if defined(CONVSCOPE_CUDA_EMULATED)
-// The numbers [row][depth] of a tile, decoded again only when its bytes are others: the threads of a
-// block come here one after another for the same tiles. The answer holds until the next call for
+// The numbers [row][depth] of a tile, decoded again only when its bytes are others: the threads of
+// a block come here one after another for the same tiles. The answer holds until the next call for
 // the same factor.
 template <class Half, int kRows, bool kDepthOuter, char kFactor>
 inline const float* decoded(const unsigned char* tile) {

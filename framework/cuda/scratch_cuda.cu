@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// scratch_cuda.cu: the scratch memory that kernels of one stream share (scratch.cuh).
 #include <new>
 
 #include "framework/cuda/launch.cuh"

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// atomic_file.cpp: a file that appears under its name whole, or not at all.
 #include "framework/io/atomic_file.h"
 
 #include <fcntl.h>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// bytes.cpp: a file in memory, little-endian numbers in it, and a tensor with its name in the file.
 #include "framework/io/bytes.h"
 
 #include <fcntl.h>

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// inflater.cpp: reads deflated bytes (gzip files, entries of zip archives) piece by piece, so that
+// a caller can look at a header before it decides how much it is willing to unpack.
 #include "framework/io/inflater.h"
 
 #include <zlib.h>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// npy.cpp: NumPy's file format for one array.
 #include "framework/io/npy.h"
 
 #include <bit>

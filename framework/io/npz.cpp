@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// npz.cpp: NumPy's archive of named arrays: a zip file of .npy files.
 #include "framework/io/npz.h"
 
 #include <zlib.h>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// safetensors.cpp: named tensors in one file: what checkpoints are made of.
 #include "framework/io/safetensors.h"
 
 #include <algorithm>

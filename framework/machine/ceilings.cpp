@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// ceilings.cpp: what this machine can do at most, as `convscope info --measure` found it: the
+// height of the roofline.
 #include "framework/machine/ceilings.h"
 
 #include <sched.h>

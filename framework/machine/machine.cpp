@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// machine.cpp: the names of this machine's processors, and the folder where what was measured on it
+// is kept.
 #include "framework/machine/machine.h"
 
 #include <cstdlib>

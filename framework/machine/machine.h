@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// machine.h: the names of this machine's processors, and the folder where what was measured on it is
-// kept. Files there hold the answers of several machines: their keys start with these names.
+// machine.h: the names of this machine's processors, and the folder where what was measured on it
+// is kept. Files there hold the answers of several machines: their keys start with these names.
 #pragma once
 
 #include <string>

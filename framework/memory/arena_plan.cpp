@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// arena_plan.cpp: places tensors whose lifetimes are known in one block of memory, so that those
+// that never live at the same moment share bytes.
 #include "framework/memory/arena_plan.h"
 
 #include <algorithm>

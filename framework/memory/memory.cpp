@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "framework/check.h"
+#include "framework/int_math.h"
 
 namespace convscope {
 namespace {
@@ -21,11 +22,11 @@ struct SizeClass {
 };
 
 SizeClass size_class(std::size_t bytes) {
-  const std::size_t lines = (bytes + kAlignmentBytes - 1) / kAlignmentBytes;
+  const std::size_t lines = ceil_div(bytes, kAlignmentBytes);
   if (lines <= 8) return {lines - 1, lines * kAlignmentBytes};
   const auto exponent = static_cast<std::size_t>(std::bit_width(lines - 1)) - 1;  // >= 3
   const std::size_t step = std::size_t{1} << (exponent - 3);
-  const std::size_t rounded = (lines + step - 1) / step * step;
+  const std::size_t rounded = round_up(lines, step);
   const std::size_t eighth = (rounded - (std::size_t{1} << exponent)) / step;  // 1..8
   return {8 + (exponent - 3) * 8 + eighth - 1, rounded * kAlignmentBytes};
 }

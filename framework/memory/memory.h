@@ -12,6 +12,7 @@
 
 #include "framework/device.h"
 #include "framework/export.h"
+#include "framework/int_math.h"
 
 namespace convscope {
 
@@ -86,7 +87,7 @@ class ScratchArena {
     return reinterpret_cast<T*>(piece);
   }
   static constexpr std::size_t round_up(std::size_t bytes) {
-    return (bytes + kAlignmentBytes - 1) / kAlignmentBytes * kAlignmentBytes;
+    return convscope::round_up(bytes, kAlignmentBytes);
   }
 
  private:

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// accumulate.cpp: to += from, element by element; the sum of gradients that meet at one variable.
 #include "framework/ops/accumulate.h"
 
 namespace convscope {

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// accumulate_cpu.cpp: to += from on the CPU, in f32 and f64.
 #include "framework/ops/accumulate.h"
 #include "framework/ops/elementwise_simd.h"
 #include "framework/parallel.h"

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// elementwise.cpp: operations that treat every element alone, with NumPy's broadcasting.
 #include "framework/ops/elementwise.h"
 
 #include <algorithm>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// pad.cpp: puts a frame around images.
 #include "framework/ops/pad.h"
 
 namespace convscope {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// pad_cuda.cu: forward, each pixel of y looks up where it came from; backward, each pixel of x looks
-// up where it went to, at most three rows times three columns without replication, and adds those in
-// reading order, as the CPU does: no two threads write to one pixel.
+// pad_cuda.cu: forward, each pixel of y looks up where it came from; backward, each pixel of x
+// looks up where it went to, at most three rows times three columns without replication, and adds
+// those in reading order, as the CPU does: no two threads write to one pixel.
 #include "framework/cuda/map.cuh"
 #include "framework/ops/pad.h"
 
@@ -12,7 +12,8 @@ struct PadSizes {
   std::int64_t h, w, p, q, top, left;
 };
 
-// As pad_cpu.cpp: which of `size` pixels stands at place i, i = 0 at the first real pixel; -1: none.
+// As pad_cpu.cpp: which of `size` pixels stands at place i, i = 0 at the first real pixel; -1:
+// none.
 __device__ std::int64_t source_of(std::int64_t i, std::int64_t size, PadMode mode) {
   if (i >= 0 && i < size) return i;
   switch (mode) {

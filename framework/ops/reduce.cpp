@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// reduce.cpp: sums, means and maxima over axes.
 #include "framework/ops/reduce.h"
 
 #include <limits>

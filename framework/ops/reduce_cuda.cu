@@ -4,11 +4,12 @@
 // Plan      Neighbouring axes of one kind are one group; groups alternate between kept and summed.
 //           Innermost group summed ("rows"): a block adds one output, its threads run along the
 //           rows. Innermost group kept ("columns"): a warp holds 32 neighbouring columns, and the
-//           warps of a block share the rows. Where that gives too few blocks, the summed elements are
-//           cut into pieces, whose sums go to a workspace and are added by a second kernel, in order.
+//           warps of a block share the rows. Where that gives too few blocks, the summed elements
+//           are cut into pieces, whose sums go to a workspace and are added by a second kernel, in
+//           order.
 // Numerics  Sums are taken in double, in an order that depends on the sizes alone.
-// Choices   kPiece = 8192 elements: 16 for each of 512 threads, four loads of 16 bytes. A block's sum
-//           costs as much as these, so there are no more than about 1024 pieces in all.
+// Choices   kPiece = 8192 elements: 16 for each of 512 threads, four loads of 16 bytes. A block's
+//           sum costs as much as these, so there are no more than about 1024 pieces in all.
 #include <algorithm>
 
 #include "framework/cuda/launch.cuh"

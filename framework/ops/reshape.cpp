@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// reshape.cpp: the same elements in another shape; nothing is copied.
 #include "framework/ops/reshape.h"
 
 namespace convscope {

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// softmax_cross_entropy.cpp: the loss of a classifier, and the count of right answers.
 #include "framework/ops/softmax_cross_entropy.h"
 
 #include "framework/ops/elementwise.h"

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// softmax_cross_entropy_cpu.cpp: softmax, cross-entropy and their gradient on the CPU, row by row.
 #include <algorithm>
 #include <cmath>
 

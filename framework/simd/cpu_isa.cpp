@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// cpu_isa.cpp: which instruction set the kernels run on, chosen at run time.
 #include "framework/simd/cpu_isa.h"
 
 #include <atomic>

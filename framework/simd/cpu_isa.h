@@ -9,7 +9,8 @@
 //   namespace convscope::CONVSCOPE_ISA { namespace { void tile(...) {...} } }
 //   CONVSCOPE_SIMD_KERNELS(gemm_kernels, (GemmKernels{.tile = convscope::CONVSCOPE_ISA::tile}))
 //
-//   // gemm.cpp: constinit IsaTable<GemmKernels> gemm_kernels;   use: gemm_kernels.get().tile(...)
+//   // gemm_cpu.cpp: constinit IsaTable<GemmKernels> gemm_kernels;   use:
+//   gemm_kernels.get().tile(...)
 //
 // The entry is constant data in a section of its own, which current_isa() walks once. A start-up
 // function would itself be compiled for the instruction set and stop an older CPU while it loads.

@@ -2,7 +2,8 @@
 // lane_vector.h: the vectors of batch_lanes_simd.cpp: those of simd.h, four lanes instead of one
 // where there is no wider instruction set, comparisons, and pixels woven together.
 //
-// kWide lanes of a vector hold one pixel of kWide samples, or Ratio pixels of kWide / Ratio samples.
+// kWide lanes of a vector hold one pixel of kWide samples, or Ratio pixels of kWide / Ratio
+// samples.
 #pragma once
 
 #include <cstdint>

@@ -154,7 +154,8 @@ struct OnePixel {
 
 #endif
 
-// The lanes of a vector at column `at` of a row of `width`, at most `limit` of them, that lie in it.
+// The lanes of a vector at column `at` of a row of `width`, at most `limit` of them, that lie in
+// it.
 template <class L>
 CONVSCOPE_INLINE typename L::Mask lanes_inside(std::int64_t at, std::int64_t width,
                                                std::int64_t limit = L::kCount) {

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// batch_norm2d.cpp: gives every channel mean 0 and deviation 1 over the batch, then a learned scale
+// and shift.
 #include "layers/batch_norm2d/batch_norm2d.h"
 
 #include "layers/batch_norm2d/batch_norm2d_factors.h"

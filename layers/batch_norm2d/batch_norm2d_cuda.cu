@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // batch_norm2d_cuda.cu: batch norm in two launches for each direction.
 //
-// Plan      A channel's N planes are cut into splits; a block has one split. The first launch leaves
-//           two sums of each split in scratch memory. In the second launch every block adds those of
-//           its channel again, in the same order, and so knows the statistics without a launch
-//           between; then it writes its split. Tensors below the size of the L2 cache are read from
-//           memory once.
-// Numerics  Numbers are counted from the channel's first element (forward) or from the mean (backward)
-//           and added in double: the variance is off by 2^-53 (mean - first)^2 at most. Two runs give
-//           the same bits; the splits depend on the sizes alone.
-// Choices   about 1056 blocks, 8 for each multiprocessor of an H100 or H200, but at least 4096 elements
-//           in a split: 16 for each thread.
+// Plan      A channel's N planes are cut into splits; a block has one split. The first launch
+//           leaves two sums of each split in scratch memory. In the second launch every block adds
+//           those of its channel again, in the same order, and so knows the statistics without a
+//           launch between; then it writes its split. Tensors below the size of the L2 cache are
+//           read from memory once.
+// Numerics  Numbers are counted from the channel's first element (forward) or from the mean
+//           (backward) and added in double: the variance is off by 2^-53 (mean - first)^2 at most.
+//           Two runs give the same bits; the splits depend on the sizes alone.
+// Choices   about 1056 blocks, 8 for each multiprocessor of an H100 or H200, but at least 4096
+//           elements in a split: 16 for each thread.
 // Read next batch_norm2d_cpu.cpp: one channel after the other; batch_norm2d.h: the formulas
 #include <algorithm>
 #include <cmath>

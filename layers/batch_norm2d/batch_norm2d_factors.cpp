@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// batch_norm2d_factors.cpp: the arithmetic of batch norm on C values, one for each channel, between
+// its passes over the images.
 #include "layers/batch_norm2d/batch_norm2d_factors.h"
 
 #include <cmath>

@@ -20,7 +20,8 @@ void batch_norm_factors(const Tensor& weight, const Tensor& bias, const Tensor& 
 
 // dx = a dy + b (x - mean) + d. In training mode mean and variance depend on x too, which takes two
 // projections out of dx:
-//   dx = weight i (dy - mean(dy) - xhat mean(dy xhat)),  xhat = (x - mean) i,  i = inverse deviation
+//   dx = weight i (dy - mean(dy) - xhat mean(dy xhat)),  xhat = (x - mean) i,  i = inverse
+//   deviation
 // count: elements of a channel; training with count > 0, or b and d become 0.
 void batch_norm_gradient_factors(const Tensor& weight, const Tensor& inverse_deviation,
                                  const Tensor& sum_dy, const Tensor& sum_dy_x, double count,
@@ -38,8 +39,8 @@ void batch_norm_parameter_gradient(const Tensor& sums, const Tensor& scale, cons
                                    bool accumulate);
 
 // For a convolution in front: w' = w i weight, b' = (b - mean) i weight + bias with
-// i = 1 / sqrt(variance + eps); then conv(x, w') + b' is the batch norm of conv(x, w) + b. w and to_w
-// [C,...], b (undefined: none) and to_b [C]; f32.
+// i = 1 / sqrt(variance + eps); then conv(x, w') + b' is the batch norm of conv(x, w) + b. w and
+// to_w [C,...], b (undefined: none) and to_b [C]; f32.
 struct BatchNormFoldArgs {
   Tensor weight, bias, mean, variance;
   double eps = 0;

@@ -4,10 +4,11 @@
 //
 // Forward    y = curve(x factor[c] + shift[c] + residual), factor and shift from the statistics of
 //            the batch; the curve is max(., 0) when `relu` is set, and residual may be undefined
-// Backward   g = dy where y > 0, else 0, when y is given (a curve stood there); else g = dy. dy becomes
-//            g. The gradient of the residual is g; sums over g and g (x - mean), and
+// Backward   g = dy where y > 0, else 0, when y is given (a curve stood there); else g = dy. dy
+//            becomes g. The gradient of the residual is g; sums over g and g (x - mean), and
 //            dx = a g + b (x - mean) + d
-// Shapes     x, y, dy, dx, residual, residual_gradient [N,C,H,W] f32 or f64; statistics, sums [C] f64
+// Shapes     x, y, dy, dx, residual, residual_gradient [N,C,H,W] f32 or f64; statistics, sums [C]
+//            f64
 // Numerics   the same additions in the same order as the passes of batch_norm2d.h, so the same bits
 // Usage      batch_norm_train_kernel.get(device)({.x = x, .weight = w, .bias = b, ...});
 #pragma once

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // batch_norm2d_simd.cpp: sums over the planes of one channel, and the passes that write.
 //
-// Plan      sums: four vectors side by side, because an add takes 3 to 4 cycles and two can begin in
-//           each; after 32 vectors they are folded into one double. What is left of a plane, less
-//           than a vector, is added one by one
+// Plan      sums: four vectors side by side, because an add takes 3 to 4 cycles and two can begin
+//           in each; after 32 vectors they are folded into one double. What is left of a plane,
+//           less than a vector, is added one by one
 // Numerics  Numbers are counted from a nearby one (the mean, or the channel's first element), so a
 //           mean far from 0 costs nothing. A fold of 512 numbers adds 14 roundings at most, each of
 //           2^-24: the sum is exact to 1e-6 of the sum of magnitudes, mostly to 1e-7

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// batch_norm2d_simd.h: the f32 loops of batch_norm2d.h and batch_norm2d_fused.h over the image planes
-// of one channel.
+// batch_norm2d_simd.h: the f32 loops of batch_norm2d.h and batch_norm2d_fused.h over the image
+// planes of one channel.
 #pragma once
 
 #include <cstdint>

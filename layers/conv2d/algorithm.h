@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // algorithm.h: what the functions of a convolution algorithm get, and where its card is registered.
-// The card itself stands in layers/dispatch/card.h. One algorithm = one file for each kind of device;
+// The card itself stands in layers/dispatch/card.h. One algorithm = one file for each kind of
+// device;
 // the last lines of that file fill in the card and register it. Nothing else has to be edited:
 // selection, tests, benchmark and `convscope explain` walk the table.
 //

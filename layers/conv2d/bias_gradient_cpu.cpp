@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// bias_gradient_cpu.cpp: db on the CPU: the sum of dy over all axes but that of the channels.
 #include "framework/ops/reduce_simd.h"
 #include "framework/parallel.h"
 #include "layers/conv2d/bias_gradient.h"

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // bias_gradient_cuda.cu: the sum over all axes but that of the channels.
+// Read next  bias_gradient_cpu.cpp; framework/cuda/reduce.cuh
 #include "framework/cuda/reduce.cuh"
 #include "layers/conv2d/bias_gradient.h"
 

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// conv2d.cpp: the convolution as a differentiable operation and as a layer.
 #include "layers/conv2d/conv2d.h"
 
 #include "framework/ops/accumulate.h"

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// conv2d_chain.cpp: finds convolutions that stand one behind the other in a planned step, each with
+// its curve and its 2x2 max-pool, and puts one operation in their place.
 #include "layers/conv2d/conv2d_chain.h"
 
 #include <algorithm>

@@ -12,8 +12,8 @@
 
 namespace convscope {
 
-// Inputs: x, w, b if there is one, and the residual if one has been taken over. w and b are values of
-// the graph: parameters, or what masks and quantisers make of them.
+// Inputs: x, w, b if there is one, and the residual if one has been taken over. w and b are values
+// of the graph: parameters, or what masks and quantisers make of them.
 class CONVSCOPE_API Conv2dOp final : public PlanOp {
  public:
   Conv2dOp(const Conv2dProblem& problem, bool has_bias, const Conv2dPolicy& policy,

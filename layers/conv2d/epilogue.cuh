@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // epilogue.cuh: y = relu(sum + residual) on a GPU, each part if asked for: the one definition for
-// kernels that fuse it and for the pass of its own (epilogue_cuda.cu), so that the bits are the same.
+// kernels that fuse it and for the pass of its own (epilogue_cuda.cu), so that the bits are the
+// same.
+// Read next  epilogue_cuda.cu; epilogue_simd.cpp, the same on the CPU
 #pragma once
 
 #include <cstdint>

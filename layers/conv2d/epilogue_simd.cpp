@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // epilogue_simd.cpp: plain loops that the compiler turns into vector code.
+// Read next  epilogue.h
 #include "layers/conv2d/epilogue_simd.h"
 
 #include "framework/simd/simd.h"

@@ -1,4 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+// execute.cpp: runs a chosen convolution algorithm; with `checked_by` runs the second one too and
+// fails, with kind kRun, when the two differ by more than their error bounds together
+// (layers/dispatch/execute.h).
 #include "layers/conv2d/execute.h"
 
 #include "layers/conv2d/epilogue.h"

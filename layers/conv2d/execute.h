@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// execute.h: runs a chosen convolution algorithm; with `checked_by` runs the second one too and fails,
-// with kind kRun, when the two differ by more than their error bounds together
+// execute.h: runs a chosen convolution algorithm; with `checked_by` runs the second one too and
+// fails, with kind kRun, when the two differ by more than their error bounds together
 // (layers/dispatch/execute.h).
 #pragma once
 

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// problem.cpp: one struct that says everything about a 2-d convolution except its numbers.
 #include "layers/conv2d/problem.h"
 
 #include <charconv>

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// card.cpp: the card of an algorithm of a heavy layer: what it is called, what it can do, what it
+// costs, how exact it is, and its functions.
 #include "layers/dispatch/card.h"
 
 #include <algorithm>

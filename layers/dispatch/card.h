@@ -58,7 +58,8 @@ struct Cost {
                               // f16/bf16, else TF32 (f32-grade by three products: 3 x the FLOPs)
 };
 
-// peak_share when `cycles` of one core are spent beside `flops` at `share`: set-up, copies, borders.
+// peak_share when `cycles` of one core are spent beside `flops` at `share`: set-up, copies,
+// borders.
 CONVSCOPE_API double share_beside(double flops, double share, double cycles);
 
 // What `auto` believes that the work takes on this machine (framework/machine/ceilings.h); the type
@@ -72,9 +73,9 @@ struct OperandViews {
   BlockSparseView w_blocks;  // undefined: w is dense
 };
 
-// What rides behind a forward pass: y = relu(sum + b + residual), each part if asked for. A card that
-// says fuses_epilogue applies it while a piece of y is still in the cache; for the others it is one
-// pass over y. Both give the same bits.
+// What rides behind a forward pass: y = relu(sum + b + residual), each part if asked for. A card
+// that says fuses_epilogue applies it while a piece of y is still in the cache; for the others it
+// is one pass over y. Both give the same bits.
 struct Epilogue {
   const void* residual = nullptr;  // of y's shape and type, added; must not overlap y
   bool relu = false;               // max(y, 0); NaN stays NaN

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// choice_cache.h: which algorithm runs each direction of each problem that a layer has seen: selected
-// once, then looked up without allocating. A change of threads or instruction set selects anew. For
-// one thread.
+// choice_cache.h: which algorithm runs each direction of each problem that a layer has seen:
+// selected once, then looked up without allocating. A change of threads or instruction set selects
+// anew. For one thread.
 #pragma once
 
 #include <array>

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// elements.cpp: what the elements of a call's arrays are: their types, and for integers the real
+// numbers that they stand for.
 #include "layers/dispatch/elements.h"
 
 #include "framework/check.h"

@@ -17,7 +17,8 @@
 
 namespace convscope {
 
-// One type for each array, and one for the sums. A gradient has the type of its array: dx that of x.
+// One type for each array, and one for the sums. A gradient has the type of its array: dx that of
+// x.
 struct CONVSCOPE_API OperandTypes {
   DType x = DType::f32;
   DType w = DType::f32;

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// execute.cpp: runs a chosen algorithm; with `checked_by` runs the second one too and fails, with
+// kind kRun, when the two differ by more than their error bounds together.
 #include "layers/dispatch/execute.h"
 
 #include <algorithm>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// execute.h: runs a chosen algorithm; with `checked_by` runs the second one too and fails, with kind
-// kRun, when the two differ by more than their error bounds together.
+// execute.h: runs a chosen algorithm; with `checked_by` runs the second one too and fails, with
+// kind kRun, when the two differ by more than their error bounds together.
 #pragma once
 
 #include <string>
@@ -10,7 +10,8 @@
 
 namespace convscope {
 
-// The outputs of a second run: of the same kind; with `accumulate` they start from the same numbers.
+// The outputs of a second run: of the same kind; with `accumulate` they start from the same
+// numbers.
 CONVSCOPE_API Operands with_other_outputs(const Operands& operands);
 // The same sum over magnitudes, whose result says how large an error may be. Integers are summed
 // exactly: for them it is no sum, and compare_outputs() looks at the outputs.

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// heavy_use.h: what a network's tables ask a heavy layer about one input, without its problem's type:
+// heavy_use.h: what a network's tables ask a heavy layer about one input, without its problem's
+// type:
 // `convscope explain`, layers.csv, the benchmark of networks. A layer answers with one line:
 //
 //   std::unique_ptr<HeavyUse> heavy_use(const Shape& input) const override {

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// kernel_runs.cpp: the kernels' own word that they ran.
 #include "layers/dispatch/kernel_runs.h"
 
 #include <mutex>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// kernel_runs.h: the kernels' own word that they ran. `explain` and the reports say beforehand which
-// kernel a step will use; this is what they are checked against.
+// kernel_runs.h: the kernels' own word that they ran. `explain` and the reports say beforehand
+// which kernel a step will use; this is what they are checked against.
 //
 // A card's function says so when it is called (card_function.h), and so does every kernel that does
 // the work of several cards at once. Whoever wants to know keeps a KernelCounter:
@@ -9,7 +9,8 @@
 //   plan->forward(x, labels);
 //   counter.runs();  // {{"winograd_f4x3", "forward", "n=8,c=64,..."}, 1}, ...
 //
-// Cost       without a counter: one load and one branch for each call, about a nanosecond. With one:
+// Cost       without a counter: one load and one branch for each call, about a nanosecond. With
+//            one:
 //            a lock and an entry of a map.
 // On a GPU   a call queues work, and is what is counted. A recording calls once, while it is made,
 //            and is replayed many times.

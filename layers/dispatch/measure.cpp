@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// measure.cpp: the policy "measure": time every algorithm that accepts a problem, remember the
+// fastest, in this process and on disk.
 #include "layers/dispatch/measure.h"
 
 #include <algorithm>

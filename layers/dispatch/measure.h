@@ -5,7 +5,8 @@
 // The file is <operation>_<device>.json in the cache folder (framework/machine/machine.h). Its keys
 // name the CPU, the instruction set and the number of threads, or the GPU and its driver, then the
 // direction and the problem, so one file serves several machines. A file that cannot be read or is
-// not ours is ignored with a warning and written anew; one that cannot be written is a warning only.
+// not ours is ignored with a warning and written anew; one that cannot be written is a warning
+// only.
 #pragma once
 
 #include <functional>
@@ -27,8 +28,8 @@ struct MeasureKey {
 // The remembered name, or "": never runs anything.
 CONVSCOPE_API std::string remembered_fastest(const MeasureKey& key);
 // The remembered one if `candidates` has it, else the one with the lowest seconds, which is then
-// remembered. Timing starts when `timing` is called, and only for two or more candidates. Two threads
-// never time at once.
+// remembered. Timing starts when `timing` is called, and only for two or more candidates. Two
+// threads never time at once.
 using SecondsOf = std::function<double(const std::string& name)>;
 CONVSCOPE_API std::string measured_fastest(const MeasureKey& key,
                                            const std::vector<std::string>& candidates,

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// operands.cpp: the arrays of one call, as tensors.
 #include "layers/dispatch/operands.h"
 
 #include <algorithm>
@@ -41,8 +42,8 @@ Tensor integers(const Shape& shape, DType type, std::uint64_t stream) {
   return out;
 }
 
-// Weights have a scale for each row and no zero points, as integer kernels want it; other arrays have
-// one scale and one zero point.
+// Weights have a scale for each row and no zero points, as integer kernels want it; other arrays
+// have one scale and one zero point.
 void add_scales(const OperandSpec& spec, std::uint64_t stream, OperandParts& parts) {
   parts.per_channel = spec.is_weights;
   const std::int64_t count = parts.per_channel ? rows_of(spec) : 1;

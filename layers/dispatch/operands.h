@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// operands.h: the arrays of one call, as tensors. Timing, checking and the benchmark make them, copy
-// them and compare them without knowing the layer.
+// operands.h: the arrays of one call, as tensors. Timing, checking and the benchmark make them,
+// copy them and compare them without knowing the layer.
 #pragma once
 
 #include <array>
@@ -56,8 +56,8 @@ struct CONVSCOPE_API Operands {
   }
 };
 
-// Normal numbers; of integers all that the type has, with scales; of sparse weights random places of
-// the kept blocks. The same for the same stream.
+// Normal numbers; of integers all that the type has, with scales; of sparse weights random places
+// of the kept blocks. The same for the same stream.
 CONVSCOPE_API Operand random_operand(const OperandSpec& spec, Device device, std::uint64_t stream);
 // Elements that are not initialised; scales and places as random_operand's of the same stream.
 CONVSCOPE_API Operand empty_operand(const OperandSpec& spec, Device device, std::uint64_t stream);

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// select.cpp: from a policy's word ("auto", "measure", "check:a,b" or a name) to an algorithm.
 #include "layers/dispatch/select.h"
 
 #include <algorithm>

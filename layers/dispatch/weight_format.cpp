@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// weight_format.cpp: how the weights of a heavy layer lie in memory.
 #include "layers/dispatch/weight_format.h"
 
 #include <charconv>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// linear.cpp: every output is a weighted sum of all inputs.
 #include "layers/linear/linear.h"
 
 #include "framework/ops/gemm/matmul.h"

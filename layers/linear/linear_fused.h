@@ -3,7 +3,8 @@
 // each launch costs: one call forward, one backward, and one for the last layer with the loss. A
 // device without such a kernel leaves its entry empty; the planned step then makes separate calls.
 //
-// Workspaces may hold anything, and are others' memory after the call. All tensors f32, contiguous; x [N,I], w [O,I], b [O] (undefined: none), y and dy [N,O].
+// Workspaces may hold anything, and are others' memory after the call. All tensors f32, contiguous;
+// x [N,I], w [O,I], b [O] (undefined: none), y and dy [N,O].
 #pragma once
 
 #include "framework/kernel_slot.h"

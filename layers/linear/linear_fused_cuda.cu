@@ -1,22 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
 // linear_fused_cuda.cu: small linear layers in one launch each way.
 //
-// Formula    y = relu(x w^T + b);  g = dy where y > 0;  dx = g w,  dw = g^T x,  db = sum over n of g
+// Formula    y = relu(x w^T + b);  g = dy where y > 0;  dx = g w,  dw = g^T x,  db = sum over n of
+//            g
 // Textbook   for n, o: y[n,o] = relu(b[o] + sum over i of x[n,i] w[o,i])
-// Plan       All three are products C[m,n] = sum over k of A[m,k] B[n,k]. A block has a tile of C; its
-//            warps share k where the tile is small, so that even one of 8x8 has 256 threads and the
-//            longest chain of additions is K / 8. A chunk of A and B lies in shared memory in the order in which it
-//            lies in memory: k next to k ("rows") or m next to m ("columns"); a lane takes four k
-//            at a time. The warps' sums meet in shared memory, in order. The gradient of the bias is
-//            one more column of dw, whose x is 1. Blocks of dw and of dx are one launch. The images
-//            of a large batch are cut into splits, each with blocks of its own: the block that
-//            finishes a tile of dw last adds the sums of the splits, in the order of the splits.
+// Plan       All three are products C[m,n] = sum over k of A[m,k] B[n,k]. A block has a tile of C;
+//            its warps share k where the tile is small, so that even one of 8x8 has 256 threads and
+//            the longest chain of additions is K / 8. A chunk of A and B lies in shared memory in
+//            the order in which it lies in memory: k next to k ("rows") or m next to m ("columns");
+//            a lane takes four k at a time. The warps' sums meet in shared memory, in order. The
+//            gradient of the bias is one more column of dw, whose x is 1. Blocks of dw and of dx
+//            are one launch. The images of a large batch are cut into splits, each with blocks of
+//            its own: the block that finishes a tile of dw last adds the sums of the splits, in the
+//            order of the splits.
 // Shapes     x [N,I], w [O,I], b [O], y, dy [N,O], f32, accumulated in f32
-// Supports   any sizes; layers of more than kLargestForward or kLargestBackward multiplications go to
-//            cuBLAS, whose tiles read each number less often, with passes for bias, ReLU and mask
+// Supports   any sizes; layers of more than kLargestForward or kLargestBackward multiplications go
+//            to cuBLAS, whose tiles read each number less often, with passes for bias, ReLU and
+//            mask
 // Cost       FLOPs = 2 N I O forward, 4 N I O backward; bound by latency: load, multiply, add up
-// Numerics   sums of up to 512 numbers in order, then those of the warps, then the splits. The order depends on
-//            the sizes alone: two runs give the same bits
+// Numerics   sums of up to 512 numbers in order, then those of the warps, then the splits. The
+//            order depends on the sizes alone: two runs give the same bits
 // Choices    the largest tile of which there are kEnoughBlocks: LeNet's first layer at 64 images is
 //            8 x 15 tiles of 8x8. 256 images in a split: as long as loading and adding up takes
 // Read next  linear_loss_cuda.cu: the last layer with the loss; framework/ops/gemm/matmul_cuda.cu

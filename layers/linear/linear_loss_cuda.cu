@@ -2,12 +2,13 @@
 // linear_loss_cuda.cu: the last layer of a classifier, softmax, cross-entropy and its gradient, and
 // the count of right answers, in one launch.
 //
-// Plan      A warp has an image; w lies in shared memory. With O classes the lanes are 32 / O parts of
-//           O lanes: a lane multiplies its part of the row with its class, then the parts are added.
-//           After that lane o has the logit of class o, and maximum, sum and winner are shuffles. The
-//           blocks leave their sums of losses and right answers in scratch memory; the block that
-//           comes last adds them, in the order of the blocks, not of their coming: the same bits
-//           on each run.
+// Plan      A warp has an image; w lies in shared memory. With O classes the lanes are 32 / O parts
+//           of O lanes: a lane multiplies its part of the row with its class, then the parts are
+//           added.
+//           After that lane o has the logit of class o, and maximum, sum and winner are shuffles.
+//           The blocks leave their sums of losses and right answers in scratch memory; the block
+//           that comes last adds them, in the order of the blocks, not of their coming: the same
+//           bits on each run.
 // Supports  at most 32 classes, and a row and w that fit into 96 KiB of shared memory
 // Numerics  as softmax_cross_entropy.h: sums of exp in f32 here, over at most 32 classes
 #include <limits>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// activation_op.cpp: a curve applied to every element, in a planned step.
 #include "layers/plan/activation_op.h"
 
 #include "framework/ops/elementwise.h"

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// add_op.cpp: y = a + b in a planned step, two values of one shape: the end of a residual block.
 #include "layers/plan/add_op.h"
 
 #include "framework/ops/accumulate.h"

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// loss_op_cuda.cu: counts the right answers of a batch on a GPU.
 #include "framework/cuda/launch.cuh"
 #include "layers/plan/loss_op.h"
 

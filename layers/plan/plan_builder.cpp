@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// plan_builder.cpp: what operations write their kernel calls into.
 #include "layers/plan/plan_builder.h"
 
 #include <algorithm>

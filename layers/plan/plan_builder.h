@@ -84,7 +84,8 @@ class CONVSCOPE_API PlanBuilder {
   const void* const* images();
   Tensor labels();
   const PlanClock* clock() const { return &clock_; }
-  // What the loss operation writes: the mean loss f32 [1], and how many images it got right, i32 [1].
+  // What the loss operation writes: the mean loss f32 [1], and how many images it got right, i32
+  // [1].
   // Both stay until the end of the step.
   Tensor loss();
   Tensor correct();

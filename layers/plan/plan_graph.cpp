@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// plan_graph.cpp: a network written down before it runs: which operation reads which values, for
+// inputs of one shape.
 #include "layers/plan/plan_graph.h"
 
 #include <algorithm>

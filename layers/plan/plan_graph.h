@@ -30,8 +30,8 @@ class PlanGraph;
 using ValueId = int;
 inline constexpr ValueId kNoValue = -1;
 
-// forward, loss and gradients; or forward alone, with dropout and batch norm in eval mode, up to the
-// logits or up to the loss.
+// forward, loss and gradients; or forward alone, with dropout and batch norm in eval mode, up to
+// the logits or up to the loss.
 enum class PlanMode { training, inference, evaluation };
 
 // What computes a layer in one direction: the name of a card, or of a chain that the layer is part
@@ -88,9 +88,9 @@ class CONVSCOPE_API PlanGraph {
   // False for what depends on the images alone: nobody asks for its gradient.
   bool wants_gradient(ValueId value) const { return values_.at(index(value)).wants_gradient; }
 
-  // A parameter as a value that operations read: its memory is the parameter's own, and its gradient
-  // is that of the parameter. A weight that passes through a mask or a quantiser is the value behind
-  // them. The same parameter gives the same value.
+  // A parameter as a value that operations read: its memory is the parameter's own, and its
+  // gradient is that of the parameter. A weight that passes through a mask or a quantiser is the
+  // value behind them. The same parameter gives the same value.
   ValueId parameter(const Variable& parameter);
   // Null when `value` is none.
   const Variable* parameter_of(ValueId value) const;
@@ -158,7 +158,7 @@ class CONVSCOPE_API PlanGraph {
 };
 
 // Replaces chains of operations by better ones; registered where the better form is written
-// (conv2d/lanes_chain.cpp). They run after fuse(), in the order of their names.
+// (conv2d/batch_lanes/cpu/lanes_chain.cpp). They run after fuse(), in the order of their names.
 struct PlanRewrite {
   std::string name;
   DeviceType device = DeviceType::cpu;  // of the graphs that it looks at

@@ -1,4 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+// step_plan.cpp: a training step, or an inference, of a network for inputs of one shape, planned
+// once and then replayed: two flat lists of kernel calls whose arguments stand ready, on one block
+// of memory.
 #include "layers/plan/step_plan.h"
 
 #include <algorithm>
@@ -94,7 +97,8 @@ void StepPlan::emit() {
   builder_.forward_calls_ = builder_.call_index_;
   if (!graph_.training()) return;
   builder_.in_backward_ = true;
-  // What no loss depends on has no gradient; nor has what no parameter stands before.
+  // An operation runs backward only if its output has a gradient: the loss depends on it, and some
+  // parameter comes before it.
   for (auto op = ops.rbegin(); op != ops.rend(); ++op) {
     --builder_.op_;
     if (builder_.wants_gradient((*op)->output)) (*op)->backward(builder_);

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// pool2d.cpp: the largest or the mean element of each window of an image.
 #include "layers/pool2d/pool2d.h"
 
 #include "layers/layer_types.h"

@@ -3,9 +3,9 @@
 //
 // Plan      A block has rows, its threads run along them, so that neighbours load neighbours. The
 //           backward pass turns the question around: each pixel of x asks which windows hold it and
-//           adds what they give, in reading order. So no two threads write to one pixel, and the bits
-//           are those of the CPU. Windows of 2x2 at stride 2 and of 3x3 at stride 2 are known to the
-//           compiler: divisions become shifts.
+//           adds what they give, in reading order. So no two threads write to one pixel, and the
+//           bits are those of the CPU. Windows of 2x2 at stride 2 and of 3x3 at stride 2 are known
+//           to the compiler: divisions become shifts.
 #include "framework/cuda/launch.cuh"
 #include "layers/pool2d/pool2d_tiled.cuh"
 

@@ -5,8 +5,8 @@
 //
 // Plan      row after row of y; the last vector of a row is partly filled, so rows may be short.
 //           Any window: its elements are compared one after the other, in reading order, and the
-//           number of the best so far goes along, as a float; outputs whose window is cut off at the
-//           left or right edge, or holds a NaN, are computed one by one
+//           number of the best so far goes along, as a float; outputs whose window is cut off at
+//           the left or right edge, or holds a NaN, are computed one by one
 // Numerics  max is exact; NaN wins. avg adds ((x00 + x01) + (x10 + x11)) / 4
 // Read next pool2d_cpu.cpp: any window, as plain loops
 #include "layers/pool2d/pool2d_simd.h"
@@ -277,8 +277,8 @@ CONVSCOPE_INLINE Vec strided(const float* p, int count) {
   return pull_apart(load_first(p, last), zero()).even;
 }
 
-// The window of `count` outputs beside each other, rows r_begin..r_end; `from` is the first element of
-// the first. False when one of them holds a NaN: then y and taps hold nothing of use.
+// The window of `count` outputs beside each other, rows r_begin..r_end; `from` is the first element
+// of the first. False when one of them holds a NaN: then y and taps hold nothing of use.
 template <int kStride, bool kTaps, int kWidth>
 CONVSCOPE_INLINE bool max_vector(const MaxPoolSizes& v, const float* from, int r_begin, int r_end,
                                  int count, float* y, uint8_t* taps) {
@@ -305,8 +305,8 @@ CONVSCOPE_INLINE bool max_vector(const MaxPoolSizes& v, const float* from, int r
   return !any(nan);
 }
 
-// One row of outputs of one plane; `image` is its first pixel, r_begin..r_end the rows of the window
-// that lie inside, `top` the image row of r = 0.
+// One row of outputs of one plane; `image` is its first pixel, r_begin..r_end the rows of the
+// window that lie inside, `top` the image row of r = 0.
 template <int kStride, bool kTaps, int kWidth>
 CONVSCOPE_INLINE void max_row(const MaxPoolSizes& v, const float* image, int64_t top, int r_begin,
                               int r_end, float* y, uint8_t* taps) {

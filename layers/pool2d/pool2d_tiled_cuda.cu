@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // pool2d_tiled_cuda.cu: pools at the speed of memory.
 //
-// Plan      2x2 at stride 2 over even sides: the planes of a batch are one tall image, so a thread finds
-//           its two windows with one division; it reads two rows of 16 bytes, or writes them. 3x3 at
-//           stride 2, padding 1, backward: window (p,q) has the pixels (2p,2q) to (2p+1,2q+1) to
-//           itself and shares them with its neighbours below and to the right: a thread writes these
-//           four pixels from four windows. Planes: a warp adds one, 16 bytes to a lane at a time.
+// Plan      2x2 at stride 2 over even sides: the planes of a batch are one tall image, so a thread
+//           finds its two windows with one division; it reads two rows of 16 bytes, or writes them.
+//           3x3 at stride 2, padding 1, backward: window (p,q) has the pixels (2p,2q) to
+//           (2p+1,2q+1) to itself and shares them with its neighbours below and to the right: a
+//           thread writes these four pixels from four windows. Planes: a warp adds one, 16 bytes to
+//           a lane at a time.
 // Numerics  the same additions in the same order as pool2d_cuda.cu; means of planes in double
 #include "framework/cuda/map.cuh"
 #include "layers/pool2d/pool2d_tiled.cuh"

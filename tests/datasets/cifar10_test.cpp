@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// cifar10_test.cpp: reading CIFAR-10's batches, sound, cut and with wrong labels.
 #include "datasets/cifar10.h"
 
 #include <filesystem>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Downloads from a server of our own on 127.0.0.1; nothing leaves the machine.
+// fetch_test.cpp: downloads from a server of our own on 127.0.0.1; nothing leaves the machine.
 #include "datasets/files/fetch.h"
 
 #include <cstdlib>

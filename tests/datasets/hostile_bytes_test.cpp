@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A short, repeatable fuzzing of every parser: all beginnings, single flipped bits, and random
-// changes of sound files. The long runs are tests/fuzz/run.sh.
+// hostile_bytes_test.cpp: a short, repeatable fuzzing of every parser: all beginnings, single
+// flipped bits, and random changes of sound files. The long runs are tests/fuzz/run.sh.
 #include <gtest/gtest.h>
 
 #include "framework/random.h"

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// idx_test.cpp: reading the IDX format of MNIST, raw and gzip, sound and damaged.
 #include "datasets/files/idx.h"
 
 #include <cstdlib>

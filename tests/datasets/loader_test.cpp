@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// loader_test.cpp: the loader's order, batches, normalisation and augmentation.
 #include "datasets/loader.h"
 
 #include <algorithm>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// sums_test.cpp: SHA-256 and MD5 against the sums of their standards.
 #include "datasets/files/sums.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// synthetic_digits_test.cpp: the drawn digits: the same bytes everywhere, ink on every image.
 #include "datasets/synthetic_digits.h"
 
 #include <vector>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The program as it is called: exit codes, what goes to stdout and what to stderr.
+// cli_test.cpp: the program as it is called: exit codes, what goes to stdout and what to stderr.
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a config resolves to: types, defaults, extends, overrides, and the way back to YAML.
+// config_load_test.cpp: what a config resolves to: types, defaults, extends, overrides, and the way
+// back to YAML.
 #include <gtest/gtest.h>
 
 #include <fstream>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every mistake in a config gets one sentence with its place.
+// config_mistakes_test.cpp: every mistake in a config gets one sentence with its place.
 #include <gtest/gtest.h>
 
 #include "datasets/dataset.h"

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Devices and precisions that this machine does not have: what the program says, and exit code 5.
+// device_test.cpp: devices and precisions that this machine does not have: what the program says,
+// and exit code 5.
 #include <cstdlib>
 
 #include "tests/experiments/program.h"

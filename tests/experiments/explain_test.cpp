@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The problems of a network's convolutions, found from shapes alone, and what `explain` prints.
+// explain_test.cpp: the problems of a network's convolutions, found from shapes alone, and what
+// `explain` prints.
 #include <gtest/gtest.h>
 
 #include <array>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// explained_kernels_cuda_test.cpp: on `device cuda` too, the kernels that a step names are those that
-// count themselves when it runs: cards, chains, and dynamic graphs.
+// explained_kernels_cuda_test.cpp: on `device cuda` too, the kernels that a step names are those
+// that count themselves when it runs: cards, chains, and dynamic graphs.
 #include <algorithm>
 
 #include "experiments/config/build.h"

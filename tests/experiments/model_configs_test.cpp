@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every config of the repository builds its network; the small residual and depthwise networks
-// train.
+// model_configs_test.cpp: every config of the repository builds its network; the small residual and
+// depthwise networks train.
 #include <gtest/gtest.h>
 
 #include <filesystem>

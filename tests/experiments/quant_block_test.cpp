@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The block `quant:` of a config, from text to network and optimiser.
+// quant_block_test.cpp: the block `quant:` of a config, from text to network and optimiser.
 #include <gtest/gtest.h>
 
 #include "experiments/config/build.h"

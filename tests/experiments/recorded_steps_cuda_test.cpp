@@ -287,8 +287,8 @@ TEST_F(RecordedStepsOnCuda, say_why_they_are_not_recorded) {
   EXPECT_EQ(why, "cpu records no kernels");
 }
 
-// The kernel alone: batches of the loader, bit by bit; image sizes that are and are not multiples of
-// four pixels.
+// The kernel alone: batches of the loader, bit by bit; image sizes that are and are not multiples
+// of four pixels.
 TEST_F(RecordedStepsOnCuda, see_the_batches_of_the_loader) {
   for (const std::int64_t side : {5, 6, 40}) {
     Dataset data;

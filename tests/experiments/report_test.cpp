@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// report_test.cpp: the table of runs as Markdown, CSV and JSON.
 #include <nlohmann/json.hpp>
 
 #include "experiments/report/run_table.h"

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// signals_test.cpp: how a run notices Ctrl-C and SIGTERM.
 #include "experiments/trainer/signals.h"
 
 #include <gtest/gtest.h>

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every mistake in a sweep gets one sentence with its place, before anything is trained.
+// sweep_mistakes_test.cpp: every mistake in a sweep gets one sentence with its place, before
+// anything is trained.
 #include <gtest/gtest.h>
 
 #include <random>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How the block `sweep:` becomes members.
+// sweep_plan_test.cpp: how the block `sweep:` becomes members.
 #include <gtest/gtest.h>
 
 #include <algorithm>

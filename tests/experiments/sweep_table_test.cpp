@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// sweep_table_test.cpp: the table at the end of a sweep.
 #include "experiments/sweep/sweep_table.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// trainer_test.cpp: the trainer: it learns, writes its folder, stops at a loss that is no number.
 #include "experiments/trainer/trainer.h"
 
 #include <cmath>

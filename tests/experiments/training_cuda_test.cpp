@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Training on `device cuda`: the same curve as on the CPU, the same bits twice, checkpoints that go
-// from device to device, failures that leave a run that can go on.
+// training_cuda_test.cpp: training on `device cuda`: the same curve as on the CPU, the same bits
+// twice, checkpoints that go from device to device, failures that leave a run that can go on.
 #include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
@@ -154,9 +154,10 @@ Curve curve_of(const ExperimentConfig& config, int steps) {
   return curve;
 }
 
-// Both devices compute each sum in another order. A step moves a weight by lr times a gradient whose
-// relative error is some sqrt(terms) 2^-24, and a network that learns amplifies the gap from step to
-// step: at first 1e-5 of the loss, after s steps allowed to be 1e-5 1.4^s, but never above 1e-2.
+// Both devices compute each sum in another order. A step moves a weight by lr times a gradient
+// whose relative error is some sqrt(terms) 2^-24, and a network that learns amplifies the gap from
+// step to step: at first 1e-5 of the loss, after s steps allowed to be 1e-5 1.4^s, but never above
+// 1e-2.
 void expect_same_curve(const Curve& got, const Curve& want) {
   ASSERT_EQ(got.losses.size(), want.losses.size());
   for (std::size_t s = 0; s < want.losses.size(); ++s) {
@@ -191,8 +192,8 @@ TEST_F(NetworksOnCuda, GiveTheSameBitsTwice) {
 
 // Relative L2 error of each gradient: a sum of n terms in another order differs by about sqrt(n)
 // 2^-24; layers multiply that by the condition of what lies behind them, batch norm over few values
-// most of all: the last ones of the small network see 8 values. At CIFAR's size two algorithms of the
-// CPU differ by 3e-6.
+// most of all: the last ones of the small network see 8 values. At CIFAR's size two algorithms of
+// the CPU differ by 3e-6.
 TEST_F(NetworksOnCuda, HaveTheGradientsOfTheCpuTensorByTensor) {
   struct Case {
     const char* model;
@@ -445,7 +446,8 @@ TEST_F(TrainingOnCuda, TheEnvironmentNamesTheDevice) {
 
 // ---- failures ----
 
-// The device's copies to the host fail from the n-th on: a driver that has died, for all we can see.
+// The device's copies to the host fail from the n-th on: a driver that has died, for all we can
+// see.
 class FailingCopies {
  public:
   explicit FailingCopies(int good) : before_(backend_of(cuda())) {

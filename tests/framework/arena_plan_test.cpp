@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// arena_plan_test.cpp: tensors that never live together share memory; others never do.
 #include "framework/memory/arena_plan.h"
 
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The checker itself: it must find wrong gradients.
+// autograd_gradcheck_test.cpp: the checker itself: it must find wrong gradients.
 #include <gtest/gtest.h>
 
 #include "framework/autograd/gradcheck.h"

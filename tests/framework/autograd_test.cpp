@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The tape itself, with one-line operations defined here.
+// autograd_test.cpp: the tape itself, with one-line operations defined here.
 #include <gtest/gtest.h>
 
 #include "framework/autograd/variable.h"

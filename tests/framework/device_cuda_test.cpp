@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The CUDA backend: memory, copies, pinned memory, marks, recorded work.
+// device_cuda_test.cpp: the CUDA backend: memory, copies, pinned memory, marks, recorded work.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The 16-bit floats, every one of them, against the definition of their formats in double.
+// dtype_test.cpp: the 16-bit floats, every one of them, against the definition of their formats in
+// double.
 #include "framework/dtype.h"
 
 #include <gtest/gtest.h>

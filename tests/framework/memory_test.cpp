@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// memory_test.cpp: the allocator: alignment, counting, reuse and peaks.
 #include "framework/memory/memory.h"
 
 #include <gtest/gtest.h>

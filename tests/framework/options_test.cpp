@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// options_test.cpp: typed options: defaults, refusals and suggestions.
 #include "framework/options.h"
 
 #include <gtest/gtest.h>

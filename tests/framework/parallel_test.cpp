@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// parallel_test.cpp: parallel loops: every index once, exceptions, loops inside loops.
 #include "framework/parallel.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// random_test.cpp: Philox and what is drawn from it.
 #include "framework/random.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// shape_test.cpp: shapes: counts, strides, comparisons, refusals.
 #include "framework/shape.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// tensor_test.cpp: tensors: types, conversions, views, lifetimes, refusals.
 #include "framework/tensor.h"
 
 #include <gtest/gtest.h>

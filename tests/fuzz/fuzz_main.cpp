@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One libFuzzer program for each target: CONVSCOPE_FUZZ_TARGET is its name (CMakeLists.txt).
+// fuzz_main.cpp: one libFuzzer program for each target: CONVSCOPE_FUZZ_TARGET is its name
+// (CMakeLists.txt).
 #include <cstddef>
 #include <cstdint>
 

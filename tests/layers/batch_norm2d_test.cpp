@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// batch_norm2d_test.cpp: batch norm while training and in eval mode, against its definition.
 #include "layers/batch_norm2d/batch_norm2d.h"
 
 #include <gtest/gtest.h>

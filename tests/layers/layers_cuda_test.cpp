@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Pooling, dropout, batch norm and the ends of a convolution on `device cuda` against the CPU.
+// layers_cuda_test.cpp: Pooling, dropout, batch norm and the ends of a convolution on `device cuda`
+// against the CPU.
 #include "layers/batch_norm2d/batch_norm2d.h"
 #include "layers/batch_norm2d/batch_norm2d_fused.h"
 #include "layers/conv2d/bias_gradient.h"

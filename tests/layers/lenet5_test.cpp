@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// lenet5_test.cpp: LeNet-5: its numbers, its options, its gradients.
 #include <gtest/gtest.h>
 
 #include "framework/autograd/gradcheck.h"

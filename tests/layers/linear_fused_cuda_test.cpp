@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The linear kernels of a planned step on `device cuda`, against the operations one by one in double.
+// linear_fused_cuda_test.cpp: the linear kernels of a planned step on `device cuda`, against the
+// operations one by one in double.
 #include "framework/ops/gemm/matmul.h"
 #include "framework/ops/softmax_cross_entropy.h"
 #include "layers/linear/linear_fused.h"
@@ -16,8 +17,8 @@ using LinearFusedOnCuda = testing::CudaTest;
 struct Sizes {
   std::int64_t n, i, o;
 };
-// LeNet's layers, sizes around the tiles of 16 and the packs of 4, two that take the large tiles, two
-// whose images are split, and an empty sum.
+// LeNet's layers, sizes around the tiles of 16 and the packs of 4, two that take the large tiles,
+// two whose images are split, and an empty sum.
 const Sizes kSizes[] = {{4, 400, 120}, {20, 120, 84}, {3, 84, 10},   {1, 1, 1},     {2, 5, 3},
                         {17, 33, 18},  {16, 16, 16},  {33, 420, 20}, {544, 8, 512}, {544, 512, 8},
                         {700, 17, 3},  {300, 40, 12}, {2, 0, 3}};

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// pool2d_test.cpp: max and mean pooling against their definitions, and their gradients.
 #include "layers/pool2d/pool2d.h"
 
 #include <gtest/gtest.h>

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The residual block, ResNet-18 and MobileNet v1: shapes, names, sums, gradients.
+// residual_networks_test.cpp: the residual block, ResNet-18 and MobileNet v1: shapes, names, sums,
+// gradients.
 #include <gtest/gtest.h>
 
 #include <map>
@@ -167,8 +168,8 @@ TEST(ResidualNetworks, ForwardHasTheShapeThatWasSaid) {
 }
 
 // Slope of the loss along each parameter tensor's own gradient, against central differences, the
-// whole network in double. The two points are so near (the loss moves by 2e-6) that hardly a kink of
-// a curve lies between them; rounding (1e-15) over that difference stays below 1e-8.
+// whole network in double. The two points are so near (the loss moves by 2e-6) that hardly a kink
+// of a curve lies between them; rounding (1e-15) over that difference stays below 1e-8.
 void expect_slopes(Module& network, const Shape& images) {
   for (const NamedParameter& p : network.parameters()) {
     p.variable.state()->value = p.variable.value().to(DType::f64);

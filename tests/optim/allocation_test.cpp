@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A repeated optimiser step asks the system for no memory: this program counts operator new.
+// allocation_test.cpp: a repeated optimiser step asks the system for no memory: this program counts
+// operator new.
 #include <gtest/gtest.h>
 
 #include <atomic>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// clip_test.cpp: clipping a gradient to a length.
 #include <gtest/gtest.h>
 
 #include "framework/parallel.h"

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// lr_schedule_test.cpp: learning-rate schedules against formulas and PyTorch's rates.
 #include "optim/lr_schedule.h"
 
 #include <gtest/gtest.h>

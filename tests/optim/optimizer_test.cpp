@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// SGD, Adam and AdamW against the formulas written out in double, against PyTorch, and against
-// themselves: threads, instruction sets, checkpoints.
+// optimizer_test.cpp: SGD, Adam and AdamW against the formulas written out in double, against
+// PyTorch, and against themselves: threads, instruction sets, checkpoints.
 #include <gtest/gtest.h>
 
 #include <functional>

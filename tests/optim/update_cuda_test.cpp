@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Optimisers on `device cuda`: step by step and recorded, against the CPU.
+// update_cuda_test.cpp: optimisers on `device cuda`: step by step and recorded, against the CPU.
 #include "optim/adam.h"
 #include "optim/device_update.h"
 #include "optim/sgd.h"

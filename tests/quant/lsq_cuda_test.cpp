@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The quantiser and the masks of pruning on `device cuda` against the CPU.
+// lsq_cuda_test.cpp: the quantiser and the masks of pruning on `device cuda` against the CPU.
 #include "quant/lsq.h"
 #include "quant/quantizer.h"
 #include "sparsity/hold.h"

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The operation against the formulas of the paper, the public PyTorch form and finite differences.
+// lsq_test.cpp: the operation against the formulas of the paper, the public PyTorch form and finite
+// differences.
 #include "quant/lsq.h"
 
 #include "framework/autograd/gradcheck.h"

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// quantize_network_test.cpp: quantisers put into a LeNet, and its training steps.
 #include "quant/quantize_network.h"
 
 #include "framework/memory/memory.h"

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// quantizer_test.cpp: first step sizes, and a quantiser in front of a layer.
 #include "quant/quantizer.h"
 
 #include <set>

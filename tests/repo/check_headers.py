@@ -9,6 +9,8 @@ SPDX = "// SPDX-License-Identifier: Apache-2.0"
 # framework/docs/design.md, section 5
 CARD_FIELDS = ["Formula", "Textbook", "Plan", "Shapes", "Supports", "Cost", "Numerics", "Backward",
                "Choices", "Source", "Read next"]
+# What every other file of kernels in a room needs: its first sentence, and where to read on.
+KERNELS = re.compile(r"_simd\.cpp$|\.cuh?$")
 CARD = re.compile(r"^CONVSCOPE_(REGISTER_)?(CONV2D|CONV|ALGORITHM)(?!\w*_(LADDER|LESSON)\()\w*\(",
                   re.MULTILINE)
 NOT_IN_PUBLIC = re.compile(r"^(fmt|Eigen|yaml-cpp|nlohmann|curl|CLI|cuda\w*|cublas\w*|cudnn\w*)(/|$)"
@@ -30,8 +32,11 @@ def problems(root):
         if path.suffix == ".h":
             if not re.search(r"^#pragma once$", text, re.MULTILINE):
                 found.append(f"{path}:1: expected '#pragma once'")
-            if len(lines) < 2 or not lines[1].startswith(f"// {path.name}: "):
-                found.append(f"{path}:2: expected '// {path.name}: <what it is for>'")
+        if len(lines) < 2 or not lines[1].startswith(f"// {path.name}: "):
+            found.append(f"{path}:2: expected '// {path.name}: <what it is for>'")
+        if KERNELS.search(path.name) and path.parts[:2] == ("layers", "conv2d") and \
+                not re.search(r"^// Read next +\S", text, re.MULTILINE):
+            found.append(f"{path}: its header lacks Read next")
         used = includes(text)
         if path in public and path.name != "simd.h":
             found += [f"{path}:{line}: a public header must not include <{target}>"
@@ -60,8 +65,6 @@ def card_problems(path, lines):
             break
         head.append(line[2:].strip())
     found = []
-    if not head or not head[0].startswith(f"{path.name}: "):
-        found.append(f"{path}:2: expected '// {path.name}: <what it computes, by which idea>'")
     order = [next((i for i, line in enumerate(head) if re.match(rf"{field}\b", line)), None)
              for field in CARD_FIELDS]
     missing = [field for field, at in zip(CARD_FIELDS, order) if at is None]

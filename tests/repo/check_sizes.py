@@ -1,18 +1,30 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""No file longer than 600 lines; prints the median and the 90th percentile."""
+"""No file longer than 600 lines, no line longer than 100 columns, no folder of more than 30 files;
+prints the median and the 90th percentile of the files' lengths."""
+import collections
+
 from sources import code_files, main
 
-LIMIT = 600
+LINES = 600
+COLUMNS = 100
+FILES = 30
 
 
 def problems(root):
-    counts = {path: len((root / path).read_text().splitlines()) for path in code_files(root)}
-    ordered = sorted(counts.values()) or [0]
-    print(f"{len(counts)} files, {sum(ordered)} lines: median {ordered[len(ordered) // 2]}, "
+    texts = {path: (root / path).read_text().splitlines() for path in code_files(root)}
+    ordered = sorted(map(len, texts.values())) or [0]
+    print(f"{len(texts)} files, {sum(ordered)} lines: median {ordered[len(ordered) // 2]}, "
           f"p90 {ordered[len(ordered) * 9 // 10]}, longest {ordered[-1]}")
-    return [f"{path}: {count} lines, the limit is {LIMIT}"
-            for path, count in sorted(counts.items()) if count > LIMIT]
+    found = [f"{path}: {len(lines)} lines, the limit is {LINES}"
+             for path, lines in sorted(texts.items()) if len(lines) > LINES]
+    found += [f"{path}:{number}: {len(line)} columns, the limit is {COLUMNS}"
+              for path, lines in sorted(texts.items())
+              for number, line in enumerate(lines, 1) if len(line) > COLUMNS]
+    folders = collections.Counter(path.parent for path in texts)
+    found += [f"{folder}: {count} source files, the limit is {FILES}"
+              for folder, count in sorted(folders.items()) if count > FILES]
+    return found
 
 
 if __name__ == "__main__":

@@ -45,7 +45,7 @@ class Tree(unittest.TestCase):
             self.assertIn(part, problem)
 
     def test_a_good_tree_passes(self):
-        self.add("framework/a.cpp", SPDX + '#include "framework/good.h"\n')
+        self.add("framework/a.cpp", SPDX + '// a.cpp: good.\n#include "framework/good.h"\n')
         for check in (check_layering, check_headers, check_sizes, check_headers_parse):
             self.expect(check.problems(self.root))
 
@@ -124,15 +124,16 @@ class Tree(unittest.TestCase):
         self.add("framework/a.h", "#pragma once\n")
         self.add("framework/b.h", SPDX + "// b.h: no guard.\n")
         self.add("framework/c.h", header("c.h", "#include <Eigen/Core>\n#include <omp.h>\n"))
-        self.add("framework/d_simd.cpp", SPDX + "#include <vector>\n#include <cstdint>\n")
-        self.add("framework/e.cpp", SPDX + "#include <Eigen/Core>\n#pragma omp parallel\n")
+        self.add("framework/d_simd.cpp", SPDX + "// d_simd.cpp: x.\n#include <vector>\n")
+        self.add("framework/e.cpp", SPDX + "// other.cpp: x.\n#include <Eigen/Core>\n#pragma omp parallel\n")
         self.expect(check_headers.problems(self.root),
                     "a.h:1: expected '// SPDX", "a.h:2: expected '// a.h: ",
                     "b.h:1: expected '#pragma once'",
                     "c.h:4: a public header must not include <Eigen/Core>",
                     "c.h:5: a public header must not include <omp.h>",
                     "c.h: expected '#define EIGEN_DONT_PARALLELIZE'",
-                    "d_simd.cpp:2: a *_simd.cpp file must not include <vector>",
+                    "d_simd.cpp:3: a *_simd.cpp file must not include <vector>",
+                    "e.cpp:2: expected '// e.cpp: ",
                     "e.cpp: expected '#define EIGEN_DONT_PARALLELIZE'",
                     "e.cpp: OpenMP pragmas")
 
@@ -146,9 +147,19 @@ class Tree(unittest.TestCase):
         self.add(path, f"{SPDX}// x_cpu.cpp: by an idea.\n{lacking}\n{register}")
         self.expect(check_headers.problems(self.root), "its header lacks Cost, Read next")
 
-    def test_sizes_names_a_long_file(self):
+    def test_headers_wants_a_way_to_read_on_in_kernel_files(self):
+        self.add("layers/conv2d/fft/cuda/fft_passes.cuh", SPDX + "// fft_passes.cuh: passes.\n")
+        self.add("layers/conv2d/fft/cpu/fft_simd.cpp",
+                 SPDX + "// fft_simd.cpp: passes.\n// Read next  fft_cpu.cpp\n")
+        self.expect(check_headers.problems(self.root), "fft_passes.cuh: its header lacks Read next")
+
+    def test_sizes_names_a_long_file_a_long_line_and_a_full_folder(self):
         self.add("optim/long.cpp", SPDX + "int x;\n" * 600)
-        self.expect(check_sizes.problems(self.root), "optim/long.cpp: 601 lines")
+        self.add("layers/wide.cu", SPDX + "// " + "x" * 98 + "\n")
+        for i in range(31):
+            self.add(f"quant/q{i}.h", header(f"q{i}.h"))
+        self.expect(check_sizes.problems(self.root), "optim/long.cpp: 601 lines",
+                    "layers/wide.cu:2: 101 columns", "quant: 31 source files")
 
     @unittest.skipIf(shutil.which("clang-format") is None, "clang-format is not installed")
     def test_format_names_a_badly_formatted_file(self):

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// compact_test.cpp: the smaller network gives the outputs of the masked one.
 #include "sparsity/compact.h"
 
 #include <cmath>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// schedule_test.cpp: how sparse a network is after how many steps.
 #include <cmath>
 
 #include "tests/sparsity/networks.h"

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// cases.h: convolution problems for tests: those of experiments/shapes, made small, and random ones.
+// cases.h: convolution problems for tests: those of experiments/shapes, made small, and random
+// ones.
 #pragma once
 
 #include <algorithm>

@@ -12,17 +12,17 @@
 // without w: both calls must give the same bits (deterministic cards) and leave the block as it was.
 //
 // On CUDA all of it is copied to the device and back. There, too, sum(error^2) <= L^2 sum(value^2):
-// L = 2e-6 for f32 (sums of up to 4608 products), 1e-3 for tf32, 1e-2 for bf16, 2e-3 for f16. Inputs
-// of half types are rounded before the reference sees them. A half output is rounded once, by at
-// most a unit u = 2^-9 or 2^-12 of itself; the bound allows twice that.
+// L = 2e-6 for f32 (sums of up to 4608 products), 1e-3 for tf32, 1e-2 for bf16, 2e-3 for f16.
+// Inputs of half types are rounded before the reference sees them. A half output is rounded once,
+// by at most a unit u = 2^-9 or 2^-12 of itself; the bound allows twice that.
 //
 // The bound in each direction takes that direction's own sum over magnitudes: conv(|x|,|w|) + |b|
 // forward, conv^T(|dy|,|w|) for dx, and for dw the sum of |x||dy| over all N P Q pixels, plus |dw|
 // before when it accumulates. An error of one rounding in each of m steps of a sum is at most
 // m eps/2 times that magnitude; with rounding errors of random sign it grows like sqrt(m) times the
 // partial sums, which for numbers of random sign grow like sqrt(m) while the magnitude grows like
-// m. So a growth of a few units holds for sums of any length, and one lost term of an average sum of
-// up to a million terms is still beyond it.
+// m. So a growth of a few units holds for sums of any length, and one lost term of an average sum
+// of up to a million terms is still beyond it.
 #pragma once
 
 #include <cmath>

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// measure_ceilings.cpp: finds the height of this machine's roofline: peak arithmetic of the current
+// instruction set, and how fast memory and caches are read and copied.
 #include "experiments/bench/ceilings/measure_ceilings.h"
 
 #include <sched.h>

@@ -1,4 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+// measure_gpu_ceilings.cpp: the height of the roofline of the first CUDA device: large products of
+// random numbers (a pointwise convolution, by cuBLAS) in f32, TF32 and bf16, a copy that is larger
+// than the cache, and the time from one small kernel to the next.
 #include "experiments/bench/ceilings/measure_gpu_ceilings.h"
 
 #include <algorithm>

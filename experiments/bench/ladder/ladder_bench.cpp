@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// ladder_bench.cpp: times the rungs of one ladder (layers/conv2d/ladder.h) in one run: the worth of
+// each idea from the lesson to the fastest.
 #include "experiments/bench/ladder/ladder_bench.h"
 
 #include <algorithm>

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// ladder_report.cpp: what `bench conv2d --ladder` says: a table for people, JSON and CSV for
+// programs.
 #include "experiments/bench/ladder/ladder_report.h"
 
 #include <fmt/format.h>

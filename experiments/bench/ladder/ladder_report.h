@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// ladder_report.h: what `bench conv2d --ladder` says: a table for people, JSON and CSV for programs.
+// ladder_report.h: what `bench conv2d --ladder` says: a table for people, JSON and CSV for
+// programs.
 #pragma once
 
 #include <string>

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// bench_ladder.cpp: `convscope bench conv2d --ladder`: the rungs of one algorithm from its lesson
+// to the fastest.
 #include "experiments/cli/bench/bench_ladder.h"
 
 #include <algorithm>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// bench_net.cpp: `convscope bench net`: inference and training steps of a whole network.
 #include "experiments/cli/bench/bench_net.h"
 
 #include <charconv>
@@ -90,8 +91,8 @@ ExperimentConfig config_of(const Arguments& arguments) {
   return load_config(arguments.net, overrides);
 }
 
-// Image and classes: as asked for, else as the data set has them, for a model by name ImageNet's or,
-// for lenet5, MNIST's.
+// Image and classes: as asked for, else as the data set has them, for a model by name ImageNet's
+// or, for lenet5, MNIST's.
 SampleInfo sample_of(const Arguments& arguments, const ExperimentConfig& config) {
   SampleInfo out;
   const bool by_name = model_types().find(arguments.net) != nullptr;

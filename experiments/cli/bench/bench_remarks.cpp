@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// bench_remarks.cpp: what the benchmarks say on stderr while they work.
 #include "experiments/cli/bench/bench_remarks.h"
 
 #include <unistd.h>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// axis.cpp: from values to pixels, with ticks at round numbers.
 #include "experiments/report/chart/axis.h"
 
 #include <fmt/format.h>

@@ -56,8 +56,8 @@ struct BarPanel {
   std::vector<std::string> captions = {};  // a small line below the bars of each; empty: none
   std::vector<BarSeries> series = {};
   bool dots = false;  // marks in the series' styles in place of bars, for more than a few series
-  // On a logarithmic axis: where the bars begin, to the right or to the left, with a line (a ratio's
-  // 1). x.log needs it.
+  // On a logarithmic axis: where the bars begin, to the right or to the left, with a line (a
+  // ratio's 1). x.log needs it.
   double log_base = 1;
 };
 

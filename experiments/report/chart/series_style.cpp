@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// series_style.cpp: what tells series apart: colour, dashes and the shape of the marks together, so
+// that colour-blind readers and black-and-white prints do not depend on the colour.
 #include "experiments/report/chart/series_style.h"
 
 #include <fmt/format.h>

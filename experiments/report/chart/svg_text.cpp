@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// svg_text.cpp: text in SVG and HTML: what must be escaped, how wide it gets, how it is shortened.
 #include "experiments/report/chart/svg_text.h"
 
 #include <fmt/format.h>

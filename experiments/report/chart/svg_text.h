@@ -9,8 +9,8 @@
 
 namespace convscope {
 
-// `text` with & < > " ' replaced; control characters and broken UTF-8, which no XML may hold, become
-// U+FFFD.
+// `text` with & < > " ' replaced; control characters and broken UTF-8, which no XML may hold,
+// become U+FFFD.
 CONVSCOPE_API std::string escape_markup(std::string_view text);
 
 // Width in pixels, a little too large rather than too small: there is no font to ask, readers have

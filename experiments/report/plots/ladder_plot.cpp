@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// ladder_plot.cpp: the rungs of each ladder, from the lesson to the fastest: GFLOP/s, the factor over
-// the rung below, and what the rung adds. On the logarithmic axis equal factors are equal lengths.
+// ladder_plot.cpp: the rungs of each ladder, from the lesson to the fastest: GFLOP/s, the factor
+// over the rung below, and what the rung adds. On the logarithmic axis equal factors are equal
+// lengths.
 #include <fmt/format.h>
 
 #include <algorithm>

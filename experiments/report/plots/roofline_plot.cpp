@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// roofline_plot.cpp: GFLOP/s against FLOPs per byte below the machine's measured ceilings. Bytes are
-// the floor: each tensor of the direction once. On the left the FLOPs that an algorithm executes,
-// which no roof lets through; on the right those of the textbook loops, where Winograd and FFT may
-// stand above the roof. Williams, Waterman, Patterson 2009, doi 10.1145/1498765.1498785.
+// roofline_plot.cpp: GFLOP/s against FLOPs per byte below the machine's measured ceilings. Bytes
+// are the floor: each tensor of the direction once. On the left the FLOPs that an algorithm
+// executes, which no roof lets through; on the right those of the textbook loops, where Winograd
+// and FFT may stand above the roof. Williams, Waterman, Patterson 2009, doi
+// 10.1145/1498765.1498785.
 #include <algorithm>
 #include <cmath>
 

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// pruning.cpp: what the trainer does around each step of a network that is pruned: lets the pruner
+// work and writes sparsity.csv, a row for each layer whenever the masks change.
 #include "experiments/trainer/compression/pruning.h"
 
 namespace convscope {

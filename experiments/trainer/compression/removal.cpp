@@ -1,4 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+// removal.cpp: `sparsity: {remove: true}`: once the masks of a structured method are final, the
+// filters that they leave out are removed from the network, and the rest of the run trains the
+// smaller dense network: each step is really faster, and takes less memory.
 #include "experiments/trainer/compression/removal.h"
 
 #include "experiments/config/build.h"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Each element of C is one sum in double, rounded once: no product of a real library is closer.
-// tf32 rounds the factors as the tensor cores do, so that its larger error shows.
+// blas.cpp: each element of C is one sum in double, rounded once: no product of a real library is
+// closer. tf32 rounds the factors as the tensor cores do, so that its larger error shows.
 #include "framework/cuda/emulation/blas.h"
 
 #include <bit>

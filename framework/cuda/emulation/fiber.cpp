@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// fiber.cpp: a stack of its own for each emulated thread, and switching between them: one thread of
+// the machine, no scheduler of the system.
 #include "framework/cuda/emulation/fiber.h"
 
 #include <sys/mman.h>

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// host_api.cpp: the functions of the CUDA runtime that the host calls: memory, copies, streams,
+// events, captured graphs, facts of the device.
 #include "framework/cuda/emulation/host_api.h"
 
 #include <chrono>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// threads.cpp: grids, blocks and warps.
 #include "framework/cuda/emulation/threads.h"
 
 #include <cstdlib>

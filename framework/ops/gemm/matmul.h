@@ -27,8 +27,8 @@ CONVSCOPE_API Tensor matmul(const Tensor& a, const Tensor& b, Transpose transpos
 CONVSCOPE_API Variable linear(const Variable& x, const Variable& w, const Variable& b,
                               ComputePrecision precision = ComputePrecision::f32);
 
-// c = op(a) op(b), or c += when `accumulate`. Shapes fit. a and b of one type, c of the same, or f32
-// when they are of a half type. tf32: see framework/precision.h.
+// c = op(a) op(b), or c += when `accumulate`. Shapes fit. a and b of one type, c of the same, or
+// f32 when they are of a half type. tf32: see framework/precision.h.
 struct MatmulArguments {
   Tensor a, b, c;
   Transpose transpose_a = Transpose::no;

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// matmul_cpu.cpp: matrix products on the CPU: Eigen in f64, our own kernels or Eigen in f32.
 #include "framework/ops/gemm/gemm.h"
 #include "framework/ops/gemm/matmul.h"
 

@@ -1,4 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+// few_channel_conv.cpp: one or two neighbouring convolutions of few channels on a GPU, each with
+// bias, ReLU or tanh and a 2x2 pooling behind it, in one kernel for each direction: sizes, how the
+// tiles lie in shared memory, and the kernels.
 #include "layers/conv2d/shared/few_channel_conv.h"
 
 #include <algorithm>

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // few_channel_conv_tiles.cuh: the inner loops of convolutions of few channels: a tile of a
 // convolution, and the sums of a weight gradient, from shared memory into registers.
+// Read next  few_channel_conv_forward_cuda.cu; few_channel_conv_backward_cuda.cu
 #pragma once
 
 #include "framework/cuda/async_copy.cuh"

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// points.cpp: what convolutions in a transformed domain (Winograd, FFT) share: tiles are turned
+// into points, each point is a matrix product over channels, and the sums are turned back.
 #include "layers/conv2d/shared/points.h"
 
 #include <algorithm>

@@ -2,11 +2,14 @@
 // points_simd.cpp: the products of transformed tiles, point by point, and the copies between planes
 // and lanes in front of and behind the transforms.
 //
-// Registers  product: AVX-512 14 tiles x 2 vectors = 28 sums + 2 of u of 32 registers, the
-//            broadcast is part of the FMA; AVX2 6 x 2 = 12 + 2 + 1 of 16. sum: 8 channels x 3
-//            vectors, AVX2 4 x 3: what is read for it comes from both sides in lanes.
+// Registers  product: AVX-512 holds 14 tiles x 2 vectors = 28 sums and 2 vectors of u in 32
+//            registers; the broadcast of v is part of the FMA. AVX2 holds 6 x 2 = 12 sums, 2 of u
+//            and the broadcast in 16. sum: 8 channels x 3 vectors with AVX-512, 4 x 3 with AVX2.
+//            Here both factors are read as vectors, so three vectors of one side share a broadcast
+//            of the other.
 // GCC 12 keeps an array that an ordinary loop indexes on the stack: every loop over sums has an
 // unroll pragma.
+// Read next  points.h; winograd_simd.cpp and fft_simd.cpp, the transforms around it
 #include "framework/simd/simd.h"
 #include "framework/simd/transpose_16x16.h"
 #include "layers/conv2d/shared/points.h"

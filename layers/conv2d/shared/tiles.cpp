@@ -1,4 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+// tiles.cpp: the parts of direct and pointwise convolution that depend on the instruction set:
+// register tiles that read pixels where they lie, and the copies that put zeros around an image or
+// channels into the lanes.
 #include "layers/conv2d/shared/tiles.h"
 
 #include <algorithm>

@@ -8,6 +8,7 @@
 //            four FMAs: 14 x 2 sums + 2 x 2 vectors of dy = 32 registers.
 // GCC 12 keeps an array that an ordinary loop indexes on the stack: every loop over sums has an
 // unroll pragma.
+// Read next  tiles.h; direct_cpu.cpp and gemm_1x1_cpu.cpp, which use it
 #include "framework/int_math.h"
 #include "framework/simd/simd.h"
 #include "framework/simd/transpose_16x16.h"

@@ -22,8 +22,8 @@
 // (S. A. Alam et al. 2022, arXiv 2201.10369, on points c, -c, 1/c, -1/c; the same points stand in
 // the inference library ncnn).
 //
-// M = 6: 0, +-1, +-2, +-1/2, infinity; of ten triples tried these lost least, but four times as much
-// as M = 4 does.
+// M = 6: 0, +-1, +-2, +-1/2, infinity; of ten triples tried these lost least, but four times as
+// much as M = 4 does.
 //
 // Points come in pairs a, -a, in rows 2 i - 1 and 2 i: their rows differ in the sign of the odd
 // columns only, so that each pair needs its even and its odd half once.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// `convscope bench conv2d`: what it measures, refuses and writes. Nothing here depends on how long
-// anything takes.
+// bench_conv2d_test.cpp: `convscope bench conv2d`: what it measures, refuses and writes. Nothing
+// here depends on how long anything takes.
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// `convscope bench net`: what it counts, writes and refuses. Nothing here depends on how long
-// anything takes.
+// bench_net_test.cpp: `convscope bench net`: what it counts, writes and refuses. Nothing here
+// depends on how long anything takes.
 #include <gtest/gtest.h>
 
 #include <fstream>

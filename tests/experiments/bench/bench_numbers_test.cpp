@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the benchmark is made of: quantiles, lists of problems, timing in turns, the roofline, and
-// the sampled check of results.
+// bench_numbers_test.cpp: what the benchmark is made of: quantiles, lists of problems, timing in
+// turns, the roofline, and the sampled check of results.
 #include <gtest/gtest.h>
 
 #include <fstream>

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The machine's ceilings: measured, remembered on disk, and what `auto` makes of them.
+// ceilings_test.cpp: the machine's ceilings: measured, remembered on disk, and what `auto` makes of
+// them.
 #include <gtest/gtest.h>
 
 #include <filesystem>

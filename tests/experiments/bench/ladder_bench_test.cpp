@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// ladder_bench_test.cpp: `bench conv2d --ladder`: rungs are checked and timed in one run, those that
-// cannot run say why, and the JSON can be drawn.
+// ladder_bench_test.cpp: `bench conv2d --ladder`: rungs are checked and timed in one run, those
+// that cannot run say why, and the JSON can be drawn.
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 

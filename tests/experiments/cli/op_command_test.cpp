@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// `convscope op conv2d` on files: results, exit codes.
+// op_command_test.cpp: `convscope op conv2d` on files: results, exit codes.
 #include <gtest/gtest.h>
 
 #include <filesystem>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// `convscope op lsq` on files: results, exit codes.
+// op_lsq_test.cpp: `convscope op lsq` on files: results, exit codes.
 #include <gtest/gtest.h>
 
 #include <cmath>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// `convscope op net` on files: results, exit codes.
+// op_net_test.cpp: `convscope op net` on files: results, exit codes.
 #include <gtest/gtest.h>
 
 #include <filesystem>

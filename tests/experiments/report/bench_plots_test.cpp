@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// bench_plots_test.cpp: the plots of benchmarks: what they show of their numbers.
 #include <cmath>
 #include <filesystem>
 

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// chart_test.cpp: axes, ticks and panels of the SVG charts.
 #include <cmath>
 #include <limits>
 

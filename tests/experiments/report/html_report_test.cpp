@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// html_report_test.cpp: the report is one page that needs no other file.
 #include "experiments/report/html_report.h"
 
 #include "tests/experiments/training_fixture.h"

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// plots_test.cpp: every kind of plot, drawn from run folders made here.
 #include <algorithm>
 #include <filesystem>
 

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// run_data_test.cpp: reading the files of a run folder, sound and broken.
 #include "experiments/report/run_data.h"
 
 #include <cmath>

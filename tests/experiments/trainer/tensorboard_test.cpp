@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// tensorboard_test.cpp: the events written for TensorBoard, read back by another reader.
 #include "experiments/run_folder/tensorboard.h"
 
 #include <sys/wait.h>

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The emulation of CUDA by itself: kernels of this file, compiled against it (test_emulation).
+// emulation_test.cpp: the emulation of CUDA by itself: kernels of this file, compiled against it
+// (test_emulation).
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

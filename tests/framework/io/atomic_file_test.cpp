@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// atomic_file_test.cpp: a file shows its new content whole or not at all.
 #include "framework/io/atomic_file.h"
 
 #include <sys/resource.h>

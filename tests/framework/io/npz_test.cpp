@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// npz_test.cpp: reading and writing .npz, sound and damaged.
 #include "framework/io/npz.h"
 
 #include "framework/io/npy.h"

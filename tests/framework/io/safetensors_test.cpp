@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// safetensors_test.cpp: reading and writing safetensors, sound and damaged.
 #include "framework/io/safetensors.h"
 
 #include "tests/support/expect_error.h"

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// elementwise_cuda_test.cpp: element-wise operations on a GPU against the CPU.
 #include <limits>
 
 #include "framework/ops/accumulate.h"

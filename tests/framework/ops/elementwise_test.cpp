@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// elementwise_test.cpp: element-wise operations, their broadcasts and gradients.
 #include "framework/ops/elementwise.h"
 
 #include <gtest/gtest.h>

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Matrix products against a double sum, for each instruction set and number of threads.
+// gemm_test.cpp: matrix products against a double sum, for each instruction set and number of
+// threads.
 #include "framework/ops/gemm/gemm.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// matmul_cuda_test.cpp: matrix products, padding and the loss on a GPU against the CPU.
 #include "framework/ops/gemm/matmul.h"
 #include "framework/ops/pad.h"
 #include "framework/ops/softmax_cross_entropy.h"

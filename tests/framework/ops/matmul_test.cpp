@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// matmul_test.cpp: matrix products and linear layers, with both engines, and their gradients.
 #include "framework/ops/gemm/matmul.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// pad_test.cpp: the modes of padding and their gradients.
 #include "framework/ops/pad.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// reduce_cuda_test.cpp: sums and maxima over axes on a GPU against the CPU.
 #include <limits>
 
 #include "tests/support/cuda_like_cpu.h"

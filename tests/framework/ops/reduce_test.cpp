@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// reduce_test.cpp: sums, means and maxima over axes, and their gradients.
 #include "framework/ops/reduce.h"
 
 #include <gtest/gtest.h>

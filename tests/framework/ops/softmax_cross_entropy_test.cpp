@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// softmax_cross_entropy_test.cpp: the loss and its gradient, also of huge logits and NaN.
 #include "framework/ops/softmax_cross_entropy.h"
 
 #include <gtest/gtest.h>

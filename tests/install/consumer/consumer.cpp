@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Trains one weight with the installed headers and library: w -> 3 by gradient steps on (w - 3)^2.
+// consumer.cpp: trains one weight with the installed headers and library: w -> 3 by gradient steps
+// on (w - 3)^2.
 #include <cmath>
 #include <cstdio>
 

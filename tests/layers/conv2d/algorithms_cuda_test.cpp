@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every convolution algorithm on CUDA against the double reference: all directions and types, all
-// shapes files, random problems; recorded and replayed; guards, alignment, the table of cards.
+// algorithms_cuda_test.cpp: every convolution algorithm on CUDA against the double reference: all
+// directions and types, all shapes files, random problems; recorded and replayed; guards,
+// alignment, the table of cards.
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -62,8 +63,8 @@ std::string check_card(ConvolutionCase& exact, ConvolutionCase& bounded,
   return exact.check(card, direction);
 }
 
-// All cards that accept the problems; `only` names one card. How many checks were made. Of each card
-// the first thing wrong in each direction and type is reported.
+// All cards that accept the problems; `only` names one card. How many checks were made. Of each
+// card the first thing wrong in each direction and type is reported.
 int check_all(const std::vector<Conv2dProblem>& problems, const char* only = nullptr) {
   int checks = 0;
   std::set<std::string> failed;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every registered algorithm against the double reference: all directions, all shapes files, random
-// problems, each instruction set, one and two threads.
+// algorithms_test.cpp: every registered algorithm against the double reference: all directions, all
+// shapes files, random problems, each instruction set, one and two threads.
 #include <gtest/gtest.h>
 
 #include <filesystem>

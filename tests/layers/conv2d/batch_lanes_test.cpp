@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The building blocks with samples in the lanes against the separate operations of the dynamic graph
-// in double: convolution, ReLU, max-pool and their gradients. Small integers, so that every sum is
-// exact in f32 (far below 2^24) whatever its order, equal pixels are frequent, and all bits must agree.
+// batch_lanes_test.cpp: the building blocks with samples in the lanes against the separate
+// operations of the dynamic graph in double: convolution, ReLU, max-pool and their gradients. Small
+// integers, so that every sum is exact in f32 (far below 2^24) whatever its order, equal pixels are
+// frequent, and all bits must agree.
 #include "layers/conv2d/batch_lanes/cpu/batch_lanes.h"
 
 #include <gtest/gtest.h>
@@ -319,7 +320,7 @@ TEST(BatchLanes, ANaNInXWinsTheWindowsThatItReaches) {
   }
 }
 
-// ---- pooling and ReLU behind a convolution that changes nothing: 1x1, with the weight 1 ----------
+// ---- pooling and ReLU behind a convolution that changes nothing: 1x1, with the weight 1 ---------
 
 struct Window {
   float pixels[4];

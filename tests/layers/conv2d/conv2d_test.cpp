@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The differentiable convolution and the layer: gradients, shapes, errors, selection once.
+// conv2d_test.cpp: the differentiable convolution and the layer: gradients, shapes, errors,
+// selection once.
 #include "layers/conv2d/conv2d.h"
 
 #include <gtest/gtest.h>

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Depthwise convolution on CUDA on integers, bit by bit: what its kernels distinguish by themselves
-// (alignment, parities of the padding, bands, several planes in a tile, epilogue, accumulation).
+// depthwise_cuda_test.cpp: depthwise convolution on CUDA on integers, bit by bit: what its kernels
+// distinguish by themselves (alignment, parities of the padding, bands, several planes in a tile,
+// epilogue, accumulation).
 #include <gtest/gtest.h>
 
 #include <cmath>

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How planes are cut into tiles for the GPU: index arithmetic, checked without one.
+// depthwise_tiling_test.cpp: how planes are cut into tiles for the GPU: index arithmetic, checked
+// without one.
 #include "layers/conv2d/depthwise/cuda/depthwise_tiling.h"
 
 #include <gtest/gtest.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// y = relu(conv + b + residual): every card that fuses it gives the bits of the separate pass, on
-// each instruction set, with one and two threads.
+// epilogue_test.cpp: y = relu(conv + b + residual): every card that fuses it gives the bits of the
+// separate pass, on each instruction set, with one and two threads.
 #include <gtest/gtest.h>
 
 #include <cmath>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The transforms of `fft` against sums in double, tile edges, and when auto takes it.
+// fft_test.cpp: the transforms of `fft` against sums in double, tile edges, and when auto takes it.
 #include <gtest/gtest.h>
 
 #include <complex>

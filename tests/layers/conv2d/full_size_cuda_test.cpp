@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every convolution algorithm on CUDA at the sizes of real networks, and on tensors of more than
-// 2^31 elements. The double reference would take hours, so some elements of each output are
-// compared: the first, the last, those beside element 2^31, and others anywhere.
+// full_size_cuda_test.cpp: every convolution algorithm on CUDA at the sizes of real networks, and
+// on tensors of more than 2^31 elements. The double reference would take hours, so some elements of
+// each output are compared: the first, the last, those beside element 2^31, and others anywhere.
 #include <gtest/gtest.h>
 
 #include <cinttypes>

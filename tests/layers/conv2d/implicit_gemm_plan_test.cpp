@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The arithmetic of implicit_gemm: every product of a convolution is met exactly once.
+// implicit_gemm_plan_test.cpp: the arithmetic of implicit_gemm: every product of a convolution is
+// met exactly once.
 #include "layers/conv2d/implicit_gemm/cuda/implicit_gemm_plan.h"
 
 #include <gtest/gtest.h>

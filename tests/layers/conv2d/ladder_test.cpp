@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every rung of every ladder can be climbed: its card is there and takes the ladder's problem.
+// ladder_test.cpp: every rung of every ladder can be climbed: its card is there and takes the
+// ladder's problem.
 #include "layers/conv2d/ladder.h"
 
 #include <gtest/gtest.h>

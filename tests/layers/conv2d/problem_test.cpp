@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// problem_test.cpp: a problem as text and back, its sizes, FLOPs and bytes.
 #include "layers/conv2d/problem.h"
 
 #include <gtest/gtest.h>

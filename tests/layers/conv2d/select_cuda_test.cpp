@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Selection on a CUDA device: auto, measure, check, and what the estimates are made of.
+// select_cuda_test.cpp: selection on a CUDA device: auto, measure, check, and what the estimates
+// are made of.
 #include <gtest/gtest.h>
 
 #include <cmath>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Selection by name, auto, measure and check.
+// select_test.cpp: selection by name, auto, measure and check.
 #include "layers/conv2d/select.h"
 
 #include <gtest/gtest.h>

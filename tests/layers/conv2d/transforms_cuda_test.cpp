@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The cards with transforms on CUDA (winograd, fft): what the walking tests of all cards do not ask.
+// transforms_cuda_test.cpp: the cards with transforms on CUDA (winograd, fft): what the walking
+// tests of all cards do not ask.
 #include <gtest/gtest.h>
 
 #include <cmath>

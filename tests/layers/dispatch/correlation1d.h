@@ -4,8 +4,8 @@
 //
 //   y[n,k,i] = sum over c < C, t < T of x[n,c,i + t] w[k,c,t],   i < L - T + 1
 //
-// Cards: reference (all types and formats, sums in double) and sliding (prepared weights; f32, sparse
-// f32, and integers: types i8:i8:i32:f32).
+// Cards: reference (all types and formats, sums in double) and sliding (prepared weights; f32,
+// sparse f32, and integers: types i8:i8:i32:f32).
 #pragma once
 
 #include <optional>

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A heavy layer of the tests' own (correlation1d.h) gets everything that layers/dispatch promises.
+// heavy_layer_test.cpp: a heavy layer of the tests' own (correlation1d.h) gets everything that
+// layers/dispatch promises.
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -152,8 +153,8 @@ double largest_error(const CorrelationCard& tried, const Correlation1dProblem& p
   return largest;
 }
 
-// Sums of 12 products of normal numbers: below 12 eps / 2 * 12 * 16. Integers are summed exactly and
-// rounded three times: |y| < 12 * 136 * 127 * (2 / 64)^2 < 256.
+// Sums of 12 products of normal numbers: below 12 eps / 2 * 12 * 16. Integers are summed exactly
+// and rounded three times: |y| < 12 * 136 * 127 * (2 / 64)^2 < 256.
 TEST_F(HeavyLayers, CardsTakeTypedOperandsWithScales) {
   EXPECT_LE(largest_error(card("sliding"), of_integers(), Direction::forward), 256 * 0x1p-22);
   EXPECT_LE(largest_error(card("reference"), of_integers(), Direction::forward), 256 * 0x1p-23);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A network with every kind of layer, planned and dynamic on `device cuda`, against the CPU.
+// residual_plan_cuda_test.cpp: a network with every kind of layer, planned and dynamic on `device
+// cuda`, against the CPU.
 #include "framework/ops/elementwise.h"
 #include "framework/ops/softmax_cross_entropy.h"
 #include "layers/layer_types.h"
@@ -85,7 +86,8 @@ struct Result {
   std::vector<Tensor> tensors;  // gradients, then running statistics, on the CPU
 };
 
-// Two steps without an update between: the running statistics move, the gradients are of the second.
+// Two steps without an update between: the running statistics move, the gradients are of the
+// second.
 Result run(Device device, bool planned) {
   const auto model = network(device);
   std::string why = "dynamic";

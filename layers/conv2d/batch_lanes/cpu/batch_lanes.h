@@ -1,15 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// batch_lanes.h: convolution with SAMPLES IN THE VECTOR LANES, for networks of few channels (LeNet):
+// batch_lanes.h: convolution with SAMPLES IN THE VECTOR LANES, for networks of few channels
+// (LeNet):
 // building blocks of a training step, each on one lane group and in the calling thread.
 //
 // Layout     a lane group holds L samples (4, 8 or 16): x [C,H,W,L], y [K,P,Q,L]; samples that the
-//            batch lacks are zeros. So any C and K fill the vectors, and a row is W L floats in which
-//            the tap s lies s L floats further on. With L = 16 a vector of AVX-512 is one pixel of
-//            16 samples; with L = 4 it is four neighbouring pixels of four samples, loaded unaligned.
+//            batch lacks are zeros. So any C and K fill the vectors, and a row is W L floats in
+//            which the tap s lies s L floats further on. With L = 16 a vector of AVX-512 is one
+//            pixel of 16 samples; with L = 4 it is four neighbouring pixels of four samples, loaded
+//            unaligned.
 // A layer    is convolution, bias, ReLU if wanted, 2x2 max-pool at stride 2 if wanted, in one pass:
-//            sums never go to memory unpooled. Backward needs one byte for each pooled element: which
-//            of its four pixels won (0 1 / 2 3; first among equals, the last NaN), kNoWinner where
-//            ReLU cut it. dz is the gradient of the sums, [K,conv_p,conv_q,L].
+//            sums never go to memory unpooled. Backward needs one byte for each pooled element:
+//            which of its four pixels won (0 1 / 2 3; first among equals, the last NaN), kNoWinner
+//            where ReLU cut it. dz is the gradient of the sums, [K,conv_p,conv_q,L].
 // Use        pack_weights, pack_weights_backward   once for each step, shared by all groups
 //            forward                               for each group
 //            backward                              for each group: dx, and sums for dw and db that
@@ -19,8 +21,9 @@
 //                                                  order
 //            backward is output_gradient -> dz, backward_data and backward_weight, or quicker.
 // Counts     (AVX-512; one FMA, one vector load or two broadcasts a cycle, 32 registers)
-//            forward          6 k x 2 rows x 2 columns = 24 sums: 4 loads + 6 broadcasts for 24 FMAs
-//            backward_data    2 c x 8 columns of dx = 16 sums: each dz is loaded once for its S taps
+//            forward          6 k x 2 rows x 2 columns = 24 sums: 4 loads + 6 broadcasts for 24
+//            FMAs backward_data    2 c x 8 columns of dx = 16 sums: each dz is loaded once for its
+//            S taps
 //                             of 2 channels; pairs (dz, tap) that fall outside of the image are
 //                             never computed
 //            backward_weight  4 k x 5 taps = 20 sums: 4 dz + 5 x loads for 20 FMAs
@@ -32,6 +35,7 @@
 #include <cstdint>
 
 #include "framework/export.h"
+#include "framework/int_math.h"
 #include "framework/simd/cpu_isa.h"
 #include "layers/conv2d/problem.h"
 
@@ -99,9 +103,10 @@ struct LanesKernels {
                  std::int64_t k_begin, std::int64_t k_end, float* dw, float* db,
                  bool accumulate) = nullptr;
 
-  // All gradients of a layer from dy [K,y_p,y_q,L] and what forward left (winners when pool2x2, y when
-  // ReLU alone, else null): dx is assigned, or null: not wanted; the sums for dw and db are added to,
-  // or null. The fast way: with pool2x2 it leaves out the three of four pixels that got no gradient.
+  // All gradients of a layer from dy [K,y_p,y_q,L] and what forward left (winners when pool2x2, y
+  // when ReLU alone, else null): dx is assigned, or null: not wanted; the sums for dw and db are
+  // added to, or null. The fast way: with pool2x2 it leaves out the three of four pixels that got
+  // no gradient.
   // scratch: backward_scratch_floats.
   void (*backward)(const LanesConv& z, const float* x, const float* y, const std::uint8_t* winners,
                    const float* dy, const float* packed_backward, float* dx, float* sums,
@@ -116,8 +121,8 @@ struct LanesKernels {
 
 CONVSCOPE_API extern IsaTable<LanesKernels> lanes_kernels;
 
-// `samples` <= L samples of `size` elements, one behind the other (NCHW) <-> [size, L]; lanes without
-// a sample become 0 / are left out.
+// `samples` <= L samples of `size` elements, one behind the other (NCHW) <-> [size, L]; lanes
+// without a sample become 0 / are left out.
 CONVSCOPE_API void samples_to_lanes(const float* from, std::int64_t samples, std::int64_t size,
                                     int lanes, float* to);
 CONVSCOPE_API void lanes_to_samples(const float* from, std::int64_t samples, std::int64_t size,
@@ -125,6 +130,6 @@ CONVSCOPE_API void lanes_to_samples(const float* from, std::int64_t samples, std
 
 // The lanes that waste least for a batch of n: 4, 8 or 16.
 constexpr int lanes_for_batch(std::int64_t n) { return n <= 4 ? 4 : n <= 8 ? 8 : 16; }
-constexpr std::int64_t lane_groups(std::int64_t n, int lanes) { return (n + lanes - 1) / lanes; }
+constexpr std::int64_t lane_groups(std::int64_t n, int lanes) { return ceil_div(n, lanes); }
 
 }  // namespace convscope

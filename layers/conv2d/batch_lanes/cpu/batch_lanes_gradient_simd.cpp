@@ -2,12 +2,14 @@
 // batch_lanes_gradient_simd.cpp: backward_data with samples in the vector lanes. batch_lanes.h says
 // what each function does.
 //
-// Plan       stride 1 and one sample vector for each pixel: a tile of dx stays in registers over all
-//            (k, r); each dz that reaches it is loaded once and multiplied into its S neighbours.
+// Plan       stride 1 and one sample vector for each pixel: a tile of dx stays in registers over
+//            all (k, r); each dz that reaches it is loaded once and multiplied into its S
+//            neighbours.
 //            Which pairs meet is known when the loops are unrolled, so no product with padding is
 //            computed. Any other stride, kernel or vector: dz is spread over zeros and the turned
 //            kernel goes over it like a forward pass, zeros at the edges left out.
 // Choices    kColumns 8: 2 channels x 8 columns of dx + 2 x 7 weights + 1 dz = 31 registers
+// Read next  batch_lanes_simd.cpp, the pass forward; batch_lanes_pooled_simd.cpp
 #include "layers/conv2d/batch_lanes/cpu/batch_lanes_parts.h"
 
 namespace convscope::CONVSCOPE_ISA {

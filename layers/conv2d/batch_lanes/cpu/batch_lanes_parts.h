@@ -66,8 +66,8 @@ struct Pass {
 
 // One pass: forward, or backward_data as a pass over dz.
 void run_pass(const Pass& z, bool pooled);
-// [blocks of `kernels`][channels][taps][block] of weights at w[kernel k_step + channel c_step + tap],
-// the taps turned by 180 degrees or not.
+// [blocks of `kernels`][channels][taps][block] of weights at w[kernel k_step + channel c_step +
+// tap], the taps turned by 180 degrees or not.
 void pack_blocks(const float* w, Index kernels, Index k_step, Index channels, Index c_step,
                  Index taps, bool turned, float* to);
 

@@ -2,8 +2,10 @@
 // batch_lanes_pool_simd.cpp: 2x2 max-pool, ReLU and their gradients, with samples in the
 // vector lanes. batch_lanes.h says what each function does.
 //
-// Plan       rows in vectors; where a vector holds Ratio pixels, two vectors are pulled apart into even
-//            and odd pixels and woven together again. What is left of a row goes pixel by pixel.
+// Plan       rows in vectors; where a vector holds Ratio pixels, two vectors are pulled apart into
+//            even and odd pixels and woven together again. What is left of a row goes pixel by
+//            pixel.
+// Read next  batch_lanes_simd.cpp, which pools as it goes; batch_lanes_pooled_simd.cpp
 #include "layers/conv2d/batch_lanes/cpu/batch_lanes_parts.h"
 
 namespace convscope::CONVSCOPE_ISA {

@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // batch_lanes_pooled_simd.cpp: the gradients of a layer that ends in a 2x2 max-pool, straight from
-// the pooled gradient: three of four products of the separate path are with zeros, and are left out.
+// the pooled gradient: three of four products of the separate path are with zeros, and are left
+// out.
 //
 // Formula    a window (i,j) passes its gradient g to one pixel (2i+a, 2j+b) of four, a and b being
 //            the bits of its winner byte, other ones in each lane. So, for stride 1,
 //              dw[k,c,r,s] = sum over i, j of g[k,i,j] x[c, 2i+a+r, 2j+b+s]
 //              dx[c,h,w]   = sum over k, i, j of g[k,i,j] w[k,c, h-2i-a, w-2j-b]
 // Plan       the pixel is picked by blends: rows by a, then columns by b, which neighbouring taps
-//            share. R S taps of one window: R (S + 1) + R S blends + R S FMAs instead of 4 R S FMAs;
+//            share. R S taps of one window: R (S + 1) + R S blends + R S FMAs instead of 4 R S
+//            FMAs;
 //            Zen 4 does two blends a cycle and one FMA, so 5x5 takes 46 cycles instead of 100.
 //            AVX-512 with 16 lanes only (masks in registers of their own); everything else expands
 //            the gradient to dz first.
@@ -16,6 +18,7 @@
 // Choices    kernels of a tile: 2 x 5 sums + 2 x 6 pixels + 4 others of 32 registers
 //            windows of a tile of dx: 5 + 4 + 5 sums for 5x5, beside 2 x 5 weights and 4 others
 //            kRowBytes 24 KiB of x in the 32 KiB of L1
+// Read next  batch_lanes_weight_simd.cpp and batch_lanes_gradient_simd.cpp, the separate path
 #include "layers/conv2d/batch_lanes/cpu/batch_lanes_parts.h"
 
 namespace convscope::CONVSCOPE_ISA {
@@ -137,8 +140,8 @@ bool takes_pooled_weight(const LanesConv& z) {
   return z.stride_h == 1 && z.stride_w == 1 && (z.s == 3 || z.s == 5 || z.s == 7);
 }
 
-// x [C,H,W,L] -> [C,padded_h,2,split_floats]: the even and the odd columns of each padded row, zeros
-// behind them. So that windows in one vector find their pixels side by side.
+// x [C,H,W,L] -> [C,padded_h,2,split_floats]: the even and the odd columns of each padded row,
+// zeros behind them. So that windows in one vector find their pixels side by side.
 template <Index Lanes>
 void split_columns(const LanesConv& z, const float* x, float* to) {
   clear(to, z.c * z.padded_h * 2 * z.split_floats);

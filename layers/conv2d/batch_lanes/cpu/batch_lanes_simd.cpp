@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// batch_lanes_simd.cpp: convolution with samples in the vector lanes, forward, with bias, ReLU and 2x2
-// max-pool in one pass. batch_lanes.h says what each function does.
+// batch_lanes_simd.cpp: convolution with samples in the vector lanes, forward, with bias, ReLU and
+// 2x2 max-pool in one pass. batch_lanes.h says what each function does.
 //
-// Plan       forward keeps a tile of kernels x pixels in registers over all (c, r, s). A pooled tile
-//            is 2 rows x 2 columns (of pixels, or of vectors that hold Ratio pixels), so that its
-//            maximum is taken before anything is stored.
+// Plan       forward keeps a tile of kernels x pixels in registers over all (c, r, s). A pooled
+//            tile is 2 rows x 2 columns (of pixels, or of vectors that hold Ratio pixels), so that
+//            its maximum is taken before anything is stored.
 // Choices    kKernels 6 of 32 registers: 6 x 4 sums + 6 weights + 1 x; 3 of 16: 3 x 4 + 3 + 1
 // GCC 12 keeps an array that an ordinary loop indexes on the stack: every loop over sums has an
 // unroll pragma.
+// Read next  direct_batch_lanes_cpu.cpp, the card; batch_lanes_gradient_simd.cpp
 #include "layers/conv2d/batch_lanes/cpu/batch_lanes_parts.h"
 
 namespace convscope::CONVSCOPE_ISA {
@@ -306,8 +307,8 @@ void run_pass(const Pass& z, bool pooled) {
   }
 }
 
-// [blocks of `kernels`][channels][r][s][block] of weights at w[kernel k_step + channel c_step + tap],
-// the taps turned by 180 degrees or not.
+// [blocks of `kernels`][channels][r][s][block] of weights at w[kernel k_step + channel c_step +
+// tap], the taps turned by 180 degrees or not.
 void pack_blocks(const float* w, Index kernels, Index k_step, Index channels, Index c_step,
                  Index taps, bool turned, float* to) {
   const Blocks blocks(kernels, kKernels);

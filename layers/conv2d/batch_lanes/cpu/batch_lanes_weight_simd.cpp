@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// batch_lanes_weight_simd.cpp: backward_weight with samples in the vector lanes, and the one sum over
-// lanes at the end of a step. batch_lanes.h says what each function does.
+// batch_lanes_weight_simd.cpp: backward_weight with samples in the vector lanes, and the one sum
+// over lanes at the end of a step. batch_lanes.h says what each function does.
 //
-// Plan       dw[k,c,r,s] = sum over samples, p, q of dz[k,p,q] x[c,p+r,q+s]. A tile of Kernels x Taps
-//            sums (one c, one r, neighbouring s) stays in registers over a few whole rows of dz,
-//            as many as stay in the L1 cache with their rows of x for all (c, r). Lanes are not
-//            added up: a sum is a vector, kept in the caller's buffer [K,C,R,S,kWide], then [K,kWide].
+// Plan       dw[k,c,r,s] = sum over samples, p, q of dz[k,p,q] x[c,p+r,q+s]. A tile of Kernels x
+//            Taps sums (one c, one r, neighbouring s) stays in registers over a few whole rows of
+//            dz, as many as stay in the L1 cache with their rows of x for all (c, r). Lanes are not
+//            added up: a sum is a vector, kept in the caller's buffer [K,C,R,S,kWide], then
+//            [K,kWide].
 // Choices    Kernels x Taps sums + Kernels values + 1 pixel: 5 x 5 + 5 + 1 of 32 registers,
 //            2 x 5 + 2 + 1 or 3 x 3 + 3 + 1 of 16
 //            kRowBytes 24 KiB of the 32 KiB of L1
+// Read next  batch_lanes_simd.cpp, the pass forward; batch_lanes_pooled_simd.cpp
 #include "layers/conv2d/batch_lanes/cpu/batch_lanes_parts.h"
 
 namespace convscope::CONVSCOPE_ISA {

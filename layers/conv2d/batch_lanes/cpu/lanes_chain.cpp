@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// lanes_chain.cpp: neighbouring convolutions of few channels, with their ReLUs, 2x2 max-pools and the
-// fake quantisers of their inputs, as one operation of a planned step, in the layout that puts
+// lanes_chain.cpp: neighbouring convolutions of few channels, with their ReLUs, 2x2 max-pools and
+// the fake quantisers of their inputs, as one operation of a planned step, in the layout that puts
 // samples into the vector lanes.
 //
 //   NCHW -> lanes, then for each lane group the whole chain while it is in the cache, -> NCHW

@@ -3,6 +3,7 @@
 // pixels of a row in the vector lanes; depthwise_forward_simd.cpp is the pass to read first.
 //
 // As there: unrolled forms for kernels 3x3, 5x5 and 7x7, and a plain form behind each.
+// Read next  depthwise_forward_simd.cpp; depthwise_cpu.cpp, the card
 #include "layers/conv2d/depthwise/cpu/depthwise_planes.h"
 #include "layers/conv2d/depthwise/cpu/depthwise_strips.h"
 
@@ -158,8 +159,8 @@ struct TapSums {
 #endif
 };
 
-// Kernel rows [r, r + Taps) of one plane's gradient from rows [p, p + Rows) of dy, one strip: Taps x
-// S sums and Rows strips of dy in registers; each row of x is loaded once for all of them.
+// Kernel rows [r, r + Taps) of one plane's gradient from rows [p, p + Rows) of dy, one strip: Taps
+// x S sums and Rows strips of dy in registers; each row of x is loaded once for all of them.
 template <class Kind, int S, int Stride, int Taps, int Rows>
 CONVSCOPE_INLINE void weight_rows(const DepthwiseMap& z, const float* x, const float* dy, Index r,
                                   Index p, const Borders<Kind, S, Stride>& borders,

@@ -15,10 +15,10 @@
 //            Stride 2 loads two vectors and takes their even and odd elements.
 //            backward_data: stride 1 is the forward pass with the kernel turned; stride 2 computes
 //            the four parities of (h, w) from the same loads of dy and weaves them together.
-//            backward_weight: R S vector sums stay in registers over whole rows (as many kernel rows
-//            at a time as registers allow), over all planes of a slice, and are added up across
-//            lanes once. Lines are asked for ahead: the hardware's prefetcher stops at a page, and
-//            does not see that backward_weight's next plane lies C planes further.
+//            backward_weight: R S vector sums stay in registers over whole rows (as many kernel
+//            rows at a time as registers allow), over all planes of a slice, and are added up
+//            across lanes once. Lines are asked for ahead: the hardware's prefetcher stops at a
+//            page, and does not see that backward_weight's next plane lies C planes further.
 //            Threads take planes; backward_weight output channels and slices of N.
 // Shapes     x [N,C,H,W], w [K,1,R,S], y [N,K,P,Q], f32 row-major, any alignment; sums in f32
 // Supports   f32 with C/G = 1; any kernel, stride, dilation, padding and multiplier M. Unrolled:
@@ -27,8 +27,8 @@
 //            (backward_weight), else none. 3x3: 18 FLOPs for 8 bytes of x and y, so memory-bound
 //            beyond the caches of every machine above 2 FLOPs/byte
 // Numerics   one rounding per FMA in the order of (r, s) (R S <= 49 terms); backward_weight sums
-//            lanes over a slice, then lanes, then slices in order. Same bits on each run and for any
-//            number of threads; exact on integers below 2^24
+//            lanes over a slice, then lanes, then slices in order. Same bits on each run and for
+//            any number of threads; exact on integers below 2^24
 // Backward   dx assigned (channels of a multiplier one after the other); dw assigned or added to
 // Choices    7 rows: loads fall from S R to S (R + 6) / 7 for each vector of sums; 3x3 needs 9 taps
 //            + 14 sums + 6 shifted vectors = 29 of AVX-512's 32 registers, and 7 divides the maps

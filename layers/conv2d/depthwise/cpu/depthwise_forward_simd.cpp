@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// depthwise_forward_simd.cpp: planes of a depthwise convolution, neighbouring pixels of a row in the
-// vector lanes. depthwise_cpu.cpp says what is computed and who calls this; depthwise_strips.h how
-// a row is cut.
+// depthwise_forward_simd.cpp: planes of a depthwise convolution, neighbouring pixels of a row in
+// the vector lanes. depthwise_cpu.cpp says what is computed and who calls this; depthwise_strips.h
+// how a row is cut.
 //
 // Kernels 3x3, 5x5 and 7x7 have a form whose loops over taps are unrolled, so that sums stay in
 // registers; a plain form for any other problem stands behind it.
+// Read next  depthwise_strips.h; depthwise_backward_simd.cpp
 #include "layers/conv2d/depthwise/cpu/depthwise_planes.h"
 #include "layers/conv2d/depthwise/cpu/depthwise_strips.h"
 

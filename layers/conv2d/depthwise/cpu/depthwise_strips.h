@@ -78,8 +78,8 @@ constexpr int kRowsAtOnce = S == 3 && kRegisters == 32 ? 7 : 4;
 
 // How far ahead, in floats: 4 KiB, some 100 ns at 30 GB/s.
 constexpr Index kAhead = 1024;
-// Planes of this many pixels come from memory; smaller ones are mostly still in a cache, where asking
-// costs more than it saves.
+// Planes of this many pixels come from memory; smaller ones are mostly still in a cache, where
+// asking costs more than it saves.
 constexpr Index kFarPlane = 8192;
 
 // Asks for the cache lines of `count` floats; an address outside any array does no harm.

@@ -8,21 +8,21 @@
 //              y[n,k,p,q] = b[k]
 //              for r, s: y[n,k,p,q] += w[k,0,r,s] * x[n,k/M,p*stride+r-pad,q*stride+s-pad]
 // Plan       there is no reuse between channels, so no matrix product: every byte of x is used for
-//            R S outputs and then never again. All speed is in reading it once, with many bytes under
-//            way. Square kernels of 3, 5, 7 with stride 1 or 2: tiles in shared memory
+//            R S outputs and then never again. All speed is in reading it once, with many bytes
+//            under way. Square kernels of 3, 5, 7 with stride 1 or 2: tiles in shared memory
 //              forward, and backward_data of stride 1    depthwise_forward_cuda.cu
 //              the same of planes of 7x7 and 14x14       depthwise_small_cuda.cu
 //              and their backward_weight                 depthwise_small_weight_cuda.cu
 //              backward_data of stride 2                 depthwise_parities_cuda.cu
 //              backward_weight, two stages               depthwise_weight_cuda.cu
 //            all others, f16 and bf16: one by one        depthwise_elements_cuda.cu
-// Shapes     x [N,C,H,W], w [K,1,R,S], y [N,K,P,Q], f32, f16 or bf16, row-major, any alignment; sums
-//            in f32
+// Shapes     x [N,C,H,W], w [K,1,R,S], y [N,K,P,Q], f32, f16 or bf16, row-major, any alignment;
+//            sums in f32
 // Supports   C/G = 1; any kernel, stride, dilation, padding and multiplier M
-// Cost       FLOPs = 2 N K P Q R S; bytes = the three tensors once; workspace = dw for each slice of
-//            the batch (backward_weight), else none. 3x3: memory-bound
-// Numerics   one rounding per FMA in the order of (r, s); backward_weight adds threads and slices in
-//            a fixed order: same bits on each run; exact on integers below 2^24
+// Cost       FLOPs = 2 N K P Q R S; bytes = the three tensors once; workspace = dw for each slice
+//            of the batch (backward_weight), else none. 3x3: memory-bound
+// Numerics   one rounding per FMA in the order of (r, s); backward_weight adds threads and slices
+//            in a fixed order: same bits on each run; exact on integers below 2^24
 // Backward   dx assigned; dw assigned or added to
 // Choices    peak_share 0.5 and 0.04: what the inner loops of tiles and of single elements leave to
 //            FMAs beside loads and index arithmetic
@@ -44,7 +44,8 @@ bool fits_tiles(const Conv2dProblem& z, Direction direction) {
   }
   if (z.h > kMost || z.w > kMost || z.p() > kMost || z.q() > kMost) return false;
   if (z.n > kMostOfGrid || z.c > kMostOfGrid || z.n * z.c >= std::int64_t{1} << 32) return false;
-  // Not aligned is the larger tile. Strips of dx need no more: half the columns, fewer rows.
+  // Checked for rows that are not aligned, because their tile is the larger one. The tile of dx at
+  // stride 2 is smaller: it has half the columns and fewer rows.
   const PlaneMap map = plane_map(z);
   const bool back = direction == Direction::backward_data;
   if (back && z.stride_h == 2) return z.w * 24 * 4 < 160 * 1024;

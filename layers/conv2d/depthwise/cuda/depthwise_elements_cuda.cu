@@ -7,15 +7,15 @@
 // Textbook   for n, k, p, q:
 //              y[n,k,p,q] = b[k]
 //              for r, s: y[n,k,p,q] += w[k,0,r,s] * x[n,k/M,p*stride+r*dil-pad,q*stride+s*dil-pad]
-// Plan       neighbouring threads are neighbouring pixels of a row, so loads and stores of a warp are
-//            one or two lines; the R S-fold reading of x is left to the L1 cache. backward_data
+// Plan       neighbouring threads are neighbouring pixels of a row, so loads and stores of a warp
+//            are one or two lines; the R S-fold reading of x is left to the L1 cache. backward_data
 //            gathers: the taps whose distance to the pixel is a multiple of the stride.
 //            backward_weight: a block for each (k, slice of N P Q), tap after tap
-// Shapes     x [N,C,H,W], w [K,1,R,S], y [N,K,P,Q], f32, f16 or bf16, row-major, any alignment; sums
-//            in f32, rounded once
+// Shapes     x [N,C,H,W], w [K,1,R,S], y [N,K,P,Q], f32, f16 or bf16, row-major, any alignment;
+//            sums in f32, rounded once
 // Supports   all with C/G = 1: any kernel, stride, dilation, padding and multiplier
-// Cost       FLOPs = 2 N K P Q R S; bytes from memory = the tensors once; from L1 R S times as many,
-//            and three divisions for each number: bound by that
+// Cost       FLOPs = 2 N K P Q R S; bytes from memory = the tensors once; from L1 R S times as
+//            many, and three divisions for each number: bound by that
 // Numerics   one rounding per FMA in the order r, s; slices and threads are added in a fixed order
 // Backward   dx assigned; dw assigned or added to
 // Choices    32-bit indices when no tensor has 2^31 elements: 64-bit divisions cost ten times more.

@@ -8,24 +8,26 @@
 //              y[n,k,p,q] = b[k]
 //              for r, s: y[n,k,p,q] += w[k,0,r,s] * x[n,k,p*stride+r-pad,q*stride+s-pad]
 // Plan       a block copies its tile of x with a frame of zeros into shared memory
-//            (depthwise_tiling.h); no pipeline inside the block: while it computes, the other blocks
-//            of the multiprocessor load and store. A thread makes 7 rows x 4 columns of y: each row
-//            of the tile is read once, as 16-byte units, and every tap of it is added to the R rows
-//            of sums that it belongs to; all loops over rows, taps and columns are unrolled, so sums
-//            and taps are registers. A finished row of 4 is stored at once; rows of y that are no
-//            multiple of 16 bytes are gathered in shared memory and stored as one run
+//            (depthwise_tiling.h); no pipeline inside the block: while it computes, the other
+//            blocks of the multiprocessor load and store. A thread makes 7 rows x 4 columns of y:
+//            each row of the tile is read once, as 16-byte units, and every tap of it is added to
+//            the R rows of sums that it belongs to; all loops over rows, taps and columns are
+//            unrolled, so sums and taps are registers. A finished row of 4 is stored at once; rows
+//            of y that are no multiple of 16 bytes are gathered in shared memory and stored as one
+//            run
 // Shapes     x [N,C,H,W], w [C,1,R,S], y [N,C,P,Q], f32 row-major; sums in f32. Any alignment;
 //            16-byte copies without a register when W, Q are multiples of 4 and the bases aligned
 // Supports   R = S of 3, 5, 7; stride 1 or 2; no dilation, no multiplier; tile fits shared memory
-// Cost       FLOPs = 2 N C P Q R S; bytes = x, w, y once; workspace none. 3x3: 18 FLOPs for 8 bytes:
+// Cost       FLOPs = 2 N C P Q R S; bytes = x, w, y once; workspace none. 3x3: 18 FLOPs for 8
+//            bytes:
 //            memory-bound; 7x7: 98 FLOPs for 8 bytes, above the ridge of f32 (51 TFLOP/s : 4.3 TB/s
 //            = 12), so as many FMAs as the multiprocessors issue
 // Numerics   one rounding per FMA, in the order b, r, s; same bits on each run; exact on integers
 // Backward   stride 1: dx is this kernel over dy with the taps in reverse order (turned)
 // Choices    7 rows: divides the maps of ImageNet; a strip reads (7 + R - 1) / 7 of its rows.
 //            4 columns: one 16-byte store, and S + 3 floats read for 4 S products.
-//            128 threads, 8/5/4 blocks wanted: 64, 96, 128 registers for 9 + 12, 25 + 20 and 49 + 28
-//            taps and sums and a window of 6 to 10
+//            128 threads, 8/5/4 blocks wanted: 64, 96, 128 registers for 9 + 12, 25 + 20 and 49 +
+//            28 taps and sums and a window of 6 to 10
 // Source     W. Luo et al. 2019 (PyTorch's DepthwiseConv2d.cu: one thread for each output) is the
 //            step before; G. Lu, W. Zhang, Z. Wang 2021: Optimizing Depthwise Separable Convolution
 //            Operations on GPUs, IEEE TPDS

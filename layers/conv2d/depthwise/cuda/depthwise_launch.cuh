@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // depthwise_launch.cuh: what the launchers of depthwise_*_cuda.cu share: sizes of one plane, its
 // tilings, and the choice of an instantiation.
+// Read next  depthwise_tiling.h; depthwise_forward_cuda.cu
 #pragma once
 
 #include <type_traits>

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// depthwise_parities_cuda.cu: the gradient of x of a depthwise convolution with stride 2 on the GPU:
+// depthwise_parities_cuda.cu: the gradient of x of a depthwise convolution with stride 2 on the
+// GPU:
 // dx falls into four parities of (row, column), and each tap feeds one of them.
 //
 // Formula    dx[n,c,h,w] = sum over r, s with h + pad_top - r = 2 p and w + pad_left - s = 2 q of
@@ -13,8 +14,8 @@
 //            parameter, so no remainder is ever computed. Tiles of dy as in depthwise_tiling.h
 // Shapes     dy [N,C,P,Q], w [C,1,R,S], dx [N,C,H,W], f32 row-major, any alignment; sums in f32
 // Supports   R = S of 3, 5, 7; stride 2; no dilation, no multiplier; tile fits shared memory
-// Cost       FLOPs = 2 N C P Q R S; bytes = dy, w, dx once; 3x3: 4.5 FLOPs for each of dx's 4 bytes and
-//            dy's 1: memory-bound, the store of dx is four fifths of it
+// Cost       FLOPs = 2 N C P Q R S; bytes = dy, w, dx once; 3x3: 4.5 FLOPs for each of dx's 4 bytes
+//            and dy's 1: memory-bound, the store of dx is four fifths of it
 // Numerics   at most ceil(R/2) ceil(S/2) terms, one rounding per FMA; same bits on each run
 // Backward   this is backward_data; dx is assigned, pixels that no output read become 0
 // Choices    8 rows of dx: 4 rows of dy and (R - 1) / 2 above, which the strip before reads too

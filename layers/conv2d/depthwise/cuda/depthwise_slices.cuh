@@ -2,6 +2,7 @@
 // depthwise_slices.cuh: the two-stage sum of a weight gradient: a block owns the channels of a tile
 // and a slice of the batch (images and bands), writes its sums as partial[c,r,s][slice], and
 // sum_slices() (depthwise_elements_cuda.cu) adds the slices.
+// Read next  depthwise_weight_cuda.cu, which uses it
 #pragma once
 
 #include "framework/cuda/launch.cuh"
@@ -35,8 +36,8 @@ __device__ inline DepthwiseJob slice_job(const DepthwiseTiling& t, const Slices&
   return depthwise_job(t, image, static_cast<int>(blockIdx.x), at - image * t.bands, s.channels);
 }
 
-// Adds up the sums of the threads of each channel, in a fixed order. `shared`: kTaps floats for each
-// thread, which nobody uses any more.
+// Adds up the sums of the threads of each channel, in a fixed order. `shared`: kTaps floats for
+// each thread, which nobody uses any more.
 template <int kTaps>
 __device__ inline void write_partial(const DepthwiseTiling& t, const Slices& s, int slice,
                                      const float (&sums)[kTaps], float* shared) {
@@ -67,8 +68,9 @@ __device__ inline void write_partial(const DepthwiseTiling& t, const Slices& s, 
   }
 }
 
-// 3x3: 24 blocks for each multiprocessor, about 4 rounds of those that it holds at a time, because the
-// last round is rarely full. Larger kernels fewer: adding up R S sums of each thread is work too.
+// 3x3: 24 blocks for each multiprocessor, about 4 rounds of those that it holds at a time, because
+// the last round is rarely full. Larger kernels fewer: adding up R S sums of each thread is work
+// too.
 inline int slice_count(const DepthwiseTiling& t, const Conv2dProblem& z) {
   const std::int64_t chunks = (z.c + t.planes - 1) / t.planes;
   const std::int64_t wanted = std::int64_t{cuda_device_facts().multiprocessors} * (z.r == 3   ? 24

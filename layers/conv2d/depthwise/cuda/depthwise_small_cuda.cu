@@ -1,25 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0
 // depthwise_small_cuda.cu: depthwise convolution of the smallest planes of image networks, 7x7 and
-// 14x14, on the GPU: a run of whole planes in shared memory, whole rows in the registers of a thread.
+// 14x14, on the GPU: a run of whole planes in shared memory, whole rows in the registers of a
+// thread.
 //
 // Formula    y[n,c,p,q] = relu(b[c] + sum over r, s of w[c,0,r,s] x[n,c,p - pad + r,q - pad + s] +
 //            residual[n,c,p,q]), pad = (R - 1) / 2, x = 0 outside
 // Textbook   for n, c, p, q:
 //              y[n,c,p,q] = b[c]
 //              for r, s: y[n,c,p,q] += w[c,0,r,s] * x[n,c,p+r-pad,q+s-pad]
-// Plan       planes of NCHW lie one behind the other, so a block copies 64 (or 32) of them as one run,
-//            16 bytes at a time, without any index arithmetic. A thread makes 7 rows of y, all columns
-//            of it: the width is a compile-time constant, so columns beyond the border are products
-//            that are not there, not zeros to be read. The rows of y go back into shared memory, and
-//            from there to memory as one run
+// Plan       planes of NCHW lie one behind the other, so a block copies 64 (or 32) of them as one
+//            run, 16 bytes at a time, without any index arithmetic. A thread makes 7 rows of y, all
+//            columns of it: the width is a compile-time constant, so columns beyond the border are
+//            products that are not there, not zeros to be read. The rows of y go back into shared
+//            memory, and from there to memory as one run
 // Shapes     x, y [N,C,H,W] with H = W of 7 or 14, w [C,1,R,S], f32 row-major, x, y 16-byte aligned
 // Supports   7x7 with R = S of 3, 5, 7; 14x14 with 3; stride 1, pad (R - 1) / 2, no multiplier
 // Cost       FLOPs = less than 2 N C P Q R S; bytes = x, w, y once; workspace none; memory-bound
 // Numerics   one rounding per FMA, in the order b, r, s; same bits on each run; exact on integers
 // Backward   dx is this kernel over dy with the taps in reverse order (turned)
-// Choices    7 rows: the 14x14 strips of neighbouring threads are 98 floats apart, 7x7 planes 49: loads
-//            of 8 and of 4 bytes meet no bank twice. 64 threads: 12.5 KiB of x (25 of 14x14) and as
-//            much of y, so 9 (4) blocks fit a multiprocessor, which gets 4 of them at 16384 planes
+// Choices    7 rows: the 14x14 strips of neighbouring threads are 98 floats apart, 7x7 planes 49:
+//            loads of 8 and of 4 bytes meet no bank twice. 64 threads: 12.5 KiB of x (25 of 14x14)
+//            and as much of y, so 9 (4) blocks fit a multiprocessor, which gets 4 of them at 16384
+//            planes
 // Source     as depthwise_forward_cuda.cu
 // Read next  depthwise_forward_cuda.cu, for all other planes
 #include "framework/cuda/async_copy.cuh"

@@ -6,14 +6,16 @@
 // Formula    dw[c,0,r,s] = sum over n, p, q of dy[n,c,p,q] x[n,c,p - pad + r,q - pad + s]
 // Textbook   for c, r, s:
 //              for n, p, q: dw[c,0,r,s] += dy[n,c,p,q] * x[n,c,p+r-pad,q+s-pad]
-// Plan       a block has 64 (14x14: 32) neighbouring channels and a slice of the images; of each image
-//            it copies the runs of x and dy, 16 bytes at a time. A thread multiplies 7 rows of dy with
-//            the rows of x that meet them; which columns meet is known at compile time. Its R S sums
-//            go to partial[slice][c,r,s]; a second kernel adds the slices in order
-// Shapes     x, dy [N,C,H,W] with H = W of 7 or 14, dw [C,1,R,S], f32 row-major, x, dy 16-byte aligned
+// Plan       a block has 64 (14x14: 32) neighbouring channels and a slice of the images; of each
+//            image it copies the runs of x and dy, 16 bytes at a time. A thread multiplies 7 rows
+//            of dy with the rows of x that meet them; which columns meet is known at compile time.
+//            Its R S sums go to partial[slice][c,r,s]; a second kernel adds the slices in order
+// Shapes     x, dy [N,C,H,W] with H = W of 7 or 14, dw [C,1,R,S], f32 row-major, x, dy 16-byte
+//            aligned
 // Supports   7x7 with R = S of 3, 5, 7; 14x14 with 3; stride 1, pad (R - 1) / 2, no multiplier;
 //            images that begin at 16 bytes
-// Cost       FLOPs = less than 2 N C P Q R S; bytes = x, dy once, and the partial sums; memory-bound
+// Cost       FLOPs = less than 2 N C P Q R S; bytes = x, dy once, and the partial sums;
+//            memory-bound
 // Numerics   each thread adds up its slice, then slices in order: same bits on each run
 // Backward   this is backward_weight; dw assigned or added to
 // Choices    64 threads and 25 (14x14: 50) KiB: 4 blocks for each multiprocessor, as many as 1024

@@ -2,10 +2,11 @@
 // depthwise_tile.cuh: a block's tile of planes: how it comes from global into shared memory, how a
 // thread reads its columns of a tile row, how a finished run of the target goes back.
 //
-// Aligned tiles (rows of whole units of 4 or 2 floats, aligned base) are copied asynchronously unit by
-// unit, zeros included, and lie 4 columns to the right. Others are one run in memory,
+// Aligned tiles (rows of whole units of 4 or 2 floats, aligned base) are copied asynchronously unit
+// by unit, zeros included, and lie 4 columns to the right. Others are one run in memory,
 // whatever the row length: it is read in 16-byte units all the same, and each float is put at its
 // place in a tile that was zeroed before.
+// Read next  depthwise_tiling.h, where the numbers come from; depthwise_forward_cuda.cu
 #pragma once
 
 #include <cstdint>

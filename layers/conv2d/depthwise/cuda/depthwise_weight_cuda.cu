@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// depthwise_weight_cuda.cu: the gradient of the weights of a depthwise convolution on the GPU: x and
-// dy are read once, and every thread keeps all R S sums of its channel in registers.
+// depthwise_weight_cuda.cu: the gradient of the weights of a depthwise convolution on the GPU: x
+// and dy are read once, and every thread keeps all R S sums of its channel in registers.
 //
 // Formula    dw[c,0,r,s] = sum over n, p, q of dy[n,c,p,q] x[n,c,p stride - pad_top + r,
 //            q stride - pad_left + s]
 // Textbook   for c, r, s:
 //              for n, p, q: dw[c,0,r,s] += dy[n,c,p,q] * x[n,c,p*stride+r-pad,q*stride+s-pad]
-// Plan       two stages. A block owns the channels of a tile and a slice of the batch; it walks over
-//            the images (and bands) of its slice. x comes as a tile with a frame of zeros, dy goes
-//            straight into registers, 7 rows x 4 columns in a thread. A row of x is read once from
-//            the tile and multiplied with all rows of dy that it meets: R S sums for each thread,
-//            over all images. At the end the block adds up its threads' sums and writes
+// Plan       two stages. A block owns the channels of a tile and a slice of the batch; it walks
+//            over the images (and bands) of its slice. x comes as a tile with a frame of zeros, dy
+//            goes straight into registers, 7 rows x 4 columns in a thread. A row of x is read once
+//            from the tile and multiplied with all rows of dy that it meets: R S sums for each
+//            thread, over all images. At the end the block adds up its threads' sums and writes
 //            partial[c,r,s][slice]; the second kernel adds the slices in order
 // Shapes     x [N,C,H,W], dy [N,C,P,Q], dw [C,1,R,S], partial [C R S, slices], f32; sums in f32
 // Supports   R = S of 3, 5, 7; stride 1 or 2; no dilation, no multiplier; tile fits shared memory
@@ -40,7 +40,8 @@ struct WeightWork {
 };
 
 // sums[r,s] += the products of a strip of dy with the tile row `from` and those below it. Rows and
-// columns of dy beyond `rows`, `columns` do not exist; with units all 7 rows do, and pairs of columns.
+// columns of dy beyond `rows`, `columns` do not exist; with units all 7 rows do, and pairs of
+// columns.
 template <int kSize, int kStride, int kUnit>
 __device__ inline void add_products(const float* from, int pitch, const float (&d)[kRows][4],
                                     int rows, int columns, float (&sums)[kSize * kSize]) {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// direct_plan.h: how direct convolution cuts a problem into panels, blocks and chunks; numbers only.
+// direct_plan.h: how direct convolution cuts a problem into panels, blocks and chunks; numbers
+// only.
 #pragma once
 
 #include <algorithm>
@@ -141,7 +142,8 @@ struct Pass {
   bool by_pixels = false;
 };
 
-// A chunk sums one block of output channels over one slice of the images, into sums[(c,r,s), width].
+// A chunk sums one block of output channels over one slice of the images, into sums[(c,r,s),
+// width].
 struct WeightPlan {
   explicit WeightPlan(const Conv2dProblem& problem)
       : z(problem),

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // direct_cuda_data.cuh: a tile of dx of few channels in registers, dy and w in shared memory, no
 // product with the zeros of a stride. The header of direct_cuda.cu explains it.
+// Read next  direct_cuda_forward.cuh; direct_cuda_weight.cuh
 #pragma once
 
 #include "layers/conv2d/direct/cuda/direct_cuda_forward.cuh"

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // direct_cuda_forward.cuh: a tile of y in registers, x and w in shared memory. The header of
 // direct_cuda.cu explains it.
+// Read next  direct_cuda_tiles.h; direct_cuda_data.cuh
 #pragma once
 
 #include "framework/cuda/async_copy.cuh"

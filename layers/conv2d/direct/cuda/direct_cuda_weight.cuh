@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // direct_cuda_weight.cuh: sums of dw in registers over a slice of the rows of y, rows of x and dy
 // in shared memory. The header of direct_cuda.cu explains it.
+// Read next  direct_cuda_forward.cuh
 #pragma once
 
 #include "layers/conv2d/direct/cuda/direct_cuda_forward.cuh"

@@ -31,18 +31,19 @@
 //            channel of x and of y; bytes = the three tensors once; workspace = H + G, and
 //            V + U + M for each thread; compute-bound
 // Numerics   a transform of T^2 numbers has an rms error of about 0.3 eps sqrt(log2 T^2) times its
-//            rms (Gentleman & Sande 1966), so an output errs by about 0.3 eps sqrt(log2 T^2) |x| |w|
-//            (root of the sum of squares over tile and kernel, and over channels). The error belongs
-//            to the tile: an output that is small by itself errs as much as its neighbours. Against
-//            the tests' bound it is largest for one channel and few taps: 1.9 seen in problems made
-//            for it, 1.1 over random ones, so error_growth is 4. Same bits on each run and for any
-//            number of threads. Not exact on integers. A NaN spreads over its tile.
+//            rms (Gentleman & Sande 1966), so an output errs by about 0.3 eps sqrt(log2 T^2) |x|
+//            |w| (root of the sum of squares over tile and kernel, and over channels). The error
+//            belongs to the tile: an output that is small by itself errs as much as its neighbours.
+//            Against the tests' bound it is largest for one channel and few taps: 1.9 seen in
+//            problems made for it, 1.1 over random ones, so error_growth is 4. Same bits on each
+//            run and for any number of threads. Not exact on integers. A NaN spreads over its tile.
 // Backward   dx = F^-1 [ sum over k of F(dy) . F(w) ], whose valid outputs begin at R - 1, S - 1;
 //            dw = F^-1 [ sum over tiles of F(x) . conj F(dy) ] [0:R, 0:S], assigned or added to
 // Choices    lengths 12 16 20 24 32 48 64 along each axis, the pair with the lowest count of
 //            operations (fft_plan.h); a block's H + G = 4 MiB of L3, at least 27 tiles
 // Source     M. Mathieu, M. Henaff, Y. LeCun: Fast Training of Convolutional Networks through FFTs,
-//            2014, arXiv 1312.5851; N. Vasilache et al. 2015, arXiv 1412.7580 (tiles); J. Cooley, J.
+//            2014, arXiv 1312.5851; N. Vasilache et al. 2015, arXiv 1412.7580 (tiles); J. Cooley,
+//            J.
 //            Tukey 1965; three products: Gauss, in Knuth, The Art of Computer Programming 4.6.4.
 //            Unlike theirs the spectra of the kernels are made column by column.
 // Read next  winograd_f4x3_cpu.cpp, the same idea with polynomials over real points; fft_simd.cpp,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Channels in the lanes are independent of each other, so a tile of L channels goes from pixels to
-// outputs without leaving L2: rows to spectra, then each pair's column there, times the kernel's,
-// and back into its place, and rows back.
+// fft_depthwise.cpp: channels in the lanes are independent of each other, so a tile of L channels
+// goes from pixels to outputs without leaving L2: rows to spectra, then each pair's column there,
+// times the kernel's, and back into its place, and rows back.
 #include "layers/conv2d/fft/cpu/fft_depthwise.h"
 
 #include "framework/parallel.h"

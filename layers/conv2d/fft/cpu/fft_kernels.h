@@ -43,7 +43,8 @@ struct FftRowsBack {
   bool accumulate = false;  // add to what is there
 };
 
-// `count` columns of `rows` complex numbers (0 below, up to T), from_step apart, to 3 T points each (kernels:
+// `count` columns of `rows` complex numbers (0 below, up to T), from_step apart, to 3 T points each
+// (kernels:
 // 2 T).
 struct FftColumns {
   int rows = 0;
@@ -80,7 +81,8 @@ struct FftLength {
 
 // Products of one row of columns, summed over channels: for i < rows
 //   (re, im)[i L + lane] = sum over c < depth of v[c, i] (u[c L + lane], u[c L + lane + u_point]),
-// v[c, i] the three points at v + s v_point + c / L block_step + i L + c % L; im at out + out_point.
+// v[c, i] the three points at v + s v_point + c / L block_step + i L + c % L; im at out +
+// out_point.
 struct FftProduct {
   int rows = 0;
   std::int64_t depth = 0;

@@ -20,8 +20,8 @@ inline constexpr Index kBlockFloats = 1 << 20;  // spectra of a block of tiles: 
 inline constexpr Index kLeastTiles = 27;        // of a block: three register tiles of a product
 inline constexpr Index kKernelsAtOnce = 8;      // taps in lanes: 8 x 121 x 64 B = 61 KiB of L2
 
-// One of the two axes: `count` tiles of `out` outputs each, which read `in` = out + taps - 1 pixels,
-// the rest of the transform's length is 0.
+// One of the two axes: `count` tiles of `out` outputs each, which read `in` = out + taps - 1
+// pixels, the rest of the transform's length is 0.
 struct Axis {
   Axis(int which, Index taps, Index outputs)
       : kernels(which),
@@ -33,10 +33,10 @@ struct Axis {
   Index length, count, out, in;
 };
 
-// Costs in units of one vector FMA, measured: a complex transform with its loads and stores, a pixel
-// brought into its lane, a vector written to or read from L3 beside them, a point of a product
-// without a sum; of the time of all that, depthwise takes 1 / share; products with a sum reach this
-// share of the peak.
+// Costs in units of one vector FMA, measured: a complex transform with its loads and stores, a
+// pixel brought into its lane, a vector written to or read from L3 beside them, a point of a
+// product without a sum; of the time of all that, depthwise takes 1 / share; products with a sum
+// reach this share of the peak.
 inline constexpr double kFftOperations[kFftLengthCount] = {170, 230, 320, 390, 560, 900, 1250};
 inline constexpr double kPixelOperations = 5;
 inline constexpr double kSpectrumOperations = 4;      // from L2

@@ -2,14 +2,15 @@
 // fft_simd.cpp: Fourier transforms of 12 to 64 numbers with channels in the lanes.
 //
 // A lane holds a channel, so a transform is arithmetic on whole vectors: no shuffles, and every
-// tile size is as good as another. A length T = A B is cut once, after Cooley and Tukey (1965): with
-// n = B n1 + n2 and k = k1 + A k2
+// tile size is as good as another. A length T = A B is cut once, after Cooley and Tukey (1965):
+// with n = B n1 + n2 and k = k1 + A k2
 //   X[k] = sum over n2 of W_B^(n2 k2) ( W_T^(n2 k1) sum over n1 of W_A^(n1 k1) x[n] ),
 // W_N = exp(-2 pi i / N): B transforms of length A, T factors, A transforms of length B. Lengths 2
 // to 8 are written out; 8 complex numbers are 16 of the 32 registers. Two real rows a and b are one
 // complex row a + ib, whose spectrum Z gives both: A[j] = (Z[j] + conj Z[T-j]) / 2 and
 // B[j] = (Z[j] - conj Z[T-j]) / 2i (here without the 1/2). The way back is the same transform with
 // real and imaginary parts exchanged before and after.
+// Read next  fft_cpu.cpp, the card; fft_depthwise.cpp
 #include "framework/simd/simd.h"
 #include "layers/conv2d/fft/cpu/fft_kernels.h"
 

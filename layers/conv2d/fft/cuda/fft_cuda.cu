@@ -2,8 +2,8 @@
 // fft_cuda.cu: convolution by Fourier transforms of tiles: each frequency is one complex product of
 // matrices [images, C] x [C, K] in place of R S taps.
 //
-// Formula    Y_f[n,k] = sum over c of X_f[n,c] conj(W_f[k,c]) for each frequency f of the transforms
-//            X, W, Y of tiles of x, of w and of y
+// Formula    Y_f[n,k] = sum over c of X_f[n,c] conj(W_f[k,c]) for each frequency f of the
+//            transforms X, W, Y of tiles of x, of w and of y
 // Textbook   for each tile: X = FFT2(x_tile), for each kernel: W = FFT2(w, zeros behind)
 //            for each f: Y_f = X_f * W_f^H           # [N tiles, C] [C, K]
 //            y_tile = FFT2^-1(Y), the first L - R + 1 rows and columns; + b
@@ -19,16 +19,17 @@
 // Cost       FLOPs = 8 F N tiles K C, F = L (L/2 + 1): about 4 for each point of a tile, K and C,
 //            in place of 2 R S for each pixel; bytes = the spectra written and read; workspace =
 //            the spectra of w and of a chunk of images; memory-bound up to about 100 channels
-// Numerics   errors of a transform grow like log L, those of the sums like sqrt(C): relative L2 like
-//            direct sums, but spread over the tile: small results beside large ones lose digits. Same
-//            bits on each run on one GPU. A NaN spreads over its tile and one neighbouring plane.
+// Numerics   errors of a transform grow like log L, those of the sums like sqrt(C): relative L2
+//            like direct sums, but spread over the tile: small results beside large ones lose
+//            digits. Same bits on each run on one GPU. A NaN spreads over its tile and one
+//            neighbouring plane.
 // Backward   DX_f = DY_f W_f, assigned; DW_f = sum over tiles of DY_f^H X_f, assigned or added to
 // Choices    L: the least bytes and FLOPs; 64 x 68 complex numbers of a pair of planes are 34 KiB,
 //            two pairs in a block make stores of 32 bytes, three blocks fit a multiprocessor
 //            kSpectraBytes 256 MiB: spectra of x and y at a time
-// Source     M. Mathieu, M. Henaff, Y. LeCun 2014, arXiv 1312.5851; N. Vasilache et al.: fbfft, 2015,
-//            arXiv 1412.7580 (small transforms of our own, as here); two real planes at once: Numerical
-//            Recipes, 12.3
+// Source     M. Mathieu, M. Henaff, Y. LeCun 2014, arXiv 1312.5851; N. Vasilache et al.: fbfft,
+//            2015, arXiv 1412.7580 (small transforms of our own, as here); two real planes at once:
+//            Numerical Recipes, 12.3
 // Read next  fft_passes.cuh, the transforms; winograd_f4x3_cuda.cu, for 3x3
 #include <algorithm>
 #include <climits>
@@ -127,8 +128,9 @@ struct Plan {
   static Index virtual_out(const Span& s) { return (s.out - 1) * s.out_step + 1; }
   static Index virtual_in(const Span& s) { return (s.in - 1) * s.in_step + 1; }
 
-  // Outputs of a tile for transforms of this length; 0 when it is too short. All in one tile when what
-  // wraps around is padding: positions [a, b) of the window hold numbers, [0, window) are read.
+  // Outputs of a tile for transforms of this length; 0 when it is too short. All in one tile when
+  // what wraps around is padding: positions [a, b) of the window hold numbers, [0, window) are
+  // read.
   static Index outputs(const Span& s, Index transform) {
     const Index out = virtual_out(s);
     const Index window = out + s.taps - 1;

@@ -10,6 +10,7 @@
 // points, factors exp(-2 pi i j k / L), an exchange among the B lanes through the line's own shared
 // memory, then 8 / B transforms of B points. In between elements lie rotated and lines lie kPitch
 // apart, so that no two lanes of a half warp meet in a bank, along rows and along columns.
+// Read next  fft_cuda.cu, the card
 #pragma once
 
 #include "framework/cuda/launch.cuh"
@@ -32,7 +33,8 @@ struct Axis {
   }
 };
 
-// Plane (n, tile row, tile column, channel), channel fastest; numbers lie as [n][channel][rows][columns].
+// Plane (n, tile row, tile column, channel), channel fastest; numbers lie as
+// [n][channel][rows][columns].
 struct PlaneSet {
   Axis rows, columns;
   int channels;
@@ -163,8 +165,8 @@ __device__ inline void transform_line(float2* v, const float2* roots, float2* pl
   }
 }
 
-// All lines of all pairs in shared memory; of those along rows only the `count` from `first` on, around
-// the end, when the warp has no other.
+// All lines of all pairs in shared memory; of those along rows only the `count` from `first` on,
+// around the end, when the warp has no other.
 template <int L, bool BACK, bool ROWS>
 __device__ inline void transform_lines(float2* shared, const float2* roots, int first = 0,
                                        int count = L) {

@@ -26,11 +26,12 @@
 // Numerics   one rounding per FMA in the order of c (dw: of pixels, slices in order); same bits on
 //            each run and for any number of threads; exact on integers below 2^24
 // Backward   dx assigned; dw assigned or added to (its sums start from dw)
-// Choices    kLargePlane 512 pixels: from 16 panels on, the partial last panel of a plane costs less
-//            than packing; kPanelFloats 64 Ki: 256 KiB of L2 for packed panels
+// Choices    kLargePlane 512 pixels: from 16 panels on, the partial last panel of a plane costs
+//            less than packing; kPanelFloats 64 Ki: 256 KiB of L2 for packed panels
 //            kRun 256 pixels: dy in lanes 32 KiB x 14 planes of x 14 KiB
 // Source     M. Lin, Q. Chen, S. Yan 2013: Network In Network, arXiv 1312.4400
-// Read next  im2col_gemm_cpu.cpp, for kernels of any size; framework/ops/gemm/gemm_simd.cpp, the tile
+// Read next  im2col_gemm_cpu.cpp, for kernels of any size; framework/ops/gemm/gemm_simd.cpp, the
+//            tile
 #include <algorithm>
 #include <array>
 

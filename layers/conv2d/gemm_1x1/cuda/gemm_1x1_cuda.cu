@@ -18,8 +18,8 @@
 // Cost       FLOPs = 2 N K P Q C/G; bytes = the three tensors once (with a bias y twice more);
 //            workspace = backward_weight: K C/G f32 sums for each image (at most kSumBytes);
 //            forward in half types: f32 sums of some images of y (kHalfSumBytes), for a bias.
-//            Memory-bound when 2 / (1/K + 1/C) FLOPs a float is below the ridge: 50 channels in f32,
-//            350 in TF32
+//            Memory-bound when 2 / (1/K + 1/C) FLOPs a float is below the ridge: 50 channels in
+//            f32, 350 in TF32
 // Numerics   f32: cuBLAS without TF32 (TF32 only when the problem asks); one rounding per FMA; same
 //            bits on each run on one GPU; exact on integers below 2^24 in f32
 // Backward   dx assigned; dw assigned or added to, summed in f32 also for the half types

@@ -32,7 +32,8 @@
 //            kPixels 768, kColumnRows 48: 144 KiB of columns in L2, 6 rows of dy (18 KiB) in L1
 // Source     K. Chellapilla, S. Puri, P. Simard 2006, hal inria-00112631; M. Cho, D. Brand: MEC,
 //            2017, arXiv 1706.06873 argues, as here, against the whole matrix
-// Read next  reference_cpu.cpp, the same sums without panels; framework/ops/gemm/gemm_simd.cpp, the tile
+// Read next  reference_cpu.cpp, the same sums without panels; framework/ops/gemm/gemm_simd.cpp, the
+//            tile
 #include <algorithm>
 
 #include "framework/int_math.h"
@@ -431,11 +432,12 @@ Conv2dSupport supports(const Conv2dProblem& problem, Direction) {
   return Conv2dSupport::no(cat("expects elements of type f32, got ", name_of(problem.dtype)));
 }
 
-// Beside an FMA for each of the K/G kernels a vector of columns costs its packing (backward_data: its
-// gathering, more with strides, and much more when the columns of a channel leave the L2 cache);
+// Beside an FMA for each of the K/G kernels a vector of columns costs its packing (backward_data:
+// its gathering, more with strides, and much more when the columns of a channel leave the L2
+// cache);
 // each row of an image costs some cycles for each tap, however short it is; what moves to and from
-// memory hides only half. In backward_weight a small plane pays for sums across lanes. The constants
-// fit measurements from edge cases of a microsecond to VGG.
+// memory hides only half. In backward_weight a small plane pays for sums across lanes. The
+// constants fit measurements from edge cases of a microsecond to VGG.
 Conv2dCost cost(const Conv2dProblem& problem, Direction direction) {
   const Sizes z(problem);
   const auto fmas = static_cast<double>(z.kernels);

@@ -11,31 +11,35 @@
 // Plan       Pixels run through all images; a chunk of them has columns that fit kColumnBytes.
 //              forward          columns of the chunk, one product for all groups, then y[K][pixels]
 //                               is put in its place, [N,K,P,Q], and the bias added on the way
-//              backward_data    dy of some images side by side, columns = w^T dy, then each pixel of
+//              backward_data    dy of some images side by side, columns = w^T dy, then each pixel
+//              of
 //                               dx gathers the columns that it stands in
 //              backward_weight  columns and dy of the chunk, cut into slots of pixels: one product
-//                               for each slot and group, added up over the chunks, then slots in order
-//            One thread makes the R S elements of one pixel and one channel, neighbours in a warp are
-//            neighbours in the image: loads hit L1, stores are whole lines.
+//                               for each slot and group, added up over the chunks, then slots in
+//                               order
+//            One thread makes the R S elements of one pixel and one channel, neighbours in a warp
+//            are neighbours in the image: loads hit L1, stores are whole lines.
 // Shapes     x [N,C,H,W], w [K,C/G,R,S], y [N,K,P,Q], row-major, any alignment, f32, f16 or bf16;
 //            columns [slot][C R S][pixels of a slot] of the same type (backward_data: f32);
 //            sums in f32
-// Supports   f32, f16, bf16; every stride, dilation, padding and number of groups; planes below 2^31
-// Cost       FLOPs = 2 N K P Q (C/G) R S; bytes = columns written and read, 2 R S times those of x at
-//            stride 1, beside the three tensors; workspace = one chunk of columns and of y.
+// Supports   f32, f16, bf16; every stride, dilation, padding and number of groups; planes below
+//            2^31
+// Cost       FLOPs = 2 N K P Q (C/G) R S; bytes = columns written and read, 2 R S times those of x
+//            at stride 1, beside the three tensors; workspace = one chunk of columns and of y.
 //            Memory-bound: 50 TFLOP/s against 4.2 TB/s ask for K/G > 12 in f32, > 90 in TF32
 // Numerics   f32: cuBLAS without TF32 (TF32 only when the problem asks); one rounding per FMA.
 //            Chunks and slots follow from the problem alone: same bits on each run on one GPU.
 //            Exact on integers below 2^24 in f32.
 // Backward   dx assigned; dw assigned or added to, summed in f32 also for the half types
-// Choices    kColumnBytes 256 MiB: smaller chunks that fit the L2 cache (50 MB) cost more in launches
-//            and part-filled waves of products than they save
+// Choices    kColumnBytes 256 MiB: smaller chunks that fit the L2 cache (50 MB) cost more in
+//            launches and part-filled waves of products than they save
 //            kSlotPixels 4096: long enough for a product's inner loop, short enough that the slots
 //            of 64 x 576 weights (5 tiles of 128 x 128) fill the GPU
 //            kSlotBytes 256 MiB: of sums, all slots together
-// Source     K. Chellapilla, S. Puri, P. Simard 2006, hal inria-00112631; Y. Jia et al. 2014: Caffe,
-//            arXiv 1408.5093, image by image; here whole batches
-// Read next  gemm_1x1_cuda.cu, without columns; implicit_gemm_cuda.cu, columns in shared memory only
+// Source     K. Chellapilla, S. Puri, P. Simard 2006, hal inria-00112631; Y. Jia et al. 2014:
+//            Caffe, arXiv 1408.5093, image by image; here whole batches
+// Read next  gemm_1x1_cuda.cu, without columns; implicit_gemm_cuda.cu, columns in shared memory
+//            only
 #include <algorithm>
 #include <climits>
 
@@ -80,8 +84,8 @@ struct Geometry {
   int c, h, w, k, r, s, p, q, stride_h, stride_w, pad_top, pad_left, dilation_h, dilation_w;
 };
 
-// `count` pixels from `begin` on, in slots of `slot` pixels: pixel j of row i of a matrix with `rows`
-// rows stands at ((j / slot) rows + i) slot + j % slot.
+// `count` pixels from `begin` on, in slots of `slot` pixels: pixel j of row i of a matrix with
+// `rows` rows stands at ((j / slot) rows + i) slot + j % slot.
 struct Chunk {
   Index begin;
   int count, slot;

@@ -11,12 +11,14 @@
 //            dx: the same with dy for x and the flipped, transposed w for w
 //            dw = dy B^T                                    # [K, C R S], depth N P Q
 // Plan       1 (f32) the largest magnitude of both factors, for their scales
-//            2 both factors as halves with the channels innermost: 8 channels of a pixel are a piece
+//            2 both factors as halves with the channels innermost: 8 channels of a pixel are a
+//            piece
 //              of 16 bytes, so that 32 channels of a tap are 64 bytes wherever the pixel lies
-//            3 the product: a block sums a tile of 64..128 rows x 64..256 pixels. Each thread copies
-//              pieces of the same depth for several pixels; what it adds to a pixel's place for the
-//              next step stands in a table that the pass over the weights wrote, whether a tap lies
-//              in the padding in a mask of 2 x 15 bits for each pixel. Copies run one to three steps
+//            3 the product: a block sums a tile of 64..128 rows x 64..256 pixels. Each thread
+//            copies
+//              pieces of the same depth for several pixels. A table, written by the pass over the
+//              weights, says how far the next step lies from a pixel's place. A mask of 2 x 15 bits
+//              for each pixel says which taps lie in the padding. Copies run one to three steps
 //              of 64 halves ahead (cp.async); on sm_90a the tensor cores read shared memory
 //              themselves (wgmma), elsewhere fragments go through registers (mma.sync)
 //            4 few tiles: the depth is cut into parts, and one pass sums the parts in their order
@@ -39,8 +41,10 @@
 //            An infinity of f32 leaves an infinite rest and gives NaN
 // Backward   dx assigned, by phases of the stride without zero taps; dw assigned or added to
 // Choices    64 halves a step: one swizzled row of 128 bytes. Two planes of 128 x 128 are 64 KiB a
-//            step, three steps fit into 227 KiB. Tiles and parts: lowest estimated time, whole waves
-// Source     S. Chetlur et al. 2014: cuDNN: Efficient Primitives for Deep Learning, arXiv 1410.0759;
+//            step, three steps fit into 227 KiB. Tiles and parts: lowest estimated time, whole
+//            waves
+// Source     S. Chetlur et al. 2014: cuDNN: Efficient Primitives for Deep Learning, arXiv
+//            1410.0759;
 //            H. Ootomo, R. Yokota 2022: Recovering single precision accuracy from Tensor Cores,
 //            arXiv 2203.03341 (there the low halves carry their own scale and sums of their own)
 // Read next  im2col_gemm_cuda.cu, which stores the matrix; implicit_gemm_tiles.cuh, the kernels

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // implicit_gemm_f32_cuda.cu: compiled kernels for f32 through three products of halves.
+// Read next  implicit_gemm_tiles.cuh
 #include "layers/conv2d/implicit_gemm/cuda/implicit_gemm_instances.cuh"
 
 namespace convscope::implicit_gemm {

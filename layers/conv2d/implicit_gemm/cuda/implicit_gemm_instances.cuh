@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // implicit_gemm_instances.cuh: the compiled kernels of implicit_gemm_tiles.cuh, by kind of factors.
 // They are spread over four files because each takes a while to compile.
+// Read next  implicit_gemm_tiles.cuh
 #pragma once
 
 #include <cstddef>
@@ -12,8 +13,8 @@ namespace convscope::implicit_gemm {
 
 inline constexpr std::size_t kMostStages = 5;
 
-// What one multiprocessor takes, fitted to an H200: `step` for each step of a tile, `around` for its
-// beginning and end. Only their ratios matter: they choose among the tiles.
+// What one multiprocessor takes, fitted to an H200: `step` for each step of a tile, `around` for
+// its beginning and end. Only their ratios matter: they choose among the tiles.
 struct TileTime {
   double step = 1, around = 1;
 };

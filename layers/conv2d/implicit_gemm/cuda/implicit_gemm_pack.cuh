@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // implicit_gemm_pack.cuh: the passes around the matrix product: largest magnitudes, tensors with
 // the channels innermost as one or two halves each, and the sum of the parts of a split.
+// Read next  implicit_gemm_plan.h; implicit_gemm_tiles.cuh
 #pragma once
 
 #include <cstdint>
@@ -27,7 +28,8 @@ inline int maxima_blocks(std::int64_t count) {
   return static_cast<int>(blocks < 1 ? 1 : blocks > kMaximaBlocks ? kMaximaBlocks : blocks);
 }
 
-// maxima[blockIdx.x]: first a_blocks of a, then those of b. As bits: those of magnitudes are ordered like the numbers.
+// maxima[blockIdx.x]: first a_blocks of a, then those of b. As bits: those of magnitudes are
+// ordered like the numbers.
 template <int kThreadCount>
 __global__ __launch_bounds__(kThreadCount) void maxima_kernel(const float* a, std::int64_t a_count,
                                                               int a_blocks, const float* b,

@@ -2,6 +2,7 @@
 // implicit_gemm_tiles.cuh: the two kernels of implicit_gemm_cuda.cu, whose header tells the idea.
 // Both bring 64 halves of depth a step into shared memory with asynchronous copies, several steps
 // ahead, and multiply them with matrix_tile.cuh.
+// Read next  implicit_gemm_plan.h; framework/cuda/wgmma.cuh and framework/cuda/mma.cuh
 #pragma once
 
 #include <cstdint>
@@ -354,7 +355,8 @@ __global__ __launch_bounds__(V::kThreads, V::kBlocks) void weight_kernel(
   const int steps = part_begin(z.steps, split + 1, z.splits) - first_step;
   const int pixels = z.images * z.high.outputs * z.wide.outputs;
 
-  // Each thread copies one piece of every so-manieth depth of both tiles.
+  // In both tiles a thread copies one piece (8 halves) at a time. It keeps its place in the row,
+  // and goes down the depth in steps of kRowStep (kColumnStep).
   constexpr int kRowPieces = V::kTileRows / kPieceHalves;
   constexpr int kColumnPieces = V::kTileColumns / kPieceHalves;
   constexpr int kRowStep = V::kThreads / kRowPieces;

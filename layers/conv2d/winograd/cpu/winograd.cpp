@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// winograd.cpp: Winograd's convolution F(m x m, 3 x 3) for tile sizes m = 2, 4 and 6; the cards of
+// winograd_f2x3_cpu.cpp, winograd_f4x3_cpu.cpp and winograd_f6x3_cpu.cpp call it.
 #include "layers/conv2d/winograd/cpu/winograd.h"
 
 #include "framework/ops/gemm/gemm_kernels.h"

@@ -17,7 +17,8 @@
 // Plan       that of winograd_f4x3_cpu.cpp with 16 points instead of 36
 // Shapes     x [N,C,H,W], w [K,C/G,3,3], y [N,K,P,Q], f32 row-major, any alignment; V [16, C/L,
 //            tiles, L], U [16, K/2L, C, 2L], M [16, K/L, tiles, L], L lanes, 64-byte aligned
-// Supports   f32; kernel 3x3, stride 1, dilation 1; every padding; groups, but not depthwise
+// Supports   f32; kernel 3x3, stride 1, dilation 1; every padding; groups of at
+//            least 4 kernels' planes (C/G K/G >= 4)
 // Cost       FLOPs = 2 * 16 tiles K C/G, beside the transforms; bytes = the three tensors once;
 //            workspace = U or V, and V or U + M for each thread; compute-bound
 // Numerics   sums and differences of 2 or 3 numbers and factors 1/2: ||A^T|| ||G|| ||B|| = 3 * 1.5

@@ -23,7 +23,8 @@
 //            channels) in backward_weight: pieces that depend on the problem only.
 // Shapes     x [N,C,H,W], w [K,C/G,3,3], y [N,K,P,Q], f32 row-major, any alignment; V [36, C/L,
 //            tiles, L], U [36, K/2L, C, 2L], M [36, K/L, tiles, L], L lanes, 64-byte aligned
-// Supports   f32; kernel 3x3, stride 1, dilation 1; every padding; groups, but not depthwise
+// Supports   f32; kernel 3x3, stride 1, dilation 1; every padding; groups of at
+//            least 4 kernels' planes (C/G K/G >= 4)
 // Cost       FLOPs = 2 * 36 tiles K C/G, beside about 400 cycles for each tile and 16 channels of
 //            x, 340 of y; bytes = the three tensors once; workspace = U or V, and V or U + M for
 //            each thread; compute-bound

@@ -10,14 +10,16 @@
 // Plan       as in winograd_f4x3_cpu.cpp, with 64 points in place of 36
 // Shapes     x [N,C,H,W], w [K,C/G,3,3], y [N,K,P,Q], f32 row-major, any alignment; V [64, C/L,
 //            tiles, L], U [64, K/2L, C, 2L], M [64, K/L, tiles, L], L lanes, 64-byte aligned
-// Supports   f32; kernel 3x3, stride 1, dilation 1; every padding; groups, but not depthwise
+// Supports   f32; kernel 3x3, stride 1, dilation 1; every padding; groups of at
+//            least 4 kernels' planes (C/G K/G >= 4)
 // Cost       FLOPs = 2 * 64 tiles K C/G; bytes = the three tensors once; workspace = U or V, and V
 //            or U + M for each thread; compute-bound
 // Numerics   in one dimension a rounding error may grow by ||A^T|| ||G|| ||B|| = 67 * 1.2 * 15
 //            (largest row sums; the sixth power of the point 2 stands in A), in two by its square.
-//            The largest seen, in units of the tests' bound: 51 with one channel, 38 over 120 random
-//            problems, 15 with 64 channels, 6 to 10 times that of winograd_f4x3; so error_growth is
-//            128. Same bits on each run and for any number of threads. A NaN spreads over its tile.
+//            The largest seen, in units of the tests' bound: 51 with one channel, 38 over 120
+//            random problems, 15 with 64 channels, 6 to 10 times that of winograd_f4x3; so
+//            error_growth is 128. Same bits on each run and for any number of threads. A NaN
+//            spreads over its tile.
 //            auto does not take it: 64/36 in place of 36/16 products for an output are 21 % less at
 //            best, less what outputs beyond the image cost (60 rows for 56) and what the larger
 //            transforms take. Only 64 channels on 224x224 showed more than 5 % (8 to 10 %).

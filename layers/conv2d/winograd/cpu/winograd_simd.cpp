@@ -4,6 +4,7 @@
 //
 // GCC 12 keeps an array that an ordinary loop indexes on the stack: every loop over a tile has an
 // unroll pragma, and the matrices are walked by templates, which leave out zeros and ones.
+// Read next  winograd_matrices.h; winograd.cpp, which calls it
 #include "framework/simd/simd.h"
 #include "layers/conv2d/winograd/cpu/winograd_kernels.h"
 #include "layers/conv2d/winograd/winograd_matrices.h"

@@ -5,11 +5,12 @@
 // P = (M + 2)^2 points. Letters: V of what is summed over, U of weights, W = U V or its like.
 //   forward          V [P][C][tiles] of x,  U [P][K][C/G],  M [P][K][tiles] = U V, y of M
 //   backward_data    V [P][K][tiles] of dy, U [P][K][C/G] of flipped w,  M [P][C][tiles] = U^T V
-//                    Long sums over channels are made in parts, each with its own M: rounding errors
-//                    of sums grow with their length, and the last transform enlarges them.
+//                    Long sums over channels are made in parts, each with its own M: rounding
+//                    errors of sums grow with their length, and the last transform enlarges them.
 //   backward_weight  V of x and D [P][K][tiles] of dy, cut into slots of tiles [slot][P][..][..];
 //                    S [slot][P][K][C/G] = D V^T; dw of the slots' sum
 // Each point and group is one matrix of a batched product: all steps are the same.
+// Read next  winograd_transforms.cuh; winograd_f4x3_cuda.cu
 #pragma once
 
 #include <algorithm>
@@ -97,8 +98,8 @@ __global__ void __launch_bounds__(256)
   }
 }
 
-// M [P][group][part][channels/G][count] to outputs, plus bias and residual, then relu, each if asked
-// for.
+// M [P][group][part][channels/G][count] to outputs, plus bias and residual, then relu, each if
+// asked for.
 template <int M>
 __global__ void __launch_bounds__(256, 2)
     output_kernel(Planes z, Index first, int count, int group_channels, int parts, const float* m,
@@ -154,8 +155,8 @@ __global__ void __launch_bounds__(256, 2)
   }
 }
 
-// w [G K/G][C/G][3][3] to U [P][G][part][K/G][C/G / parts]; `parts` = 1 in backward_data, where parts
-// are rows and lie together as they are.
+// w [G K/G][C/G][3][3] to U [P][G][part][K/G][C/G / parts]; `parts` = 1 in backward_data, where
+// parts are rows and lie together as they are.
 template <int M>
 __global__ void weights_kernel(const float* w, Index count, int kernels, int channels, int parts,
                                bool flip, float* u) {
@@ -197,8 +198,8 @@ __global__ void __launch_bounds__(128)
   for (int tap = 0; tap < 9; ++tap) dw[i * 9 + tap] = out[tap] + (accumulate ? dw[i * 9 + tap] : 0);
 }
 
-// The same for few weights, and for no image at all. A block adds the slots of 32 weights, some points to each
-// warp, and its first warp transforms them.
+// The same for few weights, and for no image at all. A block adds the slots of 32 weights, some
+// points to each warp, and its first warp transforms them.
 constexpr unsigned kGradientWarps = 8;
 template <int M>
 __global__ void gradient_kernel(const float* s, int slots, Index count, bool accumulate,

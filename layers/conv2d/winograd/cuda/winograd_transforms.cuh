@@ -4,6 +4,7 @@
 // All loops have constant bounds and all coefficients are known to the compiler, so that what is 0
 // is left out and what is 1 is no product. Rows 2 i - 1 and 2 i of a matrix differ in the sign of
 // the odd columns only: their even and odd halves are made once, and added and subtracted.
+// Read next  winograd_matrices.h; winograd_passes.cuh
 #pragma once
 
 #include "framework/cuda/runtime.cuh"
