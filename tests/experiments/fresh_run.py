@@ -17,7 +17,7 @@ import unittest
 PROGRAM, ROOT = (pathlib.Path(word).resolve() for word in sys.argv[1:3])
 EPOCHS = 3
 SETTINGS = ["data.train_size=320", "data.test_size=64", "data.val_split=64",
-            f"train.epochs={EPOCHS}", "expect.test_acc_min=0",
+            f"train.epochs={EPOCHS}", "expect.test_acc_min=0", "log.every_steps=2",
             "quant={w_bits: 4, a_bits: 4}",
             "sparsity={method: magnitude, target: 0.5, start: 0, end: 0.9, every_steps: 2}"]
 

@@ -52,18 +52,26 @@ class Runner:
         return subprocess.run([str(self.program), *words], cwd=self.folder, capture_output=True,
                               text=True, timeout=600)
 
-    def first_run(self):
-        """The run that RUN, runs/ and plots stand for, and a benchmark's file."""
-        made = self.call(["run", str(self.root / "experiments/configs/quickstart.yaml"), *SMALL_RUN])
-        assert made.returncode == 0, made.stderr
-        self.run = made.stderr.split("report: ")[1].split("/report.html")[0].strip()
+    def first_runs(self):
+        """The run that RUN, runs/ and plots stand for, one with filters pruned, and a benchmark's
+        file."""
+        self.run, self.pruned = (self.train(*more) for more in (
+            [], ["name=pruned", "sparsity={method: filter, target: 0.5, start: 0, end: 0.5, "
+                 "every_steps: 1, exclude: [f5]}"]))
         made = self.call(["bench", "conv2d", "--problem", "n=1,c=8,h=12,w=12,k=8,r=3,s=3,pad=1",
                           "--json", "bench.json", *QUICK])
         assert made.returncode == 0, made.stderr
 
+    def train(self, *more):
+        made = self.call(["run", str(self.root / "experiments/configs/quickstart.yaml"), *SMALL_RUN,
+                          *more])
+        assert made.returncode == 0, made.stderr
+        return made.stderr.split("report: ")[1].split("/report.html")[0].strip()
+
     def arguments(self, text):
         config = str(self.root / "experiments/configs/quickstart.yaml")
-        words = [config if word in ("CONFIG", "A.yaml") else self.run if word in ("RUN", "A", "B")
+        run = self.pruned if "--compact" in text else self.run
+        words = [config if word == "CONFIG" else run if word == "RUN"
                  else str(self.root / word) if word.startswith("experiments/") else word
                  for word in shlex.split(text)[1:]]
         if "CONFIG" in text.split() and words[0] in ("run", "sweep"):
@@ -120,7 +128,7 @@ def main():
         folder = pathlib.Path(name)
         os.environ["XDG_CACHE_HOME"] = str(folder / "cache")
         runner = Runner(program, root, folder)
-        runner.first_run()
+        runner.first_runs()
         for text in found:
             if NEEDS_NETWORK.search(text.removeprefix("convscope ")):
                 print(f"left out, because it needs data from the network: {text}")
