@@ -16,8 +16,7 @@
 //             floored  learns s itself, as the paper does.
 //             Both are kept within [s0 / kFloor, s0 * kCeiling], s0 the calibrated step.
 // Waiting     with `waits`, x passes as it is until begin(); then the quantiser calibrates on what
-// the
-//             network has become. One whose checkpoint holds a calibrated step does not wait.
+//             the network has become. One whose checkpoint holds a calibrated step does not wait.
 // State       parameter log_step or step (lsq; else buffer step), buffers first_step, last_step,
 //             batches_seen: a run that goes on from a checkpoint goes on with the same bits.
 // Usage       conv.add_weight_transform("weight_quantizer",

@@ -6,8 +6,7 @@
 //   block b1 x b2   a tile of [K, C R S], strength ||tile||_2. Sizes that do not divide are padded:
 //                   tiles at the lower and right edge are cut short, and count as one tile
 //   n_m             of each m neighbours in a row the n with the largest |w| stay; the last group
-//   of
-//                   a row is padded: of r < m real weights min(n, r) stay
+//                   of a row is padded: of r < m real weights min(n, r) stay
 //
 // Textbook    sort the pieces by strength; drop the first round(s pieces)
 // Ties        of equally strong pieces the one that stands first goes first: same result everywhere

@@ -12,12 +12,10 @@
 //                out, so it returns at rest. With gradient: dense neither holds: weights that are
 //                out are trained on.
 //   masks        are computed from |w| after the step after which they are due (schedule.h), and
-//   are
-//                buffers "<layer>.mask.keep". Masks, weights and the number of steps are all the
-//                state there is: a run that goes on from a checkpoint gives the same bits.
+//                are buffers "<layer>.mask.keep". Masks, weights and the number of steps are all
+//                the state there is: a run that goes on from a checkpoint gives the same bits.
 //   refusals     unknown names in `exclude`; a layer that would lose everything; masks that leave
-//   no
-//                path from the image to the classes (the message says at which layer).
+//                no path from the image to the classes (the message says at which layer).
 #pragma once
 
 #include <memory>

@@ -5,8 +5,7 @@
 //   alive         outputs (filters, units) that lie on a path from the image to the classes
 //   flops         of one image, 2 for each weight and output position; biases are not counted
 //   flops_left    the same without the weights that are out: what an execution that skips every
-//   zero
-//                 would do. A masked dense execution does them all.
+//                 zero would do. A masked dense execution does them all.
 #pragma once
 
 #include <string>

@@ -2,7 +2,8 @@
 // run_summary.h: what a run comes down to: summary.json, and one row of `convscope report`.
 //
 //   avg_forward, avg_backward   mean wall seconds of a step's forward (network and loss) and
-//   backward avg_step                    the same of forward, backward and update together
+//                               backward
+//   avg_step                    the same of forward, backward and update together
 //   phases                      "timed apart"; or "whole step": it runs as one piece of work that
 //                               cannot be cut, and then the three are 0; or "mixed"
 //   avg_forward_mem             MiB that a step's forward leaves allocated, mean over steps

@@ -3,9 +3,9 @@
 //
 // The file is a row of TFRecords, each with a message of Google's protocol buffers, both written
 // by hand here, since a few numbers need no library:
-//   u64 length of the data | u32 masked CRC-32C of these 8 bytes | data | u32 masked CRC of the
-//   data data = Event   { 1: double wall_time, 2: int64 step, 3: string file_version or 5: Summary
-//   } Summary        { 1: Value, repeated }
+//   u64 length of the data | u32 masked CRC-32C of these 8 bytes | data | u32 masked CRC of data
+//   data = Event   { 1: double wall_time, 2: int64 step, 3: string file_version or 5: Summary }
+//   Summary        { 1: Value, repeated }
 //   Value          { 1: string tag, 2: float simple_value }
 // All numbers little-endian. A field is a varint key, field number * 8 + wire type, then its value:
 // type 0 varint, 1 eight bytes, 2 a varint length and so many bytes, 5 four bytes.

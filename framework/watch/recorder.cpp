@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// recorder.cpp: what somebody sees who watches a lesson: each step by name, each read and each
+// write.
 #include "framework/watch/recorder.h"
 
 #include <algorithm>

@@ -20,8 +20,8 @@ void batch_norm_factors(const Tensor& weight, const Tensor& bias, const Tensor& 
 
 // dx = a dy + b (x - mean) + d. In training mode mean and variance depend on x too, which takes two
 // projections out of dx:
-//   dx = weight i (dy - mean(dy) - xhat mean(dy xhat)),  xhat = (x - mean) i,  i = inverse
-//   deviation
+//   dx = weight i (dy - mean(dy) - xhat mean(dy xhat)),  xhat = (x - mean) i,
+//   i = inverse deviation
 // count: elements of a channel; training with count > 0, or b and d become 0.
 void batch_norm_gradient_factors(const Tensor& weight, const Tensor& inverse_deviation,
                                  const Tensor& sum_dy, const Tensor& sum_dy_x, double count,

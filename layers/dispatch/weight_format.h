@@ -5,8 +5,7 @@
 //
 //   dense         all elements, row by row
 //   block_sparse  the matrix is cut into blocks of rows x columns; only the kept ones are there,
-//   and
-//                 an index says where they stand (compressed sparse rows, of blocks). A kernel
+//                 and an index says where they stand (compressed sparse rows, of blocks). A kernel
 //                 skips the others, which are 0.
 //
 //   row_begin [block rows + 1]   the blocks of block row i are row_begin[i] .. row_begin[i + 1]

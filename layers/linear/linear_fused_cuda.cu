@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // linear_fused_cuda.cu: small linear layers in one launch each way.
 //
-// Formula    y = relu(x w^T + b);  g = dy where y > 0;  dx = g w,  dw = g^T x,  db = sum over n of
-//            g
+// Formula    y = relu(x w^T + b);  g = dy where y > 0;  dx = g w,  dw = g^T x,
+//            db = sum over n of g
 // Textbook   for n, o: y[n,o] = relu(b[o] + sum over i of x[n,i] w[o,i])
 // Plan       All three are products C[m,n] = sum over k of A[m,k] B[n,k]. A block has a tile of C;
 //            its warps share k where the tile is small, so that even one of 8x8 has 256 threads and

@@ -9,7 +9,8 @@
 //   bounded   normal numbers: max|error| <= error_growth * eps * max(conv(|x|,|w|)), eps = 2^-23.
 //
 // A card that prepares its weights does so once, into a block with guards, and is then called twice
-// without w: both calls must give the same bits (deterministic cards) and leave the block as it was.
+// without w: both calls must give the same bits (deterministic cards) and leave the block as it
+// was.
 //
 // On CUDA all of it is copied to the device and back. There, too, sum(error^2) <= L^2 sum(value^2):
 // L = 2e-6 for f32 (sums of up to 4608 products), 1e-3 for tf32, 1e-2 for bf16, 2e-3 for f16.

@@ -5,8 +5,8 @@
 //
 // Idea   train, prune, reconfigure, go on: Lym et al. 2019, "PruneTrain", arXiv:1901.09290
 // When   at the first epoch that begins with final masks. Weights, buffers and the optimiser's
-// state
-//        are cut, so the run goes on where it was; only the order of sums differs from then on.
+//        state are cut, so the run goes on where it was; only the order of sums differs from then
+//        on.
 #pragma once
 
 #include <string>

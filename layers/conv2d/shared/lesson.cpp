@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// lesson.cpp: makes of an algorithm, as one writes it on a blackboard, a card that can be watched.
 #include "layers/conv2d/shared/lesson.h"
 
 #include "framework/memory/memory.h"

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // lesson.cuh: what the lessons on a GPU share: the sizes of a problem as a kernel reads them, and
 // views of its tensors. (A GPU's threads cannot be watched; the lessons on the CPU can.)
+// Read next  the files *_lesson_cuda.cu of the rooms
 #pragma once
 
 #include "framework/cuda/launch.cuh"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Lessons that are watched: the same numbers, every element written, and as many reads and products
-// as the algorithm is known for.
+// lesson_test.cpp: lessons that are watched: the same numbers, every element written, and as many
+// reads and products as the algorithm is known for.
 #include "layers/conv2d/shared/lesson.h"
 
 #include <gtest/gtest.h>

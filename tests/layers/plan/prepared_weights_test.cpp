@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// prepared_weights_test.cpp: a plan prepares a card's weights in each step of training, and once for
-// all calls of inference; a plan that went on with old ones would be seen here.
+// prepared_weights_test.cpp: a plan prepares a card's weights in each step of training, and once
+// for all calls of inference; a plan that went on with old ones would be seen here.
 #include <gtest/gtest.h>
 
 #include <cstring>

@@ -21,11 +21,11 @@
 //                                                  order
 //            backward is output_gradient -> dz, backward_data and backward_weight, or quicker.
 // Counts     (AVX-512; one FMA, one vector load or two broadcasts a cycle, 32 registers)
-//            forward          6 k x 2 rows x 2 columns = 24 sums: 4 loads + 6 broadcasts for 24
-//            FMAs backward_data    2 c x 8 columns of dx = 16 sums: each dz is loaded once for its
-//            S taps
-//                             of 2 channels; pairs (dz, tap) that fall outside of the image are
-//                             never computed
+//            forward          6 k x 2 rows x 2 columns = 24 sums: 4 loads + 6 broadcasts for
+//                             24 FMAs
+//            backward_data    2 c x 8 columns of dx = 16 sums: each dz is loaded once for its S
+//                             taps of 2 channels; pairs (dz, tap) that fall outside of the image
+//                             are never computed
 //            backward_weight  4 k x 5 taps = 20 sums: 4 dz + 5 x loads for 20 FMAs
 //            backward, pooled 2 k x 5 taps: 12 x + 2 dy loads, 22 blends (two a cycle, beside the
 //                             FMAs) and 10 FMAs for what takes 40 FMAs with dz

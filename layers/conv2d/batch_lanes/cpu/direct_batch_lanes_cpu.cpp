@@ -7,29 +7,33 @@
 // Textbook   for k, p, q: y[.,k,p,q] = b[k]
 //              for c, r, s: y[.,k,p,q] += w[k,c,r,s] * x[.,c,p*stride+r-pad,q*stride+s-pad]
 //            where [.] is a vector of L samples: each step is one FMA of a vector with one number
-// Plan       16 images (8 or 4 of a small batch) are transposed from [N,C,H,W] to [C,H,W,L], computed
-//            there by the functions of batch_lanes.h, and transposed back. The weights are packed
-//            before the call (prepare_weights). Threads take groups of L images; in
+// Plan       16 images (8 or 4 of a small batch) are transposed from [N,C,H,W] to [C,H,W,L],
+//            computed there by the functions of batch_lanes.h, and transposed back. The weights are
+//            packed before the call (prepare_weights). Threads take groups of L images; in
 //            backward_weight slices of groups, whose sums of dw keep their lanes apart until one
 //            sum over lanes and slices at the end.
 //            batch_lanes_simd.cpp tells how the tiles are cut.
 // Shapes     x [N,C,H,W], w [K,C,R,S], y [N,K,P,Q], f32 row-major, any alignment; sums in f32
 // Supports   f32, groups 1, dilation 1; any kernel, stride and padding; x and y of 16 images of at
 //            most 2^22 elements each; backward_weight up to 2^16 weights
-// Cost       FLOPs = 2 N K P Q C R S, N rounded up to whole groups; bytes = the tensors twice (x and
-//            y are transposed); workspace = x and y of one group for each thread
-//            (backward_weight: 16 K C R S for each slice); compute-bound from about 50 taps C R S on
-// Numerics   one rounding per FMA, in the order of (c, r, s); backward_weight sums the pixels of one
-//            lane of a slice, then slices in order, then lanes. Same bits on each run and for any
-//            number of threads; exact on integers below 2^24
+// Cost       FLOPs = 2 N K P Q C R S, N rounded up to whole groups; bytes = the tensors twice (x
+//            and y are transposed); workspace = x and y of one group for each thread
+//            (backward_weight: 16 K C R S for each slice); compute-bound from about 50 taps C R S
+//            on
+// Numerics   one rounding per FMA, in the order of (c, r, s); backward_weight sums the pixels of
+//            one lane of a slice, then slices in order, then lanes. Same bits on each run and for
+//            any number of threads; exact on integers below 2^24
 // Backward   dx assigned; dw assigned or added to
-// Choices    kSlices 16: chunks of backward_weight; kMostFloats, kMostWeights: beyond them the copies
-//            of a thread leave the caches, and algorithms with channels in the lanes fill them
+// Choices    kSlices 16: chunks of backward_weight; kMostFloats, kMostWeights: beyond them the
+//            copies of a thread leave the caches, and algorithms with channels in the lanes fill
+//            them
 //            kCopyFlops, kFarCopyFlops: transposing one element takes the time of so many FLOPs
-//            while x and y of a group stay within kCacheFloats (1 MiB of L2), and beyond; kSumFlops:
+//            while x and y of a group stay within kCacheFloats (1 MiB of L2), and beyond;
+//            kSumFlops:
 //            so does clearing and adding up the lanes of one sum of dw; all measured
 // Source     N innermost as a layout: A. Krizhevsky 2012, cuda-convnet ("CHWN"); the tiles are ours
-// Read next  direct_cpu.cpp, pixels or channels in the lanes; batch_lanes.h, the fused training step
+// Read next  direct_cpu.cpp, pixels or channels in the lanes; batch_lanes.h, the fused training
+//            step
 #include <algorithm>
 
 #include "framework/memory/memory.h"

@@ -14,8 +14,8 @@
 //               of its T bins T/2 + 1 are kept (the others are their conjugates): H
 //            2. columns, one pair of H's bins (frequency along the row) at a time, all in L2:
 //               V = transforms of H's columns, U = those of the kernels' rows W (U made here, so
-//               that the spectra of all kernels never exist), products of V and U over channels for each
-//               frequency along the column, and the way back: G
+//               that the spectra of all kernels never exist), products of V and U over channels for
+//               each frequency along the column, and the way back: G
 //            3. rows of G back, the valid pixels are turned back into rows of y
 //            W = spectra of the kernels' rows, made before the call (prepare_weights).
 //            A complex product is three real ones (fft_kernels.h): a register tile is 9 tiles x 16

@@ -21,8 +21,8 @@
 // Shapes     x [N,C,H,W], w [K,C/G,1,1], y [N,K,P,Q], f32 row-major, any alignment; sums in f32
 // Supports   f32 with a 1x1 kernel and no padding; every stride and number of groups
 // Cost       FLOPs = 2 N K P Q C/G; bytes = the three tensors once; workspace = panels of each
-//            thread (backward_weight: dw in lanes for each slice). Memory-bound when 2 / (1/K + 1/C)
-//            FLOPs a float is below the ridge: under about 30 channels
+//            thread (backward_weight: dw in lanes for each slice). Memory-bound when 2 / (1/K +
+//            1/C) FLOPs a float is below the ridge: under about 30 channels
 // Numerics   one rounding per FMA in the order of c (dw: of pixels, slices in order); same bits on
 //            each run and for any number of threads; exact on integers below 2^24
 // Backward   dx assigned; dw assigned or added to (its sums start from dw)

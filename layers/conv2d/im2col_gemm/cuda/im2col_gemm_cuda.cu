@@ -12,8 +12,7 @@
 //              forward          columns of the chunk, one product for all groups, then y[K][pixels]
 //                               is put in its place, [N,K,P,Q], and the bias added on the way
 //              backward_data    dy of some images side by side, columns = w^T dy, then each pixel
-//              of
-//                               dx gathers the columns that it stands in
+//                               of dx gathers the columns that it stands in
 //              backward_weight  columns and dy of the chunk, cut into slots of pixels: one product
 //                               for each slot and group, added up over the chunks, then slots in
 //                               order

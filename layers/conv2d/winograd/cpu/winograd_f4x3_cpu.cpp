@@ -10,9 +10,9 @@
 //              y_tile[k] = A^T * m * A + b[k]
 // Plan       summed over c, each of the 36 points is a matrix product of its own: [tiles, C] times
 //            [C, K]. U = G w G^T is made before the call (prepare_weights). In the call, for one
-//            block of tiles at a time: 16 channels of 6 rows are turned into the lanes (panel, L1), transformed to V
-//            (L2), 36 products of register tiles with U give M (L2), and M is transformed and
-//            turned back into rows of y. No intermediate has the size of a tensor.
+//            block of tiles at a time: 16 channels of 6 rows are turned into the lanes (panel, L1),
+//            transformed to V (L2), 36 products of register tiles with U give M (L2), and M is
+//            transformed and turned back into rows of y. No intermediate has the size of a tensor.
 //            U above 4 MiB: V of up to 4 MiB first, then 32 output channels at a time. With more
 //            than 16 tiles their part of U is made in the call, used for all tiles of V and
 //            forgotten: it never goes to memory.
