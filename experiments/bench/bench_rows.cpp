@@ -1,4 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
+// bench_rows.cpp: the rows of a benchmark of one heavy layer's problem in one direction: each
+// algorithm's result is checked, those that are right are timed in turns, and their times are set
+// against the machine's ceilings. conv2d_bench.h adds another library's rows; a layer that has none
+// calls bench_heavy().
 #include "experiments/bench/bench_rows.h"
 
 #include <algorithm>

@@ -35,10 +35,11 @@ struct BenchSettings {
 struct BenchRow {
   std::string algorithm;
   bool auto_choice = false;  // `auto` would have chosen it
-  // Of a whole call, weights prepared anew; GFLOP/s and roofline are of it, so nothing is hidden. Of
-  // no samples when the result is wrong.
+  // Of a whole call, weights prepared anew; GFLOP/s and roofline are of it, so nothing is hidden.
+  // Of no samples when the result is wrong.
   TimingSummary time;
-  // Of that, the preparation of the weights: median, timed by itself. 0 when the card prepares none.
+  // Of that, the preparation of the weights: median, timed by itself. 0 when the card prepares
+  // none.
   // A planned inference pays it once, so its calls take about median_ms - prepare_ms.
   double prepare_ms = 0;
   double gflops_effective = 0;

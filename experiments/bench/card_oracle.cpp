@@ -1,4 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+// card_oracle.cpp: is a result right? The layer's card "reference" says so: it computes the same
+// from the real numbers that the operands stand for, dense and in f64, and once more from their
+// magnitudes, M.
 #include "experiments/bench/card_oracle.h"
 
 #include <cmath>

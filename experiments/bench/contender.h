@@ -11,8 +11,10 @@
 
 namespace convscope {
 
-// The tensors of one problem and direction: on the host in f32, on the device in the problem's type.
-// Normal numbers, the same for any number of threads; half types get numbers that they hold exactly.
+// The tensors of one problem and direction: on the host in f32, on the device in the problem's
+// type.
+// Normal numbers, the same for any number of threads; half types get numbers that they hold
+// exactly.
 class CONVSCOPE_API BenchData {
  public:
   BenchData(const Conv2dProblem& problem, Direction direction, Device device);

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// heavy_contender.cpp: an algorithm of a heavy layer that takes part in a benchmark: its arrays,
+// its scratch memory, and whether its result is right.
 #include "experiments/bench/heavy_contender.h"
 
 #include <algorithm>

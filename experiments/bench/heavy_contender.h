@@ -67,8 +67,8 @@ class CONVSCOPE_API BenchContender {
   std::string wrong_;
 };
 
-// A contender as something that can be timed in turns with others: estimated by one more run, unless
-// the first one took long.
+// A contender as something that can be timed in turns with others: estimated by one more run,
+// unless the first one took long.
 CONVSCOPE_API TimedThing timed(const BenchContender& contender, double first_seconds);
 
 template <class Problem>

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The heavy layer of the tests gets its rows of the benchmark from bench_heavy().
+// heavy_bench_test.cpp: the heavy layer of the tests gets its rows of the benchmark from
+// bench_heavy().
 #include <gtest/gtest.h>
 
 #include "experiments/bench/bench_rows.h"
