@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// gelu.cpp: a curve applied to every element alone, smooth where a ReLU has its corner.
 #include "layers/gelu.h"
 
 #include <cmath>

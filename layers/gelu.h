@@ -2,8 +2,8 @@
 // gelu.h: a curve applied to every element alone, smooth where a ReLU has its corner.
 //
 // Shapes    x [any] -> y, the same shape; f32 or f64
-// Formula   y = x Phi(x) with Phi(x) = (1 + erf(x / sqrt 2)) / 2, the normal distribution: exact, no
-//           tanh in its place
+// Formula   y = x Phi(x) with Phi(x) = (1 + erf(x / sqrt 2)) / 2, the normal distribution: exact,
+//           no tanh in its place
 // Backward  dx = dy (Phi(x) + x phi(x)), phi(x) = exp(-x^2 / 2) / sqrt(2 pi); saved: x
 // Usage     Gelu g1;  y = g1.forward(x);    in a config: {type: gelu}
 // Paper     D. Hendrycks, K. Gimpel: Gaussian Error Linear Units, 2016, arXiv 1606.08415

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// quantizer.cpp: rounds what passes through it to a grid of integers times a step.
 #include "quant/quantizer.h"
 
 #include <algorithm>

@@ -185,8 +185,9 @@ std::int64_t Trainer::steps_without_host() const {
   return steps;
 }
 
-// What really runs, once it is known, to layers.csv, where the plan made before the first step stood
-// until now. Single steps that run in a slower way, for the host's sake, are not what is reported.
+// What really runs, once it is known, to layers.csv, where the plan made before the first step
+// stood until now. Single steps that run in a slower way, for the host's sake, are not what is
+// reported.
 void Trainer::report_steps(const StepPlan* plan, Execution execution) {
   if (execution <= steps_reported_) return;
   steps_reported_ = execution;
@@ -247,7 +248,8 @@ bool Trainer::train_batches(LossAlarm& alarm, std::int64_t most) {
   return true;
 }
 
-// The device goes through the next steps of the epoch by itself; the host reads what has come of each launch.
+// The device goes through the next steps of the epoch by itself; the host reads what has come of
+// each launch.
 bool Trainer::train_recorded(LossAlarm& alarm, std::int64_t most) {
   const PlanMemory& memory = recorded_->plan().memory();
   const std::int64_t peak =

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// operation_op.cpp: the planned form of an Operation (framework/autograd/operation.h), so that an
+// operation is written once; and the planned form of a layer that has only a forward().
 #include "layers/plan/operation_op.h"
 
 #include "layers/dispatch/heavy_use.h"

@@ -2,7 +2,8 @@
 // operation_op.h: the planned form of an Operation (framework/autograd/operation.h), so that an
 // operation is written once; and the planned form of a layer that has only a forward().
 //
-//   int Gelu::describe(PlanGraph& graph, int x) { return describe_operation(graph, *this, op_, {x}); }
+//   int Gelu::describe(PlanGraph& graph, int x) { return describe_operation(graph, *this, op_,
+//   {x}); }
 #pragma once
 
 #include "framework/autograd/operation.h"

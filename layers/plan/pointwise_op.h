@@ -24,8 +24,8 @@ class CONVSCOPE_API PointwiseOp : public PlanOp {
   virtual Forward forward_pieces(PlanBuilder& builder) = 0;
 
   struct Backward {
-    // dv is assigned (null: not wanted; never dy itself). Returns the piece's part of the gradient of the
-    // learned number.
+    // dv is assigned (null: not wanted; never dy itself). Returns the piece's part of the gradient
+    // of the learned number.
     std::function<double(const float* dy, const float* v, float* dv, std::int64_t count)> run;
     std::function<void(double sum)> end;  // with the sum over all pieces
   };

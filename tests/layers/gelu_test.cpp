@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// gelu_test.cpp: the values and gradients of GELU, and that one file pair is enough for a layer to be
-// planned and named in a config.
+// gelu_test.cpp: the values and gradients of GELU, and that one file pair is enough for a layer to
+// be planned and named in a config.
 #include "layers/gelu.h"
 
 #include <gtest/gtest.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// planned_quantizer_test.cpp: a network with fake quantisers, planned and dynamic: the same bits, and
-// in a chain of the lanes the same numbers up to the order of sums.
+// planned_quantizer_test.cpp: a network with fake quantisers, planned and dynamic: the same bits,
+// and in a chain of the lanes the same numbers up to the order of sums.
 #include <gtest/gtest.h>
 
 #include <cmath>

@@ -7,7 +7,7 @@
 #include <iostream>
 #include <memory>
 
-#include "experiments/bench/net_report.h"
+#include "experiments/bench/net/net_report.h"
 #include "experiments/cli/command.h"
 #include "experiments/config/build.h"
 #include "experiments/config/build_pruner.h"

@@ -7,7 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
-#include "experiments/bench/net_report.h"
+#include "experiments/bench/net/net_report.h"
 #include "experiments/bench/process_memory.h"
 #include "experiments/cli/cli.h"
 #include "experiments/config/build.h"

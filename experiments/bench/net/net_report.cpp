@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // net_report.cpp: what `convscope bench net` says: tables for people, JSON and CSV for programs.
-#include "experiments/bench/net_report.h"
+#include "experiments/bench/net/net_report.h"
 
 #include <fmt/format.h>
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // net_bench.cpp: times a whole network on random images in a steady state: the forward pass of
 // inference, or a training step of forward, loss, backward and update.
-#include "experiments/bench/net_bench.h"
+#include "experiments/bench/net/net_bench.h"
 
 #include <time.h>
 
@@ -11,7 +11,7 @@
 #include <functional>
 #include <map>
 
-#include "experiments/bench/net_bench_recorded.h"
+#include "experiments/bench/net/net_bench_recorded.h"
 #include "experiments/bench/process_memory.h"
 #include "experiments/config/build.h"
 #include "experiments/config/build_pruner.h"

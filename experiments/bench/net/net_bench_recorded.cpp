@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // net_bench_recorded.cpp: a whole network on a device that records its kernels: what the device
 // takes for one run when the host stands in nobody's way, by marks around launches of several runs.
-#include "experiments/bench/net_bench_recorded.h"
+#include "experiments/bench/net/net_bench_recorded.h"
 
 #include <algorithm>
 #include <cmath>

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "experiments/bench/net_bench.h"
+#include "experiments/bench/net/net_bench.h"
 
 namespace convscope {
 

@@ -3,7 +3,7 @@
 // for one run when the host stands in nobody's way, by marks around launches of several runs.
 #pragma once
 
-#include "experiments/bench/net_bench.h"
+#include "experiments/bench/net/net_bench.h"
 #include "layers/plan/step_plan.h"
 
 namespace convscope {
