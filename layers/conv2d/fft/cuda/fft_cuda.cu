@@ -7,9 +7,10 @@
 // Textbook   for each tile: X = FFT2(x_tile), for each kernel: W = FFT2(w, zeros behind)
 //            for each f: Y_f = X_f * W_f^H           # [N tiles, C] [C, K]
 //            y_tile = FFT2^-1(Y), the first L - R + 1 rows and columns; + b
-// Plan       three passes over memory and one product: spectra of x and of w, one batched complex
-//            product of cuBLAS for all frequencies, spectra of y back to pixels (fft_passes.cuh:
-//            padding, transform along rows and columns and the change of order in one kernel).
+// Plan       three passes over memory and one product: spectra of w (before the call:
+//            prepare_weights) and of x, one batched complex product of cuBLAS for all frequencies,
+//            spectra of y back to pixels (fft_passes.cuh: padding, transform along rows and columns
+//            and the change of order in one kernel).
 //            An image of up to L + pad pixels is one tile: what wraps around is padding.
 //            Dilated kernels have zeros between their taps.
 // Shapes     x [N,C,H,W], w [K,C,R,S], y [N,K,P,Q], f32 row-major, any alignment; spectra
@@ -18,7 +19,7 @@
 //            problem in tf32 is computed in f32
 // Cost       FLOPs = 8 F N tiles K C, F = L (L/2 + 1): about 4 for each point of a tile, K and C,
 //            in place of 2 R S for each pixel; bytes = the spectra written and read; workspace =
-//            the spectra of w and of a chunk of images; memory-bound up to about 100 channels
+//            the spectra of a chunk of images; memory-bound up to about 100 channels
 // Numerics   errors of a transform grow like log L, those of the sums like sqrt(C): relative L2
 //            like direct sums, but spread over the tile: small results beside large ones lose
 //            digits. Same bits on each run on one GPU. A NaN spreads over its tile and one
@@ -89,9 +90,11 @@ struct Plan {
   Index in_stride() const { return stride_of(images * tiles() * depth); }
   Index out_stride() const { return stride_of(images * tiles() * channels); }
   Index weight_stride() const { return stride_of(z.k * z.c); }
+  // The spectra of w are prepared before the call; in backward_weight they are those of dw.
   std::size_t bytes() const {
-    return piece(in_stride()) + piece(out_stride()) + piece(weight_stride());
+    return piece(in_stride()) + piece(out_stride()) + (of_weights ? prepared_bytes() : 0);
   }
+  std::size_t prepared_bytes() const { return piece(weight_stride()); }
   std::size_t piece(Index stride) const {
     return ScratchArena::round_up(static_cast<std::size_t>(points() * stride) * sizeof(float2));
   }
@@ -199,22 +202,32 @@ void to_pixels(const Plan& plan, const fft::PlaneSet& planes, const float2* spec
 
 float* complex(float2* numbers) { return reinterpret_cast<float*>(numbers); }
 
-// The three spectra in the workspace.
+// The spectra in the workspace.
 struct Spectra {
   Spectra(const Plan& plan, void* workspace)
       : in(static_cast<float2*>(workspace)),
         out(in + plan.piece(plan.in_stride()) / sizeof(float2)),
-        weights(out + plan.piece(plan.out_stride()) / sizeof(float2)) {}
-  float2 *in, *out, *weights;
+        gradient(out + plan.piece(plan.out_stride()) / sizeof(float2)) {}
+  float2 *in, *out;
+  float2* gradient;  // of w, in backward_weight only
 };
 
+std::size_t prepared_bytes(const Conv2dProblem& z, Direction direction) {
+  return z.n == 0 ? 0 : Plan(z, direction).prepared_bytes();
+}
+
+// The spectra of w, once for many calls.
+void prepare_weights(const Conv2dPrepareArgs& args) {
+  const Plan plan(args.problem, args.direction);
+  to_spectra(plan.length, plan.kernels(), static_cast<const float*>(args.w),
+             static_cast<float2*>(args.prepared), plan.weight_stride());
+}
+
 // y of x, or dx of dy.
-void convolve(const Plan& plan, void* workspace, const void* from, const void* w,
+void convolve(const Plan& plan, void* workspace, const void* from, const void* weights,
               fft::Finish finish, void* to) {
   const Conv2dProblem& z = plan.z;
   const Spectra spectra(plan, workspace);
-  to_spectra(plan.length, plan.kernels(), static_cast<const float*>(w), spectra.weights,
-             plan.weight_stride());
   const Index in_image = plan.depth * plan.down.in * plan.across.in;
   const Index out_image = plan.channels * plan.down.out * plan.across.out;
   for (Index n = 0; n < z.n; n += plan.images) {
@@ -225,7 +238,7 @@ void convolve(const Plan& plan, void* workspace, const void* from, const void* w
                               .n = plan.channels,
                               .k = plan.depth,
                               .a = complex(spectra.in),
-                              .b = complex(spectra.weights),
+                              .b = static_cast<const float*>(weights),
                               .c = complex(spectra.out),
                               .lda = plan.depth,
                               .ldb = z.c,
@@ -244,7 +257,7 @@ void convolve(const Plan& plan, void* workspace, const void* from, const void* w
 
 void forward(const Conv2dForwardArgs& args) {
   if (args.problem.n == 0) return;
-  convolve(Plan(args.problem, Direction::forward), args.workspace, args.x, args.w,
+  convolve(Plan(args.problem, Direction::forward), args.workspace, args.x, args.prepared,
            {static_cast<const float*>(args.b), static_cast<const float*>(args.epilogue.residual),
             args.epilogue.relu, false},
            args.y);
@@ -252,7 +265,7 @@ void forward(const Conv2dForwardArgs& args) {
 
 void backward_data(const Conv2dBackwardDataArgs& args) {
   if (args.problem.n == 0) return;
-  convolve(Plan(args.problem, Direction::backward_data), args.workspace, args.dy, args.w,
+  convolve(Plan(args.problem, Direction::backward_data), args.workspace, args.dy, args.prepared,
            {nullptr, nullptr, false, false}, args.dx);
 }
 
@@ -281,7 +294,7 @@ void backward_weight(const Conv2dBackwardWeightArgs& args) {
                               .k = images * plan.tiles(),
                               .a = complex(spectra.out),
                               .b = complex(spectra.in),
-                              .c = complex(spectra.weights),
+                              .c = complex(spectra.gradient),
                               .lda = z.k,
                               .ldb = z.c,
                               .ldc = z.c,
@@ -293,7 +306,7 @@ void backward_weight(const Conv2dBackwardWeightArgs& args) {
                               .stride_b = plan.in_stride(),
                               .stride_c = plan.weight_stride()});
   }
-  to_pixels(plan, plan.kernels(), spectra.weights, plan.weight_stride(), 0, 0,
+  to_pixels(plan, plan.kernels(), spectra.gradient, plan.weight_stride(), 0, 0,
             {nullptr, nullptr, false, args.accumulate}, static_cast<float*>(args.dw));
 }
 
@@ -362,6 +375,8 @@ const Conv2dAlgorithm kCard{
     .supports = supports,
     .cost = cost,
     .workspace_bytes = workspace_bytes,
+    .prepared_bytes = prepared_bytes,
+    .prepare_weights = prepare_weights,
     .error_growth = 4,
     .exact_on_integers = false,
     .fuses_epilogue = true,

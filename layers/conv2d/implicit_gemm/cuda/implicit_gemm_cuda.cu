@@ -4,7 +4,7 @@
 //
 // Formula    y[n,k,p,q] = b[k] + sum over c, r, s of
 //                         x[n, g C/G + c, p stride_h - pad_top + r dilation_h, ...] w[k,c,r,s]
-// Textbook   A[k][crs] = w                                  # [K, C R S], packed once for each call
+// Textbook   A[k][crs] = w                                  # [K, C R S], packed by prepare_weights
 //            for pixel = (n,p,q):                           # columns of the product
 //              for crs: B[crs][pixel] = x[n, c, p - pad + r, q - pad + s], 0 outside
 //            y = A B                                        # [K, N P Q], depth C R S
@@ -12,13 +12,13 @@
 //            dw = dy B^T                                    # [K, C R S], depth N P Q
 // Plan       1 (f32) the largest magnitude of both factors, for their scales
 //            2 both factors as halves with the channels innermost: 8 channels of a pixel are a
-//            piece
-//              of 16 bytes, so that 32 channels of a tap are 64 bytes wherever the pixel lies
+//              piece of 16 bytes, so that 32 channels of a tap are 64 bytes wherever the pixel
+//              lies. For the weights 1 and 2 are made before the call (prepare_weights)
 //            3 the product: a block sums a tile of 64..128 rows x 64..256 pixels. Each thread
-//            copies
-//              pieces of the same depth for several pixels. A table, written by the pass over the
-//              weights, says how far the next step lies from a pixel's place. A mask of 2 x 15 bits
-//              for each pixel says which taps lie in the padding. Copies run one to three steps
+//              copies pieces of the same depth for several pixels. A table, written by the pass
+//              over the weights, says how far the next step lies from a pixel's place. A mask of
+//              2 x 15 bits for each pixel says which taps lie in the padding. Copies run one to
+//              three steps
 //              of 64 halves ahead (cp.async); on sm_90a the tensor cores read shared memory
 //              themselves (wgmma), elsewhere fragments go through registers (mma.sync)
 //            4 few tiles: the depth is cut into parts, and one pass sums the parts in their order
@@ -29,8 +29,8 @@
 // Supports   f32 (as f32 or tf32), f16, bf16; kernels up to 15x15; strides up to 8; every padding
 //            and dilation; groups of at least 8 channels; sm_80 and newer
 // Cost       FLOPs = 2 N K P Q C/G R S, three times that for f32 as f32; bytes = the tensors and
-//            both packed factors; workspace = packed factors and parts. Compute-bound above about
-//            64 channels
+//            both packed factors; workspace = packed pixels (backward_weight: and dy) and parts.
+//            Compute-bound above about 64 channels
 // Numerics   f32: a factor times a power of two is high + low, two halves of 11 bits each, 22
 //            together; low high + high low + high high are exact products, what is left out is
 //            2^-22 of a product. The tensor cores round sums towards zero, so after 256 depths they
@@ -198,57 +198,92 @@ class Plan {
   Direction direction_;
 };
 
-// Hands out the workspace, or only counts it.
+// Hands out pieces of 16 bytes of a block, or only counts them.
+struct Pieces {
+  explicit Pieces(void* memory) : arena(memory, std::numeric_limits<std::size_t>::max() / 2) {}
+  uint4* take(std::int64_t count) {
+    bytes += ScratchArena::round_up(static_cast<std::size_t>(count) * 16);
+    return arena.take<uint4>(static_cast<std::size_t>(count));
+  }
+  ScratchArena arena;
+  std::size_t bytes = 0;
+};
+
+// The prepared weights of forward and backward_data: as one or two planes of halves in the order of
+// the sum, with the maxima that say how f32 was scaled, and the table of places of that order.
+struct PreparedLayout {
+  PreparedLayout(const Plan& plan, const void* memory) {
+    Pieces pieces(const_cast<void*>(memory));
+    if (plan.z.dtype == DType::f32) {
+      maxima = {reinterpret_cast<unsigned*>(pieces.take(kMaximaBlocks / 4)),
+                maxima_blocks(plan.z.w_shape().numel())};
+    }
+    plane = plan.weight_pieces();
+    weights = pieces.take(plan.planes * plane);
+    const int places = plan.phases_h * plan.phases_w * plan.depth_pieces();
+    table = reinterpret_cast<int2*>(pieces.take((places + 1) / 2));
+    bytes = pieces.bytes;
+  }
+  std::size_t bytes = 0;
+  Maxima maxima;
+  uint4* weights = nullptr;
+  int2* table = nullptr;  // see place_of()
+  std::int64_t plane = 0;
+};
+
+// Hands out the workspace, or only counts it. Of forward and backward_data `other` stands in the
+// prepared block.
 struct Layout {
-  Layout(const Plan& plan, Direction direction, void* memory) {
+  Layout(const Plan& plan, Direction direction, void* memory, const void* prepared) {
     const Conv2dProblem& z = plan.z;
-    ScratchArena arena(memory, std::numeric_limits<std::size_t>::max() / 2);
-    const auto take_pieces = [&](std::int64_t count) {
-      bytes += ScratchArena::round_up(static_cast<std::size_t>(count) * 16);
-      return arena.take<uint4>(static_cast<std::size_t>(count));
-    };
+    Pieces pieces(memory);
+    const auto take_pieces = [&](std::int64_t count) { return pieces.take(count); };
+    const bool weight = direction == Direction::backward_weight;
     if (z.dtype == DType::f32) {
       unscale = reinterpret_cast<float2*>(take_pieces(1));
       auto* const bits = reinterpret_cast<unsigned*>(take_pieces(2 * kMaximaBlocks / 4));
-      const bool weight = direction == Direction::backward_weight;
       const bool forward = direction == Direction::forward;
       maxima = {bits, maxima_blocks((forward || weight ? z.x_shape() : z.y_shape()).numel())};
       other_maxima = {bits == nullptr ? nullptr : bits + maxima.count,
-                      maxima_blocks((weight ? z.y_shape() : z.w_shape()).numel())};
+                      maxima_blocks(z.y_shape().numel())};
     }
     const bool backward_data = direction == Direction::backward_data;
     pixels_plane = plan.pixel_pieces(plan.pieces, backward_data ? z.p() * z.q() : z.h * z.w);
     pixels = take_pieces(plan.planes * pixels_plane);
-    other_plane = direction == Direction::backward_weight
-                      ? plan.pixel_pieces(pieces_of(plan.rows), z.p() * z.q())
-                      : plan.weight_pieces();
-    other = take_pieces(plan.planes * other_plane);
-    if (direction != Direction::backward_weight) {
-      const int places = plan.phases_h * plan.phases_w * plan.depth_pieces();
-      table = reinterpret_cast<int2*>(take_pieces((places + 1) / 2));
+    if (weight) {
+      other_plane = plan.pixel_pieces(pieces_of(plan.rows), z.p() * z.q());
+      other = take_pieces(plan.planes * other_plane);
+    } else if (prepared != nullptr) {
+      const PreparedLayout weights(plan, prepared);
+      other_maxima = weights.maxima;
+      other_plane = weights.plane;
+      other = weights.weights;
+      table = weights.table;
     }
     parts = reinterpret_cast<float*>(take_pieces((plan.part_floats() + 3) / 4));
+    bytes = pieces.bytes;
   }
 
   std::size_t bytes = 0;
   Maxima maxima, other_maxima;  // of `pixels`, of the other factor
   float2* unscale = nullptr;    // what brings the sums of scaled factors back
-  int2* table = nullptr;        // see place_of()
+  const int2* table = nullptr;
   uint4* pixels = nullptr;
   uint4* other = nullptr;  // weights, or dy
   float* parts = nullptr;
   std::int64_t pixels_plane = 0, other_plane = 0;
 };
 
-void find_maxima(const Plan& plan, const Layout& at, const void* a, std::int64_t a_count,
-                 const void* b, std::int64_t b_count) {
+// Of one tensor, or of two whose maxima stand one behind the other.
+void find_maxima(const Plan& plan, const Maxima& of_a, const void* a, std::int64_t a_count,
+                 int b_blocks = 0, const void* b = nullptr, std::int64_t b_count = 0) {
   if (plan.z.dtype != DType::f32) return;
   launch(maxima_kernel<kMaximaThreads>,
-         {.grid = dim3(static_cast<unsigned>(at.maxima.count + at.other_maxima.count)),
+         {.grid = dim3(static_cast<unsigned>(of_a.count + b_blocks)),
           .block = dim3(kMaximaThreads),
           .overlaps_previous = true},
-         static_cast<const float*>(a), a_count, at.maxima.count, static_cast<const float*>(b),
-         b_count, const_cast<unsigned*>(at.maxima.bits));
+         static_cast<const float*>(a), a_count, of_a.count, static_cast<const float*>(b), b_count,
+         const_cast<unsigned*>(of_a.bits));
 }
 
 template <int kChannelsLog2>
@@ -291,10 +326,10 @@ void pack_pixels(const Plan& plan, const Layout& at, const void* from, int chann
   }
 }
 
-void pack_weights(const Plan& plan, const Layout& at, const void* from, bool backward) {
+void pack_weights(const Plan& plan, const PreparedLayout& at, const void* from, bool backward) {
   PackWeights pack{.from = from,
-                   .to = at.other,
-                   .plane = at.other_plane,
+                   .to = at.weights,
+                   .plane = at.plane,
                    .rows = plan.rows,
                    .channels = plan.channels,
                    .groups = narrow(plan.z.groups),
@@ -307,9 +342,7 @@ void pack_weights(const Plan& plan, const Layout& at, const void* from, bool bac
                    .phases_w = plan.phases_w,
                    .table = at.table,
                    .pixel_pieces = narrow(plan.z.groups) * plan.pieces,
-                   .maxima = at.other_maxima,
-                   .other_maxima = at.maxima,
-                   .unscale = at.unscale};
+                   .maxima = at.maxima};
   std::copy_n(plan.high, kMostPhases, pack.high);
   std::copy_n(plan.wide, kMostPhases, pack.wide);
   const LaunchShape shape{
@@ -423,14 +456,29 @@ void run_weight(const Plan& plan, const Layout& at, void* dw, bool accumulate) {
   });
 }
 
+// ---- weights -----------------------------------------------------------------------------------
+
+std::size_t prepared_bytes(const Conv2dProblem& z, Direction direction) {
+  return z.n == 0 ? 0 : PreparedLayout(Plan(z, direction), nullptr).bytes;
+}
+
+// f32 is scaled and split into halves (implicit_gemm_plan.h); halves only change places.
+void prepare_weights(const Conv2dPrepareArgs& args) {
+  const Plan plan(args.problem, args.direction);
+  const PreparedLayout at(plan, args.prepared);
+  find_maxima(plan, at.maxima, args.w, args.problem.w_shape().numel());
+  pack_weights(plan, at, args.w, args.direction == Direction::backward_data);
+}
+
+// ---- the three directions ----------------------------------------------------------------------
+
 void forward(const Conv2dForwardArgs& args) {
   const Conv2dProblem& z = args.problem;
   if (z.n == 0) return;
   const Plan plan(z, Direction::forward);
-  const Layout at(plan, Direction::forward, args.workspace);
-  find_maxima(plan, at, args.x, z.x_shape().numel(), args.w, z.w_shape().numel());
-  pack_pixels(plan, at, args.x, plan.channels, z.h * z.w, false, false);
-  pack_weights(plan, at, args.w, false);
+  const Layout at(plan, Direction::forward, args.workspace, args.prepared);
+  find_maxima(plan, at.maxima, args.x, z.x_shape().numel());
+  pack_pixels(plan, at, args.x, plan.channels, z.h * z.w, false, true);
   run_gather(plan, at, {args.b, args.epilogue.residual, args.epilogue.relu}, args.y, z.q(),
              z.p() * z.q());
 }
@@ -439,18 +487,18 @@ void backward_data(const Conv2dBackwardDataArgs& args) {
   const Conv2dProblem& z = args.problem;
   if (z.n == 0) return;
   const Plan plan(z, Direction::backward_data);
-  const Layout at(plan, Direction::backward_data, args.workspace);
-  find_maxima(plan, at, args.dy, z.y_shape().numel(), args.w, z.w_shape().numel());
-  pack_pixels(plan, at, args.dy, plan.channels, z.p() * z.q(), false, false);
-  pack_weights(plan, at, args.w, true);
+  const Layout at(plan, Direction::backward_data, args.workspace, args.prepared);
+  find_maxima(plan, at.maxima, args.dy, z.y_shape().numel());
+  pack_pixels(plan, at, args.dy, plan.channels, z.p() * z.q(), false, true);
   run_gather(plan, at, {}, args.dx, z.w, z.h * z.w);
 }
 
 void backward_weight(const Conv2dBackwardWeightArgs& args) {
   const Conv2dProblem& z = args.problem;
   const Plan plan(z, Direction::backward_weight);
-  const Layout at(plan, Direction::backward_weight, args.workspace);
-  find_maxima(plan, at, args.x, z.x_shape().numel(), args.dy, z.y_shape().numel());
+  const Layout at(plan, Direction::backward_weight, args.workspace, nullptr);
+  find_maxima(plan, at.maxima, args.x, z.x_shape().numel(), at.other_maxima.count, args.dy,
+              z.y_shape().numel());
   pack_pixels(plan, at, args.x, plan.channels, z.h * z.w, false, false);
   pack_pixels(plan, at, args.dy, plan.rows, z.p() * z.q(), true, true);
   run_weight(plan, at, args.dw, args.accumulate);
@@ -523,7 +571,7 @@ Conv2dCost cost(const Conv2dProblem& z, Direction direction) {
 }
 
 std::size_t workspace_bytes(const Conv2dProblem& z, Direction direction) {
-  return Layout(Plan(z, direction), direction, nullptr).bytes;
+  return Layout(Plan(z, direction), direction, nullptr, nullptr).bytes;
 }
 
 const Conv2dAlgorithm kCard{
@@ -535,6 +583,8 @@ const Conv2dAlgorithm kCard{
     .supports = supports,
     .cost = cost,
     .workspace_bytes = workspace_bytes,
+    .prepared_bytes = prepared_bytes,
+    .prepare_weights = prepare_weights,
     .error_growth = 32,  // 3 x 2 of the halves, 16 x 1.5 roundings of 256 depths, those of f32
     .exact_on_integers = true,
     .fuses_epilogue = true,

@@ -221,8 +221,7 @@ struct PackWeights {
   Line high[kMostPhases] = {}, wide[kMostPhases] = {};
   int2* table = nullptr;  // [phase][depth_pieces], see place_of()
   int pixel_pieces = 0;   // of the other factor
-  Maxima maxima, other_maxima;
-  float2* unscale = nullptr;
+  Maxima maxima;
 };
 
 // Where a piece of the depth lies, relative to tap (0, 0) and channel 0 of a pixel, and its taps.
@@ -251,8 +250,6 @@ __global__ __launch_bounds__(256) void pack_weights_kernel(const __grid_constant
   wait_for_previous_kernel();
   float scale = 1;
   if constexpr (sizeof(In) == 4) scale = power_of_two(read_exponent(z.maxima));
-  if (z.unscale != nullptr && blockIdx.x + blockIdx.y + blockIdx.z == 0 && threadIdx.x < 32)
-    write_unscale(z);
   if (index >= z.depth_pieces) return;
   if (row == 0 && group == 0) {
     z.table[phase * z.depth_pieces + index] = place_of(index, high, wide, z.pieces, z.pixel_pieces);

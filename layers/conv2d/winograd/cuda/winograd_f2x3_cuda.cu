@@ -47,12 +47,12 @@ using Passes = winograd::Passes<kTile>;
 void forward(const Conv2dForwardArgs& args) {
   if (args.problem.n == 0) return;
   Passes(args.problem, Direction::forward, args.workspace)
-      .convolve(args.x, args.w, args.b, args.epilogue, args.y);
+      .convolve(args.x, args.prepared, args.b, args.epilogue, args.y);
 }
 void backward_data(const Conv2dBackwardDataArgs& args) {
   if (args.problem.n == 0) return;
   Passes(args.problem, Direction::backward_data, args.workspace)
-      .convolve(args.dy, args.w, nullptr, {}, args.dx);
+      .convolve(args.dy, args.prepared, nullptr, {}, args.dx);
 }
 void backward_weight(const Conv2dBackwardWeightArgs& args) {
   Passes(args.problem, Direction::backward_weight, args.workspace)
@@ -68,6 +68,8 @@ const Conv2dAlgorithm kCard{
     .supports = winograd::supports_3x3,
     .cost = winograd::cost_of<kTile>,
     .workspace_bytes = winograd::bytes_of<kTile>,
+    .prepared_bytes = winograd::prepared_bytes_of<kTile>,
+    .prepare_weights = winograd::prepare_weights<kTile>,
     .error_growth = 4,
     .exact_on_integers = false,
     .fuses_epilogue = true,

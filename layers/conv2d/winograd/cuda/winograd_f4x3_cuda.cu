@@ -10,8 +10,8 @@
 //              y_tile[k] = A^T * m * A + b[k]
 // Plan       summed over c, each of the 36 points is a matrix product of its own, [K, C] times
 //            [C, tiles]: one batched call of cuBLAS for all points and groups. Before it one kernel
-//            makes U = G w G^T and one V = B x B^T, behind it one makes y of M
-//            (winograd_passes.cuh).
+//            makes V = B x B^T, behind it one makes y of M (winograd_passes.cuh). U = G w G^T is
+//            made before the call (prepare_weights).
 //            A thread transforms one tile of one channel in registers; the 32 tiles of a warp are
 //            neighbours, so loads share lines and V and M are read and written in whole lines.
 //            backward_weight: dy is transformed like x, a product over the tiles for each point,
@@ -21,7 +21,7 @@
 // Supports   f32; kernel 3x3, stride 1, dilation 1; every padding and number of groups. A problem
 //            in tf32 is computed in f32: the transforms would lose what tf32 leaves
 // Cost       FLOPs = 2 * 36 tiles K C/G, a quarter of the textbook's; bytes = V and M written and
-//            read, 2.25 times x and y each way; workspace = U, V and M of one chunk of tiles.
+//            read, 2.25 times x and y each way; workspace = V and M of one chunk of tiles.
 //            Compute-bound from about 128 channels on, below that V and M weigh as much
 // Numerics   each transform adds and subtracts terms larger than their result: in one dimension a
 //            rounding error may grow by ||A^T|| ||G|| ||B|| = 7.4 * 1.5 * 5.1 (largest row sums),
@@ -49,12 +49,12 @@ using Passes = winograd::Passes<kTile>;
 void forward(const Conv2dForwardArgs& args) {
   if (args.problem.n == 0) return;
   Passes(args.problem, Direction::forward, args.workspace)
-      .convolve(args.x, args.w, args.b, args.epilogue, args.y);
+      .convolve(args.x, args.prepared, args.b, args.epilogue, args.y);
 }
 void backward_data(const Conv2dBackwardDataArgs& args) {
   if (args.problem.n == 0) return;
   Passes(args.problem, Direction::backward_data, args.workspace)
-      .convolve(args.dy, args.w, nullptr, {}, args.dx);
+      .convolve(args.dy, args.prepared, nullptr, {}, args.dx);
 }
 void backward_weight(const Conv2dBackwardWeightArgs& args) {
   Passes(args.problem, Direction::backward_weight, args.workspace)
@@ -70,6 +70,8 @@ const Conv2dAlgorithm kCard{
     .supports = winograd::supports_3x3,
     .cost = winograd::cost_of<kTile>,
     .workspace_bytes = winograd::bytes_of<kTile>,
+    .prepared_bytes = winograd::prepared_bytes_of<kTile>,
+    .prepare_weights = winograd::prepare_weights<kTile>,
     .error_growth = 16,
     .exact_on_integers = false,
     .fuses_epilogue = true,

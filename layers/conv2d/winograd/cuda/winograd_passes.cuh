@@ -270,7 +270,11 @@ struct Plan {
   Index v_floats() const { return kPoints * depth * chunk; }
   Index m_floats() const { return kPoints * channels * parts * chunk; }
   Index u_floats() const { return kPoints * weights * slots; }
-  std::size_t bytes() const { return piece(v_floats()) + piece(m_floats()) + piece(u_floats()); }
+  // U is prepared before the call; in backward_weight its place is that of S.
+  std::size_t bytes() const {
+    return piece(v_floats()) + piece(m_floats()) + (of_weights ? piece(u_floats()) : 0);
+  }
+  std::size_t prepared_bytes() const { return piece(u_floats()); }
   static std::size_t piece(Index floats) {
     return ScratchArena::round_up(static_cast<std::size_t>(floats) * sizeof(float));
   }
@@ -285,6 +289,18 @@ struct Plan {
   Index chunk = 0, slots = 1, slot = 0;  // tiles at a time; chunk = slots * slot
 };
 
+// U of all weights, once for many calls.
+template <int M>
+void prepare_weights(const Conv2dPrepareArgs& args) {
+  const Conv2dProblem& z = args.problem;
+  const Plan<M> plan(z, args.direction);
+  const LaunchShape shape{.grid = dim3(static_cast<unsigned>(ceil_div(plan.weights, 128))),
+                          .block = dim3(128)};
+  launch(weights_kernel<M>, shape, static_cast<const float*>(args.w), plan.weights,
+         int(z.k_per_group()), int(z.c_per_group()), plan.forward ? int(plan.parts) : 1,
+         !plan.forward, static_cast<float*>(args.prepared));
+}
+
 template <int M>
 class Passes {
  public:
@@ -293,15 +309,11 @@ class Passes {
         plan_(problem, direction),
         v_(static_cast<float*>(workspace)),
         m_(behind(v_, plan_.v_floats())),
-        u_(behind(m_, plan_.m_floats())) {}
+        s_(behind(m_, plan_.m_floats())) {}
 
-  // y or dx.
-  void convolve(const void* in, const void* w, const void* b, const Conv2dEpilogue& epilogue,
+  // y or dx; u: what prepare_weights() has made.
+  void convolve(const void* in, const void* u, const void* b, const Conv2dEpilogue& epilogue,
                 void* out) const {
-    const Index count = plan_.weights;
-    launch(weights_kernel<M>, threads(count), static_cast<const float*>(w), count,
-           int(z_.k_per_group()), int(z_.c_per_group()), plan_.forward ? int(plan_.parts) : 1,
-           !plan_.forward, u_);
     const Index rows = plan_.channels / z_.groups;
     const Index depth = plan_.depth / z_.groups / plan_.parts;
     const Index chunk = plan_.chunk;
@@ -314,7 +326,7 @@ class Passes {
       blas_gemm(BlasGemm{.m = rows,
                          .n = chunk,
                          .k = depth,
-                         .a = u_,
+                         .a = static_cast<const float*>(u),
                          .b = v_,
                          .c = m_,
                          .lda = plan_.forward ? depth : rows,
@@ -345,7 +357,7 @@ class Passes {
                          .k = slot,
                          .a = m_,
                          .b = v_,
-                         .c = u_,
+                         .c = s_,
                          .lda = slot,
                          .ldb = slot,
                          .ldc = channels,
@@ -360,11 +372,11 @@ class Passes {
     const LaunchShape shape{.grid = dim3(static_cast<unsigned>(ceil_div(plan_.weights, 32))),
                             .block = dim3(32, kGradientWarps)};
     if (slots > 0 && plan_.weights >= kManyWeights) {
-      launch(gradient_of_many_kernel<M>, threads(plan_.weights), u_, int(slots), plan_.weights,
+      launch(gradient_of_many_kernel<M>, threads(plan_.weights), s_, int(slots), plan_.weights,
              accumulate, static_cast<float*>(dw));
       return;
     }
-    launch(gradient_kernel<M>, shape, u_, int(slots), plan_.weights, accumulate,
+    launch(gradient_kernel<M>, shape, s_, int(slots), plan_.weights, accumulate,
            static_cast<float*>(dw));
   }
 
@@ -393,7 +405,7 @@ class Passes {
   const Plan<M> plan_;
   float* const v_;
   float* const m_;
-  float* const u_;
+  float* const s_;  // backward_weight only
 };
 
 // ---- what the cards say ------------------------------------------------------------------------
@@ -440,6 +452,11 @@ Conv2dCost cost_of(const Conv2dProblem& z, Direction direction) {
 template <int M>
 std::size_t bytes_of(const Conv2dProblem& z, Direction direction) {
   return z.n == 0 ? 0 : Plan<M>(z, direction).bytes();
+}
+
+template <int M>
+std::size_t prepared_bytes_of(const Conv2dProblem& z, Direction direction) {
+  return z.n == 0 ? 0 : Plan<M>(z, direction).prepared_bytes();
 }
 
 }  // namespace convscope::winograd
