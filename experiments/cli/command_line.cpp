@@ -3,6 +3,7 @@
 #include "experiments/cli/command_line.h"
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 
 namespace convscope {
 
@@ -50,7 +51,7 @@ CommandOption::Facts CommandOption::facts() const {
   return {.is_positional = option_->get_positional(),
           .is_required = option_->get_required(),
           .values = option_->get_expected_max(),
-          .name = option_->get_name(true, false),
+          .name = names_,
           .short_names = option_->get_snames(),
           .names = option_->get_lnames(),
           .type = option_->get_type_name(),
@@ -65,12 +66,22 @@ CommandLine::CommandLine(CLI::App* nested) : app_(nested) {}
 
 CommandLine::~CommandLine() = default;
 
-CommandOption* CommandLine::keep(CLI::Option* option) { return &options_.emplace_back(option); }
+CommandOption* CommandLine::keep(CLI::Option* option, const std::string& names) {
+  return &options_.emplace_back(option, names);
+}
+
+namespace {
+// Newer versions of CLI11 refuse '=' in the name of a positional argument: KEY=VALUE.
+std::string name_for_cli11(std::string names) {
+  std::ranges::replace(names, '=', '_');
+  return names;
+}
+}  // namespace
 
 template <class T>
 CommandOption* CommandLine::add(const std::string& names, T& value,
                                 const std::string& description) {
-  return keep(app_->add_option(names, value, description));
+  return keep(app_->add_option(name_for_cli11(names), value, description), names);
 }
 
 CommandOption* CommandLine::add_option(const std::string& names, std::string& value,
@@ -106,18 +117,18 @@ CommandOption* CommandLine::add_option(const std::string& names, std::vector<std
 CommandOption* CommandLine::add_option_function(const std::string& names,
                                                 const std::function<void(const std::string&)>& take,
                                                 const std::string& description) {
-  return keep(app_->add_option_function<std::string>(names, take, description));
+  return keep(app_->add_option_function<std::string>(names, take, description), names);
 }
 
 CommandOption* CommandLine::add_flag(const std::string& names, bool& value,
                                      const std::string& description) {
-  return keep(app_->add_flag(names, value, description));
+  return keep(app_->add_flag(names, value, description), names);
 }
 
 CommandOption* CommandLine::add_flag_function(const std::string& names,
                                               const std::function<void(std::int64_t)>& take,
                                               const std::string& description) {
-  return keep(app_->add_flag_function(names, take, description));
+  return keep(app_->add_flag_function(names, take, description), names);
 }
 
 void CommandLine::set_help_flag(const std::string& names, const std::string& description) {

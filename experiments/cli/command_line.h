@@ -9,6 +9,7 @@
 #include <list>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace CLI {
@@ -21,7 +22,9 @@ namespace convscope {
 // One option, flag or positional argument. Every call changes it and returns it.
 class CommandOption {
  public:
-  explicit CommandOption(CLI::Option* option) : option_(option) {}
+  // `names` as the help prints them; CLI11 may know a positional argument by another name.
+  CommandOption(CLI::Option* option, std::string names)
+      : option_(option), names_(std::move(names)) {}
 
   CommandOption* required();
   CommandOption* type_name(const std::string& name);  // what the help prints for its value
@@ -46,6 +49,7 @@ class CommandOption {
 
  private:
   CLI::Option* option_;
+  std::string names_;
 };
 
 // What a command line may hold: the options of the program or of one command, and commands inside
@@ -109,7 +113,7 @@ class CommandLine {
  private:
   template <class T>
   CommandOption* add(const std::string& names, T& value, const std::string& description);
-  CommandOption* keep(CLI::Option* option);
+  CommandOption* keep(CLI::Option* option, const std::string& names);
 
   std::unique_ptr<CLI::App> owned_;  // of the outermost one
   CLI::App* app_;

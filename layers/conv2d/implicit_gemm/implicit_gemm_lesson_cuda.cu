@@ -21,6 +21,7 @@
 //            threads read what all have loaded.
 // Shapes     x [N,C,H,W], w [K,C/G,R,S], b [K], y [N,K,P,Q], row-major, f32; sums in f32
 // Supports   f32 (tf32 is computed as f32); every stride, dilation, padding; up to 65535 groups
+//            and sums of up to 2^20 products
 // Cost       FLOPs = 2 N K P Q (C/G) R S; bytes = x and w once for each 16 rows or columns of Y; no
 //            workspace. 2 loads from shared memory for 2 FLOPs: bound by shared memory, and by the
 //            divisions that turn d into (c,r,s)
@@ -137,7 +138,21 @@ void run(const Product& product) {
          product);
 }
 
-Conv2dSupport supports(const Conv2dProblem& z, Direction) {
+// Each product is rounded to the last place of the sum so far. After 2^20 products of one sign that
+// place is 20 bits above theirs, and 4 of their 24 bits are left.
+constexpr std::int64_t kMostTerms = std::int64_t{1} << 20;
+
+std::int64_t terms_of(const Conv2dProblem& z, Direction direction) {
+  if (direction == Direction::backward_weight) return z.n * z.p() * z.q();
+  return (direction == Direction::forward ? z.c_per_group() : z.k_per_group()) * z.r * z.s;
+}
+
+Conv2dSupport supports(const Conv2dProblem& z, Direction direction) {
+  if (terms_of(z, direction) > kMostTerms) {
+    return Conv2dSupport::no(
+        cat("expects sums of at most ", kMostTerms, " products, because it adds them one after ",
+            "the other in f32, got ", terms_of(z, direction)));
+  }
   if (z.groups <= 65535 && z.k <= 65535 * kTile && z.c <= 65535 * kTile) return takes(z.dtype);
   return Conv2dSupport::no(
       cat("expects at most 65535 groups and 1048560 channels, got ", z.text()));

@@ -37,7 +37,6 @@
 //            rest is our own
 // Read next  few_channel_conv_forward_cuda.cu, direct_cuda.cu
 #include "layers/conv2d/shared/few_channel_conv_tiles.cuh"
-#include "layers/dispatch/kernel_runs.h"
 
 namespace convscope {
 namespace {
@@ -394,17 +393,8 @@ void launch_channels(const LaunchShape& shape, const FewChannelBackwardPlan& pla
   }
 }
 
-void say_what_runs(const FewChannelBackward& a) {
-  for (int i = 0; i < a.stages; ++i) {
-    const Conv2dProblem problem = few_channel_problem(a.stage[i], a.batch);
-    if (a.dw[i] != nullptr) kernel_ran(kFewChannelChain, "backward_weight", problem);
-    if (i > 0 || a.dx != nullptr) kernel_ran(kFewChannelChain, "backward_data", problem);
-  }
-}
-
 void backward(const FewChannelBackward& a) {
   if (a.batch == 0) return;
-  say_what_runs(a);
   const FewChannelStage& z = a.stage[a.stages - 1];
   const int parts = few_channel_backward_parts(a.stage, a.stages, a.batch);
   const FewChannelBackwardPlan plan = few_channel_plan(a, parts);

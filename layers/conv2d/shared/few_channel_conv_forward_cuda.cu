@@ -31,7 +31,6 @@
 //            network); the fusion is our own
 // Read next  direct_cuda.cu (one convolution, any size), few_channel_conv_backward_cuda.cu
 #include "layers/conv2d/shared/few_channel_conv_tiles.cuh"
-#include "layers/dispatch/kernel_runs.h"
 
 namespace convscope {
 namespace {
@@ -231,9 +230,6 @@ __global__ void __launch_bounds__(kBlockThreads, 2)
 }
 
 void run(const FewChannelForward& a, int parts) {
-  for (int i = 0; i < a.stages; ++i) {
-    kernel_ran(kFewChannelChain, "forward", few_channel_problem(a.stage[i], a.batch));
-  }
   const FewChannelForwardPlan plan = few_channel_plan(a, parts);
   const std::int64_t blocks = ceil_div(a.batch, plan.samples) * plan.parts;
   const std::int64_t most_blocks = plan.parts * most(1, kMostBlocks / plan.parts);

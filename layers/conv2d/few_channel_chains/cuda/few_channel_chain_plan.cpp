@@ -7,6 +7,7 @@
 
 #include "layers/conv2d/conv2d_chain.h"
 #include "layers/conv2d/shared/few_channel_conv.h"
+#include "layers/dispatch/kernel_runs.h"
 
 namespace convscope {
 namespace {
@@ -16,6 +17,21 @@ struct Link {
   ValueId weight, bias;  // bias: kNoValue when there is none
   std::string layer;
 };
+
+// The chain says it, not the kernels, which the card `direct` runs too.
+void say_what_runs(const FewChannelForward& a) {
+  for (int i = 0; i < a.stages; ++i) {
+    kernel_ran(kFewChannelChain, "forward", few_channel_problem(a.stage[i], a.batch));
+  }
+}
+
+void say_what_runs(const FewChannelBackward& a) {
+  for (int i = 0; i < a.stages; ++i) {
+    const Conv2dProblem problem = few_channel_problem(a.stage[i], a.batch);
+    if (a.dw[i] != nullptr) kernel_ran(kFewChannelChain, "backward_weight", problem);
+    if (i > 0 || a.dx != nullptr) kernel_ran(kFewChannelChain, "backward_data", problem);
+  }
+}
 
 class FewChannelChainOp final : public PlanOp {
  public:
@@ -62,6 +78,7 @@ class FewChannelChainOp final : public PlanOp {
     builder.call([run = few_channel_forward_kernel.get(builder.device()), a, x,
                   images = builder.images()]() mutable {
       a.x = x != nullptr ? x : static_cast<const float*>(*images);
+      say_what_runs(a);
       run(a);
     });
   }
@@ -93,6 +110,7 @@ class FewChannelChainOp final : public PlanOp {
       builder.call([run = few_channel_backward_kernel.get(builder.device()), a, x,
                     images = builder.images()]() mutable {
         a.x = x != nullptr ? x : static_cast<const float*>(*images);
+        say_what_runs(a);
         run(a);
       });
     };
