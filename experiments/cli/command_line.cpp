@@ -184,7 +184,12 @@ const CommandLine* CommandLine::chosen() const {
 std::vector<CommandOption::Facts> CommandLine::options() const {
   std::vector<CommandOption::Facts> facts;
   for (CLI::Option* option : app_->get_options({})) {
-    if (!option->get_group().empty()) facts.push_back(CommandOption(option).facts());
+    if (option->get_group().empty()) continue;
+    std::string names = option->get_name(true, false);
+    for (const CommandOption& kept : options_) {
+      if (kept.option_ == option) names = kept.names_;
+    }
+    facts.push_back(CommandOption(option, std::move(names)).facts());
   }
   return facts;
 }

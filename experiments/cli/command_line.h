@@ -48,6 +48,7 @@ class CommandOption {
   Facts facts() const;
 
  private:
+  friend class CommandLine;
   CLI::Option* option_;
   std::string names_;
 };
