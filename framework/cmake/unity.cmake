@@ -76,7 +76,7 @@ function(convscope_unite name sources_variable)
       # Local names hide those of a neighbour, and a class may hold what its own file alone knows. GCC
       # 12 sees copies beyond all bounds in std::string where it inlines much (GCC bug 105651).
       set_source_files_properties(${files_${unit}} PROPERTIES COMPILE_OPTIONS "-Wno-shadow;\
-$<$<CXX_COMPILER_ID:GNU>:-Wno-subobject-linkage;-Wno-stringop-overflow -Wno-stringop-overread;-Wno-array-bounds>")
+$<$<CXX_COMPILER_ID:GNU>:-Wno-subobject-linkage;-Wno-stringop-overflow;-Wno-stringop-overread;-Wno-array-bounds>")
     endif()
     list(APPEND left ${files_${unit}})
     math(EXPR unit "${unit} + 1")
