@@ -9,7 +9,7 @@
 //   plan->forward(x, labels);
 //   counter.runs();  // {{"winograd_f4x3", "forward", "n=8,c=64,..."}, 1}, ...
 //
-// Cost       without a counter: one load and one branch for each call, about a nanosecond. With
+// Cost       without a counter: one load and one branch for each call, a few nanoseconds. With
 //            one:
 //            a lock and an entry of a map.
 // On a GPU   a call queues work, and is what is counted. A recording calls once, while it is made,
