@@ -179,10 +179,18 @@ struct Level {
   std::size_t slice_bytes = 0;  // the whole, in a cache; a part, in memory: the next try, the next
 };
 
+// What each of `threads` threads has of `all_bytes` of memory: at least two slices, whatever the
+// number of threads, each long enough for a copy from its one half to its other.
+Level memory_level(std::size_t all_bytes, int threads) {
+  const std::size_t bytes =
+      std::max(all_bytes / static_cast<std::size_t>(threads), 4 * kBlockBytes);
+  return {bytes, std::min(bytes / 2, 4 * kMiB)};
+}
+
 class Measuring {
  public:
-  explicit Measuring(double share) : share_(share) {
-    out_.cores = usable_cores();
+  Measuring(double share, int cores) : share_(share) {
+    out_.cores = cores;
     out_.l2_bytes = cache_bytes(_SC_LEVEL2_CACHE_SIZE, kMiB);
     out_.l3_bytes = cache_bytes(_SC_LEVEL3_CACHE_SIZE, 0);
   }
@@ -202,11 +210,8 @@ class Measuring {
     }
     const std::size_t all =
         share_ < 1 ? 16 * kMiB : std::clamp(4 * out_.l3_bytes, 128 * kMiB, 1024 * kMiB);
-    bandwidth(
-        [&](int threads) {
-          return Level{all / static_cast<std::size_t>(threads), 4 * kMiB};
-        },
-        out_.dram_read, out_.dram_copy);
+    bandwidth([&](int threads) { return memory_level(all, threads); }, out_.dram_read,
+              out_.dram_copy);
     return out_;
   }
 
@@ -273,8 +278,8 @@ class Measuring {
 
 }  // namespace
 
-CpuCeilings measure_cpu_ceilings(double share) {
-  const CpuCeilings out = Measuring(share).run();
+CpuCeilings measure_cpu_ceilings(double share, int cores) {
+  const CpuCeilings out = Measuring(share, cores > 0 ? cores : usable_cores()).run();
   release_cached(Device{});
   return out;
 }

@@ -61,6 +61,16 @@ TEST(Ceilings, AreMeasuredForEachInstructionSet) {
   }
 }
 
+// Each of many threads has less memory to itself than one slice of what a single thread reads.
+TEST(Ceilings, AreMeasuredWithManyCores) {
+  const CpuCeilings measured = measure_cpu_ceilings(/*share=*/0.001, /*cores=*/12);
+  EXPECT_EQ(measured.cores, 12);
+  for (const Ceiling& bandwidth : {measured.dram_read, measured.dram_copy}) {
+    EXPECT_GT(bandwidth.all_threads, 1e7);
+    EXPECT_LT(bandwidth.all_threads, 1e14);
+  }
+}
+
 TEST(Ceilings, AreRememberedForThisMachineAndInstructionSet) {
   const CacheFolder folder;
   const testing::MachineScope scope;
