@@ -9,6 +9,9 @@ list(TRANSFORM convscope_globs APPEND /*.cpp)
 file(GLOB_RECURSE convscope_sources CONFIGURE_DEPENDS ${convscope_globs})
 list(FILTER convscope_sources EXCLUDE REGEX
   "/(experiments/(cli/main\\.cpp|peers/|notebooks/)|framework/cuda/emulation/)")
+if(NOT CONVSCOPE_EXPERIMENTS)
+  list(FILTER convscope_sources EXCLUDE REGEX "^${CMAKE_CURRENT_SOURCE_DIR}/experiments/")
+endif()
 set(convscope_simd_sources ${convscope_sources})
 list(FILTER convscope_simd_sources INCLUDE REGEX "_simd\\.cpp$")
 list(FILTER convscope_sources EXCLUDE REGEX "_simd\\.cpp$")
@@ -31,14 +34,14 @@ if(NOT convscope_git_failed AND convscope_git MATCHES "^([0-9a-f]+)\n([^\n]+)\n$
 endif()
 
 # Commands, configs, tables and plots wait for files and people, not for the CPU: they are compiled
-# quickly instead of well, which takes a third off their build.
+# quickly instead of well, which takes more than half off their build.
 set(convscope_quick_sources ${convscope_sources})
 list(FILTER convscope_quick_sources INCLUDE REGEX
   "/experiments/(cli|config|report|run_folder|sweep)/")
 list(REMOVE_ITEM convscope_sources ${convscope_quick_sources})
 convscope_unite(quick convscope_quick_sources)
 foreach(source IN LISTS convscope_quick_sources)
-  set_property(SOURCE ${source} APPEND PROPERTY COMPILE_OPTIONS $<$<CONFIG:Release>:-O1>)
+  set_property(SOURCE ${source} APPEND PROPERTY COMPILE_OPTIONS -O0)
 endforeach()
 # What takes time in a step is compiled by itself.
 set(convscope_kernel_sources ${convscope_sources})
@@ -46,6 +49,10 @@ list(FILTER convscope_kernel_sources INCLUDE REGEX
   "(_cpu\\.cpp|/layers/conv2d/.+/.*|/framework/simd/.*)$")
 list(REMOVE_ITEM convscope_sources ${convscope_kernel_sources})
 convscope_unite(core convscope_sources)
+# A sanitizer's checks multiply the code; what takes time in a test are the kernels.
+if(CONVSCOPE_SANITIZE)
+  set_property(SOURCE ${convscope_sources} APPEND PROPERTY COMPILE_OPTIONS -O0)
+endif()
 
 add_library(convscope SHARED
   ${convscope_sources} ${convscope_kernel_sources} ${convscope_quick_sources})
@@ -73,9 +80,21 @@ set(convscope_isas scalar)
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
   list(APPEND convscope_isas avx2 avx512)
 endif()
-if(NOT convscope_simd_sources)
-  set(convscope_isas "")
+# For programs that run where they are built and nowhere else.
+if(CONVSCOPE_ISAS STREQUAL "here" AND EXISTS /proc/cpuinfo)
+  file(STRINGS /proc/cpuinfo cpu_flags REGEX "^flags" LIMIT_COUNT 1)
+  foreach(isa IN ITEMS avx2 avx512)
+    foreach(flag IN LISTS convscope_isa_flags_${isa})
+      string(REGEX REPLACE "^-m" "" flag ${flag})
+      if(NOT flag MATCHES "^prefer" AND NOT "${cpu_flags} " MATCHES " ${flag} ")
+        list(REMOVE_ITEM convscope_isas ${isa})
+      endif()
+    endforeach()
+  endforeach()
 endif()
+list(GET convscope_isas -1 convscope_widest_isa)
+set_source_files_properties(${CMAKE_CURRENT_SOURCE_DIR}/framework/simd/cpu_isa.cpp
+  PROPERTIES COMPILE_DEFINITIONS CONVSCOPE_WIDEST_ISA=${convscope_widest_isa})
 # The sanitizers put a check at each of the many inlined loads: at -O3 one file takes a minute.
 set(convscope_simd_optimize -O3)
 if(CONVSCOPE_SANITIZE)

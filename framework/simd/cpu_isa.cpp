@@ -25,9 +25,12 @@ bool has_avx2() { return false; }
 bool has_avx512() { return false; }
 #endif
 
+// The widest one that is compiled in (CMake's CONVSCOPE_ISAS).
+constexpr Isa kWidest = Isa::CONVSCOPE_WIDEST_ISA;
+
 Isa best_isa() {
-  if (has_avx512()) return Isa::avx512;
-  return has_avx2() ? Isa::avx2 : Isa::scalar;
+  if (kWidest >= Isa::avx512 && has_avx512()) return Isa::avx512;
+  return kWidest >= Isa::avx2 && has_avx2() ? Isa::avx2 : Isa::scalar;
 }
 
 void check_supported(Isa isa) {

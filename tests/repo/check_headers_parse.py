@@ -2,6 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Each public header compiles alone, without warnings.
 
+A header that its own .cpp file includes first is parsed alone by each build that compiles file by file
+(the preset `ci`, the fuzzers); all others are parsed here.
+
 CONVSCOPE_PARSE_CACHE may name a file that remembers the headers that did: a header is parsed again
 when it, one of our headers that it includes, the flags or the compiler have changed.
 """
@@ -35,6 +38,12 @@ def fingerprint(root, path, compiler):
     return digest.hexdigest()
 
 
+def comes_first(root, path):
+    """Whether the .cpp file of the same name starts with this header."""
+    own = (root / path).with_suffix(".cpp")
+    return own.is_file() and [name for _, _, name in includes(own.read_text())][:1] == [str(path)]
+
+
 def problems(root):
     compiler = os.environ.get("CONVSCOPE_CXX") or shutil.which("c++") or "g++"
     version = subprocess.run([compiler, "--version"], capture_output=True, text=True).stdout
@@ -51,7 +60,7 @@ def problems(root):
         return f"{path}: does not compile alone:\n{run.stderr}" if run.returncode else None
 
     prints = {path: fingerprint(root, path, version)
-              for path in public_headers(root)}
+              for path in public_headers(root) if not comes_first(root, path)}
     headers = [path for path in prints if prints[path] not in known]
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count() or 1) as pool:
         answers = dict(zip(headers, pool.map(parse, headers)))
