@@ -84,6 +84,7 @@ StepKernels dynamic_kernels(Module& model, const Shape& input, Device device, Pl
   StepKernels out;
   out.why = why;
   const bool training = mode == PlanMode::training;
+  const WeightUse use = training ? WeightUse::once : WeightUse::often;
   std::map<const Module*, std::string> names;
   for (const NamedModule& part : model.modules()) names.emplace(part.module, part.name);
   const auto with_dx = layers_with_dx(model, input, device, mode);
@@ -105,7 +106,7 @@ StepKernels dynamic_kernels(Module& model, const Shape& input, Device device, Pl
       if (direction == Direction::backward_data && !wants_dx) continue;
       if (direction == Direction::backward_weight && !weights) continue;
       const std::string kernel =
-          heavy != nullptr ? text_of(heavy->choose(direction, device)) : layer.kind();
+          heavy != nullptr ? text_of(heavy->choose(direction, device, use)) : layer.kind();
       out.add(name, direction, {kernel, "dynamic"});
     }
     behind_parameters = behind_parameters || trains(layer);

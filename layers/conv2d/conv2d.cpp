@@ -25,6 +25,12 @@ void check_operands(const Variable& x, const Variable& w, const Variable& b) {
                   wv.shape(), ", got ", b.value().str());
 }
 
+// Without gradients it is an inference, whose plan prepares the weights once for many calls; the
+// dynamic graph chooses what the plan does.
+WeightUse use_of(const Variable& x, const Variable& w, const Variable& b) {
+  return needs_record(x, w, b) ? WeightUse::once : WeightUse::often;
+}
+
 // to = or += from, converted.
 void put(const Tensor& from, const GradientSink::Target& to) {
   if (to.accumulate) return accumulate(to.tensor, from.to(to.tensor.dtype()));
@@ -39,8 +45,8 @@ Variable conv2d_half(const Conv2dProblem& problem, const Variable& x, const Vari
   const Tensor x_half = x.value().to(half);
   const Tensor w_half = w.value().to(half);
   const Tensor y = Tensor::empty(problem.y_shape(), half, device);
-  execute_forward(choices->get(problem, Direction::forward, device), problem, x_half, w_half,
-                  b.defined() ? b.value().to(half) : Tensor(), y);
+  execute_forward(choices->get(problem, Direction::forward, device, use_of(x, w, b)), problem,
+                  x_half, w_half, b.defined() ? b.value().to(half) : Tensor(), y);
   return record(kOperation, y.to(x.dtype()), {x, w, b},
                 [problem, choices, x = w.requires_grad() ? x_half : Tensor(),
                  w = x.requires_grad() ? w_half : Tensor()](const Tensor& dy, GradientSink& out) {
@@ -53,14 +59,16 @@ Variable conv2d_half(const Conv2dProblem& problem, const Variable& x, const Vari
                   const Tensor dy_half = dy.to(problem.dtype);
                   if (out.wants(1)) {
                     const Tensor dw = Tensor::empty(problem.w_shape(), problem.dtype, on);
-                    execute_backward_weight(choices->get(problem, Direction::backward_weight, on),
-                                            problem, x, dy_half, dw, /*accumulate=*/false);
+                    execute_backward_weight(
+                        choices->get(problem, Direction::backward_weight, on, WeightUse::once),
+                        problem, x, dy_half, dw, /*accumulate=*/false);
                     put(dw, out.target(1));
                   }
                   if (out.wants(0)) {
                     const Tensor dx = Tensor::empty(problem.x_shape(), problem.dtype, on);
-                    execute_backward_data(choices->get(problem, Direction::backward_data, on),
-                                          problem, dy_half, w, dx);
+                    execute_backward_data(
+                        choices->get(problem, Direction::backward_data, on, WeightUse::once),
+                        problem, dy_half, w, dx);
                     put(dx, out.target(0));
                   }
                 });
@@ -111,8 +119,8 @@ Variable conv2d(const Variable& x, const Variable& w, const Variable& b, const C
   const Device device = x.device();
   if (is_half(problem.dtype)) return conv2d_half(problem, x, w, b, choices);
   Tensor y = Tensor::empty(problem.y_shape(), x.dtype(), device);
-  execute_forward(choices->get(problem, Direction::forward, device), problem, x.value(), w.value(),
-                  b.defined() ? b.value() : Tensor(), y);
+  execute_forward(choices->get(problem, Direction::forward, device, use_of(x, w, b)), problem,
+                  x.value(), w.value(), b.defined() ? b.value() : Tensor(), y);
   return record(
       kOperation, y, {x, w, b},
       [problem, choices, x = w.requires_grad() ? x.value() : Tensor(),
@@ -124,13 +132,15 @@ Variable conv2d(const Variable& x, const Variable& w, const Variable& b, const C
         }
         if (out.wants(1)) {
           const GradientSink::Target dw = out.target(1);
-          execute_backward_weight(choices->get(problem, Direction::backward_weight, on), problem, x,
-                                  dy, dw.tensor, dw.accumulate);
+          execute_backward_weight(
+              choices->get(problem, Direction::backward_weight, on, WeightUse::once), problem, x,
+              dy, dw.tensor, dw.accumulate);
         }
         if (out.wants(0)) {
           Tensor dx = Tensor::empty(problem.x_shape(), problem.dtype, on);
-          execute_backward_data(choices->get(problem, Direction::backward_data, on), problem, dy, w,
-                                dx);
+          execute_backward_data(
+              choices->get(problem, Direction::backward_data, on, WeightUse::once), problem, dy, w,
+              dx);
           out.add(0, std::move(dx));
         }
       });

@@ -190,11 +190,14 @@ void Conv2dOp::backward(PlanBuilder& builder) {
 int Conv2d::describe(PlanGraph& graph, int x) {
   const Conv2dProblem problem = this->problem(graph.shape(x));
   if (problem.is_empty()) return graph.refuse("its batch has no samples");
+  const bool trains = graph.training() && (graph.wants_gradient(x) || weight_.requires_grad() ||
+                                           (bias_.defined() && bias_.requires_grad()));
+  const WeightUse use = trains ? WeightUse::once : WeightUse::often;
   std::array<Conv2dChoice, 3> choices;
   bool checked = false;
   for (const Direction direction : kDirections) {
     if (direction != Direction::forward && !graph.training()) continue;
-    const Conv2dChoice& choice = choices_->get(problem, direction, graph.device());
+    const Conv2dChoice& choice = choices_->get(problem, direction, graph.device(), use);
     checked = checked || choice.checked_by != nullptr;
     choices[static_cast<std::size_t>(direction)] = choice;
   }

@@ -29,4 +29,13 @@ double estimated_ms(const Cost& cost, DeviceType device, DType factors) {
   return 1e3 * seconds;
 }
 
+double estimated_ms_prepared(Cost cost, std::size_t prepared_bytes, DeviceType device,
+                             DType factors) {
+  if (device == DeviceType::cpu) {
+    cost.peak_share = std::min(1.0, cost.peak_share / (1 - cost.prepare_part));
+    cost.bytes += static_cast<double>(prepared_bytes);
+  }
+  return estimated_ms(cost, device, factors);
+}
+
 }  // namespace convscope

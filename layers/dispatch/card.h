@@ -43,6 +43,10 @@ struct Support {
   static Support no(std::string why) { return {false, std::move(why)}; }
 };
 
+// How often weights are used that have been prepared: by the one call that they are prepared for, as
+// in training, or by many, as in inference.
+enum class WeightUse { once, often };
+
 // FLOPs really executed and bytes really moved to and from memory. peak_share: the part of the
 // machine's peak that the inner loop can reach (1 for a full register tile); with it `auto`
 // estimates the time as max(flops / (peak * peak_share), bytes / bandwidth), and on a GPU adds
@@ -51,6 +55,8 @@ struct Cost {
   double flops = 0;
   double bytes = 0;  // moved while the sums are made
   double peak_share = 1;
+  // CPU only: the part of flops / peak_share that prepare_weights() takes, in [0, 1).
+  double prepare_part = 0;
   // GPU only:
   double pass_bytes = 0;      // moved by kernels that make no sums: transforms, columns, transposes
   double launches = 1;        // kernels, one after the other
@@ -63,8 +69,11 @@ struct Cost {
 CONVSCOPE_API double share_beside(double flops, double share, double cycles);
 
 // What `auto` believes that the work takes on this machine (framework/machine/ceilings.h); the type
-// of the factors says which peak counts.
+// of the factors says which peak counts. Weights that are used often cost no preparation, but are
+// read from memory in each call.
 CONVSCOPE_API double estimated_ms(const Cost& cost, DeviceType device, DType factors);
+CONVSCOPE_API double estimated_ms_prepared(Cost cost, std::size_t prepared_bytes, DeviceType device,
+                                           DType factors);
 
 // What stands beside the pointers of a call when types or the format of w ask for it: scales of
 // integers, and the places of the kept blocks. A gradient has those of its array.
@@ -170,8 +179,13 @@ Support support_of(const Card<Problem>& card, const Problem& problem, Direction 
 }
 
 template <class Problem>
-double estimated_ms(const Card<Problem>& card, const Problem& problem, Direction direction) {
-  return estimated_ms(card.cost(problem, direction), card.device, problem.dtype);
+double estimated_ms(const Card<Problem>& card, const Problem& problem, Direction direction,
+                    WeightUse use = WeightUse::once) {
+  const Cost cost = card.cost(problem, direction);
+  const std::size_t prepared = card.prepared_size(problem, direction);
+  return use == WeightUse::often && prepared > 0
+             ? estimated_ms_prepared(cost, prepared, card.device, problem.dtype)
+             : estimated_ms(cost, card.device, problem.dtype);
 }
 
 }  // namespace convscope

@@ -22,25 +22,26 @@ class CONVSCOPE_API ChoiceCache : public RefCounted {
   explicit ChoiceCache(AlgorithmPolicy policy) : policy_(std::move(policy)) {}
   const AlgorithmPolicy& policy() const { return policy_; }
 
-  const Choice<Problem>& get(const Problem& problem, Direction direction, Device device) {
+  const Choice<Problem>& get(const Problem& problem, Direction direction, Device device,
+                             WeightUse use) {
     const int threads = num_threads();
     const int isa = static_cast<int>(current_isa());
     const auto fits = [&](const Entry& entry) {
       return entry.threads == threads && entry.isa == isa && entry.device == device &&
-             entry.problem == problem;
+             entry.use == use && entry.problem == problem;
     };
     if (last_ >= entries_.size() || !fits(entries_[last_])) {
       last_ = 0;
       while (last_ < entries_.size() && !fits(entries_[last_])) ++last_;
       if (last_ == entries_.size()) {
         if (entries_.size() == kMostEntries) entries_.clear();
-        entries_.push_back({problem, device, threads, isa, {}});
+        entries_.push_back({problem, device, use, threads, isa, {}});
         last_ = entries_.size() - 1;
       }
     }
     Choice<Problem>& choice = entries_[last_].choices[static_cast<std::size_t>(direction)];
     if (choice.algorithm == nullptr) {
-      choice = select_algorithm(policy_.of(direction), problem, direction, device);
+      choice = select_algorithm(policy_.of(direction), problem, direction, device, use);
     }
     return choice;
   }
@@ -52,6 +53,7 @@ class CONVSCOPE_API ChoiceCache : public RefCounted {
   struct Entry {
     Problem problem;
     Device device;
+    WeightUse use;
     int threads = 0;
     int isa = 0;
     std::array<Choice<Problem>, 3> choices;  // by direction; algorithm null: not selected yet

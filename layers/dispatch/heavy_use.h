@@ -29,7 +29,7 @@ class CONVSCOPE_API HeavyUse {
   virtual double nominal_flops() const = 0;   // of each direction
   virtual const AlgorithmPolicy& policy() const = 0;
   // The names that the policy stands for; "measure" may time them.
-  virtual ChosenNames choose(Direction direction, Device device) const = 0;
+  virtual ChosenNames choose(Direction direction, Device device, WeightUse use) const = 0;
   virtual std::vector<Verdict> explain(Direction direction, Device device) const = 0;
 };
 
@@ -44,9 +44,9 @@ class HeavyUseOf final : public HeavyUse {
   std::string kernel() const override { return problem_.kernel_text(); }
   double nominal_flops() const override { return problem_.nominal_flops(); }
   const AlgorithmPolicy& policy() const override { return policy_; }
-  ChosenNames choose(Direction direction, Device device) const override {
+  ChosenNames choose(Direction direction, Device device, WeightUse use) const override {
     const Choice<Problem> choice =
-        select_algorithm(policy_.of(direction), problem_, direction, device);
+        select_algorithm(policy_.of(direction), problem_, direction, device, use);
     return {choice.algorithm->name,
             choice.checked_by == nullptr ? std::string() : choice.checked_by->name};
   }

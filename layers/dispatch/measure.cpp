@@ -27,12 +27,13 @@ std::mutex answers_mutex;
 std::map<std::string, Answers> answers_by_path;  // a file is read once
 
 std::string text_of(const MeasureKey& key) {
+  const char* const use = key.use == WeightUse::often ? " | weights prepared before" : "";
   if (key.device.type != DeviceType::cpu) {
-    return cat(gpu_name(key.device), " | ", name_of(key.direction), " | ", key.problem);
+    return cat(gpu_name(key.device), " | ", name_of(key.direction), " | ", key.problem, use);
   }
   static const std::string kModel = cpu_model_name();
   return cat(kModel, " | ", name_of(current_isa()), " | threads=", num_threads(), " | ",
-             name_of(key.direction), " | ", key.problem);
+             name_of(key.direction), " | ", key.problem, use);
 }
 
 void warn(const std::string& sentence) {

@@ -23,6 +23,7 @@ struct MeasureKey {
   std::string problem;
   Direction direction;
   Device device;
+  WeightUse use = WeightUse::once;
 };
 
 // The remembered name, or "": never runs anything.
@@ -41,14 +42,20 @@ CONVSCOPE_API double best_seconds(const std::function<void()>& run, Device devic
 CONVSCOPE_API void forget_measured();
 CONVSCOPE_API std::string measure_cache_path(const char* operation, Device device);
 
-// Seconds of one run of each named algorithm, all on the same random numbers.
+// Seconds of one run of each named algorithm, all on the same random numbers; the preparation of the
+// weights counts when they are used once.
 template <class Problem>
-SecondsOf timing_of(const Problem& problem, Direction direction, Device device) {
+SecondsOf timing_of(const Problem& problem, Direction direction, Device device, WeightUse use) {
   const Operands operands = random_operands(problem.operands(direction), device);
-  return [problem, direction, device, operands](const std::string& name) {
+  return [problem, direction, device, use, operands](const std::string& name) {
     const Card<Problem>& card = HeavyLayer<Problem>::algorithms(device.type).get(name);
     const Scratch<Problem> scratch(card, problem, direction, device);
-    return best_seconds([&] { run_card(card, problem, direction, operands, scratch); }, device);
+    if (use == WeightUse::once) {
+      return best_seconds([&] { run_card(card, problem, direction, operands, scratch); }, device);
+    }
+    const void* const prepared = prepared_weights(problem, direction, operands, scratch);
+    return best_seconds(
+        [&] { run_prepared(card, problem, direction, operands, scratch, prepared); }, device);
   };
 }
 

@@ -58,15 +58,27 @@ struct Call {
 // called with an empty problem.
 CONVSCOPE_API void finish_empty(const Operands& operands);
 
+// The prepared weights in `scratch`; null where the card reads w as it is.
+template <class Problem>
+const void* prepared_weights(const Problem& problem, Direction direction, const Operands& operands,
+                             const Scratch<Problem>& scratch) {
+  if (problem.is_empty() || direction == Direction::backward_weight) return nullptr;
+  return scratch.prepare(operands.input(1), operands.views(direction));
+}
+
+template <class Problem>
+void run_prepared(const Card<Problem>& card, const Problem& problem, Direction direction,
+                  const Operands& operands, const Scratch<Problem>& scratch, const void* prepared) {
+  if (problem.is_empty()) return finish_empty(operands);
+  HeavyLayer<Problem>::run({card, problem, direction, operands, operands.views(direction),
+                            scratch.workspace(), prepared});
+}
+
 template <class Problem>
 void run_card(const Card<Problem>& card, const Problem& problem, Direction direction,
               const Operands& operands, const Scratch<Problem>& scratch) {
-  if (problem.is_empty()) return finish_empty(operands);
-  const OperandViews views = operands.views(direction);
-  const void* const prepared =
-      direction == Direction::backward_weight ? nullptr : scratch.prepare(operands.input(1), views);
-  HeavyLayer<Problem>::run(
-      {card, problem, direction, operands, views, scratch.workspace(), prepared});
+  run_prepared(card, problem, direction, operands, scratch,
+               prepared_weights(problem, direction, operands, scratch));
 }
 
 template <class Problem>

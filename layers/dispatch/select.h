@@ -44,12 +44,14 @@ struct Question {
   std::string problem;
   Direction direction;
   Device device;
+  WeightUse use;
   std::vector<Verdict> verdicts;
 };
 
 template <class Problem>
-Question question_of(const Problem& problem, Direction direction, Device device) {
-  Question out{HeavyLayer<Problem>::kOperation, problem.text(), direction, device, {}};
+Question question_of(const Problem& problem, Direction direction, Device device,
+                     WeightUse use = WeightUse::once) {
+  Question out{HeavyLayer<Problem>::kOperation, problem.text(), direction, device, use, {}};
   for (const auto& [name, card] : HeavyLayer<Problem>::algorithms(device.type).entries()) {
     const Support support = support_of(card, problem, direction);
     Verdict verdict{.algorithm = name,
@@ -58,7 +60,7 @@ Question question_of(const Problem& problem, Direction direction, Device device)
                     .reason = support.reason,
                     .auto_ok = card.auto_ok};
     if (support.yes) {
-      verdict.estimated_ms = estimated_ms(card, problem, direction);
+      verdict.estimated_ms = estimated_ms(card, problem, direction, use);
       verdict.workspace_bytes = card.workspace_bytes(problem, direction);
       verdict.prepared_bytes = card.prepared_size(problem, direction);
     }
@@ -87,7 +89,7 @@ CONVSCOPE_API void check_policy(const char* operation, const std::string& policy
                                 const std::vector<std::string>& names);
 
 inline MeasureKey key_of(const Question& question) {
-  return {question.operation, question.problem, question.direction, question.device};
+  return {question.operation, question.problem, question.direction, question.device, question.use};
 }
 
 // The remembered algorithm, when it is still there and may still be chosen, or null.
@@ -101,15 +103,16 @@ const Card<Problem>* measured(const Question& question) {
 // May take long for "measure". Call it once for each problem and keep the answer.
 template <class Problem>
 Choice<Problem> select_algorithm(const std::string& policy, const Problem& problem,
-                                 Direction direction, Device device) {
+                                 Direction direction, Device device,
+                                 WeightUse use = WeightUse::once) {
   const Registry<Card<Problem>>& table = HeavyLayer<Problem>::algorithms(device.type);
-  const Question question = question_of(problem, direction, device);
+  const Question question = question_of(problem, direction, device, use);
   const ChosenNames names = chosen_names(policy, question);
   if (policy == "measure") {
     std::vector<std::string> candidates = candidates_of(question);
     if (problem.is_empty()) candidates.resize(1);  // nothing to time
-    return {&table.get(measured_fastest(key_of(question), candidates,
-                                        [&] { return timing_of(problem, direction, device); }))};
+    return {&table.get(measured_fastest(
+        key_of(question), candidates, [&] { return timing_of(problem, direction, device, use); }))};
   }
   return {&table.get(names.first), names.second.empty() ? nullptr : &table.get(names.second)};
 }
@@ -118,8 +121,8 @@ Choice<Problem> select_algorithm(const std::string& policy, const Problem& probl
 // policy "measure" is answered from the cache or by auto's order: nothing is run.
 template <class Problem>
 std::vector<Verdict> explain(const std::string& policy, const Problem& problem, Direction direction,
-                             Device device) {
-  Question question = question_of(problem, direction, device);
+                             Device device, WeightUse use = WeightUse::once) {
+  Question question = question_of(problem, direction, device, use);
   std::string chosen;
   if (policy == "measure") {
     if (const auto* known = measured<Problem>(question)) chosen = known->name;

@@ -144,8 +144,9 @@ class DynamicOp final : public PlanOp {
                         : direction == Direction::backward_data ? graph.wants_gradient(inputs[0])
                                                                 : !parameters_.empty();
       if (!runs) continue;
+      const WeightUse use = graph.training() ? WeightUse::once : WeightUse::often;
       const ChosenNames names =
-          heavy ? heavy->choose(direction, graph.device()) : ChosenNames{module_.kind(), ""};
+          heavy ? heavy->choose(direction, graph.device(), use) : ChosenNames{module_.kind(), ""};
       out.push_back(
           {layer, direction,
            names.second.empty() ? names.first : cat(names.first, " checked by ", names.second),

@@ -13,6 +13,8 @@
 
 namespace convscope {
 
+inline constexpr int kLineFloats = 16;  // of a cache line
+
 // out[i * out_row + j] = start[i] + sum over d < depth, t < taps of
 //                        w[d w_step + w_at[t] + i] x[d x_step + x_at[t] + j]
 // for channels i < channels and pixels j < pixels.
@@ -30,6 +32,11 @@ struct SumTile {
   const float* start = nullptr;  // [channels], or null: 0
   float* out = nullptr;
   std::int64_t out_row = 0;
+  // A channel tile fetches `ahead_lines` cache lines behind ahead[d ahead_step] while it computes:
+  // weights that are needed soon.
+  const float* ahead = nullptr;
+  std::int64_t ahead_step = 0;
+  int ahead_lines = 0;
 };
 
 // sums[t][k] += sum over p < rows, q < columns of

@@ -87,7 +87,10 @@ void channel_sums(const SumTile& tile) {
   }
   const float* x = tile.x;
   const float* w = tile.w;
+  const float* ahead = tile.ahead;
   for (Index d = tile.depth; d > 0; --d, x += tile.x_step, w += tile.w_step) {
+    for (int i = 0; i < tile.ahead_lines; ++i) __builtin_prefetch(ahead + i * kLineFloats, 0, 2);
+    ahead += tile.ahead_step;
     for (int t = 0; t < tile.taps; ++t) {
       const float* const pixel = x + tile.x_at[t];
       const float* const weights = w + tile.w_at[t];

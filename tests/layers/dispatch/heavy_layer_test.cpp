@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "framework/machine/ceilings.h"
 #include "layers/dispatch/choice_cache.h"
 #include "layers/dispatch/heavy_use.h"
 #include "tests/layers/dispatch/correlation1d.h"
@@ -95,7 +96,7 @@ TEST_F(HeavyLayers, MeasureTimesOnceAndRemembersUnderTheOperation) {
 
 TEST_F(HeavyLayers, MeasureBelievesTheSeconds) {
   const CacheFolder folder;
-  const SecondsOf real = timing_of(kProblem, Direction::forward, kCpu);
+  const SecondsOf real = timing_of(kProblem, Direction::forward, kCpu, WeightUse::once);
   EXPECT_GT(real("sliding"), 0.0);
   EXPECT_GT(real("reference"), 0.0);
   const MeasureKey key{"correlation1d", "a problem", Direction::forward, kCpu};
@@ -224,10 +225,40 @@ TEST_F(HeavyLayers, WeightsArePreparedBehindTheWorkspace) {
 
 TEST_F(HeavyLayers, ChoicesAreKept) {
   const auto cache = make_ref<ChoiceCache<Correlation1dProblem>>(AlgorithmPolicy{});
-  const Choice<Correlation1dProblem>& first = cache->get(kProblem, Direction::forward, kCpu);
+  const auto get = [&](const Correlation1dProblem& problem, Direction direction,
+                       WeightUse use = WeightUse::once) -> const Choice<Correlation1dProblem>& {
+    return cache->get(problem, direction, kCpu, use);
+  };
+  const Choice<Correlation1dProblem>& first = get(kProblem, Direction::forward);
   EXPECT_STREQ(first.algorithm->name, "sliding");
-  EXPECT_EQ(&cache->get(kProblem, Direction::forward, kCpu), &first);
-  EXPECT_STREQ(cache->get(sparse(), Direction::backward_data, kCpu).algorithm->name, "reference");
+  EXPECT_EQ(&get(kProblem, Direction::forward), &first);
+  EXPECT_STREQ(get(sparse(), Direction::backward_data).algorithm->name, "reference");
+}
+
+// An inference prepares the weights once: then the preparation costs nothing, and reading what it
+// left does.
+TEST(Cost, ThePreparationCountsWhereItIsPaid) {
+  set_machine_ceilings({.flops_per_second = 1e9, .bytes_per_second = 1e9});
+  const Cost cost{.flops = 1e6, .bytes = 1e3, .peak_share = 0.5, .prepare_part = 0.75};
+  EXPECT_DOUBLE_EQ(estimated_ms(cost, DeviceType::cpu, DType::f32), 2);
+  EXPECT_DOUBLE_EQ(estimated_ms_prepared(cost, 1000, DeviceType::cpu, DType::f32), 1);  // peak
+  EXPECT_DOUBLE_EQ(estimated_ms_prepared(cost, 9'999'000, DeviceType::cpu, DType::f32), 10);
+  set_machine_ceilings({});
+}
+
+TEST_F(HeavyLayers, ChoosesAndMeasuresForEachUseOfTheWeights) {
+  const CacheFolder folder;
+  const Question once = question_of(kProblem, Direction::forward, kCpu);
+  const Question often = question_of(kProblem, Direction::forward, kCpu, WeightUse::often);
+  const auto pretend = [](double sliding) {
+    return [sliding] {
+      return [sliding](const std::string& name) { return name == "sliding" ? sliding : 2.0; };
+    };
+  };
+  EXPECT_EQ(measured_fastest(key_of(once), {"reference", "sliding"}, pretend(3)), "reference");
+  EXPECT_EQ(measured_fastest(key_of(often), {"reference", "sliding"}, pretend(1)), "sliding");
+  EXPECT_EQ(remembered_fastest(key_of(once)), "reference");
+  EXPECT_GT(timing_of(kProblem, Direction::forward, kCpu, WeightUse::often)("sliding"), 0.0);
 }
 
 TEST_F(HeavyLayers, TablesAskWithoutKnowingTheType) {
@@ -236,7 +267,7 @@ TEST_F(HeavyLayers, TablesAskWithoutKnowingTheType) {
   EXPECT_STREQ(use->operation(), "correlation1d");
   EXPECT_EQ(use->problem(), kProblem.text());
   EXPECT_EQ(use->kernel(), "3");
-  const ChosenNames names = use->choose(Direction::forward, kCpu);
+  const ChosenNames names = use->choose(Direction::forward, kCpu, WeightUse::once);
   EXPECT_EQ(names.first, "sliding");
   EXPECT_EQ(names.second, "reference");
   EXPECT_EQ(use->explain(Direction::backward_data, kCpu).size(), 2u);

@@ -368,12 +368,13 @@ struct Estimate {
 };
 Estimate estimate(const PlanGraph& graph, const Conv2dOp& op) {
   const Conv2dAlgorithm& card = conv2d_algorithms(DeviceType::cpu).get("direct_batch_lanes");
+  const WeightUse use = graph.training() ? WeightUse::once : WeightUse::often;
   Estimate out;
   for (const Direction direction : kDirections) {
     if (direction != Direction::forward && !graph.training()) continue;
     if (direction == Direction::backward_data && !graph.wants_gradient(op.x())) continue;
-    out.chosen_ms += estimated_ms(*op.choice(direction).algorithm, op.problem(), direction);
-    out.lanes_ms += estimated_ms(card, op.problem(), direction);
+    out.chosen_ms += estimated_ms(*op.choice(direction).algorithm, op.problem(), direction, use);
+    out.lanes_ms += estimated_ms(card, op.problem(), direction, use);
   }
   return out;
 }

@@ -33,6 +33,8 @@
 // Choices    kPanelFloats 64 Ki: 256 KiB of L2 beside one block of weights
 //            kTransposeFmas: storing a channel tile transposed costs what 30 (c, r, s) cost
 //            kSlices 16: chunks for the threads when there are few output channels
+//            kPixelsPerWeight 6: a tile waits for its weights when they come from the second cache
+//            and serve fewer pixels (about 3 cycles for a vector, two FMAs a cycle)
 // Source     E. Georganas et al.: Anatomy of High-Performance Deep Learning Convolutions on SIMD
 //            Architectures, SC 2018, arXiv 1808.05567; here without JIT and with NCHW outside
 // Read next  im2col_gemm_cpu.cpp, the same sums with columns; tiles_simd.cpp, the tiles
@@ -158,7 +160,14 @@ class Convolution {
     kernels_.copy(copy, in_ + image * pass_.depth * copy.from_step + first * pass_.in_w, panel);
     for (Index index = block_begin; index < block_end; ++index) {
       const Block block = block_at(pass_, index);
-      for (Index o = row; o < row_end; ++o) run_row(image, o, first, block, panel);
+      for (Index o = row; o < row_end; ++o) {
+        Ahead ahead;
+        if (index + 1 < block_end) {
+          ahead =
+              weights_ahead(image % z_.groups, block_at(pass_, index + 1), o - row, row_end - row);
+        }
+        run_row(image, o, first, block, ahead, panel);
+      }
       epilogue_.finish(out_at(image, block, row), block.count, (row_end - row) * pass_.out_w,
                        pass_.out_h * pass_.out_w);
     }
@@ -168,7 +177,23 @@ class Convolution {
     return out_ + ((image * pass_.channels + block.k) * pass_.out_h + row) * pass_.out_w;
   }
 
-  void run_row(Index image, Index o, Index first, const Block& block, float* panel) const {
+  // The weights of the next block come from memory while this one is computed: each row fetches its
+  // share of them.
+  struct Ahead {
+    const float* weights = nullptr;
+    Index step = 0;  // floats of one channel of `in`
+    int lines = 0;   // of each channel
+  };
+  Ahead weights_ahead(Index g, const Block& next, Index row, Index rows) const {
+    const Index step = pass_.taps * next.width;
+    const Index lines = step / kLineFloats;
+    const Index begin = row * lines / rows;
+    return {weights_ + packed_at(pass_, g, next) + begin * kLineFloats, step,
+            static_cast<int>((row + 1) * lines / rows - begin)};
+  }
+
+  void run_row(Index image, Index o, Index first, const Block& block, const Ahead& ahead,
+               float* panel) const {
     const Index g = image % z_.groups;
     std::array<std::int32_t, kMostTaps> x_at, w_at;
     SumTile tile;
@@ -180,6 +205,9 @@ class Convolution {
     tile.w = weights_ + packed_at(pass_, g, block);
     tile.w_step = pass_.taps * block.width;
     tile.start = b_ == nullptr ? nullptr : b_ + g * pass_.channels + block.k;
+    tile.ahead = ahead.weights;
+    tile.ahead_step = ahead.step;
+    tile.ahead_lines = ahead.lines;
     float* const out = out_at(image, block, o);
     float* const woven = panel + pass_.panel_floats();  // [count, classes, class_w]
     for (Index group = 0; group < pass_.classes; ++group) {
@@ -213,6 +241,7 @@ class Convolution {
       tile.x = panel + tiles.begin(t);
       tile.out = out + tiles.begin(t);
       kernels_.channel_tile(tile, static_cast<int>(width));
+      tile.ahead_lines = 0;  // once in a row
     }
   }
 
@@ -428,6 +457,20 @@ Conv2dSupport supports(const Conv2dProblem& problem, Direction) {
   return {};
 }
 
+constexpr double kPixelsPerWeight = 6;
+constexpr double kFirstCacheBytes = 32 << 10;
+
+// The part of its time in which a channel tile computes: each tile reads all weights of its block
+// again.
+double weights_share(const Pass& pass) {
+  const auto block = static_cast<double>(pass.depth * pass.taps * pass.widest()) * sizeof(float);
+  if (pass.lanes == 1 || block <= kFirstCacheBytes) return 1;
+  const Index most = tile_kernels.get().pixels / (pass.widest() > 2 * pass.lanes ? 2 : 1);
+  const RowTiles tiles(pass.class_w, most);
+  const double height = static_cast<double>(pass.class_w) / static_cast<double>(tiles.tiles);
+  return std::min(1.0, height / kPixelsPerWeight);
+}
+
 // backward_data multiplies zeros left and right of dy where the forward pass read no padding; short
 // rows pay for their list of taps, few channels for loads that serve few FMAs. The constants fit
 // measurements from LeNet to ResNet.
@@ -448,7 +491,8 @@ Conv2dCost cost(const Conv2dProblem& z, Direction direction) {
     if (pass.by_pixels) {
       share *= pass.pixel_share * channels / (channels + 1);
     } else {
-      share *= pass.channel_share * (pass.widest() > 2 * pass.lanes ? 0.83 : 0.97);
+      share *=
+          pass.channel_share * (pass.widest() > 2 * pass.lanes ? 0.83 : 0.97) * weights_share(pass);
     }
     if (pass.taps == 1) share *= 0.93;  // a copy of each pixel for one use
     if (direction == Direction::backward_data) {

@@ -460,12 +460,16 @@ Conv2dCost cost(int m, const Conv2dProblem& z, Direction direction) {
   const bool gradient = direction == Direction::backward_weight;
   const double products = points * tiles * blocks(channels) *
                           (gradient ? blocks(depth) * lanes : static_cast<double>(depth));
-  const double transforms = points * (kPixelFmas * tiles * (blocks(depth) + blocks(channels)) +
-                                      kWeightFmas * static_cast<double>(depth) * blocks(channels));
+  const double of_pixels = points * kPixelFmas * tiles * (blocks(depth) + blocks(channels));
+  const double of_weights = points * kWeightFmas * static_cast<double>(depth) * blocks(channels);
   const auto groups = static_cast<double>(z.groups);
   const double flops = 2 * points * tiles * static_cast<double>(z.k * z.c_per_group());
-  const double cycles = groups * (products / kProductShare + transforms);
-  return {.flops = flops, .bytes = z.nominal_bytes(), .peak_share = flops / (2 * lanes * cycles)};
+  const double cycles = products / kProductShare + of_pixels + of_weights;
+  const bool prepares = !gradient && prepared_bytes(m, z, direction) > 0;
+  return {.flops = flops,
+          .bytes = z.nominal_bytes(),
+          .peak_share = flops / (2 * lanes * groups * cycles),
+          .prepare_part = prepares ? of_weights / cycles : 0};
 }
 
 std::size_t workspace_bytes(int m, const Conv2dProblem& z, Direction direction) {
