@@ -253,14 +253,12 @@ class Convolution {
 };
 
 void forward(const Conv2dForwardArgs& args) {
-  if (args.problem.n == 0) return;
   const Pass pass(args.problem, Direction::forward);
   Convolution(pass, args.x, args.prepared, args.b, args.y, args.workspace, FusedEpilogue(args))
       .run();
 }
 
 void backward_data(const Conv2dBackwardDataArgs& args) {
-  if (args.problem.n == 0) return;
   const Pass pass(args.problem, Direction::backward_data);
   Convolution(pass, args.dy, args.prepared, nullptr, args.dx, args.workspace).run();
 }

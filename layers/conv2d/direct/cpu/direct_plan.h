@@ -67,7 +67,7 @@ struct Pass {
     channel_step = spread(in_rows(row_count) * row_step);
     row_blocks = ceil_div(out_h, row_count);
     blocks = by_pixels ? ceil_div(channels, kernels.rows) : ceil_div(channels, widest());
-    const Index chunks = std::max<Index>(1, z.n * z.groups * row_blocks);
+    const Index chunks = z.n * z.groups * row_blocks;
     splits = std::clamp<Index>(ceil_div(kSlices, chunks), 1, blocks);
     if (z.nominal_flops() / static_cast<double>(chunks) < 1e6) splits = 1;
   }
@@ -169,7 +169,7 @@ struct WeightPlan {
     const Index wanted = ceil_div(kSlices, z.groups * blocks);
     const Index room = std::max<Index>(
         1, (Index{1} << 22) / std::max<Index>(1, z.groups * padded_kernels() * channels * taps));
-    slices = std::clamp<Index>(std::min(wanted, room), 1, std::max<Index>(1, z.n));
+    slices = std::clamp<Index>(std::min(wanted, room), 1, z.n);
   }
   Index in_rows(Index of) const {
     return std::min((of - 1) * z.stride_h + (z.r - 1) * z.dilation_h + 1, z.h);

@@ -198,7 +198,6 @@ void transform_kernel_rows(const Plan& plan, const float* w, Index g, float* spe
 }
 
 std::size_t prepared_bytes(const Conv2dProblem& z, Direction direction) {
-  if (z.n == 0) return 0;
   const Plan plan(z, direction);
   if (plan.depthwise) return fft::depthwise_prepared_bytes(plan);
   return static_cast<std::size_t>(z.groups * plan.weight_floats()) * sizeof(float);
@@ -494,7 +493,6 @@ class WeightGradient : private Passes {
 // ---- the three directions ----------------------------------------------------------------------
 
 void forward(const Conv2dForwardArgs& args) {
-  if (args.problem.n == 0) return;
   const Plan plan(args.problem, Direction::forward);
   if (plan.depthwise) {
     return fft::depthwise_pass(plan, args.x, args.prepared, args.b, args.y, args.workspace,
@@ -505,7 +503,6 @@ void forward(const Conv2dForwardArgs& args) {
 }
 
 void backward_data(const Conv2dBackwardDataArgs& args) {
-  if (args.problem.n == 0) return;
   const Plan plan(args.problem, Direction::backward_data);
   if (plan.depthwise) {
     return fft::depthwise_pass(plan, args.dy, args.prepared, nullptr, args.dx, args.workspace, {});
@@ -514,11 +511,6 @@ void backward_data(const Conv2dBackwardDataArgs& args) {
 }
 
 void backward_weight(const Conv2dBackwardWeightArgs& args) {
-  if (args.problem.n == 0) {
-    auto* const dw = static_cast<float*>(args.dw);
-    if (!args.accumulate) std::fill_n(dw, args.problem.w_shape().numel(), 0.0f);
-    return;
-  }
   const Plan plan(args.problem, Direction::backward_weight);
   if (plan.depthwise) return fft::depthwise_weights(plan, args);
   WeightGradient(plan, args).run();
@@ -554,13 +546,11 @@ Conv2dCost cost(const Conv2dProblem& z, Direction direction) {
   const Plan plan(z, direction);
   const auto lanes = static_cast<double>(plan.lanes);
   const auto [flops, operations] = plan.least;
-  return {.flops = flops,
-          .bytes = z.nominal_bytes(),
-          .peak_share = operations == 0 ? 1 : flops / (2 * lanes * operations)};
+  return {
+      .flops = flops, .bytes = z.nominal_bytes(), .peak_share = flops / (2 * lanes * operations)};
 }
 
 std::size_t workspace_bytes(const Conv2dProblem& z, Direction direction) {
-  if (z.n == 0) return 0;
   const Plan plan(z, direction);
   if (plan.depthwise) return fft::depthwise_bytes(plan);
   return static_cast<std::size_t>(plan.shared_floats() + num_threads() * plan.thread_floats()) *

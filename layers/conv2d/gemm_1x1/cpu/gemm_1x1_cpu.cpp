@@ -88,12 +88,11 @@ struct Plan {
     } else {
       panels = ceil_div(z.n * plane, width);
       panels_at_once = std::clamp<Index>(kPanelFloats / (depth * width), 1, kMostPanels);
-      panels_at_once = std::min(panels_at_once, std::max<Index>(1, ceil_div(panels, kSlices)));
+      panels_at_once = std::min(panels_at_once, ceil_div(panels, kSlices));
       chunks = ceil_div(panels, panels_at_once);
     }
     // Few chunks: each takes a part of the rows.
-    splits =
-        std::clamp<Index>(ceil_div(kSlices, std::max<Index>(1, chunks * z.groups)), 1, tiles.tiles);
+    splits = std::clamp<Index>(ceil_div(kSlices, chunks * z.groups), 1, tiles.tiles);
     if (z.nominal_flops() < kChunkFlops) splits = 1;
   }
 
@@ -330,13 +329,11 @@ class Product {
 };
 
 void forward(const Conv2dForwardArgs& args) {
-  if (args.problem.n == 0) return;
   const Plan plan(args.problem, Direction::forward);
   Product(plan, args.x, args.prepared, args.b, args.y, args.workspace, FusedEpilogue(args)).run();
 }
 
 void backward_data(const Conv2dBackwardDataArgs& args) {
-  if (args.problem.n == 0) return;
   const Plan plan(args.problem, Direction::backward_data);
   Product(plan, args.dy, args.prepared, nullptr, args.dx, args.workspace).run();
 }
@@ -358,7 +355,7 @@ struct WeightPlan {
         rows_at_once(std::clamp<Index>(kRun / columns, 1, rows)),
         columns_at_once(rows == 1 ? std::min(columns, kRun) : columns) {
     const Index wanted = ceil_div(kSlices, z.groups * blocks);
-    slices = std::clamp<Index>(wanted, 1, std::max<Index>(1, z.n));
+    slices = std::clamp<Index>(wanted, 1, z.n);
   }
   Index block_floats() const { return piece_floats(width * channels); }
   Index sums_floats() const { return slices * z.groups * blocks * block_floats(); }

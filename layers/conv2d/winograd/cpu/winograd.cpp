@@ -378,7 +378,6 @@ class WeightGradient {
 }  // namespace
 
 std::size_t prepared_bytes(int m, const Conv2dProblem& z, Direction direction) {
-  if (z.n == 0) return 0;
   return static_cast<std::size_t>(Pass(m, z, direction).prepared_floats()) * sizeof(float);
 }
 
@@ -396,7 +395,6 @@ void prepare_weights(int m, const Conv2dPrepareArgs& args) {
 }
 
 void forward(int m, const Conv2dForwardArgs& args) {
-  if (args.problem.n == 0) return;
   const Pass pass(m, args.problem, Direction::forward);
   Convolution(pass, args.x, args.w, args.prepared, args.b, args.y, args.workspace,
               FusedEpilogue(args))
@@ -404,17 +402,11 @@ void forward(int m, const Conv2dForwardArgs& args) {
 }
 
 void backward_data(int m, const Conv2dBackwardDataArgs& args) {
-  if (args.problem.n == 0) return;
   const Pass pass(m, args.problem, Direction::backward_data);
   Convolution(pass, args.dy, args.w, args.prepared, nullptr, args.dx, args.workspace).run();
 }
 
 void backward_weight(int m, const Conv2dBackwardWeightArgs& args) {
-  if (args.problem.n == 0) {
-    auto* const dw = static_cast<float*>(args.dw);
-    if (!args.accumulate) std::fill_n(dw, args.problem.w_shape().numel(), 0.0f);
-    return;
-  }
   const WeightPlan plan(m, args.problem);
   WeightGradient(plan, args).run();
 }
@@ -469,7 +461,6 @@ Conv2dCost cost(int m, const Conv2dProblem& z, Direction direction) {
 }
 
 std::size_t workspace_bytes(int m, const Conv2dProblem& z, Direction direction) {
-  if (z.n == 0) return 0;
   Index floats = 0;
   if (direction == Direction::backward_weight) {
     const WeightPlan plan(m, z);

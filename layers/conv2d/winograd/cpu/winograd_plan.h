@@ -75,9 +75,9 @@ struct Pass {
       wanted = kPointsFloats / (per_tile * (depth_blocks + channel_blocks));
       wanted = std::clamp<Index>(wanted, 28, 112);
     }
-    block_strips = std::clamp<Index>(wanted / tiling.across, 1, std::max<Index>(1, tiling.strips));
+    block_strips = std::clamp<Index>(wanted / tiling.across, 1, tiling.strips);
     blocks = ceil_div(tiling.strips, block_strips);
-    if (blocks > 0) block_strips = ceil_div(tiling.strips, blocks);
+    block_strips = ceil_div(tiling.strips, blocks);
     block_tiles = block_strips * tiling.across;
     v_point = odd_lines(depth_blocks * block_tiles * lanes);
     m_point = odd_lines((by_panels ? kernels.vectors : channel_blocks) * block_tiles * lanes);
@@ -139,9 +139,9 @@ struct WeightPlan {
                 tiles * per_tile <= kMostSharedFloats;
     const Index wanted =
         by_panels ? tiles : std::clamp<Index>(2 * kPointsFloats / per_tile, 56, 160);
-    block_strips = std::clamp<Index>(wanted / tiling.across, 1, std::max<Index>(1, tiling.strips));
+    block_strips = std::clamp<Index>(wanted / tiling.across, 1, tiling.strips);
     blocks = ceil_div(tiling.strips, block_strips);
-    if (blocks > 0) block_strips = ceil_div(tiling.strips, blocks);
+    block_strips = ceil_div(tiling.strips, blocks);
     block_tiles = block_strips * tiling.across;
     x_point = odd_lines(channel_blocks * block_tiles * lanes);
     y_point = odd_lines(kernel_blocks * block_tiles * lanes);
