@@ -51,7 +51,6 @@
 #include "framework/ops/gemm/gemm_kernels.h"
 #include "framework/parallel.h"
 #include "layers/conv2d/algorithm.h"
-#include "layers/conv2d/epilogue.h"
 #include "layers/conv2d/fft/cpu/fft_depthwise.h"
 #include "layers/conv2d/fft/cpu/fft_plan.h"
 
@@ -218,17 +217,10 @@ void prepare_weights(const Conv2dPrepareArgs& args) {
 
 class Convolution : private Passes {
  public:
-  Convolution(const Plan& plan, const void* in, const void* prepared, const void* b, void* out,
-              void* workspace, const FusedEpilogue& epilogue = {})
-      : Passes(plan, workspace),
-        in_(static_cast<const float*>(in)),
-        w_rows_(static_cast<const float*>(prepared)),
-        b_(static_cast<const float*>(b)),
-        out_(static_cast<float*>(out)),
-        epilogue_(epilogue) {}
+  Convolution(const Plan& plan, const DataPass& data) : Passes(plan, data.workspace), data_(data) {}
 
   void run() const {
-    const Source source{in_,       plan_.depth, plan_.in_h,     plan_.in_w,
+    const Source source{data_.in,  plan_.depth, plan_.in_h,     plan_.in_w,
                         plan_.top, plan_.left,  plan_.rows.in,  plan_.columns.in,
                         1.0f,      h_,          plan_.in_pair()};
     for (Index g = 0; g < z_.groups; ++g) {
@@ -258,7 +250,7 @@ class Convolution : private Passes {
       kernel.conjugate = plan_.forward;
       kernel.rows = static_cast<int>(z_.r);
       kernel.from_step = z_.r * 2 * lanes;
-      kernel.from = w_rows_ + g * plan_.weight_floats() + pair * plan_.weight_pair() +
+      kernel.from = data_.prepared + g * plan_.weight_floats() + pair * plan_.weight_pair() +
                     k * plan_.depth * kernel.from_step;
       kernel.to = u;
       kernel.point_step = plan_.u_point();
@@ -329,24 +321,20 @@ class Convolution : private Passes {
         rows.pair_step = plan_.out_pair();
         rows.to = panel;
         rows.to_row = plan_.columns.out * lanes;
-        rows.bias = b_ == nullptr ? nullptr : b_ + channel;
+        rows.bias = data_.b == nullptr ? nullptr : data_.b + channel;
         rows.lanes = static_cast<int>(lanes_of(k, plan_.channels));
         rows_.rows_back(rows);
-        float* const to = out_ + (tile.image * z_.groups * plan_.channels + channel) * plane +
+        float* const to = data_.out + (tile.image * z_.groups * plan_.channels + channel) * plane +
                           tile.row * plan_.out_w + tile.column;
         for (Index i = 0; i < height; ++i) {
           kernels_.scatter(panel + i * rows.to_row, width, rows.lanes, to + i * plan_.out_w, plane);
-          epilogue_.finish(to + i * plan_.out_w, rows.lanes, width, plane);
+          data_.epilogue.finish(to + i * plan_.out_w, rows.lanes, width, plane);
         }
       }
     });
   }
 
-  const float* const in_;
-  const float* const w_rows_;
-  const float* const b_;
-  float* const out_;
-  const FusedEpilogue epilogue_;
+  const DataPass data_;  // prepared: the spectra of the kernels' rows
 };
 
 // ---- backward_weight ---------------------------------------------------------------------------
@@ -494,20 +482,14 @@ class WeightGradient : private Passes {
 
 void forward(const Conv2dForwardArgs& args) {
   const Plan plan(args.problem, Direction::forward);
-  if (plan.depthwise) {
-    return fft::depthwise_pass(plan, args.x, args.prepared, args.b, args.y, args.workspace,
-                               FusedEpilogue(args));
-  }
-  Convolution(plan, args.x, args.prepared, args.b, args.y, args.workspace, FusedEpilogue(args))
-      .run();
+  if (plan.depthwise) return fft::depthwise_pass(plan, DataPass(args));
+  Convolution(plan, DataPass(args)).run();
 }
 
 void backward_data(const Conv2dBackwardDataArgs& args) {
   const Plan plan(args.problem, Direction::backward_data);
-  if (plan.depthwise) {
-    return fft::depthwise_pass(plan, args.dy, args.prepared, nullptr, args.dx, args.workspace, {});
-  }
-  Convolution(plan, args.dy, args.prepared, nullptr, args.dx, args.workspace).run();
+  if (plan.depthwise) return fft::depthwise_pass(plan, DataPass(args));
+  Convolution(plan, DataPass(args)).run();
 }
 
 void backward_weight(const Conv2dBackwardWeightArgs& args) {

@@ -407,6 +407,24 @@ class Passes {
   float* const s_;  // backward_weight only
 };
 
+// ---- the three directions ----------------------------------------------------------------------
+
+template <int M>
+void forward(const Conv2dForwardArgs& args) {
+  Passes<M>(args.problem, Direction::forward, args.workspace)
+      .convolve(args.x, args.prepared, args.b, args.epilogue, args.y);
+}
+template <int M>
+void backward_data(const Conv2dBackwardDataArgs& args) {
+  Passes<M>(args.problem, Direction::backward_data, args.workspace)
+      .convolve(args.dy, args.prepared, nullptr, {}, args.dx);
+}
+template <int M>
+void backward_weight(const Conv2dBackwardWeightArgs& args) {
+  Passes<M>(args.problem, Direction::backward_weight, args.workspace)
+      .gradient(args.x, args.dy, args.accumulate, args.dw);
+}
+
 // ---- what the cards say ------------------------------------------------------------------------
 
 inline Conv2dSupport supports_3x3(const Conv2dProblem& z, Direction) {
