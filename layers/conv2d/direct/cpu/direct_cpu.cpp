@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// direct_cpu.cpp: convolution by register tiles that read every pixel where it lies: the sums of a
-// matrix product without its matrix of columns (implicit GEMM).
+// direct_cpu.cpp: direct convolution: the textbook's products, with a tile of outputs in registers
+// over all of its sum and pixels that are read where they lie.
 //
 // Formula    y[n,k,p,q] = b[k] + sum over c, r, s of w[k,c,r,s] x[n, g C/G + c,
 //            p stride_h - pad_top + r dilation_h, q stride_w - pad_left + s dilation_w], or 0
@@ -421,7 +421,7 @@ std::size_t workspace_bytes(const Conv2dProblem& problem, Direction direction) {
 const Conv2dAlgorithm kCard{
     .name = "direct",
     .device = DeviceType::cpu,
-    .idea = "register tiles over pixels where they lie: the matrix product without its matrix",
+    .idea = "direct convolution: a tile of sums stays in registers, and x is read where it lies",
     .paper =
         "Georganas et al. 2018: Anatomy of High-Performance Deep Learning Convolutions on SIMD "
         "Architectures, arXiv 1808.05567",

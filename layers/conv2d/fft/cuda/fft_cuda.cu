@@ -37,6 +37,7 @@
 
 #include "framework/cuda/blas.cuh"
 #include "framework/cuda/launch.cuh"
+#include "framework/machine/ceilings.h"
 #include "framework/memory/memory.h"
 #include "layers/conv2d/algorithm.h"
 #include "layers/conv2d/fft/cuda/fft_passes.cuh"
@@ -49,6 +50,11 @@ using fft::Index;
 constexpr Index kSpectraBytes = Index{256} << 20;
 constexpr int kLengths[] = {16, 32, 64};
 constexpr Index kLargestKernel = 33;
+// What the length of the transforms is chosen by: numbers of a GPU that was never measured, so that
+// measuring one does not change the bits of a result. Transforms reach five sevenths of a copy,
+// products of complex numbers half of the peak.
+constexpr double kBytesPerSecond = 5.0 / 7 * kUnmeasuredGpu.copy_bytes;
+constexpr double kFlopsPerSecond = kUnmeasuredGpu.f32_flops / 2;
 
 // One axis of the problem without strides: `in` positions from -pad on, `out` outputs, `taps`.
 struct Span {
@@ -161,7 +167,7 @@ struct Plan {
     const double count =
         number(z.n * ceil_div(virtual_out(down), rows) * ceil_div(virtual_out(across), columns));
     const double bytes = 16 * f * (count * number(depth + channels) + number(z.k * z.c));
-    return bytes / 3e12 + 8 * f * count * number(z.k * z.c) / 25e12;
+    return bytes / kBytesPerSecond + 8 * f * count * number(z.k * z.c) / kFlopsPerSecond;
   }
 };
 
