@@ -20,6 +20,9 @@
 //
 // Of a problem is asked: text(), check(), nominal_flops(), nominal_bytes(), is_empty() (no samples:
 // nothing to compute), dtype, math, types, weight_format and operands(direction) (operands.h).
+//
+// Of an empty problem a card is asked supports() alone. select.h and run.h answer the rest, so its
+// other functions may count on one sample at least.
 #pragma once
 
 #include <cstddef>
@@ -43,8 +46,8 @@ struct Support {
   static Support no(std::string why) { return {false, std::move(why)}; }
 };
 
-// How often weights are used that have been prepared: by the one call that they are prepared for, as
-// in training, or by many, as in inference.
+// How often weights are used that have been prepared: by the one call that they are prepared for,
+// as in training, or by many, as in inference.
 enum class WeightUse { once, often };
 
 // FLOPs really executed and bytes really moved to and from memory. peak_share: the part of the

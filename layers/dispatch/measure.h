@@ -42,8 +42,8 @@ CONVSCOPE_API double best_seconds(const std::function<void()>& run, Device devic
 CONVSCOPE_API void forget_measured();
 CONVSCOPE_API std::string measure_cache_path(const char* operation, Device device);
 
-// Seconds of one run of each named algorithm, all on the same random numbers; the preparation of the
-// weights counts when they are used once.
+// Seconds of one run of each named algorithm, all on the same random numbers; the preparation of
+// the weights counts when they are used once.
 template <class Problem>
 SecondsOf timing_of(const Problem& problem, Direction direction, Device device, WeightUse use) {
   const Operands operands = random_operands(problem.operands(direction), device);

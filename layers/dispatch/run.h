@@ -10,7 +10,7 @@
 namespace convscope {
 
 // What one call of a card needs beside its tensors: workspace and, behind it, the prepared weights.
-// Both count as workspace memory.
+// Both count as workspace memory. The problem has samples.
 template <class Problem>
 class Scratch {
  public:

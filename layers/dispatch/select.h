@@ -31,14 +31,15 @@ struct Verdict {
   std::string idea;
   bool accepts = false;
   std::string reason;       // why not; or, when it accepts, what else speaks against it
-  double estimated_ms = 0;  // 0 when it refuses
+  double estimated_ms = 0;  // 0 when it refuses, or when there are no samples
   std::size_t workspace_bytes = 0;
   std::size_t prepared_bytes = 0;
   bool auto_ok = true;
   bool chosen = false;  // by the policy
 };
 
-// What every card of a device says of one problem in one direction; sorted by name.
+// What every card of a device says of one problem in one direction; sorted by name. Without samples
+// nothing will run (run.h), so a card is asked whether it takes the problem, and nothing else.
 struct Question {
   const char* operation;
   std::string problem;
@@ -59,7 +60,7 @@ Question question_of(const Problem& problem, Direction direction, Device device,
                     .accepts = support.yes,
                     .reason = support.reason,
                     .auto_ok = card.auto_ok};
-    if (support.yes) {
+    if (support.yes && !problem.is_empty()) {
       verdict.estimated_ms = estimated_ms(card, problem, direction, use);
       verdict.workspace_bytes = card.workspace_bytes(problem, direction);
       verdict.prepared_bytes = card.prepared_size(problem, direction);

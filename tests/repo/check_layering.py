@@ -18,6 +18,8 @@ MAY_INCLUDE = {
 # A heavy layer is a folder of rooms, one for each algorithm. What two rooms use stands in `shared`.
 HEAVY = [("layers", "conv2d")]
 SHARED = "shared"
+# What all heavy layers share: it knows no layer, so of `layers` it includes itself alone.
+DISPATCH = ("layers", "dispatch")
 
 
 def problems(root):
@@ -34,9 +36,16 @@ def problems(root):
                 found.append(f"{where}: \"{target}\" is not a file, seen from the repository's root")
             elif first not in MAY_INCLUDE[folder]:
                 found.append(f"{where}: {folder} must not include {first} ({target})")
+            elif path.parts[:2] == DISPATCH and first == "layers" and not inside(target, DISPATCH):
+                found.append(f"{where}: {'/'.join(DISPATCH)} knows no layer, so it must not include "
+                             f"{target}")
             else:
                 found += room_problems(path, where, target)
     return found
+
+
+def inside(target, folder):
+    return pathlib.PurePosixPath(target).parts[:2] == folder
 
 
 def room_of(path):

@@ -80,6 +80,22 @@ class Tree(unittest.TestCase):
                     "tiles.cpp:2: shared includes a header of room fft",
                     "quant/q.cpp:2: a file outside of the rooms includes a header of room shared")
 
+    def test_layering_keeps_dispatch_free_of_layers(self):
+        for path in ("layers/conv2d/problem.h", "layers/linear/linear.h", "layers/module.h",
+                     "layers/dispatch/card.h"):
+            self.add(path, header(pathlib.Path(path).name))
+        allowed = '#include "framework/good.h"\n#include "layers/dispatch/card.h"\n'
+        self.add("layers/dispatch/run.h", header("run.h", allowed))
+        self.add("layers/linear/card_user.h", header("card_user.h", allowed))
+        self.expect(check_layering.problems(self.root))
+        self.add("layers/dispatch/card.cpp", SPDX + allowed +
+                 '#include "layers/conv2d/problem.h"\n#include "layers/linear/linear.h"\n'
+                 '#include "layers/module.h"\n')
+        self.expect(check_layering.problems(self.root),
+                    "card.cpp:4: layers/dispatch knows no layer, so it must not include "
+                    "layers/conv2d/problem.h",
+                    "card.cpp:5: layers/dispatch knows no layer", "layers/module.h")
+
     def test_markdown_knows_the_scars_of_clang_format(self):
         good = "# The step\n\n1. **Describe.** see `a/b.h`\n2. x\n\n```\n#include\n.\n```\n"
         self.add("layers/README.md", good)

@@ -38,6 +38,17 @@ inline std::vector<Conv2dProblem> shapes_of(const std::string& name) {
   return out;
 }
 
+// A 3x3, a 1x1 and a depthwise convolution of N images: every card takes one of them.
+inline std::vector<Conv2dProblem> small_problems(std::int64_t n) {
+  std::vector<Conv2dProblem> out;
+  for (const char* text : {"c=4,h=9,w=8,k=8,r=3,s=3,pad=1", "c=8,h=7,w=6,k=12",
+                           "c=6,h=9,w=8,k=6,r=3,s=3,pad=1,groups=6"}) {
+    out.push_back(Conv2dProblem::parse(text));
+    out.back().n = n;
+  }
+  return out;
+}
+
 // The same kind of problem, small enough for the double reference: fewer images, then smaller
 // images, then fewer channels.
 inline Conv2dProblem shrunk(Conv2dProblem problem, double most_flops = 2e6) {

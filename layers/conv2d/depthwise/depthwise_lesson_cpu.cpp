@@ -123,14 +123,8 @@ const Conv2dAlgorithm kCard{
     .idea = "lesson: one plane under one small kernel, and no sum over channels",
     .paper = "Sifre 2014: Rigid-Motion Scattering for Image Classification (thesis)",
     .supports = supports,
-    // Each product has a test of the border: 2 FLOPs in about 8 cycles, where a core can do 32 in
-    // each.
-    .cost =
-        [](const Conv2dProblem& z, Direction) {
-          return Conv2dCost{
-              .flops = z.nominal_flops(), .bytes = z.nominal_bytes(), .peak_share = 1.0 / 128};
-        },
-    .workspace_bytes = [](const Conv2dProblem&, Direction) { return std::size_t{0}; },
+    .cost = one_product_in<8>,  // each has a test of the border
+    .workspace_bytes = empty_blackboard,
     .error_growth = 4,
     .exact_on_integers = true,
     .auto_ok = false,

@@ -103,14 +103,8 @@ const Conv2dAlgorithm kCard{
     .idea = "lesson: one product after the other; three directions, one loop nest",
     .paper = "Dumoulin, Visin 2016: A guide to convolution arithmetic, arXiv 1603.07285",
     .supports = [](const Conv2dProblem& z, Direction) { return lesson_takes(z.dtype); },
-    // A sum in memory waits for its last store: 2 FLOPs in about 8 cycles, where a core can do 32
-    // in each.
-    .cost =
-        [](const Conv2dProblem& z, Direction) {
-          return Conv2dCost{
-              .flops = z.nominal_flops(), .bytes = z.nominal_bytes(), .peak_share = 1.0 / 128};
-        },
-    .workspace_bytes = [](const Conv2dProblem&, Direction) { return std::size_t{0}; },
+    .cost = one_product_in<8>,  // a sum in memory waits for its last store
+    .workspace_bytes = empty_blackboard,
     .error_growth = 4,
     .exact_on_integers = true,
     .auto_ok = false,

@@ -105,6 +105,16 @@ void watched(const Args& args, Recorder& recorder) {
 // A lesson takes f32; of f64 there is the reference. Comes first in supports().
 CONVSCOPE_API Conv2dSupport lesson_takes(DType dtype);
 
+// The cost of a lesson that makes one product in kCycles cycles. A core can make 16 in each cycle:
+// two vectors of eight.
+template <int kCycles>
+Conv2dCost one_product_in(const Conv2dProblem& z, Direction) {
+  return {
+      .flops = z.nominal_flops(), .bytes = z.nominal_bytes(), .peak_share = 1.0 / (16 * kCycles)};
+}
+// The workspace of a lesson that makes no arrays of its own.
+inline std::size_t empty_blackboard(const Conv2dProblem&, Direction) { return 0; }
+
 // ---- the watched runs of all lessons, by the name of the card ----------------------------------
 
 struct Conv2dLesson {

@@ -9,6 +9,7 @@
 
 #include "layers/conv2d/execute.h"
 #include "tests/support/cases.h"
+#include "tests/support/empty_batch.h"
 #include "tests/support/numbers.h"
 #include "tests/support/numerics.h"
 
@@ -67,6 +68,7 @@ void check_all(const std::vector<Conv2dProblem>& problems) {
     }
   };
   for (const Conv2dProblem& problem : problems) {
+    if (problem.is_empty()) continue;  // no card is called: Card.TakesAnEmptyBatch
     check_cards(problem, false);
     // Lessons are slow: the same problems, smaller.
     const Conv2dProblem small = testing::shrunk(problem, 1e5);
@@ -304,27 +306,55 @@ TEST(Conv2dTable, HoldsACardForEveryAlgorithmFile) {
   EXPECT_TRUE(found.contains("reference_cpu.cpp"));
 }
 
-TEST(Conv2dTable, CardsAreComplete) {
-  const Conv2dProblem problem = Conv2dProblem::parse("n=2,c=4,h=8,w=8,k=8,r=3,s=3,pad=1");
-  for (const auto& [name, algorithm] : algorithms().entries()) {
-    SCOPED_TRACE(name);
-    EXPECT_EQ(algorithm.name, name);
-    EXPECT_GT(std::string_view(algorithm.idea).size(), 10u);
-    EXPECT_GT(std::string_view(algorithm.paper).size(), 10u);
-    EXPECT_GT(algorithm.error_growth, 0.0);
-    EXPECT_EQ(algorithm.prepared_bytes == nullptr, algorithm.prepare_weights == nullptr);
-    bool any = false;
-    for (const Direction direction : kDirections) {
-      any = any || algorithm.offers(direction);
-      if (!support_of(algorithm, problem, direction).yes) continue;
-      const Conv2dCost cost = algorithm.cost(problem, direction);
-      EXPECT_GT(cost.flops, 0.0);
-      EXPECT_GT(cost.bytes, 0.0);
-      EXPECT_GT(cost.peak_share, 0.0);
-      EXPECT_LE(cost.peak_share, 1.0);
+// ---- one card ----------------------------------------------------------------------------------
+
+// For whoever writes a card: --gtest_filter='*/<its name>' selects it.
+class Card : public ::testing::TestWithParam<std::string> {
+ protected:
+  const Conv2dAlgorithm& card() const { return algorithms().get(GetParam()); }
+  // Calls check(problem, direction) for what it takes of a few small problems; it must take some.
+  template <class Check>
+  void on_small_problems(const Check& check) const {
+    int taken = 0;
+    for (const Conv2dProblem& problem : testing::small_problems(3)) {
+      for (const Direction direction : kDirections) {
+        if (!support_of(card(), problem, direction).yes) continue;
+        ++taken;
+        check(problem, direction);
+      }
     }
-    EXPECT_TRUE(any) << "no direction is offered";
+    EXPECT_GT(taken, 0) << "it takes no problem of small_problems()";
   }
+};
+INSTANTIATE_TEST_SUITE_P(Conv2d, Card, ::testing::ValuesIn(algorithms().names()),
+                         [](const auto& name) { return name.param; });
+
+TEST_P(Card, IsComplete) {
+  EXPECT_EQ(card().name, GetParam());
+  EXPECT_GT(std::string_view(card().idea).size(), 10u);
+  EXPECT_GT(std::string_view(card().paper).size(), 10u);
+  EXPECT_GT(card().error_growth, 0.0);
+  EXPECT_EQ(card().prepared_bytes == nullptr, card().prepare_weights == nullptr);
+  on_small_problems([&](const Conv2dProblem& problem, Direction direction) {
+    const Conv2dCost cost = card().cost(problem, direction);
+    EXPECT_GT(cost.flops, 0.0);
+    EXPECT_GT(cost.bytes, 0.0);
+    EXPECT_GT(cost.peak_share, 0.0);
+    EXPECT_LE(cost.peak_share, 1.0);
+  });
+}
+
+TEST_P(Card, TakesAnEmptyBatch) { EXPECT_EQ(testing::fault_with_no_images(card()), ""); }
+
+TEST_P(Card, AgreesWithTheReferenceOnASmallProblem) {
+  const MachineScope scope;
+  on_small_problems([&](const Conv2dProblem& problem, Direction direction) {
+    ConvolutionCase bounded(problem, Tier::bounded);
+    EXPECT_EQ(check_on_every_machine(bounded, card(), direction), "");
+    if (!card().exact_on_integers) return;
+    ConvolutionCase exact(problem, Tier::exact);
+    EXPECT_EQ(check_on_every_machine(exact, card(), direction), "");
+  });
 }
 
 }  // namespace

@@ -194,19 +194,6 @@ TEST_F(DepthwiseOnCuda, ManyPlanesInATileAndFewInTheLast) {
   check("n=3,c=21,h=8,w=8,k=21,groups=21,r=3,s=3,pad=1");
 }
 
-TEST_F(DepthwiseOnCuda, AnEmptyBatchGivesNoGradient) {
-  const Conv2dProblem z = Conv2dProblem::parse("n=0,c=2,h=8,w=8,k=2,groups=2,r=3,s=3,pad=1");
-  const Inputs in(z);
-  const Placed w(in.w, 0), dw(in.dw_before, 0);
-  const Conv2dAlgorithm& depthwise = card(DeviceType::cuda, "depthwise");
-  depthwise.forward({z, nullptr, w.data(), nullptr, nullptr, nullptr});
-  depthwise.backward_data({z, nullptr, w.data(), nullptr, nullptr});
-  depthwise.backward_weight({z, nullptr, nullptr, dw.data(), true, nullptr});
-  expect_equal(dw.read(), in.dw_before, "dw added to");
-  depthwise.backward_weight({z, nullptr, nullptr, dw.data(), false, nullptr});
-  expect_equal(dw.read(), Values(in.w.size(), 0.0f), "dw assigned");
-}
-
 TEST_F(DepthwiseOnCuda, WhatIsNotANumberStaysWhereItBelongs) {
   // The first column of x meets only the taps s = 0 (no padding): the other gradients are numbers.
   for (const char* text :

@@ -212,11 +212,6 @@ TEST_F(FewChannelConvOnCuda, two_runs_give_the_same_bits) {
   for (std::size_t i = 0; i < one.size(); ++i) EXPECT_TRUE(testing::same_bits(one[i], two[i]));
 }
 
-TEST_F(FewChannelConvOnCuda, no_samples_are_no_launch) {
-  few_channel_forward_kernel.get(cuda())({});
-  few_channel_backward_kernel.get(cuda())({});
-}
-
 // No device is needed for the rest.
 TEST(FewChannelConv, refuses_with_a_sentence_what_does_not_fit) {
   const auto refusal = [](const Sizes& z, bool wants_dx = false) {

@@ -210,6 +210,11 @@ TEST_F(HeavyLayers, NoKernelIsCalledWithoutSamples) {
   }
   const CacheFolder folder;
   EXPECT_EQ(chosen("measure", empty), "sliding");  // and nothing was timed
+  for (const Verdict& one : explain("auto", empty, Direction::forward, kCpu)) {
+    EXPECT_TRUE(one.accepts) << one.algorithm;
+    EXPECT_EQ(one.estimated_ms, 0) << one.algorithm;  // its cost was not asked: it has bytes of w
+    EXPECT_EQ(one.workspace_bytes + one.prepared_bytes, 0u) << one.algorithm;
+  }
 }
 
 TEST_F(HeavyLayers, WeightsArePreparedBehindTheWorkspace) {

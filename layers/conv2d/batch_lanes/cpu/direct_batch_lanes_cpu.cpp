@@ -116,7 +116,6 @@ void prepare_weights(const Conv2dPrepareArgs& args) {
 // ---- the three directions ----------------------------------------------------------------------
 
 void forward(const Conv2dForwardArgs& args) {
-  if (args.problem.n == 0) return;
   const Plan plan(args.problem, Direction::forward);
   const LanesKernels& kernels = lanes_kernels.get();
   const FusedEpilogue epilogue(args);
@@ -138,7 +137,6 @@ void forward(const Conv2dForwardArgs& args) {
 }
 
 void backward_data(const Conv2dBackwardDataArgs& args) {
-  if (args.problem.n == 0) return;
   const Plan plan(args.problem, Direction::backward_data);
   const LanesKernels& kernels = lanes_kernels.get();
   const auto* const dy = static_cast<const float*>(args.dy);
@@ -236,7 +234,7 @@ Conv2dCost cost(const Conv2dProblem& problem, Direction direction) {
                         static_cast<double>(plan.x_size() + plan.y_size());
   return {.flops = flops,
           .bytes = 2 * problem.nominal_bytes(),
-          .peak_share = share_beside(flops, flops == 0 ? 1 : flops / (tiles + copies), 300)};
+          .peak_share = share_beside(flops, flops / (tiles + copies), 300)};
 }
 
 std::size_t workspace_bytes(const Conv2dProblem& problem, Direction direction) {

@@ -163,7 +163,7 @@ void backward_data(const Conv2dBackwardDataArgs& args) {
 }
 
 Index slices_of(const Conv2dProblem& z) {
-  return std::clamp<Index>((kSlices + z.k - 1) / z.k, 1, std::max<Index>(1, z.n));
+  return std::clamp<Index>((kSlices + z.k - 1) / z.k, 1, z.n);
 }
 
 void backward_weight(const Conv2dBackwardWeightArgs& args) {
@@ -177,7 +177,7 @@ void backward_weight(const Conv2dBackwardWeightArgs& args) {
   const Index multiplier = z.k_per_group();
   const Index taps = z.r * z.s;
   const Index slices = slices_of(z);
-  const Index grain = std::max<Index>(1, grain_of(z) / std::max<Index>(1, z.n / slices));
+  const Index grain = std::max<Index>(1, grain_of(z) / (z.n / slices));
   parallel_for(slices * z.k, grain, [&](Index begin, Index end) {
     for (Index job = begin; job < end; ++job) {  // slice K + k
       const Index k = job % z.k;

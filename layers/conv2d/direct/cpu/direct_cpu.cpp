@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// direct_cpu.cpp: convolution by register tiles that read every pixel where it lies: the sums of a
-// matrix product without its matrix of columns (implicit GEMM).
+// direct_cpu.cpp: direct convolution: the textbook's products, with a tile of outputs in registers
+// over all of its sum and pixels that are read where they lie.
 //
 // Formula    y[n,k,p,q] = b[k] + sum over c, r, s of w[k,c,r,s] x[n, g C/G + c,
 //            p stride_h - pad_top + r dilation_h, q stride_w - pad_left + s dilation_w], or 0
@@ -46,7 +46,7 @@
 #include "framework/parallel.h"
 #include "layers/conv2d/algorithm.h"
 #include "layers/conv2d/direct/cpu/direct_plan.h"
-#include "layers/conv2d/epilogue.h"
+#include "layers/conv2d/shared/data_pass.h"
 #include "layers/conv2d/shared/tiles.h"
 
 namespace convscope {
@@ -117,17 +117,8 @@ void prepare_weights(const Conv2dPrepareArgs& args) {
 
 class Convolution {
  public:
-  Convolution(const Pass& pass, const void* in, const void* prepared, const void* b, void* out,
-              void* workspace, const FusedEpilogue& epilogue = {})
-      : pass_(pass),
-        z_(pass.z),
-        kernels_(tile_kernels.get()),
-        in_(static_cast<const float*>(in)),
-        b_(static_cast<const float*>(b)),
-        out_(static_cast<float*>(out)),
-        weights_(static_cast<const float*>(prepared)),
-        scratch_(static_cast<float*>(workspace)),
-        epilogue_(epilogue) {}
+  Convolution(const Pass& pass, const DataPass& data)
+      : pass_(pass), z_(pass.z), kernels_(tile_kernels.get()), data_(data) {}
 
   void run() const {
     const Index per_image = pass_.row_blocks * pass_.splits;
@@ -137,7 +128,7 @@ class Convolution {
       const Index split = chunk % pass_.splits;
       run_rows(image, rows * pass_.row_count, split * pass_.blocks / pass_.splits,
                (split + 1) * pass_.blocks / pass_.splits,
-               scratch_ + thread * pass_.thread_floats());
+               data_.workspace + thread * pass_.thread_floats());
     });
   }
 
@@ -157,7 +148,8 @@ class Convolution {
     copy.to_step = pass_.channel_step;
     copy.to_row = pass_.row_step;
     copy.phase_step = pass_.columns;
-    kernels_.copy(copy, in_ + image * pass_.depth * copy.from_step + first * pass_.in_w, panel);
+    kernels_.copy(copy, data_.in + image * pass_.depth * copy.from_step + first * pass_.in_w,
+                  panel);
     for (Index index = block_begin; index < block_end; ++index) {
       const Block block = block_at(pass_, index);
       for (Index o = row; o < row_end; ++o) {
@@ -168,13 +160,13 @@ class Convolution {
         }
         run_row(image, o, first, block, ahead, panel);
       }
-      epilogue_.finish(out_at(image, block, row), block.count, (row_end - row) * pass_.out_w,
-                       pass_.out_h * pass_.out_w);
+      data_.epilogue.finish(out_at(image, block, row), block.count, (row_end - row) * pass_.out_w,
+                            pass_.out_h * pass_.out_w);
     }
   }
 
   float* out_at(Index image, const Block& block, Index row) const {
-    return out_ + ((image * pass_.channels + block.k) * pass_.out_h + row) * pass_.out_w;
+    return data_.out + ((image * pass_.channels + block.k) * pass_.out_h + row) * pass_.out_w;
   }
 
   // The weights of the next block come from memory while this one is computed: each row fetches its
@@ -188,7 +180,7 @@ class Convolution {
     const Index step = pass_.taps * next.width;
     const Index lines = step / kLineFloats;
     const Index begin = row * lines / rows;
-    return {weights_ + packed_at(pass_, g, next) + begin * kLineFloats, step,
+    return {data_.prepared + packed_at(pass_, g, next) + begin * kLineFloats, step,
             static_cast<int>((row + 1) * lines / rows - begin)};
   }
 
@@ -202,9 +194,9 @@ class Convolution {
     tile.x_at = x_at.data();
     tile.w_at = w_at.data();
     tile.x_step = pass_.channel_step;
-    tile.w = weights_ + packed_at(pass_, g, block);
+    tile.w = data_.prepared + packed_at(pass_, g, block);
     tile.w_step = pass_.taps * block.width;
-    tile.start = b_ == nullptr ? nullptr : b_ + g * pass_.channels + block.k;
+    tile.start = data_.b == nullptr ? nullptr : data_.b + g * pass_.channels + block.k;
     tile.ahead = ahead.weights;
     tile.ahead_step = ahead.step;
     tile.ahead_lines = ahead.lines;
@@ -273,25 +265,17 @@ class Convolution {
   const Pass& pass_;
   const Conv2dProblem& z_;
   const TileKernels kernels_;
-  const float* const in_;
-  const float* const b_;
-  float* const out_;
-  const float* const weights_;
-  float* const scratch_;
-  const FusedEpilogue epilogue_;
+  const DataPass data_;
 };
 
 void forward(const Conv2dForwardArgs& args) {
-  if (args.problem.n == 0) return;
   const Pass pass(args.problem, Direction::forward);
-  Convolution(pass, args.x, args.prepared, args.b, args.y, args.workspace, FusedEpilogue(args))
-      .run();
+  Convolution(pass, DataPass(args)).run();
 }
 
 void backward_data(const Conv2dBackwardDataArgs& args) {
-  if (args.problem.n == 0) return;
   const Pass pass(args.problem, Direction::backward_data);
-  Convolution(pass, args.dy, args.prepared, nullptr, args.dx, args.workspace).run();
+  Convolution(pass, DataPass(args)).run();
 }
 
 // ---- backward_weight ---------------------------------------------------------------------------
@@ -302,43 +286,21 @@ class WeightGradient {
       : plan_(plan),
         z_(plan.z),
         kernels_(tile_kernels.get()),
-        gemm_(gemm_kernels.get()),
         x_(static_cast<const float*>(args.x)),
         dy_(static_cast<const float*>(args.dy)),
-        dw_(static_cast<float*>(args.dw)),
-        accumulate_(args.accumulate),
-        sums_(static_cast<float*>(args.workspace)),
-        scratch_(sums_ + plan.sums_floats()) {}
+        sums_(plan, args),
+        scratch_(static_cast<float*>(args.workspace) + plan.sums_floats()) {}
 
   void run() const {
-    const Index blocks = z_.groups * plan_.blocks;
-    parallel_chunks(blocks * plan_.slices, [&](Index chunk, int thread) {
-      const Index slice = chunk / blocks;
-      sum_slice(slice, chunk % blocks, scratch_ + thread * plan_.thread_floats());
+    sums_.run([&](Index slice, Index block, float* sums, int thread) {
+      sum_slice(slice, block, sums, scratch_ + thread * plan_.thread_floats());
     });
-    parallel_chunks(blocks, [&](Index block, int) { write_block(block); });
   }
 
  private:
-  Index depth() const { return plan_.channels * plan_.taps; }
-  float* sums_of(Index slice, Index block) const {
-    return sums_ + (slice * z_.groups * plan_.blocks + block) * plan_.block_floats();
-  }
-  Index first_kernel(Index block) const {  // of all K
-    return block / plan_.blocks * plan_.kernels + block % plan_.blocks * plan_.width;
-  }
-  Index kernel_count(Index block) const {
-    return std::min(plan_.width, plan_.kernels - block % plan_.blocks * plan_.width);
-  }
-
-  void sum_slice(Index slice, Index block, float* scratch) const {
-    float* const sums = sums_of(slice, block);
-    const Index k = first_kernel(block);
-    const Index count = kernel_count(block);
-    std::fill_n(sums, plan_.width * depth(), 0.0f);
-    if (accumulate_ && slice == 0) {
-      gemm_.transpose(dw_ + k * depth(), depth(), count, depth(), sums, plan_.width);
-    }
+  void sum_slice(Index slice, Index block, float* sums, float* scratch) const {
+    const Index k = plan_.first_kernel(block);
+    const Index count = plan_.kernel_count(block);
     float* const panel = scratch;
     float* const dy = scratch + plan_.panel_floats();  // [rows Q, width]
     const Index plane = plan_.p * plan_.q;
@@ -417,25 +379,12 @@ class WeightGradient {
     }
   }
 
-  void write_block(Index block) const {
-    float* const sums = sums_of(0, block);
-    for (Index slice = 1; slice < plan_.slices; ++slice) {
-      const float* const more = sums_of(slice, block);
-      for (Index i = 0; i < plan_.width * depth(); ++i) sums[i] += more[i];
-    }
-    gemm_.transpose(sums, plan_.width, depth(), kernel_count(block),
-                    dw_ + first_kernel(block) * depth(), depth());
-  }
-
   const WeightPlan& plan_;
   const Conv2dProblem& z_;
   const TileKernels kernels_;
-  const GemmKernels gemm_;
   const float* const x_;
   const float* const dy_;
-  float* const dw_;
-  const bool accumulate_;
-  float* const sums_;
+  const WeightSums sums_;
   float* const scratch_;
 };
 
@@ -516,7 +465,7 @@ std::size_t workspace_bytes(const Conv2dProblem& problem, Direction direction) {
 const Conv2dAlgorithm kCard{
     .name = "direct",
     .device = DeviceType::cpu,
-    .idea = "register tiles over pixels where they lie: the matrix product without its matrix",
+    .idea = "direct convolution: a tile of sums stays in registers, and x is read where it lies",
     .paper =
         "Georganas et al. 2018: Anatomy of High-Performance Deep Learning Convolutions on SIMD "
         "Architectures, arXiv 1808.05567",

@@ -6,9 +6,9 @@
 #include <algorithm>
 
 #include "framework/int_math.h"
-#include "framework/memory/memory.h"
 #include "layers/conv2d/problem.h"
 #include "layers/conv2d/shared/tiles.h"
+#include "layers/conv2d/shared/weight_sums.h"
 
 namespace convscope::direct {
 
@@ -18,13 +18,6 @@ inline constexpr Index kPanelFloats = 64 * 1024;
 inline constexpr Index kMostTaps = 1024;
 inline constexpr Index kSlices = 16;
 inline constexpr double kTransposeFmas = 30;
-
-inline std::size_t piece_bytes(Index floats) {
-  return ScratchArena::round_up(static_cast<std::size_t>(floats) * sizeof(float));
-}
-inline Index piece_floats(Index floats) {
-  return static_cast<Index>(piece_bytes(floats) / sizeof(float));
-}
 
 // A panel's channels lie a little off multiples of 1 KiB, so that they spread over the cache sets.
 inline Index spread(Index floats) { return floats % 256 == 0 ? floats + 16 : floats; }
@@ -67,7 +60,7 @@ struct Pass {
     channel_step = spread(in_rows(row_count) * row_step);
     row_blocks = ceil_div(out_h, row_count);
     blocks = by_pixels ? ceil_div(channels, kernels.rows) : ceil_div(channels, widest());
-    const Index chunks = std::max<Index>(1, z.n * z.groups * row_blocks);
+    const Index chunks = z.n * z.groups * row_blocks;
     splits = std::clamp<Index>(ceil_div(kSlices, chunks), 1, blocks);
     if (z.nominal_flops() / static_cast<double>(chunks) < 1e6) splits = 1;
   }
@@ -142,20 +135,15 @@ struct Pass {
   bool by_pixels = false;
 };
 
-// A chunk sums one block of output channels over one slice of the images, into sums[(c,r,s),
-// width].
-struct WeightPlan {
+// A chunk sums one block of output channels over one slice of the images.
+struct WeightPlan : WeightBlocks {
   explicit WeightPlan(const Conv2dProblem& problem)
-      : z(problem),
+      : WeightBlocks(problem),
         channels(z.c_per_group()),
-        kernels(z.k_per_group()),
         taps(z.r * z.s),
         p(z.p()),
         q(z.q()),
         columns((q - 1) * z.stride_w + (z.s - 1) * z.dilation_w + 1),
-        lanes(tile_kernels.get().lanes),
-        width(kernels > lanes ? 2 * lanes : lanes),
-        blocks(ceil_div(kernels, width)),
         in_place(z.pad_left == 0 && columns <= z.w) {
     rows = 1;
     while (rows < p && (in_place || in_rows(rows + 1) * columns <= kPanelFloats / 16) &&
@@ -168,25 +156,21 @@ struct WeightPlan {
         in_place ? channels : std::clamp<Index>(kPanelFloats / channel_step, 1, channels);
     const Index wanted = ceil_div(kSlices, z.groups * blocks);
     const Index room = std::max<Index>(
-        1, (Index{1} << 22) / std::max<Index>(1, z.groups * padded_kernels() * channels * taps));
-    slices = std::clamp<Index>(std::min(wanted, room), 1, std::max<Index>(1, z.n));
+        1, (Index{1} << 22) / std::max<Index>(1, z.groups * padded_kernels() * depth));
+    slices = std::clamp<Index>(std::min(wanted, room), 1, z.n);
   }
   Index in_rows(Index of) const {
     return std::min((of - 1) * z.stride_h + (z.r - 1) * z.dilation_h + 1, z.h);
   }
   Index padded_kernels() const { return blocks * width; }
-  Index block_floats() const { return piece_floats(width * channels * taps); }
-  Index sums_floats() const { return slices * z.groups * blocks * block_floats(); }
   Index panel_floats() const {
     return in_place ? 0 : piece_floats(channels_at_once * channel_step);
   }
   Index thread_floats() const { return panel_floats() + piece_floats(rows * q * width); }
 
-  const Conv2dProblem& z;
-  Index channels, kernels, taps, p, q, columns;
-  Index lanes, width, blocks;
+  Index channels, taps, p, q, columns;
   bool in_place;  // no zeros needed left or right: x is read where it lies
-  Index rows = 1, channel_step = 0, channels_at_once = 1, slices = 1;
+  Index rows = 1, channel_step = 0, channels_at_once = 1;
 };
 
 }  // namespace convscope::direct

@@ -51,7 +51,6 @@
 #include "framework/ops/gemm/gemm_kernels.h"
 #include "framework/parallel.h"
 #include "layers/conv2d/algorithm.h"
-#include "layers/conv2d/epilogue.h"
 #include "layers/conv2d/fft/cpu/fft_depthwise.h"
 #include "layers/conv2d/fft/cpu/fft_plan.h"
 
@@ -198,7 +197,6 @@ void transform_kernel_rows(const Plan& plan, const float* w, Index g, float* spe
 }
 
 std::size_t prepared_bytes(const Conv2dProblem& z, Direction direction) {
-  if (z.n == 0) return 0;
   const Plan plan(z, direction);
   if (plan.depthwise) return fft::depthwise_prepared_bytes(plan);
   return static_cast<std::size_t>(z.groups * plan.weight_floats()) * sizeof(float);
@@ -219,17 +217,10 @@ void prepare_weights(const Conv2dPrepareArgs& args) {
 
 class Convolution : private Passes {
  public:
-  Convolution(const Plan& plan, const void* in, const void* prepared, const void* b, void* out,
-              void* workspace, const FusedEpilogue& epilogue = {})
-      : Passes(plan, workspace),
-        in_(static_cast<const float*>(in)),
-        w_rows_(static_cast<const float*>(prepared)),
-        b_(static_cast<const float*>(b)),
-        out_(static_cast<float*>(out)),
-        epilogue_(epilogue) {}
+  Convolution(const Plan& plan, const DataPass& data) : Passes(plan, data.workspace), data_(data) {}
 
   void run() const {
-    const Source source{in_,       plan_.depth, plan_.in_h,     plan_.in_w,
+    const Source source{data_.in,  plan_.depth, plan_.in_h,     plan_.in_w,
                         plan_.top, plan_.left,  plan_.rows.in,  plan_.columns.in,
                         1.0f,      h_,          plan_.in_pair()};
     for (Index g = 0; g < z_.groups; ++g) {
@@ -259,7 +250,7 @@ class Convolution : private Passes {
       kernel.conjugate = plan_.forward;
       kernel.rows = static_cast<int>(z_.r);
       kernel.from_step = z_.r * 2 * lanes;
-      kernel.from = w_rows_ + g * plan_.weight_floats() + pair * plan_.weight_pair() +
+      kernel.from = data_.prepared + g * plan_.weight_floats() + pair * plan_.weight_pair() +
                     k * plan_.depth * kernel.from_step;
       kernel.to = u;
       kernel.point_step = plan_.u_point();
@@ -330,24 +321,20 @@ class Convolution : private Passes {
         rows.pair_step = plan_.out_pair();
         rows.to = panel;
         rows.to_row = plan_.columns.out * lanes;
-        rows.bias = b_ == nullptr ? nullptr : b_ + channel;
+        rows.bias = data_.b == nullptr ? nullptr : data_.b + channel;
         rows.lanes = static_cast<int>(lanes_of(k, plan_.channels));
         rows_.rows_back(rows);
-        float* const to = out_ + (tile.image * z_.groups * plan_.channels + channel) * plane +
+        float* const to = data_.out + (tile.image * z_.groups * plan_.channels + channel) * plane +
                           tile.row * plan_.out_w + tile.column;
         for (Index i = 0; i < height; ++i) {
           kernels_.scatter(panel + i * rows.to_row, width, rows.lanes, to + i * plan_.out_w, plane);
-          epilogue_.finish(to + i * plan_.out_w, rows.lanes, width, plane);
+          data_.epilogue.finish(to + i * plan_.out_w, rows.lanes, width, plane);
         }
       }
     });
   }
 
-  const float* const in_;
-  const float* const w_rows_;
-  const float* const b_;
-  float* const out_;
-  const FusedEpilogue epilogue_;
+  const DataPass data_;  // prepared: the spectra of the kernels' rows
 };
 
 // ---- backward_weight ---------------------------------------------------------------------------
@@ -494,31 +481,18 @@ class WeightGradient : private Passes {
 // ---- the three directions ----------------------------------------------------------------------
 
 void forward(const Conv2dForwardArgs& args) {
-  if (args.problem.n == 0) return;
   const Plan plan(args.problem, Direction::forward);
-  if (plan.depthwise) {
-    return fft::depthwise_pass(plan, args.x, args.prepared, args.b, args.y, args.workspace,
-                               FusedEpilogue(args));
-  }
-  Convolution(plan, args.x, args.prepared, args.b, args.y, args.workspace, FusedEpilogue(args))
-      .run();
+  if (plan.depthwise) return fft::depthwise_pass(plan, DataPass(args));
+  Convolution(plan, DataPass(args)).run();
 }
 
 void backward_data(const Conv2dBackwardDataArgs& args) {
-  if (args.problem.n == 0) return;
   const Plan plan(args.problem, Direction::backward_data);
-  if (plan.depthwise) {
-    return fft::depthwise_pass(plan, args.dy, args.prepared, nullptr, args.dx, args.workspace, {});
-  }
-  Convolution(plan, args.dy, args.prepared, nullptr, args.dx, args.workspace).run();
+  if (plan.depthwise) return fft::depthwise_pass(plan, DataPass(args));
+  Convolution(plan, DataPass(args)).run();
 }
 
 void backward_weight(const Conv2dBackwardWeightArgs& args) {
-  if (args.problem.n == 0) {
-    auto* const dw = static_cast<float*>(args.dw);
-    if (!args.accumulate) std::fill_n(dw, args.problem.w_shape().numel(), 0.0f);
-    return;
-  }
   const Plan plan(args.problem, Direction::backward_weight);
   if (plan.depthwise) return fft::depthwise_weights(plan, args);
   WeightGradient(plan, args).run();
@@ -554,13 +528,11 @@ Conv2dCost cost(const Conv2dProblem& z, Direction direction) {
   const Plan plan(z, direction);
   const auto lanes = static_cast<double>(plan.lanes);
   const auto [flops, operations] = plan.least;
-  return {.flops = flops,
-          .bytes = z.nominal_bytes(),
-          .peak_share = operations == 0 ? 1 : flops / (2 * lanes * operations)};
+  return {
+      .flops = flops, .bytes = z.nominal_bytes(), .peak_share = flops / (2 * lanes * operations)};
 }
 
 std::size_t workspace_bytes(const Conv2dProblem& z, Direction direction) {
-  if (z.n == 0) return 0;
   const Plan plan(z, direction);
   if (plan.depthwise) return fft::depthwise_bytes(plan);
   return static_cast<std::size_t>(plan.shared_floats() + num_threads() * plan.thread_floats()) *

@@ -36,18 +36,17 @@ class Depthwise {
     });
   }
 
-  void pass(const float* in, const float* prepared, const float* b, float* out,
-            const FusedEpilogue& epilogue) const {
+  void pass(const DataPass& data) const {
     const Index per_image = plan_.rows.count * plan_.columns.count;
     parallel_chunks(plan_.channel_blocks * plan_.z.n, [&](Index chunk, int thread) {
       const Index block = chunk / plan_.z.n;
-      const float* const u = prepared + block * spectrum_floats(plan_);
+      const float* const u = data.prepared + block * spectrum_floats(plan_);
       float* const spectrum = own(thread);
       float* const points = spectrum + spectrum_floats(plan_);
       float* const panel = panel_of(thread);
       for (Index i = 0; i < per_image; ++i) {
         const Tile tile(plan_, chunk % plan_.z.n * per_image + i);
-        read_tile(in, false, block, tile, 1.0f, panel, spectrum);
+        read_tile(data.in, false, block, tile, 1.0f, panel, spectrum);
         for (Index pair = 0; pair < plan_.pairs(); ++pair) {
           float* const column = spectrum + pair * pair_step();
           transform_column(column, pair, plan_.rows.in, false, points);
@@ -59,7 +58,7 @@ class Depthwise {
                        .out = points});
           transform_back(points, pair, plan_.forward ? 0 : plan_.z.r - 1, plan_.rows.out, column);
         }
-        write_tile(spectrum, block, tile, b, panel, out, epilogue);
+        write_tile(spectrum, block, tile, data, panel);
       }
     });
   }
@@ -172,8 +171,8 @@ class Depthwise {
     transform_rows(panel, rows, columns, factor, spectrum);
   }
 
-  void write_tile(const float* spectrum, Index block, const Tile& tile, const float* b,
-                  float* panel, float* out, const FusedEpilogue& epilogue) const {
+  void write_tile(const float* spectrum, Index block, const Tile& tile, const DataPass& data,
+                  float* panel) const {
     const Index first = block * plan_.lanes;
     const Index plane = plan_.out_h * plan_.out_w;
     FftRowsBack z;
@@ -184,14 +183,14 @@ class Depthwise {
     z.pair_step = pair_step();
     z.to = panel;
     z.to_row = plan_.columns.out * plan_.lanes;
-    z.bias = b == nullptr ? nullptr : b + first;
+    z.bias = data.b == nullptr ? nullptr : data.b + first;
     z.lanes = static_cast<int>(lanes_of(block));
     rows_.rows_back(z);
-    float* const to =
-        out + (tile.image * plan_.channels + first) * plane + tile.row * plan_.out_w + tile.column;
+    float* const to = data.out + (tile.image * plan_.channels + first) * plane +
+                      tile.row * plan_.out_w + tile.column;
     for (Index i = 0; i < z.rows; ++i) {
       kernels_.scatter(panel + i * z.to_row, z.columns, z.lanes, to + i * plan_.out_w, plane);
-      epilogue.finish(to + i * plan_.out_w, z.lanes, z.columns, plane);
+      data.epilogue.finish(to + i * plan_.out_w, z.lanes, z.columns, plane);
     }
   }
 
@@ -235,11 +234,8 @@ void depthwise_prepare(const Plan& plan, const float* w, float* prepared, float*
   Depthwise(plan, workspace).prepare(w, prepared);
 }
 
-void depthwise_pass(const Plan& plan, const void* in, const void* prepared, const void* b,
-                    void* out, void* workspace, const FusedEpilogue& epilogue) {
-  Depthwise(plan, workspace)
-      .pass(static_cast<const float*>(in), static_cast<const float*>(prepared),
-            static_cast<const float*>(b), static_cast<float*>(out), epilogue);
+void depthwise_pass(const Plan& plan, const DataPass& data) {
+  Depthwise(plan, data.workspace).pass(data);
 }
 
 void depthwise_weights(const Plan& plan, const Conv2dBackwardWeightArgs& args) {

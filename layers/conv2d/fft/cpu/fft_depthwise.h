@@ -6,8 +6,8 @@
 #include <cstddef>
 
 #include "layers/conv2d/algorithm.h"
-#include "layers/conv2d/epilogue.h"
 #include "layers/conv2d/fft/cpu/fft_plan.h"
+#include "layers/conv2d/shared/data_pass.h"
 
 namespace convscope::fft {
 
@@ -15,9 +15,8 @@ std::size_t depthwise_bytes(const Plan& plan);
 // The spectra of all kernels, for depthwise_pass().
 std::size_t depthwise_prepared_bytes(const Plan& plan);
 void depthwise_prepare(const Plan& plan, const float* w, float* prepared, float* workspace);
-// forward and backward_data, from `in` to `out`.
-void depthwise_pass(const Plan& plan, const void* in, const void* prepared, const void* b,
-                    void* out, void* workspace, const FusedEpilogue& epilogue);
+// forward and backward_data.
+void depthwise_pass(const Plan& plan, const DataPass& data);
 void depthwise_weights(const Plan& plan, const Conv2dBackwardWeightArgs& args);
 
 }  // namespace convscope::fft

@@ -89,7 +89,7 @@ struct Plan {
       }
     }
     blocks = blocks_of(rows, columns);
-    block_tiles = blocks == 0 ? 1 : ceil_div(tiles(), blocks);
+    block_tiles = ceil_div(tiles(), blocks);
   }
 
   // A block's H [pairs, depth/L, tiles, in rows, 2, L] and G [pairs, channels/L, tiles, out rows,
@@ -190,9 +190,8 @@ struct Plan {
   }
   Index tiles_with(const Axis& down, const Axis& across) const {
     const Index all = z.n * down.count * across.count;
-    return std::clamp<Index>(kBlockFloats / tile_floats(down, across),
-                             std::min(kLeastTiles, std::max<Index>(1, all)),
-                             std::max<Index>(1, all));
+    return std::clamp<Index>(kBlockFloats / tile_floats(down, across), std::min(kLeastTiles, all),
+                             all);
   }
   Index blocks_of(const Axis& down, const Axis& across) const {
     return ceil_div(z.n * down.count * across.count, tiles_with(down, across));

@@ -40,8 +40,9 @@
 #include "framework/ops/gemm/gemm_kernels.h"
 #include "framework/parallel.h"
 #include "layers/conv2d/algorithm.h"
-#include "layers/conv2d/epilogue.h"
+#include "layers/conv2d/shared/data_pass.h"
 #include "layers/conv2d/shared/tiles.h"
+#include "layers/conv2d/shared/weight_sums.h"
 
 namespace convscope {
 namespace {
@@ -56,11 +57,6 @@ constexpr double kChunkFlops = 1e6;
 constexpr Index kMostPanels = 8;
 constexpr Index kMostPixels = kMostPanels * 32;  // no instruction set has wider panels
 constexpr int kMostRows = 16;                    // of a tile, on any instruction set
-
-Index piece_floats(Index floats) {
-  return static_cast<Index>(
-      ScratchArena::round_up(static_cast<std::size_t>(floats) * sizeof(float)) / sizeof(float));
-}
 
 bool strided(const Conv2dProblem& z) { return z.stride_h != 1 || z.stride_w != 1; }
 
@@ -88,12 +84,11 @@ struct Plan {
     } else {
       panels = ceil_div(z.n * plane, width);
       panels_at_once = std::clamp<Index>(kPanelFloats / (depth * width), 1, kMostPanels);
-      panels_at_once = std::min(panels_at_once, std::max<Index>(1, ceil_div(panels, kSlices)));
+      panels_at_once = std::min(panels_at_once, ceil_div(panels, kSlices));
       chunks = ceil_div(panels, panels_at_once);
     }
     // Few chunks: each takes a part of the rows.
-    splits =
-        std::clamp<Index>(ceil_div(kSlices, std::max<Index>(1, chunks * z.groups)), 1, tiles.tiles);
+    splits = std::clamp<Index>(ceil_div(kSlices, chunks * z.groups), 1, tiles.tiles);
     if (z.nominal_flops() < kChunkFlops) splits = 1;
   }
 
@@ -149,17 +144,8 @@ void prepare_weights(const Conv2dPrepareArgs& args) {
 
 class Product {
  public:
-  Product(const Plan& plan, const void* in, const void* prepared, const void* b, void* out,
-          void* workspace, const FusedEpilogue& epilogue = {})
-      : plan_(plan),
-        z_(plan.z),
-        gemm_(gemm_kernels.get()),
-        in_(static_cast<const float*>(in)),
-        b_(static_cast<const float*>(b)),
-        out_(static_cast<float*>(out)),
-        weights_(static_cast<const float*>(prepared)),
-        scratch_(static_cast<float*>(workspace)),
-        epilogue_(epilogue) {}
+  Product(const Plan& plan, const DataPass& data)
+      : plan_(plan), z_(plan.z), gemm_(gemm_kernels.get()), data_(data) {}
 
   void run() const {
     const Index per_group = plan_.chunks * plan_.splits;
@@ -169,7 +155,7 @@ class Product {
       const Index begin = split * plan_.tiles.tiles / plan_.splits;
       const Index end = (split + 1) * plan_.tiles.tiles / plan_.splits;
       const Index piece = chunk / plan_.splits % plan_.chunks;
-      float* const scratch = scratch_ + thread * plan_.thread_floats();
+      float* const scratch = data_.workspace + thread * plan_.thread_floats();
       if (plan_.in_place) {
         run_in_place(g, piece, begin, end, scratch);
       } else {
@@ -183,9 +169,9 @@ class Product {
     GemmTile tile;
     tile.rows = plan_.tiles.height(t);
     tile.depth = plan_.depth;
-    tile.a = weights_ + (g * plan_.rows + plan_.tiles.begin(t)) * plan_.depth;
+    tile.a = data_.prepared + (g * plan_.rows + plan_.tiles.begin(t)) * plan_.depth;
     tile.a_step = tile.rows;
-    tile.bias = b_ == nullptr ? nullptr : b_ + g * plan_.rows + plan_.tiles.begin(t);
+    tile.bias = data_.b == nullptr ? nullptr : data_.b + g * plan_.rows + plan_.tiles.begin(t);
     return tile;
   }
 
@@ -195,7 +181,7 @@ class Product {
       for (int j = 0; j < tile.columns; j += 16) __builtin_prefetch(row + j, 1);
     }
     gemm_.tile(tile);
-    epilogue_.finish(tile.c, tile.rows, tile.columns, tile.c_row);
+    data_.epilogue.finish(tile.c, tile.rows, tile.columns, tile.c_row);
   }
 
   void run_in_place(Index g, Index piece, Index t_begin, Index t_end, float* scratch) const {
@@ -203,8 +189,8 @@ class Product {
     const Index image = piece / pieces * z_.groups + g;
     const Index first = piece % pieces * plan_.panels_at_once;
     const Index last = std::min(first + plan_.panels_at_once, plan_.panels);
-    const float* const in = in_ + image * plan_.depth * plan_.plane;
-    float* const out = plan_.spread ? scratch : out_ + image * plan_.rows * plan_.plane;
+    const float* const in = data_.in + image * plan_.depth * plan_.plane;
+    float* const out = plan_.spread ? scratch : data_.out + image * plan_.rows * plan_.plane;
     for (Index begin = first; begin < last; begin += plan_.group) {
       const Index end = std::min(begin + plan_.group, last);
       for (Index t = t_begin; t < t_end; ++t) {
@@ -231,7 +217,8 @@ class Product {
     if (plan_.spread) {
       for (Index t = t_begin; t < t_end; ++t) {
         for (Index i = plan_.tiles.begin(t); i < plan_.tiles.begin(t + 1); ++i) {
-          spread_plane(scratch + i * plan_.plane, out_ + (image * plan_.rows + i) * z_.h * z_.w);
+          spread_plane(scratch + i * plan_.plane,
+                       data_.out + (image * plan_.rows + i) * z_.h * z_.w);
         }
       }
     }
@@ -258,7 +245,7 @@ class Product {
     std::array<PixelRun, kMostPixels> runs;
     const Index run_count = list_runs(
         g, first * plan_.width, std::min(last * plan_.width, pixels) - first * plan_.width, runs);
-    tile_kernels.get().copy_runs(in_, plan_.forward ? z_.h * z_.w : plan_.plane, plan_.depth,
+    tile_kernels.get().copy_runs(data_.in, plan_.forward ? z_.h * z_.w : plan_.plane, plan_.depth,
                                  runs.data(), run_count, plan_.forward ? z_.stride_w : 1, packed,
                                  plan_.width);
     for (Index t = t_begin; t < t_end; ++t) {
@@ -270,7 +257,8 @@ class Product {
         tile.columns = static_cast<int>(count_of(panel));
         tile.b = packed + (panel - first) * plan_.width * plan_.depth;
         if (pixel % plan_.plane + tile.columns <= plan_.plane) {
-          tile.c = out_ + ((n * z_.groups + g) * plan_.rows + plan_.tiles.begin(t)) * plan_.plane +
+          tile.c = data_.out +
+                   ((n * z_.groups + g) * plan_.rows + plan_.tiles.begin(t)) * plan_.plane +
                    pixel % plan_.plane;
           tile.c_row = plan_.plane;
           run_tile(tile);
@@ -310,9 +298,10 @@ class Product {
       const Index run = std::min<Index>(plan_.plane - at, tile.columns - done);
       for (Index i = 0; i < tile.rows; ++i) {
         const float* const from = tile.c + i * tile.c_row + done;
-        float* const to = out_ + ((n * z_.groups + g) * plan_.rows + row + i) * plan_.plane + at;
+        float* const to =
+            data_.out + ((n * z_.groups + g) * plan_.rows + row + i) * plan_.plane + at;
         for (Index j = 0; j < run; ++j) to[j] = from[j];
-        epilogue_.finish(to, 1, run, 0);
+        data_.epilogue.finish(to, 1, run, 0);
       }
       done += run;
     }
@@ -321,53 +310,38 @@ class Product {
   const Plan& plan_;
   const Conv2dProblem& z_;
   const GemmKernels gemm_;
-  const float* const in_;
-  const float* const b_;
-  float* const out_;
-  const float* const weights_;
-  float* const scratch_;
-  const FusedEpilogue epilogue_;
+  const DataPass data_;
 };
 
 void forward(const Conv2dForwardArgs& args) {
-  if (args.problem.n == 0) return;
   const Plan plan(args.problem, Direction::forward);
-  Product(plan, args.x, args.prepared, args.b, args.y, args.workspace, FusedEpilogue(args)).run();
+  Product(plan, DataPass(args)).run();
 }
 
 void backward_data(const Conv2dBackwardDataArgs& args) {
-  if (args.problem.n == 0) return;
   const Plan plan(args.problem, Direction::backward_data);
-  Product(plan, args.dy, args.prepared, nullptr, args.dx, args.workspace).run();
+  Product(plan, DataPass(args)).run();
 }
 
 // ---- backward_weight ---------------------------------------------------------------------------
 
-// A chunk sums one block of output channels over one slice of the images, into sums[c, width].
-struct WeightPlan {
+// A chunk sums one block of output channels over one slice of the images.
+struct WeightPlan : WeightBlocks {
   explicit WeightPlan(const Conv2dProblem& problem)
-      : z(problem),
+      : WeightBlocks(problem),
         channels(z.c_per_group()),
-        kernels(z.k_per_group()),
-        lanes(tile_kernels.get().lanes),
-        width(kernels > lanes ? 2 * lanes : lanes),
-        blocks(ceil_div(kernels, width)),
         // Without strides a plane is one long row.
         rows(strided(z) ? z.p() : 1),
         columns(strided(z) ? z.q() : z.p() * z.q()),
         rows_at_once(std::clamp<Index>(kRun / columns, 1, rows)),
         columns_at_once(rows == 1 ? std::min(columns, kRun) : columns) {
     const Index wanted = ceil_div(kSlices, z.groups * blocks);
-    slices = std::clamp<Index>(wanted, 1, std::max<Index>(1, z.n));
+    slices = std::clamp<Index>(wanted, 1, z.n);
   }
-  Index block_floats() const { return piece_floats(width * channels); }
-  Index sums_floats() const { return slices * z.groups * blocks * block_floats(); }
   Index thread_floats() const { return piece_floats(rows_at_once * columns_at_once * width); }
 
-  const Conv2dProblem& z;
-  Index channels, kernels, lanes, width, blocks;
+  Index channels;
   Index rows, columns, rows_at_once, columns_at_once;
-  Index slices = 1;
 };
 
 class WeightGradient {
@@ -376,42 +350,21 @@ class WeightGradient {
       : plan_(plan),
         z_(plan.z),
         kernels_(tile_kernels.get()),
-        gemm_(gemm_kernels.get()),
         x_(static_cast<const float*>(args.x)),
         dy_(static_cast<const float*>(args.dy)),
-        dw_(static_cast<float*>(args.dw)),
-        accumulate_(args.accumulate),
-        sums_(static_cast<float*>(args.workspace)),
-        scratch_(sums_ + plan.sums_floats()) {}
+        sums_(plan, args),
+        scratch_(static_cast<float*>(args.workspace) + plan.sums_floats()) {}
 
   void run() const {
-    const Index blocks = z_.groups * plan_.blocks;
-    parallel_chunks(blocks * plan_.slices, [&](Index chunk, int thread) {
-      sum_slice(chunk / blocks, chunk % blocks, scratch_ + thread * plan_.thread_floats());
+    sums_.run([&](Index slice, Index block, float* sums, int thread) {
+      sum_slice(slice, block, sums, scratch_ + thread * plan_.thread_floats());
     });
-    parallel_chunks(blocks, [&](Index block, int) { write_block(block); });
   }
 
  private:
-  float* sums_of(Index slice, Index block) const {
-    return sums_ + (slice * z_.groups * plan_.blocks + block) * plan_.block_floats();
-  }
-  Index first_kernel(Index block) const {  // of all K
-    return block / plan_.blocks * plan_.kernels + block % plan_.blocks * plan_.width;
-  }
-  Index kernel_count(Index block) const {
-    return std::min(plan_.width, plan_.kernels - block % plan_.blocks * plan_.width);
-  }
-
-  void sum_slice(Index slice, Index block, float* dy) const {
-    float* const sums = sums_of(slice, block);
-    const Index k = first_kernel(block);
-    const Index count = kernel_count(block);
-    std::fill_n(sums, plan_.width * plan_.channels, 0.0f);
-    if (accumulate_ && slice == 0) {
-      gemm_.transpose(dw_ + k * plan_.channels, plan_.channels, count, plan_.channels, sums,
-                      plan_.width);
-    }
+  void sum_slice(Index slice, Index block, float* sums, float* dy) const {
+    const Index k = plan_.first_kernel(block);
+    const Index count = plan_.kernel_count(block);
     const Index plane = plan_.rows * plan_.columns;
     const Index g = block / plan_.blocks;
     const Index end = (slice + 1) * z_.n / plan_.slices;
@@ -452,25 +405,12 @@ class WeightGradient {
     }
   }
 
-  void write_block(Index block) const {
-    float* const sums = sums_of(0, block);
-    for (Index slice = 1; slice < plan_.slices; ++slice) {
-      const float* const more = sums_of(slice, block);
-      for (Index i = 0; i < plan_.width * plan_.channels; ++i) sums[i] += more[i];
-    }
-    gemm_.transpose(sums, plan_.width, plan_.channels, kernel_count(block),
-                    dw_ + first_kernel(block) * plan_.channels, plan_.channels);
-  }
-
   const WeightPlan& plan_;
   const Conv2dProblem& z_;
   const TileKernels kernels_;
-  const GemmKernels gemm_;
   const float* const x_;
   const float* const dy_;
-  float* const dw_;
-  const bool accumulate_;
-  float* const sums_;
+  const WeightSums sums_;
   float* const scratch_;
 };
 

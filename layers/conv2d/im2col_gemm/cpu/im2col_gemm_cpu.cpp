@@ -256,9 +256,7 @@ class Forward {
   const FusedEpilogue epilogue_;
 };
 
-void forward(const Conv2dForwardArgs& args) {
-  if (args.problem.n > 0) Forward(args).run();
-}
+void forward(const Conv2dForwardArgs& args) { Forward(args).run(); }
 
 // ---- backward_data -----------------------------------------------------------------------------
 

@@ -5,7 +5,7 @@
 
 #include "framework/ops/gemm/gemm_kernels.h"
 #include "framework/parallel.h"
-#include "layers/conv2d/epilogue.h"
+#include "layers/conv2d/shared/data_pass.h"
 #include "layers/conv2d/winograd/cpu/winograd_kernels.h"
 #include "layers/conv2d/winograd/cpu/winograd_plan.h"
 
@@ -67,22 +67,14 @@ void transform_weights(const Pass& pass, const float* w, Index g, Index block, f
 
 class Convolution {
  public:
-  // Reads w when the pass prepares no weights, else u.
-  Convolution(const Pass& pass, const void* in, const void* w, const void* u, const void* b,
-              void* out, void* workspace, const FusedEpilogue& epilogue = {})
+  Convolution(const Pass& pass, const DataPass& data)
       : pass_(pass),
         z_(pass.z),
         tiling_(pass.tiling),
         kernels_(point_kernels.get()),
         transforms_(transforms(tiling_.size)),
-        in_(static_cast<const float*>(in)),
-        w_(static_cast<const float*>(w)),
-        u_(static_cast<const float*>(u)),
-        b_(static_cast<const float*>(b)),
-        out_(static_cast<float*>(out)),
-        shared_(static_cast<float*>(workspace)),
-        own_(shared_ + odd_lines(pass.shared_floats())),
-        epilogue_(epilogue) {}
+        data_(data),
+        own_(data.workspace + odd_lines(pass.shared_floats())) {}
 
   void run() const {
     if (pass_.by_panels) return run_by_panels();
@@ -103,7 +95,8 @@ class Convolution {
       for (Index point = 0; point < tiling_.points; ++point) {
         for (Index panel = 0; panel < pass_.panels; ++panel) {
           const Index k = panel * kernels_.vectors;
-          multiply(v + point * pass_.v_point, u_ + pass_.u_at(g, panel) + point * pass_.u_point,
+          multiply(v + point * pass_.v_point,
+                   data_.prepared + pass_.u_at(g, panel) + point * pass_.u_point,
                    vectors_of(pass_, panel), (end - begin) * tiling_.across,
                    m + point * pass_.m_point + k * pass_.block_tiles * pass_.lanes);
         }
@@ -129,7 +122,7 @@ class Convolution {
 
   // V of many tiles, then one panel of output channels after the other from U to output.
   void run_by_panels() const {
-    float* const v = shared_;
+    float* const v = data_.workspace;  // shared by all threads
     for (Index job = 0; job < z_.groups * pass_.blocks; ++job) {
       const Index g = job / pass_.blocks;
       const Index begin = job % pass_.blocks * pass_.block_strips;
@@ -139,13 +132,14 @@ class Convolution {
         transform_input(g, chunk % pass_.depth_blocks, begin + strip, strip, v, scratch_of(thread));
       });
       parallel_chunks(pass_.panels, [&](Index panel, int thread) {
-        const float* u = u_ + pass_.u_at(g, panel);
+        const float* u = data_.prepared + pass_.u_at(g, panel);
         float* const m = own(thread) + pass_.u_thread_floats();
         float* const scratch = scratch_of(thread);
         const Index vectors = vectors_of(pass_, panel);
         if (!pass_.prepares) {
           for (Index i = 0; i < vectors; ++i) {
-            transform_weights(pass_, w_, g, panel * kernels_.vectors + i, own(thread), scratch);
+            transform_weights(pass_, data_.w, g, panel * kernels_.vectors + i, own(thread),
+                              scratch);
           }
           u = own(thread);
         }
@@ -169,7 +163,7 @@ class Convolution {
     const Index channel = g * pass_.depth + c * pass_.lanes;
     const Index plane = pass_.in_h * pass_.in_w;
     Planes{pass_.in_h, pass_.in_w}.read(
-        kernels_, in_ + (at.image * z_.groups * pass_.depth + channel) * plane,
+        kernels_, data_.in + (at.image * z_.groups * pass_.depth + channel) * plane,
         lanes_of(c, pass_.depth), at.row + pass_.top, at.column + pass_.left, tiling_.t,
         tiling_.columns(), panel);
     WinogradTiles tiles;
@@ -208,14 +202,15 @@ class Convolution {
     tiles.from_row = tiling_.across * tiling_.size * pass_.lanes;
     tiles.to = panel;
     tiles.point_step = pass_.m_point;
-    transforms_.output(tiles, b_ == nullptr ? nullptr : b_ + channel, static_cast<int>(lanes));
+    transforms_.output(tiles, data_.b == nullptr ? nullptr : data_.b + channel,
+                       static_cast<int>(lanes));
     const Index plane = pass_.out_h * pass_.out_w;
     const Index columns = std::min(tiling_.across * tiling_.size, pass_.out_w - at.column);
-    float* const to = out_ + (at.image * z_.groups * pass_.channels + channel) * plane;
+    float* const to = data_.out + (at.image * z_.groups * pass_.channels + channel) * plane;
     for (Index i = 0; i < tiling_.size && at.row + i < pass_.out_h; ++i) {
       float* const row = to + (at.row + i) * pass_.out_w + at.column;
       kernels_.scatter(panel + i * tiles.from_row, columns, static_cast<int>(lanes), row, plane);
-      epilogue_.finish(row, lanes, columns, plane);
+      data_.epilogue.finish(row, lanes, columns, plane);
     }
   }
 
@@ -224,14 +219,8 @@ class Convolution {
   const Tiling& tiling_;
   const PointKernels& kernels_;
   const WinogradTransforms& transforms_;
-  const float* const in_;
-  const float* const w_;
-  const float* const u_;
-  const float* const b_;
-  float* const out_;
-  float* const shared_;
+  const DataPass data_;  // prepared: U; w is read when the pass prepares none
   float* const own_;
-  const FusedEpilogue epilogue_;
 };
 
 // ---- backward_weight ---------------------------------------------------------------------------
@@ -378,7 +367,6 @@ class WeightGradient {
 }  // namespace
 
 std::size_t prepared_bytes(int m, const Conv2dProblem& z, Direction direction) {
-  if (z.n == 0) return 0;
   return static_cast<std::size_t>(Pass(m, z, direction).prepared_floats()) * sizeof(float);
 }
 
@@ -396,25 +384,16 @@ void prepare_weights(int m, const Conv2dPrepareArgs& args) {
 }
 
 void forward(int m, const Conv2dForwardArgs& args) {
-  if (args.problem.n == 0) return;
   const Pass pass(m, args.problem, Direction::forward);
-  Convolution(pass, args.x, args.w, args.prepared, args.b, args.y, args.workspace,
-              FusedEpilogue(args))
-      .run();
+  Convolution(pass, DataPass(args)).run();
 }
 
 void backward_data(int m, const Conv2dBackwardDataArgs& args) {
-  if (args.problem.n == 0) return;
   const Pass pass(m, args.problem, Direction::backward_data);
-  Convolution(pass, args.dy, args.w, args.prepared, nullptr, args.dx, args.workspace).run();
+  Convolution(pass, DataPass(args)).run();
 }
 
 void backward_weight(int m, const Conv2dBackwardWeightArgs& args) {
-  if (args.problem.n == 0) {
-    auto* const dw = static_cast<float*>(args.dw);
-    if (!args.accumulate) std::fill_n(dw, args.problem.w_shape().numel(), 0.0f);
-    return;
-  }
   const WeightPlan plan(m, args.problem);
   WeightGradient(plan, args).run();
 }
@@ -473,7 +452,6 @@ Conv2dCost cost(int m, const Conv2dProblem& z, Direction direction) {
 }
 
 std::size_t workspace_bytes(int m, const Conv2dProblem& z, Direction direction) {
-  if (z.n == 0) return 0;
   Index floats = 0;
   if (direction == Direction::backward_weight) {
     const WeightPlan plan(m, z);

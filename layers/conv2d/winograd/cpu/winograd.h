@@ -16,4 +16,34 @@ void forward(int m, const Conv2dForwardArgs& args);
 void backward_data(int m, const Conv2dBackwardDataArgs& args);
 void backward_weight(int m, const Conv2dBackwardWeightArgs& args);
 
+// The same for one tile size, as a card wants them.
+template <int M>
+Conv2dCost cost(const Conv2dProblem& problem, Direction direction) {
+  return cost(M, problem, direction);
+}
+template <int M>
+std::size_t workspace_bytes(const Conv2dProblem& problem, Direction direction) {
+  return workspace_bytes(M, problem, direction);
+}
+template <int M>
+std::size_t prepared_bytes(const Conv2dProblem& problem, Direction direction) {
+  return prepared_bytes(M, problem, direction);
+}
+template <int M>
+void prepare_weights(const Conv2dPrepareArgs& args) {
+  prepare_weights(M, args);
+}
+template <int M>
+void forward(const Conv2dForwardArgs& args) {
+  forward(M, args);
+}
+template <int M>
+void backward_data(const Conv2dBackwardDataArgs& args) {
+  backward_data(M, args);
+}
+template <int M>
+void backward_weight(const Conv2dBackwardWeightArgs& args) {
+  backward_weight(M, args);
+}
+
 }  // namespace convscope::winograd

@@ -56,25 +56,16 @@ const Conv2dAlgorithm kCard{
     .paper =
         "Lavin, Gray 2015: Fast Algorithms for Convolutional Neural Networks, arXiv 1509.09308",
     .supports = winograd::supports,
-    .cost = [](const Conv2dProblem& problem,
-               Direction direction) { return winograd::cost(kTile, problem, direction); },
-    .workspace_bytes =
-        [](const Conv2dProblem& problem, Direction direction) {
-          return winograd::workspace_bytes(kTile, problem, direction);
-        },
-    .prepared_bytes =
-        [](const Conv2dProblem& problem, Direction direction) {
-          return winograd::prepared_bytes(kTile, problem, direction);
-        },
-    .prepare_weights =
-        [](const Conv2dPrepareArgs& args) { winograd::prepare_weights(kTile, args); },
+    .cost = winograd::cost<kTile>,
+    .workspace_bytes = winograd::workspace_bytes<kTile>,
+    .prepared_bytes = winograd::prepared_bytes<kTile>,
+    .prepare_weights = winograd::prepare_weights<kTile>,
     .error_growth = 16,
     .exact_on_integers = false,
     .fuses_epilogue = true,
-    .forward = [](const Conv2dForwardArgs& args) { winograd::forward(kTile, args); },
-    .backward_data = [](const Conv2dBackwardDataArgs& a) { winograd::backward_data(kTile, a); },
-    .backward_weight =
-        [](const Conv2dBackwardWeightArgs& a) { winograd::backward_weight(kTile, a); },
+    .forward = winograd::forward<kTile>,
+    .backward_data = winograd::backward_data<kTile>,
+    .backward_weight = winograd::backward_weight<kTile>,
 };
 
 }  // namespace

@@ -2,8 +2,12 @@
 // winograd_plan.h: how Winograd's convolution cuts a problem into tiles, strips and blocks; numbers
 // only, from the problem alone.
 //
-// A strip is a row of up to kMostAcross output tiles of one image; all strips of a problem are
-// equally long, so the last one of a row may hold tiles that lie outside and are dropped.
+// A strip is a row of neighbouring output tiles of one image. All strips of a problem are equally
+// long, so the last one of a row may hold tiles that lie outside and are dropped. A block is a
+// number of strips whose tiles are transformed, multiplied and transformed back together.
+//
+// The sizes below are those of a core with AVX-512: register tiles of 14 tiles x 2 vectors of
+// 16 channels (points_simd.cpp), 48 KiB of L1 and at least 1 MiB of L2. Other cores use the same.
 #pragma once
 
 #include <algorithm>
@@ -17,13 +21,30 @@ namespace convscope::winograd {
 
 using Index = std::int64_t;
 
-inline constexpr Index kMostColumns = 66;  // of a panel: 6 rows x 66 x 16 floats = 25 KiB of L1
-inline constexpr Index kPointsFloats = 160000;    // V and M of a block: 640 KB of L2
+inline constexpr Index kMostColumns = 66;    // of a panel: 6 rows x 66 x 16 floats = 25 KiB of L1
+inline constexpr Index kKernelsAtOnce = 32;  // taps in lanes: 32 x 9 x 64 B = 18 KiB
+
+// ---- forward and backward_data, block by block: U stays, V and M of a block are made ------------
+inline constexpr Index kPointsFloats = 160000;  // V and M of a block: 640 KB of L2
+// The fewest tiles are two register tiles: a number of U that came from L2 serves both. The most
+// are eight: V of one point and 64 channels is then 28 KiB, and stays in L1 for all panels of U.
+inline constexpr Index kLeastTiles = 2 * 14, kMostTiles = 8 * 14;
+
+// ---- the same panel by panel: V stays, each thread makes M of some output channels --------------
 inline constexpr Index kWeightsFloats = 1 << 20;  // U above 4 MiB is used panel by panel
+// So is U of 4 panels and more when the tiles are few: up to 100 tiles of 4x4 are at most 4 blocks
+// of kLeastTiles, so panels give the threads as many chunks. Larger tiles count for more.
+inline constexpr Index kManyPanels = 4, kFewTileRows = 100 * 4;
 inline constexpr Index kFewTiles = 16;  // a larger U is prepared for them alone, see prepares
-inline constexpr Index kSharedFloats = 1 << 20;      // V that all panels read: 4 MiB of L3
+inline constexpr Index kSharedFloats = 1 << 20;  // V that all panels read: 4 MiB of L3
+// But at least so many tiles: a number of U that is made or comes from memory serves 128 FMAs.
+inline constexpr Index kLeastSharedTiles = 128;
+
+// ---- backward_weight: sums over tiles ----------------------------------------------------------
 inline constexpr Index kMostSharedFloats = 3 << 20;  // x and dy of all tiles: 12 MiB of L3
-inline constexpr Index kKernelsAtOnce = 32;          // taps in lanes: 32 x 9 x 64 B = 18 KiB
+// A sum is loaded and stored once for each block: with 56 tiles that is 1 access for 28 FMAs. With
+// 160 the product's x, 16 channels, and dy, 3 vectors of kernels, are 10 + 30 KiB of L1.
+inline constexpr Index kLeastTilesOfSum = 4 * 14, kMostTilesOfSum = 160;
 
 // The tiles of an output [out_h, out_w] of N images.
 struct Tiling {
@@ -66,18 +87,18 @@ struct Pass {
     const Index per_tile = tiling.points * lanes;
     const Index u = tiling.points * depth * channel_blocks * lanes;
     const Index tiles = tiling.strips * tiling.across;
-    by_panels = u > kWeightsFloats || (panels >= 4 && tiles * tiling.size < 4 * 100);
+    by_panels = u > kWeightsFloats || (panels >= kManyPanels && tiles * tiling.size < kFewTileRows);
     prepares = !by_panels || u <= kWeightsFloats || tiles <= kFewTiles;
     Index wanted = 0;
     if (by_panels) {
-      wanted = std::max<Index>(kSharedFloats / (per_tile * depth_blocks), 128);
+      wanted = std::max(kSharedFloats / (per_tile * depth_blocks), kLeastSharedTiles);
     } else {
       wanted = kPointsFloats / (per_tile * (depth_blocks + channel_blocks));
-      wanted = std::clamp<Index>(wanted, 28, 112);
+      wanted = std::clamp(wanted, kLeastTiles, kMostTiles);
     }
-    block_strips = std::clamp<Index>(wanted / tiling.across, 1, std::max<Index>(1, tiling.strips));
+    block_strips = std::clamp<Index>(wanted / tiling.across, 1, tiling.strips);
     blocks = ceil_div(tiling.strips, block_strips);
-    if (blocks > 0) block_strips = ceil_div(tiling.strips, blocks);
+    block_strips = ceil_div(tiling.strips, blocks);
     block_tiles = block_strips * tiling.across;
     v_point = odd_lines(depth_blocks * block_tiles * lanes);
     m_point = odd_lines((by_panels ? kernels.vectors : channel_blocks) * block_tiles * lanes);
@@ -138,10 +159,11 @@ struct WeightPlan {
     by_panels = tiling.points * kernel_blocks * kernel_floats() > kWeightsFloats &&
                 tiles * per_tile <= kMostSharedFloats;
     const Index wanted =
-        by_panels ? tiles : std::clamp<Index>(2 * kPointsFloats / per_tile, 56, 160);
-    block_strips = std::clamp<Index>(wanted / tiling.across, 1, std::max<Index>(1, tiling.strips));
+        by_panels ? tiles
+                  : std::clamp(2 * kPointsFloats / per_tile, kLeastTilesOfSum, kMostTilesOfSum);
+    block_strips = std::clamp<Index>(wanted / tiling.across, 1, tiling.strips);
     blocks = ceil_div(tiling.strips, block_strips);
-    if (blocks > 0) block_strips = ceil_div(tiling.strips, blocks);
+    block_strips = ceil_div(tiling.strips, blocks);
     block_tiles = block_strips * tiling.across;
     x_point = odd_lines(channel_blocks * block_tiles * lanes);
     y_point = odd_lines(kernel_blocks * block_tiles * lanes);

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+// weight_sums.cpp: how direct and pointwise convolution add up dw: output channels stand in the
+// lanes, and each slice of the batch has sums of its own.
+#include "layers/conv2d/shared/weight_sums.h"
+
+#include <algorithm>
+
+#include "framework/ops/gemm/gemm_kernels.h"
+#include "layers/conv2d/shared/tiles.h"
+
+namespace convscope {
+
+WeightBlocks::WeightBlocks(const Conv2dProblem& problem)
+    : z(problem),
+      kernels(z.k_per_group()),
+      depth(z.c_per_group() * z.r * z.s),
+      lanes(tile_kernels.get().lanes),
+      width(kernels > lanes ? 2 * lanes : lanes),
+      blocks(ceil_div(kernels, width)) {}
+
+WeightSums::WeightSums(const WeightBlocks& plan, const Conv2dBackwardWeightArgs& args)
+    : plan_(plan),
+      sums_(static_cast<float*>(args.workspace)),
+      dw_(static_cast<float*>(args.dw)),
+      accumulate_(args.accumulate) {}
+
+float* WeightSums::begin(std::int64_t slice, std::int64_t block) const {
+  const std::int64_t depth = plan_.depth;
+  float* const sums = at(slice, block);
+  std::fill_n(sums, plan_.width * depth, 0.0f);
+  if (accumulate_ && slice == 0) {
+    gemm_kernels.get().transpose(dw_ + plan_.first_kernel(block) * depth, depth,
+                                 plan_.kernel_count(block), depth, sums, plan_.width);
+  }
+  return sums;
+}
+
+void WeightSums::write(std::int64_t block) const {
+  const std::int64_t depth = plan_.depth;
+  float* const sums = at(0, block);
+  for (std::int64_t slice = 1; slice < plan_.slices; ++slice) {
+    const float* const more = at(slice, block);
+    for (std::int64_t i = 0; i < plan_.width * depth; ++i) sums[i] += more[i];
+  }
+  gemm_kernels.get().transpose(sums, plan_.width, depth, plan_.kernel_count(block),
+                               dw_ + plan_.first_kernel(block) * depth, depth);
+}
+
+}  // namespace convscope

@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+// weight_sums.h: how direct and pointwise convolution add up dw: output channels stand in the
+// lanes, and each slice of the batch has sums of its own.
+//
+//   for each slice and block, in parallel   sums [depth, width] = 0, then += the slice's images
+//   for each block, in parallel             dw of its kernels = the sums of all slices, in order
+//
+// A block is up to `width` output channels of one group. The depth is C/G R S, the weights of one
+// kernel. When dw is added to, the sums of the first slice start from dw. Blocks and slices follow
+// from the problem alone, so dw has the same bits with any number of threads.
+#pragma once
+
+#include "framework/memory/memory.h"
+#include "framework/parallel.h"
+#include "layers/conv2d/algorithm.h"
+
+namespace convscope {
+
+// Floats of a piece of scratch, rounded up to whole cache lines.
+inline std::int64_t piece_floats(std::int64_t floats) {
+  const std::size_t bytes = static_cast<std::size_t>(floats) * sizeof(float);
+  return static_cast<std::int64_t>(ScratchArena::round_up(bytes) / sizeof(float));
+}
+
+// How dw is cut. The plan of an algorithm adds how it reads x and dy, and how many slices it wants.
+struct WeightBlocks {
+  explicit WeightBlocks(const Conv2dProblem& problem);
+
+  std::int64_t first_kernel(std::int64_t block) const {  // of all K
+    return block / blocks * kernels + block % blocks * width;
+  }
+  std::int64_t kernel_count(std::int64_t block) const {
+    const std::int64_t rest = kernels - block % blocks * width;
+    return rest < width ? rest : width;
+  }
+  std::int64_t block_floats() const { return piece_floats(width * depth); }
+  std::int64_t sums_floats() const { return slices * z.groups * blocks * block_floats(); }
+
+  const Conv2dProblem& z;
+  std::int64_t kernels, depth;  // K/G, C/G R S
+  std::int64_t lanes, width,
+      blocks;               // of a vector; of a block, one vector or two; blocks of a group
+  std::int64_t slices = 1;  // of the batch
+};
+
+class WeightSums {
+ public:
+  // The sums stand at the start of the workspace.
+  WeightSums(const WeightBlocks& plan, const Conv2dBackwardWeightArgs& args);
+
+  // Calls sum(slice, block, sums, thread), which adds the images of a slice to the sums of a block
+  // [depth, width], for all slices and blocks; then writes dw. `block` counts through all groups.
+  template <class Sum>
+  void run(const Sum& sum) const {
+    const std::int64_t blocks = plan_.z.groups * plan_.blocks;
+    parallel_chunks(blocks * plan_.slices, [&](std::int64_t chunk, int thread) {
+      const std::int64_t slice = chunk / blocks;
+      const std::int64_t block = chunk % blocks;
+      sum(slice, block, begin(slice, block), thread);
+    });
+    parallel_chunks(blocks, [&](std::int64_t block, int) { write(block); });
+  }
+
+ private:
+  float* at(std::int64_t slice, std::int64_t block) const {
+    return sums_ + (slice * plan_.z.groups * plan_.blocks + block) * plan_.block_floats();
+  }
+  float* begin(std::int64_t slice, std::int64_t block) const;  // returns its sums
+  void write(std::int64_t block) const;
+
+  const WeightBlocks& plan_;
+  float* const sums_;
+  float* const dw_;
+  const bool accumulate_;
+};
+
+}  // namespace convscope

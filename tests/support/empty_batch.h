@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+// empty_batch.h: what a convolution algorithm gives for a batch of no images, asked for as a layer
+// asks for it: by its name, with tensors, and through the differentiable operation.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "layers/conv2d/conv2d.h"
+#include "layers/conv2d/execute.h"
+#include "tests/support/cases.h"
+
+namespace convscope::testing {
+
+// "" when all elements are `value`, else a sentence about `name`.
+inline std::string differs_from(double value, const Tensor& tensor, const std::string& name) {
+  const Tensor host = tensor.to(Device{});
+  for (std::int64_t i = 0; i < host.numel(); ++i) {
+    if (host.at(i) == value) continue;
+    return cat(name, ": expected ", value, ", got ", host.at(i), " at element ", i, "\n");
+  }
+  return "";
+}
+
+// One direction by itself. Seven stands where something is to be assigned or added to.
+inline std::string fault_in_direction(const Conv2dAlgorithm& card, const Conv2dProblem& problem,
+                                      Direction direction) {
+  const Device device{card.device, 0};
+  const Conv2dChoice choice = select_conv2d(card.name, problem, direction, device);
+  const auto sevens = [&](const Shape& shape) { return Tensor::full(shape, 7.0).to(device); };
+  const Tensor x = sevens(problem.x_shape());
+  const Tensor y = sevens(problem.y_shape());
+  const Tensor w = sevens(problem.w_shape());
+  if (direction == Direction::forward) {
+    execute_forward(choice, problem, x, w, sevens({problem.k}), y);
+  } else if (direction == Direction::backward_data) {
+    execute_backward_data(choice, problem, y, w, x);
+  } else {
+    std::string fault;
+    for (const bool accumulate : {false, true}) {
+      const Tensor dw = sevens(problem.w_shape());
+      execute_backward_weight(choice, problem, x, y, dw, accumulate);
+      fault += differs_from(accumulate ? 7 : 0, dw, accumulate ? "dw added to" : "dw assigned");
+    }
+    return fault;
+  }
+  return differs_from(7, w, "w");  // all outputs are empty: they have come through
+}
+
+// All directions as one operation; a direction that the card refuses is left to `auto`.
+inline std::string fault_in_operation(const Conv2dAlgorithm& card, const Conv2dProblem& problem) {
+  const Device device{card.device, 0};
+  const auto word = [&](Direction direction) {
+    return support_of(card, problem, direction).yes ? std::string(card.name) : "auto";
+  };
+  const Conv2dPolicy policy{word(Direction::forward), word(Direction::backward_data),
+                            word(Direction::backward_weight)};
+  const auto leaf = [&](const Shape& shape) {
+    return Variable(Tensor::full(shape, 7.0).to(device), true);
+  };
+  Variable x = leaf(problem.x_shape());
+  Variable w = leaf(problem.w_shape());
+  Variable b = leaf({problem.k});
+  const Conv2dParams params{
+      .padding = {problem.pad_top, problem.pad_bottom, problem.pad_left, problem.pad_right},
+      .groups = problem.groups};
+  std::string fault;
+  for (int pass = 0; pass < 2; ++pass) {  // the second one adds to the gradients of the first
+    const Variable y = conv2d(x, w, b, params, policy);
+    if (!(y.shape() == problem.y_shape())) return cat("y is ", y.shape(), "\n");
+    y.backward(Tensor::empty(problem.y_shape(), DType::f32, device));
+    if (!(x.grad().shape() == problem.x_shape())) return cat("dx is ", x.grad().shape(), "\n");
+    fault += differs_from(0, w.grad(), "dw") + differs_from(0, b.grad(), "db");
+  }
+  return fault;
+}
+
+// "" when outputs without images are empty and gradients of parameters 0, or as they were.
+inline std::string fault_with_no_images(const Conv2dAlgorithm& card) {
+  int taken = 0;
+  for (const Conv2dProblem& problem : small_problems(0)) {
+    bool any = false;
+    for (const Direction direction : kDirections) {
+      if (!support_of(card, problem, direction).yes) continue;
+      any = true;
+      const std::string fault = fault_in_direction(card, problem, direction);
+      if (!fault.empty()) return cat(card.name, ", ", problem.text(), ": ", fault);
+    }
+    if (!any) continue;
+    ++taken;
+    const std::string fault = fault_in_operation(card, problem);
+    if (!fault.empty()) return cat(card.name, ", ", problem.text(), ": ", fault);
+  }
+  return taken > 0 ? "" : cat(card.name, " takes no problem of small_problems()");
+}
+
+}  // namespace convscope::testing
