@@ -1,13 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 // lsq_simd.cpp: learned step size quantisation of one run of values that share a step.
 //
-// The loops are plain C++ that the compiler turns into vectors. Every operation on the way to
-// v_hat, dv and the slope of the step is a division, comparison, sum or product that stands alone,
-// so no compiler may fuse two of them, and all instruction sets give the same bits. The slope times
-// dy is exact in double (24 + 24 bits), and kChains sums run side by side in one fixed order.
+// Every operation on the way to v_hat, dv and the slope of the step is a division, comparison, sum
+// or product that stands alone, so no compiler may fuse two of them, and all instruction sets give
+// the same bits. The slope times dy is exact in double (24 + 24 bits), so it may be fused with the
+// sum. kChains sums run side by side and are added in one fixed order.
+//
+// The forward is a plain loop that the compiler turns into vectors. GCC 12 leaves the same loop of
+// the backward scalar, with a jump for each of its two comparisons. So AVX2 and AVX-512 have it
+// written out. The plain form stands beside it: it is the definition, and does what is left over.
 #include "quant/lsq_simd.h"
 
-#include "framework/simd/simd.h"
+#include "framework/simd/lane_vector.h"
 #include "quant/integer_grid.h"
 
 namespace convscope::CONVSCOPE_ISA {
@@ -15,7 +19,7 @@ namespace {
 
 using std::int64_t;
 
-constexpr int kChains = 32;  // 4 registers of 8 doubles: an add takes 4 cycles
+constexpr int kChains = 32;  // 8 registers of 4 doubles, or 4 of 8: an add takes 4 cycles
 
 void forward(const float* __restrict v, float s, float low, float high, float* __restrict y,
              int64_t n) {
@@ -34,22 +38,91 @@ CONVSCOPE_INLINE Slopes slopes_at(float v, float s, float low, float high) {
   return {code - (inside ? u : 0.0f), inside};  // outside, the code is the bound
 }
 
+#if defined(CONVSCOPE_ISA_IS_AVX512) || defined(CONVSCOPE_ISA_IS_AVX2)
+
+// The sums of kLanes chains.
+#if defined(CONVSCOPE_ISA_IS_AVX512)
+struct Sums {
+  __m512d first = _mm512_setzero_pd(), second = _mm512_setzero_pd();
+};
+CONVSCOPE_INLINE void add_products(const float* dy, Vec slope, Sums& sums) {
+  const __m256 one = _mm512_maskz_extractf32x8_ps(0xff, slope.v, 0);
+  const __m256 two = _mm512_maskz_extractf32x8_ps(0xff, slope.v, 1);
+  sums.first =
+      _mm512_fmadd_pd(_mm512_cvtps_pd(_mm256_loadu_ps(dy)), _mm512_cvtps_pd(one), sums.first);
+  sums.second =
+      _mm512_fmadd_pd(_mm512_cvtps_pd(_mm256_loadu_ps(dy + 8)), _mm512_cvtps_pd(two), sums.second);
+}
+CONVSCOPE_INLINE void store_sums(double* to, const Sums& sums) {
+  _mm512_storeu_pd(to, sums.first);
+  _mm512_storeu_pd(to + 8, sums.second);
+}
+#else
+struct Sums {
+  __m256d first = _mm256_setzero_pd(), second = _mm256_setzero_pd();
+};
+CONVSCOPE_INLINE void add_products(const float* dy, Vec slope, Sums& sums) {
+  const __m128 one = _mm256_castps256_ps128(slope.v);
+  const __m128 two = _mm256_extractf128_ps(slope.v, 1);
+  sums.first = _mm256_fmadd_pd(_mm256_cvtps_pd(_mm_loadu_ps(dy)), _mm256_cvtps_pd(one), sums.first);
+  sums.second =
+      _mm256_fmadd_pd(_mm256_cvtps_pd(_mm_loadu_ps(dy + 4)), _mm256_cvtps_pd(two), sums.second);
+}
+CONVSCOPE_INLINE void store_sums(double* to, const Sums& sums) {
+  _mm256_storeu_pd(to, sums.first);
+  _mm256_storeu_pd(to + 4, sums.second);
+}
+#endif
+
+// Whole rounds of kChains values; how many values that were.
+template <bool kWantsInput>
+CONVSCOPE_INLINE int64_t backward_rounds(const float* __restrict dy, const float* __restrict v,
+                                         float s, float low, float high, float* __restrict dv,
+                                         int64_t n, double* part) {
+  constexpr int kVectors = kChains / kLanes;
+  const Vec step = broadcast(s), lowest = broadcast(low), highest = broadcast(high);
+  const Vec shift = broadcast(12582912.0f);  // round_half_even() of integer_grid.h
+  Sums sums[kVectors];
+  int64_t i = 0;
+  for (; i + kChains <= n; i += kChains) {
+#pragma GCC unroll 4
+    for (int j = 0; j < kVectors; ++j) {
+      const int64_t at = i + j * kLanes;
+      const Vec u = load(v + at) / step;
+      const Vec code = min(highest, max(lowest, u)) + shift - shift;  // NaN passes
+      const WideMask above = greater(u, lowest), below = greater(highest, u);
+      if (kWantsInput) store(dv + at, keep(above, keep(below, load(dy + at))));
+      add_products(dy + at, code - keep(above, keep(below, u)), sums[j]);
+    }
+  }
+#pragma GCC unroll 4
+  for (int j = 0; j < kVectors; ++j) store_sums(part + j * kLanes, sums[j]);
+  return i;
+}
+
+#else
+
+template <bool kWantsInput>
+int64_t backward_rounds(const float* __restrict dy, const float* __restrict v, float s, float low,
+                        float high, float* __restrict dv, int64_t n, double* part) {
+  int64_t i = 0;
+  for (; i + kChains <= n; i += kChains) {
+    for (int c = 0; c < kChains; ++c) {
+      const Slopes at = slopes_at(v[i + c], s, low, high);
+      if (kWantsInput) dv[i + c] = at.inside ? dy[i + c] : 0.0f;
+      part[c] += static_cast<double>(dy[i + c]) * static_cast<double>(at.step);
+    }
+  }
+  return i;
+}
+
+#endif
+
 template <bool kWantsInput>
 double backward_loop(const float* __restrict dy, const float* __restrict v, float s, float low,
                      float high, float* __restrict dv, int64_t n) {
   double part[kChains] = {};
-  int64_t i = 0;
-  for (; i + kChains <= n; i += kChains) {
-    float slope[kChains];
-    for (int c = 0; c < kChains; ++c) {
-      const Slopes at = slopes_at(v[i + c], s, low, high);
-      slope[c] = at.step;
-      if (kWantsInput) dv[i + c] = at.inside ? dy[i + c] : 0.0f;
-    }
-    for (int c = 0; c < kChains; ++c) {
-      part[c] += static_cast<double>(dy[i + c]) * static_cast<double>(slope[c]);
-    }
-  }
+  int64_t i = backward_rounds<kWantsInput>(dy, v, s, low, high, dv, n, part);
   double total = 0;
   for (int c = 0; c < kChains; ++c) total += part[c];
   for (; i < n; ++i) {

@@ -15,6 +15,7 @@
 #include "experiments/bench/process_memory.h"
 #include "experiments/config/build.h"
 #include "experiments/config/build_pruner.h"
+#include "experiments/trainer/compression/kept_weights.h"
 #include "experiments/trainer/train_step.h"
 #include "framework/memory/memory.h"
 #include "framework/parallel.h"
@@ -60,6 +61,17 @@ Batch random_batch(const Shape& image, std::int64_t size, int classes, std::uint
         static_cast<std::int32_t>(random.below(static_cast<std::uint32_t>(classes)));
   }
   return batch;
+}
+
+// Brings a quantised network to where training has it after its first steps: the quantisers have
+// begun, know what the masks leave and are calibrated. Until then no step can be planned.
+void settle_quantizers(const ExperimentConfig& config, Module& model, const Tensor& x) {
+  if (!config.quant) return;
+  count_kept(pruned_quantizers(model));
+  for (const QuantizedTensor& tensor : quantized_tensors(model)) tensor.quantizer->begin();
+  const NoGrad no_grad;
+  model.train();
+  for (std::int64_t i = 0; i < config.quant->calibration_batches; ++i) model.forward(Variable(x));
 }
 
 double flops_of(const Module& layer, const Shape& input) {
@@ -210,6 +222,7 @@ NetBenchRow bench_net(const ExperimentConfig& config, Module& model, const Shape
   row.threads = num_threads();
   row.parameters = model.parameter_count();
   const Batch data = random_batch(image, batch, classes, options.seed);
+  settle_quantizers(config, model, data.x.to(device));
   const NetFlops flops = net_flops(model, data.x.shape());
   row.flops = mode == NetMode::inference ? flops.forward : flops.step;
   if (mode == NetMode::inference) {

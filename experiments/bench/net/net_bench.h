@@ -2,9 +2,9 @@
 // net_bench.h: times a whole network on random images in a steady state: the forward pass of
 // inference, or a training step of forward, loss, backward and update.
 //
-// Each case (mode and batch size) is warmed up first: plans are made, memory is taken from the
-// system. Then every run counts. Peaks of memory are those of the counted runs; the peak of the
-// process is that of the case, its warm-up included.
+// Each case (mode and batch size) is warmed up first: quantisers are calibrated, plans are made,
+// memory is taken from the system. Then every run counts. Peaks of memory are those of the counted
+// runs; the peak of the process is that of the case, its warm-up included.
 #pragma once
 
 #include <string>

@@ -4,49 +4,18 @@
 // calibrated and at the end of each epoch.
 #include "experiments/trainer/compression/quantization.h"
 
-#include <algorithm>
-
 namespace convscope {
-namespace {
-
-// Values that share a step, as the mean of all steps that have any.
-std::int64_t kept_for_each_step(const Tensor& mask, std::int64_t steps) {
-  const Tensor keep = mask.to(Device{});
-  const std::int64_t inner = keep.numel() / steps;
-  std::int64_t kept = 0, used = 0;
-  for (std::int64_t step = 0; step < steps; ++step) {
-    const float* const row = keep.data<float>() + step * inner;
-    const auto in = inner - std::count(row, row + inner, 0.0f);
-    kept += in;
-    used += in > 0 ? 1 : 0;
-  }
-  return used > 0 ? kept / used : 0;
-}
-
-}  // namespace
 
 Quantization::Quantization(Module& model, const QuantPlan& plan, const RunFolder& folder,
                            std::int64_t steps)
-    : tensors_(quantized_tensors(model)), plan_(plan), folder_(folder) {
-  for (const NamedModule& part : model.modules()) {
-    const auto* mask = dynamic_cast<const Mask*>(part.module);
-    if (mask == nullptr) continue;
-    const std::string layer = part.name.substr(0, part.name.rfind('.'));
-    for (const QuantizedTensor& tensor : tensors_) {
-      if (tensor.is_weight && tensor.layer == layer) pruned_.push_back({tensor.quantizer, mask});
-    }
-  }
+    : tensors_(quantized_tensors(model)),
+      pruned_(pruned_quantizers(model)),
+      plan_(plan),
+      folder_(folder) {
   count_kept();
   const std::string path = folder.file("quant.csv");
   csv_ = std::make_unique<AppendFile>(path, bytes_until_step(path, steps));
   if (csv_->size_bytes() == 0) csv_->append(quant_csv_header());
-}
-
-void Quantization::count_kept() {
-  for (const auto& [quantizer, mask] : pruned_) {
-    const std::int64_t steps = std::max<std::int64_t>(1, quantizer->options().channels);
-    quantizer->set_kept(kept_for_each_step(mask->keep(), steps));
-  }
 }
 
 bool Quantization::before_step(std::int64_t steps, bool ends_epoch) {

@@ -9,8 +9,8 @@
 
 #include "experiments/run_folder/append_file.h"
 #include "experiments/run_folder/run_folder.h"
+#include "experiments/trainer/compression/kept_weights.h"
 #include "quant/quant_report.h"
-#include "sparsity/mask.h"
 
 namespace convscope {
 
@@ -26,7 +26,7 @@ class CONVSCOPE_API Quantization {
   // `steps`: training steps that are done; rows of later ones are dropped, as in pruning.h.
   Quantization(Module& model, const QuantPlan& plan, const RunFolder& folder, std::int64_t steps);
   // When masks have changed: tells the quantisers how many weights they leave.
-  void count_kept();
+  void count_kept() { convscope::count_kept(pruned_); }
   // Before step number `steps`. True when it is the first that is quantised.
   bool before_step(std::int64_t steps, bool ends_epoch);
   // Whether step number `steps` begins, calibrates or counts: then its forward needs the host.
@@ -34,12 +34,8 @@ class CONVSCOPE_API Quantization {
   void after_step(std::int64_t steps, std::int64_t epoch);
 
  private:
-  struct Pruned {
-    Quantizer* quantizer;
-    const Mask* mask;
-  };
   std::vector<QuantizedTensor> tensors_;
-  std::vector<Pruned> pruned_;
+  std::vector<PrunedQuantizer> pruned_;
   QuantPlan plan_;
   const RunFolder& folder_;
   std::unique_ptr<AppendFile> csv_;

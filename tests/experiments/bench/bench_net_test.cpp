@@ -11,7 +11,10 @@
 #include "experiments/bench/process_memory.h"
 #include "experiments/cli/cli.h"
 #include "experiments/config/build.h"
+#include "experiments/config/build_pruner.h"
+#include "experiments/trainer/compression/kept_weights.h"
 #include "framework/memory/memory.h"
+#include "layers/plan/step_plan.h"
 #include "tests/support/temporary_folder.h"
 
 namespace convscope {
@@ -126,6 +129,37 @@ TEST(BenchNet, TimesTheOperationsOfThePlan) {
   double backward = 0;
   for (const NetOpRow& row : rows) backward += row.backward_ms;
   EXPECT_GT(backward, 0);
+}
+
+// Steps that calibrate are no steady state, however many they are and whenever they would begin.
+TEST(BenchNet, CalibratesQuantisersBeforeItTimesAnything) {
+  for (const NetMode mode : {NetMode::inference, NetMode::train}) {
+    for (const char* begin : {"0", "0.5"}) {
+      SCOPED_TRACE(cat(name_of(mode), " begin ", begin));
+      Net net;
+      net.config = parse_config_text(
+          cat(kSmallNet, "quant: {w_bits: 4, a_bits: 4, calibration_batches: 9, begin: ", begin,
+              "}\nsparsity: {method: magnitude, target: 0.5}\n"),
+          "small.yaml");
+      net.model = build_model(net.config, kImage, 10);
+      const auto pruner = build_pruner(net.config, *net.model, nullptr, kImage, 0);
+      pruner->prune_now();
+      NetBenchOptions options = kShort;
+      options.pruner = pruner.get();
+      const NetBenchRow row = bench_net(net.config, *net.model, kImage, 10, mode, 5, options);
+      EXPECT_EQ(row.execution, "planned");
+      for (const QuantizedTensor& tensor : quantized_tensors(*net.model)) {
+        EXPECT_TRUE(tensor.quantizer->is_calibrated());
+      }
+      const auto plan = StepPlan::make(
+          *net.model, {5, 3, 8, 8},
+          mode == NetMode::train ? PlanMode::training : PlanMode::inference, nullptr);
+      ASSERT_NE(plan, nullptr);
+      EXPECT_NE(plan->text().find("fake quantiser"), std::string::npos);
+      count_kept(pruned_quantizers(*net.model));  // they know already
+      EXPECT_TRUE(plan->is_current());
+    }
+  }
 }
 
 TEST(BenchNet, SaysWhyANetworkIsNotPlanned) {

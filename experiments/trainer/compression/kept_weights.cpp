@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+// kept_weights.cpp: tells the quantisers of pruned weights how many values their masks leave.
+#include "experiments/trainer/compression/kept_weights.h"
+
+#include <algorithm>
+
+namespace convscope {
+namespace {
+
+// Values that share a step, as the mean of all steps that have any.
+std::int64_t kept_for_each_step(const Tensor& mask, std::int64_t steps) {
+  const Tensor keep = mask.to(Device{});
+  const std::int64_t inner = keep.numel() / steps;
+  std::int64_t kept = 0, used = 0;
+  for (std::int64_t step = 0; step < steps; ++step) {
+    const float* const row = keep.data<float>() + step * inner;
+    const auto in = inner - std::count(row, row + inner, 0.0f);
+    kept += in;
+    used += in > 0 ? 1 : 0;
+  }
+  return used > 0 ? kept / used : 0;
+}
+
+}  // namespace
+
+std::vector<PrunedQuantizer> pruned_quantizers(Module& model) {
+  const std::vector<QuantizedTensor> tensors = quantized_tensors(model);
+  std::vector<PrunedQuantizer> out;
+  for (const NamedModule& part : model.modules()) {
+    const auto* mask = dynamic_cast<const Mask*>(part.module);
+    if (mask == nullptr) continue;
+    const std::string layer = part.name.substr(0, part.name.rfind('.'));
+    for (const QuantizedTensor& tensor : tensors) {
+      if (tensor.is_weight && tensor.layer == layer) out.push_back({tensor.quantizer, mask});
+    }
+  }
+  return out;
+}
+
+void count_kept(const std::vector<PrunedQuantizer>& pruned) {
+  for (const auto& [quantizer, mask] : pruned) {
+    const std::int64_t steps = std::max<std::int64_t>(1, quantizer->options().channels);
+    quantizer->set_kept(kept_for_each_step(mask->keep(), steps));
+  }
+}
+
+}  // namespace convscope
