@@ -154,9 +154,10 @@ info = json.loads((folder / "info.json").read_text())
 print("gpu_check: ceilings", json.dumps(info["gpu_ceilings"]))
 PY
   peer=experiments/peers/conv2d_gpu_vs_pytorch.py
-  # NAME SHAPES [OPTIONS...]
+  # NAME SHAPES [OPTIONS...]; CONVSCOPE_COMPARE='dense_f32 depthwise_f32' leaves out the others.
   compare() {
     local name=$1 shapes=$2
+    if [[ " ${CONVSCOPE_COMPARE:-$name} " != *" $name "* ]]; then return; fi
     shift 2
     echo "gpu_check: convolutions, $name"
     python3 "$peer" --program "$convscope" --shapes "experiments/shapes/$shapes.txt" "$@" \
