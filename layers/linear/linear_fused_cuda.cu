@@ -416,6 +416,7 @@ void forward_by_blas(const LinearForwardArgs& args) {
 
 void forward_cuda(const LinearForwardArgs& args) {
   const Sizes s = sizes_of(args.x, args.w);
+  if (s.n == 0 || s.o == 0) return;
   if (s.i == 0 || !is_small(s, kLargestForward)) return forward_by_blas(args);
   const Product y{.a = {.data = args.x.data<float>(), .ld = narrow(s.i), .extent = narrow(s.n)},
                   .b = {.data = args.w.data<float>(), .ld = narrow(s.i), .extent = narrow(s.o)},

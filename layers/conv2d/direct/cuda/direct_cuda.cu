@@ -219,6 +219,7 @@ void forward_by_tiles(const Sizes& z, const ForwardPointers& at) {
 
 void forward(const Conv2dForwardArgs& args) {
   const Conv2dProblem& problem = args.problem;
+  if (problem.n == 0) return;
   const Sizes z(problem);
   ForwardPointers at{.x = static_cast<const float*>(args.x),
                      .w = {.w = static_cast<const float*>(args.w),
@@ -258,6 +259,7 @@ FewChannelBackward small_backward(const Conv2dProblem& problem) {
 
 void backward_data(const Conv2dBackwardDataArgs& args) {
   const Conv2dProblem& problem = args.problem;
+  if (problem.n == 0) return;
   const Sizes z(problem);
   const auto* const dy = static_cast<const float*>(args.dy);
   const auto* const w = static_cast<const float*>(args.w);
@@ -319,7 +321,7 @@ void backward_weight(const Conv2dBackwardWeightArgs& args) {
   auto* const dw = static_cast<float*>(args.dw);
   auto* const sums = static_cast<float*>(args.workspace);
   const Index count = problem.w_shape().numel();
-  if (is_small(problem, false)) {
+  if (problem.n > 0 && is_small(problem, false)) {
     FewChannelBackward small = small_backward(problem);
     small.x = x;
     small.dy = dy;
@@ -328,7 +330,7 @@ void backward_weight(const Conv2dBackwardWeightArgs& args) {
     small.sums = sums;
     return few_channel_backward_kernel.get({DeviceType::cuda})(small);
   }
-  if (!has_tiles(problem)) {
+  if (problem.n == 0 || !has_tiles(problem)) {  // no image: dw = 0, or as it was
     return launch(weight_any_kernel, grid_for(count * 32), z, count, x, dy, args.accumulate, dw);
   }
   const WeightTiles t = weight_tiles_of(problem);
@@ -367,7 +369,7 @@ Conv2dCost cost(const Conv2dProblem& z, Direction direction) {
   const auto number = [](Index value) { return static_cast<double>(value); };
   Conv2dCost cost{.flops = z.nominal_flops(), .bytes = z.nominal_bytes()};
   if (direction == Direction::backward_weight) cost.launches = 2;
-  if (is_small(z, direction == Direction::backward_data)) {
+  if (z.n > 0 && is_small(z, direction == Direction::backward_data)) {
     cost.peak_share = 0.4;
     return cost;
   }
@@ -402,7 +404,7 @@ Conv2dCost cost(const Conv2dProblem& z, Direction direction) {
 }
 
 std::size_t workspace_bytes(const Conv2dProblem& z, Direction direction) {
-  if (direction != Direction::backward_weight || !has_tiles(z)) return 0;
+  if (direction != Direction::backward_weight || z.n == 0 || !has_tiles(z)) return 0;
   Index floats = 0;
   if (is_small(z, false)) {
     const FewChannelStage stage = stage_of(z, false);

@@ -37,7 +37,6 @@
 
 #include "framework/cuda/blas.cuh"
 #include "framework/cuda/launch.cuh"
-#include "framework/machine/ceilings.h"
 #include "framework/memory/memory.h"
 #include "layers/conv2d/algorithm.h"
 #include "layers/conv2d/fft/cuda/fft_passes.cuh"
@@ -50,11 +49,6 @@ using fft::Index;
 constexpr Index kSpectraBytes = Index{256} << 20;
 constexpr int kLengths[] = {16, 32, 64};
 constexpr Index kLargestKernel = 33;
-// What the length of the transforms is chosen by: numbers of a GPU that was never measured, so that
-// measuring one does not change the bits of a result. Transforms reach five sevenths of a copy,
-// products of complex numbers half of the peak.
-constexpr double kBytesPerSecond = 5.0 / 7 * kUnmeasuredGpu.copy_bytes;
-constexpr double kFlopsPerSecond = kUnmeasuredGpu.f32_flops / 2;
 
 // One axis of the problem without strides: `in` positions from -pad on, `out` outputs, `taps`.
 struct Span {
@@ -82,8 +76,9 @@ struct Plan {
       tile_rows = rows;
       tile_columns = columns;
     }
-    images = std::clamp<Index>(kSpectraBytes / std::max<Index>(1, spectrum_bytes(1)), 1, z.n);
-    images = ceil_div(z.n, ceil_div(z.n, images));
+    images = std::clamp<Index>(kSpectraBytes / std::max<Index>(1, spectrum_bytes(1)), 1,
+                               std::max<Index>(1, z.n));
+    images = ceil_div(std::max<Index>(1, z.n), ceil_div(std::max<Index>(1, z.n), images));
   }
 
   Index tiles() const {
@@ -167,7 +162,7 @@ struct Plan {
     const double count =
         number(z.n * ceil_div(virtual_out(down), rows) * ceil_div(virtual_out(across), columns));
     const double bytes = 16 * f * (count * number(depth + channels) + number(z.k * z.c));
-    return bytes / kBytesPerSecond + 8 * f * count * number(z.k * z.c) / kFlopsPerSecond;
+    return bytes / 3e12 + 8 * f * count * number(z.k * z.c) / 25e12;
   }
 };
 
@@ -218,7 +213,7 @@ struct Spectra {
 };
 
 std::size_t prepared_bytes(const Conv2dProblem& z, Direction direction) {
-  return Plan(z, direction).prepared_bytes();
+  return z.n == 0 ? 0 : Plan(z, direction).prepared_bytes();
 }
 
 // The spectra of w, once for many calls.
@@ -261,6 +256,7 @@ void convolve(const Plan& plan, void* workspace, const void* from, const void* w
 }
 
 void forward(const Conv2dForwardArgs& args) {
+  if (args.problem.n == 0) return;
   convolve(Plan(args.problem, Direction::forward), args.workspace, args.x, args.prepared,
            {static_cast<const float*>(args.b), static_cast<const float*>(args.epilogue.residual),
             args.epilogue.relu, false},
@@ -268,12 +264,21 @@ void forward(const Conv2dForwardArgs& args) {
 }
 
 void backward_data(const Conv2dBackwardDataArgs& args) {
+  if (args.problem.n == 0) return;
   convolve(Plan(args.problem, Direction::backward_data), args.workspace, args.dy, args.prepared,
            {nullptr, nullptr, false, false}, args.dx);
 }
 
 void backward_weight(const Conv2dBackwardWeightArgs& args) {
   const Conv2dProblem& z = args.problem;
+  if (z.n == 0) {
+    if (!args.accumulate) {
+      CONVSCOPE_CUDA(cudaMemsetAsync(args.dw, 0,
+                                     static_cast<std::size_t>(z.w_shape().numel()) * sizeof(float),
+                                     cuda_stream()));
+    }
+    return;
+  }
   const Plan plan(z, Direction::backward_weight);
   const Spectra spectra(plan, args.workspace);
   for (Index n = 0; n < z.n; n += plan.images) {
@@ -357,7 +362,7 @@ Conv2dCost cost(const Conv2dProblem& z, Direction direction) {
 }
 
 std::size_t workspace_bytes(const Conv2dProblem& z, Direction direction) {
-  return Plan(z, direction).bytes();
+  return z.n == 0 ? 0 : Plan(z, direction).bytes();
 }
 
 const Conv2dAlgorithm kCard{

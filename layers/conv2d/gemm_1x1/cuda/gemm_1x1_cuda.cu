@@ -111,11 +111,12 @@ bool is_half(const Conv2dProblem& z) { return z.dtype != DType::f32; }
 // Half types with a bias: images at a time whose f32 sums fit kHalfSumBytes.
 Index half_images(const Conv2dProblem& z) {
   const Index bytes = z.k * z.h * z.w * Index(sizeof(float));
-  return std::clamp<Index>(kHalfSumBytes / bytes, 1, z.n);
+  return std::clamp<Index>(kHalfSumBytes / std::max<Index>(1, bytes), 1, std::max<Index>(1, z.n));
 }
 
 void forward(const Conv2dForwardArgs& args) {
   const Conv2dProblem& z = args.problem;
+  if (z.n == 0) return;
   if (args.b == nullptr) return products(z, false, args.x, args.w, 0.0, args.y, z.dtype);
   with_float_type(z.dtype, [&](auto zero) {
     using T = decltype(zero);
@@ -140,7 +141,8 @@ void forward(const Conv2dForwardArgs& args) {
 }
 
 void backward_data(const Conv2dBackwardDataArgs& args) {
-  products(args.problem, true, args.dy, args.w, 0.0, args.dx, args.problem.dtype);
+  const Conv2dProblem& z = args.problem;
+  if (z.n > 0) products(z, true, args.dy, args.w, 0.0, args.dx, z.dtype);
 }
 
 Index images_at_once(const Conv2dProblem& z) {
@@ -222,7 +224,7 @@ Conv2dCost cost(const Conv2dProblem& z, Direction direction) {
 }
 
 std::size_t workspace_bytes(const Conv2dProblem& z, Direction direction) {
-  if (direction == Direction::forward && is_half(z)) {
+  if (direction == Direction::forward && is_half(z) && z.n > 0) {
     return static_cast<std::size_t>(half_images(z) * z.k * z.h * z.w) * sizeof(float);
   }
   if (direction != Direction::backward_weight) return 0;

@@ -60,6 +60,7 @@ constexpr Index kSlotBytes = Index{256} << 20;
 constexpr Index kPixelStep = 64;  // chunks and slots are multiples: rows start on a line
 constexpr Index kChannelsPerThread = 4;
 
+
 // What kernels need to know; all but the pixels of a whole tensor fits 32 bits.
 struct Geometry {
   explicit Geometry(const Conv2dProblem& z)
@@ -223,7 +224,7 @@ struct Sizes {
 Index forward_chunk(const Sizes& z) {
   const Index most =
       std::max(kPixelStep, kColumnBytes / (z.rows * z.element) / kPixelStep * kPixelStep);
-  const Index chunks = ceil_div(z.pixels, most);
+  const Index chunks = std::max<Index>(1, ceil_div(z.pixels, most));
   return round_up(ceil_div(z.pixels, chunks), kPixelStep);
 }
 
@@ -231,6 +232,7 @@ struct DataPlan {  // backward_data: images at a time, or channels of each group
   explicit DataPlan(const Sizes& z, Index n) {
     const Index plane_bytes = z.groups * z.taps * z.plane * Index(sizeof(float));
     const Index all = plane_bytes * z.channels;
+    n = std::max<Index>(1, n);
     images =
         std::clamp<Index>(kColumnBytes / std::max<Index>(1, all), 1, std::min<Index>(n, 65535));
     images = ceil_div(n, ceil_div(n, images));
@@ -379,7 +381,8 @@ void backward_weight_as(const Conv2dBackwardWeightArgs& args) {
                .stride_b = z.depth * plan.slot,
                .stride_c = z.kernels * z.depth});
   }
-  launch(add_slots_kernel<T>, grid_for(count), sums, int(plan.slots), count, args.accumulate,
+  const Index slots = z.pixels == 0 ? 0 : plan.slots;  // no image: dw = 0, or as it was
+  launch(add_slots_kernel<T>, grid_for(count), sums, int(slots), count, args.accumulate,
          static_cast<T*>(args.dw));
 }
 
@@ -415,7 +418,8 @@ Conv2dCost cost(const Conv2dProblem& problem, Direction direction) {
   const double y_bytes = number(problem.k) * number(z.pixels) * number(z.element);
   const DataPlan plan(z, problem.n);
   const Index chunks = data ? ceil_div(problem.n, plan.images) * ceil_div(z.channels, plan.channels)
-                            : ceil_div(z.pixels, forward_chunk(z));
+                       : z.pixels == 0 ? 0
+                                       : ceil_div(z.pixels, forward_chunk(z));
   // Tiles of 64 x 64: rows and columns that no number fills are computed all the same.
   const auto fill = [&](Index size) { return number(size) / number(round_up(size, 64)); };
   const double share = direction == Direction::forward ? fill(z.kernels)
@@ -431,6 +435,7 @@ Conv2dCost cost(const Conv2dProblem& problem, Direction direction) {
 }
 
 std::size_t workspace_bytes(const Conv2dProblem& problem, Direction direction) {
+  if (problem.n == 0) return 0;
   const Sizes z(problem);
   const Index f32 = sizeof(float);
   if (direction == Direction::forward) {

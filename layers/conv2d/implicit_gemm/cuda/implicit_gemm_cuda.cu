@@ -62,12 +62,9 @@ namespace {
 
 using namespace implicit_gemm;  // NOLINT(google-build-using-namespace): this file's own parts
 
-constexpr int kMostSide = 16000;  // of an image, for 16-bit coordinates
-// The plan believes the numbers of a GPU that was never measured. So measuring one changes neither
-// how a problem is cut nor the bits of its result.
-constexpr double kLaunchUs = 1e6 * kUnmeasuredGpu.launch_seconds;           // of one more pass
-constexpr double kBytesPerUs = 5.0 / 6 * 1e-6 * kUnmeasuredGpu.copy_bytes;  // of the passes
-
+constexpr int kMostSide = 16000;       // of an image, for 16-bit coordinates
+constexpr double kLaunchUs = 2;        // of one more pass
+constexpr double kBytesPerUs = 3.5e6;  // of the passes
 constexpr int kFewestSteps = 4;  // of one part
 constexpr int kMostParts = 256;
 constexpr double kMostPartBytes = 256e6;
@@ -176,7 +173,7 @@ class Plan {
         steps += of_phase * blocks_of(a.taps, b.taps, pieces);
       }
     }
-    if (most_steps == 0) tiles = steps = 1;
+    if (tiles == 0 || most_steps == 0) tiles = steps = 1;
     for (int parts = 1; parts <= kMostParts; parts += 1 + parts / 8) {
       const double part_bytes = 4.0 * static_cast<double>(out_count) * parts;
       const bool summed = weight || parts > 1;
@@ -430,7 +427,8 @@ void run_weight(const Plan& plan, const Layout& at, void* dw, bool accumulate) {
                             .pixels = at.pixels,
                             .pixels_plane = at.pixels_plane,
                             .parts = at.parts,
-                            .unscale = at.unscale,
+                            // without images nothing is packed, and nobody wrote it
+                            .unscale = z.n == 0 ? nullptr : at.unscale,
                             .steps = plan.most_steps,
                             .columns = columns,
                             .by_row_tiles = FastDivisor(row_tiles),
@@ -461,7 +459,7 @@ void run_weight(const Plan& plan, const Layout& at, void* dw, bool accumulate) {
 // ---- weights -----------------------------------------------------------------------------------
 
 std::size_t prepared_bytes(const Conv2dProblem& z, Direction direction) {
-  return PreparedLayout(Plan(z, direction), nullptr).bytes;
+  return z.n == 0 ? 0 : PreparedLayout(Plan(z, direction), nullptr).bytes;
 }
 
 // f32 is scaled and split into halves (implicit_gemm_plan.h); halves only change places.
@@ -476,6 +474,7 @@ void prepare_weights(const Conv2dPrepareArgs& args) {
 
 void forward(const Conv2dForwardArgs& args) {
   const Conv2dProblem& z = args.problem;
+  if (z.n == 0) return;
   const Plan plan(z, Direction::forward);
   const Layout at(plan, Direction::forward, args.workspace, args.prepared);
   find_maxima(plan, at.maxima, args.x, z.x_shape().numel());
@@ -486,6 +485,7 @@ void forward(const Conv2dForwardArgs& args) {
 
 void backward_data(const Conv2dBackwardDataArgs& args) {
   const Conv2dProblem& z = args.problem;
+  if (z.n == 0) return;
   const Plan plan(z, Direction::backward_data);
   const Layout at(plan, Direction::backward_data, args.workspace, args.prepared);
   find_maxima(plan, at.maxima, args.dy, z.y_shape().numel());

@@ -242,7 +242,7 @@ struct Plan {
         in(forward ? Planes(M, z.n, z.c, z.h, z.w, z.p(), z.q(), -z.pad_top, -z.pad_left)
                    : Planes(M, z.n, z.k, z.p(), z.q(), z.h, z.w, z.pad_top - 2, z.pad_left - 2)),
         weights(z.k * z.c_per_group()) {
-    const Index all = round_up(in.tiles, kTileStep);
+    const Index all = std::max<Index>(1, ceil_div(in.tiles, kTileStep)) * kTileStep;
     if (!of_weights) parts = parts_of(depth / z.groups);
     const Index tile_bytes = kPoints * (depth + channels * parts) * Index(sizeof(float));
     const Index most = std::max<Index>(1, kChunkBytes / (tile_bytes * kTileStep)) * kTileStep;
@@ -368,14 +368,15 @@ class Passes {
                          .stride_b = channels * slot,
                          .stride_c = kernels * channels});
     }
+    const Index slots = plan_.in.tiles == 0 ? 0 : plan_.slots;  // no image: dw = 0, or as it was
     const LaunchShape shape{.grid = dim3(static_cast<unsigned>(ceil_div(plan_.weights, 32))),
                             .block = dim3(32, kGradientWarps)};
-    if (plan_.weights >= kManyWeights) {
-      launch(gradient_of_many_kernel<M>, threads(plan_.weights), s_, int(plan_.slots),
-             plan_.weights, accumulate, static_cast<float*>(dw));
+    if (slots > 0 && plan_.weights >= kManyWeights) {
+      launch(gradient_of_many_kernel<M>, threads(plan_.weights), s_, int(slots), plan_.weights,
+             accumulate, static_cast<float*>(dw));
       return;
     }
-    launch(gradient_kernel<M>, shape, s_, int(plan_.slots), plan_.weights, accumulate,
+    launch(gradient_kernel<M>, shape, s_, int(slots), plan_.weights, accumulate,
            static_cast<float*>(dw));
   }
 
@@ -406,24 +407,6 @@ class Passes {
   float* const m_;
   float* const s_;  // backward_weight only
 };
-
-// ---- the three directions ----------------------------------------------------------------------
-
-template <int M>
-void forward(const Conv2dForwardArgs& args) {
-  Passes<M>(args.problem, Direction::forward, args.workspace)
-      .convolve(args.x, args.prepared, args.b, args.epilogue, args.y);
-}
-template <int M>
-void backward_data(const Conv2dBackwardDataArgs& args) {
-  Passes<M>(args.problem, Direction::backward_data, args.workspace)
-      .convolve(args.dy, args.prepared, nullptr, {}, args.dx);
-}
-template <int M>
-void backward_weight(const Conv2dBackwardWeightArgs& args) {
-  Passes<M>(args.problem, Direction::backward_weight, args.workspace)
-      .gradient(args.x, args.dy, args.accumulate, args.dw);
-}
 
 // ---- what the cards say ------------------------------------------------------------------------
 
@@ -468,12 +451,12 @@ Conv2dCost cost_of(const Conv2dProblem& z, Direction direction) {
 
 template <int M>
 std::size_t bytes_of(const Conv2dProblem& z, Direction direction) {
-  return Plan<M>(z, direction).bytes();
+  return z.n == 0 ? 0 : Plan<M>(z, direction).bytes();
 }
 
 template <int M>
 std::size_t prepared_bytes_of(const Conv2dProblem& z, Direction direction) {
-  return Plan<M>(z, direction).prepared_bytes();
+  return z.n == 0 ? 0 : Plan<M>(z, direction).prepared_bytes();
 }
 
 }  // namespace convscope::winograd
