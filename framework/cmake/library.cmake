@@ -40,9 +40,12 @@ list(FILTER convscope_quick_sources INCLUDE REGEX
   "/experiments/(cli|config|report|run_folder|sweep)/")
 list(REMOVE_ITEM convscope_sources ${convscope_quick_sources})
 convscope_unite(quick convscope_quick_sources)
-foreach(source IN LISTS convscope_quick_sources)
-  set_property(SOURCE ${source} APPEND PROPERTY COMPILE_OPTIONS -O0)
-endforeach()
+# The precompiled header is for files that are optimised.
+function(convscope_compile_quickly)
+  set_property(SOURCE ${ARGV} APPEND PROPERTY COMPILE_OPTIONS -O0)
+  set_property(SOURCE ${ARGV} PROPERTY SKIP_PRECOMPILE_HEADERS ON)
+endfunction()
+convscope_compile_quickly(${convscope_quick_sources})
 # What takes time in a step is compiled by itself.
 set(convscope_kernel_sources ${convscope_sources})
 list(FILTER convscope_kernel_sources INCLUDE REGEX
@@ -53,7 +56,7 @@ convscope_unite(core convscope_sources)
 if(CONVSCOPE_SANITIZE)
   set(convscope_plain_sources ${convscope_sources})
   list(FILTER convscope_plain_sources EXCLUDE REGEX "/datasets/")
-  set_property(SOURCE ${convscope_plain_sources} APPEND PROPERTY COMPILE_OPTIONS -O0)
+  convscope_compile_quickly(${convscope_plain_sources})
 endif()
 
 add_library(convscope SHARED

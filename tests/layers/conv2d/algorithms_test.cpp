@@ -341,6 +341,10 @@ TEST_P(Card, IsComplete) {
     EXPECT_GT(cost.bytes, 0.0);
     EXPECT_GT(cost.peak_share, 0.0);
     EXPECT_LE(cost.peak_share, 1.0);
+    EXPECT_GE(cost.prepare_part, 0.0);
+    EXPECT_LT(cost.prepare_part, 1.0);
+    const bool prepares = card().prepared_size(problem, direction) > 0;
+    EXPECT_LE(cost.prepare_part, prepares ? 1.0 : 0.0);
   });
 }
 

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "framework/machine/ceilings.h"
 #include "framework/ops/softmax_cross_entropy.h"
 #include "framework/parallel.h"
 #include "framework/simd/cpu_isa.h"
@@ -53,6 +54,18 @@ double difference(const Tensor& a, const Tensor& b) {
 // largest (random-walk growth, sqrt(36864) = 192). A pixel that a tie or a rounding error moves
 // between two places of a pooling window would show as a difference of order 1 / sums.
 constexpr double kBound = 200 * 1.2e-7;
+
+// Slow memory speaks against conversions, of which a chain has none between its layers.
+TEST(LanesChain, HoldsBothConvolutionsWhereMemoryIsSlow) {
+  set_machine_ceilings(
+      {.flops_per_second = 177e9 * num_threads(), .bytes_per_second = 7e9 * num_threads()});
+  const Shape input{64, 1, 28, 28};
+  std::string why;
+  const auto plan = StepPlan::make(*lenet5(5, input, "auto"), input, PlanMode::training, &why);
+  set_machine_ceilings({});
+  ASSERT_NE(plan, nullptr) << why;
+  EXPECT_NE(plan->text().find("; c2 conv2d direct_batch_lanes"), std::string::npos) << plan->text();
+}
 
 void expect_same_as_dynamic(std::int64_t n, std::int64_t kernel, const Shape& image) {
   const Shape input{n, image[0], image[1], image[2]};

@@ -374,7 +374,9 @@ Estimate estimate(const PlanGraph& graph, const Conv2dOp& op) {
     if (direction != Direction::forward && !graph.training()) continue;
     if (direction == Direction::backward_data && !graph.wants_gradient(op.x())) continue;
     out.chosen_ms += estimated_ms(*op.choice(direction).algorithm, op.problem(), direction, use);
-    out.lanes_ms += estimated_ms(card, op.problem(), direction, use);
+    Cost in_lanes = card.cost(op.problem(), direction);
+    in_lanes.bytes = op.problem().nominal_bytes();  // no conversion in front and behind
+    out.lanes_ms += estimated_ms(in_lanes, DeviceType::cpu, op.problem().dtype);
   }
   return out;
 }
