@@ -60,3 +60,8 @@ set_target_properties(convscope_cuda PROPERTIES CUDA_STANDARD_REQUIRED OFF
   VERSION ${PROJECT_VERSION} SOVERSION 0)
 target_link_libraries(convscope_cuda PRIVATE convscope CUDA::cudart_static CUDA::cublas CUDA::cufft)
 set(convscope_cuda_state "on, for ${CMAKE_CUDA_ARCHITECTURES}")
+# Nothing opens it where no driver is: then it is built when somebody asks for it.
+if(CONVSCOPE_CUDA STREQUAL "AUTO" AND NOT EXISTS /dev/nvidiactl AND NOT EXISTS /dev/dxg)
+  set_target_properties(convscope_cuda PROPERTIES EXCLUDE_FROM_ALL ON)
+  string(APPEND convscope_cuda_state ", with --target convscope_cuda (there is no driver here)")
+endif()

@@ -5,7 +5,7 @@ set(convscope_package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/convscope)
 
 install(TARGETS convscope EXPORT convscopeTargets LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
 if(TARGET convscope_cuda)  # opened at run time from the folder of libconvscope
-  install(TARGETS convscope_cuda LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
+  install(TARGETS convscope_cuda LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} OPTIONAL)
 endif()
 foreach(peer IN ITEMS onednn)  # opened the same way
   if(TARGET convscope_peer_${peer})
