@@ -101,8 +101,13 @@ class LsqOperation final : public Operation {
     return {.v = a.x[0], .step = a.x[1], .rule = rule_, .bounds = bounds_, .y = a.y};
   }
   LsqBackward backward_of(const OperationBackward& a) const {
-    return {
-        .dy = a.dy, .v = a.x[0], .step = a.x[1], .rule = rule_, .dv = a.dx[0], .dstep = a.dx[1]};
+    return {.dy = a.dy,
+            .v = a.x[0],
+            .step = a.x[1],
+            .rule = rule_,
+            .bounds = bounds_,
+            .dv = a.dx[0],
+            .dstep = a.dx[1]};
   }
 
   LsqRule rule_;

@@ -46,7 +46,8 @@ struct StepBounds {
   Tensor last, first;
 };
 
-// Inputs v and step. The forward first puts the step into its bounds.
+// Inputs v and step. The step counts as put into its bounds from the forward on; a device may write
+// it there as late as in the backward, so before the optimiser sees it.
 CONVSCOPE_API Ref<const Operation> lsq_operation(const LsqRule& rule, const StepBounds& bounds);
 
 CONVSCOPE_API double lsq_grad_scale(std::int64_t count, int qp);
@@ -58,13 +59,14 @@ CONVSCOPE_API Variable lsq_quantize(const Variable& v, const Variable& step, con
 struct LsqForward {
   Tensor v, step;
   LsqRule rule;
-  StepBounds bounds;  // the step is put into them first
+  StepBounds bounds;  // the step counts as put into them
   Tensor y;           // assigned
 };
 struct LsqBackward {
   Tensor dy, v, step;
   LsqRule rule;
-  Tensor dv, dstep;  // assigned; dstep is like step
+  StepBounds bounds;  // those of the forward; the step is in them afterwards
+  Tensor dv, dstep;   // assigned; dstep is like step
 };
 extern CONVSCOPE_API KernelSlot<void(const LsqForward* all, int count)> lsq_kernel;
 extern CONVSCOPE_API KernelSlot<void(const LsqBackward* all, int count)> lsq_gradient_kernel;

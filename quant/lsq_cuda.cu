@@ -2,8 +2,13 @@
 // lsq_cuda.cu: learned step size quantisation of several tensors in one launch: a small network has
 // a dozen quantisers, and each launch costs more than its values. v_hat and dv have the bits of the
 // CPU: both call code_of(). The gradient of a step is a sum in double over pieces, a block each,
-// added in order by the block that ends last. That block also writes the steps that the forward has
-// put into their bounds: by then all others have read the old ones.
+// added in order by the block that ends last. That block also writes the steps into their bounds:
+// by then all others have read the old ones. The forward has no such end, which would double its
+// time on a small tensor: each of its blocks puts the step into its bounds for itself.
+//
+// Small tensors are a matter of latency: the kernels start while the one before them ends, the first
+// values are on their way while exp(t) is computed, and a tensor alone in its launch has large
+// blocks, one if it is small, so that nobody waits for another block.
 #include <algorithm>
 #include <cmath>
 
@@ -17,6 +22,7 @@ namespace {
 
 // Tensors of one launch.
 constexpr int kMostParts = 16;
+constexpr int kMostThreads = 1024;  // of a block
 
 // What keeps a step in its bounds, as put_into_bounds() does. last null: nothing.
 struct Bounds {
@@ -67,25 +73,36 @@ struct Part {
   double g;
   bool log_rate, packed;
 
-  void cut(const Tensor& values, const Tensor& steps) {
-    rows = steps.numel();
-    inner = values.numel() / rows;
+  // Two packs of f32 for each thread, in a tensor of moderate size.
+  void cut(unsigned threads) {
     const std::int64_t most = std::max<std::int64_t>(1, 2048 / rows);
-    const std::int64_t wanted = std::min(ceil_div(inner, 4096), most);
-    piece_size = ceil_div(ceil_div(inner, wanted), 4) * 4;
-    pieces = static_cast<int>(ceil_div(inner, piece_size));
+    const std::int64_t wanted =
+        std::clamp<std::int64_t>(ceil_div(inner, std::int64_t{8} * threads), 1, most);
+    piece_size = std::max<std::int64_t>(4, ceil_div(ceil_div(inner, wanted), 4) * 4);
+    pieces = std::max(1, static_cast<int>(ceil_div(inner, piece_size)));
   }
   unsigned blocks() const { return static_cast<unsigned>(rows * pieces); }
+  __device__ T step_of(std::int64_t row) const {
+    const T s = bounds.of(step[row], row);
+    return form == StepForm::plain ? s : static_cast<T>(::exp(static_cast<double>(s)));
+  }
+};
 
-  // Calls body(place in v) for every kWidth values of this block.
-  template <int kWidth, class Body>
-  __device__ void run(std::int64_t row, std::int64_t piece, const Body& body) const {
-    const std::int64_t begin = piece * piece_size;
-    const std::int64_t end = begin + piece_size < inner ? begin + piece_size : inner;
-#pragma unroll 2
-    for (std::int64_t i = begin + threadIdx.x * kWidth; i < end; i += kThreads * kWidth) {
-      body(row * inner + i);
-    }
+// What a thread does: every blockDim.x-th pack from `begin` on.
+struct Walk {
+  std::int64_t row, begin, end;
+  template <class T>
+  __device__ Walk(const Part<T>& p, int width) {
+    const unsigned block = blockIdx.x - p.first_block;
+    row = block / static_cast<unsigned>(p.pieces);
+    const std::int64_t from = block % static_cast<unsigned>(p.pieces) * p.piece_size;
+    const std::int64_t to = from + p.piece_size < p.inner ? from + p.piece_size : p.inner;
+    begin = row * p.inner + from + threadIdx.x * width;
+    end = row * p.inner + to;
+  }
+  template <int kWidth, class T>
+  __device__ Pack<T, kWidth> load(const T* from, std::int64_t i) const {
+    return i < end ? *reinterpret_cast<const Pack<T, kWidth>*>(from + i) : Pack<T, kWidth>{};
   }
 };
 
@@ -101,79 +118,75 @@ struct Parts {
   }
 };
 
-template <class T>
-__device__ T step_of(T step, StepForm form) {
-  if (form == StepForm::plain) return step;
-  return static_cast<T>(::exp(static_cast<double>(step)));
-}
-
 // Blocks that are done; back at 0 when a launch ends.
 __device__ unsigned blocks_done = 0;
 
-// True in the block that comes here last: all others have read and written what they do.
+// True in the block that comes here last; what the first thread of the others wrote before is there
+// then. After a barrier.
 __device__ bool is_last_block() {
+  if (gridDim.x == 1) return true;
   __shared__ bool is_last;
-  __syncthreads();
   if (threadIdx.x == 0) {
     __threadfence();
     is_last = atomicAdd(&blocks_done, 1u) == gridDim.x - 1;
     if (is_last) blocks_done = 0;
+    __threadfence();
   }
   __syncthreads();
-  if (is_last) __threadfence();
   return is_last;
 }
 
 template <int kWidth, class T>
-__device__ void forward_block(const Part<T>& p, std::int64_t row, std::int64_t piece, T s) {
-  p.template run<kWidth>(row, piece, [&](std::int64_t i) {
-    auto pack = *reinterpret_cast<const Pack<T, kWidth>*>(p.v + i);
+__device__ void forward_block(const Part<T>& p) {
+  const Walk walk(p, kWidth);
+  auto next = walk.template load<kWidth>(p.v, walk.begin);
+  const T s = p.step_of(walk.row);
+  const std::int64_t stride = std::int64_t{blockDim.x} * kWidth;
+  for (std::int64_t i = walk.begin; i < walk.end; i += stride) {
+    auto pack = next;
+    next = walk.template load<kWidth>(p.v, i + stride);
 #pragma unroll
     for (int l = 0; l < kWidth; ++l) pack.v[l] = code_of(pack.v[l], s, p.low, p.high) * s;
     *reinterpret_cast<Pack<T, kWidth>*>(p.y + i) = pack;
-  });
+  }
 }
 
 template <class T>
-__global__ void __launch_bounds__(kThreads) lsq_forward(const __grid_constant__ Parts<T> parts) {
+__global__ void __launch_bounds__(kMostThreads)
+    lsq_forward(const __grid_constant__ Parts<T> parts) {
+  wait_for_previous_kernel();
+  let_next_kernel_start();
   const Part<T>& p = parts.of_block();
-  const unsigned block = blockIdx.x - p.first_block;
-  const std::int64_t row = block / static_cast<unsigned>(p.pieces);
-  const std::int64_t piece = block % static_cast<unsigned>(p.pieces);
-  const T s = step_of(p.bounds.of(p.step[row], row), p.form);
   if (p.packed) {
-    forward_block<kPackWidth<T>>(p, row, piece, s);
+    forward_block<kPackWidth<T>>(p);
   } else {
-    forward_block<1>(p, row, piece, s);
-  }
-  if (!parts.has_end || !is_last_block()) return;
-  for (int i = 0; i < parts.count; ++i) {
-    const Part<T>& q = parts.part[i];
-    if (q.bounds.last == nullptr) continue;
-    for (std::int64_t r = threadIdx.x; r < q.rows; r += kThreads) {
-      const T now = q.bounds.of(q.step[r], r);
-      q.step[r] = now;
-      q.bounds.last[r] = static_cast<float>(now);
-    }
+    forward_block<1>(p);
   }
 }
 
 template <int kWidth, class T>
-__device__ double backward_block(const Part<T>& p, std::int64_t row, std::int64_t piece, T s) {
+__device__ double backward_block(const Part<T>& p) {
+  const Walk walk(p, kWidth);
+  auto next_v = walk.template load<kWidth>(p.v, walk.begin);
+  auto next_dy = walk.template load<kWidth>(p.dy, walk.begin);
+  const T s = p.step_of(walk.row);
+  const std::int64_t stride = std::int64_t{blockDim.x} * kWidth;
   double total = 0;
-  p.template run<kWidth>(row, piece, [&](std::int64_t i) {
-    const auto pv = *reinterpret_cast<const Pack<T, kWidth>*>(p.v + i);
-    auto g = *reinterpret_cast<const Pack<T, kWidth>*>(p.dy + i);
+  for (std::int64_t i = walk.begin; i < walk.end; i += stride) {
+    const auto v = next_v;
+    auto g = next_dy;
+    next_v = walk.template load<kWidth>(p.v, i + stride);
+    next_dy = walk.template load<kWidth>(p.dy, i + stride);
 #pragma unroll
     for (int l = 0; l < kWidth; ++l) {
-      const T u = pv.v[l] / s;
+      const T u = v.v[l] / s;
       const T code = round_half_even(clip_to(u, p.low, p.high));
       const bool inside = u > p.low && u < p.high;
       total += static_cast<double>(g.v[l]) * static_cast<double>(inside ? code - u : code);
       if (!inside) g.v[l] = T{0};
     }
     if (p.y != nullptr) *reinterpret_cast<Pack<T, kWidth>*>(p.y + i) = g;
-  });
+  }
   return total;
 }
 
@@ -185,36 +198,47 @@ __device__ void finish(const Part<T>& p) {
   if (p.log_rate) {  // divided by the mean s^2 of all steps
     double squares = 0;
     for (std::int64_t i = lane; i < p.rows; i += 32) {
-      squares += ::exp(2 * static_cast<double>(p.step[i]));
+      squares += ::exp(2 * static_cast<double>(p.bounds.of(p.step[i], i)));
     }
     squares = warp_sum(squares);
     g *= static_cast<double>(p.rows) / (squares > 1e-30 ? squares : 1e-30);
   }
-  for (std::int64_t row = threadIdx.x / 32; row < p.rows; row += kThreads / 32) {
+  for (std::int64_t row = threadIdx.x / 32; row < p.rows; row += blockDim.x / 32) {
     double sum = 0;
     for (int i = lane; i < p.pieces; i += 32) sum += __ldcg(p.sums + row * p.pieces + i);
     sum = warp_sum(sum);
     const double chain =  // ds/dt
-        p.form == StepForm::log ? static_cast<double>(step_of(p.step[row], p.form)) : 1.0;
+        p.form == StepForm::log ? static_cast<double>(p.step_of(row)) : 1.0;
     if (lane == 0) p.dstep[row] = static_cast<T>(g * sum * chain);
   }
 }
 
 template <class T>
-__global__ void __launch_bounds__(kThreads) lsq_backward(const __grid_constant__ Parts<T> parts) {
+__device__ void write_bounded(const Part<T>& p) {
+  for (std::int64_t row = threadIdx.x; row < p.rows; row += blockDim.x) {
+    const T now = p.bounds.of(p.step[row], row);
+    p.step[row] = now;
+    p.bounds.last[row] = static_cast<float>(now);
+  }
+}
+
+template <class T>
+__global__ void __launch_bounds__(kMostThreads)
+    lsq_backward(const __grid_constant__ Parts<T> parts) {
   __shared__ double scratch[32];
+  wait_for_previous_kernel();
+  let_next_kernel_start();
   const Part<T>& p = parts.of_block();
-  const unsigned block = blockIdx.x - p.first_block;
-  const std::int64_t row = block / static_cast<unsigned>(p.pieces);
-  const std::int64_t piece = block % static_cast<unsigned>(p.pieces);
-  const T s = step_of(p.step[row], p.form);
-  double total = p.packed ? backward_block<kPackWidth<T>>(p, row, piece, s)
-                          : backward_block<1>(p, row, piece, s);
+  double total = p.packed ? backward_block<kPackWidth<T>>(p) : backward_block<1>(p);
   total = block_sum(total, scratch);
-  if (threadIdx.x == 0) p.sums[block] = total;
+  if (threadIdx.x == 0) p.sums[blockIdx.x - p.first_block] = total;
   if (!parts.has_end || !is_last_block()) return;
   for (int i = 0; i < parts.count; ++i) {
     if (parts.part[i].dstep != nullptr) finish(parts.part[i]);
+  }
+  __syncthreads();
+  for (int i = 0; i < parts.count; ++i) {
+    if (parts.part[i].bounds.last != nullptr) write_bounded(parts.part[i]);
   }
 }
 
@@ -229,7 +253,8 @@ Part<T> part_of(const Tensor& v, const Tensor& step, const LsqRule& rule) {
   Part<T> p{};
   p.v = v.data<T>();
   p.step = step.data<T>();
-  p.cut(v, step);
+  p.rows = step.numel();
+  p.inner = v.numel() / p.rows;
   p.form = rule.form;
   p.low = static_cast<T>(-rule.grid.qn);
   p.high = static_cast<T>(rule.grid.qp);
@@ -244,10 +269,13 @@ void launch_parts(void (*kernel)(const Parts<T>), int count, const Fill& fill) {
   for (int begin = 0; begin < count; begin += kMostParts) {
     Parts<T> parts{};
     parts.count = std::min(kMostParts, count - begin);
+    for (int i = 0; i < parts.count; ++i) parts.part[i] = fill(begin + i);
+    const bool alone = parts.count == 1 && parts.part[0].rows == 1;
+    const unsigned threads = alone ? kMostThreads : kThreads;
     unsigned blocks = 0;
     for (int i = 0; i < parts.count; ++i) {
       Part<T>& p = parts.part[i];
-      p = fill(begin + i);
+      p.cut(threads);
       p.packed = packs(p);
       p.first_block = blocks;
       blocks += p.blocks();
@@ -255,7 +283,8 @@ void launch_parts(void (*kernel)(const Parts<T>), int count, const Fill& fill) {
     }
     auto* sums = cuda_scratch_of<double>(blocks);
     for (int i = 0; i < parts.count; ++i) parts.part[i].sums = sums + parts.part[i].first_block;
-    launch(kernel, {.grid = dim3(blocks), .block = dim3(kThreads)}, parts);
+    launch(kernel, {.grid = dim3(blocks), .block = dim3(threads), .overlaps_previous = true},
+           parts);
   }
 }
 
@@ -282,6 +311,7 @@ void backward_typed(const LsqBackward* all, int count) {
     Part<T> p = part_of<T>(a.v, a.step, a.rule);
     p.dy = a.dy.template data<T>();
     p.y = a.dv.defined() ? a.dv.template data<T>() : nullptr;
+    p.bounds = bounds_of(a.bounds, a.rule.form);
     p.dstep = a.dstep.defined() ? a.dstep.template data<T>() : nullptr;
     return p;
   });

@@ -43,6 +43,8 @@ struct MapRows {
 template <int kInputs, class Op>
 __global__ void __launch_bounds__(kThreads)
     map_rows_kernel(Op op, const __grid_constant__ MapRows<kInputs> z) {
+  wait_for_previous_kernel();
+  let_next_kernel_start();
   int r = 0;
   while (r + 1 < z.rows && blockIdx.x >= z.row[r + 1].first_block) ++r;
   const MapRow<kInputs>& row = z.row[r];
@@ -69,8 +71,8 @@ __global__ void __launch_bounds__(kThreads)
 
 template <int kInputs, class Op>
 void map_rows(const Op& op, const MapRows<kInputs>& rows) {
-  launch(map_rows_kernel<kInputs, Op>, {.grid = dim3(rows.blocks), .block = dim3(kThreads)}, op,
-         rows);
+  launch(map_rows_kernel<kInputs, Op>,
+         {.grid = dim3(rows.blocks), .block = dim3(kThreads), .overlaps_previous = true}, op, rows);
 }
 
 }  // namespace convscope

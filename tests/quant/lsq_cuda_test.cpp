@@ -58,6 +58,7 @@ std::vector<Tensor> several(const std::vector<Tensor>& t, StepForm form) {
                         .v = v,
                         .step = step,
                         .rule = rule,
+                        .bounds = {last, t[i + 3]},
                         .dv = i == 4 ? Tensor() : dv,
                         .dstep = dstep});
     out.insert(out.end(), {y, step, last, dstep});

@@ -6,7 +6,7 @@
 #include "framework/ops/softmax_cross_entropy.h"
 #include "layers/layer_types.h"
 #include "layers/plan/step_plan.h"
-#include "quant/quantize_network.h"
+#include "quant/quantizer.h"
 #include "sparsity/mask.h"
 #include "tests/support/cuda_like_cpu.h"
 
@@ -39,11 +39,16 @@ std::shared_ptr<Module> network(const Compression& how) {
                                    {.type = "relu", .name = "r2", .options = {}},
                                    {.type = "linear", .name = "f3", .options = last}},
                                   kInput, context);
-  QuantConfig config;
-  config.per_channel = true;
-  if (how.rounds) apply_quantization(*model, config, cuda());
   for (const NamedModule& part : model->modules()) {
-    if (!how.masks || !part.module->weight().defined()) continue;
+    if (!part.module->weight().defined()) continue;
+    // Of weights alone: other kernels multiply in the planned step, so a sum of a layer on the edge
+    // between two codes of its reader's quantiser could become the other one.
+    if (how.rounds) {
+      part.module->add_weight_transform(
+          "weight_quantizer", std::make_shared<Quantizer>(QuantizerOptions{
+                                  .channels = part.module->weight().dim(0), .device = cuda()}));
+    }
+    if (!how.masks) continue;
     const auto mask = std::make_shared<Mask>(part.module->weight().value());
     Tensor keep = Tensor::full(mask->keep().shape(), 1.0);
     for (std::int64_t i = 0; i < keep.numel(); i += 3) keep.data<float>()[i] = 0;
@@ -89,10 +94,10 @@ TEST_F(PlannedQuantizerOnCuda, runs_the_weights_of_all_layers_together) {
     const auto a = planned->parameters(), b = dynamic->parameters();
     for (std::size_t i = 0; i < a.size(); ++i) {
       SCOPED_TRACE(a[i].name);
-      // Other kernels multiply, so sums differ in their last bits; a sum on the edge between two
-      // codes may move by a step.
+      // Sums of at most 108 products in another order, through three layers: 3 * 108 * 2^-24 of
+      // the sum of their sizes, which is up to ten times a sum that is not near 0.
       EXPECT_TRUE(testing::near(a[i].variable.grad().to(Device{}),
-                                b[i].variable.grad().to(Device{}), 1e-3, 1e-3));
+                                b[i].variable.grad().to(Device{}), 2e-4, 2e-4));
     }
   }
 }
