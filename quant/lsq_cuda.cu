@@ -7,8 +7,9 @@
 // time on a small tensor: each of its blocks puts the step into its bounds for itself.
 //
 // Small tensors are a matter of latency: the kernels start while the one before them ends, the first
-// values are on their way while exp(t) is computed, and a tensor alone in its launch has large
-// blocks, one if it is small, so that nobody waits for another block.
+// values are on their way while exp(t) is computed, a thread has four values, so that all
+// multiprocessors divide and convert, and what the last block does for all tensors it does side by
+// side.
 #include <algorithm>
 #include <cmath>
 
@@ -22,7 +23,6 @@ namespace {
 
 // Tensors of one launch.
 constexpr int kMostParts = 16;
-constexpr int kMostThreads = 1024;  // of a block
 
 // What keeps a step in its bounds, as put_into_bounds() does. last null: nothing.
 struct Bounds {
@@ -67,17 +67,17 @@ struct Part {
   std::int64_t rows, inner, piece_size;
   int pieces;
   unsigned first_block;
+  std::int64_t first_row;  // counted over all parts
   StepForm form;
   Bounds bounds;
   T low, high;
   double g;
   bool log_rate, packed;
 
-  // Two packs of f32 for each thread, in a tensor of moderate size.
-  void cut(unsigned threads) {
+  void cut() {
     const std::int64_t most = std::max<std::int64_t>(1, 2048 / rows);
     const std::int64_t wanted =
-        std::clamp<std::int64_t>(ceil_div(inner, std::int64_t{8} * threads), 1, most);
+        std::clamp<std::int64_t>(ceil_div(inner, std::int64_t{4} * kThreads), 1, most);
     piece_size = std::max<std::int64_t>(4, ceil_div(ceil_div(inner, wanted), 4) * 4);
     pieces = std::max(1, static_cast<int>(ceil_div(inner, piece_size)));
   }
@@ -110,10 +110,16 @@ template <class T>
 struct Parts {
   Part<T> part[kMostParts];
   int count;
-  bool has_end;  // something is left to do when all blocks are done
+  std::int64_t rows;  // of all parts
+  bool has_end;       // something is left to do when all blocks are done
   __device__ const Part<T>& of_block() const {
     int i = 0;
     while (i + 1 < count && blockIdx.x >= part[i + 1].first_block) ++i;
+    return part[i];
+  }
+  __device__ const Part<T>& of_row(std::int64_t row) const {
+    int i = 0;
+    while (i + 1 < count && row >= part[i + 1].first_row) ++i;
     return part[i];
   }
 };
@@ -152,11 +158,11 @@ __device__ void forward_block(const Part<T>& p) {
 }
 
 template <class T>
-__global__ void __launch_bounds__(kMostThreads)
+__global__ void __launch_bounds__(kThreads)
     lsq_forward(const __grid_constant__ Parts<T> parts) {
+  const Part<T>& p = parts.of_block();
   wait_for_previous_kernel();
   let_next_kernel_start();
-  const Part<T>& p = parts.of_block();
   if (p.packed) {
     forward_block<kPackWidth<T>>(p);
   } else {
@@ -190,10 +196,12 @@ __device__ double backward_block(const Part<T>& p) {
   return total;
 }
 
-// The gradients of all steps of a tensor, a warp for each.
+// The gradient of one step, by a warp.
 template <class T>
-__device__ void finish(const Part<T>& p) {
+__device__ void finish(const Part<T>& p, std::int64_t row) {
   const int lane = static_cast<int>(threadIdx.x % 32);
+  double sum = 0;
+  for (int i = lane; i < p.pieces; i += 32) sum += __ldcg(p.sums + row * p.pieces + i);
   double g = p.g;
   if (p.log_rate) {  // divided by the mean s^2 of all steps
     double squares = 0;
@@ -203,42 +211,34 @@ __device__ void finish(const Part<T>& p) {
     squares = warp_sum(squares);
     g *= static_cast<double>(p.rows) / (squares > 1e-30 ? squares : 1e-30);
   }
-  for (std::int64_t row = threadIdx.x / 32; row < p.rows; row += blockDim.x / 32) {
-    double sum = 0;
-    for (int i = lane; i < p.pieces; i += 32) sum += __ldcg(p.sums + row * p.pieces + i);
-    sum = warp_sum(sum);
-    const double chain =  // ds/dt
-        p.form == StepForm::log ? static_cast<double>(p.step_of(row)) : 1.0;
-    if (lane == 0) p.dstep[row] = static_cast<T>(g * sum * chain);
-  }
+  const double chain = p.form == StepForm::log ? static_cast<double>(p.step_of(row)) : 1.0;  // ds/dt
+  sum = warp_sum(sum);
+  if (lane == 0) p.dstep[row] = static_cast<T>(g * sum * chain);
 }
 
 template <class T>
-__device__ void write_bounded(const Part<T>& p) {
-  for (std::int64_t row = threadIdx.x; row < p.rows; row += blockDim.x) {
-    const T now = p.bounds.of(p.step[row], row);
-    p.step[row] = now;
-    p.bounds.last[row] = static_cast<float>(now);
-  }
-}
-
-template <class T>
-__global__ void __launch_bounds__(kMostThreads)
+__global__ void __launch_bounds__(kThreads)
     lsq_backward(const __grid_constant__ Parts<T> parts) {
   __shared__ double scratch[32];
+  const Part<T>& p = parts.of_block();
   wait_for_previous_kernel();
   let_next_kernel_start();
-  const Part<T>& p = parts.of_block();
   double total = p.packed ? backward_block<kPackWidth<T>>(p) : backward_block<1>(p);
   total = block_sum(total, scratch);
   if (threadIdx.x == 0) p.sums[blockIdx.x - p.first_block] = total;
   if (!parts.has_end || !is_last_block()) return;
-  for (int i = 0; i < parts.count; ++i) {
-    if (parts.part[i].dstep != nullptr) finish(parts.part[i]);
+  for (std::int64_t r = threadIdx.x / 32; r < parts.rows; r += kThreads / 32) {
+    const Part<T>& q = parts.of_row(r);
+    if (q.dstep != nullptr) finish(q, r - q.first_row);
   }
   __syncthreads();
-  for (int i = 0; i < parts.count; ++i) {
-    if (parts.part[i].bounds.last != nullptr) write_bounded(parts.part[i]);
+  for (std::int64_t r = threadIdx.x; r < parts.rows; r += kThreads) {
+    const Part<T>& q = parts.of_row(r);
+    if (q.bounds.last == nullptr) continue;
+    const std::int64_t row = r - q.first_row;
+    const T now = q.bounds.of(q.step[row], row);
+    q.step[row] = now;
+    q.bounds.last[row] = static_cast<float>(now);
   }
 }
 
@@ -270,20 +270,20 @@ void launch_parts(void (*kernel)(const Parts<T>), int count, const Fill& fill) {
     Parts<T> parts{};
     parts.count = std::min(kMostParts, count - begin);
     for (int i = 0; i < parts.count; ++i) parts.part[i] = fill(begin + i);
-    const bool alone = parts.count == 1 && parts.part[0].rows == 1;
-    const unsigned threads = alone ? kMostThreads : kThreads;
     unsigned blocks = 0;
     for (int i = 0; i < parts.count; ++i) {
       Part<T>& p = parts.part[i];
-      p.cut(threads);
+      p.cut();
       p.packed = packs(p);
       p.first_block = blocks;
       blocks += p.blocks();
+      p.first_row = parts.rows;
+      parts.rows += p.rows;
       parts.has_end = parts.has_end || p.bounds.last != nullptr || p.dstep != nullptr;
     }
     auto* sums = cuda_scratch_of<double>(blocks);
     for (int i = 0; i < parts.count; ++i) parts.part[i].sums = sums + parts.part[i].first_block;
-    launch(kernel, {.grid = dim3(blocks), .block = dim3(threads), .overlaps_previous = true},
+    launch(kernel, {.grid = dim3(blocks), .block = dim3(kThreads), .overlaps_previous = true},
            parts);
   }
 }
