@@ -158,8 +158,7 @@ __device__ void forward_block(const Part<T>& p) {
 }
 
 template <class T>
-__global__ void __launch_bounds__(kThreads)
-    lsq_forward(const __grid_constant__ Parts<T> parts) {
+__global__ void __launch_bounds__(kThreads) lsq_forward(const __grid_constant__ Parts<T> parts) {
   const Part<T>& p = parts.of_block();
   wait_for_previous_kernel();
   let_next_kernel_start();
@@ -211,14 +210,14 @@ __device__ void finish(const Part<T>& p, std::int64_t row) {
     squares = warp_sum(squares);
     g *= static_cast<double>(p.rows) / (squares > 1e-30 ? squares : 1e-30);
   }
-  const double chain = p.form == StepForm::log ? static_cast<double>(p.step_of(row)) : 1.0;  // ds/dt
+  const double chain =
+      p.form == StepForm::log ? static_cast<double>(p.step_of(row)) : 1.0;  // ds/dt
   sum = warp_sum(sum);
   if (lane == 0) p.dstep[row] = static_cast<T>(g * sum * chain);
 }
 
 template <class T>
-__global__ void __launch_bounds__(kThreads)
-    lsq_backward(const __grid_constant__ Parts<T> parts) {
+__global__ void __launch_bounds__(kThreads) lsq_backward(const __grid_constant__ Parts<T> parts) {
   __shared__ double scratch[32];
   const Part<T>& p = parts.of_block();
   wait_for_previous_kernel();
