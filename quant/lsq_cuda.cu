@@ -55,6 +55,13 @@ Bounds bounds_of(const StepBounds& bounds, StepForm form) {
           .ceiling = static_cast<float>(Quantizer::kCeiling)};
 }
 
+// A step as the kernels use it: the parameter in its bounds, and s.
+template <class T>
+struct Step {
+  T parameter;
+  double s;
+};
+
 // [rows, inner] values; a row shares a step. A block has one piece of one row.
 template <class T>
 struct Part {
@@ -82,9 +89,10 @@ struct Part {
     pieces = std::max(1, static_cast<int>(ceil_div(inner, piece_size)));
   }
   unsigned blocks() const { return static_cast<unsigned>(rows * pieces); }
-  __device__ T step_of(std::int64_t row) const {
-    const T s = bounds.of(step[row], row);
-    return form == StepForm::plain ? s : static_cast<T>(::exp(static_cast<double>(s)));
+  __device__ Step<T> step_of(std::int64_t row) const {
+    const T now = bounds.of(step[row], row);
+    const auto t = static_cast<double>(now);
+    return {now, form == StepForm::plain ? t : ::exp(t)};
   }
 };
 
@@ -146,7 +154,7 @@ template <int kWidth, class T>
 __device__ void forward_block(const Part<T>& p) {
   const Walk walk(p, kWidth);
   auto next = walk.template load<kWidth>(p.v, walk.begin);
-  const T s = p.step_of(walk.row);
+  const T s = static_cast<T>(p.step_of(walk.row).s);
   const std::int64_t stride = std::int64_t{blockDim.x} * kWidth;
   for (std::int64_t i = walk.begin; i < walk.end; i += stride) {
     auto pack = next;
@@ -170,11 +178,12 @@ __global__ void __launch_bounds__(kThreads) lsq_forward(const __grid_constant__ 
 }
 
 template <int kWidth, class T>
-__device__ double backward_block(const Part<T>& p) {
+__device__ double backward_block(const Part<T>& p, Step<T>& step) {
   const Walk walk(p, kWidth);
   auto next_v = walk.template load<kWidth>(p.v, walk.begin);
   auto next_dy = walk.template load<kWidth>(p.dy, walk.begin);
-  const T s = p.step_of(walk.row);
+  step = p.step_of(walk.row);
+  const T s = static_cast<T>(step.s);
   const std::int64_t stride = std::int64_t{blockDim.x} * kWidth;
   double total = 0;
   for (std::int64_t i = walk.begin; i < walk.end; i += stride) {
@@ -197,23 +206,25 @@ __device__ double backward_block(const Part<T>& p) {
 
 // The gradient of one step, by a warp.
 template <class T>
-__device__ void finish(const Part<T>& p, std::int64_t row) {
+__device__ void finish(const Part<T>& p, std::int64_t row, const Step<T>& step) {
   const int lane = static_cast<int>(threadIdx.x % 32);
   double sum = 0;
   for (int i = lane; i < p.pieces; i += 32) sum += __ldcg(p.sums + row * p.pieces + i);
-  double g = p.g;
+  sum = p.g * warp_sum(sum);
   if (p.log_rate) {  // divided by the mean s^2 of all steps
-    double squares = 0;
-    for (std::int64_t i = lane; i < p.rows; i += 32) {
-      squares += ::exp(2 * static_cast<double>(p.bounds.of(p.step[i], i)));
+    double squares = step.s * step.s;
+    if (p.rows > 1) {
+      squares = 0;
+      for (std::int64_t i = lane; i < p.rows; i += 32) {
+        const double s = p.step_of(i).s;
+        squares += s * s;
+      }
+      squares = warp_sum(squares);
     }
-    squares = warp_sum(squares);
-    g *= static_cast<double>(p.rows) / (squares > 1e-30 ? squares : 1e-30);
+    sum *= static_cast<double>(p.rows) / (squares > 1e-30 ? squares : 1e-30);
   }
-  const double chain =
-      p.form == StepForm::log ? static_cast<double>(p.step_of(row)) : 1.0;  // ds/dt
-  sum = warp_sum(sum);
-  if (lane == 0) p.dstep[row] = static_cast<T>(g * sum * chain);
+  if (p.form == StepForm::log) sum *= static_cast<double>(static_cast<T>(step.s));  // ds/dt
+  if (lane == 0) p.dstep[row] = static_cast<T>(sum);
 }
 
 template <class T>
@@ -222,20 +233,22 @@ __global__ void __launch_bounds__(kThreads) lsq_backward(const __grid_constant__
   const Part<T>& p = parts.of_block();
   wait_for_previous_kernel();
   let_next_kernel_start();
-  double total = p.packed ? backward_block<kPackWidth<T>>(p) : backward_block<1>(p);
+  Step<T> step;  // of this block
+  double total = p.packed ? backward_block<kPackWidth<T>>(p, step) : backward_block<1>(p, step);
   total = block_sum(total, scratch);
   if (threadIdx.x == 0) p.sums[blockIdx.x - p.first_block] = total;
   if (!parts.has_end || !is_last_block()) return;
   for (std::int64_t r = threadIdx.x / 32; r < parts.rows; r += kThreads / 32) {
     const Part<T>& q = parts.of_row(r);
-    if (q.dstep != nullptr) finish(q, r - q.first_row);
+    const std::int64_t row = r - q.first_row;
+    if (q.dstep != nullptr) finish(q, row, parts.rows == 1 ? step : q.step_of(row));
   }
   __syncthreads();
   for (std::int64_t r = threadIdx.x; r < parts.rows; r += kThreads) {
     const Part<T>& q = parts.of_row(r);
     if (q.bounds.last == nullptr) continue;
     const std::int64_t row = r - q.first_row;
-    const T now = q.bounds.of(q.step[row], row);
+    const T now = parts.rows == 1 ? step.parameter : q.bounds.of(q.step[row], row);
     q.step[row] = now;
     q.bounds.last[row] = static_cast<float>(now);
   }
