@@ -5,18 +5,12 @@
 
 #include <cmath>
 
-#include "framework/tensor_kernels.h"
 #include "quant/lsq_pieces.h"
 
 namespace convscope {
 
-constinit KernelSlot<void(const Tensor&, const Tensor&, const LsqRule&, const Tensor&)> lsq_kernel{
-    "lsq"};
-constinit KernelSlot<void(const Tensor&, const Tensor&, const Tensor&, const LsqRule&,
-                          const Tensor&, const Tensor&)>
-    lsq_gradient_kernel{"lsq"};
-constinit KernelSlot<void(const Tensor&, const Tensor&, const Tensor&, StepForm)>
-    step_bounds_kernel{"quantizer"};
+constinit KernelSlot<void(const LsqForward*, int)> lsq_kernel{"lsq"};
+constinit KernelSlot<void(const LsqBackward*, int)> lsq_gradient_kernel{"lsq"};
 
 namespace {
 
@@ -55,23 +49,36 @@ class LsqOperation final : public Operation {
   std::string text() const override {
     return cat("fake quantiser -", rule_.grid.qn, "..", rule_.grid.qp);
   }
-  OperationKeeps keeps(const std::vector<Shape>& x) const override {
-    return {.inputs = true, .scratch = {{x[1], DType::f64}}};
-  }
+  OperationKeeps keeps(const std::vector<Shape>&) const override { return {.inputs = true}; }
   void forward(const OperationForward& a) const override {
-    begin(a);
-    lsq_kernel.get(a.device())(a.x[0], a.x[1], rule_, a.y);
+    const LsqForward one = forward_of(a);
+    lsq_kernel.get(a.device())(&one, 1);
   }
   void backward(const OperationBackward& a) const override {
-    lsq_gradient_kernel.get(a.device())(a.dy, a.x[0], a.x[1], rule_, a.dx[0], a.scratch[0]);
-    if (a.dx[1].defined()) convert_kernel.get(a.device())(a.scratch[0], a.dx[1]);
+    const LsqBackward one = backward_of(a);
+    lsq_gradient_kernel.get(a.device())(&one, 1);
+  }
+
+  bool runs_with(const Operation& other) const override {
+    return dynamic_cast<const LsqOperation*>(&other) != nullptr;
+  }
+  void forward_together(const Operation* const* all, const OperationForward* a,
+                        int count) const override {
+    std::vector<LsqForward> list;
+    for (int i = 0; i < count; ++i) list.push_back(of(all[i]).forward_of(a[i]));
+    lsq_kernel.get(a->device())(list.data(), count);
+  }
+  void backward_together(const Operation* const* all, const OperationBackward* a,
+                         int count) const override {
+    std::vector<LsqBackward> list;
+    for (int i = 0; i < count; ++i) list.push_back(of(all[i]).backward_of(a[i]));
+    lsq_gradient_kernel.get(a->device())(list.data(), count);
   }
 
   // One step for all: lsq_pieces.
   bool runs_on_pieces() const override { return true; }
   void begin(const OperationForward& a) const override {
-    if (!bounds_.last.defined()) return;
-    step_bounds_kernel.get(a.x[1].device())(a.x[1], bounds_.last, bounds_.first, rule_.form);
+    put_into_bounds(a.x[1], bounds_, rule_.form);
   }
   void forward_piece(const OperationForward& a, const float* v, float* y,
                      std::int64_t count) const override {
@@ -87,6 +94,22 @@ class LsqOperation final : public Operation {
   }
 
  private:
+  static const LsqOperation& of(const Operation* operation) {
+    return static_cast<const LsqOperation&>(*operation);
+  }
+  LsqForward forward_of(const OperationForward& a) const {
+    return {.v = a.x[0], .step = a.x[1], .rule = rule_, .bounds = bounds_, .y = a.y};
+  }
+  LsqBackward backward_of(const OperationBackward& a) const {
+    return {.dy = a.dy,
+            .v = a.x[0],
+            .step = a.x[1],
+            .rule = rule_,
+            .bounds = bounds_,
+            .dv = a.dx[0],
+            .dstep = a.dx[1]};
+  }
+
   LsqRule rule_;
   StepBounds bounds_;
 };

@@ -46,23 +46,31 @@ struct StepBounds {
   Tensor last, first;
 };
 
-// Inputs v and step. The forward first puts the step into its bounds.
+// Inputs v and step. The step counts as put into its bounds from the forward on; a device may write
+// it there as late as in the backward, so before the optimiser sees it.
 CONVSCOPE_API Ref<const Operation> lsq_operation(const LsqRule& rule, const StepBounds& bounds);
 
 CONVSCOPE_API double lsq_grad_scale(std::int64_t count, int qp);
 
 CONVSCOPE_API Variable lsq_quantize(const Variable& v, const Variable& step, const LsqRule& rule);
 
-// Kernels. y and dv are assigned; dv undefined: not wanted. dstep: f64, one number for each step.
-extern CONVSCOPE_API
-    KernelSlot<void(const Tensor& v, const Tensor& step, const LsqRule&, const Tensor& y)>
-        lsq_kernel;
-extern CONVSCOPE_API KernelSlot<void(const Tensor& dy, const Tensor& v, const Tensor& step,
-                                     const LsqRule&, const Tensor& dv, const Tensor& dstep)>
-    lsq_gradient_kernel;
-// Changes `step` in place and copies it to `last`.
-extern CONVSCOPE_API
-    KernelSlot<void(const Tensor& step, const Tensor& last, const Tensor& first, StepForm form)>
-        step_bounds_kernel;
+// Kernels, for several tensors at once: a device launches one kernel for all of them. A gradient
+// that is undefined is not wanted.
+struct LsqForward {
+  Tensor v, step;
+  LsqRule rule;
+  StepBounds bounds;  // the step counts as put into them
+  Tensor y;           // assigned
+};
+struct LsqBackward {
+  Tensor dy, v, step;
+  LsqRule rule;
+  StepBounds bounds;  // those of the forward; the step is in them afterwards
+  Tensor dv, dstep;   // assigned; dstep is like step
+};
+extern CONVSCOPE_API KernelSlot<void(const LsqForward* all, int count)> lsq_kernel;
+extern CONVSCOPE_API KernelSlot<void(const LsqBackward* all, int count)> lsq_gradient_kernel;
+// Puts the step into its bounds and copies it to `last`; on the CPU.
+CONVSCOPE_API void put_into_bounds(const Tensor& step, const StepBounds& bounds, StepForm form);
 
 }  // namespace convscope

@@ -108,9 +108,15 @@ void forward_typed(const Tensor& v, const Tensor& step, const LsqRule& rule, con
   });
 }
 
-void forward_cpu(const Tensor& v, const Tensor& step, const LsqRule& rule, const Tensor& y) {
-  if (v.dtype() == DType::f64) return forward_typed<double>(v, step, rule, y);
-  forward_typed<float>(v, step, rule, y);
+void forward_cpu(const LsqForward* all, int count) {
+  for (const LsqForward* a = all; a != all + count; ++a) {
+    put_into_bounds(a->step, a->bounds, a->rule.form);
+    if (a->v.dtype() == DType::f64) {
+      forward_typed<double>(a->v, a->step, a->rule, a->y);
+    } else {
+      forward_typed<float>(a->v, a->step, a->rule, a->y);
+    }
+  }
 }
 
 template <class T>
@@ -131,19 +137,24 @@ void backward_typed(const Tensor& dy, const Tensor& v, const Tensor& step, const
         loop.backward(pdy + at, pv + at, step_of(steps, row, rule.form), low, high,
                       pdv == nullptr ? nullptr : pdv + at, count);
   });
-  double* const out = dstep.data<double>();
+  if (!dstep.defined()) return;
+  T* const out = dstep.data<T>();
   const double g = gradient_scale(rule, steps, cut.rows);
   for (std::int64_t row = 0; row < cut.rows; ++row) {
     double sum = 0;
     for (std::int64_t p = 0; p < cut.pieces; ++p) sum += part[row * cut.pieces + p];
-    out[row] = g * sum * chain_of(steps, row, rule.form);
+    out[row] = static_cast<T>(g * sum * chain_of(steps, row, rule.form));
   }
 }
 
-void backward_cpu(const Tensor& dy, const Tensor& v, const Tensor& step, const LsqRule& rule,
-                  const Tensor& dv, const Tensor& dstep) {
-  if (v.dtype() == DType::f64) return backward_typed<double>(dy, v, step, rule, dv, dstep);
-  backward_typed<float>(dy, v, step, rule, dv, dstep);
+void backward_cpu(const LsqBackward* all, int count) {
+  for (const LsqBackward* a = all; a != all + count; ++a) {
+    if (a->v.dtype() == DType::f64) {
+      backward_typed<double>(a->dy, a->v, a->step, a->rule, a->dv, a->dstep);
+    } else {
+      backward_typed<float>(a->dy, a->v, a->step, a->rule, a->dv, a->dstep);
+    }
+  }
 }
 
 }  // namespace

@@ -1,7 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// lsq_cuda.cu: learned step size quantisation. v_hat and dv have the bits of the CPU: both call
-// code_of(). The gradient of the step is a sum in double over pieces of kPiece values, a block
-// each, added in order by a second launch.
+// lsq_cuda.cu: learned step size quantisation of several tensors in one launch: a small network has
+// a dozen quantisers, and each launch costs more than its values. v_hat and dv have the bits of the
+// CPU: both call code_of(). The gradient of a step is a sum in double over pieces, a block each,
+// added in order by the block that ends last. That block also writes the steps into their bounds:
+// by then all others have read the old ones. The forward has no such end, which would double its
+// time on a small tensor: each of its blocks puts the step into its bounds for itself.
+//
+// Small tensors are a matter of latency: the kernels start while the one before them ends, the first
+// values are on their way while exp(t) is computed, a thread has four values, so that all
+// multiprocessors divide and convert, and what the last block does for all tensors it does side by
+// side.
 #include <algorithm>
 #include <cmath>
 
@@ -13,173 +21,320 @@
 namespace convscope {
 namespace {
 
-// [rows, inner] values; a row shares a step. Block (row, piece).
-struct Cut {
+// Tensors of one launch.
+constexpr int kMostParts = 16;
+
+// What keeps a step in its bounds, as put_into_bounds() does. last null: nothing.
+struct Bounds {
+  float* last;
+  const float* first;
+  bool is_log;
+  float change, floor, ceiling;
+
+  // NaN stays NaN, as on the CPU.
+  static __device__ float bounded(float x, float low, float high) {
+    const float above = x < low ? low : x;
+    return high < above ? high : above;
+  }
+  __device__ float of(float s, std::int64_t i) const {
+    if (last == nullptr) return s;
+    if (!is_log) return bounded(s, first[i] / floor, first[i] * ceiling);
+    s = bounded(s, last[i] - change, last[i] + change);
+    return bounded(s, ::logf(first[i] / floor), ::logf(first[i] * ceiling));
+  }
+  __device__ double of(double s, std::int64_t) const { return s; }  // of checks, which have none
+};
+
+Bounds bounds_of(const StepBounds& bounds, StepForm form) {
+  const bool any = bounds.last.defined();
+  return {.last = any ? bounds.last.data<float>() : nullptr,
+          .first = any ? bounds.first.data<float>() : nullptr,
+          .is_log = form == StepForm::log,
+          .change = std::log(static_cast<float>(Quantizer::kMaxChange)),
+          .floor = static_cast<float>(Quantizer::kFloor),
+          .ceiling = static_cast<float>(Quantizer::kCeiling)};
+}
+
+// A step as the kernels use it: the parameter in its bounds, and s.
+template <class T>
+struct Step {
+  T parameter;
+  double s;
+};
+
+// [rows, inner] values; a row shares a step. A block has one piece of one row.
+template <class T>
+struct Part {
+  const T* v;
+  const T* dy;
+  T* y;  // or dv; null: not wanted
+  T* step;
+  T* dstep;      // null: not wanted
+  double* sums;  // [rows][pieces]
   std::int64_t rows, inner, piece_size;
   int pieces;
+  unsigned first_block;
+  std::int64_t first_row;  // counted over all parts
+  StepForm form;
+  Bounds bounds;
+  T low, high;
+  double g;
+  bool log_rate, packed;
 
-  Cut(const Tensor& v, const Tensor& step) : rows(step.numel()), inner(v.numel() / step.numel()) {
+  void cut() {
     const std::int64_t most = std::max<std::int64_t>(1, 2048 / rows);
-    const std::int64_t wanted = std::min(ceil_div(inner, 4096), most);
-    piece_size = ceil_div(ceil_div(inner, wanted), 4) * 4;
-    pieces = static_cast<int>(ceil_div(inner, piece_size));
+    const std::int64_t wanted =
+        std::clamp<std::int64_t>(ceil_div(inner, std::int64_t{4} * kThreads), 1, most);
+    piece_size = std::max<std::int64_t>(4, ceil_div(ceil_div(inner, wanted), 4) * 4);
+    pieces = std::max(1, static_cast<int>(ceil_div(inner, piece_size)));
   }
-  LaunchShape shape() const {
-    return {.grid = dim3(static_cast<unsigned>(rows), static_cast<unsigned>(pieces)),
-            .block = dim3(kThreads)};
+  unsigned blocks() const { return static_cast<unsigned>(rows * pieces); }
+  __device__ Step<T> step_of(std::int64_t row) const {
+    const T now = bounds.of(step[row], row);
+    const auto t = static_cast<double>(now);
+    return {now, form == StepForm::plain ? t : ::exp(t)};
   }
-  // Calls body(place in v) for every kWidth values of this block.
-  template <int kWidth, class Body>
-  __device__ void run(const Body& body) const {
-    const std::int64_t first = blockIdx.x * inner;
-    const std::int64_t begin = blockIdx.y * piece_size;
-    const std::int64_t end = begin + piece_size < inner ? begin + piece_size : inner;
-#pragma unroll 2
-    for (std::int64_t i = begin + threadIdx.x * kWidth; i < end; i += kThreads * kWidth) {
-      body(first + i);
-    }
+};
+
+// What a thread does: every blockDim.x-th pack from `begin` on.
+struct Walk {
+  std::int64_t row, begin, end;
+  template <class T>
+  __device__ Walk(const Part<T>& p, int width) {
+    const unsigned block = blockIdx.x - p.first_block;
+    row = block / static_cast<unsigned>(p.pieces);
+    const std::int64_t from = block % static_cast<unsigned>(p.pieces) * p.piece_size;
+    const std::int64_t to = from + p.piece_size < p.inner ? from + p.piece_size : p.inner;
+    begin = row * p.inner + from + threadIdx.x * width;
+    end = row * p.inner + to;
+  }
+  template <int kWidth, class T>
+  __device__ Pack<T, kWidth> load(const T* from, std::int64_t i) const {
+    return i < end ? *reinterpret_cast<const Pack<T, kWidth>*>(from + i) : Pack<T, kWidth>{};
   }
 };
 
 template <class T>
-__device__ T step_of(const T* step, std::int64_t row, StepForm form) {
-  if (form == StepForm::plain) return step[row];
-  return static_cast<T>(::exp(static_cast<double>(step[row])));
+struct Parts {
+  Part<T> part[kMostParts];
+  int count;
+  std::int64_t rows;  // of all parts
+  bool has_end;       // something is left to do when all blocks are done
+  __device__ const Part<T>& of_block() const {
+    int i = 0;
+    while (i + 1 < count && blockIdx.x >= part[i + 1].first_block) ++i;
+    return part[i];
+  }
+  __device__ const Part<T>& of_row(std::int64_t row) const {
+    int i = 0;
+    while (i + 1 < count && row >= part[i + 1].first_row) ++i;
+    return part[i];
+  }
+};
+
+// Blocks that are done; back at 0 when a launch ends.
+__device__ unsigned blocks_done = 0;
+
+// True in the block that comes here last; what the first thread of the others wrote before is there
+// then. After a barrier.
+__device__ bool is_last_block() {
+  if (gridDim.x == 1) return true;
+  __shared__ bool is_last;
+  if (threadIdx.x == 0) {
+    __threadfence();
+    is_last = atomicAdd(&blocks_done, 1u) == gridDim.x - 1;
+    if (is_last) blocks_done = 0;
+    __threadfence();
+  }
+  __syncthreads();
+  return is_last;
 }
 
 template <int kWidth, class T>
-__global__ void __launch_bounds__(kThreads)
-    lsq_forward(const T* v, const T* step, Cut cut, StepForm form, T low, T high, T* y) {
-  const T s = step_of(step, blockIdx.x, form);
-  cut.run<kWidth>([&](std::int64_t i) {
-    auto p = *reinterpret_cast<const Pack<T, kWidth>*>(v + i);
+__device__ void forward_block(const Part<T>& p) {
+  const Walk walk(p, kWidth);
+  auto next = walk.template load<kWidth>(p.v, walk.begin);
+  const T s = static_cast<T>(p.step_of(walk.row).s);
+  const std::int64_t stride = std::int64_t{blockDim.x} * kWidth;
+  for (std::int64_t i = walk.begin; i < walk.end; i += stride) {
+    auto pack = next;
+    next = walk.template load<kWidth>(p.v, i + stride);
 #pragma unroll
-    for (int l = 0; l < kWidth; ++l) p.v[l] = code_of(p.v[l], s, low, high) * s;
-    *reinterpret_cast<Pack<T, kWidth>*>(y + i) = p;
-  });
+    for (int l = 0; l < kWidth; ++l) pack.v[l] = code_of(pack.v[l], s, p.low, p.high) * s;
+    *reinterpret_cast<Pack<T, kWidth>*>(p.y + i) = pack;
+  }
+}
+
+template <class T>
+__global__ void __launch_bounds__(kThreads) lsq_forward(const __grid_constant__ Parts<T> parts) {
+  const Part<T>& p = parts.of_block();
+  wait_for_previous_kernel();
+  let_next_kernel_start();
+  if (p.packed) {
+    forward_block<kPackWidth<T>>(p);
+  } else {
+    forward_block<1>(p);
+  }
 }
 
 template <int kWidth, class T>
-__global__ void __launch_bounds__(kThreads)
-    lsq_backward(const T* dy, const T* v, const T* step, Cut cut, StepForm form, T low, T high,
-                 T* dv, double* part) {
-  __shared__ double scratch[32];
-  const T s = step_of(step, blockIdx.x, form);
+__device__ double backward_block(const Part<T>& p, Step<T>& step) {
+  const Walk walk(p, kWidth);
+  auto next_v = walk.template load<kWidth>(p.v, walk.begin);
+  auto next_dy = walk.template load<kWidth>(p.dy, walk.begin);
+  step = p.step_of(walk.row);
+  const T s = static_cast<T>(step.s);
+  const std::int64_t stride = std::int64_t{blockDim.x} * kWidth;
   double total = 0;
-  cut.run<kWidth>([&](std::int64_t i) {
-    const auto pv = *reinterpret_cast<const Pack<T, kWidth>*>(v + i);
-    auto g = *reinterpret_cast<const Pack<T, kWidth>*>(dy + i);
+  for (std::int64_t i = walk.begin; i < walk.end; i += stride) {
+    const auto v = next_v;
+    auto g = next_dy;
+    next_v = walk.template load<kWidth>(p.v, i + stride);
+    next_dy = walk.template load<kWidth>(p.dy, i + stride);
 #pragma unroll
     for (int l = 0; l < kWidth; ++l) {
-      const T u = pv.v[l] / s;
-      const T code = round_half_even(clip_to(u, low, high));
-      const bool inside = u > low && u < high;
+      const T u = v.v[l] / s;
+      const T code = round_half_even(clip_to(u, p.low, p.high));
+      const bool inside = u > p.low && u < p.high;
       total += static_cast<double>(g.v[l]) * static_cast<double>(inside ? code - u : code);
       if (!inside) g.v[l] = T{0};
     }
-    if (dv != nullptr) *reinterpret_cast<Pack<T, kWidth>*>(dv + i) = g;
-  });
-  total = block_sum(total, scratch);
-  if (threadIdx.x == 0)
-    part[static_cast<std::int64_t>(blockIdx.x) * cut.pieces + blockIdx.y] = total;
+    if (p.y != nullptr) *reinterpret_cast<Pack<T, kWidth>*>(p.y + i) = g;
+  }
+  return total;
 }
 
+// The gradient of one step, by a warp.
 template <class T>
-__global__ void lsq_finish(const double* part, const T* step, Cut cut, StepForm form, double g,
-                           bool log_rate, double* dstep) {
-  const std::int64_t row = global_thread() / 32;
+__device__ void finish(const Part<T>& p, std::int64_t row, const Step<T>& step) {
   const int lane = static_cast<int>(threadIdx.x % 32);
   double sum = 0;
-  if (row < cut.rows) {
-    for (int p = lane; p < cut.pieces; p += 32) sum += part[row * cut.pieces + p];
-  }
-  sum = warp_sum(sum);
-  if (log_rate) {  // the mean s^2 of all steps
-    double squares = 0;
-    for (std::int64_t i = lane; i < cut.rows; i += 32) {
-      squares += ::exp(2 * static_cast<double>(step[i]));
+  for (int i = lane; i < p.pieces; i += 32) sum += __ldcg(p.sums + row * p.pieces + i);
+  sum = p.g * warp_sum(sum);
+  if (p.log_rate) {  // divided by the mean s^2 of all steps
+    double squares = step.s * step.s;
+    if (p.rows > 1) {
+      squares = 0;
+      for (std::int64_t i = lane; i < p.rows; i += 32) {
+        const double s = p.step_of(i).s;
+        squares += s * s;
+      }
+      squares = warp_sum(squares);
     }
-    squares = warp_sum(squares);
-    g *= static_cast<double>(cut.rows) / (squares > 1e-30 ? squares : 1e-30);
+    sum *= static_cast<double>(p.rows) / (squares > 1e-30 ? squares : 1e-30);
   }
-  if (row >= cut.rows || lane != 0) return;
-  const double chain =
-      form == StepForm::log ? static_cast<double>(step_of(step, row, form)) : 1.0;  // ds/dt
-  dstep[row] = g * sum * chain;
+  if (p.form == StepForm::log) sum *= static_cast<double>(static_cast<T>(step.s));  // ds/dt
+  if (lane == 0) p.dstep[row] = static_cast<T>(sum);
 }
 
 template <class T>
-bool packs(const Cut& cut, const Tensor& a, const Tensor& b, const Tensor& c) {
-  return cut.inner % kPackWidth<T> == 0 && is_aligned(a.raw_data(), 16) &&
-         is_aligned(b.raw_data(), 16) && (!c.defined() || is_aligned(c.raw_data(), 16));
+__global__ void __launch_bounds__(kThreads) lsq_backward(const __grid_constant__ Parts<T> parts) {
+  __shared__ double scratch[32];
+  const Part<T>& p = parts.of_block();
+  wait_for_previous_kernel();
+  let_next_kernel_start();
+  Step<T> step;  // of this block
+  double total = p.packed ? backward_block<kPackWidth<T>>(p, step) : backward_block<1>(p, step);
+  total = block_sum(total, scratch);
+  if (threadIdx.x == 0) p.sums[blockIdx.x - p.first_block] = total;
+  if (!parts.has_end || !is_last_block()) return;
+  for (std::int64_t r = threadIdx.x / 32; r < parts.rows; r += kThreads / 32) {
+    const Part<T>& q = parts.of_row(r);
+    const std::int64_t row = r - q.first_row;
+    if (q.dstep != nullptr) finish(q, row, parts.rows == 1 ? step : q.step_of(row));
+  }
+  __syncthreads();
+  for (std::int64_t r = threadIdx.x; r < parts.rows; r += kThreads) {
+    const Part<T>& q = parts.of_row(r);
+    if (q.bounds.last == nullptr) continue;
+    const std::int64_t row = r - q.first_row;
+    const T now = parts.rows == 1 ? step.parameter : q.bounds.of(q.step[row], row);
+    q.step[row] = now;
+    q.bounds.last[row] = static_cast<float>(now);
+  }
 }
 
 template <class T>
-void forward_typed(const Tensor& v, const Tensor& step, const LsqRule& rule, const Tensor& y) {
-  const Cut cut(v, step);
-  launch(packs<T>(cut, v, y, Tensor()) ? lsq_forward<kPackWidth<T>, T> : lsq_forward<1, T>,
-         cut.shape(), v.data<T>(), step.data<T>(), cut, rule.form, static_cast<T>(-rule.grid.qn),
-         static_cast<T>(rule.grid.qp), y.data<T>());
-}
-
-void forward_cuda(const Tensor& v, const Tensor& step, const LsqRule& rule, const Tensor& y) {
-  if (v.dtype() == DType::f64) return forward_typed<double>(v, step, rule, y);
-  forward_typed<float>(v, step, rule, y);
+bool packs(const Part<T>& p) {
+  return p.inner % kPackWidth<T> == 0 && is_aligned(p.v, 16) && is_aligned(p.dy, 16) &&
+         is_aligned(p.y, 16);
 }
 
 template <class T>
-void backward_typed(const Tensor& dy, const Tensor& v, const Tensor& step, const LsqRule& rule,
-                    const Tensor& dv, const Tensor& dstep) {
-  const Cut cut(v, step);
-  auto* const part = cuda_scratch_of<double>(static_cast<std::size_t>(cut.rows * cut.pieces));
-  launch(packs<T>(cut, v, dy, dv) ? lsq_backward<kPackWidth<T>, T> : lsq_backward<1, T>,
-         cut.shape(), dy.data<T>(), v.data<T>(), step.data<T>(), cut, rule.form,
-         static_cast<T>(-rule.grid.qn), static_cast<T>(rule.grid.qp),
-         dv.defined() ? dv.data<T>() : nullptr, part);
-  launch(lsq_finish<T>,
-         {.grid = dim3(static_cast<unsigned>(ceil_div(cut.rows * 32, kThreads))),
-          .block = dim3(kThreads)},
-         part, step.data<T>(), cut, rule.form, rule.g, rule.log_rate, dstep.data<double>());
+Part<T> part_of(const Tensor& v, const Tensor& step, const LsqRule& rule) {
+  Part<T> p{};
+  p.v = v.data<T>();
+  p.step = step.data<T>();
+  p.rows = step.numel();
+  p.inner = v.numel() / p.rows;
+  p.form = rule.form;
+  p.low = static_cast<T>(-rule.grid.qn);
+  p.high = static_cast<T>(rule.grid.qp);
+  p.g = rule.g;
+  p.log_rate = rule.log_rate;
+  return p;
 }
 
-void backward_cuda(const Tensor& dy, const Tensor& v, const Tensor& step, const LsqRule& rule,
-                   const Tensor& dv, const Tensor& dstep) {
-  if (v.dtype() == DType::f64) return backward_typed<double>(dy, v, step, rule, dv, dstep);
-  backward_typed<float>(dy, v, step, rule, dv, dstep);
-}
-
-// ---- the bounds of a step ----
-
-// NaN stays NaN, as on the CPU.
-__device__ float bounded(float x, float low, float high) {
-  const float above = x < low ? low : x;
-  return high < above ? high : above;
-}
-
-__global__ void step_bounds(float* s, float* before, const float* s0, std::int64_t count,
-                            bool is_log, float change, float floor, float ceiling) {
-  for (std::int64_t i = global_thread(); i < count; i += global_threads()) {
-    float now = s[i];
-    if (is_log) {
-      now = bounded(now, before[i] - change, before[i] + change);
-      now = bounded(now, ::logf(s0[i] / floor), ::logf(s0[i] * ceiling));
-    } else {
-      now = bounded(now, s0[i] / floor, s0[i] * ceiling);
+// fill(i) is the part of tensor i; launches them, kMostParts at a time.
+template <class T, class Fill>
+void launch_parts(void (*kernel)(const Parts<T>), int count, const Fill& fill) {
+  for (int begin = 0; begin < count; begin += kMostParts) {
+    Parts<T> parts{};
+    parts.count = std::min(kMostParts, count - begin);
+    for (int i = 0; i < parts.count; ++i) parts.part[i] = fill(begin + i);
+    unsigned blocks = 0;
+    for (int i = 0; i < parts.count; ++i) {
+      Part<T>& p = parts.part[i];
+      p.cut();
+      p.packed = packs(p);
+      p.first_block = blocks;
+      blocks += p.blocks();
+      p.first_row = parts.rows;
+      parts.rows += p.rows;
+      parts.has_end = parts.has_end || p.bounds.last != nullptr || p.dstep != nullptr;
     }
-    s[i] = now;
-    before[i] = now;
+    auto* sums = cuda_scratch_of<double>(blocks);
+    for (int i = 0; i < parts.count; ++i) parts.part[i].sums = sums + parts.part[i].first_block;
+    launch(kernel, {.grid = dim3(blocks), .block = dim3(kThreads), .overlaps_previous = true},
+           parts);
   }
 }
 
-void step_bounds_cuda(const Tensor& step, const Tensor& last, const Tensor& first, StepForm form) {
-  launch(step_bounds, grid_for(step.numel()), step.data<float>(), last.data<float>(),
-         first.data<float>(), step.numel(), form == StepForm::log,
-         std::log(static_cast<float>(Quantizer::kMaxChange)), static_cast<float>(Quantizer::kFloor),
-         static_cast<float>(Quantizer::kCeiling));
+template <class T>
+void forward_typed(const LsqForward* all, int count) {
+  launch_parts<T>(lsq_forward<T>, count, [&](int i) {
+    const LsqForward& a = all[i];
+    Part<T> p = part_of<T>(a.v, a.step, a.rule);
+    p.y = a.y.template data<T>();
+    p.bounds = bounds_of(a.bounds, a.rule.form);
+    return p;
+  });
+}
+
+void forward_cuda(const LsqForward* all, int count) {
+  if (all[0].v.dtype() == DType::f64) return forward_typed<double>(all, count);
+  forward_typed<float>(all, count);
+}
+
+template <class T>
+void backward_typed(const LsqBackward* all, int count) {
+  launch_parts<T>(lsq_backward<T>, count, [&](int i) {
+    const LsqBackward& a = all[i];
+    Part<T> p = part_of<T>(a.v, a.step, a.rule);
+    p.dy = a.dy.template data<T>();
+    p.y = a.dv.defined() ? a.dv.template data<T>() : nullptr;
+    p.bounds = bounds_of(a.bounds, a.rule.form);
+    p.dstep = a.dstep.defined() ? a.dstep.template data<T>() : nullptr;
+    return p;
+  });
+}
+
+void backward_cuda(const LsqBackward* all, int count) {
+  if (all[0].v.dtype() == DType::f64) return backward_typed<double>(all, count);
+  backward_typed<float>(all, count);
 }
 
 }  // namespace
 CONVSCOPE_KERNEL(lsq_kernel, cuda, forward_cuda)
 CONVSCOPE_KERNEL(lsq_gradient_kernel, cuda, backward_cuda)
-CONVSCOPE_KERNEL(step_bounds_kernel, cuda, step_bounds_cuda)
 }  // namespace convscope

@@ -12,10 +12,13 @@ namespace {
 // NaN stays NaN: std::max and std::min return their first argument then, and the loss tells.
 float bounded(float x, float low, float high) { return std::min(std::max(x, low), high); }
 
-void step_bounds_cpu(const Tensor& step, const Tensor& last, const Tensor& first, StepForm form) {
+}  // namespace
+
+void put_into_bounds(const Tensor& step, const StepBounds& bounds, StepForm form) {
+  if (!bounds.last.defined()) return;
   float* const s = step.data<float>();
-  float* const before = last.data<float>();
-  const float* const s0 = first.data<float>();
+  float* const before = bounds.last.data<float>();
+  const float* const s0 = bounds.first.data<float>();
   constexpr auto kFloor = static_cast<float>(Quantizer::kFloor);
   constexpr auto kCeiling = static_cast<float>(Quantizer::kCeiling);
   for (std::int64_t i = 0; i < step.numel(); ++i) {
@@ -30,6 +33,4 @@ void step_bounds_cpu(const Tensor& step, const Tensor& last, const Tensor& first
   }
 }
 
-}  // namespace
-CONVSCOPE_KERNEL(step_bounds_kernel, cpu, step_bounds_cpu)
 }  // namespace convscope

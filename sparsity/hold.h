@@ -9,13 +9,11 @@
 
 namespace convscope {
 
-// w[i] = held[i] where keep[i] is 0. f32, same number of elements.
-CONVSCOPE_API void put_back(const Tensor& keep, const Tensor& held, const Tensor& w);
-// state[i] = 0 where keep[i] is 0.
-CONVSCOPE_API void clear_masked(const Tensor& keep, const Tensor& state);
-
-extern CONVSCOPE_API KernelSlot<void(const Tensor& keep, const Tensor& held, const Tensor& w)>
-    put_back_kernel;
-extern CONVSCOPE_API KernelSlot<void(const Tensor& keep, const Tensor& state)> clear_masked_kernel;
+// value[i] = held[i] where keep[i] is 0; held undefined: 0. f32, same number of elements.
+struct RestedTensor {
+  Tensor keep, held, value;
+};
+// Of several tensors at once: a device launches one kernel for all of them.
+extern CONVSCOPE_API KernelSlot<void(const RestedTensor* all, int count)> rest_kernel;
 
 }  // namespace convscope

@@ -10,32 +10,36 @@ namespace {
 
 constexpr std::int64_t kGrain = 1 << 16;
 
-void put_back_cpu(const Tensor& keep, const Tensor& held, const Tensor& w) {
-  const float* k = keep.data<float>();
-  const float* from = held.data<float>();
-  float* to = w.data<float>();
-  parallel_for(w.numel(), kGrain, [=](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t i = begin; i < end; ++i) {
-      const float now = to[i], old = from[i];
-      to[i] = k[i] != 0 ? now : old;
-    }
-  });
+void put_back(const float* __restrict keep, const float* __restrict held, float* __restrict value,
+              std::int64_t count) {
+  for (std::int64_t i = 0; i < count; ++i) {
+    const float now = value[i], old = held[i];
+    value[i] = keep[i] != 0 ? now : old;
+  }
 }
 
-void clear_masked_cpu(const Tensor& keep, const Tensor& state) {
-  const float* k = keep.data<float>();
-  float* to = state.data<float>();
-  parallel_for(state.numel(), kGrain, [=](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t i = begin; i < end; ++i) {
-      const float now = to[i];
-      to[i] = k[i] != 0 ? now : 0.0f;
-    }
-  });
+void clear(const float* __restrict keep, float* __restrict value, std::int64_t count) {
+  for (std::int64_t i = 0; i < count; ++i) {
+    const float now = value[i];
+    value[i] = keep[i] != 0 ? now : 0.0f;
+  }
+}
+
+void rest_cpu(const RestedTensor* all, int count) {
+  for (const RestedTensor* a = all; a != all + count; ++a) {
+    const float* const keep = a->keep.data<float>();
+    const float* const held = a->held.defined() ? a->held.data<float>() : nullptr;
+    float* const value = a->value.data<float>();
+    parallel_for(a->value.numel(), kGrain, [=](std::int64_t begin, std::int64_t end) {
+      if (held == nullptr) {
+        clear(keep + begin, value + begin, end - begin);
+      } else {
+        put_back(keep + begin, held + begin, value + begin, end - begin);
+      }
+    });
+  }
 }
 
 }  // namespace
-
-CONVSCOPE_KERNEL(put_back_kernel, cpu, put_back_cpu)
-CONVSCOPE_KERNEL(clear_masked_kernel, cpu, clear_masked_cpu)
-
+CONVSCOPE_KERNEL(rest_kernel, cpu, rest_cpu)
 }  // namespace convscope

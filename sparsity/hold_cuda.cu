@@ -1,29 +1,28 @@
 // SPDX-License-Identifier: Apache-2.0
-// hold_cuda.cu: one pass over the elements; bound by memory.
-#include "framework/cuda/map.cuh"
+// hold_cuda.cu: one pass over the elements of all tensors in one launch; bound by memory.
+#include "framework/cuda/map_rows.cuh"
 #include "sparsity/hold.h"
 
 namespace convscope {
 namespace {
 
-struct PutBack {  // keep, w, held
+struct Rest {  // keep, value, held
   __device__ float operator()(const float* x) const { return x[0] != 0 ? x[1] : x[2]; }
 };
-struct ClearMasked {  // keep, state
-  __device__ float operator()(const float* x) const { return x[0] != 0 ? x[1] : 0.0f; }
-};
 
-void put_back_cuda(const Tensor& keep, const Tensor& held, const Tensor& w) {
-  float* const to = w.data<float>();
-  map<3, float>(PutBack{}, {{keep.data<float>(), to, held.data<float>()}}, to, w.numel());
-}
-
-void clear_masked_cuda(const Tensor& keep, const Tensor& state) {
-  float* const to = state.data<float>();
-  map<2, float>(ClearMasked{}, {{keep.data<float>(), to}}, to, state.numel());
+void rest_cuda(const RestedTensor* all, int count) {
+  for (int begin = 0; begin < count; begin += kMostMapRows) {
+    MapRows<3> rows;
+    for (int i = begin; i < count && i < begin + kMostMapRows; ++i) {
+      const RestedTensor& a = all[i];
+      float* const value = a.value.data<float>();
+      const float* const held = a.held.defined() ? a.held.data<float>() : nullptr;
+      rows.add({{a.keep.data<float>(), value, held}, value, a.value.numel()});
+    }
+    map_rows(Rest{}, rows);
+  }
 }
 
 }  // namespace
-CONVSCOPE_KERNEL(put_back_kernel, cuda, put_back_cuda)
-CONVSCOPE_KERNEL(clear_masked_kernel, cuda, clear_masked_cuda)
+CONVSCOPE_KERNEL(rest_kernel, cuda, rest_cuda)
 }  // namespace convscope

@@ -2,10 +2,11 @@
 // mask.cpp: which weights of a layer take part.
 #include "sparsity/mask.h"
 
-#include "framework/ops/elementwise.h"
 #include "layers/plan/operation_op.h"
 
 namespace convscope {
+
+constinit KernelSlot<void(const MaskedTensor*, int)> mask_kernel{"mask"};
 
 Mask::Mask(const Tensor& weight) {
   CONVSCOPE_CHECK(weight.dtype() == DType::f32, "mask", "expected a weight of type f32, got ",
@@ -32,16 +33,49 @@ class MaskOperation final : public Operation {
       : keep_(keep), dense_gradient_(dense_gradient), observed_(observed) {}
   const char* name() const override { return "mask"; }
   void forward(const OperationForward& a) const override {
-    binary_kernel.get(a.device())(BinaryOp::mul, a.x[0], keep_, a.y);
+    const MaskedTensor one = forward_of(a);
+    mask_kernel.get(a.device())(&one, 1);
   }
   void backward(const OperationBackward& a) const override {
     if (observed_.defined()) observed_.copy_from(a.dy);
     if (!a.dx[0].defined()) return;
     if (dense_gradient_) return a.dx[0].copy_from(a.dy);
-    binary_kernel.get(a.device())(BinaryOp::mul, a.dy, keep_, a.dx[0]);
+    const MaskedTensor one = backward_of(a);
+    mask_kernel.get(a.device())(&one, 1);
+  }
+
+  // A mask whose gradient is its own runs alone.
+  bool runs_with(const Operation& other) const override {
+    const auto* const mask = dynamic_cast<const MaskOperation*>(&other);
+    return mask != nullptr && is_plain() && mask->is_plain();
+  }
+  void forward_together(const Operation* const* all, const OperationForward* a,
+                        int count) const override {
+    std::vector<MaskedTensor> list;
+    for (int i = 0; i < count; ++i) list.push_back(of(all[i]).forward_of(a[i]));
+    mask_kernel.get(a->device())(list.data(), count);
+  }
+  void backward_together(const Operation* const* all, const OperationBackward* a,
+                         int count) const override {
+    std::vector<MaskedTensor> list;
+    for (int i = 0; i < count; ++i) {
+      if (a[i].dx[0].defined()) list.push_back(of(all[i]).backward_of(a[i]));
+    }
+    if (!list.empty()) mask_kernel.get(a->device())(list.data(), static_cast<int>(list.size()));
   }
 
  private:
+  static const MaskOperation& of(const Operation* operation) {
+    return static_cast<const MaskOperation&>(*operation);
+  }
+  bool is_plain() const { return !dense_gradient_ && !observed_.defined(); }
+  MaskedTensor forward_of(const OperationForward& a) const {
+    return {.x = a.x[0], .keep = keep_, .y = a.y};
+  }
+  MaskedTensor backward_of(const OperationBackward& a) const {
+    return {.x = a.dy, .keep = keep_, .y = a.dx[0]};
+  }
+
   Tensor keep_;
   bool dense_gradient_;
   Tensor observed_;

@@ -14,6 +14,7 @@
 #include <string_view>
 
 #include "framework/autograd/operation.h"
+#include "framework/kernel_slot.h"
 #include "layers/module.h"
 
 namespace convscope {
@@ -44,6 +45,12 @@ class CONVSCOPE_API Mask final : public Module {
   bool dense_gradient_ = false;
   bool observing_ = false;
 };
+
+// y = x keep, of several tensors at once: a device launches one kernel for all of them.
+struct MaskedTensor {
+  Tensor x, keep, y;
+};
+extern CONVSCOPE_API KernelSlot<void(const MaskedTensor* all, int count)> mask_kernel;
 
 // Whether a tensor of a checkpoint is a mask's: "c1.mask.keep".
 CONVSCOPE_API bool belongs_to_mask(std::string_view name);

@@ -6,7 +6,6 @@
 
 #include "sparsity/criteria.h"
 #include "sparsity/distribution.h"
-#include "sparsity/hold.h"
 #include "sparsity/rigl.h"
 #include "sparsity/structured.h"
 
@@ -90,6 +89,7 @@ void Pruner::bind_optimizer_state(const std::vector<NamedTensor>& state) {
       }
     }
   }
+  list_rested();
 }
 
 std::vector<Tensor> Pruner::masks() const {
@@ -110,6 +110,20 @@ void Pruner::hold_values() {
     masked.held.copy_from(masked.weight);
   }
   held_ready_ = true;
+  list_rested();
+}
+
+void Pruner::list_rested() {
+  rested_.clear();
+  if (options_.gradient != MaskGradient::masked) return;
+  for (const Masked& masked : masked_) {
+    for (const Tensor& state : masked.state) rested_.push_back({masked.mask->keep(), {}, state});
+  }
+  rested_states_ = rested_.size();
+  if (!held_ready_) return;
+  for (const Masked& masked : masked_) {
+    rested_.push_back({masked.mask->keep(), masked.held, masked.weight});
+  }
 }
 
 bool Pruner::step_needs_host(std::int64_t steps) const {
@@ -132,20 +146,16 @@ bool Pruner::before_step(std::int64_t steps) {
 
 bool Pruner::after_step(std::int64_t steps) {
   // Weight decay has filled the state again: a weight that comes in now must not find it.
-  rest_masked(/*values_too=*/true);
+  rest();
   if (!schedule_.update_due(steps)) return false;
   update(steps);
-  rest_masked(/*values_too=*/false);  // what has just gone out
+  rest(rested_states_);  // what has just gone out
   return true;
 }
 
-void Pruner::rest_masked(bool values_too) const {
-  if (options_.gradient != MaskGradient::masked) return;
-  for (const Masked& masked : masked_) {
-    const Tensor& keep = masked.mask->keep();
-    if (values_too) put_back(keep, masked.held, masked.weight);
-    for (const Tensor& state : masked.state) clear_masked(keep, state);
-  }
+void Pruner::rest(std::size_t first) const {
+  if (first == 0) return;
+  rest_kernel.get(rested_[0].value.device())(rested_.data(), static_cast<int>(first));
 }
 
 void Pruner::prune_now() {

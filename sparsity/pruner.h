@@ -22,6 +22,7 @@
 #include <string>
 #include <vector>
 
+#include "sparsity/hold.h"
 #include "sparsity/mask.h"
 #include "sparsity/schedule.h"
 #include "sparsity/sparsity_report.h"
@@ -50,7 +51,7 @@ class CONVSCOPE_API Pruner {
   bool step_needs_host(std::int64_t steps) const;
   // Puts the weights that are out back and their optimiser state to rest, as after_step() does:
   // queues kernels only, for a device that goes through steps by itself.
-  void rest() const { rest_masked(/*values_too=*/true); }
+  void rest() const { rest(rested_.size()); }
 
   bool finished(std::int64_t steps) const { return schedule_.finished(steps); }
   const SparsitySchedule& schedule() const { return schedule_; }
@@ -69,7 +70,8 @@ class CONVSCOPE_API Pruner {
 
   void check_counts() const;
   void hold_values();
-  void rest_masked(bool values_too) const;
+  void list_rested();
+  void rest(std::size_t first) const;  // the first ones of the list
   void update(std::int64_t steps);
   void set_masks(const std::vector<Tensor>& keeps);
   std::vector<Tensor> first_rigl_masks(std::int64_t steps) const;
@@ -81,6 +83,8 @@ class CONVSCOPE_API Pruner {
   PrunableNetwork network_;
   std::vector<bool> excluded_;  // [layer]
   std::vector<Masked> masked_;
+  std::vector<RestedTensor> rested_;  // optimiser state, then weights
+  std::size_t rested_states_ = 0;
   std::uint64_t seed_;
   bool held_ready_ = false;
 };

@@ -50,17 +50,21 @@ status=0
 # down a hundredfold and therefore see small problems only, run side by side.
 # The tests spend their time in the double reference on the CPU: one process for each second core.
 shards=$(($(nproc) / 2 > 0 ? $(nproc) / 2 : 1))
+huge='*Beyond31Bits*' # one after the other: two of them do not fit into the memory of every GPU
+run_tests() { # NAME THREADS FILTER
+  OMP_NUM_THREADS=$2 "$test_cuda" --gtest_brief=1 --gtest_filter="$3" \
+    --gtest_output="json:$parts/gtest-$1.json" >"$parts/gtest-$1.log" 2>&1 || echo "tests, part $1: failed"
+}
 run_shard() { # INDEX
-  GTEST_TOTAL_SHARDS=$shards GTEST_SHARD_INDEX=$1 OMP_NUM_THREADS=2 "$test_cuda" --gtest_brief=1 \
-    --gtest_output="json:$parts/gtest-$1.json" >"$parts/gtest-$1.log" 2>&1 || echo "shard $1 failed"
+  GTEST_TOTAL_SHARDS=$shards GTEST_SHARD_INDEX=$1 run_tests "$1" 2 "-$huge"
 }
 count_tests() {
   python3 - "$parts" "$shards" <<'PY'
 import json, pathlib, sys
 folder, shards = pathlib.Path(sys.argv[1]), int(sys.argv[2])
 cases, broken = [], 0
-for shard in range(shards):
-    path = folder / f"gtest-{shard}.json"
+for part in [*range(shards), "huge"]:
+    path = folder / f"gtest-{part}.json"
     if not path.exists():  # it crashed or was stopped
         broken += 1
         continue
@@ -97,6 +101,8 @@ jobs_of_tests=()
 if wanted tests; then
   echo "gpu_check: tests"
   rm -f "$parts"/gtest-*.json
+  run_tests huge 4 "$huge" &
+  jobs_of_tests+=($!)
   for ((i = 0; i < shards; ++i)); do
     run_shard "$i" &
     jobs_of_tests+=($!)

@@ -59,6 +59,16 @@ double Operation::backward_piece(const OperationBackward&, const float*, const f
   return 0;
 }
 
+void Operation::forward_together(const Operation* const* all, const OperationForward* a,
+                                 int count) const {
+  for (int i = 0; i < count; ++i) all[i]->forward(a[i]);
+}
+
+void Operation::backward_together(const Operation* const* all, const OperationBackward* a,
+                                  int count) const {
+  for (int i = 0; i < count; ++i) all[i]->backward(a[i]);
+}
+
 Variable apply(Ref<const Operation> operation, const std::vector<Variable>& x, std::int64_t step) {
   const char* const name = operation->name();
   CONVSCOPE_CHECK(!x.empty() && x.size() <= Node::kMaxInputs, name, "expected 1 to ",

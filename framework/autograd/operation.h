@@ -79,6 +79,15 @@ class CONVSCOPE_API Operation : public RefCounted {
   virtual double backward_piece(const OperationBackward&, const float* dy, const float* v,
                                 float* dv, std::int64_t count) const;
   virtual void end(const OperationBackward&, double) const {}  // with the sum over all pieces
+
+  // Operations that do not wait for each other may run together where each launch of a kernel costs
+  // more than its work: `all` and `a` have `count` elements, and each does what its own forward()
+  // or backward() would. True: `other` may run together with this one.
+  virtual bool runs_with(const Operation& /*other*/) const { return false; }
+  virtual void forward_together(const Operation* const* all, const OperationForward* a,
+                                int count) const;
+  virtual void backward_together(const Operation* const* all, const OperationBackward* a,
+                                 int count) const;
 };
 
 // y of the dynamic graph; x of one device and element type, which are those of y.

@@ -35,8 +35,8 @@ OperationForward OperationOp::forward_arguments(PlanBuilder& builder) {
   return a;
 }
 
-// All but dx and dy.
-OperationBackward OperationOp::backward_arguments(PlanBuilder& builder) {
+// Operations assign; where a gradient is there already, theirs goes to a piece of its own first.
+OperationBackward OperationOp::backward_arguments(PlanBuilder& builder, std::vector<Part>& to_add) {
   OperationBackward a;
   const OperationKeeps keeps = operation_->keeps(shapes(builder));
   if (keeps.inputs) {
@@ -46,6 +46,20 @@ OperationBackward OperationOp::backward_arguments(PlanBuilder& builder) {
   for (const Slot slot : saved_) a.saved.push_back(builder.use(slot));
   for (const TensorSize& size : keeps.scratch) {
     a.scratch.push_back(builder.use(builder.slot(size.shape, size.dtype)));
+  }
+  a.dy = builder.gradient(output);
+  for (const ValueId input : inputs) {
+    if (!builder.wants_gradient(input)) {
+      a.dx.emplace_back();
+      continue;
+    }
+    const PlanBuilder::Target target = builder.gradient_target(input);
+    if (!target.accumulate) {
+      a.dx.push_back(target.tensor);
+      continue;
+    }
+    to_add.push_back({input, builder.slot(builder.shape(input), DType::f32)});
+    a.dx.push_back(builder.use(to_add.back().slot));
   }
   return a;
 }
@@ -58,33 +72,14 @@ void OperationOp::forward(PlanBuilder& builder) {
   });
 }
 
-// Operations assign; where a gradient is there already, theirs goes to a piece of its own first.
 void OperationOp::backward(PlanBuilder& builder) {
-  struct Part {
-    ValueId value;
-    Slot slot;
-  };
-  std::vector<Part> parts;
-  OperationBackward a = backward_arguments(builder);
-  a.dy = builder.gradient(output);
-  for (const ValueId input : inputs) {
-    if (!builder.wants_gradient(input)) {
-      a.dx.emplace_back();
-      continue;
-    }
-    const PlanBuilder::Target target = builder.gradient_target(input);
-    if (!target.accumulate) {
-      a.dx.push_back(target.tensor);
-      continue;
-    }
-    parts.push_back({input, builder.slot(builder.shape(input), DType::f32)});
-    a.dx.push_back(builder.use(parts.back().slot));
-  }
+  std::vector<Part> to_add;
+  OperationBackward a = backward_arguments(builder, to_add);
   builder.call([operation = operation_, a, clock = builder.clock(), module = &module_]() mutable {
     a.step = step_now(*clock, *module);
     operation->backward(a);
   });
-  for (const Part& part : parts) builder.add_to_gradient(part.value, part.slot);
+  for (const Part& part : to_add) builder.add_to_gradient(part.value, part.slot);
 }
 
 PointwiseOp::Forward OperationOp::forward_pieces(PlanBuilder& builder) {

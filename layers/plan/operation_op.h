@@ -26,10 +26,17 @@ class CONVSCOPE_API OperationOp final : public PointwiseOp {
   PointwiseOp::Forward forward_pieces(PlanBuilder& builder) override;
   PointwiseOp::Backward backward_pieces(PlanBuilder& builder) override;
 
+  // For those who emit the call themselves, of several operations at once (operation_group.cpp).
+  OperationForward forward_arguments(PlanBuilder& builder);
+  struct Part {
+    ValueId value;
+    Slot slot;
+  };
+  // Where a gradient is there already, dx goes to a piece of its own, to be added behind the call.
+  OperationBackward backward_arguments(PlanBuilder& builder, std::vector<Part>& to_add);
+
  private:
   std::vector<Shape> shapes(const PlanBuilder& builder) const;
-  OperationForward forward_arguments(PlanBuilder& builder);
-  OperationBackward backward_arguments(PlanBuilder& builder);
 
   Ref<const Operation> operation_;
   const Module& module_;

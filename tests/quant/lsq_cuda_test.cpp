@@ -3,6 +3,7 @@
 #include "quant/lsq.h"
 #include "quant/quantizer.h"
 #include "sparsity/hold.h"
+#include "sparsity/mask.h"
 #include "tests/support/cuda_like_cpu.h"
 
 namespace convscope {
@@ -37,35 +38,84 @@ TEST_F(LsqOnCuda, RoundsToTheCodesOfTheCpu) {
   }
 }
 
-TEST_F(LsqOnCuda, KeepsAStepInItsBounds) {
+// y, the steps and their last values, the gradients of the steps and dv. t: v, step, last and first
+// of each tensor.
+std::vector<Tensor> several(const std::vector<Tensor>& t, StepForm form) {
+  std::vector<LsqForward> forward;
+  std::vector<LsqBackward> backward;
+  std::vector<Tensor> out;
+  for (std::size_t i = 0; i < t.size(); i += 4) {
+    const Tensor v = t[i], step = t[i + 1].clone(), last = t[i + 2].clone();
+    const LsqRule rule{.grid = integer_grid(2 + static_cast<int>(i / 4) % 7, true),
+                       .form = form,
+                       .g = 0.01,
+                       .log_rate = form == StepForm::log};
+    const Tensor y = Tensor::empty(v.shape(), DType::f32, v.device());
+    const Tensor dv = Tensor::empty(v.shape(), DType::f32, v.device());
+    const Tensor dstep = Tensor::empty(step.shape(), DType::f32, v.device());
+    forward.push_back({.v = v, .step = step, .rule = rule, .bounds = {last, t[i + 3]}, .y = y});
+    backward.push_back({.dy = v,
+                        .v = v,
+                        .step = step,
+                        .rule = rule,
+                        .bounds = {last, t[i + 3]},
+                        .dv = i == 4 ? Tensor() : dv,
+                        .dstep = dstep});
+    out.insert(out.end(), {y, step, last, dstep});
+    if (i != 4) out.push_back(dv);
+  }
+  const Device device = t[0].device();
+  lsq_kernel.get(device)(forward.data(), static_cast<int>(forward.size()));
+  lsq_gradient_kernel.get(device)(backward.data(), static_cast<int>(backward.size()));
+  return out;
+}
+
+TEST_F(LsqOnCuda, RoundsSeveralTensorsAtOnceWithStepsInTheirBounds) {
   for (const StepForm form : {StepForm::plain, StepForm::log}) {
-    expect_like_cpu(
-        [&](const auto& t) {
-          const Tensor step = t[0].clone();
-          const Tensor last = t[1].clone();
-          step_bounds_kernel.get(step.device())(step, last, t[2], form);
-          return std::vector<Tensor>{step, last};
-        },
-        {Tensor::from({0.001f, 0.05f, 9.0f, 1e5f}, {4}),
-         Tensor::from({0.05f, 0.05f, 8.9f, 3.0f}, {4}),
-         Tensor::from({1.0f, 0.05f, 10.0f, 2.0f}, {4})},
-        testing::few_ulp(DType::f32));
+    const bool log = form == StepForm::log;
+    std::vector<Tensor> t;
+    // More tensors than one launch takes; the first two of several pieces.
+    for (std::uint64_t i = 0; i < 19; ++i) {
+      const Shape shape = i == 0 ? Shape{4, 5003} : i == 1 ? Shape{2, 9000} : Shape{5, 7};
+      const std::int64_t steps = i % 3 == 2 ? 1 : shape[0];
+      t.push_back(normal(shape, DType::f32, i));
+      // Steps inside, below and above their bounds.
+      t.push_back(
+          testing::uniform({steps}, log ? -4.0f : 0.001f, log ? 4.0f : 30.0f, DType::f32, i));
+      t.push_back(testing::uniform({steps}, log ? -1.5f : 0.2f, log ? -0.5f : 0.6f, DType::f32, i));
+      t.push_back(testing::uniform({steps}, 0.2f, 0.6f, DType::f32, 99 + i));
+    }
+    expect_like_cpu([&](const auto& all) { return several(all, form); }, t,
+                    testing::few_ulp(DType::f32, 64));
   }
 }
 
 TEST_F(HoldOnCuda, PutsBackAndClearsWhatIsMaskedOut) {
-  for (const std::int64_t n : {0, 1, 5, 1024}) {
-    const Tensor keep = elementwise(UnaryOp::relu, normal({n}, DType::f32, 1));
-    expect_like_cpu(
-        [](const auto& t) {
-          const Tensor w = t[2].clone();
-          const Tensor state = t[2].clone();
-          put_back(t[0], t[1], w);
-          clear_masked(t[0], state);
-          return std::vector<Tensor>{w, state};
-        },
-        {keep, normal({n}, DType::f32, 2), normal({n}, DType::f32, 3)}, {});
+  // More tensors than one launch takes, some of several blocks.
+  std::vector<Tensor> t;
+  for (std::uint64_t i = 0; i < 27; ++i) {
+    const std::int64_t n = i == 3 ? 0 : i < 3 ? 5000 : 1 + static_cast<std::int64_t>(i);
+    t.push_back(elementwise(UnaryOp::relu, normal({n}, DType::f32, i)));
+    t.push_back(normal({n}, DType::f32, 100 + i));
+    t.push_back(normal({n}, DType::f32, 200 + i));
   }
+  expect_like_cpu(
+      [](const auto& all) {
+        std::vector<RestedTensor> rested;
+        std::vector<MaskedTensor> masked;
+        std::vector<Tensor> out;
+        for (std::size_t i = 0; i < all.size(); i += 3) {
+          out.push_back(all[i + 2].clone());
+          rested.push_back({all[i], i % 2 == 0 ? all[i + 1] : Tensor(), out.back()});
+          out.push_back(Tensor::empty(all[i].shape(), DType::f32, all[i].device()));
+          masked.push_back({all[i + 1], all[i], out.back()});
+        }
+        const Device device = all[0].device();
+        rest_kernel.get(device)(rested.data(), static_cast<int>(rested.size()));
+        mask_kernel.get(device)(masked.data(), static_cast<int>(masked.size()));
+        return out;
+      },
+      t, {});
 }
 
 }  // namespace

@@ -249,7 +249,6 @@ void run(const FewChannelForward& a, int parts) {
 }
 
 void forward(const FewChannelForward& a) {
-  if (a.batch == 0) return;
   // So few samples that the first stage alone can use several blocks for each: stage by stage.
   const std::int64_t alone = kMostBlocks / 8;
   if (a.stages == 2 && a.batch < alone && a.y[0] != nullptr) {

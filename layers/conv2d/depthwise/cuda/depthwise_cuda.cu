@@ -59,7 +59,6 @@ namespace {
 using depthwise::fits_tiles;
 
 void forward(const Conv2dForwardArgs& args) {
-  if (args.problem.n == 0) return;
   if (!fits_tiles(args.problem, Direction::forward)) return depthwise::forward_by_elements(args);
   depthwise::fits_small_planes(args.problem, args.x, args.y)
       ? depthwise::forward_of_small_planes(args)
@@ -67,7 +66,6 @@ void forward(const Conv2dForwardArgs& args) {
 }
 
 void backward_data(const Conv2dBackwardDataArgs& args) {
-  if (args.problem.n == 0) return;
   if (!fits_tiles(args.problem, Direction::backward_data)) {
     return depthwise::backward_data_by_elements(args);
   }
@@ -80,7 +78,6 @@ void backward_data(const Conv2dBackwardDataArgs& args) {
 
 void backward_weight(const Conv2dBackwardWeightArgs& args) {
   const Conv2dProblem& z = args.problem;
-  if (z.n == 0) return depthwise::sum_slices(args, 0);
   if (!fits_tiles(z, Direction::backward_weight)) {
     return depthwise::backward_weight_by_elements(args);
   }
@@ -105,7 +102,7 @@ Conv2dSupport supports(const Conv2dProblem& problem, Direction) {
 }
 
 std::size_t workspace_bytes(const Conv2dProblem& z, Direction direction) {
-  if (direction != Direction::backward_weight || z.n == 0) return 0;
+  if (direction != Direction::backward_weight) return 0;
   // Which kernel of small planes depends on the pointers too, so there is room for either.
   const int slices = fits_tiles(z, direction)
                          ? std::max(depthwise::weight_slices_by_tiles(z),

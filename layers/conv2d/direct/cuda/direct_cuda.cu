@@ -219,7 +219,6 @@ void forward_by_tiles(const Sizes& z, const ForwardPointers& at) {
 
 void forward(const Conv2dForwardArgs& args) {
   const Conv2dProblem& problem = args.problem;
-  if (problem.n == 0) return;
   const Sizes z(problem);
   ForwardPointers at{.x = static_cast<const float*>(args.x),
                      .w = {.w = static_cast<const float*>(args.w),
@@ -259,7 +258,6 @@ FewChannelBackward small_backward(const Conv2dProblem& problem) {
 
 void backward_data(const Conv2dBackwardDataArgs& args) {
   const Conv2dProblem& problem = args.problem;
-  if (problem.n == 0) return;
   const Sizes z(problem);
   const auto* const dy = static_cast<const float*>(args.dy);
   const auto* const w = static_cast<const float*>(args.w);
@@ -330,7 +328,7 @@ void backward_weight(const Conv2dBackwardWeightArgs& args) {
     small.sums = sums;
     return few_channel_backward_kernel.get({DeviceType::cuda})(small);
   }
-  if (problem.n == 0 || !has_tiles(problem)) {  // no image: dw = 0, or as it was
+  if (!has_tiles(problem)) {
     return launch(weight_any_kernel, grid_for(count * 32), z, count, x, dy, args.accumulate, dw);
   }
   const WeightTiles t = weight_tiles_of(problem);
@@ -404,7 +402,7 @@ Conv2dCost cost(const Conv2dProblem& z, Direction direction) {
 }
 
 std::size_t workspace_bytes(const Conv2dProblem& z, Direction direction) {
-  if (direction != Direction::backward_weight || z.n == 0 || !has_tiles(z)) return 0;
+  if (direction != Direction::backward_weight || !has_tiles(z)) return 0;
   Index floats = 0;
   if (is_small(z, false)) {
     const FewChannelStage stage = stage_of(z, false);

@@ -435,7 +435,6 @@ Conv2dCost cost(const Conv2dProblem& problem, Direction direction) {
 }
 
 std::size_t workspace_bytes(const Conv2dProblem& problem, Direction direction) {
-  if (problem.n == 0) return 0;
   const Sizes z(problem);
   const Index f32 = sizeof(float);
   if (direction == Direction::forward) {

@@ -427,8 +427,7 @@ void run_weight(const Plan& plan, const Layout& at, void* dw, bool accumulate) {
                             .pixels = at.pixels,
                             .pixels_plane = at.pixels_plane,
                             .parts = at.parts,
-                            // without images nothing is packed, and nobody wrote it
-                            .unscale = z.n == 0 ? nullptr : at.unscale,
+                            .unscale = at.unscale,
                             .steps = plan.most_steps,
                             .columns = columns,
                             .by_row_tiles = FastDivisor(row_tiles),
@@ -459,7 +458,7 @@ void run_weight(const Plan& plan, const Layout& at, void* dw, bool accumulate) {
 // ---- weights -----------------------------------------------------------------------------------
 
 std::size_t prepared_bytes(const Conv2dProblem& z, Direction direction) {
-  return z.n == 0 ? 0 : PreparedLayout(Plan(z, direction), nullptr).bytes;
+  return PreparedLayout(Plan(z, direction), nullptr).bytes;
 }
 
 // f32 is scaled and split into halves (implicit_gemm_plan.h); halves only change places.
@@ -474,7 +473,6 @@ void prepare_weights(const Conv2dPrepareArgs& args) {
 
 void forward(const Conv2dForwardArgs& args) {
   const Conv2dProblem& z = args.problem;
-  if (z.n == 0) return;
   const Plan plan(z, Direction::forward);
   const Layout at(plan, Direction::forward, args.workspace, args.prepared);
   find_maxima(plan, at.maxima, args.x, z.x_shape().numel());
@@ -485,7 +483,6 @@ void forward(const Conv2dForwardArgs& args) {
 
 void backward_data(const Conv2dBackwardDataArgs& args) {
   const Conv2dProblem& z = args.problem;
-  if (z.n == 0) return;
   const Plan plan(z, Direction::backward_data);
   const Layout at(plan, Direction::backward_data, args.workspace, args.prepared);
   find_maxima(plan, at.maxima, args.dy, z.y_shape().numel());

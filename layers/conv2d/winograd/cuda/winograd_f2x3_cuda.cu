@@ -42,22 +42,6 @@ namespace convscope {
 namespace {
 
 constexpr int kTile = 2;
-using Passes = winograd::Passes<kTile>;
-
-void forward(const Conv2dForwardArgs& args) {
-  if (args.problem.n == 0) return;
-  Passes(args.problem, Direction::forward, args.workspace)
-      .convolve(args.x, args.prepared, args.b, args.epilogue, args.y);
-}
-void backward_data(const Conv2dBackwardDataArgs& args) {
-  if (args.problem.n == 0) return;
-  Passes(args.problem, Direction::backward_data, args.workspace)
-      .convolve(args.dy, args.prepared, nullptr, {}, args.dx);
-}
-void backward_weight(const Conv2dBackwardWeightArgs& args) {
-  Passes(args.problem, Direction::backward_weight, args.workspace)
-      .gradient(args.x, args.dy, args.accumulate, args.dw);
-}
 
 const Conv2dAlgorithm kCard{
     .name = "winograd_f2x3",
@@ -73,9 +57,9 @@ const Conv2dAlgorithm kCard{
     .error_growth = 4,
     .exact_on_integers = false,
     .fuses_epilogue = true,
-    .forward = forward,
-    .backward_data = backward_data,
-    .backward_weight = backward_weight,
+    .forward = winograd::forward<kTile>,
+    .backward_data = winograd::backward_data<kTile>,
+    .backward_weight = winograd::backward_weight<kTile>,
 };
 
 }  // namespace

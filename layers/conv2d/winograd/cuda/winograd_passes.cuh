@@ -449,14 +449,31 @@ Conv2dCost cost_of(const Conv2dProblem& z, Direction direction) {
           .launches = 1 + 3.0 * number(plan.chunks())};
 }
 
+// What a card calls in each direction: M x M outputs a tile.
+template <int M>
+void forward(const Conv2dForwardArgs& args) {
+  Passes<M>(args.problem, Direction::forward, args.workspace)
+      .convolve(args.x, args.prepared, args.b, args.epilogue, args.y);
+}
+template <int M>
+void backward_data(const Conv2dBackwardDataArgs& args) {
+  Passes<M>(args.problem, Direction::backward_data, args.workspace)
+      .convolve(args.dy, args.prepared, nullptr, {}, args.dx);
+}
+template <int M>
+void backward_weight(const Conv2dBackwardWeightArgs& args) {
+  Passes<M>(args.problem, Direction::backward_weight, args.workspace)
+      .gradient(args.x, args.dy, args.accumulate, args.dw);
+}
+
 template <int M>
 std::size_t bytes_of(const Conv2dProblem& z, Direction direction) {
-  return z.n == 0 ? 0 : Plan<M>(z, direction).bytes();
+  return Plan<M>(z, direction).bytes();
 }
 
 template <int M>
 std::size_t prepared_bytes_of(const Conv2dProblem& z, Direction direction) {
-  return z.n == 0 ? 0 : Plan<M>(z, direction).prepared_bytes();
+  return Plan<M>(z, direction).prepared_bytes();
 }
 
 }  // namespace convscope::winograd

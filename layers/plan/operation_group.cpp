@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+// operation_group.cpp: what a GPU does to all weights of a network before their layers read them,
+// in one launch instead of one for each: masks, then quantisers (Operation::forward_together).
+//
+//   mask c1, quantise c1, convolve, mask c2, quantise c2, ..
+//   -> mask all, quantise all, convolve, ..
+//
+// A group stands at the beginning of the step, so its backward comes last, when the gradients of
+// all its values are there. Its values live longer for that: large weights, which do not care about
+// the price of a launch, stay where they are.
+#include <algorithm>
+
+#include "layers/plan/operation_op.h"
+
+namespace convscope {
+namespace {
+
+// Elements of a weight that is grouped: what a GPU goes through in the time of a launch.
+constexpr std::int64_t kMostElements = std::int64_t{1} << 18;
+
+class OperationGroupOp final : public PlanOp {
+ public:
+  explicit OperationGroupOp(std::vector<std::unique_ptr<OperationOp>> members)
+      : members_(std::move(members)) {
+    layer = members_.front()->layer;
+    output = members_.front()->output;
+    for (const auto& member : members_) {
+      inputs.insert(inputs.end(), member->inputs.begin(), member->inputs.end());
+      operations_.push_back(&member->operation());
+    }
+  }
+
+  std::string text() const override {
+    std::string out = cat("in one launch: ", members_.front()->text());
+    for (std::size_t i = 1; i < members_.size(); ++i) {
+      out += cat("; ", members_[i]->layer, " ", members_[i]->text());
+    }
+    return out;
+  }
+
+  void forward(PlanBuilder& builder) override {
+    std::vector<OperationForward> a;
+    for (const auto& member : members_) a.push_back(member->forward_arguments(builder));
+    builder.call([all = operations_, a = std::move(a)] {
+      all[0]->forward_together(all.data(), a.data(), static_cast<int>(all.size()));
+    });
+  }
+
+  void backward(PlanBuilder& builder) override {
+    std::vector<const Operation*> all;
+    std::vector<OperationBackward> a;
+    std::vector<OperationOp::Part> to_add;
+    for (std::size_t i = 0; i < members_.size(); ++i) {
+      if (!builder.wants_gradient(members_[i]->output)) continue;
+      all.push_back(operations_[i]);
+      a.push_back(members_[i]->backward_arguments(builder, to_add));
+    }
+    builder.call([all = std::move(all), a = std::move(a)] {
+      all[0]->backward_together(all.data(), a.data(), static_cast<int>(all.size()));
+    });
+    for (const OperationOp::Part& part : to_add) builder.add_to_gradient(part.value, part.slot);
+  }
+
+ private:
+  std::vector<std::unique_ptr<OperationOp>> members_;
+  std::vector<const Operation*> operations_;
+};
+
+bool fits(const PlanGraph& graph, const PlanOp* op) {
+  const auto* const known = dynamic_cast<const OperationOp*>(op);
+  return known != nullptr && graph.is_of_parameters(op->output) &&
+         known->operation().runs_with(known->operation()) &&
+         graph.shape(op->output).numel() <= kMostElements;
+}
+
+// By value: how many operations stand between it and parameters, when all of them may come first;
+// or kNever.
+constexpr int kNever = 1 << 30;
+std::vector<int> levels_of(const PlanGraph& graph) {
+  std::vector<int> out(static_cast<std::size_t>(graph.value_count()), kNever);
+  const auto at = [&](ValueId value) -> int& { return out[static_cast<std::size_t>(value)]; };
+  for (ValueId value = 0; value < graph.value_count(); ++value) {
+    if (graph.parameter_of(value) != nullptr) at(value) = 0;
+  }
+  for (const auto& op : graph.ops()) {
+    if (!fits(graph, op.get())) continue;
+    int level = 0;
+    for (const ValueId input : op->inputs) level = std::max(level, at(input));
+    if (level != kNever) at(op->output) = level + 1;
+  }
+  return out;
+}
+
+void form_groups(PlanGraph& graph) {
+  const std::vector<int> levels = levels_of(graph);
+  const auto level_of = [&](const auto& op) {
+    return op == nullptr ? kNever : levels[static_cast<std::size_t>(op->output)];
+  };
+  auto& ops = graph.ops();
+  std::stable_sort(ops.begin(), ops.end(),
+                   [&](const auto& a, const auto& b) { return level_of(a) < level_of(b); });
+  for (std::size_t i = 0; i < ops.size() && level_of(ops[i]) != kNever; ++i) {
+    const auto& first = static_cast<const OperationOp&>(*ops[i]);
+    std::vector<std::size_t> group;
+    for (std::size_t j = i; j < ops.size() && level_of(ops[j]) == level_of(ops[i]); ++j) {
+      const auto& other = static_cast<const OperationOp&>(*ops[j]);
+      if (first.operation().runs_with(other.operation()) &&
+          graph.wants_gradient(first.output) == graph.wants_gradient(other.output)) {
+        group.push_back(j);
+      }
+    }
+    if (group.size() == 1) continue;
+    std::vector<std::unique_ptr<OperationOp>> members;
+    for (const std::size_t j : group) {
+      members.emplace_back(static_cast<OperationOp*>(ops[j].release()));
+    }
+    ops[i] = std::make_unique<OperationGroupOp>(std::move(members));
+    std::erase(ops, nullptr);
+  }
+}
+
+const bool registered = register_plan_rewrite(
+    {.name = "operation_group", .device = DeviceType::cuda, .run = form_groups});
+
+}  // namespace
+}  // namespace convscope
