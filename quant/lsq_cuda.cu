@@ -6,8 +6,8 @@
 // by then all others have read the old ones. The forward has no such end, which would double its
 // time on a small tensor: each of its blocks puts the step into its bounds for itself.
 //
-// Small tensors are a matter of latency: the kernels start while the one before them ends, the first
-// values are on their way while exp(t) is computed, a thread has four values, so that all
+// Small tensors are a matter of latency: the kernels start while the one before them ends, the
+// first values are on their way while exp(t) is computed, a thread has four values, so that all
 // multiprocessors divide and convert, and what the last block does for all tensors it does side by
 // side.
 #include <algorithm>

@@ -8,7 +8,7 @@
                                        is incomplete, or says that something failed
 
 CI has no GPU. So that a change of device code cannot pass unmeasured, the newest record in
-experiments/bench/records/ must hold the hash of the sources as they are.
+experiments/bench/records/ must hold the hash of the sources as they are, but for comments.
 """
 import datetime
 import hashlib
@@ -41,11 +41,22 @@ def device_sources():
     return out
 
 
+# A comment, or a literal, in which nothing is one.
+COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/|(\"(?:\\.|[^\"\\\n])*\"|'(?:\\.|[^'\\\n])*')", re.DOTALL)
+
+
+def code_of(text):
+    """The lines without comments and spare blanks: what is compiled. No GPU has to be asked about a
+    better sentence."""
+    lines = COMMENT.sub(lambda found: found.group(1) or " ", text).splitlines()
+    return "\n".join(line for line in (" ".join(line.split()) for line in lines) if line)
+
+
 def source_hash():
     digest = hashlib.sha256()
     for path in device_sources():
         digest.update(str(path.relative_to(ROOT)).encode() + b"\0")
-        digest.update(path.read_bytes() + b"\0")
+        digest.update(code_of(path.read_text()).encode() + b"\0")
     return digest.hexdigest()
 
 

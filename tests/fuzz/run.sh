@@ -1,24 +1,21 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# run.sh [SECONDS [TARGET...]]: builds the fuzzers in build/fuzz and runs each for SECONDS (60);
+# run.sh [SECONDS [TARGET...]]: builds the fuzzers in build/clang-asan-ubsan and runs each for SECONDS (60);
 # prints one line for each target. Exit code 1 when one found something: its input is kept in
-# build/fuzz/findings. CXX names the clang to use.
+# build/clang-asan-ubsan/findings. CXX names the clang to use.
 set -eu
 seconds=${1:-60}
 [ $# -gt 0 ] && shift
 targets=${*:-idx cifar npy npz safetensors tar config sweep}
 cd "$(dirname "$0")/../.."
-build=build/fuzz
+build=build/clang-asan-ubsan
 for name in ${CXX:-} clang++-16 clang++-17 clang++-18 clang++-19 clang++; do
   if command -v "$name" >/dev/null; then compiler=$name; break; fi
 done
 : "${compiler:?expected clang++ 16 or newer, got none}"
-cmake -S . -B $build -G Ninja -DCMAKE_BUILD_TYPE=Release -DCMAKE_CXX_COMPILER="$compiler" \
-  "-DCMAKE_CXX_FLAGS_RELEASE=-O1 -gline-tables-only" -DCONVSCOPE_FUZZERS=ON -DCONVSCOPE_TESTS=OFF -DCONVSCOPE_CUDA=OFF \
-  -DCONVSCOPE_PCH=OFF -DCONVSCOPE_UNITY=OFF \
-  -DCONVSCOPE_SANITIZE=fuzzer-no-link,address,undefined >/dev/null
-cmake --build $build --target fuzzers -- -j "${JOBS:-2}" >$build/build.log 2>&1 || {
-  tail -n 40 $build/build.log; exit 1; }
+cmake --preset clang-asan-ubsan -DCMAKE_CXX_COMPILER="$compiler" >/dev/null
+cmake --build $build --target fuzzers -- -j "${JOBS:-2}" >$build/fuzzers.log 2>&1 || {
+  tail -n 40 $build/fuzzers.log; exit 1; }
 $build/bin/write_seeds $build/seeds
 status=0
 for target in $targets; do

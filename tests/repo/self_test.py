@@ -4,6 +4,7 @@
 import json
 import pathlib
 import shutil
+import sys
 import tempfile
 import unittest
 
@@ -18,6 +19,9 @@ import check_simd_symbols
 import check_sizes
 import count_results
 import generate_tables
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "experiments" / "bench"))
+import gpu_record
 
 SPDX = "// SPDX-License-Identifier: Apache-2.0\n"
 
@@ -195,6 +199,16 @@ class Tree(unittest.TestCase):
                    "0000000000000010 t _GLOBAL__sub_I_update_simd.cpp\n")
         self.expect(check_simd_symbols.symbol_problems("a.o", "avx2", listing),
                     "weak symbol std::vector", "start-up code")
+
+    def test_a_gpu_record_depends_on_code_and_not_on_comments(self):
+        code = 'launch(k, 1\'024, "// no comment", \'"\');\n#define A\nint b;\n'
+        self.assertEqual(gpu_record.code_of(code),
+                         gpu_record.code_of("// one\n" + code.replace(", 1", ",   /* two\n */ 1")
+                                            .replace("A\n", "A  // three\n\n")))
+        for old, new in (("// no", "// yes"), ("A\n", "A "), ("1\'0", "1\'1"), ("int b", "int c")):
+            self.assertIn(old, code)
+            self.assertNotEqual(gpu_record.code_of(code),
+                                gpu_record.code_of(code.replace(old, new)))
 
     def test_count_results_counts_cases_entries_and_crashes(self):
         case = {"status": "RUN", "result": "COMPLETED", "name": "Works"}
