@@ -85,7 +85,8 @@ class HeavyContender : public BenchContender {
         switches_(switches) {
     const Switched here(switches_);  // sizes depend on threads and vectors
     workspace_ = std::make_unique<Workspace>(device(), card.workspace_bytes(problem, direction));
-    prepared_ = std::make_unique<Workspace>(device(), card.prepared_size(problem, direction));
+    const WeightUse use = switches_.prepares_each_call ? WeightUse::once : WeightUse::often;
+    prepared_ = std::make_unique<Workspace>(device(), card.prepared_size(problem, direction, use));
   }
 
   const Card<Problem>& algorithm() const { return card_; }

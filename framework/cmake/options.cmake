@@ -10,7 +10,7 @@ set(CMAKE_RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/bin)
 set(CMAKE_LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/lib)
 
 # Headers of the standard library are parsed once for many files. Every file still includes what it
-# uses: the fuzzers (tests/fuzz/run.sh) are built without this.
+# uses: .ci/run compiles what changed lately without this (tests/repo/compile_alone.py).
 option(CONVSCOPE_PCH "Precompile the headers of the standard library (ON in the presets)" OFF)
 set(convscope_std_headers <algorithm> <array> <atomic> <bit> <cmath> <cstdint> <cstring> <functional>
   <initializer_list> <limits> <map> <memory> <optional> <span> <stdexcept> <string> <string_view>

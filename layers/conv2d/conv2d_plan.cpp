@@ -111,7 +111,7 @@ Slot Conv2dOp::emit_preparation(PlanBuilder& builder, const Tensor& w) const {
 Conv2dOp::Preparation Conv2dOp::preparation_of_step(PlanBuilder& builder, Direction direction,
                                                     void* workspace) const {
   const Conv2dAlgorithm* const algorithm = choice(direction).algorithm;
-  const std::size_t bytes = algorithm->prepared_size(problem_, direction);
+  const std::size_t bytes = algorithm->prepared_size(problem_, direction, WeightUse::once);
   if (bytes == 0) return {};
   return {algorithm->prepare_weights, direction, builder.value(weight()), builder.workspace(bytes),
           workspace};

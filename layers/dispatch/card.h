@@ -129,6 +129,9 @@ struct Card {
   // prepared block is no part of workspace_bytes.
   std::size_t (*prepared_bytes)(const Problem&, Direction) = nullptr;
   void (*prepare_weights)(const PrepareArgs<Problem>&) = nullptr;
+  // Whether weights are prepared for one call alone, too; null: always. Where it says no, such a
+  // call gets args.prepared null and reads args.w.
+  bool (*prepares_for_one_call)(const Problem&, Direction) = nullptr;
   // The tests' bound: max|error| <= error_growth * eps * max(conv(|x|,|w|)).
   double error_growth = 1;
   bool exact_on_integers = false;  // bit by bit, as long as all sums stay below 2^24
@@ -149,10 +152,13 @@ struct Card {
            : direction == Direction::backward_data ? backward_data != nullptr
                                                    : backward_weight != nullptr;
   }
-  // 0 for a card that prepares nothing for this problem and direction.
-  std::size_t prepared_size(const Problem& problem, Direction direction) const {
+  // 0 for a card that prepares nothing for this problem, direction and use.
+  std::size_t prepared_size(const Problem& problem, Direction direction,
+                            WeightUse use = WeightUse::often) const {
     if (prepared_bytes == nullptr || direction == Direction::backward_weight) return 0;
-    return prepared_bytes(problem, direction);
+    const bool reads_w = use == WeightUse::once && prepares_for_one_call != nullptr &&
+                         !prepares_for_one_call(problem, direction);
+    return reads_w ? 0 : prepared_bytes(problem, direction);
   }
 };
 

@@ -49,7 +49,7 @@ SecondsOf timing_of(const Problem& problem, Direction direction, Device device, 
   const Operands operands = random_operands(problem.operands(direction), device);
   return [problem, direction, device, use, operands](const std::string& name) {
     const Card<Problem>& card = HeavyLayer<Problem>::algorithms(device.type).get(name);
-    const Scratch<Problem> scratch(card, problem, direction, device);
+    const Scratch<Problem> scratch(card, problem, direction, device, use);
     if (use == WeightUse::once) {
       return best_seconds([&] { run_card(card, problem, direction, operands, scratch); }, device);
     }

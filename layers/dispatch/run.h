@@ -14,12 +14,13 @@ namespace convscope {
 template <class Problem>
 class Scratch {
  public:
-  Scratch(const Card<Problem>& card, const Problem& problem, Direction direction, Device device)
+  Scratch(const Card<Problem>& card, const Problem& problem, Direction direction, Device device,
+          WeightUse use = WeightUse::once)
       : card_(card),
         problem_(problem),
         direction_(direction),
         workspace_bytes_(ScratchArena::round_up(card.workspace_bytes(problem, direction))),
-        prepared_bytes_(card.prepared_size(problem, direction)),
+        prepared_bytes_(card.prepared_size(problem, direction, use)),
         memory_(device, workspace_bytes_ + prepared_bytes_) {}
 
   void* workspace() const { return memory_.data(); }

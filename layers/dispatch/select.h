@@ -63,7 +63,7 @@ Question question_of(const Problem& problem, Direction direction, Device device,
     if (support.yes && !problem.is_empty()) {
       verdict.estimated_ms = estimated_ms(card, problem, direction, use);
       verdict.workspace_bytes = card.workspace_bytes(problem, direction);
-      verdict.prepared_bytes = card.prepared_size(problem, direction);
+      verdict.prepared_bytes = card.prepared_size(problem, direction, use);
     }
     out.verdicts.push_back(std::move(verdict));
   }

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# run.sh [SECONDS [TARGET...]]: builds the fuzzers in build/clang-asan-ubsan and runs each for SECONDS (60);
-# prints one line for each target. Exit code 1 when one found something: its input is kept in
+# run.sh [SECONDS [TARGET...]]: builds the fuzzers in build/clang-asan-ubsan and runs each for SECONDS
+# (60); prints one line for each target. Exit code 1 when one found something: its input is kept in
 # build/clang-asan-ubsan/findings. CXX names the clang to use.
 set -eu
 seconds=${1:-60}

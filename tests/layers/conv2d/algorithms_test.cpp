@@ -114,7 +114,8 @@ TEST(Conv2dAlgorithms, AgreeWithTheReferenceOnRandomProblems) {
   check_all(problems);
 }
 
-// Winograd prepares no U above 4 MiB for many tiles: then each thread makes its part in the call.
+// Winograd prepares no U above 4 MiB for many tiles or for one call: then each thread makes its
+// part in the call. It is the same U.
 TEST(Conv2dAlgorithms, WinogradTransformsManyWeightsInTheCall) {
   const Conv2dAlgorithm& card = algorithms().get("winograd_f4x3");
   const Conv2dProblem problem = Conv2dProblem::parse("c=176,h=17,w=17,k=176,r=3,s=3,pad=1");
@@ -123,8 +124,16 @@ TEST(Conv2dAlgorithms, WinogradTransformsManyWeightsInTheCall) {
   for (const Direction direction : {Direction::forward, Direction::backward_data}) {
     EXPECT_EQ(card.prepared_size(problem, direction), 0u);
     EXPECT_GT(card.prepared_size(few, direction), std::size_t{4} << 20);
+    EXPECT_EQ(card.prepared_size(few, direction, WeightUse::once), 0u);
     ConvolutionCase one(problem, Tier::bounded);
     EXPECT_EQ(check_on_every_machine(one, card, direction), "");
+    const Operands operands = random_operands(few.operands(direction), Device{});
+    std::vector<Tensor> y;
+    for (const WeightUse use : {WeightUse::once, WeightUse::often}) {
+      run_card(card, few, direction, operands, Conv2dScratch(card, few, direction, Device{}, use));
+      y.push_back(operands.out[0].values.clone());
+    }
+    EXPECT_TRUE(testing::same_bits(y[0], y[1]));
   }
 }
 

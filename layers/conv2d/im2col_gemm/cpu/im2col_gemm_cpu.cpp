@@ -432,7 +432,7 @@ Conv2dSupport supports(const Conv2dProblem& problem, Direction) {
 
 // Beside an FMA for each of the K/G kernels a vector of columns costs its packing (backward_data:
 // its gathering, more with strides, and much more when the columns of a channel leave the L2
-// cache);
+// cache), a short plane leaves lanes empty, and each image goes through w again);
 // each row of an image costs some cycles for each tap, however short it is; what moves to and from
 // memory hides only half. In backward_weight a small plane pays for sums across lanes. The
 // constants fit measurements from edge cases of a microsecond to VGG.
@@ -444,16 +444,22 @@ Conv2dCost cost(const Conv2dProblem& problem, Direction direction) {
   double beside = 4;
   double row_cycles = direction == Direction::forward ? 9 : 6;
   if (direction == Direction::backward_data) {
+    const Index lanes = gemm_kernels.get().columns / 2;
+    share *= pixels / static_cast<double>(round_up(z.plane, lanes));
     beside = problem.stride_w > 1 ? 40 : 6;
     if (static_cast<double>(z.taps) * pixels > 256 * 1024) beside += 100;
   }
   if (direction == Direction::backward_weight) share *= pixels / (pixels + 12);
   const double flops = problem.nominal_flops();
   const double rows = static_cast<double>(problem.n * problem.p() * problem.c * z.taps);
+  double moved = problem.nominal_bytes();
+  if (direction == Direction::backward_data) {  // each image goes through w again
+    moved += static_cast<double>((problem.n - 1) * problem.w_shape().numel()) * sizeof(float);
+  }
   return {.flops = flops,
           .bytes = problem.nominal_bytes(),
           .peak_share = share_beside(flops, share * fmas / (fmas + beside),
-                                     350 + rows * row_cycles + problem.nominal_bytes() / 16)};
+                                     350 + rows * row_cycles + moved / 16)};
 }
 
 std::size_t workspace_bytes(const Conv2dProblem& problem, Direction direction) {

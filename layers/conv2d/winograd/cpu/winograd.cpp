@@ -132,16 +132,18 @@ class Convolution {
         transform_input(g, chunk % pass_.depth_blocks, begin + strip, strip, v, scratch_of(thread));
       });
       parallel_chunks(pass_.panels, [&](Index panel, int thread) {
-        const float* u = data_.prepared + pass_.u_at(g, panel);
+        const float* u = nullptr;
         float* const m = own(thread) + pass_.u_thread_floats();
         float* const scratch = scratch_of(thread);
         const Index vectors = vectors_of(pass_, panel);
-        if (!pass_.prepares) {
+        if (data_.prepared == nullptr) {
           for (Index i = 0; i < vectors; ++i) {
             transform_weights(pass_, data_.w, g, panel * kernels_.vectors + i, own(thread),
                               scratch);
           }
           u = own(thread);
+        } else {
+          u = data_.prepared + pass_.u_at(g, panel);
         }
         for (Index point = 0; point < tiling_.points; ++point) {
           multiply(v + point * pass_.v_point, u + point * pass_.u_point, vectors,
@@ -219,7 +221,7 @@ class Convolution {
   const Tiling& tiling_;
   const PointKernels& kernels_;
   const WinogradTransforms& transforms_;
-  const DataPass data_;  // prepared: U; w is read when the pass prepares none
+  const DataPass data_;  // prepared: U; null: w is read
   float* const own_;
 };
 
@@ -368,6 +370,10 @@ class WeightGradient {
 
 std::size_t prepared_bytes(int m, const Conv2dProblem& z, Direction direction) {
   return static_cast<std::size_t>(Pass(m, z, direction).prepared_floats()) * sizeof(float);
+}
+
+bool prepares_for_one_call(int m, const Conv2dProblem& z, Direction direction) {
+  return Pass(m, z, direction).prepares_always;
 }
 
 void prepare_weights(int m, const Conv2dPrepareArgs& args) {

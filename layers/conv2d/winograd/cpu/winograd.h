@@ -12,6 +12,7 @@ Conv2dCost cost(int m, const Conv2dProblem& problem, Direction direction);
 std::size_t workspace_bytes(int m, const Conv2dProblem& problem, Direction direction);
 std::size_t prepared_bytes(int m, const Conv2dProblem& problem, Direction direction);
 void prepare_weights(int m, const Conv2dPrepareArgs& args);
+bool prepares_for_one_call(int m, const Conv2dProblem& problem, Direction direction);
 void forward(int m, const Conv2dForwardArgs& args);
 void backward_data(int m, const Conv2dBackwardDataArgs& args);
 void backward_weight(int m, const Conv2dBackwardWeightArgs& args);
@@ -28,6 +29,10 @@ std::size_t workspace_bytes(const Conv2dProblem& problem, Direction direction) {
 template <int M>
 std::size_t prepared_bytes(const Conv2dProblem& problem, Direction direction) {
   return prepared_bytes(M, problem, direction);
+}
+template <int M>
+bool prepares_for_one_call(const Conv2dProblem& problem, Direction direction) {
+  return prepares_for_one_call(M, problem, direction);
 }
 template <int M>
 void prepare_weights(const Conv2dPrepareArgs& args) {

@@ -49,6 +49,7 @@ const Conv2dAlgorithm kCard{
     .workspace_bytes = winograd::workspace_bytes<kTile>,
     .prepared_bytes = winograd::prepared_bytes<kTile>,
     .prepare_weights = winograd::prepare_weights<kTile>,
+    .prepares_for_one_call = winograd::prepares_for_one_call<kTile>,
     .error_growth = 4,
     .exact_on_integers = false,
     .fuses_epilogue = true,

@@ -14,8 +14,8 @@
 //            transformed to V (L2), 36 products of register tiles with U give M (L2), and M is
 //            transformed and turned back into rows of y. No intermediate has the size of a tensor.
 //            U above 4 MiB: V of up to 4 MiB first, then 32 output channels at a time. With more
-//            than 16 tiles their part of U is made in the call, used for all tiles of V and
-//            forgotten: it never goes to memory.
+//            than 16 tiles, or when w serves one call only, their part of U is made in the call,
+//            used for all tiles of V and forgotten: it never goes to memory.
 //            backward_weight: x and dy are transformed for a block of tiles; each point is a
 //            product [C, tiles] [tiles, K], summed over the blocks, transformed back at the end
 //            (few tiles and many weights: all tiles at once, some output channels at a time).
@@ -60,6 +60,7 @@ const Conv2dAlgorithm kCard{
     .workspace_bytes = winograd::workspace_bytes<kTile>,
     .prepared_bytes = winograd::prepared_bytes<kTile>,
     .prepare_weights = winograd::prepare_weights<kTile>,
+    .prepares_for_one_call = winograd::prepares_for_one_call<kTile>,
     .error_growth = 16,
     .exact_on_integers = false,
     .fuses_epilogue = true,

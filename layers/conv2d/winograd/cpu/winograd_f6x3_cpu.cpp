@@ -47,6 +47,7 @@ const Conv2dAlgorithm kCard{
     .workspace_bytes = winograd::workspace_bytes<kTile>,
     .prepared_bytes = winograd::prepared_bytes<kTile>,
     .prepare_weights = winograd::prepare_weights<kTile>,
+    .prepares_for_one_call = winograd::prepares_for_one_call<kTile>,
     .error_growth = 128,
     .exact_on_integers = false,
     .auto_ok = false,  // at most a tenth faster than winograd_f4x3, with 6 to 10 times its error

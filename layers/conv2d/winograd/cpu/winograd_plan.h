@@ -35,7 +35,7 @@ inline constexpr Index kWeightsFloats = 1 << 20;  // U above 4 MiB is used panel
 // So is U of 4 panels and more when the tiles are few: up to 100 tiles of 4x4 are at most 4 blocks
 // of kLeastTiles, so panels give the threads as many chunks. Larger tiles count for more.
 inline constexpr Index kManyPanels = 4, kFewTileRows = 100 * 4;
-inline constexpr Index kFewTiles = 16;  // a larger U is prepared for them alone, see prepares
+inline constexpr Index kFewTiles = 16;           // see prepares
 inline constexpr Index kSharedFloats = 1 << 20;  // V that all panels read: 4 MiB of L3
 // But at least so many tiles: a number of U that is made or comes from memory serves 128 FMAs.
 inline constexpr Index kLeastSharedTiles = 128;
@@ -88,7 +88,8 @@ struct Pass {
     const Index u = tiling.points * depth * channel_blocks * lanes;
     const Index tiles = tiling.strips * tiling.across;
     by_panels = u > kWeightsFloats || (panels >= kManyPanels && tiles * tiling.size < kFewTileRows);
-    prepares = !by_panels || u <= kWeightsFloats || tiles <= kFewTiles;
+    prepares_always = !by_panels || u <= kWeightsFloats;
+    prepares = prepares_always || tiles <= kFewTiles;
     Index wanted = 0;
     if (by_panels) {
       wanted = std::max(kSharedFloats / (per_tile * depth_blocks), kLeastSharedTiles);
@@ -111,7 +112,7 @@ struct Pass {
     return std::max(tiling.panel_floats(lanes), kKernelsAtOnce * 9 * lanes);
   }
   // U of one group: one piece; by panels a piece for each panel. It is prepared before the call, or
-  // each thread makes the panel that it needs (!prepares).
+  // each thread makes the panel that it needs.
   Index u_pieces() const { return by_panels ? panels : 1; }
   Index prepared_floats() const { return prepares ? z.groups * u_pieces() * u_floats() : 0; }
   Index u_at(Index g, Index panel) const {
@@ -122,7 +123,7 @@ struct Pass {
   // By panels: V is shared, M belongs to a thread, and U if it is not prepared. Else V and M belong
   // to a thread.
   Index shared_floats() const { return by_panels ? v_floats() : 0; }
-  Index u_thread_floats() const { return prepares ? 0 : u_floats(); }
+  Index u_thread_floats() const { return prepares_always ? 0 : u_floats(); }
   Index thread_floats() const {
     return odd_lines((by_panels ? u_thread_floats() : v_floats()) + m_floats() + scratch_floats());
   }
@@ -135,9 +136,10 @@ struct Pass {
   Tiling tiling;
   Index lanes = 1, depth_blocks = 1, channel_blocks = 1, panels = 1;
   bool by_panels = false;
-  // U before the call. With many tiles to use it for, a U above 4 MiB is quicker to make in the
-  // caches than to read from memory.
-  bool prepares = true;
+  // U before the call. A U above 4 MiB is quicker to make in the caches than to write to memory and
+  // read again; reading it alone, when it was made for many calls, pays where it is used for few
+  // tiles.
+  bool prepares = true, prepares_always = true;
   Index block_strips = 1, blocks = 0, block_tiles = 1;
   Index v_point = 0, m_point = 0, u_point = 0;
 };
