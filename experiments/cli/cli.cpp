@@ -5,6 +5,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <cstdlib>
@@ -162,6 +163,26 @@ void declare_globals(CommandLine& program, GlobalOptions& globals) {
       });
 }
 
+// "help op conv2d" is "op conv2d --help".
+std::vector<char*> with_help_behind(int argc, char** argv) {
+  static char help[] = "--help";
+  std::vector<char*> words(argv, argv + argc);
+  if (argc > 1 && std::string_view(argv[1]) == "help") {
+    words.erase(words.begin() + 1);
+    words.push_back(help);
+  }
+  return words;
+}
+
+// A word in front of --help that names no command here.
+bool asks_for_help_of_nothing(const CommandLine& program) {
+  std::string path;
+  const CommandLine* const here = innermost(program, path);
+  const std::vector<std::string> rest = program.remaining();
+  return !here->nested().empty() &&
+         std::ranges::any_of(rest, [](const std::string& word) { return !word.starts_with("-"); });
+}
+
 int parse_and_run(int argc, char** argv) {
   GlobalOptions& globals = mutable_globals();
   globals = GlobalOptions{};
@@ -174,7 +195,11 @@ int parse_and_run(int argc, char** argv) {
     line->fallthrough();  // commands inside it do the same
     actions[name] = command.declare(*line);
   }
-  const CommandLine::Parsed parsed = program.parse(argc, argv);
+  std::vector<char*> words = with_help_behind(argc, argv);
+  CommandLine::Parsed parsed = program.parse(argc, words.data());
+  if (parsed.outcome == CommandLine::Outcome::help && asks_for_help_of_nothing(program)) {
+    parsed = {.outcome = CommandLine::Outcome::mistake, .text = "", .kind = ""};
+  }
   if (parsed.outcome == CommandLine::Outcome::mistake) return usage_error(program, parsed);
   if (parsed.outcome == CommandLine::Outcome::version) {
     std::cout << parsed.text << "\n";

@@ -7,6 +7,7 @@
 #include "experiments/cli/command.h"
 #include "experiments/config/build.h"
 #include "experiments/config/build_pruner.h"
+#include "experiments/config/sweep_block.h"
 
 namespace convscope {
 namespace {
@@ -17,10 +18,14 @@ struct Arguments {
   std::string filter;
 };
 
-ExperimentConfig load(const Arguments& arguments) {
+std::vector<std::string> overrides_of(const Arguments& arguments) {
   std::vector<std::string> overrides = arguments.overrides;
   for (const std::string& text : global_overrides()) overrides.push_back(text);
-  return load_config(arguments.config, overrides);
+  return overrides;
+}
+
+ExperimentConfig load(const Arguments& arguments) {
+  return load_config(arguments.config, overrides_of(arguments));
 }
 
 int show(const Arguments& arguments) {
@@ -28,14 +33,29 @@ int show(const Arguments& arguments) {
   return 0;
 }
 
-int check(const Arguments& arguments) {
-  const ExperimentConfig config = load(arguments);
+void build_all(const ExperimentConfig& config) {
   if (dataset_types().get(config.data.set).sample_shape) {  // else the files would be needed
     const SampleInfo sample = sample_info(config);
     const std::shared_ptr<Module> model = build_model(config, sample.shape, sample.classes);
     build_optimizer(config, *model);
     build_pruner(config, *model, nullptr, sample.shape, 0);
   }
+}
+
+int check_sweep(const Arguments& arguments) {
+  const SweepPlan plan = load_sweep(arguments.config, overrides_of(arguments));
+  for (const SweepMember& member : plan.members) build_all(member.config);
+  if (global_options().verbosity >= 0) {
+    std::cout << arguments.config << ": ok (sweep " << plan.name << ", " << plan.rows.size()
+              << " rows, " << plan.members.size() << " runs)\n";
+  }
+  return 0;
+}
+
+int check(const Arguments& arguments) {
+  if (holds_sweep(arguments.config, overrides_of(arguments))) return check_sweep(arguments);
+  const ExperimentConfig config = load(arguments);
+  build_all(config);
   if (global_options().verbosity >= 0) {
     std::cout << arguments.config << ": ok (name " << config.name << ", " << config.origins.size()
               << " values given, the rest are defaults)\n";

@@ -88,11 +88,25 @@ bool is_file(const std::string& path) {
 // One figure goes into the file that -o names, several into a folder.
 bool to_one_file(const PlotArguments& arguments) { return arguments.output.ends_with(".svg"); }
 
+// A figure that cannot be drawn any more would show old numbers beside the new ones.
+void remove_old(const DrawnPlots& drawn, const std::string& sentence, const fs::path& folder) {
+  const std::string kind = sentence.substr(0, sentence.find(':'));  // "steps: no run has ..."
+  const auto is_it = [&](const DrawnPlot& plot) { return plot.kind == kind; };
+  if (plot_kinds().find(kind) == nullptr || std::ranges::any_of(drawn.plots, is_it)) return;
+  const fs::path old = folder / (kind + ".svg");
+  std::error_code error;
+  if (!fs::remove(old, error)) return;
+  remark(cat(kind, ": the old ", old.string(), " is removed"));
+}
+
 // Remarks to stderr; figures to `folder`, unless -o names another place.
 void write_figures(const PlotArguments& arguments, const std::vector<std::string>& remarks,
                    const DrawnPlots& drawn, const std::string& given, const fs::path& folder) {
   for (const std::string& sentence : remarks) remark(sentence);
-  for (const std::string& sentence : drawn.left_out) remark(sentence);
+  for (const std::string& sentence : drawn.left_out) {
+    remark(sentence);
+    if (!to_one_file(arguments)) remove_old(drawn, sentence, folder);
+  }
   if (drawn.plots.empty()) {
     fail(ErrorKind::kData, "plot",
          cat("expected files that at least one plot can be made from, because ", given,
@@ -168,6 +182,11 @@ int plot(const PlotArguments& arguments) {
   if (to_one_file(arguments) && arguments.kinds.size() != 1) {
     fail_usage("plot", cat("expected one --kind, because -o names one file, ", arguments.output,
                            "; give a folder for several"));
+  }
+  const std::string type = fs::path(arguments.output).extension().string();
+  if (type == ".png" || type == ".pdf" || type == ".jpg" || type == ".html") {
+    fail_usage("plot", cat("expected -o FILE.svg or a folder, because figures are SVG, got '",
+                           arguments.output, "'; --html names the page"));
   }
   const auto files = std::count_if(arguments.runs.begin(), arguments.runs.end(), is_file);
   if (files == 0) return plot_runs(arguments);

@@ -91,8 +91,12 @@ int train(TrainingSetup& setup, RunFolder& folder, bool resume) {
   }
   const int code = trainer.run();
   print_result(trainer, folder);
-  if (code == 0) {
+  const RunStatus status = read_run_status(folder.path());
+  if (code == 0 && status.state == "DONE") {
     progress.line(cat("done   report: ", folder.file("report.html")));
+  } else if (code == 0) {
+    progress.line(cat("paused after epoch ", status.epoch, " of ", setup.epochs,
+                      "; go on with: convscope run --resume ", folder.path()));
   } else {
     progress.line(cat("stopped; go on with: convscope run --resume ", folder.path()));
   }

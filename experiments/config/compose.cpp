@@ -229,6 +229,10 @@ void apply_override(Node& root, const std::string& text, int layer, Mistakes& mi
     mistakes.add(origin, "expected KEY=VALUE, such as train.epochs=3");
     return;
   }
+  if (equals + 1 == text.size()) {
+    mistakes.add(origin, cat("expected a value, got nothing; ", text, "null takes the default"));
+    return;
+  }
   Node value = parse_document(std::string_view(text).substr(equals + 1), origin, mistakes);
   set_layer(value, layer);
   const std::string path = text.substr(0, equals);

@@ -104,12 +104,28 @@ class Resolver {
     bool all_allowed_ = false;
   };
 
+  // The types of a block that have such a key, "data[mnist].root".
+  static std::vector<std::string> types_with(const std::string& block, const std::string& key) {
+    std::vector<std::string> out;
+    for (const ConfigKey& known : config_keys()) {
+      const std::size_t open = known.path.find('['), close = known.path.find("].");
+      if (close == std::string::npos || open + 1 == close) continue;
+      if (known.path.substr(0, open) != block || known.path.substr(close + 2) != key) continue;
+      out.push_back(known.path.substr(open + 1, close - open - 1));
+    }
+    return out;
+  }
+
   std::string hint(const Node::Entry& entry, const std::string& path,
                    const std::vector<std::string>& known) const {
     if (entry.key.size() <= 64) {
       const std::string near = nearest_word(entry.key, known);
       if (!near.empty()) {
         return cat("; did you mean '", entry.origin.is_dotted ? joined(path, near) : near, "'?");
+      }
+      const std::vector<std::string> owners = types_with(path, entry.key);
+      if (!owners.empty()) {
+        return cat("; it belongs to ", join(owners), " (known here: ", join(known), ")");
       }
       std::string elsewhere;  // a right key in the wrong place
       for (const ConfigKey& key : config_keys()) {

@@ -288,6 +288,14 @@ SweepPlan parse_sweep_text(std::string_view yaml, std::string_view file_name,
   return plan;
 }
 
+bool holds_sweep(const std::string& path, const std::vector<std::string>& overrides) {
+  config::Mistakes mistakes;  // who loads the file names them
+  const config::Node root =
+      config::compose(config::read_named_file(path), path, config::read_file, overrides, mistakes);
+  const config::Node::Entry* const sweep = root.find("sweep");
+  return sweep != nullptr && sweep->value.kind != config::Node::Kind::null;
+}
+
 SweepPlan load_sweep(const std::string& path, const std::vector<std::string>& overrides) {
   return parse_sweep_text(config::read_named_file(path), path, config::read_file, overrides);
 }

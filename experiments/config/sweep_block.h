@@ -28,6 +28,10 @@
 
 namespace convscope {
 
+// Whether the file, or what it extends, has a block `sweep:` that no override takes away.
+CONVSCOPE_API bool holds_sweep(const std::string& path,
+                               const std::vector<std::string>& overrides = {});
+
 struct SweepMember {
   std::string row;                                             // name of its row and of its folder
   std::vector<std::pair<std::string, std::string>> overrides;  // ("data.batch_size", "64")

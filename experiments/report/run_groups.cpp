@@ -4,10 +4,12 @@
 #include "experiments/report/run_groups.h"
 
 #include <algorithm>
+#include <charconv>
 #include <cmath>
 #include <limits>
 #include <set>
 
+#include "experiments/config/experiment_config.h"
 #include "framework/registry.h"
 
 namespace convscope {
@@ -50,7 +52,38 @@ Facts facts_of(const RunData& run) {
   return facts;
 }
 
-// Groups of the same name get the keys that tell them apart: "lenet batch_size=8".
+// "quant.w_bits" -> "8": what a config that does not name the key has.
+const Facts& defaults() {
+  static const Facts table = [] {
+    Facts out;
+    for (const ConfigKey& key : config_keys()) {
+      std::string path = key.path;  // "optim[sgd].momentum"
+      if (const std::size_t open = path.find('['); open != std::string::npos) {
+        path.erase(open, path.find(']') + 1 - open);
+      }
+      if (!key.field.required) out[path] = to_text(key.field.default_value);
+    }
+    return out;
+  }();
+  return table;
+}
+
+// The kind of a block is never one: it says that the block is there.
+bool is_default(const std::string& key, const std::string& value) {
+  if (key.ends_with(".method") || key.ends_with(".type")) return false;
+  const auto known = defaults().find(key);
+  if (known == defaults().end()) return false;
+  if (value == known->second || value == "null") return true;
+  double a = 0, b = 0;
+  const auto is_number = [](const std::string& text, double& out) {
+    return std::from_chars(text.data(), text.data() + text.size(), out).ec == std::errc();
+  };
+  return is_number(value, a) && is_number(known->second, b) && a == b;
+}
+
+// Groups of the same name get what tells them apart: "lenet data.batch_size=8". Of a block that only
+// some of them have, what is not the default: "lenet" beside
+// "lenet quant.method=lsq quant.w_bits=4".
 void tell_apart(std::vector<RunGroup>& groups, const std::vector<Facts>& facts) {
   std::map<std::string, std::vector<std::size_t>> by_name;
   for (std::size_t i = 0; i < groups.size(); ++i) by_name[groups[i].label].push_back(i);
@@ -63,14 +96,17 @@ void tell_apart(std::vector<RunGroup>& groups, const std::vector<Facts>& facts) 
     for (const std::string& key : keys) {
       const auto value = [&](std::size_t i) {
         const auto it = facts[i].find(key);
-        return it == facts[i].end() ? std::string("-") : it->second;
+        return it == facts[i].end() ? std::string() : it->second;
       };
+      const auto has = [&](std::size_t i) { return facts[i].contains(key); };
       const auto differs = [&, first = members[0]](std::size_t i) {
-        return value(i) != value(first);
+        return has(i) != has(first) || value(i) != value(first);
       };
-      if (!std::any_of(members.begin(), members.end(), differs)) continue;
+      if (std::ranges::none_of(members, differs)) continue;
+      const bool in_all = std::ranges::all_of(members, has);
       for (std::size_t i : members) {
-        groups[i].label += " " + key.substr(key.rfind('.') + 1) + "=" + value(i);
+        if (!has(i) || (!in_all && is_default(key, value(i)))) continue;
+        groups[i].label += " " + key + "=" + value(i);
       }
     }
   }

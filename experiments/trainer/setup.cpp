@@ -24,11 +24,22 @@ Splits load_splits(const ExperimentConfig& config) {
   Splits splits{.train = std::move(loaded.train), .val = {}, .test = std::move(loaded.test)};
   // The validation images are the same ones whatever `limit` says.
   if (config.data.val_split > 0) {
+    if (config.data.val_split >= splits.train.size()) {
+      fail(ErrorKind::kConfig, "data.val_split",
+           cat("expected fewer than the ", splits.train.size(), " training images of ",
+               config.data.set, ", got ", config.data.val_split));
+    }
     std::tie(splits.train, splits.val) = split(splits.train, config.data.val_split, seed);
   }
   if (config.data.limit > 0) splits.train = limited(splits.train, config.data.limit, seed);
   CONVSCOPE_CHECK(splits.train.size() > 0, "data",
                   "expected at least one training image, got none");
+  // A smaller batch than the config names would be timed and reported under its name.
+  if (config.data.batch_size > splits.train.size()) {
+    fail(ErrorKind::kConfig, "data.batch_size",
+         cat("expected at most the ", splits.train.size(), " training images that there are, got ",
+             config.data.batch_size));
+  }
   return splits;
 }
 

@@ -85,7 +85,7 @@ set(convscope_isa_flags_avx2 -mavx2 -mfma)
 set(convscope_isa_flags_avx512 -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx2 -mfma
     -mprefer-vector-width=512)
 set(convscope_isas scalar)
-if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
+if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64" AND NOT CONVSCOPE_ISAS STREQUAL "scalar")
   list(APPEND convscope_isas avx2 avx512)
 endif()
 # For programs that run where they are built and nowhere else.

@@ -54,4 +54,12 @@ if(CONVSCOPE_SANITIZE)
     "$<$<COMPILE_LANGUAGE:CXX>:-fsanitize=${CONVSCOPE_SANITIZE};-fno-sanitize-recover=all>"
     $<$<COMPILE_LANGUAGE:CXX>:-fno-omit-frame-pointer>)
   target_link_options(convscope_flags INTERFACE -fsanitize=${CONVSCOPE_SANITIZE})
+  if(CMAKE_CXX_COMPILER_ID MATCHES "Clang")  # GCC's macro, for both
+    foreach(kind IN ITEMS address thread)
+      if(CONVSCOPE_SANITIZE MATCHES ${kind})
+        string(TOUPPER ${kind} kind)
+        target_compile_definitions(convscope_flags INTERFACE __SANITIZE_${kind}__=1)
+      endif()
+    endforeach()
+  endif()
 endif()

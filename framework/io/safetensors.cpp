@@ -129,6 +129,10 @@ const Tensor* SafetensorsFile::find(const std::string& name) const {
 
 SafetensorsFile parse_safetensors(Bytes file, const std::string& name) {
   check(file.size() >= 8, name, "expected a safetensors file, got only ", file.size(), " bytes");
+  // Before the sizes: in a file of another kind they mean nothing.
+  check(
+      file.size() == 8 || static_cast<char>(file[8]) == '{', name,
+      "expected a safetensors file, whose header would begin with '{' at byte 8, got another kind");
   const std::uint64_t header_bytes = little_endian(file, 0, 8);
   check(header_bytes <= kLargestHeaderBytes, name, "expected a header of at most ",
         kLargestHeaderBytes, " bytes, got ", header_bytes);

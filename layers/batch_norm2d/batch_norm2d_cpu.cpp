@@ -78,9 +78,10 @@ void for_channels(const Shape& x, Body&& body) {
   const std::int64_t pixels = x[2] * x[3];
   const ChannelPlanes planes{.count = x[0], .stride = x[1] * pixels, .n = pixels};
   const std::int64_t values = std::max<std::int64_t>(1, x[0] * pixels);
+  const std::int64_t step = x[0] > 0 ? pixels : 0;  // nothing may be added to a null pointer
   parallel_for(x[1], std::max<std::int64_t>(1, kGrain / values),
                [&](std::int64_t begin, std::int64_t end) {
-                 for (std::int64_t c = begin; c < end; ++c) body(c, planes, c * pixels);
+                 for (std::int64_t c = begin; c < end; ++c) body(c, planes, c * step);
                });
 }
 

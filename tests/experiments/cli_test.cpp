@@ -5,6 +5,7 @@
 
 #include <cstdio>
 #include <cstdlib>
+#include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <sstream>
@@ -86,6 +87,103 @@ TEST(CommandLine, MistakesEndWithCode2AndAHint) {
          "check, keys)");
   expect("config show", "[config show] expected CONFIG, got nothing");
   EXPECT_TRUE(call("inof").err.starts_with("error: unknown command 'inof'; did you mean 'info'?"));
+  EXPECT_EQ(call("inof --help").code, 2);
+  EXPECT_TRUE(call("inof --help").err.starts_with("error: unknown command 'inof'; did you mean"));
+  EXPECT_TRUE(call("help inof").err.starts_with("error: unknown command 'inof'; did you mean"));
+  EXPECT_TRUE(
+      call("op conv --help").err.starts_with("error: [op] unknown command 'conv' (known: "));
+}
+
+TEST(CommandLine, HelpOfACommandIsItsHelp) {
+  for (const std::string command : {"", "run", "op conv2d", "config show"}) {
+    const Result result = call("help " + command);
+    EXPECT_EQ(result.code, 0) << command;
+    EXPECT_EQ(result.out, call(command + " --help").out) << command;
+    EXPECT_NE(result.out, "") << command;
+  }
+}
+
+TEST(CommandLine, ConfigCheckTakesASweep) {
+  const std::string sweep =
+      "config check " CONVSCOPE_SOURCE_DIR "/experiments/configs/synthetic_sweep.yaml";
+  const Result good = call(sweep);
+  EXPECT_EQ(good.code, 0) << good.err;
+  EXPECT_NE(good.out.find(": ok (sweep synthetic_sweep, "), std::string::npos) << good.out;
+  EXPECT_EQ(call(sweep + " model.kernel_size=99").code, 3);
+  EXPECT_NE(call(sweep + " sweep=null").out.find(": ok (name "), std::string::npos);
+}
+
+TEST(CommandLine, PlotLeavesNoOldFigureAndMakesNoFolderNamedLikeAPicture) {
+  const testing::TemporaryFolder folder;
+  const std::string run =
+      "run " CONVSCOPE_SOURCE_DIR
+      "/experiments/configs/quickstart.yaml train.epochs=1 data.train_size=64 data.test_size=10 "
+      "expect=null -o " +
+      (folder / "run");
+  ASSERT_EQ(call(run).code, 0);
+  std::filesystem::create_directories(folder / "figures");
+  for (const char* name : {"steps.svg", "curves.svg", "mine.svg"}) {
+    std::ofstream(folder / "figures/" + name) << "old";
+  }
+  const std::string plot = "plot " + (folder / "run") + " -o ";
+  const Result result = call(plot + (folder / "figures"));
+  EXPECT_EQ(result.code, 0) << result.err;
+  EXPECT_NE(result.err.find("note: steps: the old "), std::string::npos) << result.err;
+  EXPECT_EQ(result.err.find("curves: the old"), std::string::npos) << result.err;
+  EXPECT_FALSE(std::filesystem::exists(folder / "figures/steps.svg"));
+  EXPECT_GT(std::filesystem::file_size(folder / "figures/curves.svg"), 100u);
+  EXPECT_TRUE(std::filesystem::exists(folder / "figures/mine.svg"));
+  EXPECT_EQ(call(plot + (folder / "a.png")).code, 2);
+  EXPECT_FALSE(std::filesystem::exists(folder / "a.png"));
+}
+
+TEST(CommandLine, AnOverrideHasAValue) {
+  const Result result =
+      call("config check " CONVSCOPE_SOURCE_DIR "/experiments/configs/quickstart.yaml optim.lr=");
+  EXPECT_EQ(result.code, 3);
+  EXPECT_EQ(result.err,
+            "error: override 'optim.lr=': expected a value, got nothing; optim.lr=null takes the "
+            "default\n");
+}
+
+TEST(CommandLine, ARunThatIsLimitedSaysThatItIsNotDone) {
+  const testing::TemporaryFolder folder;
+  const Result result =
+      call("run " CONVSCOPE_SOURCE_DIR
+           "/experiments/configs/quickstart.yaml train.epochs=2 data.train_size=64 "
+           "data.test_size=10 expect=null --epochs-limit 1 -o " +
+           (folder / "runs"));
+  EXPECT_EQ(result.code, 0);
+  EXPECT_NE(result.err.find("paused after epoch 1 of 2; go on with: convscope run --resume "),
+            std::string::npos)
+      << result.err;
+  EXPECT_EQ(result.err.find("done "), std::string::npos) << result.err;
+}
+
+TEST(CommandLine, MoreImagesThanThereAreAreRefused) {
+  const testing::TemporaryFolder folder;
+  const auto error_of = [&](const std::string& override) {
+    const Result result = call("run " CONVSCOPE_SOURCE_DIR "/experiments/configs/quickstart.yaml " +
+                               override + " data.train_size=100 -o " + (folder / "runs"));
+    EXPECT_EQ(result.code, 3) << override;
+    EXPECT_FALSE(std::filesystem::exists(folder / "runs")) << override;
+    return result.err;
+  };
+  EXPECT_EQ(error_of("data.batch_size=101"),
+            "error: [data.batch_size] expected at most the 100 training images that there are, got "
+            "101\n");
+  EXPECT_EQ(error_of("data.val_split=100"),
+            "error: [data.val_split] expected fewer than the 100 training images of "
+            "synthetic_digits, got 100\n");
+}
+
+TEST(CommandLine, AKeyOfAnotherDataSetIsNamedSo) {
+  const Result result = call("config check " CONVSCOPE_SOURCE_DIR
+                             "/experiments/configs/quickstart.yaml data.root=/tmp");
+  EXPECT_EQ(result.code, 3);
+  EXPECT_NE(result.err.find("unknown key 'data.root'; it belongs to cifar10, fashion_mnist, mnist"),
+            std::string::npos)
+      << result.err;
 }
 
 TEST(CommandLine, ConfigMistakesEndWithCode3AndOneLineEach) {

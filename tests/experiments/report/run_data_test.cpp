@@ -128,8 +128,20 @@ TEST(RunGroups, groups_of_one_name_are_told_apart_by_what_differs) {
       {write_run(a, {.config = "data: {batch_size: 8}\noptim: {lr: 0.1}\nlog: {every_steps: 5}\n"}),
        write_run(b, {.config = "data: {batch_size: 64}\noptim: {lr: 0.1}\n"})});
   ASSERT_EQ(set.groups.size(), 2u);
-  EXPECT_EQ(set.groups[0].label, "lenet batch_size=8");
-  EXPECT_EQ(set.groups[1].label, "lenet batch_size=64");
+  EXPECT_EQ(set.groups[0].label, "lenet data.batch_size=8");
+  EXPECT_EQ(set.groups[1].label, "lenet data.batch_size=64");
+}
+
+TEST(RunGroups, a_block_that_one_of_them_has_is_named_without_its_defaults) {
+  const TemporaryFolder root;
+  const std::string a = root.path() + "/a", b = root.path() + "/b";
+  const RunSet set = groups_of(
+      {write_run(a, {.config = "data: {batch_size: 8}\n"}),
+       write_run(b, {.config = "data: {batch_size: 8}\nquant: {method: lsq, w_bits: 4, a_bits: 8, "
+                               "first_last_bits: 8, lr_scale: 1.0}\n"})});
+  ASSERT_EQ(set.groups.size(), 2u);
+  EXPECT_EQ(set.groups[0].label, "lenet");
+  EXPECT_EQ(set.groups[1].label, "lenet quant.method=lsq quant.w_bits=4");
 }
 
 TEST(RunGroups, of_two_runs_with_one_config_and_seed_the_later_counts) {

@@ -118,6 +118,8 @@ TEST(Safetensors, RefusesDamagedHeaders) {
                              "t");
   };
   EXPECT_ERROR(ErrorKind::kData, "only 3 bytes", raw("abc"));
+  EXPECT_ERROR(ErrorKind::kData, "expected a safetensors file, whose header would begin with '{'",
+               raw(std::string("\x93NUMPY\x01\0v\0{'descr'", 18)));
   EXPECT_ERROR(ErrorKind::kData, "header of at most 100000000 bytes",
                raw(std::string("\xff\xff\xff\xff\xff\xff\xff\xff{}", 10)));
   EXPECT_ERROR(ErrorKind::kData, "cut short", raw(std::string("\x09\0\0\0\0\0\0\0{}", 10)));
