@@ -81,8 +81,8 @@ bool is_default(const std::string& key, const std::string& value) {
   return is_number(value, a) && is_number(known->second, b) && a == b;
 }
 
-// Groups of the same name get what tells them apart: "lenet data.batch_size=8". Of a block that only
-// some of them have, what is not the default: "lenet" beside
+// Groups of the same name get what tells them apart: "lenet data.batch_size=8". Of a block that
+// only some of them have, what is not the default: "lenet" beside
 // "lenet quant.method=lsq quant.w_bits=4".
 void tell_apart(std::vector<RunGroup>& groups, const std::vector<Facts>& facts) {
   std::map<std::string, std::vector<std::size_t>> by_name;
