@@ -1,6 +1,8 @@
 # Files compiled together: their headers are parsed once, and what templates make of them is compiled
 # once. CONVSCOPE_UNITY is for builds that nobody debugs: a changed file compiles its whole unit again.
 option(CONVSCOPE_UNITY "Compile files that are no kernels in units of several" OFF)
+set(CONVSCOPE_ALONE "" CACHE STRING
+  "Files to compile alone all the same, a regular expression: the folder that one works in")
 set(convscope_unit_files 12)  # at most, so that all cores have work
 
 # The names that a file declares at the outermost level, or rather all words of such lines that could
@@ -54,7 +56,11 @@ function(convscope_unite name sources_variable)
     set(own ${names})
     list(REMOVE_ITEM own ${header_types})
     file(STRINGS ${source} for_all_below REGEX "^(using namespace|#define|#undef)")
-    if(options OR definitions OR for_all_below OR NOT own STREQUAL names)
+    set(alone OFF)
+    if(CONVSCOPE_ALONE AND source MATCHES "${CONVSCOPE_ALONE}")
+      set(alone ON)
+    endif()
+    if(alone OR options OR definitions OR for_all_below OR NOT own STREQUAL names)
       list(APPEND left ${source})
       continue()
     endif()
