@@ -46,6 +46,7 @@ const std::vector<Column>& columns_of_summary() {
       {"acc", 0, [](const RunSummary& s) { return maybe(s.acc); }},
       {"best_acc", 0, [](const RunSummary& s) { return maybe(s.best_acc); }},
       {"execution", 6, [](const RunSummary& s) { return text_cell(s.execution); }},
+      {"step", 6, [](const RunSummary& s) { return text_cell(s.step); }},
       {"algorithm", 6, [](const RunSummary& s) { return text_cell(s.algorithm); }},
       {"device", 6, [](const RunSummary& s) { return text_cell(s.device); }},
       {"precision", 6, [](const RunSummary& s) { return text_cell(s.precision); }},
@@ -65,6 +66,8 @@ const std::vector<Column>& columns_of_summary() {
       {"test_loss", 4, [](const RunSummary& s) { return maybe(s.test_loss); }},
       {"val_acc", 0, [](const RunSummary& s) { return maybe(s.val_acc); }},
       {"seconds", 4, [](const RunSummary& s) { return Cell{s.seconds}; }},
+      {"tags", 6, [](const RunSummary& s) { return text_cell(s.tags); }},
+      {"note", 6, [](const RunSummary& s) { return text_cell(s.note); }},
   };
   return columns;
 }

@@ -32,6 +32,9 @@ void visit(Summary& s, Visitor&& field) {
   field("kernel_size", s.kernel_size);
   field("algorithm", s.algorithm);
   field("execution", s.execution);
+  field("step", s.step);
+  field("tags", s.tags);
+  field("note", s.note);
   field("acc", s.acc);
   field("test_loss", s.test_loss);
   field("val_acc", s.val_acc);
@@ -77,7 +80,8 @@ struct Reader {
   }
   void operator()(const char* name, std::string& value) const {
     const std::string_view field = name;
-    for (const std::string_view recent : {"execution", "phases", "device_name", "precision"}) {
+    for (const std::string_view recent :
+         {"execution", "phases", "device_name", "precision", "step", "tags", "note"}) {
       if (field == recent && !in.contains(name)) return;  // an older summary
     }
     value = in.at(name).get<std::string>();

@@ -13,6 +13,10 @@
 //   peak_workspace              MiB of scratch memory at the highest moment of any step
 //   acc                         test accuracy in percent after the last epoch that was evaluated
 //   execution                   what really runs: execution_text()
+//   step                        how: "recorded" (launched as one), "planned" (once, then replayed)
+//                               or "dynamic" (a graph for each step); the slowest way that more
+//                               than a few steps took
+//   tags, note                  the user's own words from the config; tags as "a, b"
 // The first kTimingWarmupSteps steps of each process are left out of the means; so are, in a run
 // with quant.begin, all steps before it: the means are those of what `execution` names.
 #pragma once
@@ -35,6 +39,8 @@ struct RunSummary {
   double avg_forward_mem = 0, avg_backward_mem = 0, peak_workspace = 0;  // MiB
   std::string kernel_size;               // of the convolutions: "5", "7/3"
   std::string execution = "f32 dense";   // what really runs
+  std::string step;                      // how
+  std::string tags, note;                // of the user
   std::string algorithm;                 // of the convolutions: "im2col_gemm"
   std::optional<double> acc, test_loss;  // %, nats
   std::optional<double> val_acc, val_loss;
