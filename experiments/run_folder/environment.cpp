@@ -11,6 +11,7 @@
 #include "experiments/run_folder/run_folder.h"
 #include "framework/check.h"
 #include "framework/device.h"
+#include "framework/io/json_text.h"
 #include "framework/machine/ceilings.h"
 #include "framework/parallel.h"
 #include "framework/simd/cpu_isa.h"
@@ -123,7 +124,7 @@ std::string environment_json(const std::vector<std::string>& arguments) {
     if (const char* value = std::getenv(name)) variables[name] = value;
   }
   out["variables"] = variables;
-  return out.dump(2) + "\n";
+  return json_text(out);
 }
 
 }  // namespace convscope

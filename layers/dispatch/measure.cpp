@@ -13,6 +13,7 @@
 #include <nlohmann/json.hpp>
 
 #include "framework/io/atomic_file.h"
+#include "framework/io/json_text.h"
 #include "framework/machine/machine.h"
 #include "framework/parallel.h"
 #include "framework/simd/cpu_isa.h"
@@ -76,7 +77,7 @@ void write_answers(const char* operation, const std::string& path, const Answers
   content["fastest"] = answers;
   try {
     std::filesystem::create_directories(std::filesystem::path(path).parent_path());
-    write_file(path, content.dump(1) + "\n");
+    write_file(path, json_text(content, 1));
   } catch (const std::exception& error) {
     warn(cat("the measurement is not remembered on disk: ", error.what()));
   }
