@@ -8,6 +8,7 @@
 #include <iterator>
 #include <nlohmann/json.hpp>
 
+#include "experiments/run_folder/project_state.h"
 #include "experiments/run_folder/run_folder.h"
 #include "framework/check.h"
 #include "framework/device.h"
@@ -116,6 +117,13 @@ std::string environment_json(const std::vector<std::string>& arguments) {
   out["load_average"] = first_line("/proc/loadavg");
   out["cuda"] = {{"available", cuda.available}, {"reason", cuda.reason}};
   if (cuda.available) out["cuda"]["devices"] = cuda_devices();
+  out["project"] = nullptr;
+  if (const auto project = project_state(".")) {
+    out["project"] = {{"path", project->path},
+                      {"branch", project->branch},
+                      {"commit", project->commit},
+                      {"dirty", project->dirty}};
+  }
   out["started"] = utc_time_text(unix_seconds_now());
   out["arguments"] = arguments;
   nlohmann::ordered_json variables = nlohmann::ordered_json::object();

@@ -34,6 +34,7 @@ void visit_steps(Totals& t, const std::string& prefix, Visitor&& field) {
   field(prefix + ".workspace_peak_bytes", t.workspace_peak_bytes);
   field(prefix + ".whole_steps", t.whole_steps);
   field(prefix + ".whole_s", t.whole_s);
+  field(prefix + ".planned_steps", t.planned_steps);
 }
 
 template <class Totals, class Visitor>
@@ -74,6 +75,9 @@ void visit(State& s, Visitor&& field) {
   visit_evaluation(s.test, "test", field);
   field("best_accuracy", s.best_accuracy);
   field("best_epoch", s.best_epoch);
+  field("early_stop.waited_evaluations", s.waited_evaluations);
+  field("early_stop.waits_since_epoch", s.waits_since_epoch);
+  field("early_stop.waits_for", s.waits_for);
   field("metrics_bytes", s.metrics_bytes);
   field("epochs_bytes", s.epochs_bytes);
 }
@@ -81,7 +85,8 @@ void visit(State& s, Visitor&& field) {
 // Fields that checkpoints of earlier versions lack; their defaults are what was so then.
 bool is_recent(std::string_view name) {
   return name.ends_with(".whole_steps") || name.ends_with(".whole_s") ||
-         name.starts_with("loss_scale.");
+         name.ends_with(".planned_steps") || name.starts_with("loss_scale.") ||
+         name.starts_with("early_stop.");
 }
 
 std::string progress_text(const TrainingState& state) {
