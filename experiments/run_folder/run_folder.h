@@ -2,8 +2,8 @@
 // run_folder.h: the folder that holds everything about one run:
 //   runs/<name>/<UTC time>-s<seed>[-N]/    and    runs/<name>/latest -> the newest of them
 // Files: config.yaml overrides.txt env.json status.json log.txt metrics.jsonl epochs.csv layers.csv
-// sparsity.csv quant.csv summary.json report.html ckpt/{last,best}.safetensors. Every file that is
-// rewritten is written under another name and renamed, so no reader ever sees half of one.
+// sparsity.csv quant.csv summary.json report.html ckpt/{last,previous,best}.safetensors. Every file
+// that is rewritten is written under another name and renamed, so no reader ever sees half of one.
 #pragma once
 
 #include <cstdint>

@@ -8,6 +8,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
+#include "experiments/trainer/checksum.h"
 #include "framework/io/safetensors.h"
 #include "quant/quantize_network.h"
 #include "sparsity/mask.h"
@@ -100,12 +101,30 @@ std::string progress_text(const TrainingState& state) {
 }
 
 // A checkpoint that is damaged is a file that cannot be read (exit code 6), not a bad data set.
-SafetensorsFile read(const std::string& path) {
+SafetensorsFile read(const std::string& path, std::string* note = nullptr) {
+  SafetensorsFile file;
   try {
-    return read_safetensors(path);
+    file = read_safetensors(path);
   } catch (const Error& error) {
     fail(ErrorKind::kIo, "checkpoint", error.what());
   }
+  const Checksum checksum = verify_checksum(file);
+  if (checksum == Checksum::differs) {
+    fail(ErrorKind::kIo, "checkpoint",
+         cat("expected the bytes of ", path,
+             " to be those that were written, got others: the "
+             "checksum in it is ",
+             file.metadata.at(kChecksumKey), ", that of its content ", checksum_of(file)));
+  }
+  const bool ours = file.metadata.contains("format");
+  if (note != nullptr) {
+    *note =
+        checksum == Checksum::none && ours
+            ? cat(path,
+                  " has no checksum, because an earlier version wrote it: damage is not noticed")
+            : "";
+  }
+  return file;
 }
 
 // Copies the tensor called `name` out of `found` and takes it off the list.
@@ -149,11 +168,13 @@ void save_checkpoint(const std::string& path, const Module& model, Optimizer* op
                    {"version", CONVSCOPE_VERSION},
                    {"config", config_yaml},
                    {"progress", progress_text(state)}};
+  file.metadata[kChecksumKey] = checksum_of(file);
   write_safetensors(path, file.tensors, file.metadata);
 }
 
-TrainingState load_checkpoint(const std::string& path, Module& model, Optimizer* optimizer) {
-  SafetensorsFile file = read(path);
+TrainingState load_checkpoint(const std::string& path, Module& model, Optimizer* optimizer,
+                              std::string* note) {
+  SafetensorsFile file = read(path, note);
   std::map<std::string, Tensor> found;
   for (auto& [name, tensor] : file.tensors) found.emplace(name, tensor);
   for (const NamedParameter& parameter : model.parameters()) {

@@ -47,7 +47,7 @@ std::string checksum_of(const SafetensorsFile& file) {
     crc.add(name_of(tensor.dtype()));
     crc.add(static_cast<std::int64_t>(tensor.shape().rank()));
     for (const std::int64_t size : tensor.shape()) crc.add(size);
-    crc.add(tensor.raw_data(), tensor.bytes());
+    crc.add(tensor.raw_data(), static_cast<std::size_t>(tensor.size_bytes()));
   }
   for (const auto& [key, value] : file.metadata) {
     if (key == kChecksumKey) continue;

@@ -21,6 +21,16 @@ namespace {
 
 constexpr double kHeartbeatSeconds = 10;
 constexpr const char* kLastCheckpoint = "ckpt/last.safetensors";
+constexpr const char* kPreviousCheckpoint = "ckpt/previous.safetensors";
+
+// A second name for the file, which stays when the first one gets another file. Where there are no
+// hard links there is no second checkpoint.
+void keep_as(const std::string& previous, const std::string& last) {
+  std::error_code ignored;
+  if (!std::filesystem::exists(last, ignored)) return;
+  std::filesystem::remove(previous, ignored);
+  std::filesystem::create_hard_link(last, previous, ignored);
+}
 
 double now_s() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
@@ -41,21 +51,61 @@ double Trainer::learning_rate(std::int64_t step) const {
       {.step = step, .total_steps = per_epoch * setup_.epochs, .steps_per_epoch = per_epoch});
 }
 
+// From the newest checkpoint that is whole. A damaged one is named; the one before it has lost no
+// more than the steps in between, which are done again.
 void Trainer::resume() {
-  const std::string path = folder_.file(kLastCheckpoint);
-  if (!std::filesystem::exists(path)) {
-    folder_.log("resume: there is no checkpoint yet, starting from the beginning");
-    if (!setup_.start_from.empty()) load_start_weights(setup_.start_from, *setup_.model);
+  take_over_words();
+  std::string damaged;
+  for (const char* const name : {kLastCheckpoint, kPreviousCheckpoint}) {
+    const std::string path = folder_.file(name);
+    if (!std::filesystem::exists(path)) continue;
+    try {
+      resume_from(path);
+    } catch (const Error& error) {
+      if (error.kind() != ErrorKind::kIo) throw;
+      damaged += cat(damaged.empty() ? "" : "; ", error.what());
+      continue;
+    }
+    if (!damaged.empty()) {
+      warn(cat("warning: a checkpoint is damaged (", damaged, "); going on from ", name,
+               ", after step ", state_.step));
+    }
+    folder_.log(
+        cat("resume: epoch ", state_.epoch + 1, ", batch ", state_.batch, ", step ", state_.step));
     return;
   }
+  if (!damaged.empty()) {
+    fail(ErrorKind::kIo, "resume",
+         cat("expected a checkpoint that can be read, got none: ", damaged,
+             "; `convscope run` with the config alone starts anew"));
+  }
+  folder_.log("resume: there is no checkpoint yet, starting from the beginning");
+  if (!setup_.start_from.empty()) load_start_weights(setup_.start_from, *setup_.model);
+}
+
+void Trainer::resume_from(const std::string& path) {
   if (setup_.remove_when_final) rebuild_removed(setup_, checkpoint_config(path));
-  state_ = load_checkpoint(path, *setup_.model, setup_.optimizer.get());
-  CONVSCOPE_CHECK(state_.batch <= setup_.train->batches_per_epoch(), "resume",
-                  "expected a checkpoint of a run with ", setup_.train->batches_per_epoch(),
-                  " batches in an epoch, got one that has done ", state_.batch);
-  take_over_words();
-  folder_.log(
-      cat("resume: epoch ", state_.epoch + 1, ", batch ", state_.batch, ", step ", state_.step));
+  std::string note;
+  state_ = load_checkpoint(path, *setup_.model, setup_.optimizer.get(), &note);
+  const std::int64_t batches = setup_.train->batches_per_epoch();
+  const TrainingState& s = state_;
+  const bool fits = s.epoch >= 0 && s.epoch <= setup_.epochs && s.batch >= 0 &&
+                    s.batch <= batches && s.step == s.epoch * batches + s.batch &&
+                    s.metrics_bytes >= 0 && s.epochs_bytes >= 0 && s.run_steps.steps >= 0 &&
+                    s.run_steps.steps <= s.step && s.best_epoch >= 0 && s.best_epoch <= s.epoch &&
+                    s.best_accuracy <= 100;
+  if (!fits) {
+    fail(ErrorKind::kIo, "checkpoint",
+         cat("expected the progress of a run of ", setup_.epochs, " epochs of ", batches,
+             " batches in ", path, ", got epoch ", s.epoch, ", batch ", s.batch, ", step ", s.step,
+             ", best epoch ", s.best_epoch));
+  }
+  if (!note.empty()) folder_.log(cat("note: ", note));
+}
+
+void Trainer::warn(const std::string& sentence) {
+  folder_.log(sentence);
+  progress_.line(sentence);
 }
 
 // Tags and note may have been changed since the run began (`convscope note`).
@@ -351,8 +401,7 @@ void Trainer::finish_step(LossAlarm& alarm, const StepResult& result, double wai
             "), that of guessing, for ", LossAlarm::kWindow, " steps up to step ", state_.step + 1,
             " (learning rate ", lr,
             "); try another optim.lr, and check labels, normalisation and the last layer");
-    folder_.log(warning);
-    progress_.line(warning);
+    warn(warning);
   }
   if (!by_device) {
     const bool masks_changed = pruning_ && pruning_->after_step(state_.step + 1);
@@ -496,6 +545,8 @@ void Trainer::save(const char* name, bool with_optimizer) {
   state_.metrics_bytes = metrics_->size_bytes();
   state_.epochs_bytes = epochs_->size_bytes();
   state_.run_s = run_seconds();
+  folder_.check_owner();
+  if (with_optimizer) keep_as(folder_.file(kPreviousCheckpoint), folder_.file(name));
   save_checkpoint(folder_.file(name), *setup_.model,
                   with_optimizer ? setup_.optimizer.get() : nullptr, state_, setup_.config_yaml);
 }

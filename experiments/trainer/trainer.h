@@ -70,7 +70,8 @@ class CONVSCOPE_API Trainer {
   Trainer(TrainingSetup& setup, RunFolder& folder, Progress& progress);
   ~Trainer();
 
-  // Takes over from ckpt/last.safetensors; a run that never wrote one starts from the beginning.
+  // Takes over from ckpt/last.safetensors, or from previous.safetensors when that one is damaged; a
+  // run that never wrote one starts from the beginning.
   void resume();
   // Until the last epoch, a signal or a failure. Returns the exit code 0, 130 or 143; a failed run
   // throws, after status.json says why.
@@ -80,7 +81,9 @@ class CONVSCOPE_API Trainer {
   RunSummary summary() const;
 
  private:
+  void resume_from(const std::string& path);
   void take_over_words();
+  void warn(const std::string& sentence);
   int run_epochs();
   void prepare_quantization();
   void remove_when_due();

@@ -2,6 +2,7 @@
 // run_owner_test.cpp: one run has one owner, whichever host it is on.
 #include "experiments/run_folder/run_owner.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
