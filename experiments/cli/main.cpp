@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <csignal>
 #include <cstdlib>
 
 #include "experiments/cli/cli.h"
@@ -30,6 +31,8 @@ static void occupy_standard_streams() {
 
 int main(int argc, char** argv) {
   occupy_standard_streams();
+  // A file beyond `ulimit -f` is a full disk: the write fails, and its path is named.
+  std::signal(SIGXFSZ, SIG_IGN);
   restart_with_short_spin(argv);
   return convscope::run_command_line(argc, argv);
 }
