@@ -137,8 +137,9 @@ std::string widths_text(const SparsityReport& report, const CompactPlan& plan) {
   text += "\n";
   if (constants) {
     text +=
-        "            kept but not alive: an output that nothing reaches any more gives a constant, "
-        "which later layers read\n";
+        "            kept but not alive: nothing reaches these outputs any more, but their "
+        "constants "
+        "count further on\n";
   }
   return text;
 }

@@ -324,6 +324,57 @@ def shows_a_config(reader, words):
     return done
 
 
+@check(r"config list")
+def lists_configs(reader, words):
+    done = reader.call(*words)
+    names = {path.stem for path in (reader.root / "experiments/configs").glob("*.yaml")}
+    expect({line.split()[0] for line in done.stdout.splitlines()} == names,
+           "expected a line for each file of experiments/configs")
+    expect_text(done.stdout, r"(?m)^quickstart +\S+ \S+.*\?$")
+    return done
+
+
+@check(r"init my\.yaml --data mnist --model lenet5")
+def writes_a_config(reader, words):
+    done = reader.call(*words)
+    expect(done.stdout == "wrote my.yaml\n", "expected the name of the file")
+    expect_text(done.stderr, r"(?m)^next: convscope data fetch mnist && convscope run my\.yaml$")
+    expect_text(reader.text("my.yaml"), r"(?m)^data:\n  set: mnist ", r"(?m)^model:\n  type: lenet5 ",
+                r"(?m)^# sparsity:$")
+    made = reader.call("run", "my.yaml", "train.epochs=1", "data.val_split=64")
+    expect(made.returncode == 0, f"expected it to train, got {made.stderr}")
+    return done
+
+
+@check(r"completion (bash|zsh|fish)")
+def completes(reader, words):
+    done = reader.call(*words)
+    expect_text(done.stdout, r"completion words", r"(?m)^# ?\w+ completion of convscope")
+    return done
+
+
+@check(r"help run")
+def helps(reader, words):
+    done = reader.call(*words)
+    expect_text(done.stdout, r"^convscope run: ", r"(?m)^Usage: convscope run CONFIG",
+                r"(?m)^Options:$", r"(?m)^      --resume RUN ")
+    return done
+
+
+@check(r"man")
+def prints_the_manual(reader, words):
+    done = reader.call(*words)
+    expect_text(done.stdout, r"(?m)^\.TH CONVSCOPE 1 ", r"(?m)^\.SH EXIT STATUS$")
+    return done
+
+
+@check(r"run quickstart")
+def trains(reader, words):
+    done = reader.call(*words)
+    trained(reader, done)
+    return done
+
+
 @check(r"info")
 def knows_the_machine(reader, words):
     done = reader.call(*words)

@@ -29,6 +29,7 @@ void BenchRemarks::clear() const {
 }
 
 void warn_of_load(int threads) {
+  if (global_options().verbosity < 0) return;
   const std::string warning = load_warning(cores_of_others(), threads, cores_online());
   if (!warning.empty()) std::fprintf(stderr, "%s\n", warning.c_str());
 }

@@ -109,6 +109,10 @@ class Finder {
     if (text.starts_with(last_)) out_.words.push_back({text, about.substr(0, about.find('\n'))});
   }
 
+  void add_names(const std::vector<std::string>& names) {
+    for (const std::string& name : names) add(name, "");
+  }
+
   void add_commands(const CommandLine& line) {
     for (const CommandLine& nested : line.nested()) add(nested.name(), nested.description());
   }
@@ -123,7 +127,7 @@ class Finder {
   }
 
   void add_value(const Facts& option) {
-    for (const std::string& choice : option.choices) add(choice, "");
+    add_names(option.choices);
     if (!option.choices.empty() || option.type == "N" || option.type == "INT") return;
     (option.type == "DIR" || option.type == "RUN" ? out_.folders : out_.files) = true;
   }
@@ -138,9 +142,11 @@ class Finder {
     const Facts& place = places[std::min(given_.size(), places.size() - 1)];
     const bool many = place.values > 1;
     if (place.name == "COMMAND") return add_commands_behind();
+    if (place.name == "SET") return add_names(dataset_types().names());
+    if (place.name == "CONFIG|MODEL") add_names(model_types().names());
     if (place.name.starts_with("CONFIG") && (!many || given_.empty())) return add_configs();
     if (place.name.starts_with("CONFIG") || place.name == "KEY=VALUE") return add_keys();
-    for (const std::string& choice : place.choices) add(choice, "");
+    add_names(place.choices);
     out_.files = place.choices.empty() && place.name != "TEXT";
   }
 

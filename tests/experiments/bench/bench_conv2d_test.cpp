@@ -303,7 +303,7 @@ TEST(BenchCommand, WritesATableJsonAndCsv) {
 
 // A heading that the legend does not name would be explained nowhere on the screen.
 TEST(BenchCommand, ALegendExplainsEveryColumn) {
-  const Result result = call("--problem c=1,h=4,w=4,k=1,r=1,s=1 --min-time 0.001 --rounds 1");
+  const Result result = call("--problem c=1,h=4,w=4,k=1,r=1,s=1");
   ASSERT_EQ(result.code, 0) << result.err;
   const std::size_t heading = result.out.find("median ms");
   const std::size_t begin = result.out.rfind('\n', heading) + 1;
@@ -350,7 +350,7 @@ TEST(BenchCommand, MistakesAreOneSentenceAndACode) {
   expect("--problem n", 2, "has no '='");
   expect("--problem n=1", 2, "because these sizes have no default, got 'n=1' without c, h, w, k");
   expect("--problem c=1,h=4,w=4,k=1,r=3", 2, "got 'c=1,h=4,w=4,k=1,r=3' without s");
-  EXPECT_EQ(call("--problem c=1,h=4,w=4,k=1 --min-time 0.001 --rounds 1").code, 0);
+  EXPECT_EQ(call("--problem c=1,h=4,w=4,k=1").code, 0);
   expect("--shapes " + (folder / "empty.txt"), 2, "expected at least one problem");
   expect("--shapes " + (folder / "none.txt"), 6, "No such file");
   expect(kOne + "--algorithm im2col_gem", 5, "did you mean 'im2col_gemm'?");
