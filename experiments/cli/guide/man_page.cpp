@@ -3,6 +3,8 @@
 #include "experiments/cli/guide/man_page.h"
 
 #include <algorithm>
+#include <cstdlib>
+#include <ctime>
 #include <vector>
 
 #include "experiments/cli/command.h"
@@ -103,11 +105,23 @@ instruction set: scalar, avx2 or avx512
 1: no colours
 )";
 
+// Today; or, where a package is to have the same bytes each time, the day that it asks for
+// (https://reproducible-builds.org/docs/source-date-epoch/).
+std::string date() {
+  const char* const asked = std::getenv("SOURCE_DATE_EPOCH");
+  const std::time_t seconds =
+      asked != nullptr ? std::strtoll(asked, nullptr, 10) : std::time(nullptr);
+  std::tm day{};
+  if (gmtime_r(&seconds, &day) == nullptr) return "";
+  char text[32];
+  return {text, std::strftime(text, sizeof text, "%Y-%m-%d", &day)};
+}
+
 }  // namespace
 
 std::string man_page(const CommandLine& program) {
   std::string out =
-      ".\\\" Made by `convscope man`.\n.TH CONVSCOPE 1 \"\" \"convscope " +
+      ".\\\" Made by `convscope man`.\n.TH CONVSCOPE 1 " + date() + " \"convscope " +
       std::string(CONVSCOPE_VERSION) + "\" \"User Commands\"\n" +
       ".SH NAME\nconvscope \\- looks at convolution: trains small networks, measures "
       "speed, memory and accuracy\n.SH SYNOPSIS\n.B convscope\n.I COMMAND\n[options]\n"
