@@ -119,8 +119,10 @@ std::unique_ptr<Optimizer> build_adam(std::vector<ParameterGroup> groups, const 
 CONVSCOPE_REGISTER_OPTIMIZER(
     "adam",
     {"Adam: each weight has its own rate, from the mean and the mean square of its gradient",
-     adam_fields(), [](std::vector<ParameterGroup> groups, const Options& options) {
+     adam_fields(),
+     [](std::vector<ParameterGroup> groups, const Options& options) {
        return build_adam(std::move(groups), options, false);
-     }})
+     },
+     0.001})
 
 }  // namespace convscope

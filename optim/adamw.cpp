@@ -7,8 +7,10 @@ namespace convscope {
 
 CONVSCOPE_REGISTER_OPTIMIZER(
     "adamw", {"Adam with decoupled weight decay: the decay does not pass through the mean square",
-              adam_fields(), [](std::vector<ParameterGroup> groups, const Options& options) {
+              adam_fields(),
+              [](std::vector<ParameterGroup> groups, const Options& options) {
                 return build_adam(std::move(groups), options, true);
-              }})
+              },
+              0.001})
 
 }  // namespace convscope

@@ -64,6 +64,7 @@ struct OptimizerType {
   std::string doc;
   std::vector<OptionField> fields;  // momentum, nesterov, betas, ...; not lr and weight_decay
   std::function<std::unique_ptr<Optimizer>(std::vector<ParameterGroup>, const Options&)> build;
+  double lr = 0.01;  // where a config gives none: a small network learns with it
 };
 CONVSCOPE_API Registry<OptimizerType>& optimizer_types();
 

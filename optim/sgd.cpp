@@ -82,7 +82,7 @@ CONVSCOPE_REGISTER_OPTIMIZER(
     {"stochastic gradient descent with momentum",
      {{.name = "momentum",
        .type = OptionType::number,
-       .default_value = 0.0,
+       .default_value = 0.9,
        .doc = "share of the last update direction that is kept, 0 to 1",
        .min = 0.0,
        .max = 1.0},
@@ -101,6 +101,7 @@ CONVSCOPE_REGISTER_OPTIMIZER(
                                     SgdSettings{.momentum = options.number("momentum"),
                                                 .dampening = options.number("dampening"),
                                                 .nesterov = options.flag("nesterov")});
-     }})
+     },
+     0.05})
 
 }  // namespace convscope

@@ -16,6 +16,8 @@
 
 #include "experiments/cli/command.h"
 #include "experiments/cli/help.h"
+#include "experiments/cli/shell_words.h"
+#include "experiments/run_folder/machine_load.h"
 #include "framework/parallel.h"
 
 namespace convscope {
@@ -158,21 +160,11 @@ void declare_globals(CommandLine& program, GlobalOptions& globals) {
           },
           "auto, always or never; NO_COLOR=1 in the environment means never")
       ->type_name("WHEN")
+      ->suggest({"auto", "always", "never"})
       ->check([](const std::string& word) -> std::string {
         const bool fits = word == "auto" || word == "always" || word == "never";
         return fits ? "" : cat("expected auto, always or never, got '", word, "'");
       });
-}
-
-// "help op conv2d" is "op conv2d --help".
-std::vector<char*> with_help_behind(int argc, char** argv) {
-  static char help[] = "--help";
-  std::vector<char*> words(argv, argv + argc);
-  if (argc > 1 && std::string_view(argv[1]) == "help") {
-    words.erase(words.begin() + 1);
-    words.push_back(help);
-  }
-  return words;
 }
 
 // A word in front of --help that names no command here.
@@ -184,10 +176,21 @@ bool asks_for_help_of_nothing(const CommandLine& program) {
          std::ranges::any_of(rest, [](const std::string& word) { return !word.starts_with("-"); });
 }
 
+// What no command can make out, whatever its name.
+void refuse_missing_quotes(int argc, char** argv) {
+  const std::vector<std::string> given(argv + std::min(argc, 1), argv + argc);
+  const std::string sentence = missing_quotes(given);
+  if (sentence.empty()) return;
+  const std::string& first = given.front();
+  fail(ErrorKind::kInvalid, first.starts_with("-") ? "convscope" : first, sentence);
+}
+
 int parse_and_run(int argc, char** argv) {
   GlobalOptions& globals = mutable_globals();
   globals = GlobalOptions{};
   CommandLine program("convscope");
+  begin_load_watch();
+  refuse_missing_quotes(argc, argv);
   declare_globals(program, globals);
   program.require_subcommand(0, 1);
   std::map<std::string, std::function<int()>> actions;
@@ -196,8 +199,7 @@ int parse_and_run(int argc, char** argv) {
     line->fallthrough();  // commands inside it do the same
     actions[name] = command.declare(*line);
   }
-  std::vector<char*> words = with_help_behind(argc, argv);
-  CommandLine::Parsed parsed = program.parse(argc, words.data());
+  CommandLine::Parsed parsed = program.parse(argc, argv);
   if (parsed.outcome == CommandLine::Outcome::help && asks_for_help_of_nothing(program)) {
     parsed = {.outcome = CommandLine::Outcome::mistake, .text = "", .kind = ""};
   }

@@ -29,6 +29,11 @@ CommandOption* CommandOption::delimiter(char mark) {
 
 CommandOption* CommandOption::one_of(const std::vector<std::string>& words) {
   option_->check(CLI::IsMember(words).description(""));
+  return suggest(words);
+}
+
+CommandOption* CommandOption::suggest(const std::vector<std::string>& words) {
+  choices_ = words;
   return this;
 }
 
@@ -56,7 +61,8 @@ CommandOption::Facts CommandOption::facts() const {
           .names = option_->get_lnames(),
           .type = option_->get_type_name(),
           .description = option_->get_description(),
-          .default_value = option_->get_default_str()};
+          .default_value = option_->get_default_str(),
+          .choices = choices_};
 }
 
 CommandLine::CommandLine(const std::string& program)
@@ -185,11 +191,10 @@ std::vector<CommandOption::Facts> CommandLine::options() const {
   std::vector<CommandOption::Facts> facts;
   for (CLI::Option* option : app_->get_options({})) {
     if (option->get_group().empty()) continue;
-    std::string names = option->get_name(true, false);
-    for (const CommandOption& kept : options_) {
-      if (kept.option_ == option) names = kept.names_;
-    }
-    facts.push_back(CommandOption(option, std::move(names)).facts());
+    const auto kept = std::ranges::find(options_, option, &CommandOption::option_);
+    facts.push_back(kept != options_.end()
+                        ? kept->facts()
+                        : CommandOption(option, option->get_name(true, false)).facts());
   }
   return facts;
 }

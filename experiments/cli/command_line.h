@@ -31,6 +31,8 @@ class CommandOption {
   CommandOption* capture_default_str();               // the help prints its value of now
   CommandOption* delimiter(char mark);                // "a,b" is two values
   CommandOption* one_of(const std::vector<std::string>& words);
+  // Words that the shell may complete a value to; others are taken too.
+  CommandOption* suggest(const std::vector<std::string>& words);
   CommandOption* range(std::int64_t least, std::int64_t most);
   CommandOption* positive();  // the help says so
   // `wrong` says what is wrong with a word; "" when nothing is.
@@ -44,6 +46,7 @@ class CommandOption {
     std::string name;                             // of a positional argument
     std::vector<std::string> short_names, names;  // without their dashes
     std::string type, description, default_value;
+    std::vector<std::string> choices;  // for the completion of shells; none: not known
   };
   Facts facts() const;
 
@@ -51,6 +54,7 @@ class CommandOption {
   friend class CommandLine;
   CLI::Option* option_;
   std::string names_;
+  std::vector<std::string> choices_ = {};
 };
 
 // What a command line may hold: the options of the program or of one command, and commands inside

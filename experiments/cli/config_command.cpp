@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// config_command.cpp: `convscope config show|check|keys`: look at a config without running it.
+// config_command.cpp: `convscope config show|check|list|keys`: looks at configs, runs none.
+#include <algorithm>
 #include <iostream>
 #include <memory>
 
@@ -7,6 +8,7 @@
 #include "experiments/cli/command.h"
 #include "experiments/config/build.h"
 #include "experiments/config/build_pruner.h"
+#include "experiments/config/shipped/shipped_configs.h"
 #include "experiments/config/sweep_block.h"
 
 namespace convscope {
@@ -93,6 +95,27 @@ int keys(const Arguments& arguments) {
   return 0;
 }
 
+int list(const Arguments& arguments) {
+  const std::vector<ShippedConfig> all = shipped_configs();
+  std::size_t width = 0;
+  for (const ShippedConfig& config : all) width = std::max(width, config.name.size());
+  bool any = false;
+  for (const ShippedConfig& config : all) {
+    const std::string line =
+        cat(config.name, std::string(width - config.name.size() + 2, ' '), config.about);
+    if (line.find(arguments.filter) == std::string::npos) continue;
+    any = true;
+    std::cout << line << "\n";
+  }
+  if (!any) {
+    fail_usage("config list",
+               all.empty() ? "expected configs beside the program, got none"
+                           : cat("expected a part of a name or of a description, none holds '",
+                                 arguments.filter, "'"));
+  }
+  return 0;
+}
+
 std::function<int()> declare(CommandLine& app) {
   auto arguments = std::make_shared<Arguments>();
   CommandLine* show_app =
@@ -101,8 +124,12 @@ std::function<int()> declare(CommandLine& app) {
       app.add_subcommand("check", "say whether the config can be run: exit code 0 or 3");
   CommandLine* keys_app =
       app.add_subcommand("keys", "list every key: meaning, type, range, default");
+  CommandLine* list_app = app.add_subcommand("list", "the shipped configs that one runs by name");
+  list_app->add_option("TEXT", arguments->filter, "only lines that hold this text");
   for (CommandLine* sub : {show_app, check_app}) {
-    sub->add_option("CONFIG", arguments->config, "experiment file (YAML)")->required();
+    sub->add_option("CONFIG", arguments->config,
+                    "experiment: a file, or the name of a shipped config")
+        ->required();
     sub->add_option("KEY=VALUE", arguments->overrides, "values that replace those of the file");
   }
   keys_app->add_option("TEXT", arguments->filter, "only keys that hold this text");
@@ -110,7 +137,7 @@ std::function<int()> declare(CommandLine& app) {
   return [=] {
     if (show_app->parsed()) return show(*arguments);
     if (check_app->parsed()) return check(*arguments);
-    return keys(*arguments);
+    return list_app->parsed() ? list(*arguments) : keys(*arguments);
   };
 }
 
@@ -118,10 +145,9 @@ std::function<int()> declare(CommandLine& app) {
 }  // namespace convscope
 
 CONVSCOPE_REGISTER_COMMAND(
-    "config",
-    {.summary = "show, check or document experiment configs",
-     .usage = "config show|check CONFIG [KEY=VALUE...]   or   config keys [TEXT]",
-     .examples = {"config show experiments/configs/quickstart.yaml train.epochs=2",
-                  "config check experiments/configs/quickstart.yaml", "config keys optim"},
-     .order = 50,
-     .declare = convscope::declare})
+    "config", {.summary = "show, check or document experiment configs",
+               .usage = "config show|check CONFIG [KEY=VALUE...]   or   config list|keys [TEXT]",
+               .examples = {"config list mnist", "config show quickstart train.epochs=2",
+                            "config check my_config.yaml", "config keys optim"},
+               .order = 50,
+               .declare = convscope::declare})

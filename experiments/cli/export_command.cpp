@@ -18,6 +18,7 @@
 #include "framework/parallel.h"
 #include "framework/random.h"
 #include "sparsity/compact.h"
+#include "sparsity/sparsity_report.h"
 
 namespace convscope {
 namespace {
@@ -119,11 +120,26 @@ Times measure(Module& a, Module& b, const Shape& batch, Device device) {
   return out;
 }
 
-std::string widths_text(const PrunableNetwork& network, const CompactPlan& plan) {
+// "c1 6 of 6 (4 alive), c2 8 of 16", in the words of the table that the run printed. What is kept
+// but not alive cannot go: later layers read its constant.
+std::string widths_text(const SparsityReport& report, const CompactPlan& plan) {
   std::string text;
-  for (std::size_t l = 0; l < network.layers.size(); ++l) {
-    text += fmt::format("{}{} {} of {}", l == 0 ? "" : ", ", network.layers[l].name,
-                        plan.kept[l].size(), network.layers[l].rows);
+  bool constants = false;
+  for (std::size_t l = 0; l < report.layers.size(); ++l) {
+    const LayerSparsity& layer = report.layers[l];
+    const auto kept = static_cast<std::int64_t>(plan.kept[l].size());
+    text += fmt::format("{}{} {} of {}", l == 0 ? "kept        " : ", ", layer.name, kept,
+                        layer.outputs);
+    if (kept == layer.alive) continue;
+    constants = true;
+    text += fmt::format(" ({} alive)", layer.alive);
+  }
+  text += "\n";
+  if (constants) {
+    text +=
+        "            kept but not alive: nothing reaches these outputs any more, but their "
+        "constants "
+        "count further on\n";
   }
   return text;
 }
@@ -179,7 +195,7 @@ int export_compact(const ExportArguments& arguments) {
   write_safetensors(arguments.compact, file.tensors, file.metadata);
 
   const Times times = measure(*model, *compact, batch, config.device);
-  std::string text = fmt::format("kept        {}\n", widths_text(network, plan));
+  std::string text = widths_text(pruner->report(state.step), plan);
   if (quantised) text += "execution   fake-quant f32 in both\n";
   text += fmt::format("{:<34} {:>14} {:>14} {:>8}\n", "", "masked dense", "compact dense", "ratio");
   const auto line = [&](const char* name, double a, double b, int digits) {

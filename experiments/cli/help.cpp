@@ -10,9 +10,7 @@
 namespace convscope {
 namespace {
 
-struct Row {
-  std::string left, right;
-};
+using Row = HelpRow;
 
 std::string table(const std::string& title, const std::vector<Row>& rows) {
   if (rows.empty()) return "";
@@ -33,6 +31,16 @@ std::string table(const std::string& title, const std::vector<Row>& rows) {
   }
   return out + "\n";
 }
+
+std::vector<Row> nested_rows(const CommandLine& line) {
+  std::vector<Row> rows;
+  for (const CommandLine& nested : line.nested()) {
+    rows.push_back({nested.name(), nested.description()});
+  }
+  return rows;
+}
+
+}  // namespace
 
 std::vector<Row> option_rows(const CommandLine& line, bool positional) {
   std::vector<Row> rows;
@@ -56,14 +64,6 @@ std::vector<Row> option_rows(const CommandLine& line, bool positional) {
   return rows;
 }
 
-std::vector<Row> nested_rows(const CommandLine& line) {
-  std::vector<Row> rows;
-  for (const CommandLine& nested : line.nested()) {
-    rows.push_back({nested.name(), nested.description()});
-  }
-  return rows;
-}
-
 std::string usage_of(const CommandLine& line, const std::string& path) {
   const Command* command = commands().find(path);
   if (command != nullptr && !command->usage.empty()) return command->usage;
@@ -77,8 +77,6 @@ std::string usage_of(const CommandLine& line, const std::string& path) {
   return usage;
 }
 
-}  // namespace
-
 std::string program_help(const CommandLine& line) {
   std::string out =
       "convscope: looks at convolution. It trains small networks from YAML configs with any of "
@@ -86,7 +84,7 @@ std::string program_help(const CommandLine& line) {
       "convolution algorithms and logs speed, memory and accuracy.\n"
       "\n"
       "First command to type (no data needed, under a minute):\n"
-      "  convscope run experiments/configs/quickstart.yaml\n"
+      "  convscope run quickstart\n"
       "\n"
       "Usage: convscope COMMAND ... [options]\n"
       "\n";
@@ -103,7 +101,9 @@ std::string program_help(const CommandLine& line) {
   out += table("Commands:", rows);
   out += table("Examples:", examples);
   out += table("Options, for every command:", option_rows(line, false));
-  return out + "`convscope COMMAND --help` says more about one command.\n";
+  return out +
+         "`convscope help COMMAND` says more about one command; so does `convscope COMMAND "
+         "--help`.\n";
 }
 
 std::string command_help(const CommandLine& line, const std::string& path) {

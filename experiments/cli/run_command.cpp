@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "experiments/cli/command.h"
+#include "experiments/cli/run_remarks.h"
 #include "experiments/config/experiment_config.h"
 #include "experiments/report/run_table.h"
 #include "experiments/run_folder/environment.h"
@@ -88,6 +89,10 @@ int train(TrainingSetup& setup, RunFolder& folder, bool resume) {
                     setup.facts.device_name.empty() ? "" : cat(" (", setup.facts.device_name, ")"),
                     setup.facts.precision == "f32" ? "" : cat(", ", setup.facts.precision), ", ",
                     setup.facts.threads, " threads, ", setup.facts.isa));
+  for (const std::string& remark : remarks_before(setup)) {
+    folder.log(remark);
+    progress.line(remark);
+  }
   Trainer trainer(setup, folder, progress);
   if (resume) {
     trainer.resume();
@@ -97,7 +102,13 @@ int train(TrainingSetup& setup, RunFolder& folder, bool resume) {
       progress.line(cat("warning: ", change));
     }
   }
-  const int code = trainer.run();
+  int code = 0;
+  try {
+    code = trainer.run();
+  } catch (const Error&) {  // such as a missed gate: what was trained is a result all the same
+    if (trainer.summary().epochs > 0) print_result(trainer, folder);
+    throw;
+  }
   print_result(trainer, folder);
   const RunStatus status = read_run_status(folder.path());
   if (code == 0 && status.state == "DONE") {
@@ -165,7 +176,9 @@ int run(const RunArguments& arguments) {
 
 std::function<int()> declare_run(CommandLine& app) {
   auto arguments = std::make_shared<RunArguments>();
-  app.add_option("CONFIG", arguments->words, "the experiment, then KEY=VALUE to change it")
+  app.add_option(
+         "CONFIG", arguments->words,
+         "a file, or the name of a shipped config (config list); then KEY=VALUE to change it")
       ->type_name("");
   app.add_option("-o,--output", arguments->root, "folder of all runs")
       ->type_name("DIR")
@@ -186,11 +199,11 @@ std::function<int()> declare_run(CommandLine& app) {
 }  // namespace convscope
 
 CONVSCOPE_REGISTER_COMMAND(
-    "run", {.summary = "train and evaluate what a config describes",
-            .usage = "run CONFIG [KEY=VALUE...] [-o DIR] [--name N] [--resume RUN|auto]",
-            .examples = {"run experiments/configs/quickstart.yaml",
-                         "run experiments/configs/mnist_lenet5_baseline.yaml train.epochs=3 seed=7",
-                         "run experiments/configs/quickstart.yaml device=cuda precision=bf16",
-                         "run --resume runs/quickstart"},
-            .order = 10,
-            .declare = convscope::declare_run})
+    "run",
+    {.summary = "train and evaluate what a config describes",
+     .usage = "run CONFIG|NAME [KEY=VALUE...] [-o DIR] [--name N] [--resume RUN|auto]",
+     .examples = {"run quickstart", "run mnist_lenet5_baseline train.epochs=3 seed=7",
+                  "run quickstart \"sparsity={method: magnitude, target: 0.9}\"",
+                  "run my_config.yaml device=cuda precision=bf16", "run --resume runs/quickstart"},
+     .order = 10,
+     .declare = convscope::declare_run})

@@ -64,7 +64,9 @@ int sweep(const Arguments& arguments) {
 
 std::function<int()> declare_sweep(CommandLine& app) {
   auto arguments = std::make_shared<Arguments>();
-  app.add_option("CONFIG", arguments->words, "the sweep, then KEY=VALUE to change it")
+  app.add_option(
+         "CONFIG", arguments->words,
+         "a file, or the name of a shipped config (config list); then KEY=VALUE to change it")
       ->type_name("");
   app.add_option("-o,--output", arguments->root, "folder of all runs")
       ->type_name("DIR")
@@ -88,9 +90,9 @@ std::function<int()> declare_sweep(CommandLine& app) {
 }  // namespace convscope
 
 CONVSCOPE_REGISTER_COMMAND(
-    "sweep", {.summary = "train every member of a config's sweep, end with one table",
-              .usage = "sweep CONFIG [KEY=VALUE...] [--dry-run] [--jobs N] [-o DIR]",
-              .examples = {"sweep experiments/configs/synthetic_sweep.yaml --dry-run",
-                           "sweep experiments/configs/synthetic_sweep.yaml sweep.seeds=[1,2,3]"},
-              .order = 15,
-              .declare = convscope::declare_sweep})
+    "sweep",
+    {.summary = "train every member of a config's sweep, end with one table",
+     .usage = "sweep CONFIG|NAME [KEY=VALUE...] [--dry-run] [--jobs N] [-o DIR]",
+     .examples = {"sweep synthetic_sweep --dry-run", "sweep synthetic_sweep sweep.seeds=[1,2,3]"},
+     .order = 15,
+     .declare = convscope::declare_sweep})

@@ -8,6 +8,7 @@
 #include "experiments/config/compose.h"
 #include "experiments/config/config_file.h"
 #include "experiments/config/resolve.h"
+#include "experiments/config/shipped/shipped_configs.h"
 #include "framework/io/bytes.h"
 
 namespace convscope {
@@ -70,7 +71,8 @@ ExperimentConfig parse_config_text(std::string_view yaml, std::string_view file_
 }
 
 ExperimentConfig load_config(const std::string& path, const std::vector<std::string>& overrides) {
-  return parse_config_text(config::read_named_file(path), path, config::read_file, overrides);
+  const std::string file = find_config(path);
+  return parse_config_text(config::read_named_file(file), file, config::read_file, overrides);
 }
 
 }  // namespace convscope

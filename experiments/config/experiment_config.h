@@ -76,7 +76,7 @@ struct GroupConfig {
 struct OptimConfig {
   std::string type = "sgd";  // a name in optimizer_types()
   Options options;
-  double lr = 0.01;
+  double lr = 0.05;                // none in the config: that of the optimiser (OptimizerType::lr)
   std::int64_t lr_batch_size = 0;  // the batch size that lr is meant for; 0 = lr for every size
   double lr_batch_power = 1;       // lr grows with (batch size / lr_batch_size) to this power
   double weight_decay = 0.0;
@@ -146,7 +146,8 @@ struct ExperimentConfig {
   std::map<std::string, std::string> origins;
 };
 
-// Reads a file and what it extends; overrides are "dotted.path=YAML value", applied in order.
+// Reads a file (or a shipped config: find_config()) and what it extends; overrides are
+// "dotted.path=YAML value", applied in order.
 CONVSCOPE_API ExperimentConfig load_config(const std::string& path,
                                            const std::vector<std::string>& overrides = {});
 

@@ -428,6 +428,11 @@ class Resolver {
     Map map(*this, node != nullptr ? *node : nothing, "optim");
     read_keys(map, optim_keys(), config_.optim);
     read_options(map, optimizer_types(), config_.optim.type, "type", config_.optim.options);
+    const Node::Entry* const lr = map.node().find("lr");
+    const OptimizerType* const type = optimizer_types().find(config_.optim.type);
+    if (type != nullptr && (lr == nullptr || lr->value.kind == Node::Kind::null)) {
+      config_.optim.lr = type->lr;
+    }
     const Node* schedule = map.map_at("schedule");
     read_schedule(schedule != nullptr ? *schedule : nothing);
     if (const Node::Entry* groups = map.take("groups")) read_groups(groups->value);

@@ -6,6 +6,7 @@
 #include <type_traits>
 
 #include "experiments/run_folder/user_words.h"
+#include "optim/optimizer.h"
 
 namespace convscope::config {
 namespace {
@@ -218,20 +219,29 @@ const Keys<LayerSpec>& layer_keys() {
 }
 
 const Keys<OptimConfig>& optim_keys() {
-  static const Keys<OptimConfig> keys = {
-      key("type", &OptimConfig::type, "the optimiser"),
-      key("lr", &OptimConfig::lr, "learning rate", {.min = 0, .max = 1e6}),
-      key("lr_batch_size", &OptimConfig::lr_batch_size,
-          "batch size that lr is meant for: data.batch_size scales it; 0 = lr for every size",
-          {.min = 0, .max = 1e6}),
-      key("lr_batch_power", &OptimConfig::lr_batch_power,
-          "lr times (data.batch_size / lr_batch_size) to this power: 1 (Goyal et al. 2017), 0.5",
-          {.min = 0, .max = 2}),
-      key("weight_decay", &OptimConfig::weight_decay, "pull of the weights towards 0",
-          {.min = 0, .max = 1e6}),
-      key("clip_grad_norm", &OptimConfig::clip_grad_norm,
-          "largest joint L2 norm of all gradients; 0 = no clipping", {.min = 0}),
-  };
+  static const Keys<OptimConfig> keys = [] {
+    Keys<OptimConfig> out = {
+        key("type", &OptimConfig::type, "the optimiser"),
+        key("lr", &OptimConfig::lr, "learning rate", {.min = 0, .max = 1e6}),
+        key("lr_batch_size", &OptimConfig::lr_batch_size,
+            "batch size that lr is meant for: data.batch_size scales it; 0 = lr for every size",
+            {.min = 0, .max = 1e6}),
+        key("lr_batch_power", &OptimConfig::lr_batch_power,
+            "lr times (data.batch_size / lr_batch_size) to this power: 1 (Goyal et al. 2017), 0.5",
+            {.min = 0, .max = 2}),
+        key("weight_decay", &OptimConfig::weight_decay, "pull of the weights towards 0",
+            {.min = 0, .max = 1e6}),
+        key("clip_grad_norm", &OptimConfig::clip_grad_norm,
+            "largest joint L2 norm of all gradients; 0 = no clipping", {.min = 0}),
+    };
+    std::vector<std::string> rates;
+    for (const auto& [name, type] : optimizer_types().entries()) {
+      rates.push_back(cat(name, " ", type.lr));
+    }
+    out[1].field.default_value = OptionValue();  // resolve.cpp: that of the optimiser
+    out[1].field.doc += "; default: " + join(rates);
+    return out;
+  }();
   return keys;
 }
 

@@ -8,6 +8,7 @@
 #include "experiments/config/compose.h"
 #include "experiments/config/config_file.h"
 #include "experiments/config/resolve.h"
+#include "experiments/config/shipped/shipped_configs.h"
 #include "experiments/config/sweep_block_axes.h"
 
 namespace convscope {
@@ -290,14 +291,16 @@ SweepPlan parse_sweep_text(std::string_view yaml, std::string_view file_name,
 
 bool holds_sweep(const std::string& path, const std::vector<std::string>& overrides) {
   config::Mistakes mistakes;  // who loads the file names them
+  const std::string file = find_config(path);
   const config::Node root =
-      config::compose(config::read_named_file(path), path, config::read_file, overrides, mistakes);
+      config::compose(config::read_named_file(file), file, config::read_file, overrides, mistakes);
   const config::Node::Entry* const sweep = root.find("sweep");
   return sweep != nullptr && sweep->value.kind != config::Node::Kind::null;
 }
 
 SweepPlan load_sweep(const std::string& path, const std::vector<std::string>& overrides) {
-  return parse_sweep_text(config::read_named_file(path), path, config::read_file, overrides);
+  const std::string file = find_config(path);
+  return parse_sweep_text(config::read_named_file(file), file, config::read_file, overrides);
 }
 
 }  // namespace convscope

@@ -8,6 +8,7 @@
 #include <iterator>
 #include <nlohmann/json.hpp>
 
+#include "experiments/run_folder/machine_load.h"
 #include "experiments/run_folder/project_state.h"
 #include "experiments/run_folder/run_folder.h"
 #include "framework/check.h"
@@ -115,6 +116,9 @@ std::string environment_json(const std::vector<std::string>& arguments) {
   out["ceilings"] = ceilings_origin();
   out["kernel"] = first_line("/proc/sys/kernel/osrelease");
   out["load_average"] = first_line("/proc/loadavg");
+  const std::optional<double> others = cores_of_others();
+  out["cores_of_others"] =
+      others ? nlohmann::ordered_json(std::round(*others * 100) / 100) : nlohmann::ordered_json();
   out["cuda"] = {{"available", cuda.available}, {"reason", cuda.reason}};
   if (cuda.available) out["cuda"]["devices"] = cuda_devices();
   out["project"] = nullptr;

@@ -9,8 +9,8 @@
 
 namespace convscope {
 
-// JSON text: version, compiler, build, CPU, instruction set, threads, CUDA with its reason, and the
-// command line.
+// JSON text: version, compiler, build, CPU, instruction set, threads, how many cores other programs
+// keep busy, CUDA with its reason, and the command line.
 CONVSCOPE_API std::string environment_json(const std::vector<std::string>& arguments);
 
 // What differs between the machine that wrote this env.json and this one such that a resumed run

@@ -575,12 +575,15 @@ void Trainer::check_expectations() const {
   if (expect.test_acc_min && !(state_.test.accuracy >= *expect.test_acc_min)) {
     fail(ErrorKind::kRun, "expect",
          cat("expected a test accuracy of at least ", *expect.test_acc_min, " % after epoch ",
-             state_.epoch, ", got ", state_.test.accuracy, " %"));
+             state_.epoch, ", because the config says expect.test_acc_min, got ",
+             state_.test.accuracy,
+             " %; expect.test_acc_min=VALUE moves this gate, expect=null takes it away"));
   }
   if (expect.test_loss_max && !(state_.test.loss <= *expect.test_loss_max)) {
     fail(ErrorKind::kRun, "expect",
          cat("expected a test loss of at most ", *expect.test_loss_max, " after epoch ",
-             state_.epoch, ", got ", state_.test.loss));
+             state_.epoch, ", because the config says expect.test_loss_max, got ", state_.test.loss,
+             "; expect.test_loss_max=VALUE moves this gate, expect=null takes it away"));
   }
 }
 

@@ -19,6 +19,25 @@ set_target_properties(convscope_cli PROPERTIES BUILD_WITH_INSTALL_RPATH ON
   INSTALL_RPATH "$ORIGIN/${convscope_bin_to_lib};$ORIGIN/../lib")
 install(TARGETS convscope_cli RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 
+# The manual page and the completions are what the program says of itself.
+set(convscope_guide ${PROJECT_BINARY_DIR}/guide)
+install(CODE "
+  function(convscope_say name)
+    execute_process(COMMAND \"$<TARGET_FILE:convscope_cli>\" \${ARGN}
+      OUTPUT_FILE \"${convscope_guide}/\${name}\" COMMAND_ERROR_IS_FATAL ANY)
+  endfunction()
+  file(MAKE_DIRECTORY \"${convscope_guide}\")
+  convscope_say(convscope.1 man)
+  convscope_say(convscope completion bash)
+  convscope_say(_convscope completion zsh)
+  convscope_say(convscope.fish completion fish)")
+install(FILES ${convscope_guide}/convscope.1 DESTINATION ${CMAKE_INSTALL_MANDIR}/man1)
+install(FILES ${convscope_guide}/convscope
+  DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions)
+install(FILES ${convscope_guide}/_convscope DESTINATION ${CMAKE_INSTALL_DATADIR}/zsh/site-functions)
+install(FILES ${convscope_guide}/convscope.fish
+  DESTINATION ${CMAKE_INSTALL_DATADIR}/fish/vendor_completions.d)
+
 # #include "framework/tensor.h" works as it does inside the repository.
 foreach(folder IN LISTS convscope_folders)
   if(IS_DIRECTORY ${CMAKE_CURRENT_SOURCE_DIR}/${folder})

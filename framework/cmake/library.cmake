@@ -33,6 +33,15 @@ if(NOT convscope_git_failed AND convscope_git MATCHES "^([0-9a-f]+)\n([^\n]+)\n$
   endif()
 endif()
 
+# Configs are known by their names, in the source tree and where `cmake --install` puts them.
+include(GNUInstallDirs)
+cmake_path(RELATIVE_PATH CMAKE_INSTALL_FULL_DATADIR BASE_DIRECTORY ${CMAKE_INSTALL_FULL_BINDIR}
+  OUTPUT_VARIABLE convscope_bin_to_data)
+set_source_files_properties(
+  ${CMAKE_CURRENT_SOURCE_DIR}/experiments/config/shipped/shipped_configs.cpp PROPERTIES
+  COMPILE_DEFINITIONS "CONVSCOPE_SOURCE_CONFIGS=\"${CMAKE_CURRENT_SOURCE_DIR}/experiments/configs\";\
+CONVSCOPE_CONFIGS_FROM_PROGRAM=\"${convscope_bin_to_data}/convscope/configs\"")
+
 # Commands, configs, tables and plots wait for files and people, not for the CPU: they are compiled
 # quickly instead of well, which takes more than half off their build.
 set(convscope_quick_sources ${convscope_sources})

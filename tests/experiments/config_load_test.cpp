@@ -57,7 +57,7 @@ TEST(Config, NullMeansTheDefault) {
       load(kSmall + "seed: null\ntrain: ~\noptim: {lr: , schedule: null}\n");
   EXPECT_EQ(config.seed, 1);
   EXPECT_EQ(config.train.epochs, 10);
-  EXPECT_EQ(config.optim.lr, 0.01);
+  EXPECT_EQ(config.optim.lr, 0.05);
 }
 
 TEST(Config, MergesMapsAndReplacesListsOfExtendedFiles) {

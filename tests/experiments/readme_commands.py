@@ -1,10 +1,14 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Every command of the README's tables does what the table says: readme_commands.py PROGRAM ROOT
+"""Every command of the README does what the README says: readme_commands.py PROGRAM ROOT
 
-Runs each in a temporary folder on built-in data, with small settings added, and reads its exit code
-and its output. A command of a new row runs too: then exit code 0 and some output are expected.
+The commands of its tables and of its fenced blocks (bootstrap.sh has a test of its own) run in a
+temporary folder, those that train on built-in digits exactly as they stand. What each must print and
+write stands in the checks below, each with the commands that it is for. A command without a check is
+a failure: whoever adds a row to the README says here what it prints.
 """
+import csv
+import io
 import json
 import os
 import pathlib
@@ -15,127 +19,449 @@ import subprocess
 import sys
 import tempfile
 
-SMALL_RUN = ["data.train_size=256", "data.test_size=64", "train.epochs=1", "expect.test_acc_min=0"]
+TABLE = ["id", "name", "batch_size", "avg_forward", "avg_backward", "avg_forward_mem",
+         "avg_backward_mem", "kernel_size", "acc"]  # what every run ends with
 QUICK = ["--min-time", "0.001", "--rounds", "1"]
-NEEDS_NETWORK = re.compile(r"^data fetch\b|mnist|cifar10")
 NO_GPU = 5
+CHECKS = []  # (pattern of the command, check)
+
+
+class Wrong(Exception):
+    """What is wrong, in a sentence."""
+
+
+def check(*patterns):
+    def add(function):
+        CHECKS.extend((re.compile(pattern), function) for pattern in patterns)
+        return function
+    return add
+
+
+def expect(holds, sentence):
+    if not holds:
+        raise Wrong(sentence)
+
+
+def expect_text(text, *patterns):
+    for pattern in patterns:
+        expect(re.search(pattern, text), f"expected {pattern!r}")
+
+
+def table_of(text):
+    """The last Markdown table: its columns, and a dict for each row."""
+    lines = [line for line in text.split("\n") if line.startswith("| ")]
+    rules = [i for i, line in enumerate(lines) if set(line) <= set("|- ")]
+    expect(rules, "expected a table")
+    cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
+    columns = cells[rules[-1] - 1]
+    return columns, [dict(zip(columns, row)) for row in cells[rules[-1] + 1:]]
+
+
+class Reader:
+    """The folder that the commands run in, as a reader of the README would have it."""
+
+    def __init__(self, program, root, folder):
+        self.program, self.root, self.folder = program, root, folder
+        self.last = None  # what the last call gave
+        self.write_npy("x.npy", 1, 3, 9, 9)
+        self.write_npy("w.npy", 4, 3, 3, 3)
+        (folder / "data/mnist").mkdir(parents=True)
+        for stem, count in (("train", 256), ("t10k", 64)):
+            self.write_idx(f"data/mnist/{stem}-images-idx3-ubyte", count, 28, 28)
+            self.write_idx(f"data/mnist/{stem}-labels-idx1-ubyte", count)
+
+    def write_npy(self, name, *shape):
+        count = 1
+        for size in shape:
+            count *= size
+        head = f"{{'descr': '<f4', 'fortran_order': False, 'shape': {shape!r}, }}"
+        head += " " * (-(len(head) + 11) % 64) + "\n"
+        (self.folder / name).write_bytes(
+            b"\x93NUMPY\x01\x00" + struct.pack("<H", len(head)) + head.encode() +
+            struct.pack(f"<{count}f", *[i % 5 - 2 for i in range(count)]))
+
+    def write_idx(self, name, count, *image):
+        size = count
+        for side in image:
+            size *= side
+        (self.folder / name).write_bytes(
+            bytes([0, 0, 8, 1 + len(image)]) + struct.pack(f">{1 + len(image)}I", count, *image) +
+            bytes((i * 7 + i // 784) % 10 for i in range(size)))
+
+    def call(self, *words):
+        self.last = subprocess.run([str(self.program), *words], cwd=self.folder,
+                                   capture_output=True, text=True, timeout=300)
+        return self.last
+
+    def text(self, name):
+        path = self.folder / name
+        expect(path.is_file(), f"expected the file {name}")
+        return path.read_text()
+
+
+def words_of(command):
+    """As a shell would split it; CONFIG is the config that needs no files."""
+    return ["quickstart" if word == "CONFIG" else word for word in shlex.split(command)]
+
+
+def trained(reader, done):
+    """The table of one run that is done; its row and its folder."""
+    columns, rows = table_of(done.stdout)
+    expect(columns[:len(TABLE)] == TABLE, f"expected the columns {TABLE}, got {columns}")
+    expect(len(rows) == 1, f"expected one row, got {len(rows)}")
+    expect_text(done.stderr, r"(?m)^epoch +loss +train% +val% +test% ", r"(?m)^ +5/5 ",
+                r"(?m)^done   report: \S+/report.html$")
+    folder = re.search(r"done   report: (\S+)/report.html", done.stderr).group(1)
+    expect_text(reader.text(f"{folder}/report.html"), r"<svg")
+    for name in ("config.yaml", "env.json", "summary.json", "epochs.csv", "layers.csv"):
+        reader.text(f"{folder}/{name}")
+    expect(float(rows[0]["acc"]) > 90, f"expected it to learn, got {rows[0]['acc']} %")
+    return rows[0], folder
+
+
+def summary_of(reader, folder):
+    return json.loads(reader.text(f"{folder}/summary.json"))
+
+
+@check(r"run CONFIG optim\.lr=0\.05 model\.kernel_size=3")
+def changes_a_value(reader, words):
+    done = reader.call(*words)
+    row, folder = trained(reader, done)
+    expect(row["kernel_size"] == "3", "expected kernels of 3x3")
+    expect_text(reader.text(f"{folder}/config.yaml"), r"lr: 0\.05\b")
+    return done
+
+
+@check(r"run CONFIG --resume auto")
+def goes_on(reader, words):
+    part = reader.call("run", "quickstart", "--epochs-limit", "2")
+    expect(part.returncode == 0 and "paused after epoch 2 of 5" in part.stderr, "expected a pause")
+    done = reader.call(*words)
+    trained(reader, done)
+    expect_text(done.stderr, r"(?m)^ +3/5 ")
+    expect("1/5" not in done.stderr, "expected no first epoch again")
+    return done
+
+
+@check(r"run CONFIG conv\.per_layer\.c1=im2col_gemm")
+def chooses_an_algorithm(reader, words):
+    done = reader.call(*words)
+    _, folder = trained(reader, done)
+    rows = {row["layer"]: row for row in csv.DictReader(io.StringIO(
+        reader.text(f"{folder}/layers.csv")))}
+    expect("im2col_gemm" in " ".join(rows["c1"].values()), f"expected it in c1, got {rows['c1']}")
+    return done
+
+
+@check(r'run CONFIG "quant=\{w_bits: 4, a_bits: 4\}"')
+def quantises(reader, words):
+    done = reader.call(*words)
+    _, folder = trained(reader, done)
+    expect_text(done.stderr, r"(?m)^runs   fake-quant f32: ")
+    expect(summary_of(reader, folder)["execution"] == "fake-quant f32", "expected fake-quant f32")
+    return done
+
+
+@check(r'run CONFIG "sparsity=\{method: magnitude, target: 0\.9\}"')
+def prunes(reader, words):
+    done = reader.call(*words)
+    _, folder = trained(reader, done)
+    expect_text(done.stderr, r"(?m)^runs   masked dense: ", r"masks are final after step \d+",
+                r"(?m)^total +44190 +39771 +10\.00 %")
+    expect(summary_of(reader, folder)["execution"] == "masked dense", "expected masked dense")
+    return done
+
+
+@check(r"run CONFIG device=cuda( precision=(tf32|bf16|f16))?")
+def trains_on_a_gpu(reader, words):
+    done = reader.call(*words)
+    if done.returncode == 0:
+        trained(reader, done)
+        return done
+    expect(done.returncode == NO_GPU, "expected exit code 0, or 5 where there is no GPU")
+    expect_text(done.stderr, r"^error: .*cuda")
+    info = reader.call("info")
+    expect_text(info.stdout, r"(?m)cuda +not available|cuda.*: no|no CUDA|cuda")
+    done.returncode = 0
+    return done
+
+
+@check(r"sweep experiments/configs/synthetic_sweep\.yaml")
+def sweeps(reader, words):
+    done = reader.call("sweep", str(reader.root / words[1]), "sweep.seeds=[1]", "train.epochs=1",
+                       "data.train_size=256", "data.test_size=64")
+    columns, rows = table_of(done.stdout)
+    expect("acc" in columns and "name" in columns, f"expected name and acc, got {columns}")
+    expect(len(rows) == 4, f"expected four rows, got {len(rows)}")
+    listed = reader.call("sweep", str(reader.root / words[1]), "--dry-run")
+    expect(len(re.findall(r"seed|\bs[12]\b", listed.stdout)) >= 8, "expected eight members")
+    return done
+
+
+@check(r"report runs/ --sort acc --descending")
+def reports(reader, words):
+    done = reader.call(*words)
+    columns, rows = table_of(done.stdout)
+    expect(columns[:len(TABLE)] == TABLE, f"expected the columns {TABLE}, got {columns}")
+    order = [float(row["acc"]) for row in rows if row["acc"] not in ("", "-")]
+    expect(len(order) > 3 and order == sorted(order, reverse=True), f"expected an order, got {order}")
+    return done
+
+
+@check(r"explain CONFIG")
+def explains(reader, words):
+    done = reader.call(*words)
+    for layer in ("c1", "c2"):
+        expect_text(done.stdout, rf"(?m)^ *{layer}\b")
+    expect_text(done.stdout, r"forward", r"backward_data", r"backward_weight", r"im2col_gemm",
+                r"refuses|\*")
+    return done
+
+
+@check(r"plot runs/quickstart")
+def plots(reader, words):
+    done = reader.call(*words)
+    files = done.stdout.split()
+    for name in ("curves.svg", "pareto.svg", "bars.svg", "memory.svg", "sparsity.svg", "steps.svg",
+                 "report.html"):
+        found = [path for path in files if path.endswith("/" + name)]
+        expect(found, f"expected {name} among {files}")
+        expect_text(reader.text(found[0]), r"<svg")
+    return done
+
+
+@check(r"bench conv2d --shapes experiments/shapes/resnet18\.txt --threads 1 --json bench\.json")
+def times_convolutions(reader, words):
+    problems = (reader.root / words[words.index("--shapes") + 1]).read_text().split("\n")
+    first = re.sub(r"\bn=\d+", "n=1", problems[1])
+    first = re.sub(r"h=\d+,w=\d+", "h=28,w=28", first)
+    (reader.folder / "small.txt").write_text(first + "\n")
+    words[words.index("--shapes") + 1] = "small.txt"
+    done = reader.call(*words, *QUICK)
+    for direction in ("forward", "backward_data", "backward_weight"):
+        expect_text(done.stdout, rf"(?m)^n=1,c=3,h=28,\S+  {direction}  \S+ MFLOP  1 thread$")
+    expect_text(done.stdout, r"(?m)^ +algorithm +median ms +p10 +p90 +min +prepare +GFLOP/s eff\. ",
+                r"(?m)^ +\* \w+ +\d", r"refuses: ", r"\*: what auto chooses\. median ms")
+    rows = json.loads(reader.text("bench.json"))["rows"]
+    expect({row["direction"] for row in rows} == {"forward", "backward_data", "backward_weight"},
+           "expected rows of three directions in bench.json")
+    expect(all(row["median_ms"] > 0 and row["error_ratio"] <= 1 for row in rows),
+           "expected checked times in bench.json")
+    return done
+
+
+@check(r"bench net resnet18 --batch 1,8 --layers")
+def times_a_network(reader, words):
+    done = reader.call(*words, *QUICK, "--image", "3x64x64", "--classes", "10")
+    columns, rows = table_of(done.stdout)
+    expect(columns[:6] == ["mode", "batch", "median ms", "p10", "p90", "min"],
+           f"expected mode, batch and times, got {columns}")
+    expect([(row["mode"], row["batch"]) for row in rows] ==
+           [("inference", "1"), ("inference", "8"), ("train", "1"), ("train", "8")],
+           f"expected two modes by two batches, got {rows}")
+    expect_text(done.stdout, r"Layers of resnet18, train, batch 8, each alone:",
+                r"\| layer +\| kind +\| output ", r"Operations of resnet18 as planned")
+    return done
+
+
+@check(r"bench conv2d --ladder winograd")
+def climbs(reader, words):
+    done = reader.call(*words, *QUICK)
+    expect_text(done.stdout, r"(?m)^ladder winograd: forward of n=",
+                r"(?m)^ +rung +ms +GFLOP/s +% of peak +over below +err/bound$",
+                r"(?m)^  from \S.* to \S.*: [\d.]+x$")
+    return done
+
+
+@check(r"plot bench\.json")
+def plots_a_benchmark(reader, words):
+    done = reader.call(*words)
+    files = done.stdout.split()
+    for name in ("heatmap", "roofline", "workspace"):
+        expect(any(name in path for path in files), f"expected a figure {name}, got {files}")
+    for path in files:
+        expect_text(reader.text(path), r"<svg")
+    return done
+
+
+@check(r"export RUN --compact small\.safetensors")
+def exports(reader, words):
+    made = reader.call("run", "quickstart", "name=pruned", "train.epochs=2", "expect=null",
+                       "sparsity={method: filter, target: 0.5, start: 0, end: 0.5, every_steps: 1, "
+                       "exclude: [f5]}")
+    expect(made.returncode == 0, f"expected a pruned run, got {made.stderr}")
+    words[words.index("RUN")] = "runs/pruned"
+    done = reader.call(*words)
+    expect_text(done.stdout, r"(?m)^kept +c1 3 of 6", r"(?m)^ +masked dense +compact dense +ratio$",
+                r"(?m)^parameters +44426 +\d+ ", r"(?m)^written +small\.safetensors$")
+    scored = reader.call("eval", "small.safetensors")
+    expect_text(scored.stdout, r"^split test  images 2000  accuracy \d+\.\d+ %  loss ")
+    return done
+
+
+@check(r"op conv2d --x x\.npy --w w\.npy --stride 2 --padding 1 --out-y y\.npy")
+def convolves(reader, words):
+    done = reader.call(*words)
+    path = reader.folder / "y.npy"
+    expect(path.is_file(), "expected the file y.npy")
+    expect(b"'shape': (1, 4, 5, 5)" in path.read_bytes(), "expected y of [1,4,5,5]")
+    return done
+
+
+@check(r"config keys")
+def lists_keys(reader, words):
+    done = reader.call(*words)
+    expect_text(done.stdout, r"(?m)^train\.epochs\n    passes over the training images\n"
+                r"    an integer, 1 to 1e\+06; default 10$", r"(?m)^optim\[sgd\]\.momentum$")
+    return done
+
+
+@check(r"config show CONFIG")
+def shows_a_config(reader, words):
+    done = reader.call(*words)
+    expect_text(done.stdout, r"(?m)^train:\n  epochs: 5 +# \S*quickstart\.yaml:\d+$",
+                r"(?m)^  lr: 0\.05 +# \S*base_lenet5\.yaml:\d+$")
+    return done
+
+
+@check(r"config list")
+def lists_configs(reader, words):
+    done = reader.call(*words)
+    names = {path.stem for path in (reader.root / "experiments/configs").glob("*.yaml")}
+    expect({line.split()[0] for line in done.stdout.splitlines()} == names,
+           "expected a line for each file of experiments/configs")
+    expect_text(done.stdout, r"(?m)^quickstart +\S+ \S+.*\?$")
+    return done
+
+
+@check(r"init my\.yaml --data mnist --model lenet5")
+def writes_a_config(reader, words):
+    done = reader.call(*words)
+    expect(done.stdout == "wrote my.yaml\n", "expected the name of the file")
+    expect_text(done.stderr, r"(?m)^next: convscope data fetch mnist && convscope run my\.yaml$")
+    expect_text(reader.text("my.yaml"), r"(?m)^data:\n  set: mnist ", r"(?m)^model:\n  type: lenet5 ",
+                r"(?m)^# sparsity:$")
+    made = reader.call("run", "my.yaml", "train.epochs=1", "data.val_split=64")
+    expect(made.returncode == 0, f"expected it to train, got {made.stderr}")
+    return done
+
+
+@check(r"completion (bash|zsh|fish)")
+def completes(reader, words):
+    done = reader.call(*words)
+    expect_text(done.stdout, r"completion words", r"(?m)^# ?\w+ completion of convscope")
+    return done
+
+
+@check(r"help run")
+def helps(reader, words):
+    done = reader.call(*words)
+    expect_text(done.stdout, r"^convscope run: ", r"(?m)^Usage: convscope run CONFIG",
+                r"(?m)^Options:$", r"(?m)^      --resume RUN ")
+    return done
+
+
+@check(r"man")
+def prints_the_manual(reader, words):
+    done = reader.call(*words)
+    expect_text(done.stdout, r"(?m)^\.TH CONVSCOPE 1 ", r"(?m)^\.SH EXIT STATUS$")
+    return done
+
+
+@check(r"run quickstart")
+def trains(reader, words):
+    done = reader.call(*words)
+    trained(reader, done)
+    return done
+
+
+@check(r"info")
+def knows_the_machine(reader, words):
+    done = reader.call(*words)
+    expect_text(done.stdout, r"(?i)cpu", r"Convolution algorithms, CPU", r"im2col_gemm", r"cuda")
+    return done
+
+
+@check(r"data fetch mnist")
+def fetches(reader, words):
+    done = reader.call(*words, "--mirror", "http://127.0.0.1:9", "--root", "fetched")
+    expect(done.returncode in (4, 6), "expected exit code 4 or 6 from a mirror that is not there")
+    expect_text(done.stderr, r"(?m)^error: ", r"http://127\.0\.0\.1:9/train-images-idx3-ubyte\.gz")
+    done.returncode = 0
+    return done
+
+
+@check(r"run experiments/configs/mnist_lenet5_baseline\.yaml", r"run mnist_lenet5_baseline")
+def trains_on_mnist(reader, words):
+    words[1] = str(reader.root / words[1]) if "/" in words[1] else words[1]
+    done = reader.call(*words, "train.epochs=1", "expect=null")
+    columns, rows = table_of(done.stdout)
+    expect(columns[:len(TABLE)] == TABLE and len(rows) == 1, "expected the table of one run")
+    expect_text(done.stderr, r"data   mnist: 256 train, 0 val, 64 test; model lenet5")
+    return done
+
+
+@check(r"report runs/mnist_lenet5_baseline")
+def reports_one_experiment(reader, words):
+    done = reader.call(*words)
+    columns, rows = table_of(done.stdout)
+    expect(columns[:len(TABLE)] == TABLE, f"expected the columns {TABLE}, got {columns}")
+    expect([row["name"] for row in rows] == ["mnist_lenet5_baseline"], f"expected its row, got {rows}")
+    return done
 
 
 def commands(readme):
-    """The commands in backticks in table rows; options named alone belong to no command."""
-    found = []
+    """Those in backticks in rows of tables, and those behind a `$` in fenced blocks. Options named
+    alone belong to no command."""
+    found, fenced = [], False
     for line in readme.read_text().split("\n"):
-        if line.startswith("|"):
-            found += [text for text in re.findall(r"`(convscope [^`]+)`", line)
-                      if re.match(r"convscope [a-z]+( |$)", text) and not text.endswith("--json")]
-    return found
+        if line.startswith("```"):
+            fenced = not fenced
+        elif fenced and line.startswith("$ ") and "bootstrap.sh" not in line:
+            found.append(re.sub(r"^\$ (\S*/)?convscope ", "", line.split("   #")[0]).strip())
+        elif line.startswith("|") and not fenced:
+            texts = re.findall(r"`convscope ([^`]+)`", line)
+            found += [text for text in texts if re.match(r"[a-z]+( |$)", text) and
+                      not text.endswith("--json")]
+    return list(dict.fromkeys(found))
 
 
-def write_npy(path, *shape):
-    count = 1
-    for size in shape:
-        count *= size
-    head = f"{{'descr': '<f4', 'fortran_order': False, 'shape': {shape!r}, }}"
-    head += " " * (-(len(head) + 11) % 64) + "\n"
-    path.write_bytes(b"\x93NUMPY\x01\x00" + struct.pack("<H", len(head)) + head.encode() +
-                     struct.pack(f"<{count}f", *[i % 5 - 2 for i in range(count)]))
-
-
-class Runner:
-    def __init__(self, program, root, folder):
-        self.program, self.root, self.folder = program, root, folder
-        write_npy(folder / "x.npy", 1, 3, 9, 9)
-        write_npy(folder / "w.npy", 4, 3, 3, 3)
-        self.failures = []
-
-    def call(self, words):
-        return subprocess.run([str(self.program), *words], cwd=self.folder, capture_output=True,
-                              text=True, timeout=600)
-
-    def first_runs(self):
-        """The run that RUN, runs/ and plots stand for, one with filters pruned, and a benchmark's
-        file."""
-        self.run, self.pruned = (self.train(*more) for more in (
-            [], ["name=pruned", "sparsity={method: filter, target: 0.5, start: 0, end: 0.5, "
-                 "every_steps: 1, exclude: [f5]}"]))
-        made = self.call(["bench", "conv2d", "--problem", "n=1,c=8,h=12,w=12,k=8,r=3,s=3,pad=1",
-                          "--json", "bench.json", *QUICK])
-        assert made.returncode == 0, made.stderr
-
-    def train(self, *more):
-        made = self.call(["run", str(self.root / "experiments/configs/quickstart.yaml"), *SMALL_RUN,
-                          *more])
-        assert made.returncode == 0, made.stderr
-        return made.stderr.split("report: ")[1].split("/report.html")[0].strip()
-
-    def arguments(self, text):
-        config = str(self.root / "experiments/configs/quickstart.yaml")
-        run = self.pruned if "--compact" in text else self.run
-        words = [config if word == "CONFIG" else run if word == "RUN"
-                 else str(self.root / word) if word.startswith("experiments/") else word
-                 for word in shlex.split(text)[1:]]
-        if "CONFIG" in text.split() and words[0] in ("run", "sweep"):
-            words += SMALL_RUN
-        elif words[0] == "sweep":
-            words += ["sweep.seeds=[1]", "sweep.grid.data.batch_size=[64]", *SMALL_RUN[:3]]
-        if words[:2] == ["bench", "conv2d"]:
-            words += QUICK
-            if "--shapes" in words:
-                at = words.index("--shapes")
-                words[at:at + 2] = ["--problem", "n=1,c=8,h=14,w=14,k=16,r=3,s=3,pad=1"]
-        if words[:2] == ["bench", "net"]:
-            words += QUICK + ["--image", "3x64x64", "--classes", "10"]
-        return words
-
-    def check(self, text):
-        words = self.arguments(text)
-        done = self.call(words)
-        wrong = self.problem(words, done)
-        print(f"{'ok' if not wrong else 'FAILED'}  {text}")
-        if wrong:
-            self.failures.append(text)
-            print(f"    ran: convscope {shlex.join(words)}\n    {wrong}\n    exit code "
-                  f"{done.returncode}\n    stdout: {done.stdout[-600:]}\n    stderr: "
-                  f"{done.stderr[-900:]}")
-
-    def problem(self, words, done):
-        on_gpu = any(word.startswith(("device=cuda", "--device")) for word in words)
-        if on_gpu and done.returncode == NO_GPU:
-            return None if "error:" in done.stderr else "expected an error's sentence"
-        if done.returncode != 0:
-            return "expected exit code 0"
-        shapes = {
-            "run": r"\| acc +\|.*\n\|[ -|]+\n\| \S+", "report": r"\| acc +\|",
-            "sweep": r"\|", "explain": r"forward", "info": r"Convolution algorithms, CPU",
-            "plot": r"\.svg", "bench": r"\d", "config": r"train\.epochs|epochs:",
-            "op": r"", "export": r"", "eval": r"\d"}
-        if not re.search(shapes.get(words[0], r"\S"), done.stdout):
-            return f"expected stdout to match {shapes.get(words[0])!r}"
-        for option in ("--json", "--out-y", "--compact"):
-            if option in words and not (self.folder / words[words.index(option) + 1]).is_file():
-                return f"expected the file of {option}"
-        if "--json" in words:
-            json.loads((self.folder / words[words.index("--json") + 1]).read_text())
-        return None
+def problem(reader, text):
+    """Runs a command; what is wrong, or None."""
+    function = next((one for pattern, one in CHECKS if pattern.fullmatch(text)), None)
+    if function is None:
+        return "expected a check in readme_commands.py that says what it prints"
+    try:
+        done = function(reader, words_of(text))
+        expect(done.returncode == 0, f"expected exit code 0, got {done.returncode}")
+        expect(done.stdout.strip() or "--out-y" in text or "data fetch" in text or
+               "device=cuda" in text, "expected output")
+    except (Wrong, KeyError, ValueError, AttributeError) as error:
+        done = reader.last
+        return (f"{type(error).__name__}: {error}\n    ran: {shlex.join(done.args)}\n    exit code "
+                f"{done.returncode}\n    stdout: {done.stdout[-900:]}\n    stderr: {done.stderr[-900:]}")
+    return None
 
 
 def main():
     program, root = (pathlib.Path(word).resolve() for word in sys.argv[1:3])
     found = commands(root / "README.md")
-    if len(found) < 10:
-        sys.exit(f"README.md: expected at least ten commands in its tables, got {len(found)}")
+    if len(found) < 15:
+        sys.exit(f"README.md: expected at least 15 commands, got {len(found)}")
+    failed = 0
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
         os.environ["XDG_CACHE_HOME"] = str(folder / "cache")
-        runner = Runner(program, root, folder)
-        runner.first_runs()
-        for text in found:
-            if NEEDS_NETWORK.search(text.removeprefix("convscope ")):
-                print(f"left out, because it needs data from the network: {text}")
-            else:
-                runner.check(text)
-        print(f"{len(found)} commands, {len(runner.failures)} failed")
-        sys.exit(1 if runner.failures else 0)
+        os.environ.pop("CONVSCOPE_DATA", None)
+        reader = Reader(program, root, folder)
+        # Plots come after the runs and the benchmark that they show.
+        for text in sorted(found, key=lambda text: text.startswith(("plot", "report"))):
+            wrong = problem(reader, text)
+            failed += wrong is not None
+            print(f"{'ok' if wrong is None else 'FAILED'}  {text}" +
+                  ("" if wrong is None else f"\n    {wrong}"), flush=True)
+    print(f"{len(found)} commands, {failed} failed")
+    sys.exit(1 if failed else 0)
 
 
 if __name__ == "__main__":

@@ -28,6 +28,20 @@ if(NOT output MATCHES "${VERSION}")
   message(FATAL_ERROR "expected the installed program to print ${VERSION}, got '${output}'")
 endif()
 
+# The configs that came with it are found by name, from any folder; so are the manual page and the
+# completions, by man and the shells.
+run(${CMAKE_COMMAND} -E chdir ${work} ${work}/moved/bin/convscope config show quickstart)
+if(NOT output MATCHES "# ${work}/moved/share/convscope/configs/quickstart.yaml:")
+  message(FATAL_ERROR "expected the installed quickstart.yaml, got '${output}'")
+endif()
+foreach(file share/man/man1/convscope.1 share/bash-completion/completions/convscope
+    share/zsh/site-functions/_convscope share/fish/vendor_completions.d/convscope.fish)
+  file(STRINGS ${work}/moved/${file} found REGEX "convscope" LIMIT_COUNT 1)
+  if(NOT found)
+    message(FATAL_ERROR "expected ${file} with text about convscope")
+  endif()
+endforeach()
+
 # The other way to use it: as a subfolder of a project; configuring shows that names do not clash.
 run(${CMAKE_COMMAND} -S ${SOURCE_DIR}/tests/install/consumer -B ${work}/subfolder -G ${GENERATOR}
   -DCMAKE_CXX_COMPILER=${CXX} -DCONSUMER_SUBFOLDER=${SOURCE_DIR} -DCONVSCOPE_CUDA=OFF)

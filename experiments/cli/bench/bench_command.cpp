@@ -9,6 +9,7 @@
 #include "experiments/bench/peer_library.h"
 #include "experiments/bench/problem_list.h"
 #include "experiments/cli/bench/bench_ladder.h"
+#include "experiments/cli/bench/bench_legend.h"
 #include "experiments/cli/bench/bench_net.h"
 #include "experiments/cli/bench/bench_remarks.h"
 #include "experiments/cli/command.h"
@@ -76,12 +77,31 @@ void set_precision(Conv2dProblem& problem, const std::string& precision) {
   problem.math = precision == "tf32" ? MathMode::tf32 : MathMode::f32;
 }
 
+// Channels, image and outputs that are left out would be 1: numbers for a convolution that nobody
+// means. No kernel is one of 1x1, as in experiments/shapes; half a kernel is a mistake.
+void require_sizes(const std::string& text) {
+  std::vector<std::string> missing = {"c", "h", "w", "k", "r", "s"};
+  for (const std::string& word : split_commas(text)) {
+    std::erase(missing, word.substr(0, word.find('=')));
+  }
+  const auto is_kernel = [](const std::string& key) { return key == "r" || key == "s"; };
+  if (std::ranges::count_if(missing, is_kernel) == 2) std::erase_if(missing, is_kernel);
+  if (missing.empty()) return;
+  fail_usage("bench conv2d",
+             cat("expected --problem with c, h, w and k, and a kernel with r and s, because these "
+                 "sizes have no default, got '",
+                 text, "' without ", join(missing)));
+}
+
 std::vector<Conv2dProblem> problems_of(const Arguments& arguments) {
   std::vector<Conv2dProblem> out;
   for (const std::string& path : arguments.shapes) {
     for (const Conv2dProblem& problem : problems_of_file(path)) out.push_back(problem);
   }
-  for (const std::string& text : arguments.problems) out.push_back(Conv2dProblem::parse(text));
+  for (const std::string& text : arguments.problems) {
+    out.push_back(Conv2dProblem::parse(text));
+    require_sizes(text);
+  }
   const Device device = Device::parse(arguments.device);
   for (Conv2dProblem& problem : out) {
     if (!arguments.precision.empty()) set_precision(problem, arguments.precision);
@@ -142,6 +162,7 @@ int bench(const Arguments& arguments) {
   check_files(arguments);  // a path that cannot be written fails at once
   if (options.device.type == DeviceType::cpu)
     settings.ceilings = options.ceilings = ceilings_here();
+  warn_of_load(num_threads());
   BenchRemarks remarks(options.problems.size() * options.directions.size());
   for (const Conv2dProblem& problem : options.problems) {
     for (const Direction direction : options.directions) {
@@ -153,7 +174,7 @@ int bench(const Arguments& arguments) {
       write_files(arguments, groups, settings);  // an interrupted benchmark keeps what it has
     }
   }
-  std::cout << bench_summary(groups);
+  std::cout << bench_summary(groups) << bench_legend(options.peer != nullptr);
   if (any_wrong(groups)) return exit_code(ErrorKind::kRun);
   const bool all_refused = std::ranges::all_of(groups, [](const Conv2dBenchGroup& group) {
     return group.rows.empty() && group.skipped.empty();
@@ -172,7 +193,8 @@ std::function<int()> declare(CommandLine& app) {
   conv->add_option("--shapes", arguments->shapes, "file with one problem in a line")
       ->type_name("FILE");
   conv->add_option("--problem", arguments->problems,
-                   "n=8,c=64,h=56,w=56,k=64,r=3,s=3,stride=1,pad=1,dilation=1,groups=1")
+                   "n=8,c=64,h=56,w=56,k=64,r=3,s=3,stride=1,pad=1,dilation=1,groups=1; c, h, w "
+                   "and k must be there")
       ->type_name("TEXT");
   conv->add_option("--direction", arguments->direction,
                    "all, or some of forward,backward_data,backward_weight (default: all; of a "

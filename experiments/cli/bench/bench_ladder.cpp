@@ -7,6 +7,7 @@
 #include <iostream>
 
 #include "experiments/bench/ladder/ladder_report.h"
+#include "experiments/cli/bench/bench_legend.h"
 #include "experiments/cli/bench/bench_remarks.h"
 #include "framework/io/atomic_file.h"
 
@@ -50,6 +51,7 @@ int bench_ladders(const LadderArguments& arguments, Conv2dBenchSettings settings
   write_files(arguments, results, settings);  // a path that cannot be written fails at once
   const LadderOptions options = options_of(settings);
   const std::size_t each = std::max<std::size_t>(1, arguments.problems.size());
+  warn_of_load(settings.threads);
   BenchRemarks remarks(ladders.size() * each * arguments.directions.size());
   for (const Conv2dLadder* ladder : ladders) {
     Conv2dProblem own = Conv2dProblem::parse(ladder->problem);
@@ -67,6 +69,7 @@ int bench_ladders(const LadderArguments& arguments, Conv2dBenchSettings settings
       }
     }
   }
+  std::cout << ladder_legend();
   const auto any_row = [&](auto&& is) {
     return std::ranges::any_of(
         results, [&](const LadderResult& result) { return std::ranges::any_of(result.rows, is); });

@@ -8,9 +8,12 @@
 #include <memory>
 
 #include "experiments/bench/net/net_report.h"
+#include "experiments/cli/bench/bench_legend.h"
+#include "experiments/cli/bench/bench_remarks.h"
 #include "experiments/cli/command.h"
 #include "experiments/config/build.h"
 #include "experiments/config/build_pruner.h"
+#include "experiments/config/shipped/shipped_configs.h"
 #include "framework/io/atomic_file.h"
 #include "framework/parallel.h"
 
@@ -69,7 +72,16 @@ std::vector<NetMode> modes_of(const std::string& text) {
   return out;
 }
 
-// A config file, or the registered name of a model.
+bool names_a_config(const std::string& word) {
+  try {
+    find_config(word);
+    return true;
+  } catch (const Error&) {
+    return false;
+  }
+}
+
+// A config, or the registered name of a model.
 ExperimentConfig config_of(const Arguments& arguments) {
   std::vector<std::string> overrides = arguments.overrides;
   for (const std::string& text : global_overrides()) overrides.push_back(text);
@@ -81,12 +93,16 @@ ExperimentConfig config_of(const Arguments& arguments) {
                                  "optim: {type: sgd, lr: 0.01, momentum: 0.9}\n");
     return parse_config_text(yaml, arguments.net, {}, overrides);
   }
-  if (!std::filesystem::exists(arguments.net) &&
+  if (!std::filesystem::exists(arguments.net) && !names_a_config(arguments.net) &&
       arguments.net.find_first_of("./") == std::string::npos) {
-    const std::string near = nearest_word(arguments.net, models);
+    std::vector<std::string> known = models;
+    for (const ShippedConfig& config : shipped_configs()) known.push_back(config.name);
+    const std::string near = nearest_word(arguments.net, known);
     fail_usage(kCommand,
-               cat("expected a config file or a model (", join(models), "), got '", arguments.net,
-                   "'", near.empty() ? "" : cat("; did you mean '", near, "'?")));
+               cat("expected a config file, the name of a shipped config (`convscope config list`) "
+                   "or a model (",
+                   join(models), "), got '", arguments.net, "'",
+                   near.empty() ? "" : cat("; did you mean '", near, "'?")));
   }
   return load_config(arguments.net, overrides);
 }
@@ -165,6 +181,7 @@ int bench(const Arguments& arguments) {
   std::cout << cat(config.name, ": ", model->parameter_count(), " parameters, images ",
                    sample.shape, ", ", sample.classes, " classes, ", report.device, ", ",
                    report.threads, " threads\n");
+  warn_of_load(report.threads);
   for (const NetMode mode : modes) {
     for (const std::int64_t batch : batches) {
       if (global_options().verbosity >= 0) {
@@ -194,7 +211,7 @@ int bench(const Arguments& arguments) {
       write_files(arguments, report);  // an interrupted benchmark keeps what it has
     }
   }
-  std::cout << net_table(report.rows);
+  std::cout << net_table(report.rows) << net_legend();
   for (const NetBenchRow& row : report.rows) {
     if (row.execution == "planned" || row.execution == "recorded") continue;
     std::cout << name_of(row.mode) << ", batch " << row.batch << ": " << row.execution << "\n";
@@ -207,7 +224,8 @@ int bench(const Arguments& arguments) {
 void declare_bench_net(CommandLine& app, std::function<int()>& run) {
   auto arguments = std::make_shared<Arguments>();
   CommandLine* const net = app.add_subcommand("net", "a whole network on random images");
-  net->add_option("CONFIG|MODEL", arguments->net, "experiment file (YAML), or a model's name")
+  net->add_option("CONFIG|MODEL", arguments->net,
+                  "experiment: a file or a shipped config's name; or a model's name")
       ->required();
   net->add_option("KEY=VALUE", arguments->overrides, "values that replace those of the config");
   net->add_option("--batch", arguments->batch, "sizes joined by commas; default: the config's");

@@ -7,6 +7,7 @@
 #include <cstdio>
 
 #include "experiments/cli/command.h"
+#include "experiments/run_folder/machine_load.h"
 #include "framework/check.h"
 
 namespace convscope {
@@ -25,6 +26,12 @@ void BenchRemarks::say(const std::string& what) const {
 
 void BenchRemarks::clear() const {
   if (!quiet_ && terminal_) std::fputs("\r\033[K", stderr);
+}
+
+void warn_of_load(int threads) {
+  if (global_options().verbosity < 0) return;
+  const std::string warning = load_warning(cores_of_others(), threads, cores_online());
+  if (!warning.empty()) std::fprintf(stderr, "%s\n", warning.c_str());
 }
 
 CpuCeilings ceilings_here() {

@@ -23,6 +23,9 @@ class BenchRemarks {
   std::string title_;
 };
 
+// One line on stderr when other programs keep the cores busy.
+void warn_of_load(int threads);
+
 // Those of this machine; measured once, which is said.
 CpuCeilings ceilings_here();
 

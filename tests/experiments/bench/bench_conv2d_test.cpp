@@ -13,6 +13,7 @@
 
 #include "experiments/bench/bench_report.h"
 #include "experiments/bench/peer_library.h"
+#include "experiments/cli/bench/bench_legend.h"
 #include "framework/tensor.h"
 #include "tests/support/cache_folder.h"
 #include "tests/support/expect_error.h"
@@ -300,15 +301,38 @@ TEST(BenchCommand, WritesATableJsonAndCsv) {
   EXPECT_TRUE(lines[4].starts_with("\"n=2,c=4,")) << lines[4];
 }
 
+// A heading that the legend does not name would be explained nowhere on the screen.
+TEST(BenchCommand, ALegendExplainsEveryColumn) {
+  const Result result = call("--problem c=1,h=4,w=4,k=1,r=1,s=1");
+  ASSERT_EQ(result.code, 0) << result.err;
+  const std::size_t heading = result.out.find("median ms");
+  const std::size_t begin = result.out.rfind('\n', heading) + 1;
+  std::string columns = result.out.substr(begin, result.out.find('\n', begin) - begin);
+  std::string legend = bench_legend(false);
+  EXPECT_TRUE(result.out.ends_with(legend)) << result.out;
+  std::ranges::replace(legend, '\n', ' ');
+  std::size_t at = columns.find("median ms"), count = 0;
+  while (at != std::string::npos) {
+    const std::size_t end = columns.find("  ", at);
+    const std::string column = columns.substr(at, end - at);
+    EXPECT_NE(legend.find(column), std::string::npos) << column;
+    EXPECT_NE(bench_legend(true).find(column.substr(0, column.find(' '))), std::string::npos);
+    at = columns.find_first_not_of(' ', end);
+    ++count;
+  }
+  EXPECT_EQ(count, 13u) << columns;
+}
+
 TEST(BenchCommand, NothingButRefusalsIsNotAvailable) {
-  const Result result = call("--problem n=1,c=4,k=4 --algorithm depthwise");
+  const Result result = call("--problem n=1,c=4,h=1,w=1,k=4,r=1,s=1 --algorithm depthwise");
   EXPECT_EQ(result.code, 5);
   EXPECT_NE(result.out.find("depthwise refuses: expects one input channel"), std::string::npos);
   EXPECT_NE(result.err.find("each was refused"), std::string::npos) << result.err;
-  EXPECT_EQ(call("--problem n=0 --algorithm depthwise").code, 0);
+  EXPECT_EQ(call("--problem n=0,c=4,h=1,w=1,k=4,r=1,s=1 --algorithm depthwise").code, 0);
 }
 
 TEST(BenchCommand, MistakesAreOneSentenceAndACode) {
+  const std::string kOne = "--problem c=1,h=1,w=1,k=1,r=1,s=1 ";
   const testing::TemporaryFolder folder;
   std::ofstream(folder / "empty.txt") << "#\n";
   const auto expect = [](const std::string& arguments, int code, const std::string& part) {
@@ -324,18 +348,21 @@ TEST(BenchCommand, MistakesAreOneSentenceAndACode) {
   expect("--problem h=2,w=2,r=3,s=3", 2, "expected a kernel that fits the padded image");
   expect("--problem n=1,groups=0", 2, "expected groups of 1");
   expect("--problem n", 2, "has no '='");
+  expect("--problem n=1", 2, "because these sizes have no default, got 'n=1' without c, h, w, k");
+  expect("--problem c=1,h=4,w=4,k=1,r=3", 2, "got 'c=1,h=4,w=4,k=1,r=3' without s");
+  EXPECT_EQ(call("--problem c=1,h=4,w=4,k=1").code, 0);
   expect("--shapes " + (folder / "empty.txt"), 2, "expected at least one problem");
   expect("--shapes " + (folder / "none.txt"), 6, "No such file");
-  expect("--problem n=1 --algorithm im2col_gem", 5, "did you mean 'im2col_gemm'?");
-  expect("--problem n=1 --direction foward", 2, "did you mean 'forward'?");
-  expect("--problem n=1 --cache hot", 2, "--cache warm or cold");
-  expect("--problem n=1 --clock sun", 2, "--clock wall or cpu");
-  expect("--problem n=1 --clock cpu --threads 2", 2, "--threads 1");
-  expect("--problem n=1 --rounds 0", 2, "--rounds from 1");
-  expect("--problem n=1 --peer cudn", 5, "expected a peer (onednn), got 'cudn'");
-  expect("--problem n=1 --device gpu", 2, "expected cpu, cuda or cuda:<index>");
-  expect("--problem n=1 --json " + (folder / "no/such/b.json"), 6, "no/such");
-  expect("--problem n=1,dtype=f64", 2, "expected elements of type f32");
+  expect(kOne + "--algorithm im2col_gem", 5, "did you mean 'im2col_gemm'?");
+  expect(kOne + "--direction foward", 2, "did you mean 'forward'?");
+  expect(kOne + "--cache hot", 2, "--cache warm or cold");
+  expect(kOne + "--clock sun", 2, "--clock wall or cpu");
+  expect(kOne + "--clock cpu --threads 2", 2, "--threads 1");
+  expect(kOne + "--rounds 0", 2, "--rounds from 1");
+  expect(kOne + "--peer cudn", 5, "expected a peer (onednn), got 'cudn'");
+  expect(kOne + "--device gpu", 2, "expected cpu, cuda or cuda:<index>");
+  expect(kOne + "--json " + (folder / "no/such/b.json"), 6, "no/such");
+  expect("--problem dtype=f64,c=1,h=1,w=1,k=1,r=1,s=1", 2, "expected elements of type f32");
 }
 
 }  // namespace

@@ -21,9 +21,13 @@ TEST(CommandLine, AlonePrintsAHelpWithTheFirstCommandToType) {
   for (const char* arguments : {"", "-h", "--help"}) {
     const Result result = call(arguments);
     EXPECT_EQ(result.code, 0);
-    EXPECT_NE(result.out.find("convscope run experiments/configs/quickstart.yaml"),
-              std::string::npos);
+    EXPECT_NE(result.out.find("convscope run quickstart"), std::string::npos);
     EXPECT_NE(result.out.find("\n  config"), std::string::npos);
+    EXPECT_NE(result.out.find("\n  help  "), std::string::npos);
+    EXPECT_TRUE(
+        result.out.ends_with("`convscope help COMMAND` says more about one command; so does "
+                             "`convscope COMMAND --help`.\n"))
+        << result.out;
     EXPECT_EQ(result.err, "");
   }
 }
@@ -65,20 +69,29 @@ TEST(CommandLine, MistakesEndWithCode2AndAHint) {
   expect("info --threads", "[info] --threads: expected a value, got nothing");
   expect("--color sometimes", "--color: expected auto, always or never, got 'sometimes'");
   expect("info extra", "[info] expected no further argument, got 'extra'");
-  expect("config", "[config] expected one of the commands show, check, keys");
+  expect("config", "[config] expected one of the commands show, check, keys, list");
   expect("config shwo x",
          "[config] unknown command 'shwo'; did you mean 'show'? (known: show, "
-         "check, keys)");
+         "check, keys, list)");
   expect("config show", "[config show] expected CONFIG, got nothing");
   EXPECT_TRUE(call("inof").err.starts_with("error: unknown command 'inof'; did you mean 'info'?"));
   EXPECT_EQ(call("inof --help").code, 2);
   EXPECT_TRUE(call("inof --help").err.starts_with("error: unknown command 'inof'; did you mean"));
-  EXPECT_TRUE(call("help inof").err.starts_with("error: unknown command 'inof'; did you mean"));
+  EXPECT_EQ(call("help inof").code, 2);
+  EXPECT_TRUE(
+      call("help inof")
+          .err.starts_with("error: [help] unknown command 'inof'; did you mean 'info'? (known: "));
+  EXPECT_EQ(
+      call("help config shwo").err,
+      "error: [help] config: unknown command 'shwo'; did you mean 'show'? (known: show, check, "
+      "keys, list)\n");
+  EXPECT_EQ(call("help run x").err, "error: [help] run: unknown command 'x'\n");
   EXPECT_TRUE(
       call("op conv --help").err.starts_with("error: [op] unknown command 'conv' (known: "));
 }
 
 TEST(CommandLine, HelpOfACommandIsItsHelp) {
+  EXPECT_EQ(call("--threads 2 help run").out, call("run --help").out);
   for (const std::string command : {"", "run", "op conv2d", "config show"}) {
     const Result result = call("help " + command);
     EXPECT_EQ(result.code, 0) << command;

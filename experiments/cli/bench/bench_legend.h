@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0
+// bench_legend.h: what the columns of a benchmark's table mean, in a few lines under it. More:
+// experiments/bench/README.md.
+#pragma once
+
+#include <string>
+
+#include "framework/export.h"
+
+namespace convscope {
+
+CONVSCOPE_API std::string bench_legend(bool with_peer);  // of bench conv2d
+CONVSCOPE_API std::string ladder_legend();               // of bench conv2d --ladder
+CONVSCOPE_API std::string net_legend();                  // of bench net
+
+}  // namespace convscope

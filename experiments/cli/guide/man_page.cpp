@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: Apache-2.0
+// man_page.cpp: the manual page convscope(1) in roff.
+#include "experiments/cli/guide/man_page.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <ctime>
+#include <vector>
+
+#include "experiments/cli/command.h"
+#include "experiments/cli/help.h"
+
+namespace convscope {
+namespace {
+
+// As roff prints it: a backslash and a '-' of an option as they are, no line taken for a request.
+std::string escaped(const std::string& text) {
+  std::string out;
+  for (const char c : text) {
+    if (c == '\\') {
+      out += "\\e";
+    } else if (c == '-') {
+      out += "\\-";
+    } else if (c == '\n') {
+      out += "\n.br\n";
+    } else {
+      if ((c == '.' || c == '\'') && (out.empty() || out.back() == '\n')) out += "\\&";
+      out += c;
+    }
+  }
+  return out;
+}
+
+std::string term(const std::string& left, const std::string& right) {
+  return ".TP\n.B " + escaped(left) + "\n" + escaped(right) + "\n";
+}
+
+std::string terms(const CommandLine& line) {
+  std::string out;
+  for (const bool positional : {true, false}) {
+    for (const HelpRow& row : option_rows(line, positional)) {
+      const std::size_t begin = row.left.find_first_not_of(' ');
+      if (!row.right.empty()) out += term(row.left.substr(begin), row.right);
+    }
+  }
+  return out;
+}
+
+std::string section_of(const CommandLine& line, const std::string& path) {
+  std::string out = ".SS \"" + escaped(path) + "\"\n" + escaped(line.description()) + "\n.PP\n" +
+                    ".B convscope " + escaped(usage_of(line, path)) + "\n" + terms(line);
+  if (const Command* command = commands().find(path)) {
+    if (!command->examples.empty()) out += ".PP\nExamples:\n.PP\n.nf\n";
+    for (const std::string& example : command->examples) {
+      out += "    convscope " + escaped(example) + "\n";
+    }
+    if (!command->examples.empty()) out += ".fi\n";
+  }
+  for (const CommandLine& nested : line.nested()) {
+    out += section_of(nested, path + " " + nested.name());
+  }
+  return out;
+}
+
+constexpr const char* kRest = R"(.SH EXIT STATUS
+.TP
+.B 0
+ok
+.TP
+.B 1
+the run failed: a loss that is not finite, a missed gate, a wrong result
+.TP
+.B 2
+the command line
+.TP
+.B 3
+the config
+.TP
+.B 4
+data that are missing or corrupt
+.TP
+.B 5
+a device or an algorithm that is not available
+.TP
+.B 6
+input or output
+.TP
+.B 7
+a regression against a baseline
+.TP
+.B 130, 143
+interrupted; a checkpoint is written
+.SH ENVIRONMENT
+.TP
+.B CONVSCOPE_DATA
+folder of the data sets
+.TP
+.B CONVSCOPE_CACHE_DIR
+what was measured of this machine; default ~/.cache/convscope
+.TP
+.B CONVSCOPE_ISA
+instruction set: scalar, avx2 or avx512
+.TP
+.B NO_COLOR
+1: no colours
+)";
+
+// Today; or, where a package is to have the same bytes each time, the day that it asks for
+// (https://reproducible-builds.org/docs/source-date-epoch/).
+std::string date() {
+  const char* const asked = std::getenv("SOURCE_DATE_EPOCH");
+  const std::time_t seconds =
+      asked != nullptr ? std::strtoll(asked, nullptr, 10) : std::time(nullptr);
+  std::tm day{};
+  if (gmtime_r(&seconds, &day) == nullptr) return "";
+  char text[32];
+  return {text, std::strftime(text, sizeof text, "%Y-%m-%d", &day)};
+}
+
+}  // namespace
+
+std::string man_page(const CommandLine& program) {
+  std::string out =
+      ".\\\" Made by `convscope man`.\n.TH CONVSCOPE 1 " + date() + " \"convscope " +
+      std::string(CONVSCOPE_VERSION) + "\" \"User Commands\"\n" +
+      ".SH NAME\nconvscope \\- looks at convolution: trains small networks, measures "
+      "speed, memory and accuracy\n.SH SYNOPSIS\n.B convscope\n.I COMMAND\n[options]\n"
+      ".SH DESCRIPTION\nTrains small networks from YAML configs with any of its "
+      "convolution algorithms and logs speed, memory and accuracy. First command to "
+      "type:\n.PP\n.nf\n    convscope run quickstart\n.fi\n.SH OPTIONS\nFor every "
+      "command:\n" +
+      terms(program) + ".SH COMMANDS\n";
+  std::vector<std::pair<int, std::string>> ordered;
+  for (const auto& [name, command] : commands().entries()) {
+    ordered.emplace_back(command.order, name);
+  }
+  std::ranges::sort(ordered);
+  for (const auto& [order, name] : ordered) {
+    const auto line = std::ranges::find(program.nested(), name, &CommandLine::name);
+    if (line != program.nested().end()) out += section_of(*line, name);
+  }
+  return out + kRest;
+}
+
+}  // namespace convscope

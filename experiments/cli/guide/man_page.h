@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: Apache-2.0
+// man_page.h: the manual page convscope(1) in roff, from the commands and options that are
+// declared: the same words as in the help.
+#pragma once
+
+#include <string>
+
+#include "experiments/cli/command_line.h"
+#include "framework/export.h"
+
+namespace convscope {
+
+CONVSCOPE_API std::string man_page(const CommandLine& program);
+
+}  // namespace convscope

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+// run_remarks.cpp: what `convscope run` says before the first step.
+#include "experiments/cli/run_remarks.h"
+
+#include "experiments/run_folder/machine_load.h"
+#include "framework/parallel.h"
+
+namespace convscope {
+namespace {
+
+std::string of_masks(const TrainingSetup& setup) {
+  if (!setup.pruner) return "";
+  if (setup.remove_when_final) {
+    return "runs   masked dense until the masks are final, then compact dense: what they leave out "
+           "is removed";
+  }
+  return "runs   masked dense: zeros are multiplied like other numbers; no time and no memory is "
+         "saved yet";
+}
+
+std::string of_quantisers(const TrainingSetup& setup) {
+  if (!setup.quant) return "";
+  const std::int64_t begin = setup.quant->begin_step;
+  return cat("runs   fake-quant f32", begin > 0 ? cat(" after step ", begin) : "",
+             ": numbers are rounded and multiplied in f32; no time and no memory is saved yet");
+}
+
+std::string of_best(const TrainingSetup& setup) {
+  if (!setup.keep_best || setup.val || !setup.test) return "";
+  return "warning: best.safetensors and best_acc are chosen on the test images, because there are "
+         "no val images; data.val_split sets some aside";
+}
+
+}  // namespace
+
+std::vector<std::string> remarks_before(const TrainingSetup& setup) {
+  std::vector<std::string> lines;
+  for (const std::string& line : {of_masks(setup), of_quantisers(setup), of_best(setup),
+                                  load_warning(cores_of_others(), num_threads(), cores_online())}) {
+    if (!line.empty()) lines.push_back(line);
+  }
+  return lines;
+}
+
+}  // namespace convscope

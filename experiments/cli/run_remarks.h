@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0
+// run_remarks.h: what `convscope run` says before the first step: how the network is executed, and
+// what weakens the numbers that will come out.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "experiments/trainer/trainer.h"
+
+namespace convscope {
+
+// Lines for the terminal and for log.txt.
+CONVSCOPE_API std::vector<std::string> remarks_before(const TrainingSetup& setup);
+
+}  // namespace convscope

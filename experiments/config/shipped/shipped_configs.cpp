@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+// shipped_configs.cpp: the configs that come with the program, found by their names wherever one
+// stands.
+#include "experiments/config/shipped/shipped_configs.h"
+
+#include <filesystem>
+#include <fstream>
+#include <map>
+
+#include "experiments/config/document.h"
+#include "framework/check.h"
+#include "framework/registry.h"
+
+namespace convscope {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::string_view kEnding = ".yaml";
+
+std::vector<fs::path> folders() {
+  std::vector<fs::path> out = {fs::path("experiments") / "configs"};
+  std::error_code error;
+  const fs::path program = fs::read_symlink("/proc/self/exe", error);
+  if (!error) out.push_back((program.parent_path() / CONVSCOPE_CONFIGS_FROM_PROGRAM));
+  out.emplace_back(CONVSCOPE_SOURCE_CONFIGS);
+  return out;
+}
+
+// "# Question: does it work, from\n# end to end?\n" -> "does it work, from end to end?"
+std::string first_sentence(const fs::path& path) {
+  std::ifstream file(path);
+  std::string text;
+  for (std::string line; std::getline(file, line) && line.starts_with("#");) {
+    const std::size_t begin = line.find_first_not_of("# ");
+    if (begin == std::string::npos) break;
+    text += (text.empty() ? "" : " ") + line.substr(begin);
+    if (text.ends_with('?') || text.ends_with('.')) break;
+  }
+  const std::size_t end = std::min(text.find("? "), text.find(". "));
+  if (end != std::string::npos) text.resize(end + 1);
+  constexpr std::string_view kQuestion = "Question: ";
+  return text.starts_with(kQuestion) ? text.substr(kQuestion.size()) : text;
+}
+
+bool is_there(const fs::path& path) {
+  std::error_code error;
+  return fs::exists(path, error) && !fs::is_directory(path, error);
+}
+
+}  // namespace
+
+std::vector<ShippedConfig> shipped_configs() {
+  std::map<std::string, ShippedConfig> found;
+  for (const fs::path& folder : folders()) {
+    std::error_code error;
+    for (const fs::directory_entry& entry : fs::directory_iterator(folder, error)) {
+      if (entry.path().extension() != kEnding) continue;
+      const std::string name = entry.path().stem().string();
+      const fs::path path = entry.path().lexically_normal();
+      if (!found.contains(name)) found[name] = {name, path.string(), first_sentence(path)};
+    }
+  }
+  std::vector<ShippedConfig> out;
+  for (auto& [name, config] : found) out.push_back(std::move(config));
+  return out;
+}
+
+std::string find_config(const std::string& word) {
+  if (word.empty() || word.find('/') != std::string::npos || is_there(word)) return word;
+  if (is_there(word + std::string(kEnding))) return word + std::string(kEnding);
+  const bool is_file_name = word.ends_with(kEnding);
+  const std::string name = is_file_name ? word.substr(0, word.size() - kEnding.size()) : word;
+  std::vector<std::string> known;
+  for (const ShippedConfig& config : shipped_configs()) {
+    if (config.name == name) return config.path;
+    known.push_back(config.name);
+  }
+  std::error_code error;
+  if (is_file_name || fs::is_directory(word, error)) return word;  // the reader says what is wrong
+  const std::string near = nearest_word(word.substr(0, 100), known);
+  fail(ErrorKind::kConfig, "config",
+       cat("error: expected a config file or the name of a shipped config, got '",
+           config::printable(word), "'", near.empty() ? "" : cat("; did you mean '", near, "'?"),
+           " (`convscope config list` shows them)"));
+}
+
+}  // namespace convscope

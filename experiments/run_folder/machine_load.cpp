@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+// machine_load.cpp: how busy other programs keep this machine.
+#include "experiments/run_folder/machine_load.h"
+
+#include <fmt/format.h>
+#include <sys/times.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <fstream>
+#include <thread>
+
+namespace convscope {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr double kShortestSeconds = 0.1;
+constexpr double kQuietCores = 0.5;
+
+struct Counts {
+  double all = 0, own = 0;  // seconds on the cores: of all programs, of this one
+  Clock::time_point at;
+};
+
+std::optional<Counts> counts_now() {
+  std::ifstream file("/proc/stat");  // "cpu user nice system idle iowait irq softirq steal ..."
+  std::string word;
+  if (!(file >> word) || word != "cpu") return std::nullopt;
+  const double per_second = static_cast<double>(sysconf(_SC_CLK_TCK));
+  double busy = 0;
+  for (int field = 0; field < 8; ++field) {
+    double ticks = 0;
+    if (!(file >> ticks)) return std::nullopt;
+    if (field != 3 && field != 4) busy += ticks;
+  }
+  tms own{};
+  if (times(&own) == static_cast<clock_t>(-1)) return std::nullopt;
+  return Counts{.all = busy / per_second,
+                .own = static_cast<double>(own.tms_utime + own.tms_stime) / per_second,
+                .at = Clock::now()};
+}
+
+std::optional<Counts>& start() {
+  static std::optional<Counts> counts = counts_now();
+  return counts;
+}
+
+}  // namespace
+
+void begin_load_watch() { start(); }
+
+std::optional<double> cores_of_others() {
+  if (!start()) return std::nullopt;
+  const Clock::time_point earliest =
+      start()->at +
+      std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(kShortestSeconds));
+  std::this_thread::sleep_until(earliest);
+  const std::optional<Counts> now = counts_now();
+  if (!now) return std::nullopt;
+  const double seconds = std::chrono::duration<double>(now->at - start()->at).count();
+  return std::max(0.0, (now->all - start()->all - (now->own - start()->own)) / seconds);
+}
+
+int cores_online() { return static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN)); }
+
+std::string load_warning(std::optional<double> others, int threads, int cores) {
+  if (!others || *others <= kQuietCores || *others + threads <= cores) return "";
+  return fmt::format(
+      "warning: other programs keep {:.1f} of {} cores busy: the times of {} thread{} here are not "
+      "to be trusted",
+      *others, cores, threads, threads == 1 ? "" : "s");
+}
+
+}  // namespace convscope

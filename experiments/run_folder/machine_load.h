@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+// machine_load.h: how busy other programs keep this machine: times that are measured beside them
+// are not to be trusted.
+//
+// The load average remembers the last minute, the program's own work included. So what is counted
+// is the time on the cores since the program started, less its own (/proc/stat, times()).
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "framework/export.h"
+
+namespace convscope {
+
+// Remembers where the counts stand. Called once, when the program starts; later calls do nothing.
+CONVSCOPE_API void begin_load_watch();
+
+// How many cores other programs have kept busy since then, a mean; nothing where the system does
+// not say. Waits until a tenth of a second is over: the counts are hundredths of a second.
+CONVSCOPE_API std::optional<double> cores_of_others();
+CONVSCOPE_API int cores_online();
+
+// A warning when `others` cores are taken so that `threads` threads have not one of `cores` each;
+// "" when all is quiet.
+CONVSCOPE_API std::string load_warning(std::optional<double> others, int threads, int cores);
+
+}  // namespace convscope
