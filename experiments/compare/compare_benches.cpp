@@ -52,7 +52,6 @@ void judge(std::vector<BenchResult>& rows) {
     BenchResult& row = rows[i];
     row.p_adjusted = adjusted[i];
     if (std::isnan(p[i]) || !(adjusted[i] < kSignificance)) continue;
-    // The direction is that of the interval's middle: with the medians it agrees, but for accidents.
     row.outcome = row.ratio > 1 ? Outcome::worse : Outcome::better;
   }
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // student_t.h: whether two means differ by more than their noise: Student's t distribution and
 // Welch's test (B. L. Welch, 1947, The generalization of 'Student's' problem when several different
-// population variances are involved, Biometrika 34; degrees of freedom by F. E. Satterthwaite, 1946).
+// population variances are involved, Biometrika 34; degrees of freedom: F. E. Satterthwaite, 1946).
 #pragma once
 
 #include "experiments/report/text_table.h"

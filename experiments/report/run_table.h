@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "experiments/config/flat_config.h"
+#include "experiments/config/flat/flat_config.h"
 #include "experiments/report/text_table.h"
 #include "experiments/run_folder/run_summary.h"
 

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <set>
 
-#include "experiments/config/flat_config.h"
+#include "experiments/config/flat/flat_config.h"
 #include "framework/registry.h"
 
 namespace convscope {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // flat_config.cpp: the values of a config by their dotted keys, for tables.
-#include "experiments/config/flat_config.h"
+#include "experiments/config/flat/flat_config.h"
 
 #include <algorithm>
 #include <set>
