@@ -3,8 +3,10 @@
 #include "experiments/report/table/latex_table.h"
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
+#include "experiments/report/csv_table.h"
 #include "framework/registry.h"
 
 namespace convscope {
@@ -51,7 +53,9 @@ std::string number_text(const std::string& text) {
 std::string latex_cell(const TableCell& cell, int digits) {
   const std::string text = cell_text(cell, digits);
   if (cell.index() == 0 || text == "-") return "--";
-  if (!is_number(cell)) return latex_escaped(text);
+  if (!is_number(cell)) {
+    return std::isfinite(number_in(text)) ? number_text(text) : latex_escaped(text);
+  }
   const std::size_t deviation = text.find("±");
   if (deviation == std::string::npos) return number_text(text);
   return cat("$", text.substr(0, deviation), "\\pm", text.substr(deviation + 2), "$");
