@@ -24,10 +24,20 @@ struct CompareArguments {
 };
 
 Comparison compared(const CompareArguments& arguments) {
-  const auto is_file = [](const std::string& path) {
-    std::error_code error;
-    return std::filesystem::exists(path, error) && !std::filesystem::is_directory(path, error);
+  const auto is_file = [](const std::string& given) {  // or several, joined by commas
+    const std::vector<std::string> files = files_in(given);
+    return !files.empty() && std::ranges::all_of(files, [](const std::string& path) {
+      std::error_code error;
+      return std::filesystem::exists(path, error) && !std::filesystem::is_directory(path, error);
+    });
   };
+  for (const std::string& given : arguments.sides) {
+    for (const std::string& path : files_in(given)) {
+      if (!path.ends_with(".json") || is_file(path)) continue;
+      fail(ErrorKind::kIo, "compare",
+           cat("expected a benchmark's JSON file, got ", path, ", which is no file"));
+    }
+  }
   const auto files = std::ranges::count_if(arguments.sides, is_file);
   if (files != 0 && files != static_cast<std::ptrdiff_t>(arguments.sides.size())) {
     const auto file = std::ranges::find_if(arguments.sides, is_file);
@@ -80,7 +90,9 @@ std::function<int()> declare_compare(CommandLine& app) {
   auto arguments = std::make_shared<CompareArguments>();
   app.add_option("SIDE", arguments->sides,
                  "run folders, names in runs/ (all seeds of the newest config), rows of sweeps, or "
-                 "files of bench --json; each is set against the first")
+                 "files of bench --json (several calls of one program joined by commas); each is "
+                 "set against "
+                 "the first")
       ->required()
       ->type_name("");
   app.add_option("-r,--root", arguments->root, "folder of all runs, where names are looked up")
@@ -106,8 +118,9 @@ std::function<int()> declare_compare(CommandLine& app) {
 CONVSCOPE_REGISTER_COMMAND(
     "compare",
     {.summary = "in what runs or benchmarks differ, and whether by more than noise",
-     .usage = "compare A B... [-f md|csv|json|latex] [-o FILE] [--fail-above FACTOR]",
+     .usage = "compare SIDE SIDE... [-f md|csv|json|latex] [-o FILE] [--fail-above FACTOR]",
      .examples = {"compare dense pruned", "compare runs/sweep/lr-0.1 runs/sweep/lr-0.2 -f latex",
-                  "compare before.json after.json --fail-above 1.10"},
+                  "compare before.json after.json --fail-above 1.10",
+                  "compare a1.json,a2.json,a3.json b1.json,b2.json,b3.json"},
      .order = 31,
      .declare = convscope::declare_compare})

@@ -4,10 +4,12 @@
 
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <nlohmann/json.hpp>
 
+#include "experiments/bench/statistics.h"
 #include "framework/check.h"
 
 namespace convscope {
@@ -93,9 +95,7 @@ class Reader {
   BenchSide& side_;
 };
 
-}  // namespace
-
-BenchSide read_bench_side(const std::string& file) {
+BenchSide read_file(const std::string& file) {
   std::ifstream in(file, std::ios::binary);
   if (!in) {
     fail(ErrorKind::kIo, "compare",
@@ -106,6 +106,7 @@ BenchSide read_bench_side(const std::string& file) {
   if (!json.is_object()) broken(file, "which is no JSON object");
   BenchSide side;
   side.given = file;
+  side.files = {file};
   side.kind = kind_of(json, file);
   side.key_names = keys_of(side.kind);
   const Json& settings = child(json, "settings");
@@ -119,6 +120,55 @@ BenchSide read_bench_side(const std::string& file) {
   if (settings.is_object()) {
     for (const auto& [key, value] : settings.items()) add_fact(side.settings, key, text_of(value));
   }
+  return side;
+}
+
+// Keeps the rows that both have, with the medians of all files beside one another.
+void merge(BenchSide& side, const BenchSide& more) {
+  if (more.kind != side.kind) {
+    fail(ErrorKind::kInvalid, "compare",
+         cat("expected files of one kind in ", side.files.front(), ",", more.given, ", got bench ",
+             side.kind, " and bench ", more.kind));
+  }
+  side.files.push_back(more.given);
+  side.not_timed += more.not_timed;
+  side.not_timed += std::erase_if(side.rows, [&](const TimedRow& row) {
+    return std::ranges::count(more.rows, row.key, &TimedRow::key) == 0;
+  });
+  for (TimedRow& row : side.rows) {
+    row.files_ms.push_back(std::ranges::find(more.rows, row.key, &TimedRow::key)->median_ms);
+  }
+  for (const auto& [key, values] : more.settings) {
+    for (const std::string& value : values) add_fact(side.settings, key, value);
+  }
+  for (const auto& [key, values] : more.environment) {
+    for (const std::string& value : values) add_fact(side.environment, key, value);
+  }
+}
+
+}  // namespace
+
+Names files_in(const std::string& given) {
+  std::error_code error;
+  if (std::filesystem::exists(given, error)) return {given};
+  Names out;
+  for (std::size_t begin = 0; begin <= given.size();) {
+    const std::size_t end = std::min(given.find(',', begin), given.size());
+    if (end > begin) out.push_back(given.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  return out;
+}
+
+BenchSide read_bench_side(const std::string& given) {
+  const Names files = files_in(given);
+  BenchSide side = read_file(files.empty() ? given : files[0]);
+  side.given = given;
+  if (files.size() < 2) return side;
+  for (TimedRow& row : side.rows) row.files_ms = {row.median_ms};
+  for (std::size_t i = 1; i < files.size(); ++i) merge(side, read_file(files[i]));
+  if (side.rows.empty()) broken(given, "which have no row in common");
+  for (TimedRow& row : side.rows) row.median_ms = geometric_mean(row.files_ms);
   return side;
 }
 

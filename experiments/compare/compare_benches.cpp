@@ -8,6 +8,7 @@
 
 #include "experiments/bench/statistics.h"
 #include "experiments/compare/rank_test.h"
+#include "experiments/compare/student_t.h"
 #include "framework/registry.h"
 
 namespace convscope {
@@ -15,6 +16,12 @@ namespace {
 
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 constexpr std::size_t kFewestBlocks = 4;  // of 3 and 3, no order is rarer than one in ten
+
+MeanStd logarithms(const std::vector<double>& values) {
+  std::vector<double> out;
+  for (const double value : values) out.push_back(std::log(value));
+  return mean_std(out);
+}
 
 BenchResult result_of(const TimedRow& first, const TimedRow& other, std::size_t side) {
   BenchResult out{.key = first.key,
@@ -27,7 +34,15 @@ BenchResult result_of(const TimedRow& first, const TimedRow& other, std::size_t 
                   .p = kNan,
                   .p_adjusted = kNan,
                   .outcome = Outcome::one_value};
-  if (std::min(first.blocks_ms.size(), other.blocks_ms.size()) >= kFewestBlocks) {
+  if (std::min(first.files_ms.size(), other.files_ms.size()) >= 2) {
+    const MeanStd a = logarithms(first.files_ms), b = logarithms(other.files_ms);
+    if (a.std == 0 && b.std == 0) return out;  // copies of one file
+    const WelchTest test = welch_test(a, b);
+    out.p = test.p;
+    out.low = std::exp(test.low);
+    out.high = std::exp(test.high);
+    out.outcome = Outcome::noise;
+  } else if (std::min(first.blocks_ms.size(), other.blocks_ms.size()) >= kFewestBlocks) {
     const RankTest test = rank_test(first.blocks_ms, other.blocks_ms);
     out.p = test.p;
     if (test.ratio_low > 0) {
@@ -95,14 +110,19 @@ Comparison compare_benches(const std::vector<BenchSide>& sides) {
     letters.emplace_back(1, static_cast<char>('A' + i));
     out.sides.push_back({.letter = letters.back(),
                          .given = side.given,
-                         .text = cat(side.rows.size(), side.rows.size() == 1 ? " row" : " rows"),
-                         .files = {side.given}});
+                         .text = cat(side.rows.size(), side.rows.size() == 1 ? " row" : " rows",
+                                     side.files.size() > 1 ? cat(", ", side.files.size(), " files")
+                                                           : std::string()),
+                         .files = side.files});
     settings.push_back(&side.settings);
     environments.push_back(&side.environment);
     if (side.not_timed > 0) {
-      out.remarks.push_back(cat(side.given, ": ", side.not_timed, " rows were not timed"));
+      out.remarks.push_back(
+          cat(side.given, ": ", side.not_timed, " rows were not timed, or not in all files"));
     }
   }
+  out.of_several_files =
+      std::ranges::all_of(sides, [](const BenchSide& side) { return side.files.size() > 1; });
   out.config = differing(settings);
   out.environment = differing(environments);
   out.warnings = machine_warnings(letters, environments);

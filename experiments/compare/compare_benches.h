@@ -9,8 +9,10 @@
 
 namespace convscope {
 
-// Two sides or more; each is set against the first. A row is compared by the medians of its blocks
-// of samples (rank_test.h); of older files by whether their tenths of the samples overlap. An error
+// Two sides or more; each is set against the first. Where both sides have several files, a row is
+// compared by the medians of the files (student_t.h, of their logarithms); else by the medians of
+// its blocks of samples (rank_test.h); of older files by whether the middle of their samples
+// overlaps. An error
 // (kInvalid) when the files are of different kinds or have no row in common.
 CONVSCOPE_API Comparison compare_benches(const std::vector<BenchSide>& sides);
 

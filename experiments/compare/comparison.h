@@ -53,6 +53,7 @@ struct BenchResult {
 
 struct Comparison {
   bool of_benchmarks = false;
+  bool of_several_files = false;  // every side has more than one: noise between calls is known
   std::vector<ComparedSide> sides;
   std::vector<FactRow> config, environment;
   std::vector<std::string> warnings;  // on what is compared

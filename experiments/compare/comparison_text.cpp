@@ -24,7 +24,9 @@ std::string side_line(const ComparedSide& side) {
 
 std::string facts_text(const std::string& what, const std::vector<FactRow>& rows,
                        const std::vector<ComparedSide>& sides) {
-  if (rows.empty()) return cat("\nThe ", what, " is the same.\n");
+  if (rows.empty()) {
+    return cat("\nThe ", what, what.ends_with("s") ? " are" : " is", " the same.\n");
+  }
   return cat("\nWhat differs in the ", what, ":\n\n", to_markdown(facts_table(rows, sides)));
 }
 
@@ -47,19 +49,25 @@ std::vector<std::string> meanings(const Comparison& comparison) {
   if (comparison.of_benchmarks) {
     const auto tested = [](const BenchResult& row) { return std::isfinite(row.p); };
     out.push_back("A, B: median milliseconds; a ratio above 1 is slower");
-    if (std::ranges::any_of(comparison.rows, tested)) {
-      out.push_back(
-          "p: two-sided test of Mann and Whitney over the medians of blocks of samples, with "
-          "Holm's "
-          "correction for all rows; faster, slower: p < 0.05");
+    const bool any_p = std::ranges::any_of(comparison.rows, tested);
+    if (any_p) {
+      out.push_back(cat("p: two-sided test of ",
+                        comparison.of_several_files
+                            ? "Welch over the logarithms of the files' medians"
+                            : "Mann and Whitney over the medians of blocks of samples",
+                        ", with Holm's correction for all rows; faster, slower: p < 0.05"));
     }
-    if (!std::ranges::all_of(comparison.rows, tested)) {
+    if (!std::ranges::all_of(comparison.rows, tested) && !comparison.of_several_files) {
       out.push_back(
           "without p: the file has no block_medians_ms; faster, slower: the middle 80 % of the "
           "samples do not overlap");
     }
-    if (any_unknown(comparison.rows)) out.push_back("unknown: the file says nothing about noise");
-    out.push_back("noise is that inside each file: two calls of one program may differ by more");
+    if (any_unknown(comparison.rows)) out.push_back("unknown: the files say nothing about noise");
+    if (!comparison.of_several_files) {
+      out.push_back(
+          "noise is that inside each file: two calls of one program may differ by more; several "
+          "files for each side, a1.json,a2.json b1.json,b2.json, show that too");
+    }
     return out;
   }
   out.push_back("±: standard deviation (n - 1) over the n runs of each side");

@@ -90,9 +90,10 @@ void refuse(const std::vector<RefusedRow>& refused) {
   if (refused.empty()) return;
   std::vector<std::string> lines;
   bool of_config = false;
+  for (const RefusedRow& row : refused) of_config = of_config || !row.is_unavailable;
   for (const RefusedRow& row : refused) {
-    lines.push_back(cat(row.place, ": error: member '", row.row, "': ", row.reason));
-    of_config = of_config || !row.is_unavailable;
+    lines.push_back(
+        cat(row.place, of_config ? ": error" : "", ": member '", row.row, "': ", row.reason));
   }
   if (of_config) fail(ErrorKind::kConfig, "config", join(lines, "\n"));
   fail(

@@ -81,6 +81,38 @@ TEST_F(CompareBenches, of_older_files_compares_the_middle_of_the_samples) {
   for (const BenchResult& one : found.rows) EXPECT_TRUE(std::isnan(one.p));
 }
 
+TEST_F(CompareBenches, of_several_files_a_side_compares_the_calls_and_not_the_samples) {
+  // Inside each file the blocks lie close together; the calls of one program are 20 % apart.
+  std::string a, b, c;
+  const double calls[] = {2.0, 2.4, 2.2};
+  for (int i = 0; i < 3; ++i) {
+    const auto file = [&](const std::string& name, double ms) {
+      return write(cat(name, i, ".json"), json::array({row("direct", ms, 0.001), row("fft", 8)}));
+    };
+    const std::string comma = i == 0 ? "" : ",";
+    a += comma + file("a", calls[i]);
+    b += comma + file("b", calls[2 - i] * 1.05);
+    c += comma + file("c", calls[i] * 3);
+  }
+  const auto first = [](const std::string& given) { return given.substr(0, given.find(',')); };
+  EXPECT_EQ(compare_benches({read_bench_side(first(a)), read_bench_side(first(b))}).rows[0].outcome,
+            Outcome::worse);
+  const Comparison found =
+      compare_benches({read_bench_side(a), read_bench_side(b), read_bench_side(c)});
+  EXPECT_TRUE(found.of_several_files);
+  EXPECT_EQ(found.sides[1].text, "2 rows, 3 files");
+  EXPECT_EQ(found.rows[0].outcome, Outcome::noise);
+  EXPECT_NEAR(found.rows[0].ratio, 1.05, 1e-12);
+  EXPECT_NEAR(found.rows[0].first_ms, std::cbrt(2.0 * 2.4 * 2.2), 1e-12);
+  EXPECT_LT(found.rows[0].low, 1);
+  EXPECT_GT(found.rows[0].high, 1);
+  EXPECT_EQ(found.rows[2].outcome, Outcome::worse);
+  EXPECT_NEAR(std::sqrt(found.rows[2].low * found.rows[2].high), 3, 1e-9);
+  EXPECT_EQ(found.rows[1].outcome, Outcome::one_value);  // the same in every file
+  EXPECT_EQ(call({"compare", a, b}).code, 0);
+  EXPECT_EQ(call({"compare", a, a + ",none.json"}).code, 6);
+}
+
 TEST_F(CompareBenches, reads_networks_and_ladders) {
   const json net = {{"net", "lenet"},  {"mode", "train"}, {"batch", 64},     {"image", "1x28x28"},
                     {"device", "cpu"}, {"threads", 2},    {"median_ms", 3.0}};
@@ -111,7 +143,7 @@ TEST_F(CompareBenches, says_what_keeps_files_without_a_common_row_apart) {
   json other = row("direct", 2);
   other["threads"] = 1;
   try {
-    compared({row("direct", 2)}, {other});
+    compared(json::array({row("direct", 2)}), json::array({other}));
     FAIL() << "compared";
   } catch (const Error& error) {
     EXPECT_EQ(error.kind(), ErrorKind::kInvalid);

@@ -231,22 +231,23 @@ TEST_F(Sweep, without_its_data_says_so_once_and_ends_with_4) {
 }
 
 TEST_F(Sweep, with_an_algorithm_that_refuses_its_layer_trains_nothing_and_ends_with_5) {
-  const std::string refusing =
-      "sweep.members=[{name: good}, {name: tiles, conv.algorithm: winograd_f4x3}]";
+  std::string config = kConfig;
+  config.replace(config.find("{name: pruned"), std::string::npos,
+                 "{name: tiles, conv.algorithm: winograd_f4x3}\n  seeds: [1]\n");
+  std::ofstream(root_.path() + "/small.yaml") << config;
   for (const bool dry : {true, false}) {
-    std::vector<std::string> words = {refusing, "sweep.seeds=[1]"};
-    if (dry) words.emplace_back("--dry-run");
+    const std::vector<std::string> words =
+        dry ? std::vector<std::string>{"--dry-run"} : std::vector<std::string>{};
     EXPECT_EQ(start("refusing", words).wait(), 5) << errors("refusing");
-    EXPECT_NE(errors("refusing").find("small.yaml"), std::string::npos) << errors("refusing");
     EXPECT_NE(errors("refusing")
-                  .find("member 'tiles': [c1] expected an algorithm that can compute "
-                        "forward"),
+                  .find("small.yaml:15: member 'tiles': [c1] expected an algorithm "
+                        "that can compute forward"),
               std::string::npos)
         << errors("refusing");
     EXPECT_NE(errors("refusing").find("'winograd_f4x3' expects a kernel of 3x3, got 5x5"),
               std::string::npos)
         << errors("refusing");
-    EXPECT_EQ(output("refusing"), dry ? "good   seed 1  to do  \n"
+    EXPECT_EQ(output("refusing"), dry ? "dense  seed 1  to do  \n"
                                         "tiles  seed 1  refused  conv.algorithm=winograd_f4x3\n"
                                       : "");
     EXPECT_FALSE(std::filesystem::exists(folder("refusing")));
