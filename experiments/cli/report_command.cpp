@@ -65,7 +65,9 @@ void read_configs(std::vector<RunRow>& rows) {
 }
 
 // "+optim.lr,tags": these and the ones that are there anyway.
-bool adds(const Names& columns) { return !columns.empty() && columns[0].starts_with("+"); }
+bool adds(const Names& columns) {
+  return std::ranges::any_of(columns, [](const auto& name) { return name.starts_with("+"); });
+}
 
 Names with_added(Names columns, const Names& given) {
   for (const std::string& name : given) {

@@ -59,6 +59,25 @@ Facts config_of(const RunSide& side) {
   return facts;
 }
 
+// "0.3" of sparsity.drop_fraction, as config_of() writes it; "" for a key without a default.
+std::string default_of(const std::string& key) {
+  const auto at = default_config().find(key);
+  if (at == default_config().end()) return "";
+  RunRow row;
+  row.config.insert(*at);
+  return cell_text(run_cell(row, key), 9);
+}
+
+void mark_defaults(std::vector<FactRow>& rows) {
+  for (FactRow& row : rows) {
+    const auto plain = [value = default_of(row.key)](const std::string& own) {
+      return own == "-" || own == value;
+    };
+    row.is_default =
+        std::ranges::count(row.values, "-") > 0 && std::ranges::all_of(row.values, plain);
+  }
+}
+
 Facts environment_of(const RunSide& side) {
   Facts facts;
   for (const RunRow& run : side.runs) add_environment(facts, content_of(run.path + "/env.json"));
@@ -156,6 +175,7 @@ Comparison compare_runs(const std::vector<RunSide>& sides) {
     return some;
   };
   out.config = differing(pointers(configs));
+  mark_defaults(out.config);
   out.environment = differing(pointers(environments));
   out.warnings = machine_warnings(letters, pointers(environments));
   for (std::size_t i = 0; i < sides.size(); ++i) {

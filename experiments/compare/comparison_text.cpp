@@ -27,7 +27,14 @@ std::string facts_text(const std::string& what, const std::vector<FactRow>& rows
   if (rows.empty()) {
     return cat("\nThe ", what, what.ends_with("s") ? " are" : " is", " the same.\n");
   }
-  return cat("\nWhat differs in the ", what, ":\n\n", to_markdown(facts_table(rows, sides)));
+  std::vector<FactRow> telling = rows;
+  std::erase_if(telling, [](const FactRow& row) { return row.is_default; });
+  const std::size_t hidden = rows.size() - telling.size();
+  std::string out =
+      cat("\nWhat differs in the ", what, ":\n\n", to_markdown(facts_table(telling, sides)));
+  if (hidden == 0) return out;
+  return out + cat("\nNot shown: ", hidden, hidden == 1 ? " key" : " keys",
+                   " with the default value in blocks that only some sides have.\n");
 }
 
 std::string total_text(const Comparison& comparison, std::size_t side) {

@@ -78,7 +78,7 @@ std::vector<FactRow> differing(const std::vector<const Facts*>& sides) {
   }
   std::vector<FactRow> out;
   for (const std::string& key : keys) {
-    FactRow row{key, {}};
+    FactRow row{.key = key, .values = {}};
     for (const Facts* side : sides) row.values.push_back(values_of(*side, key));
     const bool several = std::ranges::any_of(sides, [&](const Facts* side) {
       const auto at = side->find(key);

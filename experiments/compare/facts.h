@@ -18,6 +18,8 @@ CONVSCOPE_API void add_fact(Facts& facts, const std::string& key, const std::str
 struct FactRow {
   std::string key;
   std::vector<std::string> values;
+  // Only some sides have the key, and those have its default: a block is there, and no more.
+  bool is_default = false;
 };
 // The keys in which the sides do not agree, by name.
 CONVSCOPE_API std::vector<FactRow> differing(const std::vector<const Facts*>& sides);

@@ -32,6 +32,14 @@ void flatten(const Node& node, const std::string& path, FlatConfig& out) {
   }
 }
 
+// "optim[sgd].momentum" -> "optim.momentum", as it stands in a file.
+std::string plain_path(std::string path) {
+  if (const std::size_t open = path.find('['); open != std::string::npos) {
+    path.erase(open, path.find(']') + 1 - open);
+  }
+  return path;
+}
+
 }  // namespace
 
 FlatConfig flat_config(std::string_view yaml, std::string_view file_name) {
@@ -45,16 +53,22 @@ FlatConfig flat_config(std::string_view yaml, std::string_view file_name) {
   return out;
 }
 
+const FlatConfig& default_config() {
+  static const FlatConfig defaults = [] {
+    FlatConfig out;
+    for (const ConfigKey& key : config_keys()) {
+      if (!key.field.required) out.emplace(plain_path(key.path), key.field.default_value);
+    }
+    return out;
+  }();
+  return defaults;
+}
+
 const std::vector<std::string>& known_config_keys() {
   static const std::vector<std::string> keys = [] {
     std::set<std::string> out;
     for (const ConfigKey& key : config_keys()) {
-      std::string path = key.path;  // "optim[sgd].momentum"
-      if (path.starts_with("layers")) continue;
-      if (const std::size_t open = path.find('['); open != std::string::npos) {
-        path.erase(open, path.find(']') + 1 - open);
-      }
-      out.insert(path);
+      if (!key.path.starts_with("layers")) out.insert(plain_path(key.path));
     }
     return std::vector<std::string>(out.begin(), out.end());
   }();

@@ -22,4 +22,7 @@ CONVSCOPE_API FlatConfig flat_config(std::string_view yaml, std::string_view fil
 // kind of layer are left out, because their places in `layers` are numbers.
 CONVSCOPE_API const std::vector<std::string>& known_config_keys();
 
+// Their defaults; keys without one are not there.
+CONVSCOPE_API const FlatConfig& default_config();
+
 }  // namespace convscope

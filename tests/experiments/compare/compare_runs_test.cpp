@@ -66,6 +66,20 @@ TEST_F(Compare, names_the_keys_that_differ_and_no_others) {
   EXPECT_EQ(all["sides"][1]["runs"].size(), 3u);
 }
 
+TEST_F(Compare, of_a_block_that_one_side_has_shows_what_is_no_default) {
+  add("dense", 1, 90, "optim: {lr: 0.1}\n");
+  add("pruned", 1, 90,
+      "optim: {lr: 0.1, weight_decay: 0.0}\n"
+      "sparsity: {method: magnitude, target: 0.7, rounds: 5, block: [16, 1], end: 0.5}\n");
+  const std::string text = compare({"dense", "pruned"}).out;
+  EXPECT_NE(text.find("| sparsity.method | -   | magnitude |"), std::string::npos) << text;
+  EXPECT_NE(text.find("| sparsity.target | -   | 0.7       |"), std::string::npos) << text;
+  EXPECT_NE(text.find("| sparsity.end    | -   | 0.5       |"), std::string::npos) << text;
+  EXPECT_EQ(text.find("sparsity.rounds"), std::string::npos) << text;
+  EXPECT_NE(text.find("Not shown: 3 keys with the default value"), std::string::npos) << text;
+  EXPECT_EQ(as_json({"dense", "pruned"})["config"].size(), 6u);  // programs get all
+}
+
 TEST_F(Compare, says_which_differences_are_more_than_noise) {
   add_both();
   const json all = as_json({"small", "large"});
@@ -211,6 +225,7 @@ TEST_F(Compare, fails_above_a_factor_of_the_time_of_a_step) {
       summary.seed = seed;
       summary.timed_steps = 9;
       summary.avg_step = (slow ? 0.024 : 0.020) + 1e-5 * seed;
+      summary.avg_forward = (slow ? 0.016 : 0.010) + 1e-5 * seed;  // a part is not the step
       write_text(run + "/summary.json", to_json_text(summary));
     }
   }

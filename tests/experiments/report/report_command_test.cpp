@@ -62,6 +62,7 @@ TEST_F(Report, adds_columns_to_the_usual_ones) {
   EXPECT_NE(head.find("| id "), std::string::npos) << head;
   EXPECT_NE(head.find("| images_per_s | optim.lr | seed |"), std::string::npos) << head;
   EXPECT_EQ(usual.find("optim.lr"), std::string::npos);
+  EXPECT_EQ(report({"--columns", "optim.lr,+seed"}).out, added.out);
 }
 
 TEST_F(Report, of_an_unknown_key_names_the_nearest_column_or_key) {
@@ -91,9 +92,11 @@ TEST_F(Report, filters_and_says_when_nothing_is_left) {
 }
 
 TEST_F(Report, an_option_takes_one_word_so_that_a_folder_may_follow) {
-  const Called called =
-      call({"report", "--columns", "id,acc", "--filter", "seed=1", "--group", "name", root()});
-  EXPECT_EQ(called.code, 0) << called.err;
+  for (const auto& [option, word] : std::map<std::string, std::string>{
+           {"--columns", "id,acc"}, {"--filter", "seed=1"}, {"--group", "name"}, {"--tag", "a"}}) {
+    const Called called = call({"report", option, word, root()});
+    EXPECT_EQ(called.code, 0) << option << ": " << called.err;
+  }
 }
 
 TEST_F(Report, groups_by_keys_with_mean_and_deviation) {
@@ -165,6 +168,7 @@ TEST_F(Report, a_broken_config_costs_its_keys_only) {
   EXPECT_NE(called.err.find(run + "/config.yaml:"), std::string::npos) << called.err;
   // Nobody asks for its keys: it is not read.
   EXPECT_EQ(report({"-f", "csv"}).err, "");
+  EXPECT_EQ(report({"--columns", "name,acc", "--filter", "acc>0", "--sort", "seed"}).err, "");
 }
 
 TEST_F(Report, names_how_a_step_runs_where_the_runs_differ_in_it) {

@@ -72,6 +72,7 @@ TEST(RowFilter, compares_texts_and_finds_parts_of_them) {
 TEST(RowFilter, a_run_without_a_value_is_neither_above_nor_below) {
   EXPECT_EQ(kept({"acc>0"}), "ab");
   EXPECT_EQ(kept({"acc<1000"}), "ab");
+  EXPECT_EQ(kept({"tags<zebra"}), "ab");
   EXPECT_EQ(kept({"acc="}), "c");
   EXPECT_EQ(kept({"acc!="}), "ab");
   EXPECT_EQ(kept({"quant.w_bits=4"}), "");  // a key of the config that no run has
