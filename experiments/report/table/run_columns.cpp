@@ -75,10 +75,6 @@ const std::vector<RunColumn> kColumns = {
      .words = "what really runs: fake-quant multiplies rounded numbers in f32, masked multiplies "
               "the zeros",
      .of = [](const RunSummary& s) { return text_cell(s.execution); }},
-    {.name = "step",
-     .words = "recorded (launched as one), planned (once, then replayed) or dynamic (a graph for "
-              "each step)",
-     .of = [](const RunSummary& s) { return text_cell(s.step); }},
     {.name = "algorithm",
      .words = "of the convolutions",
      .of = [](const RunSummary& s) { return text_cell(s.algorithm); }},
@@ -140,11 +136,16 @@ const std::vector<RunColumn> kColumns = {
      .words = "seconds of the whole run, evaluation included",
      .measured = true,
      .of = [](const RunSummary& s) { return Cell{s.seconds}; }},
-    {.name = "tags", .of = [](const RunSummary& s) { return text_cell(s.tags); }},
-    {.name = "note", .of = [](const RunSummary& s) { return text_cell(s.note); }},
     {.name = "state"},
     {.name = "reason"},
     {.name = "path"},
+    // Columns that came later stand behind those that programs know.
+    {.name = "step",
+     .words = "recorded (launched as one), planned (once, then replayed) or dynamic (a graph for "
+              "each step)",
+     .of = [](const RunSummary& s) { return text_cell(s.step); }},
+    {.name = "tags", .of = [](const RunSummary& s) { return text_cell(s.tags); }},
+    {.name = "note", .of = [](const RunSummary& s) { return text_cell(s.note); }},
 };
 
 Cell cell_of_value(const OptionValue& value) {

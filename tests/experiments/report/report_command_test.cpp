@@ -143,6 +143,15 @@ TEST_F(Report, has_a_legend_of_the_columns_that_are_there) {
   EXPECT_EQ(report({"-f", "csv"}).out.find("\n- "), std::string::npos);
 }
 
+TEST_F(Report, keeps_the_columns_that_programs_know_in_their_order) {
+  const std::string csv = report({"-f", "csv"}).out;
+  EXPECT_EQ(csv.substr(0, csv.find('\n')),
+            "id,name,batch_size,avg_forward,avg_backward,avg_forward_mem,avg_backward_mem,"
+            "kernel_size,acc,best_acc,execution,algorithm,device,precision,threads,isa,"
+            "images_per_s,epochs,seed,params,avg_step,phases,peak_workspace,data,model,train_loss,"
+            "test_loss,val_acc,seconds,state,reason,path,step,tags,note");
+}
+
 TEST_F(Report, writes_latex) {
   const Called called = report({"--group", "name", "--columns", "acc,avg_forward", "-f", "latex"});
   EXPECT_EQ(called.code, 0) << called.err;
