@@ -27,7 +27,7 @@ CommandOption* CommandOption::delimiter(char mark) {
   return this;
 }
 
-CommandOption* CommandOption::one_word() {
+CommandOption* CommandOption::one_at_a_time() {
   option_->allow_extra_args(false);
   return this;
 }

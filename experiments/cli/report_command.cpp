@@ -190,20 +190,20 @@ std::function<int()> declare_report(CommandLine& app) {
                  "usual ones; all (csv and json give all by default)")
       ->type_name("A,B,...")
       ->delimiter(',')
-      ->one_word();
+      ->one_at_a_time();
   app.add_option(
          "--filter", arguments->filters,
          "show runs that fit: 'optim.lr<0.1', 'acc>=98', 'name~lenet'; several must all fit")
       ->type_name("EXPR")
-      ->one_word();
+      ->one_at_a_time();
   app.add_option("--tag", arguments->tags, "show runs with this tag")
       ->type_name("NAME")
-      ->one_word();
+      ->one_at_a_time();
   app.add_option("--group", arguments->group,
                  "one row for the runs with the same values of these keys: mean ± deviation")
       ->type_name("KEY,...")
       ->delimiter(',')
-      ->one_word();
+      ->one_at_a_time();
   app.add_option("--sort", arguments->sort, "column or config key to sort by")->type_name("COLUMN");
   app.add_flag("--descending", arguments->descending, "largest first");
   return [arguments] { return report(*arguments); };
