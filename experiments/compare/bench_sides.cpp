@@ -5,12 +5,10 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <nlohmann/json.hpp>
 
 #include "experiments/bench/statistics.h"
-#include "framework/check.h"
+#include "framework/io/bytes.h"
 
 namespace convscope {
 namespace {
@@ -18,7 +16,8 @@ namespace {
 using Json = nlohmann::json;
 using Names = std::vector<std::string>;
 
-constexpr std::size_t kMostBlocks = 1000;  // our own files hold some tens
+constexpr std::size_t kMostBytes = std::size_t{256} << 20;  // a thousand rows have two million
+constexpr std::size_t kMostBlocks = 1000;                   // our own files hold some tens
 
 const Json& child(const Json& object, const std::string& key) {
   static const Json none;
@@ -95,14 +94,8 @@ class Reader {
   BenchSide& side_;
 };
 
-BenchSide read_file(const std::string& file) {
-  std::ifstream in(file, std::ios::binary);
-  if (!in) {
-    fail(ErrorKind::kIo, "compare",
-         cat("expected a benchmark's JSON file that can be read, got ", file));
-  }
-  const std::string text{std::istreambuf_iterator<char>(in), {}};
-  const Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
+BenchSide side_of_file(const std::string& file) {
+  const Json json = Json::parse(read_text(file, kMostBytes), nullptr, /*allow_exceptions=*/false);
   if (!json.is_object()) broken(file, "which is no JSON object");
   BenchSide side;
   side.given = file;
@@ -162,11 +155,11 @@ Names files_in(const std::string& given) {
 
 BenchSide read_bench_side(const std::string& given) {
   const Names files = files_in(given);
-  BenchSide side = read_file(files.empty() ? given : files[0]);
+  BenchSide side = side_of_file(files.empty() ? given : files[0]);
   side.given = given;
   if (files.size() < 2) return side;
   for (TimedRow& row : side.rows) row.files_ms = {row.median_ms};
-  for (std::size_t i = 1; i < files.size(); ++i) merge(side, read_file(files[i]));
+  for (std::size_t i = 1; i < files.size(); ++i) merge(side, side_of_file(files[i]));
   if (side.rows.empty()) broken(given, "which have no row in common");
   for (TimedRow& row : side.rows) row.median_ms = geometric_mean(row.files_ms);
   return side;

@@ -4,13 +4,12 @@
 
 #include <algorithm>
 #include <cmath>
-#include <fstream>
-#include <iterator>
 #include <limits>
 
 #include "experiments/compare/rank_test.h"
 #include "experiments/compare/student_t.h"
 #include "experiments/report/table/run_columns.h"
+#include "framework/io/bytes.h"
 #include "framework/registry.h"
 
 namespace convscope {
@@ -40,8 +39,11 @@ constexpr Metric kMetrics[] = {{"acc", true},
 constexpr const char* kRan[] = {"execution", "step", "algorithm", "epochs", "params", "state"};
 
 std::string content_of(const std::string& path) {
-  std::ifstream in(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(in), {}};
+  try {
+    return read_text(path, std::size_t{1} << 20);
+  } catch (const Error&) {  // a run of another program, or an older one
+    return "";
+  }
 }
 
 Facts config_of(const RunSide& side) {

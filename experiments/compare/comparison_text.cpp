@@ -11,6 +11,7 @@
 #include "experiments/compare/compare_benches.h"
 #include "experiments/compare/comparison_tables.h"
 #include "experiments/report/table/latex_table.h"
+#include "framework/io/json_text.h"
 #include "framework/registry.h"
 
 namespace convscope {
@@ -159,7 +160,7 @@ std::string comparison_json(const Comparison& comparison) {
               {"remarks", comparison.remarks},
               {"results", Json::parse(to_json(all_results(comparison)))}};
   if (comparison.of_benchmarks) out["totals"] = totals;
-  return out.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+  return json_text(out);
 }
 
 }  // namespace convscope

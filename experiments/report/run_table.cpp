@@ -4,20 +4,23 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <optional>
 
 #include "experiments/report/table/run_columns.h"
 #include "experiments/run_folder/run_folder.h"
+#include "framework/io/bytes.h"
 
 namespace convscope {
 namespace {
 
+constexpr std::size_t kMostBytes = 1 << 20;  // the files of a run have a few thousand
+
 std::optional<std::string> content_of(const std::string& path) {
-  std::ifstream in(path, std::ios::binary);
-  if (!in) return std::nullopt;
-  return std::string(std::istreambuf_iterator<char>(in), {});
+  try {
+    return read_text(path, kMostBytes);
+  } catch (const Error&) {
+    return std::nullopt;
+  }
 }
 
 }  // namespace

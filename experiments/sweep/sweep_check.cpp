@@ -12,6 +12,7 @@
 #include "experiments/config/build.h"
 #include "experiments/config/build_pruner.h"
 #include "experiments/sweep/member_state.h"
+#include "experiments/trainer/data_sizes.h"
 #include "framework/memory/memory.h"
 #include "framework/registry.h"
 #include "layers/dispatch/heavy_use.h"
@@ -67,6 +68,31 @@ std::string padded(std::string text, std::size_t width) {
   return text;
 }
 
+// Members with the same text share their images.
+std::string source_of(const DataConfig& data) {
+  std::string out = data.set;
+  for (const auto& [name, value] : data.options.values()) {
+    out += cat(" ", name, "=", to_text(value));
+  }
+  return out;
+}
+
+void check_sizes(const SweepPlan& plan, const std::vector<std::size_t>& members,
+                 const std::string& source, std::int64_t images) {
+  std::vector<RefusedRow> refused;
+  std::set<std::string> rows;
+  for (std::size_t index : members) {
+    const SweepMember& member = plan.members[index];
+    if (source_of(member.config.data) != source || !rows.insert(member.row).second) continue;
+    try {
+      check_data_sizes(member.config.data, images);
+    } catch (const Error& error) {
+      refused.push_back({.row = member.row, .place = member.place, .reason = error.what()});
+    }
+  }
+  refuse(refused);
+}
+
 }  // namespace
 
 std::vector<RefusedRow> refused_rows(const SweepPlan& plan) {
@@ -109,15 +135,15 @@ void check_data(const SweepPlan& plan, const std::vector<std::size_t>& members) 
   std::optional<Error> first;
   for (std::size_t index : members) {
     const DataConfig& data = plan.members[index].config.data;
-    std::string key = data.set;
-    for (const auto& [name, value] : data.options.values())
-      key += cat(" ", name, "=", to_text(value));
+    const std::string key = source_of(data);
     if (!tried.insert(key).second) continue;
     try {
-      dataset_types().get(data.set).load(data.options);
+      const std::int64_t images = dataset_types().get(data.set).load(data.options).train.size();
       release_cached(Device{});  // the members need it
+      check_sizes(plan, members, key, images);
       return;
     } catch (const Error& error) {
+      if (error.kind() == ErrorKind::kConfig) throw;
       if (!first) first = error;
     }
   }

@@ -7,8 +7,8 @@
 #include <nlohmann/json.hpp>
 
 #include "experiments/bench/statistics.h"
-#include "tests/experiments/report/report_fixture.h"
 #include "tests/experiments/report/run_folders.h"
+#include "tests/experiments/report/run_here.h"
 #include "tests/support/temporary_folder.h"
 
 namespace convscope::testing {
@@ -109,8 +109,8 @@ TEST_F(CompareBenches, of_several_files_a_side_compares_the_calls_and_not_the_sa
   EXPECT_EQ(found.rows[2].outcome, Outcome::worse);
   EXPECT_NEAR(std::sqrt(found.rows[2].low * found.rows[2].high), 3, 1e-9);
   EXPECT_EQ(found.rows[1].outcome, Outcome::one_value);  // the same in every file
-  EXPECT_EQ(call({"compare", a, b}).code, 0);
-  EXPECT_EQ(call({"compare", a, a + ",none.json"}).code, 6);
+  EXPECT_EQ(run_here({"compare", a, b}).code, 0);
+  EXPECT_EQ(run_here({"compare", a, a + ",none.json"}).code, 6);
 }
 
 TEST_F(CompareBenches, reads_networks_and_ladders) {
@@ -161,23 +161,23 @@ TEST_F(CompareBenches, says_what_keeps_files_without_a_common_row_apart) {
 TEST_F(CompareBenches, ends_with_7_above_the_factor) {
   const std::string a = write("a.json", {row("direct", 2), row("fft", 8)});
   const std::string b = write("b.json", {row("direct", 2.5), row("fft", 8)});
-  EXPECT_EQ(call({"compare", a, b}).code, 0);
-  EXPECT_EQ(call({"compare", a, b, "--fail-above", "1.3"}).code, 0);
-  EXPECT_EQ(call({"compare", b, a, "--fail-above", "1.1"}).code, 0);
-  const Called called = call({"compare", a, b, "--fail-above", "1.1"});
+  EXPECT_EQ(run_here({"compare", a, b}).code, 0);
+  EXPECT_EQ(run_here({"compare", a, b, "--fail-above", "1.3"}).code, 0);
+  EXPECT_EQ(run_here({"compare", b, a, "--fail-above", "1.1"}).code, 0);
+  const Output called = run_here({"compare", a, b, "--fail-above", "1.1"});
   EXPECT_EQ(called.code, 7);
   EXPECT_EQ(called.err, "regression: B: n=1,c=3 forward direct cpu 2 takes 1.250 times as long\n");
   // By more than the factor, but not by more than the noise.
   const std::string loud = write("c.json", {row("direct", 2, 0.4), row("fft", 8)});
   const std::string louder = write("d.json", {row("direct", 2.5, 0.4), row("fft", 8)});
-  EXPECT_EQ(call({"compare", loud, louder, "--fail-above", "1.1"}).code, 0);
+  EXPECT_EQ(run_here({"compare", loud, louder, "--fail-above", "1.1"}).code, 0);
 }
 
 TEST_F(CompareBenches, shows_what_differs_and_what_all_rows_share) {
   const std::string a = write("a.json", {row("direct", 2), row("fft", 8)});
   const std::string b = write("b.json", {row("direct", 1), row("fft", 8)},
                               {{"settings", {{"cache", "cold"}}}, {"machine", {{"cpu", "other"}}}});
-  const std::string text = call({"compare", a, b}).out;
+  const std::string text = run_here({"compare", a, b}).out;
   EXPECT_NE(text.find("| cache | warm | cold |"), std::string::npos) << text;
   EXPECT_NE(text.find("the machines differ (cpu)"), std::string::npos) << text;
   EXPECT_NE(text.find("(all rows: problem n=1,c=3, direction forward, device cpu, threads 2)"),
@@ -187,7 +187,7 @@ TEST_F(CompareBenches, shows_what_differs_and_what_all_rows_share) {
   EXPECT_NE(text.find("B / A: geometric mean 0.707 of 2 rows; 1 faster, 0 slower, 1 within noise."),
             std::string::npos)
       << text;
-  const json all = json::parse(call({"compare", a, b, "-f", "json"}).out);
+  const json all = json::parse(run_here({"compare", a, b, "-f", "json"}).out);
   EXPECT_EQ(all["kind"], "benchmarks");
   EXPECT_EQ(all["totals"][0]["faster"], 1);
   EXPECT_EQ(all["results"][0]["ratio"], 0.5);

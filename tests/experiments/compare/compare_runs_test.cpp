@@ -5,8 +5,8 @@
 
 #include <nlohmann/json.hpp>
 
-#include "tests/experiments/report/report_fixture.h"
 #include "tests/experiments/report/run_folders.h"
+#include "tests/experiments/report/run_here.h"
 #include "tests/support/temporary_folder.h"
 
 namespace convscope::testing {
@@ -36,13 +36,13 @@ class Compare : public ::testing::Test {
     }
   }
   const std::string& root() const { return folder_.path(); }
-  Called compare(std::vector<std::string> words) const {
+  Output compare(std::vector<std::string> words) const {
     words.insert(words.begin(), {"compare", "--root", root()});
-    return call(words);
+    return run_here(words);
   }
   json as_json(std::vector<std::string> words) const {
     words.insert(words.end(), {"-f", "json"});
-    const Called called = compare(words);
+    const Output called = compare(words);
     EXPECT_EQ(called.code, 0) << called.err;
     return json::parse(called.out);
   }
@@ -178,7 +178,7 @@ TEST_F(Compare, finds_names_in_the_root_and_rows_of_sweeps) {
 
 TEST_F(Compare, refuses_what_is_no_side) {
   add_both();
-  Called called = compare({"small", "larg"});
+  Output called = compare({"small", "larg"});
   EXPECT_EQ(called.code, 6);
   EXPECT_NE(called.err.find("got 'larg', which is none of them; did you mean 'large'?"),
             std::string::npos)
@@ -231,7 +231,7 @@ TEST_F(Compare, fails_above_a_factor_of_the_time_of_a_step) {
   }
   EXPECT_EQ(compare({"fast", "slow", "--fail-above", "1.3"}).code, 0);
   EXPECT_EQ(compare({"slow", "fast", "--fail-above", "1.1"}).code, 0);
-  const Called called = compare({"fast", "slow", "--fail-above", "1.1"});
+  const Output called = compare({"fast", "slow", "--fail-above", "1.1"});
   EXPECT_EQ(called.code, 7);
   EXPECT_NE(called.err.find("regression: B: a step takes 1.2"), std::string::npos) << called.err;
   EXPECT_EQ(compare({"fast", "slow", "--fail-above", "-1"}).code, 2);

@@ -3,8 +3,8 @@
 #include <nlohmann/json.hpp>
 
 #include "experiments/report/table/row_groups.h"
-#include "tests/experiments/report/report_fixture.h"
 #include "tests/experiments/report/run_folders.h"
+#include "tests/experiments/report/run_here.h"
 #include "tests/support/temporary_folder.h"
 
 namespace convscope::testing {
@@ -21,14 +21,14 @@ class Report : public ::testing::Test {
     }
   }
   const std::string& root() const { return folder_.path(); }
-  Called report(std::vector<std::string> more) const {
+  Output report(std::vector<std::string> more) const {
     std::vector<std::string> words = {"report", root()};
     words.insert(words.end(), more.begin(), more.end());
-    return call(words);
+    return run_here(words);
   }
   json rows(std::vector<std::string> more) const {
     more.insert(more.end(), {"-f", "json"});
-    const Called called = report(more);
+    const Output called = report(more);
     EXPECT_EQ(called.code, 0) << called.err;
     return json::parse(called.out);
   }
@@ -56,7 +56,7 @@ TEST_F(Report, shows_config_keys_as_columns_of_their_type) {
 
 TEST_F(Report, adds_columns_to_the_usual_ones) {
   const std::string usual = report({}).out;
-  const Called added = report({"--columns", "+optim.lr,seed"});
+  const Output added = report({"--columns", "+optim.lr,seed"});
   EXPECT_EQ(added.code, 0) << added.err;
   const std::string head = added.out.substr(0, added.out.find('\n'));
   EXPECT_NE(head.find("| id "), std::string::npos) << head;
@@ -66,7 +66,7 @@ TEST_F(Report, adds_columns_to_the_usual_ones) {
 }
 
 TEST_F(Report, of_an_unknown_key_names_the_nearest_column_or_key) {
-  const Called called = report({"--columns", "id,optim.lrr"});
+  const Output called = report({"--columns", "id,optim.lrr"});
   EXPECT_EQ(called.code, 2);
   EXPECT_NE(called.err.find("got 'optim.lrr'; did you mean 'optim.lr'?"), std::string::npos)
       << called.err;
@@ -85,7 +85,7 @@ TEST_F(Report, sorts_by_a_config_key) {
 TEST_F(Report, filters_and_says_when_nothing_is_left) {
   EXPECT_EQ(rows({"--filter", "optim.lr<0.1"}).size(), 2u);
   EXPECT_EQ(rows({"--filter", "optim.lr<0.1", "--filter", "seed=2"}).size(), 1u);
-  const Called none = report({"--filter", "acc>99"});
+  const Output none = report({"--filter", "acc>99"});
   EXPECT_EQ(none.code, 0);
   EXPECT_NE(none.err.find("none of the 4 runs fits"), std::string::npos) << none.err;
   EXPECT_EQ(rows({"--tag", "paper"}).size(), 0u);
@@ -94,13 +94,13 @@ TEST_F(Report, filters_and_says_when_nothing_is_left) {
 TEST_F(Report, an_option_takes_one_word_so_that_a_folder_may_follow) {
   for (const auto& [option, word] : std::map<std::string, std::string>{
            {"--columns", "id,acc"}, {"--filter", "seed=1"}, {"--group", "name"}, {"--tag", "a"}}) {
-    const Called called = call({"report", option, word, root()});
+    const Output called = run_here({"report", option, word, root()});
     EXPECT_EQ(called.code, 0) << option << ": " << called.err;
   }
 }
 
 TEST_F(Report, groups_by_keys_with_mean_and_deviation) {
-  const Called people = report({"--group", "optim.lr", "--columns", "acc,name,seed"});
+  const Output people = report({"--group", "optim.lr", "--columns", "acc,name,seed"});
   EXPECT_EQ(people.code, 0) << people.err;
   EXPECT_NE(people.out.find("| optim.lr | n   | acc          | name  | seed  |"), std::string::npos)
       << people.out;
@@ -119,7 +119,7 @@ TEST_F(Report, groups_by_keys_with_mean_and_deviation) {
 }
 
 TEST_F(Report, says_when_a_group_mixes_configs) {
-  const Called called = report({"--group", "data"});
+  const Output called = report({"--group", "data"});
   EXPECT_EQ(called.code, 0);
   EXPECT_NE(called.err.find("differ in more than the seed: optim.lr, optim.nesterov, quant.w_bits"),
             std::string::npos)
@@ -153,7 +153,7 @@ TEST_F(Report, keeps_the_columns_that_programs_know_in_their_order) {
 }
 
 TEST_F(Report, writes_latex) {
-  const Called called = report({"--group", "name", "--columns", "acc,avg_forward", "-f", "latex"});
+  const Output called = report({"--group", "name", "--columns", "acc,avg_forward", "-f", "latex"});
   EXPECT_EQ(called.code, 0) << called.err;
   EXPECT_NE(called.out.find("\\toprule\nname & n & acc (\\%) & avg\\_forward (s) \\\\\n"),
             std::string::npos)
@@ -171,7 +171,7 @@ TEST_F(Report, is_complete_where_no_terminal_reads_it) {
 
 TEST_F(Report, a_broken_config_costs_its_keys_only) {
   const std::string run = write_run(root(), {.name = "broken", .seed = 1, .config = "a: [1\n"});
-  const Called called = report({"--columns", "name,optim.lr", "-f", "csv"});
+  const Output called = report({"--columns", "name,optim.lr", "-f", "csv"});
   EXPECT_EQ(called.code, 0) << called.err;
   EXPECT_NE(called.out.find("broken,\n"), std::string::npos) << called.out;
   EXPECT_NE(called.err.find(run + "/config.yaml:"), std::string::npos) << called.err;

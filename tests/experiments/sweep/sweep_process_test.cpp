@@ -264,6 +264,20 @@ TEST_F(Sweep, a_mistake_of_the_config_beats_a_refusal_and_ends_with_3) {
   EXPECT_NE(output("both").find("big    seed 1  refused"), std::string::npos) << output("both");
 }
 
+TEST_F(Sweep, that_asks_for_more_images_than_there_are_trains_nothing_and_ends_with_3) {
+  const std::string greedy =
+      "sweep.members=[{name: good}, {name: batch, data.batch_size: 700}, {name: split, "
+      "data.val_split: 640}]";
+  EXPECT_EQ(start("greedy", {greedy, "sweep.seeds=[1]"}).wait(), 3) << errors("greedy");
+  EXPECT_NE(errors("greedy").find("member 'batch': [data.batch_size] expected at most the 640"),
+            std::string::npos)
+      << errors("greedy");
+  EXPECT_NE(errors("greedy").find("member 'split': [data.val_split] expected fewer than the 640"),
+            std::string::npos)
+      << errors("greedy");
+  EXPECT_TRUE(find_runs(folder("greedy")).empty());
+}
+
 TEST_F(Sweep, with_a_mistake_trains_nothing_and_ends_with_3) {
   EXPECT_EQ(start("bad", {"sweep.members.1.sparsity.target=7"}).wait(), 3);
   EXPECT_NE(errors("bad").find("sparsity.target: expected 0 to 1, got 7"), std::string::npos)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// report_fixture.h: the program's commands called in this process, their output as text.
+// run_here.h: the program's commands called in this process, their output as text.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -11,19 +11,19 @@
 
 namespace convscope::testing {
 
-struct Called {
+struct Output {
   int code = 0;
   std::string out, err;
 };
 
-inline Called call(std::vector<std::string> words) {
+inline Output run_here(std::vector<std::string> words) {
   words.insert(words.begin(), "convscope");
   std::vector<char*> arguments;
   for (std::string& word : words) arguments.push_back(word.data());
   arguments.push_back(nullptr);
   ::testing::internal::CaptureStdout();
   ::testing::internal::CaptureStderr();
-  Called out;
+  Output out;
   out.code = run_command_line(static_cast<int>(words.size()), arguments.data());
   out.out = ::testing::internal::GetCapturedStdout();
   out.err = ::testing::internal::GetCapturedStderr();
