@@ -28,8 +28,8 @@ CONVSCOPE_API void refuse(const std::vector<RefusedRow>& refused);
 CONVSCOPE_API void check_members(const SweepPlan& plan);
 
 // Loads the data of these members until one set is there; throws what the first one said when none
-// is, because then no member can be trained. Of the set that is there, throws when a member asks for
-// more images than it has: one Error of kind kConfig with a line for each row.
+// is, because then no member can be trained. Throws one Error of kind kConfig with a line for each
+// row that asks for more images than that set has.
 CONVSCOPE_API void check_data(const SweepPlan& plan, const std::vector<std::size_t>& members);
 
 // The members one a line: name, seed, state ("to do" when nothing is trained yet, "refused"), what
