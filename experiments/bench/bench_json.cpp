@@ -105,10 +105,15 @@ Json ceilings_json(const CpuCeilings& ceilings) {
           {"l3_bytes", ceilings.l3_bytes}};
 }
 
-Json rows_json(const std::vector<Conv2dBenchGroup>& groups, const Conv2dBenchSettings& settings) {
+// `with_blocks`: a list for each row, which a line of CSV has no place for.
+Json rows_json(const std::vector<Conv2dBenchGroup>& groups, const Conv2dBenchSettings& settings,
+               bool with_blocks) {
   Json out = Json::array();
   for (const Conv2dBenchGroup& group : groups) {
-    for (const Conv2dBenchRow& row : group.rows) out.push_back(row_json(group, row, settings));
+    for (const Conv2dBenchRow& row : group.rows) {
+      out.push_back(row_json(group, row, settings));
+      if (with_blocks) out.back()["block_medians_ms"] = row.time.block_medians_ms;
+    }
   }
   return out;
 }
@@ -159,7 +164,7 @@ std::string bench_json(const std::vector<Conv2dBenchGroup>& groups,
                     {"peer", settings.peer_name.empty() ? Json()
                                                         : Json{{"name", settings.peer_name},
                                                                {"version", settings.peer_version}}},
-                    {"rows", rows_json(groups, settings)},
+                    {"rows", rows_json(groups, settings, true)},
                     {"peer_rows", peer_rows},
                     {"refusals", refusals}};
   return json_text(out, 1);
@@ -172,7 +177,7 @@ std::string bench_csv(const std::vector<Conv2dBenchGroup>& groups,
   std::string out;
   for (const auto& [name, value] : names.items()) out += (out.empty() ? "" : ",") + name;
   out += "\n";
-  for (const Json& row : rows_json(groups, settings)) {
+  for (const Json& row : rows_json(groups, settings, false)) {
     std::string line;
     for (const auto& [name, value] : row.items()) {
       line += (name == "problem" ? "" : ",") + csv_cell(value);

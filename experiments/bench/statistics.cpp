@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 namespace convscope {
 
@@ -16,14 +17,35 @@ double quantile(const std::vector<double>& sorted, double q) {
   return sorted[below] + share * (sorted[above] - sorted[below]);
 }
 
+namespace {
+
+std::vector<double> block_medians_ms(const std::vector<double>& seconds) {
+  constexpr std::size_t kMostBlocks = 32;
+  const std::size_t blocks = std::min(seconds.size(), kMostBlocks);
+  std::vector<double> out;
+  for (std::size_t i = 0; i < blocks; ++i) {
+    const auto at = [&](std::size_t block) {
+      return seconds.begin() + static_cast<std::ptrdiff_t>(block * seconds.size() / blocks);
+    };
+    std::vector<double> block(at(i), at(i + 1));
+    std::ranges::sort(block);
+    out.push_back(1e3 * quantile(block, 0.5));
+  }
+  return out;
+}
+
+}  // namespace
+
 TimingSummary summary_of(std::vector<double> seconds) {
   if (seconds.empty()) return {};
+  std::vector<double> blocks = block_medians_ms(seconds);
   std::ranges::sort(seconds);
   return {.samples = static_cast<int>(seconds.size()),
           .median_ms = 1e3 * quantile(seconds, 0.5),
           .p10_ms = 1e3 * quantile(seconds, 0.1),
           .p90_ms = 1e3 * quantile(seconds, 0.9),
-          .min_ms = 1e3 * seconds.front()};
+          .min_ms = 1e3 * seconds.front(),
+          .block_medians_ms = std::move(blocks)};
 }
 
 double geometric_mean(const std::vector<double>& values) {

@@ -13,11 +13,15 @@ struct TimingSummary {
   double median_ms = 0;
   double p10_ms = 0, p90_ms = 0;  // a tenth of the samples lie below, above
   double min_ms = 0;
+  // Medians of up to 32 blocks of samples that follow one another: what drifts in the machine
+  // shows between blocks, so they are a fairer sample than the single runs (batch means:
+  // A. M. Law, Simulation Modeling and Analysis, section 9.5).
+  std::vector<double> block_medians_ms = {};
 };
 
 // Quantile `q` in [0, 1] of `sorted`, between two samples by linear interpolation; 0 when empty.
 CONVSCOPE_API double quantile(const std::vector<double>& sorted, double q);
-CONVSCOPE_API TimingSummary summary_of(std::vector<double> seconds);
+CONVSCOPE_API TimingSummary summary_of(std::vector<double> seconds);     // in the order of the runs
 CONVSCOPE_API double geometric_mean(const std::vector<double>& values);  // 0 when empty
 
 }  // namespace convscope

@@ -6,6 +6,7 @@
 
 #include "experiments/cli/command.h"
 #include "experiments/config/sweep_block.h"
+#include "experiments/report/table/latex_table.h"
 #include "experiments/sweep/sweep_check.h"
 #include "experiments/sweep/sweep_runner.h"
 
@@ -46,18 +47,20 @@ int sweep(const Arguments& arguments) {
   options.retry_failed = arguments.retry_failed;
   options.quiet = global_options().verbosity < 0;
   const SweepPlan plan = read_plan(arguments, options.overrides);
-  check_members(plan);
+  const std::vector<RefusedRow> refused = refused_rows(plan);
   if (arguments.dry_run) {
-    const std::string list = list_members(plan, arguments.root + "/" + plan.name);
+    const std::string list = list_members(plan, arguments.root + "/" + plan.name, refused);
     std::fwrite(list.data(), 1, list.size(), stdout);
-    return 0;
   }
+  refuse(refused);
+  if (arguments.dry_run) return 0;
   const SweepResult result = run_sweep(plan, options);
   if (result.exit_code > 128) return result.exit_code;  // not the end: no table yet
-  const std::string text = arguments.format == "csv" ? to_csv(sweep_table(plan, result.outcomes))
-                           : arguments.format == "json"
-                               ? to_json(sweep_table(plan, result.outcomes))
-                               : sweep_markdown(plan, result.outcomes);
+  const std::string text =
+      arguments.format == "csv"     ? to_csv(sweep_table(plan, result.outcomes))
+      : arguments.format == "json"  ? to_json(sweep_table(plan, result.outcomes))
+      : arguments.format == "latex" ? to_latex(sweep_reading_table(plan, result.outcomes))
+                                    : sweep_markdown(plan, result.outcomes);
   std::fwrite(text.data(), 1, text.size(), stdout);
   return result.exit_code;
 }
@@ -76,13 +79,16 @@ std::function<int()> declare_sweep(CommandLine& app) {
       ->type_name("N")
       ->capture_default_str()
       ->range(1, 1024);
-  app.add_option("-f,--format", arguments->format, "of the table on stdout: md, csv or json")
+  app.add_option("-f,--format", arguments->format, "of the table on stdout: md, csv, json or latex")
       ->type_name("F")
       ->capture_default_str()
-      ->one_of({"md", "csv", "json"});
+      ->one_of({"md", "csv", "json", "latex"});
   app.add_flag("--retry-failed", arguments->retry_failed,
                "train again what diverged or missed its gate");
-  app.add_flag("-n,--dry-run", arguments->dry_run, "list the members, one a line, and stop");
+  app.add_flag(
+      "-n,--dry-run", arguments->dry_run,
+      "list the members, one a line, and stop; a member that cannot be trained is named with the "
+      "reason");
   return [arguments] { return sweep(*arguments); };
 }
 

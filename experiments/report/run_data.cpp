@@ -2,8 +2,6 @@
 // run_data.cpp: all that the files of a run folder say, for plots and reports.
 #include "experiments/report/run_data.h"
 
-#include <yaml-cpp/yaml.h>
-
 #include <cmath>
 #include <filesystem>
 #include <fstream>
@@ -11,6 +9,7 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "experiments/config/flat/flat_config.h"
 #include "experiments/run_folder/run_folder.h"
 
 namespace convscope {
@@ -25,25 +24,15 @@ std::string content_of(const std::string& path) {
   return out.str();
 }
 
-void flatten(const YAML::Node& node, const std::string& path,
-             std::map<std::string, std::string>& out) {
-  const auto inside = [&](const std::string& key) { return path.empty() ? key : path + "." + key; };
-  if (node.IsMap()) {
-    for (const auto& entry : node) {
-      flatten(entry.second, inside(entry.first.as<std::string>("?")), out);
-    }
-  } else if (node.IsSequence()) {
-    for (std::size_t i = 0; i < node.size(); ++i) flatten(node[i], inside(std::to_string(i)), out);
-  } else if (node.IsScalar()) {
-    out[path] = node.Scalar();
-  }
-}
-
 void read_config(RunData& run) {
   try {
-    flatten(YAML::Load(content_of(run.path + "/config.yaml")), "", run.config);
-  } catch (const YAML::Exception& error) {
-    run.problems.push_back(cat("config.yaml: expected YAML, got: ", error.what()));
+    for (const auto& [key, value] :
+         flat_config(content_of(run.path + "/config.yaml"), "config.yaml")) {
+      if (value.index() != 0) run.config[key] = to_text(value);
+    }
+  } catch (const Error& error) {
+    const std::string text = error.what();  // "[config] config.yaml:3:1: error: expected ..."
+    run.problems.push_back(text.substr(text.find("] ") + 2));
   }
 }
 

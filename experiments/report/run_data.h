@@ -21,7 +21,7 @@ struct TrainPoint {
 struct CONVSCOPE_API RunData {
   std::string path, id, name;
   std::string state, reason;                  // of status.json
-  std::map<std::string, std::string> config;  // config.yaml, flat: "optim.lr" -> "0.05"
+  std::map<std::string, std::string> config;  // config.yaml, flat_config()
   std::optional<RunSummary> summary;          // none until a first summary.json is there
   std::optional<double> weight_bytes;         // summary.json, when it says so itself
   std::vector<TrainPoint> train;

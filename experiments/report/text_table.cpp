@@ -18,24 +18,18 @@ namespace {
 using Cell = TableCell;
 
 std::string markdown_cell(const Cell& cell, int digits) {
-  if (const auto* text = std::get_if<std::string>(&cell)) {
-    std::string out;
-    for (char c : *text) {
-      if (c == '|') out += '\\';
-      out += c == '\n' ? ' ' : c;
-    }
-    return out;
+  std::string out;
+  for (char c : cell_text(cell, digits)) {
+    if (c == '|') out += '\\';
+    out += c == '\n' ? ' ' : c;
   }
-  if (const auto* number = std::get_if<std::int64_t>(&cell)) return std::to_string(*number);
-  if (const auto* number = std::get_if<double>(&cell)) {
-    return digits == 0 ? fmt::format("{:.2f}", *number) : fmt::format("{:.{}g}", *number, digits);
-  }
-  return "-";
+  return out;
 }
 
 std::string csv_cell(const Cell& cell) {
   if (const auto* number = std::get_if<std::int64_t>(&cell)) return std::to_string(*number);
   if (const auto* number = std::get_if<double>(&cell)) return fmt::format("{:.9g}", *number);
+  if (const auto* yes = std::get_if<bool>(&cell)) return *yes ? "true" : "false";
   const auto* text = std::get_if<std::string>(&cell);
   if (text == nullptr) return "";
   if (text->find_first_of(",\"\n\r") == std::string::npos) return *text;
@@ -47,14 +41,57 @@ std::string csv_cell(const Cell& cell) {
   return out + "\"";
 }
 
-// Characters of UTF-8 text: bytes that do not continue one.
+// What programs read: a column of means is two columns of numbers.
+TextTable with_numbers_apart(const TextTable& table) {
+  TextTable out;
+  for (const TextTable::Column& column : table.columns) {
+    out.columns.push_back(column);
+    if (column.is_mean) out.columns.push_back({column.name + "_std", column.digits});
+  }
+  for (const std::vector<Cell>& row : table.rows) {
+    std::vector<Cell>& cells = out.rows.emplace_back();
+    for (std::size_t k = 0; k < row.size(); ++k) {
+      const auto* mean = std::get_if<MeanStd>(&row[k]);
+      if (mean == nullptr) {
+        cells.push_back(row[k]);
+        if (table.columns[k].is_mean) cells.emplace_back();
+        continue;
+      }
+      cells.push_back(mean->count == 0 ? Cell() : Cell(mean->mean));
+      if (table.columns[k].is_mean) cells.push_back(mean->count < 2 ? Cell() : Cell(mean->std));
+    }
+  }
+  return out;
+}
+
+}  // namespace
+
 std::size_t shown_width(const std::string& text) {
   return static_cast<std::size_t>(std::count_if(text.begin(), text.end(), [](char c) {
     return (static_cast<unsigned char>(c) & 0xC0) != 0x80;
   }));
 }
 
-}  // namespace
+bool cell_before(const Cell& a, const Cell& b, bool descending) {
+  if (a.index() == 0 || b.index() == 0) return a.index() != 0 && b.index() == 0;
+  // An integer is a number like any other: a key may be 1 in one config and 0.5 in another.
+  const auto as_number = [](const Cell& cell) -> Cell {
+    const auto* whole = std::get_if<std::int64_t>(&cell);
+    return whole == nullptr ? cell : Cell(static_cast<double>(*whole));
+  };
+  return descending ? as_number(b) < as_number(a) : as_number(a) < as_number(b);
+}
+
+std::string cell_text(const Cell& cell, int digits) {
+  if (const auto* text = std::get_if<std::string>(&cell)) return *text;
+  if (const auto* number = std::get_if<std::int64_t>(&cell)) return std::to_string(*number);
+  if (const auto* number = std::get_if<double>(&cell)) {
+    return digits == 0 ? fmt::format("{:.2f}", *number) : fmt::format("{:.{}g}", *number, digits);
+  }
+  if (const auto* yes = std::get_if<bool>(&cell)) return *yes ? "true" : "false";
+  if (const auto* mean = std::get_if<MeanStd>(&cell)) return mean_std_text(*mean, digits);
+  return "-";
+}
 
 std::string to_markdown(const TextTable& table) {
   std::vector<std::vector<std::string>> lines(table.rows.size());
@@ -85,7 +122,8 @@ std::string to_markdown(const TextTable& table) {
   return out;
 }
 
-std::string to_csv(const TextTable& table) {
+std::string to_csv(const TextTable& given) {
+  const TextTable table = with_numbers_apart(given);
   std::string out;
   for (std::size_t k = 0; k < table.columns.size(); ++k) {
     out += (k == 0 ? "" : ",") + table.columns[k].name;
@@ -99,7 +137,8 @@ std::string to_csv(const TextTable& table) {
   return out;
 }
 
-std::string to_json(const TextTable& table) {
+std::string to_json(const TextTable& given) {
+  const TextTable table = with_numbers_apart(given);
   using json = nlohmann::ordered_json;
   json out = json::array();
   for (const std::vector<Cell>& row : table.rows) {
@@ -107,7 +146,8 @@ std::string to_json(const TextTable& table) {
     for (std::size_t k = 0; k < row.size(); ++k) {
       std::visit(
           [&](const auto& value) {
-            if constexpr (std::is_same_v<std::decay_t<decltype(value)>, std::monostate>) {
+            using Value = std::decay_t<decltype(value)>;
+            if constexpr (std::is_same_v<Value, std::monostate> || std::is_same_v<Value, MeanStd>) {
               object[table.columns[k].name] = nullptr;
             } else {
               object[table.columns[k].name] = value;
@@ -133,13 +173,13 @@ MeanStd mean_std(const std::vector<double>& values) {
   return out;
 }
 
-std::string mean_std_text(const MeanStd& value) {
+std::string mean_std_text(const MeanStd& value, int digits) {
   if (value.count == 0) return "-";
-  if (value.count == 1) return fmt::format("{:.4g}", value.mean);
+  if (value.count == 1) return cell_text(value.mean, digits);
   const double size = std::abs(value.mean);
   const int before =
       size > 0 && std::isfinite(size) ? static_cast<int>(std::floor(std::log10(size))) : 0;
-  const int decimals = std::clamp(3 - before, 0, 12);
+  const int decimals = digits == 0 ? 2 : std::clamp(digits - 1 - before, 0, 12);
   return fmt::format("{:.{}f} ± {:.{}f}", value.mean, decimals, value.std, decimals);
 }
 

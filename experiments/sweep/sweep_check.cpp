@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// sweep_check.cpp: what a config alone cannot tell: whether the network of each member can be
-// built.
+// sweep_check.cpp: what a config alone cannot tell: whether the network of each member can be built
+// and trained.
 #include "experiments/sweep/sweep_check.h"
 
 #include <algorithm>
+#include <map>
 #include <optional>
 #include <set>
 
@@ -11,11 +12,46 @@
 #include "experiments/config/build.h"
 #include "experiments/config/build_pruner.h"
 #include "experiments/sweep/member_state.h"
+#include "experiments/trainer/data_sizes.h"
 #include "framework/memory/memory.h"
 #include "framework/registry.h"
+#include "layers/dispatch/heavy_use.h"
 
 namespace convscope {
 namespace {
+
+// "[conv2d] expected ..." without its first word.
+std::string without_operation(const Error& error) {
+  const std::string text = error.what();
+  const std::size_t end = text.find("] ");
+  return text.starts_with("[") && end != std::string::npos ? text.substr(end + 2) : text;
+}
+
+// The algorithms that a training step asks; "measure" times some, so it is not asked here.
+void check_algorithms(const ExperimentConfig& config, Module& model, const Shape& sample) {
+  Shape input = {config.data.batch_size};
+  for (const std::int64_t size : sample) input.push_back(size);
+  std::map<const Module*, std::string> names;
+  for (const NamedModule& part : model.modules()) names.emplace(part.module, part.name);
+  bool is_first = true;
+  model.walk(input, [&](Module& layer, const Shape& arrives) {
+    const std::unique_ptr<HeavyUse> heavy = layer.heavy_use(arrives);
+    if (heavy == nullptr) return;
+    for (const Direction direction : kDirections) {
+      // Nobody asks for the gradient of the images.
+      if (is_first && direction == Direction::backward_data) continue;
+      if (heavy->policy().of(direction) == "measure") continue;
+      try {
+        heavy->choose(direction, config.device, WeightUse::once);
+      } catch (const Error& error) {
+        const auto at = names.find(&layer);
+        if (at == names.end() || error.kind() != ErrorKind::kUnavailable) throw;
+        throw Error(error.kind(), at->second, without_operation(error));
+      }
+    }
+    is_first = false;
+  });
+}
 
 void build(const ExperimentConfig& config) {
   backend_of(config.device);
@@ -24,6 +60,7 @@ void build(const ExperimentConfig& config) {
   const std::shared_ptr<Module> model = build_model(config, sample.shape, sample.classes);
   build_optimizer(config, *model);
   build_pruner(config, *model, nullptr, sample.shape, 0);
+  check_algorithms(config, *model, sample.shape);
 }
 
 std::string padded(std::string text, std::size_t width) {
@@ -31,44 +68,90 @@ std::string padded(std::string text, std::size_t width) {
   return text;
 }
 
+// Members with the same text share their images.
+std::string source_of(const DataConfig& data) {
+  std::string out = data.set;
+  for (const auto& [name, value] : data.options.values()) {
+    out += cat(" ", name, "=", to_text(value));
+  }
+  return out;
+}
+
+void check_sizes(const SweepPlan& plan, const std::vector<std::size_t>& members,
+                 const std::string& source, std::int64_t images) {
+  std::vector<RefusedRow> refused;
+  std::set<std::string> rows;
+  for (std::size_t index : members) {
+    const SweepMember& member = plan.members[index];
+    if (source_of(member.config.data) != source || !rows.insert(member.row).second) continue;
+    try {
+      check_data_sizes(member.config.data, images);
+    } catch (const Error& error) {
+      refused.push_back({.row = member.row, .place = member.place, .reason = error.what()});
+    }
+  }
+  refuse(refused);
+}
+
 }  // namespace
 
-void check_members(const SweepPlan& plan) {
+std::vector<RefusedRow> refused_rows(const SweepPlan& plan) {
   std::set<std::string> rows;
-  std::vector<std::string> lines;
+  std::vector<RefusedRow> out;
   for (const SweepMember& member : plan.members) {
     if (!rows.insert(member.row).second) continue;  // the same with another seed
     try {
       build(member.config);
     } catch (const Error& error) {
-      if (error.kind() == ErrorKind::kUnavailable) throw;
-      lines.push_back(cat(member.place, ": error: member '", member.row, "': ", error.what()));
+      out.push_back({.row = member.row,
+                     .place = member.place,
+                     .reason = error.what(),
+                     .is_unavailable = error.kind() == ErrorKind::kUnavailable});
     }
   }
-  if (!lines.empty()) fail(ErrorKind::kConfig, "config", join(lines, "\n"));
+  return out;
 }
+
+void refuse(const std::vector<RefusedRow>& refused) {
+  if (refused.empty()) return;
+  std::vector<std::string> lines;
+  bool of_config = false;
+  for (const RefusedRow& row : refused) of_config = of_config || !row.is_unavailable;
+  for (const RefusedRow& row : refused) {
+    lines.push_back(
+        cat(row.place, of_config ? ": error" : "", ": member '", row.row, "': ", row.reason));
+  }
+  if (of_config) fail(ErrorKind::kConfig, "config", join(lines, "\n"));
+  fail(
+      ErrorKind::kUnavailable, "sweep",
+      cat("expected members that can run here, so nothing is trained, got ", refused.size(),
+          refused.size() == 1 ? " row that cannot:\n" : " rows that cannot:\n", join(lines, "\n")));
+}
+
+void check_members(const SweepPlan& plan) { refuse(refused_rows(plan)); }
 
 void check_data(const SweepPlan& plan, const std::vector<std::size_t>& members) {
   std::set<std::string> tried;
   std::optional<Error> first;
   for (std::size_t index : members) {
     const DataConfig& data = plan.members[index].config.data;
-    std::string key = data.set;
-    for (const auto& [name, value] : data.options.values())
-      key += cat(" ", name, "=", to_text(value));
+    const std::string key = source_of(data);
     if (!tried.insert(key).second) continue;
     try {
-      dataset_types().get(data.set).load(data.options);
+      const std::int64_t images = dataset_types().get(data.set).load(data.options).train.size();
       release_cached(Device{});  // the members need it
+      check_sizes(plan, members, key, images);
       return;
     } catch (const Error& error) {
+      if (error.kind() == ErrorKind::kConfig) throw;
       if (!first) first = error;
     }
   }
   if (first) throw Error(*first);
 }
 
-std::string list_members(const SweepPlan& plan, const std::string& folder) {
+std::string list_members(const SweepPlan& plan, const std::string& folder,
+                         const std::vector<RefusedRow>& refused) {
   std::size_t name_width = 0, seed_width = 0;
   for (const SweepMember& member : plan.members) {
     name_width = std::max(name_width, member.row.size());
@@ -77,9 +160,14 @@ std::string list_members(const SweepPlan& plan, const std::string& folder) {
   std::string out;
   for (const SweepMember& member : plan.members) {
     const MemberState state = member_state(folder, member, plan.varies_threads);
+    const bool is_refused = std::ranges::count(refused, member.row, &RefusedRow::row) > 0;
+    const std::string_view word = is_refused ? "refused"
+                                  : state.progress == MemberProgress::missing
+                                      ? "to do"
+                                      : name_of(state.progress);
     std::string line = padded(member.row, name_width) + "  seed " +
                        padded(std::to_string(member.config.seed), seed_width) + "  " +
-                       padded(std::string(name_of(state.progress)), 7);
+                       padded(std::string(word), 7);
     for (const auto& [key, value] : member.overrides) line += "  " + key + "=" + value;
     out += line + "\n";
   }

@@ -4,8 +4,13 @@
 #include "experiments/sweep/sweep_table.h"
 
 #include <algorithm>
+#include <cmath>
 #include <functional>
 #include <map>
+#include <set>
+
+#include "experiments/report/csv_table.h"
+#include "experiments/report/table/run_columns.h"
 
 namespace convscope {
 namespace {
@@ -14,7 +19,7 @@ namespace {
 struct RowResult {
   std::vector<const RunSummary*> runs;  // one for each seed that was trained to the end
   std::map<std::string, MeanStd> numbers;
-  std::string kernel_size, execution;
+  std::string kernel_size, execution, step;
   std::int64_t batch_size = 0, epochs = 0;
   int planned = 0, jobs = 1;
   std::string state, error;
@@ -83,7 +88,26 @@ RowResult result_of(const std::string& row, const SweepPlan& plan,
   for (const RunSummary* run : out.runs) {
     add_word(out.kernel_size, run->kernel_size);
     add_word(out.execution, run->execution);
+    if (!run->step.empty()) add_word(out.step, run->step);
     out.epochs = run->epochs;
+  }
+  return out;
+}
+
+// What one row sets: "data.batch_size" -> 64.
+std::map<std::string, TableCell> settings_of(const std::string& row, const SweepPlan& plan) {
+  std::map<std::string, TableCell> out;
+  for (const SweepMember& member : plan.members) {
+    if (member.row != row) continue;
+    for (const auto& [key, text] : member.overrides) {
+      const double number = number_in(text);
+      const bool whole = number == std::floor(number) && std::abs(number) < 1e15 &&
+                         text.find_first_not_of("-0123456789") == std::string::npos;
+      out[key] = std::isnan(number) ? TableCell(text)
+                 : whole            ? TableCell(static_cast<std::int64_t>(number))
+                                    : TableCell(number);
+    }
+    break;  // the same with every seed
   }
   return out;
 }
@@ -93,39 +117,56 @@ class TableBuilder {
  public:
   TableBuilder(const SweepPlan& plan, const std::vector<SweepOutcome>& outcomes, bool people)
       : plan_(plan), people_(people) {
-    for (const SweepRow& row : plan.rows) results_.push_back(result_of(row.name, plan, outcomes));
+    for (const SweepRow& row : plan.rows) {
+      results_.push_back(result_of(row.name, plan, outcomes));
+      settings_.push_back(settings_of(row.name, plan));
+      for (const auto& [key, value] : settings_.back()) keys_.insert(key);
+    }
     table_.rows.resize(plan.rows.size());
   }
 
   TextTable build() {
-    add("name", 6, [&](std::size_t i) { return TableCell(plan_.rows[i].name); });
-    add("batch_size", 6, [&](std::size_t i) { return TableCell(results_[i].batch_size); });
-    add_time("avg_forward");
-    add_time("avg_backward");
-    add_mean("avg_forward_mem", 4);
-    add_mean("avg_backward_mem", 4);
-    add("kernel_size", 6, [&](std::size_t i) { return text(results_[i].kernel_size); });
-    add_mean("acc", 0);
-    add("acc_std", 0, [&](std::size_t i) { return std_of(i, "acc"); });
-    add_reference("acc", 0);
-    add("seeds", 6, [&](std::size_t i) {
+    add("name", [&](std::size_t i) { return TableCell(plan_.rows[i].name); });
+    if (people_) add_axes();
+    add("batch_size", [&](std::size_t i) { return TableCell(results_[i].batch_size); });
+    for (const char* name : {"avg_forward", "avg_backward"}) {
+      add_mean(name);
+      add_reference(name);
+      if (!people_) add_std(name);
+    }
+    for (const char* name : {"avg_forward_mem", "avg_backward_mem"}) {
+      add_mean(name);
+      add_reference(name);
+    }
+    add("kernel_size", [&](std::size_t i) { return text(results_[i].kernel_size); });
+    add_mean("acc");
+    if (!people_) add_std("acc");
+    add_reference("acc");
+    add("seeds", [&](std::size_t i) {
       return TableCell(static_cast<std::int64_t>(results_[i].runs.size()));
     });
-    add("execution", 6, [&](std::size_t i) { return text(results_[i].execution); });
-    add("epochs", 6, [&](std::size_t i) {
+    add("execution", [&](std::size_t i) { return text(results_[i].execution); });
+    const auto other_step = [&](const RowResult& row) { return row.step != results_[0].step; };
+    if (people_ && any(other_step)) add_step();
+    add("epochs", [&](std::size_t i) {
       return results_[i].runs.empty() ? TableCell() : TableCell(results_[i].epochs);
     });
     if (!people_ || any([](const RowResult& row) { return row.jobs > 1; })) {
-      add("jobs", 6, [&](std::size_t i) {
+      add("jobs", [&](std::size_t i) {
         return results_[i].runs.empty() ? TableCell()
                                         : TableCell(static_cast<std::int64_t>(results_[i].jobs));
       });
     }
     if (!people_ || any([](const RowResult& row) { return row.state != "done"; })) {
-      add("state", 6, [&](std::size_t i) { return text(results_[i].state); });
+      add("state", [&](std::size_t i) { return text(results_[i].state); });
     }
     if (!people_ || any([](const RowResult& row) { return !row.error.empty(); })) {
-      add("error", 6, [&](std::size_t i) { return text(results_[i].error); });
+      add("error", [&](std::size_t i) { return text(results_[i].error); });
+    }
+    if (!people_) {  // columns that came later stand last
+      for (const char* name : {"avg_forward_mem", "avg_backward_mem"}) add_std(name);
+      add_step();
+      for (const std::string& key : keys_) add_setting(key);
     }
     return std::move(table_);
   }
@@ -141,43 +182,61 @@ class TableBuilder {
   const MeanStd& number(std::size_t i, const std::string& name) const {
     return results_[i].numbers.at(name);
   }
-  TableCell std_of(std::size_t i, const std::string& name) const {
-    return number(i, name).count < 2 ? TableCell() : TableCell(number(i, name).std);
-  }
 
-  void add(const std::string& name, int digits, const std::function<TableCell(std::size_t)>& cell) {
-    table_.columns.push_back({name, digits});
+  void add(const std::string& name, const std::function<TableCell(std::size_t)>& cell) {
+    table_.columns.push_back(head_of(name));
     for (std::size_t i = 0; i < results_.size(); ++i) table_.rows[i].push_back(cell(i));
   }
-  void add_mean(const std::string& name, int digits) {
-    add(name, digits, [&](std::size_t i) {
-      return number(i, name).count == 0 ? TableCell() : TableCell(number(i, name).mean);
+  void add_mean(const std::string& name) {
+    add(name, [&](std::size_t i) {
+      const MeanStd& value = number(i, name);
+      if (value.count == 0) return TableCell();
+      return people_ ? TableCell(value) : TableCell(value.mean);
     });
-    if (name != "acc") add_reference(name, digits);
   }
-  void add_time(const std::string& name) {
-    if (people_) {
-      add(name, 4, [&](std::size_t i) { return TableCell(mean_std_text(number(i, name))); });
-      add_reference(name, 4);
-      return;
+  void add_std(const std::string& name) {
+    add(name + "_std", [&](std::size_t i) {
+      return number(i, name).count < 2 ? TableCell() : TableCell(number(i, name).std);
+    });
+  }
+  void add_step() {
+    add("step", [&](std::size_t i) { return text(results_[i].step); });
+  }
+  void add_setting(const std::string& key) {
+    add(key, [&](std::size_t i) {
+      const auto at = settings_[i].find(key);
+      return at == settings_[i].end() ? TableCell() : at->second;
+    });
+  }
+  // Of a key that only some members set, the name of the member tells.
+  void add_axes() {
+    for (const std::string& key : keys_) {
+      const auto has = [&](const auto& settings) { return settings.contains(key); };
+      const auto differs = [&](const auto& settings) {
+        return settings.at(key) != settings_.front().at(key);
+      };
+      if (key == "data.batch_size" || !std::ranges::all_of(settings_, has)) continue;
+      if (std::ranges::any_of(settings_, differs)) add_setting(key);
     }
-    add_mean(name, 4);
-    add(name + "_std", 4, [&](std::size_t i) { return std_of(i, name); });
   }
   // Only where a member gives one.
-  void add_reference(const std::string& name, int digits) {
+  void add_reference(const std::string& name) {
     const auto has = [&](const SweepRow& row) { return row.reference.contains(name); };
     if (std::none_of(plan_.rows.begin(), plan_.rows.end(), has)) return;
-    add(name + "_reference", digits, [&](std::size_t i) {
+    add(name + "_reference", [&](std::size_t i) {
       const auto& reference = plan_.rows[i].reference;
       const auto found = reference.find(name);
       return found == reference.end() ? TableCell() : TableCell(found->second);
     });
+    table_.columns.back().digits = head_of(name).digits;
+    table_.columns.back().unit = head_of(name).unit;
   }
 
   const SweepPlan& plan_;
   bool people_;
   std::vector<RowResult> results_;
+  std::vector<std::map<std::string, TableCell>> settings_;  // beside results_
+  std::set<std::string> keys_;                              // of all of them
   TextTable table_;
 };
 
@@ -187,12 +246,15 @@ TextTable sweep_table(const SweepPlan& plan, const std::vector<SweepOutcome>& ou
   return TableBuilder(plan, outcomes, false).build();
 }
 
+TextTable sweep_reading_table(const SweepPlan& plan, const std::vector<SweepOutcome>& outcomes) {
+  return TableBuilder(plan, outcomes, true).build();
+}
+
 std::string sweep_markdown(const SweepPlan& plan, const std::vector<SweepOutcome>& outcomes) {
-  TableBuilder builder(plan, outcomes, true);
-  std::string out = to_markdown(builder.build());
+  std::string out = to_markdown(sweep_reading_table(plan, outcomes));
   out +=
-      "\navg_forward, avg_backward: seconds a step; _mem: MiB; acc: % of the test images. ± and "
-      "acc_std: standard deviation (n - 1) over the seeds.\n";
+      "\navg_forward, avg_backward: seconds a step; _mem: MiB; acc: % of the test images. ±: "
+      "standard deviation (n - 1) over the seeds.\n";
   int jobs = 1;
   for (const SweepOutcome& outcome : outcomes) {
     if (is_complete(outcome)) jobs = std::max(jobs, outcome.jobs);

@@ -18,10 +18,15 @@ struct SweepOutcome {
   int jobs = 1;       // members that were trained side by side, at most, while this one was
 };
 
-// Every column, one number in a cell: for CSV and JSON. `outcomes` stand beside plan.members.
+// Every column, one number in a cell: for CSV and JSON. What the rows set (data.batch_size, ...)
+// stands in the last columns. `outcomes` stand beside plan.members.
 CONVSCOPE_API TextTable sweep_table(const SweepPlan& plan,
                                     const std::vector<SweepOutcome>& outcomes);
-// For people: times as mean ± standard deviation, empty columns left out, notes below.
+// For people: every measurement as mean ± standard deviation, a column for each key that all rows
+// set and in which they differ, empty columns left out.
+CONVSCOPE_API TextTable sweep_reading_table(const SweepPlan& plan,
+                                            const std::vector<SweepOutcome>& outcomes);
+// The same with notes below.
 CONVSCOPE_API std::string sweep_markdown(const SweepPlan& plan,
                                          const std::vector<SweepOutcome>& outcomes);
 

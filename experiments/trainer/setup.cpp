@@ -6,6 +6,7 @@
 #include "experiments/config/build.h"
 #include "experiments/config/build_pruner.h"
 #include "experiments/run_folder/layer_table.h"
+#include "experiments/trainer/data_sizes.h"
 #include "experiments/trainer/trainer.h"
 #include "framework/memory/memory.h"
 #include "framework/parallel.h"
@@ -21,25 +22,15 @@ struct Splits {
 Splits load_splits(const ExperimentConfig& config) {
   const auto seed = static_cast<std::uint64_t>(config.seed);
   DatasetSplits loaded = dataset_types().get(config.data.set).load(config.data.options);
+  check_data_sizes(config.data, loaded.train.size());
   Splits splits{.train = std::move(loaded.train), .val = {}, .test = std::move(loaded.test)};
   // The validation images are the same ones whatever `limit` says.
   if (config.data.val_split > 0) {
-    if (config.data.val_split >= splits.train.size()) {
-      fail(ErrorKind::kConfig, "data.val_split",
-           cat("expected fewer than the ", splits.train.size(), " training images of ",
-               config.data.set, ", got ", config.data.val_split));
-    }
     std::tie(splits.train, splits.val) = split(splits.train, config.data.val_split, seed);
   }
   if (config.data.limit > 0) splits.train = limited(splits.train, config.data.limit, seed);
   CONVSCOPE_CHECK(splits.train.size() > 0, "data",
                   "expected at least one training image, got none");
-  // A smaller batch than the config names would be timed and reported under its name.
-  if (config.data.batch_size > splits.train.size()) {
-    fail(ErrorKind::kConfig, "data.batch_size",
-         cat("expected at most the ", splits.train.size(), " training images that there are, got ",
-             config.data.batch_size));
-  }
   return splits;
 }
 

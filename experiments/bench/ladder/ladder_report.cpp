@@ -116,6 +116,7 @@ std::string ladder_json(const std::vector<LadderResult>& results,
     for (const LadderRow& row : result.rows) {
       Json one = rung_json(result, row, settings);
       for (const char* name : {"ladder", "problem", "direction", "device"}) one.erase(name);
+      one["block_medians_ms"] = row.time.block_medians_ms;
       rungs.push_back(std::move(one));
     }
     ladders.push_back({{"ladder", result.name},

@@ -154,6 +154,7 @@ std::string net_json(const NetBenchReport& report) {
   Json rows = Json::array();
   for (std::size_t i = 0; i < report.rows.size(); ++i) {
     Json row = row_json(report.rows[i], report.device);
+    row["block_medians_ms"] = report.rows[i].time.block_medians_ms;
     if (i < report.layers.size()) {
       Json layers = Json::array();
       for (const NetLayerRow& layer : report.layers[i]) {

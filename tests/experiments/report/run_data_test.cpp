@@ -83,6 +83,28 @@ TEST(RunData, reads_what_a_folder_has_and_names_what_is_broken) {
   EXPECT_NO_THROW(read_run(root.path() + "/nothing"));
 }
 
+TEST(RunData, reads_a_config_within_the_bounds_of_the_loader) {
+  const TemporaryFolder root;
+  // Ten lists of ten aliases each: ten thousand million values, were they followed.
+  std::string bomb = "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n";
+  for (int i = 1; i <= 9; ++i) {
+    bomb += cat("a", i, ": &a", i, " [");
+    for (int k = 0; k < 10; ++k) bomb += cat(k == 0 ? "" : ", ", "*a", i - 1);
+    bomb += "]\n";
+  }
+  const std::string folder = write_run(root.path(), {.config = bomb});
+  const RunData run = read_run(folder);
+  EXPECT_TRUE(run.config.empty());
+  ASSERT_EQ(run.problems.size(), 1u);
+  EXPECT_TRUE(run.problems[0].starts_with("config.yaml:3:5: error: expected no anchor"))
+      << run.problems[0];
+  // A list of values is one value, so that a label names it once.
+  const std::string other =
+      write_run(root.path(), {.name = "b", .config = "model: {widths: [6, 16]}\nquant: null\n"});
+  EXPECT_EQ(read_run(other).config.at("model.widths"), "[6, 16]");
+  EXPECT_FALSE(read_run(other).config.contains("quant"));
+}
+
 TEST(RunGroups, the_mean_and_deviation_are_those_of_the_sample) {
   const Spread spread = spread_of({1, 2, std::nan(""), 6});
   EXPECT_EQ(spread.count, 3);

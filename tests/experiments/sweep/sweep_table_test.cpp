@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 namespace convscope {
@@ -41,25 +42,70 @@ TEST(SweepTable, has_mean_and_deviation_over_the_seeds) {
   EXPECT_EQ(to_csv(sweep_table(small_plan(), all_done())),
             "name,batch_size,avg_forward,avg_forward_std,avg_backward,avg_backward_std,"
             "avg_forward_mem,avg_backward_mem,kernel_size,acc,acc_std,acc_reference,seeds,"
-            "execution,epochs,jobs,state,error\n"
-            "a,16,0.2,0.1,0.5,0,3,0,5,93,3.60555128,58.07,3,f32 dense,4,1,done,\n"
-            "b,16,0.2,0,0.5,0,3,0,5,50,0,,3,f32 dense,4,1,done,\n");
+            "execution,epochs,jobs,state,error,avg_forward_mem_std,avg_backward_mem_std,step\n"
+            "a,16,0.2,0.1,0.5,0,3,0,5,93,3.60555128,58.07,3,f32 dense,4,1,done,,0,0,\n"
+            "b,16,0.2,0,0.5,0,3,0,5,50,0,,3,f32 dense,4,1,done,,0,0,\n");
 }
 
 TEST(SweepTable, for_people_has_plus_minus_and_no_column_without_a_message) {
   const std::string text = sweep_markdown(small_plan(), all_done());
   EXPECT_TRUE(text.starts_with(
       "| name | batch_size | avg_forward     | avg_backward    | avg_forward_mem | "
-      "avg_backward_mem | kernel_size | acc   | acc_std | acc_reference | seeds | execution | "
+      "avg_backward_mem | kernel_size | acc          | acc_reference | seeds | execution | "
       "epochs |\n"
       "| ---- | ---------- | --------------- | --------------- | --------------- | "
-      "---------------- | ----------- | ----- | ------- | ------------- | ----- | --------- | "
+      "---------------- | ----------- | ------------ | ------------- | ----- | --------- | "
       "------ |\n"
-      "| a    | 16         | 0.2000 ± 0.1000 | 0.5000 ± 0.0000 | 3               | 0"
-      "                | 5           | 93.00 | 3.61    | 58.07         | 3     | f32 dense | "
+      "| a    | 16         | 0.2000 ± 0.1000 | 0.5000 ± 0.0000 | 3.000 ± 0.000   | "
+      "0.000 ± 0.000    | 5           | 93.00 ± 3.61 | 58.07         | 3     | f32 dense | "
       "4      |\n"))
       << text;
   EXPECT_EQ(text.find("side by side"), std::string::npos);
+}
+
+SweepPlan grid_plan() {
+  return parse_sweep_text(
+      "data: {set: synthetic_digits, batch_size: 16}\nmodel: {type: lenet5}\n"
+      "sweep:\n  members: [{name: a, conv.algorithm: direct}, {name: b}]\n"
+      "  grid: {optim.lr: [0.1, 0.25], train.epochs: [4]}\n",
+      "s.yaml");
+}
+
+TEST(SweepTable, has_a_column_for_each_axis) {
+  const SweepPlan plan = grid_plan();
+  ASSERT_EQ(plan.rows.size(), 4u);
+  const std::vector<SweepOutcome> outcomes(4, done(90, 0.1));
+  const TextTable reading = sweep_reading_table(plan, outcomes);
+  // All rows set both keys of the grid, but only one differs; conv.algorithm is a matter of `a`.
+  EXPECT_EQ(reading.columns[0].name, "name");
+  EXPECT_EQ(reading.columns[1].name, "optim.lr");
+  EXPECT_EQ(reading.columns[2].name, "batch_size");
+  EXPECT_EQ(reading.rows[0][1], TableCell(0.1));
+  EXPECT_EQ(reading.rows[1][1], TableCell(0.25));
+  // Programs get every key that a row sets, behind all columns that were there before.
+  const nlohmann::json rows = nlohmann::json::parse(to_json(sweep_table(plan, outcomes)));
+  EXPECT_EQ(rows[1]["optim.lr"], 0.25);
+  EXPECT_EQ(rows[1]["train.epochs"], 4);
+  EXPECT_EQ(rows[0]["conv.algorithm"], "direct");
+  EXPECT_TRUE(rows[2]["conv.algorithm"].is_null());
+  const std::string csv = to_csv(sweep_table(plan, outcomes));
+  EXPECT_NE(csv.find(",state,error,avg_forward_mem_std,avg_backward_mem_std,step,conv.algorithm,"
+                     "optim.lr,train.epochs\n"),
+            std::string::npos)
+      << csv;
+}
+
+TEST(SweepTable, names_how_a_step_runs_where_the_rows_differ_in_it) {
+  const SweepPlan plan = grid_plan();
+  std::vector<SweepOutcome> outcomes(4, done(90, 0.1));
+  const auto has_step = [&] {
+    return std::ranges::count(sweep_reading_table(plan, outcomes).columns, "step",
+                              &TextTable::Column::name) > 0;
+  };
+  for (SweepOutcome& outcome : outcomes) outcome.state.summary->step = "planned";
+  EXPECT_FALSE(has_step());
+  outcomes[2].state.summary->step = "dynamic";
+  EXPECT_TRUE(has_step());
 }
 
 TEST(SweepTable, says_when_members_ran_side_by_side) {
@@ -85,7 +131,7 @@ TEST(SweepTable, shows_failed_and_missing_members_and_counts_the_seeds_that_it_h
   EXPECT_EQ(rows[1]["seeds"], 1);
   EXPECT_TRUE(rows[1]["acc_std"].is_null());  // of one value there is no deviation
   outcomes[1] = {};
-  EXPECT_NE(to_csv(sweep_table(small_plan(), outcomes)).find("b,16,,,,,,,,,,,0,,,,missing,"),
+  EXPECT_NE(to_csv(sweep_table(small_plan(), outcomes)).find("b,16,,,,,,,,,,,0,,,,missing,,,,\n"),
             std::string::npos);
 }
 

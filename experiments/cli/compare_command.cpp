@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+// compare_command.cpp: `convscope compare`: in what runs or benchmarks differ, and whether their
+// results differ by more than noise.
+#include <algorithm>
+#include <cstdio>
+#include <filesystem>
+
+#include "experiments/cli/command.h"
+#include "experiments/compare/compare_benches.h"
+#include "experiments/compare/compare_runs.h"
+#include "experiments/compare/comparison_text.h"
+#include "framework/io/atomic_file.h"
+
+namespace convscope {
+namespace {
+
+constexpr int kRegression = 7;  // exit code
+constexpr std::size_t kMostSides = 26;
+
+struct CompareArguments {
+  std::vector<std::string> sides;
+  std::string root = "runs", format = "md", output;
+  double fail_above = 0;
+};
+
+Comparison compared(const CompareArguments& arguments) {
+  const auto is_file = [](const std::string& given) {  // or several, joined by commas
+    const std::vector<std::string> files = files_in(given);
+    return !files.empty() && std::ranges::all_of(files, [](const std::string& path) {
+      std::error_code error;
+      return std::filesystem::exists(path, error) && !std::filesystem::is_directory(path, error);
+    });
+  };
+  for (const std::string& given : arguments.sides) {
+    for (const std::string& path : files_in(given)) {
+      if (!path.ends_with(".json") || is_file(path)) continue;
+      fail(ErrorKind::kIo, "compare",
+           cat("expected a benchmark's JSON file, got ", path, ", which is no file"));
+    }
+  }
+  const auto files = std::ranges::count_if(arguments.sides, is_file);
+  if (files != 0 && files != static_cast<std::ptrdiff_t>(arguments.sides.size())) {
+    const auto file = std::ranges::find_if(arguments.sides, is_file);
+    const auto other = std::ranges::find_if_not(arguments.sides, is_file);
+    fail_usage("compare", cat("expected runs or benchmark files, not both, got the file ", *file,
+                              " beside ", *other));
+  }
+  if (files == 0) {
+    std::vector<RunSide> sides;
+    for (const std::string& given : arguments.sides) {
+      sides.push_back(read_run_side(given, arguments.root));
+    }
+    return compare_runs(sides);
+  }
+  std::vector<BenchSide> sides;
+  for (const std::string& given : arguments.sides) sides.push_back(read_bench_side(given));
+  return compare_benches(sides);
+}
+
+int compare(const CompareArguments& arguments) {
+  const std::size_t count = arguments.sides.size();
+  if (count < 2 || count > kMostSides) {
+    fail_usage("compare", cat("expected 2 to ", kMostSides, " sides to compare, got ", count));
+  }
+  const Comparison comparison = compared(arguments);
+  const auto remark = [](const std::string& text) {
+    if (global_options().verbosity >= 0) std::fprintf(stderr, "%s\n", text.c_str());
+  };
+  for (const std::string& text : comparison.remarks) remark("compare: " + text);
+  if (arguments.format == "csv") {  // it has no place for them
+    for (const std::string& text : comparison.warnings) remark("compare: " + text);
+  }
+  const std::string text = arguments.format == "csv"     ? comparison_csv(comparison)
+                           : arguments.format == "json"  ? comparison_json(comparison)
+                           : arguments.format == "latex" ? comparison_latex(comparison)
+                                                         : comparison_markdown(comparison);
+  if (arguments.output.empty()) {
+    std::fwrite(text.data(), 1, text.size(), stdout);
+    std::fflush(stdout);
+  } else {
+    write_file(arguments.output, text);
+  }
+  if (arguments.fail_above <= 0) return 0;
+  const std::vector<std::string> slower = regressions(comparison, arguments.fail_above);
+  for (const std::string& line : slower) std::fprintf(stderr, "regression: %s\n", line.c_str());
+  return slower.empty() ? 0 : kRegression;
+}
+
+std::function<int()> declare_compare(CommandLine& app) {
+  auto arguments = std::make_shared<CompareArguments>();
+  app.add_option("SIDE", arguments->sides,
+                 "run folders, names in runs/ (all seeds of the newest config), rows of sweeps, or "
+                 "files of bench --json (several calls of one program joined by commas); each is "
+                 "set against "
+                 "the first")
+      ->required()
+      ->type_name("");
+  app.add_option("-r,--root", arguments->root, "folder of all runs, where names are looked up")
+      ->type_name("DIR")
+      ->capture_default_str();
+  app.add_option("-f,--format", arguments->format, "md, csv, json or latex")
+      ->type_name("F")
+      ->capture_default_str()
+      ->one_of({"md", "csv", "json", "latex"});
+  app.add_option("-o,--output", arguments->output, "write to this file, not to stdout")
+      ->type_name("FILE");
+  app.add_option("--fail-above", arguments->fail_above,
+                 "end with exit code 7 when a time is longer by more than this factor and by more "
+                 "than noise: a benchmark's row, or a run's step")
+      ->type_name("FACTOR")
+      ->positive();
+  return [arguments] { return compare(*arguments); };
+}
+
+}  // namespace
+}  // namespace convscope
+
+CONVSCOPE_REGISTER_COMMAND(
+    "compare",
+    {.summary = "in what runs or benchmarks differ, and whether by more than noise",
+     .usage = "compare SIDE SIDE... [-f md|csv|json|latex] [-o FILE] [--fail-above FACTOR]",
+     .examples = {"compare dense pruned", "compare runs/sweep/lr-0.1 runs/sweep/lr-0.2 -f latex",
+                  "compare before.json after.json --fail-above 1.10",
+                  "compare a1.json,a2.json,a3.json b1.json,b2.json,b3.json"},
+     .order = 31,
+     .declare = convscope::declare_compare})

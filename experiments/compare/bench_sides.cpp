@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: Apache-2.0
+// bench_sides.cpp: the timed rows of a benchmark's JSON file.
+#include "experiments/compare/bench_sides.h"
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "experiments/bench/statistics.h"
+#include "framework/io/bytes.h"
+
+namespace convscope {
+namespace {
+
+using Json = nlohmann::json;
+using Names = std::vector<std::string>;
+
+constexpr std::size_t kMostBytes = std::size_t{256} << 20;  // a thousand rows have two million
+constexpr std::size_t kMostBlocks = 1000;                   // our own files hold some tens
+
+const Json& child(const Json& object, const std::string& key) {
+  static const Json none;
+  if (!object.is_object()) return none;
+  const auto at = object.find(key);
+  return at == object.end() ? none : *at;
+}
+
+std::string text_of(const Json& value) {
+  return value.is_null() ? "-" : value.is_string() ? value.get<std::string>() : value.dump();
+}
+
+// 0 when it is no positive finite number.
+double time_of(const Json& value) {
+  if (!value.is_number()) return 0;
+  const double number = value.get<double>();
+  return number > 0 && std::isfinite(number) ? number : 0;
+}
+
+[[noreturn]] void broken(const std::string& file, const std::string& got) {
+  fail(ErrorKind::kData, "compare",
+       cat("expected a file of `convscope bench ... --json`, got ", file, ", ", got));
+}
+
+// What names a row in every file of its kind.
+Names keys_of(const std::string& kind) {
+  if (kind == "net") return {"net", "mode", "batch", "image", "device", "threads"};
+  if (kind == "ladder") return {"ladder", "problem", "direction", "rung", "device", "threads"};
+  return {"problem", "direction", "algorithm", "device", "threads"};
+}
+
+std::string kind_of(const Json& json, const std::string& file) {
+  const std::string format = text_of(child(json, "format"));
+  if (child(json, "ladders").is_array()) return "ladder";
+  if (!child(json, "rows").is_array()) broken(file, "which has no list named rows");
+  if (format.find("net") != std::string::npos) return "net";
+  if (format == "-" || format.find("conv2d") != std::string::npos) return "conv2d";
+  broken(file, cat("whose format is '", format, "'"));
+}
+
+class Reader {
+ public:
+  explicit Reader(BenchSide& side) : side_(side) {}
+
+  // `around`: what the row takes its missing keys from, then the settings of the file.
+  void add(const Json& row, const Json& around, const Json& settings) {
+    TimedRow out;
+    for (const std::string& name : side_.key_names) {
+      const Json* value = &child(row, name);
+      if (value->is_null()) value = &child(around, name);
+      if (value->is_null()) value = &child(settings, name);
+      out.key.push_back(text_of(*value));
+    }
+    out.median_ms = time_of(child(row, "median_ms"));
+    if (out.median_ms == 0) {
+      ++side_.not_timed;
+      return;
+    }
+    out.p10_ms = time_of(child(row, "p10_ms"));
+    out.p90_ms = time_of(child(row, "p90_ms"));
+    for (const Json& value : child(row, "block_medians_ms")) {
+      const double time = time_of(value);
+      if (time > 0 && out.blocks_ms.size() < kMostBlocks) out.blocks_ms.push_back(time);
+    }
+    const auto same = std::ranges::find(side_.rows, out.key, &TimedRow::key);
+    if (same == side_.rows.end()) {
+      side_.rows.push_back(std::move(out));
+    } else {
+      *same = std::move(out);
+    }
+  }
+
+ private:
+  BenchSide& side_;
+};
+
+BenchSide side_of_file(const std::string& file) {
+  const Json json = Json::parse(read_text(file, kMostBytes), nullptr, /*allow_exceptions=*/false);
+  if (!json.is_object()) broken(file, "which is no JSON object");
+  BenchSide side;
+  side.given = file;
+  side.files = {file};
+  side.kind = kind_of(json, file);
+  side.key_names = keys_of(side.kind);
+  const Json& settings = child(json, "settings");
+  Reader reader(side);
+  for (const Json& row : child(json, "rows")) reader.add(row, Json(), settings);
+  for (const Json& ladder : child(json, "ladders")) {
+    for (const Json& row : child(ladder, "rungs")) reader.add(row, ladder, settings);
+  }
+  if (side.rows.empty()) broken(file, "in which nothing was timed");
+  add_environment(side.environment, child(json, "machine").dump());
+  if (settings.is_object()) {
+    for (const auto& [key, value] : settings.items()) add_fact(side.settings, key, text_of(value));
+  }
+  return side;
+}
+
+// Keeps the rows that both have, with the medians of all files beside one another.
+void merge(BenchSide& side, const BenchSide& more) {
+  if (more.kind != side.kind) {
+    fail(ErrorKind::kInvalid, "compare",
+         cat("expected files of one kind in ", side.files.front(), ",", more.given, ", got bench ",
+             side.kind, " and bench ", more.kind));
+  }
+  side.files.push_back(more.given);
+  side.not_timed += more.not_timed;
+  side.not_timed += std::erase_if(side.rows, [&](const TimedRow& row) {
+    return std::ranges::count(more.rows, row.key, &TimedRow::key) == 0;
+  });
+  for (TimedRow& row : side.rows) {
+    row.files_ms.push_back(std::ranges::find(more.rows, row.key, &TimedRow::key)->median_ms);
+  }
+  for (const auto& [key, values] : more.settings) {
+    for (const std::string& value : values) add_fact(side.settings, key, value);
+  }
+  for (const auto& [key, values] : more.environment) {
+    for (const std::string& value : values) add_fact(side.environment, key, value);
+  }
+}
+
+}  // namespace
+
+Names files_in(const std::string& given) {
+  std::error_code error;
+  if (std::filesystem::exists(given, error)) return {given};
+  Names out;
+  for (std::size_t begin = 0; begin <= given.size();) {
+    const std::size_t end = std::min(given.find(',', begin), given.size());
+    if (end > begin) out.push_back(given.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  return out;
+}
+
+BenchSide read_bench_side(const std::string& given) {
+  const Names files = files_in(given);
+  BenchSide side = side_of_file(files.empty() ? given : files[0]);
+  side.given = given;
+  if (files.size() < 2) return side;
+  for (TimedRow& row : side.rows) row.files_ms = {row.median_ms};
+  for (std::size_t i = 1; i < files.size(); ++i) merge(side, side_of_file(files[i]));
+  if (side.rows.empty()) broken(given, "which have no row in common");
+  for (TimedRow& row : side.rows) row.median_ms = geometric_mean(row.files_ms);
+  return side;
+}
+
+}  // namespace convscope

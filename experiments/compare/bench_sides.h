@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+// bench_sides.h: the timed rows of a file of `bench conv2d`, of its ladders, or of `bench net`,
+// each with what names it in another file of the same kind.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "experiments/compare/facts.h"
+
+namespace convscope {
+
+struct TimedRow {
+  std::vector<std::string> key;  // beside BenchSide::key_names
+  double median_ms = 0;
+  double p10_ms = 0, p90_ms = 0;  // 0: not in the file
+  std::vector<double> blocks_ms;  // medians of blocks of samples; empty in older files
+  std::vector<double> files_ms;   // the medians of several files; median_ms is their geometric mean
+};
+
+struct BenchSide {
+  std::string given, kind;  // kind: "conv2d", "ladder" or "net"
+  std::vector<std::string> files;
+  std::vector<std::string> key_names;
+  std::vector<TimedRow> rows;  // one for each key, the last in the file
+  Facts settings, environment;
+  std::size_t not_timed = 0;  // rows that were left out or wrong, or that one of the files lacks
+};
+
+// "a.json", or the files of several calls of one program: "a1.json,a2.json".
+CONVSCOPE_API std::vector<std::string> files_in(const std::string& given);
+
+// One file, or several joined by commas. An error when a file cannot be read (kIo), is no benchmark
+// or has no timed row (kData), or when the files are of different kinds (kInvalid).
+CONVSCOPE_API BenchSide read_bench_side(const std::string& given);
+
+}  // namespace convscope

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+// comparison.h: what a comparison of runs or of benchmarks finds: facts that differ, and results
+// with a word on whether they differ by more than noise.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "experiments/compare/facts.h"
+#include "experiments/report/text_table.h"
+
+namespace convscope {
+
+inline constexpr double kSignificance = 0.05;
+
+// How a side's result stands to that of the first side.
+enum class Outcome {
+  better,     // by more than noise
+  worse,      // by more than noise
+  noise,      // the difference is no larger than noise explains
+  same,       // equal
+  one_value,  // a single run, or too few samples: nothing is known about noise
+};
+CONVSCOPE_API std::string text_of(Outcome outcome);
+
+// "A", with what was given for it.
+struct ComparedSide {
+  std::string letter, given, text;  // text: "3 runs, seeds 1, 2, 3"
+  std::vector<std::string> files;   // its runs, or its file
+};
+
+// One metric of runs, side `side` against side 0; NaN: there is no such number.
+struct MetricResult {
+  std::string metric, unit;
+  int digits = 4;
+  std::size_t side = 1;
+  MeanStd first, other;
+  double difference = 0, percent = 0;  // other - first
+  double low = 0, high = 0;            // 95 % confidence interval of the difference
+  double p = 0, p_adjusted = 0;        // adjusted: Holm over the sides, where there are several
+  Outcome outcome = Outcome::noise;
+};
+
+// One row of benchmarks that both sides have.
+struct BenchResult {
+  std::vector<std::string> key;  // beside Comparison::key_names
+  std::size_t side = 1;
+  double first_ms = 0, other_ms = 0, ratio = 0;  // medians; other / first
+  double low = 0, high = 0;                      // 95 % confidence interval of the ratio
+  double p = 0, p_adjusted = 0;                  // adjusted: Holm over all rows and sides
+  Outcome outcome = Outcome::noise;
+};
+
+struct Comparison {
+  bool of_benchmarks = false;
+  bool of_several_files = false;  // every side has more than one: noise between calls is known
+  std::vector<ComparedSide> sides;
+  std::vector<FactRow> config, environment;
+  std::vector<std::string> warnings;  // on what is compared
+  std::vector<std::string> remarks;   // on what was left out
+  std::vector<MetricResult> metrics;
+  std::vector<std::string> key_names;
+  std::vector<BenchResult> rows;
+};
+
+// Those whose time is longer by more than this factor and more than noise explains; where nothing
+// is known about noise, the factor decides. Of runs, the time of a step.
+CONVSCOPE_API std::vector<std::string> regressions(const Comparison& comparison, double factor);
+
+}  // namespace convscope

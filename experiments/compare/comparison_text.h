@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
+// comparison_text.h: a comparison for people (Markdown, LaTeX) and for programs (CSV, JSON).
+#pragma once
+
+#include <string>
+
+#include "experiments/compare/comparison.h"
+
+namespace convscope {
+
+// What was compared, in what it differs, the results, and what the words mean.
+CONVSCOPE_API std::string comparison_markdown(const Comparison& comparison);
+// The results alone, one in a row: of runs a metric of a side, of benchmarks a row of a side.
+CONVSCOPE_API std::string comparison_csv(const Comparison& comparison);
+// The tables of results, what was compared in comments.
+CONVSCOPE_API std::string comparison_latex(const Comparison& comparison);
+// {"format", "kind", "sides", "config", "environment", "warnings", "results", "totals"}
+CONVSCOPE_API std::string comparison_json(const Comparison& comparison);
+
+}  // namespace convscope

@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+// rank_test.h: whether two sets of times differ, without a word about their distribution: the test
+// of Mann and Whitney (1947, On a test of whether one of two random variables is stochastically
+// larger than the other), and Holm's correction for many tests (1979, A simple sequentially
+// rejective multiple test procedure).
+#pragma once
+
+#include <vector>
+
+#include "framework/export.h"
+
+namespace convscope {
+
+struct RankTest {
+  double p = 1;  // two-sided; exact, or with equal values by the normal approximation
+  // 95 % confidence interval of the factor between b and a, from the ordered ratios of all pairs
+  // (Moses; Hollander and Wolfe, Nonparametric Statistical Methods, section 4.3); 0: too few values
+  double ratio_low = 0, ratio_high = 0;
+};
+// Values above 0, at least one on each side.
+CONVSCOPE_API RankTest rank_test(const std::vector<double>& a, const std::vector<double>& b);
+
+// p values for tests that are looked at together; those that are NaN are no tests and stay.
+CONVSCOPE_API std::vector<double> holm(const std::vector<double>& p);
+
+}  // namespace convscope

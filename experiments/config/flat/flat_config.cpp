@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+// flat_config.cpp: the values of a config by their dotted keys, for tables.
+#include "experiments/config/flat/flat_config.h"
+
+#include <algorithm>
+#include <set>
+
+#include "experiments/config/document.h"
+#include "experiments/config/experiment_config.h"
+#include "experiments/config/sweep_block_axes.h"
+
+namespace convscope {
+namespace {
+
+using config::Node;
+
+void flatten(const Node& node, const std::string& path, FlatConfig& out) {
+  const auto inside = [&](const std::string& key) { return path.empty() ? key : path + "." + key; };
+  const auto is_map = [](const Node& item) { return item.kind == Node::Kind::map; };
+  if (node.kind == Node::Kind::map) {
+    for (const Node::Entry& entry : node.entries) flatten(entry.value, inside(entry.key), out);
+  } else if (node.kind == Node::Kind::list && std::ranges::any_of(node.items, is_map)) {
+    for (std::size_t i = 0; i < node.items.size(); ++i) {
+      flatten(node.items[i], inside(std::to_string(i)), out);
+    }
+  } else if (path.empty()) {
+    return;  // a text that is one value has no key
+  } else if (node.kind == Node::Kind::list) {
+    out[path] = config::flow_text(node);
+  } else {
+    out[path] = node.kind == Node::Kind::null ? OptionValue() : config::typed_scalar(node);
+  }
+}
+
+// "optim[sgd].momentum" -> "optim.momentum", as it stands in a file.
+std::string plain_path(std::string path) {
+  if (const std::size_t open = path.find('['); open != std::string::npos) {
+    path.erase(open, path.find(']') + 1 - open);
+  }
+  return path;
+}
+
+}  // namespace
+
+FlatConfig flat_config(std::string_view yaml, std::string_view file_name) {
+  config::Mistakes mistakes;
+  config::Origin origin;
+  origin.source = std::make_shared<const std::string>(file_name);
+  const config::Node root = config::parse_document(yaml, origin, mistakes);
+  mistakes.throw_if_any();
+  FlatConfig out;
+  flatten(root, "", out);
+  return out;
+}
+
+const FlatConfig& default_config() {
+  static const FlatConfig defaults = [] {
+    FlatConfig out;
+    for (const ConfigKey& key : config_keys()) {
+      if (!key.field.required) out.emplace(plain_path(key.path), key.field.default_value);
+    }
+    return out;
+  }();
+  return defaults;
+}
+
+const std::vector<std::string>& known_config_keys() {
+  static const std::vector<std::string> keys = [] {
+    std::set<std::string> out;
+    for (const ConfigKey& key : config_keys()) {
+      if (!key.path.starts_with("layers")) out.insert(plain_path(key.path));
+    }
+    return std::vector<std::string>(out.begin(), out.end());
+  }();
+  return keys;
+}
+
+}  // namespace convscope

@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+// row_groups.cpp: runs with the same values of some keys as one row.
+#include "experiments/report/table/row_groups.h"
+
+#include <algorithm>
+#include <set>
+
+#include "experiments/report/table/run_columns.h"
+#include "framework/registry.h"
+
+namespace convscope {
+namespace {
+
+using Cells = std::vector<TableCell>;
+using Group = std::vector<const RunRow*>;
+
+constexpr std::size_t kMostWords = 4;  // different values that a cell lists
+
+// Mean of the numbers, or the different values: "1 / 2 / 3".
+TableCell joined(const Group& group, const std::string& column) {
+  const RunColumn* const known = find_run_column(column);
+  std::vector<double> numbers;
+  Cells different;
+  for (const RunRow* row : group) {
+    const TableCell cell = run_cell(*row, column);
+    if (cell.index() == 0) continue;
+    if (const auto* number = std::get_if<double>(&cell)) numbers.push_back(*number);
+    if (std::ranges::count(different, cell) == 0) different.push_back(cell);
+  }
+  if (known != nullptr && known->measured) return TableCell(mean_std(numbers));
+  if (different.empty()) return {};
+  if (different.size() == 1) return different.front();
+  std::vector<std::string> words;
+  for (const TableCell& cell : different) {
+    if (words.size() == kMostWords) {
+      words.push_back(cat("... (", different.size(), ")"));
+      break;
+    }
+    words.push_back(cell_text(cell, 6));
+  }
+  return join(words, " / ");
+}
+
+bool is_bookkeeping(const std::string& key) {
+  if (key == "seed" || key == "name" || key == "note" || key == "tags") return true;
+  return key.starts_with("log.") || key.starts_with("checkpoint.") || key.starts_with("expect.");
+}
+
+void note_differences(const Group& group, std::set<std::string>& keys) {
+  const auto note = [&](const RunRow& a, const RunRow& b) {
+    for (const auto& [key, value] : a.config) {
+      if (is_bookkeeping(key)) continue;
+      const auto other = b.config.find(key);
+      if (other == b.config.end() || other->second != value) keys.insert(key);
+    }
+  };
+  for (const RunRow* row : group) {
+    note(*row, *group.front());
+    note(*group.front(), *row);
+  }
+}
+
+}  // namespace
+
+GroupedRuns group_rows(const std::vector<RunRow>& rows, const std::vector<std::string>& keys,
+                       const std::vector<std::string>& columns) {
+  for (const std::string& key : keys) {
+    check_run_column(key, rows);
+    const RunColumn* const known = find_run_column(key);
+    if (known == nullptr || !known->measured) continue;
+    fail(ErrorKind::kInvalid, "report",
+         cat("expected --group with keys that runs share, such as optim.lr, got '", key,
+             "', which each run measures anew"));
+  }
+  std::vector<std::pair<Cells, Group>> groups;
+  for (const RunRow& row : rows) {
+    Cells values;
+    for (const std::string& key : keys) values.push_back(run_cell(row, key));
+    auto at = std::ranges::find(groups, values, &std::pair<Cells, Group>::first);
+    if (at == groups.end()) {
+      groups.push_back({std::move(values), {}});
+      at = groups.end() - 1;
+    }
+    at->second.push_back(&row);
+  }
+
+  GroupedRuns out;
+  for (const std::string& key : keys) out.table.columns.push_back(head_of(key));
+  out.table.columns.push_back({"n"});
+  for (const std::string& column : columns) {
+    check_run_column(column, rows);
+    TextTable::Column head = head_of(column);
+    const RunColumn* const known = find_run_column(column);
+    head.is_mean = known != nullptr && known->measured;
+    out.table.columns.push_back(head);
+  }
+  std::set<std::string> varies;
+  for (const auto& [values, group] : groups) {
+    Cells& cells = out.table.rows.emplace_back(values);
+    cells.emplace_back(static_cast<std::int64_t>(group.size()));
+    for (const std::string& column : columns) cells.push_back(joined(group, column));
+    note_differences(group, varies);
+    out.unfinished +=
+        std::ranges::count_if(group, [](const RunRow* row) { return row->state != "DONE"; });
+  }
+  out.varies = {varies.begin(), varies.end()};
+  return out;
+}
+
+void sort_table(TextTable& table, const std::string& column, bool descending) {
+  std::vector<std::string> names;
+  for (const TextTable::Column& one : table.columns) names.push_back(one.name);
+  const auto at = static_cast<std::size_t>(std::ranges::find(names, column) - names.begin());
+  if (at == names.size()) {
+    fail(ErrorKind::kInvalid, "report",
+         cat("expected --sort with a column of the table, got '", column,
+             "' (columns: ", join(names), ")"));
+  }
+  std::ranges::stable_sort(table.rows, [&](const Cells& a, const Cells& b) {
+    const auto without = [](const TableCell& cell) {
+      const auto* mean = std::get_if<MeanStd>(&cell);
+      return mean != nullptr && mean->count == 0 ? TableCell() : cell;
+    };
+    return cell_before(without(a[at]), without(b[at]), descending);
+  });
+}
+
+}  // namespace convscope

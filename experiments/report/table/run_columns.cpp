@@ -1,0 +1,222 @@
+// SPDX-License-Identifier: Apache-2.0
+// run_columns.cpp: the columns that a table of runs may have.
+#include "experiments/report/table/run_columns.h"
+
+#include <algorithm>
+#include <set>
+
+#include "experiments/config/flat/flat_config.h"
+#include "framework/registry.h"
+
+namespace convscope {
+namespace {
+
+using Cell = TableCell;
+
+Cell text_cell(const std::string& text) { return text.empty() ? Cell{} : Cell{text}; }
+Cell maybe(const std::optional<double>& value) { return value ? Cell{*value} : Cell{}; }
+// Sums over no steps are no measurement.
+Cell measured(const RunSummary& s, double value) {
+  return s.timed_steps > 0 ? Cell{value} : Cell{};
+}
+Cell phase(const RunSummary& s, double value) {
+  return s.phases == "whole step" ? Cell{} : measured(s, value);
+}
+
+constexpr const char* kTestAcc = "% of the test images, after the last epoch that was evaluated";
+
+const std::vector<RunColumn> kColumns = {
+    {.name = "id"},
+    {.name = "name", .of = [](const RunSummary& s) { return text_cell(s.name); }},
+    {.name = "batch_size",
+     .words = "images in a step",
+     .of = [](const RunSummary& s) { return Cell{s.batch_size}; }},
+    {.name = "avg_forward",
+     .digits = 4,
+     .unit = "s",
+     .words = "mean seconds of a step's forward",
+     .measured = true,
+     .of = [](const RunSummary& s) { return phase(s, s.avg_forward); }},
+    {.name = "avg_backward",
+     .digits = 4,
+     .unit = "s",
+     .words = "mean seconds of a step's backward",
+     .measured = true,
+     .of = [](const RunSummary& s) { return phase(s, s.avg_backward); }},
+    {.name = "avg_forward_mem",
+     .digits = 4,
+     .unit = "MiB",
+     .words = "MiB that a step's forward leaves allocated",
+     .measured = true,
+     .of = [](const RunSummary& s) { return measured(s, s.avg_forward_mem); }},
+    {.name = "avg_backward_mem",
+     .digits = 4,
+     .unit = "MiB",
+     .words = "MiB in use at the highest moment of a step's backward",
+     .measured = true,
+     .of = [](const RunSummary& s) { return measured(s, s.avg_backward_mem); }},
+    {.name = "kernel_size",
+     .words = "of the convolutions, pixels",
+     .of = [](const RunSummary& s) { return text_cell(s.kernel_size); }},
+    {.name = "acc",
+     .digits = 0,
+     .unit = "%",
+     .words = kTestAcc,
+     .measured = true,
+     .of = [](const RunSummary& s) { return maybe(s.acc); }},
+    {.name = "best_acc",
+     .digits = 0,
+     .unit = "%",
+     .words = "% of the validation images in the best epoch; of the test images where there is no "
+              "validation",
+     .measured = true,
+     .of = [](const RunSummary& s) { return maybe(s.best_acc); }},
+    {.name = "execution",
+     .words = "what really runs: fake-quant multiplies rounded numbers in f32, masked multiplies "
+              "the zeros",
+     .of = [](const RunSummary& s) { return text_cell(s.execution); }},
+    {.name = "algorithm",
+     .words = "of the convolutions",
+     .of = [](const RunSummary& s) { return text_cell(s.algorithm); }},
+    {.name = "device", .of = [](const RunSummary& s) { return text_cell(s.device); }},
+    {.name = "precision", .of = [](const RunSummary& s) { return text_cell(s.precision); }},
+    {.name = "threads", .of = [](const RunSummary& s) { return Cell{s.threads}; }},
+    {.name = "isa",
+     .words = "instruction set",
+     .of = [](const RunSummary& s) { return text_cell(s.isa); }},
+    {.name = "images_per_s",
+     .digits = 5,
+     .unit = "1/s",
+     .words = "training images a second",
+     .measured = true,
+     .of = [](const RunSummary& s) { return measured(s, s.images_per_s); }},
+    {.name = "epochs", .of = [](const RunSummary& s) { return Cell{s.epochs}; }},
+    {.name = "seed", .of = [](const RunSummary& s) { return Cell{s.seed}; }},
+    {.name = "params",
+     .words = "trained numbers",
+     .of = [](const RunSummary& s) { return Cell{s.params}; }},
+    {.name = "avg_step",
+     .digits = 4,
+     .unit = "s",
+     .words = "mean seconds of a step: forward, backward and update",
+     .measured = true,
+     .of = [](const RunSummary& s) { return measured(s, s.avg_step); }},
+    {.name = "phases",
+     .words = "whether forward and backward were timed apart",
+     .of = [](const RunSummary& s) { return text_cell(s.phases); }},
+    {.name = "peak_workspace",
+     .digits = 4,
+     .unit = "MiB",
+     .words = "MiB of scratch memory at the highest moment of any step",
+     .measured = true,
+     .of = [](const RunSummary& s) { return measured(s, s.peak_workspace); }},
+    {.name = "data", .of = [](const RunSummary& s) { return text_cell(s.data); }},
+    {.name = "model", .of = [](const RunSummary& s) { return text_cell(s.model); }},
+    {.name = "train_loss",
+     .digits = 4,
+     .unit = "nats",
+     .words = "nats, over the last epoch while it was trained",
+     .measured = true,
+     .of = [](const RunSummary& s) { return s.epochs > 0 ? Cell{s.train_loss} : Cell{}; }},
+    {.name = "test_loss",
+     .digits = 4,
+     .unit = "nats",
+     .words = "nats, when acc was taken",
+     .measured = true,
+     .of = [](const RunSummary& s) { return maybe(s.test_loss); }},
+    {.name = "val_acc",
+     .digits = 0,
+     .unit = "%",
+     .words = "% of the validation images, when acc was taken",
+     .measured = true,
+     .of = [](const RunSummary& s) { return maybe(s.val_acc); }},
+    {.name = "seconds",
+     .digits = 4,
+     .unit = "s",
+     .words = "seconds of the whole run, evaluation included",
+     .measured = true,
+     .of = [](const RunSummary& s) { return Cell{s.seconds}; }},
+    {.name = "state"},
+    {.name = "reason"},
+    {.name = "path"},
+    // Columns that came later stand behind those that programs know.
+    {.name = "step",
+     .words = "recorded (launched as one), planned (once, then replayed) or dynamic (a graph for "
+              "each step)",
+     .of = [](const RunSummary& s) { return text_cell(s.step); }},
+    {.name = "tags", .of = [](const RunSummary& s) { return text_cell(s.tags); }},
+    {.name = "note", .of = [](const RunSummary& s) { return text_cell(s.note); }},
+};
+
+Cell cell_of_value(const OptionValue& value) {
+  if (const auto* yes = std::get_if<bool>(&value)) return *yes;
+  if (const auto* whole = std::get_if<std::int64_t>(&value)) return *whole;
+  if (const auto* number = std::get_if<double>(&value)) return *number;
+  return value.index() == 0 ? Cell{} : Cell{to_text(value)};
+}
+
+}  // namespace
+
+const std::vector<RunColumn>& run_columns() { return kColumns; }
+
+const RunColumn* find_run_column(const std::string& name) {
+  const auto at =
+      std::ranges::find_if(kColumns, [&](const RunColumn& c) { return name == c.name; });
+  return at == kColumns.end() ? nullptr : &*at;
+}
+
+Cell run_cell(const RunRow& row, const std::string& name) {
+  if (name == "id") return text_cell(row.summary.id);
+  if (name == "state") return text_cell(row.state);
+  if (name == "reason") return text_cell(row.reason);
+  if (name == "path") return text_cell(row.path);
+  const RunColumn* const column = find_run_column(name);
+  if (column == nullptr) {
+    const auto at = row.config.find(name);
+    return at == row.config.end() ? Cell{} : cell_of_value(at->second);
+  }
+  // A row without a summary knows its name only, from its folder.
+  if (!row.has_summary && name != "name") return {};
+  return column->of(row.summary);
+}
+
+void check_run_column(const std::string& name, const std::vector<RunRow>& rows) {
+  if (find_run_column(name) != nullptr) return;
+  std::set<std::string> keys(known_config_keys().begin(), known_config_keys().end());
+  for (const RunRow& row : rows) {
+    for (const auto& [key, value] : row.config) keys.insert(key);
+  }
+  if (keys.contains(name)) return;
+  const auto inside = keys.lower_bound(name + ".");
+  if (inside != keys.end() && inside->starts_with(name + ".")) {
+    fail(ErrorKind::kInvalid, "report",
+         cat("expected the key of one value because '", name,
+             "' is a whole block of the config, try '", *inside, "'"));
+  }
+  std::vector<std::string> known = all_columns();
+  known.insert(known.end(), keys.begin(), keys.end());
+  const std::string near = nearest_word(name, known);
+  fail(ErrorKind::kInvalid, "report",
+       cat("expected a column of the table or a key of the config, got '", name, "'",
+           near.empty() ? "" : cat("; did you mean '", near, "'?"),
+           " (columns: ", join(all_columns()), "; `convscope config keys` lists the keys)"));
+}
+
+TextTable::Column head_of(const std::string& name) {
+  const RunColumn* const column = find_run_column(name);
+  if (column == nullptr) return {name};
+  return {.name = name, .digits = column->digits, .unit = column->unit};
+}
+
+std::string run_legend(const std::vector<std::string>& columns) {
+  std::string out;
+  for (const std::string& name : columns) {
+    const RunColumn* const column = find_run_column(name);
+    if (column != nullptr && column->words[0] != '\0') {
+      out += cat("- ", name, ": ", column->words, "\n");
+    }
+  }
+  return out;
+}
+
+}  // namespace convscope

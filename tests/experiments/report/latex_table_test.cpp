@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+// latex_table_test.cpp: a table as LaTeX, and on a narrow terminal.
+#include "experiments/report/table/latex_table.h"
+
+#include <gtest/gtest.h>
+
+#include "experiments/report/table/fit_table.h"
+
+namespace convscope {
+namespace {
+
+TEST(LatexTable, has_rules_units_and_deviations) {
+  TextTable table;
+  table.columns = {{"name"},
+                   {.name = "avg_forward", .digits = 4, .unit = "s"},
+                   {.name = "acc", .digits = 0, .is_mean = true, .unit = "%"},
+                   {"n"}};
+  table.rows = {{std::string("a_b & 50%"), 0.0012345, mean_std({93, 90, 96}), std::int64_t{3}},
+                {std::string("c"), 1.5e-7, MeanStd{}, TableCell()},
+                {std::string("d"), -2.0, mean_std({-1, -2}), std::int64_t{2}}};
+  EXPECT_EQ(to_latex(table),
+            "% \\usepackage{booktabs}\n"
+            "\\begin{tabular}{lrrr}\n"
+            "\\toprule\n"
+            "name & avg\\_forward (s) & acc (\\%) & n \\\\\n"
+            "\\midrule\n"
+            "a\\_b \\& 50\\% & 0.001234 & $93.00 \\pm 3.00$ & 3 \\\\\n"
+            "c & $1.5 \\times 10^{-7}$ & -- & -- \\\\\n"
+            "d & $-2$ & $-1.50 \\pm 0.71$ & 2 \\\\\n"
+            "\\bottomrule\n"
+            "\\end{tabular}\n");
+}
+
+TEST(LatexTable, prints_every_character_as_it_is) {
+  EXPECT_EQ(latex_escaped("\\ {x} ~^ #$ <>|\n±×"),
+            "\\textbackslash{} \\{x\\} \\textasciitilde{}\\textasciicircum{} \\#\\$ "
+            "$<$$>$$|$ $\\pm$$\\times$");
+}
+
+TextTable wide() {
+  TextTable table;
+  table.columns = {{"id"}, {"device"}, {"threads"}, {"acc", 0}, {"reason"}};
+  for (const char* id : {"run-1", "run-2"}) {
+    table.rows.push_back({std::string(id), std::string("cpu"), TableCell(),
+                          id[4] == '1' ? 90.0 : 91.0, std::string(60, id[4])});
+  }
+  return table;
+}
+
+TEST(FitTable, moves_below_what_all_rows_share) {
+  const FittedTable fitted = fit_table(wide(), 200, {"reason"}, {"id", "acc"});
+  EXPECT_EQ(fitted.shared, "all rows: device cpu, threads -");
+  EXPECT_TRUE(fitted.left_out.empty());
+  ASSERT_EQ(fitted.table.columns.size(), 3u);
+  EXPECT_EQ(fitted.table.columns[1].name, "acc");
+  EXPECT_EQ(std::get<std::string>(fitted.table.rows[0][2]).size(), 60u);
+  // Of one row everything would be shared, and a column that must stay is shared nowhere.
+  TextTable one = wide();
+  one.rows.resize(1);
+  EXPECT_EQ(fit_table(one, 200, {}, {}).table.columns.size(), 5u);
+  EXPECT_EQ(fit_table(wide(), 200, {}, {"device"}).table.columns[1].name, "device");
+}
+
+TEST(FitTable, cuts_long_texts_and_then_leaves_out_the_least_important) {
+  const FittedTable cut = fit_table(wide(), 70, {"reason"}, {"id", "acc"});
+  EXPECT_TRUE(cut.left_out.empty());
+  const std::string& text = std::get<std::string>(cut.table.rows[0][2]);
+  EXPECT_TRUE(text.ends_with("…"));
+  EXPECT_EQ(shown_width(text), 40u);
+  const FittedTable narrow = fit_table(wide(), 30, {"reason", "acc"}, {"id"});
+  EXPECT_EQ(narrow.left_out, std::vector<std::string>{"reason"});
+  EXPECT_EQ(narrow.table.columns.size(), 2u);
+  EXPECT_EQ(narrow.table.rows[1].size(), 2u);
+  const FittedTable narrower = fit_table(wide(), 10, {"reason", "acc"}, {"id"});
+  EXPECT_EQ(narrower.left_out, (std::vector<std::string>{"acc", "reason"}));
+}
+
+TEST(FitTable, cuts_between_characters) {
+  TextTable table;
+  std::string text;
+  for (int i = 0; i < 50; ++i) text += "é";
+  table.columns = {{"id"}, {"note"}};
+  table.rows = {{std::string("1"), text}, {std::string("2"), std::string("a" + text)}};
+  for (const auto& row : fit_table(table, 20, {}, {}).table.rows) {
+    const std::string cut = std::get<std::string>(row[1]);
+    // Whole characters alone: a byte that continues one never stands first or last but one.
+    EXPECT_EQ((cut.size() - std::string("…").size() - (cut[0] == 'a' ? 1 : 0)) % 2, 0u) << cut;
+  }
+}
+
+}  // namespace
+}  // namespace convscope
