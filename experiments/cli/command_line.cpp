@@ -27,6 +27,11 @@ CommandOption* CommandOption::delimiter(char mark) {
   return this;
 }
 
+CommandOption* CommandOption::one_at_a_time() {
+  option_->allow_extra_args(false);
+  return this;
+}
+
 CommandOption* CommandOption::one_of(const std::vector<std::string>& words) {
   option_->check(CLI::IsMember(words).description(""));
   return this;

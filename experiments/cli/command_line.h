@@ -30,6 +30,7 @@ class CommandOption {
   CommandOption* type_name(const std::string& name);  // what the help prints for its value
   CommandOption* capture_default_str();               // the help prints its value of now
   CommandOption* delimiter(char mark);                // "a,b" is two values
+  CommandOption* one_at_a_time();  // of several values: one for each time it is named
   CommandOption* one_of(const std::vector<std::string>& words);
   CommandOption* range(std::int64_t least, std::int64_t most);
   CommandOption* positive();  // the help says so

@@ -11,6 +11,7 @@
 #include "experiments/cli/command.h"
 #include "experiments/config/build.h"
 #include "experiments/config/build_pruner.h"
+#include "experiments/run_folder/check_lines.h"
 #include "framework/io/atomic_file.h"
 #include "framework/parallel.h"
 
@@ -197,6 +198,7 @@ int bench(const Arguments& arguments) {
     if (row.execution == "planned" || row.execution == "recorded") continue;
     std::cout << name_of(row.mode) << ", batch " << row.batch << ": " << row.execution << "\n";
   }
+  for (const std::string& line : check_lines()) std::cerr << line << "\n";
   return 0;
 }
 
