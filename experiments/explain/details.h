@@ -11,11 +11,11 @@
 namespace convscope {
 
 // What the marks of layer_text() mean.
-std::string marks_text();
-std::string layer_text(const ExplainedLayer& layer);
+CONVSCOPE_API std::string marks_text();
+CONVSCOPE_API std::string layer_text(const ExplainedLayer& layer);
 
 // Of these layers, and of all steps.
-std::string explanation_json(const Explanation& explanation,
-                             const std::vector<const ExplainedLayer*>& layers);
+CONVSCOPE_API std::string explanation_json(const Explanation& explanation,
+                                           const std::vector<const ExplainedLayer*>& layers);
 
 }  // namespace convscope

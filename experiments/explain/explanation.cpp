@@ -80,10 +80,6 @@ bool ExplainedLayer::is_refused() const {
   return std::ranges::any_of(directions, &ExplainedDirection::is_refused);
 }
 
-bool Explanation::is_refused() const {
-  return std::ranges::any_of(layers, &ExplainedLayer::is_refused);
-}
-
 Explanation explain_config(const ExperimentConfig& config) {
   Network network = network_of(config);
   Explanation out{config, network.model, std::move(network.pruner), {}, {}};

@@ -51,16 +51,15 @@ struct Explanation {
   std::unique_ptr<Pruner> pruner;  // its masks are in the model
   std::vector<ExplainedLayer> layers;
   std::vector<ExplainedStep> steps;  // training, inference
-
-  bool is_refused() const;
 };
 
-Explanation explain_config(const ExperimentConfig& config);
+CONVSCOPE_API Explanation explain_config(const ExperimentConfig& config);
 
 // "accepted by a, b": those that `auto` may choose.
-std::string who_accepts(const ExplainedDirection& of);
+CONVSCOPE_API std::string who_accepts(const ExplainedDirection& of);
 
 // "forward", "forward, backward_weight"; "" when it is all that the layer is asked for.
-std::string directions_text(const ExplainedLayer& layer, const std::vector<Direction>& directions);
+CONVSCOPE_API std::string directions_text(const ExplainedLayer& layer,
+                                          const std::vector<Direction>& directions);
 
 }  // namespace convscope

@@ -146,10 +146,11 @@ std::string overview_text(const Explanation& explanation) {
   const ExperimentConfig& config = explanation.config;
   const std::size_t count = explanation.layers.size();
   if (count == 0) return "the network has no convolution\n";
-  std::string out =
-      cat(config.name, ": ", count, count == 1 ? " convolution" : " convolutions", ", batch ",
-          config.data.batch_size, ", ", config.device.str(), ", ", num_threads(),
-          num_threads() == 1 ? " thread" : " threads", ". What a training step runs:\n\n");
+  std::string out = cat(config.name, ": ", count, count == 1 ? " convolution" : " convolutions",
+                        ", batch ", config.data.batch_size, ", ", config.device.str(), ", ",
+                        num_threads(), num_threads() == 1 ? " thread" : " threads",
+                        explanation.steps[0].error.empty() ? ". What a training step runs:\n\n"
+                                                           : ". What the config chooses:\n\n");
   const Contents contents = contents_of(explanation);
   const bool mixed = contents.executions.size() > 1;
   std::vector<std::vector<std::string>> rows(

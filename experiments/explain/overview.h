@@ -10,11 +10,11 @@
 namespace convscope {
 
 // "64x32x32 -> 128 3x3 s2 p1" of a convolution's problem; another one's as it is.
-std::string short_problem(const std::string& problem);
+CONVSCOPE_API std::string short_problem(const std::string& problem);
 
-std::string overview_text(const Explanation& explanation);
+CONVSCOPE_API std::string overview_text(const Explanation& explanation);
 
 // How the steps of both modes run; with `operations` what they consist of.
-std::string steps_text(const Explanation& explanation, bool operations);
+CONVSCOPE_API std::string steps_text(const Explanation& explanation, bool operations);
 
 }  // namespace convscope

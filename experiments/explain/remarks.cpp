@@ -128,6 +128,11 @@ void fail_if_refused(const Explanation& explanation) {
   const std::vector<Remark> refusals = remarks_of(explanation, [](const ExplainedDirection& of) {
     return of.decision.error.empty() ? "" : reasons(of.decision);
   });
+  for (const ExplainedStep& step : explanation.steps) {
+    if (refusals.empty() && !step.error.empty()) {
+      fail(ErrorKind::kUnavailable, "explain", step.error);
+    }
+  }
   if (refusals.empty()) return;
   std::vector<std::string> parts;
   for (const Remark& one : refusals) {

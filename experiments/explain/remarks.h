@@ -10,10 +10,10 @@
 namespace convscope {
 
 // Lines for the table's foot; "" when there is nothing to say.
-std::string remarks_text(const Explanation& explanation);
+CONVSCOPE_API std::string remarks_text(const Explanation& explanation);
 
 // An error of kind kUnavailable when an algorithm that a training step needs refuses its problem:
 // which layers, why, and what to write.
-void fail_if_refused(const Explanation& explanation);
+CONVSCOPE_API void fail_if_refused(const Explanation& explanation);
 
 }  // namespace convscope

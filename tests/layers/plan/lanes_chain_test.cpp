@@ -198,7 +198,7 @@ TEST(LanesChain, leaves_wide_layers_and_named_algorithms_alone) {
 // Of a list the word counts that was taken: Winograd refuses kernels of 5x5.
 TEST(LanesChain, of_a_list_the_word_counts_that_was_taken) {
   const Shape input{8, 1, 28, 28};
-  const auto is_chain = [&](const std::string& policy, PlanMode mode) {
+  const auto is_chain = [&](const char* policy, PlanMode mode) {
     const auto model = lenet5(5, input, policy);
     std::string why;
     const auto plan = StepPlan::make(*model, input, mode, &why);
