@@ -66,7 +66,8 @@ std::shared_ptr<Module> plain_conv(const PlainConv& sizes, const std::string& pa
                                .groups = sizes.groups},
                     .bias = false,
                     .init = "kaiming_normal",
-                    .policy = context.conv_policy ? context.conv_policy(path) : Conv2dPolicy{}},
+                    .policy = context.conv_policy ? context.conv_policy(path) : Conv2dPolicy{},
+                    .name = path},
       context);
 }
 

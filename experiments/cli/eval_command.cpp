@@ -7,6 +7,7 @@
 
 #include "experiments/cli/command.h"
 #include "experiments/config/experiment_config.h"
+#include "experiments/run_folder/check_lines.h"
 #include "experiments/run_folder/run_folder.h"
 #include "experiments/trainer/checkpoint.h"
 #include "experiments/trainer/trainer.h"
@@ -67,6 +68,7 @@ int evaluate_target(const EvalArguments& arguments) {
                          state.step)
                  .c_str(),
              stdout);
+  for (const std::string& line : check_lines()) std::fputs((line + "\n").c_str(), stderr);
   return 0;
 }
 

@@ -10,6 +10,7 @@
 #include "experiments/cli/command.h"
 #include "experiments/cli/op_lsq.h"
 #include "experiments/cli/op_net.h"
+#include "experiments/run_folder/check_lines.h"
 #include "framework/io/npy.h"
 #include "layers/conv2d/bias_gradient.h"
 #include "layers/conv2d/conv2d.h"
@@ -66,7 +67,7 @@ Conv2dParams params_of(const OpConv2d& op) {
   return params;
 }
 
-int run(const OpConv2d& op) {
+int compute(const OpConv2d& op) {
   const bool backward = !op.out_dx.empty() || !op.out_dw.empty() || !op.out_db.empty();
   if (backward && op.dy.empty()) {
     fail_usage("op conv2d", "expected --dy because a gradient is asked for");
@@ -124,6 +125,13 @@ int run(const OpConv2d& op) {
   return 0;
 }
 
+int run(const OpConv2d& op) {
+  forget_check_results();
+  const int code = compute(op);
+  for (const std::string& line : check_lines()) std::cerr << line << "\n";
+  return code;
+}
+
 std::function<int()> declare(CommandLine& app) {
   auto op = std::make_shared<OpConv2d>();
   CommandLine* const conv = app.add_subcommand("conv2d", "convolution and its gradients");
@@ -138,7 +146,8 @@ std::function<int()> declare(CommandLine& app) {
   conv->add_option("--dilation", op->dilation, "H,W or one number")->capture_default_str();
   conv->add_option("--groups", op->groups, "independent parts of the channels")
       ->capture_default_str();
-  conv->add_option("--algorithm", op->algorithm, "auto, measure, check:<a>,<b> or a name")
+  conv->add_option("--algorithm", op->algorithm,
+                   "auto, measure, check:<a>,<b>, a name, or a list <a>,<b>,auto")
       ->capture_default_str();
   conv->add_option("--device", op->device, "cpu, cuda or cuda:<index>")->capture_default_str();
   conv->add_option("--out-y", op->out_y, "where to write the output, .npy");

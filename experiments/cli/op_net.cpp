@@ -7,6 +7,7 @@
 
 #include "experiments/cli/command.h"
 #include "experiments/config/build.h"
+#include "experiments/run_folder/check_lines.h"
 #include "framework/io/npy.h"
 #include "framework/io/safetensors.h"
 #include "framework/ops/softmax_cross_entropy.h"
@@ -107,6 +108,7 @@ int run_net(const OpNet& op) {
   }
   if (!op.out_dx.empty()) write_npy(op.out_dx, x.grad().to(Device{}));
   if (!op.out_weights.empty()) write_safetensors(op.out_weights, tensors_of(*network));
+  for (const std::string& line : check_lines()) std::cerr << line << "\n";
   return 0;
 }
 

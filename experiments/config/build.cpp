@@ -9,6 +9,8 @@
 
 #include "datasets/dataset.h"
 #include "framework/registry.h"
+#include "layers/conv2d/algorithm.h"
+#include "layers/dispatch/policy_text.h"
 
 namespace convscope {
 namespace {
@@ -38,6 +40,11 @@ void check_per_layer(const ConvConfig& conv, const std::set<std::string>& asked)
   const std::vector<std::string> known(asked.begin(), asked.end());
   for (const auto& [layer, policy] : conv.per_layer) {
     if (asked.contains(layer)) continue;
+    if (finds_itself(layer) || conv2d_algorithms(DeviceType::cpu).find(layer) != nullptr) {
+      fail(ErrorKind::kConfig, "conv.per_layer",
+           cat("expected the name of a convolution of the network, got the algorithm '", layer,
+               "'; write a list of algorithms with brackets, [a, b], or in quotes, 'a,b'"));
+    }
     const std::string near = nearest_word(layer, known);
     fail(ErrorKind::kConfig, "conv.per_layer",
          cat("expected the name of a convolution of the network, got '", layer, "'",

@@ -190,6 +190,7 @@ void assign(Node& root, std::string_view dotted_path, const Origin& origin, Node
       return;
     }
     if (here->kind == Node::Kind::null) *here = empty_map(origin);
+    if (here->kind == Node::Kind::list && can_become_map(walked)) replace_by_directions(*here);
     if (here->kind == Node::Kind::list) {
       std::size_t index = 0;
       const char* end = path[i].data() + path[i].size();

@@ -330,15 +330,31 @@ class Resolver {
     }
   }
 
-  // An algorithm that the config's device has, or a word that chooses one. Of a device that is not
-  // there nothing is known, and the run will say so.
+  // The words of "a,b" or of the list [a, b], joined by commas.
+  std::optional<std::string> read_words(const Node& node, const std::string& path) {
+    std::vector<Node> items = {node};
+    if (node.kind == Node::Kind::list) items = node.items;
+    if (items.empty()) mistakes_.add(node.origin, cat(path, ": expected text, got an empty list"));
+    OptionField word = algorithm_field();
+    word.required = node.kind == Node::Kind::list;
+    std::vector<std::string> words;
+    for (const Node& item : items) {
+      const auto value = read_value(item, word, path, mistakes_);
+      if (!value) return std::nullopt;
+      words.push_back(std::get<std::string>(*value));
+    }
+    return words.empty() ? std::nullopt : std::optional<std::string>(join(words, ","));
+  }
+
+  // Algorithms that the config's device has, or words that choose one; see policy_text.h. Of a
+  // device that is not there nothing is known, and the run will say so.
   std::optional<std::string> read_algorithm(const Node& node, const std::string& path) {
-    const auto value = read_value(node, algorithm_field(), path, mistakes_);
-    if (!value || node.kind == Node::Kind::null) return std::nullopt;
-    const std::string& word = std::get<std::string>(*value);
-    if (!status_of(config_.device.type).available) return word;
+    const std::optional<std::string> given = read_words(node, path);
+    if (!given || node.kind == Node::Kind::null) return std::nullopt;
+    std::string word = *given;
     try {
-      check_conv2d_policy(word, config_.device);
+      word = parse_policy("conv2d", word).text();
+      if (status_of(config_.device.type).available) check_conv2d_policy(word, config_.device);
     } catch (const Error& error) {
       mistakes_.add(node.origin, cat(path, ": ", sentence_of(error)));
       return std::nullopt;

@@ -341,7 +341,9 @@ const OptionField& algorithm_field() {
       .name = "algorithm",
       .type = OptionType::text,
       .default_value = std::string("auto"),
-      .doc = "of all directions: a name, auto (least estimated time), measure, check:a,b"};
+      .doc =
+          "of all directions: a name, auto (least estimated time), measure, check:a,b, or a list "
+          "a,b,auto (the first that accepts)"};
   return field;
 }
 

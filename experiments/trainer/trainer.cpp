@@ -10,6 +10,7 @@
 #include <sstream>
 #include <utility>
 
+#include "experiments/run_folder/check_lines.h"
 #include "experiments/run_folder/layer_table.h"
 #include "experiments/trainer/checkpoint.h"
 #include "experiments/trainer/compression/removal.h"
@@ -125,6 +126,7 @@ int Trainer::run() {
   const StopSignals signals;
   start_s_ = last_heartbeat_s_ = now_s();
   seconds_before_ = state_.run_s;
+  forget_check_results();
   try {
     return run_epochs();
   } catch (const std::exception& error) {
@@ -561,6 +563,10 @@ int Trainer::stop(int exit_code, const std::string& state, const std::string& re
   progress_.clear();
   state_.run_s = run_seconds();
   write_results();
+  for (const std::string& line : check_lines()) {
+    folder_.log(line);
+    progress_.line(line);
+  }
   folder_.log(cat(state == "DONE" ? "done" : "stopped", reason.empty() ? "" : ": ", reason));
   folder_.set_status({.state = state,
                       .reason = reason,

@@ -58,6 +58,7 @@ struct Conv2dOptions {
   PadMode padding_mode = PadMode::zeros;
   std::string init = "kaiming_uniform";
   Conv2dPolicy policy = {};
+  std::string name = {};  // of the layer, for errors
 };
 
 // Parameters: weight [K,C/G,R,S], bias [K].

@@ -26,11 +26,13 @@ PlanOp* only_reader(const PlanGraph& graph, const PlanOp& op) {
   return nullptr;
 }
 
-// A named algorithm runs itself.
-bool is_open(const Conv2dPolicy& policy, const char* card) {
+// A named algorithm runs itself. Of a list the word counts that was taken; directions that nobody
+// asks for do not count.
+bool is_open(const Conv2dOp& conv, const char* card) {
   return std::all_of(std::begin(kDirections), std::end(kDirections), [&](Direction direction) {
-    const std::string& word = policy.of(direction);
-    return word == "auto" || (card != nullptr && word == card);
+    const Conv2dChoice& choice = conv.choice(direction);
+    return choice.algorithm == nullptr || choice.word == "auto" ||
+           (card != nullptr && choice.word == card);
   });
 }
 
@@ -53,7 +55,7 @@ ChainLink chain_link(const PlanGraph& graph, PlanOp* op, const ChainRules& rules
     op = reader;
   }
   auto* const conv = dynamic_cast<Conv2dOp*>(op);
-  if (conv == nullptr || !conv->is_plain() || !is_open(conv->policy(), rules.card)) return {};
+  if (conv == nullptr || !conv->is_plain() || !is_open(*conv, rules.card)) return {};
   // Chains compute the gradients of a weight and its bias together.
   const ValueId bias = conv->bias();
   if (graph.training() &&

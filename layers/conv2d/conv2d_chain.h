@@ -6,7 +6,8 @@
 //   batch_lanes/cpu/lanes_chain.cpp                 samples in the vector lanes
 //   few_channel_chains/cuda/few_channel_chain_plan.cpp   one kernel for two layers
 //
-// A chain takes the place of layers whose policy is `auto`, or names the card that it is made of.
+// A chain takes the place of layers whose policy is `auto`, or names the card that it is made of,
+// in every direction that runs. Of a list of words the one counts that was taken.
 #pragma once
 
 #include <memory>

@@ -61,7 +61,8 @@ std::shared_ptr<Module> build(const Options& options, const Shape& input, LayerC
                     .bias = options.flag("bias"),
                     .padding_mode = parse_pad_mode(options.text("padding_mode")),
                     .init = options.text("init"),
-                    .policy = policy_of(options, context)},
+                    .policy = policy_of(options, context),
+                    .name = context.layer_name},
       context);
 }
 
@@ -116,7 +117,8 @@ std::vector<OptionField> fields() {
        .choices = modes},
       {.name = "algorithm",
        .type = text,
-       .doc = "auto, measure, check:<a>,<b> or a name; left out: as the block 'conv' says"},
+       .doc = "auto, measure, check:<a>,<b>, a name, or a list 'a,b,auto'; left out: as the block "
+              "'conv' says"},
       init_field(),
   };
 }
@@ -126,7 +128,7 @@ std::vector<OptionField> fields() {
 Conv2d::Conv2d(const Conv2dOptions& options, LayerContext& context)
     : options_(options),
       params_(options.params),
-      choices_(make_ref<Conv2dChoices>(options.policy)) {
+      choices_(make_ref<Conv2dChoices>(options.policy, options.name)) {
   params_.precision = context.precision;
   if (pads_itself()) params_ = without_padding(params_);
   const std::int64_t groups = options.params.groups;
@@ -174,7 +176,7 @@ Conv2dProblem Conv2d::problem(const Shape& input, DType dtype) const {
 }
 
 std::unique_ptr<HeavyUse> Conv2d::heavy_use(const Shape& input) const {
-  return heavy_use_of(problem(input), policy());
+  return heavy_use_of(problem(input), policy(), options_.name);
 }
 
 Shape Conv2d::output_shape(const Shape& input) const {

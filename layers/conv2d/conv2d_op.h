@@ -16,9 +16,8 @@ namespace convscope {
 // of the graph: parameters, or what masks and quantisers make of them.
 class CONVSCOPE_API Conv2dOp final : public PlanOp {
  public:
-  Conv2dOp(const Conv2dProblem& problem, bool has_bias, const Conv2dPolicy& policy,
-           const std::array<Conv2dChoice, 3>& choices)
-      : problem_(problem), has_bias_(has_bias), policy_(policy), choices_(choices) {}
+  Conv2dOp(const Conv2dProblem& problem, bool has_bias, const std::array<Conv2dChoice, 3>& choices)
+      : problem_(problem), has_bias_(has_bias), choices_(choices) {}
 
   std::string text() const override;
   bool absorb(const PlanGraph& graph, PlanOp& next) override;
@@ -30,7 +29,7 @@ class CONVSCOPE_API Conv2dOp final : public PlanOp {
   ValueId x() const { return inputs[0]; }
   ValueId weight() const { return inputs[1]; }
   ValueId bias() const { return has_bias_ ? inputs[2] : kNoValue; }
-  const Conv2dPolicy& policy() const { return policy_; }
+  // Without an algorithm: nobody asks for this direction.
   const Conv2dChoice& choice(Direction direction) const {
     return choices_[static_cast<std::size_t>(direction)];
   }
@@ -63,7 +62,6 @@ class CONVSCOPE_API Conv2dOp final : public PlanOp {
 
   Conv2dProblem problem_;
   bool has_bias_;
-  Conv2dPolicy policy_;
   std::array<Conv2dChoice, 3> choices_;
   std::optional<BatchNormFold> norm_;  // inference only
   std::size_t residual_at_ = 0;        // inputs[residual_at_] is added; 0: none

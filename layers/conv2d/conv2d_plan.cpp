@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // conv2d_plan.cpp: the convolution in a planned step: the chosen cards' functions with prepared
 // arguments, and what may ride on the forward.
+#include <algorithm>
+
 #include "layers/batch_norm2d/batch_norm2d_factors.h"
 #include "layers/conv2d/bias_gradient.h"
 #include "layers/conv2d/conv2d.h"
@@ -190,19 +192,17 @@ void Conv2dOp::backward(PlanBuilder& builder) {
 int Conv2d::describe(PlanGraph& graph, int x) {
   const Conv2dProblem problem = this->problem(graph.shape(x));
   if (problem.is_empty()) return graph.refuse("its batch has no samples");
+  // What rounds its factors, or compares two algorithms, does so in its own forward().
+  const auto checks = [&](Direction direction) {
+    return is_check(choices_->policy().of(direction)) &&
+           (direction == Direction::forward || graph.training());
+  };
+  if (is_half(problem.dtype) ||
+      std::any_of(std::begin(kDirections), std::end(kDirections), checks)) {
+    return describe_dynamic(graph, *this, x);
+  }
   const bool trains = graph.training() && (graph.wants_gradient(x) || weight_.requires_grad() ||
                                            (bias_.defined() && bias_.requires_grad()));
-  const WeightUse use = trains ? WeightUse::once : WeightUse::often;
-  std::array<Conv2dChoice, 3> choices;
-  bool checked = false;
-  for (const Direction direction : kDirections) {
-    if (direction != Direction::forward && !graph.training()) continue;
-    const Conv2dChoice& choice = choices_->get(problem, direction, graph.device(), use);
-    checked = checked || choice.checked_by != nullptr;
-    choices[static_cast<std::size_t>(direction)] = choice;
-  }
-  // What rounds its factors, or compares two algorithms, does so in its own forward().
-  if (is_half(problem.dtype) || checked) return describe_dynamic(graph, *this, x);
   x = transformed_input(graph, x);
   const ValueId w = transformed_weight(graph, weight_);
   if (pads_itself()) {
@@ -210,11 +210,20 @@ int Conv2d::describe(PlanGraph& graph, int x) {
                            pad2d_operation(options_.params.padding, options_.padding_mode), {x});
   }
   if (x == kNoValue || w == kNoValue) return kNoValue;
+  // Only of directions that somebody asks for: an algorithm that refuses another one is no error.
+  std::array<Conv2dChoice, 3> choices;
+  for (const Direction direction : kDirections) {
+    const bool runs =
+        direction == Direction::forward ||
+        (graph.training() && (direction != Direction::backward_data || graph.wants_gradient(x)));
+    if (!runs) continue;
+    choices[static_cast<std::size_t>(direction)] = choices_->get(
+        problem, direction, graph.device(), trains ? WeightUse::once : WeightUse::often);
+  }
   std::vector<ValueId> inputs{x, w};
   if (bias_.defined()) inputs.push_back(graph.parameter(bias_));
-  return graph.add(
-      std::make_unique<Conv2dOp>(problem, bias_.defined(), choices_->policy(), choices),
-      std::move(inputs), problem.y_shape());
+  return graph.add(std::make_unique<Conv2dOp>(problem, bias_.defined(), choices), std::move(inputs),
+                   problem.y_shape());
 }
 
 }  // namespace convscope

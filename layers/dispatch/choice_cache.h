@@ -19,8 +19,11 @@ namespace convscope {
 template <class Problem>
 class CONVSCOPE_API ChoiceCache : public RefCounted {
  public:
-  explicit ChoiceCache(AlgorithmPolicy policy) : policy_(std::move(policy)) {}
+  // `layer` is whose choices they are, for errors.
+  explicit ChoiceCache(AlgorithmPolicy policy, std::string layer = {})
+      : policy_(std::move(policy)), layer_(std::move(layer)) {}
   const AlgorithmPolicy& policy() const { return policy_; }
+  const std::string& layer() const { return layer_; }
 
   const Choice<Problem>& get(const Problem& problem, Direction direction, Device device,
                              WeightUse use) {
@@ -41,7 +44,7 @@ class CONVSCOPE_API ChoiceCache : public RefCounted {
     }
     Choice<Problem>& choice = entries_[last_].choices[static_cast<std::size_t>(direction)];
     if (choice.algorithm == nullptr) {
-      choice = select_algorithm(policy_.of(direction), problem, direction, device, use);
+      choice = select_algorithm(policy_.of(direction), problem, direction, device, use, layer_);
     }
     return choice;
   }
@@ -59,6 +62,7 @@ class CONVSCOPE_API ChoiceCache : public RefCounted {
     std::array<Choice<Problem>, 3> choices;  // by direction; algorithm null: not selected yet
   };
   AlgorithmPolicy policy_;
+  std::string layer_;
   std::vector<Entry> entries_;
   std::size_t last_ = 0;  // where the last answer was
 };

@@ -62,6 +62,12 @@ Operands over_magnitudes(const Operands& operands, Tensor& residual) {
 
 void compare_outputs(const Comparison& comparison, const Operands& first, const Operands& second,
                      const Operands& sizes) {
+  CheckResult result{.layer = comparison.layer,
+                     .direction = comparison.direction,
+                     .first = comparison.first_name,
+                     .second = comparison.second_name,
+                     .calls = 1,
+                     .worst = {}};
   for (std::size_t output = 0; output < first.out.size(); ++output) {
     if (!first.out[output].defined()) continue;
     const Tensor a = first.out[output].values.to(Device{});
@@ -72,17 +78,25 @@ void compare_outputs(const Comparison& comparison, const Operands& first, const 
       largest = std::max(largest, std::abs(size.at(i)));
     }
     const double step = is_floating(a.dtype()) ? 0 : 1;
-    const double bound = comparison.relative_bound * largest + step;
+    Difference found{.bound = comparison.relative_bound * largest + step};
     for (std::int64_t i = 0; i < a.numel(); ++i) {
       // A NaN or infinity in one must be one in the other; the bound is no help there.
       if (!std::isfinite(a.at(i)) && !std::isfinite(b.at(i))) continue;
-      if (std::abs(a.at(i) - b.at(i)) <= bound) continue;
+      const double difference = std::abs(a.at(i) - b.at(i));
+      if (difference <= found.bound) {
+        found.difference = std::max(found.difference, difference);
+        found.value = std::max(found.value, std::abs(a.at(i)));
+        continue;
+      }
       fail(ErrorKind::kRun, comparison.operation,
-           cat("expected '", comparison.first_name, "' and '", comparison.second_name,
-               "' to agree within ", bound, " in ", name_of(comparison.direction), " of ",
-               comparison.problem, ", got ", a.at(i), " and ", b.at(i), " at element ", i));
+           cat(comparison.layer.empty() ? "" : cat("layer ", comparison.layer, ": "), "expected '",
+               comparison.first_name, "' and '", comparison.second_name, "' to agree within ",
+               found.bound, " in ", name_of(comparison.direction), " of ", comparison.problem,
+               ", got ", a.at(i), " and ", b.at(i), " at element ", i));
     }
+    result.worst.take_worse(found);
   }
+  note_check(result);
 }
 
 }  // namespace convscope

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // execute.h: runs a chosen algorithm; with `checked_by` runs the second one too and fails, with
-// kind kRun, when the two differ by more than their error bounds together.
+// kind kRun, when the two differ by more than their error bounds together. What was compared is
+// noted (check_results.h).
 #pragma once
 
 #include <string>
 
+#include "layers/dispatch/check_results.h"
 #include "layers/dispatch/run.h"
 #include "layers/dispatch/select.h"
 
@@ -19,8 +21,10 @@ CONVSCOPE_API bool has_magnitudes(const Operands& operands);
 CONVSCOPE_API Operands over_magnitudes(const Operands& operands, Tensor& residual);
 
 // |first - second| <= relative_bound max(sizes) for each output, plus one step of an integer type.
+// Of several outputs the one is noted that came nearest to its bound.
 struct Comparison {
   const char* operation;
+  std::string layer;
   const char* first_name;
   const char* second_name;
   Direction direction;
@@ -46,6 +50,7 @@ void execute(const Choice<Problem>& choice, const Problem& problem, Direction di
   if (sums) run_card(card, problem, direction, sizes);
   const double growth = card.error_growth + choice.checked_by->error_growth;
   compare_outputs({.operation = HeavyLayer<Problem>::kOperation,
+                   .layer = choice.layer,
                    .first_name = card.name,
                    .second_name = choice.checked_by->name,
                    .direction = direction,

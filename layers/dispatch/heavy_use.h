@@ -4,7 +4,7 @@
 // `convscope explain`, layers.csv, the benchmark of networks. A layer answers with one line:
 //
 //   std::unique_ptr<HeavyUse> heavy_use(const Shape& input) const override {
-//     return heavy_use_of(problem(input), policy());
+//     return heavy_use_of(problem(input), policy(), name);
 //   }
 #pragma once
 
@@ -30,14 +30,16 @@ class CONVSCOPE_API HeavyUse {
   virtual const AlgorithmPolicy& policy() const = 0;
   // The names that the policy stands for; "measure" may time them.
   virtual ChosenNames choose(Direction direction, Device device, WeightUse use) const = 0;
+  // For tables: nothing is run, and a refusal is no error.
   virtual std::vector<Verdict> explain(Direction direction, Device device) const = 0;
+  virtual Decision decision(Direction direction, Device device) const = 0;
 };
 
 template <class Problem>
 class HeavyUseOf final : public HeavyUse {
  public:
-  HeavyUseOf(const Problem& problem, const AlgorithmPolicy& policy)
-      : problem_(problem), policy_(policy) {}
+  HeavyUseOf(const Problem& problem, const AlgorithmPolicy& policy, const std::string& layer)
+      : problem_(problem), policy_(policy), layer_(layer) {}
 
   const char* operation() const override { return HeavyLayer<Problem>::kOperation; }
   std::string problem() const override { return problem_.text(); }
@@ -46,22 +48,28 @@ class HeavyUseOf final : public HeavyUse {
   const AlgorithmPolicy& policy() const override { return policy_; }
   ChosenNames choose(Direction direction, Device device, WeightUse use) const override {
     const Choice<Problem> choice =
-        select_algorithm(policy_.of(direction), problem_, direction, device, use);
+        select_algorithm(policy_.of(direction), problem_, direction, device, use, layer_);
     return {choice.algorithm->name,
             choice.checked_by == nullptr ? std::string() : choice.checked_by->name};
   }
   std::vector<Verdict> explain(Direction direction, Device device) const override {
     return convscope::explain(policy_.of(direction), problem_, direction, device);
   }
+  Decision decision(Direction direction, Device device) const override {
+    return decide_unrun<Problem>(policy_.of(direction),
+                                 question_of(problem_, direction, device, WeightUse::once, layer_));
+  }
 
  private:
   Problem problem_;
   AlgorithmPolicy policy_;
+  std::string layer_;
 };
 
 template <class Problem>
-std::unique_ptr<HeavyUse> heavy_use_of(const Problem& problem, const AlgorithmPolicy& policy) {
-  return std::make_unique<HeavyUseOf<Problem>>(problem, policy);
+std::unique_ptr<HeavyUse> heavy_use_of(const Problem& problem, const AlgorithmPolicy& policy,
+                                       const std::string& layer = {}) {
+  return std::make_unique<HeavyUseOf<Problem>>(problem, policy, layer);
 }
 
 }  // namespace convscope

@@ -9,7 +9,8 @@
 namespace convscope {
 
 // Each entry: an algorithm's name, "auto" (lowest estimated time), "measure" (fastest when timed,
-// remembered on disk) or "check:a,b" (run both, compare, return a's result).
+// remembered on disk), a list of such words "a,b,auto" (the first that accepts the problem) or
+// "check:a,b" (run both, compare, return a's result). See policy_text.h.
 struct AlgorithmPolicy {
   std::string forward = "auto";
   std::string backward_data = "auto";

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// select.cpp: from a policy's word ("auto", "measure", "check:a,b" or a name) to an algorithm.
+// select.cpp: from a policy ("auto", "measure", a name, a list, "check:a,b") to an algorithm.
 #include "layers/dispatch/select.h"
 
 #include <algorithm>
@@ -8,19 +8,6 @@
 
 namespace convscope {
 namespace {
-
-constexpr std::string_view kCheckPrefix = "check:";
-
-// The two names of "check:a,b".
-ChosenNames parse_check(const char* operation, const std::string& policy) {
-  const std::string names = policy.substr(kCheckPrefix.size());
-  const std::size_t comma = names.find(',');
-  CONVSCOPE_CHECK(comma != std::string::npos && comma > 0 && comma + 1 < names.size() &&
-                      names.find(',', comma + 1) == std::string::npos,
-                  operation, "expected two algorithms like 'check:im2col_gemm,reference', got '",
-                  policy, "'");
-  return {names.substr(0, comma), names.substr(comma + 1)};
-}
 
 void check_name(const char* operation, const std::string& name, Device device,
                 const std::vector<std::string>& known) {
@@ -34,26 +21,50 @@ void check_name(const char* operation, const std::string& name, Device device,
            near.empty() ? "" : cat("; did you mean '", near, "'?")));
 }
 
-[[noreturn]] void refuse(const std::string& who, const std::string& why, const Question& question) {
-  std::vector<std::string> others;
+std::vector<std::string> names_of(const Question& question, bool accepting_alone) {
+  std::vector<std::string> out;
   for (const Verdict& one : question.verdicts) {
-    if (one.accepts) others.push_back(one.algorithm);
+    if (one.accepts || !accepting_alone) out.push_back(one.algorithm);
   }
-  fail(ErrorKind::kUnavailable, question.operation,
-       cat("expected an algorithm that can compute ", name_of(question.direction), " of ",
-           question.problem, ", but '", who, "' ", why,
-           others.empty() ? "; no algorithm here accepts it"
-                          : cat("; these accept it: ", join(others))));
+  return out;
 }
 
-// `name`, when it is known and accepts the problem.
-const std::string& accepting(const std::string& name, const Question& question) {
-  std::vector<std::string> known;
-  for (const Verdict& one : question.verdicts) known.push_back(one.algorithm);
-  check_name(question.operation, name, question.device, known);
-  const Verdict& verdict = *std::ranges::find(question.verdicts, name, &Verdict::algorithm);
-  if (!verdict.accepts) refuse(name, verdict.reason, question);
-  return name;
+// Why nothing was taken, who would accept, and what to write.
+std::string sentence_of(const std::vector<Decision::Refusal>& refusals, const std::string& policy,
+                        const Question& question) {
+  std::vector<std::string> who;
+  for (const auto& [word, reason] : refusals) who.push_back(cat("'", word, "' ", reason));
+  const std::vector<std::string> others = names_of(question, /*accepting_alone=*/true);
+  const bool may_add_auto =
+      !is_check(policy) && !finds_itself(refusals.back().word) && !candidates_of(question).empty();
+  return cat(
+      question.layer.empty() ? "" : cat("layer ", question.layer, ": "),
+      "expected an algorithm that can compute ", name_of(question.direction), " of ",
+      question.problem, ", but ", join(who, " and "),
+      others.empty() ? "; no algorithm here accepts it" : cat("; these accept it: ", join(others)),
+      may_add_auto ? cat("; '", policy, ",auto' takes one of them") : "");
+}
+
+// Names that nobody has are mistakes, wherever they stand in a list.
+void check_words(const char* operation, const PolicyText& policy, Device device,
+                 const std::vector<std::string>& known) {
+  for (const std::string& word : policy.words) {
+    if (policy.is_check || !finds_itself(word)) check_name(operation, word, device, known);
+  }
+}
+
+// Why a word of a policy leads to nothing; "": it leads to `name`.
+std::string refusal_of(const std::string& word, bool is_name, const Question& question,
+                       std::string& name) {
+  if (!is_name && finds_itself(word)) {
+    const std::vector<std::string> candidates = candidates_of(question);
+    if (candidates.empty()) return "found none among those that it may choose";
+    name = candidates.front();
+    return "";
+  }
+  name = word;
+  const Verdict& verdict = *std::ranges::find(question.verdicts, word, &Verdict::algorithm);
+  return verdict.accepts ? "" : verdict.reason;
 }
 
 }  // namespace
@@ -73,23 +84,46 @@ std::vector<std::string> candidates_of(const Question& question) {
   return names;
 }
 
-ChosenNames chosen_names(const std::string& policy, const Question& question) {
-  if (policy == "auto" || policy == "measure") {
-    const std::vector<std::string> candidates = candidates_of(question);
-    if (candidates.empty()) refuse("auto", "found none among those that it may choose", question);
-    return {candidates.front(), ""};
+Decision decide(const std::string& policy, const Question& question) {
+  const PolicyText text = parse_policy(question.operation, policy);
+  check_words(question.operation, text, question.device, names_of(question, false));
+  Decision out;
+  std::vector<std::string> taken;
+  for (const std::string& word : text.words) {
+    std::string name;
+    const std::string reason = refusal_of(word, text.is_check, question, name);
+    if (!reason.empty()) {
+      out.refusals.push_back({word, reason});
+      continue;
+    }
+    taken.push_back(name);
+    if (text.is_check) continue;
+    out.word = word;
+    out.names.first = name;
+    return out;
   }
-  if (policy.starts_with(kCheckPrefix)) {
-    const ChosenNames names = parse_check(question.operation, policy);
-    return {accepting(names.first, question), accepting(names.second, question)};
+  if (text.is_check && out.refusals.empty()) {
+    out.word = text.text();
+    out.names = {taken[0], taken[1]};
+    return out;
   }
-  return {accepting(policy, question), ""};
+  out.error = sentence_of(out.refusals, text.text(), question);
+  return out;
 }
 
-std::vector<Verdict> ordered_verdicts(Question question, const std::string& chosen) {
+Decision decided(const std::string& policy, const Question& question) {
+  Decision out = decide(policy, question);
+  if (!out.error.empty()) fail(ErrorKind::kUnavailable, question.operation, out.error);
+  return out;
+}
+
+std::vector<Verdict> ordered_verdicts(Question question, const Decision& decision) {
   std::vector<Verdict> out = std::move(question.verdicts);
   for (Verdict& one : out) {
-    one.chosen = one.algorithm == chosen;
+    one.chosen = one.algorithm == decision.names.first;
+    one.checks = one.algorithm == decision.names.second;
+    one.refused =
+        std::ranges::count(decision.refusals, one.algorithm, &Decision::Refusal::word) > 0;
     if (one.accepts && !one.auto_ok) {
       one.reason = "accepts it, but auto chooses it only when alone";
     }
@@ -103,14 +137,7 @@ std::vector<Verdict> ordered_verdicts(Question question, const std::string& chos
 
 void check_policy(const char* operation, const std::string& policy, Device device,
                   const std::vector<std::string>& names) {
-  if (policy == "auto" || policy == "measure") return;
-  if (policy.starts_with(kCheckPrefix)) {
-    const ChosenNames two = parse_check(operation, policy);
-    check_name(operation, two.first, device, names);
-    check_name(operation, two.second, device, names);
-    return;
-  }
-  check_name(operation, policy, device, names);
+  check_words(operation, parse_policy(operation, policy), device, names);
 }
 
 }  // namespace convscope

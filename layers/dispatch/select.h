@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// select.h: from a policy's word ("auto", "measure", "check:a,b" or a name) to an algorithm.
+// select.h: from a policy ("auto", "measure", a name, a list, "check:a,b") to an algorithm.
 //
 // auto      the algorithm with the lowest estimated time among those that accept the problem.
 // measure   the fastest of them when timed; remembered on disk (measure.h).
 // check:a,b run a and b, compare within their error bounds, return a's result.
 // <name>    that one. An unknown name, or one that refuses the problem, is an error of kind
 //           kUnavailable that says why, and who would accept.
+// a,b,auto  the first of these words that accepts the problem. When none does, the error says why
+//           each of them refuses.
 //
 // The templates ask the cards; select.cpp decides, without their types.
 #pragma once
@@ -16,6 +18,7 @@
 
 #include "layers/dispatch/measure.h"
 #include "layers/dispatch/policy.h"
+#include "layers/dispatch/policy_text.h"
 
 namespace convscope {
 
@@ -23,6 +26,8 @@ template <class Problem>
 struct Choice {
   const Card<Problem>* algorithm = nullptr;
   const Card<Problem>* checked_by = nullptr;  // not null: run this one too and compare
+  std::string word = {};   // of the policy: "auto", or what else led to the algorithm
+  std::string layer = {};  // that asks; "": nobody
 };
 
 // One line of `convscope explain`.
@@ -35,7 +40,9 @@ struct Verdict {
   std::size_t workspace_bytes = 0;
   std::size_t prepared_bytes = 0;
   bool auto_ok = true;
-  bool chosen = false;  // by the policy
+  bool chosen = false;   // by the policy
+  bool checks = false;   // runs beside the chosen one, which is compared with it
+  bool refused = false;  // the policy names it, and it does not accept
 };
 
 // What every card of a device says of one problem in one direction; sorted by name. Without samples
@@ -46,13 +53,14 @@ struct Question {
   Direction direction;
   Device device;
   WeightUse use;
+  std::string layer;  // that asks, for errors; "": nobody
   std::vector<Verdict> verdicts;
 };
 
 template <class Problem>
 Question question_of(const Problem& problem, Direction direction, Device device,
-                     WeightUse use = WeightUse::once) {
-  Question out{HeavyLayer<Problem>::kOperation, problem.text(), direction, device, use, {}};
+                     WeightUse use = WeightUse::once, const std::string& layer = {}) {
+  Question out{HeavyLayer<Problem>::kOperation, problem.text(), direction, device, use, layer, {}};
   for (const auto& [name, card] : HeavyLayer<Problem>::algorithms(device.type).entries()) {
     const Support support = support_of(card, problem, direction);
     Verdict verdict{.algorithm = name,
@@ -74,15 +82,33 @@ Question question_of(const Problem& problem, Direction direction, Device device,
 // when there is no other.
 CONVSCOPE_API std::vector<std::string> candidates_of(const Question& question);
 
-// The names that a policy stands for. `second` is that of check:a,b, or "". The policy "measure"
-// gives what `auto` would choose. Errors as above.
+// The names that a policy stands for. `second` is that of check:a,b, or "".
 struct ChosenNames {
   std::string first, second;
 };
-CONVSCOPE_API ChosenNames chosen_names(const std::string& policy, const Question& question);
 
-// The verdicts with `chosen` set: those that accept, by estimated time, then those that refuse.
-CONVSCOPE_API std::vector<Verdict> ordered_verdicts(Question question, const std::string& chosen);
+// What a policy comes to. "measure" gives what `auto` would choose.
+struct Decision {
+  struct Refusal {
+    std::string word, reason;
+  };
+  std::string word;               // that was taken, of a list one of its words
+  ChosenNames names;              // empty when nothing was taken
+  std::vector<Refusal> refusals;  // of the words that stand before it; of all when none was taken
+  std::string error;              // the sentence for it; "": something was taken
+};
+// An error only when the policy is no policy, or names what is not there.
+CONVSCOPE_API Decision decide(const std::string& policy, const Question& question);
+
+// The same, where a refusal is an error.
+CONVSCOPE_API Decision decided(const std::string& policy, const Question& question);
+inline ChosenNames chosen_names(const std::string& policy, const Question& question) {
+  return decided(policy, question).names;
+}
+
+// The verdicts with `chosen`, `checks` and `refused` set: those that accept, by estimated time,
+// then those that refuse.
+CONVSCOPE_API std::vector<Verdict> ordered_verdicts(Question question, const Decision& decision);
 
 // An error when `policy` is no word above, or names an algorithm that is not in `names`; needs no
 // problem, so configs can be checked early.
@@ -105,31 +131,41 @@ const Card<Problem>* measured(const Question& question) {
 template <class Problem>
 Choice<Problem> select_algorithm(const std::string& policy, const Problem& problem,
                                  Direction direction, Device device,
-                                 WeightUse use = WeightUse::once) {
+                                 WeightUse use = WeightUse::once, const std::string& layer = {}) {
   const Registry<Card<Problem>>& table = HeavyLayer<Problem>::algorithms(device.type);
-  const Question question = question_of(problem, direction, device, use);
-  const ChosenNames names = chosen_names(policy, question);
-  if (policy == "measure") {
+  const Question question = question_of(problem, direction, device, use, layer);
+  const Decision decision = decided(policy, question);
+  Choice<Problem> out{.word = decision.word, .layer = layer};
+  if (decision.word == "measure") {
     std::vector<std::string> candidates = candidates_of(question);
     if (problem.is_empty()) candidates.resize(1);  // nothing to time
-    return {&table.get(measured_fastest(
-        key_of(question), candidates, [&] { return timing_of(problem, direction, device, use); }))};
+    out.algorithm = &table.get(measured_fastest(
+        key_of(question), candidates, [&] { return timing_of(problem, direction, device, use); }));
+    return out;
   }
-  return {&table.get(names.first), names.second.empty() ? nullptr : &table.get(names.second)};
+  const auto& [first, second] = decision.names;
+  out.algorithm = &table.get(first);
+  if (!second.empty()) out.checked_by = &table.get(second);
+  return out;
 }
 
-// Every algorithm of the device: those that accept, by estimated time, then those that refuse. The
-// policy "measure" is answered from the cache or by auto's order: nothing is run.
+// What the policy comes to, for tables: "measure" is answered from the cache or by auto's order, so
+// nothing is run, and a refusal is no error.
+template <class Problem>
+Decision decide_unrun(const std::string& policy, const Question& question) {
+  Decision out = decide(policy, question);
+  if (out.word != "measure") return out;
+  if (const auto* known = measured<Problem>(question)) out.names.first = known->name;
+  return out;
+}
+
+// Every algorithm of the device: those that accept, by estimated time, then those that refuse.
 template <class Problem>
 std::vector<Verdict> explain(const std::string& policy, const Problem& problem, Direction direction,
                              Device device, WeightUse use = WeightUse::once) {
   Question question = question_of(problem, direction, device, use);
-  std::string chosen;
-  if (policy == "measure") {
-    if (const auto* known = measured<Problem>(question)) chosen = known->name;
-  }
-  if (chosen.empty()) chosen = chosen_names(policy, question).first;
-  return ordered_verdicts(std::move(question), chosen);
+  const Decision decision = decide_unrun<Problem>(policy, question);
+  return ordered_verdicts(std::move(question), decision);
 }
 
 }  // namespace convscope

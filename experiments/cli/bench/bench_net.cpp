@@ -14,6 +14,7 @@
 #include "experiments/config/build.h"
 #include "experiments/config/build_pruner.h"
 #include "experiments/config/shipped/shipped_configs.h"
+#include "experiments/run_folder/check_lines.h"
 #include "framework/io/atomic_file.h"
 #include "framework/parallel.h"
 
@@ -216,6 +217,7 @@ int bench(const Arguments& arguments) {
     if (row.execution == "planned" || row.execution == "recorded") continue;
     std::cout << name_of(row.mode) << ", batch " << row.batch << ": " << row.execution << "\n";
   }
+  for (const std::string& line : check_lines()) std::cerr << line << "\n";
   return 0;
 }
 

@@ -63,6 +63,26 @@ TEST_F(OpConv2dCommand, WritesTheResultAndAllGradients) {
   EXPECT_TRUE(testing::same_bits(read_npy(at("db.npy")), b.grad()));
 }
 
+TEST_F(OpConv2dCommand, TakesListsAndSaysWhatACheckFound) {
+  const std::vector<std::string> words = {"--groups", "2", "--out-y", at("y.npy"), "--algorithm"};
+  const auto with = [&](const char* algorithm) {
+    std::vector<std::string> out = words;
+    out.emplace_back(algorithm);
+    return out;
+  };
+  EXPECT_EQ(run(with("winograd_f4x3,im2col_gemm")), 0) << errors_;
+  EXPECT_NE(errors_.find("forward: im2col_gemm\n"), std::string::npos) << errors_;
+  EXPECT_EQ(errors_.find("check"), std::string::npos) << errors_;
+  EXPECT_EQ(run(with("check:im2col_gemm,reference")), 0) << errors_;
+  EXPECT_NE(errors_.find("check  forward: im2col_gemm against reference, largest difference "),
+            std::string::npos)
+      << errors_;
+  EXPECT_NE(errors_.find("), 1 call\n"), std::string::npos) << errors_;
+  EXPECT_EQ(run(with("winograd_f4x3,gemm_1x1")), 5);
+  EXPECT_NE(errors_.find("but 'winograd_f4x3' expects"), std::string::npos) << errors_;
+  EXPECT_NE(errors_.find(" and 'gemm_1x1' expects"), std::string::npos) << errors_;
+}
+
 TEST_F(OpConv2dCommand, AnswersMistakesWithTheirExitCodes) {
   const std::string y = at("y.npy");
   EXPECT_EQ(run({"--groups", "2"}), 2);  // no output asked for

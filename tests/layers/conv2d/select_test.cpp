@@ -95,6 +95,21 @@ TEST(Conv2dSelection, SaysWhyTheNamedAlgorithmRefusesAndWhoAccepts) {
   EXPECT_ERROR(ErrorKind::kUnavailable, "no algorithm here accepts it", chosen("auto", problem));
 }
 
+TEST(Conv2dSelection, AListTakesTheFirstThatAccepts) {
+  const Conv2dProblem wide = Conv2dProblem::parse("n=2,c=3,h=9,w=9,k=4,r=5,s=5");
+  EXPECT_EQ(chosen("winograd_f4x3,im2col_gemm"), "winograd_f4x3");
+  EXPECT_EQ(chosen("winograd_f4x3,im2col_gemm", wide), "im2col_gemm");
+  EXPECT_EQ(chosen("winograd_f4x3,auto", wide), chosen("auto", wide));
+  EXPECT_ERROR(ErrorKind::kUnavailable, "but 'winograd_f4x3' expects",
+               chosen("winograd_f4x3,gemm_1x1", wide));
+  EXPECT_ERROR(ErrorKind::kUnavailable, " and 'gemm_1x1' expects",
+               chosen("winograd_f4x3,gemm_1x1", wide));
+  EXPECT_ERROR(ErrorKind::kUnavailable, "'winograd_f4x3,gemm_1x1,auto' takes one of them",
+               chosen("winograd_f4x3,gemm_1x1", wide));
+  EXPECT_ERROR(ErrorKind::kUnavailable, "did you mean 'im2col_gemm'?",
+               check_conv2d_policy("winograd_f4x3,im2col_gem", kCpu));
+}
+
 TEST(Conv2dSelection, ADirectionThatIsNotOfferedIsRefused) {
   const Conv2dAlgorithm card = picky_card();
   EXPECT_EQ(support_of(card, kProblem, Direction::backward_data).reason,

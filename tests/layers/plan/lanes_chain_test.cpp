@@ -195,5 +195,23 @@ TEST(LanesChain, leaves_wide_layers_and_named_algorithms_alone) {
   EXPECT_EQ(plan->text().find("in the layout"), std::string::npos) << plan->text();
 }
 
+// Of a list the word counts that was taken: Winograd refuses kernels of 5x5.
+TEST(LanesChain, of_a_list_the_word_counts_that_was_taken) {
+  const Shape input{8, 1, 28, 28};
+  const auto is_chain = [&](const char* policy, PlanMode mode) {
+    const auto model = lenet5(5, input, policy);
+    std::string why;
+    const auto plan = StepPlan::make(*model, input, mode, &why);
+    EXPECT_NE(plan, nullptr) << why;
+    return plan != nullptr && plan->text().find("in the layout") != std::string::npos;
+  };
+  for (const PlanMode mode : {PlanMode::training, PlanMode::inference}) {
+    EXPECT_TRUE(is_chain("winograd_f4x3,direct_batch_lanes", mode));
+    EXPECT_FALSE(is_chain("winograd_f4x3,im2col_gemm", mode));
+    EXPECT_FALSE(is_chain("im2col_gemm,direct_batch_lanes", mode));
+    EXPECT_EQ(is_chain("winograd_f4x3,auto", mode), is_chain("auto", mode));
+  }
+}
+
 }  // namespace
 }  // namespace convscope

@@ -40,9 +40,6 @@ Conv2dAlgorithm copying_card() {
   return card;
 }
 
-// No chain may take these convolutions from their card.
-const Conv2dPolicy kForced{"copying", "copying", "copying"};
-
 // Two convolutions by one card; the second one asks for a gradient of its input.
 class Pair final : public Module {
  public:
@@ -56,8 +53,9 @@ class Pair final : public Module {
   int describe(PlanGraph& graph, int x) override {
     for (const Variable& w : {first_, second_}) {
       const Conv2dProblem problem = conv2d_problem(graph.shape(x), w.shape(), {});
-      const Conv2dChoice choice{&card_};
-      x = graph.add(std::make_unique<Conv2dOp>(problem, /*has_bias=*/false, kForced,
+      // Named, so that no chain takes these convolutions from their card.
+      const Conv2dChoice choice{.algorithm = &card_, .word = "copying"};
+      x = graph.add(std::make_unique<Conv2dOp>(problem, /*has_bias=*/false,
                                                std::array{choice, choice, choice}),
                     {x, graph.parameter(w)}, problem.y_shape());
     }

@@ -16,6 +16,7 @@
 #include "layers/layer_types.h"
 #include "layers/plan/add_op.h"
 #include "layers/sequential.h"
+#include "tests/support/expect_error.h"
 
 namespace convscope {
 namespace {
@@ -326,6 +327,33 @@ TEST(StepPlan, an_algorithm_that_is_checked_costs_its_own_layer_only) {
       EXPECT_EQ(ran.kernel, "direct");
     }
   }
+}
+
+// Nobody asks for the gradient of the images: who refuses to compute it is not asked either.
+TEST(StepPlan, selects_for_the_directions_that_run) {
+  LayerContext context;
+  context.seed = 3;
+  std::string refusing = "c1";
+  context.conv_policy = [&](const std::string& name) {
+    return Conv2dPolicy{.forward = "direct",
+                        .backward_data = name == refusing ? "gemm_1x1" : "direct",
+                        .backward_weight = "direct"};
+  };
+  const auto plan_of = [&] {
+    const auto model = build_layers(
+        ending({conv("c1", 20, 3), layer("relu", "r1"), conv("c2", 24, 3)}), kImages, context);
+    return StepPlan::make(*model, kImages, PlanMode::training, nullptr);
+  };
+  const auto plan = plan_of();
+  ASSERT_NE(plan, nullptr);
+  for (const RanKernel& ran : plan->kernels()) {
+    if (ran.layer == "c1" || ran.layer == "c2") {
+      EXPECT_EQ(ran.kernel, "direct");
+    }
+  }
+  refusing = "c2";
+  EXPECT_ERROR(ErrorKind::kUnavailable, "[conv2d] layer c2: expected an algorithm that can compute",
+               plan_of());
 }
 
 TEST(StepPlan, notices_weights_that_moved_and_another_instruction_set) {

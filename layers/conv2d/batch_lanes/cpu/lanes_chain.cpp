@@ -372,7 +372,7 @@ Estimate estimate(const PlanGraph& graph, const Conv2dOp& op) {
   Estimate out;
   for (const Direction direction : kDirections) {
     if (direction != Direction::forward && !graph.training()) continue;
-    if (direction == Direction::backward_data && !graph.wants_gradient(op.x())) continue;
+    if (op.choice(direction).algorithm == nullptr) continue;  // nobody asks for it
     out.chosen_ms += estimated_ms(*op.choice(direction).algorithm, op.problem(), direction, use);
     Cost in_lanes = card.cost(op.problem(), direction);
     in_lanes.bytes = op.problem().nominal_bytes();  // no conversion in front and behind
@@ -386,7 +386,8 @@ bool accepts(const PlanGraph& graph, const ChainLink& link) {
   const int lanes = lanes_for_batch(graph.shape(PlanGraph::input())[0]);
   if (*LanesConv::refusal(conv.problem(), lanes) != '\0') return false;
   const Estimate more = estimate(graph, conv);
-  return more.chosen_ms >= kClearly * more.lanes_ms || conv.policy().forward == kCard;
+  return more.chosen_ms >= kClearly * more.lanes_ms ||
+         conv.choice(Direction::forward).word == kCard;
 }
 
 void form_chains(PlanGraph& graph) {

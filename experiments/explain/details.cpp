@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+// details.cpp: the long answer of `convscope explain`: every algorithm of a convolution, in each
+// direction.
+#include "experiments/explain/details.h"
+
+#include <algorithm>
+
+#include "experiments/explain/text_layout.h"
+
+namespace convscope {
+namespace {
+
+constexpr double kMiB = 1024.0 * 1024.0;
+
+// A refusal counts before all else; what runs counts before what was chosen.
+const char* mark_of(const Verdict& verdict, const ExplainedDirection& of) {
+  if (verdict.refused) return "!";
+  const std::string ran = of.ran ? of.ran->kernel : "";
+  const std::string checked = " checked by ";
+  const bool runs = ran == verdict.algorithm || ran.starts_with(verdict.algorithm + checked) ||
+                    ran.ends_with(checked + verdict.algorithm);
+  return runs ? "*" : verdict.chosen || verdict.checks ? "+" : " ";
+}
+
+std::string mib(std::size_t bytes) {
+  return number_text("%.2f", static_cast<double>(bytes) / kMiB);
+}
+
+std::string name_of(const Verdict& verdict, const ExplainedDirection& of) {
+  return cat(mark_of(verdict, of), " ", verdict.algorithm);
+}
+
+std::string accepting_text(const ExplainedDirection& of) {
+  std::vector<std::vector<std::string>> rows(1, {"  algorithm", "ms", "workspace", "prepared", ""});
+  for (const Verdict& one : of.verdicts) {
+    if (!one.accepts) continue;
+    rows.push_back({name_of(one, of), number_text("%.3f", one.estimated_ms),
+                    mib(one.workspace_bytes), mib(one.prepared_bytes), one.reason});
+  }
+  return rows.size() == 1 ? "" : columns_text(rows, 4, {1, 2, 3});
+}
+
+std::string refusing_text(const ExplainedDirection& of) {
+  std::size_t width = 0;
+  for (const Verdict& one : of.verdicts) {
+    if (!one.accepts) width = std::max(width, one.algorithm.size() + 2);
+  }
+  std::string out;
+  for (const Verdict& one : of.verdicts) {
+    if (one.accepts) continue;
+    const std::string name = name_of(one, of);
+    out += cat("    ", name, std::string(width - name.size() + 2, ' '));
+    // The reason alone is broken, behind the name.
+    const std::string reason =
+        wrapped_text(cat(std::string(width + 6, ' '), "refuses: ", one.reason), width + 8);
+    out += reason.substr(width + 6);
+  }
+  return out;
+}
+
+std::string what_runs(const ExplainedLayer& layer, const ExplainedDirection& of) {
+  if (of.ran) return cat("runs ", of.ran->kernel, ", ", of.ran->execution);
+  if (!of.asked) return "not run: nobody asks for this gradient";
+  return layer.is_refused() ? "nothing runs: an algorithm refuses this layer"
+                            : "nothing runs: an algorithm refuses another layer";
+}
+
+}  // namespace
+
+std::string marks_text() {
+  return "* the training step runs it; + the config chooses it, and the step runs something else, "
+         "or nothing;\n! the config names it, and it refuses.\nMilliseconds are estimates; "
+         "workspace and "
+         "prepared weights are in MiB.\n";
+}
+
+std::string layer_text(const ExplainedLayer& layer) {
+  std::string out = cat(layer.conv.name, "  ", layer.conv.use->problem(), ", ",
+                        number_text("%.4g", layer.conv.use->nominal_flops() * 1e-6), " MFLOP\n");
+  for (const Direction direction : kDirections) {
+    const ExplainedDirection& of = layer.of(direction);
+    out += cat("  ", name_of(direction), " (", of.policy, "): ", what_runs(layer, of), "\n");
+    for (const auto& [word, reason] : of.decision.refusals) {
+      const bool taken = of.decision.error.empty();
+      out += wrapped_text(cat("    '", word, "' ", reason, "; ",
+                              taken ? cat(of.decision.word, " is taken") : who_accepts(of)),
+                          6);
+    }
+    out += accepting_text(of) + refusing_text(of);
+  }
+  return out;
+}
+
+}  // namespace convscope

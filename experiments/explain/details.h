@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+// details.h: the long answer of `convscope explain`: every algorithm of a convolution, in each
+// direction; and all that is known as JSON.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "experiments/explain/explanation.h"
+
+namespace convscope {
+
+// What the marks of layer_text() mean.
+CONVSCOPE_API std::string marks_text();
+CONVSCOPE_API std::string layer_text(const ExplainedLayer& layer);
+
+// Of these layers, and of all steps.
+CONVSCOPE_API std::string explanation_json(const Explanation& explanation,
+                                           const std::vector<const ExplainedLayer*>& layers);
+
+}  // namespace convscope

@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+// explanation.cpp: what `convscope explain` knows about a config.
+#include "experiments/explain/explanation.h"
+
+#include <algorithm>
+
+#include "experiments/config/build.h"
+#include "experiments/config/build_pruner.h"
+#include "experiments/trainer/recorded_steps.h"
+#include "quant/quantize_network.h"
+
+namespace convscope {
+namespace {
+
+struct Network {
+  std::shared_ptr<Module> model;
+  std::unique_ptr<Pruner> pruner;
+  Shape input;
+};
+
+// With the masks that the training attaches, and as it runs once the quantisers have begun.
+Network network_of(const ExperimentConfig& config) {
+  const SampleInfo sample = sample_info(config);
+  Network out{build_model(config, sample.shape, sample.classes), nullptr, {config.data.batch_size}};
+  for (const std::int64_t size : sample.shape) out.input.push_back(size);
+  // How many steps there are changes no kernel.
+  out.pruner = build_pruner(config, *out.model, nullptr, sample.shape, /*total_steps=*/1000);
+  for (const QuantizedTensor& tensor : quantized_tensors(*out.model)) tensor.quantizer->begin();
+  return out;
+}
+
+void make_step(const ExperimentConfig& config, Module& model, const Shape& input, PlanMode mode,
+               ExplainedStep& step) {
+  std::string why = "train.plan is false";
+  if (config.train.plan) {
+    step.plan = StepPlan::make(model, input, mode, &why, {}, /*to_show=*/true);
+  }
+  step.kernels = step.plan ? planned_kernels(*step.plan)
+                           : dynamic_kernels(model, input, config.device, mode, why);
+  if (!step.plan || mode != PlanMode::training || config.device.type == DeviceType::cpu) return;
+  const auto& augment = config.data.augment;
+  step.kernels.why = recording_obstacle({.scaled_loss = config.precision == ComputePrecision::f16,
+                                         .augments = augment.mirror || augment.crop_padding > 0});
+  if (step.kernels.why.empty()) step.kernels.why = step.plan->why_not_recordable();
+  if (step.kernels.why.empty()) step.kernels.now_recorded();
+}
+
+std::vector<ExplainedStep> steps_of(const ExperimentConfig& config, Module& model,
+                                    const Shape& input, bool may_refuse) {
+  std::vector<ExplainedStep> steps;
+  for (const PlanMode mode : {PlanMode::training, PlanMode::inference}) {
+    ExplainedStep step{mode == PlanMode::training ? "training" : "inference", nullptr, {}, ""};
+    try {
+      make_step(config, model, input, mode, step);
+    } catch (const Error& error) {
+      if (!may_refuse || error.kind() != ErrorKind::kUnavailable) throw;
+      step.plan.reset();
+      step.kernels = {};
+      step.error = error.what();
+    }
+    steps.push_back(std::move(step));
+  }
+  return steps;
+}
+
+// Who is asked for what, where a refused algorithm leaves no step: as with `auto` everywhere.
+StepKernels kernels_with_auto(ExperimentConfig config) {
+  config.conv = {};
+  for (LayerSpec& layer : config.model.layers) {
+    if (layer.options.has("algorithm")) layer.options.set("algorithm", std::string("auto"));
+  }
+  const Network network = network_of(config);
+  return kernels_of_step(*network.model, network.input, config.device, PlanMode::training,
+                         config.train.plan);
+}
+
+}  // namespace
+
+bool ExplainedLayer::is_refused() const {
+  return std::ranges::any_of(directions, &ExplainedDirection::is_refused);
+}
+
+Explanation explain_config(const ExperimentConfig& config) {
+  Network network = network_of(config);
+  Explanation out{config, network.model, std::move(network.pruner), {}, {}};
+  bool refuses = false;
+  for (const ConvLayer& conv : conv_layers(*network.model, network.input)) {
+    ExplainedLayer layer{conv, {}};
+    for (const Direction direction : kDirections) {
+      ExplainedDirection& of = layer.directions[static_cast<std::size_t>(direction)];
+      of.policy = conv.use->policy().of(direction);
+      of.decision = conv.use->decision(direction, config.device);
+      of.verdicts = conv.use->explain(direction, config.device);
+      refuses = refuses || !of.decision.error.empty();
+    }
+    out.layers.push_back(std::move(layer));
+  }
+  out.steps = steps_of(config, *network.model, network.input, refuses);
+  const StepKernels& training = out.steps[0].kernels;
+  const bool runs = out.steps[0].error.empty();
+  const StepKernels asked = runs ? training : kernels_with_auto(config);
+  for (ExplainedLayer& layer : out.layers) {
+    for (const Direction direction : kDirections) {
+      ExplainedDirection& of = layer.directions[static_cast<std::size_t>(direction)];
+      of.asked = asked.find(layer.conv.name, direction) != nullptr;
+      const LayerKernel* const ran = training.find(layer.conv.name, direction);
+      if (ran != nullptr) of.ran = *ran;
+    }
+  }
+  return out;
+}
+
+std::string who_accepts(const ExplainedDirection& of) {
+  std::vector<std::string> names;
+  for (const Verdict& one : of.verdicts) {
+    if (one.accepts && one.auto_ok) names.push_back(one.algorithm);
+  }
+  std::ranges::sort(names);
+  return names.empty() ? "no algorithm here accepts it" : cat("accepted by ", join(names));
+}
+
+std::string directions_text(const ExplainedLayer& layer, const std::vector<Direction>& directions) {
+  std::size_t asked = 0;
+  for (const ExplainedDirection& of : layer.directions) asked += of.asked ? 1 : 0;
+  if (directions.size() == asked) return "";
+  std::vector<std::string> names;
+  for (const Direction direction : directions) names.emplace_back(name_of(direction));
+  return join(names);
+}
+
+}  // namespace convscope

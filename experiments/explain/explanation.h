@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+// explanation.h: what `convscope explain` knows about a config: what each convolution's policy
+// comes to in each direction, what every algorithm says, and what the steps run. Nothing is run, no
+// data are read.
+#pragma once
+
+#include <array>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "experiments/config/conv_layers.h"
+#include "experiments/config/experiment_config.h"
+#include "experiments/run_folder/step_kernels.h"
+#include "sparsity/pruner.h"
+
+namespace convscope {
+
+struct ExplainedDirection {
+  std::string policy;  // as the config says it
+  Decision decision;   // what it comes to
+  std::vector<Verdict> verdicts;
+  bool asked = true;               // false: no training step computes this direction
+  std::optional<LayerKernel> ran;  // by the training step; none: nothing runs
+
+  bool is_refused() const { return asked && !decision.error.empty(); }
+};
+
+struct ExplainedLayer {
+  ConvLayer conv;
+  std::array<ExplainedDirection, 3> directions;
+
+  const ExplainedDirection& of(Direction direction) const {
+    return directions[static_cast<std::size_t>(direction)];
+  }
+  bool is_refused() const;
+};
+
+// How a step of the network runs, in one mode.
+struct ExplainedStep {
+  const char* mode;
+  std::unique_ptr<StepPlan> plan;  // null: kernels.why says why
+  StepKernels kernels;
+  std::string error;  // an algorithm refuses, so there is no step; "": it runs
+};
+
+struct Explanation {
+  ExperimentConfig config;
+  std::shared_ptr<Module> model;
+  std::unique_ptr<Pruner> pruner;  // its masks are in the model
+  std::vector<ExplainedLayer> layers;
+  std::vector<ExplainedStep> steps;  // training, inference
+};
+
+CONVSCOPE_API Explanation explain_config(const ExperimentConfig& config);
+
+// "accepted by a, b": those that `auto` may choose.
+CONVSCOPE_API std::string who_accepts(const ExplainedDirection& of);
+
+// "forward", "forward, backward_weight"; "" when it is all that the layer is asked for.
+CONVSCOPE_API std::string directions_text(const ExplainedLayer& layer,
+                                          const std::vector<Direction>& directions);
+
+}  // namespace convscope

@@ -1,0 +1,199 @@
+// SPDX-License-Identifier: Apache-2.0
+// overview.cpp: the short answer of `convscope explain`: a line for each convolution, and how the
+// steps run.
+#include "experiments/explain/overview.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <sstream>
+
+#include "experiments/explain/remarks.h"
+#include "experiments/explain/text_layout.h"
+#include "framework/parallel.h"
+
+namespace convscope {
+namespace {
+
+constexpr double kMiB = 1024.0 * 1024.0;
+const std::string kChecked = " checked by ";
+
+// "lanes_chain" of a chain of this layer alone, "lanes_chain: c1+c2", of a long one its ends;
+// "direct (checked)" of "direct checked by reference".
+std::string short_kernel(const std::string& kernel, const std::string& layer) {
+  constexpr std::size_t kMost = 24;
+  const std::size_t checked = kernel.find(kChecked);
+  if (checked != std::string::npos) return kernel.substr(0, checked) + " (checked)";
+  const std::size_t colon = kernel.find(": ");
+  if (colon == std::string::npos) return kernel;
+  const std::string layers = kernel.substr(colon + 2);
+  if (layers == layer) return kernel.substr(0, colon);
+  if (kernel.size() <= kMost) return kernel;
+  return cat(kernel.substr(0, colon + 2), layers.substr(0, layers.find('+')), "..",
+             layers.substr(layers.rfind('+') + 1));
+}
+
+std::string cell(const ExplainedDirection& of, const std::string& layer) {
+  if (!of.asked) return "-";
+  if (!of.decision.error.empty()) return "!" + of.policy;
+  if (of.ran) return short_kernel(of.ran->kernel, layer);
+  return cat("+", of.decision.names.first, of.decision.names.second.empty() ? "" : " (checked)");
+}
+
+// Of what runs in the directions that are asked for; below 0: a chain runs, or nothing.
+double estimated_ms(const ExplainedLayer& layer) {
+  double sum = 0;
+  for (const ExplainedDirection& of : layer.directions) {
+    if (!of.asked) continue;
+    if (!of.ran) return -1;
+    bool found = false;
+    for (const Verdict& one : of.verdicts) {
+      const std::string& kernel = of.ran->kernel;
+      const bool first = kernel == one.algorithm || kernel.starts_with(one.algorithm + kChecked);
+      if (!first && !kernel.ends_with(kChecked + one.algorithm)) continue;
+      found = found || first;
+      sum += one.estimated_ms;
+    }
+    if (!found) return -1;
+  }
+  return sum;
+}
+
+// What stands in the table, for its legend.
+struct Contents {
+  bool refused = false, unrun = false, unasked = false, estimates = false, no_estimate = false;
+  std::set<std::string> executions;
+};
+
+Contents contents_of(const Explanation& explanation) {
+  Contents out;
+  for (const ExplainedLayer& layer : explanation.layers) {
+    for (const ExplainedDirection& of : layer.directions) {
+      out.refused = out.refused || of.is_refused();
+      out.unasked = out.unasked || !of.asked;
+      out.unrun = out.unrun || (of.asked && !of.ran && of.decision.error.empty());
+      if (of.ran) out.executions.insert(of.ran->execution);
+    }
+    (estimated_ms(layer) < 0 ? out.no_estimate : out.estimates) = true;
+  }
+  return out;
+}
+
+std::string legend(const Contents& contents) {
+  std::string out =
+      "Of a layer: C x H x W -> K, kernel, s stride, p padding, g groups, d dilation.";
+  if (contents.unasked) out += " -: nobody asks for this gradient.";
+  if (contents.refused) out += " !: it refuses this layer.";
+  if (contents.unrun) out += " +: chosen, but a refusal elsewhere lets nothing run.";
+  if (contents.estimates) {
+    out += " ms: estimated for all directions";
+    out += contents.no_estimate ? "; of chains there is no estimate." : ".";
+  }
+  return wrapped_text(out, 0);
+}
+
+// Layers whose forward differs from the training's, by kernel.
+std::string differences(const Explanation& explanation, const ExplainedStep& step) {
+  std::vector<std::pair<std::string, std::vector<std::string>>> groups;
+  for (const ExplainedLayer& layer : explanation.layers) {
+    const LayerKernel* const kernel = step.kernels.find(layer.conv.name, Direction::forward);
+    const auto& trained = layer.of(Direction::forward).ran;
+    if (kernel == nullptr || (trained && trained->kernel == kernel->kernel)) continue;
+    const std::string shown = short_kernel(kernel->kernel, layer.conv.name);
+    const auto at = std::ranges::find(groups, shown, [](const auto& one) { return one.first; });
+    (at == groups.end() ? groups.emplace_back(shown, std::vector<std::string>()) : *at)
+        .second.push_back(layer.conv.name);
+  }
+  std::string out;
+  for (const auto& [kernel, layers] : groups) {
+    out += wrapped_text(cat("  forward by ", kernel, ": ", join(layers)), 6);
+  }
+  return out;
+}
+
+std::string operations_text(const StepPlan& plan) {
+  std::vector<std::vector<std::string>> rows;
+  for (const auto& line : plan.lines()) rows.push_back({line.layer, line.shape.str(), line.text});
+  return cat("  operations:\n", columns_text(rows, 4));
+}
+
+}  // namespace
+
+std::string short_problem(const std::string& problem) {
+  std::map<std::string, std::string> sizes;
+  std::vector<std::string> others;
+  std::istringstream words(problem);
+  for (std::string word; std::getline(words, word, ',');) {
+    const std::size_t equals = std::min(word.find('='), word.size());
+    const std::string key = word.substr(0, equals);
+    const std::string value = equals < word.size() ? word.substr(equals + 1) : "";
+    if (key.size() == 1) {
+      sizes[key] = value;
+    } else if (key == "stride" || key == "pad" || key == "dilation" || key == "groups") {
+      if (value != (key == "pad" ? "0" : "1")) others.push_back(cat(key[0], value));
+    } else {
+      others.push_back(word);
+    }
+  }
+  for (const char* key : {"c", "h", "w", "k", "r", "s"}) {
+    if (!sizes.contains(key)) return problem;
+  }
+  return cat(sizes["c"], "x", sizes["h"], "x", sizes["w"], " -> ", sizes["k"], " ", sizes["r"], "x",
+             sizes["s"], others.empty() ? "" : " ", join(others, " "));
+}
+
+std::string overview_text(const Explanation& explanation) {
+  const ExperimentConfig& config = explanation.config;
+  const std::size_t count = explanation.layers.size();
+  if (count == 0) return "the network has no convolution\n";
+  std::string out = cat(config.name, ": ", count, count == 1 ? " convolution" : " convolutions",
+                        ", batch ", config.data.batch_size, ", ", config.device.str(), ", ",
+                        num_threads(), num_threads() == 1 ? " thread" : " threads",
+                        explanation.steps[0].error.empty() ? ". What a training step runs:\n\n"
+                                                           : ". What the config chooses:\n\n");
+  const Contents contents = contents_of(explanation);
+  const bool mixed = contents.executions.size() > 1;
+  std::vector<std::vector<std::string>> rows(
+      1, {"layer", "", "forward", "backward_data", "backward_weight"});
+  if (mixed) rows[0].emplace_back("step");
+  if (contents.estimates) rows[0].emplace_back("ms");
+  for (const ExplainedLayer& layer : explanation.layers) {
+    rows.push_back({layer.conv.name, short_problem(layer.conv.use->problem())});
+    for (const ExplainedDirection& of : layer.directions)
+      rows.back().push_back(cell(of, layer.conv.name));
+    const auto& forward = layer.of(Direction::forward).ran;
+    if (mixed) rows.back().push_back(forward ? forward->execution : "-");
+    const double ms = estimated_ms(layer);
+    if (contents.estimates) rows.back().push_back(ms < 0 ? "-" : number_text("%.3f", ms));
+  }
+  out += columns_text(
+      rows, 0, contents.estimates ? std::vector{rows[0].size() - 1} : std::vector<std::size_t>());
+  return out + "\n" + legend(contents) + remarks_text(explanation);
+}
+
+std::string steps_text(const Explanation& explanation, bool operations) {
+  std::string out;
+  for (const ExplainedStep& step : explanation.steps) {
+    std::string line = cat(step.mode, ": ");
+    if (!step.error.empty()) {
+      line += "does not run, because an algorithm refuses its layer (!)";
+    } else if (!step.plan) {
+      line += cat("dynamic graph, because ", step.kernels.why);
+    } else {
+      const PlanMemory& memory = step.plan->memory();
+      line += cat(step.kernels.execution,
+                  step.kernels.why.empty() ? "" : cat(" (not recorded: ", step.kernels.why, ")"),
+                  ", ", step.plan->call_count(), " calls, ",
+                  number_text("%.2f MiB", static_cast<double>(memory.arena_bytes) / kMiB),
+                  " (at least ",
+                  number_text("%.2f", static_cast<double>(memory.lower_bound_bytes) / kMiB),
+                  " are needed), ", step.plan->conversions(), " conversions of layout");
+    }
+    out += wrapped_text(line);
+    if (std::string_view(step.mode) != "training") out += differences(explanation, step);
+    if (operations && step.plan) out += operations_text(*step.plan);
+  }
+  return out;
+}
+
+}  // namespace convscope

@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+// text_layout.h: columns and paragraphs for a terminal of 100 columns.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "framework/export.h"
+
+namespace convscope {
+
+constexpr std::size_t kTextWidth = 100;
+
+// Rows of equal length, `indent` blanks before each; the columns in `right` stand at the right.
+// They stand closer together where the text would be wider than the terminal.
+CONVSCOPE_API std::string columns_text(const std::vector<std::vector<std::string>>& rows,
+                                       std::size_t indent,
+                                       const std::vector<std::size_t>& right = {});
+
+// One paragraph, broken at blanks. The first line keeps its indent, those after it have `indent`.
+CONVSCOPE_API std::string wrapped_text(const std::string& text, std::size_t indent = 4);
+
+// "%.4g" and the like.
+CONVSCOPE_API std::string number_text(const char* format, double value);
+
+}  // namespace convscope

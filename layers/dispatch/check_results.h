@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+// check_results.h: what check:a,b has found so far in this process. execute() notes each
+// comparison; a run prints them at its end:
+//
+//   c1 forward: winograd_f4x3 against direct, largest difference 3.1e-06 of 1.2 (bound 2e-05), 469
+//   calls
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "framework/export.h"
+#include "layers/dispatch/direction.h"
+
+namespace convscope {
+
+// One comparison: of all its elements the largest difference, and the largest value beside it.
+struct Difference {
+  double difference = 0, value = 0;
+  double bound = -1;  // that the difference was compared with; below 0: nothing was compared
+
+  // The one of both that came nearer to its bound.
+  CONVSCOPE_API void take_worse(const Difference& other);
+};
+
+struct CheckResult {
+  std::string layer;  // "": nobody's
+  Direction direction = Direction::forward;
+  std::string first, second;
+  std::int64_t calls = 0;
+  Difference worst;  // the call that came nearest to its bound
+
+  CONVSCOPE_API std::string text() const;
+};
+
+// Adds a call to the result of the same layer, direction and names.
+CONVSCOPE_API void note_check(const CheckResult& call);
+// In the order in which they began.
+CONVSCOPE_API std::vector<CheckResult> check_results();
+CONVSCOPE_API void forget_check_results();
+
+}  // namespace convscope

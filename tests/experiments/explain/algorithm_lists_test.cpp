@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+// algorithm_lists_test.cpp: lists of algorithms in a config: as text and as a YAML list, for all
+// directions, one, or one layer; and the mistakes that can be made in them.
+#include <gtest/gtest.h>
+
+#include "experiments/config/build.h"
+#include "experiments/config/sweep_block.h"
+#include "tests/support/expect_error.h"
+
+namespace convscope {
+namespace {
+
+const std::string kLeNet = "data: {set: mnist, root: /nowhere}\nmodel: {type: lenet5}\n";
+
+ExperimentConfig load(const std::string& yaml, const std::vector<std::string>& overrides = {}) {
+  return parse_config_text(kLeNet + yaml, "lists.yaml", {}, overrides);
+}
+
+TEST(AlgorithmLists, AreTextOrAYamlList) {
+  for (const char* yaml :
+       {"conv: {algorithm: 'winograd_f4x3,auto'}\n", "conv: {algorithm: ' winograd_f4x3 , auto'}\n",
+        "conv:\n  algorithm: winograd_f4x3,auto\n", "conv: {algorithm: [winograd_f4x3, auto]}\n"}) {
+    EXPECT_EQ(load(yaml).conv.policy.forward, "winograd_f4x3,auto") << yaml;
+    EXPECT_EQ(load(yaml).conv.policy.backward_weight, "winograd_f4x3,auto") << yaml;
+  }
+  for (const char* word : {"conv.algorithm=fft,direct", "conv.algorithm=[fft, direct]"}) {
+    EXPECT_EQ(load("", {word}).conv.policy.backward_data, "fft,direct") << word;
+  }
+}
+
+TEST(AlgorithmLists, StandInDirectionsAndLayersToo) {
+  const std::string yaml =
+      "conv: {backward_data: [fft, direct], per_layer: {c1: [fft, auto], c2: {forward: "
+      "'gemm_1x1,measure'}}}\n";
+  const ExperimentConfig config = load(yaml);
+  EXPECT_EQ(config.conv.policy.forward, "auto");
+  EXPECT_EQ(config.conv.policy.backward_data, "fft,direct");
+  EXPECT_EQ(config.conv.of("c1").backward_weight, "fft,auto");
+  EXPECT_EQ(config.conv.of("c2").forward, "gemm_1x1,measure");
+  EXPECT_EQ(config.conv.of("c2").backward_data, "fft,direct");
+  // One direction of a list that stands for all of them.
+  const ExperimentConfig changed = load(yaml, {"conv.per_layer.c1.forward=direct"});
+  EXPECT_EQ(changed.conv.of("c1").forward, "direct");
+  EXPECT_EQ(changed.conv.of("c1").backward_weight, "fft,auto");
+  // A resolved config loads to the same.
+  const std::string written = to_yaml(config);
+  EXPECT_EQ(to_yaml(parse_config_text(written, "again.yaml")), written);
+  EXPECT_EQ(parse_config_text(written, "again.yaml").conv.of("c1").forward, "fft,auto");
+}
+
+TEST(AlgorithmLists, EachWordIsChecked) {
+  const auto mistake = [](const std::string& yaml, const std::string& part) {
+    EXPECT_ERROR(ErrorKind::kConfig, part, load(yaml));
+  };
+  mistake("conv: {algorithm: 'fft,winograd_f4x'}\n",
+          "got 'winograd_f4x'; did you mean 'winograd_f4x3'?");
+  mistake("conv: {algorithm: 'fft,winograd_f4x'}\n", "lists.yaml:3:19: error: conv.algorithm: ");
+  mistake("conv: {per_layer: {c1: [fft, dirct]}}\n",
+          "conv.per_layer.c1: expected auto, measure, check:<a>,<b> or an algorithm");
+  mistake("conv: {forward: 'auto,fft'}\n", "conv.forward: expected 'auto' at the end of the list");
+  mistake("conv: {forward: 'fft,'}\n", "expected a word at each place of the list");
+  mistake("conv: {forward: [fft, null]}\n", "conv.forward: expected text, got nothing");
+  mistake("conv: {forward: []}\n", "conv.forward: expected text, got an empty list");
+  mistake("conv: {forward: [[fft]]}\n", "conv.forward: expected text, got a list");
+}
+
+// YAML ends a value inside braces at the comma.
+TEST(AlgorithmLists, ABareListInBracesIsExplained) {
+  const ExperimentConfig config = load("conv: {per_layer: {c1: fft,auto}}\n");
+  EXPECT_ERROR(ErrorKind::kConfig,
+               "got the algorithm 'auto'; write a list of algorithms with brackets, [a, b]",
+               build_model(config, {1, 28, 28}, 10));
+}
+
+TEST(AlgorithmLists, AreValuesOfASweep) {
+  const SweepPlan sweep = parse_sweep_text(
+      kLeNet + "sweep: {grid: {conv.algorithm: ['winograd_f4x3,auto', direct]}}\n", "lists.yaml");
+  ASSERT_EQ(sweep.members.size(), 2u);
+  EXPECT_EQ(sweep.members[0].config.conv.policy.forward, "winograd_f4x3,auto");
+}
+
+}  // namespace
+}  // namespace convscope
