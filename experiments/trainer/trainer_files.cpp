@@ -5,7 +5,7 @@
 #include <cmath>
 #include <cstdio>
 
-#include "experiments/report/html_report.h"
+#include "experiments/report/html/html_report.h"
 #include "experiments/trainer/trainer.h"
 
 namespace convscope {
@@ -168,7 +168,9 @@ RunSummary Trainer::summary() const {
 
 void Trainer::write_results() {
   folder_.write("summary.json", to_json_text(summary()));
-  folder_.write("report.html", html_report(folder_.path()));
+  write_report();
 }
+
+void Trainer::write_report() { folder_.write("report.html", html_report(folder_.path())); }
 
 }  // namespace convscope

@@ -4,7 +4,7 @@
 #include <filesystem>
 
 #include "experiments/cli/cli.h"
-#include "experiments/report/html_report.h"
+#include "experiments/report/html/html_report.h"
 #include "experiments/report/plot_kind.h"
 #include "experiments/run_folder/run_search.h"
 #include "tests/experiments/report/run_folders.h"

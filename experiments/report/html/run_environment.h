@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
+// run_environment.h: what pages show of env.json.
+#pragma once
+
+#include <string>
+
+namespace convscope {
+
+struct RunEnvironment {
+  std::string cpu = {}, started = {}, version = {};
+  std::string commit = {};  // of the program
+  std::string project =
+      {};           // the user's own folder: "main 1a2b3c4d5e, with changes"; "" for no git
+  double load = 0;  // of the machine when the run began: processes that want a core
+};
+// Empty fields for what env.json does not say.
+RunEnvironment read_run_environment(const std::string& run_folder);
+
+}  // namespace convscope
