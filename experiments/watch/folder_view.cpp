@@ -20,6 +20,9 @@ namespace {
 
 using nlohmann::json;
 
+constexpr int kStateColumns = 12;  // "INTERRUPTED" and a space
+constexpr int kNumberColumns = 32;
+
 // Between two members nothing runs, but the sweep does.
 bool sweep_is_going(const std::string& folder) {
   const json state = json::parse(file_text(folder + "/sweep.state.json"), nullptr,
@@ -37,15 +40,20 @@ std::string short_path(const std::string& path, const std::string& root) {
 
 std::string row_text(const RunView& run, const std::string& root, int columns) {
   std::string numbers = fmt::format("{:>3}", run.epoch);
-  numbers += run.epochs > 0 ? fmt::format("/{:<4}", run.epochs) : "     ";
+  numbers += run.epochs > 0 ? fmt::format("/{:<3}", run.epochs) : "    ";
   numbers += std::isfinite(run.loss) ? fmt::format("{:>8.4f}", run.loss) : "       -";
   numbers += run.test_accuracy.empty() ? "       -"
                                        : fmt::format("{:>8.2f}", run.test_accuracy.back().second);
   numbers += run.is_going() && std::isfinite(run.seconds_left)
                  ? fmt::format("{:>9}", duration_text(run.seconds_left))
                  : "        -";
-  const int room = std::max(8, columns - 13 - columns_of(numbers));
+  const int room = std::max(8, columns - kStateColumns - 1 - columns_of(numbers));
   std::string name = short_path(run.path, root);
+  constexpr std::string_view kDate = "2026-01-01_";
+  const std::size_t id = name.rfind('/') + 1;  // 0 when there is no '/'
+  if (columns_of(name) > room && name.size() > id + kDate.size() && name[id + 10] == '_') {
+    name.erase(id, kDate.size());
+  }
   if (columns_of(name) > room) {  // the end tells runs apart
     name = "~" + name.substr(name.size() - static_cast<std::size_t>(room) + 1);
   }
@@ -106,8 +114,8 @@ std::vector<std::string> FolderReader::frame(const FrameLook& look) const {
   }
   std::vector<std::string> out = {fit_text(
       cat(path_, ": ", runs_.size(), runs_.size() == 1 ? " run" : " runs", counts), look.columns)};
-  const int room = std::max(8, look.columns - 13 - 33);
-  out.push_back(fit_text(fmt::format("{:<12} {:<{}} {:<8}{:>8}{:>8}{:>9}", "state", "run", room,
+  const int room = std::max(8, look.columns - kStateColumns - 1 - kNumberColumns);
+  out.push_back(fit_text(fmt::format("{:<12}{:<{}} {:>7}{:>8}{:>8}{:>9}", "state", "run", room,
                                      "epoch", "loss", "test %", "left"),
                          look.columns));
   for (const RunView* run : order) {
@@ -119,8 +127,9 @@ std::vector<std::string> FolderReader::frame(const FrameLook& look) const {
       }
     }
     std::string state = state_text(run->status.state, look.color);
-    state.append(12 - std::min<std::size_t>(12, run->status.state.size()), ' ');
-    out.push_back(state + " " + row_text(*run, path_, look.columns));
+    const int used = columns_of(run->status.state);
+    state.append(static_cast<std::size_t>(std::max(1, kStateColumns - used)), ' ');
+    out.push_back(state + row_text(*run, path_, look.columns));
   }
   return out;
 }

@@ -160,6 +160,11 @@ void RunReader::read_epochs() {
   }
   if (epochs.empty()) return;
   const std::size_t last = epochs.rows.size() - 1;
+  if (view_.losses.empty()) {  // epochs shorter than the steps between two lines of metrics.jsonl
+    view_.loss = epochs.number(last, "train_loss");
+    view_.train_acc = epochs.number(last, "train_acc");
+    view_.images_per_s = epochs.number(last, "images_per_s");
+  }
   const double steps = epochs.number(last, "step") / epochs.number(last, "epoch");
   if (std::isfinite(steps) && steps > 0) steps_per_epoch_ = std::llround(steps);
 }

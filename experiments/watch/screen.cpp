@@ -45,11 +45,9 @@ Screen::~Screen() {
 
 void Screen::show(const std::vector<std::string>& lines) {
   last_ = lines;
-  std::string text = "\033[H";
-  for (std::size_t i = 0; i < lines.size(); ++i) {
-    text += (i == 0 ? "" : "\r\n") + lines[i] + "\033[K";
-  }
-  text += "\033[J";
+  // Cleared first: after a letter in the last column, "clear to the end" would take that letter.
+  std::string text = "\033[H\033[J";
+  for (std::size_t i = 0; i < lines.size(); ++i) text += (i == 0 ? "" : "\n") + lines[i];
   std::fputs(text.c_str(), stdout);
   std::fflush(stdout);
 }

@@ -15,9 +15,9 @@ enum class CurveInk { braille, stars };
 // What LC_ALL, LC_CTYPE or LANG, the first that is set, says of the terminal.
 CONVSCOPE_API CurveInk ink_of_terminal();
 
-// `rows` lines of `columns` columns, the largest value in front of the first and the smallest one in
-// front of the last. Points are (x, y) with x ascending; values that are not finite are left out.
-// No line at all when nothing is left.
+// `rows` lines of `columns` columns. The largest value stands in front of the first, the smallest
+// in front of the last. Points are (x, y) with x ascending; values that are not finite are left
+// out. No line at all when nothing is left.
 CONVSCOPE_API std::vector<std::string> text_curve(
     const std::vector<std::pair<double, double>>& points, int columns, int rows, CurveInk ink);
 

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <nlohmann/json.hpp>
 
 #include "experiments/report/chart/svg_text.h"
@@ -120,25 +121,58 @@ std::vector<std::string> with(std::vector<std::string> sentences,
   return sentences;
 }
 
-// "9 runs of 3 configs, 1 of them not done"
+// The config with the largest mean, or the smallest; "" when no run has a value above 0.
+Fact extreme(const char* name, const RunSet& set, bool largest,
+             const std::function<double(const RunSummary&)>& value,
+             const std::function<std::string(double)>& text) {
+  Fact fact{.name = name, .value = ""};
+  double best = 0;
+  for (const RunGroup& group : set.groups) {
+    const Spread spread = group.of_summary(value);
+    if (!(spread.mean > 0)) continue;
+    if (best > 0 && (largest ? spread.mean <= best : spread.mean >= best)) continue;
+    best = spread.mean;
+    fact.value = text(best);
+    fact.more = name_with_count(group);
+  }
+  return fact;
+}
+
+// A sentence, and who is ahead in what.
 std::string lead_of(const RunSet& set, const std::vector<RunRow>& rows) {
   std::size_t undone = 0;
   for (const RunRow& row : rows) undone += row.state == "DONE" ? 0 : 1;
   std::string out = cat(rows.size(), rows.size() == 1 ? " run of " : " runs of ", set.groups.size(),
                         set.groups.size() == 1 ? " config" : " configs");
   if (undone > 0) out += cat("; ", undone, undone == 1 ? " is" : " are", " not done");
-  const auto one_value = [&](const char* name, std::string RunSummary::*value) {
+  std::vector<Fact> facts = {
+      extreme(
+          "Best test accuracy", set, true,
+          [](const RunSummary& s) { return s.acc.value_or(std::nan("")); },
+          [](double acc) { return percent_text(acc); }),
+      extreme(
+          "Shortest training step", set, false,
+          [](const RunSummary& s) { return s.timed_steps > 0 ? s.avg_step : std::nan(""); },
+          seconds_text),
+      extreme(
+          "Least memory of a step", set, false,
+          [](const RunSummary& s) { return s.timed_steps > 0 ? s.avg_backward_mem : std::nan(""); },
+          mib_text)};
+  // Of all runs, when they agree.
+  const auto add_common = [&](const char* name, std::string RunSummary::*value) {
     std::string first;
     for (const RunRow& row : rows) {
-      if (!row.has_summary || (!first.empty() && row.summary.*value != first)) return;
+      if (!row.has_summary) continue;
+      if (!first.empty() && row.summary.*value != first) return;
       first = row.summary.*value;
     }
-    if (!first.empty()) out += cat("; ", name, " ", first);
+    facts.push_back({.name = name, .value = first});
   };
-  one_value("data", &RunSummary::data);
-  one_value("model", &RunSummary::model);
-  one_value("device", &RunSummary::device);
-  return "<p>" + escape_markup(out) + ".</p>\n";
+  add_common("Data", &RunSummary::data);
+  add_common("Model", &RunSummary::model);
+  add_common("Execution", &RunSummary::execution);
+  add_common("Device", &RunSummary::device);
+  return "<p>" + escape_markup(out) + ".</p>\n" + html_facts(facts);
 }
 
 }  // namespace

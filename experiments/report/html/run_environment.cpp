@@ -30,13 +30,22 @@ std::string project_text(const json& project) {
   return cat(branch, branch.empty() ? "" : " ", commit, dirty ? ", with changes" : "");
 }
 
+// "2026-11-22T15:23:55Z" -> "2026-11-22 15:23:55"; another text stays as it is.
+std::string readable_time(std::string text) {
+  if (text.size() == 20 && text[10] == 'T' && text.back() == 'Z') {
+    text[10] = ' ';
+    text.pop_back();
+  }
+  return text;
+}
+
 }  // namespace
 
 RunEnvironment read_run_environment(const std::string& run_folder) {
   const json whole =
       json::parse(file_text(run_folder + "/env.json"), nullptr, /*allow_exceptions=*/false);
   RunEnvironment out{.cpu = text_in(whole, "cpu"),
-                     .started = text_in(whole, "started"),
+                     .started = readable_time(text_in(whole, "started")),
                      .version = text_in(whole, "version"),
                      .commit = short_commit(text_in(whole, "git"))};
   if (whole.is_object() && whole.contains("project")) out.project = project_text(whole["project"]);

@@ -143,7 +143,7 @@ std::string run_facts(const RunData& run) {
   const RunEnvironment environment = read_run_environment(run.path);
   std::vector<Fact> facts;
   if (run.summary) facts = facts_of_summary(*run.summary, environment);
-  facts.push_back({"Begun", environment.started, ""});
+  facts.push_back({"Begun", environment.started, "UTC"});
   facts.push_back({"Program", environment.version,
                    environment.commit.empty() ? "" : "built from " + environment.commit});
   facts.push_back({"Your project", environment.project, ""});

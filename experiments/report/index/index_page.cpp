@@ -28,11 +28,14 @@ th button:hover{color:var(--link)}th[aria-sort=ascending] button:after{content:"
 th[aria-sort=descending] button:after{content:" \25BC"}
 thead th{position:sticky;top:0;background:var(--page)}tbody th{font-weight:normal}
 tbody th small,td small{display:block;font-size:12px}
-td.long{white-space:normal;min-width:140px;max-width:280px}
+td.long div{white-space:normal;min-width:140px;max-width:300px;display:-webkit-box;
+-webkit-box-orient:vertical;-webkit-line-clamp:2;overflow:hidden}
 td small.why{white-space:normal;min-width:180px;max-width:280px}
 .spark polyline{fill:none;stroke:var(--bar);stroke-width:1.5}.spark circle{fill:var(--bar)}
 #finder{display:flex;flex-wrap:wrap;gap:6px 14px;align-items:center;margin:12px 0}
-#finder[hidden]{display:none}#search{font:inherit;padding:6px 10px;flex:0 1 440px;min-width:0;
+#finder[hidden]{display:none}
+#more{font:inherit;font-size:14px;padding:2px 10px}
+#search{font:inherit;padding:6px 10px;flex:0 1 440px;min-width:0;
 width:100%;color:inherit;background:var(--page);border:1px solid var(--soft);border-radius:5px}
 .runs{overflow:auto;max-height:calc(100vh - 40px)})";
 
@@ -43,8 +46,13 @@ std::string relative_url(const std::string& path, const std::string& page_folder
   return url_of_path(to.lexically_relative(from).generic_string());
 }
 
-std::string text_cell(const std::string& text, const char* look = "") {
-  return fmt::format("<td{}>{}</td>", look, escape_markup(text));
+std::string text_cell(const std::string& text) { return "<td>" + escape_markup(text) + "</td>"; }
+
+// Two lines of it; the whole stands under the pointer.
+std::string long_cell(const std::string& text) {
+  if (text.empty()) return "<td></td>";
+  const std::string markup = escape_markup(text);
+  return fmt::format("<td class=\"long\"><div title=\"{0}\">{0}</div></td>", markup);
 }
 
 // `shown` with the exact value for sorting; an empty cell for what was not measured.
@@ -140,10 +148,10 @@ std::vector<Column> columns() {
       {"batch_size", "batch", "", true, whole(&RunSummary::batch_size)},
       {"seed", "seed", "", true, whole(&RunSummary::seed)},
       {"settings", "settings that differ", "", false,
-       [](const IndexedRun& r) { return text_cell(settings_text(r, ", "), " class=\"long\""); }},
+       [](const IndexedRun& r) { return long_cell(settings_text(r, ", ")); }},
       {"tags", "tags", "", false, summary_text(&RunSummary::tags)},
       {"note", "note", "", false,
-       [](const IndexedRun& r) { return text_cell(r.row.summary.note, " class=\"long\""); }},
+       [](const IndexedRun& r) { return long_cell(r.row.summary.note); }},
       {"sweep", "sweep", "", false, [](const IndexedRun& r) { return text_cell(r.sweep); }},
       {"project", "your project", "", false,
        [](const IndexedRun& r) { return text_cell(r.project); }},
@@ -241,7 +249,8 @@ std::string index_page(const std::string& title, const RunIndex& index,
       "placeholder=\"lenet  model:resnet18  lr:0.05  acc&gt;98  -failed\">"
       "<span id=\"count\" role=\"status\">" +
       runs +
-      "</span><small>All words must be found. key:value looks in one column or setting, acc&gt;98 "
+      "</span><button id=\"more\" type=\"button\" hidden></button><small>All words must be found. "
+      "key:value looks in one column or setting, acc&gt;98 "
       "compares, -word must not be there. A click on a head sorts.</small></div>\n";
   Page page{.title = title,
             .lead = cat("<p>", runs, ", ", count_of(index.sweeps.size(), "sweep"), ".</p>\n")};

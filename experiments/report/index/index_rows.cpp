@@ -56,10 +56,14 @@ std::vector<double> test_accuracies(const std::string& run) {
   return out;
 }
 
+// A run whose config cannot be read makes no difference.
 void drop_shared_settings(std::vector<IndexedRun>& runs) {
   std::map<std::string, std::set<std::string>> values;
   std::map<std::string, std::size_t> counts;
+  std::size_t readable = 0;
   for (const IndexedRun& run : runs) {
+    if (run.settings.empty()) continue;
+    ++readable;
     for (const auto& [key, value] : run.settings) {
       values[key].insert(value);
       ++counts[key];
@@ -67,7 +71,7 @@ void drop_shared_settings(std::vector<IndexedRun>& runs) {
   }
   for (IndexedRun& run : runs) {
     std::erase_if(run.settings, [&](const auto& entry) {
-      return values[entry.first].size() == 1 && counts[entry.first] == runs.size();
+      return values[entry.first].size() == 1 && counts[entry.first] == readable;
     });
   }
 }

@@ -14,7 +14,11 @@ const heads = [...table.tHead.rows[0].cells], body = table.tBodies[0];
 const box = document.getElementById("search"), count = document.getElementById("count");
 const keys = heads.map(head => head.dataset.k);
 const also = {tag: "tags", run: "name", accuracy: "acc", git: "project"};
-const entries = [...body.rows].map((row, place) => {
+// More rows than these are drawn on demand: a table of a thousand takes a second to lay out.
+const most = 250;
+let all = false, terms = [];
+const more = document.getElementById("more");
+let entries = [...body.rows].map((row, place) => {
   const values = new Map(), numbers = new Map();
   [...row.cells].forEach((cell, i) => {
     values.set(keys[i], (cell.dataset.s || cell.textContent).toLowerCase());
@@ -34,38 +38,45 @@ const entries = [...body.rows].map((row, place) => {
 });
 // lenet -sgd model:resnet18 acc>98 note:"two words"
 function termsOf(query) {
-  const terms = [];
+  const found = [];
   for (const [, not, key, sign, quoted, word] of query.toLowerCase().matchAll(
       /(-?)(?:([\w.]+)([:<>]))?(?:"([^"]*)"?|(\S+))/g)) {
     const wanted = quoted ?? word;
     const name = also[key] || key;
-    terms.push(entry => {
-      let found;
-      if (!key) found = entry.text.includes(wanted);
+    found.push(entry => {
+      let fits;
+      if (!key) fits = entry.text.includes(wanted);
       else if (sign === ":") {
         const value = entry.values.get(name);
-        found = value === undefined ? !entries.some(e => e.values.has(name)) &&
+        fits = value === undefined ? !entries.some(e => e.values.has(name)) &&
           entry.text.includes(key + ":" + wanted) : value.includes(wanted);
       } else {
         const value = entry.numbers.get(name);
-        found = value !== undefined &&
+        fits = value !== undefined &&
           (sign === ">" ? value > Number(wanted) : value < Number(wanted));
       }
-      return found !== (not === "-");
+      return fits !== (not === "-");
     });
   }
-  return terms;
+  return found;
 }
-function search() {
-  const terms = termsOf(box.value);
-  let shown = 0;
+function draw() {
+  let found = 0;
   for (const entry of entries) {
     const fits = terms.every(term => term(entry));
-    if (entry.row.hidden === fits) entry.row.hidden = !fits;
-    if (fits) ++shown;
+    if (fits) ++found;
+    const hidden = !fits || (!all && found > most);
+    if (entry.row.hidden !== hidden) entry.row.hidden = hidden;
   }
-  count.textContent = shown === entries.length ? shown + (shown === 1 ? " run" : " runs")
-                                               : shown + " of " + entries.length + " runs";
+  count.textContent = (found === entries.length ? "" : found + " of ") + entries.length +
+    (entries.length === 1 ? " run" : " runs");
+  more.hidden = all || found <= most;
+  more.textContent = "The first " + most + " are shown: show all " + found;
+}
+function search() {
+  terms = termsOf(box.value);
+  all = false;
+  draw();
   try {
     history.replaceState(null, "", box.value ? "#q=" + encodeURIComponent(box.value) : "#");
   } catch (ignored) {}
@@ -84,7 +95,9 @@ function sort(column, descending) {
     return (descending ? compare(b.value, a.value) : compare(a.value, b.value)) ||
       a.entry.place - b.entry.place;
   });
-  body.append(...ordered.map(each => each.entry.row));
+  entries = ordered.map(each => each.entry);
+  body.append(...entries.map(entry => entry.row));
+  draw();
   heads.forEach((head, i) => {
     if (i === column) head.setAttribute("aria-sort", descending ? "descending" : "ascending");
     else head.removeAttribute("aria-sort");
@@ -104,6 +117,7 @@ heads.forEach((head, column) => {
 document.getElementById("finder").hidden = false;
 if (location.hash.startsWith("#q=")) box.value = decodeURIComponent(location.hash.slice(3));
 box.addEventListener("input", search);
+more.addEventListener("click", () => { all = true; draw(); });
 search();
 })();
 )JS";

@@ -31,8 +31,9 @@ class Browser:
         self.read_end, from_browser = os.pipe()
         # No sandbox: CI runs as root in a container, and the pages are our own.
         words = [program, "--headless=new", "--no-sandbox", "--disable-gpu", "--no-first-run",
-                 "--disable-dev-shm-usage", "--disable-background-networking", "--disable-extensions",
-                 "--disable-component-update", "--mute-audio", "--remote-debugging-pipe",
+                 "--disable-dev-shm-usage", "--disable-background-networking",
+                 "--disable-extensions", "--disable-component-update", "--mute-audio",
+                 "--remote-debugging-pipe",
                  f"--user-data-dir={self.profile.name}", "about:blank"]
         script = f'exec "$@" 3<&{to_browser} 4>&{from_browser}'
         self.process = subprocess.Popen(["bash", "-c", script, "bash", *words],
@@ -58,7 +59,8 @@ class Browser:
 
     def _receive(self, deadline):
         while b"\0" not in self.buffer:
-            ready, _, _ = select.select([self.read_end], [], [], max(0, deadline - time.monotonic()))
+            left = max(0, deadline - time.monotonic())
+            ready, _, _ = select.select([self.read_end], [], [], left)
             data = os.read(self.read_end, 1 << 20) if ready else b""
             if not data:
                 raise RuntimeError("chromium ended" if ready else "chromium does not answer")
@@ -152,7 +154,7 @@ class Page:
         return found
 
     def screenshot(self, clip=None, whole=False):
-        """PNG bytes of what is seen, of a rectangle {x, y, width, height} of the page, or of all."""
+        """PNG bytes of what is seen, of a rectangle {x, y, width, height}, or of the whole page."""
         extra = {"clip": dict(clip, scale=1)} if clip else {}
         data = self.call("Page.captureScreenshot", format="png",
                          captureBeyondViewport=bool(clip) or whole, **extra)["data"]

@@ -25,7 +25,8 @@ return small;
 CONTRAST = """
 const parts = text => text.match(/[\\d.]+/g).map(Number);
 const light = rgb => {
-  const [r, g, b] = rgb.map(v => v / 255).map(v => v <= .04045 ? v / 12.92 : ((v + .055) / 1.055) ** 2.4);
+  const [r, g, b] = rgb.map(v => v / 255).map(v =>
+    v <= .04045 ? v / 12.92 : ((v + .055) / 1.055) ** 2.4);
   return .2126 * r + .7152 * g + .0722 * b;
 };
 const bad = new Set();
@@ -56,10 +57,12 @@ for (const head of document.querySelectorAll("h1,h2,h3,h4")) {
 }
 for (const svg of document.querySelectorAll("svg")) {
   const title = [...svg.children].find(c => c.tagName === "title");
-  if (svg.getAttribute("role") !== "img" || !title || !title.textContent) bad.push("svg without a name");
+  const named = svg.getAttribute("role") === "img" && title && title.textContent;
+  if (!named) bad.push("svg without a name");
 }
 for (const link of document.querySelectorAll('a[href^="#"]')) {
-  if (!document.getElementById(decodeURIComponent(link.hash.slice(1)))) bad.push("link to nothing: " + link.hash);
+  const aim = document.getElementById(decodeURIComponent(link.hash.slice(1)));
+  if (!aim) bad.push("link to nothing: " + link.hash);
 }
 const ids = [...document.querySelectorAll("[id]")].map(e => e.id);
 for (const id of new Set(ids.filter((id, i) => ids.indexOf(id) !== i))) bad.push("id twice: " + id);

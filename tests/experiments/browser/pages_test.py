@@ -15,7 +15,7 @@ import urllib.parse
 
 import page_checks as checks
 import sample_runs
-from chromium import Browser, find_chromium
+from chromium import Browser, find_chromium, pixels
 
 PROGRAM, ROOT = (pathlib.Path(word).resolve() for word in sys.argv[1:3])
 PHONE, DESKTOP = 400, 1200
@@ -99,14 +99,14 @@ class Report(unittest.TestCase):
     def test_the_facts_stand_on_the_first_screen(self):
         with browser.page(run / "report.html", height=900) as page:
             seen = page.evaluate("""
-                return [...document.querySelectorAll(".state,.facts dd")].filter(e =>
-                  e.getBoundingClientRect().bottom <= innerHeight).map(e => e.textContent).join("; ");
+                return [...document.querySelectorAll(".state,.facts dd")]
+                  .filter(e => e.getBoundingClientRect().bottom <= innerHeight)
+                  .map(e => e.textContent).join("; ");
                 """)
         for text in ("DONE", "lenet5", "synthetic_digits", "cpu", "thread", "%", "ms", "images/s"):
             self.assertIn(text, seen)
 
     def test_a_dark_page_is_dark_and_so_are_its_figures(self):
-        from chromium import pixels
         with browser.page(run / "report.html", width=700, height=2400, dark=True) as page:
             page.evaluate("document.querySelector('figure').scrollIntoView()")
             picture = pixels(page.screenshot())
@@ -132,11 +132,15 @@ class Index(unittest.TestCase):
         self.assertIsNone(self.page.evaluate("window.hacked ?? null"))
         text = self.page.evaluate("document.getElementById('runs').innerText")
         self.assertIn(sample_runs.HOSTILE, text)
-        self.assertEqual(self.page.evaluate("document.querySelectorAll('#runs script,img').length"), 0)
+        elements = self.page.evaluate("document.querySelectorAll('#runs script,img').length")
+        self.assertEqual(elements, 0)
+
+    def count(self):
+        return self.page.evaluate("document.getElementById('count').textContent")
 
     def test_all_runs_are_listed_and_counted(self):
         self.assertEqual(len(self.found("")), 6)
-        self.assertEqual(self.page.evaluate("document.getElementById('count').textContent"), "6 runs")
+        self.assertEqual(self.count(), "6 runs")
 
     def test_a_word_is_searched_everywhere(self):
         self.assertEqual(len(self.found("BETA")), 1)
@@ -144,8 +148,7 @@ class Index(unittest.TestCase):
         self.assertEqual(len(self.found("beta gamma")), 0)
         self.assertEqual(len(self.found("-beta")), 5)
         self.found("beta")
-        self.assertEqual(self.page.evaluate("document.getElementById('count').textContent"),
-                         "1 of 6 runs")
+        self.assertEqual(self.count(), "1 of 6 runs")
 
     def test_a_key_is_searched_in_its_column_or_setting(self):
         for query, count in (("state:failed", 1), ("tag:first", 4), ("lr:0.02", 1),
@@ -159,7 +162,8 @@ class Index(unittest.TestCase):
         return self.page.evaluate(f"""
             const at = [...document.querySelectorAll("#runs thead th")].findIndex(h =>
               h.dataset.k === "{key}");
-            return [...document.querySelectorAll("#runs tbody tr")].map(r => r.cells[at].textContent);
+            return [...document.querySelectorAll("#runs tbody tr")].map(r =>
+              r.cells[at].textContent);
             """)
 
     def click(self, key):
@@ -171,14 +175,30 @@ class Index(unittest.TestCase):
         self.assertEqual(self.column("acc"), expected + ["", ""])
         self.click("acc")
         self.assertEqual(self.column("acc"), expected[::-1] + ["", ""])
-        self.assertEqual(self.page.evaluate(
-            "document.querySelector('#runs th[data-k=acc]').getAttribute('aria-sort')"), "ascending")
+        self.assertEqual(
+            self.page.evaluate("document.querySelector('th[data-k=acc]').ariaSort"), "ascending")
 
     def test_a_click_sorts_words(self):
         self.click("name")
         names = [name.lower() for name in self.column("name")]
         self.assertLess(names.index(next(n for n in names if "alpha" in n)),
                         names.index(next(n for n in names if "gamma" in n)))
+
+    def test_of_many_runs_the_first_are_drawn_and_the_others_on_demand(self):
+        text = file_of("all/index.html").read_text()
+        self.assertIn("const most = 250;", text)
+        file_of("all/few.html").write_text(text.replace("const most = 250;", "const most = 2;"))
+        self.page = browser.page(file_of("all/few.html"))
+        self.addCleanup(self.page.__exit__)
+        self.assertEqual(len(self.found("")), 2)
+        self.assertEqual(self.count(), "6 runs")
+        self.click("acc")
+        rows = self.page.evaluate(VISIBLE + ".map(r => r.innerText)")
+        self.assertTrue("100.00" in rows[0] and "98.25" in rows[1], rows)
+        self.page.evaluate("document.getElementById('more').click()")
+        self.assertEqual(len(self.page.evaluate(VISIBLE + ".map(r => r.innerText)")), 6)
+        self.assertTrue(self.page.evaluate("document.getElementById('more').hidden"))
+        self.assertEqual(len(self.found("tag:first")), 2)
 
     def test_links_lead_to_the_reports(self):
         links = self.page.evaluate(
@@ -189,25 +209,33 @@ class Index(unittest.TestCase):
             self.assertTrue(path.is_file(), link)
 
     def test_a_run_that_cannot_be_read_says_why(self):
-        row = self.page.evaluate(VISIBLE + ".map(r => r.innerText).filter(t => t.includes('broken'))")
+        rows = self.page.evaluate(VISIBLE + ".map(r => r.innerText)")
+        row = [text for text in rows if "broken" in text]
         self.assertEqual(len(row), 1)
         self.assertIn("status.json is missing", row[0])
 
     def test_each_run_with_epochs_has_its_curve(self):
-        self.assertEqual(self.page.evaluate("document.querySelectorAll('.spark polyline').length"), 4)
+        curves = self.page.evaluate("document.querySelectorAll('.spark polyline').length")
+        self.assertEqual(curves, 4)
 
     def test_without_a_script_it_is_a_plain_table(self):
         with browser.page(file_of("all/index.html"), script=False) as page:
             root = page.call("DOM.getDocument", depth=-1)["root"]["nodeId"]
-            rows = page.call("DOM.querySelectorAll", nodeId=root, selector="#runs tbody tr")["nodeIds"]
+
+            def nodes(selector):
+                return page.call("DOM.querySelectorAll", nodeId=root,
+                                 selector=selector)["nodeIds"]
+
+            def height(node):  # throws when it is not drawn
+                return page.call("DOM.getBoxModel", nodeId=node)["model"]["height"]
+
+            rows = nodes("#runs tbody tr")
             self.assertEqual(len(rows), 6)
-            for row in rows:  # throws when it is not drawn
-                self.assertGreater(page.call("DOM.getBoxModel", nodeId=row)["model"]["height"], 10)
-            finder = page.call("DOM.querySelector", nodeId=root, selector="#finder")["nodeId"]
+            for row in rows:
+                self.assertGreater(height(row), 10)
+            self.assertEqual(nodes("#runs button"), [])
             with self.assertRaises(RuntimeError):
-                page.call("DOM.getBoxModel", nodeId=finder)
-            buttons = page.call("DOM.querySelectorAll", nodeId=root, selector="#runs button")
-            self.assertEqual(buttons["nodeIds"], [])
+                height(nodes("#finder")[0])
 
 
 class TheChecksThemselves(unittest.TestCase):
@@ -241,15 +269,17 @@ class TheChecksThemselves(unittest.TestCase):
         self.assertTrue(page.complaints())
 
     def test_they_see_what_is_too_wide_or_too_small(self):
-        page = self.spoiled("<main>", '<main><div style="width:500px">.</div>', width=PHONE)
+        wide, small = '<div style="width:500px">.</div>', '<p style="font-size:9px">small</p>'
+        page = self.spoiled("<main>", "<main>" + wide, width=PHONE)
         self.assertEqual(len(checks.overflow(page, PHONE)), 1)
-        page = self.spoiled("<main>", '<main><p style="font-size:9px">small</p>', width=PHONE)
+        page = self.spoiled("<main>", "<main>" + small, width=PHONE)
         self.assertEqual(len(checks.small_letters(page)), 1)
         page = self.spoiled("min-width:1152px", "min-width:0", width=PHONE)
         self.assertGreater(len(checks.small_letters(page)), 10)
 
     def test_they_see_what_cannot_be_told_from_the_ground(self):
-        page = self.spoiled("<main>", '<main><p style="color:#888;background:#999">grey</p>')
+        grey = '<p style="color:#888;background:#999">grey</p>'
+        page = self.spoiled("<main>", "<main>" + grey)
         self.assertEqual(len(checks.weak_contrast(page)), 1)
 
     def test_they_see_what_a_reader_without_eyes_misses(self):

@@ -160,7 +160,7 @@ TEST(HtmlReport, shows_times_of_layers_with_bars_and_shares) {
   EXPECT_NE(section.find("class=\"bar b\" style=\"width:90px\""),
             std::string::npos);  // the longest
   EXPECT_NE(section.find("style=\"width:9px\""), std::string::npos);
-  EXPECT_EQ(html_report(folder).find("left out"), std::string::npos) << "timed_with is text";
+  EXPECT_EQ(html_report(folder).find("line is left out"), std::string::npos);
 }
 
 TEST(HtmlReport, shows_layers_without_times_as_they_stand) {

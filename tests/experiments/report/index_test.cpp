@@ -35,6 +35,8 @@ TEST(RunIndex, keeps_the_settings_that_differ) {
   const RunIndex index = read_run_index(root.path());
   EXPECT_EQ(index.runs[0].settings.size(), 1);
   EXPECT_EQ(index.runs[0].settings.count("optim.lr"), 1);
+  write_text(root.path() + "/c/2026-01-01_000000-s1/config.yaml", "[");
+  EXPECT_EQ(read_run_index(root.path()).runs[0].settings.size(), 1) << "an unreadable one";
 }
 
 TEST(RunIndex, plain_settings_skips_lists_of_blocks) {
