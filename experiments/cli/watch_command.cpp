@@ -18,7 +18,7 @@ namespace {
 namespace fs = std::filesystem;
 
 struct WatchArguments {
-  std::string run;
+  std::string run = "runs";
   double interval = 1;
   bool once = false;
 };
@@ -132,8 +132,8 @@ std::function<int()> declare_watch(CommandLine& app) {
   auto arguments = std::make_shared<WatchArguments>();
   app.add_option("RUN", arguments->run,
                  "a run folder, runs/<name> (its latest run), the folder of a sweep, or runs/")
-      ->required()
-      ->type_name("");
+      ->type_name("")
+      ->capture_default_str();
   app.add_option("--interval", arguments->interval, "seconds between two looks")
       ->type_name("S")
       ->capture_default_str()
@@ -152,7 +152,7 @@ std::function<int()> declare_watch(CommandLine& app) {
 }  // namespace convscope
 
 CONVSCOPE_REGISTER_COMMAND("watch", {.summary = "how far a run is, in the terminal, until it ends",
-                                     .usage = "watch RUN [--interval S] [--once]",
+                                     .usage = "watch [RUN] [--interval S] [--once]",
                                      .examples = {"watch runs/quickstart", "watch runs/ --once"},
                                      .order = 25,
                                      .declare = convscope::declare_watch})

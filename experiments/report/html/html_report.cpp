@@ -39,8 +39,7 @@ std::string summary_table(const std::string& text) {
   const json summary = json::parse(text, nullptr, false);
   if (!summary.is_object()) return "";
   std::string out =
-      "<details><summary>every value of summary.json</summary>\n"
-      "<div class=\"wide\" tabindex=\"0\"><table>\n";
+      cat("<details><summary>every value of summary.json</summary>\n", kTableBox, "<table>\n");
   for (const auto& [key, value] : summary.items()) {
     const std::string unit = value.is_number() ? unit_of(key) : "";
     out += fmt::format("<tr><th scope=\"row\">{}</th><td>{}{}</td></tr>\n", escape_markup(key),

@@ -95,7 +95,7 @@ std::string layer_section(const RunData& run) {
   for (const std::string& column : layers.columns) {
     if (std::ranges::find(kMeasured, column) == std::end(kMeasured)) shown.push_back(column);
   }
-  std::string out = "<div class=\"wide\" tabindex=\"0\"><table>\n<thead><tr>";
+  std::string out = std::string(kTableBox) + "<table>\n<thead><tr>";
   const auto head = [&](const std::string& name, const char* unit) {
     out += cat("<th scope=\"col\">", escape_markup(name), "<small>", unit, "</small></th>");
   };

@@ -50,7 +50,7 @@ std::string html_table(const HtmlTable& table) {
   for (std::size_t i = 0; i < table[0].size(); ++i) {
     is_number.push_back(i > 0 && is_column_of_numbers(table, i));
   }
-  std::string out = "<div class=\"wide\" tabindex=\"0\"><table>\n<thead><tr>";
+  std::string out = std::string(kTableBox) + "<table>\n<thead><tr>";
   for (std::size_t i = 0; i < table[0].size(); ++i) {
     const std::string unit = unit_of(table[0][i]);
     out +=

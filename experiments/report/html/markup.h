@@ -15,6 +15,9 @@ using HtmlTable = std::vector<std::vector<std::string>>;  // first row: head
 // The whole file, or "".
 std::string file_text(const std::string& path);
 
+// The box that scrolls a wide table; the keyboard reaches it.
+inline constexpr const char* kTableBox =
+    "<div class=\"wide\" tabindex=\"0\" role=\"group\" aria-label=\"Table\">";
 // In a box of its own that scrolls sideways, so that the page does not. Known columns get their
 // unit below their name.
 std::string html_table(const HtmlTable& table);

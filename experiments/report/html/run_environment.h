@@ -7,11 +7,12 @@
 namespace convscope {
 
 struct RunEnvironment {
-  std::string cpu = {}, version = {};
+  std::string cpu = {};
   std::string started = {};  // UTC: "2026-11-22 15:23:55"
-  std::string commit = {};   // of the program
-  std::string project =
-      {};           // the user's own folder: "main 1a2b3c4d5e, with changes"; "" for no git
+  std::string version = {};
+  std::string commit = {};  // of the program
+  // Of the user's own folder: "main 1a2b3c4d5e, with changes"; "" without git.
+  std::string project = {};
   double load = 0;  // of the machine when the run began: processes that want a core
 };
 // Empty fields for what env.json does not say.

@@ -10,6 +10,7 @@
 #include <functional>
 
 #include "experiments/report/chart/svg_text.h"
+#include "experiments/report/html/markup.h"
 #include "experiments/report/html/page.h"
 #include "experiments/report/html/run_facts.h"
 #include "experiments/report/index/index_script.h"
@@ -178,7 +179,8 @@ bool is_empty(const std::string& cell) {
 // Columns in which no run has a value are left out.
 std::string runs_table(const RunIndex& index, const std::string& page_folder) {
   std::string head =
-      "<div class=\"wide runs\" tabindex=\"0\"><table id=\"runs\">\n<thead><tr>"
+      "<div class=\"wide runs\" tabindex=\"0\" role=\"group\" aria-label=\"Runs\"><table "
+      "id=\"runs\">\n<thead><tr>"
       "<th scope=\"col\" data-k=\"name\">run</th>";
   std::vector<std::string> rows;
   for (const IndexedRun& run : index.runs) {
@@ -202,7 +204,8 @@ std::string runs_table(const RunIndex& index, const std::string& page_folder) {
 std::string sweeps_table(const RunIndex& index, const std::string& page_folder) {
   if (index.sweeps.empty()) return "";
   std::string out =
-      "<div class=\"wide\" tabindex=\"0\"><table>\n<thead><tr><th scope=\"col\">sweep</th>"
+      std::string(kTableBox) +
+      "<table>\n<thead><tr><th scope=\"col\">sweep</th>"
       "<th scope=\"col\">state</th><th scope=\"col\">members</th></tr></thead>\n<tbody>\n";
   for (const IndexedSweep& sweep : index.sweeps) {
     std::string members;

@@ -33,7 +33,7 @@ let entries = [...body.rows].map((row, place) => {
       if (!numbers.has(name) && value !== "" && !isNaN(value)) numbers.set(name, Number(value));
     }
   }
-  const text = [...values.values()].join("\n");
+  const text = (row.textContent + "\n" + (row.dataset.c || "")).toLowerCase();
   return {row, place, values, numbers, text};
 });
 // lenet -sgd model:resnet18 acc>98 note:"two words"

@@ -107,11 +107,14 @@ class Report(unittest.TestCase):
             self.assertIn(text, seen)
 
     def test_a_dark_page_is_dark_and_so_are_its_figures(self):
-        with browser.page(run / "report.html", width=700, height=2400, dark=True) as page:
-            page.evaluate("document.querySelector('figure').scrollIntoView()")
-            picture = pixels(page.screenshot())
+        with browser.page(run / "report.html", dark=True) as page:
+            corner = page.evaluate("""
+                const box = document.querySelector("#curves svg").getBoundingClientRect();
+                return {x: box.x + scrollX, y: box.y + scrollY};""")
+            picture = pixels(page.screenshot(clip=dict(corner, width=500, height=300)))
         bright = sum(sum(pixel) > 600 for row in picture for pixel in row)
         self.assertLess(bright, 0.1 * len(picture) * len(picture[0]))
+        self.assertGreater(bright, 100)  # letters
 
 
 VISIBLE = "return [...document.querySelectorAll('#runs tbody tr')].filter(r => !r.hidden)"
@@ -147,6 +150,7 @@ class Index(unittest.TestCase):
         self.assertEqual(len(self.found("two words")), 1)
         self.assertEqual(len(self.found("beta gamma")), 0)
         self.assertEqual(len(self.found("-beta")), 5)
+        self.assertEqual(len(self.found("not finite")), 1)  # why a run failed
         self.found("beta")
         self.assertEqual(self.count(), "1 of 6 runs")
 
