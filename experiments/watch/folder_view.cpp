@@ -112,8 +112,9 @@ std::vector<std::string> FolderReader::frame(const FrameLook& look) const {
   for (const auto& [state, count] : states) {
     counts += cat(counts.empty() ? ": " : ", ", count, " ", state);
   }
-  std::vector<std::string> out = {fit_text(
-      cat(path_, ": ", runs_.size(), runs_.size() == 1 ? " run" : " runs", counts), look.columns)};
+  std::vector<std::string> out = {
+      fit_text(cat(runs_.size(), runs_.size() == 1 ? " run in " : " runs in ", path_, counts),
+               look.columns)};
   const int room = std::max(8, look.columns - kStateColumns - 1 - kNumberColumns);
   out.push_back(fit_text(fmt::format("{:<12}{:<{}} {:>7}{:>8}{:>8}{:>9}", "state", "run", room,
                                      "epoch", "loss", "test %", "left"),

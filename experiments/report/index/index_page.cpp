@@ -29,15 +29,15 @@ th button:hover{color:var(--link)}th[aria-sort=ascending] button:after{content:"
 th[aria-sort=descending] button:after{content:" \25BC"}
 thead th{position:sticky;top:0;background:var(--page)}tbody th{font-weight:normal}
 tbody th small,td small{display:block;font-size:12px}
-td.long div{white-space:normal;min-width:140px;max-width:300px;display:-webkit-box;
+td.long div{white-space:normal;width:260px;display:-webkit-box;
 -webkit-box-orient:vertical;-webkit-line-clamp:2;overflow:hidden}
-td small.why{white-space:normal;min-width:180px;max-width:280px}
 .spark polyline{fill:none;stroke:var(--bar);stroke-width:1.5}.spark circle{fill:var(--bar)}
 #finder{display:flex;flex-wrap:wrap;gap:6px 14px;align-items:center;margin:12px 0}
 #finder[hidden]{display:none}
 #more{font:inherit;font-size:14px;padding:2px 10px}
 #search{font:inherit;padding:6px 10px;flex:0 1 440px;min-width:0;
 width:100%;color:inherit;background:var(--page);border:1px solid var(--soft);border-radius:5px}
+#search::placeholder{color:var(--soft);opacity:1}
 .runs{overflow:auto;max-height:calc(100vh - 40px)})";
 
 std::string relative_url(const std::string& path, const std::string& page_folder) {
@@ -101,12 +101,7 @@ std::string epochs_cell(const IndexedRun& run) {
 }
 
 std::string state_cell(const IndexedRun& run) {
-  std::string out =
-      fmt::format("<td data-s=\"{}\">{}", escape_markup(run.row.state), state_badge(run.row.state));
-  if (!run.row.reason.empty()) {
-    out += "<small class=\"why\">" + escape_markup(run.row.reason) + "</small>";
-  }
-  return out + "</td>";
+  return "<td>" + state_badge(run.row.state) + "</td>";
 }
 
 std::string curve_cell(const IndexedRun& run) {
@@ -132,6 +127,8 @@ std::vector<Column> columns() {
       {"best_acc", "best", "%", true,
        [](const IndexedRun& r) { return fixed_cell(r.row.summary.best_acc, 2); }},
       {"epochs", "epochs", "", true, epochs_cell},
+      {"reason", "why it is not done", "", false,
+       [](const IndexedRun& r) { return long_cell(r.row.reason); }},
       {"avg_step", "step", "ms", true,
        [](const IndexedRun& r) { return fixed_cell(1e3 * timed(r, &RunSummary::avg_step), 3); }},
       {"images_per_s", "speed", "images/s", true,

@@ -14,8 +14,8 @@ const heads = [...table.tHead.rows[0].cells], body = table.tBodies[0];
 const box = document.getElementById("search"), count = document.getElementById("count");
 const keys = heads.map(head => head.dataset.k);
 const also = {tag: "tags", run: "name", accuracy: "acc", git: "project"};
-// More rows than these are drawn on demand: a table of a thousand takes a second to lay out.
-const most = 250;
+// More rows than these are drawn on demand: to lay out a thousand takes a second.
+const most = 200;
 let all = false, terms = [];
 const more = document.getElementById("more");
 let entries = [...body.rows].map((row, place) => {
@@ -84,7 +84,7 @@ function search() {
 function sort(column, descending) {
   const key = keys[column];
   const compare = heads[column].classList.contains("n")
-    ? (a, b) => a - b : (a, b) => a.localeCompare(b, "en", {numeric: true});
+    ? (a, b) => a - b : new Intl.Collator("en", {numeric: true}).compare;
   const valueOf = entry => heads[column].classList.contains("n")
     ? entry.numbers.get(key) : entry.values.get(key) || undefined;
   const ordered = entries.map(entry => ({entry, value: valueOf(entry)}));

@@ -1,16 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Chromium without a window, driven through a pipe (Chrome DevTools Protocol, JSON ended by a zero
 byte) with the standard library alone."""
-import base64
 import json
 import os
 import select
 import shutil
-import struct
 import subprocess
 import tempfile
 import time
-import zlib
 
 TIMEOUT_S = 120
 
@@ -41,7 +38,7 @@ class Browser:
                                         stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         os.close(to_browser)
         os.close(from_browser)
-        self.buffer, self.number, self.events = b"", 0, []
+        self.buffer, self.number, self.events, self.blank = b"", 0, [], None
 
     def __enter__(self):
         return self
@@ -91,8 +88,41 @@ class Browser:
                     return self.events.pop(at)
             self.events.append(self._receive(deadline))
 
+    def open_tab(self):
+        """The names of a new tab and of the session that drives it."""
+        target = self.call("Target.createTarget", url="about:blank")["targetId"]
+        return target, self.call("Target.attachToTarget", targetId=target,
+                                 flatten=True)["sessionId"]
+
+    def evaluate(self, session, source):
+        answer = self.call("Runtime.evaluate", session, expression=source, returnByValue=True,
+                           awaitPromise=True)
+        if "exceptionDetails" in answer:
+            raise RuntimeError(answer["exceptionDetails"]["exception"].get("description", source))
+        return answer["result"].get("value")
+
     def page(self, path, **look):
         return Page(self, path, **look)
+
+    def count_pixels(self, png, condition):
+        """How many pixels of a PNG (base64) fulfil a JavaScript condition on r, g and b. The browser
+        decodes it, in a tab of its own."""
+        if self.blank is None:
+            _, self.blank = self.open_tab()
+        return self.evaluate(self.blank, """(async () => {
+            const image = new Image();
+            image.src = "data:image/png;base64,%s";
+            await image.decode();
+            const canvas = new OffscreenCanvas(image.width, image.height).getContext("2d");
+            canvas.drawImage(image, 0, 0);
+            const data = canvas.getImageData(0, 0, image.width, image.height).data;
+            let count = 0;
+            for (let i = 0; i < data.length; i += 4) {
+              const [r, g, b] = data.subarray(i, i + 3);
+              if (%s) ++count;
+            }
+            return count;
+        })()""" % (png, condition))
 
 
 class Page:
@@ -100,9 +130,7 @@ class Page:
 
     def __init__(self, browser, path, width=1200, height=900, dark=False, script=True):
         self.browser = browser
-        target = browser.call("Target.createTarget", url="about:blank")["targetId"]
-        self.session = browser.call("Target.attachToTarget", targetId=target,
-                                    flatten=True)["sessionId"]
+        self.target, self.session = browser.open_tab()
         for domain in ("Page", "Runtime", "Log", "Network", "DOM"):
             self.call(f"{domain}.enable")
         self.call("Emulation.setDeviceMetricsOverride", width=width, height=height,
@@ -114,7 +142,6 @@ class Page:
         self.url = path.resolve().as_uri()
         self.call("Page.navigate", url=self.url)
         browser.wait_for("Page.loadEventFired", self.session)
-        self.target = target
 
     def __enter__(self):
         return self
@@ -128,11 +155,7 @@ class Page:
     def evaluate(self, script):
         """The value of a JavaScript expression, or of the function body that returns one."""
         source = f"(() => {{ {script} }})()" if "return" in script else script
-        answer = self.call("Runtime.evaluate", expression=source, returnByValue=True,
-                           awaitPromise=True)
-        if "exceptionDetails" in answer:
-            raise RuntimeError(answer["exceptionDetails"]["exception"].get("description", script))
-        return answer["result"].get("value")
+        return self.browser.evaluate(self.session, source)
 
     def complaints(self):
         """Console errors and warnings, exceptions, and requests of anything but the page itself."""
@@ -154,47 +177,7 @@ class Page:
         return found
 
     def screenshot(self, clip=None, whole=False):
-        """PNG bytes of what is seen, of a rectangle {x, y, width, height}, or of the whole page."""
+        """A PNG (base64) of what is seen, of a rectangle {x, y, width, height}, or of the whole page."""
         extra = {"clip": dict(clip, scale=1)} if clip else {}
-        data = self.call("Page.captureScreenshot", format="png",
+        return self.call("Page.captureScreenshot", format="png",
                          captureBeyondViewport=bool(clip) or whole, **extra)["data"]
-        return base64.b64decode(data)
-
-
-def pixels(png):
-    """Rows of (r, g, b) of a PNG as Chromium writes it: 8 bits, RGB or RGBA, not interlaced."""
-    at, packed = 8, b""
-    while at < len(png):
-        length, kind = struct.unpack(">I4s", png[at:at + 8])
-        body = png[at + 8:at + 8 + length]
-        if kind == b"IHDR":
-            width, _, depth, color, _, _, interlaced = struct.unpack(">IIBBBBB", body)
-            assert depth == 8 and color in (2, 6) and not interlaced
-        elif kind == b"IDAT":
-            packed += body
-        at += 12 + length
-    size = 3 if color == 2 else 4
-    data, stride = zlib.decompress(packed), width * size
-    rows, before = [], bytearray(stride)
-    for start in range(0, len(data), stride + 1):
-        filtering, row = data[start], bytearray(data[start + 1:start + 1 + stride])
-        for i in range(stride if filtering else 0):
-            left = row[i - size] if i >= size else 0
-            up, corner = before[i], before[i - size] if i >= size else 0
-            if filtering == 4:  # Paeth: the neighbour that left + up - corner is nearest to
-                guess = left + up - corner
-                nearest = min((abs(guess - left), 0, left), (abs(guess - up), 1, up),
-                              (abs(guess - corner), 2, corner))[2]
-            else:
-                nearest = (0, left, up, (left + up) // 2)[filtering]
-            row[i] = (row[i] + nearest) & 255
-        rows.append([tuple(row[i:i + 3]) for i in range(0, stride, size)])
-        before = row
-    return rows
-
-
-def count_pixels(png, color, tolerance=24):
-    """How many pixels are of this colour, "#rrggbb", but for the blur at edges."""
-    wanted = [int(color[i:i + 2], 16) for i in (1, 3, 5)]
-    return sum(all(abs(a - b) <= tolerance for a, b in zip(pixel, wanted))
-               for row in pixels(png) for pixel in row)
