@@ -21,7 +21,7 @@ const more = document.getElementById("more");
 let entries = [...body.rows].map((row, place) => {
   const values = new Map(), numbers = new Map();
   [...row.cells].forEach((cell, i) => {
-    values.set(keys[i], (cell.dataset.s || cell.textContent).toLowerCase());
+    values.set(keys[i], cell.textContent.toLowerCase());
     if (cell.dataset.v) numbers.set(keys[i], Number(cell.dataset.v));
   });
   for (const line of (row.dataset.c || "").split("\n")) {

@@ -105,8 +105,8 @@ class Browser:
         return Page(self, path, **look)
 
     def count_pixels(self, png, condition):
-        """How many pixels of a PNG (base64) fulfil a JavaScript condition on r, g and b. The browser
-        decodes it, in a tab of its own."""
+        """How many pixels of a PNG (base64) fulfil a JavaScript condition on r, g and b. The
+        browser decodes it, in a tab of its own."""
         if self.blank is None:
             _, self.blank = self.open_tab()
         return self.evaluate(self.blank, """(async () => {
@@ -177,7 +177,7 @@ class Page:
         return found
 
     def screenshot(self, clip=None, whole=False):
-        """A PNG (base64) of what is seen, of a rectangle {x, y, width, height}, or of the whole page."""
+        """A PNG (base64) of what is seen, of a rectangle {x, y, width, height}, or of all."""
         extra = {"clip": dict(clip, scale=1)} if clip else {}
         return self.call("Page.captureScreenshot", format="png",
                          captureBeyondViewport=bool(clip) or whole, **extra)["data"]
