@@ -156,7 +156,8 @@ class Index(unittest.TestCase):
 
     def test_a_key_is_searched_in_its_column_or_setting(self):
         for query, count in (("state:failed", 1), ("reason:finite", 1), ("tag:first", 4),
-                             ("lr:0.02", 1), ("optim.lr:0.03", 1), ("name:first", 0), ("acc>98", 2), ("acc<10", 1),
+                             ("lr:0.02", 1), ("optim.lr:0.03", 1), ("name:first", 0),
+                             ("acc>98", 2), ("acc<10", 1),
                              ('note:"two words"', 1), ("model:lenet5 -state:failed", 4),
                              ("project:changes", 1), ("nothing:here", 0), ("lr>0.015", 4)):
             with self.subTest(query):
