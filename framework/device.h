@@ -63,7 +63,8 @@ struct DeviceBackend {
   void* (*allocate_pinned)(std::size_t bytes) = nullptr;
   void (*free_pinned)(void* pointer) = nullptr;
 
-  // Marks in the queue, for waiting and for timing.
+  // Marks in the queue, for waiting and for timing. One that is set while recording is part of the
+  // recording, and each replay sets it.
   void* (*make_mark)(int index) = nullptr;
   void (*free_mark)(int index, void* mark) = nullptr;
   void (*set_mark)(int index, void* mark) = nullptr;

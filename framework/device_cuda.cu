@@ -105,8 +105,14 @@ void* make_mark(int) {
   return event;
 }
 void free_mark(int, void* mark) { (void)cudaEventDestroy(static_cast<cudaEvent_t>(mark)); }
+// In a recording the mark becomes a part of it, set anew by each replay; an event that is recorded
+// without the flag would only order the streams.
 void set_mark(int, void* mark) {
-  CONVSCOPE_CUDA(cudaEventRecord(static_cast<cudaEvent_t>(mark), cuda_stream()));
+  cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+  CONVSCOPE_CUDA(cudaStreamIsCapturing(cuda_stream(), &status));
+  CONVSCOPE_CUDA(cudaEventRecordWithFlags(
+      static_cast<cudaEvent_t>(mark), cuda_stream(),
+      status == cudaStreamCaptureStatusNone ? cudaEventRecordDefault : cudaEventRecordExternal));
 }
 double ms_between(int, void* from, void* to) {
   CONVSCOPE_CUDA(cudaEventSynchronize(static_cast<cudaEvent_t>(to)));

@@ -2,6 +2,7 @@
 // sequential.cpp: layers one after the other.
 #include "layers/sequential.h"
 
+#include "framework/memory/work_clock.h"
 #include "layers/plan/plan_graph.h"
 
 namespace convscope {
@@ -14,7 +15,10 @@ void Sequential::add(const std::string& name, std::shared_ptr<Module> layer) {
 
 Variable Sequential::forward(const Variable& x) {
   Variable y = x;
-  for (const std::shared_ptr<Module>& layer : layers_) y = layer->forward(y);
+  for (const std::shared_ptr<Module>& layer : layers_) {
+    const WorkScope scope(layer.get());
+    y = layer->forward(y);
+  }
   return y;
 }
 

@@ -5,6 +5,7 @@
 
 #include "experiments/bench/bench_report.h"
 #include "experiments/run_folder/environment.h"
+#include "framework/io/json_text.h"
 
 namespace convscope {
 namespace {
@@ -161,7 +162,7 @@ std::string bench_json(const std::vector<Conv2dBenchGroup>& groups,
                     {"rows", rows_json(groups, settings)},
                     {"peer_rows", peer_rows},
                     {"refusals", refusals}};
-  return out.dump(1) + "\n";
+  return json_text(out, 1);
 }
 
 std::string bench_csv(const std::vector<Conv2dBenchGroup>& groups,

@@ -10,6 +10,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <iostream>
 #include <new>
 
@@ -265,6 +266,11 @@ int run_command_line(int argc, char** argv) {
     } else {
       print_error(text);
     }
+  } catch (const std::filesystem::filesystem_error& error) {
+    // A path that no system call takes: too long a name, a folder that may not be read.
+    code = exit_code(ErrorKind::kIo);
+    print_error(cat("expected to use the path '", error.path1().string(),
+                    "', got: ", error.code().message()));
   } catch (const std::bad_alloc&) {
     print_error("out of memory");
   } catch (const std::exception& error) {

@@ -13,6 +13,7 @@
 #include "experiments/config/conv_layers.h"
 #include "experiments/run_folder/step_kernels.h"
 #include "experiments/trainer/recorded_steps.h"
+#include "framework/io/json_text.h"
 #include "framework/parallel.h"
 #include "layers/conv2d/select.h"
 #include "layers/plan/step_plan.h"
@@ -240,7 +241,7 @@ int explain(const Arguments& arguments) {
   if (arguments.json) {
     const Json all = {{"convolutions", as_json(layers, config.device)},
                       {"steps", steps_as_json(steps)}};
-    std::cout << all.dump(2) << "\n";
+    std::cout << json_text(all);
     return 0;
   }
   if (layers.empty()) {

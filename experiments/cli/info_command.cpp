@@ -13,6 +13,7 @@
 #include "experiments/cli/command.h"
 #include "experiments/run_folder/environment.h"
 #include "framework/device.h"
+#include "framework/io/json_text.h"
 #include "layers/conv2d/algorithm.h"
 #include "layers/layer_types.h"
 #include "optim/lr_schedule.h"
@@ -160,7 +161,7 @@ std::function<int()> declare(CommandLine& app) {
     }
     const Json all = facts();
     if (*json) {
-      std::cout << all.dump(2) << "\n";
+      std::cout << json_text(all);
     } else {
       print_text(all);
     }

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // main.cpp: the program `convscope`.
+#include <fcntl.h>
 #include <unistd.h>
 
+#include <cerrno>
+#include <csignal>
 #include <cstdlib>
 
 #include "experiments/cli/cli.h"
@@ -17,7 +20,19 @@ static void restart_with_short_spin(char** argv) {
   execv("/proc/self/exe", argv);  // comes back only when there is no /proc: then all is as before
 }
 
+// A file that is opened while 0, 1 or 2 is free would take its number, and messages would go into
+// it.
+static void occupy_standard_streams() {
+  for (int descriptor = 0; descriptor <= 2; ++descriptor) {
+    if (fcntl(descriptor, F_GETFD) != -1 || errno != EBADF) continue;
+    if (open("/dev/null", descriptor == 0 ? O_RDONLY : O_WRONLY) < 0) return;
+  }
+}
+
 int main(int argc, char** argv) {
+  occupy_standard_streams();
+  // A file beyond `ulimit -f` is a full disk: the write fails, and its path is named.
+  std::signal(SIGXFSZ, SIG_IGN);
   restart_with_short_spin(argv);
   return convscope::run_command_line(argc, argv);
 }

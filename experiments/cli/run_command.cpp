@@ -54,7 +54,15 @@ std::optional<std::string> run_to_resume(const RunArguments& arguments,
   if (arguments.resume.empty()) return std::nullopt;
   if (arguments.resume != "auto") return resolve_run(arguments.resume);
   const std::string folder = arguments.root + "/" + config->name;
-  std::optional<std::string> run = newest_unfinished_run(folder);
+  const std::string wanted = to_yaml(*config);
+  const auto fits = [&](const std::string& run) {
+    try {
+      return to_yaml(load_config(run + "/config.yaml", global_overrides())) == wanted;
+    } catch (const Error&) {
+      return false;
+    }
+  };
+  std::optional<std::string> run = newest_unfinished_run(folder, fits);
   if (!run && global_options().verbosity >= 0) {
     std::fprintf(stderr, "resume nothing unfinished in %s, starting a new run\n", folder.c_str());
   }

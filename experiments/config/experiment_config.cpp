@@ -2,14 +2,13 @@
 // experiment_config.cpp: the way in: text -> tree of nodes (compose) -> typed config (resolve).
 #include "experiments/config/experiment_config.h"
 
-#include <cerrno>
 #include <cstring>
 #include <filesystem>
-#include <fstream>
 
 #include "experiments/config/compose.h"
 #include "experiments/config/config_file.h"
 #include "experiments/config/resolve.h"
+#include "framework/io/bytes.h"
 
 namespace convscope {
 namespace config {
@@ -19,14 +18,14 @@ std::string read_file(const std::string& path) {
   if (std::filesystem::is_directory(path, error)) {
     fail(ErrorKind::kConfig, "config", "a folder");
   }
-  errno = 0;
-  std::ifstream file(path, std::ios::binary);
-  if (!file) fail(ErrorKind::kConfig, "config", errno == 0 ? "no file" : std::strerror(errno));
-  std::string text(config::kMaxTextBytes + 1, '\0');  // one more: too long a file is refused later
-  file.read(text.data(), static_cast<std::streamsize>(text.size()));
-  text.resize(static_cast<std::size_t>(file.gcount()));
-  if (file.bad()) fail(ErrorKind::kConfig, "config", "a file that cannot be read");
-  return text;
+  try {
+    return read_text(path, config::kMaxTextBytes + 1);  // too long a file is refused later
+  } catch (const Error& failure) {
+    const std::string text = failure.what();
+    const std::size_t reason = text.find(", got: ");
+    fail(ErrorKind::kConfig, "config",
+         reason == std::string::npos ? text : text.substr(reason + std::strlen(", got: ")));
+  }
 }
 
 std::string read_named_file(const std::string& path) {

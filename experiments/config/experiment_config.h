@@ -101,7 +101,16 @@ struct CheckpointConfig {
 struct LogConfig {
   std::int64_t every_steps = 50;  // steps between lines of metrics.jsonl
   bool tensorboard = false;       // also write an event file for TensorBoard
+  bool layers = true;             // time single layers in some of the steps
   bool operator==(const LogConfig&) const = default;
+};
+
+// Ends a run whose validation images do not get better any more.
+struct EarlyStopConfig {
+  std::optional<std::int64_t> patience;  // evaluations without a better one; none: never
+  std::string metric = "val_loss";       // or val_acc
+  double min_delta = 0;                  // what counts as better, in nats or percent
+  bool operator==(const EarlyStopConfig&) const = default;
 };
 
 // Gates: a run that misses one ends with exit code 1.
@@ -115,6 +124,8 @@ struct ExperimentConfig {
   std::int64_t schema = 1;
   std::string name;
   std::int64_t seed = 1;
+  std::vector<std::string> tags;  // the user's words, for tables
+  std::string note;
   Device device;
   ComputePrecision precision = ComputePrecision::f32;
   std::int64_t threads = 0;  // 0 = all cores
@@ -127,6 +138,7 @@ struct ExperimentConfig {
   TrainConfig train;
   CheckpointConfig checkpoint;
   LogConfig log;
+  EarlyStopConfig early_stop;
   ExpectConfig expect;
 
   // Where each value came from ("mnist.yaml:12", "override"), by dotted path ("train.epochs").

@@ -50,6 +50,7 @@ class Resolver {
     read_block(top, "train", train_keys(), config_.train);
     read_block(top, "checkpoint", checkpoint_keys(), config_.checkpoint);
     read_block(top, "log", log_keys(), config_.log);
+    read_early_stop(top);
     read_block(top, "expect", expect_keys(), config_.expect);
     refuse_sweep(top);
     top.refuse_the_rest();
@@ -296,6 +297,22 @@ class Resolver {
             cat(path, ".name: expected layers with different names, got '", spec.name, "' twice"));
       }
       config_.model.layers.push_back(std::move(spec));
+    }
+  }
+
+  void read_early_stop(Map& top) {
+    const Node* const node = top.map_at("early_stop");
+    if (node == nullptr) return;
+    Map map(*this, *node, "early_stop");
+    read_keys(map, early_stop_keys(), config_.early_stop);
+    map.refuse_the_rest();
+    if (config_.early_stop.patience && config_.data.val_split == 0) {
+      mistakes_.add(node->origin,
+                    "early_stop: expected data.val_split above 0, because a run that stops by its "
+                    "test images no longer measures anything with them, got 0");
+    }
+    if (!config_.early_stop.patience && !node->entries.empty()) {
+      mistakes_.add(node->origin, "early_stop: expected a patience, got none");
     }
   }
 

@@ -5,6 +5,8 @@
 
 #include <type_traits>
 
+#include "experiments/run_folder/user_words.h"
+
 namespace convscope::config {
 namespace {
 
@@ -29,6 +31,14 @@ struct TypeOf<std::optional<double>> {
   static constexpr OptionType kType = OptionType::number;
 };
 template <>
+struct TypeOf<std::optional<std::int64_t>> {
+  static constexpr OptionType kType = OptionType::integer;
+};
+template <>
+struct TypeOf<std::vector<std::string>> {
+  static constexpr OptionType kType = OptionType::texts;
+};
+template <>
 struct TypeOf<std::string> {
   static constexpr OptionType kType = OptionType::text;
 };
@@ -46,9 +56,21 @@ void store(std::optional<double>& member, const OptionValue& value) {
   if (!std::holds_alternative<std::monostate>(value)) store(member.emplace(), value);
 }
 
+void store(std::optional<std::int64_t>& member, const OptionValue& value) {
+  member.reset();
+  if (const auto* whole = std::get_if<std::int64_t>(&value)) member = *whole;
+}
+
 template <class T>
 OptionValue load(const T& member) {
   return member;
+}
+OptionValue load(const std::optional<std::int64_t>& member) {
+  return member ? OptionValue(*member) : OptionValue();
+}
+// An empty list is none: it would only be noise in a resolved config.
+OptionValue load(const std::vector<std::string>& member) {
+  return member.empty() ? OptionValue() : OptionValue(member);
 }
 OptionValue load(const std::optional<double>& member) {
   return member ? OptionValue(*member) : OptionValue();
@@ -81,14 +103,6 @@ void check_schema(std::int64_t schema) {
                   schema);
 }
 
-void check_word(const std::string& word, const std::string& also, const char* why) {
-  const std::string known = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789" + also;
-  const bool fits = !word.empty() && word.size() <= 100 && word[0] != '.' && word[0] != '-' &&
-                    word.find_first_not_of(known) == std::string::npos;
-  CONVSCOPE_CHECK(fits, "config", "expected at most 100 letters, digits and any of '", also,
-                  "', a letter or digit first, ", why, ", got '", word.substr(0, 100), "'");
-}
-
 }  // namespace
 
 const Keys<ExperimentConfig>& top_keys() {
@@ -107,6 +121,21 @@ const Keys<ExperimentConfig>& top_keys() {
     };
     out.push_back(
         key("seed", &ExperimentConfig::seed, "every random number follows from it", {.min = 0}));
+    out.push_back(key("tags", &ExperimentConfig::tags, "the user's own words, for `report --tag`"));
+    out.back().set = [](ExperimentConfig& config, const OptionValue& value) {
+      config.tags.clear();
+      if (const auto* tags = std::get_if<std::vector<std::string>>(&value)) config.tags = *tags;
+      check_tags(config.tags);
+    };
+    out.push_back(key("note", &ExperimentConfig::note, "one line about this experiment"));
+    out.back().set = [](ExperimentConfig& config, const OptionValue& value) {
+      const auto* note = std::get_if<std::string>(&value);
+      config.note = note != nullptr ? *note : "";
+      check_note(config.note);
+    };
+    out.back().get = [](const ExperimentConfig& config) {
+      return config.note.empty() ? OptionValue() : OptionValue(config.note);
+    };
     Key<ExperimentConfig> device;
     device.field = {.name = "device",
                     .type = OptionType::text,
@@ -255,7 +284,25 @@ const Keys<LogConfig>& log_keys() {
       key("every_steps", &LogConfig::every_steps, "steps between lines of metrics.jsonl",
           {.min = 1, .max = kMaxCount}),
       key("tensorboard", &LogConfig::tensorboard, "also write an event file for TensorBoard"),
+      key("layers", &LogConfig::layers,
+          "time each layer in some of the steps, for layers.csv; costs less than 1 %"),
   };
+  return keys;
+}
+
+const Keys<EarlyStopConfig>& early_stop_keys() {
+  static const Keys<EarlyStopConfig> keys = [] {
+    Keys<EarlyStopConfig> out = {
+        key("patience", &EarlyStopConfig::patience,
+            "end after so many evaluations in a row without a better one; needs data.val_split",
+            {.min = 1, .max = 1e6}),
+        key("metric", &EarlyStopConfig::metric, "what must get better: val_loss or val_acc"),
+        key("min_delta", &EarlyStopConfig::min_delta,
+            "by how much at least, in nats or percentage points", {.min = 0, .max = 100}),
+    };
+    out[1].field.choices = {"val_loss", "val_acc"};
+    return out;
+  }();
   return keys;
 }
 

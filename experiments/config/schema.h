@@ -32,6 +32,7 @@ const Keys<GroupConfig>& group_keys();
 const Keys<TrainConfig>& train_keys();
 const Keys<CheckpointConfig>& checkpoint_keys();
 const Keys<LogConfig>& log_keys();
+const Keys<EarlyStopConfig>& early_stop_keys();
 const Keys<ExpectConfig>& expect_keys();
 // The three directions of a convolution; `algorithm` stands for all of them.
 const Keys<Conv2dPolicy>& policy_keys();

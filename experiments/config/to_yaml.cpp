@@ -41,6 +41,7 @@ class Writer {
     block("train", train_keys(), config_.train);
     block("checkpoint", checkpoint_keys(), config_.checkpoint);
     block("log", log_keys(), config_.log);
+    if (config_.early_stop.patience) block("early_stop", early_stop_keys(), config_.early_stop);
     block("expect", expect_keys(), config_.expect);
     return std::move(out_);
   }
@@ -275,6 +276,7 @@ std::vector<ConfigKey> config_keys() {
   list_options(schedule_types(), "optim.schedule", out);
   list_keys(group_keys(), "optim.groups[].", out);
   list_keys(train_keys(), "train.", out);
+  list_keys(early_stop_keys(), "early_stop.", out);
   list_keys(checkpoint_keys(), "checkpoint.", out);
   list_keys(log_keys(), "log.", out);
   list_keys(expect_keys(), "expect.", out);

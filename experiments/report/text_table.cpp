@@ -9,6 +9,7 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
+#include "framework/io/json_text.h"
 #include "framework/registry.h"
 
 namespace convscope {
@@ -116,7 +117,7 @@ std::string to_json(const TextTable& table) {
     }
     out.push_back(std::move(object));
   }
-  return out.dump(2) + "\n";
+  return json_text(out);
 }
 
 MeanStd mean_std(const std::vector<double>& values) {

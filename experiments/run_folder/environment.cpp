@@ -8,9 +8,11 @@
 #include <iterator>
 #include <nlohmann/json.hpp>
 
+#include "experiments/run_folder/project_state.h"
 #include "experiments/run_folder/run_folder.h"
 #include "framework/check.h"
 #include "framework/device.h"
+#include "framework/io/json_text.h"
 #include "framework/machine/ceilings.h"
 #include "framework/parallel.h"
 #include "framework/simd/cpu_isa.h"
@@ -115,6 +117,13 @@ std::string environment_json(const std::vector<std::string>& arguments) {
   out["load_average"] = first_line("/proc/loadavg");
   out["cuda"] = {{"available", cuda.available}, {"reason", cuda.reason}};
   if (cuda.available) out["cuda"]["devices"] = cuda_devices();
+  out["project"] = nullptr;
+  if (const auto project = project_state(".")) {
+    out["project"] = {{"path", project->path},
+                      {"branch", project->branch},
+                      {"commit", project->commit},
+                      {"dirty", project->dirty}};
+  }
   out["started"] = utc_time_text(unix_seconds_now());
   out["arguments"] = arguments;
   nlohmann::ordered_json variables = nlohmann::ordered_json::object();
@@ -123,7 +132,7 @@ std::string environment_json(const std::vector<std::string>& arguments) {
     if (const char* value = std::getenv(name)) variables[name] = value;
   }
   out["variables"] = variables;
-  return out.dump(2) + "\n";
+  return json_text(out);
 }
 
 }  // namespace convscope

@@ -2,8 +2,11 @@
 // layer_table.cpp: what a network consists of: layers.csv, and the words about it in a report.
 #include "experiments/run_folder/layer_table.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <map>
+#include <set>
 
 #include "layers/dispatch/heavy_use.h"
 
@@ -24,6 +27,39 @@ std::string sizes_text(const Shape& shape) {
 // "lanes_chain" of "lanes_chain: c1+c2": the table's line says which layers.
 std::string short_name(const std::string& kernel) { return kernel.substr(0, kernel.find(':')); }
 
+struct Row {
+  std::string name;
+  std::string cells;  // from `kind` to `backward_weight`
+  std::string step;
+};
+
+std::string cost_cells(const LayerCost& cost) {
+  const std::string numbers = fmt::format("{:.5g},{:.5g},{:.5g}", 1e3 * cost.forward_s,
+                                          1e3 * cost.backward_s, cost.kept_bytes / 1048576.0);
+  return cat(cost.timed ? numbers : ",,", ",", cost.timed_with);
+}
+
+// The whole table: rows that are layers, and what is timed beside them.
+std::string with_costs(std::vector<Row> rows, const std::string& execution,
+                       const LayerCosts* costs) {
+  std::set<std::string> layers;
+  for (const Row& row : rows) layers.insert(row.name);
+  std::map<std::string, LayerCost> known;
+  if (costs != nullptr && costs->steps() > 0) known = costs->means(layers);
+  for (const auto& [name, cost] : known) {
+    if (cost.timed && !layers.contains(name)) rows.push_back({name, ",,,,,,", execution});
+  }
+  std::string csv =
+      "layer,kind,output,params,kernel,forward,backward_data,backward_weight,step,"
+      "forward_ms,backward_ms,kept_mib,timed_with\n";
+  for (const Row& row : rows) {
+    const auto cost = known.find(row.name);
+    csv += cat(row.name, ",", row.cells, ",", row.step, ",",
+               cost != known.end() ? cost_cells(cost->second) : ",,,", "\n");
+  }
+  return csv;
+}
+
 }  // namespace
 
 LayerTable layer_table(Module& model, const Shape& input, Device device, bool plans) {
@@ -31,15 +67,13 @@ LayerTable layer_table(Module& model, const Shape& input, Device device, bool pl
                      kernels_of_step(model, input, device, PlanMode::training, plans));
 }
 
-LayerTable layer_table(Module& model, const Shape& input, const StepKernels& kernels) {
+LayerTable layer_table(Module& model, const Shape& input, const StepKernels& kernels,
+                       const LayerCosts* costs) {
   LayerTable table;
-  table.csv = "layer,kind,output,params,kernel,forward,backward_data,backward_weight,step\n";
+  std::vector<Row> rows;
   std::vector<std::string> kernel_sizes, algorithms;
   std::map<const Module*, std::string> names;
   for (const NamedModule& part : model.modules()) names.emplace(part.module, part.name);
-  const auto begin_row = [&](Module& layer, const std::string& name, const std::string& output) {
-    table.csv += cat(name, ",", layer.kind(), ",", output, ",", layer.parameter_count());
-  };
   model.walk(input, [&](Module& layer, const Shape& arrives) {
     const std::string& name = names.at(&layer);
     const std::vector<NamedModule> parts = layer.modules();
@@ -47,27 +81,30 @@ LayerTable layer_table(Module& model, const Shape& input, const StepKernels& ker
     if (!layer.weight().defined() && parts.size() > 1) {  // its parts, in shapes that nobody knows
       for (const NamedModule& part : parts) {
         if (part.module == &layer || part.module->modules().size() > 1) continue;
-        begin_row(*part.module, name.empty() ? part.name : cat(name, ".", part.name), "");
-        table.csv += cat(",,,,,", kernels.execution, "\n");
+        rows.push_back(
+            {.name = name.empty() ? part.name : cat(name, ".", part.name),
+             .cells = cat(part.module->kind(), ",,", part.module->parameter_count(), ",,,,"),
+             .step = kernels.execution});
       }
       return;
     }
-    begin_row(layer, name, sizes_text(layer.output_shape(arrives)));
     const std::unique_ptr<HeavyUse> heavy = layer.heavy_use(arrives);
     const std::string size = heavy == nullptr ? "" : heavy->kernel();
-    table.csv += "," + size;
+    std::string cells = cat(layer.kind(), ",", sizes_text(layer.output_shape(arrives)), ",",
+                            layer.parameter_count(), ",", size);
     std::vector<std::string> of_layer;
     for (const Direction direction : kDirections) {
       const LayerKernel* const kernel = kernels.find(name, direction);
       const bool has_kernels = kernels.find(name, Direction::forward) != nullptr;
-      table.csv += cat(",", has_kernels ? kernels.name_of(name, direction) : "");
+      cells += cat(",", has_kernels ? kernels.name_of(name, direction) : "");
       if (kernel != nullptr) add_once(of_layer, short_name(kernel->kernel));
     }
-    table.csv += cat(",", kernels.execution_of(name), "\n");
+    rows.push_back({.name = name, .cells = cells, .step = kernels.execution_of(name)});
     if (heavy == nullptr) return;
     add_once(kernel_sizes, size);
     add_once(algorithms, join(of_layer, "+"));
   });
+  table.csv = with_costs(std::move(rows), kernels.execution, costs);
   table.kernel_sizes = join(kernel_sizes, "/");
   table.algorithms = join(algorithms, "/");
   return table;

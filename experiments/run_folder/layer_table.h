@@ -4,6 +4,7 @@
 
 #include <string>
 
+#include "experiments/run_folder/layer_costs.h"
 #include "experiments/run_folder/step_kernels.h"
 #include "framework/device.h"
 #include "layers/module.h"
@@ -18,7 +19,11 @@ struct LayerTable {
 
 // `input` is the shape of a batch, `kernels` are those of a step. The column `step` says how each
 // layer's step runs: planned, recorded or dynamic.
-CONVSCOPE_API LayerTable layer_table(Module& model, const Shape& input, const StepKernels& kernels);
+// costs: of a training step; null: not known yet. Then forward_ms, backward_ms and kept_mib are
+// empty. They are also empty for a layer that runs inside the kernels of another, which
+// `timed_with` names. What is timed and is no layer, such as the loss, has a row at the end.
+CONVSCOPE_API LayerTable layer_table(Module& model, const Shape& input, const StepKernels& kernels,
+                                     const LayerCosts* costs = nullptr);
 // Of a training step; with `plans` false one that runs as a dynamic graph.
 CONVSCOPE_API LayerTable layer_table(Module& model, const Shape& input, Device device,
                                      bool plans = true);

@@ -18,7 +18,9 @@
 #include <utility>
 
 #include "experiments/run_folder/append_file.h"
+#include "experiments/run_folder/run_owner.h"
 #include "framework/io/atomic_file.h"
+#include "framework/io/json_text.h"
 
 namespace convscope {
 namespace {
@@ -73,12 +75,21 @@ bool is_locked(const std::string& folder) {
   return locked;
 }
 
-bool is_alive(const std::string& folder, const RunStatus& status) {
+bool is_alive(const std::string& folder, const RunStatus& status, bool exactly = false) {
   if (is_locked(folder)) return true;
-  const bool fresh = unix_seconds_now() - status.heartbeat_unix < kHeartbeatLimitSeconds;
   // Locks are not seen across hosts on every file system; there the heartbeat has to do. On this
   // host a free lock means that the process is gone, even when its number is in use again.
-  return status.state == "RUNNING" && fresh && status.host != host_name();
+  if (status.state != "RUNNING" || status.host == host_name()) return false;
+  return seconds_since_written(folder, "status.json", exactly) < kHeartbeatLimitSeconds;
+}
+
+// When a run of another host may be taken over, for a sentence.
+std::string patience_text(const std::string& folder, const RunStatus& status) {
+  if (is_locked(folder) || status.host == host_name()) return "";
+  return cat("; its last sign of life is ",
+             static_cast<std::int64_t>(seconds_since_written(folder, "status.json", false)),
+             " s old, and after ", static_cast<std::int64_t>(kHeartbeatLimitSeconds),
+             " s without one it can be taken over");
 }
 
 RunStatus parse_status(const std::string& folder) {
@@ -177,29 +188,37 @@ RunFolder RunFolder::create(const std::string& root, const std::string& name, st
     create_folders(path + "/ckpt");
     const int lock = try_lock(path);
     const int log = open_log(path);
+    claim_ownership(path, 1);
     link_latest(parent, unique);
-    return {std::move(path), lock, log};
+    return {std::move(path), lock, log, 1};
   }
 }
 
 RunFolder RunFolder::reopen(const std::string& path) {
   const RunStatus status = parse_status(path);
+  const std::int64_t number = newest_owner(path) + 1;
   // The heartbeat first: the lock of this process must not be taken for another's.
-  const int lock = is_alive(path, status) ? -1 : try_lock(path);
+  int lock = is_alive(path, status, /*exactly=*/true) ? -1 : try_lock(path);
+  if (lock >= 0 && !claim_ownership(path, number)) {
+    close(lock);
+    lock = -1;
+  }
   if (lock < 0) {
     fail(ErrorKind::kInvalid, "resume",
          cat("expected a run that nobody works on, because two processes would mix their files, "
              "got ",
-             path, ", which process ", status.pid, " on ", status.host, " is running"));
+             path, ", which process ", status.pid, " on ", status.host, " is running",
+             patience_text(path, status)));
   }
   remove_partial_files(path);
-  return {path, lock, open_log(path)};
+  return {path, lock, open_log(path), number};
 }
 
 RunFolder::RunFolder(RunFolder&& other) noexcept
     : path_(std::move(other.path_)),
       lock_(std::exchange(other.lock_, -1)),
-      log_(std::exchange(other.log_, -1)) {}
+      log_(std::exchange(other.log_, -1)),
+      owner_(other.owner_) {}
 
 RunFolder::~RunFolder() {
   if (log_ >= 0) close(log_);
@@ -214,7 +233,16 @@ void RunFolder::write(std::string_view name, std::string_view content) const {
   write_file(file(name), content);
 }
 
+void RunFolder::check_owner() const {
+  if (newest_owner(path_) <= owner_) return;
+  fail(ErrorKind::kIo, "run folder",
+       cat("expected to be the one process that works on ", path_,
+           ", got a newer one, which took it over because this one had given no sign of life for ",
+           static_cast<std::int64_t>(kHeartbeatLimitSeconds), " s; nothing more is written"));
+}
+
 void RunFolder::set_status(const RunStatus& status) const {
+  check_owner();
   const double now = unix_seconds_now();
   json object = {{"state", status.state}, {"reason", status.reason},
                  {"exit_code", nullptr},  {"pid", static_cast<std::int64_t>(getpid())},
@@ -222,7 +250,7 @@ void RunFolder::set_status(const RunStatus& status) const {
                  {"heartbeat_unix", now}, {"epoch", status.epoch},
                  {"step", status.step}};
   if (status.exit_code >= 0) object["exit_code"] = status.exit_code;
-  write("status.json", object.dump(2) + "\n");
+  write("status.json", json_text(object));
 }
 
 void RunFolder::log(std::string_view line) const {

@@ -2,8 +2,8 @@
 // run_folder.h: the folder that holds everything about one run:
 //   runs/<name>/<UTC time>-s<seed>[-N]/    and    runs/<name>/latest -> the newest of them
 // Files: config.yaml overrides.txt env.json status.json log.txt metrics.jsonl epochs.csv layers.csv
-// sparsity.csv quant.csv summary.json report.html ckpt/{last,best}.safetensors. Every file that is
-// rewritten is written under another name and renamed, so no reader ever sees half of one.
+// sparsity.csv quant.csv summary.json report.html ckpt/{last,previous,best}.safetensors. Every file
+// that is rewritten is written under another name and renamed, so no reader ever sees half of one.
 #pragma once
 
 #include <cstdint>
@@ -45,16 +45,21 @@ class CONVSCOPE_API RunFolder {
   std::string file(std::string_view name) const;                      // path of a file in it
   void write(std::string_view name, std::string_view content) const;  // whole or not at all
 
+  // Throws when another process has taken the run over, as may happen after a long sleep of this
+  // one.
+  void check_owner() const;
   // state, reason, exit_code, epoch and step are taken from `status`; the rest is filled in.
   void set_status(const RunStatus& status) const;
   // Appends a line to log.txt, with the UTC time before it.
   void log(std::string_view line) const;
 
  private:
-  RunFolder(std::string path, int lock, int log) : path_(std::move(path)), lock_(lock), log_(log) {}
+  RunFolder(std::string path, int lock, int log, std::int64_t owner)
+      : path_(std::move(path)), lock_(lock), log_(log), owner_(owner) {}
   std::string path_;
   int lock_ = -1;  // held as long as this process works on the folder
   int log_ = -1;
+  std::int64_t owner_ = 1;  // the number that this process has claimed (run_owner.h)
 };
 
 // The folder that `run` means: a run folder, or runs/<name> (its latest run).

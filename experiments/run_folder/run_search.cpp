@@ -46,7 +46,8 @@ std::vector<std::string> find_runs(const std::string& path) {
   return out;
 }
 
-std::optional<std::string> newest_unfinished_run(const std::string& folder) {
+std::optional<std::string> newest_unfinished_run(
+    const std::string& folder, const std::function<bool(const std::string&)>& fits) {
   std::vector<std::string> runs = find_runs(folder);
   std::sort(runs.begin(), runs.end(), [](const std::string& a, const std::string& b) {
     std::error_code error;
@@ -56,13 +57,19 @@ std::optional<std::string> newest_unfinished_run(const std::string& folder) {
     const auto time_a = of(a), time_b = of(b);
     return time_a != time_b ? time_a > time_b : a > b;
   });
+  std::optional<std::string> other;
   for (const std::string& run : runs) {
     const RunStatus status = read_run_status(run);
-    if (status.state == "INTERRUPTED" || status.state == "KILLED") return run;
-    // After a full disk it can go on; a run that diverged or missed its gate would do so again.
-    if (status.state == "FAILED" && status.exit_code != exit_code(ErrorKind::kRun)) return run;
+    const bool goes_on =
+        status.state == "INTERRUPTED" || status.state == "KILLED" ||
+        (fits && status.state == "RUNNING") ||
+        // After a full disk; one that diverged or missed its gate would do so again.
+        (status.state == "FAILED" && status.exit_code != exit_code(ErrorKind::kRun));
+    if (!goes_on) continue;
+    if (!fits || fits(run)) return run;
+    if (!other && status.state != "RUNNING") other = run;
   }
-  return std::nullopt;
+  return other;
 }
 
 }  // namespace convscope

@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "framework/check.h"
+#include "framework/io/json_text.h"
 
 namespace convscope {
 namespace {
@@ -109,7 +110,7 @@ std::string execution_text(bool quantised, Form form) {
 std::string to_json_text(const RunSummary& summary) {
   json out;
   visit(summary, Writer{out});
-  return out.dump(2) + "\n";
+  return json_text(out);
 }
 
 RunSummary parse_summary(const std::string& json_text) {

@@ -13,9 +13,8 @@
 //   peak_workspace              MiB of scratch memory at the highest moment of any step
 //   acc                         test accuracy in percent after the last epoch that was evaluated
 //   execution                   what really runs: execution_text()
-//   step                        how: "recorded" (launched as one), "planned" (once, then replayed)
-//                               or "dynamic" (a graph for each step); the slowest way that more
-//                               than a few steps took
+//   step                        how most steps ran: "recorded" (launched as one), "planned" (once,
+//                               then replayed) or "dynamic" (a graph for each step)
 //   tags, note                  the user's own words from the config; tags as "a, b"
 // The first kTimingWarmupSteps steps of each process are left out of the means; so are, in a run
 // with quant.begin, all steps before it: the means are those of what `execution` names.

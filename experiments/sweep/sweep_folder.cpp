@@ -13,6 +13,7 @@
 #include <nlohmann/json.hpp>
 
 #include "framework/io/atomic_file.h"
+#include "framework/io/json_text.h"
 #include "framework/registry.h"
 
 namespace convscope {
@@ -116,7 +117,7 @@ void SweepFolder::write(const std::string& state, const SweepPlan& plan,
                     {"state", state},
                     {"pid", static_cast<std::int64_t>(getpid())},
                     {"members", members}};
-  write_file(path_ + kStateFile, out.dump(2, ' ', false, Json::error_handler_t::replace) + "\n");
+  write_file(path_ + kStateFile, json_text(out));
   write_file(path_ + "/sweep.csv", to_csv(sweep_table(plan, outcomes)));
   write_file(path_ + "/sweep.md", sweep_markdown(plan, outcomes));
 }

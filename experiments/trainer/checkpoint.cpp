@@ -8,6 +8,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
+#include "experiments/trainer/checksum.h"
 #include "framework/io/safetensors.h"
 #include "quant/quantize_network.h"
 #include "sparsity/mask.h"
@@ -34,6 +35,7 @@ void visit_steps(Totals& t, const std::string& prefix, Visitor&& field) {
   field(prefix + ".workspace_peak_bytes", t.workspace_peak_bytes);
   field(prefix + ".whole_steps", t.whole_steps);
   field(prefix + ".whole_s", t.whole_s);
+  field(prefix + ".planned_steps", t.planned_steps);
 }
 
 template <class Totals, class Visitor>
@@ -74,6 +76,9 @@ void visit(State& s, Visitor&& field) {
   visit_evaluation(s.test, "test", field);
   field("best_accuracy", s.best_accuracy);
   field("best_epoch", s.best_epoch);
+  field("early_stop.waited_evaluations", s.waited_evaluations);
+  field("early_stop.waits_since_epoch", s.waits_since_epoch);
+  field("early_stop.waits_for", s.waits_for);
   field("metrics_bytes", s.metrics_bytes);
   field("epochs_bytes", s.epochs_bytes);
 }
@@ -81,7 +86,8 @@ void visit(State& s, Visitor&& field) {
 // Fields that checkpoints of earlier versions lack; their defaults are what was so then.
 bool is_recent(std::string_view name) {
   return name.ends_with(".whole_steps") || name.ends_with(".whole_s") ||
-         name.starts_with("loss_scale.");
+         name.ends_with(".planned_steps") || name.starts_with("loss_scale.") ||
+         name.starts_with("early_stop.");
 }
 
 std::string progress_text(const TrainingState& state) {
@@ -95,12 +101,30 @@ std::string progress_text(const TrainingState& state) {
 }
 
 // A checkpoint that is damaged is a file that cannot be read (exit code 6), not a bad data set.
-SafetensorsFile read(const std::string& path) {
+SafetensorsFile read(const std::string& path, std::string* note = nullptr) {
+  SafetensorsFile file;
   try {
-    return read_safetensors(path);
+    file = read_safetensors(path);
   } catch (const Error& error) {
     fail(ErrorKind::kIo, "checkpoint", error.what());
   }
+  const Checksum checksum = verify_checksum(file);
+  if (checksum == Checksum::differs) {
+    fail(ErrorKind::kIo, "checkpoint",
+         cat("expected the bytes of ", path,
+             " to be those that were written, got others: the "
+             "checksum in it is ",
+             file.metadata.at(kChecksumKey), ", that of its content ", checksum_of(file)));
+  }
+  const bool ours = file.metadata.contains("format");
+  if (note != nullptr) {
+    *note =
+        checksum == Checksum::none && ours
+            ? cat(path,
+                  " has no checksum, because an earlier version wrote it: damage is not noticed")
+            : "";
+  }
+  return file;
 }
 
 // Copies the tensor called `name` out of `found` and takes it off the list.
@@ -144,11 +168,13 @@ void save_checkpoint(const std::string& path, const Module& model, Optimizer* op
                    {"version", CONVSCOPE_VERSION},
                    {"config", config_yaml},
                    {"progress", progress_text(state)}};
+  file.metadata[kChecksumKey] = checksum_of(file);
   write_safetensors(path, file.tensors, file.metadata);
 }
 
-TrainingState load_checkpoint(const std::string& path, Module& model, Optimizer* optimizer) {
-  SafetensorsFile file = read(path);
+TrainingState load_checkpoint(const std::string& path, Module& model, Optimizer* optimizer,
+                              std::string* note) {
+  SafetensorsFile file = read(path, note);
   std::map<std::string, Tensor> found;
   for (auto& [name, tensor] : file.tensors) found.emplace(name, tensor);
   for (const NamedParameter& parameter : model.parameters()) {

@@ -4,7 +4,8 @@
 //
 //   tensors   "c1.weight"                     parameters and buffers, by their names
 //             "optimizer/momentum.c1.weight"  the optimiser's state
-//   metadata  "format", "config" (resolved YAML), "progress" (JSON: TrainingState), "version"
+//   metadata  "format", "config" (resolved YAML), "progress" (JSON: TrainingState), "version",
+//             "crc32" (checksum.h)
 #pragma once
 
 #include <string>
@@ -21,9 +22,10 @@ CONVSCOPE_API void save_checkpoint(const std::string& path, const Module& model,
                                    const std::string& config_yaml);
 
 // Fills model, optimizer (unless null) and the returned state. Errors: kIo when the file cannot be
-// read, kConfig when it belongs to another network or optimiser (names the first difference).
+// read or its checksum differs, kConfig when it belongs to another network or optimiser (names the
+// first difference). `note` (may be null): what to tell the user, or "".
 CONVSCOPE_API TrainingState load_checkpoint(const std::string& path, Module& model,
-                                            Optimizer* optimizer);
+                                            Optimizer* optimizer, std::string* note = nullptr);
 
 // Fills the weights and buffers of the network itself from a checkpoint, or from the last one of a
 // run folder, to begin another run with them. Quantisers keep their own state: they calibrate anew.

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <utility>
 
 namespace convscope {
 
@@ -175,19 +176,22 @@ void RecordedSteps::queue_calls(Form& form, int steps) const {
   next_batch(form, steps, /*gathers=*/false);
 }
 
-void RecordedSteps::launch(Form& form, int steps) {
+void RecordedSteps::launch(Form& form, int steps, bool watched) {
   // The first step of a form runs as it is: a recording must find kernels and libraries loaded.
   if (!form.ran) {
     form.ran = true;
     return queue_calls(form, steps);
   }
-  const auto [at, is_new] = form.recordings.try_emplace(steps, nullptr);
+  const auto [at, is_new] = form.recordings.try_emplace(watched ? 0 : steps, nullptr);
   if (is_new) {
+    if (watched) form.plan->tell(forward_clock_, backward_clock_);
     backend_.begin_recording(device_.index);
     try {
       queue_calls(form, steps);
+      form.plan->tell(nullptr, nullptr);
     } catch (...) {  // the queue must not stay in the state of recording
       form.recordings.erase(at);
+      form.plan->tell(nullptr, nullptr);
       try {
         backend_.free_recording(device_.index, backend_.end_recording(device_.index));
       } catch (const Error&) {
@@ -203,9 +207,10 @@ int RecordedSteps::queue(const std::function<double(std::int64_t)>& rate, int mo
   if (batch_ == batches_ || in_flight_ == kSlots - 1 || most < 1) return 0;
   const bool is_last = last_.plan && batch_ + 1 == batches_;
   Form& form = is_last ? last_ : full_;
+  const bool watched = std::exchange(watch_next_, false) && !is_last && form.ran;
   const std::int64_t full_left = batches_ - batch_ - (last_.plan ? 1 : 0);
   int steps = 1;
-  if (!is_last && form.ran) {
+  if (!is_last && form.ran && !watched) {
     // Powers of two, so that any number of steps takes few different recordings.
     const auto wanted = static_cast<unsigned>(
         std::min<std::int64_t>({full_left, static_cast<std::int64_t>(most), kMostSteps}));
@@ -224,9 +229,10 @@ int RecordedSteps::queue(const std::function<double(std::int64_t)>& rate, int mo
                  .steps = steps,
                  .images_per_step = form.batch,
                  .seconds = 0,
-                 .outcomes = slot.outcomes};
+                 .outcomes = slot.outcomes,
+                 .watched = watched};
   backend_.set_mark(device_.index, slot.begin);
-  launch(form, steps);
+  launch(form, steps, watched);
   backend_.queue_copy_to_host(device_.index, slot.outcomes, outcomes_.raw_data(),
                               sizeof(StepOutcome) * static_cast<std::size_t>(steps));
   backend_.set_mark(device_.index, slot.end);

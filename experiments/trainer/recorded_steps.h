@@ -65,6 +65,13 @@ class CONVSCOPE_API RecordedSteps {
   // learning rate; evaluation does not ask.
   int queue(const std::function<double(std::int64_t step)>& rate, int most = kMostSteps);
   int in_flight() const { return in_flight_; }  // launches
+  // The next launch, when it is one of full batches, is of one step in which these clocks are told
+  // who works when; they are the same in all calls. Read them after its collect().
+  void watch(WorkClock* forward, WorkClock* backward) {
+    forward_clock_ = forward;
+    backward_clock_ = backward;
+    watch_next_ = true;
+  }
 
   // Of one launch; valid until the next queue().
   struct Launch {
@@ -73,6 +80,7 @@ class CONVSCOPE_API RecordedSteps {
     std::int64_t images_per_step = 0;
     double seconds = 0;  // that the device took
     const StepOutcome* outcomes = nullptr;
+    bool watched = false;
   };
   // Waits for the oldest launch in flight.
   Launch collect();
@@ -89,7 +97,7 @@ class CONVSCOPE_API RecordedSteps {
     std::unique_ptr<StepPlan> plan;
     Tensor x;
     bool ran = false;                 // once without a recording: kernels and libraries are loaded
-    std::map<int, void*> recordings;  // by number of steps
+    std::map<int, void*> recordings;  // by number of steps; 0: one step that is watched
   };
   // What the host reads and writes while the device works; a few, so that it never waits for
   // itself.
@@ -106,7 +114,7 @@ class CONVSCOPE_API RecordedSteps {
   bool plan_form(Form& form, std::int64_t batch, std::string* why_not);
   void queue_calls(Form& form, int steps) const;
   void next_batch(const Form& form, int step, bool gathers) const;
-  void launch(Form& form, int steps);
+  void launch(Form& form, int steps, bool watched);
 
   Module& model_;
   Optimizer* optimizer_;
@@ -121,6 +129,8 @@ class CONVSCOPE_API RecordedSteps {
   Tensor start_, outcomes_, halted_;
   std::array<Slot, kSlots> slots_;
   int next_slot_ = 0, in_flight_ = 0;
+  WorkClock *forward_clock_ = nullptr, *backward_clock_ = nullptr;
+  bool watch_next_ = false;
   std::int64_t batch_ = 0, batches_ = 0, step_ = 0;
 };
 

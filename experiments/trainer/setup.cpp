@@ -95,8 +95,10 @@ TrainingSetup setup_training(const ExperimentConfig& config) {
   setup.keep_best = config.checkpoint.best;
   setup.log_every = std::max<std::int64_t>(1, config.log.every_steps);
   setup.tensorboard = config.log.tensorboard;
+  setup.log_layers = config.log.layers;
   setup.plan = config.train.plan;
   setup.scale_loss = config.precision == ComputePrecision::f16;
+  setup.early_stop = config.early_stop;
   setup.expect = config.expect;
   setup.config_yaml = to_yaml(config);
 
@@ -126,6 +128,8 @@ TrainingSetup setup_training(const ExperimentConfig& config) {
   if (setup.pruner) setup.form = Form::masked;
   setup.facts.execution = execution_text(setup.quant && setup.quant->begin_step == 0, setup.form);
   setup.facts.seed = config.seed;
+  setup.facts.tags = join(config.tags, ", ");
+  setup.facts.note = config.note;
   setup.facts.device = config.device.str();
   setup.facts.device_name = backend_of(config.device).facts(config.device.index).name;
   setup.facts.precision = name_of(config.precision);

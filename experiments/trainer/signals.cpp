@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// signals.cpp: SIGINT and SIGTERM ask a run to stop after the step it is in; a second one ends the
-// process at once (a second SIGTERM only after a moment: it may be the echo of the first).
+// signals.cpp: SIGINT, SIGTERM, SIGHUP and SIGPIPE ask a run to stop after the step it is in.
 #include "experiments/trainer/signals.h"
 
 #include <ctime>
@@ -9,6 +8,8 @@ namespace convscope {
 namespace {
 
 constexpr std::time_t kEchoSeconds = 2;
+
+constexpr int kSignals[] = {SIGINT, SIGTERM, SIGHUP, SIGPIPE};
 
 volatile std::sig_atomic_t received_signal = 0;
 volatile std::time_t received_at = 0;  // monotonic seconds
@@ -21,9 +22,12 @@ extern "C" void remember_signal(int number) {
     received_signal = number;
     return;
   }
+  // What is printed on the way out breaks the same pipe again.
+  if (number == SIGPIPE) return;
   // A sweep that is killed has SIGTERM sent to its members once for each of its threads
-  // (PR_SET_PDEATHSIG): these are echoes of one wish, not the impatience of a second one.
-  const bool echo = number == SIGTERM && received_signal == SIGTERM;
+  // (PR_SET_PDEATHSIG), and a terminal that closes sends SIGHUP twice: these are echoes of one
+  // wish, not the impatience of a second one.
+  const bool echo = number != SIGINT && number == received_signal;
   if (echo && now.tv_sec - received_at < kEchoSeconds) return;
   std::signal(number, SIG_DFL);  // what it does by default: it ends the process
   std::raise(number);
@@ -37,13 +41,15 @@ StopSignals::StopSignals() {
   action.sa_handler = remember_signal;
   action.sa_flags = SA_RESTART;
   sigemptyset(&action.sa_mask);
-  sigaction(SIGINT, &action, &before_int_);
-  sigaction(SIGTERM, &action, &before_term_);
+  for (int i = 0; i < kCount; ++i) {
+    sigaction(kSignals[i], nullptr, &before_[i]);
+    if (kSignals[i] == SIGHUP && before_[i].sa_handler == SIG_IGN) continue;
+    sigaction(kSignals[i], &action, nullptr);
+  }
 }
 
 StopSignals::~StopSignals() {
-  sigaction(SIGINT, &before_int_, nullptr);
-  sigaction(SIGTERM, &before_term_, nullptr);
+  for (int i = 0; i < kCount; ++i) sigaction(kSignals[i], &before_[i], nullptr);
 }
 
 int StopSignals::received() noexcept { return received_signal; }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// signals.h: SIGINT and SIGTERM ask a run to stop after the step it is in; a second one ends the
-// process at once (a second SIGTERM only after a moment: it may be the echo of the first).
+// signals.h: SIGINT (Ctrl-C), SIGTERM, SIGHUP (the terminal is gone) and SIGPIPE (nobody reads the
+// output any more) ask a run to stop after the step it is in, with a checkpoint. A second SIGINT,
+// or another SIGTERM or SIGHUP after a moment, ends the process at once.
 #pragma once
 
 #include <csignal>
@@ -9,7 +10,8 @@
 
 namespace convscope {
 
-// While one lives, the two signals are remembered instead of ending the process.
+// While one lives, these signals are remembered instead of ending the process. SIGHUP stays ignored
+// where it is (nohup).
 class CONVSCOPE_API StopSignals {
  public:
   StopSignals();
@@ -17,12 +19,12 @@ class CONVSCOPE_API StopSignals {
   StopSignals(const StopSignals&) = delete;
   StopSignals& operator=(const StopSignals&) = delete;
 
-  // SIGINT, SIGTERM, or 0 when none has come.
+  // The first one that came; 0: none.
   static int received() noexcept;
 
  private:
-  struct sigaction before_int_ {};
-  struct sigaction before_term_ {};
+  static constexpr int kCount = 4;
+  struct sigaction before_[kCount] {};
 };
 
 }  // namespace convscope

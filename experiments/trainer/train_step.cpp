@@ -18,6 +18,12 @@ constexpr std::size_t kMostPlans = 4;
 // Phases of a step, as the timer counts them. Between forward and backward the loss is read.
 enum Phase : int { kForward, kRead, kBackward, kUpdate };
 
+void begin_watching(WorkClock* clock) {
+  if (clock == nullptr) return;
+  clock->start();
+  clock->begin(nullptr);
+}
+
 }  // namespace
 
 TrainStep::TrainStep(Module& model, Optimizer& optimizer, double clip_norm, Device device,
@@ -62,6 +68,7 @@ double TrainStep::forward(const Batch& batch, StepResult& result) {
   const MemoryStats before = memory_stats(device_);
   timer_.start();
   if (plan_ != nullptr) {
+    plan_->tell(forward_clock_, backward_clock_);
     const double loss = plan_->forward(batch.x, batch.labels);
     timer_.lap();
     result.forward_bytes = plan_->memory().kept_bytes;
@@ -69,8 +76,14 @@ double TrainStep::forward(const Batch& batch, StepResult& result) {
     if (std::isfinite(loss)) result.correct = plan_->correct();
     return loss;
   }
-  const Variable logits = model_.forward(Variable(batch.x));
-  loss_ = softmax_cross_entropy(logits, batch.labels);
+  Variable logits;
+  {
+    const WorkWatch watch(forward_clock_);
+    begin_watching(forward_clock_);
+    logits = model_.forward(Variable(batch.x));
+    loss_ = softmax_cross_entropy(logits, batch.labels);
+    if (forward_clock_ != nullptr) forward_clock_->begin(nullptr);
+  }
   timer_.lap();
   const MemoryStats kept = memory_stats(device_);
   result.forward_bytes = kept.live_bytes - before.live_bytes;
@@ -87,6 +100,8 @@ void TrainStep::backward() {
   if (may_plan_) {
     for (const OptimParameter& p : parameters_) before.push_back(p.variable.state()->grad);
   }
+  const WorkWatch watch(backward_clock_);
+  begin_watching(backward_clock_);
   if (loss_scale_ == nullptr) {
     loss.backward();
   } else {
@@ -124,6 +139,7 @@ StepResult TrainStep::run(const Batch& batch, double lr) {
   result.loss = forward(here, result);
   if (!std::isfinite(result.loss)) {  // the weights stay as they were
     loss_ = Variable();
+    watch(nullptr, nullptr);
     return result;
   }
 
@@ -141,6 +157,9 @@ StepResult TrainStep::run(const Batch& batch, double lr) {
   result.update_s = timer_.seconds(kUpdate);  // the last one: it waits for the device
   result.forward_s = timer_.seconds(kForward);
   result.backward_s = timer_.seconds(kBackward);
+  result.planned = plan_ != nullptr;
+  if (plan_ != nullptr) plan_->tell(nullptr, nullptr);
+  watch(nullptr, nullptr);
   return result;
 }
 

@@ -38,6 +38,7 @@ struct StepResult {
   std::int64_t backward_peak_bytes = 0;   // all that is in use, at its highest, without base_bytes
   std::int64_t workspace_peak_bytes = 0;  // of forward and backward
   bool skipped = false;                   // no update: a scaled gradient was not finite
+  bool planned = false;                   // and run by the host: neither dynamic nor recorded
 };
 
 class CONVSCOPE_API TrainStep {
@@ -52,6 +53,11 @@ class CONVSCOPE_API TrainStep {
     loss_scale_ = scale;
     may_plan_ = false;
     why_dynamic_ = "the loss is scaled";
+  }
+  // Who works when in the next run() is told to these clocks; afterwards to nobody.
+  void watch(WorkClock* forward, WorkClock* backward) {
+    forward_clock_ = forward;
+    backward_clock_ = backward;
   }
   // Allocates nothing from the system once the shapes have been seen.
   StepResult run(const Batch& batch, double lr);
@@ -79,6 +85,7 @@ class CONVSCOPE_API TrainStep {
   Variable loss_;  // of a dynamic step
   std::string why_dynamic_;
   LossScale* loss_scale_ = nullptr;
+  WorkClock *forward_clock_ = nullptr, *backward_clock_ = nullptr;
   PhaseTimer timer_;
   BatchFeed feed_;
 };

@@ -6,6 +6,8 @@
 #include <chrono>
 #include <cmath>
 #include <filesystem>
+#include <fstream>
+#include <sstream>
 #include <utility>
 
 #include "experiments/run_folder/layer_table.h"
@@ -19,6 +21,16 @@ namespace {
 
 constexpr double kHeartbeatSeconds = 10;
 constexpr const char* kLastCheckpoint = "ckpt/last.safetensors";
+constexpr const char* kPreviousCheckpoint = "ckpt/previous.safetensors";
+
+// A second name for the file, which stays when the first one gets another file. Where there are no
+// hard links there is no second checkpoint.
+void keep_as(const std::string& previous, const std::string& last) {
+  std::error_code ignored;
+  if (!std::filesystem::exists(last, ignored)) return;
+  std::filesystem::remove(previous, ignored);
+  std::filesystem::create_hard_link(last, previous, ignored);
+}
 
 double now_s() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
@@ -39,20 +51,74 @@ double Trainer::learning_rate(std::int64_t step) const {
       {.step = step, .total_steps = per_epoch * setup_.epochs, .steps_per_epoch = per_epoch});
 }
 
+// From the newest checkpoint that is whole. A damaged one is named; the one before it has lost no
+// more than the steps in between, which are done again.
 void Trainer::resume() {
-  const std::string path = folder_.file(kLastCheckpoint);
-  if (!std::filesystem::exists(path)) {
-    folder_.log("resume: there is no checkpoint yet, starting from the beginning");
-    if (!setup_.start_from.empty()) load_start_weights(setup_.start_from, *setup_.model);
+  take_over_words();
+  std::string damaged;
+  for (const char* const name : {kLastCheckpoint, kPreviousCheckpoint}) {
+    const std::string path = folder_.file(name);
+    if (!std::filesystem::exists(path)) continue;
+    try {
+      resume_from(path);
+    } catch (const Error& error) {
+      if (error.kind() != ErrorKind::kIo) throw;
+      damaged += cat(damaged.empty() ? "" : "; ", error.what());
+      continue;
+    }
+    if (!damaged.empty()) {
+      warn(cat("warning: a checkpoint is damaged (", damaged, "); going on from ", name,
+               ", after step ", state_.step));
+    }
+    folder_.log(
+        cat("resume: epoch ", state_.epoch + 1, ", batch ", state_.batch, ", step ", state_.step));
     return;
   }
+  if (!damaged.empty()) {
+    fail(ErrorKind::kIo, "resume",
+         cat("expected a checkpoint that can be read, got none: ", damaged,
+             "; `convscope run` with the config alone starts anew"));
+  }
+  folder_.log("resume: there is no checkpoint yet, starting from the beginning");
+  if (!setup_.start_from.empty()) load_start_weights(setup_.start_from, *setup_.model);
+}
+
+void Trainer::resume_from(const std::string& path) {
   if (setup_.remove_when_final) rebuild_removed(setup_, checkpoint_config(path));
-  state_ = load_checkpoint(path, *setup_.model, setup_.optimizer.get());
-  CONVSCOPE_CHECK(state_.batch <= setup_.train->batches_per_epoch(), "resume",
-                  "expected a checkpoint of a run with ", setup_.train->batches_per_epoch(),
-                  " batches in an epoch, got one that has done ", state_.batch);
-  folder_.log(
-      cat("resume: epoch ", state_.epoch + 1, ", batch ", state_.batch, ", step ", state_.step));
+  std::string note;
+  state_ = load_checkpoint(path, *setup_.model, setup_.optimizer.get(), &note);
+  const std::int64_t batches = setup_.train->batches_per_epoch();
+  const TrainingState& s = state_;
+  const bool fits = s.epoch >= 0 && s.epoch <= setup_.epochs && s.batch >= 0 &&
+                    s.batch <= batches && s.step == s.epoch * batches + s.batch &&
+                    s.metrics_bytes >= 0 && s.epochs_bytes >= 0 && s.run_steps.steps >= 0 &&
+                    s.run_steps.steps <= s.step && s.best_epoch >= 0 && s.best_epoch <= s.epoch &&
+                    s.best_accuracy <= 100;
+  if (!fits) {
+    fail(ErrorKind::kIo, "checkpoint",
+         cat("expected the progress of a run of ", setup_.epochs, " epochs of ", batches,
+             " batches in ", path, ", got epoch ", s.epoch, ", batch ", s.batch, ", step ", s.step,
+             ", best epoch ", s.best_epoch));
+  }
+  if (!note.empty()) folder_.log(cat("note: ", note));
+}
+
+void Trainer::warn(const std::string& sentence) {
+  folder_.log(sentence);
+  progress_.line(sentence);
+}
+
+// Tags and note may have been changed since the run began (`convscope note`).
+void Trainer::take_over_words() {
+  std::ifstream in(folder_.file("summary.json"), std::ios::binary);
+  std::ostringstream text;
+  if (!in || !(text << in.rdbuf())) return;
+  try {
+    const RunSummary before = parse_summary(text.str());
+    setup_.facts.tags = before.tags;
+    setup_.facts.note = before.note;
+  } catch (const Error&) {  // the summary is written anew anyway
+  }
 }
 
 int Trainer::run() {
@@ -96,7 +162,7 @@ int Trainer::run_epochs() {
 
   const std::int64_t last =
       setup_.epochs_now > 0 ? std::min(setup_.epochs_now, setup_.epochs) : setup_.epochs;
-  while (state_.epoch < last) {
+  while (state_.epoch < last && !stops_early()) {
     remove_when_due();
     if (!train_epoch() || !evaluate_epoch()) {
       save(kLastCheckpoint, true);
@@ -105,7 +171,13 @@ int Trainer::run_epochs() {
     }
     finish_epoch();
   }
-  if (state_.epoch < setup_.epochs) {
+  if (stops_early() && state_.epoch < setup_.epochs) {
+    const std::string text =
+        cat("stopped early after epoch ", state_.epoch, " of ", setup_.epochs, ": ",
+            setup_.early_stop.metric, " was best after epoch ", state_.waits_since_epoch);
+    folder_.log(text);
+    progress_.line(text);
+  } else if (state_.epoch < setup_.epochs) {
     return stop(0, "INTERRUPTED", cat("the limit of ", last, " epochs was reached"));
   }
   write_results();
@@ -124,6 +196,8 @@ void Trainer::remove_when_due() {
   pruning_.reset();
   quantization_.reset();
   step_.reset();
+  step_kernels_.reset();
+  layer_costs_.reset();
   recorded_.reset();
   may_record_ = false;
   val_.reset();
@@ -192,14 +266,25 @@ std::int64_t Trainer::steps_without_host() const {
 void Trainer::report_steps(const StepPlan* plan, Execution execution) {
   if (execution <= steps_reported_) return;
   steps_reported_ = execution;
+  if (setup_.log_layers) layer_costs_ = std::make_unique<LayerCosts>(setup_.device);
   Shape input = {setup_.train->options().batch_size};
   for (const std::int64_t size : setup_.train->dataset().sample_shape()) input.push_back(size);
-  const StepKernels kernels = plan != nullptr
-                                  ? planned_kernels(*plan, execution == Execution::recorded)
-                                  : dynamic_kernels(*setup_.model, input, setup_.device,
-                                                    PlanMode::training, step_->why_dynamic());
-  const LayerTable table = layer_table(*setup_.model, input, kernels);
+  step_kernels_ = std::make_unique<StepKernels>(
+      plan != nullptr ? planned_kernels(*plan, execution == Execution::recorded)
+                      : dynamic_kernels(*setup_.model, input, setup_.device, PlanMode::training,
+                                        step_->why_dynamic()));
+  const LayerTable table = layer_table(*setup_.model, input, *step_kernels_);
   setup_.facts.algorithm = table.algorithms;
+  write_layers(table);
+}
+
+// At steps that run as reported, once the first ones are over.
+bool Trainer::looks_at(std::int64_t step, Execution execution) {
+  return layer_costs_ != nullptr && execution == steps_reported_ && step > kTimingWarmupSteps &&
+         layer_costs_->look(step);
+}
+
+void Trainer::write_layers(const LayerTable& table) {
   if (table.csv == setup_.layers_csv) return;
   setup_.layers_csv = table.csv;
   folder_.write("layers.csv", table.csv);
@@ -236,10 +321,17 @@ bool Trainer::train_batches(LossAlarm& alarm, std::int64_t most) {
     const double waited = now_s() - asked;
     const double lr = learning_rate(state_.step);
     before_step();
+    const bool is_full = batch.x.dim(0) == setup_.train->options().batch_size;
+    const bool looks = is_full && looks_at(steps_in_process_ + 1, single_steps_);
+    if (looks) step_->watch(&layer_costs_->forward(), &layer_costs_->backward());
     const StepResult result = step_->run(batch, lr);
     if (logged_steps_.insert(step_->text()).second) {
       folder_.log(step_->text());
       report_steps(step_->plan(), step_->plan() ? Execution::planned : Execution::dynamic);
+    }
+    single_steps_ = step_->plan() ? Execution::planned : Execution::dynamic;
+    if (looks && single_steps_ == steps_reported_ && std::isfinite(result.loss)) {
+      step_->plan() ? layer_costs_->add(*step_->plan()) : layer_costs_->add(*setup_.model);
     }
     const double now = now_s();
     finish_step(alarm, result, waited, lr, now - before);
@@ -261,16 +353,22 @@ bool Trainer::train_recorded(LossAlarm& alarm, std::int64_t most) {
   double before = now_s();
   bool stops = false;
   std::int64_t left = most;
+  std::int64_t queued_steps = steps_in_process_;
   while (true) {
     while (!stops) {
       const auto at_once = std::min<std::int64_t>(left, RecordedSteps::kMostSteps);
+      if (looks_at(queued_steps + 1, Execution::recorded)) {
+        recorded_->watch(&layer_costs_->forward(), &layer_costs_->backward());
+      }
       const int queued = recorded_->queue(rate, static_cast<int>(at_once));
+      queued_steps += queued;
       if (queued == 0) break;
       left -= queued;
     }
     if (recorded_->in_flight() == 0) return !stops;
     const RecordedSteps::Launch launch = recorded_->collect();
     const double now = now_s();
+    if (launch.watched) layer_costs_->add(recorded_->plan());
     for (int i = 0; i < launch.steps; ++i) {
       const StepResult result{.loss = static_cast<double>(launch.outcomes[i].loss),
                               .images = launch.images_per_step,
@@ -304,8 +402,7 @@ void Trainer::finish_step(LossAlarm& alarm, const StepResult& result, double wai
             "), that of guessing, for ", LossAlarm::kWindow, " steps up to step ", state_.step + 1,
             " (learning rate ", lr,
             "); try another optim.lr, and check labels, normalisation and the last layer");
-    folder_.log(warning);
-    progress_.line(warning);
+    warn(warning);
   }
   if (!by_device) {
     const bool masks_changed = pruning_ && pruning_->after_step(state_.step + 1);
@@ -411,16 +508,35 @@ void Trainer::finish_epoch() {
     state_.best_accuracy = deciding.accuracy;
     state_.best_epoch = state_.epoch;
   }
+  if (evaluated && is_final) count_for_early_stop();
   state_.batch = 0;
   state_.epoch_loss = {};
   state_.epoch_steps = {};
   state_.epoch_s = 0;
   const bool due = setup_.checkpoint_every > 0 && state_.epoch % setup_.checkpoint_every == 0;
-  const bool stops_here = state_.epoch == setup_.epochs || state_.epoch == setup_.epochs_now;
+  const bool stops_here =
+      state_.epoch == setup_.epochs || state_.epoch == setup_.epochs_now || stops_early();
   if (better && setup_.keep_best) save("ckpt/best.safetensors", false);
   if (due || stops_here) save(kLastCheckpoint, true);
   write_results();
   folder_.set_status({.state = "RUNNING", .epoch = state_.epoch, .step = state_.step});
+}
+
+void Trainer::count_for_early_stop() {
+  if (!setup_.early_stop.patience || !setup_.val) return;
+  const bool of_loss = setup_.early_stop.metric == "val_loss";
+  const double now = of_loss ? -state_.val.loss : state_.val.accuracy;
+  if (state_.waits_since_epoch == 0 || now > state_.waits_for + setup_.early_stop.min_delta) {
+    state_.waits_for = now;
+    state_.waits_since_epoch = state_.epoch;
+    state_.waited_evaluations = 0;
+  } else {
+    ++state_.waited_evaluations;
+  }
+}
+
+bool Trainer::stops_early() const {
+  return setup_.early_stop.patience && state_.waited_evaluations >= *setup_.early_stop.patience;
 }
 
 void Trainer::save(const char* name, bool with_optimizer) {
@@ -430,6 +546,8 @@ void Trainer::save(const char* name, bool with_optimizer) {
   state_.metrics_bytes = metrics_->size_bytes();
   state_.epochs_bytes = epochs_->size_bytes();
   state_.run_s = run_seconds();
+  folder_.check_owner();
+  if (with_optimizer) keep_as(folder_.file(kPreviousCheckpoint), folder_.file(name));
   save_checkpoint(folder_.file(name), *setup_.model,
                   with_optimizer ? setup_.optimizer.get() : nullptr, state_, setup_.config_yaml);
 }

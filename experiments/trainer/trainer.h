@@ -17,6 +17,8 @@
 #include "datasets/loader.h"
 #include "experiments/config/experiment_config.h"
 #include "experiments/run_folder/append_file.h"
+#include "experiments/run_folder/layer_costs.h"
+#include "experiments/run_folder/layer_table.h"
 #include "experiments/run_folder/run_folder.h"
 #include "experiments/run_folder/run_summary.h"
 #include "experiments/run_folder/tensorboard.h"
@@ -46,8 +48,10 @@ struct TrainingSetup {
   bool keep_best = true;
   std::int64_t log_every = 50;  // steps
   bool tensorboard = false;     // also write an event file
+  bool log_layers = true;       // time single layers (layer_costs.h)
   bool plan = true;             // plan the steps (train_step.h)
   bool scale_loss = false;      // f16 (optim/loss_scale.h)
+  EarlyStopConfig early_stop;
   ExpectConfig expect;
   std::string config_yaml;      // resolved; goes into checkpoints
   std::int64_t data_bytes = 0;  // of the data sets, not counted as memory of a step
@@ -66,7 +70,8 @@ class CONVSCOPE_API Trainer {
   Trainer(TrainingSetup& setup, RunFolder& folder, Progress& progress);
   ~Trainer();
 
-  // Takes over from ckpt/last.safetensors; a run that never wrote one starts from the beginning.
+  // Takes over from ckpt/last.safetensors, or from previous.safetensors when that one is damaged; a
+  // run that never wrote one starts from the beginning.
   void resume();
   // Until the last epoch, a signal or a failure. Returns the exit code 0, 130 or 143; a failed run
   // throws, after status.json says why.
@@ -76,6 +81,9 @@ class CONVSCOPE_API Trainer {
   RunSummary summary() const;
 
  private:
+  void resume_from(const std::string& path);
+  void take_over_words();
+  void warn(const std::string& sentence);
   int run_epochs();
   void prepare_quantization();
   void remove_when_due();
@@ -86,6 +94,8 @@ class CONVSCOPE_API Trainer {
   // How steps run, from the slowest way to the quickest.
   enum class Execution { nothing, dynamic, planned, recorded };
   void report_steps(const StepPlan* plan, Execution execution);
+  void write_layers(const LayerTable& table);
+  bool looks_at(std::int64_t step, Execution execution);
   bool record_steps();
   std::int64_t steps_without_host() const;
   void finish_step(LossAlarm& alarm, const StepResult& step, double waited_s, double lr,
@@ -101,6 +111,8 @@ class CONVSCOPE_API Trainer {
   void write_results();
   void write_report();
   int stop(int exit_code, const std::string& state, const std::string& reason);
+  void count_for_early_stop();
+  bool stops_early() const;
   void check_expectations() const;
   std::string kept_checkpoint() const;  // words for a failure's reason
   double learning_rate(std::int64_t step) const;
@@ -117,10 +129,13 @@ class CONVSCOPE_API Trainer {
   LossScale loss_scale_;                         // used when setup_.scale_loss
   std::unique_ptr<TrainStep> step_;              // null before the first epoch
   Execution steps_reported_ = Execution::nothing;
-  std::set<std::string> logged_steps_;       // how they run, each way once
-  bool may_record_ = false;                  // the device may go through steps by itself
-  std::unique_ptr<RecordedSteps> recorded_;  // null: steps run one by one
-  std::unique_ptr<Evaluator> val_, test_;    // null before the first evaluation
+  Execution single_steps_ = Execution::nothing;  // the last one that the host started
+  std::set<std::string> logged_steps_;           // how they run, each way once
+  std::unique_ptr<StepKernels> step_kernels_;    // of the steps reported; null before the first one
+  std::unique_ptr<LayerCosts> layer_costs_;      // of these steps
+  bool may_record_ = false;                      // the device may go through steps by itself
+  std::unique_ptr<RecordedSteps> recorded_;      // null: steps run one by one
+  std::unique_ptr<Evaluator> val_, test_;        // null before the first evaluation
   std::int64_t steps_in_process_ = 0;
   std::int64_t allocations_at_epoch_start_ = 0;
   double seconds_before_ = 0;  // of earlier processes of this run

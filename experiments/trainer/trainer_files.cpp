@@ -138,6 +138,7 @@ RunSummary Trainer::summary() const {
   const StepTotals& steps = state_.run_steps.steps > 0 ? state_.run_steps : state_.warmup_steps;
   out.execution = execution_text(setup_.quant && setup_.quant->has_begun(state_.step), setup_.form);
   out.id = folder_.id();
+  out.step = steps.way();
   out.avg_forward = steps.phase(steps.forward_s);
   out.avg_backward = steps.phase(steps.backward_s);
   out.avg_update = steps.phase(steps.update_s);
@@ -167,6 +168,11 @@ RunSummary Trainer::summary() const {
 }
 
 void Trainer::write_results() {
+  if (step_kernels_) {
+    Shape input = {setup_.train->options().batch_size};
+    for (const std::int64_t size : setup_.train->dataset().sample_shape()) input.push_back(size);
+    write_layers(layer_table(*setup_.model, input, *step_kernels_, layer_costs_.get()));
+  }
   folder_.write("summary.json", to_json_text(summary()));
   write_report();
 }

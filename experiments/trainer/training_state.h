@@ -17,7 +17,8 @@ inline constexpr std::int64_t kTimingWarmupSteps = 5;
 // Sums over steps.
 struct StepTotals {
   std::int64_t steps = 0, images = 0;
-  std::int64_t whole_steps = 0;  // whose phases were not timed apart
+  std::int64_t whole_steps = 0;    // recorded ones, whose phases were not timed apart
+  std::int64_t planned_steps = 0;  // without those
   double forward_s = 0, backward_s = 0, update_s = 0;
   double whole_s = 0;  // of those
   double wait_s = 0;   // for the loader
@@ -32,6 +33,7 @@ struct StepTotals {
     update_s += step.update_s;
     whole_s += step.whole_s;
     whole_steps += step.whole_s > 0 ? 1 : 0;
+    planned_steps += step.planned ? 1 : 0;
     wait_s += waited_s;
     forward_bytes += static_cast<double>(step.forward_bytes);
     backward_peak_bytes += static_cast<double>(step.backward_peak_bytes);
@@ -48,6 +50,13 @@ struct StepTotals {
   double busy_s() const { return forward_s + backward_s + update_s + whole_s; }
   const char* phases() const {
     return whole_steps == 0 ? "timed apart" : whole_steps == steps ? "whole step" : "mixed";
+  }
+  // How most of them ran; "" when there was none.
+  const char* way() const {
+    if (steps == 0) return "";
+    const std::int64_t dynamic = steps - planned_steps - whole_steps;
+    if (dynamic > planned_steps && dynamic > whole_steps) return "dynamic";
+    return whole_steps >= planned_steps ? "recorded" : "planned";
   }
   double images_per_s() const {
     const double total = busy_s() + wait_s;
@@ -89,6 +98,10 @@ struct TrainingState {
   Evaluation val, test;
   double best_accuracy = -1;  // percent, on the split that decides; -1 = none yet
   std::int64_t best_epoch = 0;
+  // Of early stopping: the evaluations since the last better one, and that one's accuracy, or its
+  // loss times -1.
+  std::int64_t waited_evaluations = 0, waits_since_epoch = 0;  // epoch 0: there was none yet
+  double waits_for = 0;
   // Length of the files at the moment of the checkpoint; what stands behind is written again.
   std::int64_t metrics_bytes = 0, epochs_bytes = 0;
 };

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "framework/autograd/variable.h"
+#include "framework/memory/work_clock.h"
 #include "framework/ops/accumulate.h"
 
 namespace convscope {
@@ -27,6 +28,7 @@ Variable attach(Tensor value, const Variable* inputs, int count, Ref<Node> node)
                   " inputs, got ", count);
   node->input_count_ = count;
   node->sequence_ = ++node_counter;
+  node->worker_ = current_worker();
   node->shape_ = value.shape();
   node->dtype_ = value.dtype();
   node->device_ = value.device();
@@ -101,15 +103,18 @@ class Engine {
         nodes, [](const Ref<Node>& a, const Ref<Node>& b) { return a->sequence_ > b->sequence_; });
     root->pending_ = gradient;
     const NoGrad no_grad;
+    WorkClock* const clock = watching_clock();
     for (const Ref<Node>& node : nodes) {
       if (node->pending_.defined()) {  // undefined: no closure gave it a gradient
         const Tensor dy = std::move(node->pending_);
         node->pending_ = Tensor();
         GradientSink sink(*node);
+        if (clock != nullptr) clock->begin(node->worker_);
         node->run(dy, sink);
       }
       free_node(*node);
     }
+    if (clock != nullptr) clock->begin(nullptr);
   }
 
  private:

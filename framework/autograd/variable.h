@@ -119,9 +119,10 @@ class CONVSCOPE_API Node : public RefCounted {
   const char* name_;
   int input_count_ = 0;
   bool freed_ = false;
-  std::uint64_t sequence_ = 0;  // later nodes have higher numbers
-  std::uint64_t visit_ = 0;     // the backward pass that has collected this node
-  Shape shape_;                 // of the output
+  std::uint64_t sequence_ = 0;    // later nodes have higher numbers
+  std::uint64_t visit_ = 0;       // the backward pass that has collected this node
+  const void* worker_ = nullptr;  // who made it (framework/memory/work_clock.h)
+  Shape shape_;                   // of the output
   DType dtype_ = DType::f32;
   Device device_;
   Tensor pending_;  // gradient of the output, collected so far

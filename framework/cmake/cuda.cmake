@@ -56,7 +56,7 @@ target_compile_options(convscope_cuda PRIVATE
   $<$<AND:$<BOOL:${CONVSCOPE_WERROR}>,$<COMPILE_LANGUAGE:CUDA>>:-Werror=all-warnings>)
 set_target_properties(convscope_cuda PROPERTIES CUDA_STANDARD_REQUIRED OFF
   CUDA_VISIBILITY_PRESET hidden POSITION_INDEPENDENT_CODE ON
-  INSTALL_RPATH "$ORIGIN" INSTALL_RPATH_USE_LINK_PATH ON
+  INSTALL_RPATH "$ORIGIN" INSTALL_RPATH_USE_LINK_PATH ON BUILD_WITH_INSTALL_RPATH ON
   VERSION ${PROJECT_VERSION} SOVERSION 0)
 target_link_libraries(convscope_cuda PRIVATE convscope CUDA::cudart_static CUDA::cublas CUDA::cufft)
 set(convscope_cuda_state "on, for ${CMAKE_CUDA_ARCHITECTURES}")

@@ -13,7 +13,10 @@ foreach(peer IN ITEMS onednn)  # opened the same way
   endif()
 endforeach()
 file(RELATIVE_PATH convscope_bin_to_lib ${CMAKE_INSTALL_FULL_BINDIR} ${CMAKE_INSTALL_FULL_LIBDIR})
-set_target_properties(convscope_cli PROPERTIES INSTALL_RPATH "$ORIGIN/${convscope_bin_to_lib}")
+# Relative to the program, in the build folder as in the installed tree. Without BUILD_WITH_INSTALL_RPATH
+# CMake fills the shorter path of the build folder up with ':', and an empty entry is the current folder.
+set_target_properties(convscope_cli PROPERTIES BUILD_WITH_INSTALL_RPATH ON
+  INSTALL_RPATH "$ORIGIN/${convscope_bin_to_lib};$ORIGIN/../lib")
 install(TARGETS convscope_cli RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 
 # #include "framework/tensor.h" works as it does inside the repository.

@@ -10,7 +10,8 @@ if(dnnl_FOUND)
   add_library(convscope_peer_onednn MODULE
     ${CMAKE_CURRENT_SOURCE_DIR}/experiments/peers/onednn_peer.cpp)
   set_target_properties(convscope_peer_onednn PROPERTIES
-    CXX_VISIBILITY_PRESET hidden VISIBILITY_INLINES_HIDDEN ON INSTALL_RPATH_USE_LINK_PATH ON)
+    CXX_VISIBILITY_PRESET hidden VISIBILITY_INLINES_HIDDEN ON INSTALL_RPATH_USE_LINK_PATH ON
+    BUILD_WITH_INSTALL_RPATH ON)
   target_include_directories(convscope_peer_onednn PRIVATE ${CMAKE_CURRENT_SOURCE_DIR})
   target_compile_features(convscope_peer_onednn PRIVATE cxx_std_20)
   target_link_libraries(convscope_peer_onednn PRIVATE convscope_flags DNNL::dnnl OpenMP::OpenMP_CXX)

@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
 #include <utility>
 
@@ -32,22 +33,46 @@ std::string temporary_name(const std::string& path) {
              counter.fetch_add(1), ".partial");
 }
 
+// A killed process may have left such a name, and the numbers of processes repeat.
+int open_temporary(const std::string& path, mode_t mode, std::string& temporary) {
+  constexpr int kTries = 1000;
+  for (int i = 0; i < kTries; ++i) {
+    temporary = temporary_name(path);
+    const int descriptor = ::open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode);
+    if (descriptor >= 0 || errno != EEXIST) return descriptor;
+  }
+  return -1;
+}
+
+// What a link leads to, so that the link itself is not replaced; `path` when it is none.
+std::string target_of(const std::string& path) {
+  struct stat status {};
+  if (::lstat(path.c_str(), &status) != 0 || !S_ISLNK(status.st_mode)) return path;
+  char* const real = ::realpath(path.c_str(), nullptr);
+  if (real == nullptr) return path;  // it leads nowhere: the file takes its place
+  std::string out = real;
+  std::free(real);
+  return out;
+}
+
 }  // namespace
 
 AtomicFile::AtomicFile(std::string path) : path_(std::move(path)) {
+  path_ = target_of(path_);
   struct stat status {};
   const bool is_there = ::stat(path_.c_str(), &status) == 0;
   if (is_there && S_ISDIR(status.st_mode)) fail_writing(EISDIR);
   if (is_there && !S_ISREG(status.st_mode)) {  // never rename over /dev/null or a pipe
     descriptor_ = ::open(path_.c_str(), O_WRONLY | O_CLOEXEC);
   } else {
-    temporary_ = temporary_name(path_);
-    descriptor_ = ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    // Nobody may read it in between who may not read it afterwards.
+    descriptor_ = open_temporary(path_, is_there ? 0600 : 0666, temporary_);
     if (descriptor_ < 0) {
       const int error = errno;
       temporary_.clear();
       fail_writing(error);
     }
+    if (is_there) (void)::fchmod(descriptor_, status.st_mode & 07777);
   }
   if (descriptor_ < 0) fail_writing(errno);
 }
@@ -97,6 +122,8 @@ void AtomicFile::discard() noexcept {
     temporary_.clear();
   }
 }
+
+void check_writable(const std::string& path) { const AtomicFile file(path); }
 
 void write_file(const std::string& path, std::string_view content) {
   AtomicFile file(path);

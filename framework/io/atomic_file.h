@@ -3,7 +3,8 @@
 //
 // The bytes go to a temporary name in the same folder; commit() flushes them to the disk and
 // renames. So a crash or a full disk never leaves half a file under the real name, and an older
-// file stays as it was.
+// file stays as it was. The new file has the access rights of the older one; a link to a file stays
+// one.
 //   AtomicFile file("run/summary.json");
 //   file.write(text);
 //   file.commit();
@@ -37,6 +38,10 @@ class CONVSCOPE_API AtomicFile {
   std::string temporary_;  // empty when path_ is a device or a pipe, which is written directly
   int descriptor_ = -1;
 };
+
+// Throws, as writing would, when no file can be made in the folder of `path`. What stands there
+// stays as it is.
+CONVSCOPE_API void check_writable(const std::string& path);
 
 // All three steps in one.
 CONVSCOPE_API void write_file(const std::string& path, std::string_view content);

@@ -3,9 +3,11 @@
 #include "framework/io/bytes.h"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 
@@ -23,14 +25,48 @@ struct Descriptor {
   }
 };
 
+constexpr int kPatienceMs = 2000;
+
+// Without waiting for the other end of a pipe.
+int open_to_read(const std::string& path, struct stat& status) {
+  const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  if (file < 0) fail_reading(path, errno);
+  int error = ::fstat(file, &status) != 0 ? errno : 0;
+  if (error == 0 && S_ISDIR(status.st_mode)) error = EISDIR;
+  if (error == 0) return file;
+  ::close(file);
+  fail_reading(path, error);
+}
+
 }  // namespace
 
-std::vector<std::uint8_t> read_file(const std::string& path) {
-  const Descriptor file{::open(path.c_str(), O_RDONLY | O_CLOEXEC)};
-  if (file.number < 0) fail_reading(path, errno);
+std::string read_text(const std::string& path, std::size_t most_bytes) {
   struct stat status {};
-  if (::fstat(file.number, &status) != 0) fail_reading(path, errno);
-  if (S_ISDIR(status.st_mode)) fail_reading(path, EISDIR);
+  const Descriptor file{open_to_read(path, status)};
+  if (!S_ISREG(status.st_mode) && !S_ISFIFO(status.st_mode)) {
+    fail(ErrorKind::kIo, "read", cat("expected a file or a pipe, got ", path));
+  }
+  std::string text;
+  while (text.size() < most_bytes) {
+    pollfd ready{.fd = file.number, .events = POLLIN, .revents = 0};
+    if (S_ISFIFO(status.st_mode) && ::poll(&ready, 1, kPatienceMs) <= 0) {
+      fail(ErrorKind::kIo, "read",
+           cat("expected something to read from the pipe ", path, ", got nothing for two seconds"));
+    }
+    char piece[65536];
+    const ssize_t got =
+        ::read(file.number, piece, std::min(sizeof piece, most_bytes - text.size()));
+    if (got < 0 && (errno == EINTR || errno == EAGAIN)) continue;
+    if (got < 0) fail_reading(path, errno);
+    if (got == 0) break;
+    text.append(piece, static_cast<std::size_t>(got));
+  }
+  return text;
+}
+
+std::vector<std::uint8_t> read_file(const std::string& path) {
+  struct stat status {};
+  const Descriptor file{open_to_read(path, status)};
   if (!S_ISREG(status.st_mode)) {  // a device or a pipe has no size that could be trusted
     fail(ErrorKind::kIo, "read", cat("expected a regular file, got ", path));
   }

@@ -31,4 +31,8 @@ inline void append_little_endian(std::string& out, std::uint64_t value, std::siz
 // The whole file; an error of kind kIo with the system's reason when it cannot be read.
 CONVSCOPE_API std::vector<std::uint8_t> read_file(const std::string& path);
 
+// A text of at most `most_bytes`, from a file or a pipe; the rest of a longer one is left. Errors
+// of kind kIo with the system's reason, also for a pipe into which nobody writes for two seconds.
+CONVSCOPE_API std::string read_text(const std::string& path, std::size_t most_bytes);
+
 }  // namespace convscope

@@ -14,6 +14,7 @@
 
 #include "framework/check.h"
 #include "framework/io/atomic_file.h"
+#include "framework/io/json_text.h"
 #include "framework/machine/machine.h"
 #include "framework/parallel.h"
 #include "framework/simd/cpu_isa.h"
@@ -109,7 +110,7 @@ void remember(const std::string& path, const std::string& key, const Json& ceili
   known_by_path[path] = machines;
   try {
     std::filesystem::create_directories(std::filesystem::path(path).parent_path());
-    write_file(path, Json{{"format", kFormat}, {"machines", machines}}.dump(1) + "\n");
+    write_file(path, json_text(Json{{"format", kFormat}, {"machines", machines}}, 1));
   } catch (const std::exception& error) {
     std::fprintf(stderr, "convscope: warning: the ceilings are not remembered on disk: %s\n",
                  error.what());

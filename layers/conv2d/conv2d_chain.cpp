@@ -102,6 +102,8 @@ std::vector<std::unique_ptr<PlanOp>> replace_chain(PlanGraph& graph,
     replaced.insert(replaced.end(), link.ops.begin(), link.ops.end());
     for (const PlanOp* op : link.ops) {  // all but the first input: weights, learned numbers
       joined->inputs.insert(joined->inputs.end(), op->inputs.begin() + 1, op->inputs.end());
+      joined->all_layers.insert(joined->all_layers.end(), op->all_layers.begin(),
+                                op->all_layers.end());
     }
   }
   // Weights of later links may be computed after the first link: the chain runs where the last was.

@@ -21,7 +21,7 @@ constexpr std::int64_t kMostElements = std::int64_t{1} << 18;
 class OperationGroupOp final : public PlanOp {
  public:
   explicit OperationGroupOp(std::vector<std::unique_ptr<OperationOp>> members)
-      : members_(std::move(members)) {
+      : members_(std::move(members)) {  // `all_layers` stays empty: the work of all of them
     layer = members_.front()->layer;
     output = members_.front()->output;
     for (const auto& member : members_) {

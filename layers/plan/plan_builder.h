@@ -95,7 +95,7 @@ class CONVSCOPE_API PlanBuilder {
   template <class F>
   void call(F&& body) {
     ++call_index_;
-    if (dry_) return;
+    if (dry_) return call_ops_.push_back(op_);
     using Body = std::decay_t<F>;
     auto* object = new Body(std::forward<F>(body));
     owned_.emplace_back(object, [](void* p) { delete static_cast<Body*>(p); });
@@ -137,8 +137,9 @@ class CONVSCOPE_API PlanBuilder {
   bool dry_ = true;
   bool in_prologue_ = false;
   bool in_backward_ = false;
-  int call_index_ = 0;  // of the next call
-  int op_ = 0;          // whose calls are emitted
+  int call_index_ = 0;         // of the next call
+  int op_ = 0;                 // whose calls are emitted
+  std::vector<int> call_ops_;  // by call_index_: whose calls they are
   int forward_calls_ = 0;
   Ref<Storage> arena_;
   std::size_t arena_bytes_ = 0;

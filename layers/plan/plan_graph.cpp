@@ -72,6 +72,7 @@ ValueId PlanGraph::add(std::unique_ptr<PlanOp> op, std::vector<ValueId> inputs, 
                      .owner = id,
                      .of_parameters = of_parameters});
   op->layer = scope_;
+  op->all_layers = {scope_};
   op->inputs = std::move(inputs);
   op->output = id;
   ops_.push_back(std::move(op));
@@ -128,6 +129,8 @@ void PlanGraph::fuse() {
       if (input != op.output) op.inputs.push_back(input);
     }
     op.output = (*next)->output;
+    op.all_layers.insert(op.all_layers.end(), (*next)->all_layers.begin(),
+                         (*next)->all_layers.end());
     // The other inputs of `next` may be computed after `op`: the joined one runs at its place.
     *next = std::move(ops_[at]);
     ops_.erase(ops_.begin() + static_cast<std::ptrdiff_t>(at));

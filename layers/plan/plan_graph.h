@@ -70,8 +70,9 @@ class CONVSCOPE_API PlanOp {
   // False: its calls do more than queue kernels, so a device cannot record them.
   virtual bool is_recordable() const { return true; }
 
-  std::string layer;            // "c1"; of several fused ones the first
-  std::vector<ValueId> inputs;  //
+  std::string layer;                    // "c1"; of several fused ones the first
+  std::vector<std::string> all_layers;  // of them; empty: its work is no layer's own
+  std::vector<ValueId> inputs;          //
   ValueId output = kNoValue;
 };
 

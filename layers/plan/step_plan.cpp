@@ -118,6 +118,7 @@ void StepPlan::remember(Module& model) {
     if (parameter != nullptr && !parameter->requires_grad()) hold(*parameter);
   }
   memory_.arena_bytes = static_cast<std::int64_t>(builder_.arena_->bytes);
+  for (const auto& op : graph_.ops()) works_.push_back({op->all_layers, op->text(), 0});
   std::vector<ArenaRequest> requests;
   std::map<int, std::int64_t> workspace;  // of each call
   for (const PlanBuilder::SlotState& slot : builder_.slots_) {
@@ -128,7 +129,10 @@ void StepPlan::remember(Module& model) {
       memory_.workspace_bytes = std::max(memory_.workspace_bytes, of_call);
     }
     const bool kept = slot.first < builder_.forward_calls_ && slot.last >= builder_.forward_calls_;
-    if (kept && graph_.training()) memory_.kept_bytes += bytes;
+    if (!kept || !graph_.training()) continue;
+    memory_.kept_bytes += bytes;
+    const int op = builder_.call_ops_[static_cast<std::size_t>(slot.first)];
+    works_[static_cast<std::size_t>(op)].kept_bytes += bytes;
   }
   memory_.lower_bound_bytes = static_cast<std::int64_t>(arena_lower_bound(requests));
 }
@@ -144,9 +148,21 @@ bool StepPlan::is_current() const {
 }
 
 // On the CPU one fork and one join of the threads for all of them; other devices have a queue.
-void StepPlan::run(const std::vector<PlanCall>& calls) const {
+void StepPlan::run(const std::vector<PlanCall>& calls, WorkClock* clock) const {
   const auto all = [&] {
-    for (const PlanCall& call : calls) call.run(call.arguments);
+    if (clock == nullptr) {
+      for (const PlanCall& call : calls) call.run(call.arguments);
+      return;
+    }
+    clock->start();
+    for (int op = -1; const PlanCall& call : calls) {
+      if (call.op != op) {
+        op = call.op;
+        clock->begin(static_cast<std::size_t>(op) < works_.size() ? &works_[op] : nullptr);
+      }
+      call.run(call.arguments);
+    }
+    clock->begin(nullptr);
   };
   if (device().type == DeviceType::cpu) {
     parallel_region(all);
@@ -179,7 +195,12 @@ void StepPlan::load_labels(const Tensor& labels) {
   labels_.copy_from(labels);
 }
 
-void StepPlan::queue_forward() { run(builder_.forward_); }
+void StepPlan::tell(WorkClock* forward, WorkClock* backward) {
+  forward_clock_ = forward;
+  backward_clock_ = backward;
+}
+
+void StepPlan::queue_forward() { run(builder_.forward_, forward_clock_); }
 
 void StepPlan::queue_forward(const Tensor& x, const Tensor& labels) {
   set_images(x);
@@ -201,7 +222,7 @@ Tensor StepPlan::infer(const Tensor& x) {
 }
 
 void StepPlan::backward() {
-  run(builder_.backward_);
+  run(builder_.backward_, backward_clock_);
   for (const Variable& parameter : builder_.parameters_) parameter.state()->grad_is_zero = false;
 }
 

@@ -17,6 +17,7 @@
 #include <string>
 #include <vector>
 
+#include "framework/memory/work_clock.h"
 #include "layers/module.h"
 #include "layers/plan/plan_builder.h"
 
@@ -79,6 +80,15 @@ class CONVSCOPE_API StepPlan {
     double forward_s = 0, backward_s = 0;
   };
   std::vector<OpTime> time_ops(const Tensor& x, const Tensor& labels);
+  // Forwards and backwards to come tell these clocks which operation works, by its entry of
+  // works(); null: nobody. A step that is looked at gives the same bits.
+  void tell(WorkClock* forward, WorkClock* backward);
+  struct Work {
+    std::vector<std::string> layers;  // that the operation computes; empty: no layer's own
+    std::string text;
+    std::int64_t kept_bytes = 0;  // of what the forward keeps for the backward, its part
+  };
+  const std::vector<Work>& works() const { return works_; }  // one for each operation
   // What runs, operation by operation: the layer (the first of several), what it does, its result.
   struct Line {
     std::string layer, text;
@@ -97,7 +107,7 @@ class CONVSCOPE_API StepPlan {
  private:
   StepPlan(const Shape& input, PlanMode mode, Device device)
       : graph_(input, mode, device), builder_(graph_) {}
-  void run(const std::vector<PlanCall>& calls) const;
+  void run(const std::vector<PlanCall>& calls, WorkClock* clock = nullptr) const;
   double seconds_of(const std::vector<PlanCall>& calls, std::size_t first, std::size_t last) const;
   void emit();
   void remember(Module& model);
@@ -108,6 +118,8 @@ class CONVSCOPE_API StepPlan {
   ValueId logits_ = kNoValue;
   Tensor result_, labels_, loss_, correct_;
   PlanMemory memory_;
+  std::vector<Work> works_;
+  WorkClock *forward_clock_ = nullptr, *backward_clock_ = nullptr;
   struct Held {
     Variable parameter;
     const void* data;

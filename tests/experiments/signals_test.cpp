@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// signals_test.cpp: how a run notices Ctrl-C and SIGTERM.
+// signals_test.cpp: how a run notices Ctrl-C, SIGTERM, a terminal that closes and a pipe that
+// breaks.
 #include "experiments/trainer/signals.h"
 
 #include <gtest/gtest.h>
@@ -14,6 +15,30 @@ TEST(StopSignals, remember_the_first_and_take_a_quick_sigterm_for_its_echo) {
         std::raise(SIGTERM);
         std::raise(SIGTERM);
         std::_Exit(StopSignals::received() == SIGTERM ? 0 : 1);
+      },
+      ::testing::ExitedWithCode(0), "");
+}
+
+TEST(StopSignals, remember_a_closed_terminal_and_a_broken_pipe) {
+  for (const int signal : {SIGHUP, SIGPIPE}) {
+    EXPECT_EXIT(
+        {
+          const StopSignals signals;
+          std::raise(signal);
+          std::raise(signal);  // the echo, and what is printed on the way out
+          std::_Exit(StopSignals::received() == signal ? 0 : 1);
+        },
+        ::testing::ExitedWithCode(0), "");
+  }
+}
+
+TEST(StopSignals, leave_a_hangup_ignored_where_it_is) {
+  EXPECT_EXIT(
+      {
+        std::signal(SIGHUP, SIG_IGN);  // as nohup does
+        const StopSignals signals;
+        std::raise(SIGHUP);
+        std::_Exit(StopSignals::received());
       },
       ::testing::ExitedWithCode(0), "");
 }

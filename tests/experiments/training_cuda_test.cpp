@@ -431,6 +431,25 @@ TEST_F(TrainingOnCuda, QuantisesAndPrunesLikeTheCpu) {
   }
 }
 
+// A step that counts what it clips runs alone, at the end of each epoch; those behind it are
+// recorded again. So are those behind a change of masks.
+TEST_F(TrainingOnCuda, CompressedStepsStayRecordedFromEpochToEpoch) {
+  for (const char* way :
+       {"quant={w_bits: 4, a_bits: 4}",
+        "sparsity={method: magnitude, target: 0.5, start: 0, end: 0.3, every_steps: 4}"}) {
+    SCOPED_TRACE(way);
+    const TemporaryFolder root;
+    RunFolder folder = RunFolder::create(root.path(), "way", 3);
+    const Ended done =
+        run(setup_training(config_of(
+                kLenet, {way, "data.train_size=48", "data.test_size=8", "train.epochs=3"}, cuda())),
+            folder, false);
+    EXPECT_EQ(done.summary.step, "recorded");
+    EXPECT_EQ(text_of(folder.file("log.txt")).find("not recorded"), std::string::npos)
+        << text_of(folder.file("log.txt"));
+  }
+}
+
 TEST_F(TrainingOnCuda, TheEnvironmentNamesTheDevice) {
   const nlohmann::json environment = nlohmann::json::parse(environment_json({}));
   const nlohmann::json& device = environment.at("cuda").at("devices").at(0);

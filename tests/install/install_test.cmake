@@ -20,6 +20,8 @@ run(${CMAKE_COMMAND} -S ${SOURCE_DIR}/tests/install/consumer -B ${work}/consumer
 run(${CMAKE_COMMAND} --build ${work}/consumer)
 run(${work}/consumer/consumer)
 message(STATUS "consumer: ${output}")
+find_program(python3 python3 REQUIRED)
+run(${python3} ${SOURCE_DIR}/tests/repo/check_runpath.py ${work}/moved)
 run(${work}/moved/bin/convscope --version)
 message(STATUS "installed program: ${output}")
 if(NOT output MATCHES "${VERSION}")

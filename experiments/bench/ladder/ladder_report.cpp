@@ -10,6 +10,7 @@
 
 #include "experiments/report/text_table.h"
 #include "experiments/run_folder/environment.h"
+#include "framework/io/json_text.h"
 
 namespace convscope {
 namespace {
@@ -138,7 +139,7 @@ std::string ladder_json(const std::vector<LadderResult>& results,
                       {"min_seconds", settings.min_seconds},
                       {"least_samples", settings.least_samples}}},
                     {"ladders", ladders}};
-  return out.dump(1) + "\n";
+  return json_text(out, 1);
 }
 
 std::string ladder_csv(const std::vector<LadderResult>& results,

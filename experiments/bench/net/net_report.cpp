@@ -10,6 +10,7 @@
 
 #include "experiments/report/text_table.h"
 #include "experiments/run_folder/environment.h"
+#include "framework/io/json_text.h"
 
 namespace convscope {
 namespace {
@@ -181,7 +182,7 @@ std::string net_json(const NetBenchReport& report) {
                       {"least_samples", report.options.least_samples},
                       {"warm_up", report.options.warm_up}}},
                     {"rows", rows}};
-  return out.dump(1) + "\n";
+  return json_text(out, 1);
 }
 
 std::string net_csv(const NetBenchReport& report) {

@@ -91,6 +91,12 @@ std::vector<Conv2dProblem> problems_of(const Arguments& arguments) {
   return out;
 }
 
+void check_files(const Arguments& arguments) {
+  for (const std::string& path : {arguments.json, arguments.csv}) {
+    if (!path.empty()) check_writable(path);
+  }
+}
+
 void write_files(const Arguments& arguments, const std::vector<Conv2dBenchGroup>& groups,
                  const Conv2dBenchSettings& settings) {
   if (!arguments.json.empty()) write_file(arguments.json, bench_json(groups, settings));
@@ -133,7 +139,7 @@ int bench(const Arguments& arguments) {
                          settings);
   }
   std::vector<Conv2dBenchGroup> groups;
-  write_files(arguments, groups, settings);  // a path that cannot be written fails at once
+  check_files(arguments);  // a path that cannot be written fails at once
   if (options.device.type == DeviceType::cpu)
     settings.ceilings = options.ceilings = ceilings_here();
   BenchRemarks remarks(options.problems.size() * options.directions.size());

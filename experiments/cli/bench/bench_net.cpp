@@ -155,7 +155,9 @@ int bench(const Arguments& arguments) {
                         .rows = {},
                         .layers = {},
                         .operations = {}};
-  write_files(arguments, report);  // a path that cannot be written fails at once
+  for (const std::string& path : {arguments.json, arguments.csv}) {
+    if (!path.empty()) check_writable(path);  // fails at once
+  }
   const std::shared_ptr<Module> model = build_model(config, sample.shape, sample.classes);
   const std::unique_ptr<Pruner> pruner = build_pruner(config, *model, nullptr, sample.shape, 0);
   if (pruner) pruner->prune_now();

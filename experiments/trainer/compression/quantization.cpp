@@ -27,11 +27,13 @@ bool Quantization::before_step(std::int64_t steps, bool ends_epoch) {
   }
   const bool calibrated = steps + 1 == plan_.begin_step + plan_.calibration_batches;
   const bool due = begun_ && (ends_epoch || calibrated);
-  if (due != observing_) {
-    observing_ = due;
-    for (const QuantizedTensor& tensor : tensors_) tensor.quantizer->observe(due);
-  }
+  if (due != observing_) observe(due);
   return first;
+}
+
+void Quantization::observe(bool on) {
+  observing_ = on;
+  for (const QuantizedTensor& tensor : tensors_) tensor.quantizer->observe(on);
 }
 
 bool Quantization::step_needs_host(std::int64_t steps, bool ends_epoch) const {
@@ -40,7 +42,10 @@ bool Quantization::step_needs_host(std::int64_t steps, bool ends_epoch) const {
 }
 
 void Quantization::after_step(std::int64_t steps, std::int64_t epoch) {
-  if (observing_) csv_->append(quant_csv_rows(tensors_, steps, epoch));
+  if (!observing_) return;
+  csv_->append(quant_csv_rows(tensors_, steps, epoch));
+  // At once: a network that counts cannot be planned, so the steps behind could not be recorded.
+  observe(false);
 }
 
 }  // namespace convscope

@@ -34,6 +34,8 @@ class CONVSCOPE_API Quantization {
   void after_step(std::int64_t steps, std::int64_t epoch);
 
  private:
+  void observe(bool on);
+
   std::vector<QuantizedTensor> tensors_;
   std::vector<PrunedQuantizer> pruned_;
   QuantPlan plan_;

@@ -320,6 +320,9 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t) {
     event->recorded = true;
   });
 }
+cudaError_t cudaEventRecordWithFlags(cudaEvent_t event, cudaStream_t stream, unsigned) {
+  return cudaEventRecord(event, stream);
+}
 cudaError_t cudaEventSynchronize(cudaEvent_t) { return cudaDeviceSynchronize(); }
 cudaError_t cudaEventQuery(cudaEvent_t) { return cudaDeviceSynchronize(); }
 cudaError_t cudaEventElapsedTime(float* ms, cudaEvent_t from, cudaEvent_t to) {

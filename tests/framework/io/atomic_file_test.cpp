@@ -3,9 +3,13 @@
 #include "framework/io/atomic_file.h"
 
 #include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <csignal>
 #include <filesystem>
+#include <fstream>
+#include <thread>
 
 #include "framework/io/bytes.h"
 #include "tests/support/expect_error.h"
@@ -79,11 +83,75 @@ TEST(AtomicFile, KeepsTheOldFileAndRemovesTheHalfOneWhenTheDiskIsFull) {
   EXPECT_EQ(files_in(folder.path()), 1u);
 }
 
+TEST(AtomicFile, KeepsTheRightsOfTheFileThatItReplaces) {
+  const testing::TemporaryFolder folder;
+  const std::string path = folder / "secret.txt";
+  write_file(path, "old");
+  std::filesystem::permissions(
+      path, std::filesystem::perms::owner_read | std::filesystem::perms::owner_write);
+  write_file(path, "new");
+  EXPECT_EQ(content_of(path), "new");
+  EXPECT_EQ(static_cast<int>(std::filesystem::status(path).permissions()), 0600);
+}
+
+TEST(AtomicFile, WritesThroughALinkAndLeavesItALink) {
+  const testing::TemporaryFolder folder;
+  std::filesystem::create_directory(folder / "far");
+  write_file(folder / "far/real.txt", "old");
+  std::filesystem::create_symlink("far/real.txt", folder / "link.txt");
+  write_file(folder / "link.txt", "new");
+  EXPECT_TRUE(std::filesystem::is_symlink(folder / "link.txt"));
+  EXPECT_EQ(content_of(folder / "far/real.txt"), "new");
+}
+
+// The numbers of processes repeat, and a killed one cleans nothing up.
+TEST(AtomicFile, ANameThatAKilledProcessLeftIsNoObstacle) {
+  const testing::TemporaryFolder folder;
+  const std::string path = folder / "a.txt";
+  for (int i = 0; i < 900; ++i) {
+    std::ofstream(cat(folder.path(), "/.a.txt.", static_cast<long>(getpid()), ".", i, ".partial"));
+  }
+  write_file(path, "new");
+  EXPECT_EQ(content_of(path), "new");
+}
+
+TEST(AtomicFile, CheckingThatAFileCanBeWrittenLeavesTheOldOne) {
+  const testing::TemporaryFolder folder;
+  write_file(folder / "old.json", "old");
+  check_writable(folder / "old.json");
+  check_writable(folder / "new.json");
+  EXPECT_EQ(content_of(folder / "old.json"), "old");
+  EXPECT_EQ(files_in(folder.path()), 1u);
+  EXPECT_ERROR(ErrorKind::kIo, "none/a.json", check_writable(folder / "none/a.json"));
+}
+
 TEST(ReadFile, NamesPathAndReason) {
   const testing::TemporaryFolder folder;
   EXPECT_ERROR(ErrorKind::kIo, "got: No such file", read_file(folder / "none"));
   EXPECT_ERROR(ErrorKind::kIo, "got: Is a directory", read_file(folder.path()));
   EXPECT_ERROR(ErrorKind::kIo, "expected a regular file", read_file("/dev/zero"));
+}
+
+TEST(ReadText, TakesFilesAndPipesAndNoMoreThanIsAsked) {
+  const testing::TemporaryFolder folder;
+  write_file(folder / "a.txt", "0123456789");
+  EXPECT_EQ(read_text(folder / "a.txt", 100), "0123456789");
+  EXPECT_EQ(read_text(folder / "a.txt", 4), "0123");
+  EXPECT_ERROR(ErrorKind::kIo, "expected a file or a pipe", read_text("/dev/zero", 4));
+  const std::string pipe = folder / "pipe";
+  ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
+  std::thread writer([&] { std::ofstream(pipe) << "from a pipe"; });
+  EXPECT_EQ(read_text(pipe, 100), "from a pipe");
+  writer.join();
+}
+
+// Not for ever, as opening it without care would.
+TEST(ReadText, DoesNotWaitForAPipeThatNobodyWritesTo) {
+  const testing::TemporaryFolder folder;
+  const std::string pipe = folder / "pipe";
+  ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
+  EXPECT_ERROR(ErrorKind::kIo, "got nothing for two seconds", read_text(pipe, 100));
+  EXPECT_ERROR(ErrorKind::kIo, "expected a regular file", read_file(pipe));
 }
 
 }  // namespace

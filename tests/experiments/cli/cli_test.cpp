@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // cli_test.cpp: the program as it is called: exit codes, what goes to stdout and what to stderr.
 #include <gtest/gtest.h>
-#include <sys/wait.h>
 
 #include <cstdio>
 #include <cstdlib>
@@ -10,28 +9,13 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
-#include "tests/support/temporary_folder.h"
+#include "tests/experiments/call.h"
 
 namespace convscope {
 namespace {
 
-struct Result {
-  int code = -1;
-  std::string out, err;
-};
-
-Result call(const std::string& arguments, const std::string& environment = "") {
-  const testing::TemporaryFolder folder;
-  const std::string command = environment + " " CONVSCOPE_BINARY_DIR "/bin/convscope " + arguments +
-                              " >" + (folder / "out") + " 2>" + (folder / "err") + " </dev/null";
-  const int status = std::system(command.c_str());
-  const auto read = [](const std::string& path) {
-    std::stringstream text;
-    text << std::ifstream(path).rdbuf();
-    return text.str();
-  };
-  return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, read(folder / "out"), read(folder / "err")};
-}
+using testing::call;
+using Result = testing::Called;
 
 TEST(CommandLine, AlonePrintsAHelpWithTheFirstCommandToType) {
   for (const char* arguments : {"", "-h", "--help"}) {

@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+// note_command.cpp: `convscope note`: tags and a note for a run that is there already. Those of a
+// run to come stand in its config (tags, note).
+#include <algorithm>
+#include <fstream>
+#include <iostream>
+#include <memory>
+#include <sstream>
+
+#include "experiments/cli/command.h"
+#include "experiments/run_folder/run_folder.h"
+#include "experiments/run_folder/run_summary.h"
+#include "experiments/run_folder/user_words.h"
+
+namespace convscope {
+namespace {
+
+struct Arguments {
+  std::string run, text;
+  std::vector<std::string> add, remove;
+  bool has_text = false;
+};
+
+RunSummary summary_of_folder(const std::string& folder) {
+  std::ifstream in(folder + "/summary.json", std::ios::binary);
+  std::ostringstream text;
+  if (!in || !(text << in.rdbuf())) {
+    fail(ErrorKind::kIo, "note",
+         cat("expected a run with a summary.json, got '", folder, "', which has none"));
+  }
+  return parse_summary(text.str());
+}
+
+int note(const Arguments& a) {
+  const std::string folder = resolve_run(a.run);
+  RunSummary summary = summary_of_folder(folder);
+  if (a.has_text || !a.add.empty() || !a.remove.empty()) {
+    std::vector<std::string> tags = tags_of_text(summary.tags);
+    for (const std::string& tag : a.add) {
+      if (std::ranges::find(tags, tag) == tags.end()) tags.push_back(tag);
+    }
+    for (const std::string& tag : a.remove) {
+      if (std::erase(tags, tag) == 0) {
+        fail(ErrorKind::kInvalid, "note",
+             cat("expected a tag of the run, which has ",
+                 summary.tags.empty() ? "none" : summary.tags, ", got '", tag, "'"));
+      }
+    }
+    check_tags(tags);
+    if (a.has_text) summary.note = a.text;
+    check_note(summary.note);
+    summary.tags = join(tags, ", ");
+    // Refuses while another process works on the run: that one would write over it.
+    RunFolder::reopen(folder).write("summary.json", to_json_text(summary));
+  }
+  std::cout << "tags   " << (summary.tags.empty() ? "-" : summary.tags) << "\nnote   "
+            << (summary.note.empty() ? "-" : summary.note) << "\n";
+  return 0;
+}
+
+std::function<int()> declare(CommandLine& app) {
+  auto arguments = std::make_shared<Arguments>();
+  app.add_option("RUN", arguments->run, "run folder, or runs/NAME for its latest run")->required();
+  app.add_option_function(
+      "TEXT",
+      [arguments](const std::string& text) {
+        arguments->text = text;
+        arguments->has_text = true;
+      },
+      "the note, in place of the one before; one line");
+  app.add_option("--tag", arguments->add, "add a tag")->type_name("WORD");
+  app.add_option("--untag", arguments->remove, "take a tag away")->type_name("WORD");
+  return [arguments] { return note(*arguments); };
+}
+
+}  // namespace
+}  // namespace convscope
+
+CONVSCOPE_REGISTER_COMMAND(
+    "note", {.summary = "tags and a note for a run; without them, prints those that it has",
+             .usage = "note RUN [TEXT] [--tag WORD]... [--untag WORD]...",
+             .examples = {"note runs/quickstart \"first run on the new machine\" --tag baseline"},
+             .order = 36,
+             .declare = convscope::declare})

@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+// checksum.cpp: whether a checkpoint is what was written: a CRC-32 over tensors and metadata.
+#include "experiments/trainer/checksum.h"
+
+#include <zlib.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdio>
+#include <string_view>
+#include <vector>
+
+namespace convscope {
+namespace {
+
+class Crc {
+ public:
+  void add(const void* data, std::size_t bytes) {
+    value_ = crc32_z(value_, static_cast<const Bytef*>(data), bytes);
+  }
+  // The length first, so that "ab" + "c" is not "a" + "bc".
+  void add(std::string_view text) {
+    add(static_cast<std::int64_t>(text.size()));
+    add(text.data(), text.size());
+  }
+  void add(std::int64_t number) { add(&number, sizeof number); }
+  std::string text() const {
+    std::array<char, 9> digits{};
+    std::snprintf(digits.data(), digits.size(), "%08lx", value_ & 0xffffffffUL);
+    return digits.data();
+  }
+
+ private:
+  uLong value_ = crc32_z(0, nullptr, 0);
+};
+
+}  // namespace
+
+std::string checksum_of(const SafetensorsFile& file) {
+  std::vector<const NamedTensor*> tensors;
+  for (const NamedTensor& tensor : file.tensors) tensors.push_back(&tensor);
+  std::ranges::sort(tensors, {}, &NamedTensor::name);
+  Crc crc;
+  for (const NamedTensor* const named : tensors) {
+    const Tensor& tensor = named->tensor;
+    crc.add(named->name);
+    crc.add(name_of(tensor.dtype()));
+    crc.add(static_cast<std::int64_t>(tensor.shape().rank()));
+    for (const std::int64_t size : tensor.shape()) crc.add(size);
+    crc.add(tensor.raw_data(), static_cast<std::size_t>(tensor.size_bytes()));
+  }
+  for (const auto& [key, value] : file.metadata) {
+    if (key == kChecksumKey) continue;
+    crc.add(key);
+    crc.add(value);
+  }
+  return crc.text();
+}
+
+Checksum verify_checksum(const SafetensorsFile& file) {
+  const auto entry = file.metadata.find(kChecksumKey);
+  if (entry == file.metadata.end()) return Checksum::none;
+  return entry->second == checksum_of(file) ? Checksum::fits : Checksum::differs;
+}
+
+}  // namespace convscope

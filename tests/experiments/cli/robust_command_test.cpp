@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+// robust_command_test.cpp: the program where something around it is unusual: closed streams, names
+// that are no UTF-8, paths that no system call takes, another process on the same run.
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "experiments/run_folder/run_folder.h"
+#include "framework/io/atomic_file.h"
+#include "tests/experiments/call.h"
+#include "tests/experiments/training_fixture.h"
+
+namespace convscope {
+namespace {
+
+using testing::call;
+using testing::TemporaryFolder;
+using testing::text_of;
+
+constexpr const char* kConfig =
+    "name: small\ndata: {set: synthetic_digits, train_size: 64, test_size: 32}\n"
+    "model: {type: lenet5}\ntrain: {epochs: 1}\n";
+
+class Unusual : public ::testing::Test {
+ protected:
+  void SetUp() override { write_file(config, kConfig); }
+  TemporaryFolder root;
+  const std::string config = root / "small.yaml";
+  const std::string run = "run " + config + " -o " + (root / "runs");
+};
+
+// Else a file of the run would get the number of a stream, and messages would go into it.
+TEST_F(Unusual, ClosedStreamsLeaveTheFilesOfARunAlone) {
+  call(run + " 2>&- 1>&- 0<&-");
+  const std::string folder = resolve_run(root / "runs/small");
+  EXPECT_EQ(read_run_status(folder).state, "DONE");
+  EXPECT_EQ(text_of(folder + "/.lock"), "");
+  std::istringstream lines(text_of(folder + "/metrics.jsonl"));
+  for (std::string line; std::getline(lines, line);) {
+    EXPECT_TRUE(nlohmann::json::accept(line)) << line;
+  }
+}
+
+TEST_F(Unusual, ArgumentsThatAreNoUtf8EndInAWholeRun) {
+  const std::string odd = std::string(root / "odd\xff");
+  EXPECT_EQ(call("run " + config + " -q -o '" + odd + "'").code, 0);
+  const std::string folder = resolve_run(odd + "/small");
+  EXPECT_EQ(read_run_status(folder).state, "DONE");
+  EXPECT_TRUE(nlohmann::json::accept(text_of(folder + "/env.json")));
+  const auto report = call("report '" + odd + "' -f json");
+  EXPECT_EQ(report.code, 0) << report.err;
+  EXPECT_TRUE(nlohmann::json::accept(report.out)) << report.out;
+}
+
+TEST_F(Unusual, APathThatNoSystemCallTakesIsAnErrorOfFiles) {
+  const std::string longest(300, 'x');
+  for (const std::string& words :
+       {"eval " + longest, "run --resume " + longest, "bench net " + longest,
+        run + " 'sparsity={method: magnitude, target: 0.5, start_from: " + longest + "}'"}) {
+    const auto called = call(words);
+    EXPECT_TRUE(called.code == 6 || called.code == 3) << words << "\n" << called.err;
+    EXPECT_EQ(called.err.find("filesystem error"), std::string::npos) << called.err;
+  }
+}
+
+TEST_F(Unusual, ABenchmarkThatIsStoppedLeavesTheOldFile) {
+  const std::string file = root / "old.json";
+  write_file(file, "old");
+  // Refused before anything is measured: the shapes file is not there.
+  EXPECT_NE(call("bench conv2d --shapes " + (root / "none.txt") + " --json " + file).code, 0);
+  EXPECT_EQ(text_of(file), "old");
+  const std::string killed =
+      "timeout -s KILL 0.5 " CONVSCOPE_BINARY_DIR
+      "/bin/convscope bench conv2d --problem n=1,c=8,h=12,w=12,k=8,r=3,s=3,pad=1 --min-time 30 "
+      "--json " +
+      file + " >/dev/null 2>&1";
+  EXPECT_NE(std::system(killed.c_str()), 0);
+  EXPECT_EQ(text_of(file), "old");
+}
+
+TEST_F(Unusual, ResumeAutoRefusesARunThatAnotherProcessWorksOn) {
+  EXPECT_EQ(call(run + " -q --epochs-limit 1 train.epochs=2").code, 0);
+  const std::string folder = resolve_run(root / "runs/small");
+  {
+    const RunFolder held = RunFolder::reopen(folder);
+    held.set_status({.state = "RUNNING"});
+    const auto refused = call(run + " train.epochs=2 --resume auto");
+    EXPECT_EQ(refused.code, 2) << refused.err;
+    EXPECT_NE(refused.err.find("expected a run that nobody works on"), std::string::npos);
+    // Another config of the same name is another run.
+    EXPECT_EQ(call(run + " -q train.epochs=1 seed=5 --resume auto").code, 0);
+  }
+  EXPECT_EQ(call(run + " -q train.epochs=2 --resume auto").code, 0);
+  EXPECT_EQ(read_run_status(folder).state, "DONE");
+}
+
+}  // namespace
+}  // namespace convscope

@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+// note_test.cpp: tags and notes: in a config, in a run's summary, and changed afterwards.
+#include <gtest/gtest.h>
+
+#include "experiments/config/experiment_config.h"
+#include "experiments/run_folder/run_folder.h"
+#include "experiments/run_folder/run_summary.h"
+#include "experiments/run_folder/user_words.h"
+#include "tests/experiments/call.h"
+#include "tests/experiments/training_fixture.h"
+
+namespace convscope {
+namespace {
+
+using testing::call;
+using testing::TemporaryFolder;
+using testing::text_of;
+
+constexpr const char* kConfig =
+    "data: {set: synthetic_digits, train_size: 64, test_size: 32}\nmodel: {type: lenet5}\n";
+
+std::string mistake_of(const std::string& more) {
+  try {
+    parse_config_text(kConfig + more, "a.yaml");
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "";
+}
+
+TEST(UserWords, StandInTheResolvedConfigAndComeBackFromIt) {
+  const ExperimentConfig config =
+      parse_config_text(cat(kConfig, "tags: [paper, fig/3]\nnote: 'a: note # 1'\n"), "a.yaml");
+  EXPECT_EQ(config.tags, (std::vector<std::string>{"paper", "fig/3"}));
+  const ExperimentConfig again = parse_config_text(to_yaml(config), "b.yaml");
+  EXPECT_EQ(again.tags, config.tags);
+  EXPECT_EQ(again.note, "a: note # 1");
+  // A config without them says nothing of them.
+  const std::string none = to_yaml(parse_config_text(kConfig, "a.yaml"));
+  EXPECT_EQ(none.find("tags"), std::string::npos);
+  EXPECT_EQ(none.find("note"), std::string::npos);
+}
+
+TEST(UserWords, ThatNoTableCanShowAreRefused) {
+  EXPECT_NE(mistake_of("tags: ['a, b']\n").find("expected at most 100 letters"), std::string::npos);
+  EXPECT_NE(mistake_of("tags: [a, a]\n").find("expected each tag once"), std::string::npos);
+  EXPECT_NE(mistake_of("note: \"a\\nb\"\n").find("a note of one line"), std::string::npos);
+}
+
+TEST(UserWords, EarlyStopNeedsValidationImages) {
+  EXPECT_NE(mistake_of("early_stop: {patience: 3}\n").find("expected data.val_split above 0"),
+            std::string::npos);
+  EXPECT_NE(mistake_of("early_stop: {metric: val_acc}\n").find("expected a patience"),
+            std::string::npos);
+  EXPECT_NE(mistake_of("early_stop: {patience: 3, metric: acc}\n").find("val_loss"),
+            std::string::npos);
+}
+
+TEST(UserWords, AreChangedByTheCommandNote) {
+  const TemporaryFolder root;
+  const std::string runs = root.path() + "/runs";
+  std::ofstream(root.path() + "/a.yaml") << kConfig << "tags: [first]\ntrain: {epochs: 1}\n";
+  ASSERT_EQ(call("run " + root.path() + "/a.yaml -q -o " + runs).code, 0);
+  const std::string folder = resolve_run(runs + "/a");
+  const auto summary = [&] { return parse_summary(text_of(folder + "/summary.json")); };
+  EXPECT_EQ(summary().tags, "first");
+  const std::string note = "note " + folder;
+  EXPECT_EQ(call(note + " 'good one' --tag paper --untag first").code, 0);
+  EXPECT_EQ(summary().tags, "paper");
+  EXPECT_EQ(summary().note, "good one");
+  EXPECT_EQ(call(note).out, "tags   paper\nnote   good one\n");
+  EXPECT_EQ(call(note + " --untag nothing").code, 2);
+  EXPECT_EQ(call(note + " --tag 'a b'").code, 2);
+  EXPECT_EQ(summary().tags, "paper");
+  const RunFolder held = RunFolder::reopen(folder);  // as a run that goes on would
+  EXPECT_NE(call(note + " late").code, 0);
+  EXPECT_EQ(summary().note, "good one");
+}
+
+}  // namespace
+}  // namespace convscope

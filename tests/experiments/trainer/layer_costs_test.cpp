@@ -1,0 +1,227 @@
+// SPDX-License-Identifier: Apache-2.0
+// layer_costs_test.cpp: the times and the memory that a run reports, of whole steps and of single
+// layers, against layers that sleep for a known time and keep a known number of bytes.
+#include "experiments/run_folder/layer_costs.h"
+
+#include <chrono>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <thread>
+
+#include "framework/autograd/operation.h"
+#include "layers/flatten.h"
+#include "layers/linear/linear.h"
+#include "layers/plan/operation_op.h"
+#include "layers/sequential.h"
+#include "tests/experiments/training_fixture.h"
+
+namespace convscope {
+namespace {
+
+using testing::bright_columns;
+using testing::kClasses;
+using testing::TemporaryFolder;
+using testing::text_of;
+using testing::weights_of;
+
+// y = x, after a rest. Keeps `kept` bytes for its backward.
+class Rest final : public Operation {
+ public:
+  Rest(double forward_ms, double backward_ms, std::int64_t kept)
+      : forward_ms_(forward_ms), backward_ms_(backward_ms), kept_(kept) {}
+  const char* name() const override { return "rest"; }
+  OperationKeeps keeps(const std::vector<Shape>&) const override {
+    return {.saved = {{.shape = {kept_}, .dtype = DType::u8}}};
+  }
+  void forward(const OperationForward& a) const override {
+    rest(forward_ms_);
+    a.y.copy_from(a.x[0]);
+  }
+  void backward(const OperationBackward& a) const override {
+    rest(backward_ms_);
+    if (a.dx[0].defined()) a.dx[0].copy_from(a.dy);
+  }
+
+ private:
+  static void rest(double ms) {
+    std::this_thread::sleep_for(std::chrono::duration<double, std::milli>(ms));
+  }
+  double forward_ms_, backward_ms_;
+  std::int64_t kept_;
+};
+
+class RestLayer final : public Module {
+ public:
+  RestLayer(double forward_ms, double backward_ms, std::int64_t kept)
+      : operation_(make_ref<Rest>(forward_ms, backward_ms, kept)) {}
+  std::string kind() const override { return "rest"; }
+  Variable forward(const Variable& x) override { return apply(operation_, {x}); }
+  Shape output_shape(const Shape& input) const override { return input; }
+  int describe(PlanGraph& graph, int x) override {
+    return describe_operation(graph, *this, operation_, {x});
+  }
+
+ private:
+  Ref<const Rest> operation_;
+};
+
+constexpr std::int64_t kKept = 1 << 20;
+// The times are 4 and 16 ms, far above the work of the other layers.
+constexpr double kShort = 4, kLong = 16;
+
+std::shared_ptr<Module> linear(std::int64_t out, LayerContext& context) {
+  return std::make_shared<Linear>(LinearOptions{.in_features = 16, .out_features = out}, context);
+}
+
+// 16 steps in an epoch: steps 8 and 16 are looked at.
+TrainingSetup setup_with_rests(bool plan) {
+  TrainingSetup setup;
+  const auto model = std::make_shared<Sequential>();
+  LayerContext context;
+  model->add("flat", std::make_shared<Flatten>());
+  model->add("f1", linear(16, context));
+  model->add("r1", std::make_shared<RestLayer>(kShort, kLong, kKept));
+  model->add("r2", std::make_shared<RestLayer>(0, 0, 0));
+  model->add("f2", linear(kClasses, context));
+  setup.model = model;
+  ParameterGroup group;
+  for (const NamedParameter& parameter : model->parameters()) {
+    group.parameters.push_back({parameter.name, parameter.variable});
+  }
+  const OptimizerType& sgd = optimizer_types().get("sgd");
+  setup.optimizer = sgd.build({group}, Options(sgd.fields));
+  setup.train = std::make_unique<Loader>(bright_columns(256, 1), LoaderOptions{.batch_size = 16});
+  setup.learning_rate = [](const SchedulePoint&) { return 0.01; };
+  setup.epochs = 1;
+  setup.plan = plan;
+  setup.config_yaml = "name: rests\n";
+  setup.facts.name = "rests";
+  return setup;
+}
+
+using Row = std::map<std::string, std::string>;
+
+std::vector<std::string> cells_of(const std::string& line) {
+  std::vector<std::string> cells(1);
+  for (const char c : line) c == ',' ? cells.emplace_back() : cells.back() += c;
+  return cells;
+}
+
+// layers.csv by the name of the layer.
+std::map<std::string, Row> layers_of(const std::string& folder) {
+  std::istringstream in(text_of(folder + "/layers.csv"));
+  std::string line;
+  std::getline(in, line);
+  const std::vector<std::string> columns = cells_of(line);
+  std::map<std::string, Row> rows;
+  while (std::getline(in, line)) {
+    const std::vector<std::string> cells = cells_of(line);
+    EXPECT_EQ(cells.size(), columns.size()) << line;
+    Row row;
+    for (std::size_t i = 0; i < std::min(cells.size(), columns.size()); ++i) {
+      row[columns[i]] = cells[i];
+    }
+    rows[row["layer"]] = row;
+  }
+  return rows;
+}
+
+struct Finished {
+  std::map<std::string, Row> layers;
+  nlohmann::json summary;
+  std::vector<float> weights;
+};
+
+Finished run(TrainingSetup setup) {
+  const TemporaryFolder root;
+  RunFolder folder = RunFolder::create(root.path(), "rests", 1);
+  Progress progress(Progress::Mode::quiet);
+  Trainer trainer(setup, folder, progress);
+  EXPECT_EQ(trainer.run(), 0);
+  return {layers_of(folder.path()), nlohmann::json::parse(text_of(folder.file("summary.json"))),
+          weights_of(*setup.model)};
+}
+
+class LayerCostsOfARun : public ::testing::TestWithParam<bool> {};
+
+// A layer that waits is the one whose row says so, forward and backward apart.
+TEST_P(LayerCostsOfARun, AreThoseOfTheLayerThatTookThem) {
+  const Finished done = run(setup_with_rests(GetParam()));
+  const auto number = [&](const char* layer, const char* column) {
+    const std::string& cell = done.layers.at(layer).at(column);
+    EXPECT_FALSE(cell.empty()) << layer << " " << column;
+    return cell.empty() ? -1 : std::stod(cell);
+  };
+  EXPECT_GE(number("r1", "forward_ms"), kShort);
+  EXPECT_GE(number("r1", "backward_ms"), kLong);
+  for (const char* other : {"f1", "f2", "r2"}) {
+    EXPECT_LT(number(other, "forward_ms"), kShort) << other;
+    EXPECT_LT(number(other, "backward_ms"), kLong) << other;
+    EXPECT_LT(number(other, "kept_mib"), 0.5) << other;
+  }
+  EXPECT_GE(number("r1", "kept_mib"), 1.0);
+  EXPECT_LT(number("r1", "kept_mib"), 1.5);
+  EXPECT_LT(number("loss", "forward_ms"), kShort);
+}
+
+// The columns that the instrument exists for, against a clock and a size that the test knows.
+TEST_P(LayerCostsOfARun, AgreeWithThePhasesOfTheSummary) {
+  const Finished done = run(setup_with_rests(GetParam()));
+  const auto seconds = [&](const char* key) { return done.summary.at(key).get<double>(); };
+  EXPECT_GE(seconds("avg_forward"), 1e-3 * kShort);
+  EXPECT_GE(seconds("avg_backward"), 1e-3 * kLong);
+  EXPECT_LT(seconds("avg_forward"), seconds("avg_backward"));
+  EXPECT_LT(seconds("avg_update"), seconds("avg_forward"));
+  EXPECT_GE(seconds("avg_step"), 1e-3 * (kShort + kLong));
+  EXPECT_GE(done.summary.at("avg_forward_mem").get<double>(), 1.0);
+  EXPECT_LT(done.summary.at("avg_forward_mem").get<double>(), 1.5);
+  EXPECT_EQ(done.summary.at("step"), GetParam() ? "planned" : "dynamic");
+}
+
+INSTANTIATE_TEST_SUITE_P(PlannedAndDynamic, LayerCostsOfARun, ::testing::Bool());
+
+TEST(LayerCosts, LookingAtAStepChangesNoBit) {
+  TrainingSetup looked_at = setup_with_rests(true);
+  TrainingSetup alone = setup_with_rests(true);
+  Finished done = run(std::move(looked_at));
+  // The same steps without a trainer, and so without anybody who looks.
+  TrainStep step(*alone.model, *alone.optimizer, 0, alone.device);
+  alone.model->train();
+  alone.train->start_epoch(0);
+  Batch batch;
+  while (alone.train->next(batch)) step.run(batch, 0.01);
+  EXPECT_EQ(done.weights, weights_of(*alone.model));
+}
+
+TEST(LayerCosts, LooksAtEachEighthStepOnTheCpu) {
+  LayerCosts costs(Device{});
+  std::vector<int> looked;
+  for (int step = 1; step <= 30; ++step) {
+    if (costs.look(step)) looked.push_back(step);
+  }
+  EXPECT_EQ(looked, (std::vector<int>{8, 16, 24}));
+}
+
+TEST(LayerCosts, AFusedLayerNamesTheOneThatItIsTimedWith) {
+  TrainingSetup setup = setup_with_rests(true);
+  const auto model = std::make_shared<Sequential>();
+  LayerContext context;
+  model->add("flat", std::make_shared<Flatten>());
+  model->add("f1", linear(kClasses, context));
+  model->add("relu", layer_types().get("relu").build({}, {16, kClasses}, context));
+  setup.model = model;
+  ParameterGroup group;
+  for (const NamedParameter& parameter : model->parameters()) {
+    group.parameters.push_back({parameter.name, parameter.variable});
+  }
+  setup.optimizer =
+      optimizer_types().get("sgd").build({group}, Options(optimizer_types().get("sgd").fields));
+  const Finished done = run(std::move(setup));
+  EXPECT_EQ(done.layers.at("relu").at("timed_with"), "f1");
+  EXPECT_EQ(done.layers.at("relu").at("forward_ms"), "");
+  EXPECT_NE(done.layers.at("f1").at("forward_ms"), "");
+  EXPECT_EQ(done.layers.at("f1").at("timed_with"), "");
+}
+
+}  // namespace
+}  // namespace convscope
