@@ -49,17 +49,19 @@ std::string time_cell(double ms, double longest, const char* look) {
 }
 
 std::string measured_cells(const CsvTable& layers, std::size_t row, const LayerTimes& times) {
-  const std::string& with = layers.text(row, "timed_with");
-  if (!with.empty() && with != layers.text(row, "layer")) {
-    return "<td colspan=\"3\"><small>in the time of " + escape_markup(with) + "</small></td>";
-  }
   const double forward = layers.number(row, "forward_ms");
   const double backward = layers.number(row, "backward_ms");
-  std::string out =
-      time_cell(forward, times.longest, "") + time_cell(backward, times.longest, " b");
-  if (!std::isfinite(forward) && !std::isfinite(backward)) return out + "<td></td>";
+  const std::string with = layers.text(row, "timed_with") == layers.text(row, "layer")
+                               ? ""
+                               : layers.text(row, "timed_with");
+  if (!std::isfinite(forward) && !std::isfinite(backward)) {
+    return "<td colspan=\"3\"><small>" +
+           (with.empty() ? "" : "in the time of " + escape_markup(with)) + "</small></td>";
+  }
   const double share = (at_least_0(forward) + at_least_0(backward)) / times.step;
-  return out + fmt::format("<td class=\"n\">{:.1f} %</td>", 100 * share);
+  return time_cell(forward, times.longest, "") + time_cell(backward, times.longest, " b") +
+         fmt::format("<td class=\"n\">{:.1f} %{}</td>", 100 * share,
+                     with.empty() ? "" : "<small>a part is in " + escape_markup(with) + "</small>");
 }
 
 std::string plain_table(const CsvTable& layers) {
@@ -71,17 +73,16 @@ std::string plain_table(const CsvTable& layers) {
 std::string closing_sentence(const LayerTimes& times) {
   const double sum = times.forward + times.backward;
   std::string out =
-      fmt::format("<p>All layers together take {:.3f} ms forward and {:.3f} ms backward",
+      fmt::format("<p>All rows together take {:.3f} ms forward and {:.3f} ms backward",
                   times.forward, times.backward);
   if (times.of_step) {
-    out += fmt::format(
-        ": {:.0f} % of the mean step of {:.3f} ms. The rest is the loss, the update "
-        "and what lies between kernels",
-        100 * sum / times.step, times.step);
+    out +=
+        fmt::format(": {:.0f} % of the mean step of {:.3f} ms", 100 * sum / times.step, times.step);
   }
   return out +
-         ". Times are means over sampled steps. A kernel that computes several layers has its "
-         "time in the row of one of them.</p>\n";
+         ". Times are means over some steps of the run. A kernel that computes several layers has "
+         "its time in the row of one of them. On a GPU the kernels of such a step do not overlap, "
+         "so that the rows may take longer together than a step.</p>\n";
 }
 
 }  // namespace

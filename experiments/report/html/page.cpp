@@ -49,7 +49,7 @@ summary{cursor:pointer;color:var(--link);padding:4px 0}
 .hidden{position:absolute;width:1px;height:1px;overflow:hidden;clip-path:inset(50%);
 white-space:nowrap}
 .bar{display:inline-block;height:9px;background:var(--bar);margin-left:8px;min-width:1px}
-.bar.b{background:var(--bar2)}td.m{white-space:nowrap}
+.bar.b{background:var(--bar2)}td.m{white-space:nowrap}td small{font-size:12px}
 @media print{nav{display:none}.plot svg{min-width:0}}
 )";
 

@@ -149,14 +149,16 @@ TEST(HtmlReport, shows_times_of_layers_with_bars_and_shares) {
              cat(kLayersHead, ",forward_ms,backward_ms,kept_mib,timed_with\n",
                  "c1,conv2d,64x6,156,5,direct,-,direct,planned,1.5,2.5,0.75,c1\n",
                  "r1,relu,64x6,0,,,,,planned,,,,c1\n",
-                 "f1,linear,64x10,850,,linear,linear,linear,planned,0.25,0.75,0.01,\n"));
+                 "f1,linear,64x10,850,,linear,linear,linear,planned,0.25,0.75,0.01,c1\n",
+                 "loss,,,,,,,,planned,0.08,0.04,0,\n"));
   const std::string section = part_of(html_report(folder), "<section id=\"layers\"", "</section>");
   const std::string text = without_tags(section);
   EXPECT_NE(text.find("1.5000"), std::string::npos) << text;
   EXPECT_NE(text.find("|50.0 %|"), std::string::npos) << text;  // c1: 4 of 8 ms
-  EXPECT_NE(text.find("|12.5 %|"), std::string::npos) << text;
+  EXPECT_NE(text.find("|12.5 %|a part is in c1|"), std::string::npos) << text;
+  EXPECT_NE(text.find("|1.5 %|"), std::string::npos) << text;  // what is no layer
   EXPECT_NE(text.find("in the time of c1"), std::string::npos) << text;
-  EXPECT_NE(text.find("62 % of the mean step"), std::string::npos) << text;
+  EXPECT_NE(text.find("64 % of the mean step"), std::string::npos) << text;
   EXPECT_NE(section.find("class=\"bar b\" style=\"width:90px\""),
             std::string::npos);  // the longest
   EXPECT_NE(section.find("style=\"width:9px\""), std::string::npos);

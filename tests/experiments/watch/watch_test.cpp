@@ -21,8 +21,12 @@ std::string text_of_lines(const std::vector<std::string>& lines) {
   return out;
 }
 
+// Of a process on this host, where a free lock means that it is gone.
 void set_state(const std::string& folder, const std::string& state, int exit_code = -1) {
   nlohmann::json status = nlohmann::json::parse(text_of(folder + "/status.json"));
+  char host[256] = {};
+  EXPECT_EQ(gethostname(host, sizeof host - 1), 0);
+  status["host"] = host;
   status["state"] = state;
   status["exit_code"] = exit_code < 0 ? nlohmann::json() : nlohmann::json(exit_code);
   write_text(folder + "/status.json", status.dump());
@@ -232,6 +236,15 @@ TEST(WatchCommand, without_a_folder_it_says_what_it_expected) {
   EXPECT_EQ(watch(root.path(), {root.path(), "--interval", "0"}).code, 2);
 }
 
+// Waits until the file holds the text; gives up after a minute.
+bool comes(const std::string& path, const std::string& text) {
+  for (int tries = 0; tries < 6000; ++tries) {
+    if (text_of(path).find(text) != std::string::npos) return true;
+    usleep(10000);
+  }
+  return false;
+}
+
 TEST(WatchCommand, follows_a_run_of_another_process_to_its_end) {
   const TemporaryFolder root;
   const std::string folder = write_run(root.path(), {});
@@ -239,12 +252,10 @@ TEST(WatchCommand, follows_a_run_of_another_process_to_its_end) {
   auto lock = std::make_unique<Lock>(folder);
   Program program({kProgram, "watch", folder, "--interval", "0.05"}, root.path() + "/printed");
   const std::string metrics = text_of(folder + "/metrics.jsonl");
-  while (text_of(root.path() + "/printed.out").find("step 20") == std::string::npos) usleep(10000);
+  EXPECT_TRUE(comes(root.path() + "/printed.out", "step 20"));
   write_text(folder + "/metrics.jsonl",
              metrics + "{\"step\":30,\"epoch\":3,\"split\":\"train\",\"loss\":0.125}\n");
-  while (text_of(root.path() + "/printed.out").find("loss 0.125") == std::string::npos) {
-    usleep(10000);
-  }
+  EXPECT_TRUE(comes(root.path() + "/printed.out", "loss 0.125"));
   set_state(folder, "DONE", 0);
   EXPECT_EQ(program.wait(), 0);
   EXPECT_NE(text_of(root.path() + "/printed.out").find("\nDONE  epoch 3"), std::string::npos);
