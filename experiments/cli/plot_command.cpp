@@ -6,7 +6,7 @@
 #include <filesystem>
 
 #include "experiments/cli/command.h"
-#include "experiments/report/html_report.h"
+#include "experiments/report/html/html_report.h"
 #include "experiments/run_folder/run_folder.h"
 #include "experiments/run_folder/run_search.h"
 #include "framework/io/atomic_file.h"

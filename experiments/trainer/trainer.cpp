@@ -139,6 +139,7 @@ int Trainer::run() {
                           .exit_code = ours != nullptr ? exit_code(ours->kind()) : 1,
                           .epoch = state_.epoch,
                           .step = state_.step});
+      write_report();
     } catch (const Error&) {
     }
     throw;
@@ -573,6 +574,7 @@ int Trainer::stop(int exit_code, const std::string& state, const std::string& re
                       .exit_code = exit_code,
                       .epoch = state_.epoch,
                       .step = state_.step});
+  write_report();  // once more: it says how the run ended
   return exit_code;
 }
 

@@ -109,6 +109,7 @@ class CONVSCOPE_API Trainer {
   void write_epoch_row(bool evaluated);
   void save(const char* name, bool with_optimizer);
   void write_results();
+  void write_report();
   int stop(int exit_code, const std::string& state, const std::string& reason);
   void count_for_early_stop();
   bool stops_early() const;

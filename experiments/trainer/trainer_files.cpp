@@ -5,7 +5,7 @@
 #include <cmath>
 #include <cstdio>
 
-#include "experiments/report/html_report.h"
+#include "experiments/report/html/html_report.h"
 #include "experiments/trainer/trainer.h"
 
 namespace convscope {
@@ -174,7 +174,9 @@ void Trainer::write_results() {
     write_layers(layer_table(*setup_.model, input, *step_kernels_, layer_costs_.get()));
   }
   folder_.write("summary.json", to_json_text(summary()));
-  folder_.write("report.html", html_report(folder_.path()));
+  write_report();
 }
+
+void Trainer::write_report() { folder_.write("report.html", html_report(folder_.path())); }
 
 }  // namespace convscope

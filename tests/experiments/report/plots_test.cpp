@@ -4,7 +4,7 @@
 #include <filesystem>
 
 #include "experiments/cli/cli.h"
-#include "experiments/report/html_report.h"
+#include "experiments/report/html/html_report.h"
 #include "experiments/report/plot_kind.h"
 #include "experiments/run_folder/run_search.h"
 #include "tests/experiments/report/run_folders.h"
@@ -162,8 +162,8 @@ TEST(PlotCommand, writes_a_file_for_each_kind_and_a_page) {
     expect_well_formed(text_of(cat(root.path(), "/plots/", kind, ".svg")));
   }
   const std::string page = text_of(root.path() + "/report.html");
-  EXPECT_NE(page.find("<td>lenet</td><td>2</td>"), std::string::npos);
-  for (const char* outside : {"src=", "href=", "@import", "<script", "url("}) {
+  EXPECT_NE(page.find("<td>lenet</td><td class=\"n\">2</td>"), std::string::npos);
+  for (const char* outside : {"src=", "href=\"h", "@import", "<script", "url("}) {
     EXPECT_EQ(page.find(outside), std::string::npos) << outside;
   }
   // The folder of plots is no run: a second call sees what the first saw.

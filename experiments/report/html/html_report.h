@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// html_report.h: self-contained pages: all plots, with their numbers, and the tables. No script,
-// no font, no other file.
+// html_report.h: self-contained pages: facts, all plots with their numbers, and the tables. No
+// script, no font, no other file; readable on a telephone.
 #pragma once
 
 #include <string>

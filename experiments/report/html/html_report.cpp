@@ -1,0 +1,231 @@
+// SPDX-License-Identifier: Apache-2.0
+// html_report.cpp: self-contained pages: facts, all plots with their numbers, and the tables.
+#include "experiments/report/html/html_report.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <nlohmann/json.hpp>
+
+#include "experiments/report/chart/svg_text.h"
+#include "experiments/report/html/config_section.h"
+#include "experiments/report/html/layer_section.h"
+#include "experiments/report/html/markup.h"
+#include "experiments/report/html/page.h"
+#include "experiments/report/html/run_facts.h"
+
+namespace convscope {
+namespace {
+
+using json = nlohmann::ordered_json;
+
+constexpr const char* kMeaning =
+    "<p>avg_forward and avg_backward are mean wall seconds of a training step (forward includes "
+    "the loss; the first steps of each process are left out); a step whose phases cannot be timed "
+    "apart has avg_step only. avg_forward_mem is what a forward "
+    "leaves allocated, avg_backward_mem the highest amount in use during a backward (data sets "
+    "not counted), both in MiB; accuracies in percent, losses in nats.</p>\n";
+
+std::string cell_text(const json& value) {
+  if (value.is_null()) return "-";
+  if (value.is_string()) return value.get<std::string>();
+  if (value.is_number_float()) return number_text(value.get<double>(), 5);
+  return value.dump();
+}
+
+std::string summary_table(const std::string& text) {
+  const json summary = json::parse(text, nullptr, false);
+  if (!summary.is_object()) return "";
+  std::string out =
+      cat("<details><summary>every value of summary.json</summary>\n", kTableBox, "<table>\n");
+  for (const auto& [key, value] : summary.items()) {
+    const std::string unit = value.is_number() ? unit_of(key) : "";
+    out += fmt::format("<tr><th scope=\"row\">{}</th><td>{}{}</td></tr>\n", escape_markup(key),
+                       escape_markup(cell_text(value)), unit.empty() ? "" : " " + unit);
+  }
+  return out + "</table></div></details>\n" + kMeaning;
+}
+
+// Without columns in which no row has a value; numbers rounded for reading.
+HtmlTable table_of_csv(const CsvTable& csv) {
+  HtmlTable table(csv.rows.size() + 1);
+  for (std::size_t column = 0; column < csv.columns.size(); ++column) {
+    const auto is_empty = [&](const auto& row) { return row[column].empty(); };
+    if (std::ranges::all_of(csv.rows, is_empty)) continue;
+    table[0].push_back(csv.columns[column]);
+    for (std::size_t row = 0; row < csv.rows.size(); ++row) {
+      const std::string& cell = csv.rows[row][column];
+      const double value = number_in(cell);
+      table[row + 1].push_back(std::isfinite(value) ? number_text(value, 5) : cell);
+    }
+  }
+  return table[0].empty() ? HtmlTable() : table;
+}
+
+HtmlTable table_of_rows(const std::vector<RunRow>& rows) {
+  const std::vector<std::string> columns = reading_columns(rows);
+  HtmlTable table = {columns};
+  for (const json& row : json::parse(to_json(rows, columns), nullptr, false)) {
+    table.emplace_back();
+    for (const std::string& column : columns) {
+      table.back().push_back(row.contains(column) ? cell_text(row[column]) : "");
+    }
+  }
+  return table;
+}
+
+HtmlTable table_of_groups(const RunSet& set) {
+  HtmlTable table = {{"config", "runs", "acc", "avg_forward", "avg_backward", "avg_forward_mem",
+                      "avg_backward_mem", "images_per_s"}};
+  for (const RunGroup& group : set.groups) {
+    const auto mean = [&](double RunSummary::*value) {
+      return spread_text(group.of_summary([&](const RunSummary& summary) {
+        return summary.timed_steps > 0 ? summary.*value : std::nan("");
+      }));
+    };
+    table.push_back({group.label, std::to_string(group.runs.size()),
+                     spread_text(group.of_summary(
+                         [](const RunSummary& s) { return s.acc.value_or(std::nan("")); })),
+                     mean(&RunSummary::avg_forward), mean(&RunSummary::avg_backward),
+                     mean(&RunSummary::avg_forward_mem), mean(&RunSummary::avg_backward_mem),
+                     mean(&RunSummary::images_per_s)});
+  }
+  return table;
+}
+
+// A narrow screen scrolls a figure in its own box, so that its letters stay readable.
+PageSection figures(const DrawnPlots& drawn) {
+  PageSection section{.id = "figures", .title = "Figures", .body = ""};
+  for (const DrawnPlot& plot : drawn.plots) {
+    const std::string id = escape_markup(plot.kind), title = escape_markup(plot.figure.title);
+    section.parts.emplace_back(plot.kind, plot.figure.title);
+    section.body += fmt::format(
+        "<figure id=\"{0}\"><h3 class=\"hidden\">{1}</h3>\n<div class=\"plot\" tabindex=\"0\" "
+        "role=\"group\" aria-label=\"{1}\">\n{2}</div>\n",
+        id, title, plot.svg);
+    if (!plot.figure.data.empty()) {
+      section.body += "<details><summary>numbers of this figure</summary>\n" +
+                      html_table(plot.figure.data) + "</details>\n";
+    }
+    section.body += "</figure>\n";
+  }
+  return section;
+}
+
+std::vector<std::string> with(std::vector<std::string> sentences,
+                              const std::vector<std::string>& more) {
+  sentences.insert(sentences.end(), more.begin(), more.end());
+  return sentences;
+}
+
+// The config with the largest mean, or the smallest; "" when no run has a value above 0.
+Fact extreme(const char* name, const RunSet& set, bool largest,
+             const std::function<double(const RunSummary&)>& value,
+             const std::function<std::string(double)>& text) {
+  Fact fact{.name = name, .value = ""};
+  double best = 0;
+  for (const RunGroup& group : set.groups) {
+    const Spread spread = group.of_summary(value);
+    if (!(spread.mean > 0)) continue;
+    if (best > 0 && (largest ? spread.mean <= best : spread.mean >= best)) continue;
+    best = spread.mean;
+    fact.value = text(best);
+    fact.more = name_with_count(group);
+  }
+  return fact;
+}
+
+// A sentence, and who is ahead in what.
+std::string lead_of(const RunSet& set, const std::vector<RunRow>& rows) {
+  std::size_t undone = 0;
+  for (const RunRow& row : rows) undone += row.state == "DONE" ? 0 : 1;
+  std::string out = cat(rows.size(), rows.size() == 1 ? " run of " : " runs of ", set.groups.size(),
+                        set.groups.size() == 1 ? " config" : " configs");
+  if (undone > 0) out += cat("; ", undone, undone == 1 ? " is" : " are", " not done");
+  std::vector<Fact> facts = {
+      extreme(
+          "Best test accuracy", set, true,
+          [](const RunSummary& s) { return s.acc.value_or(std::nan("")); },
+          [](double acc) { return percent_text(acc); }),
+      extreme(
+          "Shortest training step", set, false,
+          [](const RunSummary& s) { return s.timed_steps > 0 ? s.avg_step : std::nan(""); },
+          seconds_text),
+      extreme(
+          "Least memory of a step", set, false,
+          [](const RunSummary& s) { return s.timed_steps > 0 ? s.avg_backward_mem : std::nan(""); },
+          mib_text)};
+  // Of all runs, when they agree.
+  const auto add_common = [&](const char* name, std::string RunSummary::*value) {
+    std::string first;
+    for (const RunRow& row : rows) {
+      if (!row.has_summary) continue;
+      if (!first.empty() && row.summary.*value != first) return;
+      first = row.summary.*value;
+    }
+    facts.push_back({.name = name, .value = first});
+  };
+  add_common("Data", &RunSummary::data);
+  add_common("Model", &RunSummary::model);
+  add_common("Execution", &RunSummary::execution);
+  add_common("Device", &RunSummary::device);
+  return "<p>" + escape_markup(out) + ".</p>\n" + html_facts(facts);
+}
+
+}  // namespace
+
+std::string html_report(const std::string& run_folder) {
+  const RunData run = read_run(run_folder);
+  const RunSet set = group_runs({run});
+  Page page{.title = run.name, .subtitle = run.id, .lead = run_facts(run)};
+  try {
+    page.sections.push_back(figures(draw_plots(set)));
+  } catch (const std::exception& error) {  // a run must not end because of its picture
+    page.sections.push_back({.id = "figures",
+                             .title = "Figures",
+                             .body = html_list({cat("no plots: ", error.what())})});
+  }
+  page.sections.push_back({.id = "layers", .title = "Layers", .body = layer_section(run)});
+  page.sections.push_back(
+      {.id = "epochs", .title = "Epochs", .body = html_table(table_of_csv(run.epochs))});
+  page.sections.push_back({.id = "config",
+                           .title = "Config",
+                           .body = config_section(file_text(run_folder + "/config.yaml"))});
+  page.sections.push_back({.id = "summary",
+                           .title = "Summary",
+                           .body = summary_table(file_text(run_folder + "/summary.json"))});
+  page.sections.push_back({.id = "remarks", .title = "Remarks", .body = html_list(set.remarks)});
+  return to_html(page);
+}
+
+std::string html_report(const std::string& title, const RunSet& set, const DrawnPlots& drawn,
+                        const std::vector<RunRow>& rows) {
+  Page page{.title = title, .lead = lead_of(set, rows)};
+  page.sections = {
+      figures(drawn),
+      {.id = "configs", .title = "Configs", .body = html_table(table_of_groups(set))},
+      {.id = "runs", .title = "Runs", .body = html_table(table_of_rows(rows)) + kMeaning},
+      {.id = "left_out",
+       .title = "Left out",
+       .body = html_list(with(set.remarks, drawn.left_out))}};
+  return to_html(page);
+}
+
+std::string html_report(const std::string& title, const BenchSet& set, const DrawnPlots& drawn) {
+  return to_html({.title = title,
+                  .sections = {figures(drawn),
+                               {.id = "left_out",
+                                .title = "Left out",
+                                .body = html_list(with(set.remarks, drawn.left_out))}}});
+}
+
+std::string html_report(const std::string& title, const LadderSet&, const DrawnPlots& drawn) {
+  return to_html(
+      {.title = title,
+       .sections = {figures(drawn),
+                    {.id = "left_out", .title = "Left out", .body = html_list(drawn.left_out)}}});
+}
+
+}  // namespace convscope

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+// run_environment.cpp: what pages show of env.json.
+#include "experiments/report/html/run_environment.h"
+
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "experiments/report/csv_table.h"
+#include "experiments/report/html/markup.h"
+#include "framework/check.h"
+
+namespace convscope {
+namespace {
+
+using nlohmann::json;
+
+std::string text_in(const json& object, const char* key) {
+  return object.is_object() && object.contains(key) && object[key].is_string()
+             ? object[key].get<std::string>()
+             : "";
+}
+
+std::string short_commit(const std::string& commit) { return commit.substr(0, 10); }
+
+std::string project_text(const json& project) {
+  const std::string commit = short_commit(text_in(project, "commit"));
+  if (commit.empty()) return "";
+  const std::string branch = text_in(project, "branch");
+  const bool dirty = project.contains("dirty") && project["dirty"] == true;
+  return cat(branch, branch.empty() ? "" : " ", commit, dirty ? ", with changes" : "");
+}
+
+// "2026-11-22T15:23:55Z" -> "2026-11-22 15:23:55"; another text stays as it is.
+std::string readable_time(std::string text) {
+  if (text.size() == 20 && text[10] == 'T' && text.back() == 'Z') {
+    text[10] = ' ';
+    text.pop_back();
+  }
+  return text;
+}
+
+}  // namespace
+
+RunEnvironment read_run_environment(const std::string& run_folder) {
+  const json whole =
+      json::parse(file_text(run_folder + "/env.json"), nullptr, /*allow_exceptions=*/false);
+  RunEnvironment out{.cpu = text_in(whole, "cpu"),
+                     .started = readable_time(text_in(whole, "started")),
+                     .version = text_in(whole, "version"),
+                     .commit = short_commit(text_in(whole, "git"))};
+  if (whole.is_object() && whole.contains("project")) out.project = project_text(whole["project"]);
+  const std::string load = text_in(whole, "load_average");
+  const double busy = number_in(load.substr(0, load.find(' ')));
+  if (std::isfinite(busy)) out.load = busy;
+  return out;
+}
+
+}  // namespace convscope

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+// folder_view.h: all runs of a folder, one a line: those that are going on first, then the newest.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "experiments/watch/run_frame.h"
+
+namespace convscope {
+
+class CONVSCOPE_API FolderReader {
+ public:
+  explicit FolderReader(std::string path) : path_(std::move(path)) {}
+  void look();  // also finds runs that are new
+
+  // Whether a run of it, or a sweep in it, is going on.
+  bool is_going() const;
+  bool any_failed() const;  // of those that were going on at some look
+  std::size_t count() const { return runs_.size(); }
+  std::vector<std::string> frame(const FrameLook& look) const;
+  // A line for each run whose line is another one than at the last call.
+  std::vector<std::string> changes();
+
+ private:
+  struct Watched {
+    std::unique_ptr<RunReader> reader;
+    const RunView* view = nullptr;
+    bool was_going = false;
+    std::string line;
+  };
+  std::string path_;
+  std::map<std::string, Watched> runs_;
+};
+
+}  // namespace convscope
