@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "experiments/explain/details.h"
+#include "framework/io/json_text.h"
 
 namespace convscope {
 namespace {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // op_net.cpp: `convscope op net`: a whole network on NumPy files: outputs, loss, every gradient.
-#include "experiments/cli/op_net.h"
+#include "experiments/cli/op/op_net.h"
 
 #include <iostream>
 #include <memory>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // op_lsq.cpp: `convscope op lsq`: learned step size quantisation and its gradients on NumPy files.
-#include "experiments/cli/op_lsq.h"
+#include "experiments/cli/op/op_lsq.h"
 
 #include <memory>
 

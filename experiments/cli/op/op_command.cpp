@@ -8,8 +8,8 @@
 #include <memory>
 
 #include "experiments/cli/command.h"
-#include "experiments/cli/op_lsq.h"
-#include "experiments/cli/op_net.h"
+#include "experiments/cli/op/op_lsq.h"
+#include "experiments/cli/op/op_net.h"
 #include "experiments/run_folder/check_lines.h"
 #include "framework/io/npy.h"
 #include "layers/conv2d/bias_gradient.h"
