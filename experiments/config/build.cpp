@@ -36,10 +36,17 @@ bool fits_glob(std::string_view pattern, std::string_view text) {
   return p == pattern.size();
 }
 
-void check_per_layer(const ConvConfig& conv, const std::set<std::string>& asked) {
+void check_per_layer(const ConvConfig& conv, const ModelConfig& model,
+                     const std::set<std::string>& asked) {
   const std::vector<std::string> known(asked.begin(), asked.end());
   for (const auto& [layer, policy] : conv.per_layer) {
     if (asked.contains(layer)) continue;
+    for (const LayerSpec& spec : model.layers) {
+      if (spec.name != layer || !spec.options.has("algorithm")) continue;
+      fail(ErrorKind::kConfig, "conv.per_layer",
+           cat("expected the algorithm of layer '", layer,
+               "' in one place, got it here and as 'algorithm' of the layer"));
+    }
     if (finds_itself(layer) || conv2d_algorithms(DeviceType::cpu).find(layer) != nullptr) {
       fail(ErrorKind::kConfig, "conv.per_layer",
            cat("expected the name of a convolution of the network, got the algorithm '", layer,
@@ -102,7 +109,7 @@ std::shared_ptr<Module> build_model(const ExperimentConfig& config, const Shape&
     return config.conv.of(layer);
   };
   const std::shared_ptr<Module> network = network_of(config.model, input, classes, context);
-  check_per_layer(config.conv, asked);
+  check_per_layer(config.conv, config.model, asked);
   if (config.quant) apply_quantization(*network, *config.quant, config.device);
   const Shape output = network->output_shape(input);
   if (output != Shape{1, classes}) {

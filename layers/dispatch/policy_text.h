@@ -19,7 +19,7 @@ struct PolicyText {
   bool is_check = false;
 
   bool is_list() const { return !is_check && words.size() > 1; }
-  std::string text() const;  // without blanks around the commas
+  CONVSCOPE_API std::string text() const;  // without blanks around the commas
 };
 
 // An error of kind kInvalid when the text has no such form. Names are not looked up.

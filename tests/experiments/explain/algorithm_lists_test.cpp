@@ -72,6 +72,21 @@ TEST(AlgorithmLists, ABareListInBracesIsExplained) {
                build_model(config, {1, 28, 28}, 10));
 }
 
+TEST(AlgorithmLists, ALayerSaysItsOwnInOnePlace) {
+  const std::string yaml =
+      "data: {set: mnist, root: /nowhere}\n"
+      "layers:\n"
+      "  - {type: conv2d, name: c1, out_channels: 4, kernel_size: 3, algorithm: 'fft,direct'}\n"
+      "  - {type: flatten}\n"
+      "  - {type: linear, out_features: 10}\n";
+  const auto build = [&](const std::string& more) {
+    return build_model(parse_config_text(yaml + more, "lists.yaml"), {1, 28, 28}, 10);
+  };
+  EXPECT_NE(build(""), nullptr);
+  EXPECT_ERROR(ErrorKind::kConfig, "expected the algorithm of layer 'c1' in one place",
+               build("conv: {per_layer: {c1: direct}}\n"));
+}
+
 TEST(AlgorithmLists, AreValuesOfASweep) {
   const SweepPlan sweep = parse_sweep_text(
       kLeNet + "sweep: {grid: {conv.algorithm: ['winograd_f4x3,auto', direct]}}\n", "lists.yaml");

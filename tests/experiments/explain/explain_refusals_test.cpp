@@ -71,9 +71,9 @@ TEST(ExplainRefusals, ADirectionThatNobodyAsksForMayBeRefused) {
 TEST(ExplainRefusals, ALayersOwnAlgorithmIsNamedByItsKey) {
   const ProgramAnswer answer =
       call_program("explain " CONVSCOPE_SOURCE_DIR
-                   "/experiments/configs/synthetic_layers_list.yaml layers.0.algorithm=gemm_1x1");
+                   "/experiments/configs/synthetic_layers_list.yaml layers.3.algorithm=gemm_1x1");
   EXPECT_EQ(answer.code, 5) << answer.out;
-  EXPECT_TRUE(has(answer.err, "add layers.0.algorithm=gemm_1x1,auto to take another"));
+  EXPECT_TRUE(has(answer.err, "add layers.3.algorithm=gemm_1x1,auto to take another"));
 }
 
 TEST(ExplainRefusals, AreInTheJson) {
