@@ -14,6 +14,7 @@
 #include "experiments/config/compact_config.h"
 #include "experiments/run_folder/run_folder.h"
 #include "experiments/trainer/checkpoint.h"
+#include "experiments/trainer/checksum.h"
 #include "framework/io/safetensors.h"
 #include "framework/parallel.h"
 #include "framework/random.h"
@@ -192,6 +193,7 @@ int export_compact(const ExportArguments& arguments) {
   SafetensorsFile file = read_safetensors(arguments.compact);
   const std::string of = quantised ? "fake-quant f32, " : "";
   file.metadata["execution"] = of + "compact dense";
+  file.metadata[kChecksumKey] = checksum_of(file);
   write_safetensors(arguments.compact, file.tensors, file.metadata);
 
   const Times times = measure(*model, *compact, batch, config.device);

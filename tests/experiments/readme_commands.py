@@ -213,8 +213,11 @@ def explains(reader, words):
     done = reader.call(*words)
     for layer in ("c1", "c2"):
         expect_text(done.stdout, rf"(?m)^ *{layer}\b")
-    expect_text(done.stdout, r"forward", r"backward_data", r"backward_weight", r"im2col_gemm",
-                r"refuses|\*")
+    expect_text(done.stdout, r"What a training step runs", r"forward +backward_data +backward_weight")
+    # The row says 'know why': every algorithm of a layer, with its time or its reason.
+    of_layer = reader.call(*words, "--layer", "c2")
+    expect_text(of_layer.stdout, r"(?m)^ *\*? *direct_batch_lanes .* ms", r"im2col_gemm",
+                r"winograd_f4x3 .*refuses: .*3x3")
     return done
 
 
