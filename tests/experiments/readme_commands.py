@@ -216,8 +216,8 @@ def explains(reader, words):
     expect_text(done.stdout, r"What a training step runs", r"forward +backward_data +backward_weight")
     # The row says 'know why': every algorithm of a layer, with its time or its reason.
     of_layer = reader.call(*words, "--layer", "c2")
-    expect_text(of_layer.stdout, r"(?m)^ *\*? *direct_batch_lanes .* ms", r"im2col_gemm",
-                r"winograd_f4x3 .*refuses: .*3x3")
+    expect_text(of_layer.stdout, r"(?m)^ +[*+]? *direct_batch_lanes +\d+\.\d+ ",
+                r"winograd_f4x3 +refuses: .*3x3")
     return done
 
 
