@@ -123,7 +123,7 @@ def summary_of(reader, folder):
     return json.loads(reader.text(f"{folder}/summary.json"))
 
 
-@check(r"run CONFIG optim\.lr=0\.05 model\.kernel_size=3")
+@check(r"run (?:CONFIG|quickstart) optim\.lr=0\.05 model\.kernel_size=3")
 def changes_a_value(reader, words):
     done = reader.call(*words)
     row, folder = trained(reader, done)
@@ -186,22 +186,24 @@ def trains_on_a_gpu(reader, words):
     return done
 
 
-@check(r"sweep experiments/configs/synthetic_sweep\.yaml")
+@check(r"sweep synthetic_sweep")
 def sweeps(reader, words):
-    done = reader.call("sweep", str(reader.root / words[1]), "sweep.seeds=[1]", "train.epochs=1",
+    done = reader.call(*words, "sweep.seeds=[1]", "train.epochs=1",
                        "data.train_size=256", "data.test_size=64")
     columns, rows = table_of(done.stdout)
     expect("acc" in columns and "name" in columns, f"expected name and acc, got {columns}")
     expect(len(rows) == 4, f"expected four rows, got {len(rows)}")
-    listed = reader.call("sweep", str(reader.root / words[1]), "--dry-run")
+    listed = reader.call(*words, "--dry-run")
     expect(len(re.findall(r"seed|\bs[12]\b", listed.stdout)) >= 8, "expected eight members")
     return done
 
 
-@check(r"report runs/ --sort acc --descending")
+@check(r'report runs/ --columns \+optim\.lr --filter "acc>50" --sort acc --descending')
 def reports(reader, words):
     done = reader.call(*words)
     columns, rows = table_of(done.stdout)
+    expect("optim.lr" in columns, f"expected optim.lr among {columns}")
+    expect(all(float(row["acc"]) > 50 for row in rows), "expected accuracies above 50 only")
     expect(columns[:len(TABLE)] == TABLE, f"expected the columns {TABLE}, got {columns}")
     order = [float(row["acc"]) for row in rows if row["acc"] not in ("", "-")]
     expect(len(order) > 3 and order == sorted(order, reverse=True), f"expected an order, got {order}")
@@ -413,6 +415,46 @@ def reports_one_experiment(reader, words):
     return done
 
 
+@check(r"run CONFIG conv\.algorithm=winograd_f4x3,auto")
+def falls_back(reader, words):
+    done = reader.call(*words)
+    _, folder = trained(reader, done)
+    kernels = reader.text(f"{folder}/layers.csv")
+    expect("winograd" not in kernels, "expected none: the kernels are 5x5")
+    return done
+
+
+@check(r"watch runs/quickstart")
+def watches(reader, words):
+    done = reader.call(*words)
+    expect_text(done.stdout, r"DONE|done", r"5/5", r"\d+\.\d+ %|\d+\.\d\d")
+    return done
+
+
+@check(r"compare runs/quickstart runs/other")
+def compares(reader, words):
+    other = reader.call("run", "quickstart", "--name", "other", "optim.lr=0.01", "expect=null")
+    expect(other.returncode == 0, "expected a second run")
+    done = reader.call(*words)
+    expect_text(done.stdout, r"(?m)^\| optim\.lr +\| \S+ +\| 0\.01 ", r"(?m)^\| acc \(%\) +\|")
+    return done
+
+
+@check(r'note runs/quickstart "first try" --tag baseline')
+def notes(reader, words):
+    done = reader.call(*words)
+    expect_text(done.stdout, r"(?m)^tags +baseline$", r"(?m)^note +first try$")
+    return done
+
+
+@check(r"index runs/")
+def lists_all_runs(reader, words):
+    done = reader.call(*words)
+    page = reader.text("runs/index.html")
+    expect_text(page, r"<input", r"quickstart", r"baseline", r"<svg")
+    return done
+
+
 def commands(readme):
     """Those in backticks in rows of tables, and those behind a `$` in fenced blocks. Options named
     alone belong to no command."""
@@ -458,7 +500,7 @@ def main():
         os.environ.pop("CONVSCOPE_DATA", None)
         reader = Reader(program, root, folder)
         # Plots come after the runs and the benchmark that they show.
-        for text in sorted(found, key=lambda text: text.startswith(("plot", "report"))):
+        for text in sorted(found, key=lambda text: text.startswith(("plot", "report", "index"))):
             wrong = problem(reader, text)
             failed += wrong is not None
             print(f"{'ok' if wrong is None else 'FAILED'}  {text}" +
