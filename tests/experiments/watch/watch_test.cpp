@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "experiments/watch/folder_view.h"
+#include "framework/io/atomic_file.h"
 #include "tests/experiments/program.h"
 #include "tests/experiments/report/run_folders.h"
 #include "tests/experiments/training_fixture.h"
@@ -29,7 +30,7 @@ void set_state(const std::string& folder, const std::string& state, int exit_cod
   status["host"] = host;
   status["state"] = state;
   status["exit_code"] = exit_code < 0 ? nlohmann::json() : nlohmann::json(exit_code);
-  write_text(folder + "/status.json", status.dump());
+  write_file(folder + "/status.json", status.dump());  // whole, as a run does
 }
 
 // As a process that works on a run does.
@@ -251,10 +252,9 @@ TEST(WatchCommand, follows_a_run_of_another_process_to_its_end) {
   set_state(folder, "RUNNING");
   auto lock = std::make_unique<Lock>(folder);
   Program program({kProgram, "watch", folder, "--interval", "0.05"}, root.path() + "/printed");
-  const std::string metrics = text_of(folder + "/metrics.jsonl");
   EXPECT_TRUE(comes(root.path() + "/printed.out", "step 20"));
-  write_text(folder + "/metrics.jsonl",
-             metrics + "{\"step\":30,\"epoch\":3,\"split\":\"train\",\"loss\":0.125}\n");
+  std::ofstream(folder + "/metrics.jsonl", std::ios::app)
+      << "{\"step\":30,\"epoch\":3,\"split\":\"train\",\"loss\":0.125}\n";
   EXPECT_TRUE(comes(root.path() + "/printed.out", "loss 0.125"));
   set_state(folder, "DONE", 0);
   EXPECT_EQ(program.wait(), 0);
