@@ -121,7 +121,7 @@ RunData read_run(const std::string& folder) {
   };
   run.epochs = table("epochs.csv", {"phases"});
   run.layers = table("layers.csv", {"layer", "kind", "output", "kernel", "forward", "backward_data",
-                                    "backward_weight", "step"});
+                                    "backward_weight", "step", "timed_with"});
   run.sparsity = table("sparsity.csv", {"layer"});
   run.quant = table("quant.csv", {"layer", "tensor", "signed"});
   return run;
