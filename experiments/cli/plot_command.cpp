@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// plot_command.cpp: `convscope plot`: SVG figures and a report.html from run folders, or from the
-// JSON files of `convscope bench conv2d`.
+// plot_command.cpp: `convscope plot`: figures (SVG, PNG, PDF) and a report.html from run folders,
+// or from the JSON files of `convscope bench conv2d`.
 #include <algorithm>
 #include <cstdio>
 #include <filesystem>
 
 #include "experiments/cli/command.h"
+#include "experiments/report/chart/convert_svg.h"
 #include "experiments/report/html/html_report.h"
 #include "experiments/run_folder/run_folder.h"
 #include "experiments/run_folder/run_search.h"
@@ -17,9 +18,20 @@ namespace {
 namespace fs = std::filesystem;
 
 struct PlotArguments {
-  std::vector<std::string> runs, kinds;
+  std::vector<std::string> runs, kinds, formats;
   std::string output, html;
+  int width = kFigureWidth, dpi = 192;
 };
+
+const std::vector<std::string> kFormats = {"svg", "png", "pdf"};
+
+// "png" of "a/b.png"; "" when the name ends in no format.
+std::string format_of(const std::string& path) {
+  for (const std::string& format : kFormats) {
+    if (path.ends_with("." + format)) return format;
+  }
+  return "";
+}
 
 fs::path clean(const std::string& path) {
   fs::path out = fs::path(path).lexically_normal();
@@ -65,7 +77,7 @@ void remark(const std::string& sentence) {
   if (global_options().verbosity >= 0) std::fprintf(stderr, "note: %s\n", sentence.c_str());
 }
 
-void write(const fs::path& path, const std::string& text) {
+void make_folder_of(const fs::path& path) {
   if (path.has_parent_path()) {
     std::error_code error;
     fs::create_directories(path.parent_path(), error);
@@ -75,6 +87,10 @@ void write(const fs::path& path, const std::string& text) {
                ", got: ", error.message()));
     }
   }
+}
+
+void write(const fs::path& path, const std::string& text) {
+  make_folder_of(path);
   write_file(path.string(), text);
   std::printf("%s\n", path.string().c_str());
 }
@@ -86,17 +102,26 @@ bool is_file(const std::string& path) {
 }
 
 // One figure goes into the file that -o names, several into a folder.
-bool to_one_file(const PlotArguments& arguments) { return arguments.output.ends_with(".svg"); }
+bool to_one_file(const PlotArguments& arguments) { return !format_of(arguments.output).empty(); }
+
+// In the wanted form; the name's end says which.
+void write_figure(const PlotArguments& arguments, const std::string& svg, const fs::path& path) {
+  if (format_of(path.string()) == "svg") return write(path, svg);
+  make_folder_of(path);
+  convert_svg(svg, path.string(), arguments.dpi);
+  std::printf("%s\n", path.string().c_str());
+}
 
 // A figure that cannot be drawn any more would show old numbers beside the new ones.
 void remove_old(const DrawnPlots& drawn, const std::string& sentence, const fs::path& folder) {
   const std::string kind = sentence.substr(0, sentence.find(':'));  // "steps: no run has ..."
   const auto is_it = [&](const DrawnPlot& plot) { return plot.kind == kind; };
   if (plot_kinds().find(kind) == nullptr || std::ranges::any_of(drawn.plots, is_it)) return;
-  const fs::path old = folder / (kind + ".svg");
-  std::error_code error;
-  if (!fs::remove(old, error)) return;
-  remark(cat(kind, ": the old ", old.string(), " is removed"));
+  for (const std::string& format : kFormats) {
+    const fs::path old = folder / cat(kind, ".", format);
+    std::error_code error;
+    if (fs::remove(old, error)) remark(cat(kind, ": the old ", old.string(), " is removed"));
+  }
 }
 
 // Remarks to stderr; figures to `folder`, unless -o names another place.
@@ -113,8 +138,22 @@ void write_figures(const PlotArguments& arguments, const std::vector<std::string
              " given, got ", join(drawn.left_out, "; ")));
   }
   for (const DrawnPlot& each : drawn.plots) {
-    write(to_one_file(arguments) ? fs::path(arguments.output) : folder / (each.kind + ".svg"),
-          each.svg);
+    Figure figure = each.figure;
+    figure.width = arguments.width;
+    const std::string svg = arguments.width == each.figure.width ? each.svg : to_svg(figure);
+    if (to_one_file(arguments)) {
+      write_figure(arguments, svg, arguments.output);
+      continue;
+    }
+    for (const std::string& format : kFormats) {
+      const fs::path path = folder / cat(each.kind, ".", format);
+      std::error_code error;
+      if (std::ranges::find(arguments.formats, format) != arguments.formats.end()) {
+        write_figure(arguments, svg, path);
+      } else if (fs::exists(path, error)) {
+        remark(cat(path.string(), " is not drawn again, because --format does not name ", format));
+      }
+    }
   }
 }
 
@@ -175,7 +214,7 @@ int plot_runs(const PlotArguments& arguments) {
   return 0;
 }
 
-int plot(const PlotArguments& arguments) {
+int plot(PlotArguments arguments) {
   for (const std::string& kind : arguments.kinds) {
     plot_kinds().get(kind, ErrorKind::kInvalid);
   }
@@ -184,9 +223,32 @@ int plot(const PlotArguments& arguments) {
                            "; give a folder for several"));
   }
   const std::string type = fs::path(arguments.output).extension().string();
-  if (type == ".png" || type == ".pdf" || type == ".jpg" || type == ".html") {
-    fail_usage("plot", cat("expected -o FILE.svg or a folder, because figures are SVG, got '",
+  for (const char* other : {".jpg", ".jpeg", ".gif", ".webp", ".eps", ".ps", ".tiff", ".html"}) {
+    if (type != other) continue;
+    fail_usage("plot", cat("expected -o FILE.svg, FILE.png, FILE.pdf or a folder, because figures "
+                           "have these forms, got '",
                            arguments.output, "'; --html names the page"));
+  }
+  for (const std::string& format : arguments.formats) {
+    if (std::ranges::find(kFormats, format) != kFormats.end()) continue;
+    fail_usage("plot",
+               cat("expected --format svg, png, pdf or some of them joined by commas, got '",
+                   format, "'"));
+  }
+  const std::string own = format_of(arguments.output);
+  if (!own.empty() && !arguments.formats.empty() &&
+      arguments.formats != std::vector<std::string>{own}) {
+    fail_usage("plot", cat("expected --format ", own, " or none, because -o names ",
+                           arguments.output, ", got ", join(arguments.formats, ",")));
+  }
+  if (arguments.formats.empty()) arguments.formats = {own.empty() ? "svg" : own};
+  // Said before runs are read, and before any file is written.
+  const bool converts = std::ranges::any_of(
+      arguments.formats, [](const std::string& format) { return format != "svg"; });
+  if (converts && svg_converter().empty()) {
+    fail(ErrorKind::kIo, "plot",
+         cat("expected the program rsvg-convert in PATH, because it makes PNG and PDF, got none; "
+             "install the package librsvg2-bin, or ask for SVG alone"));
   }
   const auto files = std::count_if(arguments.runs.begin(), arguments.runs.end(), is_file);
   if (files == 0) return plot_runs(arguments);
@@ -217,9 +279,23 @@ std::function<int()> declare_plot(CommandLine& app) {
   kinds += bench_kinds + ladder_kinds;
   app.add_option("-k,--kind", arguments->kinds, kinds)->type_name("K,...")->delimiter(',');
   app.add_option("-o,--output", arguments->output,
-                 "folder for the SVG files, or one file.svg (default: RUN/plots; of bench.json: "
-                 "bench_plots)")
+                 "folder for the figures, or one file.svg, .png or .pdf (default: RUN/plots; of "
+                 "bench.json: bench_plots)")
       ->type_name("PATH");
+  app.add_option("--format", arguments->formats,
+                 "svg, png, pdf or some of them (default svg); png and pdf need the program "
+                 "rsvg-convert (package librsvg2-bin); LaTeX takes the PDF as it is: "
+                 "\\includegraphics{curves.pdf}")
+      ->type_name("F,...")
+      ->delimiter(',');
+  app.add_option("--width", arguments->width,
+                 cat("pixels of a figure, 96 to an inch (default ", kFigureWidth,
+                     "); a narrow one has fewer columns, its letters stay as large"))
+      ->type_name("N")
+      ->range(kNarrowest, 4000);
+  app.add_option("--dpi", arguments->dpi, "pixels of a PNG for an inch (default 192)")
+      ->type_name("N")
+      ->range(48, 1200);
   app.add_option("--html", arguments->html,
                  "the page with all plots and tables (default: report.html in RUN or bench_plots)")
       ->type_name("FILE");
@@ -230,9 +306,10 @@ std::function<int()> declare_plot(CommandLine& app) {
 }  // namespace convscope
 
 CONVSCOPE_REGISTER_COMMAND(
-    "plot", {.summary = "figures (SVG) and a page (HTML) from runs or benchmarks",
-             .usage = "plot RUN...|BENCH.json... [--kind K,...] [-o DIR|FILE.svg] [--html FILE]",
+    "plot", {.summary = "figures (SVG, PNG, PDF) and a page (HTML) from runs or benchmarks",
+             .usage = "plot RUN...|BENCH.json... [--kind K,...] [-o DIR|FILE] [--format F,...]",
              .examples = {"plot runs/quickstart", "plot runs/a runs/b --kind pareto -o pareto.svg",
+                          "plot runs/quickstart --format svg,pdf --width 480",
                           "plot bench_1.json bench_2.json --kind heatmap"},
              .order = 35,
              .declare = convscope::declare_plot})

@@ -76,7 +76,7 @@ std::string name_with_count(const RunGroup& group) {
 
 std::string spread_text(const Spread& spread) {
   if (spread.count == 0) return "-";
-  return spread.count < 2 ? number_text(spread.mean, 4) : mean_std_text(spread);
+  return spread.count < 2 ? number_text(spread.mean, 4) : measured_text(spread.mean, spread.std);
 }
 
 std::string spread_note(const std::vector<const RunGroup*>& groups) {

@@ -71,6 +71,12 @@ class FreshRun(unittest.TestCase):
                 self.assertEqual(len(points), 4, f"points of epoch {epoch}")
             for split in ("train", "val", "test"):
                 self.assertTrue(re.search(rf">{split}<", text), f"no line of {split}")
+                # The path itself, in the panels of loss and accuracy: a point for each epoch.
+                paths = re.findall(rf'<path d="([^"]*)"[^>]*><title>{split}</title></path>', text)
+                self.assertEqual(len(paths), 2, f"lines of {split}")
+                for path in paths:
+                    corners = len(re.findall("[ML]", path))
+                    self.assertGreaterEqual(corners, EPOCHS, f"corners of {split}: {path}")
 
     def test_the_report_names_every_layer(self):
         for row in self.rows("layers.csv"):

@@ -21,12 +21,42 @@ double round_step(double raw) {
   return power * (rest <= 1.0001 ? 1.0 : rest <= 2.0001 ? 2.0 : rest <= 5.0001 ? 5.0 : 10.0);
 }
 
+// The largest of 1, 2 and 5 times a power of ten that is not above `value`.
+double round_below(double value) {
+  const double power = std::pow(10.0, std::floor(std::log10(value)));
+  const double rest = value / power;
+  return power * (rest >= 4.9999 ? 5.0 : rest >= 1.9999 ? 2.0 : 1.0);
+}
+
 // One value, or values that differ in rounding only, get room around them.
 void widen(double& low, double& high) {
   if (high - low > 1e-9 * std::max(std::abs(low), std::abs(high))) return;
   const double pad = low == 0 && high == 0 ? 1.0 : std::max(std::abs(low), std::abs(high)) * 0.1;
   low -= pad;
   high += pad;
+}
+
+// The least span around the middle of the data, moved where it would pass the axis' limits.
+void widen_to_least(const AxisSpec& spec, bool log, double& low, double& high) {
+  if (log) {
+    const double missing = spec.least_ratio / (high / low);
+    if (missing <= 1) return;
+    low /= std::sqrt(missing);
+    high *= std::sqrt(missing);
+    return;
+  }
+  const double missing = spec.least_span - (high - low);
+  if (missing <= 0) return;
+  low -= missing / 2;
+  high += missing / 2;
+  if (high > spec.highest) {
+    low -= high - spec.highest;
+    high = spec.highest;
+  }
+  if (low < spec.lowest) {
+    high = std::min(high + spec.lowest - low, spec.highest);
+    low = spec.lowest;
+  }
 }
 
 }  // namespace
@@ -59,8 +89,8 @@ std::vector<double> log_ticks(double low, double high, int wanted) {
     for (double tick : nice_ticks(low, high, wanted)) {
       if (tick > 0) ticks.push_back(tick);
     }
-    // The step below the lowest tick was 0: the data's own low end takes its place.
-    if (ticks.front() > low) ticks.insert(ticks.begin(), low);
+    // The step below the lowest tick was 0: a round number takes its place.
+    if (ticks.front() > low) ticks.insert(ticks.begin(), round_below(low));
     return ticks;
   }
   const double first = std::floor(std::log10(low) + 1e-9);
@@ -124,6 +154,7 @@ Axis::Axis(const AxisSpec& spec, Extent extent, int wanted_ticks, double from_pi
     low = std::min(low, 0.0);
     high = std::max(high, 0.0);
   }
+  if (extent.any) widen_to_least(spec, log_, low, high);
   ticks_ = log_ ? log_ticks(low, high, wanted_ticks)
                 : nice_ticks(low, high, wanted_ticks, spec.whole_numbers);
   std::erase_if(ticks_,

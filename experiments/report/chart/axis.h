@@ -14,7 +14,10 @@ struct AxisSpec {
   std::string label = {};  // with its unit: "loss (nats)"
   bool log = false;        // only when every value is above 0; otherwise the axis stays linear
   bool from_zero = false;
-  bool whole_numbers = false;        // epochs: no ticks between them
+  bool whole_numbers = false;  // epochs: no ticks between them
+  // What an axis shows at least, so that noise does not fill it: highest - lowest of a linear one,
+  // highest / lowest of a logarithmic one.
+  double least_span = 0, least_ratio = 1;
   std::vector<double> include = {};  // values that the axis shows too: panels with the same axes
   // Never beyond these, whatever the data say (percent: 0 and 100).
   double lowest = -std::numeric_limits<double>::infinity();

@@ -17,72 +17,89 @@ namespace {
 constexpr double kBottom = 42;
 constexpr double kBar = 12, kBetween = 10;  // height of a bar; space between categories
 constexpr double kDot = 8;
-constexpr double kCaption = 15;
+constexpr double kCaption = 14, kNameLine = 13;  // heights of lines
+constexpr double kMarkWidth = 12;                // in front of a number
 constexpr BarLook kLooks[] = {
     {"#0b5a8a", "#0b5a8a"}, {"#f2b155", "#8a5a10"}, {"#ffffff", "#333333"}, {"#a9c6b4", "#2f6b4a"}};
 
-double top_margin(const BarPanel& panel) { return panel.title.empty() ? 8 : 26; }
-
 double bar_height(const BarPanel& panel) { return panel.dots ? kDot : kBar; }
-
-double bars_height(const BarPanel& panel) {
-  return bar_height(panel) * static_cast<double>(std::max<std::size_t>(1, panel.series.size()));
-}
-double category_height(const BarPanel& panel) {
-  return bars_height(panel) + (panel.captions.empty() ? 0 : kCaption) + kBetween;
-}
 
 double value_at(const std::vector<double>& values, std::size_t i) {
   return i < values.size() ? values[i] : std::nan("");
 }
 
 // The number at a bar's end, and what is said behind it.
-std::string value_text(double value, double std);
 std::string end_text(const BarSeries& s, std::size_t i) {
-  const std::string text = value_text(value_at(s.values, i), value_at(s.std, i));
+  const std::string text = measured_text(value_at(s.values, i), value_at(s.std, i));
   return i < s.notes.size() && !s.notes[i].empty() ? text + " " + s.notes[i] : text;
 }
 
-std::string value_text(double value, double std) {
-  if (!std::isfinite(value)) return "-";
-  // Three digits of the value; its deviation with as many decimals.
-  const double size = std::abs(value);
-  const int before = size > 0 ? static_cast<int>(std::floor(std::log10(size))) : 0;
-  const int decimals = std::clamp(2 - before, 0, 9);
-  const std::string text = fmt::format("{:.{}f}", value, decimals);
-  return std > 0 ? fmt::format("{} \xC2\xB1 {:.{}f}", text, std, decimals) : text;
+// The mark between a bar and its number: of what the note names, or of the series.
+int mark_style(const BarSeries& s, std::size_t i) {
+  return i < s.note_styles.size() ? s.note_styles[i] : s.style;
+}
+
+struct Layout {
+  double left = 0, right = 0, bars = 0, category = 0;
+  std::vector<std::vector<std::string>> names, captions;  // in lines
+};
+
+Layout layout_of(const BarPanel& panel, double width) {
+  Layout out;
+  double names = 0, texts = 0;
+  std::size_t name_lines = 1, caption_lines = 0;
+  for (const std::string& name : panel.categories) {
+    out.names.push_back(wrap_text(name, kLetter, width * 0.36, 3));
+    name_lines = std::max(name_lines, out.names.back().size());
+    for (const std::string& line : out.names.back()) {
+      names = std::max(names, text_width(line, kLetter));
+    }
+  }
+  for (const BarSeries& s : panel.series) {
+    for (std::size_t i = 0; i < panel.categories.size() && !panel.dots; ++i) {
+      const double mark = mark_style(s, i) >= 0 ? kMarkWidth : 0;
+      texts = std::max(texts, text_width(end_text(s, i), 10) + mark);
+    }
+  }
+  out.left = names + 10 + (panel.category_styles.empty() ? 0 : kMarkWidth);
+  // Long texts go on a line of their own where bars would have no room.
+  out.right = width - std::min(texts, 0.45 * width) - 16;
+  for (const std::string& caption : panel.captions) {
+    out.captions.push_back(wrap_text(caption, 10, width - out.left - 5, 3));
+    caption_lines = std::max(caption_lines, out.captions.back().size());
+  }
+  out.bars = bar_height(panel) * static_cast<double>(std::max<std::size_t>(1, panel.series.size()));
+  const double needed = out.bars + kCaption * static_cast<double>(caption_lines);
+  out.category = std::max(needed, kNameLine * static_cast<double>(name_lines)) + kBetween;
+  return out;
 }
 
 }  // namespace
 
-BarLook bar_look(std::size_t series) { return kLooks[series % std::size(kLooks)]; }
+BarLook bar_look(int series) {
+  return kLooks[static_cast<std::size_t>(std::max(series, 0)) % std::size(kLooks)];
+}
 
-double height_of(const BarPanel& panel) {
-  return top_margin(panel) + kBottom +
-         category_height(panel) * static_cast<double>(panel.categories.size());
+double height_of(const BarPanel& panel, double width) {
+  return kBottom + layout_of(panel, width).category * static_cast<double>(panel.categories.size());
 }
 
 void draw(std::string& svg, const BarPanel& panel, const Cell& cell) {
   Extent extent;
   for (double value : panel.x.include) extent.add(value);
-  double names = 0, texts = 0;
-  for (const std::string& name : panel.categories) {
-    names = std::max(names, text_width(name, kLetter));
-  }
   for (const BarSeries& s : panel.series) {
     for (std::size_t i = 0; i < panel.categories.size(); ++i) {
       const double value = value_at(s.values, i);
       const double std = value_at(s.std, i);
       extent.add(value);
       if (std > 0) extent.add(value + std);
-      if (!panel.dots) texts = std::max(texts, text_width(end_text(s, i), 10));
     }
   }
-  names = std::min(names, cell.width * 0.38);
-  const double left = cell.x + names + 10;
-  const double right = cell.x + cell.width - texts - 16;
-  const double top = cell.y + top_margin(panel);
-  const double bottom = top + category_height(panel) * static_cast<double>(panel.categories.size());
+  const Layout layout = layout_of(panel, cell.width);
+  const double left = cell.x + layout.left;
+  const double right = cell.x + layout.right;
+  const double top = cell.y + cell.title_height;
+  const double bottom = top + layout.category * static_cast<double>(panel.categories.size());
   AxisSpec spec = panel.x;
   spec.from_zero = (!panel.dots && !panel.x.log) || spec.from_zero;
   if (panel.x.log) extent.add(panel.log_base);
@@ -91,20 +108,36 @@ void draw(std::string& svg, const BarPanel& panel, const Cell& cell) {
   const double base = axis.log() ? axis.pixel(panel.log_base) : left;  // where bars begin
 
   auto out = std::back_inserter(svg);
-  draw_text(svg, panel.title, left, cell.y + 16, cell.x + cell.width - left, "font-weight=\"bold\"",
-            12);
+  draw_title(svg, panel.title, left, cell);
+  double free_from = -1e9;
   for (std::size_t i = 0; i < axis.ticks().size(); ++i) {
     const double x = axis.pixel(axis.ticks()[i]);
     fmt::format_to(out, "<path d=\"M{:.1f} {:.1f}V{:.1f}\" stroke=\"#e2e2e2\"/>", x, top, bottom);
+    const double half = text_width(axis.texts()[i], kLetter) / 2;
+    if (x - half < free_from) continue;
     draw_text(svg, axis.texts()[i], x, bottom + 16, 80, "text-anchor=\"middle\"");
+    free_from = x + half + 4;
   }
   for (std::size_t i = 0; i < panel.categories.size(); ++i) {
-    const double from = top + category_height(panel) * static_cast<double>(i) + kBetween / 2;
-    draw_text(svg, panel.categories[i], left - 6, from + bars_height(panel) / 2 + 4, names + 1,
-              "text-anchor=\"end\"");
-    if (i < panel.captions.size()) {
-      draw_text(svg, panel.captions[i], left + 5, from + bars_height(panel) + 11,
-                cell.x + cell.width - left - 5, "font-size=\"10\" fill=\"#555\"", 10);
+    const double from = top + layout.category * static_cast<double>(i) + kBetween / 2;
+    const auto& name = layout.names[i];
+    double line = from + layout.bars / 2 + 4 - kNameLine / 2 * static_cast<double>(name.size() - 1);
+    line = name.size() > 1 ? std::max(line, from + 9) : line;
+    const bool marked = i < panel.category_styles.size();
+    if (marked) {
+      svg += style_mark(panel.category_styles[i], left - 9, from + layout.bars / 2, 3.6, false, "");
+    }
+    for (std::size_t k = 0; k < name.size(); ++k, line += kNameLine) {
+      const bool cut = k + 1 == name.size() && name[k].find("\xE2\x80\xA6") != std::string::npos;
+      fmt::format_to(out, "<text x=\"{:.1f}\" y=\"{:.1f}\" text-anchor=\"end\">{}{}</text>\n",
+                     left - (marked ? 6 + kMarkWidth : 6), line,
+                     cut ? "<title>" + escape_markup(panel.categories[i]) + "</title>" : "",
+                     escape_markup(name[k]));
+    }
+    for (std::size_t k = 0; i < layout.captions.size() && k < layout.captions[i].size(); ++k) {
+      draw_text(svg, layout.captions[i][k], left + 5,
+                from + layout.bars + 11 + kCaption * static_cast<double>(k),
+                cell.x + cell.width - left, "font-size=\"10\" fill=\"#555\"", 10);
     }
     if (panel.dots) {
       fmt::format_to(out, "<path d=\"M{:.1f} {:.1f}H{:.1f}\" stroke=\"#e2e2e2\"/>\n", left,
@@ -124,7 +157,10 @@ void draw(std::string& svg, const BarPanel& panel, const Cell& cell) {
       const double at = axis.pixel(value);
       double end = std::max(at, base);
       if (!panel.dots) {
-        const BarLook look = bar_look(k);
+        const bool by_category = panel.series.size() == 1 && i < panel.category_styles.size();
+        const int style = by_category ? panel.category_styles[i] : s.style;
+        const BarLook look = style < 0 ? bar_look(static_cast<int>(k))
+                                       : BarLook{style_color(style), style_color(style)};
         fmt::format_to(out,
                        "<rect x=\"{:.1f}\" y=\"{:.1f}\" width=\"{:.1f}\" height=\"{:.1f}\" "
                        "fill=\"{}\" stroke=\"{}\"><title>{}</title></rect>",
@@ -144,9 +180,15 @@ void draw(std::string& svg, const BarPanel& panel, const Cell& cell) {
         end = std::max(end, to_x);
       }
       if (panel.dots) {
-        svg += style_mark(static_cast<int>(k), at, middle, 3.6, false, title);
+        svg +=
+            style_mark(s.style >= 0 ? s.style : static_cast<int>(k), at, middle, 3.6, false, title);
       } else {
-        draw_text(svg, end_text(s, i), end + 5, middle + 3.5, texts + 10, "font-size=\"10\"", 10);
+        if (const int style = mark_style(s, i); style >= 0) {
+          svg += style_mark(style, end + 9, middle, 3.4, false, title);
+          end += kMarkWidth;
+        }
+        draw_text(svg, end_text(s, i), end + 5, middle + 3.5, cell.x + cell.width - end - 5,
+                  "font-size=\"10\"", 10);
       }
     }
   }
@@ -157,8 +199,9 @@ void draw(std::string& svg, const BarPanel& panel, const Cell& cell) {
                  "<path d=\"M{0:.1f} {1:.1f}V{2:.1f}H{3:.1f}\" fill=\"none\" "
                  "stroke=\"#222\"/>\n",
                  left, top, bottom, right);
-  draw_text(svg, panel.x.label + (axis.log() ? ", log scale" : ""), (left + right) / 2, bottom + 33,
-            cell.width, "text-anchor=\"middle\"");
+  draw_text(svg, panel.x.label + (axis.log() ? ", log scale" : ""),
+            std::max((left + right) / 2, cell.x + text_width(panel.x.label, kLetter) / 2),
+            bottom + 33, cell.width, "text-anchor=\"middle\"");
 }
 
 }  // namespace convscope

@@ -15,7 +15,8 @@
 
 namespace convscope {
 
-inline constexpr int kFigureWidth = 960;  // pixels
+inline constexpr int kFigureWidth = 960;  // pixels, unless a figure names another width
+inline constexpr int kNarrowest = 320;
 
 // Points, joined by a line or not. x and y have the same length; a NaN or infinity is a gap.
 struct Series {
@@ -27,6 +28,7 @@ struct Series {
   std::vector<double> x_low = {}, x_high = {};  // horizontal error bars; empty: none
   std::vector<std::string> titles = {};  // shown when the pointer rests on a mark; empty: none
   std::vector<std::string> tags = {};    // short text beside a mark; empty: none
+  std::string label = {};                // beside the line, where no mark is; left out if nowhere
   bool line = true, marks = true, hollow = false;
   bool muted = false;   // thin and grey, behind the others: for comparison only
   bool stairs = false;  // the line goes right, then up or down
@@ -46,6 +48,8 @@ struct BarSeries {
   std::vector<double> values = {};
   std::vector<double> std = {};         // error bars; empty: none
   std::vector<std::string> notes = {};  // behind the numbers; empty: none
+  std::vector<int> note_styles = {};    // a mark in front of each number; below 0: none
+  int style = -1;                       // colour and mark of a config; below 0: light or dark
 };
 
 // Horizontal bars, so that long names can be read.
@@ -54,6 +58,7 @@ struct BarPanel {
   AxisSpec x = {};
   std::vector<std::string> categories = {};
   std::vector<std::string> captions = {};  // a small line below the bars of each; empty: none
+  std::vector<int> category_styles = {};   // a mark beside each name; of one series, its colour too
   std::vector<BarSeries> series = {};
   bool dots = false;  // marks in the series' styles in place of bars, for more than a few series
   // On a logarithmic axis: where the bars begin, to the right or to the left, with a line (a
@@ -72,6 +77,7 @@ struct HeatCell {
 struct HeatPanel {
   std::string title = {};
   std::vector<std::string> rows = {}, columns = {};
+  std::vector<int> column_styles = {};  // a mark at the foot of each name; below 0: none
   std::vector<std::vector<HeatCell>> cells = {};
 };
 
@@ -89,11 +95,23 @@ struct LegendPanel {
   std::vector<LegendEntry> entries = {};
 };
 
+using AnyPanel = std::variant<LinePanel, BarPanel, HeatPanel, LegendPanel>;
+
+// A part of a figure, with a heading and a legend of its own: "mnist".
+struct Section {
+  std::string title = {};
+  int columns = 1;
+  std::vector<AnyPanel> panels = {};
+  std::vector<LegendEntry> legend = {};
+};
+
 struct Figure {
   std::string title = {}, subtitle = {};
+  int width = kFigureWidth;  // pixels; a narrow figure has fewer columns
   int columns = 1;
-  std::vector<std::variant<LinePanel, BarPanel, HeatPanel, LegendPanel>> panels = {};  // row by row
+  std::vector<AnyPanel> panels = {};                // row by row
   std::vector<LegendEntry> legend = {};             // below the panels
+  std::vector<Section> sections = {};               // below those
   std::vector<std::string> notes = {};              // small lines at the bottom
   std::vector<std::vector<std::string>> data = {};  // a table; first row: head
 };

@@ -17,8 +17,8 @@ constexpr double kLegendLine = 18, kNoteLine = 15;
 constexpr double kSign = 34;  // width of an entry's line or mark, with the space behind
 
 // The legend's entries in lines of the page's width: which one starts each line.
-std::vector<std::vector<const LegendEntry*>> legend_lines(const std::vector<LegendEntry>& entries) {
-  const double room = kFigureWidth - 2 * kMargin;
+std::vector<std::vector<const LegendEntry*>> legend_lines(const std::vector<LegendEntry>& entries,
+                                                          double room) {
   std::vector<std::vector<const LegendEntry*>> lines;
   double used = room + 1;
   for (const LegendEntry& entry : entries) {
@@ -80,7 +80,7 @@ void draw_legend_entry(std::string& svg, const LegendEntry& entry, double x, dou
                    x, middle, color, style_dashes(entry.style));
   }
   if (entry.form == Form::bar) {
-    const BarLook look = bar_look(static_cast<std::size_t>(entry.style));
+    const BarLook look = bar_look(entry.style);
     fmt::format_to(out,
                    "<rect x=\"{:.1f}\" y=\"{:.1f}\" width=\"22\" height=\"9\" fill=\"{}\" "
                    "stroke=\"{}\"/>",
@@ -91,56 +91,115 @@ void draw_legend_entry(std::string& svg, const LegendEntry& entry, double x, dou
   draw_text(svg, entry.name, x + kSign - 4, y, end - x - kSign + 4.5);
 }
 
-double height_of(const LegendPanel& panel) {
-  return 30 + kLegendLine * static_cast<double>(panel.entries.size());
+double height_of(const LegendPanel& panel, double) {
+  return 6 + kLegendLine * static_cast<double>(panel.entries.size());
 }
 
 void draw(std::string& svg, const LegendPanel& panel, const Cell& cell) {
-  draw_text(svg, panel.title, cell.x + 14, cell.y + 16, cell.width, "font-weight=\"bold\"", 12);
-  double y = cell.y + 38;
+  draw_title(svg, panel.title, cell.x + 14, cell);
+  double y = cell.y + cell.title_height + 12;
   for (const LegendEntry& entry : panel.entries) {
     draw_legend_entry(svg, entry, cell.x + 14, y, cell.width - 14);
     y += kLegendLine;
   }
 }
 
-std::string to_svg(const Figure& figure) {
-  const auto columns = static_cast<std::size_t>(std::max(1, figure.columns));
-  const double grid_width = kFigureWidth - 2 * kMargin;
-  const double cell_width =
-      (grid_width - kGap * static_cast<double>(columns - 1)) / static_cast<double>(columns);
+std::vector<std::string> title_lines(const std::string& title, double width) {
+  return wrap_text(title, 12.8, width, 3);  // bold letters are wider
+}
 
-  std::string body;
-  double y = figure.subtitle.empty() ? 36 : 54;
-  for (std::size_t first = 0; first < figure.panels.size(); first += columns) {
-    const std::size_t end = std::min(first + columns, figure.panels.size());
+void draw_title(std::string& svg, const std::string& title, double x, const Cell& cell) {
+  // A title that does not fit above the frame begins at the left edge of the panel.
+  if (x + text_width(title, 12.8) > cell.x + cell.width) x = cell.x;
+  double y = cell.y + 16;
+  for (const std::string& line : title_lines(title, cell.width)) {
+    draw_text(svg, line, x, y, cell.width, "font-size=\"12\" font-weight=\"bold\"", 12);
+    y += kTitleLine;
+  }
+}
+
+namespace {
+
+// Lines of a page's text, one below the other; returns the last one's baseline.
+double draw_lines(std::string& svg, const std::string& text, double y, double line, double width,
+                  const char* attributes, double font_size, double measured_size) {
+  for (const std::string& each : wrap_text(text, measured_size, width, 6)) {
+    y += line;
+    draw_text(svg, each, kMargin, y, width * 1.1, attributes, font_size);
+  }
+  return y;
+}
+
+// Panels row by row, then the legend; returns the y below them.
+double draw_grid(std::string& svg, const Section& section, double y, double width) {
+  constexpr double kLeastCell = 215;
+  const auto wanted = static_cast<std::size_t>(std::max(1, section.columns));
+  const std::size_t columns = std::clamp<std::size_t>(
+      static_cast<std::size_t>(std::max(1.0, (width + kGap) / (kLeastCell + kGap))), 1, wanted);
+  const double cell_width =
+      (width - kGap * static_cast<double>(columns - 1)) / static_cast<double>(columns);
+  std::vector<const AnyPanel*> panels;
+  for (const AnyPanel& panel : section.panels) {
+    const auto* legend = std::get_if<LegendPanel>(&panel);
+    const bool filler = legend != nullptr && legend->entries.empty() && legend->title.empty();
+    if (!filler || columns == wanted) panels.push_back(&panel);
+  }
+  for (std::size_t first = 0; first < panels.size(); first += columns) {
+    const std::size_t end = std::min(first + columns, panels.size());
     double height = 0;
+    std::size_t lines = 0;
     for (std::size_t i = first; i < end; ++i) {
-      height = std::max(height,
-                        std::visit([](const auto& p) { return height_of(p); }, figure.panels[i]));
+      std::visit(
+          [&](const auto& p) {
+            height = std::max(height, height_of(p, cell_width));
+            lines = std::max(lines, title_lines(p.title, cell_width).size());
+          },
+          *panels[i]);
     }
+    const double title = lines == 0 ? 8 : 11 + kTitleLine * static_cast<double>(lines);
     for (std::size_t i = first; i < end; ++i) {
       const Cell cell{.x = kMargin + static_cast<double>(i - first) * (cell_width + kGap),
                       .y = y,
                       .width = cell_width,
-                      .height = height};
-      std::visit([&](const auto& panel) { draw(body, panel, cell); }, figure.panels[i]);
+                      .title_height = title};
+      std::visit([&](const auto& panel) { draw(svg, panel, cell); }, *panels[i]);
     }
-    y += height + 8;
+    y += title + height + 8;
   }
-  for (const auto& line : legend_lines(figure.legend)) {
+  for (const auto& line : legend_lines(section.legend, width)) {
     double x = kMargin;
     y += kLegendLine;
     for (const LegendEntry* entry : line) {
-      const double width = legend_entry_width(*entry, grid_width);
-      draw_legend_entry(body, *entry, x, y, width);
-      x += width + kGap;
+      const double entry_width = legend_entry_width(*entry, width);
+      draw_legend_entry(svg, *entry, x, y, entry_width);
+      x += entry_width + kGap;
     }
+  }
+  return y;
+}
+
+}  // namespace
+
+std::string to_svg(const Figure& figure) {
+  const int page_width = std::max(figure.width, kNarrowest);
+  const double width = page_width - 2 * kMargin;
+  std::string body;
+  double y = 4;
+  y = draw_lines(body, figure.title, y, 18, width, "font-size=\"15\" font-weight=\"bold\"", 15,
+                 15.8);
+  y = draw_lines(body, figure.subtitle, y + 2, 16, width, "fill=\"#555\"", kLetter, kLetter) + 12;
+  y = draw_grid(body, {"", figure.columns, figure.panels, figure.legend}, y, width);
+  for (const Section& section : figure.sections) {
+    if (!section.title.empty()) {
+      y = draw_lines(body, section.title, y + 8, 16, width, "font-size=\"13\" font-weight=\"bold\"",
+                     13, 13.8) +
+          6;
+    }
+    y = draw_grid(body, section, y, width) + 6;
   }
   if (!figure.notes.empty()) y += 6;
   for (const std::string& note : figure.notes) {
-    y += kNoteLine;
-    draw_text(body, note, kMargin, y, grid_width, "fill=\"#555\"");
+    y = draw_lines(body, note, y, kNoteLine, width, "fill=\"#555\"", kLetter, kLetter);
   }
   const int height = static_cast<int>(y) + 14;
 
@@ -149,14 +208,9 @@ std::string to_svg(const Figure& figure) {
       "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{0}\" height=\"{1}\" "
       "viewBox=\"0 0 {0} {1}\" role=\"img\" aria-label=\"{2}\" font-family=\"Helvetica, Arial, "
       "sans-serif\" font-size=\"{3}\" fill=\"#222\">\n<title>{2}</title>\n",
-      kFigureWidth, height, title, kLetter);
+      page_width, height, title, kLetter);
   if (!figure.data.empty()) svg += "<desc>" + escape_markup(data_text(figure.data)) + "</desc>\n";
-  svg += fmt::format("<rect width=\"{}\" height=\"{}\" fill=\"#fff\"/>\n", kFigureWidth, height);
-  draw_text(svg, figure.title, kMargin, 22, grid_width, "font-size=\"15\" font-weight=\"bold\"",
-            15);
-  if (!figure.subtitle.empty()) {
-    draw_text(svg, figure.subtitle, kMargin, 40, grid_width, "fill=\"#555\"");
-  }
+  svg += fmt::format("<rect width=\"{}\" height=\"{}\" fill=\"#fff\"/>\n", page_width, height);
   return svg + body + "</svg>\n";
 }
 

@@ -8,6 +8,7 @@
 #include <iterator>
 
 #include "experiments/report/chart/panel.h"
+#include "experiments/report/chart/series_style.h"
 #include "experiments/report/chart/svg_text.h"
 
 namespace convscope {
@@ -21,11 +22,7 @@ double names_height(const HeatPanel& panel) {
   for (const std::string& name : panel.columns) {
     widest = std::max(widest, text_width(name, kLetter));
   }
-  return std::min(widest, 180.0) * kSlope + 16;
-}
-
-double top_margin(const HeatPanel& panel) {
-  return (panel.title.empty() ? 4 : 24) + names_height(panel);
+  return std::min(widest, 180.0) * kSlope + (panel.column_styles.empty() ? 12 : 24);
 }
 
 // From white over light blue to a dark one: darker with each step, so that grey prints read it too.
@@ -44,16 +41,16 @@ std::string color_of(double shade) {
 
 }  // namespace
 
-double height_of(const HeatPanel& panel) {
-  return top_margin(panel) + kRow * static_cast<double>(panel.rows.size()) + 12;
+double height_of(const HeatPanel& panel, double) {
+  return names_height(panel) + kRow * static_cast<double>(panel.rows.size()) + 12;
 }
 
 void draw(std::string& svg, const HeatPanel& panel, const Cell& cell) {
   double names = 0;
   for (const std::string& name : panel.rows) names = std::max(names, text_width(name, kLetter));
-  names = std::min(names, cell.width * 0.35);
+  names = std::min(names, cell.width * (panel.columns.size() < 12 ? 0.42 : 0.35));
   const double left = cell.x + names + 10;
-  const double top = cell.y + top_margin(panel);
+  const double top = cell.y + cell.title_height + names_height(panel);
   // The last column's name reaches to the right of it.
   const double last = panel.columns.empty() ? 0 : text_width(panel.columns.back(), kLetter);
   const double room = cell.x + cell.width - left - std::min(last, 180.0) * 0.87;
@@ -62,11 +59,15 @@ void draw(std::string& svg, const HeatPanel& panel, const Cell& cell) {
   const auto column_x = [&](std::size_t c) { return left + width * static_cast<double>(c); };
 
   auto out = std::back_inserter(svg);
-  draw_text(svg, panel.title, cell.x, cell.y + 16, cell.width, "font-weight=\"bold\"", 12);
+  draw_title(svg, panel.title, cell.x, cell);
   for (std::size_t c = 0; c < panel.columns.size(); ++c) {
     const double x = column_x(c) + width / 2;
-    draw_text(svg, panel.columns[c], x, top - 6, 180,
-              fmt::format("transform=\"rotate(-30 {:.1f} {:.1f})\"", x, top - 6).c_str());
+    const double foot = top - (panel.column_styles.empty() ? 6 : 18);
+    if (c < panel.column_styles.size() && panel.column_styles[c] >= 0) {
+      svg += style_mark(panel.column_styles[c], x, top - 9, 4, false, panel.columns[c]) + "\n";
+    }
+    draw_text(svg, panel.columns[c], x, foot, 180,
+              fmt::format("transform=\"rotate(-30 {:.1f} {:.1f})\"", x, foot).c_str());
   }
   std::string frames;  // above all cells, or the next one would cover an edge
   for (std::size_t r = 0; r < panel.rows.size(); ++r) {

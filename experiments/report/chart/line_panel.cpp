@@ -6,6 +6,7 @@
 #include <cmath>
 #include <iterator>
 
+#include "experiments/report/chart/label_places.h"
 #include "experiments/report/chart/panel.h"
 #include "experiments/report/chart/series_style.h"
 #include "experiments/report/chart/svg_text.h"
@@ -13,7 +14,9 @@
 namespace convscope {
 namespace {
 
-constexpr double kLeast = 56, kTop = 26, kBottom = 42;  // margins
+constexpr double kLeast = 56, kBottom = 42;    // margins
+constexpr double kOneTitle = kTitleLine + 11;  // the part of LinePanel::height above the frame
+constexpr double kMarkRoom = 7;                // from a mark to the frame
 constexpr double kNarrowRight = 12;
 constexpr double kWidestLabel = 170;
 constexpr double kMarksOnLine = 11;  // about so many marks along a line with many points
@@ -106,51 +109,53 @@ void draw_error_bars(std::string& svg, const Frame& frame, const Series& s, std:
                  style_color(s.style));
 }
 
-// What tags must not lie on: marks, and each other.
-struct Taken {
-  double x, y, width;  // left end, baseline
-};
-
-// The first free place around the mark is taken; the white edge keeps a tag readable on a line.
-void draw_tag(std::string& svg, const std::string& tag, double x, double y,
-              std::vector<Taken>& taken) {
-  const double width = text_width(tag, 10);
-  constexpr double kHeight = 10;
-  constexpr double kPlaces[][2] = {{7, -4},   {7, 12},   {-7, -4},   {-7, 12}, {0, -8},
-                                   {0, 17},   {9, 4},    {-9, 4},    {16, -9}, {16, 16},
-                                   {-16, -9}, {-16, 16}, {22, 4},    {-22, 4}, {0, -19},
-                                   {0, 28},   {24, -14}, {-24, -14}, {24, 22}, {-24, 22}};
-  double best_x = x + 7, best_y = y - 4;
-  for (const auto& [dx, dy] : kPlaces) {
-    const double left = dx < 0 ? x + dx - width : dx == 0 ? x - width / 2 : x + dx;
-    const bool free = std::none_of(taken.begin(), taken.end(), [&, dy = dy](const Taken& other) {
-      return left < other.x + other.width && other.x < left + width &&
-             std::abs(y + dy - other.y) < kHeight;
-    });
-    if (!free) continue;
-    best_x = left;
-    best_y = y + dy;
-    break;
-  }
-  taken.push_back({best_x, best_y, width});
+// The white edge keeps a text readable on a line.
+void draw_label(std::string& svg, const std::string& text, const Box& box) {
   fmt::format_to(std::back_inserter(svg),
                  "<text x=\"{:.1f}\" y=\"{:.1f}\" font-size=\"10\" font-weight=\"bold\" "
                  "stroke=\"#fff\" stroke-width=\"2.5\" paint-order=\"stroke\">{}</text>\n",
-                 best_x, best_y, escape_markup(tag));
+                 box.left + 1, box.bottom - 2, escape_markup(text));
 }
 
-void draw_tags(std::string& svg, const LinePanel& panel, const Frame& frame) {
-  std::vector<Taken> taken;
-  const auto each = [&](const auto& use) {
-    for (const Series& s : panel.series) {
-      for (std::size_t i = 0; i < std::min(points_of(s), s.tags.size()); ++i) {
-        if (s.tags[i].empty()) continue;
-        if (shown(frame, s, i)) use(s.tags[i], frame.x.pixel(s.x[i]), frame.y.pixel(s.y[i]));
-      }
+// Numbers beside marks and names beside lines, where no mark is.
+void draw_labels(std::string& svg, const LinePanel& panel, const Frame& frame) {
+  constexpr double kHeight = 11;
+  const auto width = [](const std::string& text) { return text_width(text, 10.6) + 2; };
+  LabelPlaces places({frame.left, frame.top, frame.right, frame.bottom});
+  std::vector<LabelPlaces::Points> lines(panel.series.size());
+  for (std::size_t k = 0; k < panel.series.size(); ++k) {
+    const Series& s = panel.series[k];
+    for (std::size_t i = 0; i < points_of(s); ++i) {
+      if (!shown(frame, s, i)) continue;
+      lines[k].emplace_back(frame.x.pixel(s.x[i]), frame.y.pixel(s.y[i]));
+      if (s.marks && !s.muted) places.add_mark(lines[k].back().first, lines[k].back().second);
     }
-  };
-  each([&](const std::string&, double x, double y) { taken.push_back({x - 4, y + 4, 8}); });
-  each([&](const std::string& tag, double x, double y) { draw_tag(svg, tag, x, y, taken); });
+    if (s.line) places.add_line(lines[k]);
+  }
+  for (const Series& s : panel.series) {
+    for (std::size_t i = 0; i < std::min(points_of(s), s.tags.size()); ++i) {
+      if (s.tags[i].empty() || !shown(frame, s, i)) continue;
+      const double x = frame.x.pixel(s.x[i]), y = frame.y.pixel(s.y[i]);
+      const auto box = places.at_mark(x, y, width(s.tags[i]), kHeight);
+      if (!box) continue;
+      const double to_x = std::clamp(x, box->left, box->right);
+      const double to_y = std::clamp(y, box->top, box->bottom);
+      if (std::hypot(to_x - x, to_y - y) > 18) {  // too far to see whose it is
+        fmt::format_to(std::back_inserter(svg),
+                       "<path d=\"M{:.1f} {:.1f}L{:.1f} {:.1f}\" stroke=\"#999\" "
+                       "stroke-width=\"0.7\"/>",
+                       x, y, to_x, to_y);
+      }
+      draw_label(svg, s.tags[i], *box);
+    }
+  }
+  for (std::size_t k = 0; k < panel.series.size(); ++k) {
+    const std::string& label = panel.series[k].label;
+    if (label.empty()) continue;
+    if (const auto box = places.at_line(lines[k], width(label), kHeight)) {
+      draw_label(svg, label, *box);
+    }
+  }
 }
 
 void draw_marks(std::string& svg, const Frame& frame, const Series& s) {
@@ -173,11 +178,14 @@ void draw_marks(std::string& svg, const Frame& frame, const Series& s) {
 
 void draw_axes(std::string& svg, const LinePanel& panel, const Frame& f) {
   auto out = std::back_inserter(svg);
+  double free_below = 1e9;  // numbers must not lie on each other
   for (std::size_t i = 0; i < f.y.ticks().size(); ++i) {
     const double y = f.y.pixel(f.y.ticks()[i]);
     fmt::format_to(out, "<path d=\"M{:.1f} {:.1f}H{:.1f}\" stroke=\"#e2e2e2\"/>", f.left, y,
                    f.right);
+    if (y > free_below) continue;
     draw_text(svg, f.y.texts()[i], f.left - 6, y + 4, 2 * kLeast, "text-anchor=\"end\"");
+    free_below = y - kLetter;
   }
   double free_from = -1e9;
   for (std::size_t i = 0; i < f.x.ticks().size(); ++i) {
@@ -240,7 +248,32 @@ void draw_end_labels(std::string& svg, const LinePanel& panel, const Frame& f, d
 
 }  // namespace
 
-double height_of(const LinePanel& panel) { return panel.height; }
+namespace {
+
+// Which ends of the axes have a mark on them or nearly: the frame would cut it.
+struct Ends {
+  bool left = false, right = false, top = false, bottom = false;
+};
+
+Ends ends_with_marks(const LinePanel& panel, const Frame& f) {
+  Ends ends;
+  for (const Series& s : panel.series) {
+    if (s.muted || !s.marks) continue;
+    for (std::size_t i = 0; i < points_of(s); ++i) {
+      if (!shown(f, s, i)) continue;
+      const double x = f.x.pixel(s.x[i]), y = f.y.pixel(s.y[i]);
+      ends.left = ends.left || x < f.left + kMarkRoom;
+      ends.right = ends.right || x > f.right - kMarkRoom;
+      ends.top = ends.top || y < f.top + kMarkRoom;
+      ends.bottom = ends.bottom || y > f.bottom - kMarkRoom;
+    }
+  }
+  return ends;
+}
+
+}  // namespace
+
+double height_of(const LinePanel& panel, double) { return panel.height - kOneTitle; }
 
 void draw(std::string& svg, const LinePanel& panel, const Cell& cell) {
   Extent x_extent, y_extent;
@@ -266,11 +299,11 @@ void draw(std::string& svg, const LinePanel& panel, const Cell& cell) {
     for (const Series& s : panel.series) {
       if (!s.muted) room = std::max(room, text_width(s.name, kLetter) + 23);
     }
-    room = std::min({room, kWidestLabel, cell.width * 0.45});
+    room = std::min({room, kWidestLabel, cell.width * 0.4});
   }
   const double right = cell.x + cell.width - std::max(kNarrowRight, room);
-  const double top = cell.y + kTop;
-  const double bottom = cell.y + panel.height - kBottom;
+  const double top = cell.y + cell.title_height;
+  const double bottom = top + panel.height - kOneTitle - kBottom;
   const int y_ticks = std::max(2, static_cast<int>((bottom - top) / 38));
   const Axis y_axis(panel.y, y_extent, y_ticks, bottom, top);
   double margin = kLeast;  // at the left: the label, the ticks' numbers
@@ -279,12 +312,15 @@ void draw(std::string& svg, const LinePanel& panel, const Cell& cell) {
   }
   const double left = cell.x + margin;
   const int x_ticks = std::max(2, static_cast<int>((right - left) / 60));
-  const Frame frame{
+  Frame frame{
       Axis(panel.x, x_extent, x_ticks, left, right), y_axis, left, right, top, bottom, cell.x + 12};
+  const Ends ends = ends_with_marks(panel, frame);
+  frame.x = Axis(panel.x, x_extent, x_ticks, left + (ends.left ? kMarkRoom : 0),
+                 right - (ends.right ? kMarkRoom : 0));
+  frame.y = Axis(panel.y, y_extent, y_ticks, bottom - (ends.bottom ? kMarkRoom : 0),
+                 top + (ends.top ? kMarkRoom : 0));
 
-  const double title = cell.width < 300 ? cell.x + 4 : left;  // a small panel's needs all the width
-  draw_text(svg, panel.title, title, cell.y + 16, cell.x + cell.width - title,
-            "font-weight=\"bold\"", 12);
+  draw_title(svg, panel.title, left, cell);
   draw_axes(svg, panel, frame);
   if (!x_extent.any || !y_extent.any) {
     draw_text(svg, "no data", (left + right) / 2, (top + bottom) / 2, right - left,
@@ -303,7 +339,7 @@ void draw(std::string& svg, const LinePanel& panel, const Cell& cell) {
     if (s.line) draw_line(svg, frame, s);
     if (s.marks) draw_marks(svg, frame, s);
   }
-  draw_tags(svg, panel, frame);
+  draw_labels(svg, panel, frame);
   if (panel.end_labels) draw_end_labels(svg, panel, frame, room);
 }
 

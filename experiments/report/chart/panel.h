@@ -9,15 +9,17 @@
 namespace convscope {
 
 struct Cell {
-  double x = 0, y = 0, width = 0, height = 0;  // pixels
+  double x = 0, y = 0, width = 0;
+  double title_height = 0;  // of the highest title in the row, so that its panels begin together
 };
 
 inline constexpr double kLetter = 11;  // font size of axes and legends, pixels
 
-double height_of(const LinePanel& panel);
-double height_of(const BarPanel& panel);
-double height_of(const HeatPanel& panel);
-double height_of(const LegendPanel& panel);
+// Below the title.
+double height_of(const LinePanel& panel, double width);
+double height_of(const BarPanel& panel, double width);
+double height_of(const HeatPanel& panel, double width);
+double height_of(const LegendPanel& panel, double width);
 void draw(std::string& svg, const LinePanel& panel, const Cell& cell);
 void draw(std::string& svg, const BarPanel& panel, const Cell& cell);
 void draw(std::string& svg, const HeatPanel& panel, const Cell& cell);
@@ -32,11 +34,16 @@ void draw_legend_entry(std::string& svg, const LegendEntry& entry, double x, dou
 void draw_text(std::string& svg, const std::string& text, double x, double y, double width,
                const char* attributes = "", double font_size = kLetter);
 
+// The lines of a panel's title, in bold letters of 12 pixels, and their height.
+inline constexpr double kTitleLine = 15;
+std::vector<std::string> title_lines(const std::string& title, double width);
+void draw_title(std::string& svg, const std::string& title, double x, const Cell& cell);
+
 // Fill and outline of the bars of a series: told apart by lightness too.
 struct BarLook {
   const char* fill;
   const char* outline;
 };
-BarLook bar_look(std::size_t series);
+BarLook bar_look(int series);
 
 }  // namespace convscope

@@ -5,6 +5,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <cstdint>
 #include <iterator>
 
 #include "experiments/report/chart/svg_text.h"
@@ -17,6 +19,16 @@ constexpr const char* kColors[] = {"#0072b2", "#d55e00", "#009e73", "#aa4499",
 constexpr const char* kDashes[] = {"",    "7 3", "2 2",  "9 3 2 3",
                                    "4 2", "1 3", "12 4", "6 2 2 2 2 2"};
 constexpr int kShapes = 8;
+
+// The first eight have colours of their own. A name that is not here gets one of the styles behind
+// them, from its letters.
+constexpr std::string_view kAlgorithms[] = {
+    "direct",           "im2col_gemm",        "winograd_f4x3",     "fft",
+    "depthwise",        "direct_batch_lanes", "winograd_f2x3",     "gemm_1x1",
+    "winograd_f6x3",    "im2col_gemm_eigen",  "implicit_gemm",     "lanes_chain",
+    "direct_lesson",    "im2col_gemm_lesson", "winograd_lesson",   "fft_lesson",
+    "depthwise_lesson", "gemm_1x1_lesson",    "few_channel_chain", "implicit_gemm_lesson",
+    "reference",        "winograd",           "batch_lanes"};
 
 // Path of a unit shape around (0, 0), scaled by r.
 std::string shape_path(int shape, double x, double y, double r) {
@@ -73,6 +85,15 @@ std::string shape_path(int shape, double x, double y, double r) {
 }
 
 }  // namespace
+
+int algorithm_style(std::string_view name) {
+  const auto* const known = std::find(std::begin(kAlgorithms), std::end(kAlgorithms), name);
+  if (known != std::end(kAlgorithms)) return static_cast<int>(known - std::begin(kAlgorithms));
+  constexpr auto kFirst = static_cast<std::uint32_t>(std::size(kAlgorithms));
+  std::uint32_t hash = 2166136261u;  // FNV-1a
+  for (const char letter : name) hash = (hash ^ static_cast<unsigned char>(letter)) * 16777619u;
+  return static_cast<int>(kFirst + hash % (kStyles - kFirst));
+}
 
 const char* style_color(int style) {
   return kColors[static_cast<std::size_t>(style) % std::size(kColors)];

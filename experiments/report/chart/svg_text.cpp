@@ -4,8 +4,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
-#include <vector>
 
 namespace convscope {
 namespace {
@@ -105,6 +105,65 @@ std::string elide(std::string_view text, double font_size, double width) {
   out += kEllipsis;
   for (std::size_t i = all.size() - back; i < all.size(); ++i) out += all[i];
   return out;
+}
+
+std::vector<std::string> wrap_text(std::string_view text, double font_size, double width,
+                                   std::size_t most_lines) {
+  constexpr std::string_view kBreaks = ".,_=/-+";
+  std::vector<std::string> lines;
+  const std::vector<std::string_view> all = characters(text);
+  std::size_t from = 0;
+  while (from < all.size()) {
+    if (all[from] == " ") {  // no line begins with a space
+      ++from;
+      continue;
+    }
+    if (lines.size() + 1 >= most_lines) {
+      std::string rest;
+      for (std::size_t i = from; i < all.size(); ++i) rest += all[i];
+      lines.push_back(elide(rest, font_size, width));
+      break;
+    }
+    double used = 0;
+    std::size_t end = from, at_space = 0, at_sign = 0;
+    for (; end < all.size(); ++end) {
+      used += character_width(all[end]) * font_size;
+      if (used > width && end > from) break;
+      if (all[end] == " ") at_space = end;
+      if (all[end].size() == 1 && kBreaks.find(all[end][0]) != std::string_view::npos) {
+        at_sign = end + 1;
+      }
+    }
+    // A word is cut where the line would be less than half full otherwise.
+    if (end < all.size() && all[end] != " ") {
+      const std::size_t half = from + (end - from) / 2;
+      if (at_space > from && (at_space >= half || at_sign <= from)) {
+        end = at_space;
+      } else if (at_sign > from) {
+        end = at_sign;
+      }
+    }
+    std::string line;
+    for (std::size_t i = from; i < end; ++i) line += all[i];
+    while (!line.empty() && line.back() == ' ') line.pop_back();
+    lines.push_back(std::move(line));
+    from = end;
+  }
+  return lines;
+}
+
+std::string measured_text(double value, double std) {
+  if (!std::isfinite(value)) return "-";
+  const auto place = [](double of) {
+    return of > 0 ? static_cast<int>(std::floor(std::log10(of))) : 0;
+  };
+  const double size = std::abs(value);
+  if (!(std > 0) || !std::isfinite(std)) {
+    return fmt::format("{:.{}f}", value, std::clamp(2 - place(size), 0, 9));
+  }
+  // Not more than six digits of the value, however small the deviation is.
+  const int decimals = std::clamp(std::min(1 - place(std), 5 - place(size)), 0, 9);
+  return fmt::format("{:.{}f} \xC2\xB1 {:.{}f}", value, decimals, std, decimals);
 }
 
 std::string number_text(double value, int digits) {

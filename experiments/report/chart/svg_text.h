@@ -4,6 +4,7 @@
 
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "framework/export.h"
 
@@ -19,6 +20,15 @@ CONVSCOPE_API double text_width(std::string_view text, double font_size);
 
 // `text`, or its two ends with an ellipsis between, so that it fits; names differ at both ends.
 CONVSCOPE_API std::string elide(std::string_view text, double font_size, double width);
+
+// `text` in at most `most_lines` lines of at most `width`, broken at spaces, else behind one of
+// . , _ = / - +, else anywhere; the last line is shortened when the rest does not fit. None for "".
+CONVSCOPE_API std::vector<std::string> wrap_text(std::string_view text, double font_size,
+                                                 double width, std::size_t most_lines);
+
+// A measured number: three significant digits, "0.550"; with a deviation, as many decimals as two
+// digits of that need: "1.2903 ± 0.0043". "-" for what is not finite.
+CONVSCOPE_API std::string measured_text(double value, double std = 0);
 
 // At most six significant digits: "0.5", "12000", "1e-07".
 CONVSCOPE_API std::string number_text(double value, int digits = 6);

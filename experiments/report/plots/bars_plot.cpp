@@ -3,26 +3,29 @@
 #include <algorithm>
 #include <cmath>
 
-#include "experiments/report/plot_kind.h"
+#include "experiments/report/plots/run_parts.h"
 
 namespace convscope {
 namespace {
 
-Plot draw_bars(const RunSet& set) {
+Plot draw_bars(const RunPart& part) {
   struct Row {
     const RunGroup* group;
+    int style;
     Spread forward, backward;
   };
   Plot plot;
   std::vector<const RunGroup*> groups;  // those that are drawn
   std::vector<Row> rows;
-  for (const RunGroup& group : set.groups) {
+  for (const PartMember& member : part.members) {
+    const RunGroup& group = *member.group;
     const auto timed = [&](double RunSummary::*seconds) {
       return group.of_summary([&](const RunSummary& summary) {
         return summary.timed_steps > 0 ? summary.*seconds : std::nan("");
       });
     };
-    const Row row{&group, timed(&RunSummary::avg_forward), timed(&RunSummary::avg_backward)};
+    const Row row{&group, member.style, timed(&RunSummary::avg_forward),
+                  timed(&RunSummary::avg_backward)};
     if (row.forward.count > 0) {
       rows.push_back(row);
       groups.push_back(&group);
@@ -42,7 +45,7 @@ Plot draw_bars(const RunSet& set) {
   const char* unit = micro ? "\xC2\xB5s" : milli ? "ms" : "s";
 
   Figure figure{.title = "Time of a training step"};
-  BarPanel panel{.x = {.label = cat("wall time per step (", unit, ")")},
+  BarPanel panel{.x = {.label = cat("wall time of a step (", unit, ")")},
                  .series = {{.name = "forward (with loss)"}, {.name = "backward"}}};
   figure.data = {{"config", "batch", cat("forward (", unit, ")"), cat("backward (", unit, ")")}};
   for (Row& row : rows) {
@@ -53,6 +56,7 @@ Plot draw_bars(const RunSet& set) {
     const Spread batch = row.group->of_summary(
         [](const RunSummary& s) { return static_cast<double>(s.batch_size); });
     panel.categories.push_back(name_with_count(*row.group));
+    if (rows.size() > 1) panel.category_styles.push_back(row.style);
     panel.series[0].values.push_back(row.forward.mean);
     panel.series[0].std.push_back(row.forward.std);
     panel.series[1].values.push_back(row.backward.mean);
@@ -77,4 +81,5 @@ Plot draw_bars(const RunSet& set) {
 
 CONVSCOPE_REGISTER_PLOT("bars", {.summary = "time of a step's forward and backward",
                                  .order = 30,
-                                 .draw = convscope::draw_bars})
+                                 .draw = convscope::draw_by_part(convscope::by_data_set_and_batch,
+                                                                 convscope::draw_bars)})

@@ -7,7 +7,7 @@
 #include <map>
 
 #include "experiments/report/chart/svg_text.h"
-#include "experiments/report/plot_kind.h"
+#include "experiments/report/plots/run_parts.h"
 
 namespace convscope {
 namespace {
@@ -17,8 +17,10 @@ constexpr std::size_t kMostPoints = 600;  // of a line of single steps; more are
 
 const std::vector<std::string> kSplits = {"train", "val", "test"};
 
-AxisSpec loss_axis() { return {.label = "loss (nats)", .log = true}; }
-AxisSpec accuracy_axis() { return {.label = "right answers (%)", .lowest = 0, .highest = 100}; }
+AxisSpec loss_axis() { return {.label = "loss (nats)", .log = true, .least_ratio = 1.2}; }
+AxisSpec accuracy_axis() {
+  return {.label = "accuracy (%)", .least_span = 2, .lowest = 0, .highest = 100};
+}
 AxisSpec epoch_axis() { return {.label = "epoch", .whole_numbers = true}; }
 
 // A column of epochs.csv over the epochs, as mean of the group's runs with its band.
@@ -72,7 +74,7 @@ Figure of_one(const RunGroup& group) {
   Figure figure{.title = "Training curves", .columns = 2};
   for (const bool accuracy : {false, true}) {
     LinePanel panel{.title = accuracy ? "Accuracy" : "Loss",
-                    .x = per_epoch > 0 ? epoch_axis() : AxisSpec{.label = "step"},
+                    .x = per_epoch > 0 ? epoch_axis() : AxisSpec{.label = "training step"},
                     .y = accuracy ? accuracy_axis() : loss_axis(),
                     .end_labels = true,
                     .height = 320};
@@ -99,7 +101,8 @@ bool has_column(const std::vector<const RunGroup*>& groups, const std::string& c
   });
 }
 
-Figure of_several(const std::vector<const RunGroup*>& groups) {
+Figure of_several(const std::vector<PartMember>& members) {
+  const std::vector<const RunGroup*> groups = groups_of(members);
   std::vector<std::string> splits;
   for (const std::string& split : kSplits) {
     if (has_column(groups, split + "_loss")) splits.push_back(split);
@@ -113,14 +116,14 @@ Figure of_several(const std::vector<const RunGroup*>& groups) {
                       .height = 300};
       for (std::size_t i = 0; i < groups.size(); ++i) {
         Series s = epoch_series(*groups[i], split + (accuracy ? "_acc" : "_loss"));
-        s.style = static_cast<int>(i);
+        s.style = members[i].style;
         panel.series.push_back(std::move(s));
       }
       figure.panels.emplace_back(std::move(panel));
     }
   }
   for (std::size_t i = 0; i < groups.size(); ++i) {
-    figure.legend.push_back({.name = name_with_count(*groups[i]), .style = static_cast<int>(i)});
+    figure.legend.push_back({.name = name_with_count(*groups[i]), .style = members[i].style});
   }
   return figure;
 }
@@ -129,9 +132,10 @@ Figure of_many(const std::vector<const RunGroup*>& groups) {
   const std::string split = has_column(groups, "test_acc")  ? "test"
                             : has_column(groups, "val_acc") ? "val"
                                                             : "train";
-  Figure figure{.title = "Training curves", .columns = 4};
+  Figure figure{.title = "Training curves"};
   for (const bool accuracy : {true, false}) {
     const char* quantity = accuracy ? "_acc" : "_loss";
+    Section section{.title = accuracy ? "accuracy" : "loss", .columns = 4};
     std::vector<Series> all;
     AxisSpec axis = accuracy ? accuracy_axis() : loss_axis();
     for (const RunGroup* group : groups) {
@@ -156,42 +160,42 @@ Figure of_many(const std::vector<const RunGroup*>& groups) {
       train.marks = false;
       if (split != "train") panel.series.push_back(std::move(train));
       panel.series.push_back(all[i]);
-      figure.panels.emplace_back(std::move(panel));
+      section.panels.emplace_back(std::move(panel));
     }
-    while (figure.panels.size() % 4 != 0 && accuracy) {
-      figure.panels.emplace_back(LegendPanel{});  // the losses begin on a line of their own
-    }
+    section.legend = {{.name = split, .style = 0}};
+    if (split != "train") section.legend.push_back({.name = "train", .style = 1});
+    figure.sections.push_back(std::move(section));
   }
-  figure.legend = {{.name = split, .style = 0}};
-  if (split != "train") figure.legend.push_back({.name = "train", .style = 1});
   figure.notes.push_back(
       cat("grey: ", split, " of the others; all panels of a quantity have the ", "same axes"));
   return figure;
 }
 
-Plot draw_curves(const RunSet& set) {
+Plot draw_curves(const RunPart& part) {
   Plot plot;
-  std::vector<const RunGroup*> groups;
-  for (const RunGroup& group : set.groups) {
+  std::vector<PartMember> members;
+  for (const PartMember& member : part.members) {
+    const RunGroup& group = *member.group;
     const auto finished = [](const RunData& run) { return !run.epochs.empty(); };
     if (std::any_of(group.runs.begin(), group.runs.end(), finished)) {
-      groups.push_back(&group);
-    } else if (set.groups.size() > 1) {
+      members.push_back(member);
+    } else if (part.members.size() > 1) {
       plot.remarks.push_back(
           cat(group.label, " is left out, because it has not finished an epoch"));
     }
   }
-  const bool steps_only = groups.empty() && set.groups.size() == 1 && !set.groups[0].runs.empty() &&
-                          !set.groups[0].runs[0].train.empty();
+  std::vector<const RunGroup*> groups = groups_of(members);
+  const bool steps_only =
+      groups.empty() && part.members.size() == 1 && !part.members[0].group->runs[0].train.empty();
   if (groups.empty() && !steps_only) {
     plot.why_not = "no run has finished an epoch";
     return plot;
   }
-  plot.figure = steps_only                     ? of_one(set.groups[0])
+  plot.figure = steps_only                     ? of_one(*part.members[0].group)
                 : groups.size() == 1           ? of_one(*groups[0])
-                : groups.size() <= kInOnePanel ? of_several(groups)
+                : groups.size() <= kInOnePanel ? of_several(members)
                                                : of_many(groups);
-  if (steps_only) groups.push_back(&set.groups[0]);
+  if (steps_only) groups.push_back(part.members[0].group);
   Figure& figure = *plot.figure;
   figure.subtitle = runs_text(groups);
   if (const std::string note = spread_note(groups); !note.empty()) figure.notes.push_back(note);
@@ -223,4 +227,5 @@ Plot draw_curves(const RunSet& set) {
 
 CONVSCOPE_REGISTER_PLOT("curves", {.summary = "loss and accuracy over the epochs",
                                    .order = 10,
-                                   .draw = convscope::draw_curves})
+                                   .draw = convscope::draw_by_part(convscope::by_data_set,
+                                                                   convscope::draw_curves)})

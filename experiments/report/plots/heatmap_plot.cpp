@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "experiments/report/chart/series_style.h"
 #include "experiments/report/chart/svg_text.h"
 #include "experiments/report/plot_kind.h"
 
@@ -77,6 +78,9 @@ Plot draw_heatmap(const BenchSet& set) {
   std::size_t choices = 0, right = 0;
   for (const BenchPart& part : set.parts()) {
     HeatPanel panel{.title = part.title, .columns = algorithms};
+    for (const std::string& name : algorithms) {
+      panel.column_styles.push_back(algorithm_style(name));
+    }
     if (!peer.empty()) panel.columns.push_back(peer + " (peer)");
     for (const std::size_t problem : part.problems) {
       panel.rows.push_back(set.names[problem]);
@@ -99,7 +103,8 @@ Plot draw_heatmap(const BenchSet& set) {
     figure.panels.emplace_back(std::move(panel));
   }
   figure.notes = {
-      "1.00 is the fastest of ours; refused: the reason shows when the pointer rests on the cell; "
+      "time as a multiple of the fastest of ours, which is 1.00; refused: the reason shows when "
+      "the pointer rests on the cell; "
       "-: not measured"};
   if (choices > 0) {
     figure.notes.push_back(cat("framed: what `auto` chooses; ", right, " of ", choices,

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "experiments/report/chart/series_style.h"
 #include "experiments/report/chart/svg_text.h"
 #include "experiments/report/plot_kind.h"
 
@@ -42,7 +43,7 @@ Plot draw_ladder(const LadderSet& set) {
   std::vector<BarPanel> panels;
   for (const MeasuredLadder& ladder : set.ladders) {
     BarPanel panel{.title = title_of(ladder),
-                   .x = {.label = "GFLOP/s of the textbook's loops (effective)", .log = true},
+                   .x = {.label = "speed (GFLOP/s of the textbook's loops)", .log = true},
                    .series = {{.name = "GFLOP/s"}}};
     for (const LadderRung& rung : ladder.rungs) {
       if (!(rung.median_ms > 0)) {
@@ -51,6 +52,8 @@ Plot draw_ladder(const LadderSet& set) {
         continue;
       }
       panel.categories.push_back(rung.name);
+      // "winograd_f2x3, avx2, 1 thread"
+      panel.category_styles.push_back(algorithm_style(rung.name.substr(0, rung.name.find(','))));
       panel.captions.push_back(rung.adds);
       panel.series[0].values.push_back(rung.gflops);
       panel.series[0].notes.push_back(note_of(rung));

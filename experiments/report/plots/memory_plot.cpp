@@ -2,7 +2,7 @@
 // memory_plot.cpp: what a training step needs of memory, as the framework's allocator counts it.
 #include <cmath>
 
-#include "experiments/report/plot_kind.h"
+#include "experiments/report/plots/run_parts.h"
 
 namespace convscope {
 namespace {
@@ -17,7 +17,7 @@ constexpr Quantity kQuantities[] = {
     {"scratch: highest of any step", &RunSummary::peak_workspace},
 };
 
-Plot draw_memory(const RunSet& set) {
+Plot draw_memory(const RunPart& part) {
   Plot plot;
   std::vector<const RunGroup*> groups;  // those that are drawn
   Figure figure{.title = "Memory of a training step"};
@@ -30,7 +30,8 @@ Plot draw_memory(const RunSet& set) {
     panel.series.push_back({.name = quantity.name});
     figure.data[0].push_back(cat(quantity.name, " (MiB)"));
   }
-  for (const RunGroup& group : set.groups) {
+  for (const PartMember& member : part.members) {
+    const RunGroup& group = *member.group;
     std::vector<std::string> row = {name_with_count(group)};
     std::vector<Spread> spreads;
     for (const Quantity& quantity : kQuantities) {
@@ -45,6 +46,7 @@ Plot draw_memory(const RunSet& set) {
     }
     groups.push_back(&group);
     panel.categories.push_back(row[0]);
+    if (part.members.size() > 1) panel.category_styles.push_back(member.style);
     for (std::size_t i = 0; i < spreads.size(); ++i) {
       panel.series[i].values.push_back(spreads[i].mean);
       panel.series[i].std.push_back(spreads[i].std);
@@ -71,4 +73,5 @@ Plot draw_memory(const RunSet& set) {
 
 CONVSCOPE_REGISTER_PLOT("memory", {.summary = "memory of a step's forward and backward",
                                    .order = 40,
-                                   .draw = convscope::draw_memory})
+                                   .draw = convscope::draw_by_part(convscope::by_data_set_and_batch,
+                                                                   convscope::draw_memory)})

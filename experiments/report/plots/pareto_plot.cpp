@@ -5,14 +5,14 @@
 #include <algorithm>
 #include <cmath>
 
-#include "experiments/report/plot_kind.h"
+#include "experiments/report/plots/run_parts.h"
 #include "experiments/report/weight_size.h"
 
 namespace convscope {
 namespace {
 
 struct Point {
-  const RunGroup* group;
+  PartMember member;
   Spread accuracy, cost;
 };
 
@@ -34,26 +34,20 @@ std::vector<const Point*> front_of(const std::vector<Point>& points) {
 }
 
 LinePanel panel_of(const std::string& title, const std::string& unit,
-                   const std::vector<Point>& points, const RunSet& set, bool hollow) {
+                   const std::vector<Point>& points, const char* accuracy, bool hollow) {
   LinePanel panel{.title = title,
-                  .x = {.label = unit, .log = true},
-                  .y = {.label = "accuracy (%)", .lowest = 0, .highest = 100},
+                  .x = {.label = unit, .log = true, .least_ratio = 2},
+                  .y = {.label = accuracy, .least_span = 2, .lowest = 0, .highest = 100},
                   .height = 330};
-  Series front{.name = "Pareto front", .style = 7, .marks = false, .stairs = true};
-  double dearest = 0;
-  for (const Point& point : points) dearest = std::max(dearest, point.cost.mean);
+  Series front{.name = "Pareto front", .style = 7, .marks = false};
   for (const Point* point : front_of(points)) {
     front.x.push_back(point->cost.mean);
     front.y.push_back(point->accuracy.mean);
   }
-  if (!front.x.empty() && front.x.back() < dearest) {  // what a dearer one must beat
-    front.x.push_back(dearest);
-    front.y.push_back(front.y.back());
-  }
   panel.series.push_back(std::move(front));
   for (const Point& point : points) {
-    const auto index = point.group - set.groups.data();
-    Series s{.name = point.group->label, .style = static_cast<int>(index), .line = false};
+    const RunGroup& group = *point.member.group;
+    Series s{.name = group.label, .style = point.member.style, .line = false};
     s.hollow = hollow;
     s.x = {point.cost.mean};
     s.y = {point.accuracy.mean};
@@ -65,8 +59,8 @@ LinePanel panel_of(const std::string& title, const std::string& unit,
       s.x_low = {point.cost.mean - point.cost.std};
       s.x_high = {point.cost.mean + point.cost.std};
     }
-    s.tags = {std::to_string(index + 1)};
-    s.titles = {cat(name_with_count(*point.group), ": ", spread_text(point.accuracy), " %, ",
+    s.tags = {std::to_string(point.member.number)};
+    s.titles = {cat(name_with_count(group), ": ", spread_text(point.accuracy), " %, ",
                     spread_text(point.cost), " ", unit)};
     panel.series.push_back(std::move(s));
   }
@@ -76,6 +70,18 @@ LinePanel panel_of(const std::string& title, const std::string& unit,
 struct Costs {
   Spread accuracy, time_us, stored_kib, nominal_kib;
 };
+
+bool has_test(const RunGroup& group) {
+  return group.of_summary([](const RunSummary& s) { return s.acc.value_or(std::nan("")); }).count >
+         0;
+}
+
+// Accuracies of other images are another quantity.
+std::vector<std::string> by_data_set_and_split(const RunGroup& group) {
+  std::vector<std::string> facts = by_data_set(group);
+  if (!has_test(group)) facts.emplace_back("validation images");
+  return facts;
+}
 
 Costs costs_of(const RunGroup& group) {
   Costs costs;
@@ -93,7 +99,7 @@ Costs costs_of(const RunGroup& group) {
   return costs;
 }
 
-Plot draw_pareto(const RunSet& set) {
+Plot draw_pareto(const RunPart& part) {
   Plot plot;
   std::vector<const RunGroup*> groups;  // those that are drawn
   std::vector<Point> time, stored, nominal;
@@ -101,8 +107,10 @@ Plot draw_pareto(const RunSet& set) {
   figure.data = {{"no.", "config", "accuracy (%)", "time of a step per image (\xC2\xB5s)",
                   "size as stored (KiB)", "nominal size (KiB)"}};
   LegendPanel key{.title = "Configs", .entries = {}};
-  for (std::size_t i = 0; i < set.groups.size(); ++i) {
-    const RunGroup& group = set.groups[i];
+  const char* accuracy = "accuracy (%)";
+  for (const PartMember& member : part.members) {
+    const RunGroup& group = *member.group;
+    accuracy = has_test(group) ? "test accuracy (%)" : "validation accuracy (%)";
     const Costs costs = costs_of(group);
     if (costs.accuracy.count == 0) {
       plot.remarks.push_back(
@@ -111,7 +119,7 @@ Plot draw_pareto(const RunSet& set) {
     }
     const auto add = [&](std::vector<Point>& points, const Spread& cost, const char* what) {
       if (cost.count > 0 && cost.mean > 0) {
-        points.push_back({&group, costs.accuracy, cost});
+        points.push_back({member, costs.accuracy, cost});
       } else {
         plot.remarks.push_back(cat(group.label, " has no ", what));
       }
@@ -121,9 +129,9 @@ Plot draw_pareto(const RunSet& set) {
     add(nominal, costs.nominal_kib,
         "nominal size, because it has no checkpoint, or quant: without a quant.csv");
     groups.push_back(&group);
-    const std::string number = std::to_string(i + 1);
+    const std::string number = std::to_string(member.number);
     key.entries.push_back({.name = name_with_count(group),
-                           .style = static_cast<int>(i),
+                           .style = member.style,
                            .form = LegendEntry::Form::mark,
                            .tag = number});
     figure.data.push_back({number, name_with_count(group), spread_text(costs.accuracy),
@@ -131,26 +139,27 @@ Plot draw_pareto(const RunSet& set) {
                            spread_text(costs.nominal_kib)});
   }
   if (key.entries.size() < 2) {
-    plot.why_not = "expected at least two configs with a measured accuracy to compare";
+    plot.why_not =
+        "expected at least two configs with a measured accuracy on the same data to compare";
     plot.remarks.clear();
     return plot;
   }
   LinePanel size =
-      panel_of("Size as stored and computed with", "parameters (KiB)", stored, set, false);
+      panel_of("Size as stored and computed with", "parameters (KiB)", stored, accuracy, false);
   LinePanel wish = panel_of("Nominal size: nothing smaller was executed",
-                            "bits of the weights that are left (KiB)", nominal, set, true);
+                            "weights that are left, in their bits (KiB)", nominal, accuracy, true);
   for (const auto* points : {&stored, &nominal}) {  // one scale for both
     for (const Point& point : *points) {
       size.x.include.push_back(point.cost.mean);
       wish.x.include.push_back(point.cost.mean);
     }
   }
-  key.entries.push_back({.name = "Pareto front: no other config is better in both",
+  key.entries.push_back({.name = "Pareto front: joins configs that none beats in both",
                          .style = 7,
                          .form = LegendEntry::Form::plain_line});
-  figure.panels = {
-      panel_of("Time", "forward and backward per training image (\xC2\xB5s)", time, set, false),
-      std::move(key), std::move(size), std::move(wish)};
+  figure.panels = {panel_of("Time", "forward and backward per training image (\xC2\xB5s)", time,
+                            accuracy, false),
+                   std::move(key), std::move(size), std::move(wish)};
   figure.notes = {
       "nominal: weights that are not pruned times their bits, biases in 32 bits; places "
       "of the zeros and step sizes are not counted"};
@@ -165,4 +174,5 @@ Plot draw_pareto(const RunSet& set) {
 
 CONVSCOPE_REGISTER_PLOT("pareto", {.summary = "accuracy against time and size",
                                    .order = 20,
-                                   .draw = convscope::draw_pareto})
+                                   .draw = convscope::draw_by_part(convscope::by_data_set_and_split,
+                                                                   convscope::draw_pareto)})

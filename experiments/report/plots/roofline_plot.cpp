@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "experiments/report/chart/series_style.h"
 #include "experiments/report/chart/svg_text.h"
 #include "experiments/report/plot_kind.h"
 
@@ -43,7 +44,7 @@ void add_roof(LinePanel& panel, const BenchSetting& setting, double from, double
                             .style = kRoofStyle,
                             .x = {start, middle, ridge},
                             .y = {start * bandwidth, middle * bandwidth, peak},
-                            .tags = {"", name, ""},
+                            .label = name,
                             .marks = false});
   }
   flat = std::clamp(flat, from, to);
@@ -52,7 +53,7 @@ void add_roof(LinePanel& panel, const BenchSetting& setting, double from, double
                           .style = kRoofStyle,
                           .x = {flat, to},
                           .y = {peak, peak},
-                          .tags = {name},  // at the left, where few marks are
+                          .label = name,
                           .marks = false});
 }
 
@@ -89,16 +90,17 @@ Range range_of(const BenchSet& set) {
 LinePanel panel_of(const BenchSet& set, const BenchPart& part, const Range& range,
                    const std::vector<std::string>& algorithms, bool executed) {
   const double low = range.flops_per_byte.low / 1.5, high = range.flops_per_byte.high * 1.5;
-  LinePanel panel{.title = part.title + (executed ? ": executed" : ": effective"),
-                  .x = {.label = "FLOP per byte of the three tensors, each once",
-                        .log = true,
-                        .include = {low, high}},
-                  .y = {.label = executed ? "GFLOP/s executed" : "GFLOP/s effective (textbook)",
-                        .log = true,
-                        .include = {range.gflops.low / 1.2, range.gflops.high * 1.2}},
-                  .height = 340};
+  LinePanel panel{
+      .title = part.title + (executed ? ": executed" : ": effective"),
+      .x = {.label = "intensity (FLOP per byte of the tensors, each once)",
+            .log = true,
+            .include = {low, high}},
+      .y = {.label = executed ? "speed (GFLOP/s executed)" : "speed (GFLOP/s of the textbook)",
+            .log = true,
+            .include = {range.gflops.low / 1.2, range.gflops.high * 1.2}},
+      .height = 340};
   for (std::size_t a = 0; a < algorithms.size(); ++a) {
-    Series s{.name = algorithms[a], .style = static_cast<int>(a), .line = false};
+    Series s{.name = algorithms[a], .style = algorithm_style(algorithms[a]), .line = false};
     for (const std::size_t problem : part.problems) {
       const BenchedRow* row = set.find(part, problem, algorithms[a]);
       if (row == nullptr) continue;
@@ -145,8 +147,9 @@ Plot draw_roofline(const BenchSet& set) {
     }
   }
   for (std::size_t a = 0; a < algorithms.size(); ++a) {
-    figure.legend.push_back(
-        {.name = algorithms[a], .style = static_cast<int>(a), .form = LegendEntry::Form::mark});
+    figure.legend.push_back({.name = algorithms[a],
+                             .style = algorithm_style(algorithms[a]),
+                             .form = LegendEntry::Form::mark});
   }
   figure.notes = {
       "a mark: one algorithm on one problem; executed: FLOPs of the algorithm's card; effective: "

@@ -4,7 +4,9 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <set>
 
+#include "experiments/report/chart/series_style.h"
 #include "experiments/report/chart/svg_text.h"
 #include "experiments/report/plot_kind.h"
 
@@ -12,6 +14,7 @@ namespace convscope {
 namespace {
 
 constexpr std::size_t kMostPanels = 36;
+constexpr std::size_t kLeastForLine = 3;  // two points are always on a line
 
 enum class Over { threads, batch, kernel };
 
@@ -44,6 +47,14 @@ struct Family {
   std::vector<const BenchedRow*> rows;
 };
 
+std::set<double> values_of(const BenchSet& set, const Family& family, Over over) {
+  std::set<double> values;
+  for (const BenchedRow* row : family.rows) {
+    values.insert(value_of(over, set.settings[row->setting], set.problems[row->problem]));
+  }
+  return values;
+}
+
 std::vector<Family> families_of(const BenchSet& set, Over over) {
   std::map<std::string, std::size_t> places;
   std::vector<Family> all;
@@ -59,13 +70,7 @@ std::vector<Family> families_of(const BenchSet& set, Over over) {
     }
   }
   // One value is no line.
-  std::erase_if(all, [&](const Family& family) {
-    const auto value = [&](const BenchedRow* row) {
-      return value_of(over, set.settings[row->setting], set.problems[row->problem]);
-    };
-    return std::ranges::all_of(
-        family.rows, [&](const BenchedRow* row) { return value(row) == value(family.rows[0]); });
-  });
+  std::erase_if(all, [&](const Family& family) { return values_of(set, family, over).size() < 2; });
   return all;
 }
 
@@ -89,7 +94,7 @@ LinePanel panel_of(const BenchSet& set, const Family& family, Over over,
                                             : "kernel size R = S";
   LinePanel panel{.title = title_of(set, family, over),
                   .x = {.label = label, .log = over == Over::batch, .whole_numbers = true},
-                  .y = {.label = "GFLOP/s effective", .from_zero = true},
+                  .y = {.label = "speed (GFLOP/s effective)", .from_zero = true},
                   .height = 250};
   double first = 0, last = 0, best_at_first = 0;
   for (std::size_t a = 0; a < algorithms.size(); ++a) {
@@ -99,7 +104,8 @@ LinePanel panel_of(const BenchSet& set, const Family& family, Over over,
       points[value_of(over, set.settings[row->setting], set.problems[row->problem])] = row;
     }
     if (points.empty()) continue;
-    Series s{.name = algorithms[a], .style = static_cast<int>(a)};
+    Series s{.name = algorithms[a], .style = algorithm_style(algorithms[a])};
+    s.line = points.size() >= kLeastForLine;
     for (const auto& [value, row] : points) {
       s.x.push_back(value);
       s.y.push_back(row->gflops_effective);
@@ -133,7 +139,8 @@ Plot draw_scaling(const BenchSet& set) {
   figure.data = {{"panel", "over", "value", "algorithm", "GFLOP/s effective", "median (ms)"}};
   const std::vector<std::string> algorithms = set.algorithms();
   std::size_t left_out = 0;
-  bool threads = false;
+  bool threads = false, any_line = false;
+  std::map<Over, std::set<double>> few;
   for (const Over over : {Over::threads, Over::batch, Over::kernel}) {
     for (const Family& family : families_of(set, over)) {
       if (figure.panels.size() == kMostPanels) {
@@ -141,12 +148,19 @@ Plot draw_scaling(const BenchSet& set) {
         continue;
       }
       threads = threads || over == Over::threads;
+      const std::set<double> values = values_of(set, family, over);
+      if (values.size() >= kLeastForLine) {
+        any_line = true;
+      } else {
+        few[over].insert(values.begin(), values.end());
+      }
       figure.panels.emplace_back(panel_of(set, family, over, algorithms, figure));
     }
   }
   if (figure.panels.empty()) {
     plot.why_not =
-        "no two rows differ in nothing but the number of threads, the batch or the kernel's size";
+        "no two rows differ in nothing but the number of threads, the batch or the kernel's size; "
+        "measure at least three (--threads N, --batch N, other files of shapes) and plot all files";
     return plot;
   }
   if (left_out > 0) {
@@ -154,7 +168,19 @@ Plot draw_scaling(const BenchSet& set) {
         cat(left_out, " panels are left out, because the page shows ", kMostPanels, " at most"));
   }
   for (std::size_t a = 0; a < algorithms.size(); ++a) {
-    figure.legend.push_back({.name = algorithms[a], .style = static_cast<int>(a)});
+    figure.legend.push_back({.name = algorithms[a],
+                             .style = algorithm_style(algorithms[a]),
+                             .form = any_line ? LegendEntry::Form::line : LegendEntry::Form::mark});
+  }
+  for (const auto& [over, values] : few) {
+    std::vector<std::string> texts;
+    for (const double value : values) texts.push_back(number_text(value));
+    const char* what = over == Over::threads ? "numbers of threads"
+                       : over == Over::batch ? "batches"
+                                             : "kernel sizes";
+    plot.remarks.push_back(cat("points without lines, because a line needs three ", what,
+                               " of one problem, got ", join(texts, " and "),
+                               "; measure another and plot all files"));
   }
   figure.notes = {"effective: FLOPs of the textbook loops, 2 N K P Q (C/G) R S"};
   if (threads) {

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "experiments/report/plot_kind.h"
+#include "experiments/report/plots/run_parts.h"
 
 namespace convscope {
 namespace {
@@ -24,18 +24,19 @@ Series series_of(const RunGroup& group, double TrainPoint::*value) {
   return s;
 }
 
-Plot draw_schedule(const RunSet& set) {
+Plot draw_schedule(const RunPart& part) {
   Plot plot;
   std::vector<const RunGroup*> groups;  // those that are drawn
   LinePanel rate{.title = "Learning rate",
-                 .x = {.label = "step"},
+                 .x = {.label = "training step"},
                  .y = {.label = "learning rate", .from_zero = true}};
   LinePanel speed{.title = "Speed",
-                  .x = {.label = "step"},
-                  .y = {.label = "training images/s", .from_zero = true}};
+                  .x = {.label = "training step"},
+                  .y = {.label = "speed (training images/s)", .from_zero = true}};
   Figure figure{.title = "Learning rate and speed", .columns = 2};
   figure.data = {{"config", "last step", "last learning rate", "images/s"}};
-  for (const RunGroup& group : set.groups) {
+  for (const PartMember& member : part.members) {
+    const RunGroup& group = *member.group;
     if (group.runs[0].train.empty()) {
       plot.remarks.push_back(cat(group.label, " is left out, because it has logged no step"));
       continue;
@@ -45,12 +46,12 @@ Plot draw_schedule(const RunSet& set) {
       break;
     }
     groups.push_back(&group);
-    const int style = static_cast<int>(rate.series.size());
+    const int style = member.style;
     for (LinePanel* panel : {&rate, &speed}) {
       panel->series.push_back(series_of(
           group, panel == &rate ? &TrainPoint::learning_rate : &TrainPoint::images_per_s));
       panel->series.back().style = style;
-      panel->series.back().marks = set.groups.size() > 1;
+      panel->series.back().marks = part.members.size() > 1;
     }
     figure.legend.push_back({.name = group.label, .style = style});
     const TrainPoint& last = group.runs[0].train.back();
@@ -62,7 +63,7 @@ Plot draw_schedule(const RunSet& set) {
     plot.remarks.clear();
     return plot;
   }
-  if (set.groups.size() == 1) figure.legend.clear();
+  if (part.members.size() == 1) figure.legend.clear();
   figure.notes = {"speed: mean since the epoch began; first seed of each config"};
   figure.panels = {std::move(rate), std::move(speed)};
   figure.subtitle = runs_text(groups);
@@ -75,4 +76,5 @@ Plot draw_schedule(const RunSet& set) {
 
 CONVSCOPE_REGISTER_PLOT("schedule", {.summary = "learning rate and images/s over the steps",
                                      .order = 70,
-                                     .draw = convscope::draw_schedule})
+                                     .draw = convscope::draw_by_part(convscope::by_data_set,
+                                                                     convscope::draw_schedule)})

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <map>
 
-#include "experiments/report/plot_kind.h"
+#include "experiments/report/plots/run_parts.h"
 
 namespace convscope {
 namespace {
@@ -67,13 +67,14 @@ Series over_time(const RunGroup& group, const std::string& layer) {
   return s;
 }
 
-Plot draw_sparsity(const RunSet& set) {
+Plot draw_sparsity(const RunPart& part) {
   Plot plot;
-  std::vector<const RunGroup*> groups;
-  for (const RunGroup& group : set.groups) {
+  std::vector<PartMember> members;
+  for (const PartMember& member : part.members) {
     const auto pruned = [](const RunData& run) { return !run.sparsity.empty(); };
-    if (std::any_of(group.runs.begin(), group.runs.end(), pruned)) groups.push_back(&group);
+    if (std::ranges::any_of(member.group->runs, pruned)) members.push_back(member);
   }
+  const std::vector<const RunGroup*> groups = groups_of(members);
   if (groups.empty()) {
     plot.why_not = "no run has a sparsity.csv with a row";
     return plot;
@@ -90,7 +91,7 @@ Plot draw_sparsity(const RunSet& set) {
       .dots = groups.size() > kAsBars};
   LinePanel lines{
       .title = one ? "Over the steps, by layer" : "Over the steps, whole network",
-      .x = {.label = "step"},
+      .x = {.label = "training step"},
       .y = {.label = "weights left (%)", .from_zero = true, .include = {100}, .highest = 100},
       .series = {},
       .end_labels = groups.size() <= 12,
@@ -100,6 +101,7 @@ Plot draw_sparsity(const RunSet& set) {
   for (std::size_t i = 0; i < groups.size(); ++i) {
     const RunGroup& group = *groups[i];
     BarSeries series{.name = name_with_count(group), .values = {}, .std = {}};
+    if (!one) series.style = members[i].style;
     std::vector<std::string> row = {series.name};
     for (const std::string& layer : layers) {
       const Spread spread = group.of([&](const RunData& run) { return last_density(run, layer); });
@@ -110,12 +112,10 @@ Plot draw_sparsity(const RunSet& set) {
     figure.data.push_back(std::move(row));
     if (!one) {
       figure.legend.push_back(
-          {.name = series.name,
-           .style = static_cast<int>(i),
-           .form = bars.dots ? LegendEntry::Form::mark : LegendEntry::Form::bar});
+          {.name = series.name, .style = members[i].style, .form = LegendEntry::Form::line});
       Series line = over_time(group, kTotal);
       line.name = group.label;
-      line.style = static_cast<int>(i);
+      line.style = members[i].style;
       lines.series.push_back(std::move(line));
     }
     bars.series.push_back(std::move(series));
@@ -137,4 +137,5 @@ Plot draw_sparsity(const RunSet& set) {
 
 CONVSCOPE_REGISTER_PLOT("sparsity", {.summary = "density of each layer, at the end and over time",
                                      .order = 50,
-                                     .draw = convscope::draw_sparsity})
+                                     .draw = convscope::draw_by_part(convscope::by_data_set,
+                                                                     convscope::draw_sparsity)})

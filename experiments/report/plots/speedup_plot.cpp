@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "experiments/report/chart/series_style.h"
 #include "experiments/report/chart/svg_text.h"
 #include "experiments/report/plot_kind.h"
 
@@ -78,9 +79,11 @@ Plot draw_speedup(const BenchSet& set) {
                                              : row->peer_median_ms;
         s.values.push_back(row == nullptr ? theirs : theirs / row->median_ms);
         s.notes.push_back(row == nullptr || kind.plain ? "" : row->algorithm);
+        s.note_styles.push_back(s.notes.back().empty() ? -1 : algorithm_style(row->algorithm));
         extent.add(s.values.back());
       }
       s.values.push_back(geometric_mean(s.values));
+      s.note_styles.push_back(-1);
       panel.series.push_back(std::move(s));
     }
     panel.categories.emplace_back("geometric mean");

@@ -5,7 +5,7 @@
 #include <cmath>
 #include <map>
 
-#include "experiments/report/plot_kind.h"
+#include "experiments/report/plots/run_parts.h"
 
 namespace convscope {
 namespace {
@@ -62,10 +62,11 @@ Series step_sizes(const RunGroup& group, const std::string& layer, const std::st
   return s;
 }
 
-Plot draw_steps(const RunSet& set) {
+Plot draw_steps(const RunPart& part) {
   Plot plot;
   std::vector<const RunGroup*> groups;
-  for (const RunGroup& group : set.groups) {
+  for (const PartMember& member : part.members) {
+    const RunGroup& group = *member.group;
     const auto quantised = [](const RunData& run) { return !run.quant.empty(); };
     if (!std::any_of(group.runs.begin(), group.runs.end(), quantised)) continue;
     if (groups.size() < kMostConfigs) {
@@ -88,8 +89,8 @@ Plot draw_steps(const RunSet& set) {
   for (const RunGroup* group : groups) {
     for (const std::string& tensor : kTensors) {
       LinePanel panel{.title = one ? tensor + "s" : cat(group->label, ": ", tensor, "s"),
-                      .x = {.label = "step"},
-                      .y = {.label = "step size", .log = true},
+                      .x = {.label = "training step"},
+                      .y = {.label = "step size", .log = true, .least_ratio = 2},
                       .series = {},
                       .end_labels = layers.size() <= 10,
                       .height = one ? 330 : 220};
@@ -118,4 +119,5 @@ Plot draw_steps(const RunSet& set) {
 
 CONVSCOPE_REGISTER_PLOT("steps", {.summary = "step sizes of the quantisers over the steps",
                                   .order = 60,
-                                  .draw = convscope::draw_steps})
+                                  .draw = convscope::draw_by_part(convscope::by_data_set,
+                                                                  convscope::draw_steps)})

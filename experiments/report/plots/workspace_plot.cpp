@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "experiments/report/chart/series_style.h"
 #include "experiments/report/chart/svg_text.h"
 #include "experiments/report/plot_kind.h"
 
@@ -35,6 +36,10 @@ Plot draw_workspace(const BenchSet& set) {
   for (const BenchPart& part : set.parts()) {
     HeatPanel panel{.title = part.title, .columns = {"tensors"}};
     panel.columns.insert(panel.columns.end(), algorithms.begin(), algorithms.end());
+    panel.column_styles = {-1};
+    for (const std::string& name : algorithms) {
+      panel.column_styles.push_back(algorithm_style(name));
+    }
     for (const std::size_t problem : part.problems) {
       const std::string text = set.problems[problem].text();
       const double tensors = set.problems[problem].nominal_bytes();

@@ -2,10 +2,13 @@
 // bench_plots_test.cpp: the plots of benchmarks: what they show of their numbers.
 #include <cmath>
 #include <filesystem>
+#include <map>
 
 #include "experiments/cli/cli.h"
+#include "experiments/report/chart/series_style.h"
 #include "experiments/report/plot_kind.h"
 #include "tests/experiments/report/run_folders.h"
+#include "tests/experiments/report/svg_geometry.h"
 #include "tests/experiments/report/xml_check.h"
 #include "tests/experiments/training_fixture.h"
 
@@ -104,6 +107,20 @@ TEST(BenchPlots, scaling_is_drawn_over_what_alone_differs) {
   const auto& panel = std::get<LinePanel>(figure_of(drawn).panels[0]);
   EXPECT_EQ(panel.series.at(0).x, (std::vector<double>{1, 2}));
   EXPECT_NEAR(panel.series[0].y.at(1) / panel.series[0].y.at(0), 2, 1e-12);
+  // Two points are no line, and the remark says what is missing.
+  EXPECT_FALSE(panel.series[0].line);
+  EXPECT_TRUE(lines_called(drawn.plots[0].svg, "direct").empty());
+  EXPECT_NE(join(drawn.left_out, " ")
+                .find("a line needs three numbers of threads of one problem, "
+                      "got 1 and 2"),
+            std::string::npos)
+      << join(drawn.left_out, " ");
+  write_text(root.path() + "/4.json", file(row("direct", 0.7, 4), 4));
+  const DrawnPlots three = draw_plots(
+      read_bench({root.path() + "/1.json", root.path() + "/2.json", root.path() + "/4.json"}),
+      {"scaling"});
+  EXPECT_EQ(lines_called(three.plots.at(0).svg, "direct").size(), 1u);
+  EXPECT_TRUE(three.left_out.empty());
   // A larger kernel with as much more padding.
   const BenchSet kernels =
       read_text(root, file(row("direct", 2, 1) + "," +
@@ -114,6 +131,58 @@ TEST(BenchPlots, scaling_is_drawn_over_what_alone_differs) {
   ASSERT_EQ(figure_of(over_kernel).panels.size(), 1u);
   EXPECT_EQ(std::get<LinePanel>(figure_of(over_kernel).panels[0]).series.at(0).x,
             (std::vector<double>{3, 5}));
+}
+
+TEST(BenchPlots, NoNameOfACeilingLiesOnAPoint) {
+  const TemporaryFolder root;
+  // Points at all heights and intensities, so also where the names used to stand.
+  std::string rows;
+  for (const int c : {1, 2, 4, 8, 16, 32, 64}) {
+    for (const double ms : {0.02, 0.05, 0.1, 0.3, 1.0, 3.0}) {
+      rows += cat(rows.empty() ? "" : ",", row(cat("a", ms), ms * c, 1, "",
+                                               cat("n=8,c=", c, ",h=28,w=28,k=16,r=3,s=3,pad=1")));
+    }
+  }
+  const DrawnPlots drawn = draw_plots(read_text(root, file(rows)), {"roofline"});
+  ASSERT_EQ(drawn.plots.size(), 1u);
+  const std::string& svg = drawn.plots[0].svg;
+  const std::vector<SvgBox> labels = labels_in(svg);
+  EXPECT_GE(labels.size(), 3u);
+  const std::vector<SvgPoint> marks = marks_in(svg);
+  EXPECT_GE(marks.size(), 80u);
+  for (const SvgBox& label : labels) {
+    for (const SvgPoint& mark : marks) {
+      EXPECT_FALSE(mark.x > label.left - 4 && mark.x < label.right + 4 && mark.y > label.top - 4 &&
+                   mark.y < label.bottom + 4)
+          << label.text << " lies on the point at " << mark.x << ", " << mark.y;
+    }
+  }
+}
+
+TEST(BenchPlots, AnAlgorithmLooksTheSameInEveryKindAndWhateverStandsBesideIt) {
+  const TemporaryFolder root;
+  const std::string with_peer = ",\"peer\":\"onednn\",\"peer_median_ms\":4";
+  const auto marks_of = [&](const std::string& rows) {
+    std::map<std::string, bool> out;
+    const int style = algorithm_style("fft");
+    const std::string look = style_mark(style, 0, 0, 4, false, "")
+                                 .substr(style_mark(style, 0, 0, 4, false, "").find(" fill"));
+    for (const DrawnPlot& plot : draw_plots(read_text(root, file(rows))).plots) {
+      out[plot.kind] = plot.svg.find(look.substr(0, look.find("/>"))) != std::string::npos;
+    }
+    return out;
+  };
+  for (const std::string& rows :
+       {row("fft", 2, 1, with_peer),
+        row("direct", 3, 1, with_peer) + "," + row("fft", 2, 1, with_peer),
+        row("im2col_gemm", 9, 1, with_peer) + "," + row("gemm_1x1", 9, 1, with_peer) + "," +
+            row("fft", 2, 1, with_peer)}) {
+    const auto found = marks_of(rows);
+    for (const char* kind : {"heatmap", "roofline", "speedup", "workspace"}) {
+      ASSERT_TRUE(found.contains(kind)) << kind;
+      EXPECT_TRUE(found.at(kind)) << kind;
+    }
+  }
 }
 
 TEST(BenchPlots, every_kind_is_well_formed_and_a_second_time_replaces_the_first) {

@@ -2,9 +2,15 @@
 // chart_test.cpp: axes, ticks and panels of the SVG charts.
 #include <cmath>
 #include <limits>
+#include <map>
+#include <regex>
+#include <set>
 
 #include "experiments/report/chart/figure.h"
+#include "experiments/report/chart/series_style.h"
 #include "experiments/report/chart/svg_text.h"
+#include "layers/conv2d/algorithm.h"
+#include "tests/experiments/report/svg_geometry.h"
 #include "tests/experiments/report/xml_check.h"
 
 namespace convscope::testing {
@@ -187,8 +193,8 @@ TEST(Figure, bars_show_values_deviations_and_what_is_missing) {
   EXPECT_NE(svg.find(">1.50 \u00B1 0.25<"), std::string::npos);
   EXPECT_NE(svg.find("<title>a, forward: 1.50 \u00B1 0.25</title>"), std::string::npos);
   EXPECT_NE(svg.find(">-<"), std::string::npos);
-  EXPECT_NE(svg.find("so it is shortened</title>"), std::string::npos);
-  EXPECT_NE(svg.find("\u2026"), std::string::npos);
+  EXPECT_NE(svg.find(">a name that is much"), std::string::npos);  // in lines, to its end
+  EXPECT_NE(svg.find("so it is shortened<"), std::string::npos);
 }
 
 TEST(Figure, series_differ_in_dashes_and_marks_not_in_colour_alone) {
@@ -200,6 +206,136 @@ TEST(Figure, series_differ_in_dashes_and_marks_not_in_colour_alone) {
     }
     EXPECT_EQ(std::find(looks.begin(), looks.end(), svg), looks.end()) << style;
     looks.push_back(svg);
+  }
+}
+
+TEST(Axis, ShowsAtLeastItsLeastSpan) {
+  Extent extent;
+  extent.add(99.1);
+  extent.add(99.2);
+  const Axis percent({.least_span = 2, .lowest = 0, .highest = 100}, extent, 5, 0, 1);
+  EXPECT_GE(percent.high() - percent.low(), 2);
+  EXPECT_LE(percent.high(), 100);
+  Extent times;
+  times.add(1.0);
+  times.add(1.05);
+  const Axis time({.log = true, .least_ratio = 2}, times, 5, 0, 1);
+  EXPECT_GE(time.high() / time.low(), 2 * (1 - 1e-9));
+}
+
+TEST(Axis, LogarithmicTicksAreRoundNumbers) {
+  for (const double tick : log_ticks(0.000492, 0.00198, 4)) {
+    const double digits = tick / std::pow(10, std::floor(std::log10(tick) + 1e-9));
+    EXPECT_NEAR(digits * 10, std::round(digits * 10), 1e-6) << tick;
+  }
+}
+
+TEST(SvgText, MeasuredNumbersHaveTheDigitsOfTheirDeviation) {
+  EXPECT_EQ(measured_text(1.2903, 0.0043), "1.2903 \u00B1 0.0043");
+  EXPECT_EQ(measured_text(28.43, 3.2), "28.4 \u00B1 3.2");
+  EXPECT_EQ(measured_text(1234.5, 56), "1234 \u00B1 56");
+  EXPECT_EQ(measured_text(0.55), "0.550");
+  EXPECT_EQ(measured_text(412.3), "412");
+  EXPECT_EQ(measured_text(kNan), "-");
+}
+
+TEST(SvgText, LongTextsAreWrappedNotCut) {
+  const std::string text = "quickstart data.val_split=0 model.kernel_size=3 conv.algorithm=fft";
+  const Texts lines = wrap_text(text, 12, 200, 4);
+  EXPECT_GE(lines.size(), 2u);
+  std::string whole;
+  for (const std::string& line : lines) {
+    EXPECT_LE(text_width(line, 12), 200) << line;
+    whole += line;
+  }
+  std::string letters = text;
+  std::erase(letters, ' ');
+  std::erase(whole, ' ');
+  EXPECT_EQ(whole, letters);
+  EXPECT_NE(wrap_text(text, 12, 100, 2).back().find("\u2026"), std::string::npos);
+  EXPECT_TRUE(wrap_text("", 12, 100, 2).empty());
+}
+
+TEST(Figure, MarksStandInsideTheFrame) {
+  const Series marks{.name = "s", .x = {0, 10, 5}, .y = {0, 10, 10}, .line = false};
+  const std::string svg = to_svg(line_figure(marks));
+  const std::regex frame(R"x(<path d="M([0-9.]+) ([0-9.]+)V([0-9.]+)H([0-9.]+)" fill="none")x");
+  std::smatch at;
+  ASSERT_TRUE(std::regex_search(svg, at, frame));
+  const std::vector<SvgPoint> found = marks_in(svg.substr(0, svg.find(">a &lt; b<")));
+  ASSERT_GE(found.size(), 3u);
+  for (std::size_t i = 0; i < 3; ++i) {
+    EXPECT_GE(found[i].x, std::stod(at[1]) + 5);
+    EXPECT_LE(found[i].x, std::stod(at[4]) - 5);
+    EXPECT_GE(found[i].y, std::stod(at[2]) + 5);
+    EXPECT_LE(found[i].y, std::stod(at[3]) - 5);
+  }
+}
+
+TEST(Figure, NoLabelLiesOnAMark) {
+  // A cloud around the line that is to be named, and numbers at its marks.
+  Series cloud{.name = "cloud", .line = false}, line{.name = "roof", .marks = false};
+  for (int i = 0; i < 40; ++i) {
+    cloud.x.push_back(i % 8);
+    cloud.y.push_back(3 + 0.4 * (i / 8));
+    cloud.tags.push_back(i % 3 == 0 ? std::to_string(i) : "");
+  }
+  line.x = {0, 7};
+  line.y = {0, 7};
+  line.label = "DRAM 21.5 GB/s";
+  Figure figure = line_figure(cloud);
+  auto& panel = std::get<LinePanel>(figure.panels[0]);
+  panel.series.push_back(line);
+  panel.end_labels = false;
+  figure.legend.clear();
+  const std::string svg = to_svg(figure);
+  const std::vector<SvgBox> labels = labels_in(svg);
+  EXPECT_EQ(labels.size(), 15u);  // 14 numbers and the name
+  const std::vector<SvgPoint> marks = marks_in(svg);
+  EXPECT_EQ(marks.size(), 40u);
+  for (const SvgBox& label : labels) {
+    for (const SvgPoint& mark : marks) {
+      EXPECT_FALSE(mark.x > label.left - 4 && mark.x < label.right + 4 && mark.y > label.top - 4 &&
+                   mark.y < label.bottom + 4)
+          << label.text << " lies on the mark at " << mark.x << ", " << mark.y;
+    }
+  }
+}
+
+TEST(Figure, ANarrowOneHasFewerColumnsAndNothingBeyondItsEdge) {
+  const LinePanel panel{.title = "a title with as many words as a long config has, and more",
+                        .x = {.label = "epoch"},
+                        .y = {.label = "loss"},
+                        .series = {{.name = "s", .x = {1, 2}, .y = {1, 2}}}};
+  Figure figure{.title = "t", .columns = 4, .panels = {panel, panel, panel, panel}};
+  const std::regex frame(R"x(<path d="M([0-9.]+) ([0-9.]+)V([0-9.]+)H([0-9.]+)" fill="none")x");
+  for (const int width : {320, 480, 960}) {
+    figure.width = width;
+    const std::string svg = to_svg(figure);
+    expect_well_formed(svg);
+    EXPECT_NE(svg.find(cat("width=\"", width, "\"")), std::string::npos);
+    int frames = 0;
+    for (std::sregex_iterator at(svg.begin(), svg.end(), frame), end; at != end; ++at, ++frames) {
+      EXPECT_LE(std::stod((*at)[4]), width);
+      EXPECT_GT(std::stod((*at)[4]) - std::stod((*at)[1]), 100);
+    }
+    EXPECT_EQ(frames, 4);
+    EXPECT_EQ(svg.find("\u2026"), std::string::npos) << "a title is cut";
+  }
+}
+
+TEST(SeriesStyle, EachAlgorithmHasOneOfItsOwn) {
+  std::map<int, std::string> taken;
+  for (const std::string& name : conv2d_algorithms(DeviceType::cpu).names()) {
+    const int style = algorithm_style(name);
+    EXPECT_EQ(style, algorithm_style(std::string(name)));
+    EXPECT_TRUE(taken.emplace(style, name).second) << name << " looks like " << taken[style];
+  }
+  // The ones that are compared most have colours of their own.
+  std::set<std::string> colors;
+  for (const char* name : {"direct", "im2col_gemm", "winograd_f4x3", "fft", "depthwise",
+                           "direct_batch_lanes", "winograd_f2x3", "gemm_1x1"}) {
+    EXPECT_TRUE(colors.insert(style_color(algorithm_style(name))).second) << name;
   }
 }
 

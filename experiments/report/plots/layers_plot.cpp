@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: Apache-2.0
+// layers_plot.cpp: what each layer costs in a training step, in the order of the network: time of
+// its forward and backward, and the memory that its forward keeps. Layers that run as one kernel
+// are one bar with all their names.
+#include <algorithm>
+#include <cmath>
+#include <map>
+
+#include "experiments/report/plots/run_parts.h"
+
+namespace convscope {
+namespace {
+
+constexpr std::size_t kAsBars = 3;  // more configs become dots
+
+struct Quantity {
+  const char* column;
+  const char* name;
+  const char* label;
+};
+constexpr Quantity kQuantities[] = {{"forward_ms", "forward", "time of a step's forward (ms)"},
+                                    {"backward_ms", "backward", "time of a step's backward (ms)"},
+                                    {"kept_mib", "kept", "memory kept for the backward (MiB)"}};
+
+struct TimedLayer {
+  std::string name;                                         // "c1+r1+p1"
+  double place = 0;                                         // of its first layer in the network
+  std::vector<double> values[std::size(kQuantities)] = {};  // of each seed
+};
+
+// The measured rows of a run. A row that names another one adds its own name to it.
+void add_layers(const CsvTable& table, std::vector<TimedLayer>& layers) {
+  std::map<std::string, std::string> names;
+  for (std::size_t row = 0; row < table.rows.size(); ++row) {
+    const std::string& layer = table.text(row, "layer");
+    const std::string& with = table.text(row, "timed_with");
+    if (with.empty() || with == layer) continue;
+    names[with] += "+" + layer;
+  }
+  for (std::size_t row = 0; row < table.rows.size(); ++row) {
+    const std::string& with = table.text(row, "timed_with");
+    if (!with.empty() && with != table.text(row, "layer")) continue;
+    if (std::ranges::none_of(kQuantities, [&](const Quantity& quantity) {
+          return std::isfinite(table.number(row, quantity.column));
+        })) {
+      continue;
+    }
+    const std::string name = table.text(row, "layer") + names[table.text(row, "layer")];
+    auto at = std::ranges::find(layers, name, &TimedLayer::name);
+    if (at == layers.end()) {
+      at = layers.insert(layers.end(), {.name = name, .place = static_cast<double>(row)});
+    }
+    for (std::size_t q = 0; q < std::size(kQuantities); ++q) {
+      at->values[q].push_back(table.number(row, kQuantities[q].column));
+    }
+  }
+}
+
+std::vector<TimedLayer> layers_of(const RunGroup& group) {
+  std::vector<TimedLayer> layers;
+  for (const RunData& run : group.runs) add_layers(run.layers, layers);
+  return layers;
+}
+
+std::vector<std::string> by_data_set_batch_and_model(const RunGroup& group) {
+  std::vector<std::string> facts = by_data_set_and_batch(group);
+  const auto& summary = group.runs[0].summary;
+  if (summary && !summary->model.empty()) facts.push_back(summary->model);
+  return facts;
+}
+
+Plot draw_layers(const RunPart& part) {
+  Plot plot;
+  std::vector<PartMember> members;
+  std::vector<std::vector<TimedLayer>> timed;
+  std::vector<std::pair<double, std::string>> order;
+  bool any_table = false;
+  for (const PartMember& member : part.members) {
+    std::vector<TimedLayer> layers = layers_of(*member.group);
+    const auto has_table = [](const RunData& run) { return !run.layers.empty(); };
+    any_table = any_table || std::ranges::any_of(member.group->runs, has_table);
+    if (layers.empty()) {
+      plot.remarks.push_back(cat(member.group->label, " is left out, because its layers.csv has ",
+                                 "no times of layers; a new run writes them (log.layers: true)"));
+      continue;
+    }
+    for (const TimedLayer& layer : layers) {
+      if (std::ranges::find(order, layer.name, &std::pair<double, std::string>::second) ==
+          order.end()) {
+        order.emplace_back(layer.place, layer.name);
+      }
+    }
+    members.push_back(member);
+    timed.push_back(std::move(layers));
+  }
+  if (members.empty()) {
+    plot.why_not = any_table ? "no layers.csv has times of layers (forward_ms, backward_ms); a new "
+                               "run writes them (log.layers: true)"
+                             : "no run has a layers.csv";
+    plot.remarks.clear();
+    return plot;
+  }
+  std::ranges::stable_sort(order, {}, &std::pair<double, std::string>::first);
+  const bool one = members.size() == 1;
+  const std::vector<const RunGroup*> groups = groups_of(members);
+  Figure figure{.title = "Time and memory of each layer", .subtitle = runs_text(groups)};
+  figure.columns = one ? 2 : 3;
+  figure.data = {
+      {"config", "layer", "forward (ms)", "backward (ms)", "kept for the backward (MiB)"}};
+  BarPanel panels[std::size(kQuantities)];
+  for (std::size_t q = 0; q < std::size(kQuantities); ++q) {
+    panels[q].title = kQuantities[q].name;
+    panels[q].title[0] = static_cast<char>(std::toupper(panels[q].title[0]));
+    panels[q].x.label = kQuantities[q].label;
+    panels[q].dots = members.size() > kAsBars;
+    for (const auto& each : order) panels[q].categories.push_back(each.second);
+  }
+  for (std::size_t i = 0; i < members.size(); ++i) {
+    std::vector<BarSeries> series(std::size(kQuantities));
+    for (const auto& [place, name] : order) {
+      const auto layer = std::ranges::find(timed[i], name, &TimedLayer::name);
+      std::vector<std::string> row = {name_with_count(*members[i].group), name};
+      for (std::size_t q = 0; q < std::size(kQuantities); ++q) {
+        const Spread spread =
+            spread_of(layer == timed[i].end() ? std::vector<double>{} : layer->values[q]);
+        series[q].values.push_back(spread.mean);
+        series[q].std.push_back(spread.std);
+        row.push_back(spread_text(spread));
+      }
+      figure.data.push_back(std::move(row));
+    }
+    for (std::size_t q = 0; q < std::size(kQuantities); ++q) {
+      series[q].name = one ? kQuantities[q].name : name_with_count(*members[i].group);
+      if (!one) series[q].style = members[i].style;
+      panels[q].series.push_back(std::move(series[q]));
+    }
+    if (!one) {
+      figure.legend.push_back(
+          {.name = name_with_count(*members[i].group), .style = members[i].style});
+    }
+  }
+  if (one) {  // forward and backward beside each other, the memory apart
+    panels[0].title = "Time";
+    panels[0].x.label = "time in a training step (ms)";
+    panels[0].series.push_back(std::move(panels[1].series[0]));
+    for (int k = 0; k < 2; ++k) {
+      figure.legend.push_back(
+          {.name = kQuantities[k].name, .style = k, .form = LegendEntry::Form::bar});
+    }
+    figure.panels = {std::move(panels[0]), std::move(panels[2])};
+  } else {
+    for (BarPanel& panel : panels) figure.panels.emplace_back(std::move(panel));
+  }
+  figure.notes = {
+      "means over the steps that were sampled; layers joined by + run as one kernel and have one "
+      "time; -: not measured"};
+  if (const std::string note = spread_note(groups); !note.empty()) figure.notes.push_back(note);
+  plot.figure = std::move(figure);
+  return plot;
+}
+
+}  // namespace
+}  // namespace convscope
+
+CONVSCOPE_REGISTER_PLOT("layers",
+                        {.summary = "time and memory of each layer of the network",
+                         .order = 35,
+                         .draw = convscope::draw_by_part(convscope::by_data_set_batch_and_model,
+                                                         convscope::draw_layers)})
