@@ -23,7 +23,7 @@ struct CompareArguments {
   double fail_above = 0;
 };
 
-Comparison compared(const CompareArguments& arguments) {
+CompareResult compared(const CompareArguments& arguments) {
   const auto is_file = [](const std::string& given) {  // or several, joined by commas
     const std::vector<std::string> files = files_in(given);
     return !files.empty() && std::ranges::all_of(files, [](const std::string& path) {
@@ -62,7 +62,7 @@ int compare(const CompareArguments& arguments) {
   if (count < 2 || count > kMostSides) {
     fail_usage("compare", cat("expected 2 to ", kMostSides, " sides to compare, got ", count));
   }
-  const Comparison comparison = compared(arguments);
+  const CompareResult comparison = compared(arguments);
   const auto remark = [](const std::string& text) {
     if (global_options().verbosity >= 0) std::fprintf(stderr, "%s\n", text.c_str());
   };

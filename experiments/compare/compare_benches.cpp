@@ -93,8 +93,8 @@ void judge(std::vector<BenchResult>& rows) {
 
 }  // namespace
 
-Comparison compare_benches(const std::vector<BenchSide>& sides) {
-  Comparison out;
+CompareResult compare_benches(const std::vector<BenchSide>& sides) {
+  CompareResult out;
   out.of_benchmarks = true;
   std::vector<const Facts*> settings, environments;
   std::vector<std::string> letters;
@@ -146,7 +146,7 @@ Comparison compare_benches(const std::vector<BenchSide>& sides) {
   return out;
 }
 
-BenchTotal total_of(const Comparison& comparison, std::size_t side) {
+BenchTotal total_of(const CompareResult& comparison, std::size_t side) {
   BenchTotal out;
   std::vector<double> ratios;
   for (const BenchResult& row : comparison.rows) {

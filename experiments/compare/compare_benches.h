@@ -14,13 +14,13 @@ namespace convscope {
 // its blocks of samples (rank_test.h); of older files by whether the middle of their samples
 // overlaps. An error
 // (kInvalid) when the files are of different kinds or have no row in common.
-CONVSCOPE_API Comparison compare_benches(const std::vector<BenchSide>& sides);
+CONVSCOPE_API CompareResult compare_benches(const std::vector<BenchSide>& sides);
 
 // The geometric mean of a side's ratios and how many rows are faster, slower, within noise.
 struct BenchTotal {
   std::size_t rows = 0, faster = 0, slower = 0, noise = 0, unknown = 0;
   double mean_ratio = 0;
 };
-CONVSCOPE_API BenchTotal total_of(const Comparison& comparison, std::size_t side);
+CONVSCOPE_API BenchTotal total_of(const CompareResult& comparison, std::size_t side);
 
 }  // namespace convscope

@@ -161,8 +161,8 @@ void judge(std::vector<MetricResult>& of_one_metric, const Metric& metric) {
 
 }  // namespace
 
-Comparison compare_runs(const std::vector<RunSide>& sides) {
-  Comparison out;
+CompareResult compare_runs(const std::vector<RunSide>& sides) {
+  CompareResult out;
   std::vector<Facts> configs, environments;
   std::vector<std::string> letters;
   for (const RunSide& side : sides) {

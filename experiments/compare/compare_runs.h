@@ -12,6 +12,6 @@ namespace convscope {
 
 // Two sides or more; each is set against the first. Every metric that both have: Welch's test where
 // both have two runs or more.
-CONVSCOPE_API Comparison compare_runs(const std::vector<RunSide>& sides);
+CONVSCOPE_API CompareResult compare_runs(const std::vector<RunSide>& sides);
 
 }  // namespace convscope

@@ -24,7 +24,7 @@ std::string text_of(Outcome outcome) {
   return "unknown";
 }
 
-std::vector<std::string> regressions(const Comparison& comparison, double factor) {
+std::vector<std::string> regressions(const CompareResult& comparison, double factor) {
   std::vector<std::string> out;
   const auto counts = [](Outcome outcome) {
     return outcome == Outcome::worse || outcome == Outcome::one_value;

@@ -43,7 +43,7 @@ struct MetricResult {
 
 // One row of benchmarks that both sides have.
 struct BenchResult {
-  std::vector<std::string> key;  // beside Comparison::key_names
+  std::vector<std::string> key;  // beside CompareResult::key_names
   std::size_t side = 1;
   double first_ms = 0, other_ms = 0, ratio = 0;  // medians; other / first
   double low = 0, high = 0;                      // 95 % confidence interval of the ratio
@@ -51,7 +51,7 @@ struct BenchResult {
   Outcome outcome = Outcome::noise;
 };
 
-struct Comparison {
+struct CompareResult {
   bool of_benchmarks = false;
   bool of_several_files = false;  // every side has more than one: noise between calls is known
   std::vector<ComparedSide> sides;
@@ -65,6 +65,6 @@ struct Comparison {
 
 // Those whose time is longer by more than this factor and more than noise explains; where nothing
 // is known about noise, the factor decides. Of runs, the time of a step.
-CONVSCOPE_API std::vector<std::string> regressions(const Comparison& comparison, double factor);
+CONVSCOPE_API std::vector<std::string> regressions(const CompareResult& comparison, double factor);
 
 }  // namespace convscope

@@ -30,9 +30,9 @@ TableCell p_cell(double p) {
   return p < 1e-4 ? std::string("< 0.0001") : fmt::format("{:.4f}", p);
 }
 
-bool several_sides(const Comparison& comparison) { return comparison.sides.size() > 2; }
+bool several_sides(const CompareResult& comparison) { return comparison.sides.size() > 2; }
 
-TextTable metric_table(const Comparison& comparison, std::size_t side) {
+TextTable metric_table(const CompareResult& comparison, std::size_t side) {
   const std::string first = comparison.sides[0].letter, other = comparison.sides[side].letter;
   TextTable table;
   table.columns = {
@@ -57,7 +57,7 @@ TextTable metric_table(const Comparison& comparison, std::size_t side) {
 
 std::string ratio_text(double value) { return fmt::format("{:.3f}", value); }
 
-std::vector<std::size_t> telling_keys(const Comparison& comparison) {
+std::vector<std::size_t> telling_keys(const CompareResult& comparison) {
   std::vector<std::size_t> out;
   for (std::size_t k = 0; k < comparison.key_names.size(); ++k) {
     const auto differs = [&](const BenchResult& row) {
@@ -68,7 +68,7 @@ std::vector<std::size_t> telling_keys(const Comparison& comparison) {
   return out;
 }
 
-TextTable row_table(const Comparison& comparison, std::size_t side) {
+TextTable row_table(const CompareResult& comparison, std::size_t side) {
   const std::string first = comparison.sides[0].letter, other = comparison.sides[side].letter;
   TextTable table;
   const std::vector<std::size_t> keys = telling_keys(comparison);
@@ -110,11 +110,11 @@ TextTable facts_table(const std::vector<FactRow>& rows, const std::vector<Compar
   return table;
 }
 
-TextTable result_table(const Comparison& comparison, std::size_t side) {
+TextTable result_table(const CompareResult& comparison, std::size_t side) {
   return comparison.of_benchmarks ? row_table(comparison, side) : metric_table(comparison, side);
 }
 
-std::string shared_keys(const Comparison& comparison) {
+std::string shared_keys(const CompareResult& comparison) {
   const std::vector<std::size_t> keys = telling_keys(comparison);
   std::vector<std::string> out;
   for (std::size_t k = 0; k < comparison.key_names.size() && !comparison.rows.empty(); ++k) {
@@ -124,7 +124,7 @@ std::string shared_keys(const Comparison& comparison) {
   return join(out);
 }
 
-TextTable all_results(const Comparison& comparison) {
+TextTable all_results(const CompareResult& comparison) {
   TextTable table;
   const auto letter = [&](std::size_t side) { return comparison.sides[side].letter; };
   if (comparison.of_benchmarks) {

@@ -38,7 +38,7 @@ std::string facts_text(const std::string& what, const std::vector<FactRow>& rows
                    " with the default value in blocks that only some sides have.\n");
 }
 
-std::string total_text(const Comparison& comparison, std::size_t side) {
+std::string total_text(const CompareResult& comparison, std::size_t side) {
   const BenchTotal total = total_of(comparison, side);
   std::string out = fmt::format(
       "{} / {}: geometric mean {:.3f} of {} {}; {} faster, {} slower, {} within noise",
@@ -48,7 +48,7 @@ std::string total_text(const Comparison& comparison, std::size_t side) {
   return out;
 }
 
-std::vector<std::string> meanings(const Comparison& comparison) {
+std::vector<std::string> meanings(const CompareResult& comparison) {
   std::vector<std::string> out;
   const auto any_unknown = [](const auto& results) {
     return std::ranges::any_of(results,
@@ -102,7 +102,7 @@ Json facts_json(const std::vector<FactRow>& rows) {
 
 }  // namespace
 
-std::string comparison_markdown(const Comparison& comparison) {
+std::string comparison_markdown(const CompareResult& comparison) {
   std::string out;
   for (const ComparedSide& side : comparison.sides) out += side_line(side) + "\n";
   out += facts_text(comparison.of_benchmarks ? "settings" : "config", comparison.config,
@@ -121,9 +121,11 @@ std::string comparison_markdown(const Comparison& comparison) {
   return out;
 }
 
-std::string comparison_csv(const Comparison& comparison) { return to_csv(all_results(comparison)); }
+std::string comparison_csv(const CompareResult& comparison) {
+  return to_csv(all_results(comparison));
+}
 
-std::string comparison_latex(const Comparison& comparison) {
+std::string comparison_latex(const CompareResult& comparison) {
   std::string out;
   for (const ComparedSide& side : comparison.sides) out += "% " + side_line(side) + "\n";
   for (const std::string& warning : comparison.warnings) out += "% " + warning + "\n";
@@ -134,7 +136,7 @@ std::string comparison_latex(const Comparison& comparison) {
   return out;
 }
 
-std::string comparison_json(const Comparison& comparison) {
+std::string comparison_json(const CompareResult& comparison) {
   Json sides = Json::array(), totals = Json::array();
   for (const ComparedSide& side : comparison.sides) {
     sides.push_back({{"side", side.letter},

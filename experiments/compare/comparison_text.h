@@ -9,12 +9,12 @@
 namespace convscope {
 
 // What was compared, in what it differs, the results, and what the words mean.
-CONVSCOPE_API std::string comparison_markdown(const Comparison& comparison);
+CONVSCOPE_API std::string comparison_markdown(const CompareResult& comparison);
 // The results alone, one in a row: of runs a metric of a side, of benchmarks a row of a side.
-CONVSCOPE_API std::string comparison_csv(const Comparison& comparison);
+CONVSCOPE_API std::string comparison_csv(const CompareResult& comparison);
 // The tables of results, what was compared in comments.
-CONVSCOPE_API std::string comparison_latex(const Comparison& comparison);
+CONVSCOPE_API std::string comparison_latex(const CompareResult& comparison);
 // {"format", "kind", "sides", "config", "environment", "warnings", "results", "totals"}
-CONVSCOPE_API std::string comparison_json(const Comparison& comparison);
+CONVSCOPE_API std::string comparison_json(const CompareResult& comparison);
 
 }  // namespace convscope

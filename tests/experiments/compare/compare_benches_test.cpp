@@ -35,7 +35,7 @@ class CompareBenches : public ::testing::Test {
     write_text(folder_ / name, file.dump());
     return folder_ / name;
   }
-  Comparison compared(const json& a, const json& b) {
+  CompareResult compared(const json& a, const json& b) {
     return compare_benches(
         {read_bench_side(write("a.json", a)), read_bench_side(write("b.json", b))});
   }
@@ -43,8 +43,8 @@ class CompareBenches : public ::testing::Test {
 };
 
 TEST_F(CompareBenches, matches_rows_by_what_names_them_and_tests_their_blocks) {
-  const Comparison found = compared({row("direct", 2), row("fft", 8), row("gone", 1)},
-                                    {row("fft", 8.01), row("direct", 3), row("new", 1)});
+  const CompareResult found = compared({row("direct", 2), row("fft", 8), row("gone", 1)},
+                                       {row("fft", 8.01), row("direct", 3), row("new", 1)});
   ASSERT_EQ(found.rows.size(), 2u);
   EXPECT_EQ(found.rows[0].key[2], "direct");
   EXPECT_EQ(found.rows[0].ratio, 1.5);
@@ -71,8 +71,9 @@ TEST_F(CompareBenches, of_older_files_compares_the_middle_of_the_samples) {
   };
   json bare = older("bare", 1);
   bare.erase("p10_ms");
-  const Comparison found = compared({older("direct", 2), older("fft", 8), older("wide", 4), bare},
-                                    {older("direct", 3), older("fft", 8.5), row("wide", 2), bare});
+  const CompareResult found =
+      compared({older("direct", 2), older("fft", 8), older("wide", 4), bare},
+               {older("direct", 3), older("fft", 8.5), row("wide", 2), bare});
   ASSERT_EQ(found.rows.size(), 4u);
   EXPECT_EQ(found.rows[0].outcome, Outcome::worse);   // 2.7 to 3.3 over 1.8 to 2.2
   EXPECT_EQ(found.rows[1].outcome, Outcome::noise);   // 7.65 to 9.35 over 7.2 to 8.8
@@ -97,7 +98,7 @@ TEST_F(CompareBenches, of_several_files_a_side_compares_the_calls_and_not_the_sa
   const auto first = [](const std::string& given) { return given.substr(0, given.find(',')); };
   EXPECT_EQ(compare_benches({read_bench_side(first(a)), read_bench_side(first(b))}).rows[0].outcome,
             Outcome::worse);
-  const Comparison found =
+  const CompareResult found =
       compare_benches({read_bench_side(a), read_bench_side(b), read_bench_side(c)});
   EXPECT_TRUE(found.of_several_files);
   EXPECT_EQ(found.sides[1].text, "2 rows, 3 files");
