@@ -51,6 +51,9 @@ Facts config_of(const RunSide& side) {
   for (const RunRow& run : side.runs) {
     for (const auto& [key, value] : run.config) {
       if (key == "seed" || key == "name" || key == "schema") continue;
+      const auto known = side.runs.front().config.find(key);
+      const bool seen = &run != &side.runs.front() && known != side.runs.front().config.end();
+      if (seen && known->second == value) continue;
       add_fact(facts, key, cell_text(run_cell(run, key), 9));
     }
     for (const char* name : kRan) {

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <iterator>
 #include <set>
 
 #include "experiments/run_folder/run_search.h"
@@ -67,11 +68,17 @@ bool is_bookkeeping(const std::string& key) {
 bool same_config(const RunRow& a, const RunRow& b) {
   const RunSummary &s = a.summary, &t = b.summary;
   if (s.device != t.device || s.isa != t.isa || s.threads != t.threads) return false;
-  const auto without = [](FlatConfig config) {
-    std::erase_if(config, [](const auto& entry) { return is_bookkeeping(entry.first); });
-    return config;
+  const auto skip = [](auto it, auto end) {
+    while (it != end && is_bookkeeping(it->first)) ++it;
+    return it;
   };
-  return without(a.config) == without(b.config);
+  auto left = skip(a.config.begin(), a.config.end());
+  auto right = skip(b.config.begin(), b.config.end());
+  while (left != a.config.end() && right != b.config.end() && *left == *right) {
+    left = skip(std::next(left), a.config.end());
+    right = skip(std::next(right), b.config.end());
+  }
+  return left == a.config.end() && right == b.config.end();
 }
 
 }  // namespace
