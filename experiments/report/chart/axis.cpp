@@ -159,6 +159,14 @@ Axis::Axis(const AxisSpec& spec, Extent extent, int wanted_ticks, double from_pi
                 : nice_ticks(low, high, wanted_ticks, spec.whole_numbers);
   std::erase_if(ticks_,
                 [&](double t) { return t < spec.lowest - 1e-9 || t > spec.highest + 1e-9; });
+  if (log_ && spec.whole_numbers) {
+    std::vector<double> whole = ticks_;
+    std::erase_if(whole, [](double t) { return std::abs(t - std::round(t)) > 1e-9 * t; });
+    if (whole.size() >= 2 && whole.front() <= low * (1 + 1e-9) &&
+        whole.back() >= high * (1 - 1e-9)) {
+      ticks_ = std::move(whole);
+    }
+  }
   low_ = ticks_.empty() ? low : std::min(low, ticks_.front());
   high_ = ticks_.empty() ? high : std::max(high, ticks_.back());
   if (!(high_ > low_)) high_ = low_ + 1;

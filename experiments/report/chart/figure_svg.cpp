@@ -105,12 +105,13 @@ void draw(std::string& svg, const LegendPanel& panel, const Cell& cell) {
 }
 
 std::vector<std::string> title_lines(const std::string& title, double width) {
-  return wrap_text(title, 12.8, width, 3);  // bold letters are wider
+  return wrap_text(title, 12 * kBold, width, 3);  // bold letters are wider
 }
 
 void draw_title(std::string& svg, const std::string& title, double x, const Cell& cell) {
   // A title that does not fit above the frame begins at the left edge of the panel.
-  if (x + text_width(title, 12.8) > cell.x + cell.width) x = cell.x;
+  constexpr double kSmall = 300;  // so that small panels side by side look alike
+  if (cell.width < kSmall || x + text_width(title, 12 * kBold) > cell.x + cell.width) x = cell.x;
   double y = cell.y + 16;
   for (const std::string& line : title_lines(title, cell.width)) {
     draw_text(svg, line, x, y, cell.width, "font-size=\"12\" font-weight=\"bold\"", 12);
@@ -132,10 +133,12 @@ double draw_lines(std::string& svg, const std::string& text, double y, double li
 
 // Panels row by row, then the legend; returns the y below them.
 double draw_grid(std::string& svg, const Section& section, double y, double width) {
-  constexpr double kLeastCell = 215;
   const auto wanted = static_cast<std::size_t>(std::max(1, section.columns));
+  // Two thirds of a panel's width on a page of the usual width, so that its labels fit.
+  const double usual = (kFigureWidth - 2 * kMargin) / static_cast<double>(wanted) - kGap;
+  const double least = std::max(210.0, 0.66 * usual);
   const std::size_t columns = std::clamp<std::size_t>(
-      static_cast<std::size_t>(std::max(1.0, (width + kGap) / (kLeastCell + kGap))), 1, wanted);
+      static_cast<std::size_t>(std::max(1.0, (width + kGap) / (least + kGap))), 1, wanted);
   const double cell_width =
       (width - kGap * static_cast<double>(columns - 1)) / static_cast<double>(columns);
   std::vector<const AnyPanel*> panels;
@@ -186,13 +189,13 @@ std::string to_svg(const Figure& figure) {
   std::string body;
   double y = 4;
   y = draw_lines(body, figure.title, y, 18, width, "font-size=\"15\" font-weight=\"bold\"", 15,
-                 15.8);
+                 15 * kBold);
   y = draw_lines(body, figure.subtitle, y + 2, 16, width, "fill=\"#555\"", kLetter, kLetter) + 12;
   y = draw_grid(body, {"", figure.columns, figure.panels, figure.legend}, y, width);
   for (const Section& section : figure.sections) {
     if (!section.title.empty()) {
       y = draw_lines(body, section.title, y + 8, 16, width, "font-size=\"13\" font-weight=\"bold\"",
-                     13, 13.8) +
+                     13, 13 * kBold) +
           6;
     }
     y = draw_grid(body, section, y, width) + 6;

@@ -69,6 +69,7 @@ void draw(std::string& svg, const HeatPanel& panel, const Cell& cell) {
     draw_text(svg, panel.columns[c], x, foot, 180,
               fmt::format("transform=\"rotate(-30 {:.1f} {:.1f})\"", x, foot).c_str());
   }
+  const bool small = width < 32;
   std::string frames;  // above all cells, or the next one would cover an edge
   for (std::size_t r = 0; r < panel.rows.size(); ++r) {
     const double y = top + kRow * static_cast<double>(r);
@@ -82,12 +83,19 @@ void draw(std::string& svg, const HeatPanel& panel, const Cell& cell) {
                      "fill=\"{}\" stroke=\"#c4c4c4\"/>",
                      column_x(c), y, width, kRow, value ? color_of(one.shade) : "#f6f6f6");
       const bool light = value && one.shade > 0.62;
-      draw_text(svg, one.text, column_x(c) + width / 2, y + kRow / 2 + 3.5, width,
+      // A word that does not fit is its first letter.
+      const bool fits = value || text_width(one.text, 9) <= width;
+      draw_text(svg, fits ? one.text : one.text.substr(0, 1), column_x(c) + width / 2,
+                y + kRow / 2 + 3.5, 2 * width,
                 !value  ? "text-anchor=\"middle\" font-size=\"9\" font-style=\"italic\" "
                           "fill=\"#666\""
-                : light ? "text-anchor=\"middle\" font-size=\"10\" fill=\"#fff\""
-                        : "text-anchor=\"middle\" font-size=\"10\"",
-                value ? kText : 9);
+                : light ? (small ? "text-anchor=\"middle\" font-size=\"8\" fill=\"#fff\""
+                                 : "text-anchor=\"middle\" font-size=\"10\" fill=\"#fff\"")
+                        : (small ? "text-anchor=\"middle\" font-size=\"8\""
+                                 : "text-anchor=\"middle\" font-size=\"10\""),
+                small   ? 8
+                : value ? kText
+                        : 9);
       svg += "</g>\n";
       if (one.framed) {
         // White within black: seen on dark cells and on light ones.

@@ -120,8 +120,8 @@ void draw_label(std::string& svg, const std::string& text, const Box& box) {
 // Numbers beside marks and names beside lines, where no mark is.
 void draw_labels(std::string& svg, const LinePanel& panel, const Frame& frame) {
   constexpr double kHeight = 11;
-  const auto width = [](const std::string& text) { return text_width(text, 10.6) + 2; };
-  LabelPlaces places({frame.left, frame.top, frame.right, frame.bottom});
+  const auto width = [](const std::string& text) { return text_width(text, 10 * kBold) + 2; };
+  LabelPlaces places({frame.left + 3, frame.top, frame.right, frame.bottom - 3});
   std::vector<LabelPlaces::Points> lines(panel.series.size());
   for (std::size_t k = 0; k < panel.series.size(); ++k) {
     const Series& s = panel.series[k];

@@ -14,6 +14,7 @@ struct Cell {
 };
 
 inline constexpr double kLetter = 11;  // font size of axes and legends, pixels
+inline constexpr double kBold = 1.14;  // so much wider are bold letters
 
 // Below the title.
 double height_of(const LinePanel& panel, double width);

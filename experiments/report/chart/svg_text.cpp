@@ -44,6 +44,8 @@ double character_width(std::string_view c) {
   if (std::string_view("iljI.,:;'|!").find(c[0]) != std::string_view::npos) return 0.34;
   if (std::string_view("frt()[]{} -/\\\"").find(c[0]) != std::string_view::npos) return 0.42;
   if (std::string_view("mwMW@%").find(c[0]) != std::string_view::npos) return 0.98;
+  if (std::string_view("+=<>~#").find(c[0]) != std::string_view::npos) return 0.86;
+  if (c[0] >= '0' && c[0] <= '9') return 0.645;
   return c[0] >= 'A' && c[0] <= 'Z' ? 0.70 : 0.62;
 }
 
@@ -154,6 +156,7 @@ std::vector<std::string> wrap_text(std::string_view text, double font_size, doub
 
 std::string measured_text(double value, double std) {
   if (!std::isfinite(value)) return "-";
+  if (value == 0 && !(std > 0)) return "0";
   const auto place = [](double of) {
     return of > 0 ? static_cast<int>(std::floor(std::log10(of))) : 0;
   };

@@ -17,7 +17,7 @@ constexpr std::size_t kMostPoints = 600;  // of a line of single steps; more are
 
 const std::vector<std::string> kSplits = {"train", "val", "test"};
 
-AxisSpec loss_axis() { return {.label = "loss (nats)", .log = true, .least_ratio = 1.2}; }
+AxisSpec loss_axis() { return {.label = "loss (nats)", .log = true, .least_ratio = 1.05}; }
 AxisSpec accuracy_axis() {
   return {.label = "accuracy (%)", .least_span = 2, .lowest = 0, .highest = 100};
 }
@@ -135,7 +135,7 @@ Figure of_many(const std::vector<const RunGroup*>& groups) {
   Figure figure{.title = "Training curves"};
   for (const bool accuracy : {true, false}) {
     const char* quantity = accuracy ? "_acc" : "_loss";
-    Section section{.title = accuracy ? "accuracy" : "loss", .columns = 4};
+    Section section{.title = accuracy ? "Accuracy" : "Loss", .columns = 4};
     std::vector<Series> all;
     AxisSpec axis = accuracy ? accuracy_axis() : loss_axis();
     for (const RunGroup* group : groups) {

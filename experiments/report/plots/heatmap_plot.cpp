@@ -103,7 +103,8 @@ Plot draw_heatmap(const BenchSet& set) {
     figure.panels.emplace_back(std::move(panel));
   }
   figure.notes = {
-      "time as a multiple of the fastest of ours, which is 1.00; refused: the reason shows when "
+      "time as a multiple of the fastest of ours, which is 1.00; refused (r in narrow cells): the "
+      "reason shows when "
       "the pointer rests on the cell; "
       "-: not measured"};
   if (choices > 0) {

@@ -16,11 +16,13 @@ constexpr std::size_t kAsBars = 3;  // more configs become dots
 struct Quantity {
   const char* column;
   const char* name;
+  const char* title;
   const char* label;
 };
-constexpr Quantity kQuantities[] = {{"forward_ms", "forward", "time of a step's forward (ms)"},
-                                    {"backward_ms", "backward", "time of a step's backward (ms)"},
-                                    {"kept_mib", "kept", "memory kept for the backward (MiB)"}};
+constexpr Quantity kQuantities[] = {
+    {"forward_ms", "forward", "Forward", "time of a step's forward (ms)"},
+    {"backward_ms", "backward", "Backward", "time of a step's backward (ms)"},
+    {"kept_mib", "kept", "Memory kept", "memory kept for the backward (MiB)"}};
 
 struct TimedLayer {
   std::string name;                                         // "c1+r1+p1"
@@ -80,8 +82,9 @@ Plot draw_layers(const RunPart& part) {
     const auto has_table = [](const RunData& run) { return !run.layers.empty(); };
     any_table = any_table || std::ranges::any_of(member.group->runs, has_table);
     if (layers.empty()) {
-      plot.remarks.push_back(cat(member.group->label, " is left out, because its layers.csv has ",
-                                 "no times of layers; a new run writes them (log.layers: true)"));
+      plot.remarks.push_back(
+          cat(member.group->label, " is left out, because its layers.csv has ",
+              "no times of layers; a new run of some more steps writes them (log.layers: true)"));
       continue;
     }
     for (const TimedLayer& layer : layers) {
@@ -95,7 +98,7 @@ Plot draw_layers(const RunPart& part) {
   }
   if (members.empty()) {
     plot.why_not = any_table ? "no layers.csv has times of layers (forward_ms, backward_ms); a new "
-                               "run writes them (log.layers: true)"
+                               "run of some more steps writes them (log.layers: true)"
                              : "no run has a layers.csv";
     plot.remarks.clear();
     return plot;
@@ -104,13 +107,12 @@ Plot draw_layers(const RunPart& part) {
   const bool one = members.size() == 1;
   const std::vector<const RunGroup*> groups = groups_of(members);
   Figure figure{.title = "Time and memory of each layer", .subtitle = runs_text(groups)};
-  figure.columns = one ? 2 : 3;
+  figure.columns = 2;
   figure.data = {
       {"config", "layer", "forward (ms)", "backward (ms)", "kept for the backward (MiB)"}};
   BarPanel panels[std::size(kQuantities)];
   for (std::size_t q = 0; q < std::size(kQuantities); ++q) {
-    panels[q].title = kQuantities[q].name;
-    panels[q].title[0] = static_cast<char>(std::toupper(panels[q].title[0]));
+    panels[q].title = kQuantities[q].title;
     panels[q].x.label = kQuantities[q].label;
     panels[q].dots = members.size() > kAsBars;
     for (const auto& each : order) panels[q].categories.push_back(each.second);
