@@ -311,7 +311,8 @@ class Resolver {
                     "early_stop: expected data.val_split above 0, because a run that stops by its "
                     "test images no longer measures anything with them, got 0");
     }
-    if (!config_.early_stop.patience && !node->entries.empty()) {
+    if (!config_.early_stop.patience && !node->entries.empty() &&
+        node->find("patience") == nullptr) {
       mistakes_.add(node->origin, "early_stop: expected a patience, got none");
     }
   }

@@ -20,19 +20,10 @@
 namespace convscope {
 namespace {
 
-// "[conv2d] expected ..." without its first word.
-std::string without_operation(const Error& error) {
-  const std::string text = error.what();
-  const std::size_t end = text.find("] ");
-  return text.starts_with("[") && end != std::string::npos ? text.substr(end + 2) : text;
-}
-
 // The algorithms that a training step asks; "measure" times some, so it is not asked here.
 void check_algorithms(const ExperimentConfig& config, Module& model, const Shape& sample) {
   Shape input = {config.data.batch_size};
   for (const std::int64_t size : sample) input.push_back(size);
-  std::map<const Module*, std::string> names;
-  for (const NamedModule& part : model.modules()) names.emplace(part.module, part.name);
   bool is_first = true;
   model.walk(input, [&](Module& layer, const Shape& arrives) {
     const std::unique_ptr<HeavyUse> heavy = layer.heavy_use(arrives);
@@ -41,13 +32,7 @@ void check_algorithms(const ExperimentConfig& config, Module& model, const Shape
       // Nobody asks for the gradient of the images.
       if (is_first && direction == Direction::backward_data) continue;
       if (heavy->policy().of(direction) == "measure") continue;
-      try {
-        heavy->choose(direction, config.device, WeightUse::once);
-      } catch (const Error& error) {
-        const auto at = names.find(&layer);
-        if (at == names.end() || error.kind() != ErrorKind::kUnavailable) throw;
-        throw Error(error.kind(), at->second, without_operation(error));
-      }
+      heavy->choose(direction, config.device, WeightUse::once);
     }
     is_first = false;
   });

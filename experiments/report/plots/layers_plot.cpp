@@ -30,23 +30,24 @@ struct TimedLayer {
   std::vector<double> values[std::size(kQuantities)] = {};  // of each seed
 };
 
-// The measured rows of a run. A row that names another one adds its own name to it.
+bool is_measured(const CsvTable& table, std::size_t row) {
+  return std::ranges::any_of(kQuantities, [&](const Quantity& quantity) {
+    return std::isfinite(table.number(row, quantity.column));
+  });
+}
+
+// The measured rows of a run. A row without times that names another one adds its name to it; one
+// with times, such as those of its quantiser, is a bar of its own.
 void add_layers(const CsvTable& table, std::vector<TimedLayer>& layers) {
   std::map<std::string, std::string> names;
   for (std::size_t row = 0; row < table.rows.size(); ++row) {
     const std::string& layer = table.text(row, "layer");
     const std::string& with = table.text(row, "timed_with");
-    if (with.empty() || with == layer) continue;
+    if (with.empty() || with == layer || is_measured(table, row)) continue;
     names[with] += "+" + layer;
   }
   for (std::size_t row = 0; row < table.rows.size(); ++row) {
-    const std::string& with = table.text(row, "timed_with");
-    if (!with.empty() && with != table.text(row, "layer")) continue;
-    if (std::ranges::none_of(kQuantities, [&](const Quantity& quantity) {
-          return std::isfinite(table.number(row, quantity.column));
-        })) {
-      continue;
-    }
+    if (!is_measured(table, row)) continue;
     const std::string name = table.text(row, "layer") + names[table.text(row, "layer")];
     auto at = std::ranges::find(layers, name, &TimedLayer::name);
     if (at == layers.end()) {

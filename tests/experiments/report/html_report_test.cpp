@@ -120,10 +120,10 @@ TEST(HtmlReport, marks_what_is_not_a_default) {
   sample.config =
       "data:\n  set: synthetic_digits\n  train_size: 6000\n  batch_size: 32\n"
       "model:\n  type: lenet5\n  kernel_size: 7\n  widths: [6, 16, 120, 84]\n"
-      "optim:\n  type: sgd\n  lr: 0.010\n  momentum: 0.9\n";
+      "optim:\n  type: sgd\n  lr: 0.050\n  momentum: 0.5\n";
   const std::string page = html_report(write_run(root.path(), sample));
   for (const char* marked :
-       {"  batch_size: 32", "  kernel_size: 7", "  set: synthetic_digits", "  momentum: 0.9"}) {
+       {"  batch_size: 32", "  kernel_size: 7", "  set: synthetic_digits", "  momentum: 0.5"}) {
     EXPECT_NE(page.find(cat("<mark>", marked, "</mark>")), std::string::npos) << marked;
   }
   for (const char* standard : {"train_size", "lr", "widths", "name"}) {

@@ -240,8 +240,8 @@ TEST_F(Sweep, with_an_algorithm_that_refuses_its_layer_trains_nothing_and_ends_w
         dry ? std::vector<std::string>{"--dry-run"} : std::vector<std::string>{};
     EXPECT_EQ(start("refusing", words).wait(), 5) << errors("refusing");
     EXPECT_NE(errors("refusing")
-                  .find("small.yaml:15: member 'tiles': [c1] expected an algorithm "
-                        "that can compute forward"),
+                  .find("small.yaml:15: member 'tiles': [conv2d] layer c1: expected an "
+                        "algorithm that can compute forward"),
               std::string::npos)
         << errors("refusing");
     EXPECT_NE(errors("refusing").find("'winograd_f4x3' expects a kernel of 3x3, got 5x5"),
