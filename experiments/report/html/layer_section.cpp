@@ -70,7 +70,7 @@ std::string plain_table(const CsvTable& layers) {
   return html_table(table);
 }
 
-std::string closing_sentence(const LayerTimes& times) {
+std::string closing_sentence(const RunData& run, const LayerTimes& times) {
   const double sum = times.forward + times.backward;
   std::string out =
       fmt::format("<p>All rows together take {:.3f} ms forward and {:.3f} ms backward",
@@ -79,10 +79,15 @@ std::string closing_sentence(const LayerTimes& times) {
     out +=
         fmt::format(": {:.0f} % of the mean step of {:.3f} ms", 100 * sum / times.step, times.step);
   }
-  return out +
-         ". Times are means over some steps of the run. A kernel that computes several layers has "
-         "its time in the row of one of them. On a GPU the kernels of such a step do not overlap, "
-         "so that the rows may take longer together than a step.</p>\n";
+  out +=
+      ". Times are means over some steps of the run. A kernel that computes several layers has its "
+      "time in the row of one of them.";
+  if (run.summary && run.summary->device.starts_with("cuda")) {
+    out +=
+        " The kernels of such a step do not overlap, so that the rows may take longer together "
+        "than a step.";
+  }
+  return out + "</p>\n";
 }
 
 }  // namespace
@@ -120,7 +125,7 @@ std::string layer_section(const RunData& run) {
     for (std::size_t i = 1; i < shown.size(); ++i) out += cell(shown[i]);
     out += "</tr>\n";
   }
-  return out + "</tbody></table></div>\n" + closing_sentence(times);
+  return out + "</tbody></table></div>\n" + closing_sentence(run, times);
 }
 
 }  // namespace convscope
