@@ -75,7 +75,7 @@ ExperimentConfig config_with_a_chain() {
 Json explained(const ExperimentConfig& config) {
   const testing::TemporaryFolder folder;
   std::ofstream(folder / "config.yaml") << to_yaml(config);
-  const testing::ProgramAnswer answer = call_program("explain --json " + (folder / "config.yaml"));
+  const testing::Called answer = call_program("explain --json " + (folder / "config.yaml"));
   EXPECT_EQ(answer.code, 0) << answer.err;
   return answer.code == 0 ? Json::parse(answer.out) : Json();
 }
@@ -212,7 +212,7 @@ TEST(ExplainedKernels, ANamedAlgorithmIsHonouredOrRefused) {
 TEST(ExplainedKernels, TheProgramHonoursOrRefusesANamedAlgorithm) {
   const testing::TemporaryFolder folder;
   const std::string config = (kConfigs / "quickstart.yaml").string() + " conv.algorithm=";
-  testing::ProgramAnswer answer = call_program("explain --all " + config + "im2col_gemm_eigen");
+  testing::Called answer = call_program("explain --all " + config + "im2col_gemm_eigen");
   ASSERT_EQ(answer.code, 0) << answer.err;
   EXPECT_NE(answer.out.find("forward (im2col_gemm_eigen)"), std::string::npos);
   EXPECT_NE(answer.out.find("runs im2col_gemm_eigen, planned"), std::string::npos) << answer.out;

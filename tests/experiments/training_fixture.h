@@ -15,6 +15,7 @@
 #include "framework/ops/gemm/matmul.h"
 #include "framework/random.h"
 #include "tests/support/temporary_folder.h"
+#include "tests/support/text_of.h"
 
 namespace convscope::testing {
 
@@ -103,13 +104,6 @@ inline std::vector<float> weights_of(const Module& model) {
     out.insert(out.end(), values, values + parameter.variable.value().numel());
   }
   return out;
-}
-
-inline std::string text_of(const std::string& path) {
-  std::ifstream in(path, std::ios::binary);
-  std::ostringstream out;
-  out << in.rdbuf();
-  return out.str();
 }
 
 }  // namespace convscope::testing

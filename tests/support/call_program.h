@@ -1,34 +1,38 @@
 // SPDX-License-Identifier: Apache-2.0
-// call_program.h: the program `convscope`, called once with arguments of the shell.
+// call_program.h: the program `convscope`, or any command line, called as from a shell: exit code,
+// stdout and stderr.
 #pragma once
 
 #include <sys/wait.h>
 
 #include <cstdlib>
-#include <fstream>
-#include <sstream>
 #include <string>
 
 #include "tests/support/temporary_folder.h"
+#include "tests/support/text_of.h"
 
 namespace convscope::testing {
 
-struct ProgramAnswer {
+struct Called {
   int code = -1;
   std::string out, err;
 };
 
-inline ProgramAnswer call_program(const std::string& arguments) {
-  const TemporaryFolder folder;
-  const std::string command = CONVSCOPE_BINARY_DIR "/bin/convscope " + arguments + " >" +
-                              (folder / "out") + " 2>" + (folder / "err") + " </dev/null";
+// In `folder`; "": where the test runs.
+inline Called call_shell(const std::string& line, const std::string& folder = "") {
+  const TemporaryFolder results;
+  const std::string command = (folder.empty() ? "" : "cd '" + folder + "' && ") + "{ " + line +
+                              "\n} >" + (results / "out") + " 2>" + (results / "err") +
+                              " </dev/null";
   const int status = std::system(command.c_str());
-  const auto read = [](const std::string& path) {
-    std::stringstream text;
-    text << std::ifstream(path).rdbuf();
-    return text.str();
-  };
-  return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, read(folder / "out"), read(folder / "err")};
+  return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, text_of(results / "out"),
+          text_of(results / "err")};
+}
+
+// `environment`: "NAME=value", in front of the program.
+inline Called call_program(const std::string& arguments, const std::string& folder = "",
+                           const std::string& environment = "") {
+  return call_shell(environment + " " CONVSCOPE_BINARY_DIR "/bin/convscope " + arguments, folder);
 }
 
 }  // namespace convscope::testing

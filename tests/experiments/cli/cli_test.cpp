@@ -9,13 +9,16 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
-#include "tests/experiments/call.h"
+#include "tests/support/call_program.h"
 
 namespace convscope {
 namespace {
 
-using testing::call;
 using Result = testing::Called;
+
+Result call(const std::string& arguments, const std::string& environment = "") {
+  return testing::call_program(arguments, "", environment);
+}
 
 TEST(CommandLine, AlonePrintsAHelpWithTheFirstCommandToType) {
   for (const char* arguments : {"", "-h", "--help"}) {

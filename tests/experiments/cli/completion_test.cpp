@@ -6,7 +6,7 @@
 #include <fstream>
 #include <sstream>
 
-#include "tests/experiments/cli/called.h"
+#include "tests/support/call_program.h"
 
 namespace convscope {
 namespace {

@@ -4,7 +4,7 @@
 
 #include <sstream>
 
-#include "tests/experiments/cli/called.h"
+#include "tests/support/call_program.h"
 
 namespace convscope {
 namespace {

@@ -8,13 +8,13 @@
 
 #include "experiments/run_folder/run_folder.h"
 #include "framework/io/atomic_file.h"
-#include "tests/experiments/call.h"
 #include "tests/experiments/training_fixture.h"
+#include "tests/support/call_program.h"
 
 namespace convscope {
 namespace {
 
-using testing::call;
+using testing::call_program;
 using testing::TemporaryFolder;
 using testing::text_of;
 
@@ -32,7 +32,7 @@ class Unusual : public ::testing::Test {
 
 // Else a file of the run would get the number of a stream, and messages would go into it.
 TEST_F(Unusual, ClosedStreamsLeaveTheFilesOfARunAlone) {
-  call(run + " 2>&- 1>&- 0<&-");
+  call_program(run + " 2>&- 1>&- 0<&-");
   const std::string folder = resolve_run(root / "runs/small");
   EXPECT_EQ(read_run_status(folder).state, "DONE");
   EXPECT_EQ(text_of(folder + "/.lock"), "");
@@ -44,11 +44,11 @@ TEST_F(Unusual, ClosedStreamsLeaveTheFilesOfARunAlone) {
 
 TEST_F(Unusual, ArgumentsThatAreNoUtf8EndInAWholeRun) {
   const std::string odd = std::string(root / "odd\xff");
-  EXPECT_EQ(call("run " + config + " -q -o '" + odd + "'").code, 0);
+  EXPECT_EQ(call_program("run " + config + " -q -o '" + odd + "'").code, 0);
   const std::string folder = resolve_run(odd + "/small");
   EXPECT_EQ(read_run_status(folder).state, "DONE");
   EXPECT_TRUE(nlohmann::json::accept(text_of(folder + "/env.json")));
-  const auto report = call("report '" + odd + "' -f json");
+  const auto report = call_program("report '" + odd + "' -f json");
   EXPECT_EQ(report.code, 0) << report.err;
   EXPECT_TRUE(nlohmann::json::accept(report.out)) << report.out;
 }
@@ -58,7 +58,7 @@ TEST_F(Unusual, APathThatNoSystemCallTakesIsAnErrorOfFiles) {
   for (const std::string& words :
        {"eval " + longest, "run --resume " + longest, "bench net " + longest,
         run + " 'sparsity={method: magnitude, target: 0.5, start_from: " + longest + "}'"}) {
-    const auto called = call(words);
+    const auto called = call_program(words);
     EXPECT_TRUE(called.code == 6 || called.code == 3) << words << "\n" << called.err;
     EXPECT_EQ(called.err.find("filesystem error"), std::string::npos) << called.err;
   }
@@ -68,7 +68,8 @@ TEST_F(Unusual, ABenchmarkThatIsStoppedLeavesTheOldFile) {
   const std::string file = root / "old.json";
   write_file(file, "old");
   // Refused before anything is measured: the shapes file is not there.
-  EXPECT_NE(call("bench conv2d --shapes " + (root / "none.txt") + " --json " + file).code, 0);
+  EXPECT_NE(call_program("bench conv2d --shapes " + (root / "none.txt") + " --json " + file).code,
+            0);
   EXPECT_EQ(text_of(file), "old");
   const std::string killed =
       "timeout -s KILL 0.5 " CONVSCOPE_BINARY_DIR
@@ -80,18 +81,18 @@ TEST_F(Unusual, ABenchmarkThatIsStoppedLeavesTheOldFile) {
 }
 
 TEST_F(Unusual, ResumeAutoRefusesARunThatAnotherProcessWorksOn) {
-  EXPECT_EQ(call(run + " -q --epochs-limit 1 train.epochs=2").code, 0);
+  EXPECT_EQ(call_program(run + " -q --epochs-limit 1 train.epochs=2").code, 0);
   const std::string folder = resolve_run(root / "runs/small");
   {
     const RunFolder held = RunFolder::reopen(folder);
     held.set_status({.state = "RUNNING"});
-    const auto refused = call(run + " train.epochs=2 --resume auto");
+    const auto refused = call_program(run + " train.epochs=2 --resume auto");
     EXPECT_EQ(refused.code, 2) << refused.err;
     EXPECT_NE(refused.err.find("expected a run that nobody works on"), std::string::npos);
     // Another config of the same name is another run.
-    EXPECT_EQ(call(run + " -q train.epochs=1 seed=5 --resume auto").code, 0);
+    EXPECT_EQ(call_program(run + " -q train.epochs=1 seed=5 --resume auto").code, 0);
   }
-  EXPECT_EQ(call(run + " -q train.epochs=2 --resume auto").code, 0);
+  EXPECT_EQ(call_program(run + " -q train.epochs=2 --resume auto").code, 0);
   EXPECT_EQ(read_run_status(folder).state, "DONE");
 }
 

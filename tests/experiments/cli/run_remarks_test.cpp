@@ -6,7 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "experiments/run_folder/machine_load.h"
-#include "tests/experiments/cli/called.h"
+#include "tests/support/call_program.h"
 
 namespace convscope {
 namespace {

@@ -4,7 +4,7 @@
 
 #include <gtest/gtest.h>
 
-#include "tests/experiments/cli/called.h"
+#include "tests/support/call_program.h"
 
 namespace convscope {
 namespace {

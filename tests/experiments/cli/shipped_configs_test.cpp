@@ -9,7 +9,7 @@
 #include <fstream>
 
 #include "experiments/config/sweep_block.h"
-#include "tests/experiments/cli/called.h"
+#include "tests/support/call_program.h"
 
 namespace convscope {
 namespace {

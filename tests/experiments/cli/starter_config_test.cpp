@@ -12,7 +12,7 @@
 #include "experiments/config/experiment_config.h"
 #include "experiments/run_folder/run_summary.h"
 #include "layers/layer_types.h"
-#include "tests/experiments/cli/called.h"
+#include "tests/support/call_program.h"
 
 namespace convscope {
 namespace {

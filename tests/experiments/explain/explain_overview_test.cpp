@@ -18,7 +18,7 @@ namespace convscope {
 namespace {
 
 using testing::call_program;
-using testing::ProgramAnswer;
+using testing::Called;
 
 const std::string kConfigs = CONVSCOPE_SOURCE_DIR "/experiments/configs/";
 
@@ -41,7 +41,7 @@ TEST(ExplainOverview, IsALineForEachConvolution) {
   const std::map<std::string, std::size_t> most = {
       {"quickstart", 40}, {"synthetic_resnet18_small", 60}, {"synthetic_mobilenet_small", 60}};
   for (const auto& [name, lines] : most) {
-    const ProgramAnswer answer = call_program("explain " + kConfigs + name + ".yaml");
+    const Called answer = call_program("explain " + kConfigs + name + ".yaml");
     EXPECT_EQ(answer.code, 0) << answer.err;
     EXPECT_LE(lines_of(answer.out).size(), lines) << answer.out;
     EXPECT_NE(answer.out.find("backward_weight"), std::string::npos);
@@ -73,22 +73,21 @@ TEST(ExplainOverview, ParagraphsAreBrokenAtBlanks) {
 }
 
 TEST(ExplainLayer, PrintsEveryAlgorithmOfTheLayersThatAreNamed) {
-  const ProgramAnswer answer =
+  const Called answer =
       call_program("explain --layer c2 " + kConfigs + "quickstart.yaml conv.algorithm=direct");
   EXPECT_EQ(answer.code, 0) << answer.err;
   EXPECT_EQ(answer.out.find("c1"), std::string::npos) << answer.out;
   EXPECT_EQ(count_of(answer.out, "* direct  "), 3u) << answer.out;
   EXPECT_EQ(count_of(answer.out, "winograd_f4x3 "), 3u) << answer.out;
   EXPECT_NE(answer.out.find("refuses: "), std::string::npos);
-  const ProgramAnswer both =
-      call_program("explain --layer c2 --layer c1 " + kConfigs + "quickstart.yaml");
+  const Called both = call_program("explain --layer c2 --layer c1 " + kConfigs + "quickstart.yaml");
   EXPECT_EQ(both.code, 0) << both.err;
   EXPECT_NE(both.out.find("\nc1  n=64"), std::string::npos) << both.out;
   EXPECT_NE(both.out.find("\nc2  n=64"), std::string::npos) << both.out;
 }
 
 TEST(ExplainLayer, AnUnknownNameIsAMistakeWithTheNearestOne) {
-  const ProgramAnswer answer =
+  const Called answer =
       call_program("explain " + kConfigs + "quickstart.yaml --layer c1 --layer cc2");
   EXPECT_EQ(answer.code, 2);
   EXPECT_NE(answer.err.find("got 'cc2'; did you mean 'c2'?; known: c1, c2"), std::string::npos)

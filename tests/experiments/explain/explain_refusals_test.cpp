@@ -11,7 +11,7 @@ namespace convscope {
 namespace {
 
 using testing::call_program;
-using testing::ProgramAnswer;
+using testing::Called;
 
 // LeNet has kernels of 5x5, which Winograd's F(4x4,3x3) refuses.
 const std::string kQuickstart = CONVSCOPE_SOURCE_DIR "/experiments/configs/quickstart.yaml ";
@@ -23,7 +23,7 @@ const std::string kQuickstart = CONVSCOPE_SOURCE_DIR "/experiments/configs/quick
 
 TEST(ExplainRefusals, TheTableComesFirstThenTheErrorWithTheLayers) {
   for (const char* plan : {"", " train.plan=false"}) {
-    const ProgramAnswer answer =
+    const Called answer =
         call_program("explain " + kQuickstart + "conv.algorithm=winograd_f4x3" + plan);
     EXPECT_EQ(answer.code, 5);
     EXPECT_TRUE(has(answer.out, "\nc1  "));
@@ -41,7 +41,7 @@ TEST(ExplainRefusals, TheTableComesFirstThenTheErrorWithTheLayers) {
 }
 
 TEST(ExplainRefusals, TheFullTableMarksTheRefusedChoice) {
-  const ProgramAnswer answer =
+  const Called answer =
       call_program("explain " + kQuickstart + "--layer c2 conv.per_layer.c2.forward=winograd_f4x3");
   EXPECT_EQ(answer.code, 5);
   EXPECT_TRUE(
@@ -56,7 +56,7 @@ TEST(ExplainRefusals, TheFullTableMarksTheRefusedChoice) {
 // Nobody asks for the gradient of the images.
 TEST(ExplainRefusals, ADirectionThatNobodyAsksForMayBeRefused) {
   const std::string word = "conv.per_layer.c1.backward_data=winograd_f4x3";
-  const ProgramAnswer answer = call_program("explain --layer c1 " + kQuickstart + word);
+  const Called answer = call_program("explain --layer c1 " + kQuickstart + word);
   EXPECT_EQ(answer.code, 0) << answer.err;
   EXPECT_TRUE(has(answer.out, "backward_data (winograd_f4x3): not run: nobody asks"));
   EXPECT_TRUE(has(answer.out, "\n    ! winograd_f4x3 "));
@@ -64,12 +64,12 @@ TEST(ExplainRefusals, ADirectionThatNobodyAsksForMayBeRefused) {
   const std::string few =
       " data.train_size=64 data.test_size=64 train.epochs=1 expect.test_acc_min=null -o " +
       runs.path();
-  const ProgramAnswer run = call_program("run " + kQuickstart + word + few);
+  const Called run = call_program("run " + kQuickstart + word + few);
   EXPECT_EQ(run.code, 0) << run.err;
 }
 
 TEST(ExplainRefusals, ALayersOwnAlgorithmIsNamedByItsKey) {
-  const ProgramAnswer answer =
+  const Called answer =
       call_program("explain " CONVSCOPE_SOURCE_DIR
                    "/experiments/configs/synthetic_layers_list.yaml layers.3.algorithm=gemm_1x1");
   EXPECT_EQ(answer.code, 5) << answer.out;
@@ -77,7 +77,7 @@ TEST(ExplainRefusals, ALayersOwnAlgorithmIsNamedByItsKey) {
 }
 
 TEST(ExplainRefusals, AreInTheJson) {
-  const ProgramAnswer answer =
+  const Called answer =
       call_program("explain --json " + kQuickstart + "conv.per_layer.c2=winograd_f4x3,gemm_1x1");
   EXPECT_EQ(answer.code, 5);
   const nlohmann::json all = nlohmann::json::parse(answer.out);
@@ -98,7 +98,7 @@ TEST(ExplainRefusals, AreInTheJson) {
 
 TEST(RunRefusals, NameTheLayerAndWhatToWrite) {
   for (const char* plan : {"", " train.plan=false"}) {
-    const ProgramAnswer answer =
+    const Called answer =
         call_program("run " + kQuickstart + "conv.per_layer.c2=winograd_f4x3 -o /nowhere" + plan);
     EXPECT_EQ(answer.code, 5) << answer.err;
     EXPECT_TRUE(
@@ -108,14 +108,14 @@ TEST(RunRefusals, NameTheLayerAndWhatToWrite) {
 }
 
 TEST(ExplainLists, SayWhichWordWasTakenAndWhy) {
-  const ProgramAnswer answer =
+  const Called answer =
       call_program("explain " + kQuickstart + "conv.algorithm=winograd_f4x3,im2col_gemm");
   EXPECT_EQ(answer.code, 0) << answer.err;
   EXPECT_TRUE(has(answer.out,
                   "c1, c2: winograd_f4x3,im2col_gemm takes im2col_gemm, because "
                   "'winograd_f4x3' expects"));
   EXPECT_EQ(answer.out.find('!'), std::string::npos) << answer.out;
-  const ProgramAnswer layer =
+  const Called layer =
       call_program("explain --layer c1 " + kQuickstart + "conv.forward=winograd_f4x3,im2col_gemm");
   EXPECT_TRUE(has(layer.out, "forward (winograd_f4x3,im2col_gemm): runs im2col_gemm, planned"));
   EXPECT_TRUE(has(layer.out, "; im2col_gemm is taken"));
@@ -136,7 +136,7 @@ TEST(ExplainLists, BehindARefusalAutoIsFreeToChoose) {
 
 TEST(RunLists, RunTheWordThatWasTaken) {
   const testing::TemporaryFolder runs;
-  const ProgramAnswer answer = call_program(
+  const Called answer = call_program(
       "run " + kQuickstart + "conv.algorithm=winograd_f4x3,im2col_gemm_eigen data.train_size=64 " +
       "data.test_size=64 train.epochs=1 expect.test_acc_min=null --name listed -o " + runs.path());
   EXPECT_EQ(answer.code, 0) << answer.err;
@@ -148,10 +148,10 @@ TEST(RunLists, RunTheWordThatWasTaken) {
 TEST(RunChecks, EndWithWhatWasCompared) {
   const testing::TemporaryFolder runs;
   const std::string words = kQuickstart + "conv.per_layer.c1.forward=check:direct,im2col_gemm ";
-  const ProgramAnswer explained = call_program("explain " + words);
+  const Called explained = call_program("explain " + words);
   EXPECT_EQ(explained.code, 0) << explained.err;
   EXPECT_TRUE(has(explained.out, "c1 (forward): each call runs direct and im2col_gemm, compares"));
-  const ProgramAnswer answer =
+  const Called answer =
       call_program("run " + words + "data.train_size=64 data.test_size=64 data.batch_size=16 " +
                    "train.epochs=1 expect.test_acc_min=null --name checked -o " + runs.path());
   EXPECT_EQ(answer.code, 0) << answer.err;

@@ -6,13 +6,13 @@
 #include "experiments/run_folder/run_folder.h"
 #include "experiments/run_folder/run_summary.h"
 #include "experiments/run_folder/user_words.h"
-#include "tests/experiments/call.h"
 #include "tests/experiments/training_fixture.h"
+#include "tests/support/call_program.h"
 
 namespace convscope {
 namespace {
 
-using testing::call;
+using testing::call_program;
 using testing::TemporaryFolder;
 using testing::text_of;
 
@@ -60,20 +60,20 @@ TEST(UserWords, AreChangedByTheCommandNote) {
   const TemporaryFolder root;
   const std::string runs = root.path() + "/runs";
   std::ofstream(root.path() + "/a.yaml") << kConfig << "tags: [first]\ntrain: {epochs: 1}\n";
-  ASSERT_EQ(call("run " + root.path() + "/a.yaml -q -o " + runs).code, 0);
+  ASSERT_EQ(call_program("run " + root.path() + "/a.yaml -q -o " + runs).code, 0);
   const std::string folder = resolve_run(runs + "/a");
   const auto summary = [&] { return parse_summary(text_of(folder + "/summary.json")); };
   EXPECT_EQ(summary().tags, "first");
   const std::string note = "note " + folder;
-  EXPECT_EQ(call(note + " 'good one' --tag paper --untag first").code, 0);
+  EXPECT_EQ(call_program(note + " 'good one' --tag paper --untag first").code, 0);
   EXPECT_EQ(summary().tags, "paper");
   EXPECT_EQ(summary().note, "good one");
-  EXPECT_EQ(call(note).out, "tags   paper\nnote   good one\n");
-  EXPECT_EQ(call(note + " --untag nothing").code, 2);
-  EXPECT_EQ(call(note + " --tag 'a b'").code, 2);
+  EXPECT_EQ(call_program(note).out, "tags   paper\nnote   good one\n");
+  EXPECT_EQ(call_program(note + " --untag nothing").code, 2);
+  EXPECT_EQ(call_program(note + " --tag 'a b'").code, 2);
   EXPECT_EQ(summary().tags, "paper");
   const RunFolder held = RunFolder::reopen(folder);  // as a run that goes on would
-  EXPECT_NE(call(note + " late").code, 0);
+  EXPECT_NE(call_program(note + " late").code, 0);
   EXPECT_EQ(summary().note, "good one");
 }
 

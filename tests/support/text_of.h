@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0
+// text_of.h: a file as text; "" when it is not there.
+#pragma once
+
+#include <fstream>
+#include <sstream>
+#include <string>
+
+namespace convscope::testing {
+
+inline std::string text_of(const std::string& path) {
+  std::ifstream in(path, std::ios::binary);
+  std::ostringstream out;
+  if (in) out << in.rdbuf();
+  return out.str();
+}
+
+}  // namespace convscope::testing
