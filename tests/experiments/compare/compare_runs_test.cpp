@@ -66,6 +66,14 @@ TEST_F(Compare, names_the_keys_that_differ_and_no_others) {
   EXPECT_EQ(all["sides"][1]["runs"].size(), 3u);
 }
 
+TEST_F(Compare, shows_both_values_where_the_runs_of_one_side_differ) {
+  add("small", 1, 90, "log: {every_steps: 3}\n");
+  add("small", 2, 90, "log: {every_steps: 5}\n");
+  add("large", 1, 95, "log: {every_steps: 3}\n");
+  EXPECT_EQ(as_json({"small", "large"})["config"],
+            (json::array({{{"key", "log.every_steps"}, {"values", {"3 / 5", "3"}}}})));
+}
+
 TEST_F(Compare, of_a_block_that_one_side_has_shows_what_is_no_default) {
   add("dense", 1, 90, "optim: {lr: 0.1}\n");
   add("pruned", 1, 90,
