@@ -179,7 +179,7 @@ TEST(Plots, OtherDataSetsGoToPanelsOfTheirOwn) {
     }
   }
   const DrawnPlots drawn = draw_plots(runs_below(root.path()));
-  EXPECT_EQ(drawn.plots.size(), 9u) << join(drawn.left_out, "\n");
+  EXPECT_EQ(drawn.plots.size(), 8u) << join(drawn.left_out, "\n");
   for (const DrawnPlot& plot : drawn.plots) {
     SCOPED_TRACE(plot.kind);
     ASSERT_EQ(plot.figure.sections.size(), 2u);
