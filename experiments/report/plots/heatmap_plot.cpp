@@ -104,9 +104,7 @@ Plot draw_heatmap(const BenchSet& set) {
   }
   figure.notes = {
       "time as a multiple of the fastest of ours, which is 1.00; refused (r in narrow cells): the "
-      "reason shows when "
-      "the pointer rests on the cell; "
-      "-: not measured"};
+      "reason shows when the pointer rests on the cell; -: not measured"};
   if (choices > 0) {
     figure.notes.push_back(cat("framed: what `auto` chooses; ", right, " of ", choices,
                                " choices are within 10 % of the fastest"));
