@@ -14,7 +14,7 @@ constexpr double kMebi = 1 << 20;
 
 std::string mib_text(double bytes) {
   const double mib = bytes / kMebi;
-  return bytes == 0 ? "0" : mib < 0.01 ? "<0.01" : number_text(mib, mib < 1 ? 2 : 3);
+  return bytes == 0 ? "0" : mib < 0.01 ? "<0.01" : measured_text(mib);
 }
 
 Plot draw_workspace(const BenchSet& set) {
