@@ -3,6 +3,7 @@
 #include "experiments/run_folder/layer_costs.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace convscope {
 namespace {
@@ -96,6 +97,16 @@ std::map<std::string, LayerCost> LayerCosts::means(const std::set<std::string>& 
     mean.kept_bytes += sum.kept_bytes / steps;
     const std::string with = sum.timed_with.empty() ? "" : row_of(sum.timed_with, rows);
     if (with != row_of(name, rows)) mean.timed_with = with;
+  }
+  // What runs apart from the kernel of several layers, such as a quantiser of one of them, counts
+  // with that kernel: a row is the whole of its layers, or empty.
+  for (auto& [name, mean] : out) {
+    if (mean.timed_with.empty() || !mean.timed) continue;
+    LayerCost& whole = out[mean.timed_with];
+    whole.forward_s += std::exchange(mean.forward_s, 0);
+    whole.backward_s += std::exchange(mean.backward_s, 0);
+    whole.kept_bytes += std::exchange(mean.kept_bytes, 0);
+    mean.timed = false;
   }
   return out;
 }

@@ -11,8 +11,10 @@
 #include <vector>
 
 #include "experiments/config/experiment_config.h"
+#include "experiments/config/flat/flat_config.h"
 #include "experiments/report/chart/svg_text.h"
 #include "experiments/report/html/markup.h"
+#include "optim/optimizer.h"
 
 namespace convscope {
 namespace {
@@ -117,15 +119,28 @@ std::string default_text(const OptionField* field) {
   return text.empty() || text == "null" ? "none" : text;
 }
 
+// The rate that an optimiser begins with where the config says none.
+std::string default_rate(const std::vector<Leaf>& leaves) {
+  for (const Leaf& leaf : leaves) {
+    if (leaf.path != "optim.type") continue;
+    const OptimizerType* const type = optimizer_types().find(leaf.value);
+    if (type != nullptr) return to_text(OptionValue(type->lr));
+  }
+  return "none";
+}
+
 // What says nothing about the experiment.
 bool is_label(const std::string& path) { return path == "schema" || path == "name"; }
 
 std::vector<Leaf> leaves_of(const std::string& yaml) {
   std::vector<Leaf> leaves;
   try {
+    flat_config(yaml, "config.yaml");  // refuses what is too large or refers to itself
     collect(YAML::Load(yaml), "", "", leaves);
-  } catch (const YAML::Exception&) {
+  } catch (const Error&) {
     leaves.clear();  // RunData names the problem
+  } catch (const YAML::Exception&) {
+    leaves.clear();
   }
   return leaves;
 }
@@ -139,7 +154,8 @@ std::string config_section(const std::string& yaml) {
   HtmlTable changed = {{"key", "value", "default"}};
   std::set<int> marked;
   for (const Leaf& leaf : leaves) {
-    const std::string standard = default_text(field_of(leaf, defaults));
+    const std::string standard =
+        leaf.path == "optim.lr" ? default_rate(leaves) : default_text(field_of(leaf, defaults));
     if (is_label(leaf.path) || leaf.value == "null" || same_value(leaf.value, standard)) continue;
     changed.push_back({leaf.path, leaf.value, standard});
     marked.insert(leaf.line);

@@ -114,6 +114,14 @@ TEST(HtmlReport, contents_name_every_section_and_figure) {
   }
 }
 
+// A run folder may come from anywhere.
+TEST(HtmlReport, of_a_config_that_refers_to_itself_is_a_page_without_its_values) {
+  const TemporaryFolder root;
+  const std::string folder = write_run(root.path(), {});
+  write_text(folder + "/config.yaml", "a: &a [*a]\n");
+  EXPECT_NE(html_report(folder).find("a: &amp;a [*a]"), std::string::npos);
+}
+
 TEST(HtmlReport, marks_what_is_not_a_default) {
   const TemporaryFolder root;
   SampleRun sample;

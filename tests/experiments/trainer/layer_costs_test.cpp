@@ -223,5 +223,22 @@ TEST(LayerCosts, AFusedLayerNamesTheOneThatItIsTimedWith) {
   EXPECT_EQ(done.layers.at("f1").at("timed_with"), "");
 }
 
+// The quantisers of c2 run apart from the chain of c1 and c2; their time counts with it.
+TEST(LayerCosts, ARowIsTheWholeOfItsLayersOrEmpty) {
+  const Finished done = run(setup_training(parse_config_text(
+      "name: rests\ndata: {set: synthetic_digits, train_size: 640, test_size: 32, batch_size: 32}\n"
+      "model: {type: lenet5}\nquant: {w_bits: 4, a_bits: 4}\ntrain: {epochs: 1}\n",
+      "rests.yaml")));
+  int whole = 0, empty = 0;
+  for (const auto& [layer, row] : done.layers) {
+    if (layer == "flatten") continue;  // costs nothing
+    (row.at("timed_with").empty() ? whole : empty) += 1;
+    EXPECT_EQ(row.at("forward_ms").empty(), !row.at("timed_with").empty()) << layer;
+    EXPECT_EQ(row.at("kept_mib").empty(), !row.at("timed_with").empty()) << layer;
+  }
+  EXPECT_GT(whole, 2);
+  EXPECT_GT(empty, 2);
+}
+
 }  // namespace
 }  // namespace convscope
