@@ -96,7 +96,7 @@ std::map<std::string, LayerCost> LayerCosts::means(const std::set<std::string>& 
     mean.backward_s += sum.backward_s / steps;
     mean.kept_bytes += sum.kept_bytes / steps;
     const std::string with = sum.timed_with.empty() ? "" : row_of(sum.timed_with, rows);
-    if (with != row_of(name, rows)) mean.timed_with = with;
+    if (!with.empty() && with != row_of(name, rows)) mean.timed_with = with;
   }
   // What runs apart from the kernel of several layers, such as a quantiser of one of them, counts
   // with that kernel: a row is the whole of its layers, or empty.

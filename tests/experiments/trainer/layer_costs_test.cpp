@@ -238,6 +238,7 @@ TEST(LayerCosts, ARowIsTheWholeOfItsLayersOrEmpty) {
   }
   EXPECT_GT(whole, 2);
   EXPECT_GT(empty, 2);
+  EXPECT_EQ(done.layers.at("c2").at("timed_with"), "c1");
 }
 
 }  // namespace
