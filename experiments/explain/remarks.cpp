@@ -40,8 +40,9 @@ std::vector<Remark> remarks_of(const Explanation& explanation, const SentenceOf&
       (at == own.end() ? own.emplace_back(sentence, std::vector<Direction>()) : *at)
           .second.push_back(direction);
     }
-    for (const auto& [sentence, directions] : own) {
-      const std::string text = directions_text(layer, directions);
+    for (const auto& remark : own) {
+      const std::string& sentence = remark.first;
+      const std::string text = directions_text(layer, remark.second);
       const auto at = std::ranges::find_if(out, [&](const Remark& one) {
         return one.sentence == sentence && one.directions == text;
       });

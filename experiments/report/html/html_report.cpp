@@ -187,7 +187,7 @@ std::string html_report(const std::string& run_folder) {
                              .title = "Figures",
                              .body = html_list({cat("no plots: ", error.what())})});
   }
-  page.sections.push_back({.id = "layers", .title = "Layers", .body = layer_section(run)});
+  page.sections.push_back({.id = "layer-table", .title = "Layers", .body = layer_section(run)});
   page.sections.push_back(
       {.id = "epochs", .title = "Epochs", .body = html_table(table_of_csv(run.epochs))});
   page.sections.push_back({.id = "config",

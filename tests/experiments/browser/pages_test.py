@@ -290,7 +290,7 @@ class TheChecksThemselves(unittest.TestCase):
     def test_they_see_what_a_reader_without_eyes_misses(self):
         self.assertEqual(len(checks.structure(self.spoiled('<html lang="en">', "<html>"))), 1)
         self.assertEqual(len(checks.structure(self.spoiled('role="img"', 'role="none"'))), 1)
-        self.assertEqual(len(checks.structure(self.spoiled('id="layers"', 'id="leyers"'))), 1)
+        self.assertEqual(len(checks.structure(self.spoiled('id="layer-table"', 'id="leyer-table"'))), 1)
 
 
 if __name__ == "__main__":

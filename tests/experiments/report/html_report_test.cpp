@@ -159,7 +159,8 @@ TEST(HtmlReport, shows_times_of_layers_with_bars_and_shares) {
                  "r1,relu,64x6,0,,,,,planned,,,,c1\n",
                  "f1,linear,64x10,850,,linear,linear,linear,planned,0.25,0.75,0.01,c1\n",
                  "loss,,,,,,,,planned,0.08,0.04,0,\n"));
-  const std::string section = part_of(html_report(folder), "<section id=\"layers\"", "</section>");
+  const std::string section =
+      part_of(html_report(folder), "<section id=\"layer-table\"", "</section>");
   const std::string text = without_tags(section);
   EXPECT_NE(text.find("1.5000"), std::string::npos) << text;
   EXPECT_NE(text.find("|50.0 %|"), std::string::npos) << text;  // c1: 4 of 8 ms
@@ -178,7 +179,8 @@ TEST(HtmlReport, shows_layers_without_times_as_they_stand) {
   const std::string folder = write_run(root.path(), {});
   write_text(folder + "/layers.csv",
              cat(kLayersHead, "\nc1,conv2d,64x6,156,5,direct,-,direct,planned\n"));
-  const std::string section = part_of(html_report(folder), "<section id=\"layers\"", "</section>");
+  const std::string section =
+      part_of(html_report(folder), "<section id=\"layer-table\"", "</section>");
   EXPECT_NE(section.find("<td>c1</td>"), std::string::npos);
   EXPECT_EQ(section.find("class=\"bar"), std::string::npos);
 }
