@@ -20,6 +20,7 @@ struct SixteenPixels {
   static constexpr int kCount = 16;
   CONVSCOPE_INLINE static V zero() { return _mm512_setzero_ps(); }
   CONVSCOPE_INLINE static V set(float a) { return _mm512_set1_ps(a); }
+  CONVSCOPE_INLINE static V add(V a, V b) { return _mm512_add_ps(a, b); }
   CONVSCOPE_INLINE static V fma(V a, V b, V c) { return _mm512_fmadd_ps(a, b, c); }
   CONVSCOPE_INLINE static V load(const float* p) { return _mm512_loadu_ps(p); }
   CONVSCOPE_INLINE static V load(const float* p, Mask m) { return _mm512_maskz_loadu_ps(m, p); }
@@ -72,6 +73,7 @@ struct EightPixels {
   static constexpr int kCount = 8;
   CONVSCOPE_INLINE static V zero() { return _mm256_setzero_ps(); }
   CONVSCOPE_INLINE static V set(float a) { return _mm256_set1_ps(a); }
+  CONVSCOPE_INLINE static V add(V a, V b) { return _mm256_add_ps(a, b); }
   CONVSCOPE_INLINE static V fma(V a, V b, V c) { return _mm256_fmadd_ps(a, b, c); }
   CONVSCOPE_INLINE static V load(const float* p) { return _mm256_loadu_ps(p); }
   CONVSCOPE_INLINE static void store(float* p, V a) { _mm256_storeu_ps(p, a); }
@@ -137,6 +139,7 @@ struct OnePixel {
   static constexpr int kCount = 1;
   CONVSCOPE_INLINE static V zero() { return 0.0f; }
   CONVSCOPE_INLINE static V set(float a) { return a; }
+  CONVSCOPE_INLINE static V add(V a, V b) { return a + b; }
   CONVSCOPE_INLINE static V fma(V a, V b, V c) { return a * b + c; }
   CONVSCOPE_INLINE static V load(const float* p) { return *p; }
   CONVSCOPE_INLINE static V load(const float* p, Mask m) { return m ? *p : 0.0f; }

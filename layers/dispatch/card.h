@@ -25,12 +25,15 @@
 // other functions may count on one sample at least.
 #pragma once
 
+#include <algorithm>
+#include <cmath>
 #include <cstddef>
 #include <string>
 #include <utility>
 
 #include "framework/device.h"
 #include "framework/registry.h"
+#include "framework/simd/sum_chain.h"
 #include "layers/dispatch/card_function.h"
 #include "layers/dispatch/direction.h"
 #include "layers/dispatch/elements.h"
@@ -132,8 +135,12 @@ struct Card {
   // Whether weights are prepared for one call alone, too; null: always. Where it says no, such a
   // call gets args.prepared null and reads args.w.
   bool (*prepares_for_one_call)(const Problem&, Direction) = nullptr;
-  // The tests' bound: max|error| <= error_growth * eps * max(conv(|x|,|w|)).
+  // The tests' bound: max|error| <= growth(terms of a sum) * eps * max(conv(|x|,|w|)), on data with
+  // an offset and with heavy tails too. It is error_growth for sums of any length where sums are
+  // cut into chains (framework/simd/sum_chain.h). `one_chain`: they are not, and the bound of sums
+  // longer than kSumChain terms grows like the root of their length.
   double error_growth = 1;
+  bool one_chain = false;
   bool exact_on_integers = false;  // bit by bit, as long as all sums stay below 2^24
   bool deterministic = true;       // same bits on each run, with any number of threads
   bool auto_ok = true;             // false: never chosen by `auto` or `measure`
@@ -147,6 +154,9 @@ struct Card {
   CardFunction<typename Layer::BackwardDataArgs> backward_data = nullptr;
   CardFunction<typename Layer::BackwardWeightArgs> backward_weight = nullptr;
 
+  double growth(double terms) const {
+    return one_chain ? error_growth * std::sqrt(std::max(1.0, terms / kSumChain)) : error_growth;
+  }
   bool offers(Direction direction) const {
     return direction == Direction::forward         ? forward != nullptr
            : direction == Direction::backward_data ? backward_data != nullptr

@@ -48,7 +48,10 @@ void execute(const Choice<Problem>& choice, const Problem& problem, Direction di
   run_card(card, problem, direction, operands);
   run_card(*choice.checked_by, problem, direction, other);
   if (sums) run_card(card, problem, direction, sizes);
-  const double growth = card.error_growth + choice.checked_by->error_growth;
+  const double terms =
+      problem.nominal_flops() / 2 /
+      static_cast<double>(std::max<std::int64_t>(1, operands.out[0].values.numel()));
+  const double growth = card.growth(terms) + choice.checked_by->growth(terms);
   compare_outputs({.operation = HeavyLayer<Problem>::kOperation,
                    .layer = choice.layer,
                    .first_name = card.name,

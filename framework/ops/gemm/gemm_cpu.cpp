@@ -11,8 +11,9 @@
 //            Work is handed out as rectangles of tiles, chosen by the sizes alone.
 // Shapes     row-major f32, any leading dimension, no alignment asked for. Accumulates in f32.
 // Cost       FLOPs = 2 M N K; workspace = at most (kBlockRows + kBlockColumns) kDepth floats
-// Numerics   each element is summed in the order of k, restarted from C every kDepth terms; same
-//            bits on each run and with any number of threads; exact while sums stay below 2^24.
+// Numerics   each element is summed in the order of k, in chains of at most kSumChain terms whose
+//            totals are added up in C; same bits on each run and with any number of threads; exact
+//            while sums stay below 2^24.
 // Choices    kDepth 384: A tile 14 x 384 x 4 B = 21 KiB of a 32 KiB L1.
 //            A rectangle is at most 8 tiles x 12 panels: 168 KiB + 576 KiB of a 1 MiB L2.
 // Source     see gemm_simd.cpp

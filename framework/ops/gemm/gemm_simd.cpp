@@ -10,7 +10,8 @@
 //            (packed: the full width); c: row-major. f32, accumulated in f32. No alignment needed.
 // Cost       FLOPs = 2 depth rows columns; per k: Vectors vector loads + rows broadcasts for
 //            rows x Vectors FMAs, so loads never limit a full tile.
-// Numerics   one rounding per FMA, summed in the order of k; same bits on each run.
+// Numerics   one rounding per FMA; chains of at most kSumChain products in the order of k, their
+//            totals added up in c (framework/simd/sum_chain.h); same bits on each run.
 // Choices    AVX-512: 14 x 2 vectors = 28 accumulators + 2 of b + 1 broadcast = 31 of 32 registers.
 //            AVX2: 6 x 2 = 12 + 2 + 1 = 15 of 16. Both hide the FMA latency (4 cycles x 2 ports = 8
 //            independent sums needed) down to a tile of 4 rows.
@@ -22,6 +23,7 @@
 // Read next  gemm_cpu.cpp: how tiles make up a whole product.
 #include "framework/ops/gemm/gemm_kernels.h"
 #include "framework/simd/simd.h"
+#include "framework/simd/sum_chain.h"
 
 namespace convscope::CONVSCOPE_ISA {
 namespace {
@@ -37,31 +39,20 @@ constexpr int kRows = 3;
 constexpr int kVectors = 4;
 #endif
 
+// One chain of products: a and b move on behind it. `add`: its total goes to what stands in c.
 template <int Rows, int Vectors, bool Partial>
-void multiply(const GemmTile& tile) {
+CONVSCOPE_INLINE void multiply_chain(const GemmTile& tile, const float*& a, const float*& b,
+                                     std::int64_t depth, bool add) {
   // Lanes of the last vector; the vectors before it are full.
   const int last = tile.columns - (Vectors - 1) * kLanes;
   Vec acc[Rows][Vectors];  // [Rows, Vectors * kLanes]
-  if (tile.accumulate) {
 #pragma GCC unroll 16
-    for (int i = 0; i < Rows; ++i) {
+  for (int i = 0; i < Rows; ++i) {
+    const Vec start = !add && tile.bias != nullptr ? broadcast(tile.bias[i]) : zero();
 #pragma GCC unroll 4
-      for (int v = 0; v < Vectors; ++v) {
-        const float* p = tile.c + i * tile.c_row + v * kLanes;
-        acc[i][v] = Partial && v == Vectors - 1 ? load_first(p, last) : load(p);
-      }
-    }
-  } else {
-#pragma GCC unroll 16
-    for (int i = 0; i < Rows; ++i) {
-      const Vec start = tile.bias != nullptr ? broadcast(tile.bias[i]) : zero();
-#pragma GCC unroll 4
-      for (int v = 0; v < Vectors; ++v) acc[i][v] = start;
-    }
+    for (int v = 0; v < Vectors; ++v) acc[i][v] = start;
   }
-  const float* a = tile.a;
-  const float* b = tile.b;
-  for (std::int64_t k = tile.depth; k > 0; --k) {
+  for (std::int64_t k = depth; k > 0; --k) {
     Vec row[Vectors];
 #pragma GCC unroll 4
     for (int v = 0; v < Vectors; ++v) {
@@ -77,6 +68,16 @@ void multiply(const GemmTile& tile) {
     a += tile.a_step;
     b += tile.b_step;
   }
+  if (add) {
+#pragma GCC unroll 16
+    for (int i = 0; i < Rows; ++i) {
+#pragma GCC unroll 4
+      for (int v = 0; v < Vectors; ++v) {
+        const float* p = tile.c + i * tile.c_row + v * kLanes;
+        acc[i][v] = (Partial && v == Vectors - 1 ? load_first(p, last) : load(p)) + acc[i][v];
+      }
+    }
+  }
 #pragma GCC unroll 16
   for (int i = 0; i < Rows; ++i) {
 #pragma GCC unroll 4
@@ -88,6 +89,18 @@ void multiply(const GemmTile& tile) {
         store(p, acc[i][v]);
       }
     }
+  }
+}
+
+template <int Rows, int Vectors, bool Partial>
+void multiply(const GemmTile& tile) {
+  const float* a = tile.a;
+  const float* b = tile.b;
+  bool add = tile.accumulate;
+  for (std::int64_t left = tile.depth;; left -= kSumChain, add = true) {
+    const std::int64_t depth = left < kSumChain ? left : kSumChain;
+    multiply_chain<Rows, Vectors, Partial>(tile, a, b, depth, add);
+    if (left <= kSumChain) return;
   }
 }
 

@@ -129,7 +129,8 @@ const Conv2dAlgorithm kCard{
               .flops = z.nominal_flops(), .bytes = z.nominal_bytes(), .peak_share = 0.03};
         },
     .workspace_bytes = [](const Conv2dProblem&, Direction) { return std::size_t{0}; },
-    .error_growth = 4,
+    .error_growth = 8,
+    .one_chain = true,
     .exact_on_integers = true,
     .auto_ok = false,
     .forward =

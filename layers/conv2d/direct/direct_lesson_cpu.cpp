@@ -105,7 +105,8 @@ const Conv2dAlgorithm kCard{
     .supports = [](const Conv2dProblem& z, Direction) { return lesson_takes(z.dtype); },
     .cost = one_product_in<8>,  // a sum in memory waits for its last store
     .workspace_bytes = empty_blackboard,
-    .error_growth = 4,
+    .error_growth = 8,
+    .one_chain = true,
     .exact_on_integers = true,
     .auto_ok = false,
     .forward = unwatched<Lesson>,

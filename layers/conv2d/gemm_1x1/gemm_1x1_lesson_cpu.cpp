@@ -122,7 +122,8 @@ const Conv2dAlgorithm kCard{
     .supports = supports,
     .cost = one_product_in<4>,  // a sum waits for its last addition
     .workspace_bytes = empty_blackboard,
-    .error_growth = 4,
+    .error_growth = 8,
+    .one_chain = true,
     .exact_on_integers = true,
     .auto_ok = false,
     .forward = unwatched<Lesson>,

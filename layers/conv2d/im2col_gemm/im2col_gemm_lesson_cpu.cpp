@@ -152,7 +152,8 @@ const Conv2dAlgorithm kCard{
           return static_cast<std::size_t>(z.c_per_group() * z.r * z.s * z.p() * z.q()) *
                  size_of(z.dtype);
         },
-    .error_growth = 4,
+    .error_growth = 8,
+    .one_chain = true,
     .exact_on_integers = true,
     .auto_ok = false,
     .forward = unwatched<Lesson>,

@@ -149,9 +149,9 @@ std::int64_t terms_of(const Conv2dProblem& z, Direction direction) {
 
 Conv2dSupport supports(const Conv2dProblem& z, Direction direction) {
   if (terms_of(z, direction) > kMostTerms) {
-    return Conv2dSupport::no(
-        cat("expects sums of at most ", kMostTerms, " products, because it adds them one after ",
-            "the other in f32, got ", terms_of(z, direction)));
+    return Conv2dSupport::no(cat("expects sums of at most ", kMostTerms,
+                                 " products, because it adds them one after ",
+                                 "the other in f32, got ", terms_of(z, direction)));
   }
   if (z.groups <= 65535 && z.k <= 65535 * kTile && z.c <= 65535 * kTile) return takes(z.dtype);
   return Conv2dSupport::no(
@@ -171,7 +171,8 @@ const Conv2dAlgorithm kCard{
               .flops = z.nominal_flops(), .bytes = z.nominal_bytes(), .peak_share = 0.05};
         },
     .workspace_bytes = [](const Conv2dProblem&, Direction) { return std::size_t{0}; },
-    .error_growth = 4,
+    .error_growth = 8,
+    .one_chain = true,
     .exact_on_integers = true,
     .auto_ok = false,
     .forward =

@@ -17,13 +17,15 @@
 // Shapes     all f32, accumulated in f32; no alignment needed
 // Cost       pack and unpack: one load and one store (or add) for each column vector, bound by L1;
 //            dot: Left Right FMAs for Left + Right loads
-// Numerics   copies are exact; sums run over lanes, then across them: fixed order, same bits
+// Numerics   copies are exact; sums run over lanes, then across them: fixed order, same bits; in
+//            chains (framework/simd/sum_chain.h), but for unpack with a stride
 // Choices    dot tile: AVX-512 6 x 4 = 24 sums + 4 + 1 of 32 registers; AVX2 3 x 3 = 9 + 3 + 1
 // Source     K. Chellapilla, S. Puri, P. Simard: High Performance Convolutional Neural Networks for
 //            Document Processing, 2006, hal inria-00112631
 // Read next  im2col_gemm_cpu.cpp: who calls these.
 #include "framework/int_math.h"
 #include "framework/simd/simd.h"
+#include "framework/simd/sum_chain.h"
 #include "layers/conv2d/shared/columns.h"
 
 namespace convscope::CONVSCOPE_ISA {
@@ -212,6 +214,8 @@ void gather_vector(const ColumnMap& map, const float* columns, Index from_step, 
   for (Index s = 0; s < least(map.s, kKept); ++s) kept[s] = lanes_of(s);
   for (Index h = 0; h < map.h; ++h) {
     Vec sums[2] = {zero(), zero()};  // even and odd s: half the latency of one chain of additions
+    Vec total = zero();
+    Index length = 0;  // of the two chains, together
     for (Index r = 0; r < map.r; ++r) {
       const Index down = h + map.pad_top - r * map.dilation_h;  // = p stride_h
       if (down < 0) break;
@@ -227,8 +231,13 @@ void gather_vector(const ColumnMap& map, const float* columns, Index from_step, 
       for (; s < map.s; ++s, from += next) {
         sums[0] = sums[0] + load_lanes(from, s < kKept ? kept[s] : lanes_of(s));
       }
+      length += map.s;
+      if (length < kSumChain) continue;
+      total = total + (sums[0] + sums[1]);
+      sums[0] = sums[1] = zero();
+      length = 0;
     }
-    const Vec sum_of_all = sums[0] + sums[1];
+    const Vec sum_of_all = total + (sums[0] + sums[1]);
     if (count == kLanes) {
       store(image + h * map.w + w, sum_of_all);
     } else {
@@ -364,8 +373,9 @@ void dot_left(const float* left, Index left_step, const float* right, Index righ
   }
 }
 
-void dot(const float* left, Index left_step, Index left_rows, const float* right, Index right_step,
-         Index right_rows, Index count, float* sums, Index sums_step) {
+// One chain in each lane.
+void dot_chain(const float* left, Index left_step, Index left_rows, const float* right,
+               Index right_step, Index right_rows, Index count, float* sums, Index sums_step) {
   const Index tiles = ceil_div(left_rows, kLeft);  // of nearly equal height
   for (Index tile = 0, i = 0; tile < tiles; ++tile) {
     const Index height = (left_rows - i + tiles - tile - 1) / (tiles - tile);
@@ -391,6 +401,16 @@ void dot(const float* left, Index left_step, Index left_rows, const float* right
       default:
         dot_left<6>(from, left_step, right, right_step, right_rows, count, to, sums_step);
     }
+  }
+}
+
+// In chains of at most kSumChain products a lane (framework/simd/sum_chain.h).
+void dot(const float* left, Index left_step, Index left_rows, const float* right, Index right_step,
+         Index right_rows, Index count, float* sums, Index sums_step) {
+  constexpr Index kPixels = kSumChain * kLanes;
+  for (Index t = 0; t < count; t += kPixels) {
+    dot_chain(left + t, left_step, left_rows, right + t, right_step, right_rows,
+              least(kPixels, count - t), sums, sums_step);
   }
 }
 

@@ -7,10 +7,12 @@
 //            and the broadcast in 16. sum: 8 channels x 3 vectors with AVX-512, 4 x 3 with AVX2.
 //            Here both factors are read as vectors, so three vectors of one side share a broadcast
 //            of the other.
+// Sums are cut into chains of at most kSumChain products (framework/simd/sum_chain.h).
 // GCC 12 keeps an array that an ordinary loop indexes on the stack: every loop over sums has an
 // unroll pragma.
 // Read next  points.h; winograd_simd.cpp and fft_simd.cpp, the transforms around it
 #include "framework/simd/simd.h"
+#include "framework/simd/sum_chain.h"
 #include "framework/simd/transpose_16x16.h"
 #include "layers/conv2d/shared/points.h"
 
@@ -34,17 +36,18 @@ constexpr int kSumVectors = 3;
 
 // ---- products ----------------------------------------------------------------------------------
 
+// One chain of products over blocks of channels: u and block move on behind it. `add`: to what
+// stands in out.
 template <int Rows, int Vectors>
-void product_tile(const PointProduct& z) {
+CONVSCOPE_INLINE void product_chain(const PointProduct& z, const float*& u, const float*& block,
+                                    Index depth, bool add) {
   Vec sums[Rows][Vectors];  // [tiles, Vectors * L]
 #pragma GCC unroll 16
   for (int i = 0; i < Rows; ++i) {
 #pragma GCC unroll 2
     for (int v = 0; v < Vectors; ++v) sums[i][v] = zero();
   }
-  const float* u = z.u;
-  const float* block = z.v;
-  for (Index left = z.depth; left > 0; left -= kLanes, block += z.block_step) {
+  for (Index left = depth; left > 0; left -= kLanes, block += z.block_step) {
     const Index count = left < kLanes ? left : kLanes;
     for (Index c = 0; c < count; ++c, u += Vectors * kLanes) {
       __builtin_prefetch(block + z.block_step + c * kLanes);  // a tile of the next channels
@@ -59,11 +62,33 @@ void product_tile(const PointProduct& z) {
       }
     }
   }
+  if (add) {
+#pragma GCC unroll 16
+    for (int i = 0; i < Rows; ++i) {
+#pragma GCC unroll 2
+      for (int v = 0; v < Vectors; ++v) {
+        sums[i][v] = load(z.out + v * z.out_step + i * kLanes) + sums[i][v];
+      }
+    }
+  }
 #pragma GCC unroll 16
   for (int i = 0; i < Rows; ++i) {
 #pragma GCC unroll 2
     for (int v = 0; v < Vectors; ++v) store(z.out + v * z.out_step + i * kLanes, sums[i][v]);
   }
+}
+
+template <int Rows, int Vectors>
+void product_tile(const PointProduct& z) {
+  static_assert(kSumChain % kLanes == 0, "a chain is whole blocks of channels");
+  const float* u = z.u;
+  const float* block = z.v;
+  Index done = 0;
+  do {
+    const Index left = z.depth - done;
+    product_chain<Rows, Vectors>(z, u, block, left < kSumChain ? left : kSumChain, done > 0);
+    done += kSumChain;
+  } while (done < z.depth);
 }
 
 template <int Rows>
@@ -77,19 +102,18 @@ void product_rows(const PointProduct& z) {
 
 void product(const PointProduct& z) { product_rows<kRows>(z); }
 
+// One chain of products: tiles [first, end).
 template <int Vectors>
-void sum_tile(const PointSum& z) {
+CONVSCOPE_INLINE void sum_chain(const PointSum& z, Index first, Index end) {
   Vec sums[kSumRows][Vectors];  // [channels, Vectors * L]
 #pragma GCC unroll 16
   for (int i = 0; i < kSumRows; ++i) {
 #pragma GCC unroll 3
-    for (int v = 0; v < Vectors; ++v) {
-      sums[i][v] = z.accumulate ? load(z.out + v * z.out_step + i * kLanes) : zero();
-    }
+    for (int v = 0; v < Vectors; ++v) sums[i][v] = zero();
   }
-  const float* x = z.x;
-  const float* dy = z.dy;
-  for (Index t = 0; t < z.depth; ++t, x += kLanes, dy += kLanes) {
+  const float* x = z.x + first * kLanes;
+  const float* dy = z.dy + first * kLanes;
+  for (Index t = first; t < end; ++t, x += kLanes, dy += kLanes) {
     Vec lanes[Vectors];
 #pragma GCC unroll 3
     for (int v = 0; v < Vectors; ++v) lanes[v] = load(dy + v * z.dy_step);
@@ -100,11 +124,30 @@ void sum_tile(const PointSum& z) {
       for (int v = 0; v < Vectors; ++v) sums[i][v] = fma(value, lanes[v], sums[i][v]);
     }
   }
+  if (z.accumulate || first > 0) {
+#pragma GCC unroll 16
+    for (int i = 0; i < kSumRows; ++i) {
+#pragma GCC unroll 3
+      for (int v = 0; v < Vectors; ++v) {
+        sums[i][v] = load(z.out + v * z.out_step + i * kLanes) + sums[i][v];
+      }
+    }
+  }
 #pragma GCC unroll 16
   for (int i = 0; i < kSumRows; ++i) {
 #pragma GCC unroll 3
     for (int v = 0; v < Vectors; ++v) store(z.out + v * z.out_step + i * kLanes, sums[i][v]);
   }
+}
+
+template <int Vectors>
+void sum_tile(const PointSum& z) {
+  Index first = 0;
+  do {
+    const Index end = first + kSumChain;
+    sum_chain<Vectors>(z, first, end < z.depth ? end : z.depth);
+    first = end;
+  } while (first < z.depth);
 }
 
 void channel_sums(const PointSum& z) {

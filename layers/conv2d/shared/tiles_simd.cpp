@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// tiles_simd.cpp: register tiles of convolution, and the copies that prepare their operands.
+// tiles_simd.cpp: register tiles of direct and pointwise convolution. tiles_copy_simd.cpp prepares
+// their operands;
 // direct_cpu.cpp and gemm_1x1_cpu.cpp say how they make up a convolution.
 //
 // Choices    AVX-512: 14 pixels x 2 vectors (or 7 x 4) = 28 sums + 2 (4) of the other operand of 32
@@ -8,16 +9,15 @@
 //            four FMAs: 14 x 2 sums + 2 x 2 vectors of dy = 32 registers.
 // GCC 12 keeps an array that an ordinary loop indexes on the stack: every loop over sums has an
 // unroll pragma.
-// Read next  tiles.h; direct_cpu.cpp and gemm_1x1_cpu.cpp, which use it
+// Read next  tiles.h; tiles_copy_simd.cpp; direct_cpu.cpp and gemm_1x1_cpu.cpp, which use it
 #include "framework/int_math.h"
 #include "framework/simd/simd.h"
+#include "framework/simd/sum_chain.h"
 #include "framework/simd/transpose_16x16.h"
-#include "layers/conv2d/shared/tiles.h"
+#include "layers/conv2d/shared/tiles_parts.h"
 
 namespace convscope::CONVSCOPE_ISA {
 namespace {
-
-using Index = std::int64_t;
 
 #if defined(CONVSCOPE_ISA_IS_AVX512)
 constexpr int kPixels = 14;
@@ -70,28 +70,55 @@ CONVSCOPE_INLINE void prefetch_rows(const SumTile& tile) {
   }
 }
 
+// A piece of a tile's sum, one chain of products: channels d < depth, taps [tap, end).
+struct Chain {
+  Index depth;
+  int tap, end;
+  bool first;  // starts the sum; the others are added to it
+};
+
+// Cuts the sum of a tile into chains of at most kSumChain products (framework/simd/sum_chain.h) and
+// calls run(chain, d) for each; d is its first channel.
+template <class Run>
+CONVSCOPE_INLINE void in_chains(const SumTile& tile, Run run) {
+  const int taps = tile.taps < kSumChain ? tile.taps : kSumChain;
+  const Index depth = tile.depth * taps > kSumChain ? kSumChain / taps : tile.depth;
+  Index d = 0;
+  do {  // once at least: a row whose taps are all outside has its start alone
+    const Index rest = tile.depth - d;
+    int t = 0;
+    do {
+      const int end = t + taps < tile.taps ? t + taps : tile.taps;
+      run(Chain{rest < depth ? rest : depth, t, end, d == 0 && t == 0}, d);
+      t = end;
+    } while (t < tile.taps);
+    d += depth;
+  } while (d < tile.depth);
+}
+
 template <int Pixels, int Vectors>
-void channel_sums(const SumTile& tile) {
+CONVSCOPE_INLINE void channel_chain(const SumTile& tile, const Chain& chain, Index first,
+                                    float* kept) {
   constexpr int kWidth = Vectors * kLanes;
-  prefetch_rows(tile);
   Vec sums[Pixels][Vectors];  // [Pixels, kWidth]
 #pragma GCC unroll 4
   for (int v = 0; v < Vectors; ++v) {
     Vec start = zero();
-    if (tile.start != nullptr && tile.channels > v * kLanes) {
+    if (chain.first && tile.start != nullptr && tile.channels > v * kLanes) {
       const int rest = tile.channels - v * kLanes;
       start = load_first(tile.start + v * kLanes, rest < kLanes ? rest : kLanes);
     }
 #pragma GCC unroll 16
     for (int j = 0; j < Pixels; ++j) sums[j][v] = start;
   }
-  const float* x = tile.x;
-  const float* w = tile.w;
-  const float* ahead = tile.ahead;
-  for (Index d = tile.depth; d > 0; --d, x += tile.x_step, w += tile.w_step) {
-    for (int i = 0; i < tile.ahead_lines; ++i) __builtin_prefetch(ahead + i * kLineFloats, 0, 2);
+  const float* x = tile.x + first * tile.x_step;
+  const float* w = tile.w + first * tile.w_step;
+  const float* ahead = tile.ahead + first * tile.ahead_step;
+  const int ahead_lines = chain.tap == 0 ? tile.ahead_lines : 0;
+  for (Index d = chain.depth; d > 0; --d, x += tile.x_step, w += tile.w_step) {
+    for (int i = 0; i < ahead_lines; ++i) __builtin_prefetch(ahead + i * kLineFloats, 0, 2);
     ahead += tile.ahead_step;
-    for (int t = 0; t < tile.taps; ++t) {
+    for (int t = chain.tap; t < chain.end; ++t) {
       const float* const pixel = x + tile.x_at[t];
       const float* const weights = w + tile.w_at[t];
       __builtin_prefetch(pixel + tile.x_step);
@@ -106,12 +133,31 @@ void channel_sums(const SumTile& tile) {
       }
     }
   }
-  alignas(64) float kept[Pixels * kWidth];
+  if (!chain.first) {
+#pragma GCC unroll 16
+    for (int j = 0; j < Pixels; ++j) {
+#pragma GCC unroll 4
+      for (int v = 0; v < Vectors; ++v) {
+        sums[j][v] = load(kept + j * kWidth + v * kLanes) + sums[j][v];
+      }
+    }
+  }
 #pragma GCC unroll 16
   for (int j = 0; j < Pixels; ++j) {
 #pragma GCC unroll 4
     for (int v = 0; v < Vectors; ++v) store(kept + j * kWidth + v * kLanes, sums[j][v]);
   }
+}
+
+template <int Pixels, int Vectors>
+void channel_sums(const SumTile& tile) {
+  constexpr int kWidth = Vectors * kLanes;
+  prefetch_rows(tile);
+  alignas(64) float kept[Pixels * kWidth];
+  in_chains(
+      tile, [&](const Chain& chain, Index d) __attribute__((always_inline)) {
+        channel_chain<Pixels, Vectors>(tile, chain, d, kept);
+      });
   for (int v = 0; v < Vectors && tile.channels > v * kLanes; ++v) {
     const int rest = tile.channels - v * kLanes;
     store_transposed<Pixels>(kept + v * kLanes, kWidth, rest < kLanes ? rest : kLanes,
@@ -164,20 +210,19 @@ void channel_tile(const SumTile& tile, int width) {
 // ---- pixels in the lanes -----------------------------------------------------------------------
 
 template <int Rows, int Vectors>
-void pixel_sums(const SumTile& tile) {
-  prefetch_rows(tile);
+CONVSCOPE_INLINE void pixel_chain(const SumTile& tile, const Chain& chain, Index first) {
   const int last = tile.pixels - (Vectors - 1) * kLanes;
   Vec sums[Rows][Vectors];  // [Rows, Vectors * kLanes]
 #pragma GCC unroll 16
   for (int i = 0; i < Rows; ++i) {
-    const Vec start = tile.start != nullptr ? broadcast(tile.start[i]) : zero();
+    const Vec start = chain.first && tile.start != nullptr ? broadcast(tile.start[i]) : zero();
 #pragma GCC unroll 4
     for (int v = 0; v < Vectors; ++v) sums[i][v] = start;
   }
-  const float* x = tile.x;
-  const float* w = tile.w;
-  for (Index d = tile.depth; d > 0; --d, x += tile.x_step, w += tile.w_step) {
-    for (int t = 0; t < tile.taps; ++t) {
+  const float* x = tile.x + first * tile.x_step;
+  const float* w = tile.w + first * tile.w_step;
+  for (Index d = chain.depth; d > 0; --d, x += tile.x_step, w += tile.w_step) {
+    for (int t = chain.tap; t < chain.end; ++t) {
       const float* const pixel = x + tile.x_at[t];
       const float* const weights = w + tile.w_at[t];
       Vec lanes[Vectors];  // the copy of x has room behind each row: full vectors may be read
@@ -188,6 +233,17 @@ void pixel_sums(const SumTile& tile) {
         const Vec value = broadcast(weights[i]);
 #pragma GCC unroll 4
         for (int v = 0; v < Vectors; ++v) sums[i][v] = fma(value, lanes[v], sums[i][v]);
+      }
+    }
+  }
+  if (!chain.first) {
+#pragma GCC unroll 16
+    for (int i = 0; i < Rows; ++i) {
+#pragma GCC unroll 4
+      for (int v = 0; v < Vectors; ++v) {
+        const float* const from = tile.out + i * tile.out_row + v * kLanes;
+        sums[i][v] =
+            (v < Vectors - 1 || last == kLanes ? load(from) : load_first(from, last)) + sums[i][v];
       }
     }
   }
@@ -203,6 +259,14 @@ void pixel_sums(const SumTile& tile) {
       }
     }
   }
+}
+
+template <int Rows, int Vectors>
+void pixel_sums(const SumTile& tile) {
+  prefetch_rows(tile);
+  in_chains(
+      tile, [&](const Chain& chain, Index d)
+                __attribute__((always_inline)) { pixel_chain<Rows, Vectors>(tile, chain, d); });
 }
 
 template <int Rows>
@@ -253,21 +317,24 @@ void pixel_tile(const SumTile& tile) {
 
 // ---- the gradient of the weights ---------------------------------------------------------------
 
+// One chain of products: pixels of rows [p, p_end), columns [q_begin, q_end). `to`: totals [Taps,
+// kWidth] that it is added to, or starts.
 template <int Taps, int Vectors>
-void weight_sums(const WeightTile& tile) {
+CONVSCOPE_INLINE void weight_chain(const WeightTile& tile, Index p_begin, Index p_end,
+                                   Index q_begin, Index q_end, bool start, float* to) {
   constexpr int kWidth = Vectors * kLanes;
   Vec sums[Taps][Vectors];  // [Taps, kWidth]
 #pragma GCC unroll 16
   for (int t = 0; t < Taps; ++t) {
 #pragma GCC unroll 4
-    for (int v = 0; v < Vectors; ++v) sums[t][v] = load(tile.sums[t] + v * kLanes);
+    for (int v = 0; v < Vectors; ++v) sums[t][v] = zero();
   }
-  const float* dy = tile.dy;
   const Index step = tile.x_step;
-  for (Index p = 0; p < tile.rows; ++p) {
-    Index at = p * tile.x_row;
-    Index q = 0;
-    for (; q + 2 <= tile.columns; q += 2, at += 2 * step, dy += 2 * kWidth) {
+  for (Index p = p_begin; p < p_end; ++p) {
+    const float* dy = tile.dy + (p * tile.columns + q_begin) * kWidth;
+    Index at = p * tile.x_row + q_begin * step;
+    Index q = q_begin;
+    for (; q + 2 <= q_end; q += 2, at += 2 * step, dy += 2 * kWidth) {
       Vec first[Vectors];
       Vec second[Vectors];
 #pragma GCC unroll 4
@@ -286,11 +353,10 @@ void weight_sums(const WeightTile& tile) {
         for (int v = 0; v < Vectors; ++v) sums[t][v] = fma(next, second[v], sums[t][v]);
       }
     }
-    if (q < tile.columns) {
+    if (q < q_end) {
       Vec first[Vectors];
 #pragma GCC unroll 4
       for (int v = 0; v < Vectors; ++v) first[v] = load(dy + v * kLanes);
-      dy += kWidth;
 #pragma GCC unroll 16
       for (int t = 0; t < Taps; ++t) {
         const Vec value = broadcast(tile.x[t][at]);
@@ -299,10 +365,44 @@ void weight_sums(const WeightTile& tile) {
       }
     }
   }
+  if (!start) {
+#pragma GCC unroll 16
+    for (int t = 0; t < Taps; ++t) {
+#pragma GCC unroll 4
+      for (int v = 0; v < Vectors; ++v) {
+        sums[t][v] = load(to + t * kWidth + v * kLanes) + sums[t][v];
+      }
+    }
+  }
 #pragma GCC unroll 16
   for (int t = 0; t < Taps; ++t) {
 #pragma GCC unroll 4
-    for (int v = 0; v < Vectors; ++v) store(tile.sums[t] + v * kLanes, sums[t][v]);
+    for (int v = 0; v < Vectors; ++v) store(to + t * kWidth + v * kLanes, sums[t][v]);
+  }
+}
+
+// Chains of whole rows, or of parts of one row, of at most kSumChain pixels; the totals of all
+// chains are added up before they are added to tile.sums.
+template <int Taps, int Vectors>
+void weight_sums(const WeightTile& tile) {
+  constexpr int kWidth = Vectors * kLanes;
+  alignas(64) float totals[Taps * kWidth];
+  const Index columns = tile.columns < kSumChain ? tile.columns : kSumChain;
+  const Index rows = columns > 0 ? kSumChain / columns : 1;
+  for (Index p = 0; p < tile.rows; p += rows) {
+    const Index p_end = p + rows < tile.rows ? p + rows : tile.rows;
+    for (Index q = 0; q < tile.columns; q += columns) {
+      const Index q_end = q + columns < tile.columns ? q + columns : tile.columns;
+      weight_chain<Taps, Vectors>(tile, p, p_end, q, q_end, p == 0 && q == 0, totals);
+    }
+  }
+#pragma GCC unroll 16
+  for (int t = 0; t < Taps; ++t) {
+#pragma GCC unroll 4
+    for (int v = 0; v < Vectors; ++v) {
+      float* const to = tile.sums[t] + v * kLanes;
+      store(to, load(to) + load(totals + t * kWidth + v * kLanes));
+    }
   }
 }
 
@@ -344,168 +444,6 @@ void weight_tile(const WeightTile& tile) {
       return weight_taps<13>(tile);
     default:
       return weight_taps<14>(tile);
-  }
-}
-
-// ---- copies ------------------------------------------------------------------------------------
-
-// to[i] = from[i * step] for i < count.
-template <int Step>
-CONVSCOPE_INLINE void copy_every(float* __restrict to, const float* __restrict from, Index count) {
-  Index i = 0;
-#if defined(CONVSCOPE_ISA_IS_AVX512)
-  if constexpr (Step == 1) {
-    for (; i + kLanes <= count; i += kLanes) store(to + i, load(from + i));
-    const auto rest = static_cast<int>(count - i);
-    store_first(to + i, load_first(from + i, rest), rest);
-    return;
-  }
-  const __m512i even = _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30);
-  for (; i < count; i += kLanes) {  // the element behind the last one is not read
-    const auto here = static_cast<int>(count - i < kLanes ? count - i : kLanes);
-    const int floats = 2 * here - 1;
-    const Vec low = load_first(from + 2 * i, floats < kLanes ? floats : kLanes);
-    const Vec high = load_first(from + 2 * i + kLanes, floats < kLanes ? 0 : floats - kLanes);
-    store_first(to + i, Vec{_mm512_permutex2var_ps(low.v, even, high.v)}, here);
-  }
-#else
-  if constexpr (Step == 1) {
-    for (; i + kLanes <= count; i += kLanes) store(to + i, load(from + i));
-  }
-  for (; i < count; ++i) to[i] = from[i * Step];
-#endif
-}
-
-CONVSCOPE_INLINE void clear(float* to, Index begin, Index end) {
-  for (Index i = begin; i < end; ++i) to[i] = 0.0f;
-}
-
-// One phase of a row: which columns of it lie in the image.
-struct PhaseSpan {
-  Index first, begin, end;  // `begin` reads column `first`
-  CONVSCOPE_INLINE PhaseSpan(const RowCopy& z, Index phase) {
-    const Index shift = phase - z.left;  // the column that i = 0 reads
-    begin = shift >= 0 ? 0 : (-shift + z.phases - 1) / z.phases;
-    if (begin > z.columns) begin = z.columns;
-    end = shift >= z.width ? 0 : (z.width - 1 - shift) / z.phases + 1;
-    if (end > z.columns) end = z.columns;
-    if (end < begin) end = begin;
-    first = begin * z.phases + shift;
-  }
-};
-
-CONVSCOPE_INLINE void copy_phase(const RowCopy& z, const PhaseSpan& span, const float* row,
-                                 float* out) {
-  clear(out, 0, span.begin);
-  if (z.phases == 1) {
-    copy_every<1>(out + span.begin, row + span.first, span.end - span.begin);
-  } else if (z.phases == 2) {
-    copy_every<2>(out + span.begin, row + span.first, span.end - span.begin);
-  } else {
-    for (Index i = span.begin; i < span.end; ++i) {
-      out[i] = row[span.first + (i - span.begin) * z.phases];
-    }
-  }
-  clear(out, span.end, z.columns);
-}
-
-void copy(const RowCopy& z, const float* from, float* to) {
-  const PhaseSpan even(z, 0);
-  const PhaseSpan odd(z, z.phases > 1 ? 1 : 0);
-  for (Index c = 0; c < z.channels; ++c) {
-    for (Index h = 0; h < z.rows; ++h) {
-      const float* const row = from + c * z.from_step + h * z.width;
-      float* const out = to + c * z.to_step + h * z.to_row;
-      copy_phase(z, even, row, out);
-      if (z.phases > 1) copy_phase(z, odd, row, out + z.phase_step);
-      for (Index phase = 2; phase < z.phases; ++phase) {
-        copy_phase(z, PhaseSpan(z, phase), row, out + phase * z.phase_step);
-      }
-    }
-  }
-}
-
-void copy_runs(const float* from, Index from_step, Index channels, const PixelRun* runs,
-               Index count, Index step, float* to, Index to_step) {
-  for (Index c = 0; c < channels; ++c, from += from_step, to += to_step) {
-    for (Index i = 0; i < count; ++i) {
-      const float* const first = from + runs[i].from;
-      float* const out = to + runs[i].to;
-      if (step == 1) {
-        copy_every<1>(out, first, runs[i].count);
-      } else if (step == 2) {
-        copy_every<2>(out, first, runs[i].count);
-      } else {
-        for (Index j = 0; j < runs[i].count; ++j) out[j] = first[j * step];
-      }
-    }
-  }
-}
-
-#if defined(CONVSCOPE_ISA_IS_AVX512)
-
-void to_lanes(const float* from, Index from_row, Index channels, Index count, Index width,
-              float* to) {
-  for (Index k = 0; k < width; k += 16) {
-    const Index rows = channels - k;
-    for (Index j = 0; j < count; j += 16) {
-      const auto pixels = static_cast<int>(count - j < 16 ? count - j : 16);
-      __m512 v[16];
-#pragma GCC unroll 16
-      for (int i = 0; i < 16; ++i) {
-        v[i] = i < rows ? load_first(from + (k + i) * from_row + j, pixels).v : zero().v;
-      }
-      transpose_16x16(v);
-#pragma GCC unroll 16
-      for (int i = 0; i < 16; ++i) {
-        if (i < pixels) _mm512_store_ps(to + (j + i) * width + k, v[i]);
-      }
-    }
-  }
-}
-
-#else
-
-constexpr decltype(TileKernels::to_lanes) to_lanes = nullptr;
-
-#endif
-
-void weave(const float* from, Index from_step, Index width, Index step, float* to) {
-  if (step == 2) {
-    const float* const __restrict odd = from + from_step;
-    Index i = 0;
-#if defined(CONVSCOPE_ISA_IS_AVX512)
-    const __m512i low = _mm512_setr_epi32(0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23);
-    const __m512i high =
-        _mm512_setr_epi32(8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31);
-    for (; i + kLanes <= width / 2; i += kLanes) {
-      const __m512 a = load(from + i).v;
-      const __m512 b = load(odd + i).v;
-      store(to + 2 * i, Vec{_mm512_permutex2var_ps(a, low, b)});
-      store(to + 2 * i + kLanes, Vec{_mm512_permutex2var_ps(a, high, b)});
-    }
-    if (i < width / 2) {
-      const auto rest = static_cast<int>(width / 2 - i);
-      const __m512 a = load_first(from + i, rest).v;
-      const __m512 b = load_first(odd + i, rest).v;
-      const int floats = 2 * rest;
-      store_first(to + 2 * i, Vec{_mm512_permutex2var_ps(a, low, b)},
-                  floats < kLanes ? floats : kLanes);
-      store_first(to + 2 * i + kLanes, Vec{_mm512_permutex2var_ps(a, high, b)},
-                  floats < kLanes ? 0 : floats - kLanes);
-      i = width / 2;
-    }
-#endif
-    for (; i < width / 2; ++i) {
-      to[2 * i] = from[i];
-      to[2 * i + 1] = odd[i];
-    }
-    if (width % 2 != 0) to[width - 1] = from[width / 2];
-    return;
-  }
-  for (Index phase = 0; phase < step; ++phase) {
-    const float* const row = from + phase * from_step;
-    for (Index i = phase; i < width; i += step) to[i] = row[i / step];
   }
 }
 

@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "framework/ops/gemm/gemm_kernels.h"
+#include "framework/simd/sum_chain.h"
 #include "layers/conv2d/shared/tiles.h"
 
 namespace convscope {
@@ -17,6 +18,11 @@ WeightBlocks::WeightBlocks(const Conv2dProblem& problem)
       lanes(tile_kernels.get().lanes),
       width(kernels > lanes ? 2 * lanes : lanes),
       blocks(ceil_div(kernels, width)) {}
+
+std::int64_t WeightBlocks::slices_for(std::int64_t wanted, std::int64_t totals) const {
+  const std::int64_t chains = ceil_div(z.n * totals, std::int64_t{kSumChain});
+  return std::clamp<std::int64_t>(std::max(wanted, chains), 1, std::max<std::int64_t>(1, z.n));
+}
 
 WeightSums::WeightSums(const WeightBlocks& plan, const Conv2dBackwardWeightArgs& args)
     : plan_(plan),

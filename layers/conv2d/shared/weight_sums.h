@@ -33,6 +33,9 @@ struct WeightBlocks {
     const std::int64_t rest = kernels - block % blocks * width;
     return rest < width ? rest : width;
   }
+  // At least so many slices that none of them adds more than kSumChain totals to a sum, when each
+  // image gives `totals` of them (framework/simd/sum_chain.h); at most one for each image.
+  std::int64_t slices_for(std::int64_t wanted, std::int64_t totals) const;
   std::int64_t block_floats() const { return piece_floats(width * depth); }
   std::int64_t sums_floats() const { return slices * z.groups * blocks * block_floats(); }
 

@@ -31,7 +31,6 @@
 
 namespace convscope {
 namespace {
-
 using Index = std::int64_t;
 
 constexpr float kBt[4][4] = {{1, 0, -1, 0}, {0, 1, 1, 0}, {0, -1, 1, 0}, {0, 1, 0, -1}};
@@ -187,7 +186,8 @@ const Conv2dAlgorithm kCard{
           const Index tiles = z.k * z.c_per_group() + std::max(z.c, z.k) + 4;
           return static_cast<std::size_t>(16 * tiles) * size_of(z.dtype);
         },
-    .error_growth = 4,
+    .error_growth = 16,
+    .one_chain = true,
     .auto_ok = false,
     .forward = unwatched<Lesson>,
     .backward_data = unwatched<Lesson>,

@@ -166,7 +166,8 @@ const Conv2dAlgorithm kCard{
                      ? 0
                      : static_cast<std::size_t>(z.k * z.c_per_group() * 16) * sizeof(float);
         },
-    .error_growth = 4,
+    .error_growth = 16,
+    .one_chain = true,
     .auto_ok = false,
     .forward =
         [](const Conv2dForwardArgs& a) {

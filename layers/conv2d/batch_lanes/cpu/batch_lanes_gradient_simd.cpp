@@ -34,7 +34,7 @@ struct GradientTile {
 
 // Vectors of one pixel at once, see kPairs.
 template <int Channels, int Vectors, int Columns, int S>
-void gradient_tile(const GradientTile& tile) {
+CONVSCOPE_INLINE void gradient_chain(const GradientTile& tile, Index first, Index kernels) {
   Wide sums[Channels][Vectors][Columns];
 #pragma GCC unroll 2
   for (int c = 0; c < Channels; ++c) {
@@ -44,9 +44,9 @@ void gradient_tile(const GradientTile& tile) {
       for (int j = 0; j < Columns; ++j) sums[c][v][j] = no_wide();
     }
   }
-  const float* dz_channel = tile.dz;
-  const float* w_channel = tile.w;
-  for (Index k = tile.kernels; k > 0; --k) {
+  const float* dz_channel = tile.dz + first * tile.dz_channel;
+  const float* w_channel = tile.w + first * tile.w_channel;
+  for (Index k = kernels; k > 0; --k) {
     const float* dz_row = dz_channel;
     const float* w = w_channel;
     for (Index r = tile.r; r > 0; --r) {
@@ -88,10 +88,23 @@ void gradient_tile(const GradientTile& tile) {
     for (int v = 0; v < Vectors; ++v) {
 #pragma GCC unroll 8
       for (int j = 0; j < Columns; ++j) {
-        store_wide(tile.dx + c * tile.dx_channel + j * tile.pixel + v * kWide, sums[c][v][j]);
+        float* const to = tile.dx + c * tile.dx_channel + j * tile.pixel + v * kWide;
+        if (first > 0) sums[c][v][j] = load_wide(to) + sums[c][v][j];
+        store_wide(to, sums[c][v][j]);
       }
     }
   }
+}
+
+// In chains of whole kernels, of at most kSumChain products each (framework/simd/sum_chain.h).
+template <int Channels, int Vectors, int Columns, int S>
+void gradient_tile(const GradientTile& tile) {
+  const Index most = larger(1, kSumChain / larger(1, tile.r * S));
+  Index k = 0;
+  do {
+    gradient_chain<Channels, Vectors, Columns, S>(tile, k, smaller(most, tile.kernels - k));
+    k += most;
+  } while (k < tile.kernels);
 }
 
 using GradientFunction = void (*)(const GradientTile&);

@@ -4,6 +4,7 @@
 
 #include "framework/int_math.h"
 #include "framework/simd/lane_vector.h"
+#include "framework/simd/sum_chain.h"
 #include "layers/conv2d/batch_lanes/cpu/batch_lanes.h"
 
 namespace convscope::CONVSCOPE_ISA {

@@ -96,31 +96,52 @@ CONVSCOPE_INLINE void add_windows(const PooledTile& tile, const float* x, Index 
   }
 }
 
+template <int Kernels, int S>
+CONVSCOPE_INLINE void start_from_zero(Wide (&sums)[Kernels][S]) {
+#pragma GCC unroll 8
+  for (int k = 0; k < Kernels; ++k) {
+#pragma GCC unroll 8
+    for (int s = 0; s < S; ++s) sums[k][s] = no_wide();
+  }
+}
+
+// tile.sums += sums
+template <int Kernels, int S>
+CONVSCOPE_INLINE void add_chain(const PooledTile& tile, const Wide (&sums)[Kernels][S]) {
+#pragma GCC unroll 8
+  for (int k = 0; k < Kernels; ++k) {
+    float* const to = tile.sums + k * tile.sum_channel;
+#pragma GCC unroll 8
+    for (int s = 0; s < S; ++s) store_wide(to + s * kWide, load_wide(to + s * kWide) + sums[k][s]);
+  }
+}
+
+// In chains of at most kSumChain vectors of windows (framework/simd/sum_chain.h).
 template <int Kernels, int S, bool Split>
 void pooled_tile(const PooledTile& tile) {
   Wide sums[Kernels][S];
-#pragma GCC unroll 8
-  for (int k = 0; k < Kernels; ++k) {
-    const float* const from = tile.sums + k * tile.sum_channel;
-#pragma GCC unroll 8
-    for (int s = 0; s < S; ++s) sums[k][s] = load_wide(from + s * kWide);
-  }
+  start_from_zero(sums);
+  Index room = kSumChain;  // vectors that this chain still takes
   for (Index i = 0; i < tile.rows; ++i) {
     const float* x = tile.x + 2 * i * tile.x_row;
     Index at = i * tile.dy_row;
-    for (Index j = tile.columns; j > 0; --j, x += Split ? kWide : 2 * kWide, at += kWide) {
-      add_windows<Kernels, S, Split, false>(tile, x, at, sums);
+    for (Index left = tile.columns; left > 0;) {
+      const Index count = smaller(left, room);
+      for (Index j = count; j > 0; --j, x += Split ? kWide : 2 * kWide, at += kWide) {
+        add_windows<Kernels, S, Split, false>(tile, x, at, sums);
+      }
+      left -= count;
+      room -= count;
+      if (room > 0) continue;
+      add_chain(tile, sums);
+      start_from_zero(sums);
+      room = kSumChain;
     }
     if constexpr (Split) {
       if (tile.rest > 0) add_windows<Kernels, S, Split, true>(tile, x, at, sums);
     }
   }
-#pragma GCC unroll 8
-  for (int k = 0; k < Kernels; ++k) {
-    float* const to = tile.sums + k * tile.sum_channel;
-#pragma GCC unroll 8
-    for (int s = 0; s < S; ++s) store_wide(to + s * kWide, sums[k][s]);
-  }
+  add_chain(tile, sums);
 }
 
 using PooledFunction = void (*)(const PooledTile&);
@@ -234,16 +255,15 @@ struct PooledGradientTile {
   Index column, columns;  // the column of tap 0 of the first window; columns of dx
 };
 
+// One chain of products: kernels [first, first + kernels); added to dx.
 template <int Windows, int S>
-void pooled_gradient_tile(const PooledGradientTile& tile) {
+CONVSCOPE_INLINE void pooled_gradient_chain(const PooledGradientTile& tile, Index kernel,
+                                            Index kernels) {
   constexpr int kCount = 2 * Windows + S - 1;
   Wide sums[kCount];
 #pragma GCC unroll 16
-  for (int t = 0; t < kCount; ++t) {
-    const Index at = tile.column + t;
-    sums[t] = at >= 0 && at < tile.columns ? load_wide(tile.dx + at * kWide) : no_wide();
-  }
-  for (Index k = 0; k < tile.kernels; ++k) {
+  for (int t = 0; t < kCount; ++t) sums[t] = no_wide();
+  for (Index k = kernel; k < kernel + kernels; ++k) {
     for (Index i = tile.first; i < tile.end; ++i) {
       const Index r = tile.h - 2 * i;  // of the kernel, for a winner of the window's first row
       const Index at = k * tile.dy_channel + i * tile.dy_row;
@@ -289,7 +309,18 @@ void pooled_gradient_tile(const PooledGradientTile& tile) {
 #pragma GCC unroll 16
   for (int t = 0; t < kCount; ++t) {
     const Index at = tile.column + t;
-    if (at >= 0 && at < tile.columns) store_wide(tile.dx + at * kWide, sums[t]);
+    if (at < 0 || at >= tile.columns) continue;
+    float* const to = tile.dx + at * kWide;
+    store_wide(to, load_wide(to) + sums[t]);
+  }
+}
+
+// A kernel adds at most S products of each row of windows to a pixel of dx.
+template <int Windows, int S>
+void pooled_gradient_tile(const PooledGradientTile& tile) {
+  const Index most = larger(1, kSumChain / larger(1, (tile.end - tile.first) * S));
+  for (Index k = 0; k < tile.kernels; k += most) {
+    pooled_gradient_chain<Windows, S>(tile, k, smaller(most, tile.kernels - k));
   }
 }
 

@@ -34,14 +34,14 @@ struct Tile {
   Index row_step, column_step;  // from one sum to the next, in x
 };
 
+// One chain of products: `channels` channels, `rows` rows of the kernel.
 template <int Kernels, int Rows, int Columns>
-CONVSCOPE_INLINE void add_products(const Tile& tile, Wide (&sums)[Kernels][Rows * Columns]) {
-  const float* x_channel = tile.x;
-  const float* w_channel = tile.w;
-  for (Index c = tile.channels; c > 0; --c) {
+CONVSCOPE_INLINE void add_chain(const Tile& tile, const float* x_channel, const float* w_channel,
+                                Index channels, Index rows, Wide (&sums)[Kernels][Rows * Columns]) {
+  for (Index c = channels; c > 0; --c) {
     const float* x_row = x_channel;
     const float* w_row = w_channel;
-    for (Index r = tile.r; r > 0; --r) {
+    for (Index r = rows; r > 0; --r) {
       const float* x = x_row;
       const float* w = w_row;
       for (Index s = tile.s; s > 0; --s) {
@@ -71,6 +71,63 @@ CONVSCOPE_INLINE void add_products(const Tile& tile, Wide (&sums)[Kernels][Rows 
     }
     x_channel += tile.x_channel;
     w_channel += tile.w_channel;
+  }
+}
+
+template <int Kernels, int Count>
+CONVSCOPE_INLINE void keep_totals(const Wide (&sums)[Kernels][Count], float* totals) {
+#pragma GCC unroll 8
+  for (int k = 0; k < Kernels; ++k) {
+#pragma GCC unroll 4
+    for (int i = 0; i < Count; ++i) store_wide(totals + (k * Count + i) * kWide, sums[k][i]);
+  }
+}
+template <int Kernels, int Count>
+CONVSCOPE_INLINE void add_totals(const float* totals, Wide (&sums)[Kernels][Count]) {
+#pragma GCC unroll 8
+  for (int k = 0; k < Kernels; ++k) {
+#pragma GCC unroll 4
+    for (int i = 0; i < Count; ++i) {
+      sums[k][i] = load_wide(totals + (k * Count + i) * kWide) + sums[k][i];
+    }
+  }
+}
+template <int Kernels, int Count>
+CONVSCOPE_INLINE void start_from_zero(Wide (&sums)[Kernels][Count]) {
+#pragma GCC unroll 8
+  for (int k = 0; k < Kernels; ++k) {
+#pragma GCC unroll 4
+    for (int i = 0; i < Count; ++i) sums[k][i] = no_wide();
+  }
+}
+
+// sums += all products of a tile, in chains of at most kSumChain (framework/simd/sum_chain.h).
+template <int Kernels, int Rows, int Columns>
+CONVSCOPE_INLINE void add_products(const Tile& tile, Wide (&sums)[Kernels][Rows * Columns]) {
+  alignas(64) float totals[Kernels * Rows * Columns * kWide];
+  const Index taps = tile.r * tile.s;
+  Index channels = tile.channels;
+  Index rows = tile.r;
+  if (channels * taps > kSumChain) {
+    channels = larger(1, kSumChain / taps);
+    rows = smaller(tile.r, larger(1, kSumChain / tile.s));
+  }
+  Index c = 0;
+  Index r = 0;
+  for (;;) {
+    add_chain<Kernels, Rows, Columns>(tile, tile.x + c * tile.x_channel + r * tile.x_row,
+                                      tile.w + c * tile.w_channel + r * tile.w_row,
+                                      smaller(channels, tile.channels - c),
+                                      smaller(rows, tile.r - r), sums);
+    if (c > 0 || r > 0) add_totals(totals, sums);
+    r += rows;
+    if (r >= tile.r) {
+      r = 0;
+      c += channels;
+    }
+    if (c >= tile.channels) return;
+    keep_totals(sums, totals);
+    start_from_zero(sums);
   }
 }
 
@@ -119,15 +176,23 @@ void plain_tile(const Tile& tile, const Target& target) {
 void short_tile(const Tile& tile, const Target& target, Index kernels) {
   for (Index k = 0; k < kernels; ++k) {
     Wide sum = target.bias == nullptr ? no_wide() : set_wide(target.bias[k]);
+    Wide chain = no_wide();
+    Index length = 0;
     for (Index c = 0; c < tile.channels; ++c) {
       for (Index r = 0; r < tile.r; ++r) {
         for (Index s = 0; s < tile.s; ++s) {
           const float* const x = tile.x + c * tile.x_channel + r * tile.x_row + s * tile.x_tap;
           const float w = tile.w[c * tile.w_channel + r * tile.w_row + s * kernels + k];
-          sum = fma(set_wide(w), load_wide(x, target.count), sum);
+          chain = fma(set_wide(w), load_wide(x, target.count), chain);
         }
+        length += tile.s;
+        if (length < kSumChain) continue;
+        sum = sum + chain;
+        chain = no_wide();
+        length = 0;
       }
     }
+    sum = sum + chain;
     if (target.relu) sum = rectified(sum);
     store_wide(target.y + k * target.y_channel, sum, target.count);
   }

@@ -69,33 +69,56 @@ CONVSCOPE_INLINE void add_pixel(const WeightTile& tile, const float* x, const fl
   }
 }
 
-template <int Kernels, int Taps, int Vectors>
-void weight_tile(const WeightTile& tile) {
-  Wide sums[Kernels][Taps];
+template <int Kernels, int Taps>
+CONVSCOPE_INLINE void start_from_zero(Wide (&sums)[Kernels][Taps]) {
+#pragma GCC unroll 8
+  for (int k = 0; k < Kernels; ++k) {
+#pragma GCC unroll 8
+    for (int s = 0; s < Taps; ++s) sums[k][s] = no_wide();
+  }
+}
+
+// tile.sums += sums
+template <int Kernels, int Taps>
+CONVSCOPE_INLINE void add_chain(const WeightTile& tile, const Wide (&sums)[Kernels][Taps]) {
 #pragma GCC unroll 8
   for (int k = 0; k < Kernels; ++k) {
 #pragma GCC unroll 8
     for (int s = 0; s < Taps; ++s) {
-      sums[k][s] = load_wide(tile.sums + k * tile.sum_channel + s * kWide);
+      float* const to = tile.sums + k * tile.sum_channel + s * kWide;
+      store_wide(to, load_wide(to) + sums[k][s]);
     }
   }
+}
+
+// The sums of a tile stay in registers for a chain of at most kSumChain vectors of pixels
+// (framework/simd/sum_chain.h), and are then added to tile.sums.
+template <int Kernels, int Taps, int Vectors>
+void weight_tile(const WeightTile& tile) {
+  constexpr Index kChain = kSumChain / Vectors;
+  Wide sums[Kernels][Taps];
+  start_from_zero(sums);
+  Index room = kChain;  // vectors that this chain still takes
   for (Index row = 0; row < tile.rows; ++row) {
     const float* x = tile.x + row * tile.x_row;
     const float* dz = tile.dz + row * tile.dz_row;
-    for (Index i = tile.count; i > 0; --i, x += tile.x_step, dz += tile.dz_step) {
-      add_pixel<Kernels, Taps, Vectors, false>(tile, x, dz, sums);
+    for (Index left = tile.count; left > 0;) {
+      const Index count = smaller(left, room);
+      for (Index i = count; i > 0; --i, x += tile.x_step, dz += tile.dz_step) {
+        add_pixel<Kernels, Taps, Vectors, false>(tile, x, dz, sums);
+      }
+      left -= count;
+      room -= count;
+      if (room > 0) continue;
+      add_chain(tile, sums);
+      start_from_zero(sums);
+      room = kChain;
     }
     if constexpr (Vectors == 1) {
       if (tile.rest > 0) add_pixel<Kernels, Taps, 1, true>(tile, x, dz, sums);
     }
   }
-#pragma GCC unroll 8
-  for (int k = 0; k < Kernels; ++k) {
-#pragma GCC unroll 8
-    for (int s = 0; s < Taps; ++s) {
-      store_wide(tile.sums + k * tile.sum_channel + s * kWide, sums[k][s]);
-    }
-  }
+  add_chain(tile, sums);
 }
 
 using WeightFunction = void (*)(const WeightTile&);

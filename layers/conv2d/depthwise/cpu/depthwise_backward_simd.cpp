@@ -148,7 +148,8 @@ void backward_data(const DepthwiseMap& z, const float* dy, const float* w, bool 
 
 // ---- backward_weight ---------------------------------------------------------------------------
 
-// Sums in vector lanes, kept from plane to plane and added up across the lanes at the very end.
+// Sums in vector lanes, kept from plane to plane and added up across the lanes at the very end; in
+// chains of about kSumChain vectors (framework/simd/sum_chain.h).
 template <int R, int S>
 struct TapSums {
   typename Wide::V wide[R * S];
@@ -214,7 +215,9 @@ void weight_planes(const DepthwiseMap& z, const float* x, Index x_step, const fl
     typename L::V* const to = kept.of(L{}) + r * S;
     typename L::V sums[Taps * S];
 #pragma GCC unroll 64
-    for (int i = 0; i < Taps * S; ++i) sums[i] = to[i];
+    for (int i = 0; i < Taps * S; ++i) sums[i] = L::zero();
+    const Index strips = ceil_div(end - begin, Index{Kind::kPixels});
+    Index vectors = 0;  // in this chain
     for (Index plane = 0; plane < planes; ++plane) {
       const float* const from = x + plane * x_step;
       const float* const value = dy + plane * dy_step;
@@ -244,10 +247,18 @@ void weight_planes(const DepthwiseMap& z, const float* x, Index x_step, const fl
                                                   sums);
           }
         }
+        vectors += strips * (last - first);
+        if (vectors < kSumChain) continue;
+#pragma GCC unroll 64
+        for (int i = 0; i < Taps * S; ++i) {
+          to[i] = L::add(to[i], sums[i]);
+          sums[i] = L::zero();
+        }
+        vectors = 0;
       }
     }
 #pragma GCC unroll 64
-    for (int i = 0; i < Taps * S; ++i) to[i] = sums[i];
+    for (int i = 0; i < Taps * S; ++i) to[i] = L::add(to[i], sums[i]);
   };
   for_strips<S, Stride>(z, body);
 }
@@ -288,20 +299,22 @@ void weight_plain(const DepthwiseMap& z, const float* x, Index x_step, const flo
       const Index begin = left >= 0 ? 0 : ceil_div(-left, z.stride_w);
       const Index end = left >= z.w ? 0 : least(z.q, (z.w - 1 - left) / z.stride_w + 1);
       for (Index plane = 0; plane < planes; ++plane) {
-        float of_plane = 0.0f;
+        float of_plane = 0.0f;  // each row is a chain of its own
         for (Index p = 0; p < z.p; ++p) {
           const Index h = p * z.stride_h - z.pad_top + r * z.dilation_h;
           if (h < 0 || h >= z.h) continue;
           const float* const from = x + plane * x_step + h * z.w + left;
           const float* const value = dy + plane * dy_step + p * z.q;
           Index q = begin;
+          float of_row = 0.0f;
           if (z.stride_w == 1) {
             Vec lanes = zero();
             for (; q + kLanes <= end; q += kLanes)
               lanes = fma(load(from + q), load(value + q), lanes);
-            of_plane += sum(lanes);
+            of_row = sum(lanes);
           }
-          for (; q < end; ++q) of_plane += from[q * z.stride_w] * value[q];
+          for (; q < end; ++q) of_row += from[q * z.stride_w] * value[q];
+          of_plane += of_row;
         }
         sums[r * z.s + s] += of_plane;
       }

@@ -27,8 +27,9 @@
 //            (backward_weight), else none. 3x3: 18 FLOPs for 8 bytes of x and y, so memory-bound
 //            beyond the caches of every machine above 2 FLOPs/byte
 // Numerics   one rounding per FMA in the order of (r, s) (R S <= 49 terms); backward_weight sums
-//            lanes over a slice, then lanes, then slices in order. Same bits on each run and for
-//            any number of threads; exact on integers below 2^24
+//            lanes over a slice, then lanes, then slices in order, in chains
+//            (framework/simd/sum_chain.h). Same bits on each run and for any number of threads;
+//            exact on integers below 2^24
 // Backward   dx assigned (channels of a multiplier one after the other); dw assigned or added to
 // Choices    7 rows: loads fall from S R to S (R + 6) / 7 for each vector of sums; 3x3 needs 9 taps
 //            + 14 sums + 6 shifted vectors = 29 of AVX-512's 32 registers, and 7 divides the maps
@@ -240,7 +241,7 @@ const Conv2dAlgorithm kCard{
     .supports = supports,
     .cost = cost,
     .workspace_bytes = workspace_bytes,
-    .error_growth = 4,
+    .error_growth = 8,
     .exact_on_integers = true,
     .fuses_epilogue = true,
     .forward = forward,

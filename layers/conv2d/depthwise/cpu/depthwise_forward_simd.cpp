@@ -139,29 +139,44 @@ void forward_unrolled(const DepthwiseMap& z, const float* x, const float* w, con
   }
 }
 
-// Any problem: one tap after the other over a row.
+// Any problem: one tap after the other over a piece of a row, in chains of about kSumChain taps
+// (framework/simd/sum_chain.h).
+constexpr Index kPiece = 256;
+void row_plain(const DepthwiseMap& z, const float* x, const float* w, Index p, Index first,
+               Index end, float* sums) {
+  float chain[kPiece];
+  Index length = 0;  // of the chain
+  for (Index r = 0; r < z.r; ++r) {
+    if (length == 0) {
+      for (Index q = first; q < end; ++q) chain[q - first] = 0.0f;
+    }
+    const Index h = p * z.stride_h - z.pad_top + r * z.dilation_h;
+    for (Index s = 0; s < z.s && h >= 0 && h < z.h; ++s) {
+      const Index left = s * z.dilation_w - z.pad_left;  // the column that q = 0 reads
+      const Index begin = left >= 0 ? first : most(first, ceil_div(-left, z.stride_w));
+      const Index stop = left >= z.w ? 0 : least(end, (z.w - 1 - left) / z.stride_w + 1);
+      const Index at = r * z.s + s;
+      const float tap = w[z.turned ? z.r * z.s - 1 - at : at];
+      const float* const from = x + h * z.w + left;
+      if (z.stride_w == 1) {
+        for (Index q = begin; q < stop; ++q) chain[q - first] += tap * from[q];
+      } else {
+        for (Index q = begin; q < stop; ++q) chain[q - first] += tap * from[q * z.stride_w];
+      }
+    }
+    length += z.s;
+    if (length < kSumChain && r + 1 < z.r) continue;
+    for (Index q = first; q < end; ++q) sums[q] += chain[q - first];
+    length = 0;
+  }
+}
+
 void plane_plain(const DepthwiseMap& z, const float* x, const float* w, float start,
                  bool accumulate, float* y) {
   for (Index p = 0; p < z.p; ++p) {
     float* const to = y + p * z.q;
     for (Index q = 0; q < z.q && !accumulate; ++q) to[q] = start;
-    for (Index r = 0; r < z.r; ++r) {
-      const Index h = p * z.stride_h - z.pad_top + r * z.dilation_h;
-      if (h < 0 || h >= z.h) continue;
-      for (Index s = 0; s < z.s; ++s) {
-        const Index left = s * z.dilation_w - z.pad_left;  // the column that q = 0 reads
-        const Index begin = left >= 0 ? 0 : ceil_div(-left, z.stride_w);
-        const Index end = left >= z.w ? 0 : least(z.q, (z.w - 1 - left) / z.stride_w + 1);
-        const Index at = r * z.s + s;
-        const float tap = w[z.turned ? z.r * z.s - 1 - at : at];
-        const float* const from = x + h * z.w + left;
-        if (z.stride_w == 1) {
-          for (Index q = begin; q < end; ++q) to[q] += tap * from[q];
-        } else {
-          for (Index q = begin; q < end; ++q) to[q] += tap * from[q * z.stride_w];
-        }
-      }
-    }
+    for (Index q = 0; q < z.q; q += kPiece) row_plain(z, x, w, p, q, least(q + kPiece, z.q), to);
   }
 }
 

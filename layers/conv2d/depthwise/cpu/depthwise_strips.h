@@ -8,6 +8,7 @@
 
 #include "framework/int_math.h"
 #include "framework/simd/row_vector.h"
+#include "framework/simd/sum_chain.h"
 #include "layers/conv2d/depthwise/cpu/depthwise_planes.h"
 
 namespace convscope::CONVSCOPE_ISA {

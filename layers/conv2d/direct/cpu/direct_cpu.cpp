@@ -27,8 +27,8 @@
 //            tensors once; workspace = a panel for each thread (backward_weight: dw in lanes for
 //            each slice); compute-bound once a channel tile's lanes are full
 // Numerics   one rounding per FMA, in the order of (c, r, s); backward_weight in the order of
-//            pixels, slices added in order. Same bits on each run and for any number of threads;
-//            exact on integers below 2^24
+//            pixels, slices added in order; both in chains (framework/simd/sum_chain.h). Same bits
+//            on each run and for any number of threads; exact on integers below 2^24
 // Backward   dx assigned; dw assigned or added to (its sums start from dw)
 // Choices    kPanelFloats 64 Ki: 256 KiB of L2 beside one block of weights
 //            kTransposeFmas: storing a channel tile transposed costs what 30 (c, r, s) cost
@@ -474,7 +474,7 @@ const Conv2dAlgorithm kCard{
     .workspace_bytes = workspace_bytes,
     .prepared_bytes = prepared_bytes,
     .prepare_weights = prepare_weights,
-    .error_growth = 4,
+    .error_growth = 8,
     .exact_on_integers = true,
     .fuses_epilogue = true,
     .forward = forward,

@@ -157,7 +157,7 @@ struct WeightPlan : WeightBlocks {
     const Index wanted = ceil_div(kSlices, z.groups * blocks);
     const Index room = std::max<Index>(
         1, (Index{1} << 22) / std::max<Index>(1, z.groups * padded_kernels() * depth));
-    slices = std::clamp<Index>(std::min(wanted, room), 1, z.n);
+    slices = slices_for(std::min(wanted, room), ceil_div(p, rows));
   }
   Index in_rows(Index of) const {
     return std::min((of - 1) * z.stride_h + (z.r - 1) * z.dilation_h + 1, z.h);

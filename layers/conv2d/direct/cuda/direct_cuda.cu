@@ -30,8 +30,10 @@
 //            channels, weights, pixels of an image and tiles of 8 pixels, which int counts
 // Cost       FLOPs = 2 N K P Q (C/G) R S; bytes = every tensor once, x again around each tile; dw:
 //            the slices' sums, written and read; compute-bound but for 1 or 2 channels of input
-// Numerics   error growth 1 to 3: sums of C/G R S products one after the other; dw in some 400
-//            slices. The order follows from the sizes: same bits on each run. Exact on integers.
+// Numerics   sums of C/G R S products one after the other: a second set of sums, which chains of
+//            bounded length need, has no room beside 64 in 128 registers, so the bound grows with
+//            the root of the length (`one_chain`); dw in some 400 slices. The order follows from
+//            the sizes: same bits on each run. Exact on integers.
 // Backward   dx assigned; dw assigned or added to
 // Choices    8 x 8 sums: per (c, r) 6 vector loads of x (R = 7, stride 2) and 2 R of w for 64 R
 //            products: shared memory needs less time than the multipliers; with window and factors
@@ -421,7 +423,8 @@ const Conv2dAlgorithm kCard{
     .supports = supports,
     .cost = cost,
     .workspace_bytes = workspace_bytes,
-    .error_growth = 4,
+    .error_growth = 8,
+    .one_chain = true,
     .exact_on_integers = true,
     .fuses_epilogue = true,
     .forward = forward,

@@ -12,6 +12,7 @@
 // real and imaginary parts exchanged before and after.
 // Read next  fft_cpu.cpp, the card; fft_depthwise.cpp
 #include "framework/simd/simd.h"
+#include "framework/simd/sum_chain.h"
 #include "layers/conv2d/fft/cpu/fft_kernels.h"
 
 namespace convscope::CONVSCOPE_ISA {
@@ -403,40 +404,58 @@ struct Sums {
       }
     }
   }
-  CONVSCOPE_INLINE void put(float* out, Index out_point) const {
+  // `add`: to what stands there.
+  CONVSCOPE_INLINE void put(float* out, Index out_point, bool add) const {
 #pragma GCC unroll 9
     for (int i = 0; i < Rows; ++i) {
-      store(out + i * kLanes, m[i][0] - m[i][2]);
-      store(out + out_point + i * kLanes, m[i][0] + m[i][1]);
+      float* const re = out + i * kLanes;
+      float* const im = out + out_point + i * kLanes;
+      const Vec of_re = m[i][0] - m[i][2];
+      const Vec of_im = m[i][0] + m[i][1];
+      store(re, add ? load(re) + of_re : of_re);
+      store(im, add ? load(im) + of_im : of_im);
     }
   }
 };
+
+// Sums are cut into chains of at most kSumChain products (framework/simd/sum_chain.h).
 
 template <int Rows>
 void product_rows(const FftProduct& z) {
   if constexpr (Rows > 1) {
     if (z.rows < Rows) return product_rows<Rows - 1>(z);
   }
-  Sums<Rows> sums;
+  static_assert(kSumChain % kLanes == 0, "a chain is whole blocks of channels");
   const float* u = z.u;
   const float* block = z.v;
-  for (Index left = z.depth; left > 0; left -= kLanes, block += z.block_step) {
-    const Index count = left < kLanes ? left : kLanes;
-    for (Index c = 0; c < count; ++c, u += kLanes) {
-      sums.add(block + c, z.v_point, kLanes, u, z.u_point);
+  Index first = 0;
+  do {
+    Sums<Rows> sums;
+    const Index end = first + kSumChain < z.depth ? first + kSumChain : z.depth;
+    for (Index left = end - first; left > 0; left -= kLanes, block += z.block_step) {
+      const Index count = left < kLanes ? left : kLanes;
+      for (Index c = 0; c < count; ++c, u += kLanes) {
+        sums.add(block + c, z.v_point, kLanes, u, z.u_point);
+      }
     }
-  }
-  sums.put(z.out, z.out_point);
+    sums.put(z.out, z.out_point, first > 0);
+    first = end;
+  } while (first < z.depth);
 }
 
 void product(const FftProduct& z) { product_rows<kRows>(z); }
 
 void tile_sum(const FftProduct& z) {
-  Sums<kSumRows> sums;
-  for (Index t = 0; t < z.depth; ++t) {
-    sums.add(z.v + t * kLanes, z.v_point, 1, z.u + t * kLanes, z.u_point);
-  }
-  sums.put(z.out, z.out_point);
+  Index first = 0;
+  do {
+    Sums<kSumRows> sums;
+    const Index end = first + kSumChain < z.depth ? first + kSumChain : z.depth;
+    for (Index t = first; t < end; ++t) {
+      sums.add(z.v + t * kLanes, z.v_point, 1, z.u + t * kLanes, z.u_point);
+    }
+    sums.put(z.out, z.out_point, first > 0);
+    first = end;
+  } while (first < z.depth);
 }
 
 template <int N>

@@ -23,8 +23,9 @@
 // Cost       FLOPs = 2 N K P Q C/G; bytes = the three tensors once; workspace = panels of each
 //            thread (backward_weight: dw in lanes for each slice). Memory-bound when 2 / (1/K +
 //            1/C) FLOPs a float is below the ridge: under about 30 channels
-// Numerics   one rounding per FMA in the order of c (dw: of pixels, slices in order); same bits on
-//            each run and for any number of threads; exact on integers below 2^24
+// Numerics   one rounding per FMA in the order of c (dw: of pixels, slices in order), in chains
+//            (framework/simd/sum_chain.h); same bits on each run and for any number of threads;
+//            exact on integers below 2^24
 // Backward   dx assigned; dw assigned or added to (its sums start from dw)
 // Choices    kLargePlane 512 pixels: from 16 panels on, the partial last panel of a plane costs
 //            less than packing; kPanelFloats 64 Ki: 256 KiB of L2 for packed panels
@@ -336,7 +337,7 @@ struct WeightPlan : WeightBlocks {
         rows_at_once(std::clamp<Index>(kRun / columns, 1, rows)),
         columns_at_once(rows == 1 ? std::min(columns, kRun) : columns) {
     const Index wanted = ceil_div(kSlices, z.groups * blocks);
-    slices = std::clamp<Index>(wanted, 1, z.n);
+    slices = slices_for(wanted, ceil_div(rows, rows_at_once) * ceil_div(columns, columns_at_once));
   }
   Index thread_floats() const { return piece_floats(rows_at_once * columns_at_once * width); }
 
@@ -478,7 +479,7 @@ const Conv2dAlgorithm kCard{
     .workspace_bytes = workspace_bytes,
     .prepared_bytes = prepared_bytes,
     .prepare_weights = prepare_weights,
-    .error_growth = 4,
+    .error_growth = 8,
     .exact_on_integers = true,
     .fuses_epilogue = true,
     .forward = forward,

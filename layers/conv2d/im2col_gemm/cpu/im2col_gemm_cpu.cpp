@@ -23,9 +23,9 @@
 //            included; bytes = the three tensors once, panels stay in L2; workspace = panels of
 //            each thread; compute-bound once K/G >= 16, below that packing (2 cycles a vector
 //            against K/G FMAs) shows
-// Numerics   one rounding per FMA. forward restarts from y every kDepth terms; backward_weight sums
-//            pixels in lanes, then blocks in order. The error grows like a random walk. Same bits
-//            on each run and for any number of threads; exact on integers below 2^24.
+// Numerics   one rounding per FMA, in chains (framework/simd/sum_chain.h); backward_weight sums
+//            pixels in lanes, then blocks in order. Same bits on each run and for any number of
+//            threads; exact on integers below 2^24.
 // Backward   dx = col2im(w^T dy), assigned; dw = dy col^T, assigned or added to
 // Choices    kDepth 384: a weight tile 14 x 384 x 4 B = 21 KiB stays in L1
 //            kPanels 4: 4 x 384 x 32 x 4 B = 192 KiB of L2
@@ -40,9 +40,11 @@
 #include "framework/memory/memory.h"
 #include "framework/ops/gemm/gemm_kernels.h"
 #include "framework/parallel.h"
+#include "framework/simd/sum_chain.h"
 #include "layers/conv2d/algorithm.h"
 #include "layers/conv2d/epilogue.h"
 #include "layers/conv2d/shared/columns.h"
+#include "layers/conv2d/shared/tiles.h"
 
 namespace convscope {
 
@@ -326,7 +328,10 @@ struct WeightPlan {
     const auto worth = static_cast<Index>(problem.nominal_flops() / kChunkFlops) + 1;
     const Index room =
         std::max<Index>(1, (Index{1} << 22) / std::max<Index>(1, z.kernels * z.depth * z.groups));
-    slices = std::max<Index>(1, std::min({wanted, worth, blocks, room}));
+    // None of them adds more than kSumChain totals to a sum (framework/simd/sum_chain.h).
+    const Index totals = ceil_div(block_pixels, kSumChain * tile_kernels.get().lanes);
+    const Index chains = std::min(blocks, ceil_div(blocks * totals, Index{kSumChain}));
+    slices = std::max({Index{1}, chains, std::min({wanted, worth, blocks, room})});
   }
   Index images, parts, part_pixels, blocks, block_pixels, step;
   Index row_blocks, rows_at_once, slices = 1;
@@ -486,7 +491,7 @@ const Conv2dAlgorithm kCard{
     .workspace_bytes = workspace_bytes,
     .prepared_bytes = prepared_bytes,
     .prepare_weights = prepare_weights,
-    .error_growth = 4,
+    .error_growth = 8,
     .exact_on_integers = true,
     .fuses_epilogue = true,
     .forward = forward,

@@ -60,7 +60,6 @@ constexpr Index kSlotBytes = Index{256} << 20;
 constexpr Index kPixelStep = 64;  // chunks and slots are multiples: rows start on a line
 constexpr Index kChannelsPerThread = 4;
 
-
 // What kernels need to know; all but the pixels of a whole tensor fits 32 bits.
 struct Geometry {
   explicit Geometry(const Conv2dProblem& z)
@@ -461,7 +460,8 @@ const Conv2dAlgorithm kCard{
     .supports = supports,
     .cost = cost,
     .workspace_bytes = workspace_bytes,
-    .error_growth = 4,
+    .error_growth = 8,
+    .one_chain = true,
     .exact_on_integers = true,
     .forward = forward,
     .backward_data = backward_data,

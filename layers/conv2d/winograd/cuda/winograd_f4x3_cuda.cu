@@ -57,6 +57,7 @@ const Conv2dAlgorithm kCard{
     .prepared_bytes = winograd::prepared_bytes_of<kTile>,
     .prepare_weights = winograd::prepare_weights<kTile>,
     .error_growth = 16,
+    .one_chain = true,
     .exact_on_integers = false,
     .fuses_epilogue = true,
     .forward = winograd::forward<kTile>,

@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: Apache-2.0
+// tiles_copy_simd.cpp: the copies that prepare the operands of register tiles: rows with zeros
+// around them, runs of pixels, channels brought into the lanes. tiles.h says what each does.
+//
+// Read next  tiles_simd.cpp, the tiles
+#include "framework/simd/simd.h"
+#include "framework/simd/transpose_16x16.h"
+#include "layers/conv2d/shared/tiles_parts.h"
+
+namespace convscope::CONVSCOPE_ISA {
+namespace {
+
+// to[i] = from[i * step] for i < count.
+template <int Step>
+CONVSCOPE_INLINE void copy_every(float* __restrict to, const float* __restrict from, Index count) {
+  Index i = 0;
+#if defined(CONVSCOPE_ISA_IS_AVX512)
+  if constexpr (Step == 1) {
+    for (; i + kLanes <= count; i += kLanes) store(to + i, load(from + i));
+    const auto rest = static_cast<int>(count - i);
+    store_first(to + i, load_first(from + i, rest), rest);
+    return;
+  }
+  const __m512i even = _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30);
+  for (; i < count; i += kLanes) {  // the element behind the last one is not read
+    const auto here = static_cast<int>(count - i < kLanes ? count - i : kLanes);
+    const int floats = 2 * here - 1;
+    const Vec low = load_first(from + 2 * i, floats < kLanes ? floats : kLanes);
+    const Vec high = load_first(from + 2 * i + kLanes, floats < kLanes ? 0 : floats - kLanes);
+    store_first(to + i, Vec{_mm512_permutex2var_ps(low.v, even, high.v)}, here);
+  }
+#else
+  if constexpr (Step == 1) {
+    for (; i + kLanes <= count; i += kLanes) store(to + i, load(from + i));
+  }
+  for (; i < count; ++i) to[i] = from[i * Step];
+#endif
+}
+
+CONVSCOPE_INLINE void clear(float* to, Index begin, Index end) {
+  for (Index i = begin; i < end; ++i) to[i] = 0.0f;
+}
+
+// One phase of a row: which columns of it lie in the image.
+struct PhaseSpan {
+  Index first, begin, end;  // `begin` reads column `first`
+  CONVSCOPE_INLINE PhaseSpan(const RowCopy& z, Index phase) {
+    const Index shift = phase - z.left;  // the column that i = 0 reads
+    begin = shift >= 0 ? 0 : (-shift + z.phases - 1) / z.phases;
+    if (begin > z.columns) begin = z.columns;
+    end = shift >= z.width ? 0 : (z.width - 1 - shift) / z.phases + 1;
+    if (end > z.columns) end = z.columns;
+    if (end < begin) end = begin;
+    first = begin * z.phases + shift;
+  }
+};
+
+CONVSCOPE_INLINE void copy_phase(const RowCopy& z, const PhaseSpan& span, const float* row,
+                                 float* out) {
+  clear(out, 0, span.begin);
+  if (z.phases == 1) {
+    copy_every<1>(out + span.begin, row + span.first, span.end - span.begin);
+  } else if (z.phases == 2) {
+    copy_every<2>(out + span.begin, row + span.first, span.end - span.begin);
+  } else {
+    for (Index i = span.begin; i < span.end; ++i) {
+      out[i] = row[span.first + (i - span.begin) * z.phases];
+    }
+  }
+  clear(out, span.end, z.columns);
+}
+
+}  // namespace
+
+void copy(const RowCopy& z, const float* from, float* to) {
+  const PhaseSpan even(z, 0);
+  const PhaseSpan odd(z, z.phases > 1 ? 1 : 0);
+  for (Index c = 0; c < z.channels; ++c) {
+    for (Index h = 0; h < z.rows; ++h) {
+      const float* const row = from + c * z.from_step + h * z.width;
+      float* const out = to + c * z.to_step + h * z.to_row;
+      copy_phase(z, even, row, out);
+      if (z.phases > 1) copy_phase(z, odd, row, out + z.phase_step);
+      for (Index phase = 2; phase < z.phases; ++phase) {
+        copy_phase(z, PhaseSpan(z, phase), row, out + phase * z.phase_step);
+      }
+    }
+  }
+}
+
+void copy_runs(const float* from, Index from_step, Index channels, const PixelRun* runs,
+               Index count, Index step, float* to, Index to_step) {
+  for (Index c = 0; c < channels; ++c, from += from_step, to += to_step) {
+    for (Index i = 0; i < count; ++i) {
+      const float* const first = from + runs[i].from;
+      float* const out = to + runs[i].to;
+      if (step == 1) {
+        copy_every<1>(out, first, runs[i].count);
+      } else if (step == 2) {
+        copy_every<2>(out, first, runs[i].count);
+      } else {
+        for (Index j = 0; j < runs[i].count; ++j) out[j] = first[j * step];
+      }
+    }
+  }
+}
+
+#if defined(CONVSCOPE_ISA_IS_AVX512)
+
+void to_lanes(const float* from, Index from_row, Index channels, Index count, Index width,
+              float* to) {
+  for (Index k = 0; k < width; k += 16) {
+    const Index rows = channels - k;
+    for (Index j = 0; j < count; j += 16) {
+      const auto pixels = static_cast<int>(count - j < 16 ? count - j : 16);
+      __m512 v[16];
+#pragma GCC unroll 16
+      for (int i = 0; i < 16; ++i) {
+        v[i] = i < rows ? load_first(from + (k + i) * from_row + j, pixels).v : zero().v;
+      }
+      transpose_16x16(v);
+#pragma GCC unroll 16
+      for (int i = 0; i < 16; ++i) {
+        if (i < pixels) _mm512_store_ps(to + (j + i) * width + k, v[i]);
+      }
+    }
+  }
+}
+
+#endif
+
+void weave(const float* from, Index from_step, Index width, Index step, float* to) {
+  if (step == 2) {
+    const float* const __restrict odd = from + from_step;
+    Index i = 0;
+#if defined(CONVSCOPE_ISA_IS_AVX512)
+    const __m512i low = _mm512_setr_epi32(0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23);
+    const __m512i high =
+        _mm512_setr_epi32(8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31);
+    for (; i + kLanes <= width / 2; i += kLanes) {
+      const __m512 a = load(from + i).v;
+      const __m512 b = load(odd + i).v;
+      store(to + 2 * i, Vec{_mm512_permutex2var_ps(a, low, b)});
+      store(to + 2 * i + kLanes, Vec{_mm512_permutex2var_ps(a, high, b)});
+    }
+    if (i < width / 2) {
+      const auto rest = static_cast<int>(width / 2 - i);
+      const __m512 a = load_first(from + i, rest).v;
+      const __m512 b = load_first(odd + i, rest).v;
+      const int floats = 2 * rest;
+      store_first(to + 2 * i, Vec{_mm512_permutex2var_ps(a, low, b)},
+                  floats < kLanes ? floats : kLanes);
+      store_first(to + 2 * i + kLanes, Vec{_mm512_permutex2var_ps(a, high, b)},
+                  floats < kLanes ? 0 : floats - kLanes);
+      i = width / 2;
+    }
+#endif
+    for (; i < width / 2; ++i) {
+      to[2 * i] = from[i];
+      to[2 * i + 1] = odd[i];
+    }
+    if (width % 2 != 0) to[width - 1] = from[width / 2];
+    return;
+  }
+  for (Index phase = 0; phase < step; ++phase) {
+    const float* const row = from + phase * from_step;
+    for (Index i = phase; i < width; i += step) to[i] = row[i / step];
+  }
+}
+
+}  // namespace convscope::CONVSCOPE_ISA
