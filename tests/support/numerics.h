@@ -46,35 +46,9 @@
 #include "framework/simd/cpu_isa.h"
 #include "layers/conv2d/algorithm.h"
 #include "tests/support/device_block.h"
+#include "tests/support/tiers.h"
 
 namespace convscope::testing {
-
-enum class Tier { exact, bounded, offset, heavy };
-
-inline constexpr Tier kRoundedTiers[] = {Tier::bounded, Tier::offset, Tier::heavy};
-
-inline const char* name_of(Tier tier) {
-  return tier == Tier::exact     ? "integers"
-         : tier == Tier::bounded ? "normal numbers"
-         : tier == Tier::offset  ? "numbers with an offset"
-                                 : "numbers with heavy tails";
-}
-
-inline float draw(Tier tier, Generator& random) {
-  switch (tier) {
-    case Tier::exact:
-      return static_cast<float>(random.below(7)) - 3.0f;
-    case Tier::bounded:
-      return random.normal();
-    case Tier::offset:  // a power of two: no rounding; f16 ends at 65504
-      return (1.0f + 0.1f * random.normal()) * 0x1p-4f;
-    case Tier::heavy: {
-      const float value = random.normal();
-      return value / (0.1f + std::abs(random.normal()));
-    }
-  }
-  return 0;
-}
 
 // The numbers of one tensor, rounded to the type of the problem.
 struct Numbers {

@@ -12,9 +12,12 @@
 #include "framework/parallel.h"
 #include "framework/random.h"
 #include "framework/simd/cpu_isa.h"
+#include "tests/support/tiers.h"
 
 namespace convscope {
 namespace {
+
+using testing::Tier;
 
 using Gemm = void (*)(bool, bool, std::int64_t, std::int64_t, std::int64_t, const float*,
                       std::int64_t, const float*, std::int64_t, float*, std::int64_t, bool);
@@ -27,24 +30,23 @@ struct Sizes {
 // allocation, so nothing is aligned.
 struct Case {
   Sizes sizes;
-  bool transpose_a, transpose_b, accumulate, integers;
+  bool transpose_a, transpose_b, accumulate;
+  Tier tier;
   std::int64_t gap = 3;
   std::int64_t lda, ldb, ldc;
   std::vector<float> a, b, c;
 
-  Case(Sizes s, bool ta, bool tb, bool acc, bool whole)
+  Case(Sizes s, bool ta, bool tb, bool acc, Tier numbers)
       : sizes(s),
         transpose_a(ta),
         transpose_b(tb),
         accumulate(acc),
-        integers(whole),
+        tier(numbers),
         lda((ta ? s.m : s.k) + gap),
         ldb((tb ? s.k : s.n) + gap),
         ldc(s.n + gap) {
     Generator random(7, static_cast<std::uint64_t>(s.m * 31 + s.n * 17 + s.k));
-    const auto draw = [&] {
-      return whole ? static_cast<float>(random.below(9)) - 4.0f : random.normal();
-    };
+    const auto draw = [&] { return testing::draw(tier, random); };
     a.resize(static_cast<std::size_t>((ta ? s.k : s.m) * lda) + 1);
     b.resize(static_cast<std::size_t>((tb ? s.n : s.k) * ldb) + 1);
     c.resize(static_cast<std::size_t>(s.m * ldc) + 1);
@@ -60,8 +62,8 @@ struct Case {
     return out;
   }
 
-  // Sum of k + 1 products in any order: |error| <= (k + 1) eps sum |a b|, and in practice far
-  // less; 0.05 (k + 1) + 4 leaves room for the worst order and catches one lost product.
+  // Chains of at most 160 products: 8 eps sum |a b| (framework/simd/sum_chain.h), for sums of any
+  // length here. One lost product of up to 2^20 average ones is beyond it.
   void check(const std::vector<float>& out, const char* what) const {
     for (std::int64_t i = 0; i < sizes.m; ++i) {
       for (std::int64_t j = 0; j < ldc; ++j) {
@@ -83,8 +85,7 @@ struct Case {
           sum += static_cast<double>(x) * static_cast<double>(y);
           size += std::abs(static_cast<double>(x) * static_cast<double>(y));
         }
-        const double bound =
-            integers ? 0.0 : (0.05 * static_cast<double>(sizes.k + 1) + 4) * 0x1p-24 * size;
+        const double bound = tier == Tier::exact ? 0.0 : 8 * 0x1p-23 * size;
         ASSERT_LE(std::abs(static_cast<double>(out[at]) - sum), bound)
             << what << " m=" << sizes.m << " n=" << sizes.n << " k=" << sizes.k << " transpose "
             << transpose_a << transpose_b << " accumulate " << accumulate << " at [" << i << ","
@@ -94,11 +95,12 @@ struct Case {
   }
 };
 
-const Sizes kSizes[] = {{1, 1, 1},    {1, 33, 5},     {13, 31, 7},   {14, 32, 16}, {15, 33, 17},
-                        {29, 65, 64}, {64, 120, 256}, {6, 100, 25},  {3, 7, 800},  {97, 16, 400},
-                        {5, 1500, 9}, {150, 64, 16},  {40, 1100, 30}};
+const Sizes kSizes[] = {{1, 1, 1},    {1, 33, 5},     {13, 31, 7},    {14, 32, 16},  {15, 33, 17},
+                        {29, 65, 64}, {64, 120, 256}, {6, 100, 25},   {3, 7, 800},   {97, 16, 400},
+                        {5, 1500, 9}, {150, 64, 16},  {40, 1100, 30}, {15, 40, 4608}};
+const Tier kTiers[] = {Tier::exact, Tier::bounded, Tier::offset, Tier::heavy};
 
-class GemmOnEachIsa : public testing::TestWithParam<Isa> {
+class GemmOnEachIsa : public ::testing::TestWithParam<Isa> {
  protected:
   void SetUp() override {
     if (!supports_isa(GetParam())) GTEST_SKIP() << "this CPU has no " << name_of(GetParam());
@@ -114,8 +116,8 @@ class GemmOnEachIsa : public testing::TestWithParam<Isa> {
 
 TEST_P(GemmOnEachIsa, MatchesTheDoubleSumForEveryTranspose) {
   for (const Sizes& sizes : kSizes) {
-    for (int bits = 0; bits < 16; ++bits) {
-      const Case one(sizes, bits & 1, bits & 2, bits & 4, bits & 8);
+    for (int bits = 0; bits < 32; ++bits) {
+      const Case one(sizes, bits & 1, bits & 2, bits & 4, kTiers[bits / 8]);
       one.check(one.run(gemm), "gemm");
       if (HasFatalFailure()) return;
     }
@@ -124,7 +126,7 @@ TEST_P(GemmOnEachIsa, MatchesTheDoubleSumForEveryTranspose) {
 
 TEST_P(GemmOnEachIsa, GivesTheSameBitsOnOneAndTwoThreads) {
   for (const Sizes& sizes : {Sizes{64, 120, 256}, Sizes{200, 300, 900}}) {
-    const Case one(sizes, false, true, false, false);
+    const Case one(sizes, false, true, false, Tier::bounded);
     set_num_threads(1);
     const std::vector<float> first = one.run(gemm);
     set_num_threads(2);
@@ -138,21 +140,22 @@ TEST_P(GemmOnEachIsa, GivesTheSameBitsOnOneAndTwoThreads) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Isas, GemmOnEachIsa, testing::Values(Isa::scalar, Isa::avx2, Isa::avx512),
+INSTANTIATE_TEST_SUITE_P(Isas, GemmOnEachIsa,
+                         ::testing::Values(Isa::scalar, Isa::avx2, Isa::avx512),
                          [](const auto& param_info) {
                            return std::string(name_of(param_info.param));
                          });
 
 TEST(Gemm, BlocksThatDoNotFitOneRoundAreSummedUp) {
-  const Case one({2100, 40, 500}, false, true, false, true);  // two blocks of rows, two of k
+  const Case one({2100, 40, 500}, false, true, false, Tier::exact);  // two blocks of rows and of k
   one.check(one.run(gemm), "gemm");
-  const Case wide({17, 2100, 400}, true, false, true, true);  // two blocks of columns
+  const Case wide({17, 2100, 400}, true, false, true, Tier::exact);  // two blocks of columns
   wide.check(wide.run(gemm), "gemm");
 }
 
 TEST(Gemm, EigenGivesTheSameProduct) {
-  for (int bits = 0; bits < 16; ++bits) {
-    const Case one({15, 33, 17}, bits & 1, bits & 2, bits & 4, bits & 8);
+  for (int bits = 0; bits < 32; ++bits) {
+    const Case one({15, 33, 17}, bits & 1, bits & 2, bits & 4, kTiers[bits / 8]);
     one.check(one.run(gemm_eigen), "gemm_eigen");
   }
 }
