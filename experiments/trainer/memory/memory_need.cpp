@@ -150,7 +150,7 @@ std::string check_memory(const ExperimentConfig& config, const DataFacts& data,
   try {
     count_network(config, data, need);
   } catch (const Error& error) {  // there are not even addresses for it
-    if (error.kind() != ErrorKind::kRun) throw;
+    if (!std::string_view(error.what()).starts_with("[memory]")) throw;
     refuse(config, host, true, cat("more than the system gives addresses for: ", error.what()),
            need);
   }

@@ -22,7 +22,7 @@ struct DataFacts {
   int classes = 0;
 };
 
-struct MemoryNeed {
+struct CONVSCOPE_API MemoryNeed {
   Device device;
   std::int64_t loading_bytes = 0;     // of the CPU while the data set is loaded and split
   std::int64_t data_bytes = 0;        // of the CPU: the data set in training

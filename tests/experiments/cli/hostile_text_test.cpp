@@ -73,8 +73,8 @@ TEST_F(HostileText, OfAConfigReachesNoTerminal) {
   write_file(root / "n.yaml",
              "name: small\nnote: \"a\\e[31mb\"\n"
              "data: {set: synthetic_digits, train_size: 64, test_size: 32}\n"
-             "model: {layers: [{type: conv2d, name: \"a\\e[31m\", out_channels: 2, kernel: 3}, "
-             "{type: flatten}, {type: linear, out_features: 10}]}\n");
+             "layers: [{type: conv2d, name: \"a\\e[31m\", out_channels: 2, kernel_size: 3}, "
+             "{type: flatten}, {type: linear, out_features: 10}]\n");
   for (const char* words : {"explain n.yaml", "explain n.yaml --all", "config show n.yaml",
                             "config check n.yaml", "run n.yaml --dry-run",
                             "config show c.yaml "

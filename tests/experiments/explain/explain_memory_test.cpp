@@ -21,17 +21,17 @@ Explanation explained(const std::string& layers, const std::string& algorithm) {
              "name: small\nthreads: 1\n"
              "data: {set: synthetic_digits, train_size: 64, test_size: 32, batch_size: 32}\n"
              "conv: {algorithm: " +
-                 algorithm + "}\nmodel: {layers: [" + layers +
-                 ", {type: flatten}, {type: linear, out_features: 10}]}\n");
+                 algorithm + "}\nlayers: [" + layers +
+                 ", {type: flatten}, {type: linear, out_features: 10}]\n");
   return explain_config(load_config(root / "c.yaml"));
 }
 
-// The weights alone would take 7.5 GB.
+// The weights alone would take 720 MB.
 TEST(ExplainMemory, AHugeNetworkTakesNone) {
   const auto extra = testing::extra_resident_bytes([] {
     const Explanation of = explained(
-        "{type: conv2d, name: c1, out_channels: 100000, kernel: 3}, "
-        "{type: conv2d, name: c2, out_channels: 1000, kernel: 3}",
+        "{type: conv2d, name: c1, out_channels: 20000, kernel_size: 3}, "
+        "{type: conv2d, name: c2, out_channels: 1000, kernel_size: 3}",
         "auto");
     ASSERT_EQ(of.layers.size(), 2u);
     EXPECT_TRUE(of.steps[0].error.empty()) << of.steps[0].error;
@@ -45,7 +45,7 @@ TEST(ExplainMemory, AHugeNetworkTakesNone) {
 TEST(ExplainMemory, MeasureTimesNothing) {
   const testing::CacheFolder cache;
   const Explanation of =
-      explained("{type: conv2d, name: c1, out_channels: 4, kernel: 3}", "measure");
+      explained("{type: conv2d, name: c1, out_channels: 4, kernel_size: 3}", "measure");
   EXPECT_TRUE(of.layers[0].directions[0].ran);
   EXPECT_TRUE(std::filesystem::is_empty(cache.path()));
 }

@@ -30,8 +30,8 @@ class KeptMeasurements : public ::testing::Test {
     write_file(root / "c.yaml",
                "name: small\nthreads: 1\n"
                "data: {set: synthetic_digits, train_size: 64, test_size: 32, batch_size: 32}\n"
-               "model: {layers: [{type: conv2d, name: c1, out_channels: 4, kernel: 3}, "
-               "{type: flatten}, {type: linear, out_features: 10}]}\n"
+               "layers: [{type: conv2d, name: c1, out_channels: 4, kernel_size: 3}, "
+               "{type: flatten}, {type: linear, out_features: 10}]\n"
                "conv: {algorithm: measure}\ntrain: {epochs: 3}\n");
   }
   void call(const std::string& words) const {

@@ -55,8 +55,9 @@ TEST(MemoryNeed, IsThatOfTheRun) {
       {"optim={type: adam, lr: 0.001}", "data.batch_size=32"},
       {"sparsity={method: magnitude, target: 0.5}"},
       {"quant={w_bits: 4, a_bits: 4, calibration_batches: 1}", "data.batch_size=64"},
-      {"model={layers: [{type: flatten}, {type: linear, out_features: 3000}, {type: relu}, "
-       "{type: linear, out_features: 10}]}"},
+      {"model=null",
+       "layers=[{type: flatten}, {type: linear, out_features: 3000}, {type: relu}, "
+       "{type: linear, out_features: 10}]"},
   };
   for (const auto& overrides : cases) {
     const ExperimentConfig config = config_of(overrides);
@@ -96,9 +97,9 @@ TEST(MemoryNeed, NamesTheKeyBehindTheLargestPart) {
     EXPECT_ERROR(ErrorKind::kConfig, part, check_memory(config, facts_of(config), groups));
   };
   refused({"data.batch_size=1", "data.train_size=100000"}, "; lower data.train_size or ");
-  refused({"data.batch_size=1",
-           "model={layers: [{type: flatten}, {type: linear, out_features: 3000}, "
-           "{type: linear, out_features: 10}]}"},
+  refused({"data.batch_size=1", "model=null",
+           "layers=[{type: flatten}, {type: linear, out_features: 3000}, "
+           "{type: linear, out_features: 10}]"},
           "; take a smaller model or ");
 }
 
@@ -107,8 +108,8 @@ TEST(MemoryNeed, ARunThatCannotFitLeavesNoFolder) {
   const TemporaryFolder root;
   write_file(root / "huge.yaml",
              "name: huge\ndata: {set: synthetic_digits, train_size: 64, test_size: 32}\n"
-             "model: {layers: [{type: flatten}, {type: linear, out_features: 1000000}, "
-             "{type: linear, out_features: 1000000}, {type: linear, out_features: 10}]}\n");
+             "layers: [{type: flatten}, {type: linear, out_features: 1000000}, "
+             "{type: linear, out_features: 1000000}, {type: linear, out_features: 10}]\n");
   const auto run = call_program("run huge.yaml", root.path());
   EXPECT_EQ(run.code, 3) << run.err;
   EXPECT_NE(run.err.find("[memory] expected a config that fits into"), std::string::npos)
