@@ -99,7 +99,7 @@ folder of the data sets
 what was measured of this machine; default ~/.cache/convscope
 .TP
 .B CONVSCOPE_MEMORY_MIB
-memory that a config may need; 0: do not ask. Default: what the machine has and the control group allows
+memory that a config may need; 0: do not ask; default: what machine and control group allow
 .TP
 .B CONVSCOPE_ISA
 instruction set: scalar, avx2 or avx512
