@@ -135,7 +135,8 @@ TEST(Dropout, RefusesWhatIsNoProbability) {
     EXPECT_ERROR(ErrorKind::kInvalid, "[dropout] expected p in [0,1)", Dropout(p, 1, 2));
     EXPECT_ERROR(ErrorKind::kInvalid, "[dropout] expected p in [0,1)", dropout(x, {.p = p}));
   }
-  EXPECT_ERROR(ErrorKind::kInvalid, "p", build_layer("dropout", options({{"p", -0.1}}), {1, 64}));
+  EXPECT_ERROR(ErrorKind::kConfig, "expected 0 to 0.999999, got -0.1",
+               build_layer("dropout", options({{"p", -0.1}}), {1, 64}));
 }
 
 TEST(Dropout, FollowsTheStepOfTheNetworkAndRestsInEvalMode) {
