@@ -214,6 +214,7 @@ std::map<std::string, std::string> given_answers() {
 void take_over_answers(const std::map<std::string, std::string>& answers) {
   const std::scoped_lock lock(answers_mutex);
   taken_over = answers;
+  given.insert(answers.begin(), answers.end());
 }
 
 void forget_measured() {

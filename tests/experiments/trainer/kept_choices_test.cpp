@@ -69,6 +69,7 @@ TEST_F(KeptMeasurements, AreThoseOfTheRunThatGoesOn) {
   EXPECT_NE(kernels_of(resolve_run(root / "runs/other")), before);  // it would matter
   call("--resume " + run + " --epochs-limit 2");
   EXPECT_EQ(kernels_of(run), before);
+  EXPECT_EQ(Json::parse(text_of(run + "/choices.json")).at("measured"), chosen);
   std::filesystem::remove_all(cache);
   call("--resume " + run);
   EXPECT_EQ(kernels_of(run), before);
