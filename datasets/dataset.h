@@ -39,6 +39,12 @@ struct DatasetType {
   // that a network can be built and explained without the data.
   std::function<Shape(const Options&)> sample_shape = {};
   int classes = 0;
+  // Optional: how many images there are, where options say it. Then no image is made of a set that
+  // has no room.
+  struct Sizes {
+    std::int64_t train = 0, test = 0;
+  };
+  std::function<Sizes(const Options&)> sizes = {};
 };
 CONVSCOPE_API Registry<DatasetType>& dataset_types();
 

@@ -208,6 +208,11 @@ void Loader::Impl::write_sample(float* to, std::int64_t sample) const {
   }
 }
 
+std::int64_t loader_bytes(std::int64_t samples, const Shape& sample, const LoaderOptions& options) {
+  const std::int64_t rows = std::min(options.batch_size, samples);
+  return kSlots * rows * (sample.numel() * std::int64_t{sizeof(float)} + 4) + samples * 4;
+}
+
 Loader::Loader(Dataset dataset, const LoaderOptions& options)
     : impl_(std::make_unique<Impl>(std::move(dataset), options)) {}
 Loader::~Loader() = default;

@@ -51,6 +51,11 @@ class CONVSCOPE_API Loader {
   std::unique_ptr<Impl> impl_;
 };
 
+// What a loader of so many samples holds beside them: the batches that it prepares, and their
+// order.
+CONVSCOPE_API std::int64_t loader_bytes(std::int64_t samples, const Shape& sample,
+                                        const LoaderOptions& options);
+
 // A part of the samples, in the given order.
 CONVSCOPE_API Dataset subset(const Dataset& from, const std::vector<std::int64_t>& indices);
 // The first `limit` samples of a seeded shuffle that keeps the classes balanced; 0 = all.

@@ -234,6 +234,10 @@ CONVSCOPE_REGISTER_DATASET(
            const std::int64_t size = options.integer("image_size");
            return Shape{1, size, size};
          },
-     .classes = 10})
+     .classes = 10,
+     .sizes =
+         [](const Options& options) {
+           return DatasetType::Sizes{options.integer("train_size"), options.integer("test_size")};
+         }})
 
 }  // namespace convscope

@@ -5,10 +5,12 @@
 #include <cmath>
 #include <cstdio>
 
+#include "framework/io/clean_text.h"
+
 namespace convscope {
 
 Error::Error(ErrorKind kind, std::string_view operation, std::string_view sentence)
-    : std::runtime_error(cat("[", operation, "] ", sentence)), kind_(kind) {}
+    : std::runtime_error(clean_text(cat("[", operation, "] ", sentence))), kind_(kind) {}
 
 Error::~Error() = default;
 

@@ -4,6 +4,7 @@
 
 #include <limits>
 
+#include "framework/memory/unbacked.h"
 #include "framework/tensor_kernels.h"
 
 namespace convscope {
@@ -207,6 +208,7 @@ void Tensor::copy_from(const Tensor& from) const {
   const auto bytes = static_cast<std::size_t>(size_bytes());
   const Device here = device();
   const Device there = from.device();
+  if (!is_filled(here, bytes) || !is_filled(there, bytes)) return;
   if (here == there) {
     backend_of(here).copy_within(here.index, raw_data(), from.raw_data(), bytes);
   } else if (here.type == DeviceType::cpu) {
@@ -219,13 +221,14 @@ void Tensor::copy_from(const Tensor& from) const {
 }
 
 void Tensor::zero() const {
-  if (numel_ == 0) return;
+  if (numel_ == 0 || !is_filled(device(), static_cast<std::size_t>(size_bytes()))) return;
   backend_of(device()).fill_bytes(device().index, raw_data(), 0,
                                   static_cast<std::size_t>(size_bytes()));
 }
 
 void Tensor::fill(double value) const {
-  if (numel_ > 0) fill_kernel.get(device())(*this, value);
+  if (numel_ == 0 || !is_filled(device(), static_cast<std::size_t>(size_bytes()))) return;
+  fill_kernel.get(device())(*this, value);
 }
 
 double Tensor::item() const {

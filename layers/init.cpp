@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "framework/memory/unbacked.h"
 #include "framework/random.h"
 
 namespace convscope {
@@ -17,12 +18,13 @@ Tensor draw(const std::string& scheme, const Shape& shape, std::int64_t fan_in,
   Tensor out = Tensor::empty(shape);
   Generator random(context.seed, context.next_stream++);
   float* const to = out.data<float>();
+  const std::int64_t count = memory_is_unbacked() ? 0 : out.numel();
   if (scheme == "kaiming_uniform") {
     const float bound = 1.0f / std::sqrt(fan);
-    for (std::int64_t i = 0; i < out.numel(); ++i) to[i] = random.uniform(-bound, bound);
+    for (std::int64_t i = 0; i < count; ++i) to[i] = random.uniform(-bound, bound);
   } else if (scheme == "kaiming_normal") {
     const float deviation = std::sqrt(2.0f / fan);
-    for (std::int64_t i = 0; i < out.numel(); ++i) to[i] = deviation * random.normal();
+    for (std::int64_t i = 0; i < count; ++i) to[i] = deviation * random.normal();
   } else {
     fail(ErrorKind::kConfig, "init",
          cat("expected one of ", join(init_schemes()), ", got '", scheme, "'"));

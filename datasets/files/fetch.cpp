@@ -20,7 +20,7 @@
 namespace convscope {
 namespace {
 
-constexpr std::uint64_t kLargestMember = std::uint64_t{1} << 28;
+constexpr std::uint64_t kLargestMember = std::uint64_t{1} << 28;  // of what is unpacked
 constexpr std::string_view kNoSum =
     "structure fits; no published sum of the unpacked file is known to this program";
 
@@ -37,8 +37,14 @@ std::string sha256_of_content(Bytes file, const std::string& name) {
   }
   Inflater inflater(file, DeflateFormat::gzip, name);
   std::vector<std::uint8_t> piece(std::size_t{1} << 16);
+  std::uint64_t bytes = 0;
   while (true) {
     const std::size_t got = inflater.read(piece.data(), piece.size());
+    bytes += got;
+    if (bytes > kLargestMember) {
+      fail(ErrorKind::kData, "data",
+           cat(name, ": expected at most ", kLargestMember, " bytes of content, got more"));
+    }
     sum.add(Bytes(piece.data(), got));
     if (got == piece.size()) continue;
     if (inflater.left() > 0) {

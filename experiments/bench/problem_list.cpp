@@ -4,26 +4,30 @@
 #include "experiments/bench/problem_list.h"
 
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
-#include <fstream>
+#include <sstream>
 
+#include "framework/io/bytes.h"
 #include "framework/registry.h"
 
 namespace convscope {
 namespace {
 constexpr const char* kOperation = "bench conv2d";
+
+std::string text_of_file(const std::string& path) {
+  try {
+    return read_text(path, kMostTextBytes);
+  } catch (const Error& error) {
+    fail(ErrorKind::kIo, kOperation, cat("expected a readable shapes file: ", error.what()));
+  }
+}
+
 }  // namespace
 
 std::vector<Conv2dProblem> problems_of_file(const std::string& path) {
-  std::ifstream file(path);
   std::vector<Conv2dProblem> out;
   std::string line;
   int number = 0;
-  if (!file) {
-    fail(ErrorKind::kIo, kOperation,
-         cat("expected a readable shapes file, got ", path, ": ", std::strerror(errno)));
-  }
+  std::istringstream file(text_of_file(path));
   while (std::getline(file, line)) {
     ++number;
     if (line.ends_with('\r')) line.pop_back();
@@ -33,9 +37,6 @@ std::vector<Conv2dProblem> problems_of_file(const std::string& path) {
     } catch (const Error& error) {
       fail(kOperation, cat(path, ":", number, ": ", error.what()));
     }
-  }
-  if (file.bad() || (number == 0 && !file.eof())) {
-    fail(ErrorKind::kIo, kOperation, cat("expected a readable shapes file, got ", path));
   }
   CONVSCOPE_CHECK(!out.empty(), kOperation, "expected at least one problem in ", path,
                   ", got none");

@@ -18,6 +18,7 @@
 #include "experiments/cli/help.h"
 #include "experiments/cli/shell_words.h"
 #include "experiments/run_folder/machine_load.h"
+#include "framework/io/clean_text.h"
 #include "framework/parallel.h"
 
 namespace convscope {
@@ -34,7 +35,8 @@ GlobalOptions& mutable_globals() {
   return options;
 }
 
-void print_error(std::string_view text) {
+void print_error(std::string_view raw) {
+  const std::string text = clean_text(raw);
   std::cout.flush();
   std::fflush(stdout);
   const char* before = use_color(2) ? "\033[1;31merror:\033[0m " : "error: ";
@@ -227,6 +229,16 @@ int flush_results(int code) {
 }
 
 }  // namespace
+
+void print_result(std::string_view text) {
+  const std::string clean = clean_text(text);
+  std::cout.flush();
+  std::fwrite(clean.data(), 1, clean.size(), stdout);
+}
+
+void print_remark(std::string_view line) {
+  if (mutable_globals().verbosity >= 0) std::fprintf(stderr, "%s\n", clean_text(line).c_str());
+}
 
 const GlobalOptions& global_options() { return mutable_globals(); }
 

@@ -53,6 +53,11 @@ CONVSCOPE_API std::vector<std::string> global_overrides();
 // Whether to write colours to this stream (1 stdout, 2 stderr): --color, NO_COLOR, a terminal.
 CONVSCOPE_API bool use_color(int file_descriptor);
 
+// All text goes out here: results to stdout, and remarks, a line each, to stderr, where -q leaves
+// them out. Control characters of names and files are cleaned (framework/io/clean_text.h).
+CONVSCOPE_API void print_result(std::string_view text);
+CONVSCOPE_API void print_remark(std::string_view line);
+
 // A mistake in how the command was called: exit code 2, with a hint at `convscope <command> -h`.
 [[noreturn]] CONVSCOPE_API void fail_usage(std::string_view command, std::string_view sentence);
 

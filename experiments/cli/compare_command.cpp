@@ -10,6 +10,7 @@
 #include "experiments/compare/compare_runs.h"
 #include "experiments/compare/comparison_text.h"
 #include "framework/io/atomic_file.h"
+#include "framework/io/clean_text.h"
 
 namespace convscope {
 namespace {
@@ -63,26 +64,24 @@ int compare(const CompareArguments& arguments) {
     fail_usage("compare", cat("expected 2 to ", kMostSides, " sides to compare, got ", count));
   }
   const CompareResult comparison = compared(arguments);
-  const auto remark = [](const std::string& text) {
-    if (global_options().verbosity >= 0) std::fprintf(stderr, "%s\n", text.c_str());
-  };
-  for (const std::string& text : comparison.remarks) remark("compare: " + text);
+  for (const std::string& text : comparison.remarks) print_remark("compare: " + text);
   if (arguments.format == "csv") {  // it has no place for them
-    for (const std::string& text : comparison.warnings) remark("compare: " + text);
+    for (const std::string& text : comparison.warnings) print_remark("compare: " + text);
   }
   const std::string text = arguments.format == "csv"     ? comparison_csv(comparison)
                            : arguments.format == "json"  ? comparison_json(comparison)
                            : arguments.format == "latex" ? comparison_latex(comparison)
                                                          : comparison_markdown(comparison);
   if (arguments.output.empty()) {
-    std::fwrite(text.data(), 1, text.size(), stdout);
+    print_result(text);
     std::fflush(stdout);
   } else {
     write_file(arguments.output, text);
   }
   if (arguments.fail_above <= 0) return 0;
   const std::vector<std::string> slower = regressions(comparison, arguments.fail_above);
-  for (const std::string& line : slower) std::fprintf(stderr, "regression: %s\n", line.c_str());
+  for (const std::string& line : slower)
+    std::fprintf(stderr, "regression: %s\n", clean_text(line).c_str());
   return slower.empty() ? 0 : kRegression;
 }
 

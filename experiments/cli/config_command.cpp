@@ -31,7 +31,7 @@ ExperimentConfig load(const Arguments& arguments) {
 }
 
 int show(const Arguments& arguments) {
-  std::cout << to_yaml(load(arguments), true);
+  print_result(to_yaml(load(arguments), true));
   return 0;
 }
 

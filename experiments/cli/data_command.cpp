@@ -6,7 +6,6 @@
 #include <chrono>
 #include <cstdio>
 #include <filesystem>
-#include <iostream>
 #include <memory>
 
 #include "datasets/files/data_files.h"
@@ -80,7 +79,7 @@ int run_fetch(const Arguments& arguments) {
   FetchEvents events;
   events.say = [&](const std::string& line) {
     bar.clear();
-    if (global_options().verbosity >= 0) std::fprintf(stderr, "%s\n", line.c_str());
+    print_remark(line);
   };
   events.progress = [&](const std::string& file, std::int64_t done, std::int64_t total) {
     bar.show(file, done, total);
@@ -140,7 +139,7 @@ int run_synth(const Arguments& arguments) {
     fail(ErrorKind::kIo, "data synth",
          cat("expected to make the folder ", root, ", got: ", error.message()));
   }
-  const auto say = [](const std::string& path) { std::cout << path << "\n"; };
+  const auto say = [](const std::string& path) { print_result(path + "\n"); };
   if (arguments.format == "npz") {
     const std::string path = root + "/synthetic_digits.npz";
     write_npz(path, {{"train_images", splits.train.images},

@@ -2,7 +2,6 @@
 // explain_command.cpp: `convscope explain`: which algorithm each convolution of a config uses in
 // each direction, why not the others, and how a step is planned. Nothing is run, no data are read.
 #include <algorithm>
-#include <iostream>
 #include <memory>
 
 #include "experiments/cli/command.h"
@@ -44,19 +43,19 @@ std::vector<const ExplainedLayer*> asked_layers(const Explanation& explanation,
 void print_text(const Explanation& explanation, const Arguments& arguments,
                 const std::vector<const ExplainedLayer*>& layers) {
   const bool has_details = arguments.all || !arguments.layers.empty();
-  if (arguments.layers.empty()) std::cout << overview_text(explanation) << "\n";
+  if (arguments.layers.empty()) print_result(overview_text(explanation) + "\n");
   if (has_details && !layers.empty()) {
-    std::cout << marks_text();
-    for (const ExplainedLayer* layer : layers) std::cout << "\n" << layer_text(*layer);
+    print_result(marks_text());
+    for (const ExplainedLayer* layer : layers) print_result("\n" + layer_text(*layer));
   }
   const bool operations = arguments.all || arguments.steps;
   if (arguments.layers.empty() || operations) {
-    std::cout << (has_details ? "\n" : "") << steps_text(explanation, operations);
+    print_result((has_details ? "\n" : "") + steps_text(explanation, operations));
   }
   if (has_details || explanation.layers.empty()) return;
-  std::cout << "more: --layer " << explanation.layers[0].conv.name
-            << " (all algorithms of a layer), --all (of every layer)"
-            << (arguments.steps ? "" : ", --steps (operations)") << "\n";
+  print_result(cat("more: --layer ", explanation.layers[0].conv.name,
+                   " (all algorithms of a layer), --all (of every layer)",
+                   arguments.steps ? "" : ", --steps (operations)", "\n"));
 }
 
 int explain(const Arguments& arguments) {
@@ -67,11 +66,10 @@ int explain(const Arguments& arguments) {
   const Explanation explanation = explain_config(config);
   const std::vector<const ExplainedLayer*> layers = asked_layers(explanation, arguments.layers);
   if (arguments.json) {
-    std::cout << explanation_json(explanation, layers);
+    print_result(explanation_json(explanation, layers));
   } else {
     print_text(explanation, arguments, layers);
   }
-  std::cout.flush();
   fail_if_refused(explanation);
   return 0;
 }

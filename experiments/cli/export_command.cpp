@@ -218,7 +218,7 @@ int export_compact(const ExportArguments& arguments) {
                         gap.largest, gap.of_outputs_up_to);
   }
   text += fmt::format("written     {}\n", arguments.compact);
-  std::fputs(text.c_str(), stdout);
+  print_result(text);
   return 0;
 }
 

@@ -36,7 +36,7 @@ int write_index(const IndexArguments& arguments) {
   const std::string text = index_page("Runs in " + named.filename().string(), index,
                                       page.has_parent_path() ? page.parent_path().string() : ".");
   write_file(page.string(), text);
-  std::printf("%s\n", page.string().c_str());
+  print_result(page.string() + "\n");
   if (global_options().verbosity >= 0) {
     const auto count = [](std::size_t number, const char* what) {
       return cat(number, " ", what, number == 1 ? "" : "s");

@@ -2,15 +2,14 @@
 // note_command.cpp: `convscope note`: tags and a note for a run that is there already. Those of a
 // run to come stand in its config (tags, note).
 #include <algorithm>
-#include <fstream>
-#include <iostream>
 #include <memory>
-#include <sstream>
+#include <optional>
 
 #include "experiments/cli/command.h"
 #include "experiments/run_folder/run_folder.h"
 #include "experiments/run_folder/run_summary.h"
 #include "experiments/run_folder/user_words.h"
+#include "framework/io/bytes.h"
 
 namespace convscope {
 namespace {
@@ -22,13 +21,12 @@ struct Arguments {
 };
 
 RunSummary summary_of_folder(const std::string& folder) {
-  std::ifstream in(folder + "/summary.json", std::ios::binary);
-  std::ostringstream text;
-  if (!in || !(text << in.rdbuf())) {
+  const std::optional<std::string> text = text_if_there(folder + "/summary.json");
+  if (!text) {
     fail(ErrorKind::kIo, "note",
          cat("expected a run with a summary.json, got '", folder, "', which has none"));
   }
-  return parse_summary(text.str());
+  return parse_summary(*text);
 }
 
 int note(const Arguments& a) {
@@ -53,8 +51,8 @@ int note(const Arguments& a) {
     // Refuses while another process works on the run: that one would write over it.
     RunFolder::reopen(folder).write("summary.json", to_json_text(summary));
   }
-  std::cout << "tags   " << (summary.tags.empty() ? "-" : summary.tags) << "\nnote   "
-            << (summary.note.empty() ? "-" : summary.note) << "\n";
+  print_result(cat("tags   ", summary.tags.empty() ? "-" : summary.tags, "\nnote   ",
+                   summary.note.empty() ? "-" : summary.note, "\n"));
   return 0;
 }
 

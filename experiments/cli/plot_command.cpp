@@ -73,9 +73,7 @@ fs::path folder_of(const std::vector<std::string>& given) {
   return common.empty() ? "." : common;
 }
 
-void remark(const std::string& sentence) {
-  if (global_options().verbosity >= 0) std::fprintf(stderr, "note: %s\n", sentence.c_str());
-}
+void remark(const std::string& sentence) { print_remark("note: " + sentence); }
 
 void make_folder_of(const fs::path& path) {
   if (path.has_parent_path()) {
@@ -92,7 +90,7 @@ void make_folder_of(const fs::path& path) {
 void write(const fs::path& path, const std::string& text) {
   make_folder_of(path);
   write_file(path.string(), text);
-  std::printf("%s\n", path.string().c_str());
+  print_result(path.string() + "\n");
 }
 
 // Everything but folders and paths where nothing is.
@@ -109,7 +107,7 @@ void write_figure(const PlotArguments& arguments, const std::string& svg, const 
   if (format_of(path.string()) == "svg") return write(path, svg);
   make_folder_of(path);
   convert_svg(svg, path.string(), arguments.dpi);
-  std::printf("%s\n", path.string().c_str());
+  print_result(path.string() + "\n");
 }
 
 // A figure that cannot be drawn any more would show old numbers beside the new ones.

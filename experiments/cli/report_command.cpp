@@ -31,9 +31,7 @@ const Names kLeastImportant = {"threads",          "kernel_size",  "algorithm", 
                                "avg_backward_mem", "avg_backward", "step",       "avg_forward",
                                "images_per_s",     "reason",       "name",       "state"};
 
-void remark(const std::string& text) {
-  if (global_options().verbosity >= 0) std::fprintf(stderr, "%s\n", text.c_str());
-}
+void remark(const std::string& text) { print_remark(text); }
 
 std::vector<RunRow> read_rows(const Names& given) {
   std::vector<RunRow> rows;
@@ -166,7 +164,7 @@ int report(const ReportArguments& arguments) {
                            : arguments.format == "latex" ? to_latex(table)
                                                          : readable(arguments, table);
   if (arguments.output.empty()) {
-    std::fwrite(text.data(), 1, text.size(), stdout);
+    print_result(text);
   } else {
     write_file(arguments.output, text);
   }

@@ -11,6 +11,7 @@
 #include "experiments/run_folder/environment.h"
 #include "experiments/run_folder/run_search.h"
 #include "experiments/trainer/checkpoint.h"
+#include "experiments/trainer/choices/kept_choices.h"
 #include "experiments/trainer/trainer.h"
 
 namespace convscope {
@@ -64,18 +65,15 @@ std::optional<std::string> run_to_resume(const RunArguments& arguments,
     }
   };
   std::optional<std::string> run = newest_unfinished_run(folder, fits);
-  if (!run && global_options().verbosity >= 0) {
-    std::fprintf(stderr, "resume nothing unfinished in %s, starting a new run\n", folder.c_str());
-  }
+  if (!run) print_remark(cat("resume nothing unfinished in ", folder, ", starting a new run"));
   return run;
 }
 
-void print_result(const Trainer& trainer, const RunFolder& folder) {
+void print_row(const Trainer& trainer, const RunFolder& folder) {
   RunRow row;
   row.summary = trainer.summary();
   row.state = read_run_status(folder.path()).state;
-  const std::string table = to_markdown({row}, core_columns());
-  std::fwrite(table.data(), 1, table.size(), stdout);
+  print_result(to_markdown({row}, core_columns()));
 }
 
 int train(TrainingSetup& setup, RunFolder& folder, bool resume) {
@@ -89,6 +87,7 @@ int train(TrainingSetup& setup, RunFolder& folder, bool resume) {
                     setup.facts.device_name.empty() ? "" : cat(" (", setup.facts.device_name, ")"),
                     setup.facts.precision == "f32" ? "" : cat(", ", setup.facts.precision), ", ",
                     setup.facts.threads, " threads, ", setup.facts.isa));
+  folder.log(setup.memory);
   for (const std::string& remark : remarks_before(setup)) {
     folder.log(remark);
     progress.line(remark);
@@ -106,10 +105,10 @@ int train(TrainingSetup& setup, RunFolder& folder, bool resume) {
   try {
     code = trainer.run();
   } catch (const Error&) {  // such as a missed gate: what was trained is a result all the same
-    if (trainer.summary().epochs > 0) print_result(trainer, folder);
+    if (trainer.summary().epochs > 0) print_row(trainer, folder);
     throw;
   }
-  print_result(trainer, folder);
+  print_row(trainer, folder);
   const RunStatus status = read_run_status(folder.path());
   if (code == 0 && status.state == "DONE") {
     progress.line(cat("done   report: ", folder.file("report.html")));
@@ -145,18 +144,17 @@ int run(const RunArguments& arguments) {
     config = stored;
   }
   if (arguments.dry_run) {
-    const std::string text = to_yaml(*config);
-    std::fwrite(text.data(), 1, text.size(), stdout);
+    print_result(to_yaml(*config));
     return 0;
   }
   if (resumed && read_run_status(*resumed).state == "DONE") {
-    std::fprintf(stderr, "run    %s is finished already\n", resumed->c_str());
-    const std::string table = to_markdown({read_run_row(*resumed)}, core_columns());
-    std::fwrite(table.data(), 1, table.size(), stdout);
+    print_remark(cat("run    ", *resumed, " is finished already"));
+    print_result(to_markdown({read_run_row(*resumed)}, core_columns()));
     return 0;
   }
   if (resumed) {
     RunFolder folder = RunFolder::reopen(*resumed);
+    KeptChoices::take_over(folder.path());
     TrainingSetup setup = setup_training(*config);
     setup.epochs_now = arguments.epochs_limit;
     return train(setup, folder, true);

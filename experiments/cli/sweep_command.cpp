@@ -49,8 +49,7 @@ int sweep(const Arguments& arguments) {
   const SweepPlan plan = read_plan(arguments, options.overrides);
   const std::vector<RefusedRow> refused = refused_rows(plan);
   if (arguments.dry_run) {
-    const std::string list = list_members(plan, arguments.root + "/" + plan.name, refused);
-    std::fwrite(list.data(), 1, list.size(), stdout);
+    print_result(list_members(plan, arguments.root + "/" + plan.name, refused));
   }
   refuse(refused);
   if (arguments.dry_run) return 0;
@@ -61,7 +60,7 @@ int sweep(const Arguments& arguments) {
       : arguments.format == "json"  ? to_json(sweep_table(plan, result.outcomes))
       : arguments.format == "latex" ? to_latex(sweep_reading_table(plan, result.outcomes))
                                     : sweep_markdown(plan, result.outcomes);
-  std::fwrite(text.data(), 1, text.size(), stdout);
+  print_result(text);
   return result.exit_code;
 }
 

@@ -140,6 +140,9 @@ std::string quoted_if_needed(const std::string& text, bool in_flow) {
       out += "\\t";
     } else if (c == '\r') {
       out += "\\r";
+    } else if (static_cast<unsigned char>(c) < 0x20 || static_cast<unsigned char>(c) == 0x7F) {
+      constexpr char kDigits[] = "0123456789abcdef";
+      out += cat("\\x", kDigits[c >> 4], kDigits[c & 15]);
     } else {
       out += c;
     }

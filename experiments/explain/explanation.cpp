@@ -7,6 +7,7 @@
 #include "experiments/config/build.h"
 #include "experiments/config/build_pruner.h"
 #include "experiments/trainer/recorded_steps.h"
+#include "framework/memory/unbacked.h"
 #include "quant/quantize_network.h"
 
 namespace convscope {
@@ -17,6 +18,11 @@ struct Network {
   std::unique_ptr<Pruner> pruner;
   Shape input;
 };
+
+// Nothing is run, so nothing needs memory; but which masks are possible depends on weights.
+std::unique_ptr<UnbackedMemory> no_memory(const ExperimentConfig& config) {
+  return config.sparsity.values().empty() ? std::make_unique<UnbackedMemory>() : nullptr;
+}
 
 // With the masks that the training attaches, and as it runs once the quantisers have begun.
 Network network_of(const ExperimentConfig& config) {
@@ -81,6 +87,7 @@ bool ExplainedLayer::is_refused() const {
 }
 
 Explanation explain_config(const ExperimentConfig& config) {
+  const std::unique_ptr<UnbackedMemory> nothing = no_memory(config);
   Network network = network_of(config);
   Explanation out{config, network.model, std::move(network.pruner), {}, {}};
   bool refuses = false;

@@ -4,13 +4,13 @@
 
 #include <algorithm>
 #include <cmath>
-#include <fstream>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <set>
-#include <sstream>
 #include <tuple>
 
 #include "framework/check.h"
+#include "framework/io/bytes.h"
 
 namespace convscope {
 namespace {
@@ -80,20 +80,22 @@ std::optional<Direction> direction_named(const std::string& name) {
   return std::nullopt;
 }
 
+std::string text_of_file(const std::string& file) {
+  try {
+    return read_text(file, kMostTextBytes);
+  } catch (const Error& error) {
+    fail(ErrorKind::kIo, kOperation,
+         cat("expected a benchmark's JSON file that can be read, got ", file, ": ", error.what()));
+  }
+}
+
 class Reader {
  public:
   explicit Reader(BenchSet& set) : set_(set) {}
 
   void read(const std::string& file) {
     file_ = file;
-    std::ifstream in(file, std::ios::binary);
-    std::ostringstream text;
-    if (in) text << in.rdbuf();
-    if (!in) {
-      fail(ErrorKind::kIo, kOperation,
-           cat("expected a benchmark's JSON file that can be read, got ", file));
-    }
-    const Json json = Json::parse(text.str(), nullptr, false);
+    const Json json = Json::parse(text_of_file(file), nullptr, false);
     if (json.is_discarded()) broken(file, "text that is not JSON");
     if (!json.is_object() || !child(json, "rows").is_array()) {
       broken(file, "JSON without a list named rows");

@@ -2,11 +2,10 @@
 // ladder_data.cpp: what the files of `convscope bench conv2d --ladder NAME --json` say, for plots.
 #include "experiments/report/ladder_data.h"
 
-#include <fstream>
 #include <nlohmann/json.hpp>
-#include <sstream>
 
 #include "framework/check.h"
+#include "framework/io/bytes.h"
 
 namespace convscope {
 namespace {
@@ -29,10 +28,7 @@ Json part_of(const Json& json, const char* name) {
 }
 
 Json parsed(const std::string& file) {
-  std::ifstream in(file, std::ios::binary);
-  std::ostringstream text;
-  if (in) text << in.rdbuf();
-  return in ? Json::parse(text.str(), nullptr, false) : Json(Json::value_t::discarded);
+  return Json::parse(text_if_there(file).value_or(""), nullptr, false);
 }
 
 bool is_ladder(const Json& json) {

@@ -4,25 +4,20 @@
 
 #include <cmath>
 #include <filesystem>
-#include <fstream>
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <sstream>
 
 #include "experiments/config/flat/flat_config.h"
 #include "experiments/run_folder/run_folder.h"
+#include "framework/io/bytes.h"
 
 namespace convscope {
 namespace {
 
 using json = nlohmann::ordered_json;
 
-std::string content_of(const std::string& path) {
-  std::ifstream in(path, std::ios::binary);
-  std::ostringstream out;
-  if (in) out << in.rdbuf();
-  return out.str();
-}
+std::string content_of(const std::string& path) { return text_if_there(path).value_or(""); }
 
 void read_config(RunData& run) {
   try {

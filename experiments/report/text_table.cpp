@@ -9,6 +9,8 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
+#include "experiments/report/csv_table.h"
+#include "framework/io/clean_text.h"
 #include "framework/io/json_text.h"
 #include "framework/registry.h"
 
@@ -19,11 +21,19 @@ using Cell = TableCell;
 
 std::string markdown_cell(const Cell& cell, int digits) {
   std::string out;
-  for (char c : cell_text(cell, digits)) {
+  for (char c : clean_line(cell_text(cell, digits))) {
     if (c == '|') out += '\\';
-    out += c == '\n' ? ' ' : c;
+    out += c;
   }
   return out;
+}
+
+// A spreadsheet computes what begins so. An apostrophe makes it text there; a number and a dash
+// alone are what they are.
+std::string no_formula(const std::string& text) {
+  const bool begins = text.size() > 1 && std::string_view("=+-@\t").find(text[0]) < 5;
+  if (!begins || !std::isnan(number_in(text))) return text;
+  return "'" + text;
 }
 
 std::string csv_cell(const Cell& cell) {
@@ -32,9 +42,10 @@ std::string csv_cell(const Cell& cell) {
   if (const auto* yes = std::get_if<bool>(&cell)) return *yes ? "true" : "false";
   const auto* text = std::get_if<std::string>(&cell);
   if (text == nullptr) return "";
-  if (text->find_first_of(",\"\n\r") == std::string::npos) return *text;
+  const std::string clean = no_formula(clean_text(*text));
+  if (clean.find_first_of(",\"\n\r") == std::string::npos) return clean;
   std::string out = "\"";
-  for (char c : *text) {
+  for (char c : clean) {
     if (c == '"') out += '"';
     out += c;
   }

@@ -22,9 +22,10 @@ constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();
 
 // The header alone of a safetensors file (framework/io/safetensors.h): names, types and shapes.
 json header_of(const std::string& path) {
+  std::error_code error;
+  if (!std::filesystem::is_regular_file(path, error)) return {};  // opening a pipe would wait
   std::ifstream in(path, std::ios::binary);
   std::array<char, 8> length{};
-  std::error_code error;
   const auto size = std::filesystem::file_size(path, error);
   if (error || size < 8 || !in.read(length.data(), 8)) return {};
   std::array<std::uint8_t, 8> bytes{};

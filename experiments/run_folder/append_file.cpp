@@ -9,7 +9,9 @@
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
-#include <fstream>
+#include <sstream>
+
+#include "framework/io/bytes.h"
 
 namespace convscope {
 namespace {
@@ -31,7 +33,7 @@ void write_all(int descriptor, std::string_view text, const std::string& path) {
 }
 
 std::int64_t bytes_until_step(const std::string& path, std::int64_t step) {
-  std::ifstream file(path, std::ios::binary);
+  std::istringstream file(text_if_there(path).value_or(""));
   std::int64_t bytes = 0;
   std::string line;
   while (std::getline(file, line) && !file.eof()) {
@@ -43,7 +45,7 @@ std::int64_t bytes_until_step(const std::string& path, std::int64_t step) {
 }
 
 AppendFile::AppendFile(std::string path, std::int64_t keep_bytes) : path_(std::move(path)) {
-  descriptor_ = open(path_.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
+  descriptor_ = open(path_.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NONBLOCK, 0644);
   if (descriptor_ < 0) fail_at(path_, "open", errno);
   struct stat facts {};
   if (fstat(descriptor_, &facts) == 0 && facts.st_size < keep_bytes) keep_bytes = facts.st_size;

@@ -7,12 +7,14 @@
 #include <fstream>
 #include <iterator>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "experiments/run_folder/machine_load.h"
 #include "experiments/run_folder/project_state.h"
 #include "experiments/run_folder/run_folder.h"
 #include "framework/check.h"
 #include "framework/device.h"
+#include "framework/io/bytes.h"
 #include "framework/io/json_text.h"
 #include "framework/machine/ceilings.h"
 #include "framework/parallel.h"
@@ -81,8 +83,8 @@ std::vector<std::string> process_arguments() {
 }
 
 std::string environment_change(const std::string& env_json_path) {
-  std::ifstream in(env_json_path);
-  const nlohmann::json before = nlohmann::json::parse(in, nullptr, /*allow_exceptions=*/false);
+  const nlohmann::json before = nlohmann::json::parse(text_if_there(env_json_path).value_or(""),
+                                                      nullptr, /*allow_exceptions=*/false);
   std::string changes;
   const auto compare = [&](const char* key, const std::string& now) {
     if (!before.is_object() || !before.contains(key) || !before[key].is_string()) return;

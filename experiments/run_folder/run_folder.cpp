@@ -13,13 +13,16 @@
 #include <cstring>
 #include <ctime>
 #include <filesystem>
-#include <fstream>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <utility>
 
 #include "experiments/run_folder/append_file.h"
 #include "experiments/run_folder/run_owner.h"
+#include "experiments/run_folder/stillborn.h"
 #include "framework/io/atomic_file.h"
+#include "framework/io/bytes.h"
+#include "framework/io/clean_text.h"
 #include "framework/io/json_text.h"
 
 namespace convscope {
@@ -68,7 +71,7 @@ int try_lock(const std::string& folder) {
 
 bool is_locked(const std::string& folder) {
   const std::string path = folder + "/.lock";
-  const int lock = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  const int lock = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (lock < 0) return false;
   const bool locked = flock(lock, LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK;
   close(lock);
@@ -95,18 +98,18 @@ std::string patience_text(const std::string& folder, const RunStatus& status) {
 RunStatus parse_status(const std::string& folder) {
   RunStatus status;
   status.state = "UNREADABLE";
-  std::ifstream in(folder + "/status.json");
-  if (!in) {
+  const std::optional<std::string> text = text_if_there(folder + "/status.json", 1 << 20);
+  if (!text) {
     status.reason = "status.json is missing";
     return status;
   }
   try {
-    const json object = json::parse(in);
-    status.state = object.at("state").get<std::string>();
-    status.reason = object.value("reason", "");
+    const json object = json::parse(*text);
+    status.state = clean_line(object.at("state").get<std::string>());
+    status.reason = clean_text(object.value("reason", ""));
     status.exit_code = object.at("exit_code").is_null() ? -1 : object.at("exit_code").get<int>();
     status.pid = object.value("pid", std::int64_t{0});
-    status.host = object.value("host", "");
+    status.host = clean_line(object.value("host", ""));
     status.heartbeat_unix = object.value("heartbeat_unix", 0.0);
     status.epoch = object.value("epoch", std::int64_t{0});
     status.step = object.value("step", std::int64_t{0});
@@ -141,7 +144,7 @@ void remove_partial_files(const std::string& folder) {
 
 int open_log(const std::string& folder) {
   const std::string path = folder + "/log.txt";
-  const int log = open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
+  const int log = open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NONBLOCK, 0644);
   if (log < 0) fail_io(cat("expected to open ", path), errno);
   return log;
 }
@@ -177,6 +180,7 @@ RunFolder RunFolder::create(const std::string& root, const std::string& name, st
   }
   const std::string parent = root + "/" + name;
   create_folders(parent);
+  remove_stillborn_runs(parent);
   const std::string id = cat(time_text(unix_seconds_now(), "%Y-%m-%d_%H%M%S"), "-s", seed);
   for (int number = 1;; ++number) {
     const std::string unique = number == 1 ? id : cat(id, "-", number);

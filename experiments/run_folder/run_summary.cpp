@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "framework/check.h"
+#include "framework/io/clean_text.h"
 #include "framework/io/json_text.h"
 
 namespace convscope {
@@ -85,7 +86,7 @@ struct Reader {
          {"execution", "phases", "device_name", "precision", "step", "tags", "note"}) {
       if (field == recent && !in.contains(name)) return;  // an older summary
     }
-    value = in.at(name).get<std::string>();
+    value = clean_line(in.at(name).get<std::string>());
   }
   void operator()(const char* name, double& value) const {  // JSON has no NaN: it is null
     if (name == std::string_view("avg_step") && !in.contains(name)) return;  // an older summary

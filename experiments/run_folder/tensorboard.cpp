@@ -5,7 +5,6 @@
 #include <array>
 #include <bit>
 #include <cstring>
-#include <fstream>
 #include <iterator>
 
 #include "experiments/run_folder/run_folder.h"
@@ -93,8 +92,7 @@ std::int64_t step_of(Bytes event) {
 // Length of the whole, sound records up to this step.
 std::int64_t bytes_until(const std::string& path, std::int64_t steps) {
   if (steps == 0) return 0;
-  std::ifstream in(path, std::ios::binary);
-  const std::string text{std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
+  const std::string text = text_if_there(path).value_or("");
   const Bytes file(reinterpret_cast<const std::uint8_t*>(text.data()), text.size());
   std::size_t at = 0;
   while (at + kHead <= file.size()) {

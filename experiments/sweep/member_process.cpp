@@ -10,9 +10,10 @@
 #include <cerrno>
 #include <csignal>
 #include <cstring>
-#include <fstream>
+#include <sstream>
 
 #include "framework/check.h"
+#include "framework/io/bytes.h"
 
 namespace convscope {
 namespace {
@@ -88,7 +89,7 @@ std::string MemberProcess::failure() const {
     const int signal = exit_code_ - 128;
     return cat("ended by signal ", signal, " (", strsignal(signal), ")");
   }
-  std::ifstream log(log_);
+  std::istringstream log(text_if_there(log_).value_or(""));
   std::string last;
   for (std::string line; std::getline(log, line);) {
     const std::size_t error = line.find("error: ");

@@ -4,10 +4,11 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <fstream>
-#include <sstream>
+#include <optional>
 
 #include "experiments/run_folder/run_search.h"
+#include "experiments/run_folder/stillborn.h"
+#include "framework/io/bytes.h"
 
 namespace convscope {
 namespace {
@@ -28,12 +29,10 @@ bool has_config(const std::string& run, const std::string& wanted, bool threads_
 }
 
 std::optional<RunSummary> summary_of(const std::string& run) {
-  std::ifstream in(run + "/summary.json", std::ios::binary);
-  std::ostringstream text;
-  if (!in) return std::nullopt;
-  text << in.rdbuf();
+  const std::optional<std::string> text = text_if_there(run + "/summary.json");
+  if (!text) return std::nullopt;
   try {
-    return parse_summary(text.str());
+    return parse_summary(*text);
   } catch (const Error&) {
     return std::nullopt;
   }
@@ -57,11 +56,6 @@ MemberState state_of_run(const std::string& run) {
     state.error = status.reason;
   }
   return state;
-}
-
-bool is_stillborn(const std::string& run) {
-  std::error_code error;
-  return !fs::exists(run + "/status.json", error) && fs::is_empty(run + "/ckpt", error);
 }
 
 }  // namespace

@@ -9,10 +9,12 @@
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
-#include <fstream>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "framework/io/atomic_file.h"
+#include "framework/io/bytes.h"
+#include "framework/io/clean_text.h"
 #include "framework/io/json_text.h"
 #include "framework/registry.h"
 
@@ -54,10 +56,10 @@ int lock_folder(const std::string& path) {
 // Nothing but a note is lost when the file cannot be read.
 std::vector<std::pair<std::string, int>> read_jobs(const std::string& path) {
   std::vector<std::pair<std::string, int>> out;
+  const std::optional<std::string> text = text_if_there(path + kStateFile);
+  if (!text) return out;
   try {
-    std::ifstream in(path + kStateFile);
-    if (!in) return out;
-    const Json state = Json::parse(in);
+    const Json state = Json::parse(*text);
     for (const Json& member : state.at("members")) {
       out.emplace_back(
           cat(member.at("row").get<std::string>(), " seed ", member.at("seed").get<std::int64_t>()),
@@ -78,7 +80,7 @@ SweepFolder::SweepFolder(std::string path, const SweepPlan& plan,
   lock_ = lock_folder(path_);
   jobs_ = read_jobs(path_);
   std::string head = "# convscope sweep sweep.yaml";
-  for (const std::string& text : overrides) head += " '" + text + "'";
+  for (const std::string& text : overrides) head += " '" + clean_line(text) + "'";
   write_file(path_ + "/sweep.yaml", head + "\n" + plan.yaml);
 }
 

@@ -19,6 +19,7 @@
 #include "experiments/sweep/sweep_folder.h"
 #include "experiments/trainer/progress.h"
 #include "experiments/trainer/signals.h"
+#include "framework/io/clean_text.h"
 #include "framework/parallel.h"
 
 namespace convscope {
@@ -47,7 +48,7 @@ class Screen {
   void line(const std::string& text) {
     if (quiet_) return;
     clear();
-    std::fprintf(stderr, "%s\n", text.c_str());
+    std::fprintf(stderr, "%s\n", clean_text(text).c_str());
   }
   bool due() {
     if (!live_ || Clock::now() < next_) return false;
@@ -58,7 +59,7 @@ class Screen {
     winsize size{};
     const bool known = ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 1;
     const std::size_t width = known ? size.ws_col - 1u : 79u;  // a wrapped line cannot be redrawn
-    std::fprintf(stderr, "\r%s\033[K", text.substr(0, width).c_str());
+    std::fprintf(stderr, "\r%s\033[K", clean_line(text).substr(0, width).c_str());
     std::fflush(stderr);
     drawn_ = true;
   }

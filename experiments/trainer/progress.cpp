@@ -10,6 +10,8 @@
 #include <cmath>
 #include <cstdio>
 
+#include "framework/io/clean_text.h"
+
 namespace convscope {
 namespace {
 
@@ -87,7 +89,7 @@ void Progress::step(const ProgressPoint& point) {
 void Progress::line(std::string_view text) {
   if (mode_ == Mode::quiet) return;
   clear();
-  std::fprintf(stderr, "%.*s\n", static_cast<int>(text.size()), text.data());
+  std::fprintf(stderr, "%s\n", clean_text(text).c_str());
 }
 
 void Progress::clear() {

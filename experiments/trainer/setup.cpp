@@ -7,6 +7,7 @@
 #include "experiments/config/build_pruner.h"
 #include "experiments/run_folder/layer_table.h"
 #include "experiments/trainer/data_sizes.h"
+#include "experiments/trainer/memory/memory_need.h"
 #include "experiments/trainer/trainer.h"
 #include "framework/memory/memory.h"
 #include "framework/parallel.h"
@@ -19,10 +20,27 @@ struct Splits {
   Dataset train, val, test;
 };
 
-Splits load_splits(const ExperimentConfig& config) {
-  const auto seed = static_cast<std::uint64_t>(config.seed);
-  DatasetSplits loaded = dataset_types().get(config.data.set).load(config.data.options);
+// Checks that the config fits into memory, before the data set is made where that is possible;
+// `memory` becomes the line for the log.
+DatasetSplits load_checked(const ExperimentConfig& config, std::string& memory) {
+  const DatasetType& type = dataset_types().get(config.data.set);
+  if (type.sizes && type.sample_shape) {
+    const auto [train, test] = type.sizes(config.data.options);
+    check_data_sizes(config.data, train);
+    const Shape sample = type.sample_shape(config.data.options);
+    memory = check_memory(config, {train, test, sample, type.classes});
+    return type.load(config.data.options);
+  }
+  DatasetSplits loaded = type.load(config.data.options);
   check_data_sizes(config.data, loaded.train.size());
+  memory = check_memory(config, {loaded.train.size(), loaded.test.size(),
+                                 loaded.train.sample_shape(), loaded.train.classes});
+  return loaded;
+}
+
+Splits load_splits(const ExperimentConfig& config, std::string& memory) {
+  const auto seed = static_cast<std::uint64_t>(config.seed);
+  DatasetSplits loaded = load_checked(config, memory);
   Splits splits{.train = std::move(loaded.train), .val = {}, .test = std::move(loaded.test)};
   // The validation images are the same ones whatever `limit` says.
   if (config.data.val_split > 0) {
@@ -52,7 +70,8 @@ TrainingSetup setup_training(const ExperimentConfig& config) {
   TrainingSetup setup;
   setup.device = config.device;
   const std::int64_t before = memory_stats(config.device).live_bytes;
-  Splits splits = load_splits(config);
+  Splits splits = load_splits(config, setup.memory);
+  release_cached(Device{});  // of what was split up
   const Shape sample = splits.train.sample_shape();
   const int classes = splits.train.classes;
   setup.train = std::make_unique<Loader>(

@@ -6,8 +6,7 @@
 #include <chrono>
 #include <cmath>
 #include <filesystem>
-#include <fstream>
-#include <sstream>
+#include <optional>
 #include <utility>
 
 #include "experiments/run_folder/check_lines.h"
@@ -15,6 +14,7 @@
 #include "experiments/trainer/checkpoint.h"
 #include "experiments/trainer/compression/removal.h"
 #include "experiments/trainer/signals.h"
+#include "framework/io/bytes.h"
 #include "framework/memory/memory.h"
 
 namespace convscope {
@@ -40,7 +40,7 @@ double now_s() {
 }  // namespace
 
 Trainer::Trainer(TrainingSetup& setup, RunFolder& folder, Progress& progress)
-    : setup_(setup), folder_(folder), progress_(progress) {}
+    : setup_(setup), folder_(folder), progress_(progress), choices_(setup.device) {}
 
 Trainer::~Trainer() = default;
 
@@ -111,11 +111,10 @@ void Trainer::warn(const std::string& sentence) {
 
 // Tags and note may have been changed since the run began (`convscope note`).
 void Trainer::take_over_words() {
-  std::ifstream in(folder_.file("summary.json"), std::ios::binary);
-  std::ostringstream text;
-  if (!in || !(text << in.rdbuf())) return;
+  const std::optional<std::string> text = text_if_there(folder_.file("summary.json"));
+  if (!text) return;
   try {
-    const RunSummary before = parse_summary(text.str());
+    const RunSummary before = parse_summary(*text);
     setup_.facts.tags = before.tags;
     setup_.facts.note = before.note;
   } catch (const Error&) {  // the summary is written anew anyway
@@ -147,6 +146,7 @@ int Trainer::run() {
 }
 
 int Trainer::run_epochs() {
+  choices_.write(folder_.path());
   folder_.set_status({.state = "RUNNING", .epoch = state_.epoch, .step = state_.step});
   metrics_ = std::make_unique<AppendFile>(folder_.file("metrics.jsonl"), state_.metrics_bytes);
   epochs_ = std::make_unique<AppendFile>(folder_.file("epochs.csv"), state_.epochs_bytes);
@@ -549,6 +549,7 @@ void Trainer::save(const char* name, bool with_optimizer) {
   state_.epochs_bytes = epochs_->size_bytes();
   state_.run_s = run_seconds();
   folder_.check_owner();
+  choices_.write(folder_.path());
   if (with_optimizer) keep_as(folder_.file(kPreviousCheckpoint), folder_.file(name));
   save_checkpoint(folder_.file(name), *setup_.model,
                   with_optimizer ? setup_.optimizer.get() : nullptr, state_, setup_.config_yaml);

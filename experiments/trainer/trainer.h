@@ -22,6 +22,7 @@
 #include "experiments/run_folder/run_folder.h"
 #include "experiments/run_folder/run_summary.h"
 #include "experiments/run_folder/tensorboard.h"
+#include "experiments/trainer/choices/kept_choices.h"
 #include "experiments/trainer/compression/pruning.h"
 #include "experiments/trainer/compression/quantization.h"
 #include "experiments/trainer/evaluator.h"
@@ -59,6 +60,7 @@ struct TrainingSetup {
   std::string layers_csv;
   bool remove_when_final = false;  // removal.h
   Form form = Form::dense;
+  std::string memory;      // what it needs, one line for the log
   std::string start_from;  // checkpoint with the weights that a new run begins with; "": none
 };
 
@@ -122,6 +124,7 @@ class CONVSCOPE_API Trainer {
   RunFolder& folder_;
   Progress& progress_;
   TrainingState state_;
+  KeptChoices choices_;
   std::unique_ptr<AppendFile> metrics_, epochs_;
   std::unique_ptr<TensorboardLog> tensorboard_;  // null when it is not wanted
   std::unique_ptr<Pruning> pruning_;             // null when nothing is pruned

@@ -14,6 +14,7 @@
 #include "experiments/report/html/markup.h"
 #include "experiments/report/index/index_rows.h"
 #include "framework/int_math.h"
+#include "framework/io/clean_text.h"
 
 namespace convscope {
 namespace {
@@ -41,6 +42,8 @@ double seconds_since_change(const std::string& path) {
 }
 
 std::vector<std::string> last_lines(const std::string& path) {
+  std::error_code error;
+  if (!fs::is_regular_file(path, error)) return {};  // opening a pipe would wait
   std::ifstream in(path, std::ios::binary | std::ios::ate);
   if (!in) return {};
   const std::streamoff size = in.tellg();
@@ -49,7 +52,7 @@ std::vector<std::string> last_lines(const std::string& path) {
   std::string line;
   if (size > kLogTail) std::getline(in, line);  // half a line
   while (std::getline(in, line)) {
-    out.push_back(line);
+    out.push_back(clean_line(line));
     if (out.size() > kLogLines) out.erase(out.begin());
   }
   return out;
@@ -122,7 +125,7 @@ void RunReader::read_metrics() {
   const std::string path = view_.path + "/metrics.jsonl";
   std::error_code error;
   const std::uintmax_t size = fs::file_size(path, error);
-  if (error || size == metrics_read_) return;
+  if (error || !fs::is_regular_file(path, error) || size == metrics_read_) return;
   if (size < metrics_read_) {  // a resumed run has cut it to its checkpoint
     metrics_read_ = 0;
     view_.losses.clear();

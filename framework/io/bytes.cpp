@@ -64,6 +64,16 @@ std::string read_text(const std::string& path, std::size_t most_bytes) {
   return text;
 }
 
+std::optional<std::string> text_if_there(const std::string& path, std::size_t most_bytes) {
+  struct stat status {};
+  if (::stat(path.c_str(), &status) != 0 || !S_ISREG(status.st_mode)) return std::nullopt;
+  try {
+    return read_text(path, most_bytes);
+  } catch (const Error&) {
+    return std::nullopt;
+  }
+}
+
 std::vector<std::uint8_t> read_file(const std::string& path) {
   struct stat status {};
   const Descriptor file{open_to_read(path, status)};

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -34,5 +35,9 @@ CONVSCOPE_API std::vector<std::uint8_t> read_file(const std::string& path);
 // A text of at most `most_bytes`, from a file or a pipe; the rest of a longer one is left. Errors
 // of kind kIo with the system's reason, also for a pipe into which nobody writes for two seconds.
 CONVSCOPE_API std::string read_text(const std::string& path, std::size_t most_bytes);
+// The same of a file that need not be there; nothing when it cannot be read, or is no regular file.
+inline constexpr std::size_t kMostTextBytes = std::size_t{256} << 20;
+CONVSCOPE_API std::optional<std::string> text_if_there(const std::string& path,
+                                                       std::size_t most_bytes = kMostTextBytes);
 
 }  // namespace convscope

@@ -166,41 +166,63 @@ std::string_view descr_of(const Tensor& tensor) {
   fail("npy", cat("expected a dtype that NumPy has, got ", tensor.str(), "; convert it to f32"));
 }
 
-}  // namespace
+// What stands before the data of a file, of which `file` may be the beginning only.
+struct NpyHeader {
+  DType dtype = DType::f32;
+  Shape shape;
+  std::uint64_t data_at = 0, data_bytes = 0;
+};
 
-Tensor parse_npy(Bytes file, const std::string& name) {
-  const auto check = [&](bool condition, const auto&... sentence) {
-    if (!condition) fail(ErrorKind::kData, "npy", cat(name, ": ", sentence...));
-  };
-  check(file.size() >= 10 && std::memcmp(file.data(), kMagic.data(), kMagic.size()) == 0,
+template <class... Words>
+void check(bool condition, const std::string& name, const Words&... sentence) {
+  if (!condition) fail(ErrorKind::kData, "npy", cat(name, ": ", sentence...));
+}
+
+NpyHeader parse_header(Bytes file, const std::string& name) {
+  check(file.size() >= 10 && std::memcmp(file.data(), kMagic.data(), kMagic.size()) == 0, name,
         "expected a .npy file, which begins with \\x93NUMPY, got ", file.size(),
         " bytes that begin otherwise");
   const int major = file[6];
   const int minor = file[7];
-  check((major == 1 || major == 2) && minor == 0, "expected format version 1.0 or 2.0, got ", major,
-        ".", minor);
+  check((major == 1 || major == 2) && minor == 0, name, "expected format version 1.0 or 2.0, got ",
+        major, ".", minor);
   const std::size_t length_bytes = major == 1 ? 2 : 4;
   const std::size_t header_at = 8 + length_bytes;
-  check(file.size() >= header_at, "expected a header, got only ", file.size(), " bytes");
+  check(file.size() >= header_at, name, "expected a header, got only ", file.size(), " bytes");
   const std::uint64_t header_bytes = little_endian(file, 8, length_bytes);
-  check(header_bytes <= file.size() - header_at, "expected a header of ", header_bytes,
+  check(header_bytes <= file.size() - header_at, name, "expected a header of ", header_bytes,
         " bytes, got only ", file.size() - header_at, "; the file is cut short");
 
   const std::string_view text(reinterpret_cast<const char*>(file.data()) + header_at, header_bytes);
   const auto header = HeaderParser(text, name).parse();
-  const DType dtype = dtype_from(header.descr, name);
-  check(!header.fortran_order,
+  NpyHeader out{.dtype = dtype_from(header.descr, name), .shape = header.shape};
+  check(!header.fortran_order, name,
         "expected C (row-major) order, got Fortran order; save it again with "
         "np.save(path, np.ascontiguousarray(array))");
-  std::int64_t data_bytes = static_cast<std::int64_t>(size_of(dtype));
+  auto data_bytes = static_cast<std::int64_t>(size_of(out.dtype));
   for (std::int64_t size : header.shape) {
-    check(!__builtin_mul_overflow(data_bytes, size, &data_bytes),
+    check(!__builtin_mul_overflow(data_bytes, size, &data_bytes), name,
           "expected fewer than 2^63 bytes of data, got shape ", header.shape);
   }
-  const Bytes data = file.subspan(header_at + header_bytes);
-  check(static_cast<std::uint64_t>(data_bytes) == data.size(), "expected ", data_bytes,
-        " bytes of data because it is ", name_of(dtype), header.shape, ", got ", data.size());
-  Tensor out = Tensor::empty(header.shape, dtype);
+  out.data_at = header_at + header_bytes;
+  out.data_bytes = static_cast<std::uint64_t>(data_bytes);
+  return out;
+}
+
+}  // namespace
+
+std::uint64_t npy_file_bytes(Bytes beginning, const std::string& name) {
+  const NpyHeader header = parse_header(beginning, name);
+  return header.data_at + header.data_bytes;
+}
+
+Tensor parse_npy(Bytes file, const std::string& name) {
+  const NpyHeader header = parse_header(file, name);
+  const Bytes data = file.subspan(header.data_at);
+  check(header.data_bytes == data.size(), name, "expected ", header.data_bytes,
+        " bytes of data because it is ", name_of(header.dtype), header.shape, ", got ",
+        data.size());
+  Tensor out = Tensor::empty(header.shape, header.dtype);
   if (!data.empty()) std::memcpy(out.raw_data(), data.data(), data.size());
   return out;
 }

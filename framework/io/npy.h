@@ -16,6 +16,8 @@ namespace convscope {
 CONVSCOPE_API Tensor read_npy(const std::string& path);
 // `name` stands in the errors. Sizes are checked against the bytes before anything is allocated.
 CONVSCOPE_API Tensor parse_npy(Bytes file, const std::string& name);
+// How many bytes a file has by its header, of which it is enough to have the `beginning`.
+CONVSCOPE_API std::uint64_t npy_file_bytes(Bytes beginning, const std::string& name);
 
 // Version 1.0, data aligned to 64 bytes as NumPy does it. Written atomically.
 CONVSCOPE_API void write_npy(const std::string& path, const Tensor& tensor);

@@ -20,6 +20,7 @@ constexpr std::uint32_t kEndSignature = 0x06054b50;
 constexpr std::size_t kLocalBytes = 30, kCentralBytes = 46, kEndBytes = 22;
 constexpr std::uint64_t kZip64Mark = 0xffffffffu;
 constexpr int kStored = 0, kDeflated = 8;
+constexpr std::uint64_t kLongestHeader = 65536;  // of an array; NumPy writes 128 bytes
 
 template <class... Words>
 void check(bool condition, const std::string& file, const Words&... words) {
@@ -77,12 +78,7 @@ class ZipReader {
     if (entry.method == kStored) {
       out.assign(packed.begin(), packed.end());
     } else {
-      Inflater inflater(packed, DeflateFormat::raw, cat(name_, ": ", entry.name));
-      out.resize(entry.bytes + 1);  // one more, to see what is too long
-      const std::size_t got = inflater.read(out.data(), out.size());
-      check(got == entry.bytes && inflater.left() == 0, name_, "expected ", entry.bytes,
-            " bytes in '", entry.name, "', got ", got > entry.bytes ? "more" : "fewer");
-      out.resize(got);
+      out = inflated(entry, packed);
     }
     uLong crc = crc32(0, nullptr, 0);
     crc = crc32_z(crc, out.data(), out.size());
@@ -92,6 +88,29 @@ class ZipReader {
   }
 
  private:
+  // Small archives may claim, and hold, very much: the header of the array must agree with the
+  // directory before the data are unpacked, and memory is taken for what is there.
+  std::vector<std::uint8_t> inflated(const Entry& entry, Bytes packed) const {
+    const std::string name = cat(name_, ": ", entry.name);
+    Inflater inflater(packed, DeflateFormat::raw, name);
+    const std::uint64_t most = entry.bytes + 1;  // one more, to see what is too long
+    std::vector<std::uint8_t> out(std::min<std::uint64_t>(most, kLongestHeader));
+    std::size_t got = inflater.read(out.data(), out.size());
+    if (got == out.size() && got < most) {
+      const std::uint64_t bytes = npy_file_bytes(out, name);
+      check(bytes == entry.bytes, name_, "expected ", entry.bytes, " bytes in '", entry.name,
+            "' because the directory says so, got ", bytes, " by the header of the array");
+    }
+    while (got == out.size() && got < most) {
+      out.resize(std::min<std::uint64_t>(most, 2 * out.size()));
+      got += inflater.read(out.data() + got, out.size() - got);
+    }
+    check(got == entry.bytes && inflater.left() == 0, name_, "expected ", entry.bytes,
+          " bytes in '", entry.name, "', got ", got > entry.bytes ? "more" : "fewer");
+    out.resize(got);
+    return out;
+  }
+
   std::uint64_t number(std::uint64_t at, std::size_t bytes) const {
     return little_endian(file_, at, bytes);
   }

@@ -5,16 +5,13 @@
 
 #include <sched.h>
 
-#include <cstdio>
-#include <filesystem>
-#include <fstream>
 #include <map>
 #include <mutex>
 #include <nlohmann/json.hpp>
 
 #include "framework/check.h"
-#include "framework/io/atomic_file.h"
 #include "framework/io/json_text.h"
+#include "framework/machine/cache_file.h"
 #include "framework/machine/machine.h"
 #include "framework/parallel.h"
 #include "framework/simd/cpu_isa.h"
@@ -44,10 +41,8 @@ std::string key_here() {
   return cat(kModel, " | ", name_of(current_isa()), " | cores=", usable_cores());
 }
 
-Json read_machines(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  if (!file) return Json::object();
-  const Json content = Json::parse(file, nullptr, /*allow_exceptions=*/false);
+Json parse_machines(const CacheText& text) {
+  const Json content = Json::parse(text.value_or(""), nullptr, /*allow_exceptions=*/false);
   const bool ours = content.is_object() && content.value("format", Json()) == kFormat &&
                     content.contains("machines") && content["machines"].is_object();
   return ours ? content["machines"] : Json::object();
@@ -100,21 +95,18 @@ std::optional<CpuCeilings> from_json(const Json& json) {
 Json& machines_of(const std::string& path) {
   const auto found = known_by_path.find(path);
   if (found != known_by_path.end()) return found->second;
-  return known_by_path[path] = read_machines(path);
+  return known_by_path[path] = parse_machines(read_cache_file(path));
 }
 
 void remember(const std::string& path, const std::string& key, const Json& ceilings) {
   const std::scoped_lock lock(known_mutex);
-  Json machines = read_machines(path);  // another process may have added to it
-  machines[key] = ceilings;
-  known_by_path[path] = machines;
-  try {
-    std::filesystem::create_directories(std::filesystem::path(path).parent_path());
-    write_file(path, json_text(Json{{"format", kFormat}, {"machines", machines}}, 1));
-  } catch (const std::exception& error) {
-    std::fprintf(stderr, "convscope: warning: the ceilings are not remembered on disk: %s\n",
-                 error.what());
-  }
+  machines_of(path)[key] = ceilings;
+  change_cache_file(path, "the ceilings are not remembered on disk", [&](const CacheText& text) {
+    Json machines = parse_machines(text);  // another process may have added to it
+    machines[key] = ceilings;
+    known_by_path[path] = machines;
+    return json_text(Json{{"format", kFormat}, {"machines", machines}}, 1);
+  });
 }
 
 struct GpuField {
@@ -132,8 +124,8 @@ constexpr GpuField kGpuFields[] = {
 
 }  // namespace
 
-std::string cpu_ceilings_path() { return cache_folder() + "/ceilings_cpu.json"; }
-std::string gpu_ceilings_path() { return cache_folder() + "/ceilings_cuda.json"; }
+std::string cpu_ceilings_path() { return cache_path("ceilings_cpu.json"); }
+std::string gpu_ceilings_path() { return cache_path("ceilings_cuda.json"); }
 
 std::optional<CpuCeilings> remembered_cpu_ceilings() {
   const std::scoped_lock lock(known_mutex);

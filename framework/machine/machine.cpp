@@ -3,6 +3,9 @@
 // is kept.
 #include "framework/machine/machine.h"
 
+#include <sys/stat.h>
+#include <unistd.h>
+
 #include <cstdlib>
 #include <fstream>
 
@@ -38,7 +41,20 @@ std::string cache_folder() {
   if (const std::string own = given("CONVSCOPE_CACHE_DIR"); !own.empty()) return own;
   if (const std::string xdg = given("XDG_CACHE_HOME"); !xdg.empty()) return xdg + "/convscope";
   if (const std::string home = given("HOME"); !home.empty()) return home + "/.cache/convscope";
-  return "/tmp/convscope-cache";
+  return private_folder(cat("/tmp/convscope-cache-", static_cast<std::int64_t>(geteuid())));
+}
+
+std::string cache_path(const std::string& file) {
+  const std::string folder = cache_folder();
+  return folder.empty() ? "" : cat(folder, "/", file);
+}
+
+std::string private_folder(const std::string& path) {
+  (void)mkdir(path.c_str(), 0700);
+  struct stat facts {};
+  const bool ours = lstat(path.c_str(), &facts) == 0 && S_ISDIR(facts.st_mode) &&
+                    facts.st_uid == geteuid() && (facts.st_mode & 077) == 0;
+  return ours ? path : "";
 }
 
 }  // namespace convscope

@@ -10,6 +10,7 @@
 
 #include "framework/check.h"
 #include "framework/int_math.h"
+#include "framework/memory/unbacked.h"
 
 namespace convscope {
 namespace {
@@ -185,6 +186,7 @@ std::size_t small_list_index(std::size_t bytes) {
 
 void* try_allocate(Device device, std::size_t bytes, MemoryUse use) {
   if (bytes == 0) return nullptr;
+  if (memory_is_unbacked()) return map_unbacked(device, bytes);
   return allocator_of(device).allocate(device, bytes, use);
 }
 
@@ -207,7 +209,7 @@ void fail_out_of_memory(Device device, std::size_t bytes, std::string_view what)
 void set_memory_limit(Device device, std::int64_t bytes) { allocator_of(device).set_limit(bytes); }
 
 void deallocate(Device device, void* pointer, std::size_t bytes, MemoryUse use) noexcept {
-  if (pointer == nullptr) return;
+  if (pointer == nullptr || unmap_unbacked(device, pointer)) return;
   allocator_of(device).deallocate(pointer, bytes, use);
 }
 

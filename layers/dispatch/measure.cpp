@@ -6,15 +6,14 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
-#include <filesystem>
-#include <fstream>
 #include <map>
 #include <mutex>
 #include <nlohmann/json.hpp>
 
-#include "framework/io/atomic_file.h"
 #include "framework/io/json_text.h"
+#include "framework/machine/cache_file.h"
 #include "framework/machine/machine.h"
+#include "framework/memory/unbacked.h"
 #include "framework/parallel.h"
 #include "framework/simd/cpu_isa.h"
 
@@ -26,9 +25,21 @@ using Answers = std::map<std::string, std::string>;  // key -> algorithm
 // Guards everything below; measuring holds it, so that two layers never time at once.
 std::mutex answers_mutex;
 std::map<std::string, Answers> answers_by_path;  // a file is read once
+Answers given;  // in this process: key_of_any_machine() -> algorithm
+Answers taken_over;
+
+const char* use_text(const MeasureKey& key) {
+  return key.use == WeightUse::often ? " | weights prepared before" : "";
+}
+
+// Whatever the processor and the number of threads are.
+std::string key_of_any_machine(const MeasureKey& key) {
+  return cat(key.operation, " | ", name_of(key.device.type), " | ", name_of(key.direction), " | ",
+             key.problem, use_text(key));
+}
 
 std::string text_of(const MeasureKey& key) {
-  const char* const use = key.use == WeightUse::often ? " | weights prepared before" : "";
+  const char* const use = use_text(key);
   if (key.device.type != DeviceType::cpu) {
     return cat(gpu_name(key.device), " | ", name_of(key.direction), " | ", key.problem, use);
   }
@@ -46,12 +57,11 @@ std::string format_of(const char* operation) {
   return cat("convscope ", operation, " measurements 1");
 }
 
-Answers read_answers(const char* operation, const std::string& path) {
+Answers parse_answers(const char* operation, const std::string& path, const CacheText& text) {
   Answers out;
-  std::ifstream file(path, std::ios::binary);
-  if (!file) return out;  // the first run on this machine
+  if (!text) return out;  // the first run on this machine
   const nlohmann::json content =
-      nlohmann::json::parse(file, nullptr, /*allow_exceptions=*/false, /*ignore_comments=*/false);
+      nlohmann::json::parse(*text, nullptr, /*allow_exceptions=*/false, /*ignore_comments=*/false);
   const bool ours = content.is_object() && content.contains("format") &&
                     content["format"] == format_of(operation) && content.contains("fastest") &&
                     content["fastest"].is_object();
@@ -68,23 +78,30 @@ Answers read_answers(const char* operation, const std::string& path) {
 Answers& answers_of(const char* operation, const std::string& path) {
   const auto found = answers_by_path.find(path);
   if (found != answers_by_path.end()) return found->second;
-  return answers_by_path[path] = read_answers(operation, path);
+  return answers_by_path[path] = parse_answers(operation, path, read_cache_file(path));
 }
 
-void write_answers(const char* operation, const std::string& path, const Answers& answers) {
-  nlohmann::json content;
-  content["format"] = format_of(operation);
-  content["fastest"] = answers;
-  try {
-    std::filesystem::create_directories(std::filesystem::path(path).parent_path());
-    write_file(path, json_text(content, 1));
-  } catch (const std::exception& error) {
-    warn(cat("the measurement is not remembered on disk: ", error.what()));
-  }
+// With what other processes have added since the file was read.
+void remember(const MeasureKey& key, const std::string& fastest) {
+  const std::string path = measure_cache_path(key.operation, key.device);
+  Answers& ours = answers_of(key.operation, path);
+  ours[text_of(key)] = fastest;
+  change_cache_file(path, "the measurement is not remembered on disk", [&](const CacheText& text) {
+    Answers all = parse_answers(key.operation, path, text);
+    all[text_of(key)] = fastest;
+    all.merge(ours);
+    ours = all;
+    nlohmann::json content;
+    content["format"] = format_of(key.operation);
+    content["fastest"] = all;
+    return json_text(content, 1);
+  });
 }
 
 // "" when there is none. The caller holds the mutex.
 std::string find_answer(const MeasureKey& key) {
+  const auto kept = taken_over.find(key_of_any_machine(key));
+  if (kept != taken_over.end()) return kept->second;
   const Answers& answers = answers_of(key.operation, measure_cache_path(key.operation, key.device));
   const auto found = answers.find(text_of(key));
   return found == answers.end() ? "" : found->second;
@@ -154,7 +171,7 @@ double best_seconds(const std::function<void()>& run, Device device) {
 }
 
 std::string measure_cache_path(const char* operation, Device device) {
-  return cat(cache_folder(), "/", operation, "_", name_of(device.type), ".json");
+  return cache_path(cat(operation, "_", name_of(device.type), ".json"));
 }
 
 std::string remembered_fastest(const MeasureKey& key) {
@@ -166,7 +183,8 @@ std::string measured_fastest(const MeasureKey& key, const std::vector<std::strin
                              const std::function<SecondsOf()>& timing) {
   const std::scoped_lock lock(answers_mutex);
   const std::string known = find_answer(key);
-  if (std::ranges::count(candidates, known) > 0) return known;
+  if (std::ranges::count(candidates, known) > 0) return given[key_of_any_machine(key)] = known;
+  if (memory_is_unbacked()) return candidates.front();  // nothing can run
   std::string fastest = candidates.front();
   if (candidates.size() > 1) {
     const SecondsOf seconds_of = timing();
@@ -184,19 +202,26 @@ std::string measured_fastest(const MeasureKey& key, const std::vector<std::strin
       }
     }
   }
-  // Another process may have added to the file since we read it.
-  const std::string path = measure_cache_path(key.operation, key.device);
-  Answers answers = read_answers(key.operation, path);
-  answers.merge(answers_of(key.operation, path));
-  answers[text_of(key)] = fastest;
-  write_answers(key.operation, path, answers);
-  answers_by_path[path] = std::move(answers);
-  return fastest;
+  remember(key, fastest);
+  return given[key_of_any_machine(key)] = fastest;
+}
+
+std::map<std::string, std::string> given_answers() {
+  const std::scoped_lock lock(answers_mutex);
+  return given;
+}
+
+void take_over_answers(const std::map<std::string, std::string>& answers) {
+  const std::scoped_lock lock(answers_mutex);
+  taken_over = answers;
+  given.insert(answers.begin(), answers.end());
 }
 
 void forget_measured() {
   const std::scoped_lock lock(answers_mutex);
   answers_by_path.clear();
+  given.clear();
+  taken_over.clear();
 }
 
 }  // namespace convscope

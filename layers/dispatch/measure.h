@@ -10,6 +10,7 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -38,6 +39,11 @@ CONVSCOPE_API std::string measured_fastest(const MeasureKey& key,
 // Best of 5 to 50 runs, about 50 ms in all, after one warm-up. On a device with recordings: best of
 // 5 recordings of several runs, timed by marks, so that no time of the host is counted.
 CONVSCOPE_API double best_seconds(const std::function<void()>& run, Device device);
+// What the policy answered in this process, by operation, device, direction and problem, whatever
+// the processor is; and answers of an earlier process that come before all that is remembered, so
+// that a run which goes on keeps its algorithms.
+CONVSCOPE_API std::map<std::string, std::string> given_answers();
+CONVSCOPE_API void take_over_answers(const std::map<std::string, std::string>& answers);
 // Forgets what this process remembers, so that the file is read again. For tests.
 CONVSCOPE_API void forget_measured();
 CONVSCOPE_API std::string measure_cache_path(const char* operation, Device device);

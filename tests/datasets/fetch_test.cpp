@@ -4,6 +4,7 @@
 
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
 
 #include "datasets/cifar10.h"
 #include "datasets/files/sums.h"
@@ -226,6 +227,21 @@ TEST_F(Fetch, CommandLineEndsWithTheCodeOfTheTrouble) {
   EXPECT_NE(err.find("did you mean 'mnist'"), std::string::npos);
   EXPECT_NE(out.find("t10k-labels-idx1-ubyte"), std::string::npos);
   EXPECT_EQ(std::filesystem::file_size(root + "/sheet.pgm"), 15u + 560 * 280);
+}
+
+// 300 MB of zeros in 300 KB.
+TEST_F(Fetch, AFileThatUnpacksToVeryMuchIsLeftAfterALimit) {
+  std::string packed;
+  {
+    const std::string zeros(std::size_t{300} << 20, '\0');
+    packed = gzipped(zeros);
+  }
+  std::ofstream(folder_ / "train-labels-idx1-ubyte.gz", std::ios::binary) << packed;
+  const std::vector<FileReport> found = check_files(set_, folder_.path());
+  ASSERT_EQ(found.size(), 1u);
+  EXPECT_FALSE(found[0].sound);
+  EXPECT_NE(found[0].remark.find("bytes of content, got more"), std::string::npos)
+      << found[0].remark;
 }
 
 }  // namespace

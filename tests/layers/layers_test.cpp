@@ -11,6 +11,7 @@
 #include "layers/linear/linear.h"
 #include "layers/sequential.h"
 #include "tests/layers/layer_cases.h"
+#include "tests/support/expect_error.h"
 #include "tests/support/numbers.h"
 
 namespace convscope {
@@ -125,6 +126,17 @@ TEST(Dropout, TheBackwardPassUsesTheSameMask) {
   };
   const GradcheckResult result = gradcheck(f, {leaf(normal({3, 7}))});
   EXPECT_TRUE(result.ok) << result.str();
+}
+
+// A negative share would scale every element down and drop none.
+TEST(Dropout, RefusesWhatIsNoProbability) {
+  const Variable x(Tensor::full({2, 2}, 1.0));
+  for (const double p : {-0.1, -1e-300, 1.0, 1.5, std::nan("")}) {
+    EXPECT_ERROR(ErrorKind::kInvalid, "[dropout] expected p in [0,1)", Dropout(p, 1, 2));
+    EXPECT_ERROR(ErrorKind::kInvalid, "[dropout] expected p in [0,1)", dropout(x, {.p = p}));
+  }
+  EXPECT_ERROR(ErrorKind::kConfig, "expected 0 to 0.999999, got -0.1",
+               build_layer("dropout", options({{"p", -0.1}}), {1, 64}));
 }
 
 TEST(Dropout, FollowsTheStepOfTheNetworkAndRestsInEvalMode) {

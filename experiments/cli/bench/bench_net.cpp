@@ -212,7 +212,7 @@ int bench(const Arguments& arguments) {
       write_files(arguments, report);  // an interrupted benchmark keeps what it has
     }
   }
-  std::cout << net_table(report.rows) << net_legend();
+  print_result(net_table(report.rows) + net_legend());
   for (const NetBenchRow& row : report.rows) {
     if (row.execution == "planned" || row.execution == "recorded") continue;
     std::cout << name_of(row.mode) << ", batch " << row.batch << ": " << row.execution << "\n";

@@ -98,6 +98,9 @@ folder of the data sets
 .B CONVSCOPE_CACHE_DIR
 what was measured of this machine; default ~/.cache/convscope
 .TP
+.B CONVSCOPE_MEMORY_MIB
+memory that a config may need; 0: do not ask; default: what machine and control group allow
+.TP
 .B CONVSCOPE_ISA
 instruction set: scalar, avx2 or avx512
 .TP

@@ -4,11 +4,12 @@
 #include "experiments/config/shipped/shipped_configs.h"
 
 #include <filesystem>
-#include <fstream>
 #include <map>
+#include <sstream>
 
 #include "experiments/config/document.h"
 #include "framework/check.h"
+#include "framework/io/bytes.h"
 #include "framework/registry.h"
 
 namespace convscope {
@@ -29,7 +30,7 @@ std::vector<fs::path> folders() {
 
 // "# Question: does it work, from\n# end to end?\n" -> "does it work, from end to end?"
 std::string first_sentence(const fs::path& path) {
-  std::ifstream file(path);
+  std::istringstream file(text_if_there(path.string(), 65536).value_or(""));
   std::string text;
   for (std::string line; std::getline(file, line) && line.starts_with("#");) {
     const std::size_t begin = line.find_first_not_of("# ");

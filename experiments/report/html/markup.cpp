@@ -5,13 +5,13 @@
 #include <fmt/format.h>
 
 #include <cmath>
-#include <fstream>
 #include <iterator>
 #include <map>
-#include <sstream>
+#include <optional>
 
 #include "experiments/report/chart/svg_text.h"
 #include "experiments/report/csv_table.h"
+#include "framework/io/bytes.h"
 
 namespace convscope {
 namespace {
@@ -37,12 +37,7 @@ bool is_column_of_numbers(const HtmlTable& table, std::size_t column) {
 
 }  // namespace
 
-std::string file_text(const std::string& path) {
-  std::ifstream in(path, std::ios::binary);
-  std::ostringstream out;
-  if (in) out << in.rdbuf();
-  return out.str();
-}
+std::string file_text(const std::string& path) { return text_if_there(path).value_or(""); }
 
 std::string html_table(const HtmlTable& table) {
   if (table.empty()) return "";

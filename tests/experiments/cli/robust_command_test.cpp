@@ -2,6 +2,7 @@
 // robust_command_test.cpp: the program where something around it is unusual: closed streams, names
 // that are no UTF-8, paths that no system call takes, another process on the same run.
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <filesystem>
 #include <nlohmann/json.hpp>
@@ -94,6 +95,38 @@ TEST_F(Unusual, ResumeAutoRefusesARunThatAnotherProcessWorksOn) {
   }
   EXPECT_EQ(call_program(run + " -q train.epochs=2 --resume auto").code, 0);
   EXPECT_EQ(read_run_status(folder).state, "DONE");
+}
+
+// Opening a pipe waits for somebody who writes into it.
+TEST_F(Unusual, PipesInARunsFolderStopNobody) {
+  EXPECT_EQ(call_program(run + " -q").code, 0);
+  const std::string folder = resolve_run(root / "runs/small");
+  for (const char* file : {"status.json", "summary.json", "epochs.csv", "layers.csv",
+                           "metrics.jsonl", "log.txt", "env.json", "config.yaml", ".lock"}) {
+    std::filesystem::remove(folder + "/" + file);
+    ASSERT_EQ(mkfifo((folder + "/" + file).c_str(), 0600), 0);
+  }
+  for (const char* words : {"report runs", "watch runs/small --once", "note runs/small",
+                            "index runs", "plot runs --kind curves -o p.svg", "compare runs runs",
+                            "run --resume runs/small", "eval runs/small"}) {
+    const auto done = testing::call_shell(
+        std::string("timeout 30 " CONVSCOPE_BINARY_DIR "/bin/convscope ") + words, root.path());
+    EXPECT_NE(done.code, 124) << words << "\n" << done.err;
+  }
+}
+
+TEST_F(Unusual, APipeOfABenchmarkIsReadAndAFolderIsNot) {
+  const auto called = [&](const std::string& line) {
+    return testing::call_shell("timeout 30 " CONVSCOPE_BINARY_DIR "/bin/convscope " + line,
+                               root.path());
+  };
+  ASSERT_EQ(mkfifo((root / "pipe").c_str(), 0600), 0);
+  for (const char* words : {"plot --kind heatmap -o p.svg ", "bench conv2d --shapes "}) {
+    const auto nobody = called(words + (root / "pipe"));
+    EXPECT_NE(nobody.code, 124) << words << nobody.err;
+    EXPECT_NE(nobody.code, 0) << words;
+    EXPECT_EQ(called(words + root.path()).code, 6) << words << called(words + root.path()).err;
+  }
 }
 
 }  // namespace

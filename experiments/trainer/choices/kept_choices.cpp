@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+// kept_choices.cpp: by what a run chose its algorithms, in choices.json of its folder.
+#include "experiments/trainer/choices/kept_choices.h"
+
+#include <filesystem>
+#include <map>
+#include <nlohmann/json.hpp>
+
+#include "framework/check.h"
+#include "framework/io/atomic_file.h"
+#include "framework/io/bytes.h"
+#include "framework/io/json_text.h"
+#include "framework/machine/ceilings.h"
+#include "layers/dispatch/measure.h"
+
+namespace convscope {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr const char* kFile = "/choices.json";
+constexpr const char* kFormat = "convscope choices 1";
+constexpr std::size_t kMostBytes = std::size_t{64} << 20;
+
+struct Field {
+  const char* name;
+  double MachineCeilings::*member;
+};
+constexpr Field kFields[] = {
+    {"flops_per_second", &MachineCeilings::flops_per_second},
+    {"bytes_per_second", &MachineCeilings::bytes_per_second},
+    {"tf32_flops_per_second", &MachineCeilings::tf32_flops_per_second},
+    {"half_flops_per_second", &MachineCeilings::half_flops_per_second},
+    {"launch_seconds", &MachineCeilings::launch_seconds},
+};
+
+}  // namespace
+
+void KeptChoices::take_over(const std::string& run) {
+  const std::string path = run + kFile;
+  std::error_code error;
+  if (!std::filesystem::exists(path, error)) return;  // of an earlier version
+  try {
+    const Json content = Json::parse(read_text(path, kMostBytes));
+    CONVSCOPE_CHECK(content.at("format") == kFormat, "choices", "expected the format '", kFormat,
+                    "'");
+    const auto measured = content.at("measured").get<std::map<std::string, std::string>>();
+    const Device device = Device::parse(content.at("device").get<std::string>());
+    MachineCeilings ceilings;
+    for (const Field& field : kFields) {
+      ceilings.*field.member = content.at("ceilings").at(field.name).get<double>();
+      CONVSCOPE_CHECK(ceilings.*field.member >= 0 && ceilings.*field.member < 1e18, "choices",
+                      "expected a number of at least 0 as ", field.name);
+    }
+    take_over_answers(measured);
+    set_machine_ceilings(ceilings, device.type);
+  } catch (const std::exception& failure) {
+    fail(ErrorKind::kIo, "resume",
+         cat("expected the choices of a run in ", path, ", got: ", failure.what(),
+             "; without this file the run goes on with algorithms that are chosen anew"));
+  }
+}
+
+void KeptChoices::write(const std::string& run) {
+  const MachineCeilings ceilings = machine_ceilings(device_.type);
+  Json numbers = Json::object();
+  for (const Field& field : kFields) numbers[field.name] = ceilings.*field.member;
+  const std::string text = json_text(Json{{"format", kFormat},
+                                          {"device", device_.str()},
+                                          {"ceilings", numbers},
+                                          {"measured", given_answers()}});
+  if (text == written_) return;
+  write_file(run + kFile, text);
+  written_ = text;
+}
+
+}  // namespace convscope

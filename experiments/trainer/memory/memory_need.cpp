@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: Apache-2.0
+// memory_need.cpp: what a config would take of memory, known before anything is taken.
+#include "experiments/trainer/memory/memory_need.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <vector>
+
+#include "datasets/loader.h"
+#include "experiments/config/build.h"
+#include "framework/memory/unbacked.h"
+#include "layers/plan/step_plan.h"
+#include "sparsity/mask.h"
+#include "sparsity/prunable_network.h"
+#include "sparsity/sparsity_options.h"
+
+namespace convscope {
+namespace {
+
+std::string size_text(std::int64_t bytes) {
+  const double mib = static_cast<double>(bytes) / 1048576.0;
+  return mib < 1024 ? fmt::format("{:.1f} MiB", mib) : fmt::format("{:.1f} GiB", mib / 1024);
+}
+
+// Of images and their labels.
+std::int64_t bytes_of(std::int64_t images, const Shape& sample) {
+  return images * (sample.numel() + 4);
+}
+
+void count_data(const ExperimentConfig& config, const DataFacts& data, MemoryNeed& need) {
+  const DataConfig& of = config.data;
+  const std::int64_t rest = data.train - of.val_split;
+  const std::int64_t train = of.limit > 0 ? std::min(of.limit, rest) : rest;
+  const auto bytes = [&](std::int64_t images) { return bytes_of(images, data.sample); };
+  const std::int64_t loaded = bytes(data.train + data.test);
+  need.loading_bytes = loaded;
+  // Splitting and limiting copy what is kept.
+  if (of.val_split > 0) need.loading_bytes = loaded + bytes(data.train);
+  if (of.limit > 0) need.loading_bytes = std::max(need.loading_bytes, loaded + bytes(train));
+  need.data_bytes = bytes(train + of.val_split + data.test);
+  const LoaderOptions options{.batch_size = of.batch_size};
+  for (const std::int64_t images : {train, of.val_split, data.test}) {
+    if (images > 0) need.batches_bytes += loader_bytes(images, data.sample, options);
+  }
+}
+
+// The masks that the training attaches, and the values that it holds for what is cut.
+std::int64_t add_masks(const ExperimentConfig& config, Module& model, const Shape& input) {
+  if (config.sparsity.values().empty()) return 0;
+  const SparsityOptions options = parse_sparsity(config.sparsity);
+  if (options.method == PruneMethod::none) return 0;
+  std::int64_t held = 0;
+  for (const PrunableLayer& layer : prunable_network(model, input).layers) {
+    const Tensor weight = layer.weight();
+    if (std::ranges::count(options.exclude, layer.name) > 0 && !options.structured()) continue;
+    layer.module->add_weight_transform("mask", std::make_shared<Mask>(weight), /*first=*/true);
+    held += weight.size_bytes();
+  }
+  return held;
+}
+
+void count_network(const ExperimentConfig& config, const DataFacts& data, MemoryNeed& need) {
+  const UnbackedMemory nothing;
+  const Device device = config.device;
+  const auto model = build_model(config, data.sample, data.classes);
+  Shape input = {config.data.batch_size};
+  for (const std::int64_t size : data.sample) input.push_back(size);
+  const std::int64_t held = add_masks(config, *model, input);
+  need.network_bytes = nothing.live_bytes(device) + held;
+  const auto optimizer = build_optimizer(config, *model);
+  const auto plan = StepPlan::make(*model, input, PlanMode::training, nullptr, {}, true);
+  need.step_bytes = plan ? plan->memory().arena_bytes : 0;
+  need.update_bytes = nothing.live_bytes(device) - need.step_bytes - (need.network_bytes - held);
+  // A device keeps the plan of each split, the CPU has one at a time.
+  const bool records = device.type != DeviceType::cpu;
+  model->eval();
+  const auto evaluation = StepPlan::make(
+      *model, input, records ? PlanMode::evaluation : PlanMode::inference, nullptr, {}, true);
+  if (!evaluation) return;
+  need.evaluation_bytes = evaluation->memory().arena_bytes;
+  if (!records) return;
+  const std::int64_t images = input.numel() * 4;
+  need.step_bytes += images;
+  need.evaluation_bytes += images;
+  if (config.data.val_split > 0) need.evaluation_bytes *= 2;
+}
+
+// The keys that lower it, the one with most behind it first.
+std::string advice(const ExperimentConfig& config, const MemoryNeed& need, bool host) {
+  const bool all = host && need.device.type == DeviceType::cpu;
+  struct Way {
+    std::int64_t bytes;
+    std::string words;
+  };
+  std::vector<Way> ways;
+  if (all || !host) {
+    ways.push_back({need.network_bytes + need.update_bytes, "take a smaller model"});
+  }
+  ways.push_back({(all || !host ? need.step_bytes + need.evaluation_bytes : 0) +
+                      (host ? need.batches_bytes : 0),
+                  cat("lower data.batch_size (", config.data.batch_size, ")")});
+  if (host) {
+    const bool drawn = config.data.options.has("train_size");
+    ways.push_back({std::max(need.data_bytes, need.loading_bytes),
+                    drawn ? "lower data.train_size" : "take a smaller data.set"});
+  }
+  std::ranges::stable_sort(ways, [](const Way& a, const Way& b) { return a.bytes > b.bytes; });
+  return cat(ways[0].words, " or ", ways[1].words);
+}
+
+[[noreturn]] void refuse(const ExperimentConfig& config, const MemoryRoom& room, bool host,
+                         const std::string& got, const MemoryNeed& need) {
+  fail(host ? ErrorKind::kConfig : ErrorKind::kUnavailable, "memory",
+       cat("expected a config that fits into the ", size_text(room.bytes), " that ", room.whose,
+           ", got one that needs ", got, "; ", advice(config, need, host)));
+}
+
+}  // namespace
+
+std::int64_t MemoryNeed::of_device() const {
+  return network_bytes + update_bytes + step_bytes + evaluation_bytes;
+}
+
+std::int64_t MemoryNeed::of_host() const {
+  const std::int64_t training =
+      data_bytes + batches_bytes + (device.type == DeviceType::cpu ? of_device() : 0);
+  return std::max(loading_bytes, training);
+}
+
+std::string MemoryNeed::text() const {
+  return cat("data set ", size_text(data_bytes), ", batches ", size_text(batches_bytes),
+             ", network ", size_text(network_bytes), ", gradients and optimiser ",
+             size_text(update_bytes), ", a training step ", size_text(step_bytes), ", evaluation ",
+             size_text(evaluation_bytes));
+}
+
+MemoryNeed memory_need(const ExperimentConfig& config, const DataFacts& data) {
+  MemoryNeed need{.device = config.device};
+  count_data(config, data, need);
+  count_network(config, data, need);
+  return need;
+}
+
+std::string check_memory(const ExperimentConfig& config, const DataFacts& data,
+                         const ControlGroups& groups) {
+  const MemoryRoom host = host_memory_room(groups);
+  MemoryNeed need{.device = config.device};
+  count_data(config, data, need);
+  try {
+    count_network(config, data, need);
+  } catch (const Error& error) {  // there are not even addresses for it
+    if (!std::string_view(error.what()).starts_with("[memory]")) throw;
+    refuse(config, host, true, cat("more than the system gives addresses for: ", error.what()),
+           need);
+  }
+  if (host.bytes > 0 && need.of_host() > host.bytes) {
+    const bool loads = need.of_host() == need.loading_bytes;
+    refuse(config, host, true,
+           cat("about ", size_text(need.of_host()),
+               loads ? " to load its data set" : cat(" (", need.text(), ")")),
+           need);
+  }
+  if (need.device.type != DeviceType::cpu) {
+    const MemoryRoom room = memory_room(need.device);
+    if (room.bytes > 0 && need.of_device() > room.bytes) {
+      refuse(config, room, false,
+             cat("about ", size_text(need.of_device()), " (", need.text(), ")"), need);
+    }
+  }
+  return cat("memory: about ", size_text(need.of_host()), " are needed",
+             need.device.type == DeviceType::cpu
+                 ? ""
+                 : cat(" on the host and ", size_text(need.of_device()), " on ", need.device.str()),
+             ": ", need.text());
+}
+
+}  // namespace convscope

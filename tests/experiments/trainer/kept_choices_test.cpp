@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+// kept_choices_test.cpp: a run that goes on keeps its algorithms, whatever has become of the
+// machine's measurements.
+#include "experiments/trainer/choices/kept_choices.h"
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "experiments/run_folder/run_folder.h"
+#include "framework/io/atomic_file.h"
+#include "framework/machine/ceilings.h"
+#include "layers/dispatch/measure.h"
+#include "tests/support/cache_folder.h"
+#include "tests/support/call_program.h"
+#include "tests/support/expect_error.h"
+
+namespace convscope {
+namespace {
+
+using testing::call_program;
+using testing::TemporaryFolder;
+using testing::text_of;
+using Json = nlohmann::json;
+
+class KeptMeasurements : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    write_file(root / "c.yaml",
+               "name: small\nthreads: 1\n"
+               "data: {set: synthetic_digits, train_size: 64, test_size: 32, batch_size: 32}\n"
+               "layers: [{type: conv2d, name: c1, out_channels: 4, kernel_size: 3}, "
+               "{type: flatten}, {type: linear, out_features: 10}]\n"
+               "conv: {algorithm: measure}\ntrain: {epochs: 3}\n");
+  }
+  void call(const std::string& words) const {
+    const auto done =
+        call_program("run " + words + " -q", root.path(), "CONVSCOPE_CACHE_DIR='" + cache + "'");
+    EXPECT_EQ(done.code, 0) << done.err;
+  }
+  // Each problem has another algorithm from now on.
+  void exchange_answers() const {
+    Json content = Json::parse(text_of(cache + "/conv2d_cpu.json"));
+    for (auto& [key, name] : content["fastest"].items()) {
+      name = name == "im2col_gemm" ? "im2col_gemm_eigen" : "im2col_gemm";
+    }
+    write_file(cache + "/conv2d_cpu.json", content.dump());
+  }
+  // "c1,conv2d,...,<forward>,<backward_data>,<backward_weight>,<step>" without what was timed.
+  static std::string kernels_of(const std::string& run) {
+    const std::string text = text_of(run + "/layers.csv");
+    const std::size_t begin = text.find("\nc1,");
+    return text.substr(begin, text.find(",planned", begin) - begin);
+  }
+  TemporaryFolder root;
+  const std::string cache = root / "cache";
+};
+
+TEST_F(KeptMeasurements, AreThoseOfTheRunThatGoesOn) {
+  call("c.yaml --epochs-limit 1");
+  const std::string run = resolve_run(root / "runs/small");
+  const std::string before = kernels_of(run);
+  EXPECT_NE(before.find("c1,conv2d"), std::string::npos) << text_of(run + "/layers.csv");
+  const Json chosen = Json::parse(text_of(run + "/choices.json")).at("measured");
+  EXPECT_FALSE(chosen.empty());
+  exchange_answers();
+  call("c.yaml --name other --epochs-limit 1");
+  EXPECT_NE(kernels_of(resolve_run(root / "runs/other")), before);  // it would matter
+  call("--resume " + run + " --epochs-limit 2");
+  EXPECT_EQ(kernels_of(run), before);
+  EXPECT_EQ(Json::parse(text_of(run + "/choices.json")).at("measured"), chosen);
+  std::filesystem::remove_all(cache);
+  call("--resume " + run);
+  EXPECT_EQ(kernels_of(run), before);
+  EXPECT_EQ(Json::parse(text_of(run + "/choices.json")).at("measured"), chosen);
+  EXPECT_EQ(read_run_status(run).state, "DONE");
+}
+
+TEST(KeptChoices, HoldTheCeilingsToo) {
+  const testing::CacheFolder cache;
+  const TemporaryFolder root;
+  const MachineCeilings began{.flops_per_second = 3e11, .bytes_per_second = 7e9};
+  set_machine_ceilings(began);
+  KeptChoices(Device{}).write(root.path());
+  set_machine_ceilings({.flops_per_second = 1e12, .bytes_per_second = 1e9});
+  KeptChoices::take_over(root.path());
+  EXPECT_EQ(machine_ceilings().flops_per_second, 3e11);
+  EXPECT_EQ(machine_ceilings().bytes_per_second, 7e9);
+  set_machine_ceilings({});
+}
+
+TEST(KeptChoices, ADamagedFileIsAnErrorThatSaysWhatToDo) {
+  const TemporaryFolder root;
+  KeptChoices::take_over(root.path());  // a run of an earlier version
+  for (const char* text : {"", "[]", "{\"format\": \"convscope choices 1\", \"measured\": 3}"}) {
+    write_file(root / "choices.json", text);
+    EXPECT_ERROR(ErrorKind::kIo, "without this file the run goes on",
+                 KeptChoices::take_over(root.path()));
+  }
+}
+
+}  // namespace
+}  // namespace convscope
