@@ -202,21 +202,22 @@ TEST(Lsq, RoundsHalfToEvenAndTakesTheBoundsAsOutside) {
   const std::vector<float> rounded = {-2, -2, 0, 0, 2, 2, 3, -4};
   // Code minus v / s, and outside the code.
   const std::vector<float> slopes = {0.5f, -0.5f, 0.5f, -0.5f, 0.5f, -0.5f, 3, -4};
-  std::vector<float> v, y, dv;
+  // Not all alike: roundings of the two signs would make up for each other.
+  const std::vector<float> gradients = {1, 2, 3, 4, 5, 6, 7, 8};
+  std::vector<float> v, y, dy, dv;
   for (int i = 0; i < 43; ++i) {
     v.insert(v.end(), values.begin(), values.end());
     y.insert(y.end(), rounded.begin(), rounded.end());
-    dv.insert(dv.end(), {1, 1, 1, 1, 1, 1, 0, 0});
+    dy.insert(dy.end(), gradients.begin(), gradients.end());
+    dv.insert(dv.end(), {1, 2, 3, 4, 5, 6, 0, 0});
   }
   const Shape shape{static_cast<std::int64_t>(v.size())};
   const auto of = [&](const std::vector<float>& from) {
     return Tensor::from(std::span<const float>(from), shape);
   };
-  const auto got = [&] {
-    return run(of(v), Tensor::from({1.0f}, {1}), Tensor::full(shape, 1.0), {.grid = {4, 3}});
-  };
+  const auto got = [&] { return run(of(v), Tensor::from({1.0f}, {1}), of(dy), {.grid = {4, 3}}); };
   float sum = 0;
-  for (const float slope : slopes) sum += slope;
+  for (std::size_t i = 0; i < slopes.size(); ++i) sum += gradients[i] * slopes[i];
   on_every_machine([&] { return got().y; },
                    [&](const Tensor& a) { EXPECT_TRUE(near(a, of(y), 0, 0)); });
   on_every_machine([&] { return got().dv; },
