@@ -43,6 +43,12 @@ TEST_F(Cifar10, JoinsTheFiveBatchesInOrder) {
     EXPECT_EQ(splits.train.labels.at(2 * i + 1), 9);
   }
   EXPECT_EQ(splits.train.class_names[3], "cat");
+  // Test images are normalised as the training images are.
+  Dataset test_alone = splits.test;
+  set_channel_statistics(test_alone);
+  EXPECT_NE(test_alone.mean, splits.train.mean);
+  EXPECT_EQ(splits.test.mean, splits.train.mean);
+  EXPECT_EQ(splits.test.std, splits.train.std);
 }
 
 TEST_F(Cifar10, ReadsClassNamesWhereTheyAreGiven) {

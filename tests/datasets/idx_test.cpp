@@ -120,6 +120,8 @@ TEST_F(IdxSplits, ReadsBothSpellingsRawAndGzip) {
       EXPECT_EQ(splits.train.images.at(33), train_.images.at(33));
       EXPECT_EQ(splits.train.labels.at(13), 3);
       EXPECT_EQ(splits.test.mean, splits.train.mean);
+      EXPECT_EQ(splits.test.std, splits.train.std);
+      EXPECT_EQ(splits.train.std, train_.std);
     }
   }
 }

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <map>
 #include <set>
 
 #include "tests/support/expect_error.h"
@@ -52,6 +53,77 @@ TEST(Loader, IsAPureFunctionOfSeedAndEpoch) {
   EXPECT_EQ(epoch_of(data, options, 0), first);
   options.seed = 4;
   EXPECT_NE(epoch_of(data, options, 0), first);
+}
+
+// Without crops, which would tell the epochs apart by themselves.
+TEST(Loader, ShufflesAnewForEachEpochAndSeed) {
+  const Dataset data = numbered_dataset(50);
+  std::set<std::vector<float>> orders;
+  for (const std::uint64_t seed : {0, 1, 2}) {
+    for (std::int64_t epoch = 0; epoch < 4; ++epoch) {
+      orders.insert(epoch_of(data, {.batch_size = 8, .seed = seed}, epoch));
+    }
+  }
+  EXPECT_EQ(orders.size(), 12u);
+}
+
+// The crops themselves: without a shuffle that would tell them apart.
+TEST(Loader, CropsAnewForEachEpochAndSeed) {
+  const Dataset data = numbered_dataset(20);
+  std::set<std::vector<float>> crops;
+  for (const std::uint64_t seed : {0, 1, 2}) {
+    for (std::int64_t epoch = 0; epoch < 4; ++epoch) {
+      crops.insert(epoch_of(
+          data, {.batch_size = 8, .shuffle = false, .seed = seed, .crop_padding = 2}, epoch));
+    }
+  }
+  EXPECT_EQ(crops.size(), 12u);
+}
+
+TEST(Loader, EachOrderIsAsLikelyAsAnyOther) {
+  Dataset data = numbered_dataset(3, 1, 1, 3);  // its label names the sample
+  std::map<std::vector<std::int32_t>, int> times;
+  Loader loader(data, {.batch_size = 3});
+  Batch batch;
+  constexpr int kEpochs = 6000;
+  for (int epoch = 0; epoch < kEpochs; ++epoch) {
+    loader.start_epoch(epoch);
+    ASSERT_TRUE(loader.next(batch));
+    const std::int32_t* const labels = batch.labels.data<std::int32_t>();
+    ++times[{labels[0], labels[1], labels[2]}];
+  }
+  EXPECT_EQ(times.size(), 6u);
+  const double deviation = std::sqrt(kEpochs * (1.0 / 6) * (5.0 / 6));
+  for (const auto& [order, count] : times) EXPECT_NEAR(count, kEpochs / 6, 5 * deviation);
+}
+
+// What is cropped is normalised by its own channel, and what lies outside is black before that.
+TEST(Loader, CropsAreNormalisedByChannelWithBlackOutside) {
+  Dataset data = numbered_dataset(1, 3, 4, 1);
+  data.mean = {0.1, 0.4, 0.7};
+  data.std = {0.5, 0.25, 0.125};
+  Loader loader(data, {.batch_size = 1, .crop_padding = 4});
+  Batch batch;
+  int black = 0;
+  for (int epoch = 0; epoch < 20; ++epoch) {
+    loader.start_epoch(epoch);
+    ASSERT_TRUE(loader.next(batch));
+    for (std::int64_t c = 0; c < 3; ++c) {
+      const auto channel = static_cast<std::size_t>(c);
+      const std::uint8_t* const from = data.images.data<std::uint8_t>() + c * 16;
+      for (std::int64_t i = 0; i < 16; ++i) {
+        const double pixel = batch.x.at(c * 16 + i) * data.std[channel] + data.mean[channel];
+        const double level = pixel * 255;
+        const bool is_black = std::abs(level) < 1e-3;
+        black += is_black ? 1 : 0;
+        EXPECT_TRUE(
+            is_black ||
+            std::any_of(from, from + 16, [&](int value) { return std::abs(level - value) < 1e-3; }))
+            << "channel " << c << ": " << level;
+      }
+    }
+  }
+  EXPECT_GT(black, 100);  // most crops reach beyond the image
 }
 
 TEST(Loader, GoesOnInTheMiddleOfAnEpoch) {

@@ -216,6 +216,14 @@ TEST(ConfigMistakes, InAnExtendedFileNameThatFile) {
             "a.yaml:2:7: error: seed: expected an integer, got 'x'");
 }
 
+// A block that two files fill lacks a key where the later one ends it.
+TEST(ConfigMistakes, OfAMergedBlockNameTheLaterFile) {
+  const std::string text =
+      mistakes_of("extends: a.yaml\nname: x\nmodel: {type: lenet5}\ndata: {batch_size: 4}\n", {},
+                  {{"a.yaml", "\n\ndata: {batch_size: 3}\n"}});
+  EXPECT_TRUE(text.starts_with("exp.yaml:4:")) << text;
+}
+
 TEST(ConfigMistakes, OfHostileTextsAreErrorsAndNotCrashes) {
   std::string many;
   for (int i = 0; i < 30000; ++i) many += cat("k", i, ":\n");

@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "experiments/report/run_table.h"
+#include "experiments/report/table/run_columns.h"
 #include "experiments/run_folder/run_search.h"
 #include "tests/experiments/training_fixture.h"
 
@@ -38,6 +39,36 @@ TEST(RunTable, markdown_has_the_agreed_columns_in_order) {
       "7.5              | 5           | 98.77 |\n"
       "| b\\|c | lenet | 64         | 0.5         | 0.002135     | 3.25            | "
       "7.5              | 5           | -     |\n");
+}
+
+// Each number of a summary has a value of its own here; a column shows the field of its name.
+TEST(RunTable, every_column_holds_the_field_of_its_name) {
+  nlohmann::json fields = nlohmann::json::parse(to_json_text(RunSummary{}));
+  double next = 1;
+  for (auto& [name, value] : fields.items()) {
+    next += 1;
+    if (value.is_number_float() || value.is_null()) value = next + 0.5;
+    if (value.is_number_integer()) value = static_cast<std::int64_t>(next);
+    if (value.is_string()) value = cat("text ", next);
+  }
+  RunRow run;
+  run.summary = parse_summary(fields.dump());
+  int compared = 0;
+  for (const RunColumn& column : run_columns()) {
+    if (column.of == nullptr) continue;
+    const TableCell cell = run_cell(run, column.name);
+    const nlohmann::json& field = fields.at(column.name);
+    if (const auto* number = std::get_if<double>(&cell)) {
+      EXPECT_EQ(*number, field.get<double>()) << column.name;
+    } else if (const auto* whole = std::get_if<std::int64_t>(&cell)) {
+      EXPECT_EQ(*whole, field.get<std::int64_t>()) << column.name;
+    } else {
+      ASSERT_EQ(cell.index(), TableCell(std::string()).index()) << column.name;
+      EXPECT_EQ(std::get<std::string>(cell), field.get<std::string>()) << column.name;
+    }
+    ++compared;
+  }
+  EXPECT_GT(compared, 25);
 }
 
 TEST(RunTable, a_reader_sees_the_state_only_when_a_run_is_not_done) {

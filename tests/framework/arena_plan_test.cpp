@@ -41,6 +41,14 @@ TEST(ArenaPlan, fills_a_gap_between_two_that_stay) {
   EXPECT_EQ(plan.offsets[1], plan.offsets[2]);
 }
 
+TEST(ArenaPlan, what_is_large_is_placed_first) {
+  // The other way round the second one stands above the first, and the large one above both.
+  const ArenaPlan plan = plan_arena({{.bytes = kLine, .first = 0, .last = 1},
+                                     {.bytes = kLine, .first = 1, .last = 2},
+                                     {.bytes = 7 * kLine, .first = 2, .last = 3}});
+  EXPECT_EQ(plan.bytes, 8 * kLine);
+}
+
 // Random lives: no two that meet may overlap, offsets are aligned, and the block is between the
 // lower bound and the sum.
 TEST(ArenaPlan, random_requests_never_overlap) {

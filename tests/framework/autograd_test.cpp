@@ -24,6 +24,13 @@ TEST(Autograd, SumsTheGradientsThatMeetAtAVariable) {
   EXPECT_EQ(x.grad().item(), 27.0);
 }
 
+TEST(Autograd, SumsTheGradientsThatMeetInsideTheGraph) {
+  Variable x(Tensor::full(Shape{}, 3.0), true);
+  const Variable y = times(x, x);      // x^2, no leaf
+  times(times(y, y), y).backward();    // x^6
+  EXPECT_EQ(x.grad().item(), 1458.0);  // 6 x^5
+}
+
 TEST(Autograd, AccumulatesUntilZeroGrad) {
   Variable x(Tensor::full(Shape{}, 2.0), true);
   times(x, x).backward();

@@ -4,7 +4,9 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <cstdint>
+#include <cstdlib>
 #include <cstring>
 #include <set>
 #include <thread>
@@ -66,6 +68,17 @@ TEST(Memory, ABlockIsAtMostAnEighthLargerThanAskedFor) {
     EXPECT_GE(held, static_cast<double>(bytes)) << bytes;
     release_cached(kCpu);
     EXPECT_EQ(memory_stats(kCpu).cached_bytes, 0);
+  }
+}
+
+// As ctest runs the tests (tests/CMakeLists.txt).
+TEST(Memory, BeginsAsNaNWhereTheTestsAskForIt) {
+  if (std::getenv("CONVSCOPE_MEMORY_NAN") == nullptr)
+    GTEST_SKIP() << "CONVSCOPE_MEMORY_NAN is not set";
+  for (int i = 0; i < 2; ++i) {  // the second time from the cache
+    const Tensor x = Tensor::empty({1000});
+    for (std::int64_t j = 0; j < x.numel(); ++j) ASSERT_TRUE(std::isnan(x.at(j))) << j;
+    x.zero();
   }
 }
 

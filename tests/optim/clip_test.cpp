@@ -47,6 +47,9 @@ TEST(ClipGradientNorm, LeavesAShortGradientAlone) {
   set_gradient(parameters[0].variable, {3.0, 4.0});
   EXPECT_EQ(clip_gradient_norm(parameters, 5.0), 5.0);
   EXPECT_EQ(parameters[0].variable.grad().at(0), 3.0);
+  EXPECT_EQ(clip_gradient_norm(parameters, 80.0), 5.0);  // far below the limit
+  EXPECT_EQ(parameters[0].variable.grad().at(0), 3.0);
+  EXPECT_EQ(parameters[0].variable.grad().at(1), 4.0);
   EXPECT_EQ(clip_gradient_norm({parameter("none", {1})}, 1.0), 0.0);
 }
 

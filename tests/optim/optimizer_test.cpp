@@ -245,6 +245,34 @@ TEST(Optimizer, LeavesParametersWithoutAGradientAlone) {
   }
 }
 
+// The bias correction counts each parameter's own steps. A gradient that stays the same makes both
+// corrected means equal to it, so that each step has the length of the rate.
+TEST(Optimizer, AdamCorrectsEachParameterForItsOwnSteps) {
+  ParameterGroup group;
+  group.parameters = {parameter("early", {0.0}, DType::f64), parameter("late", {0.0}, DType::f64)};
+  Adam optimizer({group}, {});
+  for (int step = 1; step <= 6; ++step) {
+    set_gradient(group.parameters[0].variable, {2.0});
+    if (step > 3) set_gradient(group.parameters[1].variable, {2.0});
+    optimizer.step(0.125);
+    const int own = std::max(0, step - 3);
+    EXPECT_NEAR(group.parameters[0].variable.value().at(0), -0.125 * step, 1e-7) << step;
+    EXPECT_NEAR(group.parameters[1].variable.value().at(0), -0.125 * own, 1e-7) << step;
+  }
+}
+
+// Without a gradient that pulls, decoupled decay alone: w (1 - rate decay), rate of the group.
+TEST(Optimizer, DecoupledDecayFollowsTheRateOfTheGroup) {
+  ParameterGroup group;
+  group.lr_scale = 0.5;
+  group.weight_decay = 0.25;
+  group.parameters = {parameter("w", {8.0}, DType::f64)};
+  set_gradient(group.parameters[0].variable, {0.0});
+  Adam optimizer({group}, {.decoupled = true});
+  optimizer.step(0.5);
+  EXPECT_EQ(group.parameters[0].variable.value().at(0), 8 * (1 - 0.25 * 0.25));
+}
+
 TEST(Optimizer, FollowsAParameterWhoseTensorIsReplaced) {
   ParameterGroup group;
   group.parameters = {parameter("w", {1.0, 1.0})};

@@ -72,6 +72,46 @@ TEST(Calibration, RefusesWhatHasNoStep) {
                calibrated_step(Tensor::from({1, NAN}, {2}), {8, 7}, StepRule::mse));
 }
 
+TEST(IntegerGrid, HasTwoToTheBitsCodes) {
+  for (int bits = 2; bits <= 8; ++bits) {
+    const IntegerGrid with_sign = integer_grid(bits, true), without = integer_grid(bits, false);
+    EXPECT_EQ(with_sign.qn + with_sign.qp + 1, 1 << bits);
+    EXPECT_EQ(with_sign.qn, with_sign.qp + 1);
+    EXPECT_EQ(without.qn, 0);
+    EXPECT_EQ(without.qp + 1, 1 << bits);
+  }
+}
+
+// The gradient of the step of `x`, whose gradient is 1 everywhere.
+Tensor step_gradient(const QuantizerOptions& options, const Tensor& x) {
+  Quantizer quantizer(options);
+  quantizer.forward(Variable(x)).backward(Tensor::full(x.shape(), 1.0));
+  return quantizer.parameters().front().variable.grad();
+}
+
+// g = 1 / sqrt(N Qp), where N counts the values of one sample, or those of a weight that share a
+// step.
+TEST(Quantizer, ScalesTheGradientOfTheStepByTheValuesThatShareIt) {
+  const QuantizerOptions plain{
+      .bits = 4, .step = QuantStep::floored, .init = StepRule::max_abs, .is_weight = false};
+  const Tensor one = normal({1, 300}, DType::f32);
+  const Tensor twice = Tensor::empty({2, 300});
+  for (std::int64_t n = 0; n < 2; ++n) twice.slice_rows(n, 1).copy_from(one);
+  const double of_one = step_gradient(plain, one).at(0);
+  ASSERT_NE(of_one, 0);
+  EXPECT_NEAR(step_gradient(plain, twice).at(0), 2 * of_one, 1e-6 * std::abs(of_one));
+
+  QuantizerOptions weight = plain;
+  weight.is_weight = true;
+  // The same numbers as one weight: twice as many share the step.
+  EXPECT_NEAR(step_gradient(weight, twice).at(0), std::sqrt(2.0) * of_one, 1e-6 * std::abs(of_one));
+  weight.channels = 2;
+  const Tensor by_channel = step_gradient(weight, twice);
+  for (const int channel : {0, 1}) {
+    EXPECT_NEAR(by_channel.at(channel), of_one, 1e-6 * std::abs(of_one)) << channel;
+  }
+}
+
 const QuantizerOptions kWeight4 = {.bits = 4, .init = StepRule::max_abs};
 
 TEST(Quantizer, CalibratesOnTheFirstTrainingBatchAndRoundsToItsGrid) {
@@ -163,6 +203,19 @@ TEST(Quantizer, CountsWhatLiesBeyondItsGridWhenAsked) {
   quantizer.observe(false);
   quantizer.forward(Variable(Tensor::zeros({2, 4})));
   EXPECT_GE(quantizer.observed().clipped_percent, 100.0 * 3 / 8);
+}
+
+TEST(Quantizer, WhatLiesAtTheBoundIsNotClippedAndWhatIsPrunedDoesNotCount) {
+  QuantizerOptions options = kWeight4;
+  options.step = QuantStep::floored;  // the step itself, so that the bounds are exact
+  Quantizer quantizer(options);
+  quantizer.forward(Variable(Tensor::from({7, 1, 1, 1}, {4})));  // step 1
+  quantizer.observe(true);
+  quantizer.forward(Variable(Tensor::from({7, -8, 7.5f, -9}, {4})));
+  EXPECT_EQ(quantizer.observed().clipped_percent, 50);
+  quantizer.set_kept(2);
+  quantizer.forward(Variable(Tensor::from({0, 0, 7.5f, 1}, {4})));
+  EXPECT_EQ(quantizer.observed().clipped_percent, 50);
 }
 
 TEST(Quantizer, MinMaxKeepsTheLargestOfItsBatchesAndThenStands) {

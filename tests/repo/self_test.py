@@ -14,6 +14,7 @@ import check_headers
 import check_headers_parse
 import check_layering
 import check_markdown
+import check_mutants
 import check_paths
 import check_simd_symbols
 import check_sizes
@@ -199,6 +200,29 @@ class Tree(unittest.TestCase):
                    "0000000000000010 t _GLOBAL__sub_I_update_simd.cpp\n")
         self.expect(check_simd_symbols.symbol_problems("a.o", "avx2", listing),
                     "weak symbol std::vector", "start-up code")
+
+    def test_a_mutant_fits_once_and_names_a_test(self):
+        one = "mutant: {}\nfile: {}/a.cpp\nold: {}\nnew: y\nwhat: wrong\ntest: optim {}\n"
+        folders = [f for f in check_mutants.FOLDERS if f != "tests"]
+        for folder in folders:
+            self.add(f"{folder}/a.cpp", "int x = 1;\nint z = z0 + z0;\n")
+        self.add("tests/optim/a_test.cpp", "TEST(Sgd, Steps) {}\n")
+        good = "".join(one.format(f"of_{f}", f, "x = 1", "Sgd.*") + "\n" for f in folders)
+        path = "tests/mutants/list/a.txt"
+        self.add(path, good)
+        self.expect(check_mutants.problems(self.root))
+        for bad, part in ((one.format("gone", "optim", "x = 2", "Sgd.*"), "stands 0 times"),
+                          (one.format("twice", "optim", "z0", "Sgd.*"), "stands 2 times"),
+                          (one.format("same", "optim", "x", "Sgd.*").replace("new: y", "new: x"),
+                           "changes nothing"),
+                          (one.format("untested", "optim", "x", "Adam.*"), "'Adam'"),
+                          (one.format("of_optim", "optim", "x", "Sgd.*"), "taken twice"),
+                          (one.format("nowhere", "optim/b", "x", "Sgd.*"), "there is no file"),
+                          ("file: optim/a.cpp\n", "unknown key")):
+            self.add(path, bad if bad.startswith("file") else good + bad)
+            self.expect(check_mutants.problems(self.root), part)
+        self.add(path, one.format("alone", "optim", "x = 1", "Sgd.*"))
+        self.assertEqual(len(check_mutants.problems(self.root)), len(folders) - 1)
 
     def test_a_gpu_record_depends_on_code_and_not_on_comments(self):
         code = 'launch(k, 1\'024, "// no comment", \'"\');\n#define A\nint b;\n'

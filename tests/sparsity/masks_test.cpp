@@ -277,5 +277,21 @@ TEST(Connectivity, tells_where_two_masks_that_do_not_meet_cut_the_network) {
   EXPECT_EQ(joined.alive_count, (Integers{1, 1, 8, 3}));
 }
 
+// What is out gets no gradient, or with `dense` all of it.
+TEST(Mask, decides_which_weights_get_a_gradient) {
+  Variable w(Tensor::from({1, 2, 3, 4}, {2, 2}), true);
+  Mask mask(w.value());
+  mask.set_keep(Tensor::from({1, 0, 0, 1}, {2, 2}));
+  for (const bool dense : {false, true}) {
+    mask.set_dense_gradient(dense);
+    w.zero_grad();
+    const Variable y = mask.forward(w);
+    EXPECT_EQ(values_of(y.value()), (std::vector<float>{1, 0, 0, 4}));
+    y.backward(Tensor::from({5, 6, 7, 8}, {2, 2}));
+    const float out = dense ? 1 : 0;
+    EXPECT_EQ(values_of(w.grad()), (std::vector<float>{5, 6 * out, 7 * out, 8}));
+  }
+}
+
 }  // namespace
 }  // namespace convscope::testing

@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "optim/optimizer.h"
+#include "sparsity/rigl.h"
 #include "tests/sparsity/networks.h"
 #include "tests/support/expect_error.h"
 
@@ -285,6 +286,47 @@ TEST(Rigl, drops_the_weakest_and_grows_the_largest_gradients_from_zero) {
   }
   EXPECT_EQ(grown, dropped);
   EXPECT_GT(grown, 5);
+}
+
+TEST(Rigl, grows_where_the_gradient_is_largest_and_keeps_what_it_takes_back) {
+  // In: 5 1 4 (the weakest is 1); out: the others, with old values.
+  const Tensor keep = Tensor::from({1, 1, 1, 0, 0, 0}, {6});
+  const Tensor w = Tensor::from({5, 1, 4, 9, 9, 9}, {6});
+  EXPECT_EQ(drop_and_grow(keep, w, Tensor::from({0, 0.5f, 0, 1, -3, 2}, {6}), 1),
+            (std::vector<std::int64_t>{4}));
+  EXPECT_EQ(values_of(keep), (std::vector<float>{1, 0, 1, 0, 1, 0}));
+  EXPECT_EQ(values_of(w), (std::vector<float>{5, 1, 4, 9, 0, 9}));
+  // The weakest is now 0 (the grown one), and its own gradient is the largest: it stays as it is.
+  w.data<float>()[4] = 0.25f;
+  EXPECT_TRUE(drop_and_grow(keep, w, Tensor::from({0, 0.5f, 0, 1, -3, 2}, {6}), 1).empty());
+  EXPECT_EQ(values_of(keep), (std::vector<float>{1, 0, 1, 0, 1, 0}));
+  EXPECT_EQ(w.at(4), 0.25);
+}
+
+// The share is one of the weights that are in.
+TEST(Rigl, replaces_the_share_that_the_schedule_says) {
+  Training training({{"method", Text("rigl")},
+                     {"target", 0.75},
+                     {"distribution", Text("uniform")},
+                     {"start", 0.0},
+                     {"end", 1.0},
+                     {"drop_fraction", 0.4},
+                     {"every_steps", std::int64_t{3}}},
+                    12);
+  training.step();
+  training.step();
+  const std::vector<float> before = values_of(training.keep(2));
+  ASSERT_TRUE(training.step());
+  const std::vector<float> now = values_of(training.keep(2));
+  std::int64_t in = 0, dropped = 0;
+  for (std::size_t i = 0; i < now.size(); ++i) {
+    in += before[i] != 0 ? 1 : 0;
+    dropped += before[i] != 0 && now[i] == 0 ? 1 : 0;
+  }
+  // Those that the largest gradients take back are not counted here: at most the share.
+  EXPECT_GT(dropped, 0);
+  EXPECT_LE(dropped,
+            std::llround(training.pruner.schedule().replaced(3) * static_cast<double>(in)));
 }
 
 TEST(Pruner, the_same_steps_give_the_same_bits_and_a_copy_of_the_state_goes_on_with_them) {

@@ -9,6 +9,21 @@ namespace {
 
 using Text = std::string;
 
+// f(t) = drop_fraction / 2 (1 + cos(pi t / end)), and nothing in the first and the last update.
+TEST(Schedule, rigl_replaces_the_share_of_the_cosine) {
+  const SparsitySchedule schedule(options_of({{"method", Text("rigl")},
+                                              {"target", 0.8},
+                                              {"start", 0.1},
+                                              {"end", 0.8},
+                                              {"drop_fraction", 0.4},
+                                              {"every_steps", std::int64_t{50}}}),
+                                  1000);  // from step 100 to step 800
+  for (const std::int64_t steps : {0, 100, 800, 900}) EXPECT_EQ(schedule.replaced(steps), 0);
+  EXPECT_NEAR(schedule.replaced(200), 0.2 * (1 + std::sqrt(0.5)), 1e-12);  // cos(pi / 4)
+  EXPECT_NEAR(schedule.replaced(400), 0.2, 1e-12);
+  EXPECT_NEAR(schedule.replaced(600), 0.2 * (1 - std::sqrt(0.5)), 1e-12);
+}
+
 TEST(Schedule, cubic_follows_the_formula_of_zhu_and_gupta_and_changes_every_n_steps) {
   const SparsitySchedule schedule(
       options_of(

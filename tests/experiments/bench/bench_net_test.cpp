@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// bench_net_test.cpp: `convscope bench net`: what it counts, writes and refuses. Nothing here
-// depends on how long anything takes.
+// bench_net_test.cpp: `convscope bench net`: what it counts, writes and refuses.
 #include <gtest/gtest.h>
 
 #include <fstream>
@@ -14,7 +13,11 @@
 #include "experiments/config/build_pruner.h"
 #include "experiments/trainer/compression/kept_weights.h"
 #include "framework/memory/memory.h"
+#include "layers/flatten.h"
+#include "layers/linear/linear.h"
 #include "layers/plan/step_plan.h"
+#include "layers/sequential.h"
+#include "tests/experiments/rest_layer.h"
 #include "tests/support/temporary_folder.h"
 
 namespace convscope {
@@ -90,6 +93,50 @@ TEST(BenchNet, TimesInferenceAndAWholeTrainingStep) {
     EXPECT_EQ(row.parts.backward_ms > 0, mode == NetMode::train);
     EXPECT_EQ(net.model->is_training(), mode == NetMode::train);
   }
+}
+
+// A layer that rests between two linear ones: of the 2 N C K of each, the first needs no gradient
+// of the images.
+std::shared_ptr<Sequential> resting_network() {
+  const auto model = std::make_shared<Sequential>();
+  LayerContext context;
+  model->add("flat", std::make_shared<Flatten>());
+  const auto linear = [&](std::int64_t in, std::int64_t out) {
+    return std::make_shared<Linear>(LinearOptions{.in_features = in, .out_features = out}, context);
+  };
+  model->add("f1", linear(192, 16));
+  model->add("rest", std::make_shared<testing::RestLayer>(2, 6, 0));
+  model->add("f2", linear(16, 10));
+  return model;
+}
+constexpr double kForwardFlops = 2.0 * 5 * (192 * 16 + 16 * 10);
+constexpr double kStepFlops = kForwardFlops + 2.0 * 5 * (192 * 16 + 2 * 16 * 10);
+
+TEST(BenchNet, ThePartsAndTheRateAreThoseOfTheTimeThatWasTaken) {
+  const Net net;
+  const auto model = resting_network();
+  for (const NetMode mode : {NetMode::inference, NetMode::train}) {
+    const bool train = mode == NetMode::train;
+    const NetBenchRow row = bench_net(net.config, *model, kImage, 10, mode, 5, kShort);
+    EXPECT_GE(row.time.min_ms, train ? 8 : 2);
+    EXPECT_EQ(row.flops, train ? kStepFlops : kForwardFlops);
+    EXPECT_NEAR(row.gflops_effective, 1e-6 * row.flops / row.time.median_ms,
+                1e-9 * row.gflops_effective);
+    if (!train) continue;
+    EXPECT_GE(row.parts.forward_ms, 2);
+    EXPECT_GE(row.parts.backward_ms, 6);
+    EXPECT_LT(row.parts.forward_ms, row.parts.backward_ms);
+    EXPECT_LT(row.parts.update_ms, row.parts.forward_ms);
+  }
+  const auto layers = bench_layers(
+      *model, {5, 3, 8, 8}, NetMode::train, net.config.device, kShort,
+      kernels_of_step(*model, {5, 3, 8, 8}, net.config.device, PlanMode::training, true));
+  ASSERT_EQ(layers.size(), 4u);
+  EXPECT_EQ(layers[2].layer, "rest");
+  EXPECT_GE(layers[2].forward_ms, 2);
+  EXPECT_GE(layers[2].backward_ms, 6);
+  EXPECT_LT(layers[2].forward_ms, layers[2].backward_ms);
+  EXPECT_LT(layers[3].forward_ms, 2);
 }
 
 TEST(BenchNet, TrainingMovesTheWeightsAndInferenceDoesNot) {

@@ -3,8 +3,11 @@
 // turns, the roofline, and the sampled check of results.
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <fstream>
+#include <thread>
 
+#include "experiments/bench/bench_report.h"
 #include "experiments/bench/conv2d_bench.h"
 #include "experiments/bench/interleave.h"
 #include "experiments/bench/problem_list.h"
@@ -120,6 +123,46 @@ TEST(BenchTiming, ShortRunsAreRepeatedWithinASample) {
   time_interleaved(things, {.min_seconds = 1e-6, .least_samples = 4});
   EXPECT_EQ(things[0].seconds.size(), 4u);
   EXPECT_EQ(who.size(), 1u + 4 * 14);  // 20 us
+}
+
+// All samples together cannot have taken longer than the test did.
+TEST(BenchTiming, ASampleIsTheTimeOfOneRun) {
+  int runs = 0;
+  std::vector<TimedThing> things(1);
+  things[0].estimate_seconds = 1e-6;
+  things[0].run = [&] {
+    ++runs;
+    std::this_thread::sleep_for(std::chrono::microseconds(200));
+  };
+  const auto begin = std::chrono::steady_clock::now();
+  time_interleaved(things, {.min_seconds = 1e-6, .least_samples = 4});
+  const std::chrono::duration<double> all = std::chrono::steady_clock::now() - begin;
+  const auto samples = static_cast<double>(things[0].seconds.size());
+  ASSERT_GT(runs, 2 * samples);  // several in a sample
+  double sum = 0;
+  for (const double seconds : things[0].seconds) sum += seconds * (runs - 1) / samples;
+  EXPECT_GE(sum, (runs - 1) * 200e-6);
+  EXPECT_LE(sum, all.count());
+}
+
+// What people read: ratios to the peer's time, and workspace in MiB.
+TEST(BenchTable, HoldsTheRatioToThePeerAndMebibytes) {
+  Conv2dBenchGroup group;
+  group.problem = Conv2dProblem::parse("n=1,c=1,h=8,w=8,k=1,r=3,s=3");
+  BenchRow row;
+  row.algorithm = "ours";
+  row.time = {.samples = 9, .median_ms = 2, .p10_ms = 1.5, .p90_ms = 2.5, .min_ms = 1};
+  row.workspace_bytes = 3 << 20;
+  group.rows = {row};
+  PeerBenchRow peer;
+  peer.algorithm = "theirs";
+  peer.time = {.samples = 9, .median_ms = 5, .p10_ms = 4.5, .p90_ms = 6, .min_ms = 4};
+  group.peer_rows = {peer};
+  const std::string text = bench_table(group);
+  for (const char* part : {"2.50x", "4.00x", "3.00"}) {
+    EXPECT_NE(text.find(part), std::string::npos) << part << "\n" << text;
+  }
+  EXPECT_NE(bench_summary({group}).find("2.50x"), std::string::npos) << bench_summary({group});
 }
 
 TEST(BenchRoofline, IsTheSlowerOfArithmeticAndMemory) {

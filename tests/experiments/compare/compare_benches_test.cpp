@@ -3,6 +3,7 @@
 // noise, and what ends with exit code 7.
 #include "experiments/compare/compare_benches.h"
 
+#include <array>
 #include <cmath>
 #include <nlohmann/json.hpp>
 
@@ -221,6 +222,9 @@ TEST(TimingSummary, keeps_the_medians_of_blocks_in_their_order) {
   ASSERT_EQ(summary.block_medians_ms.size(), 32u);
   EXPECT_NEAR(summary.block_medians_ms.front(), 1, 1e-9);
   EXPECT_NEAR(summary.block_medians_ms.back(), 32, 1e-9);
+  std::vector<double> threes;  // blocks of three, the middle one of which stands nowhere first
+  for (int i = 0; i < 96; ++i) threes.push_back(1e-3 * (i / 3 * 10 + std::array{3, 1, 2}[i % 3]));
+  EXPECT_NEAR(summary_of(threes).block_medians_ms[7], 72, 1e-9);
   std::vector<double> uneven(100, 0.001);
   EXPECT_EQ(summary_of(uneven).block_medians_ms.size(), 32u);
   EXPECT_TRUE(summary_of({}).block_medians_ms.empty());

@@ -206,6 +206,11 @@ TEST(WeightSize, counts_what_is_stored_and_what_bits_and_zeros_would_need) {
   const WeightSize size = weight_size(read_run(folder));
   EXPECT_EQ(size.stored_bytes, 4 * (100 + 4 + 160));
   EXPECT_EQ(size.nominal_bytes, 100 * 4 / 8 + 4 * 4 + 160 * 0.25 * 4);
+  write_safetensors(folder + "/ckpt/last.safetensors", {{"a", Tensor::zeros({10}, DType::f64)},
+                                                        {"b", Tensor::zeros({100}, DType::f16)},
+                                                        {"c", Tensor::zeros({1000}, DType::bf16)},
+                                                        {"d", Tensor::zeros({10000}, DType::i8)}});
+  EXPECT_EQ(weight_size(read_run(folder)).stored_bytes, 80 + 200 + 2000 + 10000);
   write_text(folder + "/ckpt/last.safetensors", "not a checkpoint");
   EXPECT_TRUE(std::isnan(weight_size(read_run(folder)).stored_bytes));
 }

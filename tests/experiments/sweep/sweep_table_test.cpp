@@ -145,6 +145,16 @@ TEST(SweepTable, keeps_the_numbers_of_a_run_that_missed_its_gate) {
   EXPECT_EQ(rows[0]["state"], "failed");
 }
 
+TEST(SweepTable, leaves_out_the_numbers_of_a_run_that_failed_on_its_way) {
+  std::vector<SweepOutcome> outcomes = all_done();
+  outcomes[0].state.progress = MemberProgress::failed;
+  outcomes[0].error = "[train] expected a finite loss";
+  outcomes[0].state.summary->epochs = 3;  // of 4
+  const nlohmann::json rows = nlohmann::json::parse(to_json(sweep_table(small_plan(), outcomes)));
+  EXPECT_EQ(rows[0]["acc"], 94.5);  // of 92 and 97
+  EXPECT_EQ(rows[0]["seeds"], 2);
+}
+
 TEST(MeanStdText, shows_both_with_the_same_decimals) {
   EXPECT_EQ(mean_std_text(mean_std({})), "-");
   EXPECT_EQ(mean_std_text(mean_std({0.0036141})), "0.003614");

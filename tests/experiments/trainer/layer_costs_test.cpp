@@ -3,16 +3,13 @@
 // layers, against layers that sleep for a known time and keep a known number of bytes.
 #include "experiments/run_folder/layer_costs.h"
 
-#include <chrono>
 #include <map>
 #include <nlohmann/json.hpp>
-#include <thread>
 
-#include "framework/autograd/operation.h"
 #include "layers/flatten.h"
 #include "layers/linear/linear.h"
-#include "layers/plan/operation_op.h"
 #include "layers/sequential.h"
+#include "tests/experiments/rest_layer.h"
 #include "tests/experiments/training_fixture.h"
 
 namespace convscope {
@@ -20,50 +17,10 @@ namespace {
 
 using testing::bright_columns;
 using testing::kClasses;
+using testing::RestLayer;
 using testing::TemporaryFolder;
 using testing::text_of;
 using testing::weights_of;
-
-// y = x, after a rest. Keeps `kept` bytes for its backward.
-class Rest final : public Operation {
- public:
-  Rest(double forward_ms, double backward_ms, std::int64_t kept)
-      : forward_ms_(forward_ms), backward_ms_(backward_ms), kept_(kept) {}
-  const char* name() const override { return "rest"; }
-  OperationKeeps keeps(const std::vector<Shape>&) const override {
-    return {.saved = {{.shape = {kept_}, .dtype = DType::u8}}};
-  }
-  void forward(const OperationForward& a) const override {
-    rest(forward_ms_);
-    a.y.copy_from(a.x[0]);
-  }
-  void backward(const OperationBackward& a) const override {
-    rest(backward_ms_);
-    if (a.dx[0].defined()) a.dx[0].copy_from(a.dy);
-  }
-
- private:
-  static void rest(double ms) {
-    std::this_thread::sleep_for(std::chrono::duration<double, std::milli>(ms));
-  }
-  double forward_ms_, backward_ms_;
-  std::int64_t kept_;
-};
-
-class RestLayer final : public Module {
- public:
-  RestLayer(double forward_ms, double backward_ms, std::int64_t kept)
-      : operation_(make_ref<Rest>(forward_ms, backward_ms, kept)) {}
-  std::string kind() const override { return "rest"; }
-  Variable forward(const Variable& x) override { return apply(operation_, {x}); }
-  Shape output_shape(const Shape& input) const override { return input; }
-  int describe(PlanGraph& graph, int x) override {
-    return describe_operation(graph, *this, operation_, {x});
-  }
-
- private:
-  Ref<const Rest> operation_;
-};
 
 constexpr std::int64_t kKept = 1 << 20;
 // The times are 4 and 16 ms, far above the work of the other layers.

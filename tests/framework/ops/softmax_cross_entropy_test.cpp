@@ -85,6 +85,13 @@ TEST(SoftmaxCrossEntropy, HugeLogitsStayFinite) {
   const Tensor wrong =
       softmax_cross_entropy(Variable(logits.slice_rows(1, 1)), labels_of({1})).value();
   EXPECT_EQ(wrong.item(), 2000.0);
+  // The largest one need not stand first.
+  const Tensor later = Tensor::from({-1000, 1000, 3e38f, 0, 500, 700}, {2, 3});
+  on_every_machine(
+      [&] {
+        return softmax_cross_entropy(Variable(later), labels_of({2, 2})).value();
+      },
+      [](const Tensor& loss) { EXPECT_EQ(loss.item(), 0.0); });
 }
 
 TEST(SoftmaxCrossEntropy, NaNLogitsGiveANaNLoss) {

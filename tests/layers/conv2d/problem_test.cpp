@@ -34,6 +34,9 @@ TEST(Conv2dProblem, CountsFlopsAndBytes) {
   const Conv2dProblem problem = Conv2dProblem::parse("n=64,c=6,h=12,w=12,k=16,r=5,s=5");
   EXPECT_EQ(problem.nominal_flops(), 2.0 * 64 * 16 * 8 * 8 * 6 * 25);
   EXPECT_EQ(problem.nominal_bytes(), 4.0 * (64 * 6 * 144 + 16 * 150 + 64 * 16 * 64));
+  // A kernel of a group reads the channels of its group.
+  EXPECT_EQ(Conv2dProblem::parse("n=2,c=6,h=12,w=12,k=9,r=5,s=5,groups=3").nominal_flops(),
+            2.0 * 2 * 9 * 8 * 8 * 2 * 25);
 }
 
 TEST(Conv2dProblem, OutputSizeRoundsDown) {

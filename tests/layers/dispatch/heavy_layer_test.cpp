@@ -251,6 +251,19 @@ TEST(Cost, ThePreparationCountsWhereItIsPaid) {
   set_machine_ceilings({});
 }
 
+TEST(Cost, IsAskedForTheDirectionThatRuns) {
+  set_machine_ceilings({.flops_per_second = 1e9, .bytes_per_second = 1e9});
+  CorrelationCard card = sliding_card();
+  card.cost = [](const Correlation1dProblem&, Direction direction) -> Cost {
+    return {.flops = 1e6 * (1 + static_cast<int>(direction)), .bytes = 1};
+  };
+  card.prepared_bytes = nullptr;
+  for (const Direction direction : kDirections) {
+    EXPECT_DOUBLE_EQ(estimated_ms(card, kProblem, direction), 1 + static_cast<int>(direction));
+  }
+  set_machine_ceilings({});
+}
+
 TEST_F(HeavyLayers, ChoosesAndMeasuresForEachUseOfTheWeights) {
   const CacheFolder folder;
   const Question once = question_of(kProblem, Direction::forward, kCpu);
@@ -264,6 +277,20 @@ TEST_F(HeavyLayers, ChoosesAndMeasuresForEachUseOfTheWeights) {
   EXPECT_EQ(measured_fastest(key_of(often), {"reference", "sliding"}, pretend(1)), "sliding");
   EXPECT_EQ(remembered_fastest(key_of(once)), "reference");
   EXPECT_GT(timing_of(kProblem, Direction::forward, kCpu, WeightUse::often)("sliding"), 0.0);
+}
+
+TEST_F(HeavyLayers, MeasurementsOfOtherThreadsAndDirectionsAreNotBelieved) {
+  const CacheFolder folder;
+  const MeasureKey forward = key_of(question_of(kProblem, Direction::forward, kCpu));
+  const auto equal = [] { return [](const std::string&) { return 1.0; }; };
+  EXPECT_EQ(measured_fastest(forward, {"sliding", "reference"}, equal), "sliding");
+  EXPECT_EQ(remembered_fastest(forward), "sliding");
+  EXPECT_EQ(remembered_fastest(key_of(question_of(kProblem, Direction::backward_data, kCpu))), "");
+  const int before = num_threads();
+  set_num_threads(before + 1);
+  EXPECT_EQ(remembered_fastest(forward), "");
+  set_num_threads(before);
+  EXPECT_EQ(remembered_fastest(forward), "sliding");
 }
 
 TEST_F(HeavyLayers, TablesAskWithoutKnowingTheType) {

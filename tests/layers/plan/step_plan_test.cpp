@@ -356,7 +356,7 @@ TEST(StepPlan, selects_for_the_directions_that_run) {
                plan_of());
 }
 
-TEST(StepPlan, notices_weights_that_moved_and_another_instruction_set) {
+TEST(StepPlan, notices_weights_that_moved_other_threads_and_another_instruction_set) {
   const auto model = network(ending({conv("c1", 24, 3)}), kImages);
   const auto plan = StepPlan::make(*model, kImages, PlanMode::training, nullptr);
   EXPECT_TRUE(plan->is_current());
@@ -364,6 +364,11 @@ TEST(StepPlan, notices_weights_that_moved_and_another_instruction_set) {
   set_isa(Isa::scalar);
   EXPECT_EQ(plan->is_current(), before == Isa::scalar);
   set_isa(before);
+  const int threads = num_threads();
+  set_num_threads(threads + 1);  // slices of workspaces are planned for so many
+  EXPECT_FALSE(plan->is_current());
+  set_num_threads(threads);
+  EXPECT_TRUE(plan->is_current());
   NamedParameter weight = model->parameters().front();
   weight.variable.set_value(weight.variable.value().clone());
   EXPECT_FALSE(plan->is_current());

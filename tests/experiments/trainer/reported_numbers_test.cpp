@@ -1,0 +1,266 @@
+// SPDX-License-Identifier: Apache-2.0
+// reported_numbers_test.cpp: what a run reports of its times, memory and images, against layers and
+// an optimiser that sleep for a known time and take a known number of bytes.
+#include <chrono>
+#include <cmath>
+#include <nlohmann/json.hpp>
+#include <thread>
+
+#include "framework/autograd/operation.h"
+#include "framework/memory/memory.h"
+#include "layers/flatten.h"
+#include "layers/linear/linear.h"
+#include "layers/plan/operation_op.h"
+#include "layers/sequential.h"
+#include "tests/experiments/csv_rows.h"
+#include "tests/experiments/training_fixture.h"
+
+namespace convscope::testing {
+namespace {
+
+void rest(double ms) { std::this_thread::sleep_for(std::chrono::duration<double, std::milli>(ms)); }
+
+constexpr double kForwardMs = 4, kBackwardMs = 16, kUpdateMs = 8;
+constexpr std::int64_t kMiBytes = 1 << 20;
+constexpr std::int64_t kKept = kMiBytes;
+// What the passes take for a moment: the forward more, the backward less, in workspace the other
+// way round.
+constexpr std::int64_t kForwardMoment = 32 * kMiBytes, kBackwardMoment = 8 * kMiBytes;
+constexpr std::size_t kForwardWork = 2 * kMiBytes, kBackwardWork = 3 * kMiBytes;
+
+// y = x, at a known cost.
+class Costly final : public Operation {
+ public:
+  const char* name() const override { return "costly"; }
+  OperationKeeps keeps(const std::vector<Shape>&) const override {
+    return {.saved = {{.shape = {kKept}, .dtype = DType::u8}}};
+  }
+  void forward(const OperationForward& a) const override {
+    rest(kForwardMs);
+    const Tensor moment = Tensor::empty({kForwardMoment}, DType::u8);
+    const Workspace work(Device{}, kForwardWork);
+    a.y.copy_from(a.x[0]);
+  }
+  void backward(const OperationBackward& a) const override {
+    rest(kBackwardMs);
+    const Tensor moment = Tensor::empty({kBackwardMoment}, DType::u8);
+    const Workspace work(Device{}, kBackwardWork);
+    if (a.dx[0].defined()) a.dx[0].copy_from(a.dy);
+  }
+};
+
+class CostlyLayer final : public Module {
+ public:
+  std::string kind() const override { return "costly"; }
+  Variable forward(const Variable& x) override { return apply(operation_, {x}); }
+  Shape output_shape(const Shape& input) const override { return input; }
+  int describe(PlanGraph& graph, int x) override {
+    return describe_operation(graph, *this, operation_, {x});
+  }
+
+ private:
+  Ref<const Operation> operation_ = make_ref<Costly>();
+};
+
+// Changes nothing, slowly.
+class SlowOptimizer final : public Optimizer {
+ public:
+  explicit SlowOptimizer(std::vector<ParameterGroup> groups) : Optimizer(std::move(groups)) {}
+  std::string kind() const override { return "slow"; }
+  void step(double) override { rest(kUpdateMs); }
+  std::vector<OptimState> state() override { return {}; }
+};
+
+constexpr std::int64_t kImages = 50, kBatch = 16;  // 16, 16, 16 and 2: 12 steps in 3 epochs
+constexpr std::int64_t kTimedSteps = 7, kTimedImages = 16 + 16 + 2 + 16 + 16 + 16 + 2;
+
+// A network that is right for every image: a class is the brightest column.
+TrainingSetup costly_setup(bool plan) {
+  TrainingSetup setup;
+  LayerContext context;
+  const auto model = std::make_shared<Sequential>();
+  model->add("flat", std::make_shared<Flatten>());
+  // Before it a layer with parameters, so that a gradient passes through it.
+  for (const char* name : {"columns", "same"}) {
+    const bool first = name[0] == 'c';
+    const auto layer = std::make_shared<Linear>(
+        LinearOptions{.in_features = first ? 16 : kClasses, .out_features = kClasses}, context);
+    for (const NamedParameter& parameter : layer->parameters()) {
+      parameter.variable.value().zero();
+      if (parameter.name != "weight") continue;
+      float* const w = parameter.variable.value().data<float>();
+      const std::int64_t inputs = parameter.variable.shape()[1];
+      for (std::int64_t i = 0; i < inputs; ++i) w[i % kClasses * inputs + i] = 1;
+    }
+    model->add(name, layer);
+    if (first) model->add("costly", std::make_shared<CostlyLayer>());
+  }
+  setup.model = model;
+  ParameterGroup group;
+  for (const NamedParameter& parameter : model->parameters()) {
+    group.parameters.push_back({parameter.name, parameter.variable});
+  }
+  setup.optimizer = std::make_unique<SlowOptimizer>(std::vector<ParameterGroup>{group});
+  setup.train =
+      std::make_unique<Loader>(bright_columns(kImages, 1), LoaderOptions{.batch_size = kBatch});
+  setup.test =
+      std::make_unique<Loader>(bright_columns(kImages, 2), LoaderOptions{.batch_size = kBatch});
+  setup.learning_rate = [](const SchedulePoint&) { return 0.01; };
+  setup.epochs = 3;
+  setup.plan = plan;
+  setup.config_yaml = "name: costly\n";
+  setup.facts.name = "costly";
+  return setup;
+}
+
+struct Reported {
+  nlohmann::json summary;
+  std::vector<CsvRow> epochs;
+  double live_mib = 0;  // before the run
+};
+
+Reported report_of(TrainingSetup setup) {
+  const TemporaryFolder root;
+  RunFolder folder = RunFolder::create(root.path(), "numbers", 1);
+  Progress progress(Progress::Mode::quiet);
+  Reported out;
+  out.live_mib = static_cast<double>(memory_stats(Device{}).live_bytes) / kMiBytes;
+  Trainer trainer(setup, folder, progress);
+  EXPECT_EQ(trainer.run(), 0);
+  out.summary = nlohmann::json::parse(text_of(folder.file("summary.json")));
+  out.epochs = csv_rows(text_of(folder.file("epochs.csv")));
+  return out;
+}
+
+class ColumnsOfARun : public ::testing::TestWithParam<bool> {};
+
+TEST_P(ColumnsOfARun, HoldTheTimesOfTheirOwnPhase) {
+  const Reported done = report_of(costly_setup(GetParam()));
+  ASSERT_EQ(done.epochs.size(), 3u);
+  for (const char* phase : {"avg_forward", "avg_backward", "avg_update"}) {
+    const double least = phase[4] == 'f' ? kForwardMs : phase[4] == 'b' ? kBackwardMs : kUpdateMs;
+    EXPECT_GE(done.summary.at(phase).get<double>(), 1e-3 * least) << phase;
+    EXPECT_GE(std::stod(done.epochs[1].at(phase)), 1e-3 * least) << phase;
+  }
+  // The order of the phases, which no busy machine turns over: they are medians of nothing, but
+  // each is far from the next.
+  EXPECT_LT(std::stod(done.epochs[1].at("avg_forward")),
+            std::stod(done.epochs[1].at("avg_backward")));
+  EXPECT_LT(std::stod(done.epochs[1].at("avg_update")),
+            std::stod(done.epochs[1].at("avg_backward")));
+  EXPECT_LT(done.summary.at("avg_wait").get<double>(), 1e-3 * kForwardMs);
+  const auto of = [&](const char* key) { return done.summary.at(key).get<double>(); };
+  EXPECT_NEAR(of("avg_step"), of("avg_forward") + of("avg_backward") + of("avg_update"), 1e-9);
+}
+
+TEST_P(ColumnsOfARun, CountTheImagesThatThereAre) {
+  const Reported done = report_of(costly_setup(GetParam()));
+  const auto of = [&](const char* key) { return done.summary.at(key).get<double>(); };
+  ASSERT_EQ(of("timed_steps"), kTimedSteps);
+  const double seconds = kTimedSteps * (of("avg_step") + of("avg_wait"));
+  EXPECT_NEAR(of("images_per_s") * seconds, kTimedImages, 1e-6);
+  EXPECT_EQ(of("train_acc"), 100);
+  EXPECT_EQ(of("acc"), 100);
+  for (const CsvRow& row : done.epochs) {
+    const double s = std::stod(row.at("avg_step")) + std::stod(row.at("avg_wait"));
+    EXPECT_NEAR(std::stod(row.at("images_per_s")) * 4 * s, kImages, 1e-3);  // six digits each
+    EXPECT_EQ(std::stod(row.at("train_acc")), 100);
+  }
+}
+
+TEST_P(ColumnsOfARun, HoldTheMemoryInMebibytes) {
+  const Reported done = report_of(costly_setup(GetParam()));
+  const auto of = [&](const char* key) { return done.summary.at(key).get<double>(); };
+  EXPECT_GE(of("avg_forward_mem"), 1);
+  EXPECT_LT(of("avg_forward_mem"), 1.04);  // 1.0486 are as many millions
+  EXPECT_GE(of("avg_backward_mem"), done.live_mib + 1 + 8 + 3);
+  EXPECT_LT(of("avg_backward_mem"), done.live_mib + 1 + 8 + 3 + 0.2);
+  EXPECT_EQ(of("peak_workspace"), 3);
+  const CsvRow& row = done.epochs[1];
+  EXPECT_NEAR(std::stod(row.at("avg_forward_mem")), of("avg_forward_mem"), 0.01);
+  EXPECT_NEAR(std::stod(row.at("avg_backward_mem")), of("avg_backward_mem"), 0.2);
+  EXPECT_EQ(std::stod(row.at("peak_workspace")), 3);
+}
+
+// The memory of the data sets is no memory of a step.
+TEST_P(ColumnsOfARun, LeaveOutTheData) {
+  TrainingSetup setup = costly_setup(GetParam());
+  setup.data_bytes = 2 * kMiBytes;
+  const Reported done = report_of(std::move(setup));
+  EXPECT_LT(done.summary.at("avg_backward_mem").get<double>(), done.live_mib + 12.2 - 2);
+}
+
+TEST_P(ColumnsOfARun, ShowTheRateOfTheLastStepOfTheWholeRun) {
+  TrainingSetup setup = costly_setup(GetParam());
+  setup.learning_rate = [](const SchedulePoint& point) {
+    EXPECT_EQ(point.total_steps, 12);
+    EXPECT_EQ(point.steps_per_epoch, 4);
+    return 0.001 * static_cast<double>(point.step);
+  };
+  const Reported done = report_of(std::move(setup));
+  for (int epoch = 1; epoch <= 3; ++epoch) {
+    EXPECT_NEAR(std::stod(done.epochs[static_cast<std::size_t>(epoch - 1)].at("lr")),
+                0.001 * (4 * epoch - 1), 1e-12);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(PlannedAndDynamic, ColumnsOfARun, ::testing::Bool());
+
+TEST(StepTotals, AreMeansOfWhatEachStepSaid) {
+  StepTotals totals;
+  totals.add({.images = 16,
+              .forward_s = 0.1,
+              .backward_s = 0.2,
+              .update_s = 0.05,
+              .forward_bytes = 100,
+              .backward_peak_bytes = 500,
+              .workspace_peak_bytes = 70},
+             0.05);
+  totals.add({.images = 8,
+              .forward_s = 0.3,
+              .backward_s = 0.6,
+              .update_s = 0.15,
+              .forward_bytes = 50,
+              .backward_peak_bytes = 300,
+              .workspace_peak_bytes = 30},
+             0.05);
+  EXPECT_DOUBLE_EQ(totals.phase(totals.forward_s), 0.2);
+  EXPECT_DOUBLE_EQ(totals.phase(totals.backward_s), 0.4);
+  EXPECT_DOUBLE_EQ(totals.phase(totals.update_s), 0.1);
+  EXPECT_DOUBLE_EQ(totals.mean(totals.busy_s()), 0.7);
+  EXPECT_DOUBLE_EQ(totals.mean(totals.wait_s), 0.05);
+  EXPECT_DOUBLE_EQ(totals.images_per_s(), 24 / 1.5);
+  EXPECT_DOUBLE_EQ(totals.mean(totals.forward_bytes), 75);
+  EXPECT_DOUBLE_EQ(totals.mean(totals.backward_peak_bytes), 400);
+  EXPECT_EQ(totals.workspace_peak_bytes, 70);  // the largest, not the last
+  // A recorded step has no phases of its own.
+  totals.add({.images = 4, .whole_s = 0.4}, 0);
+  EXPECT_DOUBLE_EQ(totals.phase(totals.forward_s), 0.2);
+  EXPECT_DOUBLE_EQ(totals.mean(totals.busy_s()), 0.6);
+}
+
+TEST(StepTotals, LossesAreWeighedByImages) {
+  LossTotals losses;
+  losses.add({.loss = 1, .images = 30, .correct = 15});
+  losses.add({.loss = 4, .images = 10, .correct = 0});
+  EXPECT_DOUBLE_EQ(losses.loss(), 1.75);
+  EXPECT_DOUBLE_EQ(losses.accuracy(), 37.5);
+}
+
+TEST(Evaluation, DoesNotDependOnTheSizeOfItsBatches) {
+  TrainingSetup setup = small_setup(1);
+  const auto in_batches = [&](std::int64_t size) {
+    Loader loader(bright_columns(50, 2), {.batch_size = size, .shuffle = false});
+    return evaluate(*setup.model, loader);
+  };
+  const Evaluation single = in_batches(1);
+  for (const std::int64_t size : {16, 49, 50, 64}) {
+    const Evaluation other = in_batches(size);
+    EXPECT_EQ(other.images, 50);
+    EXPECT_EQ(other.accuracy, single.accuracy) << size;
+    EXPECT_NEAR(other.loss, single.loss, 1e-6) << size;  // of f32 means
+  }
+}
+
+}  // namespace
+}  // namespace convscope::testing
