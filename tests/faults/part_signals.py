@@ -1,0 +1,58 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""INT, TERM, HUP and PIPE at random moments: a checkpoint, exit code 128 + n, the same bits later."""
+import signal
+import time
+
+import run_files
+from part_kills import the_same
+from verdict import complaints
+
+NAME, SHORT, LONG = "signals", 12, 70
+TITLE = "INT, TERM, HUP and PIPE at random moments"
+SIGNALS = [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGPIPE]
+
+
+def run(stage, number, folder):
+    random = stage.random(NAME, number)
+    config = "rich" if number % 3 == 2 else "q"
+    one = SIGNALS[number % 4]
+    stage.copy(folder, f"{config}.yaml")
+    words = ["run", f"{config}.yaml", "-o", "runs", "--threads", 1]
+    call = stage.start(folder, *words)
+    early = number % 10 == 9  # before there is anything to keep, the signal may end the process
+    begun = True
+    if early:
+        call.ended_within(random.uniform(0, 0.5 * stage.seconds[config]))
+        begun = has_begun(folder)
+    else:
+        while not has_begun(folder) and not call.ended_within(0):
+            time.sleep(0.001)
+        call.ended_within(time.monotonic() - call.begin +
+                          random.uniform(0, 0.7 * stage.seconds[config]))
+    call.send(one)
+    stopped = call.outcome(stage.patience)
+    # It may have come after the last step.
+    found = complaints(stopped, codes=(0, 128 + one), signals=() if begun else (one,))
+    if stopped.code == 128 + one and not stopped.by_signal:
+        found += kept(folder, stopped)
+    done = stage.call(folder, *words, "--resume", "auto") if stopped.code else stopped
+    found += complaints(done, codes=(0,)) + the_same(stage, folder, config)
+    return found + [stopped.told(), done.told()] if found else []
+
+
+def has_begun(folder):
+    """The signals are watched from before the first step on; then status.json says RUNNING."""
+    return any(folder.glob("runs/*/2*/status.json"))
+
+
+def kept(folder, stopped):
+    runs = run_files.runs_below(folder / "runs")
+    if len(runs) != 1:
+        return [f"{len(runs)} runs, expected one"]
+    state = run_files.read_json(runs[0] / "status.json").get("state")
+    if state != "INTERRUPTED":
+        return [f"state {state}, expected INTERRUPTED"]
+    if not (runs[0] / "ckpt/last.safetensors").exists():
+        return ["no checkpoint was written"]
+    return [] if "go on with" in stopped.err else ["it does not say how to go on"]
