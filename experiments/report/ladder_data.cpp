@@ -2,6 +2,7 @@
 // ladder_data.cpp: what the files of `convscope bench conv2d --ladder NAME --json` say, for plots.
 #include "experiments/report/ladder_data.h"
 
+#include <algorithm>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <sstream>
@@ -70,7 +71,8 @@ LadderSet read_ladders(const std::vector<std::string>& files) {
     const Json settings = part_of(json, "settings");
     const std::string cpu = text_at(machine, "cpu");
     const std::string device = text_at(settings, "device");
-    const auto threads = static_cast<long long>(number_at(settings, "threads"));
+    const auto threads =  // of a file of others: any number
+        static_cast<long long>(std::clamp(number_at(settings, "threads"), 0.0, 1e6));
     const std::string measured_on =
         cat(device, device == "cpu" && !cpu.empty() ? cat(": ", cpu) : "",
             device == "cpu" ? cat(", ", threads, threads == 1 ? " thread" : " threads") : "", ", ",

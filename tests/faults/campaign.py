@@ -52,6 +52,7 @@ def run_case(stage, part, number, keep):
         (kept / "what_failed.txt").write_text(text)
         again = [sys.executable, __file__, str(stage.program), "--seed", str(stage.seed), "--only",
                  part.NAME, "--case", str(number)]
+        again += [] if stage.memory else ["--no-memory-bound"]
         first = "; ".join(line for line in found if not line.startswith("$"))
         print(f"FAILED {part.NAME} {number}: {first[:400]}\n  kept:  {kept}\n  again: "
               f"{shlex.join(again)}", flush=True)
@@ -88,6 +89,8 @@ def parse(words):
     parser.add_argument("--jobs", type=int, default=len(os.sched_getaffinity(0)))
     parser.add_argument("--keep", type=pathlib.Path, default=pathlib.Path("failed_faults"),
                         help="folder for failed cases (default failed_faults)")
+    parser.add_argument("--no-memory-bound", action="store_true",
+                        help="for a program with the address sanitizer, which takes all addresses")
     arguments = parser.parse_args(words)
     known = {part.NAME for part in PARTS}
     for name in arguments.only:
@@ -103,6 +106,8 @@ def main(words):
     print(f"seed {seed}, {arguments.jobs} jobs, {arguments.program}", flush=True)
     with tempfile.TemporaryDirectory(prefix="convscope-faults-") as folder:
         stage = Stage(arguments.program.resolve(), folder, seed)
+        if arguments.no_memory_bound:
+            stage.memory = None
         rows = []
         for part in parts:
             count = arguments.count or (part.LONG if arguments.long else part.SHORT)

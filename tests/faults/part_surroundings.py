@@ -70,8 +70,8 @@ def run(stage, number, folder):
     env = stage.env | {key: value for key, value in variables.items() if value is not None}
     env = {} if "" in variables else {key: value for key, value in env.items()
                                       if variables.get(key, value) is not None}
-    done = Call([stage.program, *words], folder, cwd=folder, env=env, before=before).outcome(
-        stage.patience)
+    done = Call([stage.program, *words], folder, cwd=folder, env=env, before=before,
+                memory=stage.memory).outcome(stage.patience)
     found = complaints(done, codes=(0, *codes))
     if words[0] == "run" and done.code == 0:
         found += the_same(stage, folder, "q")

@@ -81,7 +81,7 @@ READERS = [
            [["op", "net", "q.yaml", "--x", "files/images.npy", "--weights", "FILE", "--out-y",
              "out.npy"], ["eval", "FILE"],
             ["run", "q.yaml", "train.epochs=1", "--threads", "1", "quant.start_from=FILE"]],
-           text=False, codes=(0, 3, 4, 6), writes=("out.npy", "runs")),
+           text=False, codes=(0, 1, 3, 4, 6), writes=("out.npy", "runs")),
     Reader("npy", ["files"], "files/[xw].npy",
            [["op", "conv2d", "--x", "files/x.npy", "--w", "files/w.npy", "--padding", "1",
              "--dy", "files/dy.npy", "--out-y", "out.npy", "--out-dw", "out2.npy"]],

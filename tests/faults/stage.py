@@ -9,7 +9,7 @@ import subprocess
 
 import run_files
 import sound_files
-from calls import Call
+from calls import MEMORY_BYTES, Call
 
 CALL_SECONDS = 60  # a call that is no training and takes longer hangs
 
@@ -32,7 +32,7 @@ class Stage:
         self.sweep = self.sweep_bits(self.sound / "runs/s")
         self.files = run_files.names_in(self.newest(self.sound / "runs/q"))
         self.namespaces = can_mount()
-        self.patience = CALL_SECONDS
+        self.patience, self.memory = CALL_SECONDS, MEMORY_BYTES
 
     @staticmethod
     def newest(folder):
@@ -53,6 +53,7 @@ class Stage:
     def start(self, folder, *words, **options):
         env = self.env | options.pop("more_env", {})
         options.setdefault("cwd", folder)
+        options.setdefault("memory", self.memory)
         return Call([self.program, *words], folder, env=env, **options)
 
     def call(self, folder, *words, seconds=None, stoppable=False, **options):

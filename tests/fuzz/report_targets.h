@@ -103,8 +103,7 @@ inline void read_bench_file(Bytes bytes) {
 
 // ---- runs --------------------------------------------------------------------------------------
 
-// The first byte of an input says which file of the run it is (its lower half), and who reads the
-// run (its upper half): tables, the page, or figures.
+// The first byte of an input says which file of the run it is.
 inline const std::vector<std::pair<const char*, std::string>>& run_files() {
   static const std::vector<std::pair<const char*, std::string>> files = [] {
     const std::string run = write_run(fuzz_folder() + "/seed", {.name = "lenet"});
@@ -131,51 +130,60 @@ inline const std::vector<std::pair<const char*, std::string>>& run_files() {
 inline std::vector<std::string> run_seeds() {
   std::vector<std::string> out;
   for (std::size_t i = 0; i < run_files().size(); ++i) {
-    for (std::size_t reader = 0; reader < 3; ++reader) {
-      out.push_back(static_cast<char>(i + 16 * reader) + run_files()[i].second);
-    }
+    out.push_back(static_cast<char>(i) + run_files()[i].second);
   }
   return out;
 }
 
-inline void make_tables(const std::string& runs, const std::string& run, const std::string& other) {
-  RunRow row = read_run_row(run);
-  read_config(row);
-  to_markdown({row}, reading_columns({row}));
-  to_json({row}, all_columns());
-  to_csv({row}, all_columns());
-  RunReader reader(run);
-  run_frame(reader.look(), {});
-  index_page("runs", read_run_index(runs), runs);
-  try_to([&] {
-    comparison_markdown(compare_runs({read_run_side(run, runs), read_run_side(other, runs)}));
-  });
+struct DamagedRun {
+  std::string root, run, other;  // the folder of all runs, the damaged one, a sound one
+};
+
+inline const DamagedRun& damaged_run(Bytes bytes) {
+  static const std::string root = fuzz_folder() + "/runs";
+  static const DamagedRun out{root, write_run(root, {.name = "lenet"}),
+                              write_run(root, {.name = "lenet", .seed = 2})};
+  static std::size_t before = run_files().size();  // all are to be written
+  for (std::size_t i = 0; i < run_files().size(); ++i) {
+    if (before != i && before < run_files().size()) continue;
+    put_file(out.run + "/" + run_files()[i].first, run_files()[i].second);
+  }
+  before = bytes.empty() ? 0 : bytes[0] % run_files().size();
+  if (!bytes.empty()) {
+    put_file(out.run + "/" + run_files()[before].first, view_of(bytes.subspan(1)));
+  }
+  return out;
 }
 
 // Only the comparison may refuse: what is broken in a run is said in its place.
 inline void read_run_folder(Bytes bytes) {
-  const std::string runs = fuzz_folder() + "/runs";
-  static const std::string run = write_run(runs, {.name = "lenet"});
-  static const std::string other = write_run(runs, {.name = "lenet", .seed = 2});
-  if (bytes.empty()) return;
-  for (const auto& [name, content] : run_files()) put_file(run + "/" + name, content);
-  put_file(run + "/" + run_files()[bytes[0] % 16 % run_files().size()].first,
-           view_of(bytes.subspan(1)));
+  const DamagedRun& where = damaged_run(bytes);
+  const RunData data = read_run(where.run);
+  RunRow row = read_run_row(where.run);
+  read_config(row);
+  to_markdown({row}, reading_columns({row}));
+  to_json({row}, all_columns());
+  to_csv({row}, all_columns());
+  RunReader reader(where.run);
+  const RunView& view = reader.look();
+  run_frame(view, {});
+  run_frame(view, {.columns = 30, .rows = 60, .ink = CurveInk::braille});
+  try_to([&] {
+    comparison_markdown(compare_runs(
+        {read_run_side(where.run, where.root), read_run_side(where.other, where.root)}));
+  });
+  if (!data.problems.empty()) fail(ErrorKind::kData, "fuzz", data.problems[0]);
+}
+
+// The same through all figures and pages, which take a hundred times as long.
+inline void make_run_page(Bytes bytes) {
+  const DamagedRun& where = damaged_run(bytes);
+  html_report(where.run);
+  index_page("runs", read_run_index(where.root), where.root);
   std::vector<RunData> both;
-  both.push_back(read_run(run));
-  const std::vector<std::string> problems = both[0].problems;
-  switch (bytes[0] / 16 % 3) {
-    case 0:
-      make_tables(runs, run, other);
-      break;
-    case 1:
-      html_report(run);
-      break;
-    default:
-      both.push_back(read_run(other));
-      draw_plots(group_runs(std::move(both)));
-  }
-  if (!problems.empty()) fail(ErrorKind::kData, "fuzz", problems[0]);
+  both.push_back(read_run(where.run));
+  both.push_back(read_run(where.other));
+  draw_plots(group_runs(std::move(both)));
 }
 
 // ---- sweeps ------------------------------------------------------------------------------------
@@ -226,6 +234,7 @@ inline std::vector<FuzzTarget> report_targets() {
          return std::vector<std::string>{bench_rows_seed(), ladder_seed(), bench_net_seed()};
        }},
       {"run_folder", read_run_folder, run_seeds},
+      {"run_page", make_run_page, run_seeds},
       {"sweep_folder", read_sweep_folder,
        [] {
          return std::vector<std::string>{std::string(1, '\0') + sweep_state_seed(),

@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "framework/check.h"
 #include "framework/io/bytes.h"
 #include "tests/support/temporary_folder.h"
 
@@ -18,6 +19,17 @@ struct FuzzTarget {
   void (*run)(Bytes bytes);
   std::vector<std::string> (*seeds)();
 };
+
+// Runs one input; an Error is an answer, anything else is a finding.
+inline void run_target(const FuzzTarget& target, Bytes bytes) {
+  try {
+    target.run(bytes);
+  } catch (const Error&) {
+  }
+}
+
+// For the libFuzzer programs, which need no more of all targets (all_targets.cpp).
+const FuzzTarget& fuzz_target_named(std::string_view name);
 
 inline std::string text_of(const std::vector<std::uint8_t>& bytes) {
   return {bytes.begin(), bytes.end()};

@@ -31,12 +31,4 @@ inline const FuzzTarget* find_fuzz_target(std::string_view name) {
   return nullptr;
 }
 
-// Runs one input; an Error is an answer, anything else is a finding.
-inline void run_target(const FuzzTarget& target, Bytes bytes) {
-  try {
-    target.run(bytes);
-  } catch (const Error&) {
-  }
-}
-
 }  // namespace convscope::testing
