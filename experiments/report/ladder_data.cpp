@@ -2,7 +2,6 @@
 // ladder_data.cpp: what the files of `convscope bench conv2d --ladder NAME --json` say, for plots.
 #include "experiments/report/ladder_data.h"
 
-#include <algorithm>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <sstream>
@@ -71,8 +70,8 @@ LadderSet read_ladders(const std::vector<std::string>& files) {
     const Json settings = part_of(json, "settings");
     const std::string cpu = text_at(machine, "cpu");
     const std::string device = text_at(settings, "device");
-    const auto threads =  // of a file of others: any number
-        static_cast<long long>(std::clamp(number_at(settings, "threads"), 0.0, 1e6));
+    const double given = number_at(settings, "threads");  // of a file of others: any number
+    const long long threads = given >= 0 && given <= 1e6 ? static_cast<long long>(given) : 0;
     const std::string measured_on =
         cat(device, device == "cpu" && !cpu.empty() ? cat(": ", cpu) : "",
             device == "cpu" ? cat(", ", threads, threads == 1 ? " thread" : " threads") : "", ", ",
