@@ -5,7 +5,7 @@ import shlex
 
 import run_files
 from part_kills import the_same
-from stage import namespace_words
+from stage import NO_MOUNT, namespace_words
 from verdict import complaints
 
 NAME, SHORT, LONG = "disk", 10, 48
@@ -48,10 +48,12 @@ def small_disk(stage, folder, kilobytes):
     (folder / "disk").mkdir()
     words = shlex.join([str(stage.program), "run", "q.yaml", "-o", "disk/runs", "--threads", "1"])
     # The disk ends with its namespace; what was on it is copied to the folder of the case.
-    script = (f"mount -t tmpfs -o size={kilobytes}k none disk && {words}; code=$?; "
+    script = (f"mount -t tmpfs -o size={kilobytes}k none disk || exit {NO_MOUNT}; {words}; code=$?; "
               "cp -a disk/runs . 2>/dev/null; exit $code")
     first = stage.call(folder, before=shlex.join([*namespace_words(), "sh", "-c", script]) +
                        "; exit; ")
+    if first.code == NO_MOUNT:
+        return None
     return on_again(stage, folder, first)
 
 

@@ -5,7 +5,7 @@ import shlex
 
 from calls import Call
 from part_kills import the_same
-from stage import namespace_words
+from stage import NO_MOUNT, namespace_words
 from verdict import complaints
 
 # Variables (None: not set) and commands of the shell before the call, and codes other than 0 that
@@ -55,6 +55,7 @@ TITLE = "no HOME, odd locales, read-only folders, few descriptors"
 
 def run(stage, number, folder):
     what, variables, before, codes = CASES[number % len(CASES)]
+    unwritable = before.startswith(("READONLY", "rm -rf runs"))
     place = number // len(CASES)  # a run for each, then the other commands in turns
     words = COMMANDS[0] if place == 0 else COMMANDS[1:][(place - 1 + number) % (len(COMMANDS) - 1)]
     if before.startswith("READONLY") and not stage.namespaces:
@@ -72,7 +73,9 @@ def run(stage, number, folder):
                                       if variables.get(key, value) is not None}
     done = Call([stage.program, *words], folder, cwd=folder, env=env, before=before,
                 memory=stage.memory).outcome(stage.patience)
-    found = complaints(done, codes=(0, *codes))
+    if done.code == NO_MOUNT:
+        return None
+    found = complaints(done, codes=(6,) if unwritable and words[0] == "run" else (0, *codes))
     if words[0] == "run" and done.code == 0:
         found += the_same(stage, folder, "q")
     return [f"with {what}", *found, done.told()] if found else []
@@ -81,5 +84,6 @@ def run(stage, number, folder):
 def read_only(stage, place, words):
     """A command of the shell that calls the program where `place` cannot be written, and ends."""
     call = shlex.join([str(stage.program), *words])
-    script = f"mount --bind {place} {place} && mount -o remount,bind,ro {place} && cd . && {call}"
+    script = (f"mount --bind {place} {place} && mount -o remount,bind,ro {place} && cd . || "
+              f"exit {NO_MOUNT}; {call}")
     return shlex.join([*namespace_words(), "sh", "-c", script]) + "; exit; "

@@ -74,6 +74,9 @@ class Stage:
                 shutil.copy2(self.sound / name, to)
 
 
+NO_MOUNT = 77  # exit code of a script that may not mount here
+
+
 def namespace_words():
     """How a process gets mounts of its own, which end with it."""
     return ["unshare", "-m"] if os.geteuid() == 0 else ["unshare", "-Urm"]
