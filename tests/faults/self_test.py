@@ -5,6 +5,8 @@
 A fake program (fake_program.py) does one thing wrong; the part has to say so. With a fake that does
 nothing wrong, the same cases pass.
 """
+import contextlib
+import io
 import os
 import pathlib
 import sys
@@ -28,6 +30,7 @@ NPY = next(i for i, reader in enumerate(READERS) if reader.name == "npy")
 CHECKPOINT = next(i for i, one in enumerate(READERS) if one.name == "paused run: checkpoint")
 FULL_OUTPUT = 2  # report -o, with no room for a file
 SMALL_FILES = 1
+UNWRITABLE = [case[0] for case in part_surroundings.CASES].index("an output folder that is a file")
 
 # The part, the number of the case, what the fake program does, and what is said of it.
 MISTAKES = [
@@ -57,6 +60,7 @@ MISTAKES = [
     (part_rivals, 1, "other_bits", "other bits"),
     (part_rivals, 2, "return_0", "finished runs of"),
     (part_surroundings, 0, "need_a_home", "SIGSEGV"),
+    (part_surroundings, UNWRITABLE, "return_0", "exit code 0, expected one of 6"),
 ]
 
 
@@ -108,9 +112,11 @@ class SelfTest(unittest.TestCase):
         keep = pathlib.Path(self.folder.name) / "kept"
         self.stage.env["FAKE_DOES"] = "crash"
         try:
-            counts = campaign.run_part(self.stage, part_mutated, [NPY], 1, keep)
+            with contextlib.redirect_stdout(io.StringIO()) as said:
+                counts = campaign.run_part(self.stage, part_mutated, [NPY], 1, keep)
         finally:
             self.stage.env["FAKE_DOES"] = "nothing"
+        self.assertIn(f"--only mutated --case {NPY}", said.getvalue())
         self.assertEqual(counts[:3], [0, 1, 0])
         kept = keep / f"mutated-seed3-{NPY}"
         self.assertIn("SIGSEGV", (kept / "what_failed.txt").read_text())
