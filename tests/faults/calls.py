@@ -37,9 +37,9 @@ class Call:
     number = 0
 
     def __init__(self, words, folder, cwd=None, memory=MEMORY_BYTES, file_bytes=None, streams="",
-                 env=None, before="", to=None):
+                 env=None, before="", to=None, piped=False):
         """streams: redirections of the shell, such as '<&- >&-'; before: commands of the shell that
-        run first; to: the file that stdout goes to."""
+        run first; to: the file that stdout goes to; piped: stdout and stderr are pipes."""
         self.words = [str(word) for word in words]
         Call.number += 1
         self.at = pathlib.Path(folder) / f".call-{os.getpid()}-{Call.number}"
@@ -49,7 +49,7 @@ class Call:
         if file_bytes is not None:
             line += f"ulimit -f {file_bytes // 512}; "
         line += f'exec "$0" "$@" {streams}'
-        if file_bytes is not None:
+        if piped or file_bytes is not None:
             self.begin = time.monotonic()
             self.process = subprocess.Popen(
                 ["/bin/sh", "-c", line, *self.words], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
@@ -72,6 +72,11 @@ class Call:
         if self.process.poll() is None:
             self.process.send_signal(number)
 
+    def stop_reading_errors(self):
+        """Of a piped call: whoever read its stderr is gone."""
+        self.process.stderr.close()
+        self.process.stderr = None
+
     def kill_all(self):
         """The process and those that it started."""
         try:
@@ -89,7 +94,7 @@ class Call:
         self.kill_all()
         taken = time.monotonic() - self.begin
         if self.process.stdout:
-            texts = [text.decode("utf-8", "replace") for text in self.process.communicate()]
+            texts = [(text or b"").decode("utf-8", "replace") for text in self.process.communicate()]
         else:
             texts = [self.said(suffix) for suffix in (".out", ".err")]
         code = self.process.returncode
