@@ -101,8 +101,15 @@ class SelfTest(unittest.TestCase):
 
     def test_every_mistake_is_noticed(self):
         for part, number, does, said in MISTAKES:
+            # A kill or a signal may come after the end of a run: then at another moment.
+            numbers = [number + 24 * i for i in range(5 if part in (part_kills, part_signals) else 1)]
             with self.subTest(part=part.NAME, number=number, does=does):
-                self.assertIn(said, "\n".join(self.found(part, number, does)))
+                heard = []
+                for one in numbers:
+                    heard.append("\n".join(self.found(part, one, does)))
+                    if said in heard[-1]:
+                        break
+                self.assertIn(said, heard[-1])
 
     def test_every_part_has_a_mistake(self):
         self.assertEqual({part.NAME for part, _, _, _ in MISTAKES},
