@@ -48,7 +48,15 @@ DeviceStatus open_cuda() {
   if (backend.name == nullptr) {
     return {false, cat(path, " was opened but registered no CUDA backend")};
   }
-  if (backend.device_count() == 0) return {false, "the driver reports no CUDA device"};
+  if (backend.device_count == nullptr || backend.system_allocate == nullptr ||
+      backend.system_free == nullptr || backend.copy_to_host == nullptr ||
+      backend.copy_from_host == nullptr || backend.synchronize == nullptr ||
+      backend.facts == nullptr) {
+    return {false, cat(path,
+                       " registered a CUDA backend that is not complete; it may be of "
+                       "another version")};
+  }
+  if (backend.device_count() <= 0) return {false, "the driver reports no CUDA device"};
   return {true, ""};
 }
 

@@ -9,6 +9,7 @@
 
 #include "experiments/bench/contender.h"
 #include "experiments/bench/interleave.h"
+#include "experiments/bench/peer_check.h"
 #include "experiments/bench/problem_list.h"
 #include "experiments/bench/sampled_reference.h"
 #include "framework/parallel.h"
@@ -26,10 +27,10 @@ constexpr const char* kOperation = "bench conv2d";
 class PeerContender {
  public:
   PeerContender(const ConvscopePeer& peer, int variant, ConvscopePeerCase* one)
-      : peer_(peer), variant_(variant), one_(one, peer.destroy) {}
+      : peer_(peer), variant_(variant), one_(one, Destroy{&peer}) {}
 
   void run() const {
-    if (peer_.run(one_.get()) != 0) {
+    if (ask_peer(peer_, "run", [&] { return peer_.run(one_.get()); }) != 0) {
       fail(ErrorKind::kRun, "peer", cat(peer_.name, " failed to run ", variant().algorithm));
     }
   }
@@ -37,9 +38,18 @@ class PeerContender {
   ConvscopePeerCase* one() const { return one_.get(); }
 
  private:
+  struct Destroy {
+    const ConvscopePeer* peer;
+    void operator()(ConvscopePeerCase* one) const noexcept {
+      try {
+        peer->destroy(one);
+      } catch (...) {  // nobody waits for it any more
+      }
+    }
+  };
   const ConvscopePeer& peer_;
   int variant_;
-  std::unique_ptr<ConvscopePeerCase, void (*)(ConvscopePeerCase*)> one_;
+  std::unique_ptr<ConvscopePeerCase, Destroy> one_;
 };
 
 std::string variant_name(const ConvscopePeer& peer, const ConvscopePeerVariant& variant) {
@@ -130,13 +140,16 @@ class Measurement {
   void check_peer(BenchRows& rows) {
     const ConvscopePeer& peer = *options_.peer;
     const ConvscopePeerProblem problem = peer_problem();
-    peer.set_threads(group_.threads);
+    ask_peer(peer, "set_threads", [&] { return peer.set_threads(group_.threads), 0; });
     for (int variant = 0; variant < peer.variant_count; ++variant) {
       const std::string name = variant_name(peer, peer.variants[variant]);
       progress_(cat("checking ", name));
       char reason[400] = "";
-      ConvscopePeerCase* const one = peer.create(&problem, variant, data_.inputs().first,
-                                                 data_.inputs().second, reason, sizeof reason);
+      ConvscopePeerCase* const one = ask_peer(peer, "create", [&] {
+        return peer.create(&problem, variant, data_.inputs().first, data_.inputs().second, reason,
+                           sizeof reason);
+      });
+      reason[sizeof reason - 1] = '\0';
       if (one == nullptr) {
         group_.refusals.push_back({name, reason});
       } else {
@@ -152,10 +165,13 @@ class Measurement {
     PeerBenchRow& row = group_.peer_rows[i];
     row.algorithm = one.variant().algorithm;
     row.plain = one.variant().layout == CONVSCOPE_PEER_PLAIN;
-    row.implementation = peer.implementation(one.one());
-    row.workspace_bytes = peer.workspace_bytes(one.one());
     double first_seconds = 0;
     try {
+      const char* const kernel =
+          ask_peer(peer, "implementation", [&] { return peer.implementation(one.one()); });
+      row.implementation = kernel == nullptr ? "" : kernel;
+      row.workspace_bytes =
+          ask_peer(peer, "workspace_bytes", [&] { return peer.workspace_bytes(one.one()); });
       first_seconds = seconds_of([&] { one.run(); });
     } catch (const Error& error) {
       row.wrong = error.what();
@@ -163,10 +179,14 @@ class Measurement {
     }
     float* const result = data_.output_host().data<float>();
     std::memset(result, 0xff, static_cast<std::size_t>(data_.output_host().size_bytes()));
-    if (peer.read(one.one(), result) != 0) {
-      row.wrong = "its result could not be read";
-      return;
+    try {
+      if (ask_peer(peer, "read", [&] { return peer.read(one.one(), result); }) != 0) {
+        row.wrong = "its result could not be read";
+      }
+    } catch (const Error& error) {
+      row.wrong = error.what();
     }
+    if (!row.wrong.empty()) return;
     const auto verdict = reference().judge(result, one.variant().error_growth);
     row.error_ratio = verdict.error_ratio;
     row.wrong = verdict.wrong;

@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <filesystem>
 
+#include "experiments/bench/peer_check.h"
 #include "framework/check.h"
 
 namespace convscope {
@@ -62,10 +63,19 @@ const ConvscopePeer& open_peer(const std::string& name) {
   }
   using Entry = const ConvscopePeer* (*)();
   const auto entry = reinterpret_cast<Entry>(dlsym(library, "convscope_peer"));
-  const ConvscopePeer* const peer = entry == nullptr ? nullptr : entry();
-  if (peer == nullptr || peer->abi != CONVSCOPE_PEER_ABI) {
-    fail_unavailable(name, cat("but ", path.string(), " is not a plug-in of this version"));
+  const auto refuse = [&](const std::string& problem) {
+    fail_unavailable(name,
+                     cat("but ", path.string(), " is no plug-in of this version: it ", problem));
+  };
+  if (entry == nullptr) refuse("exports no convscope_peer()");
+  const ConvscopePeer* peer = nullptr;
+  try {
+    peer = entry();
+  } catch (...) {  // it is a C function
+    refuse("ends convscope_peer() with an exception");
   }
+  const std::string problem = problem_of_peer(peer);
+  if (!problem.empty()) refuse(problem);
   return *peer;
 }
 

@@ -66,7 +66,8 @@ LadderSet read_ladders(const std::vector<std::string>& files) {
     const Json settings = part_of(json, "settings");
     const std::string cpu = text_at(machine, "cpu");
     const std::string device = text_at(settings, "device");
-    const auto threads = static_cast<long long>(number_at(settings, "threads"));
+    const double given = number_at(settings, "threads");  // of a file of others: any number
+    const long long threads = given >= 0 && given <= 1e6 ? static_cast<long long>(given) : 0;
     const std::string measured_on =
         cat(device, device == "cpu" && !cpu.empty() ? cat(": ", cpu) : "",
             device == "cpu" ? cat(", ", threads, threads == 1 ? " thread" : " threads") : "", ", ",

@@ -115,7 +115,7 @@ RunStatus parse_status(const std::string& folder) {
     status.step = object.value("step", std::int64_t{0});
   } catch (const json::exception& error) {
     status.state = "UNREADABLE";
-    status.reason = cat("status.json: ", error.what());
+    status.reason = cat("status.json: ", json_problem(error.what()));
   }
   return status;
 }

@@ -121,7 +121,7 @@ RunSummary parse_summary(const std::string& json_text) {
     visit(summary, Reader{in});
   } catch (const json::exception& error) {
     fail(ErrorKind::kIo, "summary",
-         cat("expected the JSON of a run's summary, got: ", error.what()));
+         cat("expected the JSON of a run's summary, got: ", json_problem(error.what())));
   }
   return summary;
 }

@@ -90,9 +90,10 @@ class Runner {
   }
 
   SweepResult run() {
-    const StopSignals signals;
     take_stock();
     if (!queue_.empty()) check_data(plan_, queue_);
+    // Until here a signal ends the process at once: data may take minutes, and nothing is lost.
+    const StopSignals signals;
     folder_.write("RUNNING", plan_, outcomes_);
     std::size_t next = 0;
     while (next < queue_.size() || !active_.empty()) {

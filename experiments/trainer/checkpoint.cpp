@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "experiments/trainer/checksum.h"
+#include "framework/io/json_text.h"
 #include "framework/io/safetensors.h"
 #include "quant/quantize_network.h"
 #include "sparsity/mask.h"
@@ -206,7 +207,8 @@ TrainingState load_checkpoint(const std::string& path, Module& model, Optimizer*
     });
   } catch (const json::exception& error) {
     fail(ErrorKind::kIo, "checkpoint",
-         cat("expected the progress of a run in the metadata of ", path, ", got: ", error.what()));
+         cat("expected the progress of a run in the metadata of ", path,
+             ", got: ", json_problem(error.what())));
   }
   return state;
 }

@@ -58,12 +58,19 @@ std::vector<std::string> last_lines(const std::string& path) {
   return out;
 }
 
+// What a file says may be any number; no run has more steps or epochs than this.
+constexpr std::int64_t kMostSteps = std::int64_t{1} << 53;
+
+std::int64_t steps_in(double value) {
+  return static_cast<std::int64_t>(std::clamp(value, 0.0, static_cast<double>(kMostSteps)));
+}
+
 std::int64_t whole_number(const std::map<std::string, std::string>& settings, const char* key) {
   const auto it = settings.find(key);
   std::int64_t value = 0;
   if (it == settings.end()) return 0;
   std::from_chars(it->second.data(), it->second.data() + it->second.size(), value);
-  return value;
+  return std::clamp<std::int64_t>(value, 0, kMostSteps);
 }
 
 // Until the first epoch is over nothing else says it; 0 for data sets whose size no config knows.
@@ -140,8 +147,8 @@ void RunReader::read_metrics() {
                                                                           : kUnknown;
     };
     if (!std::isfinite(value("step"))) continue;
-    view_.step = static_cast<std::int64_t>(value("step"));
-    if (std::isfinite(value("epoch"))) view_.epoch = static_cast<std::int64_t>(value("epoch"));
+    view_.step = steps_in(value("step"));
+    if (std::isfinite(value("epoch"))) view_.epoch = steps_in(value("epoch"));
     last_row_s_ = value("t");
     if (!row.contains("split") || row["split"] != "train") continue;
     view_.loss = value("loss");
@@ -169,15 +176,17 @@ void RunReader::read_epochs() {
     view_.images_per_s = epochs.number(last, "images_per_s");
   }
   const double steps = epochs.number(last, "step") / epochs.number(last, "epoch");
-  if (std::isfinite(steps) && steps > 0) steps_per_epoch_ = std::llround(steps);
+  if (std::isfinite(steps) && steps > 0) steps_per_epoch_ = steps_in(std::round(steps));
 }
 
 void RunReader::estimate() {
   view_.step = std::max(view_.step, view_.status.step);
   view_.epoch = std::max(view_.epoch, view_.status.epoch);
-  view_.steps = steps_per_epoch_ * view_.epochs;
   // A run of so many epochs that its config no longer says, or an estimate that was too low.
-  if (view_.steps < view_.step) view_.steps = 0;
+  if (__builtin_mul_overflow(steps_per_epoch_, view_.epochs, &view_.steps) ||
+      view_.steps < view_.step) {
+    view_.steps = 0;
+  }
   view_.seconds_left = kUnknown;
   if (!view_.is_going()) {
     if (view_.summary && view_.summary->seconds > 0) view_.seconds = view_.summary->seconds;

@@ -23,13 +23,20 @@ struct Grid {
   std::size_t at(int x, int y) const { return static_cast<std::size_t>(y * width + x); }
 };
 
+// How far `value` is from low to high, 0 to 1. Halves, because the difference of two finite numbers
+// may be none.
+double share_of(double value, double low, double high) {
+  const double share = (value / 2 - low / 2) / (high / 2 - low / 2);
+  return std::isnan(share) ? 0.5 : std::clamp(share, 0.0, 1.0);
+}
+
 // The mean of the points of each column of dots; between points a straight line.
 std::vector<double> levels_of(const Points& points, int width) {
-  const double first = points.front().first;
-  const double span = std::max(points.back().first - first, 1e-300);
+  const double first = points.front().first, last = points.back().first;
   std::vector<double> sum(static_cast<std::size_t>(width)), count(sum.size());
   for (const auto& [x, y] : points) {
-    const auto at = static_cast<std::size_t>((x - first) / span * (width - 1) + 0.5);
+    const double share = last > first ? share_of(x, first, last) : 0;
+    const auto at = static_cast<std::size_t>(share * (width - 1) + 0.5);
     sum[at] += y;
     count[at] += 1;
   }
@@ -50,9 +57,8 @@ std::vector<double> levels_of(const Points& points, int width) {
 void draw(Grid& grid, const std::vector<double>& levels, double low, double high) {
   int last = -1;
   for (int x = 0; x < grid.width; ++x) {
-    const double part = (levels[static_cast<std::size_t>(x)] - low) / (high - low);
-    const int y = std::clamp(static_cast<int>(std::lround((1 - part) * (grid.height - 1))), 0,
-                             grid.height - 1);
+    const double share = share_of(levels[static_cast<std::size_t>(x)], low, high);
+    const int y = static_cast<int>(std::lround((1 - share) * (grid.height - 1)));
     // Steep parts are joined from dot to dot.
     const int from = last < 0 ? y : last < y ? last + 1 : last > y ? last - 1 : y;
     for (int k = std::min(from, y); k <= std::max(from, y); ++k) grid.on[grid.at(x, k)] = true;
@@ -109,6 +115,8 @@ std::vector<std::string> text_curve(const Points& points, int columns, int rows,
     if (std::isfinite(point.first) && std::isfinite(point.second)) finite.push_back(point);
   }
   if (finite.empty() || rows < 1) return {};
+  // The lines of a file may have been moved.
+  std::ranges::stable_sort(finite, {}, &Points::value_type::first);
   const auto by_y = [](const auto& a, const auto& b) { return a.second < b.second; };
   const auto [least, most] = std::minmax_element(finite.begin(), finite.end(), by_y);
   const std::string top = fmt::format("{:.4g}", most->second);

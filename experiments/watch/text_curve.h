@@ -16,8 +16,8 @@ enum class CurveInk { braille, stars };
 CONVSCOPE_API CurveInk ink_of_terminal();
 
 // `rows` lines of `columns` columns. The largest value stands in front of the first, the smallest
-// in front of the last. Points are (x, y) with x ascending; values that are not finite are left
-// out. No line at all when nothing is left.
+// in front of the last. Points are (x, y) in any order; values that are not finite are left out. No
+// line at all when nothing is left.
 CONVSCOPE_API std::vector<std::string> text_curve(
     const std::vector<std::pair<double, double>>& points, int columns, int rows, CurveInk ink);
 

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// json_text.h: JSON as the text of a file.
+// json_text.h: JSON as the text of a file, and what is wrong with a text that is none.
 #pragma once
 
+#include <cstdio>
 #include <string>
+#include <string_view>
 
 namespace convscope {
 
@@ -11,6 +13,26 @@ namespace convscope {
 template <class Json>
 std::string json_text(const Json& value, int indent = 2) {
   return value.dump(indent, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
+// The sentence of the JSON library's error without the library's name and number, and with bytes
+// that are no printable ASCII as \xNN, because it quotes the file:
+// "[json.exception.parse_error.101] parse error at line 1, column 2: ..." -> "parse error at ...".
+inline std::string json_problem(std::string_view what) {
+  constexpr std::string_view kLibrary = "[json.exception.";
+  const std::size_t end = what.find("] ");
+  if (what.starts_with(kLibrary) && end != std::string_view::npos) what.remove_prefix(end + 2);
+  std::string out;
+  for (const char letter : what) {
+    if (letter >= ' ' && letter <= '~') {
+      out += letter;
+    } else {
+      char code[5];
+      std::snprintf(code, sizeof code, "\\x%02X", static_cast<unsigned>(letter) & 0xFFu);
+      out += code;
+    }
+  }
+  return out;
 }
 
 }  // namespace convscope

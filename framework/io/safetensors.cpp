@@ -10,6 +10,7 @@
 #include <set>
 
 #include "framework/io/atomic_file.h"
+#include "framework/io/json_text.h"
 
 namespace convscope {
 namespace {
@@ -56,7 +57,7 @@ nlohmann::json parse_json(std::string_view text, const std::string& file) {
   try {
     header = Json::parse(text.begin(), text.end(), watch);
   } catch (const Json::exception& error) {
-    check(false, file, "expected a JSON header, got: ", error.what());
+    check(false, file, "expected a JSON header, got: ", json_problem(error.what()));
   }
   check(header.is_object(), file, "expected a JSON object as header");
   return header;

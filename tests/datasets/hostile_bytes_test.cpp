@@ -14,9 +14,15 @@ using testing::FuzzTarget;
 
 class HostileBytes : public ::testing::TestWithParam<FuzzTarget> {
  protected:
-  // Long inputs are sampled; a config costs about a millisecond.
+  // Long inputs are sampled. A config costs about a millisecond, a folder with its pages and
+  // figures several.
   static std::size_t step(const std::string& seed) {
-    const std::size_t places = GetParam().name == "config" ? 40 : 400;
+    const std::string_view name = GetParam().name;
+    const bool of_folders = name.ends_with("_folder") || name == "bench" || name == "checkpoint";
+    const std::size_t places = name == "run_page" ? 2
+                               : of_folders       ? 15
+                               : name == "config" ? 40
+                                                  : 400;
     return std::max<std::size_t>(1, seed.size() / places);
   }
 };

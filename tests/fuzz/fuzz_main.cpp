@@ -4,11 +4,11 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "tests/fuzz/targets.h"
+#include "tests/fuzz/target.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t bytes) {
   using namespace convscope::testing;
-  static const FuzzTarget& target = *find_fuzz_target(CONVSCOPE_FUZZ_TARGET);
+  static const FuzzTarget& target = fuzz_target_named(CONVSCOPE_FUZZ_TARGET);
   run_target(target, {data, bytes});
   return 0;
 }

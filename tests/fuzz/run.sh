@@ -6,7 +6,7 @@
 set -eu
 seconds=${1:-60}
 [ $# -gt 0 ] && shift
-targets=${*:-idx cifar npy npz safetensors tar config sweep}
+targets=${*:-idx cifar npy npz safetensors tar config sweep bench run_folder run_page sweep_folder shapes checkpoint peer}
 cd "$(dirname "$0")/../.."
 build=build/clang-asan-ubsan
 for name in ${CXX:-} clang++-16 clang++-17 clang++-18 clang++-19 clang++; do
@@ -17,6 +17,8 @@ cmake --preset clang-asan-ubsan -DCMAKE_CXX_COMPILER="$compiler" >/dev/null
 cmake --build $build --target fuzzers -- -j "${JOBS:-2}" >$build/fuzzers.log 2>&1 || {
   tail -n 40 $build/fuzzers.log; exit 1; }
 $build/bin/write_seeds $build/seeds
+# Some targets read folders: in memory where that can be.
+if [ -w /dev/shm ]; then export TMPDIR=/dev/shm; fi
 status=0
 for target in $targets; do
   mkdir -p $build/corpus/$target $build/findings

@@ -130,6 +130,17 @@ TEST_F(Sweep, interrupted_writes_checkpoints_and_leaves_nobody_behind) {
             std::string::npos);
 }
 
+TEST_F(Sweep, interrupted_while_it_makes_its_data_ends_at_once) {
+  // Many seconds of drawing digits, before the first member is started.
+  Program drawing = start("drawing", {"data.test_size=400000"});
+  for (int i = 0; i < 6000 && errors("drawing").find("to train") == std::string::npos; ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+  drawing.send(SIGINT);
+  EXPECT_EQ(drawing.wait(), 1000 + SIGINT) << errors("drawing");  // nothing waited for the data
+  EXPECT_TRUE(find_runs(folder("drawing")).empty());
+}
+
 TEST_F(Sweep, killed_takes_its_members_with_it) {
   Program killed = start("gone", {"train.epochs=100000"});
   ASSERT_TRUE(wait_for_steps("gone", 20)) << errors("gone");

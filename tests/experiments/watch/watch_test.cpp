@@ -5,6 +5,7 @@
 #include <sys/file.h>
 
 #include <cmath>
+#include <limits>
 #include <nlohmann/json.hpp>
 
 #include "experiments/watch/folder_view.h"
@@ -54,6 +55,30 @@ TEST(TextCurve, draws_a_rising_line_from_below_to_above) {
   EXPECT_EQ(lines[0], "3         **");
   EXPECT_EQ(lines[1], "     *****  ");
   EXPECT_EQ(lines[2], "1 ***       ");
+}
+
+TEST(TextCurve, takes_points_in_any_order) {
+  for (const CurveInk ink : {CurveInk::stars, CurveInk::braille}) {
+    EXPECT_EQ(text_curve({{2, 3}, {0, 1}, {1, 2}}, 12, 3, ink),
+              text_curve({{0, 1}, {1, 2}, {2, 3}}, 12, 3, ink));
+  }
+  // Far outside of first and last, as in a file whose lines were moved.
+  const auto lines =
+      text_curve({{1000, 1}, {1e9, 2}, {-1e9, 3}, {1001, 4}}, 40, 3, CurveInk::stars);
+  ASSERT_EQ(lines.size(), 3);
+  EXPECT_EQ(lines[0].back(), ' ');  // the last point, 2, is below the highest
+}
+
+TEST(TextCurve, draws_the_largest_and_the_smallest_numbers_there_are) {
+  const double most = std::numeric_limits<double>::max();
+  const double least = std::numeric_limits<double>::denorm_min();
+  for (const double x : {most, least, 0.0}) {
+    for (const double y : {most, least, 1e300, 0.0}) {
+      for (const auto& line : text_curve({{-x, -y}, {0, y}, {x, y}}, 40, 3, CurveInk::braille)) {
+        EXPECT_EQ(columns_of(line), 40);
+      }
+    }
+  }
 }
 
 TEST(TextCurve, leaves_out_what_is_not_finite_and_survives_any_size) {
@@ -136,6 +161,25 @@ TEST(Watch, estimates_the_time_left_from_the_pace_so_far) {
   const RunView& run = reader.look();
   EXPECT_EQ(run.steps, 100);
   EXPECT_NEAR(run.seconds_left, 4000, 60);  // 50 s a step, 80 to go; less what has passed since
+}
+
+TEST(Watch, takes_numbers_that_no_run_has) {
+  const TemporaryFolder root;
+  const std::string run =
+      write_run(root.path(), {.config = "data:\n  train_size: 9223372036854775807\n  val_split: "
+                                        "-9223372036854775807\n  batch_size: 1\ntrain:\n  epochs: "
+                                        "9223372036854775807\n"});
+  write_text(run + "/metrics.jsonl",
+             "{\"t\":1e308,\"step\":1e308,\"epoch\":-1e308,\"split\":\"train\",\"loss\":1e308}\n");
+  write_text(run + "/epochs.csv", "epoch,step,test_acc\n1e-300,1e308,1e308\n-1,1,-1e308\n");
+  RunReader reader(run);
+  const RunView& view = reader.look();
+  EXPECT_GE(view.step, 0);
+  EXPECT_GE(view.steps, 0);
+  EXPECT_GE(view.epochs, 0);
+  for (const std::string& line : run_frame(view, {.columns = 60})) {
+    EXPECT_LE(columns_of(line), 60) << line;
+  }
 }
 
 TEST(Watch, says_that_a_run_was_killed) {

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+// peer_check.h: what the benchmark does not believe of a plug-in (peer.h): that its table is
+// complete, that its functions return, that its texts end.
+#pragma once
+
+#include <exception>
+#include <string>
+
+#include "experiments/bench/peer.h"
+#include "framework/check.h"
+
+namespace convscope {
+
+// What is wrong with a table, as the end of a sentence: "has no function run"; "" when nothing is.
+CONVSCOPE_API std::string problem_of_peer(const ConvscopePeer* peer);
+
+// Calls one of the peer's functions. An exception out of it, which C does not have, becomes an
+// error of kind kRun that names the function.
+template <class Call>
+auto ask_peer(const ConvscopePeer& peer, const char* function, Call&& call) {
+  const auto threw = [&](const char* what) {
+    fail(ErrorKind::kRun, "peer",
+         cat("expected ", function, "() of ", peer.name, " to return, got an exception: ", what));
+  };
+  try {
+    return call();
+  } catch (const std::exception& error) {
+    threw(error.what());
+  } catch (...) {
+    threw("of an unknown type");
+  }
+  return decltype(call()){};  // not reached
+}
+
+}  // namespace convscope

@@ -1,0 +1,91 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""What all cases share: the program, the sound files, the surroundings of a call."""
+import os
+import pathlib
+import random
+import shutil
+import subprocess
+
+import run_files
+import sound_files
+from calls import MEMORY_BYTES, Call
+
+CALL_SECONDS = 60  # a call that is no training and takes longer hangs
+
+
+class Stage:
+    def __init__(self, program, folder, seed=1, maker=None):
+        """maker: the program that makes the sound files, where it is not the one under test."""
+        self.program, self.folder, self.seed = pathlib.Path(program), pathlib.Path(folder), seed
+        self.sound = self.folder / "sound"
+        self.folder.mkdir(parents=True, exist_ok=True)
+        # `auto` takes the built-in speeds, so that each run takes the same algorithms.
+        self.env = {key: value for key, value in os.environ.items()
+                    if not key.startswith(("CONVSCOPE_", "OMP_", "GOMP_"))}
+        self.env |= {"CONVSCOPE_CACHE_DIR": str(self.folder / "cache"), "LC_ALL": "C.UTF-8",
+                     "GOMP_SPINCOUNT": "0"}
+        self.seconds = sound_files.make(maker or program, self.sound, self.env)
+        self.whole = {}
+        for name in ("q", "rich"):
+            self.whole[name] = run_files.bits(self.newest(self.sound / "runs" / name))
+        self.sweep = self.sweep_bits(self.sound / "runs/s")
+        self.files = run_files.names_in(self.newest(self.sound / "runs/q"))
+        self.namespaces = can_mount()
+        self.patience, self.memory = CALL_SECONDS, MEMORY_BYTES
+
+    @staticmethod
+    def newest(folder):
+        return sorted(path for path in folder.glob("2*") if path.is_dir())[-1]
+
+    @staticmethod
+    def sweep_bits(folder):
+        """By row and seed: several finished runs of one member are one too many."""
+        found = {}
+        for run in run_files.finished(folder):
+            found.setdefault(f"{run.parent.name} {run.name.split('-')[-1]}", []).append(
+                run_files.bits(run))
+        return found
+
+    def random(self, part, number):
+        return random.Random(f"{self.seed} {part} {number}")
+
+    def start(self, folder, *words, **options):
+        env = self.env | options.pop("more_env", {})
+        options.setdefault("cwd", folder)
+        options.setdefault("memory", self.memory)
+        return Call([self.program, *words], folder, env=env, **options)
+
+    def call(self, folder, *words, seconds=None, stoppable=False, **options):
+        return self.start(folder, *words, **options).outcome(seconds or self.patience, stoppable)
+
+    def train(self, folder, config, *words, **options):
+        return self.call(folder, "run", f"{config}.yaml", "-o", "runs", "--threads", 1, *words,
+                         **options)
+
+    def copy(self, folder, *names):
+        """Copies of sound files or folders, at the same places below the folder of a case."""
+        for name in names:
+            to = folder / name
+            to.parent.mkdir(parents=True, exist_ok=True)
+            if (self.sound / name).is_dir():
+                shutil.copytree(self.sound / name, to, symlinks=True)
+            else:
+                shutil.copy2(self.sound / name, to)
+
+
+NO_MOUNT = 77  # exit code of a script that may not mount here
+
+
+def namespace_words():
+    """How a process gets mounts of its own, which end with it."""
+    return ["unshare", "-m"] if os.geteuid() == 0 else ["unshare", "-Urm"]
+
+
+def can_mount():
+    try:
+        return subprocess.run([*namespace_words(), "sh", "-c", "mount -t tmpfs -o size=1m none /mnt"],
+                              stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+                              timeout=20).returncode == 0
+    except (OSError, subprocess.TimeoutExpired):
+        return False
