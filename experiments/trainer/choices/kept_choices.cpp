@@ -56,7 +56,7 @@ void KeptChoices::take_over(const std::string& run) {
     set_machine_ceilings(ceilings, device.type);
   } catch (const std::exception& failure) {
     fail(ErrorKind::kIo, "resume",
-         cat("expected the choices of a run in ", path, ", got: ", failure.what(),
+         cat("expected the choices of a run in ", path, ", got: ", json_problem(failure.what()),
              "; without this file the run goes on with algorithms that are chosen anew"));
   }
 }

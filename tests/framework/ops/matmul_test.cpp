@@ -15,8 +15,8 @@ using testing::error_of;
 using testing::leaf;
 using testing::near;
 using testing::normal;
-using testing::uniform;
 using testing::on_every_machine;
+using testing::uniform;
 
 constexpr double kEps = 0x1p-24;
 constexpr Transpose kBoth[] = {Transpose::no, Transpose::yes};
