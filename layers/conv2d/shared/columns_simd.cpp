@@ -212,32 +212,29 @@ void gather_vector(const ColumnMap& map, const float* columns, Index from_step, 
   };
   Lanes kept[kKept];
   for (Index s = 0; s < least(map.s, kKept); ++s) kept[s] = lanes_of(s);
+  const Index rows = most(1, kSumChain / map.s);  // of the kernel, in a chain
   for (Index h = 0; h < map.h; ++h) {
-    Vec sums[2] = {zero(), zero()};  // even and odd s: half the latency of one chain of additions
-    Vec total = zero();
-    Index length = 0;  // of the two chains, together
-    for (Index r = 0; r < map.r; ++r) {
-      const Index down = h + map.pad_top - r * map.dilation_h;  // = p stride_h
-      if (down < 0) break;
-      const Index p = map.stride_h == 1 ? down : down / map.stride_h;
-      if (p >= map.p || p * map.stride_h != down) continue;
-      const float* from = columns + r * map.s * from_step + p * map.q + w + map.pad_left;
-      const Index next = from_step - map.dilation_w;
-      Index s = 0;
-      for (; s + 2 <= least(map.s, kKept); s += 2, from += 2 * next) {
-        sums[0] = sums[0] + load_lanes(from, kept[s]);
-        sums[1] = sums[1] + load_lanes(from + next, kept[s + 1]);
+    Vec sum_of_all = zero();
+    for (Index first = 0; first < map.r; first += rows) {
+      Vec sums[2] = {zero(), zero()};  // even and odd s: half the latency of one chain of additions
+      for (Index r = first; r < least(first + rows, map.r); ++r) {
+        const Index down = h + map.pad_top - r * map.dilation_h;  // = p stride_h
+        if (down < 0) break;
+        const Index p = map.stride_h == 1 ? down : down / map.stride_h;
+        if (p >= map.p || p * map.stride_h != down) continue;
+        const float* from = columns + r * map.s * from_step + p * map.q + w + map.pad_left;
+        const Index next = from_step - map.dilation_w;
+        Index s = 0;
+        for (; s + 2 <= least(map.s, kKept); s += 2, from += 2 * next) {
+          sums[0] = sums[0] + load_lanes(from, kept[s]);
+          sums[1] = sums[1] + load_lanes(from + next, kept[s + 1]);
+        }
+        for (; s < map.s; ++s, from += next) {
+          sums[0] = sums[0] + load_lanes(from, s < kKept ? kept[s] : lanes_of(s));
+        }
       }
-      for (; s < map.s; ++s, from += next) {
-        sums[0] = sums[0] + load_lanes(from, s < kKept ? kept[s] : lanes_of(s));
-      }
-      length += map.s;
-      if (length < kSumChain) continue;
-      total = total + (sums[0] + sums[1]);
-      sums[0] = sums[1] = zero();
-      length = 0;
+      sum_of_all = sum_of_all + (sums[0] + sums[1]);
     }
-    const Vec sum_of_all = total + (sums[0] + sums[1]);
     if (count == kLanes) {
       store(image + h * map.w + w, sum_of_all);
     } else {
