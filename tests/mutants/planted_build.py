@@ -56,6 +56,7 @@ class FinishedBuild:
                 if f" -o {target} " in part:
                     self.linked[target] = shlex.split(part)
         self.dependents = None
+        self.by_gold = shutil.which("ld.gold") is not None
 
     def cached(self, name):
         """A value of CMakeCache.txt."""
@@ -152,15 +153,24 @@ class FinishedBuild:
             words[words.index("-o") + 1] = str(path)
             # In front: of functions that several objects hold, the linker takes the first.
             words[1:1] = [new_objects[word] for word in command if word in new_objects]
-            if shutil.which("ld.gold"):
-                words.append("-fuse-ld=gold")
-            self.call(words)
+            self.call_linker(words)
             made[target] = path
             # Programs look for the name without the last numbers.
             name = re.match(r"(.+\.so\.\d+)\.", path.name)
             if name:
                 (into / name[1]).symlink_to(path.name)
         return made
+
+    def call_linker(self, words):
+        """By gold, which is quicker, where it can link what this compiler asks for."""
+        if self.by_gold:
+            try:
+                return self.call(words + ["-fuse-ld=gold"])
+            except BuildError:
+                self.call(words)
+                self.by_gold = False  # only now: the mistake may be what cannot be linked
+                return None
+        return self.call(words)
 
     def call(self, words):
         """Runs a compiler in the build folder."""
