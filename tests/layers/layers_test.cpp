@@ -120,6 +120,15 @@ TEST(Dropout, TheMaskDependsOnSeedLayerAndStepOnly) {
   EXPECT_FALSE(same_bits(dropped(0.5, 3, 4, 6), y));
 }
 
+// A recorded step counts from a number in memory.
+TEST(Dropout, AddsTheStepThatStandsInMemory) {
+  const std::int64_t base = 2;
+  const Variable x(Tensor::full({100, 100}, 1.0, DType::f32));
+  const DropoutMask mask{.seed = 3, .stream = 4, .step = 5, .base_step = &base, .p = 0.5};
+  const DropoutMask later{.seed = 3, .stream = 4, .step = 7, .p = 0.5};
+  EXPECT_TRUE(same_bits(dropout(x, mask).value(), dropout(x, later).value()));
+}
+
 TEST(Dropout, TheBackwardPassUsesTheSameMask) {
   const auto f = [](const std::vector<Variable>& v) {
     return dropout(v[0], {.seed = 1, .stream = 2, .step = 3, .p = 0.4});

@@ -232,6 +232,22 @@ TEST(Pool2d, OutputSizesFollowTheFormula) {
   EXPECT_EQ(size(3, 2, 2, 1, true), 2);  // 3 by rounding up, but the third begins behind the image
 }
 
+// As PyTorch counts: the padding belongs to a window, what ceil_mode adds behind it does not.
+TEST(AvgPool2d, WindowsThatReachBeyondThePaddingAreDividedByWhatIsThere) {
+  const Pool2dWindow window{.kernel_h = 3,
+                            .kernel_w = 3,
+                            .stride_h = 2,
+                            .stride_w = 2,
+                            .pad_h = 1,
+                            .pad_w = 1,
+                            .ceil_mode = true,
+                            .count_include_pad = true};
+  const Tensor y = avg_pool2d(Variable(Tensor::full({1, 1, 4, 4}, 1.0)), window).value();
+  ASSERT_EQ(y.shape(), (Shape{1, 1, 3, 3}));
+  EXPECT_FLOAT_EQ(static_cast<float>(y.at(0)), 4.0f / 9);  // 2 x 2 ones, 3 x 3 with the padding
+  EXPECT_FLOAT_EQ(static_cast<float>(y.at(8)), 1.0f / 4);  // 1 one; rows 3 and 4 of -1 .. 4
+}
+
 TEST(AdaptiveAvgPool2d, GradientsMatchDifferencesAndFloatMatchesDouble) {
   for (const auto& [p, q] : {std::pair{1, 1}, {2, 3}, {5, 4}, {7, 9}}) {
     const auto f = [&](const std::vector<Variable>& v) { return adaptive_avg_pool2d(v[0], p, q); };

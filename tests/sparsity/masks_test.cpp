@@ -277,6 +277,20 @@ TEST(Connectivity, tells_where_two_masks_that_do_not_meet_cut_the_network) {
   EXPECT_EQ(joined.alive_count, (Integers{1, 1, 8, 3}));
 }
 
+TEST(Connectivity, each_group_of_a_convolution_reads_its_own_channels) {
+  LayerContext context;
+  LayerSpec grouped = layer("conv2d", "c2", 4);
+  grouped.options.set("groups", std::int64_t{2});
+  const auto model = build_layers(
+      {layer("conv2d", "c1", 4), grouped, layer("flatten", "flat"), layer("linear", "f", 3)},
+      kImage, context);
+  const PrunableNetwork network = prunable_network(*model, kImage);
+  std::vector<Tensor> masks(3);  // c1 keeps channels 0 and 1, which group 0 reads
+  masks[0] = Tensor::zeros(network.layers[0].weight().shape());
+  for (std::int64_t i = 0; i < 2 * 18; ++i) masks[0].data<float>()[i] = 1;
+  EXPECT_EQ(connectivity(network, masks).alive_count, (Integers{2, 2, 3}));
+}
+
 // What is out gets no gradient, or with `dense` all of it.
 TEST(Mask, decides_which_weights_get_a_gradient) {
   Variable w(Tensor::from({1, 2, 3, 4}, {2, 2}), true);

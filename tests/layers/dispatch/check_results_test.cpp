@@ -4,6 +4,8 @@
 
 #include <gtest/gtest.h>
 
+#include <limits>
+
 #include "layers/dispatch/choice_cache.h"
 #include "tests/layers/dispatch/correlation1d.h"
 #include "tests/support/expect_error.h"
@@ -57,6 +59,16 @@ TEST_F(CheckResults, CountTheCallsAndKeepTheWorst) {
   EXPECT_NEAR(results[0].worst.difference, 0.25, 1e-5);  // rounded once when it was added
   EXPECT_GT(results[0].worst.value, 1);
   EXPECT_GT(results[0].worst.bound, 0.25);
+}
+
+TEST_F(CheckResults, ANanInOneResultAloneIsADifference) {
+  const CorrelationCard shifted = shifted_card(1e6);
+  const CorrelationCard plain = sliding_card();
+  added = std::numeric_limits<float>::quiet_NaN();
+  EXPECT_ERROR(ErrorKind::kRun, "expected 'sliding' and 'shifted' to agree",
+               run({&plain, &shifted, "check:sliding,shifted", "c1"}));
+  run({&shifted, &shifted, "check:shifted,shifted", "c1"});  // in both: no difference
+  added = 0;
 }
 
 TEST_F(CheckResults, StandApartForEachLayerAndDirection) {
