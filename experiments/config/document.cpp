@@ -195,7 +195,9 @@ bool is_readable_text(std::string_view text, const Origin& origin, Mistakes& mis
     const bool control =
         (byte < 0x20 && byte != '\n' && byte != '\r' && byte != '\t') || byte == 0x7F;
     if (length == 0 || control) {
-      mistakes.add(here, cat("expected UTF-8 text, got the byte ", static_cast<int>(byte)));
+      mistakes.add(here,
+                   cat("expected ", control ? "text without control characters" : "UTF-8 text",
+                       ", got the byte ", static_cast<int>(byte)));
       return false;
     }
     i += length;

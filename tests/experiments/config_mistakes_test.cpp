@@ -74,7 +74,7 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"byte that is not text", "name: \xff\n",
              "exp.yaml:1:7: error: expected UTF-8 text, got the byte 255"},
         Case{"zero byte", std::string("name: a\0b\n", 10),
-             "exp.yaml:1:8: error: expected UTF-8 text, got the byte 0"},
+             "exp.yaml:1:8: error: expected text without control characters, got the byte 0"},
         Case{"too deep", "seed: " + std::string(60, '[') + std::string(60, ']') + "\n",
              "exp.yaml:1:38: error: expected at most 32 levels of lists and maps"}));
 
