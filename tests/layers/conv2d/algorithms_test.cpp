@@ -128,6 +128,7 @@ TEST(Conv2dAlgorithms, HoldTheirBoundOnLongSumsOfOneSign) {
       "n=4,c=20,h=30,w=30,k=40,r=3,s=3,pad=1,stride=2",   //
       "n=8,c=8,h=64,w=64,k=8",                            // dw: 32,768
       "n=128,c=8,h=14,w=14,k=20,r=3,s=3,pad=1",           // dw: many images
+      "n=700,c=2,h=4,w=4,k=256,r=3,s=3,pad=1",            // dw: many images and kernels
       "n=8,c=8,h=56,w=56,k=8,r=3,s=3,pad=1,groups=8",     // depthwise
       "n=1,c=2,h=40,w=40,k=2,r=31,s=31,pad=15,groups=2",  // 961 taps
       "n=1,c=8,h=6,w=300,k=8,r=3,s=3,pad=1",              // rows longer than a chain
