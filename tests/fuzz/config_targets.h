@@ -27,6 +27,13 @@ inline const std::map<std::string, std::string>& shipped_configs() {
   return configs;
 }
 
+// What `extends: path` reads.
+inline std::string shipped_text(const std::string& path) {
+  const auto found = shipped_configs().find(path);
+  if (found == shipped_configs().end()) fail("fuzz", "no such file");
+  return found->second;
+}
+
 inline bool is_sweep(const std::string& config) {
   return config.find("\nsweep:\n") != std::string::npos;
 }
@@ -36,11 +43,7 @@ inline std::vector<FuzzTarget> config_targets() {
       {"config",
        [](Bytes bytes) {
          parse_config_text({reinterpret_cast<const char*>(bytes.data()), bytes.size()}, "fuzz.yaml",
-                           [](const std::string& path) {
-                             const auto found = shipped_configs().find(path);
-                             if (found == shipped_configs().end()) fail("fuzz", "no such file");
-                             return found->second;
-                           });
+                           shipped_text);
        },
        [] {
          std::vector<std::string> out;
@@ -53,11 +56,7 @@ inline std::vector<FuzzTarget> config_targets() {
       {"sweep",
        [](Bytes bytes) {
          parse_sweep_text({reinterpret_cast<const char*>(bytes.data()), bytes.size()}, "fuzz.yaml",
-                          [](const std::string& path) {
-                            const auto found = shipped_configs().find(path);
-                            if (found == shipped_configs().end()) fail("fuzz", "no such file");
-                            return found->second;
-                          });
+                          shipped_text);
        },
        [] {
          std::vector<std::string> out;
