@@ -147,7 +147,6 @@ class CONVSCOPE_API PlanBuilder {
   std::size_t next_slot_ = 0;
   std::vector<ValueState> values_;
   Slot labels_ = kNoSlot, loss_ = kNoSlot, correct_ = kNoSlot;
-  bool copies_images_ = false;
   const void* images_now_ = nullptr;
   PlanClock clock_;
   std::vector<Variable> parameters_;  // whose gradient the plan writes

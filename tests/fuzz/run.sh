@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # run.sh [SECONDS [TARGET...]]: builds the fuzzers in build/clang-asan-ubsan and runs each for SECONDS
-# (60); prints one line for each target. Exit code 1 when one found something: its input is kept in
+# (60), JOBS (2) at once; prints one line for each target. Exit code 1 when one found something: its input is kept in
 # build/clang-asan-ubsan/findings. CXX names the clang to use.
 set -eu
 seconds=${1:-60}
@@ -19,8 +19,9 @@ cmake --build $build --target fuzzers -- -j "${JOBS:-2}" >$build/fuzzers.log 2>&
 $build/bin/write_seeds $build/seeds
 # Some targets read folders: in memory where that can be.
 if [ -w /dev/shm ]; then export TMPDIR=/dev/shm; fi
-status=0
-for target in $targets; do
+# One target; its line goes to a file, so that the lines come in the order of the list.
+run_target() {
+  target=$1
   mkdir -p $build/corpus/$target $build/findings
   log=$build/fuzz_$target.log
   # Inputs stay small, so a parser that reserves what a header claims is seen by the memory limit.
@@ -30,9 +31,26 @@ for target in $targets; do
     verdict=clean
   else
     verdict="FINDING, see $log"
-    status=1
   fi
   runs=$(sed -n 's/^stat::number_of_executed_units: *//p' $log)
-  printf '%-12s %4s s  %10s runs  %s\n' "$target" "$seconds" "${runs:-?}" "$verdict"
+  printf '%-12s %4s s  %10s runs  %s\n' "$target" "$seconds" "${runs:-?}" "$verdict" >$log.line
+}
+status=0 running=0 waiting=
+# The oldest of the targets that run.
+finish_one() {
+  set -- $waiting
+  wait "${1%%:*}" || true
+  line=$build/fuzz_${1#*:}.log.line
+  cat "$line"
+  case $(cat "$line") in *" clean") ;; *) status=1 ;; esac
+  shift
+  waiting=$* running=$((running - 1))
+}
+for target in $targets; do
+  rm -f $build/fuzz_$target.log.line
+  run_target $target &
+  waiting="$waiting $!:$target" running=$((running + 1))
+  [ $running -lt "${JOBS:-2}" ] || finish_one
 done
+while [ $running -gt 0 ]; do finish_one; done
 exit $status
