@@ -116,32 +116,33 @@ CONVSCOPE_INLINE void add_chain(const PooledTile& tile, const Wide (&sums)[Kerne
   }
 }
 
-// In chains of at most kSumChain vectors of windows (framework/simd/sum_chain.h).
+// In chains of at most kSumChain vectors of windows (framework/simd/sum_chain.h), and the rest of a row:
+// whole rows, or parts of rows that are longer than a chain.
 template <int Kernels, int S, bool Split>
 void pooled_tile(const PooledTile& tile) {
-  Wide sums[Kernels][S];
-  start_from_zero(sums);
-  Index room = kSumChain;  // vectors that this chain still takes
-  for (Index i = 0; i < tile.rows; ++i) {
-    const float* x = tile.x + 2 * i * tile.x_row;
-    Index at = i * tile.dy_row;
-    for (Index left = tile.columns; left > 0;) {
-      const Index count = smaller(left, room);
-      for (Index j = count; j > 0; --j, x += Split ? kWide : 2 * kWide, at += kWide) {
-        add_windows<Kernels, S, Split, false>(tile, x, at, sums);
-      }
-      left -= count;
-      room -= count;
-      if (room > 0) continue;
-      add_chain(tile, sums);
+  Index j = 0;
+  do {
+    const Index count = smaller(kSumChain, tile.columns - j);
+    const bool rest = Split && tile.rest > 0 && j + count == tile.columns;
+    const Index most = kSumChain / larger(1, count);
+    for (Index row = 0; row < tile.rows; row += most) {
+      Wide sums[Kernels][S];
       start_from_zero(sums);
-      room = kSumChain;
+      const Index end = smaller(tile.rows, row + most);
+      for (Index i = row; i < end; ++i) {
+        const float* x = tile.x + 2 * i * tile.x_row + j * (Split ? kWide : 2 * kWide);
+        Index at = i * tile.dy_row + j * kWide;
+        for (Index left = count; left > 0; --left, x += Split ? kWide : 2 * kWide, at += kWide) {
+          add_windows<Kernels, S, Split, false>(tile, x, at, sums);
+        }
+        if constexpr (Split) {
+          if (rest) add_windows<Kernels, S, Split, true>(tile, x, at, sums);
+        }
+      }
+      add_chain(tile, sums);
     }
-    if constexpr (Split) {
-      if (tile.rest > 0) add_windows<Kernels, S, Split, true>(tile, x, at, sums);
-    }
-  }
-  add_chain(tile, sums);
+    j += count;
+  } while (j < tile.columns);
 }
 
 using PooledFunction = void (*)(const PooledTile&);
@@ -315,10 +316,11 @@ CONVSCOPE_INLINE void pooled_gradient_chain(const PooledGradientTile& tile, Inde
   }
 }
 
-// A kernel adds at most S products of each row of windows to a pixel of dx.
+// In each row of windows (S + 1) / 2 windows reach a pixel of dx: with one kernel a window adds one
+// product to it, or zeros, which do not round.
 template <int Windows, int S>
 void pooled_gradient_tile(const PooledGradientTile& tile) {
-  const Index most = larger(1, kSumChain / larger(1, (tile.end - tile.first) * S));
+  const Index most = larger(1, kSumChain / larger(1, (tile.end - tile.first) * ((S + 1) / 2)));
   for (Index k = 0; k < tile.kernels; k += most) {
     pooled_gradient_chain<Windows, S>(tile, k, smaller(most, tile.kernels - k));
   }

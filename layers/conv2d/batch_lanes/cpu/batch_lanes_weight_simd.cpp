@@ -91,34 +91,35 @@ CONVSCOPE_INLINE void add_chain(const WeightTile& tile, const Wide (&sums)[Kerne
   }
 }
 
-// The sums of a tile stay in registers for a chain of at most kSumChain vectors of pixels
-// (framework/simd/sum_chain.h), and are then added to tile.sums.
+// The sums of a tile stay in registers for a chain of at most kSumChain vectors of pixels and the rest of
+// each row (framework/simd/sum_chain.h): whole rows, or parts of rows that are longer than a chain. They
+// are then added to tile.sums.
 template <int Kernels, int Taps, int Vectors>
 void weight_tile(const WeightTile& tile) {
   constexpr Index kChain = kSumChain / Vectors;
-  Wide sums[Kernels][Taps];
-  start_from_zero(sums);
-  Index room = kChain;  // vectors that this chain still takes
-  for (Index row = 0; row < tile.rows; ++row) {
-    const float* x = tile.x + row * tile.x_row;
-    const float* dz = tile.dz + row * tile.dz_row;
-    for (Index left = tile.count; left > 0;) {
-      const Index count = smaller(left, room);
-      for (Index i = count; i > 0; --i, x += tile.x_step, dz += tile.dz_step) {
-        add_pixel<Kernels, Taps, Vectors, false>(tile, x, dz, sums);
-      }
-      left -= count;
-      room -= count;
-      if (room > 0) continue;
-      add_chain(tile, sums);
+  Index j = 0;
+  do {
+    const Index count = smaller(kChain, tile.count - j);
+    const bool rest = Vectors == 1 && tile.rest > 0 && j + count == tile.count;
+    const Index most = kChain / larger(1, count);
+    for (Index row = 0; row < tile.rows; row += most) {
+      Wide sums[Kernels][Taps];
       start_from_zero(sums);
-      room = kChain;
+      const Index end = smaller(tile.rows, row + most);
+      for (Index i = row; i < end; ++i) {
+        const float* x = tile.x + i * tile.x_row + j * tile.x_step;
+        const float* dz = tile.dz + i * tile.dz_row + j * tile.dz_step;
+        for (Index left = count; left > 0; --left, x += tile.x_step, dz += tile.dz_step) {
+          add_pixel<Kernels, Taps, Vectors, false>(tile, x, dz, sums);
+        }
+        if constexpr (Vectors == 1) {
+          if (rest) add_pixel<Kernels, Taps, 1, true>(tile, x, dz, sums);
+        }
+      }
+      add_chain(tile, sums);
     }
-    if constexpr (Vectors == 1) {
-      if (tile.rest > 0) add_pixel<Kernels, Taps, 1, true>(tile, x, dz, sums);
-    }
-  }
-  add_chain(tile, sums);
+    j += count;
+  } while (j < tile.count);
 }
 
 using WeightFunction = void (*)(const WeightTile&);
