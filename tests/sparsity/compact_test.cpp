@@ -73,6 +73,45 @@ TEST(Compact, gives_the_outputs_of_the_masked_network_with_fewer_parameters) {
   }
 }
 
+// Of two layers one may have a name that ends in the other's: "momentum.xc1.weight" is no state of
+// c1.
+TEST(Compact, state_is_cut_as_the_parameter_whose_name_it_has) {
+  const auto build = [](std::int64_t first, std::int64_t second) {
+    LayerContext context;
+    context.seed = 3;
+    return build_layers(
+        {layer("conv2d", "c1", first), layer("relu", "r1"), layer("conv2d", "xc1", second),
+         layer("flatten", "flat"), layer("linear", "f", 3)},
+        kImage, context);
+  };
+  const auto model = build(4, 6);
+  Pruner pruner(*model, kImage,
+                options_of({{"method", Text("filter")},
+                            {"target", 0.5},
+                            {"schedule", Text("one_shot")},
+                            {"start", 0.0}}),
+                10, 1);
+  pruner.before_step(0);
+  const CompactPlan plan = compact_plan(pruner.network(), pruner.masks());
+  const auto compact = build(static_cast<std::int64_t>(plan.kept[0].size()),
+                             static_cast<std::int64_t>(plan.kept[1].size()));
+  copy_compact(*model, pruner.network(), pruner.masks(), plan, *compact);
+  // State that is the parameter itself is cut as the parameter was.
+  std::vector<NamedTensor> from, to;
+  for (const NamedParameter& parameter : model->parameters()) {
+    from.push_back({"momentum." + parameter.name, parameter.variable.value()});
+  }
+  for (const NamedParameter& parameter : compact->parameters()) {
+    to.push_back({"momentum." + parameter.name, Tensor::zeros(parameter.variable.shape())});
+  }
+  copy_compact_state(*model, pruner.network(), pruner.masks(), plan, from, to);
+  const auto cut = compact->parameters();
+  ASSERT_EQ(cut.size(), to.size());
+  for (std::size_t i = 0; i < to.size(); ++i) {
+    EXPECT_EQ(values_of(to[i].tensor), values_of(cut[i].variable.value())) << to[i].name;
+  }
+}
+
 TEST(Compact, keeps_an_output_that_nothing_makes_as_long_as_it_is_read) {
   // Row 1 of c1 is all out, but c2 reads relu(bias): removing it would change the result.
   const auto model = small_network();

@@ -205,6 +205,35 @@ void expect_tied(const PrunableNetwork& network, const std::vector<Tensor>& mask
   }
 }
 
+// A block at the edge has fewer weights and so a smaller norm; in a global ranking it is compared
+// by its root mean square, and the larger weights stay.
+TEST(Block, at_the_edge_is_not_weaker_for_being_smaller) {
+  const auto model = small_network();
+  const PrunableNetwork network = prunable_network(*model, kImage);
+  std::vector<const PrunableLayer*> layers;
+  for (const PrunableLayer& one : network.layers) {
+    layers.push_back(&one);
+    const Tensor w = one.weight();
+    for (std::int64_t k = 0; k < one.rows; ++k) {  // the last row is a block row of its own
+      for (std::int64_t c = 0; c < one.columns; ++c) {
+        w.data<float>()[k * one.columns + c] = k + 1 == one.rows ? 1.2f : 1.0f;
+      }
+    }
+  }
+  const auto masks = weakest_masks(layers,
+                                   options_of({{"method", Text("block")},
+                                               {"block", Integers{7, 1}},
+                                               {"target", 0.3},
+                                               {"distribution", Text("global")}}),
+                                   0.3);
+  // f3 has 8 rows: blocks of 7 rows, and of the last one.
+  const PrunableLayer& f3 = network.layers[2];
+  ASSERT_EQ(f3.rows, 8);
+  for (std::int64_t c = 0; c < f3.columns; ++c) {
+    EXPECT_EQ(masks[2].at(7 * f3.columns + c), 1) << c;
+  }
+}
+
 TEST(Structured, what_a_layer_drops_the_next_does_not_read) {
   for (const char* method : {"filter", "channel"}) {
     for (const char* distribution : {"uniform", "global", "erk"}) {

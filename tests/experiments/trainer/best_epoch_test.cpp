@@ -107,6 +107,8 @@ TEST(BestEpoch, TheLastEpochIsAlwaysEvaluated) {
     EXPECT_EQ(!done.epochs[i].at("val_acc").empty(), evaluated[i]) << i;
     EXPECT_EQ(!done.epochs[i].at("test_acc").empty(), evaluated[i]) << i;
   }
+  // With the weights of that epoch, not with those of the one before: they have forgotten more.
+  EXPECT_NE(done.epochs[4].at("val_loss"), done.epochs[3].at("val_loss"));
 }
 
 }  // namespace

@@ -111,6 +111,9 @@ TEST_P(LayerCostsOfARun, AreThoseOfTheLayerThatTookThem) {
   };
   EXPECT_GE(number("r1", "forward_ms"), kShort);
   EXPECT_GE(number("r1", "backward_ms"), kLong);
+  EXPECT_LT(number("r1", "forward_ms"), number("r1", "backward_ms"));
+  // A mean over the steps that were looked at, not their sum.
+  EXPECT_LT(number("r1", "backward_ms"), 1.7e3 * done.summary.at("avg_backward").get<double>());
   for (const char* other : {"f1", "f2", "r2"}) {
     EXPECT_LT(number(other, "forward_ms"), kShort) << other;
     EXPECT_LT(number(other, "backward_ms"), kLong) << other;

@@ -23,7 +23,8 @@ testing::Bound bound_of(DType dtype, std::int64_t count) {
 }
 
 TEST_F(ReduceOnCuda, SumsOverEverySetOfAxes) {
-  const Shape shapes[] = {{5}, {3, 7}, {4, 3, 8}, {2, 3, 4, 5}, {3, 1, 5, 2}, {9, 33, 4}};
+  const Shape shapes[] = {{5},          {3, 7},     {4, 3, 8},         {2, 3, 4, 5},
+                          {3, 1, 5, 2}, {9, 33, 4}, {2, 3, 2, 2, 3, 2}};
   for (const DType dtype : kTypes) {
     for (const Shape& shape : shapes) {
       for (unsigned mask = 1; mask < 1u << shape.rank(); ++mask) {

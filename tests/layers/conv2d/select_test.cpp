@@ -235,6 +235,18 @@ TEST_F(Measure, IgnoresAndRewritesAFileThatIsNotOurs) {
   }
 }
 
+// What another process writes between two measurements of this one.
+TEST_F(Measure, KeepsWhatOthersHaveMeasuredMeanwhile) {
+  const std::string first = chosen("measure");
+  std::string text = content();
+  const std::size_t at = text.find("\"fastest\":");
+  ASSERT_NE(at, std::string::npos) << text;
+  write(text.insert(text.find('{', at) + 1, "\"a problem of another process\": \"direct\", "));
+  chosen("measure", Conv2dProblem::parse("n=2,c=3,h=9,w=9,k=4,r=3,s=3"));
+  EXPECT_NE(content().find("a problem of another process"), std::string::npos) << content();
+  EXPECT_NE(content().find(kProblem.text()), std::string::npos) << content();
+}
+
 TEST_F(Measure, AnAlgorithmThatIsGoneIsMeasuredAgain) {
   const std::string first = chosen("measure");
   std::string text = content();

@@ -116,8 +116,8 @@ CONVSCOPE_INLINE void add_chain(const PooledTile& tile, const Wide (&sums)[Kerne
   }
 }
 
-// In chains of at most kSumChain vectors of windows (framework/simd/sum_chain.h), and the rest of a row:
-// whole rows, or parts of rows that are longer than a chain.
+// In chains of at most kSumChain vectors of windows (framework/simd/sum_chain.h), and the rest of a
+// row: whole rows, or parts of rows that are longer than a chain.
 template <int Kernels, int S, bool Split>
 void pooled_tile(const PooledTile& tile) {
   Index j = 0;

@@ -91,9 +91,9 @@ CONVSCOPE_INLINE void add_chain(const WeightTile& tile, const Wide (&sums)[Kerne
   }
 }
 
-// The sums of a tile stay in registers for a chain of at most kSumChain vectors of pixels and the rest of
-// each row (framework/simd/sum_chain.h): whole rows, or parts of rows that are longer than a chain. They
-// are then added to tile.sums.
+// The sums of a tile stay in registers for a chain of at most kSumChain vectors of pixels and the
+// rest of each row (framework/simd/sum_chain.h): whole rows, or parts of rows that are longer than
+// a chain. They are then added to tile.sums.
 template <int Kernels, int Taps, int Vectors>
 void weight_tile(const WeightTile& tile) {
   constexpr Index kChain = kSumChain / Vectors;

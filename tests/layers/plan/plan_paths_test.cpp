@@ -1,0 +1,230 @@
+// SPDX-License-Identifier: Apache-2.0
+// plan_paths_test.cpp: values and parameters with several readers in a planned step: gradients
+// meet, nothing is fused away, and what is counted is counted for each layer.
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "framework/ops/elementwise.h"
+#include "framework/ops/softmax_cross_entropy.h"
+#include "framework/random.h"
+#include "layers/activation.h"
+#include "layers/conv2d/algorithm.h"
+#include "layers/flatten.h"
+#include "layers/linear/linear.h"
+#include "layers/plan/activation_op.h"
+#include "layers/plan/add_op.h"
+#include "layers/plan/step_plan.h"
+#include "layers/residual.h"
+#include "tests/support/expect_error.h"
+
+namespace convscope {
+namespace {
+
+constexpr std::int64_t kWidth = 12, kClasses = 5, kBatch = 6;
+
+Tensor random_tensor(const Shape& shape, std::uint64_t stream) {
+  const Tensor out = Tensor::empty(shape);
+  Generator random(3, stream);
+  for (std::int64_t i = 0; i < out.numel(); ++i) out.data<float>()[i] = random.normal();
+  return out;
+}
+
+Tensor labels() {
+  const Tensor out = Tensor::empty({kBatch}, DType::i32);
+  for (std::int64_t i = 0; i < kBatch; ++i) {
+    out.data<std::int32_t>()[i] = static_cast<std::int32_t>(i * 7 % kClasses);
+  }
+  return out;
+}
+
+std::shared_ptr<Linear> square(LayerContext& context) {
+  return std::make_shared<Linear>(LinearOptions{.in_features = kWidth, .out_features = kWidth},
+                                  context);
+}
+
+ValueId curve(PlanGraph& graph, ActivationOp::Curve kind, ValueId x) {
+  return graph.add(std::make_unique<ActivationOp>(kind), {x}, graph.shape(x));
+}
+ValueId sum(PlanGraph& graph, ValueId a, ValueId b) {
+  return graph.add(std::make_unique<AddOp>(), {a, b}, graph.shape(a));
+}
+
+// f(relu(f(x))): one weight and one bias, two uses.
+class Twice final : public Module {
+ public:
+  explicit Twice(LayerContext& context) : f_(add_child("f", square(context))) {}
+  std::string kind() const override { return "twice"; }
+  Variable forward(const Variable& x) override { return f_->forward(relu(f_->forward(x))); }
+  Shape output_shape(const Shape& input) const override { return input; }
+  int describe(PlanGraph& graph, int x) override {
+    return f_->describe(graph, curve(graph, ActivationOp::Curve::relu, f_->describe(graph, x)));
+  }
+
+ private:
+  std::shared_ptr<Linear> f_;
+};
+
+// relu(h) + h with h = f(x): h is read twice, so its layer may not take the relu.
+class Fork final : public Module {
+ public:
+  explicit Fork(LayerContext& context) : f_(add_child("f", square(context))) {}
+  std::string kind() const override { return "fork"; }
+  Variable forward(const Variable& x) override {
+    const Variable h = f_->forward(x);
+    return relu(h) + h;
+  }
+  Shape output_shape(const Shape& input) const override { return input; }
+  int describe(PlanGraph& graph, int x) override {
+    const ValueId h = f_->describe(graph, x);
+    return sum(graph, curve(graph, ActivationOp::Curve::relu, h), h);
+  }
+
+ private:
+  std::shared_ptr<Linear> f_;
+};
+
+// (h + g) + tanh(h) with h = f(x), g = g(x): the gradient of h comes from the curve first, and the
+// sum then passes its own on to a value that has one.
+class Meeting final : public Module {
+ public:
+  explicit Meeting(LayerContext& context)
+      : f_(add_child("f", square(context))), g_(add_child("g", square(context))) {}
+  std::string kind() const override { return "meeting"; }
+  Variable forward(const Variable& x) override {
+    const Variable h = f_->forward(x);
+    return (h + g_->forward(x)) + tanh(h);
+  }
+  Shape output_shape(const Shape& input) const override { return input; }
+  int describe(PlanGraph& graph, int x) override {
+    const ValueId h = f_->describe(graph, x);
+    const ValueId s = sum(graph, h, g_->describe(graph, x));
+    return sum(graph, s, curve(graph, ActivationOp::Curve::tanh, h));
+  }
+
+ private:
+  std::shared_ptr<Linear> f_, g_;
+};
+
+// Two layers around it, so that its input wants a gradient too.
+template <class Middle>
+std::shared_ptr<Module> network() {
+  LayerContext context;
+  context.seed = 5;
+  auto out = std::make_shared<Sequential>();
+  out->add("first", square(context));
+  out->add("middle", std::make_shared<Middle>(context));
+  out->add("last", std::make_shared<Linear>(
+                       LinearOptions{.in_features = kWidth, .out_features = kClasses}, context));
+  return out;
+}
+
+// Planned and dynamic, twice: the second step finds gradients of the first. Gradients that meet are
+// added in another order than in the dynamic graph, so they agree but for a few roundings.
+void expect_same_gradients(Module& planned, Module& dynamic, const Shape& input) {
+  std::string why;
+  const auto plan = StepPlan::make(planned, input, PlanMode::training, &why);
+  ASSERT_NE(plan, nullptr) << why;
+  for (std::uint64_t step = 0; step < 2; ++step) {
+    const Tensor x = random_tensor(input, 10 + step);
+    planned.zero_grad();
+    dynamic.zero_grad();
+    const Variable loss = softmax_cross_entropy(dynamic.forward(Variable(x)), labels());
+    loss.backward();
+    EXPECT_NEAR(plan->forward(x, labels()), loss.value().item(), 1e-6);
+    plan->backward();
+    const auto got = planned.parameters();
+    const auto right = dynamic.parameters();
+    ASSERT_EQ(got.size(), right.size());
+    for (std::size_t i = 0; i < got.size(); ++i) {
+      const Tensor& a = got[i].variable.grad();
+      const Tensor& b = right[i].variable.grad();
+      double largest = 0;
+      for (std::int64_t j = 0; j < b.numel(); ++j) largest = std::max(largest, std::abs(b.at(j)));
+      EXPECT_GT(largest, 0) << got[i].name;
+      for (std::int64_t j = 0; j < b.numel(); ++j) {
+        ASSERT_NEAR(a.at(j), b.at(j), 1e-5 * largest) << got[i].name << " " << j;
+      }
+    }
+  }
+}
+
+TEST(PlanPaths, ALayerThatIsUsedTwiceHasTheGradientOfBothUses) {
+  expect_same_gradients(*network<Twice>(), *network<Twice>(), {kBatch, kWidth});
+}
+
+TEST(PlanPaths, AValueWithTwoReadersIsNotFusedAway) {
+  expect_same_gradients(*network<Fork>(), *network<Fork>(), {kBatch, kWidth});
+}
+
+TEST(PlanPaths, GradientsThatMeetAreAdded) {
+  expect_same_gradients(*network<Meeting>(), *network<Meeting>(), {kBatch, kWidth});
+}
+
+// A block whose shortcut is a convolution.
+std::shared_ptr<Module> residual_network() {
+  LayerContext context;
+  context.seed = 6;
+  context.conv_policy = [](const std::string&) {
+    return Conv2dPolicy{"direct", "direct", "direct"};
+  };
+  auto shortcut = std::make_shared<Sequential>();
+  shortcut->add("0",
+                plain_conv({.in_channels = 20, .out_channels = 24, .kernel = 1}, "s", context));
+  auto out = std::make_shared<Sequential>();
+  out->add("block",
+           std::make_shared<Residual>(
+               std::vector<std::pair<std::string, std::shared_ptr<Module>>>{
+                   {"c", plain_conv({.in_channels = 20, .out_channels = 24}, "c", context)}},
+               shortcut));
+  out->add("flat", std::make_shared<Flatten>());
+  out->add("last", std::make_shared<Linear>(
+                       LinearOptions{.in_features = 24 * 36, .out_features = kClasses}, context));
+  return out;
+}
+
+TEST(PlanPaths, AShortcutWithALayerIsAddedToTheBody) {
+  expect_same_gradients(*residual_network(), *residual_network(), {kBatch, 20, 6, 6});
+}
+
+TEST(PlanPaths, ALabelThatIsNoClassIsRefused) {
+  const auto model = network<Fork>();
+  const auto plan = StepPlan::make(*model, {kBatch, kWidth}, PlanMode::training, nullptr);
+  for (const std::int32_t wrong : {-1, static_cast<std::int32_t>(kClasses)}) {
+    const Tensor y = labels();
+    y.data<std::int32_t>()[2] = wrong;
+    EXPECT_THROW(plan->forward(random_tensor({kBatch, kWidth}, 1), y), Error) << wrong;
+  }
+}
+
+// The block's two convolutions need more than what runs before and behind them.
+TEST(PlanPaths, TheWorkspaceIsTheLargestOfAllCalls) {
+  const auto model = residual_network();
+  const auto plan = StepPlan::make(*model, {kBatch, 20, 6, 6}, PlanMode::training, nullptr);
+  const Conv2dAlgorithm& card = conv2d_algorithms(DeviceType::cpu).get("direct");
+  std::int64_t largest = 0, least = 1 << 30;
+  for (const char* text : {"n=6,c=20,h=6,w=6,k=24,r=3,s=3,pad=1", "n=6,c=20,h=6,w=6,k=24"}) {
+    const Conv2dProblem problem = Conv2dProblem::parse(text);
+    for (const Direction direction : {Direction::forward, Direction::backward_weight}) {
+      const auto bytes =
+          static_cast<std::int64_t>(card.workspace_bytes(problem, direction) +
+                                    card.prepared_size(problem, direction, WeightUse::once));
+      largest = std::max(largest, bytes);
+      least = std::min(least, bytes);
+    }
+  }
+  EXPECT_LT(least, largest / 2);  // or the test shows nothing
+  EXPECT_GE(plan->memory().workspace_bytes, largest);
+}
+
+TEST(PlanPaths, WhatLayersKeepIsWhatTheStepKeeps) {
+  const auto model = network<Meeting>();
+  const auto plan = StepPlan::make(*model, {kBatch, kWidth}, PlanMode::training, nullptr);
+  std::int64_t all = 0;
+  for (const StepPlan::Work& work : plan->works()) all += work.kept_bytes;
+  EXPECT_GT(all, 0);
+  EXPECT_EQ(all, plan->memory().kept_bytes);
+}
+
+}  // namespace
+}  // namespace convscope
