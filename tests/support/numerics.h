@@ -18,6 +18,8 @@
 //
 // On CUDA all of it is copied to the device and back. There, too, sum(error^2) <= L^2 sum(value^2):
 // L = 2e-6 for f32 (sums of up to 4608 products), 1e-3 for tf32, 1e-2 for bf16, 2e-3 for f16.
+// Blocked images (layers/dispatch/activation_layout.h) are made of the same numbers; lanes behind the last
+// channel must be 0 in the output.
 // Inputs of half types are rounded before the reference sees them. A half output is rounded once,
 // by at most a unit u = 2^-9 or 2^-12 of itself; the bound allows twice that.
 //
@@ -203,7 +205,10 @@ class ConvolutionCase {
                           std::vector<float>& result) const {
     const HostBlock workspace(algorithm.workspace_bytes(problem_, direction));
     const HostBlock prepared(algorithm.prepared_size(problem_, direction));
-    Pointers at{x_.data(), w_.data(), b_.data(), y_.data(), nullptr, workspace.data(), nullptr};
+    const std::vector<float> x = stored(x_, problem_.x_shape());
+    const std::vector<float> dy = stored(y_, problem_.y_shape());
+    Pointers at{x.data() + 1, w_.data(),        b_.data(), dy.data() + 1,
+                nullptr,      workspace.data(), nullptr};
     if (prepared.bytes == 0)
       return call_on_host(algorithm, direction, extra, at, workspace, result);
     algorithm.prepare_weights({problem_, direction, w_.data(), prepared.data(), workspace.data()});
@@ -223,6 +228,25 @@ class ConvolutionCase {
     return wrong.empty() && !extra ? differ(algorithm, result, again) : wrong;
   }
 
+  // The numbers of images as they lie in memory, behind one element that shifts them.
+  std::vector<float> stored(const Numbers& numbers, const Shape& shape) const {
+    if (problem_.layout == ActivationLayout::nchw) return numbers.values;
+    const Tensor plain = Tensor::empty(shape);
+    std::memcpy(plain.raw_data(), numbers.data(), static_cast<std::size_t>(plain.size_bytes()));
+    const Tensor moved = stored_images(plain, problem_.layout);
+    std::vector<float> out{0.0f};
+    out.insert(out.end(), moved.data<float>(), moved.data<float>() + moved.numel());
+    return out;
+  }
+
+  // Where the output is images: their shape.
+  Shape output_shape(Direction direction) const {
+    return direction == Direction::forward ? problem_.y_shape() : problem_.x_shape();
+  }
+  bool writes_blocks(Direction direction) const {
+    return problem_.layout != ActivationLayout::nchw && direction != Direction::backward_weight;
+  }
+
   static std::string differ(const Conv2dAlgorithm& algorithm, const std::vector<float>& first,
                             const std::vector<float>& second) {
     if (!algorithm.deterministic || first.empty() ||
@@ -235,7 +259,9 @@ class ConvolutionCase {
   std::string call_on_host(const Conv2dAlgorithm& algorithm, Direction direction, bool extra,
                            Pointers at, const HostBlock& workspace,
                            std::vector<float>& result) const {
-    const auto count = static_cast<std::size_t>(output_count(direction));
+    const auto count = static_cast<std::size_t>(
+        writes_blocks(direction) ? stored_shape(output_shape(direction), problem_.layout).numel()
+                                 : output_count(direction));
     std::vector<float> guarded(count + 2 * kGuard, kGuardValue);
     float* const output = guarded.data() + kGuard;
     for (std::size_t i = 0; i < count; ++i) {
@@ -247,6 +273,16 @@ class ConvolutionCase {
     workspace.poison();
     call(algorithm, direction, extra, at);
     result.assign(output, output + count);
+    if (writes_blocks(direction)) {
+      const Shape shape = output_shape(direction);
+      const Tensor blocks = Tensor::empty(stored_shape(shape, problem_.layout));
+      std::memcpy(blocks.raw_data(), output, count * sizeof(float));
+      if (!has_clean_lanes(blocks, shape, problem_.layout)) {
+        return "left lanes behind the last channel that are not 0";
+      }
+      const Tensor plain = plain_images(blocks, shape, problem_.layout);
+      result.assign(plain.data<float>(), plain.data<float>() + plain.numel());
+    }
     for (std::size_t i = 0; i < kGuard; ++i) {
       if (guarded[i] != kGuardValue) return "wrote in front of the output";
       if (guarded[kGuard + count + i] != kGuardValue) return "wrote behind the output";
@@ -356,6 +392,7 @@ class ConvolutionCase {
     Conv2dProblem problem = problem_;
     problem.dtype = DType::f64;
     problem.math = MathMode::f32;
+    problem.layout = ActivationLayout::nchw;
     const std::vector<double> x = x_.doubles(magnitudes);
     const std::vector<double> w = w_.doubles(magnitudes);
     const std::vector<double> b = b_.doubles(magnitudes);
