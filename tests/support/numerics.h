@@ -124,9 +124,26 @@ class ConvolutionCase {
   // How many elements the pointers on a device are off alignment. (On the CPU it is always one.)
   void set_shift(std::int64_t elements) { shift_ = elements; }
 
-  // "" when the algorithm passes; otherwise a report. Leaves its output in `out`, if given.
+  // "" when the algorithm passes; otherwise a report. Leaves its outputs in `out`, if given. A problem
+  // of plain images is checked in every layout that the algorithm takes.
   std::string check(const Conv2dAlgorithm& algorithm, Direction direction,
                     std::vector<float>* out = nullptr) {
+    if (out != nullptr) out->clear();
+    if (problem_.layout != ActivationLayout::nchw) return check_layout(algorithm, direction, out);
+    std::string wrong;
+    for (const ActivationLayout layout : kActivationLayouts) {
+      problem_.layout = layout;
+      const bool plain = layout == ActivationLayout::nchw;
+      if (!wrong.empty() || (!plain && !support_of(algorithm, problem_, direction).yes)) continue;
+      wrong = check_layout(algorithm, direction, out);
+    }
+    problem_.layout = ActivationLayout::nchw;
+    return wrong;
+  }
+
+ private:
+  std::string check_layout(const Conv2dAlgorithm& algorithm, Direction direction,
+                           std::vector<float>* out) {
     for (const bool extra : {false, true}) {  // with bias, or accumulating
       if (extra && direction == Direction::backward_data) break;
       std::vector<float> result;
@@ -134,12 +151,11 @@ class ConvolutionCase {
       if (!damage.empty()) return report(algorithm, direction, damage);
       const std::string wrong = compare(algorithm, direction, extra, result);
       if (!wrong.empty()) return report(algorithm, direction, wrong);
-      if (out != nullptr) *out = result;
+      if (out != nullptr) out->insert(out->end(), result.begin(), result.end());
     }
     return "";
   }
 
- private:
   static constexpr std::size_t kGuard = 17;  // elements; odd, so that the output is not aligned
   static constexpr float kGuardValue = -12345.0f;
   static constexpr std::size_t kCanaryBytes = 256;
@@ -430,7 +446,7 @@ class ConvolutionCase {
                      " test_cuda --gtest_filter=Conv2dOnCuda.PassesTheProblemOfTheEnvironment"));
   }
 
-  const Conv2dProblem problem_;
+  Conv2dProblem problem_;
   const Tier tier_;
   std::int64_t shift_ = 1;
   const Numbers x_, w_, b_, y_, dw_before_;

@@ -18,10 +18,13 @@
 //            (prepare_weights).
 //            backward_data: the same over dy; row h of dx takes the taps with r = h + pad_top mod
 //            stride_h, and each column parity its own s; the parities are woven together.
+//            In the blocked layout (layers/dispatch/activation_layout.h) rows are neither copied nor
+//            transposed: shared/blocked_pass.cpp.
 //            backward_weight: dy is transposed to k in the lanes; 14 taps (c, s) of one r broadcast
 //            pixels of x; 28 sums stay in registers over whole rows. Threads take (image, rows,
 //            output channels), or (output channels, slice of N) in backward_weight.
-// Shapes     x [N,C,H,W], w [K,C/G,R,S], y [N,K,P,Q], f32 row-major, any alignment; sums in f32
+// Shapes     x [N,C,H,W], w [K,C/G,R,S], y [N,K,P,Q], f32 row-major or x and y blocked, any
+//            alignment; sums in f32
 // Supports   f32; every stride, dilation, padding and number of groups; kernels up to 1024 taps
 // Cost       FLOPs = 2 N K P Q (C/G) R S less the taps above and below the image; bytes = the three
 //            tensors once; workspace = a panel for each thread (backward_weight: dw in lanes for
