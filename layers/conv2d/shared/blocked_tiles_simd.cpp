@@ -56,24 +56,30 @@ CONVSCOPE_INLINE void add_tap(const float* in, Index step, const float* w, int f
   }
 }
 
-// Blocks [0, depth) and taps [tap, end) of a tile; `first` starts the sums, the others are added to `kept`.
+// One chain of products: `depth` blocks from `block` on, taps [tap, end).
+struct Chain {
+  Index block, depth;
+  int tap, end;
+  bool first, last;  // starts the sums; stores them. In between they are kept.
+};
+
 template <int Pixels, int Vectors>
-CONVSCOPE_INLINE void add_chain(const BlockedTile& tile, Index block, Index depth, int tap, int end,
-                                bool first, float* kept) {
+CONVSCOPE_INLINE void add_chain(const BlockedTile& tile, const Chain& chain, float* kept) {
   Vec sums[Pixels][Vectors];
 #pragma GCC unroll 4
   for (int v = 0; v < Vectors; ++v) {
     Vec start = zero();
     const int rest = tile.starts - v * kLanes;
-    if (first && rest > 0)
+    if (chain.first && rest > 0) {
       start = load_first(tile.start + v * kLanes, rest < kLanes ? rest : kLanes);
+    }
 #pragma GCC unroll 16
     for (int j = 0; j < Pixels; ++j) sums[j][v] = start;
   }
-  const float* in = tile.in + block * tile.in_block;
-  const float* w = tile.w + block * tile.w_block;
-  for (Index d = depth; d > 0; --d, in += tile.in_block, w += tile.w_block) {
-    for (int t = tap; t < end; ++t) {
+  const float* in = tile.in + chain.block * tile.in_block;
+  const float* w = tile.w + chain.block * tile.w_block;
+  for (Index d = chain.depth; d > 0; --d, in += tile.in_block, w += tile.w_block) {
+    for (int t = chain.tap; t < chain.end; ++t) {
       const BlockedTap& at = tile.tap[t];
       if (at.first == 0 && at.end == Pixels) {
         add_tap<Pixels, Vectors, true>(in + at.in, tile.in_step, w + at.w, 0, Pixels, sums);
@@ -86,19 +92,14 @@ CONVSCOPE_INLINE void add_chain(const BlockedTile& tile, Index block, Index dept
   for (int j = 0; j < Pixels; ++j) {
 #pragma GCC unroll 4
     for (int v = 0; v < Vectors; ++v) {
-      float* const to = kept + (j * Vectors + v) * kLanes;
-      store(to, first ? sums[j][v] : load(to) + sums[j][v]);
-    }
-  }
-}
-
-// The sums of a tile are complete.
-template <int Pixels, int Vectors>
-CONVSCOPE_INLINE void finish(const BlockedTile& tile, const float* kept) {
-  for (int j = 0; j < Pixels; ++j) {
-    for (int v = 0; v < Vectors; ++v) {
+      float* const total = kept + (j * Vectors + v) * kLanes;
+      Vec sum = sums[j][v];
+      if (!chain.first) sum = load(total) + sum;
+      if (!chain.last) {
+        store(total, sum);
+        continue;
+      }
       const Index at = j * tile.out_step + lane_offset(v, tile.out_block);
-      Vec sum = load(kept + (j * Vectors + v) * kLanes);
       if (tile.residual != nullptr) sum = sum + load(tile.residual + at);
       if (tile.relu) sum = max(zero(), sum) + zero();  // NaN stays NaN, -0 becomes 0
       store(tile.out + at, sum);
@@ -106,24 +107,42 @@ CONVSCOPE_INLINE void finish(const BlockedTile& tile, const float* kept) {
   }
 }
 
+// Asks for the lines that the tile will be stored to; they come while the sums are made.
+template <int Pixels, int Vectors>
+CONVSCOPE_INLINE void prefetch_lines(const BlockedTile& tile) {
+  constexpr int kBlocks = (Vectors * kLanes + kBlock - 1) / kBlock;
+  for (int j = 0; j < Pixels; ++j) {
+    for (int b = 0; b < kBlocks; ++b) {
+      __builtin_prefetch(tile.out + j * tile.out_step + b * tile.out_block, 1);
+    }
+  }
+}
+
 template <int Pixels, int Vectors>
 void tile_sums(const BlockedTile& tile) {
+  prefetch_lines<Pixels, Vectors>(tile);
   alignas(64) float kept[Pixels * Vectors * kLanes];
   const int taps = tile.taps < kChainTaps ? tile.taps : kChainTaps;
   const Index blocks = tile.depth * taps > kChainTaps ? kChainTaps / taps : tile.depth;
+  const Index depth = taps > 0 ? tile.depth : 0;
   Index d = 0;
   do {  // once at least: pixels whose taps are all outside have their start alone
-    const Index rest = tile.depth - d;
+    const Index rest = depth - d;
     int t = 0;
     do {
       const int end = t + taps < tile.taps ? t + taps : tile.taps;
-      add_chain<Pixels, Vectors>(tile, d, rest < blocks ? rest : blocks, t, end, d == 0 && t == 0,
+      add_chain<Pixels, Vectors>(tile,
+                                 {.block = d,
+                                  .depth = rest < blocks ? rest : blocks,
+                                  .tap = t,
+                                  .end = end,
+                                  .first = d == 0 && t == 0,
+                                  .last = rest <= blocks && end == tile.taps},
                                  kept);
       t = end;
     } while (t < tile.taps);
     d += blocks;
-  } while (d < tile.depth && tile.taps > 0);
-  finish<Pixels, Vectors>(tile, kept);
+  } while (d < depth);
 }
 
 template <int Pixels>

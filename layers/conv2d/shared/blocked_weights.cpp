@@ -49,6 +49,8 @@ class WeightGradient {
     tile.dy_row = plan_.q * kChannelBlock;
     tile.dy_block = dy_plane;
     tile.sums_row = z_.r * z_.s * plan_.width;
+    // Behind the last channel there may be no second block to read.
+    const Index width = plan_.kernel_count(block) <= plan_.lanes ? plan_.lanes : plan_.width;
     for (Index c = 0; c < z_.c_per_group(); c += kChannelBlock) {
       tile.channels = static_cast<int>(std::min(kChannelBlock, z_.c_per_group() - c));
       for (Index r = 0; r < z_.r; ++r) {
@@ -67,7 +69,7 @@ class WeightGradient {
                     ((p * z_.stride_h - up) * z_.w + q * z_.stride_w - left) * kChannelBlock;
           tile.dy = dy + (p * plan_.q + q) * kChannelBlock;
           tile.sums = sums + (c * z_.r * z_.s + r * z_.s + s) * plan_.width;
-          kernels_.weight_tile(tile, static_cast<int>(plan_.width));
+          kernels_.weight_tile(tile, static_cast<int>(width));
         }
       }
     }
