@@ -13,6 +13,12 @@ Judgement judge_outputs(const Operands& operands, const OperandSpecs& specs,
   Judgement out;
   for (std::size_t o = 0; o < specs.outputs.size(); ++o) {
     const Tensor got = real_numbers(operands.out[o], specs.outputs[o]);
+    if (!has_clean_lanes(operands.out[o].values.to(Device{}), specs.outputs[o].shape,
+                         specs.outputs[o].layout)) {
+      out.wrong = cat("expected zeros behind the last channel of ", specs.outputs[o].name);
+      out.error_ratio = INFINITY;
+      return out;
+    }
     const Tensor& right = expected.values[o];
     const Quantisation meaning = operands.out[o].to(Device{}).quantisation();
     const double step = meaning.scales == nullptr ? 0 : 0.5 * static_cast<double>(meaning.scale(0));

@@ -29,6 +29,7 @@ class CardOracle {
     real.math = MathMode::f32;
     real.types.reset();
     real.weight_format = {};
+    if constexpr (requires { real.layout; }) real.layout = ActivationLayout::nchw;
     const OperandSpecs plain = real.operands(direction);
     const Card<Problem>& card = HeavyLayer<Problem>::algorithms(DeviceType::cpu).get(kOracleCard);
     for (const bool sizes : {false, true}) {

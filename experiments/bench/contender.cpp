@@ -47,13 +47,18 @@ BenchData::BenchData(const Conv2dProblem& z, Direction direction, Device on)
           random_tensor(direction == Direction::backward_weight ? z.y_shape() : z.w_shape(),
                         direction == Direction::backward_weight ? 3 : 2, z.dtype)),
       output_host_(Tensor::empty(output_shape(z, direction))),
-      first_(first_host_.to(z.dtype).to(on)),
-      second_(second_host_.to(z.dtype).to(on)),
-      output_(output_host_.to(z.dtype).to(on)) {}
+      first_(stored_images(first_host_.to(z.dtype), z.layout).to(on)),
+      second_(stored_images(second_host_.to(z.dtype), direction == Direction::backward_weight
+                                                          ? z.layout
+                                                          : ActivationLayout::nchw)
+                  .to(on)),
+      output_layout_(direction == Direction::backward_weight ? ActivationLayout::nchw : z.layout),
+      output_(stored_images(output_host_.to(z.dtype), output_layout_).to(on)) {}
 
 const float* BenchData::result() const {
   if (!output_.shares_memory_with(output_host_)) {
-    output_host_.copy_from(output_.to(Device{}).to(DType::f32));
+    output_host_.copy_from(
+        plain_images(output_.to(Device{}), output_host_.shape(), output_layout_).to(DType::f32));
   }
   return output_host_.data<float>();
 }

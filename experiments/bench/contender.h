@@ -29,7 +29,9 @@ class CONVSCOPE_API BenchData {
 
  private:
   const Tensor first_host_, second_host_, output_host_;
-  const Tensor first_, second_, output_;
+  const Tensor first_, second_;
+  const ActivationLayout output_layout_;
+  const Tensor output_;
 };
 
 class CONVSCOPE_API Contender : public HeavyContender<Conv2dProblem> {

@@ -38,8 +38,8 @@ void check_fits(std::string_view axis, std::int64_t size, std::int64_t before, s
 // The keys of the text form, in order.
 const std::vector<std::string>& keys() {
   static const std::vector<std::string> kKeys = {
-      "n",   "c",        "h",      "w",     "k",         "r",     "s",      "stride",
-      "pad", "dilation", "groups", "dtype", "precision", "types", "weights"};
+      "n",   "c",        "h",      "w",     "k",         "r",     "s",       "stride",
+      "pad", "dilation", "groups", "dtype", "precision", "types", "weights", "layout"};
   return kKeys;
 }
 
@@ -98,6 +98,15 @@ void set_key(Conv2dProblem& problem, std::string_view text, std::string_view key
     }
     return;
   }
+  if (key == "layout") {
+    for (const ActivationLayout layout : kActivationLayouts) {
+      if (name_of(layout) == value) {
+        problem.layout = layout;
+        return;
+      }
+    }
+    refuse(text, cat("but 'layout' is nchw or blocked, not '", value, "'"));
+  }
   const std::vector<std::int64_t> v = parse_numbers(text, key, value);
   const auto one = [&] {
     if (v.size() != 1) refuse(text, cat("but '", key, "' takes one number"));
@@ -154,10 +163,10 @@ double Conv2dProblem::nominal_bytes() const {
 
 OperandSpecs Conv2dProblem::operands(Direction direction) const {
   const OperandTypes t = operand_types();
-  const OperandSpec x{.name = "x", .shape = x_shape(), .type = t.x};
+  const OperandSpec x{.name = "x", .shape = x_shape(), .type = t.x, .layout = layout};
   const OperandSpec filters{
       .name = "w", .shape = w_shape(), .type = t.w, .format = weight_format, .is_weights = true};
-  const OperandSpec y{.name = "y", .shape = y_shape(), .type = t.y};
+  const OperandSpec y{.name = "y", .shape = y_shape(), .type = t.y, .layout = layout};
   if (direction == Direction::forward) return {{x, filters}, {y}};
   if (direction == Direction::backward_data) return {{y, filters}, {x}};
   return {{x, y}, {filters}};
@@ -209,7 +218,8 @@ std::string Conv2dProblem::text() const {
              dtype == DType::f32 ? "" : cat(",dtype=", name_of(dtype)),
              math == MathMode::f32 ? "" : cat(",precision=", name_of(math)),
              types ? cat(",types=", types->text()) : "",
-             weight_format.is_dense() ? "" : cat(",weights=", weight_format.text()));
+             weight_format.is_dense() ? "" : cat(",weights=", weight_format.text()),
+             layout == ActivationLayout::nchw ? "" : cat(",layout=", name_of(layout)));
 }
 
 std::string Conv2dProblem::kernel_text() const { return pair_text(r, s); }

@@ -19,7 +19,8 @@
 // tests/layers/dispatch/correlation1d.* is a whole heavy layer.
 //
 // Of a problem is asked: text(), check(), nominal_flops(), nominal_bytes(), is_empty() (no samples:
-// nothing to compute), dtype, math, types, weight_format and operands(direction) (operands.h).
+// nothing to compute), dtype, math, types, weight_format and operands(direction) (operands.h); of one
+// with images also layout (activation_layout.h).
 //
 // Of an empty problem a card is asked supports() alone. select.h and run.h answer the rest, so its
 // other functions may count on one sample at least.
@@ -34,6 +35,7 @@
 #include "framework/device.h"
 #include "framework/registry.h"
 #include "framework/simd/sum_chain.h"
+#include "layers/dispatch/activation_layout.h"
 #include "layers/dispatch/card_function.h"
 #include "layers/dispatch/direction.h"
 #include "layers/dispatch/elements.h"
@@ -145,10 +147,11 @@ struct Card {
   bool deterministic = true;       // same bits on each run, with any number of threads
   bool auto_ok = true;             // false: never chosen by `auto` or `measure`
   bool fuses_epilogue = false;     // forward applies args.epilogue by itself
-  // Both false: the card is never asked about a problem whose operands differ in type, or whose
-  // weights are sparse. True: supports() says which of them it takes.
+  // All false: the card is never asked about a problem whose operands differ in type, whose weights
+  // are sparse, or whose images are blocked. True: supports() says which of them it takes.
   bool takes_mixed_types = false;
   bool takes_sparse_weights = false;
+  bool takes_blocked_layout = false;
   // Null: this direction is not offered.
   CardFunction<typename Layer::ForwardArgs> forward = nullptr;
   CardFunction<typename Layer::BackwardDataArgs> backward_data = nullptr;
@@ -182,7 +185,7 @@ bool register_card(Card<Problem> card, const char* file) {
 }
 
 // supports(), and a sentence for what a card need not speak of: a direction that it does not offer,
-// operands of several types, sparse weights.
+// operands of several types, sparse weights, blocked images.
 template <class Problem>
 Support support_of(const Card<Problem>& card, const Problem& problem, Direction direction) {
   if (!card.offers(direction)) {
@@ -193,6 +196,9 @@ Support support_of(const Card<Problem>& card, const Problem& problem, Direction 
   }
   if (!problem.weight_format.is_dense() && !card.takes_sparse_weights) {
     return Support::no(cat("expects dense weights, got ", problem.weight_format.text()));
+  }
+  if (layout_of(problem) != ActivationLayout::nchw && !card.takes_blocked_layout) {
+    return Support::no(cat("expects images [N,C,H,W], got layout ", name_of(layout_of(problem))));
   }
   return card.supports(problem, direction);
 }

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "framework/shape.h"
+#include "layers/dispatch/activation_layout.h"
 #include "layers/dispatch/direction.h"
 #include "layers/dispatch/elements.h"
 #include "layers/dispatch/weight_format.h"
@@ -19,10 +20,11 @@ namespace convscope {
 // One array that a direction reads or writes.
 struct OperandSpec {
   const char* name = "";  // "x"
-  Shape shape;            // of sparse weights: that of the dense ones
+  Shape shape;            // of sparse weights: that of the dense ones; of images [N,C,H,W]
   DType type = DType::f32;
   WeightFormat format = {};
-  bool is_weights = false;  // integers of it may have a scale for each row
+  bool is_weights = false;                           // integers of it may have a scale for each row
+  ActivationLayout layout = ActivationLayout::nchw;  // of images
 };
 // What operands(direction) of a problem returns; without what may be left out, as a bias.
 struct OperandSpecs {

@@ -91,6 +91,7 @@ std::shared_ptr<const OperandParts> parts_of(const OperandSpec& spec, std::uint6
 }
 
 Shape stored_shape(const OperandSpec& spec) {
+  if (spec.layout != ActivationLayout::nchw) return stored_shape(spec.shape, spec.layout);
   if (spec.format.is_dense()) return spec.shape;
   return {spec.format.blocks, spec.format.block_rows, spec.format.block_columns};
 }
@@ -145,9 +146,10 @@ OperandViews Operands::views(Direction direction) const {
 
 Operand random_operand(const OperandSpec& spec, Device device, std::uint64_t stream) {
   Operand out;
-  const Shape shape = stored_shape(spec);
+  const Shape shape = spec.format.is_dense() ? spec.shape : stored_shape(spec);
   out.values = is_small_integer(spec.type) ? integers(shape, spec.type, stream)
                                            : normal_numbers(shape, stream).to(spec.type);
+  out.values = stored_images(out.values, spec.layout);
   out.parts = parts_of(spec, stream);
   return out.to(device);
 }
@@ -173,7 +175,8 @@ Operands random_operands(const OperandSpecs& specs, Device device) {
 }
 
 Tensor real_numbers(const Operand& operand, const OperandSpec& spec) {
-  const Operand host = operand.to(Device{});
+  Operand host = operand.to(Device{});
+  host.values = plain_images(host.values, spec.shape, spec.layout);
   const Tensor out = Tensor::zeros(spec.shape, DType::f64);
   double* const numbers = out.data<double>();
   const std::int64_t columns = std::max<std::int64_t>(columns_of(spec), 1);

@@ -18,6 +18,8 @@
 //
 // On CUDA all of it is copied to the device and back. There, too, sum(error^2) <= L^2 sum(value^2):
 // L = 2e-6 for f32 (sums of up to 4608 products), 1e-3 for tf32, 1e-2 for bf16, 2e-3 for f16.
+// Blocked images (layers/dispatch/activation_layout.h) are made of the same numbers; lanes behind the last
+// channel must be 0 in the output.
 // Inputs of half types are rounded before the reference sees them. A half output is rounded once,
 // by at most a unit u = 2^-9 or 2^-12 of itself; the bound allows twice that.
 //
@@ -122,9 +124,26 @@ class ConvolutionCase {
   // How many elements the pointers on a device are off alignment. (On the CPU it is always one.)
   void set_shift(std::int64_t elements) { shift_ = elements; }
 
-  // "" when the algorithm passes; otherwise a report. Leaves its output in `out`, if given.
+  // "" when the algorithm passes; otherwise a report. Leaves its outputs in `out`, if given. A problem
+  // of plain images is checked in every layout that the algorithm takes.
   std::string check(const Conv2dAlgorithm& algorithm, Direction direction,
                     std::vector<float>* out = nullptr) {
+    if (out != nullptr) out->clear();
+    if (problem_.layout != ActivationLayout::nchw) return check_layout(algorithm, direction, out);
+    std::string wrong;
+    for (const ActivationLayout layout : kActivationLayouts) {
+      problem_.layout = layout;
+      const bool plain = layout == ActivationLayout::nchw;
+      if (!wrong.empty() || (!plain && !support_of(algorithm, problem_, direction).yes)) continue;
+      wrong = check_layout(algorithm, direction, out);
+    }
+    problem_.layout = ActivationLayout::nchw;
+    return wrong;
+  }
+
+ private:
+  std::string check_layout(const Conv2dAlgorithm& algorithm, Direction direction,
+                           std::vector<float>* out) {
     for (const bool extra : {false, true}) {  // with bias, or accumulating
       if (extra && direction == Direction::backward_data) break;
       std::vector<float> result;
@@ -132,12 +151,11 @@ class ConvolutionCase {
       if (!damage.empty()) return report(algorithm, direction, damage);
       const std::string wrong = compare(algorithm, direction, extra, result);
       if (!wrong.empty()) return report(algorithm, direction, wrong);
-      if (out != nullptr) *out = result;
+      if (out != nullptr) out->insert(out->end(), result.begin(), result.end());
     }
     return "";
   }
 
- private:
   static constexpr std::size_t kGuard = 17;  // elements; odd, so that the output is not aligned
   static constexpr float kGuardValue = -12345.0f;
   static constexpr std::size_t kCanaryBytes = 256;
@@ -203,7 +221,10 @@ class ConvolutionCase {
                           std::vector<float>& result) const {
     const HostBlock workspace(algorithm.workspace_bytes(problem_, direction));
     const HostBlock prepared(algorithm.prepared_size(problem_, direction));
-    Pointers at{x_.data(), w_.data(), b_.data(), y_.data(), nullptr, workspace.data(), nullptr};
+    const std::vector<float> x = stored(x_, problem_.x_shape());
+    const std::vector<float> dy = stored(y_, problem_.y_shape());
+    Pointers at{x.data() + 1, w_.data(),        b_.data(), dy.data() + 1,
+                nullptr,      workspace.data(), nullptr};
     if (prepared.bytes == 0)
       return call_on_host(algorithm, direction, extra, at, workspace, result);
     algorithm.prepare_weights({problem_, direction, w_.data(), prepared.data(), workspace.data()});
@@ -223,6 +244,25 @@ class ConvolutionCase {
     return wrong.empty() && !extra ? differ(algorithm, result, again) : wrong;
   }
 
+  // The numbers of images as they lie in memory, behind one element that shifts them.
+  std::vector<float> stored(const Numbers& numbers, const Shape& shape) const {
+    if (problem_.layout == ActivationLayout::nchw) return numbers.values;
+    const Tensor plain = Tensor::empty(shape);
+    std::memcpy(plain.raw_data(), numbers.data(), static_cast<std::size_t>(plain.size_bytes()));
+    const Tensor moved = stored_images(plain, problem_.layout);
+    std::vector<float> out{0.0f};
+    out.insert(out.end(), moved.data<float>(), moved.data<float>() + moved.numel());
+    return out;
+  }
+
+  // Where the output is images: their shape.
+  Shape output_shape(Direction direction) const {
+    return direction == Direction::forward ? problem_.y_shape() : problem_.x_shape();
+  }
+  bool writes_blocks(Direction direction) const {
+    return problem_.layout != ActivationLayout::nchw && direction != Direction::backward_weight;
+  }
+
   static std::string differ(const Conv2dAlgorithm& algorithm, const std::vector<float>& first,
                             const std::vector<float>& second) {
     if (!algorithm.deterministic || first.empty() ||
@@ -235,7 +275,9 @@ class ConvolutionCase {
   std::string call_on_host(const Conv2dAlgorithm& algorithm, Direction direction, bool extra,
                            Pointers at, const HostBlock& workspace,
                            std::vector<float>& result) const {
-    const auto count = static_cast<std::size_t>(output_count(direction));
+    const auto count = static_cast<std::size_t>(
+        writes_blocks(direction) ? stored_shape(output_shape(direction), problem_.layout).numel()
+                                 : output_count(direction));
     std::vector<float> guarded(count + 2 * kGuard, kGuardValue);
     float* const output = guarded.data() + kGuard;
     for (std::size_t i = 0; i < count; ++i) {
@@ -247,6 +289,16 @@ class ConvolutionCase {
     workspace.poison();
     call(algorithm, direction, extra, at);
     result.assign(output, output + count);
+    if (writes_blocks(direction)) {
+      const Shape shape = output_shape(direction);
+      const Tensor blocks = Tensor::empty(stored_shape(shape, problem_.layout));
+      std::memcpy(blocks.raw_data(), output, count * sizeof(float));
+      if (!has_clean_lanes(blocks, shape, problem_.layout)) {
+        return "left lanes behind the last channel that are not 0";
+      }
+      const Tensor plain = plain_images(blocks, shape, problem_.layout);
+      result.assign(plain.data<float>(), plain.data<float>() + plain.numel());
+    }
     for (std::size_t i = 0; i < kGuard; ++i) {
       if (guarded[i] != kGuardValue) return "wrote in front of the output";
       if (guarded[kGuard + count + i] != kGuardValue) return "wrote behind the output";
@@ -356,6 +408,7 @@ class ConvolutionCase {
     Conv2dProblem problem = problem_;
     problem.dtype = DType::f64;
     problem.math = MathMode::f32;
+    problem.layout = ActivationLayout::nchw;
     const std::vector<double> x = x_.doubles(magnitudes);
     const std::vector<double> w = w_.doubles(magnitudes);
     const std::vector<double> b = b_.doubles(magnitudes);
@@ -393,7 +446,7 @@ class ConvolutionCase {
                      " test_cuda --gtest_filter=Conv2dOnCuda.PassesTheProblemOfTheEnvironment"));
   }
 
-  const Conv2dProblem problem_;
+  Conv2dProblem problem_;
   const Tier tier_;
   std::int64_t shift_ = 1;
   const Numbers x_, w_, b_, y_, dw_before_;

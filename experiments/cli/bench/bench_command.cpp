@@ -26,6 +26,7 @@ struct Arguments {
   std::string algorithm = "all";
   std::string device = "cpu";
   std::string precision;
+  std::string layout;
   std::int64_t batch = 0;
   std::string peer;
   std::string cache = "warm";
@@ -93,6 +94,20 @@ void require_sizes(const std::string& text) {
                  text, "' without ", join(missing)));
 }
 
+// "": their own. "both": each problem in one layout, then in the other.
+void set_layouts(const std::string& layout, std::vector<Conv2dProblem>& problems) {
+  if (layout.empty()) return;
+  std::vector<Conv2dProblem> out;
+  for (Conv2dProblem& problem : problems) {
+    for (const ActivationLayout one : kActivationLayouts) {
+      if (layout != "both" && layout != name_of(one)) continue;
+      problem.layout = one;
+      out.push_back(problem);
+    }
+  }
+  problems = std::move(out);
+}
+
 std::vector<Conv2dProblem> problems_of(const Arguments& arguments) {
   std::vector<Conv2dProblem> out;
   for (const std::string& path : arguments.shapes) {
@@ -102,6 +117,7 @@ std::vector<Conv2dProblem> problems_of(const Arguments& arguments) {
     out.push_back(Conv2dProblem::parse(text));
     require_sizes(text);
   }
+  set_layouts(arguments.layout, out);
   const Device device = Device::parse(arguments.device);
   for (Conv2dProblem& problem : out) {
     if (!arguments.precision.empty()) set_precision(problem, arguments.precision);
@@ -211,6 +227,11 @@ std::function<int()> declare(CommandLine& app) {
                    "of all problems: f32, tf32, bf16 or f16 (the last three: cuda)")
       ->type_name("TEXT:{f32,tf32,bf16,f16}")
       ->one_of({"f32", "tf32", "bf16", "f16"});
+  conv->add_option(
+          "--layout", arguments->layout,
+          "of all images in memory: nchw, blocked (16 channels of a pixel side by side) or both")
+      ->type_name("TEXT:{nchw,blocked,both}")
+      ->one_of({"nchw", "blocked", "both"});
   conv->add_option("--batch", arguments->batch, "of all problems, instead of their own");
   conv->add_option("--peer", arguments->peer, "another library to time beside ours: onednn");
   conv->add_option("--cache", arguments->cache, "warm, or cold: flushed before each run")

@@ -18,10 +18,13 @@
 //            (prepare_weights).
 //            backward_data: the same over dy; row h of dx takes the taps with r = h + pad_top mod
 //            stride_h, and each column parity its own s; the parities are woven together.
+//            In the blocked layout (layers/dispatch/activation_layout.h) rows are neither copied nor
+//            transposed: shared/blocked_pass.cpp.
 //            backward_weight: dy is transposed to k in the lanes; 14 taps (c, s) of one r broadcast
 //            pixels of x; 28 sums stay in registers over whole rows. Threads take (image, rows,
 //            output channels), or (output channels, slice of N) in backward_weight.
-// Shapes     x [N,C,H,W], w [K,C/G,R,S], y [N,K,P,Q], f32 row-major, any alignment; sums in f32
+// Shapes     x [N,C,H,W], w [K,C/G,R,S], y [N,K,P,Q], f32 row-major or x and y blocked, any
+//            alignment; sums in f32
 // Supports   f32; every stride, dilation, padding and number of groups; kernels up to 1024 taps
 // Cost       FLOPs = 2 N K P Q (C/G) R S less the taps above and below the image; bytes = the three
 //            tensors once; workspace = a panel for each thread (backward_weight: dw in lanes for
@@ -46,6 +49,7 @@
 #include "framework/parallel.h"
 #include "layers/conv2d/algorithm.h"
 #include "layers/conv2d/direct/cpu/direct_plan.h"
+#include "layers/conv2d/shared/blocked_pass.h"
 #include "layers/conv2d/shared/data_pass.h"
 #include "layers/conv2d/shared/tiles.h"
 
@@ -104,11 +108,15 @@ void pack_weights(const Pass& pass, const float* w, float* packed) {
                });
 }
 
+bool is_blocked(const Conv2dProblem& z) { return z.layout == ActivationLayout::blocked; }
+
 std::size_t prepared_bytes(const Conv2dProblem& problem, Direction direction) {
+  if (is_blocked(problem)) return blocked::prepared_bytes(problem, direction);
   return static_cast<std::size_t>(Pass(problem, direction).weight_floats()) * sizeof(float);
 }
 
 void prepare_weights(const Conv2dPrepareArgs& args) {
+  if (is_blocked(args.problem)) return blocked::prepare_weights(args);
   pack_weights(Pass(args.problem, args.direction), static_cast<const float*>(args.w),
                static_cast<float*>(args.prepared));
 }
@@ -269,11 +277,13 @@ class Convolution {
 };
 
 void forward(const Conv2dForwardArgs& args) {
+  if (is_blocked(args.problem)) return blocked::forward(args);
   const Pass pass(args.problem, Direction::forward);
   Convolution(pass, DataPass(args)).run();
 }
 
 void backward_data(const Conv2dBackwardDataArgs& args) {
+  if (is_blocked(args.problem)) return blocked::backward_data(args);
   const Pass pass(args.problem, Direction::backward_data);
   Convolution(pass, DataPass(args)).run();
 }
@@ -389,6 +399,7 @@ class WeightGradient {
 };
 
 void backward_weight(const Conv2dBackwardWeightArgs& args) {
+  if (is_blocked(args.problem)) return blocked::backward_weight(args);
   const WeightPlan plan(args.problem);
   WeightGradient(plan, args).run();
 }
@@ -396,6 +407,7 @@ void backward_weight(const Conv2dBackwardWeightArgs& args) {
 // ---- card --------------------------------------------------------------------------------------
 
 Conv2dSupport supports(const Conv2dProblem& problem, Direction) {
+  if (is_blocked(problem)) return blocked::supports(problem);
   if (problem.dtype != DType::f32) {
     return Conv2dSupport::no(cat("expects elements of type f32, got ", name_of(problem.dtype)));
   }
@@ -424,6 +436,7 @@ double weights_share(const Pass& pass) {
 // rows pay for their list of taps, few channels for loads that serve few FMAs. The constants fit
 // measurements from LeNet to ResNet.
 Conv2dCost cost(const Conv2dProblem& z, Direction direction) {
+  if (is_blocked(z)) return blocked::cost(z, direction);
   double flops = z.nominal_flops();
   double share = 1;
   if (direction == Direction::backward_weight) {
@@ -453,6 +466,7 @@ Conv2dCost cost(const Conv2dProblem& z, Direction direction) {
 }
 
 std::size_t workspace_bytes(const Conv2dProblem& problem, Direction direction) {
+  if (is_blocked(problem)) return blocked::workspace_bytes(problem, direction);
   if (direction == Direction::backward_weight) {
     const WeightPlan plan(problem);
     return static_cast<std::size_t>(plan.sums_floats() + num_threads() * plan.thread_floats()) *
@@ -477,6 +491,7 @@ const Conv2dAlgorithm kCard{
     .error_growth = 8,
     .exact_on_integers = true,
     .fuses_epilogue = true,
+    .takes_blocked_layout = true,
     .forward = forward,
     .backward_data = backward_data,
     .backward_weight = backward_weight,

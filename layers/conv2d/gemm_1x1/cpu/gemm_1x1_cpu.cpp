@@ -18,7 +18,9 @@
 //            backward_data with stride > 1 computes the pixels that are read and spreads them.
 //            backward_weight: dy is transposed to k in the lanes, pixels of 14 planes of x are
 //            broadcast, 28 sums stay in registers over a run of pixels.
-// Shapes     x [N,C,H,W], w [K,C/G,1,1], y [N,K,P,Q], f32 row-major, any alignment; sums in f32
+//            In the blocked layout there is nothing to pack but w: blocked_pass.cpp.
+// Shapes     x [N,C,H,W], w [K,C/G,1,1], y [N,K,P,Q], f32 row-major or x and y blocked
+//            (layers/dispatch/activation_layout.h), any alignment; sums in f32
 // Supports   f32 with a 1x1 kernel and no padding; every stride and number of groups
 // Cost       FLOPs = 2 N K P Q C/G; bytes = the three tensors once; workspace = panels of each
 //            thread (backward_weight: dw in lanes for each slice). Memory-bound when 2 / (1/K +
@@ -41,6 +43,7 @@
 #include "framework/ops/gemm/gemm_kernels.h"
 #include "framework/parallel.h"
 #include "layers/conv2d/algorithm.h"
+#include "layers/conv2d/shared/blocked_pass.h"
 #include "layers/conv2d/shared/data_pass.h"
 #include "layers/conv2d/shared/tiles.h"
 #include "layers/conv2d/shared/weight_sums.h"
@@ -132,11 +135,15 @@ void pack_weights(const Plan& plan, const float* w, float* packed) {
                });
 }
 
+bool is_blocked(const Conv2dProblem& z) { return z.layout == ActivationLayout::blocked; }
+
 std::size_t prepared_bytes(const Conv2dProblem& problem, Direction direction) {
+  if (is_blocked(problem)) return blocked::prepared_bytes(problem, direction);
   return static_cast<std::size_t>(Plan(problem, direction).weight_floats()) * sizeof(float);
 }
 
 void prepare_weights(const Conv2dPrepareArgs& args) {
+  if (is_blocked(args.problem)) return blocked::prepare_weights(args);
   pack_weights(Plan(args.problem, args.direction), static_cast<const float*>(args.w),
                static_cast<float*>(args.prepared));
 }
@@ -315,11 +322,13 @@ class Product {
 };
 
 void forward(const Conv2dForwardArgs& args) {
+  if (is_blocked(args.problem)) return blocked::forward(args);
   const Plan plan(args.problem, Direction::forward);
   Product(plan, DataPass(args)).run();
 }
 
 void backward_data(const Conv2dBackwardDataArgs& args) {
+  if (is_blocked(args.problem)) return blocked::backward_data(args);
   const Plan plan(args.problem, Direction::backward_data);
   Product(plan, DataPass(args)).run();
 }
@@ -416,6 +425,7 @@ class WeightGradient {
 };
 
 void backward_weight(const Conv2dBackwardWeightArgs& args) {
+  if (is_blocked(args.problem)) return blocked::backward_weight(args);
   const WeightPlan plan(args.problem);
   WeightGradient(plan, args).run();
 }
@@ -433,12 +443,14 @@ Conv2dSupport supports(const Conv2dProblem& z, Direction) {
     return Conv2dSupport::no(cat("expects no padding, got ", z.pad_top, ", ", z.pad_bottom, ", ",
                                  z.pad_left, ", ", z.pad_right, " (top, bottom, left, right)"));
   }
+  if (is_blocked(z)) return blocked::supports(z);
   return {};
 }
 
 // Beside its sums a tile of few rows waits for its loads, and a short sum for its stores. The
 // constants fit measurements of ResNet's and MobileNet's layers.
 Conv2dCost cost(const Conv2dProblem& z, Direction direction) {
+  if (is_blocked(z)) return blocked::cost(z, direction);
   double share = 0.9;
   if (direction == Direction::backward_weight) {
     const WeightPlan plan(z);
@@ -460,6 +472,7 @@ Conv2dCost cost(const Conv2dProblem& z, Direction direction) {
 }
 
 std::size_t workspace_bytes(const Conv2dProblem& z, Direction direction) {
+  if (is_blocked(z)) return blocked::workspace_bytes(z, direction);
   if (direction == Direction::backward_weight) {
     const WeightPlan plan(z);
     return static_cast<std::size_t>(plan.sums_floats() + num_threads() * plan.thread_floats()) *
@@ -482,6 +495,7 @@ const Conv2dAlgorithm kCard{
     .error_growth = 8,
     .exact_on_integers = true,
     .fuses_epilogue = true,
+    .takes_blocked_layout = true,
     .forward = forward,
     .backward_data = backward_data,
     .backward_weight = backward_weight,

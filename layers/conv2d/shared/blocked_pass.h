@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+// blocked_pass.h: convolution on tensors in the blocked layout (layers/dispatch/activation_layout.h), for the
+// cards `direct` and `gemm_1x1`: their functions call these for problems with layout=blocked.
+//
+// No tensor is copied, transposed or padded: tiles read x and dy where they lie and store whole blocks.
+// Only w is packed, in the order in which a tile reads it.
+#pragma once
+
+#include "layers/conv2d/algorithm.h"
+
+namespace convscope::blocked {
+
+// f32; one group, or groups of whole blocks.
+Conv2dSupport supports(const Conv2dProblem& problem);
+Conv2dCost cost(const Conv2dProblem& problem, Direction direction);
+std::size_t workspace_bytes(const Conv2dProblem& problem, Direction direction);
+std::size_t prepared_bytes(const Conv2dProblem& problem, Direction direction);
+void prepare_weights(const Conv2dPrepareArgs& args);
+void forward(const Conv2dForwardArgs& args);
+void backward_data(const Conv2dBackwardDataArgs& args);
+void backward_weight(const Conv2dBackwardWeightArgs& args);
+
+}  // namespace convscope::blocked

@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+// activation_layout.cpp: how the images of a heavy layer lie in memory.
+#include "layers/dispatch/activation_layout.h"
+
+#include <algorithm>
+
+#include "framework/parallel.h"
+
+namespace convscope {
+namespace {
+
+// Calls visit(plain, blocked, count) for each block of 16 channels of each image: where its planes and its
+// lanes begin, and how many channels it has.
+template <class Visit>
+void for_each_block(const Shape& images, const Visit& visit) {
+  const std::int64_t plane = images[2] * images[3];
+  const std::int64_t blocks = ceil_div(images[1], kChannelBlock);
+  parallel_chunks(images[0] * blocks, [&](std::int64_t chunk, int) {
+    const std::int64_t c = chunk % blocks * kChannelBlock;
+    visit((chunk / blocks * images[1] + c) * plane, chunk * plane * kChannelBlock,
+          std::min(kChannelBlock, images[1] - c));
+  });
+}
+
+template <class T>
+void block(const Tensor& from, const Tensor& to) {
+  const Shape& images = from.shape();
+  const std::int64_t plane = images[2] * images[3];
+  const auto* const plain = static_cast<const T*>(from.raw_data());
+  auto* const blocked = static_cast<T*>(to.raw_data());
+  for_each_block(images, [&](std::int64_t at, std::int64_t first, std::int64_t channels) {
+    for (std::int64_t i = 0; i < plane; ++i) {
+      for (std::int64_t c = 0; c < kChannelBlock; ++c) {
+        blocked[first + i * kChannelBlock + c] = c < channels ? plain[at + c * plane + i] : T{0};
+      }
+    }
+  });
+}
+
+template <class T>
+void unblock(const Tensor& from, const Tensor& to) {
+  const Shape& images = to.shape();
+  const std::int64_t plane = images[2] * images[3];
+  const auto* const blocked = static_cast<const T*>(from.raw_data());
+  auto* const plain = static_cast<T*>(to.raw_data());
+  for_each_block(images, [&](std::int64_t at, std::int64_t first, std::int64_t channels) {
+    for (std::int64_t c = 0; c < channels; ++c) {
+      for (std::int64_t i = 0; i < plane; ++i) {
+        plain[at + c * plane + i] = blocked[first + i * kChannelBlock + c];
+      }
+    }
+  });
+}
+
+// Elements of any type are moved as integers of their size.
+template <class Move8, class Move16, class Move32, class Move64>
+void by_size(DType type, Move8 move8, Move16 move16, Move32 move32, Move64 move64) {
+  switch (size_of(type)) {
+    case 1:
+      return move8();
+    case 2:
+      return move16();
+    case 4:
+      return move32();
+    default:
+      return move64();
+  }
+}
+
+}  // namespace
+
+Tensor stored_images(const Tensor& images, ActivationLayout layout) {
+  if (layout == ActivationLayout::nchw) return images;
+  const Tensor out = Tensor::empty(stored_shape(images.shape(), layout), images.dtype());
+  by_size(
+      images.dtype(), [&] { block<std::uint8_t>(images, out); },
+      [&] { block<std::uint16_t>(images, out); }, [&] { block<std::uint32_t>(images, out); },
+      [&] { block<std::uint64_t>(images, out); });
+  return out;
+}
+
+Tensor plain_images(const Tensor& stored, const Shape& shape, ActivationLayout layout) {
+  if (layout == ActivationLayout::nchw) return stored;
+  const Tensor out = Tensor::empty(shape, stored.dtype());
+  by_size(
+      stored.dtype(), [&] { unblock<std::uint8_t>(stored, out); },
+      [&] { unblock<std::uint16_t>(stored, out); }, [&] { unblock<std::uint32_t>(stored, out); },
+      [&] { unblock<std::uint64_t>(stored, out); });
+  return out;
+}
+
+bool has_clean_lanes(const Tensor& stored, const Shape& shape, ActivationLayout layout) {
+  if (layout == ActivationLayout::nchw) return true;
+  const std::int64_t plane = shape[2] * shape[3] * kChannelBlock;
+  const std::int64_t blocks = ceil_div(shape[1], kChannelBlock);
+  for (std::int64_t i = 0; i < stored.numel(); ++i) {
+    const std::int64_t channel = i / plane % blocks * kChannelBlock + i % kChannelBlock;
+    if (channel >= shape[1] && stored.at(i) != 0) return false;
+  }
+  return true;
+}
+
+}  // namespace convscope

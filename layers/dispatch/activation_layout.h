@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+// activation_layout.h: how the images of a heavy layer lie in memory.
+//
+//   nchw     [N,C,H,W]: one plane for each channel; what users see
+//   blocked  [N,C/16,H,W,16], C rounded up to whole blocks: 16 channels of a pixel lie side by side, so
+//            that a kernel loads them as one vector on AVX-512, as two on AVX2, and needs no copy. Lanes
+//            behind the last channel are 0: whoever writes a tensor writes them too.
+//
+// Source: E. Georganas et al., SC 2018, arXiv 1808.05567, and oneDNN (there nChw16c).
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+
+#include "framework/int_math.h"
+#include "framework/tensor.h"
+
+namespace convscope {
+
+enum class ActivationLayout : std::uint8_t { nchw, blocked };
+inline constexpr ActivationLayout kActivationLayouts[] = {ActivationLayout::nchw,
+                                                          ActivationLayout::blocked};
+inline constexpr std::int64_t kChannelBlock = 16;
+
+constexpr std::string_view name_of(ActivationLayout layout) {
+  return layout == ActivationLayout::nchw ? "nchw" : "blocked";
+}
+
+// The shape in memory of images [N,C,H,W].
+inline Shape stored_shape(const Shape& images, ActivationLayout layout) {
+  if (layout == ActivationLayout::nchw) return images;
+  return {images[0], ceil_div(images[1], kChannelBlock), images[2], images[3], kChannelBlock};
+}
+
+// Images [N,C,H,W] as they lie in `layout`, and back; `shape` is [N,C,H,W]. On the CPU, any type. The tensor
+// itself when the layout is nchw.
+CONVSCOPE_API Tensor stored_images(const Tensor& images, ActivationLayout layout);
+CONVSCOPE_API Tensor plain_images(const Tensor& stored, const Shape& shape,
+                                  ActivationLayout layout);
+// Whether the lanes behind the last channel are 0, as they have to be.
+CONVSCOPE_API bool has_clean_lanes(const Tensor& stored, const Shape& shape,
+                                   ActivationLayout layout);
+
+// Of a problem without images there is one layout.
+template <class Problem>
+ActivationLayout layout_of(const Problem& problem) {
+  if constexpr (requires { problem.layout; }) {
+    return problem.layout;
+  } else {
+    return ActivationLayout::nchw;
+  }
+}
+
+}  // namespace convscope
