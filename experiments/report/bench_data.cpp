@@ -234,6 +234,7 @@ std::string short_name(const Conv2dProblem& z, bool with_batch) {
   out += cat(z.c, kTimes, z.h, kTimes, z.w, " \u2192 ", z.k, ", ", z.r, kTimes, z.s);
   if (z.stride_h != 1 || z.stride_w != 1) out += cat(" /", z.stride_h);
   if (z.stride_w != z.stride_h) out += cat(kTimes, z.stride_w);
+  if (z.layout != ActivationLayout::nchw) out += cat(" ", name_of(z.layout));
   if (z.dilation_h != 1 || z.dilation_w != 1) out += cat(" d", z.dilation_h);
   if (z.groups > 1) out += z.groups == z.c ? " depthwise" : cat(" g", z.groups);
   return out;

@@ -36,11 +36,11 @@ def run(stage, number, folder):
     else:
         call.send(one)
     stopped = call.outcome(stage.patience)
-    # It may have come after the last step. A pipe without a reader ends the program also by what it
-    # says last, when all is written.
-    by_itself = begun and not reader_goes
-    found = complaints(stopped, codes=(0, 128 + one), signals=() if by_itself else (one,))
+    # It may have come after the last step: when all is written, it may end the process. A pipe without a
+    # reader does so by what the program says last.
     through = bool(run_files.finished(folder / "runs"))
+    by_itself = begun and not reader_goes and not through
+    found = complaints(stopped, codes=(0, 128 + one), signals=() if by_itself else (one,))
     if begun and stopped.code == 128 + one and not through:
         found += kept(folder, stopped, reader_goes)
     done = stopped if through else stage.call(folder, *words, "--resume", "auto")

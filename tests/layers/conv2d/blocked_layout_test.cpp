@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: Apache-2.0
+// blocked_layout_test.cpp: images in blocks of 16 channels: where their numbers lie, who takes them, and what
+// rides behind a forward pass. algorithms_test.cpp checks the sums of every card that takes them.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <limits>
+
+#include "layers/conv2d/algorithm.h"
+#include "layers/dispatch/run.h"
+#include "tests/support/expect_error.h"
+#include "tests/support/numbers.h"
+
+namespace convscope {
+namespace {
+
+constexpr ActivationLayout kBlocked = ActivationLayout::blocked;
+const Device kCpu{};
+
+const Conv2dAlgorithm& card(const char* name) {
+  return conv2d_algorithms(DeviceType::cpu).get(name);
+}
+
+TEST(BlockedLayout, HoldsEachNumberAtItsPlaceAndZerosBehindTheLastChannel) {
+  for (const std::int64_t channels : {1, 15, 16, 17, 40}) {
+    for (const DType type : {DType::f32, DType::f64, DType::bf16, DType::i8}) {
+      const Shape shape{2, channels, 3, 5};
+      const Tensor plain = Tensor::empty(shape, DType::f32);
+      for (std::int64_t i = 0; i < plain.numel(); ++i) {
+        plain.data<float>()[i] = static_cast<float>(1 + i % 100);
+      }
+      const Tensor images = plain.to(type);
+      const Tensor stored = stored_images(images, kBlocked);
+      ASSERT_EQ(stored.shape(), (Shape{2, (channels + 15) / 16, 3, 5, 16}));
+      for (std::int64_t i = 0; i < stored.numel(); ++i) {
+        const std::int64_t pixel = i / 16 % 15, block = i / 240 % stored.shape()[1];
+        const std::int64_t c = block * 16 + i % 16, n = i / 240 / stored.shape()[1];
+        const double right = c < channels ? images.at((n * channels + c) * 15 + pixel) : 0;
+        ASSERT_EQ(stored.at(i), right) << channels << " " << name_of(type) << " " << i;
+      }
+      EXPECT_TRUE(testing::same_bits(plain_images(stored, shape, kBlocked), images));
+      EXPECT_TRUE(has_clean_lanes(stored, shape, kBlocked));
+    }
+  }
+}
+
+TEST(BlockedLayout, NoticesALaneThatIsNotZero) {
+  const Shape shape{1, 17, 2, 2};
+  const Tensor stored = stored_images(testing::normal(shape, DType::f32, 1), kBlocked);
+  stored.data<float>()[(1 * 4 + 3) * 16 + 1] = 1e-30f;  // channel 17 of the last pixel
+  EXPECT_FALSE(has_clean_lanes(stored, shape, kBlocked));
+  EXPECT_TRUE(has_clean_lanes(stored, {1, 18, 2, 2}, kBlocked));
+}
+
+TEST(BlockedLayout, AnOperandIsTheSameNumbersInBothLayouts) {
+  Conv2dProblem problem = Conv2dProblem::parse("n=2,c=19,h=5,w=4,k=33");
+  const OperandSpec plain = problem.operands(Direction::forward).inputs[0];
+  problem.layout = kBlocked;
+  const OperandSpec blocked = problem.operands(Direction::forward).inputs[0];
+  const Operand x = random_operand(blocked, kCpu, 7);
+  EXPECT_EQ(x.values.shape(), (Shape{2, 2, 5, 4, 16}));
+  EXPECT_TRUE(testing::same_bits(real_numbers(x, blocked),
+                                 real_numbers(random_operand(plain, kCpu, 7), plain)));
+  EXPECT_EQ(problem.operands(Direction::forward).inputs[1].layout, ActivationLayout::nchw);  // w
+}
+
+TEST(BlockedLayout, IsAPartOfTheProblemsText) {
+  const Conv2dProblem problem = Conv2dProblem::parse("c=8,h=5,w=5,k=8,layout=blocked");
+  EXPECT_EQ(problem.layout, kBlocked);
+  EXPECT_NE(problem.text().find(",layout=blocked"), std::string::npos);
+  EXPECT_EQ(Conv2dProblem::parse(problem.text()), problem);
+  EXPECT_EQ(Conv2dProblem::parse("h=5,w=5,layout=nchw").text().find("layout"), std::string::npos);
+  EXPECT_ERROR(ErrorKind::kInvalid, "'layout' is nchw or blocked, not 'nhwc'",
+               Conv2dProblem::parse("h=5,w=5,layout=nhwc"));
+}
+
+TEST(BlockedLayout, IsTakenByTheCardsThatSaySoAndRefusedByTheOthers) {
+  const Conv2dProblem problem =
+      Conv2dProblem::parse("n=2,c=20,h=8,w=8,k=24,r=3,s=3,pad=1,layout=blocked");
+  int takers = 0;
+  for (const auto& [name, one] : conv2d_algorithms(DeviceType::cpu).entries()) {
+    const Support answer = support_of(one, problem, Direction::forward);
+    if (one.takes_blocked_layout) {
+      ++takers;
+      continue;
+    }
+    EXPECT_EQ(answer.reason, "expects images [N,C,H,W], got layout blocked") << name;
+  }
+  EXPECT_GE(takers, 2);
+  EXPECT_TRUE(support_of(card("direct"), problem, Direction::forward).yes);
+  EXPECT_NE(support_of(card("gemm_1x1"), problem, Direction::forward).reason.find("1x1 kernel"),
+            std::string::npos);
+  const Conv2dProblem groups =
+      Conv2dProblem::parse("n=2,c=32,h=8,w=8,k=32,r=3,s=3,pad=1,groups=4,layout=blocked");
+  EXPECT_NE(support_of(card("direct"), groups, Direction::forward)
+                .reason.find("groups of a multiple of 16 channels"),
+            std::string::npos);
+}
+
+// The bits of the separate pass: NaN stays NaN, -0 becomes 0, and lanes behind the last channel stay 0.
+TEST(BlockedLayout, BiasResidualAndReluGiveTheBitsOfTheSeparatePass) {
+  for (const char* text : {"n=2,c=20,h=7,w=9,k=21,r=3,s=3,pad=1", "n=1,c=16,h=6,w=15,k=40"}) {
+    const Conv2dProblem plain = Conv2dProblem::parse(text);
+    Conv2dProblem problem = plain;
+    problem.layout = kBlocked;
+    const Tensor x = stored_images(testing::normal(plain.x_shape(), DType::f32, 1), kBlocked);
+    const Tensor w = testing::normal(plain.w_shape(), DType::f32, 2);
+    const Tensor b = testing::normal({plain.k}, DType::f32, 3);
+    const Tensor beside = testing::normal(plain.y_shape(), DType::f32, 4);
+    beside.data<float>()[3] = std::numeric_limits<float>::quiet_NaN();
+    const Tensor residual = stored_images(beside, kBlocked);
+    const auto run = [&](const Epilogue& behind) {
+      const Tensor y = Tensor::empty(stored_shape(plain.y_shape(), kBlocked));
+      run_card(card("direct"), problem, Direction::forward,
+               {.in = {x, w, b}, .out = {y}, .epilogue = behind});
+      EXPECT_TRUE(behind.residual != nullptr || has_clean_lanes(y, plain.y_shape(), kBlocked));
+      return plain_images(y, plain.y_shape(), kBlocked);
+    };
+    const Tensor sums = run({});
+    for (const bool adds : {false, true}) {
+      for (const bool relu : {false, true}) {
+        const Tensor got = run({.residual = adds ? residual.raw_data() : nullptr, .relu = relu});
+        const Tensor right = sums.clone();
+        for (std::int64_t i = 0; i < right.numel(); ++i) {
+          float& value = right.data<float>()[i];
+          if (adds) value += beside.data<float>()[i];
+          if (relu) value = value <= 0.0f ? 0.0f : value;
+        }
+        EXPECT_EQ(std::memcmp(got.raw_data(), right.raw_data(),
+                              static_cast<std::size_t>(right.size_bytes())),
+                  0)
+            << text << " " << adds << " " << relu;
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace convscope
