@@ -9,8 +9,8 @@
 namespace convscope {
 namespace {
 
-// Calls visit(plain, blocked, count) for each block of 16 channels of each image: where its planes and its
-// lanes begin, and how many channels it has.
+// Calls visit(plain, blocked, count) for each block of 16 channels of each image: where its planes
+// and its lanes begin, and how many channels it has.
 template <class Visit>
 void for_each_block(const Shape& images, const Visit& visit) {
   const std::int64_t plane = images[2] * images[3];

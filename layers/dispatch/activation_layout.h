@@ -32,8 +32,8 @@ inline Shape stored_shape(const Shape& images, ActivationLayout layout) {
   return {images[0], ceil_div(images[1], kChannelBlock), images[2], images[3], kChannelBlock};
 }
 
-// Images [N,C,H,W] as they lie in `layout`, and back; `shape` is [N,C,H,W]. On the CPU, any type. The tensor
-// itself when the layout is nchw.
+// Images [N,C,H,W] as they lie in `layout`, and back; `shape` is [N,C,H,W]. On the CPU, any type.
+// The tensor itself when the layout is nchw.
 CONVSCOPE_API Tensor stored_images(const Tensor& images, ActivationLayout layout);
 CONVSCOPE_API Tensor plain_images(const Tensor& stored, const Shape& shape,
                                   ActivationLayout layout);

@@ -19,8 +19,8 @@
 // tests/layers/dispatch/correlation1d.* is a whole heavy layer.
 //
 // Of a problem is asked: text(), check(), nominal_flops(), nominal_bytes(), is_empty() (no samples:
-// nothing to compute), dtype, math, types, weight_format and operands(direction) (operands.h); of one
-// with images also layout (activation_layout.h).
+// nothing to compute), dtype, math, types, weight_format and operands(direction) (operands.h); of
+// one with images also layout (activation_layout.h).
 //
 // Of an empty problem a card is asked supports() alone. select.h and run.h answer the rest, so its
 // other functions may count on one sample at least.

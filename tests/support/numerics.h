@@ -18,10 +18,10 @@
 //
 // On CUDA all of it is copied to the device and back. There, too, sum(error^2) <= L^2 sum(value^2):
 // L = 2e-6 for f32 (sums of up to 4608 products), 1e-3 for tf32, 1e-2 for bf16, 2e-3 for f16.
-// Blocked images (layers/dispatch/activation_layout.h) are made of the same numbers; lanes behind the last
-// channel must be 0 in the output.
-// Inputs of half types are rounded before the reference sees them. A half output is rounded once,
-// by at most a unit u = 2^-9 or 2^-12 of itself; the bound allows twice that.
+// Blocked images (layers/dispatch/activation_layout.h) are made of the same numbers; lanes behind
+// the last channel must be 0 in the output. Inputs of half types are rounded before the reference
+// sees them. A half output is rounded once, by at most a unit u = 2^-9 or 2^-12 of itself; the
+// bound allows twice that.
 //
 // The bound in each direction takes that direction's own sum over magnitudes: conv(|x|,|w|) + |b|
 // forward, conv^T(|dy|,|w|) for dx, and for dw the sum of |x||dy| over all N P Q pixels, plus |dw|
@@ -124,8 +124,8 @@ class ConvolutionCase {
   // How many elements the pointers on a device are off alignment. (On the CPU it is always one.)
   void set_shift(std::int64_t elements) { shift_ = elements; }
 
-  // "" when the algorithm passes; otherwise a report. Leaves its outputs in `out`, if given. A problem
-  // of plain images is checked in every layout that the algorithm takes.
+  // "" when the algorithm passes; otherwise a report. Leaves its outputs in `out`, if given. A
+  // problem of plain images is checked in every layout that the algorithm takes.
   std::string check(const Conv2dAlgorithm& algorithm, Direction direction,
                     std::vector<float>* out = nullptr) {
     if (out != nullptr) out->clear();

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// blocked_pass.h: convolution on tensors in the blocked layout (layers/dispatch/activation_layout.h), for the
-// cards `direct` and `gemm_1x1`: their functions call these for problems with layout=blocked.
+// blocked_pass.h: convolution on tensors in the blocked layout
+// (layers/dispatch/activation_layout.h), for the cards `direct` and `gemm_1x1`: their functions
+// call these for problems with layout=blocked.
 //
-// No tensor is copied, transposed or padded: tiles read x and dy where they lie and store whole blocks.
-// Only w is packed, in the order in which a tile reads it.
+// No tensor is copied, transposed or padded: tiles read x and dy where they lie and store whole
+// blocks. Only w is packed, in the order in which a tile reads it.
 #pragma once
 
 #include "layers/conv2d/algorithm.h"

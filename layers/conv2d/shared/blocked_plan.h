@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// blocked_plan.h: how a convolution in the blocked layout is cut into lines, tiles and chunks; numbers only.
+// blocked_plan.h: how a convolution in the blocked layout is cut into lines, tiles and chunks;
+// numbers only.
 #pragma once
 
 #include <algorithm>
@@ -13,13 +14,13 @@ namespace convscope::blocked {
 
 using Index = std::int64_t;
 
-// The pixels of `in` that a chunk reads again for each block of output channels: half of a second cache of
-// 512 KiB, beside the weights of a block.
+// The pixels of `in` that a chunk reads again for each block of output channels: half of a second
+// cache of 512 KiB, beside the weights of a block.
 inline constexpr Index kChunkFloats = 64 * 1024;
 inline constexpr Index kChunks = 16;  // for the threads, when images and rows give fewer
 
-// forward: in = x, out = y. backward_data: in = dy, out = dx; columns of dx fall into `classes`, the
-// residues modulo stride_w: those of one class read neighbouring columns of dy.
+// forward: in = x, out = y. backward_data: in = dy, out = dx; columns of dx fall into `classes`,
+// the residues modulo stride_w: those of one class read neighbouring columns of dy.
 struct Pass {
   Pass(const Conv2dProblem& problem, Direction direction)
       : z(problem),

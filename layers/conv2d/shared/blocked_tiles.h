@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// blocked_tiles.h: the parts of direct and pointwise convolution in the blocked layout that depend on the
-// instruction set: register tiles that read and write blocks of 16 channels where they lie
+// blocked_tiles.h: the parts of direct and pointwise convolution in the blocked layout that depend
+// on the instruction set: register tiles that read and write blocks of 16 channels where they lie
 // (layers/dispatch/activation_layout.h).
 //
-// `in` is x forward and dy in backward_data, `out` is y or dx. A line is the pixels of one row of `out`
-// whose neighbours in `out` read neighbours in `in`.
+// `in` is x forward and dy in backward_data, `out` is y or dx. A line is the pixels of one row of
+// `out` whose neighbours in `out` read neighbours in `in`.
 #pragma once
 
 #include <cstdint>
@@ -20,9 +20,10 @@ struct BlockedTap {
   int first, end;
 };
 
-// out[j out_step + lane(k)] = max(start[k] + residual + sum over blocks d < depth, taps t with j in [first,
-// end), lanes c < 16 of w[d w_block + w_t + c width + k] in[d in_block + in_t + j in_step + c], 0 if relu)
-// for pixels j < pixels and channels k < width, where lane(k) = k / 16 out_block + k % 16.
+// out[j out_step + lane(k)] = max(start[k] + residual + sum over blocks d < depth, taps t with j in
+// [first, end), lanes c < 16 of w[d w_block + w_t + c width + k] in[d in_block + in_t + j in_step +
+// c], 0 if relu) for pixels j < pixels and channels k < width, where lane(k) = k / 16 out_block + k
+// % 16.
 struct BlockedTile {
   int pixels = 0;
   int taps = 0;
@@ -57,8 +58,8 @@ struct BlockedWeightTile {
 struct BlockedKernels {
   int lanes = 0;   // of a vector
   int pixels = 0;  // most pixels of a tile of one or two vectors; half of it of four
-  // width: 1, 2 or 4 vectors of channels. Up to 16 channels of a tile lie in one block; more begin with a
-  // block.
+  // width: 1, 2 or 4 vectors of channels. Up to 16 channels of a tile lie in one block; more begin
+  // with a block.
   void (*tile)(const BlockedTile& tile, int width) = nullptr;
   void (*weight_tile)(const BlockedWeightTile& tile, int width) = nullptr;  // 1 or 2 vectors
 };

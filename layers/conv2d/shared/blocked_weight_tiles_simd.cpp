@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// blocked_weight_tiles_simd.cpp: register tiles of backward_weight in the blocked layout: up to 16 input
-// channels by one or two vectors of output channels stay in registers over the pixels of some rows.
-// blocked_weights.cpp says how they make up dw.
+// blocked_weight_tiles_simd.cpp: register tiles of backward_weight in the blocked layout: up to 16
+// input channels by one or two vectors of output channels stay in registers over the pixels of some
+// rows. blocked_weights.cpp says how they make up dw.
 //
-// Choices    With two vectors: AVX-512 8 channels x 2 = 16 sums + 2 of dy (the broadcast is part of the FMA),
+// Choices    With two vectors: AVX-512 8 channels x 2 = 16 sums + 2 of dy (the broadcast is part of
+// the FMA),
 //            AVX2 6 x 2 = 12 + 2 + 1 of 16 registers. With one: 16 sums, or 13. At least 8 sums are under
 //            way where there are so many channels: 4 cycles of an FMA times 2 of them a cycle.
 // GCC 12 keeps an array that an ordinary loop indexes on the stack: every loop over sums has an
@@ -61,7 +62,8 @@ CONVSCOPE_INLINE void add_chain(const BlockedWeightTile& tile, const float* in, 
   }
 }
 
-// Chains of whole rows, or of parts of rows that are longer than a chain (framework/simd/sum_chain.h).
+// Chains of whole rows, or of parts of rows that are longer than a chain
+// (framework/simd/sum_chain.h).
 template <int Channels, int Vectors>
 void add_pixels(const BlockedWeightTile& tile, int channel) {
   const float* const in = tile.in + channel;

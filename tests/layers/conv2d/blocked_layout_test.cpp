@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// blocked_layout_test.cpp: images in blocks of 16 channels: where their numbers lie, who takes them, and what
-// rides behind a forward pass. algorithms_test.cpp checks the sums of every card that takes them.
+// blocked_layout_test.cpp: images in blocks of 16 channels: where their numbers lie, who takes
+// them, and what rides behind a forward pass. algorithms_test.cpp checks the sums of every card
+// that takes them.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -98,7 +99,8 @@ TEST(BlockedLayout, IsTakenByTheCardsThatSaySoAndRefusedByTheOthers) {
             std::string::npos);
 }
 
-// The bits of the separate pass: NaN stays NaN, -0 becomes 0, and lanes behind the last channel stay 0.
+// The bits of the separate pass: NaN stays NaN, -0 becomes 0, and lanes behind the last channel
+// stay 0.
 TEST(BlockedLayout, BiasResidualAndReluGiveTheBitsOfTheSeparatePass) {
   for (const char* text : {"n=2,c=20,h=7,w=9,k=21,r=3,s=3,pad=1", "n=1,c=16,h=6,w=15,k=40"}) {
     const Conv2dProblem plain = Conv2dProblem::parse(text);
