@@ -239,7 +239,7 @@ TEST(BenchConv2d, ThePeersRightVariantsAreTimedAndTheBestCounts) {
   EXPECT_EQ(summary.find("broken"), std::string::npos) << summary;
   EXPECT_EQ(summary.find("ratio to test 1, its median time / ours"), 0u) << summary;
   const std::string table = bench_table(group);
-  for (const char* part : {"\n  test 1 direct [loops]", "\n  test 1 direct (plain) [loops]",
+  for (const char* part : {"\n    test 1 direct [loops]", "\n    test 1 direct (plain) [loops]",
                            "\n    test 1 broken: WRONG RESULT"}) {
     EXPECT_NE(table.find(part), std::string::npos) << part << "\n" << table;
   }
