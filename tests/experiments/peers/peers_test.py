@@ -7,6 +7,7 @@ import io
 import json
 import os
 import pathlib
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -118,6 +119,40 @@ class Setup(unittest.TestCase):
         with self.assertRaises(SystemExit) as raised:
             self.call("--only", "mkl")
         self.assertEqual(raised.exception.code, 2)
+
+
+@unittest.skipIf(shutil.which("cmake") is None, "cmake is not installed")
+class CMake(unittest.TestCase):
+    """peers.cmake in a project of its own, with files that only say which oneDNN was found."""
+
+    def add(self, prefix, version):
+        folder = prefix / "lib" / "cmake" / "dnnl"
+        folder.mkdir(parents=True)
+        (folder / "dnnl-config.cmake").write_text(
+            f'message(STATUS "found {version}")\nset(dnnl_FOUND FALSE)\n')
+
+    def configured(self, root, *options):
+        run = subprocess.run(["cmake", "-S", str(root), "-B", str(root / "out"), *options,
+                              f"-DCMAKE_PREFIX_PATH={root / 'system'}"],
+                             capture_output=True, text=True, check=True)
+        return [line[9:] for line in run.stdout.splitlines() if line.startswith("-- found ")]
+
+    def test_the_folder_of_setup_goes_before_the_system(self):
+        with tempfile.TemporaryDirectory() as folder:
+            root = pathlib.Path(folder)
+            (root / "CMakeLists.txt").write_text(
+                "cmake_minimum_required(VERSION 3.25)\nproject(peers NONE)\n"
+                f"include({FOLDER.parents[1]}/framework/cmake/peers.cmake)\n")
+            self.add(root / "system", "2.6.3")
+            self.assertEqual(self.configured(root), ["2.6.3"])
+            self.add(root / "build" / "peers", "3.2.0")
+            self.assertEqual(self.configured(root), ["3.2.0"])
+            self.add(root / "mine", "3.9.0")
+            mine = f"-DCONVSCOPE_PEERS_DIR={root / 'mine'}"
+            self.assertEqual(self.configured(root, mine), ["3.9.0"])
+            shutil.rmtree(root / "mine")
+            self.assertEqual(self.configured(root), ["2.6.3"])
+            self.assertEqual(self.configured(root, "-DCONVSCOPE_PEERS=OFF"), [])
 
 
 class Table(unittest.TestCase):
