@@ -59,6 +59,16 @@ def head():
     return markdown(HEADER) + "\n|" + "---|" * len(HEADER)
 
 
+def load_remark(others, threads, cores):
+    """A sentence when other programs left fewer than `threads` of the cores; "" otherwise. A system
+    whose threads wait for each other by spinning, as PyTorch's do, then loses most."""
+    if others <= cores - threads + 0.3:
+        return ""
+    return (f"other programs kept {others:.1f} of {cores} cores busy, so {threads} "
+            f"thread{'' if threads == 1 else 's'} had not one each: take the ratios of "
+            "--threads 1 --clock cpu")
+
+
 def geometric_mean(values):
     return math.exp(sum(math.log(value) for value in values) / len(values))
 

@@ -21,6 +21,7 @@ Exit code 1 when a result is wrong, 77 when no peer is installed. Training: net_
 """
 import argparse
 import json
+import os
 import pathlib
 import subprocess
 import sys
@@ -112,6 +113,7 @@ class Comparison:
     def __init__(self, args):
         self.args = args
         self.rows, self.skipped, self.wrong, self.versions, self.machine = [], {}, [], {}, {}
+        self.others = {}  # by threads: cores that other programs kept busy, at most
 
     def leave_out(self, system, sentence):
         self.skipped[system] = sentence
@@ -138,6 +140,8 @@ class Comparison:
                     turns.setdefault(system, []).append(one)
                     self.versions[system] = one["version"]
         self.machine = turns[net_table.OURS][0]["machine"]
+        busy = [turn["machine"].get("cores_of_others", 0) for turn in turns[net_table.OURS]]
+        self.others[threads] = max(busy + [self.others.get(threads, 0)])
         return turns
 
     def run_net(self, net, folder):
@@ -173,12 +177,17 @@ class Comparison:
                         for name in ("repeats", "seconds", "clock", "pin", "override")}
             pathlib.Path(self.args.json).write_text(json.dumps(
                 {"machine": self.machine, "settings": settings, "versions": self.versions,
+                 "cores_of_others": self.others,
                  "skipped": {name: str(why) for name, why in self.skipped.items()},
                  "wrong": self.wrong, "rows": self.rows}, indent=1) + "\n")
 
     def close(self):
         if self.rows:
             print(net_table.closing(self.rows))
+        for threads, others in self.others.items():
+            remark = net_table.load_remark(others, threads, os.cpu_count())
+            if remark and self.args.clock == "wall":
+                print(remark)
         for system, version in self.versions.items():
             print(f"{system}: {version}")
         print(f"{len(self.versions)} systems beside Convscope, {len(self.skipped)} skipped, "

@@ -190,11 +190,16 @@ class Table(unittest.TestCase):
         self.assertTrue(two.startswith("2 threads: "))
         self.assertIn("geometric mean 3.00", two)
 
+    def test_a_busy_machine_is_remarked_on(self):
+        self.assertEqual(net_table.load_remark(0.2, 2, 2), "")
+        self.assertEqual(net_table.load_remark(1.1, 1, 2), "")
+        self.assertIn("kept 1.1 of 2 cores busy, so 2 threads had", net_table.load_remark(1.1, 2, 2))
+
 
 PROGRAM = """import json, sys
 if "bench" in sys.argv:
     row = {"median_ms": 2.0, "min_ms": 1.0, "process_peak_bytes": 1 << 20}
-    out = {"rows": [row], "machine": {"cpu": "pretended"}}
+    out = {"rows": [row], "machine": {"cpu": "pretended", "cores_of_others": 999}}
     open(sys.argv[sys.argv.index("--json") + 1], "w").write(json.dumps(out))
 """
 # Called as `python net_systems.py SYSTEM ...`.
@@ -231,6 +236,8 @@ class Networks(unittest.TestCase):
         self.assertEqual([row["case"] for row in written["rows"]], ["lenet5 N=1", "lenet5 N=8"])
         self.assertEqual(written["rows"][0]["ratio"], 1.5)
         self.assertEqual(written["versions"]["OpenVINO"], "9")
+        self.assertIn("other programs kept 999.0 of", run.stdout)
+        self.assertNotIn("other programs", self.call("--clock", "cpu")[0].stdout)
 
     def test_an_absent_system_is_skipped_and_counted(self):
         run, written = self.call(absent=["OpenVINO", "torch.compile"])
