@@ -66,8 +66,8 @@ Cells cells_of(const Conv2dBenchRow& row, const PeerBenchRow* own, const PeerBen
           median_ratio(plain)};
 }
 
-Cells cells_of(const PeerBenchRow& row) {
-  return {fmt::format("  peer {}{} [{}]", row.algorithm, row.plain ? " (plain)" : "",
+Cells cells_of(const PeerBenchRow& row, const std::string& peer) {
+  return {fmt::format("  {} {}{} [{}]", peer, row.algorithm, row.plain ? " (plain)" : "",
                       row.implementation),
           milliseconds(row.time.median_ms),
           milliseconds(row.time.p10_ms),
@@ -172,9 +172,10 @@ std::string bench_table(const Conv2dBenchGroup& group) {
   }
   for (const PeerBenchRow& row : group.peer_rows) {
     if (row.wrong.empty()) {
-      lines.push_back(cells_of(row));
+      lines.push_back(cells_of(row, group.peer));
     } else {
-      wrong += fmt::format("    peer {}: WRONG RESULT, not timed: {}\n", row.algorithm, row.wrong);
+      wrong += fmt::format("    {} {}: WRONG RESULT, not timed: {}\n", group.peer, row.algorithm,
+                           row.wrong);
     }
   }
   if (lines.size() > 1) out += aligned(lines);
@@ -216,10 +217,12 @@ std::string bench_summary(const std::vector<Conv2dBenchGroup>& groups) {
   }
   std::string out;
   if (lines.size() > 1) {
-    out =
-        "ratio to the peer, its median time / ours, geometric mean and least: its best way with "
-        "its own\nlayouts, its best way with row-major tensors, and each of its algorithms:\n" +
-        aligned(lines);
+    const auto with_peer = std::ranges::find_if(
+        groups, [](const Conv2dBenchGroup& group) { return !group.peer_rows.empty(); });
+    out = fmt::format(
+        "ratio to {}, its median time / ours, geometric mean and least: its best way with its "
+        "own\nlayouts, its best way with row-major tensors, and each of its algorithms:\n{}",
+        with_peer == groups.end() ? "the peer" : with_peer->peer, aligned(lines));
   }
   if (choices > 0) {
     out += fmt::format("auto (*) chose within 10% of the fastest in {} of {} cases\n", good_choices,

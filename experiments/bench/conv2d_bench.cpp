@@ -53,7 +53,7 @@ class PeerContender {
 };
 
 std::string variant_name(const ConvscopePeer& peer, const ConvscopePeerVariant& variant) {
-  return cat(peer.name, " ", variant.algorithm,
+  return cat(peer_title(peer), " ", variant.algorithm,
              variant.layout == CONVSCOPE_PEER_PLAIN ? " (plain)" : "");
 }
 
@@ -156,6 +156,7 @@ class Measurement {
         peers_.push_back(std::make_unique<PeerContender>(peer, variant, one));
       }
     }
+    group_.peer = peer_title(peer);
     group_.peer_rows.resize(peers_.size());
     for (std::size_t i = 0; i < peers_.size(); ++i) check_peer_variant(*peers_[i], i, rows);
   }

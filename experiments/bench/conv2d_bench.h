@@ -38,6 +38,7 @@ struct PeerBenchRow {
 };
 
 struct CONVSCOPE_API Conv2dBenchGroup : BenchGroup<Conv2dProblem> {
+  std::string peer = "peer";  // what its rows are called: "onednn 3.2.0"
   std::vector<PeerBenchRow> peer_rows;
 
   // The peer's fastest of one layout, or null.

@@ -14,6 +14,11 @@ namespace convscope {
 // What is wrong with a table, as the end of a sentence: "has no function run"; "" when nothing is.
 CONVSCOPE_API std::string problem_of_peer(const ConvscopePeer* peer);
 
+// Name and version, as they stand beside each of its rows: "onednn 3.2.0".
+inline std::string peer_title(const ConvscopePeer& peer) {
+  return cat(peer.name, " ", peer.version);
+}
+
 // Calls one of the peer's functions. An exception out of it, which C does not have, becomes an
 // error of kind kRun that names the function.
 template <class Call>

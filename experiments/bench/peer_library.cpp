@@ -4,8 +4,10 @@
 
 #include <dlfcn.h>
 
+#include <cstdio>
 #include <cstdlib>
 #include <filesystem>
+#include <utility>
 
 #include "experiments/bench/peer_check.h"
 #include "framework/check.h"
@@ -13,15 +15,16 @@
 namespace convscope {
 namespace {
 
-// What a person has to do to get the plug-in.
+// What a person has to do to get the plug-in, and the version that comparisons are meant to name.
 struct KnownPeer {
   const char* name;
+  int major, minor;
   const char* how;
+  const char* package;  // of the system, older
 };
 constexpr KnownPeer kKnownPeers[] = {
-    {"onednn",
-     "install oneDNN with its headers (Debian: apt-get install libdnnl-dev) and configure"
-     " and build again"},
+    {"onednn", 3, 2, "run experiments/peers/setup.py, configure and build again",
+     " (Debian has an older one: apt-get install libdnnl-dev)"},
 };
 
 std::filesystem::path plugin_folder() {
@@ -42,13 +45,12 @@ std::filesystem::path plugin_folder() {
 }  // namespace
 
 const ConvscopePeer& open_peer(const std::string& name) {
-  const char* how = nullptr;
-  std::string names;
+  std::string how, names;
   for (const KnownPeer& known : kKnownPeers) {
     names += cat(names.empty() ? "" : ", ", known.name);
-    if (name == known.name) how = known.how;
+    if (name == known.name) how = cat(known.how, known.package);
   }
-  if (how == nullptr) {
+  if (how.empty()) {
     fail(ErrorKind::kUnavailable, "peer", cat("expected a peer (", names, "), got '", name, "'"));
   }
   const std::filesystem::path path = plugin_folder() / cat("libconvscope_peer_", name, ".so");
@@ -77,6 +79,18 @@ const ConvscopePeer& open_peer(const std::string& name) {
   const std::string problem = problem_of_peer(peer);
   if (!problem.empty()) refuse(problem);
   return *peer;
+}
+
+std::string age_remark(const ConvscopePeer& peer) {
+  std::pair<int, int> here{0, 0};
+  if (std::sscanf(peer.version, "%d.%d", &here.first, &here.second) != 2) return "";
+  for (const KnownPeer& known : kKnownPeers) {
+    if (known.name != std::string(peer.name) || here >= std::pair{known.major, known.minor})
+      continue;
+    return cat("the peer is only ", peer_title(peer), ", older than ", known.major, ".",
+               known.minor, ": ", known.how);
+  }
+  return "";
 }
 
 }  // namespace convscope

@@ -14,4 +14,8 @@ namespace convscope {
 // stays open until the process ends.
 CONVSCOPE_API const ConvscopePeer& open_peer(const std::string& name);
 
+// A sentence when the library that runs is older than the one that comparisons are meant to name;
+// "" otherwise.
+CONVSCOPE_API std::string age_remark(const ConvscopePeer& peer);
+
 }  // namespace convscope

@@ -8,7 +8,8 @@
 // user of row-major tensors pays in every call. Weights are plain in the training sense: their
 // reorder counts too.
 //
-// Written for oneDNN 2.x and 3.x; x64 Winograd was dropped in 3.2.
+// For oneDNN 3.x (experiments/peers/setup.py fetches 3.2) and 2.x (Debian's is 2.6.3). x64 Winograd
+// was dropped in 3.2.
 #include <cstdio>
 #include <cstring>
 #include <exception>
@@ -73,7 +74,7 @@ memory::desc row_major(const memory::dims& dims) {
   return {dims, memory::data_type::f32, dims.size() == 5 ? Tag::goihw : Tag::nchw};
 }
 
-// What both generations of the interface give: a primitive and the layouts that it chose.
+// A primitive and the layouts that it chose.
 struct Convolution {
   dnnl::primitive primitive;
   memory::desc first, second, output;
@@ -90,54 +91,50 @@ void take_common(Convolution& to, const Description& description) {
           : 0;
 }
 
+// ---- 2.x and 3.x differ here alone -------------------------------------------------------------
+// Both describe an operation by the same arguments. 3.x makes the description on the engine, 2.x
+// describes the operation first; the hint of a backward pass comes last in both.
 #if DNNL_VERSION_MAJOR >= 3
-using Forward = dnnl::convolution_forward::primitive_desc;
-Forward forward_description(const Sizes& z, algorithm kind) {
-  return {cpu(),      dnnl::prop_kind::forward_training,
-          kind,       any(z.x),
-          any(z.w),   memory::desc(),
-          any(z.y),   z.stride,
-          z.dilation, z.pad_before,
-          z.pad_after};
+template <class Operation, class... Arguments>
+typename Operation::primitive_desc description_of(const Arguments&... arguments) {
+  return {cpu(), arguments...};
 }
-dnnl::convolution_backward_data::primitive_desc data_description(const Sizes& z, algorithm kind,
-                                                                 const Forward& hint) {
-  return {cpu(),    kind,       any(z.x),     any(z.w),    any(z.y),
-          z.stride, z.dilation, z.pad_before, z.pad_after, hint};
-}
-dnnl::convolution_backward_weights::primitive_desc weight_description(const Sizes& z,
-                                                                      algorithm kind,
-                                                                      const Forward& hint) {
-  return {cpu(),      kind,         any(z.x),    any(z.w), memory::desc(), any(z.y), z.stride,
-          z.dilation, z.pad_before, z.pad_after, hint};
+template <class Operation, class Hint, class... Arguments>
+typename Operation::primitive_desc hinted_description_of(const Hint& hint,
+                                                         const Arguments&... arguments) {
+  return {cpu(), arguments..., hint};
 }
 #else
-using Forward = dnnl::convolution_forward::primitive_desc;
-Forward forward_description(const Sizes& z, algorithm kind) {
-  return {
-      dnnl::convolution_forward::desc(dnnl::prop_kind::forward_training, kind, any(z.x), any(z.w),
-                                      any(z.y), z.stride, z.dilation, z.pad_before, z.pad_after),
-      cpu()};
+template <class Operation, class... Arguments>
+typename Operation::primitive_desc description_of(const Arguments&... arguments) {
+  return {typename Operation::desc(arguments...), cpu()};
 }
-dnnl::convolution_backward_data::primitive_desc data_description(const Sizes& z, algorithm kind,
-                                                                 const Forward& hint) {
-  return {dnnl::convolution_backward_data::desc(kind, any(z.x), any(z.w), any(z.y), z.stride,
-                                                z.dilation, z.pad_before, z.pad_after),
-          cpu(), hint};
-}
-dnnl::convolution_backward_weights::primitive_desc weight_description(const Sizes& z,
-                                                                      algorithm kind,
-                                                                      const Forward& hint) {
-  return {dnnl::convolution_backward_weights::desc(kind, any(z.x), any(z.w), any(z.y), z.stride,
-                                                   z.dilation, z.pad_before, z.pad_after),
-          cpu(), hint};
+template <class Operation, class Hint, class... Arguments>
+typename Operation::primitive_desc hinted_description_of(const Hint& hint,
+                                                         const Arguments&... arguments) {
+  return {typename Operation::desc(arguments...), cpu(), hint};
 }
 #endif
+// ------------------------------------------------------------------------------------------------
+
+dnnl::convolution_forward::primitive_desc forward_description(const Sizes& z, algorithm kind) {
+  return description_of<dnnl::convolution_forward>(dnnl::prop_kind::forward_training, kind,
+                                                   any(z.x), any(z.w), any(z.y), z.stride,
+                                                   z.dilation, z.pad_before, z.pad_after);
+}
+
+// The gradients ask for a forward pass as a hint; that one need not be of the same algorithm.
+template <class Gradient>
+typename Gradient::primitive_desc gradient_description(const Sizes& z, algorithm kind) {
+  return hinted_description_of<Gradient>(forward_description(z, algorithm::convolution_direct),
+                                         kind, any(z.x), any(z.w), any(z.y), z.stride, z.dilation,
+                                         z.pad_before, z.pad_after);
+}
 
 Convolution convolution(const Sizes& z, int direction, algorithm kind) {
   Convolution out;
   if (direction == CONVSCOPE_PEER_FORWARD) {
-    const Forward description = forward_description(z, kind);
+    const auto description = forward_description(z, kind);
     take_common(out, description);
     out.primitive = dnnl::convolution_forward(description);
     out.first = description.src_desc();
@@ -145,17 +142,15 @@ Convolution convolution(const Sizes& z, int direction, algorithm kind) {
     out.output = description.dst_desc();
     return out;
   }
-  // The gradients ask for a forward pass as a hint; that one need not be of the same algorithm.
-  const Forward hint = forward_description(z, algorithm::convolution_direct);
   if (direction == CONVSCOPE_PEER_BACKWARD_DATA) {
-    const auto description = data_description(z, kind, hint);
+    const auto description = gradient_description<dnnl::convolution_backward_data>(z, kind);
     take_common(out, description);
     out.primitive = dnnl::convolution_backward_data(description);
     out.first = description.diff_dst_desc();
     out.second = description.weights_desc();
     out.output = description.diff_src_desc();
   } else {
-    const auto description = weight_description(z, kind, hint);
+    const auto description = gradient_description<dnnl::convolution_backward_weights>(z, kind);
     take_common(out, description);
     out.primitive = dnnl::convolution_backward_weights(description);
     out.first = description.src_desc();

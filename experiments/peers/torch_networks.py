@@ -3,9 +3,9 @@
 the names that they have in Convscope, so a state_dict and our safetensors hold the same keys (but
 for PyTorch's num_batches_tracked). ResNet-18's names are those of torchvision."""
 import collections
-import os
 
 import torch
+from processes import environment, on_cores, peak_bytes  # noqa: F401, read from here too
 from torch import nn
 
 
@@ -77,27 +77,6 @@ def mobilenet_v1(stem="imagenet", width_multiplier=1.0, classes=1000, channels=3
 
 
 MODELS = {"lenet5": lenet5, "resnet18": resnet18, "mobilenet_v1": mobilenet_v1}
-
-
-def environment(threads):
-    """Both sides get the same number of threads."""
-    count = str(threads)
-    return dict(os.environ, OMP_NUM_THREADS=count, MKL_NUM_THREADS=count, OPENBLAS_NUM_THREADS=count)
-
-
-def on_cores(threads, pin):
-    """For subprocess' preexec_fn: the first `threads` cores that this process may use. Not on a busy
-    machine, where a pinned thread waits for its core while another one is free."""
-    cores = sorted(os.sched_getaffinity(0))[:threads]
-    return (lambda: os.sched_setaffinity(0, cores)) if pin else None
-
-
-def peak_bytes():
-    """The resident set of this process at its highest, as Linux counts it."""
-    for line in open("/proc/self/status"):
-        if line.startswith("VmHWM:"):
-            return int(line.split()[1]) * 1024
-    return 0
 
 
 def layout_of(name):

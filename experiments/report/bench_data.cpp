@@ -11,6 +11,7 @@
 
 #include "framework/check.h"
 #include "framework/io/bytes.h"
+#include "framework/registry.h"
 
 namespace convscope {
 namespace {
@@ -140,7 +141,8 @@ class Reader {
     out.peer_median_ms = positive_at(row, "peer_median_ms");
     out.peer_plain_median_ms = positive_at(row, "peer_plain_median_ms");
     out.auto_choice = child(row, "auto_choice") == Json(true);
-    out.peer = text_at(row, "peer");
+    const std::string version = text_at(row, "peer_version");
+    out.peer = cat(text_at(row, "peer"), version.empty() ? "" : " ", version);
     const auto same = std::ranges::find_if(set_.rows, [&](const BenchedRow& other) {
       return other.setting == out.setting && other.problem == out.problem &&
              other.direction == out.direction && other.algorithm == out.algorithm;
@@ -325,10 +327,11 @@ std::vector<BenchPart> BenchSet::parts() const {
 }
 
 std::string BenchSet::peer() const {
+  std::set<std::string> ran;
   for (const BenchedRow& row : rows) {
-    if (!row.peer.empty()) return row.peer;
+    if (!row.peer.empty()) ran.insert(row.peer);
   }
-  return "";
+  return join({ran.begin(), ran.end()});
 }
 
 std::string BenchSet::text() const {

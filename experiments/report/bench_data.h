@@ -28,7 +28,7 @@ struct BenchedRow {
   double median_ms = 0, gflops_effective = 0, gflops_executed = 0, workspace_bytes = 0;
   double peer_median_ms = 0, peer_plain_median_ms = 0;  // its own layouts; row-major, converting
   bool auto_choice = false;
-  std::string peer, wrong;  // wrong: why it was not timed
+  std::string peer, wrong;  // "onednn 3.2.0"; why it was not timed
 };
 
 struct BenchedRefusal {
@@ -63,7 +63,7 @@ struct CONVSCOPE_API BenchSet {
   // Those of which a row was timed, the ones that accept the most problems first.
   std::vector<std::string> algorithms() const;
   std::vector<BenchPart> parts() const;
-  std::string peer() const;  // "" when there was none
+  std::string peer() const;  // all that stand in the rows; "" when there was none
   std::string text() const;  // "11 problems, 9 algorithms; Intel Xeon, avx512; warm caches"
 };
 

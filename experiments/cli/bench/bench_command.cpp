@@ -155,7 +155,10 @@ int bench(const Arguments& arguments) {
   options.cpu_clock = arguments.clock == "cpu";
   options.min_seconds = arguments.min_time;
   options.least_samples = arguments.rounds;
-  if (!arguments.peer.empty()) options.peer = &open_peer(arguments.peer);
+  if (!arguments.peer.empty()) {
+    options.peer = &open_peer(arguments.peer);
+    remark(age_remark(*options.peer));
+  }
   Conv2dBenchSettings settings{.device = options.device,
                                .threads = num_threads(),
                                .cold = options.cold,

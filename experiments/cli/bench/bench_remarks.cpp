@@ -28,10 +28,14 @@ void BenchRemarks::clear() const {
   if (!quiet_ && terminal_) std::fputs("\r\033[K", stderr);
 }
 
+void remark(const std::string& text) {
+  if (text.empty() || global_options().verbosity < 0) return;
+  std::fprintf(stderr, "%s\n", text.c_str());
+}
+
 void warn_of_load(int threads) {
   if (global_options().verbosity < 0) return;
-  const std::string warning = load_warning(cores_of_others(), threads, cores_online());
-  if (!warning.empty()) std::fprintf(stderr, "%s\n", warning.c_str());
+  remark(load_warning(cores_of_others(), threads, cores_online()));
 }
 
 CpuCeilings ceilings_here() {

@@ -23,6 +23,9 @@ class BenchRemarks {
   std::string title_;
 };
 
+// The text as one line on stderr; nothing when it is empty.
+void remark(const std::string& text);
+
 // One line on stderr when other programs keep the cores busy.
 void warn_of_load(int threads);
 

@@ -63,11 +63,11 @@ HeatCell peer_cell(const BenchSet& set, const BenchPart& part, std::size_t probl
 Plot draw_heatmap(const BenchSet& set) {
   Plot plot;
   // Those that refuse everything have a column too.
-  const std::string peer = set.peer();
+  const std::string peer = set.peer(), library = peer.substr(0, peer.find(' '));
   std::vector<std::string> algorithms = set.algorithms();
   for (const BenchedRefusal& refusal : set.refusals) {
     const std::string& name = refusal.algorithm;
-    const bool ours = name != "all" && (peer.empty() || !name.starts_with(peer));
+    const bool ours = name != "all" && (peer.empty() || !name.starts_with(library));
     if (ours && std::ranges::find(algorithms, name) == algorithms.end()) algorithms.push_back(name);
   }
   Figure figure{.title = "Time of each algorithm, as a multiple of the fastest",

@@ -219,12 +219,15 @@ TEST(BenchConv2d, ThePeersRightVariantsAreTimedAndTheBestCounts) {
   EXPECT_EQ(group.best_peer(true), &group.peer_rows[2]);
   EXPECT_TRUE(any_wrong({group}));
   ASSERT_EQ(group.refusals.size(), 1u);
-  EXPECT_EQ(group.refusals[0].who, "test absent");
+  EXPECT_EQ(group.refusals[0].who, "test 1 absent");
   Conv2dBenchSettings settings;
   settings.peer_name = "test";
+  settings.peer_version = "1";
   const Json all = Json::parse(bench_json({group}, settings));
   const Json& row = all.at("rows").at(0);
   EXPECT_EQ(row["peer"], "test");
+  EXPECT_EQ(row["peer_version"], "1");
+  EXPECT_EQ(all.at("peer_rows").at(0).at("peer_version"), "1");
   EXPECT_EQ(row["peer_median_ms"].get<double>(), group.peer_rows[0].time.median_ms);
   EXPECT_DOUBLE_EQ(row["ratio_to_peer"].get<double>(),
                    group.peer_rows[0].time.median_ms / group.rows[0].time.median_ms);
@@ -234,6 +237,30 @@ TEST(BenchConv2d, ThePeersRightVariantsAreTimedAndTheBestCounts) {
   const std::string summary = bench_summary({group, group});
   EXPECT_NE(summary.find("\n  forward im2col_gemm         2 "), std::string::npos) << summary;
   EXPECT_EQ(summary.find("broken"), std::string::npos) << summary;
+  EXPECT_EQ(summary.find("ratio to test 1, its median time / ours"), 0u) << summary;
+  const std::string table = bench_table(group);
+  for (const char* part : {"\n    test 1 direct [loops]", "\n    test 1 direct (plain) [loops]",
+                           "\n    test 1 broken: WRONG RESULT"}) {
+    EXPECT_NE(table.find(part), std::string::npos) << part << "\n" << table;
+  }
+}
+
+TEST(BenchPeer, AnOldVersionIsRemarkedOn) {
+  ConvscopePeer peer = test_peer();
+  peer.name = "onednn";
+  for (const char* old : {"2.6.3", "3.1.9", "2.10"}) {
+    peer.version = old;
+    const std::string remark = age_remark(peer);
+    EXPECT_EQ(remark.find(cat("the peer is only onednn ", old, ", older than 3.2: run ")), 0u)
+        << remark;
+  }
+  for (const char* fresh : {"3.2.0", "3.10.1", "4.0.0", "unknown"}) {
+    peer.version = fresh;
+    EXPECT_EQ(age_remark(peer), "") << fresh;
+  }
+  peer.name = "test";
+  peer.version = "1.0";
+  EXPECT_EQ(age_remark(peer), "");
 }
 
 TEST(BenchPeer, AnUnknownOrAbsentOneIsNotAvailable) {

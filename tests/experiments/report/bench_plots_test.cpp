@@ -167,6 +167,26 @@ TEST(BenchPlots, NoNameOfACeilingLiesOnAPoint) {
   }
 }
 
+// A file without a version is of an earlier program; one title names all that ran.
+TEST(BenchPlots, ThePeerIsNamedWithEveryVersionThatRan) {
+  const TemporaryFolder root;
+  const auto with = [](const std::string& version) {
+    return ",\"peer\":\"onednn\"" + version + ",\"peer_median_ms\":4";
+  };
+  const std::string old = ",\"peer_version\":\"2.6.3\"", fresh = ",\"peer_version\":\"3.2.0\"";
+  EXPECT_EQ(read_text(root, file(row("direct", 2, 1, with("")))).peer(), "onednn");
+  EXPECT_EQ(read_text(root, file(row("direct", 2, 1, with(fresh)) + "," + row("fft", 2, 1))).peer(),
+            "onednn 3.2.0");
+  const std::string refused = "\"algorithm\":\"depthwise\"";
+  std::string both = file(row("direct", 2, 1, with(fresh)) + "," + row("fft", 3, 1, with(old)));
+  both.replace(both.find(refused), refused.size(), "\"algorithm\":\"onednn 2.6.3 winograd\"");
+  const BenchSet set = read_text(root, both);
+  EXPECT_EQ(set.peer(), "onednn 2.6.3, onednn 3.2.0");
+  const DrawnPlots drawn = draw_plots(set, {"heatmap"});
+  EXPECT_EQ(std::get<HeatPanel>(figure_of(drawn).panels.at(0)).columns,
+            (std::vector<std::string>{"direct", "fft", "onednn 2.6.3, onednn 3.2.0 (peer)"}));
+}
+
 TEST(BenchPlots, AnAlgorithmLooksTheSameInEveryKindAndWhateverStandsBesideIt) {
   const TemporaryFolder root;
   const std::string with_peer = ",\"peer\":\"onednn\",\"peer_median_ms\":4";

@@ -1,0 +1,87 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The arithmetic and the table of nets_vs_peers.py. Needs nothing but Python.
+
+A turn is what one process of one system measured: {"ms": [...], "min": ms, "process": bytes,
+"before": bytes}; `min` and `before` may be absent.
+"""
+import math
+import statistics
+
+OURS = "Convscope"
+HEADER = ["case", "threads", "system", "median ms", "min ms", "ratio", "by min", "MiB", "before"]
+
+
+def summary(turns):
+    """Of one system: the median of its turns' medians, the shortest run of all, the largest memory."""
+    return {"median_ms": statistics.median(statistics.median(turn["ms"]) for turn in turns),
+            "min_ms": min(min([*turn["ms"], turn.get("min", math.inf)]) for turn in turns),
+            "process_bytes": max(turn["process"] for turn in turns),
+            "before_bytes": max(turn.get("before", 0) for turn in turns)}
+
+
+def row_of(case, threads, turns):
+    """One case: {system: [turns]} with ours and at least one peer becomes a row of the JSON file.
+    A ratio is a system's time by ours: above 1 we are faster. The best peer is the one with the least
+    median; `ratio_min` sets the least time of any peer against our least."""
+    systems = {name: summary(of_one) for name, of_one in turns.items()}
+    ours = systems[OURS]
+    for one in systems.values():
+        one["ratio"] = one["median_ms"] / ours["median_ms"]
+        one["ratio_min"] = one["min_ms"] / ours["min_ms"]
+    peers = [name for name in systems if name != OURS]
+    best = min(peers, key=lambda name: systems[name]["median_ms"])
+    return {"case": case, "threads": threads, "systems": systems, "best_peer": best,
+            "ratio": systems[best]["ratio"],
+            "ratio_min": min(systems[name]["ratio_min"] for name in peers)}
+
+
+def mebibytes(value):
+    return f"{value / 2**20:.0f}" if value > 0 else "-"
+
+
+def cells_of(row):
+    """A line for each system, ours first, then the peers by their medians; * marks the best peer."""
+    peers = sorted((name for name in row["systems"] if name != OURS),
+                   key=lambda name: row["systems"][name]["median_ms"])
+    for name in [OURS, *peers]:
+        one = row["systems"][name]
+        ratio = ["", ""] if name == OURS else [f"{one['ratio']:.2f}", f"{one['ratio_min']:.2f}"]
+        yield [row["case"], str(row["threads"]), name + (" *" if name == row["best_peer"] else ""),
+               f"{one['median_ms']:.3f}", f"{one['min_ms']:.3f}", *ratio,
+               mebibytes(one["process_bytes"]), mebibytes(one["before_bytes"])]
+
+
+def markdown(cells):
+    return "| " + " | ".join(cells) + " |"
+
+
+def head():
+    return markdown(HEADER) + "\n|" + "---|" * len(HEADER)
+
+
+def load_remark(others, threads, cores):
+    """A sentence when other programs left fewer than `threads` of the cores; "" otherwise. A system
+    whose threads wait for each other by spinning, as PyTorch's do, then loses most."""
+    if others <= cores - threads + 0.3:
+        return ""
+    return (f"other programs kept {others:.1f} of {cores} cores busy, so {threads} "
+            f"thread{'' if threads == 1 else 's'} had not one each: take the ratios of "
+            "--threads 1 --clock cpu")
+
+
+def geometric_mean(values):
+    return math.exp(sum(math.log(value) for value in values) / len(values))
+
+
+def closing(rows):
+    """For each number of threads: the best peer by ours over all cases; how often ours is ahead."""
+    out = []
+    for threads in sorted({row["threads"] for row in rows}):
+        some = [row for row in rows if row["threads"] == threads]
+        ratios = [row["ratio"] for row in some]
+        worst = min(some, key=lambda row: row["ratio"])
+        out.append(f"{threads} thread{'' if threads == 1 else 's'}: the best peer of each case by "
+                   f"Convscope: geometric mean {geometric_mean(ratios):.2f}, least {min(ratios):.2f} "
+                   f"({worst['case']}, {worst['best_peer']}); ahead in "
+                   f"{sum(ratio > 1 for ratio in ratios)} of {len(ratios)} cases")
+    return "\n".join(out)
