@@ -2,9 +2,9 @@
 // activation_layout.h: how the images of a heavy layer lie in memory.
 //
 //   nchw     [N,C,H,W]: one plane for each channel; what users see
-//   blocked  [N,C/16,H,W,16], C rounded up to whole blocks: 16 channels of a pixel lie side by side, so
-//            that a kernel loads them as one vector on AVX-512, as two on AVX2, and needs no copy. Lanes
-//            behind the last channel are 0: whoever writes a tensor writes them too.
+//   blocked  [N,C/16,H,W,16], C rounded up to whole blocks: 16 channels of a pixel lie side by
+//            side, so that a kernel loads them as one vector on AVX-512, as two on AVX2, and needs
+//            no copy. Lanes behind the last channel are 0: whoever writes a tensor writes them too.
 //
 // Source: E. Georganas et al., SC 2018, arXiv 1808.05567, and oneDNN (there nChw16c).
 #pragma once

@@ -4,11 +4,12 @@
 // lie.
 //
 // Plan       A line is a row of out (of one residue modulo stride_w in backward_data; a run of
-// pixels when
-//            the kernel is 1x1). Tiles walk along it. A tile has a list of taps, each with the pixels that
-//            find it inside the image. Threads take (image, group, lines, output channels).
+//            pixels when the kernel is 1x1). Tiles walk along it. A tile has a list of taps, each
+//            with the pixels that find it inside the image. Threads take (image, group, lines,
+//            output channels).
 // Cost       No copy: what is moved is the three tensors, and the weights once for each chunk of
-// lines. Read next  blocked_tiles_simd.cpp, the tiles; blocked_weights.cpp, dw
+//            lines.
+// Read next  blocked_tiles_simd.cpp, the tiles; blocked_weights.cpp, dw
 #include "layers/conv2d/shared/blocked_pass.h"
 
 #include <array>

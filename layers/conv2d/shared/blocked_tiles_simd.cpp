@@ -3,11 +3,10 @@
 // forward and backward_data. blocked_pass.cpp says how they make up a convolution.
 //
 // Choices    AVX-512: 14 pixels x 2 vectors (or 7 x 4) = 28 sums + 2 (4) of weights of 32
-// registers, the
-//            broadcast is part of the FMA. AVX2: 6 x 2 = 12 + 2 + 1 of 16.
-//            Taps that reach over the border of the image skip their pixels by comparison; no padding is
-//            copied or multiplied. A border costs a branch for each pixel of such a tap, that of the
-//            inside nothing.
+//            registers, the broadcast is part of the FMA. AVX2: 6 x 2 = 12 + 2 + 1 of 16. Taps that
+//            reach over the border of the image skip their pixels by comparison; no padding is
+//            copied or multiplied. A border costs a branch for each pixel of such a tap, that of
+//            the inside nothing.
 // GCC 12 keeps an array that an ordinary loop indexes on the stack: every loop over sums has an
 // unroll pragma.
 // Read next  blocked_tiles.h; blocked_pass.cpp, which uses it

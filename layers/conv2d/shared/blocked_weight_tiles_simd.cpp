@@ -4,9 +4,9 @@
 // rows. blocked_weights.cpp says how they make up dw.
 //
 // Choices    With two vectors: AVX-512 8 channels x 2 = 16 sums + 2 of dy (the broadcast is part of
-// the FMA),
-//            AVX2 6 x 2 = 12 + 2 + 1 of 16 registers. With one: 16 sums, or 13. At least 8 sums are under
-//            way where there are so many channels: 4 cycles of an FMA times 2 of them a cycle.
+//            the FMA), AVX2 6 x 2 = 12 + 2 + 1 of 16 registers. With one: 16 sums, or 13. At least
+//            8 sums are under way where there are so many channels: 4 cycles of an FMA times 2 of
+//            them a cycle.
 // GCC 12 keeps an array that an ordinary loop indexes on the stack: every loop over sums has an
 // unroll pragma.
 // Read next  blocked_tiles.h; blocked_weights.cpp, which uses it

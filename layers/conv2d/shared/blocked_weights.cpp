@@ -3,9 +3,8 @@
 // channels stay in registers over rows of pixels; x and dy are read where they lie.
 //
 // Plan       Strips of rows of dy, and of one block of x, stay in the first cache while all taps
-// (r, s) read
-//            them. A tap leaves out the rows and columns that it finds outside the image. weight_sums.h adds
-//            up what threads have summed, and turns it into dw.
+//            (r, s) read them. A tap leaves out the rows and columns that it finds outside the
+//            image. weight_sums.h adds up what threads have summed, and turns it into dw.
 // Read next  blocked_weight_tiles_simd.cpp, the tiles; weight_sums.h
 #include "layers/conv2d/shared/blocked_pass.h"
 #include "layers/conv2d/shared/blocked_plan.h"

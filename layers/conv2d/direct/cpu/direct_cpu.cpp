@@ -18,8 +18,8 @@
 //            (prepare_weights).
 //            backward_data: the same over dy; row h of dx takes the taps with r = h + pad_top mod
 //            stride_h, and each column parity its own s; the parities are woven together.
-//            In the blocked layout (layers/dispatch/activation_layout.h) rows are neither copied nor
-//            transposed: shared/blocked_pass.cpp.
+//            In the blocked layout (layers/dispatch/activation_layout.h) there is no copy of rows
+//            and no transposing of sums: shared/blocked_pass.cpp.
 //            backward_weight: dy is transposed to k in the lanes; 14 taps (c, s) of one r broadcast
 //            pixels of x; 28 sums stay in registers over whole rows. Threads take (image, rows,
 //            output channels), or (output channels, slice of N) in backward_weight.
