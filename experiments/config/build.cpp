@@ -106,7 +106,9 @@ std::shared_ptr<Module> build_model(const ExperimentConfig& config, const Shape&
   context.precision = config.precision;
   context.conv_policy = [&config, &asked](const std::string& layer) {
     asked.insert(layer);
-    return config.conv.of(layer);
+    Conv2dPolicy policy = config.conv.of(layer);
+    policy.layout = config.conv.layout;
+    return policy;
   };
   const std::shared_ptr<Module> network = network_of(config.model, input, classes, context);
   check_per_layer(config.conv, config.model, asked);

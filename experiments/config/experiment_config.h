@@ -52,6 +52,7 @@ struct ModelConfig {
 struct ConvConfig {
   Conv2dPolicy policy;                            // of every layer that per_layer does not name
   std::map<std::string, Conv2dPolicy> per_layer;  // whole policies, by layer name
+  std::string layout = "auto";                    // of images between layers; of every layer
   const Conv2dPolicy& of(const std::string& layer) const {
     const auto it = per_layer.find(layer);
     return it == per_layer.end() ? policy : it->second;

@@ -366,6 +366,7 @@ class Resolver {
   void read_conv(const Node& node) {
     Map map(*this, node, "conv");
     read_policy(map, config_.conv.policy);
+    read_keys(map, conv_keys(), config_.conv);
     if (const Node* layers = map.map_at("per_layer")) {
       for (const Node::Entry& entry : layers->entries) {
         const std::string path = joined("conv.per_layer", entry.key);

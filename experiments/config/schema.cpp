@@ -336,6 +336,20 @@ const Keys<Conv2dPolicy>& policy_keys() {
   return keys;
 }
 
+const Keys<ConvConfig>& conv_keys() {
+  static const Keys<ConvConfig> keys = [] {
+    Keys<ConvConfig> out = {
+        key("layout", &ConvConfig::layout,
+            "how images lie between layers of a planned step on the CPU: nchw, blocked (16 "
+            "channels "
+            "side by side, wherever a layer can) or auto (where it pays)"),
+    };
+    out[0].field.choices = {"auto", "nchw", "blocked"};
+    return out;
+  }();
+  return keys;
+}
+
 const OptionField& algorithm_field() {
   static const OptionField field = {
       .name = "algorithm",

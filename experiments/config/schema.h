@@ -36,6 +36,7 @@ const Keys<EarlyStopConfig>& early_stop_keys();
 const Keys<ExpectConfig>& expect_keys();
 // The three directions of a convolution; `algorithm` stands for all of them.
 const Keys<Conv2dPolicy>& policy_keys();
+const Keys<ConvConfig>& conv_keys();  // of all layers together
 const OptionField& algorithm_field();
 // `type` and `name` of one entry of `layers`.
 const Keys<LayerSpec>& layer_keys();

@@ -145,6 +145,7 @@ class Writer {
   void write_conv() {
     open("conv");
     policy(config_.conv.policy, "conv.");
+    keys(conv_keys(), config_.conv, "conv.");
     if (!config_.conv.per_layer.empty()) {
       open("per_layer");
       for (const auto& [layer, own] : config_.conv.per_layer) {
@@ -263,6 +264,7 @@ std::vector<ConfigKey> config_keys() {
   list_options(layer_types(), "layers", out);
   out.push_back({"conv.algorithm", algorithm_field()});
   list_keys(policy_keys(), "conv.", out);
+  list_keys(conv_keys(), "conv.", out);
   out.push_back({"conv.per_layer.<layer>", algorithm_field()});
   out.back().field.doc = "an algorithm, or a map with the keys of 'conv'";
   list_keys(quant_keys(), "quant.", out);

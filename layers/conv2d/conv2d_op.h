@@ -16,14 +16,23 @@ namespace convscope {
 // of the graph: parameters, or what masks and quantisers make of them.
 class CONVSCOPE_API Conv2dOp final : public PlanOp {
  public:
-  Conv2dOp(const Conv2dProblem& problem, bool has_bias, const std::array<Conv2dChoice, 3>& choices)
-      : problem_(problem), has_bias_(has_bias), choices_(choices) {}
+  // `choices` for the problem, by direction; those of the layer when its images may lie in another
+  // layout.
+  Conv2dOp(const Conv2dProblem& problem, bool has_bias, const std::array<Conv2dChoice, 3>& choices,
+           Ref<Conv2dChoices> of_layer = {}, WeightUse use = WeightUse::once)
+      : problem_(problem),
+        has_bias_(has_bias),
+        choices_(choices),
+        of_layer_(std::move(of_layer)),
+        use_(use) {}
 
   std::string text() const override;
   bool absorb(const PlanGraph& graph, PlanOp& next) override;
   void forward(PlanBuilder& builder) override;
   void backward(PlanBuilder& builder) override;
   std::vector<RanKernel> kernels(const PlanGraph& graph) const override;
+  std::optional<double> layout_ms(const PlanGraph& graph, ActivationLayout layout) const override;
+  void set_layout(const PlanGraph& graph, ActivationLayout layout) override;
 
   const Conv2dProblem& problem() const { return problem_; }
   ValueId x() const { return inputs[0]; }
@@ -63,6 +72,8 @@ class CONVSCOPE_API Conv2dOp final : public PlanOp {
   Conv2dProblem problem_;
   bool has_bias_;
   std::array<Conv2dChoice, 3> choices_;
+  Ref<Conv2dChoices> of_layer_;
+  WeightUse use_;
   std::optional<BatchNormFold> norm_;  // inference only
   std::size_t residual_at_ = 0;        // inputs[residual_at_] is added; 0: none
   bool relu_ = false;

@@ -19,9 +19,39 @@ void* address_of(const Tensor& tensor) { return tensor.defined() ? tensor.raw_da
 
 }  // namespace
 
+std::optional<double> Conv2dOp::layout_ms(const PlanGraph& graph, ActivationLayout layout) const {
+  constexpr double kPreferred = 1e6;  // more than any layer takes
+  if (!of_layer_) return PlanOp::layout_ms(graph, layout);
+  const AlgorithmPolicy& policy = of_layer_->policy();
+  if (layout != ActivationLayout::nchw && policy.layout == "nchw") return std::nullopt;
+  Conv2dProblem problem = problem_;
+  problem.layout = layout;
+  double ms = layout == ActivationLayout::nchw && policy.layout == "blocked" ? kPreferred : 0;
+  for (const Direction direction : kDirections) {
+    if (choice(direction).algorithm == nullptr) continue;
+    const Question question = question_of(problem, direction, graph.device(), use_);
+    const Decision decision = decide_unrun<Conv2dProblem>(policy.of(direction), question);
+    if (!decision.error.empty()) return std::nullopt;
+    ms += std::ranges::find(question.verdicts, decision.names.first, &Verdict::algorithm)
+              ->estimated_ms;
+  }
+  return ms;
+}
+
+void Conv2dOp::set_layout(const PlanGraph& graph, ActivationLayout layout) {
+  problem_.layout = layout;
+  for (const Direction direction : kDirections) {
+    Conv2dChoice& choice = choices_[static_cast<std::size_t>(direction)];
+    if (choice.algorithm == nullptr) continue;
+    choice = of_layer_->get(problem_, direction, graph.device(), use_);
+  }
+}
+
 std::string Conv2dOp::text() const {
-  return cat("conv2d ", choices_[0].algorithm->name, norm_ ? " + batch_norm2d" : "",
-             residual_at_ > 0 ? " + residual" : "", relu_ ? " + relu" : "");
+  const bool blocked = problem_.layout != ActivationLayout::nchw;
+  return cat("conv2d ", choices_[0].algorithm->name, blocked ? " blocked" : "",
+             norm_ ? " + batch_norm2d" : "", residual_at_ > 0 ? " + residual" : "",
+             relu_ ? " + relu" : "");
 }
 
 std::vector<RanKernel> Conv2dOp::kernels(const PlanGraph& graph) const {
@@ -211,19 +241,20 @@ int Conv2d::describe(PlanGraph& graph, int x) {
   }
   if (x == kNoValue || w == kNoValue) return kNoValue;
   // Only of directions that somebody asks for: an algorithm that refuses another one is no error.
+  const WeightUse use = trains ? WeightUse::once : WeightUse::often;
   std::array<Conv2dChoice, 3> choices;
   for (const Direction direction : kDirections) {
     const bool runs =
         direction == Direction::forward ||
         (graph.training() && (direction != Direction::backward_data || graph.wants_gradient(x)));
     if (!runs) continue;
-    choices[static_cast<std::size_t>(direction)] = choices_->get(
-        problem, direction, graph.device(), trains ? WeightUse::once : WeightUse::often);
+    choices[static_cast<std::size_t>(direction)] =
+        choices_->get(problem, direction, graph.device(), use);
   }
   std::vector<ValueId> inputs{x, w};
   if (bias_.defined()) inputs.push_back(graph.parameter(bias_));
-  return graph.add(std::make_unique<Conv2dOp>(problem, bias_.defined(), choices), std::move(inputs),
-                   problem.y_shape());
+  return graph.add(std::make_unique<Conv2dOp>(problem, bias_.defined(), choices, choices_, use),
+                   std::move(inputs), problem.y_shape());
 }
 
 }  // namespace convscope

@@ -15,6 +15,9 @@ struct AlgorithmPolicy {
   std::string forward = "auto";
   std::string backward_data = "auto";
   std::string backward_weight = "auto";
+  // Of its images in a planned step: "auto" (where it pays), "nchw", or "blocked" (where the layer
+  // can).
+  std::string layout = "auto";
 
   const std::string& of(Direction direction) const {
     return direction == Direction::forward         ? forward

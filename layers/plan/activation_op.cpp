@@ -28,6 +28,13 @@ Functions functions_of(ActivationOp::Curve curve) {
 
 std::string ActivationOp::text() const { return functions_of(curve_).name; }
 
+// In the blocked layout the lanes behind the last channel must stay 0.
+std::optional<double> ActivationOp::layout_ms(const PlanGraph& graph,
+                                              ActivationLayout layout) const {
+  const bool keeps_zero = curve_ != Curve::sigmoid;
+  return keeps_zero ? same_in_both(layout) : PlanOp::layout_ms(graph, layout);
+}
+
 void ActivationOp::forward(PlanBuilder& builder) {
   builder.call([run = unary_kernel.get(builder.device()), op = functions_of(curve_).forward,
                 x = builder.value(inputs[0]), y = builder.value(output)] { run(op, x, y); });

@@ -15,6 +15,7 @@ class CONVSCOPE_API ActivationOp final : public PlanOp {
   std::string text() const override;
   void forward(PlanBuilder& builder) override;
   void backward(PlanBuilder& builder) override;
+  std::optional<double> layout_ms(const PlanGraph& graph, ActivationLayout layout) const override;
 
  private:
   Curve curve_;

@@ -11,6 +11,9 @@ class CONVSCOPE_API AddOp final : public PlanOp {
   std::string text() const override { return "add"; }
   void forward(PlanBuilder& builder) override;
   void backward(PlanBuilder& builder) override;
+  std::optional<double> layout_ms(const PlanGraph&, ActivationLayout layout) const override {
+    return same_in_both(layout);
+  }
 };
 
 // Adds the gradient of `output` to that of `value`, leaving it as it is.

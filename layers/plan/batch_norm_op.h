@@ -29,6 +29,9 @@ class CONVSCOPE_API BatchNormOp final : public PlanOp {
   bool absorb(const PlanGraph& graph, PlanOp& next) override;
   void forward(PlanBuilder& builder) override;
   void backward(PlanBuilder& builder) override;
+  std::optional<double> layout_ms(const PlanGraph&, ActivationLayout layout) const override {
+    return same_in_both(layout);
+  }
 
  private:
   void emit_running_factors(PlanBuilder& builder, const Tensor& factor, const Tensor& shift);

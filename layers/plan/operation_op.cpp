@@ -22,6 +22,16 @@ std::vector<Shape> OperationOp::shapes(const PlanBuilder& builder) const {
   return out;
 }
 
+std::optional<double> OperationOp::layout_ms(const PlanGraph& graph,
+                                             ActivationLayout layout) const {
+  return operation_->takes_blocked() ? same_in_both(layout) : PlanOp::layout_ms(graph, layout);
+}
+
+// What is kept of the shape of an image lies as the images do.
+Shape OperationOp::saved_shape(const PlanBuilder& builder, const Shape& shape) const {
+  return shape == builder.shape(output) ? builder.graph().stored_shape(output) : shape;
+}
+
 OperationForward OperationOp::forward_arguments(PlanBuilder& builder) {
   OperationForward a;
   for (const ValueId input : inputs) a.x.push_back(builder.value(input));
@@ -29,7 +39,8 @@ OperationForward OperationOp::forward_arguments(PlanBuilder& builder) {
   saved_.clear();
   for (const TensorSize& size : operation_->keeps(shapes(builder)).saved) {
     const bool wanted = builder.wants_gradient(output);
-    saved_.push_back(wanted ? builder.slot(size.shape, size.dtype) : kNoSlot);
+    const Shape shape = saved_shape(builder, size.shape);
+    saved_.push_back(wanted ? builder.slot(shape, size.dtype) : kNoSlot);
     a.saved.push_back(wanted ? builder.use(saved_.back()) : Tensor());
   }
   return a;
@@ -58,7 +69,7 @@ OperationBackward OperationOp::backward_arguments(PlanBuilder& builder, std::vec
       a.dx.push_back(target.tensor);
       continue;
     }
-    to_add.push_back({input, builder.slot(builder.shape(input), DType::f32)});
+    to_add.push_back({input, builder.slot(target.tensor.shape(), DType::f32)});
     a.dx.push_back(builder.use(to_add.back().slot));
   }
   return a;

@@ -22,6 +22,7 @@ class CONVSCOPE_API OperationOp final : public PointwiseOp {
   std::string text() const override { return operation_->text(); }
   void forward(PlanBuilder& builder) override;
   void backward(PlanBuilder& builder) override;
+  std::optional<double> layout_ms(const PlanGraph& graph, ActivationLayout layout) const override;
   bool runs_on_pieces() const override { return operation_->runs_on_pieces(); }
   PointwiseOp::Forward forward_pieces(PlanBuilder& builder) override;
   PointwiseOp::Backward backward_pieces(PlanBuilder& builder) override;
@@ -37,6 +38,7 @@ class CONVSCOPE_API OperationOp final : public PointwiseOp {
 
  private:
   std::vector<Shape> shapes(const PlanBuilder& builder) const;
+  Shape saved_shape(const PlanBuilder& builder, const Shape& shape) const;
 
   Ref<const Operation> operation_;
   const Module& module_;

@@ -72,7 +72,7 @@ Tensor PlanBuilder::value(ValueId value) {
   }
   ValueState& own = state(graph_.owner(value));
   if (own.slot == kNoSlot) {
-    own.slot = slot(shape(value), DType::f32);
+    own.slot = slot(graph_.stored_shape(value), DType::f32);
     if (graph_.owner(value) == PlanGraph::input()) {  // somebody wants the images as a tensor
       const Tensor to = use(own.slot);
       call([copy = backend_of(device()).copy_within, index = device().index, from = images(), to] {
@@ -80,7 +80,7 @@ Tensor PlanBuilder::value(ValueId value) {
       });
     }
   }
-  return use(own.slot).reshape(shape(value));
+  return use(own.slot).reshape(graph_.stored_shape(value));
 }
 
 const void* const* PlanBuilder::images() { return &images_now_; }
@@ -108,7 +108,7 @@ Tensor PlanBuilder::gradient(ValueId value) {
   const ValueState& own = state(graph_.owner(value));
   CONVSCOPE_CHECK(own.gradient != kNoSlot, "plan", "expected a gradient of value ", value,
                   " of shape ", shape(value), " because an operation reads it, got none");
-  return use(own.gradient).reshape(shape(value));
+  return use(own.gradient).reshape(graph_.stored_shape(value));
 }
 
 PlanBuilder::Target PlanBuilder::gradient_target(ValueId value) {
@@ -118,13 +118,14 @@ PlanBuilder::Target PlanBuilder::gradient_target(ValueId value) {
   }
   ValueState& own = state(graph_.owner(value));
   const bool accumulate = own.gradient != kNoSlot;
-  if (!accumulate) own.gradient = slot(shape(value), DType::f32);
-  return {use(own.gradient).reshape(shape(value)), accumulate};
+  const Shape stored = graph_.stored_shape(value);
+  if (!accumulate) own.gradient = slot(stored, DType::f32);
+  return {use(own.gradient).reshape(stored), accumulate};
 }
 
 void PlanBuilder::emit_accumulate(ValueId value, Slot part) {
   const Tensor to = gradient(value);
-  const Tensor from = use(part).reshape(shape(value));
+  const Tensor from = use(part).reshape(to.shape());
   call([run = accumulate_kernel.get(device()), to, from] { run(to, from); });
 }
 

@@ -44,6 +44,7 @@ class CONVSCOPE_API PlanBuilder {
   const PlanGraph& graph() const { return graph_; }
   bool training() const { return graph_.training(); }
   Device device() const { return graph_.device(); }
+  // What users see: [N,C,H,W], whatever the layout of the tensor that value() gives.
   const Shape& shape(ValueId value) const { return graph_.shape(value); }
   bool wants_gradient(ValueId value) const { return graph_.wants_gradient(value); }
 
@@ -62,7 +63,7 @@ class CONVSCOPE_API PlanBuilder {
   void assign_gradient(ValueId value, Emit&& emit) {
     const Target target = gradient_target(value);
     if (!target.accumulate) return emit(target.tensor);
-    const Slot part = slot(shape(value), DType::f32);
+    const Slot part = slot(target.tensor.shape(), DType::f32);
     emit(use(part));
     emit_accumulate(value, part);
   }

@@ -26,6 +26,11 @@ PlanOp::~PlanOp() = default;
 
 std::vector<RanKernel> PlanOp::kernels(const PlanGraph&) const { return {}; }
 
+std::optional<double> PlanOp::layout_ms(const PlanGraph&, ActivationLayout layout) const {
+  if (layout == ActivationLayout::nchw) return 0.0;
+  return std::nullopt;
+}
+
 bool PlanOp::absorb(const PlanGraph&, PlanOp&) { return false; }
 
 PlanGraph::PlanGraph(const Shape& input, PlanMode mode, Device device)
@@ -84,6 +89,15 @@ ValueId PlanGraph::reshape(ValueId x, const Shape& shape) {
   if (shape == this->shape(x)) return x;
   const ValueId id = add(std::make_unique<ReshapeOp>(), {x}, shape);
   if (id != kNoValue) values_[index(id)].owner = owner(x);
+  return id;
+}
+
+ValueId PlanGraph::add_stored(ValueId value, ActivationLayout layout, bool shared) {
+  const ValueId id = value_count();
+  values_.push_back({.shape = shape(value),
+                     .wants_gradient = wants_gradient(value),
+                     .owner = shared ? owner(value) : id,
+                     .layout = layout});
   return id;
 }
 

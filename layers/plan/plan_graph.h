@@ -15,10 +15,12 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "framework/autograd/variable.h"
+#include "layers/dispatch/activation_layout.h"
 
 namespace convscope {
 
@@ -43,6 +45,12 @@ struct RanKernel {
   bool dynamic = false;
 };
 
+// What an operation's layout_ms() says that works in both layouts and takes as long in each.
+inline std::optional<double> same_in_both(ActivationLayout layout) {
+  if (layout == ActivationLayout::blocked_y) return std::nullopt;
+  return 0.0;
+}
+
 // One operation: what it reads and writes, and how it emits its kernel calls.
 class CONVSCOPE_API PlanOp {
  public:
@@ -63,6 +71,11 @@ class CONVSCOPE_API PlanOp {
 
   // Copies of values into another layout or back, in one step; known once the calls are emitted.
   virtual int conversions() const { return 0; }
+  // Milliseconds of one step when the images that it reads and writes lie in `layout`, as far as
+  // layouts differ; nothing: it does not work on such images. plan_layouts.cpp asks, and then says
+  // which one it is.
+  virtual std::optional<double> layout_ms(const PlanGraph& graph, ActivationLayout layout) const;
+  virtual void set_layout(const PlanGraph&, ActivationLayout) {}
 
   // Of each layer with a weight that this operation computes, one for each direction that runs.
   virtual std::vector<RanKernel> kernels(const PlanGraph& graph) const;
@@ -86,6 +99,16 @@ class CONVSCOPE_API PlanGraph {
   bool has_loss() const { return mode_ != PlanMode::inference; }
   static constexpr ValueId input() { return 0; }
   const Shape& shape(ValueId value) const { return values_.at(index(value)).shape; }
+  // How it lies in memory, and its shape there; shape() is always that which users see.
+  ActivationLayout layout(ValueId value) const { return values_.at(index(value)).layout; }
+  void set_layout(ValueId value, ActivationLayout layout) {
+    values_.at(index(value)).layout = layout;
+  }
+  Shape stored_shape(ValueId value) const {
+    return convscope::stored_shape(shape(value), layout(value));
+  }
+  // The same value once more, in another layout; `shared`: in the same memory.
+  ValueId add_stored(ValueId value, ActivationLayout layout, bool shared);
   // False for what depends on the images alone: nobody asks for its gradient.
   bool wants_gradient(ValueId value) const { return values_.at(index(value)).wants_gradient; }
 
@@ -131,6 +154,12 @@ class CONVSCOPE_API PlanGraph {
   ValueId result() const { return result_; }
   void fuse();
 
+  // `value` has its elements where `with` has them: what a reshape gives.
+  void share(ValueId value, ValueId with) { values_.at(index(value)).owner = owner(with); }
+  bool is_shared(const PlanOp& op) const {  // a reshape: no memory of its own
+    return !op.inputs.empty() && owner(op.output) == owner(op.inputs[0]);
+  }
+
   // For rewrites: the operations in the order in which they run.
   std::vector<std::unique_ptr<PlanOp>>& ops() { return ops_; }
   const std::vector<std::unique_ptr<PlanOp>>& ops() const { return ops_; }
@@ -146,6 +175,7 @@ class CONVSCOPE_API PlanGraph {
     ValueId owner = kNoValue;
     bool of_parameters = false;
     Variable parameter = {};  // undefined: no parameter
+    ActivationLayout layout = ActivationLayout::nchw;
   };
   static std::size_t index(ValueId value) { return static_cast<std::size_t>(value); }
 

@@ -91,7 +91,7 @@ void StepPlan::emit() {
     loss_ = builder_.loss();
     correct_ = builder_.correct();
   } else {
-    result_ = builder_.value(logits_);
+    result_ = builder_.value(graph_.result());
     builder_.call([] {});  // the result outlives the last call
   }
   builder_.forward_calls_ = builder_.call_index_;

@@ -46,7 +46,7 @@ LayerSpec linear(const char* name, std::int64_t out) {
 }
 
 // An algorithm that is the same in both; `auto` might take one that sums in another order.
-Conv2dPolicy direct(const std::string&) { return {"direct", "direct", "direct"}; }
+Conv2dPolicy direct(const std::string&) { return {"direct", "direct", "direct", "nchw"}; }
 
 // A network twice, with the same weights.
 std::shared_ptr<Module> network(const std::vector<LayerSpec>& specs, const Shape& input) {

@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+// layout_op.h: the copy of a value into another layout in a planned step, and of its gradient back.
+#pragma once
+
+#include "layers/plan/plan_builder.h"
+
+namespace convscope {
+
+// Its input and its output are one value in two layouts (PlanGraph::add_stored).
+class CONVSCOPE_API LayoutOp final : public PlanOp {
+ public:
+  explicit LayoutOp(ActivationLayout to) : to_(to) {}
+  std::string text() const override;
+  void forward(PlanBuilder& builder) override;
+  void backward(PlanBuilder& builder) override;
+  int conversions() const override { return conversions_; }
+
+ private:
+  ActivationLayout to_;
+  int conversions_ = 0;
+};
+
+// What the copies of `value` into another layout take in one step, with those of its gradient.
+CONVSCOPE_API double conversion_ms(const PlanGraph& graph, ValueId value);
+// Both layouts put the elements into the same order: one pixel, whole blocks.
+CONVSCOPE_API bool has_one_order(const Shape& images);
+
+}  // namespace convscope

@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: Apache-2.0
+// plan_layouts.cpp: says which operations of a planned step work on blocked images
+// (layers/dispatch/activation_layout.h), and puts copies where two layouts meet.
+//
+// Idea       Each operation says what it costs in each layout, each value what its copy into the
+//            other one costs. The cheapest choice for all of them together is a minimum cut
+//            (layout_cut.h): a network stays blocked from its first convolution that gains by it to
+//            its last, or not at all. Users see [N,C,H,W]: the images come and the result goes like
+//            that.
+// Numbers    estimates alone, so that a run that goes on with its ceilings (choices.json) has the
+//            same layouts and the same bits, and so that `explain` times nothing.
+// Not here   which algorithm a convolution runs: its policy chooses for each layout
+//            (Conv2dOp::layout_ms).
+#include <algorithm>
+#include <map>
+
+#include "layers/plan/layout_cut.h"
+#include "layers/plan/layout_op.h"
+
+namespace convscope {
+namespace {
+
+using enum ActivationLayout;
+
+// An image that an operation reads: one whose layout matters.
+bool is_image(const PlanGraph& graph, ValueId value) {
+  return graph.shape(value).rank() == 4 && !graph.is_of_parameters(value);
+}
+
+// What an operation costs in milliseconds in each layout, as far as layouts differ.
+struct Costs {
+  double plain = 0, blocked = kImpossible;
+  // More than `blocked` when its first input is [N,C,H,W] and need not be copied.
+  double plain_input = kImpossible;
+};
+
+class Layouts {
+ public:
+  explicit Layouts(PlanGraph& graph) : graph_(graph) {
+    for (const auto& op : graph_.ops()) costs_[op.get()] = costs_of(*op);
+  }
+
+  void choose() {
+    std::vector<CutNode> nodes;
+    std::vector<CutEdge> edges;
+    const auto& ops = graph_.ops();
+    for (const auto& op : ops) {
+      const Costs& costs = costs_.at(op.get());
+      nodes.push_back({costs.plain, costs.blocked});
+    }
+    const int plain = static_cast<int>(nodes.size());  // whoever brings images and takes the result
+    nodes.push_back({0, kImpossible});
+    std::map<ValueId, int> producers;
+    for (int i = 0; i < plain; ++i) producers[ops[static_cast<std::size_t>(i)]->output] = i;
+    const auto producer = [&](ValueId value) {
+      const auto at = producers.find(value);
+      return at == producers.end() ? plain : at->second;
+    };
+    for (int i = 0; i < plain; ++i) {
+      const PlanOp& op = *ops[static_cast<std::size_t>(i)];
+      for (const ValueId input : op.inputs) {
+        if (!is_image(graph_, input)) continue;
+        const double copy = conversion_ms(graph_, input);
+        edges.push_back({producer(input), i, std::min(copy, plain_input_ms(op, input)), copy});
+      }
+    }
+    if (is_image(graph_, graph_.result())) {
+      const double copy = conversion_ms(graph_, graph_.result());
+      edges.push_back({producer(graph_.result()), plain, copy, copy});
+    }
+    const std::vector<bool> blocked = cheapest_states(nodes, edges);
+    for (int i = 0; i < plain; ++i) {
+      const auto at = static_cast<std::size_t>(i);
+      if (blocked[at]) graph_.set_layout(ops[at]->output, ActivationLayout::blocked);
+    }
+  }
+
+  // The layouts of all outputs are there. Says them to the operations, and adds the copies.
+  void apply() {
+    std::map<std::pair<ValueId, ActivationLayout>, ValueId> copies;
+    std::vector<std::unique_ptr<PlanOp>> ops;
+    std::vector<PlanOp*> reshapes;
+    for (const auto& op : graph_.ops()) {
+      if (graph_.is_shared(*op)) reshapes.push_back(op.get());
+    }
+    for (std::unique_ptr<PlanOp>& op : graph_.ops()) {
+      const ActivationLayout layout = graph_.layout(op->output);
+      ActivationLayout own = layout;
+      for (ValueId& input : op->inputs) {
+        if (!is_image(graph_, input) || graph_.layout(input) == layout) continue;
+        if (layout == blocked && plain_input_ms(*op, input) <= conversion_ms(graph_, input)) {
+          own = blocked_y;
+          continue;
+        }
+        const auto [at, is_new] = copies.try_emplace({input, layout}, kNoValue);
+        if (is_new) {
+          at->second = graph_.add_stored(input, layout, has_one_order(graph_.shape(input)));
+          ops.push_back(copy_of(*op, input, at->second, layout));
+        }
+        input = at->second;
+      }
+      if (own != nchw) op->set_layout(graph_, own);
+      ops.push_back(std::move(op));
+    }
+    graph_.ops() = std::move(ops);
+    for (PlanOp* op : reshapes) graph_.share(op->output, op->inputs[0]);
+    const ValueId result = graph_.result();
+    if (graph_.layout(result) == nchw) return;
+    const ValueId seen = graph_.add_stored(result, nchw, has_one_order(graph_.shape(result)));
+    graph_.ops().push_back(copy_of(*graph_.ops().back(), result, seen, nchw));
+    graph_.set_result(seen);
+  }
+
+ private:
+  Costs costs_of(const PlanOp& op) const {
+    if (!is_image(graph_, op.output)) return {};
+    const double plain = op.layout_ms(graph_, nchw).value_or(kImpossible);
+    const double in_blocks = op.layout_ms(graph_, blocked).value_or(kImpossible);
+    const double out_blocks = op.layout_ms(graph_, blocked_y).value_or(kImpossible);
+    const bool either = in_blocks < kImpossible && out_blocks < kImpossible;
+    return {plain, in_blocks, either ? std::max(0.0, out_blocks - in_blocks) : kImpossible};
+  }
+
+  // What it costs a blocked operation to read this input as [N,C,H,W], without a copy.
+  double plain_input_ms(const PlanOp& op, ValueId input) const {
+    return input == op.inputs[0] ? costs_.at(&op).plain_input : kImpossible;
+  }
+
+  static std::unique_ptr<PlanOp> copy_of(const PlanOp& reader, ValueId from, ValueId to,
+                                         ActivationLayout layout) {
+    auto out = std::make_unique<LayoutOp>(layout);
+    out->layer = reader.layer;
+    out->inputs = {from};
+    out->output = to;
+    return out;
+  }
+
+  PlanGraph& graph_;
+  std::map<const PlanOp*, Costs> costs_;
+};
+
+void choose_layouts(PlanGraph& graph) {
+  Layouts layouts(graph);
+  layouts.choose();
+  layouts.apply();
+}
+
+// Behind all rewrites that form chains.
+const bool registered =
+    register_plan_rewrite({.name = "layouts", .device = DeviceType::cpu, .run = choose_layouts});
+
+}  // namespace
+}  // namespace convscope

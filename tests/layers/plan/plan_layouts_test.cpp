@@ -1,0 +1,263 @@
+// SPDX-License-Identifier: Apache-2.0
+// plan_layouts_test.cpp: planned steps on blocked images give what those on [N,C,H,W] give, copies
+// stand at the ends only, and what cannot be blocked stays as it is.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "framework/random.h"
+#include "layers/layer_types.h"
+#include "layers/plan/add_op.h"
+#include "layers/plan/step_plan.h"
+
+namespace convscope {
+namespace {
+
+using Ints = std::vector<std::int64_t>;
+using Pairs = std::initializer_list<std::pair<const char*, OptionValue>>;
+
+LayerSpec layer(const char* type, const char* name, Pairs options = {}) {
+  LayerSpec out{.type = type, .name = name, .options = {}};
+  for (const auto& [key, value] : options) out.options.set(key, value);
+  return out;
+}
+
+LayerSpec conv(const char* name, std::int64_t k, std::int64_t r, std::int64_t stride = 1,
+               bool bias = true) {
+  return layer("conv2d", name,
+               {{"out_channels", k},
+                {"kernel_size", Ints{r}},
+                {"padding", Ints{r / 2}},
+                {"stride", Ints{stride}},
+                {"bias", bias}});
+}
+
+LayerContext context_of(const char* layout, const char* algorithm = "direct") {
+  LayerContext context;
+  context.seed = 5;
+  context.conv_policy = [layout, algorithm](const std::string&) {
+    return Conv2dPolicy{algorithm, algorithm, algorithm, layout};
+  };
+  return context;
+}
+
+std::shared_ptr<Module> network(const std::vector<LayerSpec>& specs, const Shape& input,
+                                const char* layout, const char* algorithm = "direct") {
+  LayerContext context = context_of(layout, algorithm);
+  return build_layers(specs, input, context);
+}
+
+// An offset, so that a lane that is missed shows in every sum.
+Tensor images(const Shape& shape, std::uint64_t stream) {
+  const Tensor x = Tensor::empty(shape);
+  Generator random(11, stream);
+  for (std::int64_t i = 0; i < x.numel(); ++i) x.data<float>()[i] = 0.5f + random.normal();
+  return x;
+}
+
+Tensor labels(std::int64_t n) {
+  const Tensor out = Tensor::empty({n}, DType::i32);
+  for (std::int64_t i = 0; i < n; ++i) out.data<std::int32_t>()[i] = static_cast<int>(i * 3 % 7);
+  return out;
+}
+
+// The sums differ in their order alone. Each is exact to some 16 eps of its terms, and a handful of
+// layers follow each other: 1e-4 of the largest number leaves a factor of about ten.
+void expect_close(const Tensor& a, const Tensor& b, const std::string& what) {
+  ASSERT_EQ(a.shape(), b.shape()) << what;
+  double largest = 0, difference = 0;
+  for (std::int64_t i = 0; i < a.numel(); ++i) {
+    largest = std::max(largest, std::abs(static_cast<double>(a.data<float>()[i])));
+    difference = std::max(difference, std::abs(static_cast<double>(a.data<float>()[i]) -
+                                               static_cast<double>(b.data<float>()[i])));
+  }
+  EXPECT_GT(largest, 0) << what;
+  EXPECT_LE(difference, 1e-4 * largest) << what;
+}
+
+int blocked_convolutions(const StepPlan& plan) {
+  const std::vector<StepPlan::Line> lines = plan.lines();
+  return static_cast<int>(std::ranges::count_if(lines, [](const StepPlan::Line& line) {
+    return line.text.starts_with("conv2d ") && line.text.find(" blocked") != std::string::npos;
+  }));
+}
+
+// Two steps of training in both layouts. `convolutions`, `copies`: of the blocked one.
+void expect_same_training(const std::vector<LayerSpec>& specs, const Shape& input, int convolutions,
+                          int copies) {
+  const auto plain = network(specs, input, "nchw");
+  const auto blocked = network(specs, input, "blocked");
+  const auto a = StepPlan::make(*plain, input, PlanMode::training, nullptr);
+  const auto b = StepPlan::make(*blocked, input, PlanMode::training, nullptr);
+  ASSERT_NE(a, nullptr);
+  ASSERT_NE(b, nullptr);
+  EXPECT_EQ(a->conversions(), 0) << a->text();
+  EXPECT_EQ(blocked_convolutions(*a), 0) << a->text();
+  EXPECT_EQ(b->conversions(), copies) << b->text();
+  EXPECT_EQ(blocked_convolutions(*b), convolutions) << b->text();
+  for (std::uint64_t step = 0; step < 2; ++step) {
+    const Tensor x = images(input, step);
+    const double loss = a->forward(x, labels(input[0]));
+    EXPECT_NEAR(b->forward(x, labels(input[0])), loss, 1e-5 * std::abs(loss));
+    a->backward();
+    b->backward();
+    const auto of_a = plain->parameters();
+    const auto of_b = blocked->parameters();
+    for (std::size_t i = 0; i < of_a.size(); ++i) {
+      expect_close(of_a[i].variable.grad(), of_b[i].variable.grad(), of_a[i].name);
+    }
+    for (std::size_t i = 0; i < plain->buffers().size(); ++i) {
+      expect_close(plain->buffers()[i].tensor, blocked->buffers()[i].tensor,
+                   plain->buffers()[i].name);
+    }
+  }
+}
+
+void expect_same_inference(const std::vector<LayerSpec>& specs, const Shape& input,
+                           int convolutions, int copies) {
+  const auto plain = network(specs, input, "nchw");
+  const auto blocked = network(specs, input, "blocked");
+  const auto a = StepPlan::make(*plain, input, PlanMode::inference, nullptr);
+  const auto b = StepPlan::make(*blocked, input, PlanMode::inference, nullptr);
+  ASSERT_NE(a, nullptr);
+  ASSERT_NE(b, nullptr);
+  EXPECT_EQ(b->conversions(), copies) << b->text();
+  EXPECT_EQ(blocked_convolutions(*b), convolutions) << b->text();
+  a->prepare();
+  b->prepare();
+  for (std::uint64_t step = 0; step < 2; ++step) {
+    const Tensor x = images(input, step);
+    expect_close(a->infer(x), b->infer(x), "result");
+  }
+}
+
+std::vector<LayerSpec> ending(std::vector<LayerSpec> specs) {
+  specs.push_back(layer("flatten", "flat"));
+  specs.push_back(layer("linear", "f", {{"out_features", std::int64_t{7}}}));
+  return specs;
+}
+
+const Shape kImages{3, 20, 11, 12};  // the second block has 4 channels
+
+// Images in is no copy: the first convolution reads them as they come.
+TEST(PlanLayouts, ConvolutionsWithPoolsAndCurvesTrainAlikeInBoth) {
+  const std::vector<LayerSpec> specs =
+      ending({conv("c1", 24, 3), layer("relu", "r1"),
+              layer("max_pool2d", "p1", {{"kernel_size", Ints{3}}, {"stride", Ints{2}}}),
+              conv("c2", 40, 1), layer("tanh", "t1"), conv("c3", 17, 3, 2), layer("relu", "r2"),
+              layer("avg_pool2d", "p2", {{"kernel_size", Ints{2}}})});
+  expect_same_training(specs, kImages, 3, 2);  // the flat values, and their gradient
+  expect_same_inference(specs, kImages, 3, 1);
+}
+
+TEST(PlanLayouts, BatchNormTrainsAndInfersAlikeInBoth) {
+  const std::vector<LayerSpec> specs =
+      ending({conv("c1", 24, 3, 1, false), layer("batch_norm2d", "b1"), layer("relu", "r1"),
+              conv("c2", 32, 3, 2, false), layer("batch_norm2d", "b2"), layer("tanh", "t1"),
+              layer("batch_norm2d", "b3")});
+  expect_same_training(specs, kImages, 2, 2);
+  expect_same_inference(specs, kImages, 2, 1);
+}
+
+// 32 channels of one pixel lie alike in both: nothing is copied.
+TEST(PlanLayouts, WhatLiesAlikeInBothIsNotCopied) {
+  const std::vector<LayerSpec> specs =
+      ending({conv("c1", 32, 3), layer("relu", "r1"),
+              layer("adaptive_avg_pool2d", "a", {{"output_size", Ints{1, 1}}})});
+  expect_same_training(specs, kImages, 1, 0);
+  expect_same_inference(specs, kImages, 1, 0);
+}
+
+TEST(PlanLayouts, AResultThatIsAnImageIsGivenAsUsersSeeIt) {
+  expect_same_inference({conv("c1", 24, 3), layer("relu", "r1"), conv("c2", 20, 3)}, kImages, 2, 1);
+}
+
+// A layer that knows [N,C,H,W] alone stands between two that do not.
+TEST(PlanLayouts, CopiesStandAroundWhatKnowsOneLayoutOnly) {
+  const std::vector<LayerSpec> specs =
+      ending({conv("c1", 24, 3), layer("sigmoid", "s1"), conv("c2", 20, 3)});
+  // c1 to s1 and its gradient back, s1 to c2 and back, c2 to the flat values and back.
+  expect_same_training(specs, kImages, 2, 5);
+}
+
+// The same with an algorithm that has no blocked form.
+TEST(PlanLayouts, AnAlgorithmWithoutABlockedFormStaysAsItIs) {
+  const Shape input{2, 16, 9, 9};
+  const auto model =
+      network(ending({conv("c1", 16, 3), layer("relu", "r1")}), input, "blocked", "im2col_gemm");
+  const auto plan = StepPlan::make(*model, input, PlanMode::training, nullptr);
+  ASSERT_NE(plan, nullptr);
+  EXPECT_EQ(blocked_convolutions(*plan), 0) << plan->text();
+  EXPECT_EQ(plan->conversions(), 0) << plan->text();
+}
+
+// relu(conv(relu(conv(x))) + shortcut(x)), where x is read twice: blocked, it is copied once.
+class Block final : public Module {
+ public:
+  explicit Block(std::shared_ptr<Module> body, std::shared_ptr<Module> shortcut)
+      : body_(add_child("body", std::move(body))),
+        shortcut_(add_child("shortcut", std::move(shortcut))) {}
+  std::string kind() const override { return "block"; }
+  Variable forward(const Variable& x) override { return x; }  // not used here
+  Shape output_shape(const Shape& input) const override { return body_->output_shape(input); }
+  int describe(PlanGraph& graph, int x) override {
+    const ValueId y = body_->describe(graph, x);
+    const ValueId beside = shortcut_->describe(graph, x);
+    const ValueId sum = graph.add(std::make_unique<AddOp>(), {y, beside}, graph.shape(y));
+    const Shape& shape = graph.shape(sum);
+    return graph.reshape(sum, {shape[0], shape.numel() / shape[0]});
+  }
+
+ private:
+  std::shared_ptr<Module> body_, shortcut_;
+};
+
+TEST(PlanLayouts, ResidualsMeetInOneLayout) {
+  const auto block = [](const char* layout) {
+    return std::make_shared<Block>(
+        network({conv("c1", 24, 3, 2), layer("relu", "r"), conv("c2", 20, 3)}, kImages, layout),
+        network({conv("c3", 20, 1, 2)}, kImages, layout));
+  };
+  const auto plain = block("nchw");
+  const auto blocked = block("blocked");
+  const auto a = StepPlan::make(*plain, kImages, PlanMode::training, nullptr);
+  const auto b = StepPlan::make(*blocked, kImages, PlanMode::training, nullptr);
+  ASSERT_NE(a, nullptr);
+  ASSERT_NE(b, nullptr);
+  EXPECT_EQ(blocked_convolutions(*b), 3) << b->text();
+  EXPECT_EQ(b->conversions(), 2) << b->text();
+  Tensor few = labels(3);
+  const Tensor x = images(kImages, 1);
+  const double loss = a->forward(x, few);
+  EXPECT_NEAR(b->forward(x, few), loss, 1e-5 * std::abs(loss));
+  a->backward();
+  b->backward();
+  for (std::size_t i = 0; i < plain->parameters().size(); ++i) {
+    expect_close(plain->parameters()[i].variable.grad(), blocked->parameters()[i].variable.grad(),
+                 plain->parameters()[i].name);
+  }
+}
+
+// `auto` asks the estimates: a stack of wide layers is blocked as a whole, one between layers that
+// know [N,C,H,W] alone, which gains less than its copies take, is not.
+TEST(PlanLayouts, AutoTakesWhatIsCheaperTogether) {
+  const Shape input{4, 64, 28, 28};
+  const auto alone = network(
+      ending({layer("sigmoid", "s"), conv("c", 2, 1), layer("sigmoid", "t")}), input, "auto");
+  const auto plan = StepPlan::make(*alone, input, PlanMode::inference, nullptr);
+  ASSERT_NE(plan, nullptr);
+  EXPECT_EQ(plan->conversions(), 0) << plan->text();
+  const auto stack =
+      network(ending({conv("c1", 64, 3), layer("relu", "r1"), conv("c2", 64, 3),
+                      layer("relu", "r2"), conv("c3", 64, 3), layer("relu", "r3"),
+                      layer("adaptive_avg_pool2d", "a", {{"output_size", Ints{1, 1}}})}),
+              input, "auto");
+  const auto wide = StepPlan::make(*stack, input, PlanMode::inference, nullptr);
+  ASSERT_NE(wide, nullptr);
+  EXPECT_EQ(blocked_convolutions(*wide), 3) << wide->text();
+  EXPECT_EQ(wide->conversions(), 0) << wide->text();
+}
+
+}  // namespace
+}  // namespace convscope
