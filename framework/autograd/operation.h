@@ -70,6 +70,9 @@ class CONVSCOPE_API Operation : public RefCounted {
   virtual void forward(const OperationForward& a) const = 0;
   virtual void backward(const OperationBackward& a) const = 0;
 
+  // Its kernels also take images stored as [N,C/16,H,W,16] (layers/dispatch/activation_layout.h).
+  virtual bool takes_blocked() const { return false; }
+
   // For operations that treat every element of x[0] alone, with f(0) = 0, and learn one number at
   // most: others may run them on pieces of x[0], in any layout, on the CPU. keeps().inputs is set.
   virtual bool runs_on_pieces() const { return false; }

@@ -3,9 +3,11 @@
 //
 // Numerics: float sums run over blocks of at most kBlock terms for each lane; the blocks of a row
 // are added in double, those of columns in float. So the error grows with
-// kBlock + (number of blocks), not with the number of terms.
+// kBlock + (number of blocks), not with the number of terms. Sums of 16 columns (the channels of a
+// pixel): at most kFoldRows terms in float, those sums in double.
 #include "framework/ops/reduce_simd.h"
 
+#include "framework/simd/row_folds.h"
 #include "framework/simd/simd.h"
 
 namespace convscope::CONVSCOPE_ISA {
@@ -71,8 +73,18 @@ void column_sum(const float* x, int64_t rows, int64_t stride, int64_t columns, f
   }
 }
 
+void sums_of_16(const float* x, int64_t rows, const float* shift, double* total) {
+  float from[kRowLanes];
+  for (int c = 0; c < kRowLanes; ++c) from[c] = shift[c];
+  fold_rows<1>(
+      rows, total, [&](Vec(&part)[1], int64_t at, int lane) __attribute__((always_inline)) {
+        part[0] = part[0] + (load(x + at) - load(from + lane));
+      });
+}
+
 }  // namespace
-constexpr ReduceKernels kReduce{.row_sum = row_sum, .column_sum = column_sum};
+constexpr ReduceKernels kReduce{
+    .row_sum = row_sum, .column_sum = column_sum, .sums_of_16 = sums_of_16};
 }  // namespace convscope::CONVSCOPE_ISA
 
 CONVSCOPE_SIMD_KERNELS(reduce_kernels, convscope::CONVSCOPE_ISA::kReduce)

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // batch_norm2d_cpu.cpp: one thread has a channel: its sums are added image by image, in order, so
 // the bits do not depend on the number of threads; and the passes that write find it in the cache.
+// Images in blocks of channels go to batch_norm2d_blocked_cpu.cpp.
 #include <algorithm>
 #include <cmath>
 
 #include "framework/parallel.h"
 #include "layers/batch_norm2d/batch_norm2d.h"
+#include "layers/batch_norm2d/batch_norm2d_blocked.h"
 #include "layers/batch_norm2d/batch_norm2d_fused.h"
 #include "layers/batch_norm2d/batch_norm2d_simd.h"
 
@@ -150,6 +152,7 @@ void apply_typed(const Tensor& x, const double* factor, const double* shift, con
 }
 
 void apply_cpu(const Tensor& x, const Tensor& factor, const Tensor& shift, const Tensor& y) {
+  if (x.rank() == 5) return blocked_batch_norm_apply(x, factor, shift, y);
   const double* const f = factor.data<double>();
   const double* const s = shift.data<double>();
   if (x.dtype() == DType::f64) return apply_typed<double>(x, f, s, y);
@@ -178,6 +181,7 @@ void train_typed(const BatchNormTrainArgs& args) {
 }
 
 void train_cpu(const BatchNormTrainArgs& args) {
+  if (args.x.rank() == 5) return blocked_batch_norm_train(args);
   if (args.x.dtype() == DType::f64) return train_typed<double>(args);
   train_typed<float>(args);
 }
@@ -269,6 +273,7 @@ void train_gradient_typed(const BatchNormTrainGradientArgs& args) {
 }
 
 void train_gradient_cpu(const BatchNormTrainGradientArgs& args) {
+  if (args.x.rank() == 5) return blocked_batch_norm_train_gradient(args);
   if (args.x.dtype() == DType::f64) return train_gradient_typed<double>(args);
   train_gradient_typed<float>(args);
 }

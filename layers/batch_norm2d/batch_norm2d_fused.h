@@ -8,8 +8,10 @@
 //            becomes g. The gradient of the residual is g; sums over g and g (x - mean), and
 //            dx = a g + b (x - mean) + d
 // Shapes     x, y, dy, dx, residual, residual_gradient [N,C,H,W] f32 or f64; statistics, sums [C]
-//            f64
-// Numerics   the same additions in the same order as the passes of batch_norm2d.h, so the same bits
+//            f64. On the CPU the images may be stored as [N,C/16,H,W,16], f32; C is that of weight
+// Numerics   the same additions in the same order as the passes of batch_norm2d.h, so the same
+// bits;
+//            in blocks of channels another order, and the bits of its own
 // Usage      batch_norm_train_kernel.get(device)({.x = x, .weight = w, .bias = b, ...});
 #pragma once
 

@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // bias_gradient_cpu.cpp: db on the CPU: the sum of dy over all axes but that of the channels.
+#include <algorithm>
+
 #include "framework/ops/reduce_simd.h"
 #include "framework/parallel.h"
 #include "layers/conv2d/bias_gradient.h"
+#include "layers/dispatch/layout/block_slices.h"
 
 namespace convscope {
 namespace {
@@ -37,7 +40,28 @@ void sum_into(const Tensor& dy, const Tensor& db, bool accumulate) {
   });
 }
 
+// Of dy [N,K/16,P,Q,16]: 16 channels at a time.
+void sum_blocks_into(const Tensor& dy, const Tensor& db, bool accumulate) {
+  constexpr float kFromZero[BlockSlices::kLanes] = {};
+  const BlockSlices slices(dy.shape());
+  const float* const from = dy.data<float>();
+  float* const to = db.data<float>();
+  const auto sums_of_16 = reduce_kernels.get().sums_of_16;
+  slices.for_blocks([&](std::int64_t block) {
+    double total[BlockSlices::kLanes];
+    slices.sum<1>(block, total, [&](std::int64_t at, std::int64_t pixels, double* sums) {
+      sums_of_16(from + at, pixels, kFromZero, sums);
+    });
+    const std::int64_t first = block * BlockSlices::kLanes;
+    for (std::int64_t k = first; k < std::min(first + BlockSlices::kLanes, db.numel()); ++k) {
+      const double before = accumulate ? static_cast<double>(to[k]) : 0.0;
+      to[k] = static_cast<float>(before + total[k - first]);
+    }
+  });
+}
+
 void bias_gradient(const Tensor& dy, const Tensor& db, bool accumulate) {
+  if (dy.rank() == 5) return sum_blocks_into(dy, db, accumulate);
   dy.dtype() == DType::f64 ? sum_into<double>(dy, db, accumulate)
                            : sum_into<float>(dy, db, accumulate);
 }

@@ -4,9 +4,14 @@
 
 #include <algorithm>
 
+#include "framework/check.h"
 #include "framework/parallel.h"
+#include "layers/dispatch/layout/block_copies_simd.h"
 
 namespace convscope {
+
+constinit IsaTable<BlockCopyKernels> block_copy_kernels;
+
 namespace {
 
 // Calls visit(plain, blocked, count) for each block of 16 channels of each image: where its planes
@@ -67,11 +72,60 @@ void by_size(DType type, Move8 move8, Move16 move16, Move32 move32, Move64 move6
   }
 }
 
+// Calls copy(first number of the planes, of the block, channels, pixels) for pieces of blocks:
+// about 128 KiB each, or several small blocks in one chunk.
+template <class Copy>
+void for_each_piece(const Shape& images, const Copy& copy) {
+  constexpr std::int64_t kPixels = 2048;
+  const std::int64_t plane = images[2] * images[3];
+  if (plane == 0) return;
+  const std::int64_t blocks = ceil_div(images[1], kChannelBlock);
+  const std::int64_t pieces = ceil_div(plane, kPixels);
+  const std::int64_t grain = std::max<std::int64_t>(1, kPixels / plane);
+  parallel_for(images[0] * blocks * pieces, grain, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t piece = begin; piece < end; ++piece) {
+      const std::int64_t chunk = piece / pieces, first = piece % pieces * kPixels;
+      const std::int64_t c = chunk % blocks * kChannelBlock;
+      copy((chunk / blocks * images[1] + c) * plane + first,
+           (chunk * plane + first) * kChannelBlock,
+           static_cast<int>(std::min(kChannelBlock, images[1] - c)),
+           std::min(kPixels, plane - first));
+    }
+  });
+}
+
 }  // namespace
+
+void convert_layout(const Tensor& from, const Shape& images, const Tensor& to, bool accumulate) {
+  const bool blocks = to.rank() == 5;
+  const Tensor& stored = blocks ? to : from;
+  const Tensor& plain = blocks ? from : to;
+  CONVSCOPE_CHECK(images.rank() == 4 && plain.numel() == images.numel() &&
+                      stored.shape() == stored_shape(images, ActivationLayout::blocked),
+                  "convert_layout", "expected the numbers of images ", images,
+                  " in one tensor and blocks of 16 channels of them in the other, got ", from.str(),
+                  " and ", to.str());
+  const std::int64_t plane = images[2] * images[3];
+  const float* const read = from.data<float>();
+  float* const written = to.data<float>();
+  const BlockCopyKernels& kernels = block_copy_kernels.get();
+  for_each_piece(
+      images, [&](std::int64_t at, std::int64_t block, int channels, std::int64_t pixels) {
+        if (blocks) {
+          kernels.to_block(read + at, plane, channels, pixels, accumulate, written + block);
+        } else {
+          kernels.to_planes(read + block, plane, channels, pixels, accumulate, written + at);
+        }
+      });
+}
 
 Tensor stored_images(const Tensor& images, ActivationLayout layout) {
   if (layout == ActivationLayout::nchw) return images;
   const Tensor out = Tensor::empty(stored_shape(images.shape(), layout), images.dtype());
+  if (images.dtype() == DType::f32) {
+    convert_layout(images, images.shape(), out);
+    return out;
+  }
   by_size(
       images.dtype(), [&] { block<std::uint8_t>(images, out); },
       [&] { block<std::uint16_t>(images, out); }, [&] { block<std::uint32_t>(images, out); },
@@ -82,6 +136,10 @@ Tensor stored_images(const Tensor& images, ActivationLayout layout) {
 Tensor plain_images(const Tensor& stored, const Shape& shape, ActivationLayout layout) {
   if (layout == ActivationLayout::nchw) return stored;
   const Tensor out = Tensor::empty(shape, stored.dtype());
+  if (stored.dtype() == DType::f32) {
+    convert_layout(stored, shape, out);
+    return out;
+  }
   by_size(
       stored.dtype(), [&] { unblock<std::uint8_t>(stored, out); },
       [&] { unblock<std::uint16_t>(stored, out); }, [&] { unblock<std::uint32_t>(stored, out); },

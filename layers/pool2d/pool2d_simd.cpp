@@ -12,7 +12,7 @@
 #include "layers/pool2d/pool2d_simd.h"
 
 #include "framework/simd/simd.h"
-#include "framework/simd/simd_math.h"
+#include "layers/pool2d/pool_lanes.h"
 
 namespace convscope::CONVSCOPE_ISA {
 namespace {
@@ -20,14 +20,13 @@ namespace {
 using std::int64_t;
 using std::uint8_t;
 
-// What simd.h does not have: even and odd lanes of a row, and which of two is larger.
+// Even and odd lanes of a row.
 struct EvenOdd {
   Vec even, odd;
 };
 
 #if defined(CONVSCOPE_ISA_IS_AVX512)
 
-using Mask = __mmask16;
 CONVSCOPE_INLINE EvenOdd pull_apart(Vec a, Vec b) {
   const __m512i even = _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30);
   const __m512i odd = _mm512_setr_epi32(1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23, 25, 27, 29, 31);
@@ -41,20 +40,6 @@ CONVSCOPE_INLINE EvenOdd weave(Vec even, Vec odd) {
   return {{_mm512_permutex2var_ps(even.v, first, odd.v)},
           {_mm512_permutex2var_ps(even.v, second, odd.v)}};
 }
-// Lanes where b beats a: larger, or NaN.
-CONVSCOPE_INLINE Mask beats(Vec b, Vec a) {
-  return static_cast<Mask>(_mm512_cmp_ps_mask(b.v, a.v, _CMP_GT_OQ) |
-                           _mm512_cmp_ps_mask(b.v, b.v, _CMP_UNORD_Q));
-}
-CONVSCOPE_INLINE Mask greater(Vec a, Vec b) { return _mm512_cmp_ps_mask(a.v, b.v, _CMP_GT_OQ); }
-CONVSCOPE_INLINE Mask unordered(Vec a, Vec b) {  // a or b is NaN
-  return _mm512_cmp_ps_mask(a.v, b.v, _CMP_UNORD_Q);
-}
-CONVSCOPE_INLINE Mask either(Mask a, Mask b) { return static_cast<Mask>(a | b); }
-CONVSCOPE_INLINE bool any(Mask a) { return a != 0; }
-CONVSCOPE_INLINE Vec choose(Mask second, Vec a, Vec b) {
-  return {_mm512_mask_blend_ps(second, a.v, b.v)};
-}
 // tap = below ? 2 + right_below : right_above
 CONVSCOPE_INLINE void store_taps(uint8_t* to, Mask below, Mask right_above, Mask right_below,
                                  int count) {
@@ -62,26 +47,9 @@ CONVSCOPE_INLINE void store_taps(uint8_t* to, Mask below, Mask right_above, Mask
   const __m128i taps = _mm_or_si128(_mm_maskz_set1_epi8(below, 2), _mm_maskz_set1_epi8(right, 1));
   _mm_mask_storeu_epi8(to, first_lanes(count), taps);
 }
-struct Taps {
-  __m128i v;
-};
-CONVSCOPE_INLINE Taps load_taps(const uint8_t* from, int count) {
-  return {_mm_maskz_loadu_epi8(first_lanes(count), from)};
-}
-CONVSCOPE_INLINE void store_bytes(uint8_t* to, Vec whole, int count) {
-  _mm_mask_storeu_epi8(
-      to, first_lanes(count),
-      _mm512_maskz_cvtepi32_epi8(0xffff, _mm512_maskz_cvtps_epi32(0xffff, whole.v)));
-}
-// dy where the tap is `tap`, else 0.
-CONVSCOPE_INLINE Vec only_where(Taps taps, int tap, Vec dy) {
-  return {_mm512_maskz_mov_ps(_mm_cmpeq_epi8_mask(taps.v, _mm_set1_epi8(static_cast<char>(tap))),
-                              dy.v)};
-}
 
 #elif defined(CONVSCOPE_ISA_IS_AVX2)
 
-using Mask = __m256;
 CONVSCOPE_INLINE __m256 swap_middle(__m256 mixed) {  // pairs of floats 0 1 2 3 -> 0 2 1 3
   return _mm256_castpd_ps(_mm256_permute4x64_pd(_mm256_castps_pd(mixed), 0xd8));
 }
@@ -94,31 +62,6 @@ CONVSCOPE_INLINE EvenOdd weave(Vec even, Vec odd) {
   const __m256 high = _mm256_unpackhi_ps(even.v, odd.v);
   return {{_mm256_permute2f128_ps(low, high, 0x20)}, {_mm256_permute2f128_ps(low, high, 0x31)}};
 }
-CONVSCOPE_INLINE Mask beats(Vec b, Vec a) {
-  return _mm256_or_ps(_mm256_cmp_ps(b.v, a.v, _CMP_GT_OQ), _mm256_cmp_ps(b.v, b.v, _CMP_UNORD_Q));
-}
-CONVSCOPE_INLINE Mask greater(Vec a, Vec b) { return _mm256_cmp_ps(a.v, b.v, _CMP_GT_OQ); }
-CONVSCOPE_INLINE Mask unordered(Vec a, Vec b) { return _mm256_cmp_ps(a.v, b.v, _CMP_UNORD_Q); }
-CONVSCOPE_INLINE Mask either(Mask a, Mask b) { return _mm256_or_ps(a, b); }
-CONVSCOPE_INLINE bool any(Mask a) { return _mm256_movemask_ps(a) != 0; }
-CONVSCOPE_INLINE Vec choose(Mask second, Vec a, Vec b) {
-  return {_mm256_blendv_ps(a.v, b.v, second)};
-}
-// `numbers` 0..255, eight of them, as bytes.
-CONVSCOPE_INLINE void store_eight(uint8_t* to, __m256i numbers, int count) {
-  const __m128i words =
-      _mm_packs_epi32(_mm256_castsi256_si128(numbers), _mm256_extracti128_si256(numbers, 1));
-  const __m128i bytes = _mm_packus_epi16(words, words);
-  auto packed = static_cast<unsigned long long>(_mm_cvtsi128_si64(bytes));
-  if (count == kLanes) {
-    __builtin_memcpy(to, &packed, kLanes);
-  } else {
-    for (int i = 0; i < count; ++i, packed >>= 8) to[i] = static_cast<uint8_t>(packed & 0xff);
-  }
-}
-CONVSCOPE_INLINE void store_bytes(uint8_t* to, Vec whole, int count) {
-  store_eight(to, _mm256_cvtps_epi32(whole.v), count);
-}
 CONVSCOPE_INLINE void store_taps(uint8_t* to, Mask below, Mask right_above, Mask right_below,
                                  int count) {
   const __m256i right = _mm256_castps_si256(_mm256_blendv_ps(right_above, right_below, below));
@@ -127,47 +70,13 @@ CONVSCOPE_INLINE void store_taps(uint8_t* to, Mask below, Mask right_above, Mask
                       _mm256_and_si256(right, _mm256_set1_epi32(1)));
   store_eight(to, taps, count);
 }
-struct Taps {
-  __m256i v;
-};
-CONVSCOPE_INLINE Taps load_taps(const uint8_t* from, int count) {
-  unsigned long long packed = 0;
-  if (count == kLanes) {
-    __builtin_memcpy(&packed, from, kLanes);
-  } else {
-    for (int i = 0; i < count; ++i) packed |= static_cast<unsigned long long>(from[i]) << (8 * i);
-  }
-  return {_mm256_cvtepu8_epi32(_mm_cvtsi64_si128(static_cast<long long>(packed)))};
-}
-CONVSCOPE_INLINE Vec only_where(Taps taps, int tap, Vec dy) {
-  const __m256i here = _mm256_cmpeq_epi32(taps.v, _mm256_set1_epi32(tap));
-  return {_mm256_and_ps(dy.v, _mm256_castsi256_ps(here))};
-}
 
 #else  // one lane
 
-using Mask = bool;
 CONVSCOPE_INLINE EvenOdd pull_apart(Vec a, Vec b) { return {a, b}; }
 CONVSCOPE_INLINE EvenOdd weave(Vec even, Vec odd) { return {even, odd}; }
-// Without branches: which of two pixels is larger cannot be predicted.
-CONVSCOPE_INLINE Mask beats(Vec b, Vec a) { return (b.v > a.v) | (b.v != b.v); }
-CONVSCOPE_INLINE Mask greater(Vec a, Vec b) { return a.v > b.v; }
-CONVSCOPE_INLINE Mask unordered(Vec a, Vec b) { return (a.v != a.v) | (b.v != b.v); }
-CONVSCOPE_INLINE Mask either(Mask a, Mask b) { return a | b; }
-CONVSCOPE_INLINE bool any(Mask a) { return a; }
-CONVSCOPE_INLINE Vec choose(Mask second, Vec a, Vec b) { return {choose_if(second, b.v, a.v)}; }
 CONVSCOPE_INLINE void store_taps(uint8_t* to, Mask below, Mask right_above, Mask right_below, int) {
   *to = static_cast<uint8_t>(2 * below + ((below & right_below) | (!below & right_above)));
-}
-CONVSCOPE_INLINE void store_bytes(uint8_t* to, Vec whole, int) {
-  *to = static_cast<uint8_t>(whole.v);
-}
-struct Taps {
-  uint8_t v;
-};
-CONVSCOPE_INLINE Taps load_taps(const uint8_t* from, int) { return {*from}; }
-CONVSCOPE_INLINE Vec only_where(Taps taps, int tap, Vec dy) {
-  return {choose_if(taps.v == tap, dy.v, 0.0f)};
 }
 
 #endif

@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+// row_folds.h: sums over rows of 16 numbers, column by column, such as the 16 channels of a pixel
+// in [N,C/16,H,W,16]; for *_simd.cpp files.
+//
+// At most kFoldRows numbers are added in float, those sums in double. Several rows are added side
+// by side, because an add takes 3 to 4 cycles and two can begin in each: eight sums at once.
+#pragma once
+
+#include <cstdint>
+
+#include "framework/simd/simd.h"
+
+namespace convscope::CONVSCOPE_ISA {
+
+inline constexpr int kRowLanes = 16;
+inline constexpr std::int64_t kFoldRows = 64;
+
+// total[k 16 + c] += the sum over the rows of what add() adds to part[k] in lane c, k < kSums.
+// add(part, at, lane) gets the place of one vector in the rows: at = 16 row + lane.
+template <int kSums, class Add>
+CONVSCOPE_INLINE void fold_rows(std::int64_t rows, double* total, const Add& add) {
+  constexpr int kVectors = kLanes == 1 ? 4 : kRowLanes / kLanes;  // of a row, at once
+  constexpr int kSide = kVectors * kSums < 8 ? 8 / (kVectors * kSums) : 1;
+  constexpr int kColumns = kVectors * kLanes;
+  for (int first = 0; first < kRowLanes; first += kColumns) {
+    for (std::int64_t begin = 0; begin < rows; begin += kFoldRows) {
+      const std::int64_t end = rows < begin + kFoldRows ? rows : begin + kFoldRows;
+      Vec part[kSide][kVectors][kSums];
+#pragma GCC unroll 8
+      for (int s = 0; s < kSide; ++s) {
+#pragma GCC unroll 4
+        for (int v = 0; v < kVectors; ++v) {
+#pragma GCC unroll 2
+          for (int k = 0; k < kSums; ++k) part[s][v][k] = zero();
+        }
+      }
+      std::int64_t i = begin;
+      for (; i + kSide <= end; i += kSide) {
+#pragma GCC unroll 8
+        for (int s = 0; s < kSide; ++s) {
+#pragma GCC unroll 4
+          for (int v = 0; v < kVectors; ++v) {
+            const int lane = first + v * kLanes;
+            add(part[s][v], (i + s) * kRowLanes + lane, lane);
+          }
+        }
+      }
+      for (; i < end; ++i) {
+#pragma GCC unroll 4
+        for (int v = 0; v < kVectors; ++v) {
+          const int lane = first + v * kLanes;
+          add(part[0][v], i * kRowLanes + lane, lane);
+        }
+      }
+#pragma GCC unroll 8
+      for (int s = 1; s < kSide; ++s) {
+#pragma GCC unroll 4
+        for (int v = 0; v < kVectors; ++v) {
+#pragma GCC unroll 2
+          for (int k = 0; k < kSums; ++k) part[0][v][k] = part[0][v][k] + part[s][v][k];
+        }
+      }
+#pragma GCC unroll 2
+      for (int k = 0; k < kSums; ++k) {
+        float sums[kColumns];
+#pragma GCC unroll 4
+        for (int v = 0; v < kVectors; ++v) store(sums + v * kLanes, part[0][v][k]);
+        double* const to = total + k * kRowLanes + first;
+        for (int c = 0; c < kColumns; ++c) to[c] += static_cast<double>(sums[c]);
+      }
+    }
+  }
+}
+
+}  // namespace convscope::CONVSCOPE_ISA

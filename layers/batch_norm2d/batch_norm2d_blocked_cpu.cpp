@@ -1,0 +1,210 @@
+// SPDX-License-Identifier: Apache-2.0
+// batch_norm2d_blocked_cpu.cpp: batch norm on images stored as [N,C/16,H,W,16], 16 channels at a
+// time. Their numbers seldom fit into a cache, so they are read from memory twice only: once for
+// all sums, slice by slice, and once for the pass that writes. Read next  batch_norm2d_cpu.cpp: the
+// same by channels
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "framework/ops/reduce_simd.h"
+#include "layers/batch_norm2d/batch_norm2d_blocked.h"
+#include "layers/batch_norm2d/batch_norm2d_blocked_simd.h"
+#include "layers/dispatch/layout/block_slices.h"
+
+namespace convscope {
+
+constinit IsaTable<BlockedBatchNormKernels> blocked_batch_norm_kernels;
+
+namespace {
+
+constexpr int kLanes = BlockSlices::kLanes;
+
+struct PerChannel {
+  float at[kLanes] = {};  // 0 behind the last channel
+};
+
+// Calls body(lane, channel) for the channels of a block.
+template <class Body>
+void for_channels(std::int64_t block, std::int64_t channels, const Body& body) {
+  const std::int64_t first = block * kLanes;
+  for (int lane = 0; lane < kLanes && first + lane < channels; ++lane) body(lane, first + lane);
+}
+
+// The upper bound of the curve: none, unless the arguments have one.
+template <class Args>
+float bound_of(const Args& args) {
+  if constexpr (requires { args.most; }) {
+    return args.most;
+  } else {
+    return std::numeric_limits<float>::infinity();
+  }
+}
+
+double count_of(const BlockSlices& slices) {
+  return static_cast<double>(std::max<std::int64_t>(1, slices.rows()));
+}
+
+// What the numbers of one slice say of each channel: the sum of what is above `shift`, and the sum
+// of squares around the slice's own mean.
+struct SliceSums {
+  double above[kLanes], squares[kLanes];
+};
+
+// Two passes over the slice, of which the second one finds it in the cache. The squares are taken
+// around the mean as a float has it; what that is off by is put right in double.
+void sum_slice(const BlockSlices& slices, std::int64_t block, std::int64_t slice, const float* x,
+               const PerChannel& shift, SliceSums& out) {
+  const auto count = static_cast<double>(slices.rows(slice));
+  out = {};
+  slices.for_runs(block, slice, [&](std::int64_t at, std::int64_t pixels) {
+    reduce_kernels.get().sums_of_16(x + at, pixels, shift.at, out.above);
+  });
+  PerChannel around;
+  double mean[kLanes];
+  for (int c = 0; c < kLanes; ++c) {
+    mean[c] = static_cast<double>(shift.at[c]) + out.above[c] / count;
+    around.at[c] = static_cast<float>(mean[c]);
+  }
+  slices.for_runs(block, slice, [&](std::int64_t at, std::int64_t pixels) {
+    blocked_batch_norm_kernels.get().square_sums(pixels, x + at, around.at, out.squares);
+  });
+  for (int c = 0; c < kLanes; ++c) {
+    const double off = static_cast<double>(around.at[c]) - mean[c];
+    out.squares[c] -= count * off * off;
+  }
+}
+
+// The sum of squares around the mean of all numbers is that of each slice around its own mean, and
+// what the means are apart (T. Chan, G. Golub, R. LeVeque, The American Statistician 37, 1983).
+void statistics(const BlockSlices& slices, std::int64_t block, const float* x, double* mean,
+                double* variance) {
+  std::fill_n(mean, kLanes, 0.0);
+  std::fill_n(variance, kLanes, 0.0);
+  if (slices.rows() == 0) return;
+  PerChannel shift;  // near the numbers: the first of each channel
+  std::copy_n(x + slices.first(block), kLanes, shift.at);
+  SliceSums parts[BlockSlices::kMost];
+  slices.for_slices(
+      [&](std::int64_t slice) { sum_slice(slices, block, slice, x, shift, parts[slice]); });
+  const double count = count_of(slices);
+  for (int c = 0; c < kLanes; ++c) {
+    double above = 0, squares = 0;
+    for (std::int64_t slice = 0; slice < slices.slices(); ++slice) above += parts[slice].above[c];
+    above /= count;
+    for (std::int64_t slice = 0; slice < slices.slices(); ++slice) {
+      const auto rows = static_cast<double>(slices.rows(slice));
+      const double apart = parts[slice].above[c] / rows - above;
+      squares += parts[slice].squares[c] + rows * apart * apart;
+    }
+    mean[c] = static_cast<double>(shift.at[c]) + above;
+    variance[c] = std::max(0.0, squares / count);
+  }
+}
+
+// `pixels` numbers of a channel, the same in both.
+void add_or_copy(bool add, std::int64_t pixels, const float* from, float* to) {
+  if (from == to) return;
+  for (std::int64_t i = 0; i < pixels * kLanes; ++i) to[i] = add ? to[i] + from[i] : from[i];
+}
+
+}  // namespace
+
+void blocked_batch_norm_apply(const Tensor& x, const Tensor& factor, const Tensor& shift,
+                              const Tensor& y) {
+  constexpr std::int64_t kPixels = 1024;  // 64 KiB in a chunk
+  const float* const from = x.data<float>();
+  float* const to = y.data<float>();
+  const std::int64_t blocks = x.dim(1), plane = std::max<std::int64_t>(1, x.dim(2) * x.dim(3));
+  const std::int64_t pieces = ceil_div(plane, kPixels);
+  const auto apply = blocked_batch_norm_kernels.get().apply;
+  parallel_for(x.dim(0) * blocks * pieces, std::max<std::int64_t>(1, kPixels / plane),
+               [&](std::int64_t begin, std::int64_t end) {
+                 for (std::int64_t piece = begin; piece < end; ++piece) {
+                   const std::int64_t chunk = piece / pieces, pixel = piece % pieces * kPixels;
+                   PerChannel f, s;
+                   for_channels(chunk % blocks, factor.numel(), [&](int lane, std::int64_t c) {
+                     f.at[lane] = static_cast<float>(factor.data<double>()[c]);
+                     s.at[lane] = static_cast<float>(shift.data<double>()[c]);
+                   });
+                   const std::int64_t at = (chunk * plane + pixel) * kLanes;
+                   apply(std::min(kPixels, plane - pixel), from + at, f.at, s.at, nullptr, false, 0,
+                         to + at);
+                 }
+               });
+}
+
+void blocked_batch_norm_train(const BatchNormTrainArgs& args) {
+  const float* const x = args.x.data<float>();
+  const float* const residual = args.residual.defined() ? args.residual.data<float>() : nullptr;
+  float* const y = args.y.data<float>();
+  const BlockSlices slices(args.x.shape());
+  const auto apply = blocked_batch_norm_kernels.get().apply;
+  slices.for_blocks([&](std::int64_t block) {
+    double mean[kLanes], variance[kLanes];
+    statistics(slices, block, x, mean, variance);
+    PerChannel f, s;
+    for_channels(block, args.weight.numel(), [&](int lane, std::int64_t c) {
+      const double inverse = 1 / std::sqrt(variance[lane] + args.eps);
+      const double factor = inverse * static_cast<double>(args.weight.data<float>()[c]);
+      const double bias = static_cast<double>(args.bias.data<float>()[c]);
+      args.mean.data<double>()[c] = mean[lane];
+      args.variance.data<double>()[c] = variance[lane];
+      args.inverse_deviation.data<double>()[c] = inverse;
+      f.at[lane] = static_cast<float>(factor);
+      s.at[lane] = static_cast<float>(bias - mean[lane] * factor);
+    });
+    slices.for_runs(block, [&](std::int64_t at, std::int64_t pixels) {
+      apply(pixels, x + at, f.at, s.at, residual == nullptr ? nullptr : residual + at, args.relu,
+            bound_of(args), y + at);
+    });
+  });
+}
+
+void blocked_batch_norm_train_gradient(const BatchNormTrainGradientArgs& args) {
+  constexpr std::int64_t kPixels = 64;  // 4 KiB: what is masked is still in the first cache
+  float* const dy = args.dy.data<float>();
+  const float* const x = args.x.data<float>();
+  const float* const y = args.y.defined() ? args.y.data<float>() : nullptr;
+  float* const beside =
+      args.residual_gradient.defined() ? args.residual_gradient.data<float>() : nullptr;
+  float* const dx = args.dx.defined() ? args.dx.data<float>() : nullptr;
+  const BlockSlices slices(args.x.shape());
+  const double count = count_of(slices);
+  const BlockedBatchNormKernels& kernels = blocked_batch_norm_kernels.get();
+  slices.for_blocks([&](std::int64_t block) {
+    PerChannel around;
+    for_channels(block, args.weight.numel(), [&](int lane, std::int64_t c) {
+      around.at[lane] = static_cast<float>(args.mean.data<double>()[c]);
+    });
+    double total[2 * kLanes];  // of g, and of g (x - around)
+    slices.sum<2>(block, total, [&](std::int64_t run, std::int64_t length, double* sums) {
+      for (std::int64_t first = 0; first < length; first += kPixels) {
+        const std::int64_t at = run + first * kLanes, pixels = std::min(kPixels, length - first);
+        if (y != nullptr) kernels.mask(pixels, dy + at, y + at, bound_of(args), dy + at);
+        if (beside != nullptr) {
+          add_or_copy(args.residual_accumulate, pixels, dy + at, beside + at);
+        }
+        kernels.gradient_sums(pixels, dy + at, x + at, around.at, sums);
+      }
+    });
+    PerChannel a, b, d;
+    for_channels(block, args.weight.numel(), [&](int lane, std::int64_t c) {
+      const double off = static_cast<double>(around.at[lane]) - args.mean.data<double>()[c];
+      const double sum = total[lane], sum_x = total[kLanes + lane] + off * sum;
+      const double i = args.inverse_deviation.data<double>()[c];
+      const double factor = static_cast<double>(args.weight.data<float>()[c]) * i;
+      args.sum_dy.data<double>()[c] = sum;
+      args.sum_dy_x.data<double>()[c] = sum_x;
+      a.at[lane] = static_cast<float>(factor);
+      b.at[lane] = static_cast<float>(-factor * i * i * sum_x / count);
+      d.at[lane] = static_cast<float>(-factor * sum / count);
+    });
+    if (dx == nullptr) return;
+    slices.for_runs(block, [&](std::int64_t at, std::int64_t pixels) {
+      kernels.gradient(pixels, dy + at, x + at, around.at, a.at, b.at, d.at, dx + at);
+    });
+  });
+}
+
+}  // namespace convscope

@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+// batch_norm2d_blocked_simd.h: the f32 loops of batch norm over pixels of 16 channels that lie side
+// by side, as in images [N,C/16,H,W,16].
+#pragma once
+
+#include <cstdint>
+
+#include "framework/simd/cpu_isa.h"
+
+namespace convscope {
+
+// What is there for each channel: 16 numbers. At most 64 numbers are added in float, those sums in
+// double. (The sum of x - shift: ReduceKernels::sums_of_16.)
+struct BlockedBatchNormKernels {
+  // total[c] += sum of (x - mean[c])^2
+  void (*square_sums)(std::int64_t pixels, const float* x, const float* mean, double* total);
+  // total[c] += sum of g, total[16 + c] += sum of g (x - mean[c])
+  void (*gradient_sums)(std::int64_t pixels, const float* g, const float* x, const float* mean,
+                        double* total);
+  // y = x factor + shift (+ residual, when not null), with `relu` at least 0 and at most `most`; y
+  // may be residual.
+  void (*apply)(std::int64_t pixels, const float* x, const float* factor, const float* shift,
+                const float* residual, bool relu, float most, float* y);
+  // g = dy where 0 < y < most (infinite: where 0 < y), else 0; g may be dy.
+  void (*mask)(std::int64_t pixels, const float* dy, const float* y, float most, float* g);
+  // dx = a dy + b (x - mean) + d; dx may be dy.
+  void (*gradient)(std::int64_t pixels, const float* dy, const float* x, const float* mean,
+                   const float* a, const float* b, const float* d, float* dx);
+};
+extern IsaTable<BlockedBatchNormKernels> blocked_batch_norm_kernels;
+
+}  // namespace convscope

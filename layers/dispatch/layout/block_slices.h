@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+// block_slices.h: the pixels of one block of 16 channels of images [N,C/16,H,W,16], cut into slices
+// for several threads.
+//
+// Slices depend on the shape alone, and sums over them are added in their order: the same bits with
+// any number of threads. With many blocks each thread has whole blocks (and finds what it has read
+// in its cache); with few blocks all threads work on the slices of one.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include "framework/parallel.h"
+#include "framework/shape.h"
+#include "layers/dispatch/activation_layout.h"
+
+namespace convscope {
+
+class BlockSlices {
+ public:
+  static constexpr int kLanes = static_cast<int>(kChannelBlock);
+  static constexpr std::int64_t kMost = 256;  // slices of a block; their sums stand on the stack
+
+  explicit BlockSlices(const Shape& stored)
+      : images_(stored[0]),
+        blocks_(stored[1]),
+        pixels_(stored[2] * stored[3]),
+        slices_(std::clamp<std::int64_t>(ceil_div(rows(), kSliceRows), 1, kMost)) {}
+
+  // Pixels of all images: numbers of one channel.
+  std::int64_t rows() const { return images_ * pixels_; }
+  // The first number of a block of the first image.
+  std::int64_t first(std::int64_t block) const { return block * pixels_ * kChannelBlock; }
+
+  // body(block) for all blocks.
+  template <class Body>
+  void for_blocks(const Body& body) const {
+    if (slices_ == 1 || blocks_ >= kManyBlocks) {
+      return parallel_chunks(blocks_, [&](std::int64_t block, int) { body(block); });
+    }
+    for (std::int64_t block = 0; block < blocks_; ++block) body(block);
+  }
+
+  // body(slice) for all slices of a block.
+  std::int64_t slices() const { return slices_; }
+  template <class Body>
+  void for_slices(const Body& body) const {
+    parallel_chunks(slices_, [&](std::int64_t slice, int) { body(slice); });
+  }
+  std::int64_t rows(std::int64_t slice) const { return begin(slice + 1) - begin(slice); }
+  // body(first number, pixels) for the pixels of a slice, run by run: those of an image lie
+  // together.
+  template <class Body>
+  void for_runs(std::int64_t block, std::int64_t slice, const Body& body) const {
+    const std::int64_t end = begin(slice + 1);
+    for (std::int64_t at = begin(slice); at < end;) {
+      const std::int64_t image = at / pixels_, pixel = at % pixels_;
+      const std::int64_t count = std::min(pixels_ - pixel, end - at);
+      body(((image * blocks_ + block) * pixels_ + pixel) * kChannelBlock, count);
+      at += count;
+    }
+  }
+  // The same for all pixels of a block, the last slices first: they were read last, so a cache that
+  // holds a part of the block holds them.
+  template <class Body>
+  void for_runs(std::int64_t block, const Body& body) const {
+    for_slices([&](std::int64_t slice) { for_runs(block, slices_ - 1 - slice, body); });
+  }
+
+  // total[0 .. kSums 16) = what body(first number, pixels, sums) adds to its sums in all runs.
+  template <int kSums, class Body>
+  void sum(std::int64_t block, double* total, const Body& body) const {
+    double parts[kMost][kSums * kLanes];
+    for_slices([&](std::int64_t slice) {
+      std::fill_n(parts[slice], kSums * kLanes, 0.0);
+      for_runs(block, slice,
+               [&](std::int64_t at, std::int64_t count) { body(at, count, parts[slice]); });
+    });
+    std::fill_n(total, kSums * kLanes, 0.0);
+    for (std::int64_t slice = 0; slice < slices_; ++slice) {
+      for (int i = 0; i < kSums * kLanes; ++i) total[i] += parts[slice][i];
+    }
+  }
+
+ private:
+  static constexpr std::int64_t kSliceRows = 1024;  // 64 KiB: read twice, it is in the second cache
+  static constexpr std::int64_t kManyBlocks = 16;
+
+  std::int64_t begin(std::int64_t slice) const { return slice * rows() / slices_; }
+
+  std::int64_t images_, blocks_, pixels_, slices_;
+};
+
+}  // namespace convscope

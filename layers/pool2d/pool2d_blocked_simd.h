@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+// pool2d_blocked_simd.h: pooling in f32 on images [N,C/16,H,W,16]: 16 channels of a pixel at once.
+#pragma once
+
+#include <cstdint>
+
+#include "framework/simd/cpu_isa.h"
+
+namespace convscope {
+
+// Images of H x W pixels become images of P x Q. Each window has at least one pixel inside. The
+// adaptive mean needs the sizes alone.
+struct BlockedPool {
+  std::int64_t h, w, p, q;
+  std::int64_t kernel_h, kernel_w, stride_h, stride_w, pad_h, pad_w;
+  bool count_include_pad;
+};
+
+// All of them work on rows [begin, end): of y forward, of dx backward, counted over all blocks of
+// all images (N C/16), one after the other. x, y, dy, dx: the first number of the tensor.
+struct BlockedPoolKernels {
+  // Windows of at most 256 elements; taps[i] = r kernel_w + s of the largest; null: not wanted.
+  void (*max_forward)(const BlockedPool&, std::int64_t begin, std::int64_t end, const float* x,
+                      float* y, std::uint8_t* taps);
+  void (*max_backward)(const BlockedPool&, std::int64_t begin, std::int64_t end, const float* dy,
+                       const std::uint8_t* taps, float* dx);
+  void (*avg_forward)(const BlockedPool&, std::int64_t begin, std::int64_t end, const float* x,
+                      float* y);
+  void (*avg_backward)(const BlockedPool&, std::int64_t begin, std::int64_t end, const float* dy,
+                       float* dx);
+  void (*adaptive_forward)(const BlockedPool&, std::int64_t begin, std::int64_t end, const float* x,
+                           float* y);
+  void (*adaptive_backward)(const BlockedPool&, std::int64_t begin, std::int64_t end,
+                            const float* dy, float* dx);
+};
+extern IsaTable<BlockedPoolKernels> blocked_pool_kernels;
+
+}  // namespace convscope

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+// blocked_images.h: the numbers on which kernels for [N,C,H,W] and for [N,C/16,H,W,16] are
+// compared, and tensors that hold garbage before a kernel writes them.
+#pragma once
+
+#include <cmath>
+#include <cstring>
+#include <limits>
+
+#include "layers/dispatch/activation_layout.h"
+#include "tests/support/numbers.h"
+
+namespace convscope::testing {
+
+inline constexpr ActivationLayout kBlocked = ActivationLayout::blocked;
+inline const Device kCpu{};
+
+// Offset: a mean of a million deviations. Ties: many equal numbers, both zeros, and some NaN.
+enum class Numbers { normal, offset, heavy_tails, ties };
+inline constexpr Numbers kAllNumbers[] = {Numbers::normal, Numbers::offset, Numbers::heavy_tails,
+                                          Numbers::ties};
+
+inline Tensor images_of(Numbers kind, const Shape& shape, std::uint64_t seed = 1) {
+  Tensor out = normal(shape, DType::f32, seed);
+  for (std::int64_t i = 0; i < out.numel(); ++i) {
+    float& v = out.data<float>()[i];
+    if (kind == Numbers::offset) v += 1e6f;
+    if (kind == Numbers::heavy_tails) v = v * v * v * v * v;
+    if (kind == Numbers::ties) {
+      v = i % 53 == 0 ? std::numeric_limits<float>::quiet_NaN() : std::round(v);  // -0 too
+    }
+  }
+  return out;
+}
+
+inline Tensor blocked(const Tensor& images) { return stored_images(images, kBlocked); }
+inline Tensor plain(const Tensor& stored, const Shape& images) {
+  return plain_images(stored, images, kBlocked);
+}
+
+// A tensor full of bytes that no kernel writes: floats are NaN, bytes 255.
+inline Tensor dirty(const Shape& shape, DType dtype = DType::f32) {
+  const Tensor out = Tensor::empty(shape, dtype);
+  std::memset(out.raw_data(), 0xff, static_cast<std::size_t>(out.size_bytes()));
+  return out;
+}
+inline Tensor dirty_blocks(const Shape& images, DType dtype = DType::f32) {
+  return dirty(stored_shape(images, kBlocked), dtype);
+}
+
+// Runs check() with each instruction set of this machine, with 1 and with 2 threads.
+template <class Check>
+void on_every_isa(const Check& check) {
+  const MachineScope scope;
+  for (int i = 0; i < kIsaCount; ++i) {
+    const Isa isa = static_cast<Isa>(i);
+    if (!supports_isa(isa)) continue;
+    set_isa(isa);
+    for (const int threads : {1, 2}) {
+      set_num_threads(threads);
+      SCOPED_TRACE(std::string(name_of(isa)) + ", threads " + std::to_string(threads));
+      check();
+    }
+  }
+}
+
+}  // namespace convscope::testing
