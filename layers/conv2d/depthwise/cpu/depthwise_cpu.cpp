@@ -20,9 +20,13 @@
 //            across lanes once. Lines are asked for ahead: the hardware's prefetcher stops at a
 //            page, and does not see that backward_weight's next plane lies C planes further.
 //            Threads take planes; backward_weight output channels and slices of N.
-// Shapes     x [N,C,H,W], w [K,1,R,S], y [N,K,P,Q], f32 row-major, any alignment; sums in f32
+//            Blocked images (layout=blocked) have kernels of their own, with 16 channels in the
+//            lanes: depthwise_blocked.cpp.
+// Shapes     x [N,C,H,W], w [K,1,R,S], y [N,K,P,Q], f32 row-major, any alignment; sums in f32.
+//            Blocked: x [N,C/16,H,W,16], y [N,K/16,P,Q,16], w packed to [K/16,R,S,16]
 // Supports   f32 with C/G = 1; any kernel, stride, dilation, padding and multiplier M. Unrolled:
-//            3x3, 5x5, 7x7 with stride 1 (any dilation) or 2 (no dilation); else plain loops
+//            3x3, 5x5, 7x7 with stride 1 (any dilation) or 2 (no dilation); else plain loops.
+//            Blocked: one kernel for each channel
 // Cost       FLOPs = 2 N K P Q R S; bytes = the three tensors once; workspace = dw for each slice
 //            (backward_weight), else none. 3x3: 18 FLOPs for 8 bytes of x and y, so memory-bound
 //            beyond the caches of every machine above 2 FLOPs/byte
@@ -38,12 +42,14 @@
 //            kSlices 16: chunks for the threads when there are few channels
 // Source     L. Sifre 2014: Rigid-Motion Scattering (thesis); P. Zhang, E. Lo, B. Lu: High
 //            Performance Depthwise and Pointwise Convolutions on Mobile Devices, AAAI 2020
-// Read next  reference_cpu.cpp; depthwise_forward_simd.cpp and depthwise_backward_simd.cpp
+// Read next  reference_cpu.cpp; depthwise_forward_simd.cpp and depthwise_backward_simd.cpp;
+//            depthwise_blocked.cpp
 #include <algorithm>
 
 #include "framework/memory/memory.h"
 #include "framework/parallel.h"
 #include "layers/conv2d/algorithm.h"
+#include "layers/conv2d/depthwise/cpu/depthwise_blocked.h"
 #include "layers/conv2d/depthwise/cpu/depthwise_planes.h"
 #include "layers/conv2d/epilogue.h"
 
@@ -59,6 +65,8 @@ using Index = std::int64_t;
 constexpr Index kSlices = 16;
 constexpr double kChunkFlops = 2e5;  // a few microseconds of one core
 constexpr Index kPlanesAtOnce = 8;   // before the epilogue, while they are in the L1 or L2 cache
+
+bool is_blocked(const Conv2dProblem& z) { return z.layout == ActivationLayout::blocked; }
 
 DepthwiseMap map_of(const Conv2dProblem& z) {
   return {.h = z.h,
@@ -92,6 +100,7 @@ void for_runs(Index begin, Index end, Index channels, Body body) {
 }
 
 void forward(const Conv2dForwardArgs& args) {
+  if (is_blocked(args.problem)) return depthwise_blocked_pass::forward(args);
   const Conv2dProblem& z = args.problem;
   const DepthwiseMap map = map_of(z);
   const auto planes = depthwise_forward.get().planes;
@@ -131,6 +140,7 @@ DepthwiseMap turned(const DepthwiseMap& z) {
 }
 
 void backward_data(const Conv2dBackwardDataArgs& args) {
+  if (is_blocked(args.problem)) return depthwise_blocked_pass::backward_data(args);
   const Conv2dProblem& z = args.problem;
   const DepthwiseMap map = map_of(z);
   const DepthwiseMap back = turned(map);
@@ -168,6 +178,7 @@ Index slices_of(const Conv2dProblem& z) {
 }
 
 void backward_weight(const Conv2dBackwardWeightArgs& args) {
+  if (is_blocked(args.problem)) return depthwise_blocked_pass::backward_weight(args);
   const Conv2dProblem& z = args.problem;
   const DepthwiseMap map = map_of(z);
   const auto weight = depthwise_backward.get().weight;
@@ -207,6 +218,7 @@ Conv2dSupport supports(const Conv2dProblem& problem, Direction) {
     return Conv2dSupport::no(cat("expects one input channel for each group, got ",
                                  problem.c_per_group(), " in each of ", problem.groups));
   }
+  if (is_blocked(problem)) return depthwise_blocked_pass::supports(problem);
   return {};
 }
 
@@ -217,6 +229,7 @@ bool unrolled(const Conv2dProblem& z) {
 
 // A call for one plane costs about 100 FMAs; without a multiplier one call takes many planes.
 Conv2dCost cost(const Conv2dProblem& problem, Direction direction) {
+  if (is_blocked(problem)) return depthwise_blocked_pass::cost(problem, direction);
   const double calls = direction == Direction::backward_weight
                            ? 2.0 * static_cast<double>(problem.k)
                        : problem.k_per_group() > 1 ? static_cast<double>(problem.n * problem.k)
@@ -229,8 +242,14 @@ Conv2dCost cost(const Conv2dProblem& problem, Direction direction) {
 }
 
 std::size_t workspace_bytes(const Conv2dProblem& z, Direction direction) {
+  if (is_blocked(z)) return depthwise_blocked_pass::workspace_bytes(z, direction);
   if (direction != Direction::backward_weight) return 0;
   return static_cast<std::size_t>(slices_of(z) * z.k * z.r * z.s) * sizeof(float);
+}
+
+// NCHW kernels read w as it is.
+std::size_t prepared_bytes(const Conv2dProblem& z, Direction direction) {
+  return is_blocked(z) ? depthwise_blocked_pass::prepared_bytes(z, direction) : 0;
 }
 
 const Conv2dAlgorithm kCard{
@@ -241,9 +260,12 @@ const Conv2dAlgorithm kCard{
     .supports = supports,
     .cost = cost,
     .workspace_bytes = workspace_bytes,
+    .prepared_bytes = prepared_bytes,
+    .prepare_weights = depthwise_blocked_pass::prepare_weights,
     .error_growth = 8,
     .exact_on_integers = true,
     .fuses_epilogue = true,
+    .takes_blocked_layout = true,
     .forward = forward,
     .backward_data = backward_data,
     .backward_weight = backward_weight,

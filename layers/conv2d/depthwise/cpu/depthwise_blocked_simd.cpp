@@ -1,0 +1,298 @@
+// SPDX-License-Identifier: Apache-2.0
+// depthwise_blocked_simd.cpp: rows of a depthwise convolution in the blocked layout, forward and
+// backward_data: 16 channels in the lanes, so that nothing is shifted and every load is whole.
+//
+// Plan       A strip is a few neighbouring pixels of a row; their sums stay in registers. For each
+//            row of the kernel its taps are loaded into registers, and each x once: it is
+//            multiplied by every tap that reaches one of the strip's pixels. So P pixels of a row
+//            of S taps cost P S FMAs and P + S - 1 loads of x and S of taps: 0.47 loads for each
+//            FMA in a 3x3 kernel, 0.48 in 5x5, 0.43 in 7x7, where a CPU has one. The number of
+//            kernel rows is a loop, so rows outside the image are left out. Columns outside are
+//            left out by a comparison for each x in strips at the border, and by none elsewhere.
+//            Any other row of taps (other widths, dilation, strides above 2) takes the plain form:
+//            x is an operand in memory, 1 + 1/P loads for each FMA.
+// Choices    P: sums, the taps of a row and one x fill 16 registers, at most 12 pixels; with 32
+//            registers 14 pixels, two times the 7 that divides the maps of ImageNet. Strips of a row
+//            are of nearly equal width.
+// GCC 12 keeps an array that an ordinary loop indexes on the stack: every loop over sums has an
+// unroll pragma.
+// Read next  depthwise_blocked.cpp, which uses it; depthwise_blocked_weight_simd.cpp
+#include "framework/simd/simd.h"
+#include "framework/simd/sum_chain.h"
+#include "layers/conv2d/depthwise/cpu/depthwise_blocked_strips.h"
+#include "layers/conv2d/depthwise/cpu/depthwise_blocked_tiles.h"
+
+namespace convscope::CONVSCOPE_ISA {
+namespace {
+
+constexpr int kMostPixels = kRegisters == 32 ? 14 : 12;
+constexpr int kPlainPixels = 8;
+
+template <int Taps>
+constexpr int kPixelsBeside =
+    kRegisters - Taps - 1 < kMostPixels ? kRegisters - Taps - 1 : kMostPixels;
+
+// One vector of the channels of a block.
+struct Lanes {
+  const float* in;
+  const float* w;
+  const float* residual;  // or null
+  bool relu;
+  float* out;
+  Vec start;
+  bool first;  // of the block
+};
+
+CONVSCOPE_INLINE Lanes lanes_of(const DepthwiseBlock& block, int lane) {
+  return {.in = block.in + lane,
+          .w = block.w + lane,
+          .residual = block.residual == nullptr ? nullptr : block.residual + lane,
+          .relu = block.relu,
+          .out = block.out + lane,
+          .start = block.start == nullptr ? zero() : load(block.start + lane),
+          .first = lane == 0};
+}
+
+// Calls body(j, where pixel j lies) for the pixels of a strip. Three of them are addresses of one
+// register.
+template <int Pixels, class Body>
+CONVSCOPE_INLINE void for_pixels(Index step, Body body) {
+  Index at = 0;
+#pragma GCC unroll 16
+  for (int j = 0; j < Pixels; ++j) {
+    if (j > 0 && j % 3 == 0) at += 3 * step;
+    body(j, at + j % 3 * step);
+  }
+}
+
+template <int Pixels>
+CONVSCOPE_INLINE void store_sums(const DepthwisePhase& z, const Lanes& lanes, Index row,
+                                 Index column, Vec (&sums)[Pixels]) {
+  const Index step = z.w.step * kBlock;
+  const Index at = ((z.h.first + row * z.h.step) * z.out_w + z.w.first) * kBlock + column * step;
+  if (lanes.residual != nullptr) {
+    const float* const residual = lanes.residual + at;
+    for_pixels<Pixels>(
+        step, [&](int j, Index pixel)
+                  __attribute__((always_inline)) { sums[j] = sums[j] + load(residual + pixel); });
+  }
+  if (lanes.relu) {
+#pragma GCC unroll 16
+    for (int j = 0; j < Pixels; ++j) sums[j] = max(zero(), sums[j]) + zero();  // NaN stays NaN
+  }
+  float* const out = lanes.out + at;
+  for_pixels<Pixels>(
+      step, [&](int j, Index pixel)
+                __attribute__((always_inline)) { store(out + pixel, sums[j]); });
+}
+
+// The taps of the kernel that a row of `out` finds inside `in`.
+struct KernelRows {
+  CONVSCOPE_INLINE KernelRows(const DepthwiseAxis& h, Index row)
+      : begin(0), end(h.taps), at(h.at + row * h.pixel) {
+    while (end > 0 && at + (end - 1) * h.reach >= h.in) --end;
+    while (begin < end && at < 0) {
+      at += h.reach;
+      ++begin;
+    }
+  }
+  Index begin, end;
+  Index at;  // the row of `in` of tap `begin`
+};
+
+// ---- any row of taps ---------------------------------------------------------------------------
+
+// One row of the kernel.
+template <int Pixels>
+CONVSCOPE_INLINE void add_plain_row(const DepthwiseAxis& w, const float* in, const float* taps,
+                                    Index left, Vec (&sums)[Pixels]) {
+  const Index step = w.pixel * kBlock;
+  for (Index s = 0; s < w.taps; ++s, taps += w.tap_step * kBlock) {
+    const Index at = left + s * w.reach;
+    const bool whole = at >= 0 && at + (Pixels - 1) * w.pixel < w.in;
+    const float* const from = in + at * kBlock;
+    const Vec tap = load(taps);
+    if (whole) {
+      for_pixels<Pixels>(
+          step, [&](int j, Index pixel) __attribute__((always_inline)) {
+            sums[j] = fma(load(from + pixel), tap, sums[j]);
+          });
+      continue;
+    }
+    for_pixels<Pixels>(
+        step, [&](int j, Index pixel) __attribute__((always_inline)) {
+          const Index here = at + j * w.pixel;
+          if (here >= 0 && here < w.in) sums[j] = fma(load(from + pixel), tap, sums[j]);
+        });
+  }
+}
+
+// Sums of more than kSumChain taps are added up in chains of whole rows of the kernel.
+template <int Pixels>
+void plain_strip(const DepthwisePhase& z, const Lanes& lanes, Index column, Index begin,
+                 Index end) {
+  const Index left = z.w.at + column * z.w.pixel;
+  const Index most = z.w.taps >= kSumChain ? 1 : kSumChain / (z.w.taps > 0 ? z.w.taps : 1);
+  const float* const w = lanes.w + (z.h.tap * z.w.kernel + z.w.tap) * kBlock;
+  for (Index row = begin; row < end; ++row) {
+    const KernelRows rows(z.h, row);
+    Vec kept[Pixels];
+#pragma GCC unroll 16
+    for (int j = 0; j < Pixels; ++j) kept[j] = lanes.start;
+    for (Index first = rows.begin; first < rows.end; first += most) {
+      const Index last = first + most < rows.end ? first + most : rows.end;
+      Vec sums[Pixels];
+#pragma GCC unroll 16
+      for (int j = 0; j < Pixels; ++j) sums[j] = first == rows.begin ? kept[j] : zero();
+      for (Index r = first; r < last; ++r) {
+        add_plain_row<Pixels>(z.w,
+                              lanes.in + (rows.at + (r - rows.begin) * z.h.reach) * z.w.in * kBlock,
+                              w + r * z.h.tap_step * z.w.kernel * kBlock, left, sums);
+      }
+#pragma GCC unroll 16
+      for (int j = 0; j < Pixels; ++j) {
+        kept[j] = first == rows.begin ? sums[j] : kept[j] + sums[j];
+      }
+    }
+    store_sums<Pixels>(z, lanes, row, column, kept);
+  }
+}
+
+// ---- unrolled over the taps of a kernel row ----------------------------------------------------
+
+// Pixels [column, column + Pixels) of some rows. `Whole`: all that they read lies inside; else all
+// but Taps - 1 columns at either end do, which are compared.
+template <int Taps, int Step, int Pixels, bool Whole>
+CONVSCOPE_INLINE void unrolled_rows(const DepthwisePhase& z, const Lanes& lanes, Index column,
+                                    Index begin, Index end) {
+  constexpr int kReach = (Pixels - 1) * Step + Taps;  // columns of `in`
+  const Index left = z.w.at + column * Step;
+  const Index first = -left;  // column `first` of the reach lies in column 0
+  const Index last = z.w.in - left;
+  const Index in_row = z.h.reach * z.w.in * kBlock;
+  const Index w_row = z.h.tap_step * z.w.kernel * kBlock;
+  const Index w_step = z.w.tap_step * kBlock;
+  const float* const w_first = lanes.w + (z.h.tap * z.w.kernel + z.w.tap) * kBlock;
+  for (Index row = begin; row < end; ++row) {
+    const KernelRows rows(z.h, row);
+    const float* in = lanes.in + (rows.at * z.w.in + left) * kBlock;
+    const float* w = w_first + rows.begin * w_row;
+    if (z.ahead > 0 && lanes.first) {  // an address outside any array does no harm
+      const float* const next = in + z.ahead * z.w.in * kBlock;
+#pragma GCC unroll 40
+      for (int e = 0; e < Pixels * Step; ++e) __builtin_prefetch(next + e * kBlock);
+    }
+    Vec sums[Pixels];
+#pragma GCC unroll 16
+    for (int j = 0; j < Pixels; ++j) sums[j] = lanes.start;
+    for (Index r = rows.begin; r < rows.end; ++r, in += in_row, w += w_row) {
+      Vec taps[Taps];
+#pragma GCC unroll 8
+      for (int s = 0; s < Taps; ++s) taps[s] = load(w + s * w_step);
+#pragma GCC unroll 40
+      for (int e = 0; e < kReach; ++e) {
+        if (!Whole && e < Taps - 1 && e < first) continue;
+        if (!Whole && e > kReach - Taps && e >= last) continue;
+        const Vec value = load(in + e * kBlock);
+#pragma GCC unroll 8
+        for (int s = 0; s < Taps; ++s) {
+          const int j = (e - s) / Step;
+          if (e < s || (e - s) % Step != 0 || j >= Pixels) continue;
+          sums[j] = fma(value, taps[s], sums[j]);
+        }
+      }
+    }
+    store_sums<Pixels>(z, lanes, row, column, sums);
+  }
+}
+
+template <int Taps, int Step, int Pixels>
+void unrolled_strip(const DepthwisePhase& z, const Lanes& lanes, Index column, Index begin,
+                    Index end) {
+  constexpr int kHalf = Pixels > kPlainPixels ? Pixels / 2 : Pixels;
+  const Index left = z.w.at + column * Step;
+  const Index beyond = left + (Pixels - 1) * Step + Taps - z.w.in;
+  if (left >= 0 && beyond <= 0) {
+    unrolled_rows<Taps, Step, Pixels, true>(z, lanes, column, begin, end);
+  } else if (left > -Taps && beyond < Taps) {
+    unrolled_rows<Taps, Step, Pixels, false>(z, lanes, column, begin, end);
+  } else {  // more padding than taps, or hardly an image
+    plain_strip<kHalf>(z, lanes, column, begin, end);
+    if constexpr (kHalf < Pixels) {
+      plain_strip<Pixels - kHalf>(z, lanes, column + kHalf, begin, end);
+    }
+  }
+}
+
+// ---- which form --------------------------------------------------------------------------------
+
+using StripFunction = void (*)(const DepthwisePhase& z, const Lanes& lanes, Index column,
+                               Index begin, Index end);
+
+template <int Taps, int Step, int Pixels>
+constexpr StripFunction strip_entry() {
+  if constexpr (Taps == 0) {
+    if constexpr (Pixels <= kPlainPixels) return plain_strip<Pixels>;
+  } else if constexpr (Pixels <= kPixelsBeside<Taps>) {
+    return unrolled_strip<Taps, Step, Pixels>;
+  }
+  return nullptr;
+}
+// By the number of pixels, from 1.
+template <int Taps, int Step>
+constexpr StripFunction kStrips[14] = {
+    strip_entry<Taps, Step, 1>(),  strip_entry<Taps, Step, 2>(),  strip_entry<Taps, Step, 3>(),
+    strip_entry<Taps, Step, 4>(),  strip_entry<Taps, Step, 5>(),  strip_entry<Taps, Step, 6>(),
+    strip_entry<Taps, Step, 7>(),  strip_entry<Taps, Step, 8>(),  strip_entry<Taps, Step, 9>(),
+    strip_entry<Taps, Step, 10>(), strip_entry<Taps, Step, 11>(), strip_entry<Taps, Step, 12>(),
+    strip_entry<Taps, Step, 13>(), strip_entry<Taps, Step, 14>()};
+
+struct Form {
+  const StripFunction* strips;
+  int pixels;  // at most
+};
+
+// Taps 3, 5 and 7 of the usual kernels; 1, 2 and 4 are their halves, which backward_data of stride
+// 2 takes.
+Form form_of(const DepthwisePhase& z) {
+  const bool fits = z.w.reach == 1 && z.w.taps <= 7 && z.h.taps * z.w.taps <= kSumChain;
+  switch (fits ? z.w.pixel * 10 + z.w.taps : 0) {
+    case 11:
+      return {kStrips<1, 1>, kPixelsBeside<1>};
+    case 12:
+      return {kStrips<2, 1>, kPixelsBeside<2>};
+    case 13:
+      return {kStrips<3, 1>, kPixelsBeside<3>};
+    case 14:
+      return {kStrips<4, 1>, kPixelsBeside<4>};
+    case 15:
+      return {kStrips<5, 1>, kPixelsBeside<5>};
+    case 17:
+      return {kStrips<7, 1>, kPixelsBeside<7>};
+    case 23:
+      return {kStrips<3, 2>, kPixelsBeside<3>};
+    case 25:
+      return {kStrips<5, 2>, kPixelsBeside<5>};
+    case 27:
+      return {kStrips<7, 2>, kPixelsBeside<7>};
+    default:
+      return {kStrips<0, 0>, kPlainPixels};
+  }
+}
+
+void rows(const DepthwisePhase& z, const DepthwiseBlock& block, Index begin, Index end) {
+  const Form form = form_of(z);
+  const StripWidths widths(z.w.count, form.pixels);
+  for (Index strip = 0, column = 0; strip < widths.strips; ++strip) {
+    const Index pixels = widths.width(strip);
+    for (int lane = 0; lane < kBlock; lane += kLanes) {
+      form.strips[pixels - 1](z, lanes_of(block, lane), column, begin, end);
+    }
+    column += pixels;
+  }
+}
+
+}  // namespace
+}  // namespace convscope::CONVSCOPE_ISA
+
+CONVSCOPE_SIMD_KERNELS(depthwise_blocked, (DepthwiseBlocked{.rows = CONVSCOPE_ISA::rows}))

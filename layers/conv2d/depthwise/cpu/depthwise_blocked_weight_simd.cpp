@@ -1,0 +1,257 @@
+// SPDX-License-Identifier: Apache-2.0
+// depthwise_blocked_weight_simd.cpp: backward_weight of a depthwise convolution in the blocked
+// layout: the sums of some rows of the kernel, 16 channels in the lanes, stay in registers over a
+// strip of pixels.
+//
+// Plan       A strip is P neighbouring pixels of dy, over all rows and images. In each row its P
+//            vectors of dy are loaded into registers, and each x of G rows once: it is multiplied
+//            by every pixel of dy that it meets in a row of taps. G S sums, P dy and one x fill the
+//            registers; G S P FMAs cost G (P + S - 1) loads of x and P of dy: about 0.6 for each
+//            FMA in a 3x3 kernel, 0.5 in the larger ones, where a CPU has one. x and dy outside
+//            their images are neither read nor multiplied.
+//            The plain form, for any other problem, keeps up to 8 taps of one kernel row: x is an
+//            operand in memory.
+// Choices    G rows of the kernel at once so that at least 8 sums are under way where they fit (4
+//            cycles of an FMA times 2 of them a cycle): 16 registers hold 3 rows of a 3x3 kernel, 2
+//            of 5x5, 1 of 7x7; 32 hold 3, 5 and 3.
+// Numerics   A strip's sums are chains of kSumChain pixels (framework/simd/sum_chain.h).
+// Read next  depthwise_blocked_weights.cpp, which uses it
+#include "framework/int_math.h"
+#include "framework/simd/simd.h"
+#include "framework/simd/sum_chain.h"
+#include "layers/conv2d/depthwise/cpu/depthwise_blocked_strips.h"
+#include "layers/conv2d/depthwise/cpu/depthwise_blocked_tiles.h"
+
+namespace convscope::CONVSCOPE_ISA {
+namespace {
+
+// Kernel rows at once.
+template <int S>
+constexpr int kRowsAtOnce = kRegisters == 32 ? (S == 5 ? 5 : 3)
+                                             : (S == 3   ? 3
+                                                : S == 5 ? 2
+                                                         : 1);
+// Pixels of a strip. One register is left for x, and one more for the compiler.
+template <int Sums>
+constexpr int kPixelsBeside = kRegisters - Sums - 2 < 5 ? kRegisters - Sums - 2 : 5;
+
+template <int Sums>
+CONVSCOPE_INLINE void add_to(float* sums, Vec (&chain)[Sums]) {
+#pragma GCC unroll 32
+  for (int i = 0; i < Sums; ++i) {
+    store(sums + i * kBlock, load(sums + i * kBlock) + chain[i]);
+    chain[i] = zero();
+  }
+}
+
+// ---- unrolled ----------------------------------------------------------------------------------
+
+// One row of a strip. `WholeColumns`, `WholeRows`: all x that it reads lie inside.
+template <int Rows, int S, int Step, int Pixels, bool WholeColumns, bool WholeRows>
+CONVSCOPE_INLINE void add_strip(const float* x, Index x_row, const float* dy, Index first,
+                                Index last, Index h, Index reach, Index height,
+                                Vec (&sums)[Rows * S]) {
+  constexpr int kReach = (Pixels - 1) * Step + S;
+  Vec value[Pixels];
+#pragma GCC unroll 8
+  for (int j = 0; j < Pixels; ++j) value[j] = load(dy + j * kBlock);
+#pragma GCC unroll 32
+  for (int e = 0; e < kReach; ++e) {
+    if (!WholeColumns && (e < first || e >= last)) continue;
+#pragma GCC unroll 8
+    for (int r = 0; r < Rows; ++r) {
+      if (!WholeRows && (h + r * reach < 0 || h + r * reach >= height)) continue;
+      const Vec pixel = load(x + r * x_row + e * kBlock);
+#pragma GCC unroll 8
+      for (int s = 0; s < S; ++s) {
+        const int j = (e - s) / Step;
+        if (e < s || (e - s) % Step != 0 || j >= Pixels) continue;
+        sums[r * S + s] = fma(pixel, value[j], sums[r * S + s]);
+      }
+    }
+  }
+}
+
+template <int Rows, int S, int Step, int Pixels, bool WholeColumns>
+CONVSCOPE_INLINE void strip_sums(const DepthwiseMap& z, const DepthwiseUnit& unit, Index r,
+                                 Index column, float* to) {
+  const Index left = column * Step - z.pad_left;
+  const Index reach = z.dilation_h;
+  const Index x_row = reach * z.w * kBlock;
+  Vec sums[Rows * S];
+#pragma GCC unroll 32
+  for (int i = 0; i < Rows * S; ++i) sums[i] = zero();
+  int terms = 0;
+  for (Index image = 0; image < unit.images; ++image) {
+    const float* const x = unit.x + image * unit.x_step + left * kBlock;
+    const float* dy = unit.dy + image * unit.dy_step + (unit.begin * z.q + column) * kBlock;
+    for (Index p = unit.begin; p < unit.end; ++p, dy += z.q * kBlock) {
+      const Index h = p * z.stride_h - z.pad_top + r * reach;
+      const float* const from = x + h * z.w * kBlock;
+      if (r == 0 && unit.dy_ahead != 0) {  // an address outside any array does no harm
+#pragma GCC unroll 8
+        for (int j = 0; j < Pixels; ++j) __builtin_prefetch(dy + unit.dy_ahead + j * kBlock);
+        for (int i = 0; i < Step; ++i) {
+          const float* const next = from + unit.x_ahead + i * z.w * kBlock;
+#pragma GCC unroll 16
+          for (int e = 0; e < Pixels * Step; ++e) __builtin_prefetch(next + e * kBlock);
+        }
+      }
+      if (h >= 0 && h + (Rows - 1) * reach < z.h) {
+        add_strip<Rows, S, Step, Pixels, WholeColumns, true>(from, x_row, dy, -left, z.w - left, h,
+                                                             reach, z.h, sums);
+      } else {
+        add_strip<Rows, S, Step, Pixels, WholeColumns, false>(from, x_row, dy, -left, z.w - left, h,
+                                                              reach, z.h, sums);
+      }
+      terms += Pixels;
+      if (terms <= kSumChain - Pixels) continue;
+      add_to<Rows * S>(to, sums);
+      terms = 0;
+    }
+  }
+  add_to<Rows * S>(to, sums);
+}
+
+template <int Rows, int S, int Step, int Pixels>
+void strip(const DepthwiseMap& z, const DepthwiseUnit& unit, Index r, Index column, float* to) {
+  const Index left = column * Step - z.pad_left;
+  if (left >= 0 && left + (Pixels - 1) * Step + S <= z.w) {
+    strip_sums<Rows, S, Step, Pixels, true>(z, unit, r, column, to);
+  } else {
+    strip_sums<Rows, S, Step, Pixels, false>(z, unit, r, column, to);
+  }
+}
+
+using StripFunction = void (*)(const DepthwiseMap& z, const DepthwiseUnit& unit, Index r,
+                               Index column, float* to);
+
+template <int Rows, int S, int Step, int Pixels>
+constexpr StripFunction strip_entry() {
+  if constexpr (Pixels <= kPixelsBeside<kRowsAtOnce<S> * S>) return strip<Rows, S, Step, Pixels>;
+  return nullptr;
+}
+// By the number of pixels, from 1.
+template <int Rows, int S, int Step>
+constexpr StripFunction kStrips[5] = {
+    strip_entry<Rows, S, Step, 1>(), strip_entry<Rows, S, Step, 2>(),
+    strip_entry<Rows, S, Step, 3>(), strip_entry<Rows, S, Step, 4>(),
+    strip_entry<Rows, S, Step, 5>()};
+
+// A kernel of S x S taps.
+template <int S, int Step>
+void unrolled(const DepthwiseMap& z, const DepthwiseUnit& unit, float* sums) {
+  constexpr int kRows = kRowsAtOnce<S>;
+  constexpr int kRest = S % kRows;
+  const StripWidths widths(z.q, kPixelsBeside<kRows * S>);
+  for (Index i = 0, column = 0; i < widths.strips; ++i) {
+    const Index pixels = widths.width(i);
+    for (int lane = 0; lane < kBlock; lane += kLanes) {
+      DepthwiseUnit lanes = unit;
+      lanes.x += lane;
+      lanes.dy += lane;
+      if (lane > 0) lanes.x_ahead = lanes.dy_ahead = 0;
+      for (Index r = 0; r + kRows <= S; r += kRows) {
+        kStrips<kRows, S, Step>[pixels - 1](z, lanes, r, column, sums + r * S * kBlock + lane);
+      }
+      if constexpr (kRest > 0) {
+        constexpr Index kLast = S - kRest;
+        kStrips<kRest, S, Step>[pixels - 1](z, lanes, kLast, column,
+                                            sums + kLast * S * kBlock + lane);
+      }
+    }
+    column += pixels;
+  }
+}
+
+// ---- plain -------------------------------------------------------------------------------------
+
+constexpr int kPlainTaps = 8;
+
+// Taps [s, s + Taps) of kernel row r.
+template <int Taps>
+void plain_taps(const DepthwiseMap& z, const DepthwiseUnit& unit, Index r, Index s, float* to) {
+  const Index left = s * z.dilation_w - z.pad_left;
+  const Index step = z.dilation_w * kBlock;
+  // Pixels that find all taps inside.
+  const Index right = z.w - 1 - left - (Taps - 1) * z.dilation_w;
+  const Index whole = left >= 0 ? 0 : ceil_div(-left, z.stride_w);
+  const Index whole_end = right < 0 ? 0 : right / z.stride_w + 1;
+  Vec sums[Taps];
+#pragma GCC unroll 8
+  for (int i = 0; i < Taps; ++i) sums[i] = zero();
+  int terms = 0;
+  for (Index image = 0; image < unit.images; ++image) {
+    for (Index p = unit.begin; p < unit.end; ++p) {
+      const Index h = p * z.stride_h - z.pad_top + r * z.dilation_h;
+      if (h < 0 || h >= z.h) continue;
+      const float* const x = unit.x + image * unit.x_step + h * z.w * kBlock;
+      const float* const dy = unit.dy + image * unit.dy_step + p * z.q * kBlock;
+      for (Index q = 0; q < z.q; ++q) {
+        const Vec value = load(dy + q * kBlock);
+        const Index at = left + q * z.stride_w;
+        const float* const from = x + at * kBlock;
+        if (q >= whole && q < whole_end) {
+#pragma GCC unroll 8
+          for (int i = 0; i < Taps; ++i) sums[i] = fma(load(from + i * step), value, sums[i]);
+        } else {
+#pragma GCC unroll 8
+          for (int i = 0; i < Taps; ++i) {
+            const Index column = at + i * z.dilation_w;
+            if (column >= 0 && column < z.w) sums[i] = fma(load(from + i * step), value, sums[i]);
+          }
+        }
+        if (++terms < kSumChain) continue;
+        add_to<Taps>(to, sums);
+        terms = 0;
+      }
+    }
+  }
+  add_to<Taps>(to, sums);
+}
+
+using PlainFunction = void (*)(const DepthwiseMap& z, const DepthwiseUnit& unit, Index r, Index s,
+                               float* to);
+constexpr PlainFunction kPlain[kPlainTaps] = {plain_taps<1>, plain_taps<2>, plain_taps<3>,
+                                              plain_taps<4>, plain_taps<5>, plain_taps<6>,
+                                              plain_taps<7>, plain_taps<8>};
+
+void plain(const DepthwiseMap& z, const DepthwiseUnit& unit, float* sums) {
+  for (int lane = 0; lane < kBlock; lane += kLanes) {
+    DepthwiseUnit lanes = unit;
+    lanes.x += lane;
+    lanes.dy += lane;
+    for (Index r = 0; r < z.r; ++r) {
+      for (Index s = 0; s < z.s; s += kPlainTaps) {
+        const Index taps = z.s - s < kPlainTaps ? z.s - s : kPlainTaps;
+        kPlain[taps - 1](z, lanes, r, s, sums + (r * z.s + s) * kBlock + lane);
+      }
+    }
+  }
+}
+
+void weight(const DepthwiseMap& z, const DepthwiseUnit& unit, float* sums) {
+  const bool fits = z.r == z.s && z.s <= 7 && z.dilation_w == 1 && z.stride_w <= 2;
+  switch (fits ? z.stride_w * 10 + z.s : 0) {
+    case 13:
+      return unrolled<3, 1>(z, unit, sums);
+    case 15:
+      return unrolled<5, 1>(z, unit, sums);
+    case 17:
+      return unrolled<7, 1>(z, unit, sums);
+    case 23:
+      return unrolled<3, 2>(z, unit, sums);
+    case 25:
+      return unrolled<5, 2>(z, unit, sums);
+    case 27:
+      return unrolled<7, 2>(z, unit, sums);
+    default:
+      return plain(z, unit, sums);
+  }
+}
+
+}  // namespace
+}  // namespace convscope::CONVSCOPE_ISA
+
+CONVSCOPE_SIMD_KERNELS(depthwise_blocked_weight,
+                       (DepthwiseBlockedWeight{.weight = CONVSCOPE_ISA::weight}))
