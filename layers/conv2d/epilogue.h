@@ -29,8 +29,15 @@ class FusedEpilogue {
   // `rows` runs of `count` elements, `step` apart.
   void finish(float* at, std::int64_t rows, std::int64_t count, std::int64_t step) const {
     if (apply_ == nullptr) return;
-    apply_(at, residual_ == nullptr ? nullptr : residual_ + (at - y_), relu_, rows, count, step);
+    apply_(at, residual_of(at), relu_, rows, count, step);
   }
+
+  // For kernels that finish sums in registers: what belongs to `at` of y (null: no residual), and
+  // whether max(.., 0) follows.
+  const float* residual_of(const float* at) const {
+    return residual_ == nullptr ? nullptr : residual_ + (at - y_);
+  }
+  bool relu() const { return relu_; }
 
  private:
   const float* y_ = nullptr;

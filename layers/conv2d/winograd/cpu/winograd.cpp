@@ -5,7 +5,9 @@
 
 #include "framework/ops/gemm/gemm_kernels.h"
 #include "framework/parallel.h"
+#include "layers/conv2d/shared/blocked_pass.h"
 #include "layers/conv2d/shared/data_pass.h"
+#include "layers/conv2d/winograd/cpu/winograd_images.h"
 #include "layers/conv2d/winograd/cpu/winograd_kernels.h"
 #include "layers/conv2d/winograd/cpu/winograd_plan.h"
 
@@ -163,17 +165,14 @@ class Convolution {
   void transform_input(Index g, Index c, Index strip, Index place, float* v, float* panel) const {
     const Strip at(tiling_, strip);
     const Index channel = g * pass_.depth + c * pass_.lanes;
-    const Index plane = pass_.in_h * pass_.in_w;
-    Planes{pass_.in_h, pass_.in_w}.read(
-        kernels_, data_.in + (at.image * z_.groups * pass_.depth + channel) * plane,
-        lanes_of(c, pass_.depth), at.row + pass_.top, at.column + pass_.left, tiling_.t,
-        tiling_.columns(), panel);
-    WinogradTiles tiles;
-    tiles.tiles = static_cast<int>(tiling_.across);
-    tiles.from_row = tiling_.columns() * pass_.lanes;
-    tiles.to = v + (c * pass_.block_tiles + place * tiling_.across) * pass_.lanes;
-    tiles.point_step = pass_.v_point;
-    transforms_.input(tiles, panel);
+    const PixelView<const float> pixels = pass_.in.read(
+        kernels_, data_.in + pass_.in.offset(at.image, channel), lanes_of(c, pass_.depth),
+        at.row + pass_.top, at.column + pass_.left, tiling_.t, tiling_.columns(), panel);
+    WinogradPoints points;
+    points.tiles = static_cast<int>(tiling_.across);
+    points.at = v + (c * pass_.block_tiles + place * tiling_.across) * pass_.lanes;
+    points.step = pass_.v_point;
+    transforms_.input(pixels, points, panel);
   }
 
   // One point: m[vectors, tiles, L] = v [C/L, tiles, L] u [C, vectors, L].
@@ -193,26 +192,49 @@ class Convolution {
     }
   }
 
-  void transform_output(Index g, Index block, Index strip, Index place, const float* m,
+  void transform_output(Index g, Index block, Index strip, Index place, float* m,
                         float* panel) const {
     const Strip at(tiling_, strip);
     const Index lanes = lanes_of(block, pass_.channels);
     const Index channel = g * pass_.channels + block * pass_.lanes;
-    WinogradTiles tiles;
-    tiles.tiles = static_cast<int>(tiling_.across);
-    tiles.from = m + place * tiling_.across * pass_.lanes;
-    tiles.from_row = tiling_.across * tiling_.size * pass_.lanes;
-    tiles.to = panel;
-    tiles.point_step = pass_.m_point;
-    transforms_.output(tiles, data_.b == nullptr ? nullptr : data_.b + channel,
-                       static_cast<int>(lanes));
-    const Index plane = pass_.out_h * pass_.out_w;
-    const Index columns = std::min(tiling_.across * tiling_.size, pass_.out_w - at.column);
-    float* const to = data_.out + (at.image * z_.groups * pass_.channels + channel) * plane;
-    for (Index i = 0; i < tiling_.size && at.row + i < pass_.out_h; ++i) {
-      float* const row = to + (at.row + i) * pass_.out_w + at.column;
-      kernels_.scatter(panel + i * tiles.from_row, columns, static_cast<int>(lanes), row, plane);
+    WinogradPoints points;
+    points.tiles = static_cast<int>(tiling_.across);
+    points.at = m + place * tiling_.across * pass_.lanes;
+    points.step = pass_.m_point;
+    WinogradFinish finish;
+    finish.bias = data_.b == nullptr ? nullptr : data_.b + channel;
+    finish.lanes = static_cast<int>(lanes);
+    float* const to = data_.out + pass_.out.offset(at.image, channel);
+    if (pass_.out.blocked) {
+      finish.residual = data_.epilogue.residual_of(to);
+      finish.relu = data_.epilogue.relu();
+      transforms_.output(points, {to, pass_.out.h, pass_.out.w, kChannelBlock, at.row, at.column},
+                         finish);
+      if (block == pass_.channel_blocks - 1) clear_lanes(at, to - channel % kChannelBlock);
+      return;
+    }
+    const Index width = tiling_.across * tiling_.size;
+    transforms_.output(points, {panel, tiling_.size, width, pass_.lanes, 0, 0}, finish);
+    const Index plane = pass_.out.h * pass_.out.w;
+    const Index columns = std::min(width, pass_.out.w - at.column);
+    for (Index i = 0; i < tiling_.size && at.row + i < pass_.out.h; ++i) {
+      float* const row = to + (at.row + i) * pass_.out.w + at.column;
+      kernels_.scatter(panel + i * width * pass_.lanes, columns, static_cast<int>(lanes), row,
+                       plane);
       data_.epilogue.finish(row, lanes, columns, plane);
+    }
+  }
+
+  // Zeros behind the last channel, in the last block of an image.
+  void clear_lanes(const Strip& at, float* block) const {
+    const Index used = pass_.channels % kChannelBlock;
+    if (used == 0) return;
+    const Index end = std::min(at.column + tiling_.across * tiling_.size, pass_.out.w);
+    for (Index i = at.row; i < std::min(at.row + tiling_.size, pass_.out.h); ++i) {
+      for (Index j = at.column; j < end; ++j) {
+        float* const pixel = block + (i * pass_.out.w + j) * kChannelBlock;
+        std::fill(pixel + used, pixel + kChannelBlock, 0.0f);
+      }
     }
   }
 
@@ -259,22 +281,21 @@ class WeightGradient {
       const bool of_x = chunk % blocks < plan_.channel_blocks;
       const Index block = chunk % blocks - (of_x ? 0 : plan_.channel_blocks);
       const Index channels = of_x ? plan_.channels : plan_.kernels;
-      const Planes planes = of_x ? Planes{z_.h, z_.w} : Planes{z_.p(), z_.q()};
-      const Index first = (at.image * z_.groups + g) * channels + block * lanes;
+      const Images& images = of_x ? plan_.x : plan_.y;
       const Index columns = of_x ? tiling_.columns() : tiling_.across * tiling_.size;
       float* const panel = own(thread);
-      planes.read(kernels_, (of_x ? x_ : dy_) + first * planes.h * planes.w,
-                  std::min(lanes, channels - block * lanes), at.row - (of_x ? z_.pad_top : 0),
-                  at.column - (of_x ? z_.pad_left : 0), of_x ? tiling_.t : tiling_.size, columns,
-                  panel);
-      WinogradTiles tiles;
-      tiles.tiles = static_cast<int>(tiling_.across);
-      tiles.from = panel;
-      tiles.from_row = columns * lanes;
-      tiles.to = (of_x ? points_x_ : points_y_) +
-                 (block * plan_.block_tiles + place * tiling_.across) * lanes;
-      tiles.point_step = of_x ? plan_.x_point : plan_.y_point;
-      of_x ? transforms_.input(tiles, panel) : transforms_.gradient(tiles);
+      const PixelView<const float> pixels =
+          images.read(kernels_,
+                      (of_x ? x_ : dy_) + images.offset(at.image, g * channels + block * lanes),
+                      std::min(lanes, channels - block * lanes),
+                      at.row - (of_x ? z_.pad_top : 0), at.column - (of_x ? z_.pad_left : 0),
+                      of_x ? tiling_.t : tiling_.size, columns, panel);
+      WinogradPoints points;
+      points.tiles = static_cast<int>(tiling_.across);
+      points.at = (of_x ? points_x_ : points_y_) +
+                  (block * plan_.block_tiles + place * tiling_.across) * lanes;
+      points.step = of_x ? plan_.x_point : plan_.y_point;
+      of_x ? transforms_.input(pixels, points, panel) : transforms_.gradient(pixels, points);
     });
   }
 
@@ -420,7 +441,7 @@ Conv2dSupport supports(const Conv2dProblem& z, Direction) {
     return no("expects groups of at least 4 kernels' planes, got ", z.c_per_group(), "x",
               z.k_per_group());
   }
-  return {};
+  return is_blocked(z) ? blocked::supports(z) : Conv2dSupport{};  // groups of whole blocks
 }
 
 constexpr double kPixelFmas = 14;

@@ -3,8 +3,7 @@
 // the products between them stand in points.h.
 //
 // L is the number of lanes, M the size of an output tile, T = M + 2. A panel holds pixels of L
-// channels: [rows, columns, L]. A point is one of the T T places in a transformed tile;
-// `point_step` floats lie between points.
+// channels: [rows, columns, L]. A point is one of the T T places in a transformed tile.
 #pragma once
 
 #include <cstdint>
@@ -13,24 +12,43 @@
 
 namespace convscope {
 
-// `tiles` tiles side by side, M columns apart; a tile's points lie at to + tile * L.
-struct WinogradTiles {
+// Columns of a panel: 6 rows x 66 x 16 floats are 25 KiB of L1.
+inline constexpr int kMostColumns = 66;
+
+// A view of L channels of an image [h, w] whose pixels lie `step` floats apart: L in a panel, 16 in
+// the blocked layout. Pixel (0, 0) of the view is (row, column) of the image. Pixels outside the
+// image read as 0 and are not written.
+template <class Float>
+struct PixelView {
+  Float* image = nullptr;
+  std::int64_t h = 0, w = 0, step = 0;
+  std::int64_t row = 0, column = 0;
+};
+
+// Points of tiles that lie side by side: point p of a tile at `at` + p step + tile L.
+struct WinogradPoints {
   int tiles = 0;
-  const float* from = nullptr;
-  std::int64_t from_row = 0;  // floats between rows of the panel
-  float* to = nullptr;
-  std::int64_t point_step = 0;
+  float* at = nullptr;
+  std::int64_t step = 0;
+};
+
+// What is added to an output, and whether it ends in max(.., 0).
+struct WinogradFinish {
+  const float* bias = nullptr;  // [lanes], or null
+  int lanes = 0;
+  const float* residual = nullptr;  // an image that lies as the output's does, or null
+  bool relu = false;
 };
 
 struct WinogradTransforms {
-  // T x T pixels d of each tile in a panel to points B d B^T; the panel is used up, z.from is not
-  // read.
-  void (*input)(const WinogradTiles& z, float* panel) = nullptr;
-  // M x M pixels u of each tile to A u A^T; `from` is a panel, `to` are points.
-  void (*gradient)(const WinogradTiles& z) = nullptr;
-  // T x T points m of each tile to A^T m A + bias; points at `from`, a panel at `to`, with
-  // `from_row` floats between its rows. bias: `lanes` numbers, or null.
-  void (*output)(const WinogradTiles& z, const float* bias, int lanes) = nullptr;
+  // T x T pixels d of each tile to points B d B^T. panel: memory for [T, tiles M + 2, L]; x may be
+  // a view of it.
+  void (*input)(const PixelView<const float>& x, const WinogradPoints& to, float* panel) = nullptr;
+  // M x M pixels u of each tile to points A u A^T.
+  void (*gradient)(const PixelView<const float>& dy, const WinogradPoints& to) = nullptr;
+  // T x T points m of each tile to pixels A^T m A, finished.
+  void (*output)(const WinogradPoints& from, const PixelView<float>& y,
+                 const WinogradFinish& finish) = nullptr;
   // Kernels g, taps[count, 3, 3, L], to G g G^T: point p of kernel i at to[p point_step + i step].
   // reversed: taps are read backwards.
   void (*weights)(const float* taps, bool reversed, std::int64_t count, float* to,

@@ -16,12 +16,12 @@
 #include "framework/memory/memory.h"
 #include "layers/conv2d/problem.h"
 #include "layers/conv2d/shared/points.h"
+#include "layers/conv2d/winograd/cpu/winograd_images.h"
 
 namespace convscope::winograd {
 
 using Index = std::int64_t;
 
-inline constexpr Index kMostColumns = 66;    // of a panel: 6 rows x 66 x 16 floats = 25 KiB of L1
 inline constexpr Index kKernelsAtOnce = 32;  // taps in lanes: 32 x 9 x 64 B = 18 KiB
 
 // ---- forward and backward_data, block by block: U stays, V and M of a block are made ------------
@@ -72,13 +72,11 @@ struct Pass {
         forward(direction == Direction::forward),
         depth(forward ? z.c_per_group() : z.k_per_group()),
         channels(forward ? z.k_per_group() : z.c_per_group()),
-        in_h(forward ? z.h : z.p()),
-        in_w(forward ? z.w : z.q()),
-        out_h(forward ? z.p() : z.h),
-        out_w(forward ? z.q() : z.w),
+        in(forward ? Images::x_of(z) : Images::y_of(z)),
+        out(forward ? Images::y_of(z) : Images::x_of(z)),
         top(forward ? -z.pad_top : z.pad_top - 2),
         left(forward ? -z.pad_left : z.pad_left - 2),
-        tiling(m, z.n, out_h, out_w) {
+        tiling(m, z.n, out.h, out.w) {
     const PointKernels& kernels = point_kernels.get();
     lanes = kernels.lanes;
     depth_blocks = ceil_div(depth, lanes);
@@ -131,7 +129,7 @@ struct Pass {
   const Conv2dProblem& z;
   bool forward;
   Index depth, channels;
-  Index in_h, in_w, out_h, out_w;
+  Images in, out;
   Index top, left;  // the pixel of `in` that the first tap of output 0 reads
   Tiling tiling;
   Index lanes = 1, depth_blocks = 1, channel_blocks = 1, panels = 1;
@@ -152,7 +150,9 @@ struct WeightPlan {
       : z(problem),
         channels(z.c_per_group()),
         kernels(z.k_per_group()),
-        tiling(m, z.n, z.p(), z.q()),
+        x(Images::x_of(z)),
+        y(Images::y_of(z)),
+        tiling(m, z.n, y.h, y.w),
         lanes(point_kernels.get().lanes),
         channel_blocks(ceil_div(channels, lanes)),
         kernel_blocks(ceil_div(kernels, lanes)) {
@@ -187,6 +187,7 @@ struct WeightPlan {
 
   const Conv2dProblem& z;
   Index channels, kernels;
+  Images x, y;
   Tiling tiling;
   Index lanes, channel_blocks, kernel_blocks;
   bool by_panels = false;

@@ -106,16 +106,18 @@ CONVSCOPE_INLINE void multiply_transposed(const Vec* in, Vec* out) {
 
 // ---- transforms --------------------------------------------------------------------------------
 
-// Size x Size pixels to matrix u matrix^T; from[(i from_row) + j L], to[(i T + j) point_step].
+// Size x Size pixels to matrix u matrix^T; from[i from_row + j from_step], to[(i T + j)
+// point_step].
 template <const auto& matrix, int T, int Size>
-CONVSCOPE_INLINE void expand(const float* from, Index from_row, float* to, Index point_step) {
+CONVSCOPE_INLINE void expand(const float* from, Index from_row, Index from_step, float* to,
+                             Index point_step) {
   Vec half[T][Size];  // matrix u
 #pragma GCC unroll 8
   for (int j = 0; j < Size; ++j) {
     Vec in[Size];
     Vec out[T];
 #pragma GCC unroll 8
-    for (int i = 0; i < Size; ++i) in[i] = load(from + i * from_row + j * kLanes);
+    for (int i = 0; i < Size; ++i) in[i] = load(from + i * from_row + j * from_step);
     multiply<matrix, T, Size>(in, out);
 #pragma GCC unroll 8
     for (int i = 0; i < T; ++i) half[i][j] = out[i];
@@ -152,51 +154,111 @@ CONVSCOPE_INLINE void contract(const float* from, Index point_step, const Result
   }
 }
 
-// Neighbouring tiles share two columns: columns first, where they lie, then each tile's rows.
+// A number within [0, most].
+CONVSCOPE_INLINE Index clamped(Index value, Index most) {
+  return value < 0 ? 0 : value > most ? most : value;
+}
+
+constexpr int kMostStep = 16;                       // of a PixelView
+constexpr float kZeros[kMostColumns * kMostStep]{};  // a row outside the image
+
+// Neighbouring tiles share two columns: columns first, from where they lie to the panel, then each
+// tile's rows.
 template <int M>
-void input(const WinogradTiles& z, float* panel) {
+void input(const PixelView<const float>& x, const WinogradPoints& z, float* panel) {
   constexpr int kT = M + 2;
-  for (int j = 0; j < z.tiles * M + 2; ++j) {
+  const Index columns = z.tiles * M + 2;
+  const Index panel_row = columns * kLanes;
+  // The image has the columns [begin, end) of the view.
+  const Index begin = clamped(-x.column, columns);
+  const Index end = begin + clamped(x.w - x.column - begin, columns - begin);
+  const float* rows[kT];
+#pragma GCC unroll 8
+  for (int i = 0; i < kT; ++i) {
+    const bool inside = x.row + i >= 0 && x.row + i < x.h && begin < end;
+    rows[i] = inside ? x.image + ((x.row + i) * x.w + x.column + begin) * x.step : kZeros;
+  }
+  const auto clear = [&](Index from, Index to) {
+    for (int i = 0; i < kT; ++i) {
+      for (Index j = from; j < to; ++j) store(panel + i * panel_row + j * kLanes, zero());
+    }
+  };
+  clear(0, begin);
+  for (Index j = begin, at = 0; j < end; ++j, at += x.step) {
     Vec in[kT];
     Vec out[kT];
 #pragma GCC unroll 8
-    for (int i = 0; i < kT; ++i) in[i] = load(panel + i * z.from_row + j * kLanes);
+    for (int i = 0; i < kT; ++i) in[i] = load(rows[i] + at);
     multiply<Matrices<M>::kB, kT, kT>(in, out);
 #pragma GCC unroll 8
-    for (int i = 0; i < kT; ++i) store(panel + i * z.from_row + j * kLanes, out[i]);
+    for (int i = 0; i < kT; ++i) store(panel + i * panel_row + j * kLanes, out[i]);
   }
+  clear(end, columns);
   for (int tile = 0; tile < z.tiles; ++tile) {
     const float* const from = panel + tile * M * kLanes;
-    float* const to = z.to + tile * kLanes;
+    float* const to = z.at + tile * kLanes;
 #pragma GCC unroll 8
     for (int i = 0; i < kT; ++i) {
       Vec in[kT];
       Vec out[kT];
 #pragma GCC unroll 8
-      for (int j = 0; j < kT; ++j) in[j] = load(from + i * z.from_row + j * kLanes);
+      for (int j = 0; j < kT; ++j) in[j] = load(from + i * panel_row + j * kLanes);
       multiply<Matrices<M>::kB, kT, kT>(in, out);
 #pragma GCC unroll 8
-      for (int j = 0; j < kT; ++j) store(to + (i * kT + j) * z.point_step, out[j]);
+      for (int j = 0; j < kT; ++j) store(to + (i * kT + j) * z.step, out[j]);
     }
   }
 }
 
+// The tile's first pixel lies in the image, or nothing of it does. A tile that the edge cuts is
+// copied first.
 template <int M>
-void gradient(const WinogradTiles& z) {
+void gradient(const PixelView<const float>& dy, const WinogradPoints& z) {
+  alignas(64) float cut[M * M * kLanes];
+  const Index rows = clamped(dy.h - dy.row, M);
   for (int tile = 0; tile < z.tiles; ++tile) {
-    expand<Matrices<M>::kA, M + 2, M>(z.from + tile * M * kLanes, z.from_row, z.to + tile * kLanes,
-                                      z.point_step);
+    const Index column = dy.column + tile * M;
+    const Index columns = clamped(dy.w - column, M);
+    const bool whole = rows == M && columns == M;
+    const float* from = dy.image + (dy.row * dy.w + column) * dy.step;
+    if (!whole) {
+      for (int i = 0; i < M; ++i) {
+        for (int j = 0; j < M; ++j) {
+          store(cut + (i * M + j) * kLanes,
+                i < rows && j < columns ? load(from + (i * dy.w + j) * dy.step) : zero());
+        }
+      }
+      from = cut;
+    }
+    expand<Matrices<M>::kA, M + 2, M>(from, whole ? dy.w * dy.step : M * kLanes,
+                                      whole ? dy.step : kLanes, z.at + tile * kLanes, z.step);
   }
 }
 
 template <int M>
-void output(const WinogradTiles& z, const float* bias, int lanes) {
-  const Vec start = bias == nullptr ? zero() : load_first(bias, lanes);
+void output(const WinogradPoints& z, const PixelView<float>& y, const WinogradFinish& finish) {
+  const Vec start = finish.bias == nullptr ? zero() : load_first(finish.bias, finish.lanes);
+  const Index rows = clamped(y.h - y.row, M);
   for (int tile = 0; tile < z.tiles; ++tile) {
-    float* const to = z.to + tile * M * kLanes;
-    contract<Matrices<M>::kA, M + 2, M>(
-        z.from + tile * kLanes, z.point_step,
-        [&](int i, int j, Vec value) { store(to + i * z.from_row + j * kLanes, value + start); });
+    const Index column = y.column + tile * M;
+    const Index columns = clamped(y.w - column, M);
+    if (columns == 0) break;
+    const Index first = (y.row * y.w + column) * y.step;
+    const auto put = [&](int i, int j, Vec value) {
+      const Index at = first + (i * y.w + j) * y.step;
+      Vec sum = value + start;
+      if (finish.residual != nullptr) sum = sum + load(finish.residual + at);
+      if (finish.relu) sum = max(zero(), sum) + zero();  // NaN stays NaN, -0 becomes 0
+      store(y.image + at, sum);
+    };
+    const float* const from = z.at + tile * kLanes;
+    if (rows == M && columns == M) {
+      contract<Matrices<M>::kA, M + 2, M>(from, z.step, put);
+    } else {
+      contract<Matrices<M>::kA, M + 2, M>(from, z.step, [&](int i, int j, Vec value) {
+        if (i < rows && j < columns) put(i, j, value);
+      });
+    }
   }
 }
 
@@ -205,13 +267,13 @@ void weights(const float* taps, bool reversed, Index count, float* to, Index ste
              Index point_step) {
   for (Index i = 0; i < count; ++i, taps += 9 * kLanes, to += step) {
     if (!reversed) {
-      expand<Matrices<M>::kG, M + 2, 3>(taps, 3 * kLanes, to, point_step);
+      expand<Matrices<M>::kG, M + 2, 3>(taps, 3 * kLanes, kLanes, to, point_step);
       continue;
     }
     alignas(64) float turned[9 * kLanes];
 #pragma GCC unroll 9
     for (int t = 0; t < 9; ++t) store(turned + t * kLanes, load(taps + (8 - t) * kLanes));
-    expand<Matrices<M>::kG, M + 2, 3>(turned, 3 * kLanes, to, point_step);
+    expand<Matrices<M>::kG, M + 2, 3>(turned, 3 * kLanes, kLanes, to, point_step);
   }
 }
 
