@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // epilogue.h: y = relu(y + residual) on a finished piece of y that is still in the cache, or on all
-// of y in one pass. The same few instructions in both cases, so the same bits.
+// of y in one pass. The same few instructions in both cases, so the same bits. On the CPU the ReLU
+// may have an upper bound.
 #pragma once
 
 #include <cstdint>
@@ -24,18 +25,21 @@ class FusedEpilogue {
       : y_(static_cast<const float*>(args.y)),
         residual_(static_cast<const float*>(args.epilogue.residual)),
         relu_(args.epilogue.relu),
+        most_(args.epilogue.most),
         apply_(args.epilogue.empty() ? nullptr : epilogue_kernels.get().apply) {}
 
   // `rows` runs of `count` elements, `step` apart.
   void finish(float* at, std::int64_t rows, std::int64_t count, std::int64_t step) const {
     if (apply_ == nullptr) return;
-    apply_(at, residual_ == nullptr ? nullptr : residual_ + (at - y_), relu_, rows, count, step);
+    apply_(at, residual_ == nullptr ? nullptr : residual_ + (at - y_), relu_, most_, rows, count,
+           step);
   }
 
  private:
   const float* y_ = nullptr;
   const float* residual_ = nullptr;
   bool relu_ = false;
+  float most_ = 0;
   decltype(EpilogueKernels::apply) apply_ = nullptr;
 };
 
