@@ -2,6 +2,7 @@
 // activation.cpp: a curve applied to every element alone; no parameters.
 #include "layers/activation.h"
 
+#include "framework/ops/bounded_relu/bounded_relu.h"
 #include "framework/ops/elementwise.h"
 #include "layers/layer_types.h"
 #include "layers/plan/activation_op.h"
@@ -11,9 +12,10 @@ namespace {
 
 Variable (*function_of(const std::string& kind))(const Variable&) {
   if (kind == "relu") return relu;
+  if (kind == "relu6") return relu6;
   if (kind == "tanh") return tanh;
   if (kind == "sigmoid") return sigmoid;
-  fail("activation", cat("expected relu, tanh or sigmoid, got '", kind, "'"));
+  fail("activation", cat("expected relu, relu6, tanh or sigmoid, got '", kind, "'"));
 }
 
 LayerType type_of(const char* kind, const char* doc) {
@@ -29,13 +31,15 @@ LayerType type_of(const char* kind, const char* doc) {
 Activation::Activation(const std::string& kind) : kind_(kind), function_(function_of(kind)) {}
 
 int Activation::describe(PlanGraph& graph, int x) {
-  const ActivationOp::Curve curve = kind_ == "relu"   ? ActivationOp::Curve::relu
-                                    : kind_ == "tanh" ? ActivationOp::Curve::tanh
-                                                      : ActivationOp::Curve::sigmoid;
+  const ActivationOp::Curve curve = kind_ == "relu"    ? ActivationOp::Curve::relu
+                                    : kind_ == "relu6" ? ActivationOp::Curve::relu6
+                                    : kind_ == "tanh"  ? ActivationOp::Curve::tanh
+                                                       : ActivationOp::Curve::sigmoid;
   return graph.add(std::make_unique<ActivationOp>(curve), {x}, graph.shape(x));
 }
 
 CONVSCOPE_REGISTER_LAYER("relu", type_of("relu", "max(x, 0)"))
+CONVSCOPE_REGISTER_LAYER("relu6", type_of("relu6", "min(max(x, 0), 6)"))
 CONVSCOPE_REGISTER_LAYER("tanh", type_of("tanh", "tanh(x)"))
 CONVSCOPE_REGISTER_LAYER("sigmoid", type_of("sigmoid", "1 / (1 + exp(-x))"))
 

@@ -12,8 +12,8 @@
 namespace convscope {
 
 Residual::Residual(const std::vector<std::pair<std::string, std::shared_ptr<Module>>>& body,
-                   std::shared_ptr<Sequential> shortcut)
-    : body_(std::make_shared<Sequential>()), shortcut_(std::move(shortcut)) {
+                   std::shared_ptr<Sequential> shortcut, End end)
+    : body_(std::make_shared<Sequential>()), shortcut_(std::move(shortcut)), end_(end) {
   CONVSCOPE_CHECK(!body.empty(), "residual", "expected at least one layer in the body, got none");
   for (const auto& [name, layer] : body) body_->add(name, add_child(name, layer));
   if (shortcut_) add_child("downsample", shortcut_);
@@ -21,7 +21,8 @@ Residual::Residual(const std::vector<std::pair<std::string, std::shared_ptr<Modu
 
 Variable Residual::forward(const Variable& x) {
   const Variable y = body_->forward(x);
-  return relu(add(y, shortcut_ ? shortcut_->forward(x) : x));
+  const Variable sum = add(y, shortcut_ ? shortcut_->forward(x) : x);
+  return end_ == End::relu ? relu(sum) : sum;
 }
 
 Shape Residual::output_shape(const Shape& input) const {
@@ -48,6 +49,7 @@ int Residual::describe(PlanGraph& graph, int x) {
   }
   if (y == kNoValue || beside == kNoValue) return kNoValue;
   const ValueId sum = graph.add(std::make_unique<AddOp>(), {y, beside}, graph.shape(y));
+  if (end_ == End::sum) return sum;
   return graph.add(std::make_unique<ActivationOp>(ActivationOp::Curve::relu), {sum},
                    graph.shape(sum));
 }

@@ -2,7 +2,8 @@
 // residual.h: a block that adds its input to what it computes from it.
 //
 // Shapes      x [N,C,H,W] -> y [N,K,P,Q];  body(x) and shortcut(x) have the shape of y
-// Formula     y = relu(body(x) + shortcut(x));  the shortcut is x itself when no layers are given
+// Formula     y = relu(body(x) + shortcut(x));  the shortcut is x itself when no layers are given.
+//             Behind the sum of an inverted residual (models/mobilenet_v2.cpp) no curve stands
 // Parameters  of the layer `residual` in a config, the basic block of ResNet-18 and 34:
 //             out_channels  K, required
 //             stride        of the first convolution and of the shortcut, pixels, default 1
@@ -27,8 +28,9 @@ class CONVSCOPE_API Residual final : public Module {
  public:
   // `shortcut` may be null: x itself. The layers of the body become children under their own names,
   // the shortcut becomes the child "downsample".
+  enum class End { relu, sum };
   Residual(const std::vector<std::pair<std::string, std::shared_ptr<Module>>>& body,
-           std::shared_ptr<Sequential> shortcut);
+           std::shared_ptr<Sequential> shortcut, End end = End::relu);
 
   Sequential& body() const { return *body_; }
   Sequential* shortcut() const { return shortcut_.get(); }  // null: x itself
@@ -42,6 +44,7 @@ class CONVSCOPE_API Residual final : public Module {
  private:
   std::shared_ptr<Sequential> body_;  // its layers are children of this module
   std::shared_ptr<Sequential> shortcut_;
+  End end_;
 };
 
 // Bias-free convolution with weights drawn for ReLU. `path` is the whole name of the layer, by

@@ -48,7 +48,7 @@ class Walk {
     } else if (is_one_of(kind, {"max_pool2d", "avg_pool2d", "adaptive_avg_pool2d", "flatten",
                                 "dropout"})) {
       return;  // keep the sign
-    } else if (is_one_of(kind, {"relu", "sigmoid"})) {
+    } else if (is_one_of(kind, {"relu", "relu6", "sigmoid"})) {
       may_be_negative_ = false;
       return;
     } else {

@@ -5,8 +5,9 @@
 // Bits        w_bits and a_bits everywhere, first_last_bits for both of the first and of the last
 //             layer, and what per_layer says, which beats all
 // Signs       weights are signed. An input is unsigned when its producer never gives negative
-//             numbers: relu or sigmoid, and pooling, dropout or flatten of those; else signed, as
-//             the images. Followed through Sequential; inside other modules inputs are signed.
+//             numbers: relu, relu6 or sigmoid, and pooling, dropout or flatten of those; else
+//             signed, as the images. Followed through Sequential; inside other modules inputs are
+//             signed.
 // Names       c1.weight_quantizer.log_step, c1.input_quantizer.log_step
 // Beginning   with begin > 0 all quantisers wait (quantizer.h) until begin()
 // Biases stay f32: in integer execution they are added to the 32-bit sums.

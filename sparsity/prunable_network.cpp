@@ -15,9 +15,16 @@ namespace convscope {
 namespace {
 
 // Every channel of what comes out depends on the same channel of what goes in, and on no other.
-constexpr std::array<std::string_view, 9> kKeepsChannelsApart = {
-    "relu",         "tanh",    "sigmoid", "max_pool2d", "avg_pool2d", "adaptive_avg_pool2d",
-    "batch_norm2d", "dropout", "flatten"};
+constexpr std::array<std::string_view, 10> kKeepsChannelsApart = {"relu",
+                                                                  "relu6",
+                                                                  "tanh",
+                                                                  "sigmoid",
+                                                                  "max_pool2d",
+                                                                  "avg_pool2d",
+                                                                  "adaptive_avg_pool2d",
+                                                                  "batch_norm2d",
+                                                                  "dropout",
+                                                                  "flatten"};
 
 bool keeps_channels_apart(const std::string& kind) {
   return std::find(kKeepsChannelsApart.begin(), kKeepsChannelsApart.end(), kind) !=

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""ResNet-18, MobileNet v1 and LeNet-5: outputs, loss and every gradient beside PyTorch.
+"""ResNet-18, MobileNet v1 and v2 and LeNet-5: outputs, loss and every gradient beside PyTorch.
 
 Convscope draws the weights and writes them as safetensors (`convscope op net --out-weights`);
 PyTorch loads them into the same network (torch_networks.py) by their names. Both run the same images
@@ -12,7 +12,8 @@ Outputs and running statistics may be off by `--factor` times PyTorch's own erro
 is larger (Winograd convolutions round more than direct ones). Gradients jump where rounding makes one
 ReLU or one pooling window choose the other way, on either side: a single flip in a small batch moves a
 tensor by up to a few percent, in PyTorch's float32 as in ours; so they may also be off by 5e-2, which
-any missing or wrong term exceeds. Exit code 1 when something is further off, 77 without PyTorch.
+any missing or wrong term exceeds. What is 0 but for rounding, as the gradient of a shift that the next
+batch norm undoes, is measured against 1e-5 of the largest tensor of its kind. Exit code 1 when something is further off, 77 without PyTorch.
 
     python3 experiments/peers/model_vs_pytorch.py --program build/release/bin/convscope
 """
@@ -47,6 +48,14 @@ CASES = [
      lambda: peers.mobilenet_v1("cifar", classes=10)),
     ("mobilenet_v1 224", "cifar10_mobilenet_v1.yaml", ["model.stem=imagenet"], (3, 224, 224), 1000,
      4, lambda: peers.mobilenet_v1()),
+    # Without dropout: its random numbers are each system's own.
+    ("mobilenet_v2 CIFAR", "cifar10_mobilenet_v2.yaml", ["model.dropout=0"], (3, 32, 32), 10, 16,
+     lambda: peers.mobilenet_v2("cifar", classes=10, dropout=0)),
+    ("mobilenet_v2 0.35", "cifar10_mobilenet_v2.yaml",
+     ["model.dropout=0", "model.width_multiplier=0.35"], (3, 32, 32), 10, 16,
+     lambda: peers.mobilenet_v2("cifar", 0.35, classes=10, dropout=0)),
+    ("mobilenet_v2 224", "cifar10_mobilenet_v2.yaml", ["model.stem=imagenet", "model.dropout=0"],
+     (3, 224, 224), 1000, 4, lambda: peers.mobilenet_v2(dropout=0)),
 ]
 
 
@@ -65,9 +74,11 @@ def read_safetensors(path):
 
 
 def relative(got, want):
-    want = np.asarray(want, dtype=np.float64)
-    return float(np.linalg.norm(np.asarray(got, dtype=np.float64) - want)
-                 / max(np.linalg.norm(want), 1e-30))
+    """By name; got and want hold tensors of one kind."""
+    want = {name: np.asarray(tensor, dtype=np.float64) for name, tensor in want.items()}
+    least = max(1e-30, 1e-5 * max(np.linalg.norm(tensor) for tensor in want.values()))
+    return {name: float(np.linalg.norm(np.asarray(got[name], dtype=np.float64) - tensor)
+                        / max(np.linalg.norm(tensor), least)) for name, tensor in want.items()}
 
 
 def pytorch(network, weights, x, labels, dtype, train):
@@ -138,8 +149,8 @@ def main():
                     if not exact[kind]:
                         continue
                     assert exact[kind].keys() == ours[kind].keys(), (exact[kind].keys(), ours[kind].keys())
-                    own = {n: relative(ours[kind][n], exact[kind][n]) for n in exact[kind]}
-                    theirs = max(relative(single[kind][n], exact[kind][n]) for n in exact[kind])
+                    own = relative(ours[kind], exact[kind])
+                    theirs = max(relative(single[kind], exact[kind]).values())
                     worst = max(own, key=own.get)
                     floor = 5e-2 if kind in ("dx", "gradients") else 2e-5
                     bad = not own[worst] <= max(args.factor * theirs, floor)

@@ -38,6 +38,7 @@ NETS = [
     # name, image, classes, config for `op net`, its overrides
     ("resnet18", "3x224x224", 1000, "cifar10_resnet18.yaml", ["model.stem=imagenet"]),
     ("mobilenet_v1", "3x224x224", 1000, "cifar10_mobilenet_v1.yaml", ["model.stem=imagenet"]),
+    ("mobilenet_v2", "3x224x224", 1000, "cifar10_mobilenet_v2.yaml", ["model.stem=imagenet"]),
     ("lenet5", "1x28x28", 10, "mnist_lenet5_baseline.yaml", ["model.padding=0"]),
 ]
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Our networks written in PyTorch, for the comparisons in this folder. Parameters and buffers have
 the names that they have in Convscope, so a state_dict and our safetensors hold the same keys (but
-for PyTorch's num_batches_tracked). ResNet-18's names are those of torchvision."""
+for PyTorch's num_batches_tracked). The names of ResNet-18 and MobileNet v2 are those of torchvision."""
 import collections
 
 import torch
@@ -76,7 +76,51 @@ def mobilenet_v1(stem="imagenet", width_multiplier=1.0, classes=1000, channels=3
     return nn.Sequential(collections.OrderedDict(parts))
 
 
-MODELS = {"lenet5": lenet5, "resnet18": resnet18, "mobilenet_v1": mobilenet_v1}
+def conv_norm_relu6(channels, kernels, size=3, stride=1, groups=1):
+    return nn.Sequential(conv(channels, kernels, size, stride, groups), nn.BatchNorm2d(kernels),
+                         nn.ReLU6(inplace=True))
+
+
+class InvertedResidual(nn.Module):
+    """The block of Sandler et al. 2018: narrow ends, which are added up, and a wide middle."""
+
+    def __init__(self, channels, kernels, stride, expansion):
+        super().__init__()
+        wide = channels * expansion
+        widen = [] if expansion == 1 else [conv_norm_relu6(channels, wide, 1)]
+        self.conv = nn.Sequential(*widen, conv_norm_relu6(wide, wide, 3, stride, groups=wide),
+                                  conv(wide, kernels, 1), nn.BatchNorm2d(kernels))
+        self.adds = stride == 1 and channels == kernels
+
+    def forward(self, x):
+        return x + self.conv(x) if self.adds else self.conv(x)
+
+
+def multiple_of_8(channels):
+    near = max(8, int(channels + 4) // 8 * 8)
+    return near + 8 if near < 0.9 * channels else near
+
+
+def mobilenet_v2(stem="imagenet", width_multiplier=1.0, classes=1000, channels=3, dropout=0.2):
+    stages = [(1, 16, 1, 1), (6, 24, 2, 2), (6, 32, 3, 2), (6, 64, 4, 2), (6, 96, 3, 1),
+              (6, 160, 3, 2), (6, 320, 1, 1)]
+    now = multiple_of_8(32 * width_multiplier)
+    features = [conv_norm_relu6(channels, now, 3, 2 if stem == "imagenet" else 1)]
+    for expansion, width, blocks, stride in stages:
+        width = multiple_of_8(width * width_multiplier)
+        for block in range(blocks):
+            features.append(InvertedResidual(now, width, stride if block == 0 else 1, expansion))
+            now = width
+    last = multiple_of_8(1280 * max(1.0, width_multiplier))
+    features.append(conv_norm_relu6(now, last, 1))
+    return nn.Sequential(collections.OrderedDict([
+        ("features", nn.Sequential(*features)), ("avgpool", nn.AdaptiveAvgPool2d(1)),
+        ("flatten", nn.Flatten()),
+        ("classifier", nn.Sequential(nn.Dropout(dropout), nn.Linear(last, classes)))]))
+
+
+MODELS = {"lenet5": lenet5, "resnet18": resnet18, "mobilenet_v1": mobilenet_v1,
+          "mobilenet_v2": mobilenet_v2}
 
 
 def layout_of(name):

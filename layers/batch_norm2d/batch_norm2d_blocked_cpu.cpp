@@ -5,7 +5,6 @@
 // same by channels
 #include <algorithm>
 #include <cmath>
-#include <limits>
 
 #include "framework/ops/reduce_simd.h"
 #include "layers/batch_norm2d/batch_norm2d_blocked.h"
@@ -29,16 +28,6 @@ template <class Body>
 void for_channels(std::int64_t block, std::int64_t channels, const Body& body) {
   const std::int64_t first = block * kLanes;
   for (int lane = 0; lane < kLanes && first + lane < channels; ++lane) body(lane, first + lane);
-}
-
-// The upper bound of the curve: none, unless the arguments have one.
-template <class Args>
-float bound_of(const Args& args) {
-  if constexpr (requires { args.most; }) {
-    return args.most;
-  } else {
-    return std::numeric_limits<float>::infinity();
-  }
 }
 
 double count_of(const BlockSlices& slices) {
@@ -156,7 +145,7 @@ void blocked_batch_norm_train(const BatchNormTrainArgs& args) {
     });
     slices.for_runs(block, [&](std::int64_t at, std::int64_t pixels) {
       apply(pixels, x + at, f.at, s.at, residual == nullptr ? nullptr : residual + at, args.relu,
-            bound_of(args), y + at);
+            args.most, y + at);
     });
   });
 }
@@ -181,7 +170,7 @@ void blocked_batch_norm_train_gradient(const BatchNormTrainGradientArgs& args) {
     slices.sum<2>(block, total, [&](std::int64_t run, std::int64_t length, double* sums) {
       for (std::int64_t first = 0; first < length; first += kPixels) {
         const std::int64_t at = run + first * kLanes, pixels = std::min(kPixels, length - first);
-        if (y != nullptr) kernels.mask(pixels, dy + at, y + at, bound_of(args), dy + at);
+        if (y != nullptr) kernels.mask(pixels, dy + at, y + at, args.most, dy + at);
         if (beside != nullptr) {
           add_or_copy(args.residual_accumulate, pixels, dy + at, beside + at);
         }

@@ -49,14 +49,15 @@ struct DoubleLoops {
     });
   }
   void apply(const ChannelPlanes& planes, const double* x, double factor, double shift,
-             const double* residual, bool relu, double* y) const {
+             const double* residual, bool relu, double most, double* y) const {
     each(planes, [&](std::int64_t i) {
       const double v = x[i] * factor + shift + (residual == nullptr ? 0 : residual[i]);
-      y[i] = relu && v <= 0 ? 0 : v;
+      y[i] = relu && v <= 0 ? 0 : relu && v > most ? most : v;
     });
   }
-  void mask(const ChannelPlanes& planes, const double* dy, const double* y, double* g) const {
-    each(planes, [&](std::int64_t i) { g[i] = y[i] > 0 ? dy[i] : 0; });
+  void mask(const ChannelPlanes& planes, const double* dy, const double* y, double most,
+            double* g) const {
+    each(planes, [&](std::int64_t i) { g[i] = y[i] > 0 && y[i] < most ? dy[i] : 0; });
   }
   void gradient(const ChannelPlanes& planes, const double* dy, const double* x, double mean,
                 double a, double b, double d, double* dx) const {
@@ -147,7 +148,7 @@ void apply_typed(const Tensor& x, const double* factor, const double* shift, con
   const auto& loop = loops<T>();
   for_planes(x.shape(), [&](std::int64_t c, const ChannelPlanes& plane, std::int64_t at) {
     loop.apply(plane, from + at, static_cast<T>(factor[c]), static_cast<T>(shift[c]), nullptr,
-               false, to + at);
+               false, 0, to + at);
   });
 }
 
@@ -176,7 +177,7 @@ void train_typed(const BatchNormTrainArgs& args) {
     const double factor = inverse[c] * static_cast<double>(weight[c]);
     const double shift = static_cast<double>(bias[c]) - mean[c] * factor;
     loop.apply(planes, x + at, static_cast<T>(factor), static_cast<T>(shift),
-               residual == nullptr ? nullptr : residual + at, args.relu, y + at);
+               residual == nullptr ? nullptr : residual + at, args.relu, args.most, y + at);
   });
 }
 
@@ -256,7 +257,7 @@ void train_gradient_typed(const BatchNormTrainGradientArgs& args) {
   double* const sum_dy_x = args.sum_dy_x.data<double>();
   const auto& loop = loops<T>();
   for_channels(args.x.shape(), [&](std::int64_t c, const ChannelPlanes& planes, std::int64_t at) {
-    if (y != nullptr) loop.mask(planes, dy + at, y + at, dy + at);
+    if (y != nullptr) loop.mask(planes, dy + at, y + at, args.most, dy + at);
     channel_gradient_sums(planes, dy + at, x + at, mean[c], sum_dy[c], sum_dy_x[c]);
     if (beside != nullptr) {
       args.residual_accumulate ? add_planes(planes, dy + at, beside + at)

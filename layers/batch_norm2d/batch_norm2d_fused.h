@@ -3,9 +3,10 @@
 // other, so that a channel is read from memory once and the later passes find it in the cache.
 //
 // Forward    y = curve(x factor[c] + shift[c] + residual), factor and shift from the statistics of
-//            the batch; the curve is max(., 0) when `relu` is set, and residual may be undefined
-// Backward   g = dy where y > 0, else 0, when y is given (a curve stood there); else g = dy. dy
-//            becomes g. The gradient of the residual is g; sums over g and g (x - mean), and
+//            the batch; the curve is min(max(., 0), most) when `relu` is set, and residual may be
+//            undefined
+// Backward   g = dy where 0 < y < most, else 0, when y is given (a curve stood there); else g = dy.
+//            dy becomes g. The gradient of the residual is g; sums over g and g (x - mean), and
 //            dx = a g + b (x - mean) + d
 // Shapes     x, y, dy, dx, residual, residual_gradient [N,C,H,W] f32 or f64; statistics, sums [C]
 //            f64. On the CPU the images may be stored as [N,C/16,H,W,16], f32; C is that of weight
@@ -14,6 +15,8 @@
 //            in blocks of channels another order, and the bits of its own
 // Usage      batch_norm_train_kernel.get(device)({.x = x, .weight = w, .bias = b, ...});
 #pragma once
+
+#include <limits>
 
 #include "framework/kernel_slot.h"
 #include "framework/tensor.h"
@@ -25,8 +28,9 @@ struct BatchNormTrainArgs {
   double eps = 0;
   Tensor residual;  // undefined: none
   bool relu = false;
-  Tensor y;                                  // assigned; may be the memory of residual
-  Tensor mean, variance, inverse_deviation;  // assigned
+  float most = std::numeric_limits<float>::infinity();  // of the ReLU; finite on the CPU only
+  Tensor y;                                             // assigned; may be the memory of residual
+  Tensor mean, variance, inverse_deviation;             // assigned
 };
 extern CONVSCOPE_API KernelSlot<void(const BatchNormTrainArgs&)> batch_norm_train_kernel;
 
@@ -34,6 +38,7 @@ struct BatchNormTrainGradientArgs {
   Tensor dy;  // changed: becomes g
   Tensor x, weight;
   Tensor y;  // of the forward; undefined: no curve
+  float most = std::numeric_limits<float>::infinity();
   Tensor mean, inverse_deviation;
   Tensor residual_gradient;          // assigned g; undefined: not wanted
   bool residual_accumulate = false;  // add g to it instead

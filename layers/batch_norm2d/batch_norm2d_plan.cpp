@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // batch_norm2d_plan.cpp: batch norm in a planned step.
+#include <cmath>
+
 #include "framework/ops/accumulate.h"
+#include "framework/ops/bounded_relu/bounded_relu.h"
 #include "framework/ops/elementwise.h"
 #include "framework/tensor_kernels.h"
 #include "layers/batch_norm2d/batch_norm2d.h"
@@ -12,12 +15,15 @@
 
 namespace convscope {
 std::string BatchNormOp::text() const {
-  return cat("batch_norm2d", residual_ ? " + residual" : "", relu_ ? " + relu" : "");
+  return cat("batch_norm2d", residual_ ? " + residual" : "", relu_ ? fused_relu_text(most_) : "");
 }
 
 bool BatchNormOp::absorb(const PlanGraph& graph, PlanOp& next) {
   if (relu_) return false;
-  if (is_relu(next)) return relu_ = true;
+  if (const auto most = fused_relu_bound(graph, next)) {
+    most_ = *most;
+    return relu_ = true;
+  }
   const bool adds = dynamic_cast<AddOp*>(&next) != nullptr && next.inputs[0] != next.inputs[1];
   if (residual_ || !adds || graph.shape(next.output) != graph.shape(output)) return false;
   return residual_ = true;
@@ -47,6 +53,7 @@ void BatchNormOp::forward(PlanBuilder& builder) {
                                   .eps = parts_.eps,
                                   .residual = residual_ ? builder.value(inputs[1]) : Tensor(),
                                   .relu = relu_,
+                                  .most = most_,
                                   .y = builder.value(output),
                                   .mean = builder.use(mean_),
                                   .variance = builder.use(variance),
@@ -65,10 +72,12 @@ void BatchNormOp::forward(PlanBuilder& builder) {
   builder.call([x = builder.value(inputs[0]), y = builder.value(output),
                 factor = builder.use(factor), shift = builder.use(shift),
                 residual = residual_ ? builder.value(inputs[1]) : Tensor(), relu = relu_,
-                device = builder.device()] {
+                most = most_, device = builder.device()] {
     batch_norm_apply_kernel.get(device)(x, factor, shift, y);
     if (residual.defined()) accumulate_kernel.get(device)(y, residual);
-    if (relu) unary_kernel.get(device)(UnaryOp::relu, y, y);
+    if (!relu) return;
+    if (std::isinf(most)) return unary_kernel.get(device)(UnaryOp::relu, y, y);
+    bounded_relu_kernel.get(device)(y, most, Tensor(), y);
   });
 }
 
@@ -83,6 +92,7 @@ void BatchNormOp::backward(PlanBuilder& builder) {
                                           .x = builder.value(inputs[0]),
                                           .weight = parts_.weight.value(),
                                           .y = relu_ ? builder.value(output) : Tensor(),
+                                          .most = most_,
                                           .mean = builder.use(mean_),
                                           .inverse_deviation = builder.use(inverse_deviation_),
                                           .residual_gradient = beside.tensor,

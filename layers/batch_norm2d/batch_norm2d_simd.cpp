@@ -134,45 +134,54 @@ CONVSCOPE_INLINE void store_some(float* p, Vec v, int count) {
 }
 
 // x <= 0 ? 0 : x: NaN passes (max gives its second operand then), and adding 0 turns -0 into 0.
-CONVSCOPE_INLINE Vec curved(Vec x) { return max(zero(), x) + zero(); }
+CONVSCOPE_INLINE Vec curved(Vec x, Vec most) { return min(most, max(zero(), x) + zero()); }
 
 template <bool kResidual, bool kRelu>
 void apply_as(const ChannelPlanes& planes, const float* x, float factor, float shift,
-              const float* residual, float* y) {
+              const float* residual, float most, float* y) {
   const Vec f = broadcast(factor);
   const Vec s = broadcast(shift);
+  const Vec bound = broadcast(most);
   for (int64_t k = 0; k < planes.count; ++k) {
     const int64_t at = k * planes.stride;
     for_vectors(
         planes.n, [&](int64_t i, int count) __attribute__((always_inline)) {
           Vec v = fma(load_some(x + at + i, count), f, s);
           if (kResidual) v = v + load_some(residual + at + i, count);
-          store_some(y + at + i, kRelu ? curved(v) : v, count);
+          store_some(y + at + i, kRelu ? curved(v, bound) : v, count);
         });
   }
 }
 
 void apply(const ChannelPlanes& planes, const float* x, float factor, float shift,
-           const float* residual, bool relu, float* y) {
+           const float* residual, bool relu, float most, float* y) {
   if (residual == nullptr) {
-    relu ? apply_as<false, true>(planes, x, factor, shift, residual, y)
-         : apply_as<false, false>(planes, x, factor, shift, residual, y);
+    relu ? apply_as<false, true>(planes, x, factor, shift, residual, most, y)
+         : apply_as<false, false>(planes, x, factor, shift, residual, most, y);
   } else {
-    relu ? apply_as<true, true>(planes, x, factor, shift, residual, y)
-         : apply_as<true, false>(planes, x, factor, shift, residual, y);
+    relu ? apply_as<true, true>(planes, x, factor, shift, residual, most, y)
+         : apply_as<true, false>(planes, x, factor, shift, residual, most, y);
   }
 }
 
-void mask(const ChannelPlanes& planes, const float* dy, const float* y, float* g) {
+template <bool kBounded>
+void mask_as(const ChannelPlanes& planes, const float* dy, const float* y, float most, float* g) {
+  const Vec bound = broadcast(most);
   for (int64_t k = 0; k < planes.count; ++k) {
     const int64_t at = k * planes.stride;
     for_vectors(
         planes.n, [&](int64_t i, int count) __attribute__((always_inline)) {
-          const Vec kept =
-              keep_where_positive(load_some(dy + at + i, count), load_some(y + at + i, count));
+          const Vec at_y = load_some(y + at + i, count);
+          Vec kept = keep_where_positive(load_some(dy + at + i, count), at_y);
+          if (kBounded) kept = keep_where_positive(kept, bound - at_y);
           store_some(g + at + i, kept, count);
         });
   }
+}
+
+void mask(const ChannelPlanes& planes, const float* dy, const float* y, float most, float* g) {
+  most < __builtin_inff() ? mask_as<true>(planes, dy, y, most, g)
+                          : mask_as<false>(planes, dy, y, most, g);
 }
 
 void gradient(const ChannelPlanes& planes, const float* dy, const float* x, float mean, float a,

@@ -21,11 +21,12 @@ struct BatchNormKernels {
   double (*square_sum)(const ChannelPlanes&, const float* x, float mean);
   void (*gradient_sums)(const ChannelPlanes&, const float* g, const float* x, float mean,
                         double* sum_g, double* sum_g_x);
-  // y = x factor + shift (+ residual, when not null), at least 0 with `relu`; y may be residual.
+  // y = x factor + shift (+ residual, when not null), with `relu` at least 0 and at most `most`; y
+  // may be residual.
   void (*apply)(const ChannelPlanes&, const float* x, float factor, float shift,
-                const float* residual, bool relu, float* y);
-  // g = dy where y > 0 (or is NaN), else 0; g may be dy.
-  void (*mask)(const ChannelPlanes&, const float* dy, const float* y, float* g);
+                const float* residual, bool relu, float most, float* y);
+  // g = dy where 0 < y < most, else 0; g may be dy.
+  void (*mask)(const ChannelPlanes&, const float* dy, const float* y, float most, float* g);
   // dx = a dy + b (x - mean) + d; dx may be dy.
   void (*gradient)(const ChannelPlanes&, const float* dy, const float* x, float mean, float a,
                    float b, float d, float* dx);

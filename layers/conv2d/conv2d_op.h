@@ -4,6 +4,8 @@
 #pragma once
 
 #include <array>
+#include <cmath>
+#include <limits>
 #include <optional>
 
 #include "layers/conv2d/select.h"
@@ -43,8 +45,8 @@ class CONVSCOPE_API Conv2dOp final : public PlanOp {
     return choices_[static_cast<std::size_t>(direction)];
   }
   bool relu() const { return relu_; }
-  // Neither a batch norm nor a residual has been taken over.
-  bool is_plain() const { return !norm_ && residual_at_ == 0; }
+  // Neither a batch norm nor a residual nor a ReLU with an upper bound has been taken over.
+  bool is_plain() const { return !norm_ && residual_at_ == 0 && std::isinf(most_); }
 
  private:
   // Where w and b lie: values of the graph, or what the prologue has made of them.
@@ -77,6 +79,7 @@ class CONVSCOPE_API Conv2dOp final : public PlanOp {
   std::optional<BatchNormFold> norm_;  // inference only
   std::size_t residual_at_ = 0;        // inputs[residual_at_] is added; 0: none
   bool relu_ = false;
+  float most_ = std::numeric_limits<float>::infinity();  // of the ReLU
 };
 
 }  // namespace convscope

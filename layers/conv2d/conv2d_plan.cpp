@@ -51,7 +51,7 @@ std::string Conv2dOp::text() const {
   const bool blocked = problem_.layout != ActivationLayout::nchw;
   return cat("conv2d ", choices_[0].algorithm->name, blocked ? " blocked" : "",
              norm_ ? " + batch_norm2d" : "", residual_at_ > 0 ? " + residual" : "",
-             relu_ ? " + relu" : "");
+             relu_ ? fused_relu_text(most_) : "");
 }
 
 std::vector<RanKernel> Conv2dOp::kernels(const PlanGraph& graph) const {
@@ -67,7 +67,10 @@ std::vector<RanKernel> Conv2dOp::kernels(const PlanGraph& graph) const {
 
 bool Conv2dOp::absorb(const PlanGraph& graph, PlanOp& next) {
   if (relu_) return false;
-  if (is_relu(next)) return relu_ = true;
+  if (const auto most = fused_relu_bound(graph, next)) {
+    most_ = *most;
+    return relu_ = true;
+  }
   if (residual_at_ > 0) return false;
   const auto* const norm = dynamic_cast<const BatchNormOp*>(&next);
   if (norm != nullptr && !graph.training() && !norm_ && norm->is_plain()) {
@@ -170,8 +173,8 @@ void Conv2dOp::forward(PlanBuilder& builder) {
   const Preparation prepare = builder.training()
                                   ? preparation_of_step(builder, Direction::forward, workspace)
                                   : Preparation{.prepared = address_of(weights.prepared)};
-  const Conv2dEpilogue behind{.residual = residual.defined() ? residual.raw_data() : nullptr,
-                              .relu = relu_};
+  const Conv2dEpilogue behind{
+      .residual = residual.defined() ? residual.raw_data() : nullptr, .relu = relu_, .most = most_};
   const Conv2dEpilogue fused = algorithm->fuses_epilogue ? behind : Conv2dEpilogue{};
   const Conv2dEpilogue separate = algorithm->fuses_epilogue ? Conv2dEpilogue{} : behind;
   builder.call([problem = problem_, run = algorithm->forward, images = builder.images(), x, weights,
@@ -183,7 +186,7 @@ void Conv2dOp::forward(PlanBuilder& builder) {
 }
 
 void Conv2dOp::backward(PlanBuilder& builder) {
-  if (relu_) emit_relu_gradient(builder, output);
+  if (relu_) emit_relu_gradient(builder, output, most_);
   if (residual_at_ > 0 && builder.wants_gradient(inputs[residual_at_])) {
     copy_gradient(builder, output, inputs[residual_at_]);
   }

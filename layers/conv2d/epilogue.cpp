@@ -17,9 +17,10 @@ void apply_cpu(const Conv2dEpilogue& epilogue, const Tensor& y) {
   if (y.dtype() == DType::f64) {
     double* const to = y.data<double>();
     const auto* const residual = static_cast<const double*>(epilogue.residual);
+    const double most = epilogue.most;
     for (std::int64_t i = 0; i < y.numel(); ++i) {
       const double sum = residual == nullptr ? to[i] : to[i] + residual[i];
-      to[i] = epilogue.relu && sum <= 0 ? 0 : sum;
+      to[i] = epilogue.relu && sum <= 0 ? 0 : epilogue.relu && sum > most ? most : sum;
     }
     return;
   }
@@ -27,8 +28,8 @@ void apply_cpu(const Conv2dEpilogue& epilogue, const Tensor& y) {
   const auto* const residual = static_cast<const float*>(epilogue.residual);
   const auto apply = epilogue_kernels.get().apply;
   parallel_for(y.numel(), kGrain, [&](std::int64_t begin, std::int64_t end) {
-    apply(to + begin, residual == nullptr ? nullptr : residual + begin, epilogue.relu, 1,
-          end - begin, 0);
+    apply(to + begin, residual == nullptr ? nullptr : residual + begin, epilogue.relu,
+          epilogue.most, 1, end - begin, 0);
   });
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // epilogue.h: y = relu(y + residual) on a finished piece of y that is still in the cache, or on all
-// of y in one pass. The same few instructions in both cases, so the same bits.
+// of y in one pass. The same few instructions in both cases, so the same bits. On the CPU the ReLU
+// may have an upper bound.
 #pragma once
 
 #include <cstdint>
@@ -24,25 +25,28 @@ class FusedEpilogue {
       : y_(static_cast<const float*>(args.y)),
         residual_(static_cast<const float*>(args.epilogue.residual)),
         relu_(args.epilogue.relu),
+        most_(args.epilogue.most),
         apply_(args.epilogue.empty() ? nullptr : epilogue_kernels.get().apply) {}
 
   // `rows` runs of `count` elements, `step` apart.
   void finish(float* at, std::int64_t rows, std::int64_t count, std::int64_t step) const {
     if (apply_ == nullptr) return;
-    apply_(at, residual_of(at), relu_, rows, count, step);
+    apply_(at, residual_of(at), relu_, most_, rows, count, step);
   }
 
   // For kernels that finish sums in registers: what belongs to `at` of y (null: no residual), and
-  // whether max(.., 0) follows.
+  // whether min(max(.., 0), most) follows.
   const float* residual_of(const float* at) const {
     return residual_ == nullptr ? nullptr : residual_ + (at - y_);
   }
   bool relu() const { return relu_; }
+  float most() const { return most_; }
 
  private:
   const float* y_ = nullptr;
   const float* residual_ = nullptr;
   bool relu_ = false;
+  float most_ = 0;
   decltype(EpilogueKernels::apply) apply_ = nullptr;
 };
 

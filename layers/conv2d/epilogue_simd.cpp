@@ -10,19 +10,23 @@ namespace {
 
 using std::int64_t;
 
-CONVSCOPE_INLINE float relu(float x) { return x <= 0.0f ? 0.0f : x; }  // as the relu op: NaN passes
+// As the ops relu and bounded_relu: NaN passes.
+CONVSCOPE_INLINE float relu(float x, float most) {
+  const float above = x <= 0.0f ? 0.0f : x;
+  return above > most ? most : above;
+}
 
-void apply(float* y, const float* residual, bool with_relu, int64_t rows, int64_t count,
+void apply(float* y, const float* residual, bool with_relu, float most, int64_t rows, int64_t count,
            int64_t step) {
   for (int64_t i = 0; i < rows; ++i, y += step) {
     float* __restrict const to = y;
     const float* __restrict const from = residual;
     if (from == nullptr) {
-      for (int64_t j = 0; j < count; ++j) to[j] = relu(to[j]);
+      for (int64_t j = 0; j < count; ++j) to[j] = relu(to[j], most);
       continue;
     }
     if (with_relu) {
-      for (int64_t j = 0; j < count; ++j) to[j] = relu(to[j] + from[j]);
+      for (int64_t j = 0; j < count; ++j) to[j] = relu(to[j] + from[j], most);
     } else {
       for (int64_t j = 0; j < count; ++j) to[j] += from[j];
     }

@@ -8,11 +8,11 @@
 
 namespace convscope {
 
-// y[i step + j] = y[i step + j] + residual[i step + j], then max(that, 0) when `relu`, for i < rows
-// and j < count; residual may be null.
+// y[i step + j] = y[i step + j] + residual[i step + j], then min(max(that, 0), most) when `relu`,
+// for i < rows and j < count; residual may be null.
 struct EpilogueKernels {
-  void (*apply)(float* y, const float* residual, bool relu, std::int64_t rows, std::int64_t count,
-                std::int64_t step) = nullptr;
+  void (*apply)(float* y, const float* residual, bool relu, float most, std::int64_t rows,
+                std::int64_t count, std::int64_t step) = nullptr;
 };
 extern CONVSCOPE_API IsaTable<EpilogueKernels> epilogue_kernels;
 

@@ -4,6 +4,8 @@
 // (layers/dispatch/execute.h).
 #include "layers/conv2d/execute.h"
 
+#include <cmath>
+
 #include "layers/conv2d/epilogue.h"
 #include "layers/dispatch/execute.h"
 
@@ -15,6 +17,10 @@ void HeavyLayer<Conv2dProblem>::run(const Call<Conv2dProblem>& call) {
   switch (call.direction) {
     case Direction::forward: {
       const Epilogue& behind = at.epilogue;
+      CONVSCOPE_CHECK(std::isinf(behind.most) || at.device().type == DeviceType::cpu, "conv2d",
+                      "expected a ReLU without an upper bound behind a convolution on ",
+                      at.device().str(), ", because only kernels of the CPU know one, got ",
+                      behind.most);
       card.forward({call.problem, at.input(0), at.input(1), at.input(2), at.output(0),
                     call.workspace, card.fuses_epilogue ? behind : Epilogue{}, call.prepared,
                     call.views});

@@ -29,6 +29,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
+#include <limits>
 #include <string>
 #include <utility>
 
@@ -95,7 +96,8 @@ struct OperandViews {
 // is one pass over y. Both give the same bits.
 struct Epilogue {
   const void* residual = nullptr;  // of y's shape and type, added; must not overlap y
-  bool relu = false;               // max(y, 0); NaN stays NaN
+  bool relu = false;               // min(max(y, 0), most); NaN stays NaN
+  float most = std::numeric_limits<float>::infinity();  // of relu alone; finite on the CPU only
 
   bool empty() const { return residual == nullptr && !relu; }
 };

@@ -2,6 +2,9 @@
 // activation_op.cpp: a curve applied to every element, in a planned step.
 #include "layers/plan/activation_op.h"
 
+#include <cmath>
+
+#include "framework/ops/bounded_relu/bounded_relu.h"
 #include "framework/ops/elementwise.h"
 
 namespace convscope {
@@ -19,14 +22,30 @@ Functions functions_of(ActivationOp::Curve curve) {
     case ActivationOp::Curve::sigmoid:
       return {"sigmoid", UnaryOp::sigmoid, GradientOp::sigmoid};
     case ActivationOp::Curve::relu:
+    case ActivationOp::Curve::relu6:
       break;
   }
   return {"relu", UnaryOp::relu, GradientOp::relu};
 }
 
+// A piece of memory for the next call; undefined where the device needs none.
+Tensor scratch_for(PlanBuilder& builder, ValueId value, bool forward) {
+  const Shape shape = bounded_relu_scratch(builder.device(), builder.shape(value).numel(), forward);
+  return shape.numel() == 0 ? Tensor() : builder.use(builder.temporary(shape, DType::f32));
+}
+
+void emit_bounded_relu_gradient(PlanBuilder& builder, ValueId output, float most,
+                                const Tensor& dx) {
+  builder.call([run = bounded_relu_gradient_kernel.get(builder.device()), y = builder.value(output),
+                dy = builder.gradient(output), most, scratch = scratch_for(builder, output, false),
+                dx] { run(y, dy, most, scratch, dx); });
+}
+
 }  // namespace
 
-std::string ActivationOp::text() const { return functions_of(curve_).name; }
+std::string ActivationOp::text() const {
+  return curve_ == Curve::relu6 ? "relu6" : functions_of(curve_).name;
+}
 
 // In the blocked layout the lanes behind the last channel must stay 0.
 std::optional<double> ActivationOp::layout_ms(const PlanGraph& graph,
@@ -36,12 +55,19 @@ std::optional<double> ActivationOp::layout_ms(const PlanGraph& graph,
 }
 
 void ActivationOp::forward(PlanBuilder& builder) {
+  if (curve_ == Curve::relu6) {
+    return builder.call(
+        [run = bounded_relu_kernel.get(builder.device()), x = builder.value(inputs[0]),
+         y = builder.value(output),
+         scratch = scratch_for(builder, output, true)] { run(x, kRelu6Bound, scratch, y); });
+  }
   builder.call([run = unary_kernel.get(builder.device()), op = functions_of(curve_).forward,
                 x = builder.value(inputs[0]), y = builder.value(output)] { run(op, x, y); });
 }
 
 void ActivationOp::backward(PlanBuilder& builder) {
   builder.assign_gradient(inputs[0], [&](const Tensor& dx) {
+    if (curve_ == Curve::relu6) return emit_bounded_relu_gradient(builder, output, kRelu6Bound, dx);
     builder.call([run = gradient_kernel.get(builder.device()), op = functions_of(curve_).gradient,
                   y = builder.value(output), dy = builder.gradient(output),
                   dx] { run(op, y, dy, dx); });
@@ -53,13 +79,28 @@ bool is_relu(const PlanOp& op) {
   return activation != nullptr && activation->curve() == ActivationOp::Curve::relu;
 }
 
+std::optional<float> fused_relu_bound(const PlanGraph& graph, const PlanOp& op) {
+  if (is_relu(op)) return std::numeric_limits<float>::infinity();
+  const auto* const activation = dynamic_cast<const ActivationOp*>(&op);
+  const bool bounded = activation != nullptr && activation->curve() == ActivationOp::Curve::relu6;
+  if (bounded && graph.device().type == DeviceType::cpu) return kRelu6Bound;
+  return std::nullopt;
+}
+
+std::string fused_relu_text(float most) {
+  return std::isinf(most) ? " + relu" : cat(" + relu", most);
+}
+
 void emit_relu(PlanBuilder& builder, ValueId value) {
   builder.call([run = unary_kernel.get(builder.device()), y = builder.value(value)] {
     run(UnaryOp::relu, y, y);
   });
 }
 
-void emit_relu_gradient(PlanBuilder& builder, ValueId value) {
+void emit_relu_gradient(PlanBuilder& builder, ValueId value, float most) {
+  if (!std::isinf(most)) {
+    return emit_bounded_relu_gradient(builder, value, most, builder.gradient(value));
+  }
   builder.call([run = gradient_kernel.get(builder.device()), y = builder.value(value),
                 dy = builder.gradient(value)] { run(GradientOp::relu, y, dy, dy); });
 }

@@ -3,13 +3,16 @@
 // convolution that ends in a ReLU applies it to its sums before it stores them.
 #pragma once
 
+#include <limits>
+#include <optional>
+
 #include "layers/plan/plan_builder.h"
 
 namespace convscope {
 
 class CONVSCOPE_API ActivationOp final : public PlanOp {
  public:
-  enum class Curve { relu, tanh, sigmoid };
+  enum class Curve { relu, relu6, tanh, sigmoid };
   explicit ActivationOp(Curve curve) : curve_(curve) {}
   Curve curve() const { return curve_; }
   std::string text() const override;
@@ -24,8 +27,16 @@ class CONVSCOPE_API ActivationOp final : public PlanOp {
 // True when `op` is a ReLU.
 CONVSCOPE_API bool is_relu(const PlanOp& op);
 
-// For operations that have absorbed a ReLU: y = max(y, 0) in place, and dy := dy where y > 0.
+// The upper bound of a ReLU that kernels of convolution and batch norm may take over: infinity of
+// relu, 6 of relu6 on the CPU. On a GPU they know relu alone. Nothing: `op` is none.
+CONVSCOPE_API std::optional<float> fused_relu_bound(const PlanGraph& graph, const PlanOp& op);
+// " + relu", " + relu6": what text() adds for a ReLU that was taken over.
+CONVSCOPE_API std::string fused_relu_text(float most);
+
+// For operations that have absorbed a ReLU: y = max(y, 0) in place, and dy := dy where 0 < y <
+// most.
 CONVSCOPE_API void emit_relu(PlanBuilder& builder, ValueId y);
-CONVSCOPE_API void emit_relu_gradient(PlanBuilder& builder, ValueId y);
+CONVSCOPE_API void emit_relu_gradient(PlanBuilder& builder, ValueId y,
+                                      float most = std::numeric_limits<float>::infinity());
 
 }  // namespace convscope

@@ -8,6 +8,8 @@
 //             bias. Where no convolution stands in front, y = x factor[c] + shift[c].
 #pragma once
 
+#include <limits>
+
 #include "layers/plan/plan_builder.h"
 
 namespace convscope {
@@ -40,7 +42,8 @@ class CONVSCOPE_API BatchNormOp final : public PlanOp {
   double momentum_;
   bool residual_ = false;  // inputs[1] is added
   bool relu_ = false;
-  Slot mean_ = kNoSlot, inverse_deviation_ = kNoSlot;  // f64 [C]
+  float most_ = std::numeric_limits<float>::infinity();  // of the ReLU
+  Slot mean_ = kNoSlot, inverse_deviation_ = kNoSlot;    // f64 [C]
 };
 
 }  // namespace convscope

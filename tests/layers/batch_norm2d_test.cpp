@@ -7,6 +7,7 @@
 #include <cmath>
 
 #include "framework/autograd/gradcheck.h"
+#include "framework/ops/bounded_relu/bounded_relu.h"
 #include "framework/ops/elementwise.h"
 #include "layers/batch_norm2d/batch_norm2d_fused.h"
 #include "tests/layers/layer_cases.h"
@@ -117,18 +118,18 @@ struct Passes {
 constexpr double kFusedEps = 1e-5;
 
 Passes one_by_one(const Tensor& x, const Tensor& weight, const Tensor& bias, const Tensor& residual,
-                  bool relu_behind, const Tensor& dy) {
+                  float most, const Tensor& dy) {
   const Variable vx = leaf(x), vw = leaf(weight), vb = leaf(bias);
   const Variable vr = residual.defined() ? leaf(residual) : Variable();
   Variable y = batch_norm2d(vx, vw, vb, kFusedEps);
   if (vr.defined()) y = add(y, vr);
-  if (relu_behind) y = relu(y);
+  if (most > 0) y = std::isinf(most) ? relu(y) : bounded_relu(y, most);
   y.backward(dy);
   return {y.value(), vx.grad(), vr.defined() ? vr.grad() : Tensor(), vb.grad(), vw.grad()};
 }
 
 Passes fused(const Tensor& x, const Tensor& weight, const Tensor& bias, const Tensor& residual,
-             bool relu_behind, const Tensor& dy) {
+             float most, const Tensor& dy) {
   const Shape channels{x.dim(1)};
   const auto empty = [&] { return Tensor::empty(channels, DType::f64); };
   const Tensor mean = empty(), variance = empty(), inverse = empty();
@@ -143,7 +144,8 @@ Passes fused(const Tensor& x, const Tensor& weight, const Tensor& bias, const Te
                                          .bias = bias,
                                          .eps = kFusedEps,
                                          .residual = residual,
-                                         .relu = relu_behind,
+                                         .relu = most > 0,
+                                         .most = most,
                                          .y = out.y,
                                          .mean = mean,
                                          .variance = variance,
@@ -151,7 +153,8 @@ Passes fused(const Tensor& x, const Tensor& weight, const Tensor& bias, const Te
   batch_norm_train_gradient_kernel.get(Device{})({.dy = dy.clone(),
                                                   .x = x,
                                                   .weight = weight,
-                                                  .y = relu_behind ? out.y : Tensor(),
+                                                  .y = most > 0 ? out.y : Tensor(),
+                                                  .most = most,
                                                   .mean = mean,
                                                   .inverse_deviation = inverse,
                                                   .residual_gradient = out.residual_gradient,
@@ -173,13 +176,14 @@ TEST(BatchNorm2d, FusedPassesGiveTheBitsOfSinglePasses) {
       const Tensor x = normal(shape, dtype, 1), other = normal(shape, dtype, 5);
       const Tensor weight = uniform({shape[1]}, 0.5f, 2.0f, dtype, 2);
       const Tensor bias = normal({shape[1]}, dtype, 3), dy = normal(shape, dtype, 4);
-      for (int variant = 0; variant < 4; ++variant) {
+      for (int variant = 0; variant < 6; ++variant) {
+        const float most = variant < 2 ? 0 : variant < 4 ? INFINITY : 0.75f;  // 0: no relu
         const Tensor residual = variant % 2 == 1 ? other : Tensor();
         for (int isa = 0; isa < kIsaCount; ++isa) {
           if (!supports_isa(static_cast<Isa>(isa))) continue;
           set_isa(static_cast<Isa>(isa));
-          const Passes want = one_by_one(x, weight, bias, residual, variant >= 2, dy);
-          const Passes got = fused(x, weight, bias, residual, variant >= 2, dy);
+          const Passes want = one_by_one(x, weight, bias, residual, most, dy);
+          const Passes got = fused(x, weight, bias, residual, most, dy);
           EXPECT_TRUE(testing::same_bits(got.y, want.y)) << variant << " " << isa;
           EXPECT_TRUE(testing::same_bits(got.dx, want.dx)) << variant << " " << isa;
           EXPECT_TRUE(testing::same_bits(got.sum_dy, want.sum_dy)) << variant << " " << isa;

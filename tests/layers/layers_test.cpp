@@ -74,6 +74,10 @@ TEST(Activation, EachKindComputesItsFunction) {
   const Variable x(Tensor::from({-1, 0.5f}, {1, 2}));
   EXPECT_TRUE(near(build_layer("relu", {}, {1, 2})->forward(x).value(),
                    Tensor::from({0, 0.5f}, {1, 2}), 0, 0));
+  EXPECT_TRUE(near(build_layer("relu6", {}, {1, 3})
+                       ->forward(Variable(Tensor::from({-1, 0.5f, 7}, {1, 3})))
+                       .value(),
+                   Tensor::from({0, 0.5f, 6}, {1, 3}), 0, 0));
   EXPECT_NEAR(build_layer("tanh", {}, {1, 2})->forward(x).value().at(0), std::tanh(-1.0), 1e-6);
   EXPECT_NEAR(build_layer("sigmoid", {}, {1, 2})->forward(x).value().at(1),
               1 / (1 + std::exp(-0.5)), 1e-6);

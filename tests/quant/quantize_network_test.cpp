@@ -48,6 +48,18 @@ TEST(QuantizeNetwork, GivesLeNetWithTanhSignedInputs) {
   EXPECT_EQ(summary(*network), "c1:s6/s6 c2:s4/s4 f3:s4/s4 f4:s4/s4 f5:s6/s6");
 }
 
+TEST(QuantizeNetwork, GivesUnsignedInputsAfterRelu6) {
+  LayerContext context;
+  Options linear;
+  linear.set("out_features", std::int64_t{3});
+  const auto network = build_layers({{.type = "linear", .name = "f1", .options = linear},
+                                     {.type = "relu6", .name = "r", .options = {}},
+                                     {.type = "linear", .name = "f2", .options = linear}},
+                                    {1, 4}, context);
+  apply_quantization(*network, {.w_bits = 4, .a_bits = 4}, {});
+  EXPECT_EQ(summary(*network), "f1:s8/s8 f2:u8/s8");
+}
+
 TEST(QuantizeNetwork, LetsALayerHaveItsOwnBits) {
   const auto network = lenet();
   QuantConfig config{.w_bits = 4, .a_bits = 4};

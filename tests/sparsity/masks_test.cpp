@@ -35,6 +35,16 @@ TEST(PrunableNetwork, finds_who_reads_whose_channels) {
   EXPECT_EQ(f3.positions, 1);
 }
 
+TEST(PrunableNetwork, every_curve_keeps_channels_apart) {
+  for (const char* const curve : {"relu", "relu6", "tanh", "sigmoid"}) {
+    LayerContext context;
+    const auto model = build_layers(
+        {layer("conv2d", "c1", 4), layer(curve, "a"), layer("conv2d", "c2", 3)}, kImage, context);
+    const PrunableNetwork network = prunable_network(*model, kImage);
+    EXPECT_TRUE(network.in_line()) << curve << ": " << network.why_no_line;
+  }
+}
+
 TEST(Magnitude, density_is_exact_to_one_weight_in_every_layer_and_in_total) {
   const auto model = small_network();
   const PrunableNetwork network = prunable_network(*model, kImage);

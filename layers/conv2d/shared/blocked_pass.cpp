@@ -71,6 +71,7 @@ class Convolution {
         b_(b),
         residual_(static_cast<const float*>(epilogue.residual)),
         relu_(epilogue.relu),
+        most_(epilogue.most),
         out_(out) {}
 
   void run() const {
@@ -108,6 +109,7 @@ class Convolution {
       tile.starts = static_cast<int>(std::clamp<Index>(pass_.channels - channel, 0, width));
     }
     tile.relu = relu_;
+    tile.most = most_;
     const float* const in =
         in_ + (n * pass_.in_blocks() + g * pass_.in_channels / kChannelBlock) * pass_.in_plane();
     const float* const w =
@@ -186,6 +188,7 @@ class Convolution {
   const float* const b_;
   const float* const residual_;
   const bool relu_;
+  const float most_;
   float* const out_;
 };
 

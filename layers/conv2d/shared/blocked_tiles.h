@@ -20,10 +20,10 @@ struct BlockedTap {
   int first, end;
 };
 
-// out[j out_step + lane(k)] = max(start[k] + residual + sum over blocks d < depth, taps t with j in
+// out[j out_step + lane(k)] = start[k] + residual + sum over blocks d < depth, taps t with j in
 // [first, end), lanes c < 16 of w[d w_block + w_t + c width + k] in[d in_block + in_t + j in_step +
-// c], 0 if relu) for pixels j < pixels and channels k < width, where lane(k) = k / 16 out_block + k
-// % 16.
+// c] (if relu, at least 0 and at most `most`) for pixels j < pixels and channels k < width, where
+// lane(k) = k / 16 out_block + k % 16.
 struct BlockedTile {
   int pixels = 0;
   int taps = 0;
@@ -39,6 +39,7 @@ struct BlockedTile {
   std::int64_t out_block = 0, out_step = 0;
   const float* residual = nullptr;  // as `out`, or null
   bool relu = false;
+  float most = 0;  // of relu; infinity: no bound
 };
 
 // sums[c sums_row + k] += sum over p < rows, q < columns of

@@ -101,7 +101,8 @@ CONVSCOPE_INLINE void add_chain(const BlockedTile& tile, const Chain& chain, flo
       }
       const Index at = j * tile.out_step + lane_offset(v, tile.out_block);
       if (tile.residual != nullptr) sum = sum + load(tile.residual + at);
-      if (tile.relu) sum = max(zero(), sum) + zero();  // NaN stays NaN, -0 becomes 0
+      // NaN stays NaN, -0 becomes 0.
+      if (tile.relu) sum = min(broadcast(tile.most), max(zero(), sum) + zero());
       store(tile.out + at, sum);
     }
   }

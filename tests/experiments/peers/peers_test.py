@@ -265,7 +265,7 @@ class Networks(unittest.TestCase):
 
     def test_mistakes_in_the_command_line(self):
         for arguments, part in ((["--threads", "2", "--clock", "cpu"], "--threads 1 with --clock cpu"),
-                                (["--only", "vgg"], "resnet18, mobilenet_v1, lenet5"),
+                                (["--only", "vgg"], "resnet18, mobilenet_v1, mobilenet_v2, lenet5"),
                                 (["--repeats", "0"], "at least 1"),
                                 (["--program", "/nowhere"], "build it first")):
             run, _ = self.call(*arguments)

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "framework/ops/bounded_relu/bounded_relu.h"
 #include "framework/ops/elementwise.h"
 #include "layers/conv2d/execute.h"
 #include "tests/support/cases.h"
@@ -69,12 +70,12 @@ void check(const Conv2dProblem& problem, int& cards) {
       set_isa(isa);
       for (const int threads : {1, 2}) {
         set_num_threads(threads);
-        for (const bool relu : {false, true}) {
+        for (const float most : {0.0f, 1.5f, INFINITY}) {  // 0: no relu
           for (const bool add : {false, true}) {
-            const Conv2dEpilogue epilogue{add ? data.residual.raw_data() : nullptr, relu};
+            const Conv2dEpilogue epilogue{add ? data.residual.raw_data() : nullptr, most > 0, most};
             expect_same(run(card, problem, data, epilogue), run(plain, problem, data, epilogue),
                         cat(name, " on ", problem.text(), ", ", name_of(isa), ", ", threads,
-                            " threads, ", relu ? "relu " : "", add ? "residual" : ""));
+                            " threads, relu up to ", most, add ? ", residual" : ""));
             if (::testing::Test::HasFailure()) return;
           }
         }
@@ -110,6 +111,9 @@ TEST(Conv2dEpilogueOfEveryCard, IsTheReluOpOfTheSum) {
   const Conv2dAlgorithm& card = conv2d_algorithms(DeviceType::cpu).get("direct");
   const Tensor conv = run(card, problem, data, {});
   const Variable expected = relu(Variable(conv) + Variable(data.residual));
+  const Tensor bounded = run(card, problem, data, {data.residual.raw_data(), true, 1.5f});
+  expect_same(bounded, bounded_relu(Variable(conv) + Variable(data.residual), 1.5).value(),
+              "bounded_relu(conv + residual)");
   const Tensor fused = run(card, problem, data, {data.residual.raw_data(), true});
   expect_same(fused, expected.value(), "relu(conv + residual)");
   EXPECT_TRUE(std::isnan(fused.at(1)));
@@ -127,6 +131,8 @@ TEST(Conv2dEpilogueOfEveryCard, WorksInF64ByTheSeparatePass) {
   execute_forward({&card, nullptr}, problem, x, w, Tensor(), y, {residual.raw_data(), true});
   EXPECT_EQ(y.at(0), 2);  // a corner sums 8 products of -1
   EXPECT_EQ(y.at(5), 0);  // the middle 18
+  execute_forward({&card, nullptr}, problem, x, w, Tensor(), y, {residual.raw_data(), true, 1.5f});
+  EXPECT_EQ(y.at(0), 1.5);
 }
 
 TEST(Conv2dEpilogueOfEveryCard, IsPartOfACheckedRun) {

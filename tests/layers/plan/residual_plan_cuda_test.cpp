@@ -63,7 +63,7 @@ std::shared_ptr<Module> network(Device device) {
   net->add("stem", build_layers({conv("c0"), layer("batch_norm2d", "b0"), layer("relu", "r0")},
                                 kInput, context));
   net->add("block", std::make_shared<Block>(
-                        build_layers({conv("c1"), layer("batch_norm2d", "b1"), layer("relu", "r1"),
+                        build_layers({conv("c1"), layer("batch_norm2d", "b1"), layer("relu6", "r1"),
                                       conv("c2"), layer("batch_norm2d", "b2")},
                                      kInput, context)));
   net->add("rest",

@@ -105,6 +105,7 @@ struct Tensors {
   const float* b = nullptr;
   const float* residual = nullptr;
   bool relu = false;
+  float most = 0;
   float* out;
 };
 
@@ -138,6 +139,7 @@ void run(const Pass& pass, const Tensors& tensors) {
         }
       }
       block.relu = tensors.relu;
+      block.most = tensors.most;
       block.out = tensors.out + plane * pass.out_plane;
       if (tensors.residual != nullptr) block.residual = tensors.residual + plane * pass.out_plane;
       const Index end = (job % parts + 1) * steps / parts;
@@ -220,6 +222,7 @@ void forward(const Conv2dForwardArgs& args) {
        .b = static_cast<const float*>(args.b),
        .residual = static_cast<const float*>(args.epilogue.residual),
        .relu = args.epilogue.relu,
+       .most = args.epilogue.most,
        .out = static_cast<float*>(args.y)});
 }
 

@@ -38,6 +38,7 @@ struct Lanes {
   const float* w;
   const float* residual;  // or null
   bool relu;
+  float most;
   float* out;
   Vec start;
   bool first;  // of the block
@@ -48,6 +49,7 @@ CONVSCOPE_INLINE Lanes lanes_of(const DepthwiseBlock& block, int lane) {
           .w = block.w + lane,
           .residual = block.residual == nullptr ? nullptr : block.residual + lane,
           .relu = block.relu,
+          .most = block.most,
           .out = block.out + lane,
           .start = block.start == nullptr ? zero() : load(block.start + lane),
           .first = lane == 0};
@@ -78,7 +80,9 @@ CONVSCOPE_INLINE void store_sums(const DepthwisePhase& z, const Lanes& lanes, In
   }
   if (lanes.relu) {
 #pragma GCC unroll 16
-    for (int j = 0; j < Pixels; ++j) sums[j] = max(zero(), sums[j]) + zero();  // NaN stays NaN
+    for (int j = 0; j < Pixels; ++j) {  // NaN stays NaN
+      sums[j] = min(broadcast(lanes.most), max(zero(), sums[j]) + zero());
+    }
   }
   float* const out = lanes.out + at;
   for_pixels<Pixels>(

@@ -37,11 +37,12 @@ struct DepthwiseBlock {
   const float* start = nullptr;     // [16], or null: 0
   const float* residual = nullptr;  // as `out`, or null
   bool relu = false;
+  float most = 0;  // of relu; infinity: no bound
   float* out = nullptr;
 };
 
 struct DepthwiseBlocked {
-  // Rows [begin, end) of a phase: max(start + sums + residual, 0 if relu).
+  // Rows [begin, end) of a phase: start + sums + residual; if relu, at least 0 and at most `most`.
   void (*rows)(const DepthwisePhase& phase, const DepthwiseBlock& block, std::int64_t begin,
                std::int64_t end) = nullptr;
 };

@@ -208,6 +208,7 @@ class Convolution {
     if (pass_.out.blocked) {
       finish.residual = data_.epilogue.residual_of(to);
       finish.relu = data_.epilogue.relu();
+      finish.most = data_.epilogue.most();
       transforms_.output(points, {to, pass_.out.h, pass_.out.w, kChannelBlock, at.row, at.column},
                          finish);
       if (block == pass_.channel_blocks - 1) clear_lanes(at, to - channel % kChannelBlock);

@@ -32,12 +32,13 @@ struct WinogradPoints {
   std::int64_t step = 0;
 };
 
-// What is added to an output, and whether it ends in max(.., 0).
+// What is added to an output, and whether it ends in min(max(.., 0), most).
 struct WinogradFinish {
   const float* bias = nullptr;  // [lanes], or null
   int lanes = 0;
   const float* residual = nullptr;  // an image that lies as the output's does, or null
   bool relu = false;
+  float most = 0;  // of relu; infinity: no bound
 };
 
 struct WinogradTransforms {

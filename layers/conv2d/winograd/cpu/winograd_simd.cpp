@@ -248,7 +248,8 @@ void output(const WinogradPoints& z, const PixelView<float>& y, const WinogradFi
       const Index at = first + (i * y.w + j) * y.step;
       Vec sum = value + start;
       if (finish.residual != nullptr) sum = sum + load(finish.residual + at);
-      if (finish.relu) sum = max(zero(), sum) + zero();  // NaN stays NaN, -0 becomes 0
+      // NaN stays NaN, -0 becomes 0.
+      if (finish.relu) sum = min(broadcast(finish.most), max(zero(), sum) + zero());
       store(y.image + at, sum);
     };
     const float* const from = z.at + tile * kLanes;
