@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // blocked_pass.h: convolution on tensors in the blocked layout
 // (layers/dispatch/activation_layout.h), for the cards `direct` and `gemm_1x1`: their functions
-// call these for problems with layout=blocked.
+// call these for problems with layout=blocked. (Winograd's cards share the answer of supports().)
 //
 // No tensor is copied, transposed or padded: tiles read x and dy where they lie and store whole
 // blocks. Only w is packed, in the order in which a tile reads it.

@@ -7,17 +7,22 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <vector>
 
 #include "layers/conv2d/algorithm.h"
 #include "layers/dispatch/run.h"
+#include "tests/support/cases.h"
 #include "tests/support/expect_error.h"
 #include "tests/support/numbers.h"
+#include "tests/support/numerics.h"
 
 namespace convscope {
 namespace {
 
 constexpr ActivationLayout kBlocked = ActivationLayout::blocked;
 const Device kCpu{};
+
+constexpr const char* kWinograd[] = {"winograd_f2x3", "winograd_f4x3", "winograd_f6x3"};
 
 const Conv2dAlgorithm& card(const char* name) {
   return conv2d_algorithms(DeviceType::cpu).get(name);
@@ -88,55 +93,138 @@ TEST(BlockedLayout, IsTakenByTheCardsThatSaySoAndRefusedByTheOthers) {
     }
     EXPECT_EQ(answer.reason, "expects images [N,C,H,W], got layout blocked") << name;
   }
-  EXPECT_GE(takers, 2);
+  EXPECT_GE(takers, 5);
   EXPECT_TRUE(support_of(card("direct"), problem, Direction::forward).yes);
+  for (const char* const name : kWinograd) {
+    for (const Direction direction : kDirections) {
+      EXPECT_TRUE(support_of(card(name), problem, direction).yes) << name;
+    }
+  }
   EXPECT_NE(support_of(card("gemm_1x1"), problem, Direction::forward).reason.find("1x1 kernel"),
             std::string::npos);
   const Conv2dProblem groups =
       Conv2dProblem::parse("n=2,c=32,h=8,w=8,k=32,r=3,s=3,pad=1,groups=4,layout=blocked");
-  EXPECT_NE(support_of(card("direct"), groups, Direction::forward)
-                .reason.find("groups of a multiple of 16 channels"),
-            std::string::npos);
+  const Conv2dProblem whole =
+      Conv2dProblem::parse("n=2,c=64,h=8,w=8,k=32,r=3,s=3,pad=1,groups=2,layout=blocked");
+  for (const char* const name : {"direct", "winograd_f2x3", "winograd_f4x3", "winograd_f6x3"}) {
+    EXPECT_NE(support_of(card(name), groups, Direction::forward)
+                  .reason.find("groups of a multiple of 16 channels"),
+              std::string::npos)
+        << name;
+    EXPECT_TRUE(support_of(card(name), whole, Direction::forward).yes) << name;
+  }
 }
 
 // The bits of the separate pass: NaN stays NaN, -0 becomes 0, and lanes behind the last channel
 // stay 0.
+void check_epilogue(const Conv2dAlgorithm& one, const Conv2dProblem& plain) {
+  Conv2dProblem problem = plain;
+  problem.layout = kBlocked;
+  const Tensor x = stored_images(testing::normal(plain.x_shape(), DType::f32, 1), kBlocked);
+  const Tensor w = testing::normal(plain.w_shape(), DType::f32, 2);
+  const Tensor b = testing::normal({plain.k}, DType::f32, 3);
+  const Tensor beside = testing::normal(plain.y_shape(), DType::f32, 4);
+  beside.data<float>()[3] = std::numeric_limits<float>::quiet_NaN();
+  const Tensor residual = stored_images(beside, kBlocked);
+  const auto run = [&](const Epilogue& behind) {
+    const Tensor y = Tensor::empty(stored_shape(plain.y_shape(), kBlocked));
+    run_card(one, problem, Direction::forward, {.in = {x, w, b}, .out = {y}, .epilogue = behind});
+    EXPECT_TRUE(behind.residual != nullptr || has_clean_lanes(y, plain.y_shape(), kBlocked));
+    return plain_images(y, plain.y_shape(), kBlocked);
+  };
+  const Tensor sums = run({});
+  for (const bool adds : {false, true}) {
+    for (const float most : {0.0f, 0.5f, INFINITY}) {  // 0: no relu
+      const bool relu = most > 0;
+      const Tensor got =
+          run({.residual = adds ? residual.raw_data() : nullptr, .relu = relu, .most = most});
+      const Tensor right = sums.clone();
+      for (std::int64_t i = 0; i < right.numel(); ++i) {
+        float& value = right.data<float>()[i];
+        if (adds) value += beside.data<float>()[i];
+        if (relu) value = value <= 0.0f ? 0.0f : value > most ? most : value;
+      }
+      EXPECT_EQ(std::memcmp(got.raw_data(), right.raw_data(),
+                            static_cast<std::size_t>(right.size_bytes())),
+                0)
+          << one.name << " " << plain.text() << " " << adds << " " << most << " "
+          << name_of(current_isa());
+    }
+  }
+}
+
 TEST(BlockedLayout, BiasResidualAndReluGiveTheBitsOfTheSeparatePass) {
+  const testing::MachineScope scope;
+  int cards = 0;
   for (const char* text : {"n=2,c=20,h=7,w=9,k=21,r=3,s=3,pad=1", "n=1,c=16,h=6,w=15,k=40"}) {
     const Conv2dProblem plain = Conv2dProblem::parse(text);
     Conv2dProblem problem = plain;
     problem.layout = kBlocked;
-    const Tensor x = stored_images(testing::normal(plain.x_shape(), DType::f32, 1), kBlocked);
-    const Tensor w = testing::normal(plain.w_shape(), DType::f32, 2);
-    const Tensor b = testing::normal({plain.k}, DType::f32, 3);
-    const Tensor beside = testing::normal(plain.y_shape(), DType::f32, 4);
-    beside.data<float>()[3] = std::numeric_limits<float>::quiet_NaN();
-    const Tensor residual = stored_images(beside, kBlocked);
-    const auto run = [&](const Epilogue& behind) {
-      const Tensor y = Tensor::empty(stored_shape(plain.y_shape(), kBlocked));
-      run_card(card("direct"), problem, Direction::forward,
-               {.in = {x, w, b}, .out = {y}, .epilogue = behind});
-      EXPECT_TRUE(behind.residual != nullptr || has_clean_lanes(y, plain.y_shape(), kBlocked));
-      return plain_images(y, plain.y_shape(), kBlocked);
-    };
-    const Tensor sums = run({});
-    for (const bool adds : {false, true}) {
-      for (const float most : {0.0f, 0.5f, INFINITY}) {  // 0: no relu
-        const bool relu = most > 0;
-        const Tensor got =
-            run({.residual = adds ? residual.raw_data() : nullptr, .relu = relu, .most = most});
-        const Tensor right = sums.clone();
-        for (std::int64_t i = 0; i < right.numel(); ++i) {
-          float& value = right.data<float>()[i];
-          if (adds) value += beside.data<float>()[i];
-          if (relu) value = value <= 0.0f ? 0.0f : value > most ? most : value;
-        }
-        EXPECT_EQ(std::memcmp(got.raw_data(), right.raw_data(),
-                              static_cast<std::size_t>(right.size_bytes())),
-                  0)
-            << text << " " << adds << " " << most;
+    for (const auto& [name, one] : conv2d_algorithms(DeviceType::cpu).entries()) {
+      if (!support_of(one, problem, Direction::forward).yes) continue;
+      ++cards;
+      for (int i = 0; i < kIsaCount; ++i) {
+        if (!supports_isa(static_cast<Isa>(i))) continue;
+        set_isa(static_cast<Isa>(i));
+        check_epilogue(one, plain);
       }
     }
+  }
+  EXPECT_GE(cards, 6);
+}
+
+// What differs is where pixels lie, and nothing that is computed.
+TEST(BlockedLayout, WinogradGivesTheSameBitsInBothLayouts) {
+  const char* const kTexts[] = {
+      "n=2,c=20,h=7,w=9,k=21,r=3,s=3,pad=1",            // lanes, blocks and tiles that are cut
+      "n=1,c=33,h=5,w=150,k=16,r=3,s=3,pad=2x0x1x3",    // strips of a part of a row
+      "n=2,c=32,h=9,w=10,k=64,r=3,s=3,pad=1,groups=2",  // groups of whole blocks
+      "n=1,c=16,h=1,w=1,k=16,r=3,s=3,pad=1",            // one pixel
+      "n=1,c=17,h=2,w=3,k=5,r=3,s=3,pad=9x0x0x8",       // tiles that see nothing of x
+      "n=2,c=20,h=7,w=9,k=130,r=3,s=3,pad=1",           // panels of output channels
+      "n=5,c=8,h=24,w=24,k=8,r=3,s=3",                  // several blocks of strips
+  };
+  const testing::MachineScope scope;
+  for (const char* text : kTexts) {
+    const Conv2dProblem problem = Conv2dProblem::parse(text);
+    testing::ConvolutionCase one(problem, testing::Tier::bounded);
+    for (const char* const name : kWinograd) {
+      for (const Direction direction : kDirections) {
+        for (int i = 0; i < kIsaCount; ++i) {
+          if (!supports_isa(static_cast<Isa>(i))) continue;
+          set_isa(static_cast<Isa>(i));
+          for (const int threads : {1, 2}) {
+            set_num_threads(threads);
+            std::vector<float> both;  // of plain images, then of blocked ones
+            ASSERT_EQ(one.check(card(name), direction, &both), "");
+            const std::size_t half = both.size() / 2;
+            EXPECT_EQ(std::memcmp(both.data(), both.data() + half, half * sizeof(float)), 0)
+                << name << " " << text << " " << name_of(direction) << " "
+                << name_of(current_isa());
+            EXPECT_GE(both.size(),
+                      2 * static_cast<std::size_t>(testing::output_numel(problem, direction)));
+          }
+        }
+      }
+    }
+  }
+}
+
+// The lanes of U behind the last channel are 0, and 0 times NaN is none.
+TEST(BlockedLayout, WinogradKeepsLanesCleanBesideNaN) {
+  const Conv2dProblem plain = Conv2dProblem::parse("n=1,c=20,h=6,w=6,k=21,r=3,s=3,pad=1");
+  Conv2dProblem problem = plain;
+  problem.layout = kBlocked;
+  const Tensor images = testing::normal(plain.x_shape(), DType::f32, 1);
+  images.data<float>()[36] = std::numeric_limits<float>::quiet_NaN();
+  images.data<float>()[72] = std::numeric_limits<float>::infinity();
+  const Tensor x = stored_images(images, kBlocked);
+  const Tensor w = testing::normal(plain.w_shape(), DType::f32, 2);
+  for (const char* const name : kWinograd) {
+    const Tensor y = Tensor::empty(stored_shape(plain.y_shape(), kBlocked));
+    run_card(card(name), problem, Direction::forward, {.in = {x, w}, .out = {y}});
+    EXPECT_TRUE(has_clean_lanes(y, plain.y_shape(), kBlocked)) << name;
+    EXPECT_TRUE(std::isnan(y.data<float>()[0])) << name;
   }
 }
 

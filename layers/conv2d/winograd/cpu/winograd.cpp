@@ -226,7 +226,8 @@ class Convolution {
     }
   }
 
-  // Zeros behind the last channel, in the last block of an image.
+  // Zeros behind the last channel, in the last block of an image: of the last vector these lanes
+  // are sums of 0 times what may be NaN, and vectors without a channel are not computed.
   void clear_lanes(const Strip& at, float* block) const {
     const Index used = pass_.channels % kChannelBlock;
     if (used == 0) return;
@@ -285,12 +286,10 @@ class WeightGradient {
       const Images& images = of_x ? plan_.x : plan_.y;
       const Index columns = of_x ? tiling_.columns() : tiling_.across * tiling_.size;
       float* const panel = own(thread);
-      const PixelView<const float> pixels =
-          images.read(kernels_,
-                      (of_x ? x_ : dy_) + images.offset(at.image, g * channels + block * lanes),
-                      std::min(lanes, channels - block * lanes),
-                      at.row - (of_x ? z_.pad_top : 0), at.column - (of_x ? z_.pad_left : 0),
-                      of_x ? tiling_.t : tiling_.size, columns, panel);
+      const PixelView<const float> pixels = images.read(
+          kernels_, (of_x ? x_ : dy_) + images.offset(at.image, g * channels + block * lanes),
+          std::min(lanes, channels - block * lanes), at.row - (of_x ? z_.pad_top : 0),
+          at.column - (of_x ? z_.pad_left : 0), of_x ? tiling_.t : tiling_.size, columns, panel);
       WinogradPoints points;
       points.tiles = static_cast<int>(tiling_.across);
       points.at = (of_x ? points_x_ : points_y_) +
@@ -446,6 +445,7 @@ Conv2dSupport supports(const Conv2dProblem& z, Direction) {
 }
 
 constexpr double kPixelFmas = 14;
+constexpr double kBlockedPixelFmas = 9;  // without the turning
 constexpr double kWeightFmas = 10;
 constexpr double kProductShare = 0.85;
 
@@ -467,7 +467,8 @@ Conv2dCost cost(int m, const Conv2dProblem& z, Direction direction) {
   const bool gradient = direction == Direction::backward_weight;
   const double products = points * tiles * blocks(channels) *
                           (gradient ? blocks(depth) * lanes : static_cast<double>(depth));
-  const double of_pixels = points * kPixelFmas * tiles * (blocks(depth) + blocks(channels));
+  const double of_pixels = points * (is_blocked(z) ? kBlockedPixelFmas : kPixelFmas) * tiles *
+                           (blocks(depth) + blocks(channels));
   const double of_weights = points * kWeightFmas * static_cast<double>(depth) * blocks(channels);
   const auto groups = static_cast<double>(z.groups);
   const double flops = 2 * points * tiles * static_cast<double>(z.k * z.c_per_group());

@@ -13,6 +13,9 @@
 //            block of tiles at a time: 16 channels of 6 rows are turned into the lanes (panel, L1),
 //            transformed to V (L2), 36 products of register tiles with U give M (L2), and M is
 //            transformed and turned back into rows of y. No intermediate has the size of a tensor.
+//            In the blocked layout (layers/dispatch/activation_layout.h) nothing is turned: the
+//            transforms read x where it lies and store finished pixels of y (PixelView). U, the
+//            products and all bits are the same.
 //            U above 4 MiB: V of up to 4 MiB first, then 32 output channels at a time. With more
 //            than 16 tiles, or when w serves one call only, their part of U is made in the call,
 //            used for all tiles of V and forgotten: it never goes to memory.
@@ -21,13 +24,14 @@
 //            (few tiles and many weights: all tiles at once, some output channels at a time).
 //            Threads take blocks of tiles, or panels of output channels, or (point, output
 //            channels) in backward_weight: pieces that depend on the problem only.
-// Shapes     x [N,C,H,W], w [K,C/G,3,3], y [N,K,P,Q], f32 row-major, any alignment; V [36, C/L,
-//            tiles, L], U [36, K/2L, C, 2L], M [36, K/L, tiles, L], L lanes, 64-byte aligned
+// Shapes     x [N,C,H,W], w [K,C/G,3,3], y [N,K,P,Q], f32 row-major or x and y blocked (groups of
+//            a multiple of 16 channels), any alignment; V [36, C/L, tiles, L], U [36, K/2L, C, 2L],
+//            M [36, K/L, tiles, L], L lanes, 64-byte aligned
 // Supports   f32; kernel 3x3, stride 1, dilation 1; every padding; groups of at
 //            least 4 kernels' planes (C/G K/G >= 4)
 // Cost       FLOPs = 2 * 36 tiles K C/G, beside about 400 cycles for each tile and 16 channels of
-//            x, 340 of y; bytes = the three tensors once; workspace = U or V, and V or U + M for
-//            each thread; compute-bound
+//            x, 340 of y, a third less in the blocked layout; bytes = the three tensors once;
+//            workspace = U or V, and V or U + M for each thread; compute-bound
 // Numerics   each transform adds and subtracts terms larger than their result: in one dimension a
 //            rounding error may grow by ||A^T|| ||G|| ||B|| = 7.4 * 1.5 * 5.1 (largest row sums),
 //            in two dimensions by its square. Errors of random sign stay far below that worst case:

@@ -8,8 +8,9 @@
 //              for each c:      m += (G * w[k,c] * G^T) . (B * x_tile[c] * B^T)   # elementwise
 //              y_tile[k] = A^T * m * A + b[k]
 // Plan       as in winograd_f4x3_cpu.cpp, with 64 points in place of 36
-// Shapes     x [N,C,H,W], w [K,C/G,3,3], y [N,K,P,Q], f32 row-major, any alignment; V [64, C/L,
-//            tiles, L], U [64, K/2L, C, 2L], M [64, K/L, tiles, L], L lanes, 64-byte aligned
+// Shapes     x [N,C,H,W], w [K,C/G,3,3], y [N,K,P,Q], f32 row-major or x and y blocked (groups of
+//            a multiple of 16 channels), any alignment; V [64, C/L, tiles, L], U [64, K/2L, C, 2L],
+//            M [64, K/L, tiles, L], L lanes, 64-byte aligned
 // Supports   f32; kernel 3x3, stride 1, dilation 1; every padding; groups of at
 //            least 4 kernels' planes (C/G K/G >= 4)
 // Cost       FLOPs = 2 * 64 tiles K C/G; bytes = the three tensors once; workspace = U or V, and V

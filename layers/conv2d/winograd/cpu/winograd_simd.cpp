@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // winograd_simd.cpp: Winograd's transforms with channels in the lanes, written once for all tile
-// sizes from the tables of winograd_matrices.h.
+// sizes from the tables of winograd_matrices.h, and for both layouts: pixels lie in a panel or, L
+// channels side by side, in a blocked tensor (PixelView).
 //
 // GCC 12 keeps an array that an ordinary loop indexes on the stack: every loop over a tile has an
 // unroll pragma, and the matrices are walked by templates, which leave out zeros and ones.
@@ -159,7 +160,7 @@ CONVSCOPE_INLINE Index clamped(Index value, Index most) {
   return value < 0 ? 0 : value > most ? most : value;
 }
 
-constexpr int kMostStep = 16;                       // of a PixelView
+constexpr int kMostStep = 16;                        // of a PixelView
 constexpr float kZeros[kMostColumns * kMostStep]{};  // a row outside the image
 
 // Neighbouring tiles share two columns: columns first, from where they lie to the panel, then each
@@ -210,8 +211,8 @@ void input(const PixelView<const float>& x, const WinogradPoints& z, float* pane
   }
 }
 
-// The tile's first pixel lies in the image, or nothing of it does. A tile that the edge cuts is
-// copied first.
+// A tile whose first pixel lies in the image is whole or cut by the lower and right edge; a cut one
+// is filled up with zeros first.
 template <int M>
 void gradient(const PixelView<const float>& dy, const WinogradPoints& z) {
   alignas(64) float cut[M * M * kLanes];
@@ -220,37 +221,43 @@ void gradient(const PixelView<const float>& dy, const WinogradPoints& z) {
     const Index column = dy.column + tile * M;
     const Index columns = clamped(dy.w - column, M);
     const bool whole = rows == M && columns == M;
-    const float* from = dy.image + (dy.row * dy.w + column) * dy.step;
+    const Index first = (dy.row * dy.w + column) * dy.step;
     if (!whole) {
       for (int i = 0; i < M; ++i) {
         for (int j = 0; j < M; ++j) {
-          store(cut + (i * M + j) * kLanes,
-                i < rows && j < columns ? load(from + (i * dy.w + j) * dy.step) : zero());
+          const Index at = first + (i * dy.w + j) * dy.step;
+          store(cut + (i * M + j) * kLanes, i < rows && j < columns ? load(dy.image + at) : zero());
         }
       }
-      from = cut;
     }
-    expand<Matrices<M>::kA, M + 2, M>(from, whole ? dy.w * dy.step : M * kLanes,
-                                      whole ? dy.step : kLanes, z.at + tile * kLanes, z.step);
+    expand<Matrices<M>::kA, M + 2, M>(whole ? dy.image + first : cut,
+                                      whole ? dy.w * dy.step : M * kLanes, whole ? dy.step : kLanes,
+                                      z.at + tile * kLanes, z.step);
   }
 }
 
+// Finished in registers. Of a tile that the edge cuts, pixels outside are left out.
 template <int M>
 void output(const WinogradPoints& z, const PixelView<float>& y, const WinogradFinish& finish) {
   const Vec start = finish.bias == nullptr ? zero() : load_first(finish.bias, finish.lanes);
+  const Index row_step = y.w * y.step, step = y.step;
+  const bool relu = finish.relu;
+  const Vec most = broadcast(finish.most);
   const Index rows = clamped(y.h - y.row, M);
   for (int tile = 0; tile < z.tiles; ++tile) {
     const Index column = y.column + tile * M;
     const Index columns = clamped(y.w - column, M);
     if (columns == 0) break;
-    const Index first = (y.row * y.w + column) * y.step;
-    const auto put = [&](int i, int j, Vec value) {
-      const Index at = first + (i * y.w + j) * y.step;
+    const Index first = y.row * row_step + column * step;
+    float* const to = y.image + first;
+    const float* const residual = finish.residual == nullptr ? nullptr : finish.residual + first;
+    const auto put = [=](int i, int j, Vec value) {
+      const Index at = i * row_step + j * step;
       Vec sum = value + start;
-      if (finish.residual != nullptr) sum = sum + load(finish.residual + at);
+      if (residual != nullptr) sum = sum + load(residual + at);
       // NaN stays NaN, -0 becomes 0.
-      if (finish.relu) sum = min(broadcast(finish.most), max(zero(), sum) + zero());
-      store(y.image + at, sum);
+      if (relu) sum = min(most, max(zero(), sum) + zero());
+      store(to + at, sum);
     };
     const float* const from = z.at + tile * kLanes;
     if (rows == M && columns == M) {
