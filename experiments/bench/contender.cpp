@@ -47,12 +47,17 @@ BenchData::BenchData(const Conv2dProblem& z, Direction direction, Device on)
           random_tensor(direction == Direction::backward_weight ? z.y_shape() : z.w_shape(),
                         direction == Direction::backward_weight ? 3 : 2, z.dtype)),
       output_host_(Tensor::empty(output_shape(z, direction))),
-      first_(stored_images(first_host_.to(z.dtype), z.layout).to(on)),
+      first_(stored_images(first_host_.to(z.dtype), direction == Direction::backward_data
+                                                        ? layout_of_y(z.layout)
+                                                        : layout_of_x(z.layout))
+                 .to(on)),
       second_(stored_images(second_host_.to(z.dtype), direction == Direction::backward_weight
-                                                          ? z.layout
+                                                          ? layout_of_y(z.layout)
                                                           : ActivationLayout::nchw)
                   .to(on)),
-      output_layout_(direction == Direction::backward_weight ? ActivationLayout::nchw : z.layout),
+      output_layout_(direction == Direction::backward_weight ? ActivationLayout::nchw
+                     : direction == Direction::forward       ? layout_of_y(z.layout)
+                                                             : layout_of_x(z.layout)),
       output_(stored_images(output_host_.to(z.dtype), output_layout_).to(on)) {}
 
 const float* BenchData::result() const {

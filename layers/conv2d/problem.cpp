@@ -105,7 +105,7 @@ void set_key(Conv2dProblem& problem, std::string_view text, std::string_view key
         return;
       }
     }
-    refuse(text, cat("but 'layout' is nchw or blocked, not '", value, "'"));
+    refuse(text, cat("but 'layout' is nchw, blocked or blocked_y, not '", value, "'"));
   }
   const std::vector<std::int64_t> v = parse_numbers(text, key, value);
   const auto one = [&] {
@@ -163,10 +163,10 @@ double Conv2dProblem::nominal_bytes() const {
 
 OperandSpecs Conv2dProblem::operands(Direction direction) const {
   const OperandTypes t = operand_types();
-  const OperandSpec x{.name = "x", .shape = x_shape(), .type = t.x, .layout = layout};
+  const OperandSpec x{.name = "x", .shape = x_shape(), .type = t.x, .layout = layout_of_x(layout)};
   const OperandSpec filters{
       .name = "w", .shape = w_shape(), .type = t.w, .format = weight_format, .is_weights = true};
-  const OperandSpec y{.name = "y", .shape = y_shape(), .type = t.y, .layout = layout};
+  const OperandSpec y{.name = "y", .shape = y_shape(), .type = t.y, .layout = layout_of_y(layout)};
   if (direction == Direction::forward) return {{x, filters}, {y}};
   if (direction == Direction::backward_data) return {{y, filters}, {x}};
   return {{x, y}, {filters}};

@@ -5,6 +5,8 @@
 //   blocked  [N,C/16,H,W,16], C rounded up to whole blocks: 16 channels of a pixel lie side by
 //            side, so that a kernel loads them as one vector on AVX-512, as two on AVX2, and needs
 //            no copy. Lanes behind the last channel are 0: whoever writes a tensor writes them too.
+//   blocked_y  of a layer, not of a tensor: x is nchw, y and dy are blocked. It is the layout of a
+//            first layer, which reads images as users give them: 3 channels need no 16 lanes.
 //
 // Source: E. Georganas et al., SC 2018, arXiv 1808.05567, and oneDNN (there nChw16c).
 #pragma once
@@ -12,22 +14,37 @@
 #include <cstdint>
 #include <string_view>
 
+#include "framework/check.h"
 #include "framework/int_math.h"
 #include "framework/tensor.h"
 
 namespace convscope {
 
-enum class ActivationLayout : std::uint8_t { nchw, blocked };
-inline constexpr ActivationLayout kActivationLayouts[] = {ActivationLayout::nchw,
-                                                          ActivationLayout::blocked};
+enum class ActivationLayout : std::uint8_t { nchw, blocked, blocked_y };
+inline constexpr ActivationLayout kActivationLayouts[] = {
+    ActivationLayout::nchw, ActivationLayout::blocked, ActivationLayout::blocked_y};
 inline constexpr std::int64_t kChannelBlock = 16;
 
 constexpr std::string_view name_of(ActivationLayout layout) {
-  return layout == ActivationLayout::nchw ? "nchw" : "blocked";
+  return layout == ActivationLayout::nchw      ? "nchw"
+         : layout == ActivationLayout::blocked ? "blocked"
+                                               : "blocked_y";
 }
+
+// The layout of the tensors of a layer: nchw or blocked. dx is as x, dy as y.
+constexpr ActivationLayout layout_of_x(ActivationLayout layer) {
+  return layer == ActivationLayout::blocked_y ? ActivationLayout::nchw : layer;
+}
+constexpr ActivationLayout layout_of_y(ActivationLayout layer) {
+  return layer == ActivationLayout::blocked_y ? ActivationLayout::blocked : layer;
+}
+
+// What follows is about one tensor, in nchw or blocked.
 
 // The shape in memory of images [N,C,H,W].
 inline Shape stored_shape(const Shape& images, ActivationLayout layout) {
+  CONVSCOPE_CHECK(layout != ActivationLayout::blocked_y, "stored_shape",
+                  "expected the layout of one tensor, got ", name_of(layout));
   if (layout == ActivationLayout::nchw) return images;
   return {images[0], ceil_div(images[1], kChannelBlock), images[2], images[3], kChannelBlock};
 }

@@ -152,6 +152,7 @@ struct Card {
   bool takes_mixed_types = false;
   bool takes_sparse_weights = false;
   bool takes_blocked_layout = false;
+  bool takes_blocked_y = false;  // x [N,C,H,W], y blocked; never asked about backward_data
   // Null: this direction is not offered.
   CardFunction<typename Layer::ForwardArgs> forward = nullptr;
   CardFunction<typename Layer::BackwardDataArgs> backward_data = nullptr;
@@ -197,8 +198,16 @@ Support support_of(const Card<Problem>& card, const Problem& problem, Direction 
   if (!problem.weight_format.is_dense() && !card.takes_sparse_weights) {
     return Support::no(cat("expects dense weights, got ", problem.weight_format.text()));
   }
-  if (layout_of(problem) != ActivationLayout::nchw && !card.takes_blocked_layout) {
-    return Support::no(cat("expects images [N,C,H,W], got layout ", name_of(layout_of(problem))));
+  const ActivationLayout layout = layout_of(problem);
+  if (layout == ActivationLayout::blocked_y) {
+    if (!card.takes_blocked_y) {
+      return Support::no(cat("expects x and y in one layout, got layout ", name_of(layout)));
+    }
+    if (direction == Direction::backward_data) {
+      return Support::no("expects blocked dx where dy is blocked, got layout blocked_y");
+    }
+  } else if (layout != ActivationLayout::nchw && !card.takes_blocked_layout) {
+    return Support::no(cat("expects images [N,C,H,W], got layout ", name_of(layout)));
   }
   return card.supports(problem, direction);
 }

@@ -221,8 +221,8 @@ class ConvolutionCase {
                           std::vector<float>& result) const {
     const HostBlock workspace(algorithm.workspace_bytes(problem_, direction));
     const HostBlock prepared(algorithm.prepared_size(problem_, direction));
-    const std::vector<float> x = stored(x_, problem_.x_shape());
-    const std::vector<float> dy = stored(y_, problem_.y_shape());
+    const std::vector<float> x = stored(x_, problem_.x_shape(), layout_of_x(problem_.layout));
+    const std::vector<float> dy = stored(y_, problem_.y_shape(), layout_of_y(problem_.layout));
     Pointers at{x.data() + 1, w_.data(),        b_.data(), dy.data() + 1,
                 nullptr,      workspace.data(), nullptr};
     if (prepared.bytes == 0)
@@ -245,11 +245,12 @@ class ConvolutionCase {
   }
 
   // The numbers of images as they lie in memory, behind one element that shifts them.
-  std::vector<float> stored(const Numbers& numbers, const Shape& shape) const {
-    if (problem_.layout == ActivationLayout::nchw) return numbers.values;
+  static std::vector<float> stored(const Numbers& numbers, const Shape& shape,
+                                   ActivationLayout layout) {
+    if (layout == ActivationLayout::nchw) return numbers.values;
     const Tensor plain = Tensor::empty(shape);
     std::memcpy(plain.raw_data(), numbers.data(), static_cast<std::size_t>(plain.size_bytes()));
-    const Tensor moved = stored_images(plain, problem_.layout);
+    const Tensor moved = stored_images(plain, layout);
     std::vector<float> out{0.0f};
     out.insert(out.end(), moved.data<float>(), moved.data<float>() + moved.numel());
     return out;
@@ -259,8 +260,13 @@ class ConvolutionCase {
   Shape output_shape(Direction direction) const {
     return direction == Direction::forward ? problem_.y_shape() : problem_.x_shape();
   }
+  ActivationLayout output_layout(Direction direction) const {
+    return direction == Direction::forward         ? layout_of_y(problem_.layout)
+           : direction == Direction::backward_data ? layout_of_x(problem_.layout)
+                                                   : ActivationLayout::nchw;
+  }
   bool writes_blocks(Direction direction) const {
-    return problem_.layout != ActivationLayout::nchw && direction != Direction::backward_weight;
+    return output_layout(direction) != ActivationLayout::nchw;
   }
 
   static std::string differ(const Conv2dAlgorithm& algorithm, const std::vector<float>& first,
@@ -275,8 +281,9 @@ class ConvolutionCase {
   std::string call_on_host(const Conv2dAlgorithm& algorithm, Direction direction, bool extra,
                            Pointers at, const HostBlock& workspace,
                            std::vector<float>& result) const {
+    const ActivationLayout layout = output_layout(direction);
     const auto count = static_cast<std::size_t>(
-        writes_blocks(direction) ? stored_shape(output_shape(direction), problem_.layout).numel()
+        writes_blocks(direction) ? stored_shape(output_shape(direction), layout).numel()
                                  : output_count(direction));
     std::vector<float> guarded(count + 2 * kGuard, kGuardValue);
     float* const output = guarded.data() + kGuard;
@@ -291,12 +298,12 @@ class ConvolutionCase {
     result.assign(output, output + count);
     if (writes_blocks(direction)) {
       const Shape shape = output_shape(direction);
-      const Tensor blocks = Tensor::empty(stored_shape(shape, problem_.layout));
+      const Tensor blocks = Tensor::empty(stored_shape(shape, layout));
       std::memcpy(blocks.raw_data(), output, count * sizeof(float));
-      if (!has_clean_lanes(blocks, shape, problem_.layout)) {
+      if (!has_clean_lanes(blocks, shape, layout)) {
         return "left lanes behind the last channel that are not 0";
       }
-      const Tensor plain = plain_images(blocks, shape, problem_.layout);
+      const Tensor plain = plain_images(blocks, shape, layout);
       result.assign(plain.data<float>(), plain.data<float>() + plain.numel());
     }
     for (std::size_t i = 0; i < kGuard; ++i) {

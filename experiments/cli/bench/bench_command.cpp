@@ -94,13 +94,13 @@ void require_sizes(const std::string& text) {
                  text, "' without ", join(missing)));
 }
 
-// "": their own. "both": each problem in one layout, then in the other.
+// "": their own. "both": each problem in nchw, then blocked.
 void set_layouts(const std::string& layout, std::vector<Conv2dProblem>& problems) {
   if (layout.empty()) return;
   std::vector<Conv2dProblem> out;
   for (Conv2dProblem& problem : problems) {
     for (const ActivationLayout one : kActivationLayouts) {
-      if (layout != "both" && layout != name_of(one)) continue;
+      if (layout == "both" ? one == ActivationLayout::blocked_y : layout != name_of(one)) continue;
       problem.layout = one;
       out.push_back(problem);
     }
@@ -232,9 +232,10 @@ std::function<int()> declare(CommandLine& app) {
       ->one_of({"f32", "tf32", "bf16", "f16"});
   conv->add_option(
           "--layout", arguments->layout,
-          "of all images in memory: nchw, blocked (16 channels of a pixel side by side) or both")
-      ->type_name("TEXT:{nchw,blocked,both}")
-      ->one_of({"nchw", "blocked", "both"});
+          "of all images in memory: nchw, blocked (16 channels of a pixel side by side), blocked_y "
+          "(blocked y, x as nchw), or both: nchw and blocked")
+      ->type_name("TEXT:{nchw,blocked,blocked_y,both}")
+      ->one_of({"nchw", "blocked", "blocked_y", "both"});
   conv->add_option("--batch", arguments->batch, "of all problems, instead of their own");
   conv->add_option("--peer", arguments->peer, "another library to time beside ours: onednn");
   conv->add_option("--cache", arguments->cache, "warm, or cold: flushed before each run")

@@ -27,12 +27,13 @@ namespace {
 
 constexpr Index kMostTaps = 1024;
 
-// For each group and block of `width` channels [depth, taps, 16, width], zeros where no channel is.
+// For each group and block of `width` channels [depth, taps, tap_channels, width], zeros where no
+// channel is.
 void pack(const Pass& pass, const float* w, float* packed) {
   const GemmKernels& gemm = gemm_kernels.get();
   const Conv2dProblem& z = pass.z;
   const Index jobs = z.groups * pass.blocks * pass.depth;
-  const Index grain = std::max<Index>(1, 65536 / (kChannelBlock * pass.taps * pass.widest));
+  const Index grain = std::max<Index>(1, 65536 / (pass.tap_channels * pass.taps * pass.widest));
   parallel_for(jobs, grain, [&](Index begin, Index end) {
     for (Index job = begin; job < end; ++job) {
       const Index d = job % pass.depth;
@@ -42,9 +43,9 @@ void pack(const Pass& pass, const float* w, float* packed) {
       const Index count = std::clamp<Index>(pass.channels - first, 0, width);
       const Index depth = std::min(kChannelBlock, pass.in_channels - d * kChannelBlock);
       float* const to = packed + g * pass.group_weights() +
-                        (first * pass.depth + d * width) * pass.taps * kChannelBlock;
-      if (count < width || depth < kChannelBlock) {
-        std::fill_n(to, pass.taps * kChannelBlock * width, 0.0f);
+                        (first * pass.depth + d * width) * pass.taps * pass.tap_channels;
+      if (count < width || depth < pass.tap_channels) {
+        std::fill_n(to, pass.taps * pass.tap_channels * width, 0.0f);
       }
       for (Index c = 0; c < depth; ++c) {
         const Index inner = d * kChannelBlock + c;
@@ -53,7 +54,7 @@ void pack(const Pass& pass, const float* w, float* packed) {
         const Index channel = pass.forward ? inner : first;
         const float* const from = w + (k * z.c_per_group() + channel) * pass.taps;
         const Index row = pass.forward ? z.c_per_group() * pass.taps : pass.taps;
-        gemm.transpose(from, row, count, pass.taps, to + c * width, kChannelBlock * width);
+        gemm.transpose(from, row, count, pass.taps, to + c * width, pass.tap_channels * width);
       }
     }
   });
@@ -99,8 +100,10 @@ class Convolution {
     BlockedTile tile;
     tile.depth = pass_.depth;
     tile.in_block = pass_.in_plane();
-    tile.in_step = kChannelBlock * (pass_.forward ? z_.stride_w : 1);
-    tile.w_block = pass_.taps * kChannelBlock * width;
+    tile.last = pass_.last_channels();
+    tile.in_channel = pass_.in_channel_step;
+    tile.in_step = pass_.in_pixel * (pass_.forward ? z_.stride_w : 1);
+    tile.w_block = pass_.taps * pass_.tap_channels * width;
     tile.out_block = pass_.out_plane();
     tile.out_step = kChannelBlock * pass_.classes;
     if (b_ != nullptr) {
@@ -108,10 +111,9 @@ class Convolution {
       tile.starts = static_cast<int>(std::clamp<Index>(pass_.channels - channel, 0, width));
     }
     tile.relu = relu_;
-    const float* const in =
-        in_ + (n * pass_.in_blocks() + g * pass_.in_channels / kChannelBlock) * pass_.in_plane();
-    const float* const w =
-        packed_ + g * pass_.group_weights() + channel * pass_.depth * pass_.taps * kChannelBlock;
+    const float* const in = in_ + pass_.in_group(n, g);
+    const float* const w = packed_ + g * pass_.group_weights() +
+                           channel * pass_.depth * pass_.taps * pass_.tap_channels;
     float* const out = out_ + (n * pass_.out_blocks() + first / kChannelBlock) * pass_.out_plane() +
                        first % kChannelBlock;
     Taps all, here;
@@ -149,7 +151,7 @@ class Convolution {
 
   // The taps of `count` pixels of out from (row, column) on, each with the pixels that it serves.
   int list_taps(Index row, Index column, Index count, Index step, Index width, Taps& taps) const {
-    const Index steps = step / kChannelBlock;  // columns of `in` from one pixel to the next
+    const Index steps = step / pass_.in_pixel;  // columns of `in` from one pixel to the next
     int found = 0;
     for (Index r = 0; r < z_.r; ++r) {
       Index h = pass_.forward ? row * z_.stride_h - z_.pad_top + r * z_.dilation_h
@@ -169,8 +171,8 @@ class Convolution {
         const Index first = at >= 0 ? 0 : ceil_div(-at, steps);
         const Index end = std::min(count, floor_div(pass_.in_w - 1 - at, steps) + 1);
         if (first >= end) continue;
-        taps[static_cast<std::size_t>(found++)] = {.in = (h * pass_.in_w + at) * kChannelBlock,
-                                                   .w = (r * z_.s + s) * kChannelBlock * width,
+        taps[static_cast<std::size_t>(found++)] = {.in = (h * pass_.in_w + at) * pass_.in_pixel,
+                                                   .w = (r * z_.s + s) * pass_.tap_channels * width,
                                                    .first = static_cast<int>(first),
                                                    .end = static_cast<int>(end)};
       }
@@ -208,7 +210,8 @@ Conv2dSupport supports(const Conv2dProblem& z) {
   return {};
 }
 
-// The share of the peak is that of full tiles; channels of zeros are multiplied too.
+// The share of the peak is that of full tiles; output channels of zeros are summed too. A tap of
+// few channels pays for its loop.
 Conv2dCost cost(const Conv2dProblem& z, Direction direction) {
   double share = 0.93;
   const auto filled = [](Index channels) {
@@ -217,8 +220,9 @@ Conv2dCost cost(const Conv2dProblem& z, Direction direction) {
   if (direction == Direction::backward_weight) {
     share = 0.84 * filled(z.k_per_group());
   } else {
-    share *= filled(z.c_per_group()) * filled(z.k_per_group());
     const Pass pass(z, direction);
+    const auto per_tap = static_cast<double>(pass.tap_channels);
+    share *= filled(pass.channels) * per_tap / (per_tap + 0.3) * 16.3 / 16;
     const Index most = blocked_kernels.get().pixels / (pass.widest > 2 * pass.lanes ? 2 : 1);
     const RowTiles tiles(pass.line, most);
     const double height = static_cast<double>(pass.line) / static_cast<double>(tiles.tiles);

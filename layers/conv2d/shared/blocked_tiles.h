@@ -20,17 +20,19 @@ struct BlockedTap {
   int first, end;
 };
 
-// out[j out_step + lane(k)] = max(start[k] + residual + sum over blocks d < depth, taps t with j in
-// [first, end), lanes c < 16 of w[d w_block + w_t + c width + k] in[d in_block + in_t + j in_step +
-// c], 0 if relu) for pixels j < pixels and channels k < width, where lane(k) = k / 16 out_block + k
-// % 16.
+// out[j out_step + lane(k)] = max(start[k] + residual + sum, 0 if relu), where sum is that of
+//   w[d w_block + w_t + c width + k] in[d in_block + in_t + j in_step + c in_channel]
+// over blocks d < depth, taps t with j in [first, end) and channels c < 16, in the last block
+// c < last; for pixels j < pixels, channels k < width and lane(k) = k / 16 out_block + k % 16.
+// in_channel is 1 where `in` is blocked, and the floats of a plane where it lies [C,H,W].
 struct BlockedTile {
   int pixels = 0;
   int taps = 0;
   const BlockedTap* tap = nullptr;
   std::int64_t depth = 0;
+  int last = 16;
   const float* in = nullptr;
-  std::int64_t in_block = 0, in_step = 0;
+  std::int64_t in_block = 0, in_step = 0, in_channel = 1;
   const float* w = nullptr;
   std::int64_t w_block = 0;
   const float* start = nullptr;  // [starts], the channels behind start from 0; null: all
@@ -41,11 +43,19 @@ struct BlockedTile {
   bool relu = false;
 };
 
+// A row of sums of backward_weight: where its channel begins in `in`, and where it stands in
+// `sums`.
+struct BlockedWeightRow {
+  std::int64_t in, sums;
+};
+
 // sums[c sums_row + k] += sum over p < rows, q < columns of
 //                           in[p in_row + q in_step + c] dy[p dy_row + q 16 + lane(k)]
 // for channels c < channels <= 16 and lanes k < width, with lane(k) = k / 16 dy_block + k % 16.
+// With `row`, channel c and its sums begin at row[c] instead of c and c sums_row.
 struct BlockedWeightTile {
   int channels = 0;
+  const BlockedWeightRow* row = nullptr;
   std::int64_t rows = 0, columns = 0;
   const float* in = nullptr;
   std::int64_t in_row = 0, in_step = 0;

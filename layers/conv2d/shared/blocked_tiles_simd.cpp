@@ -26,25 +26,36 @@ constexpr int kPixels = 14;
 constexpr int kPixels = 6;
 #endif
 constexpr int kBlock = 16;  // channels of a block
-// Of one chain (framework/simd/sum_chain.h): each tap adds 16 products.
-constexpr int kChainTaps = kSumChain / kBlock;
 
 // Where vector v of a tile's channels lies in `out`.
 constexpr CONVSCOPE_INLINE Index lane_offset(int v, Index block) {
   return v * kLanes / kBlock * block + v * kLanes % kBlock;
 }
 
-// All 16 products of one tap and one block. `Whole`: every pixel of the tile has it.
-template <int Pixels, int Vectors, bool Whole>
-CONVSCOPE_INLINE void add_tap(const float* in, Index step, const float* w, int first, int end,
-                              Vec (&sums)[Pixels][Vectors]) {
+// The channels of a block: 16 of blocked images, known to the compiler; or any number of them.
+struct WholeBlock {
+  static constexpr int channels = kBlock;
+  static constexpr Index step = 1;
+};
+struct PartOfBlock {
+  int channels;
+  static constexpr Index step = 1;
+};
+struct Planes {
+  int channels;
+  Index step;  // from one to the next
+};
+
+// The products of one tap and one block. `Whole`: every pixel of the tile has it.
+template <int Pixels, int Vectors, bool Whole, class Block>
+CONVSCOPE_INLINE void add_tap(const float* in, Index step, const Block& block, const float* w,
+                              int first, int end, Vec (&sums)[Pixels][Vectors]) {
 #pragma GCC unroll 2
-  for (int c = 0; c < kBlock; ++c, w += Vectors * kLanes) {
+  for (int c = 0; c < block.channels; ++c, in += block.step, w += Vectors * kLanes) {
     Vec weights[Vectors];
 #pragma GCC unroll 4
     for (int v = 0; v < Vectors; ++v) weights[v] = load(w + v * kLanes);
-    const float* base =
-        in + c;  // of three pixels: 0, 1 and 2 steps are addresses of one instruction
+    const float* base = in;  // of three pixels: 0, 1, 2 steps are addresses of one instruction
 #pragma GCC unroll 16
     for (int j = 0; j < Pixels; ++j) {
       if (j > 0 && j % 3 == 0) base += 3 * step;
@@ -56,6 +67,21 @@ CONVSCOPE_INLINE void add_tap(const float* in, Index step, const float* w, int f
   }
 }
 
+// The taps [tap, end) of one block.
+template <int Pixels, int Vectors, class Block>
+CONVSCOPE_INLINE void add_taps(const BlockedTile& tile, int tap, int end, const float* in,
+                               const Block& block, const float* w, Vec (&sums)[Pixels][Vectors]) {
+  for (int t = tap; t < end; ++t) {
+    const BlockedTap& at = tile.tap[t];
+    if (at.first == 0 && at.end == Pixels) {
+      add_tap<Pixels, Vectors, true>(in + at.in, tile.in_step, block, w + at.w, 0, Pixels, sums);
+    } else {
+      add_tap<Pixels, Vectors, false>(in + at.in, tile.in_step, block, w + at.w, at.first, at.end,
+                                      sums);
+    }
+  }
+}
+
 // One chain of products: `depth` blocks from `block` on, taps [tap, end).
 struct Chain {
   Index block, depth;
@@ -63,7 +89,7 @@ struct Chain {
   bool first, last;  // starts the sums; stores them. In between they are kept.
 };
 
-template <int Pixels, int Vectors>
+template <int Pixels, int Vectors, bool InPlanes>
 CONVSCOPE_INLINE void add_chain(const BlockedTile& tile, const Chain& chain, float* kept) {
   Vec sums[Pixels][Vectors];
 #pragma GCC unroll 4
@@ -79,13 +105,14 @@ CONVSCOPE_INLINE void add_chain(const BlockedTile& tile, const Chain& chain, flo
   const float* in = tile.in + chain.block * tile.in_block;
   const float* w = tile.w + chain.block * tile.w_block;
   for (Index d = chain.depth; d > 0; --d, in += tile.in_block, w += tile.w_block) {
-    for (int t = chain.tap; t < chain.end; ++t) {
-      const BlockedTap& at = tile.tap[t];
-      if (at.first == 0 && at.end == Pixels) {
-        add_tap<Pixels, Vectors, true>(in + at.in, tile.in_step, w + at.w, 0, Pixels, sums);
-      } else {
-        add_tap<Pixels, Vectors, false>(in + at.in, tile.in_step, w + at.w, at.first, at.end, sums);
-      }
+    const bool is_last = chain.block + chain.depth == tile.depth && d == 1;
+    const int channels = is_last ? tile.last : kBlock;
+    if constexpr (InPlanes) {
+      add_taps(tile, chain.tap, chain.end, in, Planes{channels, tile.in_channel}, w, sums);
+    } else if (channels == kBlock) {
+      add_taps(tile, chain.tap, chain.end, in, WholeBlock{}, w, sums);
+    } else {
+      add_taps(tile, chain.tap, chain.end, in, PartOfBlock{channels}, w, sums);
     }
   }
 #pragma GCC unroll 16
@@ -118,12 +145,14 @@ CONVSCOPE_INLINE void prefetch_lines(const BlockedTile& tile) {
   }
 }
 
-template <int Pixels, int Vectors>
+// Chains of kSumChain products at most (framework/simd/sum_chain.h).
+template <int Pixels, int Vectors, bool InPlanes>
 void tile_sums(const BlockedTile& tile) {
   prefetch_lines<Pixels, Vectors>(tile);
   alignas(64) float kept[Pixels * Vectors * kLanes];
-  const int taps = tile.taps < kChainTaps ? tile.taps : kChainTaps;
-  const Index blocks = tile.depth * taps > kChainTaps ? kChainTaps / taps : tile.depth;
+  const int most = kSumChain / (tile.depth == 1 ? tile.last : kBlock);
+  const int taps = tile.taps < most ? tile.taps : most;
+  const Index blocks = tile.depth * taps > most ? most / taps : tile.depth;
   const Index depth = taps > 0 ? tile.depth : 0;
   Index d = 0;
   do {  // once at least: pixels whose taps are all outside have their start alone
@@ -131,26 +160,32 @@ void tile_sums(const BlockedTile& tile) {
     int t = 0;
     do {
       const int end = t + taps < tile.taps ? t + taps : tile.taps;
-      add_chain<Pixels, Vectors>(tile,
-                                 {.block = d,
-                                  .depth = rest < blocks ? rest : blocks,
-                                  .tap = t,
-                                  .end = end,
-                                  .first = d == 0 && t == 0,
-                                  .last = rest <= blocks && end == tile.taps},
-                                 kept);
+      add_chain<Pixels, Vectors, InPlanes>(tile,
+                                           {.block = d,
+                                            .depth = rest < blocks ? rest : blocks,
+                                            .tap = t,
+                                            .end = end,
+                                            .first = d == 0 && t == 0,
+                                            .last = rest <= blocks && end == tile.taps},
+                                           kept);
       t = end;
     } while (t < tile.taps);
     d += blocks;
   } while (d < depth);
 }
 
+template <int Pixels, int Vectors>
+void tile_in(const BlockedTile& tile) {
+  tile.in_channel == 1 ? tile_sums<Pixels, Vectors, false>(tile)
+                       : tile_sums<Pixels, Vectors, true>(tile);
+}
+
 template <int Pixels>
 void tile_of(const BlockedTile& tile, int width) {
   if constexpr (Pixels <= kPixels) {
-    if (width == kLanes) return tile_sums<Pixels, 1>(tile);
-    if (width == 2 * kLanes) return tile_sums<Pixels, 2>(tile);
-    if constexpr (2 * Pixels <= kPixels) return tile_sums<Pixels, 4>(tile);
+    if (width == kLanes) return tile_in<Pixels, 1>(tile);
+    if (width == 2 * kLanes) return tile_in<Pixels, 2>(tile);
+    if constexpr (2 * Pixels <= kPixels) return tile_in<Pixels, 4>(tile);
   }
 }
 

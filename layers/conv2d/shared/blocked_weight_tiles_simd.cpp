@@ -25,10 +25,14 @@ constexpr int most_channels(int vectors) {
   return fit < kBlock ? fit : kBlock;
 }
 
-// One chain of products: `rows` rows of `columns` pixels.
-template <int Channels, int Vectors>
+// One chain of products: `rows` rows of `columns` pixels. `channel`: the first of the tile's.
+template <int Channels, int Vectors, bool Listed>
 CONVSCOPE_INLINE void add_chain(const BlockedWeightTile& tile, const float* in, const float* dy,
-                                Index rows, Index columns, float* to_sums) {
+                                Index rows, Index columns, int channel) {
+  Index at[Channels];  // where channel c begins in `in`
+#pragma GCC unroll 16
+  for (int c = 0; c < Channels; ++c) at[c] = Listed ? tile.row[channel + c].in : c;
+  if (!Listed) in += channel;
   Vec sums[Channels][Vectors];
 #pragma GCC unroll 16
   for (int c = 0; c < Channels; ++c) {
@@ -46,7 +50,7 @@ CONVSCOPE_INLINE void add_chain(const BlockedWeightTile& tile, const float* in, 
       }
 #pragma GCC unroll 16
       for (int c = 0; c < Channels; ++c) {
-        const Vec value = broadcast(pixel[c]);
+        const Vec value = broadcast(pixel[at[c]]);
 #pragma GCC unroll 2
         for (int v = 0; v < Vectors; ++v) sums[c][v] = fma(value, lanes[v], sums[c][v]);
       }
@@ -56,7 +60,8 @@ CONVSCOPE_INLINE void add_chain(const BlockedWeightTile& tile, const float* in, 
   for (int c = 0; c < Channels; ++c) {
 #pragma GCC unroll 2
     for (int v = 0; v < Vectors; ++v) {
-      float* const to = to_sums + c * tile.sums_row + v * kLanes;
+      float* const to = tile.sums + v * kLanes +
+                        (Listed ? tile.row[channel + c].sums : (channel + c) * tile.sums_row);
       store(to, load(to) + sums[c][v]);
     }
   }
@@ -64,19 +69,24 @@ CONVSCOPE_INLINE void add_chain(const BlockedWeightTile& tile, const float* in, 
 
 // Chains of whole rows, or of parts of rows that are longer than a chain
 // (framework/simd/sum_chain.h).
-template <int Channels, int Vectors>
-void add_pixels(const BlockedWeightTile& tile, int channel) {
-  const float* const in = tile.in + channel;
-  float* const sums = tile.sums + channel * tile.sums_row;
+template <int Channels, int Vectors, bool Listed>
+CONVSCOPE_INLINE void add_chains(const BlockedWeightTile& tile, int channel) {
   for (Index q = 0; q < tile.columns; q += kSumChain) {
     const Index columns = tile.columns - q < kSumChain ? tile.columns - q : kSumChain;
     const Index most = kSumChain / columns;
     for (Index p = 0; p < tile.rows; p += most) {
       const Index rows = tile.rows - p < most ? tile.rows - p : most;
-      add_chain<Channels, Vectors>(tile, in + p * tile.in_row + q * tile.in_step,
-                                   tile.dy + p * tile.dy_row + q * kBlock, rows, columns, sums);
+      add_chain<Channels, Vectors, Listed>(tile, tile.in + p * tile.in_row + q * tile.in_step,
+                                           tile.dy + p * tile.dy_row + q * kBlock, rows, columns,
+                                           channel);
     }
   }
+}
+
+template <int Channels, int Vectors>
+void add_pixels(const BlockedWeightTile& tile, int channel) {
+  tile.row == nullptr ? add_chains<Channels, Vectors, false>(tile, channel)
+                      : add_chains<Channels, Vectors, true>(tile, channel);
 }
 
 using WeightFunction = void (*)(const BlockedWeightTile&, int channel);

@@ -72,7 +72,7 @@ TEST(BlockedLayout, IsAPartOfTheProblemsText) {
   EXPECT_NE(problem.text().find(",layout=blocked"), std::string::npos);
   EXPECT_EQ(Conv2dProblem::parse(problem.text()), problem);
   EXPECT_EQ(Conv2dProblem::parse("h=5,w=5,layout=nchw").text().find("layout"), std::string::npos);
-  EXPECT_ERROR(ErrorKind::kInvalid, "'layout' is nchw or blocked, not 'nhwc'",
+  EXPECT_ERROR(ErrorKind::kInvalid, "'layout' is nchw, blocked or blocked_y, not 'nhwc'",
                Conv2dProblem::parse("h=5,w=5,layout=nhwc"));
 }
 

@@ -108,7 +108,7 @@ void pack_weights(const Pass& pass, const float* w, float* packed) {
                });
 }
 
-bool is_blocked(const Conv2dProblem& z) { return z.layout == ActivationLayout::blocked; }
+bool is_blocked(const Conv2dProblem& z) { return z.layout != ActivationLayout::nchw; }
 
 std::size_t prepared_bytes(const Conv2dProblem& problem, Direction direction) {
   if (is_blocked(problem)) return blocked::prepared_bytes(problem, direction);
@@ -492,6 +492,7 @@ const Conv2dAlgorithm kCard{
     .exact_on_integers = true,
     .fuses_epilogue = true,
     .takes_blocked_layout = true,
+    .takes_blocked_y = true,
     .forward = forward,
     .backward_data = backward_data,
     .backward_weight = backward_weight,

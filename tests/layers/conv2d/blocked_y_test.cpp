@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+// blocked_y_test.cpp: the layout of a first layer: x as users give it, y and dy in blocks of 16
+// channels. algorithms_test.cpp checks the sums of every card that takes it.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <limits>
+
+#include "layers/conv2d/algorithm.h"
+#include "layers/dispatch/run.h"
+#include "tests/support/expect_error.h"
+#include "tests/support/numbers.h"
+#include "tests/support/numerics.h"
+
+namespace convscope {
+namespace {
+
+constexpr ActivationLayout kNchw = ActivationLayout::nchw;
+constexpr ActivationLayout kBlocked = ActivationLayout::blocked;
+constexpr ActivationLayout kBlockedY = ActivationLayout::blocked_y;
+
+const Conv2dAlgorithm& card(const char* name) {
+  return conv2d_algorithms(DeviceType::cpu).get(name);
+}
+
+TEST(BlockedY, IsTheLayoutOfEachTensorByItsName) {
+  const Conv2dProblem problem = Conv2dProblem::parse("n=2,c=3,h=5,w=5,k=8,layout=blocked_y");
+  EXPECT_EQ(problem.layout, kBlockedY);
+  EXPECT_EQ(Conv2dProblem::parse(problem.text()), problem);
+  const OperandSpecs forward = problem.operands(Direction::forward);
+  EXPECT_EQ(forward.inputs[0].layout, kNchw);
+  EXPECT_EQ(forward.inputs[1].layout, kNchw);
+  EXPECT_EQ(forward.outputs[0].layout, kBlocked);
+  const OperandSpecs weight = problem.operands(Direction::backward_weight);
+  EXPECT_EQ(weight.inputs[0].layout, kNchw);
+  EXPECT_EQ(weight.inputs[1].layout, kBlocked);
+  EXPECT_EQ(weight.outputs[0].layout, kNchw);
+  const Operands all = random_operands(forward, Device{});
+  EXPECT_EQ(all.in[0].values.shape(), (Shape{2, 3, 5, 5}));
+  EXPECT_EQ(all.out[0].values.shape(), (Shape{2, 1, 5, 5, 16}));
+  EXPECT_ERROR(ErrorKind::kInvalid, "expected the layout of one tensor, got blocked_y",
+               stored_images(all.in[0].values, kBlockedY));
+}
+
+TEST(BlockedY, IsTakenInTheTwoDirectionsOfAFirstLayer) {
+  const Conv2dProblem problem =
+      Conv2dProblem::parse("n=2,c=3,h=8,w=8,k=24,r=3,s=3,pad=1,layout=blocked_y");
+  int takers = 0;
+  for (const auto& [name, one] : conv2d_algorithms(DeviceType::cpu).entries()) {
+    EXPECT_FALSE(support_of(one, problem, Direction::backward_data).yes) << name;
+    if (one.takes_blocked_y) {
+      ++takers;
+      continue;
+    }
+    EXPECT_EQ(support_of(one, problem, Direction::forward).reason,
+              "expects x and y in one layout, got layout blocked_y")
+        << name;
+  }
+  EXPECT_GE(takers, 2);
+  EXPECT_TRUE(support_of(card("direct"), problem, Direction::forward).yes);
+  EXPECT_TRUE(support_of(card("direct"), problem, Direction::backward_weight).yes);
+  EXPECT_EQ(support_of(card("direct"), problem, Direction::backward_data).reason,
+            "expects blocked dx where dy is blocked, got layout blocked_y");
+}
+
+// Behind the last number of x stand NaNs: a tap of 3 channels must not read a fourth one. With few
+// channels in the last block, the same products are added in the same order in both layouts.
+TEST(BlockedY, GivesTheBitsOfBlockedImagesAndReadsNothingBehindX) {
+  for (const char* text :
+       {"n=2,c=3,h=15,w=30,k=20,r=7,s=7,stride=2,pad=3", "n=1,c=3,h=9,w=11,k=40,r=3,s=3,pad=1",
+        "n=2,c=1,h=1,w=1,k=5", "n=2,c=24,h=6,w=7,k=16,r=3,s=3,stride=2,pad=1",
+        "n=1,c=5,h=4,w=9,k=17", "n=1,c=18,h=12,w=13,k=9,r=4,s=3,stride=1x2,pad=2x0,dilation=2x1",
+        "n=2,c=32,h=6,w=7,k=64,r=3,s=3,pad=1,groups=2"}) {
+    Conv2dProblem problem = Conv2dProblem::parse(text);
+    const Tensor x = testing::normal(problem.x_shape(), DType::f32, 1);
+    const Tensor w = testing::normal(problem.w_shape(), DType::f32, 2);
+    const Tensor room = Tensor::empty({x.numel() + 4096});
+    std::fill_n(room.data<float>(), room.numel(), std::numeric_limits<float>::quiet_NaN());
+    std::copy_n(x.data<float>(), x.numel(), room.data<float>());
+    const auto run = [&](ActivationLayout layout, const void* images) {
+      problem.layout = layout;
+      const Tensor y = Tensor::empty(stored_shape(problem.y_shape(), kBlocked));
+      const auto bytes = [](std::size_t count) {
+        return Tensor::empty({static_cast<std::int64_t>(count / sizeof(float)) + 1});
+      };
+      const Tensor prepared = bytes(card("direct").prepared_size(problem, Direction::forward));
+      const Tensor scratch = bytes(card("direct").workspace_bytes(problem, Direction::forward));
+      card("direct").prepare_weights(
+          {problem, Direction::forward, w.raw_data(), prepared.raw_data(), scratch.raw_data()});
+      card("direct").forward({problem,
+                              images,
+                              nullptr,
+                              nullptr,
+                              y.raw_data(),
+                              scratch.raw_data(),
+                              {},
+                              prepared.raw_data()});
+      EXPECT_TRUE(has_clean_lanes(y, problem.y_shape(), kBlocked)) << text;
+      return y;
+    };
+    const Tensor stored = stored_images(x, kBlocked);
+    EXPECT_TRUE(
+        testing::same_bits(run(kBlockedY, room.raw_data()), run(kBlocked, stored.raw_data())))
+        << text;
+  }
+}
+
+// Groups, and images lower than the kernel; the shapes files have neither in blocks of channels.
+TEST(BlockedY, SumsGroupsAndLowImages) {
+  for (const char* text : {"n=2,c=32,h=6,w=7,k=64,r=3,s=3,pad=1,groups=2,layout=blocked_y",
+                           "n=3,c=3,h=2,w=9,k=18,r=7,s=5,stride=2,pad=3,layout=blocked_y"}) {
+    testing::ConvolutionCase one(Conv2dProblem::parse(text), testing::Tier::bounded);
+    EXPECT_EQ(one.check(card("direct"), Direction::forward), "");
+    EXPECT_EQ(one.check(card("direct"), Direction::backward_weight), "");
+  }
+}
+
+}  // namespace
+}  // namespace convscope
