@@ -213,8 +213,8 @@ Conv2dSupport supports(const Conv2dProblem& z) {
   return {};
 }
 
-// The share of the peak is that of full tiles; output channels of zeros are summed too. A tap of few
-// channels pays for its loop.
+// The share of the peak is that of full tiles; output channels of zeros are summed too. A tap of
+// few channels pays for its loop.
 Conv2dCost cost(const Conv2dProblem& z, Direction direction) {
   double share = 0.93;
   const auto filled = [](Index channels) {

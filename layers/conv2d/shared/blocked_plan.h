@@ -55,12 +55,12 @@ struct Pass {
                         padded % (4 * lanes) != 3 * lanes;  // no tile is three vectors wide
     widest = (narrow ? 4 : 2) * lanes;
     blocks = ceil_div(padded, widest);
-    const Index rows_in =
-        flat ? line : in_w * (forward ? z.stride_h : 1);  // pixels of a row of out
+    // Pixels of `in` for a row of out, or for a run of pixels.
+    const Index rows_in = flat ? line : in_w * (forward ? z.stride_h : 1);
     const Index fit = std::max<Index>(1, kChunkFloats / (depth * kChannelBlock * rows_in));
-    lines_at_once = std::min(fit * (flat ? 1 : lines_of_row), lines);
-    lines_at_once =
-        ceil_div(lines, ceil_div(lines, lines_at_once));  // chunks of nearly equal height
+    // Chunks of nearly equal height.
+    const Index most = std::min(fit * (flat ? 1 : lines_of_row), lines);
+    lines_at_once = ceil_div(lines, ceil_div(lines, most));
     line_chunks = ceil_div(lines, lines_at_once);
     const Index chunks = z.n * z.groups * line_chunks;
     splits = std::clamp<Index>(ceil_div(kChunks, chunks), 1, blocks);
@@ -71,7 +71,8 @@ struct Pass {
     const Index rest = padded - channel;
     return rest <= lanes ? lanes : rest <= 2 * lanes ? 2 * lanes : widest;
   }
-  // Floats of the packed weights of one group: [blocks of `width`, depth, taps, tap_channels, width].
+  // Floats of the packed weights of one group: [blocks of `width`, depth, taps, tap_channels,
+  // width].
   Index group_weights() const { return round_up(padded, 4 * lanes) * depth * taps * tap_channels; }
   Index in_plane() const { return in_h * in_w * kChannelBlock; }  // of one block of channels
   Index in_group(Index n, Index g) const {                        // where it begins
@@ -105,7 +106,9 @@ struct Pass {
 struct WeightPlan : WeightBlocks {
   explicit WeightPlan(const Conv2dProblem& problem) : WeightBlocks(problem), p(z.p()), q(z.q()) {
     // Rows of dy and of one block of x that stay in the first cache while all taps read them.
-    const Index row = q * width + z.w * z.stride_h * std::min(z.c_per_group(), kChannelBlock);
+    const bool planes = z.layout == ActivationLayout::blocked_y;
+    const Index x_channels = planes ? std::min(z.c_per_group(), kChannelBlock) : kChannelBlock;
+    const Index row = q * width + z.w * z.stride_h * x_channels;
     rows = std::clamp<Index>(kStripFloats / row, 1, p);
     rows = ceil_div(p, ceil_div(p, rows));
     const Index wanted = ceil_div(kChunks, z.groups * blocks);

@@ -20,12 +20,12 @@ struct BlockedTap {
   int first, end;
 };
 
-// out[j out_step + lane(k)] = start[k] + residual + sum; if relu, at least 0 and at most `most`. The
-//   sum is that over blocks d < depth, taps t with j in [first, end), channels c < 16, in the last
-//   block c < last, of
+// out[j out_step + lane(k)] = start[k] + residual + sum (if relu, at least 0 and at most `most`);
+// the sum is that of
 //   w[d w_block + w_t + c width + k] in[d in_block + in_t + j in_step + c in_channel]
-// for pixels j < pixels and channels k < width, with lane(k) = k / 16 out_block + k % 16.
-// in_channel is 1 where `in` is blocked, and any other number where it lies [C,H,W].
+// over blocks d < depth, taps t with j in [first, end) and channels c < 16, in the last block
+// c < last; for pixels j < pixels, channels k < width and lane(k) = k / 16 out_block + k % 16.
+// in_channel is 1 where `in` is blocked, and the floats of a plane where it lies [C,H,W].
 struct BlockedTile {
   int pixels = 0;
   int taps = 0;
@@ -45,15 +45,16 @@ struct BlockedTile {
   float most = 0;  // of relu; infinity: no bound
 };
 
-// A row of sums of backward_weight: where its channel begins in `in`, and where it stands in `sums`.
+// A row of sums of backward_weight: where its channel begins in `in`, and where it stands in
+// `sums`.
 struct BlockedWeightRow {
   std::int64_t in, sums;
 };
 
 // sums[c sums_row + k] += sum over p < rows, q < columns of
 //                           in[p in_row + q in_step + c] dy[p dy_row + q 16 + lane(k)]
-// for channels c < channels <= 16 and lanes k < width, with lane(k) = k / 16 dy_block + k % 16. With
-// `row`, channel c and its sums begin at row[c] instead of c and c sums_row.
+// for channels c < channels <= 16 and lanes k < width, with lane(k) = k / 16 dy_block + k % 16.
+// With `row`, channel c and its sums begin at row[c] instead of c and c sums_row.
 struct BlockedWeightTile {
   int channels = 0;
   const BlockedWeightRow* row = nullptr;

@@ -38,8 +38,10 @@ class WeightGradient {
 
  private:
   void sum_rows(Index n, Index block, Index begin, Index end, float* sums) const {
-    if (z_.layout == ActivationLayout::blocked_y)
-      return sum_rows_of_planes(n, block, begin, end, sums);
+    if (z_.layout == ActivationLayout::blocked_y) {
+      sum_rows_of_planes(n, block, begin, end, sums);
+      return;
+    }
     const Index g = block / plan_.blocks;
     const Index x_plane = z_.h * z_.w * kChannelBlock;
     const float* const dy = dy_of(n, block);

@@ -10,6 +10,7 @@
 #include "layers/dispatch/run.h"
 #include "tests/support/expect_error.h"
 #include "tests/support/numbers.h"
+#include "tests/support/numerics.h"
 
 namespace convscope {
 namespace {
@@ -68,7 +69,8 @@ TEST(BlockedY, GivesTheBitsOfBlockedImagesAndReadsNothingBehindX) {
   for (const char* text :
        {"n=2,c=3,h=15,w=30,k=20,r=7,s=7,stride=2,pad=3", "n=1,c=3,h=9,w=11,k=40,r=3,s=3,pad=1",
         "n=2,c=1,h=1,w=1,k=5", "n=2,c=24,h=6,w=7,k=16,r=3,s=3,stride=2,pad=1",
-        "n=1,c=5,h=4,w=9,k=17", "n=1,c=18,h=12,w=13,k=9,r=4,s=3,stride=1x2,pad=2x0,dilation=2x1"}) {
+        "n=1,c=5,h=4,w=9,k=17", "n=1,c=18,h=12,w=13,k=9,r=4,s=3,stride=1x2,pad=2x0,dilation=2x1",
+        "n=2,c=32,h=6,w=7,k=64,r=3,s=3,pad=1,groups=2"}) {
     Conv2dProblem problem = Conv2dProblem::parse(text);
     const Tensor x = testing::normal(problem.x_shape(), DType::f32, 1);
     const Tensor w = testing::normal(problem.w_shape(), DType::f32, 2);
@@ -100,6 +102,16 @@ TEST(BlockedY, GivesTheBitsOfBlockedImagesAndReadsNothingBehindX) {
     EXPECT_TRUE(
         testing::same_bits(run(kBlockedY, room.raw_data()), run(kBlocked, stored.raw_data())))
         << text;
+  }
+}
+
+// Groups, and images lower than the kernel; the shapes files have neither in blocks of channels.
+TEST(BlockedY, SumsGroupsAndLowImages) {
+  for (const char* text : {"n=2,c=32,h=6,w=7,k=64,r=3,s=3,pad=1,groups=2,layout=blocked_y",
+                           "n=3,c=3,h=2,w=9,k=18,r=7,s=5,stride=2,pad=3,layout=blocked_y"}) {
+    testing::ConvolutionCase one(Conv2dProblem::parse(text), testing::Tier::bounded);
+    EXPECT_EQ(one.check(card("direct"), Direction::forward), "");
+    EXPECT_EQ(one.check(card("direct"), Direction::backward_weight), "");
   }
 }
 
