@@ -172,7 +172,9 @@ Conv2dSupport supports(const Conv2dProblem& z) {
 }
 
 bool unrolled(const Conv2dProblem& z, Direction direction) {
-  if (z.dilation_w != 1 || z.stride_w > 2 || (z.s != 3 && z.s != 5 && z.s != 7)) return false;
+  if (z.stride_w > 2 || (z.s != 3 && z.s != 5 && z.s != 7)) return false;
+  const bool dilated = z.dilation_w == 2 && z.s == 3 && z.stride_w == 1;
+  if (z.dilation_w != 1 && !dilated) return false;
   return direction != Direction::backward_weight || z.r == z.s;
 }
 

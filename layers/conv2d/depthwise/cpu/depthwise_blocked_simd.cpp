@@ -6,14 +6,14 @@
 //            row of the kernel its taps are loaded into registers, and each x once: it is
 //            multiplied by every tap that reaches one of the strip's pixels. So P pixels of a row
 //            of S taps cost P S FMAs and P + S - 1 loads of x and S of taps: 0.47 loads for each
-//            FMA in a 3x3 kernel, 0.48 in 5x5, 0.43 in 7x7, where a CPU has one. The number of
-//            kernel rows is a loop, so rows outside the image are left out. Columns outside are
-//            left out by a comparison for each x in strips at the border, and by none elsewhere.
-//            Any other row of taps (other widths, dilation, strides above 2) takes the plain form:
-//            x is an operand in memory, 1 + 1/P loads for each FMA.
+//            FMA in a 3x3 kernel, 0.38 in 5x5 and 7x7, where a CPU has one. The number of kernel
+//            rows is a loop, so rows outside the image are left out. Columns outside are left out
+//            by a comparison for each of the outer x of a strip at the border.
+//            Any other row of taps (other widths, strides above 2, most dilations) takes the plain
+//            form: x is an operand in memory, 1 + 1/P loads for each FMA.
 // Choices    P: sums, the taps of a row and one x fill 16 registers, at most 12 pixels; with 32
-//            registers 14 pixels, two times the 7 that divides the maps of ImageNet. Strips of a row
-//            are of nearly equal width.
+//            registers 14 pixels, two times the 7 that divides the maps of ImageNet. Strips of a
+//            row are of nearly equal width.
 // GCC 12 keeps an array that an ordinary loop indexes on the stack: every loop over sums has an
 // unroll pragma.
 // Read next  depthwise_blocked.cpp, which uses it; depthwise_blocked_weight_simd.cpp
@@ -165,11 +165,12 @@ void plain_strip(const DepthwisePhase& z, const Lanes& lanes, Index column, Inde
 // ---- unrolled over the taps of a kernel row ----------------------------------------------------
 
 // Pixels [column, column + Pixels) of some rows. `Whole`: all that they read lies inside; else all
-// but Taps - 1 columns at either end do, which are compared.
-template <int Taps, int Step, int Pixels, bool Whole>
+// but a few columns at either end do, which are compared. Taps lie Reach columns apart.
+template <int Taps, int Step, int Reach, int Pixels, bool Whole>
 CONVSCOPE_INLINE void unrolled_rows(const DepthwisePhase& z, const Lanes& lanes, Index column,
                                     Index begin, Index end) {
-  constexpr int kReach = (Pixels - 1) * Step + Taps;  // columns of `in`
+  constexpr int kBeside = (Taps - 1) * Reach;
+  constexpr int kReach = (Pixels - 1) * Step + kBeside + 1;  // columns of `in`
   const Index left = z.w.at + column * Step;
   const Index first = -left;  // column `first` of the reach lies in column 0
   const Index last = z.w.in - left;
@@ -185,6 +186,13 @@ CONVSCOPE_INLINE void unrolled_rows(const DepthwisePhase& z, const Lanes& lanes,
       const float* const next = in + z.ahead * z.w.in * kBlock;
 #pragma GCC unroll 40
       for (int e = 0; e < Pixels * Step; ++e) __builtin_prefetch(next + e * kBlock);
+      // A phase writes every second line: that is asked for in order, too.
+      const Index lines = z.w.step > 1 ? Pixels * z.w.step : 0;
+      for (Index i = 0; i < z.h.step; ++i) {
+        const Index out_row = (row + end - begin) * z.h.step + i;
+        const float* const out = lanes.out + (out_row * z.out_w + column * z.w.step) * kBlock;
+        for (Index e = 0; e < lines; ++e) __builtin_prefetch(out + e * kBlock, 1);
+      }
     }
     Vec sums[Pixels];
 #pragma GCC unroll 16
@@ -195,13 +203,14 @@ CONVSCOPE_INLINE void unrolled_rows(const DepthwisePhase& z, const Lanes& lanes,
       for (int s = 0; s < Taps; ++s) taps[s] = load(w + s * w_step);
 #pragma GCC unroll 40
       for (int e = 0; e < kReach; ++e) {
-        if (!Whole && e < Taps - 1 && e < first) continue;
-        if (!Whole && e > kReach - Taps && e >= last) continue;
+        if (!Whole && e < kBeside && e < first) continue;
+        if (!Whole && e >= kReach - kBeside && e >= last) continue;
         const Vec value = load(in + e * kBlock);
 #pragma GCC unroll 8
         for (int s = 0; s < Taps; ++s) {
-          const int j = (e - s) / Step;
-          if (e < s || (e - s) % Step != 0 || j >= Pixels) continue;
+          const int at = e - s * Reach;
+          const int j = at / Step;
+          if (at < 0 || at % Step != 0 || j >= Pixels) continue;
           sums[j] = fma(value, taps[s], sums[j]);
         }
       }
@@ -210,16 +219,17 @@ CONVSCOPE_INLINE void unrolled_rows(const DepthwisePhase& z, const Lanes& lanes,
   }
 }
 
-template <int Taps, int Step, int Pixels>
+template <int Taps, int Step, int Reach, int Pixels>
 void unrolled_strip(const DepthwisePhase& z, const Lanes& lanes, Index column, Index begin,
                     Index end) {
+  constexpr int kBeside = (Taps - 1) * Reach;
   constexpr int kHalf = Pixels > kPlainPixels ? Pixels / 2 : Pixels;
   const Index left = z.w.at + column * Step;
-  const Index beyond = left + (Pixels - 1) * Step + Taps - z.w.in;
+  const Index beyond = left + (Pixels - 1) * Step + kBeside + 1 - z.w.in;
   if (left >= 0 && beyond <= 0) {
-    unrolled_rows<Taps, Step, Pixels, true>(z, lanes, column, begin, end);
-  } else if (left > -Taps && beyond < Taps) {
-    unrolled_rows<Taps, Step, Pixels, false>(z, lanes, column, begin, end);
+    unrolled_rows<Taps, Step, Reach, Pixels, true>(z, lanes, column, begin, end);
+  } else if (left >= -kBeside && beyond <= kBeside) {
+    unrolled_rows<Taps, Step, Reach, Pixels, false>(z, lanes, column, begin, end);
   } else {  // more padding than taps, or hardly an image
     plain_strip<kHalf>(z, lanes, column, begin, end);
     if constexpr (kHalf < Pixels) {
@@ -233,23 +243,25 @@ void unrolled_strip(const DepthwisePhase& z, const Lanes& lanes, Index column, I
 using StripFunction = void (*)(const DepthwisePhase& z, const Lanes& lanes, Index column,
                                Index begin, Index end);
 
-template <int Taps, int Step, int Pixels>
+template <int Taps, int Step, int Reach, int Pixels>
 constexpr StripFunction strip_entry() {
   if constexpr (Taps == 0) {
     if constexpr (Pixels <= kPlainPixels) return plain_strip<Pixels>;
   } else if constexpr (Pixels <= kPixelsBeside<Taps>) {
-    return unrolled_strip<Taps, Step, Pixels>;
+    return unrolled_strip<Taps, Step, Reach, Pixels>;
   }
   return nullptr;
 }
 // By the number of pixels, from 1.
-template <int Taps, int Step>
+template <int Taps, int Step, int Reach = 1>
 constexpr StripFunction kStrips[14] = {
-    strip_entry<Taps, Step, 1>(),  strip_entry<Taps, Step, 2>(),  strip_entry<Taps, Step, 3>(),
-    strip_entry<Taps, Step, 4>(),  strip_entry<Taps, Step, 5>(),  strip_entry<Taps, Step, 6>(),
-    strip_entry<Taps, Step, 7>(),  strip_entry<Taps, Step, 8>(),  strip_entry<Taps, Step, 9>(),
-    strip_entry<Taps, Step, 10>(), strip_entry<Taps, Step, 11>(), strip_entry<Taps, Step, 12>(),
-    strip_entry<Taps, Step, 13>(), strip_entry<Taps, Step, 14>()};
+    strip_entry<Taps, Step, Reach, 1>(),  strip_entry<Taps, Step, Reach, 2>(),
+    strip_entry<Taps, Step, Reach, 3>(),  strip_entry<Taps, Step, Reach, 4>(),
+    strip_entry<Taps, Step, Reach, 5>(),  strip_entry<Taps, Step, Reach, 6>(),
+    strip_entry<Taps, Step, Reach, 7>(),  strip_entry<Taps, Step, Reach, 8>(),
+    strip_entry<Taps, Step, Reach, 9>(),  strip_entry<Taps, Step, Reach, 10>(),
+    strip_entry<Taps, Step, Reach, 11>(), strip_entry<Taps, Step, Reach, 12>(),
+    strip_entry<Taps, Step, Reach, 13>(), strip_entry<Taps, Step, Reach, 14>()};
 
 struct Form {
   const StripFunction* strips;
@@ -259,7 +271,11 @@ struct Form {
 // Taps 3, 5 and 7 of the usual kernels; 1, 2 and 4 are their halves, which backward_data of stride
 // 2 takes.
 Form form_of(const DepthwisePhase& z) {
-  const bool fits = z.w.reach == 1 && z.w.taps <= 7 && z.h.taps * z.w.taps <= kSumChain;
+  const bool fits = z.w.reach <= 2 && z.w.taps <= 7 && z.h.taps * z.w.taps <= kSumChain;
+  if (fits && z.w.reach == 2) {
+    if (z.w.taps == 3 && z.w.pixel == 1) return {kStrips<3, 1, 2>, kPixelsBeside<3>};
+    return {kStrips<0, 0>, kPlainPixels};
+  }
   switch (fits ? z.w.pixel * 10 + z.w.taps : 0) {
     case 11:
       return {kStrips<1, 1>, kPixelsBeside<1>};

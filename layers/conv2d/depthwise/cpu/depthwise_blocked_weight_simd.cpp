@@ -47,11 +47,11 @@ CONVSCOPE_INLINE void add_to(float* sums, Vec (&chain)[Sums]) {
 // ---- unrolled ----------------------------------------------------------------------------------
 
 // One row of a strip. `WholeColumns`, `WholeRows`: all x that it reads lie inside.
-template <int Rows, int S, int Step, int Pixels, bool WholeColumns, bool WholeRows>
+template <int Rows, int S, int Step, int Reach, int Pixels, bool WholeColumns, bool WholeRows>
 CONVSCOPE_INLINE void add_strip(const float* x, Index x_row, const float* dy, Index first,
                                 Index last, Index h, Index reach, Index height,
                                 Vec (&sums)[Rows * S]) {
-  constexpr int kReach = (Pixels - 1) * Step + S;
+  constexpr int kReach = (Pixels - 1) * Step + (S - 1) * Reach + 1;
   Vec value[Pixels];
 #pragma GCC unroll 8
   for (int j = 0; j < Pixels; ++j) value[j] = load(dy + j * kBlock);
@@ -64,15 +64,16 @@ CONVSCOPE_INLINE void add_strip(const float* x, Index x_row, const float* dy, In
       const Vec pixel = load(x + r * x_row + e * kBlock);
 #pragma GCC unroll 8
       for (int s = 0; s < S; ++s) {
-        const int j = (e - s) / Step;
-        if (e < s || (e - s) % Step != 0 || j >= Pixels) continue;
+        const int at = e - s * Reach;
+        const int j = at / Step;
+        if (at < 0 || at % Step != 0 || j >= Pixels) continue;
         sums[r * S + s] = fma(pixel, value[j], sums[r * S + s]);
       }
     }
   }
 }
 
-template <int Rows, int S, int Step, int Pixels, bool WholeColumns>
+template <int Rows, int S, int Step, int Reach, int Pixels, bool WholeColumns>
 CONVSCOPE_INLINE void strip_sums(const DepthwiseMap& z, const DepthwiseUnit& unit, Index r,
                                  Index column, float* to) {
   const Index left = column * Step - z.pad_left;
@@ -98,11 +99,11 @@ CONVSCOPE_INLINE void strip_sums(const DepthwiseMap& z, const DepthwiseUnit& uni
         }
       }
       if (h >= 0 && h + (Rows - 1) * reach < z.h) {
-        add_strip<Rows, S, Step, Pixels, WholeColumns, true>(from, x_row, dy, -left, z.w - left, h,
-                                                             reach, z.h, sums);
+        add_strip<Rows, S, Step, Reach, Pixels, WholeColumns, true>(
+            from, x_row, dy, -left, z.w - left, h, reach, z.h, sums);
       } else {
-        add_strip<Rows, S, Step, Pixels, WholeColumns, false>(from, x_row, dy, -left, z.w - left, h,
-                                                              reach, z.h, sums);
+        add_strip<Rows, S, Step, Reach, Pixels, WholeColumns, false>(
+            from, x_row, dy, -left, z.w - left, h, reach, z.h, sums);
       }
       terms += Pixels;
       if (terms <= kSumChain - Pixels) continue;
@@ -113,33 +114,34 @@ CONVSCOPE_INLINE void strip_sums(const DepthwiseMap& z, const DepthwiseUnit& uni
   add_to<Rows * S>(to, sums);
 }
 
-template <int Rows, int S, int Step, int Pixels>
+template <int Rows, int S, int Step, int Reach, int Pixels>
 void strip(const DepthwiseMap& z, const DepthwiseUnit& unit, Index r, Index column, float* to) {
   const Index left = column * Step - z.pad_left;
-  if (left >= 0 && left + (Pixels - 1) * Step + S <= z.w) {
-    strip_sums<Rows, S, Step, Pixels, true>(z, unit, r, column, to);
+  if (left >= 0 && left + (Pixels - 1) * Step + (S - 1) * Reach < z.w) {
+    strip_sums<Rows, S, Step, Reach, Pixels, true>(z, unit, r, column, to);
   } else {
-    strip_sums<Rows, S, Step, Pixels, false>(z, unit, r, column, to);
+    strip_sums<Rows, S, Step, Reach, Pixels, false>(z, unit, r, column, to);
   }
 }
 
 using StripFunction = void (*)(const DepthwiseMap& z, const DepthwiseUnit& unit, Index r,
                                Index column, float* to);
 
-template <int Rows, int S, int Step, int Pixels>
+template <int Rows, int S, int Step, int Reach, int Pixels>
 constexpr StripFunction strip_entry() {
-  if constexpr (Pixels <= kPixelsBeside<kRowsAtOnce<S> * S>) return strip<Rows, S, Step, Pixels>;
+  if constexpr (Pixels <= kPixelsBeside<kRowsAtOnce<S> * S>)
+    return strip<Rows, S, Step, Reach, Pixels>;
   return nullptr;
 }
 // By the number of pixels, from 1.
-template <int Rows, int S, int Step>
+template <int Rows, int S, int Step, int Reach>
 constexpr StripFunction kStrips[5] = {
-    strip_entry<Rows, S, Step, 1>(), strip_entry<Rows, S, Step, 2>(),
-    strip_entry<Rows, S, Step, 3>(), strip_entry<Rows, S, Step, 4>(),
-    strip_entry<Rows, S, Step, 5>()};
+    strip_entry<Rows, S, Step, Reach, 1>(), strip_entry<Rows, S, Step, Reach, 2>(),
+    strip_entry<Rows, S, Step, Reach, 3>(), strip_entry<Rows, S, Step, Reach, 4>(),
+    strip_entry<Rows, S, Step, Reach, 5>()};
 
 // A kernel of S x S taps.
-template <int S, int Step>
+template <int S, int Step, int Reach = 1>
 void unrolled(const DepthwiseMap& z, const DepthwiseUnit& unit, float* sums) {
   constexpr int kRows = kRowsAtOnce<S>;
   constexpr int kRest = S % kRows;
@@ -152,12 +154,13 @@ void unrolled(const DepthwiseMap& z, const DepthwiseUnit& unit, float* sums) {
       lanes.dy += lane;
       if (lane > 0) lanes.x_ahead = lanes.dy_ahead = 0;
       for (Index r = 0; r + kRows <= S; r += kRows) {
-        kStrips<kRows, S, Step>[pixels - 1](z, lanes, r, column, sums + r * S * kBlock + lane);
+        kStrips<kRows, S, Step, Reach>[pixels - 1](z, lanes, r, column,
+                                                   sums + r * S * kBlock + lane);
       }
       if constexpr (kRest > 0) {
         constexpr Index kLast = S - kRest;
-        kStrips<kRest, S, Step>[pixels - 1](z, lanes, kLast, column,
-                                            sums + kLast * S * kBlock + lane);
+        kStrips<kRest, S, Step, Reach>[pixels - 1](z, lanes, kLast, column,
+                                                   sums + kLast * S * kBlock + lane);
       }
     }
     column += pixels;
@@ -231,8 +234,8 @@ void plain(const DepthwiseMap& z, const DepthwiseUnit& unit, float* sums) {
 }
 
 void weight(const DepthwiseMap& z, const DepthwiseUnit& unit, float* sums) {
-  const bool fits = z.r == z.s && z.s <= 7 && z.dilation_w == 1 && z.stride_w <= 2;
-  switch (fits ? z.stride_w * 10 + z.s : 0) {
+  const bool fits = z.r == z.s && z.s <= 7 && z.dilation_w <= 2 && z.stride_w <= 2;
+  switch (fits ? (z.dilation_w - 1) * 100 + z.stride_w * 10 + z.s : 0) {
     case 13:
       return unrolled<3, 1>(z, unit, sums);
     case 15:
@@ -245,6 +248,8 @@ void weight(const DepthwiseMap& z, const DepthwiseUnit& unit, float* sums) {
       return unrolled<5, 2>(z, unit, sums);
     case 27:
       return unrolled<7, 2>(z, unit, sums);
+    case 113:
+      return unrolled<3, 1, 2>(z, unit, sums);
     default:
       return plain(z, unit, sums);
   }
