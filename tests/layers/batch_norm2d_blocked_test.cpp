@@ -23,7 +23,11 @@ constexpr double kRoundings = 68;
 // One block and many, slices and none, both ways to share them out, pixels of several images.
 std::vector<Shape> shapes() {
   return {{3, 1, 5, 7},    {2, 16, 1, 1},   {5, 17, 1, 1},    {2, 40, 7, 9},  {1, 17, 40, 40},
-          {2, 40, 33, 31}, {7, 16, 13, 13}, {1, 257, 33, 32}, {2, 16, 70, 63}};
+          {1, 40, 33, 32}, {7, 16, 13, 13}, {1, 257, 33, 32}, {2, 16, 50, 43}};
+}
+// Large ones are looked at once only.
+bool skips(const Shape& shape, Numbers kind, int variant) {
+  return shape.numel() > 50000 && (kind != Numbers::normal || variant != 3);
 }
 // Batch norm of a few numbers with NaN among them says nothing: no ties here.
 constexpr Numbers kKinds[] = {Numbers::normal, Numbers::offset, Numbers::heavy_tails};
@@ -73,11 +77,11 @@ struct Expected {
   }
   void check(const Tensor& got) const {
     ASSERT_EQ(got.shape(), value.shape());
+    const float* const g = got.data<float>();
+    const double *const v = value.data<double>(), *const b = bound.data<double>();
     for (std::int64_t i = 0; i < got.numel(); ++i) {
-      const double off = static_cast<double>(got.data<float>()[i]) - value.data<double>()[i];
-      if (std::abs(off) <= bound.data<double>()[i]) continue;
-      FAIL() << "at " << i << ": " << got.at(i) << " for " << value.at(i) << ", bound "
-             << bound.at(i);
+      if (std::abs(static_cast<double>(g[i]) - v[i]) <= b[i]) continue;
+      FAIL() << "at " << i << ": " << g[i] << " for " << v[i] << ", bound " << b[i];
     }
   }
   Tensor value, bound;
@@ -111,8 +115,9 @@ Expected expected_y(const std::vector<Channel>& channels, const Tensor& x, const
     const Channel& right = channels[static_cast<std::size_t>(c)];
     const double factor = right.inverse * weight.at(c), shift = bias.at(c);
     const double mean_error = kRoundings * kUnit * right.spread;
+    const float* const from = x.data<float>();
     each(x.shape(), c, [&](std::int64_t i) {
-      const double v = static_cast<double>(x.data<float>()[i]);
+      const double v = static_cast<double>(from[i]);
       const double beside = residual.defined() ? residual.at(i) : 0;
       const double away = (v - right.mean) * factor, sum = away + shift + beside;
       const double rounded = std::abs(v * factor) + std::abs(right.mean * factor) +
@@ -131,9 +136,11 @@ TEST(BlockedBatchNorm, TrainingMatchesTheDefinition) {
       const Tensor x = images_of(kind, shape), beside = images_of(Numbers::normal, shape, 5);
       const Tensor weight = uniform({shape[1]}, 0.5f, 2.0f, DType::f32, 2);
       const Tensor bias = normal({shape[1]}, DType::f32, 3);
+      if (skips(shape, kind, 3)) continue;
       std::vector<Channel> right;
       for (std::int64_t c = 0; c < shape[1]; ++c) right.push_back(statistics_of(x, c));
       for (int variant = 0; variant < 4; ++variant) {
+        if (skips(shape, kind, variant)) continue;
         SCOPED_TRACE(cat(shape, " numbers ", static_cast<int>(kind), " variant ", variant));
         const bool relu = variant >= 2;
         const Tensor residual = variant % 2 == 1 ? beside : Tensor();
@@ -141,6 +148,9 @@ TEST(BlockedBatchNorm, TrainingMatchesTheDefinition) {
         Tensor one;  // of one thread
         on_every_isa([&] {
           const Trained got = train(x, weight, bias, residual, relu);
+          if (num_threads() == 1) one = got.y;
+          ASSERT_TRUE(same_bits(got.y, one));
+          if (num_threads() > 1) return;
           want.check(plain(got.y, shape));
           EXPECT_TRUE(has_clean_lanes(got.y, shape, kBlocked));
           for (std::int64_t c = 0; c < shape[1]; ++c) {
@@ -150,8 +160,6 @@ TEST(BlockedBatchNorm, TrainingMatchesTheDefinition) {
             ASSERT_NEAR(got.variance.at(c), channel.variance, kOff * channel.variance) << c;
             ASSERT_NEAR(got.inverse.at(c), channel.inverse, kOff * channel.inverse) << c;
           }
-          if (num_threads() == 1) one = got.y;
-          EXPECT_TRUE(same_bits(got.y, one));
         });
       }
     }
@@ -209,10 +217,9 @@ struct Gradients {
   void add_channel(const Tensor& x, double weight, std::int64_t c) {
     const Channel at = statistics_of(x, c);
     const double count = count_of(x.shape());
-    const auto gradient = [&](std::int64_t i) { return static_cast<double>(g.data<float>()[i]); };
-    const auto away = [&](std::int64_t i) {
-      return static_cast<double>(x.data<float>()[i]) - at.mean;
-    };
+    const float *const values = x.data<float>(), *const gradients = g.data<float>();
+    const auto gradient = [&](std::int64_t i) { return static_cast<double>(gradients[i]); };
+    const auto away = [&](std::int64_t i) { return static_cast<double>(values[i]) - at.mean; };
     double s = 0, sx = 0, size = 0, size_x = 0;
     each(x.shape(), c, [&](std::int64_t i) {
       s += gradient(i);
@@ -253,10 +260,13 @@ TEST(BlockedBatchNorm, GradientsMatchTheDefinition) {
       const Tensor x = images_of(kind, shape), dy = images_of(Numbers::normal, shape, 4);
       const Tensor y = images_of(Numbers::ties, shape, 6);  // zeros and NaN: no gradient there
       const Tensor weight = uniform(channels, 0.5f, 2.0f, DType::f32, 2);
+      if (skips(shape, kind, 3)) continue;
+      const Gradients all(x, dy, Tensor(), weight), behind_relu(x, dy, y, weight);
       for (int variant = 0; variant < 6; ++variant) {
+        if (skips(shape, kind, variant)) continue;
         SCOPED_TRACE(cat(shape, " numbers ", static_cast<int>(kind), " variant ", variant));
         const bool masked = variant % 2 == 1, adds = variant >= 4, in_place = variant >= 2;
-        const Gradients want(x, dy, masked ? y : Tensor(), weight);
+        const Gradients& want = masked ? behind_relu : all;
         const Tensor want_beside = want.g.clone();
         for (std::int64_t i = 0; adds && i < x.numel(); ++i) {
           want_beside.data<float>()[i] += kBefore;
@@ -279,18 +289,19 @@ TEST(BlockedBatchNorm, GradientsMatchTheDefinition) {
                .dx = dx,
                .sum_dy = sum,
                .sum_dy_x = sum_x});
-          want.dx.check(plain(dx, shape));
+          if (num_threads() == 1) one = dx;
+          ASSERT_TRUE(same_bits(dx, one));
+          EXPECT_TRUE(has_clean_lanes(beside, shape, kBlocked));
           EXPECT_TRUE(same_bits(plain(beside, shape), want_beside));
+          if (num_threads() > 1) return;
+          want.dx.check(plain(dx, shape));
           EXPECT_TRUE(in_place || same_bits(plain(g, shape), want.g));
           EXPECT_TRUE(has_clean_lanes(dx, shape, kBlocked));
-          EXPECT_TRUE(has_clean_lanes(beside, shape, kBlocked));
           for (std::size_t c = 0; c < want.sum.size(); ++c) {
             const auto at = static_cast<std::int64_t>(c);
             ASSERT_NEAR(sum.at(at), want.sum[c], want.sum_off[c]) << c;
             ASSERT_NEAR(sum_x.at(at), want.sum_x[c], want.sum_x_off[c]) << c;
           }
-          if (num_threads() == 1) one = dx;
-          EXPECT_TRUE(same_bits(dx, one));
         });
       }
     }
