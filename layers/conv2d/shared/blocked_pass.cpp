@@ -132,9 +132,12 @@ class Convolution {
       const int taps = list_taps(row, column, count, tile.in_step, width, all);
       float* const to = out + (row * pass_.out_w + column) * kChannelBlock;
       const RowTiles tiles(count, width > 2 * pass_.lanes ? kernels_.pixels / 2 : kernels_.pixels);
-      for (Index t = 0; t < tiles.tiles; ++t) {
-        const Index begin = tiles.begin(t);
-        tile.pixels = tiles.height(t);
+      // As tiles.begin(t) and height(t), without their divisions in each tile.
+      const Index height = count / tiles.tiles;
+      const Index higher = count % tiles.tiles;
+      Index begin = 0;
+      for (Index t = 0; t < tiles.tiles; ++t, begin += tile.pixels) {
+        tile.pixels = static_cast<int>(height + (t < higher ? 1 : 0));
         tile.taps = 0;
         for (int i = 0; i < taps; ++i) {
           BlockedTap& tap = here[static_cast<std::size_t>(tile.taps)];

@@ -46,8 +46,9 @@ struct Planes {
   Index step;  // from one to the next
 };
 
-// The products of one tap and one block. `Whole`: every pixel of the tile has it.
-template <int Pixels, int Vectors, bool Whole, class Block>
+// The products of one tap and one block, for pixels [First, End), or for those of them in [first,
+// end).
+template <int First, int End, bool All, int Pixels, int Vectors, class Block>
 CONVSCOPE_INLINE void add_tap(const float* in, Index step, const Block& block, const float* w,
                               int first, int end, Vec (&sums)[Pixels][Vectors]) {
 #pragma GCC unroll 2
@@ -57,9 +58,9 @@ CONVSCOPE_INLINE void add_tap(const float* in, Index step, const Block& block, c
     for (int v = 0; v < Vectors; ++v) weights[v] = load(w + v * kLanes);
     const float* base = in;  // of three pixels: 0, 1, 2 steps are addresses of one instruction
 #pragma GCC unroll 16
-    for (int j = 0; j < Pixels; ++j) {
+    for (int j = 0; j < End; ++j) {
       if (j > 0 && j % 3 == 0) base += 3 * step;
-      if (!Whole && (j < first || j >= end)) continue;
+      if (j < First || (!All && (j < first || j >= end))) continue;
       const Vec value = broadcast(base[j % 3 * step]);
 #pragma GCC unroll 4
       for (int v = 0; v < Vectors; ++v) sums[j][v] = fma(value, weights[v], sums[j][v]);
@@ -67,18 +68,31 @@ CONVSCOPE_INLINE void add_tap(const float* in, Index step, const Block& block, c
   }
 }
 
-// The taps [tap, end) of one block.
+// The taps [tap, end) of one block. The compiler knows the pixels of those that reach over the
+// border of the image by none or by one pixel, as in a 3x3 kernel.
 template <int Pixels, int Vectors, class Block>
 CONVSCOPE_INLINE void add_taps(const BlockedTile& tile, int tap, int end, const float* in,
                                const Block& block, const float* w, Vec (&sums)[Pixels][Vectors]) {
+  const Index step = tile.in_step;
   for (int t = tap; t < end; ++t) {
     const BlockedTap& at = tile.tap[t];
+    const float* const from = in + at.in;
+    const float* const weights = w + at.w;
     if (at.first == 0 && at.end == Pixels) {
-      add_tap<Pixels, Vectors, true>(in + at.in, tile.in_step, block, w + at.w, 0, Pixels, sums);
-    } else {
-      add_tap<Pixels, Vectors, false>(in + at.in, tile.in_step, block, w + at.w, at.first, at.end,
-                                      sums);
+      add_tap<0, Pixels, true>(from, step, block, weights, 0, Pixels, sums);
+      continue;
     }
+    if constexpr (Pixels > 1) {
+      if (at.first == 1 && at.end == Pixels) {
+        add_tap<1, Pixels, true>(from, step, block, weights, 1, Pixels, sums);
+        continue;
+      }
+      if (at.first == 0 && at.end == Pixels - 1) {
+        add_tap<0, Pixels - 1, true>(from, step, block, weights, 0, Pixels - 1, sums);
+        continue;
+      }
+    }
+    add_tap<0, Pixels, false>(from, step, block, weights, at.first, at.end, sums);
   }
 }
 
