@@ -121,6 +121,14 @@ CONVSCOPE_INLINE void add_chain(const BlockedTile& tile, const Chain& chain, flo
   for (Index d = chain.depth; d > 0; --d, in += tile.in_block, w += tile.w_block) {
     const bool is_last = chain.block + chain.depth == tile.depth && d == 1;
     const int channels = is_last ? tile.last : kBlock;
+    // A 1x1 kernel reads each line of `in` once for each tile, a plane away from the one before:
+    // nothing but this sees it coming.
+    if (!InPlanes && tile.taps == 1) {
+#pragma GCC unroll 16
+      for (int j = 0; j < Pixels; ++j) {
+        __builtin_prefetch(in + tile.in_block + tile.tap[0].in + j * tile.in_step);
+      }
+    }
     if constexpr (InPlanes) {
       add_taps(tile, chain.tap, chain.end, in, Planes{channels, tile.in_channel}, w, sums);
     } else if (channels == kBlock) {
