@@ -59,7 +59,10 @@ std::string refusing_text(const ExplainedDirection& of) {
 }
 
 std::string what_runs(const ExplainedLayer& layer, const ExplainedDirection& of) {
-  if (of.ran) return cat("runs ", of.ran->kernel, ", ", of.ran->execution);
+  if (of.ran) {
+    return cat("runs ", of.ran->kernel, ", ", of.ran->execution,
+               of.ran->layout == "nchw" ? "" : ", images " + of.ran->layout);
+  }
   if (!of.asked) return "not run: nobody asks for this gradient";
   return layer.is_refused() ? "nothing runs: an algorithm refuses this layer"
                             : "nothing runs: an algorithm refuses another layer";

@@ -58,6 +58,7 @@ Json json_of(const ExplainedStep& step) {
     out["kernels"].push_back({{"layer", key.first},
                               {"direction", name_of(key.second)},
                               {"kernel", kernel.kernel},
+                              {"layout", kernel.layout},
                               {"step", kernel.execution}});
   }
   if (!step.plan) return out;

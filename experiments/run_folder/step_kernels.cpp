@@ -73,7 +73,9 @@ StepKernels planned_kernels(const StepPlan& plan, bool recorded) {
   StepKernels out;
   out.execution = "planned";
   for (const RanKernel& ran : plan.kernels()) {
-    out.add(ran.layer, ran.direction, {ran.kernel, ran.dynamic ? "dynamic" : "planned"});
+    out.add(ran.layer, ran.direction,
+            {ran.kernel, ran.dynamic ? "dynamic" : "planned",
+             std::string(convscope::name_of(ran.layout))});
   }
   if (recorded) out.now_recorded();
   return out;

@@ -16,6 +16,7 @@ namespace convscope {
 struct LayerKernel {
   std::string kernel;     // "winograd_f4x3", "lanes_chain: c1+c2", "direct checked by reference"
   std::string execution;  // of this layer: "planned", "recorded" or "dynamic"
+  std::string layout = "nchw";  // of its images (layers/dispatch/activation_layout.h)
 };
 
 class CONVSCOPE_API StepKernels {

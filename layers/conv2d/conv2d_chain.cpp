@@ -55,7 +55,9 @@ ChainLink chain_link(const PlanGraph& graph, PlanOp* op, const ChainRules& rules
     op = reader;
   }
   auto* const conv = dynamic_cast<Conv2dOp*>(op);
-  if (conv == nullptr || !conv->is_plain() || !is_open(*conv, rules.card)) return {};
+  if (conv == nullptr || !conv->is_plain() || conv->wants_blocks() || !is_open(*conv, rules.card)) {
+    return {};
+  }
   // Chains compute the gradients of a weight and its bias together.
   const ValueId bias = conv->bias();
   if (graph.training() &&

@@ -57,7 +57,11 @@ std::string Conv2dOp::text() const {
 std::vector<RanKernel> Conv2dOp::kernels(const PlanGraph& graph) const {
   std::vector<RanKernel> out;
   const auto add = [&](Direction direction, bool runs) {
-    if (runs) out.push_back({layer, direction, choice(direction).algorithm->name});
+    if (!runs) return;
+    out.push_back({.layer = layer,
+                   .direction = direction,
+                   .kernel = choice(direction).algorithm->name,
+                   .layout = problem_.layout});
   };
   add(Direction::forward, true);
   add(Direction::backward_data, graph.wants_gradient(x()));

@@ -43,6 +43,7 @@ struct RanKernel {
   Direction direction;
   std::string kernel;
   bool dynamic = false;
+  ActivationLayout layout = ActivationLayout::nchw;  // of its images
 };
 
 // What an operation's layout_ms() says that works in both layouts and takes as long in each.

@@ -58,7 +58,9 @@ KernelTally said_by(const Json& explained, const char* mode, std::int64_t times)
     for (const Json& kernel : step.at("kernels")) {
       const auto problem = problems.find(kernel.at("layer"));
       if (problem == problems.end()) continue;  // linear layers do not count themselves
-      testing::add_said(tally, kernel.at("kernel"), kernel.at("direction"), problem->second, times);
+      const std::string layout = kernel.at("layout");
+      testing::add_said(tally, kernel.at("kernel"), kernel.at("direction"),
+                        problem->second + (layout == "nchw" ? "" : ",layout=" + layout), times);
     }
   }
   return tally;
@@ -169,6 +171,7 @@ TEST(ExplainedKernels, ALieIsFound) {
   lie["steps"][0]["kernels"].push_back({{"layer", "c1"},
                                         {"direction", "backward_data"},
                                         {"kernel", "lanes_chain: c1+c2"},
+                                        {"layout", "nchw"},
                                         {"step", "planned"}});
   EXPECT_EQ(differences(said_by(lie, "training", kSteps), ran.training).size(), 1u);
   lie = honest;

@@ -26,7 +26,7 @@ std::shared_ptr<Module> mobilenet(const Options& given, const Shape& input, int 
   LayerContext context;
   context.seed = 3;
   context.conv_policy = [=](const std::string&) {
-    return Conv2dPolicy{algorithm, algorithm, algorithm};
+    return Conv2dPolicy{algorithm, algorithm, algorithm, "nchw"};  // bits are compared
   };
   const ModelType& type = model_types().get("mobilenet_v2");
   return type.build(complete_options(type.fields, given, "mobilenet_v2"), input, classes, context);

@@ -61,15 +61,12 @@ Recipe recipe_for(const StarterRequest& request) {
                 {"train.epochs", "5"}};
   constexpr std::int64_t kSmall = 64;  // pixels: a stem for ImageNet's images would leave little
   if (image[1] < kSmall && has_choice(model.fields, "stem", "cifar")) out["model.stem"] = "cifar";
-  // The text is not written when the network does not take the images. Batch norm bears twice the
-  // learning rate.
+  // The text is not written when the network does not take the images.
   const std::string minimal = cat("data: {set: ", request.data, "}\nmodel: {type: ", request.model,
                                   out.contains("model.stem") ? ", stem: cifar" : "", "}\n");
   const ExperimentConfig config = parse_config_text(minimal, request.file);
   const int classes = data.classes > 0 ? data.classes : 10;
-  for (const auto& buffer : build_model(config, image, classes)->buffers()) {
-    if (buffer.name.ends_with("running_mean")) out["optim.lr"] = "0.1";
-  }
+  (void)build_model(config, image, classes);
   return out;
 }
 

@@ -159,7 +159,8 @@ std::map<std::string, std::string> plain_settings(const std::string& yaml) {
     if (colon + 1 == line.size()) {
       blocks.emplace_back(indent, path);
     } else {
-      out[path] = line.substr(line.find_first_not_of(' ', colon + 1));
+      const std::size_t value = line.find_first_not_of(' ', colon + 1);
+      out[path] = value == std::string::npos ? "" : line.substr(value);
     }
   }
   return out;
