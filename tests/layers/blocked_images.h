@@ -41,7 +41,9 @@ inline Tensor plain(const Tensor& stored, const Shape& images) {
 // A tensor full of bytes that no kernel writes: floats are NaN, bytes 255.
 inline Tensor dirty(const Shape& shape, DType dtype = DType::f32) {
   const Tensor out = Tensor::empty(shape, dtype);
-  std::memset(out.raw_data(), 0xff, static_cast<std::size_t>(out.size_bytes()));
+  if (out.numel() > 0) {
+    std::memset(out.raw_data(), 0xff, static_cast<std::size_t>(out.size_bytes()));
+  }
   return out;
 }
 inline Tensor dirty_blocks(const Shape& images, DType dtype = DType::f32) {

@@ -193,32 +193,38 @@ TEST(PlanLayouts, AnAlgorithmWithoutABlockedFormStaysAsItIs) {
   EXPECT_EQ(plan->conversions(), 0) << plan->text();
 }
 
-// relu(conv(relu(conv(x))) + shortcut(x)), where x is read twice: blocked, it is copied once.
+// body(first(x)) + shortcut(first(x)): a value with two readers.
 class Block final : public Module {
  public:
-  explicit Block(std::shared_ptr<Module> body, std::shared_ptr<Module> shortcut)
-      : body_(add_child("body", std::move(body))),
+  Block(std::shared_ptr<Module> first, std::shared_ptr<Module> body,
+        std::shared_ptr<Module> shortcut)
+      : first_(add_child("first", std::move(first))),
+        body_(add_child("body", std::move(body))),
         shortcut_(add_child("shortcut", std::move(shortcut))) {}
   std::string kind() const override { return "block"; }
   Variable forward(const Variable& x) override { return x; }  // not used here
   Shape output_shape(const Shape& input) const override { return body_->output_shape(input); }
   int describe(PlanGraph& graph, int x) override {
-    const ValueId y = body_->describe(graph, x);
-    const ValueId beside = shortcut_->describe(graph, x);
+    const ValueId both = first_->describe(graph, x);
+    const ValueId y = body_->describe(graph, both);
+    const ValueId beside = shortcut_->describe(graph, both);
     const ValueId sum = graph.add(std::make_unique<AddOp>(), {y, beside}, graph.shape(y));
     const Shape& shape = graph.shape(sum);
     return graph.reshape(sum, {shape[0], shape.numel() / shape[0]});
   }
 
  private:
-  std::shared_ptr<Module> body_, shortcut_;
+  std::shared_ptr<Module> first_, body_, shortcut_;
 };
 
-TEST(PlanLayouts, ResidualsMeetInOneLayout) {
-  const auto block = [](const char* layout) {
-    return std::make_shared<Block>(
-        network({conv("c1", 24, 3, 2), layer("relu", "r"), conv("c2", 20, 3)}, kImages, layout),
-        network({conv("c3", 20, 1, 2)}, kImages, layout));
+using Specs = std::vector<LayerSpec>;
+void expect_same_block(const Specs& first, const Specs& body, const Specs& shortcut,
+                       int convolutions, int copies) {
+  const auto block = [&](const char* layout) {
+    const auto before = network(first, kImages, layout);
+    const Shape& both = before->output_shape(kImages);
+    return std::make_shared<Block>(before, network(body, both, layout),
+                                   network(shortcut, both, layout));
   };
   const auto plain = block("nchw");
   const auto blocked = block("blocked");
@@ -226,18 +232,38 @@ TEST(PlanLayouts, ResidualsMeetInOneLayout) {
   const auto b = StepPlan::make(*blocked, kImages, PlanMode::training, nullptr);
   ASSERT_NE(a, nullptr);
   ASSERT_NE(b, nullptr);
-  EXPECT_EQ(blocked_convolutions(*b), 3) << b->text();
-  EXPECT_EQ(b->conversions(), 2) << b->text();
-  Tensor few = labels(3);
+  EXPECT_EQ(blocked_convolutions(*b), convolutions) << b->text();
+  EXPECT_EQ(b->conversions(), copies) << b->text();
   const Tensor x = images(kImages, 1);
-  const double loss = a->forward(x, few);
-  EXPECT_NEAR(b->forward(x, few), loss, 1e-5 * std::abs(loss));
+  const double loss = a->forward(x, labels(3));
+  EXPECT_NEAR(b->forward(x, labels(3)), loss, 1e-5 * std::abs(loss));
   a->backward();
   b->backward();
   for (std::size_t i = 0; i < plain->parameters().size(); ++i) {
     expect_close(plain->parameters()[i].variable.grad(), blocked->parameters()[i].variable.grad(),
                  plain->parameters()[i].name);
   }
+}
+
+TEST(PlanLayouts, ResidualsMeetInOneLayout) {
+  expect_same_block({conv("c0", 20, 3)},
+                    {conv("c1", 24, 3, 2), layer("relu", "r"), conv("c2", 20, 3)},
+                    {conv("c3", 20, 1, 2)}, 4, 2);
+}
+
+// Two convolutions read one value that is not blocked: it is copied once, and their gradients meet
+// before they are copied back.
+TEST(PlanLayouts, AValueWithTwoReadersIsCopiedOnce) {
+  expect_same_block({conv("c0", 20, 3), layer("sigmoid", "s")}, {conv("c1", 24, 3)},
+                    {conv("c2", 24, 1)}, 3, 6);
+}
+
+// A blocked value is read as it is and as a copy: both gradients count.
+TEST(PlanLayouts, GradientsOfBothLayoutsAreAdded) {
+  expect_same_block({conv("c0", 20, 3)}, {conv("c1", 24, 3)},
+                    {layer("sigmoid", "s"), conv("c2", 24, 1)}, 3, 6);
+  expect_same_block({conv("c0", 20, 3)}, {layer("sigmoid", "s"), conv("c2", 24, 1)},
+                    {conv("c1", 24, 3)}, 3, 6);
 }
 
 std::shared_ptr<Module> model(const char* name, Pairs given, const char* layout) {
