@@ -229,15 +229,17 @@ TEST(DepthwiseBlocked, BiasResidualAndReluGiveTheBitsOfTheSeparatePass) {
     };
     const Tensor sums = run({});
     for (const bool adds : {false, true}) {
-      for (const bool relu : {false, true}) {
-        const Tensor got = run({.residual = adds ? residual.raw_data() : nullptr, .relu = relu});
+      for (const float most : {0.0f, 0.5f, INFINITY}) {  // 0: no relu
+        const bool relu = most > 0;
+        const Tensor got =
+            run({.residual = adds ? residual.raw_data() : nullptr, .relu = relu, .most = most});
         const Tensor right = sums.clone();
         for (std::int64_t i = 0; i < right.numel(); ++i) {
           float& value = right.data<float>()[i];
           if (adds) value += beside.data<float>()[i];
-          if (relu) value = value <= 0.0f ? 0.0f : value;
+          if (relu) value = value <= 0.0f ? 0.0f : value > most ? most : value;
         }
-        EXPECT_TRUE(testing::same_bits(got, right)) << text << " " << adds << " " << relu;
+        EXPECT_TRUE(testing::same_bits(got, right)) << text << " " << adds << " " << most;
       }
     }
   }

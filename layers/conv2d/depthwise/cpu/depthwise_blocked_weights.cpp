@@ -59,21 +59,6 @@ struct WeightPlan {
   Index parts, units, slices;  // units of an image; of a block; slices of the units
 };
 
-DepthwiseMap map_of(const Conv2dProblem& z) {
-  return {.h = z.h,
-          .w = z.w,
-          .r = z.r,
-          .s = z.s,
-          .p = z.p(),
-          .q = z.q(),
-          .stride_h = z.stride_h,
-          .stride_w = z.stride_w,
-          .dilation_h = z.dilation_h,
-          .dilation_w = z.dilation_w,
-          .pad_top = z.pad_top,
-          .pad_left = z.pad_left};
-}
-
 }  // namespace
 
 std::size_t workspace_bytes(const Conv2dProblem& z, Direction direction) {
@@ -90,7 +75,7 @@ std::size_t workspace_bytes(const Conv2dProblem& z, Direction direction) {
 void backward_weight(const Conv2dBackwardWeightArgs& args) {
   const Conv2dProblem& z = args.problem;
   const WeightPlan plan(z);
-  const DepthwiseMap map = map_of(z);
+  const DepthwiseMap map = depthwise_map(z);
   const auto weight = depthwise_blocked_weight.get().weight;
   const auto transpose = gemm_kernels.get().transpose;
   const auto* const x = static_cast<const float*>(args.x);

@@ -58,17 +58,7 @@ namespace convscope {
 constinit IsaTable<DepthwiseForward> depthwise_forward;
 constinit IsaTable<DepthwiseBackward> depthwise_backward;
 
-namespace {
-
-using Index = std::int64_t;
-
-constexpr Index kSlices = 16;
-constexpr double kChunkFlops = 2e5;  // a few microseconds of one core
-constexpr Index kPlanesAtOnce = 8;   // before the epilogue, while they are in the L1 or L2 cache
-
-bool is_blocked(const Conv2dProblem& z) { return z.layout == ActivationLayout::blocked; }
-
-DepthwiseMap map_of(const Conv2dProblem& z) {
+DepthwiseMap depthwise_map(const Conv2dProblem& z) {
   return {.h = z.h,
           .w = z.w,
           .r = z.r,
@@ -82,6 +72,16 @@ DepthwiseMap map_of(const Conv2dProblem& z) {
           .pad_top = z.pad_top,
           .pad_left = z.pad_left};
 }
+
+namespace {
+
+using Index = std::int64_t;
+
+constexpr Index kSlices = 16;
+constexpr double kChunkFlops = 2e5;  // a few microseconds of one core
+constexpr Index kPlanesAtOnce = 8;   // before the epilogue, while they are in the L1 or L2 cache
+
+bool is_blocked(const Conv2dProblem& z) { return z.layout == ActivationLayout::blocked; }
 
 // Planes handed to a thread at a time.
 Index grain_of(const Conv2dProblem& z) {
@@ -102,7 +102,7 @@ void for_runs(Index begin, Index end, Index channels, Body body) {
 void forward(const Conv2dForwardArgs& args) {
   if (is_blocked(args.problem)) return depthwise_blocked_pass::forward(args);
   const Conv2dProblem& z = args.problem;
-  const DepthwiseMap map = map_of(z);
+  const DepthwiseMap map = depthwise_map(z);
   const auto planes = depthwise_forward.get().planes;
   const auto* const x = static_cast<const float*>(args.x);
   const auto* const w = static_cast<const float*>(args.w);
@@ -142,7 +142,7 @@ DepthwiseMap turned(const DepthwiseMap& z) {
 void backward_data(const Conv2dBackwardDataArgs& args) {
   if (is_blocked(args.problem)) return depthwise_blocked_pass::backward_data(args);
   const Conv2dProblem& z = args.problem;
-  const DepthwiseMap map = map_of(z);
+  const DepthwiseMap map = depthwise_map(z);
   const DepthwiseMap back = turned(map);
   const bool as_forward = z.stride_h == 1 && z.stride_w == 1;
   const auto* const dy = static_cast<const float*>(args.dy);
@@ -180,7 +180,7 @@ Index slices_of(const Conv2dProblem& z) {
 void backward_weight(const Conv2dBackwardWeightArgs& args) {
   if (is_blocked(args.problem)) return depthwise_blocked_pass::backward_weight(args);
   const Conv2dProblem& z = args.problem;
-  const DepthwiseMap map = map_of(z);
+  const DepthwiseMap map = depthwise_map(z);
   const auto weight = depthwise_backward.get().weight;
   const auto* const x = static_cast<const float*>(args.x);
   const auto* const dy = static_cast<const float*>(args.dy);

@@ -18,6 +18,9 @@ struct DepthwiseMap {
   bool turned = false;  // taps are taken in reverse order: the kernel turned by 180 degrees
 };
 
+struct Conv2dProblem;
+DepthwiseMap depthwise_map(const Conv2dProblem& problem);  // in depthwise_cpu.cpp
+
 struct DepthwiseForward {
   // y[P,Q] = b + x * w, or y += x * w when `accumulate`, for `planes` planes x[H,W] one behind the
   // other, each with its w[R,S] and b (null: 0).
