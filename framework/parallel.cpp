@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "framework/check.h"
+#include "framework/short_loops.h"
 
 namespace convscope {
 namespace {
@@ -132,6 +133,20 @@ constexpr bool kThreadSanitizer = false;
 #endif
 
 }  // namespace
+
+namespace {
+
+std::atomic<double> flops_worth_threads{kFlopsWorthThreads};
+
+}  // namespace
+
+void set_flops_worth_threads(double flops) { flops_worth_threads = flops; }
+
+ShortLoops::ShortLoops(double flops) : before_(inside_parallel) {
+  const double least = flops_worth_threads * (current_team != nullptr ? 0.1 : 1);
+  if (flops < least) inside_parallel = true;
+}
+ShortLoops::~ShortLoops() { inside_parallel = before_; }
 
 void set_num_threads(int threads) {
   CONVSCOPE_CHECK(threads >= 0 && threads <= 1024, "threads", "expected 0 to 1024 threads, got ",

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // parallel.h: loops over independent chunks on OpenMP threads, handed out dynamically.
 //
-// House rule: how the work is cut into chunks depends on the problem only, never on the number of
-// threads, and sums over chunks are taken in chunk order. So results have the same bits with any
-// number of threads.
+// House rule: how a sum is cut into chunks depends on the problem and the machine's caches only,
+// never on the number of threads, and sums over chunks are taken in chunk order. So results have
+// the same bits with any number of threads. A cut that splits no sum may follow the threads.
 #pragma once
 
 #include <cstdint>

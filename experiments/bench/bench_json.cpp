@@ -161,6 +161,7 @@ std::string bench_json(const std::vector<Conv2dBenchGroup>& groups,
                       {"threads", settings.threads},
                       {"cache", settings.cold ? "cold" : "warm"},
                       {"clock", settings.cpu_clock ? "cpu" : "wall"},
+                      {"weights", settings.weights == WeightUse::once ? "once" : "often"},
                       {"min_seconds", settings.min_seconds},
                       {"least_samples", settings.least_samples}}},
                     {"peer", settings.peer_name.empty() ? Json()

@@ -15,6 +15,7 @@ struct Conv2dBenchSettings {
   int threads = 0;
   bool cold = false;
   bool cpu_clock = false;
+  WeightUse weights = WeightUse::once;
   double min_seconds = 0;
   int least_samples = 0;
   std::string peer_name, peer_version;  // "" without a peer

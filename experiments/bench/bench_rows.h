@@ -23,10 +23,11 @@ namespace convscope {
 
 struct BenchSettings {
   Device device = {};
-  bool only_auto = false;    // time what `auto` chooses
-  bool cold = false;         // flush the caches before each run
-  bool cpu_clock = false;    // CPU time instead of wall time: for one thread on a busy machine
-  double min_seconds = 0.2;  // counted time of each algorithm on each problem
+  bool only_auto = false;  // time what `auto` chooses
+  bool cold = false;       // flush the caches before each run
+  bool cpu_clock = false;  // CPU time instead of wall time: for one thread on a busy machine
+  WeightUse weights = WeightUse::once;  // often: prepared before the timing, as in inference
+  double min_seconds = 0.2;             // counted time of each algorithm on each problem
   int least_samples = 5;
   std::optional<CpuCeilings> ceilings = {};  // without: no percentage of the roofline
 };
@@ -35,12 +36,10 @@ struct BenchSettings {
 struct BenchRow {
   std::string algorithm;
   bool auto_choice = false;  // `auto` would have chosen it
-  // Of a whole call, weights prepared anew; GFLOP/s and roofline are of it, so nothing is hidden.
-  // Of no samples when the result is wrong.
+  // Of a whole call, weights prepared anew unless BenchSettings::weights says often; GFLOP/s and
+  // roofline are of it, so nothing is hidden. Of no samples when the result is wrong.
   TimingSummary time;
-  // Of that, the preparation of the weights: median, timed by itself. 0 when the card prepares
-  // none.
-  // A planned inference pays it once, so its calls take about median_ms - prepare_ms.
+  // The preparation of the weights: median, timed by itself. 0 when the card prepares none.
   double prepare_ms = 0;
   double gflops_effective = 0;
   double gflops_executed = 0;
@@ -101,10 +100,15 @@ struct BenchGroup {
 
 // What `auto` chooses, or null when nobody accepts the problem: the refusals say why.
 template <class Problem>
-const Card<Problem>* auto_choice_of(const Problem& problem, Direction direction, Device device) {
-  const Question question = question_of(problem, direction, device);
+const Card<Problem>* auto_choice_of(const Problem& problem, Direction direction, Device device,
+                                    WeightUse use) {
+  const Question question = question_of(problem, direction, device, use);
   const std::vector<std::string> names = candidates_of(question);
   return names.empty() ? nullptr : &HeavyLayer<Problem>::algorithms(device.type).get(names.front());
+}
+
+inline Switches switches_of(const BenchSettings& settings) {
+  return {.prepares_each_call = settings.weights == WeightUse::once};
 }
 
 // Those of `cards` that accept the problem and are wanted; the others' reasons go to `refusals`.
@@ -139,7 +143,8 @@ BenchGroup<Problem> bench_heavy(const BenchSettings& settings, const Problem& pr
   for (const auto& [name, card] : HeavyLayer<Problem>::algorithms(settings.device.type).entries()) {
     if (name != kOracleCard) cards.push_back(&card);
   }
-  const Card<Problem>* const chosen = auto_choice_of(problem, direction, settings.device);
+  const Card<Problem>* const chosen =
+      auto_choice_of(problem, direction, settings.device, settings.weights);
   const auto accepting = accepting_cards(cards, problem, direction,
                                          settings.only_auto ? chosen : nullptr, group.refusals);
   const Operands operands = random_operands(problem.operands(direction), settings.device);
@@ -149,7 +154,7 @@ BenchGroup<Problem> bench_heavy(const BenchSettings& settings, const Problem& pr
   for (const Card<Problem>* card : accepting) {
     progress(cat("checking ", card->name));
     rows.add(std::make_unique<HeavyContender<Problem>>(*card, problem, direction, operands,
-                                                       Switches{.prepares_each_call = true}),
+                                                       switches_of(settings)),
              card->cost(problem, direction), card == chosen, [&](BenchContender& one) {
                return one.check([&] { return oracle.judge(operands, card->error_growth); });
              });

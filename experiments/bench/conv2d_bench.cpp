@@ -101,16 +101,17 @@ class Measurement {
 
   void check_contenders(BenchRows& rows) {
     const Conv2dProblem& problem = group_.problem;
-    const Conv2dAlgorithm* const chosen = auto_choice_of(problem, direction_, options_.device);
+    const Conv2dAlgorithm* const chosen =
+        auto_choice_of(problem, direction_, options_.device, options_.weights);
     for (const Conv2dAlgorithm* card :
          accepting_cards(options_.algorithms, problem, direction_,
                          options_.only_auto ? chosen : nullptr, group_.refusals)) {
       const SampledReference& expected = reference();
       progress_(cat("checking ", card->name));
-      rows.add(std::make_unique<Contender>(*card, problem, direction_, data_,
-                                           Switches{.prepares_each_call = true}),
-               card->cost(problem, direction_), card == chosen,
-               [&](BenchContender& one) { return static_cast<Contender&>(one).check(expected); });
+      rows.add(
+          std::make_unique<Contender>(*card, problem, direction_, data_, switches_of(options_)),
+          card->cost(problem, direction_), card == chosen,
+          [&](BenchContender& one) { return static_cast<Contender&>(one).check(expected); });
     }
   }
 

@@ -53,9 +53,13 @@ double BenchContender::check(const std::function<Judgement()>& judge) {
 }
 
 // The first run is slow for reasons of its own, so a second one counts, unless it would take long.
+// Of short runs the least of several: one that a page fault or another process made long would be
+// timed in samples of few runs, which the readings of the clock make longer still.
 TimedThing timed(const BenchContender& contender, double first_seconds) {
-  const double estimate =
-      first_seconds > 1 ? first_seconds : std::min(first_seconds, seconds_of_run(contender));
+  double estimate = first_seconds;
+  for (int i = 0; i < (first_seconds > 1e-3 ? 1 : 8) && first_seconds <= 1; ++i) {
+    estimate = std::min(estimate, seconds_of_run(contender));
+  }
   const auto on_cpu = [&contender] { contender.run(); };
   const auto on_device = [&contender] { contender.queue(); };
   return {.run = contender.device().type == DeviceType::cpu ? std::function<void()>(on_cpu)

@@ -97,4 +97,5 @@ CONVSCOPE_REGISTER_COMMAND("eval",
                             .examples = {"eval runs/quickstart",
                                          "eval runs/quickstart --split train --weights best"},
                             .order = 20,
+                            .asks_auto = true,
                             .declare = convscope::declare_eval})

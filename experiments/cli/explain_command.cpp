@@ -98,4 +98,5 @@ CONVSCOPE_REGISTER_COMMAND(
      .examples = {"explain experiments/configs/quickstart.yaml conv.algorithm=im2col_gemm",
                   "explain experiments/configs/quickstart.yaml --layer c1"},
      .order = 55,
+     .asks_auto = true,
      .declare = convscope::declare})

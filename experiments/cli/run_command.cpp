@@ -204,4 +204,5 @@ CONVSCOPE_REGISTER_COMMAND(
                   "run quickstart \"sparsity={method: magnitude, target: 0.9}\"",
                   "run my_config.yaml device=cuda precision=bf16", "run --resume runs/quickstart"},
      .order = 10,
+     .asks_auto = true,
      .declare = convscope::declare_run})

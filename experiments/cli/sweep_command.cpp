@@ -100,4 +100,5 @@ CONVSCOPE_REGISTER_COMMAND(
      .usage = "sweep CONFIG|NAME [KEY=VALUE...] [--dry-run] [--jobs N] [-o DIR]",
      .examples = {"sweep synthetic_sweep --dry-run", "sweep synthetic_sweep sweep.seeds=[1,2,3]"},
      .order = 15,
+     .asks_auto = true,
      .declare = convscope::declare_sweep})

@@ -5,7 +5,9 @@
 #include "layers/conv2d/execute.h"
 
 #include <cmath>
+#include <optional>
 
+#include "framework/short_loops.h"
 #include "layers/conv2d/epilogue.h"
 #include "layers/dispatch/execute.h"
 
@@ -14,6 +16,8 @@ namespace convscope {
 void HeavyLayer<Conv2dProblem>::run(const Call<Conv2dProblem>& call) {
   const Conv2dAlgorithm& card = call.card;
   const Operands& at = call.operands;
+  std::optional<ShortLoops> short_loops;
+  if (at.device().type == DeviceType::cpu) short_loops.emplace(call.problem.nominal_flops());
   switch (call.direction) {
     case Direction::forward: {
       const Epilogue& behind = at.epilogue;

@@ -58,8 +58,9 @@ enum class WeightUse { once, often };
 
 // FLOPs really executed and bytes really moved to and from memory. peak_share: the part of the
 // machine's peak that the inner loop can reach (1 for a full register tile); with it `auto`
-// estimates the time as max(flops / (peak * peak_share), bytes / bandwidth), and on a GPU adds
-// pass_bytes / bandwidth + launches * (time of a launch).
+// estimates the time as the longer of flops / (peak * peak_share) and bytes / bandwidth. On a CPU
+// half of the shorter one is added, which does not hide behind it; on a GPU pass_bytes / bandwidth
+// + launches * (time of a launch).
 struct Cost {
   double flops = 0;
   double bytes = 0;  // moved while the sums are made
@@ -76,6 +77,8 @@ struct Cost {
 // peak_share when `cycles` of one core are spent beside `flops` at `share`: set-up, copies,
 // borders.
 CONVSCOPE_API double share_beside(double flops, double share, double cycles);
+// The cost with `cycles` of one core more, which prepare_weights() takes.
+CONVSCOPE_API Cost with_preparation(Cost cost, double cycles);
 
 // What `auto` believes that the work takes on this machine (framework/machine/ceilings.h); the type
 // of the factors says which peak counts. Weights that are used often cost no preparation, but are

@@ -23,7 +23,8 @@ class Stage:
         # `auto` takes the built-in speeds, so that each run takes the same algorithms.
         self.env = {key: value for key, value in os.environ.items()
                     if not key.startswith(("CONVSCOPE_", "OMP_", "GOMP_"))}
-        self.env |= {"CONVSCOPE_CACHE_DIR": str(self.folder / "cache"), "LC_ALL": "C.UTF-8",
+        self.env |= {"CONVSCOPE_CACHE_DIR": str(self.folder / "cache"), "CONVSCOPE_MEASURE": "off",
+                     "LC_ALL": "C.UTF-8",
                      "GOMP_SPINCOUNT": "0"}
         self.seconds = sound_files.make(maker or program, self.sound, self.env)
         self.whole = {}

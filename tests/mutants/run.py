@@ -49,7 +49,7 @@ class Runner:
         path = self.build.folder / "bin" / f"test_{program}"
         path = made.get(f"bin/test_{program}", path)
         env = dict(os.environ, OMP_WAIT_POLICY="passive", OMP_NUM_THREADS="2",
-                   CONVSCOPE_MEMORY_NAN="1",
+                   CONVSCOPE_MEMORY_NAN="1", CONVSCOPE_MEASURE="off",
                    CONVSCOPE_CACHE_DIR=str(folder / "cache"), TMPDIR=str(folder / "tmp"),
                    LD_LIBRARY_PATH=str(folder), PYTHONDONTWRITEBYTECODE="1", **dict(environment))
         (folder / "tmp").mkdir(exist_ok=True)

@@ -12,6 +12,7 @@
 #include "framework/autograd/variable.h"
 #include "framework/parallel.h"
 #include "framework/random.h"
+#include "framework/short_loops.h"
 #include "framework/simd/cpu_isa.h"
 
 namespace convscope::testing {
@@ -61,11 +62,12 @@ inline ::testing::AssertionResult same_bits(const Tensor& got, const Tensor& wan
   return ::testing::AssertionFailure() << "bits differ in " << want.str();
 }
 
-// Restores the instruction set and the number of threads.
+// Restores the instruction set and the number of threads. Short work, too, goes to all threads.
 class MachineScope {
  public:
-  MachineScope() : isa_(current_isa()), threads_(num_threads()) {}
+  MachineScope() : isa_(current_isa()), threads_(num_threads()) { set_flops_worth_threads(0); }
   ~MachineScope() {
+    set_flops_worth_threads(kFlopsWorthThreads);
     set_isa(isa_);
     set_num_threads(threads_);
   }

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "experiments/bench/ceilings/ceiling_kernels.h"
+#include "framework/machine/cache_sizes.h"
 #include "framework/memory/memory.h"
 
 namespace convscope {
@@ -44,11 +45,6 @@ void stay_on_core(int index) {
     sched_setaffinity(0, sizeof one, &one);  // this thread; where it may not, it stays as it is
     return;
   }
-}
-
-std::size_t cache_bytes(int name, std::size_t otherwise) {
-  const long bytes = sysconf(name);
-  return bytes > 0 ? static_cast<std::size_t>(bytes) : otherwise;
 }
 
 // Lets all threads start at the same moment, each of them on a core. Thread 0 asks, the others
@@ -191,8 +187,8 @@ class Measuring {
  public:
   Measuring(double share, int cores) : share_(share) {
     out_.cores = cores;
-    out_.l2_bytes = cache_bytes(_SC_LEVEL2_CACHE_SIZE, kMiB);
-    out_.l3_bytes = cache_bytes(_SC_LEVEL3_CACHE_SIZE, 0);
+    out_.l2_bytes = cache_sizes().l2;
+    out_.l3_bytes = cache_sizes().l3;
   }
 
   CpuCeilings run() {
@@ -225,7 +221,7 @@ class Measuring {
   // Several threads are rarely on their cores together where other programs run.
   Tries tries(int threads, bool warm) const {
     return {.most = std::max(3, static_cast<int>(300 * share_)),
-            .seconds = (threads == 1 ? 0.5 : 1.0) * share_,
+            .seconds = (threads == 1 ? 0.25 : 0.5) * share_,
             .warm = warm};
   }
 

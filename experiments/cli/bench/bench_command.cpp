@@ -31,6 +31,7 @@ struct Arguments {
   std::string peer;
   std::string cache = "warm";
   std::string clock = "wall";
+  std::string weights = "once";
   std::string json, csv;
   double min_time = 0.2;
   int rounds = 5;
@@ -43,13 +44,13 @@ void check(const Arguments& arguments) {
     fail_usage(kCommand,
                "expected --shapes FILE, --problem n=8,c=64,... or --ladder NAME, got none of them");
   }
-  const bool names_more =
-      arguments.algorithm != "all" || !arguments.peer.empty() || !arguments.precision.empty();
+  const bool names_more = arguments.algorithm != "all" || !arguments.peer.empty() ||
+                          !arguments.precision.empty() || arguments.weights != "once";
   if (!arguments.ladder.empty() && names_more) {
-    fail_usage(
-        kCommand,
-        "expected --ladder without --algorithm, --peer and --precision because its rungs say "
-        "what is timed, got more than --ladder");
+    fail_usage(kCommand,
+               "expected --ladder without --algorithm, --peer, --precision and --weights because "
+               "its rungs say "
+               "what is timed, got more than --ladder");
   }
   if (arguments.cache != "warm" && arguments.cache != "cold") {
     fail_usage(kCommand, cat("expected --cache warm or cold, got '", arguments.cache, "'"));
@@ -153,6 +154,7 @@ int bench(const Arguments& arguments) {
   options.only_auto = arguments.algorithm == "auto";
   options.cold = arguments.cache == "cold";
   options.cpu_clock = arguments.clock == "cpu";
+  options.weights = arguments.weights == "often" ? WeightUse::often : WeightUse::once;
   options.min_seconds = arguments.min_time;
   options.least_samples = arguments.rounds;
   if (!arguments.peer.empty()) {
@@ -163,6 +165,7 @@ int bench(const Arguments& arguments) {
                                .threads = num_threads(),
                                .cold = options.cold,
                                .cpu_clock = options.cpu_clock,
+                               .weights = options.weights,
                                .min_seconds = options.min_seconds,
                                .least_samples = options.least_samples,
                                .peer_name = options.peer == nullptr ? "" : options.peer->name,
@@ -194,6 +197,10 @@ int bench(const Arguments& arguments) {
     }
   }
   std::cout << bench_summary(groups) << bench_legend(options.peer != nullptr);
+  if (options.weights == WeightUse::often) {
+    std::cout
+        << "--weights often: they are prepared before the calls, so prepare is no part of them.\n";
+  }
   if (any_wrong(groups)) return exit_code(ErrorKind::kRun);
   const bool all_refused = std::ranges::all_of(groups, [](const Conv2dBenchGroup& group) {
     return group.rows.empty() && group.skipped.empty();
@@ -243,6 +250,12 @@ std::function<int()> declare(CommandLine& app) {
   conv->add_option("--clock", arguments->clock,
                    "wall, or cpu: time on the core, for --threads 1 on a busy machine")
       ->capture_default_str();
+  conv->add_option("--weights", arguments->weights,
+                   "once: prepared in each call, as in training; often: before the timing, as in "
+                   "inference (another library's own layouts have them so, too)")
+      ->type_name("TEXT:{once,often}")
+      ->one_of({"once", "often"})
+      ->capture_default_str();
   conv->add_option("--min-time", arguments->min_time,
                    "seconds that each algorithm is timed for on each problem")
       ->capture_default_str();
@@ -269,4 +282,5 @@ CONVSCOPE_REGISTER_COMMAND(
                   "bench conv2d --ladder winograd --json ladder.json",
                   "bench net resnet18 --batch 1,8 --mode inference"},
      .order = 52,
+     .asks_auto = true,
      .declare = convscope::declare})

@@ -170,4 +170,5 @@ CONVSCOPE_REGISTER_COMMAND(
                         "op conv2d --x x.npy --w w.npy --dy dy.npy --stride 2,1 --out-dw dw.npy",
                         "op lsq --v v.npy --step s.npy --bits 4 --dy dy.npy --out-dstep ds.npy"},
            .order = 50,
+           .asks_auto = true,
            .declare = convscope::declare})

@@ -5,10 +5,11 @@
 //
 // Plan       A line is a row of out (of one residue modulo stride_w in backward_data; a run of
 //            pixels when the kernel is 1x1). Tiles walk along it. A tile has a list of taps, each
-//            with the pixels that find it inside the image. Threads take (image, group, lines,
-//            output channels).
+//            with the pixels that find it inside the image. The sum is cut into chains of
+//            kSumChain products at most; a group of tiles takes one chain after the other, so that
+//            its weights stay in the first cache. Threads take (images, rows, group, channels).
 // Cost       No copy: what is moved is the three tensors, and the weights once for each chunk of
-//            lines.
+//            pixels; blocked_plan.h says what is read again from which cache.
 // Read next  blocked_tiles_simd.cpp, the tiles; blocked_weights.cpp, dw
 #include "layers/conv2d/shared/blocked_pass.h"
 
@@ -16,6 +17,8 @@
 
 #include "framework/ops/gemm/gemm_kernels.h"
 #include "framework/parallel.h"
+#include "framework/simd/sum_chain.h"
+#include "layers/conv2d/shared/blocked/stem.h"
 #include "layers/conv2d/shared/blocked_plan.h"
 
 namespace convscope {
@@ -24,8 +27,6 @@ constinit IsaTable<BlockedKernels> blocked_kernels;
 
 namespace blocked {
 namespace {
-
-constexpr Index kMostTaps = 1024;
 
 // For each group and block of `width` channels [depth, taps, tap_channels, width], zeros where no
 // channel is.
@@ -47,18 +48,111 @@ void pack(const Pass& pass, const float* w, float* packed) {
       if (count < width || depth < pass.tap_channels) {
         std::fill_n(to, pass.taps * pass.tap_channels * width, 0.0f);
       }
-      for (Index c = 0; c < depth; ++c) {
-        const Index inner = d * kChannelBlock + c;
-        // Rows: output channels of the pass; columns: the taps of one pair of channels.
-        const Index k = pass.forward ? g * pass.channels + first : g * pass.in_channels + inner;
-        const Index channel = pass.forward ? inner : first;
-        const float* const from = w + (k * z.c_per_group() + channel) * pass.taps;
-        const Index row = pass.forward ? z.c_per_group() * pass.taps : pass.taps;
-        gemm.transpose(from, row, count, pass.taps, to + c * width, pass.tap_channels * width);
+      const Index inner = d * kChannelBlock;
+      // Where the weight of the first channels of `out` and `in` stands.
+      const Index k = g * z.k_per_group() + (pass.forward ? first : inner);
+      const float* const from =
+          w + (k * z.c_per_group() + (pass.forward ? inner : first)) * pass.taps;
+      const Index next_k = z.c_per_group() * pass.taps;
+      if (pass.taps == 1 && pass.forward) {
+        gemm.transpose(from, next_k, count, depth, to, width);
+      } else if (pass.taps == 1) {
+        for (Index c = 0; c < depth; ++c) std::copy_n(from + c * next_k, count, to + c * width);
+      } else {  // rows: channels of `out`; columns: the taps of one channel of `in`
+        const Index row = pass.forward ? next_k : pass.taps;
+        const Index next = pass.forward ? pass.taps : next_k;
+        for (Index c = 0; c < depth; ++c) {
+          gemm.transpose(from + c * next, row, count, pass.taps, to + c * width,
+                         pass.tap_channels * width);
+        }
       }
     }
   });
 }
+
+// A group of tiles of one block of channels, and their taps.
+class TileGroup {
+ public:
+  TileGroup(const Pass& pass, const BlockedTiles& tiles, Index width)
+      : pass_(pass),
+        kernels_(blocked_kernels.get()),
+        tiles_(tiles),
+        width_(static_cast<int>(width)) {}
+
+  // Tiles from here on have at most `taps` taps; those at the border have fewer.
+  void start(Index taps) {
+    const int most =
+        static_cast<int>(kSumChain / (pass_.depth == 1 ? pass_.last_channels() : kChannelBlock));
+    taps_ = static_cast<int>(std::min<Index>(taps, most));
+    depth_ = pass_.depth * taps_ > most ? most / taps_ : pass_.depth;
+    if (taps_ == 0) depth_ = pass_.depth;
+  }
+  // The next tile, with room for `most` taps.
+  BlockedTile& next(Index most) {
+    if (count_ == pass_.tiles_at_once || listed_ + most > kMostTaps) sum();
+    BlockedTile& tile = tile_[static_cast<std::size_t>(count_++)];
+    tile.tap = listed();
+    tile.taps = 0;
+    return tile;
+  }
+  BlockedTap* listed() { return &tap_[static_cast<std::size_t>(listed_)]; }
+  void list(BlockedTile& tile, const BlockedTap& tap) {
+    tap_[static_cast<std::size_t>(listed_++)] = tap;
+    ++tile.taps;
+  }
+
+  // Chain by chain, all tiles.
+  void sum() {
+    const Index floats = widest_tile();
+    for (Index d = 0; d < pass_.depth; d += depth_) {
+      int left = 1;  // tiles that have taps behind this chain's
+      for (int t = 0; left > 0; t += taps_) {
+        left = 0;
+        for (int i = 0; i < count_; ++i) {
+          const BlockedTile& tile = tile_[static_cast<std::size_t>(i)];
+          const int end = std::min(t + taps_, tile.taps);
+          if (t >= tile.taps && (t > 0 || (tile.taps == 0 && d > 0))) continue;
+          const bool ends = end == tile.taps;
+          if (!ends) ++left;
+          const bool last = ends && (tile.taps == 0 || d + depth_ >= pass_.depth);
+          kernels_.tile(tiles_, tile,
+                        {.block = d,
+                         .depth = tile.taps == 0 ? 0 : std::min(depth_, pass_.depth - d),
+                         .tap = t,
+                         .end = end,
+                         .first = d == 0 && t == 0,
+                         .last = last,
+                         .ahead = ahead_of(i)},
+                        kept_.data() + i * floats, width_);
+        }
+      }
+    }
+    count_ = listed_ = 0;
+  }
+
+ private:
+  // While a group reads the weights of a chain, it asks for those of the next one, which stand
+  // behind them: each tile for one line of each channel, the first tile for the first line.
+  Index ahead_of(int tile) const {
+    constexpr Index kLine = 16;
+    if (tile >= width_ / kLine) return 0;
+    return depth_ * taps_ * pass_.tap_channels * width_ + tile * kLine;
+  }
+  Index widest_tile() const {
+    return width_ * (width_ > 2 * pass_.lanes ? kernels_.pixels / 2 : kernels_.pixels);
+  }
+
+  const Pass& pass_;
+  const BlockedKernels kernels_;
+  const BlockedTiles& tiles_;
+  const int width_;
+  int taps_ = 0;     // of a chain
+  Index depth_ = 0;  // blocks of a chain
+  int count_ = 0, listed_ = 0;
+  std::array<BlockedTile, kMostTiles> tile_;
+  std::array<BlockedTap, kMostTaps> tap_;
+  alignas(64) std::array<float, kKeptFloats> kept_;
+};
 
 class Convolution {
  public:
@@ -76,87 +170,127 @@ class Convolution {
         out_(out) {}
 
   void run() const {
-    const Index per_image = pass_.line_chunks * pass_.splits;
-    parallel_chunks(z_.n * z_.groups * per_image, [&](Index chunk, int) {
-      const Index image = chunk / per_image;  // n G + g
-      const Index line = chunk / pass_.splits % pass_.line_chunks * pass_.lines_at_once;
+    const Index pixels = pass_.image_chunks * pass_.row_chunks;
+    parallel_chunks(z_.groups * pixels * pass_.splits, [&](Index chunk, int) {
       const Index split = chunk % pass_.splits;
+      const Index rows = chunk / pass_.splits % pass_.row_chunks * pass_.rows_at_once;
+      const Index images =
+          chunk / pass_.splits / pass_.row_chunks % pass_.image_chunks * pass_.images_at_once;
+      const Pixels here{.image = images,
+                        .image_end = std::min(images + pass_.images_at_once, z_.n),
+                        .row = rows,
+                        .row_end = std::min(rows + pass_.rows_at_once, pass_.rows)};
+      const Index g = chunk / pass_.splits / pixels;
       const Index block_end = (split + 1) * pass_.blocks / pass_.splits;
       for (Index block = split * pass_.blocks / pass_.splits; block < block_end; ++block) {
-        run_block(image, block, line, std::min(line + pass_.lines_at_once, pass_.lines));
+        run_block(here, g, block);
       }
     });
   }
 
  private:
-  using Taps = std::array<BlockedTap, kMostTaps>;
+  struct LineTap {  // as BlockedTap, of all pixels of a line
+    Index in, w, first, end;
+  };
+  using LineTaps = std::array<LineTap, kMostTaps>;
+  struct Pixels {
+    Index image, image_end, row, row_end;
+  };
 
-  // One block of output channels of some lines.
-  void run_block(Index image, Index block, Index line, Index line_end) const {
-    const Index g = image % z_.groups;
-    const Index n = image / z_.groups;
+  // One block of output channels of some pixels.
+  void run_block(const Pixels& pixels, Index g, Index block) const {
     const Index channel = block * pass_.widest;  // of the group
     const Index first = g * pass_.channels + channel;
     const Index width = pass_.width_at(channel);
-    BlockedTile tile;
-    tile.depth = pass_.depth;
-    tile.in_block = pass_.in_plane();
-    tile.last = pass_.last_channels();
-    tile.in_channel = pass_.in_channel_step;
-    tile.in_step = pass_.in_pixel * (pass_.forward ? z_.stride_w : 1);
-    tile.w_block = pass_.taps * pass_.tap_channels * width;
-    tile.out_block = pass_.out_plane();
-    tile.out_step = kChannelBlock * pass_.classes;
+    BlockedTiles tiles;
+    tiles.depth = pass_.depth;
+    tiles.in_block = pass_.in_plane();
+    tiles.last = pass_.last_channels();
+    tiles.in_step = kChannelBlock * (pass_.forward ? z_.stride_w : 1);
+    tiles.w = packed_ + g * pass_.group_weights() +
+              channel * pass_.depth * pass_.taps * pass_.tap_channels;
+    tiles.w_block = pass_.taps * pass_.tap_channels * width;
+    tiles.out_block = pass_.out_plane();
+    tiles.out_step = kChannelBlock * pass_.parts;
     if (b_ != nullptr) {
-      tile.start = b_ + first;
-      tile.starts = static_cast<int>(std::clamp<Index>(pass_.channels - channel, 0, width));
+      tiles.start = b_ + first;
+      tiles.starts = static_cast<int>(std::clamp<Index>(pass_.channels - channel, 0, width));
     }
-    tile.relu = relu_;
-    tile.most = most_;
-    const float* const in = in_ + pass_.in_group(n, g);
-    const float* const w = packed_ + g * pass_.group_weights() +
-                           channel * pass_.depth * pass_.taps * pass_.tap_channels;
-    float* const out = out_ + (n * pass_.out_blocks() + first / kChannelBlock) * pass_.out_plane() +
-                       first % kChannelBlock;
-    Taps all, here;
-    tile.tap = here.data();
-    tile.w = w;
-    for (; line < line_end; ++line) {
-      const Index row = line / pass_.lines_of_row;
-      const Index part = line % pass_.lines_of_row;
-      const bool runs = pass_.classes == 1;  // parts are runs of pixels, else residues
-      const Index count = runs ? std::min(pass_.line, pass_.out_w - part * pass_.line)
-                               : ceil_div(pass_.out_w - part, pass_.classes);
-      if (count <= 0) continue;
-      const Index column = runs ? part * pass_.line : part;  // of out
-      const int taps = list_taps(row, column, count, tile.in_step, width, all);
-      float* const to = out + (row * pass_.out_w + column) * kChannelBlock;
-      const RowTiles tiles(count, width > 2 * pass_.lanes ? kernels_.pixels / 2 : kernels_.pixels);
-      // As tiles.begin(t) and height(t), without their divisions in each tile.
-      const Index height = count / tiles.tiles;
-      const Index higher = count % tiles.tiles;
-      Index begin = 0;
-      for (Index t = 0; t < tiles.tiles; ++t, begin += tile.pixels) {
-        tile.pixels = static_cast<int>(height + (t < higher ? 1 : 0));
-        tile.taps = 0;
-        for (int i = 0; i < taps; ++i) {
-          BlockedTap& tap = here[static_cast<std::size_t>(tile.taps)];
-          tap = all[static_cast<std::size_t>(i)];
-          tap.first = static_cast<int>(std::clamp<Index>(tap.first - begin, 0, tile.pixels));
-          tap.end = static_cast<int>(std::clamp<Index>(tap.end - begin, 0, tile.pixels));
-          if (tap.first < tap.end) ++tile.taps;
+    tiles.relu = relu_;
+    tiles.most = most_;
+    TileGroup group(pass_, tiles, width);
+    const auto place = [&](Index n, Index row, Index part) {
+      const float* const in = in_ + pass_.in_group(n, g);
+      float* const out = out_ +
+                         (n * pass_.out_blocks() + first / kChannelBlock) * pass_.out_plane() +
+                         first % kChannelBlock;
+      place_line(in, out, row, part, tiles.in_step, width, group);
+    };
+    if (pass_.tiles_at_once == 1) {  // row after row, as `out` lies in memory
+      for (Index n = pixels.image; n < pixels.image_end; ++n) {
+        for (Index row = pixels.row; row < pixels.row_end; ++row) {
+          for (Index part = 0; part < pass_.parts; ++part) {
+            group.start(pass_.taps_of(row % pass_.row_parts, part));
+            place(n, row, part);
+            group.sum();
+          }
         }
-        tile.in = in + begin * tile.in_step;
-        tile.out = to + begin * tile.out_step;
-        tile.residual = residual_ == nullptr ? nullptr : residual_ + (tile.out - out_);
-        kernels_.tile(tile, static_cast<int>(width));
+      }
+      return;
+    }
+    // Tiles of a group have equal chains, so rows of one residue come together.
+    for (Index row_part = 0; row_part < pass_.row_parts; ++row_part) {
+      for (Index part = 0; part < pass_.parts; ++part) {
+        group.start(pass_.taps_of(row_part, part));
+        for (Index n = pixels.image; n < pixels.image_end; ++n) {
+          const Index before = pixels.row % pass_.row_parts;
+          Index row = pixels.row - before + row_part + (row_part < before ? pass_.row_parts : 0);
+          for (; row < pixels.row_end; row += pass_.row_parts) place(n, row, part);
+        }
+        group.sum();
       }
     }
   }
 
+  void place_line(const float* in, float* out, Index row, Index part, Index step, Index width,
+                  TileGroup& group) const {
+    const Index column = pass_.flat ? row * pass_.line : part;  // of out
+    const Index count = pass_.flat ? std::min(pass_.line, pass_.out_w - column)
+                                   : ceil_div(pass_.out_w - part, pass_.parts);
+    if (count <= 0) return;
+    if (pass_.flat) row = 0;
+    LineTaps all;
+    const int taps = list_taps(row, column, count, step, width, all);
+    float* const to = out + (row * pass_.out_w + column) * kChannelBlock;
+    const RowTiles tiles(count, width > 2 * pass_.lanes ? kernels_.pixels / 2 : kernels_.pixels);
+    // As tiles.begin(t) and height(t), without their divisions in each tile.
+    const Index height = count / tiles.tiles;
+    const Index higher = count % tiles.tiles;
+    Index begin = 0;
+    for (Index t = 0; t < tiles.tiles; ++t) {
+      BlockedTile& tile = group.next(taps);
+      tile.pixels = static_cast<int>(height + (t < higher ? 1 : 0));
+      for (int i = 0; i < taps; ++i) {
+        const LineTap& tap = all[static_cast<std::size_t>(i)];
+        const Index first = std::clamp<Index>(tap.first - begin, 0, tile.pixels);
+        const Index end = std::clamp<Index>(tap.end - begin, 0, tile.pixels);
+        if (first >= end) continue;
+        group.list(tile, {.in = tap.in,
+                          .w = static_cast<std::int32_t>(tap.w),
+                          .first = static_cast<std::int16_t>(first),
+                          .end = static_cast<std::int16_t>(end)});
+      }
+      tile.in = in + begin * step;
+      tile.out = to + begin * kChannelBlock * pass_.parts;
+      tile.residual = residual_ == nullptr ? nullptr : residual_ + (tile.out - out_);
+      begin += tile.pixels;
+    }
+  }
+
   // The taps of `count` pixels of out from (row, column) on, each with the pixels that it serves.
-  int list_taps(Index row, Index column, Index count, Index step, Index width, Taps& taps) const {
-    const Index steps = step / pass_.in_pixel;  // columns of `in` from one pixel to the next
+  int list_taps(Index row, Index column, Index count, Index step, Index width,
+                LineTaps& taps) const {
+    const Index steps = step / kChannelBlock;  // columns of `in` from one pixel to the next
     int found = 0;
     for (Index r = 0; r < z_.r; ++r) {
       Index h = pass_.forward ? row * z_.stride_h - z_.pad_top + r * z_.dilation_h
@@ -176,10 +310,10 @@ class Convolution {
         const Index first = at >= 0 ? 0 : ceil_div(-at, steps);
         const Index end = std::min(count, floor_div(pass_.in_w - 1 - at, steps) + 1);
         if (first >= end) continue;
-        taps[static_cast<std::size_t>(found++)] = {.in = (h * pass_.in_w + at) * pass_.in_pixel,
+        taps[static_cast<std::size_t>(found++)] = {.in = (h * pass_.in_w + at) * kChannelBlock,
                                                    .w = (r * z_.s + s) * pass_.tap_channels * width,
-                                                   .first = static_cast<int>(first),
-                                                   .end = static_cast<int>(end)};
+                                                   .first = first,
+                                                   .end = end};
       }
     }
     return found;
@@ -240,17 +374,20 @@ Conv2dCost cost(const Conv2dProblem& z, Direction direction) {
 }
 
 std::size_t prepared_bytes(const Conv2dProblem& problem, Direction direction) {
+  if (is_stem(problem, direction)) return stem_prepared_bytes(problem);
   const Pass pass(problem, direction);
   return static_cast<std::size_t>(piece_floats(problem.groups * pass.group_weights())) *
          sizeof(float);
 }
 
 void prepare_weights(const Conv2dPrepareArgs& args) {
+  if (is_stem(args.problem, args.direction)) return stem_prepare_weights(args);
   pack(Pass(args.problem, args.direction), static_cast<const float*>(args.w),
        static_cast<float*>(args.prepared));
 }
 
 void forward(const Conv2dForwardArgs& args) {
+  if (is_stem(args.problem, Direction::forward)) return stem_forward(args);
   const Pass pass(args.problem, Direction::forward);
   Convolution(pass, static_cast<const float*>(args.x), static_cast<const float*>(args.prepared),
               static_cast<const float*>(args.b), args.epilogue, static_cast<float*>(args.y))

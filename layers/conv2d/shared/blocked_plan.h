@@ -6,6 +6,9 @@
 #include <algorithm>
 
 #include "framework/int_math.h"
+#include "framework/machine/cache_sizes.h"
+#include "framework/parallel.h"
+#include "framework/simd/sum_chain.h"
 #include "layers/conv2d/problem.h"
 #include "layers/conv2d/shared/blocked_tiles.h"
 #include "layers/conv2d/shared/weight_sums.h"
@@ -14,57 +17,56 @@ namespace convscope::blocked {
 
 using Index = std::int64_t;
 
-// The pixels of `in` that a chunk reads again for each block of output channels: half of a second
-// cache of 512 KiB, beside the weights of a block.
-inline constexpr Index kChunkFloats = 64 * 1024;
-inline constexpr Index kChunks = 16;  // for the threads, when images and rows give fewer
+inline constexpr Index kChunks = 16;        // of dw, for the threads
+inline constexpr double kChunkFlops = 1e6;  // a chunk of fewer costs more than it gives
+inline constexpr Index kMostTaps = 1024;    // of a kernel
+inline constexpr Index kMostTiles = 64;     // of a group
+inline constexpr Index kKeptFloats = 4096;
 
-// forward: in = x, out = y. backward_data: in = dy, out = dx; columns of dx fall into `classes`,
-// the residues modulo stride_w: those of one class read neighbouring columns of dy.
+// forward: in = x, out = y. backward_data: in = dy, out = dx; columns of dx fall into `parts`,
+// the residues modulo stride_w: those of one part read neighbouring columns of dy.
+//
+// What is read again, and from where (L1, L2: the sizes of the caches of a core):
+//   x chunk   the pixels of `in` of a chunk (images x rows), once for each block of output
+//             channels; they take a quarter of L2. The weights come once for each chunk; where
+//             they do not fit into L2, too, a chunk takes half of it, and several images.
+//   weights   of one chain (kSumChain products at most) and one block of channels, once for each
+//             tile of a group, from L1: up to 160 products of 32 channels of AVX-512 are 20 KiB,
+//             of 16 channels of AVX2 10 KiB.
+//   kept      the unfinished sums of a group of tiles; an eighth of L1. Beside them and the
+//             weights, `in` of two tiles has room: this one's and, asked for ahead, the next one's.
 struct Pass {
   Pass(const Conv2dProblem& problem, Direction direction)
       : z(problem),
         forward(direction == Direction::forward),
-        planes(forward && z.layout == ActivationLayout::blocked_y),
+        flat(z.r * z.s == 1 && z.stride_h == 1 && z.stride_w == 1 && z.pad_top == 0 &&
+             z.pad_bottom == 0 && z.pad_left == 0 && z.pad_right == 0),
         depth(ceil_div(forward ? z.c_per_group() : z.k_per_group(), kChannelBlock)),
         in_channels(forward ? z.c_per_group() : z.k_per_group()),
         channels(forward ? z.k_per_group() : z.c_per_group()),
         padded(round_up(channels, kChannelBlock)),
-        in_channel_step(planes ? z.h * z.w : 1),
-        in_pixel(planes ? 1 : kChannelBlock),
         tap_channels(std::min(in_channels, kChannelBlock)),
         taps(z.r * z.s),
         in_h(forward ? z.h : z.p()),
         in_w(forward ? z.w : z.q()),
         out_h(forward ? z.p() : z.h),
         out_w(forward ? z.q() : z.w),
-        classes(forward ? 1 : z.stride_w) {
-    const bool flat = taps == 1 && z.stride_h == 1 && z.stride_w == 1 && z.pad_top == 0 &&
-                      z.pad_bottom == 0 && z.pad_left == 0 && z.pad_right == 0;
+        row_parts(forward ? 1 : z.stride_h),
+        parts(forward ? 1 : z.stride_w) {
     if (flat) {  // pixels have no rows
       in_w = out_w = in_h * in_w;
       in_h = out_h = 1;
     }
     const BlockedKernels& kernels = blocked_kernels.get();
     lanes = kernels.lanes;
-    line = flat ? std::min<Index>(out_w, kFlatTiles * kernels.pixels) : ceil_div(out_w, classes);
-    lines_of_row = flat ? ceil_div(out_w, line) : classes;
-    lines = out_h * lines_of_row;
+    line = flat ? std::min<Index>(out_w, kFlatTiles * kernels.pixels) : ceil_div(out_w, parts);
+    rows = flat ? ceil_div(out_w, line) : out_h;
     // Four vectors of channels by few pixels on narrow images, else two by many.
     const bool narrow = lanes > 1 && 2 * line <= kernels.pixels && channels > 2 * lanes &&
                         padded % (4 * lanes) != 3 * lanes;  // no tile is three vectors wide
     widest = (narrow ? 4 : 2) * lanes;
     blocks = ceil_div(padded, widest);
-    // Pixels of `in` for a row of out, or for a run of pixels.
-    const Index rows_in = flat ? line : in_w * (forward ? z.stride_h : 1);
-    const Index fit = std::max<Index>(1, kChunkFloats / (depth * kChannelBlock * rows_in));
-    // Chunks of nearly equal height.
-    const Index most = std::min(fit * (flat ? 1 : lines_of_row), lines);
-    lines_at_once = ceil_div(lines, ceil_div(lines, most));
-    line_chunks = ceil_div(lines, lines_at_once);
-    const Index chunks = z.n * z.groups * line_chunks;
-    splits = std::clamp<Index>(ceil_div(kChunks, chunks), 1, blocks);
-    if (z.nominal_flops() / static_cast<double>(chunks) < 1e6) splits = 1;
+    cut(kernels);
   }
 
   Index width_at(Index channel) const {
@@ -76,8 +78,7 @@ struct Pass {
   Index group_weights() const { return round_up(padded, 4 * lanes) * depth * taps * tap_channels; }
   Index in_plane() const { return in_h * in_w * kChannelBlock; }  // of one block of channels
   Index in_group(Index n, Index g) const {                        // where it begins
-    return planes ? (n * z.c + g * in_channels) * in_h * in_w
-                  : (n * in_blocks() + g * in_channels / kChannelBlock) * in_plane();
+    return (n * in_blocks() + g * in_channels / kChannelBlock) * in_plane();
   }
   int last_channels() const {  // of the last block
     return static_cast<int>(in_channels - (depth - 1) * kChannelBlock);
@@ -85,40 +86,77 @@ struct Pass {
   Index out_plane() const { return out_h * out_w * kChannelBlock; }
   Index in_blocks() const { return ceil_div(forward ? z.c : z.k, kChannelBlock); }  // of an image
   Index out_blocks() const { return ceil_div(forward ? z.k : z.c, kChannelBlock); }
+  // The taps that the pixels of a part may have; those at the border have fewer.
+  Index taps_of(Index row_part, Index part) const {
+    if (forward) return taps;
+    return taps_of_axis(row_part + z.pad_top, z.r, z.dilation_h, z.stride_h) *
+           taps_of_axis(part + z.pad_left, z.s, z.dilation_w, z.stride_w);
+  }
 
   static constexpr Index kFlatTiles = 8;
 
   const Conv2dProblem& z;
   bool forward;
-  bool planes;  // `in` lies [N,C,H,W]
+  bool flat;
   // Of a group. depth: blocks of channels that are summed over; taps: R S.
   Index depth, in_channels, channels, padded;
-  Index in_channel_step, in_pixel;  // floats to the next channel, to the next pixel of `in`
-  Index tap_channels;               // of packed weights: 16, or all where there are fewer
+  Index tap_channels;  // of packed weights: 16, or all where there are fewer
   Index taps;
-  Index in_h, in_w, out_h, out_w, classes;
-  Index lanes = 0, line = 0, lines_of_row = 0, lines = 0;
+  Index in_h, in_w, out_h, out_w;
+  Index row_parts, parts;  // rows and columns of out by their residue
+  // A row is one of out, or when flat a run of pixels; a line is a part of it.
+  Index lanes = 0, line = 0, rows = 0;
   Index widest = 0, blocks = 0;  // channels of a tile; tiles of all channels
-  Index lines_at_once = 1, line_chunks = 1, splits = 1;  // of a chunk, of an image, of `blocks`
-};
+  // Of a chunk; `splits` chunks share its pixels, each with some of the blocks.
+  Index images_at_once = 1, rows_at_once = 1, splits = 1;
+  Index image_chunks = 1, row_chunks = 1;
+  Index tiles_at_once = 1;  // of a group
 
-// A chunk sums one block of output channels over one slice of the images.
-struct WeightPlan : WeightBlocks {
-  explicit WeightPlan(const Conv2dProblem& problem) : WeightBlocks(problem), p(z.p()), q(z.q()) {
-    // Rows of dy and of one block of x that stay in the first cache while all taps read them.
-    const bool planes = z.layout == ActivationLayout::blocked_y;
-    const Index x_channels = planes ? std::min(z.c_per_group(), kChannelBlock) : kChannelBlock;
-    const Index row = q * width + z.w * z.stride_h * x_channels;
-    rows = std::clamp<Index>(kStripFloats / row, 1, p);
-    rows = ceil_div(p, ceil_div(p, rows));
-    const Index wanted = ceil_div(kChunks, z.groups * blocks);
-    const Index room = std::max<Index>(
-        1, (Index{1} << 22) / std::max<Index>(1, z.groups * blocks * width * depth));
-    slices = slices_for(std::min(wanted, room), ceil_div(p, rows));
+ private:
+  static Index taps_of_axis(Index first, Index size, Index dilation, Index stride) {
+    Index count = 0;
+    for (Index i = 0; i < size; ++i) count += (first - i * dilation) % stride == 0 ? 1 : 0;
+    return count;
   }
-  static constexpr Index kStripFloats = 6 * 1024;  // 24 of 32 KiB
-  Index p, q;
-  Index rows = 1;
+
+  void cut(const BlockedKernels& kernels) {
+    const CacheSizes& caches = cache_sizes();
+    // Floats of `in` that a row of out touches and the row before it did not. Of a stride larger
+    // than the kernel whole rows stay untouched; pixels do not, because caches fetch lines in
+    // pairs.
+    const Index high = std::min(z.stride_h, (z.r - 1) * z.dilation_h + 1);
+    const Index of_row = flat ? line : forward ? in_w * high : ceil_div(in_w, z.stride_h);
+    const auto l2 = static_cast<Index>(caches.l2 / sizeof(float));
+    const Index room = group_weights() > l2 / 4 ? l2 / 2 : l2 / 4;
+    const Index fit = std::max<Index>(1, room / (depth * tap_channels * of_row));
+    // Threads find work in the blocks of channels first, then in fewer images and rows. The cut
+    // changes no sum, so it may follow their number.
+    const int threads = num_threads();
+    const auto worth = std::max<Index>(1, static_cast<Index>(z.nominal_flops() / kChunkFlops));
+    const Index wanted = std::min<Index>(threads == 1 ? 1 : std::max(8, 2 * threads), worth);
+    const Index pixels_wanted = ceil_div(wanted, blocks * z.groups);
+    rows_at_once = std::min(fit, rows);
+    images_at_once = std::clamp<Index>(fit / rows, 1, z.n);
+    if (images_at_once > 1) {
+      images_at_once = std::max<Index>(1, std::min(images_at_once, z.n / pixels_wanted));
+    }
+    images_at_once = ceil_div(z.n, ceil_div(z.n, images_at_once));
+    image_chunks = ceil_div(z.n, images_at_once);
+    if (images_at_once == 1 && z.n < pixels_wanted) {
+      rows_at_once = std::min(rows_at_once, ceil_div(rows, ceil_div(pixels_wanted, z.n)));
+    }
+    rows_at_once = ceil_div(rows, ceil_div(rows, rows_at_once));  // of nearly equal height
+    row_chunks = ceil_div(rows, rows_at_once);
+    const Index chunks = image_chunks * row_chunks * z.groups;
+    splits = std::clamp<Index>(ceil_div(wanted, chunks), 1, blocks);
+    splits = ceil_div(blocks, blocks / splits);
+    const Index chain = std::max<Index>(1, kSumChain / tap_channels);
+    if (depth * taps > chain) {  // with one chain no tile waits for the others
+      const Index tile = widest * (widest > 2 * lanes ? kernels.pixels / 2 : kernels.pixels);
+      const Index kept = std::min(kKeptFloats, static_cast<Index>(caches.l1 / sizeof(float)) / 8);
+      tiles_at_once = std::clamp<Index>(std::min(kept / tile, kMostTaps / taps), 1, kMostTiles);
+    }
+  }
 };
 
 }  // namespace convscope::blocked

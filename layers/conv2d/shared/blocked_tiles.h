@@ -16,33 +16,44 @@ namespace convscope {
 // One (r, s) of the kernel. Pixels [first, end) of the tile find it inside the image.
 struct BlockedTap {
   std::int64_t in;  // where pixel 0 reads, in floats
-  std::int64_t w;
-  int first, end;
+  std::int32_t w;
+  std::int16_t first, end;
 };
 
 // out[j out_step + lane(k)] = start[k] + residual + sum (if relu, at least 0 and at most `most`);
 // the sum is that of
-//   w[d w_block + w_t + c width + k] in[d in_block + in_t + j in_step + c in_channel]
+//   w[d w_block + w_t + c width + k] in[d in_block + in_t + j in_step + c]
 // over blocks d < depth, taps t with j in [first, end) and channels c < 16, in the last block
 // c < last; for pixels j < pixels, channels k < width and lane(k) = k / 16 out_block + k % 16.
-// in_channel is 1 where `in` is blocked, and the floats of a plane where it lies [C,H,W].
-struct BlockedTile {
-  int pixels = 0;
-  int taps = 0;
-  const BlockedTap* tap = nullptr;
+struct BlockedTiles {  // what many tiles have in common
   std::int64_t depth = 0;
   int last = 16;
-  const float* in = nullptr;
-  std::int64_t in_block = 0, in_step = 0, in_channel = 1;
+  std::int64_t in_block = 0, in_step = 0;
   const float* w = nullptr;
   std::int64_t w_block = 0;
   const float* start = nullptr;  // [starts], the channels behind start from 0; null: all
   int starts = 0;
-  float* out = nullptr;
   std::int64_t out_block = 0, out_step = 0;
-  const float* residual = nullptr;  // as `out`, or null
   bool relu = false;
   float most = 0;  // of relu; infinity: no bound
+};
+struct BlockedTile {
+  int pixels;
+  int taps;
+  const BlockedTap* tap;
+  const float* in;
+  float* out;
+  const float* residual;  // as `out`, or null
+};
+
+// A part of the sum: `depth` blocks from `block` on, taps [tap, end) of the tile's list. The first
+// part starts from `start`, the last one stores; in between the sums of pixel j stand in
+// kept[j width ..].
+struct BlockedChain {
+  std::int64_t block, depth;
+  int tap, end;
+  bool first, last;
+  std::int64_t ahead;  // from weights to those that the second cache is asked for meanwhile
 };
 
 // A row of sums of backward_weight: where its channel begins in `in`, and where it stands in
@@ -51,20 +62,27 @@ struct BlockedWeightRow {
   std::int64_t in, sums;
 };
 
-// sums[c sums_row + k] += sum over p < rows, q < columns of
-//                           in[p in_row + q in_step + c] dy[p dy_row + q 16 + lane(k)]
-// for channels c < channels <= 16 and lanes k < width, with lane(k) = k / 16 dy_block + k % 16.
-// With `row`, channel c and its sums begin at row[c] instead of c and c sums_row.
+// sums[c sums_row + k] += sum over n < images, p < rows, q < columns of
+//   in[n in_image + p in_row + q in_step + c]
+//     beside[n beside_image + p beside_row + q beside_step + lane(k)]
+// for channels c < channels <= 16 and lanes k < width, with lane(k) = k / 16 beside_block + k % 16.
+// With `row`, channel c and its sums begin at row[c] instead of c and c sums_row. With `start`, the
+// sums are assigned. One of `in` and `beside` is x, the other one dy.
 struct BlockedWeightTile {
   int channels = 0;
   const BlockedWeightRow* row = nullptr;
-  std::int64_t rows = 0, columns = 0;
+  std::int64_t images = 1, rows = 0, columns = 0;
   const float* in = nullptr;
-  std::int64_t in_row = 0, in_step = 0;
-  const float* dy = nullptr;
-  std::int64_t dy_row = 0, dy_block = 0;
+  std::int64_t in_image = 0, in_row = 0, in_step = 0;
+  std::int64_t ahead = 0;  // from a pixel of `in` to the one that is wanted after this tile
+  // What later tiles want beside: asked for while this one multiplies, so many floats a pixel.
+  const float* next = nullptr;
+  std::int64_t next_step = 0;
+  const float* beside = nullptr;
+  std::int64_t beside_image = 0, beside_row = 0, beside_step = 16, beside_block = 0;
   float* sums = nullptr;
   std::int64_t sums_row = 0;
+  bool start = false;
 };
 
 struct BlockedKernels {
@@ -72,7 +90,8 @@ struct BlockedKernels {
   int pixels = 0;  // most pixels of a tile of one or two vectors; half of it of four
   // width: 1, 2 or 4 vectors of channels. Up to 16 channels of a tile lie in one block; more begin
   // with a block.
-  void (*tile)(const BlockedTile& tile, int width) = nullptr;
+  void (*tile)(const BlockedTiles& tiles, const BlockedTile& tile, const BlockedChain& chain,
+               float* kept, int width) = nullptr;
   void (*weight_tile)(const BlockedWeightTile& tile, int width) = nullptr;  // 1 or 2 vectors
 };
 

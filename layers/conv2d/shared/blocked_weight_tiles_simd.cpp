@@ -1,15 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 // blocked_weight_tiles_simd.cpp: register tiles of backward_weight in the blocked layout: up to 16
-// input channels by one or two vectors of output channels stay in registers over the pixels of some
-// rows. blocked_weights.cpp says how they make up dw.
+// channels of one operand by one or two vectors of the other one stay in registers over some
+// pixels. blocked_weights.cpp says how they make up dw.
 //
-// Choices    With two vectors: AVX-512 8 channels x 2 = 16 sums + 2 of dy (the broadcast is part of
-//            the FMA), AVX2 6 x 2 = 12 + 2 + 1 of 16 registers. With one: 16 sums, or 13. At least
-//            8 sums are under way where there are so many channels: 4 cycles of an FMA times 2 of
-//            them a cycle.
+// Choices    With two vectors: AVX-512 8 channels x 2 = 16 sums + 2 vectors + 1 that is broadcast,
+//            10 loads for 16 FMAs; AVX2 6 x 2 = 12 + 2 + 1 of 16 registers. With one vector: 16
+//            sums, or 13. At least 8 sums are under way where there are so many channels: 4 cycles
+//            of an FMA times 2 of them a cycle. A tile asks for its sums when it begins, and for
+//            the pixels of the next one while it multiplies.
 // GCC 12 keeps an array that an ordinary loop indexes on the stack: every loop over sums has an
 // unroll pragma.
 // Read next  blocked_tiles.h; blocked_weights.cpp, which uses it
+#include "framework/int_math.h"
 #include "framework/simd/simd.h"
 #include "framework/simd/sum_chain.h"
 #include "layers/conv2d/shared/blocked_weight_tiles.h"
@@ -25,71 +27,122 @@ constexpr int most_channels(int vectors) {
   return fit < kBlock ? fit : kBlock;
 }
 
-// One chain of products: `rows` rows of `columns` pixels. `channel`: the first of the tile's.
+// The pixels of one chain of products, and the first of the tile's channels that it sums.
+struct Chain {
+  const float* in;
+  const float* beside;
+  const float* next;
+  Index images, rows, columns;
+  int channel;
+  bool start;
+};
+
 template <int Channels, int Vectors, bool Listed>
-CONVSCOPE_INLINE void add_chain(const BlockedWeightTile& tile, const float* in, const float* dy,
-                                Index rows, Index columns, int channel) {
+CONVSCOPE_INLINE void add_chain(const BlockedWeightTile& tile, const Chain& chain) {
   Index at[Channels];  // where channel c begins in `in`
 #pragma GCC unroll 16
-  for (int c = 0; c < Channels; ++c) at[c] = Listed ? tile.row[channel + c].in : c;
-  if (!Listed) in += channel;
+  for (int c = 0; c < Channels; ++c) at[c] = Listed ? tile.row[chain.channel + c].in : c;
+  float* const totals = tile.sums + (Listed ? 0 : chain.channel * tile.sums_row);
   Vec sums[Channels][Vectors];
 #pragma GCC unroll 16
   for (int c = 0; c < Channels; ++c) {
+    // They come while the sums are made.
+    const Index row = Listed ? tile.row[chain.channel + c].sums : c * tile.sums_row;
+    __builtin_prefetch(totals + row, 1);
+    if (Vectors * kLanes > 16) __builtin_prefetch(totals + row + 16, 1);
 #pragma GCC unroll 2
     for (int v = 0; v < Vectors; ++v) sums[c][v] = zero();
   }
-  for (Index p = rows; p > 0; --p, in += tile.in_row, dy += tile.dy_row) {
-    const float* pixel = in;
-    const float* gradient = dy;
-    for (Index q = columns; q > 0; --q, pixel += tile.in_step, gradient += kBlock) {
-      Vec lanes[Vectors];
+  const float* image = chain.in + (Listed ? 0 : chain.channel);
+  const float* beside_image = chain.beside;
+  const float* next = chain.next;
+  for (Index n = chain.images; n > 0;
+       --n, image += tile.in_image, beside_image += tile.beside_image) {
+    const float* in = image;
+    const float* beside = beside_image;
+    for (Index p = chain.rows; p > 0; --p, in += tile.in_row, beside += tile.beside_row) {
+      const float* pixel = in;
+      const float* vectors = beside;
+      for (Index q = chain.columns; q > 0;
+           --q, pixel += tile.in_step, vectors += tile.beside_step) {
+        Vec lanes[Vectors];
 #pragma GCC unroll 2
-      for (int v = 0; v < Vectors; ++v) {
-        lanes[v] = load(gradient + v * kLanes / kBlock * tile.dy_block + v * kLanes % kBlock);
-      }
+        for (int v = 0; v < Vectors; ++v) {
+          lanes[v] = load(vectors + v * kLanes / kBlock * tile.beside_block + v * kLanes % kBlock);
+        }
+        if (!Listed) __builtin_prefetch(pixel + tile.ahead);
+        __builtin_prefetch(next);
+        if (Vectors * kLanes > kBlock) __builtin_prefetch(next + tile.beside_block);
+        next += tile.next_step;
 #pragma GCC unroll 16
-      for (int c = 0; c < Channels; ++c) {
-        const Vec value = broadcast(pixel[at[c]]);
+        for (int c = 0; c < Channels; ++c) {
+          const Vec value = broadcast(pixel[at[c]]);
 #pragma GCC unroll 2
-        for (int v = 0; v < Vectors; ++v) sums[c][v] = fma(value, lanes[v], sums[c][v]);
+          for (int v = 0; v < Vectors; ++v) sums[c][v] = fma(value, lanes[v], sums[c][v]);
+        }
       }
     }
   }
 #pragma GCC unroll 16
   for (int c = 0; c < Channels; ++c) {
+    const Index row = Listed ? tile.row[chain.channel + c].sums : c * tile.sums_row;
 #pragma GCC unroll 2
     for (int v = 0; v < Vectors; ++v) {
-      float* const to = tile.sums + v * kLanes +
-                        (Listed ? tile.row[channel + c].sums : (channel + c) * tile.sums_row);
-      store(to, load(to) + sums[c][v]);
+      float* const to = totals + row + v * kLanes;
+      store(to, chain.start ? sums[c][v] : load(to) + sums[c][v]);
     }
   }
 }
 
-// Chains of whole rows, or of parts of rows that are longer than a chain
-// (framework/simd/sum_chain.h).
+// How many images, rows and columns a chain has: whole images, whole rows of one image, or a part
+// of one row (framework/simd/sum_chain.h), in nearly equal parts.
+struct Cut {
+  Index images, rows, columns;
+};
+
+Index even(Index count, Index most) { return ceil_div(count, ceil_div(count, most)); }
+
+Cut cut_of(const BlockedWeightTile& tile) {
+  if (tile.images * tile.rows * tile.columns <= kSumChain) {  // the usual case needs no division
+    return {tile.images, tile.rows, tile.columns};
+  }
+  if (tile.columns > kSumChain) return {1, 1, even(tile.columns, kSumChain)};
+  const Index most = kSumChain / tile.columns;
+  if (tile.rows > most) return {1, even(tile.rows, most), tile.columns};
+  return {even(tile.images, most / tile.rows), tile.rows, tile.columns};
+}
+
+CONVSCOPE_INLINE Index least(Index a, Index b) { return a < b ? a : b; }
+
 template <int Channels, int Vectors, bool Listed>
-CONVSCOPE_INLINE void add_chains(const BlockedWeightTile& tile, int channel) {
-  for (Index q = 0; q < tile.columns; q += kSumChain) {
-    const Index columns = tile.columns - q < kSumChain ? tile.columns - q : kSumChain;
-    const Index most = kSumChain / columns;
-    for (Index p = 0; p < tile.rows; p += most) {
-      const Index rows = tile.rows - p < most ? tile.rows - p : most;
-      add_chain<Channels, Vectors, Listed>(tile, tile.in + p * tile.in_row + q * tile.in_step,
-                                           tile.dy + p * tile.dy_row + q * kBlock, rows, columns,
-                                           channel);
+CONVSCOPE_INLINE void add_chains(const BlockedWeightTile& tile, const Cut& cut, int channel) {
+  bool start = tile.start;
+  for (Index n = 0; n < tile.images; n += cut.images) {
+    for (Index p = 0; p < tile.rows; p += cut.rows) {
+      for (Index q = 0; q < tile.columns; q += cut.columns) {
+        add_chain<Channels, Vectors, Listed>(
+            tile, {.in = tile.in + n * tile.in_image + p * tile.in_row + q * tile.in_step,
+                   .beside = tile.beside + n * tile.beside_image + p * tile.beside_row +
+                             q * tile.beside_step,
+                   .next = tile.next + ((n * tile.rows + p) * tile.columns + q) * tile.next_step,
+                   .images = least(cut.images, tile.images - n),
+                   .rows = least(cut.rows, tile.rows - p),
+                   .columns = least(cut.columns, tile.columns - q),
+                   .channel = channel,
+                   .start = start});
+        start = false;
+      }
     }
   }
 }
 
 template <int Channels, int Vectors>
-void add_pixels(const BlockedWeightTile& tile, int channel) {
-  tile.row == nullptr ? add_chains<Channels, Vectors, false>(tile, channel)
-                      : add_chains<Channels, Vectors, true>(tile, channel);
+void add_pixels(const BlockedWeightTile& tile, const Cut& cut, int channel) {
+  tile.row == nullptr ? add_chains<Channels, Vectors, false>(tile, cut, channel)
+                      : add_chains<Channels, Vectors, true>(tile, cut, channel);
 }
 
-using WeightFunction = void (*)(const BlockedWeightTile&, int channel);
+using WeightFunction = void (*)(const BlockedWeightTile&, const Cut&, int channel);
 
 template <int Channels, int Vectors>
 constexpr WeightFunction weight_entry() {
@@ -109,11 +162,12 @@ constexpr WeightFunction kWeightTiles[16] = {
 template <int Vectors>
 void add_channels(const BlockedWeightTile& tile) {
   constexpr int kMost = most_channels(Vectors);
+  const Cut cut = cut_of(tile);
   const int tiles = (tile.channels + kMost - 1) / kMost;
   int channel = 0;
   for (int t = 0; t < tiles; ++t) {
     const int count = (tile.channels - channel) / (tiles - t);
-    kWeightTiles<Vectors>[count - 1](tile, channel);
+    kWeightTiles<Vectors>[count - 1](tile, cut, channel);
     channel += count;
   }
 }

@@ -2,19 +2,27 @@
 // blocked_weights.cpp: backward_weight in the blocked layout: tiles of input channels x output
 // channels stay in registers over rows of pixels; x and dy are read where they lie.
 //
-// Plan       Strips of rows of dy, and of one block of x, stay in the first cache while all taps
-//            (r, s) read them. A tap leaves out the rows and columns that it finds outside the
-//            image. weight_sums.h adds up what threads have summed, and turns it into dw.
+// Plan       blocked/weight_plan.h says how the work is cut. Each tap (r, s) leaves out the rows
+// and
+//            columns that it finds outside the image. The first unit of a chunk assigns its sums,
+//            the others add to them; then they are written to dw. Slices are added up before.
 //            Where x lies [N,C,H,W] and has few channels, the rows r of the kernel that a row of dy
 //            finds inside the image fill the tile, too.
-// Read next  blocked_weight_tiles_simd.cpp, the tiles; weight_sums.h
+// Bits       Chunks follow from the problem and the caches alone, so dw has the same bits with any
+//            number of threads.
+// Read next  blocked_weight_tiles_simd.cpp, the tiles; blocked/weight_plan.h
 #include <array>
 
+#include "framework/ops/gemm/gemm_kernels.h"
+#include "framework/parallel.h"
+#include "layers/conv2d/shared/blocked/stem.h"
+#include "layers/conv2d/shared/blocked/weight_plan.h"
 #include "layers/conv2d/shared/blocked_pass.h"
-#include "layers/conv2d/shared/blocked_plan.h"
 
 namespace convscope::blocked {
 namespace {
+
+using Index = std::int64_t;
 
 class WeightGradient {
  public:
@@ -22,59 +30,254 @@ class WeightGradient {
       : plan_(plan),
         z_(plan.z),
         kernels_(blocked_kernels.get()),
-        x_(static_cast<const float*>(args.x)),
-        dy_(static_cast<const float*>(args.dy)),
-        sums_(plan, args) {}
+        x_{.data = static_cast<const float*>(args.x),
+           .image = round_up(z_.c, kChannelBlock) * plan.h * plan.w,
+           .row = z_.stride_h * plan.w * kChannelBlock,
+           .step = z_.stride_w * kChannelBlock,
+           .block = plan.h * plan.w * kChannelBlock},
+        dy_{.data = static_cast<const float*>(args.dy),
+            .image = round_up(z_.k, kChannelBlock) * plan.p * plan.q,
+            .row = plan.q * kChannelBlock,
+            .step = kChannelBlock,
+            .block = plan.p * plan.q * kChannelBlock},
+        sums_(static_cast<float*>(args.workspace)),
+        dw_(static_cast<float*>(args.dw)),
+        accumulate_(args.accumulate) {}
 
   void run() const {
-    sums_.run([&](Index slice, Index block, float* sums, int) {
-      for (Index n = slice * z_.n / plan_.slices; n < (slice + 1) * z_.n / plan_.slices; ++n) {
-        for (Index p = 0; p < plan_.p; p += plan_.rows) {
-          sum_rows(n, block, p, std::min(p + plan_.rows, plan_.p), sums);
-        }
+    const bool sliced = plan_.slices > 1;
+    parallel_chunks(plan_.parts() * plan_.slices, [&](Index chunk, int thread) {
+      const Part part = part_of(chunk % plan_.parts());
+      float* const sums = sums_ + (sliced ? chunk : thread) * plan_.part_floats();
+      sum_slice(chunk / plan_.parts(), part, sums);
+      if (!sliced) write(part, sums);
+    });
+    if (!sliced) return;
+    parallel_chunks(plan_.parts(), [&](Index index, int) {
+      const Part part = part_of(index);
+      float* const sums = sums_ + index * plan_.part_floats();
+      for (Index slice = 1; slice < plan_.slices; ++slice) {
+        const float* const more = sums + slice * plan_.parts() * plan_.part_floats();
+        for (Index i = 0; i < plan_.part_floats(); ++i) sums[i] += more[i];
       }
+      write(part, sums);
     });
   }
 
  private:
-  void sum_rows(Index n, Index block, Index begin, Index end, float* sums) const {
-    if (z_.layout == ActivationLayout::blocked_y) {
-      sum_rows_of_planes(n, block, begin, end, sums);
-      return;
+  // A tensor in blocks; steps in floats, for neighbours of dy.
+  struct Operand {
+    const float* data;
+    Index image, row, step, block;
+    // Channel 0 of a group's n-th image; groups are whole blocks.
+    const float* at(Index n, Index channel) const {
+      return data + n * image + channel / kChannelBlock * block + channel % kChannelBlock;
     }
-    const Index g = block / plan_.blocks;
-    const Index x_plane = z_.h * z_.w * kChannelBlock;
-    const float* const dy = dy_of(n, block);
-    const float* const x =
-        x_ + (n * ceil_div(z_.c, kChannelBlock) + g * z_.c_per_group() / kChannelBlock) * x_plane;
-    BlockedWeightTile tile = tile_of_rows(kChannelBlock);
-    const Index width = tile_width(block);
-    for (Index c = 0; c < z_.c_per_group(); c += kChannelBlock) {
-      tile.channels = static_cast<int>(std::min(kChannelBlock, z_.c_per_group() - c));
-      for (Index r = 0; r < z_.r; ++r) {
-        const Index up = z_.pad_top - r * z_.dilation_h;  // h = p stride - up
-        const Index p = std::max(begin, up <= 0 ? 0 : ceil_div(up, z_.stride_h));
-        const Index p_end = std::min(end, floor_div(z_.h - 1 + up, z_.stride_h) + 1);
-        if (p >= p_end) continue;
-        for (Index s = 0; s < z_.s; ++s) {
-          const Index left = z_.pad_left - s * z_.dilation_w;
-          const Index q = left <= 0 ? 0 : ceil_div(left, z_.stride_w);
-          const Index q_end = std::min(plan_.q, floor_div(z_.w - 1 + left, z_.stride_w) + 1);
-          if (q >= q_end) continue;
-          tile.rows = p_end - p;
-          tile.columns = q_end - q;
-          tile.in = x + c / kChannelBlock * x_plane +
-                    ((p * z_.stride_h - up) * z_.w + q * z_.stride_w - left) * kChannelBlock;
-          tile.dy = dy + (p * plan_.q + q) * kChannelBlock;
-          tile.sums = sums + (c * z_.r * z_.s + r * z_.s + s) * plan_.width;
-          kernels_.weight_tile(tile, static_cast<int>(width));
+  };
+  // Blocks of lanes [lane, lane_end) and of rows of group g; channels of all rows.
+  struct Part {
+    Index g, lane, lane_end, row, row_end, first, channels;
+  };
+  struct Unit {
+    Index n, n_end, p, p_end;
+  };
+  // Pixels that are wanted beside, later, are asked for a few at a time, all through the tiles
+  // before: one tile alone would have to wait for memory.
+  class Ahead {
+   public:
+    Ahead(const float* from, Index pixels, Index tiles)
+        : next_(from),
+          pixels_(pixels),
+          step_(ceil_div(kChannelBlock, std::max<Index>(tiles, 1))),
+          tiles_(pixels == 0 ? 0 : kChannelBlock / step_) {}
+    void give(BlockedWeightTile& tile) {
+      tile.next = tiles_ > 0 ? next_ : tile.beside;
+      tile.next_step = tiles_ > 0 ? step_ : 0;
+      if (tiles_ > 0) --tiles_;
+      next_ += pixels_ * step_;
+    }
+
+   private:
+    const float* next_;
+    Index pixels_, step_, tiles_;
+  };
+
+  Part part_of(Index index) const {
+    Part part{};
+    const Index lane_parts = plan_.lane_parts(), row_parts = plan_.row_parts();
+    part.g = index / (lane_parts * row_parts);
+    part.lane = index / row_parts % lane_parts * plan_.lane_step;
+    part.lane_end = std::min(part.lane + plan_.lane_step, plan_.lane_blocks);
+    part.row = index % row_parts * plan_.row_step;
+    part.row_end = std::min(part.row + plan_.row_step, plan_.row_blocks);
+    part.first = part.row * kChannelBlock;
+    part.channels = std::min(part.row_end * kChannelBlock, plan_.row_channels) - part.first;
+    return part;
+  }
+  Index lane_count(Index block) const {
+    return std::min(plan_.width, plan_.lane_channels - block * plan_.width);
+  }
+  float* sums_of(const Part& part, Index lane, float* sums) const {
+    return sums + (lane - part.lane) * plan_.block_floats();
+  }
+
+  Unit unit_of(Index u) const {
+    Unit unit{};
+    unit.n = u / plan_.strips * plan_.images;
+    unit.n_end = std::min(unit.n + plan_.images, z_.n);
+    unit.p = u % plan_.strips * plan_.rows;
+    unit.p_end = std::min(unit.p + plan_.rows, plan_.p);
+    return unit;
+  }
+  // What a unit and block of lanes is followed by: the next lanes, or the next unit. Of a strided
+  // x, pixels are no run.
+  Ahead after(Index u, const Part& part, Index lane) const {
+    const Operand& beside = plan_.lanes_are_inputs ? x_ : dy_;
+    const bool last = lane + 1 == part.lane_end;
+    if ((last && u + 1 == plan_.units) || (plan_.lanes_are_inputs && !plan_.flat)) {
+      return Ahead(beside.data, 0, 0);
+    }
+    const Unit unit = unit_of(last ? u + 1 : u);
+    const Index channel =
+        part.g * plan_.lane_channels + (last ? part.lane : lane + 1) * plan_.width;
+    return Ahead(beside.at(unit.n, channel) + unit.p * beside.row,
+                 (unit.p_end - unit.p) * plan_.q * (unit.n_end - unit.n),
+                 (part.row_end - part.row) * plan_.taps);
+  }
+
+  void sum_slice(Index slice, const Part& part, float* sums) const {
+    const bool loads = accumulate_ && slice == 0;
+    if (loads || plan_.planes || plan_.units == 0) {
+      std::fill_n(sums, plan_.part_floats(), 0.0f);
+      if (loads) load(part, sums);
+    }
+    const Index first = slice * plan_.units / plan_.slices;
+    for (Index u = first; u < (slice + 1) * plan_.units / plan_.slices; ++u) {
+      const Unit unit = unit_of(u);
+      if (plan_.planes) {
+        sum_rows_of_planes(unit, part, sums);
+        continue;
+      }
+      for (Index lane = part.lane; lane < part.lane_end; ++lane) {
+        float* const to = sums_of(part, lane, sums);
+        Ahead ahead = after(u, part, lane);
+        for (Index row = part.row; row < part.row_end; ++row) {
+          sum_unit(unit, part, lane, row, u == first && !loads, ahead,
+                   to + (row - part.row) * kChannelBlock * plan_.taps * plan_.width);
         }
       }
     }
   }
 
+  // All taps of one block of lanes and one of rows; `start`: the sums are assigned.
+  void sum_unit(const Unit& unit, const Part& part, Index lane, Index row, bool start, Ahead& ahead,
+                float* sums) const {
+    const bool inputs = plan_.lanes_are_inputs;
+    const Operand& in = inputs ? dy_ : x_;
+    const Operand& beside = inputs ? x_ : dy_;
+    const Index in_channel = part.g * plan_.row_channels + row * kChannelBlock;
+    const Index lane_channel = part.g * plan_.lane_channels + lane * plan_.width;
+    const Index c = inputs ? lane_channel : in_channel;
+    const Index k = inputs ? in_channel : lane_channel;
+    const float* const x = x_.at(unit.n, c);
+    const float* const dy = dy_.at(unit.n, k);
+    BlockedWeightTile tile;
+    tile.channels =
+        static_cast<int>(std::min(kChannelBlock, plan_.row_channels - row * kChannelBlock));
+    tile.images = unit.n_end - unit.n;
+    tile.in_image = in.image;
+    tile.in_row = in.row;
+    tile.in_step = in.step;
+    tile.ahead = row + 1 < part.row_end ? in.block : 0;
+    tile.beside_image = beside.image;
+    tile.beside_row = beside.row;
+    tile.beside_step = beside.step;
+    tile.beside_block = beside.block;
+    tile.sums_row = plan_.taps * plan_.width;
+    tile.start = start;
+    const int width = tile_width(lane);
+    if (is_there(lane)) {
+      sums = dw_ + dw_at(part, lane) + (row - part.row) * kChannelBlock * plan_.lane_channels;
+      tile.sums_row = plan_.lane_channels;
+    }
+    for (Index r = 0; r < z_.r; ++r) {
+      const Index up = z_.pad_top - r * z_.dilation_h;  // h = p stride - up
+      const Index p = std::max(unit.p, up <= 0 ? 0 : ceil_div(up, z_.stride_h));
+      const Index p_end = std::min(unit.p_end, floor_div(plan_.h - 1 + up, z_.stride_h) + 1);
+      for (Index s = 0; s < z_.s; ++s) {
+        const Index left = z_.pad_left - s * z_.dilation_w;
+        const Index q = left <= 0 ? 0 : ceil_div(left, z_.stride_w);
+        const Index q_end = std::min(plan_.q, floor_div(plan_.w - 1 + left, z_.stride_w) + 1);
+        tile.sums = sums + (r * z_.s + s) * plan_.width;
+        if (p >= p_end || q >= q_end) {
+          for (Index i = 0; start && i < tile.channels; ++i) {
+            std::fill_n(tile.sums + i * tile.sums_row, plan_.width, 0.0f);
+          }
+          continue;
+        }
+        tile.rows = plan_.flat ? 1 : p_end - p;
+        tile.columns = plan_.flat ? p_end - p : q_end - q;
+        const float* const x_at =
+            x + ((p * z_.stride_h - up) * plan_.w + q * z_.stride_w - left) * kChannelBlock;
+        const float* const dy_at = dy + p * dy_.row + q * kChannelBlock;
+        tile.in = inputs ? dy_at : x_at;
+        tile.beside = inputs ? x_at : dy_at;
+        ahead.give(tile);
+        kernels_.weight_tile(tile, width);
+        tile.ahead = 0;  // once is enough
+      }
+    }
+  }
+
+  // Whole lanes of the only unit are sums of dw, and go there at once.
+  bool is_there(Index lane) const {
+    return plan_.lanes_are_inputs && plan_.units == 1 && !accumulate_ &&
+           lane_count(lane) == tile_width(lane);
+  }
+
+  // Sums start from dw.
+  void load(const Part& part, float* sums) const {
+    for (Index lane = part.lane; lane < part.lane_end; ++lane) {
+      float* const to = sums_of(part, lane, sums);
+      const float* const from = dw_ + dw_at(part, lane);
+      if (plan_.lanes_are_inputs) {
+        for (Index k = 0; k < part.channels; ++k) {
+          std::copy_n(from + k * plan_.lane_channels, lane_count(lane), to + k * plan_.width);
+        }
+      } else {
+        gemm_kernels.get().transpose(from, dw_row(), lane_count(lane), part.channels * plan_.taps,
+                                     to, plan_.width);
+      }
+    }
+  }
+  void write(const Part& part, const float* sums) const {
+    if (plan_.lanes_are_inputs) {
+      for (Index k = 0; k < part.channels; ++k) {
+        for (Index lane = part.lane; lane < part.lane_end; ++lane) {
+          if (is_there(lane)) continue;
+          std::copy_n(sums + (lane - part.lane) * plan_.block_floats() + k * plan_.width,
+                      lane_count(lane), dw_ + dw_at(part, lane) + k * plan_.lane_channels);
+        }
+      }
+      return;
+    }
+    for (Index lane = part.lane; lane < part.lane_end; ++lane) {
+      gemm_kernels.get().transpose(sums + (lane - part.lane) * plan_.block_floats(), plan_.width,
+                                   part.channels * plan_.taps, lane_count(lane),
+                                   dw_ + dw_at(part, lane), dw_row());
+    }
+  }
+  Index dw_row() const { return z_.c_per_group() * plan_.taps; }  // the weights of one kernel
+  // Where the sums of a block of lanes begin in dw.
+  Index dw_at(const Part& part, Index lane) const {
+    const Index channel = lane * plan_.width;
+    return plan_.lanes_are_inputs
+               ? (part.g * plan_.row_channels + part.first) * plan_.lane_channels + channel
+               : (part.g * plan_.lane_channels + channel) * dw_row() + part.first * plan_.taps;
+  }
+
   // Runs of rows of dy that find the same rows r of the kernel inside the image.
-  void sum_rows_of_planes(Index n, Index block, Index begin, Index end, float* sums) const {
+  void sum_rows_of_planes(const Unit& unit, const Part& part, float* sums) const {
     const auto first_row = [&](Index p) {  // the first r that p finds inside
       return std::clamp<Index>(ceil_div(z_.pad_top - p * z_.stride_h, z_.dilation_h), 0, z_.r);
     };
@@ -82,84 +285,96 @@ class WeightGradient {
       const Index room = z_.h - 1 + z_.pad_top - p * z_.stride_h;
       return room < 0 ? 0 : std::min(z_.r, room / z_.dilation_h + 1);
     };
-    for (Index p = begin; p < end;) {
+    for (Index p = unit.p; p < unit.p_end;) {
       const Index r = first_row(p), r_end = end_row(p);
       Index p_end = p + 1;
-      while (p_end < end && first_row(p_end) == r && end_row(p_end) == r_end) ++p_end;
-      if (r < r_end) sum_run(n, block, {.p = p, .p_end = p_end, .r = r, .r_end = r_end}, sums);
+      while (p_end < unit.p_end && first_row(p_end) == r && end_row(p_end) == r_end) ++p_end;
+      sum_run(unit.n, part, {.p = p, .p_end = p_end, .r = r, .r_end = r_end}, sums);
       p = p_end;
     }
   }
 
+  // A row of sums is a channel and a row of the kernel, for one s. Some of them at a time are
+  // listed, once for all lanes and all s.
   struct Run {
     Index p, p_end, r, r_end;
   };
-  void sum_run(Index n, Index block, const Run& run, float* sums) const {
-    BlockedWeightTile tile = tile_of_rows(1);
-    std::array<BlockedWeightRow, kChannelBlock> rows;
-    tile.row = rows.data();
+  static constexpr Index kListed = 64;
+  void sum_run(Index n, const Part& part, const Run& run, float* sums) const {
+    std::array<BlockedWeightRow, kListed> rows;
+    const Index high = run.r_end - run.r, plane = z_.h * z_.w;
+    const float* const x = x_.data + (n * z_.c + part.g * z_.c_per_group()) * plane;
+    Index c = 0, r = run.r;
+    for (Index rest = std::max<Index>(high, 0) * z_.c_per_group(); rest > 0; rest -= kListed) {
+      const Index count = std::min(rest, kListed);
+      for (Index i = 0; i < count; ++i) {
+        const Index h = run.p * z_.stride_h - z_.pad_top + r * z_.dilation_h;
+        rows[static_cast<std::size_t>(i)] = {.in = c * plane + h * z_.w,
+                                             .sums = (c * z_.r + r) * z_.s * plan_.width};
+        if (++r == run.r_end) {
+          r = run.r;
+          ++c;
+        }
+      }
+      for (Index lane = part.lane; lane < part.lane_end; ++lane) {
+        sum_listed(x, dy_.at(n, part.g * plan_.lane_channels + lane * plan_.width), run,
+                   rows.data(), count, tile_width(lane), sums_of(part, lane, sums));
+      }
+    }
+  }
+
+  void sum_listed(const float* x, const float* dy, const Run& run, const BlockedWeightRow* rows,
+                  Index count, int width, float* sums) const {
+    BlockedWeightTile tile;
     tile.rows = run.p_end - run.p;
-    const Index plane = z_.h * z_.w;
-    tile.in = x_ + (n * z_.c + block / plan_.blocks * z_.c_per_group()) * plane;
-    const float* const dy = dy_of(n, block) + run.p * plan_.q * kChannelBlock;
-    const int width = static_cast<int>(tile_width(block));
-    const Index high = run.r_end - run.r;
+    tile.in_row = z_.stride_h * z_.w;
+    tile.in_step = z_.stride_w;
+    tile.beside_row = dy_.row;
+    tile.beside_step = dy_.step;
+    tile.beside_block = dy_.block;
+    const Index tiles = ceil_div(count, kChannelBlock);
+    Ahead ahead(dy + run.p_end * dy_.row, run.p_end < plan_.p ? plan_.q * tile.rows : 0,
+                tiles * z_.s);
     for (Index s = 0; s < z_.s; ++s) {
       const Index left = z_.pad_left - s * z_.dilation_w;
       const Index q = left <= 0 ? 0 : ceil_div(left, z_.stride_w);
       const Index q_end = std::min(plan_.q, floor_div(z_.w - 1 + left, z_.stride_w) + 1);
       if (q >= q_end) continue;
       tile.columns = q_end - q;
-      tile.dy = dy + q * kChannelBlock;
+      tile.in = x + q * z_.stride_w - left;
+      tile.beside = dy + run.p * dy_.row + q * kChannelBlock;
       tile.sums = sums + s * plan_.width;
-      for (Index i = 0; i < z_.c_per_group() * high; i += tile.channels) {  // i = c high + r
-        tile.channels = static_cast<int>(std::min(kChannelBlock, z_.c_per_group() * high - i));
-        for (int t = 0; t < tile.channels; ++t) {
-          const Index c = (i + t) / high, r = run.r + (i + t) % high;
-          const Index h = run.p * z_.stride_h - z_.pad_top + r * z_.dilation_h;
-          rows[static_cast<std::size_t>(t)] = {.in = c * plane + h * z_.w + q * z_.stride_w - left,
-                                               .sums = (c * z_.r + r) * tile.sums_row};
-        }
+      tile.row = rows;
+      for (Index t = 0; t < tiles; ++t, tile.row += tile.channels) {
+        tile.channels = static_cast<int>(count / tiles + (t < count % tiles ? 1 : 0));
+        ahead.give(tile);
         kernels_.weight_tile(tile, width);
       }
     }
   }
 
-  const float* dy_of(Index n, Index block) const {
-    const Index k = plan_.first_kernel(block);
-    return dy_ +
-           (n * ceil_div(z_.k, kChannelBlock) + k / kChannelBlock) * plan_.p * plan_.q *
-               kChannelBlock +
-           k % kChannelBlock;
-  }
-  // What every tile has; `pixel`: floats of a pixel of x.
-  BlockedWeightTile tile_of_rows(Index pixel) const {
-    BlockedWeightTile tile;
-    tile.in_row = z_.stride_h * z_.w * pixel;
-    tile.in_step = z_.stride_w * pixel;
-    tile.dy_row = plan_.q * kChannelBlock;
-    tile.dy_block = plan_.p * plan_.q * kChannelBlock;
-    tile.sums_row = (pixel == 1 ? z_.s : z_.r * z_.s) * plan_.width;
-    return tile;
-  }
   // Behind the last channel there may be no second block to read.
-  Index tile_width(Index block) const {
-    return plan_.kernel_count(block) <= plan_.lanes ? plan_.lanes : plan_.width;
+  int tile_width(Index lane) const {
+    return static_cast<int>(lane_count(lane) <= plan_.lanes ? plan_.lanes : plan_.width);
   }
 
   const WeightPlan& plan_;
   const Conv2dProblem& z_;
   const BlockedKernels kernels_;
-  const float* const x_;
-  const float* const dy_;
-  const WeightSums sums_;
+  const Operand x_, dy_;
+  float* const sums_;
+  float* const dw_;
+  const bool accumulate_;
 };
 
 }  // namespace
 
 std::size_t workspace_bytes(const Conv2dProblem& problem, Direction direction) {
+  if (is_stem(problem, direction)) return stem_workspace_bytes(problem);
   if (direction != Direction::backward_weight) return 0;
-  return static_cast<std::size_t>(WeightPlan(problem).sums_floats()) * sizeof(float);
+  const WeightPlan plan(problem);
+  const Index pieces = plan.slices > 1 ? plan.slices * plan.parts() : num_threads();
+  return static_cast<std::size_t>(pieces * plan.part_floats()) * sizeof(float);
 }
 
 void backward_weight(const Conv2dBackwardWeightArgs& args) {

@@ -136,6 +136,36 @@ TEST(BenchConv2d, OnlyAutoTimesItsChoiceAlone) {
   EXPECT_TRUE(group.rows[0].auto_choice);
 }
 
+// Weights that are used once are prepared before every run; those that are used often are not.
+TEST(BenchConv2d, WeightsArePreparedInEachCallOrBefore) {
+  static bool fresh = false;  // prepared since the last run
+  static int with_old = 0;    // runs without
+  Conv2dAlgorithm counting = card("direct");
+  counting.prepare_weights = [](const Conv2dPrepareArgs& args) {
+    card("direct").prepare_weights(args);
+    fresh = true;
+  };
+  counting.forward = [](const Conv2dForwardArgs& args) {
+    if (!fresh) ++with_old;
+    fresh = false;
+    card("direct").forward(args);
+  };
+  Conv2dBenchOptions options = options_with({&counting});
+  const auto run = [&] {
+    fresh = false;
+    with_old = 0;
+    const auto group = bench_conv2d(options, kProblem, Direction::forward, [](const auto&) {});
+    ASSERT_EQ(group.rows.size(), 1U);
+    EXPECT_EQ(group.rows[0].wrong, "");
+    EXPECT_GT(group.rows[0].prepared_bytes, 0U);
+  };
+  run();
+  EXPECT_EQ(with_old, 0);
+  options.weights = WeightUse::often;
+  run();
+  EXPECT_GT(with_old, 0);
+}
+
 TEST(BenchConv2d, ABatchOfNoImagesIsSkipped) {
   const auto group = bench_conv2d(options_with({&card("im2col_gemm")}), Conv2dProblem{.n = 0},
                                   Direction::forward, [](const std::string&) {});

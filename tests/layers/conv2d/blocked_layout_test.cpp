@@ -103,7 +103,7 @@ TEST(BlockedLayout, IsTakenByTheCardsThatSaySoAndRefusedByTheOthers) {
   EXPECT_NE(support_of(card("gemm_1x1"), problem, Direction::forward).reason.find("1x1 kernel"),
             std::string::npos);
   const Conv2dProblem groups =
-      Conv2dProblem::parse("n=2,c=32,h=8,w=8,k=32,r=3,s=3,pad=1,groups=4,layout=blocked");
+      Conv2dProblem::parse("n=2,c=48,h=8,w=8,k=48,r=3,s=3,pad=1,groups=4,layout=blocked");
   const Conv2dProblem whole =
       Conv2dProblem::parse("n=2,c=64,h=8,w=8,k=32,r=3,s=3,pad=1,groups=2,layout=blocked");
   for (const char* const name : {"direct", "winograd_f2x3", "winograd_f4x3", "winograd_f6x3"}) {

@@ -4,10 +4,12 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 
 #include "layers/conv2d/algorithm.h"
 #include "layers/dispatch/run.h"
+#include "tests/support/cases.h"
 #include "tests/support/expect_error.h"
 #include "tests/support/numbers.h"
 #include "tests/support/numerics.h"
@@ -63,13 +65,14 @@ TEST(BlockedY, IsTakenInTheTwoDirectionsOfAFirstLayer) {
             "expects blocked dx where dy is blocked, got layout blocked_y");
 }
 
-// Behind the last number of x stand NaNs: a tap of 3 channels must not read a fourth one. With few
-// channels in the last block, the same products are added in the same order in both layouts.
+// Behind the last number of x stand NaNs: a tap of 3 channels must not read a fourth one. Sums of
+// one chain add the same products in the same order in both layouts.
 TEST(BlockedY, GivesTheBitsOfBlockedImagesAndReadsNothingBehindX) {
   for (const char* text :
        {"n=2,c=3,h=15,w=30,k=20,r=7,s=7,stride=2,pad=3", "n=1,c=3,h=9,w=11,k=40,r=3,s=3,pad=1",
-        "n=2,c=1,h=1,w=1,k=5", "n=2,c=24,h=6,w=7,k=16,r=3,s=3,stride=2,pad=1",
-        "n=1,c=5,h=4,w=9,k=17", "n=1,c=18,h=12,w=13,k=9,r=4,s=3,stride=1x2,pad=2x0,dilation=2x1",
+        "n=2,c=1,h=1,w=1,k=5", "n=2,c=16,h=6,w=7,k=16,r=3,s=3,stride=2,pad=1",
+        "n=1,c=5,h=4,w=9,k=17", "n=1,c=6,h=12,w=13,k=9,r=4,s=3,stride=1x2,pad=2x0,dilation=2x1",
+        "n=1,c=2,h=9,w=31,k=33,r=2,s=5,stride=4x3,pad=1x4,dilation=1x2",
         "n=2,c=32,h=6,w=7,k=64,r=3,s=3,pad=1,groups=2"}) {
     Conv2dProblem problem = Conv2dProblem::parse(text);
     const Tensor x = testing::normal(problem.x_shape(), DType::f32, 1);
@@ -102,6 +105,24 @@ TEST(BlockedY, GivesTheBitsOfBlockedImagesAndReadsNothingBehindX) {
     EXPECT_TRUE(
         testing::same_bits(run(kBlockedY, room.raw_data()), run(kBlocked, stored.raw_data())))
         << text;
+  }
+}
+
+// 0 times NaN is none: lanes behind the last channel are 0 all the same.
+TEST(BlockedY, KeepsLanesCleanBesideNaN) {
+  const testing::MachineScope scope;
+  Conv2dProblem problem =
+      Conv2dProblem::parse("n=1,c=3,h=9,w=11,k=21,r=3,s=3,pad=1,layout=blocked_y");
+  const Tensor x = testing::normal(problem.x_shape(), DType::f32, 1);
+  x.data<float>()[0] = std::numeric_limits<float>::quiet_NaN();
+  const Tensor w = testing::normal(problem.w_shape(), DType::f32, 2);
+  for (int i = 0; i < kIsaCount; ++i) {
+    if (!supports_isa(static_cast<Isa>(i))) continue;
+    set_isa(static_cast<Isa>(i));
+    const Tensor y = Tensor::empty(stored_shape(problem.y_shape(), kBlocked));
+    run_card(card("direct"), problem, Direction::forward, {.in = {x, w}, .out = {y}});
+    EXPECT_TRUE(has_clean_lanes(y, problem.y_shape(), kBlocked));
+    EXPECT_TRUE(std::isnan(y.data<float>()[0]));
   }
 }
 

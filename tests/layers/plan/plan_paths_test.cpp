@@ -166,7 +166,7 @@ std::shared_ptr<Module> residual_network() {
   LayerContext context;
   context.seed = 6;
   context.conv_policy = [](const std::string&) {
-    return Conv2dPolicy{"direct", "direct", "direct"};
+    return Conv2dPolicy{"direct", "direct", "direct", "nchw"};
   };
   auto shortcut = std::make_shared<Sequential>();
   shortcut->add("0",

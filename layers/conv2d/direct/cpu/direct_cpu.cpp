@@ -19,7 +19,8 @@
 //            backward_data: the same over dy; row h of dx takes the taps with r = h + pad_top mod
 //            stride_h, and each column parity its own s; the parities are woven together.
 //            In the blocked layout (layers/dispatch/activation_layout.h) there is no copy of rows
-//            and no transposing of sums: shared/blocked_pass.cpp.
+//            and no transposing of sums: shared/blocked_pass.cpp; groups that are smaller than a
+//            block of channels: blocked_groups.cpp.
 //            backward_weight: dy is transposed to k in the lanes; 14 taps (c, s) of one r broadcast
 //            pixels of x; 28 sums stay in registers over whole rows. Threads take (image, rows,
 //            output channels), or (output channels, slice of N) in backward_weight.
@@ -48,6 +49,7 @@
 #include "framework/ops/gemm/gemm_kernels.h"
 #include "framework/parallel.h"
 #include "layers/conv2d/algorithm.h"
+#include "layers/conv2d/direct/cpu/blocked_groups.h"
 #include "layers/conv2d/direct/cpu/direct_plan.h"
 #include "layers/conv2d/shared/blocked_pass.h"
 #include "layers/conv2d/shared/data_pass.h"
@@ -58,6 +60,7 @@ namespace convscope {
 namespace {
 
 using namespace direct;
+using blocked_groups::is_small;
 
 constexpr int kMostRows = 16;  // of a tile, on any instruction set
 
@@ -111,11 +114,13 @@ void pack_weights(const Pass& pass, const float* w, float* packed) {
 bool is_blocked(const Conv2dProblem& z) { return z.layout != ActivationLayout::nchw; }
 
 std::size_t prepared_bytes(const Conv2dProblem& problem, Direction direction) {
+  if (is_small(problem)) return blocked_groups::prepared_bytes(problem, direction);
   if (is_blocked(problem)) return blocked::prepared_bytes(problem, direction);
   return static_cast<std::size_t>(Pass(problem, direction).weight_floats()) * sizeof(float);
 }
 
 void prepare_weights(const Conv2dPrepareArgs& args) {
+  if (is_small(args.problem)) return blocked_groups::prepare_weights(args);
   if (is_blocked(args.problem)) return blocked::prepare_weights(args);
   pack_weights(Pass(args.problem, args.direction), static_cast<const float*>(args.w),
                static_cast<float*>(args.prepared));
@@ -277,12 +282,14 @@ class Convolution {
 };
 
 void forward(const Conv2dForwardArgs& args) {
+  if (is_small(args.problem)) return blocked_groups::forward(args);
   if (is_blocked(args.problem)) return blocked::forward(args);
   const Pass pass(args.problem, Direction::forward);
   Convolution(pass, DataPass(args)).run();
 }
 
 void backward_data(const Conv2dBackwardDataArgs& args) {
+  if (is_small(args.problem)) return blocked_groups::backward_data(args);
   if (is_blocked(args.problem)) return blocked::backward_data(args);
   const Pass pass(args.problem, Direction::backward_data);
   Convolution(pass, DataPass(args)).run();
@@ -399,6 +406,7 @@ class WeightGradient {
 };
 
 void backward_weight(const Conv2dBackwardWeightArgs& args) {
+  if (is_small(args.problem)) return blocked_groups::backward_weight(args);
   if (is_blocked(args.problem)) return blocked::backward_weight(args);
   const WeightPlan plan(args.problem);
   WeightGradient(plan, args).run();
@@ -407,6 +415,7 @@ void backward_weight(const Conv2dBackwardWeightArgs& args) {
 // ---- card --------------------------------------------------------------------------------------
 
 Conv2dSupport supports(const Conv2dProblem& problem, Direction) {
+  if (is_small(problem)) return blocked_groups::supports(problem);
   if (is_blocked(problem)) return blocked::supports(problem);
   if (problem.dtype != DType::f32) {
     return Conv2dSupport::no(cat("expects elements of type f32, got ", name_of(problem.dtype)));
@@ -436,6 +445,7 @@ double weights_share(const Pass& pass) {
 // rows pay for their list of taps, few channels for loads that serve few FMAs. The constants fit
 // measurements from LeNet to ResNet.
 Conv2dCost cost(const Conv2dProblem& z, Direction direction) {
+  if (is_small(z)) return blocked_groups::cost(z, direction);
   if (is_blocked(z)) return blocked::cost(z, direction);
   double flops = z.nominal_flops();
   double share = 1;
@@ -444,6 +454,9 @@ Conv2dCost cost(const Conv2dProblem& z, Direction direction) {
     const auto plane = static_cast<double>(plan.p * plan.q);
     share = 0.84 * plane / (plane + 10) * static_cast<double>(plan.kernels) /
             static_cast<double>(plan.padded_kernels());
+    // Transposing a pixel of dy costs what 8 taps of channels cost.
+    const auto per_pixel = static_cast<double>(z.c_per_group() * z.r * z.s);
+    share *= per_pixel / (per_pixel + 8);
   } else {
     const Pass pass(z, direction);
     const auto channels = static_cast<double>(pass.channels);
@@ -456,16 +469,25 @@ Conv2dCost cost(const Conv2dProblem& z, Direction direction) {
       share *=
           pass.channel_share * (pass.widest() > 2 * pass.lanes ? 0.83 : 0.97) * weights_share(pass);
     }
-    if (pass.taps == 1) share *= 0.93;  // a copy of each pixel for one use
+    // Copies of rows and transposed stores take as long with 16 lanes, the sums half as long.
+    if (pass.lanes == 16) share *= 0.92;
+    if (pass.taps == 1) share *= pass.by_pixels ? 0.93 : 0.62;  // a copy of each pixel for one use
     if (direction == Direction::backward_data) {
       flops *= std::max(1.0, static_cast<double>(z.w) / static_cast<double>(z.q() * z.stride_w));
     }
+    // Columns are taken apart, or woven together.
+    if (z.stride_w > 1) share *= direction == Direction::forward ? 0.91 : 0.95;
   }
-  return {
+  const Conv2dCost sums{
       .flops = flops, .bytes = z.nominal_bytes(), .peak_share = share_beside(flops, share, 500)};
+  if (direction == Direction::backward_weight) return sums;
+  // Weights are transposed at 0.8 cycles a float; in runs of one tap slower.
+  const bool in_runs = direction == Direction::backward_data && z.r * z.s == 1;
+  return with_preparation(sums, (in_runs ? 2.5 : 0.8) * static_cast<double>(z.w_shape().numel()));
 }
 
 std::size_t workspace_bytes(const Conv2dProblem& problem, Direction direction) {
+  if (is_small(problem)) return blocked_groups::workspace_bytes(problem, direction);
   if (is_blocked(problem)) return blocked::workspace_bytes(problem, direction);
   if (direction == Direction::backward_weight) {
     const WeightPlan plan(problem);

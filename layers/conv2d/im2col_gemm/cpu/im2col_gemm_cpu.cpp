@@ -461,10 +461,13 @@ Conv2dCost cost(const Conv2dProblem& problem, Direction direction) {
   if (direction == Direction::backward_data) {  // each image goes through w again
     moved += static_cast<double>((problem.n - 1) * problem.w_shape().numel()) * sizeof(float);
   }
-  return {.flops = flops,
-          .bytes = problem.nominal_bytes(),
-          .peak_share = share_beside(flops, share * fmas / (fmas + beside),
-                                     350 + rows * row_cycles + moved / 16)};
+  const Conv2dCost sums{.flops = flops,
+                        .bytes = problem.nominal_bytes(),
+                        .peak_share = share_beside(flops, share * fmas / (fmas + beside),
+                                                   350 + rows * row_cycles + moved / 16)};
+  if (direction != Direction::forward) return sums;
+  // Weights are transposed at 0.8 cycles a float.
+  return with_preparation(sums, 0.8 * static_cast<double>(problem.w_shape().numel()));
 }
 
 std::size_t workspace_bytes(const Conv2dProblem& problem, Direction direction) {

@@ -444,8 +444,9 @@ Conv2dSupport supports(const Conv2dProblem& z, Direction) {
   return is_blocked(z) ? blocked::supports(z) : Conv2dSupport{};  // groups of whole blocks
 }
 
-constexpr double kPixelFmas = 14;
-constexpr double kBlockedPixelFmas = 9;  // without the turning
+// Of a tile with m + 2 pixels a side: its transforms are longer, and leave the registers.
+constexpr double pixel_fmas(int m) { return m == 2 ? 10 : m == 4 ? 14 : 21; }
+constexpr double kTurningFmas = 5;  // of these, between pixels and channels in the lanes
 constexpr double kWeightFmas = 10;
 constexpr double kProductShare = 0.85;
 
@@ -467,7 +468,7 @@ Conv2dCost cost(int m, const Conv2dProblem& z, Direction direction) {
   const bool gradient = direction == Direction::backward_weight;
   const double products = points * tiles * blocks(channels) *
                           (gradient ? blocks(depth) * lanes : static_cast<double>(depth));
-  const double of_pixels = points * (is_blocked(z) ? kBlockedPixelFmas : kPixelFmas) * tiles *
+  const double of_pixels = points * (pixel_fmas(m) - (is_blocked(z) ? kTurningFmas : 0)) * tiles *
                            (blocks(depth) + blocks(channels));
   const double of_weights = points * kWeightFmas * static_cast<double>(depth) * blocks(channels);
   const auto groups = static_cast<double>(z.groups);

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+// measure_once.cpp: the first command that asks `auto` on a machine measures its ceilings.
+#include "experiments/cli/measure_once.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <string_view>
+
+#include "experiments/bench/ceilings/measure_ceilings.h"
+#include "experiments/cli/command.h"
+#include "experiments/run_folder/machine_load.h"
+#include "framework/check.h"
+
+namespace convscope {
+namespace {
+
+constexpr double kQuietCores = 0.5;  // as load_warning()
+
+bool is_switched_off() {
+  const char* const word = std::getenv("CONVSCOPE_MEASURE");
+  return word != nullptr && std::string_view(word) == "off";
+}
+
+// Held by the process that measures; the system lets go of it when the process ends, however.
+class Turn {
+ public:
+  explicit Turn(const std::string& path)
+      : file_(open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW, 0644)) {}
+  ~Turn() {
+    if (file_ >= 0) close(file_);
+  }
+  Turn(const Turn&) = delete;
+  Turn& operator=(const Turn&) = delete;
+
+  bool is_possible() const { return file_ >= 0; }  // else the folder cannot be written
+  bool take_at_once() const { return flock(file_, LOCK_EX | LOCK_NB) == 0; }
+  bool wait() const { return flock(file_, LOCK_EX) == 0; }
+
+ private:
+  const int file_;
+};
+
+}  // namespace
+
+bool measure_once(const MeasureOnce& how) {
+  const std::string path = cpu_ceilings_path();
+  if (is_switched_off() || path.empty() || remembered_cpu_ceilings()) return false;
+  std::error_code error;
+  std::filesystem::create_directories(std::filesystem::path(path).parent_path(), error);
+  const Turn turn(path + ".measuring");
+  if (!turn.is_possible()) return false;
+  if (!turn.take_at_once()) {
+    if (!turn.wait()) return false;
+    forget_cpu_ceilings();  // the file is read again
+    if (remembered_cpu_ceilings()) return false;
+  }
+  if (how.cores_of_others().value_or(0) > kQuietCores) return false;
+  how.say(
+      cat("measuring this machine once, about 3 s: peak arithmetic and bandwidth, remembered in ",
+          path, " (CONVSCOPE_MEASURE=off: never)"));
+  const CpuCeilings found = how.measure();
+  if (how.cores_of_others().value_or(0) > kQuietCores) {
+    how.say("other programs kept the cores busy: not remembered, the next command measures anew");
+    return false;
+  }
+  remember_cpu_ceilings(found);
+  return true;
+}
+
+void measure_this_machine_once() {
+  measure_once({.measure = [] { return measure_cpu_ceilings(); },
+                .cores_of_others = cores_of_others,
+                .say = print_remark});
+}
+
+}  // namespace convscope

@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+// blocked_groups_tiles.h: the parts of blocked_groups.h that depend on the instruction set:
+// register tiles within one block of 16 channels.
+//
+// A group has M channels. Lane l of a sum takes M steps, and in step d the channel source(l, d) of
+// its group. Where a vector holds several groups (M < lanes), source(l, d) = (l mod M) xor d: in
+// each step the channels of a group exchange their places, which is one shuffle of the pixel, and
+// none in step 0. Where a vector lies within one group (M >= lanes), source(l, d) = d: channel d is
+// broadcast, which a load does by itself.
+#pragma once
+
+#include <cstdint>
+
+#include "framework/simd/cpu_isa.h"
+
+namespace convscope {
+
+// How a tile walks over the columns of one row of the kernel.
+enum class GroupForm {
+  single,         // each tap alone; pixels any number of columns apart
+  pair,           // two taps on neighbouring columns, pixels side by side
+  triple,         // three of them
+  triple_by_two,  // three of them, pixels two columns apart
+};
+inline constexpr int kGroupForms = 4;
+constexpr int taps_of(GroupForm form) {
+  return form == GroupForm::single ? 1 : form == GroupForm::pair ? 2 : 3;
+}
+// Columns from one pixel to the next, of all forms but `single`.
+constexpr int stride_of(GroupForm form) { return form == GroupForm::triple_by_two ? 2 : 1; }
+
+// A row of the kernel that finds the row of `out` inside the image: where `in` and w begin.
+struct GroupRow {
+  std::int64_t in, w;
+};
+// Taps of each such row. Columns [first, end) of those that the tile reads are inside; of a single
+// tap a column is a pixel. Only the outer taps - 1 columns on either side may be outside.
+struct GroupRun {
+  std::int64_t in, w;
+  int first, end;
+};
+
+// out[j out_step + l] = start[l] + residual + sum (if relu, at least 0 and at most `most`) for
+// pixels j < pixels and lanes l < 16; the sum is that of
+//   w[row.w + run.w + d w_step + t w_tap + l / lanes w_vector + l mod lanes]
+//   in[row.in + run.in + column + source(l, d)]
+// over rows, runs, steps d < channels and taps t: one chain (framework/simd/sum_chain.h). With
+// `adds` it is added to what `out` holds, the chains before.
+struct GroupTile {
+  int pixels = 0;
+  int channels = 0;  // of a group
+  int rows = 0, runs = 0;
+  const GroupRow* row = nullptr;
+  const GroupRun* run = nullptr;
+  const float* in = nullptr;
+  std::int64_t in_step = 0;  // floats from pixel to pixel of a single tap
+  const float* w = nullptr;
+  std::int64_t w_step = 0, w_tap = 0, w_vector = 0;
+  const float* start = nullptr;  // [16], or null: 0
+  float* out = nullptr;
+  std::int64_t out_step = 0;
+  bool adds = false;
+  const float* residual = nullptr;  // as `out`, or null
+  bool relu = false;
+  float most = 0;  // of relu; infinity: no bound
+};
+
+// sums[d sums_step + t sums_tap + l] += sum over p < rows, q < columns of
+//   in[p in_row + q in_step + 16 t + source(l, d)] dy[p dy_row + 16 q + l]
+// for steps d < channels, taps t and lanes l of a vector, without the columns of `in` outside
+// [first, end); column 0 is that of tap 0 and pixel 0. in_step is 16 in `triple` and 32 in
+// `triple_by_two`. There is no `pair`, and of single taps all columns are inside. `in` and dy are
+// asked for `ahead` floats before they are read (0: never).
+struct GroupWeightTile {
+  int channels = 0;
+  std::int64_t rows = 0, columns = 0;
+  const float* in = nullptr;
+  std::int64_t in_row = 0, in_step = 0;
+  std::int64_t first = 0, end = 0;
+  const float* dy = nullptr;
+  std::int64_t dy_row = 0;
+  std::int64_t in_ahead = 0, dy_ahead = 0;
+  float* sums = nullptr;
+  std::int64_t sums_step = 0, sums_tap = 0;
+};
+
+struct GroupKernels {
+  int lanes = 0;   // of a vector
+  int pixels = 0;  // most pixels of a tile
+  void (*tile)(const GroupTile& tile, GroupForm form) = nullptr;
+};
+struct GroupWeightKernels {
+  int lanes = 0;
+  void (*tile)(const GroupWeightTile& tile, GroupForm form) = nullptr;
+};
+
+extern IsaTable<GroupKernels> group_kernels;
+extern IsaTable<GroupWeightKernels> group_weight_kernels;
+
+}  // namespace convscope

@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0
+// measure_once_test.cpp: the machine is measured once, not where it is switched off, not without a
+// folder, not for ever when it was busy, and by one of two processes.
+#include "experiments/cli/measure_once.h"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <chrono>
+#include <cstdlib>
+#include <filesystem>
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "tests/support/cache_folder.h"
+
+namespace convscope {
+namespace {
+
+using testing::CacheFolder;
+
+class MeasureOnceTest : public ::testing::Test {
+ protected:
+  MeasureOnceTest() {
+    if (const char* const word = std::getenv("CONVSCOPE_MEASURE")) before_ = word;
+    unsetenv("CONVSCOPE_MEASURE");
+  }
+  ~MeasureOnceTest() override {
+    if (before_.empty()) {
+      unsetenv("CONVSCOPE_MEASURE");
+    } else {
+      setenv("CONVSCOPE_MEASURE", before_.c_str(), 1);
+    }
+  }
+
+  static CpuCeilings some() {
+    return {.cores = 2,
+            .flops = {100e9, 150e9},
+            .l2_read = {1e11, 2e11},
+            .l2_copy = {1e11, 2e11},
+            .l3_read = {0, 0},
+            .l3_copy = {0, 0},
+            .dram_read = {20e9, 30e9},
+            .dram_copy = {10e9, 15e9},
+            .l2_bytes = 1 << 20,
+            .l3_bytes = 0};
+  }
+  MeasureOnce how() {
+    return {.measure =
+                [this] {
+                  ++measured_;
+                  busy_ = busy_later_;
+                  return some();
+                },
+            .cores_of_others = [this] { return std::optional(busy_); },
+            .say = [this](const std::string& line) { said_.push_back(line); }};
+  }
+
+  CacheFolder folder_;
+  int measured_ = 0;
+  double busy_ = 0, busy_later_ = 0;
+  std::vector<std::string> said_;
+
+ private:
+  std::string before_;
+};
+
+TEST_F(MeasureOnceTest, MeasuresOnceSaysSoAndRemembers) {
+  EXPECT_TRUE(measure_once(how()));
+  CacheFolder::forget();  // so it comes from the file
+  EXPECT_FALSE(measure_once(how()));
+  EXPECT_EQ(measured_, 1);
+  ASSERT_EQ(said_.size(), 1u);
+  EXPECT_NE(said_[0].find(cpu_ceilings_path()), std::string::npos) << said_[0];
+  ASSERT_TRUE(remembered_cpu_ceilings());
+  EXPECT_EQ(remembered_cpu_ceilings()->flops.one_thread, 100e9);
+}
+
+TEST_F(MeasureOnceTest, CanBeSwitchedOff) {
+  setenv("CONVSCOPE_MEASURE", "off", 1);
+  EXPECT_FALSE(measure_once(how()));
+  EXPECT_EQ(measured_, 0);
+  EXPECT_FALSE(std::filesystem::exists(cpu_ceilings_path()));
+}
+
+TEST_F(MeasureOnceTest, WhatABusyMachineGivesIsNotKept) {
+  busy_ = 1.5;
+  EXPECT_FALSE(measure_once(how()));
+  EXPECT_EQ(measured_, 0);
+  busy_ = 0;
+  busy_later_ = 1.5;  // the others begin while it measures
+  EXPECT_FALSE(measure_once(how()));
+  EXPECT_EQ(measured_, 1);
+  EXPECT_FALSE(remembered_cpu_ceilings());
+  busy_ = busy_later_ = 0;
+  EXPECT_TRUE(measure_once(how()));
+  EXPECT_TRUE(remembered_cpu_ceilings());
+}
+
+TEST_F(MeasureOnceTest, AnInterruptedMeasurementLeavesNothing) {
+  MeasureOnce broken = how();
+  broken.measure = []() -> CpuCeilings { throw std::runtime_error("stopped"); };
+  EXPECT_THROW(measure_once(broken), std::runtime_error);
+  EXPECT_FALSE(std::filesystem::exists(cpu_ceilings_path()));
+  EXPECT_TRUE(measure_once(how()));
+}
+
+// Another process that measures holds the lock; this one waits and takes what it found.
+TEST_F(MeasureOnceTest, OneOfTwoMeasures) {
+  const std::string path = cpu_ceilings_path();
+  std::filesystem::create_directories(std::filesystem::path(path).parent_path());
+  const int other = open((path + ".measuring").c_str(), O_RDWR | O_CREAT, 0644);
+  ASSERT_GE(other, 0);
+  ASSERT_EQ(flock(other, LOCK_EX), 0);
+  std::atomic<bool> over = false;
+  bool did = true;
+  std::thread waiting([&] {
+    did = measure_once(how());
+    over = true;
+  });
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  EXPECT_FALSE(over);
+  remember_cpu_ceilings(some());
+  close(other);
+  waiting.join();
+  EXPECT_FALSE(did);
+  EXPECT_EQ(measured_, 0);
+}
+
+}  // namespace
+}  // namespace convscope

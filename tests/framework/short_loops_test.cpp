@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+// short_loops_test.cpp: loops of few operations stay in the thread that calls them.
+#include "framework/short_loops.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <chrono>
+#include <thread>
+
+#include "framework/parallel.h"
+#include "tests/support/numbers.h"
+
+namespace convscope {
+namespace {
+
+// Whether a second thread takes a chunk while the first one waits for it.
+bool threads_meet(double seconds) {
+  const auto end = std::chrono::steady_clock::now() + std::chrono::duration<double>(seconds);
+  std::atomic<int> threads{0};
+  parallel_chunks(2, [&](std::int64_t, int) {
+    ++threads;
+    while (threads < 2 && std::chrono::steady_clock::now() < end) std::this_thread::yield();
+  });
+  // Alone, the first thread takes both chunks after it has waited.
+  return std::chrono::steady_clock::now() < end;
+}
+
+bool stays_in_this_thread() {
+  const std::thread::id here = std::this_thread::get_id();
+  std::atomic<int> others{0};
+  parallel_chunks(64, [&](std::int64_t, int) {
+    if (std::this_thread::get_id() != here) ++others;
+    std::this_thread::sleep_for(std::chrono::microseconds(50));
+  });
+  return others == 0;
+}
+
+TEST(ShortLoops, OfFewOperationsStayInTheirThreadAndOthersDoNot) {
+  const testing::MachineScope scope;
+  set_flops_worth_threads(kFlopsWorthThreads);
+  set_num_threads(2);
+  {
+    const ShortLoops few(0.99 * kFlopsWorthThreads);
+    EXPECT_TRUE(stays_in_this_thread());
+    {
+      const ShortLoops more_inside(2 * kFlopsWorthThreads);  // the outer scope holds
+      EXPECT_TRUE(stays_in_this_thread());
+    }
+    EXPECT_TRUE(stays_in_this_thread());
+  }
+  EXPECT_TRUE(threads_meet(60));
+  const ShortLoops many(kFlopsWorthThreads);
+  EXPECT_TRUE(threads_meet(60));
+}
+
+TEST(ShortLoops, ThreadsThatAreAwakeTakeShorterOnes) {
+  const testing::MachineScope scope;
+  set_flops_worth_threads(kFlopsWorthThreads);
+  set_num_threads(2);
+  parallel_region([&] {
+    const ShortLoops some(0.2 * kFlopsWorthThreads);
+    EXPECT_TRUE(threads_meet(60));
+  });
+  parallel_region([&] {
+    const ShortLoops few(0.05 * kFlopsWorthThreads);
+    EXPECT_TRUE(stays_in_this_thread());
+  });
+}
+
+}  // namespace
+}  // namespace convscope
