@@ -65,8 +65,8 @@ CONVSCOPE_INLINE void add_tap(const float* in, Index step, const Block& block, c
 }
 
 // The taps of a chain in one block. The compiler knows the pixels of those that reach over the
-// border of the image by none or by one pixel, as in a 3x3 kernel, and in whole blocks by two, as in
-// a 5x5 kernel.
+// border of the image by none or by one pixel, as in a 3x3 kernel, and in whole blocks by two, as
+// in a 5x5 kernel.
 template <int Pixels, int Vectors, class Block>
 CONVSCOPE_INLINE void add_taps(const BlockedTile& tile, const BlockedChain& chain, Index step,
                                const float* in, const Block& block, const float* w,

@@ -11,6 +11,7 @@
 
 #include "layers/conv2d/algorithm.h"
 #include "tests/support/cases.h"
+#include "tests/support/numbers.h"
 #include "tests/support/numerics.h"
 
 namespace convscope {
