@@ -6,9 +6,7 @@
 #include <sys/file.h>
 #include <unistd.h>
 
-#include <cstdlib>
 #include <filesystem>
-#include <string_view>
 
 #include "experiments/bench/ceilings/measure_ceilings.h"
 #include "experiments/cli/command.h"
@@ -19,11 +17,6 @@ namespace convscope {
 namespace {
 
 constexpr double kQuietCores = 0.5;  // as load_warning()
-
-bool is_switched_off() {
-  const char* const word = std::getenv("CONVSCOPE_MEASURE");
-  return word != nullptr && std::string_view(word) == "off";
-}
 
 // Held by the process that measures; the system lets go of it when the process ends, however.
 class Turn {
@@ -48,7 +41,7 @@ class Turn {
 
 bool measure_once(const MeasureOnce& how) {
   const std::string path = cpu_ceilings_path();
-  if (is_switched_off() || path.empty() || remembered_cpu_ceilings()) return false;
+  if (!believes_measured_ceilings() || path.empty() || remembered_cpu_ceilings()) return false;
   std::error_code error;
   std::filesystem::create_directories(std::filesystem::path(path).parent_path(), error);
   const Turn turn(path + ".measuring");

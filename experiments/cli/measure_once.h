@@ -2,11 +2,11 @@
 // measure_once.h: the first command that asks `auto` on a machine measures the machine's ceilings,
 // says so in one line, and remembers them; later commands find them.
 //
-// Nothing is measured when CONVSCOPE_MEASURE=off stands in the environment (tests: `auto` then
-// takes built-in numbers on every machine), when there is no cache folder, or while another process
-// measures for the same folder: this one waits for what the other finds. Where other programs keep
-// the cores busy, what is found would be too low: it is not measured, or not remembered, `auto`
-// takes the built-in numbers, and the next command tries again.
+// Nothing is measured when CONVSCOPE_MEASURE=off stands in the environment (ceilings.h), when there
+// is no cache folder, or while another process measures for the same folder: this one waits for
+// what the other finds. Where other programs keep the cores busy, what is found would be too low:
+// it is not measured, or not remembered, `auto` takes the built-in numbers, and the next command
+// tries again.
 #pragma once
 
 #include <functional>

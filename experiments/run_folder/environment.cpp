@@ -67,7 +67,7 @@ nlohmann::ordered_json cuda_devices() {
 // What conv.algorithm: auto estimates with: other ceilings may choose other algorithms.
 std::string ceilings_origin() {
   const auto measured = remembered_cpu_ceilings();
-  if (!measured) return "built-in";
+  if (!measured || !believes_measured_ceilings()) return "built-in";
   const auto text = [](double value) { return std::to_string(std::llround(value * 1e-9)); };
   return cat("measured, ", text(measured->flops.one_thread), " GFLOP/s and ",
              text(measured->dram_copy.one_thread), " GB/s for each thread");

@@ -5,9 +5,11 @@
 
 #include <sched.h>
 
+#include <cstdlib>
 #include <map>
 #include <mutex>
 #include <nlohmann/json.hpp>
+#include <string_view>
 
 #include "framework/check.h"
 #include "framework/io/json_text.h"
@@ -167,6 +169,11 @@ void forget_cpu_ceilings() {
   known_by_path.clear();
 }
 
+bool believes_measured_ceilings() {
+  const char* const word = std::getenv("CONVSCOPE_MEASURE");
+  return word == nullptr || std::string_view(word) != "off";
+}
+
 MachineCeilings machine_ceilings(DeviceType device) {
   {
     const std::scoped_lock lock(given_mutex);
@@ -183,7 +190,8 @@ MachineCeilings machine_ceilings(DeviceType device) {
   }
   // Those of one thread times their number, though threads share the memory: the order of the
   // estimates, and with it every bit of a result, must not depend on the number of threads.
-  if (const auto measured = remembered_cpu_ceilings()) {
+  const auto measured = remembered_cpu_ceilings();
+  if (measured && believes_measured_ceilings()) {
     return {measured->flops.one_thread * num_threads(),
             measured->dram_copy.one_thread * num_threads()};
   }

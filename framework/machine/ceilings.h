@@ -67,6 +67,11 @@ CONVSCOPE_API std::string gpu_ceilings_path();
 // Forgets what this process remembers, so that the file is read again. For tests.
 CONVSCOPE_API void forget_cpu_ceilings();
 
+// False with CONVSCOPE_MEASURE=off in the environment, for results that must not depend on the
+// machine: `auto` then takes the built-in numbers, whatever is remembered, and no command measures
+// unless it is asked to.
+CONVSCOPE_API bool believes_measured_ceilings();
+
 // What `auto` believes of the machine; all threads together: what was set, or what was measured, or
 // the numbers of one modern server core for each thread, which order algorithms well enough. Both
 // figures grow alike with the threads, so that the order does not.

@@ -52,7 +52,7 @@ TEST(Gelu, gives_the_bits_of_the_dynamic_graph_when_it_is_planned) {
     LayerContext context;
     context.seed = 5;
     context.conv_policy = [](const std::string&) {
-      return Conv2dPolicy{"direct", "direct", "direct"};
+      return Conv2dPolicy{"direct", "direct", "direct", "nchw"};
     };
     Options conv, linear;
     conv.set("out_channels", std::int64_t{24});

@@ -41,7 +41,7 @@ std::shared_ptr<Module> network(std::vector<LayerSpec> specs, const Shape& input
   LayerContext context;
   context.seed = 5;
   context.conv_policy = [=](const std::string&) {
-    return Conv2dPolicy{algorithm, algorithm, algorithm};
+    return Conv2dPolicy{algorithm, algorithm, algorithm, "nchw"};
   };
   auto out = build_layers(specs, input, context);
   // So large that both bounds cut.

@@ -19,7 +19,7 @@ std::shared_ptr<Module> quantised(const Shape& input, std::int64_t channels,
   LayerContext context;
   context.seed = 7;
   context.conv_policy = [&](const std::string&) {
-    return Conv2dPolicy{algorithm, algorithm, algorithm};
+    return Conv2dPolicy{algorithm, algorithm, algorithm, "nchw"};
   };
   const auto conv = [](std::int64_t k) {
     Options out;

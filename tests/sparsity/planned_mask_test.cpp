@@ -23,7 +23,7 @@ Masked masked(const Shape& input) {
   LayerContext context;
   context.seed = 7;
   context.conv_policy = [](const std::string&) {
-    return Conv2dPolicy{"direct", "direct", "direct"};
+    return Conv2dPolicy{"direct", "direct", "direct", "nchw"};
   };
   Options conv, linear;
   conv.set("out_channels", std::int64_t{24});

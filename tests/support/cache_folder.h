@@ -2,24 +2,17 @@
 // cache_folder.h: a test has the cache of measurements to itself: a fresh CONVSCOPE_CACHE_DIR.
 #pragma once
 
-#include <cstdlib>
-
 #include "framework/machine/ceilings.h"
 #include "layers/dispatch/measure.h"
+#include "tests/support/environment_variable.h"
 #include "tests/support/temporary_folder.h"
 
 namespace convscope::testing {
 
 class CacheFolder {
  public:
-  CacheFolder() {
-    setenv("CONVSCOPE_CACHE_DIR", folder_.path().c_str(), 1);
-    forget();
-  }
-  ~CacheFolder() {
-    unsetenv("CONVSCOPE_CACHE_DIR");
-    forget();
-  }
+  CacheFolder() : variable_("CONVSCOPE_CACHE_DIR", folder_.path().c_str()) { forget(); }
+  ~CacheFolder() { forget(); }
   CacheFolder(const CacheFolder&) = delete;
   CacheFolder& operator=(const CacheFolder&) = delete;
 
@@ -31,6 +24,7 @@ class CacheFolder {
 
  private:
   TemporaryFolder folder_;
+  EnvironmentVariable variable_;
 };
 
 }  // namespace convscope::testing

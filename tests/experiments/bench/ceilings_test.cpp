@@ -117,6 +117,7 @@ TEST(Ceilings, ADamagedFileIsAsGoodAsNone) {
 
 TEST(Ceilings, AutoTakesThemWhenTheyAreThere) {
   const CacheFolder folder;
+  const testing::EnvironmentVariable measure("CONVSCOPE_MEASURE", nullptr);
   const testing::MachineScope scope;
   set_num_threads(1);
   const MachineCeilings built_in = machine_ceilings();
@@ -131,6 +132,11 @@ TEST(Ceilings, AutoTakesThemWhenTheyAreThere) {
   set_machine_ceilings({1e9, 2e9});  // what was set comes first
   EXPECT_EQ(machine_ceilings().flops_per_second, 1e9);
   set_machine_ceilings({});
+  measure.assign("off");  // then nothing that was measured counts
+  set_num_threads(1);
+  EXPECT_EQ(machine_ceilings().flops_per_second, built_in.flops_per_second);
+  measure.assign(nullptr);
+  EXPECT_EQ(machine_ceilings().flops_per_second, 100e9);
   std::filesystem::remove(cpu_ceilings_path());
   CacheFolder::forget();
   set_num_threads(1);

@@ -34,7 +34,7 @@ TEST(ManPage, IsWellFormed) {
   }
   const Called checked = call_shell(mandoc ? "mandoc -T lint -W warning convscope.1 && mandoc "
                                              "convscope.1"
-                                           : "groff -man -ww -T utf8 convscope.1",
+                                           : "groff -man -ww -Wbreak -T utf8 convscope.1",
                                     folder.path());
   EXPECT_EQ(checked.code, 0);
   EXPECT_EQ(checked.err, "");

@@ -10,7 +10,6 @@
 
 #include <atomic>
 #include <chrono>
-#include <cstdlib>
 #include <filesystem>
 #include <optional>
 #include <stdexcept>
@@ -27,18 +26,6 @@ using testing::CacheFolder;
 
 class MeasureOnceTest : public ::testing::Test {
  protected:
-  MeasureOnceTest() {
-    if (const char* const word = std::getenv("CONVSCOPE_MEASURE")) before_ = word;
-    unsetenv("CONVSCOPE_MEASURE");
-  }
-  ~MeasureOnceTest() override {
-    if (before_.empty()) {
-      unsetenv("CONVSCOPE_MEASURE");
-    } else {
-      setenv("CONVSCOPE_MEASURE", before_.c_str(), 1);
-    }
-  }
-
   static CpuCeilings some() {
     return {.cores = 2,
             .flops = {100e9, 150e9},
@@ -63,12 +50,10 @@ class MeasureOnceTest : public ::testing::Test {
   }
 
   CacheFolder folder_;
+  testing::EnvironmentVariable variable_{"CONVSCOPE_MEASURE", nullptr};
   int measured_ = 0;
   double busy_ = 0, busy_later_ = 0;
   std::vector<std::string> said_;
-
- private:
-  std::string before_;
 };
 
 TEST_F(MeasureOnceTest, MeasuresOnceSaysSoAndRemembers) {
@@ -83,7 +68,7 @@ TEST_F(MeasureOnceTest, MeasuresOnceSaysSoAndRemembers) {
 }
 
 TEST_F(MeasureOnceTest, CanBeSwitchedOff) {
-  setenv("CONVSCOPE_MEASURE", "off", 1);
+  variable_.assign("off");
   EXPECT_FALSE(measure_once(how()));
   EXPECT_EQ(measured_, 0);
   EXPECT_FALSE(std::filesystem::exists(cpu_ceilings_path()));

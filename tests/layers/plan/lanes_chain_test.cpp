@@ -25,7 +25,7 @@ std::shared_ptr<Module> lenet5(std::int64_t kernel, const Shape& input, const ch
   LayerContext context;
   context.seed = 2;
   context.conv_policy = [algorithm](const std::string&) {
-    return Conv2dPolicy{algorithm, algorithm, algorithm};
+    return Conv2dPolicy{algorithm, algorithm, algorithm, "nchw"};
   };
   const ModelType& type = model_types().get("lenet5");
   return type.build(complete_options(type.fields, options({{"kernel_size", kernel}}), "lenet5"),

@@ -315,7 +315,7 @@ TEST(StepPlan, an_algorithm_that_is_checked_costs_its_own_layer_only) {
   context.seed = 3;
   context.conv_policy = [](const std::string& name) {
     const std::string word = name == "c1" ? "check:direct,reference" : "direct";
-    return Conv2dPolicy{word, word, word};
+    return Conv2dPolicy{word, word, word, "nchw"};
   };
   const auto model = build_layers(
       ending({conv("c1", 20, 3), layer("relu", "r1"), conv("c2", 24, 3)}), kImages, context);
