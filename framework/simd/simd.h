@@ -52,6 +52,16 @@ CONVSCOPE_INLINE Vec fma(Vec a, Vec b, Vec c) { return {_mm512_fmadd_ps(a.v, b.v
 CONVSCOPE_INLINE Vec keep_where_positive(Vec a, Vec x) {
   return {_mm512_maskz_mov_ps(_mm512_cmp_ps_mask(x.v, _mm512_setzero_ps(), _CMP_GT_OQ), a.v)};
 }
+// A ReLU with an upper bound, which may be infinite: NaN stays NaN, -0 becomes 0.
+CONVSCOPE_INLINE Vec bounded_relu(Vec a, Vec most) {
+  return {
+      _mm512_maskz_min_ps(_mm512_cmp_ps_mask(a.v, _mm512_setzero_ps(), _CMP_NLE_UQ), most.v, a.v)};
+}
+// The compiler keeps `a` in a register, where it would rather load it for each use.
+CONVSCOPE_INLINE Vec held(Vec a) {
+  asm("" : "+v"(a.v));
+  return a;
+}
 CONVSCOPE_INLINE float sum(Vec a) {
   const __m256 eight =  // _maskz_: GCC 12 warns about the other forms
       _mm256_add_ps(_mm512_maskz_extractf32x8_ps(0xff, a.v, 0),
@@ -91,6 +101,11 @@ CONVSCOPE_INLINE Vec fma(Vec a, Vec b, Vec c) { return {_mm256_fmadd_ps(a.v, b.v
 CONVSCOPE_INLINE Vec keep_where_positive(Vec a, Vec x) {
   return {_mm256_and_ps(a.v, _mm256_cmp_ps(x.v, _mm256_setzero_ps(), _CMP_GT_OQ))};
 }
+CONVSCOPE_INLINE Vec bounded_relu(Vec a, Vec most) {
+  return {_mm256_min_ps(most.v,
+                        _mm256_and_ps(a.v, _mm256_cmp_ps(a.v, _mm256_setzero_ps(), _CMP_NLE_UQ)))};
+}
+CONVSCOPE_INLINE Vec held(Vec a) { return a; }  // 16 registers have no room
 CONVSCOPE_INLINE float sum(Vec a) {
   const __m128 half = _mm_add_ps(_mm256_castps256_ps128(a.v), _mm256_extractf128_ps(a.v, 1));
   const __m128 pair = _mm_add_ps(half, _mm_movehl_ps(half, half));
@@ -121,6 +136,11 @@ CONVSCOPE_INLINE Vec min(Vec a, Vec b) { return {a.v < b.v ? a.v : b.v}; }
 // The scalar copy has no FMA instruction: product and sum are rounded one after the other.
 CONVSCOPE_INLINE Vec fma(Vec a, Vec b, Vec c) { return {a.v * b.v + c.v}; }
 CONVSCOPE_INLINE Vec keep_where_positive(Vec a, Vec x) { return {x.v > 0.0f ? a.v : 0.0f}; }
+CONVSCOPE_INLINE Vec bounded_relu(Vec a, Vec most) {
+  const float positive = a.v <= 0.0f ? 0.0f : a.v;
+  return {most.v < positive ? most.v : positive};
+}
+CONVSCOPE_INLINE Vec held(Vec a) { return a; }
 CONVSCOPE_INLINE float sum(Vec a) { return a.v; }
 
 #endif

@@ -55,7 +55,7 @@ CONVSCOPE_INLINE void for_vectors(int64_t pixels, const Body& body) {
 }
 
 // x <= 0 ? 0 : x, then at most `most`: NaN passes both, and adding 0 turns -0 into 0.
-CONVSCOPE_INLINE Vec curved(Vec x, Vec most) { return min(most, max(zero(), x) + zero()); }
+CONVSCOPE_INLINE Vec curved(Vec x, Vec most) { return bounded_relu(x, most); }
 
 template <bool kResidual, bool kRelu>
 void apply_as(int64_t pixels, const float* x, const float* factor, const float* shift,

@@ -134,7 +134,7 @@ CONVSCOPE_INLINE void store_some(float* p, Vec v, int count) {
 }
 
 // x <= 0 ? 0 : x: NaN passes (max gives its second operand then), and adding 0 turns -0 into 0.
-CONVSCOPE_INLINE Vec curved(Vec x, Vec most) { return min(most, max(zero(), x) + zero()); }
+CONVSCOPE_INLINE Vec curved(Vec x, Vec most) { return bounded_relu(x, most); }
 
 template <bool kResidual, bool kRelu>
 void apply_as(const ChannelPlanes& planes, const float* x, float factor, float shift,

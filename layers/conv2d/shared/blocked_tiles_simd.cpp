@@ -169,10 +169,9 @@ void add_chain(const BlockedTiles& tiles, const BlockedTile& tile, const Blocked
     for_each_sum(sums,
                  [&](int j, int v) { sums[j][v] = sums[j][v] + load(tile.residual + at(j, v)); });
   }
-  if (tiles.relu) {  // NaN stays NaN, -0 becomes 0
-    for_each_sum(sums, [&](int j, int v) {
-      sums[j][v] = min(broadcast(tiles.most), max(zero(), sums[j][v]) + zero());
-    });
+  if (tiles.relu) {
+    const Vec most = broadcast(tiles.most);
+    for_each_sum(sums, [&](int j, int v) { sums[j][v] = bounded_relu(sums[j][v], most); });
   }
   for_each_sum(sums, [&](int j, int v) { store(tile.out + at(j, v), sums[j][v]); });
 }

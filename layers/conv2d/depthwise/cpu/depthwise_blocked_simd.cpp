@@ -7,10 +7,10 @@
 //            multiplied by every tap that reaches one of the strip's pixels. So P pixels of a row
 //            of S taps cost P S FMAs and P + S - 1 loads of x and S of taps: 0.47 loads for each
 //            FMA in a 3x3 kernel, 0.38 in 5x5 and 7x7, where a CPU has one. The number of kernel
-//            rows is a loop, so rows outside the image are left out. Columns outside are left out
-//            by a comparison for each of the outer x of a strip at the border.
-//            Any other row of taps (other widths, strides above 2, most dilations) takes the plain
-//            form: x is an operand in memory, 1 + 1/P loads for each FMA.
+//            rows is a loop, so rows outside the image are left out. Columns outside are known to
+//            the compiler: those of usual padding have a form of their own.
+//            Any other row of taps (other widths or padding, strides above 2, most dilations) takes
+//            the plain form: x is an operand in memory, 1 + 1/P loads for each FMA.
 // Choices    P: sums, the taps of a row and one x fill 16 registers, at most 12 pixels; with 32
 //            registers 14 pixels, two times the 7 that divides the maps of ImageNet. Strips of a
 //            row are of nearly equal width.
@@ -25,8 +25,8 @@
 namespace convscope::CONVSCOPE_ISA {
 namespace {
 
-constexpr int kMostPixels = kRegisters == 32 ? 14 : 12;
 constexpr int kPlainPixels = 8;
+constexpr int kMostPixels = kRegisters == 32 ? 14 : kLanes > 1 ? 12 : kPlainPixels;
 
 template <int Taps>
 constexpr int kPixelsBeside =
@@ -67,27 +67,37 @@ CONVSCOPE_INLINE void for_pixels(Index step, Body body) {
   }
 }
 
+// The sums of neighbouring pixels, `Step` floats apart, as `out` gets them.
+template <int Pixels, class Step>
+CONVSCOPE_INLINE void finish(const Lanes& lanes, Index at, Step step, Vec (&sums)[Pixels]) {
+  if (lanes.residual != nullptr) {
+    const float* const residual = lanes.residual + at;
+#pragma GCC unroll 16
+    for (int j = 0; j < Pixels; ++j) sums[j] = sums[j] + load(residual + j * step());
+  }
+  if (lanes.relu) {
+    const Vec most = broadcast(lanes.most);
+#pragma GCC unroll 16
+    for (int j = 0; j < Pixels; ++j) sums[j] = bounded_relu(sums[j], most);
+  }
+  float* const out = lanes.out + at;
+#pragma GCC unroll 16
+  for (int j = 0; j < Pixels; ++j) store(out + j * step(), sums[j]);
+}
+
 template <int Pixels>
 CONVSCOPE_INLINE void store_sums(const DepthwisePhase& z, const Lanes& lanes, Index row,
                                  Index column, Vec (&sums)[Pixels]) {
-  const Index step = z.w.step * kBlock;
-  const Index at = ((z.h.first + row * z.h.step) * z.out_w + z.w.first) * kBlock + column * step;
-  if (lanes.residual != nullptr) {
-    const float* const residual = lanes.residual + at;
-    for_pixels<Pixels>(
-        step, [&](int j, Index pixel)
-                  __attribute__((always_inline)) { sums[j] = sums[j] + load(residual + pixel); });
+  const Index at =
+      ((z.h.first + row * z.h.step) * z.out_w + z.w.first + column * z.w.step) * kBlock;
+  if (z.w.step == 1) {  // known to the compiler, pixels are addresses of one register
+    finish(
+        lanes, at, [] { return Index{kBlock}; }, sums);
+  } else {
+    const Index step = z.w.step * kBlock;
+    finish(
+        lanes, at, [=] { return step; }, sums);
   }
-  if (lanes.relu) {
-#pragma GCC unroll 16
-    for (int j = 0; j < Pixels; ++j) {  // NaN stays NaN
-      sums[j] = min(broadcast(lanes.most), max(zero(), sums[j]) + zero());
-    }
-  }
-  float* const out = lanes.out + at;
-  for_pixels<Pixels>(
-      step, [&](int j, Index pixel)
-                __attribute__((always_inline)) { store(out + pixel, sums[j]); });
 }
 
 // The taps of the kernel that a row of `out` finds inside `in`.
@@ -164,56 +174,63 @@ void plain_strip(const DepthwisePhase& z, const Lanes& lanes, Index column, Inde
 
 // ---- unrolled over the taps of a kernel row ----------------------------------------------------
 
-// Pixels [column, column + Pixels) of some rows. `Whole`: all that they read lies inside; else all
-// but a few columns at either end do, which are compared. Taps lie Reach columns apart.
-template <int Taps, int Step, int Reach, int Pixels, bool Whole>
-CONVSCOPE_INLINE void unrolled_rows(const DepthwisePhase& z, const Lanes& lanes, Index column,
-                                    Index begin, Index end) {
+// One row of the kernel. Taps lie Reach columns apart.
+template <int Taps, int Step, int Reach, class Border, int Pixels>
+CONVSCOPE_INLINE void add_row(const float* in, const float* w, Index w_step, Vec (&sums)[Pixels]) {
   constexpr int kBeside = (Taps - 1) * Reach;
   constexpr int kReach = (Pixels - 1) * Step + kBeside + 1;  // columns of `in`
+  Vec taps[Taps];
+#pragma GCC unroll 8
+  for (int s = 0; s < Taps; ++s) taps[s] = load(w + s * w_step);
+#pragma GCC unroll 40
+  for (int e = 0; e < kReach; ++e) {
+    if (e < Border::left || e >= kReach - Border::right) continue;
+    const Vec value = held(load(in + e * kBlock));
+#pragma GCC unroll 8
+    for (int s = 0; s < Taps; ++s) {
+      const int at = e - s * Reach;
+      const int j = at / Step;
+      if (at < 0 || at % Step != 0 || j >= Pixels) continue;
+      sums[j] = fma(value, taps[s], sums[j]);
+    }
+  }
+}
+
+// Asks for what later rows read, and for the lines of every second pixel that later rows of a phase
+// write. An address outside any array does no harm.
+template <int Pixels, int Step>
+__attribute__((noinline)) void ask_ahead(const DepthwisePhase& z, const Lanes& lanes,
+                                         const float* in, Index row, Index column, Index rows) {
+  const float* const next = in + z.ahead * z.w.in * kBlock;
+  for (int e = 0; e < Pixels * Step; ++e) __builtin_prefetch(next + e * kBlock);
+  const Index lines = z.w.step > 1 ? Pixels * z.w.step : 0;
+  for (Index i = 0; i < z.h.step; ++i) {
+    const Index out_row = (row + rows) * z.h.step + i;
+    const float* const out = lanes.out + (out_row * z.out_w + column * z.w.step) * kBlock;
+    for (Index e = 0; e < lines; ++e) __builtin_prefetch(out + e * kBlock, 1);
+  }
+}
+
+// Pixels [column, column + Pixels) of some rows.
+template <int Taps, int Step, int Reach, class Border, int Pixels>
+CONVSCOPE_INLINE void unrolled_rows(const DepthwisePhase& z, const Lanes& lanes, Index column,
+                                    Index begin, Index end) {
   const Index left = z.w.at + column * Step;
-  const Index first = -left;  // column `first` of the reach lies in column 0
-  const Index last = z.w.in - left;
   const Index in_row = z.h.reach * z.w.in * kBlock;
   const Index w_row = z.h.tap_step * z.w.kernel * kBlock;
   const Index w_step = z.w.tap_step * kBlock;
   const float* const w_first = lanes.w + (z.h.tap * z.w.kernel + z.w.tap) * kBlock;
+  const bool asks = z.ahead > 0 && lanes.first;
   for (Index row = begin; row < end; ++row) {
     const KernelRows rows(z.h, row);
     const float* in = lanes.in + (rows.at * z.w.in + left) * kBlock;
     const float* w = w_first + rows.begin * w_row;
-    if (z.ahead > 0 && lanes.first) {  // an address outside any array does no harm
-      const float* const next = in + z.ahead * z.w.in * kBlock;
-#pragma GCC unroll 40
-      for (int e = 0; e < Pixels * Step; ++e) __builtin_prefetch(next + e * kBlock);
-      // A phase writes every second line: that is asked for in order, too.
-      const Index lines = z.w.step > 1 ? Pixels * z.w.step : 0;
-      for (Index i = 0; i < z.h.step; ++i) {
-        const Index out_row = (row + end - begin) * z.h.step + i;
-        const float* const out = lanes.out + (out_row * z.out_w + column * z.w.step) * kBlock;
-        for (Index e = 0; e < lines; ++e) __builtin_prefetch(out + e * kBlock, 1);
-      }
-    }
+    if (asks) ask_ahead<Pixels, Step>(z, lanes, in, row, column, end - begin);
     Vec sums[Pixels];
 #pragma GCC unroll 16
     for (int j = 0; j < Pixels; ++j) sums[j] = lanes.start;
     for (Index r = rows.begin; r < rows.end; ++r, in += in_row, w += w_row) {
-      Vec taps[Taps];
-#pragma GCC unroll 8
-      for (int s = 0; s < Taps; ++s) taps[s] = load(w + s * w_step);
-#pragma GCC unroll 40
-      for (int e = 0; e < kReach; ++e) {
-        if (!Whole && e < kBeside && e < first) continue;
-        if (!Whole && e >= kReach - kBeside && e >= last) continue;
-        const Vec value = load(in + e * kBlock);
-#pragma GCC unroll 8
-        for (int s = 0; s < Taps; ++s) {
-          const int at = e - s * Reach;
-          const int j = at / Step;
-          if (at < 0 || at % Step != 0 || j >= Pixels) continue;
-          sums[j] = fma(value, taps[s], sums[j]);
-        }
-      }
+      add_row<Taps, Step, Reach, Border>(in, w, w_step, sums);
     }
     store_sums<Pixels>(z, lanes, row, column, sums);
   }
@@ -226,15 +243,14 @@ void unrolled_strip(const DepthwisePhase& z, const Lanes& lanes, Index column, I
   constexpr int kHalf = Pixels > kPlainPixels ? Pixels / 2 : Pixels;
   const Index left = z.w.at + column * Step;
   const Index beyond = left + (Pixels - 1) * Step + kBeside + 1 - z.w.in;
-  if (left >= 0 && beyond <= 0) {
-    unrolled_rows<Taps, Step, Reach, Pixels, true>(z, lanes, column, begin, end);
-  } else if (left >= -kBeside && beyond <= kBeside) {
-    unrolled_rows<Taps, Step, Reach, Pixels, false>(z, lanes, column, begin, end);
-  } else {  // more padding than taps, or hardly an image
-    plain_strip<kHalf>(z, lanes, column, begin, end);
-    if constexpr (kHalf < Pixels) {
-      plain_strip<Pixels - kHalf>(z, lanes, column + kHalf, begin, end);
-    }
+  const bool done = with_border<kBeside, Step>(
+      left, beyond, [&]<class Border>(Border) __attribute__((always_inline)) {
+        unrolled_rows<Taps, Step, Reach, Border, Pixels>(z, lanes, column, begin, end);
+      });
+  if (done) return;
+  plain_strip<kHalf>(z, lanes, column, begin, end);
+  if constexpr (kHalf < Pixels) {
+    plain_strip<Pixels - kHalf>(z, lanes, column + kHalf, begin, end);
   }
 }
 
@@ -245,7 +261,7 @@ using StripFunction = void (*)(const DepthwisePhase& z, const Lanes& lanes, Inde
 
 template <int Taps, int Step, int Reach, int Pixels>
 constexpr StripFunction strip_entry() {
-  if constexpr (Taps == 0) {
+  if constexpr (Taps == 0 || kLanes == 1) {  // one lane gains nothing, and takes the compiler long
     if constexpr (Pixels <= kPlainPixels) return plain_strip<Pixels>;
   } else if constexpr (Pixels <= kPixelsBeside<Taps>) {
     return unrolled_strip<Taps, Step, Reach, Pixels>;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// depthwise_blocked_strips.h: how a row of pixels of 16 channels is cut into strips, for
-// depthwise_blocked_simd.cpp and depthwise_blocked_weight_simd.cpp.
+// depthwise_blocked_strips.h: how a row of pixels of 16 channels is cut into strips, and what a
+// strip reads outside the image, for depthwise_blocked_simd.cpp and
+// depthwise_blocked_weight_simd.cpp.
 #pragma once
 
 #include <cstdint>
@@ -27,6 +28,35 @@ struct StripWidths {
 
   Index strips = 0, least = 0, wider = 0;
 };
+
+// A strip's reach is the columns of `in` that its pixels read. So many of them lie outside `in` at
+// either end, known to the compiler.
+template <int Left, int Right>
+struct Over {
+  static constexpr int left = Left, right = Right;
+};
+
+// Calls run(Over{}) for a strip whose reach begins in column `left` of `in` and ends `beyond`
+// columns behind its last one. The taps of a row lie `Beside` columns apart from the first to the
+// last. What is outside is what usual padding makes: half of them, of even images under Step 2 one
+// less on the right. Returns false, and calls nothing, where it is something else.
+template <int Beside, int Step, class Run>
+CONVSCOPE_INLINE bool with_border(Index left, Index beyond, Run run) {
+  constexpr int kLeft = Beside / 2, kRight = (Beside + 1) / 2;
+  constexpr int kLess = Step == 2 && kRight > 1 ? kRight - 1 : kRight;
+  const bool over_left = left < 0;
+  const bool over_right = beyond > 0;
+  if (over_left && left != -kLeft) return false;
+  if (over_right && beyond != kRight && beyond != kLess) return false;
+  if (!over_right) {
+    over_left ? run(Over<kLeft, 0>{}) : run(Over<0, 0>{});
+  } else if (beyond == kRight) {
+    over_left ? run(Over<kLeft, kRight>{}) : run(Over<0, kRight>{});
+  } else if constexpr (kLess != kRight) {
+    over_left ? run(Over<kLeft, kLess>{}) : run(Over<0, kLess>{});
+  }
+  return true;
+}
 
 }  // namespace
 }  // namespace convscope::CONVSCOPE_ISA

@@ -132,7 +132,7 @@ CONVSCOPE_INLINE void store_sums(const GroupTile& tile, int lane, const Vec (&su
     if (tile.adds) sum = load(out + at) + sum;
     if (tile.residual != nullptr) sum = sum + load(tile.residual + lane + at);
     // NaN stays NaN, -0 becomes 0.
-    if (tile.relu) sum = min(broadcast(tile.most), max(zero(), sum) + zero());
+    if (tile.relu) sum = bounded_relu(sum, broadcast(tile.most));
     store(out + at, sum);
   }
 }

@@ -53,7 +53,7 @@ CONVSCOPE_INLINE void store_sums(const StemTile& tile, Vec (&sums)[Pixels][Vecto
       Vec sum = sums[j][v];
       if (tile.residual != nullptr) sum = sum + load(tile.residual + at);
       // NaN stays NaN, -0 becomes 0.
-      if (tile.relu) sum = min(broadcast(tile.most), max(zero(), sum) + zero());
+      if (tile.relu) sum = bounded_relu(sum, broadcast(tile.most));
       const int rest = tile.channels - v * kLanes;
       if (rest >= kLanes) {
         store(tile.out + at, sum);

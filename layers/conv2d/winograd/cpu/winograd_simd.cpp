@@ -256,7 +256,7 @@ void output(const WinogradPoints& z, const PixelView<float>& y, const WinogradFi
       Vec sum = value + start;
       if (residual != nullptr) sum = sum + load(residual + at);
       // NaN stays NaN, -0 becomes 0.
-      if (relu) sum = min(most, max(zero(), sum) + zero());
+      if (relu) sum = bounded_relu(sum, most);
       store(to + at, sum);
     };
     const float* const from = z.at + tile * kLanes;
