@@ -33,7 +33,7 @@ inline constexpr Index kKeptFloats = 4096;
 //   weights   of one chain (kSumChain products at most) and one block of channels, once for each
 //             tile of a group, from L1: up to 160 products of 32 channels of AVX-512 are 20 KiB,
 //             of 16 channels of AVX2 10 KiB.
-//   kept      the unfinished sums of a group of tiles; an eighth of L1. Beside them and the
+//   kept      the unfinished sums of a group of tiles; a quarter of L1. Beside them and the
 //             weights, `in` of two tiles has room: this one's and, asked for ahead, the next one's.
 struct Pass {
   Pass(const Conv2dProblem& problem, Direction direction)
@@ -153,7 +153,7 @@ struct Pass {
     const Index chain = std::max<Index>(1, kSumChain / tap_channels);
     if (depth * taps > chain) {  // with one chain no tile waits for the others
       const Index tile = widest * (widest > 2 * lanes ? kernels.pixels / 2 : kernels.pixels);
-      const Index kept = std::min(kKeptFloats, static_cast<Index>(caches.l1 / sizeof(float)) / 8);
+      const Index kept = std::min(kKeptFloats, static_cast<Index>(caches.l1 / sizeof(float)) / 4);
       tiles_at_once = std::clamp<Index>(std::min(kept / tile, kMostTaps / taps), 1, kMostTiles);
     }
   }

@@ -10,8 +10,8 @@
 //            FMA in a 3x3 kernel, 0.5 in the larger ones, where a CPU has one. x and dy outside
 //            their images are neither read nor multiplied: the compiler knows the columns that
 //            usual padding leaves outside.
-//            The plain form, for any other problem or padding, keeps up to 8 taps of one kernel row: x is an
-//            operand in memory.
+//            The plain form, for any other problem or padding, keeps up to 8 taps of one kernel
+//            row: x is an operand in memory.
 // Choices    G rows of the kernel at once so that at least 8 sums are under way where they fit (4
 //            cycles of an FMA times 2 of them a cycle): 16 registers hold 3 rows of a 3x3 kernel, 2
 //            of 5x5, 1 of 7x7; 32 hold 3, 5 and 3. Strips of up to 7 pixels where 32 registers
