@@ -11,6 +11,7 @@
 #include <chrono>
 #include <memory>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "experiments/bench/ceilings/ceiling_kernels.h"
@@ -118,14 +119,14 @@ struct Tries {
 };
 
 // The most units of work per second in any of the tries: `threads` threads start together, each
-// with a body of its own from `make_body`; body(try) does `units`. The clock runs from the first
-// start to the last end.
+// with a body of its own from `make_body(thread)`; body(try) does `units`. The clock runs from the
+// first start to the last end.
 template <class MakeBody>
 double best_rate(int threads, const Tries& tries, double units, MakeBody&& make_body) {
   StartLine line(threads);
   std::vector<std::vector<Span>> spans(static_cast<std::size_t>(threads));
   const auto member = [&](int thread) {
-    const auto body = make_body();
+    const auto body = make_body(thread);
     std::vector<Span>& mine = spans[static_cast<std::size_t>(thread)];
     mine.reserve(static_cast<std::size_t>(tries.most));
     body(0);
@@ -204,8 +205,9 @@ class Measuring {
     if (each >= 2 * out_.l2_bytes) {
       bandwidth([&](int) { return Level{each, each}; }, out_.l3_read, out_.l3_copy);
     }
+    // More than the third level holds.
     const std::size_t all =
-        share_ < 1 ? 16 * kMiB : std::clamp(4 * out_.l3_bytes, 128 * kMiB, 1024 * kMiB);
+        share_ < 1 ? 16 * kMiB : std::clamp(2 * out_.l3_bytes, 128 * kMiB, 1024 * kMiB);
     bandwidth([&](int threads) { return memory_level(all, threads); }, out_.dram_read,
               out_.dram_copy);
     return out_;
@@ -231,7 +233,7 @@ class Measuring {
     const auto rounds =
         static_cast<std::int64_t>(1e7 / static_cast<double>(kernels.flops_per_round));
     const double work = static_cast<double>(rounds * kernels.flops_per_round);
-    return best_rate(threads, tries(threads, false), work, [&kernels, rounds] {
+    return best_rate(threads, tries(threads, false), work, [&kernels, rounds](int) {
       return [&kernels, rounds](int) { sink = kernels.multiply_add(rounds); };
     });
   }
@@ -239,12 +241,24 @@ class Measuring {
   // `level_of(threads)`: of each thread.
   template <class LevelOf>
   void bandwidth(LevelOf&& level_of, Ceiling& read, Ceiling& copy) const {
-    read = both([&](int threads) { return rate(threads, level_of(threads), false); });
-    copy = both([&](int threads) { return rate(threads, level_of(threads), true); });
+    const auto with = [&](int threads) {
+      // Touching memory for the first time takes longer than measuring it: both use the same.
+      Memory memory(static_cast<std::size_t>(threads));
+      const Level level = level_of(threads);
+      const double of_read = rate(level, memory, false);
+      return std::pair(of_read, rate(level, memory, true));
+    };
+    const auto one = with(1);
+    const auto all = out_.cores == 1 ? one : with(out_.cores);
+    read = {one.first, std::max(one.first, all.first)};
+    copy = {one.second, std::max(one.second, all.second)};
   }
 
-  double rate(int threads, const Level& level, bool copies) const {
+  using Memory = std::vector<std::unique_ptr<Buffer>>;  // of each thread, once it has touched it
+
+  double rate(const Level& level, Memory& memory, bool copies) const {
     const CeilingKernels& kernels = ceiling_kernels.get();
+    const int threads = static_cast<int>(memory.size());
     const bool in_cache = level.slice_bytes == level.bytes;
     // A copy goes from one half to the other.
     const std::size_t slice = level.slice_bytes / (copies ? 2 : 1) / kBlockBytes * kBlockBytes;
@@ -253,15 +267,18 @@ class Measuring {
     const auto count = static_cast<std::int64_t>(slice / sizeof(float));
     const int passes = in_cache ? std::max(1, static_cast<int>(4 * kMiB / level.bytes)) : 1;
     const double bytes = static_cast<double>(slice) * passes * (copies ? 2 : 1);
-    return best_rate(threads, tries(threads, in_cache), bytes, [&] {
-      return [&kernels, slices, count, passes, from = std::make_shared<Buffer>(whole),
-              to = std::make_shared<Buffer>(copies ? whole : 0)](int attempt) {
+    return best_rate(threads, tries(threads, in_cache), bytes, [&](int thread) {
+      std::unique_ptr<Buffer>& mine = memory[static_cast<std::size_t>(thread)];
+      if (!mine) mine = std::make_unique<Buffer>(level.bytes);
+      float* const from = mine->data();
+      float* const to = copies ? from + whole / sizeof(float) : nullptr;
+      return [&kernels, slices, count, passes, from, to](int attempt) {
         const std::int64_t at = attempt % slices * count;
         for (int i = 0; i < passes; ++i) {
-          if (to->data() == nullptr) {
-            sink = kernels.read(from->data() + at, count);
+          if (to == nullptr) {
+            sink = kernels.read(from + at, count);
           } else {
-            kernels.copy(to->data() + at, from->data() + at, count);
+            kernels.copy(to + at, from + at, count);
           }
         }
       };

@@ -26,7 +26,7 @@ namespace convscope::CONVSCOPE_ISA {
 namespace {
 
 constexpr int kPlainPixels = 8;
-constexpr int kMostPixels = kRegisters == 32 ? 14 : kLanes > 1 ? 12 : kPlainPixels;
+constexpr int kMostPixels = most_pixels(kRegisters == 32 ? 14 : kLanes > 1 ? 12 : kPlainPixels);
 
 template <int Taps>
 constexpr int kPixelsBeside =

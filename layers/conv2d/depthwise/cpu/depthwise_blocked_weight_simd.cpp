@@ -34,7 +34,7 @@ constexpr int kRowsAtOnce = kRegisters == 32 ? (S == 5 ? 5 : 3)
                                                 : S == 5 ? 2
                                                          : 1);
 // Pixels of a strip. One register is left for x, and one more for the compiler.
-constexpr int kMostPixels = kRegisters == 32 ? 7 : 5;
+constexpr int kMostPixels = most_pixels(kRegisters == 32 ? 7 : 5);
 template <int Sums>
 constexpr int kPixelsBeside =
     kRegisters - Sums - 2 < kMostPixels ? kRegisters - Sums - 2 : kMostPixels;

@@ -188,8 +188,11 @@ void forward_plain(const DepthwiseMap& z, const float* x, const float* w, const 
   }
 }
 
+// One lane gains nothing from unrolling, and takes the compiler long.
+template <int Lanes>
 void forward(const DepthwiseMap& z, const float* x, const float* w, const float* b, bool accumulate,
              Index planes, float* y) {
+  if constexpr (Lanes == 1) return forward_plain(z, x, w, b, accumulate, planes, y);
   const Index kind = unrolled_fits(z) ? z.r * 10 + z.stride_h : 0;
   switch (kind) {
     case 31:
@@ -212,4 +215,5 @@ void forward(const DepthwiseMap& z, const float* x, const float* w, const float*
 }  // namespace
 }  // namespace convscope::CONVSCOPE_ISA
 
-CONVSCOPE_SIMD_KERNELS(depthwise_forward, (DepthwiseForward{.planes = CONVSCOPE_ISA::forward}))
+CONVSCOPE_SIMD_KERNELS(depthwise_forward,
+                       (DepthwiseForward{.planes = CONVSCOPE_ISA::forward<CONVSCOPE_ISA::kLanes>}))
