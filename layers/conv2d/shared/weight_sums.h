@@ -43,7 +43,7 @@ struct WeightBlocks {
   std::int64_t kernels, depth;  // K/G, C/G R S
   std::int64_t lanes, width,
       blocks;               // of a vector; of a block, one vector or two; blocks of a group
-  std::int64_t slices = 1;  // of the batch
+  std::int64_t slices = 1;  // of the batch, or of its runs of pixels
 };
 
 class WeightSums {

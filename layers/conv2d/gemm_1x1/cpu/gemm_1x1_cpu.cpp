@@ -42,6 +42,7 @@
 #include "framework/memory/memory.h"
 #include "framework/ops/gemm/gemm_kernels.h"
 #include "framework/parallel.h"
+#include "framework/simd/sum_chain.h"
 #include "layers/conv2d/algorithm.h"
 #include "layers/conv2d/shared/blocked_pass.h"
 #include "layers/conv2d/shared/data_pass.h"
@@ -335,7 +336,7 @@ void backward_data(const Conv2dBackwardDataArgs& args) {
 
 // ---- backward_weight ---------------------------------------------------------------------------
 
-// A chunk sums one block of output channels over one slice of the images.
+// A chunk sums one block of output channels over one slice of the runs of pixels of all images.
 struct WeightPlan : WeightBlocks {
   explicit WeightPlan(const Conv2dProblem& problem)
       : WeightBlocks(problem),
@@ -345,13 +346,17 @@ struct WeightPlan : WeightBlocks {
         columns(strided(z) ? z.q() : z.p() * z.q()),
         rows_at_once(std::clamp<Index>(kRun / columns, 1, rows)),
         columns_at_once(rows == 1 ? std::min(columns, kRun) : columns) {
+    runs_of_row = ceil_div(columns, columns_at_once);
+    runs = ceil_div(rows, rows_at_once) * runs_of_row;
+    // A run adds one total to each sum (framework/simd/sum_chain.h).
     const Index wanted = ceil_div(kSlices, z.groups * blocks);
-    slices = slices_for(wanted, ceil_div(rows, rows_at_once) * ceil_div(columns, columns_at_once));
+    slices = std::min(std::max(wanted, ceil_div(z.n * runs, Index{kSumChain})), z.n * runs);
   }
   Index thread_floats() const { return piece_floats(rows_at_once * columns_at_once * width); }
 
   Index channels;
   Index rows, columns, rows_at_once, columns_at_once;
+  Index runs_of_row = 1, runs = 1;  // runs of an image
 };
 
 class WeightGradient {
@@ -377,23 +382,23 @@ class WeightGradient {
     const Index count = plan_.kernel_count(block);
     const Index plane = plan_.rows * plan_.columns;
     const Index g = block / plan_.blocks;
-    const Index end = (slice + 1) * z_.n / plan_.slices;
-    for (Index n = slice * z_.n / plan_.slices; n < end; ++n) {
+    const Index runs = z_.n * plan_.runs;
+    const Index end = (slice + 1) * runs / plan_.slices;
+    for (Index run = slice * runs / plan_.slices; run < end; ++run) {
+      const Index n = run / plan_.runs;
+      const Index p = run % plan_.runs / plan_.runs_of_row * plan_.rows_at_once;
+      const Index q = run % plan_.runs_of_row * plan_.columns_at_once;
+      WeightTile tile;
+      tile.width = static_cast<int>(plan_.width);
+      tile.rows = std::min(plan_.rows_at_once, plan_.rows - p);
+      tile.columns = std::min(plan_.columns_at_once, plan_.columns - q);
+      tile.x_row = z_.stride_h * z_.w;
+      tile.x_step = z_.stride_w;
+      tile.dy = dy;
+      channels_to_lanes(dy_ + (n * z_.k + k) * plane + p * plan_.columns + q, plane, count,
+                        tile.rows * tile.columns, plan_.width, dy);
       const float* const image = x_ + (n * z_.c + g * plan_.channels) * z_.h * z_.w;
-      for (Index p = 0; p < plan_.rows; p += plan_.rows_at_once) {
-        for (Index q = 0; q < plan_.columns; q += plan_.columns_at_once) {
-          WeightTile tile;
-          tile.width = static_cast<int>(plan_.width);
-          tile.rows = std::min(plan_.rows_at_once, plan_.rows - p);
-          tile.columns = std::min(plan_.columns_at_once, plan_.columns - q);
-          tile.x_row = z_.stride_h * z_.w;
-          tile.x_step = z_.stride_w;
-          tile.dy = dy;
-          channels_to_lanes(dy_ + (n * z_.k + k) * plane + p * plan_.columns + q, plane, count,
-                            tile.rows * tile.columns, plan_.width, dy);
-          sum_run(tile, image + p * tile.x_row + q * z_.stride_w, sums);
-        }
-      }
+      sum_run(tile, image + p * tile.x_row + q * z_.stride_w, sums);
     }
   }
 

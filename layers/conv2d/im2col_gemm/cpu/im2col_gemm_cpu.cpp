@@ -57,6 +57,7 @@ constexpr Index kPanels = 4;                // panels packed at a time
 constexpr Index kPixels = 768;              // backward_weight: pixels packed at a time
 constexpr Index kColumnRows = 48;           // backward_weight: rows of columns packed at a time
 constexpr Index kColumnFloats = 64 * 1024;  // backward_data: columns held at a time, 256 KiB
+constexpr Index kDataChunks = 8;            // backward_data: at least, where there is work
 constexpr double kChunkFlops = 1e6;         // about 10 us of one core: worth handing to a thread
 
 std::size_t piece_bytes(Index floats) {
@@ -262,9 +263,16 @@ void forward(const Conv2dForwardArgs& args) { Forward(args).run(); }
 
 // ---- backward_data -----------------------------------------------------------------------------
 
-Index channels_at_once(const Sizes& z) {
+// Channels of x of a chunk: what fits, and few enough that one image gives work to several threads.
+// Channels have nothing in common, so the cut changes no sum.
+Index channels_at_once(const Conv2dProblem& problem, const Sizes& z) {
   const Index fit = std::max<Index>(1, kColumnFloats / (z.taps * round_up(z.plane, 16)));
-  return std::min(fit, z.channels);
+  const auto worth = static_cast<Index>(problem.nominal_flops() / kChunkFlops);
+  const Index images = std::max<Index>(1, problem.n * z.groups);
+  const Index wanted =
+      std::clamp<Index>(ceil_div(kDataChunks, images), 1, std::max<Index>(1, worth / images));
+  const Index share = round_up(ceil_div(z.channels, wanted), gemm_kernels.get().rows);
+  return std::min({fit, share, z.channels});
 }
 
 void backward_data(const Conv2dBackwardDataArgs& args) {
@@ -276,7 +284,7 @@ void backward_data(const Conv2dBackwardDataArgs& args) {
   const auto* const dy = static_cast<const float*>(args.dy);
   const auto* const w = static_cast<const float*>(args.w);
   auto* const dx = static_cast<float*>(args.dx);
-  const Index at_once = channels_at_once(z);
+  const Index at_once = channels_at_once(problem, z);
   const Index blocks = ceil_div(z.channels, at_once);
   const Index step = round_up(z.plane, 16);
   const Index thread_floats = at_once * z.taps * step;
@@ -477,7 +485,7 @@ std::size_t workspace_bytes(const Conv2dProblem& problem, Direction direction) {
     return threads * piece_bytes(thread_floats_forward(z, gemm_kernels.get().columns));
   }
   if (direction == Direction::backward_data) {
-    return threads * piece_bytes(channels_at_once(z) * z.taps * round_up(z.plane, 16));
+    return threads * piece_bytes(channels_at_once(problem, z) * z.taps * round_up(z.plane, 16));
   }
   const WeightPlan plan(problem);
   return piece_bytes(plan.slices * z.groups * z.kernels * z.depth) +
