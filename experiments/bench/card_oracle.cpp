@@ -21,7 +21,7 @@ Judgement judge_outputs(const Operands& operands, const OperandSpecs& specs,
     }
     const Tensor& right = expected.values[o];
     const Quantisation meaning = operands.out[o].to(Device{}).quantisation();
-    const double step = meaning.scales == nullptr ? 0 : 0.5 * static_cast<double>(meaning.scale(0));
+    const double step = meaning.scales == nullptr ? 0 : 0.5 * meaning.scale(0);
     const double bound = allowed * expected.largest[o] + step;
     // Of sparse weights only the kept ones have a gradient: the others are 0 in `got`.
     const bool sparse = !specs.outputs[o].format.is_dense();

@@ -1,6 +1,7 @@
 # libconvscope: one shared library from all folders. New files are found by themselves.
 #   *.cpp        compiled once
-#   *_simd.cpp   compiled once for each instruction set (framework/simd/cpu_isa.h)
+#   *_simd.cpp   compiled once for each instruction set (framework/simd/cpu_isa.h); *_int8_simd.cpp
+#                also with VNNI
 #   *_cuda.cu    go into libconvscope_cuda
 set(convscope_folders framework layers optim quant sparsity datasets experiments)
 set(convscope_globs ${convscope_folders})
@@ -110,6 +111,21 @@ if(CONVSCOPE_ISAS STREQUAL "here" AND EXISTS /proc/cpuinfo)
   endforeach()
 endif()
 list(GET convscope_isas -1 convscope_widest_isa)
+# Files that multiply bytes are compiled once more for each instruction set that may have VNNI.
+set(convscope_isa_flags_avx2_vnni ${convscope_isa_flags_avx2} -mavxvnni)
+set(convscope_isa_flags_avx512_vnni ${convscope_isa_flags_avx512} -mavx512vnni)
+set(convscope_int8_simd_sources ${convscope_simd_sources})
+list(FILTER convscope_int8_simd_sources INCLUDE REGEX "_int8_simd\\.cpp$")
+foreach(isa IN ITEMS avx2 avx512)
+  string(REPLACE "avx2" "avx" flag ${isa}_vnni)
+  set(here TRUE)
+  if(CONVSCOPE_ISAS STREQUAL "here" AND NOT "${cpu_flags} " MATCHES " ${flag} ")
+    set(here FALSE)
+  endif()
+  if(isa IN_LIST convscope_isas AND here)
+    list(APPEND convscope_isas ${isa}_vnni)
+  endif()
+endforeach()
 set_source_files_properties(${CMAKE_CURRENT_SOURCE_DIR}/framework/simd/cpu_isa.cpp
   PROPERTIES COMPILE_DEFINITIONS CONVSCOPE_WIDEST_ISA=${convscope_widest_isa})
 # The sanitizers put checks at each of the many inlined loads, clang's even at each lane of a masked
@@ -127,13 +143,19 @@ if(CONVSCOPE_SANITIZE)
   set_property(SOURCE ${convscope_simd_sources} APPEND PROPERTY COMPILE_OPTIONS ${checks})
 endif()
 foreach(isa IN LISTS convscope_isas)
-  string(TOUPPER ${isa} isa_upper)
-  add_library(convscope_simd_${isa} OBJECT ${convscope_simd_sources})
+  string(REPLACE "_vnni" "" plain_isa ${isa})
+  string(TOUPPER ${plain_isa} isa_upper)
+  if(isa STREQUAL plain_isa)
+    add_library(convscope_simd_${isa} OBJECT ${convscope_simd_sources})
+  else()
+    add_library(convscope_simd_${isa} OBJECT ${convscope_int8_simd_sources})
+    target_compile_definitions(convscope_simd_${isa} PRIVATE CONVSCOPE_ISA_VNNI=true)
+  endif()
   set_target_properties(convscope_simd_${isa} PROPERTIES POSITION_INDEPENDENT_CODE ON
     CXX_VISIBILITY_PRESET hidden VISIBILITY_INLINES_HIDDEN ON)
   target_include_directories(convscope_simd_${isa} PRIVATE ${CMAKE_CURRENT_SOURCE_DIR})
   target_compile_definitions(convscope_simd_${isa} PRIVATE CONVSCOPE_ISA=isa_${isa}
-    CONVSCOPE_ISA_ENUM=${isa} CONVSCOPE_ISA_IS_${isa_upper}=1)
+    CONVSCOPE_ISA_ENUM=${plain_isa} CONVSCOPE_ISA_IS_${isa_upper}=1)
   target_compile_options(convscope_simd_${isa} PRIVATE ${convscope_simd_optimize}
     -fno-math-errno ${convscope_isa_flags_${isa}})
   target_link_libraries(convscope_simd_${isa} PRIVATE convscope_flags)

@@ -20,9 +20,14 @@ bool has_avx512() {
   return has_avx2() && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
          __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
 }
+bool has_vnni(Isa isa) {
+  if (isa == Isa::avx512) return has_avx512() && __builtin_cpu_supports("avx512vnni");
+  return isa == Isa::avx2 && has_avx2() && __builtin_cpu_supports("avxvnni");
+}
 #else
 bool has_avx2() { return false; }
 bool has_avx512() { return false; }
+bool has_vnni(Isa) { return false; }
 #endif
 
 // The widest one that is compiled in (CMake's CONVSCOPE_ISAS).
@@ -61,7 +66,24 @@ std::atomic<Isa>& setting() {
   return isa;
 }
 
+std::atomic<bool>& vnni_setting() {
+  const char* const said = std::getenv("CONVSCOPE_VNNI");
+  static std::atomic<bool> allowed{said == nullptr || std::string_view(said) != "off"};
+  return allowed;
+}
+
 }  // namespace
+
+bool supports_vnni(Isa isa) {
+  static const bool has[kIsaCount] = {false, has_vnni(Isa::avx2), has_vnni(Isa::avx512)};
+  return has[static_cast<int>(isa)];
+}
+
+bool uses_vnni() {
+  return vnni_setting().load(std::memory_order_relaxed) && supports_vnni(current_isa());
+}
+
+void set_vnni(bool allowed) { vnni_setting() = allowed; }
 
 Isa current_isa() { return setting().load(std::memory_order_relaxed); }
 
@@ -93,6 +115,7 @@ std::string cpu_features() {
   CONVSCOPE_FEATURE("avx512dq");
   CONVSCOPE_FEATURE("avx512vl");
   CONVSCOPE_FEATURE("avx512vnni");
+  CONVSCOPE_FEATURE("avxvnni");
   CONVSCOPE_FEATURE("avx512bf16");
 #undef CONVSCOPE_FEATURE
 #endif

@@ -27,7 +27,7 @@ struct Conv2dForwardArgs {
   const Conv2dProblem& problem;
   const void* x;  // [N,C,H,W]
   const void* w;  // [K,C/G,R,S], in the problem's weight format
-  const void* b;  // [K], or null
+  const void* b;  // [K], or null; f64 where w is integers: real numbers that no type rounds
   void* y;        // [N,K,P,Q], assigned
   void* workspace;
   Conv2dEpilogue epilogue = {};    // empty unless the card says fuses_epilogue

@@ -3,6 +3,7 @@
 #include "layers/conv2d/problem.h"
 
 #include <charconv>
+#include <cmath>
 #include <vector>
 
 #include "framework/registry.h"
@@ -163,10 +164,21 @@ double Conv2dProblem::nominal_bytes() const {
 
 OperandSpecs Conv2dProblem::operands(Direction direction) const {
   const OperandTypes t = operand_types();
-  const OperandSpec x{.name = "x", .shape = x_shape(), .type = t.x, .layout = layout_of_x(layout)};
+  const OperandSpec x{.name = "x",
+                      .shape = x_shape(),
+                      .type = t.x,
+                      .has_zero_point = false,
+                      .layout = layout_of_x(layout)};
   const OperandSpec filters{
       .name = "w", .shape = w_shape(), .type = t.w, .format = weight_format, .is_weights = true};
-  const OperandSpec y{.name = "y", .shape = y_shape(), .type = t.y, .layout = layout_of_y(layout)};
+  // Random codes of x and w stand for numbers of about 2 (operands.cpp).
+  const double terms = static_cast<double>(c_per_group()) * static_cast<double>(r * s);
+  const OperandSpec y{.name = "y",
+                      .shape = y_shape(),
+                      .type = t.y,
+                      .has_zero_point = false,
+                      .size = 2 * std::sqrt(terms),
+                      .layout = layout_of_y(layout)};
   if (direction == Direction::forward) return {{x, filters}, {y}};
   if (direction == Direction::backward_data) return {{y, filters}, {x}};
   return {{x, y}, {filters}};

@@ -91,15 +91,18 @@ CONVSCOPE_API double estimated_ms_prepared(Cost cost, std::size_t prepared_bytes
 // integers, and the places of the kept blocks. A gradient has those of its array.
 struct OperandViews {
   Quantisation x, w, y;
-  BlockSparseView w_blocks;  // undefined: w is dense
+  Quantisation residual = {};  // of the epilogue's, when it is codes
+  BlockSparseView w_blocks;    // undefined: w is dense
 };
 
 // What rides behind a forward pass: y = relu(sum + b + residual), each part if asked for. A card
 // that says fuses_epilogue applies it while a piece of y is still in the cache; for the others it
 // is one pass over y. Both give the same bits.
 struct Epilogue {
-  const void* residual = nullptr;  // of y's shape and type, added; must not overlap y
-  bool relu = false;               // min(max(y, 0), most); NaN stays NaN
+  const void* residual = nullptr;  // of y's shape, added; must not overlap y
+  // Of y's type. Of a card with integers: f32, or u8 with views.residual.
+  DType residual_type = DType::f32;
+  bool relu = false;                                    // min(max(y, 0), most); NaN stays NaN
   float most = std::numeric_limits<float>::infinity();  // of relu alone; finite on the CPU only
 
   bool empty() const { return residual == nullptr && !relu; }

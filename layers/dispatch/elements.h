@@ -8,6 +8,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <string>
 #include <string_view>
 
@@ -40,12 +41,15 @@ CONVSCOPE_API double eps_of(DType factors, MathMode math);
 
 // The scales of one array. Of floating point types all is null: the elements are the numbers.
 struct Quantisation {
-  const float* scales = nullptr;              // [1], or one for each output channel
+  const double* scales = nullptr;             // [1], or one for each output channel
   const std::int32_t* zero_points = nullptr;  // as many; null: 0
   bool per_channel = false;
+  // What is stored of y is clipped to these: of fewer bits, or of a curve behind the sum.
+  std::int32_t low = std::numeric_limits<std::int32_t>::min();
+  std::int32_t high = std::numeric_limits<std::int32_t>::max();
 
-  float scale(std::int64_t channel) const {
-    return scales == nullptr ? 1.0f : scales[per_channel ? channel : 0];
+  double scale(std::int64_t channel) const {
+    return scales == nullptr ? 1.0 : scales[per_channel ? channel : 0];
   }
   std::int32_t zero_point(std::int64_t channel) const {
     return zero_points == nullptr ? 0 : zero_points[per_channel ? channel : 0];

@@ -23,7 +23,9 @@ struct OperandSpec {
   Shape shape;            // of sparse weights: that of the dense ones; of images [N,C,H,W]
   DType type = DType::f32;
   WeightFormat format = {};
-  bool is_weights = false;                           // integers of it may have a scale for each row
+  bool is_weights = false;     // integers of it may have a scale for each row
+  bool has_zero_point = true;  // of integers that are no weights; false: 0 has the code 0
+  double size = 1;  // about the size of the numbers that are written, for the scale of their codes
   ActivationLayout layout = ActivationLayout::nchw;  // of images
 };
 // What operands(direction) of a problem returns; without what may be left out, as a bias.

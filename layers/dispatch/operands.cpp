@@ -47,12 +47,12 @@ Tensor integers(const Shape& shape, DType type, std::uint64_t stream) {
 void add_scales(const OperandSpec& spec, std::uint64_t stream, OperandParts& parts) {
   parts.per_channel = spec.is_weights;
   const std::int64_t count = parts.per_channel ? rows_of(spec) : 1;
-  parts.scales = Tensor::empty({count}, DType::f32);
+  parts.scales = Tensor::empty({count}, DType::f64);
   Generator random(2, stream);
   for (std::int64_t i = 0; i < count; ++i) {
-    parts.scales.data<float>()[i] = (1.0f + 0.25f * static_cast<float>(random.below(5))) / 64.0f;
+    parts.scales.data<double>()[i] = spec.size * (1.0 + 0.25 * random.below(5)) / 64.0;
   }
-  if (parts.per_channel) return;
+  if (parts.per_channel || !spec.has_zero_point) return;
   parts.zero_points = Tensor::empty({1}, DType::i32);
   parts.zero_points.data<std::int32_t>()[0] = spec.type == DType::u8 ? 117 : -9;
 }
@@ -105,7 +105,7 @@ const T* pointer(const Tensor& tensor) {
 
 Quantisation Operand::quantisation() const {
   if (is_plain()) return {};
-  return {.scales = pointer<float>(parts->scales),
+  return {.scales = pointer<double>(parts->scales),
           .zero_points = pointer<std::int32_t>(parts->zero_points),
           .per_channel = parts->per_channel};
 }
@@ -184,7 +184,7 @@ Tensor real_numbers(const Operand& operand, const OperandSpec& spec) {
   const auto number = [&](std::int64_t stored, std::int64_t row) {
     const double value = host.values.at(stored);
     if (meaning.scales == nullptr) return value;
-    return static_cast<double>(meaning.scale(row)) * (value - meaning.zero_point(row));
+    return meaning.scale(row) * (value - meaning.zero_point(row));
   };
   const BlockSparseView blocks = host.blocks();
   if (!blocks.defined()) {

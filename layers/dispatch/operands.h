@@ -17,7 +17,7 @@ namespace convscope {
 
 // What stands beside the elements of an array that is no plain array of floating point numbers.
 struct OperandParts {
-  Tensor scales;       // f32; integer types only
+  Tensor scales;       // f64; integer types only
   Tensor zero_points;  // i32; undefined: 0
   bool per_channel = false;
   Tensor row_begin, columns;  // i32; block-sparse weights only

@@ -32,7 +32,7 @@ def symbol_problems(name, isa, listing):
 def problems(build):
     found = []
     count = 0
-    for isa in ("avx2", "avx512"):
+    for isa in ("avx2", "avx512", "avx2_vnni", "avx512_vnni"):
         for path in sorted(build.glob(f"CMakeFiles/convscope_simd_{isa}.dir/**/*.o")):
             run = subprocess.run(["nm", "-C", str(path)], capture_output=True, text=True, check=True)
             found += symbol_problems(path.relative_to(build), isa, run.stdout)

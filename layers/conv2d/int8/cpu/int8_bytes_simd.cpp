@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+// int8_bytes_simd.cpp: how real numbers and signed codes become the bytes that the products take.
+//
+// Numerics   v / step is computed in f32 as a product with 1 / step, which is wrong by less than 3
+//            units of 2^-24 of it. Where its fraction comes nearer to 1/2, the vector is computed
+//            once more in double, by a division.
+#include "framework/simd/int8_vector.h"
+#include "layers/conv2d/int8/cpu/int8_bytes.h"
+
+namespace convscope::CONVSCOPE_ISA {
+namespace {
+
+// The codes of up to kLanes numbers, plus the offset, as bytes.
+class Rounding {
+ public:
+  CONVSCOPE_INLINE explicit Rounding(const RoundedRow& row)
+      : row_(row),
+        inverse_(static_cast<float>(1 / row.step)),
+        low_(static_cast<float>(row.low)),
+        high_(static_cast<float>(row.high)) {
+    const int top = (row.high > -row.low ? row.high : -row.low) + 1;
+    sure_ = static_cast<float>(0.5 - 6 * 0x1p-24 * top);
+  }
+
+  CONVSCOPE_INLINE void operator()(const float* from, int count, std::uint8_t* to) const {
+    // Clipped first, so that integers cannot run over; a NaN becomes the lowest code.
+    const Vec real =
+        min(max(load_first(from, count) * broadcast(inverse_), broadcast(low_)), broadcast(high_));
+    const Ints code = round_to_ints(real);
+    if (__builtin_expect(any_beyond(real - to_floats(code), broadcast(sure_)), 0)) {
+      return exactly(from, count, to);
+    }
+    std::int32_t codes[kLanes];
+    store_ints(codes, code);
+    for (int l = 0; l < count; ++l) to[l] = static_cast<std::uint8_t>(codes[l] + row_.offset);
+  }
+
+ private:
+  [[gnu::noinline]] void exactly(const float* from, int count, std::uint8_t* to) const {
+    constexpr double kShift = 6755399441055744.0;  // 1.5 * 2^52: pushes the fraction out
+    for (int l = 0; l < count; ++l) {
+      double real = static_cast<double>(from[l]) / row_.step;
+      if (!(real > row_.low)) real = row_.low;
+      if (real > row_.high) real = row_.high;
+      const int code = static_cast<int>((real + kShift) - kShift);
+      to[l] = static_cast<std::uint8_t>(code + row_.offset);
+    }
+  }
+
+  const RoundedRow& row_;
+  const float inverse_, low_, high_;
+  float sure_;
+};
+
+void round(const RoundedRow& row) {
+  const Rounding rounded(row);
+  if (row.channels == 1 && row.pixel == 1) {
+    for (std::int64_t p = 0; p < row.pixels; p += kLanes) {
+      const int count = row.pixels - p < kLanes ? static_cast<int>(row.pixels - p) : kLanes;
+      rounded(row.from + p, count, row.to + p);
+    }
+    return;
+  }
+  std::uint8_t bytes[kLanes];
+  for (std::int64_t p = 0; p < row.pixels; p += kLanes) {
+    const int count = row.pixels - p < kLanes ? static_cast<int>(row.pixels - p) : kLanes;
+    std::uint8_t* const to = row.to + p * row.pixel;
+    for (int c = 0; c < row.channels; ++c) {
+      rounded(row.from + c * row.plane + p, count, bytes);
+      for (int j = 0; j < count; ++j) to[j * row.pixel + c] = bytes[j];
+    }
+    for (int c = row.channels; c < row.lanes; ++c) {
+      for (int j = 0; j < count; ++j) to[j * row.pixel + c] = 0;
+    }
+  }
+}
+
+void flip(const std::uint8_t* from, std::int64_t count, std::uint8_t* to) {
+  for (std::int64_t i = 0; i < count; ++i) to[i] = from[i] ^ 128;
+}
+
+}  // namespace
+}  // namespace convscope::CONVSCOPE_ISA
+
+CONVSCOPE_SIMD_KERNELS(int8_bytes,
+                       (Int8Bytes{.round = CONVSCOPE_ISA::round, .flip = CONVSCOPE_ISA::flip}))

@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: Apache-2.0
+// int8_direct_cpu.cpp: convolution on integers: bytes in blocks of 16 channels times bytes of
+// weights, exact 32-bit sums, rounded to the codes of the next layer while they are at hand.
+//
+// Formula    sum[n,k,p,q] = sum over c < C/G, r, s of x[n, g C/G + c, h, w] w[k,c,r,s], integers
+//            real = s_x s_w[k] sum + b[k] + s_r residual;  y = clip(round(real / s_y)), or real
+//            with h = p stride_h - pad_top + r dilation_h, w = q stride_w - pad_left + s dilation_w
+// Textbook   for n, k, p, q:
+//              sum = 0
+//              for c, r, s: sum += int(x[n][c][h][w]) * int(w[k][c][r][s])
+//              y[n][k][p][q] = clip(round((s_x * s_w[k] * sum + b[k]) / s_y))
+// Plan       as direct in blocks: a tile of pixels x output channels stays in registers for the whole
+//            depth; four input channels lie side by side, and one instruction adds their four
+//            products (int8_vector.h). Border taps are skipped. Threads share out blocks of output
+//            channels, images and rows (int8_plan.h). A 1x1 kernel sees one line of pixels; a layer
+//            with one output for each image (a linear layer) takes the images for pixels.
+// Shapes     x u8 or i8 [N,C/16,H,W,16], or f32 [N,C,H,W] with fewer than 16 channels, which is
+//            rounded on the way in; w i8 [K,C/G,R,S] with a scale for each k; b f64 [K]; y u8, i8 or
+//            f32 in blocks. Sums i32.
+// Supports   forward; see supports_types(); one group, or groups of whole blocks
+// Cost       FLOPs = 2 N K P Q (C/G) R S, four times as many in a cycle as of f32 with VNNI;
+//            bytes = x, w, y once: a quarter of those of f32
+// Numerics   sums are exact: |sum| < 2^31 for up to 65,793 terms. Codes are those of double
+//            arithmetic (int8_outputs.h). Same bits on each run and on each instruction set.
+// Backward   none: gradients are those of the fake quantiser (quant/lsq.h)
+// Choices    tiles: int8_tiles_int8_simd.cpp; chunks: int8_plan.h
+// Source     B. Jacob et al., CVPR 2018, arXiv 1712.05877 (integer-only inference); the layout and
+//            the tiles: E. Georganas et al., SC 2018, arXiv 1808.05567
+// Read next  int8_lesson_cpu.cpp; quant/integer_grid.h
+#include "layers/conv2d/int8/cpu/int8_bytes.h"
+#include "layers/conv2d/int8/cpu/int8_pass.h"
+
+namespace convscope {
+
+constinit IsaTable<Int8Kernels> int8_kernels;
+constinit IsaTable<Int8Bytes> int8_bytes;
+
+namespace int8 {
+namespace {
+
+Conv2dSupport supports(const Conv2dProblem& z, Direction direction) {
+  const Conv2dSupport types = supports_types(z, direction);
+  if (!types.yes) return types;
+  if (z.r * z.s > kMostTaps) {
+    return Conv2dSupport::no(
+        cat("expects a kernel of at most ", kMostTaps, " taps, got ", z.r, "x", z.s));
+  }
+  if (z.groups > 1 &&
+      (z.c_per_group() % kChannelBlock != 0 || z.k_per_group() % kChannelBlock != 0)) {
+    return Conv2dSupport::no(cat("expects groups of a multiple of 16 channels, got ", z.groups,
+                                 " groups of ", z.c_per_group(), " and ", z.k_per_group()));
+  }
+  return {};
+}
+
+Conv2dCost cost(const Conv2dProblem& z, Direction) {
+  const Int8Plan plan(z);
+  const auto part = [](Index of, Index all) {
+    return static_cast<double>(of) / static_cast<double>(all);
+  };
+  // How much faster than products of f32; quads and lanes of zeros are multiplied too.
+  double share = plan.lanes == 1 ? 1 : plan.weight_bytes == 4 ? 4 * 0.93 : 1.3;
+  const Index terms = z.c_per_group() * z.r * z.s;
+  const Index quads = (plan.x.depth - 1) * plan.x.quads + plan.x.last_quads;
+  share *= part(terms, plan.taps * quads * kQuad) * part(z.k_per_group(), plan.padded);
+  const auto most = static_cast<double>(plan.most_pixels(plan.widest));
+  const auto line = static_cast<double>(plan.line);
+  const double height = line / std::ceil(line / most);
+  share *= height / (height + 0.5);
+  // The way of a vector of sums to y takes about as long as 8 products of it.
+  const double depth = static_cast<double>(plan.taps * quads);
+  share *= depth / (depth + 8);
+  return {.flops = z.nominal_flops(),
+          .bytes = z.nominal_bytes(),
+          .peak_share = share_beside(z.nominal_flops(), share, 1500)};
+}
+
+// The copy of x, the factors of the outputs, and where sums begin.
+struct Memory {
+  explicit Memory(const Int8Plan& plan)
+      : copy(ScratchArena::round_up(plan.copy_bytes())),
+        factors(ScratchArena::round_up(OutputFactors::bytes(plan.channels()))),
+        starts(static_cast<std::size_t>(plan.channels()) * sizeof(std::int32_t)) {}
+  std::size_t copy, factors, starts;
+  std::size_t bytes() const { return copy + factors + ScratchArena::round_up(starts); }
+};
+
+std::size_t workspace_bytes(const Conv2dProblem& z, Direction) {
+  return Memory(Int8Plan(z)).bytes();
+}
+
+std::size_t prepared_bytes(const Conv2dProblem& z, Direction) { return packed_bytes(Int8Plan(z)); }
+
+void prepare_weights(const Conv2dPrepareArgs& args) {
+  pack_weights(Int8Plan(args.problem), static_cast<const std::int8_t*>(args.w),
+               static_cast<std::int8_t*>(args.prepared));
+}
+
+void forward(const Conv2dForwardArgs& args) {
+  const Int8Plan plan(args.problem);
+  const Memory memory(plan);
+  auto* const copy = static_cast<std::uint8_t*>(args.workspace);
+  const OutputFactors factors(args, plan.padded, plan.channels(), copy + memory.copy);
+  auto* const starts = reinterpret_cast<std::int32_t*>(copy + memory.copy + memory.factors);
+  const auto* const packed = static_cast<const std::int8_t*>(args.prepared);
+  make_starts(plan, packed, offset_of(args), starts);
+  const bool in_place = plan.x.from == Int8Source::in_place;
+  if (!in_place) copy_images(plan, args, copy);
+  run_tiles(plan, {.x = in_place ? static_cast<const std::uint8_t*>(args.x) : copy,
+                   .packed = packed,
+                   .starts = starts,
+                   .outputs = factors.outputs(),
+                   .residual = args.epilogue.residual,
+                   .y = args.y});
+}
+
+const Conv2dAlgorithm kCard{
+    .name = "int8_direct",
+    .device = DeviceType::cpu,
+    .idea =
+        "bytes times bytes, four products in one instruction, exact sums rounded on the way out",
+    .paper =
+        "Jacob et al. 2018: Quantization and training of neural networks for efficient "
+        "integer-arithmetic-only inference, arXiv 1712.05877",
+    .supports = supports,
+    .cost = cost,
+    .workspace_bytes = workspace_bytes,
+    .prepared_bytes = prepared_bytes,
+    .prepare_weights = prepare_weights,
+    .error_growth = 2,
+    .exact_on_integers = true,
+    .fuses_epilogue = true,
+    .takes_mixed_types = true,
+    .takes_blocked_layout = true,
+    .takes_blocked_y = true,
+    .forward = forward,
+};
+
+}  // namespace
+}  // namespace int8
+}  // namespace convscope
+CONVSCOPE_CONV2D_ALGORITHM(convscope::int8::kCard)

@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0
+// int8_outputs.cpp: what turns the sums of a call into y, made of its scales (Int8Outputs).
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "layers/conv2d/int8/cpu/int8_pass.h"
+
+namespace convscope::int8 {
+namespace {
+
+using Residual = Int8Outputs::Residual;
+
+Residual residual_of(const Conv2dEpilogue& epilogue) {
+  if (epilogue.residual == nullptr) return Residual::none;
+  return epilogue.residual_type == DType::u8   ? Residual::codes
+         : epilogue.residual_type == DType::i8 ? Residual::signed_codes
+                                               : Residual::floats;
+}
+
+// The bounds of codes: of their type, of the caller, and of a curve behind the sum.
+void set_codes(const Conv2dForwardArgs& args, Int8Outputs& out) {
+  const bool is_signed = args.problem.operand_types().y == DType::i8;
+  out.low = std::max(args.views.y.low, is_signed ? -128 : 0);
+  out.high = std::min(args.views.y.high, is_signed ? 127 : 255);
+  if (!args.epilogue.relu) return;
+  out.low = std::max(out.low, 0);
+  const double most = static_cast<double>(args.epilogue.most) / args.views.y.scale(0);
+  if (most < out.high) out.high = static_cast<std::int32_t>(std::nearbyint(most));
+}
+
+}  // namespace
+
+Conv2dSupport supports_types(const Conv2dProblem& z, Direction direction) {
+  (void)direction;  // the cards offer the forward pass alone
+  if (!z.types) {
+    return Conv2dSupport::no(cat("expects integers, as u8:i8:i32:u8, got ", name_of(z.dtype)));
+  }
+  const OperandTypes& t = *z.types;
+  const auto is_code = [](DType type) { return type == DType::u8 || type == DType::i8; };
+  if (!(is_code(t.x) || t.x == DType::f32) || t.w != DType::i8 || t.accumulator != DType::i32 ||
+      !(is_code(t.y) || t.y == DType::f32)) {
+    return Conv2dSupport::no(
+        cat("expects x of u8, i8 or f32, w of i8, sums of i32 and y of u8, i8 "
+            "or f32, got ",
+            t.text()));
+  }
+  const bool first = t.x == DType::f32;
+  if (first && (z.layout != ActivationLayout::blocked_y || z.c >= kChannelBlock || z.groups > 1)) {
+    return Conv2dSupport::no(
+        cat("expects x of f32 in layout blocked_y only, with fewer than 16 "
+            "channels and one group, got layout ",
+            name_of(z.layout), ", ", z.c, " channels and ", z.groups, " groups"));
+  }
+  if (!first && z.layout != ActivationLayout::blocked) {
+    return Conv2dSupport::no(
+        cat("expects codes in layout blocked, got layout ", name_of(z.layout)));
+  }
+  // 255 * 128 * terms < 2^31.
+  constexpr std::int64_t kMostTerms = 65793;
+  const std::int64_t terms = z.c_per_group() * z.r * z.s;
+  if (terms > kMostTerms) {
+    return Conv2dSupport::no(cat("expects at most ", kMostTerms,
+                                 " terms of a sum, because it has 32 bits, got ", terms));
+  }
+  return {};
+}
+
+std::size_t OutputFactors::bytes(Index channels) {
+  return 2 * ScratchArena::round_up(static_cast<std::size_t>(channels) * sizeof(double)) +
+         2 * ScratchArena::round_up(static_cast<std::size_t>(channels) * sizeof(float));
+}
+
+// Fractions. f32 rounds the sum, the factor, the product with the shift added, the shift, and the
+// product with the residual: real is wrong by at most 5 units of 2^-24 of |product| + |shift| +
+// |residual|. A code that is not clipped has |real| <= top = the largest code + 1, so |product| <=
+// top + |shift| + |residual|. Twice that is taken for safety.
+OutputFactors::OutputFactors(const Conv2dForwardArgs& args, Index group_stride, Index channels,
+                             void* memory) {
+  const Conv2dProblem& z = args.problem;
+  const OperandViews& views = args.views;
+  outputs_.codes = z.operand_types().y != DType::f32;
+  outputs_.residual_type = residual_of(args.epilogue);
+  const auto doubles = static_cast<Index>(
+      ScratchArena::round_up(static_cast<std::size_t>(channels) * sizeof(double)) / sizeof(double));
+  const auto floats = static_cast<Index>(
+      ScratchArena::round_up(static_cast<std::size_t>(channels) * sizeof(float)) / sizeof(float));
+  auto* const exact_scale = static_cast<double*>(memory);
+  double* const exact_shift = exact_scale + doubles;
+  auto* const scale = reinterpret_cast<float*>(exact_shift + doubles);
+  float* const shift = scale + floats;
+  std::fill_n(exact_scale, 2 * doubles, 0.0);
+  const double inverse = outputs_.codes ? 1 / views.y.scale(0) : 1;
+  const double of_x = views.x.scale(0) * inverse;
+  const auto* const b = static_cast<const double*>(args.b);
+  double largest_shift = 0;
+  for (Index k = 0; k < z.k; ++k) {
+    const Index at = k / z.k_per_group() * group_stride + k % z.k_per_group();
+    exact_scale[at] = of_x * views.w.scale(k);
+    exact_shift[at] = b == nullptr ? 0 : b[k] * inverse;
+    largest_shift = std::max(largest_shift, std::abs(exact_shift[at]));
+  }
+  float most_scale = 0;
+  for (Index at = 0; at < channels; ++at) {
+    scale[at] = static_cast<float>(exact_scale[at]);
+    shift[at] = static_cast<float>(exact_shift[at]);
+    most_scale = std::max(most_scale, std::abs(scale[at]));
+  }
+  outputs_.scale = scale;
+  outputs_.shift = shift;
+  outputs_.exact_scale = exact_scale;
+  outputs_.exact_shift = exact_shift;
+  if (outputs_.residual_type != Residual::none) {
+    const bool is_codes = outputs_.residual_type != Residual::floats;
+    outputs_.exact_residual_scale = (is_codes ? views.residual.scale(0) : 1) * inverse;
+    outputs_.residual_scale = static_cast<float>(outputs_.exact_residual_scale);
+  }
+  constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  outputs_.least = args.epilogue.relu ? 0 : -kInfinity;
+  outputs_.most = args.epilogue.relu ? args.epilogue.most : kInfinity;
+  if (!outputs_.codes) return;
+  set_codes(args, outputs_);
+  const double top = std::max(std::abs(outputs_.low), std::abs(outputs_.high)) + 1.0;
+  double beside = 0;
+  if (outputs_.residual_type == Residual::floats) {
+    beside = top;  // larger ones are computed in double
+    outputs_.residual_sure = static_cast<float>(beside / std::abs(outputs_.exact_residual_scale));
+  } else if (outputs_.residual_type != Residual::none) {
+    beside = 255 * std::abs(outputs_.exact_residual_scale);
+  }
+  const double wrong = 10 * 0x1p-24 * (top + 2 * largest_shift + 2 * beside);
+  outputs_.sure = static_cast<float>(0.5 - wrong);
+  // Integers end at 2^31; a NaN among the shifts makes none sure.
+  const double largest = static_cast<double>(most_scale) * 0x1p31 + largest_shift + beside;
+  if (!(largest < 0x1p31)) outputs_.sure = -1;
+}
+
+std::int32_t offset_of(const Conv2dForwardArgs& args) {
+  const DType x = args.problem.operand_types().x;
+  return x == DType::i8 || (x == DType::f32 && args.views.x.low < 0) ? 128 : 0;
+}
+
+}  // namespace convscope::int8

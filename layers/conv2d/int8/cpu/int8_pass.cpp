@@ -1,0 +1,283 @@
+// SPDX-License-Identifier: Apache-2.0
+// int8_pass.cpp: the parts of a convolution on integers: pack the weights, bring x into bytes, run
+// the tiles.
+#include "layers/conv2d/int8/cpu/int8_pass.h"
+
+#include <array>
+#include <cstring>
+
+#include "framework/ops/gemm/gemm_kernels.h"
+#include "layers/conv2d/int8/cpu/int8_bytes.h"
+
+namespace convscope::int8 {
+
+// ---- weights ------------------------------------------------------------------------------------
+
+namespace {
+
+// Byte i of quad q of tap t and block d: which weight it multiplies. False: none.
+struct Source {
+  Index c = 0, r = 0, s = 0;
+};
+bool source(const Int8Plan& plan, Index d, Index t, Index byte, Source& out) {
+  const Conv2dProblem& z = plan.z;
+  out.r = t / plan.x.taps_s;
+  out.s = t % plan.x.taps_s;
+  out.c = d * kChannelBlock + byte;
+  if (plan.x.from == Int8Source::rows && plan.x.taps_s == 1) {  // a whole row of the kernel
+    out.s = byte / z.c;
+    out.c = byte % z.c;
+    return out.s < z.s;
+  }
+  return out.c < z.c_per_group();
+}
+
+std::size_t weights_bytes(const Int8Plan& plan) {
+  return ScratchArena::round_up(static_cast<std::size_t>(plan.z.groups * plan.packed_group()));
+}
+
+}  // namespace
+
+std::size_t packed_bytes(const Int8Plan& plan) {
+  return weights_bytes(plan) + static_cast<std::size_t>(plan.channels()) * sizeof(std::int32_t);
+}
+
+void pack_weights(const Int8Plan& plan, const std::int8_t* w, std::int8_t* packed) {
+  const Conv2dProblem& z = plan.z;
+  const Index kernel = z.c_per_group() * z.r * z.s;
+  const bool spread = plan.weight_bytes == 8;
+  auto* const totals = reinterpret_cast<std::int32_t*>(packed + weights_bytes(plan));
+  std::fill_n(totals, plan.channels(), 0);
+  parallel_for(z.groups * plan.blocks, 1, [&](Index at, Index) {
+    const Index g = at / plan.blocks;
+    const Index channel = at % plan.blocks * plan.widest;
+    const Index width = plan.width_at(channel);
+    std::int8_t* to = packed + g * plan.packed_group() + plan.packed(channel);
+    for (Index d = 0; d < plan.x.depth; ++d) {
+      const Index quads = plan.packed_tap(width) / (width * plan.weight_bytes);
+      for (Index t = 0; t < plan.taps; ++t) {
+        for (Index q = 0; q < quads; ++q, to += width * plan.weight_bytes) {
+          for (Index k = 0; k < width; ++k) {
+            for (Index i = 0; i < kQuad; ++i) {
+              Source from;
+              const bool exists =
+                  source(plan, d, t, kQuad * q + i, from) && channel + k < z.k_per_group();
+              const std::int8_t weight = exists ? w[(g * z.k_per_group() + channel + k) * kernel +
+                                                    (from.c * z.r + from.r) * z.s + from.s]
+                                                : std::int8_t{0};
+              totals[g * plan.padded + channel + k] += weight;
+              if (!spread) {
+                to[kQuad * k + i] = weight;
+                continue;
+              }
+              // Each vector: even inputs of all lanes as i16, then odd ones.
+              const Index vector = k / plan.lanes, lane = k % plan.lanes;
+              const Index place = ((2 * vector + i % 2) * plan.lanes + lane) * 2 + i / 2;
+              const std::int16_t wide = weight;
+              std::memcpy(to + 2 * place, &wide, sizeof(wide));
+            }
+          }
+        }
+      }
+    }
+  });
+}
+
+void make_starts(const Int8Plan& plan, const std::int8_t* packed, std::int32_t offset,
+                 std::int32_t* starts) {
+  const auto* const totals = reinterpret_cast<const std::int32_t*>(packed + weights_bytes(plan));
+  for (Index k = 0; k < plan.channels(); ++k) starts[k] = -offset * totals[k];
+}
+
+// ---- x ------------------------------------------------------------------------------------------
+
+void copy_images(const Int8Plan& plan, const Conv2dForwardArgs& args, std::uint8_t* copy) {
+  const Conv2dProblem& z = plan.z;
+  const auto offset = static_cast<std::uint8_t>(offset_of(args));
+  const bool rows = plan.x.from == Int8Source::rows;
+  const Index blocks = rows ? 1 : ceil_div(z.c, kChannelBlock);
+  const Int8Bytes bytes = int8_bytes.get();
+  parallel_for(z.n * blocks * plan.x.h, 8, [&](Index begin, Index end) {
+    for (Index at = begin; at < end; ++at) {
+      const Index plane = at / plan.x.h, padded_row = at % plan.x.h;
+      std::uint8_t* const to = copy + plane / blocks * plan.x.image +
+                               plane % blocks * plan.x.block + padded_row * plan.x.row;
+      const Index h = padded_row - z.pad_top;
+      if (h < 0 || h >= z.h) {
+        std::memset(to, offset, static_cast<std::size_t>(plan.x.row));
+        continue;
+      }
+      const Index left = z.pad_left * plan.x.pixel, inside = z.w * plan.x.pixel;
+      std::memset(to, offset, static_cast<std::size_t>(left));
+      std::memset(to + left + inside, offset, static_cast<std::size_t>(plan.x.row - left - inside));
+      if (!rows) {
+        const auto* const from = static_cast<const std::uint8_t*>(args.x);
+        bytes.flip(from + (plane * z.h + h) * inside, inside, to + left);
+        continue;
+      }
+      const auto* const from = static_cast<const float*>(args.x);
+      bytes.round({.channels = static_cast<int>(z.c),
+                   .pixels = z.w,
+                   .plane = z.h * z.w,
+                   .from = from + (plane * z.c * z.h + h) * z.w,
+                   .step = args.views.x.scale(0),
+                   .low = args.views.x.low,
+                   .high = args.views.x.high,
+                   .offset = offset,
+                   .pixel = z.c,
+                   .to = to + left});
+    }
+  });
+}
+
+// ---- tiles --------------------------------------------------------------------------------------
+
+namespace {
+
+class Convolution {
+ public:
+  Convolution(const Int8Plan& plan, const TileRun& run)
+      : plan_(plan), z_(plan.z), kernels_(int8_kernels.get()), run_(run) {}
+
+  void run() const {
+    const Index pixels = plan_.image_chunks * plan_.row_chunks;
+    parallel_chunks(z_.groups * pixels * plan_.splits, [&](Index chunk, int) {
+      const Index split = chunk % plan_.splits;
+      const Index rows = chunk / plan_.splits % plan_.row_chunks * plan_.rows_at_once;
+      const Index images =
+          chunk / plan_.splits / plan_.row_chunks % plan_.image_chunks * plan_.images_at_once;
+      const Pixels here{.image = images,
+                        .image_end = std::min(images + plan_.images_at_once, plan_.images),
+                        .row = rows,
+                        .row_end = std::min(rows + plan_.rows_at_once, plan_.rows)};
+      const Index g = chunk / plan_.splits / pixels;
+      const Index block_end = (split + 1) * plan_.blocks / plan_.splits;
+      for (Index block = split * plan_.blocks / plan_.splits; block < block_end; ++block) {
+        run_block(here, g, block);
+      }
+    });
+  }
+
+ private:
+  struct LineTap {  // as Int8Tap, of all pixels of a line
+    Index in, w, first, end;
+  };
+  struct Pixels {
+    Index image, image_end, row, row_end;
+  };
+  struct Taps {
+    std::array<LineTap, kMostTaps> of_line;
+    std::array<Int8Tap, kMostTaps> of_tile;
+  };
+
+  // One block of output channels of some pixels.
+  void run_block(const Pixels& pixels, Index g, Index block) const {
+    const Index channel = block * plan_.widest;  // of the group
+    const Index width = plan_.width_at(channel);
+    const Index first = g * z_.k_per_group() + channel;
+    Int8Tiles tiles;
+    tiles.depth = plan_.x.depth;
+    tiles.quads = plan_.x.quads;
+    tiles.last_quads = plan_.x.last_quads;
+    tiles.in_block = plan_.x.block;
+    tiles.in_step = plan_.by_image ? plan_.x.image
+                    : plan_.flat   ? plan_.x.pixel
+                                   : plan_.x.pixel * z_.stride_w;
+    tiles.w = run_.packed + g * plan_.packed_group() + plan_.packed(channel);
+    tiles.w_block = plan_.taps * plan_.packed_tap(width);
+    tiles.start = run_.starts + g * plan_.padded + channel;
+    tiles.channel = g * plan_.padded + channel;
+    tiles.out_block = plan_.out_plane();
+    tiles.out_step = plan_.by_image ? plan_.out_image() : kChannelBlock;
+    tiles.outputs = &run_.outputs;
+    Taps taps;
+    const Index in_group = g * z_.c_per_group() / kChannelBlock * plan_.x.block;
+    const Index out_group = first / kChannelBlock * plan_.out_plane() + first % kChannelBlock;
+    for (Index n = pixels.image; n < pixels.image_end; ++n) {
+      const Index in = n * plan_.x.image + in_group;
+      const Index out = n * plan_.out_image() + out_group;
+      for (Index row = pixels.row; row < pixels.row_end; ++row) {
+        run_line(tiles, width, in, out, row, taps);
+      }
+    }
+  }
+
+  void run_line(const Int8Tiles& tiles, Index width, Index in, Index out, Index row,
+                Taps& taps) const {
+    const bool run_of_all = plan_.flat || plan_.by_image;
+    const Index column = run_of_all ? row * plan_.line : 0;
+    const Index count = std::min(plan_.line, plan_.columns - column);
+    const Index last = run_of_all ? 0 : row;
+    const Index found = list_taps(last, count, width, taps.of_line);
+    in += column * tiles.in_step;
+    out += (run_of_all ? 0 : row * z_.q() * kChannelBlock) + column * tiles.out_step;
+    const RowTiles cut(count, plan_.most_pixels(width));
+    const Index height = count / cut.tiles, higher = count % cut.tiles;
+    const Index bytes = run_.outputs.codes ? 1 : 4;
+    const Index beside = run_.outputs.residual_type == Int8Outputs::Residual::floats ? 4 : 1;
+    Index begin = 0;
+    for (Index t = 0; t < cut.tiles; ++t) {
+      Int8Tile tile;
+      tile.pixels = static_cast<int>(height + (t < higher ? 1 : 0));
+      tile.taps = 0;
+      tile.tap = taps.of_tile.data();
+      for (Index i = 0; i < found; ++i) {
+        const LineTap& tap = taps.of_line[static_cast<std::size_t>(i)];
+        const Index from = std::clamp<Index>(tap.first - begin, 0, tile.pixels);
+        const Index end = std::clamp<Index>(tap.end - begin, 0, tile.pixels);
+        if (from >= end) continue;
+        taps.of_tile[static_cast<std::size_t>(tile.taps++)] = {
+            .in = tap.in,
+            .w = tap.w,
+            .first = static_cast<std::int16_t>(from),
+            .end = static_cast<std::int16_t>(end)};
+      }
+      tile.in = run_.x + in + begin * tiles.in_step;
+      const Index at = out + begin * tiles.out_step;
+      tile.out = static_cast<std::uint8_t*>(run_.y) + at * bytes;
+      tile.residual = run_.residual == nullptr
+                          ? nullptr
+                          : static_cast<const std::uint8_t*>(run_.residual) + at * beside;
+      kernels_.tile(tiles, tile, static_cast<int>(width));
+      begin += tile.pixels;
+    }
+  }
+
+  // The taps of `count` pixels of row `row` of y, each with the pixels that it serves.
+  Index list_taps(Index row, Index count, Index width, std::array<LineTap, kMostTaps>& taps) const {
+    const Index steps = z_.stride_w;  // columns of x from one pixel to the next
+    Index found = 0;
+    for (Index r = 0; r < z_.r; ++r) {
+      const Index h = row * z_.stride_h - plan_.x.pad_top + r * z_.dilation_h;
+      if (h < 0 || h >= plan_.x.h) continue;
+      for (Index s = 0; s < plan_.x.taps_s; ++s) {
+        const Index at = -plan_.x.pad_left + s * z_.dilation_w;
+        Index first = 0, end = count;
+        if (plan_.by_image) {
+          if (at < 0 || at >= plan_.x.w) continue;
+        } else if (plan_.x.from == Int8Source::in_place && !plan_.flat) {
+          first = at >= 0 ? 0 : ceil_div(-at, steps);
+          end = std::min(count, floor_div(plan_.x.w - 1 - at, steps) + 1);
+          if (first >= end) continue;
+        }
+        taps[static_cast<std::size_t>(found++)] = {
+            .in = h * plan_.x.row + at * plan_.x.pixel,
+            .w = (r * plan_.x.taps_s + s) * plan_.packed_tap(width),
+            .first = first,
+            .end = end};
+      }
+    }
+    return found;
+  }
+
+  const Int8Plan& plan_;
+  const Conv2dProblem& z_;
+  const Int8Kernels kernels_;
+  const TileRun& run_;
+};
+
+}  // namespace
+
+void run_tiles(const Int8Plan& plan, const TileRun& run) { Convolution(plan, run).run(); }
+
+}  // namespace convscope::int8

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+// int8_pass.h: the parts of a convolution on integers, one after the other: pack the weights, make
+// the factors of the outputs, bring x into bytes, run the tiles. The cards call them.
+#pragma once
+
+#include "layers/conv2d/algorithm.h"
+#include "layers/conv2d/int8/cpu/int8_plan.h"
+
+namespace convscope::int8 {
+
+// What the cards have in common: types, layout, the size of the sums.
+Conv2dSupport supports_types(const Conv2dProblem& problem, Direction direction);
+
+// Factors of the outputs, by output channel (of y in blocks: channel k of group g stands at
+// g group_stride + k), made of the scales of a call.
+//   real = s_x s_w[k] sum + b[k] + s_r r, over s_y when y is codes
+class OutputFactors {
+ public:
+  // Of the arrays, which lie in the workspace.
+  static std::size_t bytes(Index channels);
+  // `memory`: bytes(channels), 64-byte aligned. Entries that no channel has are 0.
+  OutputFactors(const Conv2dForwardArgs& args, Index group_stride, Index channels, void* memory);
+  const Int8Outputs& outputs() const { return outputs_; }
+
+ private:
+  Int8Outputs outputs_;
+};
+
+// 128 where x is signed.
+std::int32_t offset_of(const Conv2dForwardArgs& args);
+
+// The weights, and behind them for each channel the sum over them.
+std::size_t packed_bytes(const Int8Plan& plan);
+void pack_weights(const Int8Plan& plan, const std::int8_t* w, std::int8_t* packed);
+// Where the sums begin, [plan.channels()].
+void make_starts(const Int8Plan& plan, const std::int8_t* packed, std::int32_t offset,
+                 std::int32_t* starts);
+
+// All images with their borders.
+void copy_images(const Int8Plan& plan, const Conv2dForwardArgs& args, std::uint8_t* copy);
+
+struct TileRun {
+  const std::uint8_t* x;  // the copy, or the tensor itself
+  const std::int8_t* packed;
+  const std::int32_t* starts;
+  const Int8Outputs& outputs;
+  const void* residual;
+  void* y;
+};
+void run_tiles(const Int8Plan& plan, const TileRun& run);
+
+}  // namespace convscope::int8

@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: Apache-2.0
+// int8_plan.h: how a convolution on integers reads x, and how it is cut into lines, tiles and
+// chunks; numbers only.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+
+#include "framework/int_math.h"
+#include "framework/machine/cache_sizes.h"
+#include "framework/memory/memory.h"
+#include "framework/parallel.h"
+#include "layers/conv2d/int8/cpu/int8_tiles.h"
+#include "layers/conv2d/problem.h"
+
+namespace convscope::int8 {
+
+using Index = std::int64_t;
+
+inline constexpr Index kQuad = 4;          // bytes that one instruction adds
+inline constexpr Index kMostTaps = 1024;   // of a kernel
+inline constexpr double kChunkMacs = 2e6;  // a chunk of fewer costs more than it gives
+inline constexpr Index kFlatTiles = 8;     // of a line of a 1x1 kernel
+inline constexpr Index kSlack = 16;        // bytes behind rows that are read in quads
+
+// Where the bytes of x come from. The products take x as 0..255: of signed codes 128 more, and the
+// sums begin at -128 times the sum of the weights.
+//   in_place  u8 in blocks of 16 channels, x itself: taps outside the image are skipped
+//   copied    i8: a copy in blocks, 128 more, with a border of 128
+//   rows      a first layer: x is f32 [N,C,H,W], and is rounded to bytes [H,W,C] with a border. The
+//             S C bytes of a row of the kernel lie side by side, so 3 channels waste no lanes.
+enum class Int8Source { in_place, copied, rows };
+
+inline Int8Source source_of(const Conv2dProblem& problem) {
+  const DType x = problem.operand_types().x;
+  return x == DType::u8   ? Int8Source::in_place
+         : x == DType::i8 ? Int8Source::copied
+                          : Int8Source::rows;
+}
+
+// How one image's bytes lie.
+struct Int8Image {
+  explicit Int8Image(const Conv2dProblem& z) : from(source_of(z)) {
+    const bool border = from != Int8Source::in_place;
+    pad_top = border ? 0 : z.pad_top;
+    pad_left = border ? 0 : z.pad_left;
+    h = z.h + (border ? z.pad_top + z.pad_bottom : 0);
+    w = z.w + (border ? z.pad_left + z.pad_right : 0);
+    if (from == Int8Source::rows) {
+      pixel = z.c;
+      row = w * pixel;
+      block = 0;
+      depth = 1;
+      taps_s = z.dilation_w == 1 ? 1 : z.s;
+      quads = last_quads = static_cast<int>(ceil_div(z.dilation_w == 1 ? z.s * z.c : z.c, kQuad));
+      image = h * row + kSlack;
+      return;
+    }
+    pixel = kChannelBlock;
+    row = w * pixel;
+    block = h * row;
+    depth = ceil_div(z.c_per_group(), kChannelBlock);
+    taps_s = z.s;
+    last_quads = static_cast<int>(ceil_div(z.c_per_group() - (depth - 1) * kChannelBlock, kQuad));
+    image = ceil_div(z.c, kChannelBlock) * block;
+  }
+
+  Int8Source from;
+  Index pixel, row, block, image;  // bytes from one to the next
+  Index depth;                     // blocks that are summed over
+  Index taps_s;                    // taps of a row of the kernel: S, or one for all of them
+  int quads = 4, last_quads;       // of a tap and block
+  Index h, w, pad_top, pad_left;
+};
+
+// What is read again, and from where: the bytes of x of a chunk (images x rows) once for each block
+// of output channels; they take a quarter of L2, or half where the weights do not fit beside them.
+// The weights of a block come from L1 or L2 once for each tile: 128 bytes in 14 cycles.
+struct Int8Plan {
+  explicit Int8Plan(const Conv2dProblem& problem) : z(problem), x(problem) {
+    const Int8Kernels& kernels = int8_kernels.get();
+    lanes = kernels.lanes;
+    weight_bytes = kernels.weight_bytes;
+    taps = z.r * x.taps_s;
+    padded = round_up(z.k_per_group(), kChannelBlock);
+    // Pixels have no rows when a 1x1 kernel reads all of them; and images are pixels when each has
+    // one output, as in a linear layer.
+    const bool in_blocks = x.from != Int8Source::rows;
+    by_image = z.p() * z.q() == 1 && in_blocks;
+    flat = !by_image && in_blocks && z.r * z.s == 1 && z.stride_h == 1 && z.stride_w == 1 &&
+           z.pad_top + z.pad_bottom + z.pad_left + z.pad_right == 0;
+    images = by_image ? 1 : z.n;
+    const Index all = by_image ? z.n : flat ? z.p() * z.q() : z.q();
+    line = by_image || flat ? std::min(all, kFlatTiles * kernels.pixels) : all;
+    rows = by_image || flat ? ceil_div(all, line) : z.p();
+    columns = all;
+    const bool narrow = lanes > 1 && 2 * line <= kernels.pixels && padded > 2 * lanes &&
+                        padded % (4 * lanes) != 3 * lanes;  // no tile is three vectors wide
+    widest = (narrow ? 4 : 2) * lanes;
+    blocks = ceil_div(padded, widest);
+    cut();
+  }
+
+  Index width_at(Index channel) const {
+    const Index rest = padded - channel;
+    return rest <= lanes ? lanes : rest <= 2 * lanes ? 2 * lanes : widest;
+  }
+  int most_pixels(Index width) const {
+    const int most = int8_kernels.get().pixels;
+    return width > 2 * lanes ? most / 2 : most;
+  }
+  // Bytes of packed weights: of one tap and block, of `width` channels, and of a group [blocks of
+  // `width`, depth, taps, quads, width, 4].
+  Index packed_tap(Index width) const {
+    return (x.depth == 1 ? x.last_quads : x.quads) * width * weight_bytes;
+  }
+  Index packed(Index width) const { return x.depth * taps * packed_tap(width); }
+  Index packed_group() const { return packed(round_up(padded, 4 * lanes)); }
+  // Entries of the arrays by channel: those behind the last one are 0.
+  Index channels() const { return z.groups * padded + 4 * lanes; }
+  Index out_plane() const { return z.p() * z.q() * kChannelBlock; }
+  std::size_t copy_bytes() const {  // of all images
+    return x.from == Int8Source::in_place ? 0 : static_cast<std::size_t>(z.n * x.image + kSlack);
+  }
+  Index out_image() const { return ceil_div(z.k, kChannelBlock) * out_plane(); }
+
+  const Conv2dProblem& z;
+  Int8Image x;
+  bool by_image, flat;
+  Index lanes = 0, weight_bytes = 0;
+  Index taps = 0;
+  Index padded = 0;                       // channels of a group of y, in whole blocks
+  Index images = 1;                       // a loop over them stands outside
+  Index line = 0, rows = 0, columns = 0;  // pixels of a line; lines; pixels of them all (of a row)
+  Index widest = 0, blocks = 0;           // channels of a tile; tiles of all channels
+  // Of a chunk; `splits` chunks share its pixels, each with some of the blocks.
+  Index images_at_once = 1, rows_at_once = 1, splits = 1;
+  Index image_chunks = 1, row_chunks = 1;
+
+ private:
+  void cut() {
+    const CacheSizes& caches = cache_sizes();
+    const Index of_row = by_image ? line * x.image
+                         : flat   ? line * kChannelBlock * x.depth
+                                  : x.row * std::min(z.stride_h, z.r) * x.depth;
+    const auto l2 = static_cast<Index>(caches.l2);
+    const Index room = packed_group() > l2 / 4 ? l2 / 2 : l2 / 4;
+    const Index fit = std::max<Index>(1, room / of_row);
+    // Threads find work in the blocks of channels first, then in fewer images and rows. No sum
+    // changes with the cut: it may follow their number.
+    const int threads = num_threads();
+    const auto worth = std::max<Index>(1, static_cast<Index>(z.nominal_flops() / 2 / kChunkMacs));
+    const Index wanted = std::min<Index>(threads == 1 ? 1 : std::max(8, 2 * threads), worth);
+    const Index pixels_wanted = ceil_div(wanted, blocks * z.groups);
+    rows_at_once = std::min(fit, rows);
+    images_at_once = std::clamp<Index>(fit / rows, 1, images);
+    if (images_at_once > 1) {
+      images_at_once = std::max<Index>(1, std::min(images_at_once, images / pixels_wanted));
+    }
+    images_at_once = ceil_div(images, ceil_div(images, images_at_once));
+    image_chunks = ceil_div(images, images_at_once);
+    if (images_at_once == 1 && images < pixels_wanted) {
+      rows_at_once = std::min(rows_at_once, ceil_div(rows, ceil_div(pixels_wanted, images)));
+    }
+    rows_at_once = ceil_div(rows, ceil_div(rows, rows_at_once));  // of nearly equal height
+    row_chunks = ceil_div(rows, rows_at_once);
+    const Index chunks = image_chunks * row_chunks * z.groups;
+    splits = std::clamp<Index>(ceil_div(wanted, chunks), 1, blocks);
+    splits = ceil_div(blocks, blocks / splits);
+  }
+};
+
+}  // namespace convscope::int8

@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+// int8_tiles.h: the parts of convolution on integers that depend on the instruction set: register
+// tiles of exact 32-bit sums, and what turns sums into y.
+//
+// x holds bytes, 0..255. A line is the pixels of y whose neighbours in y read neighbours in x.
+#pragma once
+
+#include <cstdint>
+
+#include "framework/simd/cpu_isa.h"
+
+namespace convscope {
+
+// From sums to y, by output channel k and with the residual r, if there is one:
+//   real = scale[k] sum + shift[k] + residual_scale r
+//   codes:   y = min(max(round(real), low), high), rounded half to even
+//   floats:  y = min(max(real, least), most)
+// Codes are those of double arithmetic. They are computed in f32; where the fraction of `real`
+// comes nearer to 1/2 than f32 can tell, the lane is computed once more in double.
+struct Int8Outputs {
+  bool codes = true;
+  const float *scale = nullptr, *shift = nullptr;
+  const double *exact_scale = nullptr, *exact_shift = nullptr;
+  std::int32_t low = 0, high = 255;  // both of u8, or both of i8
+  float sure = 0;                    // fractions up to here are right in f32
+  float least = 0, most = 0;
+  enum class Residual : std::uint8_t { none, codes, signed_codes, floats };
+  Residual residual_type = Residual::none;
+  float residual_scale = 0, residual_sure = 0;  // larger ones (floats) are computed in double
+  double exact_residual_scale = 0;
+};
+
+// One run of bytes of x that all sums of a tile read: a tap (r,s) of the kernel, or a row of it.
+// Pixels [first, end) of the tile find it inside the image.
+struct Int8Tap {
+  std::int64_t in;  // where pixel 0 reads, in bytes
+  std::int64_t w;   // in bytes
+  std::int16_t first, end;
+};
+
+// sum[j, k] = start[k] + sum of w[d w_block + w_t + 4 lanes q + 4 k + i]
+//                            x[d in_block + in_t + j in_step + 4 q + i]
+// over blocks d < depth, taps t with j in [first, end), quads q < quads (in the last block
+// last_quads) and i < 4; for pixels j < pixels and channels k < width. (Spread weights:
+// framework/simd/int8_vector.h.) y[j out_step + k / 16 out_block + k % 16] is made of it.
+struct Int8Tiles {  // what many tiles have in common
+  std::int64_t depth = 0;
+  int quads = 4, last_quads = 4;
+  std::int64_t in_block = 0, in_step = 0;
+  const std::int8_t* w = nullptr;
+  std::int64_t w_block = 0;
+  const std::int32_t* start = nullptr;       // [width]
+  std::int64_t channel = 0;                  // of lane 0, into the arrays of `outputs`
+  std::int64_t out_block = 0, out_step = 0;  // in elements
+  const Int8Outputs* outputs = nullptr;
+};
+struct Int8Tile {
+  int pixels;
+  int taps;
+  const Int8Tap* tap;
+  const std::uint8_t* in;
+  void* out;             // codes, or f32 when outputs->codes is false
+  const void* residual;  // lies as y does
+};
+
+struct Int8Kernels {
+  int lanes = 0;         // of a vector of sums
+  int pixels = 0;        // most pixels of a tile of one or two vectors; half of it of four
+  int weight_bytes = 0;  // of four inputs and one lane: 4, or 8 where weights are spread
+  // width: 1, 2 or 4 vectors.
+  void (*tile)(const Int8Tiles& tiles, const Int8Tile& tile, int width) = nullptr;
+};
+
+extern IsaTable<Int8Kernels> int8_kernels;
+
+}  // namespace convscope

@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: Apache-2.0
+// int8_tiles_int8_simd.cpp: register tiles of convolution on integers. int8_pass.cpp says how they
+// make up a convolution.
+//
+// Choices    AVX-512 with VNNI: 14 pixels x 2 vectors of sums (or 7 x 4) = 28 + 2 (4) of weights
+//            + 1 of x of 32 registers. AVX2 with VNNI: 6 x 2 = 12 + 2 + 1 of 16. Without VNNI x and
+//            weights take two registers each: 10 x 2 and 4 x 2. Sums are exact, so a tile runs
+//            through the whole depth at once; its weights come from L1 or L2.
+// GCC 12 keeps an array that an ordinary loop indexes on the stack: every loop over sums has an
+// unroll pragma. The loop over quads must stay one: as straight code, GCC copies half of the sums to
+// other registers where the kinds of taps meet.
+// Read next  int8_tiles.h; int8_pass.cpp, which uses it
+#include "layers/conv2d/int8/cpu/int8_outputs.h"
+
+namespace convscope::CONVSCOPE_ISA {
+namespace {
+
+using Index = std::int64_t;
+
+#if defined(CONVSCOPE_ISA_IS_AVX512)
+constexpr int kPixels = kSpread ? 10 : 14;
+#else
+constexpr int kPixels = kSpread ? 4 : 6;
+#endif
+constexpr int kBlock = 16;  // channels of a block
+
+// Where vector v of a tile's channels lies in `out`.
+constexpr CONVSCOPE_INLINE Index lane_offset(int v, Index block) {
+  return v * kLanes / kBlock * block + v * kLanes % kBlock;
+}
+
+// The quads of a block: 4, known to the compiler; or any number of them.
+struct WholeBlock {
+  static constexpr int quads = kBlock / 4;
+};
+struct PartOfBlock {
+  int quads;
+};
+
+// The products of one tap and one block, for pixels [First, End), or for those of them in [first,
+// end).
+template <int First, int End, bool All, int Pixels, int Vectors, class Block>
+CONVSCOPE_INLINE void add_tap(const std::uint8_t* in, Index step, const Block& block,
+                              const std::int8_t* w, int first, int end,
+                              Ints (&sums)[Pixels][Vectors]) {
+#pragma GCC unroll 1
+  for (int q = 0; q < block.quads; ++q, in += 4, w += Vectors * kLanes * kWeightBytes) {
+    WeightQuad weights[Vectors];
+#pragma GCC unroll 4
+    for (int v = 0; v < Vectors; ++v) weights[v] = load_weights(w + v * kLanes * kWeightBytes);
+    const std::uint8_t* base =
+        in;  // of three pixels: 0, 1, 2 steps are addresses of an instruction
+#pragma GCC unroll 16
+    for (int j = 0; j < End; ++j) {
+      if (j > 0 && j % 3 == 0) base += 3 * step;
+      if (j < First || (!All && (j < first || j >= end))) continue;
+      const Quad value = broadcast_quad(base + j % 3 * step);
+#pragma GCC unroll 4
+      for (int v = 0; v < Vectors; ++v) sums[j][v] = dot(sums[j][v], value, weights[v]);
+    }
+  }
+}
+
+// All taps of a block. The compiler knows the pixels of those that reach over the border of the
+// image by none or by one pixel, as in a 3x3 kernel.
+template <int Pixels, int Vectors, class Block>
+CONVSCOPE_INLINE void add_taps(const Int8Tile& tile, Index step, const std::uint8_t* in,
+                               const Block& block, const std::int8_t* w,
+                               Ints (&sums)[Pixels][Vectors]) {
+  for (int t = 0; t < tile.taps; ++t) {
+    const Int8Tap& at = tile.tap[t];
+    const std::uint8_t* const from = in + at.in;
+    const std::int8_t* const weights = w + at.w;
+    if (at.first == 0 && at.end == Pixels) {
+      add_tap<0, Pixels, true>(from, step, block, weights, 0, Pixels, sums);
+    } else if (Pixels > 1 && at.first == 1 && at.end == Pixels) {
+      add_tap<Pixels == 1 ? 0 : 1, Pixels, true>(from, step, block, weights, 1, Pixels, sums);
+    } else if (Pixels > 1 && at.first == 0 && at.end == Pixels - 1) {
+      add_tap<0, Pixels - 1, true>(from, step, block, weights, 0, Pixels - 1, sums);
+    } else {
+      add_tap<0, Pixels, false>(from, step, block, weights, at.first, at.end, sums);
+    }
+  }
+}
+
+// y from the sums of a tile, [vectors, pixels, kLanes]. It is not part of run(): its kinds would
+// multiply the code, and the way through L1 costs no arithmetic port.
+void store_tile(const Int8Tiles& tiles, const Int8Tile& tile, const std::int32_t* kept,
+                int vectors) {
+  const Int8Outputs& outputs = *tiles.outputs;
+  with_output_kind(outputs, [&](auto kind) {
+    for (int v = 0; v < vectors; ++v) {
+      const ChannelOutputs<decltype(kind)> channels(outputs, tiles.channel + v * kLanes);
+      Index at = lane_offset(v, tiles.out_block);
+      for (int j = 0; j < tile.pixels; j += 4, at += 4 * tiles.out_step) {
+        const int count = tile.pixels - j < 4 ? tile.pixels - j : 4;
+        channels.store(kept, count, tile.residual, tile.out, at, tiles.out_step);
+        kept += count * kLanes;
+      }
+    }
+  });
+}
+
+template <int Pixels, int Vectors>
+void run(const Int8Tiles& tiles, const Int8Tile& tile) {
+  Ints sums[Pixels][Vectors];
+#pragma GCC unroll 4
+  for (int v = 0; v < Vectors; ++v) {
+    const Ints start = load_ints(tiles.start + v * kLanes);
+#pragma GCC unroll 16
+    for (int j = 0; j < Pixels; ++j) sums[j][v] = start;
+  }
+  const std::uint8_t* in = tile.in;
+  const std::int8_t* w = tiles.w;
+  for (Index d = 0; d < tiles.depth; ++d, in += tiles.in_block, w += tiles.w_block) {
+    const int quads = d + 1 == tiles.depth ? tiles.last_quads : tiles.quads;
+    if (quads == WholeBlock::quads) {
+      add_taps(tile, tiles.in_step, in, WholeBlock{}, w, sums);
+    } else {
+      add_taps(tile, tiles.in_step, in, PartOfBlock{quads}, w, sums);
+    }
+  }
+  alignas(64) std::int32_t kept[Pixels * Vectors * kLanes];  // [Vectors, Pixels, kLanes]
+#pragma GCC unroll 16
+  for (int j = 0; j < Pixels; ++j) {
+#pragma GCC unroll 4
+    for (int v = 0; v < Vectors; ++v) store_ints(kept + (v * Pixels + j) * kLanes, sums[j][v]);
+  }
+  store_tile(tiles, tile, kept, Vectors);
+}
+
+using Run = void (*)(const Int8Tiles&, const Int8Tile&);
+
+template <int Pixels>
+Run run_of(int width) {
+  if constexpr (Pixels <= kPixels) {
+    if (width == kLanes) return run<Pixels, 1>;
+    if (width == 2 * kLanes) return run<Pixels, 2>;
+    if constexpr (2 * Pixels <= kPixels) return run<Pixels, 4>;
+  }
+  return nullptr;
+}
+
+using RunOf = Run (*)(int width);
+constexpr RunOf kRuns[14] = {run_of<1>,  run_of<2>,  run_of<3>,  run_of<4>, run_of<5>,
+                             run_of<6>,  run_of<7>,  run_of<8>,  run_of<9>, run_of<10>,
+                             run_of<11>, run_of<12>, run_of<13>, run_of<14>};
+
+void tile(const Int8Tiles& tiles, const Int8Tile& tile, int width) {
+  kRuns[tile.pixels - 1](width)(tiles, tile);
+}
+
+}  // namespace
+}  // namespace convscope::CONVSCOPE_ISA
+
+CONVSCOPE_SIMD_KERNELS(int8_kernels, (Int8Kernels{.lanes = CONVSCOPE_ISA::kLanes,
+                                                  .pixels = CONVSCOPE_ISA::kPixels,
+                                                  .weight_bytes = CONVSCOPE_ISA::kWeightBytes,
+                                                  .tile = CONVSCOPE_ISA::tile}))

@@ -1,0 +1,195 @@
+// SPDX-License-Identifier: Apache-2.0
+// int8_cases.h: one convolution on integers with all that stands beside it, and what double
+// arithmetic makes of it.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <optional>
+#include <vector>
+
+#include "framework/random.h"
+#include "layers/conv2d/algorithm.h"
+#include "layers/dispatch/run.h"
+
+namespace convscope::testing {
+
+struct Int8Options {
+  bool bias = true;
+  std::optional<DType> residual = {};  // u8, i8 or f32
+  bool relu = false;
+  float most = std::numeric_limits<float>::infinity();
+  std::int32_t low = std::numeric_limits<std::int32_t>::min();  // of y
+  std::int32_t high = std::numeric_limits<std::int32_t>::max();
+  std::int32_t x_low = -128, x_high = 127;  // of f32 images
+  bool extreme = false;                     // the largest sums that there are
+  double step = 0;                          // of y; 0: such that most codes are within their range
+};
+
+// `problem` has types and a layout.
+class Int8Case {
+ public:
+  Int8Case(const Conv2dProblem& problem, const Int8Options& options, std::uint64_t seed)
+      : problem_(problem), options_(options), random_(seed, 5) {
+    const OperandTypes& t = *problem.types;
+    x_ = codes(problem.x_shape(), t.x);
+    w_ = codes(problem.w_shape(), t.w);
+    stored_x_ = stored_images(x_, layout_of_x(problem.layout));
+    for (std::int64_t k = 0; k < problem.k; ++k) {
+      s_w_.push_back(std::ldexp(0.5 + 0.5 * random_.uniform(), -7) * (k % 5 == 4 ? -1 : 1));
+      b_.push_back(4 * random_.normal());
+    }
+    const double terms =
+        problem.nominal_flops() / 2 / static_cast<double>(problem.y_shape().numel());
+    s_y_ = options.step > 0 ? options.step : 0.02 * std::sqrt(terms) * (options.extreme ? 30 : 1);
+    if (options.residual) {
+      residual_ = codes(problem.y_shape(), *options.residual);
+      stored_residual_ = stored_images(residual_, layout_of_y(problem.layout));
+    }
+    expect();
+  }
+
+  const Conv2dProblem& problem() const { return problem_; }
+  std::int64_t ties() const { return ties_; }
+
+  // y of a card, [N,K,P,Q]; "" or what is wrong with it.
+  std::string check(const Conv2dAlgorithm& card, std::vector<double>* values = nullptr) {
+    const DType type = problem_.types->y;
+    const Shape stored = stored_shape(problem_.y_shape(), layout_of_y(problem_.layout));
+    const Tensor y = Tensor::empty(stored, type);
+    std::memset(y.raw_data(), 0x5a, static_cast<std::size_t>(y.size_bytes()));
+    const Scratch<Conv2dProblem> scratch(card, problem_, Direction::forward, Device{});
+    const OperandViews views = this->views();
+    const void* const prepared = scratch.prepare(w_.raw_data(), views);
+    card.forward({problem_,
+                  stored_x_.raw_data(),
+                  w_.raw_data(),
+                  options_.bias ? b_.data() : nullptr,
+                  y.raw_data(),
+                  scratch.workspace(),
+                  {.residual = options_.residual ? stored_residual_.raw_data() : nullptr,
+                   .residual_type = options_.residual.value_or(DType::f32),
+                   .relu = options_.relu,
+                   .most = options_.most},
+                  prepared,
+                  views});
+    if (!has_clean_lanes(y, problem_.y_shape(), layout_of_y(problem_.layout))) {
+      return cat(card.name, " of ", problem_.text(), ": lanes behind the last channel are not 0");
+    }
+    const Tensor plain = plain_images(y, problem_.y_shape(), layout_of_y(problem_.layout));
+    for (std::int64_t i = 0; i < plain.numel(); ++i) {
+      const double got = plain.at(i), right = right_[static_cast<std::size_t>(i)];
+      if (values != nullptr) values->push_back(got);
+      // f32 rounds the sum, the factor, the shift and two products: 5 units of 2^-24.
+      const double allowed =
+          type == DType::f32 ? 5 * 0x1p-24 * size_[static_cast<std::size_t>(i)] : 0;
+      if (std::abs(got - right) <= allowed || (type != DType::f32 && is_tie(i))) continue;
+      return cat(card.name, " of ", problem_.text(), ": expected ", right, " at ", i, ", got ", got,
+                 " (real ", real_[static_cast<std::size_t>(i)], ")");
+    }
+    return "";
+  }
+
+ private:
+  Tensor codes(const Shape& shape, DType type) {
+    const Tensor out = Tensor::empty(shape, type);
+    for (std::int64_t i = 0; i < out.numel(); ++i) {
+      if (type == DType::u8) {
+        out.data<std::uint8_t>()[i] =
+            static_cast<std::uint8_t>(options_.extreme ? 255 : random_.below(256));
+      } else if (type == DType::i8) {
+        const int code = static_cast<int>(random_.below(256)) - 128;
+        out.data<std::int8_t>()[i] = static_cast<std::int8_t>(
+            !options_.extreme                                             ? code
+            : i / std::max<std::int64_t>(1, shape.numel() / shape[0]) % 2 ? 127
+                                                                          : -128);
+      } else {
+        out.data<float>()[i] = 2 * random_.normal();
+      }
+    }
+    return out;
+  }
+
+  OperandViews views() const {
+    const bool codes = problem_.types->y != DType::f32;
+    OperandViews out;
+    out.x = {.scales = &s_x_, .low = options_.x_low, .high = options_.x_high};
+    out.w = {.scales = s_w_.data(), .per_channel = true};
+    if (codes) out.y = {.scales = &s_y_, .low = options_.low, .high = options_.high};
+    if (options_.residual && *options_.residual != DType::f32) out.residual = {.scales = &s_r_};
+    return out;
+  }
+
+  // The code of an element of x.
+  double code(std::int64_t i) const {
+    if (problem_.types->x != DType::f32) return x_.at(i);
+    return std::nearbyint(std::clamp<double>(x_.at(i) / s_x_, options_.x_low, options_.x_high));
+  }
+
+  void expect() {
+    const Conv2dProblem& z = problem_;
+    const OperandTypes& t = *z.types;
+    std::vector<double> x(static_cast<std::size_t>(x_.numel()));
+    for (std::int64_t i = 0; i < x_.numel(); ++i) x[static_cast<std::size_t>(i)] = code(i);
+    for (std::int64_t i = 0; i < z.y_shape().numel(); ++i) {
+      const std::int64_t q = i % z.q(), p = i / z.q() % z.p(), k = i / z.q() / z.p() % z.k;
+      const std::int64_t n = i / z.q() / z.p() / z.k, g = k / z.k_per_group();
+      std::int64_t sum = 0;
+      for (std::int64_t c = 0; c < z.c_per_group(); ++c) {
+        for (std::int64_t r = 0; r < z.r; ++r) {
+          const std::int64_t h = p * z.stride_h - z.pad_top + r * z.dilation_h;
+          if (h < 0 || h >= z.h) continue;
+          for (std::int64_t s = 0; s < z.s; ++s) {
+            const std::int64_t w = q * z.stride_w - z.pad_left + s * z.dilation_w;
+            if (w < 0 || w >= z.w) continue;
+            sum += static_cast<std::int64_t>(
+                x[static_cast<std::size_t>(((n * z.c + g * z.c_per_group() + c) * z.h + h) * z.w +
+                                           w)] *
+                w_.at(((k * z.c_per_group() + c) * z.r + r) * z.s + s));
+          }
+        }
+      }
+      const auto at = static_cast<std::size_t>(k);
+      const double product = s_x_ * s_w_[at] * static_cast<double>(sum);
+      const double shift = options_.bias ? b_[at] : 0;
+      double beside = 0;
+      if (options_.residual) {
+        beside = residual_.at(i) * (*options_.residual == DType::f32 ? 1 : s_r_);
+      }
+      double real = product + shift + beside;
+      if (options_.relu) real = std::clamp<double>(real, 0, static_cast<double>(options_.most));
+      size_.push_back(std::abs(product) + std::abs(shift) + std::abs(beside));
+      if (t.y == DType::f32) {
+        right_.push_back(real);
+        real_.push_back(real);
+        continue;
+      }
+      const std::int32_t low = std::max(options_.low, t.y == DType::i8 ? -128 : 0);
+      const std::int32_t high = std::min(options_.high, t.y == DType::i8 ? 127 : 255);
+      real_.push_back(real / s_y_);
+      right_.push_back(std::nearbyint(std::clamp<double>(real / s_y_, low, high)));
+      ties_ += is_tie(i) ? 1 : 0;
+    }
+  }
+
+  // Within 1e-6 of a rounding boundary.
+  bool is_tie(std::int64_t i) const {
+    const double u = real_[static_cast<std::size_t>(i)];
+    return std::abs(std::abs(u - std::nearbyint(u)) - 0.5) <= 1e-6;
+  }
+
+  const Conv2dProblem problem_;
+  const Int8Options options_;
+  Generator random_;
+  Tensor x_, w_, residual_, stored_x_, stored_residual_;
+  const double s_x_ = 0.013, s_r_ = 0.031;
+  double s_y_ = 1;
+  std::vector<double> s_w_, b_, right_, real_, size_;
+  std::int64_t ties_ = 0;
+};
+
+}  // namespace convscope::testing

@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: Apache-2.0
+// int8_test.cpp: convolution on integers: sums are exact, codes are those of double arithmetic, on
+// each instruction set, with and without VNNI, with one and two threads.
+#include "tests/layers/conv2d/int8_cases.h"
+#include "tests/support/cases.h"
+#include "tests/support/expect_error.h"
+#include "tests/support/numbers.h"
+
+namespace convscope {
+namespace {
+
+using testing::Int8Case;
+using testing::Int8Options;
+using testing::MachineScope;
+
+// All cards that take the problem; returns how many there are.
+int check_everywhere(Int8Case& one) {
+  int cards = 0;
+  for (const auto& [name, card] : conv2d_algorithms(DeviceType::cpu).entries()) {
+    if (!support_of(card, one.problem(), Direction::forward).yes) continue;
+    ++cards;
+    std::vector<double> first;
+    for (int i = 0; i < kIsaCount; ++i) {
+      const Isa isa = static_cast<Isa>(i);
+      if (!supports_isa(isa)) continue;
+      set_isa(isa);
+      for (const bool vnni : {false, true}) {
+        if (vnni && !supports_vnni(isa)) continue;
+        set_vnni(vnni);
+        for (const int threads : {1, 2}) {
+          set_num_threads(threads);
+          std::vector<double> values;
+          const std::string wrong = one.check(card, &values);
+          EXPECT_EQ(wrong, "") << name_of(isa) << (vnni ? " with VNNI" : "") << ", " << threads
+                               << " threads";
+          if (!wrong.empty()) return cards;
+          if (one.problem().types->y == DType::f32) continue;  // FMA or not: other bits
+          if (first.empty()) first = values;
+          EXPECT_EQ(first, values) << name << " " << name_of(isa);
+        }
+      }
+    }
+  }
+  return cards;
+}
+
+class Int8 : public ::testing::Test {
+ protected:
+  ~Int8() override { set_vnni(true); }
+  MachineScope scope_;
+};
+
+Conv2dProblem with_types(Conv2dProblem problem, const char* types) {
+  OperandTypes parsed;
+  CONVSCOPE_CHECK(OperandTypes::parse(types, parsed), "test", types);
+  problem.types = parsed;
+  problem.dtype = parsed.x;
+  problem.layout = parsed.x == DType::f32 ? ActivationLayout::blocked_y : ActivationLayout::blocked;
+  return problem;
+}
+
+constexpr const char* kTypes[] = {"u8:i8:i32:u8", "i8:i8:i32:i8", "u8:i8:i32:f32",
+                                  "i8:i8:i32:u8", "u8:i8:i32:i8", "f32:i8:i32:u8"};
+
+TEST_F(Int8, CodesAreThoseOfDoubleArithmeticOnRandomProblems) {
+  std::int64_t ties = 0;
+  int run = 0;
+  for (std::uint64_t i = 0; i < 300; ++i) {
+    Conv2dProblem problem = testing::shrunk(testing::random_problem(7, i), 2e5);
+    if (problem.is_empty()) continue;
+    problem.dtype = DType::f32;
+    const Conv2dProblem typed = with_types(problem, kTypes[i % 6]);
+    Int8Options options;
+    options.bias = i % 3 != 0;
+    options.relu = i % 4 == 1;
+    if (i % 8 == 1) options.most = 6;
+    if (i % 5 == 2) options.residual = DType::u8;
+    if (i % 5 == 3) options.residual = DType::i8;
+    if (i % 5 == 4) options.residual = DType::f32;
+    if (i % 7 == 3) {
+      options.low = typed.types->y == DType::i8 ? -8 : 0;
+      options.high = 7;
+    }
+    if (i % 2 == 0) {
+      options.x_low = 0;
+      options.x_high = 15;
+    }
+    Int8Case one(typed, options, i);
+    run += check_everywhere(one);
+    ties += one.ties();
+    if (HasFailure()) return;
+  }
+  EXPECT_GT(run, 100);
+  RecordProperty("ties", static_cast<int>(ties));
+}
+
+TEST_F(Int8, CodesAreThoseOfDoubleArithmeticOnLayersOfNetworks) {
+  for (const char* file : {"resnet18", "mobilenet_v2", "lenet", "edge_cases"}) {
+    for (const Conv2dProblem& large : testing::shapes_of(file)) {
+      const Conv2dProblem problem = testing::shrunk(large, 1e6);
+      if (problem.is_empty() || problem.dtype != DType::f32 || problem.math != MathMode::f32)
+        continue;
+      for (const char* types : {"u8:i8:i32:u8", "f32:i8:i32:u8", "i8:i8:i32:f32"}) {
+        Int8Case one(with_types(problem, types), {.relu = true}, 3);
+        check_everywhere(one);
+        if (HasFailure()) return;
+      }
+    }
+  }
+}
+
+// 255 * 127 * 2 does not fit into 16 bits: kernels that add pairs there would saturate.
+TEST_F(Int8, TheLargestSumsAreExact) {
+  for (const char* text : {"n=1,c=64,h=6,w=6,k=32,r=3,s=3,pad=1", "n=3,c=256,h=1,w=1,k=20",
+                           "n=1,c=4,h=9,w=20,k=18,r=5,s=5,stride=2"}) {
+    for (const char* types : kTypes) {
+      Int8Options options;
+      options.extreme = true;
+      options.bias = false;
+      Int8Case one(with_types(Conv2dProblem::parse(text), types), options, 1);
+      EXPECT_GE(check_everywhere(one),
+                std::string_view(types).starts_with("f32") && one.problem().c >= 16 ? 0 : 1);
+    }
+  }
+}
+
+// Steps that are powers of two put many sums exactly between two codes; rounding is half to even.
+TEST_F(Int8, TiesRoundToEven) {
+  const auto problem = with_types(Conv2dProblem::parse("c=16,h=4,w=4,k=16"), "u8:i8:i32:i8");
+  const Conv2dAlgorithm& card = conv2d_algorithms(DeviceType::cpu).get("int8_direct");
+  const Tensor x = Tensor::zeros({1, 1, 4, 4, 16}, DType::u8);
+  const Tensor w = Tensor::zeros({16, 16, 1, 1}, DType::i8);
+  for (int i = 0; i < 16; ++i) x.data<std::uint8_t>()[16 * i] = static_cast<std::uint8_t>(i);
+  for (int k = 0; k < 16; ++k) w.data<std::int8_t>()[16 * k] = static_cast<std::int8_t>(k - 8);
+  const double s_x = 0.5, s_w = 1, s_y = 1;
+  OperandViews views;
+  views.x = {.scales = &s_x};
+  views.w = {.scales = &s_w};
+  views.y = {.scales = &s_y};
+  for (int i = 0; i < kIsaCount; ++i) {
+    if (!supports_isa(static_cast<Isa>(i))) continue;
+    set_isa(static_cast<Isa>(i));
+    const Tensor y = Tensor::zeros({1, 1, 4, 4, 16}, DType::i8);
+    const Scratch<Conv2dProblem> scratch(card, problem, Direction::forward, Device{});
+    card.forward({problem,
+                  x.raw_data(),
+                  w.raw_data(),
+                  nullptr,
+                  y.raw_data(),
+                  scratch.workspace(),
+                  {},
+                  scratch.prepare(w.raw_data(), views),
+                  views});
+    for (int p = 0; p < 16; ++p) {
+      for (int k = 0; k < 16; ++k) {
+        EXPECT_EQ(y.data<std::int8_t>()[16 * p + k], std::nearbyint(0.5 * p * (k - 8)));
+      }
+    }
+  }
+}
+
+TEST_F(Int8, RefusesWhatItsSumsCannotHold) {
+  const Conv2dAlgorithm& card = conv2d_algorithms(DeviceType::cpu).get("int8_direct");
+  const auto reason = [&](const char* text, const char* types) {
+    return support_of(card, with_types(Conv2dProblem::parse(text), types), Direction::forward)
+        .reason;
+  };
+  EXPECT_EQ(reason("c=65793,k=1", "u8:i8:i32:u8"), "");
+  EXPECT_EQ(reason("c=65794,k=1", "u8:i8:i32:u8"),
+            "expects at most 65793 terms of a sum, because it has 32 bits, got 65794");
+  EXPECT_EQ(reason("c=8,k=8", "u8:i8:f32:u8"),
+            "expects x of u8, i8 or f32, w of i8, sums of i32 and y of u8, i8 or f32, got "
+            "u8:i8:f32:u8");
+  EXPECT_EQ(reason("c=16,k=8", "f32:i8:i32:u8"),
+            "expects x of f32 in layout blocked_y only, with fewer than 16 channels and one group, "
+            "got layout blocked_y, 16 channels and 1 groups");
+}
+
+}  // namespace
+}  // namespace convscope
