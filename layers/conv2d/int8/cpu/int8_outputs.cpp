@@ -71,10 +71,10 @@ std::size_t OutputFactors::bytes(Index channels) {
          2 * ScratchArena::round_up(static_cast<std::size_t>(channels) * sizeof(float));
 }
 
-// Fractions. f32 rounds the sum, the factor, the product with the shift added, the shift, and the
-// product with the residual: real is wrong by at most 5 units of 2^-24 of |product| + |shift| +
-// |residual|. A code that is not clipped has |real| <= top = the largest code + 1, so |product| <=
-// top + |shift| + |residual|. Twice that is taken for safety.
+// Fractions. With u = 2^-24 f32 rounds the sum (u |product|), the factor (u |product|), the shift (u
+// |shift|), the residual's factor and the two sums (2 u |residual| + 2 u |real|). A code that is not
+// clipped has |real| <= top = the largest code + 1, so |product| <= top + |shift| + |residual|:
+// together u (4 top + 3 |shift| + 4 |residual|), taken with 5 % for what is left out.
 OutputFactors::OutputFactors(const Conv2dForwardArgs& args, Index group_stride, Index channels,
                              void* memory) {
   const Conv2dProblem& z = args.problem;
@@ -128,7 +128,7 @@ OutputFactors::OutputFactors(const Conv2dForwardArgs& args, Index group_stride, 
   } else if (outputs_.residual_type != Residual::none) {
     beside = 255 * std::abs(outputs_.exact_residual_scale);
   }
-  const double wrong = 10 * 0x1p-24 * (top + 2 * largest_shift + 2 * beside);
+  const double wrong = 1.05 * 0x1p-24 * (4 * top + 3 * largest_shift + 4 * beside);
   outputs_.sure = static_cast<float>(0.5 - wrong);
   // Integers end at 2^31; a NaN among the shifts makes none sure.
   const double largest = static_cast<double>(most_scale) * 0x1p31 + largest_shift + beside;

@@ -83,6 +83,21 @@ CONVSCOPE_INLINE void add_taps(const Int8Tile& tile, Index step, const std::uint
   }
 }
 
+// Asks for the lines that codes will be stored to; they come while the sums are made.
+template <int Pixels, int Vectors>
+CONVSCOPE_INLINE void prefetch_lines(const Int8Tiles& tiles, const Int8Tile& tile) {
+  if (!tiles.outputs->codes) return;
+  constexpr int kBlocks = (Vectors * kLanes + kBlock - 1) / kBlock;
+#pragma GCC unroll 4
+  for (int b = 0; b < kBlocks; ++b) {
+#pragma GCC unroll 16
+    for (int j = 0; j < Pixels; j += 4) {
+      __builtin_prefetch(
+          static_cast<const std::uint8_t*>(tile.out) + b * tiles.out_block + j * tiles.out_step, 1);
+    }
+  }
+}
+
 // y from the sums of a tile, [vectors, pixels, kLanes]. It is not part of run(): its kinds would
 // multiply the code, and the way through L1 costs no arithmetic port.
 void store_tile(const Int8Tiles& tiles, const Int8Tile& tile, const std::int32_t* kept,
@@ -101,6 +116,38 @@ void store_tile(const Int8Tiles& tiles, const Int8Tile& tile, const std::int32_t
   });
 }
 
+// Codes straight from the registers, for tiles without a residual. False: some code is not sure, and
+// store_tile() has to make them again.
+template <int Pixels, int Vectors>
+CONVSCOPE_INLINE bool store_codes(const Int8Tiles& tiles, const Int8Tile& tile,
+                                  const Ints (&sums)[Pixels][Vectors]) {
+  const Int8Outputs& outputs = *tiles.outputs;
+  Vec farthest = zero();
+#pragma GCC unroll 4
+  for (int v = 0; v < Vectors; ++v) {
+    const Vec scale = load(outputs.scale + tiles.channel + v * kLanes);
+    const Vec shift = load(outputs.shift + tiles.channel + v * kLanes);
+    std::uint8_t* to = static_cast<std::uint8_t*>(tile.out) + lane_offset(v, tiles.out_block);
+#pragma GCC unroll 16
+    for (int j = 0; j < Pixels; j += 4, to += 4 * tiles.out_step) {
+      Ints codes[4];
+#pragma GCC unroll 4
+      for (int i = 0; i < 4; ++i) {
+        if (j + i >= Pixels) {
+          codes[i] = codes[0];
+          continue;
+        }
+        const Vec real = fma(to_floats(sums[j + i < Pixels ? j + i : 0][v]), scale, shift);
+        codes[i] = round_to_ints(real);
+        farthest = larger_size(farthest, distance_to_integer(real, codes[i]));
+      }
+      const Bytes low = set_bytes(outputs.low), high = set_bytes(outputs.high);
+      store_bytes(to, tiles.out_step, to_bytes(codes, low, high), Pixels - j < 4 ? Pixels - j : 4);
+    }
+  }
+  return !any_beyond(farthest, broadcast(outputs.sure));
+}
+
 template <int Pixels, int Vectors>
 void run(const Int8Tiles& tiles, const Int8Tile& tile) {
   Ints sums[Pixels][Vectors];
@@ -112,7 +159,15 @@ void run(const Int8Tiles& tiles, const Int8Tile& tile) {
   }
   const std::uint8_t* in = tile.in;
   const std::int8_t* w = tiles.w;
+  prefetch_lines<Pixels, Vectors>(tiles, tile);
   for (Index d = 0; d < tiles.depth; ++d, in += tiles.in_block, w += tiles.w_block) {
+    // A 1x1 kernel reads each line of x once for each tile, a plane away from the one before:
+    // nothing but this sees it coming.
+    if (tile.taps == 1) {
+      const std::uint8_t* const next = in + tile.tap[0].in + Pixels * tiles.in_step;
+#pragma GCC unroll 16
+      for (int j = 0; j < Pixels; j += 4) __builtin_prefetch(next + j * tiles.in_step);
+    }
     const int quads = d + 1 == tiles.depth ? tiles.last_quads : tiles.quads;
     if (quads == WholeBlock::quads) {
       add_taps(tile, tiles.in_step, in, WholeBlock{}, w, sums);
@@ -120,6 +175,10 @@ void run(const Int8Tiles& tiles, const Int8Tile& tile) {
       add_taps(tile, tiles.in_step, in, PartOfBlock{quads}, w, sums);
     }
   }
+  const Int8Outputs& outputs = *tiles.outputs;
+  const bool plain =
+      outputs.codes && outputs.residual_type == Int8Outputs::Residual::none && outputs.low >= 0;
+  if (plain && store_codes(tiles, tile, sums)) return;
   alignas(64) std::int32_t kept[Pixels * Vectors * kLanes];  // [Vectors, Pixels, kLanes]
 #pragma GCC unroll 16
   for (int j = 0; j < Pixels; ++j) {
