@@ -44,10 +44,11 @@ namespace {
 
 class LsqOperation final : public Operation {
  public:
-  LsqOperation(const LsqRule& rule, const StepBounds& bounds) : rule_(rule), bounds_(bounds) {}
+  LsqOperation(const LsqRule& rule, const StepBounds& bounds) : parts_{rule, bounds} {}
+  const LsqParts& parts() const { return parts_; }
   const char* name() const override { return "lsq"; }
   std::string text() const override {
-    return cat("fake quantiser -", rule_.grid.qn, "..", rule_.grid.qp);
+    return cat("fake quantiser -", parts_.rule.grid.qn, "..", parts_.rule.grid.qp);
   }
   OperationKeeps keeps(const std::vector<Shape>&) const override { return {.inputs = true}; }
   void forward(const OperationForward& a) const override {
@@ -78,19 +79,19 @@ class LsqOperation final : public Operation {
   // One step for all: lsq_pieces.
   bool runs_on_pieces() const override { return true; }
   void begin(const OperationForward& a) const override {
-    put_into_bounds(a.x[1], bounds_, rule_.form);
+    put_into_bounds(a.x[1], parts_.bounds, parts_.rule.form);
   }
   void forward_piece(const OperationForward& a, const float* v, float* y,
                      std::int64_t count) const override {
-    lsq_forward_piece(a.x[1], rule_, v, y, count);
+    lsq_forward_piece(a.x[1], parts_.rule, v, y, count);
   }
   double backward_piece(const OperationBackward& a, const float* dy, const float* v, float* dv,
                         std::int64_t count) const override {
-    return lsq_backward_piece(a.x[1], rule_, dy, v, dv, count);
+    return lsq_backward_piece(a.x[1], parts_.rule, dy, v, dv, count);
   }
   void end(const OperationBackward& a, double sum) const override {
     if (!a.dx[1].defined()) return;
-    *a.dx[1].data<float>() = static_cast<float>(lsq_step_gradient(a.x[1], rule_, sum));
+    *a.dx[1].data<float>() = static_cast<float>(lsq_step_gradient(a.x[1], parts_.rule, sum));
   }
 
  private:
@@ -98,23 +99,27 @@ class LsqOperation final : public Operation {
     return static_cast<const LsqOperation&>(*operation);
   }
   LsqForward forward_of(const OperationForward& a) const {
-    return {.v = a.x[0], .step = a.x[1], .rule = rule_, .bounds = bounds_, .y = a.y};
+    return {.v = a.x[0], .step = a.x[1], .rule = parts_.rule, .bounds = parts_.bounds, .y = a.y};
   }
   LsqBackward backward_of(const OperationBackward& a) const {
     return {.dy = a.dy,
             .v = a.x[0],
             .step = a.x[1],
-            .rule = rule_,
-            .bounds = bounds_,
+            .rule = parts_.rule,
+            .bounds = parts_.bounds,
             .dv = a.dx[0],
             .dstep = a.dx[1]};
   }
 
-  LsqRule rule_;
-  StepBounds bounds_;
+  LsqParts parts_;
 };
 
 }  // namespace
+
+const LsqParts* lsq_parts(const Operation* operation) {
+  const auto* const lsq = dynamic_cast<const LsqOperation*>(operation);
+  return lsq == nullptr ? nullptr : &lsq->parts();
+}
 
 Ref<const Operation> lsq_operation(const LsqRule& rule, const StepBounds& bounds) {
   return make_ref<LsqOperation>(rule, bounds);

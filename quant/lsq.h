@@ -39,6 +39,9 @@ struct LsqRule {
   // near 0.05, hundreds of times less than the paper's update of s itself. With it the first-order
   // change of s is the same in both forms.
   bool log_rate = false;
+  // A plan for inference may compute with the codes instead (quant/integer/); all else rounds in
+  // f32.
+  bool on_integers = false;
 };
 
 // What keeps a step in its bounds (quantizer.h); both undefined: nothing does.
@@ -49,6 +52,13 @@ struct StepBounds {
 // Inputs v and step. The step counts as put into its bounds from the forward on; a device may write
 // it there as late as in the backward, so before the optimiser sees it.
 CONVSCOPE_API Ref<const Operation> lsq_operation(const LsqRule& rule, const StepBounds& bounds);
+
+// Those of an operation that lsq_operation() made; null of others.
+struct LsqParts {
+  LsqRule rule;
+  StepBounds bounds;
+};
+CONVSCOPE_API const LsqParts* lsq_parts(const Operation* operation);
 
 CONVSCOPE_API double lsq_grad_scale(std::int64_t count, int qp);
 

@@ -128,6 +128,12 @@ std::vector<QuantizedTensor> quantized_tensors(Module& network) {
   return out;
 }
 
+void execute_on_integers(Module& network, bool on) {
+  for (const QuantizedTensor& one : quantized_tensors(network)) {
+    one.quantizer->execute_on_integers(on);
+  }
+}
+
 std::int64_t quant_begin_step(const QuantConfig& config, std::int64_t total_steps) {
   const std::int64_t step = std::llround(config.begin * static_cast<double>(total_steps));
   if (step > 0 && step >= total_steps) {

@@ -58,6 +58,9 @@ struct QuantizedTensor {
 // All quantisers of a network, in its order.
 CONVSCOPE_API std::vector<QuantizedTensor> quantized_tensors(Module& network);
 
+// Whether plans for inference compute with codes where they can, or round in f32 (lsq.h).
+CONVSCOPE_API void execute_on_integers(Module& network, bool on);
+
 // The step number with which quantisers begin in a run of `total_steps`; an error of kind kConfig
 // when no step would be left.
 CONVSCOPE_API std::int64_t quant_begin_step(const QuantConfig& config, std::int64_t total_steps);

@@ -45,6 +45,9 @@ class CONVSCOPE_API Conv2dOp final : public PlanOp {
     return choices_[static_cast<std::size_t>(direction)];
   }
   bool relu() const { return relu_; }
+  float most() const { return most_; }  // of the ReLU
+  const std::optional<BatchNormFold>& norm() const { return norm_; }
+  ValueId residual() const { return residual_at_ > 0 ? inputs[residual_at_] : kNoValue; }
   // Its policy asks for blocked images, which no chain has.
   bool wants_blocks() const { return of_layer_ && of_layer_->policy().layout == "blocked"; }
   // Neither a batch norm nor a residual nor a ReLU with an upper bound has been taken over.

@@ -9,9 +9,11 @@
 // Usage       Linear f5({.in_features = 84, .out_features = 10}, context);  y = f5.forward(x);
 #pragma once
 
+#include <optional>
 #include <string>
 
 #include "layers/layer_types.h"
+#include "layers/plan/plan_graph.h"
 
 namespace convscope {
 
@@ -37,5 +39,12 @@ class CONVSCOPE_API Linear final : public Module {
   Variable weight_;
   Variable bias_;  // undefined without bias
 };
+
+// What an operation of a plan reads when it is a linear layer, perhaps with a ReLU behind it.
+struct LinearParts {
+  ValueId x, weight, bias;  // kNoValue: no bias
+  bool relu;
+};
+CONVSCOPE_API std::optional<LinearParts> linear_parts(const PlanOp& op);
 
 }  // namespace convscope

@@ -54,6 +54,11 @@ class LinearOp final : public PlanOp {
     return loss_ = true;
   }
 
+  std::optional<LinearParts> parts() const {
+    if (loss_) return std::nullopt;
+    return LinearParts{x(), weight(), has_bias_ ? bias() : kNoValue, relu_};
+  }
+
   void forward(PlanBuilder& builder) override {
     const LinearFused& fused = linear_fused(builder.device());
     if (loss_) return forward_with_loss(builder, fused.loss);
@@ -181,6 +186,11 @@ class LinearOp final : public PlanOp {
 };
 
 }  // namespace
+
+std::optional<LinearParts> linear_parts(const PlanOp& op) {
+  const auto* const linear = dynamic_cast<const LinearOp*>(&op);
+  return linear == nullptr ? std::nullopt : linear->parts();
+}
 
 bool register_linear_fused(DeviceType type, const LinearFused& kernels) {
   fused_table()[static_cast<std::size_t>(type)] = kernels;

@@ -72,7 +72,7 @@ Tensor PlanBuilder::value(ValueId value) {
   }
   ValueState& own = state(graph_.owner(value));
   if (own.slot == kNoSlot) {
-    own.slot = slot(graph_.stored_shape(value), DType::f32);
+    own.slot = slot(graph_.stored_shape(value), graph_.dtype(value));
     if (graph_.owner(value) == PlanGraph::input()) {  // somebody wants the images as a tensor
       const Tensor to = use(own.slot);
       call([copy = backend_of(device()).copy_within, index = device().index, from = images(), to] {

@@ -4,6 +4,7 @@
 #include "layers/plan/plan_graph.h"
 
 #include <algorithm>
+#include <tuple>
 
 namespace convscope {
 namespace {
@@ -92,6 +93,12 @@ ValueId PlanGraph::reshape(ValueId x, const Shape& shape) {
   return id;
 }
 
+ValueId PlanGraph::add_value(const Shape& shape, DType dtype, ActivationLayout layout) {
+  const ValueId id = value_count();
+  values_.push_back({.shape = shape, .owner = id, .layout = layout, .dtype = dtype});
+  return id;
+}
+
 ValueId PlanGraph::add_stored(ValueId value, ActivationLayout layout, bool shared) {
   const ValueId id = value_count();
   values_.push_back({.shape = shape(value),
@@ -154,7 +161,10 @@ void PlanGraph::fuse() {
 bool register_plan_rewrite(const PlanRewrite& rewrite) {
   auto& list = rewrites();
   list.insert(std::upper_bound(list.begin(), list.end(), rewrite,
-                               [](const auto& a, const auto& b) { return a.name < b.name; }),
+                               [](const auto& a, const auto& b) {
+                                 return std::tuple(!a.goes_first, a.name) <
+                                        std::tuple(!b.goes_first, b.name);
+                               }),
               rewrite);
   return true;
 }

@@ -77,6 +77,8 @@ class CONVSCOPE_API PlanOp {
   // which one it is.
   virtual std::optional<double> layout_ms(const PlanGraph& graph, ActivationLayout layout) const;
   virtual void set_layout(const PlanGraph&, ActivationLayout) {}
+  // Reads its images in whatever layout they lie: no copy is put in front of it.
+  virtual bool reads_any_layout() const { return false; }
 
   // Of each layer with a weight that this operation computes, one for each direction that runs.
   virtual std::vector<RanKernel> kernels(const PlanGraph& graph) const;
@@ -100,6 +102,8 @@ class CONVSCOPE_API PlanGraph {
   bool has_loss() const { return mode_ != PlanMode::inference; }
   static constexpr ValueId input() { return 0; }
   const Shape& shape(ValueId value) const { return values_.at(index(value)).shape; }
+  // f32; or u8 and i8, the codes of a quantised value, always in blocks (quant/integer/).
+  DType dtype(ValueId value) const { return values_.at(index(value)).dtype; }
   // How it lies in memory, and its shape there; shape() is always that which users see.
   ActivationLayout layout(ValueId value) const { return values_.at(index(value)).layout; }
   void set_layout(ValueId value, ActivationLayout layout) {
@@ -110,6 +114,8 @@ class CONVSCOPE_API PlanGraph {
   }
   // The same value once more, in another layout; `shared`: in the same memory.
   ValueId add_stored(ValueId value, ActivationLayout layout, bool shared);
+  // A value that a rewrite adds; its producer is an operation with this output.
+  ValueId add_value(const Shape& shape, DType dtype, ActivationLayout layout);
   // False for what depends on the images alone: nobody asks for its gradient.
   bool wants_gradient(ValueId value) const { return values_.at(index(value)).wants_gradient; }
 
@@ -177,6 +183,7 @@ class CONVSCOPE_API PlanGraph {
     bool of_parameters = false;
     Variable parameter = {};  // undefined: no parameter
     ActivationLayout layout = ActivationLayout::nchw;
+    DType dtype = DType::f32;
   };
   static std::size_t index(ValueId value) { return static_cast<std::size_t>(value); }
 
@@ -194,6 +201,7 @@ class CONVSCOPE_API PlanGraph {
 struct PlanRewrite {
   std::string name;
   DeviceType device = DeviceType::cpu;  // of the graphs that it looks at
+  bool goes_first = false;              // in front of the others
   void (*run)(PlanGraph& graph) = nullptr;
 };
 CONVSCOPE_API bool register_plan_rewrite(const PlanRewrite& rewrite);

@@ -22,9 +22,10 @@ namespace {
 
 using enum ActivationLayout;
 
-// An image that an operation reads: one whose layout matters.
+// An image that an operation reads: one whose layout matters. (Codes lie in blocks.)
 bool is_image(const PlanGraph& graph, ValueId value) {
-  return graph.shape(value).rank() == 4 && !graph.is_of_parameters(value);
+  return graph.shape(value).rank() == 4 && !graph.is_of_parameters(value) &&
+         graph.dtype(value) == DType::f32;
 }
 
 // What an operation costs in milliseconds in each layout, as far as layouts differ.
@@ -58,6 +59,7 @@ class Layouts {
     };
     for (int i = 0; i < plain; ++i) {
       const PlanOp& op = *ops[static_cast<std::size_t>(i)];
+      if (op.reads_any_layout()) continue;
       for (const ValueId input : op.inputs) {
         if (!is_image(graph_, input)) continue;
         const double copy = conversion_ms(graph_, input);
@@ -88,6 +90,7 @@ class Layouts {
       ActivationLayout own = layout;
       for (ValueId& input : op->inputs) {
         if (!is_image(graph_, input) || graph_.layout(input) == layout) continue;
+        if (op->reads_any_layout()) continue;
         if (layout == blocked && plain_input_ms(*op, input) <= conversion_ms(graph_, input)) {
           own = blocked_y;
           continue;

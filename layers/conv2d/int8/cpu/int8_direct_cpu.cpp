@@ -27,13 +27,11 @@
 // Source     B. Jacob et al., CVPR 2018, arXiv 1712.05877 (integer-only inference); the layout and
 //            the tiles: E. Georganas et al., SC 2018, arXiv 1808.05567
 // Read next  int8_lesson_cpu.cpp; quant/integer_grid.h
-#include "layers/conv2d/int8/cpu/int8_bytes.h"
 #include "layers/conv2d/int8/cpu/int8_pass.h"
 
 namespace convscope {
 
 constinit IsaTable<Int8Kernels> int8_kernels;
-constinit IsaTable<Int8Bytes> int8_bytes;
 
 namespace int8 {
 namespace {

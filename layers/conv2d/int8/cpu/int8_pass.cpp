@@ -6,8 +6,8 @@
 #include <array>
 #include <cstring>
 
+#include "framework/ops/codes/codes.h"
 #include "framework/ops/gemm/gemm_kernels.h"
-#include "layers/conv2d/int8/cpu/int8_bytes.h"
 
 namespace convscope::int8 {
 
@@ -96,7 +96,7 @@ void copy_images(const Int8Plan& plan, const Conv2dForwardArgs& args, std::uint8
   const auto offset = static_cast<std::uint8_t>(offset_of(args));
   const bool rows = plan.x.from == Int8Source::rows;
   const Index blocks = rows ? 1 : ceil_div(z.c, kChannelBlock);
-  const Int8Bytes bytes = int8_bytes.get();
+  const CodeKernels codes = code_kernels.get();
   parallel_for(z.n * blocks * plan.x.h, 8, [&](Index begin, Index end) {
     for (Index at = begin; at < end; ++at) {
       const Index plane = at / plan.x.h, padded_row = at % plan.x.h;
@@ -112,11 +112,11 @@ void copy_images(const Int8Plan& plan, const Conv2dForwardArgs& args, std::uint8
       std::memset(to + left + inside, offset, static_cast<std::size_t>(plan.x.row - left - inside));
       if (!rows) {
         const auto* const from = static_cast<const std::uint8_t*>(args.x);
-        bytes.flip(from + (plane * z.h + h) * inside, inside, to + left);
+        codes.flip(from + (plane * z.h + h) * inside, inside, to + left);
         continue;
       }
       const auto* const from = static_cast<const float*>(args.x);
-      bytes.round({.channels = static_cast<int>(z.c),
+      codes.round({.channels = static_cast<int>(z.c),
                    .pixels = z.w,
                    .plane = z.h * z.w,
                    .from = from + (plane * z.c * z.h + h) * z.w,

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// int8_bytes_simd.cpp: how real numbers and signed codes become the bytes that the products take.
+// codes_simd.cpp: arrays of codes: rounded from f32, turned back, and the largest of each window.
 //
 // Numerics   v / step is computed in f32 as a product with 1 / step, which is wrong by less than 3
 //            units of 2^-24 of it. Where its fraction comes nearer to 1/2, the vector is computed
 //            once more in double, by a division.
+#include "framework/ops/codes/codes.h"
 #include "framework/simd/int8_vector.h"
-#include "layers/conv2d/int8/cpu/int8_bytes.h"
 
 namespace convscope::CONVSCOPE_ISA {
 namespace {
@@ -79,8 +79,55 @@ void flip(const std::uint8_t* from, std::int64_t count, std::uint8_t* to) {
   for (std::int64_t i = 0; i < count; ++i) to[i] = from[i] ^ 128;
 }
 
+// A code times the step is exact in double, and rounded once when it becomes f32.
+void real_numbers(const std::uint8_t* from, bool is_signed, double step, std::int64_t count,
+                  float* to) {
+  if (is_signed) {
+    for (std::int64_t i = 0; i < count; ++i) {
+      to[i] = static_cast<float>(step * static_cast<std::int8_t>(from[i]));
+    }
+  } else {
+    for (std::int64_t i = 0; i < count; ++i) to[i] = static_cast<float>(step * from[i]);
+  }
+}
+
+constexpr int kBlock = 16;
+
+template <class T>
+CONVSCOPE_INLINE void pool_row_of(const CodesPool& z, std::int64_t plane, std::int64_t row) {
+  const auto* const image = reinterpret_cast<const T*>(z.from) + plane * z.h * z.w * kBlock;
+  auto* to = reinterpret_cast<T*>(z.to) + (plane * z.p + row) * z.q * kBlock;
+  const std::int64_t top = row * z.stride_h - z.pad_h;
+  const std::int64_t h_begin = top < 0 ? 0 : top;
+  const std::int64_t h_end = top + z.kernel_h < z.h ? top + z.kernel_h : z.h;
+  for (std::int64_t q = 0; q < z.q; ++q, to += kBlock) {
+    const std::int64_t left = q * z.stride_w - z.pad_w;
+    const std::int64_t w_begin = left < 0 ? 0 : left;
+    const std::int64_t w_end = left + z.kernel_w < z.w ? left + z.kernel_w : z.w;
+    T largest[kBlock];
+    __builtin_memcpy(largest, image + (h_begin * z.w + w_begin) * kBlock, kBlock);
+    for (std::int64_t h = h_begin; h < h_end; ++h) {
+      for (std::int64_t w = w_begin; w < w_end; ++w) {
+        const T* const at = image + (h * z.w + w) * kBlock;
+        for (int c = 0; c < kBlock; ++c) largest[c] = largest[c] < at[c] ? at[c] : largest[c];
+      }
+    }
+    __builtin_memcpy(to, largest, kBlock);
+  }
+}
+
+void pool_row(const CodesPool& pool, std::int64_t plane, std::int64_t row) {
+  if (pool.is_signed) {
+    pool_row_of<std::int8_t>(pool, plane, row);
+  } else {
+    pool_row_of<std::uint8_t>(pool, plane, row);
+  }
+}
+
 }  // namespace
 }  // namespace convscope::CONVSCOPE_ISA
 
-CONVSCOPE_SIMD_KERNELS(int8_bytes,
-                       (Int8Bytes{.round = CONVSCOPE_ISA::round, .flip = CONVSCOPE_ISA::flip}))
+CONVSCOPE_SIMD_KERNELS(code_kernels, (CodeKernels{.round = CONVSCOPE_ISA::round,
+                                                  .flip = CONVSCOPE_ISA::flip,
+                                                  .real_numbers = CONVSCOPE_ISA::real_numbers,
+                                                  .pool_row = CONVSCOPE_ISA::pool_row}))

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+// code_format.cpp: the codes of a value in a plan, and the step that turns them into real numbers.
+#include "quant/integer/code_format.h"
+
+#include <cmath>
+
+namespace convscope {
+
+const LsqParts* integer_parts(const PlanOp* op) {
+  const auto* const known = dynamic_cast<const OperationOp*>(op);
+  if (known == nullptr) return nullptr;
+  const LsqParts* const parts = lsq_parts(&known->operation());
+  return parts != nullptr && parts->rule.on_integers ? parts : nullptr;
+}
+
+std::vector<double> steps_of(const Tensor& step, const LsqParts& lsq) {
+  put_into_bounds(step, lsq.bounds, lsq.rule.form);
+  std::vector<double> out;
+  for (std::int64_t i = 0; i < step.numel(); ++i) {
+    const float given = step.data<float>()[i];
+    const float s = lsq.rule.form == StepForm::plain
+                        ? given
+                        : static_cast<float>(std::exp(static_cast<double>(given)));
+    out.push_back(static_cast<double>(s));
+  }
+  return out;
+}
+
+Slot emit_steps(PlanBuilder& builder, const CodeFormat& format) {
+  const Tensor step = builder.value(format.step);
+  const Slot slot = builder.slot({step.numel()}, DType::f64);
+  builder.call([step, lsq = format.lsq, to = builder.use(slot)] {
+    const std::vector<double> steps = steps_of(step, lsq);
+    std::copy(steps.begin(), steps.end(), to.data<double>());
+  });
+  return slot;
+}
+
+}  // namespace convscope

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+// integer_op.h: a convolution or a linear layer on integers in a plan for inference: codes times
+// codes, and behind the sums the batch norm, the residual, the curve and the rounding of the next
+// quantiser.
+#pragma once
+
+#include <limits>
+#include <optional>
+
+#include "layers/conv2d/algorithm.h"
+#include "layers/plan/batch_norm_op.h"
+#include "quant/integer/code_format.h"
+
+namespace convscope {
+
+// A linear layer is a convolution whose kernel covers the image.
+struct IntegerLayer {
+  Conv2dProblem problem;                       // with types and layout
+  const Conv2dAlgorithm* algorithm = nullptr;  // takes it
+  std::string kind;                            // "conv2d"
+  CodeFormat x_format, w_format;
+  std::optional<CodeFormat> y_format, residual_format;
+  ValueId x = kNoValue;  // codes, or f32 images
+  ValueId w = kNoValue;  // f32, of parameters
+  ValueId b = kNoValue, residual = kNoValue;
+  std::optional<BatchNormFold> norm;
+  bool relu = false;
+  float most = std::numeric_limits<float>::infinity();
+};
+
+class IntegerOp final : public PlanOp {
+ public:
+  explicit IntegerOp(IntegerLayer layer) : it_(std::move(layer)) {}
+  const IntegerLayer& parts() const { return it_; }
+  std::vector<ValueId> all_inputs() const;
+
+  std::string text() const override;
+  std::vector<RanKernel> kernels(const PlanGraph& graph) const override;
+  bool reads_any_layout() const override { return true; }
+  // y in f32 lies in blocks.
+  std::optional<double> layout_ms(const PlanGraph&, ActivationLayout layout) const override {
+    if (layout != ActivationLayout::blocked) return std::nullopt;
+    return 0.0;
+  }
+  void forward(PlanBuilder& builder) override;
+  void backward(PlanBuilder&) override {}
+
+ private:
+  // What the prologue leaves.
+  struct Constants {
+    Slot x_step, w_steps, y_step = kNoSlot, residual_step = kNoSlot, b = kNoSlot, prepared;
+  };
+  Constants emit_constants(PlanBuilder& builder) const;
+  Slot emit_bias_and_scales(PlanBuilder& builder, Slot w_steps, Slot scales) const;
+  Slot emit_weights(PlanBuilder& builder, const OperandViews& views) const;
+
+  IntegerLayer it_;
+};
+
+}  // namespace convscope

@@ -1,0 +1,354 @@
+// SPDX-License-Identifier: Apache-2.0
+// integer_plan.cpp: turns the plan of a fake-quantised network for inference into one that computes
+// with the codes.
+//
+//   images -> quantise -> conv (w quantised) -> relu -> max-pool -> flatten -> quantise -> linear ..
+//   -> conv on integers [rounds images on the way in, y to the linear layer's codes on the way out]
+//      -> max-pool on codes -> linear on integers
+//
+// Idea       A layer with quantisers in front of input and weight multiplies two arrays of codes
+//            times two steps. Rounding keeps the order of numbers, so the quantiser behind a
+//            max-pool may as well stand in front of it; then the layer before it rounds its sums
+//            while they are at hand. Where a value has other readers it stays f32, and a
+//            quantiser of its own rounds it.
+// Same       steps, grids and rounding are those of the fake quantiser: the codes are those that it
+// numbers    would give in double arithmetic (layers/conv2d/int8).
+// Not here   layers that no card takes on integers, and layers with a named algorithm: they stay as
+//            they are, and `explain` says so.
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "layers/conv2d/conv2d_op.h"
+#include "layers/linear/linear.h"
+#include "quant/integer/code_ops.h"
+#include "quant/integer/integer_op.h"
+
+namespace convscope {
+namespace {
+
+// The fastest card that takes a problem on integers, by estimate; null: none does.
+const Conv2dAlgorithm* integer_card(const Conv2dProblem& problem) {
+  const Conv2dAlgorithm* best = nullptr;
+  double least = 0;
+  for (const auto& [name, card] : conv2d_algorithms(DeviceType::cpu).entries()) {
+    if (!card.auto_ok || !support_of(card, problem, Direction::forward).yes) continue;
+    const double ms = estimated_ms(card, problem, Direction::forward, WeightUse::often);
+    if (best != nullptr && ms >= least) continue;
+    best = &card;
+    least = ms;
+  }
+  return best;
+}
+
+class IntegerRewrite {
+ public:
+  explicit IntegerRewrite(PlanGraph& graph) : graph_(graph) {
+    for (const auto& op : graph_.ops()) producers_[op->output] = op.get();
+    for (const auto& op : graph_.ops()) {
+      if (auto found = find_quantised(*op)) quantised_.emplace(op->output, std::move(*found));
+    }
+  }
+
+  void run() {
+    find_layers();
+    drop_layers_without_card();
+    if (layers_.empty()) return;
+    for (auto& [op, layer] : layers_) choose_output(*op, layer);
+    emit();
+  }
+
+ private:
+  struct Quantised {  // a value behind an activation's quantiser
+    CodeFormat format;
+    ValueId from = kNoValue;    // the f32 value in front of the quantiser, and of all it may pass
+    std::vector<PlanOp*> past;  // max-pools and reshapes between `from` and the quantiser, in order
+    PlanOp* op = nullptr;       // the quantiser
+  };
+  struct Layer {
+    IntegerLayer parts;
+    Quantised x;
+    std::optional<Quantised> y;  // whose rounding it takes over
+    bool from_images = false;    // rounds them itself
+    ValueId old_output = kNoValue;
+  };
+
+  PlanOp* producer(ValueId value) const {
+    const auto at = producers_.find(value);
+    return at == producers_.end() ? nullptr : at->second;
+  }
+
+  // `value` when it comes from an activation's quantiser.
+  const Quantised* quantised(ValueId value) const {
+    const auto at = quantised_.find(value);
+    return at == quantised_.end() ? nullptr : &at->second;
+  }
+
+  std::optional<Quantised> find_quantised(PlanOp& op) const {
+    const LsqParts* const lsq = integer_parts(&op);
+    if (lsq == nullptr || graph_.is_of_parameters(op.output)) return std::nullopt;
+    if (graph_.shape(op.inputs[1]).numel() != 1) return std::nullopt;
+    Quantised out;
+    out.op = &op;
+    out.format = {*lsq, op.inputs[1]};
+    out.from = op.inputs[0];
+    for (PlanOp* before = producer(out.from);
+         before != nullptr && graph_.readers(out.from) == 1 && passes(*before);
+         before = producer(out.from)) {
+      out.past.insert(out.past.begin(), before);
+      out.from = before->inputs[0];
+    }
+    const Shape& shape = graph_.shape(out.from);
+    if (shape.rank() != 4 && shape.rank() != 2) return std::nullopt;
+    return out;
+  }
+
+  // A max-pool, or a flatten [N,C,H,W] -> [N,F].
+  bool passes(const PlanOp& op) const {
+    if (operation_of<MaxPool>(&op) != nullptr) return true;
+    return graph_.is_shared(op) && op.inputs.size() == 1 && graph_.shape(op.output).rank() == 2 &&
+           graph_.shape(op.inputs[0]).rank() == 4;
+  }
+
+  // A weight behind a quantiser: its f32 value and the format of its codes.
+  bool take_weight(ValueId value, IntegerLayer& parts) const {
+    const PlanOp* const op = producer(value);
+    const LsqParts* const lsq = integer_parts(op);
+    if (lsq == nullptr || !graph_.is_of_parameters(op->inputs[0])) return false;
+    parts.w = op->inputs[0];
+    parts.w_format = {*lsq, op->inputs[1]};
+    return true;
+  }
+
+  // The image whose codes a layer reads: in front of the flatten, behind the max-pools.
+  Shape image_of(const Quantised& x) const {
+    Shape image = graph_.shape(x.from);
+    for (const PlanOp* op : x.past) {
+      if (graph_.shape(op->output).rank() == 4) image = graph_.shape(op->output);
+    }
+    return code_shape(image);
+  }
+
+  void find_layers() {
+    for (const auto& op : graph_.ops()) {
+      Layer layer;
+      bool found = false;
+      if (auto* const conv = dynamic_cast<Conv2dOp*>(op.get())) {
+        found = take_conv(*conv, layer);
+      } else if (const auto linear = linear_parts(*op)) {
+        found = take_linear(*linear, layer);
+      }
+      if (!found) continue;
+      layer.old_output = op->output;
+      layers_.emplace_back(op.get(), std::move(layer));
+    }
+  }
+
+  bool take_conv(const Conv2dOp& conv, Layer& layer) const {
+    const std::string& word = conv.choice(Direction::forward).word;
+    if (word != "auto" && word != "measure" && !word.starts_with("int8")) return false;
+    IntegerLayer& parts = layer.parts;
+    const Quantised* const x = quantised(conv.x());
+    if (x == nullptr || graph_.shape(conv.x()).rank() != 4 || !take_weight(conv.weight(), parts))
+      return false;
+    layer.x = *x;
+    parts.problem = conv.problem();
+    parts.problem.layout = ActivationLayout::nchw;
+    parts.kind = "conv2d";
+    parts.b = conv.bias();
+    parts.norm = conv.norm();
+    parts.relu = conv.relu();
+    parts.most = conv.most();
+    parts.residual = conv.residual();
+    return true;
+  }
+
+  // y[n,k] = sum over c, p, q of x[n,c,p,q] w[k,(c,p,q)]: a kernel as large as the image.
+  bool take_linear(const LinearParts& linear, Layer& layer) const {
+    IntegerLayer& parts = layer.parts;
+    const Quantised* const x = quantised(linear.x);
+    if (x == nullptr || !take_weight(linear.weight, parts)) return false;
+    layer.x = *x;
+    const Shape image = image_of(*x);
+    parts.problem.n = image[0];
+    parts.problem.c = image[1];
+    parts.problem.h = parts.problem.r = image[2];
+    parts.problem.w = parts.problem.s = image[3];
+    parts.problem.k = graph_.shape(linear.weight)[0];
+    parts.kind = "linear";
+    parts.b = linear.bias;
+    parts.relu = linear.relu;
+    return true;
+  }
+
+  // A first layer of few channels rounds the images itself.
+  bool reads_images(const Layer& layer) const {
+    return layer.x.from == PlanGraph::input() && layer.x.past.empty() &&
+           graph_.readers(layer.x.op->output) == 1 && layer.parts.problem.c < kChannelBlock &&
+           layer.parts.problem.groups == 1 && layer.parts.kind == "conv2d";
+  }
+
+  static void set_types(Layer& layer, DType y) {
+    Conv2dProblem& z = layer.parts.problem;
+    const DType x = layer.from_images ? DType::f32 : layer.x.format.dtype();
+    z.dtype = x;
+    z.types = OperandTypes{.x = x, .w = DType::i8, .accumulator = DType::i32, .y = y};
+    z.layout = layer.from_images ? ActivationLayout::blocked_y : ActivationLayout::blocked;
+  }
+
+  void drop_layers_without_card() {
+    for (auto& [op, layer] : layers_) {
+      layer.from_images = reads_images(layer);
+      set_types(layer, DType::f32);
+      if (integer_card(layer.parts.problem) == nullptr && layer.from_images) {
+        layer.from_images = false;
+        set_types(layer, DType::f32);
+      }
+    }
+    std::erase_if(
+        layers_, [](const auto& one) { return integer_card(one.second.parts.problem) == nullptr; });
+  }
+
+  // The quantiser behind a layer, if nobody else reads what the layer gives.
+  void choose_output(const PlanOp& op, Layer& layer) {
+    if (graph_.readers(op.output) == 1) {
+      for (const auto& other : graph_.ops()) {
+        if (integer_parts(other.get()) == nullptr) continue;
+        const Quantised* const y = quantised(other->output);
+        if (y == nullptr || y->from != op.output || !is_read_as_codes(other->output)) continue;
+        layer.y = *y;
+        layer.parts.y_format = y->format;
+      }
+    }
+    set_types(layer, layer.y ? layer.y->format.dtype() : DType::f32);
+    layer.parts.algorithm = integer_card(layer.parts.problem);
+  }
+
+  // Some layer on integers reads the codes.
+  bool is_read_as_codes(ValueId value) const {
+    return std::ranges::any_of(layers_, [&](const auto& one) {
+      return one.second.x.op->output == value || one.second.parts.residual == value;
+    });
+  }
+
+  // ---- the new list of operations
+
+  // The codes of a quantised value: behind its max-pools.
+  ValueId codes_of(const Quantised& value) {
+    const auto known = codes_.find(value.op);
+    if (known != codes_.end()) return known->second;
+    const auto at = rounded_.find(value.op);  // by the layer that takes over the rounding
+    ValueId codes = at != rounded_.end() ? at->second : kNoValue;
+    if (codes == kNoValue) {
+      turn_back(value.from);
+      codes = add(std::make_unique<QuantizeOp>(value.format), *value.op,
+                  {value.from, value.format.step}, code_shape(graph_.shape(value.from)),
+                  value.format.dtype());
+    }
+    for (PlanOp* op : value.past) {
+      const auto* const pool = operation_of<MaxPool>(op);
+      if (pool == nullptr) continue;  // a flatten: the layer reads the image
+      codes = add(std::make_unique<CodesPoolOp>(pool->window(), value.format.dtype()), *op, {codes},
+                  graph_.shape(op->output), value.format.dtype());
+    }
+    codes_[value.op] = codes;
+    return codes;
+  }
+
+  ValueId add(std::unique_ptr<PlanOp> op, const PlanOp& instead, std::vector<ValueId> inputs,
+              const Shape& shape, DType type) {
+    op->layer = instead.layer;
+    op->all_layers = instead.all_layers;
+    op->inputs = std::move(inputs);
+    op->output = graph_.add_value(shape, type, ActivationLayout::blocked);
+    new_ops_.push_back(std::move(op));
+    return new_ops_.back()->output;
+  }
+
+  void emit() {
+    std::map<const PlanOp*, Layer*> by_op;
+    for (auto& [op, layer] : layers_) {
+      by_op[op] = &layer;
+      gone_.insert(layer.x.op);
+      gone_.insert(layer.x.past.begin(), layer.x.past.end());
+      if (quantised(layer.parts.residual) != nullptr) gone_.insert(producer(layer.parts.residual));
+      if (graph_.readers(weight_of(*op)) == 1) gone_.insert(producer(weight_of(*op)));
+    }
+    std::vector<std::unique_ptr<PlanOp>> old = std::move(graph_.ops());
+    for (std::unique_ptr<PlanOp>& op : old) {
+      const auto layer = by_op.find(op.get());
+      if (layer != by_op.end()) {
+        emit_layer(*op, *layer->second);
+        continue;
+      }
+      if (gone_.contains(op.get())) continue;
+      // Others read f32: what was rounded and is codes now is turned back for them.
+      for (const ValueId input : op->inputs) turn_back(input);
+      new_ops_.push_back(std::move(op));
+    }
+    turn_back(graph_.result());
+    graph_.ops() = std::move(new_ops_);
+  }
+
+  static ValueId weight_of(const PlanOp& op) { return op.inputs[1]; }
+
+  // When `value` was the output of a quantiser that is gone: its f32 numbers, made of the codes.
+  void turn_back(ValueId value) {
+    const Quantised* const known = quantised(value);
+    if (known == nullptr || !gone_.contains(known->op) || turned_back_.contains(value)) return;
+    turned_back_.insert(value);
+    auto back = std::make_unique<DequantizeOp>(known->format);
+    back->layer = known->op->layer;
+    back->all_layers = known->op->all_layers;
+    back->inputs = {codes_of(*known), known->format.step};
+    back->output = value;
+    new_ops_.push_back(std::move(back));
+  }
+
+  void emit_layer(PlanOp& old, Layer& layer) {
+    IntegerLayer& parts = layer.parts;
+    parts.x_format = layer.x.format;
+    parts.x = layer.from_images ? layer.x.from : codes_of(layer.x);
+    if (parts.residual != kNoValue) {
+      if (const Quantised* const residual = quantised(parts.residual)) {
+        parts.residual = codes_of(*residual);
+        parts.residual_format = residual->format;
+      }
+    }
+    auto op = std::make_unique<IntegerOp>(parts);
+    op->layer = old.layer;
+    op->all_layers = old.all_layers;
+    op->inputs = op->all_inputs();
+    if (layer.y) {
+      op->output = graph_.add_value(code_shape(graph_.shape(layer.old_output)),
+                                    layer.y->format.dtype(), ActivationLayout::blocked);
+      rounded_[layer.y->op] = op->output;
+    } else {
+      op->output = layer.old_output;
+    }
+    new_ops_.push_back(std::move(op));
+  }
+
+  PlanGraph& graph_;
+  std::map<ValueId, PlanOp*> producers_;
+  std::map<ValueId, Quantised> quantised_;
+  std::vector<std::pair<PlanOp*, Layer>> layers_;
+  std::set<const PlanOp*> gone_;              // quantisers and pools that codes have replaced
+  std::map<const PlanOp*, ValueId> codes_;    // by quantiser
+  std::map<const PlanOp*, ValueId> rounded_;  // by quantiser: what a layer has rounded for it
+  std::set<ValueId> turned_back_;
+  std::vector<std::unique_ptr<PlanOp>> new_ops_;
+};
+
+void compute_on_integers(PlanGraph& graph) {
+  if (!graph.training()) IntegerRewrite(graph).run();
+}
+
+// In front of all rewrites that form chains: they would take the fake quantisers.
+const bool registered = register_plan_rewrite({.name = "integers",
+                                               .device = DeviceType::cpu,
+                                               .goes_first = true,
+                                               .run = compute_on_integers});
+
+}  // namespace
+}  // namespace convscope
