@@ -65,13 +65,18 @@ class CONVSCOPE_API Module {
 
   // A transform stands between a layer and what it computes with: a quantiser, a pruning mask. It
   // is a Module like any other, so its parameters are trained and saved. Layers with a weight
-  // (conv2d, linear) pass their input and their weight through them; several act in the order
-  // added, and `first` before those that are there (a quantiser rounds what a mask leaves).
+  // (conv2d, linear) pass their input and their weight through them, a block that adds (residual.h)
+  // its input; several act in the order added, and `first` before those that are there (a quantiser
+  // rounds what a mask leaves).
   void add_input_transform(const std::string& name, std::shared_ptr<Module> transform);
   void add_weight_transform(const std::string& name, std::shared_ptr<Module> transform,
                             bool first = false);
   // The layer's own weight, before any transform; undefined for layers without one.
   virtual Variable weight() const { return {}; }
+  // What it computes with: its weight behind all transforms; undefined for layers without one.
+  Variable used_weight() const {
+    return weight().defined() ? transformed_weight(weight()) : weight();
+  }
   // Into how many independent parts the channels of weight() fall: a convolution's groups.
   virtual std::int64_t weight_groups() const { return 1; }
 
@@ -112,9 +117,10 @@ class CONVSCOPE_API Module {
   // The same in a static graph; the weight is a value of it from then on.
   int transformed_input(PlanGraph& graph, int x) const;
   int transformed_weight(PlanGraph& graph, const Variable& w) const;
+  // x through these children, one after the other, in a static graph.
+  int described(PlanGraph& graph, int x, const std::vector<std::shared_ptr<Module>>& through) const;
 
  private:
-  int described(PlanGraph& graph, int x, const std::vector<std::shared_ptr<Module>>& through) const;
   void add_child_module(const std::string& name, std::shared_ptr<Module> child);
   void collect_parameters(const std::string& prefix, std::vector<NamedParameter>& out) const;
   void collect_buffers(const std::string& prefix, std::vector<NamedTensor>& out) const;

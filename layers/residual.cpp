@@ -19,9 +19,18 @@ Residual::Residual(const std::vector<std::pair<std::string, std::shared_ptr<Modu
   if (shortcut_) add_child("downsample", shortcut_);
 }
 
-Variable Residual::forward(const Variable& x) {
+void Residual::add_shortcut_transform(const std::string& name, std::shared_ptr<Module> transform) {
+  CONVSCOPE_CHECK(shortcut_ != nullptr, "residual", "expected a shortcut of layers because '", name,
+                  "' stands behind them, got x itself");
+  shortcut_transforms_.push_back(add_child(name, std::move(transform)));
+}
+
+Variable Residual::forward(const Variable& input) {
+  const Variable x = transformed_input(input);
   const Variable y = body_->forward(x);
-  const Variable sum = add(y, shortcut_ ? shortcut_->forward(x) : x);
+  Variable beside = shortcut_ ? shortcut_->forward(x) : x;
+  for (const auto& transform : shortcut_transforms_) beside = transform->forward(beside);
+  const Variable sum = add(y, beside);
   return end_ == End::relu ? relu(sum) : sum;
 }
 
@@ -41,12 +50,15 @@ void Residual::walk(const Shape& input, const WalkVisitor& visit) {
 }
 
 int Residual::describe(PlanGraph& graph, int x) {
+  x = transformed_input(graph, x);
+  if (x == kNoValue) return kNoValue;
   const ValueId y = body_->describe(graph, x);
   ValueId beside = x;
   if (shortcut_) {
     const PlanGraph::Scope scope(graph, "downsample");
     beside = shortcut_->describe(graph, x);
   }
+  beside = described(graph, beside, shortcut_transforms_);
   if (y == kNoValue || beside == kNoValue) return kNoValue;
   const ValueId sum = graph.add(std::make_unique<AddOp>(), {y, beside}, graph.shape(y));
   if (end_ == End::sum) return sum;

@@ -9,6 +9,9 @@
 //             stride        of the first convolution and of the shortcut, pixels, default 1
 //             body = conv1 3x3, bn1, relu1, conv2 3x3, bn2;  the shortcut is x, or when the shape
 //             changes a 1x1 convolution and a batch norm (downsample.0, downsample.1)
+// Transforms  of the input (Module::add_input_transform) stand before both: body, shortcut and x
+//             itself as an addend read what they give. Those of the shortcut stand between its
+//             layers and the sum (quant/quantize_network.h)
 // Names       parts are children of the block itself, as in torchvision: "conv1.weight",
 //             "bn1.running_mean", "downsample.0.weight"
 // Usage       {type: residual, out_channels: 64, stride: 2}
@@ -33,6 +36,7 @@ class CONVSCOPE_API Residual final : public Module {
            std::shared_ptr<Sequential> shortcut, End end = End::relu);
 
   Sequential& body() const { return *body_; }
+  End end() const { return end_; }
   Sequential* shortcut() const { return shortcut_.get(); }  // null: x itself
 
   std::string kind() const override { return "residual"; }
@@ -41,9 +45,13 @@ class CONVSCOPE_API Residual final : public Module {
   void walk(const Shape& input, const WalkVisitor& visit) override;
   int describe(PlanGraph& graph, int x) override;
 
+  // Only where the shortcut has layers.
+  void add_shortcut_transform(const std::string& name, std::shared_ptr<Module> transform);
+
  private:
   std::shared_ptr<Sequential> body_;  // its layers are children of this module
   std::shared_ptr<Sequential> shortcut_;
+  std::vector<std::shared_ptr<Module>> shortcut_transforms_;
   End end_;
 };
 

@@ -30,10 +30,9 @@ std::string quant_csv_rows(const std::vector<QuantizedTensor>& tensors, std::int
                   static_cast<long long>(epoch));
     out += text;
     out += tensor.layer;
-    std::snprintf(text, sizeof text, ",%s,%d,%d,%.6g,%.6g,%.6g,%.6g\n",
-                  tensor.is_weight ? "weight" : "input", options.bits, options.is_signed ? 1 : 0,
-                  least, sum / static_cast<double>(seen.steps.numel()), largest,
-                  seen.clipped_percent);
+    std::snprintf(text, sizeof text, ",%s,%d,%d,%.6g,%.6g,%.6g,%.6g\n", tensor.tensor.c_str(),
+                  options.bits, options.is_signed ? 1 : 0, least,
+                  sum / static_cast<double>(seen.steps.numel()), largest, seen.clipped_percent);
     out += text;
   }
   return out;

@@ -2,7 +2,8 @@
 // quant_report.h: the rows of quant.csv: what the last observed forward rounded with.
 //
 //   step, epoch        training steps that are done; the epoch they belong to, from 1
-//   layer, tensor      "c1"; weight or input
+//   layer, tensor      "c1"; weight or input. Of what residual blocks add, "layer2.0"; input or
+//                      shortcut
 //   bits, signed       of the grid (integer_grid.h); signed 0 or 1
 //   step_size_*        s: the least, the mean and the largest of all channels
 //   saturated_percent  share of the values that lay beyond the grid, v / s < -Qn or > Qp: of the

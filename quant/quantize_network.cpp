@@ -1,11 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // quantize_network.cpp: puts a quantiser in front of the input and the weight of every layer that
-// has a weight (conv2d, linear).
+// has a weight (conv2d, linear), and in front of what residual blocks add.
 #include "quant/quantize_network.h"
 
+#include <algorithm>
+#include <array>
 #include <cmath>
+#include <utility>
 
 #include "framework/registry.h"
+#include "layers/residual.h"
 #include "layers/sequential.h"
 
 namespace convscope {
@@ -13,11 +17,18 @@ namespace {
 
 constexpr const char* kWeightName = "weight_quantizer";
 constexpr const char* kInputName = "input_quantizer";
+constexpr const char* kShortcutName = "shortcut_quantizer";
 
 struct Target {
   std::string name;
   Module* layer;
   bool input_is_signed;
+  bool reads_a_sum = false;  // the input of a residual block, which the block may round
+};
+
+struct Block {
+  Residual* module;
+  bool input_is_signed, shortcut_is_signed;
 };
 
 bool is_one_of(const std::string& kind, std::initializer_list<const char*> kinds) {
@@ -35,6 +46,7 @@ class Walk {
     visit(network);
   }
   std::vector<Target> targets;
+  std::vector<Block> blocks;
 
  private:
   void visit(Module& module) {
@@ -42,9 +54,11 @@ class Walk {
       for (std::size_t i = 0; i < sequence->size(); ++i) visit(sequence->layer(i));
       return;
     }
+    if (auto* block = dynamic_cast<Residual*>(&module)) return visit_block(*block);
     const std::string kind = module.kind();
+    const bool reads_a_sum = std::exchange(at_block_input_, false);
     if (module.weight().defined()) {
-      targets.push_back({names_.at(&module), &module, may_be_negative_});
+      targets.push_back({names_.at(&module), &module, may_be_negative_, reads_a_sum});
     } else if (is_one_of(kind, {"max_pool2d", "avg_pool2d", "adaptive_avg_pool2d", "flatten",
                                 "dropout"})) {
       return;  // keep the sign
@@ -60,8 +74,25 @@ class Walk {
     may_be_negative_ = true;
   }
 
+  void visit_block(Residual& block) {
+    const bool input = may_be_negative_;
+    at_block_input_ = true;
+    visit(block.body());
+    const bool sum = may_be_negative_;
+    may_be_negative_ = input;
+    if (block.shortcut() != nullptr) {
+      at_block_input_ = true;
+      visit(*block.shortcut());
+    }
+    at_block_input_ = false;
+    const bool beside = may_be_negative_;
+    blocks.push_back({&block, input, beside});
+    may_be_negative_ = block.end() == Residual::End::sum && (sum || beside);
+  }
+
   std::map<const Module*, std::string> names_;
   bool may_be_negative_ = true;  // the images are normalised
+  bool at_block_input_ = false;  // the next layer reads what its block reads
 };
 
 void check_names(const QuantConfig& config, const std::vector<Target>& targets) {
@@ -87,33 +118,47 @@ void check_names(const QuantConfig& config, const std::vector<Target>& targets) 
 
 void apply_quantization(Module& network, const QuantConfig& config, Device device) {
   static const LayerBits kNothing;
-  const std::vector<Target> targets = Walk(network).targets;
+  const Walk walk(network);
+  const std::vector<Target>& targets = walk.targets;
   check_names(config, targets);
+  const auto quantizer = [&](std::int64_t bits, bool is_signed, std::int64_t channels = -1) {
+    const bool is_weight = channels >= 0;
+    QuantizerOptions out;
+    out.bits = static_cast<int>(bits);
+    out.is_signed = is_signed;
+    out.method = config.method;
+    out.step = config.step;
+    out.init = config.init.value_or(kAutoRule);
+    out.percentile = config.percentile;
+    out.calibration_batches = is_weight ? 1 : config.calibration_batches;
+    out.channels = is_weight ? channels : 0;
+    out.is_weight = is_weight;
+    out.waits = config.begin > 0;
+    out.device = device;
+    return std::make_shared<Quantizer>(out);
+  };
   for (std::size_t i = 0; i < targets.size(); ++i) {
     const Target& target = targets[i];
     const bool outer = i == 0 || i + 1 == targets.size();
     const auto own = config.per_layer.find(target.name);
     const LayerBits& given = own == config.per_layer.end() ? kNothing : own->second;
-    const auto options = [&](std::int64_t bits, bool is_weight) {
-      const std::optional<std::int64_t>& own_bits = is_weight ? given.w_bits : given.a_bits;
-      QuantizerOptions out;
-      out.bits = static_cast<int>(own_bits.value_or(outer ? config.first_last_bits : bits));
-      out.is_signed = is_weight || target.input_is_signed;
-      out.method = config.method;
-      out.step = config.step;
-      out.init = config.init.value_or(kAutoRule);
-      out.percentile = config.percentile;
-      out.calibration_batches = is_weight ? 1 : config.calibration_batches;
-      out.channels = is_weight && config.per_channel ? target.layer->weight().dim(0) : 0;
-      out.is_weight = is_weight;
-      out.waits = config.begin > 0;
-      out.device = device;
-      return out;
-    };
-    target.layer->add_input_transform(kInputName,
-                                      std::make_shared<Quantizer>(options(config.a_bits, false)));
-    target.layer->add_weight_transform(kWeightName,
-                                       std::make_shared<Quantizer>(options(config.w_bits, true)));
+    const std::int64_t a_bits =
+        given.a_bits.value_or(outer ? config.first_last_bits : config.a_bits);
+    const std::int64_t w_bits =
+        given.w_bits.value_or(outer ? config.first_last_bits : config.w_bits);
+    if (!target.reads_a_sum || a_bits != config.residual_bits) {
+      target.layer->add_input_transform(kInputName, quantizer(a_bits, target.input_is_signed));
+    }
+    const std::int64_t channels = config.per_channel ? target.layer->weight().dim(0) : 0;
+    target.layer->add_weight_transform(kWeightName, quantizer(w_bits, true, channels));
+  }
+  if (config.residual_bits == 0) return;
+  for (const Block& block : walk.blocks) {
+    block.module->add_input_transform(kInputName,
+                                      quantizer(config.residual_bits, block.input_is_signed));
+    if (block.module->shortcut() == nullptr) continue;
+    block.module->add_shortcut_transform(kShortcutName,
+                                         quantizer(config.residual_bits, block.shortcut_is_signed));
   }
 }
 
@@ -122,8 +167,13 @@ std::vector<QuantizedTensor> quantized_tensors(Module& network) {
   for (const NamedModule& part : network.modules()) {
     auto* quantizer = dynamic_cast<Quantizer*>(part.module);
     if (quantizer == nullptr) continue;
-    out.push_back(
-        {part.name.substr(0, part.name.rfind('.')), quantizer->options().is_weight, quantizer});
+    // "c1.weight_quantizer"; of a network that is one layer "weight_quantizer"
+    const std::size_t dot = part.name.rfind('.');
+    const std::string own = dot == std::string::npos ? part.name : part.name.substr(dot + 1);
+    out.push_back({.layer = dot == std::string::npos ? "" : part.name.substr(0, dot),
+                   .is_weight = quantizer->options().is_weight,
+                   .quantizer = quantizer,
+                   .tensor = own.substr(0, own.find('_'))});
   }
   return out;
 }
@@ -145,8 +195,10 @@ std::int64_t quant_begin_step(const QuantConfig& config, std::int64_t total_step
 }
 
 bool belongs_to_quantizer(std::string_view tensor_name) {
-  return tensor_name.find(std::string(kWeightName) + ".") != std::string_view::npos ||
-         tensor_name.find(std::string(kInputName) + ".") != std::string_view::npos;
+  return std::ranges::any_of(
+      std::array{kWeightName, kInputName, kShortcutName}, [&](const char* quantizer) {
+        return tensor_name.find(cat(quantizer, ".")) != std::string_view::npos;
+      });
 }
 
 }  // namespace convscope

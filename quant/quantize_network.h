@@ -1,14 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 // quantize_network.h: puts a quantiser in front of the input and the weight of every layer that has
-// a weight (conv2d, linear).
+// a weight (conv2d, linear), and in front of what residual blocks add.
 //
 // Bits        w_bits and a_bits everywhere, first_last_bits for both of the first and of the last
-//             layer, and what per_layer says, which beats all
+//             layer, and what per_layer says, which beats all; residual_bits of sums
+// Sums        a residual block (layers/residual.h) adds integers: its input is rounded once, to
+//             residual_bits, for body and shortcut and as the addend x itself; what a shortcut of
+//             layers gives is rounded too. What the body gives stays as it is, because integer
+//             execution has it in 32 bits. A layer that reads the block's input itself and has as
+//             many bits rounds nothing more. With residual_bits 0 the sums stay f32
 // Signs       weights are signed. An input is unsigned when its producer never gives negative
-//             numbers: relu, relu6 or sigmoid, and pooling, dropout or flatten of those; else
-//             signed, as the images. Followed through Sequential; inside other modules inputs are
-//             signed.
-// Names       c1.weight_quantizer.log_step, c1.input_quantizer.log_step
+//             numbers: relu, relu6, sigmoid, a residual block that ends in relu or adds two such
+//             values, and pooling, dropout or flatten of those; else signed, as the images.
+//             Followed through Sequential and Residual; inside other modules inputs are signed.
+// Names       c1.weight_quantizer.log_step, c1.input_quantizer.log_step,
+//             layer2.0.input_quantizer.log_step, layer2.0.shortcut_quantizer.log_step
 // Beginning   with begin > 0 all quantisers wait (quantizer.h) until begin()
 // Biases stay f32: in integer execution they are added to the 32-bit sums.
 #pragma once
@@ -32,6 +38,7 @@ struct QuantConfig {
   std::int64_t w_bits = 8;
   std::int64_t a_bits = 8;
   std::int64_t first_last_bits = 8;
+  std::int64_t residual_bits = 8;     // of what residual blocks add; 0: f32
   bool per_channel = false;           // a step for each output channel of a weight
   std::optional<StepRule> init = {};  // none: kAutoRule
   QuantStep step = QuantStep::log;
@@ -51,9 +58,10 @@ inline constexpr StepRule kAutoRule = StepRule::mse;
 CONVSCOPE_API void apply_quantization(Module& network, const QuantConfig& config, Device device);
 
 struct QuantizedTensor {
-  std::string layer;  // "c1"
+  std::string layer;  // "c1"; of a sum the block: "layer2.0"
   bool is_weight = true;
   Quantizer* quantizer = nullptr;
+  std::string tensor = {};  // "weight", "input" or, behind a block's shortcut, "shortcut"
 };
 // All quantisers of a network, in its order.
 CONVSCOPE_API std::vector<QuantizedTensor> quantized_tensors(Module& network);

@@ -7,7 +7,7 @@ Every case (problem, direction, layout, threads) is timed by `convscope bench co
 in turns. The loss of a case is the least time of what auto chose by the least time of the fastest. A
 loss below the noise (two standard errors of the two medians over their blocks) counts as none.
 
-    python3 experiments/bench/auto_regret.py --program build/release/bin/convscope --out /tmp/regret
+    python3 experiments/bench/auto_regret.py --program build/release/bin/convscope --out regret
     ... --quick                       every fifth problem of each list, ten random layers, short timings
     ... --threads 1 --clock cpu       on a busy machine: time on the core instead of wall time
     ... --lists resnet18 random       these lists alone

@@ -16,7 +16,6 @@
 
 #include "experiments/cli/command.h"
 #include "experiments/cli/help.h"
-#include "experiments/cli/measure_once.h"
 #include "experiments/cli/shell_words.h"
 #include "experiments/run_folder/machine_load.h"
 #include "framework/io/clean_text.h"
@@ -216,7 +215,6 @@ int parse_and_run(int argc, char** argv) {
     print_help(program);
     return 0;
   }
-  if (commands().get(command->name()).asks_auto) measure_this_machine_once();
   if (globals.threads >= 0) set_num_threads(globals.threads);
   return actions.at(command->name())();
 }

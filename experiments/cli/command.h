@@ -32,7 +32,6 @@ struct Command {
   std::string usage;                  // "run CONFIG [KEY=VALUE...]", without the program's name
   std::vector<std::string> examples;  // without the program's name
   int order = 100;                    // place in the list of commands; small comes first
-  bool asks_auto = false;             // the machine is measured before, once (measure_once.h)
   // Adds options, positionals and nested subcommands to `app`, returns what is to be run. The
   // values that the parser fills in belong into a shared_ptr that the returned closure holds.
   std::function<std::function<int()>(CommandLine& app)> declare;

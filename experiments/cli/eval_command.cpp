@@ -6,6 +6,7 @@
 #include <filesystem>
 
 #include "experiments/cli/command.h"
+#include "experiments/cli/measure_once.h"
 #include "experiments/config/experiment_config.h"
 #include "experiments/run_folder/check_lines.h"
 #include "experiments/run_folder/run_folder.h"
@@ -43,6 +44,7 @@ Target find_target(const EvalArguments& arguments) {
 
 int evaluate_target(const EvalArguments& arguments) {
   const Target target = find_target(arguments);
+  measure_this_machine_once();
   TrainingSetup setup = setup_training(target.config);
   const TrainingState state = load_checkpoint(target.checkpoint, *setup.model, nullptr);
   std::unique_ptr<Loader> train;
@@ -74,7 +76,8 @@ int evaluate_target(const EvalArguments& arguments) {
 
 std::function<int()> declare_eval(CommandLine& app) {
   auto arguments = std::make_shared<EvalArguments>();
-  app.add_option("RUN", arguments->target, "run folder, or a .safetensors checkpoint of ours")
+  app.add_option("RUN", arguments->target,
+                 "run folder, or a .safetensors checkpoint or quantised model of ours")
       ->required()
       ->type_name("");
   app.add_option("--split", arguments->split, "test, val or train")
@@ -93,9 +96,8 @@ std::function<int()> declare_eval(CommandLine& app) {
 
 CONVSCOPE_REGISTER_COMMAND("eval",
                            {.summary = "loss and accuracy of a run's weights",
-                            .usage = "eval RUN|CKPT [--split test|val|train]",
+                            .usage = "eval RUN|FILE [--split test|val|train]",
                             .examples = {"eval runs/quickstart",
                                          "eval runs/quickstart --split train --weights best"},
                             .order = 20,
-                            .asks_auto = true,
                             .declare = convscope::declare_eval})

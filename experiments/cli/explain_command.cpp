@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "experiments/cli/command.h"
+#include "experiments/cli/measure_once.h"
 #include "experiments/explain/details.h"
 #include "experiments/explain/overview.h"
 #include "experiments/explain/remarks.h"
@@ -62,6 +63,7 @@ int explain(const Arguments& arguments) {
   std::vector<std::string> overrides = arguments.overrides;
   for (const std::string& text : global_overrides()) overrides.push_back(text);
   const ExperimentConfig config = load_config(arguments.config, overrides);
+  measure_this_machine_once();
   set_num_threads(static_cast<int>(config.threads));
   const Explanation explanation = explain_config(config);
   const std::vector<const ExplainedLayer*> layers = asked_layers(explanation, arguments.layers);
@@ -98,5 +100,4 @@ CONVSCOPE_REGISTER_COMMAND(
      .examples = {"explain experiments/configs/quickstart.yaml conv.algorithm=im2col_gemm",
                   "explain experiments/configs/quickstart.yaml --layer c1"},
      .order = 55,
-     .asks_auto = true,
      .declare = convscope::declare})

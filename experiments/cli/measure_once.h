@@ -25,7 +25,8 @@ struct MeasureOnce {
 // Whether something was measured and remembered.
 CONVSCOPE_API bool measure_once(const MeasureOnce& how);
 
-// For commands, before they ask `auto`: as above, with the real machine.
+// For commands, when arguments and config are checked, before they ask `auto`: as above, with the
+// real machine.
 CONVSCOPE_API void measure_this_machine_once();
 
 }  // namespace convscope

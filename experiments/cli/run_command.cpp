@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "experiments/cli/command.h"
+#include "experiments/cli/measure_once.h"
 #include "experiments/cli/run_remarks.h"
 #include "experiments/config/experiment_config.h"
 #include "experiments/report/run_table.h"
@@ -152,6 +153,7 @@ int run(const RunArguments& arguments) {
     print_result(to_markdown({read_run_row(*resumed)}, core_columns()));
     return 0;
   }
+  measure_this_machine_once();
   if (resumed) {
     RunFolder folder = RunFolder::reopen(*resumed);
     KeptChoices::take_over(folder.path());
@@ -204,5 +206,4 @@ CONVSCOPE_REGISTER_COMMAND(
                   "run quickstart \"sparsity={method: magnitude, target: 0.9}\"",
                   "run my_config.yaml device=cuda precision=bf16", "run --resume runs/quickstart"},
      .order = 10,
-     .asks_auto = true,
      .declare = convscope::declare_run})

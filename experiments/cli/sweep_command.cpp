@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "experiments/cli/command.h"
+#include "experiments/cli/measure_once.h"
 #include "experiments/config/sweep_block.h"
 #include "experiments/report/table/latex_table.h"
 #include "experiments/sweep/sweep_check.h"
@@ -53,6 +54,7 @@ int sweep(const Arguments& arguments) {
   }
   refuse(refused);
   if (arguments.dry_run) return 0;
+  measure_this_machine_once();  // not in each member, where others would keep the cores busy
   const SweepResult result = run_sweep(plan, options);
   if (result.exit_code > 128) return result.exit_code;  // not the end: no table yet
   const std::string text =
@@ -100,5 +102,4 @@ CONVSCOPE_REGISTER_COMMAND(
      .usage = "sweep CONFIG|NAME [KEY=VALUE...] [--dry-run] [--jobs N] [-o DIR]",
      .examples = {"sweep synthetic_sweep --dry-run", "sweep synthetic_sweep sweep.seeds=[1,2,3]"},
      .order = 15,
-     .asks_auto = true,
      .declare = convscope::declare_sweep})

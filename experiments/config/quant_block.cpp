@@ -67,6 +67,23 @@ Key<QuantConfig> word(const char* name, const char* doc,
           .get = text_of};
 }
 
+// 0, or as many as bits() allows.
+Key<QuantConfig> residual_bits() {
+  Key<QuantConfig> key = bits("residual_bits", &QuantConfig::residual_bits,
+                              "bits of what residual blocks add: their input, and what their "
+                              "shortcut gives; 0: the sums stay f32");
+  key.field.min = 0;
+  key.set = [](QuantConfig& block, const OptionValue& value) {
+    const auto given = std::get<std::int64_t>(value);
+    if (given > 0 && given < kMinBits) {
+      fail(ErrorKind::kConfig, "quant",
+           cat("expected 0 or ", kMinBits, " to ", kMaxBits, " bits, got ", given));
+    }
+    block.residual_bits = given;
+  };
+  return key;
+}
+
 Key<QuantConfig> per_channel() {
   return {.field = {.name = "per_channel",
                     .type = OptionType::boolean,
@@ -129,6 +146,7 @@ const Keys<QuantConfig>& quant_keys() {
       bits("a_bits", &QuantConfig::a_bits, "bits of an activation"),
       bits("first_last_bits", &QuantConfig::first_last_bits,
            "bits of weights and activations of the first and the last layer"),
+      residual_bits(),
       per_channel(),
       word<std::optional<StepRule>>(
           "init", "the first step of lsq; auto: mse, the best or equal at 2, 4 and 8 bits",

@@ -187,14 +187,16 @@ class Reader {
   std::size_t setting(const Json& json, const std::string& device, int threads) {
     const Json& machine = child(json, "machine");
     const Json& settings = child(json, "settings");
+    const std::string weights = text_at(settings, "weights");
     BenchSetting out{.device = device.empty() ? "cpu" : device,
                      .isa = text_at(machine, "isa"),
                      .cpu = text_at(machine, "cpu"),
                      .cache = text_at(settings, "cache"),
                      .clock = text_at(settings, "clock"),
+                     .weights = weights.empty() ? "once" : weights,  // older files: no other way
                      .threads = threads};
     const auto key = [](const BenchSetting& s) {
-      return std::tie(s.device, s.isa, s.cpu, s.cache, s.clock, s.threads);
+      return std::tie(s.device, s.isa, s.cpu, s.cache, s.clock, s.weights, s.threads);
     };
     for (std::size_t i = 0; i < set_.settings.size(); ++i) {
       if (key(set_.settings[i]) == key(out)) return i;
@@ -220,12 +222,14 @@ void name_settings(std::vector<BenchSetting>& settings) {
   const bool cpu = differs(settings, &BenchSetting::cpu);
   const bool cache = differs(settings, &BenchSetting::cache);
   const bool clock = differs(settings, &BenchSetting::clock);
+  const bool weights = differs(settings, &BenchSetting::weights);
   for (BenchSetting& s : settings) {
     s.label = cat(s.threads, s.threads == 1 ? " thread" : " threads");
     if (isa) s.label += ", " + s.isa;
     if (device) s.label += ", " + s.device;
     if (cache) s.label += cat(", ", s.cache, " caches");
     if (clock) s.label += cat(", ", s.clock, " clock");
+    if (weights) s.label += cat(", weights used ", s.weights);
     if (cpu) s.label += ", " + s.cpu;
   }
 }
@@ -350,6 +354,10 @@ std::string BenchSet::text() const {
   if (!first.isa.empty() && !differs(settings, &BenchSetting::isa)) out += ", " + first.isa;
   if (!first.cache.empty() && !differs(settings, &BenchSetting::cache)) {
     out += cat("; ", first.cache, " caches");
+  }
+  // The usual way needs no words.
+  if (first.weights != "once" && !differs(settings, &BenchSetting::weights)) {
+    out += cat("; weights used ", first.weights);
   }
   return out;
 }

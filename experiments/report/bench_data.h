@@ -14,7 +14,7 @@ namespace convscope {
 
 // What the rows of a set were measured with.
 struct BenchSetting {
-  std::string device, isa, cpu, cache, clock;
+  std::string device, isa, cpu, cache, clock, weights;
   int threads = 1;
   std::optional<CpuCeilings> ceilings = {};
   std::string label = {};  // "2 threads", and what else tells it from the others of its set

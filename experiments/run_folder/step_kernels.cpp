@@ -96,11 +96,16 @@ StepKernels dynamic_kernels(Module& model, const Shape& input, Device device, Pl
   for (const QuantizedTensor& tensor : quantized_tensors(model)) {
     if (!tensor.is_weight && tensor.quantizer->is_active()) quantised.insert(tensor.layer);
   }
+  // By the layer itself, or by the residual block that it is part of.
+  const auto is_quantised = [&](const std::string& name) {
+    return std::ranges::any_of(
+        quantised, [&](const std::string& by) { return name == by || name.starts_with(by + "."); });
+  };
   model.walk(input, [&](Module& layer, const Shape& arrives) {
     const std::string& name = names.at(&layer);
     const bool weights = layer.weight().defined() && layer.weight().requires_grad();
     const bool wants_dx =
-        with_dx ? with_dx->contains(name) : behind_parameters || quantised.contains(name);
+        with_dx ? with_dx->contains(name) : behind_parameters || is_quantised(name);
     const std::unique_ptr<HeavyUse> heavy = layer.heavy_use(arrives);
     for (const Direction direction : kDirections) {
       if (!layer.weight().defined()) break;

@@ -23,8 +23,9 @@ TEST(QuantBlock, IsAbsentWhenNotGivenOrNull) {
 
 TEST(QuantBlock, ComesBackFromItsYaml) {
   const ExperimentConfig config = parsed(
-      "quant: {method: percentile, w_bits: 4, a_bits: 3, first_last_bits: 6, per_channel: true,\n"
-      "  init: max_abs, step: floored, lr_scale: 0.5, percentile: 99, calibration_batches: 7,\n  "
+      "quant: {method: percentile, w_bits: 4, a_bits: 3, first_last_bits: 6, residual_bits: 5,\n  "
+      "per_channel: true, init: max_abs, step: floored, lr_scale: 0.5, percentile: 99, "
+      "calibration_batches: 7,\n  "
       "begin: 0.25,\n"
       "  start_from: runs/dense, per_layer: {c1: {w_bits: 5}, f4: {a_bits: 2}}}\n");
   const QuantConfig& quant = *config.quant;
@@ -32,6 +33,7 @@ TEST(QuantBlock, ComesBackFromItsYaml) {
   EXPECT_EQ(quant.w_bits, 4);
   EXPECT_EQ(quant.a_bits, 3);
   EXPECT_EQ(quant.first_last_bits, 6);
+  EXPECT_EQ(quant.residual_bits, 5);
   EXPECT_TRUE(quant.per_channel);
   EXPECT_EQ(quant.init, StepRule::max_abs);
   EXPECT_EQ(quant.step, QuantStep::floored);
@@ -48,6 +50,11 @@ TEST(QuantBlock, ComesBackFromItsYaml) {
 TEST(QuantBlock, SaysWhatIsWrong) {
   EXPECT_ERROR(ErrorKind::kConfig, "quant.w_bits", parsed("quant: {w_bits: 1}\n"));
   EXPECT_ERROR(ErrorKind::kConfig, "quant.a_bits", parsed("quant: {a_bits: 9}\n"));
+  EXPECT_ERROR(ErrorKind::kConfig, "quant.residual_bits: expected 0 or 2 to 8 bits, got 1",
+               parsed("quant: {residual_bits: 1}\n"));
+  EXPECT_ERROR(ErrorKind::kConfig, "quant.residual_bits", parsed("quant: {residual_bits: 9}\n"));
+  EXPECT_EQ(parsed("quant: {residual_bits: 0}\n").quant->residual_bits, 0);
+  EXPECT_EQ(parsed("quant: {}\n").quant->residual_bits, 8);
   EXPECT_ERROR(ErrorKind::kConfig, "did you mean 'w_bits'", parsed("quant: {w_bit: 4}\n"));
   EXPECT_ERROR(ErrorKind::kConfig, "quant.begin", parsed("quant: {begin: 1.5}\n"));
   EXPECT_ERROR(ErrorKind::kConfig, "quant.begin", parsed("quant: {begin: -1}\n"));

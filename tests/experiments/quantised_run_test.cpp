@@ -78,6 +78,37 @@ TEST(QuantisedRun, interrupted_at_any_step_ends_with_the_same_bits_and_the_same_
   }
 }
 
+TEST(QuantisedRun, with_rounded_sums_goes_on_with_the_same_bits) {
+  const auto setup_of_blocks = [] {
+    return setup_training(parse_config_text(
+        "name: quantised\n"
+        "data: {set: synthetic_digits, train_size: 48, test_size: 16, batch_size: 8}\n"
+        "model: {type: resnet18, stem: cifar, widths: [2, 3, 4, 4]}\n"
+        "optim: {type: adam, lr: 0.003}\n"
+        "train: {epochs: 2}\n"
+        "threads: 1\n"
+        "quant: {w_bits: 4, a_bits: 4, residual_bits: 6, begin: 0.3, calibration_batches: 2}\n",
+        "quantised.yaml"));
+  };
+  const TemporaryFolder root;
+  RunFolder folder = RunFolder::create(root.path(), "whole", 1);
+  const Ended whole = run(setup_of_blocks(), folder, false, 0);
+  for (const std::int64_t step : {4, 5, 8}) {  // 12 steps; begins with step 4
+    RunFolder parts = RunFolder::create(root.path(), "parts", 1);
+    TrainingSetup setup = setup_of_blocks();
+    setup.learning_rate = [step, rate = setup.learning_rate](const SchedulePoint& point) {
+      if (point.step == step) std::raise(SIGTERM);
+      return rate(point);
+    };
+    run(std::move(setup), parts, false, 143);
+    const Ended rest = run(setup_of_blocks(), parts, true, 0);
+    EXPECT_EQ(rest.weights, whole.weights) << "step " << step;
+    EXPECT_EQ(rest.csv, whole.csv) << "step " << step;
+  }
+  EXPECT_NE(whole.csv.find(",layer2.0,input,6,0,"), std::string::npos) << whole.csv;
+  EXPECT_NE(whole.csv.find(",layer2.0,shortcut,6,1,"), std::string::npos) << whole.csv;
+}
+
 TEST(QuantisedRun, that_crashed_drops_the_rows_behind_its_checkpoint) {
   const char* quant = "w_bits: 4, a_bits: 4, begin: 0.6";
   const TemporaryFolder root;

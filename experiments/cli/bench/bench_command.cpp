@@ -13,6 +13,7 @@
 #include "experiments/cli/bench/bench_net.h"
 #include "experiments/cli/bench/bench_remarks.h"
 #include "experiments/cli/command.h"
+#include "experiments/cli/measure_once.h"
 #include "framework/io/atomic_file.h"
 #include "framework/parallel.h"
 
@@ -49,8 +50,7 @@ void check(const Arguments& arguments) {
   if (!arguments.ladder.empty() && names_more) {
     fail_usage(kCommand,
                "expected --ladder without --algorithm, --peer, --precision and --weights because "
-               "its rungs say "
-               "what is timed, got more than --ladder");
+               "its rungs say what is timed, got more than --ladder");
   }
   if (arguments.cache != "warm" && arguments.cache != "cold") {
     fail_usage(kCommand, cat("expected --cache warm or cold, got '", arguments.cache, "'"));
@@ -171,6 +171,7 @@ int bench(const Arguments& arguments) {
                                .peer_name = options.peer == nullptr ? "" : options.peer->name,
                                .peer_version = options.peer == nullptr ? "" : options.peer->version,
                                .ceilings = {}};
+  measure_this_machine_once();
   if (climbs) {
     return bench_ladders({.ladders = arguments.ladder,
                           .problems = options.problems,
@@ -282,5 +283,4 @@ CONVSCOPE_REGISTER_COMMAND(
                   "bench conv2d --ladder winograd --json ladder.json",
                   "bench net resnet18 --batch 1,8 --mode inference"},
      .order = 52,
-     .asks_auto = true,
      .declare = convscope::declare})

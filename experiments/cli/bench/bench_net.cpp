@@ -11,6 +11,7 @@
 #include "experiments/cli/bench/bench_legend.h"
 #include "experiments/cli/bench/bench_remarks.h"
 #include "experiments/cli/command.h"
+#include "experiments/cli/measure_once.h"
 #include "experiments/config/build.h"
 #include "experiments/config/build_pruner.h"
 #include "experiments/config/shipped/shipped_configs.h"
@@ -175,6 +176,7 @@ int bench(const Arguments& arguments) {
   for (const std::string& path : {arguments.json, arguments.csv}) {
     if (!path.empty()) check_writable(path);  // fails at once
   }
+  measure_this_machine_once();
   const std::shared_ptr<Module> model = build_model(config, sample.shape, sample.classes);
   const std::unique_ptr<Pruner> pruner = build_pruner(config, *model, nullptr, sample.shape, 0);
   if (pruner) pruner->prune_now();

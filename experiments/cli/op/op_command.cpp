@@ -8,6 +8,7 @@
 #include <memory>
 
 #include "experiments/cli/command.h"
+#include "experiments/cli/measure_once.h"
 #include "experiments/cli/op/op_lsq.h"
 #include "experiments/cli/op/op_net.h"
 #include "experiments/run_folder/check_lines.h"
@@ -90,6 +91,7 @@ int compute(const OpConv2d& op) {
   CONVSCOPE_CHECK(!b.defined() || (b.shape() == Shape{problem.k} && b.dtype() == x.dtype()),
                   "op conv2d", "expected b [", problem.k, "] of the type of x, got ", b.str());
 
+  measure_this_machine_once();
   const auto choose = [&](Direction direction) {
     const Conv2dChoice choice = select_conv2d(op.algorithm, problem, direction, device);
     std::cerr << name_of(direction) << ": " << choice.algorithm->name << "\n";
@@ -170,5 +172,4 @@ CONVSCOPE_REGISTER_COMMAND(
                         "op conv2d --x x.npy --w w.npy --dy dy.npy --stride 2,1 --out-dw dw.npy",
                         "op lsq --v v.npy --step s.npy --bits 4 --dy dy.npy --out-dstep ds.npy"},
            .order = 50,
-           .asks_auto = true,
            .declare = convscope::declare})

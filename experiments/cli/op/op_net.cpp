@@ -6,6 +6,7 @@
 #include <memory>
 
 #include "experiments/cli/command.h"
+#include "experiments/cli/measure_once.h"
 #include "experiments/config/build.h"
 #include "experiments/run_folder/check_lines.h"
 #include "framework/io/npy.h"
@@ -83,6 +84,7 @@ int run_net(const OpNet& op) {
   const Tensor images = read_npy(op.x);
   CONVSCOPE_CHECK(images.rank() == 4 && images.dtype() == DType::f32, kCommand,
                   "expected x [N,C,H,W] of type f32, got ", images.str());
+  measure_this_machine_once();
   const int classes = op.classes > 0 ? op.classes : sample_info(config).classes;
   const std::shared_ptr<Module> network =
       build_model(config, {images.dim(1), images.dim(2), images.dim(3)}, classes);

@@ -33,9 +33,9 @@ std::string rest_of(Over over, const BenchSetting& setting, Conv2dProblem z) {
     size = cat(z.p(), "x", z.q(), z.r == z.s ? "" : " not square " + size);
   }
   return cat(setting.device, "|", setting.isa, "|", setting.cpu, "|", setting.cache, "|",
-             setting.clock, "|", over == Over::threads ? 0 : setting.threads, "|", z.n, "|", z.c,
-             "|", z.h, "|", z.w, "|", z.k, "|", size, "|", z.stride_h, "x", z.stride_w, "|",
-             z.dilation_h, "x", z.dilation_w, "|", z.groups, "|",
+             setting.clock, "|", setting.weights, "|", over == Over::threads ? 0 : setting.threads,
+             "|", z.n, "|", z.c, "|", z.h, "|", z.w, "|", z.k, "|", size, "|", z.stride_h, "x",
+             z.stride_w, "|", z.dilation_h, "x", z.dilation_w, "|", z.groups, "|",
              over == Over::kernel
                  ? ""
                  : cat(z.pad_top, " ", z.pad_bottom, " ", z.pad_left, " ", z.pad_right));

@@ -12,7 +12,7 @@ namespace {
 
 constexpr std::size_t kMostConfigs = 20;
 
-const std::vector<std::string> kTensors = {"weight", "input"};
+const std::vector<std::string> kTensors = {"weight", "input", "shortcut"};
 
 std::vector<std::string> layers_of(const std::vector<const RunGroup*>& groups) {
   std::vector<std::string> names;
@@ -101,6 +101,7 @@ Plot draw_steps(const RunPart& part) {
         row.push_back(s.y.empty() ? "-" : cat(s.y.back()));
         if (!s.x.empty()) panel.series.push_back(std::move(s));
       }
+      if (panel.series.empty() && tensor == "shortcut") continue;  // few networks have one
       figure.data.push_back(std::move(row));
       figure.panels.emplace_back(std::move(panel));
     }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // quantization.cpp: what the trainer does around each step of a network with quantisers: lets them
-// begin at their step and writes quant.csv, two rows for each layer (weight, input) when all are
+// begin at their step and writes quant.csv, a row for each of them when all are
 // calibrated and at the end of each epoch.
 #include "experiments/trainer/compression/quantization.h"
 

@@ -14,24 +14,13 @@
 #include "layers/conv2d/select.h"
 #include "tests/support/cache_folder.h"
 #include "tests/support/numbers.h"
+#include "tests/support/some_ceilings.h"
 
 namespace convscope {
 namespace {
 
 using testing::CacheFolder;
-
-CpuCeilings some_ceilings() {
-  return {.cores = 2,
-          .flops = {100e9, 150e9},
-          .l2_read = {1e11, 2e11},
-          .l2_copy = {1e11, 2e11},
-          .l3_read = {0, 0},
-          .l3_copy = {0, 0},
-          .dram_read = {20e9, 30e9},
-          .dram_copy = {10e9, 15e9},
-          .l2_bytes = 1 << 20,
-          .l3_bytes = 0};
-}
+using testing::some_ceilings;
 
 TEST(Ceilings, GrowWithTheThreadsUpToWhatAllReach) {
   const Ceiling ceiling{10, 35};

@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "tests/support/cache_folder.h"
+#include "tests/support/some_ceilings.h"
 
 namespace convscope {
 namespace {
@@ -26,24 +27,12 @@ using testing::CacheFolder;
 
 class MeasureOnceTest : public ::testing::Test {
  protected:
-  static CpuCeilings some() {
-    return {.cores = 2,
-            .flops = {100e9, 150e9},
-            .l2_read = {1e11, 2e11},
-            .l2_copy = {1e11, 2e11},
-            .l3_read = {0, 0},
-            .l3_copy = {0, 0},
-            .dram_read = {20e9, 30e9},
-            .dram_copy = {10e9, 15e9},
-            .l2_bytes = 1 << 20,
-            .l3_bytes = 0};
-  }
   MeasureOnce how() {
     return {.measure =
                 [this] {
                   ++measured_;
                   busy_ = busy_later_;
-                  return some();
+                  return testing::some_ceilings();
                 },
             .cores_of_others = [this] { return std::optional(busy_); },
             .say = [this](const std::string& line) { said_.push_back(line); }};
@@ -111,7 +100,7 @@ TEST_F(MeasureOnceTest, OneOfTwoMeasures) {
   });
   std::this_thread::sleep_for(std::chrono::milliseconds(50));
   EXPECT_FALSE(over);
-  remember_cpu_ceilings(some());
+  remember_cpu_ceilings(testing::some_ceilings());
   close(other);
   waiting.join();
   EXPECT_FALSE(did);

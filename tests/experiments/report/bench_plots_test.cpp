@@ -24,13 +24,14 @@ std::string row(const std::string& algorithm, double ms, int threads, const std:
              ",\"gflops_executed\":10,\"workspace_bytes\":2097152", rest, "}");
 }
 
-std::string file(const std::string& rows, int threads = 1) {
+std::string file(const std::string& rows, int threads = 1, const std::string& weights = "") {
   return cat(
       "{\"machine\":{\"cpu\":\"a <cpu>\",\"isa\":\"avx2\",\"ceilings\":{\"cores\":2,"
       "\"flops_per_second\":{\"one_thread\":1e11,\"all_threads\":2e11},"
       "\"dram_copy_bytes_per_second\":{\"one_thread\":1e10,\"all_threads\":1.5e10}}},"
       "\"settings\":{\"device\":\"cpu\",\"cache\":\"warm\",\"threads\":",
-      threads, "},\"rows\":[", rows, "],\"refusals\":[{\"problem\":\"", kProblem,
+      threads, weights.empty() ? "" : cat(",\"weights\":\"", weights, "\""), "},\"rows\":[", rows,
+      "],\"refusals\":[{\"problem\":\"", kProblem,
       "\",\"direction\":\"forward\",\"algorithm\":\"depthwise\",\"reason\":\"needs C < 2 & "
       "more\"}]}");
 }
@@ -131,6 +132,25 @@ TEST(BenchPlots, scaling_is_drawn_over_what_alone_differs) {
   ASSERT_EQ(figure_of(over_kernel).panels.size(), 1u);
   EXPECT_EQ(std::get<LinePanel>(figure_of(over_kernel).panels[0]).series.at(0).x,
             (std::vector<double>{3, 5}));
+}
+
+TEST(BenchPlots, RowsOfWeightsUsedOnceAndOftenAreNotMixed) {
+  const TemporaryFolder root;
+  write_text(root.path() + "/old.json", file(row("direct", 2, 1)));
+  write_text(root.path() + "/once.json", file(row("direct", 2.5, 1), 1, "once"));
+  write_text(root.path() + "/often.json", file(row("direct", 1, 2), 2, "often"));
+  // A file from before the option is one of weights used once.
+  const BenchSet set = read_bench(
+      {root.path() + "/old.json", root.path() + "/once.json", root.path() + "/often.json"});
+  ASSERT_EQ(set.rows.size(), 2u);
+  ASSERT_EQ(set.settings.size(), 2u);
+  EXPECT_EQ(set.settings[0].label, "1 thread, weights used once");
+  EXPECT_EQ(set.settings[1].label, "2 threads, weights used often");
+  EXPECT_TRUE(draw_plots(set, {"scaling"}).plots.empty());
+  EXPECT_EQ(set.text().find("weights"), std::string::npos) << set.text();
+  const BenchSet often = read_bench({root.path() + "/often.json"});
+  EXPECT_NE(often.text().find("; weights used often"), std::string::npos) << often.text();
+  EXPECT_EQ(often.settings[0].label, "2 threads");
 }
 
 TEST(BenchPlots, NoNameOfACeilingLiesOnAPoint) {

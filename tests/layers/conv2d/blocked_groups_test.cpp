@@ -5,20 +5,20 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <cstring>
 #include <limits>
 
 #include "framework/simd/cpu_isa.h"
 #include "layers/conv2d/algorithm.h"
 #include "layers/dispatch/run.h"
 #include "tests/support/cases.h"
+#include "tests/support/isa_checks.h"
 #include "tests/support/numbers.h"
 #include "tests/support/numerics.h"
 
 namespace convscope {
 namespace {
 
-using testing::ConvolutionCase;
+using testing::check_on_each_isa;
 using testing::MachineScope;
 using testing::Tier;
 
@@ -35,26 +35,6 @@ Conv2dProblem blocked(std::string_view text, std::int64_t groups, std::int64_t c
   return problem;
 }
 
-// All directions, on each instruction set.
-void check(const Conv2dProblem& problem, Tier tier, int most_threads = 1) {
-  ConvolutionCase one(problem, tier);
-  for (const Direction direction : kDirections) {
-    for (int i = 0; i < kIsaCount; ++i) {
-      if (!supports_isa(static_cast<Isa>(i))) continue;
-      set_isa(static_cast<Isa>(i));
-      std::vector<float> bits;
-      for (int count = 1; count <= most_threads; ++count) {
-        set_num_threads(count);
-        std::vector<float> result;
-        ASSERT_EQ(one.check(card(), direction, &result), "");
-        if (bits.empty()) bits = result;
-        ASSERT_EQ(std::memcmp(bits.data(), result.data(), bits.size() * sizeof(float)), 0)
-            << problem.text() << " with " << count << " threads, " << name_of(direction);
-      }
-    }
-  }
-}
-
 // So that tiles of every width stand alone, at one border, at both and at none.
 TEST(BlockedGroups, AgreeOnRowsOfEveryWidth) {
   const MachineScope scope;
@@ -68,7 +48,7 @@ TEST(BlockedGroups, AgreeOnRowsOfEveryWidth) {
           problem.w = width;
           problem.stride_h = problem.stride_w = stride;
           problem.pad_top = problem.pad_bottom = problem.pad_left = problem.pad_right = pad;
-          check(problem, Tier::exact);
+          check_on_each_isa(card(), problem, Tier::exact);
           if (HasFatalFailure()) return;
         }
       }
@@ -117,7 +97,7 @@ TEST(BlockedGroups, AgreeWhereBlocksKernelsAndBordersEnd) {
       const std::int64_t groups =
           std::initializer_list<std::int64_t>{3, 16 / channels, 9}.begin()[turn++ % 3];
       for (const Tier tier : {Tier::exact, Tier::bounded}) {
-        check(blocked(text, groups, channels), tier);
+        check_on_each_isa(card(), blocked(text, groups, channels), tier);
         if (HasFatalFailure()) return;
       }
     }
@@ -132,7 +112,7 @@ TEST(BlockedGroups, AgreeOnRandomProblemsWithOneAndTwoThreads) {
     problem.groups = 2 + turn % 11;
     problem.k = problem.c = problem.groups * (std::int64_t{2} << turn % 3);
     problem.layout = kBlocked;
-    check(testing::shrunk(problem, 4e5), testing::kRoundedTiers[i % 3], 2);
+    check_on_each_isa(card(), testing::shrunk(problem, 4e5), testing::kRoundedTiers[i % 3], {1, 2});
     if (HasFatalFailure()) return;
   }
 }
@@ -142,10 +122,10 @@ TEST(BlockedGroups, HoldTheirBoundOnLongSums) {
   const MachineScope scope;
   for (const char* text :
        {"n=8,h=56,w=56,r=3,s=3,pad=1", "n=1,h=24,w=24,r=13,s=13,pad=6", "n=40,h=40,w=40,r=1,s=1"}) {
-    check(blocked(text, 2, 4), Tier::offset, 2);
+    check_on_each_isa(card(), blocked(text, 2, 4), Tier::offset, {1, 2});
     if (HasFatalFailure()) return;
   }
-  check(blocked("n=1,h=40,w=40,r=21,s=21,pad=10", 2, 8), Tier::offset);
+  check_on_each_isa(card(), blocked("n=1,h=40,w=40,r=21,s=21,pad=10", 2, 8), Tier::offset);
 }
 
 TEST(BlockedGroups, OtherGroupsAreRefusedWithTheirSizes) {

@@ -5,20 +5,20 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <cstring>
 #include <limits>
 
 #include "framework/simd/cpu_isa.h"
 #include "layers/conv2d/algorithm.h"
 #include "layers/dispatch/run.h"
 #include "tests/support/cases.h"
+#include "tests/support/isa_checks.h"
 #include "tests/support/numbers.h"
 #include "tests/support/numerics.h"
 
 namespace convscope {
 namespace {
 
-using testing::ConvolutionCase;
+using testing::check_on_each_isa;
 using testing::MachineScope;
 using testing::Tier;
 
@@ -31,26 +31,6 @@ Conv2dProblem blocked(std::string_view text) {
   problem.groups = problem.k = problem.c;
   problem.layout = kBlocked;
   return problem;
-}
-
-// All directions, on each instruction set.
-void check(const Conv2dProblem& problem, Tier tier, const std::vector<int>& threads = {1}) {
-  ConvolutionCase one(problem, tier);
-  for (const Direction direction : kDirections) {
-    for (int i = 0; i < kIsaCount; ++i) {
-      if (!supports_isa(static_cast<Isa>(i))) continue;
-      set_isa(static_cast<Isa>(i));
-      std::vector<float> bits;
-      for (const int count : threads) {
-        set_num_threads(count);
-        std::vector<float> result;
-        ASSERT_EQ(one.check(card(), direction, &result), "");
-        if (bits.empty()) bits = result;
-        ASSERT_EQ(std::memcmp(bits.data(), result.data(), bits.size() * sizeof(float)), 0)
-            << problem.text() << " with " << count << " threads, " << name_of(direction);
-      }
-    }
-  }
 }
 
 // Every number of pixels in a row, so that strips of every width stand alone, at one border, at
@@ -68,7 +48,7 @@ TEST(DepthwiseBlocked, AgreesOnRowsOfEveryWidth) {
           problem.r = problem.s = kernel;
           problem.stride_h = problem.stride_w = stride;
           problem.pad_top = problem.pad_bottom = problem.pad_left = problem.pad_right = pad;
-          check(problem, Tier::exact);
+          check_on_each_isa(card(), problem, Tier::exact);
           if (HasFatalFailure()) return;
         }
       }
@@ -121,7 +101,7 @@ TEST(DepthwiseBlocked, AgreesWhereBlocksImagesKernelsAndBordersEnd) {
   const MachineScope scope;
   for (const char* text : kTexts) {
     for (const Tier tier : {Tier::exact, Tier::bounded}) {
-      check(blocked(text), tier);
+      check_on_each_isa(card(), blocked(text), tier);
       if (HasFatalFailure()) return;
     }
   }
@@ -133,7 +113,7 @@ TEST(DepthwiseBlocked, AgreesOnRandomProblems) {
     Conv2dProblem problem = testing::random_problem(77, i);
     problem.groups = problem.k = problem.c = 1 + static_cast<std::int64_t>(i) % 37;
     problem.layout = kBlocked;
-    check(testing::shrunk(problem, 2e5), testing::kRoundedTiers[i % 3]);
+    check_on_each_isa(card(), testing::shrunk(problem, 2e5), testing::kRoundedTiers[i % 3]);
     if (HasFatalFailure()) return;
   }
 }
@@ -145,7 +125,7 @@ TEST(DepthwiseBlocked, HoldsItsBoundOnLongSums) {
        {"n=8,c=3,h=56,w=56,r=3,s=3,pad=1", "n=40,c=2,h=40,w=40,r=5,s=5,pad=2,stride=2",
         "n=300,c=2,h=14,w=14,r=7,s=7,pad=3", "n=20,c=2,h=56,w=40,r=2,s=2",
         "n=1,c=2,h=40,w=40,r=31,s=31,pad=15"}) {
-    check(blocked(text), Tier::offset);
+    check_on_each_isa(card(), blocked(text), Tier::offset);
     if (HasFatalFailure()) return;
   }
 }
@@ -156,7 +136,7 @@ TEST(DepthwiseBlocked, HasTheSameBitsForAnyNumberOfThreads) {
   for (const char* text :
        {"n=1,c=3,h=60,w=70,r=3,s=3,pad=1", "n=5,c=20,h=30,w=30,r=5,s=5,pad=2,stride=2",
         "n=9,c=40,h=14,w=14,r=7,s=7,pad=3"}) {
-    check(blocked(text), Tier::bounded, {1, 2, 3, 5});
+    check_on_each_isa(card(), blocked(text), Tier::bounded, {1, 2, 3, 5});
     if (HasFatalFailure()) return;
   }
 }
