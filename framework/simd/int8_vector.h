@@ -127,6 +127,19 @@ CONVSCOPE_INLINE Ints dot(Ints sums, Quad x, WeightQuad w) {
   return {_mm512_add_epi32(_mm512_madd_epi16(x.odd, w.odd), pairs)};
 }
 #endif
+// The bytes of each lane's channel in four pixels that lie 16 bytes apart.
+CONVSCOPE_INLINE Quad quads_of_pixels(const std::uint8_t* p) {
+  const __m512i turn = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
+  const __m512i four_channels = _mm512_permutexvar_epi32(turn, _mm512_loadu_si512(p));
+  const __m512i weave =
+      _mm512_broadcast_i32x4(_mm_setr_epi8(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15));
+  const __m512i quads = _mm512_shuffle_epi8(four_channels, weave);
+#if CONVSCOPE_ISA_VNNI
+  return {quads};
+#else
+  return spread(quads);
+#endif
+}
 
 #elif defined(CONVSCOPE_ISA_IS_AVX2)
 
@@ -222,6 +235,21 @@ CONVSCOPE_INLINE Ints dot(Ints sums, Quad x, WeightQuad w) {
   return {_mm256_add_epi32(_mm256_madd_epi16(x.odd, w.odd), pairs)};
 }
 #endif
+CONVSCOPE_INLINE Quad quads_of_pixels(const std::uint8_t* p) {
+  const auto pixel = [&](int j) {
+    return _mm_loadl_epi64(reinterpret_cast<const __m128i*>(p + 16 * j));
+  };
+  const __m128i first = _mm_unpacklo_epi8(pixel(0), pixel(1));
+  const __m128i second = _mm_unpacklo_epi8(pixel(2), pixel(3));
+  const __m256i quads =
+      _mm256_inserti128_si256(_mm256_castsi128_si256(_mm_unpacklo_epi16(first, second)),
+                              _mm_unpackhi_epi16(first, second), 1);
+#if CONVSCOPE_ISA_VNNI
+  return {quads};
+#else
+  return spread(quads);
+#endif
+}
 
 #else  // scalar: one lane, plain C++
 
@@ -278,15 +306,18 @@ CONVSCOPE_INLINE Vec larger_size(Vec a, Vec b) {
 CONVSCOPE_INLINE bool any_beyond(Vec a, Vec bound) { return !(__builtin_fabsf(a.v) <= bound.v); }
 
 struct Quad {
-  const std::uint8_t* p;
+  std::uint8_t v[4];
 };
 struct WeightQuad {
   const std::int8_t* p;
 };
-CONVSCOPE_INLINE Quad broadcast_quad(const std::uint8_t* p) { return {p}; }
+CONVSCOPE_INLINE Quad broadcast_quad(const std::uint8_t* p) { return {{p[0], p[1], p[2], p[3]}}; }
+CONVSCOPE_INLINE Quad quads_of_pixels(const std::uint8_t* p) {
+  return {{p[0], p[16], p[32], p[48]}};
+}
 CONVSCOPE_INLINE WeightQuad load_weights(const std::int8_t* p) { return {p}; }
 CONVSCOPE_INLINE Ints dot(Ints sums, Quad x, WeightQuad w) {
-  for (int i = 0; i < 4; ++i) sums.v += x.p[i] * w.p[i];
+  for (int i = 0; i < 4; ++i) sums.v += x.v[i] * w.p[i];
   return sums;
 }
 

@@ -1,0 +1,282 @@
+// SPDX-License-Identifier: Apache-2.0
+// int8_depthwise_cpu.cpp: depthwise convolution on integers: 16 channels side by side, four
+// neighbouring pixels of a row in one product, exact 32-bit sums.
+//
+// Formula    sum[n,k,p,q] = sum over r, s of x[n,k,h,w] w[k,0,r,s], integers, with
+//            h = p stride_h - pad_top + r dilation_h, w = q stride_w - pad_left + s
+//            real = s_x s_w[k] sum + b[k] + s_r residual;  y = clip(round(real / s_y)), or real
+// Textbook   for n, k, p, q:
+//              sum = 0
+//              for r, s: sum += int(x[n][k][h][w]) * int(w[k][r][s])
+//              y[n][k][p][q] = clip(round((s_x * s_w[k] * sum + b[k]) / s_y))
+// Plan       Some rows of a plane of 16 channels are copied with their border into L1, in bytes
+//            0..255; then windows of four pixels are multiplied by a row of the kernel
+//            (int8_depthwise_int8_simd.cpp). Threads share out planes and runs of rows.
+// Shapes     x u8 or i8 [N,C/16,H,W,16]; w i8 [K,1,R,S] with a scale for each k; b f64 [K]; y u8, i8
+//            or f32 in blocks. Sums i32.
+// Supports   forward; groups = C = K; dilation 1 along the width; see supports_types()
+// Cost       FLOPs = 2 N K P Q R S; bytes = x, w, y once: bound by memory on large maps, else by the
+//            way of the sums to y, which takes as long as a 3x3 kernel
+// Numerics   as int8_direct: exact sums, codes of double arithmetic
+// Backward   none: gradients are those of the fake quantiser (quant/lsq.h)
+// Choices    kernels up to 3 wide: windows of 4 pixels for two pixels of y (one with stride 2), up to
+//            5 wide: 8 pixels for four. Rows at once: what fits into half of L1.
+// Source     the idea of the windows is ours; the layout: E. Georganas et al., SC 2018, arXiv
+//            1808.05567
+// Read next  int8_direct_cpu.cpp; ../../depthwise/cpu/depthwise_blocked.cpp, the same in f32
+#include <array>
+#include <cstring>
+
+#include "framework/ops/codes/codes.h"
+#include "layers/conv2d/int8/cpu/int8_depthwise.h"
+#include "layers/conv2d/int8/cpu/int8_pass.h"
+
+namespace convscope {
+
+constinit IsaTable<Int8DepthwiseKernels> int8_depthwise_kernels;
+
+namespace int8 {
+namespace {
+
+constexpr Index kMostRows = 32;   // of a kernel
+constexpr Index kMostWidth = 16;  // four groups of four
+
+// The window with the least work for each pixel of y: a load and two shuffles for each group, and a
+// product for each group and pixel.
+Int8Window window_of(const Conv2dProblem& z) {
+  constexpr Int8Window kKnown[] = {{2, 1}, {1, 1}, {4, 2}, {2, 2}, {1, 2}, {1, 3}, {1, 4}};
+  Int8Window best;
+  double least = 1e9;
+  for (const Int8Window& one : kKnown) {
+    if ((one.shared - 1) * z.stride_w + z.s > 4 * one.groups) continue;
+    const double work = one.groups * (3.0 + one.shared) / one.shared;
+    if (work >= least) continue;
+    least = work;
+    best = one;
+  }
+  return best;
+}
+
+struct Plan {
+  explicit Plan(const Conv2dProblem& problem) : z(problem), window(window_of(problem)) {
+    blocks = ceil_div(z.c, kChannelBlock);
+    const Index of_y = round_up(z.q(), Index{window.shared});
+    // Pixels of a padded row, and as many as the last window reads.
+    width = std::max(z.w + z.pad_left + z.pad_right,
+                     (of_y - window.shared) * z.stride_w + 4 * window.groups);
+    const Index high = (z.r - 1) * z.dilation_h + 1;
+    const auto room = static_cast<Index>(cache_sizes().l1 / 2) / (width * kChannelBlock);
+    rows_at_once = std::clamp<Index>((room - high) / z.stride_h + 1, 1, z.p());
+    const Index planes = z.n * blocks;
+    const Index wanted = num_threads() == 1 ? 1 : 4 * num_threads();
+    if (planes < wanted) {
+      rows_at_once = std::min(rows_at_once, ceil_div(z.p(), ceil_div(wanted, planes)));
+    }
+    chunks_of_plane = ceil_div(z.p(), rows_at_once);
+    rows_of_x = (rows_at_once - 1) * z.stride_h + high;
+  }
+  Index buffer_bytes() const { return rows_of_x * width * kChannelBlock; }
+  Index packed_block() const {  // bytes of 16 channels' weights
+    return z.r * window.shared * window.groups * kChannelBlock *
+           int8_depthwise_kernels.get().weight_bytes;
+  }
+  Index channels() const { return blocks * kChannelBlock; }
+
+  const Conv2dProblem& z;
+  Int8Window window;
+  Index blocks, width, rows_at_once, chunks_of_plane, rows_of_x;
+};
+
+Conv2dSupport supports(const Conv2dProblem& z, Direction direction) {
+  if (z.groups != z.c || z.groups != z.k) {
+    return Conv2dSupport::no(cat("expects a group for each input and output channel, got ",
+                                 z.groups, " groups, ", z.c, " input channels and ", z.k,
+                                 " output channels"));
+  }
+  const Conv2dSupport types = supports_types(z, direction);
+  if (!types.yes) return types;
+  if (z.types->x == DType::f32) return Conv2dSupport::no("expects codes, got x of f32");
+  if (z.dilation_w != 1) {
+    return Conv2dSupport::no(cat("expects dilation 1 along the width, got ", z.dilation_w));
+  }
+  if (z.r > kMostRows || z.s > kMostWidth) {
+    return Conv2dSupport::no(
+        cat("expects a kernel of at most ", kMostRows, "x", kMostWidth, ", got ", z.r, "x", z.s));
+  }
+  return {};
+}
+
+Conv2dCost cost(const Conv2dProblem& z, Direction) {
+  const Plan plan(z);
+  // In products of a vector: windows, and the way of the sums to y.
+  const double of_pixel = static_cast<double>(z.r) * plan.window.groups *
+                              (3.0 + plan.window.shared) / plan.window.shared +
+                          9;
+  const double textbook = static_cast<double>(z.r * z.s);
+  double share = int8_depthwise_kernels.get().lanes == 1 ? 0.3 : textbook / of_pixel * 0.8;
+  if (int8_depthwise_kernels.get().weight_bytes == 8) share *= 0.6;
+  return {.flops = z.nominal_flops(),
+          .bytes = z.nominal_bytes(),
+          .peak_share = share_beside(z.nominal_flops(), share, 1500)};
+}
+
+struct Memory {
+  explicit Memory(const Plan& plan)
+      : factors(ScratchArena::round_up(OutputFactors::bytes(plan.channels()))),
+        starts(ScratchArena::round_up(static_cast<std::size_t>(plan.channels()) *
+                                      sizeof(std::int32_t))),
+        buffer(ScratchArena::round_up(static_cast<std::size_t>(plan.buffer_bytes()))) {}
+  std::size_t factors, starts, buffer;
+};
+
+std::size_t workspace_bytes(const Conv2dProblem& z, Direction) {
+  const Memory memory{Plan(z)};
+  return memory.factors + memory.starts + static_cast<std::size_t>(num_threads()) * memory.buffer;
+}
+
+// The weights, and behind them the sum over those of each channel.
+std::size_t weights_bytes(const Plan& plan) {
+  return ScratchArena::round_up(static_cast<std::size_t>(plan.blocks * plan.packed_block()));
+}
+
+std::size_t prepared_bytes(const Conv2dProblem& z, Direction) {
+  const Plan plan(z);
+  return weights_bytes(plan) + static_cast<std::size_t>(plan.channels()) * sizeof(std::int32_t);
+}
+
+void prepare_weights(const Conv2dPrepareArgs& args) {
+  const Plan plan(args.problem);
+  const Conv2dProblem& z = args.problem;
+  const Int8DepthwiseKernels kernels = int8_depthwise_kernels.get();
+  const auto* const w = static_cast<const std::int8_t*>(args.w);
+  auto* to = static_cast<std::int8_t*>(args.prepared);
+  auto* const totals = reinterpret_cast<std::int32_t*>(to + weights_bytes(plan));
+  std::fill_n(totals, plan.channels(), 0);
+  for (Index k = 0; k < z.k; ++k) {
+    for (Index i = 0; i < z.r * z.s; ++i) totals[k] += w[k * z.r * z.s + i];
+  }
+  const Index vector = kernels.lanes * kernels.weight_bytes;
+  for (Index block = 0; block < plan.blocks; ++block) {
+    for (Index r = 0; r < z.r; ++r) {
+      for (Index d = 0; d < plan.window.shared; ++d) {
+        for (Index g = 0; g < plan.window.groups; ++g, to += kChannelBlock * kernels.weight_bytes) {
+          for (Index c = 0; c < kChannelBlock; ++c) {
+            const Index k = block * kChannelBlock + c;
+            for (Index i = 0; i < kQuad; ++i) {
+              const Index s = 4 * g + i - d * z.stride_w;
+              const bool exists = k < z.k && s >= 0 && s < z.s;
+              const std::int8_t weight = exists ? w[(k * z.r + r) * z.s + s] : std::int8_t{0};
+              std::int8_t* const at = to + c / kernels.lanes * vector;
+              const Index lane = c % kernels.lanes;
+              if (kernels.weight_bytes == 4) {
+                at[kQuad * lane + i] = weight;
+                continue;
+              }
+              const std::int16_t wide = weight;  // even inputs of all lanes, then odd ones
+              std::memcpy(at + 2 * ((i % 2 * kernels.lanes + lane) * 2 + i / 2), &wide,
+                          sizeof(wide));
+            }
+          }
+        }
+      }
+    }
+  }
+}
+
+// Rows of one plane, with their border, as bytes 0..255.
+void copy_rows(const Plan& plan, const std::uint8_t* plane, Index first, Index count, bool flips,
+               std::uint8_t* to) {
+  const Conv2dProblem& z = plan.z;
+  const CodeKernels codes = code_kernels.get();
+  const int fill = flips ? 128 : 0;
+  const auto left = static_cast<std::size_t>(z.pad_left * kChannelBlock);
+  const auto inside = static_cast<std::size_t>(z.w * kChannelBlock);
+  const auto row = static_cast<std::size_t>(plan.width * kChannelBlock);
+  for (Index i = 0; i < count; ++i, to += row) {
+    const Index h = first + i;
+    if (h < 0 || h >= z.h) {
+      std::memset(to, fill, row);
+      continue;
+    }
+    const std::uint8_t* const from = plane + h * z.w * kChannelBlock;
+    std::memset(to, fill, left);
+    if (flips) {
+      codes.flip(from, static_cast<Index>(inside), to + left);
+    } else {
+      std::memcpy(to + left, from, inside);
+    }
+    std::memset(to + left + inside, fill, row - left - inside);
+  }
+}
+
+void forward(const Conv2dForwardArgs& args) {
+  const Conv2dProblem& z = args.problem;
+  const Plan plan(z);
+  const Memory memory(plan);
+  auto* const scratch = static_cast<std::uint8_t*>(args.workspace);
+  const OutputFactors factors(args, 1, plan.channels(), scratch);
+  auto* const starts = reinterpret_cast<std::int32_t*>(scratch + memory.factors);
+  const auto* const packed = static_cast<const std::int8_t*>(args.prepared);
+  const auto* const totals = reinterpret_cast<const std::int32_t*>(packed + weights_bytes(plan));
+  const std::int32_t offset = offset_of(args);
+  for (Index k = 0; k < plan.channels(); ++k) starts[k] = -offset * totals[k];
+  const Int8Outputs& outputs = factors.outputs();
+  const Index y_bytes = outputs.codes ? 1 : 4;
+  const Index beside = outputs.residual_type == Int8Outputs::Residual::floats ? 4 : 1;
+  const auto* const residual = static_cast<const std::uint8_t*>(args.epilogue.residual);
+  const Int8DepthwiseKernels kernels = int8_depthwise_kernels.get();
+  parallel_chunks(z.n * plan.blocks * plan.chunks_of_plane, [&](Index chunk, int thread) {
+    const Index plane = chunk / plan.chunks_of_plane, block = plane % plan.blocks;
+    const Index begin = chunk % plan.chunks_of_plane * plan.rows_at_once;
+    const Index end = std::min(begin + plan.rows_at_once, z.p());
+    std::uint8_t* const buffer =
+        scratch + memory.factors + memory.starts + static_cast<std::size_t>(thread) * memory.buffer;
+    copy_rows(plan, static_cast<const std::uint8_t*>(args.x) + plane * z.h * z.w * kChannelBlock,
+              begin * z.stride_h - z.pad_top,
+              (end - begin - 1) * z.stride_h + (z.r - 1) * z.dilation_h + 1, offset != 0, buffer);
+    std::array<const std::uint8_t*, kMostRows> in;
+    for (Index p = begin; p < end; ++p) {
+      for (Index r = 0; r < z.r; ++r) {
+        in[static_cast<std::size_t>(r)] =
+            buffer + ((p - begin) * z.stride_h + r * z.dilation_h) * plan.width * kChannelBlock;
+      }
+      const Index at = (plane * z.p() + p) * z.q() * kChannelBlock;
+      kernels.row({.window = plan.window,
+                   .rows = static_cast<int>(z.r),
+                   .step = static_cast<int>(z.stride_w),
+                   .pixels = z.q(),
+                   .in = in.data(),
+                   .w = packed + block * plan.packed_block(),
+                   .start = starts + block * kChannelBlock,
+                   .channel = block * kChannelBlock,
+                   .outputs = &outputs,
+                   .out = static_cast<std::uint8_t*>(args.y) + at * y_bytes,
+                   .residual = residual == nullptr ? nullptr : residual + at * beside});
+    }
+  });
+}
+
+const Conv2dAlgorithm kCard{
+    .name = "int8_depthwise",
+    .device = DeviceType::cpu,
+    .idea = "four neighbouring pixels of a row in one product of bytes, 16 channels side by side",
+    .paper =
+        "Jacob et al. 2018: Quantization and training of neural networks for efficient "
+        "integer-arithmetic-only inference, arXiv 1712.05877",
+    .supports = supports,
+    .cost = cost,
+    .workspace_bytes = workspace_bytes,
+    .prepared_bytes = prepared_bytes,
+    .prepare_weights = prepare_weights,
+    .error_growth = 2,
+    .exact_on_integers = true,
+    .fuses_epilogue = true,
+    .takes_mixed_types = true,
+    .takes_blocked_layout = true,
+    .forward = forward,
+};
+
+}  // namespace
+}  // namespace int8
+}  // namespace convscope
+CONVSCOPE_CONV2D_ALGORITHM(convscope::int8::kCard)
