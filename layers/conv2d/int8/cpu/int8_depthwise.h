@@ -14,12 +14,24 @@ struct Int8Window {
   int shared = 1, groups = 1;
 };
 
-// y[j] = of start + sum over r < rows and taps of w x, for 16 channels and j < pixels.
-struct Int8DepthwiseRow {
+// Rows of x in a buffer, with what stands beside the image: pixels of 16 bytes.
+struct Int8PaddedRows {
+  const std::uint8_t* plane = nullptr;  // [h, w, 16]
+  std::int64_t h = 0, w = 0;
+  std::int64_t first = 0, count = 0;  // rows of x, from outside of the image too
+  std::int64_t left = 0, width = 0;   // pixels in front of a row; of a row of the buffer
+  std::uint8_t offset = 0;            // 128 where x is signed: added to codes, and the border's
+  std::uint8_t* to = nullptr;
+};
+
+// y[p,j] = of start + sum over r < rows and taps of w x, for 16 channels, p < height, j < pixels.
+struct Int8DepthwiseRows {
   Int8Window window;
-  int rows = 0, step = 1;                   // of the kernel; pixels of x from one of y to the next
-  std::int64_t pixels = 0;                  // of y, 16 channels each
-  const std::uint8_t* const* in = nullptr;  // [rows]: pixel 0's first one, 16 bytes each
+  int rows = 0;                             // of the kernel
+  int step = 1;                             // pixels of x from one of y to the next
+  std::int64_t height = 0, pixels = 0;      // of y, 16 channels each
+  const std::uint8_t* in = nullptr;         // row 0's first pixel
+  std::int64_t row_step = 0, tap_step = 0;  // bytes from the row of p to that of p + 1; of r
   const std::int8_t* w = nullptr;
   const std::int32_t* start = nullptr;  // [16]
   std::int64_t channel = 0;             // of lane 0, into the arrays of `outputs`
@@ -30,7 +42,8 @@ struct Int8DepthwiseRow {
 
 struct Int8DepthwiseKernels {
   int lanes = 0, weight_bytes = 0;  // as in Int8Kernels
-  void (*row)(const Int8DepthwiseRow& row) = nullptr;
+  void (*pad)(const Int8PaddedRows& rows) = nullptr;
+  void (*rows)(const Int8DepthwiseRows& rows) = nullptr;
 };
 
 extern IsaTable<Int8DepthwiseKernels> int8_depthwise_kernels;

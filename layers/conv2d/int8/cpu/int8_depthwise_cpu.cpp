@@ -24,10 +24,8 @@
 // Source     the idea of the windows is ours; the layout: E. Georganas et al., SC 2018, arXiv
 //            1808.05567
 // Read next  int8_direct_cpu.cpp; ../../depthwise/cpu/depthwise_blocked.cpp, the same in f32
-#include <array>
 #include <cstring>
 
-#include "framework/ops/codes/codes.h"
 #include "layers/conv2d/int8/cpu/int8_depthwise.h"
 #include "layers/conv2d/int8/cpu/int8_pass.h"
 
@@ -38,8 +36,7 @@ constinit IsaTable<Int8DepthwiseKernels> int8_depthwise_kernels;
 namespace int8 {
 namespace {
 
-constexpr Index kMostRows = 32;   // of a kernel
-constexpr Index kMostWidth = 16;  // four groups of four
+constexpr Index kMostWidth = 16;  // of a kernel: four groups of four
 
 // The window with the least work for each pixel of y: a load and two shuffles for each group, and a
 // product for each group and pixel.
@@ -99,9 +96,9 @@ Conv2dSupport supports(const Conv2dProblem& z, Direction direction) {
   if (z.dilation_w != 1) {
     return Conv2dSupport::no(cat("expects dilation 1 along the width, got ", z.dilation_w));
   }
-  if (z.r > kMostRows || z.s > kMostWidth) {
+  if (z.s > kMostWidth) {
     return Conv2dSupport::no(
-        cat("expects a kernel of at most ", kMostRows, "x", kMostWidth, ", got ", z.r, "x", z.s));
+        cat("expects a kernel of a width of at most ", kMostWidth, ", got ", z.s));
   }
   return {};
 }
@@ -183,32 +180,6 @@ void prepare_weights(const Conv2dPrepareArgs& args) {
   }
 }
 
-// Rows of one plane, with their border, as bytes 0..255.
-void copy_rows(const Plan& plan, const std::uint8_t* plane, Index first, Index count, bool flips,
-               std::uint8_t* to) {
-  const Conv2dProblem& z = plan.z;
-  const CodeKernels codes = code_kernels.get();
-  const int fill = flips ? 128 : 0;
-  const auto left = static_cast<std::size_t>(z.pad_left * kChannelBlock);
-  const auto inside = static_cast<std::size_t>(z.w * kChannelBlock);
-  const auto row = static_cast<std::size_t>(plan.width * kChannelBlock);
-  for (Index i = 0; i < count; ++i, to += row) {
-    const Index h = first + i;
-    if (h < 0 || h >= z.h) {
-      std::memset(to, fill, row);
-      continue;
-    }
-    const std::uint8_t* const from = plane + h * z.w * kChannelBlock;
-    std::memset(to, fill, left);
-    if (flips) {
-      codes.flip(from, static_cast<Index>(inside), to + left);
-    } else {
-      std::memcpy(to + left, from, inside);
-    }
-    std::memset(to + left + inside, fill, row - left - inside);
-  }
-}
-
 void forward(const Conv2dForwardArgs& args) {
   const Conv2dProblem& z = args.problem;
   const Plan plan(z);
@@ -231,28 +202,31 @@ void forward(const Conv2dForwardArgs& args) {
     const Index end = std::min(begin + plan.rows_at_once, z.p());
     std::uint8_t* const buffer =
         scratch + memory.factors + memory.starts + static_cast<std::size_t>(thread) * memory.buffer;
-    copy_rows(plan, static_cast<const std::uint8_t*>(args.x) + plane * z.h * z.w * kChannelBlock,
-              begin * z.stride_h - z.pad_top,
-              (end - begin - 1) * z.stride_h + (z.r - 1) * z.dilation_h + 1, offset != 0, buffer);
-    std::array<const std::uint8_t*, kMostRows> in;
-    for (Index p = begin; p < end; ++p) {
-      for (Index r = 0; r < z.r; ++r) {
-        in[static_cast<std::size_t>(r)] =
-            buffer + ((p - begin) * z.stride_h + r * z.dilation_h) * plan.width * kChannelBlock;
-      }
-      const Index at = (plane * z.p() + p) * z.q() * kChannelBlock;
-      kernels.row({.window = plan.window,
-                   .rows = static_cast<int>(z.r),
-                   .step = static_cast<int>(z.stride_w),
-                   .pixels = z.q(),
-                   .in = in.data(),
-                   .w = packed + block * plan.packed_block(),
-                   .start = starts + block * kChannelBlock,
-                   .channel = block * kChannelBlock,
-                   .outputs = &outputs,
-                   .out = static_cast<std::uint8_t*>(args.y) + at * y_bytes,
-                   .residual = residual == nullptr ? nullptr : residual + at * beside});
-    }
+    kernels.pad(
+        {.plane = static_cast<const std::uint8_t*>(args.x) + plane * z.h * z.w * kChannelBlock,
+         .h = z.h,
+         .w = z.w,
+         .first = begin * z.stride_h - z.pad_top,
+         .count = (end - begin - 1) * z.stride_h + (z.r - 1) * z.dilation_h + 1,
+         .left = z.pad_left,
+         .width = plan.width,
+         .offset = static_cast<std::uint8_t>(offset),
+         .to = buffer});
+    const Index at = (plane * z.p() + begin) * z.q() * kChannelBlock;
+    kernels.rows({.window = plan.window,
+                  .rows = static_cast<int>(z.r),
+                  .step = static_cast<int>(z.stride_w),
+                  .height = end - begin,
+                  .pixels = z.q(),
+                  .in = buffer,
+                  .row_step = z.stride_h * plan.width * kChannelBlock,
+                  .tap_step = z.dilation_h * plan.width * kChannelBlock,
+                  .w = packed + block * plan.packed_block(),
+                  .start = starts + block * kChannelBlock,
+                  .channel = block * kChannelBlock,
+                  .outputs = &outputs,
+                  .out = static_cast<std::uint8_t*>(args.y) + at * y_bytes,
+                  .residual = residual == nullptr ? nullptr : residual + at * beside});
   });
 }
 

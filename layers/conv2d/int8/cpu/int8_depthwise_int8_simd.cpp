@@ -20,20 +20,22 @@ constexpr int kAtOnce = 32;  // pixels whose sums wait in L1 for their way to y
 
 // Sums of up to kAtOnce pixels from j on, for the channels of vector v. Rows: 0 when not known.
 template <int Shared, int Groups, int Rows>
-CONVSCOPE_INLINE void add_rows(const Int8DepthwiseRow& row, Index begin, Index count, int v,
-                               std::int32_t* kept) {
+CONVSCOPE_INLINE void add_rows(const Int8DepthwiseRows& z, const std::uint8_t* in, Index count,
+                               int v, std::int32_t* kept) {
   constexpr int kVector = kLanes * kWeightBytes;
   constexpr int kVectors = kBlock / kLanes;
-  const Ints start = load_ints(row.start + v * kLanes);
-  const int rows = Rows > 0 ? Rows : row.rows;
-  for (Index j = begin; j < begin + count; j += Shared, kept += Shared * kLanes) {
+  const Ints start = load_ints(z.start + v * kLanes);
+  const int rows = Rows > 0 ? Rows : z.rows;
+  in += v * kLanes;
+  for (Index j = 0; j < count;
+       j += Shared, kept += Shared * kLanes, in += Shared * z.step * kBlock) {
     Ints sums[Shared];
 #pragma GCC unroll 4
     for (int d = 0; d < Shared; ++d) sums[d] = start;
-    const std::int8_t* w = row.w + v * kVector;
+    const std::int8_t* w = z.w + v * kVector;
 #pragma GCC unroll 3
     for (int r = 0; r < rows; ++r) {
-      const std::uint8_t* const from = row.in[r] + j * row.step * kBlock + v * kLanes;
+      const std::uint8_t* const from = in + r * z.tap_step;
 #pragma GCC unroll 4
       for (int g = 0; g < Groups; ++g) {
         const Quad window = quads_of_pixels(from + 4 * g * kBlock);
@@ -50,41 +52,73 @@ CONVSCOPE_INLINE void add_rows(const Int8DepthwiseRow& row, Index begin, Index c
 }
 
 template <int Shared, int Groups>
-CONVSCOPE_INLINE void add(const Int8DepthwiseRow& row, Index begin, Index count, int v,
+CONVSCOPE_INLINE void add(const Int8DepthwiseRows& z, const std::uint8_t* in, Index count, int v,
                           std::int32_t* kept) {
-  if (row.rows == 3) {
-    add_rows<Shared, Groups, 3>(row, begin, count, v, kept);
+  if (z.rows == 3) {
+    add_rows<Shared, Groups, 3>(z, in, count, v, kept);
   } else {
-    add_rows<Shared, Groups, 0>(row, begin, count, v, kept);
+    add_rows<Shared, Groups, 0>(z, in, count, v, kept);
   }
 }
 
-void add_windows(const Int8DepthwiseRow& row, Index begin, Index count, int v, std::int32_t* kept) {
-  const int shared = row.window.shared, groups = row.window.groups;
-  if (shared == 2 && groups == 1) return add<2, 1>(row, begin, count, v, kept);
-  if (shared == 1 && groups == 1) return add<1, 1>(row, begin, count, v, kept);
-  if (shared == 4 && groups == 2) return add<4, 2>(row, begin, count, v, kept);
-  if (shared == 2 && groups == 2) return add<2, 2>(row, begin, count, v, kept);
-  if (shared == 1 && groups == 2) return add<1, 2>(row, begin, count, v, kept);
-  if (shared == 1 && groups == 3) return add<1, 3>(row, begin, count, v, kept);
-  if (shared == 1 && groups == 4) return add<1, 4>(row, begin, count, v, kept);
+void add_windows(const Int8DepthwiseRows& z, const std::uint8_t* in, Index count, int v,
+                 std::int32_t* kept) {
+  const int shared = z.window.shared, groups = z.window.groups;
+  if (shared == 2 && groups == 1) return add<2, 1>(z, in, count, v, kept);
+  if (shared == 1 && groups == 1) return add<1, 1>(z, in, count, v, kept);
+  if (shared == 4 && groups == 2) return add<4, 2>(z, in, count, v, kept);
+  if (shared == 2 && groups == 2) return add<2, 2>(z, in, count, v, kept);
+  if (shared == 1 && groups == 2) return add<1, 2>(z, in, count, v, kept);
+  if (shared == 1 && groups == 3) return add<1, 3>(z, in, count, v, kept);
+  if (shared == 1 && groups == 4) return add<1, 4>(z, in, count, v, kept);
 }
 
-void row_of_pixels(const Int8DepthwiseRow& row) {
+void rows_of_pixels(const Int8DepthwiseRows& z) {
   alignas(64) std::int32_t kept[(kAtOnce + 4) * kLanes];
-  with_output_kind(*row.outputs, [&](auto kind) {
+  with_output_kind(*z.outputs, [&](auto kind) {
     for (int v = 0; v < kBlock / kLanes; ++v) {
-      const ChannelOutputs<decltype(kind)> channels(*row.outputs, row.channel + v * kLanes);
-      for (Index begin = 0; begin < row.pixels; begin += kAtOnce) {
-        const Index count = row.pixels - begin < kAtOnce ? row.pixels - begin : kAtOnce;
-        add_windows(row, begin, count, v, kept);
-        for (Index j = 0; j < count; j += 4) {
-          channels.store(kept + j * kLanes, count - j < 4 ? static_cast<int>(count - j) : 4,
-                         row.residual, row.out, (begin + j) * kBlock + v * kLanes, kBlock);
+      const ChannelOutputs<decltype(kind)> channels(*z.outputs, z.channel + v * kLanes);
+      for (Index p = 0; p < z.height; ++p) {
+        const std::uint8_t* const in = z.in + p * z.row_step;
+        for (Index begin = 0; begin < z.pixels; begin += kAtOnce) {
+          const Index count = z.pixels - begin < kAtOnce ? z.pixels - begin : kAtOnce;
+          add_windows(z, in + begin * z.step * kBlock, count, v, kept);
+          for (Index j = 0; j < count; j += 4) {
+            const Index at = (p * z.pixels + begin + j) * kBlock + v * kLanes;
+            const int four = count - j < 4 ? static_cast<int>(count - j) : 4;
+            channels.store(kept + j * kLanes, four, z.residual, z.out, at, kBlock);
+          }
         }
       }
     }
   });
+}
+
+// Lines are short: loops of 16 bytes, which cost less than calls of memcpy.
+void pad(const Int8PaddedRows& z) {
+  struct Pixel {
+    std::uint8_t v[kBlock];
+  } border;
+  for (int c = 0; c < kBlock; ++c) border.v[c] = z.offset;
+  auto* to = reinterpret_cast<Pixel*>(z.to);
+  for (Index i = 0; i < z.count; ++i, to += z.width) {
+    const Index h = z.first + i;
+    const bool outside = h < 0 || h >= z.h;
+    const Index left = outside ? z.width : z.left;
+    for (Index j = 0; j < left; ++j) to[j] = border;
+    if (outside) continue;
+    const auto* const from = reinterpret_cast<const Pixel*>(z.plane) + h * z.w;
+    Pixel* const inside = to + left;
+    if (z.offset == 0) {
+#pragma GCC unroll 1
+      for (Index j = 0; j < z.w; ++j) inside[j] = from[j];
+    } else {
+      for (Index j = 0; j < z.w; ++j) {
+        for (int c = 0; c < kBlock; ++c) inside[j].v[c] = from[j].v[c] ^ 128;
+      }
+    }
+    for (Index j = left + z.w; j < z.width; ++j) to[j] = border;
+  }
 }
 
 }  // namespace
@@ -93,4 +127,5 @@ void row_of_pixels(const Int8DepthwiseRow& row) {
 CONVSCOPE_SIMD_KERNELS(int8_depthwise_kernels,
                        (Int8DepthwiseKernels{.lanes = CONVSCOPE_ISA::kLanes,
                                              .weight_bytes = CONVSCOPE_ISA::kWeightBytes,
-                                             .row = CONVSCOPE_ISA::row_of_pixels}))
+                                             .pad = CONVSCOPE_ISA::pad,
+                                             .rows = CONVSCOPE_ISA::rows_of_pixels}))
