@@ -152,14 +152,15 @@ void apply_quantization(Module& network, const QuantConfig& config, Device devic
     const std::int64_t channels = config.per_channel ? target.layer->weight().dim(0) : 0;
     target.layer->add_weight_transform(kWeightName, quantizer(w_bits, true, channels));
   }
-  if (config.residual_bits == 0) return;
   for (const Block& block : walk.blocks) {
+    if (config.residual_bits == 0) break;
     block.module->add_input_transform(kInputName,
                                       quantizer(config.residual_bits, block.input_is_signed));
     if (block.module->shortcut() == nullptr) continue;
     block.module->add_shortcut_transform(kShortcutName,
                                          quantizer(config.residual_bits, block.shortcut_is_signed));
   }
+  execute_on_integers(network, config.execute == QuantExecute::int8);
 }
 
 std::vector<QuantizedTensor> quantized_tensors(Module& network) {

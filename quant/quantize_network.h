@@ -33,6 +33,10 @@ struct LayerBits {
   bool operator==(const LayerBits&) const = default;
 };
 
+// What evaluations and inference compute with. Training always rounds in f32: its gradients need
+// the real numbers.
+enum class QuantExecute { fake, int8 };
+
 struct QuantConfig {
   QuantMethod method = QuantMethod::lsq;
   std::int64_t w_bits = 8;
@@ -46,6 +50,7 @@ struct QuantConfig {
   double percentile = 99.9;  // of method percentile
   std::int64_t calibration_batches = 1;
   double begin = 0;             // share of all training steps; f32 until then
+  QuantExecute execute = QuantExecute::fake;
   std::string start_from = {};  // checkpoint with the weights to begin with; "": from scratch
   std::map<std::string, LayerBits> per_layer = {};
 };

@@ -17,7 +17,7 @@ namespace convscope {
 namespace {
 
 struct EvalArguments {
-  std::string target, split = "test", weights = "last";
+  std::string target, split = "test", weights = "last", execute;
 };
 
 struct Target {
@@ -26,18 +26,18 @@ struct Target {
 };
 
 Target find_target(const EvalArguments& arguments) {
+  std::vector<std::string> overrides = global_overrides();
+  if (!arguments.execute.empty()) overrides.push_back("quant.execute=" + arguments.execute);
   if (std::filesystem::is_regular_file(arguments.target)) {
-    return {parse_config_text(checkpoint_config(arguments.target), arguments.target, {},
-                              global_overrides()),
+    return {parse_config_text(checkpoint_config(arguments.target), arguments.target, {}, overrides),
             arguments.target};
   }
   const std::string run = resolve_run(arguments.target);
-  Target target{load_config(run + "/config.yaml", global_overrides()),
+  Target target{load_config(run + "/config.yaml", overrides),
                 cat(run, "/ckpt/", arguments.weights, ".safetensors")};
   // The network of the checkpoint is a smaller one when pruned filters were removed before it.
   if (target.config.sparsity.has("remove") && target.config.sparsity.flag("remove")) {
-    target.config = parse_config_text(checkpoint_config(target.checkpoint), target.checkpoint, {},
-                                      global_overrides());
+    target.config = parse_config_text(checkpoint_config(target.checkpoint), target.checkpoint, {}, overrides);
   }
   return target;
 }
@@ -88,6 +88,11 @@ std::function<int()> declare_eval(CommandLine& app) {
       ->type_name("W")
       ->capture_default_str()
       ->one_of({"last", "best"});
+  app.add_option("--execute", arguments->execute,
+                 "of a quantised run: fake (numbers rounded, multiplied in f32) or int8 (codes "
+                 "multiplied); default: what its config says")
+      ->type_name("E")
+      ->one_of({"fake", "int8"});
   return [arguments] { return evaluate_target(*arguments); };
 }
 

@@ -21,6 +21,10 @@ std::string of_masks(const TrainingSetup& setup) {
 std::string of_quantisers(const TrainingSetup& setup) {
   if (!setup.quant) return "";
   const std::int64_t begin = setup.quant->begin_step;
+  if (setup.quant->on_integers) {
+    return cat("runs   int8 in evaluations", begin > 0 ? cat(" after step ", begin) : "",
+               ": codes are multiplied; training steps round numbers and multiply them in f32");
+  }
   return cat("runs   fake-quant f32", begin > 0 ? cat(" after step ", begin) : "",
              ": numbers are rounded and multiplied in f32; no time and no memory is saved yet");
 }

@@ -91,6 +91,24 @@ void check_precision(const ExperimentConfig& config) {
            name_of(config.precision), "; use device: cuda"));
 }
 
+namespace {
+
+// Codes are multiplied by plans, on a CPU so far.
+void check_execution(const ExperimentConfig& config) {
+  if (config.quant->execute != QuantExecute::int8) return;
+  if (config.device.type != DeviceType::cpu) {
+    fail(ErrorKind::kConfig, "quant.execute",
+         cat("expected device cpu, because int8 runs there alone so far, got ",
+             config.device.str()));
+  }
+  if (!config.train.plan) {
+    fail(ErrorKind::kConfig, "quant.execute",
+         "expected train.plan true, because int8 runs in planned steps, got false");
+  }
+}
+
+}  // namespace
+
 std::shared_ptr<Module> build_model(const ExperimentConfig& config, const Shape& sample_shape,
                                     int classes) {
   backend_of(config.device);  // an error when the device is not there
@@ -112,7 +130,10 @@ std::shared_ptr<Module> build_model(const ExperimentConfig& config, const Shape&
   };
   const std::shared_ptr<Module> network = network_of(config.model, input, classes, context);
   check_per_layer(config.conv, config.model, asked);
-  if (config.quant) apply_quantization(*network, *config.quant, config.device);
+  if (config.quant) {
+    check_execution(config);
+    apply_quantization(*network, *config.quant, config.device);
+  }
   const Shape output = network->output_shape(input);
   if (output != Shape{1, classes}) {
     fail(ErrorKind::kConfig, "model",

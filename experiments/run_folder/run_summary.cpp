@@ -100,10 +100,12 @@ struct Reader {
 
 }  // namespace
 
-std::string execution_text(bool quantised, Form form) {
-  std::string text = quantised ? "fake-quant f32" : "";
+std::string execution_text(Arithmetic arithmetic, Form form) {
+  std::string text = arithmetic == Arithmetic::f32          ? ""
+                     : arithmetic == Arithmetic::fake_quant ? "fake-quant f32"
+                                                            : "int8";
   if (form != Form::dense) {
-    text += cat(quantised ? ", " : "", form == Form::masked ? "masked dense" : "compact dense");
+    text += cat(text.empty() ? "" : ", ", form == Form::masked ? "masked dense" : "compact dense");
   }
   return text.empty() ? "f32 dense" : text;
 }

@@ -62,10 +62,11 @@ struct RunSummary {
 };
 
 // "f32 dense", "masked dense" (zeros are multiplied like any number), "compact dense" (pruned
-// outputs are no longer there), "fake-quant f32" (f32 arithmetic on rounded numbers), "fake-quant
-// f32, masked dense", "fake-quant f32, compact dense".
+// outputs are no longer there), "fake-quant f32" (f32 arithmetic on rounded numbers), "int8"
+// (evaluations multiply codes; training rounds in f32), "fake-quant f32, masked dense", ..
 enum class Form { dense, masked, compact };
-CONVSCOPE_API std::string execution_text(bool quantised, Form form);
+enum class Arithmetic { f32, fake_quant, int8 };
+CONVSCOPE_API std::string execution_text(Arithmetic arithmetic, Form form);
 
 CONVSCOPE_API std::string to_json_text(const RunSummary& summary);
 // Throws Error of kind kIo when the text is no summary.

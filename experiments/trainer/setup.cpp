@@ -93,7 +93,8 @@ TrainingSetup setup_training(const ExperimentConfig& config) {
     setup.quant =
         QuantPlan{.begin_step = quant_begin_step(
                       *config.quant, setup.train->batches_per_epoch() * config.train.epochs),
-                  .calibration_batches = config.quant->calibration_batches};
+                  .calibration_batches = config.quant->calibration_batches,
+                  .on_integers = config.quant->execute == QuantExecute::int8};
   }
   setup.learning_rate = [config](const SchedulePoint& point) {
     return learning_rate(config, point);
@@ -136,7 +137,7 @@ TrainingSetup setup_training(const ExperimentConfig& config) {
   setup.facts.kernel_size = layers.kernel_sizes;
   setup.facts.algorithm = layers.algorithms;
   if (setup.pruner) setup.form = Form::masked;
-  setup.facts.execution = execution_text(setup.quant && setup.quant->begin_step == 0, setup.form);
+  setup.facts.execution = execution_text(setup.quant ? setup.quant->arithmetic(0) : Arithmetic::f32, setup.form);
   setup.facts.seed = config.seed;
   setup.facts.tags = join(config.tags, ", ");
   setup.facts.note = config.note;

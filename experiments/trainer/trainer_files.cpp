@@ -136,7 +136,8 @@ RunSummary Trainer::summary() const {
   RunSummary out = setup_.facts;
   // A run so short that it is all warm-up is reported as it is.
   const StepTotals& steps = state_.run_steps.steps > 0 ? state_.run_steps : state_.warmup_steps;
-  out.execution = execution_text(setup_.quant && setup_.quant->has_begun(state_.step), setup_.form);
+  out.execution = execution_text(
+      setup_.quant ? setup_.quant->arithmetic(state_.step) : Arithmetic::f32, setup_.form);
   out.id = folder_.id();
   out.step = steps.way();
   out.avg_forward = steps.phase(steps.forward_s);

@@ -99,11 +99,11 @@ struct OperandViews {
 // that says fuses_epilogue applies it while a piece of y is still in the cache; for the others it
 // is one pass over y. Both give the same bits.
 struct Epilogue {
-  const void* residual = nullptr;  // of y's shape, added; must not overlap y
-  // Of y's type. Of a card with integers: f32, or u8 with views.residual.
-  DType residual_type = DType::f32;
+  const void* residual = nullptr;                       // of y's shape, added; must not overlap y
   bool relu = false;                                    // min(max(y, 0), most); NaN stays NaN
   float most = std::numeric_limits<float>::infinity();  // of relu alone; finite on the CPU only
+  // Of the residual; that of y, or of a card with integers also u8 and i8 with views.residual.
+  DType residual_type = DType::f32;
 
   bool empty() const { return residual == nullptr && !relu; }
 };

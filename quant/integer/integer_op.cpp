@@ -146,10 +146,11 @@ void IntegerOp::forward(PlanBuilder& builder) {
     views.y = {.scales = doubles(y_step), .low = it_.y_format->low(), .high = it_.y_format->high()};
   }
   views.residual = {.scales = doubles(residual_step)};
-  const Conv2dEpilogue epilogue{.residual = residual.defined() ? residual.raw_data() : nullptr,
-                                .residual_type = residual.defined() ? residual.dtype() : DType::f32,
-                                .relu = it_.relu,
-                                .most = it_.most};
+  const Conv2dEpilogue epilogue{
+      .residual = residual.defined() ? residual.raw_data() : nullptr,
+      .relu = it_.relu,
+      .most = it_.most,
+      .residual_type = residual.defined() ? residual.dtype() : DType::f32};
   builder.call([problem = it_.problem, run = it_.algorithm->forward, images = builder.images(), x,
                 from_images, y, wide, b, epilogue, views, workspace, residual,
                 prepared = builder.use(constants.prepared),

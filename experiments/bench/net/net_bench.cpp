@@ -221,6 +221,10 @@ NetBenchRow bench_net(const ExperimentConfig& config, Module& model, const Shape
   row.image = image;
   row.threads = num_threads();
   row.parameters = model.parameter_count();
+  if (config.quant) {
+    const bool codes = mode == NetMode::inference && config.quant->execute == QuantExecute::int8;
+    row.arithmetic = codes ? "int8" : "fake-quant f32";
+  }
   const Batch data = random_batch(image, batch, classes, options.seed);
   settle_quantizers(config, model, data.x.to(device));
   const NetFlops flops = net_flops(model, data.x.shape());

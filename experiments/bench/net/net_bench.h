@@ -44,6 +44,7 @@ struct NetBenchRow {
   // "recorded" (experiments/trainer/recorded_steps.h), "planned" (layers/plan/step_plan.h), or
   // "dynamic: <why>"
   std::string execution;
+  std::string arithmetic = "f32";  // or "fake-quant f32", "int8": of this mode
   std::int64_t batch = 0;
   Shape image;  // [C,H,W]
   int threads = 0;

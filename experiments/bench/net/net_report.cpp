@@ -53,7 +53,8 @@ Json row_json(const NetBenchRow& row, const std::string& device) {
           {"workspace_peak_bytes", row.workspace_peak_bytes},
           {"resident_bytes", row.resident_bytes},
           {"system_allocations", row.system_allocations},
-          {"process_peak_bytes", row.process_peak_bytes}};
+          {"process_peak_bytes", row.process_peak_bytes},
+          {"arithmetic", row.arithmetic}};
 }
 
 Json layer_json(const NetLayerRow& row, bool train) {
@@ -81,7 +82,9 @@ std::string net_table(const std::vector<NetBenchRow>& rows) {
     const auto part = [&](double ms) {
       return row.mode == NetMode::train ? TableCell(ms) : TableCell();
     };
-    table.rows.push_back({name_of(row.mode), row.batch, row.time.median_ms, row.time.p10_ms,
+    const std::string mode =
+        cat(name_of(row.mode), row.arithmetic == "f32" ? "" : cat(", ", row.arithmetic));
+    table.rows.push_back({mode, row.batch, row.time.median_ms, row.time.p10_ms,
                           row.time.p90_ms, row.time.min_ms, part(row.parts.forward_ms),
                           part(row.parts.backward_ms), part(row.parts.update_ms),
                           row.images_per_second, row.gflops_effective, mebibytes(row.peak_bytes),

@@ -27,7 +27,7 @@ constexpr const char* kCommand = "bench net";
 struct Arguments {
   std::string net;
   std::vector<std::string> overrides;
-  std::string batch, mode = "inference,train", clock = "wall", image, json, csv;
+  std::string batch, mode = "inference,train", clock = "wall", image, json, csv, execute;
   int classes = 0;
   bool layers = false;
   double min_time = 2;
@@ -87,6 +87,7 @@ bool names_a_config(const std::string& word) {
 ExperimentConfig config_of(const Arguments& arguments) {
   std::vector<std::string> overrides = arguments.overrides;
   for (const std::string& text : global_overrides()) overrides.push_back(text);
+  if (!arguments.execute.empty()) overrides.push_back("quant.execute=" + arguments.execute);
   const std::vector<std::string> models = model_types().names();
   if (model_types().find(arguments.net) != nullptr) {
     // A data set must be named; none is read.
@@ -238,6 +239,10 @@ void declare_bench_net(CommandLine& app, std::function<int()>& run) {
   net->add_option("--image", arguments->image, "CxHxW; default: the data set's");
   net->add_option("--classes", arguments->classes, "outputs; default: the data set's");
   net->add_flag("--layers", arguments->layers, "also each layer alone, and the plan's operations");
+  net->add_option("--execute", arguments->execute,
+                  "quantised: fake (numbers rounded, multiplied in f32) or int8 (codes multiplied); "
+                  "a network without quantisers gets those of 8 bits")
+      ->one_of({"fake", "int8"});
   net->add_option("--clock", arguments->clock,
                   "wall, or cpu: time on the core, for --threads 1 on a busy machine")
       ->capture_default_str();

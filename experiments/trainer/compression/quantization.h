@@ -9,6 +9,7 @@
 
 #include "experiments/run_folder/append_file.h"
 #include "experiments/run_folder/run_folder.h"
+#include "experiments/run_folder/run_summary.h"
 #include "experiments/trainer/compression/kept_weights.h"
 #include "quant/quant_report.h"
 
@@ -17,8 +18,14 @@ namespace convscope {
 struct QuantPlan {
   std::int64_t begin_step = 0;  // number of the first step that is quantised
   std::int64_t calibration_batches = 1;
+  bool on_integers = false;  // evaluations compute with codes
   // After so many steps: whether an evaluation is one of the quantised network.
   bool has_begun(std::int64_t steps) const { return begin_step == 0 || steps > begin_step; }
+  Arithmetic arithmetic(std::int64_t steps) const {  // of an evaluation
+    return !has_begun(steps) ? Arithmetic::f32
+           : on_integers     ? Arithmetic::int8
+                             : Arithmetic::fake_quant;
+  }
 };
 
 class CONVSCOPE_API Quantization {

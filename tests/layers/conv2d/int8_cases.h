@@ -72,9 +72,10 @@ class Int8Case {
                   y.raw_data(),
                   scratch.workspace(),
                   {.residual = options_.residual ? stored_residual_.raw_data() : nullptr,
-                   .residual_type = options_.residual.value_or(DType::f32),
+
                    .relu = options_.relu,
-                   .most = options_.most},
+                   .most = options_.most,
+                   .residual_type = options_.residual.value_or(DType::f32)},
                   prepared,
                   views});
     if (!has_clean_lanes(y, problem_.y_shape(), layout_of_y(problem_.layout))) {

@@ -219,7 +219,11 @@ TEST(Lesson, EveryLessonsCardIsWatchableShortAndPlain) {
   for (const auto& [name, card] : conv2d_algorithms(DeviceType::cpu).entries()) {
     if (!name.ends_with("_lesson")) continue;
     SCOPED_TRACE(name);
-    cards.insert(name);
+    // A recorder watches arrays of f32: the lesson of integers has none.
+    const bool real = std::ranges::any_of(small_problems(), [&card = card](const auto& problem) {
+      return support_of(card, problem, Direction::forward).yes;
+    });
+    if (real) cards.insert(name);
     EXPECT_FALSE(card.auto_ok);
     std::ifstream source(file_named(name + "_cpu.cpp"));
     int lines = 0;

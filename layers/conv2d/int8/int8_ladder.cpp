@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+// int8_ladder.cpp: the steps from integers one by one to four products in one instruction.
+#include "layers/conv2d/ladder.h"
+
+namespace convscope {
+namespace {
+
+const Conv2dLadder kCpu{
+    .name = "int8",
+    .device = DeviceType::cpu,
+    .problem =
+        "n=1,c=64,h=28,w=28,k=64,r=3,s=3,pad=1,dtype=u8,types=u8:i8:i32:u8,layout=blocked",
+    .rungs =
+        {
+            {.card = "int8_lesson",
+             .threads = 1,
+             .sentence = "the textbook: one product of integers after the other, and one rounding "
+                         "for each y"},
+            {.card = "int8_direct",
+             .isa = "scalar",
+             .threads = 1,
+             .sentence = "a tile of 32-bit sums stays in registers for the whole depth"},
+            {.card = "int8_direct",
+             .isa = "avx2",
+             .threads = 1,
+             .sentence = "vector lanes: 8 output channels; with VNNI one instruction adds four "
+                         "products to each"},
+            {.card = "int8_direct",
+             .isa = "avx512",
+             .threads = 1,
+             .sentence = "16 lanes, and 32 registers hold a larger tile"},
+            {.card = "int8_direct",
+             .sentence = "all threads share out output channels, images and rows"},
+        },
+};
+
+}  // namespace
+}  // namespace convscope
+CONVSCOPE_CONV2D_LADDER(kCpu)
