@@ -134,24 +134,6 @@ Tensor Quantizer::steps() const {
   return out;
 }
 
-namespace {
-
-// t with exp(t) = s as the kernels compute it, where there is one: near log s.
-float log_of_step(float s) {
-  const auto near = static_cast<float>(std::log(static_cast<double>(s)));
-  float below = near, above = near;
-  for (int i = 0; i < 4; ++i) {
-    for (const float t : {below, above}) {
-      if (static_cast<float>(std::exp(static_cast<double>(t))) == s) return t;
-    }
-    below = std::nextafter(below, -1e9f);
-    above = std::nextafter(above, 1e9f);
-  }
-  return near;
-}
-
-}  // namespace
-
 void Quantizer::set_steps(const Tensor& steps) {
   CONVSCOPE_CHECK(steps.dtype() == DType::f32 && steps.shape() == first_step_.shape(), "quantizer",
                   "expected steps of type f32 and shape ", first_step_.shape(), ", got ",
@@ -160,7 +142,9 @@ void Quantizer::set_steps(const Tensor& steps) {
   for (std::int64_t i = 0; i < value.numel(); ++i) {
     float& s = value.data<float>()[i];
     CONVSCOPE_CHECK(std::isfinite(s) && s > 0, "quantizer", "expected steps above 0, got ", s);
-    if (form_ == StepForm::log) s = log_of_step(s);
+    // The float nearest to log s has the exponential s again, rounded, when s was one: for
+    // |log s| >= 1 it is the very t that gave s, and nearer to 0 floats are denser than s is.
+    if (form_ == StepForm::log) s = static_cast<float>(std::log(static_cast<double>(s)));
   }
   step_.value().copy_from(value);
   if (last_step_.defined()) last_step_.copy_from(value);

@@ -13,12 +13,12 @@
 //
 // Quantised (QDQ): what a quantiser rounds passes QuantizeLinear and DequantizeLinear, i8 or u8
 // with zero point 0. Rounding is half to even in both systems. With fewer than 8 bits Clip stands
-// in front, from -Qn s to Qp s, because the integers themselves have 8 bits (ONNX's own 4-bit integers
-// begin with opset 21, and ONNX Runtime has no convolution for them). A weight is a constant of i8
-// codes behind DequantizeLinear, with its step for each output channel where it has one. Biases and
-// batch norm stay f32, as in the network; the bias of a quantised layer is an Add of its own,
-// because ONNX Runtime rounds the bias inside such a Conv or Gemm to multiples of the product of
-// both steps, which with few bits is another network.
+// in front, from -Qn s to Qp s, because the integers themselves have 8 bits (ONNX's own 4-bit
+// integers begin with opset 21). A weight is a constant of i8 codes behind DequantizeLinear, with
+// its step for each output channel where it has one. Biases and batch norm stay f32, as in the
+// network; the bias of a quantised layer is an Add of its own, because ONNX Runtime rounds the bias
+// inside such a Conv or Gemm to multiples of the product of both steps, which with few bits is
+// another network.
 //
 // Images      "images" [N,C,H,W], normalised as the config says; the result is "logits" [N,classes]
 #pragma once

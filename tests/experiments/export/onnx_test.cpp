@@ -239,13 +239,16 @@ std::string layers(const std::string& text) {
 
 TEST(Onnx, PutsTheRestOfAWindowIntoThePadding) {
   const auto network =
-      network_of(layers("{type: conv2d, name: c, out_channels: 2, kernel_size: 3, padding: 1}, "
+      network_of(layers("{type: conv2d, name: c, out_channels: 2, kernel_size: [3, 4], "
+                        "padding: [0, 2, 1, 2]}, "
                         "{type: max_pool2d, name: p, kernel_size: 3, stride: 2, ceil_mode: true}, "
                         "{type: avg_pool2d, name: a, kernel_size: 2, stride: 1, padding: 1, "
                         "count_include_pad: false}"),
                  "", {1, 6, 7});
   const ProtobufMessage graph = graph_of(*network, {1, 6, 7});
   expect_whole(graph);
+  EXPECT_EQ(attributes_of(graph, "c"),
+            "kernel_shape=3,4 strides=1,1 pads=0,1,2,2 dilations=1,1 group=1 ");
   // Rows 0-2, 2-4, 4-6 of 6; columns 0-2, 2-4, 4-6 of 7.
   EXPECT_EQ(attributes_of(graph, "p"), "kernel_shape=3,3 strides=2,2 pads=0,0,1,0 ");
   EXPECT_EQ(attributes_of(graph, "a"),
