@@ -135,6 +135,24 @@ Tensor Quantizer::steps() const {
   return out;
 }
 
+void Quantizer::set_steps(const Tensor& steps) {
+  CONVSCOPE_CHECK(steps.dtype() == DType::f32 && steps.shape() == first_step_.shape(), "quantizer",
+                  "expected steps of type f32 and shape ", first_step_.shape(), ", got ",
+                  steps.str());
+  const Tensor value = steps.to(Device{}).clone();
+  for (std::int64_t i = 0; i < value.numel(); ++i) {
+    float& s = value.data<float>()[i];
+    CONVSCOPE_CHECK(std::isfinite(s) && s > 0, "quantizer", "expected steps above 0, got ", s);
+    // The float nearest to log s has the exponential s again, rounded, when s was one: for
+    // |log s| >= 1 it is the very t that gave s, and nearer to 0 floats are denser than s is.
+    if (form_ == StepForm::log) s = static_cast<float>(std::log(static_cast<double>(s)));
+  }
+  step_.value().copy_from(value);
+  if (last_step_.defined()) last_step_.copy_from(value);
+  first_step_.copy_from(this->steps());
+  batches_seen_.fill(static_cast<double>(options_.calibration_batches));
+}
+
 std::string Quantizer::str() const {
   const char* const how = options_.method == QuantMethod::minmax       ? "min-max step"
                           : options_.method == QuantMethod::percentile ? "percentile step"

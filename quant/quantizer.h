@@ -71,6 +71,9 @@ class CONVSCOPE_API Quantizer final : public Module {
   void execute_on_integers(bool on) { on_integers_ = on; }
   bool is_active() const { return !bypassed_ && (!waits_ || is_calibrated()); }
   Tensor steps() const;  // s, f32 [1] or [channels], a copy on the CPU
+  // From now on these: calibrated, and no bound moves them. The log form takes the nearest step
+  // that it has, which is s itself when steps() has given it.
+  void set_steps(const Tensor& steps);
   // Of a pruned weight: how many values that are not masked out share a step. They alone make its
   // gradient, so they are the N of the gradient scale, and calibration skips zeros. 0: not pruned.
   void set_kept(std::int64_t values) { kept_ = values; }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// weight_size.cpp: bytes of a trained network's parameters: those that were really stored and
-// computed with, and those that its bits and zeros would need.
+// weight_size.cpp: bytes of a trained network's parameters: those that were really stored, and
+// those that its bits and zeros would need.
 #include "experiments/report/weight_size.h"
 
 #include <algorithm>
@@ -11,6 +11,8 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 
+#include "experiments/run_folder/run_folder.h"
+#include "framework/check.h"
 #include "framework/io/bytes.h"
 
 namespace convscope {
@@ -62,6 +64,16 @@ double bits_of(const RunData& run, const std::string& layer) {
   return 32;
 }
 
+// Of the quantised model file, all of it: codes, steps, what stays f32, and the header with the
+// config. NaN: there is none.
+double quantized_file_bytes(const RunData& run) {
+  const std::string path = cat(run.path, "/", kQuantizedModel);
+  if (!header_of(path).is_object()) return kUnknown;
+  std::error_code error;
+  const auto size = std::filesystem::file_size(path, error);
+  return error ? kUnknown : static_cast<double>(size);
+}
+
 double bytes_of_type(const std::string& dtype) {
   if (dtype == "F64" || dtype == "I64") return 8;
   if (dtype == "F16" || dtype == "BF16" || dtype == "I16") return 2;
@@ -97,6 +109,7 @@ WeightSize weight_size(const RunData& run) {
     out.stored_bytes = stored > 0 ? stored : kUnknown;
     out.nominal_bytes = stored > 0 && !unknown_bits ? nominal : kUnknown;
   }
+  if (const double real = quantized_file_bytes(run); real > 0) out.stored_bytes = real;
   if (run.weight_bytes) out.stored_bytes = *run.weight_bytes;
   return out;
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// weight_size.h: bytes of a trained network's parameters: those that were really stored and
-// computed with, and those that its bits and zeros would need.
+// weight_size.h: bytes of a trained network's parameters: those that were really stored, and those
+// that its bits and zeros would need.
 #pragma once
 
 #include "experiments/report/run_data.h"
@@ -8,9 +8,10 @@
 namespace convscope {
 
 struct WeightSize {
-  // Of the parameters in the checkpoint, as they lie there: a fake-quantised or masked network has
-  // as many as a dense one. summary.json's weight_bytes, where there is one, goes before. NaN: not
-  // known.
+  // Of a quantised run that has ended its model file of integer codes, as large as it is on disk
+  // (quant/quantized_file.h). Else the parameters in the checkpoint, as they lie there: a masked
+  // network has as many as a dense one. summary.json's weight_bytes, where there is one, goes
+  // before both. NaN: not known.
   double stored_bytes = 0;
   // Weights that are not pruned times their bits (quant.csv; 32 without), and all other parameters
   // in 32 bits, in bytes. Without step sizes and without the places of the zeros. NaN: not known.

@@ -2,8 +2,9 @@
 // run_folder.h: the folder that holds everything about one run:
 //   runs/<name>/<UTC time>-s<seed>[-N]/    and    runs/<name>/latest -> the newest of them
 // Files: config.yaml overrides.txt env.json status.json log.txt metrics.jsonl epochs.csv layers.csv
-// sparsity.csv quant.csv summary.json report.html ckpt/{last,previous,best}.safetensors. Every file
-// that is rewritten is written under another name and renamed, so no reader ever sees half of one.
+// sparsity.csv quant.csv summary.json report.html ckpt/{last,previous,best}.safetensors and, once a
+// quantised run has ended, ckpt/quantised.safetensors (quant/quantized_file.h). Every file that is
+// rewritten is written under another name and renamed, so no reader ever sees half of one.
 #pragma once
 
 #include <cstdint>
@@ -13,6 +14,9 @@
 #include "framework/check.h"
 
 namespace convscope {
+
+// Of a quantised run that has ended, below its folder.
+inline constexpr const char* kQuantizedModel = "ckpt/quantised.safetensors";
 
 // What status.json says.
 struct RunStatus {

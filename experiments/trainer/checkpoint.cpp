@@ -5,13 +5,16 @@
 
 #include <cmath>
 #include <filesystem>
+#include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
 
+#include "experiments/config/experiment_config.h"
 #include "experiments/trainer/checksum.h"
+#include "framework/io/bytes.h"
 #include "framework/io/json_text.h"
 #include "framework/io/safetensors.h"
-#include "quant/quantize_network.h"
+#include "quant/quantized_file.h"
 #include "sparsity/mask.h"
 
 namespace convscope {
@@ -101,17 +104,30 @@ std::string progress_text(const TrainingState& state) {
   fail(ErrorKind::kConfig, "checkpoint", cat(sentence, " (", path, ")"));
 }
 
-// A checkpoint that is damaged is a file that cannot be read (exit code 6), not a bad data set.
+// Whether the bytes in front, of which a damaged file may have no more, name a quantised model.
+bool seems_quantized(const std::string& path) {
+  constexpr std::size_t kMost = 1 << 20;
+  std::error_code error;
+  if (!std::filesystem::is_regular_file(path, error)) return false;  // opening a pipe would wait
+  std::ifstream in(path, std::ios::binary);
+  std::string text(kMost, '\0');
+  in.read(text.data(), static_cast<std::streamsize>(text.size()));
+  text.resize(static_cast<std::size_t>(in.gcount()));
+  return text.find(kQuantizedFormats) != std::string::npos;
+}
+
+// A checkpoint that is damaged is a file that cannot be read (exit code 6), not a bad data set; a
+// quantised model is one that others may have made (exit code 4).
 SafetensorsFile read(const std::string& path, std::string* note = nullptr) {
   SafetensorsFile file;
   try {
     file = read_safetensors(path);
   } catch (const Error& error) {
-    fail(ErrorKind::kIo, "checkpoint", error.what());
+    fail(seems_quantized(path) ? ErrorKind::kData : ErrorKind::kIo, "checkpoint", error.what());
   }
   const Checksum checksum = verify_checksum(file);
   if (checksum == Checksum::differs) {
-    fail(ErrorKind::kIo, "checkpoint",
+    fail(is_quantized_file(file) ? ErrorKind::kData : ErrorKind::kIo, "checkpoint",
          cat("expected the bytes of ", path,
              " to be those that were written, got others: the "
              "checksum in it is ",
@@ -145,12 +161,53 @@ void restore(const std::string& path, std::map<std::string, Tensor>& found, cons
   found.erase(it);
 }
 
+TrainingState progress_of(const SafetensorsFile& file, const std::string& path) {
+  TrainingState state;
+  try {
+    const json in = json::parse(file.metadata.at("progress"));
+    visit(state, [&](const std::string& name, auto& value) {
+      if (!in.contains(name) && is_recent(name)) return;  // an older checkpoint
+      in.at(name).get_to(value);
+    });
+  } catch (const json::exception& error) {
+    fail(is_quantized_file(file) ? ErrorKind::kData : ErrorKind::kIo, "checkpoint",
+         cat("expected the progress of a run in the metadata of ", path,
+             ", got: ", json_problem(error.what())));
+  }
+  return state;
+}
+
 // Quantisers and masks are made for the run that begins; only weights are taken over.
 bool starts_anew(const std::string& name) {
   return belongs_to_quantizer(name) || belongs_to_mask(name);
 }
 
+void refuse_quantized(const SafetensorsFile& file, const std::string& path, bool trains) {
+  if (!trains || !is_quantized_file(file)) return;
+  fail(ErrorKind::kConfig, "checkpoint",
+       cat("expected a checkpoint, because training goes on with weights that are not rounded, got "
+           "the quantised model file ",
+           path));
+}
+
+// The codes hold what the masks have left.
+std::string without_masks(const std::string& config_yaml) {
+  ExperimentConfig config = parse_config_text(config_yaml, "config of the run");
+  config.sparsity = {};
+  return to_yaml(config);
+}
+
 }  // namespace
+
+void save_quantized_model(const std::string& path, Module& model, const TrainingState& state,
+                          const std::string& config_yaml) {
+  SafetensorsFile file = to_quantized_file(model, belongs_to_mask);
+  file.metadata["version"] = CONVSCOPE_VERSION;
+  file.metadata["config"] = without_masks(config_yaml);
+  file.metadata["progress"] = progress_text(state);
+  file.metadata[kChecksumKey] = checksum_of(file);
+  write_safetensors(path, file.tensors, file.metadata);
+}
 
 void save_checkpoint(const std::string& path, const Module& model, Optimizer* optimizer,
                      const TrainingState& state, const std::string& config_yaml) {
@@ -176,6 +233,11 @@ void save_checkpoint(const std::string& path, const Module& model, Optimizer* op
 TrainingState load_checkpoint(const std::string& path, Module& model, Optimizer* optimizer,
                               std::string* note) {
   SafetensorsFile file = read(path, note);
+  if (is_quantized_file(file)) {
+    refuse_quantized(file, path, optimizer != nullptr);
+    load_quantized_file(file, path, model);
+    return file.metadata.contains("progress") ? progress_of(file, path) : TrainingState{};
+  }
   std::map<std::string, Tensor> found;
   for (auto& [name, tensor] : file.tensors) found.emplace(name, tensor);
   for (const NamedParameter& parameter : model.parameters()) {
@@ -193,30 +255,19 @@ TrainingState load_checkpoint(const std::string& path, Module& model, Optimizer*
     fail_mismatch(path, cat("expected no tensor '", name, "' because the config has none, got ",
                             tensor.str()));
   }
-  TrainingState state;
   if (!file.metadata.contains("progress")) {
-    if (optimizer == nullptr) return state;  // weights from elsewhere
+    if (optimizer == nullptr) return {};  // weights from elsewhere
     fail(ErrorKind::kIo, "checkpoint",
          cat("expected the progress of a run in the metadata of ", path, ", got none"));
   }
-  try {
-    const json in = json::parse(file.metadata.at("progress"));
-    visit(state, [&](const std::string& name, auto& value) {
-      if (!in.contains(name) && is_recent(name)) return;  // an older checkpoint
-      in.at(name).get_to(value);
-    });
-  } catch (const json::exception& error) {
-    fail(ErrorKind::kIo, "checkpoint",
-         cat("expected the progress of a run in the metadata of ", path,
-             ", got: ", json_problem(error.what())));
-  }
-  return state;
+  return progress_of(file, path);
 }
 
 void load_start_weights(const std::string& path, Module& model) {
   const bool is_folder = std::filesystem::is_directory(path);
   const std::string file_path = is_folder ? path + "/ckpt/last.safetensors" : path;
   SafetensorsFile file = read(file_path);
+  refuse_quantized(file, file_path, true);
   std::map<std::string, Tensor> found;
   for (auto& [name, tensor] : file.tensors) {
     if (!name.starts_with(kOptimizerPrefix) && !starts_anew(name)) {

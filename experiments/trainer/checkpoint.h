@@ -6,6 +6,10 @@
 //             "optimizer/momentum.c1.weight"  the optimiser's state
 //   metadata  "format", "config" (resolved YAML), "progress" (JSON: TrainingState), "version",
 //             "crc32" (checksum.h)
+//
+// The quantised model file (quant/quantized_file.h) has the same metadata, of a config without
+// masks, and its own format. load_checkpoint() and checkpoint_config() take it like a checkpoint;
+// whatever is wrong with it is an error of kind kData.
 #pragma once
 
 #include <string>
@@ -20,6 +24,10 @@ namespace convscope {
 CONVSCOPE_API void save_checkpoint(const std::string& path, const Module& model,
                                    Optimizer* optimizer, const TrainingState& state,
                                    const std::string& config_yaml);
+
+// Writes the quantised model file of a network whose quantisers are calibrated.
+CONVSCOPE_API void save_quantized_model(const std::string& path, Module& model,
+                                        const TrainingState& state, const std::string& config_yaml);
 
 // Fills model, optimizer (unless null) and the returned state. Errors: kIo when the file cannot be
 // read or its checksum differs, kConfig when it belongs to another network or optimiser (names the

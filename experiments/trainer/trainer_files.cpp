@@ -4,8 +4,10 @@
 #include <chrono>
 #include <cmath>
 #include <cstdio>
+#include <filesystem>
 
 #include "experiments/report/html/html_report.h"
+#include "experiments/trainer/checkpoint.h"
 #include "experiments/trainer/trainer.h"
 
 namespace convscope {
@@ -173,6 +175,12 @@ void Trainer::write_results() {
     Shape input = {setup_.train->options().batch_size};
     for (const std::int64_t size : setup_.train->dataset().sample_shape()) input.push_back(size);
     write_layers(layer_table(*setup_.model, input, *step_kernels_, layer_costs_.get()));
+  }
+  const bool ended = state_.epoch == setup_.epochs || stops_early();
+  const std::string codes = folder_.file(kQuantizedModel);
+  if (ended && setup_.quant && setup_.quant->has_begun(state_.step) &&
+      !std::filesystem::exists(codes)) {
+    save_quantized_model(codes, *setup_.model, state_, setup_.config_yaml);
   }
   folder_.write("summary.json", to_json_text(summary()));
   write_report();

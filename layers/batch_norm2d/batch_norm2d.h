@@ -46,6 +46,7 @@ class CONVSCOPE_API BatchNorm2d final : public Module {
  public:
   BatchNorm2d(std::int64_t channels, const BatchNormOptions& options, LayerContext& context);
   std::string kind() const override { return "batch_norm2d"; }
+  const BatchNormOptions& options() const { return options_; }
   Variable forward(const Variable& x) override;
   Shape output_shape(const Shape& input) const override;
   int describe(PlanGraph& graph, int x) override;

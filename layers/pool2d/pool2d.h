@@ -63,6 +63,8 @@ class CONVSCOPE_API Pool2d final : public Module {
  public:
   Pool2d(PoolKind pool, const Pool2dWindow& window) : pool_(pool), window_(window) {}
   std::string kind() const override { return pool_ == PoolKind::max ? "max_pool2d" : "avg_pool2d"; }
+  PoolKind pool() const { return pool_; }
+  const Pool2dWindow& window() const { return window_; }
   Variable forward(const Variable& x) override;
   Shape output_shape(const Shape& input) const override;
   int describe(PlanGraph& graph, int x) override;

@@ -304,6 +304,31 @@ def exports(reader, words):
     return done
 
 
+@check(r"export RUN --quantised codes\.safetensors", r"eval codes\.safetensors")
+def keeps_codes(reader, words):
+    if words[0] == "export":
+        made = reader.call("run", "quickstart", "name=quantised", "train.epochs=2", "expect=null",
+                           "quant={w_bits: 4, a_bits: 4, begin: 0.5}")
+        expect(made.returncode == 0, f"expected a quantised run, got {made.stderr}")
+        words[words.index("RUN")] = "runs/quantised"
+    done = reader.call(*words)
+    expect_text(done.stdout, *([r"(?m)^c2 +4 +1 +1200$", r"(?m)^outputs +differ by 0 from those of the run",
+                                r"(?m)^written +codes\.safetensors, \d+ bytes"] if words[0] == "export" else
+                               [r"^split test  images 2000  accuracy \d+\.\d+ %  loss "]))
+    return done
+
+
+@check(r"export RUN --onnx net\.onnx")
+def becomes_onnx(reader, words):
+    made = reader.call("run", "quickstart", "name=onnx", "train.epochs=1", "expect=null")
+    expect(made.returncode == 0, f"expected a run, got {made.stderr}")
+    words[words.index("RUN")] = "runs/onnx"
+    done = reader.call(*words)
+    expect_text(done.stdout, r"(?m)^operators +Conv 2 Flatten 1 Gemm 3 MaxPool 2 Relu 4$",
+                r"(?m)^images +images \[N,1,28,28\]", r"(?m)^written +net\.onnx, \d+ bytes$")
+    return done
+
+
 @check(r"op conv2d --x x\.npy --w w\.npy --stride 2 --padding 1 --out-y y\.npy")
 def convolves(reader, words):
     done = reader.call(*words)

@@ -18,7 +18,8 @@ WRITERS = [["report", "runs", "-o", "out"], ["report", "runs", "-f", "json", "-o
            ["compare", "RUN", "RUN2", "-o", "out"], ["index", "runs", "-o", "out"],
            ["bench", "net", "q.yaml", "--min-time", "0.001", "--rounds", "1", "--json", "out"],
            ["plot", "RUN", "--kind", "curves", "-o", "out.svg"],
-           ["export", "PRUNED", "--compact", "out"],
+           ["export", "PRUNED", "--compact", "out"], ["export", "RUN2", "--quantised", "out"],
+           ["export", "RUN", "--onnx", "out"],
            ["op", "conv2d", "--x", "files/x.npy", "--w", "files/w.npy", "--out-y", "out"]]
 
 

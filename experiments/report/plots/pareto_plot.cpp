@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // pareto_plot.cpp: accuracy against what it costs: time of a training step for each image, bytes of
-// the parameters as they were stored and computed with, and the bytes that their bits and zeros
-// would need. The last two stay apart: a simulated saving is no saving.
+// the parameters as they were stored (of a quantised run its file of integer codes), and the bytes
+// that their bits and zeros would need. The last two stay apart: a simulated saving is no saving.
 #include <algorithm>
 #include <cmath>
 
@@ -144,9 +144,8 @@ Plot draw_pareto(const RunPart& part) {
     plot.remarks.clear();
     return plot;
   }
-  LinePanel size =
-      panel_of("Size as stored and computed with", "parameters (KiB)", stored, accuracy, false);
-  LinePanel wish = panel_of("Nominal size: nothing smaller was executed",
+  LinePanel size = panel_of("Size as stored", "parameters (KiB)", stored, accuracy, false);
+  LinePanel wish = panel_of("Nominal size: nothing smaller was stored",
                             "weights that are left, in their bits (KiB)", nominal, accuracy, true);
   for (const auto* points : {&stored, &nominal}) {  // one scale for both
     for (const Point& point : *points) {
@@ -161,6 +160,8 @@ Plot draw_pareto(const RunPart& part) {
                             accuracy, false),
                    std::move(key), std::move(size), std::move(wish)};
   figure.notes = {
+      "stored: of a quantised run its model file of integer codes, else the parameters in the "
+      "checkpoint",
       "nominal: weights that are not pruned times their bits, biases in 32 bits; places "
       "of the zeros and step sizes are not counted"};
   if (const std::string note = spread_note(groups); !note.empty()) figure.notes.push_back(note);

@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "tests/support/cache_folder.h"
+#include "tests/support/call_program.h"
 #include "tests/support/some_ceilings.h"
 
 namespace convscope {
@@ -105,6 +106,23 @@ TEST_F(MeasureOnceTest, OneOfTwoMeasures) {
   waiting.join();
   EXPECT_FALSE(did);
   EXPECT_EQ(measured_, 0);
+}
+
+// Three seconds for a mistyped word would be long.
+TEST(MeasureThisMachineOnce, ComesBehindTheChecks) {
+  const testing::TemporaryFolder folder;
+  for (const char* words :
+       {"run typo.yaml", "run quickstart modell.type=x", "run quickstart --dry-run", "eval nowhere",
+        "explain typo.yaml", "sweep typo.yaml", "sweep synthetic_sweep --dry-run",
+        "bench conv2d --problem c=4", "bench conv2d --weights typo", "bench net typo",
+        "op conv2d --x none.npy --w none.npy --out-y y.npy", "op net typo.yaml --x none.npy"}) {
+    const testing::Called answer = testing::call_program(
+        words, folder.path(), "CONVSCOPE_MEASURE= CONVSCOPE_CACHE_DIR=" + folder.path());
+    EXPECT_EQ(answer.err.find("measuring"), std::string::npos) << words << "\n" << answer.err;
+    // On a busy machine nothing is said, but the turn is taken all the same.
+    EXPECT_FALSE(std::filesystem::exists(folder.path() + "/ceilings_cpu.json.measuring")) << words;
+    EXPECT_EQ(answer.code == 0, std::string(words).ends_with("--dry-run")) << words;
+  }
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// export_command.cpp: `convscope export RUN --compact OUT`: the smaller dense network that a pruned
+// export_compact.cpp: `convscope export RUN --compact OUT`: the smaller dense network that a pruned
 // run has found, as a checkpoint that holds its own config.
 #include <fmt/format.h>
 
@@ -9,6 +9,7 @@
 #include <cstdio>
 
 #include "experiments/cli/command.h"
+#include "experiments/cli/export/export_forms.h"
 #include "experiments/config/build.h"
 #include "experiments/config/build_pruner.h"
 #include "experiments/config/compact_config.h"
@@ -17,7 +18,6 @@
 #include "experiments/trainer/checksum.h"
 #include "framework/io/safetensors.h"
 #include "framework/parallel.h"
-#include "framework/random.h"
 #include "sparsity/compact.h"
 #include "sparsity/sparsity_report.h"
 
@@ -25,18 +25,6 @@ namespace convscope {
 namespace {
 
 constexpr double kTolerance = 1e-5;  // of the largest output, or of 1
-constexpr int kChecks = 4;           // batches of random images
-
-struct ExportArguments {
-  std::string run, compact, weights = "last";
-};
-
-Tensor random_images(const Shape& shape, std::uint64_t seed) {
-  Tensor x = Tensor::empty(shape);
-  Generator random(seed, 1);
-  for (std::int64_t i = 0; i < x.numel(); ++i) x.data<float>()[i] = random.normal();
-  return x;
-}
 
 // Sums in another order may fall on the other side of a rounding bound, and then a code differs by
 // one. So what must agree is compared with the activations unrounded (weights are masked and
@@ -52,27 +40,6 @@ bool is_quantised(Module& network) {
     if (tensor.quantizer->is_active()) return true;
   }
   return false;
-}
-
-struct Difference {
-  double largest = 0, of_outputs_up_to = 0;
-};
-
-Difference difference(Module& a, Module& b, const Shape& batch, Device device) {
-  const NoGrad no_grad;
-  a.eval();
-  b.eval();
-  Difference out;
-  for (int i = 0; i < kChecks; ++i) {
-    const Variable x(random_images(batch, static_cast<std::uint64_t>(i)).to(device));
-    const Tensor ya = a.forward(x).value().to(Device{}), yb = b.forward(x).value().to(Device{});
-    for (std::int64_t e = 0; e < ya.numel(); ++e) {
-      const double gap = std::fabs(ya.at(e) - yb.at(e));
-      out.largest = gap <= out.largest ? out.largest : gap;  // NaN is kept
-      out.of_outputs_up_to = std::max(out.of_outputs_up_to, std::fabs(ya.at(e)));
-    }
-  }
-  return out;
 }
 
 // Median milliseconds of both networks, taken in turns so that a busy machine troubles both alike.
@@ -145,7 +112,9 @@ std::string widths_text(const SparsityReport& report, const CompactPlan& plan) {
   return text;
 }
 
-int export_compact(const ExportArguments& arguments) {
+}  // namespace
+
+void export_compact(const ExportArguments& arguments) {
   const std::string run = resolve_run(arguments.run);
   const ExperimentConfig config = load_config(run + "/config.yaml", global_overrides());
   set_num_threads(static_cast<int>(config.threads));
@@ -210,7 +179,7 @@ int export_compact(const ExportArguments& arguments) {
   line(fmt::format("forward, {}, ms", of_batch).c_str(), times.forward[0], times.forward[1], 4);
   line(fmt::format("forward + backward, {}, ms", of_batch).c_str(), times.both[0], times.both[1],
        4);
-  const std::int64_t images = kChecks * config.data.batch_size;
+  const std::int64_t images = kExportChecks * config.data.batch_size;
   text += fmt::format("outputs differ by at most {:.3g} (outputs up to {:.3g}, {} random images)\n",
                       whole.largest, whole.of_outputs_up_to, images);
   if (quantised) {
@@ -219,29 +188,6 @@ int export_compact(const ExportArguments& arguments) {
   }
   text += fmt::format("written     {}\n", arguments.compact);
   print_result(text);
-  return 0;
 }
 
-std::function<int()> declare_export(CommandLine& app) {
-  auto arguments = std::make_shared<ExportArguments>();
-  app.add_option("RUN", arguments->run, "run folder")->required()->type_name("");
-  app.add_option("--compact", arguments->compact,
-                 "checkpoint to write: what the masks leave out is removed")
-      ->required()
-      ->type_name("OUT");
-  app.add_option("--weights", arguments->weights, "last or best")
-      ->type_name("W")
-      ->capture_default_str()
-      ->one_of({"last", "best"});
-  return [arguments] { return export_compact(*arguments); };
-}
-
-}  // namespace
 }  // namespace convscope
-
-CONVSCOPE_REGISTER_COMMAND("export", {.summary = "a pruned run as the smaller dense network it is",
-                                      .usage = "export RUN --compact OUT [--weights last|best]",
-                                      .examples = {"export runs/pruned --compact small.safetensors",
-                                                   "eval small.safetensors"},
-                                      .order = 35,
-                                      .declare = convscope::declare_export})

@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+// export_command.cpp: `convscope export RUN`: a trained network in other forms: the smaller dense
+// one that pruning has found, integer codes, ONNX.
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+
+#include "experiments/cli/command.h"
+#include "experiments/cli/export/export_forms.h"
+#include "experiments/config/build.h"
+#include "experiments/config/build_pruner.h"
+#include "experiments/run_folder/run_folder.h"
+#include "experiments/trainer/checkpoint.h"
+#include "framework/parallel.h"
+#include "framework/random.h"
+
+namespace convscope {
+
+Tensor random_images(const Shape& shape, std::uint64_t seed) {
+  Tensor x = Tensor::empty(shape);
+  Generator random(seed, 1);
+  for (std::int64_t i = 0; i < x.numel(); ++i) x.data<float>()[i] = random.normal();
+  return x;
+}
+
+Difference difference(Module& a, Module& b, const Shape& batch, Device device) {
+  const NoGrad no_grad;
+  a.eval();
+  b.eval();
+  Difference out;
+  for (int i = 0; i < kExportChecks; ++i) {
+    const Variable x(random_images(batch, static_cast<std::uint64_t>(i)).to(device));
+    const Tensor ya = a.forward(x).value().to(Device{}), yb = b.forward(x).value().to(Device{});
+    for (std::int64_t e = 0; e < ya.numel(); ++e) {
+      const double gap = std::fabs(ya.at(e) - yb.at(e));
+      out.largest = gap <= out.largest ? out.largest : gap;  // NaN is kept
+      out.of_outputs_up_to = std::max(out.of_outputs_up_to, std::fabs(ya.at(e)));
+    }
+  }
+  return out;
+}
+
+TrainedNetwork trained_network(const ExportArguments& arguments) {
+  TrainedNetwork out;
+  out.run = resolve_run(arguments.run);
+  out.config = load_config(out.run + "/config.yaml", global_overrides());
+  out.checkpoint = cat(out.run, "/ckpt/", arguments.weights, ".safetensors");
+  // The network of the checkpoint is a smaller one when pruned filters were removed before it.
+  if (out.config.sparsity.has("remove") && out.config.sparsity.flag("remove")) {
+    out.config = parse_config_text(checkpoint_config(out.checkpoint), out.checkpoint, {},
+                                   global_overrides());
+  }
+  set_num_threads(static_cast<int>(out.config.threads));
+  const SampleInfo sample = sample_info(out.config);
+  out.sample = sample.shape;
+  out.classes = sample.classes;
+  out.model = build_model(out.config, sample.shape, sample.classes);
+  out.pruner = build_pruner(out.config, *out.model, nullptr, sample.shape, 0);
+  out.state = load_checkpoint(out.checkpoint, *out.model, nullptr);
+  return out;
+}
+
+namespace {
+
+int run(const ExportArguments& arguments) {
+  if (arguments.compact.empty() && arguments.quantised.empty() && arguments.onnx.empty()) {
+    fail_usage("export", "expected --compact OUT, --quantised OUT or --onnx OUT, got none of them");
+  }
+  if (!arguments.compact.empty()) export_compact(arguments);
+  if (!arguments.quantised.empty()) export_quantised(arguments);
+  if (!arguments.onnx.empty()) export_onnx(arguments);
+  return 0;
+}
+
+std::function<int()> declare_export(CommandLine& app) {
+  auto arguments = std::make_shared<ExportArguments>();
+  app.add_option("RUN", arguments->run, "run folder")->required()->type_name("");
+  app.add_option("--compact", arguments->compact,
+                 "checkpoint to write: what the masks leave out is removed")
+      ->type_name("OUT");
+  app.add_option("--quantised", arguments->quantised,
+                 "model file to write: a quantised network as integer codes and steps")
+      ->type_name("OUT");
+  app.add_option("--onnx", arguments->onnx,
+                 "ONNX file to write; of a quantised network with QuantizeLinear and "
+                 "DequantizeLinear")
+      ->type_name("OUT");
+  app.add_option("--weights", arguments->weights, "last or best")
+      ->type_name("W")
+      ->capture_default_str()
+      ->one_of({"last", "best"});
+  return [arguments] { return run(*arguments); };
+}
+
+}  // namespace
+}  // namespace convscope
+
+CONVSCOPE_REGISTER_COMMAND(
+    "export", {.summary = "a trained network in other forms: compact, integer codes, ONNX",
+               .usage = "export RUN [--compact OUT] [--quantised OUT] [--onnx OUT] [--weights "
+                        "last|best]",
+               .examples = {"export runs/pruned --compact small.safetensors",
+                            "export runs/quantised --quantised codes.safetensors",
+                            "eval codes.safetensors", "export runs/quickstart --onnx net.onnx"},
+               .order = 35,
+               .declare = convscope::declare_export})

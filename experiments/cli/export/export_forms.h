@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+// export_forms.h: the forms in which `convscope export` writes a trained network, and how it checks
+// what it has written.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "experiments/config/experiment_config.h"
+#include "experiments/trainer/training_state.h"
+#include "layers/module.h"
+#include "sparsity/pruner.h"
+
+namespace convscope {
+
+struct ExportArguments {
+  std::string run, compact, quantised, onnx, weights = "last";
+};
+
+// Each writes its file and prints what it holds.
+void export_compact(const ExportArguments& arguments);
+void export_quantised(const ExportArguments& arguments);
+void export_onnx(const ExportArguments& arguments);
+
+// The network of a run, with its masks, as its checkpoint holds it.
+struct TrainedNetwork {
+  std::string run, checkpoint;
+  ExperimentConfig config;  // of the network that the checkpoint holds
+  std::shared_ptr<Module> model;
+  std::unique_ptr<Pruner> pruner;  // null: no masks
+  TrainingState state;
+  Shape sample;  // [C,H,W]
+  int classes = 0;
+};
+TrainedNetwork trained_network(const ExportArguments& arguments);
+
+inline constexpr int kExportChecks = 4;  // batches of random images
+
+Tensor random_images(const Shape& shape, std::uint64_t seed);
+
+struct Difference {
+  double largest = 0, of_outputs_up_to = 0;
+};
+// Of the outputs of two networks in eval mode, on random images.
+Difference difference(Module& a, Module& b, const Shape& batch, Device device);
+
+}  // namespace convscope

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+// export_quantised.cpp: `convscope export RUN --quantised OUT`: a quantised run as integer codes
+// and steps (quant/quantized_file.h), read back and compared.
+#include <fmt/format.h>
+
+#include <filesystem>
+
+#include "experiments/cli/command.h"
+#include "experiments/cli/export/export_forms.h"
+#include "experiments/config/build.h"
+#include "experiments/trainer/checkpoint.h"
+#include "framework/io/safetensors.h"
+
+namespace convscope {
+namespace {
+
+// What a table of layers says of one weight.
+std::string row_of(const std::string& name, const Quantizer& quantizer, const Tensor& codes) {
+  const QuantizerOptions& options = quantizer.options();
+  return fmt::format("{:<28} {:>5} {:>9} {:>12}\n", name, options.bits,
+                     options.channels > 0 ? options.channels : 1, codes.size_bytes());
+}
+
+std::string weight_table(Module& model, const SafetensorsFile& file) {
+  std::string text = fmt::format("{:<28} {:>5} {:>9} {:>12}\n", "weight", "bits", "steps", "bytes");
+  for (const QuantizedTensor& tensor : quantized_tensors(model)) {
+    if (!tensor.is_weight) continue;
+    const std::string prefix = tensor.layer.empty() ? "" : tensor.layer + ".";
+    if (const Tensor* const codes = file.find(prefix + "weight.codes"); codes != nullptr) {
+      text += row_of(tensor.layer, *tensor.quantizer, *codes);
+    }
+  }
+  return text;
+}
+
+}  // namespace
+
+void export_quantised(const ExportArguments& arguments) {
+  const TrainedNetwork trained = trained_network(arguments);
+  if (!trained.config.quant) {
+    fail(ErrorKind::kConfig, "export",
+         cat("expected a run with a block 'quant', because --quantised writes integer codes, got ",
+             trained.run, " without"));
+  }
+  const std::string& path = arguments.quantised;
+  save_quantized_model(path, *trained.model, trained.state, to_yaml(trained.config));
+
+  const ExperimentConfig config = parse_config_text(checkpoint_config(path), path);
+  const std::shared_ptr<Module> again = build_model(config, trained.sample, trained.classes);
+  load_checkpoint(path, *again, nullptr);
+  Shape batch = {config.data.batch_size};
+  for (const std::int64_t size : trained.sample) batch.push_back(size);
+  const Difference gap = difference(*trained.model, *again, batch, config.device);
+  if (config.device.type == DeviceType::cpu && gap.largest != 0) {
+    fail(ErrorKind::kRun, "export",
+         cat("expected the network that ", path,
+             " gives to compute the same bits as the run's, got outputs that differ by up to ",
+             gap.largest));
+  }
+  const double f32_bytes = 4.0 * static_cast<double>(again->parameter_count());
+  std::string text = weight_table(*again, read_safetensors(path));
+  text += fmt::format(
+      "outputs     differ by {} from those of the run (up to {:.3g}, {} random images)\n",
+      gap.largest, gap.of_outputs_up_to, kExportChecks * config.data.batch_size);
+  text += fmt::format("written     {}, {} bytes; its parameters in f32 would be {:.0f}\n", path,
+                      std::filesystem::file_size(path), f32_bytes);
+  print_result(text);
+}
+
+}  // namespace convscope

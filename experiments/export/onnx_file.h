@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+// onnx_file.h: a graph of ONNX operators and its bytes: a ModelProto of IR version 8, opset 13.
+//
+// The writer is our own. ONNX is a protobuf message, and of protobuf it needs four things: numbers
+// of 7 bits a byte, 32-bit floats, byte strings, and messages inside messages. That is the hundred
+// lines of onnx_file.cpp; a library (libonnx-dev and libprotobuf-dev, 20 MB and a code generator)
+// would be a dependency of every build for it.
+// Format      https://github.com/onnx/onnx/blob/main/onnx/onnx.proto (field numbers),
+//             https://protobuf.dev/programming-guides/encoding
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "framework/io/bytes.h"
+
+namespace convscope {
+
+struct OnnxAttribute {
+  std::string name;
+  std::variant<std::int64_t, float, std::string, std::vector<std::int64_t>> value;
+};
+
+struct OnnxNode {
+  std::string op, name;  // "Conv", "layer1.0.conv1"
+  std::vector<std::string> inputs, outputs;
+  std::vector<OnnxAttribute> attributes = {};
+};
+
+// Of floats; the first axis is the batch, of any size.
+struct OnnxValue {
+  std::string name;
+  Shape shape;
+};
+
+struct OnnxGraph {
+  std::string name;
+  OnnxValue input, output;
+  std::vector<OnnxNode> nodes;  // each behind those that it reads
+  NamedTensors constants;       // f32, i8 or u8
+};
+
+// The bytes of the file; an error of kind kRun above 2 GiB, which protobuf cannot hold.
+CONVSCOPE_API std::string onnx_bytes(const OnnxGraph& graph);
+
+}  // namespace convscope

@@ -1,0 +1,262 @@
+// SPDX-License-Identifier: Apache-2.0
+// onnx_network.cpp: a trained network as a graph of ONNX operators: walks the layers in their
+// order.
+#include "experiments/export/onnx_network.h"
+
+#include <map>
+
+#include "layers/batch_norm2d/batch_norm2d.h"
+#include "layers/conv2d/conv2d.h"
+#include "layers/pool2d/pool2d.h"
+#include "layers/residual.h"
+#include "quant/quantized_file.h"
+
+namespace convscope {
+namespace {
+
+constexpr const char* kOperation = "onnx";
+
+using Integers = std::vector<std::int64_t>;
+
+Tensor scalar(double value, DType dtype = DType::f32) { return Tensor::full({}, value, dtype); }
+
+class Walk {
+ public:
+  Walk(Module& network, const Shape& sample, OnnxGraph& graph) : graph_(graph) {
+    for (const NamedModule& part : network.modules()) names_.emplace(part.module, part.name);
+    for (const NamedParameter& p : network.parameters()) tensors_[p.name] = p.variable.value();
+    for (const NamedTensor& buffer : network.buffers()) tensors_[buffer.name] = buffer.tensor;
+    for (const QuantizedTensor& tensor : quantized_tensors(network)) {
+      quantizers_[joined(tensor.layer, tensor.tensor)] = tensor.quantizer;
+    }
+    shape_ = {1};
+    for (const std::int64_t size : sample) shape_.push_back(size);
+    for (const auto& [module, name] : names_) {
+      if (name == "images" || name == "logits") refuse(name, "the name of the network's own end");
+    }
+    graph.input = {"images", shape_};
+    value_ = graph.input.name;
+    pass(network);
+    CONVSCOPE_CHECK(!graph.nodes.empty(), kOperation, "expected a network with a layer, got none");
+    graph.nodes.back().outputs = {"logits"};
+    graph.output = {"logits", shape_};
+  }
+
+ private:
+  static std::string joined(const std::string& layer, const std::string& part) {
+    return layer.empty() ? part : layer + "." + part;
+  }
+
+  [[noreturn]] void refuse(const std::string& name, const std::string& what) const {
+    fail(ErrorKind::kConfig, kOperation,
+         cat("expected layers that have a form in ONNX, opset 13, got '", name, "': ", what));
+  }
+
+  std::string constant(const std::string& name, const Tensor& tensor) {
+    graph_.constants.push_back({name, tensor.to(Device{})});
+    return name;
+  }
+
+  // The value behind it is named like the node.
+  void node(const std::string& op, const std::string& name, std::vector<std::string> inputs,
+            std::vector<OnnxAttribute> attributes = {}) {
+    graph_.nodes.push_back({op, name, std::move(inputs), {name}, std::move(attributes)});
+    value_ = name;
+  }
+
+  // A layer with a weight. Behind quantised weights its bias is added apart (onnx_network.h), in
+  // the shape that stands beside an output of `rank` axes, the channels second.
+  void node_with_bias(const std::string& op, const std::string& name,
+                      std::vector<std::string> inputs, std::vector<OnnxAttribute> attributes,
+                      int rank) {
+    const std::string bias = joined(name, "bias");
+    const bool apart = quantizers_.contains(joined(name, "weight")) && tensors_.contains(bias);
+    if (!apart) add_if_there(inputs, bias);
+    node(op, apart ? joined(name, "sums") : name, std::move(inputs), std::move(attributes));
+    if (!apart) return;
+    const Tensor value = tensors_.at(bias);
+    const Shape shape = rank == 4 ? Shape{value.numel(), 1, 1} : value.shape();
+    node("Add", name, {value_, constant(bias, value.reshape(shape))});
+  }
+
+  // A constant, when the network has such a tensor.
+  void add_if_there(std::vector<std::string>& inputs, const std::string& name) {
+    const auto at = tensors_.find(name);
+    if (at != tensors_.end()) inputs.push_back(constant(name, at->second));
+  }
+
+  // value_ through the quantiser called `key`, if there is one that has begun.
+  void round(const std::string& key) {
+    const auto at = quantizers_.find(key);
+    if (at == quantizers_.end()) return;
+    check_calibrated(*at->second, key);
+    Quantizer& quantizer = *at->second;
+    const NoGrad no_grad;  // puts the step into its bounds
+    quantizer.forward(Variable(Tensor::zeros({1}, DType::f32, quantizer.options().device)));
+    const float s = quantizer.steps().data<float>()[0];
+    const IntegerGrid& grid = quantizer.grid();
+    if (quantizer.options().bits < 8) {
+      node("Clip", key + ".clip",
+           {value_, constant(key + ".least", scalar(-static_cast<double>(grid.qn) * s)),
+            constant(key + ".most", scalar(static_cast<double>(grid.qp) * s))});
+    }
+    const std::string step = constant(key + ".step", scalar(s));
+    const std::string zero =
+        constant(key + ".zero", scalar(0, quantizer.options().is_signed ? DType::i8 : DType::u8));
+    node("QuantizeLinear", key + ".codes", {value_, step, zero});
+    node("DequantizeLinear", key, {value_, step, zero});
+  }
+
+  // The weight that the layer computes with: a constant, or one behind DequantizeLinear.
+  std::string weight_of(const std::string& name, Module& layer) {
+    const NoGrad no_grad;
+    const std::string key = joined(name, "weight");
+    const auto at = quantizers_.find(key);
+    if (at == quantizers_.end()) return constant(key, layer.used_weight().value());
+    const QuantizedWeight codes = quantized_weight(layer, *at->second, key);
+    const bool by_channel = at->second->options().channels > 0;
+    const Shape shape = by_channel ? codes.steps.shape() : Shape{};
+    const Tensor packed = Tensor::empty(codes.shape, DType::i8);
+    std::copy(codes.codes.begin(), codes.codes.end(), static_cast<std::int8_t*>(packed.raw_data()));
+    std::vector<OnnxAttribute> axis;
+    if (by_channel) axis.push_back({"axis", std::int64_t{0}});
+    graph_.nodes.push_back(
+        {"DequantizeLinear",
+         key,
+         {constant(key + ".codes", packed), constant(key + ".step", codes.steps.reshape(shape)),
+          constant(key + ".zero", Tensor::zeros(shape, DType::i8))},
+         {key},
+         axis});
+    return key;
+  }
+
+  void pass(Module& module) {
+    if (auto* sequence = dynamic_cast<Sequential*>(&module)) {
+      for (std::size_t i = 0; i < sequence->size(); ++i) pass(sequence->layer(i));
+      return;
+    }
+    if (auto* block = dynamic_cast<Residual*>(&module)) return pass_block(*block);
+    const std::string& name = names_.at(&module);
+    const std::string kind = module.kind();
+    const Shape after = module.output_shape(shape_);
+    if (auto* conv = dynamic_cast<Conv2d*>(&module)) {
+      pass_conv(name, *conv);
+    } else if (kind == "linear") {
+      round(joined(name, "input"));
+      const std::string x = value_;
+      node_with_bias("Gemm", name, {x, weight_of(name, module)}, {{"transB", std::int64_t{1}}}, 2);
+    } else if (auto* norm = dynamic_cast<BatchNorm2d*>(&module)) {
+      std::vector<std::string> inputs{value_};
+      for (const char* part : {"weight", "bias", "running_mean", "running_var"}) {
+        add_if_there(inputs, joined(name, part));
+      }
+      node("BatchNormalization", name, std::move(inputs),
+           {{"epsilon", static_cast<float>(norm->options().eps)}});
+    } else if (auto* pool = dynamic_cast<Pool2d*>(&module)) {
+      pass_pool(name, *pool, after);
+    } else if (kind == "adaptive_avg_pool2d") {
+      pass_adaptive_pool(name, after);
+    } else if (kind == "flatten") {
+      node("Flatten", name, {value_}, {{"axis", std::int64_t{1}}});
+    } else if (kind == "relu" || kind == "tanh" || kind == "sigmoid") {
+      node(kind == "relu" ? "Relu" : kind == "tanh" ? "Tanh" : "Sigmoid", name, {value_});
+    } else if (kind == "relu6") {
+      node("Clip", name,
+           {value_, constant(name + ".least", scalar(0)), constant(name + ".most", scalar(6))});
+    } else if (kind != "dropout") {
+      refuse(name, kind);
+    }
+    shape_ = after;
+  }
+
+  void pass_block(Residual& block) {
+    const std::string& name = names_.at(&block);
+    const Shape before = shape_;
+    round(joined(name, "input"));
+    const std::string rounded = value_;
+    pass(block.body());
+    const std::string sum = value_;
+    const Shape after = shape_;
+    value_ = rounded;
+    if (block.shortcut() != nullptr) {
+      shape_ = before;
+      pass(*block.shortcut());
+      round(joined(name, "shortcut"));
+    }
+    node("Add", joined(name, "sum"), {sum, value_});
+    if (block.end() == Residual::End::relu) node("Relu", joined(name, "relu"), {value_});
+    shape_ = after;
+  }
+
+  void pass_conv(const std::string& name, Conv2d& conv) {
+    const Conv2dOptions& options = conv.options();
+    const Conv2dParams& params = options.params;
+    const Padding2d& padding = params.padding;
+    if (options.padding_mode != PadMode::zeros && !(padding == Padding2d{})) {
+      refuse(name, cat("conv2d with padding_mode ", convscope::name_of(options.padding_mode)));
+    }
+    round(joined(name, "input"));
+    const std::string x = value_;
+    node_with_bias("Conv", name, {x, weight_of(name, conv)},
+                   {{"kernel_shape", Integers{options.kernel_h, options.kernel_w}},
+                    {"strides", Integers{params.stride_h, params.stride_w}},
+                    {"pads", Integers{padding.top, padding.left, padding.bottom, padding.right}},
+                    {"dilations", Integers{params.dilation_h, params.dilation_w}},
+                    {"group", params.groups}},
+                   4);
+  }
+
+  void pass_pool(const std::string& name, const Pool2d& pool, const Shape& after) {
+    const Pool2dWindow& window = pool.window();
+    // What the last window reads behind the image.
+    const auto behind = [](std::int64_t out, std::int64_t size, std::int64_t kernel,
+                           std::int64_t stride, std::int64_t pad) {
+      return std::max(pad, (out - 1) * stride + kernel - size - pad);
+    };
+    const std::int64_t bottom =
+        behind(after[2], shape_[2], window.kernel_h, window.stride_h, window.pad_h);
+    const std::int64_t right =
+        behind(after[3], shape_[3], window.kernel_w, window.stride_w, window.pad_w);
+    std::vector<OnnxAttribute> attributes = {
+        {"kernel_shape", Integers{window.kernel_h, window.kernel_w}},
+        {"strides", Integers{window.stride_h, window.stride_w}},
+        {"pads", Integers{window.pad_h, window.pad_w, bottom, right}}};
+    if (pool.pool() == PoolKind::max) return node("MaxPool", name, {value_}, attributes);
+    if (bottom != window.pad_h || right != window.pad_w) {
+      refuse(name, "avg_pool2d whose last window reaches beyond the padding (ceil_mode)");
+    }
+    attributes.push_back({"count_include_pad", std::int64_t{window.count_include_pad ? 1 : 0}});
+    node("AveragePool", name, {value_}, attributes);
+  }
+
+  void pass_adaptive_pool(const std::string& name, const Shape& after) {
+    if (after[2] == 1 && after[3] == 1) return node("GlobalAveragePool", name, {value_});
+    if (shape_[2] % after[2] != 0 || shape_[3] % after[3] != 0) {
+      refuse(name,
+             cat("adaptive_avg_pool2d with windows of several sizes, ", shape_, " to ", after));
+    }
+    const Integers window{shape_[2] / after[2], shape_[3] / after[3]};
+    node("AveragePool", name, {value_}, {{"kernel_shape", window}, {"strides", window}});
+  }
+
+  OnnxGraph& graph_;
+  std::map<const Module*, std::string> names_;
+  std::map<std::string, Tensor> tensors_;
+  std::map<std::string, Quantizer*> quantizers_;
+  std::string value_;  // what the next layer reads
+  Shape shape_;        // of it, for one image
+};
+
+}  // namespace
+
+OnnxGraph onnx_network(Module& network, const Shape& sample, const std::string& name) {
+  const bool was_training = network.is_training();
+  network.eval();
+  OnnxGraph out;
+  out.name = name;
+  Walk(network, sample, out);
+  network.train(was_training);
+  return out;
+}
+
+}  // namespace convscope

@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+// quantized_file.h: a trained quantised network as integer codes and steps, in a safetensors file
+// (framework/io/safetensors.h): its weights take the bits that they have.
+//
+//   tensor                  type  shape
+//   "c1.weight.codes"       I8    that of the weight: 5 to 8 bits, a code in each byte
+//                           U8    [ceil(count / 2)]: 3 and 4 bits, two codes in a byte
+//                           U8    [ceil(count / 4)]: 2 bits, four codes in a byte
+//   "c1.weight.step"        F32   [1], or [K], one for each output channel
+//   "c1.input.step"         F32   [1]; of a residual block "layer2.0.input.step" and
+//                                 "layer2.0.shortcut.step" (quantize_network.h)
+//   "c1.bias", "bn1.running_mean"  F32  all other parameters and buffers, as in the network
+//   metadata
+//   "format"                "convscope-quantised-1"
+//   "quantisers"            JSON, for each step: {"c1.weight": {"bits": 4, "signed": true,
+//                           "by_channel": false, "shape": [6,1,5,5]}, "c1.input": {"bits": 8,
+//                           "signed": true, "by_channel": false}, ...}
+//   "version" "config" "progress" "crc32"  as in a checkpoint (experiments/trainer/checkpoint.h)
+//
+// Value       weight[k,...] = step[k] code; an input x is step round(clip(x / step))
+//             (integer_grid.h)
+// Packing     codes in the row-major order of the weight, two's complement, the first code in the
+//             lowest bits of a byte; unused bits of the last byte are 0. The code of a masked
+//             weight is 0, and the file holds no masks
+// Loading     fills a network that the config builds: w = step code, and the same steps, so its
+//             quantisers give the same codes, and it computes the same bits
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "framework/io/safetensors.h"
+#include "quant/quantize_network.h"
+
+namespace convscope {
+
+// Codes of a signed grid, packed as above; `shape` is that of the weight.
+CONVSCOPE_API Tensor pack_codes(const std::vector<std::int8_t>& codes, int bits,
+                                const Shape& shape);
+// The `count` codes in `packed`. An error of kind kData, which begins with `name`, when it has
+// another type or length, or a code lies outside its grid.
+CONVSCOPE_API std::vector<std::int8_t> unpack_codes(const Tensor& packed, int bits,
+                                                    const Shape& shape, const std::string& name);
+
+// The codes of a layer's weight, as it computes with it, and their steps [1] or [K]. `name` is for
+// the sentence when the quantiser is not calibrated or a number is not finite (kConfig).
+struct QuantizedWeight {
+  std::vector<std::int8_t> codes;
+  Tensor steps;
+  Shape shape;
+};
+CONVSCOPE_API QuantizedWeight quantized_weight(Module& layer, const Quantizer& quantizer,
+                                               const std::string& name);
+// An error of kind kConfig when it has not begun, or has no steps yet.
+CONVSCOPE_API void check_calibrated(const Quantizer& quantizer, const std::string& name);
+
+// The tensors and the metadata "format" and "quantisers" of a network whose quantisers have begun
+// and are calibrated; an error of kind kConfig where one is not. Parameters and buffers for which
+// `leave_out` holds are not in it.
+CONVSCOPE_API SafetensorsFile
+to_quantized_file(Module& network, const std::function<bool(std::string_view)>& leave_out);
+
+// Whether it is one, of whatever version.
+CONVSCOPE_API bool is_quantized_file(const SafetensorsFile& file);
+inline constexpr std::string_view kQuantizedFormats = "convscope-quantised-";
+
+// Fills parameters, buffers and quantisers. An error of kind kData when the file is of another
+// version, or does not hold exactly what the network has. `path` is for the sentence.
+CONVSCOPE_API void load_quantized_file(const SafetensorsFile& file, const std::string& path,
+                                       Module& network);
+
+}  // namespace convscope
