@@ -104,7 +104,8 @@ Json ceilings_json(const CpuCeilings& ceilings) {
           {"dram_read_bytes_per_second", pair(ceilings.dram_read)},
           {"dram_copy_bytes_per_second", pair(ceilings.dram_copy)},
           {"l2_bytes", ceilings.l2_bytes},
-          {"l3_bytes", ceilings.l3_bytes}};
+          {"l3_bytes", ceilings.l3_bytes},
+          {"int8_ops_per_second", pair(ceilings.int8)}};
 }
 
 // `with_blocks`: a list for each row, which a line of CSV has no place for.

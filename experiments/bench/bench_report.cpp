@@ -239,9 +239,10 @@ std::string ceilings_text(const CpuCeilings& ceilings) {
   };
   return fmt::format("  {:<10} {:>8} {:>8}\n", "", "1 thread",
                      fmt::format("{} threads", ceilings.cores)) +
-         line("FMA f32", ceilings.flops, "GFLOP/s") + line("L2 read", ceilings.l2_read, "GB/s") +
-         line("L2 copy", ceilings.l2_copy, "GB/s") + line("L3 read", ceilings.l3_read, "GB/s") +
-         line("L3 copy", ceilings.l3_copy, "GB/s") + line("DRAM read", ceilings.dram_read, "GB/s") +
+         line("FMA f32", ceilings.flops, "GFLOP/s") + line("u8 x i8", ceilings.int8, "GOP/s") +
+         line("L2 read", ceilings.l2_read, "GB/s") + line("L2 copy", ceilings.l2_copy, "GB/s") +
+         line("L3 read", ceilings.l3_read, "GB/s") + line("L3 copy", ceilings.l3_copy, "GB/s") +
+         line("DRAM read", ceilings.dram_read, "GB/s") +
          line("DRAM copy", ceilings.dram_copy, "GB/s");
 }
 
