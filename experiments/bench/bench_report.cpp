@@ -127,13 +127,13 @@ std::vector<std::string> peer_algorithms(const std::vector<Conv2dBenchGroup>& gr
   return out;
 }
 
-std::vector<Cells> ratio_lines(Direction direction,
+std::vector<Cells> ratio_lines(const std::string& what,
                                const std::map<std::string, Ratios>& ratios_of_algorithm,
                                const std::vector<std::string>& columns) {
   std::vector<Cells> out;
   for (const auto& [name, ratios] : ratios_of_algorithm) {
     if (ratios.own.empty() && ratios.plain.empty()) continue;
-    Cells cells = {fmt::format("{} {}", name_of(direction), name),
+    Cells cells = {fmt::format("{} {}", what, name),
                    std::to_string(ratios.own.size()),
                    mean_of(ratios.own),
                    least_of(ratios.own),
@@ -194,10 +194,11 @@ std::string bench_summary(const std::vector<Conv2dBenchGroup>& groups) {
     lines[0].push_back(column);
     lines[0].emplace_back("least");
   }
-  for (const Direction direction : kDirections) {
+  // Bytes have lines of their own: no mean is over both.
+  const auto add_lines = [&](Direction direction, bool bytes) {
     std::map<std::string, Ratios> ratios;
     for (const Conv2dBenchGroup& group : groups) {
-      if (group.direction != direction) continue;
+      if (group.direction != direction || is_code(factors_of(group.problem)) != bytes) continue;
       const Conv2dBenchRow* const best = fastest(group);
       if (best == nullptr) continue;
       int right = 0;
@@ -213,7 +214,11 @@ std::string bench_summary(const std::vector<Conv2dBenchGroup>& groups) {
         if (row.time.median_ms <= 1.1 * best->time.median_ms) ++good_choices;
       }
     }
-    for (const Cells& cells : ratio_lines(direction, ratios, columns)) lines.push_back(cells);
+    const std::string what = cat(name_of(direction), bytes ? " of bytes" : "");
+    for (const Cells& cells : ratio_lines(what, ratios, columns)) lines.push_back(cells);
+  };
+  for (const Direction direction : kDirections) {
+    for (const bool bytes : {false, true}) add_lines(direction, bytes);
   }
   std::string out;
   if (lines.size() > 1) {
