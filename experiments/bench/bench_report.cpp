@@ -150,6 +150,26 @@ std::vector<Cells> ratio_lines(const std::string& what,
   return out;
 }
 
+// One line for each reason.
+std::string refusals_text(const std::vector<BenchRefusal>& refusals) {
+  std::vector<std::pair<std::string, std::vector<std::string>>> by_reason;
+  for (const BenchRefusal& one : refusals) {
+    const auto same = std::ranges::find_if(
+        by_reason, [&](const auto& entry) { return entry.first == one.reason; });
+    if (same == by_reason.end()) {
+      by_reason.push_back({one.reason, {one.who}});
+    } else {
+      same->second.push_back(one.who);
+    }
+  }
+  std::string out;
+  for (const auto& [reason, who] : by_reason) {
+    out +=
+        fmt::format("    {} {}: {}\n", join(who), who.size() == 1 ? "refuses" : "refuse", reason);
+  }
+  return out;
+}
+
 }  // namespace
 
 std::string bench_table(const Conv2dBenchGroup& group) {
@@ -180,10 +200,7 @@ std::string bench_table(const Conv2dBenchGroup& group) {
   }
   if (lines.size() > 1) out += aligned(lines);
   out += wrong;
-  for (const BenchRefusal& refusal : group.refusals) {
-    out += fmt::format("    {} refuses: {}\n", refusal.who, refusal.reason);
-  }
-  return out;
+  return out + refusals_text(group.refusals);
 }
 
 std::string bench_summary(const std::vector<Conv2dBenchGroup>& groups) {

@@ -14,8 +14,8 @@ namespace convscope {
 // The tensors of one problem and direction: on the host in f32, on the device in the problem's
 // types. Normal numbers, the same for any number of threads; half types get numbers that they hold
 // exactly. Integers get codes at random with scales, and on the host the real numbers that they
-// stand for; a forward pass of integers has a bias, which shifts its sums to the middle of the codes
-// of y, and a ReLU where y is unsigned.
+// stand for; a forward pass of integers has a bias, which shifts its sums to the middle of the
+// codes of y, and a ReLU where y is unsigned.
 class CONVSCOPE_API BenchData {
  public:
   BenchData(const Conv2dProblem& problem, Direction direction, Device device);

@@ -9,7 +9,8 @@
 // what a peer keeps inside, in which layout and on which device, is its own business. They are f32,
 // or in a forward pass codes: w of s8 with x of u8, s8 or f32 and y of u8, s8 or f32. Then
 //
-//   real = x_scale w_scales[k] sum + bias[k], at least 0 with relu;   y = clip(round(real / y_scale))
+//   real = x_scale w_scales[k] sum + bias[k], at least 0 with relu
+//   y    = clip(round(real / y_scale))
 //
 // with sums of the codes. x of f32 is a first layer's image: the peer rounds it to s8 codes,
 // clip(round(x / x_scale)), in every run.

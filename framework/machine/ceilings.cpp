@@ -61,8 +61,10 @@ constexpr Field kFields[] = {
     {"dram_copy", &CpuCeilings::dram_copy},
 };
 
-// With VNNI and without it are two peaks; a file holds the one that was measured.
-const char* int8_name() { return uses_vnni() ? "int8_vnni" : "int8"; }
+// With VNNI and without it are two peaks; a file holds those that were measured.
+constexpr const char* kInt8 = "int8";
+constexpr const char* kInt8Vnni = "int8_vnni";
+const char* int8_name() { return uses_vnni() ? kInt8Vnni : kInt8; }
 
 Json to_json(const CpuCeilings& ceilings) {
   Json out = {
@@ -137,11 +139,12 @@ constexpr GpuField kGpuFields[] = {
 
 }  // namespace
 
-// AVX-512 multiplies 64 pairs of 16 bits in four instructions on two ports, as many as two FMAs a
-// cycle; AVX2 has a third port for the additions. A kernel of single bytes fills no vector.
+// Without VNNI pairs of 16 bits are multiplied: as many products in four instructions as four FMAs
+// make. AVX-512 runs them on two ports as FMAs; AVX2 and SSE2 have a third one for the additions,
+// and SSE2 has no FMA.
 double peak_of_bytes() {
   if (uses_vnni()) return 4;
-  return current_isa() == Isa::avx2 ? 1.5 : 1;
+  return current_isa() == Isa::avx512 ? 1 : current_isa() == Isa::avx2 ? 1.5 : 2;
 }
 
 Ceiling CpuCeilings::peak(DType factors) const {
@@ -167,7 +170,16 @@ std::optional<CpuCeilings> remembered_cpu_ceilings() {
 }
 
 void remember_cpu_ceilings(const CpuCeilings& ceilings) {
-  remember(cpu_ceilings_path(), key_here(), to_json(ceilings));
+  const std::string path = cpu_ceilings_path(), key = key_here();
+  Json now = to_json(ceilings);
+  {
+    const std::scoped_lock lock(known_mutex);
+    const Json& machines = machines_of(path);
+    const auto before = machines.find(key);
+    const char* const other = uses_vnni() ? kInt8 : kInt8Vnni;
+    if (before != machines.end() && before->contains(other)) now[other] = before->at(other);
+  }
+  remember(path, key, now);
 }
 
 std::optional<GpuCeilings> remembered_gpu_ceilings() {

@@ -252,7 +252,7 @@ inline void sliding_integers(const CorrelationForwardArgs& args) {
   auto* const y = static_cast<float*>(args.y);
   for (std::int64_t n = 0; n < z.n; ++n) {
     for (std::int64_t k = 0; k < z.k; ++k) {
-      const float scale = args.views.x.scale(0) * args.views.w.scale(k);
+      const auto scale = static_cast<float>(args.views.x.scale(0) * args.views.w.scale(k));
       for (std::int64_t i = 0; i < z.out_length(); ++i) {
         std::int32_t sum = 0;
         for (std::int64_t column = 0; column < z.columns(); ++column) {
