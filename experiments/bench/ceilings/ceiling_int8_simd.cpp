@@ -6,6 +6,10 @@
 // 10 (of 16 registers) or 24 (of 32) leave room for the factors. Without it, four instructions make
 // one product (int8_vector.h); the scalar copy takes the 4-lane vectors that every x86-64 has for
 // the same.
+#if defined(__SSE2__)
+#include <emmintrin.h>
+#endif
+
 #include "experiments/bench/ceilings/ceiling_kernels.h"
 #include "framework/simd/int8_vector.h"
 

@@ -53,6 +53,12 @@ void check(const Arguments& arguments) {
                "expected --ladder without --algorithm, --peer, --precision and --weights because "
                "its rungs say what is timed, got more than --ladder");
   }
+  if (!arguments.types.empty() && no_problem) {
+    fail_usage(
+        kCommand,
+        "expected --types with --problem or --shapes because the problem of a ladder has its "
+        "own types, got --ladder alone");
+  }
   const bool says_types = !arguments.precision.empty() || !arguments.layout.empty();
   if (!arguments.types.empty() && says_types) {
     fail_usage(

@@ -189,7 +189,7 @@ TEST(BenchIntegers, TheRoofIsThatOfBytes) {
 // ---- a peer that computes what its inputs say --------------------------------------------------
 
 struct CodesCase {
-  ConvscopePeerProblem problem;
+  ConvscopePeerProblem problem = {};
   std::vector<std::int64_t> x, w;
   std::vector<double> bias, w_scales;
   double x_scale = 0, y_scale = 0;
@@ -206,7 +206,9 @@ ConvscopePeerCase* create_codes(const ConvscopePeerProblem* z, std::int32_t vari
   EXPECT_EQ(z->w_type, CONVSCOPE_PEER_S8);
   EXPECT_EQ(z->y_type, CONVSCOPE_PEER_U8);
   EXPECT_EQ(z->relu, 1);
-  auto* const out = new CodesCase{.problem = *z, .forgets_bias = variant == 1};
+  auto* const out = new CodesCase;
+  out->problem = *z;
+  out->forgets_bias = variant == 1;
   const auto* const x = static_cast<const std::uint8_t*>(inputs->first);
   const auto* const w = static_cast<const std::int8_t*>(inputs->second);
   out->x.assign(x, x + z->n * z->c * z->h * z->w);
@@ -344,6 +346,7 @@ TEST(BenchIntegersCommand, MistakesAreOneSentence) {
   expect(one + "--types u8", "expected --types of x, w, the sums and y with w of i8");
   expect(one + "--types f32:f32:f32:f32", "with w of i8, as u8:i8:i32:u8, got 'f32:f32:f32:f32'");
   expect(one + "--types u8:i8:i32:u8 --layout nchw", "expected --types without --precision and");
+  expect("--ladder direct --types u8:i8:i32:u8", "expected --types with --problem or --shapes");
   expect("--problem c=16,h=1,w=1,k=1,dtype=u8", "or integers as types=u8:i8:i32:u8");
 }
 
