@@ -18,6 +18,11 @@ Json ratio(const PeerBenchRow* peer, double ours) {
   return peer == nullptr || ours <= 0 ? Json() : Json(peer->time.median_ms / ours);
 }
 
+// "u8:i8:i32:u8", or the one type of all.
+std::string types_of(const Conv2dProblem& problem) {
+  return problem.types ? problem.types->text() : std::string(name_of(problem.dtype));
+}
+
 Json row_json(const Conv2dBenchGroup& group, const Conv2dBenchRow& row,
               const Conv2dBenchSettings& settings) {
   const PeerBenchRow* const own = group.best_peer(false);
@@ -65,6 +70,7 @@ Json row_json(const Conv2dBenchGroup& group, const Conv2dBenchRow& row,
       {"peer_plain_median_ms", median(plain)},
       {"ratio_to_peer_plain", ratio(plain, row.time.median_ms)},
       {"wrong", row.wrong.empty() ? Json() : Json(row.wrong)},
+      {"types", types_of(group.problem)},
   };
 }
 
@@ -88,7 +94,8 @@ Json peer_row_json(const Conv2dBenchGroup& group, const PeerBenchRow& row,
           {"gflops_effective", number(row.gflops_effective)},
           {"workspace_bytes", row.workspace_bytes},
           {"error_ratio", std::isfinite(row.error_ratio) ? Json(row.error_ratio) : Json()},
-          {"wrong", row.wrong.empty() ? Json() : Json(row.wrong)}};
+          {"wrong", row.wrong.empty() ? Json() : Json(row.wrong)},
+          {"types", types_of(group.problem)}};
 }
 
 Json ceilings_json(const CpuCeilings& ceilings) {
@@ -104,7 +111,8 @@ Json ceilings_json(const CpuCeilings& ceilings) {
           {"dram_read_bytes_per_second", pair(ceilings.dram_read)},
           {"dram_copy_bytes_per_second", pair(ceilings.dram_copy)},
           {"l2_bytes", ceilings.l2_bytes},
-          {"l3_bytes", ceilings.l3_bytes}};
+          {"l3_bytes", ceilings.l3_bytes},
+          {"int8_ops_per_second", pair(ceilings.int8)}};
 }
 
 // `with_blocks`: a list for each row, which a line of CSV has no place for.

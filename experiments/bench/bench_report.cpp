@@ -127,13 +127,13 @@ std::vector<std::string> peer_algorithms(const std::vector<Conv2dBenchGroup>& gr
   return out;
 }
 
-std::vector<Cells> ratio_lines(Direction direction,
+std::vector<Cells> ratio_lines(const std::string& what,
                                const std::map<std::string, Ratios>& ratios_of_algorithm,
                                const std::vector<std::string>& columns) {
   std::vector<Cells> out;
   for (const auto& [name, ratios] : ratios_of_algorithm) {
     if (ratios.own.empty() && ratios.plain.empty()) continue;
-    Cells cells = {fmt::format("{} {}", name_of(direction), name),
+    Cells cells = {fmt::format("{} {}", what, name),
                    std::to_string(ratios.own.size()),
                    mean_of(ratios.own),
                    least_of(ratios.own),
@@ -146,6 +146,26 @@ std::vector<Cells> ratio_lines(Direction direction,
       cells.push_back(some ? least_of(found->second) : "-");
     }
     out.push_back(cells);
+  }
+  return out;
+}
+
+// One line for each reason.
+std::string refusals_text(const std::vector<BenchRefusal>& refusals) {
+  std::vector<std::pair<std::string, std::vector<std::string>>> by_reason;
+  for (const BenchRefusal& one : refusals) {
+    const auto same = std::ranges::find_if(
+        by_reason, [&](const auto& entry) { return entry.first == one.reason; });
+    if (same == by_reason.end()) {
+      by_reason.push_back({one.reason, {one.who}});
+    } else {
+      same->second.push_back(one.who);
+    }
+  }
+  std::string out;
+  for (const auto& [reason, who] : by_reason) {
+    out +=
+        fmt::format("    {} {}: {}\n", join(who), who.size() == 1 ? "refuses" : "refuse", reason);
   }
   return out;
 }
@@ -180,10 +200,7 @@ std::string bench_table(const Conv2dBenchGroup& group) {
   }
   if (lines.size() > 1) out += aligned(lines);
   out += wrong;
-  for (const BenchRefusal& refusal : group.refusals) {
-    out += fmt::format("    {} refuses: {}\n", refusal.who, refusal.reason);
-  }
-  return out;
+  return out + refusals_text(group.refusals);
 }
 
 std::string bench_summary(const std::vector<Conv2dBenchGroup>& groups) {
@@ -194,10 +211,11 @@ std::string bench_summary(const std::vector<Conv2dBenchGroup>& groups) {
     lines[0].push_back(column);
     lines[0].emplace_back("least");
   }
-  for (const Direction direction : kDirections) {
+  // Bytes have lines of their own: no mean is over both.
+  const auto add_lines = [&](Direction direction, bool bytes) {
     std::map<std::string, Ratios> ratios;
     for (const Conv2dBenchGroup& group : groups) {
-      if (group.direction != direction) continue;
+      if (group.direction != direction || is_code(factors_of(group.problem)) != bytes) continue;
       const Conv2dBenchRow* const best = fastest(group);
       if (best == nullptr) continue;
       int right = 0;
@@ -213,7 +231,11 @@ std::string bench_summary(const std::vector<Conv2dBenchGroup>& groups) {
         if (row.time.median_ms <= 1.1 * best->time.median_ms) ++good_choices;
       }
     }
-    for (const Cells& cells : ratio_lines(direction, ratios, columns)) lines.push_back(cells);
+    const std::string what = cat(name_of(direction), bytes ? " of bytes" : "");
+    for (const Cells& cells : ratio_lines(what, ratios, columns)) lines.push_back(cells);
+  };
+  for (const Direction direction : kDirections) {
+    for (const bool bytes : {false, true}) add_lines(direction, bytes);
   }
   std::string out;
   if (lines.size() > 1) {
@@ -239,9 +261,10 @@ std::string ceilings_text(const CpuCeilings& ceilings) {
   };
   return fmt::format("  {:<10} {:>8} {:>8}\n", "", "1 thread",
                      fmt::format("{} threads", ceilings.cores)) +
-         line("FMA f32", ceilings.flops, "GFLOP/s") + line("L2 read", ceilings.l2_read, "GB/s") +
-         line("L2 copy", ceilings.l2_copy, "GB/s") + line("L3 read", ceilings.l3_read, "GB/s") +
-         line("L3 copy", ceilings.l3_copy, "GB/s") + line("DRAM read", ceilings.dram_read, "GB/s") +
+         line("FMA f32", ceilings.flops, "GFLOP/s") + line("u8 x i8", ceilings.int8, "GOP/s") +
+         line("L2 read", ceilings.l2_read, "GB/s") + line("L2 copy", ceilings.l2_copy, "GB/s") +
+         line("L3 read", ceilings.l3_read, "GB/s") + line("L3 copy", ceilings.l3_copy, "GB/s") +
+         line("DRAM read", ceilings.dram_read, "GB/s") +
          line("DRAM copy", ceilings.dram_copy, "GB/s");
 }
 

@@ -13,10 +13,12 @@
 
 namespace convscope {
 
-BenchRows::BenchRows(const BenchSettings& settings, double nominal_flops, double nominal_bytes)
+BenchRows::BenchRows(const BenchSettings& settings, double nominal_flops, double nominal_bytes,
+                     DType factors)
     : settings_(settings),
       nominal_flops_(nominal_flops),
       nominal_bytes_(nominal_bytes),
+      factors_(factors),
       threads_(num_threads()) {}
 
 void BenchRows::add(std::unique_ptr<BenchContender> contender, const Cost& cost, bool auto_choice,
@@ -55,8 +57,8 @@ void BenchRows::fill(BenchRow& row, const Cost& cost, const std::vector<double>&
   row.gflops_effective = nominal_flops_ / (row.time.median_ms * 1e6);
   row.gflops_executed = cost.flops / (row.time.median_ms * 1e6);
   if (settings_.ceilings && settings_.device.type == DeviceType::cpu) {
-    const double least =
-        roofline_seconds(*settings_.ceilings, cost.flops, nominal_bytes_, threads_, settings_.cold);
+    const double least = roofline_seconds(*settings_.ceilings, cost.flops, nominal_bytes_, threads_,
+                                          settings_.cold, factors_);
     row.roofline_percent = 100 * least / (row.time.median_ms * 1e-3);
   }
 }
@@ -92,7 +94,7 @@ std::vector<BenchRow> BenchRows::measured() {
 }
 
 double roofline_seconds(const CpuCeilings& ceilings, double flops, double bytes, int threads,
-                        bool cold) {
+                        bool cold, DType factors) {
   const int used = std::min(threads, ceilings.cores);
   const Ceiling* level = &ceilings.dram_copy;
   if (!cold && bytes <= static_cast<double>(ceilings.l3_bytes) && ceilings.l3_copy.one_thread > 0) {
@@ -102,7 +104,7 @@ double roofline_seconds(const CpuCeilings& ceilings, double flops, double bytes,
       ceilings.l2_copy.one_thread > 0) {
     level = &ceilings.l2_copy;
   }
-  return std::max(flops / ceilings.flops.with(used, ceilings.cores),
+  return std::max(flops / ceilings.peak(factors).with(used, ceilings.cores),
                   bytes / level->with(used, ceilings.cores));
 }
 

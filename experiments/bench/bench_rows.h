@@ -60,7 +60,9 @@ using BenchProgress = std::function<void(const std::string&)>;
 // Checks contenders as they are added and times all of them at the end.
 class CONVSCOPE_API BenchRows {
  public:
-  BenchRows(const BenchSettings& settings, double nominal_flops, double nominal_bytes);
+  // `factors`: the type of what is multiplied, whose peak is the roof.
+  BenchRows(const BenchSettings& settings, double nominal_flops, double nominal_bytes,
+            DType factors = DType::f32);
 
   // `check` compares the contender's result and returns the seconds of its first run.
   void add(std::unique_ptr<BenchContender> one, const Cost& cost, bool auto_choice,
@@ -76,6 +78,7 @@ class CONVSCOPE_API BenchRows {
 
   const BenchSettings settings_;
   const double nominal_flops_, nominal_bytes_;
+  const DType factors_;
   const int threads_;
   std::vector<std::unique_ptr<BenchContender>> contenders_;
   std::vector<std::unique_ptr<BenchRow>> rows_;
@@ -86,7 +89,7 @@ class CONVSCOPE_API BenchRows {
 // Flop/s and byte/s turned into the least time of the work, in seconds: its FLOPs at the peak or
 // its tensors, each once, from the level that holds them all, whichever takes longer.
 CONVSCOPE_API double roofline_seconds(const CpuCeilings& ceilings, double flops, double bytes,
-                                      int threads, bool cold);
+                                      int threads, bool cold, DType factors = DType::f32);
 
 template <class Problem>
 struct BenchGroup {
@@ -150,7 +153,7 @@ BenchGroup<Problem> bench_heavy(const BenchSettings& settings, const Problem& pr
   const Operands operands = random_operands(problem.operands(direction), settings.device);
   progress("expected values");
   const CardOracle<Problem> oracle(problem, direction, operands);
-  BenchRows rows(settings, problem.nominal_flops(), problem.nominal_bytes());
+  BenchRows rows(settings, problem.nominal_flops(), problem.nominal_bytes(), factors_of(problem));
   for (const Card<Problem>* card : accepting) {
     progress(cat("checking ", card->name));
     rows.add(std::make_unique<HeavyContender<Problem>>(*card, problem, direction, operands,

@@ -4,6 +4,7 @@
 // magnitudes, M.
 #include "experiments/bench/card_oracle.h"
 
+#include <algorithm>
 #include <cmath>
 
 namespace convscope {
@@ -23,18 +24,25 @@ Judgement judge_outputs(const Operands& operands, const OperandSpecs& specs,
     const Quantisation meaning = operands.out[o].to(Device{}).quantisation();
     const double step = meaning.scales == nullptr ? 0 : 0.5 * meaning.scale(0);
     const double bound = allowed * expected.largest[o] + step;
+    // Codes end where their type does: what lies beyond becomes the last of them.
+    const CodeRange codes = code_range(specs.outputs[o].type, meaning);
+    const auto within = [&](double real) {
+      if (meaning.scales == nullptr) return real;
+      return std::clamp(real, meaning.scale(0) * (codes.low - meaning.zero_point(0)),
+                        meaning.scale(0) * (codes.high - meaning.zero_point(0)));
+    };
     // Of sparse weights only the kept ones have a gradient: the others are 0 in `got`.
     const bool sparse = !specs.outputs[o].format.is_dense();
     for (std::int64_t i = 0; i < got.numel(); ++i) {
-      const double error = std::abs(got.at(i) - right.at(i));
+      const double error = std::abs(got.at(i) - within(right.at(i)));
       if (sparse && got.at(i) == 0) continue;
       if (error <= bound) {
         if (bound > 0) out.error_ratio = std::max(out.error_ratio, error / bound);
         continue;
       }
       if (out.wrong.empty()) {
-        out.wrong = cat("expected ", right.at(i), " at element ", i, " of ", specs.outputs[o].name,
-                        ", got ", got.at(i));
+        out.wrong = cat("expected ", within(right.at(i)), " at element ", i, " of ",
+                        specs.outputs[o].name, ", got ", got.at(i));
       }
       out.error_ratio = std::max(out.error_ratio, std::isnan(error) ? INFINITY : error / bound);
     }

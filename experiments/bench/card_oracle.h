@@ -2,7 +2,8 @@
 // card_oracle.h: is a result right? The layer's card "reference" says so: it computes the same from
 // the real numbers that the operands stand for, dense and in f64, and once more from their
 // magnitudes, M. The bound is that of the tests: |error| <= error_growth * eps * max(M), and half a
-// step more for outputs of integers. For problems that the reference computes in little time.
+// step more for outputs of integers, which end where the codes of their type end. For problems that
+// the reference computes in little time.
 #pragma once
 
 #include "experiments/bench/heavy_contender.h"

@@ -3,6 +3,9 @@
 // whether its result is right.
 #include "experiments/bench/contender.h"
 
+#include <algorithm>
+#include <cmath>
+
 #include "framework/parallel.h"
 #include "framework/random.h"
 
@@ -37,34 +40,114 @@ double rounding_factor(const Conv2dProblem& problem) {
   return 1;
 }
 
+// The real numbers that codes stand for; f32 holds the random ones exactly.
+Tensor floats_of(const Operand& operand, const OperandSpec& spec) {
+  const Operand host = operand.to(Device{});
+  const Tensor out = plain_images(host.values, spec.shape, spec.layout).to(DType::f32).clone();
+  const Quantisation meaning = host.quantisation();
+  if (meaning.scales == nullptr) return out;
+  const std::int64_t row = std::max<std::int64_t>(1, out.numel() / out.shape().at(0));
+  float* const values = out.data<float>();
+  const bool rounds = host.parts->rounds;
+  parallel_for(out.numel(), 1 << 15, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t i = begin; i < end; ++i) {
+      const double scale = meaning.scale(i / row);
+      double code = static_cast<double>(values[i]);
+      if (rounds)
+        code = std::clamp<double>(std::nearbyint(code / scale), meaning.low, meaning.high);
+      values[i] = static_cast<float>(scale * (code - meaning.zero_point(i / row)));
+    }
+  });
+  return out;
+}
+
 }  // namespace
 
-BenchData::BenchData(const Conv2dProblem& z, Direction direction, Device on)
-    : device(on),
-      first_host_(random_tensor(direction == Direction::backward_data ? z.y_shape() : z.x_shape(),
-                                direction == Direction::backward_data ? 3 : 1, z.dtype)),
-      second_host_(
-          random_tensor(direction == Direction::backward_weight ? z.y_shape() : z.w_shape(),
-                        direction == Direction::backward_weight ? 3 : 2, z.dtype)),
-      output_host_(Tensor::empty(output_shape(z, direction))),
-      first_(stored_images(first_host_.to(z.dtype), direction == Direction::backward_data
-                                                        ? layout_of_y(z.layout)
-                                                        : layout_of_x(z.layout))
-                 .to(on)),
-      second_(stored_images(second_host_.to(z.dtype), direction == Direction::backward_weight
-                                                          ? layout_of_y(z.layout)
-                                                          : ActivationLayout::nchw)
-                  .to(on)),
-      output_layout_(direction == Direction::backward_weight ? ActivationLayout::nchw
-                     : direction == Direction::forward       ? layout_of_y(z.layout)
-                                                             : layout_of_x(z.layout)),
-      output_(stored_images(output_host_.to(z.dtype), output_layout_).to(on)) {}
+BenchData::BenchData(const Conv2dProblem& problem, Direction direction, Device on)
+    : device(on), specs_(problem.operands(direction)) {
+  output_host_ = Tensor::empty(output_shape(problem, direction));
+  if (problem.types) {
+    make_codes(problem, direction);
+  } else {
+    make_numbers(problem, direction);
+  }
+}
+
+void BenchData::make_numbers(const Conv2dProblem& z, Direction direction) {
+  const bool data = direction == Direction::backward_data;
+  const bool weight = direction == Direction::backward_weight;
+  first_host_ = random_tensor(specs_.inputs[0].shape, data ? 3 : 1, z.dtype);
+  second_host_ = random_tensor(specs_.inputs[1].shape, weight ? 3 : 2, z.dtype);
+  const auto stored = [&](const Tensor& host, const OperandSpec& spec) {
+    return stored_images(host.to(z.dtype), spec.layout).to(device);
+  };
+  operands_.in[0] = stored(first_host_, specs_.inputs[0]);
+  operands_.in[1] = stored(second_host_, specs_.inputs[1]);
+  operands_.out[0] = stored(output_host_, specs_.outputs[0]);
+}
+
+void BenchData::make_codes(const Conv2dProblem& z, Direction direction) {
+  operands_ = random_operands(specs_, device);
+  first_host_ = floats_of(operands_.in[0], specs_.inputs[0]);
+  second_host_ = floats_of(operands_.in[1], specs_.inputs[1]);
+  const OperandSpec& out = specs_.outputs[0];
+  const Operand host = operands_.out[0].to(Device{});
+  const Quantisation meaning = host.quantisation();
+  double middle = 0, spread = out.size / 16;
+  if (is_code(out.type) && !meaning.per_channel) {
+    const CodeRange codes = code_range(out.type, meaning);
+    behind_.step = meaning.scale(0);
+    behind_.low = behind_.step * codes.low;
+    behind_.high = behind_.step * codes.high;
+    middle = 0.5 * (behind_.low + behind_.high);
+    spread = 8 * behind_.step;
+  }
+  if (direction != Direction::forward) return;
+  const Tensor bias = Tensor::empty({z.k}, DType::f64);
+  Generator random(1, 9);
+  for (std::int64_t k = 0; k < z.k; ++k) {
+    // In f32 too, so that another library has the same.
+    bias.data<double>()[k] = static_cast<double>(
+        static_cast<float>(middle + spread * static_cast<double>(random.normal())));
+  }
+  operands_.in[2] = bias.to(device);
+  operands_.epilogue.relu = out.type == DType::u8;
+  behind_.bias = bias.data<double>();
+  behind_.relu = operands_.epilogue.relu;
+  bias_host_ = bias;
+}
+
+void BenchData::take_result(const Tensor& images) const {
+  Operand plain = operands_.out[0];
+  plain.values = images;
+  OperandSpec spec = specs_.outputs[0];
+  spec.layout = ActivationLayout::nchw;
+  output_host_.copy_from(floats_of(plain, spec));
+}
 
 const float* BenchData::result() const {
-  if (!output_.shares_memory_with(output_host_)) {
-    output_host_.copy_from(
-        plain_images(output_.to(Device{}), output_host_.shape(), output_layout_).to(DType::f32));
+  const Tensor& output = operands_.out[0].values;
+  if (!output.shares_memory_with(output_host_)) {
+    take_result(plain_images(output.to(Device{}), output_host_.shape(), specs_.outputs[0].layout));
   }
+  return output_host_.data<float>();
+}
+
+const BenchData::Plain& BenchData::plain() const {
+  if (plain_.first.defined()) return plain_;
+  const auto plain = [](const Operand& operand, const OperandSpec& spec, const Tensor& numbers) {
+    if (!is_code(spec.type) && !spec.is_rounded) return numbers;
+    return plain_images(operand.values.to(Device{}), spec.shape, spec.layout);
+  };
+  plain_.first = plain(operands_.in[0], specs_.inputs[0], first_host_);
+  plain_.second = plain(operands_.in[1], specs_.inputs[1], second_host_);
+  const OperandSpec& out = specs_.outputs[0];
+  plain_.output = Tensor::empty(out.shape, is_code(out.type) ? out.type : DType::f32);
+  return plain_;
+}
+
+const float* BenchData::result_of_plain() const {
+  take_result(plain_.output);
   return output_host_.data<float>();
 }
 
@@ -72,8 +155,28 @@ double Contender::check(const SampledReference& reference) {
   return BenchContender::check([&]() -> Judgement {
     const double growth = algorithm().error_growth * rounding_factor(problem());
     const auto verdict = reference.judge(data_.result(), growth);
-    return {verdict.error_ratio, verdict.wrong};
+    if (!verdict.wrong.empty() || !data_.has_codes()) return {verdict.error_ratio, verdict.wrong};
+    return {verdict.error_ratio, not_written()};
   });
+}
+
+// Every byte is a code, so what was not written looks like one; but not twice like the same one.
+std::string Contender::not_written() {
+  const Tensor& output = data_.operands().out[0].values;
+  const Tensor first = output.to(Device{}).clone();
+  poison_with(0x2a);
+  prepare();
+  run();
+  const Tensor second = output.to(Device{});
+  const auto* const a = static_cast<const std::uint8_t*>(first.raw_data());
+  const auto* const b = static_cast<const std::uint8_t*>(second.raw_data());
+  for (std::int64_t i = 0; i < first.numel(); ++i) {
+    if (a[i] != b[i]) {
+      return cat("code ", i, " of ", first.numel(), " in memory is ", static_cast<int>(a[i]),
+                 " and then ", static_cast<int>(b[i]), ", or was not written");
+    }
+  }
+  return "";
 }
 
 }  // namespace convscope

@@ -12,26 +12,42 @@
 namespace convscope {
 
 // The tensors of one problem and direction: on the host in f32, on the device in the problem's
-// type.
-// Normal numbers, the same for any number of threads; half types get numbers that they hold
-// exactly.
+// types. Normal numbers, the same for any number of threads; half types get numbers that they hold
+// exactly. Integers get codes at random with scales, and on the host the real numbers that they
+// stand for; a forward pass of integers has a bias, which shifts its sums to the middle of the
+// codes of y, and a ReLU where y is unsigned.
 class CONVSCOPE_API BenchData {
  public:
   BenchData(const Conv2dProblem& problem, Direction direction, Device device);
 
-  Conv2dInputs inputs() const { return {first_host_.data<float>(), second_host_.data<float>()}; }
-  const float* result() const;                                // on the host, in f32
-  const Tensor& output_host() const { return output_host_; }  // where result() lies
+  const Operands& operands() const { return operands_; }
+  Conv2dInputs inputs() const {
+    return {first_host_.data<float>(), second_host_.data<float>(), behind_};
+  }
+  const float* result() const;  // on the host, row-major, in f32: of codes their real numbers
+  bool has_codes() const { return is_code(operands_.out[0].values.dtype()); }  // as a result
+
+  // The same for another library: row-major on the host, codes as they are, else f32.
+  struct Plain {
+    Tensor first, second, output;
+  };
+  const Plain& plain() const;
+  // The real numbers of plain().output.
+  const float* result_of_plain() const;
 
   const Device device;
 
-  Operands operands() const { return {.in = {first_, second_}, .out = {output_}}; }
-
  private:
-  const Tensor first_host_, second_host_, output_host_;
-  const Tensor first_, second_;
-  const ActivationLayout output_layout_;
-  const Tensor output_;
+  void make_numbers(const Conv2dProblem& problem, Direction direction);
+  void make_codes(const Conv2dProblem& problem, Direction direction);
+  void take_result(const Tensor& images) const;
+
+  const OperandSpecs specs_;
+  Operands operands_;
+  Tensor first_host_, second_host_, output_host_;
+  Tensor bias_host_;
+  Conv2dBehind behind_;
+  mutable Plain plain_;
 };
 
 class CONVSCOPE_API Contender : public HeavyContender<Conv2dProblem> {
@@ -44,6 +60,8 @@ class CONVSCOPE_API Contender : public HeavyContender<Conv2dProblem> {
   double check(const SampledReference& reference);
 
  private:
+  std::string not_written();
+
   const BenchData& data_;
 };
 

@@ -52,6 +52,18 @@ class PeerContender {
   std::unique_ptr<ConvscopePeerCase, Destroy> one_;
 };
 
+// The scales of a problem in f32, as peers take them, and its bias.
+struct PeerScales {
+  float x = 1, y = 1;
+  std::vector<float> w, bias;
+};
+
+std::int32_t peer_type(DType type) {
+  return type == DType::u8   ? CONVSCOPE_PEER_U8
+         : type == DType::i8 ? CONVSCOPE_PEER_S8
+                             : CONVSCOPE_PEER_F32;
+}
+
 std::string variant_name(const ConvscopePeer& peer, const ConvscopePeerVariant& variant) {
   return cat(peer_title(peer), " ", variant.algorithm,
              variant.layout == CONVSCOPE_PEER_PLAIN ? " (plain)" : "");
@@ -82,9 +94,10 @@ class Measurement {
   }
 
   Conv2dBenchGroup result() {
-    BenchRows rows(options_, group_.problem.nominal_flops(), group_.problem.nominal_bytes());
+    BenchRows rows(options_, group_.problem.nominal_flops(), group_.problem.nominal_bytes(),
+                   factors_of(group_.problem));
     check_contenders(rows);
-    if (options_.peer != nullptr) check_peer(rows);
+    if (options_.peer != nullptr) ask_for_peer(rows);
     progress_("timing");
     group_.rows = rows.measured();
     return std::move(group_);
@@ -115,8 +128,17 @@ class Measurement {
     }
   }
 
+  void ask_for_peer(BenchRows& rows) {
+    if (group_.problem.types && direction_ != Direction::forward) {
+      return group_.refusals.push_back(
+          {peer_title(*options_.peer), "computes the forward pass alone of integers"});
+    }
+    check_peer(rows);
+  }
+
   ConvscopePeerProblem peer_problem() const {
     const Conv2dProblem& z = group_.problem;
+    const OperandTypes t = z.types ? *z.types : OperandTypes();
     return {.n = z.n,
             .c = z.c,
             .h = z.h,
@@ -135,20 +157,47 @@ class Measurement {
             .dilation_h = z.dilation_h,
             .dilation_w = z.dilation_w,
             .groups = z.groups,
-            .direction = static_cast<std::int32_t>(direction_)};
+            .direction = static_cast<std::int32_t>(direction_),
+            .x_type = peer_type(t.x),
+            .w_type = peer_type(t.w),
+            .y_type = peer_type(t.y),
+            .relu = data_.inputs().behind.relu ? 1 : 0};
+  }
+
+  // Of f32 its numbers alone. `scales` is where those of the codes lie.
+  ConvscopePeerInputs peer_inputs(PeerScales& scales) const {
+    const BenchData::Plain& plain = data_.plain();
+    ConvscopePeerInputs out{};
+    out.first = plain.first.raw_data();
+    out.second = plain.second.raw_data();
+    if (!group_.problem.types) return out;
+    const OperandViews views = data_.operands().views(direction_);
+    const double* const bias = data_.inputs().behind.bias;
+    for (std::int64_t k = 0; k < group_.problem.k; ++k) {
+      scales.w.push_back(static_cast<float>(views.w.scale(k)));
+      scales.bias.push_back(static_cast<float>(bias[k]));
+    }
+    scales.x = static_cast<float>(views.x.scale(0));
+    scales.y = static_cast<float>(views.y.scale(0));
+    out.bias = scales.bias.data();
+    out.x_scale = &scales.x;
+    out.w_scales = scales.w.data();
+    if (views.y.scales != nullptr) out.y_scale = &scales.y;
+    return out;
   }
 
   void check_peer(BenchRows& rows) {
     const ConvscopePeer& peer = *options_.peer;
     const ConvscopePeerProblem problem = peer_problem();
+    PeerScales scales;
+    const ConvscopePeerInputs inputs = peer_inputs(scales);
     ask_peer(peer, "set_threads", [&] { return peer.set_threads(group_.threads), 0; });
     for (int variant = 0; variant < peer.variant_count; ++variant) {
       const std::string name = variant_name(peer, peer.variants[variant]);
       progress_(cat("checking ", name));
       char reason[400] = "";
       ConvscopePeerCase* const one = ask_peer(peer, "create", [&] {
-        return peer.create(&problem, variant, data_.inputs().first, data_.inputs().second, reason,
-                           sizeof reason);
+        return peer.create(&problem, variant, &inputs, reason, sizeof reason);
       });
       reason[sizeof reason - 1] = '\0';
       if (one == nullptr) {
@@ -179,17 +228,17 @@ class Measurement {
       row.wrong = error.what();
       return;
     }
-    float* const result = data_.output_host().data<float>();
-    std::memset(result, 0xff, static_cast<std::size_t>(data_.output_host().size_bytes()));
+    const Tensor& result = data_.plain().output;
+    std::memset(result.raw_data(), 0xff, static_cast<std::size_t>(result.size_bytes()));
     try {
-      if (ask_peer(peer, "read", [&] { return peer.read(one.one(), result); }) != 0) {
+      if (ask_peer(peer, "read", [&] { return peer.read(one.one(), result.raw_data()); }) != 0) {
         row.wrong = "its result could not be read";
       }
     } catch (const Error& error) {
       row.wrong = error.what();
     }
     if (!row.wrong.empty()) return;
-    const auto verdict = reference().judge(result, one.variant().error_growth);
+    const auto verdict = reference().judge(data_.result_of_plain(), one.variant().error_growth);
     row.error_ratio = verdict.error_ratio;
     row.wrong = verdict.wrong;
     if (!row.wrong.empty()) return;
@@ -251,8 +300,12 @@ std::vector<const Conv2dAlgorithm*> algorithms_named(const std::string& text, De
 
 void check_can_be_timed(const Conv2dProblem& problem, Device device) {
   const bool half = problem.dtype == DType::f16 || problem.dtype == DType::bf16;
-  CONVSCOPE_CHECK(problem.dtype == DType::f32 || (half && device.type == DeviceType::cuda),
-                  kOperation, "expected elements of type f32, or f16 or bf16 on cuda, got ",
+  const bool good = problem.types
+                        ? is_code(problem.types->w)
+                        : problem.dtype == DType::f32 || (half && device.type == DeviceType::cuda);
+  CONVSCOPE_CHECK(good, kOperation,
+                  "expected elements of type f32, or f16 or bf16 on cuda, or integers as "
+                  "types=u8:i8:i32:u8, got ",
                   problem.text(), " on ", device.str());
 }
 

@@ -50,7 +50,8 @@ struct CONVSCOPE_API Conv2dBenchGroup : BenchGroup<Conv2dProblem> {
 CONVSCOPE_API std::vector<const Conv2dAlgorithm*> algorithms_named(const std::string& text,
                                                                    Device device);
 
-// An error when the problem's elements are neither f32 nor, on cuda, f16 or bf16.
+// An error when the problem's elements are neither f32 nor, on cuda, f16 or bf16, nor integers with
+// weights of i8.
 CONVSCOPE_API void check_can_be_timed(const Conv2dProblem& problem, Device device);
 
 // Calls `progress` with a short text before each step that may take a while.

@@ -109,10 +109,11 @@ class HeavyContender : public BenchContender {
     HeavyLayer<Problem>::run({card_, problem_, direction_, operands_, views_, workspace_->data(),
                               prepared_bytes() == 0 ? nullptr : prepared_->data()});
   }
-  void poison() const override {
+  void poison() const override { poison_with(0xff); }
+  void poison_with(int byte) const {
     const DeviceBackend& backend = backend_of(device());
     const auto fill = [&](void* pointer, std::size_t bytes) {
-      if (bytes > 0) backend.fill_bytes(device().index, pointer, 0xff, bytes);
+      if (bytes > 0) backend.fill_bytes(device().index, pointer, byte, bytes);
     };
     for (const Operand& one : operands_.out) {
       if (!one.defined()) continue;

@@ -5,8 +5,15 @@
 // when `--peer <name>` asks for it. It links against the other library; nothing else of the project
 // does. It exports one function, convscope_peer(), that returns a table like the one below.
 //
-// All tensors that pass here are f32, row-major: x [N,C,H,W], w [K,C/G,R,S], y [N,K,P,Q], on the
-// host; what a peer keeps inside, in which layout and on which device, is its own business.
+// All tensors that pass here are row-major: x [N,C,H,W], w [K,C/G,R,S], y [N,K,P,Q], on the host;
+// what a peer keeps inside, in which layout and on which device, is its own business. They are f32,
+// or in a forward pass codes: w of s8 with x of u8, s8 or f32 and y of u8, s8 or f32. Then
+//
+//   real = x_scale w_scales[k] sum + bias[k], at least 0 with relu
+//   y    = clip(round(real / y_scale))
+//
+// with sums of the codes. x of f32 is a first layer's image: the peer rounds it to s8 codes,
+// clip(round(x / x_scale)), in every run.
 #pragma once
 
 #include <stddef.h>
@@ -16,7 +23,7 @@
 extern "C" {
 #endif
 
-#define CONVSCOPE_PEER_ABI 1
+#define CONVSCOPE_PEER_ABI 2
 
 enum ConvscopePeerDirection {
   CONVSCOPE_PEER_FORWARD = 0,         /* first = x,  second = w,  output = y  */
@@ -29,19 +36,33 @@ enum ConvscopePeerLayout {
   CONVSCOPE_PEER_PLAIN = 1,      /* run() starts from and ends with row-major tensors */
 };
 
+enum ConvscopePeerType { CONVSCOPE_PEER_F32 = 0, CONVSCOPE_PEER_S8 = 1, CONVSCOPE_PEER_U8 = 2 };
+
 typedef struct ConvscopePeerProblem {
   int64_t n, c, h, w, k, r, s, p, q;
   int64_t stride_h, stride_w;
   int64_t pad_top, pad_bottom, pad_left, pad_right;
   int64_t dilation_h, dilation_w; /* 1 = dense */
   int64_t groups;
-  int32_t direction; /* ConvscopePeerDirection */
+  int32_t direction;              /* ConvscopePeerDirection */
+  int32_t x_type, w_type, y_type; /* ConvscopePeerType; all f32, or w of s8 */
+  int32_t relu;
 } ConvscopePeerProblem;
+
+/* The numbers of a case; of f32 tensors first and second alone, the rest is null. */
+typedef struct ConvscopePeerInputs {
+  const void* first;
+  const void* second;
+  const float* bias; /* [K] */
+  const float* x_scale;
+  const float* w_scales; /* [K] */
+  const float* y_scale;  /* null where y is f32 */
+} ConvscopePeerInputs;
 
 typedef struct ConvscopePeerVariant {
   const char* algorithm; /* "direct", "winograd", "auto", ... */
   int32_t layout;        /* ConvscopePeerLayout */
-  double error_growth;   /* |error| <= error_growth * eps * max conv(|x|,|w|) */
+  double error_growth;   /* |error| <= error_growth * eps * max conv(|x|,|w|) (+ half a step) */
 } ConvscopePeerVariant;
 
 typedef struct ConvscopePeerCase ConvscopePeerCase; /* one problem, prepared to be run often */
@@ -57,12 +78,12 @@ typedef struct ConvscopePeer {
   void (*set_threads)(int32_t threads);
   /* Null when the peer has no such convolution; `reason` then holds a sentence. */
   ConvscopePeerCase* (*create)(const ConvscopePeerProblem* problem, int32_t variant,
-                               const float* first, const float* second, char* reason,
+                               const ConvscopePeerInputs* inputs, char* reason,
                                size_t reason_bytes);
   /* One convolution, finished when it returns. 0 on success. */
   int32_t (*run)(ConvscopePeerCase* one);
-  /* The result of the last run, row-major. 0 on success. */
-  int32_t (*read)(ConvscopePeerCase* one, float* output);
+  /* The result of the last run, row-major, of the output's type. 0 on success. */
+  int32_t (*read)(ConvscopePeerCase* one, void* output);
   /* What the library calls the kernel that it chose: "jit:avx512_core". */
   const char* (*implementation)(ConvscopePeerCase* one);
   size_t (*workspace_bytes)(ConvscopePeerCase* one);

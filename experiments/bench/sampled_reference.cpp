@@ -144,6 +144,7 @@ Shape output_shape(const Conv2dProblem& problem, Direction direction) {
 
 SampledReference::SampledReference(const Conv2dProblem& problem, Direction direction,
                                    const Conv2dInputs& inputs, double most_products) {
+  const Conv2dBehind& behind = inputs.behind;
   const Shape shape = output_shape(problem, direction);
   count_ = shape.numel();
   const double affordable =
@@ -162,10 +163,18 @@ SampledReference::SampledReference(const Conv2dProblem& problem, Direction direc
       sums[at] = products.at(index_[at]);
     }
   });
-  for (const Sum& sum : sums) {
-    expected_.push_back(sum.value);
-    largest_ = std::max(largest_, sum.magnitude);
+  half_step_ = 0.5 * behind.step;
+  std::int64_t clipped = 0;
+  for (std::size_t i = 0; i < sums.size(); ++i) {
+    const Index channel = index_[i] / (shape.at(2) * shape.at(3)) % shape.at(1);
+    const double shift = behind.bias == nullptr ? 0 : behind.bias[channel];
+    const double sum = sums[i].value + shift;
+    const double real = behind.relu ? std::max(sum, 0.0) : sum;
+    expected_.push_back(std::clamp(real, behind.low, behind.high));
+    clipped += real > behind.high || real < behind.low ? 1 : 0;
+    largest_ = std::max(largest_, sums[i].magnitude + std::abs(shift));
   }
+  clipped_ = static_cast<double>(clipped) / static_cast<double>(std::max<Index>(1, looked_at()));
 }
 
 SampledReference::Verdict SampledReference::judge(const float* output, double error_growth) const {
@@ -176,7 +185,7 @@ SampledReference::Verdict SampledReference::judge(const float* output, double er
                          std::isnan(output[i]) ? "not a number or was not written" : "infinite")};
   }
   constexpr double kEps = std::numeric_limits<float>::epsilon();
-  const double allowed = error_growth * kEps * largest_;
+  const double allowed = error_growth * kEps * largest_ + half_step_;
   Verdict verdict;
   for (std::size_t i = 0; i < index_.size(); ++i) {
     const double got = output[index_[i]];

@@ -8,6 +8,11 @@
 // user of row-major tensors pays in every call. Weights are plain in the training sense: their
 // reorder counts too.
 //
+// Codes (u8 or s8 times s8): scales for each output channel, bias and ReLU are attributes of the
+// primitive, and it writes codes, as in inference. A first layer gets f32 images: each run begins
+// with the reorder that rounds them to s8 codes in the layout that the convolution wants, as ours
+// rounds them. Weights lie reordered, as in f32.
+//
 // For oneDNN 3.x (experiments/peers/setup.py fetches 3.2) and 2.x (Debian's is 2.6.3). x64 Winograd
 // was dropped in 3.2.
 #include <cstdio>
@@ -15,6 +20,7 @@
 #include <exception>
 #include <memory>
 #include <oneapi/dnnl/dnnl.hpp>
+#include <stdexcept>
 #include <string>
 #include <unordered_map>
 #include <utility>
@@ -69,9 +75,13 @@ Sizes sizes_of(const ConvscopePeerProblem& z) {
   return out;
 }
 
-memory::desc any(const memory::dims& dims) { return {dims, memory::data_type::f32, Tag::any}; }
-memory::desc row_major(const memory::dims& dims) {
-  return {dims, memory::data_type::f32, dims.size() == 5 ? Tag::goihw : Tag::nchw};
+using Type = memory::data_type;
+memory::desc any(const memory::dims& dims, Type type = Type::f32) { return {dims, type, Tag::any}; }
+memory::desc row_major(const memory::dims& dims, Type type = Type::f32) {
+  return {dims, type, dims.size() == 5 ? Tag::goihw : Tag::nchw};
+}
+Type type_of(int32_t type) {
+  return type == CONVSCOPE_PEER_U8 ? Type::u8 : type == CONVSCOPE_PEER_S8 ? Type::s8 : Type::f32;
 }
 
 // A primitive and the layouts that it chose.
@@ -160,6 +170,56 @@ Convolution convolution(const Sizes& z, int direction, algorithm kind) {
   return out;
 }
 
+memory::desc vector_of(int64_t count) { return {{count}, Type::f32, Tag::a}; }
+
+memory filled(const memory::desc& desc, const void* values) {
+  memory out(desc, cpu());
+  std::memcpy(out.get_data_handle(), values, desc.get_size());
+  return out;
+}
+
+#if DNNL_VERSION_MAJOR >= 3
+Convolution code_convolution(const Sizes& z, const ConvscopePeerProblem& problem, algorithm kind) {
+  dnnl::primitive_attr attributes;
+  attributes.set_scales_mask(DNNL_ARG_SRC, 0);
+  attributes.set_scales_mask(DNNL_ARG_WEIGHTS, z.grouped ? 3 : 1);  // for each output channel
+  const Type y = type_of(problem.y_type);
+  if (y != Type::f32) attributes.set_scales_mask(DNNL_ARG_DST, 0);
+  if (problem.relu != 0) {
+    dnnl::post_ops behind;
+    behind.append_eltwise(algorithm::eltwise_relu, 0, 0);
+    attributes.set_post_ops(behind);
+  }
+  const Type x = problem.x_type == CONVSCOPE_PEER_F32 ? Type::s8 : type_of(problem.x_type);
+  const dnnl::convolution_forward::primitive_desc description(
+      cpu(), dnnl::prop_kind::forward_inference, kind, any(z.x, x), any(z.w, Type::s8),
+      vector_of(problem.k), any(z.y, y), z.stride, z.dilation, z.pad_before, z.pad_after,
+      attributes);
+  Convolution out;
+  take_common(out, description);
+  out.primitive = dnnl::convolution_forward(description);
+  out.first = description.src_desc();
+  out.second = description.weights_desc();
+  out.output = description.dst_desc();
+  return out;
+}
+
+dnnl::reorder rounding_reorder(const memory& from, const memory& to) {
+  dnnl::primitive_attr attributes;
+  attributes.set_scales_mask(DNNL_ARG_DST, 0);
+  return dnnl::reorder(
+      dnnl::reorder::primitive_desc(cpu(), from.get_desc(), cpu(), to.get_desc(), attributes));
+}
+#else
+Convolution code_convolution(const Sizes&, const ConvscopePeerProblem&, algorithm) {
+  throw std::runtime_error("codes are run by oneDNN 3.x alone");
+}
+dnnl::reorder rounding_reorder(const memory& from, const memory& to) { return {from, to}; }
+#ifndef DNNL_ARG_ATTR_SCALES
+#define DNNL_ARG_ATTR_SCALES 0
+#endif
+#endif
+
 struct Step {
   dnnl::primitive primitive;
   std::unordered_map<int, memory> arguments;
@@ -173,34 +233,76 @@ Step reorder_step(const memory& from, const memory& to) {
 
 struct ConvscopePeerCase {
   ConvscopePeerCase(const ConvscopePeerProblem& problem, const Method& method, bool plain,
-                    const float* first_data, const float* second_data)
+                    const ConvscopePeerInputs& inputs)
       : stream(cpu()) {
     const Sizes z = sizes_of(problem);
+    if (problem.w_type == CONVSCOPE_PEER_F32) {
+      prepare_numbers(z, problem, method, plain, inputs);
+    } else {
+      prepare_codes(z, problem, method, plain, inputs);
+    }
+  }
+
+  void prepare_numbers(const Sizes& z, const ConvscopePeerProblem& problem, const Method& method,
+                       bool plain, const ConvscopePeerInputs& inputs) {
     const int direction = problem.direction;
     convolution_ = convolution(z, direction, method.kind);
     const bool data = direction == CONVSCOPE_PEER_BACKWARD_DATA;
     const bool weight = direction == CONVSCOPE_PEER_BACKWARD_WEIGHT;
-    const memory first_plain = filled(row_major(data ? z.y : z.x), first_data);
-    const memory second_plain = filled(row_major(weight ? z.y : z.w), second_data);
-    output_plain = memory(row_major(data ? z.x : weight ? z.w : z.y), cpu());
+    const memory first_plain = filled(row_major(data ? z.y : z.x), inputs.first);
+    const memory second_plain = filled(row_major(weight ? z.y : z.w), inputs.second);
     const memory first = taken_over(first_plain, convolution_.first, plain);
     const memory second = taken_over(second_plain, convolution_.second, plain);
-    const bool as_it_is = convolution_.output == output_plain.get_desc();
-    const memory output = as_it_is ? output_plain : memory(convolution_.output, cpu());
     const int first_name = data ? DNNL_ARG_DIFF_DST : DNNL_ARG_SRC;
     const int second_name = weight ? DNNL_ARG_DIFF_DST : DNNL_ARG_WEIGHTS;
     const int output_name = data     ? DNNL_ARG_DIFF_SRC
                             : weight ? DNNL_ARG_DIFF_WEIGHTS
                                      : DNNL_ARG_DST;
-    steps.push_back({convolution_.primitive,
-                     {{first_name, first}, {second_name, second}, {output_name, output}}});
-    if (!as_it_is) (plain ? steps : finish).push_back(reorder_step(output, output_plain));
+    run_into(row_major(data     ? z.x
+                       : weight ? z.w
+                                : z.y),
+             output_name, plain, {{first_name, first}, {second_name, second}});
   }
 
-  memory filled(const memory::desc& desc, const float* values) {
-    memory out(desc, cpu());
-    std::memcpy(out.get_data_handle(), values, desc.get_size());
-    return out;
+  void prepare_codes(const Sizes& z, const ConvscopePeerProblem& problem, const Method& method,
+                     bool plain, const ConvscopePeerInputs& inputs) {
+    convolution_ = code_convolution(z, problem, method.kind);
+    const memory::desc one = vector_of(1), channels = vector_of(problem.k);
+    const memory x_scale = filled(one, inputs.x_scale);
+    const memory x = filled(row_major(z.x, type_of(problem.x_type)), inputs.first);
+    memory codes;
+    if (problem.x_type == CONVSCOPE_PEER_F32) {
+      codes = memory(convolution_.first, cpu());
+      steps.push_back({rounding_reorder(x, codes),
+                       {{DNNL_ARG_FROM, x},
+                        {DNNL_ARG_TO, codes},
+                        {DNNL_ARG_ATTR_SCALES | DNNL_ARG_TO, x_scale}}});
+    } else {
+      codes = taken_over(x, convolution_.first, plain);
+    }
+    const memory w =
+        taken_over(filled(row_major(z.w, Type::s8), inputs.second), convolution_.second, plain);
+    std::unordered_map<int, memory> arguments = {
+        {DNNL_ARG_SRC, codes},
+        {DNNL_ARG_WEIGHTS, w},
+        {DNNL_ARG_BIAS, filled(channels, inputs.bias)},
+        {DNNL_ARG_ATTR_SCALES | DNNL_ARG_SRC, x_scale},
+        {DNNL_ARG_ATTR_SCALES | DNNL_ARG_WEIGHTS, filled(channels, inputs.w_scales)}};
+    if (inputs.y_scale != nullptr) {
+      arguments.insert({DNNL_ARG_ATTR_SCALES | DNNL_ARG_DST, filled(one, inputs.y_scale)});
+    }
+    run_into(row_major(z.y, type_of(problem.y_type)), DNNL_ARG_DST, plain, std::move(arguments));
+  }
+
+  // The convolution, and the way of its output to `wanted`: in each run, or before it is read.
+  void run_into(const memory::desc& wanted, int output_name, bool plain,
+                std::unordered_map<int, memory> arguments) {
+    output_plain = memory(wanted, cpu());
+    const bool as_it_is = convolution_.output == wanted;
+    const memory output = as_it_is ? output_plain : memory(convolution_.output, cpu());
+    arguments.insert({output_name, output});
+    steps.push_back({convolution_.primitive, std::move(arguments)});
+    if (!as_it_is) (plain ? steps : finish).push_back(reorder_step(output, output_plain));
   }
 
   // In the layout that the convolution wants: now, or as a step of each run.
@@ -230,11 +332,11 @@ struct ConvscopePeerCase {
 
 namespace {
 
-ConvscopePeerCase* create(const ConvscopePeerProblem* problem, int32_t variant, const float* first,
-                          const float* second, char* reason, size_t reason_bytes) {
+ConvscopePeerCase* create(const ConvscopePeerProblem* problem, int32_t variant,
+                          const ConvscopePeerInputs* inputs, char* reason, size_t reason_bytes) {
   try {
     return new ConvscopePeerCase(*problem, kMethods[variant % kMethodCount],
-                                 variant >= kMethodCount, first, second);
+                                 variant >= kMethodCount, *inputs);
   } catch (const dnnl::error& error) {
     const bool none = error.status == dnnl_unimplemented;
     std::snprintf(reason, reason_bytes, "%s",
@@ -254,7 +356,7 @@ int32_t run(ConvscopePeerCase* one) {
   }
 }
 
-int32_t read(ConvscopePeerCase* one, float* output) {
+int32_t read(ConvscopePeerCase* one, void* output) {
   try {
     one->execute(one->finish);
     std::memcpy(output, one->output_plain.get_data_handle(),

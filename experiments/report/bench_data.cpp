@@ -12,6 +12,7 @@
 #include "framework/check.h"
 #include "framework/io/bytes.h"
 #include "framework/registry.h"
+#include "layers/dispatch/card.h"
 
 namespace convscope {
 namespace {
@@ -65,6 +66,7 @@ std::optional<CpuCeilings> ceilings_of(const Json& json) {
   out.l2_copy = ceiling_at(json, "l2_copy_bytes_per_second");
   out.l3_copy = ceiling_at(json, "l3_copy_bytes_per_second");
   out.dram_copy = ceiling_at(json, "dram_copy_bytes_per_second");
+  out.int8 = ceiling_at(json, "int8_ops_per_second");  // none in older files
   return out;
 }
 
@@ -241,6 +243,9 @@ std::string short_name(const Conv2dProblem& z, bool with_batch) {
   if (z.stride_h != 1 || z.stride_w != 1) out += cat(" /", z.stride_h);
   if (z.stride_w != z.stride_h) out += cat(kTimes, z.stride_w);
   if (z.layout != ActivationLayout::nchw) out += cat(" ", name_of(z.layout));
+  if (z.types) out += cat(" ", z.types->text());
+  if (!z.types && z.dtype != DType::f32) out += cat(" ", name_of(z.dtype));
+  if (z.math != MathMode::f32) out += cat(" ", name_of(z.math));
   if (z.dilation_h != 1 || z.dilation_w != 1) out += cat(" d", z.dilation_h);
   if (z.groups > 1) out += z.groups == z.c ? " depthwise" : cat(" g", z.groups);
   return out;
@@ -314,17 +319,23 @@ std::vector<BenchPart> BenchSet::parts() const {
   std::vector<BenchPart> out;
   for (const Direction direction : kDirections) {
     for (std::size_t setting = 0; setting < settings.size(); ++setting) {
-      std::set<std::size_t> there;
-      for (const BenchedRow& row : rows) {
-        if (row.setting == setting && row.direction == direction) there.insert(row.problem);
+      for (const bool bytes : {false, true}) {
+        std::set<std::size_t> there;
+        for (const BenchedRow& row : rows) {
+          if (row.setting == setting && row.direction == direction &&
+              is_code(factors_of(problems[row.problem])) == bytes) {
+            there.insert(row.problem);
+          }
+        }
+        if (there.empty()) continue;
+        std::string title(name_of(direction));
+        std::ranges::replace(title, '_', ' ');
+        out.push_back({.setting = setting,
+                       .direction = direction,
+                       .bytes = bytes,
+                       .title = cat(title, bytes ? " of bytes" : "", ", ", settings[setting].label),
+                       .problems = {there.begin(), there.end()}});
       }
-      if (there.empty()) continue;
-      std::string title(name_of(direction));
-      std::ranges::replace(title, '_', ' ');
-      out.push_back({.setting = setting,
-                     .direction = direction,
-                     .title = cat(title, ", ", settings[setting].label),
-                     .problems = {there.begin(), there.end()}});
     }
   }
   return out;

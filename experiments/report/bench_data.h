@@ -37,10 +37,11 @@ struct BenchedRefusal {
   std::string algorithm, reason;
 };
 
-// What one panel shows: one direction, measured with one setting.
+// What one panel shows: one direction, measured with one setting; products of bytes, or all others.
 struct BenchPart {
   std::size_t setting = 0;
   Direction direction = Direction::forward;
+  bool bytes = false;
   std::string title;                  // "backward data, 2 threads"
   std::vector<std::size_t> problems;  // those with a row
 };

@@ -61,12 +61,20 @@ constexpr Field kFields[] = {
     {"dram_copy", &CpuCeilings::dram_copy},
 };
 
+// With VNNI and without it are two peaks; a file holds those that were measured.
+constexpr const char* kInt8 = "int8";
+constexpr const char* kInt8Vnni = "int8_vnni";
+const char* int8_name() { return uses_vnni() ? kInt8Vnni : kInt8; }
+
 Json to_json(const CpuCeilings& ceilings) {
   Json out = {
       {"cores", ceilings.cores}, {"l2_bytes", ceilings.l2_bytes}, {"l3_bytes", ceilings.l3_bytes}};
   for (const Field& field : kFields) {
     const Ceiling& one = ceilings.*field.member;
     out[field.name] = {one.one_thread, one.all_threads};
+  }
+  if (ceilings.int8.one_thread > 0) {
+    out[int8_name()] = {ceilings.int8.one_thread, ceilings.int8.all_threads};
   }
   return out;
 }
@@ -82,6 +90,10 @@ std::optional<CpuCeilings> from_json(const Json& json) {
       const Json& pair = json.at(field.name);
       out.*field.member = {pair.at(0).get<double>(), pair.at(1).get<double>()};
     }
+    if (json.contains(int8_name())) {  // not in files of earlier versions
+      const Json& pair = json.at(int8_name());
+      out.int8 = {pair.at(0).get<double>(), pair.at(1).get<double>()};
+    }
   } catch (const Json::exception&) {
     return std::nullopt;
   }
@@ -89,8 +101,9 @@ std::optional<CpuCeilings> from_json(const Json& json) {
     return one.one_thread > 1e6 && one.all_threads > 1e6 && one.one_thread < 1e18 &&
            one.all_threads < 1e18;
   };
-  const bool good =
-      out.cores >= 1 && sensible(out.flops) && sensible(out.dram_read) && sensible(out.dram_copy);
+  const bool good = out.cores >= 1 && sensible(out.flops) && sensible(out.dram_read) &&
+                    sensible(out.dram_copy) &&
+                    (json.contains(int8_name()) ? sensible(out.int8) : true);
   return good ? std::optional(out) : std::nullopt;
 }
 
@@ -126,6 +139,25 @@ constexpr GpuField kGpuFields[] = {
 
 }  // namespace
 
+// Without VNNI pairs of 16 bits are multiplied: as many products in four instructions as four FMAs
+// make. AVX-512 runs them on two ports as FMAs; AVX2 and SSE2 have a third one for the additions,
+// and SSE2 has no FMA.
+double peak_of_bytes() {
+  if (uses_vnni()) return 4;
+  return current_isa() == Isa::avx512 ? 1 : current_isa() == Isa::avx2 ? 1.5 : 2;
+}
+
+Ceiling CpuCeilings::peak(DType factors) const {
+  if (factors != DType::i8 && factors != DType::u8) return flops;
+  if (int8.one_thread > 0) return int8;
+  return {flops.one_thread * peak_of_bytes(), flops.all_threads * peak_of_bytes()};
+}
+
+double MachineCeilings::peak(DType factors) const {
+  if (factors != DType::i8 && factors != DType::u8) return flops_per_second;
+  return int8_flops_per_second > 0 ? int8_flops_per_second : flops_per_second * peak_of_bytes();
+}
+
 std::string cpu_ceilings_path() { return cache_path("ceilings_cpu.json"); }
 std::string gpu_ceilings_path() { return cache_path("ceilings_cuda.json"); }
 
@@ -138,7 +170,16 @@ std::optional<CpuCeilings> remembered_cpu_ceilings() {
 }
 
 void remember_cpu_ceilings(const CpuCeilings& ceilings) {
-  remember(cpu_ceilings_path(), key_here(), to_json(ceilings));
+  const std::string path = cpu_ceilings_path(), key = key_here();
+  Json now = to_json(ceilings);
+  {
+    const std::scoped_lock lock(known_mutex);
+    const Json& machines = machines_of(path);
+    const auto before = machines.find(key);
+    const char* const other = uses_vnni() ? kInt8 : kInt8Vnni;
+    if (before != machines.end() && before->contains(other)) now[other] = before->at(other);
+  }
+  remember(path, key, now);
 }
 
 std::optional<GpuCeilings> remembered_gpu_ceilings() {
@@ -192,8 +233,9 @@ MachineCeilings machine_ceilings(DeviceType device) {
   // estimates, and with it every bit of a result, must not depend on the number of threads.
   const auto measured = remembered_cpu_ceilings();
   if (measured && believes_measured_ceilings()) {
-    return {measured->flops.one_thread * num_threads(),
-            measured->dram_copy.one_thread * num_threads()};
+    return {.flops_per_second = measured->flops.one_thread * num_threads(),
+            .bytes_per_second = measured->dram_copy.one_thread * num_threads(),
+            .int8_flops_per_second = measured->int8.one_thread * num_threads()};
   }
   // 32 FLOPs a cycle with FMA vectors, 8 with SSE2, at 3.5 GHz; 25 GB/s for each core.
   const double per_core = current_isa() == Isa::scalar ? 28e9 : 112e9;

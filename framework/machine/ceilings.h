@@ -12,6 +12,7 @@
 #include <string>
 
 #include "framework/device.h"
+#include "framework/dtype.h"
 
 namespace convscope {
 
@@ -34,7 +35,18 @@ struct CpuCeilings {
   Ceiling dram_read, dram_copy;
   std::size_t l2_bytes = 0;  // of one core
   std::size_t l3_bytes = 0;  // of all
+  // u8 times i8 added to i32, multiply and add counted as two; 0 when it was not measured, as by
+  // earlier versions.
+  Ceiling int8 = {};
+
+  // The peak for factors of this type. Of bytes the measured one, else peak_of_bytes() times that
+  // of f32.
+  CONVSCOPE_API Ceiling peak(DType factors) const;
 };
+
+// How many products of bytes the current instruction set makes in the time of one of f32: 4 with
+// VNNI.
+CONVSCOPE_API double peak_of_bytes();
 
 // What is remembered of this machine with the current instruction set; nothing when it was not
 // measured or the file is damaged. The file is read once for each process and path.
@@ -82,6 +94,9 @@ struct MachineCeilings {
   double tf32_flops_per_second = 0;  // tensor cores
   double half_flops_per_second = 0;
   double launch_seconds = 0;
+  double int8_flops_per_second = 0;  // CPU only; 0 = peak_of_bytes() times flops_per_second
+
+  double peak(DType factors) const;  // without tensor cores
 };
 CONVSCOPE_API MachineCeilings machine_ceilings(DeviceType device = DeviceType::cpu);
 CONVSCOPE_API void set_machine_ceilings(const MachineCeilings& ceilings,  // {} = defaults again

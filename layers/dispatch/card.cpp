@@ -15,11 +15,12 @@ constexpr double kNotHidden = 0.5;
 
 }  // namespace
 
-double share_beside(double flops, double share, double cycles) {
+double share_beside(double flops, double share, double cycles, DType factors) {
   // Two ports, multiply and add: 8 with SSE2 (no FMA), 32 with 8 lanes, 64 with 16 lanes.
-  const double per_cycle = current_isa() == Isa::scalar   ? 8
-                           : current_isa() == Isa::avx512 ? 64
-                                                          : 32;
+  const double per_cycle = (current_isa() == Isa::scalar   ? 8
+                            : current_isa() == Isa::avx512 ? 64
+                                                           : 32) *
+                           (is_code(factors) ? peak_of_bytes() : 1);
   const double work = std::max(flops, 1.0);
   return std::min(1.0, work / (work / share + cycles * per_cycle));
 }
@@ -35,7 +36,9 @@ double estimated_ms(const Cost& cost, DeviceType device, DType factors) {
   const MachineCeilings machine = machine_ceilings(device);
   const double tensor =
       is_half(factors) ? machine.half_flops_per_second : machine.tf32_flops_per_second;
-  const double peak = cost.tensor_cores && tensor > 0 ? tensor : machine.flops_per_second;
+  const double peak = cost.tensor_cores && tensor > 0 ? tensor
+                      : device == DeviceType::cpu     ? machine.peak(factors)
+                                                      : machine.flops_per_second;
   const double compute = cost.flops / (peak * cost.peak_share);
   const double moving = cost.bytes / machine.bytes_per_second;
   double seconds = std::max(compute, moving);

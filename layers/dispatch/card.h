@@ -57,7 +57,8 @@ struct Support {
 enum class WeightUse { once, often };
 
 // FLOPs really executed and bytes really moved to and from memory. peak_share: the part of the
-// machine's peak that the inner loop can reach (1 for a full register tile); with it `auto`
+// machine's peak that the inner loop can reach (1 for a full register tile), of the peak of
+// products of the factors' type; with it `auto`
 // estimates the time as the longer of flops / (peak * peak_share) and bytes / bandwidth. On a CPU
 // half of the shorter one is added, which does not hide behind it; on a GPU pass_bytes / bandwidth
 // + launches * (time of a launch).
@@ -75,8 +76,9 @@ struct Cost {
 };
 
 // peak_share when `cycles` of one core are spent beside `flops` at `share`: set-up, copies,
-// borders.
-CONVSCOPE_API double share_beside(double flops, double share, double cycles);
+// borders. `factors`: their type, which says how many FLOPs a cycle has.
+CONVSCOPE_API double share_beside(double flops, double share, double cycles,
+                                  DType factors = DType::f32);
 // The cost with `cycles` of one core more, which prepare_weights() takes.
 CONVSCOPE_API Cost with_preparation(Cost cost, double cycles);
 
@@ -220,14 +222,20 @@ Support support_of(const Card<Problem>& card, const Problem& problem, Direction 
   return card.supports(problem, direction);
 }
 
+// The type of the factors that are multiplied: of bytes that of w, though x may come as f32.
+template <class Problem>
+DType factors_of(const Problem& problem) {
+  return problem.types && is_code(problem.types->w) ? problem.types->w : problem.dtype;
+}
+
 template <class Problem>
 double estimated_ms(const Card<Problem>& card, const Problem& problem, Direction direction,
                     WeightUse use = WeightUse::once) {
   const Cost cost = card.cost(problem, direction);
   const std::size_t prepared = card.prepared_size(problem, direction);
   return use == WeightUse::often && prepared > 0
-             ? estimated_ms_prepared(cost, prepared, card.device, problem.dtype)
-             : estimated_ms(cost, card.device, problem.dtype);
+             ? estimated_ms_prepared(cost, prepared, card.device, factors_of(problem))
+             : estimated_ms(cost, card.device, factors_of(problem));
 }
 
 }  // namespace convscope

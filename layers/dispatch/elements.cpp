@@ -3,14 +3,14 @@
 // numbers that they stand for.
 #include "layers/dispatch/elements.h"
 
+#include <algorithm>
+
 #include "framework/check.h"
 
 namespace convscope {
 
 OperandTypes OperandTypes::all(DType type) {
-  const DType sums = is_half(type)                            ? DType::f32
-                     : type == DType::i8 || type == DType::u8 ? DType::i32
-                                                              : type;
+  const DType sums = is_half(type) ? DType::f32 : is_code(type) ? DType::i32 : type;
   return {.x = type, .w = type, .accumulator = sums, .y = type};
 }
 
@@ -39,6 +39,13 @@ double eps_of(DType factors, MathMode math) {
   if (factors == DType::bf16) return 0x1p-7;
   if (factors == DType::f16 || math == MathMode::tf32) return 0x1p-10;
   return 0x1p-23;
+}
+
+// An f32 array that a kernel rounds becomes i8.
+CodeRange code_range(DType type, const Quantisation& meaning) {
+  const bool is_unsigned = type == DType::u8;
+  return {.low = std::max(meaning.low, is_unsigned ? 0 : -128),
+          .high = std::min(meaning.high, is_unsigned ? 255 : 127)};
 }
 
 }  // namespace convscope

@@ -35,6 +35,9 @@ struct CONVSCOPE_API OperandTypes {
   bool operator==(const OperandTypes&) const = default;
 };
 
+// u8 or i8: codes that have a scale.
+inline bool is_code(DType type) { return type == DType::u8 || type == DType::i8; }
+
 // From 1 to the next number of what the factors are rounded to; of integers, which are exact, that
 // of the real numbers that they are turned into.
 CONVSCOPE_API double eps_of(DType factors, MathMode math);
@@ -55,5 +58,11 @@ struct Quantisation {
     return zero_points == nullptr ? 0 : zero_points[per_channel ? channel : 0];
   }
 };
+
+// The codes that an array of this type holds: those of the type, or fewer.
+struct CodeRange {
+  std::int32_t low = 0, high = 0;
+};
+CONVSCOPE_API CodeRange code_range(DType type, const Quantisation& meaning);
 
 }  // namespace convscope

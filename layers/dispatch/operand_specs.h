@@ -25,6 +25,7 @@ struct OperandSpec {
   WeightFormat format = {};
   bool is_weights = false;     // integers of it may have a scale for each row
   bool has_zero_point = true;  // of integers that are no weights; false: 0 has the code 0
+  bool is_rounded = false;     // f32 that kernels round to i8 codes on the way in: it has a scale
   double size = 1;  // about the size of the numbers that are written, for the scale of their codes
   ActivationLayout layout = ActivationLayout::nchw;  // of images
 };

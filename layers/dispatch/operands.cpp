@@ -11,8 +11,6 @@
 namespace convscope {
 namespace {
 
-bool is_small_integer(DType type) { return type == DType::i8 || type == DType::u8; }
-
 // Rows and columns of the matrix that weights are (weight_format.h).
 std::int64_t rows_of(const OperandSpec& spec) { return spec.shape.at(0); }
 std::int64_t columns_of(const OperandSpec& spec) {
@@ -49,6 +47,12 @@ void add_scales(const OperandSpec& spec, std::uint64_t stream, OperandParts& par
   const std::int64_t count = parts.per_channel ? rows_of(spec) : 1;
   parts.scales = Tensor::empty({count}, DType::f64);
   Generator random(2, stream);
+  // A power of two: numbers divided by it are exact in f32 and in f64, and round alike.
+  parts.rounds = spec.is_rounded;
+  if (parts.rounds) {
+    parts.scales.data<double>()[0] = 0x1p-5;
+    return;
+  }
   for (std::int64_t i = 0; i < count; ++i) {
     parts.scales.data<double>()[i] = spec.size * (1.0 + 0.25 * random.below(5)) / 64.0;
   }
@@ -83,9 +87,10 @@ void add_places(const OperandSpec& spec, std::uint64_t stream, OperandParts& par
 }
 
 std::shared_ptr<const OperandParts> parts_of(const OperandSpec& spec, std::uint64_t stream) {
-  if (!is_small_integer(spec.type) && spec.format.is_dense()) return nullptr;
+  const bool has_scales = is_code(spec.type) || spec.is_rounded;
+  if (!has_scales && spec.format.is_dense()) return nullptr;
   auto parts = std::make_shared<OperandParts>();
-  if (is_small_integer(spec.type)) add_scales(spec, stream, *parts);
+  if (has_scales) add_scales(spec, stream, *parts);
   if (!spec.format.is_dense()) add_places(spec, stream, *parts);
   return parts;
 }
@@ -105,9 +110,14 @@ const T* pointer(const Tensor& tensor) {
 
 Quantisation Operand::quantisation() const {
   if (is_plain()) return {};
-  return {.scales = pointer<double>(parts->scales),
-          .zero_points = pointer<std::int32_t>(parts->zero_points),
-          .per_channel = parts->per_channel};
+  Quantisation out{.scales = pointer<double>(parts->scales),
+                   .zero_points = pointer<std::int32_t>(parts->zero_points),
+                   .per_channel = parts->per_channel};
+  if (parts->rounds) {
+    out.low = -128;
+    out.high = 127;
+  }
+  return out;
 }
 
 BlockSparseView Operand::blocks() const {
@@ -147,8 +157,8 @@ OperandViews Operands::views(Direction direction) const {
 Operand random_operand(const OperandSpec& spec, Device device, std::uint64_t stream) {
   Operand out;
   const Shape shape = spec.format.is_dense() ? spec.shape : stored_shape(spec);
-  out.values = is_small_integer(spec.type) ? integers(shape, spec.type, stream)
-                                           : normal_numbers(shape, stream).to(spec.type);
+  out.values = is_code(spec.type) ? integers(shape, spec.type, stream)
+                                  : normal_numbers(shape, stream).to(spec.type);
   out.values = stored_images(out.values, spec.layout);
   out.parts = parts_of(spec, stream);
   return out.to(device);
@@ -184,6 +194,10 @@ Tensor real_numbers(const Operand& operand, const OperandSpec& spec) {
   const auto number = [&](std::int64_t stored, std::int64_t row) {
     const double value = host.values.at(stored);
     if (meaning.scales == nullptr) return value;
+    if (host.parts->rounds) {
+      const double code = std::nearbyint(value / meaning.scale(row));
+      return meaning.scale(row) * std::clamp<double>(code, meaning.low, meaning.high);
+    }
     return meaning.scale(row) * (value - meaning.zero_point(row));
   };
   const BlockSparseView blocks = host.blocks();

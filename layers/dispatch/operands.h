@@ -20,6 +20,7 @@ struct OperandParts {
   Tensor scales;       // f64; integer types only
   Tensor zero_points;  // i32; undefined: 0
   bool per_channel = false;
+  bool rounds = false;        // the elements are no codes, but kernels round them to i8 codes
   Tensor row_begin, columns;  // i32; block-sparse weights only
   std::int64_t block_rows = 0, block_columns = 0;
 };
@@ -56,14 +57,16 @@ struct CONVSCOPE_API Operands {
   }
 };
 
-// Normal numbers; of integers all that the type has, with scales; of sparse weights random places
+// Normal numbers, with a scale where kernels round them; of integers all that the type has, with
+// scales; of sparse weights random places
 // of the kept blocks. The same for the same stream.
 CONVSCOPE_API Operand random_operand(const OperandSpec& spec, Device device, std::uint64_t stream);
 // Elements that are not initialised; scales and places as random_operand's of the same stream.
 CONVSCOPE_API Operand empty_operand(const OperandSpec& spec, Device device, std::uint64_t stream);
 CONVSCOPE_API Operands random_operands(const OperandSpecs& specs, Device device);
 
-// The real numbers that an operand stands for, dense, f64, on the host.
+// The real numbers that an operand stands for, dense, f64, on the host. Of one that kernels round,
+// those of its codes.
 CONVSCOPE_API Tensor real_numbers(const Operand& operand, const OperandSpec& spec);
 CONVSCOPE_API Tensor magnitudes(const Tensor& of);  // |.|, same type and device
 

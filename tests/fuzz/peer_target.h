@@ -68,8 +68,8 @@ inline const ConvscopePeer* drawn_peer() {
   }
   peer.variants = peer_byte() == 0xBB ? nullptr : variants;
   peer.set_threads = peer_function(+[](std::int32_t) { peer_may_throw(); });
-  peer.create = peer_function(+[](const ConvscopePeerProblem*, std::int32_t, const float*,
-                                  const float*, char* reason, std::size_t bytes) {
+  peer.create = peer_function(+[](const ConvscopePeerProblem*, std::int32_t,
+                                  const ConvscopePeerInputs*, char* reason, std::size_t bytes) {
     peer_may_throw();
     static int something = 0;
     if (peer_has()) return reinterpret_cast<ConvscopePeerCase*>(&something);
@@ -80,9 +80,9 @@ inline const ConvscopePeer* drawn_peer() {
     peer_may_throw();
     return peer_has() ? 0 : -1;
   });
-  peer.read = peer_function(+[](ConvscopePeerCase*, float* output) -> std::int32_t {
+  peer.read = peer_function(+[](ConvscopePeerCase*, void* output) -> std::int32_t {
     peer_may_throw();
-    *output = std::bit_cast<float>(static_cast<std::uint32_t>(peer_number()));
+    *static_cast<float*>(output) = std::bit_cast<float>(static_cast<std::uint32_t>(peer_number()));
     return peer_has() ? 0 : 1;
   });
   peer.implementation = peer_function(+[](ConvscopePeerCase*) {

@@ -41,7 +41,8 @@ inline std::string bench_rows_seed() {
       R"("auto_choice":true,"algorithm":)";
   return R"({"format":"convscope bench conv2d 1","machine":{"cpu":"c","isa":"avx2","ceilings":)"
          R"({"cores":2,"flops_per_second":{"one_thread":1e11,"all_threads":2e11},)"
-         R"("dram_copy_bytes_per_second":{"one_thread":1e10,"all_threads":2e10}}},)"
+         R"("dram_copy_bytes_per_second":{"one_thread":1e10,"all_threads":2e10},)"
+         R"("int8_ops_per_second":{"one_thread":4e11,"all_threads":8e11}}},)"
          R"("settings":{"device":"cpu","threads":1,"cache":"warm","clock":"wall"},"rows":[)" +
          row + "\"direct\"}," + row +
          "\"fft\"}],\"refusals\":[{\"problem\":\"n=1,c=2,h=8,w=8,k=3,r=3,s=3\",\"direction\":"

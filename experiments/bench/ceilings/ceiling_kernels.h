@@ -19,4 +19,12 @@ struct CeilingKernels {
 inline constexpr std::int64_t kCeilingBlock = 128;
 extern IsaTable<CeilingKernels> ceiling_kernels;
 
+// Of products of bytes, with VNNI and without it.
+struct ByteCeilingKernels {
+  // Independent chains of sums += four products of u8 and i8 in each lane.
+  void (*multiply_add)(std::int64_t rounds) = nullptr;
+  std::int64_t flops_per_round = 0;
+};
+extern IsaTable<ByteCeilingKernels> byte_ceiling_kernels;
+
 }  // namespace convscope

@@ -21,6 +21,7 @@
 namespace convscope {
 
 constinit IsaTable<CeilingKernels> ceiling_kernels;
+constinit IsaTable<ByteCeilingKernels> byte_ceiling_kernels;
 
 namespace {
 
@@ -193,7 +194,14 @@ class Measuring {
   }
 
   CpuCeilings run() {
-    out_.flops = both([&](int threads) { return flops(threads); });
+    const CeilingKernels& floats = ceiling_kernels.get();
+    out_.flops = both([&](int threads) {
+      return flops(threads, floats.flops_per_round,
+                   [&](std::int64_t rounds) { sink = floats.multiply_add(rounds); });
+    });
+    const ByteCeilingKernels& bytes = byte_ceiling_kernels.get();
+    out_.int8 = both(
+        [&](int threads) { return flops(threads, bytes.flops_per_round, bytes.multiply_add); });
     bandwidth(
         [&](int) {
           return Level{out_.l2_bytes / 2, out_.l2_bytes / 2};
@@ -227,15 +235,14 @@ class Measuring {
             .warm = warm};
   }
 
-  double flops(int threads) const {
-    const CeilingKernels& kernels = ceiling_kernels.get();
+  // `run(rounds)` makes so many FLOPs in each round.
+  template <class Run>
+  double flops(int threads, std::int64_t per_round, Run&& run) const {
     // About a tenth of a millisecond.
-    const auto rounds =
-        static_cast<std::int64_t>(1e7 / static_cast<double>(kernels.flops_per_round));
-    const double work = static_cast<double>(rounds * kernels.flops_per_round);
-    return best_rate(threads, tries(threads, false), work, [&kernels, rounds](int) {
-      return [&kernels, rounds](int) { sink = kernels.multiply_add(rounds); };
-    });
+    const auto rounds = static_cast<std::int64_t>(1e7 / static_cast<double>(per_round));
+    const double work = static_cast<double>(rounds * per_round);
+    return best_rate(threads, tries(threads, false), work,
+                     [&run, rounds](int) { return [&run, rounds](int) { run(rounds); }; });
   }
 
   // `level_of(threads)`: of each thread.

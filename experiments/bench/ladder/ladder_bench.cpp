@@ -130,10 +130,12 @@ LadderResult bench_ladder(const Conv2dLadder& ladder, const Conv2dProblem& probl
   CONVSCOPE_CHECK(problem.n > 0, kOperation,
                   "expected a batch of at least one image because nothing else can be timed, got ",
                   problem.text());
+  const double peak_of_problem =
+      is_code(factors_of(problem)) ? options.int8_flops_per_second : options.flops_per_second;
   LadderResult result{.name = ladder.name,
                       .problem = problem,
                       .direction = direction,
-                      .peak_gflops = options.flops_per_second * 1e-9};
+                      .peak_gflops = peak_of_problem * 1e-9};
   for (const Conv2dRung& rung : ladder.rungs) result.rows.push_back(row_of(rung, options));
   leave_out_repeated(ladder, result.rows);
 
@@ -187,7 +189,7 @@ LadderResult bench_ladder(const Conv2dLadder& ladder, const Conv2dProblem& probl
     row.gflops_effective = problem.nominal_flops() / (row.time.median_ms * 1e6);
     row.gflops_executed /= row.time.median_ms * 1e6;
     const bool tf32 = row.math == MathMode::tf32;
-    const double peak = tf32 ? options.tf32_flops_per_second : options.flops_per_second;
+    const double peak = tf32 ? options.tf32_flops_per_second : peak_of_problem;
     if (peak > 0) row.peak_percent = 100 * row.gflops_effective * 1e9 / peak;
   }
   for (LadderRow& row : result.rows) {

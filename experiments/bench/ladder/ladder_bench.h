@@ -26,6 +26,7 @@ struct LadderOptions {
   // Measured peaks of this machine with the threads and the instruction set of now; 0: not known.
   double flops_per_second = 0;
   double tf32_flops_per_second = 0;  // of rungs that round factors to TF32
+  double int8_flops_per_second = 0;  // of problems of integers
 };
 
 struct LadderRow {
@@ -52,7 +53,7 @@ struct CONVSCOPE_API LadderResult {
   std::string name = {};
   Conv2dProblem problem = {};
   Direction direction = Direction::forward;
-  double peak_gflops = 0;  // measured, f32; 0: not known
+  double peak_gflops = 0;  // measured, f32 or bytes as the problem; 0: not known
   std::vector<LadderRow> rows = {};
 
   const LadderRow* first() const;    // that was timed, or null

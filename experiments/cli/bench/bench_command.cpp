@@ -28,6 +28,7 @@ struct Arguments {
   std::string device = "cpu";
   std::string precision;
   std::string layout;
+  std::string types;
   std::int64_t batch = 0;
   std::string peer;
   std::string cache = "warm";
@@ -51,6 +52,19 @@ void check(const Arguments& arguments) {
     fail_usage(kCommand,
                "expected --ladder without --algorithm, --peer, --precision and --weights because "
                "its rungs say what is timed, got more than --ladder");
+  }
+  if (!arguments.types.empty() && no_problem) {
+    fail_usage(
+        kCommand,
+        "expected --types with --problem or --shapes because the problem of a ladder has its "
+        "own types, got --ladder alone");
+  }
+  const bool says_types = !arguments.precision.empty() || !arguments.layout.empty();
+  if (!arguments.types.empty() && says_types) {
+    fail_usage(
+        kCommand,
+        "expected --types without --precision and --layout because integers have one layout, "
+        "got both");
   }
   if (arguments.cache != "warm" && arguments.cache != "cold") {
     fail_usage(kCommand, cat("expected --cache warm or cold, got '", arguments.cache, "'"));
@@ -109,6 +123,42 @@ void set_layouts(const std::string& layout, std::vector<Conv2dProblem>& problems
   problems = std::move(out);
 }
 
+OperandTypes parsed_types(const std::string& text) {
+  OperandTypes out;
+  if (OperandTypes::parse(text, out) && is_code(out.w)) return out;
+  fail_usage("bench conv2d", cat("expected --types of x, w, the sums and y with w of i8, as "
+                                 "u8:i8:i32:u8, got '",
+                                 text, "'"));
+}
+
+// Codes lie in blocks of channels; f32 images of a first layer, which the kernel rounds, do not.
+// Layers of few channels are such first layers; returns how many there are.
+int set_types(OperandTypes types, std::vector<Conv2dProblem>& problems) {
+  constexpr std::int64_t kMostColours = 4;
+  int first_layers = 0;
+  for (Conv2dProblem& problem : problems) {
+    const bool first = is_code(types.x) && problem.c <= kMostColours && problem.groups == 1;
+    first_layers += first ? 1 : 0;
+    problem.types = types;
+    if (first) problem.types->x = DType::f32;
+    problem.dtype = problem.types->x;
+    problem.layout =
+        problem.types->x == DType::f32 ? ActivationLayout::blocked_y : ActivationLayout::blocked;
+  }
+  return first_layers;
+}
+
+void set_types(const std::string& text, std::vector<Conv2dProblem>& problems) {
+  if (text.empty()) return;
+  OperandTypes types = parsed_types(text);
+  const int first_layers = set_types(types, problems);
+  if (first_layers == 0) return;
+  types.x = DType::f32;
+  remark(cat(first_layers, first_layers == 1 ? " layer" : " layers",
+             " of at most 4 channels taken for the first of a network: ", types.text(),
+             " in layout blocked_y, its images are rounded in each call"));
+}
+
 std::vector<Conv2dProblem> problems_of(const Arguments& arguments) {
   std::vector<Conv2dProblem> out;
   for (const std::string& path : arguments.shapes) {
@@ -119,6 +169,7 @@ std::vector<Conv2dProblem> problems_of(const Arguments& arguments) {
     require_sizes(text);
   }
   set_layouts(arguments.layout, out);
+  set_types(arguments.types, out);
   const Device device = Device::parse(arguments.device);
   for (Conv2dProblem& problem : out) {
     if (!arguments.precision.empty()) set_precision(problem, arguments.precision);
@@ -138,6 +189,28 @@ void write_files(const Arguments& arguments, const std::vector<Conv2dBenchGroup>
                  const Conv2dBenchSettings& settings) {
   if (!arguments.json.empty()) write_file(arguments.json, bench_json(groups, settings));
   if (!arguments.csv.empty()) write_file(arguments.csv, bench_csv(groups, settings));
+}
+
+// Integers are computed forward alone; what is asked for is tried all the same.
+using Tasks = std::vector<std::pair<Conv2dProblem, Direction>>;
+Tasks tasks_of(const Conv2dBenchOptions& options, bool asked) {
+  Tasks out;
+  for (const Conv2dProblem& problem : options.problems) {
+    for (const Direction direction : options.directions) {
+      if (asked || !problem.types || direction == Direction::forward) {
+        out.emplace_back(problem, direction);
+      }
+    }
+  }
+  return out;
+}
+
+void warn_of_unmeasured_bytes(const Tasks& tasks, const CpuCeilings& ceilings) {
+  const bool bytes =
+      std::ranges::any_of(tasks, [](const auto& task) { return is_code(factors_of(task.first)); });
+  if (!bytes || ceilings.int8.one_thread > 0) return;
+  remark(cat("the peak of products of bytes was not measured on this machine; roof takes ",
+             peak_of_bytes(), " times that of f32 (convscope info --measure)"));
 }
 
 int bench(const Arguments& arguments) {
@@ -183,19 +256,20 @@ int bench(const Arguments& arguments) {
   }
   std::vector<Conv2dBenchGroup> groups;
   check_files(arguments);  // a path that cannot be written fails at once
-  if (options.device.type == DeviceType::cpu)
+  const Tasks tasks = tasks_of(options, !arguments.direction.empty());
+  if (options.device.type == DeviceType::cpu) {
     settings.ceilings = options.ceilings = ceilings_here();
+    warn_of_unmeasured_bytes(tasks, *options.ceilings);
+  }
   warn_of_load(num_threads());
-  BenchRemarks remarks(options.problems.size() * options.directions.size());
-  for (const Conv2dProblem& problem : options.problems) {
-    for (const Direction direction : options.directions) {
-      remarks.begin(cat(problem.text(), " ", name_of(direction)));
-      groups.push_back(bench_conv2d(options, problem, direction,
-                                    [&](const std::string& what) { remarks.say(what); }));
-      remarks.clear();
-      std::cout << bench_table(groups.back()) << "\n" << std::flush;
-      write_files(arguments, groups, settings);  // an interrupted benchmark keeps what it has
-    }
+  BenchRemarks remarks(tasks.size());
+  for (const auto& [problem, direction] : tasks) {
+    remarks.begin(cat(problem.text(), " ", name_of(direction)));
+    groups.push_back(bench_conv2d(options, problem, direction,
+                                  [&](const std::string& what) { remarks.say(what); }));
+    remarks.clear();
+    std::cout << bench_table(groups.back()) << "\n" << std::flush;
+    write_files(arguments, groups, settings);  // an interrupted benchmark keeps what it has
   }
   std::cout << bench_summary(groups) << bench_legend(options.peer != nullptr);
   if (options.weights == WeightUse::often) {
@@ -244,6 +318,10 @@ std::function<int()> declare(CommandLine& app) {
           "(blocked y, x as nchw), or both: nchw and blocked")
       ->type_name("TEXT:{nchw,blocked,blocked_y,both}")
       ->one_of({"nchw", "blocked", "blocked_y", "both"});
+  conv->add_option("--types", arguments->types,
+                   "of all problems: of x, w, the sums and y, as u8:i8:i32:u8, in the layout that "
+                   "integers have; layers of at most 4 channels take f32 images. Forward alone")
+      ->type_name("TEXT");
   conv->add_option("--batch", arguments->batch, "of all problems, instead of their own");
   conv->add_option("--peer", arguments->peer, "another library to time beside ours: onednn");
   conv->add_option("--cache", arguments->cache, "warm, or cold: flushed before each run")
@@ -280,6 +358,8 @@ CONVSCOPE_REGISTER_COMMAND(
      .examples = {"bench conv2d --shapes experiments/shapes/resnet18.txt --threads 1",
                   "bench conv2d --problem n=8,c=64,h=56,w=56,k=64,r=3,s=3,pad=1 "
                   "--direction forward --peer onednn --json bench.json",
+                  "bench conv2d --shapes experiments/shapes/resnet18.txt --types u8:i8:i32:u8 "
+                  "--weights often --peer onednn",
                   "bench conv2d --ladder winograd --json ladder.json",
                   "bench net resnet18 --batch 1,8 --mode inference"},
      .order = 52,

@@ -29,8 +29,9 @@ LadderOptions options_of(Conv2dBenchSettings& settings) {
   if (settings.device.type == DeviceType::cpu) {
     const CpuCeilings ceilings = ceilings_here();
     settings.ceilings = ceilings;
-    out.flops_per_second =
-        ceilings.flops.with(std::min(settings.threads, ceilings.cores), ceilings.cores);
+    const int used = std::min(settings.threads, ceilings.cores);
+    out.flops_per_second = ceilings.flops.with(used, ceilings.cores);
+    out.int8_flops_per_second = ceilings.peak(DType::i8).with(used, ceilings.cores);
     out.cache_bytes = std::max(ceilings.l2_bytes, ceilings.l3_bytes);
     return out;
   }

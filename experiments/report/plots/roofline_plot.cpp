@@ -24,12 +24,18 @@ constexpr Level kLevels[] = {{"L2", &CpuCeilings::l2_copy},
 
 constexpr int kRoofStyle = 7;  // grey: marks have the other colours first
 
+// Of bytes 0 in files that do not hold it: this machine's guess is not that of another.
+double peak_of(const BenchSetting& setting, bool bytes) {
+  const CpuCeilings& c = *setting.ceilings;
+  return (bytes ? c.int8 : c.flops).with(std::min(setting.threads, c.cores), c.cores);
+}
+
 // The line of the peak and of each level's bandwidth, from the left end to their meeting point.
-void add_roof(LinePanel& panel, const BenchSetting& setting, double from, double to) {
-  if (!setting.ceilings) return;
+void add_roof(LinePanel& panel, const BenchSetting& setting, bool bytes, double from, double to) {
+  if (!setting.ceilings || !(peak_of(setting, bytes) > 0)) return;
   const CpuCeilings& c = *setting.ceilings;
   const int used = std::min(setting.threads, c.cores);
-  const double peak = c.flops.with(used, c.cores) * 1e-9;
+  const double peak = peak_of(setting, bytes) * 1e-9;
   double flat = to;  // the peak's line begins where the first slanted one reaches it
   for (const Level& level : kLevels) {
     const double bandwidth = (c.*level.bytes_per_second).with(used, c.cores) * 1e-9;
@@ -73,15 +79,17 @@ Range range_of(const BenchSet& set) {
       range.flops_per_byte.add(gflops * 1e6 * row.median_ms / problem.nominal_bytes());
     }
   }
-  for (const BenchSetting& setting : set.settings) {
-    if (!setting.ceilings) continue;
+  for (const BenchPart& part : set.parts()) {
+    const BenchSetting& setting = set.settings[part.setting];
+    if (!setting.ceilings || !(peak_of(setting, part.bytes) > 0)) continue;
     const CpuCeilings& c = *setting.ceilings;
     const int used = std::min(setting.threads, c.cores);
-    range.gflops.add(c.flops.with(used, c.cores) * 1e-9);
+    const double peak = peak_of(setting, part.bytes);
+    range.gflops.add(peak * 1e-9);
     for (const Level& level : kLevels) {
       const double bandwidth = (c.*level.bytes_per_second).with(used, c.cores);
       // Part of the slanted line is seen too.
-      if (bandwidth > 0) range.flops_per_byte.add(c.flops.with(used, c.cores) / bandwidth / 3);
+      if (bandwidth > 0) range.flops_per_byte.add(peak / bandwidth / 3);
     }
   }
   return range;
@@ -113,7 +121,7 @@ LinePanel panel_of(const BenchSet& set, const BenchPart& part, const Range& rang
     }
     if (!s.x.empty()) panel.series.push_back(std::move(s));
   }
-  add_roof(panel, set.settings[part.setting], low, high);
+  add_roof(panel, set.settings[part.setting], part.bytes, low, high);
   return panel;
 }
 

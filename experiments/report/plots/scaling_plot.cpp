@@ -32,7 +32,9 @@ std::string rest_of(Over over, const BenchSetting& setting, Conv2dProblem z) {
   if (over == Over::kernel) {
     size = cat(z.p(), "x", z.q(), z.r == z.s ? "" : " not square " + size);
   }
-  return cat(setting.device, "|", setting.isa, "|", setting.cpu, "|", setting.cache, "|",
+  const std::string types = z.types ? z.types->text() : std::string(name_of(z.dtype));
+  return cat(types, "|", name_of(z.math), "|", z.weight_format.text(), "|", name_of(z.layout), "|",
+             setting.device, "|", setting.isa, "|", setting.cpu, "|", setting.cache, "|",
              setting.clock, "|", setting.weights, "|", over == Over::threads ? 0 : setting.threads,
              "|", z.n, "|", z.c, "|", z.h, "|", z.w, "|", z.k, "|", size, "|", z.stride_h, "x",
              z.stride_w, "|", z.dilation_h, "x", z.dilation_w, "|", z.groups, "|",

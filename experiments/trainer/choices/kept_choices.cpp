@@ -25,6 +25,7 @@ constexpr std::size_t kMostBytes = std::size_t{64} << 20;
 struct Field {
   const char* name;
   double MachineCeilings::*member;
+  bool later = false;  // not in files of earlier versions
 };
 constexpr Field kFields[] = {
     {"flops_per_second", &MachineCeilings::flops_per_second},
@@ -32,6 +33,7 @@ constexpr Field kFields[] = {
     {"tf32_flops_per_second", &MachineCeilings::tf32_flops_per_second},
     {"half_flops_per_second", &MachineCeilings::half_flops_per_second},
     {"launch_seconds", &MachineCeilings::launch_seconds},
+    {"int8_flops_per_second", &MachineCeilings::int8_flops_per_second, true},
 };
 
 }  // namespace
@@ -48,6 +50,7 @@ void KeptChoices::take_over(const std::string& run) {
     const Device device = Device::parse(content.at("device").get<std::string>());
     MachineCeilings ceilings;
     for (const Field& field : kFields) {
+      if (field.later && !content.at("ceilings").contains(field.name)) continue;
       ceilings.*field.member = content.at("ceilings").at(field.name).get<double>();
       CONVSCOPE_CHECK(ceilings.*field.member >= 0 && ceilings.*field.member < 1e18, "choices",
                       "expected a number of at least 0 as ", field.name);

@@ -37,7 +37,7 @@ INSTANTIATE_TEST_SUITE_P(
     Mistakes, BadPeers,
     ::testing::Values(BadPeer{"no_entry", "exports no convscope_peer()"},
                       BadPeer{"no_table", "it has no table"},
-                      BadPeer{"other_version", "it has version 2 of the interface, not 1"},
+                      BadPeer{"other_version", "it has version 3 of the interface, not 2"},
                       BadPeer{"no_functions", "it has no name"},
                       BadPeer{"no_variants", "it has no variants"},
                       BadPeer{"many_variants", "it has 2000000000 variants"},
@@ -60,13 +60,13 @@ ConvscopePeer odd_peer() {
   peer.variant_count = 1;
   peer.variants = kVariants;
   peer.set_threads = [](std::int32_t) {};
-  peer.create = [](const ConvscopePeerProblem*, std::int32_t, const float*, const float*, char*,
+  peer.create = [](const ConvscopePeerProblem*, std::int32_t, const ConvscopePeerInputs*, char*,
                    std::size_t) {
     static int something = 0;
     return reinterpret_cast<ConvscopePeerCase*>(&something);
   };
   peer.run = [](ConvscopePeerCase*) -> std::int32_t { return 0; };
-  peer.read = [](ConvscopePeerCase*, float*) -> std::int32_t { return 0; };
+  peer.read = [](ConvscopePeerCase*, void*) -> std::int32_t { return 0; };
   peer.implementation = [](ConvscopePeerCase*) -> const char* { return nullptr; };
   peer.workspace_bytes = [](ConvscopePeerCase*) { return SIZE_MAX; };
   peer.destroy = [](ConvscopePeerCase*) { throw std::runtime_error("on purpose"); };
@@ -92,7 +92,7 @@ TEST(OddPeer, ThatWritesNoResultIsWrong) {
 
 TEST(OddPeer, WhoseReasonDoesNotEndIsCutShort) {
   ConvscopePeer peer = odd_peer();
-  peer.create = [](const ConvscopePeerProblem*, std::int32_t, const float*, const float*,
+  peer.create = [](const ConvscopePeerProblem*, std::int32_t, const ConvscopePeerInputs*,
                    char* reason, std::size_t bytes) -> ConvscopePeerCase* {
     std::memset(reason, 'x', bytes);
     return nullptr;
@@ -108,13 +108,13 @@ TEST(OddPeer, WhoseFunctionsThrowIsWrongOrAnError) {
   EXPECT_NE(bench_with(peer).peer_rows.at(0).wrong.find("expected run() of odd to return"),
             std::string::npos);
   peer = odd_peer();
-  peer.read = [](ConvscopePeerCase*, float*) -> std::int32_t { throw 7; };
+  peer.read = [](ConvscopePeerCase*, void*) -> std::int32_t { throw 7; };
   EXPECT_NE(bench_with(peer).peer_rows.at(0).wrong.find("an unknown type"), std::string::npos);
   peer = odd_peer();
   peer.implementation = [](ConvscopePeerCase*) -> const char* { throw 7; };
   EXPECT_NE(bench_with(peer).peer_rows.at(0).wrong.find("implementation()"), std::string::npos);
   peer = odd_peer();
-  peer.create = [](const ConvscopePeerProblem*, std::int32_t, const float*, const float*, char*,
+  peer.create = [](const ConvscopePeerProblem*, std::int32_t, const ConvscopePeerInputs*, char*,
                    std::size_t) -> ConvscopePeerCase* { throw std::runtime_error("on purpose"); };
   EXPECT_ERROR(ErrorKind::kRun, "expected create() of odd to return", bench_with(peer));
   peer = odd_peer();

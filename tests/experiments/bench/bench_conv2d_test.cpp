@@ -190,7 +190,7 @@ const ConvscopePeerVariant kTestVariants[] = {{"direct", CONVSCOPE_PEER_OWN_LAYO
                                               {"direct", CONVSCOPE_PEER_PLAIN, 4}};
 
 ConvscopePeerCase* create_case(const ConvscopePeerProblem* z, std::int32_t variant,
-                               const float* first, const float* second, char* reason,
+                               const ConvscopePeerInputs* inputs, char* reason,
                                std::size_t reason_bytes) {
   if (std::string(kTestVariants[variant].algorithm) == "absent") {
     std::snprintf(reason, reason_bytes, "no such kernel");
@@ -199,9 +199,11 @@ ConvscopePeerCase* create_case(const ConvscopePeerProblem* z, std::int32_t varia
   auto* const out = new TestPeerCase{
       kProblem, {}, {}, Tensor::empty(kProblem.y_shape()), variant == 1 ? 0.01f : 0.0f};
   EXPECT_EQ(z->n * z->k * z->p * z->q, kProblem.y_shape().numel());
-  out->x = Tensor::from<float>({first, static_cast<std::size_t>(kProblem.x_shape().numel())},
+  out->x = Tensor::from<float>({static_cast<const float*>(inputs->first),
+                                static_cast<std::size_t>(kProblem.x_shape().numel())},
                                kProblem.x_shape());
-  out->w = Tensor::from<float>({second, static_cast<std::size_t>(kProblem.w_shape().numel())},
+  out->w = Tensor::from<float>({static_cast<const float*>(inputs->second),
+                                static_cast<std::size_t>(kProblem.w_shape().numel())},
                                kProblem.w_shape());
   return reinterpret_cast<ConvscopePeerCase*>(out);
 }
@@ -224,7 +226,7 @@ ConvscopePeer test_peer() {
     one.y.data<float>()[5] += one.added;
     return 0;
   };
-  peer.read = [](ConvscopePeerCase* opaque, float* output) -> std::int32_t {
+  peer.read = [](ConvscopePeerCase* opaque, void* output) -> std::int32_t {
     const auto& one = *reinterpret_cast<TestPeerCase*>(opaque);
     std::memcpy(output, one.y.raw_data(), static_cast<std::size_t>(one.y.size_bytes()));
     return 0;

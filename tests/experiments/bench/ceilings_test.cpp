@@ -42,6 +42,8 @@ TEST(Ceilings, AreMeasuredForEachInstructionSet) {
     EXPECT_GE(measured.cores, 1);
     EXPECT_GT(measured.flops.one_thread, 1e8);
     EXPECT_GE(measured.flops.all_threads, measured.flops.one_thread);
+    EXPECT_GT(measured.int8.one_thread, 1e8);
+    EXPECT_GE(measured.int8.all_threads, measured.int8.one_thread);
     for (const Ceiling& bandwidth :
          {measured.l2_read, measured.l2_copy, measured.dram_read, measured.dram_copy}) {
       EXPECT_GT(bandwidth.one_thread, 1e7);
@@ -102,6 +104,45 @@ TEST(Ceilings, ADamagedFileIsAsGoodAsNone) {
   remember_cpu_ceilings(some_ceilings());  // replaces what is damaged
   CacheFolder::forget();
   EXPECT_TRUE(remembered_cpu_ceilings());
+}
+
+// Bytes have two peaks, with VNNI and without; earlier versions remembered neither.
+TEST(Ceilings, ThePeakOfBytesMayBeMissing) {
+  const CacheFolder folder;
+  const testing::EnvironmentVariable measure("CONVSCOPE_MEASURE", nullptr);
+  const testing::MachineScope scope;
+  set_num_threads(1);
+  const auto guess = [] { return 100e9 * peak_of_bytes(); };
+  const auto seconds_of = [](DType factors) {  // as `auto` estimates
+    return 1e-3 * estimated_ms(Cost{.flops = 1e9}, DeviceType::cpu, factors);
+  };
+  remember_cpu_ceilings(some_ceilings());
+  CacheFolder::forget();
+  ASSERT_TRUE(remembered_cpu_ceilings());
+  EXPECT_EQ(remembered_cpu_ceilings()->int8.one_thread, 0);
+  EXPECT_EQ(remembered_cpu_ceilings()->peak(DType::f32).one_thread, 100e9);
+  EXPECT_EQ(remembered_cpu_ceilings()->peak(DType::i8).one_thread, guess());
+  EXPECT_DOUBLE_EQ(seconds_of(DType::i8), 1e9 / guess());
+  EXPECT_DOUBLE_EQ(seconds_of(DType::f32), 0.01);
+  CpuCeilings measured = some_ceilings();
+  measured.int8 = {390e9, 700e9};
+  remember_cpu_ceilings(measured);
+  CacheFolder::forget();
+  EXPECT_EQ(remembered_cpu_ceilings()->peak(DType::u8).all_threads, 700e9);
+  EXPECT_DOUBLE_EQ(seconds_of(DType::i8), 1.0 / 390);
+  EXPECT_NE(ceilings_text(measured).find("u8 x i8       390.0    700.0  GOP/s"), std::string::npos)
+      << ceilings_text(measured);
+  EXPECT_NE(ceilings_json_text(measured).find("int8_ops_per_second"), std::string::npos);
+  if (!uses_vnni()) GTEST_SKIP() << "no VNNI here";
+  EXPECT_EQ(peak_of_bytes(), 4);
+  set_vnni(false);
+  EXPECT_EQ(remembered_cpu_ceilings()->int8.one_thread, 0);
+  measured.int8 = {120e9, 200e9};
+  remember_cpu_ceilings(measured);  // beside the other
+  CacheFolder::forget();
+  EXPECT_EQ(remembered_cpu_ceilings()->int8.one_thread, 120e9);
+  set_vnni(true);
+  EXPECT_EQ(remembered_cpu_ceilings()->int8.one_thread, 390e9);
 }
 
 TEST(Ceilings, AutoTakesThemWhenTheyAreThere) {

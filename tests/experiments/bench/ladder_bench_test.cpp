@@ -63,6 +63,24 @@ TEST(LadderBench, TimesEveryRungAndSetsItAgainstTheOneBelow) {
   }
 }
 
+// Integers are set against the peak of bytes.
+TEST(LadderBench, ProblemsOfIntegersAreClimbedToo) {
+  const Conv2dLadder ladder{.name = "test",
+                            .rungs = {{.card = "direct", .sentence = "f32"},
+                                      {.card = "int8_direct", .sentence = "bytes"}}};
+  const Conv2dProblem problem =
+      Conv2dProblem::parse("c=16,h=6,w=6,k=16,r=3,s=3,types=u8:i8:i32:u8,layout=blocked");
+  LadderOptions options = quick();
+  options.int8_flops_per_second = 4e11;
+  const LadderResult result =
+      bench_ladder(ladder, problem, Direction::forward, options, [](const std::string&) {});
+  ASSERT_EQ(result.rows.size(), 2u);
+  EXPECT_NE(result.rows[0].left_out.find("expects operands of one type"), std::string::npos);
+  EXPECT_TRUE(result.rows[1].timed()) << result.rows[1].left_out;
+  EXPECT_DOUBLE_EQ(result.rows[1].peak_percent, result.rows[1].gflops_effective / 4);
+  EXPECT_EQ(result.peak_gflops, 400);
+}
+
 TEST(LadderBench, ARungThatCannotRunIsLeftOutWithItsReason) {
   const Conv2dLadder ladder{
       .name = "test",

@@ -10,6 +10,7 @@
 #include "experiments/bench/statistics.h"
 #include "tests/experiments/report/run_folders.h"
 #include "tests/experiments/report/run_here.h"
+#include "tests/support/expect_error.h"
 #include "tests/support/temporary_folder.h"
 
 namespace convscope::testing {
@@ -62,6 +63,18 @@ TEST_F(CompareBenches, matches_rows_by_what_names_them_and_tests_their_blocks) {
   EXPECT_EQ(total.slower, 1u);
   EXPECT_EQ(total.noise, 1u);
   EXPECT_NEAR(total.mean_ratio, std::sqrt(1.5 * 8.01 / 8), 1e-12);
+}
+
+// One layer in other types is another row.
+TEST_F(CompareBenches, rows_of_bytes_and_of_f32_are_not_compared) {
+  json bytes = row("direct", 1);
+  bytes["problem"] = "n=1,c=3,dtype=u8,types=u8:i8:i32:u8,layout=blocked";
+  bytes["types"] = "u8:i8:i32:u8";
+  const CompareResult found = compared({row("direct", 2), bytes}, {bytes, row("fft", 2)});
+  ASSERT_EQ(found.rows.size(), 1u);
+  EXPECT_EQ(found.rows[0].ratio, 1);
+  EXPECT_EQ(found.rows[0].key[0], bytes["problem"]);
+  EXPECT_ERROR(ErrorKind::kInvalid, "got none", compared({row("direct", 2)}, {bytes}));
 }
 
 TEST_F(CompareBenches, of_older_files_compares_the_middle_of_the_samples) {

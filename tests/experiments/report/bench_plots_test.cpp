@@ -134,6 +134,64 @@ TEST(BenchPlots, scaling_is_drawn_over_what_alone_differs) {
             (std::vector<double>{3, 5}));
 }
 
+const std::string kBytesProblem =
+    std::string(kProblem) + ",dtype=u8,types=u8:i8:i32:u8,layout=blocked";
+
+// The same sizes in other types are other problems, in panels of their own.
+TEST(BenchPlots, RowsOfBytesAndOfF32AreNotMixed) {
+  const TemporaryFolder root;
+  const std::string peer = ",\"peer\":\"onednn\",\"peer_median_ms\":";
+  const std::string rows =
+      row("direct", 4, 1, peer + "6") + "," + row("fft", 8, 1, peer + "6") + "," +
+      row("direct", 3, 1, peer + "6", std::string(kProblem) + ",layout=blocked") + "," +
+      row("int8_direct", 1, 1, peer + "1.5", kBytesProblem);
+  const BenchSet set = read_text(root, file(rows));
+  ASSERT_EQ(set.problems.size(), 3u);
+  EXPECT_NE(set.names.at(2).find("u8:i8:i32:u8"), std::string::npos) << set.names.at(2);
+  const std::vector<BenchPart> parts = set.parts();
+  ASSERT_EQ(parts.size(), 2u);
+  EXPECT_FALSE(parts[0].bytes);
+  EXPECT_EQ(parts[0].problems, (std::vector<std::size_t>{0, 1}));
+  EXPECT_TRUE(parts[1].bytes);
+  EXPECT_EQ(parts[1].title, "forward of bytes, 1 thread");
+  const DrawnPlots speedup = draw_plots(set, {"speedup"});
+  const auto& of_f32 = std::get<BarPanel>(figure_of(speedup).panels.at(0));
+  EXPECT_NEAR(of_f32.series[0].values.back(), std::sqrt(1.5 * 2), 1e-12);
+  const auto& of_bytes = std::get<BarPanel>(figure_of(speedup).panels.at(1));
+  EXPECT_NEAR(of_bytes.series[0].values.back(), 1.5, 1e-12);
+  // Beside each other: ours by its fastest f32, in any layout, and the peer's.
+  const DrawnPlots int8 = draw_plots(set, {"int8"});
+  ASSERT_EQ(int8.plots.size(), 1u);
+  const auto& panel = std::get<BarPanel>(figure_of(int8).panels.at(0));
+  ASSERT_EQ(panel.series.size(), 2u);
+  EXPECT_EQ(panel.series[0].values, (std::vector<double>{3, 3}));
+  EXPECT_EQ(panel.series[1].values, (std::vector<double>{4, 4}));
+  expect_well_formed(int8.plots[0].svg);
+  const DrawnPlots none = draw_plots(read_text(root, file(kTwo)), {"int8"});
+  EXPECT_NE(none.left_out.at(0).find("no layer has rows of bytes and of f32"), std::string::npos);
+  // Two kernel sizes, of which one is of bytes, are no line.
+  const BenchSet other = read_text(
+      root, file(row("direct", 2, 1) + "," +
+                 row("direct", 3, 1, "",
+                     "n=8,c=16,h=28,w=28,k=16,r=5,s=5,pad=2,dtype=u8,types=u8:i8:i32:u8")));
+  EXPECT_TRUE(draw_plots(other, {"scaling"}).plots.empty());
+}
+
+TEST(BenchPlots, TheRooflineOfBytesHasTheirPeak) {
+  const TemporaryFolder root;
+  std::string text = file(row("int8_direct", 2, 2, "", kBytesProblem), 2);
+  const auto peak_of = [&](const std::string& content) {
+    const DrawnPlots drawn = draw_plots(read_text(root, content), {"roofline"});
+    const auto& panel = std::get<LinePanel>(figure_of(drawn).panels.at(0));
+    return panel.series.size() < 2 ? 0 : panel.series.back().y.at(0);
+  };
+  EXPECT_EQ(peak_of(text), 0);  // an older file: none, rather than that of f32
+  const std::string before = "\"dram_copy_bytes";
+  text.insert(text.find(before),
+              "\"int8_ops_per_second\":{\"one_thread\":4e11,\"all_threads\":8e11},");
+  EXPECT_NEAR(peak_of(text), 800, 1e-9);
+}
+
 TEST(BenchPlots, RowsOfWeightsUsedOnceAndOftenAreNotMixed) {
   const TemporaryFolder root;
   write_text(root.path() + "/old.json", file(row("direct", 2, 1)));

@@ -159,6 +159,23 @@ TEST_F(Int8, TiesRoundToEven) {
   }
 }
 
+// Shares are of the peak of products of bytes, so none is above it.
+TEST_F(Int8, CostsAreShareOfThePeakOfBytes) {
+  for (const auto& [name, card] : conv2d_algorithms(DeviceType::cpu).entries()) {
+    for (const char* file : {"resnet18", "mobilenet_v2", "edge_cases"}) {
+      for (const Conv2dProblem& sizes : testing::shapes_of(file)) {
+        for (const char* types : {"u8:i8:i32:u8", "f32:i8:i32:u8"}) {
+          const Conv2dProblem problem = with_types(sizes, types);
+          if (problem.is_empty() || !support_of(card, problem, Direction::forward).yes) continue;
+          const double share = card.cost(problem, Direction::forward).peak_share;
+          EXPECT_GT(share, 0) << name << " " << problem.text();
+          EXPECT_LE(share, 1) << name << " " << problem.text();
+        }
+      }
+    }
+  }
+}
+
 TEST_F(Int8, RefusesWhatItsSumsCannotHold) {
   const Conv2dAlgorithm& card = conv2d_algorithms(DeviceType::cpu).get("int8_direct");
   const auto reason = [&](const char* text, const char* types) {

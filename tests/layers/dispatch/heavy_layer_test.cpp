@@ -262,6 +262,27 @@ TEST(Cost, HalfOfTheShorterTimeDoesNotHide) {
   set_machine_ceilings({});
 }
 
+// Products of bytes have a peak of their own; f32 images times bytes are products of bytes.
+TEST(Cost, BytesHaveTheirOwnPeak) {
+  set_machine_ceilings(
+      {.flops_per_second = 1e9, .bytes_per_second = 1e18, .int8_flops_per_second = 5e9});
+  const Cost cost{.flops = 1e7};
+  EXPECT_NEAR(estimated_ms(cost, DeviceType::cpu, DType::f32), 10, 1e-9);
+  EXPECT_NEAR(estimated_ms(cost, DeviceType::cpu, DType::i8), 2, 1e-9);
+  EXPECT_NEAR(estimated_ms(cost, DeviceType::cpu, DType::u8), 2, 1e-9);
+  set_machine_ceilings({.flops_per_second = 1e9, .bytes_per_second = 1e18});
+  EXPECT_NEAR(estimated_ms(cost, DeviceType::cpu, DType::i8), 10 / peak_of_bytes(), 1e-9);
+  set_machine_ceilings({});
+  Correlation1dProblem problem = of_integers();
+  EXPECT_EQ(factors_of(problem), DType::i8);
+  problem.types->x = problem.dtype = DType::f32;
+  EXPECT_EQ(factors_of(problem), DType::i8);
+  EXPECT_EQ(factors_of(kProblem), DType::f32);
+  // As many cycles cost as much time: more of the work that could be done in them.
+  EXPECT_NEAR(1e4 * peak_of_bytes() / share_beside(1e4 * peak_of_bytes(), 1, 500, DType::i8),
+              peak_of_bytes() * 1e4 / share_beside(1e4, 1, 500), 1e-6);
+}
+
 TEST(Cost, APreparationIsPartOfTheTimeOnce) {
   set_machine_ceilings({.flops_per_second = 1e9, .bytes_per_second = 1e18});
   const Cost sums{.flops = 1e6, .peak_share = 0.5};

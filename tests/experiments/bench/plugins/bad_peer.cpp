@@ -9,7 +9,7 @@ namespace {
 
 constexpr std::string_view kMistake = BAD_PEER;
 
-ConvscopePeerCase* create(const ConvscopePeerProblem*, int32_t, const float*, const float*, char*,
+ConvscopePeerCase* create(const ConvscopePeerProblem*, int32_t, const ConvscopePeerInputs*, char*,
                           size_t) {
   return nullptr;
 }
@@ -29,7 +29,7 @@ ConvscopePeer table() {
   out.set_threads = [](int32_t) {};
   out.create = create;
   out.run = [](ConvscopePeerCase*) -> int32_t { return 1; };
-  out.read = [](ConvscopePeerCase*, float*) -> int32_t { return 1; };
+  out.read = [](ConvscopePeerCase*, void*) -> int32_t { return 1; };
   out.implementation = [](ConvscopePeerCase*) { return ""; };
   out.workspace_bytes = [](ConvscopePeerCase*) -> size_t { return 0; };
   out.destroy = [](ConvscopePeerCase*) {};
