@@ -49,7 +49,7 @@ struct QuantConfig {
   double lr_scale = 1.0;     // of the steps' learning rate
   double percentile = 99.9;  // of method percentile
   std::int64_t calibration_batches = 1;
-  double begin = 0;             // share of all training steps; f32 until then
+  double begin = 0;  // share of all training steps; f32 until then
   QuantExecute execute = QuantExecute::fake;
   std::string start_from = {};  // checkpoint with the weights to begin with; "": from scratch
   std::map<std::string, LayerBits> per_layer = {};

@@ -37,7 +37,8 @@ Target find_target(const EvalArguments& arguments) {
                 cat(run, "/ckpt/", arguments.weights, ".safetensors")};
   // The network of the checkpoint is a smaller one when pruned filters were removed before it.
   if (target.config.sparsity.has("remove") && target.config.sparsity.flag("remove")) {
-    target.config = parse_config_text(checkpoint_config(target.checkpoint), target.checkpoint, {}, overrides);
+    target.config =
+        parse_config_text(checkpoint_config(target.checkpoint), target.checkpoint, {}, overrides);
   }
   return target;
 }

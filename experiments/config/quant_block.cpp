@@ -165,11 +165,12 @@ const Keys<QuantConfig>& quant_keys() {
       calibration_batches(),
       number("begin", &QuantConfig::begin,
              "share of all training steps; until then f32, then calibrated and quantised", 0, 1),
-      word<QuantExecute>("execute",
-                         "what evaluations compute with: fake rounds numbers and multiplies them in "
-                         "f32; int8 multiplies codes, on a CPU and in planned steps",
-                         {{"fake", QuantExecute::fake}, {"int8", QuantExecute::int8}},
-                         [](QuantConfig& block) -> QuantExecute& { return block.execute; }),
+      word<QuantExecute>(
+          "execute",
+          "what evaluations compute with: fake rounds numbers and multiplies them in "
+          "f32; int8 multiplies codes, on a CPU and in planned steps",
+          {{"fake", QuantExecute::fake}, {"int8", QuantExecute::int8}},
+          [](QuantConfig& block) -> QuantExecute& { return block.execute; }),
       start_from(),
   };
   return keys;

@@ -137,7 +137,8 @@ TrainingSetup setup_training(const ExperimentConfig& config) {
   setup.facts.kernel_size = layers.kernel_sizes;
   setup.facts.algorithm = layers.algorithms;
   if (setup.pruner) setup.form = Form::masked;
-  setup.facts.execution = execution_text(setup.quant ? setup.quant->arithmetic(0) : Arithmetic::f32, setup.form);
+  setup.facts.execution =
+      execution_text(setup.quant ? setup.quant->arithmetic(0) : Arithmetic::f32, setup.form);
   setup.facts.seed = config.seed;
   setup.facts.tags = join(config.tags, ", ");
   setup.facts.note = config.note;

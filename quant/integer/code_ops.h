@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// code_ops.h: what a plan on integers does beside its products: round f32 to codes, turn codes back,
-// and the largest code of each window.
+// code_ops.h: what a plan on integers does beside its products: round f32 to codes, turn codes
+// back, and the largest code of each window.
 #pragma once
 
 #include "layers/pool2d/pool2d.h"

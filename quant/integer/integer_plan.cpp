@@ -2,7 +2,7 @@
 // integer_plan.cpp: turns the plan of a fake-quantised network for inference into one that computes
 // with the codes.
 //
-//   images -> quantise -> conv (w quantised) -> relu -> max-pool -> flatten -> quantise -> linear ..
+//   images -> quantise -> conv (w quantised) -> relu -> max-pool -> flatten -> quantise -> linear
 //   -> conv on integers [rounds images on the way in, y to the linear layer's codes on the way out]
 //      -> max-pool on codes -> linear on integers
 //

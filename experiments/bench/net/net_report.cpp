@@ -84,11 +84,11 @@ std::string net_table(const std::vector<NetBenchRow>& rows) {
     };
     const std::string mode =
         cat(name_of(row.mode), row.arithmetic == "f32" ? "" : cat(", ", row.arithmetic));
-    table.rows.push_back({mode, row.batch, row.time.median_ms, row.time.p10_ms,
-                          row.time.p90_ms, row.time.min_ms, part(row.parts.forward_ms),
-                          part(row.parts.backward_ms), part(row.parts.update_ms),
-                          row.images_per_second, row.gflops_effective, mebibytes(row.peak_bytes),
-                          mebibytes(row.workspace_peak_bytes), mebibytes(row.process_peak_bytes)});
+    table.rows.push_back({mode, row.batch, row.time.median_ms, row.time.p10_ms, row.time.p90_ms,
+                          row.time.min_ms, part(row.parts.forward_ms), part(row.parts.backward_ms),
+                          part(row.parts.update_ms), row.images_per_second, row.gflops_effective,
+                          mebibytes(row.peak_bytes), mebibytes(row.workspace_peak_bytes),
+                          mebibytes(row.process_peak_bytes)});
   }
   return to_markdown(table);
 }

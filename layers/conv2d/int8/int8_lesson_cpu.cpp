@@ -42,7 +42,7 @@ using Index = std::int64_t;
 
 // Where element (n,c,h,w) of images [N,C,H,W] lies in blocks of 16 channels.
 Index place(Index channels, Index height, Index width, Index n, Index c, Index h, Index w) {
-  const Index blocks = (channels + kChannelBlock - 1) / kChannelBlock;
+  const Index blocks = ceil_div(channels, kChannelBlock);
   return (((n * blocks + c / kChannelBlock) * height + h) * width + w) * kChannelBlock +
          c % kChannelBlock;
 }
@@ -99,7 +99,7 @@ void store(const Conv2dForwardArgs& args, Index at, double real) {
 void forward(const Conv2dForwardArgs& args) {
   const Conv2dProblem& z = args.problem;
   const auto* const b = static_cast<const double*>(args.b);
-  const Index lanes = (z.k + kChannelBlock - 1) / kChannelBlock * kChannelBlock;
+  const Index lanes = round_up(z.k, kChannelBlock);
   std::memset(args.y, 0,  // the lanes behind the last channel
               static_cast<std::size_t>(z.n * lanes * z.p() * z.q()) * size_of(z.types->y));
   for (Index n = 0; n < z.n; ++n) {

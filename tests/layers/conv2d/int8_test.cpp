@@ -124,6 +124,35 @@ TEST_F(Int8, TheLargestSumsAreExact) {
   }
 }
 
+TEST_F(Int8, CardsAreCompleteAndTakeAnEmptyBatch) {
+  int cards = 0;
+  for (const auto& [name, card] : conv2d_algorithms(DeviceType::cpu).entries()) {
+    if (!name.starts_with("int8")) continue;
+    SCOPED_TRACE(name);
+    int taken = 0;
+    for (const char* text :
+         {"n=2,c=20,h=7,w=6,k=18,r=3,s=3,pad=1", "n=2,c=18,h=7,w=6,k=18,r=3,s=3,groups=18"}) {
+      Conv2dProblem problem = with_types(Conv2dProblem::parse(text), "u8:i8:i32:u8");
+      if (!support_of(card, problem, Direction::forward).yes) continue;
+      ++taken;
+      EXPECT_FALSE(support_of(card, problem, Direction::backward_data).yes);
+      EXPECT_GT(std::string_view(card.idea).size(), 10u);
+      EXPECT_GT(std::string_view(card.paper).size(), 10u);
+      const Conv2dCost cost = card.cost(problem, Direction::forward);
+      EXPECT_GT(cost.flops, 0.0);
+      EXPECT_GT(cost.bytes, 0.0);
+      EXPECT_GT(cost.peak_share, 0.0);
+      EXPECT_LE(cost.peak_share, 1.0);
+      problem.n = 0;
+      run_card(card, problem, Direction::forward,
+               random_operands(problem.operands(Direction::forward), Device{}));
+    }
+    EXPECT_GT(taken, 0);
+    cards += 1;
+  }
+  EXPECT_GE(cards, 3);
+}
+
 // Steps that are powers of two put many sums exactly between two codes; rounding is half to even.
 TEST_F(Int8, TiesRoundToEven) {
   const auto problem = with_types(Conv2dProblem::parse("c=16,h=4,w=4,k=16"), "u8:i8:i32:i8");

@@ -12,15 +12,15 @@
 // Plan       Some rows of a plane of 16 channels are copied with their border into L1, in bytes
 //            0..255; then windows of four pixels are multiplied by a row of the kernel
 //            (int8_depthwise_int8_simd.cpp). Threads share out planes and runs of rows.
-// Shapes     x u8 or i8 [N,C/16,H,W,16]; w i8 [K,1,R,S] with a scale for each k; b f64 [K]; y u8, i8
-//            or f32 in blocks. Sums i32.
+// Shapes     x u8 or i8 [N,C/16,H,W,16]; w i8 [K,1,R,S] with a scale for each k; b f64 [K]; y u8,
+//            i8 or f32 in blocks. Sums i32.
 // Supports   forward; groups = C = K; dilation 1 along the width; see supports_types()
-// Cost       FLOPs = 2 N K P Q R S; bytes = x, w, y once: bound by memory on large maps, else by the
-//            way of the sums to y, which takes as long as a 3x3 kernel
+// Cost       FLOPs = 2 N K P Q R S; bytes = x, w, y once: bound by memory on large maps, else by
+//            the way of the sums to y, which takes as long as a 3x3 kernel
 // Numerics   as int8_direct: exact sums, codes of double arithmetic
 // Backward   none: gradients are those of the fake quantiser (quant/lsq.h)
-// Choices    kernels up to 3 wide: windows of 4 pixels for two pixels of y (one with stride 2), up to
-//            5 wide: 8 pixels for four. Rows at once: what fits into half of L1.
+// Choices    kernels up to 3 wide: windows of 4 pixels for two pixels of y (one with stride 2), up
+//            to 5 wide: 8 pixels for four. Rows at once: what fits into half of L1.
 // Source     the idea of the windows is ours; the layout: E. Georganas et al., SC 2018, arXiv
 //            1808.05567
 // Read next  int8_direct_cpu.cpp; ../../depthwise/cpu/depthwise_blocked.cpp, the same in f32
@@ -85,13 +85,13 @@ struct Plan {
 };
 
 Conv2dSupport supports(const Conv2dProblem& z, Direction direction) {
+  const Conv2dSupport types = supports_types(z, direction);
+  if (!types.yes) return types;
   if (z.groups != z.c || z.groups != z.k) {
     return Conv2dSupport::no(cat("expects a group for each input and output channel, got ",
                                  z.groups, " groups, ", z.c, " input channels and ", z.k,
                                  " output channels"));
   }
-  const Conv2dSupport types = supports_types(z, direction);
-  if (!types.yes) return types;
   if (z.types->x == DType::f32) return Conv2dSupport::no("expects codes, got x of f32");
   if (z.dilation_w != 1) {
     return Conv2dSupport::no(cat("expects dilation 1 along the width, got ", z.dilation_w));

@@ -9,14 +9,14 @@
 //              sum = 0
 //              for c, r, s: sum += int(x[n][c][h][w]) * int(w[k][c][r][s])
 //              y[n][k][p][q] = clip(round((s_x * s_w[k] * sum + b[k]) / s_y))
-// Plan       as direct in blocks: a tile of pixels x output channels stays in registers for the whole
-//            depth; four input channels lie side by side, and one instruction adds their four
+// Plan       as direct in blocks: a tile of pixels x output channels stays in registers for the
+//            whole depth; four input channels lie side by side, and one instruction adds their four
 //            products (int8_vector.h). Border taps are skipped. Threads share out blocks of output
 //            channels, images and rows (int8_plan.h). A 1x1 kernel sees one line of pixels; a layer
 //            with one output for each image (a linear layer) takes the images for pixels.
 // Shapes     x u8 or i8 [N,C/16,H,W,16], or f32 [N,C,H,W] with fewer than 16 channels, which is
-//            rounded on the way in; w i8 [K,C/G,R,S] with a scale for each k; b f64 [K]; y u8, i8 or
-//            f32 in blocks. Sums i32.
+//            rounded on the way in; w i8 [K,C/G,R,S] with a scale for each k; b f64 [K]; y u8, i8
+//            or f32 in blocks. Sums i32.
 // Supports   forward; see supports_types(); one group, or groups of whole blocks
 // Cost       FLOPs = 2 N K P Q (C/G) R S, four times as many in a cycle as of f32 with VNNI;
 //            bytes = x, w, y once: a quarter of those of f32

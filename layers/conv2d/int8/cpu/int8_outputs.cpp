@@ -71,9 +71,9 @@ std::size_t OutputFactors::bytes(Index channels) {
          2 * ScratchArena::round_up(static_cast<std::size_t>(channels) * sizeof(float));
 }
 
-// Fractions. With u = 2^-24 f32 rounds the sum (u |product|), the factor (u |product|), the shift (u
-// |shift|), the residual's factor and the two sums (2 u |residual| + 2 u |real|). A code that is not
-// clipped has |real| <= top = the largest code + 1, so |product| <= top + |shift| + |residual|:
+// Fractions. With u = 2^-24 f32 rounds the sum (u |product|), the factor (u |product|), the shift
+// (u |shift|), the residual's factor and the two sums (2 u |residual| + 2 u |real|). A code that is
+// not clipped has |real| <= top = the largest code + 1, so |product| <= top + |shift| + |residual|:
 // together u (4 top + 3 |shift| + 4 |residual|), taken with 5 % for what is left out.
 OutputFactors::OutputFactors(const Conv2dForwardArgs& args, Index group_stride, Index channels,
                              void* memory) {

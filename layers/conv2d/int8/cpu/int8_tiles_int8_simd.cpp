@@ -7,8 +7,8 @@
 //            weights take two registers each: 10 x 2 and 4 x 2. Sums are exact, so a tile runs
 //            through the whole depth at once; its weights come from L1 or L2.
 // GCC 12 keeps an array that an ordinary loop indexes on the stack: every loop over sums has an
-// unroll pragma. The loop over quads must stay one: as straight code, GCC copies half of the sums to
-// other registers where the kinds of taps meet.
+// unroll pragma. The loop over quads must stay one: as straight code, GCC copies half of the sums
+// to other registers where the kinds of taps meet.
 // Read next  int8_tiles.h; int8_pass.cpp, which uses it
 #include "layers/conv2d/int8/cpu/int8_outputs.h"
 
@@ -116,8 +116,8 @@ void store_tile(const Int8Tiles& tiles, const Int8Tile& tile, const std::int32_t
   });
 }
 
-// Codes straight from the registers, for tiles without a residual. False: some code is not sure, and
-// store_tile() has to make them again.
+// Codes straight from the registers, for tiles without a residual. False: some code is not sure,
+// and store_tile() has to make them again.
 template <int Pixels, int Vectors>
 CONVSCOPE_INLINE bool store_codes(const Int8Tiles& tiles, const Int8Tile& tile,
                                   const Ints (&sums)[Pixels][Vectors]) {
