@@ -9,6 +9,7 @@
 #include "experiments/report/chart/series_style.h"
 #include "experiments/report/chart/svg_text.h"
 #include "experiments/report/plot_kind.h"
+#include "layers/dispatch/card.h"
 
 namespace convscope {
 namespace {
@@ -43,7 +44,10 @@ Plot draw_int8(const BenchSet& set) {
   };
   std::vector<Kind> kinds = {{"ours", &BenchedRow::median_ms}};
   const std::string peer = set.peer();
-  if (!peer.empty()) kinds.push_back({peer + ", own layouts", &BenchedRow::peer_median_ms});
+  const bool both = std::ranges::any_of(set.rows, [&](const BenchedRow& row) {
+    return row.peer_median_ms > 0 && !is_code(factors_of(set.problems[row.problem]));
+  });
+  if (both) kinds.push_back({peer + ", own layouts", &BenchedRow::peer_median_ms});
   Figure figure{.title = "Bytes against f32", .subtitle = set.text()};
   figure.data = {{"measured with", "problem", "system", "f32 ms", "bytes ms", "f32 / bytes"}};
   Extent extent;

@@ -74,7 +74,8 @@ TEST_F(CompareBenches, rows_of_bytes_and_of_f32_are_not_compared) {
   ASSERT_EQ(found.rows.size(), 1u);
   EXPECT_EQ(found.rows[0].ratio, 1);
   EXPECT_EQ(found.rows[0].key[0], bytes["problem"]);
-  EXPECT_ERROR(ErrorKind::kInvalid, "got none", compared({row("direct", 2)}, {bytes}));
+  EXPECT_ERROR(ErrorKind::kInvalid, "got none",
+               compared(json::array({row("direct", 2)}), json::array({bytes})));
 }
 
 TEST_F(CompareBenches, of_older_files_compares_the_middle_of_the_samples) {
