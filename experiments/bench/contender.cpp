@@ -3,6 +3,8 @@
 // whether its result is right.
 #include "experiments/bench/contender.h"
 
+#include <limits>
+
 #include "framework/parallel.h"
 #include "framework/random.h"
 
@@ -41,11 +43,13 @@ double rounding_factor(const Conv2dProblem& problem) {
 
 BenchData::BenchData(const Conv2dProblem& z, Direction direction, Device on)
     : device(on),
+      sparse_spec_(z.operands(Direction::forward).inputs[1]),
+      places_(z.weight_format.is_dense() ? Operand() : empty_operand(sparse_spec_, Device{}, 2)),
       first_host_(random_tensor(direction == Direction::backward_data ? z.y_shape() : z.x_shape(),
                                 direction == Direction::backward_data ? 3 : 1, z.dtype)),
-      second_host_(
-          random_tensor(direction == Direction::backward_weight ? z.y_shape() : z.w_shape(),
-                        direction == Direction::backward_weight ? 3 : 2, z.dtype)),
+      second_host_(direction == Direction::backward_weight
+                       ? random_tensor(z.y_shape(), 3, z.dtype)
+                       : weights_where_kept(z, random_tensor(z.w_shape(), 2, z.dtype))),
       output_host_(Tensor::empty(output_shape(z, direction))),
       first_(stored_images(first_host_.to(z.dtype), direction == Direction::backward_data
                                                         ? layout_of_y(z.layout)
@@ -55,13 +59,36 @@ BenchData::BenchData(const Conv2dProblem& z, Direction direction, Device on)
                                                           ? layout_of_y(z.layout)
                                                           : ActivationLayout::nchw)
                   .to(on)),
+      direction_(direction),
       output_layout_(direction == Direction::backward_weight ? ActivationLayout::nchw
                      : direction == Direction::forward       ? layout_of_y(z.layout)
                                                              : layout_of_x(z.layout)),
       output_(stored_images(output_host_.to(z.dtype), output_layout_).to(on)) {}
 
-const float* BenchData::result() const {
-  if (!output_.shares_memory_with(output_host_)) {
+// 0 in the other ones; the values of places_ are what stays.
+Tensor BenchData::weights_where_kept(const Conv2dProblem& problem, Tensor dense) const {
+  if (problem.weight_format.is_dense()) return dense;
+  const Tensor out = Tensor::zeros(dense.shape());
+  for_each_stored(places_, sparse_spec_, [&](std::int64_t stored, std::int64_t at) {
+    out.data<float>()[at] = dense.data<float>()[at];
+    places_.values.data<float>()[stored] = dense.data<float>()[at];
+  });
+  return out;
+}
+
+Operands BenchData::sparse_operands() const {
+  Operands out = operands();
+  (direction_ == Direction::backward_weight ? out.out[0] : out.in[1]) = places_;
+  return out;
+}
+
+const float* BenchData::result(bool sparse) const {
+  if (sparse && direction_ == Direction::backward_weight) {
+    output_host_.fill(std::numeric_limits<double>::quiet_NaN());
+    for_each_stored(places_, sparse_spec_, [&](std::int64_t stored, std::int64_t at) {
+      output_host_.data<float>()[at] = places_.values.data<float>()[stored];
+    });
+  } else if (!output_.shares_memory_with(output_host_)) {
     output_host_.copy_from(
         plain_images(output_.to(Device{}), output_host_.shape(), output_layout_).to(DType::f32));
   }
@@ -69,9 +96,11 @@ const float* BenchData::result() const {
 }
 
 double Contender::check(const SampledReference& reference) {
+  const bool sparse = !problem().weight_format.is_dense();
+  const bool in_blocks = sparse && direction() == Direction::backward_weight;
   return BenchContender::check([&]() -> Judgement {
     const double growth = algorithm().error_growth * rounding_factor(problem());
-    const auto verdict = reference.judge(data_.result(), growth);
+    const auto verdict = reference.judge(data_.result(sparse), growth, in_blocks);
     return {verdict.error_ratio, verdict.wrong};
   });
 }
