@@ -103,7 +103,9 @@ struct Reader {
 std::string execution_text(bool quantised, Form form) {
   std::string text = quantised ? "fake-quant f32" : "";
   if (form != Form::dense) {
-    text += cat(quantised ? ", " : "", form == Form::masked ? "masked dense" : "compact dense");
+    text += cat(quantised ? ", " : "", form == Form::masked    ? "masked dense"
+                                       : form == Form::compact ? "compact dense"
+                                                               : "block-sparse");
   }
   return text.empty() ? "f32 dense" : text;
 }

@@ -63,8 +63,9 @@ struct RunSummary {
 
 // "f32 dense", "masked dense" (zeros are multiplied like any number), "compact dense" (pruned
 // outputs are no longer there), "fake-quant f32" (f32 arithmetic on rounded numbers), "fake-quant
-// f32, masked dense", "fake-quant f32, compact dense".
-enum class Form { dense, masked, compact };
+// f32, masked dense", "fake-quant f32, compact dense"; "block-sparse": convolutions skip the blocks
+// that are out, where that is estimated to be faster (layers.csv says which).
+enum class Form { dense, masked, compact, sparse };
 CONVSCOPE_API std::string execution_text(bool quantised, Form form);
 
 CONVSCOPE_API std::string to_json_text(const RunSummary& summary);

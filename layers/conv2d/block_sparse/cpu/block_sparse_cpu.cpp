@@ -476,7 +476,11 @@ Conv2dCost cost(const Conv2dProblem& z, Direction direction) {
   double bytes = z.nominal_bytes();
   if (!is_blocked(z)) bytes += 8.0 * static_cast<double>(z.x_shape().numel() + z.y_shape().numel());
   const double cycles = 2000 + cycles_beside(z, pass, direction, entries);
-  return {.flops = flops, .bytes = bytes, .peak_share = share_beside(flops, share, cycles)};
+  const Conv2dCost once{
+      .flops = flops, .bytes = bytes, .peak_share = share_beside(flops, share, cycles)};
+  if (direction == Direction::backward_weight) return once;
+  return with_preparation(
+      once, 4 * static_cast<double>(pass.counts.k_blocks * pass.counts.columns) + 20 * entries);
 }
 
 std::size_t workspace_bytes(const Conv2dProblem& z, Direction direction) {
