@@ -4,12 +4,28 @@
 
 #include <cmath>
 
+#include "layers/conv2d/conv2d.h"
 #include "sparsity/criteria.h"
 #include "sparsity/distribution.h"
 #include "sparsity/rigl.h"
 #include "sparsity/structured.h"
 
 namespace convscope {
+namespace {
+
+// A convolution may compute from the blocks that its mask keeps.
+void execute_sparse(Module& layer, const Mask& mask, const SparsityOptions& options) {
+  auto* const conv = dynamic_cast<Conv2d*>(&layer);
+  if (conv == nullptr) return;
+  if (mask.keep().device().type != DeviceType::cpu) {
+    fail(ErrorKind::kConfig, "sparsity",
+         cat("expected device cpu because execute is sparse, got ", mask.keep().device().str()));
+  }
+  conv->execute_sparse(make_ref<SparseWeights>(mask.keep(), options.block_rows, options.block_cols,
+                                               options.gradient == MaskGradient::dense));
+}
+
+}  // namespace
 
 Pruner::Pruner(Module& model, const Shape& input, const SparsityOptions& options,
                std::int64_t total_steps, std::uint64_t seed)
@@ -29,6 +45,7 @@ Pruner::Pruner(Module& model, const Shape& input, const SparsityOptions& options
     auto mask = std::make_shared<Mask>(layer.weight());
     mask->set_dense_gradient(options.gradient == MaskGradient::dense);
     layer.module->add_weight_transform("mask", mask, /*first=*/true);
+    if (options.execute == SparseExecution::sparse) execute_sparse(*layer.module, *mask, options);
     masked_.push_back(
         {.layer = l, .mask = mask, .weight = layer.weight(), .held = {}, .state = {}});
   }

@@ -12,6 +12,7 @@ const std::vector<std::string> kMethods = {"none", "magnitude", "filter", "chann
 const std::vector<std::string> kDistributions = {"uniform", "erk", "global"};
 const std::vector<std::string> kSchedules = {"one_shot", "cubic", "iterative"};
 const std::vector<std::string> kGradients = {"masked", "dense"};
+const std::vector<std::string> kExecutions = {"masked", "sparse"};
 
 template <class Enum>
 Enum word(const Options& options, const char* name, const std::vector<std::string>& words) {
@@ -106,6 +107,12 @@ const std::vector<OptionField>& sparsity_fields() {
        .default_value = std::string("masked"),
        .doc = "of weights that are out: masked (none, they keep their value) or dense",
        .choices = kGradients},
+      {.name = "execute",
+       .type = text,
+       .default_value = std::string("masked"),
+       .doc = "masked: dense kernels multiply the zeros; sparse (method block, cpu): convolutions "
+              "skip them where that is estimated to be faster",
+       .choices = kExecutions},
       {.name = "remove",
        .type = boolean,
        .default_value = false,
@@ -127,6 +134,7 @@ SparsityOptions parse_sparsity(const Options& options) {
   out.distribution = word<SparsityDistribution>(options, "distribution", kDistributions);
   out.schedule = word<PruneSchedule>(options, "schedule", kSchedules);
   out.gradient = word<MaskGradient>(options, "gradient", kGradients);
+  out.execute = word<SparseExecution>(options, "execute", kExecutions);
   out.target = options.number("target");
   out.start = options.number("start");
   out.end = options.number("end");
@@ -160,6 +168,10 @@ SparsityOptions parse_sparsity(const Options& options) {
   expect(!out.remove || out.structured() || out.method == PruneMethod::none,
          "expected remove with method filter or channel, because only whole outputs can leave a "
          "dense network, got ",
+         options.text("method"));
+  expect(out.execute == SparseExecution::masked || out.method == PruneMethod::block ||
+             out.method == PruneMethod::none,
+         "expected execute sparse with method block, because kernels skip whole blocks alone, got ",
          options.text("method"));
   if (out.method == PruneMethod::rigl) {
     expect(out.distribution != SparsityDistribution::global,

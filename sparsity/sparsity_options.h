@@ -15,6 +15,7 @@ enum class PruneMethod { none, magnitude, filter, channel, n_m, block, rigl };
 enum class SparsityDistribution { uniform, erk, global };
 enum class PruneSchedule { one_shot, cubic, iterative };
 enum class MaskGradient { masked, dense };
+enum class SparseExecution { masked, sparse };
 
 struct SparsityOptions {
   PruneMethod method = PruneMethod::none;
@@ -28,6 +29,7 @@ struct SparsityOptions {
   std::int64_t n = 1, m = 1;                    // of method n_m: n of m stay
   double drop_fraction = 0;                     // of method rigl
   MaskGradient gradient = MaskGradient::masked;
+  SparseExecution execute = SparseExecution::masked;
   bool remove = false;               // structured: the network shrinks once the masks are final
   std::string start_from;            // checkpoint or run folder; "": begins with random weights
   std::vector<std::string> exclude;  // layers that stay dense

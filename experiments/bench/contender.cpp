@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "framework/parallel.h"
 #include "framework/random.h"
@@ -61,10 +62,20 @@ Tensor floats_of(const Operand& operand, const OperandSpec& spec) {
   return out;
 }
 
+Conv2dProblem with_dense_weights(Conv2dProblem problem) {
+  problem.weight_format = {};
+  return problem;
+}
+
 }  // namespace
 
 BenchData::BenchData(const Conv2dProblem& problem, Direction direction, Device on)
-    : device(on), specs_(problem.operands(direction)) {
+    : device(on),
+      direction_(direction),
+      sparse_spec_(problem.operands(Direction::forward).inputs[1]),
+      places_(problem.weight_format.is_dense() ? Operand()
+                                               : empty_operand(sparse_spec_, Device{}, 2)),
+      specs_(with_dense_weights(problem).operands(direction)) {
   output_host_ = Tensor::empty(output_shape(problem, direction));
   if (problem.types) {
     make_codes(problem, direction);
@@ -78,6 +89,7 @@ void BenchData::make_numbers(const Conv2dProblem& z, Direction direction) {
   const bool weight = direction == Direction::backward_weight;
   first_host_ = random_tensor(specs_.inputs[0].shape, data ? 3 : 1, z.dtype);
   second_host_ = random_tensor(specs_.inputs[1].shape, weight ? 3 : 2, z.dtype);
+  if (!weight) second_host_ = weights_where_kept(z, second_host_);
   const auto stored = [&](const Tensor& host, const OperandSpec& spec) {
     return stored_images(host.to(z.dtype), spec.layout).to(device);
   };
@@ -117,6 +129,23 @@ void BenchData::make_codes(const Conv2dProblem& z, Direction direction) {
   bias_host_ = bias;
 }
 
+// 0 in the other ones; the values of places_ are what stays.
+Tensor BenchData::weights_where_kept(const Conv2dProblem& problem, const Tensor& dense) const {
+  if (problem.weight_format.is_dense()) return dense;
+  const Tensor out = Tensor::zeros(dense.shape());
+  for_each_stored(places_, sparse_spec_, [&](std::int64_t stored, std::int64_t at) {
+    out.data<float>()[at] = dense.data<float>()[at];
+    places_.values.data<float>()[stored] = dense.data<float>()[at];
+  });
+  return out;
+}
+
+Operands BenchData::sparse_operands() const {
+  Operands out = operands();
+  (direction_ == Direction::backward_weight ? out.out[0] : out.in[1]) = places_;
+  return out;
+}
+
 void BenchData::take_result(const Tensor& images) const {
   Operand plain = operands_.out[0];
   plain.values = images;
@@ -125,7 +154,14 @@ void BenchData::take_result(const Tensor& images) const {
   output_host_.copy_from(floats_of(plain, spec));
 }
 
-const float* BenchData::result() const {
+const float* BenchData::result(bool sparse) const {
+  if (sparse && direction_ == Direction::backward_weight) {
+    output_host_.fill(std::numeric_limits<double>::quiet_NaN());
+    for_each_stored(places_, sparse_spec_, [&](std::int64_t stored, std::int64_t at) {
+      output_host_.data<float>()[at] = places_.values.data<float>()[stored];
+    });
+    return output_host_.data<float>();
+  }
   const Tensor& output = operands_.out[0].values;
   if (!output.shares_memory_with(output_host_)) {
     take_result(plain_images(output.to(Device{}), output_host_.shape(), specs_.outputs[0].layout));
@@ -152,9 +188,11 @@ const float* BenchData::result_of_plain() const {
 }
 
 double Contender::check(const SampledReference& reference) {
+  const bool sparse = !problem().weight_format.is_dense();
+  const bool in_blocks = sparse && direction() == Direction::backward_weight;
   return BenchContender::check([&]() -> Judgement {
     const double growth = algorithm().error_growth * rounding_factor(problem());
-    const auto verdict = reference.judge(data_.result(), growth);
+    const auto verdict = reference.judge(data_.result(sparse), growth, in_blocks);
     if (!verdict.wrong.empty() || !data_.has_codes()) return {verdict.error_ratio, verdict.wrong};
     return {verdict.error_ratio, not_written()};
   });

@@ -15,7 +15,8 @@ namespace convscope {
 // types. Normal numbers, the same for any number of threads; half types get numbers that they hold
 // exactly. Integers get codes at random with scales, and on the host the real numbers that they
 // stand for; a forward pass of integers has a bias, which shifts its sums to the middle of the
-// codes of y, and a ReLU where y is unsigned.
+// codes of y, and a ReLU where y is unsigned. Block-sparse weights lie at random places; the dense
+// tensors hold the same numbers, and 0 elsewhere, for dense algorithms and other libraries.
 class CONVSCOPE_API BenchData {
  public:
   BenchData(const Conv2dProblem& problem, Direction direction, Device device);
@@ -24,7 +25,10 @@ class CONVSCOPE_API BenchData {
   Conv2dInputs inputs() const {
     return {first_host_.data<float>(), second_host_.data<float>(), behind_};
   }
-  const float* result() const;  // on the host, row-major, in f32: of codes their real numbers
+  Operands sparse_operands() const;  // of a problem with block-sparse weights
+  // On the host, row-major, in f32: of codes their real numbers; `sparse`: what came out in stored
+  // blocks of dw, and NaN elsewhere.
+  const float* result(bool sparse = false) const;
   bool has_codes() const { return is_code(operands_.out[0].values.dtype()); }  // as a result
 
   // The same for another library: row-major on the host, codes as they are, else f32.
@@ -40,9 +44,13 @@ class CONVSCOPE_API BenchData {
  private:
   void make_numbers(const Conv2dProblem& problem, Direction direction);
   void make_codes(const Conv2dProblem& problem, Direction direction);
+  Tensor weights_where_kept(const Conv2dProblem& problem, const Tensor& dense) const;
   void take_result(const Tensor& images) const;
 
-  const OperandSpecs specs_;
+  const Direction direction_;
+  const OperandSpec sparse_spec_;
+  const Operand places_;      // of sparse weights; its values are what a direction reads or writes
+  const OperandSpecs specs_;  // of dense weights
   Operands operands_;
   Tensor first_host_, second_host_, output_host_;
   Tensor bias_host_;
@@ -52,17 +60,24 @@ class CONVSCOPE_API BenchData {
 
 class CONVSCOPE_API Contender : public HeavyContender<Conv2dProblem> {
  public:
-  // The problem has the sizes and the type that `data` was made for.
+  // The problem has the sizes and the type that `data` was made for; its weights may be dense where
+  // those of `data` are sparse.
   Contender(const Conv2dAlgorithm& algorithm, const Conv2dProblem& problem, Direction direction,
-            const BenchData& data, const Switches& switches = {})
-      : HeavyContender(algorithm, problem, direction, data.operands(), switches), data_(data) {}
+            const BenchData& data, const Switches& switches = {}, std::string name = "")
+      : HeavyContender(algorithm, problem, direction,
+                       problem.weight_format.is_dense() ? data.operands() : data.sparse_operands(),
+                       switches),
+        data_(data),
+        name_(name.empty() ? algorithm.name : std::move(name)) {}
 
+  const char* name() const override { return name_.c_str(); }
   double check(const SampledReference& reference);
 
  private:
   std::string not_written();
 
   const BenchData& data_;
+  const std::string name_;
 };
 
 }  // namespace convscope

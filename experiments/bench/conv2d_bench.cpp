@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstring>
+#include <limits>
 #include <memory>
 
 #include "experiments/bench/contender.h"
@@ -114,18 +115,49 @@ class Measurement {
 
   void check_contenders(BenchRows& rows) {
     const Conv2dProblem& problem = group_.problem;
-    const Conv2dAlgorithm* const chosen =
-        auto_choice_of(problem, direction_, options_.device, options_.weights);
+    Conv2dProblem dense = problem;
+    dense.weight_format = {};
+    const auto chosen_for = [&](const Conv2dProblem& z) {
+      return auto_choice_of(z, direction_, options_.device, options_.weights);
+    };
+    const auto ms = [&](const Conv2dAlgorithm* card, const Conv2dProblem& z) {
+      return card == nullptr ? std::numeric_limits<double>::infinity()
+                             : estimated_ms(*card, z, direction_, options_.weights);
+    };
+    const Conv2dAlgorithm* chosen = chosen_for(problem);
+    const Conv2dAlgorithm* as_dense = nullptr;
+    const bool sparse = !problem.weight_format.is_dense();
+    if (sparse) {  // of all forms, dense ones included
+      as_dense = chosen_for(dense);
+      (ms(as_dense, dense) < ms(chosen, problem) ? chosen : as_dense) = nullptr;
+    }
+    const bool all = !options_.only_auto;
+    check_cards(rows, problem, chosen, all || chosen != nullptr);
+    if (sparse) check_cards(rows, dense, as_dense, all || as_dense != nullptr);
+  }
+
+  // The cards that take `problem`: that of the group, or the one with dense weights beside it.
+  void check_cards(BenchRows& rows, const Conv2dProblem& problem, const Conv2dAlgorithm* chosen,
+                   bool any) {
+    if (!any) return;
+    const bool beside = !(problem == group_.problem);
+    std::vector<BenchRefusal> known;  // of dense forms beside sparse ones nothing is expected
     for (const Conv2dAlgorithm* card :
          accepting_cards(options_.algorithms, problem, direction_,
-                         options_.only_auto ? chosen : nullptr, group_.refusals)) {
+                         options_.only_auto ? chosen : nullptr, beside ? known : group_.refusals)) {
       const SampledReference& expected = reference();
-      progress_(cat("checking ", card->name));
-      rows.add(
-          std::make_unique<Contender>(*card, problem, direction_, data_, switches_of(options_)),
-          card->cost(problem, direction_), card == chosen,
-          [&](BenchContender& one) { return static_cast<Contender&>(one).check(expected); });
+      const std::string name = beside ? cat(card->name, " (dense)") : card->name;
+      progress_(cat("checking ", name));
+      rows.add(std::make_unique<Contender>(*card, problem, direction_, data_, switches_of(options_),
+                                           name),
+               card->cost(problem, direction_), card == chosen,
+               [&](BenchContender& one) { return static_cast<Contender&>(one).check(expected); });
     }
+    if (beside) return;
+    // A dense form stands beside: that it takes no sparse weights is no news.
+    std::erase_if(group_.refusals, [&](const BenchRefusal& one) {
+      return !problem.weight_format.is_dense() && one.reason.starts_with("expects dense weights");
+    });
   }
 
   void ask_for_peer(BenchRows& rows) {

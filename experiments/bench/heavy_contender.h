@@ -91,6 +91,7 @@ class HeavyContender : public BenchContender {
 
   const Card<Problem>& algorithm() const { return card_; }
   const Problem& problem() const { return problem_; }
+  Direction direction() const { return direction_; }
   const Operands& operands() const { return operands_; }
   const char* name() const override { return card_.name; }
   Device device() const override { return operands_.device(); }

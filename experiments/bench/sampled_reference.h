@@ -46,8 +46,9 @@ class CONVSCOPE_API SampledReference {
     double error_ratio = 0;  // largest error / allowed error: right when at most 1
     std::string wrong;       // a sentence when the result is wrong, "" when it is right
   };
-  // `output` has the shape of the direction's result. Every element of it must be a number.
-  Verdict judge(const float* output, double error_growth) const;
+  // `output` has the shape of the direction's result. Every element of it must be a number; with
+  // `in_blocks` those that are none were not asked for.
+  Verdict judge(const float* output, double error_growth, bool in_blocks = false) const;
 
   std::int64_t looked_at() const { return static_cast<std::int64_t>(index_.size()); }
   bool complete() const { return looked_at() == count_; }

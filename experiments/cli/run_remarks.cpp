@@ -14,6 +14,10 @@ std::string of_masks(const TrainingSetup& setup) {
     return "runs   masked dense until the masks are final, then compact dense: what they leave out "
            "is removed";
   }
+  if (setup.form == Form::sparse) {
+    return "runs   block-sparse: convolutions skip the blocks that are out where that is estimated "
+           "to be faster; layers.csv says what runs";
+  }
   return "runs   masked dense: zeros are multiplied like other numbers; no time and no memory is "
          "saved yet";
 }

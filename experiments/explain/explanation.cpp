@@ -31,6 +31,10 @@ Network network_of(const ExperimentConfig& config) {
   for (const std::int64_t size : sample.shape) out.input.push_back(size);
   // How many steps there are changes no kernel.
   out.pruner = build_pruner(config, *out.model, nullptr, sample.shape, /*total_steps=*/1000);
+  // What is executed follows from the masks: those of the end.
+  if (out.pruner && parse_sparsity(config.sparsity).execute == SparseExecution::sparse) {
+    out.pruner->prune_now();
+  }
   for (const QuantizedTensor& tensor : quantized_tensors(*out.model)) tensor.quantizer->begin();
   return out;
 }

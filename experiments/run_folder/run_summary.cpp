@@ -105,7 +105,9 @@ std::string execution_text(Arithmetic arithmetic, Form form) {
                      : arithmetic == Arithmetic::fake_quant ? "fake-quant f32"
                                                             : "int8";
   if (form != Form::dense) {
-    text += cat(text.empty() ? "" : ", ", form == Form::masked ? "masked dense" : "compact dense");
+    text += cat(text.empty() ? "" : ", ", form == Form::masked    ? "masked dense"
+                                          : form == Form::compact ? "compact dense"
+                                                                  : "block-sparse");
   }
   return text.empty() ? "f32 dense" : text;
 }

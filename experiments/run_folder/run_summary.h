@@ -63,8 +63,10 @@ struct RunSummary {
 
 // "f32 dense", "masked dense" (zeros are multiplied like any number), "compact dense" (pruned
 // outputs are no longer there), "fake-quant f32" (f32 arithmetic on rounded numbers), "int8"
-// (evaluations multiply codes; training rounds in f32), "fake-quant f32, masked dense", ..
-enum class Form { dense, masked, compact };
+// (evaluations multiply codes; training rounds in f32), "fake-quant f32, masked dense", ..;
+// "block-sparse": convolutions skip the blocks that are out, where that is estimated to be faster
+// (layers.csv says which).
+enum class Form { dense, masked, compact, sparse };
 enum class Arithmetic { f32, fake_quant, int8 };
 CONVSCOPE_API std::string execution_text(Arithmetic arithmetic, Form form);
 

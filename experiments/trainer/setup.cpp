@@ -136,7 +136,10 @@ TrainingSetup setup_training(const ExperimentConfig& config) {
   setup.facts.batch_size = config.data.batch_size;
   setup.facts.kernel_size = layers.kernel_sizes;
   setup.facts.algorithm = layers.algorithms;
-  if (setup.pruner) setup.form = Form::masked;
+  if (setup.pruner) {
+    const bool sparse = parse_sparsity(config.sparsity).execute == SparseExecution::sparse;
+    setup.form = sparse ? Form::sparse : Form::masked;
+  }
   setup.facts.execution =
       execution_text(setup.quant ? setup.quant->arithmetic(0) : Arithmetic::f32, setup.form);
   setup.facts.seed = config.seed;

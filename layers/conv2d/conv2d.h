@@ -27,6 +27,7 @@
 #include "framework/precision.h"
 #include "layers/conv2d/policy.h"
 #include "layers/conv2d/select.h"
+#include "layers/conv2d/sparse_weights.h"
 #include "layers/layer_types.h"
 
 namespace convscope {
@@ -77,6 +78,10 @@ class CONVSCOPE_API Conv2d : public Module {
   Conv2dProblem problem(const Shape& input, DType dtype = DType::f32) const;
   const Conv2dPolicy& policy() const { return choices_->policy(); }
   const Conv2dOptions& options() const { return options_; }
+  // From now on planned steps may compute from the blocks that a mask of the weight keeps, in the
+  // directions where that is estimated to be faster. The dynamic graph stays dense.
+  void execute_sparse(Ref<SparseWeights> weights) { sparse_ = std::move(weights); }
+  const Ref<SparseWeights>& sparse_weights() const { return sparse_; }  // may be null
 
  private:
   bool pads_itself() const {
@@ -86,6 +91,7 @@ class CONVSCOPE_API Conv2d : public Module {
   Conv2dParams params_;  // what is left for the convolution once the image has its frame
   Variable weight_, bias_;
   Ref<Conv2dChoices> choices_;
+  Ref<SparseWeights> sparse_;
 };
 
 }  // namespace convscope

@@ -9,23 +9,39 @@
 #include <optional>
 
 #include "layers/conv2d/select.h"
+#include "layers/conv2d/sparse_weights.h"
 #include "layers/plan/batch_norm_op.h"
 #include "layers/plan/plan_builder.h"
 
 namespace convscope {
 
+// What runs one direction.
+struct Conv2dForm {
+  Conv2dChoice choice;         // without an algorithm: nobody asks for this direction
+  bool in_blocks = false;      // from the blocks of SparseWeights
+  std::string why_dense = {};  // where there are blocks: "at density 0.45 block_sparse is ..."
+};
+using Conv2dForms = std::array<Conv2dForm, 3>;  // by direction
+
+// The faster one by estimate of the dense form that the layer's policy gives and of the blocks,
+// where the policy leaves it open. `sparse` may be null.
+Conv2dForm choose_form(Conv2dChoices& of_layer, const SparseWeights* sparse,
+                       const Conv2dProblem& problem, Direction direction, Device device,
+                       WeightUse use);
+
 // Inputs: x, w, b if there is one, and the residual if one has been taken over. w and b are values
 // of the graph: parameters, or what masks and quantisers make of them.
 class CONVSCOPE_API Conv2dOp final : public PlanOp {
  public:
-  // `choices` for the problem, by direction; those of the layer when its images may lie in another
-  // layout.
-  Conv2dOp(const Conv2dProblem& problem, bool has_bias, const std::array<Conv2dChoice, 3>& choices,
-           Ref<Conv2dChoices> of_layer = {}, WeightUse use = WeightUse::once)
+  // `forms` for the problem; the choices of the layer when its images may lie in another layout.
+  Conv2dOp(const Conv2dProblem& problem, bool has_bias, Conv2dForms forms,
+           Ref<Conv2dChoices> of_layer = {}, WeightUse use = WeightUse::once,
+           Ref<SparseWeights> sparse = {})
       : problem_(problem),
         has_bias_(has_bias),
-        choices_(choices),
+        forms_(std::move(forms)),
         of_layer_(std::move(of_layer)),
+        sparse_(std::move(sparse)),
         use_(use) {}
 
   std::string text() const override;
@@ -41,9 +57,7 @@ class CONVSCOPE_API Conv2dOp final : public PlanOp {
   ValueId weight() const { return inputs[1]; }
   ValueId bias() const { return has_bias_ ? inputs[2] : kNoValue; }
   // Without an algorithm: nobody asks for this direction.
-  const Conv2dChoice& choice(Direction direction) const {
-    return choices_[static_cast<std::size_t>(direction)];
-  }
+  const Conv2dChoice& choice(Direction direction) const { return form(direction).choice; }
   bool relu() const { return relu_; }
   float most() const { return most_; }  // of the ReLU
   const std::optional<BatchNormFold>& norm() const { return norm_; }
@@ -54,12 +68,22 @@ class CONVSCOPE_API Conv2dOp final : public PlanOp {
   bool is_plain() const { return !norm_ && residual_at_ == 0 && std::isinf(most_); }
 
  private:
+  const Conv2dForm& form(Direction direction) const {
+    return forms_[static_cast<std::size_t>(direction)];
+  }
+  // What the chosen algorithm is asked to compute: with dense weights or with blocks.
+  Conv2dProblem problem_of(Direction direction) const {
+    Conv2dProblem out = problem_;
+    if (form(direction).in_blocks) out.weight_format = sparse_->format();
+    return out;
+  }
   // Where w and b lie: values of the graph, or what the prologue has made of them.
   struct Weights {
     Tensor w;         // undefined: only the prepared ones are left
     Tensor b;         // may be undefined
     Tensor prepared;  // undefined: nothing is prepared, or in each call
   };
+  double form_ms(Conv2dProblem problem, Direction direction, Device device) const;
   Weights weights(PlanBuilder& builder);
   void emit_fold(PlanBuilder& builder, Slot w, Slot b) const;
   Slot emit_preparation(PlanBuilder& builder, const Tensor& w) const;
@@ -70,16 +94,23 @@ class CONVSCOPE_API Conv2dOp final : public PlanOp {
     Tensor w = {};
     void* prepared = nullptr;
     void* workspace = nullptr;
+    Ref<SparseWeights> sparse = {};  // w is gathered into `values` first
+    void* values = nullptr;
     // Runs it; returns the prepared block.
     const void* operator()(const Conv2dProblem& problem) const;
   };
+  void use_blocks(PlanBuilder& builder, Direction direction, Preparation& prepare) const;
+  std::size_t stored_bytes() const {
+    return static_cast<std::size_t>(sparse_->format().stored_elements()) * sizeof(float);
+  }
   Preparation preparation_of_step(PlanBuilder& builder, Direction direction, void* workspace) const;
   Tensor images_or_value(PlanBuilder& builder) const;
 
   Conv2dProblem problem_;
   bool has_bias_;
-  std::array<Conv2dChoice, 3> choices_;
+  Conv2dForms forms_;
   Ref<Conv2dChoices> of_layer_;
+  Ref<SparseWeights> sparse_;  // may be null
   WeightUse use_;
   std::optional<BatchNormFold> norm_;  // inference only
   std::size_t residual_at_ = 0;        // inputs[residual_at_] is added; 0: none

@@ -205,16 +205,9 @@ Tensor real_numbers(const Operand& operand, const OperandSpec& spec) {
     for (std::int64_t i = 0; i < out.numel(); ++i) numbers[i] = number(i, i / columns);
     return out;
   }
-  std::int64_t stored = 0;
-  for (std::int64_t row = 0; row < rows_of(spec) / blocks.block_rows; ++row) {
-    for (std::int32_t i = blocks.row_begin[row]; i < blocks.row_begin[row + 1]; ++i) {
-      for (std::int64_t r = row * blocks.block_rows; r < (row + 1) * blocks.block_rows; ++r) {
-        for (std::int64_t c = 0; c < blocks.block_columns; ++c) {
-          numbers[r * columns + blocks.columns[i] * blocks.block_columns + c] = number(stored++, r);
-        }
-      }
-    }
-  }
+  for_each_stored(host, spec, [&](std::int64_t stored, std::int64_t at) {
+    numbers[at] = number(stored, at / columns);
+  });
   return out;
 }
 

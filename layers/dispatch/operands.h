@@ -65,6 +65,23 @@ CONVSCOPE_API Operand random_operand(const OperandSpec& spec, Device device, std
 CONVSCOPE_API Operand empty_operand(const OperandSpec& spec, Device device, std::uint64_t stream);
 CONVSCOPE_API Operands random_operands(const OperandSpecs& specs, Device device);
 
+// Calls visit(stored element, element of the dense matrix) for block-sparse weights on the host.
+template <class Visit>
+void for_each_stored(const Operand& w, const OperandSpec& spec, const Visit& visit) {
+  const BlockSparseView blocks = w.blocks();
+  const std::int64_t columns = spec.shape.numel() / spec.shape.at(0);
+  std::int64_t stored = 0;
+  for (std::int64_t row = 0; row < spec.shape.at(0) / blocks.block_rows; ++row) {
+    for (std::int32_t i = blocks.row_begin[row]; i < blocks.row_begin[row + 1]; ++i) {
+      for (std::int64_t r = row * blocks.block_rows; r < (row + 1) * blocks.block_rows; ++r) {
+        for (std::int64_t c = 0; c < blocks.block_columns; ++c) {
+          visit(stored++, r * columns + blocks.columns[i] * blocks.block_columns + c);
+        }
+      }
+    }
+  }
+}
+
 // The real numbers that an operand stands for, dense, f64, on the host. Of one that kernels round,
 // those of its codes.
 CONVSCOPE_API Tensor real_numbers(const Operand& operand, const OperandSpec& spec);

@@ -49,6 +49,30 @@ inline std::vector<Conv2dProblem> small_problems(std::int64_t n) {
   return out;
 }
 
+// Formats of block-sparse weights that fit a problem: blocks that are and are not of whole vectors,
+// from nothing to everything.
+inline std::vector<Conv2dProblem> sparse_problems(const Conv2dProblem& dense, std::size_t turn,
+                                                  std::size_t most) {
+  constexpr std::int64_t kBlocks[][2] = {{16, 1}, {4, 1}, {1, 4}, {1, 1}, {2, 3}, {32, 1},
+                                         {8, 2},  {3, 1}, {1, 9}, {5, 5}, {24, 1}};
+  constexpr double kKept[] = {0.1, 0.5, 1.0, 0.25, 0.0};
+  const std::int64_t columns = dense.c_per_group() * dense.r * dense.s;
+  std::vector<Conv2dProblem> out;
+  for (std::size_t i = 0; i < std::size(kBlocks) && out.size() < most; ++i) {
+    const auto [rows, wide] = kBlocks[(i + turn) % std::size(kBlocks)];
+    if (dense.k % rows != 0 || columns % wide != 0) continue;
+    Conv2dProblem sparse = dense;
+    const double all = static_cast<double>((dense.k / rows) * (columns / wide));
+    sparse.weight_format = {
+        .kind = WeightFormat::Kind::block_sparse,
+        .block_rows = rows,
+        .block_columns = wide,
+        .blocks = static_cast<std::int64_t>(kKept[(turn + out.size()) % std::size(kKept)] * all)};
+    out.push_back(sparse);
+  }
+  return out;
+}
+
 // The same kind of problem, small enough for the double reference: fewer images, then smaller
 // images, then fewer channels.
 inline Conv2dProblem shrunk(Conv2dProblem problem, double most_flops = 2e6) {

@@ -75,6 +75,24 @@ inline std::string fault_in_operation(const Conv2dAlgorithm& card, const Conv2dP
   return fault;
 }
 
+// Of block-sparse weights, one direction by itself.
+inline std::string fault_of_sparse(const Conv2dAlgorithm& card, const Conv2dProblem& problem,
+                                   Direction direction) {
+  Operands operands = random_operands(problem.operands(direction), Device{card.device, 0});
+  if (direction != Direction::backward_weight) {
+    run_card(card, problem, direction, operands);
+    return operands.out[0].values.numel() == 0 ? "" : "its output is not empty\n";
+  }
+  std::string fault;
+  for (const bool accumulate : {false, true}) {
+    operands.out[0].values.fill(7);
+    operands.accumulate = accumulate;
+    run_card(card, problem, direction, operands);
+    fault += differs_from(accumulate ? 7 : 0, operands.out[0].values, "dw");
+  }
+  return fault;
+}
+
 // "" when outputs without images are empty and gradients of parameters 0, or as they were.
 inline std::string fault_with_no_images(const Conv2dAlgorithm& card) {
   int taken = 0;
@@ -90,6 +108,16 @@ inline std::string fault_with_no_images(const Conv2dAlgorithm& card) {
     ++taken;
     const std::string fault = fault_in_operation(card, problem);
     if (!fault.empty()) return cat(card.name, ", ", problem.text(), ": ", fault);
+  }
+  for (const Conv2dProblem& dense : small_problems(0)) {
+    for (const Conv2dProblem& sparse : sparse_problems(dense, 0, 2)) {
+      for (const Direction direction : kDirections) {
+        if (!support_of(card, sparse, direction).yes) continue;
+        ++taken;
+        const std::string fault = fault_of_sparse(card, sparse, direction);
+        if (!fault.empty()) return cat(card.name, ", ", sparse.text(), ": ", fault);
+      }
+    }
   }
   return taken > 0 ? "" : cat(card.name, " takes no problem of small_problems()");
 }

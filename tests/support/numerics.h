@@ -16,6 +16,9 @@
 // without w: both calls must give the same bits (deterministic cards) and leave the block as it
 // was.
 //
+// Of block-sparse weights the same w and dw are taken, at random places of kept blocks; elsewhere
+// the reference sees w = 0, and dw is not compared.
+//
 // On CUDA all of it is copied to the device and back. There, too, sum(error^2) <= L^2 sum(value^2):
 // L = 2e-6 for f32 (sums of up to 4608 products), 1e-3 for tf32, 1e-2 for bf16, 2e-3 for f16.
 // Blocked images (layers/dispatch/activation_layout.h) are made of the same numbers; lanes behind
@@ -47,6 +50,7 @@
 #include "framework/random.h"
 #include "framework/simd/cpu_isa.h"
 #include "layers/conv2d/algorithm.h"
+#include "layers/dispatch/operands.h"
 #include "tests/support/device_block.h"
 #include "tests/support/tiers.h"
 
@@ -118,7 +122,10 @@ class ConvolutionCase {
         w_(problem.w_shape().numel(), tier, 2, problem.dtype),
         b_(problem.k, tier, 3, problem.dtype),
         y_(problem.y_shape().numel(), tier, 4, problem.dtype),
-        dw_before_(problem.w_shape().numel(), tier, 5, problem.dtype) {}
+        dw_before_(problem.w_shape().numel(), tier, 5, problem.dtype) {
+    if (problem.weight_format.is_dense()) return;
+    places_ = empty_operand(problem.operands(Direction::forward).inputs[1], Device{}, 2);
+  }
 
   const Conv2dProblem& problem() const { return problem_; }
   // How many elements the pointers on a device are off alignment. (On the CPU it is always one.)
@@ -160,7 +167,45 @@ class ConvolutionCase {
   static constexpr float kGuardValue = -12345.0f;
   static constexpr std::size_t kCanaryBytes = 256;
 
-  std::int64_t output_count(Direction direction) const { return output_numel(problem_, direction); }
+  bool is_sparse() const { return !problem_.weight_format.is_dense(); }
+  // Of sparse dw the stored elements.
+  std::int64_t output_count(Direction direction) const {
+    return is_sparse() && direction == Direction::backward_weight
+               ? problem_.weight_format.stored_elements()
+               : output_numel(problem_, direction);
+  }
+
+  template <class Visit>
+  void for_each_stored(const Visit& visit) const {
+    convscope::for_each_stored(places_, problem_.operands(Direction::forward).inputs[1],
+                               [&](std::int64_t stored, std::int64_t at) {
+                                 visit(static_cast<std::size_t>(stored),
+                                       static_cast<std::size_t>(at));
+                               });
+  }
+  // Of numbers of w's shape, behind one element that shifts them: those that are stored; all of
+  // dense weights.
+  std::vector<float> kept(const Numbers& numbers) const {
+    if (!is_sparse()) return numbers.values;
+    std::vector<float> out{0.0f};
+    for_each_stored([&](std::size_t, std::size_t at) { out.push_back(numbers.data()[at]); });
+    return out;
+  }
+  // With zeros where nothing is stored.
+  std::vector<double> dense_w(bool magnitudes) const {
+    const std::vector<double> all = w_.doubles(magnitudes);
+    if (!is_sparse()) return all;
+    std::vector<double> out(all.size(), 0.0);
+    for_each_stored([&](std::size_t, std::size_t at) { out[at] = all[at]; });
+    return out;
+  }
+  OperandViews views(const void* w) const {
+    OperandViews out;
+    if (!is_sparse()) return out;
+    out.w_blocks = places_.blocks();
+    out.w_blocks.values = w;
+    return out;
+  }
 
   std::string run(const Conv2dAlgorithm& algorithm, Direction direction, bool extra,
                   std::vector<float>& result) const {
@@ -184,13 +229,16 @@ class ConvolutionCase {
                            at.output,
                            at.workspace,
                            {},
-                           at.prepared});
+                           at.prepared,
+                           views(at.w)});
         break;
       case Direction::backward_data:
-        algorithm.backward_data({problem_, at.dy, at.w, at.output, at.workspace, at.prepared});
+        algorithm.backward_data(
+            {problem_, at.dy, at.w, at.output, at.workspace, at.prepared, views(at.w)});
         break;
       case Direction::backward_weight:
-        algorithm.backward_weight({problem_, at.x, at.dy, at.output, extra, at.workspace});
+        algorithm.backward_weight(
+            {problem_, at.x, at.dy, at.output, extra, at.workspace, views(at.output)});
         break;
     }
   }
@@ -223,11 +271,13 @@ class ConvolutionCase {
     const HostBlock prepared(algorithm.prepared_size(problem_, direction));
     const std::vector<float> x = stored(x_, problem_.x_shape(), layout_of_x(problem_.layout));
     const std::vector<float> dy = stored(y_, problem_.y_shape(), layout_of_y(problem_.layout));
-    Pointers at{x.data() + 1, w_.data(),        b_.data(), dy.data() + 1,
+    const std::vector<float> w = kept(w_);
+    Pointers at{x.data() + 1, w.data() + 1,     b_.data(), dy.data() + 1,
                 nullptr,      workspace.data(), nullptr};
     if (prepared.bytes == 0)
       return call_on_host(algorithm, direction, extra, at, workspace, result);
-    algorithm.prepare_weights({problem_, direction, w_.data(), prepared.data(), workspace.data()});
+    algorithm.prepare_weights(
+        {problem_, direction, at.w, prepared.data(), workspace.data(), views(at.w)});
     if (const char* where = workspace.damage())
       return cat("preparing wrote ", where, " the workspace");
     if (const char* where = prepared.damage()) return cat("wrote ", where, " the prepared weights");
@@ -287,9 +337,10 @@ class ConvolutionCase {
                                  : output_count(direction));
     std::vector<float> guarded(count + 2 * kGuard, kGuardValue);
     float* const output = guarded.data() + kGuard;
+    const std::vector<float> before = kept(dw_before_);
     for (std::size_t i = 0; i < count; ++i) {
       output[i] = direction == Direction::backward_weight && extra
-                      ? dw_before_.data()[i]
+                      ? before[i + 1]
                       : std::numeric_limits<float>::quiet_NaN();
     }
     at.output = output;
@@ -416,11 +467,12 @@ class ConvolutionCase {
     problem.dtype = DType::f64;
     problem.math = MathMode::f32;
     problem.layout = ActivationLayout::nchw;
+    problem.weight_format = {};
     const std::vector<double> x = x_.doubles(magnitudes);
-    const std::vector<double> w = w_.doubles(magnitudes);
+    const std::vector<double> w = dense_w(magnitudes);
     const std::vector<double> b = b_.doubles(magnitudes);
     const std::vector<double> y = y_.doubles(magnitudes);
-    std::vector<double> out(static_cast<std::size_t>(output_count(direction)));
+    std::vector<double> out(static_cast<std::size_t>(output_numel(problem_, direction)));
     if (direction == Direction::backward_weight && extra) out = dw_before_.doubles(magnitudes);
     switch (direction) {
       case Direction::forward:
@@ -433,6 +485,11 @@ class ConvolutionCase {
       case Direction::backward_weight:
         card.backward_weight({problem, x.data(), y.data(), out.data(), extra, nullptr});
         break;
+    }
+    if (is_sparse() && direction == Direction::backward_weight) {
+      std::vector<double> stored;
+      for_each_stored([&](std::size_t, std::size_t at) { stored.push_back(out[at]); });
+      return stored;
     }
     return out;
   }
@@ -457,6 +514,7 @@ class ConvolutionCase {
   const Tier tier_;
   std::int64_t shift_ = 1;
   const Numbers x_, w_, b_, y_, dw_before_;
+  Operand places_;  // of sparse weights: where the blocks are kept
   Expected expected_[3][2];
 };
 

@@ -22,7 +22,8 @@ bool register_conv2d_lesson(const Conv2dAlgorithm& card, const Conv2dLesson& les
 }
 
 Tensor watch_conv2d(const std::string& lesson, const Conv2dProblem& problem, Direction direction,
-                    const Tensor& first, const Tensor& second, Recorder& recorder) {
+                    const Tensor& first, const Tensor& second, Recorder& recorder,
+                    const OperandViews& views) {
   const Conv2dLesson& run = conv2d_lessons().get(lesson, ErrorKind::kUnavailable);
   const Conv2dAlgorithm& card = conv2d_algorithms(DeviceType::cpu).get(lesson);
   problem.check();
@@ -30,7 +31,7 @@ Tensor watch_conv2d(const std::string& lesson, const Conv2dProblem& problem, Dir
   const bool weight = direction == Direction::backward_weight;
   const Shape first_shape =
       direction == Direction::backward_data ? problem.y_shape() : problem.x_shape();
-  const Shape second_shape = weight ? problem.y_shape() : problem.w_shape();
+  const Shape second_shape = weight ? problem.y_shape() : lesson::stored_weights(problem);
   CONVSCOPE_CHECK(first.shape() == first_shape && second.shape() == second_shape &&
                       first.dtype() == problem.dtype && second.dtype() == problem.dtype &&
                       first.device() == Device{} && second.device() == Device{},
@@ -44,17 +45,18 @@ Tensor watch_conv2d(const std::string& lesson, const Conv2dProblem& problem, Dir
   }
   const Workspace workspace({}, card.workspace_bytes(problem, direction));
   const Tensor out = Tensor::empty(forward  ? problem.y_shape()
-                                   : weight ? problem.w_shape()
+                                   : weight ? lesson::stored_weights(problem)
                                             : problem.x_shape(),
                                    problem.dtype);
   const void* const a = first.raw_data();
   const void* const b = second.raw_data();
   if (forward) {
-    run.forward({problem, a, b, nullptr, out.raw_data(), workspace.data()}, recorder);
+    run.forward({problem, a, b, nullptr, out.raw_data(), workspace.data(), {}, nullptr, views},
+                recorder);
   } else if (weight) {
-    run.backward_weight({problem, a, b, out.raw_data(), false, workspace.data()}, recorder);
+    run.backward_weight({problem, a, b, out.raw_data(), false, workspace.data(), views}, recorder);
   } else {
-    run.backward_data({problem, a, b, out.raw_data(), workspace.data()}, recorder);
+    run.backward_data({problem, a, b, out.raw_data(), workspace.data(), nullptr, views}, recorder);
   }
   return out;
 }

@@ -15,7 +15,8 @@
 //   CONVSCOPE_CONV2D_ALGORITHM(kCard)
 //   CONVSCOPE_CONV2D_LESSON(kCard, Lesson)
 //
-// x, w, y and the gradients have four axes. b has one, and no element when there is no bias, so
+// x, w, y and the gradients have four axes; block-sparse w and dw are [blocks,rows,columns,1], and
+// board.blocks() says where the blocks stand. b has one, and no element when there is no bias, so
 // b.or_zero(k) is right in both cases. dw is added to: it holds zeros, or the sum so far.
 #pragma once
 
@@ -33,7 +34,10 @@ namespace convscope {
 template <class T, class Watch>
 class Blackboard {
  public:
-  Blackboard(Watch& watch, void* workspace) : watch_(watch), free_(static_cast<T*>(workspace)) {}
+  Blackboard(Watch& watch, void* workspace, const BlockSparseView& blocks)
+      : watch_(watch), free_(static_cast<T*>(workspace)), blocks_(blocks) {}
+
+  const BlockSparseView& blocks() const { return blocks_; }  // of w
 
   // An array of up to four axes; its elements are not set.
   template <class... Sizes>
@@ -48,6 +52,7 @@ class Blackboard {
  private:
   Watch& watch_;
   T* free_;
+  const BlockSparseView& blocks_;
 };
 
 namespace lesson {
@@ -57,14 +62,21 @@ auto view(Watch& watch, const char* name, T* data, const Shape& shape) {
   return watch.view(name, data, shape.at(0), shape.at(1), shape.at(2), shape.at(3));
 }
 
+// Of w and dw as they are stored.
+inline Shape stored_weights(const Conv2dProblem& z) {
+  const WeightFormat& format = z.weight_format;
+  if (format.is_dense()) return z.w_shape();
+  return {format.blocks, format.block_rows, format.block_columns, 1};
+}
+
 template <class Lesson, class T, class Watch>
 void run(const Conv2dForwardArgs& args, Watch& watch) {
   const Conv2dProblem& z = args.problem;
   const auto x = view(watch, "x", static_cast<const T*>(args.x), z.x_shape());
-  const auto w = view(watch, "w", static_cast<const T*>(args.w), z.w_shape());
+  const auto w = view(watch, "w", static_cast<const T*>(args.w), stored_weights(z));
   const auto b = watch.view("b", static_cast<const T*>(args.b), args.b == nullptr ? 0 : z.k);
   const auto y = view(watch, "y", static_cast<T*>(args.y), z.y_shape());
-  Blackboard<T, Watch> board(watch, args.workspace);
+  Blackboard<T, Watch> board(watch, args.workspace, args.views.w_blocks);
   Lesson::forward(z, x, w, b, y, board);
 }
 
@@ -72,9 +84,9 @@ template <class Lesson, class T, class Watch>
 void run(const Conv2dBackwardDataArgs& args, Watch& watch) {
   const Conv2dProblem& z = args.problem;
   const auto dy = view(watch, "dy", static_cast<const T*>(args.dy), z.y_shape());
-  const auto w = view(watch, "w", static_cast<const T*>(args.w), z.w_shape());
+  const auto w = view(watch, "w", static_cast<const T*>(args.w), stored_weights(z));
   const auto dx = view(watch, "dx", static_cast<T*>(args.dx), z.x_shape());
-  Blackboard<T, Watch> board(watch, args.workspace);
+  Blackboard<T, Watch> board(watch, args.workspace, args.views.w_blocks);
   Lesson::backward_data(z, dy, w, dx, board);
 }
 
@@ -82,11 +94,11 @@ template <class Lesson, class T, class Watch>
 void run(const Conv2dBackwardWeightArgs& args, Watch& watch) {
   const Conv2dProblem& z = args.problem;
   auto* const sums = static_cast<T*>(args.dw);
-  if (!args.accumulate) std::fill_n(sums, z.w_shape().numel(), T(0));
+  if (!args.accumulate) std::fill_n(sums, stored_weights(z).numel(), T(0));
   const auto x = view(watch, "x", static_cast<const T*>(args.x), z.x_shape());
   const auto dy = view(watch, "dy", static_cast<const T*>(args.dy), z.y_shape());
-  const auto dw = view(watch, "dw", sums, z.w_shape());
-  Blackboard<T, Watch> board(watch, args.workspace);
+  const auto dw = view(watch, "dw", sums, stored_weights(z));
+  Blackboard<T, Watch> board(watch, args.workspace, args.views.w_blocks);
   Lesson::backward_weight(z, x, dy, dw, board);
 }
 
@@ -127,10 +139,11 @@ CONVSCOPE_API bool register_conv2d_lesson(const Conv2dAlgorithm& card, const Con
                                           const char* file);
 
 // Runs a lesson on the CPU and notes all that it does. `first` and `second` are what the direction
-// reads: x and w, dy and w, or x and dy, of type f32. Returns y, dx or dw.
+// reads: x and w, dy and w, or x and dy, of type f32. Returns y, dx or dw. Of block-sparse weights
+// `views` says where the blocks stand.
 CONVSCOPE_API Tensor watch_conv2d(const std::string& lesson, const Conv2dProblem& problem,
                                   Direction direction, const Tensor& first, const Tensor& second,
-                                  Recorder& recorder);
+                                  Recorder& recorder, const OperandViews& views = {});
 
 }  // namespace convscope
 

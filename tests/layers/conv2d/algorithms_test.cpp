@@ -69,12 +69,19 @@ void check_all(const std::vector<Conv2dProblem>& problems) {
       }
     }
   };
+  const auto check_formats = [&](const Conv2dProblem& problem, bool lessons) {
+    check_cards(problem, lessons);
+    if (!problem.weight_format.is_dense()) return;
+    for (const Conv2dProblem& sparse : testing::sparse_problems(problem, turn, 1)) {
+      check_cards(sparse, lessons);
+    }
+  };
   for (const Conv2dProblem& problem : problems) {
     if (problem.is_empty()) continue;  // no card is called: Card.TakesAnEmptyBatch
-    check_cards(problem, false);
+    check_formats(problem, false);
     // Lessons are slow: the same problems, smaller.
     const Conv2dProblem small = testing::shrunk(problem, 1e5);
-    if (lessons_seen.insert(small.text()).second) check_cards(small, true);
+    if (lessons_seen.insert(small.text()).second) check_formats(small, true);
     if (::testing::Test::HasFailure()) return;  // one report is enough
   }
 }
@@ -135,12 +142,19 @@ TEST(Conv2dAlgorithms, HoldTheirBoundOnLongSumsOfOneSign) {
   };
   const MachineScope scope;
   for (const char* text : kTexts) {
-    const Conv2dProblem problem = Conv2dProblem::parse(text);
-    ConvolutionCase one(problem, Tier::offset);
-    for (const auto& [name, algorithm] : algorithms().entries()) {
-      for (const Direction direction : kDirections) {
-        if (is_lesson(name) || !support_of(algorithm, problem, direction).yes) continue;
-        EXPECT_EQ(check_on_every_machine(one, algorithm, direction, 1), "");
+    const Conv2dProblem dense = Conv2dProblem::parse(text);
+    Conv2dProblem all_blocks = dense;  // sparse in name: all of them are there
+    all_blocks.weight_format = {.kind = WeightFormat::Kind::block_sparse,
+                                .block_rows = dense.k,
+                                .block_columns = 1,
+                                .blocks = dense.c_per_group() * dense.r * dense.s};
+    for (const Conv2dProblem& problem : {dense, all_blocks}) {
+      ConvolutionCase one(problem, Tier::offset);
+      for (const auto& [name, algorithm] : algorithms().entries()) {
+        for (const Direction direction : kDirections) {
+          if (is_lesson(name) || !support_of(algorithm, problem, direction).yes) continue;
+          EXPECT_EQ(check_on_every_machine(one, algorithm, direction, 1), "");
+        }
       }
     }
   }
@@ -371,7 +385,13 @@ class Card : public ::testing::TestWithParam<std::string> {
   template <class Check>
   void on_small_problems(const Check& check) const {
     int taken = 0;
-    for (const Conv2dProblem& problem : testing::small_problems(3)) {
+    std::vector<Conv2dProblem> problems = testing::small_problems(3);
+    for (const Conv2dProblem& dense : testing::small_problems(3)) {
+      for (const Conv2dProblem& sparse : testing::sparse_problems(dense, problems.size(), 20)) {
+        problems.push_back(sparse);
+      }
+    }
+    for (const Conv2dProblem& problem : problems) {
       for (const Direction direction : kDirections) {
         if (!support_of(card(), problem, direction).yes) continue;
         ++taken;

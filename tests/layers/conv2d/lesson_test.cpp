@@ -37,28 +37,34 @@ Tensor random_tensor(const Shape& shape, std::uint64_t stream) {
 // The two tensors that a direction reads, and what a card makes of them.
 struct Inputs {
   Tensor first, second;
+  Operand w;  // of block-sparse weights: where the blocks stand
+  OperandViews views;
   Inputs(const Conv2dProblem& z, Direction direction)
       : first(random_tensor(direction == Direction::backward_data ? z.y_shape() : z.x_shape(), 1)),
-        second(random_tensor(direction == Direction::backward_weight ? z.y_shape() : z.w_shape(),
-                             2)) {}
+        second(random_tensor(
+            direction == Direction::backward_weight ? z.y_shape() : lesson::stored_weights(z), 2)) {
+    if (z.weight_format.is_dense()) return;
+    w = empty_operand(z.operands(Direction::forward).inputs[1], Device{}, 3);
+    views.w_blocks = w.blocks();
+  }
 };
 
 Tensor run(const Conv2dAlgorithm& card, const Conv2dProblem& z, Direction direction,
            const Inputs& in) {
   const Shape shape = direction == Direction::forward         ? z.y_shape()
                       : direction == Direction::backward_data ? z.x_shape()
-                                                              : z.w_shape();
+                                                              : lesson::stored_weights(z);
   const Tensor out = Tensor::full(shape, std::nan(""), z.dtype);
   const Workspace workspace({}, card.workspace_bytes(z, direction));
   const void* const a = in.first.raw_data();
   const void* const b = in.second.raw_data();
   void* const to = out.raw_data();
   if (direction == Direction::forward) {
-    card.forward({z, a, b, nullptr, to, workspace.data()});
+    card.forward({z, a, b, nullptr, to, workspace.data(), {}, nullptr, in.views});
   } else if (direction == Direction::backward_data) {
-    card.backward_data({z, a, b, to, workspace.data()});
+    card.backward_data({z, a, b, to, workspace.data(), nullptr, in.views});
   } else {
-    card.backward_weight({z, a, b, to, false, workspace.data()});
+    card.backward_weight({z, a, b, to, false, workspace.data(), in.views});
   }
   return out;
 }
@@ -74,7 +80,8 @@ std::vector<Conv2dProblem> small_problems() {
   std::vector<Conv2dProblem> out;
   for (const char* text :
        {"n=2,c=4,h=5,w=7,k=6,r=3,s=3,pad=1x2x0x1,groups=2", "n=2,c=4,h=3,w=5,k=6,groups=2",
-        "n=1,c=2,h=7,w=6,k=4,r=2,s=3,pad=1,stride=2x1,dilation=1x2,groups=2"}) {
+        "n=1,c=2,h=7,w=6,k=4,r=2,s=3,pad=1,stride=2x1,dilation=1x2,groups=2",
+        "n=2,c=4,h=5,w=7,k=6,r=3,s=3,pad=1,weights=blocks3x2:11"}) {
     out.push_back(Conv2dProblem::parse(text));
   }
   return out;
@@ -90,7 +97,8 @@ TEST(Lesson, WatchedItMakesTheSameNumbersAndWritesEveryElement) {
         ++runs;
         const Inputs in(problem, direction);
         Recorder recorder;
-        const Tensor seen = watch_conv2d(name, problem, direction, in.first, in.second, recorder);
+        const Tensor seen =
+            watch_conv2d(name, problem, direction, in.first, in.second, recorder, in.views);
         const Tensor plain = run(card_of(name), problem, direction, in);
         ASSERT_EQ(seen.shape(), plain.shape());
         EXPECT_EQ(std::memcmp(seen.raw_data(), plain.raw_data(),
@@ -141,6 +149,16 @@ TEST(Lesson, DirectLoadsTwoNumbersForEachProduct) {
                                       : kWhole.x_shape().numel();
     EXPECT_EQ(recorder.writes(name_of_output(direction)), kProducts + set);
   }
+}
+
+TEST(Lesson, BlockSparseReadsXOnceForEachStoredWeightAndPixel) {
+  const Conv2dProblem z = Conv2dProblem::parse("n=2,c=4,h=6,w=8,k=6,r=3,s=3,weights=blocks2x3:5");
+  const Inputs in(z, Direction::forward);
+  Recorder recorder;
+  watch_conv2d("block_sparse_lesson", z, Direction::forward, in.first, in.second, recorder,
+               in.views);
+  EXPECT_EQ(recorder.reads("x"), 5 * 6 * 2 * 4 * 6);  // blocks, their weights, N P Q
+  EXPECT_EQ(recorder.reads("w"), 5 * 6);
 }
 
 TEST(Lesson, Im2colReadsEachInputRSTimesAndMultipliesFromTheColumns) {

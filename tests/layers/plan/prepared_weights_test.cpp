@@ -54,10 +54,10 @@ class Pair final : public Module {
     for (const Variable& w : {first_, second_}) {
       const Conv2dProblem problem = conv2d_problem(graph.shape(x), w.shape(), {});
       // Named, so that no chain takes these convolutions from their card.
-      const Conv2dChoice choice{.algorithm = &card_, .word = "copying"};
-      x = graph.add(std::make_unique<Conv2dOp>(problem, /*has_bias=*/false,
-                                               std::array{choice, choice, choice}),
-                    {x, graph.parameter(w)}, problem.y_shape());
+      const Conv2dForm form{.choice = {.algorithm = &card_, .word = "copying"}};
+      x = graph.add(
+          std::make_unique<Conv2dOp>(problem, /*has_bias=*/false, Conv2dForms{form, form, form}),
+          {x, graph.parameter(w)}, problem.y_shape());
     }
     const Shape& last = graph.shape(x);
     return graph.reshape(x, {last[0], last.numel() / last[0]});

@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: Apache-2.0
+// block_sparse_lesson_cpu.cpp: a convolution that walks along a list of its weights, in place of
+// loops over all of them.
+//
+// Formula    y[n,k,p,q] = b[k] + sum over the (k,c,r,s) that a block holds of w[k,c,r,s]
+//            x[n, g C/G + c, p stride_h - pad_top + r dilation_h, q stride_w - pad_left +
+//            s dilation_w], or 0
+// Textbook   for each kept block, for each weight (k,c,r,s) in it, for n, p, q:
+//              forward            y[n,k,p,q]       += w[weight] * x[n,gC/G+c,h,v]
+//              backward_data      dx[n,gC/G+c,h,v] += w[weight] * dy[n,k,p,q]
+//              backward_weight    dw[weight]       += dy[n,k,p,q] * x[n,gC/G+c,h,v]
+//
+//            w as a matrix, blocks of 4 x 1:      row_begin  0 2 3      where a row's blocks begin
+//                 (c,r,s) ->                      columns    1 4 2      where each of them stands
+//              k  . # . . # .                     values     4 numbers of each block
+//              |  . # . . # .
+//                 . # . . # .     A dense loop asks 24 times whether a product is worth it, the
+//                 . # . . # .     list names 12. What is not in the list costs nothing, in memory
+//                 . . # . . .     and in time: that is all there is to it. And dw has no other
+//                 ...             elements than w, so the gradient of a dropped weight is not made.
+//
+// Plan       the loop over weights is outside, the loop over pixels inside: a weight is read once.
+//            The faster card turns them around: a tile of pixels stays in registers and walks along
+//            the list.
+// Shapes     x [N,C,H,W], w blocks [blocks,rows,columns], b [K], y [N,K,P,Q], row-major, f32; sums
+//            in f32
+// Supports   f32 with block-sparse weights; every shape of blocks, stride, dilation, padding and
+//            number of groups
+// Cost       FLOPs = 2 N P Q times the stored weights; bytes = y (forward) once for each weight; no
+//            workspace; bound by loads and stores
+// Numerics   sums one term after the other: errors of random sign grow like the root of the number
+//            of terms; same bits on each run; exact on integers below 2^24
+// Backward   dx assigned (set to 0, then added to); dw of the stored blocks assigned or added to
+// Choices    none
+// Source     compressed rows, of blocks: R. Nishtala et al.: When cache blocking of sparse matrix
+//            vector multiply works and why, AAECC 2007, doi 10.1007/s00200-007-0038-9
+// Read next  direct_lesson_cpu.cpp, the same loops without a list; block_sparse_cpu.cpp, tiles of
+//            pixels that walk along it
+#include "layers/conv2d/shared/lesson.h"
+
+namespace convscope {
+namespace {
+
+using Index = std::int64_t;
+
+// One stored weight: which element of which block, and of the dense w.
+struct Weight {
+  Index block, row, column;
+  Index k, c, r, s;
+};
+
+// Calls visit(weight) for each weight of each kept block.
+void for_each_weight(const Conv2dProblem& z, const BlockSparseView& w, auto visit) {
+  for (Index row = 0; row < z.k / w.block_rows; ++row) {
+    for (Index block = w.row_begin[row]; block < w.row_begin[row + 1]; ++block) {
+      for (Index i = 0; i < w.block_rows; ++i) {
+        for (Index j = 0; j < w.block_columns; ++j) {
+          const Index column = w.columns[block] * w.block_columns + j;  // of [K, C/G R S]
+          visit(Weight{block, i, j, row * w.block_rows + i, column / (z.r * z.s),
+                       column / z.s % z.r, column % z.s});
+        }
+      }
+    }
+  }
+}
+
+// Calls visit(n, c, h, v, p, q) for all products of one weight that lie in the image.
+void for_each_product(const Conv2dProblem& z, const Weight& weight, auto visit) {
+  const Index c = weight.k / z.k_per_group() * z.c_per_group() + weight.c;
+  for (Index n = 0; n < z.n; ++n) {
+    for (Index p = 0; p < z.p(); ++p) {
+      const Index h = p * z.stride_h - z.pad_top + weight.r * z.dilation_h;
+      if (h < 0 || h >= z.h) continue;
+      for (Index q = 0; q < z.q(); ++q) {
+        const Index v = q * z.stride_w - z.pad_left + weight.s * z.dilation_w;
+        if (v >= 0 && v < z.w) visit(n, c, h, v, p, q);
+      }
+    }
+  }
+}
+
+struct Lesson {
+  static void forward(const Conv2dProblem& z, auto x, auto w, auto b, auto y, auto& board) {
+    board.step("y = b");
+    for (Index n = 0; n < z.n; ++n) {
+      for (Index k = 0; k < z.k; ++k) y[n][k].fill(b.or_zero(k));
+    }
+    board.step("y += w x along the list");
+    for_each_weight(z, board.blocks(), [&](const Weight& i) {
+      const float weight = w(i.block, i.row, i.column, 0);
+      for_each_product(z, i, [&](Index n, Index c, Index h, Index v, Index p, Index q) {
+        y(n, i.k, p, q) += weight * x(n, c, h, v);
+      });
+    });
+  }
+
+  static void backward_data(const Conv2dProblem& z, auto dy, auto w, auto dx, auto& board) {
+    board.step("dx = 0");
+    dx.fill(0);
+    board.step("dx += w dy along the list");
+    for_each_weight(z, board.blocks(), [&](const Weight& i) {
+      const float weight = w(i.block, i.row, i.column, 0);
+      for_each_product(z, i, [&](Index n, Index c, Index h, Index v, Index p, Index q) {
+        dx(n, c, h, v) += weight * dy(n, i.k, p, q);
+      });
+    });
+  }
+
+  static void backward_weight(const Conv2dProblem& z, auto x, auto dy, auto dw, auto& board) {
+    board.step("dw += dy x of the weights in the list");
+    for_each_weight(z, board.blocks(), [&](const Weight& i) {
+      for_each_product(z, i, [&](Index n, Index c, Index h, Index v, Index p, Index q) {
+        dw(i.block, i.row, i.column, 0) += dy(n, i.k, p, q) * x(n, c, h, v);
+      });
+    });
+  }
+};
+
+Conv2dSupport supports(const Conv2dProblem& z, Direction) {
+  if (z.weight_format.is_dense()) {
+    return Conv2dSupport::no("expects block-sparse weights, got dense");
+  }
+  return lesson_takes(z.dtype);
+}
+
+Conv2dCost cost(const Conv2dProblem& z, Direction) {
+  const double weights = static_cast<double>(z.weight_format.stored_elements());
+  return {.flops = std::max(1.0, 2 * static_cast<double>(z.n * z.p() * z.q()) * weights),
+          .bytes = z.nominal_bytes(),
+          .peak_share = 1.0 / 64};  // a product in four cycles
+}
+
+const Conv2dAlgorithm kCard{
+    .name = "block_sparse_lesson",
+    .device = DeviceType::cpu,
+    .idea = "lesson: a list of the weights that are there, in place of loops over all",
+    .paper = "Nishtala et al. 2007: When cache blocking of sparse matrix vector multiply works",
+    .supports = supports,
+    .cost = cost,
+    .workspace_bytes = empty_blackboard,
+    .error_growth = 8,
+    .one_chain = true,
+    .exact_on_integers = true,
+    .auto_ok = false,
+    .takes_sparse_weights = true,
+    .forward = unwatched<Lesson>,
+    .backward_data = unwatched<Lesson>,
+    .backward_weight = unwatched<Lesson>,
+};
+
+}  // namespace
+}  // namespace convscope
+CONVSCOPE_CONV2D_ALGORITHM(convscope::kCard)
+CONVSCOPE_CONV2D_LESSON(convscope::kCard, convscope::Lesson)

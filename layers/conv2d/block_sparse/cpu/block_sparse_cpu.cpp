@@ -1,0 +1,514 @@
+// SPDX-License-Identifier: Apache-2.0
+// block_sparse_cpu.cpp: convolution with block-sparse weights: a tile of pixels stays in registers
+// and walks along a list of the weights that are there.
+//
+// Formula    y[n,k,p,q] = b[k] + sum over the (c,r,s) that a block of row k holds of w[k,c,r,s]
+//            x[n, g C/G + c, p stride_h - pad_top + r dilation_h, q stride_w - pad_left +
+//            s dilation_w], or 0
+// Textbook   for n, blocks of 16 kernels, p, q: y[n,k..k+15,p,q] = b[k..k+15]
+//              for (c,r,s) in list[block]: y[n,k..k+15,p,q] += w[k..k+15,c,r,s] * x[n,c,..]
+// Plan       images lie in blocks of 16 channels, so 16 weights that share one (c,r,s), an entry,
+//            are one vector of AVX-512. The prepared weights are lists of entries in the order in
+//            which they are read: an offset of int32 and 16 values each.
+//            forward: a tile of 28 pixels (of up to four rows, where images are narrow) is held in
+//            registers; each entry costs a load and 28 FMAs with a broadcast pixel. x is cut into
+//            chunks of channels whose part of a tile stays in L1 while all blocks of output
+//            channels meet it. backward_data: the list of one channel of dx; an entry's 16 weights
+//            meet the 16 channels of dy, and the lanes of 16 channels are added up together.
+//            backward_weight: see block_sparse_weights.cpp.
+//            Taps that a pixel finds outside the image are left out, not multiplied by 0; taps of
+//            one s stand together in the list, so that a tile at a border has few loops.
+//            Threads take (images, rows, blocks of output channels).
+//            Images of layout nchw are copied into blocks before, and out of them afterwards.
+// Shapes     x [N,C/16,H,W,16], w blocks [blocks,rows,columns], b [K], y [N,K/16,P,Q,16], f32, any
+//            alignment; sums in f32
+// Supports   f32 with block-sparse weights; every shape of blocks, stride, dilation and padding;
+//            one group, or groups of whole blocks of 16 channels; kernels up to 1024 taps; images
+//            of fewer than 2^31 numbers
+// Cost       FLOPs = 2 N K P Q times the entries of a block of output channels; bytes = the three
+//            tensors; workspace = the images again in layout nchw, the lists and their sums in
+//            backward_weight; compute-bound above some 10 % of the weights
+// Numerics   one rounding per FMA, in the order of (chunk, s, r, c); chains of kSumChain entries.
+//            Same bits on each run and for any number of threads; exact on integers below 2^24
+// Backward   dx assigned; dw assigned or added to, only that of the stored blocks
+// Choices    a chunk of x takes 5/8 of L1: the entries and y stream through the rest
+//            160 entries at most between two additions to y: framework/simd/sum_chain.h
+// Source     E. Elsen, M. Dukhan, T. Gale, K. Simonyan: Fast Sparse ConvNets, CVPR 2020, arXiv
+//            1911.09723; there 1x1 kernels, forward, pixels in the lanes; here channels
+// Read next  block_sparse_lesson_cpu.cpp, the lists alone; block_sparse_simd.cpp, the tiles
+#include <array>
+#include <cmath>
+
+#include "framework/simd/sum_chain.h"
+#include "layers/conv2d/block_sparse/cpu/block_sparse_images.h"
+#include "layers/conv2d/block_sparse/cpu/block_sparse_index.h"
+#include "layers/conv2d/block_sparse/cpu/block_sparse_weights.h"
+#include "layers/conv2d/epilogue.h"
+
+namespace convscope {
+
+constinit IsaTable<BlockSparseKernels> block_sparse_kernels;
+
+namespace {
+
+using namespace block_sparse;
+
+bool is_blocked(const Conv2dProblem& z) { return z.layout == ActivationLayout::blocked; }
+Images images_x(const Conv2dProblem& z) { return {z.n, z.c, z.h * z.w}; }
+Images images_y(const Conv2dProblem& z) { return {z.n, z.k, z.p() * z.q()}; }
+Index copies(const Conv2dProblem& z) {
+  return is_blocked(z) ? 0 : images_x(z).floats() + images_y(z).floats();
+}
+
+// ---- weights -----------------------------------------------------------------------------------
+
+std::size_t prepared_bytes(const Conv2dProblem& z, Direction direction) {
+  const Pass pass(z, direction);
+  return index_bytes(pass.counts, pass.segments());
+}
+
+void prepare_weights(const Conv2dPrepareArgs& args) {
+  const Pass pass(args.problem, args.direction);
+  make_index(pass, args.views.w_blocks, index_at(pass.counts, pass.segments(), args.prepared),
+             args.workspace);
+}
+
+// ---- forward and backward_data -----------------------------------------------------------------
+
+class Convolution {
+ public:
+  Convolution(const Pass& pass, const float* in, const void* prepared, float* out)
+      : pass_(pass),
+        z_(pass.z),
+        kernels_(block_sparse_kernels.get()),
+        chain_(pass.forward ? kSumChain : kSumChain * kernels_.lanes / kChannelBlock),
+        index_(index_at(pass.counts, pass.segments(), const_cast<void*>(prepared))),
+        in_(in),
+        out_(out) {}
+
+  void set_epilogue(const float* b, const Conv2dEpilogue& epilogue) {
+    b_ = b;
+    epilogue_.residual = static_cast<const float*>(epilogue.residual);
+    epilogue_.y = out_;
+    epilogue_.relu = epilogue.relu;
+    epilogue_.most = epilogue.most;
+  }
+
+  void run() const {
+    const Index rows = ceil_div(pass_.out_h, pass_.row_parts);
+    const Index jobs = z_.groups * pass_.image_jobs * pass_.row_jobs * pass_.splits;
+    parallel_chunks(jobs, [&](Index job, int) {
+      const Index split = job % pass_.splits;
+      const Index row = job / pass_.splits % pass_.row_jobs * pass_.rows_at_once;
+      const Index image =
+          job / pass_.splits / pass_.row_jobs % pass_.image_jobs * pass_.images_at_once;
+      Job here;
+      here.group = job / pass_.splits / pass_.row_jobs / pass_.image_jobs;
+      here.image = image;
+      here.images = std::min(pass_.images_at_once, z_.n - image);
+      here.row = row;
+      here.row_end = std::min(row + pass_.rows_at_once, rows);
+      const Index first = here.group * pass_.group_blocks;
+      const Index end = first + (split + 1) * pass_.group_blocks / pass_.splits;
+      const Index begin = first + split * pass_.group_blocks / pass_.splits;
+      for (Index block = begin; block < end; block += pass_.blocks_at_once) {
+        here.block = block;
+        here.asks_ahead = block == begin;
+        here.block_end = std::min(block + pass_.blocks_at_once, end);
+        for (Index row_part = 0; row_part < pass_.row_parts; ++row_part) {
+          for (Index part = 0; part < pass_.column_parts; ++part) run_part(here, row_part, part);
+        }
+      }
+    });
+  }
+
+ private:
+  struct Job {
+    Index group, image, images, row, row_end;
+    Index block, block_end;  // of output channels
+    bool asks_ahead;         // x is not in the caches yet
+  };
+  // Where taps find the pixels of a line inside the image.
+  struct Taps {
+    std::array<Index, kMostTaps> row, first, end;  // of r: row shift; of s: pixels
+    int columns = 0;
+  };
+
+  bool row_is_inside(Index row, Index shift) const {
+    const Index h = row * pass_.row_step + shift;
+    return h >= 0 && h < pass_.in_h;
+  }
+  // The same taps find both rows inside.
+  bool rows_agree(Index a, Index b, Index row_part) const {
+    if (a == b) return true;
+    for (Index r = 0; r < z_.r; ++r) {
+      if (pass_.row_part(r) != row_part) continue;
+      const Index shift = pass_.row_shift(r);
+      if (row_is_inside(a, shift) != row_is_inside(b, shift)) return false;
+    }
+    return true;
+  }
+
+  // All tiles of one residue of rows and columns.
+  void run_part(const Job& job, Index row_part, Index part) const {
+    const Index count = pass_.out_w > part ? ceil_div(pass_.out_w - part, pass_.column_parts) : 0;
+    const Index rows = ceil_div(pass_.out_h - row_part, pass_.row_parts);
+    const Index last = std::min(job.row_end, rows) * job.images;
+    if (count == 0) return;
+    const Index most = pass_.pixels / pass_.tile_rows;
+    const Index tiles = ceil_div(count, most);
+    for (Index i = job.row * job.images; i < last;) {
+      const Index row = i / job.images;
+      Index taken = 1;  // rows i .. i + taken
+      while (taken < pass_.tile_rows && i + taken < last &&
+             rows_agree(row, (i + taken) / job.images, row_part)) {
+        ++taken;
+      }
+      if (taken == 3) taken = 2;
+      for (Index t = 0; t < tiles; ++t) {
+        const Index begin = t * count / tiles;
+        const Index end = (t + 1) * count / tiles;
+        run_tile(job, {i, taken, row_part, part, begin, end});
+      }
+      i += taken;
+    }
+  }
+
+  struct Place {  // of a tile
+    Index line, lines, row_part, part, begin, end;
+  };
+
+  void run_tile(const Job& job, const Place& at) const {
+    std::array<SparseRun, kMostTaps> runs;
+    SparseTile tile;
+    tile.rows = static_cast<int>(at.lines);
+    tile.columns = static_cast<int>(at.end - at.begin);
+    tile.in_step = kChannelBlock * pass_.column_step;
+    tile.out_step = kChannelBlock * pass_.column_parts;
+    tile.run = runs.data();
+    tile.runs = list_runs(at.line / job.images, at, tile, runs);
+    std::array<Index, kSparseRows> out{};
+    for (Index i = 0; i < at.lines; ++i) {
+      const auto k = static_cast<std::size_t>(i);
+      const Index row = (at.line + i) / job.images;
+      const Index n = job.image + (at.line + i) % job.images;
+      tile.in[k] =
+          in_ + n * pass_.in_blocks * pass_.in_plane() +
+          (row * pass_.row_step * pass_.in_w + at.begin * pass_.column_step) * kChannelBlock;
+      out[k] = n * pass_.out_blocks * pass_.out_plane() +
+               ((row * pass_.row_parts + at.row_part) * pass_.out_w + at.part +
+                at.begin * pass_.column_parts) *
+                   kChannelBlock;
+    }
+    pass_.forward ? sum(job, tile, out) : dot(job, tile, out);
+  }
+
+  // Taps that stand together and find the same pixels inside are one run.
+  int list_runs(Index row, const Place& at, const SparseTile& tile,
+                std::array<SparseRun, kMostTaps>& runs) const {
+    int found = 0;
+    for (Index s = 0; s < z_.s; ++s) {
+      if (pass_.column_part(s) != at.part) continue;
+      const Index first = at.begin * pass_.column_step + pass_.column_shift(s);
+      const Index outside = first < 0 ? ceil_div(-first, pass_.column_step) : 0;
+      const Index end = floor_div(pass_.in_w - 1 - first, pass_.column_step) + 1;
+      std::uint32_t pixels = 0;
+      for (Index j = std::min<Index>(outside, tile.columns); j < std::min<Index>(end, tile.columns);
+           ++j) {
+        for (Index i = 0; i < tile.rows; ++i) pixels |= 1u << (i * tile.columns + j);
+      }
+      if (pixels == 0) continue;
+      for (Index r = 0; r < z_.r; ++r) {
+        if (pass_.row_part(r) != at.row_part || !row_is_inside(row, pass_.row_shift(r))) continue;
+        const auto tap = static_cast<std::int32_t>(s * z_.r + r);
+        SparseRun* const before = found > 0 ? &runs[static_cast<std::size_t>(found - 1)] : nullptr;
+        if (before != nullptr && before->end == tap && before->pixels == pixels) {
+          ++before->end;
+        } else {
+          runs[static_cast<std::size_t>(found++)] = {tap, tap + 1, pixels};
+        }
+      }
+    }
+    return found;
+  }
+
+  // Calls visit(part) for entries [begin, end) of a list that begins at `first` and ends at `last`,
+  // in chains; an empty list has one empty part.
+  template <class Visit>
+  void for_each_chain(const std::int32_t* segment, Index begin, Index end, Index first, Index last,
+                      const Visit& visit) const {
+    SparsePart part{.segment = segment, .offset = index_.offset, .value = index_.value};
+    if (first == last) {
+      part.begin = part.end = static_cast<std::int32_t>(first);
+      return visit(part);
+    }
+    const Index chains = ceil_div(end - begin, chain_);
+    for (Index i = 0; i < chains; ++i) {
+      part.begin = static_cast<std::int32_t>(begin + i * (end - begin) / chains);
+      part.end = static_cast<std::int32_t>(begin + (i + 1) * (end - begin) / chains);
+      part.first = part.begin == first;
+      part.last = part.end == last;
+      visit(part);
+    }
+  }
+
+  // Asks the second cache for planes [begin, end) of what the next tile reads first: of a flat
+  // image its pixels, else the rows of `in` that the same pixels one row further down see anew.
+  // Nothing else sees them coming, because planes lie apart.
+  void ask_ahead(const Job& job, const SparseTile& tile, Index begin, Index end) const {
+    const Index rows = pass_.flat ? 1 : std::min(z_.r, pass_.row_step);
+    const Index width =
+        pass_.flat ? tile.columns : tile.columns * pass_.column_step + (z_.s - 1) * z_.dilation_w;
+    const Index first = pass_.flat ? tile.columns : (pass_.row_step + z_.r - rows) * pass_.in_w;
+    const Index group = job.group * pass_.in_group_blocks;
+    for (Index plane = begin; plane < end; ++plane) {
+      for (Index i = 0; i < tile.rows; ++i) {
+        const float* const at = tile.in[static_cast<std::size_t>(i)] + first * kChannelBlock +
+                                (group + plane) * pass_.in_plane();
+        for (Index r = 0; r < rows; ++r) {
+          for (Index j = 0; j < width; ++j) {
+            __builtin_prefetch(at + (r * pass_.in_w + j) * kChannelBlock, 0, 2);
+          }
+        }
+      }
+    }
+  }
+
+  void sum(const Job& job, SparseTile& tile, const std::array<Index, kSparseRows>& out) const {
+    alignas(64) std::array<float, kChannelBlock> start{};
+    SparseEpilogue epilogue = epilogue_;
+    const Index turns = pass_.chunks * (job.block_end - job.block);
+    Index turn = 0;
+    for (Index chunk = 0; chunk < pass_.chunks; ++chunk) {
+      for (Index block = job.block; block < job.block_end; ++block, ++turn) {
+        const Index planes = pass_.in_group_blocks;
+        if (job.asks_ahead) {
+          ask_ahead(job, tile, turn * planes / turns, (turn + 1) * planes / turns);
+        }
+        const std::int32_t* const list = index_.segment + block * pass_.chunks * pass_.counts.taps;
+        const std::int32_t* const segment = list + chunk * pass_.counts.taps;
+        const Index first = list[0], last = list[pass_.chunks * pass_.counts.taps];
+        if (first == last && chunk > 0) continue;
+        if (b_ != nullptr && segment[0] == first) {
+          const Index k = block * kChannelBlock;
+          start.fill(0);
+          std::copy_n(b_ + k, std::min(kChannelBlock, z_.k - k), start.data());
+          epilogue.start = start.data();
+        }
+        for (Index i = 0; i < tile.rows; ++i) {
+          const auto row = static_cast<std::size_t>(i);
+          tile.out[row] = out_ + out[row] + block * pass_.out_plane();
+        }
+        for_each_chain(
+            segment, segment[0], segment[pass_.counts.taps], first, last,
+            [&](const SparsePart& part) { kernels_.sum_channels(tile, part, epilogue); });
+      }
+    }
+  }
+
+  void dot(const Job& job, SparseTile& tile, const std::array<Index, kSparseRows>& out) const {
+    alignas(64) std::array<float, kMostSums> sums;
+    const Index of_channel = static_cast<Index>(kernels_.dot_pixels) * kernels_.lanes;
+    const Index turns = job.block_end - job.block;
+    for (Index block = job.block; block < job.block_end; ++block) {
+      const Index planes = pass_.in_group_blocks;
+      const Index turn = block - job.block;
+      if (job.asks_ahead) {
+        ask_ahead(job, tile, turn * planes / turns, (turn + 1) * planes / turns);
+      }
+      for (Index i = 0; i < kChannelBlock; ++i) {
+        const Index c = block * kChannelBlock + i;
+        float* const to = sums.data() + i * of_channel;
+        if (c >= z_.c) {  // lanes behind the last channel
+          std::fill_n(to, of_channel, 0.0f);
+          continue;
+        }
+        const std::int32_t* const segment = index_.segment + c * pass_.counts.taps;
+        const Index first = segment[0], last = segment[pass_.counts.taps];
+        for_each_chain(segment, first, last, first, last,
+                       [&](const SparsePart& part) { kernels_.dot_channels(tile, part, to); });
+      }
+      for (Index i = 0; i < tile.rows; ++i) {
+        const auto row = static_cast<std::size_t>(i);
+        tile.out[row] = out_ + out[row] + block * pass_.out_plane();
+      }
+      kernels_.fold(tile, sums.data());
+    }
+  }
+
+  static constexpr Index kMostSums = 16 * 28 * 16;  // channels, pixels and lanes
+
+  const Pass& pass_;
+  const Conv2dProblem& z_;
+  const BlockSparseKernels kernels_;
+  // Entries of a chain: a lane of backward_data adds 16 / lanes products of each.
+  const Index chain_;
+  const Index16 index_;
+  const float* const in_;
+  float* const out_;
+  const float* b_ = nullptr;
+  SparseEpilogue epilogue_;
+};
+
+void forward(const Conv2dForwardArgs& args) {
+  const Conv2dProblem& z = args.problem;
+  const Pass pass(z, Direction::forward);
+  const auto* const b = static_cast<const float*>(args.b);
+  auto* const y = static_cast<float*>(args.y);
+  if (is_blocked(z)) {
+    Convolution pass_over(pass, static_cast<const float*>(args.x), args.prepared, y);
+    pass_over.set_epilogue(b, args.epilogue);
+    return pass_over.run();
+  }
+  auto* const x_blocks = static_cast<float*>(args.workspace);
+  float* const y_blocks = x_blocks + images_x(z).floats();
+  to_blocks(images_x(z), static_cast<const float*>(args.x), x_blocks);
+  Convolution pass_over(pass, x_blocks, args.prepared, y_blocks);
+  pass_over.set_epilogue(b, {});
+  pass_over.run();
+  to_planes(images_y(z), y_blocks, y);
+  if (args.epilogue.empty()) return;
+  const FusedEpilogue epilogue(args);
+  const Index plane = z.p() * z.q();
+  parallel_for(z.n * z.k, std::max<Index>(1, 8192 / plane), [&](Index begin, Index end) {
+    epilogue.finish(y + begin * plane, end - begin, plane, plane);
+  });
+}
+
+void backward_data(const Conv2dBackwardDataArgs& args) {
+  const Conv2dProblem& z = args.problem;
+  const Pass pass(z, Direction::backward_data);
+  if (is_blocked(z)) {
+    return Convolution(pass, static_cast<const float*>(args.dy), args.prepared,
+                       static_cast<float*>(args.dx))
+        .run();
+  }
+  auto* const dx_blocks = static_cast<float*>(args.workspace);
+  float* const dy_blocks = dx_blocks + images_x(z).floats();
+  to_blocks(images_y(z), static_cast<const float*>(args.dy), dy_blocks);
+  Convolution(pass, dy_blocks, args.prepared, dx_blocks).run();
+  to_planes(images_x(z), dx_blocks, static_cast<float*>(args.dx));
+}
+
+void backward_weight(const Conv2dBackwardWeightArgs& args) {
+  const Conv2dProblem& z = args.problem;
+  const auto* x = static_cast<const float*>(args.x);
+  const auto* dy = static_cast<const float*>(args.dy);
+  auto* const workspace = static_cast<float*>(args.workspace);
+  if (!is_blocked(z)) {
+    float* const x_blocks = workspace;
+    float* const dy_blocks = workspace + images_x(z).floats();
+    to_blocks(images_x(z), x, x_blocks);
+    to_blocks(images_y(z), dy, dy_blocks);
+    x = x_blocks;
+    dy = dy_blocks;
+  }
+  sum_weights(args, x, dy, workspace + copies(z));
+}
+
+// ---- card --------------------------------------------------------------------------------------
+
+Conv2dSupport supports(const Conv2dProblem& z, Direction) {
+  if (z.dtype != DType::f32) {
+    return Conv2dSupport::no(cat("expects elements of type f32, got ", name_of(z.dtype)));
+  }
+  if (z.weight_format.is_dense()) {
+    return Conv2dSupport::no("expects block-sparse weights, got dense");
+  }
+  if (z.r * z.s > kMostTaps) {
+    return Conv2dSupport::no(
+        cat("expects a kernel of at most ", kMostTaps, " taps, got ", z.r, "x", z.s));
+  }
+  if (z.groups > 1 &&
+      (z.c_per_group() % kChannelBlock != 0 || z.k_per_group() % kChannelBlock != 0)) {
+    return Conv2dSupport::no(cat("expects groups of a multiple of 16 channels, got ", z.groups,
+                                 " groups of ", z.c_per_group(), " and ", z.k_per_group()));
+  }
+  constexpr Index kMost = Index{1} << 31;
+  if (round_up(z.c, kChannelBlock) * z.h * z.w >= kMost ||
+      round_up(z.k, kChannelBlock) * z.p() * z.q() >= kMost) {
+    return Conv2dSupport::no(cat("expects images of fewer than 2^31 numbers, got ", z.c, "x", z.h,
+                                 "x", z.w, " and ", z.k, "x", z.p(), "x", z.q()));
+  }
+  return {};
+}
+
+// Entries that blocks of the format fill when they lie at random places.
+double expected_entries(const Conv2dProblem& z, const EntryCounts& counts) {
+  const double all = static_cast<double>(counts.k_blocks * counts.columns);
+  const double kept = static_cast<double>(z.weight_format.stored_elements()) /
+                      static_cast<double>(z.k * counts.columns);
+  const auto rows = static_cast<double>(std::min(z.weight_format.block_rows, kChannelBlock));
+  return all * (1 - std::pow(1 - std::min(1.0, kept), 16 / rows));
+}
+
+// Cycles that are spent beside the FMAs, as they were measured. forward: a call for each tile,
+// chunk and block of output channels. backward_data: one for each tile and channel, and the sums of
+// lanes. backward_weight: one for each strip and 16 entries of a tap, and x from the second cache.
+double cycles_beside(const Conv2dProblem& z, const Pass& pass, Direction direction,
+                     double entries) {
+  const auto pixels = static_cast<double>(z.n * z.p() * z.q());
+  const auto out_pixels = static_cast<double>(z.n * pass.out_h * pass.out_w);
+  const Index most = pass.pixels / pass.tile_rows;
+  const Index columns = ceil_div(pass.line, ceil_div(pass.line, most));
+  const double tiles = out_pixels / static_cast<double>(columns * pass.tile_rows);
+  if (direction == Direction::forward) {
+    return 170 * tiles * static_cast<double>(pass.chunks * pass.counts.k_blocks);
+  }
+  if (direction == Direction::backward_data) {
+    return static_cast<double>(z.c) * (150 * tiles + 2.2 * out_pixels);
+  }
+  const auto lists = static_cast<double>(pass.counts.k_blocks * pass.counts.taps);
+  const double of_list = entries / lists;
+  const auto depth = static_cast<double>(ceil_div(z.c_per_group(), kChannelBlock));
+  const double strips = pixels / static_cast<double>(std::min(z.p() * z.q(), Index{kSumChain}));
+  const double lines = depth * (1 - std::pow(1 - std::min(1.0, of_list / (16 * depth)), 16));
+  return lists * (150 * strips * std::ceil(of_list / 16) + 1.3 * pixels * lines);
+}
+
+Conv2dCost cost(const Conv2dProblem& z, Direction direction) {
+  const Pass pass(z, direction == Direction::backward_data ? direction : Direction::forward);
+  const double entries = expected_entries(z, pass.counts);
+  const double flops = std::max(1.0, 32 * static_cast<double>(z.n * z.p() * z.q()) * entries);
+  const double share = direction == Direction::forward         ? 0.85
+                       : direction == Direction::backward_data ? 0.55  // dy comes from L2
+                                                               : 0.85;
+  double bytes = z.nominal_bytes();
+  if (!is_blocked(z)) bytes += 8.0 * static_cast<double>(z.x_shape().numel() + z.y_shape().numel());
+  const double cycles = 2000 + cycles_beside(z, pass, direction, entries);
+  const Conv2dCost once{
+      .flops = flops, .bytes = bytes, .peak_share = share_beside(flops, share, cycles)};
+  if (direction == Direction::backward_weight) return once;
+  return with_preparation(
+      once, 4 * static_cast<double>(pass.counts.k_blocks * pass.counts.columns) + 20 * entries);
+}
+
+std::size_t workspace_bytes(const Conv2dProblem& z, Direction direction) {
+  const auto floats = static_cast<std::size_t>(copies(z)) * sizeof(float);
+  if (direction == Direction::backward_weight) return floats + sums_bytes(z);
+  return std::max(floats, index_scratch(Pass(z, direction)));
+}
+
+const Conv2dAlgorithm kCard{
+    .name = "block_sparse",
+    .device = DeviceType::cpu,
+    .idea = "only the weights that are there: lists of (c,r,s), each with 16 output channels",
+    .paper = "Elsen et al. 2020: Fast Sparse ConvNets, arXiv 1911.09723",
+    .supports = supports,
+    .cost = cost,
+    .workspace_bytes = workspace_bytes,
+    .prepared_bytes = prepared_bytes,
+    .prepare_weights = prepare_weights,
+    .error_growth = 8,
+    .exact_on_integers = true,
+    .fuses_epilogue = true,
+    .takes_sparse_weights = true,
+    .takes_blocked_layout = true,
+    .forward = forward,
+    .backward_data = backward_data,
+    .backward_weight = backward_weight,
+};
+
+}  // namespace
+}  // namespace convscope
+CONVSCOPE_CONV2D_ALGORITHM(convscope::kCard)

@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: Apache-2.0
+// block_sparse_plan.h: how a convolution with block-sparse weights is cut into tiles, parts of its
+// sums and chunks for the threads; numbers only.
+//
+// An entry is the 16 weights of a block of output channels for one (c,r,s); weights that no block
+// holds are 0 in it. A tap is one (r,s). Taps are counted s R + r, so that those that miss the same
+// columns stand together.
+#pragma once
+
+#include <algorithm>
+
+#include "framework/int_math.h"
+#include "framework/machine/cache_sizes.h"
+#include "framework/parallel.h"
+#include "layers/conv2d/block_sparse/cpu/block_sparse_tiles.h"
+#include "layers/conv2d/problem.h"
+
+namespace convscope::block_sparse {
+
+using Index = std::int64_t;
+
+inline constexpr Index kMostTaps = 1024;    // of a kernel
+inline constexpr double kChunkFlops = 1e6;  // a chunk of fewer costs more than it gives
+inline constexpr Index kMostImages = 16;    // whose rows take turns
+
+// How many blocks of 16 output channels a block of the weights can touch.
+inline Index blocks_touched(Index block_rows) {
+  if (block_rows % kChannelBlock == 0) return block_rows / kChannelBlock;
+  if (kChannelBlock % block_rows == 0) return 1;
+  return (block_rows + kChannelBlock - 2) / kChannelBlock + 1;
+}
+
+// The sizes of the index; the same in all directions.
+struct EntryCounts {
+  explicit EntryCounts(const Conv2dProblem& z)
+      : k_blocks(ceil_div(z.k, kChannelBlock)),
+        columns(z.c_per_group() * z.r * z.s),
+        taps(z.r * z.s),
+        most(std::min(z.weight_format.blocks * z.weight_format.block_columns *
+                          blocks_touched(z.weight_format.block_rows),
+                      k_blocks * columns)) {}
+
+  Index k_blocks;  // of 16 output channels; none lies in two groups
+  Index columns;   // of the matrix of weights
+  Index taps;
+  Index most;  // entries at most; so many when blocks have a multiple of 16 rows
+};
+
+// forward: in = x, out = y. backward_data: in = dy, out = dx; rows and columns of dx fall into
+// parts, the residues modulo the stride: those of one part read neighbours in dy.
+struct Pass {
+  Pass(const Conv2dProblem& problem, Direction direction)
+      : z(problem),
+        counts(problem),
+        forward(direction == Direction::forward),
+        flat(z.r * z.s == 1 && z.stride_h == 1 && z.stride_w == 1 && z.pad_top == 0 &&
+             z.pad_bottom == 0 && z.pad_left == 0 && z.pad_right == 0),
+        in_h(forward ? z.h : z.p()),
+        in_w(forward ? z.w : z.q()),
+        out_h(forward ? z.p() : z.h),
+        out_w(forward ? z.q() : z.w),
+        in_blocks(ceil_div(forward ? z.c : z.k, kChannelBlock)),
+        out_blocks(ceil_div(forward ? z.k : z.c, kChannelBlock)),
+        row_step(forward ? z.stride_h : 1),
+        column_step(forward ? z.stride_w : 1),
+        row_parts(forward ? 1 : z.stride_h),
+        column_parts(forward ? 1 : z.stride_w) {
+    if (flat) {  // pixels have no rows
+      in_w = out_w = in_h * in_w;
+      in_h = out_h = 1;
+    }
+    const BlockSparseKernels& kernels = block_sparse_kernels.get();
+    pixels = forward ? kernels.pixels : kernels.dot_pixels;
+    line = ceil_div(out_w, column_parts);
+    // Tiles of several rows fill the registers where images are narrow.
+    tile_rows = forward && column_step > 2 ? 1
+                : 4 * line <= pixels       ? 4
+                : 2 * line <= pixels       ? 2
+                                           : 1;
+    cut();
+  }
+
+  Index in_plane() const { return in_h * in_w * kChannelBlock; }  // of one block of channels
+  Index out_plane() const { return out_h * out_w * kChannelBlock; }
+
+  // A row of a part reads the row of `in` that is so much further than its own number times
+  // row_step; the part that has the tap at all.
+  Index row_shift(Index r) const {
+    return forward ? r * z.dilation_h - z.pad_top
+                   : (row_part(r) + z.pad_top - r * z.dilation_h) / z.stride_h;
+  }
+  Index row_part(Index r) const {
+    return forward ? 0 : residue(r * z.dilation_h - z.pad_top, z.stride_h);
+  }
+  Index column_shift(Index s) const {
+    return forward ? s * z.dilation_w - z.pad_left
+                   : (column_part(s) + z.pad_left - s * z.dilation_w) / z.stride_w;
+  }
+  Index column_part(Index s) const {
+    return forward ? 0 : residue(s * z.dilation_w - z.pad_left, z.stride_w);
+  }
+  // Of a tap, in floats of `in`.
+  Index shift(Index tap) const {
+    return (row_shift(tap % z.r) * in_w + column_shift(tap / z.r)) * kChannelBlock;
+  }
+
+  // Forward, the channels of x are cut into chunks: what a tile reads of one stays in L1 while all
+  // blocks of output channels meet it.
+  Index chunk_of(Index channel) const {
+    return channel / kChannelBlock / chunk_blocks;
+  }  // of a group
+  // Segments of the index: [k blocks, chunks, taps] forward, [C, taps] in backward_data.
+  Index segments() const {
+    return forward ? counts.k_blocks * chunks * counts.taps : z.c * counts.taps;
+  }
+
+  const Conv2dProblem& z;
+  EntryCounts counts;
+  bool forward, flat;
+  Index in_h, in_w, out_h, out_w;
+  Index in_blocks, out_blocks;  // of an image
+  Index row_step, column_step;
+  Index row_parts, column_parts;
+  Index pixels = 0, line = 0, tile_rows = 1;
+  Index chunk_blocks = 1, chunks = 1;
+  // Of a job of a thread.
+  Index images_at_once = 1, image_jobs = 1, rows_at_once = 1, row_jobs = 1, splits = 1;
+  Index group_blocks = 1, in_group_blocks = 1;  // blocks of channels of a group: of out, of in
+  Index blocks_at_once = 1;                     // whose entries stay in the second cache
+
+ private:
+  static Index residue(Index a, Index b) { return a - floor_div(a, b) * b; }
+
+  void cut() {
+    const CacheSizes& caches = cache_sizes();
+    const auto l1 = static_cast<Index>(caches.l1 / sizeof(float));
+    const auto l2 = static_cast<Index>(caches.l2 / sizeof(float));
+    const Index in_channels = forward ? z.c_per_group() : z.k_per_group();
+    const Index depth = ceil_div(in_channels, kChannelBlock);
+    in_group_blocks = depth;
+    group_blocks = ceil_div(forward ? z.k_per_group() : z.c_per_group(), kChannelBlock);
+    if (forward) {
+      const Index columns = std::min(line, pixels) * column_step + (z.s - 1) * z.dilation_w;
+      const Index of_tile = tile_rows * z.r * columns * kChannelBlock;
+      chunk_blocks = std::clamp<Index>(l1 * 5 / 8 / of_tile, 1, depth);
+      chunks = ceil_div(depth, chunk_blocks);
+      chunk_blocks = ceil_div(depth, chunks);
+      chunks = ceil_div(depth, chunk_blocks);
+    }
+    const Index entry = 17 * counts.most / std::max<Index>(1, z.groups * group_blocks);
+    blocks_at_once = std::clamp<Index>(l2 / 4 / std::max<Index>(1, entry), 1, group_blocks);
+    // Rows of several images take turns: they find the same taps inside.
+    const Index rows = ceil_div(out_h, row_parts);
+    const Index of_row = depth * kChannelBlock * in_w * std::min(z.r, in_h);
+    const Index fit = std::max<Index>(1, l2 / 4 / of_row);
+    if (tile_rows > 1) images_at_once = std::clamp<Index>(fit, tile_rows, kMostImages);
+    images_at_once = std::min(images_at_once, z.n);
+    image_jobs = ceil_div(z.n, images_at_once);
+    images_at_once = ceil_div(z.n, image_jobs);
+    image_jobs = ceil_div(z.n, images_at_once);
+    const int threads = num_threads();
+    const double flops = z.nominal_flops() * static_cast<double>(counts.most) /
+                         static_cast<double>(std::max<Index>(1, counts.k_blocks * counts.columns));
+    const auto worth = std::max<Index>(1, static_cast<Index>(flops / kChunkFlops));
+    const Index wanted = std::min<Index>(threads == 1 ? 1 : std::max(8, 2 * threads), worth);
+    const Index missing = ceil_div(wanted, image_jobs * z.groups);
+    if (tile_rows == 1) row_jobs = std::clamp<Index>(missing, 1, rows);
+    rows_at_once = ceil_div(rows, row_jobs);
+    row_jobs = ceil_div(rows, rows_at_once);
+    splits = std::clamp<Index>(ceil_div(missing, row_jobs), 1, group_blocks);
+  }
+};
+
+}  // namespace convscope::block_sparse

@@ -1,0 +1,334 @@
+// SPDX-License-Identifier: Apache-2.0
+// block_sparse_simd.cpp: register tiles of convolution with block-sparse weights. An entry's 16
+// weights are loaded once and meet all pixels of the tile.
+//
+// Plan       forward       sums[pixel][16 output channels] += broadcast(x[pixel, c]) * weights
+//            backward_data sums[pixel][16 products] += dy[pixel, 16 output channels] * weights: the
+//                          lanes are added up at the end, those of 16 channels c together
+// Choices    AVX-512: 28 pixels = 28 sums + the weights of 32 registers; the pixel is an operand in
+//            memory of the FMA. The weights of the next entry are loaded meanwhile. AVX2,
+//            forward: 6 pixels x 2 vectors + 2 + 1 of 16 registers; backward_data: 12 + 2.
+//            A tap that only misses the first or the last column of all rows has a loop of its own,
+//            as 3x3 kernels need it; other borders skip pixels by comparison.
+// GCC 12 keeps an array that an ordinary loop indexes on the stack: every loop over sums has an
+// unroll pragma.
+// Read next  block_sparse_tiles.h; block_sparse_cpu.cpp, which uses it
+#include "framework/simd/simd.h"
+#include "layers/conv2d/block_sparse/cpu/block_sparse_tiles.h"
+
+namespace convscope::CONVSCOPE_ISA {
+namespace {
+
+using Index = std::int64_t;
+
+constexpr int kBlock = 16;                 // channels of a block, weights of an entry
+constexpr int kVectors = kBlock / kLanes;  // of an entry
+#if defined(CONVSCOPE_ISA_IS_AVX512)
+constexpr int kPixels = 28, kDotPixels = 28;
+#elif defined(CONVSCOPE_ISA_IS_AVX2)
+constexpr int kPixels = 6, kDotPixels = 12;
+#else
+constexpr int kPixels = 1, kDotPixels = 4;
+#endif
+
+// A second set of weights has room beside the sums.
+constexpr bool kAhead = kRegisters >= 32;
+
+constexpr std::uint32_t bits(int count) {
+  return static_cast<std::uint32_t>((std::uint64_t{1} << count) - 1);
+}
+// All pixels of a tile but those in the columns outside [first, end).
+template <int Rows, int Columns>
+constexpr std::uint32_t pixels_in(int first, int end) {
+  std::uint32_t all = 0;
+  for (int i = 0; i < Rows; ++i) all |= (bits(end) & ~bits(first)) << (i * Columns);
+  return all;
+}
+
+// The products of one kind of pass.
+template <int Rows, int Columns>
+struct ChannelSums {  // lanes: output channels
+  static constexpr int kRows = Rows, kColumns = Columns;
+  Vec at[Rows][Columns][kVectors];
+
+  CONVSCOPE_INLINE void clear() {
+#pragma GCC unroll 4
+    for (int i = 0; i < Rows; ++i) {
+#pragma GCC unroll 28
+      for (int j = 0; j < Columns; ++j) {
+#pragma GCC unroll 16
+        for (int v = 0; v < kVectors; ++v) at[i][j][v] = zero();
+      }
+    }
+  }
+  CONVSCOPE_INLINE void add(int i, int j, const float* pixel, const Vec (&weights)[kVectors]) {
+    const Vec value = broadcast(*pixel);
+#pragma GCC unroll 16
+    for (int v = 0; v < kVectors; ++v) at[i][j][v] = fma(value, weights[v], at[i][j][v]);
+  }
+};
+template <int Rows, int Columns>
+struct LaneProducts {  // lanes: the channels that are summed over
+  static constexpr int kRows = Rows, kColumns = Columns;
+  Vec at[Rows][Columns];
+
+  CONVSCOPE_INLINE void clear() {
+#pragma GCC unroll 4
+    for (int i = 0; i < Rows; ++i) {
+#pragma GCC unroll 28
+      for (int j = 0; j < Columns; ++j) at[i][j] = zero();
+    }
+  }
+  CONVSCOPE_INLINE void add(int i, int j, const float* pixel, const Vec (&weights)[kVectors]) {
+#pragma GCC unroll 16
+    for (int v = 0; v < kVectors; ++v) {
+      at[i][j] = fma(load(pixel + v * kLanes), weights[v], at[i][j]);
+    }
+  }
+};
+
+struct Entries {
+  Index begin, end;
+};
+
+// Pixels in columns [First, End) of all rows; Step: floats from pixel to pixel.
+template <int First, int End, int Step, class Sums>
+CONVSCOPE_INLINE void add_entries(const SparseTile& tile, const SparsePart& part,
+                                  const Entries& entries, Sums& sums) {
+  const float* value = part.value + entries.begin * kBlock;
+  const std::int32_t* at = part.offset + entries.begin;
+  Vec weights[kVectors], next[kVectors];
+#pragma GCC unroll 16
+  for (int v = 0; v < kVectors; ++v) weights[v] = load(value + v * kLanes);
+  Index offset = *at;
+  for (Index left = entries.end - entries.begin; left > 0; --left) {
+    ++at;
+    value += kBlock;
+    // The FMAs of this entry need not wait for its weights: they were loaded one entry ago.
+    const Index ahead = *at;
+#pragma GCC unroll 16
+    for (int v = 0; v < (kAhead ? kVectors : 0); ++v) next[v] = load(value + v * kLanes);
+#pragma GCC unroll 4
+    for (int i = 0; i < Sums::kRows; ++i) {
+      const float* const pixel = tile.in[i] + offset;
+#pragma GCC unroll 28
+      for (int j = First; j < End; ++j) sums.add(i, j, pixel + j * Step, weights);
+    }
+#pragma GCC unroll 16
+    for (int v = 0; v < kVectors; ++v) {
+      weights[v] = kAhead ? next[v] : load(value + v * kLanes);
+    }
+    offset = ahead;
+  }
+}
+
+// Those whose bit is set.
+template <int Step, class Sums>
+CONVSCOPE_INLINE void add_some(const SparseTile& tile, const SparsePart& part,
+                               const Entries& entries, std::uint32_t pixels, Sums& sums) {
+  const Index step = Step > 0 ? Step : tile.in_step;
+  for (Index e = entries.begin; e < entries.end; ++e) {
+    Vec weights[kVectors];
+#pragma GCC unroll 16
+    for (int v = 0; v < kVectors; ++v) weights[v] = load(part.value + e * kBlock + v * kLanes);
+#pragma GCC unroll 4
+    for (int i = 0; i < Sums::kRows; ++i) {
+      const float* pixel = tile.in[i] + part.offset[e];
+#pragma GCC unroll 28
+      for (int j = 0; j < Sums::kColumns; ++j, pixel += step) {
+        if ((pixels >> (i * Sums::kColumns + j) & 1) != 0) sums.add(i, j, pixel, weights);
+      }
+    }
+  }
+}
+
+template <int Step, class Sums>
+CONVSCOPE_INLINE void add_taps(const SparseTile& tile, const SparsePart& part, Sums& sums) {
+  constexpr int kRows = Sums::kRows, kColumns = Sums::kColumns;
+  constexpr bool kWide = kColumns > 1 && Step > 0;
+  for (int r = 0; r < tile.runs; ++r) {
+    const SparseRun& run = tile.run[r];
+    Entries entries{part.segment[run.begin], part.segment[run.end]};
+    if (entries.begin < part.begin) entries.begin = part.begin;
+    if (entries.end > part.end) entries.end = part.end;
+    if (entries.begin >= entries.end) continue;
+    if (Step > 0 && run.pixels == pixels_in<kRows, kColumns>(0, kColumns)) {
+      add_entries<0, kColumns, Step>(tile, part, entries, sums);
+    } else if (kWide && run.pixels == pixels_in<kRows, kColumns>(1, kColumns)) {
+      add_entries<1, kColumns, Step>(tile, part, entries, sums);
+    } else if (kWide && run.pixels == pixels_in<kRows, kColumns>(0, kColumns - 1)) {
+      add_entries<0, kWide ? kColumns - 1 : 0, Step>(tile, part, entries, sums);
+    } else {
+      add_some<Step>(tile, part, entries, run.pixels, sums);
+    }
+  }
+}
+
+template <int Rows, int Columns, int Step>
+void sum_tile(const SparseTile& tile, const SparsePart& part, const SparseEpilogue& epilogue) {
+  if (part.first) {  // the lines that are stored to come while the sums are made
+    for (int i = 0; i < Rows; ++i) {
+      for (int j = 0; j < Columns; ++j) __builtin_prefetch(tile.out[i] + j * kBlock, 1);
+    }
+  }
+  ChannelSums<Rows, Columns> sums;
+  sums.clear();
+  add_taps<Step>(tile, part, sums);
+  Vec start[kVectors];
+#pragma GCC unroll 16
+  for (int v = 0; v < kVectors; ++v) {
+    start[v] = epilogue.start == nullptr ? zero() : load(epilogue.start + v * kLanes);
+  }
+  const bool adds = part.last && epilogue.residual != nullptr;
+  const bool curve = part.last && epilogue.relu;
+  const Vec most = broadcast(epilogue.most);
+#pragma GCC unroll 4
+  for (int i = 0; i < Rows; ++i) {
+    float* const to = tile.out[i];
+    const float* const residual = adds ? epilogue.residual + (to - epilogue.y) : nullptr;
+#pragma GCC unroll 28
+    for (int j = 0; j < Columns; ++j) {
+#pragma GCC unroll 16
+      for (int v = 0; v < kVectors; ++v) {
+        const Index at = j * kBlock + v * kLanes;
+        Vec y = sums.at[i][j][v] + (part.first ? start[v] : load(to + at));
+        if (adds) y = y + load(residual + at);
+        if (curve) y = bounded_relu(y, most);
+        store(to + at, y);
+      }
+    }
+  }
+}
+
+template <int Rows, int Columns>
+void dot_tile(const SparseTile& tile, const SparsePart& part, float* to) {
+  LaneProducts<Rows, Columns> sums;
+  sums.clear();
+  add_taps<kBlock>(tile, part, sums);
+#pragma GCC unroll 4
+  for (int i = 0; i < Rows; ++i) {
+#pragma GCC unroll 28
+    for (int j = 0; j < Columns; ++j) {
+      float* const at = to + (i * Columns + j) * kLanes;
+      store(at, part.first ? sums.at[i][j] : load(at) + sums.at[i][j]);
+    }
+  }
+}
+
+// ---- 16 sums of lanes at once ------------------------------------------------------------------
+
+#if defined(CONVSCOPE_ISA_IS_AVX512)
+
+// Of a, b, c and d: in each quarter of the result the sums of that quarter's four lanes.
+CONVSCOPE_INLINE __m512 quarters(__m512 a, __m512 b, __m512 c, __m512 d) {
+  const __m512 ab = _mm512_add_ps(_mm512_unpacklo_ps(a, b), _mm512_unpackhi_ps(a, b));
+  const __m512 cd = _mm512_add_ps(_mm512_unpacklo_ps(c, d), _mm512_unpackhi_ps(c, d));
+  const __m512d x = _mm512_castps_pd(ab), y = _mm512_castps_pd(cd);
+  return _mm512_add_ps(_mm512_castpd_ps(_mm512_unpacklo_pd(x, y)),
+                       _mm512_castpd_ps(_mm512_unpackhi_pd(x, y)));
+}
+CONVSCOPE_INLINE __m512 halves(__m512 a, __m512 b) {
+  return _mm512_add_ps(_mm512_shuffle_f32x4(a, b, 0x88), _mm512_shuffle_f32x4(a, b, 0xdd));
+}
+// out[c] = the sum of the lanes of sums[c step].
+CONVSCOPE_INLINE void fold_pixel(const float* sums, Index step, float* out) {
+  const auto four = [&](int c) __attribute__((always_inline)) {
+    return quarters(load(sums + c * step).v, load(sums + (c + 1) * step).v,
+                    load(sums + (c + 2) * step).v, load(sums + (c + 3) * step).v);
+  };
+  store(out, {halves(halves(four(0), four(4)), halves(four(8), four(12)))});
+}
+
+#elif defined(CONVSCOPE_ISA_IS_AVX2)
+
+CONVSCOPE_INLINE __m256 halves(__m256 a, __m256 b, __m256 c, __m256 d) {
+  return _mm256_hadd_ps(_mm256_hadd_ps(a, b), _mm256_hadd_ps(c, d));
+}
+CONVSCOPE_INLINE void fold_pixel(const float* sums, Index step, float* out) {
+#pragma GCC unroll 2
+  for (int c = 0; c < kBlock; c += 8) {
+    const auto four = [&](int f) __attribute__((always_inline)) {
+      const float* const at = sums + (c + f) * step;
+      return halves(load(at).v, load(at + step).v, load(at + 2 * step).v, load(at + 3 * step).v);
+    };
+    const __m256 a = four(0), b = four(4);
+    store(out + c,
+          {_mm256_add_ps(_mm256_permute2f128_ps(a, b, 0x20), _mm256_permute2f128_ps(a, b, 0x31))});
+  }
+}
+
+#else
+
+CONVSCOPE_INLINE void fold_pixel(const float* sums, Index step, float* out) {
+  for (int c = 0; c < kBlock; ++c) out[c] = sums[c * step];
+}
+
+#endif
+
+void fold(const SparseTile& tile, const float* sums) {
+  for (int i = 0; i < tile.rows; ++i) {
+    for (int j = 0; j < tile.columns; ++j, sums += kLanes) {
+      fold_pixel(sums, kDotPixels * kLanes, tile.out[i] + j * tile.out_step);
+    }
+  }
+}
+
+// ---- which tile --------------------------------------------------------------------------------
+
+using SumTile = void (*)(const SparseTile&, const SparsePart&, const SparseEpilogue&);
+using DotTile = void (*)(const SparseTile&, const SparsePart&, float*);
+
+struct Tiles {
+  SumTile next, second, any;  // neighbours in `in` are 1, 2 or any number of pixels apart
+  DotTile dot;
+};
+
+template <int Rows, int Columns>
+constexpr Tiles tiles_of() {
+  Tiles out{};
+  if constexpr (Rows * Columns <= kPixels) {
+    out.next = sum_tile<Rows, Columns, kBlock>;
+    out.second = sum_tile<Rows, Columns, 2 * kBlock>;
+    if constexpr (Rows == 1) out.any = sum_tile<Rows, Columns, 0>;
+  }
+  if constexpr (Rows * Columns <= kDotPixels) out.dot = dot_tile<Rows, Columns>;
+  return out;
+}
+
+#define CONVSCOPE_SEVEN_TILES(rows, first)                                                   \
+  tiles_of<rows, first>(), tiles_of<rows, first + 1>(), tiles_of<rows, first + 2>(),         \
+      tiles_of<rows, first + 3>(), tiles_of<rows, first + 4>(), tiles_of<rows, first + 5>(), \
+      tiles_of<rows, first + 6>()
+constexpr Tiles kOneRow[28] = {CONVSCOPE_SEVEN_TILES(1, 1), CONVSCOPE_SEVEN_TILES(1, 8),
+                               CONVSCOPE_SEVEN_TILES(1, 15), CONVSCOPE_SEVEN_TILES(1, 22)};
+constexpr Tiles kTwoRows[14] = {CONVSCOPE_SEVEN_TILES(2, 1), CONVSCOPE_SEVEN_TILES(2, 8)};
+constexpr Tiles kFourRows[7] = {CONVSCOPE_SEVEN_TILES(4, 1)};
+#undef CONVSCOPE_SEVEN_TILES
+
+const Tiles& tiles_for(const SparseTile& tile) {
+  const Tiles* const tiles = tile.rows == 1 ? kOneRow : tile.rows == 2 ? kTwoRows : kFourRows;
+  return tiles[tile.columns - 1];
+}
+
+void sum_channels(const SparseTile& tile, const SparsePart& part, const SparseEpilogue& epilogue) {
+  const Tiles& tiles = tiles_for(tile);
+  const SumTile run = tile.in_step == kBlock       ? tiles.next
+                      : tile.in_step == 2 * kBlock ? tiles.second
+                                                   : tiles.any;
+  run(tile, part, epilogue);
+}
+
+void dot_channels(const SparseTile& tile, const SparsePart& part, float* sums) {
+  tiles_for(tile).dot(tile, part, sums);
+}
+
+}  // namespace
+}  // namespace convscope::CONVSCOPE_ISA
+
+CONVSCOPE_SIMD_KERNELS(block_sparse_kernels,
+                       (BlockSparseKernels{.pixels = CONVSCOPE_ISA::kPixels,
+                                           .dot_pixels = CONVSCOPE_ISA::kDotPixels,
+                                           .lanes = CONVSCOPE_ISA::kLanes,
+                                           .sum_channels = CONVSCOPE_ISA::sum_channels,
+                                           .dot_channels = CONVSCOPE_ISA::dot_channels,
+                                           .fold = CONVSCOPE_ISA::fold}))

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+// block_sparse_tiles.h: the parts of convolution with block-sparse weights that depend on the
+// instruction set: register tiles of pixels that walk along a list of weights.
+//
+// An entry is 16 weights: those of 16 neighbouring output channels for one (c,r,s). Entries of one
+// (r,s), a tap, stand together, and so do the taps of one s.
+#pragma once
+
+#include <cstdint>
+
+#include "framework/simd/cpu_isa.h"
+
+namespace convscope {
+
+inline constexpr int kSparseRows = 4;  // most rows of a tile
+
+// Taps that find the same pixels of a tile inside the image: entries segment[begin] to
+// segment[end].
+struct SparseRun {
+  std::int32_t begin, end;
+  std::uint32_t pixels;  // bit i columns + j: pixel j of row i finds them inside
+};
+
+// Pixels of `out`: rows x columns. They start at in[i] and out[i] and are in_step and out_step
+// floats apart; rows may belong to different images.
+struct SparseTile {
+  int rows = 1, columns = 0;
+  const float* in[kSparseRows] = {};
+  float* out[kSparseRows] = {};
+  std::int64_t in_step = 16, out_step = 16;
+  const SparseRun* run = nullptr;
+  int runs = 0;
+};
+
+// Entries [begin, end) of a list. `first`: the sums begin, else they are added to those that are
+// there; `last`: they are finished. One entry behind the last one of the list may be read.
+struct SparsePart {
+  const std::int32_t* segment = nullptr;
+  const std::int32_t* offset =
+      nullptr;                   // [entries] floats from in[i] to what pixel 0 of row i reads
+  const float* value = nullptr;  // [entries, 16]
+  std::int32_t begin = 0, end = 0;
+  bool first = true, last = true;
+};
+
+struct SparseEpilogue {
+  const float* start = nullptr;     // [16], or null: 0
+  const float* residual = nullptr;  // what belongs to `y`, or null
+  const float* y = nullptr;         // the first element of the whole output
+  bool relu = false;
+  float most = 0;  // of relu; infinity: no bound
+};
+
+struct BlockSparseKernels {
+  int pixels = 0;      // most of a tile of sum_channels
+  int dot_pixels = 0;  // most of a tile of dot_channels
+  int lanes = 0;       // of a vector
+  // forward: out[j][k] = start[k] + sum over entries e of value[e][k] in[offset[e] + j], then the
+  // residual and the ReLU.
+  void (*sum_channels)(const SparseTile& tile, const SparsePart& part,
+                       const SparseEpilogue& epilogue) = nullptr;
+  // backward_data, one channel of out: sums[j lanes + l] = sum over entries e of the products
+  // value[e][k] in[offset[e] + j + k] with k % lanes == l. The tile's `out` is not used.
+  void (*dot_channels)(const SparseTile& tile, const SparsePart& part, float* sums) = nullptr;
+  // Then 16 channels at once: out[j][c] = sum over l of sums[(c dot_pixels + j) lanes + l].
+  void (*fold)(const SparseTile& tile, const float* sums) = nullptr;
+};
+
+extern IsaTable<BlockSparseKernels> block_sparse_kernels;
+
+}  // namespace convscope

@@ -1,0 +1,217 @@
+// SPDX-License-Identifier: Apache-2.0
+// block_sparse_weights.cpp: backward_weight of convolution with block-sparse weights.
+//
+// Plan       dw of an entry is the sum over pixels of 16 channels of dy, a vector, times one number
+//            of x. A strip of rows of an image stays in the caches while all entries pass: up to 16
+//            entries of one tap at once (shared/blocked_weight_tiles_simd.cpp), each with a vector
+//            of sums in registers over the pixels that find the tap inside. A thread has a range of
+//            the entries and goes through all images. When all is summed, the stored blocks take
+//            what belongs to them.
+// Numerics   chains of kSumChain pixels are added to an entry's sums; after kSumChain of them these
+//            are added to its total (framework/simd/sum_chain.h).
+// Read next  block_sparse_cpu.cpp; blocked_weights.cpp, the same with all weights
+#include "layers/conv2d/block_sparse/cpu/block_sparse_weights.h"
+
+#include <array>
+
+#include "framework/simd/sum_chain.h"
+#include "layers/conv2d/block_sparse/cpu/block_sparse_index.h"
+#include "layers/conv2d/shared/blocked_tiles.h"
+#include "layers/conv2d/shared/weight_sums.h"
+
+namespace convscope::block_sparse {
+namespace {
+
+constexpr Index kEntriesAtOnce = 16;  // of a tile
+
+Pass pass_of(const Conv2dProblem& z) {
+  Pass pass(z, Direction::forward);
+  pass.chunk_blocks = z.c;  // entries of a tap stand together
+  pass.chunks = 1;
+  pass.flat = false;
+  pass.in_h = z.h;
+  pass.in_w = z.w;
+  pass.out_h = z.p();
+  pass.out_w = z.q();
+  return pass;
+}
+
+// The workspace, in this order.
+struct Memory {
+  Memory(const Pass& pass, float* at)
+      : index(index_at(pass.counts, pass.segments(), at)),
+        places(reinterpret_cast<std::int32_t*>(at + index_bytes(pass.counts, pass.segments()) /
+                                                        sizeof(float))),
+        scratch(places + piece_floats(pass.counts.k_blocks * pass.counts.columns)),
+        sums(reinterpret_cast<float*>(scratch + index_scratch(pass) / sizeof(std::int32_t))),
+        totals(sums + pass.counts.most * kChannelBlock) {}
+
+  Index16 index;
+  std::int32_t* places;
+  std::int32_t* scratch;
+  float* sums;    // [most, 16]
+  float* totals;  // [most, 16]
+};
+
+// Pixels [first, end) of an axis of y find a tap inside x.
+struct Range {
+  Index first, end;
+};
+Range inside(Index shift, Index step, Index in, Index out) {
+  const Index first = shift < 0 ? ceil_div(-shift, step) : 0;
+  return {first, std::min(out, floor_div(in - 1 - shift, step) + 1)};
+}
+
+class Sums {
+ public:
+  Sums(const Pass& pass, const Memory& memory, const float* x, const float* dy)
+      : pass_(pass),
+        z_(pass.z),
+        kernels_(blocked_kernels.get()),
+        index_(memory.index),
+        x_(x),
+        dy_(dy),
+        sums_(memory.sums),
+        totals_(memory.totals) {
+    // A strip is one chain of pixels, and its x fits into the second cache.
+    const auto l2 = static_cast<Index>(cache_sizes().l2 / sizeof(float));
+    const Index of_row = z_.c * z_.w * std::min(z_.stride_h, z_.r * z_.dilation_h);
+    strip_ = std::clamp<Index>(std::min(kSumChain / z_.q(), l2 / 4 / of_row), 1, z_.p());
+    strip_ = ceil_div(z_.p(), ceil_div(z_.p(), strip_));
+    const Index strips = ceil_div(z_.p(), strip_) * ceil_div(z_.q(), kSumChain);
+    images_ = std::max<Index>(1, kSumChain / strips);
+  }
+
+  void run() const {
+    const Index entries = index_.segment[pass_.segments()];
+    const int threads = num_threads();
+    parallel_chunks(threads, [&](Index job, int) {
+      run(job * entries / threads, (job + 1) * entries / threads);
+    });
+  }
+
+ private:
+  void run(Index begin, Index end) const {
+    if (begin == end) return;
+    float* const sums = sums_ + begin * kChannelBlock;
+    float* const totals = totals_ + begin * kChannelBlock;
+    const Index floats = (end - begin) * kChannelBlock;
+    std::fill_n(sums, floats, 0.0f);
+    std::fill_n(totals, floats, 0.0f);
+    Index block = 0;
+    while (index_.segment[(block + 1) * pass_.counts.taps] <= begin) ++block;
+    for (Index n = 0; n < z_.n; ++n) {
+      for (Index row = 0; row < z_.p(); row += strip_) {
+        add_strip(n, row, std::min(row + strip_, z_.p()), block, begin, end);
+      }
+      if ((n + 1) % images_ != 0 && n + 1 < z_.n) continue;
+      for (Index i = 0; i < floats; ++i) totals[i] += sums[i];
+      std::fill_n(sums, floats, 0.0f);
+    }
+  }
+
+  // Entries [begin, end), which start in `block`.
+  void add_strip(Index n, Index row, Index row_end, Index block, Index begin, Index end) const {
+    const Index taps = pass_.counts.taps;
+    for (; index_.segment[block * taps] < end; ++block) {
+      for (Index tap = 0; tap < taps; ++tap) {
+        const std::int32_t* const segment = index_.segment + block * taps + tap;
+        const Index first = std::max<Index>(begin, segment[0]);
+        const Index last = std::min<Index>(end, segment[1]);
+        if (first < last) add_tap(n, row, row_end, block, tap, first, last);
+      }
+      if (block + 1 == pass_.counts.k_blocks) break;
+    }
+  }
+
+  void add_tap(Index n, Index row, Index row_end, Index block, Index tap, Index first,
+               Index last) const {
+    const Range rows = inside(pass_.row_shift(tap % z_.r), z_.stride_h, z_.h, z_.p());
+    const Range columns = inside(pass_.column_shift(tap / z_.r), z_.stride_w, z_.w, z_.q());
+    row = std::max(row, rows.first);
+    row_end = std::min(row_end, rows.end);
+    if (row >= row_end || columns.first >= columns.end) return;
+    std::array<BlockedWeightRow, kEntriesAtOnce> list;
+    BlockedWeightTile tile;
+    tile.row = list.data();
+    tile.rows = row_end - row;
+    tile.columns = columns.end - columns.first;
+    tile.in = x_ + n * pass_.in_blocks * pass_.in_plane() +
+              (row * z_.stride_h * z_.w + columns.first * z_.stride_w) * kChannelBlock;
+    tile.in_row = z_.stride_h * z_.w * kChannelBlock;
+    tile.in_step = z_.stride_w * kChannelBlock;
+    tile.beside =
+        dy_ + ((n * pass_.out_blocks + block) * z_.p() * z_.q() + row * z_.q() + columns.first) *
+                  kChannelBlock;
+    tile.beside_row = z_.q() * kChannelBlock;
+    tile.next = tile.beside;
+    const int vectors = kernels_.lanes == 8 ? 2 : 1;
+    const Index tiles = ceil_div(last - first, kEntriesAtOnce);
+    for (Index t = 0; t < tiles; ++t) {
+      const Index from = first + t * (last - first) / tiles;
+      const Index to = first + (t + 1) * (last - first) / tiles;
+      for (Index i = from; i < to; ++i) {
+        list[static_cast<std::size_t>(i - from)] = {index_.offset[i], (i - from) * kChannelBlock};
+      }
+      tile.channels = static_cast<int>(to - from);
+      for (int lane = 0; lane < kChannelBlock; lane += vectors * kernels_.lanes) {
+        BlockedWeightTile lanes = tile;
+        lanes.beside += lane;
+        lanes.sums = sums_ + from * kChannelBlock + lane;
+        kernels_.weight_tile(lanes, vectors * kernels_.lanes);
+      }
+    }
+  }
+
+  const Pass& pass_;
+  const Conv2dProblem& z_;
+  const BlockedKernels kernels_;
+  const Index16 index_;
+  const float* const x_;
+  const float* const dy_;
+  float* const sums_;
+  float* const totals_;
+  Index strip_ = 1, images_ = 1;  // rows; images whose chains are one sum
+};
+
+// The stored blocks of dw.
+void write(const Pass& pass, const Memory& memory, const Conv2dBackwardWeightArgs& args) {
+  const BlockSparseView& w = args.views.w_blocks;
+  auto* const dw = static_cast<float*>(args.dw);
+  parallel_for(pass.z.k / w.block_rows, 1, [&](Index row, Index) {
+    for (Index b = w.row_begin[row]; b < w.row_begin[row + 1]; ++b) {
+      float* to = dw + b * w.block_rows * w.block_columns;
+      for (Index i = 0; i < w.block_rows; ++i) {
+        const Index k = row * w.block_rows + i;
+        const std::int32_t* const places = memory.places + k / kChannelBlock * pass.counts.columns +
+                                           w.columns[b] * w.block_columns;
+        for (Index j = 0; j < w.block_columns; ++j, ++to) {
+          const float sum = memory.totals[places[j] * kChannelBlock + k % kChannelBlock];
+          *to = args.accumulate ? *to + sum : sum;
+        }
+      }
+    }
+  });
+}
+
+}  // namespace
+
+std::size_t sums_bytes(const Conv2dProblem& z) {
+  const Pass pass = pass_of(z);
+  return index_bytes(pass.counts, pass.segments()) +
+         static_cast<std::size_t>(piece_floats(pass.counts.k_blocks * pass.counts.columns)) *
+             sizeof(float) +
+         index_scratch(pass) +
+         static_cast<std::size_t>(2 * pass.counts.most * kChannelBlock) * sizeof(float);
+}
+
+void sum_weights(const Conv2dBackwardWeightArgs& args, const float* x, const float* dy,
+                 float* workspace) {
+  const Pass pass = pass_of(args.problem);
+  const Memory memory(pass, workspace);
+  make_places(pass, args.views.w_blocks, memory.index, memory.places, memory.scratch);
+  Sums(pass, memory, x, dy).run();
+  write(pass, memory, args);
+}
+
+}  // namespace convscope::block_sparse

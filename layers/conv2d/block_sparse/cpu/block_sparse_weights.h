@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0
+// block_sparse_weights.h: backward_weight of convolution with block-sparse weights: only the stored
+// blocks of dw.
+#pragma once
+
+#include <cstddef>
+
+#include "layers/conv2d/algorithm.h"
+
+namespace convscope::block_sparse {
+
+std::size_t sums_bytes(const Conv2dProblem& problem);
+// x and dy lie in blocks of 16 channels, whatever the problem's layout.
+void sum_weights(const Conv2dBackwardWeightArgs& args, const float* x, const float* dy,
+                 float* workspace);
+
+}  // namespace convscope::block_sparse

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+// sparse_weights.h: the pruned weight of a convolution as blocks: where a mask keeps them, and
+// copies between the dense weight and the stored blocks.
+//
+// The weight, its gradient and the optimiser's state stay dense [K,C/G,R,S]; a planned step gathers
+// the blocks that are kept and computes with those alone.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "framework/ref.h"
+#include "framework/tensor.h"
+#include "layers/conv2d/problem.h"
+
+namespace convscope {
+
+class CONVSCOPE_API SparseWeights : public RefCounted {
+ public:
+  // `keep` is the mask, f32 [K,C/G,R,S] on the CPU; it may change in its memory. With
+  // `dense_gradient` weights that are out want their gradient, too.
+  SparseWeights(Tensor keep, std::int64_t block_rows, std::int64_t block_columns,
+                bool dense_gradient);
+
+  // Reads the mask. An error when it keeps parts of blocks.
+  void refresh();
+  // Whether the mask still is what refresh() has read.
+  bool is_current() const;
+
+  // Why the weight cannot be kept in blocks ("6 kernels are no multiple of 16"), or "".
+  const std::string& obstacle() const { return obstacle_; }
+  const WeightFormat& format() const { return format_; }
+  double density() const;  // share of the weights that are stored
+  bool wants_dense_gradient() const { return dense_gradient_; }
+
+  BlockSparseView view(const void* values) const;
+  void gather(const float* w, float* values) const;
+  // Elements that are not stored become 0, or stay as they are when dw is added to.
+  void scatter(const float* values, float* dw, bool accumulate) const;
+
+ private:
+  template <class Visit>
+  void for_each_row(const Visit& visit) const;
+
+  Tensor keep_;
+  bool dense_gradient_;
+  std::int64_t rows_ = 0, columns_ = 0;  // of the matrix
+  WeightFormat format_;
+  std::string obstacle_;
+  std::vector<std::int32_t> row_begin_, block_column_;
+  std::vector<float> seen_;  // of each block one element of the mask
+};
+
+}  // namespace convscope

@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: Apache-2.0
+// sparse_execution_test.cpp: planned steps that compute from the blocks that masks keep: the same
+// numbers as masked dense steps, at every mask, and a sentence where blocks cannot be taken.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <variant>
+
+#include "layers/conv2d/conv2d.h"
+#include "layers/plan/step_plan.h"
+#include "tests/sparsity/networks.h"
+#include "tests/support/expect_error.h"
+
+namespace convscope {
+namespace {
+
+const Shape kInput{4, 20, 9, 9};
+
+struct Masked {
+  std::shared_ptr<Module> model;
+  std::vector<std::shared_ptr<Mask>> masks;
+};
+
+// c1 20 -> 32, c2 32 -> 16, each with a mask. `sparse`: executed from 16x1 blocks.
+Masked network(const std::string& algorithm, bool sparse, bool dense_gradient = false) {
+  LayerContext context;
+  context.seed = 7;
+  context.conv_policy = [&](const std::string&) {
+    return Conv2dPolicy{algorithm, algorithm, algorithm, "blocked"};  // no chain takes them
+  };
+  Masked out{
+      .model = build_layers({testing::layer("conv2d", "c1", 32), testing::layer("relu", "r1"),
+                             testing::layer("conv2d", "c2", 16), testing::layer("flatten", "flat"),
+                             testing::layer("linear", "f", 5)},
+                            kInput, context),
+      .masks = {}};
+  for (const NamedModule& part : out.model->modules()) {
+    auto* const conv = dynamic_cast<Conv2d*>(part.module);
+    if (conv == nullptr) continue;
+    out.masks.push_back(std::make_shared<Mask>(conv->weight().value()));
+    conv->add_weight_transform("mask", out.masks.back(), /*first=*/true);
+    if (!sparse) continue;
+    conv->execute_sparse(make_ref<SparseWeights>(out.masks.back()->keep(), 16, 1, dense_gradient));
+  }
+  return out;
+}
+
+// One block of 16 kernels in `every` stays.
+void thin_out(const Masked& network, std::int64_t every) {
+  for (const auto& mask : network.masks) {
+    const Tensor keep = Tensor::zeros(mask->keep().shape());
+    const std::int64_t columns = keep.numel() / keep.dim(0);
+    for (std::int64_t i = 0; i < keep.numel(); ++i) {
+      const std::int64_t block = i / columns / 16 * columns + i % columns;
+      keep.data<float>()[i] = block % every == 0 ? 1.0f : 0.0f;
+    }
+    mask->set_keep(keep);
+  }
+}
+
+void expect_near(const Tensor& a, const Tensor& b, const std::string& what) {
+  double errors = 0, squares = 0;
+  for (std::int64_t i = 0; i < a.numel(); ++i) {
+    errors += std::pow(a.at(i) - b.at(i), 2);
+    squares += std::pow(b.at(i), 2);
+  }
+  EXPECT_LE(std::sqrt(errors), 1e-5 * std::sqrt(squares)) << what;
+}
+
+int count_of(const StepPlan& plan, const std::string& word) {
+  int found = 0;
+  const std::string text = plan.text();
+  for (std::size_t at = text.find(word); at != std::string::npos; at = text.find(word, at + 1)) {
+    ++found;
+  }
+  return found;
+}
+
+TEST(SparseExecution, MakesTheNumbersOfMaskedStepsAtEachMask) {
+  const Masked sparse = network("block_sparse", true);
+  const Masked dense = network("auto", false);
+  const Tensor x = testing::random_tensor(kInput, 3);
+  const Tensor labels = Tensor::zeros({4}, DType::i32);
+  std::unique_ptr<StepPlan> plan;
+  for (const std::int64_t every : {1, 10, 3}) {
+    thin_out(sparse, every);
+    thin_out(dense, every);
+    EXPECT_FALSE(plan && plan->is_current());  // its lists are those of the mask before
+    std::string why;
+    plan = StepPlan::make(*sparse.model, kInput, PlanMode::training, &why);
+    ASSERT_NE(plan, nullptr) << why;
+    EXPECT_EQ(count_of(*plan, "conv2d block_sparse"), 2) << plan->text();
+    const auto masked = StepPlan::make(*dense.model, kInput, PlanMode::training, &why);
+    ASSERT_NE(masked, nullptr) << why;
+    EXPECT_NEAR(plan->forward(x, labels), masked->forward(x, labels), 1e-5);
+    plan->backward();
+    masked->backward();
+    const auto a = sparse.model->parameters();
+    const auto b = dense.model->parameters();
+    for (std::size_t i = 0; i < a.size(); ++i) {
+      expect_near(a[i].variable.grad(), b[i].variable.grad(), cat(a[i].name, " one in ", every));
+    }
+    EXPECT_TRUE(plan->is_current());
+  }
+}
+
+TEST(SparseExecution, OfInferenceIsThatOfTheMasks) {
+  const Masked sparse = network("block_sparse", true);
+  const Masked dense = network("auto", false);
+  const Tensor x = testing::random_tensor(kInput, 3);
+  for (const std::int64_t every : {7, 2}) {
+    Tensor y[2];
+    int i = 0;
+    for (const Masked* one : {&sparse, &dense}) {
+      thin_out(*one, every);
+      one->model->eval();
+      const auto plan = StepPlan::make(*one->model, kInput, PlanMode::inference, nullptr);
+      ASSERT_NE(plan, nullptr);
+      plan->prepare();
+      y[i++] = plan->infer(x).clone();
+    }
+    expect_near(y[0], y[1], cat("one in ", every));
+  }
+}
+
+TEST(SparseExecution, AutoStaysDenseAndSaysWhyWhereAllIsKept) {
+  const Masked sparse = network("auto", true);
+  const auto plan = StepPlan::make(*sparse.model, kInput, PlanMode::training, nullptr);
+  ASSERT_NE(plan, nullptr);
+  EXPECT_EQ(count_of(*plan, "conv2d block_sparse"), 0) << plan->text();
+  EXPECT_NE(plan->text().find("dense, because at density 1.00 block_sparse is estimated at"),
+            std::string::npos)
+      << plan->text();
+}
+
+TEST(SparseExecution, OfDenseGradientsKeepsBackwardWeightDense) {
+  const Masked sparse = network("auto", true, /*dense_gradient=*/true);
+  thin_out(sparse, 20);
+  const auto plan = StepPlan::make(*sparse.model, kInput, PlanMode::training, nullptr);
+  ASSERT_NE(plan, nullptr);
+  EXPECT_NE(plan->text().find("dense, because weights that are out want their gradient"),
+            std::string::npos)
+      << plan->text();
+}
+
+TEST(SparseExecution, RefusesMasksOfPartsOfBlocks) {
+  const Masked sparse = network("auto", true);
+  const Tensor keep = sparse.masks[0]->keep().clone();
+  keep.data<float>()[keep.numel() - 1] = 0;
+  sparse.masks[0]->set_keep(keep);
+  EXPECT_ERROR(ErrorKind::kInvalid,
+               "[conv2d] expected a mask of whole 16x1 blocks because the layer is executed from "
+               "block-sparse weights, got one that keeps a part of block 179 in row 1 of blocks",
+               StepPlan::make(*sparse.model, kInput, PlanMode::training, nullptr));
+}
+
+TEST(SparseExecution, OfBlocksThatDoNotDivideStaysDense) {
+  Tensor keep = Tensor::full({6, 2, 3, 3}, 1.0);
+  SparseWeights weights(keep, 16, 1, false);
+  weights.refresh();
+  EXPECT_EQ(weights.obstacle(), "blocks of 16x1 do not divide its 6x18 matrix of weights");
+  EXPECT_TRUE(weights.is_current());
+}
+
+TEST(SparseExecution, OfOtherMethodsThanBlockIsRefused) {
+  Options options;
+  for (const OptionField& field : sparsity_fields()) {
+    if (!std::holds_alternative<std::monostate>(field.default_value)) {
+      options.set(field.name, field.default_value);
+    }
+  }
+  options.set("method", std::string("magnitude"));
+  options.set("execute", std::string("sparse"));
+  EXPECT_ERROR(ErrorKind::kConfig,
+               "[sparsity] expected execute sparse with method block, because kernels skip whole "
+               "blocks alone, got magnitude",
+               parse_sparsity(options));
+}
+
+}  // namespace
+}  // namespace convscope
