@@ -90,6 +90,25 @@ TEST(KeptChoices, HoldTheCeilingsToo) {
   set_machine_ceilings({});
 }
 
+// Runs of earlier versions know no peak of bytes.
+TEST(KeptChoices, HoldThePeakOfBytesIfTheyKnowIt) {
+  const testing::CacheFolder cache;
+  const TemporaryFolder root;
+  set_machine_ceilings(
+      {.flops_per_second = 3e11, .bytes_per_second = 7e9, .int8_flops_per_second = 9e11});
+  KeptChoices(Device{}).write(root.path());
+  set_machine_ceilings({});
+  KeptChoices::take_over(root.path());
+  EXPECT_EQ(machine_ceilings().int8_flops_per_second, 9e11);
+  Json content = Json::parse(text_of(root / "choices.json"));
+  content["ceilings"].erase("int8_flops_per_second");
+  write_file(root / "choices.json", content.dump());
+  KeptChoices::take_over(root.path());
+  EXPECT_EQ(machine_ceilings().flops_per_second, 3e11);
+  EXPECT_EQ(machine_ceilings().int8_flops_per_second, 0);
+  set_machine_ceilings({});
+}
+
 TEST(KeptChoices, ADamagedFileIsAnErrorThatSaysWhatToDo) {
   const TemporaryFolder root;
   KeptChoices::take_over(root.path());  // a run of an earlier version
