@@ -109,12 +109,11 @@ Conv2dCost cost(const Conv2dProblem& z, Direction) {
   const double of_pixel = static_cast<double>(z.r) * plan.window.groups *
                               (3.0 + plan.window.shared) / plan.window.shared +
                           9;
-  const double textbook = static_cast<double>(z.r * z.s);
-  double share = int8_depthwise_kernels.get().lanes == 1 ? 0.3 : textbook / of_pixel * 0.8;
-  if (int8_depthwise_kernels.get().weight_bytes == 8) share *= 0.6;
+  const double textbook = static_cast<double>(z.r * z.s) / kQuad;
+  const double share = int8_depthwise_kernels.get().lanes == 1 ? 0.1 : 0.8 * textbook / of_pixel;
   return {.flops = z.nominal_flops(),
           .bytes = z.nominal_bytes(),
-          .peak_share = share_beside(z.nominal_flops(), share, 1500)};
+          .peak_share = share_beside(z.nominal_flops(), share, 1500, DType::i8)};
 }
 
 struct Memory {
