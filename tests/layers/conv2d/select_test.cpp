@@ -140,10 +140,11 @@ TEST(Conv2dSelection, ExplainsEveryAlgorithm) {
   for (const auto& verdict : explain_conv2d("auto", twice, Direction::forward, kCpu)) {
     EXPECT_EQ(verdict.accepts, verdict.algorithm == "reference") << verdict.reason;
     if (!verdict.accepts) {
-      // Those of integers say which ones they want.
-      const bool of_integers = verdict.algorithm.starts_with("int8");
-      EXPECT_TRUE(of_integers ? verdict.reason.ends_with(", got f64")
-                              : verdict.reason == "expects elements of type f32, got f64")
+      // Those of integers and of sparse weights say which ones they want.
+      const bool of_others =
+          verdict.algorithm.starts_with("int8") || verdict.algorithm.starts_with("block_sparse");
+      EXPECT_TRUE(of_others ? verdict.reason.starts_with("expects ")
+                            : verdict.reason == "expects elements of type f32, got f64")
           << verdict.reason;
     }
   }
