@@ -117,10 +117,11 @@ struct Lesson {
 };
 
 Conv2dSupport supports(const Conv2dProblem& z, Direction) {
-  if (z.weight_format.is_dense()) {
+  const Conv2dSupport type = lesson_takes(z.dtype);
+  if (type.yes && z.weight_format.is_dense()) {
     return Conv2dSupport::no("expects block-sparse weights, got dense");
   }
-  return lesson_takes(z.dtype);
+  return type;
 }
 
 Conv2dCost cost(const Conv2dProblem& z, Direction) {

@@ -164,7 +164,7 @@ class Convolution {
              rows_agree(row, (i + taken) / job.images, row_part)) {
         ++taken;
       }
-      if (taken == 3) taken = 2;
+      if (taken == 5 || taken == 6) taken = 4;
       for (Index t = 0; t < tiles; ++t) {
         const Index begin = t * count / tiles;
         const Index end = (t + 1) * count / tiles;
@@ -306,6 +306,31 @@ class Convolution {
     }
   }
 
+  // Channels [c, c + channels) of dx.
+  void dot_block(const SparseTile& tile, Index c, Index channels, float* sums) const {
+    const Index taps = pass_.counts.taps;
+    const std::int32_t* const segment = index_.segment + c * taps;
+    bool short_lists = true;
+    for (Index i = 0; i < channels; ++i) {
+      short_lists = short_lists && segment[(i + 1) * taps] - segment[i * taps] <= chain_;
+    }
+    if (short_lists) {
+      SparsePart part;
+      part.segment = segment;
+      part.offset = index_.offset;
+      part.value = index_.value;
+      return kernels_.dot_channels(tile, part, static_cast<int>(channels), static_cast<int>(taps),
+                                   sums);
+    }
+    const Index of_channel = static_cast<Index>(kernels_.dot_pixels) * kernels_.lanes;
+    for (Index i = 0; i < channels; ++i) {
+      const Index first = segment[i * taps], last = segment[(i + 1) * taps];
+      for_each_chain(segment + i * taps, first, last, first, last, [&](const SparsePart& part) {
+        kernels_.dot_channel(tile, part, sums + i * of_channel);
+      });
+    }
+  }
+
   void dot(const Job& job, SparseTile& tile, const std::array<Index, kSparseRows>& out) const {
     alignas(64) std::array<float, kMostSums> sums;
     const Index of_channel = static_cast<Index>(kernels_.dot_pixels) * kernels_.lanes;
@@ -316,18 +341,11 @@ class Convolution {
       if (job.asks_ahead) {
         ask_ahead(job, tile, turn * planes / turns, (turn + 1) * planes / turns);
       }
-      for (Index i = 0; i < kChannelBlock; ++i) {
-        const Index c = block * kChannelBlock + i;
-        float* const to = sums.data() + i * of_channel;
-        if (c >= z_.c) {  // lanes behind the last channel
-          std::fill_n(to, of_channel, 0.0f);
-          continue;
-        }
-        const std::int32_t* const segment = index_.segment + c * pass_.counts.taps;
-        const Index first = segment[0], last = segment[pass_.counts.taps];
-        for_each_chain(segment, first, last, first, last,
-                       [&](const SparsePart& part) { kernels_.dot_channels(tile, part, to); });
-      }
+      const Index channels = std::min(kChannelBlock, z_.c - block * kChannelBlock);
+      dot_block(tile, block * kChannelBlock, channels, sums.data());
+      // Lanes behind the last channel.
+      std::fill_n(sums.data() + channels * of_channel, (kChannelBlock - channels) * of_channel,
+                  0.0f);
       for (Index i = 0; i < tile.rows; ++i) {
         const auto row = static_cast<std::size_t>(i);
         tile.out[row] = out_ + out[row] + block * pass_.out_plane();
@@ -456,7 +474,7 @@ double cycles_beside(const Conv2dProblem& z, const Pass& pass, Direction directi
     return 170 * tiles * static_cast<double>(pass.chunks * pass.counts.k_blocks);
   }
   if (direction == Direction::backward_data) {
-    return static_cast<double>(z.c) * (150 * tiles + 2.2 * out_pixels);
+    return static_cast<double>(z.c) * (80 * tiles + 2.2 * out_pixels);
   }
   const auto lists = static_cast<double>(pass.counts.k_blocks * pass.counts.taps);
   const double of_list = entries / lists;

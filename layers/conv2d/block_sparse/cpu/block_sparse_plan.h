@@ -72,11 +72,16 @@ struct Pass {
     const BlockSparseKernels& kernels = block_sparse_kernels.get();
     pixels = forward ? kernels.pixels : kernels.dot_pixels;
     line = ceil_div(out_w, column_parts);
-    // Tiles of several rows fill the registers where images are narrow.
-    tile_rows = forward && column_step > 2 ? 1
-                : 4 * line <= pixels       ? 4
-                : 2 * line <= pixels       ? 2
-                                           : 1;
+    // Tiles of several rows fill the registers where lines do not.
+    double best = 0;
+    for (const Index rows : {1, 2, 3, 4, 7}) {
+      if (rows > pixels || (rows > 1 && forward && column_step > 2)) break;
+      const double filled =
+          static_cast<double>(rows * line) / static_cast<double>(ceil_div(line, pixels / rows));
+      if (filled <= 1.15 * best) continue;
+      best = filled;
+      tile_rows = rows;
+    }
     cut();
   }
 

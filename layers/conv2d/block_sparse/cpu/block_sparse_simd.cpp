@@ -52,7 +52,7 @@ struct ChannelSums {  // lanes: output channels
   Vec at[Rows][Columns][kVectors];
 
   CONVSCOPE_INLINE void clear() {
-#pragma GCC unroll 4
+#pragma GCC unroll 7
     for (int i = 0; i < Rows; ++i) {
 #pragma GCC unroll 28
       for (int j = 0; j < Columns; ++j) {
@@ -73,7 +73,7 @@ struct LaneProducts {  // lanes: the channels that are summed over
   Vec at[Rows][Columns];
 
   CONVSCOPE_INLINE void clear() {
-#pragma GCC unroll 4
+#pragma GCC unroll 7
     for (int i = 0; i < Rows; ++i) {
 #pragma GCC unroll 28
       for (int j = 0; j < Columns; ++j) at[i][j] = zero();
@@ -108,7 +108,7 @@ CONVSCOPE_INLINE void add_entries(const SparseTile& tile, const SparsePart& part
     const Index ahead = *at;
 #pragma GCC unroll 16
     for (int v = 0; v < (kAhead ? kVectors : 0); ++v) next[v] = load(value + v * kLanes);
-#pragma GCC unroll 4
+#pragma GCC unroll 7
     for (int i = 0; i < Sums::kRows; ++i) {
       const float* const pixel = tile.in[i] + offset;
 #pragma GCC unroll 28
@@ -131,7 +131,7 @@ CONVSCOPE_INLINE void add_some(const SparseTile& tile, const SparsePart& part,
     Vec weights[kVectors];
 #pragma GCC unroll 16
     for (int v = 0; v < kVectors; ++v) weights[v] = load(part.value + e * kBlock + v * kLanes);
-#pragma GCC unroll 4
+#pragma GCC unroll 7
     for (int i = 0; i < Sums::kRows; ++i) {
       const float* pixel = tile.in[i] + part.offset[e];
 #pragma GCC unroll 28
@@ -182,7 +182,7 @@ void sum_tile(const SparseTile& tile, const SparsePart& part, const SparseEpilog
   const bool adds = part.last && epilogue.residual != nullptr;
   const bool curve = part.last && epilogue.relu;
   const Vec most = broadcast(epilogue.most);
-#pragma GCC unroll 4
+#pragma GCC unroll 7
   for (int i = 0; i < Rows; ++i) {
     float* const to = tile.out[i];
     const float* const residual = adds ? epilogue.residual + (to - epilogue.y) : nullptr;
@@ -201,17 +201,29 @@ void sum_tile(const SparseTile& tile, const SparsePart& part, const SparseEpilog
 }
 
 template <int Rows, int Columns>
-void dot_tile(const SparseTile& tile, const SparsePart& part, float* to) {
+CONVSCOPE_INLINE void dot_list(const SparseTile& tile, const SparsePart& part, float* to) {
   LaneProducts<Rows, Columns> sums;
   sums.clear();
   add_taps<kBlock>(tile, part, sums);
-#pragma GCC unroll 4
+#pragma GCC unroll 7
   for (int i = 0; i < Rows; ++i) {
 #pragma GCC unroll 28
     for (int j = 0; j < Columns; ++j) {
       float* const at = to + (i * Columns + j) * kLanes;
       store(at, part.first ? sums.at[i][j] : load(at) + sums.at[i][j]);
     }
+  }
+}
+
+template <int Rows, int Columns>
+void dot_tile(const SparseTile& tile, const SparsePart& part, int channels, int taps, float* to) {
+  if (channels == 0) return dot_list<Rows, Columns>(tile, part, to);  // a part of one
+  SparsePart list = part;
+  list.first = true;
+  for (int c = 0; c < channels; ++c, to += kDotPixels * kLanes, list.segment += taps) {
+    list.begin = list.segment[0];
+    list.end = list.segment[taps];
+    dot_list<Rows, Columns>(tile, list, to);
   }
 }
 
@@ -276,7 +288,7 @@ void fold(const SparseTile& tile, const float* sums) {
 // ---- which tile --------------------------------------------------------------------------------
 
 using SumTile = void (*)(const SparseTile&, const SparsePart&, const SparseEpilogue&);
-using DotTile = void (*)(const SparseTile&, const SparsePart&, float*);
+using DotTile = void (*)(const SparseTile&, const SparsePart&, int, int, float*);
 
 struct Tiles {
   SumTile next, second, any;  // neighbours in `in` are 1, 2 or any number of pixels apart
@@ -302,11 +314,18 @@ constexpr Tiles tiles_of() {
 constexpr Tiles kOneRow[28] = {CONVSCOPE_SEVEN_TILES(1, 1), CONVSCOPE_SEVEN_TILES(1, 8),
                                CONVSCOPE_SEVEN_TILES(1, 15), CONVSCOPE_SEVEN_TILES(1, 22)};
 constexpr Tiles kTwoRows[14] = {CONVSCOPE_SEVEN_TILES(2, 1), CONVSCOPE_SEVEN_TILES(2, 8)};
+constexpr Tiles kThreeRows[9] = {CONVSCOPE_SEVEN_TILES(3, 1), tiles_of<3, 8>(), tiles_of<3, 9>()};
 constexpr Tiles kFourRows[7] = {CONVSCOPE_SEVEN_TILES(4, 1)};
+constexpr Tiles kSevenRows[4] = {tiles_of<7, 1>(), tiles_of<7, 2>(), tiles_of<7, 3>(),
+                                 tiles_of<7, 4>()};
 #undef CONVSCOPE_SEVEN_TILES
 
 const Tiles& tiles_for(const SparseTile& tile) {
-  const Tiles* const tiles = tile.rows == 1 ? kOneRow : tile.rows == 2 ? kTwoRows : kFourRows;
+  const Tiles* const tiles = tile.rows == 1   ? kOneRow
+                             : tile.rows == 2 ? kTwoRows
+                             : tile.rows == 3 ? kThreeRows
+                             : tile.rows == 4 ? kFourRows
+                                              : kSevenRows;
   return tiles[tile.columns - 1];
 }
 
@@ -318,8 +337,13 @@ void sum_channels(const SparseTile& tile, const SparsePart& part, const SparseEp
   run(tile, part, epilogue);
 }
 
-void dot_channels(const SparseTile& tile, const SparsePart& part, float* sums) {
-  tiles_for(tile).dot(tile, part, sums);
+void dot_channel(const SparseTile& tile, const SparsePart& part, float* sums) {
+  tiles_for(tile).dot(tile, part, 0, 0, sums);
+}
+
+void dot_channels(const SparseTile& tile, const SparsePart& part, int channels, int taps,
+                  float* sums) {
+  tiles_for(tile).dot(tile, part, channels, taps, sums);
 }
 
 }  // namespace
@@ -330,5 +354,6 @@ CONVSCOPE_SIMD_KERNELS(block_sparse_kernels,
                                            .dot_pixels = CONVSCOPE_ISA::kDotPixels,
                                            .lanes = CONVSCOPE_ISA::kLanes,
                                            .sum_channels = CONVSCOPE_ISA::sum_channels,
+                                           .dot_channel = CONVSCOPE_ISA::dot_channel,
                                            .dot_channels = CONVSCOPE_ISA::dot_channels,
                                            .fold = CONVSCOPE_ISA::fold}))

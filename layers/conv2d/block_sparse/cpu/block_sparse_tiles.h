@@ -12,7 +12,7 @@
 
 namespace convscope {
 
-inline constexpr int kSparseRows = 4;  // most rows of a tile
+inline constexpr int kSparseRows = 7;  // most rows of a tile: 1, 2, 3, 4 or 7
 
 // Taps that find the same pixels of a tile inside the image: entries segment[begin] to
 // segment[end].
@@ -53,15 +53,18 @@ struct SparseEpilogue {
 
 struct BlockSparseKernels {
   int pixels = 0;      // most of a tile of sum_channels
-  int dot_pixels = 0;  // most of a tile of dot_channels
+  int dot_pixels = 0;  // most of a tile of dot_channel
   int lanes = 0;       // of a vector
   // forward: out[j][k] = start[k] + sum over entries e of value[e][k] in[offset[e] + j], then the
   // residual and the ReLU.
   void (*sum_channels)(const SparseTile& tile, const SparsePart& part,
                        const SparseEpilogue& epilogue) = nullptr;
   // backward_data, one channel of out: sums[j lanes + l] = sum over entries e of the products
-  // value[e][k] in[offset[e] + j + k] with k % lanes == l. The tile's `out` is not used.
-  void (*dot_channels)(const SparseTile& tile, const SparsePart& part, float* sums) = nullptr;
+  // value[e][k] in[offset[e] + j + k] with k % lanes == l. The tile's `out` is not used. The same
+  // for all entries of `channels` channels, whose lists have `taps` segments each.
+  void (*dot_channel)(const SparseTile& tile, const SparsePart& part, float* sums) = nullptr;
+  void (*dot_channels)(const SparseTile& tile, const SparsePart& part, int channels, int taps,
+                       float* sums) = nullptr;
   // Then 16 channels at once: out[j][c] = sum over l of sums[(c dot_pixels + j) lanes + l].
   void (*fold)(const SparseTile& tile, const float* sums) = nullptr;
 };
