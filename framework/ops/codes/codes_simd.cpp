@@ -93,7 +93,10 @@ void real_numbers(const std::uint8_t* from, bool is_signed, double step, std::in
 
 constexpr int kBlock = 16;
 
-template <class T>
+using UnsignedPixel = std::uint8_t __attribute__((vector_size(kBlock)));
+using SignedPixel = std::int8_t __attribute__((vector_size(kBlock)));
+
+template <class T, class Pixel>
 CONVSCOPE_INLINE void pool_row_of(const CodesPool& z, std::int64_t plane, std::int64_t row) {
   const auto* const image = reinterpret_cast<const T*>(z.from) + plane * z.h * z.w * kBlock;
   auto* to = reinterpret_cast<T*>(z.to) + (plane * z.p + row) * z.q * kBlock;
@@ -104,23 +107,24 @@ CONVSCOPE_INLINE void pool_row_of(const CodesPool& z, std::int64_t plane, std::i
     const std::int64_t left = q * z.stride_w - z.pad_w;
     const std::int64_t w_begin = left < 0 ? 0 : left;
     const std::int64_t w_end = left + z.kernel_w < z.w ? left + z.kernel_w : z.w;
-    T largest[kBlock];
-    __builtin_memcpy(largest, image + (h_begin * z.w + w_begin) * kBlock, kBlock);
+    Pixel largest;
+    __builtin_memcpy(&largest, image + (h_begin * z.w + w_begin) * kBlock, kBlock);
     for (std::int64_t h = h_begin; h < h_end; ++h) {
       for (std::int64_t w = w_begin; w < w_end; ++w) {
-        const T* const at = image + (h * z.w + w) * kBlock;
-        for (int c = 0; c < kBlock; ++c) largest[c] = largest[c] < at[c] ? at[c] : largest[c];
+        Pixel at;
+        __builtin_memcpy(&at, image + (h * z.w + w) * kBlock, kBlock);
+        largest = largest < at ? at : largest;
       }
     }
-    __builtin_memcpy(to, largest, kBlock);
+    __builtin_memcpy(to, &largest, kBlock);
   }
 }
 
 void pool_row(const CodesPool& pool, std::int64_t plane, std::int64_t row) {
   if (pool.is_signed) {
-    pool_row_of<std::int8_t>(pool, plane, row);
+    pool_row_of<std::int8_t, SignedPixel>(pool, plane, row);
   } else {
-    pool_row_of<std::uint8_t>(pool, plane, row);
+    pool_row_of<std::uint8_t, UnsignedPixel>(pool, plane, row);
   }
 }
 
