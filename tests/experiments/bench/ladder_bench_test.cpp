@@ -199,7 +199,8 @@ TEST(LadderCommand, MistakesAreOneSentenceAndACode) {
     EXPECT_EQ(result.code, code) << arguments << "\n" << result.err;
     EXPECT_NE(result.err.find(part), std::string::npos) << result.err;
   };
-  expect("stairs", 5, "expected --ladder all or a ladder of device cpu (depthwise, direct,");
+  expect("stairs", 5,
+         "expected --ladder all or a ladder of device cpu (block_sparse, depthwise, direct,");
   expect("direct --algorithm fft", 2, "because its rungs say what is timed");
   expect("winograd --problem n=1,c=4,h=8,w=8,k=4,r=5,s=5", 5, "expected a problem that a rung");
 }
