@@ -409,6 +409,7 @@ void Trainer::finish_step(LossAlarm& alarm, const StepResult& result, double wai
   if (!by_device) {
     const bool masks_changed = pruning_ && pruning_->after_step(state_.step + 1);
     if (quantization_ && masks_changed) quantization_->count_kept();
+    if (masks_changed && setup_.form == Form::sparse) steps_reported_ = Execution::nothing;
     if (quantization_) quantization_->after_step(state_.step + 1, state_.epoch + 1);
   }
   state_.alarm = alarm.state();

@@ -175,8 +175,54 @@ Conv2dProblem Conv2d::problem(const Shape& input, DType dtype) const {
   return conv2d_problem(framed, weight_.shape(), params_, dtype);
 }
 
+namespace {
+
+// Of a layer that may compute from blocks: what block_sparse says of them stands among the verdicts
+// on the dense form.
+class SparseUse final : public HeavyUse {
+ public:
+  SparseUse(std::unique_ptr<HeavyUse> dense, const Conv2dProblem& blocks)
+      : dense_(std::move(dense)), blocks_(blocks) {}
+  const char* operation() const override { return dense_->operation(); }
+  std::string problem() const override { return dense_->problem(); }
+  std::string kernel() const override { return dense_->kernel(); }
+  double nominal_flops() const override { return dense_->nominal_flops(); }
+  const AlgorithmPolicy& policy() const override { return dense_->policy(); }
+  ChosenNames choose(Direction direction, Device device, WeightUse use) const override {
+    return dense_->choose(direction, device, use);
+  }
+  Decision decision(Direction direction, Device device) const override {
+    return dense_->decision(direction, device);
+  }
+  std::vector<Verdict> explain(Direction direction, Device device) const override {
+    std::vector<Verdict> out = dense_->explain(direction, device);
+    for (const Verdict& of_blocks : explain_conv2d("auto", blocks_, direction, device)) {
+      if (of_blocks.algorithm != "block_sparse" || !of_blocks.accepts) continue;
+      for (Verdict& one : out) {
+        if (one.algorithm != of_blocks.algorithm) continue;
+        const bool refused = one.refused;
+        one = of_blocks;
+        one.chosen = false;  // the planned step says what it takes
+        one.refused = refused;
+      }
+    }
+    return out;
+  }
+
+ private:
+  std::unique_ptr<HeavyUse> dense_;
+  Conv2dProblem blocks_;
+};
+
+}  // namespace
+
 std::unique_ptr<HeavyUse> Conv2d::heavy_use(const Shape& input) const {
-  return heavy_use_of(problem(input), policy(), options_.name);
+  Conv2dProblem blocks = problem(input);
+  auto dense = heavy_use_of(blocks, policy(), options_.name);
+  if (!sparse_ || !sparse_->obstacle().empty() || blocks.dtype != DType::f32) return dense;
+  sparse_->refresh();
+  blocks.weight_format = sparse_->format();
+  return std::make_unique<SparseUse>(std::move(dense), blocks);
 }
 
 Shape Conv2d::output_shape(const Shape& input) const {
