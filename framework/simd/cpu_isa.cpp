@@ -4,6 +4,9 @@
 
 #include <atomic>
 #include <cstdlib>
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
 
 // The linker sets these around the section; null when no kernel file is there.
 extern "C" {
@@ -20,9 +23,14 @@ bool has_avx512() {
   return has_avx2() && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
          __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
 }
+// Leaf 7, part 1, EAX bit 4 (Intel SDM, volume 2, CPUID). Clang 16 does not know the feature's name.
+bool has_avx_vnni() {
+  unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
+  return __get_cpuid_count(7, 1, &eax, &ebx, &ecx, &edx) != 0 && (eax & (1u << 4)) != 0;
+}
 bool has_vnni(Isa isa) {
   if (isa == Isa::avx512) return has_avx512() && __builtin_cpu_supports("avx512vnni");
-  return isa == Isa::avx2 && has_avx2() && __builtin_cpu_supports("avxvnni");
+  return isa == Isa::avx2 && has_avx2() && has_avx_vnni();
 }
 #else
 bool has_avx2() { return false; }
@@ -115,7 +123,7 @@ std::string cpu_features() {
   CONVSCOPE_FEATURE("avx512dq");
   CONVSCOPE_FEATURE("avx512vl");
   CONVSCOPE_FEATURE("avx512vnni");
-  CONVSCOPE_FEATURE("avxvnni");
+  if (has_avx_vnni()) out += " avxvnni";
   CONVSCOPE_FEATURE("avx512bf16");
 #undef CONVSCOPE_FEATURE
 #endif
