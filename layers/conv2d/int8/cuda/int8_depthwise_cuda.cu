@@ -30,6 +30,11 @@ namespace convscope::int8 {
 namespace {
 
 constexpr int kStrip = 4;  // pixels of a thread
+constexpr int kStripsAtOnce = static_cast<int>(kThreads) / 4;
+
+std::int64_t parts_of(const Conv2dProblem& z) {  // of a plane
+  return ceil_div(z.p() * ceil_div(z.q(), kStrip), std::int64_t{kStripsAtOnce});
+}
 
 int narrow(std::int64_t value) { return static_cast<int>(value); }
 
@@ -39,7 +44,7 @@ struct DepthwiseBytes {
   CudaOutputs end;
   int blocks = 0, h = 0, w_size = 0, p = 0, q = 0, taps_h = 1, taps_w = 1;
   int stride_h = 1, stride_w = 1, pad_h = 0, pad_w = 0, apart_h = 1, apart_w = 1;
-  std::int64_t strips = 0;  // of all planes
+  FastDivisor by_parts;  // blocks of threads for each plane
 };
 
 // sum + the four products of bytes.
@@ -60,25 +65,28 @@ __device__ inline int dot_bytes(unsigned x, unsigned w, int sum) {
 template <bool kSigned>
 __global__ __launch_bounds__(kThreads) void depthwise_bytes_kernel(
     const __grid_constant__ DepthwiseBytes z) {
-  const std::int64_t thread = global_thread();
-  const std::int64_t strip = thread / 4;
-  const int four = static_cast<int>(thread % 4);  // which channels of the block
+  __shared__ Factors<16> factors;
+  const int plane = z.by_parts.divide(static_cast<int>(blockIdx.x));
+  const int block = plane % z.blocks;
+  const int four = static_cast<int>(threadIdx.x) % 4;  // which channels of the block
+  const int strip = (static_cast<int>(blockIdx.x) - plane * z.by_parts.d) * kStripsAtOnce +
+                    static_cast<int>(threadIdx.x) / 4;
+  const int across = ceil_div(z.q, kStrip);
+  const int row = strip / across;
+  const int first_q = (strip - row * across) * kStrip;
   let_next_kernel_start();
   wait_for_previous_kernel();
-  if (strip >= z.strips) return;
-  const int across = ceil_div(z.q, kStrip);
-  const std::int64_t line = strip / across;
-  const int first_q = static_cast<int>(strip - line * across) * kStrip;
-  const std::int64_t plane = line / z.p;
-  const int row = static_cast<int>(line - plane * z.p);
-  const int block = static_cast<int>(plane % z.blocks);
+  make_factors(z.end, block * 16, factors);
+  __syncthreads();
+  if (row >= z.p) return;
   const unsigned* const kernel =
       z.w + static_cast<std::int64_t>(block) * z.taps_h * z.taps_w * 4 + four;
   int sums[kStrip][4] = {};
   for (int r = 0; r < z.taps_h; ++r) {
     const int h = row * z.stride_h - z.pad_h + r * z.apart_h;
     if (h < 0 || h >= z.h) continue;
-    const unsigned* const from = z.x + (plane * z.h + h) * z.w_size * 4 + four;
+    const unsigned* const from =
+        z.x + (static_cast<std::int64_t>(plane) * z.h + h) * z.w_size * 4 + four;
     for (int s = 0; s < z.taps_w; ++s) {
       const unsigned word = kernel[(r * z.taps_w + s) * 4];
       const unsigned w[4] = {word & 0xffu, word & 0xff00u, word & 0xff0000u, word & 0xff000000u};
@@ -91,11 +99,11 @@ __global__ __launch_bounds__(kThreads) void depthwise_bytes_kernel(
       }
     }
   }
-  const FourChannels by = four_channels(z.end, block * 16 + four * 4);
 #pragma unroll
   for (int j = 0; j < kStrip; ++j) {
     if (first_q + j >= z.q) return;
-    store_four(z.end, by, sums[j], ((plane * z.p + row) * z.q + first_q + j) * 16 + four * 4);
+    const std::int64_t pixel = (static_cast<std::int64_t>(plane) * z.p + row) * z.q + first_q + j;
+    store_four(z.end, factors, block * 16, four * 4, sums[j], pixel * 16 + four * 4);
   }
 }
 
@@ -142,11 +150,10 @@ void forward(const Conv2dForwardArgs& args) {
                                  .pad_w = narrow(z.pad_left),
                                  .apart_h = narrow(z.dilation_h),
                                  .apart_w = narrow(z.dilation_w),
-                                 .strips = z.n * blocks * z.p() * ceil_div(z.q(), kStrip)};
-  const LaunchShape shape{
-      .grid = dim3(static_cast<unsigned>(ceil_div(depthwise.strips * 4, kThreads))),
-      .block = dim3(kThreads),
-      .overlaps_previous = true};
+                                 .by_parts = FastDivisor(narrow(parts_of(z)))};
+  const LaunchShape shape{.grid = dim3(static_cast<unsigned>(z.n * blocks * parts_of(z))),
+                          .block = dim3(kThreads),
+                          .overlaps_previous = true};
   const bool is_signed = z.types->x == DType::i8;
   launch(is_signed ? depthwise_bytes_kernel<true> : depthwise_bytes_kernel<false>, shape,
          depthwise);
@@ -164,7 +171,7 @@ Conv2dSupport supports(const Conv2dProblem& z, Direction) {
   constexpr std::int64_t kMost = 0x7fff0000;
   if (std::max(z.h, z.w) > 100000 || std::max(z.stride_h, z.stride_w) > 20000 ||
       std::max(z.r * z.dilation_h, z.s * z.dilation_w) > 1000000 ||
-      z.n * ceil_div(z.c, kChannelBlock) * z.p() * ceil_div(z.q(), kStrip) * 4 / kThreads > kMost) {
+      z.n * ceil_div(z.c, kChannelBlock) * parts_of(z) > kMost) {
     return Conv2dSupport::no(
         "expects images of at most 100000 pixels along a side, because places "
         "in a row have 32 bits");

@@ -198,23 +198,33 @@ void prepare_weights(const Conv2dPrepareArgs& args) {
 
 // ---- forward -----------------------------------------------------------------------------------
 
-// y from the parts of a split: a thread for each four channels of a pixel.
-__global__ void finish_bytes_kernel(const int* parts, int splits, std::int64_t part_size,
-                                    int out_blocks, int out_area, const CudaOutputs end) {
+// y from the parts of a split: a thread for each four channels of a pixel. Block (x: 64 pixels
+// inside blocks of channels, inside images).
+__global__ __launch_bounds__(kThreads) void finish_bytes_kernel(const int* parts, int splits,
+                                                                std::int64_t part_size,
+                                                                int out_blocks, int out_area,
+                                                                const CudaOutputs end) {
+  __shared__ Factors<16> factors;
+  const int across = ceil_div(out_area, static_cast<int>(kThreads) / 4);
+  const int plane = static_cast<int>(blockIdx.x) / across;
+  const int pixel = static_cast<int>(blockIdx.x) % across * (static_cast<int>(kThreads) / 4) +
+                    static_cast<int>(threadIdx.x) / 4;
+  const int channel = plane % out_blocks * 16, local = static_cast<int>(threadIdx.x) % 4 * 4;
   let_next_kernel_start();
   wait_for_previous_kernel();
-  for (std::int64_t i = global_thread(); i < part_size / 4; i += global_threads()) {
-    int four[4] = {};
-    for (int split = 0; split < splits; ++split) {
-      const int4 part = *reinterpret_cast<const int4*>(parts + split * part_size + 4 * i);
-      four[0] += part.x;
-      four[1] += part.y;
-      four[2] += part.z;
-      four[3] += part.w;
-    }
-    const int block = static_cast<int>(i / 4 / out_area % out_blocks);
-    store_four(end, four_channels(end, block * 16 + static_cast<int>(i % 4) * 4), four, 4 * i);
+  make_factors(end, channel, factors);
+  __syncthreads();
+  if (pixel >= out_area) return;
+  const std::int64_t at = (static_cast<std::int64_t>(plane) * out_area + pixel) * 16 + local;
+  int four[4] = {};
+  for (int split = 0; split < splits; ++split) {
+    const int4 part = *reinterpret_cast<const int4*>(parts + split * part_size + at);
+    four[0] += part.x;
+    four[1] += part.y;
+    four[2] += part.z;
+    four[3] += part.w;
   }
+  store_four(end, factors, channel, local, four, at);
 }
 
 void forward(const Conv2dForwardArgs& args) {
@@ -249,10 +259,13 @@ void forward(const Conv2dForwardArgs& args) {
           .overlaps_previous = true},
          gather);
   if (plan.splits == 1) return;
-  LaunchShape shape = grid_for(plan.part_size / 4);
-  shape.overlaps_previous = true;
-  launch(finish_bytes_kernel, shape, gather.parts, plan.splits, plan.part_size, gather.out_blocks,
-         narrow(z.p() * z.q()), gather.end);
+  const std::int64_t across = ceil_div(z.p() * z.q(), std::int64_t{kThreads / 4});
+  launch(finish_bytes_kernel,
+         {.grid = dim3(static_cast<unsigned>(z.n * gather.out_blocks * across)),
+          .block = dim3(kThreads),
+          .overlaps_previous = true},
+         gather.parts, plan.splits, plan.part_size, gather.out_blocks, narrow(z.p() * z.q()),
+         gather.end);
 }
 
 // ---- card --------------------------------------------------------------------------------------

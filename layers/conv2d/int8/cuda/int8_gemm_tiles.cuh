@@ -107,6 +107,7 @@ __device__ inline void sum_bytes(int (&sums)[V::kSums], unsigned char* stages, i
 template <class V>
 __global__ __launch_bounds__(V::kThreads, V::kBlocks) void gather_bytes_kernel(
     const __grid_constant__ ByteGather z) {
+  __shared__ Factors<V::kChannels> factors;
   unsigned char* const stages = aligned_shared();
   const int thread = static_cast<int>(threadIdx.x), lane = thread % 32, warp = thread / 32;
   const int pixel_tile = z.by_channel_tiles.divide(static_cast<int>(blockIdx.x));
@@ -146,6 +147,7 @@ __global__ __launch_bounds__(V::kThreads, V::kBlocks) void gather_bytes_kernel(
   const int2* const table = z.table + first_step * kBlockPieces;
   let_next_kernel_start();
   wait_for_previous_kernel();
+  if (z.splits == 1) make_factors(z.end, group * z.channels + first_channel, factors);
   int2 next_place[kTurns];
 #pragma unroll
   for (int i = 0; i < kTurns; ++i) {
@@ -180,10 +182,10 @@ __global__ __launch_bounds__(V::kThreads, V::kBlocks) void gather_bytes_kernel(
 
   const int warp_group = thread / 128;
   const int out_area = z.high.outputs * z.wide.outputs;
-  const int channel_block =
-      (group * z.channels + first_channel) / 16 + warp_group / V::kPixelGroups * (V::kColumns / 16);
-  const int blocks_left = ceil_div(z.channels, 16) - first_channel / 16 -
-                          warp_group / V::kPixelGroups * (V::kColumns / 16);
+  const int local = warp_group / V::kPixelGroups * V::kColumns;  // first channel in the tile
+  const int tile_channel = group * z.channels + first_channel;
+  const int channel_block = (tile_channel + local) / 16;
+  const int blocks_left = ceil_div(z.channels - first_channel - local, 16);
   std::int64_t at[2];
   bool there[2];
 #pragma unroll
@@ -201,9 +203,6 @@ __global__ __launch_bounds__(V::kThreads, V::kBlocks) void gather_bytes_kernel(
   for (int block = 0; block < V::kColumns / 16; ++block) {
     if (block >= blocks_left) break;
     const std::int64_t further = static_cast<std::int64_t>(block) * out_area * 16;
-    const FourChannels by = z.splits > 1
-                                ? FourChannels{}
-                                : four_channels(z.end, (channel_block + block) * 16 + lane % 4 * 4);
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
       if (!there[i]) continue;
@@ -213,7 +212,8 @@ __global__ __launch_bounds__(V::kThreads, V::kBlocks) void gather_bytes_kernel(
         *reinterpret_cast<int4*>(z.parts + split * z.part_size + at[i] + further) =
             make_int4(four[0], four[1], four[2], four[3]);
       } else {
-        store_four(z.end, by, four, at[i] + further);
+        store_four(z.end, factors, tile_channel, local + block * 16 + lane % 4 * 4, four,
+                   at[i] + further);
       }
     }
   }

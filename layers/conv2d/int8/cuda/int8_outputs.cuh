@@ -2,9 +2,11 @@
 // int8_outputs.cuh: what turns exact sums into y, four channels of a pixel at a time.
 //
 // Formula    real = s_x s_w[k] sum + b[k] + s_r residual;  y = clip(round(real / s_y)), or real
-// Numerics   double arithmetic, one rounding half to even: the codes are those of the lesson. A
-//            multiprocessor of a data centre's GPU makes half as many products of doubles as of
-//            floats, and there are six for each y beside the hundreds of its sum.
+// Numerics   A sum has 31 bits and f32 has 24, so `real` in f32 is wrong by a few units in the last
+//            place. A code is then right unless the fraction of `real` is very near 1/2; those, one
+//            in some thousands, are computed in double. So the codes are those of double arithmetic.
+//            All in double would cost more than the sums: a multiprocessor converts 16 numbers of 64
+//            bits in the time of 128 products of floats.
 #pragma once
 
 #include <cstdint>
@@ -62,32 +64,60 @@ __device__ inline double scale_at(const double* scales, int at) {
   return scales == nullptr ? 1.0 : scales[at];
 }
 
-// What the four channels from `channel` on need; once for all pixels of a thread.
-struct FourChannels {
-  double scale[4], shift[4];
-  double beside = 0;  // the residual's factor
-  double low, high;   // of real
-  bool exists[4];     // lanes behind the last channel are 0
+// In units of y's step, for a tile of kCount channels; in shared memory.
+template <int kCount>
+struct Factors {
+  // real = scale * sum + shift (+ beside * residual), a code when its fraction is below `sure`.
+  alignas(16) float scale[kCount], shift[kCount], sure[kCount];
+  alignas(16) double exact_scale[kCount], exact_shift[kCount];
+  double exact_beside;
+  float beside, low, high;
 };
 
-__device__ inline FourChannels four_channels(const CudaOutputs& z, int channel) {
-  FourChannels out;
+// Fractions. With u = 2^-24 f32 rounds the sum (u |product|), the factor (u |product|), the shift
+// (u |shift|), the residual's factor and the two sums (2 u |residual| + 2 u |real|). A code that is
+// not clipped has |real| <= top = the largest code + 1, so |product| <= top + |shift| + |residual|:
+// together u (4 top + 3 |shift| + 4 |residual|), taken with 5 % for what is left out. Where a sum
+// could leave the numbers that f32 rounds so, no fraction is sure.
+__device__ inline float sure_fraction(double top, double scale, double shift, double beside) {
+  const double wrong = 1.05 * 0x1p-24 * (4 * top + 3 * fabs(shift) + 4 * beside);
+  const double largest = fabs(scale) * 0x1p31 + fabs(shift) + beside;
+  return largest < 0x1p100 ? static_cast<float>(0.5 - wrong) : -1.0f;  // NaN: not sure
+}
+
+// All threads of a block, which synchronise before they read it.
+template <int kCount>
+__device__ inline void make_factors(const CudaOutputs& z, int first_channel, Factors<kCount>& to) {
+  const int thread = static_cast<int>(threadIdx.x);
+  if (thread >= kCount) return;
   const double inverse = z.codes ? 1 / scale_at(z.s_y, 0) : 1;
   const double of_x = scale_at(z.s_x, 0) * inverse;
-#pragma unroll
-  for (int i = 0; i < 4; ++i) {
-    const int k = channel + i;
-    out.exists[i] = k < z.channels;
-    out.scale[i] = out.exists[i] ? of_x * scale_at(z.s_w, z.w_per_channel ? k : 0) : 0;
-    out.shift[i] = out.exists[i] && z.b != nullptr ? z.b[k] * inverse : 0;
-  }
+  double beside = 0;
   if (z.beside != Beside::nothing) {
-    out.beside = (z.beside == Beside::floats ? 1 : scale_at(z.s_residual, 0)) * inverse;
+    beside = (z.beside == Beside::floats ? 1 : scale_at(z.s_residual, 0)) * inverse;
   }
-  out.low = z.codes ? z.low : 0;
-  out.high = z.most * inverse;
-  if (z.codes) out.high = z.relu ? fmin(z.high, rint(out.high)) : z.high;
-  return out;
+  double low = z.codes ? z.low : 0, high = z.most * inverse;
+  if (z.codes) high = z.relu ? fmin(z.high, rint(high)) : z.high;
+  const double top = fmax(fabs(low), fabs(high)) + 1;
+  for (int i = thread; i < kCount; i += static_cast<int>(blockDim.x)) {
+    const int k = first_channel + i;
+    const bool exists = k < z.channels;  // lanes behind the last channel are 0
+    const double scale = exists ? of_x * scale_at(z.s_w, z.w_per_channel ? k : 0) : 0;
+    const double shift = exists && z.b != nullptr ? z.b[k] * inverse : 0;
+    to.exact_scale[i] = scale;
+    to.exact_shift[i] = shift;
+    to.scale[i] = static_cast<float>(scale);
+    to.shift[i] = static_cast<float>(shift);
+    to.sure[i] = !z.codes || z.beside == Beside::floats
+                     ? -1
+                     : sure_fraction(top, scale, shift, 255 * fabs(beside));
+  }
+  if (thread == 0) {
+    to.exact_beside = beside;
+    to.beside = static_cast<float>(beside);
+    to.low = static_cast<float>(low);
+    to.high = static_cast<float>(high);
+  }
 }
 
 __device__ inline int byte_of(unsigned word, int i, bool is_signed) {
@@ -95,46 +125,94 @@ __device__ inline int byte_of(unsigned word, int i, bool is_signed) {
   return is_signed ? static_cast<signed char>(byte) : byte;
 }
 
-// Stores y of four channels whose first one is element `at` of y and of the residual.
-__device__ inline void store_four(const CudaOutputs& z, const FourChannels& by,
-                                  const int (&sums)[4], std::int64_t at) {
-  double real[4];
-#pragma unroll
-  for (int i = 0; i < 4; ++i) real[i] = by.scale[i] * sums[i] + by.shift[i];
+// The residual of four channels: four bytes, or four floats.
+struct Residual {
+  unsigned bytes = 0;
+  float4 floats = {0, 0, 0, 0};
+};
+__device__ inline Residual residual_at(const CudaOutputs& z, std::int64_t at) {
+  Residual out;
   if (z.beside == Beside::floats) {
-    const float4 r = *reinterpret_cast<const float4*>(static_cast<const float*>(z.residual) + at);
-    real[0] += by.beside * r.x;
-    real[1] += by.beside * r.y;
-    real[2] += by.beside * r.z;
-    real[3] += by.beside * r.w;
+    out.floats = *reinterpret_cast<const float4*>(static_cast<const float*>(z.residual) + at);
   } else if (z.beside != Beside::nothing) {
-    const unsigned word =
+    out.bytes =
         *reinterpret_cast<const unsigned*>(static_cast<const unsigned char*>(z.residual) + at);
+  }
+  return out;
+}
+__device__ inline float number_of(const CudaOutputs& z, const Residual& residual, int i) {
+  if (z.beside == Beside::floats) {
+    return i == 0   ? residual.floats.x
+           : i == 1 ? residual.floats.y
+           : i == 2 ? residual.floats.z
+                    : residual.floats.w;
+  }
+  return static_cast<float>(byte_of(residual.bytes, i, z.beside == Beside::signed_codes));
+}
+
+// The codes of four channels in double; NaN becomes the lowest one.
+template <int kCount>
+__device__ __noinline__ unsigned exact_codes(const CudaOutputs& z, const Factors<kCount>& by,
+                                             int local, int4 sums, Residual residual) {
+  const int four[4] = {sums.x, sums.y, sums.z, sums.w};
+  unsigned word = 0;
+  for (int i = 0; i < 4; ++i) {
+    double real = by.exact_scale[local + i] * four[i] + by.exact_shift[local + i];
+    if (z.beside != Beside::nothing) real += by.exact_beside * number_of(z, residual, i);
+    const int code = static_cast<int>(rint(fmin(fmax(real, by.low), by.high)));
+    word |= (static_cast<unsigned>(code) & 0xffu) << (8 * i);
+  }
+  return word;
+}
+
+// Stores y of four channels, `local` of the factors and the next three; `first_channel` + local is
+// the channel of y. The first one is element `at` of y and of the residual.
+template <int kCount>
+__device__ inline void store_four(const CudaOutputs& z, const Factors<kCount>& by,
+                                  int first_channel, int local, const int (&sums)[4],
+                                  std::int64_t at) {
+  const float4 scale = *reinterpret_cast<const float4*>(by.scale + local);
+  const float4 shift = *reinterpret_cast<const float4*>(by.shift + local);
+  const Residual residual = residual_at(z, at);
+  float real[4] = {__fmaf_rn(static_cast<float>(sums[0]), scale.x, shift.x),
+                   __fmaf_rn(static_cast<float>(sums[1]), scale.y, shift.y),
+                   __fmaf_rn(static_cast<float>(sums[2]), scale.z, shift.z),
+                   __fmaf_rn(static_cast<float>(sums[3]), scale.w, shift.w)};
+  if (z.beside != Beside::nothing) {
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
-      real[i] += by.beside * byte_of(word, i, z.beside == Beside::signed_codes);
+      real[i] = __fmaf_rn(number_of(z, residual, i), by.beside, real[i]);
     }
   }
-#pragma unroll
-  for (int i = 0; i < 4; ++i) {
-    if (!by.exists[i]) real[i] = 0;
-  }
+  const int left = z.channels - first_channel - local;
   if (!z.codes) {
-    if (z.relu) {  // NaN stays
 #pragma unroll
-      for (double& one : real) one = one < by.low ? by.low : one > by.high ? by.high : one;
+    for (int i = 0; i < 4; ++i) {
+      if (z.relu) real[i] = real[i] < by.low ? by.low : real[i] > by.high ? by.high : real[i];
+      if (i >= left) real[i] = 0;
     }
     *reinterpret_cast<float4*>(static_cast<float*>(z.y) + at) =
-        make_float4(static_cast<float>(real[0]), static_cast<float>(real[1]),
-                    static_cast<float>(real[2]), static_cast<float>(real[3]));
+        make_float4(real[0], real[1], real[2], real[3]);
     return;
   }
+  const float4 sure = *reinterpret_cast<const float4*>(by.sure + local);
+  const float sures[4] = {sure.x, sure.y, sure.z, sure.w};
+  constexpr float kShift = 12582912;  // 1.5 * 2^23: pushes the fraction out
   unsigned word = 0;
+  bool all_sure = true;
 #pragma unroll
-  for (int i = 0; i < 4; ++i) {  // NaN becomes low
-    const double clipped = by.exists[i] ? fmin(fmax(real[i], by.low), by.high) : 0;
-    word |= (static_cast<unsigned>(static_cast<int>(rint(clipped))) & 0xffu) << (8 * i);
+  for (int i = 0; i < 4; ++i) {
+    // What is clipped is sure: low and high are integers.
+    const float clipped = fminf(fmaxf(real[i], by.low), by.high);
+    const float pushed = __fadd_rn(clipped, kShift);
+    const float fraction = __fsub_rn(clipped, __fsub_rn(pushed, kShift));
+    all_sure = all_sure && fabsf(fraction) <= sures[i];
+    word |= (__float_as_uint(pushed) & 0xffu) << (8 * i);
   }
+  if (!all_sure) {
+    word = exact_codes(z, by, local, make_int4(sums[0], sums[1], sums[2], sums[3]), residual);
+  }
+  if (left < 4) word &= left <= 0 ? 0u : 0xffffffffu >> (8 * (4 - left));
   *reinterpret_cast<unsigned*>(static_cast<unsigned char*>(z.y) + at) = word;
 }
 
