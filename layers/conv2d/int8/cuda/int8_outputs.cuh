@@ -152,8 +152,9 @@ __device__ inline float number_of(const CudaOutputs& z, const Residual& residual
 
 // The codes of four channels in double; NaN becomes the lowest one.
 template <int kCount>
-__device__ __noinline__ unsigned exact_codes(const CudaOutputs& z, const Factors<kCount>& by,
-                                             int local, int4 sums, Residual residual) {
+__device__ __attribute__((noinline)) unsigned exact_codes(const CudaOutputs& z,
+                                                          const Factors<kCount>& by, int local,
+                                                          int4 sums, Residual residual) {
   const int four[4] = {sums.x, sums.y, sums.z, sums.w};
   unsigned word = 0;
   for (int i = 0; i < 4; ++i) {
