@@ -31,22 +31,24 @@ struct Line {
   int in_size = 0;                  // elements outside are zero
   int in_first = 0, in_step = 1;    // see above
   int taps = 0, tap_step = 1;
-  int kernel_first = 0, kernel_step = 1;  // tap t is this element of the kernel
-  FastDivisor by_outputs = {};            // set by the two functions below
+  int kernel_first = 0, kernel_step = 1;          // tap t is this element of the kernel
+  FastDivisor by_outputs = {}, by_tap_step = {};  // set by the two functions below
 
   constexpr int input(int i, int tap) const { return in_first + i * in_step + tap * tap_step; }
   constexpr int output(int i) const { return out_first + i * out_step; }
   constexpr int kernel(int tap) const { return kernel_first + tap * kernel_step; }
-  // Bit t: tap t of position i lies inside the input.
+  // Bit t: tap t of position i lies inside the input. No loop: on a GPU the lanes of a warp would
+  // wait for the one with the longest.
   constexpr unsigned inside(int i) const {
-    int at = input(i, 0);
-    const int last = input(i, taps - 1);
-    if (at >= 0 && at < in_size && last >= 0 && last < in_size) return (1u << taps) - 1;
-    unsigned mask = 0;
-    for (int t = 0; t < taps; ++t, at += tap_step) {
-      if (at >= 0 && at < in_size) mask |= 1u << t;
-    }
-    return mask;
+    // Seen from where the taps go: the first one lies at `at`, and they walk upwards.
+    const int first = input(i, 0);
+    const int at = tap_step < 0 ? in_size - 1 - first : first;
+    if (at >= in_size) return 0;
+    const int left_out = at < 0 ? by_tap_step.divide(-at + by_tap_step.d - 1) : 0;
+    const int end = by_tap_step.divide(in_size - 1 - at) + 1;
+    if (left_out >= taps || left_out >= end) return 0;
+    const unsigned below_end = (1u << (end < taps ? end : taps)) - 1;
+    return below_end & ~((1u << left_out) - 1);
   }
 };
 
@@ -57,7 +59,8 @@ constexpr Line forward_line(int input, int output, int kernel, int stride, int p
           .in_step = stride,
           .taps = kernel,
           .tap_step = dilation,
-          .by_outputs = FastDivisor(output)};
+          .by_outputs = FastDivisor(output),
+          .by_tap_step = FastDivisor(dilation)};
 }
 
 // Elements a, a + stride, ... of dx [input], summed from dy [output].
@@ -70,6 +73,7 @@ constexpr Line backward_line(int phase, int input, int output, int kernel, int s
   line.by_outputs = FastDivisor(line.outputs);
   line.kernel_step = stride / std::gcd(stride, dilation);
   line.tap_step = -(line.kernel_step * dilation / stride);
+  line.by_tap_step = FastDivisor(-line.tap_step);
   for (int r = 0; r < kernel && r < line.kernel_step; ++r) {
     if ((phase + pad - r * dilation) % stride != 0) continue;
     line.kernel_first = r;

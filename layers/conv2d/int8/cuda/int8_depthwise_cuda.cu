@@ -93,18 +93,22 @@ __global__ __launch_bounds__(kThreads) void depthwise_bytes_kernel(
 #pragma unroll
       for (int j = 0; j < kStrip; ++j) {
         const int column = (first_q + j) * z.stride_w - z.pad_w + s * z.apart_w;
-        const unsigned x = column >= 0 && column < z.w_size ? from[column * 4] : 0;
+        const bool inside = static_cast<unsigned>(column) < static_cast<unsigned>(z.w_size);
+        const unsigned x = inside ? from[column * 4] : 0;
 #pragma unroll
         for (int i = 0; i < 4; ++i) sums[j][i] = dot_bytes<kSigned>(x, w[i], sums[j][i]);
       }
     }
   }
+  const std::int64_t pixel = (static_cast<std::int64_t>(plane) * z.p + row) * z.q + first_q;
+  with_kind(z.end, [&](auto known) {
 #pragma unroll
-  for (int j = 0; j < kStrip; ++j) {
-    if (first_q + j >= z.q) return;
-    const std::int64_t pixel = (static_cast<std::int64_t>(plane) * z.p + row) * z.q + first_q + j;
-    store_four(z.end, factors, block * 16, four * 4, sums[j], pixel * 16 + four * 4);
-  }
+    for (int j = 0; j < kStrip; ++j) {
+      if (first_q + j >= z.q) break;
+      store_four<decltype(known)::kind>(z.end, factors, block * 16, four * 4, sums[j],
+                                        (pixel + j) * 16 + four * 4);
+    }
+  });
 }
 
 // [C, taps] -> [blocks][taps][16]

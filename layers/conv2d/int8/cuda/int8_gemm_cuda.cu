@@ -224,7 +224,9 @@ __global__ __launch_bounds__(kThreads) void finish_bytes_kernel(const int* parts
     four[2] += part.z;
     four[3] += part.w;
   }
-  store_four(end, factors, channel, local, four, at);
+  with_kind(end, [&](auto known) {
+    store_four<decltype(known)::kind>(end, factors, channel, local, four, at);
+  });
 }
 
 void forward(const Conv2dForwardArgs& args) {

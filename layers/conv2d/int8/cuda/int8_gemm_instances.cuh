@@ -37,6 +37,8 @@ std::span<const ByteInstance> byte_instances_of() {
       byte_instance<ByteVariant<kSigned, 2, 1, 64, 4, 2>>(0.5, 2.5),
       byte_instance<ByteVariant<kSigned, 1, 1, 128, 4, 2>>(0.5, 2.5),
       byte_instance<ByteVariant<kSigned, 1, 1, 64, 4, 3>>(0.3, 2.0),
+      byte_instance<ByteVariant<kSigned, 2, 1, 64, 2, 3>>(0.6, 2.0),
+      byte_instance<ByteVariant<kSigned, 1, 1, 64, 2, 5>>(0.4, 2.0),
   };
   return kInstances;
 }

@@ -65,10 +65,11 @@ struct ByteGather {
 };
 
 // sums = the product of `steps` steps. load(step, stage) starts the copies of one step; it is called
-// for step 0, 1, 2, ...
-template <class V, class Load>
+// for step 0, 1, 2, ... What meanwhile() does, while the first copies are under way, is done for all
+// threads when the sums are.
+template <class V, class Load, class Meanwhile>
 __device__ inline void sum_bytes(int (&sums)[V::kSums], unsigned char* stages, int steps,
-                                 const Load& load) {
+                                 const Load& load, const Meanwhile& meanwhile) {
   const int group = static_cast<int>(threadIdx.x) / 128;
   const int from_pixels = group % V::kPixelGroups * kTileBlockBytes;
   const int from_channels =
@@ -80,6 +81,7 @@ __device__ inline void sum_bytes(int (&sums)[V::kSums], unsigned char* stages, i
     if (i < steps) load(i, stages + i * V::kStageBytes);
     async_copy_commit();
   }
+  meanwhile();
   int stage = 0;
   int to_fill = V::kAhead;
   for (int step = 0; step < steps; ++step) {
@@ -147,7 +149,6 @@ __global__ __launch_bounds__(V::kThreads, V::kBlocks) void gather_bytes_kernel(
   const int2* const table = z.table + first_step * kBlockPieces;
   let_next_kernel_start();
   wait_for_previous_kernel();
-  if (z.splits == 1) make_factors(z.end, group * z.channels + first_channel, factors);
   int2 next_place[kTurns];
 #pragma unroll
   for (int i = 0; i < kTurns; ++i) {
@@ -178,7 +179,9 @@ __global__ __launch_bounds__(V::kThreads, V::kBlocks) void gather_bytes_kernel(
     }
   };
   int sums[V::kSums];
-  sum_bytes<V>(sums, stages, steps, load);
+  sum_bytes<V>(sums, stages, steps, load, [&] {
+    if (z.splits == 1) make_factors(z.end, group * z.channels + first_channel, factors);
+  });
 
   const int warp_group = thread / 128;
   const int out_area = z.high.outputs * z.wide.outputs;
@@ -199,24 +202,33 @@ __global__ __launch_bounds__(V::kThreads, V::kBlocks) void gather_bytes_kernel(
                 16 +
             lane % 4 * 4;
   }
+  // Calls store(sums of four channels, first channel in the tile, its element of y).
+  const auto for_each_four = [&](const auto& store) {
 #pragma unroll
-  for (int block = 0; block < V::kColumns / 16; ++block) {
-    if (block >= blocks_left) break;
-    const std::int64_t further = static_cast<std::int64_t>(block) * out_area * 16;
+    for (int block = 0; block < V::kColumns / 16; ++block) {
+      if (block >= blocks_left) break;
+      const std::int64_t further = static_cast<std::int64_t>(block) * out_area * 16;
 #pragma unroll
-    for (int i = 0; i < 2; ++i) {
-      if (!there[i]) continue;
-      const int four[4] = {sums[8 * block + 2 * i], sums[8 * block + 2 * i + 1],
-                           sums[8 * block + 4 + 2 * i], sums[8 * block + 5 + 2 * i]};
-      if (z.splits > 1) {
-        *reinterpret_cast<int4*>(z.parts + split * z.part_size + at[i] + further) =
-            make_int4(four[0], four[1], four[2], four[3]);
-      } else {
-        store_four(z.end, factors, tile_channel, local + block * 16 + lane % 4 * 4, four,
-                   at[i] + further);
+      for (int i = 0; i < 2; ++i) {
+        if (!there[i]) continue;
+        const int four[4] = {sums[8 * block + 2 * i], sums[8 * block + 2 * i + 1],
+                             sums[8 * block + 4 + 2 * i], sums[8 * block + 5 + 2 * i]};
+        store(four, local + block * 16 + lane % 4 * 4, at[i] + further);
       }
     }
+  };
+  if (z.splits > 1) {
+    int* const part = z.parts + split * z.part_size;
+    for_each_four([&](const int(&four)[4], int, std::int64_t to) {
+      *reinterpret_cast<int4*>(part + to) = make_int4(four[0], four[1], four[2], four[3]);
+    });
+    return;
   }
+  with_kind(z.end, [&](auto known) {
+    for_each_four([&](const int(&four)[4], int channel, std::int64_t to) {
+      store_four<decltype(known)::kind>(z.end, factors, tile_channel, channel, four, to);
+    });
+  });
 }
 
 }  // namespace convscope::int8

@@ -166,27 +166,53 @@ __device__ __attribute__((noinline)) unsigned exact_codes(const CudaOutputs& z,
   return word;
 }
 
+// What stands behind the sums, known to the compiler: a branch for each number would cost more than
+// the number. `any` asks at run time.
+enum class Kind : std::uint8_t { codes, codes_beside_codes, any };
+template <Kind kKind>
+struct KindOf {
+  static constexpr Kind kind = kKind;
+};
+template <class F>
+__device__ inline void with_kind(const CudaOutputs& z, const F& f) {
+  if (z.codes && z.beside == Beside::nothing) {
+    f(KindOf<Kind::codes>{});
+  } else if (z.codes && z.beside != Beside::floats) {
+    f(KindOf<Kind::codes_beside_codes>{});
+  } else {
+    f(KindOf<Kind::any>{});
+  }
+}
+
 // Stores y of four channels, `local` of the factors and the next three; `first_channel` + local is
 // the channel of y. The first one is element `at` of y and of the residual.
-template <int kCount>
+template <Kind kKind, int kCount>
 __device__ inline void store_four(const CudaOutputs& z, const Factors<kCount>& by,
                                   int first_channel, int local, const int (&sums)[4],
                                   std::int64_t at) {
   const float4 scale = *reinterpret_cast<const float4*>(by.scale + local);
   const float4 shift = *reinterpret_cast<const float4*>(by.shift + local);
-  const Residual residual = residual_at(z, at);
+  Residual residual;
+  if constexpr (kKind != Kind::codes) residual = residual_at(z, at);
   float real[4] = {__fmaf_rn(static_cast<float>(sums[0]), scale.x, shift.x),
                    __fmaf_rn(static_cast<float>(sums[1]), scale.y, shift.y),
                    __fmaf_rn(static_cast<float>(sums[2]), scale.z, shift.z),
                    __fmaf_rn(static_cast<float>(sums[3]), scale.w, shift.w)};
-  if (z.beside != Beside::nothing) {
+  if constexpr (kKind == Kind::codes_beside_codes) {
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
+      const int code = byte_of(residual.bytes, i, z.beside == Beside::signed_codes);
+      real[i] = __fmaf_rn(static_cast<float>(code), by.beside, real[i]);
+    }
+  } else if constexpr (kKind == Kind::any) {
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      if (z.beside == Beside::nothing) break;
       real[i] = __fmaf_rn(number_of(z, residual, i), by.beside, real[i]);
     }
   }
   const int left = z.channels - first_channel - local;
-  if (!z.codes) {
+  if (kKind == Kind::any && !z.codes) {
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
       if (z.relu) real[i] = real[i] < by.low ? by.low : real[i] > by.high ? by.high : real[i];
@@ -199,7 +225,7 @@ __device__ inline void store_four(const CudaOutputs& z, const Factors<kCount>& b
   const float4 sure = *reinterpret_cast<const float4*>(by.sure + local);
   const float sures[4] = {sure.x, sure.y, sure.z, sure.w};
   constexpr float kShift = 12582912;  // 1.5 * 2^23: pushes the fraction out
-  unsigned word = 0;
+  unsigned bits[4];
   bool all_sure = true;
 #pragma unroll
   for (int i = 0; i < 4; ++i) {
@@ -208,8 +234,10 @@ __device__ inline void store_four(const CudaOutputs& z, const Factors<kCount>& b
     const float pushed = __fadd_rn(clipped, kShift);
     const float fraction = __fsub_rn(clipped, __fsub_rn(pushed, kShift));
     all_sure = all_sure && fabsf(fraction) <= sures[i];
-    word |= (__float_as_uint(pushed) & 0xffu) << (8 * i);
+    bits[i] = __float_as_uint(pushed);
   }
+  unsigned word = __byte_perm(__byte_perm(bits[0], bits[1], 0x0040),
+                              __byte_perm(bits[2], bits[3], 0x0040), 0x5410);
   if (!all_sure) {
     word = exact_codes(z, by, local, make_int4(sums[0], sums[1], sums[2], sums[3]), residual);
   }
