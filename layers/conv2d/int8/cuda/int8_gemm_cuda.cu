@@ -10,7 +10,7 @@
 //            sum = A B                                     # [N P Q, K], B[rsc][k] = w
 //            y[pixel][k] = clip(round((s_x s_w[k] sum + b[k]) / s_y))
 // Plan       1 (once, prepare_weights) w in the order of the sum, and the table of its places
-//            2 a block sums a tile of 64..256 pixels x 64..256 channels. 16 channels of a pixel are
+//            2 a block sums a tile of 64 or 128 pixels x 64 or 128 channels. 16 channels of a pixel are
 //              a piece of 16 bytes, in blocks as they lie in memory; eight pieces are a step. Copies
 //              run two steps ahead (cp.async), the tensor cores read shared memory (wgmma on
 //              sm_90a, mma.sync elsewhere). A thread ends with four neighbouring channels of a
@@ -26,7 +26,7 @@
 // Numerics   sums are exact: |sum| < 2^31 for up to 65,793 terms. y in double (int8_outputs.cuh).
 //            Same bits on each run
 // Backward   none: gradients are those of the fake quantiser (quant/lsq.h)
-// Choices    tiles and parts: lowest estimated time, whole waves
+// Choices    tiles and parts: lowest estimated time, of waves or of work
 // Source     B. Jacob et al., CVPR 2018, arXiv 1712.05877 (integer-only inference); S. Chetlur et al.
 //            2014, arXiv 1410.0759 (the implicit product)
 // Read next  int8_lesson_cpu.cpp; int8_gemm_tiles.cuh
@@ -46,12 +46,13 @@ using gather::kMostTaps;
 using gather::piece_at;
 
 constexpr int kMostSide = 16000;   // of an image, for 16-bit coordinates
-constexpr int kRowMultiple = 256;  // rows of the packed weights: no tile reads behind them
+constexpr int kRowMultiple = 128;  // rows of the packed weights: no tile reads behind them
 constexpr int kFewestSteps = 2;    // of one part
 constexpr int kMostParts = 64;
 constexpr double kMostPartBytes = 64e6;
-constexpr double kLaunchUs = 2;
-constexpr double kBytesPerUs = 3e6;
+constexpr double kCallUs = 2.5;  // fitted with the tiles (int8_gemm_instances.cuh)
+constexpr double kPartsUs = 0.5;
+constexpr double kBytesPerUs = 4.3e6;
 
 int narrow(std::int64_t value) { return static_cast<int>(value); }
 
@@ -97,21 +98,21 @@ class Plan {
   double us = std::numeric_limits<double>::infinity();
 
  private:
-  // Of whole waves of tiles over the multiprocessors.
   void consider(const ByteInstance& candidate) {
-    const int processors = cuda_device_facts().multiprocessors;
-    const double tiles = static_cast<double>(z.groups * ceil_div(channels, candidate.channels) *
-                                             ceil_div(z.n * z.p() * z.q(), candidate.pixels));
+    const ByteTileTime& tile = candidate.us;
+    const auto tiles = static_cast<double>(z.groups * ceil_div(channels, candidate.channels) *
+                                           ceil_div(z.n * z.p() * z.q(), candidate.pixels));
     for (int parts = 1; parts <= kMostParts; ++parts) {
       const double bytes = 4.0 * static_cast<double>(part_size) * parts;
       if (parts > 1 && (steps < parts * kFewestSteps || bytes > kMostPartBytes)) break;
-      const double each = ceil_div(steps, parts) * candidate.step_us;
-      const double at_once = static_cast<double>(processors) * candidate.blocks;
-      const double waves = std::floor(tiles * parts / at_once);
-      const double rest = tiles * parts - waves * at_once;
-      double time = waves * (candidate.around_us + candidate.blocks * each);
-      if (rest > 0) time += candidate.around_us + std::ceil(rest / processors) * each;
-      if (parts > 1) time += kLaunchUs + 2 * bytes / kBytesPerUs;
+      const double each = ceil_div(steps, parts);
+      // Tiles that one multiprocessor gets, and how often it starts anew; long rows of waves blur.
+      const double share = std::ceil(tiles * parts / cuda_device_facts().multiprocessors);
+      double waves = share / candidate.blocks;
+      if (waves <= 3) waves = std::ceil(waves);
+      double time = kCallUs + std::max(waves * (each * tile.wait_step + tile.wait_around),
+                                       share * (each * tile.work_step + tile.work_around));
+      if (parts > 1) time += kPartsUs + 2 * bytes / kBytesPerUs;
       if (time >= us) continue;
       us = time;
       instance = &candidate;

@@ -105,6 +105,21 @@ __device__ inline void sum_bytes(int (&sums)[V::kSums], unsigned char* stages, i
   async_copy_wait<0>();
 }
 
+// Where tap (0, 0) of an output pixel lies in x, in pieces, and which of its taps lie inside: bit t
+// the rows, bit 16 + t the columns.
+__device__ inline int2 place_of_pixel(const ByteGather& z, int pixel, int group, int pixels) {
+  const int line = z.wide.by_outputs.divide(pixel);
+  const int image = z.high.by_outputs.divide(line);
+  const int w = pixel - line * z.wide.outputs;
+  const int h = line - image * z.high.outputs;
+  const int from =
+      ((image * z.all_pieces + group * z.pieces) * z.high.in_size + z.high.input(h, 0)) *
+          z.wide.in_size +
+      z.wide.input(w, 0);
+  const unsigned inside = z.high.inside(h) | z.wide.inside(w) << 16;
+  return make_int2(from, pixel < pixels ? static_cast<int>(inside) : 0);
+}
+
 // Block (x: channel tiles inside pixel tiles, y: group, z: split).
 template <class V>
 __global__ __launch_bounds__(V::kThreads, V::kBlocks) void gather_bytes_kernel(
@@ -120,27 +135,24 @@ __global__ __launch_bounds__(V::kThreads, V::kBlocks) void gather_bytes_kernel(
   const int pixels = z.images * z.high.outputs * z.wide.outputs;
   const int first_step = gather::part_begin(z.steps, split, z.splits);
   const int steps = gather::part_begin(z.steps, split + 1, z.splits) - first_step;
-  const int in_area = z.high.in_size * z.wide.in_size;
 
   // The lanes of a warp copy one piece of 32 neighbouring pixels: they lie side by side in memory. A
   // thread has kTurns of the eight pieces and the same pixels in each.
   constexpr int kTurns = V::kWarps >= 8 ? 1 : 8 / V::kWarps;
   constexpr int kWarpsBeside = V::kWarps >= 8 ? V::kWarps / 8 : 1;
   constexpr int kRows = V::kPixels / 32 / kWarpsBeside;
-  static_assert(kRows >= 1);
+  static_assert(kRows >= 1 && V::kPixels <= V::kThreads);
   const int first_row = warp / 8 * 32 + lane;
+  __shared__ int2 places[V::kPixels];
+  if (thread < V::kPixels) places[thread] = place_of_pixel(z, first_pixel + thread, group, pixels);
+  __syncthreads();
   int from[kRows];
   unsigned inside[kRows];
 #pragma unroll
   for (int i = 0; i < kRows; ++i) {
-    const int pixel = first_pixel + first_row + i * 32 * kWarpsBeside;
-    const int line = z.wide.by_outputs.divide(pixel);
-    const int image = z.high.by_outputs.divide(line);
-    const int w = pixel - line * z.wide.outputs;
-    const int h = line - image * z.high.outputs;
-    from[i] = (image * z.all_pieces + group * z.pieces) * in_area +
-              z.high.input(h, 0) * z.wide.in_size + z.wide.input(w, 0);
-    inside[i] = pixel < pixels ? z.high.inside(h) | z.wide.inside(w) << 16 : 0;
+    const int2 place = places[first_row + i * 32 * kWarpsBeside];
+    from[i] = place.x;
+    inside[i] = static_cast<unsigned>(place.y);
   }
   const uint4* const weights =
       z.weights +
