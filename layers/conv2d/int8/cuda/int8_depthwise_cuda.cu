@@ -17,7 +17,8 @@
 // Cost       FLOPs = 2 N C P Q R S; bytes = x, w, y once. Memory-bound with 3x3 kernels
 // Numerics   exact sums; y in double (int8_outputs.cuh). Same bits on each run
 // Backward   none: gradients are those of the fake quantiser (quant/lsq.h)
-// Choices    four pixels a thread: the word of w is taken apart once for all of them
+// Choices    four pixels a thread: the word of w is taken apart once for all of them; rows of 3 and 5
+//            taps with strides 1 and 2 are known to the compiler
 // Source     B. Jacob et al., CVPR 2018, arXiv 1712.05877
 // Read next  int8_lesson_cpu.cpp; depthwise_forward_cuda.cu, the same for real numbers
 #include <algorithm>
@@ -30,13 +31,21 @@ namespace convscope::int8 {
 namespace {
 
 constexpr int kStrip = 4;  // pixels of a thread
-constexpr int kStripsAtOnce = static_cast<int>(kThreads) / 4;
-
-std::int64_t parts_of(const Conv2dProblem& z) {  // of a plane
-  return ceil_div(z.p() * ceil_div(z.q(), kStrip), std::int64_t{kStripsAtOnce});
-}
+constexpr int kMostThreads = 256;
 
 int narrow(std::int64_t value) { return static_cast<int>(value); }
+
+// A block works on one plane of 16 channels; of a small plane it has few threads.
+struct Blocks {
+  explicit Blocks(const Conv2dProblem& z) {
+    const std::int64_t strips = z.p() * ceil_div(z.q(), std::int64_t{kStrip});
+    threads = narrow(std::min<std::int64_t>(kMostThreads, round_up(4 * strips, std::int64_t{32})));
+    parts = ceil_div(4 * strips, std::int64_t{threads});
+    count = z.n * ceil_div(z.c, kChannelBlock) * parts;
+  }
+  int threads = 32;
+  std::int64_t parts = 1, count = 1;  // blocks of a plane, and of all
+};
 
 struct DepthwiseBytes {
   const unsigned* x = nullptr;  // [N][blocks][H][W] of four words
@@ -44,7 +53,7 @@ struct DepthwiseBytes {
   CudaOutputs end;
   int blocks = 0, h = 0, w_size = 0, p = 0, q = 0, taps_h = 1, taps_w = 1;
   int stride_h = 1, stride_w = 1, pad_h = 0, pad_w = 0, apart_h = 1, apart_w = 1;
-  FastDivisor by_parts;  // blocks of threads for each plane
+  FastDivisor by_parts, by_strips;  // blocks of a plane, strips of a row
 };
 
 // sum + the four products of bytes.
@@ -62,31 +71,15 @@ __device__ inline int dot_bytes(unsigned x, unsigned w, int sum) {
   return sum;
 }
 
+// The sums of a strip, kernels of any size.
 template <bool kSigned>
-__global__ __launch_bounds__(kThreads) void depthwise_bytes_kernel(
-    const __grid_constant__ DepthwiseBytes z) {
-  __shared__ Factors<16> factors;
-  const int plane = z.by_parts.divide(static_cast<int>(blockIdx.x));
-  const int block = plane % z.blocks;
-  const int four = static_cast<int>(threadIdx.x) % 4;  // which channels of the block
-  const int strip = (static_cast<int>(blockIdx.x) - plane * z.by_parts.d) * kStripsAtOnce +
-                    static_cast<int>(threadIdx.x) / 4;
-  const int across = ceil_div(z.q, kStrip);
-  const int row = strip / across;
-  const int first_q = (strip - row * across) * kStrip;
-  let_next_kernel_start();
-  wait_for_previous_kernel();
-  make_factors(z.end, block * 16, factors);
-  __syncthreads();
-  if (row >= z.p) return;
-  const unsigned* const kernel =
-      z.w + static_cast<std::int64_t>(block) * z.taps_h * z.taps_w * 4 + four;
-  int sums[kStrip][4] = {};
+__device__ inline void sum_strip(const DepthwiseBytes& z, const unsigned* plane,
+                                 const unsigned* kernel, int row, int first_q,
+                                 int (&sums)[kStrip][4]) {
   for (int r = 0; r < z.taps_h; ++r) {
     const int h = row * z.stride_h - z.pad_h + r * z.apart_h;
     if (h < 0 || h >= z.h) continue;
-    const unsigned* const from =
-        z.x + (static_cast<std::int64_t>(plane) * z.h + h) * z.w_size * 4 + four;
+    const unsigned* const from = plane + static_cast<std::int64_t>(h) * z.w_size * 4;
     for (int s = 0; s < z.taps_w; ++s) {
       const unsigned word = kernel[(r * z.taps_w + s) * 4];
       const unsigned w[4] = {word & 0xffu, word & 0xff00u, word & 0xff0000u, word & 0xff000000u};
@@ -100,6 +93,69 @@ __global__ __launch_bounds__(kThreads) void depthwise_bytes_kernel(
       }
     }
   }
+}
+
+// The same of rows whose size the compiler knows: each pixel is loaded once for all its taps.
+template <bool kSigned, int kTaps, int kStride>
+__device__ inline void sum_known_strip(const DepthwiseBytes& z, const unsigned* plane,
+                                       const unsigned* kernel, int row, int first_q,
+                                       int (&sums)[kStrip][4]) {
+  constexpr int kWords = (kStrip - 1) * kStride + kTaps;
+  const int first = first_q * kStride - z.pad_w;
+  unsigned inside = 0;
+#pragma unroll
+  for (int i = 0; i < kWords; ++i) {
+    inside |= static_cast<unsigned>(first + i) < static_cast<unsigned>(z.w_size) ? 1u << i : 0u;
+  }
+  for (int r = 0; r < z.taps_h; ++r) {
+    const int h = row * z.stride_h - z.pad_h + r * z.apart_h;
+    if (h < 0 || h >= z.h) continue;
+    const unsigned* const from = plane + (static_cast<std::int64_t>(h) * z.w_size + first) * 4;
+    unsigned x[kWords];
+#pragma unroll
+    for (int i = 0; i < kWords; ++i) x[i] = (inside >> i & 1u) != 0 ? from[i * 4] : 0;
+#pragma unroll
+    for (int s = 0; s < kTaps; ++s) {
+      const unsigned word = kernel[(r * kTaps + s) * 4];
+      const unsigned w[4] = {word & 0xffu, word & 0xff00u, word & 0xff0000u, word & 0xff000000u};
+#pragma unroll
+      for (int j = 0; j < kStrip; ++j) {
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+          sums[j][i] = dot_bytes<kSigned>(x[j * kStride + s], w[i], sums[j][i]);
+        }
+      }
+    }
+  }
+}
+
+// kTaps 0: any size, stride and dilation. Block (x: parts of a plane, inside planes of 16 channels).
+template <bool kSigned, int kTaps, int kStride>
+__global__ __launch_bounds__(kMostThreads) void depthwise_bytes_kernel(
+    const __grid_constant__ DepthwiseBytes z) {
+  __shared__ Factors<16> factors;
+  const int plane = z.by_parts.divide(static_cast<int>(blockIdx.x));
+  const int block = plane % z.blocks;
+  const int thread =
+      (static_cast<int>(blockIdx.x) - plane * z.by_parts.d) * static_cast<int>(blockDim.x) +
+      static_cast<int>(threadIdx.x);
+  const int strip = thread / 4, four = thread % 4;  // which channels of the block
+  const int row = z.by_strips.divide(strip);
+  const int first_q = (strip - row * z.by_strips.d) * kStrip;
+  let_next_kernel_start();
+  wait_for_previous_kernel();
+  make_factors(z.end, block * 16, factors);
+  __syncthreads();
+  if (row >= z.p) return;
+  const unsigned* const kernel =
+      z.w + static_cast<std::int64_t>(block) * z.taps_h * z.taps_w * 4 + four;
+  const unsigned* const x = z.x + static_cast<std::int64_t>(plane) * z.h * z.w_size * 4 + four;
+  int sums[kStrip][4] = {};
+  if constexpr (kTaps == 0) {
+    sum_strip<kSigned>(z, x, kernel, row, first_q, sums);
+  } else {
+    sum_known_strip<kSigned, kTaps, kStride>(z, x, kernel, row, first_q, sums);
+  }
   const std::int64_t pixel = (static_cast<std::int64_t>(plane) * z.p + row) * z.q + first_q;
   with_kind(z.end, [&](auto known) {
 #pragma unroll
@@ -109,6 +165,18 @@ __global__ __launch_bounds__(kThreads) void depthwise_bytes_kernel(
                                         (pixel + j) * 16 + four * 4);
     }
   });
+}
+
+template <bool kSigned>
+auto kernel_for(const Conv2dProblem& z) {
+  const auto is = [&](int taps, int stride) {
+    return z.s == taps && z.stride_w == stride && (z.dilation_w == 1 || z.s == 1);
+  };
+  if (is(3, 1)) return depthwise_bytes_kernel<kSigned, 3, 1>;
+  if (is(3, 2)) return depthwise_bytes_kernel<kSigned, 3, 2>;
+  if (is(5, 1)) return depthwise_bytes_kernel<kSigned, 5, 1>;
+  if (is(5, 2)) return depthwise_bytes_kernel<kSigned, 5, 2>;
+  return depthwise_bytes_kernel<kSigned, 0, 1>;
 }
 
 // [C, taps] -> [blocks][taps][16]
@@ -138,29 +206,30 @@ void prepare_weights(const Conv2dPrepareArgs& args) {
 void forward(const Conv2dForwardArgs& args) {
   const Conv2dProblem& z = args.problem;
   const std::int64_t blocks = ceil_div(z.c, kChannelBlock);
-  const DepthwiseBytes depthwise{.x = static_cast<const unsigned*>(args.x),
-                                 .w = static_cast<const unsigned*>(args.prepared),
-                                 .end = cuda_outputs(args),
-                                 .blocks = narrow(blocks),
-                                 .h = narrow(z.h),
-                                 .w_size = narrow(z.w),
-                                 .p = narrow(z.p()),
-                                 .q = narrow(z.q()),
-                                 .taps_h = narrow(z.r),
-                                 .taps_w = narrow(z.s),
-                                 .stride_h = narrow(z.stride_h),
-                                 .stride_w = narrow(z.stride_w),
-                                 .pad_h = narrow(z.pad_top),
-                                 .pad_w = narrow(z.pad_left),
-                                 .apart_h = narrow(z.dilation_h),
-                                 .apart_w = narrow(z.dilation_w),
-                                 .by_parts = FastDivisor(narrow(parts_of(z)))};
-  const LaunchShape shape{.grid = dim3(static_cast<unsigned>(z.n * blocks * parts_of(z))),
-                          .block = dim3(kThreads),
+  const Blocks by(z);
+  const DepthwiseBytes depthwise{
+      .x = static_cast<const unsigned*>(args.x),
+      .w = static_cast<const unsigned*>(args.prepared),
+      .end = cuda_outputs(args),
+      .blocks = narrow(blocks),
+      .h = narrow(z.h),
+      .w_size = narrow(z.w),
+      .p = narrow(z.p()),
+      .q = narrow(z.q()),
+      .taps_h = narrow(z.r),
+      .taps_w = narrow(z.s),
+      .stride_h = narrow(z.stride_h),
+      .stride_w = narrow(z.stride_w),
+      .pad_h = narrow(z.pad_top),
+      .pad_w = narrow(z.pad_left),
+      .apart_h = narrow(z.dilation_h),
+      .apart_w = narrow(z.dilation_w),
+      .by_parts = FastDivisor(narrow(by.parts)),
+      .by_strips = FastDivisor(narrow(ceil_div(z.q(), std::int64_t{kStrip})))};
+  const LaunchShape shape{.grid = dim3(static_cast<unsigned>(by.count)),
+                          .block = dim3(static_cast<unsigned>(by.threads)),
                           .overlaps_previous = true};
-  const bool is_signed = z.types->x == DType::i8;
-  launch(is_signed ? depthwise_bytes_kernel<true> : depthwise_bytes_kernel<false>, shape,
-         depthwise);
+  launch(z.types->x == DType::i8 ? kernel_for<true>(z) : kernel_for<false>(z), shape, depthwise);
 }
 
 Conv2dSupport supports(const Conv2dProblem& z, Direction) {
@@ -174,8 +243,7 @@ Conv2dSupport supports(const Conv2dProblem& z, Direction) {
   }
   constexpr std::int64_t kMost = 0x7fff0000;
   if (std::max(z.h, z.w) > 100000 || std::max(z.stride_h, z.stride_w) > 20000 ||
-      std::max(z.r * z.dilation_h, z.s * z.dilation_w) > 1000000 ||
-      z.n * ceil_div(z.c, kChannelBlock) * parts_of(z) > kMost) {
+      std::max(z.r * z.dilation_h, z.s * z.dilation_w) > 1000000 || Blocks(z).count > kMost) {
     return Conv2dSupport::no(
         "expects images of at most 100000 pixels along a side, because places "
         "in a row have 32 bits");
