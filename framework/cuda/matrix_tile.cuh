@@ -18,7 +18,7 @@
 #include <cstdint>
 #include <cstring>
 
-#include "framework/cuda/runtime.cuh"
+#include "framework/cuda/launch.cuh"
 #include "framework/dtype.h"
 
 #if !defined(CONVSCOPE_CUDA_EMULATED)
@@ -38,6 +38,13 @@ inline constexpr int kTileBlockBytes = 64 * kTileRowBytes;  // 64 rows
 // Bytes from the tile's base to piece `piece` of row `row`.
 constexpr int swizzle_tile(int row, int piece) {
   return row * kTileRowBytes + ((piece ^ (row & 7)) << 4);
+}
+
+// The block's dynamic shared memory from its first multiple of 1024 bytes on: where tiles begin.
+__device__ inline unsigned char* aligned_shared() {
+  auto* const shared = dynamic_shared<unsigned char>();
+  const auto address = reinterpret_cast<std::uintptr_t>(shared);
+  return shared + (1024 - address % 1024) % 1024;
 }
 
 namespace matrix_tile {

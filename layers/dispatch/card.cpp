@@ -34,8 +34,10 @@ Cost with_preparation(Cost cost, double cycles) {
 
 double estimated_ms(const Cost& cost, DeviceType device, DType factors) {
   const MachineCeilings machine = machine_ceilings(device);
-  const double tensor =
-      is_half(factors) ? machine.half_flops_per_second : machine.tf32_flops_per_second;
+  // Tensor cores multiply twice as many bytes as halves.
+  const double tensor = is_code(factors)   ? 2 * machine.half_flops_per_second
+                        : is_half(factors) ? machine.half_flops_per_second
+                                           : machine.tf32_flops_per_second;
   const double peak = cost.tensor_cores && tensor > 0 ? tensor
                       : device == DeviceType::cpu     ? machine.peak(factors)
                                                       : machine.flops_per_second;

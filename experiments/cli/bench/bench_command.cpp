@@ -132,12 +132,13 @@ OperandTypes parsed_types(const std::string& text) {
 }
 
 // Codes lie in blocks of channels; f32 images of a first layer, which the kernel rounds, do not.
-// Layers of few channels are such first layers; returns how many there are.
-int set_types(OperandTypes types, std::vector<Conv2dProblem>& problems) {
+// Layers of few channels are such first layers, on a CPU; returns how many there are.
+int set_types(OperandTypes types, Device device, std::vector<Conv2dProblem>& problems) {
   constexpr std::int64_t kMostColours = 4;
   int first_layers = 0;
   for (Conv2dProblem& problem : problems) {
-    const bool first = is_code(types.x) && problem.c <= kMostColours && problem.groups == 1;
+    const bool first = device.type == DeviceType::cpu && is_code(types.x) &&
+                       problem.c <= kMostColours && problem.groups == 1;
     first_layers += first ? 1 : 0;
     problem.types = types;
     if (first) problem.types->x = DType::f32;
@@ -148,10 +149,10 @@ int set_types(OperandTypes types, std::vector<Conv2dProblem>& problems) {
   return first_layers;
 }
 
-void set_types(const std::string& text, std::vector<Conv2dProblem>& problems) {
+void set_types(const std::string& text, Device device, std::vector<Conv2dProblem>& problems) {
   if (text.empty()) return;
   OperandTypes types = parsed_types(text);
-  const int first_layers = set_types(types, problems);
+  const int first_layers = set_types(types, device, problems);
   if (first_layers == 0) return;
   types.x = DType::f32;
   remark(cat(first_layers, first_layers == 1 ? " layer" : " layers",
@@ -169,8 +170,8 @@ std::vector<Conv2dProblem> problems_of(const Arguments& arguments) {
     require_sizes(text);
   }
   set_layouts(arguments.layout, out);
-  set_types(arguments.types, out);
   const Device device = Device::parse(arguments.device);
+  set_types(arguments.types, device, out);
   for (Conv2dProblem& problem : out) {
     if (!arguments.precision.empty()) set_precision(problem, arguments.precision);
     if (arguments.batch > 0) problem.n = arguments.batch;
@@ -320,7 +321,7 @@ std::function<int()> declare(CommandLine& app) {
       ->one_of({"nchw", "blocked", "blocked_y", "both"});
   conv->add_option("--types", arguments->types,
                    "of all problems: of x, w, the sums and y, as u8:i8:i32:u8, in the layout that "
-                   "integers have; layers of at most 4 channels take f32 images. Forward alone")
+                   "integers have; on the CPU layers of at most 4 channels take f32 images. Forward alone")
       ->type_name("TEXT");
   conv->add_option("--batch", arguments->batch, "of all problems, instead of their own");
   conv->add_option("--peer", arguments->peer, "another library to time beside ours: onednn");

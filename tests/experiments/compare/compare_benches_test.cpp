@@ -73,7 +73,7 @@ TEST_F(CompareBenches, rows_of_bytes_and_of_f32_are_not_compared) {
   const CompareResult found = compared({row("direct", 2), bytes}, {bytes, row("fft", 2)});
   ASSERT_EQ(found.rows.size(), 1u);
   EXPECT_EQ(found.rows[0].ratio, 1);
-  EXPECT_EQ(found.rows[0].key[0], bytes["problem"]);
+  EXPECT_EQ(found.rows[0].key[0], bytes["problem"].get<std::string>());
   EXPECT_ERROR(ErrorKind::kInvalid, "got none",
                compared(json::array({row("direct", 2)}), json::array({bytes})));
 }

@@ -30,6 +30,35 @@ struct Int8Options {
   double step = 0;                          // of y; 0: such that most codes are within their range
 };
 
+inline Conv2dProblem with_types(Conv2dProblem problem, const char* types) {
+  OperandTypes parsed;
+  CONVSCOPE_CHECK(OperandTypes::parse(types, parsed), "test", types);
+  problem.types = parsed;
+  problem.dtype = parsed.x;
+  problem.layout = parsed.x == DType::f32 ? ActivationLayout::blocked_y : ActivationLayout::blocked;
+  return problem;
+}
+
+// All that may stand beside a problem, by turns.
+inline Int8Options options_by_turns(std::uint64_t i, DType y) {
+  Int8Options options;
+  options.bias = i % 3 != 0;
+  options.relu = i % 4 == 1;
+  if (i % 8 == 1) options.most = 6;
+  if (i % 5 == 2) options.residual = DType::u8;
+  if (i % 5 == 3) options.residual = DType::i8;
+  if (i % 5 == 4) options.residual = DType::f32;
+  if (i % 7 == 3) {
+    options.low = y == DType::i8 ? -8 : 0;
+    options.high = 7;
+  }
+  if (i % 2 == 0) {
+    options.x_low = 0;
+    options.x_high = 15;
+  }
+  return options;
+}
+
 // `problem` has types and a layout.
 class Int8Case {
  public:
@@ -39,9 +68,12 @@ class Int8Case {
     x_ = codes(problem.x_shape(), t.x);
     w_ = codes(problem.w_shape(), t.w);
     stored_x_ = stored_images(x_, layout_of_x(problem.layout));
+    s_w_ = Tensor::empty({problem.k}, DType::f64);
+    b_ = Tensor::empty({problem.k}, DType::f64);
     for (std::int64_t k = 0; k < problem.k; ++k) {
-      s_w_.push_back(std::ldexp(0.5 + 0.5 * random_.uniform(), -7) * (k % 5 == 4 ? -1 : 1));
-      b_.push_back(4 * random_.normal());
+      s_w_.data<double>()[k] =
+          std::ldexp(0.5 + 0.5 * random_.uniform(), -7) * (k % 5 == 4 ? -1 : 1);
+      b_.data<double>()[k] = 4 * random_.normal();
     }
     const double terms =
         problem.nominal_flops() / 2 / static_cast<double>(problem.y_shape().numel());
@@ -60,24 +92,38 @@ class Int8Case {
   std::string check(const Conv2dAlgorithm& card, std::vector<double>* values = nullptr) {
     const DType type = problem_.types->y;
     const Shape stored = stored_shape(problem_.y_shape(), layout_of_y(problem_.layout));
-    const Tensor y = Tensor::empty(stored, type);
+    Tensor y = Tensor::empty(stored, type);
     std::memset(y.raw_data(), 0x5a, static_cast<std::size_t>(y.size_bytes()));
-    const Scratch<Conv2dProblem> scratch(card, problem_, Direction::forward, Device{});
-    const OperandViews views = this->views();
-    const void* const prepared = scratch.prepare(w_.raw_data(), views);
+    const Device device{card.device, 0};
+    const auto there = [&](const Tensor& of) { return of.defined() ? of.to(device) : Tensor(); };
+    y = there(y);
+    const Tensor x = there(stored_x_), w = there(w_), residual = there(stored_residual_);
+    const Tensor b = there(b_), s_x = there(single(s_x_)), s_w = there(s_w_);
+    const Tensor s_y = there(single(s_y_)), s_r = there(single(s_r_));
+    const Scratch<Conv2dProblem> scratch(card, problem_, Direction::forward, device);
+    OperandViews views;
+    views.x = {.scales = s_x.data<double>(), .low = options_.x_low, .high = options_.x_high};
+    views.w = {.scales = s_w.data<double>(), .per_channel = true};
+    if (type != DType::f32) {
+      views.y = {.scales = s_y.data<double>(), .low = options_.low, .high = options_.high};
+    }
+    if (options_.residual && *options_.residual != DType::f32) {
+      views.residual = {.scales = s_r.data<double>()};
+    }
+    const void* const prepared = scratch.prepare(w.raw_data(), views);
     card.forward({problem_,
-                  stored_x_.raw_data(),
-                  w_.raw_data(),
-                  options_.bias ? b_.data() : nullptr,
+                  x.raw_data(),
+                  w.raw_data(),
+                  options_.bias ? b.raw_data() : nullptr,
                   y.raw_data(),
                   scratch.workspace(),
-                  {.residual = options_.residual ? stored_residual_.raw_data() : nullptr,
-
+                  {.residual = options_.residual ? residual.raw_data() : nullptr,
                    .relu = options_.relu,
                    .most = options_.most,
                    .residual_type = options_.residual.value_or(DType::f32)},
                   prepared,
                   views});
+    y = y.to(Device{});
     if (!has_clean_lanes(y, problem_.y_shape(), layout_of_y(problem_.layout))) {
       return cat(card.name, " of ", problem_.text(), ": lanes behind the last channel are not 0");
     }
@@ -115,13 +161,9 @@ class Int8Case {
     return out;
   }
 
-  OperandViews views() const {
-    const bool codes = problem_.types->y != DType::f32;
-    OperandViews out;
-    out.x = {.scales = &s_x_, .low = options_.x_low, .high = options_.x_high};
-    out.w = {.scales = s_w_.data(), .per_channel = true};
-    if (codes) out.y = {.scales = &s_y_, .low = options_.low, .high = options_.high};
-    if (options_.residual && *options_.residual != DType::f32) out.residual = {.scales = &s_r_};
+  static Tensor single(double value) {
+    const Tensor out = Tensor::empty({1}, DType::f64);
+    out.data<double>()[0] = value;
     return out;
   }
 
@@ -154,9 +196,8 @@ class Int8Case {
           }
         }
       }
-      const auto at = static_cast<std::size_t>(k);
-      const double product = s_x_ * s_w_[at] * static_cast<double>(sum);
-      const double shift = options_.bias ? b_[at] : 0;
+      const double product = s_x_ * s_w_.at(k) * static_cast<double>(sum);
+      const double shift = options_.bias ? b_.at(k) : 0;
       double beside = 0;
       if (options_.residual) {
         beside = residual_.at(i) * (*options_.residual == DType::f32 ? 1 : s_r_);
@@ -186,10 +227,10 @@ class Int8Case {
   const Conv2dProblem problem_;
   const Int8Options options_;
   Generator random_;
-  Tensor x_, w_, residual_, stored_x_, stored_residual_;
+  Tensor x_, w_, residual_, stored_x_, stored_residual_, s_w_, b_;
   const double s_x_ = 0.013, s_r_ = 0.031;
   double s_y_ = 1;
-  std::vector<double> s_w_, b_, right_, real_, size_;
+  std::vector<double> right_, real_, size_;
   std::int64_t ties_ = 0;
 };
 

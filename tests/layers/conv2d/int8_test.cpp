@@ -12,6 +12,7 @@ namespace {
 using testing::Int8Case;
 using testing::Int8Options;
 using testing::MachineScope;
+using testing::with_types;
 
 // All cards that take the problem; returns how many there are.
 int check_everywhere(Int8Case& one) {
@@ -50,15 +51,6 @@ class Int8 : public ::testing::Test {
   MachineScope scope_;
 };
 
-Conv2dProblem with_types(Conv2dProblem problem, const char* types) {
-  OperandTypes parsed;
-  CONVSCOPE_CHECK(OperandTypes::parse(types, parsed), "test", types);
-  problem.types = parsed;
-  problem.dtype = parsed.x;
-  problem.layout = parsed.x == DType::f32 ? ActivationLayout::blocked_y : ActivationLayout::blocked;
-  return problem;
-}
-
 constexpr const char* kTypes[] = {"u8:i8:i32:u8", "i8:i8:i32:i8", "u8:i8:i32:f32",
                                   "i8:i8:i32:u8", "u8:i8:i32:i8", "f32:i8:i32:u8"};
 
@@ -70,22 +62,7 @@ TEST_F(Int8, CodesAreThoseOfDoubleArithmeticOnRandomProblems) {
     if (problem.is_empty()) continue;
     problem.dtype = DType::f32;
     const Conv2dProblem typed = with_types(problem, kTypes[i % 6]);
-    Int8Options options;
-    options.bias = i % 3 != 0;
-    options.relu = i % 4 == 1;
-    if (i % 8 == 1) options.most = 6;
-    if (i % 5 == 2) options.residual = DType::u8;
-    if (i % 5 == 3) options.residual = DType::i8;
-    if (i % 5 == 4) options.residual = DType::f32;
-    if (i % 7 == 3) {
-      options.low = typed.types->y == DType::i8 ? -8 : 0;
-      options.high = 7;
-    }
-    if (i % 2 == 0) {
-      options.x_low = 0;
-      options.x_high = 15;
-    }
-    Int8Case one(typed, options, i);
+    Int8Case one(typed, testing::options_by_turns(i, typed.types->y), i);
     run += check_everywhere(one);
     ties += one.ties();
     if (HasFailure()) return;

@@ -65,7 +65,7 @@ using namespace implicit_gemm;  // NOLINT(google-build-using-namespace): this fi
 constexpr int kMostSide = 16000;       // of an image, for 16-bit coordinates
 constexpr double kLaunchUs = 2;        // of one more pass
 constexpr double kBytesPerUs = 3.5e6;  // of the passes
-constexpr int kFewestSteps = 4;  // of one part
+constexpr int kFewestSteps = 4;        // of one part
 constexpr int kMostParts = 256;
 constexpr double kMostPartBytes = 256e6;
 

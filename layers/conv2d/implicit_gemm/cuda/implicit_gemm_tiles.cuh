@@ -112,13 +112,6 @@ __device__ inline void sum_steps(float (&sums)[V::kSums], unsigned char* stages,
   __syncthreads();  // the stages may serve for other things
 }
 
-// Shared memory of the block, 1024-aligned.
-__device__ inline unsigned char* aligned_shared() {
-  auto* const shared = dynamic_shared<unsigned char>();
-  const auto address = reinterpret_cast<std::uintptr_t>(shared);
-  return shared + (1024 - address % 1024) % 1024;
-}
-
 // ---- forward and backward_data -----------------------------------------------------------------
 
 struct Gather {

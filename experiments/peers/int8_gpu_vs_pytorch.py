@@ -1,0 +1,84 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Times convolutions on integers on a GPU beside our own f32 and PyTorch's f16 (cuDNN), in the same run.
+
+For each problem: int8_gemm or int8_depthwise (u8 times i8, y of u8 with bias, ReLU and rounding; weights
+prepared before), our own f32 and f16 (`auto`), and PyTorch's f16 channels-last without bias, cudnn.benchmark
+on. All in captured or recorded graphs, timed by events, medians.
+
+    python3 experiments/peers/int8_gpu_vs_pytorch.py --shapes experiments/shapes/resnet18.txt --batch 32
+"""
+import argparse
+import json
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+import torch
+from conv2d_gpu_vs_pytorch import geometric_mean, parse, pytorch_us
+
+
+def bench(program, shapes, batch, options):
+    """Rows of `convscope bench conv2d`, forward, by problem without its types."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = pathlib.Path(folder) / "rows.json"
+        command = [program, "bench", "conv2d", "--device", "cuda", "--direction", "forward", "--min-time",
+                   "0.01", "--weights", "often", "--json", str(path), *options]
+        if batch:
+            command += ["--batch", str(batch)]
+        for shape in shapes:
+            command += ["--shapes", shape]
+        done = subprocess.run(command, capture_output=True, text=True)
+        if not path.exists() or not path.read_text():
+            sys.exit(f"failed: {' '.join(command)}\n{done.stderr}")
+        found = {}
+        for row in json.loads(path.read_text())["rows"]:
+            kept = [word for word in row["problem"].split(",")
+                    if word.split("=")[0] not in ("types", "dtype", "layout", "precision")]
+            found.setdefault(",".join(kept), []).append(row)
+        return found
+
+
+def best(rows):
+    """The fastest right row, in microseconds; a wrong one is an error."""
+    wrong = [f"{row['algorithm']}: {row['status']}" for row in rows if row["status"] != "ok"]
+    if wrong:
+        print("WRONG", wrong, rows[0]["problem"])
+    right = [row for row in rows if row["status"] == "ok"]
+    return min((1000 * row["median_ms"] for row in right), default=float("nan"))
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--program", default="build/release/bin/convscope")
+    parser.add_argument("--shapes", action="append", required=True)
+    parser.add_argument("--batch", type=int, default=32)
+    parser.add_argument("--json")
+    arguments = parser.parse_args()
+    torch.backends.cudnn.benchmark = True
+    ask = lambda *options: bench(arguments.program, arguments.shapes, arguments.batch, options)
+    bytes_rows = ask("--types", "u8:i8:i32:u8")
+    f32_rows = ask("--algorithm", "auto")
+    f16_rows = ask("--algorithm", "auto", "--precision", "f16")
+    print(f"microseconds; PyTorch {torch.__version__}, cuDNN {torch.backends.cudnn.version()}, "
+          f"{torch.cuda.get_device_name()}")
+    rows = []
+    for problem, here in bytes_rows.items():
+        ours, f32, f16 = best(here), best(f32_rows.get(problem, [])), best(f16_rows.get(problem, []))
+        peer = pytorch_us(parse(problem), "forward", "f16", True)
+        torch.cuda.empty_cache()
+        rows.append({"problem": problem, "int8_us": ours, "f32_us": f32, "f16_us": f16, "pytorch_f16_us": peer})
+        print(f"{problem:70s} int8 {ours:7.1f}  own f32 {f32:7.1f} ({f32 / ours:5.2f})  own f16 {f16:7.1f} "
+              f"({f16 / ours:5.2f})  PyTorch f16 {peer:7.1f} ({peer / ours:5.2f})", flush=True)
+    for what in ("f32_us", "f16_us", "pytorch_f16_us"):
+        ratios = [row[what] / row["int8_us"] for row in rows if row[what] > 0]
+        print(f"{what[:-3]:12s} / int8: geometric mean {geometric_mean(ratios):.2f}, least {min(ratios):.2f}, "
+              f"{len(ratios)} problems")
+    if arguments.json:
+        pathlib.Path(arguments.json).write_text(json.dumps(
+            {"device": torch.cuda.get_device_name(), "pytorch": torch.__version__, "rows": rows}, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

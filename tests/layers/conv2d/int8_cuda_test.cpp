@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: Apache-2.0
+// int8_cuda_test.cpp: convolution on integers on CUDA: codes are those of double arithmetic, for
+// every card, with all that may stand behind the sums, and the same in two runs.
+#include "layers/conv2d/execute.h"
+#include "tests/layers/conv2d/int8_cases.h"
+#include "tests/support/cases.h"
+#include "tests/support/cuda.h"
+
+namespace convscope {
+namespace {
+
+using testing::Int8Case;
+using testing::Int8Options;
+using testing::with_types;
+
+constexpr const char* kTypes[] = {"u8:i8:i32:u8", "i8:i8:i32:i8", "u8:i8:i32:f32",
+                                  "i8:i8:i32:u8", "u8:i8:i32:i8", "i8:i8:i32:f32"};
+
+class Int8OnCuda : public testing::CudaTest {};
+
+// All cards that take the problem; returns how many there are. Wrong ones are named once.
+int check_all(Int8Case& one) {
+  int cards = 0;
+  for (const auto& [name, card] : conv2d_algorithms(DeviceType::cuda).entries()) {
+    if (!support_of(card, one.problem(), Direction::forward).yes) continue;
+    ++cards;
+    std::vector<double> first, second;
+    std::string wrong = one.check(card, &first);
+    if (wrong.empty() && !testing::is_emulated()) {
+      wrong = one.check(card, &second);
+      if (wrong.empty() && first != second) wrong = cat(name, ": two runs gave different codes");
+    }
+    EXPECT_EQ(wrong, "");
+  }
+  return cards;
+}
+
+TEST_F(Int8OnCuda, CodesAreThoseOfDoubleArithmeticOnRandomProblems) {
+  const bool small = testing::is_emulated();
+  int run = 0;
+  for (std::uint64_t i = 0; i < (small ? 60 : 400); ++i) {
+    const Conv2dProblem problem = testing::shrunk(testing::random_problem(7, i), small ? 1e5 : 4e5);
+    if (problem.is_empty()) continue;
+    const Conv2dProblem typed = with_types(problem, kTypes[i % 6]);
+    Int8Case one(typed, testing::options_by_turns(i, typed.types->y), i);
+    run += check_all(one);
+    if (HasFailure()) return;
+  }
+  EXPECT_GT(run, small ? 20 : 130);
+}
+
+// Many channels, many pixels: every tile, and depths that are cut into parts.
+TEST_F(Int8OnCuda, CodesAreThoseOfDoubleArithmeticInEveryTile) {
+  std::uint64_t i = 0;
+  for (const char* text :
+       {"n=2,c=32,h=13,w=13,k=80,r=3,s=3,pad=1", "n=1,c=256,h=3,w=3,k=272,r=3,s=3,pad=1",
+        "n=1,c=528,h=2,w=3,k=24", "n=3,c=3,h=31,w=30,k=64,r=7,s=7,stride=2,pad=3",
+        "n=1,c=64,h=9,w=8,k=64,r=3,s=3,pad=2,dilation=2,groups=2", "n=5,c=400,h=1,w=1,k=120",
+        "n=1,c=48,h=6,w=5,k=160,r=1,s=5,pad=0x2",
+        "n=2,c=40,h=15,w=14,k=40,r=5,s=3,stride=2x1,pad=2x1,groups=40",
+        "n=1,c=16,h=20,w=40,k=144,r=2,s=2,stride=2"}) {
+    for (const char* types : {kTypes[0], kTypes[1], kTypes[2]}) {
+      const Conv2dProblem typed = with_types(Conv2dProblem::parse(text), types);
+      Int8Case one(typed, testing::options_by_turns(i, typed.types->y), i);
+      ++i;
+      EXPECT_GE(check_all(one), 1) << typed.text();
+      if (HasFailure()) return;
+      if (testing::is_emulated() && i % 2 == 1) break;
+    }
+  }
+}
+
+TEST_F(Int8OnCuda, CodesAreThoseOfDoubleArithmeticOnLayersOfNetworks) {
+  if (testing::is_emulated()) GTEST_SKIP() << "the layers above are enough for the emulation";
+  for (const char* file : {"resnet18", "mobilenet_v2", "lenet", "edge_cases"}) {
+    for (const Conv2dProblem& large : testing::shapes_of(file)) {
+      const Conv2dProblem problem = testing::shrunk(large, 4e6);
+      if (problem.is_empty() || problem.dtype != DType::f32 || problem.math != MathMode::f32) {
+        continue;
+      }
+      for (const char* types : {kTypes[0], kTypes[5]}) {
+        Int8Case one(with_types(problem, types), {.relu = true}, 3);
+        check_all(one);
+        if (HasFailure()) return;
+      }
+    }
+  }
+}
+
+TEST_F(Int8OnCuda, TheLargestSumsAreExact) {
+  for (const char* text : {"n=1,c=64,h=6,w=6,k=32,r=3,s=3,pad=1", "n=3,c=256,h=1,w=1,k=20"}) {
+    for (const char* types : kTypes) {
+      Int8Options options;
+      options.extreme = true;
+      options.bias = false;
+      Int8Case one(with_types(Conv2dProblem::parse(text), types), options, 1);
+      EXPECT_GE(check_all(one), 1);
+    }
+  }
+}
+
+TEST_F(Int8OnCuda, CardsAreCompleteAndTakeAnEmptyBatch) {
+  int cards = 0;
+  for (const auto& [name, card] : conv2d_algorithms(DeviceType::cuda).entries()) {
+    if (!name.starts_with("int8")) continue;
+    SCOPED_TRACE(name);
+    int taken = 0;
+    for (const char* text :
+         {"n=2,c=20,h=7,w=6,k=18,r=3,s=3,pad=1", "n=2,c=18,h=7,w=6,k=18,r=3,s=3,groups=18"}) {
+      Conv2dProblem problem = with_types(Conv2dProblem::parse(text), "u8:i8:i32:u8");
+      if (!support_of(card, problem, Direction::forward).yes) continue;
+      ++taken;
+      EXPECT_FALSE(support_of(card, problem, Direction::backward_data).yes);
+      const Conv2dCost cost = card.cost(problem, Direction::forward);
+      EXPECT_GT(cost.flops, 0.0);
+      EXPECT_GT(cost.bytes, 0.0);
+      EXPECT_GT(cost.peak_share, 0.0);
+      EXPECT_LE(cost.peak_share, 1.0);
+      problem.n = 0;
+      run_card(card, problem, Direction::forward,
+               random_operands(problem.operands(Direction::forward), testing::cuda()));
+    }
+    EXPECT_GT(taken, 0);
+    ++cards;
+  }
+  EXPECT_GE(cards, 2);
+}
+
+}  // namespace
+}  // namespace convscope
