@@ -42,6 +42,10 @@ const Conv2dLadder kCuda{
             {.card = "int8_lesson",
              .sentence = "a thread for each y: one product of integers after the other, each with "
                          "two loads from the caches"},
+            {.card = "int8_gemm",
+             .sentence =
+                 "a block gathers tiles of bytes in shared memory while it multiplies those "
+                 "before on the tensor cores"},
         },
 };
 

@@ -27,7 +27,8 @@
 // Backward   none: rounding has no slope
 // Choices    256 threads in a block, as all simple kernels here
 // Source     B. Jacob et al., CVPR 2018, arXiv 1712.05877
-// Read next  int8_lesson_cpu.cpp, the same without threads
+// Read next  int8_lesson_cpu.cpp, the same without threads; cuda/int8_gemm_cuda.cu, tiles of bytes
+//            on the tensor cores
 #include "layers/conv2d/shared/lesson.cuh"
 
 namespace convscope {
