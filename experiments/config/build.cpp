@@ -93,13 +93,15 @@ void check_precision(const ExperimentConfig& config) {
 
 namespace {
 
-// Codes are multiplied by plans, on a CPU so far.
+// Codes are multiplied by plans. In half precision linear layers run as dynamic graphs, and what is
+// not on integers would be neither the trained numbers nor codes.
 void check_execution(const ExperimentConfig& config) {
   if (config.quant->execute != QuantExecute::int8) return;
-  if (config.device.type != DeviceType::cpu) {
+  if (is_half(factor_type(config.precision))) {
     fail(ErrorKind::kConfig, "quant.execute",
-         cat("expected device cpu, because int8 runs there alone so far, got ",
-             config.device.str()));
+         cat("expected precision f32 or tf32, because int8 stands in place of the products of f32, "
+             "got ",
+             name_of(config.precision)));
   }
   if (!config.train.plan) {
     fail(ErrorKind::kConfig, "quant.execute",

@@ -168,7 +168,7 @@ const Keys<QuantConfig>& quant_keys() {
       word<QuantExecute>(
           "execute",
           "what evaluations compute with: fake rounds numbers and multiplies them in "
-          "f32; int8 multiplies codes, on a CPU and in planned steps",
+          "f32; int8 multiplies codes, in planned steps",
           {{"fake", QuantExecute::fake}, {"int8", QuantExecute::int8}},
           [](QuantConfig& block) -> QuantExecute& { return block.execute; }),
       start_from(),

@@ -56,6 +56,10 @@ class CONVSCOPE_API Conv2dOp final : public PlanOp {
   ValueId x() const { return inputs[0]; }
   ValueId weight() const { return inputs[1]; }
   ValueId bias() const { return has_bias_ ? inputs[2] : kNoValue; }
+  // What the layer's policy says of a direction: "auto", "int8_gemm,auto".
+  const std::string& policy(Direction direction) const {
+    return of_layer_ ? of_layer_->policy().of(direction) : choice(direction).word;
+  }
   // Without an algorithm: nobody asks for this direction.
   const Conv2dChoice& choice(Direction direction) const { return form(direction).choice; }
   bool relu() const { return relu_; }

@@ -6,11 +6,13 @@
 
 #include "framework/check.h"
 #include "framework/parallel.h"
+#include "layers/dispatch/layout/block_copies.h"
 #include "layers/dispatch/layout/block_copies_simd.h"
 
 namespace convscope {
 
 constinit IsaTable<BlockCopyKernels> block_copy_kernels;
+constinit KernelSlot<void(const BlockCopy&)> block_copy_kernel{"convert_layout"};
 
 namespace {
 
@@ -94,7 +96,21 @@ void for_each_piece(const Shape& images, const Copy& copy) {
   });
 }
 
+void copy_cpu(const BlockCopy& a) {
+  const BlockCopyKernels& kernels = block_copy_kernels.get();
+  const std::int64_t plane = a.images[2] * a.images[3];
+  for_each_piece(
+      a.images, [&](std::int64_t at, std::int64_t block, int channels, std::int64_t pixels) {
+        if (a.to_blocks) {
+          kernels.to_block(a.from + at, plane, channels, pixels, a.accumulate, a.to + block);
+        } else {
+          kernels.to_planes(a.from + block, plane, channels, pixels, a.accumulate, a.to + at);
+        }
+      });
+}
+
 }  // namespace
+CONVSCOPE_KERNEL(block_copy_kernel, cpu, copy_cpu)
 
 void convert_layout(const Tensor& from, const Shape& images, const Tensor& to, bool accumulate) {
   const bool blocks = to.rank() == 5;
@@ -105,18 +121,11 @@ void convert_layout(const Tensor& from, const Shape& images, const Tensor& to, b
                   "convert_layout", "expected the numbers of images ", images,
                   " in one tensor and blocks of 16 channels of them in the other, got ", from.str(),
                   " and ", to.str());
-  const std::int64_t plane = images[2] * images[3];
-  const float* const read = from.data<float>();
-  float* const written = to.data<float>();
-  const BlockCopyKernels& kernels = block_copy_kernels.get();
-  for_each_piece(
-      images, [&](std::int64_t at, std::int64_t block, int channels, std::int64_t pixels) {
-        if (blocks) {
-          kernels.to_block(read + at, plane, channels, pixels, accumulate, written + block);
-        } else {
-          kernels.to_planes(read + block, plane, channels, pixels, accumulate, written + at);
-        }
-      });
+  block_copy_kernel.get(from.device())({.images = images,
+                                        .to_blocks = blocks,
+                                        .accumulate = accumulate,
+                                        .from = from.data<float>(),
+                                        .to = to.data<float>()});
 }
 
 Tensor stored_images(const Tensor& images, ActivationLayout layout) {

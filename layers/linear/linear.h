@@ -40,10 +40,12 @@ class CONVSCOPE_API Linear final : public Module {
   Variable bias_;  // undefined without bias
 };
 
-// What an operation of a plan reads when it is a linear layer, perhaps with a ReLU behind it.
+// What an operation of a plan reads when it is a linear layer, perhaps with a ReLU behind it, or
+// with the loss.
 struct LinearParts {
   ValueId x, weight, bias;  // kNoValue: no bias
   bool relu;
+  ValueId logits = kNoValue;  // what the layer alone gives, when it has taken over the loss
 };
 CONVSCOPE_API std::optional<LinearParts> linear_parts(const PlanOp& op);
 

@@ -54,9 +54,8 @@ class LinearOp final : public PlanOp {
     return loss_ = true;
   }
 
-  std::optional<LinearParts> parts() const {
-    if (loss_) return std::nullopt;
-    return LinearParts{x(), weight(), has_bias_ ? bias() : kNoValue, relu_};
+  LinearParts parts() const {
+    return LinearParts{x(), weight(), has_bias_ ? bias() : kNoValue, relu_, logits_};
   }
 
   void forward(PlanBuilder& builder) override {
@@ -189,7 +188,8 @@ class LinearOp final : public PlanOp {
 
 std::optional<LinearParts> linear_parts(const PlanOp& op) {
   const auto* const linear = dynamic_cast<const LinearOp*>(&op);
-  return linear == nullptr ? std::nullopt : linear->parts();
+  if (linear == nullptr) return std::nullopt;
+  return linear->parts();
 }
 
 bool register_linear_fused(DeviceType type, const LinearFused& kernels) {

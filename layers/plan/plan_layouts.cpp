@@ -9,6 +9,8 @@
 //            that.
 // Numbers    estimates alone, so that a run that goes on with its ceilings (choices.json) has the
 //            same layouts and the same bits, and so that `explain` times nothing.
+// On a GPU   kernels of f32 read [N,C,H,W]. What computes with codes has blocks, and its f32
+//            numbers are copied where others read them.
 // Not here   which algorithm a convolution runs: its policy chooses for each layout
 //            (Conv2dOp::layout_ms).
 #include <algorithm>
@@ -116,12 +118,17 @@ class Layouts {
 
  private:
   Costs costs_of(const PlanOp& op) const {
-    if (!is_image(graph_, op.output)) return {};
+    if (!is_image(graph_, op.output) || !knows_blocks(op)) return {};
     const double plain = op.layout_ms(graph_, nchw).value_or(kImpossible);
     const double in_blocks = op.layout_ms(graph_, blocked).value_or(kImpossible);
     const double out_blocks = op.layout_ms(graph_, blocked_y).value_or(kImpossible);
     const bool either = in_blocks < kImpossible && out_blocks < kImpossible;
     return {plain, in_blocks, either ? std::max(0.0, out_blocks - in_blocks) : kImpossible};
+  }
+
+  // On a GPU only operations on integers have kernels for blocks: those that read any layout.
+  bool knows_blocks(const PlanOp& op) const {
+    return graph_.device().type == DeviceType::cpu || op.reads_any_layout();
   }
 
   // What it costs a blocked operation to read this input as [N,C,H,W], without a copy.
@@ -142,7 +149,11 @@ class Layouts {
   std::map<const PlanOp*, Costs> costs_;
 };
 
+bool reads_any_layout(const std::unique_ptr<PlanOp>& op) { return op->reads_any_layout(); }
+
 void choose_layouts(PlanGraph& graph) {
+  const bool on_cpu = graph.device().type == DeviceType::cpu;
+  if (!on_cpu && std::ranges::none_of(graph.ops(), reads_any_layout)) return;
   Layouts layouts(graph);
   layouts.choose();
   layouts.apply();
@@ -150,7 +161,8 @@ void choose_layouts(PlanGraph& graph) {
 
 // Behind all rewrites that form chains.
 const bool registered =
-    register_plan_rewrite({.name = "layouts", .device = DeviceType::cpu, .run = choose_layouts});
+    register_plan_rewrite({.name = "layouts", .device = DeviceType::cpu, .run = choose_layouts}) &&
+    register_plan_rewrite({.name = "layouts", .device = DeviceType::cuda, .run = choose_layouts});
 
 }  // namespace
 }  // namespace convscope

@@ -13,11 +13,16 @@ const LsqParts* integer_parts(const PlanOp* op) {
   return parts != nullptr && parts->rule.on_integers ? parts : nullptr;
 }
 
+Tensor on_host(const Tensor& tensor) { return tensor.defined() ? tensor.to(Device{}) : tensor; }
+
 std::vector<double> steps_of(const Tensor& step, const LsqParts& lsq) {
-  put_into_bounds(step, lsq.bounds, lsq.rule.form);
+  // Of a device a copy is put into its bounds: its kernels do the same, each for itself.
+  const Tensor host = on_host(step);
+  put_into_bounds(host, {.last = on_host(lsq.bounds.last), .first = on_host(lsq.bounds.first)},
+                  lsq.rule.form);
   std::vector<double> out;
-  for (std::int64_t i = 0; i < step.numel(); ++i) {
-    const float given = step.data<float>()[i];
+  for (std::int64_t i = 0; i < host.numel(); ++i) {
+    const float given = host.data<float>()[i];
     const float s = lsq.rule.form == StepForm::plain
                         ? given
                         : static_cast<float>(std::exp(static_cast<double>(given)));
@@ -30,8 +35,7 @@ Slot emit_steps(PlanBuilder& builder, const CodeFormat& format) {
   const Tensor step = builder.value(format.step);
   const Slot slot = builder.slot({step.numel()}, DType::f64);
   builder.call([step, lsq = format.lsq, to = builder.use(slot)] {
-    const std::vector<double> steps = steps_of(step, lsq);
-    std::copy(steps.begin(), steps.end(), to.data<double>());
+    to.copy_from(Tensor::from<double>(steps_of(step, lsq), to.shape()));
   });
   return slot;
 }

@@ -21,6 +21,10 @@ struct CodeFormat {
 // That of an operation of a plan which may be computed with codes; null: it is none.
 CONVSCOPE_API const LsqParts* integer_parts(const PlanOp* op);
 
+// On a device the prologue computes what is small on the host, from copies that it waits for; what
+// steps read lies on the device.
+Tensor on_host(const Tensor& tensor);  // itself on the CPU; may be undefined
+
 // s as the fake quantiser takes it, as doubles [steps] that the prologue writes. To be called in
 // PlanBuilder::prologue().
 Slot emit_steps(PlanBuilder& builder, const CodeFormat& format);

@@ -7,31 +7,26 @@
 #include "quant/integer/integer_op.h"
 
 #include <cmath>
-#include <cstring>
 
 #include "layers/plan/activation_op.h"
-#include "quant/integer_grid.h"
+#include "quant/integer/round_weights.h"
 
 namespace convscope {
 namespace {
 
-// Codes of w [K, inner], one step for all rows or one for each.
-void round_weights(const Tensor& w, const Tensor& step, const LsqParts& lsq, const Tensor& codes) {
-  const std::vector<double> steps = steps_of(step, lsq);
-  const std::int64_t rows = codes.shape()[0], inner = codes.numel() / rows;
-  const auto low = static_cast<float>(-lsq.rule.grid.qn);
-  const auto high = static_cast<float>(lsq.rule.grid.qp);
-  for (std::int64_t k = 0; k < rows; ++k) {
-    const auto s = static_cast<float>(steps[steps.size() > 1 ? static_cast<std::size_t>(k) : 0]);
-    for (std::int64_t i = k * inner; i < (k + 1) * inner; ++i) {
-      codes.data<std::int8_t>()[i] =
-          static_cast<std::int8_t>(code_of(w.data<float>()[i], s, low, high));
-    }
-  }
-}
-
 const double* doubles(const Tensor& tensor) {
   return tensor.defined() ? tensor.data<double>() : nullptr;
+}
+
+void fold(const BatchNormFold& norm, std::vector<double>& scale, std::vector<double>& shift) {
+  const Tensor gamma = on_host(norm.weight.value()), beta = on_host(norm.bias.value());
+  const Tensor mean = on_host(norm.mean), variance = on_host(norm.variance);
+  for (std::size_t k = 0; k < scale.size(); ++k) {
+    const auto at = static_cast<std::int64_t>(k);
+    const double factor = gamma.at(at) / std::sqrt(variance.at(at) + norm.eps);
+    scale[k] *= factor;
+    shift[k] = (shift[k] - mean.at(at)) * factor + beta.at(at);
+  }
 }
 
 }  // namespace
@@ -68,35 +63,40 @@ Slot IntegerOp::emit_bias_and_scales(PlanBuilder& builder, Slot w_steps, Slot sc
   builder.call([norm = it_.norm, channels, steps = builder.use(w_steps), to = builder.use(scales),
                 bias = it_.b == kNoValue ? Tensor() : builder.value(it_.b),
                 b = has_b ? builder.use(slot) : Tensor()] {
+    const Tensor s = on_host(steps), given = on_host(bias);
+    std::vector<double> scale(static_cast<std::size_t>(channels)), shift = scale;
     for (std::int64_t k = 0; k < channels; ++k) {
-      double scale = steps.data<double>()[steps.numel() > 1 ? k : 0];
-      double shift = bias.defined() ? static_cast<double>(bias.data<float>()[k]) : 0;
-      if (norm) {
-        const double factor =
-            norm->weight.value().at(k) / std::sqrt(norm->variance.at(k) + norm->eps);
-        scale *= factor;
-        shift = (shift - norm->mean.at(k)) * factor + norm->bias.value().at(k);
-      }
-      to.data<double>()[k] = scale;
-      if (b.defined()) b.data<double>()[k] = shift;
+      const auto at = static_cast<std::size_t>(k);
+      scale[at] = s.data<double>()[s.numel() > 1 ? k : 0];
+      shift[at] = given.defined() ? static_cast<double>(given.data<float>()[k]) : 0;
     }
+    if (norm) fold(*norm, scale, shift);
+    to.copy_from(Tensor::from<double>(scale, to.shape()));
+    if (b.defined()) b.copy_from(Tensor::from<double>(shift, b.shape()));
   });
   return slot;
 }
 
-// The packed codes.
-Slot IntegerOp::emit_weights(PlanBuilder& builder, const OperandViews& views) const {
-  const Slot codes = builder.temporary(builder.shape(it_.w), DType::i8);
-  builder.call([w = builder.value(it_.w), step = builder.value(it_.w_format.step),
-                lsq = it_.w_format.lsq,
-                codes = builder.use(codes)] { round_weights(w, step, lsq, codes); });
+// The codes as the algorithm reads them: packed, or as they are.
+void IntegerOp::emit_weights(PlanBuilder& builder, Slot w_steps, Constants& out) const {
   const auto bytes = it_.algorithm->prepared_size(it_.problem, Direction::forward);
-  const Slot prepared = builder.slot({static_cast<std::int64_t>(bytes)}, DType::u8);
+  const Shape shape = builder.shape(it_.w);
+  const Slot codes =
+      bytes > 0 ? builder.temporary(shape, DType::i8) : builder.slot(shape, DType::i8);
+  builder.call([run = round_weights_kernel.get(builder.device()), w = builder.value(it_.w),
+                steps = builder.use(w_steps), grid = it_.w_format.lsq.rule.grid,
+                codes = builder.use(codes)] { run(w, steps, grid, codes); });
+  if (bytes == 0) {
+    out.codes = codes;
+    return;
+  }
+  out.prepared = builder.slot({static_cast<std::int64_t>(bytes)}, DType::u8);
+  void* const workspace =
+      builder.workspace(it_.algorithm->workspace_bytes(it_.problem, Direction::forward));
   builder.call([run = it_.algorithm->prepare_weights, problem = it_.problem,
-                codes = builder.use(codes), to = builder.use(prepared), views] {
-    run({problem, Direction::forward, codes.raw_data(), to.raw_data(), nullptr, views});
+                codes = builder.use(codes), to = builder.use(out.prepared), workspace] {
+    run({problem, Direction::forward, codes.raw_data(), to.raw_data(), workspace});
   });
-  return prepared;
 }
 
 IntegerOp::Constants IntegerOp::emit_constants(PlanBuilder& builder) const {
@@ -108,34 +108,42 @@ IntegerOp::Constants IntegerOp::emit_constants(PlanBuilder& builder) const {
     out.b = emit_bias_and_scales(builder, steps, out.w_steps);
     out.y_step = it_.y_format ? emit_steps(builder, *it_.y_format) : kNoSlot;
     out.residual_step = it_.residual_format ? emit_steps(builder, *it_.residual_format) : kNoSlot;
-    out.prepared = emit_weights(builder, {});
+    emit_weights(builder, steps, out);
   });
   return out;
 }
 
+// Codes, or f32 that is put into blocks where it is not; may be undefined.
+Tensor IntegerOp::blocked_residual(PlanBuilder& builder) const {
+  if (it_.residual == kNoValue) return {};
+  const PlanGraph& graph = builder.graph();
+  const Tensor given = builder.value(it_.residual);
+  if (given.dtype() != DType::f32 || graph.layout(it_.residual) != ActivationLayout::nchw) {
+    return given;
+  }
+  const Shape& images = graph.shape(it_.residual);
+  const Slot blocked = builder.slot(stored_shape(images, ActivationLayout::blocked), DType::f32);
+  builder.call([given, to = builder.use(blocked), images] { convert_layout(given, images, to); });
+  return builder.use(blocked);
+}
+
 void IntegerOp::forward(PlanBuilder& builder) {
   const Constants constants = emit_constants(builder);
-  const PlanGraph& graph = builder.graph();
+  const Tensor residual = blocked_residual(builder);  // may take a call of its own
   const bool from_images = it_.x == PlanGraph::input();
   const Tensor x = from_images ? Tensor() : builder.value(it_.x);
-  Tensor residual = it_.residual == kNoValue ? Tensor() : builder.value(it_.residual);
-  if (residual.defined() && residual.dtype() == DType::f32 &&
-      graph.layout(it_.residual) == ActivationLayout::nchw) {
-    const Shape& images = graph.shape(it_.residual);
-    const Slot blocked = builder.slot(stored_shape(images, ActivationLayout::blocked), DType::f32);
-    builder.call(
-        [from = residual, to = builder.use(blocked), images] { convert_layout(from, images, to); });
-    residual = builder.use(blocked);
-  }
   const Tensor y = builder.value(output);
   // A linear layer's logits lie side by side, without lanes behind the last one.
   const std::int64_t padded = round_up(it_.problem.k, kChannelBlock);
   const bool packs = !it_.y_format && y.rank() == 2 && padded != it_.problem.k;
-  const Tensor wide =
-      packs ? builder.use(builder.slot({it_.problem.n, padded}, DType::f32)) : Tensor();
+  const Shape logits{it_.problem.n, it_.problem.k, 1, 1};
+  const Slot in_blocks =
+      packs ? builder.slot(stored_shape(logits, ActivationLayout::blocked), DType::f32) : kNoSlot;
   void* const workspace =
       builder.workspace(it_.algorithm->workspace_bytes(it_.problem, Direction::forward));
   const auto tensor = [&](Slot slot) { return slot == kNoSlot ? Tensor() : builder.use(slot); };
+  const Tensor prepared = tensor(constants.prepared), codes = tensor(constants.codes);
+  const Tensor to = packs ? builder.use(in_blocks) : y;
   const Tensor b = tensor(constants.b), w_steps = tensor(constants.w_steps);
   const Tensor x_step = tensor(constants.x_step), y_step = tensor(constants.y_step);
   const Tensor residual_step = tensor(constants.residual_step);
@@ -152,17 +160,15 @@ void IntegerOp::forward(PlanBuilder& builder) {
       .most = it_.most,
       .residual_type = residual.defined() ? residual.dtype() : DType::f32};
   builder.call([problem = it_.problem, run = it_.algorithm->forward, images = builder.images(), x,
-                from_images, y, wide, b, epilogue, views, workspace, residual,
-                prepared = builder.use(constants.prepared),
+                from_images, to, b, epilogue, views, workspace, residual, prepared, codes,
                 steps = std::array{x_step, w_steps, y_step, residual_step}] {
-    const Tensor& to = wide.defined() ? wide : y;
-    run({problem, from_images ? *images : x.raw_data(), nullptr, doubles(b), to.raw_data(),
-         workspace, epilogue, prepared.raw_data(), views});
-    if (!wide.defined()) return;
-    for (std::int64_t n = 0; n < problem.n; ++n) {
-      std::memcpy(y.data<float>() + n * problem.k, wide.data<float>() + n * wide.shape()[1],
-                  static_cast<std::size_t>(problem.k) * sizeof(float));
-    }
+    run({problem, from_images ? *images : x.raw_data(),
+         codes.defined() ? codes.raw_data() : nullptr, doubles(b), to.raw_data(), workspace,
+         epilogue, prepared.defined() ? prepared.raw_data() : nullptr, views});
+  });
+  if (!packs) return;
+  builder.call([from = builder.use(in_blocks), logits, to = builder.value(output)] {
+    convert_layout(from, logits, to.reshape(logits));
   });
 }
 

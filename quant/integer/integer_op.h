@@ -48,11 +48,13 @@ class IntegerOp final : public PlanOp {
  private:
   // What the prologue leaves.
   struct Constants {
-    Slot x_step, w_steps, y_step = kNoSlot, residual_step = kNoSlot, b = kNoSlot, prepared;
+    Slot x_step, w_steps, y_step = kNoSlot, residual_step = kNoSlot, b = kNoSlot;
+    Slot prepared = kNoSlot, codes = kNoSlot;  // one of them: of w
   };
+  Tensor blocked_residual(PlanBuilder& builder) const;
   Constants emit_constants(PlanBuilder& builder) const;
   Slot emit_bias_and_scales(PlanBuilder& builder, Slot w_steps, Slot scales) const;
-  Slot emit_weights(PlanBuilder& builder, const OperandViews& views) const;
+  void emit_weights(PlanBuilder& builder, Slot w_steps, Constants& out) const;
 
   IntegerLayer it_;
 };

@@ -13,26 +13,54 @@
 //            quantiser of its own rounds it.
 // Same       steps, grids and rounding are those of the fake quantiser: the codes are those that it
 // numbers    would give in double arithmetic (layers/conv2d/int8).
-// Not here   layers that no card takes on integers, and layers with a named algorithm: they stay as
-//            they are, and `explain` says so.
+// Which card one of integers that the layer's policy names ("int8_lesson,auto"), else the fastest
+//            by estimate. A policy that comes to another name keeps the layer as it is.
+// On a GPU   the images are rounded by an operation of their own, and the loss that the last layer
+//            has taken over in an evaluation stands behind it again.
+// Not here   layers that no card takes on integers: they stay as they are, and `explain` says so.
 #include <algorithm>
 #include <map>
 #include <set>
 
 #include "layers/conv2d/conv2d_op.h"
 #include "layers/linear/linear.h"
+#include "layers/plan/loss_op.h"
 #include "quant/integer/code_ops.h"
 #include "quant/integer/integer_op.h"
 
 namespace convscope {
 namespace {
 
-// The fastest card that takes a problem on integers, by estimate; null: none does.
-const Conv2dAlgorithm* integer_card(const Conv2dProblem& problem) {
+// What a layer's policy says of integers.
+struct IntegerPolicy {
+  std::vector<std::string> named = {};  // cards, in their order: "int8_lesson,auto"
+  bool finds_itself = true;             // any other card will do
+};
+
+IntegerPolicy integer_policy(const Conv2dOp& conv) {
+  IntegerPolicy out{.finds_itself = finds_itself(conv.choice(Direction::forward).word)};
+  for (const std::string& word : parse_policy("integers", conv.policy(Direction::forward)).words) {
+    if (word.starts_with("int8")) out.named.push_back(word);
+  }
+  return out;
+}
+
+// The first card that the policy names and that takes a problem on integers; else the fastest one
+// by estimate; null: none does.
+const Conv2dAlgorithm* integer_card(const Conv2dProblem& problem, DeviceType device,
+                                    const IntegerPolicy& policy) {
+  const auto takes = [&](const Conv2dAlgorithm& card) {
+    return support_of(card, problem, Direction::forward).yes;
+  };
+  for (const std::string& name : policy.named) {
+    const Conv2dAlgorithm* const card = conv2d_algorithms(device).find(name);
+    if (card != nullptr && takes(*card)) return card;
+  }
+  if (!policy.finds_itself) return nullptr;
   const Conv2dAlgorithm* best = nullptr;
   double least = 0;
-  for (const auto& [name, card] : conv2d_algorithms(DeviceType::cpu).entries()) {
-    if (!card.auto_ok || !support_of(card, problem, Direction::forward).yes) continue;
+  for (const auto& [name, card] : conv2d_algorithms(device).entries()) {
+    if (!card.auto_ok || !takes(card)) continue;
     const double ms = estimated_ms(card, problem, Direction::forward, WeightUse::often);
     if (best != nullptr && ms >= least) continue;
     best = &card;
@@ -71,6 +99,8 @@ class IntegerRewrite {
     std::optional<Quantised> y;  // whose rounding it takes over
     bool from_images = false;    // rounds them itself
     ValueId old_output = kNoValue;
+    IntegerPolicy policy;
+    bool with_loss = false;  // the layer has taken over the loss
   };
 
   PlanOp* producer(ValueId value) const {
@@ -139,20 +169,21 @@ class IntegerRewrite {
         found = take_linear(*linear, layer);
       }
       if (!found) continue;
-      layer.old_output = op->output;
+      if (!layer.with_loss) layer.old_output = op->output;
       layers_.emplace_back(op.get(), std::move(layer));
     }
   }
 
   bool take_conv(const Conv2dOp& conv, Layer& layer) const {
-    const std::string& word = conv.choice(Direction::forward).word;
-    if (word != "auto" && word != "measure" && !word.starts_with("int8")) return false;
+    layer.policy = integer_policy(conv);
+    if (!layer.policy.finds_itself && layer.policy.named.empty()) return false;
     IntegerLayer& parts = layer.parts;
     const Quantised* const x = quantised(conv.x());
     if (x == nullptr || graph_.shape(conv.x()).rank() != 4 || !take_weight(conv.weight(), parts))
       return false;
     layer.x = *x;
     parts.problem = conv.problem();
+    parts.problem.math = MathMode::f32;
     parts.problem.layout = ActivationLayout::nchw;
     parts.kind = "conv2d";
     parts.b = conv.bias();
@@ -178,14 +209,23 @@ class IntegerRewrite {
     parts.kind = "linear";
     parts.b = linear.bias;
     parts.relu = linear.relu;
+    if (linear.logits != kNoValue) {  // the loss becomes an operation again
+      layer.with_loss = true;
+      layer.old_output = linear.logits;
+    }
     return true;
   }
 
-  // A first layer of few channels rounds the images itself.
+  const Conv2dAlgorithm* card_of(const Layer& layer) const {
+    return integer_card(layer.parts.problem, graph_.device().type, layer.policy);
+  }
+
+  // On a CPU a first layer of few channels rounds the images itself.
   bool reads_images(const Layer& layer) const {
-    return layer.x.from == PlanGraph::input() && layer.x.past.empty() &&
-           graph_.readers(layer.x.op->output) == 1 && layer.parts.problem.c < kChannelBlock &&
-           layer.parts.problem.groups == 1 && layer.parts.kind == "conv2d";
+    return graph_.device().type == DeviceType::cpu && layer.x.from == PlanGraph::input() &&
+           layer.x.past.empty() && graph_.readers(layer.x.op->output) == 1 &&
+           layer.parts.problem.c < kChannelBlock && layer.parts.problem.groups == 1 &&
+           layer.parts.kind == "conv2d";
   }
 
   static void set_types(Layer& layer, DType y) {
@@ -196,22 +236,32 @@ class IntegerRewrite {
     z.layout = layer.from_images ? ActivationLayout::blocked_y : ActivationLayout::blocked;
   }
 
+  // False: it rounds no images itself, or a card that its policy names takes codes alone.
+  bool takes_images(Layer& layer) const {
+    if (!reads_images(layer)) return false;
+    set_types(layer, DType::f32);
+    const Conv2dAlgorithm* const codes = card_of(layer);
+    layer.from_images = true;
+    set_types(layer, DType::f32);
+    const Conv2dAlgorithm* const images = card_of(layer);
+    layer.from_images = false;
+    return images != nullptr && (is_named(layer, images) || !is_named(layer, codes));
+  }
+  static bool is_named(const Layer& layer, const Conv2dAlgorithm* card) {
+    return card != nullptr && std::ranges::count(layer.policy.named, card->name) > 0;
+  }
+
   void drop_layers_without_card() {
     for (auto& [op, layer] : layers_) {
-      layer.from_images = reads_images(layer);
+      layer.from_images = takes_images(layer);
       set_types(layer, DType::f32);
-      if (integer_card(layer.parts.problem) == nullptr && layer.from_images) {
-        layer.from_images = false;
-        set_types(layer, DType::f32);
-      }
     }
-    std::erase_if(
-        layers_, [](const auto& one) { return integer_card(one.second.parts.problem) == nullptr; });
+    std::erase_if(layers_, [&](const auto& one) { return card_of(one.second) == nullptr; });
   }
 
   // The quantiser behind a layer, if nobody else reads what the layer gives.
   void choose_output(const PlanOp& op, Layer& layer) {
-    if (graph_.readers(op.output) == 1) {
+    if (graph_.readers(op.output) == 1 && !layer.with_loss) {
       for (const auto& other : graph_.ops()) {
         if (integer_parts(other.get()) == nullptr) continue;
         const Quantised* const y = quantised(other->output);
@@ -221,7 +271,7 @@ class IntegerRewrite {
       }
     }
     set_types(layer, layer.y ? layer.y->format.dtype() : DType::f32);
-    layer.parts.algorithm = integer_card(layer.parts.problem);
+    layer.parts.algorithm = card_of(layer);
   }
 
   // Some layer on integers reads the codes.
@@ -327,6 +377,15 @@ class IntegerRewrite {
       op->output = layer.old_output;
     }
     new_ops_.push_back(std::move(op));
+    if (layer.with_loss) emit_loss(old, layer.old_output);
+  }
+
+  void emit_loss(const PlanOp& old, ValueId logits) {
+    auto loss = std::make_unique<LossOp>();
+    loss->layer = old.layer;
+    loss->inputs = {logits};
+    loss->output = old.output;
+    new_ops_.push_back(std::move(loss));
   }
 
   PlanGraph& graph_;
@@ -345,10 +404,11 @@ void compute_on_integers(PlanGraph& graph) {
 }
 
 // In front of all rewrites that form chains: they would take the fake quantisers.
-const bool registered = register_plan_rewrite({.name = "integers",
-                                               .device = DeviceType::cpu,
-                                               .goes_first = true,
-                                               .run = compute_on_integers});
+bool register_for(DeviceType device) {
+  return register_plan_rewrite(
+      {.name = "integers", .device = device, .goes_first = true, .run = compute_on_integers});
+}
+const bool registered = register_for(DeviceType::cpu) && register_for(DeviceType::cuda);
 
 }  // namespace
 }  // namespace convscope

@@ -524,5 +524,16 @@ TEST_F(TrainingOnCuda, OutOfMemoryNamesTheTensorAndASmallerBatchGoesOn) {
   set_memory_limit(cuda(), 0);
 }
 
+TEST_F(NetworksOnCuda, ExecuteCodesInPlaceOfTheProductsOfF32) {
+  const auto built = [](const char* precision) {
+    return setup_training(config_of(
+        kLenet, {"quant.method=lsq", "quant.execute=int8", cat("precision=", precision)}, cuda()));
+  };
+  for (const char* precision : {"f32", "tf32"}) EXPECT_TRUE(built(precision).quant->on_integers);
+  for (const char* precision : {"bf16", "f16"}) {
+    EXPECT_ERROR(ErrorKind::kConfig, "expected precision f32 or tf32", built(precision));
+  }
+}
+
 }  // namespace
 }  // namespace convscope

@@ -1,50 +1,45 @@
 // SPDX-License-Identifier: Apache-2.0
 // codes.h: arrays of codes, bytes that stand for real numbers (layers/dispatch/elements.h): rounded
 // from f32, turned back, and the largest of each window of an image.
+//
+// Codes of images lie in blocks of 16 channels, [N,C/16,H,W,16]. Lanes behind the last channel are
+// 0. On a device every pointer below is one of the device, the step's too: a kernel reads it when
+// it runs, so that a recording stays right when the step changes.
 #pragma once
 
 #include <cstdint>
 
-#include "framework/simd/cpu_isa.h"
+#include "framework/kernel_slot.h"
+#include "framework/ops/codes/codes_simd.h"
 
 namespace convscope {
 
-// to[p pixel + c] = clip(round(from[c plane + p] / step), low, high) + offset, rounded half to even
-// in double, for channels c < channels <= 16 and p < pixels. Where lanes > channels, the bytes of
-// the others become 0.
-struct RoundedRow {
-  int channels = 1, lanes = 1;
-  std::int64_t pixels = 0, plane = 0;
+inline constexpr int kCodeBlock = 16;  // channels of a block
+
+// Images f32 as codes clip(round(v / step), low, high), rounded half to even in double; a NaN gets
+// the lowest code. low <= 0 <= high.
+struct RoundedImages {
+  std::int64_t images = 0, channels = 0, pixels = 0;
+  bool in_blocks = false;  // the numbers lie in blocks, too; else [N,C,pixels]
   const float* from = nullptr;
-  double step = 1;
-  std::int32_t low = 0, high = 255, offset = 0;
-  std::int64_t pixel = 1;
+  const double* step = nullptr;
+  std::int32_t low = 0, high = 255;
   std::uint8_t* to = nullptr;
 };
+extern CONVSCOPE_API KernelSlot<void(const RoundedImages&)> round_images_kernel;
 
-// Images in blocks of 16 channels, [planes, H, W, 16] -> [planes, P, Q, 16]: the largest code of
-// each window; padding is not counted.
-struct CodesPool {
-  std::int64_t planes = 0, h = 0, w = 0, p = 0, q = 0;
-  std::int64_t kernel_h = 1, kernel_w = 1, stride_h = 1, stride_w = 1, pad_h = 0, pad_w = 0;
+// The way back: step * code in double, rounded once.
+struct RealImages {
+  std::int64_t images = 0, channels = 0, pixels = 0;
+  bool in_blocks = false;  // of `to`; else [N,C,pixels]
   bool is_signed = false;
   const std::uint8_t* from = nullptr;
-  std::uint8_t* to = nullptr;
+  const double* step = nullptr;
+  float* to = nullptr;
 };
+extern CONVSCOPE_API KernelSlot<void(const RealImages&)> real_images_kernel;
 
-struct CodeKernels {
-  void (*round)(const RoundedRow& row) = nullptr;
-  // to = from + 128 modulo 256: signed codes as 0..255.
-  void (*flip)(const std::uint8_t* from, std::int64_t count, std::uint8_t* to) = nullptr;
-  // to = step * from, rounded once.
-  void (*real_numbers)(const std::uint8_t* from, bool is_signed, double step, std::int64_t count,
-                       float* to) = nullptr;
-  void (*pool_row)(const CodesPool& pool, std::int64_t plane, std::int64_t row) = nullptr;
-};
-
-extern IsaTable<CodeKernels> code_kernels;
-
-// Shared out over the threads.
-void max_pool_codes(const CodesPool& pool);
+// The largest code of each window.
+extern CONVSCOPE_API KernelSlot<void(const CodesPool&)> pool_codes_kernel;
 
 }  // namespace convscope

@@ -4,7 +4,8 @@
 // Numerics   v / step is computed in f32 as a product with 1 / step, which is wrong by less than 3
 //            units of 2^-24 of it. Where its fraction comes nearer to 1/2, the vector is computed
 //            once more in double, by a division.
-#include "framework/ops/codes/codes.h"
+#include "framework/ops/codes/codes_simd.h"
+
 #include "framework/simd/int8_vector.h"
 
 namespace convscope::CONVSCOPE_ISA {

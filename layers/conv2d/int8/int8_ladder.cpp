@@ -33,6 +33,23 @@ const Conv2dLadder kCpu{
         },
 };
 
+const Conv2dLadder kCuda{
+    .name = "int8",
+    .device = DeviceType::cuda,
+    .problem = "n=64,c=64,h=28,w=28,k=64,r=3,s=3,pad=1,dtype=u8,types=u8:i8:i32:u8,layout=blocked",
+    .rungs =
+        {
+            {.card = "int8_lesson",
+             .sentence = "a thread for each y: one product of integers after the other, each with "
+                         "two loads from the caches"},
+            {.card = "int8_gemm",
+             .sentence =
+                 "a block gathers tiles of bytes in shared memory while it multiplies those "
+                 "before on the tensor cores"},
+        },
+};
+
 }  // namespace
 }  // namespace convscope
 CONVSCOPE_CONV2D_LADDER(kCpu)
+CONVSCOPE_CONV2D_LADDER(kCuda)

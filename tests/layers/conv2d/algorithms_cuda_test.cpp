@@ -173,6 +173,7 @@ TEST_F(Conv2dOnCuda, AgreesWithTheReferenceAcrossTheTilesOfItsKernels) {
 
 TEST_F(Conv2dOnCuda, EveryCardTakesAnEmptyBatch) {
   for (const auto& [name, card] : algorithms().entries()) {
+    if (name.starts_with("int8")) continue;  // int8_cuda_test.cpp asks those of integers
     EXPECT_EQ(testing::fault_with_no_images(card), "");
   }
 }

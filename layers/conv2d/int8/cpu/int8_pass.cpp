@@ -6,7 +6,7 @@
 #include <array>
 #include <cstring>
 
-#include "framework/ops/codes/codes.h"
+#include "framework/ops/codes/codes_simd.h"
 #include "framework/ops/gemm/gemm_kernels.h"
 
 namespace convscope::int8 {

@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: Apache-2.0
+// int8_lesson_cuda.cu: a convolution of real numbers computed with integers on a GPU: a thread for
+// each y, one product after the other.
+//
+// Formula    y[n,k,p,q] = b[k] + s_x s_w[k] sum over c, r, s of x[n,c,h,w] w[k,c,r,s], the sum one
+//            of integers; then the residual, the curve, and the code of the next layer:
+//            clip(round(y / s_y)). int8_lesson_cpu.cpp says where it comes from
+// Textbook   for each element of y, lanes behind the last channel too:        # a thread
+//              sum = 0
+//              for c, r, s: sum += int(x[n][c][h][w]) * int(w[k][c][r][s])
+//              real = s_x * s_w[k] * sum + b[k] + residual
+//              y = clip(round(real / s_y))
+//
+//              y in blocks:  [ k=0 1 2 .. 15 | k=0 1 2 .. 15 | .. ]   thread 0 1 2 .. 15 | 16 ..
+//                              pixel (0,0)     pixel (0,1)            one warp: two pixels
+//
+// Plan       A thread's number is the place of its y, so a warp writes its y side by side. Its 16
+//            threads of one pixel read the same x, which is one access, and each its own row of w.
+//            All else is the loops. Where threads lose their time: each product costs two loads and
+//            the arithmetic of two places.
+// Shapes     x u8 or i8 and y u8, i8 or f32 in blocks [N,C/16,H,W,16], w i8 [K,C/G,R,S], b f64 [K],
+//            scales f64; all of them on the device
+// Supports   forward; u8 and i8 codes; every stride, dilation, padding and number of groups
+// Cost       FLOPs = 2 N K P Q (C/G) R S; bytes = a quarter of those of f32; no workspace. Bound by
+//            loads from the caches
+// Numerics   exact sums; one rounding of double at the end, half to even. The same bits on each run
+// Backward   none: rounding has no slope
+// Choices    256 threads in a block, as all simple kernels here
+// Source     B. Jacob et al., CVPR 2018, arXiv 1712.05877
+// Read next  int8_lesson_cpu.cpp, the same without threads; cuda/int8_gemm_cuda.cu, tiles of bytes
+//            on the tensor cores
+#include "layers/conv2d/shared/lesson.cuh"
+
+namespace convscope {
+namespace {
+
+using namespace lesson;  // NOLINT(google-build-using-namespace): sizes and views of all lessons
+
+// What a kernel gets beside the sizes. All pointers are the device's.
+struct Arrays {
+  const std::uint8_t* x;  // codes
+  const std::int8_t* w;
+  const double* b;       // null: none
+  const void* residual;  // null: none
+  void* y;
+  const double *x_step, *w_steps, *y_step, *residual_step;
+  bool x_is_signed, relu;
+  DType y_type, residual_type;
+  int low, high;  // of the codes of y
+  double most;    // of the curve
+};
+
+// Where element (n,c,h,w) lies in blocks of 16 channels.
+__device__ Index place(Index blocks, Index height, Index width, Index n, Index c, Index h,
+                       Index w) {
+  return (((n * blocks + c / kChannelBlock) * height + h) * width + w) * kChannelBlock +
+         c % kChannelBlock;
+}
+
+__device__ int code_of(const void* codes, bool is_signed, Index at) {
+  return is_signed ? static_cast<const std::int8_t*>(codes)[at]
+                   : static_cast<const std::uint8_t*>(codes)[at];
+}
+
+// The exact sum of products of one y.
+__device__ int sum_of(const Sizes& z, const Arrays& a, Index n, Index k, Index p, Index q) {
+  const Index blocks = ceil_div(z.c, kChannelBlock);
+  int sum = 0;
+  for (Index c = 0; c < z.c_group; ++c) {
+    const Index from = k / z.k_group * z.c_group + c;
+    for (Index r = 0; r < z.r; ++r) {
+      for (Index s = 0; s < z.s; ++s) {
+        const Index h = z.row(p, r), v = z.column(q, s);
+        if (h < 0 || h >= z.h || v < 0 || v >= z.w) continue;  // the code of 0 is 0
+        sum += code_of(a.x, a.x_is_signed, place(blocks, z.h, z.w, n, from, h, v)) *
+               a.w[((k * z.c_group + c) * z.r + r) * z.s + s];
+      }
+    }
+  }
+  return sum;
+}
+
+// The real number that the residual adds.
+__device__ double residual_at(const Arrays& a, Index at) {
+  if (a.residual == nullptr) return 0;
+  if (a.residual_type == DType::f32) return static_cast<const float*>(a.residual)[at];
+  return *a.residual_step * code_of(a.residual, a.residual_type == DType::i8, at);
+}
+
+__device__ double clipped(double real, double low, double high) {
+  return real < low ? low : real > high ? high : real;
+}
+
+__device__ void store(const Arrays& a, Index at, double real) {
+  if (a.y_type == DType::f32) {
+    static_cast<float*>(a.y)[at] = static_cast<float>(real);
+    return;
+  }
+  const double code = ::rint(clipped(real / *a.y_step, a.low, a.high));  // half to even
+  static_cast<std::uint8_t*>(a.y)[at] = static_cast<std::uint8_t>(static_cast<int>(code));
+}
+
+__global__ void __launch_bounds__(kThreads) forward_kernel(const Sizes z, const Arrays a) {
+  const Index blocks = ceil_div(z.k, kChannelBlock);
+  const Index count = z.n * blocks * z.p * z.q * kChannelBlock;
+  for (Index at = global_thread(); at < count; at += global_threads()) {
+    const Index pixel = at / kChannelBlock, q = pixel % z.q, p = pixel / z.q % z.p;
+    const Index block = pixel / z.q / z.p, n = block / blocks;
+    const Index k = block % blocks * kChannelBlock + at % kChannelBlock;
+    if (k >= z.k) {  // a lane behind the last channel: the number 0, whose code is 0
+      store(a, at, 0);
+      continue;
+    }
+    double real = *a.x_step * a.w_steps[k] * sum_of(z, a, n, k, p, q);
+    real += (a.b == nullptr ? 0 : a.b[k]) + residual_at(a, at);
+    if (a.relu) real = clipped(real, 0, a.most);
+    store(a, at, real);
+  }
+}
+
+void forward(const Conv2dForwardArgs& args) {
+  const OperandTypes& types = *args.problem.types;
+  const bool signed_y = types.y == DType::i8;
+  const OperandViews& views = args.views;
+  const Arrays arrays{.x = static_cast<const std::uint8_t*>(args.x),
+                      .w = static_cast<const std::int8_t*>(args.w),
+                      .b = static_cast<const double*>(args.b),
+                      .residual = args.epilogue.residual,
+                      .y = args.y,
+                      .x_step = views.x.scales,
+                      .w_steps = views.w.scales,
+                      .y_step = views.y.scales,
+                      .residual_step = views.residual.scales,
+                      .x_is_signed = types.x == DType::i8,
+                      .relu = args.epilogue.relu,
+                      .y_type = types.y,
+                      .residual_type = args.epilogue.residual_type,
+                      .low = views.y.low > (signed_y ? -128 : 0) ? views.y.low
+                             : signed_y                          ? -128
+                                                                 : 0,
+                      .high = views.y.high < (signed_y ? 127 : 255) ? views.y.high
+                              : signed_y                            ? 127
+                                                                    : 255,
+                      .most = static_cast<double>(args.epilogue.most)};
+  const Sizes z(args.problem);
+  launch(forward_kernel, grid_for(z.n * round_up(z.k, kChannelBlock) * z.p * z.q), z, arrays);
+}
+
+Conv2dSupport supports(const Conv2dProblem& z, Direction) {
+  const auto is_code = [](DType type) { return type == DType::u8 || type == DType::i8; };
+  if (!z.types || !is_code(z.types->x) || z.types->w != DType::i8 ||
+      !(is_code(z.types->y) || z.types->y == DType::f32)) {
+    return Conv2dSupport::no(cat("expects codes of u8 or i8 times i8, got ",
+                                 z.types ? z.types->text() : std::string(name_of(z.dtype))));
+  }
+  if (z.layout != ActivationLayout::blocked) {
+    return Conv2dSupport::no(cat("expects layout blocked, got ", name_of(z.layout)));
+  }
+  return {};
+}
+
+const Conv2dAlgorithm kCard{
+    .name = "int8_lesson",
+    .device = DeviceType::cuda,
+    .idea = "lesson: integers inside, a thread and one rounding for each y",
+    .paper =
+        "Jacob et al. 2018: Quantization and training of neural networks for efficient "
+        "integer-arithmetic-only inference, arXiv 1712.05877",
+    .supports = supports,
+    .cost = [](const Conv2dProblem& z, Direction) -> Conv2dCost {
+      return {.flops = z.nominal_flops(), .bytes = z.nominal_bytes(), .peak_share = 0.01};
+    },
+    .workspace_bytes = [](const Conv2dProblem&, Direction) -> std::size_t { return 0; },
+    .error_growth = 2,
+    .exact_on_integers = true,
+    .auto_ok = false,
+    .fuses_epilogue = true,
+    .takes_mixed_types = true,
+    .takes_blocked_layout = true,
+    .forward = forward,
+};
+
+}  // namespace
+}  // namespace convscope
+CONVSCOPE_CONV2D_ALGORITHM(convscope::kCard)

@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+// convert_layout_cuda_test.cpp: images between planes and blocks of 16 channels on `device cuda`,
+// assigned and added, as on the CPU.
+#include "tests/layers/blocked_images.h"
+#include "tests/support/cuda.h"
+
+namespace convscope {
+namespace {
+
+using namespace testing;  // NOLINT(google-build-using-namespace): as the other tests of blocks
+using ConvertLayoutOnCuda = CudaTest;
+
+TEST_F(ConvertLayoutOnCuda, MovesAndAddsAsTheCpu) {
+  for (const Shape& shape : {Shape{2, 3, 9, 11}, Shape{1, 16, 7, 7}, Shape{2, 17, 5, 3},
+                             Shape{3, 40, 1, 1}, Shape{0, 17, 3, 3}, Shape{1, 33, 17, 13}}) {
+    for (const bool accumulate : {false, true}) {
+      SCOPED_TRACE(cat(shape, accumulate ? " added" : ""));
+      const Tensor x = images_of(Numbers::ties, shape);
+      const Tensor other = images_of(Numbers::normal, shape, 2);
+      const auto on = [&](Device device) {
+        const Tensor stored = (accumulate ? blocked(other) : dirty_blocks(shape)).to(device);
+        const Tensor back = (accumulate ? other : dirty(shape)).clone().to(device);
+        convert_layout(x.to(device), shape, stored, accumulate);
+        convert_layout(stored, shape, back, accumulate);
+        return std::pair(stored.to(Device{}), back.to(Device{}));
+      };
+      const auto [want_stored, want_back] = on({});
+      const auto [stored, back] = on(cuda());
+      EXPECT_TRUE(same_bits(stored, want_stored));
+      EXPECT_TRUE(same_bits(back, want_back));
+      EXPECT_TRUE(has_clean_lanes(stored, shape, kBlocked));
+    }
+  }
+}
+
+}  // namespace
+}  // namespace convscope
