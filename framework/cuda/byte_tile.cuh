@@ -4,8 +4,8 @@
 // matrix_tile.cuh for bytes: the same rows of 128 bytes, swizzled, depth inner; the same places of
 // the sums in registers; the same order of begin(), multiply(), commit() and wait().
 //
-// wgmma on sm_90a, ldmatrix and mma.sync on every other GPU from sm_80 on, plain loops over the same
-// bytes in the emulation.
+// wgmma on sm_90a, ldmatrix and mma.sync on every other GPU from sm_80 on, plain loops over the
+// same bytes in the emulation.
 #pragma once
 
 #include "framework/cuda/matrix_tile.cuh"

@@ -23,7 +23,8 @@ bool has_avx512() {
   return has_avx2() && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
          __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
 }
-// Leaf 7, part 1, EAX bit 4 (Intel SDM, volume 2, CPUID). Clang 16 does not know the feature's name.
+// Leaf 7, part 1, EAX bit 4 (Intel SDM, volume 2, CPUID). Clang 16 does not know the feature's
+// name.
 bool has_avx_vnni() {
   unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
   return __get_cpuid_count(7, 1, &eax, &ebx, &ecx, &edx) != 0 && (eax & (1u << 4)) != 0;

@@ -319,9 +319,10 @@ std::function<int()> declare(CommandLine& app) {
           "(blocked y, x as nchw), or both: nchw and blocked")
       ->type_name("TEXT:{nchw,blocked,blocked_y,both}")
       ->one_of({"nchw", "blocked", "blocked_y", "both"});
-  conv->add_option("--types", arguments->types,
-                   "of all problems: of x, w, the sums and y, as u8:i8:i32:u8, in the layout that "
-                   "integers have; on the CPU layers of at most 4 channels take f32 images. Forward alone")
+  conv->add_option(
+          "--types", arguments->types,
+          "of all problems: of x, w, the sums and y, as u8:i8:i32:u8, in the layout that "
+          "integers have; on the CPU layers of at most 4 channels take f32 images. Forward alone")
       ->type_name("TEXT");
   conv->add_option("--batch", arguments->batch, "of all problems, instead of their own");
   conv->add_option("--peer", arguments->peer, "another library to time beside ours: onednn");

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // implicit_gemm_plan.h: the sizes of implicit_gemm's pieces and steps, and the scale of f32 as two
 // halves. No CUDA here: tests check it on the CPU.
-// Read next  layers/conv2d/shared/gather_lines.h: where each number comes from and goes to
+// Read next  layers/conv2d/shared/cuda/gather_lines.h: where each number comes from and goes to
 #pragma once
 
-#include "layers/conv2d/shared/gather_lines.h"
+#include "layers/conv2d/shared/cuda/gather_lines.h"
 
 namespace convscope::implicit_gemm {
 

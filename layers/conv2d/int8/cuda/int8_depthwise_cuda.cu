@@ -17,8 +17,8 @@
 // Cost       FLOPs = 2 N C P Q R S; bytes = x, w, y once. Memory-bound with 3x3 kernels
 // Numerics   exact sums; y in double (int8_outputs.cuh). Same bits on each run
 // Backward   none: gradients are those of the fake quantiser (quant/lsq.h)
-// Choices    four pixels a thread: the word of w is taken apart once for all of them; rows of 3 and 5
-//            taps with strides 1 and 2 are known to the compiler
+// Choices    four pixels a thread: the word of w is taken apart once for all of them; rows of 3 and
+//            5 taps with strides 1 and 2 are known to the compiler
 // Source     B. Jacob et al., CVPR 2018, arXiv 1712.05877
 // Read next  int8_lesson_cpu.cpp; depthwise_forward_cuda.cu, the same for real numbers
 #include <algorithm>
@@ -129,7 +129,8 @@ __device__ inline void sum_known_strip(const DepthwiseBytes& z, const unsigned* 
   }
 }
 
-// kTaps 0: any size, stride and dilation. Block (x: parts of a plane, inside planes of 16 channels).
+// kTaps 0: any size, stride and dilation. Block (x: parts of a plane, inside planes of 16
+// channels).
 template <bool kSigned, int kTaps, int kStride>
 __global__ __launch_bounds__(kMostThreads) void depthwise_bytes_kernel(
     const __grid_constant__ DepthwiseBytes z) {

@@ -10,9 +10,9 @@
 //            sum = A B                                     # [N P Q, K], B[rsc][k] = w
 //            y[pixel][k] = clip(round((s_x s_w[k] sum + b[k]) / s_y))
 // Plan       1 (once, prepare_weights) w in the order of the sum, and the table of its places
-//            2 a block sums a tile of 64 or 128 pixels x 64 or 128 channels. 16 channels of a pixel are
-//              a piece of 16 bytes, in blocks as they lie in memory; eight pieces are a step. Copies
-//              run two steps ahead (cp.async), the tensor cores read shared memory (wgmma on
+//            2 a block sums a tile of 64 or 128 pixels x 64 or 128 channels. 16 channels of a pixel
+//              are a piece of 16 bytes, in blocks as they lie in memory; eight pieces are a step.
+//              Copies run two steps ahead (cp.async), the tensor cores read shared memory (wgmma on
 //              sm_90a, mma.sync elsewhere). A thread ends with four neighbouring channels of a
 //              pixel: one word of y
 //            3 few tiles: the depth is cut into parts, and one more kernel sums them and makes y
@@ -27,8 +27,8 @@
 //            Same bits on each run
 // Backward   none: gradients are those of the fake quantiser (quant/lsq.h)
 // Choices    tiles and parts: lowest estimated time, of waves or of work
-// Source     B. Jacob et al., CVPR 2018, arXiv 1712.05877 (integer-only inference); S. Chetlur et al.
-//            2014, arXiv 1410.0759 (the implicit product)
+// Source     B. Jacob et al., CVPR 2018, arXiv 1712.05877 (integer-only inference); S. Chetlur et
+//            al. 2014, arXiv 1410.0759 (the implicit product)
 // Read next  int8_lesson_cpu.cpp; int8_gemm_tiles.cuh
 #include <algorithm>
 #include <limits>

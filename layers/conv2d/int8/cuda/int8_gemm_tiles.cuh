@@ -3,7 +3,7 @@
 // 128 bytes of depth a step into shared memory with asynchronous copies, several steps ahead, and
 // multiplies them with byte_tile.cuh. Its rows are pixels and its columns are output channels: so
 // the sums of a thread are neighbouring channels, and a word of y holds four of them.
-// Read next  layers/conv2d/shared/gather_lines.h; int8_outputs.cuh
+// Read next  layers/conv2d/shared/cuda/gather_lines.h; int8_outputs.cuh
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@
 #include "framework/cuda/async_copy.cuh"
 #include "framework/cuda/byte_tile.cuh"
 #include "layers/conv2d/int8/cuda/int8_outputs.cuh"
-#include "layers/conv2d/shared/gather_lines.h"
+#include "layers/conv2d/shared/cuda/gather_lines.h"
 
 namespace convscope::int8 {
 
@@ -43,8 +43,8 @@ struct ByteVariant {
   static constexpr int kSharedBytes = kStages * kStageBytes + 1024;  // and to align
 };
 
-// The order of the columns in a tile. A thread of a warp group holds the columns 2 t, 2 t + 1, 8 + 2
-// t and 9 + 2 t of each 16 (t = lane % 4): these are to be the channels 4 t .. 4 t + 3.
+// The order of the columns in a tile. A thread of a warp group holds the columns 2 t, 2 t + 1, 8 +
+// 2 t and 9 + 2 t of each 16 (t = lane % 4): these are to be the channels 4 t .. 4 t + 3.
 constexpr int channel_of_column(int column) {
   return column / 16 * 16 + column % 8 / 2 * 4 + column % 16 / 8 * 2 + column % 2;
 }
@@ -64,9 +64,9 @@ struct ByteGather {
   Line high, wide;
 };
 
-// sums = the product of `steps` steps. load(step, stage) starts the copies of one step; it is called
-// for step 0, 1, 2, ... What meanwhile() does, while the first copies are under way, is done for all
-// threads when the sums are.
+// sums = the product of `steps` steps. load(step, stage) starts the copies of one step; it is
+// called for step 0, 1, 2, ... What meanwhile() does, while the first copies are under way, is done
+// for all threads when the sums are.
 template <class V, class Load, class Meanwhile>
 __device__ inline void sum_bytes(int (&sums)[V::kSums], unsigned char* stages, int steps,
                                  const Load& load, const Meanwhile& meanwhile) {
@@ -136,8 +136,8 @@ __global__ __launch_bounds__(V::kThreads, V::kBlocks) void gather_bytes_kernel(
   const int first_step = gather::part_begin(z.steps, split, z.splits);
   const int steps = gather::part_begin(z.steps, split + 1, z.splits) - first_step;
 
-  // The lanes of a warp copy one piece of 32 neighbouring pixels: they lie side by side in memory. A
-  // thread has kTurns of the eight pieces and the same pixels in each.
+  // The lanes of a warp copy one piece of 32 neighbouring pixels: they lie side by side in memory.
+  // A thread has kTurns of the eight pieces and the same pixels in each.
   constexpr int kTurns = V::kWarps >= 8 ? 1 : 8 / V::kWarps;
   constexpr int kWarpsBeside = V::kWarps >= 8 ? V::kWarps / 8 : 1;
   constexpr int kRows = V::kPixels / 32 / kWarpsBeside;

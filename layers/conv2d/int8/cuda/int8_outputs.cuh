@@ -4,9 +4,10 @@
 // Formula    real = s_x s_w[k] sum + b[k] + s_r residual;  y = clip(round(real / s_y)), or real
 // Numerics   A sum has 31 bits and f32 has 24, so `real` in f32 is wrong by a few units in the last
 //            place. A code is then right unless the fraction of `real` is very near 1/2; those, one
-//            in some thousands, are computed in double. So the codes are those of double arithmetic.
-//            All in double would cost more than the sums: a multiprocessor converts 16 numbers of 64
-//            bits in the time of 128 products of floats.
+//            in some thousands, are computed in double. So the codes are those of double
+//            arithmetic. All in double would cost more than the sums: a multiprocessor converts 16
+//            numbers of 64 bits in the time of 128 products of floats.
+// Read next  int8_gemm_tiles.cuh
 #pragma once
 
 #include <cstdint>

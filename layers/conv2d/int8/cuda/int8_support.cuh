@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // int8_support.cuh: which operands the CUDA cards of this room take.
+// Read next  int8_gemm_cuda.cu
 #pragma once
 
 #include "framework/cuda/launch.cuh"

@@ -10,7 +10,8 @@
 //                in_step = 1, tap_step = -(taps' distance in the kernel) dilation / stride
 //
 // A piece is 16 bytes, channels of one pixel that lie side by side: what one asynchronous copy
-// moves. A step of the sum takes eight of them, a row of 128 bytes (framework/cuda/matrix_tile.cuh).
+// moves. A step of the sum takes eight of them, a row of 128 bytes
+// (framework/cuda/matrix_tile.cuh).
 #pragma once
 
 #include <cstdint>
