@@ -142,7 +142,7 @@ Tensor BenchData::weights_where_kept(const Conv2dProblem& problem, const Tensor&
 
 Operands BenchData::sparse_operands() const {
   Operands out = operands();
-  (direction_ == Direction::backward_weight ? out.out[0] : out.in[1]) = places_;
+  (direction_ == Direction::backward_weight ? out.out[0] : out.in[1]) = places_.to(device);
   return out;
 }
 

@@ -30,7 +30,7 @@ def parse(text):
     z = dict(n=1, c=1, h=1, w=1, k=1, r=1, s=1, stride="1", pad="0", dilation="1", groups=1)
     for word in text.split(","):
         key, value = word.split("=")
-        z[key] = value if key in ("stride", "pad", "dilation", "dtype", "precision") else int(value)
+        z[key] = value if key in ("stride", "pad", "dilation", "dtype", "precision", "weights") else int(value)
     for key in ("stride", "pad", "dilation"):
         numbers = [int(part) for part in z[key].split("x")]
         if len(numbers) == 4:

@@ -199,10 +199,11 @@ class ConvolutionCase {
     for_each_stored([&](std::size_t, std::size_t at) { out[at] = all[at]; });
     return out;
   }
-  OperandViews views(const void* w) const {
+  // `places` are places_ on the device of w.
+  OperandViews views(const void* w, const Operand& places) const {
     OperandViews out;
     if (!is_sparse()) return out;
-    out.w_blocks = places_.blocks();
+    out.w_blocks = places.blocks();
     out.w_blocks.values = w;
     return out;
   }
@@ -217,9 +218,13 @@ class ConvolutionCase {
     const void *x, *w, *b, *dy;
     void *output, *workspace;
     const void* prepared;
+    const Operand* places = nullptr;  // null: those on the host
   };
   void call(const Conv2dAlgorithm& algorithm, Direction direction, bool extra,
             const Pointers& at) const {
+    const auto views = [&](const void* w) {
+      return this->views(w, at.places == nullptr ? places_ : *at.places);
+    };
     switch (direction) {
       case Direction::forward:
         algorithm.forward({problem_,
@@ -277,7 +282,7 @@ class ConvolutionCase {
     if (prepared.bytes == 0)
       return call_on_host(algorithm, direction, extra, at, workspace, result);
     algorithm.prepare_weights(
-        {problem_, direction, at.w, prepared.data(), workspace.data(), views(at.w)});
+        {problem_, direction, at.w, prepared.data(), workspace.data(), views(at.w, places_)});
     if (const char* where = workspace.damage())
       return cat("preparing wrote ", where, " the workspace");
     if (const char* where = prepared.damage()) return cat("wrote ", where, " the prepared weights");
@@ -372,7 +377,10 @@ class ConvolutionCase {
     const std::vector<float> nothing(static_cast<std::size_t>(output_count(direction)),
                                      std::numeric_limits<float>::quiet_NaN());
     const GuardedBlock x(device, problem_.dtype, x_.data(), x_.count(), shift_, 0);
-    const GuardedBlock w(device, problem_.dtype, w_.data(), w_.count(), shift_, 0);
+    const std::vector<float> kept_w = kept(w_);
+    const auto w_count = static_cast<std::int64_t>(kept_w.size()) - 1;
+    const GuardedBlock w(device, problem_.dtype, kept_w.data() + 1, w_count, shift_, 0);
+    const Operand places = is_sparse() ? places_.to(device) : Operand();
     const GuardedBlock b(device, problem_.dtype, b_.data(), b_.count(), shift_, 0);
     const GuardedBlock dy(device, problem_.dtype, y_.data(), y_.count(), shift_, 0);
     const auto bytes = static_cast<std::int64_t>(algorithm.workspace_bytes(problem_, direction));
@@ -382,7 +390,8 @@ class ConvolutionCase {
     std::vector<unsigned char> before;
     if (prepared_bytes > 0) {
       const GuardedBlock workspace(device, DType::u8, nullptr, bytes, 0, kCanaryBytes);
-      algorithm.prepare_weights({problem_, direction, w.data(), prepared.data(), workspace.data()});
+      algorithm.prepare_weights({problem_, direction, w.data(), prepared.data(), workspace.data(),
+                                 views(w.data(), places)});
       before = prepared.bytes();
       if (const char* where = workspace.damage())
         return cat("preparing wrote ", where, " the workspace");
@@ -390,14 +399,15 @@ class ConvolutionCase {
         return cat("wrote ", where, " the prepared weights");
     }
     const std::vector<float> no_w(w_.values.size(), std::numeric_limits<float>::quiet_NaN());
-    const GuardedBlock unread(device, problem_.dtype, no_w.data(), w_.count(), shift_, 0);
+    const GuardedBlock unread(device, problem_.dtype, no_w.data(), w_count, shift_, 0);
     const auto once = [&](std::vector<float>& to) -> std::string {
       const GuardedBlock output(device, problem_.dtype, adds ? dw_before_.data() : nothing.data(),
                                 output_count(direction), shift_, kCanaryBytes);
       const GuardedBlock workspace(device, DType::u8, nullptr, bytes, 0, kCanaryBytes);
       call(algorithm, direction, extra,
            {x.data(), prepared_bytes > 0 ? unread.data() : w.data(), b.data(), dy.data(),
-            output.data(), workspace.data(), prepared_bytes > 0 ? prepared.data() : nullptr});
+            output.data(), workspace.data(), prepared_bytes > 0 ? prepared.data() : nullptr,
+            &places});
       to = output.floats();
       if (const char* where = output.damage()) return cat("wrote ", where, " the output");
       if (const char* where = workspace.damage()) return cat("wrote ", where, " the workspace");

@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+// block_sparse_cuda_test.cpp: the card block_sparse on CUDA: every shape of blocks, every tile,
+// borders, strides, and what rides behind the sums.
+#include <gtest/gtest.h>
+
+#include "tests/support/cases.h"
+#include "tests/support/cuda.h"
+#include "tests/support/numerics.h"
+
+namespace convscope {
+namespace {
+
+using testing::ConvolutionCase;
+using testing::Tier;
+
+class BlockSparseOnCuda : public testing::CudaTest {};
+
+const Conv2dAlgorithm& card() { return conv2d_algorithms(DeviceType::cuda).get("block_sparse"); }
+
+void check(const Conv2dProblem& problem, Tier tier) {
+  const Support support = support_of(card(), problem, Direction::forward);
+  ASSERT_TRUE(support.yes) << support.reason << ": " << problem.text();
+  ConvolutionCase one(problem, tier);
+  std::vector<float> bits[2];
+  ASSERT_EQ(one.check(card(), Direction::forward, &bits[0]), "");
+  if (testing::is_emulated()) return;
+  ASSERT_EQ(one.check(card(), Direction::forward, &bits[1]), "");
+  ASSERT_TRUE(std::memcmp(bits[0].data(), bits[1].data(), bits[0].size() * sizeof(float)) == 0)
+      << problem.text() << ": two runs gave different bits";
+}
+
+TEST_F(BlockSparseOnCuda, AgreesWithTheReference) {
+  const char* const kTexts[] = {
+      "n=2,c=24,h=14,w=14,k=64,r=3,s=3,pad=1",           //
+      "n=1,c=16,h=6,w=61,k=32,r=3,s=3,pad=1",            //
+      "n=2,c=12,h=15,w=29,k=33,r=3,s=3,pad=1,stride=2",  // a list of one row
+      "n=1,c=200,h=3,w=5,k=16",                          // few pixels, long lists
+      "n=2,c=8,h=12,w=12,k=16,r=5,s=5,pad=2",            // borders of two pixels
+      "n=2,c=17,h=9,w=10,k=80,r=3,s=2,pad=1x0x2x1",      //
+      "n=1,c=16,h=10,w=9,k=16,r=3,s=3,pad=2,dilation=2",
+      "n=2,c=8,h=2,w=2,k=16,r=3,s=3,pad=3",   // rows that no tap finds
+      "n=1,c=1,h=28,w=28,k=1,r=3,s=3,pad=1",  //
+      "n=3,c=5,h=9,w=9,k=20,r=8,s=8,pad=4",   // 64 taps
+  };
+  std::size_t turn = 0;
+  for (const char* text : kTexts) {
+    for (const Conv2dProblem& problem :
+         testing::sparse_problems(Conv2dProblem::parse(text), turn++, 3)) {
+      for (const Tier tier : {Tier::exact, Tier::bounded}) check(problem, tier);
+      if (HasFailure()) return;
+    }
+  }
+}
+
+// Enough pixels and channels that each tile is the cheapest once.
+TEST_F(BlockSparseOnCuda, AgreesWithTheReferenceInEveryTile) {
+  for (const char* text : {"n=1,c=4,h=100,w=90,k=32,r=3,s=3,pad=1,weights=blocks16x1:20",
+                           "n=1,c=96,h=4,w=4,k=16,r=3,s=3,pad=1,weights=blocks16x1:200",
+                           "n=1,c=32,h=24,w=24,k=128,weights=blocks16x1:64",
+                           "n=2,c=32,h=40,w=40,k=16,weights=blocks4x1:50"}) {
+    check(Conv2dProblem::parse(text), Tier::exact);
+  }
+}
+
+TEST_F(BlockSparseOnCuda, RefusesWhatItCannotDo) {
+  const auto reason = [](const char* text, Direction direction = Direction::forward) {
+    return support_of(card(), Conv2dProblem::parse(text), direction).reason;
+  };
+  EXPECT_NE(reason("c=16,h=9,w=9,k=16").find("block-sparse"), std::string::npos);
+  EXPECT_NE(reason("c=16,h=19,w=19,k=16,r=9,s=9,weights=blocks16x1:3").find("64 taps"),
+            std::string::npos);
+  EXPECT_NE(reason("c=32,h=9,w=9,k=32,groups=2,weights=blocks16x1:3").find("one group"),
+            std::string::npos);
+  EXPECT_FALSE(reason("c=16,h=9,w=9,k=16,weights=blocks16x1:3", Direction::backward_data).empty());
+}
+
+}  // namespace
+}  // namespace convscope
