@@ -79,12 +79,21 @@ bool is_relu(const PlanOp& op) {
   return activation != nullptr && activation->curve() == ActivationOp::Curve::relu;
 }
 
-std::optional<float> fused_relu_bound(const PlanGraph& graph, const PlanOp& op) {
+std::optional<float> relu_bound(const PlanOp& op) {
   if (is_relu(op)) return std::numeric_limits<float>::infinity();
   const auto* const activation = dynamic_cast<const ActivationOp*>(&op);
-  const bool bounded = activation != nullptr && activation->curve() == ActivationOp::Curve::relu6;
-  if (bounded && graph.device().type == DeviceType::cpu) return kRelu6Bound;
-  return std::nullopt;
+  if (activation == nullptr || activation->curve() != ActivationOp::Curve::relu6) {
+    return std::nullopt;
+  }
+  return kRelu6Bound;
+}
+
+std::optional<float> fused_relu_bound(const PlanGraph& graph, const PlanOp& op) {
+  const auto most = relu_bound(op);
+  if (!most || (std::isfinite(*most) && graph.device().type != DeviceType::cpu)) {
+    return std::nullopt;
+  }
+  return most;
 }
 
 std::string fused_relu_text(float most) {

@@ -27,8 +27,10 @@ class CONVSCOPE_API ActivationOp final : public PlanOp {
 // True when `op` is a ReLU.
 CONVSCOPE_API bool is_relu(const PlanOp& op);
 
-// The upper bound of a ReLU that kernels of convolution and batch norm may take over: infinity of
-// relu, 6 of relu6 on the CPU. On a GPU they know relu alone. Nothing: `op` is none.
+// The upper bound of a ReLU: infinity of relu, 6 of relu6. Nothing: `op` is none.
+CONVSCOPE_API std::optional<float> relu_bound(const PlanOp& op);
+// The same of one that kernels of convolution and batch norm may take over. On a GPU they know relu
+// alone.
 CONVSCOPE_API std::optional<float> fused_relu_bound(const PlanGraph& graph, const PlanOp& op);
 // " + relu", " + relu6": what text() adds for a ReLU that was taken over.
 CONVSCOPE_API std::string fused_relu_text(float most);

@@ -82,7 +82,7 @@ class IntegerRewrite {
     find_layers();
     drop_layers_without_card();
     if (layers_.empty()) return;
-    for (auto& [op, layer] : layers_) choose_output(*op, layer);
+    for (auto& [op, layer] : layers_) choose_output(layer);
     emit();
   }
 
@@ -100,7 +100,8 @@ class IntegerRewrite {
     bool from_images = false;    // rounds them itself
     ValueId old_output = kNoValue;
     IntegerPolicy policy;
-    bool with_loss = false;  // the layer has taken over the loss
+    bool with_loss = false;         // the layer has taken over the loss
+    const PlanOp* curve = nullptr;  // that the layer takes over
   };
 
   PlanOp* producer(ValueId value) const {
@@ -170,6 +171,7 @@ class IntegerRewrite {
       }
       if (!found) continue;
       if (!layer.with_loss) layer.old_output = op->output;
+      take_curve(layer);
       layers_.emplace_back(op.get(), std::move(layer));
     }
   }
@@ -259,13 +261,27 @@ class IntegerRewrite {
     std::erase_if(layers_, [&](const auto& one) { return card_of(one.second) == nullptr; });
   }
 
+  // A bounded ReLU behind a layer, which f32 kernels of a GPU do not take over (activation_op.h).
+  void take_curve(Layer& layer) {
+    if (layer.parts.relu || layer.with_loss || graph_.readers(layer.old_output) != 1) return;
+    for (const auto& op : graph_.ops()) {
+      const auto most = relu_bound(*op);
+      if (!most || op->inputs[0] != layer.old_output) continue;
+      layer.parts.relu = true;
+      layer.parts.most = *most;
+      layer.old_output = op->output;
+      layer.curve = op.get();
+    }
+  }
+
   // The quantiser behind a layer, if nobody else reads what the layer gives.
-  void choose_output(const PlanOp& op, Layer& layer) {
-    if (graph_.readers(op.output) == 1 && !layer.with_loss) {
+  void choose_output(Layer& layer) {
+    if (graph_.readers(layer.old_output) == 1 && !layer.with_loss) {
       for (const auto& other : graph_.ops()) {
         if (integer_parts(other.get()) == nullptr) continue;
         const Quantised* const y = quantised(other->output);
-        if (y == nullptr || y->from != op.output || !is_read_as_codes(other->output)) continue;
+        if (y == nullptr || y->from != layer.old_output || !is_read_as_codes(other->output))
+          continue;
         layer.y = *y;
         layer.parts.y_format = y->format;
       }
@@ -320,6 +336,7 @@ class IntegerRewrite {
     for (auto& [op, layer] : layers_) {
       by_op[op] = &layer;
       gone_.insert(layer.x.op);
+      if (layer.curve != nullptr) gone_.insert(layer.curve);
       gone_.insert(layer.x.past.begin(), layer.x.past.end());
       if (quantised(layer.parts.residual) != nullptr) gone_.insert(producer(layer.parts.residual));
       if (graph_.readers(weight_of(*op)) == 1) gone_.insert(producer(weight_of(*op)));
