@@ -4,7 +4,7 @@
 #
 #   experiments/bench/gpu_check.sh                  build, test, sanitize, benchmark, write a record
 #   experiments/bench/gpu_check.sh --programs DIR   the same with programs built before (DIR/bin)
-#   experiments/bench/gpu_check.sh --only tests,sanitizers,conv2d,networks   some of it; no record
+#   experiments/bench/gpu_check.sh --only tests,sanitizers,conv2d,compressed,networks   some of it; no record
 #   experiments/bench/gpu_check.sh --verify-record  no GPU needed: is the newest record of today's
 #                                                   sources, complete and clean?
 #
@@ -13,7 +13,7 @@
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.." || exit
 
-programs="" out=experiments/bench/records only=tests,sanitizers,conv2d,networks parts=""
+programs="" out=experiments/bench/records only=tests,sanitizers,conv2d,compressed,networks parts=""
 while (($# > 0)); do
   case $1 in
     --verify-record) exec python3 experiments/bench/gpu_record.py verify ;;
@@ -78,7 +78,7 @@ print(f"gpu_check: {len(cases) - skipped - failed} passed, {failed} failed, {ski
 sys.exit(1 if failed else 0)
 PY
 }
-sanitizer_filter=${CONVSCOPE_SANITIZER_FILTER:-'Conv2dOnCuda.AgreesWithTheReferenceOnRandomProblems:FewChannel*:LinearFused*:BatchNorm*:RecordedSteps*'}
+sanitizer_filter=${CONVSCOPE_SANITIZER_FILTER:-'Conv2dOnCuda.AgreesWithTheReferenceOnRandomProblems:FewChannel*:LinearFused*:BatchNorm*:RecordedSteps*:Int8OnCuda.*InEveryTile:CodesOnCuda*:BlockSparseOnCuda.*InEveryTile'}
 sanitize() { # TOOL
   CONVSCOPE_TEST_FLOPS=20000 CONVSCOPE_TEST_RANDOM_PROBLEMS=${CONVSCOPE_SANITIZER_PROBLEMS:-24} OMP_NUM_THREADS=2 \
     timeout "${CONVSCOPE_SANITIZER_SECONDS:-600}" compute-sanitizer --tool "$1" --error-exitcode 9 \
@@ -176,7 +176,20 @@ PY
   compare depthwise_f32_n128 gpu_depthwise --batch 128
 fi
 
-if [[ $only == tests,sanitizers,conv2d,networks ]]; then
+if wanted compressed; then
+  # Integers and block-sparse weights beside dense floating point, layers of whole networks.
+  shapes=()
+  for name in resnet18 resnet50 mobilenet_v2; do
+    shapes+=(--shapes "experiments/shapes/$name.txt")
+  done
+  echo "gpu_check: convolutions, int8 and block-sparse"
+  python3 experiments/peers/int8_gpu_vs_pytorch.py --program "$convscope" "${shapes[@]}" \
+    --json "$parts/compressed_int8.json" || status=1
+  python3 experiments/peers/sparse_gpu_vs_pytorch.py --program "$convscope" \
+    --shapes experiments/shapes/resnet18.txt --json "$parts/compressed_block_sparse.json" || status=1
+fi
+
+if [[ $only == tests,sanitizers,conv2d,compressed,networks ]]; then
   record=$(python3 experiments/bench/gpu_record.py write "$parts") || exit 1
   [[ $(dirname "$record") -ef $out ]] || cp "$record" "$out/"
   echo "gpu_check: wrote $out/$(basename "$record")"

@@ -23,7 +23,7 @@ RECORDS = ROOT / "experiments" / "bench" / "records"
 FOLDERS = ("framework", "layers", "optim", "quant", "sparsity", "datasets", "experiments")
 FORMAT = "convscope gpu record 1"
 SANITIZERS = ("memcheck", "racecheck", "initcheck")
-PARTS = ("tests", "sanitizers", "ceilings", "conv2d", "networks")
+PARTS = ("tests", "sanitizers", "ceilings", "conv2d", "compressed", "networks")
 
 
 def device_sources():
@@ -90,6 +90,8 @@ def write(folder):
         "ceilings": read_json(folder / "ceilings.json"),
         "conv2d": [part for part in (read_json(path) for path in sorted(folder.glob("conv2d_*.json")))
                    if part],
+        "compressed": {path.stem[len("compressed_"):]: read_json(path)
+                       for path in sorted(folder.glob("compressed_*.json"))},
         "networks": {path.stem[len("net_"):]: read_json(path)
                      for path in sorted(folder.glob("net_*.json"))},
     }
@@ -124,6 +126,10 @@ def problems_of(record):
         for row in part["rows"]:
             if row["wrong"]:
                 yield f"wrong results: {row['wrong']} on {row['problem']} {row['direction']}"
+    for name, part in (record.get("compressed") or {}).items():
+        for row in part["rows"]:
+            if row["wrong"]:
+                yield f"wrong results, {name}: {row['wrong']} on {row['problem']}"
 
 
 def newest():

@@ -41,12 +41,13 @@ def bench(program, shapes, batch, options):
 
 
 def best(rows):
-    """The fastest right row, in microseconds; a wrong one is an error."""
-    wrong = [f"{row['algorithm']}: {row['status']}" for row in rows if row["status"] != "ok"]
-    if wrong:
-        print("WRONG", wrong, rows[0]["problem"])
-    right = [row for row in rows if row["status"] == "ok"]
-    return min((1000 * row["median_ms"] for row in right), default=float("nan"))
+    """The fastest right row, in microseconds."""
+    return min((1000 * row["median_ms"] for row in rows if row["status"] == "ok"), default=float("nan"))
+
+
+def wrong_of(*groups):
+    """Names of algorithms whose results were wrong."""
+    return sorted({row["algorithm"] for rows in groups for row in rows if row["status"] != "ok"})
 
 
 def main():
@@ -68,9 +69,11 @@ def main():
         ours, f32, f16 = best(here), best(f32_rows.get(problem, [])), best(f16_rows.get(problem, []))
         peer = pytorch_us(parse(problem), "forward", "f16", True)
         torch.cuda.empty_cache()
-        rows.append({"problem": problem, "int8_us": ours, "f32_us": f32, "f16_us": f16, "pytorch_f16_us": peer})
+        wrong = wrong_of(here, f32_rows.get(problem, []), f16_rows.get(problem, []))
+        rows.append({"problem": problem, "wrong": wrong, "int8_us": ours, "f32_us": f32, "f16_us": f16, "pytorch_f16_us": peer})
         print(f"{problem:70s} int8 {ours:7.1f}  own f32 {f32:7.1f} ({f32 / ours:5.2f})  own f16 {f16:7.1f} "
-              f"({f16 / ours:5.2f})  PyTorch f16 {peer:7.1f} ({peer / ours:5.2f})", flush=True)
+              f"({f16 / ours:5.2f})  PyTorch f16 {peer:7.1f} ({peer / ours:5.2f})"
+              f"{' WRONG: ' + ','.join(wrong) if wrong else ''}", flush=True)
     for what in ("f32_us", "f16_us", "pytorch_f16_us"):
         ratios = [row[what] / row["int8_us"] for row in rows if row[what] > 0]
         print(f"{what[:-3]:12s} / int8: geometric mean {geometric_mean(ratios):.2f}, least {min(ratios):.2f}, "
@@ -78,7 +81,8 @@ def main():
     if arguments.json:
         pathlib.Path(arguments.json).write_text(json.dumps(
             {"device": torch.cuda.get_device_name(), "pytorch": torch.__version__, "rows": rows}, indent=1) + "\n")
+    return 1 if any(row["wrong"] for row in rows) else 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -12,11 +12,12 @@ medians.
 import argparse
 import json
 import pathlib
+import sys
 import tempfile
 
 import torch
 from conv2d_gpu_vs_pytorch import geometric_mean, parse, pytorch_us
-from int8_gpu_vs_pytorch import bench, best
+from int8_gpu_vs_pytorch import bench, best, wrong_of
 
 ROWS = 16
 
@@ -59,7 +60,8 @@ def main():
         z = parse(problem)
         peer = min(pytorch_us(z, "forward", "f32", last) for last in (False, True))
         torch.cuda.empty_cache()
-        row = {"problem": problem, "dense_us": best(ours), "pytorch_us": peer,
+        row = {"problem": problem, "wrong": wrong_of(ours, *(sparse[density][i] for density in densities)),
+               "dense_us": best(ours), "pytorch_us": peer,
                "sparse_us": {density: best(sparse[density][i]) for density in densities}}
         rows.append(row)
         beside = "  ".join(f"{1 - density:.0%} {us:7.1f} (PyTorch/ {peer / us:5.2f}, own dense/ "
@@ -73,7 +75,8 @@ def main():
     if arguments.json:
         pathlib.Path(arguments.json).write_text(json.dumps(
             {"device": torch.cuda.get_device_name(), "pytorch": torch.__version__, "rows": rows}, indent=1) + "\n")
+    return 1 if any(row["wrong"] for row in rows) else 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())
