@@ -2,7 +2,7 @@
 // int8_cuda_test.cpp: convolution on integers on CUDA: codes are those of double arithmetic, for
 // every card, with all that may stand behind the sums, and the same in two runs.
 #include "layers/conv2d/execute.h"
-#include "tests/layers/conv2d/int8_cases.h"
+#include "tests/layers/conv2d/int8/int8_cases.h"
 #include "tests/support/cases.h"
 #include "tests/support/cuda.h"
 

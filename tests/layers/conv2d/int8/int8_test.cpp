@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // int8_test.cpp: convolution on integers: sums are exact, codes are those of double arithmetic, on
 // each instruction set, with and without VNNI, with one and two threads.
-#include "tests/layers/conv2d/int8_cases.h"
+#include "tests/layers/conv2d/int8/int8_cases.h"
 #include "tests/support/cases.h"
 #include "tests/support/expect_error.h"
 #include "tests/support/numbers.h"
