@@ -13,16 +13,21 @@
 namespace convscope {
 namespace {
 
-// A convolution may compute from the blocks that its mask keeps.
-void execute_sparse(Module& layer, const Mask& mask, const SparsityOptions& options) {
+// A convolution may compute from the blocks that its mask keeps; of masks of single weights these
+// are blocks of 1x1. Null: the layer is none.
+Ref<SparseWeights> execute_sparse(Module& layer, const Mask& mask, const SparsityOptions& options) {
   auto* const conv = dynamic_cast<Conv2d*>(&layer);
-  if (conv == nullptr) return;
+  if (conv == nullptr) return {};
   if (mask.keep().device().type != DeviceType::cpu) {
     fail(ErrorKind::kConfig, "sparsity",
          cat("expected device cpu because execute is sparse, got ", mask.keep().device().str()));
   }
-  conv->execute_sparse(make_ref<SparseWeights>(mask.keep(), options.block_rows, options.block_cols,
-                                               options.gradient == MaskGradient::dense));
+  const bool blocks = options.method == PruneMethod::block;
+  auto weights = make_ref<SparseWeights>(mask.keep(), blocks ? options.block_rows : 1,
+                                         blocks ? options.block_cols : 1,
+                                         options.gradient == MaskGradient::dense);
+  conv->execute_sparse(weights);
+  return weights;
 }
 
 }  // namespace
@@ -45,9 +50,16 @@ Pruner::Pruner(Module& model, const Shape& input, const SparsityOptions& options
     auto mask = std::make_shared<Mask>(layer.weight());
     mask->set_dense_gradient(options.gradient == MaskGradient::dense);
     layer.module->add_weight_transform("mask", mask, /*first=*/true);
-    if (options.execute == SparseExecution::sparse) execute_sparse(*layer.module, *mask, options);
-    masked_.push_back(
-        {.layer = l, .mask = mask, .weight = layer.weight(), .held = {}, .state = {}});
+    Ref<SparseWeights> sparse;
+    if (options.execute == SparseExecution::sparse) {
+      sparse = execute_sparse(*layer.module, *mask, options);
+    }
+    masked_.push_back({.layer = l,
+                       .mask = mask,
+                       .sparse = sparse,
+                       .weight = layer.weight(),
+                       .held = {},
+                       .state = {}});
   }
 }
 
@@ -156,7 +168,10 @@ bool Pruner::before_step(std::int64_t steps) {
   }
   if (options_.method == PruneMethod::rigl) {
     const bool on = schedule_.update_due(steps + 1) && schedule_.replaced(steps + 1) > 0;
-    for (Masked& masked : masked_) masked.mask->observe_gradient(on);
+    for (Masked& masked : masked_) {
+      masked.mask->observe_gradient(on);  // the step is planned anew
+      if (masked.sparse) masked.sparse->want_dense_gradient(on);
+    }
   }
   return changed;
 }

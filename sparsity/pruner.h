@@ -22,6 +22,7 @@
 #include <string>
 #include <vector>
 
+#include "layers/conv2d/sparse_weights.h"
 #include "sparsity/hold.h"
 #include "sparsity/mask.h"
 #include "sparsity/schedule.h"
@@ -63,6 +64,7 @@ class CONVSCOPE_API Pruner {
   struct Masked {
     std::size_t layer;  // in network_.layers
     std::shared_ptr<Mask> mask;
+    Ref<SparseWeights> sparse;  // null: the layer is not executed from blocks
     Tensor weight;
     Tensor held;                // values of the weights that are out
     std::vector<Tensor> state;  // of the optimiser

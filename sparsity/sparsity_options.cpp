@@ -110,8 +110,8 @@ const std::vector<OptionField>& sparsity_fields() {
       {.name = "execute",
        .type = text,
        .default_value = std::string("masked"),
-       .doc = "masked: dense kernels multiply the zeros; sparse (method block, cpu): convolutions "
-              "skip them where that is estimated to be faster",
+       .doc = "masked: dense kernels multiply the zeros; sparse (cpu; not filter, channel): "
+              "convolutions skip them where that is estimated to be faster",
        .choices = kExecutions},
       {.name = "remove",
        .type = boolean,
@@ -169,9 +169,9 @@ SparsityOptions parse_sparsity(const Options& options) {
          "expected remove with method filter or channel, because only whole outputs can leave a "
          "dense network, got ",
          options.text("method"));
-  expect(out.execute == SparseExecution::masked || out.method == PruneMethod::block ||
-             out.method == PruneMethod::none,
-         "expected execute sparse with method block, because kernels skip whole blocks alone, got ",
+  expect(out.execute == SparseExecution::masked || !out.structured(),
+         "expected execute masked with method filter or channel, because their outputs leave the "
+         "network (remove, export --compact), got sparse with ",
          options.text("method"));
   if (out.method == PruneMethod::rigl) {
     expect(out.distribution != SparsityDistribution::global,

@@ -29,8 +29,16 @@ Conv2dForm choose_form(Conv2dChoices& of_layer, const SparseWeights* sparse,
   Conv2dProblem blocks = problem;
   blocks.weight_format = sparse->format();
   const bool can = sparse->obstacle().empty();
+  const bool wants_all = direction == Direction::backward_weight && sparse->wants_dense_gradient();
+  constexpr const char* kWantsAll = "weights that are out want their gradient";
   if (can && of_layer.policy().of(direction) == kSparse) {  // an order
-    return {.choice = of_layer.get(blocks, direction, device, use), .in_blocks = true};
+    const auto ordered = of_layer.get(blocks, direction, device, use);
+    if (!wants_all) return {.choice = ordered, .in_blocks = true};
+    const Decision dense = decide("auto", question_of(problem, direction, device, use));
+    return {.choice = {.algorithm = conv2d_algorithms(device.type).find(dense.names.first),
+                       .word = "auto",
+                       .layer = ordered.layer},
+            .why_dense = kWantsAll};
   }
   Conv2dForm out{.choice = of_layer.get(problem, direction, device, use)};
   const Conv2dAlgorithm* const card = conv2d_algorithms(device.type).find(kSparse);
@@ -38,8 +46,8 @@ Conv2dForm choose_form(Conv2dChoices& of_layer, const SparseWeights* sparse,
     out.why_dense = can ? "there is no block_sparse here" : sparse->obstacle();
   } else if (out.choice.word != "auto" && out.choice.word != "measure") {
     out.why_dense = "the config says so";
-  } else if (direction == Direction::backward_weight && sparse->wants_dense_gradient()) {
-    out.why_dense = "weights that are out want their gradient";
+  } else if (wants_all) {
+    out.why_dense = kWantsAll;
   } else if (const Support support = support_of(*card, blocks, direction); !support.yes) {
     out.why_dense = cat(kSparse, " ", support.reason);
   } else {

@@ -33,6 +33,8 @@ class CONVSCOPE_API SparseWeights : public RefCounted {
   const WeightFormat& format() const { return format_; }
   double density() const;  // share of the weights that are stored
   bool wants_dense_gradient() const { return dense_gradient_; }
+  // For steps that are planned from now on.
+  void want_dense_gradient(bool dense) { dense_gradient_ = dense; }
 
   BlockSparseView view(const void* values) const;
   void gather(const float* w, float* values) const;

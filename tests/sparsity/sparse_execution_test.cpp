@@ -8,6 +8,7 @@
 
 #include "layers/conv2d/conv2d.h"
 #include "layers/plan/step_plan.h"
+#include "sparsity/pruner.h"
 #include "tests/sparsity/networks.h"
 #include "tests/support/expect_error.h"
 
@@ -162,19 +163,88 @@ TEST(SparseExecution, OfBlocksThatDoNotDivideStaysDense) {
   EXPECT_TRUE(weights.is_current());
 }
 
-TEST(SparseExecution, OfOtherMethodsThanBlockIsRefused) {
+SparsityOptions options_of(const std::string& method) {
   Options options;
   for (const OptionField& field : sparsity_fields()) {
     if (!std::holds_alternative<std::monostate>(field.default_value)) {
       options.set(field.name, field.default_value);
     }
   }
-  options.set("method", std::string("magnitude"));
+  options.set("method", method);
   options.set("execute", std::string("sparse"));
+  options.set("target", 0.7);
+  options.set("every_steps", std::int64_t{2});
+  options.set("end", 0.8);
+  if (method == "n_m") {
+    options.set("n", std::int64_t{1});
+    options.set("m", std::int64_t{4});
+  }
+  if (method == "rigl") options.set("drop_fraction", 0.3);
+  return parse_sparsity(options);
+}
+
+TEST(SparseExecution, OfWholeOutputsIsRefused) {
   EXPECT_ERROR(ErrorKind::kConfig,
-               "[sparsity] expected execute sparse with method block, because kernels skip whole "
-               "blocks alone, got magnitude",
-               parse_sparsity(options));
+               "[sparsity] expected execute masked with method filter or channel, because their "
+               "outputs leave the network (remove, export --compact), got sparse with filter",
+               options_of("filter"));
+}
+
+// Weights and masks after some steps of a schedule whose masks change.
+std::vector<Tensor> trained(const std::string& method, bool sparse) {
+  constexpr std::int64_t kSteps = 10;
+  LayerContext context;
+  context.seed = 7;
+  context.conv_policy = [&](const std::string&) {
+    const std::string word = sparse ? "block_sparse" : "auto";
+    return Conv2dPolicy{word, word, word, "blocked"};
+  };
+  const auto model =
+      build_layers({testing::layer("conv2d", "c1", 32), testing::layer("relu", "r1"),
+                    testing::layer("conv2d", "c2", 16), testing::layer("flatten", "flat"),
+                    testing::layer("linear", "f", 5)},
+                   kInput, context);
+  SparsityOptions options = options_of(method);
+  if (!sparse) options.execute = SparseExecution::masked;
+  Pruner pruner(*model, kInput, options, kSteps, 3);
+  const Tensor labels = Tensor::zeros({4}, DType::i32);
+  std::unique_ptr<StepPlan> plan;
+  int made = 0;
+  for (std::int64_t step = 0; step < kSteps; ++step) {
+    pruner.before_step(step);
+    if (!plan || !plan->is_current()) {
+      plan = StepPlan::make(*model, kInput, PlanMode::training, nullptr);
+      ++made;
+    }
+    if (plan == nullptr) return {};
+    plan->forward(testing::random_tensor(kInput, static_cast<std::uint64_t>(step)), labels);
+    plan->backward();
+    for (const auto& parameter : model->parameters()) {
+      const Tensor w = parameter.variable.value(), dw = parameter.variable.grad();
+      for (std::int64_t i = 0; i < w.numel(); ++i) {
+        w.data<float>()[i] -= 0.02f * dw.data<float>()[i];
+        dw.data<float>()[i] = 0;
+      }
+    }
+    pruner.after_step(step + 1);
+  }
+  EXPECT_GT(made, sparse ? 2 : 0) << method;  // masks have changed on the way
+  std::vector<Tensor> out = pruner.masks();
+  for (const auto& parameter : model->parameters()) out.push_back(parameter.variable.value());
+  return out;
+}
+
+// RigL grows by the gradient of weights that are out: it is there in the steps that ask for it.
+TEST(SparseExecution, OfChangingMasksTrainsAsMaskedStepsDo) {
+  for (const char* method : {"magnitude", "n_m", "rigl"}) {
+    const std::vector<Tensor> sparse = trained(method, true), masked = trained(method, false);
+    ASSERT_EQ(sparse.size(), masked.size()) << method;
+    ASSERT_FALSE(sparse.empty()) << method;
+    for (std::size_t i = 0; i < sparse.size(); ++i) {
+      ASSERT_EQ(sparse[i].defined(), masked[i].defined());
+      if (sparse[i].defined()) expect_near(sparse[i], masked[i], cat(method, ", tensor ", i));
+    }
+  }
 }
 
 }  // namespace
