@@ -24,6 +24,7 @@
 
 #include "layers/conv2d/conv2d_op.h"
 #include "layers/linear/linear.h"
+#include "layers/plan/activation_op.h"
 #include "layers/plan/loss_op.h"
 #include "quant/integer/code_ops.h"
 #include "quant/integer/integer_op.h"
