@@ -354,7 +354,9 @@ int Conv2d::describe(PlanGraph& graph, int x) {
   const WeightUse use = trains ? WeightUse::once : WeightUse::often;
   if (sparse_) {
     sparse_->refresh();
-    graph.valid_while([sparse = sparse_] { return sparse->is_current(); });
+    graph.valid_while([sparse = sparse_, version = sparse_->version()] {
+      return sparse->version() == version && sparse->is_current();
+    });
   }
   Conv2dForms forms;
   for (const Direction direction : kDirections) {

@@ -124,6 +124,20 @@ TEST(SparseExecution, OfInferenceIsThatOfTheMasks) {
   }
 }
 
+// Another plan has read the new mask: that does not make the lists of this one right.
+TEST(SparseExecution, OfAnOldMaskIsNotCurrentWhenAnotherPlanHasReadTheNewOne) {
+  const Masked sparse = network("block_sparse", true);
+  thin_out(sparse, 3);
+  const auto full = StepPlan::make(*sparse.model, kInput, PlanMode::training, nullptr);
+  ASSERT_NE(full, nullptr);
+  EXPECT_TRUE(full->is_current());
+  thin_out(sparse, 10);
+  const auto last = StepPlan::make(*sparse.model, {2, 20, 9, 9}, PlanMode::training, nullptr);
+  ASSERT_NE(last, nullptr);
+  EXPECT_TRUE(last->is_current());
+  EXPECT_FALSE(full->is_current());
+}
+
 TEST(SparseExecution, AutoStaysDenseAndSaysWhyWhereAllIsKept) {
   const Masked sparse = network("auto", true);
   const auto plan = StepPlan::make(*sparse.model, kInput, PlanMode::training, nullptr);
