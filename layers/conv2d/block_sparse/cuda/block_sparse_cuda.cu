@@ -77,34 +77,39 @@ struct SparseForward {
   FastDivisor by_q, by_area;
 };
 
-// Where the pixel begins in x, at tap (0, 0) of channel 0, and its taps inside the image as bits.
+// Where a pixel begins in x, at tap (0, 0) of channel 0, its taps inside the image as bits, and its
+// place in y in channel 0; behind the last pixel -1.
 template <class Taps>
-struct PixelOfX {
+struct Pixel {
   int from;
   Taps inside;
+  int to;
 };
 template <class Taps>
-__device__ inline PixelOfX<Taps> pixel_of_x(const SparseForward& z, int pixel) {
+__device__ inline Pixel<Taps> pixel_at(const SparseForward& z, int pixel) {
   const int area = z.p * z.q;
   const int image = z.by_area.divide(pixel);
   const int at = pixel - image * area;
   const int row = z.by_q.divide(at);
   const int h = row * z.stride_h - z.pad_h, w = (at - row * z.q) * z.stride_w - z.pad_w;
-  PixelOfX<Taps> out{image * z.image_size + h * z.w + w, 0};
+  Pixel<Taps> out{image * z.image_size + h * z.w + w, 0, -1};
   if (pixel >= z.images * area) return out;
+  out.to = image * z.channels * area + at;
+  Taps of_row = 0;
+  for (int s = 0; s < z.taps_w; ++s) {
+    const bool is_inside = static_cast<unsigned>(w + s * z.apart_w) < static_cast<unsigned>(z.w);
+    of_row |= static_cast<Taps>(is_inside) << s;
+  }
   for (int r = 0; r < z.taps_h; ++r) {
-    if (static_cast<unsigned>(h + r * z.apart_h) >= static_cast<unsigned>(z.h)) continue;
-    for (int s = 0; s < z.taps_w; ++s) {
-      if (static_cast<unsigned>(w + s * z.apart_w) >= static_cast<unsigned>(z.w)) continue;
-      out.inside |= Taps{1} << (r * z.taps_w + s);
-    }
+    const bool is_inside = static_cast<unsigned>(h + r * z.apart_h) < static_cast<unsigned>(z.h);
+    out.inside |= is_inside ? of_row << (r * z.taps_w) : 0;
   }
   return out;
 }
 
 // Sums of 16 rows and 8 kTiles pixels along the chunks first, first + step, ... in front of end.
 template <int kTiles, bool kTf32, class Taps>
-__device__ inline void walk_list(const SparseForward& z, const PixelOfX<Taps> (&pixels)[kTiles],
+__device__ inline void walk_list(const SparseForward& z, const Pixel<Taps> (&pixels)[kTiles],
                                  int first, int end, int step, float (&total)[kTiles][4]) {
   const int lane = static_cast<int>(threadIdx.x) % 32;
   const auto* const values = reinterpret_cast<const float4*>(z.lists.values);
@@ -158,10 +163,13 @@ __global__ __launch_bounds__(32 * kWarps) void sparse_forward_kernel(
   const int list =
       kShared ? static_cast<int>(blockIdx.y) : static_cast<int>(blockIdx.y) * kWarps + warp;
   const int first_pixel = static_cast<int>(blockIdx.x) * kTiles * kPixels;
-  PixelOfX<Taps> pixels[kTiles];
+  // A lane works out one pixel of the warp's; then each takes those that it needs.
+  const Pixel<Taps> mine = pixel_at<Taps>(z, first_pixel + lane % (kTiles * kPixels));
+  Pixel<Taps> pixels[kTiles];
 #pragma unroll
   for (int j = 0; j < kTiles; ++j) {
-    pixels[j] = pixel_of_x<Taps>(z, first_pixel + j * kPixels + lane / 4);
+    pixels[j].from = __shfl_sync(kAllLanes, mine.from, j * kPixels + lane / 4);
+    pixels[j].inside = __shfl_sync(kAllLanes, mine.inside, j * kPixels + lane / 4);
   }
   let_next_kernel_start();
   wait_for_previous_kernel();
@@ -185,22 +193,25 @@ __global__ __launch_bounds__(32 * kWarps) void sparse_forward_kernel(
       }
     }
   }
+  const int first_k = list * kRows + lane / 4;
+  float bias[2];
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+    const int k = first_k + half * 8;
+    bias[half] = z.b != nullptr && k < z.channels ? z.b[k] : 0;
+  }
   const int area = z.p * z.q;
 #pragma unroll
   for (int j = 0; j < kTiles; ++j) {
 #pragma unroll
     for (int column = 0; column < 2; ++column) {
-      const int pixel = first_pixel + j * kPixels + lane % 4 * 2 + column;
-      if (pixel >= z.images * area) continue;
-      const int image = z.by_area.divide(pixel);
+      const int to = __shfl_sync(kAllLanes, mine.to, j * kPixels + lane % 4 * 2 + column);
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
-        const int k = list * kRows + half * 8 + lane / 4;
-        if (k >= z.channels) continue;
-        const std::int64_t at = image * z.channels * area + (pixel - image * area) +
-                                static_cast<std::int64_t>(k) * area;
-        const float sum = sums[j][half * 2 + column] + (z.b == nullptr ? 0 : z.b[k]);
-        z.y[at] = finished(sum, z.residual, at, z.relu);
+        const int k = first_k + half * 8;
+        if (to < 0 || k >= z.channels) continue;
+        const std::int64_t at = to + k * area;
+        z.y[at] = finished(sums[j][half * 2 + column] + bias[half], z.residual, at, z.relu);
       }
     }
   }
