@@ -128,6 +128,42 @@ TEST_F(IntegerExecutionOnCuda, SmallNetworksGiveTheLogitsOfTheCpu) {
   }
 }
 
+// Batch norms with factors of both signs, a convolution without a pool, curves left out.
+TEST_F(IntegerExecutionOnCuda, SmallNetworksWithBatchNormsGiveTheLogitsOfTheCpu) {
+  for (const std::int64_t channels : {1, 3}) {
+    const Shape shape{5, channels, 13, 11};
+    LayerContext context;
+    context.seed = 5;
+    context.conv_policy = [](const std::string&) { return Conv2dPolicy{}; };
+    const auto layer = [](const char* type, const char* name, const char* key = nullptr,
+                          std::int64_t value = 0) {
+      LayerSpec spec{.type = type, .name = name, .options = {}};
+      if (key != nullptr) spec.options.set(key, value);
+      if (type == std::string_view("conv2d")) spec.options.set("kernel_size", std::int64_t{3});
+      return spec;
+    };
+    const auto network = build_layers(
+        {layer("conv2d", "c1", "out_channels", 7), layer("batch_norm2d", "b1"), layer("relu", "r1"),
+         layer("max_pool2d", "p1", "kernel_size", 2), layer("conv2d", "c2", "out_channels", 5),
+         layer("batch_norm2d", "b2"), layer("relu", "r2"), layer("flatten", "flat"),
+         layer("linear", "f3", "out_features", 33), layer("linear", "f4", "out_features", 10)},
+        shape, context);
+    for (const NamedModule& part : network->modules()) {
+      if (part.module->kind() != "batch_norm2d") continue;
+      Generator random(7, 2);
+      for (const auto& parameter : part.module->parameters()) {
+        const Tensor value = parameter.variable.value();
+        for (std::int64_t i = 0; i < value.numel(); ++i) value.data<float>()[i] = random.normal();
+      }
+    }
+    const Tensor x = normal(shape, DType::f32, 9);
+    calibrate(*network, bits(8, 8), x);
+    expect_like_cpu(*network, x, 2 * kRounding);
+    const std::string text = infer(*network, x, cuda()).text;
+    EXPECT_EQ(count(text, "in one kernel"), 1) << text;
+  }
+}
+
 Options small_resnet(const char* stem) {
   Options out;
   out.set("stem", std::string(stem));

@@ -59,27 +59,39 @@ constexpr int kThreads = 256;
 constexpr int kChannels = 2;            // output channels of a thread, in a convolution
 constexpr int kMostBytes = 100 * 1024;  // of shared memory: two blocks on a multiprocessor
 
-// A convolution's x in shared memory: words of four channels, [row][group of channels][column],
-// with its frame of zeros. Windows of 2 x 2 outputs may stick out.
+// A convolution's x in shared memory with its frame of zeros: words of four channels, [row][group
+// of channels][column]. Of a single channel words of four neighbouring columns: then all four
+// products of an instruction count. Tiles of outputs may stick out.
 struct Tile {
   int rows = 0, groups = 0, pitch = 0;
   constexpr int words() const { return rows * groups * pitch; }
   constexpr int row_words() const { return groups * pitch; }
 };
 constexpr int larger(int a, int b) { return a > b ? a : b; }
+constexpr bool is_planar(const SmallNetStage& z) { return !z.is_linear && z.c == 1; }
 constexpr Tile tile_of(const SmallNetStage& z) {
+  if (is_planar(z)) {  // a tile of four columns reads one piece more than the kernel has
+    return {.rows = larger(round_up(z.p, 2) + z.r - 1, z.h + z.pad_top),
+            .groups = 1,
+            .pitch = larger(ceil_div(z.q, 4) + ceil_div(z.r, 4), ceil_div(z.w + z.pad_left, 4))};
+  }
   return {.rows = larger(round_up(z.p, 2) + z.r - 1, z.h + z.pad_top),
           .groups = ceil_div(z.c, 4),
           .pitch = round_up(larger(round_up(z.q, 2) + z.r - 1, z.w + z.pad_left), 2)};
 }
-// Words of a row of a kernel: R rounded up, so that four come with one load.
+// Words of a row of a kernel: R rounded up, so that four come with one load; of a single channel R
+// bytes.
 constexpr int weight_row(int r) { return round_up(r, 4); }
+constexpr int planar_row(int r) { return ceil_div(r, 4); }
 // A linear layer's x and the rows of its w, in pieces of 16 codes.
 constexpr int pieces(const SmallNetStage& z) { return ceil_div(z.inputs(), 16); }
 
-// [K][groups][R][weight_row], or of a linear layer [pieces][K][4].
+// [K][groups][R][weight_row], of a single channel [K][R][planar_row], or of a linear layer
+// [pieces][K][4]; a multiple of four.
 constexpr int weight_words(const SmallNetStage& z) {
-  return z.is_linear ? pieces(z) * z.k * 4 : z.k * tile_of(z).groups * z.r * weight_row(z.r);
+  if (z.is_linear) return pieces(z) * z.k * 4;
+  return is_planar(z) ? round_up(z.k * z.r * planar_row(z.r), 4)
+                      : z.k * tile_of(z).groups * z.r * weight_row(z.r);
 }
 constexpr int x_words(const SmallNetStage& z) {
   return z.is_linear ? pieces(z) * 4 : round_up(tile_of(z).words(), 4);
@@ -92,7 +104,8 @@ struct SmallNetPlan {
   SmallNet a;
   int w_at[kMostSmallNetStages] = {}, x_at[kMostSmallNetStages] = {};
   int first_channel[kMostSmallNetStages + 1] = {};  // among the channels of all stages
-  int factors_at = 0, parts_at = 0, words = 0;
+  FastDivisor by_w{}, by_h{};                       // of the images
+  int factors_at = 0, bounds_at = 0, parts_at = 0, words = 0;
 };
 
 namespace small_net {
@@ -100,19 +113,22 @@ namespace small_net {
 inline constexpr int kFactorWords = 8;  // of a channel
 
 constexpr SmallNetPlan plan_of(const SmallNet& net) {
-  SmallNetPlan plan{.a = net};
+  SmallNetPlan plan{
+      .a = net, .by_w = FastDivisor(net.stage[0].w), .by_h = FastDivisor(net.stage[0].h)};
   int at = 0, channels = 0;
   for (int i = 0; i < net.stages; ++i) {
     plan.first_channel[i] = channels;
     channels += net.stage[i].k;
     plan.w_at[i] = at;
-    at += round_up(weight_words(net.stage[i]), 4);
+    at += weight_words(net.stage[i]);
     plan.x_at[i] = at;
     at += x_words(net.stage[i]);
   }
   plan.first_channel[net.stages] = channels;
   plan.factors_at = at;
   at += channels * kFactorWords;
+  plan.bounds_at = at;
+  at += round_up(2 * net.stages, 4);
   plan.parts_at = at;
   at += kThreads;
   plan.words = at;

@@ -107,44 +107,78 @@ __device__ inline Pixel<Taps> pixel_at(const SparseForward& z, int pixel) {
   return out;
 }
 
+// What a lane has of a chunk: its two entries, and its part of the left factor.
+struct Chunk {
+  Entry one, other;
+  float4 w;
+};
+__device__ inline Chunk load_chunk(const Lists& lists, int chunk, int end) {
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+  if (chunk >= end) return {{0, -1}, {0, -1}, {0, 0, 0, 0}};
+  const Entry* const entries = lists.entries + static_cast<std::int64_t>(chunk) * kChunk;
+  const auto* const values = reinterpret_cast<const float4*>(lists.values);
+  return {entries[lane % 4], entries[lane % 4 + 4],
+          values[static_cast<std::int64_t>(chunk) * 32 + lane]};
+}
+
+template <int kTiles, class Taps>
+__device__ inline void load_pixels(const float* x, const Pixel<Taps> (&pixels)[kTiles],
+                                   const Chunk& at, float (&out)[kTiles][2]) {
+  const auto bit_of = [](int tap) { return tap < 0 ? Taps{0} : Taps{1} << tap; };
+  const Taps bit = bit_of(at.one.tap), other_bit = bit_of(at.other.tap);
+  // An address for each entry: the pixels add their own to it.
+  const float* const x0 = address_at(x, at.one.offset);
+  const float* const x1 = address_at(x, at.other.offset);
+#pragma unroll
+  for (int j = 0; j < kTiles; ++j) {
+    out[j][0] = (pixels[j].inside & bit) != 0 ? __ldg(address_at(x0, pixels[j].from)) : 0;
+    out[j][1] = (pixels[j].inside & other_bit) != 0 ? __ldg(address_at(x1, pixels[j].from)) : 0;
+  }
+}
+
+// high, low += a chunk.
+template <int kTiles, bool kTf32>
+__device__ inline void add_products(const float4& w, const float (&x)[kTiles][2],
+                                    float (&high)[kTiles][4], float (&low)[kTiles][4]) {
+  const HighLow w0 = high_low(w.x), w1 = high_low(w.y), w2 = high_low(w.z), w3 = high_low(w.w);
+  const float a[4] = {w0.high, w1.high, w2.high, w3.high};
+  const float a_low[4] = {w0.low, w1.low, w2.low, w3.low};
+#pragma unroll
+  for (int j = 0; j < kTiles; ++j) {
+    if constexpr (kTf32) {
+      mma_tf32(high[j], a, rounded_tf32(x[j][0]), rounded_tf32(x[j][1]));
+    } else {
+      const HighLow b0 = high_low(x[j][0]), b1 = high_low(x[j][1]);
+      mma_tf32(low[j], a_low, b0.high, b1.high);
+      mma_tf32(low[j], a, b0.low, b1.low);
+      mma_tf32(high[j], a, b0.high, b1.high);
+    }
+  }
+}
+
 // Sums of 16 rows and 8 kTiles pixels along the chunks first, first + step, ... in front of end.
+// The loads run ahead of the products: pixels by one chunk, entries and weights by two.
 template <int kTiles, bool kTf32, class Taps>
 __device__ inline void walk_list(const SparseForward& z, const Pixel<Taps> (&pixels)[kTiles],
                                  int first, int end, int step, float (&total)[kTiles][4]) {
-  const int lane = static_cast<int>(threadIdx.x) % 32;
-  const auto* const values = reinterpret_cast<const float4*>(z.lists.values);
-  const auto bit_of = [](int tap) { return tap < 0 ? Taps{0} : Taps{1} << tap; };
+  Chunk now = load_chunk(z.lists, first, end), next = load_chunk(z.lists, first + step, end);
+  float x[kTiles][2];
+  load_pixels(z.x, pixels, now, x);
   for (int chunk = first; chunk < end;) {
     float high[kTiles][4] = {}, low[kTiles][4] = {};
     const int stop = min(end, chunk + kPeriod * step);
 #pragma unroll 2
     for (; chunk < stop; chunk += step) {
-      const Entry one = z.lists.entries[chunk * kChunk + lane % 4];
-      const Entry other = z.lists.entries[chunk * kChunk + lane % 4 + 4];
-      const float4 w = values[static_cast<std::int64_t>(chunk) * 32 + lane];
-      const Taps bit = bit_of(one.tap), other_bit = bit_of(other.tap);
-      // An address for each entry: the pixels add their own to it in one instruction.
-      const float* const x0 = address_at(z.x, one.offset);
-      const float* const x1 = address_at(z.x, other.offset);
-      float x[kTiles][2];
+      float ahead[kTiles][2];
+      load_pixels(z.x, pixels, next, ahead);
+      const float4 w = now.w;
+      now = next;
+      next = load_chunk(z.lists, chunk + 2 * step, end);
+      add_products<kTiles, kTf32>(w, x, high, low);
 #pragma unroll
       for (int j = 0; j < kTiles; ++j) {
-        x[j][0] = (pixels[j].inside & bit) != 0 ? __ldg(address_at(x0, pixels[j].from)) : 0;
-        x[j][1] = (pixels[j].inside & other_bit) != 0 ? __ldg(address_at(x1, pixels[j].from)) : 0;
-      }
-      const HighLow w0 = high_low(w.x), w1 = high_low(w.y), w2 = high_low(w.z), w3 = high_low(w.w);
-      const float a[4] = {w0.high, w1.high, w2.high, w3.high};
-      const float a_low[4] = {w0.low, w1.low, w2.low, w3.low};
-#pragma unroll
-      for (int j = 0; j < kTiles; ++j) {
-        if constexpr (kTf32) {
-          mma_tf32(high[j], a, rounded_tf32(x[j][0]), rounded_tf32(x[j][1]));
-        } else {
-          const HighLow b0 = high_low(x[j][0]), b1 = high_low(x[j][1]);
-          mma_tf32(low[j], a_low, b0.high, b1.high);
-          mma_tf32(low[j], a, b0.low, b1.low);
-          mma_tf32(high[j], a, b0.high, b1.high);
-        }
+        x[j][0] = ahead[j][0];
+        x[j][1] = ahead[j][1];
       }
     }
 #pragma unroll

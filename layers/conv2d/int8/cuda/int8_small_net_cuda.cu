@@ -9,10 +9,11 @@
 // Plan       weights come to shared memory once for a block, which then takes sample after sample.
 //            A convolution: a thread has a window of 2 x 2 outputs for two channels; four input
 //            channels are a word, so one instruction (dp4a) adds four products, and a row of x
-//            serves two kernel rows. A linear layer: its inputs are cut into parts, a thread for
+//            serves two kernel rows. Of a single channel four neighbouring columns are a word, and
+//            a thread has two windows. A linear layer: its inputs are cut into parts, a thread for
 //            each output and part, 16 products for each load of w; the parts are added up through
 //            shared memory. Sums become codes while they are in registers: rounding keeps the
-//            order, so the largest code is the code of the largest
+//            order, so the largest code of a window is the code of one sum
 // Shapes     images [N,C,H,W] f32, words of w as int8_small_net.h says, logits [N,K] f32
 // Supports   small_net::refusal(): kernels 3x3, 5x5, 7x7 of stride 1, linear layers behind them, all
 //            in 100 KiB of shared memory
@@ -57,6 +58,10 @@ __global__ void pack_weights_kernel(const SmallNetStage z, const std::int8_t* co
     if (z.is_linear) {  // [pieces][K][4]
       const int k = at / 4 % z.k, input = at / 4 / z.k * 16 + at % 4 * 4 + i;
       if (input < z.inputs()) from = k * z.inputs() + input;
+    } else if (small_net::is_planar(z)) {  // [K][R][planar_row]
+      const int row = small_net::planar_row(z.r);
+      const int s = at % row * 4 + i, r = at / row % z.r, k = at / row / z.r;
+      if (s < z.r && k < z.k) from = (k * z.r + r) * z.r + s;
     } else {  // [K][groups][R][weight_row]
       const int row = weight_row(z.r), groups = tile_of(z).groups;
       const int s = at % row, r = at / row % z.r, c = at / row / z.r % groups * 4 + i;
@@ -82,7 +87,8 @@ struct Factor {
 };
 static_assert(sizeof(Factor) == small_net::kFactorWords * sizeof(unsigned));
 
-// What the codes of a stage are clipped to; of real numbers, what the curve leaves.
+// What the codes of a stage are clipped to; of real numbers, what the curve leaves. They and the
+// factors are worked out once for a block: divisions of doubles take as long as a layer.
 struct Bounds {
   float low, high;
 };
@@ -121,20 +127,32 @@ __device__ inline int code_of_sum(const Factor& f, int sum, Bounds bounds) {
   return static_cast<int>(code);
 }
 
+// The largest code of a window is the code of its largest number, and that one has the largest sum,
+// or where the factor is negative the smallest.
+__device__ inline int code_of_window(const Factor& f, int a, int b, int c, int d, Bounds bounds) {
+  const int largest = max(max(a, b), max(c, d)), smallest = min(min(a, b), min(c, d));
+  return code_of_sum(f, f.exact_scale < 0 ? smallest : largest, bounds);
+}
+
 // The place of y's code in the x of the next stage, in bytes.
 struct NextX {
   unsigned char* x;
-  bool is_linear;
+  bool is_linear, is_planar;
   Tile tile;
   int pad_top, pad_left;
 };
 __device__ inline NextX next_x(const SmallNetPlan& plan, int stage, unsigned* shared) {
   const SmallNetStage& z = plan.a.stage[stage];
-  return {reinterpret_cast<unsigned char*>(shared + plan.x_at[stage]), z.is_linear, tile_of(z),
-          z.pad_top, z.pad_left};
+  return {reinterpret_cast<unsigned char*>(shared + plan.x_at[stage]),
+          z.is_linear,
+          small_net::is_planar(z),
+          tile_of(z),
+          z.pad_top,
+          z.pad_left};
 }
 __device__ inline int place(const NextX& to, int c, int row, int column, int h, int w) {
   if (to.is_linear) return (c * h + row) * w + column;
+  if (to.is_planar) return (row + to.pad_top) * to.tile.pitch * 4 + column + to.pad_left;
   return (((row + to.pad_top) * to.tile.groups + c / 4) * to.tile.pitch + column + to.pad_left) *
              4 +
          c % 4;
@@ -191,52 +209,106 @@ __device__ inline void convolve_window(const unsigned* x, const Tile& tile, cons
   }
 }
 
+// The same of a single channel, two rows of four columns. x stands on the word of the first pixel.
 template <int R, bool kSigned>
-__device__ void conv_stage(const SmallNetStage& z, const unsigned* x, const unsigned* w,
-                           const Factor* factors, const NextX& to) {
-  const Tile tile = tile_of(z);
-  const Bounds bounds = bounds_of(z);
-  const int w_next = tile.groups * R * weight_row(R);
-  const int windows_w = ceil_div(z.pools ? z.q / 2 * 2 : z.q, 2);
-  const int windows = ceil_div(z.pools ? z.p / 2 * 2 : z.p, 2) * windows_w;
+__device__ inline void convolve_planar(const unsigned* x, int pitch, const unsigned* w, int w_next,
+                                       int (&sums)[kChannels][2][4]) {
+  constexpr int kRow = small_net::planar_row(R);
+  unsigned before[kChannels][kRow];  // the kernel row above
+#pragma unroll
+  for (int r = 0; r <= R; ++r) {
+    unsigned words[kRow + 1], row[4][kRow];  // from each of the four columns on
+#pragma unroll
+    for (int i = 0; i <= kRow; ++i) words[i] = x[r * pitch + i];
+#pragma unroll
+    for (int column = 0; column < 4; ++column) {
+#pragma unroll
+      for (int i = 0; i < kRow; ++i) {
+        row[column][i] = __funnelshift_r(words[i], words[i + 1], 8 * static_cast<unsigned>(column));
+      }
+    }
+#pragma unroll
+    for (int j = 0; j < kChannels; ++j) {
+#pragma unroll
+      for (int i = 0; i < kRow; ++i) {
+        if (r > 0) {
+#pragma unroll
+          for (int column = 0; column < 4; ++column) {
+            sums[j][1][column] =
+                dot_bytes<kSigned>(row[column][i], before[j][i], sums[j][1][column]);
+          }
+        }
+        if (r == R) continue;
+        before[j][i] = w[j * w_next + r * kRow + i];
+#pragma unroll
+        for (int column = 0; column < 4; ++column) {
+          sums[j][0][column] = dot_bytes<kSigned>(row[column][i], before[j][i], sums[j][0][column]);
+        }
+      }
+    }
+  }
+}
+
+// Sums of a tile of two rows and kColumns columns of channel c into codes of the next stage.
+template <int kColumns>
+__device__ inline void store_tile(const SmallNetStage& z, const Factor& f, Bounds bounds,
+                                  const NextX& to, int c, int top, int left,
+                                  const int (&sums)[2][kColumns]) {
   const int out_h = z.out_h(), out_w = z.out_w();
-  for (int i = static_cast<int>(threadIdx.x); i < ceil_div(z.k, kChannels) * windows;
-       i += kThreads) {
-    const int pair = i / windows, at = i - pair * windows;
-    const int top = at / windows_w, left = at - top * windows_w;
+  if (z.pools) {
+#pragma unroll
+    for (int i = 0; i < kColumns; i += 2) {
+      const int column = left * (kColumns / 2) + i / 2;
+      if (column >= out_w) continue;
+      to.x[place(to, c, top, column, out_h, out_w)] = static_cast<unsigned char>(
+          code_of_window(f, sums[0][i], sums[0][i + 1], sums[1][i], sums[1][i + 1], bounds));
+    }
+    return;
+  }
+#pragma unroll
+  for (int row = 0; row < 2; ++row) {
+#pragma unroll
+    for (int column = 0; column < kColumns; ++column) {
+      if (2 * top + row >= z.p || kColumns * left + column >= z.q) continue;
+      to.x[place(to, c, 2 * top + row, kColumns * left + column, out_h, out_w)] =
+          static_cast<unsigned char>(code_of_sum(f, sums[row][column], bounds));
+    }
+  }
+}
+
+// A thread takes a tile of outputs for two channels.
+template <int R, bool kSigned, bool kPlanar>
+__device__ void conv_stage(const SmallNetStage& z, const unsigned* x, const unsigned* w,
+                           const Factor* factors, Bounds bounds, const NextX& to) {
+  constexpr int kColumns = kPlanar ? 4 : 2;
+  const Tile tile = tile_of(z);
+  const int w_next = kPlanar ? R * small_net::planar_row(R) : tile.groups * R * weight_row(R);
+  const int tiles_w = ceil_div(z.pools ? z.q / 2 * 2 : z.q, kColumns);
+  const int tiles = ceil_div(z.pools ? z.p / 2 * 2 : z.p, 2) * tiles_w;
+  for (int i = static_cast<int>(threadIdx.x); i < ceil_div(z.k, kChannels) * tiles; i += kThreads) {
+    const int pair = i / tiles, at = i - pair * tiles;
+    const int top = at / tiles_w, left = at - top * tiles_w;
     const int k = pair * kChannels;
     // A pair that sticks out computes its first channel twice.
     const bool has_other = k + 1 < z.k;
-    int sums[kChannels][2][2] = {};
-    convolve_window<R, kSigned>(x + 2 * top * tile.row_words() + 2 * left, tile, w + k * w_next,
-                                has_other ? w_next : 0, sums);
-#pragma unroll
-    for (int j = 0; j < kChannels; ++j) {
-      if (j > 0 && !has_other) continue;
-      const Factor f = factors[k + j];
-      if (z.pools) {  // the largest code is the code of the largest number
-        int code = code_of_sum(f, sums[j][0][0], bounds);
-        code = max(code, code_of_sum(f, sums[j][0][1], bounds));
-        code = max(code, code_of_sum(f, sums[j][1][0], bounds));
-        code = max(code, code_of_sum(f, sums[j][1][1], bounds));
-        to.x[place(to, k + j, top, left, out_h, out_w)] = static_cast<unsigned char>(code);
-        continue;
-      }
-#pragma unroll
-      for (int pixel = 0; pixel < 4; ++pixel) {
-        const int row = 2 * top + pixel / 2, column = 2 * left + pixel % 2;
-        if (row >= z.p || column >= z.q) continue;
-        to.x[place(to, k + j, row, column, out_h, out_w)] =
-            static_cast<unsigned char>(code_of_sum(f, sums[j][pixel / 2][pixel % 2], bounds));
-      }
+    int sums[kChannels][2][kColumns] = {};
+    const unsigned* const from = x + 2 * top * tile.row_words();
+    const int next = has_other ? w_next : 0;
+    if constexpr (kPlanar) {
+      convolve_planar<R, kSigned>(from + left, tile.pitch, w + k * w_next, next, sums);
+    } else {
+      convolve_window<R, kSigned>(from + 2 * left, tile, w + k * w_next, next, sums);
     }
+    store_tile<kColumns>(z, factors[k], bounds, to, k, top, left, sums[0]);
+    if (has_other) store_tile<kColumns>(z, factors[k + 1], bounds, to, k + 1, top, left, sums[1]);
   }
 }
 
 // Two barriers inside. `to` is null for logits.
 template <bool kSigned>
 __device__ void linear_stage(const SmallNetStage& z, const unsigned* x, const unsigned* w,
-                             const Factor* factors, int* parts, unsigned char* to, float* logits) {
+                             const Factor* factors, Bounds bounds, int* parts, unsigned char* to,
+                             float* logits) {
   const int pieces = small_net::pieces(z), thread = static_cast<int>(threadIdx.x);
   const int cuts = min(pieces, kThreads / z.k);
   const int cut = thread / z.k, k = thread - cut * z.k;
@@ -257,7 +329,6 @@ __device__ void linear_stage(const SmallNetStage& z, const unsigned* x, const un
     int sum = 0;
     for (int i = 0; i < cuts; ++i) sum += parts[i * z.k + thread];
     const Factor f = factors[thread];
-    const Bounds bounds = bounds_of(z);
     if (to != nullptr) {
       to[thread] = static_cast<unsigned char>(code_of_sum(f, sum, bounds));
     } else {
@@ -271,11 +342,17 @@ __device__ void linear_stage(const SmallNetStage& z, const unsigned* x, const un
 
 template <int R>
 __device__ inline void conv_stage(const SmallNetStage& z, const unsigned* x, const unsigned* w,
-                                  const Factor* factors, const NextX& to) {
-  if (z.x_is_signed) {
-    conv_stage<R, true>(z, x, w, factors, to);
+                                  const Factor* factors, Bounds bounds, const NextX& to) {
+  if (small_net::is_planar(z)) {
+    if (z.x_is_signed) {
+      conv_stage<R, true, true>(z, x, w, factors, bounds, to);
+    } else {
+      conv_stage<R, false, true>(z, x, w, factors, bounds, to);
+    }
+  } else if (z.x_is_signed) {
+    conv_stage<R, true, false>(z, x, w, factors, bounds, to);
   } else {
-    conv_stage<R, false>(z, x, w, factors, to);
+    conv_stage<R, false, false>(z, x, w, factors, bounds, to);
   }
 }
 
@@ -294,7 +371,7 @@ __global__ __launch_bounds__(kThreads,
   let_next_kernel_start();
   wait_for_previous_kernel();
   for (int i = 0; i < net.stages; ++i) {
-    const int fours = ceil_div(small_net::weight_words(net.stage[i]), 4);
+    const int fours = small_net::weight_words(net.stage[i]) / 4;
     for (int four = thread; four < fours; four += kThreads) {
       async_copy<16>(shared + plan.w_at[i] + 4 * four, net.stage[i].words + 4 * four);
     }
@@ -306,9 +383,11 @@ __global__ __launch_bounds__(kThreads,
       factors[plan.first_channel[i] + k] = factor_of(net.stage[i], k);
     }
   }
+  auto* const bounds = reinterpret_cast<Bounds*>(shared + plan.bounds_at);
+  if (thread < net.stages) bounds[thread] = bounds_of(net.stage[thread]);
   const CodeRounding rounded(*net.image_step, net.image_low, net.image_high);
   const SmallNetStage& first = net.stage[0];
-  const int pixels = first.h * first.w;
+  const FastDivisor by_w = plan.by_w, by_h = plan.by_h;
   auto* const parts = reinterpret_cast<int*>(shared + plan.parts_at);
   async_copy_wait<0>();
   __syncthreads();
@@ -316,8 +395,8 @@ __global__ __launch_bounds__(kThreads,
     const float* const image = net.images + n * first.inputs();
     const NextX images = next_x(plan, 0, shared);
     for (int i = thread; i < first.inputs(); i += kThreads) {
-      const int c = i / pixels, row = (i - c * pixels) / first.w;
-      images.x[place(images, c, row, i - c * pixels - row * first.w, first.h, first.w)] =
+      const int row = by_w.divide(i), c = by_h.divide(row);
+      images.x[place(images, c, row - c * first.h, i - row * first.w, first.h, first.w)] =
           rounded(image[i]);
     }
     __syncthreads();
@@ -332,19 +411,19 @@ __global__ __launch_bounds__(kThreads,
             is_last ? nullptr : reinterpret_cast<unsigned char*>(shared + plan.x_at[i + 1]);
         float* const logits = net.logits + n * z.k;
         if (z.x_is_signed) {
-          linear_stage<true>(z, x, w, of_stage, parts, to, logits);
+          linear_stage<true>(z, x, w, of_stage, bounds[i], parts, to, logits);
         } else {
-          linear_stage<false>(z, x, w, of_stage, parts, to, logits);
+          linear_stage<false>(z, x, w, of_stage, bounds[i], parts, to, logits);
         }
         continue;
       }
       const NextX to = next_x(plan, i + 1, shared);
       if (z.r == 3) {
-        conv_stage<3>(z, x, w, of_stage, to);
+        conv_stage<3>(z, x, w, of_stage, bounds[i], to);
       } else if (z.r == 5) {
-        conv_stage<5>(z, x, w, of_stage, to);
+        conv_stage<5>(z, x, w, of_stage, bounds[i], to);
       } else {
-        conv_stage<7>(z, x, w, of_stage, to);
+        conv_stage<7>(z, x, w, of_stage, bounds[i], to);
       }
       __syncthreads();
     }
