@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <cstdint>
 #include <filesystem>
 #include <fstream>
@@ -110,7 +111,9 @@ WeightSize weight_size(const RunData& run) {
     out.nominal_bytes = stored > 0 && !unknown_bits ? nominal : kUnknown;
   }
   if (const double real = quantized_file_bytes(run); real > 0) out.stored_bytes = real;
-  if (run.weight_bytes) out.stored_bytes = *run.weight_bytes;
+  if (std::isnan(out.stored_bytes) && run.summary && run.summary->weight_bytes) {
+    out.stored_bytes = *run.summary->weight_bytes;
+  }
   return out;
 }
 
