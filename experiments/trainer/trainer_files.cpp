@@ -193,6 +193,12 @@ void Trainer::measure_result() {
   if (setup_.quant && setup_.quant->has_begun(state_.step) && !std::filesystem::exists(codes)) {
     save_quantized_model(codes, *setup_.model, state_, setup_.config_yaml);
   }
+  // Masks beside quantisers are in the codes: what is out has the code 0.
+  const std::string kept = folder_.file(kSparseModel);
+  if (setup_.pruner && !setup_.quant && setup_.pruner->finished(state_.step) &&
+      !std::filesystem::exists(kept)) {
+    save_sparse_model(kept, *setup_.model, state_, setup_.config_yaml);
+  }
   if (!weight_bytes_) {
     const double bytes = weight_size(read_run(folder_.path())).stored_bytes;
     if (bytes > 0) weight_bytes_ = bytes;

@@ -148,9 +148,10 @@ void export_compact(const ExportArguments& arguments) {
   Shape batch = {config.data.batch_size};
   for (const std::int64_t size : sample.shape) batch.push_back(size);
   const bool quantised = is_quantised(*model);
-  const Difference whole = difference(*model, *compact, batch, config.device);
+  const OutputDifference whole = difference(*model, *compact, batch, config.device);
   for (Module* one : {model.get(), compact.get()}) bypass_activations(*one, quantised);
-  const Difference gap = quantised ? difference(*model, *compact, batch, config.device) : whole;
+  const OutputDifference gap =
+      quantised ? difference(*model, *compact, batch, config.device) : whole;
   for (Module* one : {model.get(), compact.get()}) bypass_activations(*one, false);
   if (!(gap.largest <= kTolerance * std::max(1.0, gap.of_outputs_up_to))) {
     fail(ErrorKind::kRun, "export",

@@ -153,7 +153,7 @@ const std::vector<RunColumn> kColumns = {
      .measured = true,
      .of = [](const RunSummary& s) { return maybe(s.avg_inference); }},
     {.name = "weight_bytes",
-     .digits = 7,
+     .digits = kWhole,
      .unit = "bytes",
      .words =
          "bytes of the trained weights as they are really stored: of a quantised or sparse run "
