@@ -42,11 +42,13 @@ OutputDifference difference(Module& a, Module& b, const Shape& batch, Device dev
 
 TrainedNetwork trained_network(const ExportArguments& arguments) {
   TrainedNetwork out;
-  out.run = resolve_run(arguments.run);
-  out.config = load_config(out.run + "/config.yaml", global_overrides());
-  out.checkpoint = cat(out.run, "/ckpt/", arguments.weights, ".safetensors");
+  const bool is_file = std::filesystem::is_regular_file(arguments.run);
+  out.run = is_file ? arguments.run : resolve_run(arguments.run);
+  out.checkpoint =
+      is_file ? arguments.run : cat(out.run, "/ckpt/", arguments.weights, ".safetensors");
+  if (!is_file) out.config = load_config(out.run + "/config.yaml", global_overrides());
   // The network of the checkpoint is a smaller one when pruned filters were removed before it.
-  if (out.config.sparsity.has("remove") && out.config.sparsity.flag("remove")) {
+  if (is_file || (out.config.sparsity.has("remove") && out.config.sparsity.flag("remove"))) {
     out.config = parse_config_text(checkpoint_config(out.checkpoint), out.checkpoint, {},
                                    global_overrides());
   }
@@ -78,7 +80,10 @@ int run(const ExportArguments& arguments) {
 
 std::function<int()> declare_export(CommandLine& app) {
   auto arguments = std::make_shared<ExportArguments>();
-  app.add_option("RUN", arguments->run, "run folder")->required()->type_name("");
+  app.add_option("RUN", arguments->run,
+                 "run folder; or, but for --compact, a .safetensors checkpoint of ours")
+      ->required()
+      ->type_name("");
   app.add_option("--compact", arguments->compact,
                  "checkpoint to write: what the masks leave out is removed")
       ->type_name("OUT");
@@ -106,11 +111,12 @@ std::function<int()> declare_export(CommandLine& app) {
 CONVSCOPE_REGISTER_COMMAND(
     "export",
     {.summary = "a trained network in other forms: compact, integer codes, sparse, ONNX",
-     .usage = "export RUN [--compact OUT] [--quantised OUT] [--sparse OUT] [--onnx OUT] "
+     .usage = "export RUN|FILE [--compact OUT] [--quantised OUT] [--sparse OUT] [--onnx OUT] "
               "[--weights last|best]",
      .examples = {"export runs/pruned --compact small.safetensors",
-                  "export runs/quantised --quantised codes.safetensors", "eval codes.safetensors",
-                  "export runs/pruned --sparse kept.safetensors",
+                  "export runs/quantised --quantised codes.safetensors",
+                  "export small.safetensors --quantised codes.safetensors",
+                  "eval codes.safetensors", "export runs/pruned --sparse kept.safetensors",
                   "export runs/quickstart --onnx net.onnx"},
      .order = 35,
      .declare = convscope::declare_export})
