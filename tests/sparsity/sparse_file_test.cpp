@@ -129,7 +129,11 @@ TEST(SparseFile, TakesTheFormWithTheFewestBytes) {
   // Where nearly all weights stay, the weight is stored as it is.
   Pruned many(of_method("magnitude", 0));
   many.pruner.masks()[0].data<float>()[0] = 0;
-  EXPECT_EQ(bytes_of(to_sparse_file(*many.model), "c1.weight"), 4 * 4 * 2 * 9);
+  const SafetensorsFile whole = to_sparse_file(*many.model);
+  EXPECT_EQ(bytes_of(whole, "c1.weight"), 4 * 4 * 2 * 9);
+  Pruned third(of_method("magnitude", 0), 2);
+  load_sparse_file(through_a_file(whole), "f", *third.model);
+  EXPECT_EQ(values_of(third.answer()), values_of(many.answer()));
 }
 
 TEST(SparseFile, OfANetworkWithoutMasksIsRefused) {
