@@ -78,7 +78,7 @@ int evaluate_target(const EvalArguments& arguments) {
 std::function<int()> declare_eval(CommandLine& app) {
   auto arguments = std::make_shared<EvalArguments>();
   app.add_option("RUN", arguments->target,
-                 "run folder, or a .safetensors checkpoint or quantised model of ours")
+                 "run folder, or a .safetensors checkpoint, quantised or sparse model of ours")
       ->required()
       ->type_name("");
   app.add_option("--split", arguments->split, "test, val or train")

@@ -29,7 +29,8 @@ struct ReportArguments {
 const Names kLeastImportant = {"threads",          "kernel_size",  "algorithm",  "device",
                                "avg_forward_mem",  "execution",    "batch_size", "best_acc",
                                "avg_backward_mem", "avg_backward", "step",       "avg_forward",
-                               "images_per_s",     "reason",       "name",       "state"};
+                               "images_per_s",     "reason",       "name",       "state",
+                               "weight_bytes",     "avg_inference"};
 
 void remark(const std::string& text) { print_remark(text); }
 

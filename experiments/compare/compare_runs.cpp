@@ -30,11 +30,13 @@ constexpr Metric kMetrics[] = {{"acc", true},
                                {"avg_step", false},
                                {"avg_forward", false},
                                {"avg_backward", false},
+                               {"avg_inference", false},
                                {"images_per_s", true},
                                {"seconds", false},
                                {"avg_forward_mem", false},
                                {"avg_backward_mem", false},
-                               {"peak_workspace", false}};
+                               {"peak_workspace", false},
+                               {"weight_bytes", false}};
 // What came of the config on this machine.
 constexpr const char* kRan[] = {"execution", "step", "algorithm", "epochs", "params", "state"};
 

@@ -38,10 +38,6 @@ void read_summary(RunData& run) {
     run.summary = parse_summary(text);
     run.id = run.summary->id;
     run.name = run.summary->name;
-    const json whole = json::parse(text, nullptr, false);
-    if (whole.contains("weight_bytes") && whole["weight_bytes"].is_number()) {
-      run.weight_bytes = whole["weight_bytes"].get<double>();
-    }
   } catch (const Error& error) {
     run.problems.push_back(cat("summary.json: ", error.what()));
   }
@@ -105,7 +101,7 @@ RunData read_run(const std::string& folder) {
   };
   run.epochs = table("epochs.csv", {"phases"});
   run.layers = table("layers.csv", {"layer", "kind", "output", "kernel", "forward", "backward_data",
-                                    "backward_weight", "step", "timed_with"});
+                                    "backward_weight", "step", "timed_with", "inference"});
   run.sparsity = table("sparsity.csv", {"layer"});
   run.quant = table("quant.csv", {"layer", "tensor", "signed"});
   return run;

@@ -23,7 +23,6 @@ struct CONVSCOPE_API RunData {
   std::string state, reason;                  // of status.json
   std::map<std::string, std::string> config;  // config.yaml, flat_config()
   std::optional<RunSummary> summary;          // none until a first summary.json is there
-  std::optional<double> weight_bytes;         // summary.json, when it says so itself
   std::vector<TrainPoint> train;
   CsvTable epochs, layers, sparsity, quant;
   std::vector<std::string> problems;  // "epochs.csv:7: expected ..."

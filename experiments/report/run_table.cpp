@@ -91,6 +91,10 @@ std::vector<std::string> reading_columns(const std::vector<RunRow>& rows) {
   for (const char* name : {"algorithm", "device", "threads", "images_per_s"}) {
     names.emplace_back(name);
   }
+  for (const char* name : {"avg_inference", "weight_bytes"}) {
+    const auto has = [&](const RunRow& row) { return run_cell(row, name).index() != 0; };
+    if (std::ranges::any_of(rows, has)) names.emplace_back(name);
+  }
   const auto unfinished = [](const RunRow& row) { return row.state != "DONE"; };
   if (std::any_of(rows.begin(), rows.end(), unfinished)) {
     names.insert(names.end(), {"state", "reason"});

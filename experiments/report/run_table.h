@@ -31,8 +31,9 @@ CONVSCOPE_API std::vector<std::string> all_columns();
 // The first ones: id, name, batch_size, avg_forward, avg_backward, avg_forward_mem,
 // avg_backward_mem, kernel_size, acc.
 CONVSCOPE_API std::vector<std::string> core_columns();
-// What a person reads first: the core, execution, algorithm, device, threads, images_per_s; step
-// when the runs differ in it; and, when a run is not done, its state and the reason.
+// What a person reads first: the core, execution, algorithm, device, threads, images_per_s;
+// avg_inference and weight_bytes when a run has them; step when the runs differ in it; and, when a
+// run is not done, its state and the reason.
 CONVSCOPE_API std::vector<std::string> reading_columns(const std::vector<RunRow>& rows);
 
 // Rows without a value in the column come last, equal rows keep their order. A column is any of

@@ -97,6 +97,7 @@ std::string cell_text(const Cell& cell, int digits) {
   if (const auto* text = std::get_if<std::string>(&cell)) return *text;
   if (const auto* number = std::get_if<std::int64_t>(&cell)) return std::to_string(*number);
   if (const auto* number = std::get_if<double>(&cell)) {
+    if (digits == kWhole) return fmt::format("{:.0f}", *number);
     return digits == 0 ? fmt::format("{:.2f}", *number) : fmt::format("{:.{}g}", *number, digits);
   }
   if (const auto* yes = std::get_if<bool>(&cell)) return *yes ? "true" : "false";
@@ -190,7 +191,9 @@ std::string mean_std_text(const MeanStd& value, int digits) {
   const double size = std::abs(value.mean);
   const int before =
       size > 0 && std::isfinite(size) ? static_cast<int>(std::floor(std::log10(size))) : 0;
-  const int decimals = digits == 0 ? 2 : std::clamp(digits - 1 - before, 0, 12);
+  const int decimals = digits == kWhole ? 0
+                       : digits == 0    ? 2
+                                        : std::clamp(digits - 1 - before, 0, 12);
   return fmt::format("{:.{}f} ± {:.{}f}", value.mean, decimals, value.std, decimals);
 }
 

@@ -20,6 +20,8 @@ struct MeanStd {
   bool operator<(const MeanStd& other) const { return mean < other.mean; }
 };
 
+inline constexpr int kWhole = -1;
+
 // One value of a table; monostate: there is none.
 using TableCell = std::variant<std::monostate, std::int64_t, double, std::string, bool, MeanStd>;
 
@@ -27,7 +29,8 @@ using TableCell = std::variant<std::monostate, std::int64_t, double, std::string
 struct TextTable {
   struct Column {
     std::string name;
-    int digits = 6;         // significant ones for people; 0 = two decimals (percent)
+    int digits = 6;         // significant ones for people; 0 = two decimals (percent),
+                            // kWhole = no decimals
     bool is_mean = false;   // of MeanStd: people read "0.99 ± 0.01", programs name and name_std
     std::string unit = {};  // in the head of a LaTeX table
   };

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <cstdint>
 #include <filesystem>
 #include <fstream>
@@ -64,10 +65,10 @@ double bits_of(const RunData& run, const std::string& layer) {
   return 32;
 }
 
-// Of the quantised model file, all of it: codes, steps, what stays f32, and the header with the
-// config. NaN: there is none.
-double quantized_file_bytes(const RunData& run) {
-  const std::string path = cat(run.path, "/", kQuantizedModel);
+// Of a quantised or sparse model file, all of it: codes or kept weights, what stays f32, and the
+// header with the config. NaN: there is none.
+double model_file_bytes(const RunData& run, const char* name) {
+  const std::string path = cat(run.path, "/", name);
   if (!header_of(path).is_object()) return kUnknown;
   std::error_code error;
   const auto size = std::filesystem::file_size(path, error);
@@ -109,8 +110,12 @@ WeightSize weight_size(const RunData& run) {
     out.stored_bytes = stored > 0 ? stored : kUnknown;
     out.nominal_bytes = stored > 0 && !unknown_bits ? nominal : kUnknown;
   }
-  if (const double real = quantized_file_bytes(run); real > 0) out.stored_bytes = real;
-  if (run.weight_bytes) out.stored_bytes = *run.weight_bytes;
+  for (const char* const name : {kSparseModel, kQuantizedModel}) {
+    if (const double real = model_file_bytes(run, name); real > 0) out.stored_bytes = real;
+  }
+  if (std::isnan(out.stored_bytes) && run.summary && run.summary->weight_bytes) {
+    out.stored_bytes = *run.summary->weight_bytes;
+  }
   return out;
 }
 

@@ -40,8 +40,8 @@ std::string cost_cells(const LayerCost& cost) {
 }
 
 // The whole table: rows that are layers, and what is timed beside them.
-std::string with_costs(std::vector<Row> rows, const std::string& execution,
-                       const LayerCosts* costs) {
+std::string with_costs(std::vector<Row> rows, const std::string& execution, const LayerCosts* costs,
+                       const StepKernels* inference) {
   std::set<std::string> layers;
   for (const Row& row : rows) layers.insert(row.name);
   std::map<std::string, LayerCost> known;
@@ -51,11 +51,14 @@ std::string with_costs(std::vector<Row> rows, const std::string& execution,
   }
   std::string csv =
       "layer,kind,output,params,kernel,forward,backward_data,backward_weight,step,"
-      "forward_ms,backward_ms,kept_mib,timed_with\n";
+      "forward_ms,backward_ms,kept_mib,timed_with,inference\n";
   for (const Row& row : rows) {
     const auto cost = known.find(row.name);
+    const LayerKernel* const kernel =
+        inference != nullptr ? inference->find(row.name, Direction::forward) : nullptr;
     csv += cat(row.name, ",", row.cells, ",", row.step, ",",
-               cost != known.end() ? cost_cells(cost->second) : ",,,", "\n");
+               cost != known.end() ? cost_cells(cost->second) : ",,,", ",",
+               kernel != nullptr ? kernel->kernel : "", "\n");
   }
   return csv;
 }
@@ -68,7 +71,7 @@ LayerTable layer_table(Module& model, const Shape& input, Device device, bool pl
 }
 
 LayerTable layer_table(Module& model, const Shape& input, const StepKernels& kernels,
-                       const LayerCosts* costs) {
+                       const LayerCosts* costs, const StepKernels* inference) {
   LayerTable table;
   std::vector<Row> rows;
   std::vector<std::string> kernel_sizes, algorithms;
@@ -104,7 +107,7 @@ LayerTable layer_table(Module& model, const Shape& input, const StepKernels& ker
     add_once(kernel_sizes, size);
     add_once(algorithms, join(of_layer, "+"));
   });
-  table.csv = with_costs(std::move(rows), kernels.execution, costs);
+  table.csv = with_costs(std::move(rows), kernels.execution, costs, inference);
   table.kernel_sizes = join(kernel_sizes, "/");
   table.algorithms = join(algorithms, "/");
   return table;

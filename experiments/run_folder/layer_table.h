@@ -22,8 +22,10 @@ struct LayerTable {
 // costs: of a training step; null: not known yet. Then forward_ms, backward_ms and kept_mib are
 // empty. They are also empty for a layer that runs inside the kernels of another, which
 // `timed_with` names. What is timed and is no layer, such as the loss, has a row at the end.
+// inference: the kernels of an inference, for the column of that name, or null: not known yet.
 CONVSCOPE_API LayerTable layer_table(Module& model, const Shape& input, const StepKernels& kernels,
-                                     const LayerCosts* costs = nullptr);
+                                     const LayerCosts* costs = nullptr,
+                                     const StepKernels* inference = nullptr);
 // Of a training step; with `plans` false one that runs as a dynamic graph.
 CONVSCOPE_API LayerTable layer_table(Module& model, const Shape& input, Device device,
                                      bool plans = true);

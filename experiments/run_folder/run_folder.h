@@ -2,8 +2,9 @@
 // run_folder.h: the folder that holds everything about one run:
 //   runs/<name>/<UTC time>-s<seed>[-N]/    and    runs/<name>/latest -> the newest of them
 // Files: config.yaml overrides.txt env.json status.json log.txt metrics.jsonl epochs.csv layers.csv
-// sparsity.csv quant.csv summary.json report.html ckpt/{last,previous,best}.safetensors and, once a
-// quantised run has ended, ckpt/quantised.safetensors (quant/quantized_file.h). Every file that is
+// sparsity.csv quant.csv summary.json report.html ckpt/{last,previous,best}.safetensors and, once
+// it has ended, ckpt/quantised.safetensors of a quantised run (quant/quantized_file.h) or
+// ckpt/sparse.safetensors of a pruned one (sparsity/file/sparse_file.h). Every file that is
 // rewritten is written under another name and renamed, so no reader ever sees half of one.
 #pragma once
 
@@ -15,8 +16,9 @@
 
 namespace convscope {
 
-// Of a quantised run that has ended, below its folder.
+// Of a quantised run that has ended, below its folder; of a pruned one.
 inline constexpr const char* kQuantizedModel = "ckpt/quantised.safetensors";
+inline constexpr const char* kSparseModel = "ckpt/sparse.safetensors";
 
 // What status.json says.
 struct RunStatus {

@@ -61,6 +61,9 @@ void visit(Summary& s, Visitor&& field) {
   field("seconds", s.seconds);
   field("system_allocations", s.system_allocations);
   field("version", s.version);
+  // Fields that came later stand behind those that programs know.
+  field("avg_inference", s.avg_inference);
+  field("weight_bytes", s.weight_bytes);
 }
 
 struct Writer {
@@ -94,6 +97,9 @@ struct Reader {
   }
   void operator()(const char* name, std::optional<double>& value) const {
     value.reset();
+    for (const std::string_view recent : {"avg_inference", "weight_bytes"}) {
+      if (name == recent && !in.contains(name)) return;  // an older summary
+    }
     if (!in.at(name).is_null()) value = in.at(name).get<double>();
   }
 };

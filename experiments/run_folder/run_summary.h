@@ -11,6 +11,12 @@
 //                               steps: parameters, gradients, optimiser state, activations and
 //                               workspace, but not the data sets
 //   peak_workspace              MiB of scratch memory at the highest moment of any step
+//   avg_inference               wall seconds of a batch of batch_size images in inference with the
+//                               final weights, as it is really executed: the median of many
+//                               batches, taken when the run ends; null before
+//                               (trainer/evaluation/inference_time.h)
+//   weight_bytes                of the trained weights as they are really stored when the run ends
+//                               (report/weight_size.h); null before
 //   acc                         test accuracy in percent after the last epoch that was evaluated
 //   execution                   what really runs: execution_text()
 //   step                        how most steps ran: "recorded" (launched as one), "planned" (once,
@@ -34,8 +40,10 @@ struct RunSummary {
   double avg_forward = 0, avg_backward = 0;  // s
   double avg_update = 0, avg_wait = 0;       // s: optimiser; waiting for the next batch
   double avg_step = 0;                       // s
+  std::optional<double> avg_inference;       // s
   std::string phases = "timed apart";
   double avg_forward_mem = 0, avg_backward_mem = 0, peak_workspace = 0;  // MiB
+  std::optional<double> weight_bytes;
   std::string kernel_size;               // of the convolutions: "5", "7/3"
   std::string execution = "f32 dense";   // what really runs
   std::string step;                      // how
@@ -65,7 +73,9 @@ struct RunSummary {
 // outputs are no longer there), "fake-quant f32" (f32 arithmetic on rounded numbers), "int8"
 // (evaluations multiply codes; training rounds in f32), "fake-quant f32, masked dense", ..;
 // "block-sparse": convolutions skip the blocks that are out, where that is estimated to be faster
-// (layers.csv says which).
+// (layers.csv says which). While a run goes on, what its config asks for; once it has ended, what
+// ran: "masked dense" where no layer was faster in blocks, "fake-quant f32" where none has an
+// integer form.
 enum class Form { dense, masked, compact, sparse };
 enum class Arithmetic { f32, fake_quant, int8 };
 CONVSCOPE_API std::string execution_text(Arithmetic arithmetic, Form form);

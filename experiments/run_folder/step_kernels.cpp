@@ -64,6 +64,11 @@ const std::string& StepKernels::name_of(const std::string& layer, Direction dire
   return kernel == nullptr ? kNothing : kernel->kernel;
 }
 
+bool StepKernels::any(std::string_view word) const {
+  return std::ranges::any_of(
+      kernels_, [&](const auto& one) { return one.second.kernel.find(word) != std::string::npos; });
+}
+
 const std::string& StepKernels::execution_of(const std::string& layer) const {
   const LayerKernel* const kernel = find(layer, Direction::forward);
   return kernel == nullptr ? execution : kernel->execution;

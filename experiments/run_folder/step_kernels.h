@@ -6,6 +6,7 @@
 
 #include <map>
 #include <string>
+#include <string_view>
 
 #include "layers/plan/step_plan.h"
 
@@ -34,6 +35,8 @@ class CONVSCOPE_API StepKernels {
   // Of the layer: planned layers and dynamic ones may stand in one step.
   const std::string& execution_of(const std::string& layer) const;
   const auto& all() const { return kernels_; }
+  // Whether the name of some kernel holds `word`.
+  bool any(std::string_view word) const;
 
  private:
   std::map<std::pair<std::string, Direction>, LayerKernel> kernels_;

@@ -23,6 +23,7 @@ struct RowResult {
   std::int64_t batch_size = 0, epochs = 0;
   int planned = 0, jobs = 1;
   std::string state, error;
+  bool has(const std::string& name) const { return numbers.at(name).count > 0; }
 };
 
 // A run that missed its gate has all its numbers.
@@ -85,6 +86,8 @@ RowResult result_of(const std::string& row, const SweepPlan& plan,
   over_runs("avg_forward_mem", timed(&RunSummary::avg_forward_mem));
   over_runs("avg_backward_mem", timed(&RunSummary::avg_backward_mem));
   over_runs("acc", [](const RunSummary& run) { return run.acc; });
+  over_runs("avg_inference", [](const RunSummary& run) { return run.avg_inference; });
+  over_runs("weight_bytes", [](const RunSummary& run) { return run.weight_bytes; });
   for (const RunSummary* run : out.runs) {
     add_word(out.kernel_size, run->kernel_size);
     add_word(out.execution, run->execution);
@@ -148,6 +151,12 @@ class TableBuilder {
     add("execution", [&](std::size_t i) { return text(results_[i].execution); });
     const auto other_step = [&](const RowResult& row) { return row.step != results_[0].step; };
     if (people_ && any(other_step)) add_step();
+    if (people_ && any([](const RowResult& row) { return row.has("avg_inference"); })) {
+      add_mean("avg_inference");
+    }
+    if (people_ && any([](const RowResult& row) { return row.has("weight_bytes"); })) {
+      add_mean("weight_bytes");
+    }
     add("epochs", [&](std::size_t i) {
       return results_[i].runs.empty() ? TableCell() : TableCell(results_[i].epochs);
     });
@@ -166,6 +175,10 @@ class TableBuilder {
     if (!people_) {  // columns that came later stand last
       for (const char* name : {"avg_forward_mem", "avg_backward_mem"}) add_std(name);
       add_step();
+      for (const char* name : {"avg_inference", "weight_bytes"}) {
+        add_mean(name);
+        add_std(name);
+      }
       for (const std::string& key : keys_) add_setting(key);
     }
     return std::move(table_);
@@ -253,8 +266,9 @@ TextTable sweep_reading_table(const SweepPlan& plan, const std::vector<SweepOutc
 std::string sweep_markdown(const SweepPlan& plan, const std::vector<SweepOutcome>& outcomes) {
   std::string out = to_markdown(sweep_reading_table(plan, outcomes));
   out +=
-      "\navg_forward, avg_backward: seconds a step; _mem: MiB; acc: % of the test images. ±: "
-      "standard deviation (n - 1) over the seeds.\n";
+      "\navg_forward, avg_backward: seconds a step; _mem: MiB; acc: % of the test images; "
+      "avg_inference: seconds a batch, as it is executed; weight_bytes: as stored. ±: standard "
+      "deviation (n - 1) over the seeds.\n";
   int jobs = 1;
   for (const SweepOutcome& outcome : outcomes) {
     if (is_complete(outcome)) jobs = std::max(jobs, outcome.jobs);

@@ -15,6 +15,7 @@
 #include "framework/io/json_text.h"
 #include "framework/io/safetensors.h"
 #include "quant/quantized_file.h"
+#include "sparsity/file/sparse_file.h"
 #include "sparsity/mask.h"
 
 namespace convscope {
@@ -104,8 +105,13 @@ std::string progress_text(const TrainingState& state) {
   fail(ErrorKind::kConfig, "checkpoint", cat(sentence, " (", path, ")"));
 }
 
-// Whether the bytes in front, of which a damaged file may have no more, name a quantised model.
-bool seems_quantized(const std::string& path) {
+// A quantised or a sparse one.
+bool is_model_file(const SafetensorsFile& file) {
+  return is_quantized_file(file) || is_sparse_file(file);
+}
+
+// Whether the bytes in front, of which a damaged file may have no more, name a model file.
+bool seems_model_file(const std::string& path) {
   constexpr std::size_t kMost = 1 << 20;
   std::error_code error;
   if (!std::filesystem::is_regular_file(path, error)) return false;  // opening a pipe would wait
@@ -113,21 +119,22 @@ bool seems_quantized(const std::string& path) {
   std::string text(kMost, '\0');
   in.read(text.data(), static_cast<std::streamsize>(text.size()));
   text.resize(static_cast<std::size_t>(in.gcount()));
-  return text.find(kQuantizedFormats) != std::string::npos;
+  return text.find(kQuantizedFormats) != std::string::npos ||
+         text.find(kSparseFormats) != std::string::npos;
 }
 
 // A checkpoint that is damaged is a file that cannot be read (exit code 6), not a bad data set; a
-// quantised model is one that others may have made (exit code 4).
+// model file is one that others may have made (exit code 4).
 SafetensorsFile read(const std::string& path, std::string* note = nullptr) {
   SafetensorsFile file;
   try {
     file = read_safetensors(path);
   } catch (const Error& error) {
-    fail(seems_quantized(path) ? ErrorKind::kData : ErrorKind::kIo, "checkpoint", error.what());
+    fail(seems_model_file(path) ? ErrorKind::kData : ErrorKind::kIo, "checkpoint", error.what());
   }
   const Checksum checksum = verify_checksum(file);
   if (checksum == Checksum::differs) {
-    fail(is_quantized_file(file) ? ErrorKind::kData : ErrorKind::kIo, "checkpoint",
+    fail(is_model_file(file) ? ErrorKind::kData : ErrorKind::kIo, "checkpoint",
          cat("expected the bytes of ", path,
              " to be those that were written, got others: the "
              "checksum in it is ",
@@ -170,7 +177,7 @@ TrainingState progress_of(const SafetensorsFile& file, const std::string& path) 
       in.at(name).get_to(value);
     });
   } catch (const json::exception& error) {
-    fail(is_quantized_file(file) ? ErrorKind::kData : ErrorKind::kIo, "checkpoint",
+    fail(is_model_file(file) ? ErrorKind::kData : ErrorKind::kIo, "checkpoint",
          cat("expected the progress of a run in the metadata of ", path,
              ", got: ", json_problem(error.what())));
   }
@@ -182,12 +189,13 @@ bool starts_anew(const std::string& name) {
   return belongs_to_quantizer(name) || belongs_to_mask(name);
 }
 
-void refuse_quantized(const SafetensorsFile& file, const std::string& path, bool trains) {
-  if (!trains || !is_quantized_file(file)) return;
+void refuse_model_file(const SafetensorsFile& file, const std::string& path, bool trains) {
+  if (!trains || !is_model_file(file)) return;
+  const bool codes = is_quantized_file(file);
   fail(ErrorKind::kConfig, "checkpoint",
-       cat("expected a checkpoint, because training goes on with weights that are not rounded, got "
-           "the quantised model file ",
-           path));
+       cat("expected a checkpoint, because training goes on with weights that are not ",
+           codes ? "rounded" : "pruned", ", got the ", codes ? "quantised" : "sparse",
+           " model file ", path));
 }
 
 // The codes hold what the masks have left.
@@ -197,16 +205,41 @@ std::string without_masks(const std::string& config_yaml) {
   return to_yaml(config);
 }
 
+// What a model file says of its training: how far it came and what it reached. Times would make the
+// same network a file of another size.
+TrainingState without_times(const TrainingState& state) {
+  TrainingState out;
+  out.epoch = state.epoch;
+  out.batch = state.batch;
+  out.step = state.step;
+  out.last_epoch = state.last_epoch;
+  out.val = state.val;
+  out.test = state.test;
+  out.best_accuracy = state.best_accuracy;
+  out.best_epoch = state.best_epoch;
+  return out;
+}
+
+void save_model_file(const std::string& path, SafetensorsFile file, const TrainingState& state,
+                     const std::string& config_yaml) {
+  file.metadata["version"] = CONVSCOPE_VERSION;
+  file.metadata["config"] = config_yaml;
+  file.metadata["progress"] = progress_text(without_times(state));
+  file.metadata[kChecksumKey] = checksum_of(file);
+  write_safetensors(path, file.tensors, file.metadata);
+}
+
 }  // namespace
 
 void save_quantized_model(const std::string& path, Module& model, const TrainingState& state,
                           const std::string& config_yaml) {
-  SafetensorsFile file = to_quantized_file(model, belongs_to_mask);
-  file.metadata["version"] = CONVSCOPE_VERSION;
-  file.metadata["config"] = without_masks(config_yaml);
-  file.metadata["progress"] = progress_text(state);
-  file.metadata[kChecksumKey] = checksum_of(file);
-  write_safetensors(path, file.tensors, file.metadata);
+  save_model_file(path, to_quantized_file(model, belongs_to_mask), state,
+                  without_masks(config_yaml));
+}
+
+void save_sparse_model(const std::string& path, Module& model, const TrainingState& state,
+                       const std::string& config_yaml) {
+  save_model_file(path, to_sparse_file(model), state, config_yaml);
 }
 
 void save_checkpoint(const std::string& path, const Module& model, Optimizer* optimizer,
@@ -233,9 +266,10 @@ void save_checkpoint(const std::string& path, const Module& model, Optimizer* op
 TrainingState load_checkpoint(const std::string& path, Module& model, Optimizer* optimizer,
                               std::string* note) {
   SafetensorsFile file = read(path, note);
-  if (is_quantized_file(file)) {
-    refuse_quantized(file, path, optimizer != nullptr);
-    load_quantized_file(file, path, model);
+  if (is_model_file(file)) {
+    refuse_model_file(file, path, optimizer != nullptr);
+    is_quantized_file(file) ? load_quantized_file(file, path, model)
+                            : load_sparse_file(file, path, model);
     return file.metadata.contains("progress") ? progress_of(file, path) : TrainingState{};
   }
   std::map<std::string, Tensor> found;
@@ -267,7 +301,7 @@ void load_start_weights(const std::string& path, Module& model) {
   const bool is_folder = std::filesystem::is_directory(path);
   const std::string file_path = is_folder ? path + "/ckpt/last.safetensors" : path;
   SafetensorsFile file = read(file_path);
-  refuse_quantized(file, file_path, true);
+  refuse_model_file(file, file_path, true);
   std::map<std::string, Tensor> found;
   for (auto& [name, tensor] : file.tensors) {
     if (!name.starts_with(kOptimizerPrefix) && !starts_anew(name)) {

@@ -28,6 +28,9 @@ CONVSCOPE_API void save_checkpoint(const std::string& path, const Module& model,
 // Writes the quantised model file of a network whose quantisers are calibrated.
 CONVSCOPE_API void save_quantized_model(const std::string& path, Module& model,
                                         const TrainingState& state, const std::string& config_yaml);
+// Writes the sparse model file of a network with masks.
+CONVSCOPE_API void save_sparse_model(const std::string& path, Module& model,
+                                     const TrainingState& state, const std::string& config_yaml);
 
 // Fills model, optimizer (unless null) and the returned state. Errors: kIo when the file cannot be
 // read or its checksum differs, kConfig when it belongs to another network or optimiser (names the

@@ -25,7 +25,7 @@
 #include "experiments/trainer/choices/kept_choices.h"
 #include "experiments/trainer/compression/pruning.h"
 #include "experiments/trainer/compression/quantization.h"
-#include "experiments/trainer/evaluator.h"
+#include "experiments/trainer/evaluation/evaluator.h"
 #include "experiments/trainer/progress.h"
 #include "experiments/trainer/training_state.h"
 #include "optim/lr_schedule.h"
@@ -110,8 +110,10 @@ class CONVSCOPE_API Trainer {
   void write_eval_row(const char* split, const Evaluation& result);
   void write_epoch_row(bool evaluated);
   void save(const char* name, bool with_optimizer);
+  void measure_result();
   void write_results();
   void write_report();
+  std::string execution() const;
   int stop(int exit_code, const std::string& state, const std::string& reason);
   void count_for_early_stop();
   bool stops_early() const;
@@ -139,6 +141,8 @@ class CONVSCOPE_API Trainer {
   bool may_record_ = false;                      // the device may go through steps by itself
   std::unique_ptr<RecordedSteps> recorded_;      // null: steps run one by one
   std::unique_ptr<Evaluator> val_, test_;        // null before the first evaluation
+  std::optional<InferenceTime> inference_;       // of the network that the run ends with
+  std::optional<double> weight_bytes_;           // likewise
   std::int64_t steps_in_process_ = 0;
   std::int64_t allocations_at_epoch_start_ = 0;
   double seconds_before_ = 0;  // of earlier processes of this run

@@ -7,8 +7,10 @@
 #include <filesystem>
 
 #include "experiments/report/html/html_report.h"
+#include "experiments/report/weight_size.h"
 #include "experiments/trainer/checkpoint.h"
 #include "experiments/trainer/trainer.h"
+#include "layers/dispatch/check_results.h"
 
 namespace convscope {
 namespace {
@@ -134,12 +136,25 @@ void Trainer::write_epoch_row(bool evaluated) {
   folder_.log(shown.text());
 }
 
+// What the config asks for, or once it is known what of it ran.
+std::string Trainer::execution() const {
+  Arithmetic arithmetic = setup_.quant ? setup_.quant->arithmetic(state_.step) : Arithmetic::f32;
+  Form form = setup_.form;
+  if (inference_) {
+    const StepKernels& kernels = inference_->kernels;
+    if (arithmetic == Arithmetic::int8 && !kernels.any("int8")) arithmetic = Arithmetic::fake_quant;
+    const bool in_training =
+        arithmetic != Arithmetic::int8 && step_kernels_ && step_kernels_->any("block_sparse");
+    if (form == Form::sparse && !in_training && !kernels.any("block_sparse")) form = Form::masked;
+  }
+  return execution_text(arithmetic, form);
+}
+
 RunSummary Trainer::summary() const {
   RunSummary out = setup_.facts;
   // A run so short that it is all warm-up is reported as it is.
   const StepTotals& steps = state_.run_steps.steps > 0 ? state_.run_steps : state_.warmup_steps;
-  out.execution = execution_text(
-      setup_.quant ? setup_.quant->arithmetic(state_.step) : Arithmetic::f32, setup_.form);
+  out.execution = execution();
   out.id = folder_.id();
   out.step = steps.way();
   out.avg_forward = steps.phase(steps.forward_s);
@@ -148,6 +163,8 @@ RunSummary Trainer::summary() const {
   out.avg_step = steps.mean(steps.busy_s());
   out.phases = steps.phases();
   out.avg_wait = steps.mean(steps.wait_s);
+  if (inference_) out.avg_inference = inference_->batch_s;
+  out.weight_bytes = weight_bytes_;
   out.avg_forward_mem = steps.mean(steps.forward_bytes) / kMiB;
   out.avg_backward_mem = steps.mean(steps.backward_peak_bytes) / kMiB;
   out.peak_workspace = static_cast<double>(steps.workspace_peak_bytes) / kMiB;
@@ -170,17 +187,44 @@ RunSummary Trainer::summary() const {
   return out;
 }
 
+// What a run ends with: its model file, the real size of its weights, the time of an inference.
+void Trainer::measure_result() {
+  const std::string codes = folder_.file(kQuantizedModel);
+  if (setup_.quant && setup_.quant->has_begun(state_.step) && !std::filesystem::exists(codes)) {
+    save_quantized_model(codes, *setup_.model, state_, setup_.config_yaml);
+  }
+  // Masks beside quantisers are in the codes: what is out has the code 0.
+  const std::string kept = folder_.file(kSparseModel);
+  if (setup_.pruner && !setup_.quant && setup_.pruner->finished(state_.step) &&
+      !std::filesystem::exists(kept)) {
+    save_sparse_model(kept, *setup_.model, state_, setup_.config_yaml);
+  }
+  if (!weight_bytes_) {
+    const double bytes = weight_size(read_run(folder_.path())).stored_bytes;
+    if (bytes > 0) weight_bytes_ = bytes;
+  }
+  Loader* const images = setup_.test ? setup_.test.get() : setup_.val.get();
+  if (inference_ || images == nullptr) return;
+  std::unique_ptr<Evaluator>& evaluator = setup_.test ? test_ : val_;
+  if (!evaluator) {
+    evaluator = std::make_unique<Evaluator>(*setup_.model, *images, setup_.device, setup_.plan);
+  }
+  const std::vector<CheckResult> compared = check_results();
+  inference_ = evaluator->time();
+  forget_check_results();  // of the batches that were timed
+  for (const CheckResult& one : compared) note_check(one);
+  if (tensorboard_ && inference_) {
+    tensorboard_->add(state_.step, {{"time/inference_s", inference_->batch_s}});
+  }
+}
+
 void Trainer::write_results() {
+  if (state_.epoch == setup_.epochs || stops_early()) measure_result();
   if (step_kernels_) {
     Shape input = {setup_.train->options().batch_size};
     for (const std::int64_t size : setup_.train->dataset().sample_shape()) input.push_back(size);
-    write_layers(layer_table(*setup_.model, input, *step_kernels_, layer_costs_.get()));
-  }
-  const bool ended = state_.epoch == setup_.epochs || stops_early();
-  const std::string codes = folder_.file(kQuantizedModel);
-  if (ended && setup_.quant && setup_.quant->has_begun(state_.step) &&
-      !std::filesystem::exists(codes)) {
-    save_quantized_model(codes, *setup_.model, state_, setup_.config_yaml);
+    write_layers(layer_table(*setup_.model, input, *step_kernels_, layer_costs_.get(),
+                             inference_ ? &inference_->kernels : nullptr));
   }
   folder_.write("summary.json", to_json_text(summary()));
   write_report();

@@ -318,6 +318,21 @@ def keeps_codes(reader, words):
     return done
 
 
+@check(r"export RUN --sparse kept\.safetensors", r"eval kept\.safetensors")
+def keeps_what_masks_leave(reader, words):
+    if words[0] == "export":
+        made = reader.call("run", "quickstart", "name=sparse", "train.epochs=2", "expect=null",
+                           "sparsity={method: block, block: [4, 1], target: 0.5, start: 0, end: 0.5}")
+        expect(made.returncode == 0, f"expected a pruned run, got {made.stderr}")
+        words[words.index("RUN")] = "runs/sparse"
+    done = reader.call(*words)
+    expect_text(done.stdout, *([r"(?m)^c2\.weight +2400 +1200 +4x1 +bits +\d+$",
+                                r"(?m)^outputs +differ by 0 from those of the run",
+                                r"(?m)^written +kept\.safetensors, \d+ bytes"] if words[0] == "export" else
+                               [r"^split test  images 2000  accuracy \d+\.\d+ %  loss "]))
+    return done
+
+
 @check(r"export RUN --onnx net\.onnx")
 def becomes_onnx(reader, words):
     made = reader.call("run", "quickstart", "name=onnx", "train.epochs=1", "expect=null")

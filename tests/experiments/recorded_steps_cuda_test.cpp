@@ -7,7 +7,7 @@
 #include <cstring>
 #include <limits>
 
-#include "experiments/trainer/evaluator.h"
+#include "experiments/trainer/evaluation/evaluator.h"
 #include "experiments/trainer/recorded_steps.h"
 #include "experiments/trainer/train_step.h"
 #include "framework/random.h"

@@ -71,6 +71,22 @@ TEST(RunTable, every_column_holds_the_field_of_its_name) {
   EXPECT_GT(compared, 25);
 }
 
+// Summaries that were written before a field was there.
+TEST(RunTable, of_an_older_run_has_empty_cells_for_what_came_later) {
+  RunRow old = row("a", 0.5, 90.0);
+  old.summary.avg_inference = 0.25;
+  old.summary.weight_bytes = 1000;
+  EXPECT_EQ(run_cell(old, "avg_inference"), TableCell(0.25));
+  EXPECT_EQ(reading_columns({old}).back(), "weight_bytes");
+  nlohmann::json fields = nlohmann::json::parse(to_json_text(old.summary));
+  fields.erase("avg_inference");
+  fields.erase("weight_bytes");
+  old.summary = parse_summary(fields.dump());
+  EXPECT_EQ(old.summary.acc, 90.0);
+  EXPECT_EQ(run_cell(old, "avg_inference"), TableCell());
+  EXPECT_EQ(run_cell(old, "weight_bytes"), TableCell());
+}
+
 TEST(RunTable, a_reader_sees_the_state_only_when_a_run_is_not_done) {
   RunRow done = row("a", 0.5, 90.0);
   done.state = "DONE";

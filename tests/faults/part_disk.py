@@ -19,7 +19,7 @@ WRITERS = [["report", "runs", "-o", "out"], ["report", "runs", "-f", "json", "-o
            ["bench", "net", "q.yaml", "--min-time", "0.001", "--rounds", "1", "--json", "out"],
            ["plot", "RUN", "--kind", "curves", "-o", "out.svg"],
            ["export", "PRUNED", "--compact", "out"], ["export", "RUN2", "--quantised", "out"],
-           ["export", "RUN", "--onnx", "out"],
+           ["export", "PRUNED", "--sparse", "out"], ["export", "RUN", "--onnx", "out"],
            ["op", "conv2d", "--x", "files/x.npy", "--w", "files/w.npy", "--out-y", "out"]]
 
 

@@ -115,8 +115,9 @@ inline const std::vector<std::pair<const char*, std::string>>& run_files() {
     }
     out.emplace_back("layers.csv",
                      "layer,kind,output,params,kernel,forward,backward_data,backward_weight,step,"
-                     "forward_ms,backward_ms,kept_mib,timed_with\nc1,conv2d,16x6x24x24,156,5,fft,-,"
-                     "direct,planned,0.12,0.2,0.14,\nloss,,,,,,,,planned,0.01,,,c1\n");
+                     "forward_ms,backward_ms,kept_mib,timed_with,inference\n"
+                     "c1,conv2d,16x6x24x24,156,5,fft,-,direct,planned,0.12,0.2,0.14,,int8_direct\n"
+                     "loss,,,,,,,,planned,0.01,,,c1,\n");
     out.emplace_back("sparsity.csv", "step,layer,density\n1,c1,0.5\n2,c1,0.25\n");
     out.emplace_back("quant.csv", "step,layer,tensor,bits,signed,step_size\n1,c1,w,4,true,0.1\n");
     out.emplace_back("env.json",

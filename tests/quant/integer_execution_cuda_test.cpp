@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "experiments/trainer/evaluator.h"
+#include "experiments/trainer/evaluation/evaluator.h"
 #include "framework/random.h"
 #include "layers/conv2d/algorithm.h"
 #include "layers/layer_types.h"

@@ -356,7 +356,7 @@ CONVSCOPE_REGISTER_COMMAND(
     "bench",
     {.summary = "time convolution algorithms, another library beside them, or whole networks",
      .usage = "bench conv2d --shapes FILE | --problem TEXT | --ladder NAME [...]  |  bench net "
-              "CONFIG|MODEL [...]",
+              "CONFIG|MODEL|RUN [...]",
      .examples = {"bench conv2d --shapes experiments/shapes/resnet18.txt --threads 1",
                   "bench conv2d --problem n=8,c=64,h=56,w=56,k=64,r=3,s=3,pad=1 "
                   "--direction forward --peer onednn --json bench.json",

@@ -16,6 +16,8 @@
 #include "experiments/config/build_pruner.h"
 #include "experiments/config/shipped/shipped_configs.h"
 #include "experiments/run_folder/check_lines.h"
+#include "experiments/run_folder/run_folder.h"
+#include "experiments/trainer/checkpoint.h"
 #include "framework/io/atomic_file.h"
 #include "framework/parallel.h"
 
@@ -83,11 +85,30 @@ bool names_a_config(const std::string& word) {
   }
 }
 
-// A config, or the registered name of a model.
+// The checkpoint or model file that was given, or the last one of a run folder; "": neither.
+std::string trained_file(const std::string& net) {
+  if (net.ends_with(".safetensors") && std::filesystem::is_regular_file(net)) return net;
+  if (!std::filesystem::is_directory(net)) return "";
+  return resolve_run(net) + "/ckpt/last.safetensors";
+}
+
+// Of a trained network its weights, so that masks and steps are the trained ones; not where the
+// words of the command have added quantisers, or taken them away.
+void take_weights(const Arguments& arguments, const ExperimentConfig& config, Module& model) {
+  const std::string file = trained_file(arguments.net);
+  if (file.empty()) return;
+  const bool had_quantizers = parse_config_text(checkpoint_config(file), file).quant.has_value();
+  if (had_quantizers == config.quant.has_value()) load_checkpoint(file, model, nullptr);
+}
+
+// A config, the registered name of a model, or a trained network, which holds its config.
 ExperimentConfig config_of(const Arguments& arguments) {
   std::vector<std::string> overrides = arguments.overrides;
   for (const std::string& text : global_overrides()) overrides.push_back(text);
   if (!arguments.execute.empty()) overrides.push_back("quant.execute=" + arguments.execute);
+  if (const std::string file = trained_file(arguments.net); !file.empty()) {
+    return parse_config_text(checkpoint_config(file), file, {}, overrides);
+  }
   const std::vector<std::string> models = model_types().names();
   if (model_types().find(arguments.net) != nullptr) {
     // A data set must be named; none is read.
@@ -181,6 +202,7 @@ int bench(const Arguments& arguments) {
   const std::shared_ptr<Module> model = build_model(config, sample.shape, sample.classes);
   const std::unique_ptr<Pruner> pruner = build_pruner(config, *model, nullptr, sample.shape, 0);
   if (pruner) pruner->prune_now();
+  take_weights(arguments, config, *model);
   report.options.pruner = pruner.get();
   std::cout << cat(config.name, ": ", model->parameter_count(), " parameters, images ",
                    sample.shape, ", ", sample.classes, " classes, ", report.device, ", ",
@@ -229,8 +251,9 @@ int bench(const Arguments& arguments) {
 void declare_bench_net(CommandLine& app, std::function<int()>& run) {
   auto arguments = std::make_shared<Arguments>();
   CommandLine* const net = app.add_subcommand("net", "a whole network on random images");
-  net->add_option("CONFIG|MODEL", arguments->net,
-                  "experiment: a file or a shipped config's name; or a model's name")
+  net->add_option("CONFIG|MODEL|RUN", arguments->net,
+                  "experiment: a file or a shipped config's name; a model's name; or a trained "
+                  "network: a run folder or a .safetensors checkpoint")
       ->required();
   net->add_option("KEY=VALUE", arguments->overrides, "values that replace those of the config");
   net->add_option("--batch", arguments->batch, "sizes joined by commas; default: the config's");

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // export_command.cpp: `convscope export RUN`: a trained network in other forms: the smaller dense
-// one that pruning has found, integer codes, ONNX.
+// one that pruning has found, integer codes, the weights that masks leave, ONNX.
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
@@ -23,11 +23,11 @@ Tensor random_images(const Shape& shape, std::uint64_t seed) {
   return x;
 }
 
-Difference difference(Module& a, Module& b, const Shape& batch, Device device) {
+OutputDifference difference(Module& a, Module& b, const Shape& batch, Device device) {
   const NoGrad no_grad;
   a.eval();
   b.eval();
-  Difference out;
+  OutputDifference out;
   for (int i = 0; i < kExportChecks; ++i) {
     const Variable x(random_images(batch, static_cast<std::uint64_t>(i)).to(device));
     const Tensor ya = a.forward(x).value().to(Device{}), yb = b.forward(x).value().to(Device{});
@@ -42,11 +42,13 @@ Difference difference(Module& a, Module& b, const Shape& batch, Device device) {
 
 TrainedNetwork trained_network(const ExportArguments& arguments) {
   TrainedNetwork out;
-  out.run = resolve_run(arguments.run);
-  out.config = load_config(out.run + "/config.yaml", global_overrides());
-  out.checkpoint = cat(out.run, "/ckpt/", arguments.weights, ".safetensors");
+  const bool is_file = std::filesystem::is_regular_file(arguments.run);
+  out.run = is_file ? arguments.run : resolve_run(arguments.run);
+  out.checkpoint =
+      is_file ? arguments.run : cat(out.run, "/ckpt/", arguments.weights, ".safetensors");
+  if (!is_file) out.config = load_config(out.run + "/config.yaml", global_overrides());
   // The network of the checkpoint is a smaller one when pruned filters were removed before it.
-  if (out.config.sparsity.has("remove") && out.config.sparsity.flag("remove")) {
+  if (is_file || (out.config.sparsity.has("remove") && out.config.sparsity.flag("remove"))) {
     out.config = parse_config_text(checkpoint_config(out.checkpoint), out.checkpoint, {},
                                    global_overrides());
   }
@@ -63,23 +65,34 @@ TrainedNetwork trained_network(const ExportArguments& arguments) {
 namespace {
 
 int run(const ExportArguments& arguments) {
-  if (arguments.compact.empty() && arguments.quantised.empty() && arguments.onnx.empty()) {
-    fail_usage("export", "expected --compact OUT, --quantised OUT or --onnx OUT, got none of them");
+  if (arguments.compact.empty() && arguments.quantised.empty() && arguments.sparse.empty() &&
+      arguments.onnx.empty()) {
+    fail_usage("export",
+               "expected --compact OUT, --quantised OUT, --sparse OUT or --onnx OUT, got none of "
+               "them");
   }
   if (!arguments.compact.empty()) export_compact(arguments);
   if (!arguments.quantised.empty()) export_quantised(arguments);
+  if (!arguments.sparse.empty()) export_sparse(arguments);
   if (!arguments.onnx.empty()) export_onnx(arguments);
   return 0;
 }
 
 std::function<int()> declare_export(CommandLine& app) {
   auto arguments = std::make_shared<ExportArguments>();
-  app.add_option("RUN", arguments->run, "run folder")->required()->type_name("");
+  app.add_option("RUN", arguments->run,
+                 "run folder; or, but for --compact, a .safetensors checkpoint of ours")
+      ->required()
+      ->type_name("");
   app.add_option("--compact", arguments->compact,
                  "checkpoint to write: what the masks leave out is removed")
       ->type_name("OUT");
   app.add_option("--quantised", arguments->quantised,
                  "model file to write: a quantised network as integer codes and steps")
+      ->type_name("OUT");
+  app.add_option("--sparse", arguments->sparse,
+                 "model file to write: a pruned network without the weights that its masks leave "
+                 "out")
       ->type_name("OUT");
   app.add_option("--onnx", arguments->onnx,
                  "ONNX file to write; of a quantised network with QuantizeLinear and "
@@ -96,11 +109,14 @@ std::function<int()> declare_export(CommandLine& app) {
 }  // namespace convscope
 
 CONVSCOPE_REGISTER_COMMAND(
-    "export", {.summary = "a trained network in other forms: compact, integer codes, ONNX",
-               .usage = "export RUN [--compact OUT] [--quantised OUT] [--onnx OUT] [--weights "
-                        "last|best]",
-               .examples = {"export runs/pruned --compact small.safetensors",
-                            "export runs/quantised --quantised codes.safetensors",
-                            "eval codes.safetensors", "export runs/quickstart --onnx net.onnx"},
-               .order = 35,
-               .declare = convscope::declare_export})
+    "export",
+    {.summary = "a trained network in other forms: compact, integer codes, sparse, ONNX",
+     .usage = "export RUN|FILE [--compact OUT] [--quantised OUT] [--sparse OUT] [--onnx OUT] "
+              "[--weights last|best]",
+     .examples = {"export runs/pruned --compact small.safetensors",
+                  "export runs/quantised --quantised codes.safetensors",
+                  "export small.safetensors --quantised codes.safetensors",
+                  "eval codes.safetensors", "export runs/pruned --sparse kept.safetensors",
+                  "export runs/quickstart --onnx net.onnx"},
+     .order = 35,
+     .declare = convscope::declare_export})

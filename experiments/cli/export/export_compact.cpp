@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cmath>
 #include <cstdio>
@@ -14,10 +15,12 @@
 #include "experiments/config/build_pruner.h"
 #include "experiments/config/compact_config.h"
 #include "experiments/run_folder/run_folder.h"
+#include "experiments/run_folder/run_summary.h"
 #include "experiments/trainer/checkpoint.h"
 #include "experiments/trainer/checksum.h"
 #include "framework/io/safetensors.h"
 #include "framework/parallel.h"
+#include "layers/plan/step_plan.h"
 #include "sparsity/compact.h"
 #include "sparsity/sparsity_report.h"
 
@@ -88,6 +91,47 @@ Times measure(Module& a, Module& b, const Shape& batch, Device device) {
   return out;
 }
 
+// Median milliseconds of inference as it is really executed, in turns as above; 0 where one of the
+// networks is not planned.
+std::array<double, 2> inference_ms(Module& a, Module& b, const Shape& batch, Device device) {
+  constexpr int kWarmup = 3, kRounds = 50;
+  constexpr double kLimitSeconds = 2;
+  using Clock = std::chrono::steady_clock;
+  const NoGrad no_grad;
+  const DeviceBackend& backend = backend_of(device);
+  const Tensor x = random_images(batch, 9).to(device);
+  std::array<std::unique_ptr<StepPlan>, 2> plans;
+  std::array<std::vector<double>, 2> times;
+  for (std::size_t n = 0; n < 2; ++n) {
+    Module& network = n == 0 ? a : b;
+    network.eval();
+    plans[n] = StepPlan::make(network, batch, PlanMode::inference, nullptr);
+    if (!plans[n]) return {};
+    plans[n]->prepare();
+  }
+  const Clock::time_point begin = Clock::now();
+  for (int i = 0; i < kRounds; ++i) {
+    if (i > 2 * kWarmup &&
+        std::chrono::duration<double>(Clock::now() - begin).count() > kLimitSeconds) {
+      break;
+    }
+    for (std::size_t n = 0; n < 2; ++n) {
+      const Clock::time_point start = Clock::now();
+      plans[n]->infer(x);
+      backend.synchronize(device.index);
+      if (i < kWarmup) continue;
+      times[n].push_back(std::chrono::duration<double, std::milli>(Clock::now() - start).count());
+    }
+  }
+  std::array<double, 2> out{};
+  for (std::size_t n = 0; n < 2; ++n) {
+    const auto middle = times[n].begin() + static_cast<std::ptrdiff_t>(times[n].size() / 2);
+    std::nth_element(times[n].begin(), middle, times[n].end());
+    out[n] = *middle;
+  }
+  return out;
+}
+
 // "c1 6 of 6 (4 alive), c2 8 of 16", in the words of the table that the run printed. What is kept
 // but not alive cannot go: later layers read its constant.
 std::string widths_text(const SparsityReport& report, const CompactPlan& plan) {
@@ -148,9 +192,10 @@ void export_compact(const ExportArguments& arguments) {
   Shape batch = {config.data.batch_size};
   for (const std::int64_t size : sample.shape) batch.push_back(size);
   const bool quantised = is_quantised(*model);
-  const Difference whole = difference(*model, *compact, batch, config.device);
+  const OutputDifference whole = difference(*model, *compact, batch, config.device);
   for (Module* one : {model.get(), compact.get()}) bypass_activations(*one, quantised);
-  const Difference gap = quantised ? difference(*model, *compact, batch, config.device) : whole;
+  const OutputDifference gap =
+      quantised ? difference(*model, *compact, batch, config.device) : whole;
   for (Module* one : {model.get(), compact.get()}) bypass_activations(*one, false);
   if (!(gap.largest <= kTolerance * std::max(1.0, gap.of_outputs_up_to))) {
     fail(ErrorKind::kRun, "export",
@@ -160,14 +205,20 @@ void export_compact(const ExportArguments& arguments) {
   }
   save_checkpoint(arguments.compact, *compact, nullptr, state, yaml);
   SafetensorsFile file = read_safetensors(arguments.compact);
-  const std::string of = quantised ? "fake-quant f32, " : "";
-  file.metadata["execution"] = of + "compact dense";
+  const bool codes = quantised && config.quant->execute == QuantExecute::int8;
+  file.metadata["execution"] = execution_text(codes       ? Arithmetic::int8
+                                              : quantised ? Arithmetic::fake_quant
+                                                          : Arithmetic::f32,
+                                              Form::compact);
   file.metadata[kChecksumKey] = checksum_of(file);
   write_safetensors(arguments.compact, file.tensors, file.metadata);
 
   const Times times = measure(*model, *compact, batch, config.device);
   std::string text = widths_text(pruner->report(state.step), plan);
-  if (quantised) text += "execution   fake-quant f32 in both\n";
+  if (quantised) {
+    text += codes ? "execution   int8 in inference, else fake-quant f32, in both\n"
+                  : "execution   fake-quant f32 in both\n";
+  }
   text += fmt::format("{:<34} {:>14} {:>14} {:>8}\n", "", "masked dense", "compact dense", "ratio");
   const auto line = [&](const char* name, double a, double b, int digits) {
     text += fmt::format("{:<34} {:>14.{}f} {:>14.{}f} {:>8.2f}\n", name, a, digits, b, digits,
@@ -176,6 +227,10 @@ void export_compact(const ExportArguments& arguments) {
   line("parameters", static_cast<double>(model->parameter_count()),
        static_cast<double>(compact->parameter_count()), 0);
   const std::string of_batch = fmt::format("batch {}", config.data.batch_size);
+  const std::array<double, 2> inference = inference_ms(*model, *compact, batch, config.device);
+  if (inference[0] > 0) {
+    line(fmt::format("inference, {}, ms", of_batch).c_str(), inference[0], inference[1], 4);
+  }
   line(fmt::format("forward, {}, ms", of_batch).c_str(), times.forward[0], times.forward[1], 4);
   line(fmt::format("forward + backward, {}, ms", of_batch).c_str(), times.both[0], times.both[1],
        4);

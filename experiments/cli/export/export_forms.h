@@ -14,12 +14,13 @@
 namespace convscope {
 
 struct ExportArguments {
-  std::string run, compact, quantised, onnx, weights = "last";
+  std::string run, compact, quantised, sparse, onnx, weights = "last";
 };
 
 // Each writes its file and prints what it holds.
 void export_compact(const ExportArguments& arguments);
 void export_quantised(const ExportArguments& arguments);
+void export_sparse(const ExportArguments& arguments);
 void export_onnx(const ExportArguments& arguments);
 
 // The network of a run, with its masks, as its checkpoint holds it.
@@ -38,10 +39,10 @@ inline constexpr int kExportChecks = 4;  // batches of random images
 
 Tensor random_images(const Shape& shape, std::uint64_t seed);
 
-struct Difference {
+struct OutputDifference {
   double largest = 0, of_outputs_up_to = 0;
 };
 // Of the outputs of two networks in eval mode, on random images.
-Difference difference(Module& a, Module& b, const Shape& batch, Device device);
+OutputDifference difference(Module& a, Module& b, const Shape& batch, Device device);
 
 }  // namespace convscope

@@ -50,7 +50,7 @@ void export_quantised(const ExportArguments& arguments) {
   load_checkpoint(path, *again, nullptr);
   Shape batch = {config.data.batch_size};
   for (const std::int64_t size : trained.sample) batch.push_back(size);
-  const Difference gap = difference(*trained.model, *again, batch, config.device);
+  const OutputDifference gap = difference(*trained.model, *again, batch, config.device);
   if (config.device.type == DeviceType::cpu && gap.largest != 0) {
     fail(ErrorKind::kRun, "export",
          cat("expected the network that ", path,

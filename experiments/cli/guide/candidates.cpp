@@ -143,7 +143,7 @@ class Finder {
     const bool many = place.values > 1;
     if (place.name == "COMMAND") return add_commands_behind();
     if (place.name == "SET") return add_names(dataset_types().names());
-    if (place.name == "CONFIG|MODEL") add_names(model_types().names());
+    if (place.name == "CONFIG|MODEL|RUN") add_names(model_types().names());
     if (place.name.starts_with("CONFIG") && (!many || given_.empty())) return add_configs();
     if (place.name.starts_with("CONFIG") || place.name == "KEY=VALUE") return add_keys();
     add_names(place.choices);

@@ -24,7 +24,8 @@ using json = nlohmann::ordered_json;
 constexpr const char* kMeaning =
     "<p>avg_forward and avg_backward are mean wall seconds of a training step (forward includes "
     "the loss; the first steps of each process are left out); a step whose phases cannot be timed "
-    "apart has avg_step only. avg_forward_mem is what a forward "
+    "apart has avg_step only. avg_inference is the median of a batch in inference, as it is really "
+    "executed, without loss and loader. avg_forward_mem is what a forward "
     "leaves allocated, avg_backward_mem the highest amount in use during a backward (data sets "
     "not counted), both in MiB; accuracies in percent, losses in nats.</p>\n";
 
@@ -78,19 +79,24 @@ HtmlTable table_of_rows(const std::vector<RunRow>& rows) {
 
 HtmlTable table_of_groups(const RunSet& set) {
   HtmlTable table = {{"config", "runs", "acc", "avg_forward", "avg_backward", "avg_forward_mem",
-                      "avg_backward_mem", "images_per_s"}};
+                      "avg_backward_mem", "images_per_s", "avg_inference", "weight_bytes"}};
   for (const RunGroup& group : set.groups) {
     const auto mean = [&](double RunSummary::*value) {
       return spread_text(group.of_summary([&](const RunSummary& summary) {
         return summary.timed_steps > 0 ? summary.*value : std::nan("");
       }));
     };
+    const auto at_end = [&](std::optional<double> RunSummary::*value) {
+      return spread_text(group.of_summary(
+          [&](const RunSummary& summary) { return (summary.*value).value_or(std::nan("")); }));
+    };
     table.push_back({group.label, std::to_string(group.runs.size()),
                      spread_text(group.of_summary(
                          [](const RunSummary& s) { return s.acc.value_or(std::nan("")); })),
                      mean(&RunSummary::avg_forward), mean(&RunSummary::avg_backward),
                      mean(&RunSummary::avg_forward_mem), mean(&RunSummary::avg_backward_mem),
-                     mean(&RunSummary::images_per_s)});
+                     mean(&RunSummary::images_per_s), at_end(&RunSummary::avg_inference),
+                     at_end(&RunSummary::weight_bytes)});
   }
   return table;
 }
@@ -153,6 +159,9 @@ std::string lead_of(const RunSet& set, const std::vector<RunRow>& rows) {
           "Shortest training step", set, false,
           [](const RunSummary& s) { return s.timed_steps > 0 ? s.avg_step : std::nan(""); },
           seconds_text),
+      extreme(
+          "Shortest inference of a batch", set, false,
+          [](const RunSummary& s) { return s.avg_inference.value_or(std::nan("")); }, seconds_text),
       extreme(
           "Least memory of a step", set, false,
           [](const RunSummary& s) { return s.timed_steps > 0 ? s.avg_backward_mem : std::nan(""); },

@@ -111,7 +111,8 @@ std::string layer_section(const RunData& run) {
   head("share", times.of_step ? "of the step" : "of all layers");
   head("kept", "MiB");
   for (std::size_t i = 1; i < shown.size(); ++i) {
-    const bool kernel = shown[i] == "forward" || shown[i].starts_with("backward");
+    const bool kernel =
+        shown[i] == "forward" || shown[i].starts_with("backward") || shown[i] == "inference";
     head(shown[i], kernel ? "kernel" : shown[i] == "kernel" ? "size" : "");
   }
   out += "</tr></thead>\n<tbody>\n";

@@ -119,6 +119,8 @@ std::string unit_of(const std::string& column) {
                                                            {"avg_update", "s"},
                                                            {"avg_wait", "s"},
                                                            {"avg_step", "s"},
+                                                           {"avg_inference", "s"},
+                                                           {"weight_bytes", "bytes"},
                                                            {"seconds", "s"},
                                                            {"avg_forward_mem", "MiB"},
                                                            {"avg_backward_mem", "MiB"},

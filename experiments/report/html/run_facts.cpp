@@ -86,6 +86,9 @@ std::vector<Fact> facts_of_summary(const RunSummary& s, const RunEnvironment& en
       {"Forward", seconds_text(measured(s.avg_forward)), "of a step, with the loss"},
       {"Backward", seconds_text(measured(s.avg_backward)),
        s.avg_update > 0 ? "update " + seconds_text(s.avg_update) : ""},
+      {"Inference", s.avg_inference ? seconds_text(*s.avg_inference) : "",
+       cat("a batch of ", s.batch_size, ", without loss and loader")},
+      {"Weights", s.weight_bytes ? count_text(*s.weight_bytes) + " bytes" : "", "as stored"},
       {"Speed", timed ? count_text(s.images_per_s) + " images/s" : "", ""},
       {"Memory", mib_text(measured(s.avg_backward_mem)),
        s.avg_forward_mem > 0

@@ -131,6 +131,12 @@ std::vector<Column> columns() {
        [](const IndexedRun& r) { return long_cell(r.row.reason); }},
       {"avg_step", "step", "ms", true,
        [](const IndexedRun& r) { return fixed_cell(1e3 * timed(r, &RunSummary::avg_step), 3); }},
+      {"avg_inference", "inference", "ms a batch", true,
+       [](const IndexedRun& r) {
+         return fixed_cell(1e3 * r.row.summary.avg_inference.value_or(std::nan("")), 4);
+       }},
+      {"weight_bytes", "weights", "bytes", true,
+       [](const IndexedRun& r) { return fixed_cell(r.row.summary.weight_bytes, 0); }},
       {"images_per_s", "speed", "images/s", true,
        [](const IndexedRun& r) { return fixed_cell(timed(r, &RunSummary::images_per_s), 0); }},
       {"model", "model", "", false, summary_text(&RunSummary::model)},

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// pareto_plot.cpp: accuracy against what it costs: time of a training step for each image, bytes of
-// the parameters as they were stored (of a quantised run its file of integer codes), and the bytes
-// that their bits and zeros would need. The last two stay apart: a simulated saving is no saving.
+// pareto_plot.cpp: accuracy against what it costs: time of inference and of a training step for
+// each image, bytes of the parameters as they were stored (of a quantised or sparse run its model
+// file), and the bytes that their bits and zeros would need. The last two stay apart: a simulated
+// saving is no saving.
 #include <algorithm>
 #include <cmath>
 
@@ -68,7 +69,7 @@ LinePanel panel_of(const std::string& title, const std::string& unit,
 }
 
 struct Costs {
-  Spread accuracy, time_us, stored_kib, nominal_kib;
+  Spread accuracy, inference_us, time_us, stored_kib, nominal_kib;
 };
 
 bool has_test(const RunGroup& group) {
@@ -87,6 +88,11 @@ Costs costs_of(const RunGroup& group) {
   Costs costs;
   costs.accuracy = group.of_summary(
       [](const RunSummary& s) { return s.acc.value_or(s.val_acc.value_or(std::nan(""))); });
+  costs.inference_us = group.of_summary([](const RunSummary& s) {
+    return s.batch_size > 0
+               ? 1e6 * s.avg_inference.value_or(std::nan("")) / static_cast<double>(s.batch_size)
+               : std::nan("");
+  });
   costs.time_us = group.of_summary([](const RunSummary& s) {
     return s.timed_steps > 0 && s.batch_size > 0
                ? 1e6 * (s.avg_forward + s.avg_backward) / static_cast<double>(s.batch_size)
@@ -102,10 +108,14 @@ Costs costs_of(const RunGroup& group) {
 Plot draw_pareto(const RunPart& part) {
   Plot plot;
   std::vector<const RunGroup*> groups;  // those that are drawn
-  std::vector<Point> time, stored, nominal;
+  std::vector<Point> inference, time, stored, nominal;
+  const bool knows_inference = std::ranges::any_of(part.members, [](const PartMember& member) {
+    return costs_of(*member.group).inference_us.count > 0;
+  });
   Figure figure{.title = "Accuracy against cost", .columns = 2};
   figure.data = {{"no.", "config", "accuracy (%)", "time of a step per image (\xC2\xB5s)",
                   "size as stored (KiB)", "nominal size (KiB)"}};
+  if (knows_inference) figure.data[0].push_back("time of inference per image (\xC2\xB5s)");
   LegendPanel key{.title = "Configs", .entries = {}};
   const char* accuracy = "accuracy (%)";
   for (const PartMember& member : part.members) {
@@ -124,6 +134,7 @@ Plot draw_pareto(const RunPart& part) {
         plot.remarks.push_back(cat(group.label, " has no ", what));
       }
     };
+    if (knows_inference) add(inference, costs.inference_us, "time of inference");
     add(time, costs.time_us, "time of a step");
     add(stored, costs.stored_kib, "size, because it has no checkpoint");
     add(nominal, costs.nominal_kib,
@@ -137,6 +148,7 @@ Plot draw_pareto(const RunPart& part) {
     figure.data.push_back({number, name_with_count(group), spread_text(costs.accuracy),
                            spread_text(costs.time_us), spread_text(costs.stored_kib),
                            spread_text(costs.nominal_kib)});
+    if (knows_inference) figure.data.back().push_back(spread_text(costs.inference_us));
   }
   if (key.entries.size() < 2) {
     plot.why_not =
@@ -156,14 +168,27 @@ Plot draw_pareto(const RunPart& part) {
   key.entries.push_back({.name = "Pareto front: joins configs that none beats in both",
                          .style = 7,
                          .form = LegendEntry::Form::plain_line});
-  figure.panels = {panel_of("Time", "forward and backward per training image (\xC2\xB5s)", time,
-                            accuracy, false),
-                   std::move(key), std::move(size), std::move(wish)};
-  figure.notes = {
-      "stored: of a quantised run its model file of integer codes, else the parameters in the "
-      "checkpoint",
-      "nominal: weights that are not pruned times their bits, biases in 32 bits; places "
-      "of the zeros and step sizes are not counted"};
+  LinePanel step =
+      panel_of("Time of a training step", "forward and backward per training image (\xC2\xB5s)",
+               time, accuracy, false);
+  if (knows_inference) {
+    figure.panels = {panel_of("Time of inference", "inference per image (\xC2\xB5s)", inference,
+                              accuracy, false),
+                     std::move(size), std::move(step), std::move(wish), std::move(key)};
+    figure.notes.emplace_back(
+        "inference: as it was executed (integer codes, blocks of weights, a smaller dense "
+        "network), "
+        "in batches as large as those of training");
+  } else {
+    figure.panels = {std::move(step), std::move(key), std::move(size), std::move(wish)};
+  }
+  for (const char* const note :
+       {"stored: of a quantised or sparse run its model file, else the parameters in the "
+        "checkpoint",
+        "nominal: weights that are not pruned times their bits, biases in 32 bits; places "
+        "of the zeros and step sizes are not counted"}) {
+    figure.notes.emplace_back(note);
+  }
   if (const std::string note = spread_note(groups); !note.empty()) figure.notes.push_back(note);
   figure.subtitle = runs_text(groups);
   plot.figure = std::move(figure);

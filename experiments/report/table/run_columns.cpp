@@ -146,6 +146,20 @@ const std::vector<RunColumn> kColumns = {
      .of = [](const RunSummary& s) { return text_cell(s.step); }},
     {.name = "tags", .of = [](const RunSummary& s) { return text_cell(s.tags); }},
     {.name = "note", .of = [](const RunSummary& s) { return text_cell(s.note); }},
+    {.name = "avg_inference",
+     .digits = 4,
+     .unit = "s",
+     .words = "seconds of a batch in inference, as it is really executed: median when the run ends",
+     .measured = true,
+     .of = [](const RunSummary& s) { return maybe(s.avg_inference); }},
+    {.name = "weight_bytes",
+     .digits = kWhole,
+     .unit = "bytes",
+     .words =
+         "bytes of the trained weights as they are really stored: of a quantised or sparse run "
+         "its model file, else the parameters in the checkpoint",
+     .measured = true,
+     .of = [](const RunSummary& s) { return maybe(s.weight_bytes); }},
 };
 
 Cell cell_of_value(const OptionValue& value) {

@@ -60,8 +60,24 @@ std::int64_t add_masks(const ExperimentConfig& config, Module& model, const Shap
   return held;
 }
 
-void count_network(const ExperimentConfig& config, const DataFacts& data, MemoryNeed& need) {
+// Masks here have no values to make blocks of, so a layer that is ordered to compute from blocks is
+// counted as a dense one.
+ExperimentConfig without_blocks(ExperimentConfig config) {
+  const auto dense = [](Conv2dPolicy& policy) {
+    for (std::string* word : {&policy.forward, &policy.backward_data, &policy.backward_weight}) {
+      if (*word == "block_sparse") *word = "auto";
+    }
+  };
+  dense(config.conv.policy);
+  for (auto& [layer, policy] : config.conv.per_layer) dense(policy);
+  return config;
+}
+
+void count_network(const ExperimentConfig& given, const DataFacts& data, MemoryNeed& need) {
   const UnbackedMemory nothing;
+  const bool blocks = !given.sparsity.values().empty() &&
+                      parse_sparsity(given.sparsity).execute == SparseExecution::sparse;
+  const ExperimentConfig config = blocks ? without_blocks(given) : given;
   const Device device = config.device;
   const auto model = build_model(config, data.sample, data.classes);
   Shape input = {config.data.batch_size};

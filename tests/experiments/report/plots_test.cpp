@@ -158,6 +158,24 @@ TEST(Plots, the_pareto_front_holds_what_no_other_beats_in_both) {
   EXPECT_EQ(others, 2u);
 }
 
+TEST(Plots, the_pareto_plot_shows_the_time_of_inference_first_where_it_is_known) {
+  const TemporaryFolder root;
+  for (const char* name : {"a_quick", "b_slow", "c_older"}) {
+    const std::string folder = write_run(root.path(), {.name = name});
+    RunSummary summary = *read_run(folder).summary;
+    if (name[0] != 'c') summary.avg_inference = name[0] == 'a' ? 0.064 : 0.128;
+    write_text(folder + "/summary.json", to_json_text(summary));
+  }
+  const DrawnPlots drawn = draw_plots(runs_below(root.path()), {"pareto"});
+  ASSERT_EQ(drawn.plots.size(), 1u);
+  const auto& panel = std::get<LinePanel>(drawn.plots[0].figure.panels[0]);
+  EXPECT_EQ(panel.title, "Time of inference");
+  ASSERT_EQ(panel.series.size(), 3u);             // the front and two runs
+  EXPECT_NEAR(panel.series[1].x[0], 1000, 1e-9);  // microseconds for each of 64 images
+  EXPECT_NEAR(panel.series[2].x[0], 2000, 1e-9);
+  EXPECT_EQ(drawn.plots[0].figure.data[1].back(), "1000");
+}
+
 // Of another data set than the fixture's runs, or of another batch.
 void change_summary(const std::string& folder, const std::string& data, int batch,
                     const std::string& algorithm = "") {

@@ -149,7 +149,8 @@ TEST_F(Report, keeps_the_columns_that_programs_know_in_their_order) {
             "id,name,batch_size,avg_forward,avg_backward,avg_forward_mem,avg_backward_mem,"
             "kernel_size,acc,best_acc,execution,algorithm,device,precision,threads,isa,"
             "images_per_s,epochs,seed,params,avg_step,phases,peak_workspace,data,model,train_loss,"
-            "test_loss,val_acc,seconds,state,reason,path,step,tags,note");
+            "test_loss,val_acc,seconds,state,reason,path,step,tags,note,avg_inference,"
+            "weight_bytes");
 }
 
 TEST_F(Report, writes_latex) {

@@ -42,9 +42,28 @@ TEST(SweepTable, has_mean_and_deviation_over_the_seeds) {
   EXPECT_EQ(to_csv(sweep_table(small_plan(), all_done())),
             "name,batch_size,avg_forward,avg_forward_std,avg_backward,avg_backward_std,"
             "avg_forward_mem,avg_backward_mem,kernel_size,acc,acc_std,acc_reference,seeds,"
-            "execution,epochs,jobs,state,error,avg_forward_mem_std,avg_backward_mem_std,step\n"
-            "a,16,0.2,0.1,0.5,0,3,0,5,93,3.60555128,58.07,3,f32 dense,4,1,done,,0,0,\n"
-            "b,16,0.2,0,0.5,0,3,0,5,50,0,,3,f32 dense,4,1,done,,0,0,\n");
+            "execution,epochs,jobs,state,error,avg_forward_mem_std,avg_backward_mem_std,step,"
+            "avg_inference,avg_inference_std,weight_bytes,weight_bytes_std\n"
+            "a,16,0.2,0.1,0.5,0,3,0,5,93,3.60555128,58.07,3,f32 dense,4,1,done,,0,0,,,,,\n"
+            "b,16,0.2,0,0.5,0,3,0,5,50,0,,3,f32 dense,4,1,done,,0,0,,,,,\n");
+}
+
+// Runs of earlier versions say nothing of them: then people see no such columns.
+TEST(SweepTable, has_the_time_of_inference_and_the_stored_bytes_where_runs_know_them) {
+  std::vector<SweepOutcome> outcomes = all_done();
+  const double seconds[] = {0.001, 0.002, 0.003};
+  for (std::size_t i = 0; i < 3; ++i) {
+    outcomes[2 * i].state.summary->avg_inference = seconds[i];
+    outcomes[2 * i].state.summary->weight_bytes = 1000;
+  }
+  const nlohmann::json rows = nlohmann::json::parse(to_json(sweep_table(small_plan(), outcomes)));
+  EXPECT_DOUBLE_EQ(rows[0]["avg_inference"].get<double>(), 0.002);
+  EXPECT_DOUBLE_EQ(rows[0]["avg_inference_std"].get<double>(), 0.001);
+  EXPECT_EQ(rows[0]["weight_bytes"], 1000);
+  EXPECT_TRUE(rows[1]["avg_inference"].is_null());
+  const std::string text = sweep_markdown(small_plan(), outcomes);
+  EXPECT_NE(text.find("| avg_inference       | weight_bytes"), std::string::npos) << text;
+  EXPECT_NE(text.find("| 0.002000 ± 0.001000 |"), std::string::npos) << text;
 }
 
 TEST(SweepTable, for_people_has_plus_minus_and_no_column_without_a_message) {
@@ -89,8 +108,9 @@ TEST(SweepTable, has_a_column_for_each_axis) {
   EXPECT_EQ(rows[0]["conv.algorithm"], "direct");
   EXPECT_TRUE(rows[2]["conv.algorithm"].is_null());
   const std::string csv = to_csv(sweep_table(plan, outcomes));
-  EXPECT_NE(csv.find(",state,error,avg_forward_mem_std,avg_backward_mem_std,step,conv.algorithm,"
-                     "optim.lr,train.epochs\n"),
+  EXPECT_NE(csv.find(",state,error,avg_forward_mem_std,avg_backward_mem_std,step,avg_inference,"
+                     "avg_inference_std,weight_bytes,weight_bytes_std,conv.algorithm,optim.lr,"
+                     "train.epochs\n"),
             std::string::npos)
       << csv;
 }
@@ -131,8 +151,9 @@ TEST(SweepTable, shows_failed_and_missing_members_and_counts_the_seeds_that_it_h
   EXPECT_EQ(rows[1]["seeds"], 1);
   EXPECT_TRUE(rows[1]["acc_std"].is_null());  // of one value there is no deviation
   outcomes[1] = {};
-  EXPECT_NE(to_csv(sweep_table(small_plan(), outcomes)).find("b,16,,,,,,,,,,,0,,,,missing,,,,\n"),
-            std::string::npos);
+  EXPECT_NE(
+      to_csv(sweep_table(small_plan(), outcomes)).find("b,16,,,,,,,,,,,0,,,,missing,,,,,,,,\n"),
+      std::string::npos);
 }
 
 TEST(SweepTable, keeps_the_numbers_of_a_run_that_missed_its_gate) {

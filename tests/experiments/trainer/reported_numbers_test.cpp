@@ -182,6 +182,39 @@ TEST_P(ColumnsOfARun, HoldTheMemoryInMebibytes) {
   EXPECT_EQ(std::stod(row.at("peak_workspace")), 3);
 }
 
+// Of a full batch, without loss; all weights of the checkpoint in f32.
+TEST_P(ColumnsOfARun, HoldTheTimeOfAnInferenceAndTheStoredBytes) {
+  const Reported done = report_of(costly_setup(GetParam()));
+  const auto of = [&](const char* key) { return done.summary.at(key).get<double>(); };
+  EXPECT_GE(of("avg_inference"), 1e-3 * kForwardMs);
+  EXPECT_LT(of("avg_inference"), 1e-3 * (kForwardMs + kBackwardMs));  // no backward is in it
+  EXPECT_EQ(of("weight_bytes"), 4 * (16 * kClasses + kClasses + kClasses * kClasses + kClasses));
+}
+
+// A run that is not over has no final weights to take the time with.
+TEST_P(ColumnsOfARun, LeaveOutTheTimeOfAnInferenceUntilTheRunHasEnded) {
+  TrainingSetup first = costly_setup(GetParam());
+  first.epochs_now = 2;
+  const TemporaryFolder root;
+  RunFolder folder = RunFolder::create(root.path(), "numbers", 1);
+  Progress progress(Progress::Mode::quiet);
+  EXPECT_EQ(Trainer(first, folder, progress).run(), 0);
+  const auto summary = [&] { return nlohmann::json::parse(text_of(folder.file("summary.json"))); };
+  EXPECT_TRUE(summary().at("avg_inference").is_null());
+  EXPECT_TRUE(summary().at("weight_bytes").is_null());
+  TrainingSetup rest = costly_setup(GetParam());
+  Trainer resumed(rest, folder, progress);
+  resumed.resume();
+  EXPECT_EQ(resumed.run(), 0);
+  EXPECT_GE(summary().at("avg_inference").get<double>(), 1e-3 * kForwardMs);
+  // Once more at the end of the run, with nothing left to train.
+  TrainingSetup again = costly_setup(GetParam());
+  Trainer ended(again, folder, progress);
+  ended.resume();
+  EXPECT_EQ(ended.run(), 0);
+  EXPECT_GE(summary().at("avg_inference").get<double>(), 1e-3 * kForwardMs);
+}
+
 // The memory of the data sets is no memory of a step.
 TEST_P(ColumnsOfARun, LeaveOutTheData) {
   TrainingSetup setup = costly_setup(GetParam());
@@ -205,6 +238,18 @@ TEST_P(ColumnsOfARun, ShowTheRateOfTheLastStepOfTheWholeRun) {
 }
 
 INSTANTIATE_TEST_SUITE_P(PlannedAndDynamic, ColumnsOfARun, ::testing::Bool());
+
+TEST(InferenceTime, NeedsAFullBatch) {
+  TrainingSetup setup = small_setup(1);
+  Loader few(bright_columns(5, 2), {.batch_size = 16});
+  EXPECT_FALSE(measure_inference(*setup.model, few, Device{}, true).has_value());
+  EXPECT_TRUE(setup.model->is_training());
+  Loader enough(bright_columns(16, 2), {.batch_size = 16});
+  const auto time = measure_inference(*setup.model, enough, Device{}, true);
+  ASSERT_TRUE(time.has_value());
+  EXPECT_GT(time->batch_s, 0);
+  EXPECT_TRUE(setup.model->is_training());
+}
 
 TEST(StepTotals, AreMeansOfWhatEachStepSaid) {
   StepTotals totals;

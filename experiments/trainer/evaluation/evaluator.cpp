@@ -1,17 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0
 // evaluator.cpp: evaluates one data set again and again: on a device that records steps
 // (recorded_steps.h) from its own memory with one read at the end, elsewhere by evaluate().
-#include "experiments/trainer/evaluator.h"
+#include "experiments/trainer/evaluation/evaluator.h"
 
 namespace convscope {
 
-Evaluation Evaluator::run(bool (*stop)()) {
+// Where the device can, anew when the network computes in another way than before.
+void Evaluator::record() {
   if (recorded_ && !recorded_->is_current()) recorded_.reset();
   const bool may = plans_ && device_.type != DeviceType::cpu && why_not_recorded_.empty();
   if (!recorded_ && may) {
     recorded_ = RecordedSteps::make(model_, nullptr, 0, loader_, device_, &why_not_recorded_);
   }
+}
+
+Evaluation Evaluator::run(bool (*stop)()) {
+  record();
   return recorded_ ? run_recorded(stop) : evaluate(model_, loader_, stop, plans_);
+}
+
+std::optional<InferenceTime> Evaluator::time() {
+  record();
+  return measure_inference(model_, loader_, device_, plans_, recorded_.get());
 }
 
 Evaluation Evaluator::run_recorded(bool (*stop)()) {

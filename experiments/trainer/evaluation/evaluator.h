@@ -6,6 +6,7 @@
 #include <memory>
 #include <string>
 
+#include "experiments/trainer/evaluation/inference_time.h"
 #include "experiments/trainer/recorded_steps.h"
 #include "experiments/trainer/train_step.h"
 
@@ -19,10 +20,13 @@ class CONVSCOPE_API Evaluator {
 
   // The whole data set once, as evaluate() does.
   Evaluation run(bool (*stop)() = nullptr);
+  // How long a batch takes in such a run, without the loader (inference_time.h).
+  std::optional<InferenceTime> time();
   // After run(): why batches were not recorded; "" when they were, or on the CPU.
   const std::string& why_not_recorded() const { return why_not_recorded_; }
 
  private:
+  void record();
   Evaluation run_recorded(bool (*stop)());
 
   Module& model_;
