@@ -57,7 +57,7 @@ namespace small_net {
 
 constexpr int kThreads = 256;
 constexpr int kChannels = 2;            // output channels of a thread, in a convolution
-constexpr int kMostBytes = 100 * 1024;  // of shared memory: two blocks on a multiprocessor
+constexpr int kMostBytes = 100 * 1024;  // of shared memory: at least two blocks on a multiprocessor
 
 // A convolution's x in shared memory with its frame of zeros: words of four channels, [row][group
 // of channels][column]. Of a single channel words of four neighbouring columns: then all four

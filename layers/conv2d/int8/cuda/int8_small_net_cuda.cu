@@ -21,8 +21,8 @@
 //            weights once for a block. Bound by the latency of a sample where samples are few
 // Numerics   exact sums; codes are those of double arithmetic (int8_outputs.cuh)
 // Backward   none: rounding has no slope
-// Choices    two channels: 4 x 2 sums, and 6 words of x serve 40 products of a row (R = 5). Two
-//            blocks on a multiprocessor: one waits at a barrier while the other computes
+// Choices    two channels: 4 x 2 sums, and 6 words of x serve 40 products of a row (R = 5).
+//            Up to three blocks on a multiprocessor: one waits at a barrier while another computes
 // Source     Y. LeCun et al.: Gradient-Based Learning Applied to Document Recognition, 1998 (the
 //            network); the fusion is our own
 // Read next  int8_gemm_cuda.cu, one layer of any size; few_channel_conv_forward_cuda.cu, the same
@@ -44,6 +44,8 @@ using small_net::kThreads;
 using small_net::Tile;
 using small_net::tile_of;
 using small_net::weight_row;
+
+constexpr int kMostBlocks = 3;  // on a multiprocessor
 
 // ---- weights -----------------------------------------------------------------------------------
 
@@ -358,8 +360,8 @@ __device__ inline void conv_stage(const SmallNetStage& z, const unsigned* x, con
 
 // ---- the network -------------------------------------------------------------------------------
 
-__global__ __launch_bounds__(kThreads,
-                             2) void small_net_forward(const __grid_constant__ SmallNetPlan plan) {
+__global__ __launch_bounds__(kThreads, kMostBlocks) void small_net_forward(
+    const __grid_constant__ SmallNetPlan plan) {
   auto* const shared = dynamic_shared<unsigned>();
   const SmallNet& net = plan.a;
   const auto thread = static_cast<int>(threadIdx.x);
@@ -432,11 +434,15 @@ __global__ __launch_bounds__(kThreads,
 
 void run(const SmallNet& net) {
   const SmallNetPlan plan = small_net::plan_of(net);
-  const std::int64_t most = std::int64_t{2} * cuda_device_facts().multiprocessors;
+  const std::size_t bytes = static_cast<std::size_t>(plan.words) * sizeof(unsigned);
+  const auto resident = std::clamp<std::int64_t>(
+      cuda_device_facts().shared_bytes_per_block / static_cast<std::int64_t>(bytes + 1024), 1,
+      kMostBlocks);
+  const std::int64_t most = resident * cuda_device_facts().multiprocessors;
   launch(small_net_forward,
          {.grid = dim3(static_cast<unsigned>(std::min(net.batch, most))),
           .block = dim3(kThreads),
-          .shared_bytes = static_cast<std::size_t>(plan.words) * sizeof(unsigned),
+          .shared_bytes = bytes,
           .overlaps_previous = true},
          plan);
 }
