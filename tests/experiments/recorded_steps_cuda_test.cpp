@@ -273,6 +273,29 @@ TEST_F(RecordedStepsOnCuda, evaluate_like_the_cpu) {
   }
 }
 
+// Of the launches of full batches, with the kernels of the evaluation.
+TEST_F(RecordedStepsOnCuda, time_a_batch_of_an_inference) {
+  const Network ours = network(cuda(), lenet());
+  Loader loader(spots(kImages), {.batch_size = kBatch});
+  Evaluator evaluator(*ours.model, loader, cuda(), /*plans=*/true);
+  const Evaluation before = evaluator.run();
+  ASSERT_EQ(evaluator.why_not_recorded(), "");
+  const auto time = evaluator.time();
+  ASSERT_TRUE(time.has_value());
+  EXPECT_GT(time->batch_s, 0);
+  EXPECT_LT(time->batch_s, 10);
+  EXPECT_FALSE(time->kernels.all().empty());
+  EXPECT_EQ(time->kernels.execution, "recorded");
+  const Evaluation after = evaluator.run();
+  EXPECT_EQ(after.loss, before.loss);
+  // Without recordings single batches are timed.
+  Evaluator dynamic(*ours.model, loader, cuda(), /*plans=*/false);
+  const auto single = dynamic.time();
+  ASSERT_TRUE(single.has_value());
+  EXPECT_GT(single->batch_s, 0);
+  EXPECT_EQ(single->kernels.execution, "dynamic");
+}
+
 TEST_F(RecordedStepsOnCuda, say_why_they_are_not_recorded) {
   const Network net = network(cuda(), lenet());
   const Loader augmented(spots(20), {.batch_size = kBatch, .prefetch = false, .mirror = true});

@@ -157,7 +157,7 @@ Plot draw_pareto(const RunPart& part) {
     return plot;
   }
   LinePanel size = panel_of("Size as stored", "parameters (KiB)", stored, accuracy, false);
-  LinePanel wish = panel_of("Nominal size: nothing smaller was stored",
+  LinePanel wish = panel_of("Nominal size: bits alone, no places of zeros",
                             "weights that are left, in their bits (KiB)", nominal, accuracy, true);
   for (const auto* points : {&stored, &nominal}) {  // one scale for both
     for (const Point& point : *points) {
