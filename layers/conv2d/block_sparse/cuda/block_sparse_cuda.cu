@@ -39,6 +39,7 @@
 #include <limits>
 
 #include "framework/cuda/address.cuh"
+#include "framework/cuda/map.cuh"
 #include "framework/cuda/mma_tf32.cuh"
 #include "framework/machine/ceilings.h"
 #include "layers/conv2d/block_sparse/cuda/block_sparse_lists.cuh"
@@ -71,6 +72,8 @@ struct SparseForward {
   const float* residual = nullptr;
   float* y = nullptr;
   bool relu = false;
+  // Two neighbouring pixels lie in one image, and y off no alignment: one store for both.
+  bool in_pairs = false;
   int images = 0, image_size = 0, channels = 0, lists_count = 0;
   int h = 0, w = 0, p = 0, q = 0, taps_h = 1, taps_w = 1;
   int stride_h = 1, stride_w = 1, pad_h = 0, pad_w = 0, apart_h = 1, apart_w = 1;
@@ -235,8 +238,6 @@ __global__ __launch_bounds__(32 * kWarps) void sparse_forward_kernel(
     bias[half] = z.b != nullptr && k < z.channels ? z.b[k] : 0;
   }
   const int area = z.p * z.q;
-  // Two neighbouring pixels lie in one image where images have an even number: one store for both.
-  const bool in_pairs = area % 2 == 0;
 #pragma unroll
   for (int j = 0; j < kTiles; ++j) {
     const int to = __shfl_sync(kAllLanes, mine.to, j * kPixels + lane % 4 * 2);
@@ -248,7 +249,7 @@ __global__ __launch_bounds__(32 * kWarps) void sparse_forward_kernel(
       const float one = sums[j][half * 2] + bias[half];
       const float other = sums[j][half * 2 + 1] + bias[half];
       const std::int64_t at = to + k * area;
-      if (in_pairs && beside >= 0) {
+      if (z.in_pairs && beside >= 0) {
         *reinterpret_cast<float2*>(z.y + at) = make_float2(
             finished(one, z.residual, at, z.relu), finished(other, z.residual, at + 1, z.relu));
         continue;
@@ -331,6 +332,7 @@ void forward(const Conv2dForwardArgs& args) {
                            .residual = static_cast<const float*>(args.epilogue.residual),
                            .y = static_cast<float*>(args.y),
                            .relu = args.epilogue.relu,
+                           .in_pairs = z.p() * z.q() % 2 == 0 && is_aligned(args.y, 8),
                            .images = narrow(z.n),
                            .image_size = narrow(z.c * z.h * z.w),
                            .channels = narrow(z.k),
