@@ -2,7 +2,7 @@
 // integer_small_net.cpp: a whole small network on integers as one operation of a plan on a GPU.
 //
 //   quantise -> conv int8_gemm -> max-pool on codes -> .. -> linear int8_gemm -> logits
-//   -> one kernel (layers/conv2d/int8/int8_small_net.h)
+//   -> one kernel (layers/conv2d/int8_small_net.h)
 //
 // Same       the codes and the logits are those of the operations that it replaces
 // Not here   networks that do not fit into the shared memory of a block, whose images others read,
@@ -10,7 +10,7 @@
 #include <algorithm>
 
 #include "layers/conv2d/conv2d_chain.h"
-#include "layers/conv2d/int8/int8_small_net.h"
+#include "layers/conv2d/int8_small_net.h"
 #include "layers/dispatch/kernel_runs.h"
 #include "quant/integer/code_ops.h"
 #include "quant/integer/integer_op.h"

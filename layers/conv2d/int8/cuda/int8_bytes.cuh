@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // int8_bytes.cuh: four codes in a word of 32 bits, with a sign or without.
+// Read next  int8_outputs.cuh
 #pragma once
 
 #include "framework/cuda/launch.cuh"

@@ -3,7 +3,8 @@
 // from the image to the logits, with weights and codes in its shared memory.
 //
 // Formula    for each layer: sum[k] = sum over its inputs of x w[k];
-//            real = s_x s_w[k] sum + b[k];  y = clip(round(max over the window of relu(real) / s_y))
+//            real = s_x s_w[k] sum + b[k];
+//            y = clip(round(max over the window of relu(real) / s_y))
 // Textbook   for n: x = round(image / s); for each layer: for k, window: y[k] = largest code of its
 //            pixels; x = y
 // Plan       weights come to shared memory once for a block, which then takes sample after sample.
@@ -15,8 +16,8 @@
 //            shared memory. Sums become codes while they are in registers: rounding keeps the
 //            order, so the largest code of a window is the code of one sum
 // Shapes     images [N,C,H,W] f32, words of w as int8_small_net.h says, logits [N,K] f32
-// Supports   small_net::refusal(): kernels 3x3, 5x5, 7x7 of stride 1, linear layers behind them, all
-//            in 100 KiB of shared memory
+// Supports   small_net::refusal(): kernels 3x3, 5x5, 7x7 of stride 1, linear layers behind them,
+//            all in 100 KiB of shared memory
 // Cost       products = N (K P Q C R^2 + ...), four in an instruction; bytes = the images, and the
 //            weights once for a block. Bound by the latency of a sample where samples are few
 // Numerics   exact sums; codes are those of double arithmetic (int8_outputs.cuh)
@@ -32,7 +33,7 @@
 #include "framework/cuda/async_copy.cuh"
 #include "framework/ops/codes/code_rounding.cuh"
 #include "layers/conv2d/int8/cuda/int8_outputs.cuh"
-#include "layers/conv2d/int8/int8_small_net.h"
+#include "layers/conv2d/int8_small_net.h"
 
 namespace convscope {
 

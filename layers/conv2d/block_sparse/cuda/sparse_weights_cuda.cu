@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // sparse_weights_cuda.cu: copies between a dense weight and its stored blocks on a GPU: one row of
 // blocks for each column of the grid, an element for each thread; bound by memory.
+// Read next  sparse_weights.cpp, the same on a CPU
 #include <algorithm>
 
 #include "framework/cuda/launch.cuh"

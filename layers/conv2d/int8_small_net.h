@@ -8,7 +8,7 @@
 // A LeNet is some microseconds of work, and each kernel costs a launch and a trip through memory.
 // Here a block takes a sample through all layers; weights and codes stay in its shared memory. All
 // sizes are small numbers: int. Functions here are constexpr, so that tests of the CPU share them.
-// Read next  cuda/int8_small_net_cuda.cu
+// Read next  layers/conv2d/int8/cuda/int8_small_net_cuda.cu
 #pragma once
 
 #include <cstddef>
