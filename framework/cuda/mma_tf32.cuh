@@ -60,8 +60,8 @@ __device__ inline void mma_tf32(float (&d)[4], const float (&a)[4], float b0, fl
 #endif
 }
 
-// As the unit reads them, v = high + low + at most 2^-21 |v|: high is rounded, so low has either sign
-// and what the unit cuts off from it has no bias. An infinity has the rest NaN.
+// As the unit reads them, v = high + low + at most 2^-21 |v|: high is rounded, so low has either
+// sign, and what the unit cuts off from it has no bias. An infinity has the rest NaN.
 struct HighLow {
   float high, low;
 };

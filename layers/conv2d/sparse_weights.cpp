@@ -19,8 +19,8 @@ Tensor index_tensor(const std::vector<std::int32_t>& values, Device device) {
   return out.to(device);
 }
 
-// Calls visit(element of the dense matrix, stored element, elements side by side); rows of blocks in
-// parallel.
+// Calls visit(element of the dense matrix, stored element, elements side by side); rows of blocks
+// in parallel.
 template <class Visit>
 void for_each_row(const KeptBlocksCopy& z, const Visit& visit) {
   const std::int64_t height = z.at.block_rows, width = z.at.block_columns;
