@@ -15,7 +15,6 @@ CONVSCOPE_API Shape code_shape(const Shape& shape);
 class QuantizeOp final : public PlanOp {
  public:
   explicit QuantizeOp(const CodeFormat& format) : format_(format) {}
-  const CodeFormat& format() const { return format_; }
   std::string text() const override { return cat("quantise to ", name_of(format_.dtype())); }
   bool reads_any_layout() const override { return true; }
   void forward(PlanBuilder& builder) override;
@@ -45,7 +44,6 @@ class DequantizeOp final : public PlanOp {
 class CodesPoolOp final : public PlanOp {
  public:
   CodesPoolOp(const Pool2dWindow& window, DType type) : window_(window), type_(type) {}
-  const Pool2dWindow& window() const { return window_; }
   std::string text() const override { return cat("max_pool2d on ", name_of(type_)); }
   bool reads_any_layout() const override { return true; }
   void forward(PlanBuilder& builder) override;
