@@ -2,7 +2,7 @@
 // int8_chain_stage.h: one convolution of a chain on integers (layers/conv2d/int8_chain.h) with its
 // ReLU and 2x2 max-pool.
 //
-//   f32 image -> bytes -> sums -> largest of 2x2 sums -> codes -> sums -> largest -> codes in blocks
+//   f32 image -> bytes -> sums -> largest of 2x2 -> codes -> sums -> largest -> codes in blocks
 //
 // Pool       A code grows with its sum (falls, where its scale is negative), so the code of the
 //            largest sum of a window is the largest code: one sum in four is rounded.
