@@ -6,6 +6,8 @@
 //   Quad         four neighbouring bytes x0 x1 x2 x3 of activations, 0..255, in every lane
 //   WeightQuad   four bytes of weights, -128..127, of each lane's own
 //   dot(sums, x, w)   sums[l] + x0 w0[l] + x1 w1[l] + x2 w2[l] + x3 w3[l], exact
+// The lanes may change places: load_quads() gives each lane bytes of its own, broadcast_weights()
+// all lanes the same weights.
 //
 // VNNI has one instruction for it. Without it `vpmaddubsw` would be next, but that saturates: two
 // products of 255 * 127 do not fit into 16 bits. So the bytes are spread to 16 bits, even and odd
@@ -47,6 +49,18 @@ struct Bytes {  // of four vectors of Ints
 CONVSCOPE_INLINE Ints load_ints(const std::int32_t* p) { return {_mm512_loadu_si512(p)}; }
 CONVSCOPE_INLINE void store_ints(std::int32_t* p, Ints a) { _mm512_storeu_si512(p, a.v); }
 CONVSCOPE_INLINE Ints set_ints(std::int32_t a) { return {_mm512_set1_epi32(a)}; }
+CONVSCOPE_INLINE Ints larger(Ints a, Ints b) { return {_mm512_max_epi32(a.v, b.v)}; }
+CONVSCOPE_INLINE Ints smaller(Ints a, Ints b) { return {_mm512_min_epi32(a.v, b.v)}; }
+CONVSCOPE_INLINE Ints operator^(Ints a, Ints b) { return {_mm512_xor_si512(a.v, b.v)}; }
+// Every second lane of a, then of b: from the first one on, or from the second.
+CONVSCOPE_INLINE Ints even_lanes(Ints a, Ints b) {
+  const __m512i from = _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30);
+  return {_mm512_permutex2var_epi32(a.v, from, b.v)};
+}
+CONVSCOPE_INLINE Ints odd_lanes(Ints a, Ints b) {
+  const __m512i from = _mm512_setr_epi32(1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23, 25, 27, 29, 31);
+  return {_mm512_permutex2var_epi32(a.v, from, b.v)};
+}
 
 CONVSCOPE_INLINE Vec to_floats(Ints a) { return {_mm512_cvtepi32_ps(a.v)}; }
 // Half to even; beyond 2^31 the least integer.
@@ -127,6 +141,21 @@ CONVSCOPE_INLINE Ints dot(Ints sums, Quad x, WeightQuad w) {
   return {_mm512_add_epi32(_mm512_madd_epi16(x.odd, w.odd), pairs)};
 }
 #endif
+CONVSCOPE_INLINE Quad load_quads(const std::uint8_t* p) {
+#if CONVSCOPE_ISA_VNNI
+  return {_mm512_loadu_si512(p)};
+#else
+  return spread(_mm512_loadu_si512(p));
+#endif
+}
+CONVSCOPE_INLINE WeightQuad broadcast_weights(const std::int8_t* p) {
+  const auto* const bytes = reinterpret_cast<const std::uint8_t*>(p);
+#if CONVSCOPE_ISA_VNNI
+  return {_mm512_set1_epi32(four_bytes(bytes))};
+#else
+  return {_mm512_set1_epi32(four_bytes(bytes)), _mm512_set1_epi32(four_bytes(bytes + 4))};
+#endif
+}
 // The bytes of each lane's channel in four pixels that lie 16 bytes apart.
 CONVSCOPE_INLINE Quad quads_of_pixels(const std::uint8_t* p) {
   const __m512i turn = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
@@ -156,6 +185,17 @@ CONVSCOPE_INLINE void store_ints(std::int32_t* p, Ints a) {
   _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), a.v);
 }
 CONVSCOPE_INLINE Ints set_ints(std::int32_t a) { return {_mm256_set1_epi32(a)}; }
+CONVSCOPE_INLINE Ints larger(Ints a, Ints b) { return {_mm256_max_epi32(a.v, b.v)}; }
+CONVSCOPE_INLINE Ints smaller(Ints a, Ints b) { return {_mm256_min_epi32(a.v, b.v)}; }
+CONVSCOPE_INLINE Ints operator^(Ints a, Ints b) { return {_mm256_xor_si256(a.v, b.v)}; }
+CONVSCOPE_INLINE Ints even_lanes(Ints a, Ints b) {
+  const __m256 mixed = _mm256_shuffle_ps(_mm256_castsi256_ps(a.v), _mm256_castsi256_ps(b.v), 0x88);
+  return {_mm256_permute4x64_epi64(_mm256_castps_si256(mixed), 0xd8)};
+}
+CONVSCOPE_INLINE Ints odd_lanes(Ints a, Ints b) {
+  const __m256 mixed = _mm256_shuffle_ps(_mm256_castsi256_ps(a.v), _mm256_castsi256_ps(b.v), 0xdd);
+  return {_mm256_permute4x64_epi64(_mm256_castps_si256(mixed), 0xd8)};
+}
 
 CONVSCOPE_INLINE Vec to_floats(Ints a) { return {_mm256_cvtepi32_ps(a.v)}; }
 CONVSCOPE_INLINE Ints round_to_ints(Vec a) { return {_mm256_cvtps_epi32(a.v)}; }
@@ -235,6 +275,22 @@ CONVSCOPE_INLINE Ints dot(Ints sums, Quad x, WeightQuad w) {
   return {_mm256_add_epi32(_mm256_madd_epi16(x.odd, w.odd), pairs)};
 }
 #endif
+CONVSCOPE_INLINE Quad load_quads(const std::uint8_t* p) {
+  const __m256i bytes = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p));
+#if CONVSCOPE_ISA_VNNI
+  return {bytes};
+#else
+  return spread(bytes);
+#endif
+}
+CONVSCOPE_INLINE WeightQuad broadcast_weights(const std::int8_t* p) {
+  const auto* const bytes = reinterpret_cast<const std::uint8_t*>(p);
+#if CONVSCOPE_ISA_VNNI
+  return {_mm256_set1_epi32(four_bytes(bytes))};
+#else
+  return {_mm256_set1_epi32(four_bytes(bytes)), _mm256_set1_epi32(four_bytes(bytes + 4))};
+#endif
+}
 CONVSCOPE_INLINE Quad quads_of_pixels(const std::uint8_t* p) {
   const auto pixel = [&](int j) {
     return _mm_loadl_epi64(reinterpret_cast<const __m128i*>(p + 16 * j));
@@ -264,6 +320,11 @@ struct Bytes {
 CONVSCOPE_INLINE Ints load_ints(const std::int32_t* p) { return {*p}; }
 CONVSCOPE_INLINE void store_ints(std::int32_t* p, Ints a) { *p = a.v; }
 CONVSCOPE_INLINE Ints set_ints(std::int32_t a) { return {a}; }
+CONVSCOPE_INLINE Ints larger(Ints a, Ints b) { return {a.v > b.v ? a.v : b.v}; }
+CONVSCOPE_INLINE Ints smaller(Ints a, Ints b) { return {a.v < b.v ? a.v : b.v}; }
+CONVSCOPE_INLINE Ints operator^(Ints a, Ints b) { return {a.v ^ b.v}; }
+CONVSCOPE_INLINE Ints even_lanes(Ints a, Ints) { return a; }
+CONVSCOPE_INLINE Ints odd_lanes(Ints, Ints b) { return b; }
 
 CONVSCOPE_INLINE Vec to_floats(Ints a) { return {static_cast<float>(a.v)}; }
 // The others' rule: half to even; beyond 2^31, and of NaN, the least integer.
@@ -316,6 +377,8 @@ CONVSCOPE_INLINE Quad quads_of_pixels(const std::uint8_t* p) {
   return {{p[0], p[16], p[32], p[48]}};
 }
 CONVSCOPE_INLINE WeightQuad load_weights(const std::int8_t* p) { return {p}; }
+CONVSCOPE_INLINE Quad load_quads(const std::uint8_t* p) { return broadcast_quad(p); }
+CONVSCOPE_INLINE WeightQuad broadcast_weights(const std::int8_t* p) { return {p}; }
 CONVSCOPE_INLINE Ints dot(Ints sums, Quad x, WeightQuad w) {
   for (int i = 0; i < 4; ++i) sums.v += x.v[i] * w.p[i];
   return sums;
@@ -324,5 +387,26 @@ CONVSCOPE_INLINE Ints dot(Ints sums, Quad x, WeightQuad w) {
 #endif
 
 inline constexpr int kWeightBytes = kSpread ? 8 : 4;  // of four inputs and one lane
+
+// Byte j of four rows, side by side, for 16 bytes of each: to[4 j + i] = rows[i][j].
+CONVSCOPE_INLINE void weave_rows(const std::uint8_t* const (&rows)[4], std::uint8_t* to) {
+#if defined(CONVSCOPE_ISA_IS_AVX512) || defined(CONVSCOPE_ISA_IS_AVX2)
+  const auto row = [&](int i) {
+    return _mm_loadu_si128(reinterpret_cast<const __m128i*>(rows[i]));
+  };
+  const __m128i a = row(0), b = row(1), c = row(2), d = row(3);
+  const __m128i ab = _mm_unpacklo_epi8(a, b), ab_end = _mm_unpackhi_epi8(a, b);
+  const __m128i cd = _mm_unpacklo_epi8(c, d), cd_end = _mm_unpackhi_epi8(c, d);
+  auto* const out = reinterpret_cast<__m128i*>(to);
+  _mm_storeu_si128(out, _mm_unpacklo_epi16(ab, cd));
+  _mm_storeu_si128(out + 1, _mm_unpackhi_epi16(ab, cd));
+  _mm_storeu_si128(out + 2, _mm_unpacklo_epi16(ab_end, cd_end));
+  _mm_storeu_si128(out + 3, _mm_unpackhi_epi16(ab_end, cd_end));
+#else
+  for (int j = 0; j < 16; ++j) {
+    for (int i = 0; i < 4; ++i) to[4 * j + i] = rows[i][j];
+  }
+#endif
+}
 
 }  // namespace convscope::CONVSCOPE_ISA

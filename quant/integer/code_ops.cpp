@@ -2,9 +2,24 @@
 // code_ops.cpp: round f32 to codes, turn codes back, the largest code of each window; in a plan.
 #include "quant/integer/code_ops.h"
 
+#include <algorithm>
+
 #include "framework/ops/codes/codes.h"
 
 namespace convscope {
+
+bool halves(const Pool2dWindow& window) {
+  return window.kernel_h == 2 && window.kernel_w == 2 && window.stride_h == 2 &&
+         window.stride_w == 2 && window.pad_h == 0 && window.pad_w == 0 && !window.ceil_mode;
+}
+
+const PlanOp* only_reader(const PlanGraph& graph, ValueId value) {
+  if (graph.readers(value) != 1) return nullptr;
+  for (const auto& op : graph.ops()) {
+    if (std::ranges::count(op->inputs, value) > 0) return op.get();
+  }
+  return nullptr;  // it is the result
+}
 
 Shape code_shape(const Shape& shape) {
   return shape.rank() == 2 ? Shape{shape[0], shape[1], 1, 1} : shape;

@@ -8,6 +8,11 @@
 
 namespace convscope {
 
+// 2x2 windows at stride 2 without padding.
+bool halves(const Pool2dWindow& window);
+// The only operation that reads `value`; null: others or none do.
+const PlanOp* only_reader(const PlanGraph& graph, ValueId value);
+
 // Images of codes are values [N,C,H,W] in blocks; the inputs of a linear layer [N,F] are [N,F,1,1].
 CONVSCOPE_API Shape code_shape(const Shape& shape);
 
@@ -15,6 +20,7 @@ CONVSCOPE_API Shape code_shape(const Shape& shape);
 class QuantizeOp final : public PlanOp {
  public:
   explicit QuantizeOp(const CodeFormat& format) : format_(format) {}
+  const CodeFormat& format() const { return format_; }
   std::string text() const override { return cat("quantise to ", name_of(format_.dtype())); }
   bool reads_any_layout() const override { return true; }
   void forward(PlanBuilder& builder) override;
@@ -44,6 +50,7 @@ class DequantizeOp final : public PlanOp {
 class CodesPoolOp final : public PlanOp {
  public:
   CodesPoolOp(const Pool2dWindow& window, DType type) : window_(window), type_(type) {}
+  const Pool2dWindow& window() const { return window_; }
   std::string text() const override { return cat("max_pool2d on ", name_of(type_)); }
   bool reads_any_layout() const override { return true; }
   void forward(PlanBuilder& builder) override;

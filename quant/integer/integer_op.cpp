@@ -77,15 +77,19 @@ Slot IntegerOp::emit_bias_and_scales(PlanBuilder& builder, Slot w_steps, Slot sc
   return slot;
 }
 
+void IntegerOp::emit_codes(PlanBuilder& builder, const Scales& scales, Slot codes) const {
+  builder.call([run = round_weights_kernel.get(builder.device()), w = builder.value(it_.w),
+                steps = builder.use(scales.w_grid_steps), grid = it_.w_format.lsq.rule.grid,
+                codes = builder.use(codes)] { run(w, steps, grid, codes); });
+}
+
 // The codes as the algorithm reads them: packed, or as they are.
-void IntegerOp::emit_weights(PlanBuilder& builder, Slot w_steps, Constants& out) const {
+void IntegerOp::emit_weights(PlanBuilder& builder, Constants& out) const {
   const auto bytes = it_.algorithm->prepared_size(it_.problem, Direction::forward);
   const Shape shape = builder.shape(it_.w);
   const Slot codes =
       bytes > 0 ? builder.temporary(shape, DType::i8) : builder.slot(shape, DType::i8);
-  builder.call([run = round_weights_kernel.get(builder.device()), w = builder.value(it_.w),
-                steps = builder.use(w_steps), grid = it_.w_format.lsq.rule.grid,
-                codes = builder.use(codes)] { run(w, steps, grid, codes); });
+  emit_codes(builder, out.scales, codes);
   if (bytes == 0) {
     out.codes = codes;
     return;
@@ -99,16 +103,22 @@ void IntegerOp::emit_weights(PlanBuilder& builder, Slot w_steps, Constants& out)
   });
 }
 
+IntegerOp::Scales IntegerOp::emit_scales(PlanBuilder& builder) const {
+  Scales out{};
+  out.x_step = emit_steps(builder, it_.x_format);
+  out.w_grid_steps = emit_steps(builder, it_.w_format);
+  out.w_steps = builder.slot({it_.problem.k}, DType::f64);
+  out.b = emit_bias_and_scales(builder, out.w_grid_steps, out.w_steps);
+  out.y_step = it_.y_format ? emit_steps(builder, *it_.y_format) : kNoSlot;
+  out.residual_step = it_.residual_format ? emit_steps(builder, *it_.residual_format) : kNoSlot;
+  return out;
+}
+
 IntegerOp::Constants IntegerOp::emit_constants(PlanBuilder& builder) const {
   Constants out{};
   builder.prologue([&] {
-    out.x_step = emit_steps(builder, it_.x_format);
-    const Slot steps = emit_steps(builder, it_.w_format);
-    out.w_steps = builder.slot({it_.problem.k}, DType::f64);
-    out.b = emit_bias_and_scales(builder, steps, out.w_steps);
-    out.y_step = it_.y_format ? emit_steps(builder, *it_.y_format) : kNoSlot;
-    out.residual_step = it_.residual_format ? emit_steps(builder, *it_.residual_format) : kNoSlot;
-    emit_weights(builder, steps, out);
+    out.scales = emit_scales(builder);
+    emit_weights(builder, out);
   });
   return out;
 }
@@ -144,9 +154,10 @@ void IntegerOp::forward(PlanBuilder& builder) {
   const auto tensor = [&](Slot slot) { return slot == kNoSlot ? Tensor() : builder.use(slot); };
   const Tensor prepared = tensor(constants.prepared), codes = tensor(constants.codes);
   const Tensor to = packs ? builder.use(in_blocks) : y;
-  const Tensor b = tensor(constants.b), w_steps = tensor(constants.w_steps);
-  const Tensor x_step = tensor(constants.x_step), y_step = tensor(constants.y_step);
-  const Tensor residual_step = tensor(constants.residual_step);
+  const Scales& scales = constants.scales;
+  const Tensor b = tensor(scales.b), w_steps = tensor(scales.w_steps);
+  const Tensor x_step = tensor(scales.x_step), y_step = tensor(scales.y_step);
+  const Tensor residual_step = tensor(scales.residual_step);
   OperandViews views;
   views.x = {.scales = doubles(x_step), .low = it_.x_format.low(), .high = it_.x_format.high()};
   views.w = {.scales = doubles(w_steps), .per_channel = true};

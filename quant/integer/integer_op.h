@@ -26,6 +26,7 @@ struct IntegerLayer {
   std::optional<BatchNormFold> norm;
   bool relu = false;
   float most = std::numeric_limits<float>::infinity();
+  bool is_named = false;  // its policy names the card: no other kernel takes its place
 };
 
 class IntegerOp final : public PlanOp {
@@ -45,16 +46,25 @@ class IntegerOp final : public PlanOp {
   void forward(PlanBuilder& builder) override;
   void backward(PlanBuilder&) override {}
 
+  // f64, all that the sums are multiplied by and added to; kNoSlot: there is none.
+  struct Scales {
+    Slot x_step, w_steps, y_step = kNoSlot, residual_step = kNoSlot, b = kNoSlot;
+    Slot w_grid_steps = kNoSlot;  // those that round w, without the batch norm
+  };
+  // Both to be called in PlanBuilder::prologue().
+  Scales emit_scales(PlanBuilder& builder) const;
+  void emit_codes(PlanBuilder& builder, const Scales& scales, Slot codes) const;  // i8, of w
+
  private:
   // What the prologue leaves.
   struct Constants {
-    Slot x_step, w_steps, y_step = kNoSlot, residual_step = kNoSlot, b = kNoSlot;
+    Scales scales;
     Slot prepared = kNoSlot, codes = kNoSlot;  // one of them: of w
   };
   Tensor blocked_residual(PlanBuilder& builder) const;
   Constants emit_constants(PlanBuilder& builder) const;
   Slot emit_bias_and_scales(PlanBuilder& builder, Slot w_steps, Slot scales) const;
-  void emit_weights(PlanBuilder& builder, Slot w_steps, Constants& out) const;
+  void emit_weights(PlanBuilder& builder, Constants& out) const;
 
   IntegerLayer it_;
 };

@@ -289,6 +289,7 @@ class IntegerRewrite {
     }
     set_types(layer, layer.y ? layer.y->format.dtype() : DType::f32);
     layer.parts.algorithm = card_of(layer);
+    layer.parts.is_named = !layer.policy.named.empty() || !layer.policy.finds_itself;
   }
 
   // Some layer on integers reads the codes.

@@ -43,6 +43,17 @@ QuantConfig bits(std::int64_t w, std::int64_t a, bool per_channel) {
   return config;
 }
 
+// What LeNet is made of where its convolutions name their card: they stand alone then.
+std::shared_ptr<Module> lenet_of_single_layers() {
+  LayerContext context;
+  context.seed = 3;
+  context.conv_policy = [](const std::string&) {
+    return Conv2dPolicy{.forward = "int8_direct,auto"};
+  };
+  const ModelType& type = model_types().get("lenet5");
+  return type.build(complete_options(type.fields, {}, "lenet5"), {70, 1, 28, 28}, 10, context);
+}
+
 Tensor infer(Module& network, const Tensor& x, bool on_integers, std::string* text = nullptr) {
   execute_on_integers(network, on_integers);
   std::string why;
@@ -149,8 +160,10 @@ TEST(IntegerExecution, LeNetGivesTheLogitsOfDoubleArithmetic) {
       calibrate(*network, config, x);
       std::string text;
       const Tensor codes = infer(*network, x, true, &text);
-      EXPECT_NE(text.find("conv2d int8_direct f32:i8:i32:u8 + relu"), std::string::npos) << text;
-      EXPECT_NE(text.find("max_pool2d on u8"), std::string::npos) << text;
+      EXPECT_NE(text.find("int8_chain: c1 conv2d f32:i8:i32:u8 + relu + max_pool2d; c2 conv2d "
+                          "u8:i8:i32:u8 + relu + max_pool2d"),
+                std::string::npos)
+          << text;
       EXPECT_NE(text.find("linear int8_direct u8:i8:i32:f32"), std::string::npos) << text;
       EXPECT_EQ(text.find("fake"), std::string::npos) << text;
       // One code that differs would move a logit by a hundredth at least.
@@ -163,6 +176,19 @@ TEST(IntegerExecution, LeNetGivesTheLogitsOfDoubleArithmetic) {
       }
     }
   }
+}
+
+TEST(IntegerExecution, AChainGivesTheBitsOfLayersThatStandAlone) {
+  const Tensor x = normal({70, 1, 28, 28}, DType::f32, 9);
+  const auto joined = model("lenet5", {70, 1, 28, 28}), single = lenet_of_single_layers();
+  for (const auto& network : {joined, single}) calibrate(*network, bits(8, 8, true), x);
+  std::string chain, layers;
+  const Tensor left = infer(*joined, x, true, &chain), right = infer(*single, x, true, &layers);
+  EXPECT_NE(chain.find("int8_chain: c1"), std::string::npos) << chain;
+  EXPECT_EQ(layers.find("int8_chain"), std::string::npos) << layers;
+  EXPECT_NE(layers.find("conv2d int8_direct f32:i8:i32:u8 + relu"), std::string::npos) << layers;
+  EXPECT_NE(layers.find("max_pool2d on u8"), std::string::npos) << layers;
+  for (std::int64_t i = 0; i < left.numel(); ++i) EXPECT_EQ(left.at(i), right.at(i));
 }
 
 TEST(IntegerExecution, ResidualNetworksGiveNearlyTheLogitsOfFakeQuantisation) {
