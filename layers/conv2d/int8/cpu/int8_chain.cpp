@@ -23,6 +23,11 @@ namespace {
 
 constexpr Index kMostChannels = 64;  // of y: more fill the lanes of the cards
 constexpr Index kBehind = 64;        // bytes that vectors may read behind an array
+// x and pooled y of an image: half of an L1 of 32 KiB each at most; larger ones gain nothing.
+constexpr Index kMostBytes = 16 * 1024;
+// A thread takes whole images. Where there are fewer images than threads, an image of more work is
+// shared out better by the cards.
+constexpr double kMostFlops = 5e6;
 
 // A weight; c < 0: none.
 struct Weight {
@@ -232,6 +237,15 @@ std::string Int8Chain::refusal(const Conv2dProblem& z, bool first) {
                " of y, got ", z.c, " and ", z.k);
   }
   if (z.p() < 2 || z.q() < 2) return "expects a window of 2x2 pixels";
+  const Index bytes =
+      std::max((z.h + z.pad_top + z.pad_bottom) * (z.w + z.pad_left + z.pad_right) * z.c,
+               z.k * (z.p() / 2) * (z.q() / 2));
+  if (bytes > kMostBytes) {
+    return cat("expects images of at most ", kMostBytes, " bytes, got ", bytes);
+  }
+  if (z.n < num_threads() && z.nominal_flops() > kMostFlops * static_cast<double>(z.n)) {
+    return cat("expects an image for each of ", num_threads(), " threads, got ", z.n);
+  }
   return "";
 }
 

@@ -268,6 +268,13 @@ TEST_F(Int8ChainTest, OtherConvolutionsAreRefused) {
             "expects fewer than 16 channels of x and at most 64 of y, got 16 and 16");
   EXPECT_EQ(why("n=2,c=6,h=5,w=9,k=16,r=5,s=5", "u8:i8:i32:u8", false),
             "expects a window of 2x2 pixels");
+  EXPECT_EQ(why("n=8,c=3,h=224,w=224,k=6,r=3,s=3,pad=1", "f32:i8:i32:u8", true),
+            "expects images of at most 16384 bytes, got 153228");
+  set_num_threads(2);
+  const char* const wide = "n=1,c=3,h=64,w=64,k=14,r=5,s=5";
+  EXPECT_EQ(why(wide, "f32:i8:i32:u8", true), "expects an image for each of 2 threads, got 1");
+  set_num_threads(1);
+  EXPECT_EQ(why(wide, "f32:i8:i32:u8", true), "");
 }
 
 }  // namespace
