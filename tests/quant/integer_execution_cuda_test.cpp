@@ -75,11 +75,13 @@ int count(const std::string& text, const std::string& word) {
   return out;
 }
 
+constexpr const char* kOnIntegers = ":i8:i32:";  // of each layer the types, "u8:i8:i32:f32"
+
 // As many layers on integers as on the CPU, and nothing is rounded in f32.
 void expect_like_cpu(Module& network, const Tensor& x, double bound) {
   const Result want = infer(network, x, {}), got = infer(network, x, cuda());
-  EXPECT_EQ(count(got.text, " int8_"), count(want.text, " int8_")) << got.text << want.text;
-  EXPECT_GT(count(got.text, " int8_"), 0);
+  EXPECT_EQ(count(got.text, kOnIntegers), count(want.text, kOnIntegers)) << got.text << want.text;
+  EXPECT_GT(count(got.text, kOnIntegers), 0);
   EXPECT_EQ(got.text.find("fake"), std::string::npos) << got.text;
   double size = 0;
   for (std::int64_t i = 0; i < want.logits.numel(); ++i) {
@@ -185,7 +187,7 @@ TEST_F(IntegerExecutionOnCuda, EvaluationsComputeTheLossBehindTheLastLayer) {
   for (const Device device : {Device{}, cuda()}) {
     network->to(device);
     const auto plan = plan_of(*network, shape, PlanMode::evaluation);
-    EXPECT_EQ(count(plan->text(), " int8_"), 5) << plan->text();
+    EXPECT_EQ(count(plan->text(), kOnIntegers), 5) << plan->text();
     EXPECT_EQ(count(plan->text(), "softmax_cross_entropy"), 1) << plan->text();
     loss[device.type == DeviceType::cuda ? 1 : 0] = plan->forward(x.to(device), labels.to(device));
   }
