@@ -18,10 +18,6 @@ namespace {
 Ref<SparseWeights> execute_sparse(Module& layer, const Mask& mask, const SparsityOptions& options) {
   auto* const conv = dynamic_cast<Conv2d*>(&layer);
   if (conv == nullptr) return {};
-  if (mask.keep().device().type != DeviceType::cpu) {
-    fail(ErrorKind::kConfig, "sparsity",
-         cat("expected device cpu because execute is sparse, got ", mask.keep().device().str()));
-  }
   const bool blocks = options.method == PruneMethod::block;
   auto weights = make_ref<SparseWeights>(mask.keep(), blocks ? options.block_rows : 1,
                                          blocks ? options.block_cols : 1,
@@ -223,7 +219,12 @@ void Pruner::update(std::int64_t steps) {
 }
 
 void Pruner::set_masks(const std::vector<Tensor>& keeps) {
-  for (std::size_t i = 0; i < masked_.size(); ++i) masked_[i].mask->set_keep(keeps[i]);
+  for (std::size_t i = 0; i < masked_.size(); ++i) set_mask(masked_[i], keeps[i]);
+}
+
+void Pruner::set_mask(const Masked& masked, const Tensor& keep) {
+  masked.mask->set_keep(keep);
+  if (masked.sparse) masked.sparse->mask_changed();
 }
 
 // From the first step on: any weights; after a dense start: the weakest go.
@@ -257,7 +258,7 @@ void Pruner::replace_weights(std::int64_t steps) {
     for (std::int64_t i = 0; i < keep.numel(); ++i) in += kept[i];
     drop_and_grow(keep, weight, masked.mask->observed_gradient().to(Device{}),
                   std::llround(schedule_.replaced(steps) * in));
-    masked.mask->set_keep(keep);
+    set_mask(masked, keep);
     masked.weight.copy_from(weight);
   }
 }

@@ -76,6 +76,7 @@ class CONVSCOPE_API Pruner {
   void rest(std::size_t first) const;  // the first ones of the list
   void update(std::int64_t steps);
   void set_masks(const std::vector<Tensor>& keeps);
+  static void set_mask(const Masked& masked, const Tensor& keep);
   std::vector<Tensor> first_rigl_masks(std::int64_t steps) const;
   void replace_weights(std::int64_t steps);
   std::vector<const PrunableLayer*> pruned_layers() const;

@@ -8,6 +8,49 @@
 
 namespace convscope {
 
+constinit KernelSlot<void(const KeptBlocksCopy&)> gather_blocks_kernel{"gather_blocks"};
+constinit KernelSlot<void(const KeptBlocksCopy&, bool)> scatter_blocks_kernel{"scatter_blocks"};
+
+namespace {
+
+Tensor index_tensor(const std::vector<std::int32_t>& values, Device device) {
+  Tensor out = Tensor::empty({static_cast<std::int64_t>(values.size())}, DType::i32);
+  std::copy(values.begin(), values.end(), out.data<std::int32_t>());
+  return out.to(device);
+}
+
+// Calls visit(element of the dense matrix, stored element, elements side by side); rows of blocks
+// in parallel.
+template <class Visit>
+void for_each_row(const KeptBlocksCopy& z, const Visit& visit) {
+  const std::int64_t height = z.at.block_rows, width = z.at.block_columns;
+  parallel_for(z.rows / height, 1, [&](std::int64_t row, std::int64_t) {
+    for (std::int32_t b = z.at.row_begin[row]; b < z.at.row_begin[row + 1]; ++b) {
+      const std::int64_t first = row * height * z.columns + z.at.columns[b] * width;
+      for (std::int64_t i = 0; i < height; ++i) {
+        visit(first + i * z.columns, (b * height + i) * width, width);
+      }
+    }
+  });
+}
+
+void gather_blocks(const KeptBlocksCopy& z) {
+  for_each_row(z, [&](std::int64_t dense, std::int64_t stored, std::int64_t count) {
+    std::copy_n(z.from + dense, count, z.to + stored);
+  });
+}
+
+void scatter_blocks(const KeptBlocksCopy& z, bool accumulate) {
+  if (!accumulate) std::fill_n(z.to, z.rows * z.columns, 0.0f);
+  for_each_row(z, [&](std::int64_t dense, std::int64_t stored, std::int64_t count) {
+    for (std::int64_t j = 0; j < count; ++j) {
+      z.to[dense + j] = (accumulate ? z.to[dense + j] : 0.0f) + z.from[stored + j];
+    }
+  });
+}
+
+}  // namespace
+
 SparseWeights::SparseWeights(Tensor keep, std::int64_t block_rows, std::int64_t block_columns,
                              bool dense_gradient)
     : keep_(std::move(keep)),
@@ -25,18 +68,20 @@ SparseWeights::SparseWeights(Tensor keep, std::int64_t block_rows, std::int64_t 
 }
 
 void SparseWeights::refresh() {
-  if (!obstacle_.empty() || (!seen_.empty() && is_current())) return;
-  const float* const keep = keep_.data<float>();
+  // On a GPU a mask may have been loaded by somebody who does not know of the blocks.
+  const bool on_cpu = keep_.device().type == DeviceType::cpu;
+  if (!obstacle_.empty() || (on_cpu && is_current())) return;
+  const Tensor on_host = keep_.to(Device{});
+  const float* const keep = on_host.data<float>();
   const std::int64_t across = columns_ / format_.block_columns;
   const std::int64_t down = rows_ / format_.block_rows;
-  row_begin_.assign(1, 0);
-  block_column_.clear();
-  seen_.clear();
+  std::vector<std::int32_t> row_begin{0}, block_column;
+  std::vector<float> seen;
   for (std::int64_t row = 0; row < down; ++row) {
     for (std::int64_t column = 0; column < across; ++column) {
       const float* const block =
           keep + row * format_.block_rows * columns_ + column * format_.block_columns;
-      seen_.push_back(block[0]);
+      seen.push_back(block[0]);
       for (std::int64_t i = 0; i < format_.block_rows; ++i) {
         for (std::int64_t j = 0; j < format_.block_columns; ++j) {
           CONVSCOPE_CHECK(block[i * columns_ + j] == block[0], "conv2d",
@@ -47,16 +92,23 @@ void SparseWeights::refresh() {
                           column, " in row ", row, " of blocks");
         }
       }
-      if (block[0] != 0) block_column_.push_back(static_cast<std::int32_t>(column));
+      if (block[0] != 0) block_column.push_back(static_cast<std::int32_t>(column));
     }
-    row_begin_.push_back(static_cast<std::int32_t>(block_column_.size()));
+    row_begin.push_back(static_cast<std::int32_t>(block_column.size()));
   }
-  format_.blocks = static_cast<std::int64_t>(block_column_.size());
+  changed_ = false;
+  if (seen == seen_) return;
+  seen_ = std::move(seen);
+  format_.blocks = static_cast<std::int64_t>(block_column.size());
+  // New tensors: a plan that was made with the old ones may still be held by somebody.
+  row_begin_ = index_tensor(row_begin, keep_.device());
+  block_column_ = index_tensor(block_column, keep_.device());
   ++version_;
 }
 
 bool SparseWeights::is_current() const {
   if (!obstacle_.empty()) return true;
+  if (keep_.device().type != DeviceType::cpu) return !changed_ && !seen_.empty();
   const float* const keep = keep_.data<float>();
   const std::int64_t across = columns_ / format_.block_columns;
   for (std::size_t i = 0; i < seen_.size(); ++i) {
@@ -77,39 +129,30 @@ double SparseWeights::density() const {
 BlockSparseView SparseWeights::view(const void* values) const {
   return {.block_rows = format_.block_rows,
           .block_columns = format_.block_columns,
-          .row_begin = row_begin_.data(),
-          .columns = block_column_.data(),
+          .row_begin = row_begin_.data<std::int32_t>(),
+          .columns = block_column_.data<std::int32_t>(),
           .values = values};
 }
 
-// Calls visit(element of the dense matrix, stored element, elements side by side).
-template <class Visit>
-void SparseWeights::for_each_row(const Visit& visit) const {
-  parallel_for(rows_ / format_.block_rows, 1, [&](std::int64_t row, std::int64_t) {
-    for (std::int32_t b = row_begin_[static_cast<std::size_t>(row)];
-         b < row_begin_[static_cast<std::size_t>(row) + 1]; ++b) {
-      const std::int64_t first = row * format_.block_rows * columns_ +
-                                 block_column_[static_cast<std::size_t>(b)] * format_.block_columns;
-      for (std::int64_t i = 0; i < format_.block_rows; ++i) {
-        visit(first + i * columns_, (b * format_.block_rows + i) * format_.block_columns);
-      }
-    }
-  });
-}
-
 void SparseWeights::gather(const float* w, float* values) const {
-  for_each_row([&](std::int64_t dense, std::int64_t stored) {
-    std::copy_n(w + dense, format_.block_columns, values + stored);
-  });
+  gather_blocks_kernel.get(keep_.device())({.at = view(nullptr),
+                                            .rows = rows_,
+                                            .columns = columns_,
+                                            .blocks = format_.blocks,
+                                            .from = w,
+                                            .to = values});
 }
 
 void SparseWeights::scatter(const float* values, float* dw, bool accumulate) const {
-  if (!accumulate) std::fill_n(dw, rows_ * columns_, 0.0f);
-  for_each_row([&](std::int64_t dense, std::int64_t stored) {
-    for (std::int64_t j = 0; j < format_.block_columns; ++j) {
-      dw[dense + j] = (accumulate ? dw[dense + j] : 0.0f) + values[stored + j];
-    }
-  });
+  scatter_blocks_kernel.get(keep_.device())({.at = view(nullptr),
+                                             .rows = rows_,
+                                             .columns = columns_,
+                                             .blocks = format_.blocks,
+                                             .from = values,
+                                             .to = dw},
+                                            accumulate);
 }
 
+CONVSCOPE_KERNEL(gather_blocks_kernel, cpu, gather_blocks)
+CONVSCOPE_KERNEL(scatter_blocks_kernel, cpu, scatter_blocks)
 }  // namespace convscope

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "framework/kernel_slot.h"
 #include "framework/ref.h"
 #include "framework/tensor.h"
 #include "layers/conv2d/problem.h"
@@ -18,15 +19,17 @@ namespace convscope {
 
 class CONVSCOPE_API SparseWeights : public RefCounted {
  public:
-  // `keep` is the mask, f32 [K,C/G,R,S] on the CPU; it may change in its memory. With
-  // `dense_gradient` weights that are out want their gradient, too.
+  // `keep` is the mask, f32 [K,C/G,R,S]; it may change in its memory. With `dense_gradient` weights
+  // that are out want their gradient, too.
   SparseWeights(Tensor keep, std::int64_t block_rows, std::int64_t block_columns,
                 bool dense_gradient);
 
   // Reads the mask. An error when it keeps parts of blocks.
   void refresh();
-  // Whether the mask still is what refresh() has read.
+  // Whether the mask still is what refresh() has read. On a GPU nobody looks into its memory:
+  // whoever changes a mask there says so by mask_changed().
   bool is_current() const;
+  void mask_changed() { changed_ = true; }
   // Another number after each refresh() that has read another mask: what was planned with the lists
   // of one holds for no other.
   std::int64_t version() const { return version_; }
@@ -45,17 +48,27 @@ class CONVSCOPE_API SparseWeights : public RefCounted {
   void scatter(const float* values, float* dw, bool accumulate) const;
 
  private:
-  template <class Visit>
-  void for_each_row(const Visit& visit) const;
-
   Tensor keep_;
   bool dense_gradient_;
   std::int64_t rows_ = 0, columns_ = 0;  // of the matrix
   WeightFormat format_;
   std::string obstacle_;
-  std::vector<std::int32_t> row_begin_, block_column_;
-  std::vector<float> seen_;  // of each block one element of the mask
+  Tensor row_begin_, block_column_;  // i32, where the mask lies
+  std::vector<float> seen_;          // of each block one element of the mask
+  bool changed_ = false;
   std::int64_t version_ = 0;
 };
+
+// The blocks of a matrix and the same numbers side by side.
+struct KeptBlocksCopy {
+  BlockSparseView at;  // without values
+  std::int64_t rows = 0, columns = 0, blocks = 0;
+  const float* from = nullptr;
+  float* to = nullptr;
+};
+// Dense to stored.
+extern CONVSCOPE_API KernelSlot<void(const KeptBlocksCopy&)> gather_blocks_kernel;
+// Stored to dense; what is not stored becomes 0, or with `accumulate` stays as it is.
+extern CONVSCOPE_API KernelSlot<void(const KeptBlocksCopy&, bool accumulate)> scatter_blocks_kernel;
 
 }  // namespace convscope

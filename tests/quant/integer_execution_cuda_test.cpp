@@ -92,18 +92,75 @@ void expect_like_cpu(Module& network, const Tensor& x, double bound) {
 
 constexpr double kRounding = 5 * 0x1p-24;  // of f32 y on the CPU (layers/conv2d/int8)
 
+// One kernel for the whole network; where the policy names a card, a kernel for each layer.
 TEST_F(IntegerExecutionOnCuda, LeNetGivesTheLogitsOfTheCpu) {
   for (const auto& [w, a] : {std::pair{8, 8}, {4, 4}, {2, 3}}) {
-    const Shape shape{3, 1, 28, 28};
-    const auto network = model("lenet5", shape);
+    for (const char* policy : {"auto", "int8_lesson,auto"}) {
+      const Shape shape{3, 1, 28, 28};
+      const auto network = model("lenet5", shape, {}, policy);
+      const Tensor x = normal(shape, DType::f32, 9);
+      calibrate(*network, bits(w, a), x);
+      expect_like_cpu(*network, x, 2 * kRounding);
+      const std::string text = infer(*network, x, cuda()).text;
+      EXPECT_EQ(text.find("f32:i8"), std::string::npos) << text;  // no card rounds images itself
+      EXPECT_NE(text.find("u8:i8:i32:f32"), std::string::npos) << text;
+      const bool is_one_kernel = policy == std::string_view("auto");
+      EXPECT_EQ(count(text, "in one kernel"), is_one_kernel ? 1 : 0) << text;
+      EXPECT_EQ(count(text, "max_pool2d on u8"), is_one_kernel ? 0 : 2) << text;
+    }
+  }
+}
+
+// Batches larger than a GPU has blocks, images with several channels, every size of kernel.
+TEST_F(IntegerExecutionOnCuda, SmallNetworksGiveTheLogitsOfTheCpu) {
+  for (const auto& [shape, kernel] : {std::pair{Shape{9, 3, 32, 32}, 3},
+                                      {Shape{2, 3, 32, 32}, 7},
+                                      {Shape{2, 2, 29, 31}, 5},
+                                      {Shape{300, 1, 16, 16}, 3}}) {
+    SCOPED_TRACE(cat(shape, " kernel ", kernel));
+    Options options;
+    options.set("kernel_size", std::int64_t{kernel});
+    const auto network = model("lenet5", shape, options);
     const Tensor x = normal(shape, DType::f32, 9);
-    calibrate(*network, bits(w, a), x);
+    calibrate(*network, bits(8, 8), x);
+    expect_like_cpu(*network, x, 2 * kRounding);
+    EXPECT_EQ(count(infer(*network, x, cuda()).text, "in one kernel"), 1);
+  }
+}
+
+// Batch norms with factors of both signs, a convolution without a pool, curves left out.
+TEST_F(IntegerExecutionOnCuda, SmallNetworksWithBatchNormsGiveTheLogitsOfTheCpu) {
+  for (const std::int64_t channels : {1, 3}) {
+    const Shape shape{5, channels, 13, 11};
+    LayerContext context;
+    context.seed = 5;
+    context.conv_policy = [](const std::string&) { return Conv2dPolicy{}; };
+    const auto layer = [](const char* type, const char* name, const char* key = nullptr,
+                          std::int64_t value = 0) {
+      LayerSpec spec{.type = type, .name = name, .options = {}};
+      if (key != nullptr) spec.options.set(key, value);
+      if (type == std::string_view("conv2d")) spec.options.set("kernel_size", std::int64_t{3});
+      return spec;
+    };
+    const auto network = build_layers(
+        {layer("conv2d", "c1", "out_channels", 7), layer("batch_norm2d", "b1"), layer("relu", "r1"),
+         layer("max_pool2d", "p1", "kernel_size", 2), layer("conv2d", "c2", "out_channels", 5),
+         layer("batch_norm2d", "b2"), layer("relu", "r2"), layer("flatten", "flat"),
+         layer("linear", "f3", "out_features", 33), layer("linear", "f4", "out_features", 10)},
+        shape, context);
+    for (const NamedModule& part : network->modules()) {
+      if (part.module->kind() != "batch_norm2d") continue;
+      Generator random(7, 2);
+      for (const auto& parameter : part.module->parameters()) {
+        const Tensor value = parameter.variable.value();
+        for (std::int64_t i = 0; i < value.numel(); ++i) value.data<float>()[i] = random.normal();
+      }
+    }
+    const Tensor x = normal(shape, DType::f32, 9);
+    calibrate(*network, bits(8, 8), x);
     expect_like_cpu(*network, x, 2 * kRounding);
     const std::string text = infer(*network, x, cuda()).text;
-    EXPECT_NE(text.find("quantise to i8"), std::string::npos) << text;
-    EXPECT_NE(text.find("max_pool2d on u8"), std::string::npos) << text;
-    EXPECT_EQ(text.find("f32:i8"), std::string::npos) << text;  // no card rounds images itself
-    EXPECT_NE(text.find("u8:i8:i32:f32"), std::string::npos) << text;
+    EXPECT_EQ(count(text, "in one kernel"), 1) << text;
   }
 }
 

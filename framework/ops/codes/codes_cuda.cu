@@ -6,10 +6,9 @@
 //            reads (or writes) 16 planes there, its neighbours the neighbouring pixels, and the 16
 //            codes are one access of 16 bytes. Between two arrays in blocks a thread has four
 //            neighbouring numbers, 16 bytes of f32 and 4 of codes, four times over.
-// Numerics   The codes of the CPU, bit by bit. v / step is computed in f32 as a product with
-//            1 / step, which is wrong by less than 3 units of 2^-24 of it. Where its fraction comes
-//            nearer to 1/2, it is computed once more in double, by a division.
+// Numerics   The codes of the CPU, bit by bit (code_rounding.cuh)
 #include "framework/cuda/map.cuh"
+#include "framework/ops/codes/code_rounding.cuh"
 #include "framework/ops/codes/codes.h"
 
 namespace convscope {
@@ -37,47 +36,6 @@ __device__ void for_pixels(const BlockSizes& s, Body&& body) {
   }
 }
 
-// The code of one number after the other.
-class Rounding {
- public:
-  __device__ Rounding(double step, std::int32_t low, std::int32_t high)
-      : step_(step),
-        inverse_(static_cast<float>(1 / step)),
-        low_(static_cast<float>(low)),
-        high_(static_cast<float>(high)) {
-    const std::int32_t top = (high > -low ? high : -low) + 1;
-    sure_ = static_cast<float>(0.5 - 6 * 0x1p-24 * top);
-  }
-  __device__ std::uint8_t operator()(float v) const {
-    constexpr float kShift = 12582912.0f;  // 1.5 * 2^23: pushes the fraction out
-    // Clipped first, so that integers cannot run over; a NaN becomes the lowest code.
-    const float real = clipped(v * inverse_, low_, high_);
-    const float code = (real + kShift) - kShift;
-    const float rest = real > code ? real - code : code - real;
-    return rest > sure_ ? exactly(v) : byte_of(code);
-  }
-
- private:
-  template <class T>
-  static __device__ T clipped(T real, T low, T high) {
-    real = real > low ? real : low;
-    return real > high ? high : real;
-  }
-  template <class T>
-  static __device__ std::uint8_t byte_of(T code) {
-    return static_cast<std::uint8_t>(static_cast<int>(code));
-  }
-  __device__ std::uint8_t exactly(float v) const {
-    constexpr double kShift = 6755399441055744.0;  // 1.5 * 2^52
-    const double real = clipped(static_cast<double>(v) / step_, static_cast<double>(low_),
-                                static_cast<double>(high_));
-    return byte_of((real + kShift) - kShift);
-  }
-
-  double step_;
-  float inverse_, low_, high_, sure_;
-};
-
 using Pixel = Pack<std::uint8_t, kCodeBlock>;
 using Four = Pack<float, 4>;
 using FourCodes = Pack<std::uint8_t, 4>;
@@ -86,7 +44,7 @@ constexpr int kUnroll = 4;
 __global__ void __launch_bounds__(kThreads)
     round_planes(const float* from, const double* step, BlockSizes s, std::int32_t low,
                  std::int32_t high, Pixel* to) {
-  const Rounding rounded(*step, low, high);
+  const CodeRounding rounded(*step, low, high);
   for_pixels(s, [&](std::int64_t at, std::int64_t plane, std::int64_t pixel, int channels) {
     const float* const in = from + plane * s.pixels + pixel;
     float v[kCodeBlock];
@@ -104,7 +62,7 @@ __global__ void __launch_bounds__(kThreads)
 __global__ void __launch_bounds__(kThreads)
     round_blocks(const Four* from, const double* step, std::int64_t fours, std::int32_t low,
                  std::int32_t high, FourCodes* to) {
-  const Rounding rounded(*step, low, high);
+  const CodeRounding rounded(*step, low, high);
   const std::int64_t stride = global_threads();
   for (std::int64_t first = global_thread(); first < fours; first += stride * kUnroll) {
     Four v[kUnroll];

@@ -56,21 +56,6 @@ struct DepthwiseBytes {
   FastDivisor by_parts, by_strips;  // blocks of a plane, strips of a row
 };
 
-// sum + the four products of bytes.
-template <bool kSigned>
-__device__ inline int dot_bytes(unsigned x, unsigned w, int sum) {
-#if defined(CONVSCOPE_CUDA_EMULATED)
-  for (int i = 0; i < 4; ++i) sum += byte_of(x, i, kSigned) * byte_of(w, i, true);
-#else
-  if constexpr (kSigned) {
-    asm("dp4a.s32.s32 %0, %1, %2, %0;" : "+r"(sum) : "r"(x), "r"(w));
-  } else {
-    asm("dp4a.u32.s32 %0, %1, %2, %0;" : "+r"(sum) : "r"(x), "r"(w));
-  }
-#endif
-  return sum;
-}
-
 // The sums of a strip, kernels of any size.
 template <bool kSigned>
 __device__ inline void sum_strip(const DepthwiseBytes& z, const unsigned* plane,

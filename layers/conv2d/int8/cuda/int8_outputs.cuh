@@ -14,6 +14,7 @@
 
 #include "framework/cuda/launch.cuh"
 #include "layers/conv2d/algorithm.h"
+#include "layers/conv2d/int8/cuda/int8_bytes.cuh"
 
 namespace convscope::int8 {
 
@@ -119,11 +120,6 @@ __device__ inline void make_factors(const CudaOutputs& z, int first_channel, Fac
     to.low = static_cast<float>(low);
     to.high = static_cast<float>(high);
   }
-}
-
-__device__ inline int byte_of(unsigned word, int i, bool is_signed) {
-  const auto byte = static_cast<unsigned char>(word >> (8 * i));
-  return is_signed ? static_cast<signed char>(byte) : byte;
 }
 
 // The residual of four channels: four bytes, or four floats.

@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+// address.cuh: an address made in one instruction. The compiler likes to add indices first and then
+// needs three instructions for each sum; where one of two indices is shared by many loads, two
+// addresses, one behind the other, are cheaper.
+#pragma once
+
+#include "framework/cuda/launch.cuh"
+
+namespace convscope {
+
+template <class T>
+__device__ inline const T* address_at(const T* base, int index) {
+#if defined(CONVSCOPE_CUDA_EMULATED)
+  return base + index;
+#else
+  const T* out;
+  asm("mad.wide.s32 %0, %1, %2, %3;"
+      : "=l"(out)
+      : "r"(index), "n"(static_cast<int>(sizeof(T))), "l"(base));
+  return out;
+#endif
+}
+
+}  // namespace convscope

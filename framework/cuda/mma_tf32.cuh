@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+// mma_tf32.cuh: a product of one warp on the tensor cores with factors of f32 in registers (sm_80):
+// rounded to TF32, or as a high and a low part that together keep 22 bits.
+//
+//   lane l of a warp holds of A [16 x 8]: rows l/4 and l/4 + 8, depths l%4 and l%4 + 4
+//                          of B [8 x 8]:  column l/4, the same depths
+//                          of D [16 x 8]: rows l/4 and l/4 + 8, columns 2 (l%4) + {0, 1}
+//
+// TF32 keeps 10 bits behind the leading one; the unit reads no more of a register.
+// Source: PTX ISA, "Warp level matrix instructions"; H. Ootomo, R. Yokota 2022: Recovering single
+// precision accuracy from Tensor Cores, arXiv 2203.03341
+// Read next  mma.cuh, the same for halves and bytes
+#pragma once
+
+#include "framework/cuda/launch.cuh"
+
+namespace convscope {
+
+// To the nearest TF32, ties away from zero.
+__device__ inline float rounded_tf32(float v) {
+  return __uint_as_float((__float_as_uint(v) + 0x1000u) & 0xffffe000u);
+}
+
+// d += A B of one warp: d[0], d[1] in row l/4, d[2], d[3] in row l/4 + 8; a: {row l/4, row l/4 + 8}
+// of depth l%4, then of depth l%4 + 4.
+__device__ inline void mma_tf32(float (&d)[4], const float (&a)[4], float b0, float b1) {
+#if defined(CONVSCOPE_CUDA_EMULATED)
+  struct Factors {
+    float a[4], b[2];
+  };
+  struct Sums {
+    float d[4];
+  };
+  const Factors mine{{a[0], a[1], a[2], a[3]}, {b0, b1}};
+  const Sums sums = emulation::warp_collective<Sums>(
+      "mma_tf32", mine,
+      [](const emulation::Lanes<Factors>& in, emulation::Lanes<Sums>& out) {
+        const auto cut = [](float v) { return __uint_as_float(__float_as_uint(v) & 0xffffe000u); };
+        for (unsigned lane = 0; lane < 32; ++lane) {
+          for (unsigned i = 0; i < 4; ++i) {
+            const unsigned row = lane / 4, column = 2 * (lane % 4) + i % 2;
+            float sum = 0;
+            for (unsigned depth = 0; depth < 8; ++depth) {
+              sum += cut(in[row * 4 + depth % 4].a[depth / 4 * 2 + i / 2]) *
+                     cut(in[column * 4 + depth % 4].b[depth / 4]);
+            }
+            out[lane].d[i] = sum;
+          }
+        }
+      },
+      kAllLanes);
+  for (int i = 0; i < 4; ++i) d[i] += sums.d[i];
+#else
+  asm volatile(
+      "mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, "
+      "{%8, %9}, {%0, %1, %2, %3};"
+      : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+      : "r"(__float_as_uint(a[0])), "r"(__float_as_uint(a[1])), "r"(__float_as_uint(a[2])),
+        "r"(__float_as_uint(a[3])), "r"(__float_as_uint(b0)), "r"(__float_as_uint(b1)));
+#endif
+}
+
+// As the unit reads them, v = high + low + at most 2^-21 |v|: high is rounded, so low has either
+// sign, and what the unit cuts off from it has no bias. An infinity has the rest NaN.
+struct HighLow {
+  float high, low;
+};
+__device__ inline HighLow high_low(float v) {
+  const float high = rounded_tf32(v);
+  return {high, v - high};
+}
+
+}  // namespace convscope

@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: Apache-2.0
+// int8_small_net.h: a whole small network on integers in one kernel of a GPU: sizes, how its pieces
+// lie in shared memory, and the kernels. Used by a rewrite of plans on integers
+// (quant/integer/integer_small_net.cpp).
+//
+//   images ─► round ─► conv, ReLU, 2x2 pool ─► .. ─► linear, ReLU ─► .. ─► linear ─► logits
+//
+// A LeNet is some microseconds of work, and each kernel costs a launch and a trip through memory.
+// Here a block takes a sample through all layers; weights and codes stay in its shared memory. All
+// sizes are small numbers: int. Functions here are constexpr, so that tests of the CPU share them.
+// Read next  layers/conv2d/int8/cuda/int8_small_net_cuda.cu
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "framework/int_math.h"
+#include "framework/kernel_slot.h"
+
+namespace convscope {
+
+inline constexpr int kMostSmallNetStages = 6;
+
+// y = code of pool(relu(s_x s_w[k] sum + b[k])); a linear layer has the image [F,1,1].
+// Pointers are on the device; a kernel reads the scales when it runs.
+struct SmallNetStage {
+  bool is_linear = false;
+  int c = 1, h = 1, w = 1;        // x [N,C,H,W]
+  int k = 1, r = 1;               // w [K,C,R,R], stride 1; of a linear layer [K,C H W]
+  int pad_top = 0, pad_left = 0;  //
+  int p = 1, q = 1;               // of the convolution
+  bool pools = false;             // 2x2 at stride 2, behind the curve
+  bool relu = false, x_is_signed = false;
+  float most = 0;         // of relu
+  int low = 0, high = 0;  // of y's codes
+  bool y_is_codes = true;
+  const double *s_x = nullptr, *s_w = nullptr, *s_y = nullptr;  // s_w [K]
+  const double* b = nullptr;                                    // [K], or null
+  const unsigned* words = nullptr;  // small_net::weight_words(): w as pack writes it
+
+  constexpr int inputs() const { return c * h * w; }
+  constexpr int out_h() const { return pools ? p / 2 : p; }
+  constexpr int out_w() const { return pools ? q / 2 : q; }
+};
+
+struct SmallNet {
+  int stages = 0;
+  SmallNetStage stage[kMostSmallNetStages];
+  std::int64_t batch = 0;
+  const float* images = nullptr;  // [N,C,H,W]
+  const double* image_step = nullptr;
+  int image_low = 0, image_high = 0;
+  float* logits = nullptr;  // [N,K] of the last stage
+};
+
+namespace small_net {
+
+constexpr int kThreads = 256;
+constexpr int kChannels = 2;            // output channels of a thread, in a convolution
+constexpr int kMostBytes = 100 * 1024;  // of shared memory: at least two blocks on a multiprocessor
+
+// A convolution's x in shared memory with its frame of zeros: words of four channels, [row][group
+// of channels][column]. Of a single channel words of four neighbouring columns: then all four
+// products of an instruction count. Tiles of outputs may stick out.
+struct Tile {
+  int rows = 0, groups = 0, pitch = 0;
+  constexpr int words() const { return rows * groups * pitch; }
+  constexpr int row_words() const { return groups * pitch; }
+};
+constexpr int larger(int a, int b) { return a > b ? a : b; }
+constexpr bool is_planar(const SmallNetStage& z) { return !z.is_linear && z.c == 1; }
+constexpr Tile tile_of(const SmallNetStage& z) {
+  if (is_planar(z)) {  // a tile of four columns reads one piece more than the kernel has
+    return {.rows = larger(round_up(z.p, 2) + z.r - 1, z.h + z.pad_top),
+            .groups = 1,
+            .pitch = larger(ceil_div(z.q, 4) + ceil_div(z.r, 4), ceil_div(z.w + z.pad_left, 4))};
+  }
+  return {.rows = larger(round_up(z.p, 2) + z.r - 1, z.h + z.pad_top),
+          .groups = ceil_div(z.c, 4),
+          .pitch = round_up(larger(round_up(z.q, 2) + z.r - 1, z.w + z.pad_left), 2)};
+}
+// Words of a row of a kernel: R rounded up, so that four come with one load; of a single channel R
+// bytes.
+constexpr int weight_row(int r) { return round_up(r, 4); }
+constexpr int planar_row(int r) { return ceil_div(r, 4); }
+// A linear layer's x and the rows of its w, in pieces of 16 codes.
+constexpr int pieces(const SmallNetStage& z) { return ceil_div(z.inputs(), 16); }
+
+// [K][groups][R][weight_row], of a single channel [K][R][planar_row], or of a linear layer
+// [pieces][K][4]; a multiple of four.
+constexpr int weight_words(const SmallNetStage& z) {
+  if (z.is_linear) return pieces(z) * z.k * 4;
+  return is_planar(z) ? round_up(z.k * z.r * planar_row(z.r), 4)
+                      : z.k * tile_of(z).groups * z.r * weight_row(z.r);
+}
+constexpr int x_words(const SmallNetStage& z) {
+  return z.is_linear ? pieces(z) * 4 : round_up(tile_of(z).words(), 4);
+}
+
+}  // namespace small_net
+
+// Where the pieces lie in shared memory, in words.
+struct SmallNetPlan {
+  SmallNet a;
+  int w_at[kMostSmallNetStages] = {}, x_at[kMostSmallNetStages] = {};
+  int first_channel[kMostSmallNetStages + 1] = {};  // among the channels of all stages
+  FastDivisor by_w{}, by_h{};                       // of the images
+  int factors_at = 0, bounds_at = 0, parts_at = 0, words = 0;
+};
+
+namespace small_net {
+
+inline constexpr int kFactorWords = 8;  // of a channel
+
+constexpr SmallNetPlan plan_of(const SmallNet& net) {
+  SmallNetPlan plan{
+      .a = net, .by_w = FastDivisor(net.stage[0].w), .by_h = FastDivisor(net.stage[0].h)};
+  int at = 0, channels = 0;
+  for (int i = 0; i < net.stages; ++i) {
+    plan.first_channel[i] = channels;
+    channels += net.stage[i].k;
+    plan.w_at[i] = at;
+    at += weight_words(net.stage[i]);
+    plan.x_at[i] = at;
+    at += x_words(net.stage[i]);
+  }
+  plan.first_channel[net.stages] = channels;
+  plan.factors_at = at;
+  at += channels * kFactorWords;
+  plan.bounds_at = at;
+  at += round_up(2 * net.stages, 4);
+  plan.parts_at = at;
+  at += kThreads;
+  plan.words = at;
+  return plan;
+}
+
+// "" or why the kernel does not compute this.
+constexpr const char* refusal(const SmallNet& net) {
+  if (net.stages < 2 || net.stages > kMostSmallNetStages)
+    return "it has fewer than 2 or many layers";
+  for (int i = 0; i < net.stages; ++i) {
+    const SmallNetStage& z = net.stage[i];
+    if (z.is_linear && z.k > kThreads)
+      return "a linear layer has more outputs than a block threads";
+    if (!z.is_linear && z.r != 3 && z.r != 5 && z.r != 7) return "a kernel is not 3x3, 5x5 or 7x7";
+    if (!z.is_linear && i > 0 && net.stage[i - 1].is_linear)
+      return "a convolution follows a linear";
+    if (z.inputs() > 65536 || z.k > 1024) return "a layer is large";
+    if (z.y_is_codes == (i + 1 == net.stages)) return "the last layer gives codes, or another not";
+  }
+  if (!net.stage[net.stages - 1].is_linear) return "the last layer is no linear one";
+  return plan_of(net).words <= kMostBytes / 4 ? "" : "it does not fit into shared memory";
+}
+
+}  // namespace small_net
+
+// The name under which the kernel says that it ran.
+inline constexpr const char* kSmallNet = "int8_small_net";
+extern CONVSCOPE_API KernelSlot<void(const SmallNet&)> small_net_kernel;
+// codes i8 [K,C,R,R] into the words of a stage.
+extern CONVSCOPE_API
+    KernelSlot<void(const SmallNetStage&, const std::int8_t* codes, unsigned* words)>
+        small_net_pack_kernel;
+
+}  // namespace convscope

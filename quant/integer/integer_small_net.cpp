@@ -1,0 +1,227 @@
+// SPDX-License-Identifier: Apache-2.0
+// integer_small_net.cpp: a whole small network on integers as one operation of a plan on a GPU.
+//
+//   quantise -> conv int8_gemm -> max-pool on codes -> .. -> linear int8_gemm -> logits
+//   -> one kernel (layers/conv2d/int8_small_net.h)
+//
+// Same       the codes and the logits are those of the operations that it replaces
+// Not here   networks that do not fit into the shared memory of a block, whose images others read,
+//            or with a layer whose policy names another card: they stay as they are
+#include <algorithm>
+
+#include "layers/conv2d/conv2d_chain.h"
+#include "layers/conv2d/int8_small_net.h"
+#include "layers/dispatch/kernel_runs.h"
+#include "quant/integer/code_ops.h"
+#include "quant/integer/integer_op.h"
+
+namespace convscope {
+namespace {
+
+int small(std::int64_t size) { return static_cast<int>(std::min<std::int64_t>(size, 1 << 20)); }
+
+bool halves(const Pool2dWindow& window) {
+  return window.kernel_h == 2 && window.kernel_w == 2 && window.stride_h == 2 &&
+         window.stride_w == 2 && window.pad_h == 0 && window.pad_w == 0 && !window.ceil_mode;
+}
+
+// Sizes and bounds, without the pointers; false: no stage of a small network.
+bool describe_stage(const IntegerLayer& layer, SmallNetStage& z) {
+  const Conv2dProblem& problem = layer.problem;
+  if (layer.is_named || layer.residual != kNoValue || problem.groups != 1) return false;
+  z.is_linear = layer.kind == "linear";
+  z.c = small(problem.c);
+  z.h = small(problem.h);
+  z.w = small(problem.w);
+  z.k = small(problem.k);
+  z.relu = layer.relu;
+  z.most = layer.most;
+  z.x_is_signed = layer.x_format.dtype() == DType::i8;
+  z.y_is_codes = layer.y_format.has_value();
+  if (layer.y_format) {
+    z.low = layer.y_format->low();
+    z.high = layer.y_format->high();
+  }
+  if (z.is_linear) return true;
+  z.r = small(problem.r);
+  z.p = small(problem.p());
+  z.q = small(problem.q());
+  z.pad_top = small(problem.pad_top);
+  z.pad_left = small(problem.pad_left);
+  const std::int64_t most_pad =
+      std::max({problem.pad_top, problem.pad_left, problem.pad_bottom, problem.pad_right});
+  return problem.r == problem.s && problem.stride_h == 1 && problem.stride_w == 1 &&
+         problem.dilation_h == 1 && problem.dilation_w == 1 && most_pad < problem.r;
+}
+
+class SmallNetOp final : public PlanOp {
+ public:
+  SmallNetOp(const SmallNet& net, const CodeFormat& images,
+             std::vector<std::unique_ptr<PlanOp>> layers)
+      : net_(net), images_(images), ops_(std::move(layers)) {}
+
+  std::string text() const override {
+    std::string out = "in one kernel: quantise";
+    for (int i = 0; i < net_.stages; ++i) {
+      const IntegerLayer& layer = at(i).parts();
+      out += cat("; ", at(i).layer, " ", layer.kind, " ", layer.problem.types->text(),
+                 layer.norm ? " + batch_norm2d" : "", layer.relu ? " + relu" : "",
+                 net_.stage[i].pools ? " + max_pool2d" : "");
+    }
+    return out;
+  }
+  std::vector<RanKernel> kernels(const PlanGraph& graph) const override {
+    std::vector<std::string> layers;
+    for (int i = 0; i < net_.stages; ++i) layers.push_back(at(i).layer);
+    std::vector<RanKernel> out = chain_kernels(graph, kSmallNet, layers, false);
+    for (RanKernel& one : out) one.layout = ActivationLayout::blocked;
+    return out;
+  }
+  bool reads_any_layout() const override { return true; }
+
+  void forward(PlanBuilder& builder) override {
+    SmallNet net = net_;
+    std::vector<IntegerOp::Scales> scales;
+    std::vector<Slot> words;
+    Slot image_step = kNoSlot;
+    builder.prologue([&] {
+      image_step = emit_steps(builder, images_);
+      for (int i = 0; i < net.stages; ++i) {
+        scales.push_back(at(i).emit_scales(builder));
+        const Slot codes = builder.temporary(builder.shape(at(i).parts().w), DType::i8);
+        at(i).emit_codes(builder, scales.back(), codes);
+        words.push_back(builder.slot({small_net::weight_words(net.stage[i])}, DType::i32));
+        builder.call([run = small_net_pack_kernel.get(builder.device()), z = net.stage[i],
+                      codes = builder.use(codes), to = builder.use(words.back())] {
+          run(z, static_cast<const std::int8_t*>(codes.raw_data()),
+              static_cast<unsigned*>(to.raw_data()));
+        });
+      }
+    });
+    const auto numbers = [&](Slot slot) -> const double* {
+      return slot == kNoSlot ? nullptr : builder.use(slot).data<double>();
+    };
+    net.image_step = numbers(image_step);
+    for (int i = 0; i < net.stages; ++i) {
+      SmallNetStage& z = net.stage[i];
+      const auto index = static_cast<std::size_t>(i);
+      z.s_x = numbers(scales[index].x_step);
+      z.s_w = numbers(scales[index].w_steps);
+      z.s_y = numbers(scales[index].y_step);
+      z.b = numbers(scales[index].b);
+      z.words = static_cast<const unsigned*>(builder.use(words[index]).raw_data());
+    }
+    net.logits = builder.value(output).data<float>();
+    const bool is_input = inputs[0] == PlanGraph::input();
+    const Tensor x = is_input ? Tensor() : builder.value(inputs[0]);
+    std::vector<Conv2dProblem> problems;
+    for (int i = 0; i < net.stages; ++i) problems.push_back(at(i).parts().problem);
+    builder.call([run = small_net_kernel.get(builder.device()), net, x, is_input, problems,
+                  images = builder.images()]() mutable {
+      net.images = static_cast<const float*>(is_input ? *images : x.raw_data());
+      for (const Conv2dProblem& problem : problems) kernel_ran(kSmallNet, "forward", problem);
+      run(net);
+    });
+  }
+  void backward(PlanBuilder&) override {}
+
+ private:
+  const IntegerOp& at(int i) const {
+    return static_cast<const IntegerOp&>(*ops_[static_cast<std::size_t>(i)]);
+  }
+
+  SmallNet net_;
+  CodeFormat images_;
+  std::vector<std::unique_ptr<PlanOp>> ops_;  // IntegerOps
+};
+
+// What follows `first`, a quantiser of images, as far as it is a small network.
+struct Found {
+  SmallNet net;
+  std::vector<const PlanOp*> ops;     // all of them
+  std::vector<const PlanOp*> layers;  // IntegerOps among them
+};
+
+const PlanOp* only_reader(const PlanGraph& graph, ValueId value) {
+  if (graph.readers(value) != 1) return nullptr;
+  for (const auto& op : graph.ops()) {
+    if (std::ranges::count(op->inputs, value) > 0) return op.get();
+  }
+  return nullptr;  // it is the result
+}
+
+std::optional<Found> find_from(const PlanGraph& graph, const PlanOp& first) {
+  const auto* const quantise = dynamic_cast<const QuantizeOp*>(&first);
+  if (quantise == nullptr || graph.layout(first.inputs[0]) != ActivationLayout::nchw) return {};
+  Found found;
+  found.net.batch = graph.shape(first.output)[0];
+  found.net.image_low = quantise->format().low();
+  found.net.image_high = quantise->format().high();
+  found.ops.push_back(&first);
+  for (ValueId value = first.output;;) {
+    const PlanOp* const op = only_reader(graph, value);
+    if (op == nullptr || op->inputs[0] != value) return {};
+    found.ops.push_back(op);
+    value = op->output;
+    if (const auto* const pool = dynamic_cast<const CodesPoolOp*>(op)) {
+      if (found.net.stages == 0 || !halves(pool->window())) return {};
+      SmallNetStage& before = found.net.stage[found.net.stages - 1];
+      if (before.is_linear || before.pools) return {};
+      before.pools = true;
+      continue;
+    }
+    const auto* const layer = dynamic_cast<const IntegerOp*>(op);
+    if (layer == nullptr || found.net.stages == kMostSmallNetStages) return {};
+    SmallNetStage& stage = found.net.stage[found.net.stages];
+    if (!describe_stage(layer->parts(), stage)) return {};
+    ++found.net.stages;
+    found.layers.push_back(op);
+    if (!stage.y_is_codes) break;
+  }
+  if (*small_net::refusal(found.net) != '\0') return {};
+  return found;
+}
+
+void replace(PlanGraph& graph, const Found& found) {
+  const PlanOp* const last = found.ops.back();
+  const auto quantise = dynamic_cast<const QuantizeOp*>(found.ops.front());
+  const CodeFormat images = quantise->format();
+  std::vector<ValueId> inputs = found.ops.front()->inputs;
+  std::vector<std::string> layers = found.ops.front()->all_layers;
+  for (const PlanOp* op : found.layers) {
+    inputs.insert(inputs.end(), op->inputs.begin() + 1, op->inputs.end());
+    layers.insert(layers.end(), op->all_layers.begin(), op->all_layers.end());
+  }
+  const ValueId output = last->output;
+  const std::string layer = found.layers.front()->layer;
+  std::vector<std::unique_ptr<PlanOp>> kept, rest;
+  for (std::unique_ptr<PlanOp>& op : graph.ops()) {
+    const PlanOp* const given = op.get();
+    if (std::ranges::count(found.layers, given) > 0) {
+      kept.push_back(std::move(op));
+    } else if (std::ranges::count(found.ops, given) == 0) {
+      rest.push_back(std::move(op));
+    }
+    if (given != last) continue;
+    auto net = std::make_unique<SmallNetOp>(found.net, images, std::move(kept));
+    net->layer = layer;
+    net->all_layers = layers;
+    net->inputs = inputs;
+    net->output = output;
+    rest.push_back(std::move(net));
+  }
+  graph.ops() = std::move(rest);
+}
+
+void join_small_networks(PlanGraph& graph) {
+  if (graph.training()) return;
+  for (const auto& op : graph.ops()) {
+    if (const auto found = find_from(graph, *op)) return replace(graph, *found);
+  }
+}
+
+const bool registered = register_plan_rewrite(
+    {.name = kSmallNet, .device = DeviceType::cuda, .run = join_small_networks});
+
+}  // namespace
+}  // namespace convscope
