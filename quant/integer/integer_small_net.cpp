@@ -20,11 +20,6 @@ namespace {
 
 int small(std::int64_t size) { return static_cast<int>(std::min<std::int64_t>(size, 1 << 20)); }
 
-bool halves(const Pool2dWindow& window) {
-  return window.kernel_h == 2 && window.kernel_w == 2 && window.stride_h == 2 &&
-         window.stride_w == 2 && window.pad_h == 0 && window.pad_w == 0 && !window.ceil_mode;
-}
-
 // Sizes and bounds, without the pointers; false: no stage of a small network.
 bool describe_stage(const IntegerLayer& layer, SmallNetStage& z) {
   const Conv2dProblem& problem = layer.problem;
@@ -141,14 +136,6 @@ struct Found {
   std::vector<const PlanOp*> ops;     // all of them
   std::vector<const PlanOp*> layers;  // IntegerOps among them
 };
-
-const PlanOp* only_reader(const PlanGraph& graph, ValueId value) {
-  if (graph.readers(value) != 1) return nullptr;
-  for (const auto& op : graph.ops()) {
-    if (std::ranges::count(op->inputs, value) > 0) return op.get();
-  }
-  return nullptr;  // it is the result
-}
 
 std::optional<Found> find_from(const PlanGraph& graph, const PlanOp& first) {
   const auto* const quantise = dynamic_cast<const QuantizeOp*>(&first);

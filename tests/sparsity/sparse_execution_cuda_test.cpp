@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: Apache-2.0
+// sparse_execution_cuda_test.cpp: plans on `device cuda` that compute from the blocks which masks
+// keep: the numbers of masked dense plans, at every mask.
+#include <cmath>
+
+#include "layers/conv2d/conv2d.h"
+#include "layers/plan/step_plan.h"
+#include "sparsity/mask.h"
+#include "tests/sparsity/networks.h"
+#include "tests/support/cuda.h"
+
+namespace convscope {
+namespace {
+
+using testing::cuda;
+
+using SparseExecutionOnCuda = testing::CudaTest;
+
+const Shape kInput{4, 20, 9, 9};
+
+struct Masked {
+  std::shared_ptr<Module> model;
+  std::vector<std::shared_ptr<Mask>> masks;
+  std::vector<Ref<SparseWeights>> blocks;
+
+  // One block of 16 kernels in `every` stays.
+  void thin_out(std::int64_t every) {
+    for (std::size_t m = 0; m < masks.size(); ++m) {
+      const Tensor keep = Tensor::zeros(masks[m]->keep().shape());
+      const std::int64_t columns = keep.numel() / keep.dim(0);
+      for (std::int64_t i = 0; i < keep.numel(); ++i) {
+        const std::int64_t block = i / columns / 16 * columns + i % columns;
+        keep.data<float>()[i] = block % every == 0 ? 1.0f : 0.0f;
+      }
+      masks[m]->set_keep(keep.to(cuda()));
+      if (!blocks.empty()) blocks[m]->mask_changed();
+    }
+  }
+};
+
+// c1 20 -> 32, c2 32 -> 16, each with a mask. `sparse`: executed forward from 16x1 blocks.
+Masked network(bool sparse) {
+  LayerContext context;
+  context.seed = 7;
+  context.conv_policy = [&](const std::string&) {
+    return Conv2dPolicy{.forward = sparse ? "block_sparse" : "auto", .layout = "nchw"};
+  };
+  Masked out;
+  out.model = build_layers({testing::layer("conv2d", "c1", 32), testing::layer("relu", "r1"),
+                            testing::layer("conv2d", "c2", 16), testing::layer("flatten", "flat"),
+                            testing::layer("linear", "f", 5)},
+                           kInput, context);
+  out.model->to(cuda());
+  for (const NamedModule& part : out.model->modules()) {
+    auto* const conv = dynamic_cast<Conv2d*>(part.module);
+    if (conv == nullptr) continue;
+    out.masks.push_back(std::make_shared<Mask>(conv->weight().value()));
+    conv->add_weight_transform("mask", out.masks.back(), /*first=*/true);
+    if (!sparse) continue;
+    out.blocks.push_back(
+        make_ref<SparseWeights>(out.masks.back()->keep(), 16, 1, /*dense_gradient=*/false));
+    conv->execute_sparse(out.blocks.back());
+  }
+  return out;
+}
+
+std::unique_ptr<StepPlan> plan_of(const Masked& network, PlanMode mode) {
+  std::string why;
+  auto plan = StepPlan::make(*network.model, kInput, mode, &why);
+  EXPECT_NE(plan, nullptr) << why;
+  return plan;
+}
+
+// Sums of 180 to 784 products in another order: each is wrong by less than 2^-20 of its size, and
+// a gradient passes three of them.
+void expect_near(const Tensor& a, const Tensor& b, const std::string& what) {
+  const std::vector<float> got = testing::values_of<float>(a), want = testing::values_of<float>(b);
+  ASSERT_EQ(got.size(), want.size());
+  double errors = 0, squares = 0;
+  for (std::size_t i = 0; i < got.size(); ++i) {
+    errors += std::pow(got[i] - want[i], 2);
+    squares += std::pow(want[i], 2);
+  }
+  EXPECT_GT(squares, 0) << what;
+  EXPECT_LE(std::sqrt(errors), 1e-5 * std::sqrt(squares)) << what;
+}
+
+TEST_F(SparseExecutionOnCuda, TrainingMakesTheNumbersOfMaskedStepsAtEachMask) {
+  Masked sparse = network(true), dense = network(false);
+  const Tensor x = testing::random_tensor(kInput, 3).to(cuda());
+  const Tensor labels = Tensor::zeros({4}, DType::i32).to(cuda());
+  std::unique_ptr<StepPlan> plan;
+  for (const std::int64_t every : {1, 10, 3}) {
+    sparse.thin_out(every);
+    dense.thin_out(every);
+    EXPECT_FALSE(plan && plan->is_current());  // its lists are those of the mask before
+    plan = plan_of(sparse, PlanMode::training);
+    EXPECT_NE(plan->text().find("conv2d block_sparse"), std::string::npos) << plan->text();
+    const auto masked = plan_of(dense, PlanMode::training);
+    EXPECT_NEAR(plan->forward(x, labels), masked->forward(x, labels), 1e-5);
+    plan->backward();
+    masked->backward();
+    const auto a = sparse.model->parameters(), b = dense.model->parameters();
+    for (std::size_t i = 0; i < a.size(); ++i) {
+      expect_near(a[i].variable.grad(), b[i].variable.grad(), cat(a[i].name, " one in ", every));
+    }
+    EXPECT_TRUE(plan->is_current());
+  }
+}
+
+TEST_F(SparseExecutionOnCuda, InferenceIsThatOfTheMasksAndCanBeRecorded) {
+  Masked sparse = network(true), dense = network(false);
+  const Tensor x = testing::random_tensor(kInput, 3).to(cuda());
+  for (const std::int64_t every : {7, 2}) {
+    Tensor y[2];
+    int i = 0;
+    for (Masked* one : {&sparse, &dense}) {
+      one->thin_out(every);
+      one->model->eval();
+      const auto plan = plan_of(*one, PlanMode::inference);
+      plan->prepare();
+      EXPECT_EQ(plan->why_not_recordable(), "");
+      y[i++] = plan->infer(x).clone();
+    }
+    expect_near(y[0], y[1], cat("one in ", every));
+  }
+}
+
+TEST_F(SparseExecutionOnCuda, BlocksGoOutOfADenseWeightAndBack) {
+  const Shape shape{48, 5, 3, 3};
+  const Tensor w = testing::random_tensor(shape, 5), keep = Tensor::zeros(shape);
+  const std::int64_t columns = 45;
+  for (std::int64_t i = 0; i < keep.numel(); ++i) {
+    const std::int64_t block = i / columns / 16 * columns + i % columns;
+    keep.data<float>()[i] = block % 4 == 1 ? 1.0f : 0.0f;
+  }
+  SparseWeights blocks(keep.to(cuda()), 16, 1, /*dense_gradient=*/false);
+  blocks.refresh();
+  const Tensor on_gpu = w.to(cuda());
+  const Tensor values = Tensor::zeros({keep.numel()}, DType::f32, cuda());
+  blocks.gather(on_gpu.data<float>(), values.data<float>());
+  for (const bool accumulate : {false, true}) {
+    const Tensor back = Tensor::full(shape, 7.0).to(cuda());
+    blocks.scatter(values.data<float>(), back.data<float>(), accumulate);
+    const std::vector<float> got = testing::values_of<float>(back);
+    for (std::int64_t i = 0; i < w.numel(); ++i) {
+      const float kept = keep.at(i) != 0 ? w.data<float>()[i] : 0.0f;
+      ASSERT_EQ(got[static_cast<std::size_t>(i)], kept + (accumulate ? 7.0f : 0.0f)) << i;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace convscope
