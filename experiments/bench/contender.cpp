@@ -100,6 +100,10 @@ void BenchData::make_numbers(const Conv2dProblem& z, Direction direction) {
 
 void BenchData::make_codes(const Conv2dProblem& z, Direction direction) {
   operands_ = random_operands(specs_, device);
+  if (direction != Direction::backward_weight) {
+    Operand& w = operands_.in[1];
+    w.values = weights_where_kept(z, w.values.to(Device{})).to(device);
+  }
   first_host_ = floats_of(operands_.in[0], specs_.inputs[0]);
   second_host_ = floats_of(operands_.in[1], specs_.inputs[1]);
   const OperandSpec& out = specs_.outputs[0];
@@ -132,10 +136,16 @@ void BenchData::make_codes(const Conv2dProblem& z, Direction direction) {
 // 0 in the other ones; the values of places_ are what stays.
 Tensor BenchData::weights_where_kept(const Conv2dProblem& problem, const Tensor& dense) const {
   if (problem.weight_format.is_dense()) return dense;
-  const Tensor out = Tensor::zeros(dense.shape());
+  const Tensor out = Tensor::zeros(dense.shape(), dense.dtype());
+  const auto bytes = static_cast<std::int64_t>(size_of(dense.dtype()));
+  const auto* const from = static_cast<const std::byte*>(dense.raw_data());
+  auto* const to = static_cast<std::byte*>(out.raw_data());
+  auto* const kept = static_cast<std::byte*>(places_.values.raw_data());
+  CONVSCOPE_CHECK(places_.values.dtype() == dense.dtype(), "bench",
+                  "expected weights of one type, got ", name_of(dense.dtype()));
   for_each_stored(places_, sparse_spec_, [&](std::int64_t stored, std::int64_t at) {
-    out.data<float>()[at] = dense.data<float>()[at];
-    places_.values.data<float>()[stored] = dense.data<float>()[at];
+    std::copy_n(from + at * bytes, bytes, to + at * bytes);
+    std::copy_n(from + at * bytes, bytes, kept + stored * bytes);
   });
   return out;
 }

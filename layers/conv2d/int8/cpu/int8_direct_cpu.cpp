@@ -102,7 +102,7 @@ void forward(const Conv2dForwardArgs& args) {
   const OutputFactors factors(args, plan.padded, plan.channels(), copy + memory.copy);
   auto* const starts = reinterpret_cast<std::int32_t*>(copy + memory.copy + memory.factors);
   const auto* const packed = static_cast<const std::int8_t*>(args.prepared);
-  make_starts(plan, packed, offset_of(args), starts);
+  make_starts(plan, totals_of(plan, packed), offset_of(args), starts);
   const bool in_place = plan.x.from == Int8Source::in_place;
   if (!in_place) copy_images(plan, args, copy);
   run_tiles(plan, {.x = in_place ? static_cast<const std::uint8_t*>(args.x) : copy,

@@ -13,13 +13,7 @@ namespace convscope::int8 {
 
 // ---- weights ------------------------------------------------------------------------------------
 
-namespace {
-
-// Byte i of quad q of tap t and block d: which weight it multiplies. False: none.
-struct Source {
-  Index c = 0, r = 0, s = 0;
-};
-bool source(const Int8Plan& plan, Index d, Index t, Index byte, Source& out) {
+bool place_of(const Int8Plan& plan, Index d, Index t, Index byte, WeightPlace& out) {
   const Conv2dProblem& z = plan.z;
   out.r = t / plan.x.taps_s;
   out.s = t % plan.x.taps_s;
@@ -31,6 +25,20 @@ bool source(const Int8Plan& plan, Index d, Index t, Index byte, Source& out) {
   }
   return out.c < z.c_per_group();
 }
+
+void put_weight(const Int8Plan& plan, Index k, Index i, std::int8_t weight, std::int8_t* to) {
+  if (plan.weight_bytes == kQuad) {
+    to[kQuad * k + i] = weight;
+    return;
+  }
+  // Each vector: even inputs of all lanes as i16, then odd ones.
+  const Index vector = k / plan.lanes, lane = k % plan.lanes;
+  const Index place = ((2 * vector + i % 2) * plan.lanes + lane) * 2 + i / 2;
+  const std::int16_t wide = weight;
+  std::memcpy(to + 2 * place, &wide, sizeof(wide));
+}
+
+namespace {
 
 std::size_t weights_bytes(const Int8Plan& plan) {
   return ScratchArena::round_up(static_cast<std::size_t>(plan.z.groups * plan.packed_group()));
@@ -45,7 +53,6 @@ std::size_t packed_bytes(const Int8Plan& plan) {
 void pack_weights(const Int8Plan& plan, const std::int8_t* w, std::int8_t* packed) {
   const Conv2dProblem& z = plan.z;
   const Index kernel = z.c_per_group() * z.r * z.s;
-  const bool spread = plan.weight_bytes == 8;
   auto* const totals = reinterpret_cast<std::int32_t*>(packed + weights_bytes(plan));
   std::fill_n(totals, plan.channels(), 0);
   parallel_for(z.groups * plan.blocks, 1, [&](Index at, Index) {
@@ -59,22 +66,14 @@ void pack_weights(const Int8Plan& plan, const std::int8_t* w, std::int8_t* packe
         for (Index q = 0; q < quads; ++q, to += width * plan.weight_bytes) {
           for (Index k = 0; k < width; ++k) {
             for (Index i = 0; i < kQuad; ++i) {
-              Source from;
+              WeightPlace from;
               const bool exists =
-                  source(plan, d, t, kQuad * q + i, from) && channel + k < z.k_per_group();
+                  place_of(plan, d, t, kQuad * q + i, from) && channel + k < z.k_per_group();
               const std::int8_t weight = exists ? w[(g * z.k_per_group() + channel + k) * kernel +
                                                     (from.c * z.r + from.r) * z.s + from.s]
                                                 : std::int8_t{0};
               totals[g * plan.padded + channel + k] += weight;
-              if (!spread) {
-                to[kQuad * k + i] = weight;
-                continue;
-              }
-              // Each vector: even inputs of all lanes as i16, then odd ones.
-              const Index vector = k / plan.lanes, lane = k % plan.lanes;
-              const Index place = ((2 * vector + i % 2) * plan.lanes + lane) * 2 + i / 2;
-              const std::int16_t wide = weight;
-              std::memcpy(to + 2 * place, &wide, sizeof(wide));
+              put_weight(plan, k, i, weight, to);
             }
           }
         }
@@ -83,9 +82,12 @@ void pack_weights(const Int8Plan& plan, const std::int8_t* w, std::int8_t* packe
   });
 }
 
-void make_starts(const Int8Plan& plan, const std::int8_t* packed, std::int32_t offset,
+const std::int32_t* totals_of(const Int8Plan& plan, const std::int8_t* packed) {
+  return reinterpret_cast<const std::int32_t*>(packed + weights_bytes(plan));
+}
+
+void make_starts(const Int8Plan& plan, const std::int32_t* totals, std::int32_t offset,
                  std::int32_t* starts) {
-  const auto* const totals = reinterpret_cast<const std::int32_t*>(packed + weights_bytes(plan));
   for (Index k = 0; k < plan.channels(); ++k) starts[k] = -offset * totals[k];
 }
 
@@ -137,7 +139,11 @@ namespace {
 class Convolution {
  public:
   Convolution(const Int8Plan& plan, const TileRun& run)
-      : plan_(plan), z_(plan.z), kernels_(int8_kernels.get()), run_(run) {}
+      : plan_(plan),
+        z_(plan.z),
+        kernels_(int8_kernels.get()),
+        sparse_kernels_(int8_sparse_kernels.get()),
+        run_(run) {}
 
   void run() const {
     const Index pixels = plan_.image_chunks * plan_.row_chunks;
@@ -183,8 +189,13 @@ class Convolution {
     tiles.in_step = plan_.by_image ? plan_.x.image
                     : plan_.flat   ? plan_.x.pixel
                                    : plan_.x.pixel * z_.stride_w;
-    tiles.w = run_.packed + g * plan_.packed_group() + plan_.packed(channel);
-    tiles.w_block = plan_.taps * plan_.packed_tap(width);
+    Int8Entries entries = run_.entries;
+    if (plan_.sparse) {
+      entries.segment += (g * plan_.blocks + block) * plan_.taps;
+    } else {
+      tiles.w = run_.packed + g * plan_.packed_group() + plan_.packed(channel);
+      tiles.w_block = plan_.taps * plan_.packed_tap(width);
+    }
     tiles.start = run_.starts + g * plan_.padded + channel;
     tiles.channel = g * plan_.padded + channel;
     tiles.out_block = plan_.out_plane();
@@ -197,13 +208,13 @@ class Convolution {
       const Index in = n * plan_.x.image + in_group;
       const Index out = n * plan_.out_image() + out_group;
       for (Index row = pixels.row; row < pixels.row_end; ++row) {
-        run_line(tiles, width, in, out, row, taps);
+        run_line(tiles, entries, width, in, out, row, taps);
       }
     }
   }
 
-  void run_line(const Int8Tiles& tiles, Index width, Index in, Index out, Index row,
-                Taps& taps) const {
+  void run_line(const Int8Tiles& tiles, const Int8Entries& entries, Index width, Index in,
+                Index out, Index row, Taps& taps) const {
     const bool run_of_all = plan_.flat || plan_.by_image;
     const Index column = run_of_all ? row * plan_.line : 0;
     const Index count = std::min(plan_.line, plan_.columns - column);
@@ -238,7 +249,11 @@ class Convolution {
       tile.residual = run_.residual == nullptr
                           ? nullptr
                           : static_cast<const std::uint8_t*>(run_.residual) + at * beside;
-      kernels_.tile(tiles, tile, static_cast<int>(width));
+      if (plan_.sparse) {
+        sparse_kernels_.tile(tiles, tile, entries);
+      } else {
+        kernels_.tile(tiles, tile, static_cast<int>(width));
+      }
       begin += tile.pixels;
     }
   }
@@ -262,7 +277,7 @@ class Convolution {
         }
         taps[static_cast<std::size_t>(found++)] = {
             .in = h * plan_.x.row + at * plan_.x.pixel,
-            .w = (r * plan_.x.taps_s + s) * plan_.packed_tap(width),
+            .w = (r * plan_.x.taps_s + s) * (plan_.sparse ? 1 : plan_.packed_tap(width)),
             .first = first,
             .end = end};
       }
@@ -273,6 +288,7 @@ class Convolution {
   const Int8Plan& plan_;
   const Conv2dProblem& z_;
   const Int8Kernels kernels_;
+  const Int8SparseKernels sparse_kernels_;
   const TileRun& run_;
 };
 

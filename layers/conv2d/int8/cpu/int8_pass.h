@@ -32,20 +32,30 @@ std::int32_t offset_of(const Conv2dForwardArgs& args);
 // The weights, and behind them for each channel the sum over them.
 std::size_t packed_bytes(const Int8Plan& plan);
 void pack_weights(const Int8Plan& plan, const std::int8_t* w, std::int8_t* packed);
-// Where the sums begin, [plan.channels()].
-void make_starts(const Int8Plan& plan, const std::int8_t* packed, std::int32_t offset,
+const std::int32_t* totals_of(const Int8Plan& plan, const std::int8_t* packed);
+// Where the sums begin, [plan.channels()], of weights that add up to `totals`.
+void make_starts(const Int8Plan& plan, const std::int32_t* totals, std::int32_t offset,
                  std::int32_t* starts);
+
+// Byte i of quad q of tap t and block d of x meets this weight; false: none.
+struct WeightPlace {
+  Index c = 0, r = 0, s = 0;
+};
+bool place_of(const Int8Plan& plan, Index d, Index t, Index byte, WeightPlace& out);
+// Writes weight i of a quad for output channel k of a tile, as the kernels read it.
+void put_weight(const Int8Plan& plan, Index k, Index i, std::int8_t weight, std::int8_t* to);
 
 // All images with their borders.
 void copy_images(const Int8Plan& plan, const Conv2dForwardArgs& args, std::uint8_t* copy);
 
 struct TileRun {
-  const std::uint8_t* x;  // the copy, or the tensor itself
-  const std::int8_t* packed;
+  const std::uint8_t* x;      // the copy, or the tensor itself
+  const std::int8_t* packed;  // null: w is a list
   const std::int32_t* starts;
   const Int8Outputs& outputs;
   const void* residual;
   void* y;
+  Int8Entries entries = {};  // of all blocks of output channels; segments [block, taps]
 };
 void run_tiles(const Int8Plan& plan, const TileRun& run);
 

@@ -10,7 +10,7 @@
 #include "framework/machine/cache_sizes.h"
 #include "framework/memory/memory.h"
 #include "framework/parallel.h"
-#include "layers/conv2d/int8/cpu/int8_tiles.h"
+#include "layers/conv2d/int8/cpu/int8_sparse_tiles.h"
 #include "layers/conv2d/problem.h"
 
 namespace convscope::int8 {
@@ -81,6 +81,8 @@ struct Int8Plan {
     const Int8Kernels& kernels = int8_kernels.get();
     lanes = kernels.lanes;
     weight_bytes = kernels.weight_bytes;
+    sparse = !z.weight_format.is_dense();
+    pixels = sparse ? int8_sparse_kernels.get().pixels : kernels.pixels;
     taps = z.r * x.taps_s;
     padded = round_up(z.k_per_group(), kChannelBlock);
     // Pixels have no rows when a 1x1 kernel reads all of them; and images are pixels when each has
@@ -91,31 +93,31 @@ struct Int8Plan {
            z.pad_top + z.pad_bottom + z.pad_left + z.pad_right == 0;
     images = by_image ? 1 : z.n;
     const Index all = by_image ? z.n : flat ? z.p() * z.q() : z.q();
-    line = by_image || flat ? std::min(all, kFlatTiles * kernels.pixels) : all;
+    line = by_image || flat ? std::min(all, kFlatTiles * pixels) : all;
     rows = by_image || flat ? ceil_div(all, line) : z.p();
     columns = all;
-    const bool narrow = lanes > 1 && 2 * line <= kernels.pixels && padded > 2 * lanes &&
+    const bool narrow = lanes > 1 && 2 * line <= pixels && padded > 2 * lanes &&
                         padded % (4 * lanes) != 3 * lanes;  // no tile is three vectors wide
-    widest = (narrow ? 4 : 2) * lanes;
+    widest = sparse ? kChannelBlock : (narrow ? 4 : 2) * lanes;
     blocks = ceil_div(padded, widest);
     cut();
   }
 
   Index width_at(Index channel) const {
+    if (sparse) return kChannelBlock;
     const Index rest = padded - channel;
     return rest <= lanes ? lanes : rest <= 2 * lanes ? 2 * lanes : widest;
   }
-  int most_pixels(Index width) const {
-    const int most = int8_kernels.get().pixels;
-    return width > 2 * lanes ? most / 2 : most;
-  }
-  // Bytes of packed weights: of one tap and block, of `width` channels, and of a group [blocks of
-  // `width`, depth, taps, quads, width, 4].
+  int most_pixels(Index width) const { return !sparse && width > 2 * lanes ? pixels / 2 : pixels; }
+  // Bytes of packed weights that are dense: of one tap and block, of `width` channels, and of a
+  // group [blocks of `width`, depth, taps, quads, width, 4].
   Index packed_tap(Index width) const {
     return (x.depth == 1 ? x.last_quads : x.quads) * width * weight_bytes;
   }
   Index packed(Index width) const { return x.depth * taps * packed_tap(width); }
   Index packed_group() const { return packed(round_up(padded, 4 * lanes)); }
+  // Quads of x that one output channel reads.
+  Index all_quads() const { return taps * ((x.depth - 1) * x.quads + x.last_quads); }
   // Entries of the arrays by channel: those behind the last one are 0.
   Index channels() const { return z.groups * padded + 4 * lanes; }
   Index out_plane() const { return z.p() * z.q() * kChannelBlock; }
@@ -127,6 +129,8 @@ struct Int8Plan {
   const Conv2dProblem& z;
   Int8Image x;
   bool by_image, flat;
+  bool sparse = false;  // w is a list: int8_block_sparse_cpu.cpp
+  int pixels = 0;       // most of a tile
   Index lanes = 0, weight_bytes = 0;
   Index taps = 0;
   Index padded = 0;                       // channels of a group of y, in whole blocks
