@@ -66,6 +66,8 @@ class CONVSCOPE_API Conv2dOp final : public PlanOp {
   float most() const { return most_; }  // of the ReLU
   const std::optional<BatchNormFold>& norm() const { return norm_; }
   ValueId residual() const { return residual_at_ > 0 ? inputs[residual_at_] : kNoValue; }
+  // The blocks that a mask keeps; may be null.
+  const Ref<SparseWeights>& sparse() const { return sparse_; }
   // Its policy asks for blocked images, which no chain has.
   bool wants_blocks() const { return of_layer_ && of_layer_->policy().layout == "blocked"; }
   // Neither a batch norm nor a residual nor a ReLU with an upper bound has been taken over.

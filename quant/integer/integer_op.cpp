@@ -6,6 +6,7 @@
 //            The weights stay the codes that were trained.
 #include "quant/integer/integer_op.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "layers/plan/activation_op.h"
@@ -29,6 +30,21 @@ void fold(const BatchNormFold& norm, std::vector<double>& scale, std::vector<dou
   }
 }
 
+// The codes of the kept blocks, side by side.
+void gather_codes(const BlockSparseView& at, const Tensor& codes, std::int8_t* values) {
+  const std::int64_t columns = codes.numel() / codes.dim(0);
+  const auto* const from = codes.data<std::int8_t>();
+  for (std::int64_t row = 0; row < codes.dim(0) / at.block_rows; ++row) {
+    for (std::int32_t block = at.row_begin[row]; block < at.row_begin[row + 1]; ++block) {
+      for (std::int64_t i = 0; i < at.block_rows; ++i) {
+        values = std::copy_n(
+            from + (row * at.block_rows + i) * columns + at.columns[block] * at.block_columns,
+            at.block_columns, values);
+      }
+    }
+  }
+}
+
 }  // namespace
 
 std::vector<ValueId> IntegerOp::all_inputs() const {
@@ -45,7 +61,8 @@ std::string IntegerOp::text() const {
   const OperandTypes& types = *it_.problem.types;
   return cat(it_.kind, " ", it_.algorithm->name, " ", types.text(),
              it_.norm ? " + batch_norm2d" : "", it_.residual != kNoValue ? " + residual" : "",
-             it_.relu ? fused_relu_text(it_.most) : "");
+             it_.relu ? fused_relu_text(it_.most) : "",
+             it_.why_dense.empty() ? "" : cat(" (dense, because ", it_.why_dense, ")"));
 }
 
 std::vector<RanKernel> IntegerOp::kernels(const PlanGraph&) const {
@@ -97,9 +114,22 @@ void IntegerOp::emit_weights(PlanBuilder& builder, Constants& out) const {
   out.prepared = builder.slot({static_cast<std::int64_t>(bytes)}, DType::u8);
   void* const workspace =
       builder.workspace(it_.algorithm->workspace_bytes(it_.problem, Direction::forward));
-  builder.call([run = it_.algorithm->prepare_weights, problem = it_.problem,
-                codes = builder.use(codes), to = builder.use(out.prepared), workspace] {
-    run({problem, Direction::forward, codes.raw_data(), to.raw_data(), workspace});
+  if (it_.problem.weight_format.is_dense()) {
+    builder.call([run = it_.algorithm->prepare_weights, problem = it_.problem,
+                  codes = builder.use(codes), to = builder.use(out.prepared), workspace] {
+      run({problem, Direction::forward, codes.raw_data(), to.raw_data(), workspace});
+    });
+    return;
+  }
+  const std::int64_t stored = it_.problem.weight_format.stored_elements();
+  const Slot values = builder.temporary({std::max<std::int64_t>(1, stored)}, DType::i8);
+  builder.call([run = it_.algorithm->prepare_weights, problem = it_.problem, sparse = it_.sparse,
+                codes = builder.use(codes), values = builder.use(values),
+                to = builder.use(out.prepared), workspace] {
+    OperandViews views;
+    views.w_blocks = sparse->view(values.raw_data());
+    gather_codes(views.w_blocks, codes, values.data<std::int8_t>());
+    run({problem, Direction::forward, values.raw_data(), to.raw_data(), workspace, views});
   });
 }
 

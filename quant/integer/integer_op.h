@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "layers/conv2d/algorithm.h"
+#include "layers/conv2d/sparse_weights.h"
 #include "layers/plan/batch_norm_op.h"
 #include "quant/integer/code_format.h"
 
@@ -27,6 +28,10 @@ struct IntegerLayer {
   bool relu = false;
   float most = std::numeric_limits<float>::infinity();
   bool is_named = false;  // its policy names the card: no other kernel takes its place
+  // Of a pruned layer: the blocks that are kept. problem.weight_format says whether the algorithm
+  // reads them; if it does not, why.
+  Ref<SparseWeights> sparse = {};
+  std::string why_dense = {};
 };
 
 class IntegerOp final : public PlanOp {

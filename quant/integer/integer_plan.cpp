@@ -17,7 +17,11 @@
 //            by estimate. A policy that comes to another name keeps the layer as it is.
 // On a GPU   the images are rounded by an operation of their own, and the loss that the last layer
 //            has taken over in an evaluation stands behind it again.
+// Pruned     a layer with a mask of blocks (sparsity.execute: sparse) runs from the codes of the
+//            blocks where that is estimated to be faster
 // Not here   layers that no card takes on integers: they stay as they are, and `explain` says so.
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <map>
 #include <set>
@@ -194,6 +198,7 @@ class IntegerRewrite {
     parts.relu = conv.relu();
     parts.most = conv.most();
     parts.residual = conv.residual();
+    parts.sparse = conv.sparse();
     return true;
   }
 
@@ -290,6 +295,38 @@ class IntegerRewrite {
     set_types(layer, layer.y ? layer.y->format.dtype() : DType::f32);
     layer.parts.algorithm = card_of(layer);
     layer.parts.is_named = !layer.policy.named.empty() || !layer.policy.finds_itself;
+    if (layer.parts.sparse) choose_blocks(layer);
+  }
+
+  // The faster one by estimate of the dense card and of one that skips what the mask leaves out.
+  void choose_blocks(Layer& layer) const {
+    IntegerLayer& parts = layer.parts;
+    parts.why_dense = parts.sparse->obstacle();
+    if (!parts.why_dense.empty()) return;
+    Conv2dProblem blocks = parts.problem;
+    blocks.weight_format = parts.sparse->format();
+    const Conv2dAlgorithm* const card = integer_card(blocks, graph_.device().type, layer.policy);
+    if (card == nullptr) {
+      parts.why_dense = "no card of integers takes blocks here";
+      return;
+    }
+    if (!is_named(layer, card)) {
+      if (is_named(layer, parts.algorithm)) {
+        parts.why_dense = "the config says so";
+        return;
+      }
+      const auto ms = [](const Conv2dAlgorithm& of, const Conv2dProblem& problem) {
+        return estimated_ms(of, problem, Direction::forward, WeightUse::often);
+      };
+      const double share = ms(*card, blocks) / ms(*parts.algorithm, parts.problem);
+      if (share >= 1) {
+        parts.why_dense = fmt::format("at density {:.2f} {} is estimated at {:.2f} of its time",
+                                      parts.sparse->density(), card->name, share);
+        return;
+      }
+    }
+    parts.problem = blocks;
+    parts.algorithm = card;
   }
 
   // Some layer on integers reads the codes.

@@ -68,6 +68,7 @@ class Int8Case {
     const OperandTypes& t = *problem.types;
     x_ = codes(problem.x_shape(), t.x);
     w_ = codes(problem.w_shape(), t.w);
+    if (!problem.weight_format.is_dense()) keep_blocks();
     stored_x_ = stored_images(x_, layout_of_x(problem.layout));
     s_w_ = Tensor::empty({problem.k}, DType::f64);
     b_ = Tensor::empty({problem.k}, DType::f64);
@@ -100,13 +101,15 @@ class Int8Case {
     const Device device{card.device, 0};
     const auto there = [&](const Tensor& of) { return of.defined() ? of.to(device) : Tensor(); };
     y = there(y);
-    const Tensor x = there(stored_x_), w = there(w_), residual = there(stored_residual_);
+    const Tensor x = there(stored_x_), w = there(blocks_.defined() ? blocks_.values : w_);
+    const Tensor residual = there(stored_residual_);
     const Tensor b = there(b_), s_x = there(single(s_x_)), s_w = there(s_w_);
     const Tensor s_y = there(single(s_y_)), s_r = there(single(s_r_));
     const Scratch<Conv2dProblem> scratch(card, problem_, Direction::forward, device);
     OperandViews views;
     views.x = {.scales = s_x.data<double>(), .low = options_.x_low, .high = options_.x_high};
     views.w = {.scales = s_w.data<double>(), .per_channel = true};
+    if (blocks_.defined()) views.w_blocks = blocks_.blocks();  // on a CPU
     if (type != DType::f32) {
       views.y = {.scales = s_y.data<double>(), .low = options_.low, .high = options_.high};
     }
@@ -162,6 +165,18 @@ class Int8Case {
       }
     }
     return out;
+  }
+
+  // Blocks at random places keep their codes.
+  void keep_blocks() {
+    const OperandSpec spec = problem_.operands(Direction::forward).inputs[1];
+    blocks_ = random_operand(spec, Device{}, 2);
+    const Tensor dense = w_;
+    w_ = Tensor::zeros(dense.shape(), dense.dtype());
+    for_each_stored(blocks_, spec, [&](std::int64_t stored, std::int64_t at) {
+      w_.data<std::int8_t>()[at] = dense.data<std::int8_t>()[at];
+      blocks_.values.data<std::int8_t>()[stored] = dense.data<std::int8_t>()[at];
+    });
   }
 
   static Tensor single(double value) {
@@ -247,6 +262,7 @@ class Int8Case {
   const Conv2dProblem problem_;
   const Int8Options options_;
   Generator random_;
+  Operand blocks_;  // of sparse weights
   Tensor x_, w_, residual_, stored_x_, stored_residual_, s_w_, b_;
   const double s_x_ = 0.013, s_r_ = 0.031;
   double s_y_ = 1;

@@ -71,6 +71,51 @@ TEST_F(Int8, CodesAreThoseOfDoubleArithmeticOnRandomProblems) {
   RecordProperty("ties", static_cast<int>(ties));
 }
 
+TEST_F(Int8, BlockSparseCodesAreThoseOfDoubleArithmetic) {
+  int run = 0;
+  for (std::uint64_t i = 0; i < 200; ++i) {
+    Conv2dProblem dense = testing::shrunk(testing::random_problem(8, i), 2e5);
+    if (dense.is_empty()) continue;
+    dense.dtype = DType::f32;
+    for (const Conv2dProblem& sparse : testing::sparse_problems(dense, i, 2)) {
+      const Conv2dProblem typed = with_types(sparse, kTypes[i % 6]);
+      Int8Options options = testing::options_by_turns(i, typed.types->y);
+      options.extreme = i % 11 == 5;
+      Int8Case one(typed, options, i);
+      run += check_everywhere(one);
+      if (HasFailure()) return;
+    }
+  }
+  EXPECT_GT(run, 100);
+}
+
+TEST_F(Int8, BlockSparseGroups) {
+  for (const char* types : {"i8:i8:i32:i8", "u8:i8:i32:u8"}) {
+    for (const char* blocks : {"blocks16x1:100", "blocks32x3:30", "blocks4x1:300"}) {
+      const Conv2dProblem problem = Conv2dProblem::parse(
+          cat("n=2,c=32,h=5,w=6,k=64,r=3,s=3,pad=1,groups=2,weights=", blocks));
+      Int8Case one(with_types(problem, types), {}, 6);
+      EXPECT_EQ(check_everywhere(one), 1) << blocks;
+    }
+  }
+}
+
+// Lines of more pixels than a tile has, of exactly as many, one row of channels and several.
+TEST_F(Int8, BlockSparseTilesOfEveryWidth) {
+  for (int width = 1; width <= 60; ++width) {
+    for (const char* rest :
+         {"c=20,k=32,r=3,s=3,pad=1,weights=blocks16x1:110", "c=36,k=48,weights=blocks16x4:9",
+          "c=3,k=16,r=3,s=3,pad=1,stride=2,"
+          "weights=blocks16x1:9"}) {
+      const Conv2dProblem problem = Conv2dProblem::parse(cat("n=2,h=3,w=", width, ",", rest));
+      Int8Case one(with_types(problem, problem.c < 16 ? "f32:i8:i32:u8" : "u8:i8:i32:u8"),
+                   {.relu = true}, 4);
+      EXPECT_EQ(check_everywhere(one), 1) << width;
+      if (HasFailure()) return;
+    }
+  }
+}
+
 TEST_F(Int8, CodesAreThoseOfDoubleArithmeticOnLayersOfNetworks) {
   for (const char* file : {"resnet18", "mobilenet_v2", "lenet", "edge_cases"}) {
     for (const Conv2dProblem& large : testing::shapes_of(file)) {
@@ -108,7 +153,8 @@ TEST_F(Int8, CardsAreCompleteAndTakeAnEmptyBatch) {
     SCOPED_TRACE(name);
     int taken = 0;
     for (const char* text :
-         {"n=2,c=20,h=7,w=6,k=18,r=3,s=3,pad=1", "n=2,c=18,h=7,w=6,k=18,r=3,s=3,groups=18"}) {
+         {"n=2,c=20,h=7,w=6,k=18,r=3,s=3,pad=1", "n=2,c=18,h=7,w=6,k=18,r=3,s=3,groups=18",
+          "n=2,c=20,h=7,w=6,k=32,r=3,s=3,pad=1,weights=blocks16x1:100"}) {
       Conv2dProblem problem = with_types(Conv2dProblem::parse(text), "u8:i8:i32:u8");
       if (!support_of(card, problem, Direction::forward).yes) continue;
       ++taken;
