@@ -116,6 +116,69 @@ void check_facts(const SafetensorsFile& file, const std::string& path,
   }
 }
 
+// ---- codes without zeros: a bit for each code says whether it is there
+
+std::int64_t bytes_of(int bits, const Shape& shape) {
+  const Packed form = packed_form(bits, shape);
+  return form.shape.numel();
+}
+
+// Adds the smaller one of the two forms.
+void add_codes(const std::string& name, const QuantizedWeight& weight, int bits,
+               SafetensorsFile& out) {
+  std::vector<std::int8_t> kept;
+  const auto count = static_cast<std::int64_t>(weight.codes.size());
+  const Tensor places = Tensor::zeros({ceil_div(count, std::int64_t{8})}, DType::u8);
+  auto* const bytes = static_cast<std::uint8_t*>(places.raw_data());
+  for (std::size_t i = 0; i < weight.codes.size(); ++i) {
+    if (weight.codes[i] == 0) continue;
+    kept.push_back(weight.codes[i]);
+    bytes[i / 8] = static_cast<std::uint8_t>(bytes[i / 8] | 1u << i % 8);
+  }
+  const Shape shape{static_cast<std::int64_t>(kept.size())};
+  if (places.numel() + bytes_of(bits, shape) >= bytes_of(bits, weight.shape)) {
+    out.tensors.push_back({name + ".codes", pack_codes(weight.codes, bits, weight.shape)});
+    return;
+  }
+  out.tensors.push_back({name + ".kept", places});
+  out.tensors.push_back({name + ".codes", pack_codes(kept, bits, shape)});
+}
+
+// The codes of both forms; takes the tensors off the list.
+std::vector<std::int8_t> taken_codes(std::map<std::string, Tensor>& found, const std::string& path,
+                                     const std::string& name, int bits, const Shape& shape) {
+  std::vector<bool> is_kept(static_cast<std::size_t>(shape.numel()), true);
+  std::int64_t kept = shape.numel();
+  const bool has_places = found.contains(name + ".kept");
+  if (has_places) {
+    const Tensor places = taken(found, path, name + ".kept", DType::u8,
+                                Shape{ceil_div(shape.numel(), std::int64_t{8})});
+    const auto* const bytes = static_cast<const std::uint8_t*>(places.raw_data());
+    const auto is_set = [&](std::int64_t i) { return (bytes[i / 8] >> i % 8 & 1) != 0; };
+    kept = 0;
+    for (std::int64_t i = 0; i < shape.numel(); ++i) {
+      is_kept[static_cast<std::size_t>(i)] = is_set(i);
+      kept += is_set(i) ? 1 : 0;
+    }
+    for (std::int64_t i = shape.numel(); i < 8 * places.numel(); ++i) {
+      if (is_set(i)) {
+        damaged(path, "expected zeros behind the last of ", shape.numel(), " bits of '", name,
+                ".kept', got a 1 at ", i);
+      }
+    }
+  }
+  const std::string code_name = name + ".codes";
+  const auto packed = found.find(code_name);
+  if (packed == found.end()) damaged(path, "expected a tensor '", code_name, "', got none");
+  const std::vector<std::int8_t> codes = unpack_codes(
+      packed->second, bits, has_places ? Shape{kept} : shape, cat(path, ", '", code_name, "'"));
+  found.erase(packed);
+  std::vector<std::int8_t> out(is_kept.size());
+  auto next = codes.begin();
+  for (std::size_t i = 0; i < out.size(); ++i) out[i] = is_kept[i] ? *next++ : std::int8_t{0};
+  return out;
+}
+
 void check_steps(const Tensor& steps, const std::string& path, const std::string& name) {
   for (std::int64_t i = 0; i < steps.numel(); ++i) {
     const float s = steps.data<float>()[i];
@@ -223,7 +286,7 @@ SafetensorsFile to_quantized_file(Module& network,
       const QuantizedWeight weight = quantized_weight(*one.layer, quantizer, one.name);
       const int bits = quantizer.options().bits;
       out.tensors.push_back({one.name + ".step", weight.steps});
-      out.tensors.push_back({one.name + ".codes", pack_codes(weight.codes, bits, weight.shape)});
+      add_codes(one.name, weight, bits, out);
     } else {
       check_calibrated(quantizer, one.name);
       // As above: the bounds first.
@@ -265,14 +328,9 @@ void load_quantized_file(const SafetensorsFile& file, const std::string& path, M
     check_steps(steps, path, step_name);
     quantizer.set_steps(steps);
     if (!one.tensor.is_weight) continue;
-    const std::string code_name = one.name + ".codes";
     const Shape& shape = one.layer->weight().shape();
     const int bits = quantizer.options().bits;
-    const auto packed = found.find(code_name);
-    if (packed == found.end()) damaged(path, "expected a tensor '", code_name, "', got none");
-    const std::vector<std::int8_t> codes =
-        unpack_codes(packed->second, bits, shape, cat(path, ", '", code_name, "'"));
-    found.erase(packed);
+    const std::vector<std::int8_t> codes = taken_codes(found, path, one.name, bits, shape);
     const Tensor own = quantizer.steps();
     const Tensor weight = Tensor::empty(shape);
     const std::int64_t inner = shape.numel() / std::max<std::int64_t>(own.numel(), 1);

@@ -6,6 +6,8 @@
 //   "c1.weight.codes"       I8    that of the weight: 5 to 8 bits, a code in each byte
 //                           U8    [ceil(count / 2)]: 3 and 4 bits, two codes in a byte
 //                           U8    [ceil(count / 4)]: 2 bits, four codes in a byte
+//   "c1.weight.kept"        U8    [ceil(count / 8)], only where it pays: a bit for each code; codes
+//                                 holds [kept] of them then, those whose bit is 1
 //   "c1.weight.step"        F32   [1], or [K], one for each output channel
 //   "c1.input.step"         F32   [1]; of a residual block "layer2.0.input.step" and
 //                                 "layer2.0.shortcut.step" (quantize_network.h)
@@ -21,7 +23,8 @@
 //             (integer_grid.h)
 // Packing     codes in the row-major order of the weight, two's complement, the first code in the
 //             lowest bits of a byte; unused bits of the last byte are 0. The code of a masked
-//             weight is 0, and the file holds no masks
+//             weight is 0, and the file holds no masks: codes that are 0 are left out where the
+//             bits that say so take less than they do
 // Loading     fills a network that the config builds: w = step code, and the same steps, so its
 //             quantisers give the same codes, and it computes the same bits
 #pragma once

@@ -25,6 +25,12 @@ inline Module& quantized_network() {
     QuantConfig config{.w_bits = 3, .a_bits = 4, .first_last_bits = 8, .per_channel = true};
     config.per_layer["block.conv2"] = {.w_bits = 2, .a_bits = {}};
     config.per_layer["f1"] = {.w_bits = 5, .a_bits = {}};
+    for (const NamedParameter& p : out->parameters()) {  // a weight with zeros that are left out
+      const Tensor& values = p.variable.value();
+      for (std::int64_t i = 0; p.name == "f1.weight" && i < values.numel(); ++i) {
+        if (i % 8 != 3) values.data<float>()[i] = 0;
+      }
+    }
     apply_quantization(*out, config, Device{});
     out->forward(Variable(Tensor::full(input, 1.0)));
     return out;

@@ -180,6 +180,68 @@ TEST(QuantizedFile, HoldsWhatItsHeaderSaysAndNothingElse) {
       << file.metadata.at("quantisers");
 }
 
+// Zeros in nine of ten weights, as a mask leaves them.
+std::shared_ptr<Module> pruned(const QuantConfig& config) {
+  const auto out = network(config, 3);
+  for (const NamedParameter& p : out->parameters()) {
+    const Tensor& values = p.variable.value();
+    if (values.rank() < 2) continue;
+    for (std::int64_t i = 0; i < values.numel(); ++i) {
+      if (i % 10 != 3) values.data<float>()[i] = 0;
+    }
+  }
+  for (const QuantizedTensor& tensor : quantized_tensors(*out)) tensor.quantizer->begin();
+  out->forward(Variable(normal(kInput, DType::f32)));
+  return out;
+}
+
+TEST(QuantizedFile, LeavesOutZerosWhereThatIsSmaller) {
+  for (std::int64_t bits = kMinBits; bits <= kMaxBits; ++bits) {
+    const QuantConfig config{
+        .w_bits = bits, .a_bits = 8, .first_last_bits = bits, .per_channel = true};
+    const auto from = pruned(config);
+    const SafetensorsFile file = through_a_file(to_quantized_file(*from, keep_all));
+    const Tensor* const kept = file.find("block.conv1.weight.kept");
+    ASSERT_NE(kept, nullptr) << bits << " bits";
+    EXPECT_EQ(kept->numel(), (315 + 7) / 8);
+    const Tensor* const codes = file.find("block.conv1.weight.codes");
+    ASSERT_NE(codes, nullptr);
+    EXPECT_LE(codes->numel(), 32);
+    const auto to = network(config, 4);
+    load_quantized_file(file, "file", *to);
+    const Tensor y = output(*from), again = output(*to);
+    for (std::int64_t i = 0; i < y.numel(); ++i) ASSERT_EQ(y.at(i), again.at(i)) << bits;
+    if (bits < 4) continue;  // others have few zeros where nothing is pruned
+    EXPECT_EQ(to_quantized_file(*trained(config), keep_all).find("f1.weight.kept"), nullptr)
+        << bits;
+  }
+}
+
+TEST(QuantizedFile, SaysWhatIsWrongWithKeptCodes) {
+  const QuantConfig config{.w_bits = 8, .a_bits = 8, .first_last_bits = 8};
+  const SafetensorsFile good = to_quantized_file(*pruned(config), keep_all);
+  const auto to = network(config, 4);
+  const auto with = [&](std::size_t byte, std::uint8_t bits, std::int64_t length) {
+    SafetensorsFile file;
+    file.metadata = good.metadata;
+    for (const NamedTensor& tensor : good.tensors) {
+      file.tensors.push_back({tensor.name, tensor.tensor.clone()});
+      if (tensor.name != "block.conv1.weight.kept") continue;
+      if (length > 0) file.tensors.back().tensor = Tensor::zeros({length}, DType::u8);
+      auto* const bytes = static_cast<std::uint8_t*>(file.tensors.back().tensor.raw_data());
+      bytes[byte] = static_cast<std::uint8_t>(bytes[byte] | bits);
+    }
+    load_quantized_file(file, "m.safetensors", *to);
+  };
+  with(0, 0, 0);
+  EXPECT_ERROR(ErrorKind::kData,
+               "expected zeros behind the last of 315 bits of 'block.conv1.weight.kept', got a 1 "
+               "at 316",
+               with(39, 0x10, 0));
+  EXPECT_ERROR(ErrorKind::kData, "'block.conv1.weight.codes': expected i8[33]", with(0, 1, 0));
+  EXPECT_ERROR(ErrorKind::kData, "expected 'block.conv1.weight.kept' to be u8[40]", with(0, 0, 39));
+}
+
 TEST(QuantizedFile, NeedsCalibratedSteps) {
   EXPECT_ERROR(ErrorKind::kConfig,
                "expected calibrated steps, because codes are counted in them, got 'c1.input' whose "

@@ -15,10 +15,10 @@ namespace convscope {
 namespace {
 
 // What a table of layers says of one weight.
-std::string row_of(const std::string& name, const Quantizer& quantizer, const Tensor& codes) {
+std::string row_of(const std::string& name, const Quantizer& quantizer, std::int64_t bytes) {
   const QuantizerOptions& options = quantizer.options();
   return fmt::format("{:<28} {:>5} {:>9} {:>12}\n", name, options.bits,
-                     options.channels > 0 ? options.channels : 1, codes.size_bytes());
+                     options.channels > 0 ? options.channels : 1, bytes);
 }
 
 std::string weight_table(Module& model, const SafetensorsFile& file) {
@@ -27,7 +27,9 @@ std::string weight_table(Module& model, const SafetensorsFile& file) {
     if (!tensor.is_weight) continue;
     const std::string prefix = tensor.layer.empty() ? "" : tensor.layer + ".";
     if (const Tensor* const codes = file.find(prefix + "weight.codes"); codes != nullptr) {
-      text += row_of(tensor.layer, *tensor.quantizer, *codes);
+      const Tensor* const kept = file.find(prefix + "weight.kept");  // where zeros are left out
+      text += row_of(tensor.layer, *tensor.quantizer,
+                     codes->size_bytes() + (kept == nullptr ? 0 : kept->size_bytes()));
     }
   }
   return text;

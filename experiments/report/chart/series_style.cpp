@@ -22,13 +22,35 @@ constexpr int kShapes = 8;
 
 // The first eight have colours of their own. A name that is not here gets one of the styles behind
 // them, from its letters.
-constexpr std::string_view kAlgorithms[] = {
-    "direct",           "im2col_gemm",        "winograd_f4x3",     "fft",
-    "depthwise",        "direct_batch_lanes", "winograd_f2x3",     "gemm_1x1",
-    "winograd_f6x3",    "im2col_gemm_eigen",  "implicit_gemm",     "lanes_chain",
-    "direct_lesson",    "im2col_gemm_lesson", "winograd_lesson",   "fft_lesson",
-    "depthwise_lesson", "gemm_1x1_lesson",    "few_channel_chain", "implicit_gemm_lesson",
-    "reference",        "winograd",           "batch_lanes"};
+constexpr std::string_view kAlgorithms[] = {"direct",
+                                            "im2col_gemm",
+                                            "winograd_f4x3",
+                                            "fft",
+                                            "depthwise",
+                                            "direct_batch_lanes",
+                                            "winograd_f2x3",
+                                            "gemm_1x1",
+                                            "winograd_f6x3",
+                                            "im2col_gemm_eigen",
+                                            "implicit_gemm",
+                                            "lanes_chain",
+                                            "direct_lesson",
+                                            "im2col_gemm_lesson",
+                                            "winograd_lesson",
+                                            "fft_lesson",
+                                            "depthwise_lesson",
+                                            "gemm_1x1_lesson",
+                                            "few_channel_chain",
+                                            "implicit_gemm_lesson",
+                                            "reference",
+                                            "winograd",
+                                            "batch_lanes",
+                                            "block_sparse",
+                                            "block_sparse_lesson",
+                                            "int8_direct",
+                                            "int8_block_sparse",
+                                            "int8_depthwise",
+                                            "int8_lesson"};
 
 // Path of a unit shape around (0, 0), scaled by r.
 std::string shape_path(int shape, double x, double y, double r) {
