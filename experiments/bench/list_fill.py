@@ -61,18 +61,25 @@ def by_similarity(mask, rows):
     return lists
 
 
+def size_of(text):
+    k, _, columns = text.partition("x")
+    if not (k.isdecimal() and columns.isdecimal() and int(k) * int(columns) > 0):
+        raise argparse.ArgumentTypeError(f"expected a size such as 256x2304, got {text!r}")
+    return int(k), int(columns)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("checkpoint", nargs="?")
     parser.add_argument("--rows", type=int, default=1, help="of a block of the mask: 1, 2, 4, 8 (default 1)")
-    parser.add_argument("--random", metavar="KxCOLUMNS", help="a random mask in place of a checkpoint")
+    parser.add_argument("--random", metavar="KxCOLUMNS", type=size_of, help="a random mask, no checkpoint")
     parser.add_argument("--density", type=float, default=0.1)
     arguments = parser.parse_args()
     rows = arguments.rows
     if rows < 1 or LIST % rows != 0 or (arguments.checkpoint is None) == (arguments.random is None):
         parser.error("expected a checkpoint or --random, and --rows that divide 16")
     if arguments.random:
-        k, columns = map(int, arguments.random.split("x"))
+        k, columns = arguments.random
         blocks = np.random.default_rng(1).random((k // rows, columns)) < arguments.density
         masks = {"random": np.repeat(blocks, rows, 0)}
     else:

@@ -60,6 +60,8 @@ def main():
         rows.append({"problem": problem, "dense_us": dense, "sparse_us": sparse, "error": error})
         print(f"{problem:72s} dense {dense:7.1f}  2:4 {sparse:7.1f} ({dense / sparse:5.2f})"
               f"{'' if error < 2e-3 else f'  WRONG by {error:.1e}'}", flush=True)
+    if not rows:
+        sys.exit("expected a layer of one group with 32 output channels and c r s in steps of 32, got none")
     ratios = [row["dense_us"] / row["sparse_us"] for row in rows]
     print(f"dense / 2:4: geometric mean {geometric_mean(ratios):.2f}, least {min(ratios):.2f}, "
           f"{len(ratios)} layers")

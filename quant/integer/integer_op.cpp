@@ -30,21 +30,6 @@ void fold(const BatchNormFold& norm, std::vector<double>& scale, std::vector<dou
   }
 }
 
-// The codes of the kept blocks, side by side.
-void gather_codes(const BlockSparseView& at, const Tensor& codes, std::int8_t* values) {
-  const std::int64_t columns = codes.numel() / codes.dim(0);
-  const auto* const from = codes.data<std::int8_t>();
-  for (std::int64_t row = 0; row < codes.dim(0) / at.block_rows; ++row) {
-    for (std::int32_t block = at.row_begin[row]; block < at.row_begin[row + 1]; ++block) {
-      for (std::int64_t i = 0; i < at.block_rows; ++i) {
-        values = std::copy_n(
-            from + (row * at.block_rows + i) * columns + at.columns[block] * at.block_columns,
-            at.block_columns, values);
-      }
-    }
-  }
-}
-
 }  // namespace
 
 std::vector<ValueId> IntegerOp::all_inputs() const {
@@ -128,7 +113,7 @@ void IntegerOp::emit_weights(PlanBuilder& builder, Constants& out) const {
                 to = builder.use(out.prepared), workspace] {
     OperandViews views;
     views.w_blocks = sparse->view(values.raw_data());
-    gather_codes(views.w_blocks, codes, values.data<std::int8_t>());
+    sparse->gather(codes.data<std::int8_t>(), values.data<std::int8_t>());
     run({problem, Direction::forward, values.raw_data(), to.raw_data(), workspace, views});
   });
 }

@@ -143,6 +143,13 @@ void SparseWeights::gather(const float* w, float* values) const {
                                             .to = values});
 }
 
+void SparseWeights::gather(const std::int8_t* codes, std::int8_t* values) const {
+  for_each_row({.at = view(nullptr), .rows = rows_, .columns = columns_, .blocks = format_.blocks},
+               [&](std::int64_t dense, std::int64_t stored, std::int64_t count) {
+                 std::copy_n(codes + dense, count, values + stored);
+               });
+}
+
 void SparseWeights::scatter(const float* values, float* dw, bool accumulate) const {
   scatter_blocks_kernel.get(keep_.device())({.at = view(nullptr),
                                              .rows = rows_,

@@ -44,19 +44,11 @@ Conv2dSupport supports(const Conv2dProblem& z, Direction direction) {
   if (z.weight_format.is_dense()) {
     return Conv2dSupport::no("expects block-sparse weights, got dense");
   }
-  if (z.r * z.s > kMostTaps) {
-    return Conv2dSupport::no(
-        cat("expects a kernel of at most ", kMostTaps, " taps, got ", z.r, "x", z.s));
+  const Index image = Int8Image(z).image;
+  if (image > std::numeric_limits<std::int32_t>::max()) {
+    return Conv2dSupport::no(cat("expects images of fewer than 2^31 bytes, got ", image));
   }
-  if (z.groups > 1 &&
-      (z.c_per_group() % kChannelBlock != 0 || z.k_per_group() % kChannelBlock != 0)) {
-    return Conv2dSupport::no(cat("expects groups of a multiple of 16 channels, got ", z.groups,
-                                 " groups of ", z.c_per_group(), " and ", z.k_per_group()));
-  }
-  if (Int8Image(z).image > std::numeric_limits<std::int32_t>::max()) {
-    return Conv2dSupport::no("expects images of fewer than 2^31 bytes");
-  }
-  return {};
+  return supports_shape(z);
 }
 
 Index columns_of(const Conv2dProblem& z) { return z.c_per_group() * z.r * z.s; }
@@ -91,17 +83,8 @@ std::size_t scratch_bytes(const Conv2dProblem& z) {
   return static_cast<std::size_t>((kChannelBlock + 1) * columns_of(z));
 }
 
-struct Memory {
-  explicit Memory(const Int8Plan& plan)
-      : copy(ScratchArena::round_up(plan.copy_bytes())),
-        factors(ScratchArena::round_up(OutputFactors::bytes(plan.channels()))),
-        starts(static_cast<std::size_t>(plan.channels()) * sizeof(std::int32_t)) {}
-  std::size_t copy, factors, starts;
-  std::size_t bytes() const { return copy + factors + ScratchArena::round_up(starts); }
-};
-
 std::size_t workspace_bytes(const Conv2dProblem& z, Direction) {
-  return std::max(Memory(Int8Plan(z)).bytes(), scratch_bytes(z));
+  return std::max(pass_bytes(Int8Plan(z)), scratch_bytes(z));
 }
 
 std::size_t prepared_bytes(const Conv2dProblem& z, Direction) {
@@ -185,26 +168,14 @@ void prepare_weights(const Conv2dPrepareArgs& args) {
 
 void forward(const Conv2dForwardArgs& args) {
   const Int8Plan plan(args.problem);
-  const Memory memory(plan);
   const Prepared at(plan);
-  auto* const copy = static_cast<std::uint8_t*>(args.workspace);
-  const OutputFactors factors(args, plan.padded, plan.channels(), copy + memory.copy);
-  auto* const starts = reinterpret_cast<std::int32_t*>(copy + memory.copy + memory.factors);
   const auto* const prepared = static_cast<const std::int8_t*>(args.prepared);
-  make_starts(plan, reinterpret_cast<const std::int32_t*>(prepared + at.totals), offset_of(args),
-              starts);
-  const bool in_place = plan.x.from == Int8Source::in_place;
-  if (!in_place) copy_images(plan, args, copy);
-  run_tiles(plan,
-            {.x = in_place ? static_cast<const std::uint8_t*>(args.x) : copy,
-             .packed = nullptr,
-             .starts = starts,
-             .outputs = factors.outputs(),
-             .residual = args.epilogue.residual,
-             .y = args.y,
-             .entries = {.segment = reinterpret_cast<const std::int32_t*>(prepared),
-                         .offset = reinterpret_cast<const std::int32_t*>(prepared + at.offset),
-                         .w = prepared + at.w}});
+  const auto ints = [&](std::size_t offset) {
+    return reinterpret_cast<const std::int32_t*>(prepared + offset);
+  };
+  run_pass(plan, args,
+           {.totals = ints(at.totals),
+            .entries = {.segment = ints(0), .offset = ints(at.offset), .w = prepared + at.w}});
 }
 
 // Kept quads of a block of 16 output channels, of random blocks.

@@ -39,16 +39,7 @@ namespace {
 Conv2dSupport supports(const Conv2dProblem& z, Direction direction) {
   const Conv2dSupport types = supports_types(z, direction);
   if (!types.yes) return types;
-  if (z.r * z.s > kMostTaps) {
-    return Conv2dSupport::no(
-        cat("expects a kernel of at most ", kMostTaps, " taps, got ", z.r, "x", z.s));
-  }
-  if (z.groups > 1 &&
-      (z.c_per_group() % kChannelBlock != 0 || z.k_per_group() % kChannelBlock != 0)) {
-    return Conv2dSupport::no(cat("expects groups of a multiple of 16 channels, got ", z.groups,
-                                 " groups of ", z.c_per_group(), " and ", z.k_per_group()));
-  }
-  return {};
+  return supports_shape(z);
 }
 
 Conv2dCost cost(const Conv2dProblem& z, Direction) {
@@ -74,19 +65,7 @@ Conv2dCost cost(const Conv2dProblem& z, Direction) {
           .peak_share = share_beside(z.nominal_flops(), share, 1500, DType::i8)};
 }
 
-// The copy of x, the factors of the outputs, and where sums begin.
-struct Memory {
-  explicit Memory(const Int8Plan& plan)
-      : copy(ScratchArena::round_up(plan.copy_bytes())),
-        factors(ScratchArena::round_up(OutputFactors::bytes(plan.channels()))),
-        starts(static_cast<std::size_t>(plan.channels()) * sizeof(std::int32_t)) {}
-  std::size_t copy, factors, starts;
-  std::size_t bytes() const { return copy + factors + ScratchArena::round_up(starts); }
-};
-
-std::size_t workspace_bytes(const Conv2dProblem& z, Direction) {
-  return Memory(Int8Plan(z)).bytes();
-}
+std::size_t workspace_bytes(const Conv2dProblem& z, Direction) { return pass_bytes(Int8Plan(z)); }
 
 std::size_t prepared_bytes(const Conv2dProblem& z, Direction) { return packed_bytes(Int8Plan(z)); }
 
@@ -97,20 +76,8 @@ void prepare_weights(const Conv2dPrepareArgs& args) {
 
 void forward(const Conv2dForwardArgs& args) {
   const Int8Plan plan(args.problem);
-  const Memory memory(plan);
-  auto* const copy = static_cast<std::uint8_t*>(args.workspace);
-  const OutputFactors factors(args, plan.padded, plan.channels(), copy + memory.copy);
-  auto* const starts = reinterpret_cast<std::int32_t*>(copy + memory.copy + memory.factors);
   const auto* const packed = static_cast<const std::int8_t*>(args.prepared);
-  make_starts(plan, totals_of(plan, packed), offset_of(args), starts);
-  const bool in_place = plan.x.from == Int8Source::in_place;
-  if (!in_place) copy_images(plan, args, copy);
-  run_tiles(plan, {.x = in_place ? static_cast<const std::uint8_t*>(args.x) : copy,
-                   .packed = packed,
-                   .starts = starts,
-                   .outputs = factors.outputs(),
-                   .residual = args.epilogue.residual,
-                   .y = args.y});
+  run_pass(plan, args, {.totals = totals_of(plan, packed), .packed = packed});
 }
 
 const Conv2dAlgorithm kCard{

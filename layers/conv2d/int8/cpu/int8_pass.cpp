@@ -11,6 +11,19 @@
 
 namespace convscope::int8 {
 
+Conv2dSupport supports_shape(const Conv2dProblem& z) {
+  if (z.r * z.s > kMostTaps) {
+    return Conv2dSupport::no(
+        cat("expects a kernel of at most ", kMostTaps, " taps, got ", z.r, "x", z.s));
+  }
+  if (z.groups > 1 &&
+      (z.c_per_group() % kChannelBlock != 0 || z.k_per_group() % kChannelBlock != 0)) {
+    return Conv2dSupport::no(cat("expects groups of a multiple of 16 channels, got ", z.groups,
+                                 " groups of ", z.c_per_group(), " and ", z.k_per_group()));
+  }
+  return {};
+}
+
 // ---- weights ------------------------------------------------------------------------------------
 
 bool place_of(const Int8Plan& plan, Index d, Index t, Index byte, WeightPlace& out) {
@@ -136,6 +149,15 @@ void copy_images(const Int8Plan& plan, const Conv2dForwardArgs& args, std::uint8
 
 namespace {
 
+struct TileRun {
+  const std::uint8_t* x;  // the copy, or the tensor itself
+  const Int8Weights& weights;
+  const std::int32_t* starts;
+  const Int8Outputs& outputs;
+  const void* residual;
+  void* y;
+};
+
 class Convolution {
  public:
   Convolution(const Int8Plan& plan, const TileRun& run)
@@ -189,11 +211,11 @@ class Convolution {
     tiles.in_step = plan_.by_image ? plan_.x.image
                     : plan_.flat   ? plan_.x.pixel
                                    : plan_.x.pixel * z_.stride_w;
-    Int8Entries entries = run_.entries;
+    Int8Entries entries = run_.weights.entries;
     if (plan_.sparse) {
       entries.segment += (g * plan_.blocks + block) * plan_.taps;
     } else {
-      tiles.w = run_.packed + g * plan_.packed_group() + plan_.packed(channel);
+      tiles.w = run_.weights.packed + g * plan_.packed_group() + plan_.packed(channel);
       tiles.w_block = plan_.taps * plan_.packed_tap(width);
     }
     tiles.start = run_.starts + g * plan_.padded + channel;
@@ -292,8 +314,37 @@ class Convolution {
   const TileRun& run_;
 };
 
+// The parts of the workspace.
+struct Memory {
+  explicit Memory(const Int8Plan& plan)
+      : copy(ScratchArena::round_up(plan.copy_bytes())),
+        factors(ScratchArena::round_up(OutputFactors::bytes(plan.channels()))),
+        starts(static_cast<std::size_t>(plan.channels()) * sizeof(std::int32_t)) {}
+  std::size_t copy, factors, starts;
+};
+
 }  // namespace
 
-void run_tiles(const Int8Plan& plan, const TileRun& run) { Convolution(plan, run).run(); }
+std::size_t pass_bytes(const Int8Plan& plan) {
+  const Memory memory(plan);
+  return memory.copy + memory.factors + ScratchArena::round_up(memory.starts);
+}
+
+void run_pass(const Int8Plan& plan, const Conv2dForwardArgs& args, const Int8Weights& weights) {
+  const Memory memory(plan);
+  auto* const copy = static_cast<std::uint8_t*>(args.workspace);
+  const OutputFactors factors(args, plan.padded, plan.channels(), copy + memory.copy);
+  auto* const starts = reinterpret_cast<std::int32_t*>(copy + memory.copy + memory.factors);
+  make_starts(plan, weights.totals, offset_of(args), starts);
+  const bool in_place = plan.x.from == Int8Source::in_place;
+  if (!in_place) copy_images(plan, args, copy);
+  Convolution(plan, {.x = in_place ? static_cast<const std::uint8_t*>(args.x) : copy,
+                     .weights = weights,
+                     .starts = starts,
+                     .outputs = factors.outputs(),
+                     .residual = args.epilogue.residual,
+                     .y = args.y})
+      .run();
+}
 
 }  // namespace convscope::int8

@@ -10,6 +10,8 @@ namespace convscope::int8 {
 
 // What the cards have in common: types, layout, the size of the sums.
 Conv2dSupport supports_types(const Conv2dProblem& problem, Direction direction);
+// Of the cards for all kernel sizes: taps and groups.
+Conv2dSupport supports_shape(const Conv2dProblem& problem);
 
 // Factors of the outputs, by output channel (of y in blocks: channel k of group g stands at
 // g group_stride + k), made of the scales of a call.
@@ -48,15 +50,15 @@ void put_weight(const Int8Plan& plan, Index k, Index i, std::int8_t weight, std:
 // All images with their borders.
 void copy_images(const Int8Plan& plan, const Conv2dForwardArgs& args, std::uint8_t* copy);
 
-struct TileRun {
-  const std::uint8_t* x;      // the copy, or the tensor itself
-  const std::int8_t* packed;  // null: w is a list
-  const std::int32_t* starts;
-  const Int8Outputs& outputs;
-  const void* residual;
-  void* y;
-  Int8Entries entries = {};  // of all blocks of output channels; segments [block, taps]
+// Prepared weights: packed, or a list.
+struct Int8Weights {
+  const std::int32_t* totals;           // by channel, what the weights add up to
+  const std::int8_t* packed = nullptr;  // as pack_weights() does; null: a list
+  Int8Entries entries = {};             // of all blocks of output channels: segments [block, taps]
 };
-void run_tiles(const Int8Plan& plan, const TileRun& run);
+// Scratch of run_pass(): the copy of x, the factors of the outputs, and where sums begin.
+std::size_t pass_bytes(const Int8Plan& plan);
+// The whole convolution.
+void run_pass(const Int8Plan& plan, const Conv2dForwardArgs& args, const Int8Weights& weights);
 
 }  // namespace convscope::int8
