@@ -16,10 +16,13 @@ using testing::Tier;
 
 const Conv2dAlgorithm& card() { return conv2d_algorithms(DeviceType::cpu).get("block_sparse"); }
 
-// Every direction on each instruction set; one and two threads give the same bits.
+// Every direction on each instruction set; one and two threads give the same bits. A first layer has
+// its forward pass alone.
 void check(const Conv2dProblem& problem, Tier tier) {
   ConvolutionCase one(problem, tier);
   for (const Direction direction : kDirections) {
+    const bool is_first = problem.layout == ActivationLayout::blocked_y;
+    if (is_first && direction != Direction::forward) continue;
     const Support support = support_of(card(), problem, direction);
     ASSERT_TRUE(support.yes) << support.reason << ": " << problem.text();
     for (int isa = 0; isa < kIsaCount; ++isa) {
@@ -86,6 +89,57 @@ TEST(BlockSparse, AgreesWithTheReferenceOnRandomProblems) {
   }
 }
 
+// x is read where its planes lie.
+TEST(BlockSparse, AgreesWithTheReferenceOnFirstLayers) {
+  const char* const kTexts[] = {
+      "n=2,c=3,h=20,w=61,k=64,r=7,s=7,pad=3,stride=2",  // tiles of 16 pixels
+      "n=2,c=1,h=28,w=28,k=16,r=5,s=5",                 //
+      "n=3,c=3,h=9,w=7,k=24,r=3,s=3,pad=1",             // rows of several images
+      "n=2,c=5,h=13,w=19,k=17,r=3,s=2,pad=1x0x2x1",     // lanes behind the last channel
+      "n=1,c=40,h=11,w=40,k=32,r=3,s=3,pad=1",          // more than one block of channels
+      "n=1,c=4,h=30,w=33,k=16,r=5,s=5,pad=2,stride=3",  // pixels farther apart than two
+      "n=2,c=6,h=10,w=12,k=16,r=3,s=3,dilation=2",      //
+      "n=2,c=20,h=6,w=5,k=32",                          // planes without rows
+  };
+  const MachineScope scope;
+  std::size_t turn = 0;
+  for (const char* text : kTexts) {
+    Conv2dProblem dense = Conv2dProblem::parse(text);
+    dense.layout = ActivationLayout::blocked_y;
+    for (const Conv2dProblem& problem : testing::sparse_problems(dense, turn, 4)) {
+      check(problem, Tier::exact);
+      check(problem, testing::kRoundedTiers[turn % 3]);
+      ++turn;
+      if (HasFailure()) return;
+    }
+  }
+}
+
+// A linear layer: its images are the pixels of a row.
+TEST(BlockSparse, AgreesWithTheReferenceOnImagesOfOnePixel) {
+  const char* const kTexts[] = {
+      "n=64,c=48,h=1,w=1,k=32",
+      "n=1,c=40,h=1,w=1,k=16",
+      "n=7,c=20,h=1,w=1,k=30",   // channels that fill no block
+      "n=163,c=5,h=1,w=1,k=16",  // a prime number of images, more than a chain has
+      "n=322,c=17,h=1,w=1,k=48,stride=2",
+  };
+  const MachineScope scope;
+  std::size_t turn = 0;
+  for (const char* text : kTexts) {
+    for (const ActivationLayout layout : {ActivationLayout::nchw, ActivationLayout::blocked}) {
+      Conv2dProblem dense = Conv2dProblem::parse(text);
+      dense.layout = layout;
+      for (const Conv2dProblem& problem : testing::sparse_problems(dense, turn, 3)) {
+        check(problem, Tier::exact);
+        check(problem, testing::kRoundedTiers[turn % 3]);
+        ++turn;
+        if (HasFailure()) return;
+      }
+    }
+  }
+}
+
 TEST(BlockSparse, RefusesWhatItDoesNotCompute) {
   const auto reason = [](const char* text) {
     return support_of(card(), Conv2dProblem::parse(text), Direction::forward).reason;
@@ -99,6 +153,11 @@ TEST(BlockSparse, RefusesWhatItDoesNotCompute) {
             "expects images of fewer than 2^31 numbers, got 16x12000x12000 and 16x12000x12000");
   EXPECT_EQ(reason("c=16,h=99,w=99,k=16,r=33,s=33,weights=blocks16x1:3"),
             "expects a kernel of at most 1024 taps, got 33x33");
+  EXPECT_EQ(support_of(card(),
+                       Conv2dProblem::parse("c=3,h=9,w=9,k=16,weights=blocks16x1:3,layout=blocked_y"),
+                       Direction::backward_weight)
+                .reason,
+            "expects x and dy in one layout for dw, got layout blocked_y");
 }
 
 // Small caches cut the channels into chunks and the blocks into groups.

@@ -53,22 +53,37 @@ namespace {
 
 using namespace block_sparse;
 
-bool is_blocked(const Conv2dProblem& z) { return z.layout == ActivationLayout::blocked; }
-Images images_x(const Conv2dProblem& z) { return {z.n, z.c, z.h * z.w}; }
-Images images_y(const Conv2dProblem& z) { return {z.n, z.k, z.p() * z.q()}; }
-Index copies(const Conv2dProblem& z) {
-  return is_blocked(z) ? 0 : images_x(z).floats() + images_y(z).floats();
-}
+// Where a problem's images lie, and which are copied into blocks for the time of a call.
+struct Places {
+  explicit Places(const Conv2dProblem& z)
+      : computed(side_by_side(z)),
+        copies_x(z.layout == ActivationLayout::nchw || has_one_pixel(z)),
+        copies_y(copies_x),
+        x{computed.n, z.c, computed.h * computed.w},
+        y{computed.n, z.k, computed.p() * computed.q()} {
+    if (!has_one_pixel(z)) return;
+    const bool whole = z.layout == ActivationLayout::blocked;
+    x.row = whole ? round_up(z.c, kChannelBlock) : z.c;
+    y.row = whole ? round_up(z.k, kChannelBlock) : z.k;
+  }
+  Index floats() const { return (copies_x ? x.floats() : 0) + (copies_y ? y.floats() : 0); }
+
+  Conv2dProblem computed;
+  bool copies_x, copies_y;
+  Images x, y;
+};
 
 // ---- weights -----------------------------------------------------------------------------------
 
 std::size_t prepared_bytes(const Conv2dProblem& z, Direction direction) {
-  const Pass pass(z, direction);
+  const Conv2dProblem computed = side_by_side(z);
+  const Pass pass(computed, direction);
   return index_bytes(pass.counts, pass.segments());
 }
 
 void prepare_weights(const Conv2dPrepareArgs& args) {
-  const Pass pass(args.problem, args.direction);
+  const Conv2dProblem computed = side_by_side(args.problem);
+  const Pass pass(computed, args.direction);
   make_index(pass, args.views.w_blocks, index_at(pass.counts, pass.segments(), args.prepared),
              args.workspace);
 }
@@ -113,7 +128,7 @@ class Convolution {
       const Index begin = first + split * pass_.group_blocks / pass_.splits;
       for (Index block = begin; block < end; block += pass_.blocks_at_once) {
         here.block = block;
-        here.asks_ahead = block == begin;
+        here.asks_ahead = block == begin && !pass_.in_planes;
         here.block_end = std::min(block + pass_.blocks_at_once, end);
         for (Index row_part = 0; row_part < pass_.row_parts; ++row_part) {
           for (Index part = 0; part < pass_.column_parts; ++part) run_part(here, row_part, part);
@@ -183,7 +198,7 @@ class Convolution {
     SparseTile tile;
     tile.rows = static_cast<int>(at.lines);
     tile.columns = static_cast<int>(at.end - at.begin);
-    tile.in_step = kChannelBlock * pass_.column_step;
+    tile.in_step = pass_.in_pixel * pass_.column_step;
     tile.out_step = kChannelBlock * pass_.column_parts;
     tile.run = runs.data();
     tile.runs = list_runs(at.line / job.images, at, tile, runs);
@@ -193,8 +208,8 @@ class Convolution {
       const Index row = (at.line + i) / job.images;
       const Index n = job.image + (at.line + i) % job.images;
       tile.in[k] =
-          in_ + n * pass_.in_blocks * pass_.in_plane() +
-          (row * pass_.row_step * pass_.in_w + at.begin * pass_.column_step) * kChannelBlock;
+          in_ + n * pass_.in_image() +
+          (row * pass_.row_step * pass_.in_w + at.begin * pass_.column_step) * pass_.in_pixel;
       out[k] = n * pass_.out_blocks * pass_.out_plane() +
                ((row * pass_.row_parts + at.row_part) * pass_.out_w + at.part +
                 at.begin * pass_.column_parts) *
@@ -370,68 +385,72 @@ class Convolution {
 
 void forward(const Conv2dForwardArgs& args) {
   const Conv2dProblem& z = args.problem;
-  const Pass pass(z, Direction::forward);
-  const auto* const b = static_cast<const float*>(args.b);
+  const Places places(z);
+  const Pass pass(places.computed, Direction::forward);
+  const auto* x = static_cast<const float*>(args.x);
   auto* const y = static_cast<float*>(args.y);
-  if (is_blocked(z)) {
-    Convolution pass_over(pass, static_cast<const float*>(args.x), args.prepared, y);
-    pass_over.set_epilogue(b, args.epilogue);
-    return pass_over.run();
-  }
   auto* const x_blocks = static_cast<float*>(args.workspace);
-  float* const y_blocks = x_blocks + images_x(z).floats();
-  to_blocks(images_x(z), static_cast<const float*>(args.x), x_blocks);
-  Convolution pass_over(pass, x_blocks, args.prepared, y_blocks);
-  pass_over.set_epilogue(b, {});
-  pass_over.run();
-  to_planes(images_y(z), y_blocks, y);
-  if (args.epilogue.empty()) return;
+  float* const y_blocks =
+      places.copies_y ? x_blocks + (places.copies_x ? places.x.floats() : 0) : y;
+  if (places.copies_x) {
+    to_blocks(places.x, x, x_blocks);
+    x = x_blocks;
+  }
+  // What stands behind the sums lies where y lies, not where its copy does.
+  const bool later = places.copies_y && args.epilogue.residual != nullptr;
+  Convolution convolution(pass, x, args.prepared, y_blocks);
+  convolution.set_epilogue(static_cast<const float*>(args.b), later ? Epilogue{} : args.epilogue);
+  convolution.run();
+  if (!places.copies_y) return;
+  from_blocks(places.y, y_blocks, y);
+  if (!later) return;
   const FusedEpilogue epilogue(args);
+  const Index channels = places.y.row > 0 ? places.y.row : z.k;
   const Index plane = z.p() * z.q();
-  parallel_for(z.n * z.k, std::max<Index>(1, 8192 / plane), [&](Index begin, Index end) {
+  parallel_for(z.n * channels, std::max<Index>(1, 8192 / plane), [&](Index begin, Index end) {
     epilogue.finish(y + begin * plane, end - begin, plane, plane);
   });
 }
 
 void backward_data(const Conv2dBackwardDataArgs& args) {
-  const Conv2dProblem& z = args.problem;
-  const Pass pass(z, Direction::backward_data);
-  if (is_blocked(z)) {
-    return Convolution(pass, static_cast<const float*>(args.dy), args.prepared,
-                       static_cast<float*>(args.dx))
-        .run();
-  }
+  const Places places(args.problem);
+  const Pass pass(places.computed, Direction::backward_data);
+  const auto* dy = static_cast<const float*>(args.dy);
+  auto* const dx = static_cast<float*>(args.dx);
+  if (!places.copies_x) return Convolution(pass, dy, args.prepared, dx).run();
   auto* const dx_blocks = static_cast<float*>(args.workspace);
-  float* const dy_blocks = dx_blocks + images_x(z).floats();
-  to_blocks(images_y(z), static_cast<const float*>(args.dy), dy_blocks);
+  float* const dy_blocks = dx_blocks + places.x.floats();
+  to_blocks(places.y, dy, dy_blocks);
   Convolution(pass, dy_blocks, args.prepared, dx_blocks).run();
-  to_planes(images_x(z), dx_blocks, static_cast<float*>(args.dx));
+  from_blocks(places.x, dx_blocks, dx);
 }
 
 void backward_weight(const Conv2dBackwardWeightArgs& args) {
-  const Conv2dProblem& z = args.problem;
+  const Places places(args.problem);
   const auto* x = static_cast<const float*>(args.x);
   const auto* dy = static_cast<const float*>(args.dy);
-  auto* const workspace = static_cast<float*>(args.workspace);
-  if (!is_blocked(z)) {
-    float* const x_blocks = workspace;
-    float* const dy_blocks = workspace + images_x(z).floats();
-    to_blocks(images_x(z), x, x_blocks);
-    to_blocks(images_y(z), dy, dy_blocks);
+  auto* const x_blocks = static_cast<float*>(args.workspace);
+  float* const dy_blocks = x_blocks + places.x.floats();
+  if (places.copies_x) {
+    to_blocks(places.x, x, x_blocks);
+    to_blocks(places.y, dy, dy_blocks);
     x = x_blocks;
     dy = dy_blocks;
   }
-  sum_weights(args, x, dy, workspace + copies(z));
+  sum_weights(args, places.computed, x, dy, x_blocks + places.floats());
 }
 
 // ---- card --------------------------------------------------------------------------------------
 
-Conv2dSupport supports(const Conv2dProblem& z, Direction) {
+Conv2dSupport supports(const Conv2dProblem& z, Direction direction) {
   if (z.dtype != DType::f32) {
     return Conv2dSupport::no(cat("expects elements of type f32, got ", name_of(z.dtype)));
   }
   if (z.weight_format.is_dense()) {
     return Conv2dSupport::no("expects block-sparse weights, got dense");
+  }
+  if (z.layout == ActivationLayout::blocked_y && direction == Direction::backward_weight) {
+    return Conv2dSupport::no("expects x and dy in one layout for dw, got layout blocked_y");
   }
   if (z.r * z.s > kMostTaps) {
     return Conv2dSupport::no(
@@ -467,9 +486,7 @@ double cycles_beside(const Conv2dProblem& z, const Pass& pass, Direction directi
                      double entries) {
   const auto pixels = static_cast<double>(z.n * z.p() * z.q());
   const auto out_pixels = static_cast<double>(z.n * pass.out_h * pass.out_w);
-  const Index most = pass.pixels / pass.tile_rows;
-  const Index columns = ceil_div(pass.line, ceil_div(pass.line, most));
-  const double tiles = out_pixels / static_cast<double>(columns * pass.tile_rows);
+  const double tiles = out_pixels / static_cast<double>(pass.widest_tile() * pass.tile_rows);
   if (direction == Direction::forward) {
     return 170 * tiles * static_cast<double>(pass.chunks * pass.counts.k_blocks);
   }
@@ -484,15 +501,17 @@ double cycles_beside(const Conv2dProblem& z, const Pass& pass, Direction directi
   return lists * (150 * strips * std::ceil(of_list / 16) + 1.3 * pixels * lines);
 }
 
-Conv2dCost cost(const Conv2dProblem& z, Direction direction) {
+Conv2dCost cost(const Conv2dProblem& problem, Direction direction) {
+  const Places places(problem);
+  const Conv2dProblem& z = places.computed;
   const Pass pass(z, direction == Direction::backward_data ? direction : Direction::forward);
   const double entries = expected_entries(z, pass.counts);
   const double flops = std::max(1.0, 32 * static_cast<double>(z.n * z.p() * z.q()) * entries);
   const double share = direction == Direction::forward         ? 0.85
                        : direction == Direction::backward_data ? 0.55  // dy comes from L2
                                                                : 0.85;
-  double bytes = z.nominal_bytes();
-  if (!is_blocked(z)) bytes += 8.0 * static_cast<double>(z.x_shape().numel() + z.y_shape().numel());
+  double bytes = problem.nominal_bytes();
+  if (places.copies_x) bytes += 8 * static_cast<double>(z.x_shape().numel() + z.y_shape().numel());
   const double cycles = 2000 + cycles_beside(z, pass, direction, entries);
   const Conv2dCost once{
       .flops = flops, .bytes = bytes, .peak_share = share_beside(flops, share, cycles)};
@@ -502,9 +521,10 @@ Conv2dCost cost(const Conv2dProblem& z, Direction direction) {
 }
 
 std::size_t workspace_bytes(const Conv2dProblem& z, Direction direction) {
-  const auto floats = static_cast<std::size_t>(copies(z)) * sizeof(float);
-  if (direction == Direction::backward_weight) return floats + sums_bytes(z);
-  return std::max(floats, index_scratch(Pass(z, direction)));
+  const Places places(z);
+  const auto bytes = static_cast<std::size_t>(places.floats()) * sizeof(float);
+  if (direction == Direction::backward_weight) return bytes + sums_bytes(places.computed);
+  return std::max(bytes, index_scratch(Pass(places.computed, direction)));
 }
 
 const Conv2dAlgorithm kCard{
@@ -522,6 +542,7 @@ const Conv2dAlgorithm kCard{
     .fuses_epilogue = true,
     .takes_sparse_weights = true,
     .takes_blocked_layout = true,
+    .takes_blocked_y = true,
     .forward = forward,
     .backward_data = backward_data,
     .backward_weight = backward_weight,

@@ -1,9 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// block_sparse_images.h: copies of images between planes and blocks of 16 channels, for problems
-// whose images lie as planes.
+// block_sparse_images.h: copies of images into blocks of 16 channels and back, for problems whose
+// images lie as planes, or have one pixel.
 #pragma once
 
+#include <algorithm>
+
 #include "framework/parallel.h"
+#include "framework/simd/sum_chain.h"
+#include "layers/conv2d/problem.h"
 #include "layers/conv2d/shared/weight_sums.h"
 #include "layers/dispatch/layout/block_copies_simd.h"
 
@@ -11,38 +15,85 @@ namespace convscope::block_sparse {
 
 using Index = std::int64_t;
 
-struct Images {  // [N,C,H,W]
+struct Images {  // [n,c,plane], or with `row` n plane images of one pixel, so many floats apart
   Index n, c, plane;
+  Index row = 0;
   Index blocks() const { return ceil_div(c, kChannelBlock); }
   // Of the copy in blocks.
   Index floats() const { return piece_floats(n * blocks() * plane * kChannelBlock); }
 };
 
-// Calls copy(planes, block, channels) for each block of each image: where they begin, in floats.
+// Images of one pixel under kernels of one tap, as a linear layer has them: side by side they are
+// the pixels of a row, so that a tile has many of them.
+inline bool has_one_pixel(const Conv2dProblem& z) {
+  return z.n > 1 && z.h * z.w * z.r * z.s == 1 && z.p() * z.q() == 1 &&
+         z.layout != ActivationLayout::blocked_y;
+}
+// What is computed in their place. A row is no longer than a chain of sums.
+inline Conv2dProblem side_by_side(const Conv2dProblem& z) {
+  Conv2dProblem out = z;
+  if (!has_one_pixel(z)) return out;
+  out.w = std::min<Index>(z.n, kSumChain);
+  while (z.n % out.w != 0) --out.w;
+  out.n = z.n / out.w;
+  out.stride_h = out.stride_w = 1;
+  return out;
+}
+
+// `lanes` of the 16 floats of a block; the usual number as vectors, not as a call.
+inline void copy_lanes(const float* from, Index lanes, float* to) {
+  if (lanes == kChannelBlock) {
+    std::copy_n(from, kChannelBlock, to);
+  } else {
+    std::copy_n(from, lanes, to);
+  }
+}
+
+// Calls copy(image, block, channels) for each block of each image.
 template <class Copy>
 void for_each_block(const Images& images, const Copy& copy) {
   parallel_for(images.n * images.blocks(), std::max<Index>(1, 4096 / images.plane),
                [&](Index begin, Index end) {
                  for (Index i = begin; i < end; ++i) {
-                   const Index c = i % images.blocks() * kChannelBlock;
-                   copy((i / images.blocks() * images.c + c) * images.plane,
-                        i * images.plane * kChannelBlock,
-                        static_cast<int>(std::min(kChannelBlock, images.c - c)));
+                   const Index block = i % images.blocks();
+                   copy(i / images.blocks(), block,
+                        std::min(kChannelBlock, images.c - block * kChannelBlock));
                  }
                });
 }
 
-inline void to_blocks(const Images& images, const float* planes, float* blocks) {
+inline void to_blocks(const Images& images, const float* from, float* blocks) {
   const BlockCopyKernels& kernels = block_copy_kernels.get();
-  for_each_block(images, [&](Index plane, Index block, int channels) {
-    kernels.to_block(planes + plane, images.plane, channels, images.plane, false, blocks + block);
+  for_each_block(images, [&](Index n, Index block, Index channels) {
+    const Index c = block * kChannelBlock;
+    float* to = blocks + (n * images.blocks() + block) * images.plane * kChannelBlock;
+    if (images.row == 0) {
+      return kernels.to_block(from + (n * images.c + c) * images.plane, images.plane,
+                              static_cast<int>(channels), images.plane, false, to);
+    }
+    const float* at = from + n * images.plane * images.row + c;
+    for (Index i = 0; i < images.plane; ++i, at += images.row, to += kChannelBlock) {
+      copy_lanes(at, channels, to);
+      std::fill_n(to + channels, kChannelBlock - channels, 0.0f);
+    }
   });
 }
 
-inline void to_planes(const Images& images, const float* blocks, float* planes) {
+// Lanes behind the last channel are written where rows hold them.
+inline void from_blocks(const Images& images, const float* blocks, float* to) {
   const BlockCopyKernels& kernels = block_copy_kernels.get();
-  for_each_block(images, [&](Index plane, Index block, int channels) {
-    kernels.to_planes(blocks + block, images.plane, channels, images.plane, false, planes + plane);
+  for_each_block(images, [&](Index n, Index block, Index channels) {
+    const Index c = block * kChannelBlock;
+    const float* from = blocks + (n * images.blocks() + block) * images.plane * kChannelBlock;
+    if (images.row == 0) {
+      return kernels.to_planes(from, images.plane, static_cast<int>(channels), images.plane, false,
+                               to + (n * images.c + c) * images.plane);
+    }
+    const Index lanes = std::min(kChannelBlock, images.row - c);
+    float* at = to + n * images.plane * images.row + c;
+    for (Index i = 0; i < images.plane; ++i, at += images.row, from += kChannelBlock) {
+      copy_lanes(from, lanes, at);
+    }
   });
 }
 

@@ -58,7 +58,7 @@ Index segment_of(const Pass& pass, Index k_block, Index c, Index tap) {
 Index offset_of(const Pass& pass, Index k_block, Index c, Index tap) {
   if (!pass.forward) return k_block * pass.in_plane() + pass.shift(tap);
   const Index channel = group_of(pass, k_block) * pass.z.c_per_group() + c;
-  return channel / kChannelBlock * pass.in_plane() + channel % kChannelBlock + pass.shift(tap);
+  return pass.channel_at(channel) + pass.shift(tap);
 }
 
 void count_segments(const Pass& pass, const BlockSparseView& w, const Index16& out,

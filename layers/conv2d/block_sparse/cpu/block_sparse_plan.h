@@ -53,6 +53,7 @@ struct Pass {
       : z(problem),
         counts(problem),
         forward(direction == Direction::forward),
+        in_planes(forward && z.layout == ActivationLayout::blocked_y),
         flat(z.r * z.s == 1 && z.stride_h == 1 && z.stride_w == 1 && z.pad_top == 0 &&
              z.pad_bottom == 0 && z.pad_left == 0 && z.pad_right == 0),
         in_h(forward ? z.h : z.p()),
@@ -70,6 +71,7 @@ struct Pass {
       in_h = out_h = 1;
     }
     const BlockSparseKernels& kernels = block_sparse_kernels.get();
+    in_pixel = in_planes ? 1 : kChannelBlock;
     pixels = forward ? kernels.pixels : kernels.dot_pixels;
     line = ceil_div(out_w, column_parts);
     // Tiles of several rows fill the registers where lines do not.
@@ -85,7 +87,13 @@ struct Pass {
     cut();
   }
 
-  Index in_plane() const { return in_h * in_w * kChannelBlock; }  // of one block of channels
+  Index in_plane() const { return in_h * in_w * in_pixel; }  // of one block of channels, or of one
+  Index in_image() const { return (in_planes ? z.c : in_blocks) * in_plane(); }
+  // Where a channel of `in` begins.
+  Index channel_at(Index channel) const {
+    return in_planes ? channel * in_plane()
+                     : channel / kChannelBlock * in_plane() + channel % kChannelBlock;
+  }
   Index out_plane() const { return out_h * out_w * kChannelBlock; }
 
   // A row of a part reads the row of `in` that is so much further than its own number times
@@ -106,8 +114,11 @@ struct Pass {
   }
   // Of a tap, in floats of `in`.
   Index shift(Index tap) const {
-    return (row_shift(tap % z.r) * in_w + column_shift(tap / z.r)) * kChannelBlock;
+    return (row_shift(tap % z.r) * in_w + column_shift(tap / z.r)) * in_pixel;
   }
+
+  // Columns of a tile; those of a line have nearly the same.
+  Index widest_tile() const { return ceil_div(line, ceil_div(line, pixels / tile_rows)); }
 
   // Forward, the channels of x are cut into chunks: what a tile reads of one stays in L1 while all
   // blocks of output channels meet it.
@@ -121,9 +132,12 @@ struct Pass {
 
   const Conv2dProblem& z;
   EntryCounts counts;
-  bool forward, flat;
+  bool forward;
+  bool in_planes;  // `in` is [N,C,H,W]; else it lies in blocks
+  bool flat;
   Index in_h, in_w, out_h, out_w;
   Index in_blocks, out_blocks;  // of an image
+  Index in_pixel = kChannelBlock;  // floats from a pixel of `in` to its neighbour
   Index row_step, column_step;
   Index row_parts, column_parts;
   Index pixels = 0, line = 0, tile_rows = 1;
@@ -145,7 +159,8 @@ struct Pass {
     in_group_blocks = depth;
     group_blocks = ceil_div(forward ? z.k_per_group() : z.c_per_group(), kChannelBlock);
     if (forward) {
-      const Index columns = std::min(line, pixels) * column_step + (z.s - 1) * z.dilation_w;
+      const Index columns =
+          widest_tile() * column_step + (z.s - 1) * z.dilation_w;
       const Index of_tile = tile_rows * z.r * columns * kChannelBlock;
       chunk_blocks = std::clamp<Index>(l1 * 5 / 8 / of_tile, 1, depth);
       chunks = ceil_div(depth, chunk_blocks);

@@ -291,7 +291,8 @@ using SumTile = void (*)(const SparseTile&, const SparsePart&, const SparseEpilo
 using DotTile = void (*)(const SparseTile&, const SparsePart&, int, int, float*);
 
 struct Tiles {
-  SumTile next, second, any;  // neighbours in `in` are 1, 2 or any number of pixels apart
+  SumTile next, second, any;           // neighbours in `in` are 1, 2 or any number of pixels apart
+  SumTile plane_next, plane_second;    // the same where `in` is [N,C,H,W]
   DotTile dot;
 };
 
@@ -301,6 +302,8 @@ constexpr Tiles tiles_of() {
   if constexpr (Rows * Columns <= kPixels) {
     out.next = sum_tile<Rows, Columns, kBlock>;
     out.second = sum_tile<Rows, Columns, 2 * kBlock>;
+    out.plane_next = sum_tile<Rows, Columns, 1>;
+    out.plane_second = sum_tile<Rows, Columns, 2>;
     if constexpr (Rows == 1) out.any = sum_tile<Rows, Columns, 0>;
   }
   if constexpr (Rows * Columns <= kDotPixels) out.dot = dot_tile<Rows, Columns>;
@@ -333,6 +336,8 @@ void sum_channels(const SparseTile& tile, const SparsePart& part, const SparseEp
   const Tiles& tiles = tiles_for(tile);
   const SumTile run = tile.in_step == kBlock       ? tiles.next
                       : tile.in_step == 2 * kBlock ? tiles.second
+                      : tile.in_step == 1          ? tiles.plane_next
+                      : tile.in_step == 2          ? tiles.plane_second
                                                    : tiles.any;
   run(tile, part, epilogue);
 }

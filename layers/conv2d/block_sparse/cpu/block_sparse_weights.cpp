@@ -205,9 +205,9 @@ std::size_t sums_bytes(const Conv2dProblem& z) {
          static_cast<std::size_t>(2 * pass.counts.most * kChannelBlock) * sizeof(float);
 }
 
-void sum_weights(const Conv2dBackwardWeightArgs& args, const float* x, const float* dy,
-                 float* workspace) {
-  const Pass pass = pass_of(args.problem);
+void sum_weights(const Conv2dBackwardWeightArgs& args, const Conv2dProblem& computed,
+                 const float* x, const float* dy, float* workspace) {
+  const Pass pass = pass_of(computed);
   const Memory memory(pass, workspace);
   make_places(pass, args.views.w_blocks, memory.index, memory.places, memory.scratch);
   Sums(pass, memory, x, dy).run();

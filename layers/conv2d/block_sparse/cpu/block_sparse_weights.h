@@ -10,8 +10,9 @@
 namespace convscope::block_sparse {
 
 std::size_t sums_bytes(const Conv2dProblem& problem);
-// x and dy lie in blocks of 16 channels, whatever the problem's layout.
-void sum_weights(const Conv2dBackwardWeightArgs& args, const float* x, const float* dy,
-                 float* workspace);
+// Of the problem that is computed in place of that of the call (side_by_side()); x and dy lie in
+// blocks of 16 channels.
+void sum_weights(const Conv2dBackwardWeightArgs& args, const Conv2dProblem& computed,
+                 const float* x, const float* dy, float* workspace);
 
 }  // namespace convscope::block_sparse
