@@ -27,7 +27,11 @@ void PlanBuilder::finish_dry_pass() {
   std::vector<ArenaRequest> requests;
   requests.reserve(slots_.size());
   for (const SlotState& slot : slots_) {
-    requests.push_back({.bytes = slot.bytes, .first = slot.first, .last = slot.last});
+    const bool stays =
+        slot.in_prologue && !slot.is_temporary && (slot.in_step || !slot.is_value);
+    requests.push_back({.bytes = slot.bytes,
+                        .first = stays ? 0 : slot.first,
+                        .last = stays ? 1 << 30 : slot.last});
   }
   const ArenaPlan plan = plan_arena(requests);
   for (std::size_t i = 0; i < slots_.size(); ++i) slots_[i].offset = plan.offsets[i];
@@ -52,9 +56,9 @@ Slot PlanBuilder::temporary(const Shape& shape, DType dtype) {
 Tensor PlanBuilder::use(Slot slot) {
   SlotState& state = slots_.at(static_cast<std::size_t>(slot));
   if (dry_) {
-    const bool stays = in_prologue_ && !state.is_temporary;
-    state.first = stays ? 0 : std::min(state.first, call_index_);
-    state.last = stays ? 1 << 30 : std::max(state.last, call_index_);
+    state.first = std::min(state.first, call_index_);
+    state.last = std::max(state.last, call_index_);
+    (in_prologue_ ? state.in_prologue : state.in_step) = true;
   }
   return Tensor::view(arena_, dry_ ? 0 : state.offset, state.shape, state.dtype);
 }
@@ -73,6 +77,7 @@ Tensor PlanBuilder::value(ValueId value) {
   ValueState& own = state(graph_.owner(value));
   if (own.slot == kNoSlot) {
     own.slot = slot(graph_.stored_shape(value), graph_.dtype(value));
+    if (dry_) slots_.back().is_value = true;
     if (graph_.owner(value) == PlanGraph::input()) {  // somebody wants the images as a tensor
       const Tensor to = use(own.slot);
       call([copy = backend_of(device()).copy_within, index = device().index, from = images(), to] {

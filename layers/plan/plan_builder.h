@@ -92,7 +92,8 @@ class CONVSCOPE_API PlanBuilder {
   Tensor correct();
 
   // Emits a call. In prologue() it runs when the weights have changed, not in each step: what it
-  // writes (all slots named in it, but for temporary ones and workspace) stays alive.
+  // writes stays alive: all slots named in it, but for temporary ones, workspace, and values of the
+  // graph that the step does not name, as a masked weight of which it has the kept blocks.
   template <class F>
   void call(F&& body) {
     ++call_index_;
@@ -118,6 +119,8 @@ class CONVSCOPE_API PlanBuilder {
     int first = 1 << 30, last = -1;
     bool is_workspace = false;
     bool is_temporary = false;
+    bool is_value = false;      // of the graph: whoever reads it asks value()
+    bool in_prologue = false, in_step = false;  // who names it
     std::size_t offset = 0;
   };
   struct ValueState {

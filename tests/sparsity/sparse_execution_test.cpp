@@ -124,6 +124,41 @@ TEST(SparseExecution, OfInferenceIsThatOfTheMasks) {
   }
 }
 
+// A masked weight is needed while the blocks are gathered: its memory serves the images afterwards,
+// and that of the next layer's. (Of dense ones it is what the step reads.)
+TEST(SparseExecution, OfInferenceKeepsNoMaskedWeights) {
+  const auto model = [](const std::string& word) {
+    LayerContext context;
+    context.seed = 7;
+    context.conv_policy = [word](const std::string&) {
+      return Conv2dPolicy{word, word, word, "blocked"};
+    };
+    Masked out{.model = build_layers({testing::layer("conv2d", "c1", 256),
+                                      testing::layer("conv2d", "c2", 256),
+                                      testing::layer("conv2d", "c3", 16),
+                                      testing::layer("flatten", "flat")},
+                                     {1, 256, 8, 8}, context),
+               .masks = {}};
+    for (const NamedModule& part : out.model->modules()) {
+      auto* const conv = dynamic_cast<Conv2d*>(part.module);
+      if (conv == nullptr) continue;
+      out.masks.push_back(std::make_shared<Mask>(conv->weight().value()));
+      conv->add_weight_transform("mask", out.masks.back(), /*first=*/true);
+      conv->execute_sparse(make_ref<SparseWeights>(out.masks.back()->keep(), 16, 1, false));
+    }
+    return out;
+  };
+  const Masked sparse = model("block_sparse");
+  thin_out(sparse, 20);
+  sparse.model->eval();
+  const auto plan = StepPlan::make(*sparse.model, {1, 256, 8, 8}, PlanMode::inference, nullptr);
+  ASSERT_NE(plan, nullptr);
+  EXPECT_EQ(count_of(*plan, "conv2d block_sparse"), 3) << plan->text();
+  // c1's and c2's masked weights one after the other, some images, and a twentieth of the weights.
+  constexpr std::size_t kWeight = sizeof(float) * 256 * 256 * 9;
+  EXPECT_LT(plan->arena()->bytes, kWeight + kWeight / 2);
+}
+
 // Another plan has read the new mask: that does not make the lists of this one right.
 TEST(SparseExecution, OfAnOldMaskIsNotCurrentWhenAnotherPlanHasReadTheNewOne) {
   const Masked sparse = network("block_sparse", true);
