@@ -27,8 +27,7 @@ void PlanBuilder::finish_dry_pass() {
   std::vector<ArenaRequest> requests;
   requests.reserve(slots_.size());
   for (const SlotState& slot : slots_) {
-    const bool stays =
-        slot.in_prologue && !slot.is_temporary && (slot.in_step || !slot.is_value);
+    const bool stays = slot.in_prologue && !slot.is_temporary && (slot.in_step || !slot.is_value);
     requests.push_back({.bytes = slot.bytes,
                         .first = stays ? 0 : slot.first,
                         .last = stays ? 1 << 30 : slot.last});

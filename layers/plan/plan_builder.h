@@ -119,7 +119,7 @@ class CONVSCOPE_API PlanBuilder {
     int first = 1 << 30, last = -1;
     bool is_workspace = false;
     bool is_temporary = false;
-    bool is_value = false;      // of the graph: whoever reads it asks value()
+    bool is_value = false;                      // of the graph: whoever reads it asks value()
     bool in_prologue = false, in_step = false;  // who names it
     std::size_t offset = 0;
   };

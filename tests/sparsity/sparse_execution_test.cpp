@@ -133,11 +133,10 @@ TEST(SparseExecution, OfInferenceKeepsNoMaskedWeights) {
     context.conv_policy = [word](const std::string&) {
       return Conv2dPolicy{word, word, word, "blocked"};
     };
-    Masked out{.model = build_layers({testing::layer("conv2d", "c1", 256),
-                                      testing::layer("conv2d", "c2", 256),
-                                      testing::layer("conv2d", "c3", 16),
-                                      testing::layer("flatten", "flat")},
-                                     {1, 256, 8, 8}, context),
+    Masked out{.model = build_layers(
+                   {testing::layer("conv2d", "c1", 256), testing::layer("conv2d", "c2", 256),
+                    testing::layer("conv2d", "c3", 16), testing::layer("flatten", "flat")},
+                   {1, 256, 8, 8}, context),
                .masks = {}};
     for (const NamedModule& part : out.model->modules()) {
       auto* const conv = dynamic_cast<Conv2d*>(part.module);

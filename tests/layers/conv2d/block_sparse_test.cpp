@@ -16,8 +16,8 @@ using testing::Tier;
 
 const Conv2dAlgorithm& card() { return conv2d_algorithms(DeviceType::cpu).get("block_sparse"); }
 
-// Every direction on each instruction set; one and two threads give the same bits. A first layer has
-// its forward pass alone.
+// Every direction on each instruction set; one and two threads give the same bits. A first layer
+// has its forward pass alone.
 void check(const Conv2dProblem& problem, Tier tier) {
   ConvolutionCase one(problem, tier);
   for (const Direction direction : kDirections) {
@@ -153,11 +153,12 @@ TEST(BlockSparse, RefusesWhatItDoesNotCompute) {
             "expects images of fewer than 2^31 numbers, got 16x12000x12000 and 16x12000x12000");
   EXPECT_EQ(reason("c=16,h=99,w=99,k=16,r=33,s=33,weights=blocks16x1:3"),
             "expects a kernel of at most 1024 taps, got 33x33");
-  EXPECT_EQ(support_of(card(),
-                       Conv2dProblem::parse("c=3,h=9,w=9,k=16,weights=blocks16x1:3,layout=blocked_y"),
-                       Direction::backward_weight)
-                .reason,
-            "expects x and dy in one layout for dw, got layout blocked_y");
+  EXPECT_EQ(
+      support_of(card(),
+                 Conv2dProblem::parse("c=3,h=9,w=9,k=16,weights=blocks16x1:3,layout=blocked_y"),
+                 Direction::backward_weight)
+          .reason,
+      "expects x and dy in one layout for dw, got layout blocked_y");
 }
 
 // Small caches cut the channels into chunks and the blocks into groups.

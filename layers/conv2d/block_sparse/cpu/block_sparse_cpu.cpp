@@ -19,15 +19,17 @@
 //            Taps that a pixel finds outside the image are left out, not multiplied by 0; taps of
 //            one s stand together in the list, so that a tile at a border has few loops.
 //            Threads take (images, rows, blocks of output channels).
-//            Images of layout nchw are copied into blocks before, and out of them afterwards.
-// Shapes     x [N,C/16,H,W,16], w blocks [blocks,rows,columns], b [K], y [N,K/16,P,Q,16], f32, any
-//            alignment; sums in f32
+//            Images of layout nchw are copied into blocks before, and out of them afterwards. x of
+//            a first layer (blocked_y) is read where its planes lie. Images of one pixel, as a
+//            linear layer has them, are copied side by side: they are the pixels of a row.
+// Shapes     x [N,C/16,H,W,16] (blocked_y: [N,C,H,W]), w blocks [blocks,rows,columns], b [K],
+//            y [N,K/16,P,Q,16], f32, any alignment; sums in f32
 // Supports   f32 with block-sparse weights; every shape of blocks, stride, dilation and padding;
 //            one group, or groups of whole blocks of 16 channels; kernels up to 1024 taps; images
-//            of fewer than 2^31 numbers
+//            of fewer than 2^31 numbers; layout blocked_y forward alone
 // Cost       FLOPs = 2 N K P Q times the entries of a block of output channels; bytes = the three
-//            tensors; workspace = the images again in layout nchw, the lists and their sums in
-//            backward_weight; compute-bound above some 10 % of the weights
+//            tensors; workspace = the images again where they are copied, the lists, and their sums
+//            in backward_weight; compute-bound above some 10 % of the weights
 // Numerics   one rounding per FMA, in the order of (chunk, s, r, c); chains of kSumChain entries.
 //            Same bits on each run and for any number of threads; exact on integers below 2^24
 // Backward   dx assigned; dw assigned or added to, only that of the stored blocks

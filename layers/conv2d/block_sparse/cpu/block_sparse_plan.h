@@ -136,7 +136,7 @@ struct Pass {
   bool in_planes;  // `in` is [N,C,H,W]; else it lies in blocks
   bool flat;
   Index in_h, in_w, out_h, out_w;
-  Index in_blocks, out_blocks;  // of an image
+  Index in_blocks, out_blocks;     // of an image
   Index in_pixel = kChannelBlock;  // floats from a pixel of `in` to its neighbour
   Index row_step, column_step;
   Index row_parts, column_parts;
@@ -159,8 +159,7 @@ struct Pass {
     in_group_blocks = depth;
     group_blocks = ceil_div(forward ? z.k_per_group() : z.c_per_group(), kChannelBlock);
     if (forward) {
-      const Index columns =
-          widest_tile() * column_step + (z.s - 1) * z.dilation_w;
+      const Index columns = widest_tile() * column_step + (z.s - 1) * z.dilation_w;
       const Index of_tile = tile_rows * z.r * columns * kChannelBlock;
       chunk_blocks = std::clamp<Index>(l1 * 5 / 8 / of_tile, 1, depth);
       chunks = ceil_div(depth, chunk_blocks);

@@ -291,8 +291,8 @@ using SumTile = void (*)(const SparseTile&, const SparsePart&, const SparseEpilo
 using DotTile = void (*)(const SparseTile&, const SparsePart&, int, int, float*);
 
 struct Tiles {
-  SumTile next, second, any;           // neighbours in `in` are 1, 2 or any number of pixels apart
-  SumTile plane_next, plane_second;    // the same where `in` is [N,C,H,W]
+  SumTile next, second, any;         // neighbours in `in` are 1, 2 or any number of pixels apart
+  SumTile plane_next, plane_second;  // the same where `in` is [N,C,H,W]
   DotTile dot;
 };
 
