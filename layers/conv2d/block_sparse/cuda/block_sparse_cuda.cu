@@ -358,7 +358,7 @@ const Conv2dAlgorithm kCard{
     .fuses_epilogue = true,
     .takes_sparse_weights = true,
     .forward = forward,
-    .backward_data = data_from_layers,
+    .backward_data = data_from_pieces,
     .backward_weight = weights_from_lists,
 };
 

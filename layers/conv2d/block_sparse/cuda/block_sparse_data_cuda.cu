@@ -41,84 +41,138 @@
 #include <limits>
 
 #include "framework/cuda/map.cuh"
+#include "framework/cuda/shared_float.cuh"
 #include "layers/conv2d/block_sparse/cuda/block_sparse_directions.h"
 #include "layers/conv2d/block_sparse/cuda/block_sparse_pixels.cuh"
 
 namespace convscope::block_sparse {
 namespace {
 
-constexpr int kMostAcross = 32;    // channels of a piece: lanes of a warp
-constexpr int kLayer = 1 << 8;     // added to the tap of the first entry of a layer
+constexpr int kBytes = sizeof(float);
+constexpr int kInFour = 4;      // channels whose sums of a pixel lie side by side
+constexpr int kNoTap = 64;      // fills up a chunk
+constexpr int kFence = 1 << 8;  // added to the taps of a chunk in front of which warps meet
+constexpr int kApart = 3;
 constexpr int kMostThreads = 256;  // of a block
 
 // ---- the pieces of the lists -------------------------------------------------------------------
 
 struct Piece {
-  int begin, end;  // entries
+  int begin, end;  // chunks
 };
 struct Pieces16 {
   Piece* pieces = nullptr;   // [lists][pieces of a list]
-  Entry* entries = nullptr;  // offset: in the sums of a block
-  float* values = nullptr;   // [entries][16]
-  int* places = nullptr;     // [entries]: where the entries in ascending order of columns stand
+  Entry* entries = nullptr;  // [chunks][8]; offset: bytes in the sums of a block
+  float* values = nullptr;   // [chunks][8][4][4]: of entry, k % 4, k / 4
+  int* places = nullptr;     // where the entries in ascending order of columns stand
 };
 
-struct MakeLayers {
+struct MakePieces {
   MakeLists make;
   Pieces16 to;
-  int across = 1, of_list = 1;  // channels of a piece; pieces
+  int across = 4, of_list = 1;  // channels of a piece; pieces
 };
 
+// What a lane knows of its channel when a piece is dealt out: entry number i of the piece goes into
+// chunk i % chunks, column i / chunks.
+struct Deal {
+  int first;   // of the channel's entries in the piece, by channels
+  int count;   // of the channel
+  int chunks;  // of the piece
+  int apart;   // chunks that many apart stand side by side, so that those of a channel do not
+  __device__ int chunk_of(int entry) const {
+    const int i = entry % chunks, group = i % apart;
+    return group * (chunks / apart) + min(group, chunks % apart) + i / apart;
+  }
+};
+
+// All lanes of a warp.
+__device__ inline Deal deal_of(int count) {
+  int behind = count, most = count;
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+  for (int distance = 1; distance < 32; distance *= 2) {
+    const int other = __shfl_up_sync(kAllLanes, behind, static_cast<unsigned>(distance));
+    if (lane >= distance) behind += other;
+    most = max(most, __shfl_xor_sync(kAllLanes, most, distance));
+  }
+  const int all = __shfl_sync(kAllLanes, behind, 31);
+  const int chunks = max(ceil_div(all, kChunk), most);
+  return {behind - count, count, chunks, min(most, kApart)};
+}
+
+// The chunks, as bits, in front of which all warps must have finished: some channel of it has been
+// seen since the last of them.
+__device__ inline unsigned long long fences_of(const Deal& deal) {
+  if (deal.chunks > 64) return ~0ull;
+  unsigned long long mine = 0, out = 1, since = ~0ull;
+  for (int i = 0; i < deal.count; ++i) mine |= 1ull << deal.chunk_of(deal.first + i);
+  for (int chunk = 1; chunk < deal.chunks; ++chunk) {
+    const unsigned long long before = since & ((1ull << chunk) - 1);
+    const bool meets = (mine >> chunk & 1) != 0 && (mine & before) != 0;
+    if (__ballot_sync(kAllLanes, meets) == 0) continue;
+    out |= 1ull << chunk;
+    since = ~0ull << chunk;
+  }
+  return out;
+}
+
 // Block (x: list).
-__global__ __launch_bounds__(kListThreads) void write_layers_kernel(
-    const __grid_constant__ MakeLayers layers) {
-  const MakeLists& z = layers.make;
+__global__ __launch_bounds__(kListThreads) void write_pieces_kernel(
+    const __grid_constant__ MakePieces pass) {
+  const MakeLists& z = pass.make;
   auto* const marks = dynamic_shared<unsigned>();
   __shared__ int scratch[32];
   const int words = ceil_div(z.columns, 32);
   int* const before = reinterpret_cast<int*>(marks + words);
   const auto list = static_cast<int>(blockIdx.x), thread = static_cast<int>(threadIdx.x);
   const int lane = thread % 32;
-  const int first = first_chunk_of(z, list, scratch) * kChunk;
+  const int first_chunk = first_chunk_of(z, list, scratch);
   mark_columns(z, list, marks, words);
-  const int count = count_marks(marks, words, before);
+  const int all = count_marks(marks, words, before);
   const auto rank = [&](int column) {
-    return column < z.columns ? entries_before(marks, before, column) : count;
+    return column < z.columns ? entries_before(marks, before, column) : all;
   };
-  Entry* const entries = layers.to.entries + first;
-  int* const places = layers.to.places + first;
-  float* const values = layers.to.values + static_cast<std::int64_t>(first) * kRows;
-  for (int i = thread; i < count * kRows; i += kListThreads) values[i] = 0;
-  for (int piece = thread / 32; piece < layers.of_list; piece += kListThreads / 32) {
-    const int first_channel = piece * layers.across, channel = first_channel + lane;
-    const bool is_there = lane < layers.across && channel * z.taps < z.columns;
+  int* const places = pass.to.places + static_cast<std::int64_t>(first_chunk) * kChunk;
+  for (int piece = thread / 32; piece < pass.of_list; piece += kListThreads / 32) {
+    // Lanes have the channels by their place in four, which says in which banks their sums lie.
+    const int quarter = pass.across / kInFour;
+    const int inside = lane % quarter * kInFour + lane / quarter;
+    const int channel = piece * pass.across + inside;
+    const bool is_there = lane < pass.across && channel * z.taps < z.columns;
     int column = is_there ? channel * z.taps : 0;
-    int next = rank(column);  // the lane's next entry in ascending order
-    const int behind = is_there ? rank(column + z.taps) : next;
-    int at = rank(min(first_channel * z.taps, z.columns));
-    if (lane == 0) {
-      layers.to.pieces[list * layers.of_list + piece] = {
-          first + at, first + rank(min((first_channel + layers.across) * z.taps, z.columns))};
+    const int first = rank(column);
+    const Deal deal = deal_of(is_there ? rank(column + z.taps) - first : 0);
+    const int number = list * pass.of_list + piece;
+    const int begin = first_chunk + number * (1 + z.taps) +
+                      rank(min(piece * pass.across * z.taps, z.columns)) / kChunk;
+    if (lane == 0) pass.to.pieces[number] = {begin, begin + deal.chunks};
+    const unsigned long long fences = fences_of(deal);
+    const auto fence = [&](int chunk) {
+      return deal.chunks > 64 || (fences >> chunk & 1) != 0 ? kFence : 0;
+    };
+    Entry* const entries = pass.to.entries + static_cast<std::int64_t>(begin) * kChunk;
+    float* const values = pass.to.values + static_cast<std::int64_t>(begin) * kChunk * kRows;
+    for (int i = lane; i < deal.chunks * kChunk; i += 32) {
+      entries[i] = {0, kNoTap + fence(i / kChunk)};
     }
-    while (true) {
-      const unsigned who = __ballot_sync(kAllLanes, next < behind);
-      if (who == 0) break;
-      if (next < behind) {
-        while ((marks[column / 32] & 1u << (column % 32)) == 0) ++column;
-        const int in_front = __popc(who & ((1u << lane) - 1));
-        const int tap = column - channel * z.taps;
-        entries[at + in_front] = {
-            lane * z.plane + tap / z.taps_w * z.down + tap % z.taps_w * z.right,
-            tap + (in_front == 0 ? kLayer : 0)};
-        places[next++] = at + in_front;
-        ++column;
-      }
-      at += __popc(who);
+    for (int i = lane; i < deal.chunks * kChunk * kRows; i += 32) values[i] = 0;
+    __syncwarp();
+    for (int i = 0; i < deal.count; ++i, ++column) {
+      while ((marks[column / 32] & 1u << (column % 32)) == 0) ++column;
+      const int tap = column - channel * z.taps;
+      const int entry = deal.first + i, chunk = deal.chunk_of(entry);
+      const int at = chunk * kChunk + entry / deal.chunks;
+      entries[at] = {inside / kInFour * z.plane + inside % kInFour * kBytes +
+                         tap / z.taps_w * z.down + tap % z.taps_w * z.right,
+                     tap + fence(chunk)};
+      places[first + i] = begin * kChunk + at;
     }
   }
   __syncthreads();
   for_each_value(z, list, [&](int column, int row, float value) {
-    values[places[rank(column)] * kRows + row] = value;
+    pass.to
+        .values[static_cast<std::int64_t>(places[rank(column)]) * kRows + row % 4 * 4 + row / 4] =
+        value;
   });
 }
 
@@ -164,81 +218,127 @@ __device__ inline Range reaching(const SparseData& z, int first, int last) {
   return {begin, (last_image * at.p + high) * at.q + to};
 }
 
-// A pixel of dy: where its 16 channels begin, where tap (0, 0) of it ends among the block's sums,
-// and which taps end inside image and range.
+// A pixel of dy: where its channels begin, where tap (0, 0) of it ends among the block's sums, and
+// which taps end inside image and range.
 template <class Taps>
 struct Source {
-  int from, to;
+  int from;
+  SharedAddress to;
   Taps inside;
 };
 template <class Taps>
 __device__ inline Source<Taps> source_at(const SparseData& z, int pixel, int end, int first,
-                                         int last) {
-  if (pixel >= end) return {-1, 0, 0};
+                                         int last, SharedAddress sums) {
+  if (pixel >= end) return {0, sums, 0};  // reads the first pixel and adds it nowhere
   const Geometry& at = z.at;
   const int area = at.p * at.q;
   const int image = at.by_area.divide(pixel), inside = pixel - image * area;
   const int row = at.by_q.divide(inside);
   const int h = row * at.stride_h - at.pad_h;
   const int w = (inside - row * at.q) * at.stride_w - at.pad_w;
-  Source<Taps> out{image * at.channels * area + inside, image * at.h * at.w + h * at.w + w - first,
-                   0};
+  const int of_image = image * at.h * at.w - first;
+  Source<Taps> out{image * at.channels * area + inside,
+                   sums + kInFour * kBytes * (of_image + h * at.w + w), 0};
   for (int r = 0; r < at.taps_h; ++r) {
     const int to_h = h + r * at.apart_h;
     if (to_h < 0 || to_h >= at.h) continue;
     for (int s = 0; s < at.taps_w; ++s) {
       const int to_w = w + s * at.apart_w;
-      const int to = image * at.h * at.w + to_h * at.w + to_w;
-      const bool ends = to_w >= 0 && to_w < at.w && to >= first && to <= last;
+      const int to = of_image + to_h * at.w + to_w;
+      const bool ends = to_w >= 0 && to_w < at.w && to >= 0 && to <= last - first;
       out.inside |= static_cast<Taps>(ends) << (r * at.taps_w + s);
     }
   }
   return out;
 }
 
-// Adds a piece of a list: sums[channel, pixel] += 16 products of each entry.
-template <int kOfThread, class Taps>
-__device__ inline void add_piece(const SparseData& z, const Piece& piece, bool has_pixels,
-                                 const Source<Taps> (&pixels)[kOfThread],
-                                 const float (&dy)[kRows][kOfThread], float* sums) {
-  const auto* values = reinterpret_cast<const float4*>(z.lists.values) +
-                       static_cast<std::int64_t>(piece.begin) * (kRows / 4);
-  float* to[kOfThread];
+// The left factors of a warp: dy of 16 pixels and 16 channels in each tile.
+template <int kTiles>
+struct Factors {
+  float high[kTiles][2][4], low[kTiles][2][4];
+};
+template <int kTiles, class Taps>
+__device__ inline void load_factors(const float* dy, int area, int rows,
+                                    const Source<Taps> (&pixels)[kTiles][2], Factors<kTiles>& out) {
+  const int lane = static_cast<int>(threadIdx.x) % 32;
 #pragma unroll
-  for (int j = 0; j < kOfThread; ++j) to[j] = sums + pixels[j].to;
-  for (int i = piece.begin; i < piece.end; ++i, values += kRows / 4) {
-    const Entry entry = z.lists.entries[i];
-    if ((entry.tap & kLayer) != 0) __syncthreads();
-    if (!has_pixels) continue;
-    const Taps bit = Taps{1} << (entry.tap & (kLayer - 1));
-    float before[kOfThread], sum[kOfThread];
+  for (int k = 0; k < kRows / 4; ++k) {
+    const int row = k * 4 + lane % 4;
+    const bool is_there = row < rows;
+    const float* const from = dy + static_cast<std::int64_t>(is_there ? row : 0) * area;
 #pragma unroll
-    for (int j = 0; j < kOfThread; ++j) {
-      before[j] = (pixels[j].inside & bit) != 0 ? to[j][entry.offset] : 0;
-    }
+    for (int j = 0; j < kTiles; ++j) {
 #pragma unroll
-    for (int k = 0; k < kRows / 4; ++k) {
-      const float4 w = __ldg(values + k);
-#pragma unroll
-      for (int j = 0; j < kOfThread; ++j) {
-        sum[j] = k == 0 ? w.x * dy[0][j] : __fmaf_rn(w.x, dy[k * 4][j], sum[j]);
-        sum[j] = __fmaf_rn(w.y, dy[k * 4 + 1][j], sum[j]);
-        sum[j] = __fmaf_rn(w.z, dy[k * 4 + 2][j], sum[j]);
-        sum[j] = __fmaf_rn(w.w, dy[k * 4 + 3][j], sum[j]);
+      for (int i = 0; i < 2; ++i) {
+        const float v = is_there ? __ldg(address_at(from, pixels[j][i].from)) : 0;
+        const HighLow parts = high_low(v);
+        out.high[j][k / 2][k % 2 * 2 + i] = parts.high;
+        out.low[j][k / 2][k % 2 * 2 + i] = parts.low;
       }
     }
+  }
+}
+
+// Of a chunk: the lane's two entries of D and its part of the right factor.
+struct Chunk {
+  Entry one, other;
+  float4 w;
+};
+__device__ inline Chunk chunk_at(const Pieces16& lists, int chunk) {
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+  const Entry* const entries = lists.entries + static_cast<std::int64_t>(chunk) * kChunk;
+  const int4 two = *reinterpret_cast<const int4*>(entries + lane % 4 * 2);
+  return {
+      {two.x, two.y},
+      {two.z, two.w},
+      reinterpret_cast<const float4*>(lists.values)[static_cast<std::int64_t>(chunk) * 32 + lane]};
+}
+
+// sums[channel, pixel] += the 16 products of each entry of a chunk.
+template <int kTiles, bool kTf32, class Taps>
+__device__ inline void add_chunk(const Chunk& chunk, const Factors<kTiles>& dy,
+                                 const Source<Taps> (&pixels)[kTiles][2]) {
+  const auto bit_of_entry = [](const Entry& entry) -> Taps {
+    const int tap = entry.tap & (kFence - 1);
+    return tap == kNoTap ? 0 : Taps{1} << tap;
+  };
+  const Taps bits[2] = {bit_of_entry(chunk.one), bit_of_entry(chunk.other)};
+  const int offsets[2] = {chunk.one.offset, chunk.other.offset};
+  const HighLow w[4] = {high_low(chunk.w.x), high_low(chunk.w.y), high_low(chunk.w.z),
+                        high_low(chunk.w.w)};
 #pragma unroll
-    for (int j = 0; j < kOfThread; ++j) {
-      if ((pixels[j].inside & bit) != 0) to[j][entry.offset] = before[j] + sum[j];
+  for (int j = 0; j < kTiles; ++j) {
+    float before[4], sum[4] = {};
+    SharedAddress at[4];
+    bool ends[4];
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      ends[i] = (pixels[j][i / 2].inside & bits[i % 2]) != 0;
+      at[i] = pixels[j][i / 2].to + offsets[i % 2];
+      if (ends[i]) before[i] = load_shared(at[i]);
+    }
+    // What is small first: the unit rounds each sum towards zero.
+#pragma unroll
+    for (int half = 0; half < 2 && !kTf32; ++half) {
+      mma_tf32(sum, dy.low[j][half], w[half * 2].high, w[half * 2 + 1].high);
+      mma_tf32(sum, dy.high[j][half], w[half * 2].low, w[half * 2 + 1].low);
+    }
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      mma_tf32(sum, dy.high[j][half], w[half * 2].high, w[half * 2 + 1].high);
+    }
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      if (ends[i]) store_shared(at[i], before[i] + sum[i]);
     }
   }
 }
 
 // Block (x: range of pixels of dx, y: piece of the lists).
-template <int kOfThread, class Taps>
+template <int kTiles, bool kTf32, class Taps>
 __global__ __launch_bounds__(kMostThreads,
                              2) void sparse_data_kernel(const __grid_constant__ SparseData z) {
-  float* const sums = dynamic_shared<float>();  // [channels of a piece][range]
+  float* const sums = dynamic_shared<float>();  // [channels of a piece / 4][range][4]
   const auto threads = static_cast<int>(blockDim.x), thread = static_cast<int>(threadIdx.x);
   const int lane = thread % 32, warp = thread / 32;
   const auto piece = static_cast<int>(blockIdx.y);
@@ -249,28 +349,28 @@ __global__ __launch_bounds__(kMostThreads,
   let_next_kernel_start();
   wait_for_previous_kernel();
   const int area = z.at.p * z.at.q;
-  for (int begin = range.begin; begin < range.end; begin += threads * kOfThread) {
-    const int of_warp = begin + warp * 32 * kOfThread;
-    Source<Taps> pixels[kOfThread];
+  constexpr int kOfWarp = 16 * kTiles;
+  for (int begin = range.begin; begin < range.end; begin += threads / 32 * kOfWarp) {
+    const int of_warp = begin + warp * kOfWarp;
+    Source<Taps> pixels[kTiles][2];
 #pragma unroll
-    for (int j = 0; j < kOfThread; ++j) {
-      pixels[j] = source_at<Taps>(z, of_warp + j * 32 + lane, range.end, first, last);
+    for (int j = 0; j < kTiles * 2; ++j) {
+      pixels[j / 2][j % 2] = source_at<Taps>(z, of_warp + j * 8 + lane / 4, range.end, first, last,
+                                             shared_address(sums));
     }
     for (int list = 0; list < z.lists_count; ++list) {
       const Piece at = z.lists.pieces[list * z.of_list + piece];
       if (at.begin == at.end) continue;
-      float dy[kRows][kOfThread];
-#pragma unroll
-      for (int j = 0; j < kOfThread; ++j) {
-        const float* const from =
-            z.dy + pixels[j].from + static_cast<std::int64_t>(list) * kRows * area;
-#pragma unroll
-        for (int k = 0; k < kRows; ++k) {
-          const bool is_there = pixels[j].from >= 0 && list * kRows + k < z.at.channels;
-          dy[k][j] = is_there ? __ldg(from + static_cast<std::int64_t>(k) * area) : 0;
-        }
+      Factors<kTiles> dy;
+      load_factors(z.dy + static_cast<std::int64_t>(list) * kRows * area, area,
+                   z.at.channels - list * kRows, pixels, dy);
+      Chunk next = chunk_at(z.lists, at.begin);
+      for (int chunk = at.begin; chunk < at.end; ++chunk) {
+        const Chunk now = next;
+        if ((now.one.tap & kFence) != 0) __syncthreads();
+        next = chunk_at(z.lists, min(chunk + 1, at.end - 1));
+        if (of_warp < range.end) add_chunk<kTiles, kTf32>(now, dy, pixels);
       }
-      add_piece(z, at, of_warp < range.end, pixels, dy, sums);
     }
   }
   __syncthreads();
@@ -278,11 +378,15 @@ __global__ __launch_bounds__(kMostThreads,
   const int here = min(z.across, z.channels - first_channel), plane = z.at.h * z.at.w;
   for (int i = first + thread; i <= last; i += threads) {
     const int image = z.by_plane.divide(i);
-    float* const to = z.dx +
-                      (static_cast<std::int64_t>(image) * z.channels + first_channel) * plane +
-                      (i - image * plane);
-    for (int c = 0; c < here; ++c) {
-      to[static_cast<std::int64_t>(c) * plane] = sums[c * z.range + i - first];
+    float* to = z.dx + (static_cast<std::int64_t>(image) * z.channels + first_channel) * plane +
+                (i - image * plane);
+    for (int c = 0; c < here; c += kInFour) {
+      const float4 four = reinterpret_cast<const float4*>(sums)[c / kInFour * z.range + i - first];
+      const float values[kInFour] = {four.x, four.y, four.z, four.w};
+#pragma unroll
+      for (int j = 0; j < kInFour; ++j, to += plane) {
+        if (c + j < here) *to = values[j];
+      }
     }
   }
 }
@@ -291,13 +395,24 @@ __global__ __launch_bounds__(kMostThreads,
 
 struct DataTile {
   int across = 8;     // channels of a piece
+  int tiles = 2;      // of 16 pixels, of a warp
   int threads = 256;  // of a block
   int range = 1;      // pixels of dx of a block
   double us = std::numeric_limits<double>::infinity();
+  int pixels() const { return threads / 2 * tiles; }  // of dy at once
 };
 
+using DataKernel = void (*)(const SparseData);
+template <int kTiles, class Taps>
+DataKernel kernel_of(const Conv2dProblem& z) {
+  return z.math == MathMode::tf32 ? sparse_data_kernel<kTiles, true, Taps>
+                                  : sparse_data_kernel<kTiles, false, Taps>;
+}
 bool has_few_taps(const Conv2dProblem& z) { return z.r * z.s <= 32; }
-int pixels_of_thread(const Conv2dProblem& z) { return has_few_taps(z) ? 4 : 2; }
+DataKernel kernel_of(const Conv2dProblem& z, const DataTile& tile) {
+  if (!has_few_taps(z)) return kernel_of<2, unsigned long long>(z);
+  return tile.tiles == 4 ? kernel_of<4, unsigned>(z) : kernel_of<2, unsigned>(z);
+}
 
 // Pixels of dy that reach so many of dx.
 double reaching(const Conv2dProblem& z, double range) {
@@ -315,21 +430,25 @@ double estimated_us(const Conv2dProblem& z, const DataTile& tile) {
   constexpr double kClock = 1700;  // cycles of a microsecond
   const double processors = cuda_device_facts().multiprocessors;
   const double lists = static_cast<double>(ceil_div(z.k, std::int64_t{kRows}));
-  const double taps = static_cast<double>(z.r * z.s);
-  const double share = static_cast<double>(tile.across) /
-                       static_cast<double>(std::max(z.c, std::int64_t{tile.across}));
-  const double entries = expected_entries(z) * share;  // of a piece
-  const double of_channel = std::max(entries / tile.across, 1e-3);
-  const double layers = std::min({taps, entries, of_channel + 2 * std::sqrt(of_channel) + 0.5});
-  const double blocks = static_cast<double>(ceil_div(z.n * z.h * z.w, std::int64_t{tile.range}) *
-                                            ceil_div(z.c, std::int64_t{tile.across}));
-  const double of_thread = pixels_of_thread(z);
+  const double pieces = static_cast<double>(ceil_div(z.c, std::int64_t{tile.across}));
+  const double here = std::min(static_cast<double>(z.c), static_cast<double>(tile.across));
+  const double entries = expected_entries(z) / static_cast<double>(z.c) * here;  // of a piece
+  const double of_channel = entries / here;
+  const double most = std::min(static_cast<double>(z.r * z.s),
+                               of_channel + 2.2 * std::sqrt(of_channel));  // entries of a channel
+  const double chunks = std::max(entries / kChunk + 0.5, most);
+  const double blocks =
+      std::ceil(static_cast<double>(z.n * z.h * z.w) / static_cast<double>(tile.range)) * pieces;
   const double pixels = reaching(z, tile.range);
-  const double warps = std::ceil(pixels / (32 * of_thread));
-  const double passes = std::ceil(pixels / (tile.threads * of_thread));
-  const double of_list = entries * (22 * of_thread + 12) + 45 * of_thread + 40;  // of a warp
-  const double busy = warps / 4 * lists * of_list + tile.across * tile.range / 40.0 + 1500;
-  const double alone = passes * lists * (900 + layers * 60 + entries * 90) + 3000;
+  const double warps = std::ceil(pixels / (16 * tile.tiles));
+  const double passes = std::ceil(pixels / tile.pixels());
+  const double product = z.math == MathMode::tf32 ? 0.7 : 1;  // one in place of three
+  const double stride = z.stride_w > 1 ? 1.3 : 1;             // two pixels in one bank
+  const double of_list =
+      chunks * (44 * product * stride * tile.tiles + 30) + 60 * tile.tiles + 60;  // of a warp
+  const double around = tile.across * tile.range / 30.0 + 2500;
+  const double busy = warps / 4 * lists * of_list + around;
+  const double alone = passes * lists * (900 + chunks * (140 + 60 * tile.tiles)) + around;
   const double together = kMostThreads / static_cast<double>(tile.threads) * 2;
   return std::max(std::ceil(blocks / processors) * busy,
                   std::ceil(blocks / (together * processors)) * alone) /
@@ -338,24 +457,25 @@ double estimated_us(const Conv2dProblem& z, const DataTile& tile) {
 }
 
 DataTile best_tile(const Conv2dProblem& z) {
-  const std::int64_t all = z.n * z.h * z.w;
+  const auto all = static_cast<double>(z.n * z.h * z.w);
   const double share = static_cast<double>(z.p() * z.q()) / static_cast<double>(z.h * z.w);
   DataTile best;
   for (const int across : {8, 16, 32}) {
     if (across > 8 && across / 2 >= z.c) continue;
-    for (const int threads : {128, 256}) {
-      const double room = (cuda_device_facts().shared_bytes_per_block / 2.0 - 1024) * threads /
-                          kMostThreads / 4 / across;
-      const double pixels = threads * pixels_of_thread(z);
-      const double around = reaching(z, 0);
-      // As many as one pass takes, twice as many, or as shared memory has room for.
-      for (const double passes : {0.5, 1.0, 2.0, 1e9}) {
-        const double wanted = (passes * pixels - around) / share;
-        const double range = std::min({wanted, room, static_cast<double>(all)});
-        if (range < 32 && range < static_cast<double>(all)) continue;
-        DataTile tile{across, threads, static_cast<int>(range), 0};
-        tile.us = estimated_us(z, tile);
-        if (tile.us < best.us) best = tile;
+    for (const int tiles : {2, 4}) {
+      if (tiles > 2 && !has_few_taps(z)) continue;
+      for (const int threads : {128, 256}) {
+        DataTile tile{across, tiles, threads, 0, 0};
+        const double room = (cuda_device_facts().shared_bytes_per_block / 2.0 - 1024) * threads /
+                            kMostThreads / kBytes / across;
+        // As many pixels as so many passes take, or shared memory has room for.
+        for (const double passes : {0.5, 1.0, 2.0, 3.0, 1e9}) {
+          const double wanted = (passes * tile.pixels() - reaching(z, 0)) / share;
+          tile.range = static_cast<int>(std::min({wanted, room, all}));
+          if (tile.range < std::min(32.0, all)) continue;
+          tile.us = estimated_us(z, tile);
+          if (tile.us < best.us) best = tile;
+        }
       }
     }
   }
@@ -365,12 +485,14 @@ DataTile best_tile(const Conv2dProblem& z) {
 struct DataLayout {
   DataLayout(const Conv2dProblem& z, const DataTile& tile, const void* memory) {
     Pieces pieces(const_cast<void*>(memory));
-    const std::int64_t most = most_chunks(z) * kChunk;
-    lists.pieces = pieces.take<Piece>(ceil_div(z.k, std::int64_t{kRows}) *
-                                      ceil_div(z.c, std::int64_t{tile.across}));
+    const std::int64_t count =
+        ceil_div(z.k, std::int64_t{kRows}) * ceil_div(z.c, std::int64_t{tile.across});
+    // A piece has one chunk more than its entries fill, or as many as a channel has entries.
+    const std::int64_t most = (most_chunks(z) + count * (1 + z.r * z.s)) * kChunk;
+    lists.pieces = pieces.take<Piece>(count);
     lists.entries = pieces.take<Entry>(most);
     lists.values = pieces.take<float>(most * kRows);
-    lists.places = pieces.take<int>(most);
+    lists.places = pieces.take<int>(most_chunks(z) * kChunk);
     bytes = pieces.bytes;
   }
   Pieces16 lists;
@@ -388,17 +510,17 @@ std::size_t data_prepared_bytes(const Conv2dProblem& z) {
 void prepare_data(const Conv2dPrepareArgs& args) {
   const Conv2dProblem& z = args.problem;
   const DataTile tile = best_tile(z);
-  MakeLayers layers{.make = lists_of(z, args.views.w_blocks),
-                    .to = DataLayout(z, tile, args.prepared).lists,
-                    .across = tile.across,
-                    .of_list = narrow(ceil_div(z.c, std::int64_t{tile.across}))};
-  layers.make.plane = tile.range;
-  layers.make.down = narrow(z.dilation_h * z.w);
-  layers.make.right = narrow(z.dilation_w);
-  launch(write_layers_kernel, shape_of(layers.make), layers);
+  MakePieces pass{.make = lists_of(z, args.views.w_blocks),
+                  .to = DataLayout(z, tile, args.prepared).lists,
+                  .across = tile.across,
+                  .of_list = narrow(ceil_div(z.c, std::int64_t{tile.across}))};
+  pass.make.right = kInFour * kBytes * narrow(z.dilation_w);
+  pass.make.down = kInFour * kBytes * narrow(z.dilation_h * z.w);
+  pass.make.plane = kInFour * kBytes * tile.range;  // from four channels to the next
+  launch(write_pieces_kernel, shape_of(pass.make), pass);
 }
 
-void data_from_layers(const Conv2dBackwardDataArgs& args) {
+void data_from_pieces(const Conv2dBackwardDataArgs& args) {
   const Conv2dProblem& z = args.problem;
   const DataTile tile = best_tile(z);
   const SparseData data{.dy = static_cast<const float*>(args.dy),
@@ -413,14 +535,13 @@ void data_from_layers(const Conv2dBackwardDataArgs& args) {
                         .at = geometry_of(z),
                         .by_w = FastDivisor(narrow(z.w)),
                         .by_plane = FastDivisor(narrow(z.h * z.w))};
-  launch(
-      has_few_taps(z) ? sparse_data_kernel<4, unsigned> : sparse_data_kernel<2, unsigned long long>,
-      {.grid = dim3(static_cast<unsigned>(ceil_div(data.pixels, tile.range)),
-                    static_cast<unsigned>(data.of_list)),
-       .block = dim3(static_cast<unsigned>(tile.threads)),
-       .shared_bytes = sizeof(float) * static_cast<std::size_t>(tile.across * tile.range),
-       .overlaps_previous = true},
-      data);
+  launch(kernel_of(z, tile),
+         {.grid = dim3(static_cast<unsigned>(ceil_div(data.pixels, tile.range)),
+                       static_cast<unsigned>(data.of_list)),
+          .block = dim3(static_cast<unsigned>(tile.threads)),
+          .shared_bytes = sizeof(float) * static_cast<std::size_t>(tile.across * tile.range),
+          .overlaps_previous = true},
+         data);
 }
 
 }  // namespace convscope::block_sparse

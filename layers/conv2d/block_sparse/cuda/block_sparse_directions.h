@@ -14,7 +14,7 @@ std::size_t weights_workspace_bytes(const Conv2dProblem& problem);
 double weights_us(const Conv2dProblem& problem);
 
 // dx (block_sparse_data_cuda.cu).
-void data_from_layers(const Conv2dBackwardDataArgs& args);
+void data_from_pieces(const Conv2dBackwardDataArgs& args);
 void prepare_data(const Conv2dPrepareArgs& args);
 std::size_t data_prepared_bytes(const Conv2dProblem& problem);
 double data_us(const Conv2dProblem& problem);

@@ -39,7 +39,7 @@ inline constexpr int kMostColumns = 32 * 8192;  // as bits in shared memory
 
 inline int narrow(std::int64_t value) { return static_cast<int>(value); }
 
-struct Entry {
+struct alignas(8) Entry {
   int offset;  // in x, from tap (0, 0) of channel 0
   int tap;     // -1: fills up a chunk, nothing is there
 };
