@@ -18,8 +18,8 @@
 //            3 few tiles: the four warps of a block take every fourth chunk of entries each, and
 //              their sums are added in the order of the warps
 // Shapes     x [N,C,H,W], w blocks [blocks,rows,columns], b [K], y [N,K,P,Q], f32, row-major
-// Supports   f32 (as f32 or tf32) with block-sparse weights, forward; every shape of blocks,
-//            stride, dilation and padding; one group; kernels up to 64 taps; sm_80 and newer
+// Supports   f32 (as f32 or tf32) with block-sparse weights; every shape of blocks, stride,
+//            dilation and padding; one group; kernels up to 64 taps; sm_80 and newer
 // Cost       FLOPs = 2 N K P Q times the columns that 16 output channels keep, three times that for
 //            f32 as f32; bytes = the three tensors. Bound by the loads of x from the first cache
 // Numerics   f32: a factor is high + low, two TF32 that keep 21 bits together; low high + high low
@@ -27,7 +27,8 @@
 //            64 entries they start from zero and their sum is added in f32. tf32: the high parts
 //            alone. Same bits on each run; exact on integers up to 2^11, sums below 2^24. An
 //            infinity has the rest NaN and gives NaN
-// Backward   none yet: `auto` takes dense cards there
+// Backward   dx: block_sparse_data_cuda.cu, assigned; dw of the stored blocks:
+//            block_sparse_weights_cuda.cu, assigned or added to
 // Choices    pixels of a warp and warps that share a list: lowest estimated time
 // Source     E. Elsen, M. Dukhan, T. Gale, K. Simonyan: Fast Sparse ConvNets, CVPR 2020, arXiv
 //            1911.09723; T. Gale et al., SC 2020, arXiv 2006.10901 (a list for each warp); Z. Chen

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// block_sparse_data_cuda.cu: dx of convolution with block-sparse weights: a thread keeps 16
-// channels of some pixels of dy in registers, walks along the list of these channels, and adds each
-// entry's products to dx, which lies in shared memory.
+// block_sparse_data_cuda.cu: dx of convolution with block-sparse weights: a warp keeps 16 channels
+// of some pixels of dy in registers, walks along the list of these channels, and adds the products
+// of the tensor cores to dx, which lies in shared memory.
 //
 // Formula    dx[n,c,h,w] = sum over the stored (k,c,r,s) and the p, q with p stride_h - pad_top +
 //            r dilation_h = h, q stride_w - pad_left + s dilation_w = w of w[k,c,r,s] dy[n,k,p,q]
@@ -9,32 +9,39 @@
 //              dx[n,c,p stride_h - pad_top + r dilation_h,..] += sum over i < 16 of
 //                w[k+i,c,r,s] * dy[n,k+i,p,q], where that is inside the image
 // Plan       1 (once, prepare_data) the list of each 16 output channels, cut into pieces of up to
-//              32 channels of x. A piece has layers: a layer has one entry of each channel at most.
-//              A warp makes a piece: a lane has a channel, and a ballot says who still has an entry
+//              32 channels of x. The entries of a piece are dealt out to its chunks of eight in
+//              turn, channel by channel: entry i goes into chunk i mod chunks. So no chunk has a
+//              channel twice, and few places stay empty
 //            2 a block has a range of pixels of dx, flat over images, rows and columns, and the
 //              channels of a piece: these sums lie in shared memory. It takes all pixels of dy that
-//              reach the range, four for each thread; a bit of each says which taps end inside.
-//              For each list the thread loads 16 channels of its pixels and walks along the piece:
-//              16 FMAs for each entry and pixel, then one addition in shared memory
-//            3 the pixels that an entry reaches are different ones for different pixels of dy, and
-//              the channels of a layer are different ones, so threads meet nowhere within a layer:
-//              one barrier in front of each layer orders all sums
-// Shapes     dy [N,K,P,Q], w blocks [blocks,rows,columns], dx [N,C,H,W], f32, row-major
+//              reach the range, 16 for each tile of a warp; a bit of each says which taps end
+//              inside. For each list a warp loads its tiles once, high and low, and walks along the
+//              chunks: 16 pixels x 16 channels x 8 entries are two products of depth 8, whose
+//              results go to the places that the entries' channels and taps say
+//            3 an entry moves all pixels alike, so threads that add the same entry, or entries of
+//              other channels, meet nowhere. A barrier stands in front of the chunks that have a
+//              channel again which has been there since the last one; chunks of one channel are
+//              kept apart, so that there are few
+// Shapes     dy [N,K,P,Q], w blocks [blocks,rows,columns], dx [N,C,H,W], f32, row-major; the sums
+//            [channels / 4][pixels][4]
 // Supports   as block_sparse_cuda.cu
-// Cost       FLOPs = 2 N K P Q times the columns that 16 output channels keep, and those of pixels
-//            that reach two ranges again; bytes = dx, dy once for each piece of channels. For an
-//            entry and 4 pixels a thread has 64 FMAs, 4 additions, 4 loads and 4 stores of sums, 8
-//            instructions for their places and borders, and 5 loads of the entry that a warp
-//            shares: bound by the FMAs, of which it makes two thirds of the peak at best. On tensor
-//            cores the sums of four entries would meet in the same banks of shared memory, which
-//            costs as much as is won
-// Numerics   f32, and so as tf32, too: chains of 16 products, then one addition for each entry of
-//            the channel in one chain. Same bits on each run; exact on integers
+// Cost       FLOPs = 2 N K P Q times the columns that 16 output channels keep, three times that for
+//            f32 as f32, and those of pixels that reach two ranges again; bytes = dx, dy once for
+//            each piece of channels. For 8 entries and 16 pixels a warp has 6 instructions of the
+//            tensor cores, 4 loads, 4 additions and 4 stores of sums, 12 instructions for their
+//            places and borders, and its share of what its tiles have in common. Bound by the
+//            tensor cores and by shared memory alike
+// Numerics   f32: high and low as in the forward pass, what is small is added first; 16 products
+//            start from zero, and their sum is added in f32, once for each entry of a channel. Same
+//            bits on each run; exact on integers up to 2^11, sums below 2^24
 // Backward   this is backward_data; dx assigned
-// Choices    4 pixels: 64 registers of dy. 256 threads have 1024 pixels and 128 registers each, so
-//            two blocks share a processor and half of its shared memory is a block's. Channels of a
-//            piece and pixels of a range: lowest estimated time
-// Source     as block_sparse_cuda.cu
+// Choices    sums of four channels side by side: 8 pixels and 4 channels that differ modulo 4 are
+//            32 banks, whatever their taps; channels are dealt out in that order, so that the
+//            columns of a chunk mostly differ so. Two blocks of 256 threads and 128 registers share a
+//            processor, so half of its shared memory is a block's. Channels of a piece, tiles of a
+//            warp and pixels of a range: lowest estimated time
+// Source     as block_sparse_cuda.cu; R. McNaughton 1959: Scheduling with Deadlines and Loss
+//            Functions, Management Science 6, doi 10.1287/mnsc.6.1.1 (how entries are dealt out)
 // Read next  block_sparse_cuda.cu, the forward pass; cpu/block_sparse_cpu.cpp
 #include <algorithm>
 #include <cmath>
@@ -49,10 +56,10 @@ namespace convscope::block_sparse {
 namespace {
 
 constexpr int kBytes = sizeof(float);
-constexpr int kInFour = 4;      // channels whose sums of a pixel lie side by side
-constexpr int kNoTap = 64;      // fills up a chunk
-constexpr int kFence = 1 << 8;  // added to the taps of a chunk in front of which warps meet
-constexpr int kApart = 3;
+constexpr int kInFour = 4;         // channels whose sums of a pixel lie side by side
+constexpr int kNoTap = 64;         // fills up a chunk
+constexpr int kFence = 1 << 8;     // added to the taps of a chunk in front of which warps meet
+constexpr int kApart = 3;          // at most so many chunks of a channel are kept apart
 constexpr int kMostThreads = 256;  // of a block
 
 // ---- the pieces of the lists -------------------------------------------------------------------
@@ -73,8 +80,8 @@ struct MakePieces {
   int across = 4, of_list = 1;  // channels of a piece; pieces
 };
 
-// What a lane knows of its channel when a piece is dealt out: entry number i of the piece goes into
-// chunk i % chunks, column i / chunks.
+// What a lane knows of its channel when a piece is dealt out: entry i of the piece goes into chunk
+// i % chunks, column i / chunks. No channel has more entries than there are chunks.
 struct Deal {
   int first;   // of the channel's entries in the piece, by channels
   int count;   // of the channel
@@ -453,7 +460,7 @@ double estimated_us(const Conv2dProblem& z, const DataTile& tile) {
   return std::max(std::ceil(blocks / processors) * busy,
                   std::ceil(blocks / (together * processors)) * alone) /
              kClock +
-         3;
+         9;  // the pieces, and their launch
 }
 
 DataTile best_tile(const Conv2dProblem& z) {

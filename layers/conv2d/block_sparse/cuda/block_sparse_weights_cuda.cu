@@ -350,7 +350,8 @@ double estimated_us(const Conv2dProblem& z, const WeightTile& tile, int parts) {
   const double busy = turns * (strips * of_strip + 2500);
   const double alone = std::ceil(blocks / (2 * processors)) * (strips * 1500 + 4000);
   const double part_bytes = 64 * expected_entries(z) * groups * tile.lists * parts;
-  return std::max(busy, alone) / kClock + 2 * part_bytes / kBytesOfUs + 8;
+  return std::max(busy, alone) / kClock + 2 * part_bytes / kBytesOfUs +
+         12;  // lists, sums of parts, launches
 }
 
 WeightPlan plan_of(const Conv2dProblem& z) {
