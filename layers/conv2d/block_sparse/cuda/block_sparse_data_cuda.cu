@@ -37,9 +37,9 @@
 // Backward   this is backward_data; dx assigned
 // Choices    sums of four channels side by side: 8 pixels and 4 channels that differ modulo 4 are
 //            32 banks, whatever their taps; channels are dealt out in that order, so that the
-//            columns of a chunk mostly differ so. Two blocks of 256 threads and 128 registers share a
-//            processor, so half of its shared memory is a block's. Channels of a piece, tiles of a
-//            warp and pixels of a range: lowest estimated time
+//            columns of a chunk mostly differ so. Two blocks of 256 threads and 128 registers share
+//            a processor, so half of its shared memory is a block's. Channels of a piece, tiles of
+//            a warp and pixels of a range: lowest estimated time
 // Source     as block_sparse_cuda.cu; R. McNaughton 1959: Scheduling with Deadlines and Loss
 //            Functions, Management Science 6, doi 10.1287/mnsc.6.1.1 (how entries are dealt out)
 // Read next  block_sparse_cuda.cu, the forward pass; cpu/block_sparse_cpu.cpp

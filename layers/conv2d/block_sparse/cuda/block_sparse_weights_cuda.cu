@@ -26,7 +26,7 @@
 //            its share of dy is 4 loads and 12 splits, by two or four tiles
 // Numerics   as the forward pass: after 64 pixels the tensor cores start from zero and their sum is
 //            added in f32. A warp adds at most 160 such sums where the parts fit into 64 MiB, and
-//            the parts are added in chains of 16. Same bits on each run; exact on integers up to
+//            the parts are added in chains of 8. Same bits on each run; exact on integers up to
 //            2^11, sums below 2^24
 // Backward   this is backward_weight; dw assigned or added to
 // Choices    64 pixels: the period of the sums. Rows of dy lie 68 floats apart, so that 8 rows and
@@ -49,7 +49,7 @@ constexpr int kWarps = 8;
 constexpr int kThreadsOfBlock = 32 * kWarps;
 constexpr int kStrip = kPeriod * kPixels;  // pixels that lie in shared memory at once
 constexpr int kPitch = kStrip + 4;         // from one row of dy to the next
-constexpr int kChain = 16;                 // parts
+constexpr int kChain = 8;                  // parts
 
 struct WeightSums {
   const float* x = nullptr;
