@@ -82,6 +82,7 @@ BenchData::BenchData(const Conv2dProblem& problem, Direction direction, Device o
   } else {
     make_numbers(problem, direction);
   }
+  places_there_ = places_.to(device);
 }
 
 void BenchData::make_numbers(const Conv2dProblem& z, Direction direction) {
@@ -152,7 +153,7 @@ Tensor BenchData::weights_where_kept(const Conv2dProblem& problem, const Tensor&
 
 Operands BenchData::sparse_operands() const {
   Operands out = operands();
-  (direction_ == Direction::backward_weight ? out.out[0] : out.in[1]) = places_.to(device);
+  (direction_ == Direction::backward_weight ? out.out[0] : out.in[1]) = places_there_;
   return out;
 }
 
@@ -166,9 +167,10 @@ void BenchData::take_result(const Tensor& images) const {
 
 const float* BenchData::result(bool sparse) const {
   if (sparse && direction_ == Direction::backward_weight) {
+    const Tensor values = places_there_.values.to(Device{});
     output_host_.fill(std::numeric_limits<double>::quiet_NaN());
     for_each_stored(places_, sparse_spec_, [&](std::int64_t stored, std::int64_t at) {
-      output_host_.data<float>()[at] = places_.values.data<float>()[stored];
+      output_host_.data<float>()[at] = values.data<float>()[stored];
     });
     return output_host_.data<float>();
   }

@@ -49,7 +49,8 @@ class CONVSCOPE_API BenchData {
 
   const Direction direction_;
   const OperandSpec sparse_spec_;
-  const Operand places_;      // of sparse weights; its values are what a direction reads or writes
+  const Operand places_;      // of sparse weights, on the host
+  Operand places_there_;      // the same on the device: what a direction reads or writes
   const OperandSpecs specs_;  // of dense weights
   Operands operands_;
   Tensor first_host_, second_host_, output_host_;

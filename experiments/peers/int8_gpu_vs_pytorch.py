@@ -19,12 +19,12 @@ import torch
 from conv2d_gpu_vs_pytorch import geometric_mean, parse, pytorch_us
 
 
-def bench(program, shapes, batch, options):
-    """Rows of `convscope bench conv2d`, forward, by problem without its types."""
+def bench(program, shapes, batch, options, direction="forward", weights="often"):
+    """Rows of `convscope bench conv2d`, by problem without its types."""
     with tempfile.TemporaryDirectory() as folder:
         path = pathlib.Path(folder) / "rows.json"
-        command = [program, "bench", "conv2d", "--device", "cuda", "--direction", "forward", "--min-time",
-                   "0.01", "--weights", "often", "--json", str(path), *options]
+        command = [program, "bench", "conv2d", "--device", "cuda", "--direction", direction, "--min-time",
+                   "0.01", "--weights", weights, "--json", str(path), *options]
         if batch:
             command += ["--batch", str(batch)]
         for shape in shapes:

@@ -2,9 +2,12 @@
 // sparse_execution_cuda_test.cpp: plans on `device cuda` that compute from the blocks which masks
 // keep: the numbers of masked dense plans, at every mask.
 #include <cmath>
+#include <map>
 
 #include "layers/conv2d/conv2d.h"
+#include "layers/dispatch/kernel_runs.h"
 #include "layers/plan/step_plan.h"
+#include "layers/sequential.h"
 #include "sparsity/mask.h"
 #include "tests/sparsity/networks.h"
 #include "tests/support/cuda.h"
@@ -16,21 +19,22 @@ using testing::cuda;
 
 using SparseExecutionOnCuda = testing::CudaTest;
 
-const Shape kInput{4, 20, 9, 9};
+const Shape kInput{4, 32, 9, 9};
 
 struct Masked {
   std::shared_ptr<Module> model;
   std::vector<std::shared_ptr<Mask>> masks;
   std::vector<Ref<SparseWeights>> blocks;
 
-  // One block of 16 kernels in `every` stays.
+  // One block of 16 kernels in `every` stays; 0: those of the first 16 kernels alone, so that one
+  // list is longer than all others.
   void thin_out(std::int64_t every) {
     for (std::size_t m = 0; m < masks.size(); ++m) {
       const Tensor keep = Tensor::zeros(masks[m]->keep().shape());
       const std::int64_t columns = keep.numel() / keep.dim(0);
       for (std::int64_t i = 0; i < keep.numel(); ++i) {
         const std::int64_t block = i / columns / 16 * columns + i % columns;
-        keep.data<float>()[i] = block % every == 0 ? 1.0f : 0.0f;
+        keep.data<float>()[i] = (every == 0 ? block < columns : block % every == 0) ? 1.0f : 0.0f;
       }
       masks[m]->set_keep(keep.to(cuda()));
       if (!blocks.empty()) blocks[m]->mask_changed();
@@ -38,18 +42,19 @@ struct Masked {
   }
 };
 
-// c1 20 -> 32, c2 32 -> 16, each with a mask. `sparse`: executed forward from 16x1 blocks.
-Masked network(bool sparse) {
+std::shared_ptr<Module> layers_of(const std::vector<LayerSpec>& specs, bool sparse) {
   LayerContext context;
   context.seed = 7;
-  context.conv_policy = [&](const std::string&) {
-    return Conv2dPolicy{.forward = sparse ? "block_sparse" : "auto", .layout = "nchw"};
+  context.conv_policy = [sparse](const std::string&) {
+    const std::string algorithm = sparse ? "block_sparse" : "auto";
+    return Conv2dPolicy{algorithm, algorithm, algorithm, "nchw"};
   };
-  Masked out;
-  out.model = build_layers({testing::layer("conv2d", "c1", 32), testing::layer("relu", "r1"),
-                            testing::layer("conv2d", "c2", 16), testing::layer("flatten", "flat"),
-                            testing::layer("linear", "f", 5)},
-                           kInput, context);
+  return build_layers(specs, kInput, context);
+}
+
+// Masks for all convolutions. `sparse`: executed from 16x1 blocks, in all directions.
+Masked masked(std::shared_ptr<Module> model, bool sparse) {
+  Masked out{.model = std::move(model), .masks = {}, .blocks = {}};
   out.model->to(cuda());
   for (const NamedModule& part : out.model->modules()) {
     auto* const conv = dynamic_cast<Conv2d*>(part.module);
@@ -64,6 +69,46 @@ Masked network(bool sparse) {
   return out;
 }
 
+// c1 32 -> 32, c2 32 -> 16; dx is asked of c2.
+Masked network(bool sparse) {
+  return masked(layers_of({testing::layer("conv2d", "c1", 32), testing::layer("relu", "r1"),
+                           testing::layer("conv2d", "c2", 16), testing::layer("flatten", "flat"),
+                           testing::layer("linear", "f", 5)},
+                          sparse),
+                sparse);
+}
+
+// A module that the input passes twice: its gradient is the sum of both.
+class Twice final : public Module {
+ public:
+  explicit Twice(std::shared_ptr<Module> inside) : inside_(add_child("inside", inside)) {}
+  std::string kind() const override { return "twice"; }
+  Variable forward(const Variable& x) override { return inside_->forward(inside_->forward(x)); }
+  Shape output_shape(const Shape& input) const override { return input; }
+  int describe(PlanGraph& graph, int x) override {
+    return inside_->describe(graph, inside_->describe(graph, x));
+  }
+
+ private:
+  std::shared_ptr<Module> inside_;
+};
+
+// Calls of block_sparse in each direction; other kernels of convolution are an error.
+struct Calls {
+  std::int64_t forward = 0, backward_data = 0, backward_weight = 0;
+};
+void expect_calls(const KernelCounter& counter, const Calls& want, const std::string& what) {
+  std::map<std::string, std::int64_t> got;
+  for (const auto& [run, count] : counter.runs()) {
+    EXPECT_EQ(run.kernel, "block_sparse") << what << ": " << run.problem;
+    EXPECT_NE(run.problem.find("weights=blocks16x1"), std::string::npos) << run.problem;
+    got[run.direction] += count;
+  }
+  EXPECT_EQ(got["forward"], want.forward) << what;
+  EXPECT_EQ(got["backward_data"], want.backward_data) << what;
+  EXPECT_EQ(got["backward_weight"], want.backward_weight) << what;
+}
+
 std::unique_ptr<StepPlan> plan_of(const Masked& network, PlanMode mode) {
   std::string why;
   auto plan = StepPlan::make(*network.model, kInput, mode, &why);
@@ -71,7 +116,7 @@ std::unique_ptr<StepPlan> plan_of(const Masked& network, PlanMode mode) {
   return plan;
 }
 
-// Sums of 180 to 784 products in another order: each is wrong by less than 2^-20 of its size, and
+// Sums of 196 to 1,296 products in another order: each is wrong by less than 2^-20 of its size, and
 // a gradient passes three of them.
 void expect_near(const Tensor& a, const Tensor& b, const std::string& what) {
   const std::vector<float> got = testing::values_of<float>(a), want = testing::values_of<float>(b);
@@ -85,27 +130,53 @@ void expect_near(const Tensor& a, const Tensor& b, const std::string& what) {
   EXPECT_LE(std::sqrt(errors), 1e-5 * std::sqrt(squares)) << what;
 }
 
-TEST_F(SparseExecutionOnCuda, TrainingMakesTheNumbersOfMaskedStepsAtEachMask) {
-  Masked sparse = network(true), dense = network(false);
+// Steps of both networks at each mask; `want`: what runs in a step of the first.
+void expect_the_same_steps(Masked sparse, Masked dense, const Calls& want) {
   const Tensor x = testing::random_tensor(kInput, 3).to(cuda());
   const Tensor labels = Tensor::zeros({4}, DType::i32).to(cuda());
   std::unique_ptr<StepPlan> plan;
-  for (const std::int64_t every : {1, 10, 3}) {
+  for (const std::int64_t every : {1, 10, 0, 3}) {
     sparse.thin_out(every);
     dense.thin_out(every);
     EXPECT_FALSE(plan && plan->is_current());  // its lists are those of the mask before
     plan = plan_of(sparse, PlanMode::training);
-    EXPECT_NE(plan->text().find("conv2d block_sparse"), std::string::npos) << plan->text();
     const auto masked = plan_of(dense, PlanMode::training);
-    EXPECT_NEAR(plan->forward(x, labels), masked->forward(x, labels), 1e-5);
-    plan->backward();
+    const double loss = masked->forward(x, labels);
     masked->backward();
+    {
+      const KernelCounter counter;
+      EXPECT_NEAR(plan->forward(x, labels), loss, 1e-5);
+      plan->backward();
+      expect_calls(counter, want, cat("one in ", every));
+    }
     const auto a = sparse.model->parameters(), b = dense.model->parameters();
     for (std::size_t i = 0; i < a.size(); ++i) {
       expect_near(a[i].variable.grad(), b[i].variable.grad(), cat(a[i].name, " one in ", every));
     }
     EXPECT_TRUE(plan->is_current());
   }
+}
+
+TEST_F(SparseExecutionOnCuda, TrainingMakesTheNumbersOfMaskedStepsAtEachMask) {
+  expect_the_same_steps(network(true), network(false),
+                        {.forward = 2, .backward_data = 1, .backward_weight = 2});
+}
+
+// Its weight gets two gradients, and one of its two dx goes back into itself.
+TEST_F(SparseExecutionOnCuda, GradientsOfALayerThatIsPassedTwiceAreAdded) {
+  const auto twice = [](bool sparse) {
+    LayerSpec conv = testing::layer("conv2d", "c", kInput[1]);
+    conv.options.set("padding", std::int64_t{1});
+    auto model = std::make_shared<Sequential>();
+    model->add("first", layers_of({conv}, sparse));
+    model->add("twice", std::make_shared<Twice>(layers_of({conv}, sparse)));
+    model->add(
+        "last",
+        layers_of({testing::layer("flatten", "flat"), testing::layer("linear", "f", 5)}, sparse));
+    return masked(std::move(model), sparse);
+  };
+  expect_the_same_steps(twice(true), twice(false),
+                        {.forward = 3, .backward_data = 2, .backward_weight = 3});
 }
 
 TEST_F(SparseExecutionOnCuda, InferenceIsThatOfTheMasksAndCanBeRecorded) {

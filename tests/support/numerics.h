@@ -377,7 +377,7 @@ class ConvolutionCase {
     const std::vector<float> nothing(static_cast<std::size_t>(output_count(direction)),
                                      std::numeric_limits<float>::quiet_NaN());
     const GuardedBlock x(device, problem_.dtype, x_.data(), x_.count(), shift_, 0);
-    const std::vector<float> kept_w = kept(w_);
+    const std::vector<float> kept_w = kept(w_), dw_before = kept(dw_before_);
     const auto w_count = static_cast<std::int64_t>(kept_w.size()) - 1;
     const GuardedBlock w(device, problem_.dtype, kept_w.data() + 1, w_count, shift_, 0);
     const Operand places = is_sparse() ? places_.to(device) : Operand();
@@ -401,7 +401,8 @@ class ConvolutionCase {
     const std::vector<float> no_w(w_.values.size(), std::numeric_limits<float>::quiet_NaN());
     const GuardedBlock unread(device, problem_.dtype, no_w.data(), w_count, shift_, 0);
     const auto once = [&](std::vector<float>& to) -> std::string {
-      const GuardedBlock output(device, problem_.dtype, adds ? dw_before_.data() : nothing.data(),
+      const GuardedBlock output(device, problem_.dtype,
+                                adds ? dw_before.data() + 1 : nothing.data(),
                                 output_count(direction), shift_, kCanaryBytes);
       const GuardedBlock workspace(device, DType::u8, nullptr, bytes, 0, kCanaryBytes);
       call(algorithm, direction, extra,

@@ -18,8 +18,8 @@
 //            3 few tiles: the four warps of a block take every fourth chunk of entries each, and
 //              their sums are added in the order of the warps
 // Shapes     x [N,C,H,W], w blocks [blocks,rows,columns], b [K], y [N,K,P,Q], f32, row-major
-// Supports   f32 (as f32 or tf32) with block-sparse weights, forward; every shape of blocks,
-//            stride, dilation and padding; one group; kernels up to 64 taps; sm_80 and newer
+// Supports   f32 (as f32 or tf32) with block-sparse weights; every shape of blocks, stride,
+//            dilation and padding; one group; kernels up to 64 taps; sm_80 and newer
 // Cost       FLOPs = 2 N K P Q times the columns that 16 output channels keep, three times that for
 //            f32 as f32; bytes = the three tensors. Bound by the loads of x from the first cache
 // Numerics   f32: a factor is high + low, two TF32 that keep 21 bits together; low high + high low
@@ -27,7 +27,8 @@
 //            64 entries they start from zero and their sum is added in f32. tf32: the high parts
 //            alone. Same bits on each run; exact on integers up to 2^11, sums below 2^24. An
 //            infinity has the rest NaN and gives NaN
-// Backward   none yet: `auto` takes dense cards there
+// Backward   dx: block_sparse_data_cuda.cu, assigned; dw of the stored blocks:
+//            block_sparse_weights_cuda.cu, assigned or added to
 // Choices    pixels of a warp and warps that share a list: lowest estimated time
 // Source     E. Elsen, M. Dukhan, T. Gale, K. Simonyan: Fast Sparse ConvNets, CVPR 2020, arXiv
 //            1911.09723; T. Gale et al., SC 2020, arXiv 2006.10901 (a list for each warp); Z. Chen
@@ -38,11 +39,10 @@
 #include <cmath>
 #include <limits>
 
-#include "framework/cuda/address.cuh"
 #include "framework/cuda/map.cuh"
-#include "framework/cuda/mma_tf32.cuh"
 #include "framework/machine/ceilings.h"
-#include "layers/conv2d/block_sparse/cuda/block_sparse_lists.cuh"
+#include "layers/conv2d/block_sparse/cuda/block_sparse_directions.h"
+#include "layers/conv2d/block_sparse/cuda/block_sparse_pixels.cuh"
 #include "layers/conv2d/epilogue.cuh"
 
 namespace convscope {
@@ -50,16 +50,27 @@ namespace {
 
 using namespace block_sparse;
 
-constexpr int kWarps = 4;      // of a block
-constexpr int kMostTaps = 64;  // bits of a pixel's mask
-constexpr int kPixels = 8;     // of a product
-constexpr int kPeriod = 8;     // chunks until the tensor cores start from zero
+constexpr int kWarps = 4;  // of a block
 
-std::size_t prepared_bytes(const Conv2dProblem& z, Direction) {
-  return ListLayout(z, nullptr).bytes;
+// The prepared weights of the forward pass.
+struct ListLayout {
+  ListLayout(const Conv2dProblem& z, const void* memory) {
+    Pieces pieces(const_cast<void*>(memory));
+    lists = take_lists(pieces, z);
+    lists.values = pieces.take<float>(most_chunks(z) * kChunk * kRows);
+    bytes = pieces.bytes;
+  }
+  Lists lists;
+  std::size_t bytes = 0;
+};
+
+std::size_t prepared_bytes(const Conv2dProblem& z, Direction direction) {
+  return direction == Direction::backward_data ? data_prepared_bytes(z)
+                                               : ListLayout(z, nullptr).bytes;
 }
 
 void prepare_weights(const Conv2dPrepareArgs& args) {
+  if (args.direction == Direction::backward_data) return prepare_data(args);
   make_lists(args.problem, args.views.w_blocks, ListLayout(args.problem, args.prepared).lists);
 }
 
@@ -74,41 +85,9 @@ struct SparseForward {
   bool relu = false;
   // Two neighbouring pixels lie in one image, and y off no alignment: one store for both.
   bool in_pairs = false;
-  int images = 0, image_size = 0, channels = 0, lists_count = 0;
-  int h = 0, w = 0, p = 0, q = 0, taps_h = 1, taps_w = 1;
-  int stride_h = 1, stride_w = 1, pad_h = 0, pad_w = 0, apart_h = 1, apart_w = 1;
-  FastDivisor by_q, by_area;
+  int lists_count = 0;
+  Geometry at;
 };
-
-// Where a pixel begins in x, at tap (0, 0) of channel 0, its taps inside the image as bits, and its
-// place in y in channel 0; behind the last pixel -1.
-template <class Taps>
-struct Pixel {
-  int from;
-  Taps inside;
-  int to;
-};
-template <class Taps>
-__device__ inline Pixel<Taps> pixel_at(const SparseForward& z, int pixel) {
-  const int area = z.p * z.q;
-  const int image = z.by_area.divide(pixel);
-  const int at = pixel - image * area;
-  const int row = z.by_q.divide(at);
-  const int h = row * z.stride_h - z.pad_h, w = (at - row * z.q) * z.stride_w - z.pad_w;
-  Pixel<Taps> out{image * z.image_size + h * z.w + w, 0, -1};
-  if (pixel >= z.images * area) return out;
-  out.to = image * z.channels * area + at;
-  Taps of_row = 0;
-  for (int s = 0; s < z.taps_w; ++s) {
-    const bool is_inside = static_cast<unsigned>(w + s * z.apart_w) < static_cast<unsigned>(z.w);
-    of_row |= static_cast<Taps>(is_inside) << s;
-  }
-  for (int r = 0; r < z.taps_h; ++r) {
-    const bool is_inside = static_cast<unsigned>(h + r * z.apart_h) < static_cast<unsigned>(z.h);
-    out.inside |= is_inside ? of_row << (r * z.taps_w) : 0;
-  }
-  return out;
-}
 
 // What a lane has of a chunk: its two entries, and its part of the left factor.
 struct Chunk {
@@ -127,8 +106,7 @@ __device__ inline Chunk load_chunk(const Lists& lists, int chunk, int end) {
 template <int kTiles, class Taps>
 __device__ inline void load_pixels(const float* x, const Pixel<Taps> (&pixels)[kTiles],
                                    const Chunk& at, float (&out)[kTiles][2]) {
-  const auto bit_of = [](int tap) { return tap < 0 ? Taps{0} : Taps{1} << tap; };
-  const Taps bit = bit_of(at.one.tap), other_bit = bit_of(at.other.tap);
+  const Taps bit = bit_of<Taps>(at.one.tap), other_bit = bit_of<Taps>(at.other.tap);
   // An address for each entry: the pixels add their own to it.
   const float* const x0 = address_at(x, at.one.offset);
   const float* const x1 = address_at(x, at.other.offset);
@@ -136,26 +114,6 @@ __device__ inline void load_pixels(const float* x, const Pixel<Taps> (&pixels)[k
   for (int j = 0; j < kTiles; ++j) {
     out[j][0] = (pixels[j].inside & bit) != 0 ? __ldg(address_at(x0, pixels[j].from)) : 0;
     out[j][1] = (pixels[j].inside & other_bit) != 0 ? __ldg(address_at(x1, pixels[j].from)) : 0;
-  }
-}
-
-// high, low += a chunk.
-template <int kTiles, bool kTf32>
-__device__ inline void add_products(const float4& w, const float (&x)[kTiles][2],
-                                    float (&high)[kTiles][4], float (&low)[kTiles][4]) {
-  const HighLow w0 = high_low(w.x), w1 = high_low(w.y), w2 = high_low(w.z), w3 = high_low(w.w);
-  const float a[4] = {w0.high, w1.high, w2.high, w3.high};
-  const float a_low[4] = {w0.low, w1.low, w2.low, w3.low};
-#pragma unroll
-  for (int j = 0; j < kTiles; ++j) {
-    if constexpr (kTf32) {
-      mma_tf32(high[j], a, rounded_tf32(x[j][0]), rounded_tf32(x[j][1]));
-    } else {
-      const HighLow b0 = high_low(x[j][0]), b1 = high_low(x[j][1]);
-      mma_tf32(low[j], a_low, b0.high, b1.high);
-      mma_tf32(low[j], a, b0.low, b1.low);
-      mma_tf32(high[j], a, b0.high, b1.high);
-    }
   }
 }
 
@@ -201,7 +159,7 @@ __global__ __launch_bounds__(32 * kWarps) void sparse_forward_kernel(
       kShared ? static_cast<int>(blockIdx.y) : static_cast<int>(blockIdx.y) * kWarps + warp;
   const int first_pixel = static_cast<int>(blockIdx.x) * kTiles * kPixels;
   // A lane works out one pixel of the warp's; then each takes those that it needs.
-  const Pixel<Taps> mine = pixel_at<Taps>(z, first_pixel + lane % (kTiles * kPixels));
+  const Pixel<Taps> mine = pixel_at<Taps>(z.at, first_pixel + lane % (kTiles * kPixels));
   Pixel<Taps> pixels[kTiles];
 #pragma unroll
   for (int j = 0; j < kTiles; ++j) {
@@ -235,9 +193,9 @@ __global__ __launch_bounds__(32 * kWarps) void sparse_forward_kernel(
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
     const int k = first_k + half * 8;
-    bias[half] = z.b != nullptr && k < z.channels ? z.b[k] : 0;
+    bias[half] = z.b != nullptr && k < z.at.channels ? z.b[k] : 0;
   }
-  const int area = z.p * z.q;
+  const int area = z.at.p * z.at.q;
 #pragma unroll
   for (int j = 0; j < kTiles; ++j) {
     const int to = __shfl_sync(kAllLanes, mine.to, j * kPixels + lane % 4 * 2);
@@ -245,7 +203,7 @@ __global__ __launch_bounds__(32 * kWarps) void sparse_forward_kernel(
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       const int k = first_k + half * 8;
-      if (k >= z.channels) continue;
+      if (k >= z.at.channels) continue;
       const float one = sums[j][half * 2] + bias[half];
       const float other = sums[j][half * 2 + 1] + bias[half];
       const std::int64_t at = to + k * area;
@@ -287,17 +245,6 @@ SparseKernel kernel_of(const Conv2dProblem& z, const SparseTile& tile) {
               : kernel_of<false, unsigned long long>(tile);
 }
 
-// Columns that the list of 16 output channels keeps, when the blocks lie at random.
-double expected_entries(const Conv2dProblem& z) {
-  const WeightFormat& format = z.weight_format;
-  const auto columns = static_cast<double>(z.c * z.r * z.s);
-  const double density = static_cast<double>(format.stored_elements()) /
-                         (static_cast<double>(z.k) * std::max(columns, 1.0));
-  const double rows =
-      std::max(1.0, static_cast<double>(kRows) / static_cast<double>(format.block_rows));
-  return columns * (1 - std::pow(1 - std::min(density, 1.0), rows));
-}
-
 // Microseconds of a tile: what it takes beside others, on the instructions of a processor, and
 // alone, on the latency of its chunks. Cycles, fitted on an H100 with the layers of ResNet-18, 0.2,
 // 0.1 and 0.04 of the blocks, batch 1 and 32; there the tile with the least estimate takes 1.02
@@ -327,30 +274,14 @@ void forward(const Conv2dForwardArgs& args) {
   const SparseTile& tile = best_tile(z);
   const int lists = narrow(ceil_div(z.k, std::int64_t{kRows}));
   const SparseForward pass{.x = static_cast<const float*>(args.x),
-                           .lists = ListLayout(z, const_cast<void*>(args.prepared)).lists,
+                           .lists = ListLayout(z, args.prepared).lists,
                            .b = static_cast<const float*>(args.b),
                            .residual = static_cast<const float*>(args.epilogue.residual),
                            .y = static_cast<float*>(args.y),
                            .relu = args.epilogue.relu,
                            .in_pairs = z.p() * z.q() % 2 == 0 && is_aligned(args.y, 8),
-                           .images = narrow(z.n),
-                           .image_size = narrow(z.c * z.h * z.w),
-                           .channels = narrow(z.k),
                            .lists_count = lists,
-                           .h = narrow(z.h),
-                           .w = narrow(z.w),
-                           .p = narrow(z.p()),
-                           .q = narrow(z.q()),
-                           .taps_h = narrow(z.r),
-                           .taps_w = narrow(z.s),
-                           .stride_h = narrow(z.stride_h),
-                           .stride_w = narrow(z.stride_w),
-                           .pad_h = narrow(z.pad_top),
-                           .pad_w = narrow(z.pad_left),
-                           .apart_h = narrow(z.dilation_h),
-                           .apart_w = narrow(z.dilation_w),
-                           .by_q = FastDivisor(narrow(z.q())),
-                           .by_area = FastDivisor(narrow(z.p() * z.q()))};
+                           .at = geometry_of(z)};
   const std::int64_t tiles = ceil_div(z.n * z.p() * z.q(), std::int64_t{kPixels} * tile.tiles);
   launch(kernel_of(z, tile),
          {.grid = dim3(static_cast<unsigned>(tiles),
@@ -396,15 +327,20 @@ Conv2dSupport supports(const Conv2dProblem& z, Direction) {
   return {};
 }
 
-Conv2dCost cost(const Conv2dProblem& z, Direction) {
-  double us = std::numeric_limits<double>::infinity();
-  for (const SparseTile& tile : kTiles) us = std::min(us, estimated_us(z, tile));
+Conv2dCost cost(const Conv2dProblem& z, Direction direction) {
+  const double us = direction == Direction::backward_data     ? data_us(z)
+                    : direction == Direction::backward_weight ? weights_us(z)
+                                                              : estimated_us(z, best_tile(z));
   const auto pixels = static_cast<double>(z.n * z.k * z.p() * z.q());
   const double flops = std::max(1.0, 2 * pixels * expected_entries(z));
   return {.flops = flops,
           .bytes = z.nominal_bytes(),
           .peak_share = std::clamp(flops / (kUnmeasuredGpu.tf32_flops * us * 1e-6), 1e-5, 1.0),
           .tensor_cores = true};
+}
+
+std::size_t workspace_bytes(const Conv2dProblem& z, Direction direction) {
+  return direction == Direction::backward_weight ? weights_workspace_bytes(z) : 0;
 }
 
 const Conv2dAlgorithm kCard{
@@ -415,7 +351,7 @@ const Conv2dAlgorithm kCard{
     .paper = "Elsen et al. 2020: Fast Sparse ConvNets, arXiv 1911.09723",
     .supports = supports,
     .cost = cost,
-    .workspace_bytes = [](const Conv2dProblem&, Direction) -> std::size_t { return 0; },
+    .workspace_bytes = workspace_bytes,
     .prepared_bytes = prepared_bytes,
     .prepare_weights = prepare_weights,
     .error_growth = 32,  // 20 of the parts, 8 roundings of 2 each towards zero, those of f32
@@ -423,6 +359,8 @@ const Conv2dAlgorithm kCard{
     .fuses_epilogue = true,
     .takes_sparse_weights = true,
     .forward = forward,
+    .backward_data = data_from_pieces,
+    .backward_weight = weights_from_lists,
 };
 
 }  // namespace

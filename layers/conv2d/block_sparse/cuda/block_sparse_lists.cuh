@@ -6,9 +6,10 @@
 //            16 (k / 16) .. + 15 lies
 // Textbook   for each list: for each column (c,r,s): if any of its 16 rows keeps it: append it
 // Plan       a block of threads makes one list: it marks the columns as bits in shared memory,
-//            counts the bits in front of each word, and writes entries and values at their places.
-//            It finds where its list begins by adding up what the lists before it hold at most, so
-//            one launch does it all
+//            counts the bits in front of each word, and writes entries and values at their places
+//            (block_sparse_lists_cuda.cu). It finds where its list begins by adding up what the
+//            lists before it hold at most, so one launch does it all. The gradient of w has no
+//            values yet: it keeps the bits and their counts, which say where a column stands
 // Shapes     entries in chunks of 8, the depth of a product; a list is filled up with entries
 //            without a tap. values [chunk][lane][4], as lane l holds A [16 x 8] of mma_tf32.cuh:
 //            value_place()
@@ -17,10 +18,12 @@
 // Choices    256 threads: a list of ResNet has 64 to 4608 columns, 2 to 144 words of bits
 // Source     E. Elsen, M. Dukhan, T. Gale, K. Simonyan: Fast Sparse ConvNets, CVPR 2020, arXiv
 //            1911.09723 (blocks of rows that share a column, on a CPU)
-// Read next  block_sparse_cuda.cu, which walks along them
+// Read next  block_sparse_cuda.cu, which walks along them; block_sparse_data_cuda.cu, which needs
+//            another order
 #pragma once
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 
 #include "framework/cuda/launch.cuh"
@@ -36,17 +39,30 @@ inline constexpr int kMostColumns = 32 * 8192;  // as bits in shared memory
 
 inline int narrow(std::int64_t value) { return static_cast<int>(value); }
 
-struct Entry {
+struct alignas(8) Entry {
   int offset;  // in x, from tap (0, 0) of channel 0
   int tap;     // -1: fills up a chunk, nothing is there
 };
 
 struct Lists {
-  int* begin = nullptr;      // [lists], the first chunk
-  int* end = nullptr;        // [lists], behind the last
-  Entry* entries = nullptr;  // [chunks][8]
-  float* values = nullptr;   // [chunks][32][4]
+  int* begin = nullptr;       // [lists], the first chunk
+  int* end = nullptr;         // [lists], behind the last
+  Entry* entries = nullptr;   // [chunks][8]
+  float* values = nullptr;    // [chunks][32][4]; null: they are not made
+  unsigned* marks = nullptr;  // [lists][words], a bit for each column; null: not kept
+  int* before = nullptr;      // [lists][words], entries in front of a word
 };
+
+// Columns that the list of 16 output channels keeps, when the blocks lie at random.
+inline double expected_entries(const Conv2dProblem& z) {
+  const WeightFormat& format = z.weight_format;
+  const auto columns = static_cast<double>(z.c * z.r * z.s);
+  const double density = static_cast<double>(format.stored_elements()) /
+                         (static_cast<double>(z.k) * std::max(columns, 1.0));
+  const double rows =
+      std::max(1.0, static_cast<double>(kRows) / static_cast<double>(format.block_rows));
+  return columns * (1 - std::pow(1 - std::min(density, 1.0), rows));
+}
 
 // The most chunks that all lists have. Each block brings its columns to each list that it touches.
 inline std::int64_t most_chunks(const Conv2dProblem& z) {
@@ -57,25 +73,28 @@ inline std::int64_t most_chunks(const Conv2dProblem& z) {
                   format.blocks * format.block_columns * touched / kChunk + lists);
 }
 
-struct ListLayout {
-  ListLayout(const Conv2dProblem& z, void* memory)
-      : arena(memory, std::numeric_limits<std::size_t>::max() / 2) {
-    const auto most = static_cast<std::size_t>(most_chunks(z));
-    const auto count = static_cast<std::size_t>(ceil_div(z.k, std::int64_t{kRows}));
-    lists.begin = take<int>(count);
-    lists.end = take<int>(count);
-    lists.entries = take<Entry>(most * kChunk);
-    lists.values = take<float>(most * kChunk * kRows);
-  }
+// Hands out pieces of a block of memory, or only counts them.
+struct Pieces {
+  explicit Pieces(void* memory) : arena(memory, std::numeric_limits<std::size_t>::max() / 2) {}
   template <class T>
-  T* take(std::size_t count) {
-    bytes += ScratchArena::round_up(count * sizeof(T));
-    return arena.take<T>(count);
+  T* take(std::int64_t count) {
+    const auto elements = static_cast<std::size_t>(count);
+    bytes += ScratchArena::round_up(elements * sizeof(T));
+    return arena.take<T>(elements);
   }
   ScratchArena arena;
   std::size_t bytes = 0;
-  Lists lists;
 };
+
+// The memory of lists without values.
+inline Lists take_lists(Pieces& pieces, const Conv2dProblem& z) {
+  const std::int64_t lists = ceil_div(z.k, std::int64_t{kRows});
+  Lists out;
+  out.begin = pieces.take<int>(lists);
+  out.end = pieces.take<int>(lists);
+  out.entries = pieces.take<Entry>(most_chunks(z) * kChunk);
+  return out;
+}
 
 struct MakeLists {
   BlockSparseView w;
@@ -100,6 +119,13 @@ __device__ inline int capacity(const MakeLists& z, int list) {
   const BlockRows rows = block_rows_of(z, list);
   const int blocks = z.w.row_begin[rows.end] - z.w.row_begin[rows.begin];
   return ceil_div(min(z.columns, blocks * static_cast<int>(z.w.block_columns)), kChunk);
+}
+
+// The first chunk of a list: what those before it hold at most. All threads of a block call it.
+__device__ inline int first_chunk_of(const MakeLists& z, int list, int* scratch) {
+  int first = 0;
+  for (int i = static_cast<int>(threadIdx.x); i < list; i += kListThreads) first += capacity(z, i);
+  return block_sum(first, scratch);
 }
 
 // Calls visit(stored block, its row of blocks); the threads of a block share them out.
@@ -141,27 +167,10 @@ __device__ inline int count_marks(const unsigned* marks, int words, int* before)
   return total;
 }
 
-// Where the value of (row, entry) of a chunk stands.
-__device__ inline std::int64_t value_place(int entry, int row) {
-  const int depth = entry % kChunk;
-  const int lane = row % 8 * 4 + depth % 4;
-  return (static_cast<std::int64_t>(entry / kChunk) * 32 + lane) * 4 + row / 8 + depth / 4 * 2;
-}
-
-// Block (x: list).
-__global__ __launch_bounds__(kListThreads) void write_lists_kernel(
-    const __grid_constant__ MakeLists z) {
-  auto* const marks = dynamic_shared<unsigned>();
-  __shared__ int scratch[32];
-  const int words = ceil_div(z.columns, 32);
-  int* const before = reinterpret_cast<int*>(marks + words);
-  const auto list = static_cast<int>(blockIdx.x);
-  const auto thread = static_cast<int>(threadIdx.x);
+// Marks the columns of a list, all threads of a block together; ends with a barrier.
+__device__ inline void mark_columns(const MakeLists& z, int list, unsigned* marks, int words) {
   const auto width = static_cast<int>(z.w.block_columns);
-  int first = 0;
-  for (int i = thread; i < list; i += kListThreads) first += capacity(z, i);
-  first = block_sum(first, scratch);
-  for (int i = thread; i < words; i += kListThreads) marks[i] = 0;
+  for (int i = static_cast<int>(threadIdx.x); i < words; i += kListThreads) marks[i] = 0;
   __syncthreads();
   for_each_block(z, list, [&](int block, int) {
     for (int c = 0; c < width; ++c) {
@@ -170,57 +179,53 @@ __global__ __launch_bounds__(kListThreads) void write_lists_kernel(
     }
   });
   __syncthreads();
-  const int count = count_marks(marks, words, before);
-  const int chunks = ceil_div(count, kChunk);
-  if (thread == 0) {
-    z.to.begin[list] = first;
-    z.to.end[list] = first + chunks;
-  }
-  Entry* const entries = z.to.entries + static_cast<std::int64_t>(first) * kChunk;
-  float* const values = z.to.values + static_cast<std::int64_t>(first) * kChunk * kRows;
-  for (int i = thread; i < chunks * kChunk * kRows; i += kListThreads) values[i] = 0;
-  for (int i = count + thread; i < chunks * kChunk; i += kListThreads) entries[i] = {0, -1};
-  for (int i = thread; i < z.columns; i += kListThreads) {
-    const unsigned bit = 1u << (i % 32);
-    if ((marks[i / 32] & bit) == 0) continue;
-    const int tap = i % z.taps;
-    entries[before[i / 32] + __popc(marks[i / 32] & (bit - 1))] = {
-        i / z.taps * z.plane + tap / z.taps_w * z.down + tap % z.taps_w * z.right, tap};
-  }
-  __syncthreads();
+}
+
+// Marked columns in front of one.
+__device__ inline int entries_before(const unsigned* marks, const int* before, int column) {
+  return before[column / 32] + __popc(marks[column / 32] & ((1u << (column % 32)) - 1));
+}
+
+// Calls visit(column, row of the list, value) for each stored weight of a list.
+template <class Visit>
+__device__ inline void for_each_value(const MakeLists& z, int list, const Visit& visit) {
   const auto height = static_cast<int>(z.w.block_rows);
+  const auto width = static_cast<int>(z.w.block_columns);
   const auto* const from = static_cast<const float*>(z.w.values);
   for_each_block(z, list, [&](int block, int row) {
     const int last = min(z.rows, (list + 1) * kRows) - 1;
     for (int r = max(0, list * kRows - row * height); r < height && row * height + r <= last; ++r) {
       for (int c = 0; c < width; ++c) {
-        const int column = z.w.columns[block] * width + c;
-        const int entry =
-            before[column / 32] + __popc(marks[column / 32] & ((1u << (column % 32)) - 1));
-        values[value_place(entry, row * height + r - list * kRows)] =
-            from[(static_cast<std::int64_t>(block) * height + r) * width + c];
+        visit(z.w.columns[block] * width + c, row * height + r - list * kRows,
+              from[(static_cast<std::int64_t>(block) * height + r) * width + c]);
       }
     }
   });
 }
 
-// `w` into `lists` for the forward pass of z.
-inline void make_lists(const Conv2dProblem& z, const BlockSparseView& w, const Lists& lists) {
-  const MakeLists make{.w = w,
-                       .to = lists,
-                       .rows = narrow(z.k),
-                       .columns = narrow(z.c * z.r * z.s),
-                       .taps_w = narrow(z.s),
-                       .taps = narrow(z.r * z.s),
-                       .plane = narrow(z.h * z.w),
-                       .down = narrow(z.dilation_h * z.w),
-                       .right = narrow(z.dilation_w)};
-  const auto words = static_cast<std::size_t>(ceil_div(make.columns, 32));
-  launch(write_lists_kernel,
-         {.grid = dim3(static_cast<unsigned>(ceil_div(make.rows, kRows))),
-          .block = dim3(kListThreads),
-          .shared_bytes = words * 8},
-         make);
+// Where the value of (row, entry) of a chunk stands.
+__device__ inline std::int64_t value_place(int entry, int row) {
+  const int depth = entry % kChunk;
+  const int lane = row % 8 * 4 + depth % 4;
+  return (static_cast<std::int64_t>(entry / kChunk) * 32 + lane) * 4 + row / 8 + depth / 4 * 2;
 }
+
+// The sizes of `w`; the caller says how an entry's offset comes from its column.
+inline MakeLists lists_of(const Conv2dProblem& z, const BlockSparseView& w) {
+  return {.w = w,
+          .to = {},
+          .rows = narrow(z.k),
+          .columns = narrow(z.c * z.r * z.s),
+          .taps_w = narrow(z.s),
+          .taps = narrow(z.r * z.s)};
+}
+inline LaunchShape shape_of(const MakeLists& z) {
+  return {.grid = dim3(static_cast<unsigned>(ceil_div(z.rows, kRows))),
+          .block = dim3(kListThreads),
+          .shared_bytes = static_cast<std::size_t>(ceil_div(z.columns, 32)) * 8};
+}
+
+// `w` into `lists` for the forward pass of z: offsets in x, columns in ascending order.
+void make_lists(const Conv2dProblem& z, const BlockSparseView& w, const Lists& lists);
 
 }  // namespace convscope::block_sparse

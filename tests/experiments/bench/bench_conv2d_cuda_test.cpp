@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+// bench_conv2d_cuda_test.cpp: `convscope bench conv2d` on a GPU reads the results of block-sparse
+// weights where they lie, in every direction, and those of dense forms beside them.
+#include "experiments/bench/conv2d_bench.h"
+#include "tests/support/cuda.h"
+
+namespace convscope {
+namespace {
+
+using BenchConv2dOnCuda = testing::CudaTest;
+
+TEST_F(BenchConv2dOnCuda, ChecksBlocksInEachDirection) {
+  Conv2dBenchOptions options;
+  options.device = testing::cuda();
+  options.least_samples = 1;
+  options.min_seconds = 1e-6;
+  options.algorithms = algorithms_named("block_sparse,direct", options.device);
+  const Conv2dProblem problem =
+      Conv2dProblem::parse("n=2,c=16,h=6,w=6,k=16,r=3,s=3,pad=1,weights=blocks16x1:30");
+  for (const Direction direction : kDirections) {
+    const Conv2dBenchGroup group = bench_conv2d(options, problem, direction, [](const auto&) {});
+    ASSERT_EQ(group.rows.size(), 2U) << name_of(direction);
+    for (const Conv2dBenchRow& row : group.rows) {
+      EXPECT_EQ(row.wrong, "") << row.algorithm << ", " << name_of(direction);
+      EXPECT_GT(row.error_ratio, 0) << row.algorithm << ", " << name_of(direction);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace convscope
