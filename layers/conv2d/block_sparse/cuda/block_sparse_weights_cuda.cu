@@ -330,11 +330,11 @@ std::int64_t strips_of(const Conv2dProblem& z) {
 }
 
 // Microseconds in `parts`: two blocks share a processor, and a processor is busy with its share of
-// the blocks, one behind the other, but each strip waits at least for its loads. Cycles: counted,
-// not yet fitted.
+// the blocks, one behind the other, but each strip waits at least for its loads. Cycles: fitted on an
+// H100 with ten layers of ResNet, 0.2 and 0.1 of the 16x1 blocks, batch 32, all tiles (320 times):
+// off by 20 % in the mean; the tile with the least estimate took 1.05 times the least time.
 double estimated_us(const Conv2dProblem& z, const WeightTile& tile, int parts) {
   constexpr double kClock = 1700;  // cycles of a microsecond
-  constexpr double kBytesOfUs = 2.5e6;
   const double processors = cuda_device_facts().multiprocessors;
   const double chunks = std::max(1.0, std::ceil(expected_entries(z) / kChunk));
   const double warps_of_list = std::ceil(chunks / tile.tiles);
@@ -343,15 +343,13 @@ double estimated_us(const Conv2dProblem& z, const WeightTile& tile, int parts) {
   const double blocks = parts * groups * std::ceil(warps_of_list * tile.lists / kWarps);
   const double strips = std::ceil(static_cast<double>(strips_of(z)) / parts);
   const double product = z.math == MathMode::tf32 ? 0.7 : 1;  // one in place of three
-  const double step = 28 * product * tile.tiles + 24;         // of a warp, of a quarter
+  const double step = 15.5 * product * tile.tiles;            // of a warp, of a quarter
   const double used = std::min(1.0, warps_of_list * tile.lists / kWarps);
-  const double of_strip = kPeriod * step * kWarps / 4 * used + 150 + 60 * tile.lists;
+  const double of_strip = kPeriod * step * kWarps / 4 * used + 2120 + 284 * tile.lists;
   const double turns = std::ceil(blocks / processors);
-  const double busy = turns * (strips * of_strip + 2500);
-  const double alone = std::ceil(blocks / (2 * processors)) * (strips * 1500 + 4000);
-  const double part_bytes = 64 * expected_entries(z) * groups * tile.lists * parts;
-  return std::max(busy, alone) / kClock + 2 * part_bytes / kBytesOfUs +
-         12;  // lists, sums of parts, launches
+  const double busy = turns * (strips * of_strip + 3870);
+  const double alone = std::ceil(blocks / (2 * processors)) * strips * 4770;
+  return std::max(busy, alone) / kClock + 19;  // lists, sums of parts, launches
 }
 
 WeightPlan plan_of(const Conv2dProblem& z) {
