@@ -26,7 +26,7 @@ __device__ inline float load_shared(SharedAddress at) {
   return *reinterpret_cast<const float*>(at);
 #else
   float out;
-  asm volatile("ld.shared.f32 %0, [%1];" : "=f"(out) : "r"(at));
+  asm volatile("ld.shared.f32 %0, [%1];" : "=f"(out) : "r"(at) : "memory");
   return out;
 #endif
 }

@@ -70,7 +70,8 @@ TEST_F(BlockSparseOnCuda, AgreesWithTheReferenceInEveryTile) {
            "n=2,c=40,h=12,w=12,k=32,r=3,s=3,pad=1,weights=blocks16x1:200",
            "n=1,c=20,h=24,w=24,k=32,r=3,s=3,stride=2,pad=1,weights=blocks16x1:200",
            "n=8,c=40,h=20,w=20,k=16,r=3,s=3,pad=1,weights=blocks16x1:60",  // dx in several passes
-           "n=1,c=9,h=12,w=12,k=16,r=7,s=7,pad=3,weights=blocks16x1:400",  // chunks beyond 64 bits
+           "n=1,c=9,h=12,w=12,k=16,r=7,s=7,pad=3,weights=blocks16x1:400",
+           "n=1,c=320,h=3,w=3,k=16,r=7,s=7,pad=3,weights=blocks16x1:14000",  // 87 chunks of a piece
        }) {
     Conv2dProblem problem = Conv2dProblem::parse(text);
     for (const std::int64_t shift : {0, 1}) check(problem, Tier::exact, shift);
