@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// sparse_weights.cpp: the pruned weight of a convolution as blocks.
+// sparse_weights.cpp: the pruned weight of a convolution or a linear layer as blocks.
 #include "layers/conv2d/sparse_weights.h"
 
 #include <algorithm>
@@ -90,6 +90,7 @@ void SparseWeights::refresh() {
   // On a GPU a mask may have been loaded by somebody who does not know of the blocks.
   const bool on_cpu = keep_.device().type == DeviceType::cpu;
   if (!obstacle_.empty() || (on_cpu && is_current())) return;
+  const char* const operation = keep_.rank() == 2 ? "linear" : "conv2d";
   const Tensor on_host = keep_.to(Device{});
   const float* const keep = on_host.data<float>();
   const std::int64_t across = columns_ / format_.block_columns;
@@ -103,7 +104,7 @@ void SparseWeights::refresh() {
       seen.push_back(block[0]);
       for (std::int64_t i = 0; i < format_.block_rows; ++i) {
         for (std::int64_t j = 0; j < format_.block_columns; ++j) {
-          CONVSCOPE_CHECK(block[i * columns_ + j] == block[0], "conv2d",
+          CONVSCOPE_CHECK(block[i * columns_ + j] == block[0], operation,
                           "expected a mask of whole ", format_.block_rows, "x",
                           format_.block_columns,
                           " blocks because the layer is executed from block-sparse weights, got "
