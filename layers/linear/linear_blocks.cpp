@@ -38,9 +38,6 @@ LinearBlocks::LinearBlocks(PlanGraph& graph, Ref<SparseWeights> sparse, ValueId 
   problem_.c = graph.shape(x)[1];
   problem_.k = graph.shape(w)[0];
   problem_.math = math;
-  // Rows of whole blocks of 16 channels lie in memory as blocked images do: no kernel copies them.
-  const bool whole = problem_.c % kChannelBlock == 0 && problem_.k % kChannelBlock == 0;
-  if (whole && device == DeviceType::cpu) problem_.layout = ActivationLayout::blocked;
   if (problem_.is_empty()) return;
   plan_with_mask(graph, sparse_);
   for (const Direction direction : kDirections) {
