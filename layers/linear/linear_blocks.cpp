@@ -9,7 +9,8 @@ namespace {
 // call, in inference too: forward transposes it, 0.45 cycles a float; backward_data copies it where
 // rows lie far apart and many images share the copy, 0.6 cycles. The constants fit measurements of
 // layers of 128 to 25088 inputs at batches of 1 to 512; where w comes from memory it takes up to
-// 1.5 times as long as they say.
+// 1.5 times as long as they say. Of a GPU nothing was measured: a product near the peak lets blocks
+// run only where they gain clearly.
 Cost dense_cost(const Conv2dProblem& z, Direction direction, DeviceType device) {
   Cost out{.flops = z.nominal_flops(), .bytes = z.nominal_bytes(), .peak_share = 0.95};
   if (device != DeviceType::cpu) return out;
@@ -24,8 +25,8 @@ Cost dense_cost(const Conv2dProblem& z, Direction direction, DeviceType device) 
 }
 
 // A call of a training step makes the lists of the blocks anew, and the card counts too little for
-// that: layers of 256 to 25088 inputs with 5 to 50 % of their blocks, at batches of 8 to 256, took
-// up to so many times what it says.
+// that: on a CPU layers of 256 to 25088 inputs with 5 to 50 % of their blocks, at batches of 8 to
+// 256, took up to so many times what it says.
 double beyond_estimate(Direction direction, WeightUse use) {
   if (use == WeightUse::often) return 1;
   return direction == Direction::backward_weight ? 1.65 : 1.3;
