@@ -8,9 +8,9 @@
 #include <limits>
 #include <optional>
 
-#include "layers/conv2d/conv2d_calls.h"
 #include "layers/conv2d/select.h"
 #include "layers/plan/batch_norm_op.h"
+#include "layers/plan/conv2d_calls.h"
 
 namespace convscope {
 

@@ -7,10 +7,10 @@
 #include "layers/conv2d/bias_gradient.h"
 #include "layers/conv2d/conv2d.h"
 #include "layers/conv2d/conv2d_op.h"
-#include "layers/conv2d/sparse_form.h"
 #include "layers/plan/activation_op.h"
 #include "layers/plan/add_op.h"
 #include "layers/plan/operation_op.h"
+#include "layers/plan/sparse_form.h"
 
 namespace convscope {
 Conv2dForm choose_form(Conv2dChoices& of_layer, const SparseWeights* sparse,

@@ -19,8 +19,8 @@ namespace convscope {
 
 class CONVSCOPE_API SparseWeights : public RefCounted {
  public:
-  // `keep` is the mask, f32, of the weight's shape; it may change in its memory. With `dense_gradient` weights
-  // that are out want their gradient, too.
+  // `keep` is the mask, f32, of the weight's shape; it may change in its memory. With
+  // `dense_gradient` weights that are out want their gradient, too.
   SparseWeights(Tensor keep, std::int64_t block_rows, std::int64_t block_columns,
                 bool dense_gradient);
 

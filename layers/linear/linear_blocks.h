@@ -6,8 +6,8 @@
 
 #include <array>
 
-#include "layers/conv2d/conv2d_calls.h"
-#include "layers/conv2d/sparse_form.h"
+#include "layers/plan/conv2d_calls.h"
+#include "layers/plan/sparse_form.h"
 
 namespace convscope {
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // conv2d_calls.cpp: the kernel calls of a convolution in a planned step: the card's functions with
 // prepared arguments.
-#include "layers/conv2d/conv2d_calls.h"
+#include "layers/plan/conv2d_calls.h"
 
 #include "layers/conv2d/epilogue.h"
 

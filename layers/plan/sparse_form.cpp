@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // sparse_form.cpp: whether a planned step computes a direction of a pruned layer from its blocks.
-#include "layers/conv2d/sparse_form.h"
+#include "layers/plan/sparse_form.h"
 
 #include <fmt/format.h>
 
