@@ -57,7 +57,8 @@ struct Network {
 };
 
 // f1 37 -> 48 and its ReLU, f2 -> 32, f3 -> `classes`; the first `pruned` with masks.
-Network perceptron(bool sparse, std::int64_t classes, std::size_t pruned) {
+Network perceptron(bool sparse, std::int64_t classes, std::size_t pruned,
+                   bool dense_gradient = false) {
   LayerContext context;
   context.seed = 7;
   Network out{.model = build_layers(
@@ -69,10 +70,10 @@ Network perceptron(bool sparse, std::int64_t classes, std::size_t pruned) {
     auto* const linear = dynamic_cast<Linear*>(part.module);
     if (linear == nullptr || out.masks.size() == pruned) continue;
     out.masks.push_back(std::make_shared<Mask>(linear->weight().value()));
+    out.masks.back()->set_dense_gradient(dense_gradient);
     linear->add_weight_transform("mask", out.masks.back(), /*first=*/true);
     if (!sparse) continue;
-    out.blocks.push_back(
-        make_ref<SparseWeights>(out.masks.back()->keep(), 16, 1, /*dense_gradient=*/false));
+    out.blocks.push_back(make_ref<SparseWeights>(out.masks.back()->keep(), 16, 1, dense_gradient));
     linear->execute_sparse(out.blocks.back());
   }
   return out;
@@ -100,9 +101,11 @@ void expect_near(const Tensor& a, const Tensor& b, const std::string& what) {
 TEST_F(SparseLinearOnCuda, TrainingMakesTheNumbersOfMaskedStepsAtEachMask) {
   const Tensor x = testing::random_tensor(kInput, 3).to(cuda());
   const Tensor labels = Tensor::zeros({kBatch}, DType::i32).to(cuda());
-  // Once the last layer is dense, and once it is pruned, too.
-  for (const std::size_t pruned : {2u, 3u}) {
-    Network sparse = perceptron(true, 16, pruned), dense = perceptron(false, 16, pruned);
+  // The last layer is dense, or pruned, too; or all weights want their gradient.
+  for (const int form : {0, 1, 2}) {
+    const std::size_t pruned = form == 0 ? 2 : 3;
+    Network sparse = perceptron(true, 16, pruned, form == 2);
+    Network dense = perceptron(false, 16, pruned, form == 2);
     std::unique_ptr<StepPlan> plan;
     for (const std::int64_t every : {5, 2}) {
       sparse.thin_out(every);
