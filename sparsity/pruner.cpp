@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "layers/conv2d/conv2d.h"
+#include "layers/linear/linear.h"
 #include "sparsity/criteria.h"
 #include "sparsity/distribution.h"
 #include "sparsity/rigl.h"
@@ -13,16 +14,18 @@
 namespace convscope {
 namespace {
 
-// A convolution may compute from the blocks that its mask keeps; of masks of single weights these
-// are blocks of 1x1. Null: the layer is none.
+// Convolutions and linear layers may compute from the blocks that their mask keeps; of masks of
+// single weights these are blocks of 1x1. Null: the layer is another one.
 Ref<SparseWeights> execute_sparse(Module& layer, const Mask& mask, const SparsityOptions& options) {
   auto* const conv = dynamic_cast<Conv2d*>(&layer);
-  if (conv == nullptr) return {};
+  auto* const linear = dynamic_cast<Linear*>(&layer);
+  if (conv == nullptr && linear == nullptr) return {};
   const bool blocks = options.method == PruneMethod::block;
   auto weights = make_ref<SparseWeights>(mask.keep(), blocks ? options.block_rows : 1,
                                          blocks ? options.block_cols : 1,
                                          options.gradient == MaskGradient::dense);
-  conv->execute_sparse(weights);
+  if (conv != nullptr) conv->execute_sparse(weights);
+  if (linear != nullptr) linear->execute_sparse(weights);
   return weights;
 }
 

@@ -110,8 +110,9 @@ const std::vector<OptionField>& sparsity_fields() {
       {.name = "execute",
        .type = text,
        .default_value = std::string("masked"),
-       .doc = "masked: dense kernels multiply the zeros; sparse (cpu; not filter, channel): "
-              "convolutions skip them where that is estimated to be faster",
+       .doc =
+           "masked: dense kernels multiply the zeros; sparse (not filter, channel): convolutions "
+           "and linear layers skip them where that is estimated to be faster",
        .choices = kExecutions},
       {.name = "remove",
        .type = boolean,

@@ -9,9 +9,8 @@
 #include <optional>
 
 #include "layers/conv2d/select.h"
-#include "layers/conv2d/sparse_weights.h"
 #include "layers/plan/batch_norm_op.h"
-#include "layers/plan/plan_builder.h"
+#include "layers/plan/conv2d_calls.h"
 
 namespace convscope {
 
@@ -78,9 +77,11 @@ class CONVSCOPE_API Conv2dOp final : public PlanOp {
     return forms_[static_cast<std::size_t>(direction)];
   }
   // What the chosen algorithm is asked to compute: with dense weights or with blocks.
-  Conv2dProblem problem_of(Direction direction) const {
-    Conv2dProblem out = problem_;
-    if (form(direction).in_blocks) out.weight_format = sparse_->format();
+  Conv2dWork work(Direction direction) const {
+    Conv2dWork out{choice(direction).algorithm, problem_, direction};
+    if (!form(direction).in_blocks) return out;
+    out.problem.weight_format = sparse_->format();
+    out.blocks = sparse_;
     return out;
   }
   // Where w and b lie: values of the graph, or what the prologue has made of them.
@@ -92,24 +93,6 @@ class CONVSCOPE_API Conv2dOp final : public PlanOp {
   double form_ms(Conv2dProblem problem, Direction direction, Device device) const;
   Weights weights(PlanBuilder& builder);
   void emit_fold(PlanBuilder& builder, Slot w, Slot b) const;
-  Slot emit_preparation(PlanBuilder& builder, const Tensor& w) const;
-  // In training the weights change in each step: they are prepared right before the call.
-  struct Preparation {
-    void (*run)(const Conv2dPrepareArgs&) = nullptr;  // null: it is done, or there is nothing to do
-    Direction direction = Direction::forward;
-    Tensor w = {};
-    void* prepared = nullptr;
-    void* workspace = nullptr;
-    Ref<SparseWeights> sparse = {};  // w is gathered into `values` first
-    void* values = nullptr;
-    // Runs it; returns the prepared block.
-    const void* operator()(const Conv2dProblem& problem) const;
-  };
-  void use_blocks(PlanBuilder& builder, Direction direction, Preparation& prepare) const;
-  std::size_t stored_bytes() const {
-    return static_cast<std::size_t>(sparse_->format().stored_elements()) * sizeof(float);
-  }
-  Preparation preparation_of_step(PlanBuilder& builder, Direction direction, void* workspace) const;
   Tensor images_or_value(PlanBuilder& builder) const;
 
   Conv2dProblem problem_;

@@ -1,65 +1,47 @@
 // SPDX-License-Identifier: Apache-2.0
 // conv2d_plan.cpp: the convolution in a planned step: the chosen cards' functions with prepared
 // arguments, and what may ride on the forward.
-#include <fmt/format.h>
-
 #include <algorithm>
 
 #include "layers/batch_norm2d/batch_norm2d_factors.h"
 #include "layers/conv2d/bias_gradient.h"
 #include "layers/conv2d/conv2d.h"
 #include "layers/conv2d/conv2d_op.h"
-#include "layers/conv2d/epilogue.h"
 #include "layers/plan/activation_op.h"
 #include "layers/plan/add_op.h"
 #include "layers/plan/operation_op.h"
+#include "layers/plan/sparse_form.h"
 
 namespace convscope {
-namespace {
-
-void* address_of(const Tensor& tensor) { return tensor.defined() ? tensor.raw_data() : nullptr; }
-
-}  // namespace
-
 Conv2dForm choose_form(Conv2dChoices& of_layer, const SparseWeights* sparse,
                        const Conv2dProblem& problem, Direction direction, Device device,
                        WeightUse use) {
-  constexpr const char* kSparse = "block_sparse";
   if (sparse == nullptr) return {.choice = of_layer.get(problem, direction, device, use)};
-  Conv2dProblem blocks = problem;
-  blocks.weight_format = sparse->format();
   const bool can = sparse->obstacle().empty();
-  const bool wants_all = direction == Direction::backward_weight && sparse->wants_dense_gradient();
-  constexpr const char* kWantsAll = "weights that are out want their gradient";
-  if (can && of_layer.policy().of(direction) == kSparse) {  // an order
+  if (can && of_layer.policy().of(direction) == kSparseCard) {  // an order
+    Conv2dProblem blocks = problem;
+    blocks.weight_format = sparse->format();
     const auto ordered = of_layer.get(blocks, direction, device, use);
-    if (!wants_all) return {.choice = ordered, .in_blocks = true};
+    if (direction != Direction::backward_weight || !sparse->wants_dense_gradient()) {
+      return {.choice = ordered, .in_blocks = true};
+    }
     const Decision dense = decide("auto", question_of(problem, direction, device, use));
     return {.choice = {.algorithm = conv2d_algorithms(device.type).find(dense.names.first),
                        .word = "auto",
                        .layer = ordered.layer},
-            .why_dense = kWantsAll};
+            .why_dense = kWantsDenseGradient};
   }
   Conv2dForm out{.choice = of_layer.get(problem, direction, device, use)};
-  const Conv2dAlgorithm* const card = conv2d_algorithms(device.type).find(kSparse);
-  if (!can || card == nullptr) {
-    out.why_dense = can ? "there is no block_sparse here" : sparse->obstacle();
-  } else if (out.choice.word != "auto" && out.choice.word != "measure") {
+  if (can && out.choice.word != "auto" && out.choice.word != "measure") {
     out.why_dense = "the config says so";
-  } else if (wants_all) {
-    out.why_dense = kWantsAll;
-  } else if (const Support support = support_of(*card, blocks, direction); !support.yes) {
-    out.why_dense = cat(kSparse, " ", support.reason);
-  } else {
-    const double dense_ms = estimated_ms(*out.choice.algorithm, problem, direction, use);
-    const double sparse_ms = estimated_ms(*card, blocks, direction, use);
-    if (sparse_ms < dense_ms) {
-      return {.choice = {.algorithm = card, .word = out.choice.word, .layer = out.choice.layer},
-              .in_blocks = true};
-    }
-    out.why_dense = fmt::format("at density {:.2f} {} is estimated at {:.2f} of its time",
-                                sparse->density(), kSparse, sparse_ms / dense_ms);
+    return out;
   }
+  const SparseForm form = sparse_form(*sparse, problem, direction, device, use,
+                                      estimated_ms(*out.choice.algorithm, problem, direction, use));
+  out.why_dense = form.why_dense;
+  if (form.card == nullptr) return out;
+  out.choice.algorithm = form.card;
+  out.in_blocks = true;
   return out;
 }
 
@@ -73,7 +55,7 @@ std::optional<double> Conv2dOp::layout_ms(const PlanGraph& graph, ActivationLayo
   double ms = layout == ActivationLayout::nchw && policy.layout == "blocked" ? kPreferred : 0;
   for (const Direction direction : kDirections) {
     if (choice(direction).algorithm == nullptr) continue;
-    if (sparse_ && policy.of(direction) == "block_sparse") {
+    if (sparse_ && policy.of(direction) == kSparseCard) {
       Conv2dProblem blocks = problem;
       blocks.weight_format = sparse_->format();
       const Question question = question_of(blocks, direction, graph.device(), use_);
@@ -174,10 +156,9 @@ void Conv2dOp::emit_fold(PlanBuilder& builder, Slot w, Slot b) const {
 // In inference all that depends on the weights alone is done in the prologue; a folded w that has
 // been prepared is needed no longer.
 Conv2dOp::Weights Conv2dOp::weights(PlanBuilder& builder) {
+  const Conv2dWork work = this->work(Direction::forward);
   const bool prepares =
-      !builder.training() &&
-      choice(Direction::forward)
-              .algorithm->prepared_size(problem_of(Direction::forward), Direction::forward) > 0;
+      !builder.training() && work.algorithm->prepared_size(work.problem, Direction::forward) > 0;
   if (!norm_ && !prepares) {
     return {builder.value(weight()), has_bias_ ? builder.value(bias()) : Tensor(), Tensor()};
   }
@@ -196,59 +177,10 @@ Conv2dOp::Weights Conv2dOp::weights(PlanBuilder& builder) {
   if (!prepares) return out;
   Slot prepared = kNoSlot;
   builder.prologue([&] {
-    prepared = emit_preparation(builder, norm_ ? builder.use(w) : builder.value(weight()));
+    prepared = emit_preparation(builder, work, norm_ ? builder.use(w) : builder.value(weight()));
   });
   out.prepared = builder.use(prepared);
   return out;
-}
-
-// Returns where the prepared weights stay.
-Slot Conv2dOp::emit_preparation(PlanBuilder& builder, const Tensor& w) const {
-  const Conv2dAlgorithm* const algorithm = choice(Direction::forward).algorithm;
-  const Conv2dProblem problem = problem_of(Direction::forward);
-  const auto bytes =
-      static_cast<std::int64_t>(algorithm->prepared_size(problem, Direction::forward));
-  const Slot prepared = builder.slot({bytes}, DType::u8);
-  void* const workspace =
-      builder.workspace(algorithm->workspace_bytes(problem, Direction::forward));
-  Preparation prepare{.run = algorithm->prepare_weights, .w = w, .workspace = workspace};
-  use_blocks(builder, Direction::forward, prepare);
-  builder.call([prepare, problem, to = builder.use(prepared)]() mutable {
-    prepare.prepared = to.raw_data();
-    prepare(problem);
-  });
-  return prepared;
-}
-
-void Conv2dOp::use_blocks(PlanBuilder& builder, Direction direction, Preparation& prepare) const {
-  if (!form(direction).in_blocks) return;
-  prepare.sparse = sparse_;
-  prepare.values = builder.workspace(stored_bytes());
-}
-
-Conv2dOp::Preparation Conv2dOp::preparation_of_step(PlanBuilder& builder, Direction direction,
-                                                    void* workspace) const {
-  const Conv2dAlgorithm* const algorithm = choice(direction).algorithm;
-  const std::size_t bytes =
-      algorithm->prepared_size(problem_of(direction), direction, WeightUse::once);
-  if (bytes == 0) return {};
-  Preparation out{algorithm->prepare_weights, direction, builder.value(weight()),
-                  builder.workspace(bytes), workspace};
-  use_blocks(builder, direction, out);
-  return out;
-}
-
-const void* Conv2dOp::Preparation::operator()(const Conv2dProblem& problem) const {
-  if (run == nullptr) return prepared;
-  if (!sparse) {
-    run({problem, direction, w.raw_data(), prepared, workspace});
-    return prepared;
-  }
-  sparse->gather(w.data<float>(), static_cast<float*>(values));
-  OperandViews views;
-  views.w_blocks = sparse->view(values);
-  run({problem, direction, values, prepared, workspace, views});
-  return prepared;
 }
 
 // Undefined: the images, wherever they lie in this step.
@@ -257,27 +189,17 @@ Tensor Conv2dOp::images_or_value(PlanBuilder& builder) const {
 }
 
 void Conv2dOp::forward(PlanBuilder& builder) {
-  const Conv2dAlgorithm* const algorithm = choice(Direction::forward).algorithm;
   const Weights weights = this->weights(builder);
-  const Tensor x = images_or_value(builder);
-  const Tensor y = builder.value(output);
   const Tensor residual = residual_at_ > 0 ? builder.value(inputs[residual_at_]) : Tensor();
-  void* const workspace = builder.workspace(
-      algorithm->workspace_bytes(problem_of(Direction::forward), Direction::forward));
-  const Preparation prepare = builder.training()
-                                  ? preparation_of_step(builder, Direction::forward, workspace)
-                                  : Preparation{.prepared = address_of(weights.prepared)};
-  const Conv2dEpilogue behind{
-      .residual = residual.defined() ? residual.raw_data() : nullptr, .relu = relu_, .most = most_};
-  const Conv2dEpilogue fused = algorithm->fuses_epilogue ? behind : Conv2dEpilogue{};
-  const Conv2dEpilogue separate = algorithm->fuses_epilogue ? Conv2dEpilogue{} : behind;
-  builder.call([problem = problem_of(Direction::forward), run = algorithm->forward,
-                images = builder.images(), x, weights, prepare, y, workspace, fused, separate,
-                device = builder.device()] {
-    run({problem, x.defined() ? x.raw_data() : *images, address_of(weights.w),
-         address_of(weights.b), y.raw_data(), workspace, fused, prepare(problem)});
-    if (!separate.empty()) conv2d_epilogue_kernel.get(device)(separate, y);
-  });
+  emit_forward(builder, work(Direction::forward),
+               {.x = images_or_value(builder),
+                .w = weights.w,
+                .b = weights.b,
+                .prepared = weights.prepared,
+                .y = builder.value(output)},
+               {.residual = residual.defined() ? residual.raw_data() : nullptr,
+                .relu = relu_,
+                .most = most_});
 }
 
 void Conv2dOp::backward(PlanBuilder& builder) {
@@ -291,41 +213,14 @@ void Conv2dOp::backward(PlanBuilder& builder) {
                   dy = builder.gradient(output), db] { run(dy, db.tensor, db.accumulate); });
   }
   if (builder.wants_gradient(weight())) {
-    const Conv2dAlgorithm* const algorithm = choice(Direction::backward_weight).algorithm;
     const PlanBuilder::Target dw = builder.gradient_target(weight());
-    const Tensor x = images_or_value(builder);
-    const Tensor dy = builder.gradient(output);
-    const Conv2dProblem problem = problem_of(Direction::backward_weight);
-    void* const workspace =
-        builder.workspace(algorithm->workspace_bytes(problem, Direction::backward_weight));
-    if (form(Direction::backward_weight).in_blocks) {  // of the stored blocks, then put into dw
-      builder.call([problem, run = algorithm->backward_weight, images = builder.images(), x, dy, dw,
-                    workspace, sparse = sparse_, values = builder.workspace(stored_bytes())] {
-        OperandViews views;
-        views.w_blocks = sparse->view(values);
-        run({problem, x.defined() ? x.raw_data() : *images, dy.raw_data(), values, false, workspace,
-             views});
-        sparse->scatter(static_cast<const float*>(values), dw.tensor.data<float>(), dw.accumulate);
-      });
-    } else {
-      builder.call([problem, run = algorithm->backward_weight, images = builder.images(), x, dy, dw,
-                    workspace] {
-        run({problem, x.defined() ? x.raw_data() : *images, dy.raw_data(), dw.tensor.raw_data(),
-             dw.accumulate, workspace});
-      });
-    }
+    emit_backward_weight(builder, work(Direction::backward_weight), images_or_value(builder),
+                         builder.gradient(output), dw);
   }
   if (!builder.wants_gradient(x())) return;
-  const Conv2dAlgorithm* const algorithm = choice(Direction::backward_data).algorithm;
   builder.assign_gradient(x(), [&](const Tensor& dx) {
-    const Tensor dy = builder.gradient(output);
-    void* const workspace = builder.workspace(
-        algorithm->workspace_bytes(problem_of(Direction::backward_data), Direction::backward_data));
-    const Preparation prepare = preparation_of_step(builder, Direction::backward_data, workspace);
-    builder.call([problem = problem_of(Direction::backward_data), run = algorithm->backward_data,
-                  w = builder.value(weight()), dy, dx, workspace, prepare] {
-      run({problem, dy.raw_data(), w.raw_data(), dx.raw_data(), workspace, prepare(problem)});
-    });
+    emit_backward_data(builder, work(Direction::backward_data), builder.gradient(output),
+                       builder.value(weight()), dx);
   });
 }
 
@@ -352,12 +247,7 @@ int Conv2d::describe(PlanGraph& graph, int x) {
   if (x == kNoValue || w == kNoValue) return kNoValue;
   // Only of directions that somebody asks for: an algorithm that refuses another one is no error.
   const WeightUse use = trains ? WeightUse::once : WeightUse::often;
-  if (sparse_) {
-    sparse_->refresh();
-    graph.valid_while([sparse = sparse_, version = sparse_->version()] {
-      return sparse->version() == version && sparse->is_current();
-    });
-  }
+  if (sparse_) plan_with_mask(graph, sparse_);
   Conv2dForms forms;
   for (const Direction direction : kDirections) {
     const bool runs =

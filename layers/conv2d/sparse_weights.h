@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// sparse_weights.h: the pruned weight of a convolution as blocks: where a mask keeps them, and
-// copies between the dense weight and the stored blocks.
+// sparse_weights.h: the pruned weight of a convolution or a linear layer as blocks: where a mask
+// keeps them, and copies between the dense weight and the stored blocks.
 //
-// The weight, its gradient and the optimiser's state stay dense [K,C/G,R,S]; a planned step gathers
-// the blocks that are kept and computes with those alone.
+// The weight, its gradient and the optimiser's state stay dense, [K,C/G,R,S] or [O,I]; a planned
+// step gathers the blocks that are kept and computes with those alone.
 #pragma once
 
 #include <cstdint>
@@ -19,8 +19,8 @@ namespace convscope {
 
 class CONVSCOPE_API SparseWeights : public RefCounted {
  public:
-  // `keep` is the mask, f32 [K,C/G,R,S]; it may change in its memory. With `dense_gradient` weights
-  // that are out want their gradient, too.
+  // `keep` is the mask, f32, of the weight's shape; it may change in its memory. With
+  // `dense_gradient` weights that are out want their gradient, too.
   SparseWeights(Tensor keep, std::int64_t block_rows, std::int64_t block_columns,
                 bool dense_gradient);
 

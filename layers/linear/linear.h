@@ -6,12 +6,16 @@
 // Parameters  out_features  number of outputs O, required
 //             bias          add a bias, default true
 //             init          kaiming_uniform (default) or kaiming_normal, see init.h
+// Pruned      A planned step computes from the blocks that a mask keeps, in the directions where
+//             that is estimated to be faster: x [N,I] is N images of one pixel, so the card
+//             block_sparse of a convolution of 1x1 does it. The dynamic graph stays dense.
 // Usage       Linear f5({.in_features = 84, .out_features = 10}, context);  y = f5.forward(x);
 #pragma once
 
 #include <optional>
 #include <string>
 
+#include "layers/conv2d/sparse_weights.h"
 #include "layers/layer_types.h"
 #include "layers/plan/plan_graph.h"
 
@@ -32,12 +36,16 @@ class CONVSCOPE_API Linear final : public Module {
   Shape output_shape(const Shape& input) const override;
   int describe(PlanGraph& graph, int x) override;
   Variable weight() const override { return weight_; }
+  // From now on planned steps may compute from the blocks that a mask of the weight keeps.
+  void execute_sparse(Ref<SparseWeights> weights) { sparse_ = std::move(weights); }
+  const Ref<SparseWeights>& sparse_weights() const { return sparse_; }  // may be null
 
  private:
   LinearOptions options_;
   ComputePrecision precision_;
   Variable weight_;
-  Variable bias_;  // undefined without bias
+  Variable bias_;              // undefined without bias
+  Ref<SparseWeights> sparse_;  // may be null
 };
 
 // What an operation of a plan reads when it is a linear layer, perhaps with a ReLU behind it, or
@@ -45,7 +53,8 @@ class CONVSCOPE_API Linear final : public Module {
 struct LinearParts {
   ValueId x, weight, bias;  // kNoValue: no bias
   bool relu;
-  ValueId logits = kNoValue;  // what the layer alone gives, when it has taken over the loss
+  ValueId logits = kNoValue;       // what the layer alone gives, when it has taken over the loss
+  Ref<SparseWeights> sparse = {};  // the blocks that a mask keeps; may be null
 };
 CONVSCOPE_API std::optional<LinearParts> linear_parts(const PlanOp& op);
 

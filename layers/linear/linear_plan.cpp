@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // linear_plan.cpp: the linear layer in a planned step: the products that linear() and its closure
 // compute, with a ReLU behind it done in the same call. On devices with kernels of their own for it
-// (linear_fused.h) one call each way, the last layer with the loss inside.
+// (linear_fused.h) one call each way, the last layer with the loss inside. A pruned layer runs
+// directions from its blocks (linear_blocks.h), with the ReLU behind it and without the loss.
 #include <array>
 
 #include "framework/ops/accumulate.h"
@@ -10,6 +11,7 @@
 #include "framework/ops/reduce.h"
 #include "layers/dispatch/direction.h"
 #include "layers/linear/linear.h"
+#include "layers/linear/linear_blocks.h"
 #include "layers/linear/linear_fused.h"
 #include "layers/plan/activation_op.h"
 #include "layers/plan/loss_op.h"
@@ -29,22 +31,35 @@ using WorkspaceBytes = std::size_t (*)(const Shape& x, const Shape& w);
 class LinearOp final : public PlanOp {
  public:
   // tf32: products may round their factors; the fused kernels do not.
-  LinearOp(bool has_bias, bool tf32) : has_bias_(has_bias), tf32_(tf32) {}
+  LinearOp(bool has_bias, bool tf32, LinearBlocks blocks)
+      : has_bias_(has_bias), tf32_(tf32), blocks_(std::move(blocks)) {}
   std::string text() const override {
-    return cat("linear", relu_ ? " + relu" : "", loss_ ? " + softmax_cross_entropy" : "");
+    std::string out =
+        cat("linear", blocks_.run(Direction::forward) ? cat(" ", kernel(Direction::forward)) : "",
+            relu_ ? " + relu" : "", loss_ ? " + softmax_cross_entropy" : "");
+    for (const Direction direction : kDirections) {
+      if (blocks_.why_dense(direction).empty()) continue;
+      out += cat("; ", name_of(direction), " ", kernel(direction), ", dense, because ",
+                 blocks_.why_dense(direction));
+    }
+    return out;
   }
 
   std::vector<RanKernel> kernels(const PlanGraph& graph) const override {
-    const std::string kernel = loss_ ? "linear with the loss" : "linear";
-    std::vector<RanKernel> out{{layer, Direction::forward, kernel}};
-    if (graph.wants_gradient(x())) out.push_back({layer, Direction::backward_data, kernel});
-    if (graph.wants_gradient(weight())) out.push_back({layer, Direction::backward_weight, kernel});
+    std::vector<RanKernel> out;
+    const auto add = [&](Direction direction) {
+      out.push_back({layer, direction, kernel(direction)});
+    };
+    add(Direction::forward);
+    if (graph.wants_gradient(x())) add(Direction::backward_data);
+    if (graph.wants_gradient(weight())) add(Direction::backward_weight);
     return out;
   }
 
   bool absorb(const PlanGraph& graph, PlanOp& next) override {
     if (relu_ || loss_) return false;
     if (is_relu(next)) return relu_ = true;
+    if (blocks_.run(Direction::forward)) return false;
     const LinearLoss& fused = linear_fused(graph.device()).loss;
     if (dynamic_cast<LossOp*>(&next) == nullptr || fused.run == nullptr) return false;
     if (fused.supports != nullptr && !fused.supports(graph.shape(x()), graph.shape(weight()))) {
@@ -55,10 +70,12 @@ class LinearOp final : public PlanOp {
   }
 
   LinearParts parts() const {
-    return LinearParts{x(), weight(), has_bias_ ? bias() : kNoValue, relu_, logits_};
+    return LinearParts{x(),   weight(), has_bias_ ? bias() : kNoValue,
+                       relu_, logits_,  blocks_.sparse()};
   }
 
   void forward(PlanBuilder& builder) override {
+    if (blocks_.run(Direction::forward)) return forward_in_blocks(builder);
     const LinearFused& fused = linear_fused(builder.device());
     if (loss_) return forward_with_loss(builder, fused.loss);
     if (fused.forward.run != nullptr) return forward_fused(builder, fused.forward);
@@ -79,34 +96,26 @@ class LinearOp final : public PlanOp {
   void backward(PlanBuilder& builder) override {
     const ValueId y = loss_ ? logits_ : output;  // whose gradient is there
     const LinearBackward& fused = linear_fused(builder.device()).backward;
-    if (fused.run != nullptr) return backward_fused(builder, fused, y);
-    if (relu_) emit_relu_gradient(builder, y);
-    const Device device = builder.device();
-    if (wants_bias(builder)) {
-      const PlanBuilder::Target db = builder.gradient_target(bias());
-      const Slot part = builder.slot(builder.shape(bias()), DType::f32);
-      builder.call([dy = builder.gradient(y), db, part = builder.use(part), device] {
-        sum_kernel.get(device)(dy, 1u, db.accumulate ? part : db.tensor);
-        if (db.accumulate) accumulate_kernel.get(device)(db.tensor, part);
-      });
-    }
-    if (builder.wants_gradient(weight())) {
-      const PlanBuilder::Target dw = builder.gradient_target(weight());
-      emit(builder, {.a = builder.gradient(y),
-                     .b = builder.value(x()),
-                     .c = dw.tensor,
-                     .transpose_a = Transpose::yes,
-                     .accumulate = dw.accumulate,
-                     .tf32 = tf32_});
-    }
-    if (builder.wants_gradient(x())) {
-      const PlanBuilder::Target dx = builder.gradient_target(x());
-      emit(builder, {.a = builder.gradient(y),
-                     .b = builder.value(weight()),
-                     .c = dx.tensor,
-                     .accumulate = dx.accumulate,
-                     .tf32 = tf32_});
-    }
+    const auto is_apart = [&](Direction direction) {  // from what the fused call computes
+      return fused.run == nullptr || blocks_.run(direction);
+    };
+    const bool dw_apart = is_apart(Direction::backward_weight);
+    const bool dx_apart = is_apart(Direction::backward_data);
+    const bool relu_apart = dw_apart || dx_apart;
+    if (relu_ && relu_apart) emit_relu_gradient(builder, y);
+    if (wants_bias(builder) && dw_apart) emit_bias_gradient(builder, y);
+    if (builder.wants_gradient(weight()) && dw_apart) emit_weight_gradient(builder, y);
+    if (builder.wants_gradient(x()) && dx_apart) emit_data_gradient(builder, y);
+    if (dw_apart && dx_apart) return;
+    LinearBackwardArgs args{.x = builder.value(x()),
+                            .w = builder.value(weight()),
+                            .y = relu_ && !relu_apart ? builder.value(y) : Tensor(),
+                            .dy = builder.gradient(y)};
+    if (!dw_apart) add_weight_and_bias(builder, args);
+    if (!dx_apart) add_data(builder, args);
+    if (!args.dw.defined() && !args.db.defined() && !args.dx.defined()) return;
+    args.workspace = workspace(builder, fused.workspace_bytes);
+    builder.call([run = fused.run, args] { run(args); });
   }
 
  private:
@@ -118,6 +127,69 @@ class LinearOp final : public PlanOp {
   }
   bool wants_bias(const PlanBuilder& builder) const {
     return has_bias_ && builder.wants_gradient(bias());
+  }
+
+  std::string kernel(Direction direction) const {
+    if (blocks_.run(direction)) return kSparseCard;
+    return loss_ ? "linear with the loss" : "linear";
+  }
+
+  void emit_bias_gradient(PlanBuilder& builder, ValueId y) const {
+    const PlanBuilder::Target db = builder.gradient_target(bias());
+    const Slot part = builder.slot(builder.shape(bias()), DType::f32);
+    builder.call(
+        [dy = builder.gradient(y), db, part = builder.use(part), device = builder.device()] {
+          sum_kernel.get(device)(dy, 1u, db.accumulate ? part : db.tensor);
+          if (db.accumulate) accumulate_kernel.get(device)(db.tensor, part);
+        });
+  }
+
+  void emit_weight_gradient(PlanBuilder& builder, ValueId y) const {
+    const PlanBuilder::Target dw = builder.gradient_target(weight());
+    const Tensor dy = builder.gradient(y);
+    if (blocks_.run(Direction::backward_weight)) {
+      return emit_backward_weight(builder, blocks_.work(Direction::backward_weight),
+                                  builder.value(x()), dy, dw);
+    }
+    emit(builder, {.a = dy,
+                   .b = builder.value(x()),
+                   .c = dw.tensor,
+                   .transpose_a = Transpose::yes,
+                   .accumulate = dw.accumulate,
+                   .tf32 = tf32_});
+  }
+
+  void emit_data_gradient(PlanBuilder& builder, ValueId y) const {
+    if (blocks_.run(Direction::backward_data)) {
+      return builder.assign_gradient(x(), [&](const Tensor& dx) {
+        emit_backward_data(builder, blocks_.work(Direction::backward_data), builder.gradient(y),
+                           builder.value(weight()), dx);
+      });
+    }
+    const PlanBuilder::Target dx = builder.gradient_target(x());
+    emit(builder, {.a = builder.gradient(y),
+                   .b = builder.value(weight()),
+                   .c = dx.tensor,
+                   .accumulate = dx.accumulate,
+                   .tf32 = tf32_});
+  }
+
+  // In inference the lists of the blocks are made once, in the prologue.
+  void forward_in_blocks(PlanBuilder& builder) const {
+    const Conv2dWork work = blocks_.work(Direction::forward);
+    Slot prepared = kNoSlot;
+    if (!builder.training()) {
+      builder.prologue(
+          [&] { prepared = emit_preparation(builder, work, builder.value(weight())); });
+    }
+    const bool in_step = prepared == kNoSlot;
+    emit_forward(builder, work,
+                 {.x = builder.value(x()),
+                  .w = in_step ? builder.value(weight()) : Tensor(),
+                  .b = bias_value(builder),
+                  .prepared = in_step ? Tensor() : builder.use(prepared),
+                  .y = builder.value(output)},
+                 {.relu = relu_});
   }
 
   static void emit(PlanBuilder& builder, const MatmulArguments& product) {
@@ -154,11 +226,7 @@ class LinearOp final : public PlanOp {
     builder.call([run = fused.run, args] { run(args); });
   }
 
-  void backward_fused(PlanBuilder& builder, const LinearBackward& fused, ValueId y) const {
-    LinearBackwardArgs args{.x = builder.value(x()),
-                            .w = builder.value(weight()),
-                            .y = relu_ ? builder.value(y) : Tensor(),
-                            .dy = builder.gradient(y)};
+  void add_weight_and_bias(PlanBuilder& builder, LinearBackwardArgs& args) const {
     if (builder.wants_gradient(weight())) {
       const PlanBuilder::Target dw = builder.gradient_target(weight());
       args.dw = dw.tensor;
@@ -169,16 +237,17 @@ class LinearOp final : public PlanOp {
       args.db = db.tensor;
       args.accumulate_db = db.accumulate;
     }
-    if (builder.wants_gradient(x())) {
-      const PlanBuilder::Target dx = builder.gradient_target(x());
-      args.dx = dx.tensor;
-      args.accumulate_dx = dx.accumulate;
-    }
-    args.workspace = workspace(builder, fused.workspace_bytes);
-    builder.call([run = fused.run, args] { run(args); });
+  }
+
+  void add_data(PlanBuilder& builder, LinearBackwardArgs& args) const {
+    if (!builder.wants_gradient(x())) return;
+    const PlanBuilder::Target dx = builder.gradient_target(x());
+    args.dx = dx.tensor;
+    args.accumulate_dx = dx.accumulate;
   }
 
   bool has_bias_, tf32_;
+  LinearBlocks blocks_;
   bool relu_ = false;
   bool loss_ = false;          // the loss comes out of the same call
   ValueId logits_ = kNoValue;  // then: the value that this layer alone would give
@@ -210,7 +279,10 @@ int Linear::describe(PlanGraph& graph, int x) {
   if (x == kNoValue || w == kNoValue) return kNoValue;
   std::vector<ValueId> inputs{x, w};
   if (bias_.defined()) inputs.push_back(graph.parameter(bias_));
-  auto op = std::make_unique<LinearOp>(bias_.defined(), precision_ == ComputePrecision::tf32);
+  const bool tf32 = precision_ == ComputePrecision::tf32;
+  LinearBlocks blocks;
+  if (sparse_) blocks = LinearBlocks(graph, sparse_, x, w, tf32 ? MathMode::tf32 : MathMode::f32);
+  auto op = std::make_unique<LinearOp>(bias_.defined(), tf32, std::move(blocks));
   return graph.add(std::move(op), std::move(inputs), shape);
 }
 

@@ -217,6 +217,7 @@ class IntegerRewrite {
     parts.kind = "linear";
     parts.b = linear.bias;
     parts.relu = linear.relu;
+    parts.sparse = linear.sparse;
     if (linear.logits != kNoValue) {  // the loss becomes an operation again
       layer.with_loss = true;
       layer.old_output = linear.logits;

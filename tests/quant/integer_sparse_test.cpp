@@ -2,6 +2,7 @@
 // integer_sparse_test.cpp: plans on integers that compute from the blocks which masks keep: the
 // logits of the dense codes, bit by bit.
 #include "layers/conv2d/conv2d.h"
+#include "layers/linear/linear.h"
 #include "layers/plan/step_plan.h"
 #include "quant/quantize_network.h"
 #include "sparsity/mask.h"
@@ -17,8 +18,8 @@ struct Masked {
   std::vector<std::shared_ptr<Mask>> masks;
 };
 
-// c1 48 -> 64 -> c2 32 -> 5 classes; quantised and calibrated. One block of 16 kernels in `every`
-// stays. `sparse`: executed from 16x1 blocks.
+// c1 48 -> 64 -> c2 32 -> f3 64 -> 5 classes; quantised and calibrated. One block of 16 rows in
+// `every` stays, of all layers but the last. `sparse`: executed from 16x1 blocks.
 Masked network(bool sparse, std::int64_t every, const std::string& policy = "auto") {
   LayerContext context;
   context.seed = 7;
@@ -26,12 +27,14 @@ Masked network(bool sparse, std::int64_t every, const std::string& policy = "aut
   Masked out;
   out.model = build_layers({testing::layer("conv2d", "c1", 64), testing::layer("relu", "r1"),
                             testing::layer("conv2d", "c2", 32), testing::layer("relu", "r2"),
-                            testing::layer("flatten", "flat"), testing::layer("linear", "f", 5)},
+                            testing::layer("flatten", "flat"), testing::layer("linear", "f3", 64),
+                            testing::layer("relu", "r3"), testing::layer("linear", "f", 5)},
                            kInput, context);
   for (const NamedModule& part : out.model->modules()) {
     auto* const conv = dynamic_cast<Conv2d*>(part.module);
-    if (conv == nullptr) continue;
-    const auto mask = std::make_shared<Mask>(conv->weight().value());
+    auto* const linear = dynamic_cast<Linear*>(part.module);
+    if ((conv == nullptr && linear == nullptr) || part.name == "f") continue;
+    const auto mask = std::make_shared<Mask>(part.module->weight().value());
     const Tensor keep = Tensor::zeros(mask->keep().shape());
     const std::int64_t columns = keep.numel() / keep.dim(0);
     for (std::int64_t i = 0; i < keep.numel(); ++i) {
@@ -40,9 +43,11 @@ Masked network(bool sparse, std::int64_t every, const std::string& policy = "aut
     }
     mask->set_keep(keep);
     out.masks.push_back(mask);
-    conv->add_weight_transform("mask", mask, /*first=*/true);
+    part.module->add_weight_transform("mask", mask, /*first=*/true);
     if (!sparse) continue;
-    conv->execute_sparse(make_ref<SparseWeights>(mask->keep(), 16, 1, /*dense_gradient=*/false));
+    const auto blocks = make_ref<SparseWeights>(mask->keep(), 16, 1, /*dense_gradient=*/false);
+    if (conv != nullptr) conv->execute_sparse(blocks);
+    if (linear != nullptr) linear->execute_sparse(blocks);
   }
   QuantConfig quant;
   quant.w_bits = quant.a_bits = 8;
@@ -79,6 +84,7 @@ TEST(IntegerSparse, BlocksGiveTheLogitsOfDenseCodes) {
   for (const std::int64_t every : {10, 30}) {
     const Result sparse = infer(network(true, every)), dense = infer(network(false, every));
     EXPECT_EQ(count(sparse.text, "conv2d int8_block_sparse"), 2) << sparse.text;
+    EXPECT_EQ(count(sparse.text, "linear int8_block_sparse"), 1) << sparse.text;
     EXPECT_EQ(count(dense.text, "int8_block_sparse"), 0) << dense.text;
     double size = 0;
     for (std::int64_t i = 0; i < dense.logits.numel(); ++i) {
@@ -93,7 +99,7 @@ TEST(IntegerSparse, StaysDenseAndSaysWhyWhereMuchIsKept) {
   const Result result = infer(network(true, 1));
   EXPECT_EQ(count(result.text, "conv2d int8_block_sparse"), 0) << result.text;
   EXPECT_EQ(count(result.text, "dense, because at density 1.00 int8_block_sparse is estimated at"),
-            2)
+            3)
       << result.text;
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// sparse_weights.cpp: the pruned weight of a convolution as blocks.
+// sparse_weights.cpp: the pruned weight of a convolution or a linear layer as blocks.
 #include "layers/conv2d/sparse_weights.h"
 
 #include <algorithm>
@@ -19,34 +19,53 @@ Tensor index_tensor(const std::vector<std::int32_t>& values, Device device) {
   return out.to(device);
 }
 
-// Calls visit(element of the dense matrix, stored element, elements side by side); rows of blocks
-// in parallel.
-template <class Visit>
-void for_each_row(const KeptBlocksCopy& z, const Visit& visit) {
+constexpr std::int64_t kRows = 4;  // of the dense matrix that are walked along together
+
+// Calls begin(first element, elements) for each piece of the dense matrix, then for what is kept in
+// it visit(element of the dense matrix, stored element). Rows of blocks in parallel.
+template <class Begin, class Visit>
+void for_each_element(const KeptBlocksCopy& z, const Begin& begin, const Visit& visit) {
   const std::int64_t height = z.at.block_rows, width = z.at.block_columns;
   parallel_for(z.rows / height, 1, [&](std::int64_t row, std::int64_t) {
-    for (std::int32_t b = z.at.row_begin[row]; b < z.at.row_begin[row + 1]; ++b) {
-      const std::int64_t first = row * height * z.columns + z.at.columns[b] * width;
-      for (std::int64_t i = 0; i < height; ++i) {
-        visit(first + i * z.columns, (b * height + i) * width, width);
+    for (std::int64_t i = 0; i < height; i += kRows) {
+      const std::int64_t rows = std::min(kRows, height - i);
+      const std::int64_t first = (row * height + i) * z.columns;
+      begin(first, rows * z.columns);
+      for (std::int64_t b = z.at.row_begin[row]; b < z.at.row_begin[row + 1]; ++b) {
+        const std::int64_t dense = first + z.at.columns[b] * width;
+        const std::int64_t stored = (b * height + i) * width;
+        if (rows == kRows && width == 1) {  // loops whose lengths are known
+          for (std::int64_t r = 0; r < kRows; ++r) visit(dense + r * z.columns, stored + r);
+          continue;
+        }
+        for (std::int64_t r = 0; r < rows; ++r) {
+          for (std::int64_t j = 0; j < width; ++j) {
+            visit(dense + r * z.columns + j, stored + r * width + j);
+          }
+        }
       }
     }
   });
 }
 
-void gather_blocks(const KeptBlocksCopy& z) {
-  for_each_row(z, [&](std::int64_t dense, std::int64_t stored, std::int64_t count) {
-    std::copy_n(z.from + dense, count, z.to + stored);
-  });
+template <class T>
+void gather_from(const KeptBlocksCopy& z, const T* from, T* to) {
+  for_each_element(
+      z, [](std::int64_t, std::int64_t) {},
+      [=](std::int64_t dense, std::int64_t stored) { to[stored] = from[dense]; });
 }
 
+void gather_blocks(const KeptBlocksCopy& z) { gather_from(z, z.from, z.to); }
+
 void scatter_blocks(const KeptBlocksCopy& z, bool accumulate) {
-  if (!accumulate) std::fill_n(z.to, z.rows * z.columns, 0.0f);
-  for_each_row(z, [&](std::int64_t dense, std::int64_t stored, std::int64_t count) {
-    for (std::int64_t j = 0; j < count; ++j) {
-      z.to[dense + j] = (accumulate ? z.to[dense + j] : 0.0f) + z.from[stored + j];
-    }
-  });
+  for_each_element(
+      z,
+      [=, to = z.to](std::int64_t first, std::int64_t count) {
+        if (!accumulate) std::fill_n(to + first, count, 0.0f);
+      },
+      [from = z.from, to = z.to](std::int64_t dense, std::int64_t stored) {
+        to[dense] += from[stored];
+      });
 }
 
 }  // namespace
@@ -71,6 +90,7 @@ void SparseWeights::refresh() {
   // On a GPU a mask may have been loaded by somebody who does not know of the blocks.
   const bool on_cpu = keep_.device().type == DeviceType::cpu;
   if (!obstacle_.empty() || (on_cpu && is_current())) return;
+  const char* const operation = keep_.rank() == 2 ? "linear" : "conv2d";
   const Tensor on_host = keep_.to(Device{});
   const float* const keep = on_host.data<float>();
   const std::int64_t across = columns_ / format_.block_columns;
@@ -84,7 +104,7 @@ void SparseWeights::refresh() {
       seen.push_back(block[0]);
       for (std::int64_t i = 0; i < format_.block_rows; ++i) {
         for (std::int64_t j = 0; j < format_.block_columns; ++j) {
-          CONVSCOPE_CHECK(block[i * columns_ + j] == block[0], "conv2d",
+          CONVSCOPE_CHECK(block[i * columns_ + j] == block[0], operation,
                           "expected a mask of whole ", format_.block_rows, "x",
                           format_.block_columns,
                           " blocks because the layer is executed from block-sparse weights, got "
@@ -144,10 +164,8 @@ void SparseWeights::gather(const float* w, float* values) const {
 }
 
 void SparseWeights::gather(const std::int8_t* codes, std::int8_t* values) const {
-  for_each_row({.at = view(nullptr), .rows = rows_, .columns = columns_, .blocks = format_.blocks},
-               [&](std::int64_t dense, std::int64_t stored, std::int64_t count) {
-                 std::copy_n(codes + dense, count, values + stored);
-               });
+  gather_from({.at = view(nullptr), .rows = rows_, .columns = columns_, .blocks = format_.blocks},
+              codes, values);
 }
 
 void SparseWeights::scatter(const float* values, float* dw, bool accumulate) const {

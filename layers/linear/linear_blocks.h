@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+// linear_blocks.h: which directions of a pruned linear layer a planned step computes from the
+// blocks that its mask keeps. x [N,I] is N images of one pixel with I channels, so the cards of a
+// convolution of 1x1 compute them.
+#pragma once
+
+#include <array>
+
+#include "layers/plan/conv2d_calls.h"
+#include "layers/plan/sparse_form.h"
+
+namespace convscope {
+
+class LinearBlocks {
+ public:
+  LinearBlocks() = default;  // no mask: nobody asks
+  // x and w: values of the graph. Reads the mask.
+  LinearBlocks(PlanGraph& graph, Ref<SparseWeights> sparse, ValueId x, ValueId w, MathMode math);
+
+  bool run(Direction direction) const { return form(direction).card != nullptr; }
+  // "": the direction runs from blocks, or nobody asks for it.
+  const std::string& why_dense(Direction direction) const { return form(direction).why_dense; }
+  Conv2dWork work(Direction direction) const;
+  const Ref<SparseWeights>& sparse() const { return sparse_; }  // null: no mask
+
+ private:
+  const SparseForm& form(Direction direction) const {
+    return forms_[static_cast<std::size_t>(direction)];
+  }
+
+  Ref<SparseWeights> sparse_;
+  Conv2dProblem problem_;  // with dense weights
+  std::array<SparseForm, 3> forms_;
+};
+
+}  // namespace convscope

@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: Apache-2.0
+// conv2d_calls.cpp: the kernel calls of a convolution in a planned step: the card's functions with
+// prepared arguments.
+#include "layers/plan/conv2d_calls.h"
+
+#include "layers/conv2d/epilogue.h"
+
+namespace convscope {
+namespace {
+
+void* address_of(const Tensor& tensor) { return tensor.defined() ? tensor.raw_data() : nullptr; }
+
+const void* address_of(const Tensor& tensor, const void* const* images) {
+  return tensor.defined() ? tensor.raw_data() : *images;
+}
+
+void* workspace_of(PlanBuilder& builder, const Conv2dWork& work) {
+  return builder.workspace(work.algorithm->workspace_bytes(work.problem, work.direction));
+}
+
+// Memory for the kept blocks, side by side.
+void* stored_blocks(PlanBuilder& builder, const Conv2dWork& work) {
+  return builder.workspace(static_cast<std::size_t>(work.problem.weight_format.stored_elements()) *
+                           sizeof(float));
+}
+
+// What runs in front of a call that reads prepared weights.
+struct Preparation {
+  void (*run)(const Conv2dPrepareArgs&) = nullptr;  // null: it is done, or there is nothing to do
+  Direction direction = Direction::forward;
+  Tensor w = {};
+  void* prepared = nullptr;
+  void* workspace = nullptr;
+  Ref<SparseWeights> blocks = {};  // w is gathered into `values` first
+  void* values = nullptr;
+
+  // Runs it; returns the prepared weights.
+  const void* operator()(const Conv2dProblem& problem) const {
+    if (run == nullptr) return prepared;
+    if (!blocks) {
+      run({problem, direction, w.raw_data(), prepared, workspace});
+      return prepared;
+    }
+    blocks->gather(w.data<float>(), static_cast<float*>(values));
+    OperandViews views;
+    views.w_blocks = blocks->view(values);
+    run({problem, direction, values, prepared, workspace, views});
+    return prepared;
+  }
+};
+
+Preparation preparation_of(PlanBuilder& builder, const Conv2dWork& work, const Tensor& w,
+                           void* prepared, void* workspace) {
+  Preparation out{.run = work.algorithm->prepare_weights,
+                  .direction = work.direction,
+                  .w = w,
+                  .prepared = prepared,
+                  .workspace = workspace,
+                  .blocks = work.blocks};
+  if (work.blocks) out.values = stored_blocks(builder, work);
+  return out;
+}
+
+// In training the weights change in each step: they are prepared right before the call.
+Preparation preparation_of_step(PlanBuilder& builder, const Conv2dWork& work, const Tensor& w,
+                                void* workspace) {
+  const std::size_t bytes =
+      work.algorithm->prepared_size(work.problem, work.direction, WeightUse::once);
+  if (bytes == 0) return {};
+  return preparation_of(builder, work, w, builder.workspace(bytes), workspace);
+}
+
+}  // namespace
+
+Slot emit_preparation(PlanBuilder& builder, const Conv2dWork& work, const Tensor& w) {
+  const auto bytes =
+      static_cast<std::int64_t>(work.algorithm->prepared_size(work.problem, work.direction));
+  const Slot prepared = builder.slot({bytes}, DType::u8);
+  const Tensor to = builder.use(prepared);
+  const Preparation prepare =
+      preparation_of(builder, work, w, to.raw_data(), workspace_of(builder, work));
+  builder.call([prepare, problem = work.problem, to] { prepare(problem); });
+  return prepared;
+}
+
+void emit_forward(PlanBuilder& builder, const Conv2dWork& work, const Conv2dForwardTensors& tensors,
+                  const Conv2dEpilogue& behind) {
+  void* const workspace = workspace_of(builder, work);
+  const Preparation prepare = builder.training()
+                                  ? preparation_of_step(builder, work, tensors.w, workspace)
+                                  : Preparation{.prepared = address_of(tensors.prepared)};
+  const bool fuses = work.algorithm->fuses_epilogue;
+  builder.call([problem = work.problem, run = work.algorithm->forward, images = builder.images(),
+                at = tensors, prepare, workspace, fused = fuses ? behind : Conv2dEpilogue{},
+                separate = fuses ? Conv2dEpilogue{} : behind, device = builder.device()] {
+    run({problem, address_of(at.x, images), address_of(at.w), address_of(at.b), at.y.raw_data(),
+         workspace, fused, prepare(problem)});
+    if (!separate.empty()) conv2d_epilogue_kernel.get(device)(separate, at.y);
+  });
+}
+
+void emit_backward_data(PlanBuilder& builder, const Conv2dWork& work, const Tensor& dy,
+                        const Tensor& w, const Tensor& dx) {
+  void* const workspace = workspace_of(builder, work);
+  const Preparation prepare = preparation_of_step(builder, work, w, workspace);
+  builder.call(
+      [problem = work.problem, run = work.algorithm->backward_data, w, dy, dx, workspace, prepare] {
+        run({problem, dy.raw_data(), w.raw_data(), dx.raw_data(), workspace, prepare(problem)});
+      });
+}
+
+void emit_backward_weight(PlanBuilder& builder, const Conv2dWork& work, const Tensor& x,
+                          const Tensor& dy, const PlanBuilder::Target& dw) {
+  void* const workspace = workspace_of(builder, work);
+  const auto run = work.algorithm->backward_weight;
+  if (!work.blocks) {
+    return builder.call(
+        [problem = work.problem, run, images = builder.images(), x, dy, dw, workspace] {
+          run({problem, address_of(x, images), dy.raw_data(), dw.tensor.raw_data(), dw.accumulate,
+               workspace});
+        });
+  }
+  builder.call([problem = work.problem, run, images = builder.images(), x, dy, dw, workspace,
+                blocks = work.blocks, values = stored_blocks(builder, work)] {
+    OperandViews views;
+    views.w_blocks = blocks->view(values);
+    run({problem, address_of(x, images), dy.raw_data(), values, false, workspace, views});
+    blocks->scatter(static_cast<const float*>(values), dw.tensor.data<float>(), dw.accumulate);
+  });
+}
+
+}  // namespace convscope

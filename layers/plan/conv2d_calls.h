@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+// conv2d_calls.h: the kernel calls of a convolution in a planned step, with dense weights or with
+// the blocks that a mask keeps. A convolution emits them (conv2d_plan.cpp), and so does a linear
+// layer that runs from blocks.
+//
+// Of blocks: each call of a training step gathers them out of the dense weight first, or puts their
+// gradient back into the dense one.
+#pragma once
+
+#include "layers/conv2d/algorithm.h"
+#include "layers/conv2d/sparse_weights.h"
+#include "layers/plan/plan_builder.h"
+
+namespace convscope {
+
+// One direction.
+struct Conv2dWork {
+  const Conv2dAlgorithm* algorithm = nullptr;
+  Conv2dProblem problem = {};  // with the format of the weights
+  Direction direction = Direction::forward;
+  Ref<SparseWeights> blocks = {};  // null: dense weights
+};
+
+// Weights that stay as they are, prepared; to be called in PlanBuilder::prologue(). Only where
+// work.algorithm->prepared_size() is not 0.
+CONVSCOPE_API Slot emit_preparation(PlanBuilder& builder, const Conv2dWork& work, const Tensor& w);
+
+struct Conv2dForwardTensors {
+  Tensor x = {};         // undefined: the images, wherever they lie in this step
+  Tensor w = {};         // dense; undefined: only the prepared ones are left
+  Tensor b = {};         // undefined: none
+  Tensor prepared = {};  // by emit_preparation(); undefined: in each call, where there is a need
+  Tensor y = {};         // assigned
+};
+CONVSCOPE_API void emit_forward(PlanBuilder& builder, const Conv2dWork& work,
+                                const Conv2dForwardTensors& tensors,
+                                const Conv2dEpilogue& behind = {});
+// dx is assigned.
+CONVSCOPE_API void emit_backward_data(PlanBuilder& builder, const Conv2dWork& work,
+                                      const Tensor& dy, const Tensor& w, const Tensor& dx);
+// x as in forward; dw is dense.
+CONVSCOPE_API void emit_backward_weight(PlanBuilder& builder, const Conv2dWork& work,
+                                        const Tensor& x, const Tensor& dy,
+                                        const PlanBuilder::Target& dw);
+
+}  // namespace convscope
