@@ -24,14 +24,6 @@ Cost dense_cost(const Conv2dProblem& z, Direction direction, DeviceType device) 
   return out;
 }
 
-// A call of a training step makes the lists of the blocks anew, and the card counts too little for
-// that: on a CPU layers of 256 to 25088 inputs with 5 to 50 % of their blocks, at batches of 8 to
-// 256, took up to so many times what it says.
-double beyond_estimate(Direction direction, WeightUse use) {
-  if (use == WeightUse::often) return 1;
-  return direction == Direction::backward_weight ? 1.65 : 1.3;
-}
-
 bool is_asked(const PlanGraph& graph, ValueId x, ValueId w, Direction direction) {
   return direction == Direction::forward ||
          (graph.training() && graph.wants_gradient(direction == Direction::backward_data ? x : w));
@@ -55,8 +47,7 @@ LinearBlocks::LinearBlocks(PlanGraph& graph, Ref<SparseWeights> sparse, ValueId 
     const double dense_ms =
         estimated_ms(dense_cost(problem_, direction, device), device, problem_.dtype);
     forms_[static_cast<std::size_t>(direction)] =
-        sparse_form(*sparse_, problem_, direction, graph.device(), use,
-                    dense_ms / beyond_estimate(direction, use));
+        sparse_form(*sparse_, problem_, direction, graph.device(), use, dense_ms);
   }
 }
 

@@ -514,12 +514,18 @@ Conv2dCost cost(const Conv2dProblem& problem, Direction direction) {
                                                                : 0.85;
   double bytes = problem.nominal_bytes();
   if (places.copies_x) bytes += 8 * static_cast<double>(z.x_shape().numel() + z.y_shape().numel());
-  const double cycles = 2000 + cycles_beside(z, pass, direction, entries);
+  // The lists: a look at each place of the matrix, and an entry with its 16 weights, which comes from
+  // far away. Those of dx are in the order of channels, so that more of them do; dw makes its own.
+  const double farther = direction == Direction::backward_data ? 1.6 : 1;
+  const double lists =
+      farther *
+      (7 * static_cast<double>(pass.counts.k_blocks * pass.counts.columns) + 62 * entries);
+  const bool of_weights = direction == Direction::backward_weight;
+  const double cycles =
+      2000 + cycles_beside(z, pass, direction, entries) + (of_weights ? lists : 0);
   const Conv2dCost once{
       .flops = flops, .bytes = bytes, .peak_share = share_beside(flops, share, cycles)};
-  if (direction == Direction::backward_weight) return once;
-  return with_preparation(
-      once, 4 * static_cast<double>(pass.counts.k_blocks * pass.counts.columns) + 20 * entries);
+  return of_weights ? once : with_preparation(once, lists);
 }
 
 std::size_t workspace_bytes(const Conv2dProblem& z, Direction direction) {
