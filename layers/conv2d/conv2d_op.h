@@ -19,6 +19,7 @@ struct Conv2dForm {
   Conv2dChoice choice;         // without an algorithm: nobody asks for this direction
   bool in_blocks = false;      // from the blocks of SparseWeights
   std::string why_dense = {};  // where there are blocks: "at density 0.45 block_sparse is ..."
+  double blocks_ms = 0;        // what it is estimated at from blocks
 };
 using Conv2dForms = std::array<Conv2dForm, 3>;  // by direction
 
@@ -61,6 +62,10 @@ class CONVSCOPE_API Conv2dOp final : public PlanOp {
   }
   // Without an algorithm: nobody asks for this direction.
   const Conv2dChoice& choice(Direction direction) const { return form(direction).choice; }
+  // What a direction that is asked for is estimated at, as it is chosen.
+  double chosen_ms(Direction direction) const {
+    return form_ms(form(direction), problem_, direction);
+  }
   bool relu() const { return relu_; }
   float most() const { return most_; }  // of the ReLU
   const std::optional<BatchNormFold>& norm() const { return norm_; }
@@ -90,7 +95,7 @@ class CONVSCOPE_API Conv2dOp final : public PlanOp {
     Tensor b;         // may be undefined
     Tensor prepared;  // undefined: nothing is prepared, or in each call
   };
-  double form_ms(Conv2dProblem problem, Direction direction, Device device) const;
+  double form_ms(const Conv2dForm& form, const Conv2dProblem& problem, Direction direction) const;
   Weights weights(PlanBuilder& builder);
   void emit_fold(PlanBuilder& builder, Slot w, Slot b) const;
   Tensor images_or_value(PlanBuilder& builder) const;

@@ -17,13 +17,16 @@ Conv2dForm choose_form(Conv2dChoices& of_layer, const SparseWeights* sparse,
                        const Conv2dProblem& problem, Direction direction, Device device,
                        WeightUse use) {
   if (sparse == nullptr) return {.choice = of_layer.get(problem, direction, device, use)};
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
   const bool can = sparse->obstacle().empty();
   if (can && of_layer.policy().of(direction) == kSparseCard) {  // an order
     Conv2dProblem blocks = problem;
     blocks.weight_format = sparse->format();
     const auto ordered = of_layer.get(blocks, direction, device, use);
     if (direction != Direction::backward_weight || !sparse->wants_dense_gradient()) {
-      return {.choice = ordered, .in_blocks = true};
+      return {.choice = ordered,
+              .in_blocks = true,
+              .blocks_ms = sparse_form(*sparse, problem, direction, device, use, kInfinity).ms};
     }
     const Decision dense = decide("auto", question_of(problem, direction, device, use));
     return {.choice = {.algorithm = conv2d_algorithms(device.type).find(dense.names.first),
@@ -42,6 +45,7 @@ Conv2dForm choose_form(Conv2dChoices& of_layer, const SparseWeights* sparse,
   if (form.card == nullptr) return out;
   out.choice.algorithm = form.card;
   out.in_blocks = true;
+  out.blocks_ms = form.ms;
   return out;
 }
 
@@ -53,6 +57,10 @@ std::optional<double> Conv2dOp::layout_ms(const PlanGraph& graph, ActivationLayo
   Conv2dProblem problem = problem_;
   problem.layout = layout;
   double ms = layout == ActivationLayout::nchw && policy.layout == "blocked" ? kPreferred : 0;
+  const auto ms_here = [&](Direction direction) {
+    return form_ms(choose_form(*of_layer_, sparse_.get(), problem, direction, graph.device(), use_),
+                   problem, direction);
+  };
   for (const Direction direction : kDirections) {
     if (choice(direction).algorithm == nullptr) continue;
     if (sparse_ && policy.of(direction) == kSparseCard) {
@@ -61,7 +69,7 @@ std::optional<double> Conv2dOp::layout_ms(const PlanGraph& graph, ActivationLayo
       const Question question = question_of(blocks, direction, graph.device(), use_);
       const Decision decision = decide_unrun<Conv2dProblem>(policy.of(direction), question);
       if (!decision.error.empty()) return std::nullopt;
-      ms += form_ms(problem, direction, graph.device());
+      ms += ms_here(direction);
       continue;
     }
     const Question question = question_of(problem, direction, graph.device(), use_);
@@ -70,16 +78,15 @@ std::optional<double> Conv2dOp::layout_ms(const PlanGraph& graph, ActivationLayo
     const double dense =
         std::ranges::find(question.verdicts, decision.names.first, &Verdict::algorithm)
             ->estimated_ms;
-    ms += sparse_ ? form_ms(problem, direction, graph.device()) : dense;
+    ms += sparse_ ? ms_here(direction) : dense;
   }
   return ms;
 }
 
-// Of the form that a problem of this layer would get.
-double Conv2dOp::form_ms(Conv2dProblem problem, Direction direction, Device device) const {
-  const Conv2dForm form = choose_form(*of_layer_, sparse_.get(), problem, direction, device, use_);
-  if (form.in_blocks) problem.weight_format = sparse_->format();
-  return estimated_ms(*form.choice.algorithm, problem, direction, use_);
+double Conv2dOp::form_ms(const Conv2dForm& form, const Conv2dProblem& problem,
+                         Direction direction) const {
+  return form.in_blocks ? form.blocks_ms
+                        : estimated_ms(*form.choice.algorithm, problem, direction, use_);
 }
 
 void Conv2dOp::set_layout(const PlanGraph& graph, ActivationLayout layout) {

@@ -44,7 +44,7 @@ SparseForm sparse_form(const SparseWeights& sparse, const Conv2dProblem& problem
   }
   double sparse_ms = estimated_ms(*card, blocks, direction, use);
   if (use == WeightUse::once) sparse_ms += copying_ms(sparse, direction, device);
-  if (sparse_ms < dense_ms) return {.card = card};
+  if (sparse_ms < dense_ms) return {.card = card, .ms = sparse_ms};
   return {.why_dense = fmt::format("at density {:.2f} {} is estimated at {:.2f} of its time",
                                    sparse.density(), kSparseCard, sparse_ms / dense_ms)};
 }

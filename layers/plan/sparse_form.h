@@ -17,6 +17,7 @@ inline constexpr const char* kWantsDenseGradient = "weights that are out want th
 struct SparseForm {
   const Conv2dAlgorithm* card = nullptr;  // null: the dense form runs
   std::string why_dense = {};  // then: "at density 0.45 block_sparse is estimated at ..."
+  double ms = 0;               // what the card is estimated at, with the copies of a training step
 };
 
 // The card of the blocks where it takes them and is estimated to be faster than `dense_ms`.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // integer_sparse_test.cpp: plans on integers that compute from the blocks which masks keep: the
 // logits of the dense codes, bit by bit.
+#include "framework/simd/cpu_isa.h"
 #include "layers/conv2d/conv2d.h"
 #include "layers/linear/linear.h"
 #include "layers/plan/step_plan.h"
@@ -82,9 +83,15 @@ int count(const std::string& text, const std::string& word) {
 
 TEST(IntegerSparse, BlocksGiveTheLogitsOfDenseCodes) {
   for (const std::int64_t every : {10, 30}) {
-    const Result sparse = infer(network(true, every)), dense = infer(network(false, every));
+    // An order for the convolutions; the linear layer has the estimate alone, which takes blocks
+    // where an entry is one vector.
+    const Result sparse = infer(network(true, every, "int8_block_sparse,auto"));
+    const Result dense = infer(network(false, every));
     EXPECT_EQ(count(sparse.text, "conv2d int8_block_sparse"), 2) << sparse.text;
-    EXPECT_EQ(count(sparse.text, "linear int8_block_sparse"), 1) << sparse.text;
+    if (current_isa() == Isa::avx512) {
+      EXPECT_EQ(count(sparse.text, "linear int8_block_sparse"), 1) << sparse.text;
+      EXPECT_EQ(count(infer(network(true, every)).text, "conv2d int8_block_sparse"), 2);
+    }
     EXPECT_EQ(count(dense.text, "int8_block_sparse"), 0) << dense.text;
     double size = 0;
     for (std::int64_t i = 0; i < dense.logits.numel(); ++i) {

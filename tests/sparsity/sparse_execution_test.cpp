@@ -6,6 +6,7 @@
 #include <cmath>
 #include <variant>
 
+#include "framework/simd/cpu_isa.h"
 #include "layers/conv2d/conv2d.h"
 #include "layers/plan/step_plan.h"
 #include "sparsity/pruner.h"
@@ -122,6 +123,34 @@ TEST(SparseExecution, OfInferenceIsThatOfTheMasks) {
     }
     expect_near(y[0], y[1], cat("one in ", every));
   }
+}
+
+// A LeNet's pruned c2 stays in the chain of the lanes, where its neighbours are: from blocks alone it
+// would be quicker, with passes around it slower. (The estimate of blocks once was that of no weights.)
+TEST(SparseExecution, OfFewChannelsStaysInTheChain) {
+  if (current_isa() == Isa::scalar) GTEST_SKIP() << "without vectors there is no chain";
+  LayerContext context;
+  context.seed = 7;
+  std::vector<LayerSpec> specs{
+      testing::layer("conv2d", "c1", 6),  testing::layer("relu", "r1"),
+      testing::layer("max_pool2d", "p1"), testing::layer("conv2d", "c2", 16),
+      testing::layer("relu", "r2"),       testing::layer("max_pool2d", "p2"),
+      testing::layer("flatten", "flat"),  testing::layer("linear", "f", 5)};
+  specs[0].options.set("kernel_size", std::int64_t{5});
+  specs[3].options.set("kernel_size", std::int64_t{5});
+  const Shape images{64, 3, 32, 32};
+  Masked net{.model = build_layers(specs, images, context), .masks = {}};
+  for (const NamedModule& part : net.model->modules()) {
+    auto* const conv = dynamic_cast<Conv2d*>(part.module);
+    if (conv == nullptr || conv->weight().shape()[0] != 16) continue;
+    net.masks.push_back(std::make_shared<Mask>(conv->weight().value()));
+    conv->add_weight_transform("mask", net.masks.back(), /*first=*/true);
+    conv->execute_sparse(make_ref<SparseWeights>(net.masks.back()->keep(), 16, 1, false));
+  }
+  thin_out(net, 10);
+  const auto plan = StepPlan::make(*net.model, images, PlanMode::training, nullptr);
+  ASSERT_NE(plan, nullptr);
+  EXPECT_NE(plan->text().find("c2 conv2d direct_batch_lanes"), std::string::npos) << plan->text();
 }
 
 // A masked weight is needed while the blocks are gathered: its memory serves the images afterwards,

@@ -368,12 +368,11 @@ struct Estimate {
 };
 Estimate estimate(const PlanGraph& graph, const Conv2dOp& op) {
   const Conv2dAlgorithm& card = conv2d_algorithms(DeviceType::cpu).get("direct_batch_lanes");
-  const WeightUse use = graph.training() ? WeightUse::once : WeightUse::often;
   Estimate out;
   for (const Direction direction : kDirections) {
     if (direction != Direction::forward && !graph.training()) continue;
     if (op.choice(direction).algorithm == nullptr) continue;  // nobody asks for it
-    out.chosen_ms += estimated_ms(*op.choice(direction).algorithm, op.problem(), direction, use);
+    out.chosen_ms += op.chosen_ms(direction);
     Cost in_lanes = card.cost(op.problem(), direction);
     in_lanes.bytes = op.problem().nominal_bytes();  // no conversion in front and behind
     out.lanes_ms += estimated_ms(in_lanes, DeviceType::cpu, op.problem().dtype);

@@ -503,17 +503,34 @@ double cycles_beside(const Conv2dProblem& z, const Pass& pass, Direction directi
   return lists * (150 * strips * std::ceil(of_list / 16) + 1.3 * pixels * lines);
 }
 
+// The part of the taps whose border cuts more than one column off a tile: its pixels are skipped by
+// comparison.
+double skipping_share(const Pass& pass) {
+  if (pass.flat) return 0;
+  const Conv2dProblem& z = pass.z;
+  const auto tiles = static_cast<double>(ceil_div(pass.line, pass.widest_tile()));
+  double share = 0;
+  for (Index s = 0; s < z.s; ++s) {
+    const Index shift = pass.column_shift(s), step = pass.column_step;
+    const Index first = shift < 0 ? ceil_div(-shift, step) : 0;
+    const Index end = floor_div(pass.in_w - 1 - shift, step) + 1;
+    const int ends = (first > 1 ? 1 : 0) + (pass.line - end > 1 ? 1 : 0);
+    share += std::min(1.0, ends / tiles);
+  }
+  return share / static_cast<double>(z.s);
+}
+
 Conv2dCost cost(const Conv2dProblem& problem, Direction direction) {
   const Places places(problem);
   const Conv2dProblem& z = places.computed;
   const Pass pass(z, direction == Direction::backward_data ? direction : Direction::forward);
   const double entries = expected_entries(z, pass.counts);
   const double flops = std::max(1.0, 32 * static_cast<double>(z.n * z.p() * z.q()) * entries);
-  const double share = direction == Direction::forward         ? 0.85
-                       : direction == Direction::backward_data ? 0.55  // dy comes from L2
-                                                               : 0.85;
+  const double of_products = direction == Direction::backward_data ? 0.55 : 0.85;  // dy: from L2
+  const double slowly = direction == Direction::backward_weight ? 0 : skipping_share(pass);
+  const double share = of_products / (1 + 2 * slowly);
   double bytes = problem.nominal_bytes();
-  if (places.copies_x) bytes += 8 * static_cast<double>(z.x_shape().numel() + z.y_shape().numel());
+  bytes += 8 * static_cast<double>(places.floats());
   // The lists: a look at each place of the matrix, and an entry with its 16 weights, which comes from
   // far away. Those of dx are in the order of channels, so that more of them do; dw makes its own.
   const double farther = direction == Direction::backward_data ? 1.6 : 1;
