@@ -185,6 +185,9 @@ if wanted compressed; then
   echo "gpu_check: convolutions, int8 and block-sparse"
   python3 experiments/peers/int8_gpu_vs_pytorch.py --program "$convscope" "${shapes[@]}" \
     --json "$parts/compressed_int8.json" || status=1
+  python3 experiments/peers/int8_gpu_vs_pytorch.py --program "$convscope" --density 0.2,0.1 \
+    --shapes experiments/shapes/resnet18.txt --shapes experiments/shapes/resnet50.txt \
+    --json "$parts/compressed_int8_block_sparse.json" || status=1
   python3 experiments/peers/sparse_gpu_vs_pytorch.py --program "$convscope" \
     --shapes experiments/shapes/resnet18.txt --json "$parts/compressed_block_sparse.json" || status=1
   echo "gpu_check: whole networks, inference: f32, int8, block-sparse"

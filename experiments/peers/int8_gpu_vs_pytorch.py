@@ -7,6 +7,9 @@ prepared before), our own f32 and f16 (`auto`), and PyTorch's f16 channels-last 
 on. All in captured or recorded graphs, timed by events, medians.
 
     python3 experiments/peers/int8_gpu_vs_pytorch.py --shapes experiments/shapes/resnet18.txt --batch 32
+
+With --density 0.2,0.1 it times pruned layers instead, all of ours: int8_block_sparse with random blocks of
+16x1, and of 16x4 in 1x1 layers, beside int8_gemm on the dense codes of the same layer.
 """
 import argparse
 import json
@@ -50,13 +53,69 @@ def wrong_of(*groups):
     return sorted({row["algorithm"] for rows in groups for row in rows if row["status"] != "ok"})
 
 
+def blocks_of(line, density):
+    """The problem with this share of its blocks: by their shape."""
+    z = parse(line)
+    columns = z["c"] * z["r"] * z["s"]
+    found = {}
+    for wide in (1, 4):
+        if columns % wide == 0 and (wide == 1 or z["r"] * z["s"] == 1):
+            blocks = round(density * (z["k"] // 16) * (columns // wide))
+            found[f"16x{wide}"] = f"{line},weights=blocks16x{wide}:{blocks}"
+    return found
+
+
+def pruned(arguments, densities):
+    """Rows of pruned layers; each with int8_gemm on dense codes."""
+    lines = [line.split("#")[0].strip() for file in arguments.shapes
+             for line in pathlib.Path(file).read_text().splitlines()]
+    lines = list(dict.fromkeys(line for line in lines if line and parse(line)["k"] % 16 == 0 and
+                               parse(line)["groups"] == 1))
+    with tempfile.TemporaryDirectory() as folder:
+        def rows_of(problems, algorithm):
+            path = pathlib.Path(folder) / "problems.txt"
+            path.write_text("\n".join(problems) + "\n")
+            return list(bench(arguments.program, [str(path)], arguments.batch,
+                              ["--types", "u8:i8:i32:u8", "--algorithm", algorithm]).values())
+        dense = rows_of(lines, "int8_gemm")
+        wanted = [(i, f"{shape}, {1 - density:.0%} zeros", problem) for i, line in enumerate(lines)
+                  for density in densities for shape, problem in blocks_of(line, density).items()]
+        sparse = rows_of([problem for _, _, problem in wanted], "int8_block_sparse")
+    rows = [{"problem": line, "wrong": wrong_of(dense[i]), "int8_gemm_us": best(dense[i]), "int8_block_sparse_us": {}}
+            for i, line in enumerate(lines)]
+    for (i, name, _), found in zip(wanted, sparse):
+        rows[i]["int8_block_sparse_us"][name] = best(found)
+        rows[i]["wrong"] = sorted({*rows[i]["wrong"], *wrong_of(found)})
+    for row in rows:
+        beside = "  ".join(f"{name} {us:6.1f} ({row['int8_gemm_us'] / us:4.2f})"
+                           for name, us in row["int8_block_sparse_us"].items())
+        print(f"{row['problem']:50s} int8_gemm {row['int8_gemm_us']:6.1f}  {beside}"
+              f"{' WRONG: ' + ','.join(row['wrong']) if row['wrong'] else ''}", flush=True)
+    for name in dict.fromkeys(name for _, name, _ in wanted):
+        ratios = [row["int8_gemm_us"] / row["int8_block_sparse_us"][name] for row in rows
+                  if name in row["int8_block_sparse_us"]]
+        print(f"{name}: int8_gemm / int8_block_sparse: geometric mean {geometric_mean(ratios):.2f}, least "
+              f"{min(ratios):.2f}, {len(ratios)} problems")
+    return rows
+
+
+def save(arguments, rows):
+    if arguments.json:
+        pathlib.Path(arguments.json).write_text(json.dumps(
+            {"device": torch.cuda.get_device_name(), "pytorch": torch.__version__, "rows": rows}, indent=1) + "\n")
+    return 1 if any(row["wrong"] for row in rows) else 0
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--program", default="build/release/bin/convscope")
     parser.add_argument("--shapes", action="append", required=True)
     parser.add_argument("--batch", type=int, default=32)
+    parser.add_argument("--density", help="shares of the weights that are kept: pruned layers alone")
     parser.add_argument("--json")
     arguments = parser.parse_args()
+    if arguments.density:
+        return save(arguments, pruned(arguments, [float(word) for word in arguments.density.split(",")]))
     torch.backends.cudnn.benchmark = True
     ask = lambda *options: bench(arguments.program, arguments.shapes, arguments.batch, options)
     bytes_rows = ask("--types", "u8:i8:i32:u8")
@@ -78,10 +137,7 @@ def main():
         ratios = [row[what] / row["int8_us"] for row in rows if row[what] > 0]
         print(f"{what[:-3]:12s} / int8: geometric mean {geometric_mean(ratios):.2f}, least {min(ratios):.2f}, "
               f"{len(ratios)} problems")
-    if arguments.json:
-        pathlib.Path(arguments.json).write_text(json.dumps(
-            {"device": torch.cuda.get_device_name(), "pytorch": torch.__version__, "rows": rows}, indent=1) + "\n")
-    return 1 if any(row["wrong"] for row in rows) else 0
+    return save(arguments, rows)
 
 
 if __name__ == "__main__":

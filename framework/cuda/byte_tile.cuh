@@ -9,6 +9,7 @@
 #pragma once
 
 #include "framework/cuda/matrix_tile.cuh"
+#include "framework/cuda/mma_bytes.cuh"
 
 #if defined(CONVSCOPE_WGMMA)
 #include "framework/cuda/wgmma_bytes.cuh"

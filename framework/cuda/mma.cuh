@@ -8,6 +8,7 @@
 //                          of B [16 x 8]:  column l/4, the same depths
 //                          of D [16 x 8]:  rows l/4 and l/4 + 8, columns 2 (l%4) + {0, 1}
 // Source: PTX ISA, "Warp level matrix instructions"
+// Read next  mma_bytes.cuh, the same for bytes
 #pragma once
 
 #include "framework/dtype.h"
@@ -46,25 +47,6 @@ __device__ inline void mma(float* d, const unsigned (&a)[4], unsigned b0, unsign
         "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, "
         "{%8, %9}, {%0, %1, %2, %3};"
         : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
-        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
-  }
-}
-
-// d[0..3] += A B, depth 32, bytes: A with a sign or without, B with one. A register holds four
-// depths of a row: those of lane l are 4 (l%4) + {0, 1, 2, 3}, and 16 more.
-template <bool kSigned>
-__device__ inline void mma_bytes(int* d, const unsigned (&a)[4], unsigned b0, unsigned b1) {
-  if constexpr (kSigned) {
-    asm volatile(
-        "mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, "
-        "{%8, %9}, {%0, %1, %2, %3};"
-        : "+r"(d[0]), "+r"(d[1]), "+r"(d[2]), "+r"(d[3])
-        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
-  } else {
-    asm volatile(
-        "mma.sync.aligned.m16n8k32.row.col.s32.u8.s8.s32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, "
-        "{%8, %9}, {%0, %1, %2, %3};"
-        : "+r"(d[0]), "+r"(d[1]), "+r"(d[2]), "+r"(d[3])
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
   }
 }

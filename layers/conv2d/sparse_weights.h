@@ -44,7 +44,6 @@ class CONVSCOPE_API SparseWeights : public RefCounted {
 
   BlockSparseView view(const void* values) const;
   void gather(const float* w, float* values) const;
-  void gather(const std::int8_t* codes, std::int8_t* values) const;  // on a CPU
   // Elements that are not stored become 0, or stay as they are when dw is added to.
   void scatter(const float* values, float* dw, bool accumulate) const;
 

@@ -85,36 +85,39 @@ void IntegerOp::emit_codes(PlanBuilder& builder, const Scales& scales, Slot code
                 codes = builder.use(codes)] { run(w, steps, grid, codes); });
 }
 
+void IntegerOp::emit_block_codes(PlanBuilder& builder, const Scales& scales, Slot codes) const {
+  builder.call([run = round_blocks_kernel.get(builder.device()), w = builder.value(it_.w),
+                steps = builder.use(scales.w_grid_steps), grid = it_.w_format.lsq.rule.grid,
+                sparse = it_.sparse,
+                codes = builder.use(codes)] { run(w, steps, grid, sparse->view(nullptr), codes); });
+}
+
 // The codes as the algorithm reads them: packed, or as they are.
 void IntegerOp::emit_weights(PlanBuilder& builder, Constants& out) const {
   const auto bytes = it_.algorithm->prepared_size(it_.problem, Direction::forward);
-  const Shape shape = builder.shape(it_.w);
-  const Slot codes =
-      bytes > 0 ? builder.temporary(shape, DType::i8) : builder.slot(shape, DType::i8);
-  emit_codes(builder, out.scales, codes);
   if (bytes == 0) {
-    out.codes = codes;
+    out.codes = builder.slot(builder.shape(it_.w), DType::i8);
+    emit_codes(builder, out.scales, out.codes);
     return;
+  }
+  const bool in_blocks = !it_.problem.weight_format.is_dense();
+  const std::int64_t stored = it_.problem.weight_format.stored_elements();
+  const Slot codes = builder.temporary(
+      in_blocks ? Shape{std::max<std::int64_t>(1, stored)} : builder.shape(it_.w), DType::i8);
+  if (in_blocks) {
+    emit_block_codes(builder, out.scales, codes);
+  } else {
+    emit_codes(builder, out.scales, codes);
   }
   out.prepared = builder.slot({static_cast<std::int64_t>(bytes)}, DType::u8);
   void* const workspace =
       builder.workspace(it_.algorithm->workspace_bytes(it_.problem, Direction::forward));
-  if (it_.problem.weight_format.is_dense()) {
-    builder.call([run = it_.algorithm->prepare_weights, problem = it_.problem,
-                  codes = builder.use(codes), to = builder.use(out.prepared), workspace] {
-      run({problem, Direction::forward, codes.raw_data(), to.raw_data(), workspace});
-    });
-    return;
-  }
-  const std::int64_t stored = it_.problem.weight_format.stored_elements();
-  const Slot values = builder.temporary({std::max<std::int64_t>(1, stored)}, DType::i8);
-  builder.call([run = it_.algorithm->prepare_weights, problem = it_.problem, sparse = it_.sparse,
-                codes = builder.use(codes), values = builder.use(values),
+  builder.call([run = it_.algorithm->prepare_weights, problem = it_.problem,
+                sparse = in_blocks ? it_.sparse : Ref<SparseWeights>(), codes = builder.use(codes),
                 to = builder.use(out.prepared), workspace] {
     OperandViews views;
-    views.w_blocks = sparse->view(values.raw_data());
-    sparse->gather(codes.data<std::int8_t>(), values.data<std::int8_t>());
-    run({problem, Direction::forward, values.raw_data(), to.raw_data(), workspace, views});
+    if (sparse) views.w_blocks = sparse->view(codes.raw_data());
+    run({problem, Direction::forward, codes.raw_data(), to.raw_data(), workspace, views});
   });
 }
 

@@ -69,6 +69,7 @@ class IntegerOp final : public PlanOp {
   Tensor blocked_residual(PlanBuilder& builder) const;
   Constants emit_constants(PlanBuilder& builder) const;
   Slot emit_bias_and_scales(PlanBuilder& builder, Slot w_steps, Slot scales) const;
+  void emit_block_codes(PlanBuilder& builder, const Scales& scales, Slot codes) const;
   void emit_weights(PlanBuilder& builder, Constants& out) const;
 
   IntegerLayer it_;

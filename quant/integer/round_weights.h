@@ -4,6 +4,7 @@
 
 #include "framework/kernel_slot.h"
 #include "framework/tensor.h"
+#include "layers/dispatch/weight_format.h"
 #include "quant/integer_grid.h"
 
 namespace convscope {
@@ -13,5 +14,11 @@ namespace convscope {
 extern CONVSCOPE_API KernelSlot<void(const Tensor& w, const Tensor& steps, const IntegerGrid& grid,
                                      const Tensor& codes)>
     round_weights_kernel;
+
+// The same codes of the blocks that `at` names alone: `codes` i8 [blocks,rows,columns]. Nothing
+// else of w is read. at.values is not used.
+extern CONVSCOPE_API KernelSlot<void(const Tensor& w, const Tensor& steps, const IntegerGrid& grid,
+                                     const BlockSparseView& at, const Tensor& codes)>
+    round_blocks_kernel;
 
 }  // namespace convscope

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// round_weights_cuda.cu: weights as codes on a GPU: it runs when the weights have changed, so a
-// thread takes one number after the other.
+// round_weights_cuda.cu: weights as codes on a GPU, all or those of some blocks: it runs when the
+// weights have changed, so a thread takes one number after the other.
 #include "framework/cuda/launch.cuh"
 #include "quant/integer/round_weights.h"
 
@@ -23,6 +23,32 @@ void round_cuda(const Tensor& w, const Tensor& steps, const IntegerGrid& grid,
          w.numel(), codes.data<std::int8_t>());
 }
 
+// Block (x: row of the matrix).
+__global__ void __launch_bounds__(kThreads)
+    round_kept_blocks(const float* w, const double* steps, bool per_row, std::int64_t columns,
+                      float low, float high, const BlockSparseView at, std::int8_t* codes) {
+  const auto height = static_cast<int>(at.block_rows), width = static_cast<int>(at.block_columns);
+  const auto k = static_cast<int>(blockIdx.x);
+  const auto s = static_cast<float>(steps[per_row ? k : 0]);
+  const int first = at.row_begin[k / height], end = at.row_begin[k / height + 1];
+  for (int i = static_cast<int>(threadIdx.x); i < (end - first) * width; i += kThreads) {
+    const int block = first + i / width, column = i % width;
+    codes[(static_cast<std::int64_t>(block) * height + k % height) * width + column] =
+        static_cast<std::int8_t>(static_cast<int>(
+            code_of(w[k * columns + static_cast<std::int64_t>(at.columns[block]) * width + column],
+                    s, low, high)));
+  }
+}
+
+void round_blocks_cuda(const Tensor& w, const Tensor& steps, const IntegerGrid& grid,
+                       const BlockSparseView& at, const Tensor& codes) {
+  const std::int64_t rows = w.shape()[0];
+  launch(round_kept_blocks, {.grid = dim3(static_cast<unsigned>(rows)), .block = dim3(kThreads)},
+         w.data<float>(), steps.data<double>(), steps.numel() > 1, w.numel() / rows,
+         static_cast<float>(-grid.qn), static_cast<float>(grid.qp), at, codes.data<std::int8_t>());
+}
+
 }  // namespace
+CONVSCOPE_KERNEL(round_blocks_kernel, cuda, round_blocks_cuda)
 CONVSCOPE_KERNEL(round_weights_kernel, cuda, round_cuda)
 }  // namespace convscope

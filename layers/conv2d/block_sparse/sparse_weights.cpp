@@ -163,11 +163,6 @@ void SparseWeights::gather(const float* w, float* values) const {
                                             .to = values});
 }
 
-void SparseWeights::gather(const std::int8_t* codes, std::int8_t* values) const {
-  gather_from({.at = view(nullptr), .rows = rows_, .columns = columns_, .blocks = format_.blocks},
-              codes, values);
-}
-
 void SparseWeights::scatter(const float* values, float* dw, bool accumulate) const {
   scatter_blocks_kernel.get(keep_.device())({.at = view(nullptr),
                                              .rows = rows_,

@@ -101,7 +101,8 @@ class Int8Case {
     const Device device{card.device, 0};
     const auto there = [&](const Tensor& of) { return of.defined() ? of.to(device) : Tensor(); };
     y = there(y);
-    const Tensor x = there(stored_x_), w = there(blocks_.defined() ? blocks_.values : w_);
+    const Operand blocks = blocks_.to(device);
+    const Tensor x = there(stored_x_), w = blocks_.defined() ? blocks.values : there(w_);
     const Tensor residual = there(stored_residual_);
     const Tensor b = there(b_), s_x = there(single(s_x_)), s_w = there(s_w_);
     const Tensor s_y = there(single(s_y_)), s_r = there(single(s_r_));
@@ -109,7 +110,7 @@ class Int8Case {
     OperandViews views;
     views.x = {.scales = s_x.data<double>(), .low = options_.x_low, .high = options_.x_high};
     views.w = {.scales = s_w.data<double>(), .per_channel = true};
-    if (blocks_.defined()) views.w_blocks = blocks_.blocks();  // on a CPU
+    if (blocks_.defined()) views.w_blocks = blocks.blocks();
     if (type != DType::f32) {
       views.y = {.scales = s_y.data<double>(), .low = options_.low, .high = options_.high};
     }

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+// mma_bytes.cuh: a product of one warp on the tensor cores with bytes in registers (sm_80), and
+// exact sums of 32 bits.
+//
+//   lane l of a warp holds of A [16 x 32]: rows l/4 and l/4 + 8, depths 4 (l%4) + {0, 1, 2, 3}, and
+//                                          16 more: a register has four depths of a row
+//                          of B [32 x 8]:  column l/4, the same depths
+//                          of D [16 x 8]:  rows l/4 and l/4 + 8, columns 2 (l%4) + {0, 1}
+//
+// Source: PTX ISA, "Warp level matrix instructions"
+// Read next  mma.cuh, the same for halves; mma_tf32.cuh
+#pragma once
+
+#include "framework/cuda/launch.cuh"
+
+namespace convscope {
+
+// d += A B of one warp: A with a sign or without, B with one. d[0], d[1] in row l/4, d[2], d[3] in
+// row l/4 + 8; a: {row l/4, row l/4 + 8} of the first depths, then of those 16 further.
+template <bool kSigned>
+__device__ inline void mma_bytes(int* d, const unsigned (&a)[4], unsigned b0, unsigned b1) {
+#if defined(CONVSCOPE_CUDA_EMULATED)
+  struct Factors {
+    unsigned a[4], b[2];
+  };
+  struct Sums {
+    int d[4];
+  };
+  const Factors mine{{a[0], a[1], a[2], a[3]}, {b0, b1}};
+  const Sums sums = emulation::warp_collective<Sums>(
+      "mma_bytes", mine,
+      [](const emulation::Lanes<Factors>& in, emulation::Lanes<Sums>& out) {
+        for (unsigned lane = 0; lane < 32; ++lane) {
+          for (unsigned i = 0; i < 4; ++i) {
+            const unsigned row = lane / 4, column = 2 * (lane % 4) + i % 2;
+            int sum = 0;
+            for (unsigned depth = 0; depth < 32; ++depth) {
+              const unsigned from = depth % 16 / 4, shift = 8 * (depth % 4);
+              const unsigned x = in[row * 4 + from].a[depth / 16 * 2 + i / 2] >> shift & 0xffu;
+              const unsigned w = in[column * 4 + from].b[depth / 16] >> shift & 0xffu;
+              sum += (kSigned ? static_cast<signed char>(x) : static_cast<int>(x)) *
+                     static_cast<signed char>(w);
+            }
+            out[lane].d[i] = sum;
+          }
+        }
+      },
+      kAllLanes);
+  for (int i = 0; i < 4; ++i) d[i] += sums.d[i];
+#else
+  if constexpr (kSigned) {
+    asm volatile(
+        "mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, "
+        "{%8, %9}, {%0, %1, %2, %3};"
+        : "+r"(d[0]), "+r"(d[1]), "+r"(d[2]), "+r"(d[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+  } else {
+    asm volatile(
+        "mma.sync.aligned.m16n8k32.row.col.s32.u8.s8.s32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, "
+        "{%8, %9}, {%0, %1, %2, %3};"
+        : "+r"(d[0]), "+r"(d[1]), "+r"(d[2]), "+r"(d[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+  }
+#endif
+}
+
+}  // namespace convscope

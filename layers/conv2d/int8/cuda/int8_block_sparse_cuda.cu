@@ -1,0 +1,358 @@
+// SPDX-License-Identifier: Apache-2.0
+// int8_block_sparse_cuda.cu: convolution on integers that skips what was pruned: warps walk along
+// the lists of the quads of input channels that their 16 output channels keep, and find x in shared
+// memory.
+//
+// Formula    as int8_gemm, over the (c,r,s) that a block of row k holds
+// Textbook   for n, blocks of 16 kernels, p, q: sum[16] = 0
+//              for quads (c..c+3,r,s) in list[block]:
+//                sum[0..15] += w[k..k+15][c..c+3][r][s] * x[n][c..c+3][..]     (exact)
+//              y[n][k..k+15][p][q] = clip(round(real(sum) / s_y))
+// Plan       1 (once, prepare_weights) the list of each 16 output channels
+//              (int8_sparse_lists.cuh): for each entry where its word of x lies, and 16 x 4 weights
+//            2 a block copies what a tile of 16 to 112 pixels reads into shared memory
+//              (int8_sparse_patch.h): each pixel once for all taps, zeros outside the image, a
+//              segment of channels ahead of the sums. There a tap is an offset, for every stride
+//            3 a warp has one list and all pixels of the tile. Eight quads of 16 pixels are the
+//              left factor of two products of the tensor cores: a load of 32 bits for four channels
+//              of a pixel, as it lies. It does not matter how far the quads lie apart, so no zero
+//              is multiplied but those inside the blocks. A thread ends with four neighbouring
+//              channels of a pixel: one word of y
+//            4 few tiles: several warps take every so many pairs of a list each, and add their sums
+//              in shared memory
+//            A kernel of the image's size is a matrix product: then the images are the pixels of a
+//            row. So are the pixels of an image for a 1x1 kernel
+// Shapes     as int8_gemm; w blocks of i8 [blocks,rows,columns]
+// Supports   forward; block-sparse weights of every shape of blocks, stride, dilation and padding;
+//            one group; types as int8_gemm; kernels whose reach fits into shared memory; sm_80 and
+//            newer
+// Cost       FLOPs = 2 N K P Q times four for each entry; bytes = x, the entries, y. Bound by the
+//            loads from shared memory: one of 128 bytes feeds 2048 products
+// Numerics   sums are exact: the codes of int8_gemm on the same weights, bit by bit. Same bits on
+//            each run
+// Backward   none: gradients are those of the fake quantiser (quant/lsq.h)
+// Choices    7, 4, 2 or 1 groups of 16 pixels: 112 are whole rows of 56, 28 and 14 pixels, and two
+//            images of 7x7. 8 lists to 1 of a block, by the lowest estimated time. A segment has as
+//            many channels as two stages of two blocks leave room for
+// Source     the lists: E. Elsen et al.: Fast Sparse ConvNets, CVPR 2020, arXiv 1911.09723; short
+//            columns as one side of a tensor-core product: Z. Chen et al.: Efficient Tensor
+//            Core-Based GPU Kernels for Structured Sparsity, SC 2021, doi 10.1145/3458817.3476182;
+//            the integers: B. Jacob et al., CVPR 2018, arXiv 1712.05877
+// Read next  int8_gemm_cuda.cu; block_sparse_cuda.cu, the same in f32; int8_sparse_tiles.cuh
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "framework/machine/ceilings.h"
+#include "layers/conv2d/int8/cuda/int8_sparse_tiles.cuh"
+#include "layers/conv2d/int8/cuda/int8_support.cuh"
+
+namespace convscope::int8 {
+namespace {
+
+constexpr int kMostSide = 16000;           // of an image
+constexpr int kFixedSharedBytes = 6144;    // of factors and pixels, and of the system
+constexpr int kMostListBytes = 160 << 10;  // of shared memory, while a list is made
+
+int narrow(std::int64_t value) { return static_cast<int>(value); }
+
+// ---- the layer ---------------------------------------------------------------------------------
+
+// The kernel covers the image, so y has one pixel.
+bool is_product(const Conv2dProblem& z) {
+  return z.p() == 1 && z.q() == 1 && z.r == z.h && z.s == z.w && z.dilation_h == 1 &&
+         z.dilation_w == 1 && z.pad_top + z.pad_bottom + z.pad_left + z.pad_right == 0;
+}
+bool is_plain_1x1(const Conv2dProblem& z) {
+  return z.r * z.s == 1 && z.stride_h == 1 && z.stride_w == 1 &&
+         z.pad_top + z.pad_bottom + z.pad_left + z.pad_right == 0;
+}
+
+SparseView view_of(const Conv2dProblem& z) {
+  const int blocks = narrow(ceil_div(z.c, kChannelBlock));
+  const int out_blocks = narrow(ceil_div(z.k, kChannelBlock));
+  const int area = narrow(z.h * z.w), out_area = narrow(z.p() * z.q());
+  if (is_product(z)) {
+    return {.pieces = blocks * area,
+            .w = narrow(z.n),
+            .q = narrow(z.n),
+            .x_column = blocks * area,
+            .x_piece = 1,
+            .y_pixel = out_blocks,
+            .y_block = 1,
+            .merged = true};
+  }
+  SparseView out{.images = narrow(z.n),
+                 .pieces = blocks,
+                 .x_image = blocks * area,
+                 .x_row = narrow(z.w),
+                 .x_column = 1,
+                 .x_piece = area,
+                 .y_image = out_blocks * out_area,
+                 .y_pixel = 1,
+                 .y_block = out_area};
+  if (is_plain_1x1(z)) {
+    out.w = out.q = area;
+    return out;
+  }
+  out.h = narrow(z.h);
+  out.w = narrow(z.w);
+  out.p = narrow(z.p());
+  out.q = narrow(z.q());
+  out.taps_h = narrow(z.r);
+  out.taps_w = narrow(z.s);
+  out.stride_h = narrow(z.stride_h);
+  out.stride_w = narrow(z.stride_w);
+  out.pad_h = narrow(z.pad_top);
+  out.pad_w = narrow(z.pad_left);
+  out.apart_h = narrow(z.dilation_h);
+  out.apart_w = narrow(z.dilation_w);
+  return out;
+}
+
+// ---- tiles -------------------------------------------------------------------------------------
+
+struct SparseTile {
+  int groups, lists;                         // of 16 pixels; of a block
+  void (*kernels[2][2])(const SparseBytes);  // with a sign; straight
+};
+template <int kGroups, int kLists>
+constexpr SparseTile tile_of() {
+  constexpr bool kCan = kGroups >= 4;  // few pixels need few registers for their places
+  return {kGroups,
+          kLists,
+          {{sparse_bytes_kernel<false, kGroups, kLists, false>,
+            sparse_bytes_kernel<false, kGroups, kLists, kCan>},
+           {sparse_bytes_kernel<true, kGroups, kLists, false>,
+            sparse_bytes_kernel<true, kGroups, kLists, kCan>}}};
+}
+constexpr SparseTile kTiles[] = {tile_of<7, 8>(), tile_of<7, 4>(), tile_of<4, 8>(),
+                                 tile_of<4, 4>(), tile_of<4, 2>(), tile_of<2, 4>(),
+                                 tile_of<2, 1>(), tile_of<1, 1>()};
+
+// Quads that the list of 16 output channels keeps, when the blocks lie at random.
+double expected_quads(const Conv2dProblem& z) {
+  const WeightFormat& format = z.weight_format;
+  const double weights = static_cast<double>(z.k) * static_cast<double>(z.c * z.r * z.s);
+  const double density =
+      std::min(1.0, static_cast<double>(format.stored_elements()) / std::max(weights, 1.0));
+  const auto rows =
+      static_cast<double>(std::min<std::int64_t>(format.block_rows, std::int64_t{kListRows}));
+  // Columns beside each other are channels in a 1x1 kernel alone.
+  const double together =
+      z.r * z.s == 1
+          ? static_cast<double>(std::min<std::int64_t>(format.block_columns, std::int64_t{kQuad}))
+          : 1;
+  return static_cast<double>(quads_of(z)) *
+         (1 - std::pow(1 - density, kListRows / rows * kQuad / together));
+}
+
+class Plan {
+ public:
+  explicit Plan(const Conv2dProblem& problem) : z(problem), view(view_of(problem)) {
+    for (const SparseTile& candidate : kTiles) consider(candidate);
+  }
+
+  bool fits() const { return tile != nullptr; }
+  std::int64_t tiles() const {
+    return ceil_div(std::int64_t{view.images}, patch.images) * ceil_div(view.p, patch.rows) *
+           ceil_div(view.q, patch.columns);
+  }
+  std::int64_t list_blocks() const {
+    return ceil_div(ceil_div(z.k, std::int64_t{kListRows}), std::int64_t{tile->lists});
+  }
+  MakeSparseLists lists(const BlockSparseView& w, const SparseLists& to) const {
+    return {.w = w,
+            .to = to,
+            .patch = patch,
+            .rows = narrow(z.k),
+            .columns = narrow(z.c * z.r * z.s),
+            .taps = narrow(z.r * z.s),
+            .taps_w = narrow(z.s),
+            .quads = narrow(quads_of(z)),
+            .block_quads = narrow(quads_of_block(z)),
+            .segments = segments,
+            .segment_pieces = segment_pieces,
+            .merged = view.merged};
+  }
+
+  const Conv2dProblem& z;
+  SparseView view;
+  const SparseTile* tile = nullptr;
+  Patch patch;
+  int segments = 1, segment_pieces = 1;
+  int stage_bytes = 0, places_at = 0;
+  std::size_t shared_bytes = 0;
+  double us = std::numeric_limits<double>::infinity();
+
+ private:
+  void consider(const SparseTile& candidate) {
+    const Patch cut = patch_of(view, candidate.groups * kGroupPixels);
+    const std::int64_t most = cuda_device_facts().shared_bytes_per_block - kFixedSharedBytes;
+    const std::int64_t half = (most - kFixedSharedBytes) / 2;  // two blocks of a multiprocessor
+    const std::int64_t table = std::int64_t{8} * cut.used();
+    const std::int64_t piece = std::int64_t{kPiece} * cut.slots;
+    std::int64_t pieces = (half - table) / 2 / piece;
+    if (pieces < 1) pieces = (most - table) / 2 / piece;
+    if (pieces < 1) return;
+    const std::int64_t parts = ceil_div(view.pieces, std::min<std::int64_t>(view.pieces, pieces));
+    pieces = ceil_div(view.pieces, parts);
+    const std::int64_t stages =
+        std::max<std::int64_t>(std::min<std::int64_t>(parts, 2) * pieces * piece,
+                               sparse_parts_bytes(candidate.groups, candidate.lists));
+    if (stages + table > most) return;
+    const double time = estimated_us(candidate, cut, narrow(parts));
+    if (time >= us) return;
+    us = time;
+    tile = &candidate;
+    patch = cut;
+    segments = narrow(parts);
+    segment_pieces = narrow(pieces);
+    stage_bytes = narrow(pieces * piece);
+    places_at = narrow(stages);
+    shared_bytes = static_cast<std::size_t>(stages + table);
+  }
+
+  // Microseconds of a tile: what a block takes beside others, on the loads from shared memory and
+  // the instructions of a multiprocessor, and alone, on the latency of its pairs and copies.
+  // Cycles, counted and to be fitted: for 16 pixels a pair is four loads of 128 bytes, 12
+  // instructions on one of four schedulers, and two products of about 1.6 cycles.
+  double estimated_us(const SparseTile& candidate, const Patch& cut, int parts) const {
+    constexpr double kClock = 1700;  // cycles of a microsecond
+    const double all_lists = static_cast<double>(ceil_div(z.k, std::int64_t{kListRows}));
+    const double list_blocks = std::ceil(all_lists / candidate.lists);
+    const double blocks = list_blocks * std::ceil(static_cast<double>(view.images) / cut.images) *
+                          std::ceil(static_cast<double>(view.p) / cut.rows) *
+                          std::ceil(static_cast<double>(view.q) / cut.columns);
+    const double lists = all_lists / list_blocks;              // of a block, in the mean
+    const double pairs = expected_quads(z) / 8 + 0.5 * parts;  // of a list
+    const double copies = static_cast<double>(cut.used()) * view.pieces;
+    const double groups = candidate.groups;
+    const double work = lists * (pairs * (4.5 * groups + 6) + 25 * groups) + 0.35 * copies + 700;
+    const double share = static_cast<double>(kSparseWarps) / candidate.lists;
+    const double alone = parts * 900 + std::ceil(pairs / share) * (60 + 20 * groups) +
+                         (share > 1 ? 400 + 100 * groups : 150 * groups) + 2500;
+    return (blocks * work / cuda_device_facts().multiprocessors + alone) / kClock;
+  }
+};
+
+// ---- weights -----------------------------------------------------------------------------------
+
+std::size_t prepared_bytes(const Conv2dProblem& z, Direction) {
+  return SparseListLayout(z, Plan(z).segments, nullptr).bytes;
+}
+
+void prepare_weights(const Conv2dPrepareArgs& args) {
+  const Conv2dProblem& z = args.problem;
+  const Plan plan(z);
+  const MakeSparseLists make =
+      plan.lists(args.views.w_blocks, SparseListLayout(z, plan.segments, args.prepared).lists);
+  launch(write_sparse_lists_kernel,
+         {.grid = dim3(static_cast<unsigned>(ceil_div(make.rows, kListRows))),
+          .block = dim3(kListThreads),
+          .shared_bytes = make.shared_bytes()},
+         make);
+}
+
+// ---- forward -----------------------------------------------------------------------------------
+
+void forward(const Conv2dForwardArgs& args) {
+  const Conv2dProblem& z = args.problem;
+  const Plan plan(z);
+  const Patch& patch = plan.patch;
+  const SparseBytes pass{
+      .x = static_cast<const uint4*>(args.x),
+      .lists = SparseListLayout(z, plan.segments, const_cast<void*>(args.prepared)).lists,
+      .end = cuda_outputs(args),
+      .view = plan.view,
+      .patch = patch,
+      .lists_count = narrow(ceil_div(z.k, std::int64_t{kListRows})),
+      .segments = plan.segments,
+      .segment_pieces = plan.segment_pieces,
+      .stage_bytes = plan.stage_bytes,
+      .places_at = plan.places_at,
+      .by_tiles_down = FastDivisor(ceil_div(plan.view.p, patch.rows)),
+      .by_tiles_across = FastDivisor(ceil_div(plan.view.q, patch.columns)),
+      .by_used = FastDivisor(patch.used()),
+      .by_image = FastDivisor(patch.high.slots() * patch.wide.slots()),
+      .by_line = FastDivisor(patch.wide.slots()),
+      .by_tile_image = FastDivisor(patch.rows * patch.columns),
+      .by_columns = FastDivisor(patch.columns)};
+  launch(
+      plan.tile->kernels[z.types->x == DType::i8 ? 1 : 0][patch.straight ? 1 : 0],
+      {.grid = dim3(static_cast<unsigned>(plan.tiles()), static_cast<unsigned>(plan.list_blocks())),
+       .block = dim3(32 * kSparseWarps),
+       .shared_bytes = plan.shared_bytes,
+       .overlaps_previous = true},
+      pass);
+}
+
+// ---- card --------------------------------------------------------------------------------------
+
+Conv2dSupport supports(const Conv2dProblem& z, Direction) {
+  if (z.weight_format.is_dense()) {
+    return Conv2dSupport::no("expects block-sparse weights, got dense ones");
+  }
+  const Conv2dSupport codes = supports_codes(z);
+  if (!codes.yes) return codes;
+  if (z.groups != 1) return Conv2dSupport::no(cat("expects one group, got ", z.groups));
+  const std::int64_t side =
+      std::max({z.h + z.pad_top + z.pad_bottom, z.w + z.pad_left + z.pad_right, z.stride_h,
+                z.stride_w, z.dilation_h, z.dilation_w});
+  if (side > kMostSide) {
+    return Conv2dSupport::no(cat("expects images of at most ", kMostSide, "x", kMostSide,
+                                 " with padding, because places have 32 bits, got ", side));
+  }
+  constexpr std::int64_t kMost = 0x7fff0000;
+  const std::int64_t pieces = ceil_div(std::max(z.c, z.k), kChannelBlock);
+  if (z.n * std::max(z.h * z.w, z.p() * z.q()) * pieces > kMost || z.k > 16 * 65535) {
+    return Conv2dSupport::no(
+        "expects fewer than 2^31 pieces of 16 channels in a tensor, because places have 32 bits");
+  }
+  const Plan plan(z);
+  if (!plan.fits()) {
+    return Conv2dSupport::no(
+        "expects a kernel whose reach fits into shared memory, with 16 channels of 16 pixels");
+  }
+  if (plan.lists({}, {}).shared_bytes() > kMostListBytes ||
+      most_pairs(z, plan.segments) > kMost / 32) {
+    return Conv2dSupport::no(
+        "expects lists whose places have 32 bits, and bits that fit into "
+        "shared memory");
+  }
+  return {};
+}
+
+Conv2dCost cost(const Conv2dProblem& z, Direction) {
+  const Plan plan(z);
+  const auto pixels = static_cast<double>(z.n * z.k * z.p() * z.q());
+  const double flops = std::max(1.0, 2 * pixels * kQuad * expected_quads(z));
+  return {.flops = flops,
+          .bytes = z.nominal_bytes(),
+          .peak_share = std::clamp(
+              flops / (2 * kUnmeasuredGpu.half_flops * std::max(plan.us, 1.0) * 1e-6), 1e-6, 1.0),
+          .tensor_cores = true};
+}
+
+const Conv2dAlgorithm kCard{
+    .name = "int8_block_sparse",
+    .device = DeviceType::cuda,
+    .idea = "bytes times bytes of the weights that are there: lists of quads, x in shared memory",
+    .paper = "Elsen et al. 2020: Fast Sparse ConvNets, arXiv 1911.09723",
+    .supports = supports,
+    .cost = cost,
+    .workspace_bytes = [](const Conv2dProblem&, Direction) -> std::size_t { return 0; },
+    .prepared_bytes = prepared_bytes,
+    .prepare_weights = prepare_weights,
+    .error_growth = 2,
+    .exact_on_integers = true,
+    .fuses_epilogue = true,
+    .takes_mixed_types = true,
+    .takes_sparse_weights = true,
+    .takes_blocked_layout = true,
+    .forward = forward,
+};
+
+}  // namespace
+}  // namespace convscope::int8
+CONVSCOPE_CONV2D_ALGORITHM(convscope::int8::kCard)
