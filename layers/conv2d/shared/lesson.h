@@ -13,8 +13,9 @@
 //                               .backward_data = unwatched<Lesson>,
 //                               .backward_weight = unwatched<Lesson>};
 //   CONVSCOPE_CONV2D_ALGORITHM(kCard)
-//   CONVSCOPE_CONV2D_LESSON(kCard, Lesson)
+//   CONVSCOPE_CONV2D_LESSON(kCard, Lesson, "n=1,c=2,h=6,w=6,k=2,r=3,s=3")
 //
+// The problem is a small one, which shows the idea: `convscope look` plays the lesson on it.
 // x, w, y and the gradients have four axes; block-sparse w and dw are [blocks,rows,columns,1], and
 // board.blocks() says where the blocks stand. b has one, and no element when there is no bias, so
 // b.or_zero(k) is right in both cases. dw is added to: it holds zeros, or the sum so far.
@@ -26,6 +27,7 @@
 #include "framework/tensor.h"
 #include "framework/watch/recorder.h"
 #include "layers/conv2d/algorithm.h"
+#include "layers/dispatch/operands.h"
 
 namespace convscope {
 
@@ -34,7 +36,7 @@ namespace convscope {
 template <class T, class Watch>
 class Blackboard {
  public:
-  Blackboard(Watch& watch, void* workspace, const BlockSparseView& blocks)
+  Blackboard(Watch& watch, void* workspace, BlockSparseView blocks)
       : watch_(watch), free_(static_cast<T*>(workspace)), blocks_(blocks) {}
 
   const BlockSparseView& blocks() const { return blocks_; }  // of w
@@ -46,13 +48,35 @@ class Blackboard {
     free_ += (sizes * ... * std::int64_t{1});
     return watch_.view(name, data, sizes...);
   }
+  // Of complex numbers: one more axis, of 2, for the real and the imaginary part.
+  template <class... Sizes>
+  auto complex_array(const char* name, Sizes... sizes) {
+    const auto out = array(name, sizes..., 2);
+    watch_.is_complex();
+    return out;
+  }
+  // What a GPU keeps in the shared memory of a block, and in registers, one for each thread.
+  template <class... Sizes>
+  auto shared_array(const char* name, Sizes... sizes) {
+    const auto out = array(name, sizes...);
+    watch_.lies(Recorder::Lies::in_shared_memory);
+    return out;
+  }
+  template <class... Sizes>
+  auto registers(const char* name, Sizes... sizes) {
+    const auto out = array(name, sizes...);
+    watch_.lies(Recorder::Lies::in_registers);
+    return out;
+  }
   // From here on the lesson does what `name` says.
-  void step(const char* name) { watch_.step(name); }
+  void step(const char* name, const std::source_location& at = std::source_location::current()) {
+    watch_.step(name, at);
+  }
 
  private:
   Watch& watch_;
   T* free_;
-  const BlockSparseView& blocks_;
+  BlockSparseView blocks_;
 };
 
 namespace lesson {
@@ -130,6 +154,7 @@ inline std::size_t empty_blackboard(const Conv2dProblem&, Direction) { return 0;
 // ---- the watched runs of all lessons, by the name of the card ----------------------------------
 
 struct Conv2dLesson {
+  const char* small_problem = "";  // that is looked at when nobody names another
   void (*forward)(const Conv2dForwardArgs&, Recorder&) = nullptr;
   void (*backward_data)(const Conv2dBackwardDataArgs&, Recorder&) = nullptr;
   void (*backward_weight)(const Conv2dBackwardWeightArgs&, Recorder&) = nullptr;
@@ -144,14 +169,19 @@ CONVSCOPE_API bool register_conv2d_lesson(const Conv2dAlgorithm& card, const Con
 CONVSCOPE_API Tensor watch_conv2d(const std::string& lesson, const Conv2dProblem& problem,
                                   Direction direction, const Tensor& first, const Tensor& second,
                                   Recorder& recorder, const OperandViews& views = {});
+// The same for operands of any type and format, as problem.operands(direction) names them; a lesson
+// of integers takes no others. The result stands in operands.out.
+CONVSCOPE_API void watch_conv2d(const std::string& lesson, const Conv2dProblem& problem,
+                                Direction direction, const Operands& operands, Recorder& recorder);
 
 }  // namespace convscope
 
-#define CONVSCOPE_CONV2D_LESSON(card, Lesson)                                                   \
+#define CONVSCOPE_CONV2D_LESSON(card, Lesson, problem)                                          \
   namespace {                                                                                   \
   const bool registered_conv2d_lesson = ::convscope::register_conv2d_lesson(                    \
       card,                                                                                     \
-      {.forward = ::convscope::watched<Lesson, ::convscope::Conv2dForwardArgs>,                 \
+      {.small_problem = problem,                                                                \
+       .forward = ::convscope::watched<Lesson, ::convscope::Conv2dForwardArgs>,                 \
        .backward_data = ::convscope::watched<Lesson, ::convscope::Conv2dBackwardDataArgs>,      \
        .backward_weight = ::convscope::watched<Lesson, ::convscope::Conv2dBackwardWeightArgs>}, \
       __FILE__);                                                                                \
