@@ -58,7 +58,9 @@ Json arrays_of(const Look& look, const Recorder& recorder, const Operands& opera
                   {"lies", lies_in(array.lies)},
                   {"complex", array.complex}};
     for (std::size_t i = 0; i < specs.inputs.size(); ++i) {
-      if (array.name == specs.inputs[i].name) entry["values"] = numbers_of(operands.in.at(i));
+      const std::string_view name = specs.inputs[i].name;
+      const bool gradient = name == "y";  // the way back reads dy, which is like y
+      if (array.name == (gradient ? "dy" : name)) entry["values"] = numbers_of(operands.in.at(i));
     }
     out.push_back(std::move(entry));
   }
