@@ -143,8 +143,9 @@ std::string look_markup(const Look& look, const Conv2dAlgorithm& card, const std
             .subtitle = cat(name_of(look.direction), " of ", look.problem.text())};
   page.lead = fmt::format(
       "<p>{}. ({})</p>\n<p>At the end the result differs by at most {:.3g} from the seven loops of "
-      "<code>reference</code>.</p>\n",
-      escape_markup(idea), escape_markup(card.paper), look.largest_difference);
+      "<code>reference</code>{}.</p>\n",
+      escape_markup(idea), escape_markup(card.paper), look.largest_difference,
+      look.step == 0 ? "" : fmt::format("; a step of its codes is {:.3g}", look.step));
   page.sections = {
       {.id = "played", .title = "Step by step", .body = cat(kPlayer, kFacts, kBoard, kWords)}};
   page.style = kStyle;

@@ -12,7 +12,7 @@
 #include "experiments/look/look_markup.h"
 #include "experiments/report/chart/svg_text.h"
 #include "framework/random.h"
-#include "layers/conv2d/shared/lesson.h"
+#include "layers/conv2d/watched_lessons.h"
 #include "layers/dispatch/run.h"
 
 namespace convscope {
@@ -64,27 +64,28 @@ std::string lesson_named(const std::string& algorithm) {
            " (with a lesson: ", join(known), ")"));
 }
 
-// Small whole numbers, so that a reader can follow the sums.
+// Small whole numbers, so that a reader can follow the sums. Codes fill about their range: their
+// results are rounded to steps, and of small codes nothing would be left.
 void set_small_numbers(Operand& operand, const OperandSpec& spec, std::uint64_t stream) {
+  const bool codes = spec.type == DType::u8 || spec.type == DType::i8;
+  const std::int64_t most = spec.is_weights ? 2 : 3;
+  const std::int64_t factor = !codes ? 1 : spec.is_weights ? 40 : 30;
   const bool dense = spec.format.is_dense();
-  const Tensor numbers = Tensor::empty(dense ? spec.shape : operand.values.shape(), DType::f32);
+  const Tensor numbers =
+      Tensor::empty(dense ? spec.shape : operand.values.shape(), codes ? spec.type : DType::f32);
   Generator random(15, stream);
   for (std::int64_t i = 0; i < numbers.numel(); ++i) {
-    const auto number = static_cast<float>(random.below(spec.is_weights ? 5 : 7));
-    numbers.data<float>()[i] = spec.type == DType::u8 ? number : number - (spec.is_weights ? 2 : 3);
-  }
-  const Tensor typed = Tensor::empty(numbers.shape(), spec.type);
-  for (std::int64_t i = 0; i < numbers.numel(); ++i) {
-    const float number = numbers.data<float>()[i];
+    const std::int64_t from_zero = random.below(static_cast<std::uint32_t>(2 * most + 1));
+    const std::int64_t number = factor * (spec.type == DType::u8 ? from_zero : from_zero - most);
     if (spec.type == DType::u8) {
-      typed.data<std::uint8_t>()[i] = static_cast<std::uint8_t>(number);
+      numbers.data<std::uint8_t>()[i] = static_cast<std::uint8_t>(number);
     } else if (spec.type == DType::i8) {
-      typed.data<std::int8_t>()[i] = static_cast<std::int8_t>(number);
+      numbers.data<std::int8_t>()[i] = static_cast<std::int8_t>(number);
     } else {
-      typed.data<float>()[i] = number;
+      numbers.data<float>()[i] = static_cast<float>(number);
     }
   }
-  operand.values = stored_images(typed, spec.layout);
+  operand.values = stored_images(numbers, spec.layout);
 }
 
 Operands small_operands(const Conv2dProblem& problem, Direction direction) {
@@ -246,6 +247,8 @@ Look look_at(const std::string& algorithm, const std::string& problem, Direction
   watch_conv2d(look.lesson, look.problem, direction, operands, recorder);
   add_counts(look, recorder);
   look.largest_difference = difference_to_reference(look.problem, direction, operands);
+  const Quantisation meaning = operands.out[0].quantisation();
+  if (meaning.scales != nullptr) look.step = meaning.scale(0);
   look.page = look_markup(look, card, look_data(look, recorder, operands));
   return look;
 }

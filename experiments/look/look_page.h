@@ -5,10 +5,12 @@
 //   const std::string page = look_page("winograd");        // a whole page, no other file
 //   std::ofstream("look.html") << page;
 //
-// In a notebook the page stands in a frame of its own (C++ here, as xeus-cling shows it):
+// In a notebook the page stands in a frame of its own: look_frame() gives markup, which a kernel of
+// C++ shows as its output of type text/html.
 //
-//   std::string html = look_frame(look_page("fft"));       // <iframe srcdoc="...">
-//   xeus::get_interpreter().display_data({{"text/html", html}}, {}, {});
+//   const std::string cell = look_frame(look_page("fft"));  // <iframe srcdoc="...">
+//
+// From Python: `convscope look fft`, then IPython.display.IFrame("look-fft.html", "100%", 900).
 #pragma once
 
 #include <cstdint>
@@ -34,6 +36,7 @@ struct Look {
   std::int64_t scalings = 0;      // with a constant: the factors of transforms, 0 in the padding
   std::int64_t textbook = 0;      // N K P Q C/G R S
   double largest_difference = 0;  // of the result to `reference` in f64
+  double step = 0;                // of a result in codes; 0: it has none
   std::string page;
 };
 

@@ -29,10 +29,8 @@ struct PointerTo<T*> {
 
 // The number alone, without who watches it.
 template <class T>
-  requires std::is_arithmetic_v<T>
-constexpr T plain(T number) {
-  return number;
-}
+requires std::is_arithmetic_v<T>
+constexpr T plain(T number) { return number; }
 
 // Up to four axes, row-major, all in one piece.
 template <class Pointer>

@@ -178,7 +178,7 @@ const Conv2dAlgorithm kCard{
 
 const bool registered_lesson = register_conv2d_lesson(
     kCard,
-    {.small_problem = "n=1,c=3,h=4,w=4,k=2,r=3,s=3,pad=1,types=u8:i8:i32:u8,layout=blocked",
+    {.small_problem = "n=1,c=3,h=4,w=4,k=2,r=3,s=3,pad=1,types=u8:i8:i32:i8,layout=blocked",
      .forward = watched_forward},
     __FILE__);
 

@@ -7,7 +7,7 @@
 #include <fstream>
 #include <map>
 
-#include "layers/conv2d/shared/lesson.h"
+#include "layers/conv2d/watched_lessons.h"
 #include "layers/dispatch/operands.h"
 
 namespace convscope {
@@ -125,7 +125,7 @@ TEST(LessonEvents, ARecorderThatCountsKeepsNone) {
   EXPECT_EQ(recorder.products(), kProducts);
 }
 
-// ---- lines ---------------------------------------------------------------------------------------
+// ---- lines ----
 
 using Lines = std::vector<std::string>;
 
