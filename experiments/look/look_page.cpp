@@ -153,22 +153,27 @@ bool is_countable(const Conv2dProblem& problem) {
   return problem.nominal_flops() / 2 + problem.nominal_bytes() <= kMostProducts;
 }
 
-// One step smaller; the same when there is none.
+// One step smaller: first the images, then the channels, down to two, then the rows and columns.
 Conv2dProblem smaller(Conv2dProblem z) {
+  const std::int64_t c = z.c_per_group(), k = z.k_per_group();
   const auto half = [](std::int64_t size) { return std::max<std::int64_t>(1, size / 2); };
+  const auto set_channels = [&z](std::int64_t groups, std::int64_t of_x, std::int64_t of_y) {
+    z.groups = groups;
+    z.c = groups * of_x;
+    z.k = groups * of_y;
+  };
+  const bool wide = z.p() > 2 || z.q() > 2;
   if (z.n > 1) {
     z.n = 1;
-  } else if (z.p() > 2 || z.q() > 2) {  // half as many outputs
+  } else if (z.groups > 2) {
+    set_channels(half(z.groups), c, k);
+  } else if (std::max(c, k) > 2) {
+    set_channels(z.groups, half(c), half(k));
+  } else if (wide) {  // half as many outputs
     if (z.p() > 2) z.h -= (z.p() - half(z.p())) * z.stride_h;
     if (z.q() > 2) z.w -= (z.q() - half(z.q())) * z.stride_w;
-  } else if (z.groups > 1) {  // half of the groups
-    const std::int64_t c = z.c_per_group(), k = z.k_per_group();
-    z.groups = half(z.groups);
-    z.c = c * z.groups;
-    z.k = k * z.groups;
   } else {
-    z.c = half(z.c);
-    z.k = half(z.k);
+    set_channels(half(z.groups), half(c), half(k));
   }
   return z;
 }
@@ -196,12 +201,12 @@ void refuse_too_large(const std::string& lesson, const Conv2dProblem& problem,
   const Conv2dProblem fits = one_that_fits(lesson, problem, direction);
   const Count of_fit = count_of(lesson, fits, direction);
   const std::string got = countable
-                              ? cat(count.events, " and ", count.cells)
+                              ? cat(count.events, " of ", count.cells)
                               : fmt::format("{:.0f} multiplications", problem.nominal_flops() / 2);
   fail(ErrorKind::kInvalid, "look",
        cat("expected a problem of at most ", kMostLookEvents, " reads, writes and sums of at most ",
-           kMostCells, " numbers, because the page keeps each of them, got ", got, " of ",
-           problem.text(), "; ", fits.text(), " would fit, with ", of_fit.events, " and ",
+           kMostCells, " numbers, because the page keeps each of them, got ", got, " for ",
+           problem.text(), "; ", fits.text(), " would fit, with ", of_fit.events, " of ",
            of_fit.cells));
 }
 

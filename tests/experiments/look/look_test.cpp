@@ -92,7 +92,7 @@ TEST(Look, AProblemThatIsTooLargeIsToldItsCountAndOneThatFits) {
   // 36 pixels of 32 kernels are set; each of their 32 * 9 products reads three and writes one, and
   // a step begins twice.
   const std::string all = refusal("direct", "n=1,c=32,h=8,w=8,k=32,r=3,s=3");
-  EXPECT_NE(all.find(cat("got ", 36 * 32 + 4 * 36 * 32 * 32 * 9 + 2, " and ")), std::string::npos)
+  EXPECT_NE(all.find(cat("got ", 36 * 32 + 4 * 36 * 32 * 32 * 9 + 2, " of ")), std::string::npos)
       << all;
   for (const auto& [algorithm, problem] :
        {std::pair("direct", "n=1,c=32,h=8,w=8,k=32,r=3,s=3"),
