@@ -140,7 +140,9 @@ void forward(const Conv2dForwardArgs& args) {
   Unwatched nobody;
   run(args, nobody);
 }
-void watched_forward(const Conv2dForwardArgs& args, Recorder& recorder) { run(args, recorder); }
+[[gnu::cold]] void watched_forward(const Conv2dForwardArgs& args, Recorder& recorder) {
+  run(args, recorder);
+}
 
 Conv2dSupport supports(const Conv2dProblem& z, Direction) {
   const auto is_code = [](DType type) { return type == DType::u8 || type == DType::i8; };

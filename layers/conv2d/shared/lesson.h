@@ -130,8 +130,9 @@ void unwatched(const Args& args) {
   Unwatched nobody;
   lesson::run<Lesson, float>(args, nobody);
 }
+// Cold: the compiler's care is for the loops that compute.
 template <class Lesson, class Args>
-void watched(const Args& args, Recorder& recorder) {
+[[gnu::cold]] void watched(const Args& args, Recorder& recorder) {
   lesson::run<Lesson, float>(args, recorder);
 }
 
