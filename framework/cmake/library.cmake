@@ -47,7 +47,7 @@ CONVSCOPE_CONFIGS_FROM_PROGRAM=\"${convscope_bin_to_data}/convscope/configs\"")
 # quickly instead of well, which takes more than half off their build.
 set(convscope_quick_sources ${convscope_sources})
 list(FILTER convscope_quick_sources INCLUDE REGEX
-  "/experiments/(cli|config|report|run_folder|sweep)/")
+  "/experiments/(cli|config|look|report|run_folder|sweep)/")
 list(REMOVE_ITEM convscope_sources ${convscope_quick_sources})
 convscope_unite(quick convscope_quick_sources)
 # The precompiled header is for files that are optimised.
@@ -69,8 +69,13 @@ if(CONVSCOPE_SANITIZE)
   convscope_compile_quickly(${convscope_plain_sources})
 endif()
 
+# Pages show the lines of the lessons that run.
+if(CONVSCOPE_EXPERIMENTS)
+  include(lesson_texts)
+endif()
+
 add_library(convscope SHARED
-  ${convscope_sources} ${convscope_kernel_sources} ${convscope_quick_sources})
+  ${convscope_lesson_texts} ${convscope_sources} ${convscope_kernel_sources} ${convscope_quick_sources})
 add_library(convscope::convscope ALIAS convscope)
 set_target_properties(convscope PROPERTIES
   CXX_VISIBILITY_PRESET hidden VISIBILITY_INLINES_HIDDEN ON

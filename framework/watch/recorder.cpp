@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// recorder.cpp: what somebody sees who watches a lesson: each step by name, each read and each
-// write.
+// recorder.cpp: what somebody sees who watches a lesson: steps, reads, writes, sums and products.
 #include "framework/watch/recorder.h"
 
 #include <algorithm>
@@ -9,19 +8,31 @@
 
 namespace convscope {
 
-int Recorder::add_array(const char* name, std::vector<std::int64_t> sizes) {
-  arrays_.push_back({name, std::move(sizes)});
+int Recorder::add_array(Array array) {
+  arrays_.push_back(std::move(array));
   return static_cast<int>(arrays_.size()) - 1;
 }
 
-void Recorder::step(std::string_view name) {
+int Recorder::place_of(const std::source_location& at) {
+  const std::pair<const char*, unsigned> key(at.file_name(), at.line());
+  const auto found = std::find(place_keys_.begin(), place_keys_.end(), key);
+  last_place_ = static_cast<int>(found - place_keys_.begin());
+  if (found == place_keys_.end()) {
+    const std::string_view file = at.file_name();
+    place_keys_.push_back(key);
+    places_.push_back({std::string(file.substr(file.rfind('/') + 1)), static_cast<int>(at.line())});
+  }
+  return last_place_;
+}
+
+void Recorder::step(std::string_view name, const std::source_location& at) {
   const auto found = std::find(steps_.begin(), steps_.end(), name);
   const auto which = static_cast<std::size_t>(found - steps_.begin());
   if (found == steps_.end()) {
     steps_.emplace_back(name);
     turns_.push_back(0);
   }
-  note(Kind::step, static_cast<int>(which), turns_[which]++, 0);
+  keep(Kind::step, static_cast<int>(which), turns_[which]++, 0, place_of(at));
 }
 
 void Recorder::check_index(int array, std::int64_t index) const {
@@ -32,11 +43,20 @@ void Recorder::check_index(int array, std::int64_t index) const {
                   ", which holds ", elements, ", got element ", index);
 }
 
-void Recorder::note(Kind kind, int which, std::int64_t index, double value) {
-  CONVSCOPE_CHECK(static_cast<std::int64_t>(events_.size()) < most_events_, "watch",
-                  "expected a problem of at most ", most_events_,
-                  " reads and writes, because each one is kept, got more");
-  events_.push_back({kind, which, index, value});
+void Recorder::note(Kind kind, int which, std::int64_t index, double value,
+                    const std::source_location& at) {
+  keep(kind, which, index, value, place_of(at));
+}
+
+// Its numbers were read in the same line.
+void Recorder::note_sum(double value) { keep(Kind::sum, 0, 0, value, last_place_); }
+
+void Recorder::keep(Kind kind, int which, std::int64_t index, double value, int place) {
+  ++event_count_;
+  if (counts_) return;
+  CONVSCOPE_CHECK(event_count_ <= most_events_, "watch", "expected a problem of at most ",
+                  most_events_, " reads and writes, because each one is kept, got more");
+  events_.push_back({kind, which, index, value, place, products_, scalings_});
 }
 
 std::int64_t Recorder::count(Kind kind, std::string_view array, std::string_view step) const {

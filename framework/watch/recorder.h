@@ -1,13 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// recorder.h: what somebody sees who watches a lesson: each step by name, each read and each write.
+// recorder.h: what somebody sees who watches a lesson: each step by name, each read and each write
+// with the line of the lesson that made it, each sum as it grows, and the products so far.
 //
 //   Recorder recorder;
 //   watch_conv2d("winograd_lesson", problem, Direction::forward, x, w, recorder);
 //   recorder.reads("x");                                  // how often an element of x was read
+//   recorder.products();                                  // how many multiplications there were
 //   for (const auto& event : recorder.events()) ...       // in the order in which it happened
 #pragma once
 
 #include <cstdint>
+#include <source_location>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -22,25 +25,46 @@ class Watched;
 
 class CONVSCOPE_API Recorder {
  public:
-  enum class Kind : std::uint8_t { step, read, write };
+  // sum: a number that no array holds was added to.
+  enum class Kind : std::uint8_t { step, read, write, sum };
+  // Where an array lies. What lies in memory passes the caches.
+  enum class Lies : std::uint8_t { in_memory, in_shared_memory, in_registers };
   struct Array {
     std::string name;                 // "columns"
     std::vector<std::int64_t> sizes;  // of its axes
+    std::int64_t element_bytes = 4;
+    Lies lies = Lies::in_memory;
+    bool complex = false;  // the last axis, of 2, is the real and the imaginary part
   };
   struct Event {
     Kind kind;
     int which;           // read, write: of arrays(); step: of steps()
     std::int64_t index;  // of the element, row-major; step: how often it was begun before
-    double value;        // read or written
+    double value;        // read, written or summed
+    int place;           // of places()
+    int products;        // of two numbers that were read, made before this event
+    int scalings;        // products with a number that stands in the program, made before it
+  };
+  struct Place {
+    std::string file;  // without its folders: "direct_lesson_cpu.cpp"
+    int line;
   };
 
   // Each event is kept, so a problem that makes more is refused with a sentence.
   explicit Recorder(std::int64_t most_events = 10'000'000) : most_events_(most_events) {}
+  // Keeps none and counts them, for who wants to know how many there would be.
+  static Recorder that_counts() { return Recorder(0, true); }
 
   // ---- for who watches
   const std::vector<Array>& arrays() const { return arrays_; }
   const std::vector<std::string>& steps() const { return steps_; }
   const std::vector<Event>& events() const { return events_; }
+  const std::vector<Place>& places() const { return places_; }
+  std::int64_t event_count() const { return event_count_; }
+  // Multiplications of two numbers that came out of arrays, and those with a constant: a factor
+  // that stands in the program, or a 0 of the padding, which stands nowhere.
+  int products() const { return products_; }
+  int scalings() const { return scalings_; }
   // How many reads and writes of an array there were; 0 for a name that is not there.
   std::int64_t reads(std::string_view array) const { return count(Kind::read, array); }
   std::int64_t writes(std::string_view array) const { return count(Kind::write, array); }
@@ -53,94 +77,55 @@ class CONVSCOPE_API Recorder {
   }
 
   // ---- for who is watched
-  void step(std::string_view name);
+  void step(std::string_view name, const std::source_location& at);
   // A view of `data` whose reads and writes are noted under `name`.
   template <class T, class... Sizes>
   View<Watched<T>> view(const char* name, T* data, Sizes... sizes) {
-    return {Watched<T>(*this, add_array(name, {static_cast<std::int64_t>(sizes)...}), data),
-            static_cast<std::int64_t>(sizes)...};
+    const int array = add_array(
+        {.name = name, .sizes = {static_cast<std::int64_t>(sizes)...}, .element_bytes = sizeof(T)});
+    return {Watched<T>(*this, array, data), static_cast<std::int64_t>(sizes)...};
   }
+  // Of the array whose view was made last.
+  void lies(Lies where) { arrays_.back().lies = where; }
+  void is_complex() { arrays_.back().complex = true; }
   // Throws when the array has no such element.
-  void note(Kind kind, int array, std::int64_t index, double value);
+  void note(Kind kind, int array, std::int64_t index, double value, const std::source_location& at);
+  void note_sum(double value);
+  void note_product() { ++products_; }
+  void note_scaling() { ++scalings_; }
   void check_index(int array, std::int64_t index) const;
 
  private:
-  int add_array(const char* name, std::vector<std::int64_t> sizes);
+  Recorder(std::int64_t most_events, bool counts) : most_events_(most_events), counts_(counts) {}
+  int add_array(Array array);
+  int place_of(const std::source_location& at);
+  void keep(Kind kind, int which, std::int64_t index, double value, int place);
   std::int64_t count(Kind kind, std::string_view array, std::string_view step = {}) const;
 
   const std::int64_t most_events_;
+  const bool counts_ = false;
+  std::int64_t event_count_ = 0;
+  int products_ = 0, scalings_ = 0;
+  int last_place_ = 0;
   std::vector<Array> arrays_;
   std::vector<std::string> steps_;
   std::vector<std::int64_t> turns_;  // of each step
   std::vector<Event> events_;
+  std::vector<Place> places_;
+  std::vector<std::pair<const char*, unsigned>> place_keys_;  // of each place
 };
 
 // In place of a recorder when nobody watches: views are of plain pointers, and a step is nothing.
 struct Unwatched {
-  static void step(std::string_view) {}
+  static void step(std::string_view, const std::source_location&) {}
   template <class T, class... Sizes>
   static View<T*> view(const char*, T* data, Sizes... sizes) {
     return {data, sizes...};
   }
-};
-
-// A pointer that tells a recorder what is read and written through it.
-template <class T>
-class Watched {
- public:
-  using Value = std::remove_const_t<T>;
-
-  // What stands behind pointer[i]: gives the number when read, takes one when assigned to.
-  class Element {
-   public:
-    Element(Recorder* recorder, int array, std::int64_t index, T* data)
-        : recorder_(recorder), array_(array), index_(index), data_(data) {
-      recorder_->check_index(array_, index_);
-    }
-    Element(const Element&) = default;
-    operator Value() const {  // NOLINT(google-explicit-constructor): it stands for the number
-      const Value value = data_[index_];
-      recorder_->note(Recorder::Kind::read, array_, index_, static_cast<double>(value));
-      return value;
-    }
-    const Element& operator=(Value value) const {  // NOLINT(misc-unconventional-assign-operator)
-      recorder_->note(Recorder::Kind::write, array_, index_, static_cast<double>(value));
-      data_[index_] = value;
-      return *this;
-    }
-    const Element& operator=(const Element& other) const {  // NOLINT(*-assign-operator)
-      return *this = static_cast<Value>(other);
-    }
-    const Element& operator+=(Value value) const {
-      return *this = static_cast<Value>(*this) + value;
-    }
-
-   private:
-    Recorder* recorder_;
-    int array_;
-    std::int64_t index_;
-    T* data_;
-  };
-
-  Watched(Recorder& recorder, int array, T* data)
-      : recorder_(&recorder), array_(array), data_(data) {}
-  Element operator[](std::int64_t i) const { return {recorder_, array_, first_ + i, data_}; }
-  Watched operator+(std::int64_t elements) const {
-    Watched out = *this;
-    out.first_ += elements;
-    return out;
-  }
-
- private:
-  Recorder* recorder_;
-  int array_;
-  T* data_;
-  std::int64_t first_ = 0;  // where this pointer points to
-};
-
-template <class T>
-struct PointerTo<Watched<T>> {
-  using Value = std::remove_const_t<T>;
+  static void lies(Recorder::Lies) {}
+  static void is_complex() {}
 };
 
 }  // namespace convscope
+
+#include "framework/watch/watched.h"

@@ -427,6 +427,15 @@ def knows_the_machine(reader, words):
     return done
 
 
+@check(r"look winograd")
+def looks(reader, words):
+    done = reader.call(*words)
+    expect_text(done.stdout, r"(?m)^look-winograd\.html$",
+                r"(?m)^winograd_lesson, forward, .*, 256 multiplications \(textbook: 576\)")
+    expect_text(reader.text("look-winograd.html"), r"winograd_lesson_cpu\.cpp", r"const data = ")
+    return done
+
+
 @check(r"data fetch mnist")
 def fetches(reader, words):
     done = reader.call(*words, "--mirror", "http://127.0.0.1:9", "--root", "fetched")

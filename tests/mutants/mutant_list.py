@@ -8,7 +8,8 @@ import re
 FOLDER = pathlib.Path(__file__).resolve().parent / "list"
 KEYS = ("file", "old", "new", "what", "test", "only", "objects", "equivalent")
 ISAS = ("scalar", "avx2", "avx512")
-PROGRAMS = ("framework", "layers", "optim", "quant", "sparsity", "datasets", "experiments", "cuda")
+PROGRAMS = ("framework", "layers", "optim", "quant", "sparsity", "datasets", "experiments", "cuda",
+            "emulation")
 
 
 class ListError(Exception):

@@ -87,7 +87,7 @@ struct Lesson {
     }
     board.step("y += w x along the list");
     for_each_weight(z, board.blocks(), [&](const Weight& i) {
-      const float weight = w(i.block, i.row, i.column, 0);
+      const auto weight = w.value(i.block, i.row, i.column, 0);
       for_each_product(z, i, [&](Index n, Index c, Index h, Index v, Index p, Index q) {
         y(n, i.k, p, q) += weight * x(n, c, h, v);
       });
@@ -99,7 +99,7 @@ struct Lesson {
     dx.fill(0);
     board.step("dx += w dy along the list");
     for_each_weight(z, board.blocks(), [&](const Weight& i) {
-      const float weight = w(i.block, i.row, i.column, 0);
+      const auto weight = w.value(i.block, i.row, i.column, 0);
       for_each_product(z, i, [&](Index n, Index c, Index h, Index v, Index p, Index q) {
         dx(n, c, h, v) += weight * dy(n, i.k, p, q);
       });
@@ -152,4 +152,5 @@ const Conv2dAlgorithm kCard{
 }  // namespace
 }  // namespace convscope
 CONVSCOPE_CONV2D_ALGORITHM(convscope::kCard)
-CONVSCOPE_CONV2D_LESSON(convscope::kCard, convscope::Lesson)
+CONVSCOPE_CONV2D_LESSON(convscope::kCard, convscope::Lesson,
+                        "n=1,c=2,h=5,w=5,k=4,r=3,s=3,weights=blocks4x1:6")

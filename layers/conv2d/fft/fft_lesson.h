@@ -23,11 +23,12 @@ namespace convscope::fft_lesson {
 
 using Index = std::int64_t;
 
-// Number i of [.., 2] as a complex number: real part first.
-inline auto get(auto from, Index i) {
+// Number i of [.., 2] as a complex number: real part first. (First: an index; for who watches, it
+// knows the line that get() and put() stand in.)
+inline auto get(auto from, typename decltype(from)::First i) {
   return std::complex<typename decltype(from)::Value>(from(i, 0), from(i, 1));
 }
-inline void put(auto to, Index i, auto value) {
+inline void put(auto to, typename decltype(to)::First i, auto value) {
   to(i, 0) = value.real();
   to(i, 1) = value.imag();
 }
@@ -43,8 +44,8 @@ struct Fourier {
   Fourier(const Conv2dProblem& z, auto& board)
       : rows(length_of(z.h, z.pad_top + z.pad_bottom)),
         columns(length_of(z.w, z.pad_left + z.pad_right)),
-        line(board.array("line", std::max(rows, columns), 2)),
-        roots(board.array("roots", std::max(rows, columns), 2)) {
+        line(board.complex_array("line", std::max(rows, columns))),
+        roots(board.complex_array("roots", std::max(rows, columns))) {
     for (Index i = 0; i < roots.size(0); ++i) {
       const double turn = static_cast<double>(i) / static_cast<double>(roots.size(0));
       const auto root = std::polar(1.0, -2 * std::numbers::pi * turn);

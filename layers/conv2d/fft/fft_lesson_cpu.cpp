@@ -47,9 +47,9 @@ struct Lesson {
   static void forward(const Conv2dProblem& z, auto x, auto w, auto b, auto y, auto& board) {
     const Fourier<decltype(y)> f(z, board);
     const Index depth = z.c_per_group();
-    const auto kernels = board.array("W", z.k * depth, f.rows, f.columns, 2);
-    const auto images = board.array("X", z.c, f.rows, f.columns, 2);
-    const auto sum = board.array("Y", f.rows, f.columns, 2);
+    const auto kernels = board.complex_array("W", z.k * depth, f.rows, f.columns);
+    const auto images = board.complex_array("X", z.c, f.rows, f.columns);
+    const auto sum = board.complex_array("Y", f.rows, f.columns);
     board.step("W = F(w)");
     f.spectra(kernels, w.as(z.k * depth, z.r, z.s), 0, 0, z.dilation_h, z.dilation_w);
     for (Index n = 0; n < z.n; ++n) {
@@ -73,9 +73,9 @@ struct Lesson {
   static void backward_data(const Conv2dProblem& z, auto dy, auto w, auto dx, auto& board) {
     const Fourier<decltype(dx)> f(z, board);
     const Index depth = z.c_per_group();
-    const auto kernels = board.array("W", z.k * depth, f.rows, f.columns, 2);
-    const auto gradients = board.array("D", z.k, f.rows, f.columns, 2);
-    const auto sum = board.array("DX", f.rows, f.columns, 2);
+    const auto kernels = board.complex_array("W", z.k * depth, f.rows, f.columns);
+    const auto gradients = board.complex_array("D", z.k, f.rows, f.columns);
+    const auto sum = board.complex_array("DX", f.rows, f.columns);
     board.step("W = F(w turned round)");
     f.spectra(kernels, w.as(z.k * depth, z.r, z.s), 0, 0, -z.dilation_h, -z.dilation_w);
     for (Index n = 0; n < z.n; ++n) {
@@ -101,9 +101,9 @@ struct Lesson {
   static void backward_weight(const Conv2dProblem& z, auto x, auto dy, auto dw, auto& board) {
     const Fourier<decltype(dw)> f(z, board);
     const Index depth = z.c_per_group();
-    const auto sums = board.array("DW", z.k * depth, f.rows, f.columns, 2);
-    const auto images = board.array("X", z.c, f.rows, f.columns, 2);
-    const auto gradients = board.array("D", z.k, f.rows, f.columns, 2);
+    const auto sums = board.complex_array("DW", z.k * depth, f.rows, f.columns);
+    const auto images = board.complex_array("X", z.c, f.rows, f.columns);
+    const auto gradients = board.complex_array("D", z.k, f.rows, f.columns);
     sums.fill(0);
     for (Index n = 0; n < z.n; ++n) {
       board.step("X = F(x), D = F(dy)");
@@ -185,4 +185,4 @@ const Conv2dAlgorithm kCard{
 }  // namespace
 }  // namespace convscope
 CONVSCOPE_CONV2D_ALGORITHM(convscope::kCard)
-CONVSCOPE_CONV2D_LESSON(convscope::kCard, convscope::Lesson)
+CONVSCOPE_CONV2D_LESSON(convscope::kCard, convscope::Lesson, "n=1,c=2,h=4,w=4,k=2,r=3,s=3")

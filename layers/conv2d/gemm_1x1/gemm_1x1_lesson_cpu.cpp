@@ -134,4 +134,4 @@ const Conv2dAlgorithm kCard{
 }  // namespace
 }  // namespace convscope
 CONVSCOPE_CONV2D_ALGORITHM(convscope::kCard)
-CONVSCOPE_CONV2D_LESSON(convscope::kCard, convscope::Lesson)
+CONVSCOPE_CONV2D_LESSON(convscope::kCard, convscope::Lesson, "n=1,c=3,h=4,w=4,k=4")

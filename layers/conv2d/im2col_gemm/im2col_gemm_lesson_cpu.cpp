@@ -164,4 +164,4 @@ const Conv2dAlgorithm kCard{
 }  // namespace
 }  // namespace convscope
 CONVSCOPE_CONV2D_ALGORITHM(convscope::kCard)
-CONVSCOPE_CONV2D_LESSON(convscope::kCard, convscope::Lesson)
+CONVSCOPE_CONV2D_LESSON(convscope::kCard, convscope::Lesson, "n=1,c=2,h=5,w=5,k=3,r=3,s=3")

@@ -1,9 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0
-// implicit_gemm_ladder.cpp: the steps from a tile of 16 x 16 to tensor cores.
+// implicit_gemm_ladder.cpp: the steps from a tile of 16 x 16 to tensor cores, and what a CPU makes
+// of the tiles.
 #include "layers/conv2d/ladder.h"
 
 namespace convscope {
 namespace {
+
+const Conv2dLadder kCpu{
+    .name = "implicit_gemm",
+    .device = DeviceType::cpu,
+    .problem = "n=1,c=64,h=28,w=28,k=64,r=3,s=3,pad=1",
+    .rungs =
+        {
+            {.card = "implicit_gemm_lesson",
+             .threads = 1,
+             .sentence = "what a GPU does with tiles of 16 x 16, one thread of it after the other: "
+                         "to be watched, not to be fast"},
+            {.card = "im2col_gemm",
+             .threads = 1,
+             .sentence = "the tiles as a CPU wants them: columns packed in panels for its vectors, "
+                         "sums in registers"},
+        },
+};
 
 const Conv2dLadder kCuda{
     .name = "implicit_gemm",
@@ -29,4 +47,5 @@ const Conv2dLadder kCuda{
 
 }  // namespace
 }  // namespace convscope
+CONVSCOPE_CONV2D_LADDER(kCpu)
 CONVSCOPE_CONV2D_LADDER(kCuda)

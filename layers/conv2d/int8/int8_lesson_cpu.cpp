@@ -31,92 +31,117 @@
 //            products in one instruction
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 
-#include "layers/conv2d/algorithm.h"
+#include "layers/conv2d/shared/lesson.h"
 
 namespace convscope {
 namespace {
 
 using Index = std::int64_t;
 
-// Where element (n,c,h,w) of images [N,C,H,W] lies in blocks of 16 channels.
-Index place(Index channels, Index height, Index width, Index n, Index c, Index h, Index w) {
-  const Index blocks = ceil_div(channels, kChannelBlock);
-  return (((n * blocks + c / kChannelBlock) * height + h) * width + w) * kChannelBlock +
-         c % kChannelBlock;
-}
-
-int code_at(const void* array, DType type, Index at) {
-  if (type == DType::u8) return static_cast<const std::uint8_t*>(array)[at];
-  return static_cast<const std::int8_t*>(array)[at];
-}
-
-// The exact sum of products of one y.
-std::int32_t sum_of(const Conv2dForwardArgs& args, Index n, Index k, Index p, Index q) {
-  const Conv2dProblem& z = args.problem;
-  const auto* const w = static_cast<const std::int8_t*>(args.w);
-  std::int32_t sum = 0;
-  for (Index c = 0; c < z.c_per_group(); ++c) {
-    for (Index r = 0; r < z.r; ++r) {
-      const Index h = p * z.stride_h - z.pad_top + r * z.dilation_h;
-      if (h < 0 || h >= z.h) continue;
-      for (Index s = 0; s < z.s; ++s) {
-        const Index v = q * z.stride_w - z.pad_left + s * z.dilation_w;
-        if (v < 0 || v >= z.w) continue;
-        const Index from = k / z.k_per_group() * z.c_per_group() + c;
-        sum += code_at(args.x, z.types->x, place(z.c, z.h, z.w, n, from, h, v)) *
-               w[((k * z.c_per_group() + c) * z.r + r) * z.s + s];
-      }
-    }
-  }
-  return sum;
-}
-
-// The real number that the residual adds.
+// The real number that the residual adds to element `at` of y.
 double residual_at(const Conv2dForwardArgs& args, Index at) {
   const Conv2dEpilogue& behind = args.epilogue;
   if (behind.residual == nullptr) return 0;
   if (behind.residual_type == DType::f32) {
     return static_cast<double>(static_cast<const float*>(behind.residual)[at]);
   }
-  return args.views.residual.scale(0) * code_at(behind.residual, behind.residual_type, at);
+  const int code = behind.residual_type == DType::u8
+                       ? static_cast<const std::uint8_t*>(behind.residual)[at]
+                       : static_cast<const std::int8_t*>(behind.residual)[at];
+  return args.views.residual.scale(0) * code;
 }
 
-void store(const Conv2dForwardArgs& args, Index at, double real) {
+// What y holds in the place of a real number: that, or its code.
+double stored(const Conv2dForwardArgs& args, double real) {
+  if (args.epilogue.relu) real = std::clamp(real, 0.0, static_cast<double>(args.epilogue.most));
   const DType type = args.problem.types->y;
-  if (type == DType::f32) {
-    static_cast<float*>(args.y)[at] = static_cast<float>(real);
-    return;
-  }
+  if (type == DType::f32) return real;
   const bool is_signed = type == DType::i8;
   const double low = std::max(args.views.y.low, is_signed ? -128 : 0);
   const double high = std::min(args.views.y.high, is_signed ? 127 : 255);
-  const double code = std::nearbyint(std::clamp(real / args.views.y.scale(0), low, high));
-  static_cast<std::uint8_t*>(args.y)[at] = static_cast<std::uint8_t>(static_cast<int>(code));
+  return std::nearbyint(std::clamp(real / args.views.y.scale(0), low, high));
 }
 
-void forward(const Conv2dForwardArgs& args) {
-  const Conv2dProblem& z = args.problem;
-  const auto* const b = static_cast<const double*>(args.b);
-  const Index lanes = round_up(z.k, kChannelBlock);
-  std::memset(args.y, 0,  // the lanes behind the last channel
-              static_cast<std::size_t>(z.n * lanes * z.p() * z.q()) * size_of(z.types->y));
-  for (Index n = 0; n < z.n; ++n) {
-    for (Index k = 0; k < z.k; ++k) {
-      for (Index p = 0; p < z.p(); ++p) {
-        for (Index q = 0; q < z.q(); ++q) {
-          const Index at = place(z.k, z.p(), z.q(), n, k, p, q);
-          double real = args.views.x.scale(0) * args.views.w.scale(k) * sum_of(args, n, k, p, q);
-          real += (b == nullptr ? 0 : b[k]) + residual_at(args, at);
-          if (args.epilogue.relu) {
-            real = std::clamp(real, 0.0, static_cast<double>(args.epilogue.most));
+// Images [N,C/16,H,W,16] are [N C/16,H,W,16] here: views have four axes.
+struct Lesson {
+  static void forward(const Conv2dForwardArgs& args, auto x, auto w, auto b, auto y, auto& board) {
+    const Conv2dProblem& z = args.problem;
+    const Index x_blocks = ceil_div(z.c, kChannelBlock), y_blocks = ceil_div(z.k, kChannelBlock);
+    board.step("y = 0");  // the lanes behind the last channel stay so
+    y.fill(0);
+    board.step("a sum of integers, then one rounding");
+    for (Index n = 0; n < z.n; ++n) {
+      for (Index k = 0; k < z.k; ++k) {
+        const Index to = n * y_blocks + k / kChannelBlock, lane = k % kChannelBlock;
+        for (Index p = 0; p < z.p(); ++p) {
+          for (Index q = 0; q < z.q(); ++q) {
+            const auto sum = sum_of(z, x, w, n * x_blocks, k, p, q);
+            auto real = args.views.x.scale(0) * args.views.w.scale(k) * sum;
+            const Index at = ((to * z.p() + p) * z.q() + q) * kChannelBlock + lane;
+            real += b.or_zero(k) + residual_at(args, at);
+            y(to, p, q, lane) = elements_of(y, stored(args, plain(real)));
           }
-          store(args, at, real);
         }
       }
     }
   }
+
+  // The exact sum of products of one y; x begins at block `first` of its channels.
+  static auto sum_of(const Conv2dProblem& z, auto x, auto w, Index first, Index k, Index p,
+                     Index q) {
+    auto sum = x.zero() * w.zero();  // an int: two bytes make one
+    for (Index c = 0; c < z.c_per_group(); ++c) {
+      const Index from = k / z.k_per_group() * z.c_per_group() + c;
+      const Index block = first + from / kChannelBlock, lane = from % kChannelBlock;
+      for (Index r = 0; r < z.r; ++r) {
+        const Index h = p * z.stride_h - z.pad_top + r * z.dilation_h;
+        if (h < 0 || h >= z.h) continue;
+        for (Index s = 0; s < z.s; ++s) {
+          const Index v = q * z.stride_w - z.pad_left + s * z.dilation_w;
+          if (v >= 0 && v < z.w) sum += x(block, h, v, lane) * w(k, c, r, s);
+        }
+      }
+    }
+    return sum;
+  }
+
+  static auto elements_of(auto array, double value) {
+    return static_cast<typename decltype(array)::Value>(value);
+  }
+};
+
+// Views of the types that the problem names.
+void run(const Conv2dForwardArgs& args, auto& watch) {
+  const Conv2dProblem& z = args.problem;
+  const Index x_blocks = z.n * ceil_div(z.c, kChannelBlock);
+  const Index y_blocks = z.n * ceil_div(z.k, kChannelBlock);
+  Blackboard<float, std::remove_reference_t<decltype(watch)>> board(watch, nullptr, {});
+  const auto with_types = [&]<class X, class Y>(X, Y) {
+    const auto* const codes = static_cast<const std::int8_t*>(args.w);
+    const auto* const bias = static_cast<const double*>(args.b);
+    const auto x =
+        watch.view("x", static_cast<const X*>(args.x), x_blocks, z.h, z.w, kChannelBlock);
+    const auto w = watch.view("w", codes, z.k, z.c_per_group(), z.r, z.s);
+    const auto b = watch.view("b", bias, bias == nullptr ? 0 : z.k);
+    const auto y = watch.view("y", static_cast<Y*>(args.y), y_blocks, z.p(), z.q(), kChannelBlock);
+    Lesson::forward(args, x, w, b, y, board);
+  };
+  const auto with_x = [&]<class X>(X number) {
+    if (z.types->y == DType::f32) return with_types(number, float{});
+    if (z.types->y == DType::u8) return with_types(number, std::uint8_t{});
+    with_types(number, std::int8_t{});
+  };
+  if (z.types->x == DType::u8) return with_x(std::uint8_t{});
+  with_x(std::int8_t{});
+}
+
+void forward(const Conv2dForwardArgs& args) {
+  Unwatched nobody;
+  run(args, nobody);
+}
+[[gnu::cold]] void watched_forward(const Conv2dForwardArgs& args, Recorder& recorder) {
+  run(args, recorder);
 }
 
 Conv2dSupport supports(const Conv2dProblem& z, Direction) {
@@ -143,7 +168,7 @@ const Conv2dAlgorithm kCard{
     .cost = [](const Conv2dProblem& z, Direction) -> Conv2dCost {
       return {.flops = z.nominal_flops(), .bytes = z.nominal_bytes(), .peak_share = 0.01};
     },
-    .workspace_bytes = [](const Conv2dProblem&, Direction) -> std::size_t { return 0; },
+    .workspace_bytes = empty_blackboard,
     .error_growth = 2,
     .exact_on_integers = true,
     .auto_ok = false,
@@ -152,6 +177,12 @@ const Conv2dAlgorithm kCard{
     .takes_blocked_layout = true,
     .forward = forward,
 };
+
+const bool registered_lesson = register_conv2d_lesson(
+    kCard,
+    {.small_problem = "n=1,c=3,h=4,w=4,k=2,r=3,s=3,pad=1,types=u8:i8:i32:i8,layout=blocked",
+     .forward = watched_forward},
+    __FILE__);
 
 }  // namespace
 }  // namespace convscope

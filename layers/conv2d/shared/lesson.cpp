@@ -11,6 +11,8 @@ Conv2dSupport lesson_takes(DType dtype) {
   return Conv2dSupport::no(cat("expects elements of type f32, got ", name_of(dtype)));
 }
 
+// ---- watched_lessons.h ----
+
 Registry<Conv2dLesson>& conv2d_lessons() {
   static Registry<Conv2dLesson> table("lesson");
   return table;
@@ -21,11 +23,42 @@ bool register_conv2d_lesson(const Conv2dAlgorithm& card, const Conv2dLesson& les
   return conv2d_lessons().add(card.name, lesson, file);
 }
 
+namespace {
+
+// What a direction reads, `a` and `b`, and where its result goes.
+void run_watched(const std::string& lesson, const Conv2dProblem& problem, Direction direction,
+                 const void* a, const void* b, void* out, const OperandViews& views,
+                 Recorder& recorder) {
+  const Conv2dLesson& run = conv2d_lessons().get(lesson, ErrorKind::kUnavailable);
+  const Conv2dAlgorithm& card = conv2d_algorithms(DeviceType::cpu).get(lesson);
+  const Conv2dSupport support = support_of(card, problem, direction);
+  if (!support.yes) {
+    fail(ErrorKind::kUnavailable, "watch",
+         cat("expected a problem that ", lesson, " computes, but it ", support.reason));
+  }
+  const Workspace workspace({}, card.workspace_bytes(problem, direction));
+  if (direction == Direction::forward) {
+    run.forward({problem, a, b, nullptr, out, workspace.data(), {}, nullptr, views}, recorder);
+  } else if (direction == Direction::backward_weight) {
+    run.backward_weight({problem, a, b, out, false, workspace.data(), views}, recorder);
+  } else {
+    run.backward_data({problem, a, b, out, workspace.data(), nullptr, views}, recorder);
+  }
+}
+
+}  // namespace
+
+void watch_conv2d(const std::string& lesson, const Conv2dProblem& problem, Direction direction,
+                  const Operands& operands, Recorder& recorder) {
+  problem.check();
+  run_watched(lesson, problem, direction, operands.input(0), operands.input(1), operands.output(0),
+              operands.views(direction), recorder);
+}
+
 Tensor watch_conv2d(const std::string& lesson, const Conv2dProblem& problem, Direction direction,
                     const Tensor& first, const Tensor& second, Recorder& recorder,
                     const OperandViews& views) {
-  const Conv2dLesson& run = conv2d_lessons().get(lesson, ErrorKind::kUnavailable);
-  const Conv2dAlgorithm& card = conv2d_algorithms(DeviceType::cpu).get(lesson);
+  conv2d_lessons().get(lesson, ErrorKind::kUnavailable);
   problem.check();
   const bool forward = direction == Direction::forward;
   const bool weight = direction == Direction::backward_weight;
@@ -38,26 +71,12 @@ Tensor watch_conv2d(const std::string& lesson, const Conv2dProblem& problem, Dir
                   "watch", "expected two tensors ", first_shape, " and ", second_shape,
                   " of the problem's type on the CPU for ", name_of(direction), " of ",
                   problem.text(), ", got ", first, " and ", second);
-  const Conv2dSupport support = support_of(card, problem, direction);
-  if (!support.yes) {
-    fail(ErrorKind::kUnavailable, "watch",
-         cat("expected a problem that ", lesson, " computes, but it ", support.reason));
-  }
-  const Workspace workspace({}, card.workspace_bytes(problem, direction));
   const Tensor out = Tensor::empty(forward  ? problem.y_shape()
                                    : weight ? lesson::stored_weights(problem)
                                             : problem.x_shape(),
                                    problem.dtype);
-  const void* const a = first.raw_data();
-  const void* const b = second.raw_data();
-  if (forward) {
-    run.forward({problem, a, b, nullptr, out.raw_data(), workspace.data(), {}, nullptr, views},
-                recorder);
-  } else if (weight) {
-    run.backward_weight({problem, a, b, out.raw_data(), false, workspace.data(), views}, recorder);
-  } else {
-    run.backward_data({problem, a, b, out.raw_data(), workspace.data(), nullptr, views}, recorder);
-  }
+  run_watched(lesson, problem, direction, first.raw_data(), second.raw_data(), out.raw_data(),
+              views, recorder);
   return out;
 }
 

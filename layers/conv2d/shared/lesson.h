@@ -13,8 +13,9 @@
 //                               .backward_data = unwatched<Lesson>,
 //                               .backward_weight = unwatched<Lesson>};
 //   CONVSCOPE_CONV2D_ALGORITHM(kCard)
-//   CONVSCOPE_CONV2D_LESSON(kCard, Lesson)
+//   CONVSCOPE_CONV2D_LESSON(kCard, Lesson, "n=1,c=2,h=6,w=6,k=2,r=3,s=3")
 //
+// The problem is a small one, which shows the idea: `convscope look` plays the lesson on it.
 // x, w, y and the gradients have four axes; block-sparse w and dw are [blocks,rows,columns,1], and
 // board.blocks() says where the blocks stand. b has one, and no element when there is no bias, so
 // b.or_zero(k) is right in both cases. dw is added to: it holds zeros, or the sum so far.
@@ -22,10 +23,8 @@
 
 #include <algorithm>
 
-#include "framework/registry.h"
 #include "framework/tensor.h"
-#include "framework/watch/recorder.h"
-#include "layers/conv2d/algorithm.h"
+#include "layers/conv2d/watched_lessons.h"
 
 namespace convscope {
 
@@ -34,7 +33,7 @@ namespace convscope {
 template <class T, class Watch>
 class Blackboard {
  public:
-  Blackboard(Watch& watch, void* workspace, const BlockSparseView& blocks)
+  Blackboard(Watch& watch, void* workspace, BlockSparseView blocks)
       : watch_(watch), free_(static_cast<T*>(workspace)), blocks_(blocks) {}
 
   const BlockSparseView& blocks() const { return blocks_; }  // of w
@@ -46,13 +45,35 @@ class Blackboard {
     free_ += (sizes * ... * std::int64_t{1});
     return watch_.view(name, data, sizes...);
   }
+  // Of complex numbers: one more axis, of 2, for the real and the imaginary part.
+  template <class... Sizes>
+  auto complex_array(const char* name, Sizes... sizes) {
+    const auto out = array(name, sizes..., 2);
+    watch_.is_complex();
+    return out;
+  }
+  // What a GPU keeps in the shared memory of a block, and in registers, one for each thread.
+  template <class... Sizes>
+  auto shared_array(const char* name, Sizes... sizes) {
+    const auto out = array(name, sizes...);
+    watch_.lies(Recorder::Lies::in_shared_memory);
+    return out;
+  }
+  template <class... Sizes>
+  auto registers(const char* name, Sizes... sizes) {
+    const auto out = array(name, sizes...);
+    watch_.lies(Recorder::Lies::in_registers);
+    return out;
+  }
   // From here on the lesson does what `name` says.
-  void step(const char* name) { watch_.step(name); }
+  void step(const char* name, const std::source_location& at = std::source_location::current()) {
+    watch_.step(name, at);
+  }
 
  private:
   Watch& watch_;
   T* free_;
-  const BlockSparseView& blocks_;
+  BlockSparseView blocks_;
 };
 
 namespace lesson {
@@ -109,8 +130,9 @@ void unwatched(const Args& args) {
   Unwatched nobody;
   lesson::run<Lesson, float>(args, nobody);
 }
+// Cold: the compiler's care is for the loops that compute.
 template <class Lesson, class Args>
-void watched(const Args& args, Recorder& recorder) {
+[[gnu::cold]] void watched(const Args& args, Recorder& recorder) {
   lesson::run<Lesson, float>(args, recorder);
 }
 
@@ -127,31 +149,14 @@ Conv2dCost one_product_in(const Conv2dProblem& z, Direction) {
 // The workspace of a lesson that makes no arrays of its own.
 inline std::size_t empty_blackboard(const Conv2dProblem&, Direction) { return 0; }
 
-// ---- the watched runs of all lessons, by the name of the card ----------------------------------
-
-struct Conv2dLesson {
-  void (*forward)(const Conv2dForwardArgs&, Recorder&) = nullptr;
-  void (*backward_data)(const Conv2dBackwardDataArgs&, Recorder&) = nullptr;
-  void (*backward_weight)(const Conv2dBackwardWeightArgs&, Recorder&) = nullptr;
-};
-CONVSCOPE_API Registry<Conv2dLesson>& conv2d_lessons();
-CONVSCOPE_API bool register_conv2d_lesson(const Conv2dAlgorithm& card, const Conv2dLesson& lesson,
-                                          const char* file);
-
-// Runs a lesson on the CPU and notes all that it does. `first` and `second` are what the direction
-// reads: x and w, dy and w, or x and dy, of type f32. Returns y, dx or dw. Of block-sparse weights
-// `views` says where the blocks stand.
-CONVSCOPE_API Tensor watch_conv2d(const std::string& lesson, const Conv2dProblem& problem,
-                                  Direction direction, const Tensor& first, const Tensor& second,
-                                  Recorder& recorder, const OperandViews& views = {});
-
 }  // namespace convscope
 
-#define CONVSCOPE_CONV2D_LESSON(card, Lesson)                                                   \
+#define CONVSCOPE_CONV2D_LESSON(card, Lesson, problem)                                          \
   namespace {                                                                                   \
   const bool registered_conv2d_lesson = ::convscope::register_conv2d_lesson(                    \
       card,                                                                                     \
-      {.forward = ::convscope::watched<Lesson, ::convscope::Conv2dForwardArgs>,                 \
+      {.small_problem = problem,                                                                \
+       .forward = ::convscope::watched<Lesson, ::convscope::Conv2dForwardArgs>,                 \
        .backward_data = ::convscope::watched<Lesson, ::convscope::Conv2dBackwardDataArgs>,      \
        .backward_weight = ::convscope::watched<Lesson, ::convscope::Conv2dBackwardWeightArgs>}, \
       __FILE__);                                                                                \

@@ -197,4 +197,4 @@ const Conv2dAlgorithm kCard{
 }  // namespace
 }  // namespace convscope
 CONVSCOPE_CONV2D_ALGORITHM(convscope::kCard)
-CONVSCOPE_CONV2D_LESSON(convscope::kCard, convscope::Lesson)
+CONVSCOPE_CONV2D_LESSON(convscope::kCard, convscope::Lesson, "n=1,c=2,h=6,w=6,k=2,r=3,s=3")

@@ -74,8 +74,8 @@ TEST(Conv2dSelection, RefusesUnknownWordsWithTheNearestOne) {
   EXPECT_ERROR(ErrorKind::kUnavailable, "got 'im2col_gem'; did you mean 'im2col_gemm'?",
                chosen("im2col_gem"));
   EXPECT_ERROR(ErrorKind::kUnavailable, "did you mean 'auto'?", chosen("auta"));
-  EXPECT_ERROR(ErrorKind::kUnavailable, "im2col_gemm_eigen, im2col_gemm_lesson, int8_block_sparse",
-               chosen("qwertyuiop"));
+  EXPECT_ERROR(ErrorKind::kUnavailable,
+               "im2col_gemm_eigen, im2col_gemm_lesson, implicit_gemm_lesson", chosen("qwertyuiop"));
   EXPECT_ERROR(ErrorKind::kInvalid, "two algorithms like 'check:", chosen("check:reference"));
   EXPECT_ERROR(ErrorKind::kInvalid, "two algorithms like 'check:", chosen("check:a,b,c"));
   EXPECT_ERROR(ErrorKind::kUnavailable, "got 'refrence'; did you mean 'reference'?",

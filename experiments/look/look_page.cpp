@@ -1,0 +1,273 @@
+// SPDX-License-Identifier: Apache-2.0
+// look_page.cpp: one page that plays a lesson on a small problem.
+#include "experiments/look/look_page.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+
+#include "experiments/look/look_data.h"
+#include "experiments/look/look_markup.h"
+#include "experiments/report/chart/svg_text.h"
+#include "framework/random.h"
+#include "layers/conv2d/watched_lessons.h"
+#include "layers/dispatch/run.h"
+
+namespace convscope {
+namespace {
+
+constexpr std::string_view kEnding = "_lesson";
+// The cells of a page; more do not fit a screen, and an index has 16 bits.
+constexpr std::int64_t kMostCells = 6'000;
+// A larger problem is not even run to count its events.
+constexpr double kMostProducts = 5e6;
+
+// "layers/conv2d/winograd/cpu/winograd_f4x3_cpu.cpp" stands in the room winograd.
+std::string room_of(const std::string& file) {
+  const std::filesystem::path path(file);
+  for (auto part = path.begin(); part != path.end(); ++part) {
+    if (*part == "conv2d" && ++part != path.end()) return part->string();
+  }
+  return "";
+}
+
+// "" when there is no such card.
+std::string room_of_card(const std::string& name) {
+  for (const DeviceType device : {DeviceType::cpu, DeviceType::cuda}) {
+    const auto& cards = conv2d_algorithms(device);
+    if (cards.find(name) != nullptr) return room_of(cards.file_of(name));
+  }
+  return "";
+}
+
+std::string lesson_named(const std::string& algorithm) {
+  const Registry<Conv2dLesson>& lessons = conv2d_lessons();
+  const std::string room = room_of_card(algorithm);
+  for (const std::string& name :
+       {algorithm, algorithm + std::string(kEnding), room + std::string(kEnding)}) {
+    if (lessons.find(name) != nullptr) return name;
+  }
+  const std::vector<std::string> known = lessons_to_look_at();
+  if (!room.empty()) {
+    fail(
+        ErrorKind::kUnavailable, "look",
+        cat("expected an algorithm whose room has a lesson, because the lesson tells what it reads "
+            "and writes, got ",
+            algorithm, " of the room ", room, " (with a lesson: ", join(known), ")"));
+  }
+  const std::string near = nearest_word(algorithm, known);
+  fail(ErrorKind::kUnavailable, "look",
+       cat("unknown algorithm '", algorithm, "'",
+           near.empty() ? "" : cat("; did you mean '", near, "'?"),
+           " (with a lesson: ", join(known), ")"));
+}
+
+// Small whole numbers, so that a reader can follow the sums. Codes fill about their range: their
+// results are rounded to steps, and of small codes nothing would be left.
+void set_small_numbers(Operand& operand, const OperandSpec& spec, std::uint64_t stream) {
+  const bool codes = spec.type == DType::u8 || spec.type == DType::i8;
+  const std::int64_t most = spec.is_weights ? 2 : 3;
+  const std::int64_t factor = !codes ? 1 : spec.is_weights ? 40 : 30;
+  const bool dense = spec.format.is_dense();
+  const Tensor numbers =
+      Tensor::empty(dense ? spec.shape : operand.values.shape(), codes ? spec.type : DType::f32);
+  Generator random(15, stream);
+  for (std::int64_t i = 0; i < numbers.numel(); ++i) {
+    const std::int64_t from_zero = random.below(static_cast<std::uint32_t>(2 * most + 1));
+    const std::int64_t number = factor * (spec.type == DType::u8 ? from_zero : from_zero - most);
+    if (spec.type == DType::u8) {
+      numbers.data<std::uint8_t>()[i] = static_cast<std::uint8_t>(number);
+    } else if (spec.type == DType::i8) {
+      numbers.data<std::int8_t>()[i] = static_cast<std::int8_t>(number);
+    } else {
+      numbers.data<float>()[i] = static_cast<float>(number);
+    }
+  }
+  operand.values = stored_images(numbers, spec.layout);
+}
+
+Operands small_operands(const Conv2dProblem& problem, Direction direction) {
+  const OperandSpecs specs = problem.operands(direction);
+  Operands out = random_operands(specs, Device{});
+  for (std::size_t i = 0; i < specs.inputs.size(); ++i) {
+    set_small_numbers(out.in.at(i), specs.inputs[i], i + 1);
+  }
+  return out;
+}
+
+// The most that an element differs from the seven loops with double sums.
+double difference_to_reference(const Conv2dProblem& problem, Direction direction,
+                               const Operands& operands) {
+  const OperandSpecs specs = problem.operands(direction);
+  Conv2dProblem plain = problem;
+  plain.dtype = DType::f64;
+  plain.types.reset();
+  plain.weight_format = {};
+  plain.layout = ActivationLayout::nchw;
+  Operands numbers = random_operands(plain.operands(direction), Device{});
+  for (std::size_t i = 0; i < specs.inputs.size(); ++i) {
+    numbers.in.at(i) = real_numbers(operands.in.at(i), specs.inputs[i]);
+  }
+  run_card(conv2d_algorithms(DeviceType::cpu).get("reference"), plain, direction, numbers);
+  const Tensor expected = numbers.out[0].values;
+  const Tensor seen = real_numbers(operands.out[0], specs.outputs[0]);
+  double most = 0;
+  const auto compare = [&](std::int64_t /*stored*/, std::int64_t i) {
+    most = std::max(most, std::abs(seen.at(i) - expected.at(i)));
+  };
+  if (specs.outputs[0].format.is_dense()) {
+    for (std::int64_t i = 0; i < seen.numel(); ++i) compare(i, i);
+  } else {
+    for_each_stored(operands.out[0], specs.outputs[0], compare);
+  }
+  return most;
+}
+
+// ---- problems that are too large ----
+
+std::int64_t cells_of(const Recorder& recorder) {
+  std::int64_t cells = 0;
+  for (const Recorder::Array& array : recorder.arrays()) {
+    std::int64_t elements = 1;
+    for (const std::int64_t size : array.sizes) elements *= size;
+    cells += elements;
+  }
+  return cells;
+}
+
+struct Count {
+  std::int64_t events = 0, cells = 0;
+  bool fits() const { return events <= kMostLookEvents && cells <= kMostCells; }
+};
+
+Count count_of(const std::string& lesson, const Conv2dProblem& problem, Direction direction) {
+  Recorder recorder = Recorder::that_counts();
+  watch_conv2d(lesson, problem, direction, random_operands(problem.operands(direction), Device{}),
+               recorder);
+  return {recorder.event_count(), cells_of(recorder)};
+}
+
+bool is_countable(const Conv2dProblem& problem) {
+  return problem.nominal_flops() / 2 + problem.nominal_bytes() <= kMostProducts;
+}
+
+// One step smaller: first the images, then the channels, down to two, then the rows and columns.
+Conv2dProblem smaller(Conv2dProblem z) {
+  const std::int64_t c = z.c_per_group(), k = z.k_per_group();
+  const auto half = [](std::int64_t size) { return std::max<std::int64_t>(1, size / 2); };
+  const auto set_channels = [&z](std::int64_t groups, std::int64_t of_x, std::int64_t of_y) {
+    z.groups = groups;
+    z.c = groups * of_x;
+    z.k = groups * of_y;
+  };
+  const bool wide = z.p() > 2 || z.q() > 2;
+  if (z.n > 1) {
+    z.n = 1;
+  } else if (z.groups > 2) {
+    set_channels(half(z.groups), c, k);
+  } else if (std::max(c, k) > 2) {
+    set_channels(z.groups, half(c), half(k));
+  } else if (wide) {  // half as many outputs
+    if (z.p() > 2) z.h -= (z.p() - half(z.p())) * z.stride_h;
+    if (z.q() > 2) z.w -= (z.q() - half(z.q())) * z.stride_w;
+  } else {
+    set_channels(half(z.groups), half(c), half(k));
+  }
+  return z;
+}
+
+// A problem like this one, or the lesson's own, that makes a page.
+Conv2dProblem one_that_fits(const std::string& lesson, const Conv2dProblem& problem,
+                            Direction direction) {
+  const Conv2dAlgorithm& card = conv2d_algorithms(DeviceType::cpu).get(lesson);
+  Conv2dProblem z = problem;
+  for (int steps = 0; steps < 60 && z.weight_format.is_dense(); ++steps) {
+    z = smaller(z);
+    if (z.h < 1 || z.w < 1) break;
+    if (!is_countable(z)) continue;
+    if (!support_of(card, z, direction).yes) break;
+    if (count_of(lesson, z, direction).fits()) return z;
+  }
+  return Conv2dProblem::parse(conv2d_lessons().get(lesson).small_problem);
+}
+
+void refuse_too_large(const std::string& lesson, const Conv2dProblem& problem,
+                      Direction direction) {
+  const bool countable = is_countable(problem);
+  const Count count = countable ? count_of(lesson, problem, direction) : Count{};
+  if (countable && count.fits()) return;
+  const Conv2dProblem fits = one_that_fits(lesson, problem, direction);
+  const Count of_fit = count_of(lesson, fits, direction);
+  const std::string got = countable
+                              ? cat(count.events, " of ", count.cells)
+                              : fmt::format("{:.0f} multiplications", problem.nominal_flops() / 2);
+  fail(ErrorKind::kInvalid, "look",
+       cat("expected a problem of at most ", kMostLookEvents, " reads, writes and sums of at most ",
+           kMostCells, " numbers, because the page keeps each of them, got ", got, " for ",
+           problem.text(), "; ", fits.text(), " would fit, with ", of_fit.events, " of ",
+           of_fit.cells));
+}
+
+void add_counts(Look& look, const Recorder& recorder) {
+  look.events = recorder.event_count();
+  for (const Recorder::Event& event : recorder.events()) {
+    look.reads += event.kind == Recorder::Kind::read;
+    look.writes += event.kind == Recorder::Kind::write;
+  }
+  look.products = recorder.products();
+  look.scalings = recorder.scalings();
+  look.textbook = std::llround(look.problem.nominal_flops() / 2);
+}
+
+}  // namespace
+
+std::vector<std::string> lessons_to_look_at() {
+  std::vector<std::string> out = conv2d_lessons().names();
+  for (std::string& name : out) {
+    if (name.ends_with(kEnding)) name.resize(name.size() - kEnding.size());
+  }
+  return out;
+}
+
+Look look_at(const std::string& algorithm, const std::string& problem, Direction direction) {
+  Look look;
+  look.lesson = lesson_named(algorithm);
+  look.direction = direction;
+  const Conv2dLesson& lesson = conv2d_lessons().get(look.lesson);
+  look.problem = Conv2dProblem::parse(problem.empty() ? lesson.small_problem : problem);
+  look.problem.check();
+  const Conv2dAlgorithm& card = conv2d_algorithms(DeviceType::cpu).get(look.lesson);
+  const Conv2dSupport support = support_of(card, look.problem, direction);
+  if (!support.yes) {
+    fail(ErrorKind::kUnavailable, "look",
+         cat("expected a problem and a direction that ", look.lesson, " computes, but it ",
+             support.reason));
+  }
+  CONVSCOPE_CHECK(look.problem.n > 0, "look", "expected at least one image, got n=0");
+  refuse_too_large(look.lesson, look.problem, direction);
+  const Operands operands = small_operands(look.problem, direction);
+  Recorder recorder(kMostLookEvents);
+  watch_conv2d(look.lesson, look.problem, direction, operands, recorder);
+  add_counts(look, recorder);
+  look.largest_difference = difference_to_reference(look.problem, direction, operands);
+  const Quantisation meaning = operands.out[0].quantisation();
+  if (meaning.scales != nullptr) look.step = meaning.scale(0);
+  look.page = look_markup(look, card, look_data(look, recorder, operands));
+  return look;
+}
+
+std::string look_page(const std::string& algorithm, const std::string& problem,
+                      Direction direction) {
+  return look_at(algorithm, problem, direction).page;
+}
+
+std::string look_frame(const std::string& page, int height_px) {
+  return fmt::format(
+      "<iframe title=\"A lesson, step by step\" style=\"width:100%;height:{}px;border:1px solid "
+      "#999\" srcdoc=\"{}\"></iframe>",
+      height_px, escape_markup(page));
+}
+
+}  // namespace convscope
