@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// registry.cpp: the tables of convolution algorithms, one for each kind of device.
+// registry.cpp: the tables of convolution algorithms and of their ladders, one for each kind of
+// device.
 #include "layers/conv2d/algorithm.h"
+#include "layers/conv2d/ladder.h"
 
 namespace convscope {
 
@@ -12,6 +14,25 @@ Registry<Conv2dAlgorithm>& HeavyLayer<Conv2dProblem>::algorithms(DeviceType devi
 
 bool register_conv2d_algorithm(const Conv2dAlgorithm& card, const char* file) {
   return register_card(card, file);
+}
+
+Registry<Conv2dLadder>& conv2d_ladders(DeviceType device) {
+  static Registry<Conv2dLadder> cpu("ladder");
+  static Registry<Conv2dLadder> cuda("ladder");
+  return device == DeviceType::cpu ? cpu : cuda;
+}
+
+bool register_conv2d_ladder(const Conv2dLadder& ladder, const char* file) {
+  return conv2d_ladders(ladder.device).add(ladder.name, ladder, file);
+}
+
+std::string label_of(const Conv2dRung& rung) {
+  std::string out = rung.card;
+  if (*rung.isa != '\0') out += cat(", ", rung.isa);
+  if (rung.math != MathMode::f32) out += cat(", ", name_of(rung.math));
+  if (rung.prepare_each_call) out += ", weights prepared in each call";
+  if (rung.threads != 0) out += cat(", ", rung.threads, rung.threads == 1 ? " thread" : " threads");
+  return out;
 }
 
 }  // namespace convscope
