@@ -38,8 +38,9 @@ constexpr const char* kProbes[] = {
     "n=2,c=2,h=4,w=5,k=6,r=1,s=1,groups=2",
     "n=1,c=6,h=4,w=5,k=2,r=3,s=3,pad=1,groups=2",
     "n=2,c=3,h=5,w=5,k=3,r=3,s=3,pad=1,groups=3",
-    "n=3,c=19,h=3,w=4,k=21",
-    "n=1,c=1,h=2,w=37,k=1,r=1,s=3,pad=0x1",
+    // Behind whole blocks of 4, of 8 and of 16 there are different ends.
+    "n=3,c=29,h=3,w=4,k=31",
+    "n=1,c=1,h=2,w=29,k=1,r=1,s=3,pad=0x1",
 };
 constexpr double kMostProducts = 2e6;  // of the problem of the fault itself
 

@@ -41,10 +41,11 @@ std::string absolute(const std::string& path) {
   return error ? fs::absolute(path, error).lexically_normal().string() : full.string();
 }
 
-// What the file's function says that it holds.
-Conv2dPlugin ask(const PluginFile& file) {
+// Loads the file and asks its function what it holds.
+Conv2dPlugin load(const PluginFile& file) {
   Conv2dPlugin out;
-  const auto fill_in = reinterpret_cast<void (*)(Conv2dPlugin*)>(file.function);
+  const auto fill_in =
+      reinterpret_cast<void (*)(Conv2dPlugin*)>(load_plugin_file(file, kConv2dPluginEntry));
   try {
     fill_in(&out);
   } catch (const std::exception& error) {
@@ -56,26 +57,43 @@ Conv2dPlugin ask(const PluginFile& file) {
   return out;
 }
 
-void check_answers(const PluginFile& file, const Conv2dAlgorithm& card) {
-  std::string problem;
+void check_parts(const PluginFile& file, const Conv2dPlugin& plugin, const ChildNote& note) {
+  if (plugin.cards.empty()) refuse_plugin(file.path, "holds no card");
+  std::vector<std::string> names;
+  for (const Conv2dAlgorithm& card : plugin.cards) {
+    std::string problem = problem_of_card(card, names);
+    if (!problem.empty()) refuse_plugin(file.path, cat("holds a card that ", problem));
+    note(
+        cat("when supports(), cost() or workspace_bytes() of the card '", card.name, "' is asked"));
+    problem = problem_of_answers(card);
+    if (!problem.empty()) {
+      refuse_plugin(file.path, cat("holds a card '", card.name, "' that ", problem));
+    }
+    names.emplace_back(card.name);
+  }
+  for (const Conv2dLadder& ladder : plugin.ladders) {
+    const std::string problem = problem_of_ladder(ladder, names);
+    if (!problem.empty()) refuse_plugin(file.path, cat("holds a ladder that ", problem));
+  }
+}
+
+// All of it in another process first.
+void try_out(const PluginFile& file) {
   const ChildEnd end = run_in_child(
       [&](const ChildNote& note) {
-        note("supports(), cost() or workspace_bytes()");
-        problem = problem_of_answers(card);
-        if (!problem.empty()) fail("plugin", problem);  // into the other process
+        note("when it is opened");
+        check_parts(file, load(file), note);
         return 0;
       },
       kSecondsForAnswers);
-  const auto refuse = [&](const std::string& what) {
-    refuse_plugin(file.path, cat("holds a card that is of no use: '", card.name, "' ", what));
-  };
   if (!end.finished) {
-    refuse(cat(end.cause, " when its supports(), cost() or workspace_bytes() is asked"));
+    refuse_plugin(file.path, cat(end.cause, " ", end.doing, ": build it again, or mend it"));
   }
   constexpr std::string_view kBefore = "[plugin] ";
-  if (!end.said.empty()) {
-    refuse(end.said.starts_with(kBefore) ? end.said.substr(kBefore.size()) : end.said);
+  if (end.said.starts_with(kBefore)) {
+    fail(ErrorKind::kUnavailable, "plugin", end.said.substr(kBefore.size()));
   }
+  if (!end.said.empty()) refuse_plugin(file.path, cat("cannot be asked: ", end.said));
 }
 
 OpenedPlugin register_all(const PluginFile& file, const Conv2dPlugin& plugin) {
@@ -84,24 +102,14 @@ OpenedPlugin register_all(const PluginFile& file, const Conv2dPlugin& plugin) {
                    .source = plugin.source == nullptr ? "" : plugin.source,
                    .cards = {},
                    .ladders = {}};
-  if (plugin.cards.empty()) refuse_plugin(file.path, "holds no card");
-  for (const Conv2dAlgorithm& card : plugin.cards) {
-    const std::string problem = problem_of_card(card, out.cards);
-    if (!problem.empty()) refuse_plugin(file.path, cat("holds a card that ", problem));
-    check_answers(file, card);
-    out.cards.emplace_back(card.name);
-  }
-  for (const Conv2dLadder& ladder : plugin.ladders) {
-    const std::string problem = problem_of_ladder(ladder, out.cards);
-    if (!problem.empty()) refuse_plugin(file.path, cat("holds a ladder that ", problem));
-    out.ladders.emplace_back(ladder.name);
-  }
   for (const Conv2dAlgorithm& card : plugin.cards) {
     register_conv2d_algorithm(card, out.file.c_str());
     note_plugin_card("conv2d", card.name, {.file = file.path, .hash = file.hash});
+    out.cards.emplace_back(card.name);
   }
   for (const Conv2dLadder& ladder : plugin.ladders) {
     register_conv2d_ladder(ladder, out.file.c_str());
+    out.ladders.emplace_back(ladder.name);
   }
   return out;
 }
@@ -126,8 +134,9 @@ void open_plugin(const std::string& file) {
   const std::string path = absolute(file);
   if (std::ranges::count(opened(), path, &OpenedPlugin::file) > 0) return;
   constexpr PluginFacts kOurs = conv2d_plugin_facts();
-  const PluginFile library = open_plugin_file(path, kOurs, kConv2dPluginEntry);
-  opened().push_back(register_all(library, ask(library)));
+  const PluginFile library = check_plugin_file(path, kOurs);
+  try_out(library);
+  opened().push_back(register_all(library, load(library)));
 }
 
 const std::vector<OpenedPlugin>& opened_plugins() { return opened(); }

@@ -3,8 +3,8 @@
 // tables, so that everything that walks them knows them.
 //
 // A plug-in is code: it runs with the rights of whoever opens it. A file that does not fit is an
-// error of kind kUnavailable in one sentence. The card's answers are first asked for in a process
-// of their own, so that a crash there is such a sentence too.
+// error of kind kUnavailable in one sentence. All of it is tried out in a process of its own
+// before, so that a crash there is such a sentence too.
 #pragma once
 
 #include <string>

@@ -65,13 +65,13 @@ run(${program} info)
 expect("mine  +my own: one product after the other .plug-in ${work}/mine/build/mine.so")
 run(${program} check conv2d mine --quick)
 expect("ok     mine: [0-9]+ cases of forward, backward_data, backward_weight agree")
-run(${program} explain quickstart conv.algorithm=mine,auto --layer c2)
+run(${program} explain quickstart conv.algorithm=mine --layer c2)
 expect("[*] mine ")
 run(${program} bench conv2d --ladder mine --problem n=1,c=4,h=8,w=8,k=4,r=3,s=3,pad=1
   --min-time 0.001 --rounds 1)
 expect("ladder mine: ")
 expect("mine, 1 thread")
-run(${program} run quickstart conv.algorithm=mine,auto train.epochs=1 data.train_size=128
+run(${program} run quickstart conv.algorithm=mine train.epochs=1 data.train_size=128
   data.test_size=64 expect=null)
 expect("report: runs/quickstart/")
 

@@ -71,7 +71,9 @@ std::function<int()> declare(CommandLine& app) {
   auto arguments = std::make_shared<Arguments>();
   CommandLine* const conv = app.add_subcommand("conv2d", "an algorithm of a convolution");
   app.require_subcommand(1);
-  conv->add_option("NAME", arguments->name, "the algorithm (convscope info)")->required();
+  conv->add_option("NAME", arguments->name, "the algorithm (convscope info)")
+      ->required()
+      ->suggest(conv2d_algorithms(DeviceType::cpu).names());
   conv->add_flag("--quick", arguments->quick, "small problems, edge cases and some random ones");
   conv->add_option("--problem", arguments->problem,
                    "this one alone, with all kinds of numbers: n=2,c=3,h=9,w=9,k=4,r=3,s=3,pad=1")

@@ -146,13 +146,13 @@ and its three directions.
 cmake -S . -B build && cmake --build build
 convscope check conv2d @NAME@ --plugin build/@NAME@.so
 convscope bench conv2d --ladder @NAME@ --plugin build/@NAME@.so
-convscope explain quickstart conv.algorithm=@NAME@,auto --plugin build/@NAME@.so --layer c2
-convscope run quickstart conv.algorithm=@NAME@,auto --plugin build/@NAME@.so
+convscope explain quickstart conv.algorithm=@NAME@ --plugin build/@NAME@.so --layer c2
+convscope run quickstart conv.algorithm=@NAME@ --plugin build/@NAME@.so
 ```
 
 `check` compares it with the reference: every stride, dilation, padding and group, integers and
-rounded numbers, one thread and several. It says in a sentence what seems to be wrong. With `--quick`
-it takes a few seconds.
+rounded numbers, one thread and several. It says in a sentence what seems to be wrong. With
+`--quick` it takes a second.
 
 In a config: `plugins: [build/@NAME@.so]`, relative to the config. Then no command needs `--plugin`.
 )";

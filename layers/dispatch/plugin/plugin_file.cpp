@@ -101,7 +101,7 @@ std::string misfit_of(const PluginFacts& theirs, const PluginFacts& ours) {
       kBuildAgain);
 }
 
-PluginFile open_plugin_file(const std::string& path, const PluginFacts& ours, const char* entry) {
+PluginFile check_plugin_file(const std::string& path, const PluginFacts& ours) {
   const std::vector<std::uint8_t> bytes = bytes_of(path);
   std::error_code error;
   PluginFile out{.path = fs::canonical(path, error).string(), .hash = hash_of(bytes)};
@@ -116,17 +116,21 @@ PluginFile open_plugin_file(const std::string& path, const PluginFacts& ours, co
   }
   const std::string misfit = misfit_of(*theirs, ours);
   if (!misfit.empty()) refuse_plugin(path, misfit);
-  void* const library = dlopen(out.path.c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+  return out;
+}
+
+void* load_plugin_file(const PluginFile& file, const char* entry) {
+  void* const library = dlopen(file.path.c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
   if (library == nullptr) {
     const char* const why = dlerror();
-    refuse_plugin(path, cat("cannot be opened: ", why, "; ", kBuildAgain));
+    refuse_plugin(file.path, cat("cannot be opened: ", why, "; ", kBuildAgain));
   }
-  out.function = dlsym(library, entry);
-  if (out.function == nullptr) {
-    refuse_plugin(path, cat("exports no ", entry,
-                            "(): the source of one ends with CONVSCOPE_CONV2D_PLUGIN(card)"));
+  void* const function = dlsym(library, entry);
+  if (function == nullptr) {
+    refuse_plugin(file.path, cat("exports no ", entry,
+                                 "(): the source of one ends with CONVSCOPE_CONV2D_PLUGIN(card)"));
   }
-  return out;
+  return function;
 }
 
 }  // namespace convscope

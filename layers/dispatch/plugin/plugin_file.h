@@ -22,13 +22,13 @@ CONVSCOPE_API std::optional<PluginFacts> facts_in(Bytes file);
 CONVSCOPE_API std::string misfit_of(const PluginFacts& theirs, const PluginFacts& ours);
 
 struct PluginFile {
-  std::string path;          // absolute
-  std::string hash;          // FNV-1a of its bytes, 16 hexadecimal digits
-  void* function = nullptr;  // `entry`
+  std::string path;  // absolute
+  std::string hash;  // FNV-1a of its bytes, 16 hexadecimal digits
 };
-// Stays open until the process ends.
-CONVSCOPE_API PluginFile open_plugin_file(const std::string& path, const PluginFacts& ours,
-                                          const char* entry);
+// Reads the file and compares its facts with ours.
+CONVSCOPE_API PluginFile check_plugin_file(const std::string& path, const PluginFacts& ours);
+// Loads it, and gives the address of `entry`. It stays open until the process ends.
+CONVSCOPE_API void* load_plugin_file(const PluginFile& file, const char* entry);
 
 // "[plugin] expected a plug-in in PATH, but it SENTENCE"
 [[noreturn]] CONVSCOPE_API void refuse_plugin(std::string_view path, std::string_view sentence);

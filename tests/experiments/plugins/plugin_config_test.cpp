@@ -58,7 +58,7 @@ TEST_F(PluginConfig, IsNamedByTheRunWhichGoesOnWithTheSameBits) {
   // From another folder: what is stored is absolute.
   const Called rest = call_program("run --resume '" + run() + "'", "/");
   ASSERT_EQ(rest.code, 0) << rest.err;
-  EXPECT_EQ(rest.err.find("warning"), std::string::npos) << rest.err;
+  EXPECT_EQ(rest.err.find("other bits"), std::string::npos) << rest.err;
   const std::string other = fs::directory_iterator(folder_ / "whole/mine")->path().string();
   EXPECT_EQ(json("summary.json")["test_loss"],
             nlohmann::json::parse(text_of(other + "/summary.json"))["test_loss"]);

@@ -12,8 +12,11 @@ namespace {
 
 Question question(const std::vector<std::string>& names) {
   Question out{"fake", "n=1", Direction::forward, Device{}, WeightUse::once, "", {}};
-  for (const std::string& name : names)
-    out.verdicts.push_back({.algorithm = name, .accepts = true});
+  for (const std::string& name : names) {
+    Verdict& verdict = out.verdicts.emplace_back();
+    verdict.algorithm = name;
+    verdict.accepts = true;
+  }
   return out;
 }
 
