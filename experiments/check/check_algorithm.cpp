@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <cstdio>
 #include <cstring>
 #include <exception>
@@ -229,6 +230,7 @@ class Run {
 };
 
 std::string number_text(double value) {
+  if (std::isnan(value)) return "nan";
   char text[32];
   std::snprintf(text, sizeof text, "%.6g", value);
   return text;
@@ -271,7 +273,7 @@ std::string report_text(const Conv2dAlgorithm& card, const CheckReport& report,
             ", expected ", number_text(fault.expected),
             fault.allowed > 0 ? cat(", allowed is an error of ", number_text(fault.allowed)) : "",
             "\n");
-  } else if (fault.kind != matrix::Fault::Kind::values) {
+  } else if (fault.kind == matrix::Fault::Kind::bits) {
     out += cat("where  ", fault.sentence, "\n");
   }
   return command.empty() ? out : cat(out, "again  ", command, "\n");

@@ -92,7 +92,10 @@ ChildEnd run_in_child(const std::function<int(const ChildNote&)>& work, unsigned
   out.code = board.code;
   out.said = board.said;
   out.doing = board.doing;
-  if (!out.finished) out.cause = cause_of(status, seconds);
+  if (!out.finished) {
+    out.took_too_long = WIFSIGNALED(status) && WTERMSIG(status) == SIGALRM;
+    out.cause = cause_of(status, seconds);
+  }
   munmap(memory, sizeof(Board));
   return out;
 }

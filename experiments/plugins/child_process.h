@@ -21,6 +21,7 @@ struct ChildEnd {
   int code = 0;
   std::string said;
   std::string doing;  // the last note
+  bool took_too_long = false;
   std::string cause;  // of one that did not finish: "ends the process by signal 11 (...)"
 };
 // What work() writes to stdout and stderr is written. `seconds`: the longest time between notes.

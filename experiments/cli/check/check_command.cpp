@@ -8,9 +8,7 @@
 #include "experiments/cli/command.h"
 #include "experiments/config/shipped/shipped_configs.h"
 #include "experiments/plugins/child_process.h"
-#include "experiments/plugins/plugins.h"
 #include "experiments/trainer/progress.h"
-#include "layers/dispatch/plugin/plugin_cards.h"
 
 namespace convscope {
 namespace {
@@ -23,14 +21,30 @@ struct Arguments {
 };
 
 // What shows a fault again, as one would type it.
+std::string command_for(const Arguments& arguments, const std::string& problem) {
+  std::string out = cat("convscope check conv2d ", arguments.name);
+  for (const std::string& plugin : global_options().plugins) out += cat(" --plugin ", plugin);
+  return cat(out, " --problem ", problem);
+}
 std::string command_for(const Arguments& arguments, const CheckReport& report) {
   if (!report.fault) return "";
-  std::string out = cat("convscope check conv2d ", arguments.name);
-  const PluginCard* const from = plugin_of_card("conv2d", arguments.name);
-  if (from != nullptr) out += cat(" --plugin ", from->file);
   Conv2dProblem problem = report.fault->problem;
   problem.layout = ActivationLayout::nchw;  // all layouts are checked
-  return cat(out, " --problem ", problem.text());
+  return command_for(arguments, problem.text());
+}
+
+// Of an algorithm that ended its process while it was `doing` "forward of n=1,..., integers".
+std::string text_of_crash(const Arguments& arguments, const ChildEnd& end) {
+  std::string out =
+      cat("wrong  ", arguments.name, ": it ",
+          end.finished        ? cat("ends with an exception: ", end.said)
+          : end.took_too_long ? cat(end.cause, ": a loop may not end")
+                              : cat(end.cause, ": an index may lead far outside of an array"),
+          "\nfirst  ", end.doing, "\n");
+  const std::size_t begin = end.doing.find(" of n="), stop = end.doing.find(", ");
+  if (begin == std::string::npos || stop == std::string::npos) return out;
+  const std::string problem = end.doing.substr(begin + 4, stop - begin - 4);
+  return cat(out, "again  ", command_for(arguments, problem), "\n");
 }
 
 int check(const Arguments& arguments) {
@@ -56,14 +70,7 @@ int check(const Arguments& arguments) {
       kSecondsForOneCase);
   if (end.finished && end.said.empty()) return end.code;
   if (shows) std::fprintf(stderr, "\r\033[K");
-  if (end.finished) {
-    print_result(cat("wrong  ", arguments.name, ": it ends with an exception: ", end.said,
-                     "\nfirst  ", end.doing, "\n"));
-  } else {
-    print_result(cat("wrong  ", arguments.name, ": it ", end.cause,
-                     ": an index may lead far outside of an array, or a loop may not end\nfirst  ",
-                     end.doing, "\n"));
-  }
+  print_result(text_of_crash(arguments, end));
   return exit_code(ErrorKind::kRun);
 }
 
