@@ -10,6 +10,7 @@
 #include <exception>
 #include <filesystem>
 #include <set>
+#include <utility>
 
 #include "experiments/bench/problem_list.h"
 #include "experiments/check/diagnosis.h"

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // known_mistakes.cpp: the mistakes that people make in a convolution, each with its sentence.
+#include <utility>
+
 #include "experiments/check/wrong_loops.h"
 
 namespace convscope {

@@ -29,6 +29,9 @@ TEST_P(PlantedMistake, IsNamed) {
   const std::string line = called.out.substr(0, called.out.find('\n'));
   EXPECT_NE(line.find(GetParam().cause), std::string::npos) << called.out;
   EXPECT_NE(called.out.find(GetParam().first), std::string::npos) << called.out;
+  const std::string page = text_of(CONVSCOPE_SOURCE_DIR "/experiments/check/README.md");
+  const std::string said = GetParam().cause;
+  EXPECT_NE(page.find(said), std::string::npos) << "the page does not say: " << said;
 }
 
 INSTANTIATE_TEST_SUITE_P(
@@ -61,7 +64,7 @@ INSTANTIATE_TEST_SUITE_P(
         Planted{"wrong_race", "race", "first  backward_weight of "},
         Planted{"wrong_crash", "it ends the process by signal 11 (Segmentation fault): an index",
                 " --problem n=3,c=4,h=9,w=8,k=8,r=3,s=3,stride=1,pad=1,dilation=1,groups=1\n"},
-        Planted{"wrong_throws", "it ended with an exception: on purpose", "first  forward of "},
+        Planted{"wrong_throws", "it ended with an exception", "first  forward of "},
         Planted{"wrong_blocks", "wrong are ", "first  forward of "}),
     [](const auto& planted) { return std::string(planted.param.card); });
 
