@@ -17,6 +17,7 @@
 #include "experiments/cli/command.h"
 #include "experiments/cli/help.h"
 #include "experiments/cli/shell_words.h"
+#include "experiments/plugins/plugins.h"
 #include "experiments/run_folder/machine_load.h"
 #include "framework/io/clean_text.h"
 #include "framework/parallel.h"
@@ -153,6 +154,12 @@ void declare_globals(CommandLine& program, GlobalOptions& globals) {
         return fits ? "" : cat("expected an integer from 0 to 1024, got '", word, "'");
       });
   program
+      .add_option("--plugin", globals.plugins,
+                  "an algorithm of your own (convscope new algorithm): the file of a plug-in, or a "
+                  "folder of them; may be given several times")
+      ->type_name("FILE")
+      ->one_at_a_time();
+  program
       .add_option_function(
           "--color",
           [&globals](const std::string& word) {
@@ -216,6 +223,7 @@ int parse_and_run(int argc, char** argv) {
     return 0;
   }
   if (globals.threads >= 0) set_num_threads(globals.threads);
+  open_plugins_of_command_line(globals.plugins);
   return actions.at(command->name())();
 }
 

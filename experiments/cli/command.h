@@ -14,8 +14,8 @@
 //                                       .declare = declare_data})
 //
 // A command prints results to stdout, progress and remarks to stderr, and throws convscope::Error;
-// the caller turns that into one line and an exit code. Thread-count and device settings that come
-// from global options are already in force when the closure runs.
+// the caller turns that into one line and an exit code. Threads and
+// plug-ins that global options name are in force when the closure runs.
 #pragma once
 
 #include <functional>
@@ -45,6 +45,7 @@ struct GlobalOptions {
   int verbosity = 0;  // -1 quiet: errors only; 0 normal; 1 and 2: more
   int threads = -1;   // --threads; -1 = not given, so the config decides; 0 = all cores
   ColorMode color = ColorMode::automatic;
+  std::vector<std::string> plugins;  // --plugin: files and folders
 };
 CONVSCOPE_API const GlobalOptions& global_options();
 // What the global options change in a config, as overrides ("threads=2"). Commands that load a

@@ -124,7 +124,7 @@ std::string command_help(const CommandLine& line, const std::string& path) {
     }
   }
   out += table("Examples:", examples);
-  return out + "Also: -v, -q, --threads N, --color WHEN (see `convscope --help`).\n";
+  return out + "Also: -v, -q, --threads N, --plugin FILE, --color WHEN (see `convscope --help`).\n";
 }
 
 }  // namespace convscope

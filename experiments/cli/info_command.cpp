@@ -15,6 +15,7 @@
 #include "framework/device.h"
 #include "framework/io/json_text.h"
 #include "layers/conv2d/algorithm.h"
+#include "layers/dispatch/plugin/plugin_cards.h"
 #include "layers/layer_types.h"
 #include "optim/lr_schedule.h"
 #include "optim/optimizer.h"
@@ -39,6 +40,8 @@ Json algorithms_of(DeviceType device) {
       if (card.offers(direction)) directions.push_back(name_of(direction));
     }
     out[name] = {{"idea", card.idea}, {"directions", directions}, {"paper", card.paper}};
+    const PluginCard* const from = plugin_of_card("conv2d", name);
+    if (from != nullptr) out[name]["plugin"] = from->file;
   }
   return out;
 }
@@ -94,8 +97,11 @@ void print_table(const std::string& title, const Json& table, const char* text_k
   for (const auto& [name, value] : table.items()) {
     const std::string text =
         text_key == nullptr ? value.get<std::string>() : value.at(text_key).get<std::string>();
-    std::cout << "  " << name << std::string(name.size() < 18 ? 18 - name.size() : 1, ' ') << text
-              << "\n";
+    std::cout << "  " << name << std::string(name.size() < 18 ? 18 - name.size() : 1, ' ') << text;
+    if (value.is_object() && value.contains("plugin")) {
+      std::cout << " (plug-in " << value["plugin"].get<std::string>() << ")";
+    }
+    std::cout << "\n";
   }
 }
 

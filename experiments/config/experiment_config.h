@@ -127,6 +127,7 @@ struct ExperimentConfig {
   std::int64_t seed = 1;
   std::vector<std::string> tags;  // the user's words, for tables
   std::string note;
+  std::vector<std::string> plugins;  // absolute files, which are open
   Device device;
   ComputePrecision precision = ComputePrecision::f32;
   std::int64_t threads = 0;  // 0 = all cores

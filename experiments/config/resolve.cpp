@@ -2,11 +2,15 @@
 // resolve.cpp: from a tree of YAML nodes to a typed config, with every mistake noted.
 #include "experiments/config/resolve.h"
 
+#include <algorithm>
+#include <filesystem>
 #include <set>
+#include <utility>
 
 #include "datasets/dataset.h"
 #include "experiments/config/quant_block.h"
 #include "experiments/config/schema.h"
+#include "experiments/plugins/plugins.h"
 #include "layers/conv2d/select.h"
 #include "optim/lr_schedule.h"
 #include "optim/optimizer.h"
@@ -41,6 +45,7 @@ class Resolver {
     Map top(*this, root, "", {"extends"});
     read_keys(top, top_keys(), config_);
     if (config_.name.empty()) config_.name = default_name;
+    open_plugins(top);
     read_data(top);
     read_network(top);
     if (const Node* node = top.map_at("conv")) read_conv(*node);
@@ -223,6 +228,33 @@ class Resolver {
     }
   }
 
+  // Files and folders become absolute files, so that a run finds them again. They are opened here,
+  // because what follows may name their algorithms.
+  void open_plugins(Map& top) {
+    const std::vector<std::string> words = std::exchange(config_.plugins, {});
+    const auto take = [&](const std::string& file) {
+      if (std::ranges::count(config_.plugins, file) == 0) config_.plugins.push_back(file);
+    };
+    const Node::Entry* const entry = top.node().find("plugins");
+    for (std::size_t i = 0; i < words.size(); ++i) {
+      const Node& node = entry->value;
+      const Origin& origin = node.kind == Node::Kind::list ? node.items[i].origin : node.origin;
+      const bool in_file = !origin.is_override && origin.source != nullptr;
+      const auto folder =
+          in_file ? std::filesystem::path(*origin.source).parent_path() : std::filesystem::path();
+      try {
+        for (const std::string& file : plugin_files((folder / words[i]).string())) {
+          open_plugin(file);
+          take(file);
+        }
+      } catch (const Error& error) {
+        has_all_plugins_ = false;
+        mistakes_.add_and_go_on(origin, cat("plugins: ", sentence_of(error)));
+      }
+    }
+    for (const std::string& file : plugins_of_command_line()) take(file);
+  }
+
   void read_data(Map& top) {
     const Node* node = top.map_at("data");
     if (node == nullptr) {
@@ -355,7 +387,9 @@ class Resolver {
     std::string word = *given;
     try {
       word = parse_policy("conv2d", word).text();
-      if (status_of(config_.device.type).available) check_conv2d_policy(word, config_.device);
+      if (has_all_plugins_ && status_of(config_.device.type).available) {
+        check_conv2d_policy(word, config_.device);
+      }
     } catch (const Error& error) {
       mistakes_.add(node.origin, cat(path, ": ", sentence_of(error)));
       return std::nullopt;
@@ -496,6 +530,7 @@ class Resolver {
 
   Mistakes& mistakes_;
   ExperimentConfig& config_;
+  bool has_all_plugins_ = true;
 };
 
 }  // namespace

@@ -137,6 +137,13 @@ const Keys<ExperimentConfig>& top_keys() {
     out.back().get = [](const ExperimentConfig& config) {
       return config.note.empty() ? OptionValue() : OptionValue(config.note);
     };
+    out.push_back(key("plugins", &ExperimentConfig::plugins,
+                      "algorithms of your own: files of plug-ins, or folders of them, relative to "
+                      "this file; --plugin adds to them"));
+    out.back().set = [](ExperimentConfig& config, const OptionValue& value) {
+      const auto* words = std::get_if<std::vector<std::string>>(&value);
+      config.plugins = words != nullptr ? *words : std::vector<std::string>();
+    };
     Key<ExperimentConfig> device;
     device.field = {.name = "device",
                     .type = OptionType::text,

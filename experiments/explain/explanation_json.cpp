@@ -83,6 +83,7 @@ std::string explanation_json(const Explanation& explanation,
   Json all = {{"convolutions", Json::array()}, {"steps", Json::array()}};
   for (const ExplainedLayer* layer : layers) all["convolutions"].push_back(json_of(*layer));
   for (const ExplainedStep& step : explanation.steps) all["steps"].push_back(json_of(step));
+  all["plugins"] = explanation.config.plugins;
   return json_text(all);
 }
 

@@ -10,6 +10,7 @@
 
 #include "experiments/explain/remarks.h"
 #include "experiments/explain/text_layout.h"
+#include "experiments/plugins/plugins.h"
 #include "framework/parallel.h"
 
 namespace convscope {
@@ -117,6 +118,22 @@ std::string operations_text(const StepPlan& plan) {
   return cat("  operations:\n", columns_text(rows, 4));
 }
 
+// The plug-ins whose algorithms were chosen.
+std::string plugins_text(const Explanation& explanation) {
+  std::set<std::string> chosen;
+  for (const ExplainedLayer& layer : explanation.layers) {
+    for (const ExplainedDirection& of : layer.directions) {
+      chosen.insert(plugin_remark(of.decision.names.first));
+      chosen.insert(plugin_remark(of.decision.names.second));
+    }
+  }
+  std::string out;
+  for (const std::string& remark : chosen) {
+    if (!remark.empty()) out += wrapped_text(cat("plug-in ", remark));
+  }
+  return out;
+}
+
 }  // namespace
 
 std::string short_problem(const std::string& problem) {
@@ -168,7 +185,7 @@ std::string overview_text(const Explanation& explanation) {
   }
   out += columns_text(
       rows, 0, contents.estimates ? std::vector{rows[0].size() - 1} : std::vector<std::size_t>());
-  return out + "\n" + legend(contents) + remarks_text(explanation);
+  return out + "\n" + legend(contents) + remarks_text(explanation) + plugins_text(explanation);
 }
 
 std::string steps_text(const Explanation& explanation, bool operations) {

@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
+#include "experiments/plugins/plugins.h"
 #include "experiments/run_folder/machine_load.h"
 #include "experiments/run_folder/project_state.h"
 #include "experiments/run_folder/run_folder.h"
@@ -73,6 +74,29 @@ std::string ceilings_origin() {
              text(measured->dram_copy.one_thread), " GB/s for each thread");
 }
 
+nlohmann::ordered_json plugins_json() {
+  nlohmann::ordered_json out = nlohmann::ordered_json::array();
+  for (const OpenedPlugin& plugin : opened_plugins()) {
+    out.push_back({{"file", plugin.file},
+                   {"hash", plugin.hash},
+                   {"source", plugin.source},
+                   {"algorithms", plugin.cards}});
+  }
+  return out;
+}
+
+// "mine 0123456789abcdef", of each plug-in
+std::string plugins_text(const nlohmann::json& plugins) {
+  std::string out;
+  if (!plugins.is_array()) return out;
+  for (const nlohmann::json& one : plugins) {
+    if (!one.is_object() || !one.contains("hash") || !one["hash"].is_string()) continue;
+    const std::string names = one.contains("algorithms") ? one["algorithms"].dump() : "";
+    out += cat(out.empty() ? "" : ", ", names, " ", one["hash"].get<std::string>());
+  }
+  return out;
+}
+
 }  // namespace
 
 std::vector<std::string> process_arguments() {
@@ -97,6 +121,13 @@ std::string environment_change(const std::string& env_json_path) {
   compare("build_type", CONVSCOPE_BUILD_TYPE);
   compare("isa", std::string(name_of(current_isa())));
   compare("ceilings", ceilings_origin());
+  if (before.is_object() && before.contains("plugins")) {
+    const std::string then = plugins_text(before["plugins"]);
+    const std::string now = plugins_text(plugins_json());
+    if (then != now) {
+      changes += cat(changes.empty() ? "" : ", ", "plugins was '", then, "' and is '", now, "'");
+    }
+  }
   return changes.empty() ? "" : cat("the weights may end with other bits: ", changes);
 }
 
@@ -138,6 +169,7 @@ std::string environment_json(const std::vector<std::string>& arguments) {
     if (const char* value = std::getenv(name)) variables[name] = value;
   }
   out["variables"] = variables;
+  out["plugins"] = plugins_json();
   return json_text(out);
 }
 

@@ -5,10 +5,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <map>
 #include <set>
+#include <sstream>
 
 #include "layers/dispatch/heavy_use.h"
+#include "layers/dispatch/plugin/plugin_cards.h"
 
 namespace convscope {
 namespace {
@@ -39,6 +42,22 @@ std::string cost_cells(const LayerCost& cost) {
   return cat(cost.timed ? numbers : ",,", ",", cost.timed_with);
 }
 
+// The files of the plug-ins that a row's kernels came out of: "mine.so". CSV without quotes.
+std::string plugins_in(const Row& row, const LayerKernel* inference) {
+  std::string kernels = row.cells + (inference != nullptr ? "," + inference->kernel : "");
+  std::ranges::replace(kernels, ' ', ',');  // "mine checked by reference"
+  std::vector<std::string> files;
+  std::istringstream words(kernels);
+  for (std::string word; std::getline(words, word, ',');) {
+    const PluginCard* const from = plugin_of_card("conv2d", word);
+    if (from == nullptr) continue;
+    std::string file = std::filesystem::path(from->file).filename().string();
+    std::ranges::replace(file, ',', '_');
+    add_once(files, file);
+  }
+  return join(files, "+");
+}
+
 // The whole table: rows that are layers, and what is timed beside them.
 std::string with_costs(std::vector<Row> rows, const std::string& execution, const LayerCosts* costs,
                        const StepKernels* inference) {
@@ -51,14 +70,14 @@ std::string with_costs(std::vector<Row> rows, const std::string& execution, cons
   }
   std::string csv =
       "layer,kind,output,params,kernel,forward,backward_data,backward_weight,step,"
-      "forward_ms,backward_ms,kept_mib,timed_with,inference\n";
+      "forward_ms,backward_ms,kept_mib,timed_with,inference,plugins\n";
   for (const Row& row : rows) {
     const auto cost = known.find(row.name);
     const LayerKernel* const kernel =
         inference != nullptr ? inference->find(row.name, Direction::forward) : nullptr;
     csv += cat(row.name, ",", row.cells, ",", row.step, ",",
                cost != known.end() ? cost_cells(cost->second) : ",,,", ",",
-               kernel != nullptr ? kernel->kernel : "", "\n");
+               kernel != nullptr ? kernel->kernel : "", ",", plugins_in(row, kernel), "\n");
   }
   return csv;
 }

@@ -22,6 +22,7 @@ struct LayerTable {
 // costs: of a training step; null: not known yet. Then forward_ms, backward_ms and kept_mib are
 // empty. They are also empty for a layer that runs inside the kernels of another, which
 // `timed_with` names. What is timed and is no layer, such as the loss, has a row at the end.
+// Where a kernel came out of a plug-in, the last column names its file.
 // inference: the kernels of an inference, for the column of that name, or null: not known yet.
 CONVSCOPE_API LayerTable layer_table(Module& model, const Shape& input, const StepKernels& kernels,
                                      const LayerCosts* costs = nullptr,

@@ -55,6 +55,9 @@ endforeach()
 install(FILES LICENSE DESTINATION ${CMAKE_INSTALL_DATADIR}/convscope)
 
 # All libraries we use are private, so the consumer needs to find none of them.
+# The build folder is such a package too, so that plug-ins can be built against it.
+export(EXPORT convscopeTargets NAMESPACE convscope::
+  FILE ${PROJECT_BINARY_DIR}/convscopeTargets.cmake)
 install(EXPORT convscopeTargets NAMESPACE convscope:: DESTINATION ${convscope_package_dir})
 configure_package_config_file(framework/cmake/convscopeConfig.cmake.in
   ${PROJECT_BINARY_DIR}/convscopeConfig.cmake INSTALL_DESTINATION ${convscope_package_dir})

@@ -11,7 +11,11 @@ file(GLOB_RECURSE convscope_sources CONFIGURE_DEPENDS ${convscope_globs})
 list(FILTER convscope_sources EXCLUDE REGEX
   "/(experiments/(cli/main\\.cpp|peers/|notebooks/)|framework/cuda/emulation/)")
 if(NOT CONVSCOPE_EXPERIMENTS)
+  # All but the matrix, which the tests of the layers use.
+  set(convscope_matrix_sources ${convscope_sources})
+  list(FILTER convscope_matrix_sources INCLUDE REGEX "/experiments/check/matrix/")
   list(FILTER convscope_sources EXCLUDE REGEX "^${CMAKE_CURRENT_SOURCE_DIR}/experiments/")
+  list(APPEND convscope_sources ${convscope_matrix_sources})
 endif()
 set(convscope_simd_sources ${convscope_sources})
 list(FILTER convscope_simd_sources INCLUDE REGEX "_simd\\.cpp$")
@@ -42,6 +46,13 @@ set_source_files_properties(
   ${CMAKE_CURRENT_SOURCE_DIR}/experiments/config/shipped/shipped_configs.cpp PROPERTIES
   COMPILE_DEFINITIONS "CONVSCOPE_SOURCE_CONFIGS=\"${CMAKE_CURRENT_SOURCE_DIR}/experiments/configs\";\
 CONVSCOPE_CONFIGS_FROM_PROGRAM=\"${convscope_bin_to_data}/convscope/configs\"")
+# So is the CMake package, which `convscope new algorithm` names.
+cmake_path(RELATIVE_PATH CMAKE_INSTALL_FULL_LIBDIR BASE_DIRECTORY ${CMAKE_INSTALL_FULL_BINDIR}
+  OUTPUT_VARIABLE convscope_bin_to_package)
+set_source_files_properties(
+  ${CMAKE_CURRENT_SOURCE_DIR}/experiments/plugins/starter/starter_plugin.cpp PROPERTIES
+  COMPILE_DEFINITIONS
+  "CONVSCOPE_PACKAGE_FROM_PROGRAM=\"${convscope_bin_to_package}/cmake/convscope\"")
 
 # Commands, configs, tables and plots wait for files and people, not for the CPU: they are compiled
 # quickly instead of well, which takes more than half off their build.

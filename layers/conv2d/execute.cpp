@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // execute.cpp: runs a chosen convolution algorithm; with `checked_by` runs the second one too and
 // fails, with kind kRun, when the two differ by more than their error bounds together
-// (layers/dispatch/execute.h). The tables of the algorithms, one for each kind of device, too.
+// (layers/dispatch/execute.h).
 #include "layers/conv2d/execute.h"
 
 #include <cmath>
@@ -12,16 +12,6 @@
 #include "layers/dispatch/execute.h"
 
 namespace convscope {
-
-Registry<Conv2dAlgorithm>& HeavyLayer<Conv2dProblem>::algorithms(DeviceType device) {
-  static Registry<Conv2dAlgorithm> cpu("convolution algorithm");
-  static Registry<Conv2dAlgorithm> cuda("convolution algorithm");
-  return device == DeviceType::cpu ? cpu : cuda;
-}
-
-bool register_conv2d_algorithm(const Conv2dAlgorithm& card, const char* file) {
-  return register_card(card, file);
-}
 
 void HeavyLayer<Conv2dProblem>::run(const Call<Conv2dProblem>& call) {
   const Conv2dAlgorithm& card = call.card;

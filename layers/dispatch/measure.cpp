@@ -39,7 +39,7 @@ std::string key_of_any_machine(const MeasureKey& key) {
 }
 
 std::string text_of(const MeasureKey& key) {
-  const char* const use = use_text(key);
+  const std::string use = cat(use_text(key), key.plugins);
   if (key.device.type != DeviceType::cpu) {
     return cat(gpu_name(key.device), " | ", name_of(key.direction), " | ", key.problem, use);
   }

@@ -4,7 +4,9 @@
 //
 // The file is <operation>_<device>.json in the cache folder (framework/machine/machine.h). Its keys
 // name the CPU, the instruction set and the number of threads, or the GPU and its driver, then the
-// direction and the problem, so one file serves several machines. A file that cannot be read or is
+// direction and the problem, so one file serves several machines. Where a candidate came out of a
+// plug-in, the key names its file by a hash: another build of it is measured anew, and a program
+// without it keeps its own answers. A file that cannot be read or is
 // not ours is ignored with a warning and written anew; one that cannot be written is a warning
 // only.
 #pragma once
@@ -25,6 +27,7 @@ struct MeasureKey {
   Direction direction;
   Device device;
   WeightUse use = WeightUse::once;
+  std::string plugins = {};  // of the candidates: what they were is a part of the answer
 };
 
 // The remembered name, or "": never runs anything.

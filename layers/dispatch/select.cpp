@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "layers/dispatch/heavy_use.h"
+#include "layers/dispatch/plugin/plugin_cards.h"
 
 namespace convscope {
 namespace {
@@ -70,6 +71,17 @@ std::string refusal_of(const std::string& word, bool is_name, const Question& qu
 }  // namespace
 
 HeavyUse::~HeavyUse() = default;
+
+MeasureKey key_of(const Question& question) {
+  MeasureKey out{question.operation, question.problem, question.direction, question.device,
+                 question.use};
+  if (question.device.type != DeviceType::cpu) return out;
+  for (const std::string& name : candidates_of(question)) {
+    const PluginCard* const from = plugin_of_card(question.operation, name);
+    if (from != nullptr) out.plugins += cat(" | ", name, " of plug-in ", from->hash);
+  }
+  return out;
+}
 
 std::vector<std::string> candidates_of(const Question& question) {
   std::vector<const Verdict*> preferred;

@@ -115,9 +115,7 @@ CONVSCOPE_API std::vector<Verdict> ordered_verdicts(Question question, const Dec
 CONVSCOPE_API void check_policy(const char* operation, const std::string& policy, Device device,
                                 const std::vector<std::string>& names);
 
-inline MeasureKey key_of(const Question& question) {
-  return {question.operation, question.problem, question.direction, question.device, question.use};
-}
+CONVSCOPE_API MeasureKey key_of(const Question& question);
 
 // The remembered algorithm, when it is still there and may still be chosen, or null.
 template <class Problem>

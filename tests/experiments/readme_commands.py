@@ -353,6 +353,34 @@ def convolves(reader, words):
     return done
 
 
+@check(r"new algorithm mine")
+def begins_an_algorithm(reader, words):
+    done = reader.call(*words)
+    expect(done.stdout.split("\n")[:3] ==
+           ["wrote mine/mine.cpp", "wrote mine/CMakeLists.txt", "wrote mine/README.md"],
+           "expected the names of three files")
+    expect_text(reader.text("mine/mine.cpp"), r"(?m)^CONVSCOPE_CONV2D_PLUGIN\(convscope::kCard, ",
+                r'(?m)^    \.name = "mine",$')
+    lines = reader.text("mine/mine.cpp").split("\n")
+    expect(len(lines) <= 121, f"expected a source of at most 120 lines, got {len(lines) - 1}")
+    expect(max(map(len, lines)) <= 100, "expected lines of at most 100 columns")
+    expect_text(reader.text("mine/CMakeLists.txt"), r"(?m)^find_package\(convscope ")
+    again = reader.call(*words)
+    expect(again.returncode == 6 and "nothing is written over" in again.stderr,
+           "expected nothing to be written over")
+    bad = reader.call("new", "algorithm", "My-Own")
+    expect(bad.returncode == 2 and "small letters" in bad.stderr, "expected a bad name to be refused")
+    return done
+
+
+@check(r"check conv2d direct --quick")
+def checks_an_algorithm(reader, words):
+    done = reader.call(*words)
+    expect_text(done.stdout, r"^ok     direct: \d{3,} cases of forward, backward_data, "
+                r"backward_weight agree with the reference \(\d+\.\d s")
+    return done
+
+
 @check(r"config keys")
 def lists_keys(reader, words):
     done = reader.call(*words)

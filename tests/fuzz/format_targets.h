@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// format_targets.h: the parsers of arrays, data sets and archives.
+// format_targets.h: the parsers of arrays, data sets and archives, and of the facts of a plug-in.
 #pragma once
 
 #include <algorithm>
@@ -11,6 +11,8 @@
 #include "framework/io/npy.h"
 #include "framework/io/npz.h"
 #include "framework/io/safetensors.h"
+#include "layers/conv2d/plugin.h"
+#include "layers/dispatch/plugin/plugin_file.h"
 #include "tests/fuzz/target.h"
 #include "tests/support/idx_files.h"
 #include "tests/support/tar_files.h"
@@ -59,6 +61,15 @@ inline std::vector<FuzzTarget> format_targets() {
        }},
       {"cifar", [](Bytes bytes) { parse_cifar10(bytes, "fuzz"); },
        [] { return std::vector<std::string>{std::string(1, '\7') + std::string(3072, 'p')}; }},
+      {"plugin",
+       [](Bytes bytes) {
+         if (const auto facts = facts_in(bytes)) misfit_of(*facts, conv2d_plugin_facts());
+       },
+       [] {
+         const PluginFacts facts = conv2d_plugin_facts();
+         return std::vector<std::string>{
+             "ELF" + std::string(reinterpret_cast<const char*>(&facts), sizeof facts)};
+       }},
       {"npy", [](Bytes bytes) { parse_npy(bytes, "fuzz"); },
        [] {
          return std::vector<std::string>{

@@ -42,6 +42,48 @@ foreach(file share/man/man1/convscope.1 share/bash-completion/completions/convsc
   endif()
 endforeach()
 
+# An algorithm of one's own, as its README tells it: written, built against the installed package,
+# checked, explained, timed, trained with.
+function(expect text)
+  if(NOT output MATCHES "${text}")
+    message(FATAL_ERROR "expected '${text}', got '${output}'")
+  endif()
+endfunction()
+run(${CMAKE_COMMAND} -E chdir ${work} ${work}/moved/bin/convscope new algorithm mine)
+run(${CMAKE_COMMAND} -S ${work}/mine -B ${work}/mine/build -G ${GENERATOR}
+  -DCMAKE_CXX_COMPILER=${CXX} -DCMAKE_CXX_FLAGS=-Werror)
+expect("Build files have been written")
+run(${CMAKE_COMMAND} --build ${work}/mine/build)
+file(STRINGS ${work}/mine/build/CMakeCache.txt found REGEX "^convscope_DIR:PATH=${work}/moved/")
+if(NOT found)
+  message(FATAL_ERROR "expected the package of the program that wrote the folder")
+endif()
+set(ENV{CONVSCOPE_MEASURE} off)
+set(program ${CMAKE_COMMAND} -E chdir ${work} ${work}/moved/bin/convscope
+  --plugin ${work}/mine/build/mine.so)
+run(${program} info)
+expect("mine  +my own: one product after the other .plug-in ${work}/mine/build/mine.so")
+run(${program} check conv2d mine --quick)
+expect("ok     mine: [0-9]+ cases of forward, backward_data, backward_weight agree")
+run(${program} explain quickstart conv.algorithm=mine --layer c2)
+expect("[*] mine ")
+run(${program} bench conv2d --ladder mine --problem n=1,c=4,h=8,w=8,k=4,r=3,s=3,pad=1
+  --min-time 0.001 --rounds 1)
+expect("ladder mine: ")
+expect("mine, 1 thread")
+run(${program} run quickstart conv.algorithm=mine train.epochs=1 data.train_size=128
+  data.test_size=64 expect=null)
+expect("report: runs/quickstart/")
+
+# The build folder is a package too.
+run(${CMAKE_COMMAND} -E chdir ${work} ${BUILD_DIR}/bin/convscope new algorithm other)
+run(${CMAKE_COMMAND} -S ${work}/other -B ${work}/other/build -G ${GENERATOR}
+  -DCMAKE_CXX_COMPILER=${CXX})
+file(STRINGS ${work}/other/build/CMakeCache.txt found REGEX "^convscope_DIR:PATH=${BUILD_DIR}$")
+if(NOT found)
+  message(FATAL_ERROR "expected the build folder as a package")
+endif()
+
 # The other way to use it: as a subfolder of a project; configuring shows that names do not clash.
 run(${CMAKE_COMMAND} -S ${SOURCE_DIR}/tests/install/consumer -B ${work}/subfolder -G ${GENERATOR}
   -DCMAKE_CXX_COMPILER=${CXX} -DCONSUMER_SUBFOLDER=${SOURCE_DIR} -DCONVSCOPE_CUDA=OFF)

@@ -67,6 +67,17 @@ std::vector<ShippedConfig> shipped_configs() {
   return out;
 }
 
+std::string shipped_shapes() {
+  for (const fs::path& folder : folders()) {
+    const fs::path beside = folder.parent_path() / "shapes";
+    if (folder.is_relative() || !is_there(beside / "edge_cases.txt")) continue;
+    return beside.lexically_normal().string();
+  }
+  fail(ErrorKind::kIo, "shapes",
+       "expected the folder of the problems that come with the program (shapes/edge_cases.txt), "
+       "found it neither beside the installed configs nor in the source tree");
+}
+
 std::string find_config(const std::string& word) {
   if (word.empty() || word.find('/') != std::string::npos || is_there(word)) return word;
   if (is_there(word + std::string(kEnding))) return word + std::string(kEnding);

@@ -24,4 +24,8 @@ CONVSCOPE_API std::vector<ShippedConfig> shipped_configs();
 // Error of kind kConfig when a bare name is none of these; the sentence is ready to print.
 CONVSCOPE_API std::string find_config(const std::string& word);
 
+// The folder of the problems that come with the program, experiments/shapes of the source tree. An
+// error of kind kIo where it is gone.
+CONVSCOPE_API std::string shipped_shapes();
+
 }  // namespace convscope

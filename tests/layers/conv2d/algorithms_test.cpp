@@ -7,6 +7,7 @@
 #include <fstream>
 #include <set>
 
+#include "experiments/check/matrix/card_answers.h"
 #include "layers/conv2d/execute.h"
 #include "tests/support/cases.h"
 #include "tests/support/empty_batch.h"
@@ -28,26 +29,10 @@ bool is_lesson(std::string_view name) { return name.ends_with("_lesson"); }
 // must give the same bits. With most_threads 1 the bits are not compared.
 std::string check_on_every_machine(ConvolutionCase& one, const Conv2dAlgorithm& algorithm,
                                    Direction direction, int most_threads = 2) {
-  for (int i = 0; i < kIsaCount; ++i) {
-    const Isa isa = static_cast<Isa>(i);
-    if (!supports_isa(isa)) continue;
-    set_isa(isa);
-    std::vector<float> bits[2];
-    for (int threads = 1; threads <= most_threads; ++threads) {
-      set_num_threads(threads);
-      const std::string wrong = one.check(algorithm, direction, &bits[threads - 1]);
-      if (!wrong.empty()) return wrong;
-      if (is_lesson(algorithm.name)) return "";  // neither threads nor instruction sets
-    }
-    if (most_threads > 1 && algorithm.deterministic && !bits[0].empty() &&
-        std::memcmp(bits[0].data(), bits[1].data(), bits[0].size() * sizeof(float)) != 0) {
-      return cat(algorithm.name, ", ", name_of(direction), " of ", one.problem().text(), ", ",
-                 name_of(isa), ": one and two threads gave different bits");
-    }
-    // Plain loops without instruction sets: once is enough.
-    if (std::string_view(algorithm.name) == "reference") break;
-  }
-  return "";
+  const bool lesson = is_lesson(algorithm.name);  // neither threads nor instruction sets
+  matrix::Machines machines{.each_isa = !lesson && std::string_view(algorithm.name) != "reference"};
+  if (lesson || most_threads == 1) machines.threads = {1};
+  return one.check_everywhere(algorithm, direction, machines);
 }
 
 void check_all(const std::vector<Conv2dProblem>& problems) {
@@ -126,23 +111,8 @@ TEST(Conv2dAlgorithms, AgreeWithTheReferenceOnRandomProblems) {
 // Sums of one sign and of hundreds to tens of thousands of terms, in each direction: in one chain
 // they err by up to 56 eps.
 TEST(Conv2dAlgorithms, HoldTheirBoundOnLongSumsOfOneSign) {
-  const char* const kTexts[] = {
-      "n=1,c=8,h=24,w=24,k=8,r=13,s=13,pad=6",            // 1352 terms
-      "n=1,c=512,h=6,w=8,k=16,r=3,s=3,pad=1",             // 4608
-      "n=2,c=160,h=12,w=12,k=24,r=3,s=3,pad=1",           // Winograd and FFT: one full chain
-      "n=2,c=1024,h=7,w=7,k=32",                          // 1x1
-      "n=16,c=4,h=40,w=40,k=8,r=3,s=3,pad=1",             // dw: 25,600
-      "n=4,c=20,h=30,w=30,k=40,r=3,s=3,pad=1,stride=2",   //
-      "n=8,c=8,h=64,w=64,k=8",                            // dw: 32,768
-      "n=128,c=8,h=14,w=14,k=20,r=3,s=3,pad=1",           // dw: many images
-      "n=700,c=2,h=4,w=4,k=256,r=3,s=3,pad=1",            // dw: many images and kernels
-      "n=8,c=8,h=56,w=56,k=8,r=3,s=3,pad=1,groups=8",     // depthwise
-      "n=1,c=2,h=40,w=40,k=2,r=31,s=31,pad=15,groups=2",  // 961 taps
-      "n=1,c=8,h=6,w=300,k=8,r=3,s=3,pad=1",              // rows longer than a chain
-  };
   const MachineScope scope;
-  for (const char* text : kTexts) {
-    const Conv2dProblem dense = Conv2dProblem::parse(text);
+  for (const Conv2dProblem& dense : testing::long_sum_problems()) {
     Conv2dProblem all_blocks = dense;  // sparse in name: all of them are there
     all_blocks.weight_format = {.kind = WeightFormat::Kind::block_sparse,
                                 .block_rows = dense.k,
@@ -203,31 +173,8 @@ TEST(Conv2dAlgorithms, PassTheProblemOfTheEnvironment) {
 }
 
 TEST(Conv2dAlgorithms, SpreadANaNExactlyWhereItIsRead) {
-  const Conv2dProblem problem =
-      Conv2dProblem::parse("n=2,c=3,h=9,w=21,k=5,r=3,s=3,pad=1,stride=1x2");
-  std::vector<float> x(static_cast<std::size_t>(problem.x_shape().numel()), 1.0f);
-  const std::vector<float> w(static_cast<std::size_t>(problem.w_shape().numel()), 0.5f);
-  x[static_cast<std::size_t>((3 + 1) * 9 * 21 + 4 * 21 + 10)] =
-      std::nanf("");  // n 1, c 1, h 4, w 10
   for (const auto& [name, algorithm] : algorithms().entries()) {
-    if (!support_of(algorithm, problem, Direction::forward).yes) continue;
-    const Conv2dScratch scratch(algorithm, problem, Direction::forward, {});
-    std::vector<float> y(static_cast<std::size_t>(problem.y_shape().numel()));
-    algorithm.forward({problem,
-                       x.data(),
-                       w.data(),
-                       nullptr,
-                       y.data(),
-                       scratch.workspace(),
-                       {},
-                       scratch.prepare(w.data())});
-    for (std::int64_t i = 0; i < problem.y_shape().numel(); ++i) {
-      const std::int64_t n = i / (problem.k * problem.p() * problem.q());
-      const std::int64_t p = i / problem.q() % problem.p();
-      const std::int64_t q = i % problem.q();
-      const bool reads = n == 1 && std::abs(p - 4) <= 1 && std::abs(2 * q - 10) <= 1;
-      ASSERT_EQ(std::isnan(y[static_cast<std::size_t>(i)]), reads) << name << " at " << i;
-    }
+    EXPECT_EQ(matrix::fault_of_nan(algorithm), "") << name;
   }
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// device_block.h: numbers on a device, off alignment and between guards, and back again.
+// guarded_block.h: numbers on a device, off alignment and between guards, and back again.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 #include "framework/device.h"
 #include "framework/precision.h"
 
-namespace convscope::testing {
+namespace convscope::matrix {
 
 // The nearest number of the type.
 inline float rounded_to(DType dtype, float value) {
@@ -36,7 +36,7 @@ class GuardedBlock {
     if (before_.empty()) return;
     const DeviceBackend& backend = backend_of(device);
     block_ = static_cast<unsigned char*>(backend.system_allocate(device.index, before_.size()));
-    CONVSCOPE_CHECK(block_ != nullptr, "tests", "expected ", before_.size(), " bytes on ",
+    CONVSCOPE_CHECK(block_ != nullptr, "check", "expected ", before_.size(), " bytes on ",
                     device.str());
     backend.copy_from_host(device.index, block_, before_.data(), before_.size());
   }
@@ -107,4 +107,4 @@ class GuardedBlock {
   unsigned char* block_ = nullptr;
 };
 
-}  // namespace convscope::testing
+}  // namespace convscope::matrix

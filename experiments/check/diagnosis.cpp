@@ -1,0 +1,418 @@
+// SPDX-License-Identifier: Apache-2.0
+// diagnosis.cpp: from a fault that the matrix found to a sentence about its likely cause.
+#include "experiments/check/diagnosis.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <deque>
+#include <vector>
+
+#include "experiments/check/wrong_loops.h"
+#include "experiments/check/wrong_places.h"
+
+namespace convscope {
+namespace {
+
+using matrix::ConvolutionCase;
+using matrix::Fault;
+using matrix::Surroundings;
+using matrix::Tier;
+
+// Problems with one thing of its own each, small enough for all mistakes. None is square.
+constexpr const char* kProbes[] = {
+    "n=2,c=2,h=5,w=6,k=3,r=3,s=3",
+    "n=1,c=1,h=4,w=7,k=2,r=3,s=3,pad=1",
+    "n=2,c=2,h=6,w=5,k=2,r=2,s=3",
+    "n=1,c=2,h=5,w=8,k=2,r=3,s=2,pad=1",
+    "n=1,c=2,h=4,w=6,k=2,r=3,s=3,pad=1x0x2x0",
+    "n=1,c=2,h=5,w=6,k=2,r=3,s=3,pad=0x1x0x2",
+    "n=2,c=3,h=3,w=4,k=2",
+    "n=1,c=2,h=7,w=8,k=2,r=3,s=3,stride=2,pad=1",
+    "n=1,c=2,h=7,w=8,k=2,r=3,s=3,stride=3x1",
+    "n=1,c=2,h=6,w=9,k=2,r=3,s=3,stride=1x2,pad=1",
+    "n=1,c=2,h=8,w=9,k=2,r=3,s=3,dilation=2",
+    "n=1,c=2,h=7,w=9,k=2,r=3,s=3,dilation=1x3,pad=1",
+    "n=1,c=2,h=9,w=6,k=2,r=3,s=3,dilation=2x1,pad=1",
+    "n=1,c=4,h=4,w=5,k=6,r=3,s=3,pad=1,groups=2",
+    "n=2,c=2,h=4,w=5,k=6,r=1,s=1,groups=2",
+    "n=1,c=6,h=4,w=5,k=2,r=3,s=3,pad=1,groups=2",
+    "n=2,c=3,h=5,w=5,k=3,r=3,s=3,pad=1,groups=3",
+    // Behind whole blocks of 4, of 8 and of 16 there are different ends.
+    "n=3,c=29,h=3,w=4,k=31",
+    "n=1,c=1,h=2,w=29,k=1,r=1,s=3,pad=0x1",
+};
+constexpr double kMostProducts = 2e6;  // of the problem of the fault itself
+
+// What the card gave for one problem, with zeros around its inputs.
+struct Probe {
+  ConvolutionCase numbers;
+  bool extra;
+  std::vector<float> result;
+  bool is_right = false;
+};
+
+class Doctor {
+ public:
+  Doctor(const Conv2dAlgorithm& card, const Fault& fault)
+      : card_(card), fault_(fault), y_(output_name(fault.direction)) {}
+
+  std::string say() {
+    if (fault_.kind == Fault::Kind::exception || fault_.kind == Fault::Kind::memory) {
+      return of_memory();
+    }
+    const bool plain = fault_.problem.weight_format.is_dense();
+    for (auto ask : {&Doctor::of_threads, &Doctor::of_isa, &Doctor::of_format}) {
+      const std::string said = (this->*ask)();
+      if (!said.empty()) return said;
+    }
+    if (fault_.kind == Fault::Kind::bits) return of_bits();
+    for (auto ask : {&Doctor::of_surroundings, &Doctor::of_rounding}) {
+      const std::string said = (this->*ask)();
+      if (!said.empty()) return said;
+    }
+    const std::string known = plain ? of_known_mistakes() : "";
+    if (!known.empty()) return known;
+    const std::string beside = of_reading_beside();
+    return beside.empty() ? of_places() : beside;
+  }
+
+ private:
+  ConvolutionCase case_of(const Conv2dProblem& problem) const {
+    return ConvolutionCase(problem, fault_.tier);
+  }
+
+  bool passes(const Conv2dProblem& problem, int times = 1) const {
+    ConvolutionCase one = case_of(problem);
+    for (int i = 0; i < times; ++i) {
+      if (!one.check(card_, fault_.direction).empty()) return false;
+    }
+    return true;
+  }
+
+  std::string of_memory() const {
+    if (fault_.kind == Fault::Kind::exception) return cat("it ", fault_.sentence);
+    const std::string& what = fault_.sentence;
+    if (what.find("the output") != std::string::npos) {
+      return cat("it ", what, ": an index of ", y_, " runs too far");
+    }
+    if (what.find("workspace") != std::string::npos) {
+      return cat("it ", what, ": workspace_bytes() says less than it uses");
+    }
+    return cat("it ", what);
+  }
+
+  // The same case with other threads: those of the fault, or one alone.
+  std::string of_threads() const {
+    constexpr int kTimes = 5;
+    if (fault_.threads == 1) {
+      if (fault_.kind == Fault::Kind::values && passes(fault_.problem, kTimes)) {
+        return cat(y_,
+                   " is wrong in some calls and right in others: it depends on what stands in "
+                   "memory, or two threads write the same element");
+      }
+      return "";
+    }
+    set_num_threads(1);
+    const bool right = passes(fault_.problem, kTimes);
+    set_num_threads(fault_.threads);
+    return right && fault_.kind == Fault::Kind::values ? race() : "";
+  }
+
+  // Bits that differ: with luck a race loses nothing that the bound sees, but not each time.
+  std::string of_bits() const {
+    constexpr int kTimes = 20;
+    if (fault_.threads == 1) {
+      return cat(y_,
+                 " has other bits in a second call with the same numbers: it depends on what "
+                 "stands in memory, or the card is not deterministic and should say so");
+    }
+    ConvolutionCase integers(fault_.problem, card_.exact_on_integers ? Tier::exact : fault_.tier);
+    for (int i = 0; i < kTimes; ++i) {
+      if (!integers.check(card_, fault_.direction).empty()) return race();
+    }
+    return cat(y_, " is within its bound, but has other bits with ", fault_.threads,
+               " threads than with one: the order of its sums depends on the threads (a sum that "
+               "they share, perhaps a race, or a cut by their number); or the card should say "
+               "deterministic = false");
+  }
+
+  std::string race() const {
+    return cat(y_, " is right with one thread and wrong with ", fault_.threads,
+               ": two threads seem to write the same elements of ", y_,
+               " (a race); share out what is written, not what is read");
+  }
+
+  std::string of_isa() const {
+    if (fault_.isa == Isa::scalar || fault_.kind != Fault::Kind::values) return "";
+    set_isa(Isa::scalar);
+    const bool right = passes(fault_.problem);
+    set_isa(fault_.isa);
+    return right ? cat(y_, " is right with the instruction set scalar and wrong with ",
+                       name_of(fault_.isa), " (", wrong_places(), ")")
+                 : "";
+  }
+
+  // Blocked images and sparse weights: is the plain form right?
+  std::string of_format() const {
+    Conv2dProblem plain = fault_.problem;
+    const ActivationLayout layout = plain.layout;
+    plain.layout = ActivationLayout::nchw;
+    if (layout != ActivationLayout::nchw && support_of(card_, plain, fault_.direction).yes &&
+        passes(plain)) {
+      return cat(y_, " is right for images [N,C,H,W] and wrong in the layout ", name_of(layout),
+                 " (", wrong_places(), ")");
+    }
+    plain.weight_format = {};
+    if (!fault_.problem.weight_format.is_dense() &&
+        support_of(card_, plain, fault_.direction).yes && passes(plain)) {
+      return cat(y_, " is right with dense weights and wrong with ",
+                 fault_.problem.weight_format.text(), " (", wrong_places(), ")");
+    }
+    return "";
+  }
+
+  std::vector<float> run(const Surroundings& around) const {
+    std::vector<float> out;
+    const std::string damage =
+        case_of(fault_.problem).run(card_, fault_.direction, fault_.extra, out, around);
+    return damage.empty() ? out : std::vector<float>();
+  }
+
+  bool is_right(const std::vector<float>& result) {
+    ConvolutionCase one = case_of(fault_.problem);
+    return wrong_elements(one, fault_.extra, result,
+                          one.expect(fault_.direction, fault_.extra).values)
+               .empty() &&
+           !result.empty();
+  }
+
+  // What stood in the output and in the workspace before.
+  std::string of_surroundings() {
+    Surroundings zero, one;
+    zero.output = 0;
+    one.output = 1;
+    const std::vector<float> with_zero = run(zero), with_one = run(one);
+    const bool assigned = !(fault_.extra && fault_.direction == Direction::backward_weight);
+    if (assigned && !with_zero.empty() && with_zero.size() == with_one.size()) {
+      std::vector<bool> kept(with_zero.size());
+      bool any = false, adds = true;
+      for (std::size_t i = 0; i < kept.size(); ++i) {
+        kept[i] = with_zero[i] == 0.0f && with_one[i] == 1.0f;
+        any = any || (kept[i] && std::isnan(fault_.result[i]));
+        adds = adds && std::abs(with_one[i] - with_zero[i] - 1.0f) < 1e-3f;
+      }
+      if (adds && is_right(with_zero)) {
+        return cat(
+            y_,
+            " is right only when it holds zeros before the call: it is added to where it "
+            "should be assigned",
+            fault_.direction == Direction::backward_weight ? " (accumulate is false here)" : "");
+      }
+      if (any) {
+        return cat(y_, " keeps what stood in memory before: ",
+                   places_text(fault_.problem, fault_.direction, kept), " are never written");
+      }
+    }
+    Surroundings clean;
+    clean.dirty_workspace = false;
+    if (card_.workspace_bytes(fault_.problem, fault_.direction) > 0 && is_right(run(clean))) {
+      return cat(y_,
+                 " is right only when the workspace holds zeros before the call: it is read "
+                 "before it is written, and it may hold anything");
+    }
+    return "";
+  }
+
+  // NaN that stands in front of an input or behind it came into the result.
+  std::string of_reading_beside() {
+    const struct {
+      const char* name;
+      float Surroundings::*where;
+    } inputs[] = {{"x", &Surroundings::x},
+                  {"w", &Surroundings::w},
+                  {"dy", &Surroundings::dy},
+                  {"b", &Surroundings::b}};
+    if (std::ranges::none_of(fault_.result, [](float value) { return std::isnan(value); }))
+      return "";
+    const std::vector<float> before = run({});
+    for (const auto& input : inputs) {
+      Surroundings around;
+      around.*input.where = 0;
+      const std::vector<float> now = run(around);
+      if (now.size() != before.size() || now.empty() ||
+          std::memcmp(now.data(), before.data(), now.size() * sizeof(float)) == 0) {
+        continue;
+      }
+      return cat(input.name, " is read outside of its memory, and what stands there comes into ",
+                 y_, " (", wrong_places(), ")");
+    }
+    return "";
+  }
+
+  // An error that is no other number, only a larger rounding.
+  std::string of_rounding() {
+    ConvolutionCase one = case_of(fault_.problem);
+    const auto terms = static_cast<double>(matrix::sum_length(fault_.problem, fault_.direction));
+    const double largest = one.expect(fault_.direction, fault_.extra).largest;
+    double worst = 0;
+    for (std::size_t i = 0; i < fault_.result.size(); ++i) {
+      const double error = std::abs(static_cast<double>(fault_.result[i]) -
+                                    one.expect(fault_.direction, fault_.extra).values[i]);
+      worst = std::isnan(error) ? HUGE_VAL : std::max(worst, error);
+    }
+    const double grows = worst / (static_cast<double>(0x1p-23) * largest);
+    if (!(grows < 1e4)) return "";
+    const auto number = [](double value) { return std::round(value * 10) / 10; };
+    if (fault_.tier == Tier::exact) {
+      return cat(y_,
+                 " of small integers is off by roundings, although the card says "
+                 "exact_on_integers: some product or sum in it is no integer");
+    }
+    const bool may_be_chain = !card_.one_chain && terms > kSumChain &&
+                              grows <= card_.error_growth * std::sqrt(terms / kSumChain);
+    if (may_be_chain) {
+      return cat(y_, " errs by ", number(grows),
+                 " eps of the largest sum over magnitudes, and "
+                 "error_growth allows ",
+                 card_.error_growth, ": ", terms,
+                 " terms seem to be added in one chain; cut sums into chains of ", kSumChain,
+                 " terms (framework/simd/sum_chain.h), or say one_chain = true");
+    }
+    return cat(y_, " errs by ", number(grows),
+               " eps of the largest sum over magnitudes, and the card "
+               "allows ",
+               number(card_.growth(terms)), ": error_growth is too small, or a sum loses digits");
+  }
+
+  // Which elements are not `right`, within the card's bound.
+  std::vector<std::size_t> wrong_elements(ConvolutionCase& one, bool extra,
+                                          const std::vector<float>& result,
+                                          const std::vector<double>& right) {
+    std::vector<std::size_t> out;
+    for (std::size_t i = 0; i < std::min(result.size(), right.size()); ++i) {
+      const double error = std::abs(static_cast<double>(result[i]) - right[i]);
+      const double bound =
+          4 * one.allowed(card_, fault_.direction, extra, right[i]) + 1e-6 * std::abs(right[i]);
+      if (!(error <= bound)) out.push_back(i);
+    }
+    return out;
+  }
+
+  void add_probe(const Conv2dProblem& problem) {
+    if (!support_of(card_, problem, fault_.direction).yes) return;
+    Surroundings around;
+    around.x = around.w = around.dy = around.b = 0;
+    for (const bool extra : {false, true}) {
+      if (extra && fault_.direction == Direction::backward_data) continue;
+      Probe probe{case_of(problem), extra, {}};
+      const std::string damage =
+          probe.numbers.run(card_, fault_.direction, extra, probe.result, around);
+      if (!damage.empty()) continue;
+      probe.is_right = wrong_elements(probe.numbers, extra, probe.result,
+                                      probe.numbers.expect(fault_.direction, extra).values)
+                           .empty();
+      probes_.push_back(std::move(probe));
+    }
+  }
+
+  // Whether loops with these mistakes explain what the card gives, right or wrong.
+  template <class Plant>
+  bool explains(const Plant& plant) {
+    bool matters = false;
+    for (Probe& probe : probes_) {
+      const Loops right(probe.numbers.problem());
+      Loops wrong = right;
+      plant(wrong);
+      if (wrong == right) {
+        if (!probe.is_right) return false;
+        continue;
+      }
+      const std::vector<double> sums = sums_of(wrong, probe.numbers, fault_.direction, probe.extra);
+      if (!wrong_elements(probe.numbers, probe.extra, probe.result, sums).empty()) return false;
+      matters = matters || !probe.is_right;
+    }
+    return matters;
+  }
+
+  std::string sentence_of(const KnownMistake& mistake) const {
+    const bool of_dw =
+        fault_.direction == Direction::backward_weight && mistake.agrees_of_dw != nullptr;
+    return cat(y_, " agrees with ", of_dw ? mistake.agrees_of_dw : mistake.agrees, ": ",
+               of_dw ? mistake.cause_of_dw : mistake.cause);
+  }
+
+  std::string of_known_mistakes() {
+    probes_.clear();
+    for (const char* const text : kProbes) add_probe(Conv2dProblem::parse(text));
+    std::string said = first_explanation(true);
+    if (!said.empty()) return said;
+    // A mistake that shows itself in this problem alone, or one among several.
+    Conv2dProblem own = fault_.problem;
+    if (own.nominal_flops() > 2 * kMostProducts) return "";
+    own.layout = ActivationLayout::nchw;
+    const bool others_wrong =
+        std::ranges::any_of(probes_, [](const Probe& p) { return !p.is_right; });
+    probes_.clear();
+    add_probe(own);
+    said = first_explanation(false);
+    return said.empty() || !others_wrong
+               ? said
+               : cat(said, "; other problems are wrong in other ways too");
+  }
+
+  std::string first_explanation(bool pairs) {
+    const std::vector<KnownMistake>& known = known_mistakes();
+    for (const KnownMistake& mistake : known) {
+      if (explains(mistake.plant)) return sentence_of(mistake);
+    }
+    for (std::size_t i = 0; pairs && i < known.size(); ++i) {
+      for (std::size_t j = i + 1; j < known.size(); ++j) {
+        const auto both = [&](Loops& loops) { known[i].plant(loops), known[j].plant(loops); };
+        if (!explains(both)) continue;
+        return cat("two mistakes together: ", sentence_of(known[i]), "; and ",
+                   sentence_of(known[j]));
+      }
+    }
+    return "";
+  }
+
+  std::string wrong_places() const {
+    ConvolutionCase one = case_of(fault_.problem);
+    const std::vector<double>& right = one.expect(fault_.direction, fault_.extra).values;
+    if (right.size() != fault_.result.size()) return "no element can be compared";
+    if (!fault_.problem.weight_format.is_dense() &&
+        fault_.direction == Direction::backward_weight) {
+      return cat("element ", fault_.at, " of the kept blocks first");
+    }
+    std::vector<bool> wrong(right.size());
+    for (std::size_t i = 0; i < wrong.size(); ++i) {
+      const double error = std::abs(static_cast<double>(fault_.result[i]) - right[i]);
+      wrong[i] = !(error <= one.allowed(card_, fault_.direction, fault_.extra, right[i]));
+    }
+    return cat("wrong are ", places_text(fault_.problem, fault_.direction, wrong));
+  }
+
+  std::string of_places() const {
+    return cat(y_, " agrees with no mistake that is known here; ", wrong_places());
+  }
+
+  const Conv2dAlgorithm& card_;
+  const Fault& fault_;
+  const std::string y_;
+  std::deque<Probe> probes_;
+};
+
+}  // namespace
+
+const char* output_name(Direction direction) {
+  return direction == Direction::forward         ? "y"
+         : direction == Direction::backward_data ? "dx"
+                                                 : "dw";
+}
+
+std::string diagnosis_of(const Conv2dAlgorithm& card, const Fault& fault) {
+  return Doctor(card, fault).say();
+}
+
+}  // namespace convscope

@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+// card_answers.cpp: what else a card has to do right, beside sums.
+#include "experiments/check/matrix/card_answers.h"
+
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <vector>
+
+#include "experiments/check/matrix/check_problems.h"
+#include "experiments/check/matrix/convolution_case.h"
+#include "layers/dispatch/run.h"
+
+namespace convscope::matrix {
+namespace {
+
+std::vector<float> forward(const Conv2dAlgorithm& card, const Conv2dProblem& problem,
+                           const float* x, const float* w, const Conv2dEpilogue& epilogue) {
+  const Scratch<Conv2dProblem> scratch(card, problem, Direction::forward, {});
+  std::vector<float> y(static_cast<std::size_t>(problem.y_shape().numel()));
+  card.forward(
+      {problem, x, w, nullptr, y.data(), scratch.workspace(), epilogue, scratch.prepare(w)});
+  return y;
+}
+
+}  // namespace
+
+std::string fault_of_nan(const Conv2dAlgorithm& card) {
+  const Conv2dProblem problem =
+      Conv2dProblem::parse("n=2,c=3,h=9,w=21,k=5,r=3,s=3,pad=1,stride=1x2");
+  if (!support_of(card, problem, Direction::forward).yes) return "";
+  std::vector<float> x(static_cast<std::size_t>(problem.x_shape().numel()), 1.0f);
+  const std::vector<float> w(static_cast<std::size_t>(problem.w_shape().numel()), 0.5f);
+  x[static_cast<std::size_t>((3 + 1) * 9 * 21 + 4 * 21 + 10)] =
+      std::numeric_limits<float>::quiet_NaN();  // n 1, c 1, h 4, w 10
+  const std::vector<float> y = forward(card, problem, x.data(), w.data(), {});
+  for (std::int64_t i = 0; i < problem.y_shape().numel(); ++i) {
+    const std::int64_t n = i / (problem.k * problem.p() * problem.q());
+    const std::int64_t p = i / problem.q() % problem.p();
+    const std::int64_t q = i % problem.q();
+    const bool reads = n == 1 && std::abs(p - 4) <= 1 && std::abs(2 * q - 10) <= 1;
+    if (std::isnan(y[static_cast<std::size_t>(i)]) == reads) continue;
+    return cat("of ", problem.text(), " with x[1,1,4,10] NaN: expected element ", i, " of y ",
+               reads ? "to be NaN, because its kernel covers that x, got "
+                     : "to be a number, because its kernel does not cover that x, got ",
+               y[static_cast<std::size_t>(i)]);
+  }
+  return "";
+}
+
+std::string fault_of_epilogue(const Conv2dAlgorithm& card) {
+  if (!card.fuses_epilogue) return "";
+  for (const Conv2dProblem& problem : small_problems(2)) {
+    if (!support_of(card, problem, Direction::forward).yes) continue;
+    const Numbers x(problem.x_shape().numel(), Tier::bounded, 1, DType::f32);
+    const Numbers w(problem.w_shape().numel(), Tier::bounded, 2, DType::f32);
+    const Numbers residual(problem.y_shape().numel(), Tier::bounded, 3, DType::f32);
+    const std::vector<float> plain = forward(card, problem, x.data(), w.data(), {});
+    for (const bool add : {false, true}) {
+      for (const bool relu : {false, true}) {
+        std::vector<float> right = plain;
+        for (std::size_t i = 0; i < right.size(); ++i) {
+          if (add) right[i] += residual.data()[i];
+          if (relu && right[i] <= 0) right[i] = 0;
+        }
+        const std::vector<float> got =
+            forward(card, problem, x.data(), w.data(), {add ? residual.data() : nullptr, relu});
+        if (std::memcmp(got.data(), right.data(), right.size() * sizeof(float)) == 0) continue;
+        return cat("of ", problem.text(), " with ", add ? "a residual" : "no residual",
+                   relu ? " and relu" : "",
+                   ": y has not the bits of y without an epilogue and a "
+                   "pass of its own, although the card says fuses_epilogue");
+      }
+    }
+  }
+  return "";
+}
+
+}  // namespace convscope::matrix

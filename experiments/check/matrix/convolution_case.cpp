@@ -1,0 +1,532 @@
+// SPDX-License-Identifier: Apache-2.0
+// convolution_case.cpp: the one check that every convolution algorithm has to pass.
+#include "experiments/check/matrix/convolution_case.h"
+
+#include <algorithm>
+#include <cstring>
+#include <exception>
+#include <sstream>
+
+#include "framework/memory/memory.h"
+
+namespace convscope::matrix {
+namespace {
+
+constexpr std::size_t kGuard = 17;  // elements; odd, so that the output is not aligned
+constexpr float kGuardValue = -12345.0f;
+constexpr std::size_t kCanaryBytes = 256;
+constexpr std::size_t kAround = Numbers::kAround;
+
+void set_around(std::vector<float>& values, float around) {
+  std::fill_n(values.begin(), kAround, around);
+  std::fill_n(values.end() - kAround, kAround, around);
+}
+
+// The numbers of images as they lie in memory, behind one element that shifts them.
+std::vector<float> stored(const Numbers& numbers, const Shape& shape, ActivationLayout layout,
+                          float around) {
+  std::vector<float> out = numbers.values;
+  if (layout != ActivationLayout::nchw) {
+    const Tensor plain = Tensor::empty(shape);
+    std::memcpy(plain.raw_data(), numbers.data(), static_cast<std::size_t>(plain.size_bytes()));
+    const Tensor moved = stored_images(plain, layout);
+    out.resize(kAround);
+    out.insert(out.end(), moved.data<float>(), moved.data<float>() + moved.numel());
+    out.resize(out.size() + kAround);
+  }
+  set_around(out, around);
+  return out;
+}
+
+std::string differ(const Conv2dAlgorithm& algorithm, const std::vector<float>& first,
+                   const std::vector<float>& second) {
+  if (!algorithm.deterministic || first.empty() ||
+      std::memcmp(first.data(), second.data(), first.size() * sizeof(float)) == 0) {
+    return "";
+  }
+  return "two calls with the same prepared weights gave different bits";
+}
+
+}  // namespace
+
+double allowed_error(const Conv2dProblem& problem, double error_growth, double expected,
+                     double largest) {
+  const double f32 =
+      error_growth * static_cast<double>(std::numeric_limits<float>::epsilon()) * largest;
+  if (problem.dtype == DType::bf16) return f32 + 0x1p-8 * std::abs(expected);
+  // Below 2^-14 the steps of f16 stay 2^-24.
+  if (problem.dtype == DType::f16) return f32 + 0x1p-11 * std::abs(expected) + 0x1p-24;
+  // tf32: each factor is rounded by at most 2^-10 of itself.
+  return problem.math == MathMode::tf32 ? f32 + 0x1p-9 * largest : f32;
+}
+
+double allowed_l2(const Conv2dProblem& problem) {
+  if (problem.dtype == DType::bf16) return 1e-2;
+  if (problem.dtype == DType::f16) return 2e-3;
+  return problem.math == MathMode::tf32 ? 1e-3 : 2e-6;
+}
+
+std::int64_t sum_length(const Conv2dProblem& z, Direction direction) {
+  return direction == Direction::forward         ? z.c_per_group() * z.r * z.s
+         : direction == Direction::backward_data ? z.k_per_group() * z.r * z.s
+                                                 : z.n * z.p() * z.q();
+}
+
+std::int64_t output_numel(const Conv2dProblem& z, Direction direction) {
+  return direction == Direction::forward         ? z.y_shape().numel()
+         : direction == Direction::backward_data ? z.x_shape().numel()
+                                                 : z.w_shape().numel();
+}
+
+Numbers::Numbers(std::int64_t count, Tier tier, std::uint64_t stream, DType dtype) {
+  Generator random(11, stream);
+  values.resize(static_cast<std::size_t>(count) + 2 * kAround);
+  draw(tier, random);
+  for (std::int64_t i = 0; i < count; ++i) {
+    values[kAround + static_cast<std::size_t>(i)] = rounded_to(dtype, draw(tier, random));
+  }
+  set_around(values, Surroundings::kNaN);
+}
+
+std::vector<double> Numbers::doubles(bool magnitudes) const {
+  std::vector<double> out(data(), data() + count());
+  if (magnitudes) {
+    for (double& value : out) value = std::abs(value);
+  }
+  return out;
+}
+
+// Bytes of the CPU between canaries; f32 NaN inside until somebody writes there.
+struct ConvolutionCase::HostBlock {
+  explicit HostBlock(std::size_t count)
+      : bytes(count), memory({}, count + 2 * kCanaryBytes), all(pointer()) {
+    poison();
+  }
+  unsigned char* pointer() const { return static_cast<unsigned char*>(memory.data()); }
+  unsigned char* data() const { return all + kCanaryBytes; }
+  // Canaries, and `inside` in each byte between them.
+  void poison(int inside = 0xff) const {
+    std::memset(all, 0xff, memory.bytes());
+    std::memset(data(), inside, bytes);
+  }
+  const char* damage() const {
+    for (std::size_t i = 0; i < kCanaryBytes; ++i) {
+      if (all[i] != 0xff) return "in front of";
+      if (all[kCanaryBytes + bytes + i] != 0xff) return "behind";
+    }
+    return nullptr;
+  }
+  std::vector<unsigned char> contents() const { return {all, all + memory.bytes()}; }
+  std::size_t bytes;
+  Workspace memory;
+  unsigned char* all;
+};
+
+ConvolutionCase::ConvolutionCase(const Conv2dProblem& problem, Tier tier)
+    : problem_(problem),
+      tier_(tier),
+      x_(problem.x_shape().numel(), tier, 1, problem.dtype),
+      w_(problem.w_shape().numel(), tier, 2, problem.dtype),
+      b_(problem.k, tier, 3, problem.dtype),
+      y_(problem.y_shape().numel(), tier, 4, problem.dtype),
+      dw_before_(problem.w_shape().numel(), tier, 5, problem.dtype) {
+  if (problem.weight_format.is_dense()) return;
+  places_ = empty_operand(problem.operands(Direction::forward).inputs[1], Device{}, 2);
+}
+
+std::string ConvolutionCase::check(const Conv2dAlgorithm& algorithm, Direction direction,
+                                   std::vector<float>* out) {
+  fault_ = {};
+  if (out != nullptr) out->clear();
+  if (problem_.layout != ActivationLayout::nchw) return check_layout(algorithm, direction, out);
+  std::string wrong;
+  for (const ActivationLayout layout : kActivationLayouts) {
+    problem_.layout = layout;
+    const bool plain = layout == ActivationLayout::nchw;
+    if (!wrong.empty() || (!plain && !support_of(algorithm, problem_, direction).yes)) continue;
+    wrong = check_layout(algorithm, direction, out);
+  }
+  problem_.layout = ActivationLayout::nchw;
+  return wrong;
+}
+
+std::string ConvolutionCase::check_layout(const Conv2dAlgorithm& algorithm, Direction direction,
+                                          std::vector<float>* out) {
+  for (const bool extra : {false, true}) {  // with bias, or accumulating
+    if (extra && direction == Direction::backward_data) break;
+    fault_.extra = extra;
+    std::vector<float>& result = fault_.result;
+    try {
+      fault_.kind = Fault::Kind::memory;
+      fault_.sentence = algorithm.device == DeviceType::cpu
+                            ? run_on_host(algorithm, direction, extra, result, {})
+                            : run_on_device(algorithm, direction, extra, result);
+    } catch (const std::exception& error) {
+      fault_.kind = Fault::Kind::exception;
+      fault_.sentence = cat("ended with an exception: ", error.what());
+    }
+    if (!fault_.sentence.empty()) return report(algorithm, direction);
+    fault_.kind = Fault::Kind::values;
+    fault_.sentence = compare(algorithm, direction, extra, result);
+    if (!fault_.sentence.empty()) return report(algorithm, direction);
+    if (out != nullptr) out->insert(out->end(), result.begin(), result.end());
+  }
+  fault_ = {};
+  return "";
+}
+
+std::string ConvolutionCase::check_everywhere(const Conv2dAlgorithm& algorithm, Direction direction,
+                                              const Machines& machines) {
+  const Isa before = current_isa();
+  for (int i = 0; i < kIsaCount; ++i) {
+    const Isa isa = static_cast<Isa>(i);
+    if (machines.each_isa ? !supports_isa(isa) : isa != before) continue;
+    set_isa(isa);
+    std::vector<float> first, bits;
+    for (std::size_t at = 0; at < machines.threads.size(); ++at) {
+      set_num_threads(machines.threads[at]);
+      std::string wrong = check(algorithm, direction, at == 0 ? &first : &bits);
+      if (wrong.empty() && at > 0 && algorithm.deterministic && !first.empty() &&
+          std::memcmp(first.data(), bits.data(), first.size() * sizeof(float)) != 0) {
+        fault_.kind = Fault::Kind::bits;
+        fault_.sentence = cat("other bits than with ", machines.threads[0],
+                              machines.threads[0] == 1 ? " thread" : " threads");
+        wrong = report(algorithm, direction);
+      }
+      if (!wrong.empty()) return wrong;
+    }
+  }
+  set_isa(before);
+  return "";
+}
+
+std::string ConvolutionCase::run(const Conv2dAlgorithm& algorithm, Direction direction, bool extra,
+                                 std::vector<float>& result, const Surroundings& around) const {
+  try {
+    return run_on_host(algorithm, direction, extra, result, around);
+  } catch (const std::exception& error) {
+    return cat("ended with an exception: ", error.what());
+  }
+}
+
+std::int64_t ConvolutionCase::output_count(Direction direction) const {
+  return is_sparse() && direction == Direction::backward_weight
+             ? problem_.weight_format.stored_elements()
+             : output_numel(problem_, direction);
+}
+
+template <class Visit>
+void ConvolutionCase::for_each_stored(const Visit& visit) const {
+  convscope::for_each_stored(places_, problem_.operands(Direction::forward).inputs[1],
+                             [&](std::int64_t stored, std::int64_t at) {
+                               visit(static_cast<std::size_t>(stored),
+                                     static_cast<std::size_t>(at));
+                             });
+}
+// Of numbers of w's shape, with what stands around them: those that are stored; all of dense
+// weights.
+std::vector<float> ConvolutionCase::kept(const Numbers& numbers, float around) const {
+  std::vector<float> out = numbers.values;
+  if (is_sparse()) {
+    out.assign(kAround, around);
+    for_each_stored([&](std::size_t, std::size_t at) { out.push_back(numbers.data()[at]); });
+    out.resize(out.size() + kAround);
+  }
+  set_around(out, around);
+  return out;
+}
+
+// With zeros where nothing is stored.
+std::vector<double> ConvolutionCase::dense_w(bool magnitudes) const {
+  const std::vector<double> all = w_.doubles(magnitudes);
+  if (!is_sparse()) return all;
+  std::vector<double> out(all.size(), 0.0);
+  for_each_stored([&](std::size_t, std::size_t at) { out[at] = all[at]; });
+  return out;
+}
+// `places` are places_ on the device of w.
+OperandViews ConvolutionCase::views(const void* w, const Operand& places) const {
+  OperandViews out;
+  if (!is_sparse()) return out;
+  out.w_blocks = places.blocks();
+  out.w_blocks.values = w;
+  return out;
+}
+
+void ConvolutionCase::call(const Conv2dAlgorithm& algorithm, Direction direction, bool extra,
+                           const Pointers& at) const {
+  const auto views = [&](const void* w) {
+    return this->views(w, at.places == nullptr ? places_ : *at.places);
+  };
+  switch (direction) {
+    case Direction::forward:
+      algorithm.forward({problem_,
+                         at.x,
+                         at.w,
+                         extra ? at.b : nullptr,
+                         at.output,
+                         at.workspace,
+                         {},
+                         at.prepared,
+                         views(at.w)});
+      break;
+    case Direction::backward_data:
+      algorithm.backward_data(
+          {problem_, at.dy, at.w, at.output, at.workspace, at.prepared, views(at.w)});
+      break;
+    case Direction::backward_weight:
+      algorithm.backward_weight(
+          {problem_, at.x, at.dy, at.output, extra, at.workspace, views(at.output)});
+      break;
+  }
+}
+
+std::string ConvolutionCase::run_on_host(const Conv2dAlgorithm& algorithm, Direction direction,
+                                         bool extra, std::vector<float>& result,
+                                         const Surroundings& around) const {
+  const HostBlock workspace(algorithm.workspace_bytes(problem_, direction));
+  const HostBlock prepared(algorithm.prepared_size(problem_, direction));
+  const std::vector<float> x =
+      stored(x_, problem_.x_shape(), layout_of_x(problem_.layout), around.x);
+  const std::vector<float> dy =
+      stored(y_, problem_.y_shape(), layout_of_y(problem_.layout), around.dy);
+  const std::vector<float> w = kept(w_, around.w);
+  std::vector<float> b = b_.values;
+  set_around(b, around.b);
+  Pointers at{.x = x.data() + kAround,
+              .w = w.data() + kAround,
+              .b = b.data() + kAround,
+              .dy = dy.data() + kAround,
+              .output = nullptr,
+              .workspace = workspace.data(),
+              .prepared = nullptr};
+  if (prepared.bytes == 0) {
+    return call_on_host(algorithm, direction, extra, at, workspace, result, around);
+  }
+  algorithm.prepare_weights(
+      {problem_, direction, at.w, prepared.data(), workspace.data(), views(at.w, places_)});
+  if (const char* where = workspace.damage())
+    return cat("preparing wrote ", where, " the workspace");
+  if (const char* where = prepared.damage()) return cat("wrote ", where, " the prepared weights");
+  const std::vector<unsigned char> before = prepared.contents();
+  const std::vector<float> nothing(w_.values.size(), std::numeric_limits<float>::quiet_NaN());
+  at.w = nothing.data();
+  at.prepared = prepared.data();
+  std::string wrong = call_on_host(algorithm, direction, extra, at, workspace, result, around);
+  std::vector<float> again;
+  if (wrong.empty() && !extra) {
+    wrong = call_on_host(algorithm, direction, extra, at, workspace, again, around);
+  }
+  if (prepared.contents() != before) return "wrote to the prepared weights";
+  return wrong.empty() && !extra ? differ(algorithm, result, again) : wrong;
+}
+
+// Where the output is images: their shape.
+Shape ConvolutionCase::output_shape(Direction direction) const {
+  return direction == Direction::forward ? problem_.y_shape() : problem_.x_shape();
+}
+ActivationLayout ConvolutionCase::output_layout(Direction direction) const {
+  return direction == Direction::forward         ? layout_of_y(problem_.layout)
+         : direction == Direction::backward_data ? layout_of_x(problem_.layout)
+                                                 : ActivationLayout::nchw;
+}
+bool ConvolutionCase::writes_blocks(Direction direction) const {
+  return output_layout(direction) != ActivationLayout::nchw;
+}
+
+std::string ConvolutionCase::call_on_host(const Conv2dAlgorithm& algorithm, Direction direction,
+                                          bool extra, Pointers at, const HostBlock& workspace,
+                                          std::vector<float>& result,
+                                          const Surroundings& around) const {
+  const ActivationLayout layout = output_layout(direction);
+  const auto count = static_cast<std::size_t>(
+      writes_blocks(direction) ? stored_shape(output_shape(direction), layout).numel()
+                               : output_count(direction));
+  std::vector<float> guarded(count + 2 * kGuard, kGuardValue);
+  float* const output = guarded.data() + kGuard;
+  const std::vector<float> before = kept(dw_before_);
+  for (std::size_t i = 0; i < count; ++i) {
+    output[i] =
+        direction == Direction::backward_weight && extra ? before[kAround + i] : around.output;
+  }
+  at.output = output;
+  workspace.poison(around.dirty_workspace ? 0xff : 0);
+  call(algorithm, direction, extra, at);
+  result.assign(output, output + count);
+  if (writes_blocks(direction)) {
+    const Shape shape = output_shape(direction);
+    const Tensor blocks = Tensor::empty(stored_shape(shape, layout));
+    std::memcpy(blocks.raw_data(), output, count * sizeof(float));
+    if (!has_clean_lanes(blocks, shape, layout)) {
+      return "left lanes behind the last channel that are not 0";
+    }
+    const Tensor plain = plain_images(blocks, shape, layout);
+    result.assign(plain.data<float>(), plain.data<float>() + plain.numel());
+  }
+  for (std::size_t i = 0; i < kGuard; ++i) {
+    if (guarded[i] != kGuardValue) return "wrote in front of the output";
+    if (guarded[kGuard + count + i] != kGuardValue) return "wrote behind the output";
+  }
+  if (const char* where = workspace.damage()) return cat("wrote ", where, " the workspace");
+  return "";
+}
+
+std::string ConvolutionCase::run_on_device(const Conv2dAlgorithm& algorithm, Direction direction,
+                                           bool extra, std::vector<float>& result) const {
+  const Device device{algorithm.device, 0};
+  const bool adds = direction == Direction::backward_weight && extra;
+  const std::vector<float> nothing(static_cast<std::size_t>(output_count(direction)),
+                                   std::numeric_limits<float>::quiet_NaN());
+  const GuardedBlock x(device, problem_.dtype, x_.data(), x_.count(), shift_, 0);
+  const std::vector<float> kept_w = kept(w_), dw_before = kept(dw_before_);
+  const auto w_count = static_cast<std::int64_t>(kept_w.size() - 2 * kAround);
+  const GuardedBlock w(device, problem_.dtype, kept_w.data() + kAround, w_count, shift_, 0);
+  const Operand places = is_sparse() ? places_.to(device) : Operand();
+  const GuardedBlock b(device, problem_.dtype, b_.data(), b_.count(), shift_, 0);
+  const GuardedBlock dy(device, problem_.dtype, y_.data(), y_.count(), shift_, 0);
+  const auto bytes = static_cast<std::int64_t>(algorithm.workspace_bytes(problem_, direction));
+  const auto prepared_bytes =
+      static_cast<std::int64_t>(algorithm.prepared_size(problem_, direction));
+  const GuardedBlock prepared(device, DType::u8, nullptr, prepared_bytes, 0, kCanaryBytes);
+  std::vector<unsigned char> before;
+  if (prepared_bytes > 0) {
+    const GuardedBlock workspace(device, DType::u8, nullptr, bytes, 0, kCanaryBytes);
+    algorithm.prepare_weights({problem_, direction, w.data(), prepared.data(), workspace.data(),
+                               views(w.data(), places)});
+    before = prepared.bytes();
+    if (const char* where = workspace.damage())
+      return cat("preparing wrote ", where, " the workspace");
+    if (const char* where = prepared.damage()) return cat("wrote ", where, " the prepared weights");
+  }
+  const std::vector<float> no_w(w_.values.size(), std::numeric_limits<float>::quiet_NaN());
+  const GuardedBlock unread(device, problem_.dtype, no_w.data(), w_count, shift_, 0);
+  const auto once = [&](std::vector<float>& to) -> std::string {
+    const GuardedBlock output(device, problem_.dtype, adds ? dw_before.data() + 1 : nothing.data(),
+                              output_count(direction), shift_, kCanaryBytes);
+    const GuardedBlock workspace(device, DType::u8, nullptr, bytes, 0, kCanaryBytes);
+    call(
+        algorithm, direction, extra,
+        {x.data(), prepared_bytes > 0 ? unread.data() : w.data(), b.data(), dy.data(),
+         output.data(), workspace.data(), prepared_bytes > 0 ? prepared.data() : nullptr, &places});
+    to = output.floats();
+    if (const char* where = output.damage()) return cat("wrote ", where, " the output");
+    if (const char* where = workspace.damage()) return cat("wrote ", where, " the workspace");
+    return "";
+  };
+  std::string wrong = once(result);
+  std::vector<float> again;
+  const bool twice = prepared_bytes > 0 && !extra;
+  if (wrong.empty() && twice) wrong = once(again);
+  if (!wrong.empty()) return wrong;
+  if (prepared_bytes > 0 && prepared.bytes() != before) return "wrote to the prepared weights";
+  for (const GuardedBlock* input : {&x, &w, &b, &dy}) {
+    if (!input->unchanged()) return "wrote to an input";
+  }
+  return twice ? differ(algorithm, result, again) : "";
+}
+
+std::string ConvolutionCase::compare(const Conv2dAlgorithm& algorithm, Direction direction,
+                                     bool extra, const std::vector<float>& result) {
+  const Expected& expected = expect(direction, extra);
+  const double growth = algorithm.growth(static_cast<double>(sum_length(problem_, direction)));
+  const char* with = extra ? " (with bias or accumulating)" : "";
+  double errors = 0;
+  double squares = 0;
+  for (std::size_t i = 0; i < result.size(); ++i) {
+    const double right = tier_ == Tier::exact && is_half(problem_.dtype)
+                             ? rounded_to(problem_.dtype, static_cast<float>(expected.values[i]))
+                             : expected.values[i];
+    const double error = std::abs(static_cast<double>(result[i]) - right);
+    const double bound =
+        tier_ == Tier::exact ? 0.0 : allowed_error(problem_, growth, right, expected.largest);
+    errors += error * error;
+    squares += right * right;
+    if (error <= bound) continue;  // false for NaN
+    fault_.at = i;
+    fault_.got = static_cast<double>(result[i]);
+    fault_.expected = right;
+    fault_.error = error;
+    fault_.allowed = bound;
+    std::ostringstream text;
+    text.precision(9);
+    text << "first wrong element " << i << " of " << result.size() << ": got " << result[i]
+         << ", expected " << right << ", error " << error << ", allowed " << bound << with;
+    return text.str();
+  }
+  // Of a few elements all may be small by chance.
+  if (algorithm.device == DeviceType::cpu || tier_ == Tier::exact || result.size() < 32 ||
+      sum_length(problem_, direction) > 4608) {
+    return "";
+  }
+  const double most = allowed_l2(problem_);
+  if (std::sqrt(errors) <= most * std::sqrt(squares)) return "";
+  std::ostringstream text;
+  text << "relative L2 error " << std::sqrt(errors / squares) << ", allowed " << most << with;
+  return text.str();
+}
+
+const Expected& ConvolutionCase::expect(Direction direction, bool extra) {
+  Expected& expected = expected_[static_cast<int>(direction)][extra ? 1 : 0];
+  if (!expected.values.empty() || output_count(direction) == 0) return expected;
+  expected.values = reference(direction, extra, false);
+  for (const double value : reference(direction, extra, true)) {
+    expected.largest = std::max(expected.largest, value);
+  }
+  return expected;
+}
+
+double ConvolutionCase::allowed(const Conv2dAlgorithm& algorithm, Direction direction, bool extra,
+                                double value) {
+  if (tier_ == Tier::exact) return 0;
+  const double growth = algorithm.growth(static_cast<double>(sum_length(problem_, direction)));
+  return allowed_error(problem_, growth, value, expect(direction, extra).largest);
+}
+
+std::vector<double> ConvolutionCase::reference(Direction direction, bool extra,
+                                               bool magnitudes) const {
+  const Conv2dAlgorithm& card = conv2d_algorithms(DeviceType::cpu).get("reference");
+  Conv2dProblem problem = problem_;
+  problem.dtype = DType::f64;
+  problem.math = MathMode::f32;
+  problem.layout = ActivationLayout::nchw;
+  problem.weight_format = {};
+  const std::vector<double> x = x_.doubles(magnitudes);
+  const std::vector<double> w = dense_w(magnitudes);
+  const std::vector<double> b = b_.doubles(magnitudes);
+  const std::vector<double> y = y_.doubles(magnitudes);
+  std::vector<double> out(static_cast<std::size_t>(output_numel(problem_, direction)));
+  if (direction == Direction::backward_weight && extra) out = dw_before_.doubles(magnitudes);
+  switch (direction) {
+    case Direction::forward:
+      card.forward({problem, x.data(), w.data(), extra ? b.data() : nullptr, out.data(), nullptr});
+      break;
+    case Direction::backward_data:
+      card.backward_data({problem, y.data(), w.data(), out.data(), nullptr});
+      break;
+    case Direction::backward_weight:
+      card.backward_weight({problem, x.data(), y.data(), out.data(), extra, nullptr});
+      break;
+  }
+  if (is_sparse() && direction == Direction::backward_weight) {
+    std::vector<double> stored;
+    for_each_stored([&](std::size_t, std::size_t at) { stored.push_back(out[at]); });
+    return stored;
+  }
+  return out;
+}
+
+std::string ConvolutionCase::report(const Conv2dAlgorithm& algorithm, Direction direction) {
+  fault_.problem = problem_;
+  fault_.direction = direction;
+  fault_.tier = tier_;
+  fault_.isa = current_isa();
+  fault_.threads = num_threads();
+  const bool on_cpu = algorithm.device == DeviceType::cpu;
+  return cat(algorithm.name, " on ", name_of(algorithm.device), ", ", name_of(direction), " of ",
+             problem_.text(), ", ", name_of(tier_), ", ",
+             on_cpu ? cat(name_of(fault_.isa), ", ", fault_.threads, " threads")
+                    : cat(shift_, " elements off alignment"),
+             ": ", fault_.sentence);
+}
+
+}  // namespace convscope::matrix

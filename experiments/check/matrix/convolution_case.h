@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: Apache-2.0
+// convolution_case.h: the one check that every convolution algorithm has to pass.
+//
+// An algorithm is run on a problem with its output full of NaN, guards around output and workspace,
+// and all pointers one element off alignment, and compared with the double reference:
+//
+//   exact     small integers: every product and sum is exact in f32, so all bits must agree
+//             (cards with exact_on_integers);
+//   bounded   normal numbers: max|error| <= growth * eps * max(conv(|x|,|w|)), eps = 2^-23, growth
+//             being the card's error_growth (Card::growth() for cards that sum in one chain);
+//   offset    the same bound on 1 + 0.1 N(0,1), as behind a ReLU or in images: all terms have one
+//             sign, so partial sums and their roundings are as large as they can be;
+//   heavy     the same bound on N(0,1) / (0.1 + |N(0,1)|): few large numbers among many small ones.
+//
+// A card that prepares its weights does so once, into a block with guards, and is then called twice
+// without w: both calls must give the same bits (deterministic cards) and leave the block as it
+// was.
+//
+// Of block-sparse weights the same w and dw are taken, at random places of kept blocks; elsewhere
+// the reference sees w = 0, and dw is not compared.
+//
+// On CUDA all of it is copied to the device and back. There, too, sum(error^2) <= L^2 sum(value^2):
+// L = 2e-6 for f32 (sums of up to 4608 products), 1e-3 for tf32, 1e-2 for bf16, 2e-3 for f16.
+// Blocked images (layers/dispatch/activation_layout.h) are made of the same numbers; lanes behind
+// the last channel must be 0 in the output. Inputs of half types are rounded before the reference
+// sees them. A half output is rounded once, by at most a unit u = 2^-9 or 2^-12 of itself; the
+// bound allows twice that.
+//
+// The bound in each direction takes that direction's own sum over magnitudes: conv(|x|,|w|) + |b|
+// forward, conv^T(|dy|,|w|) for dx, and for dw the sum of |x||dy| over all N P Q pixels, plus |dw|
+// before when it accumulates. An error of one rounding in each of m steps of a sum is at most
+// m eps/2 times that magnitude; with rounding errors of random sign it grows like sqrt(m) times the
+// partial sums. For numbers of random sign these grow like sqrt(m) while the magnitude grows like
+// m, so the error is about 1 eps for sums of any length. For numbers of one sign they are as large
+// as the magnitude: 0.126 sqrt(m) eps is the standard deviation of one chain, and chains of 160
+// terms stay below 8 eps (framework/simd/sum_chain.h). One lost term of an average sum of up to a
+// million terms is still beyond it.
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "experiments/check/matrix/guarded_block.h"
+#include "experiments/check/matrix/tiers.h"
+#include "framework/parallel.h"
+#include "framework/random.h"
+#include "framework/simd/cpu_isa.h"
+#include "layers/conv2d/algorithm.h"
+#include "layers/dispatch/operands.h"
+
+namespace convscope::matrix {
+
+// The numbers of one tensor, rounded to the type of the problem. In memory they lie off alignment,
+// with NaN in front of them and behind them: whoever reads there gets NaN.
+struct CONVSCOPE_API Numbers {
+  static constexpr std::size_t kAround = 65;  // odd, so that the first number is not aligned
+  std::vector<float> values;                  // with what stands around them
+
+  Numbers(std::int64_t count, Tier tier, std::uint64_t stream, DType dtype);
+  const float* data() const { return values.data() + kAround; }
+  std::int64_t count() const { return static_cast<std::int64_t>(values.size() - 2 * kAround); }
+  std::vector<double> doubles(bool magnitudes = false) const;
+};
+
+// How far one element of an output may be from `expected`; `largest` of the sums over magnitudes.
+CONVSCOPE_API double allowed_error(const Conv2dProblem& problem, double error_growth,
+                                   double expected, double largest);
+// The relative L2 error that an output on a device may have.
+CONVSCOPE_API double allowed_l2(const Conv2dProblem& problem);
+// How many products are added to one element of the output.
+CONVSCOPE_API std::int64_t sum_length(const Conv2dProblem& z, Direction direction);
+CONVSCOPE_API std::int64_t output_numel(const Conv2dProblem& z, Direction direction);
+
+// What the reference says about one direction.
+struct Expected {
+  std::vector<double> values;
+  double largest = 0;  // of the same sum over magnitudes
+};
+
+// What stands in memory before a call. The check takes these; whoever looks for the cause of a
+// fault changes one of them and looks what happens.
+struct Surroundings {
+  static constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
+  float output = kNaN;                            // in an output that is assigned
+  bool dirty_workspace = true;                    // NaN in the workspace; false: zeros
+  float x = kNaN, w = kNaN, dy = kNaN, b = kNaN;  // in front of and behind an input
+};
+
+// The first thing that was wrong.
+struct Fault {
+  enum class Kind { none, values, memory, bits, exception };
+  Kind kind = Kind::none;
+  std::string sentence;   // "first wrong element 3 of 60: got 1, expected 2, ..."
+  Conv2dProblem problem;  // with the layout of its images
+  Direction direction = Direction::forward;
+  Tier tier = Tier::exact;
+  bool extra = false;  // with a bias, or accumulating
+  Isa isa = Isa::scalar;
+  int threads = 1;
+  // Of wrong values, plain images:
+  std::vector<float> result;
+  std::size_t at = 0;  // the first one
+  double got = 0, expected = 0, error = 0, allowed = 0;
+};
+
+// Where a case is checked.
+struct Machines {
+  bool each_isa = true;               // that this CPU has; else the one that is set
+  std::vector<int> threads = {1, 2};  // one after the other; the bits are those of the first
+};
+
+class CONVSCOPE_API ConvolutionCase {
+ public:
+  ConvolutionCase(const Conv2dProblem& problem, Tier tier);
+
+  const Conv2dProblem& problem() const { return problem_; }
+  Tier tier() const { return tier_; }
+  // How many elements the pointers on a device are off alignment. (On the CPU it is always one.)
+  void set_shift(std::int64_t elements) { shift_ = elements; }
+
+  // "" when the algorithm passes; otherwise a report. Leaves its outputs in `out`, if given. A
+  // problem of plain images is checked in every layout that the algorithm takes.
+  std::string check(const Conv2dAlgorithm& algorithm, Direction direction,
+                    std::vector<float>* out = nullptr);
+  // The same with instruction sets and numbers of threads, whose results must have the same bits.
+  std::string check_everywhere(const Conv2dAlgorithm& algorithm, Direction direction,
+                               const Machines& machines = {});
+  // Of the last check.
+  const Fault& fault() const { return fault_; }
+
+  // One call on the CPU in the problem's own layout: "" or what was damaged, and the plain values.
+  std::string run(const Conv2dAlgorithm& algorithm, Direction direction, bool extra,
+                  std::vector<float>& result, const Surroundings& around) const;
+  // By the reference card in f64, once for each direction.
+  const Expected& expect(Direction direction, bool extra);
+  // How far element i may be from the reference; 0 for exact numbers.
+  double allowed(const Conv2dAlgorithm& algorithm, Direction direction, bool extra, double value);
+
+  const Numbers& x() const { return x_; }
+  const Numbers& w() const { return w_; }
+  const Numbers& b() const { return b_; }
+  const Numbers& dy() const { return y_; }
+  const Numbers& dw_before() const { return dw_before_; }
+
+ private:
+  struct Pointers {
+    const void *x, *w, *b, *dy;
+    void *output, *workspace;
+    const void* prepared;
+    const Operand* places = nullptr;  // null: those on the host
+  };
+  struct HostBlock;
+
+  std::string check_layout(const Conv2dAlgorithm& algorithm, Direction direction,
+                           std::vector<float>* out);
+  bool is_sparse() const { return !problem_.weight_format.is_dense(); }
+  std::int64_t output_count(Direction direction) const;  // of sparse dw the stored elements
+  template <class Visit>
+  void for_each_stored(const Visit& visit) const;
+  std::vector<float> kept(const Numbers& numbers, float around = Surroundings::kNaN) const;
+  std::vector<double> dense_w(bool magnitudes) const;
+  OperandViews views(const void* w, const Operand& places) const;
+  void call(const Conv2dAlgorithm& algorithm, Direction direction, bool extra,
+            const Pointers& at) const;
+  Shape output_shape(Direction direction) const;
+  ActivationLayout output_layout(Direction direction) const;
+  bool writes_blocks(Direction direction) const;
+  std::string run_on_host(const Conv2dAlgorithm& algorithm, Direction direction, bool extra,
+                          std::vector<float>& result, const Surroundings& around) const;
+  std::string call_on_host(const Conv2dAlgorithm& algorithm, Direction direction, bool extra,
+                           Pointers at, const HostBlock& workspace, std::vector<float>& result,
+                           const Surroundings& around) const;
+  std::string run_on_device(const Conv2dAlgorithm& algorithm, Direction direction, bool extra,
+                            std::vector<float>& result) const;
+  std::string compare(const Conv2dAlgorithm& algorithm, Direction direction, bool extra,
+                      const std::vector<float>& result);
+  std::vector<double> reference(Direction direction, bool extra, bool magnitudes) const;
+  std::string report(const Conv2dAlgorithm& algorithm, Direction direction);
+
+  Conv2dProblem problem_;
+  const Tier tier_;
+  std::int64_t shift_ = 1;
+  const Numbers x_, w_, b_, y_, dw_before_;
+  Operand places_;  // of sparse weights: where the blocks are kept
+  Expected expected_[3][2];
+  Fault fault_;
+};
+
+}  // namespace convscope::matrix

@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+// wrong_loops.h: the textbook's loops with a mistake on purpose. A wrong result that agrees with
+// those of such loops tells which mistake its algorithm has.
+//
+//   y[n,k,p,q] += w[k,c,r,s] x[n, from, p stride_h - pad_top + r dilation_h, ...]
+//
+// All three directions are sums of the same products, so a mistake is planted once.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "experiments/check/matrix/convolution_case.h"
+
+namespace convscope {
+
+struct Loops {
+  using Index = std::int64_t;
+  struct Range {
+    Index begin, end;
+    bool has(Index i) const { return i >= begin && i < end; }
+    bool operator==(const Range&) const = default;
+  };
+  // Rows and columns of x that the test for the border lets through and the image has not:
+  enum class Outside {
+    zero,     // are left out
+    memory,   // are read where the index leads: a neighbouring row
+    nearest,  // are those at the border
+  };
+  enum class Channels {
+    of_group,        // g C/G + c, g = k / (K/G)
+    of_first_group,  // c
+    interleaved,     // g = k mod G
+    by_inputs,       // g = k / (C/G)
+    all,             // each kernel sums over all C, and w runs on
+  };
+  enum class Order { nchw, nhwc };
+  enum class Start { right, left_out, twice, of_first };
+
+  CONVSCOPE_API explicit Loops(const Conv2dProblem& problem);
+
+  Conv2dProblem z;  // how large the arrays are; not changed
+  Index stride_h, stride_w, dilation_h, dilation_w, pad_top, pad_left;
+  Range n, k, p, q, c, r, s;  // what is summed
+  Range h, w;                 // what the test for the border lets through
+  Outside outside = Outside::zero;
+  Channels channels = Channels::of_group;
+  bool flip_r = false, flip_s = false;  // w[k,c,R-1-r,S-1-s]
+  bool swap_axes = false;               // w[k,c,s,r]
+  bool swap_channels = false;           // w[c,k,r,s]
+  Order x_order = Order::nchw, y_order = Order::nchw, w_order = Order::nchw;
+  bool first_image = false;    // x[0] for every n
+  Start start = Start::right;  // of the bias, or of what is accumulated to
+  double factor = 1;           // of each product
+
+  bool operator==(const Loops&) const = default;
+};
+
+// What the loops give for the numbers of a case.
+CONVSCOPE_API std::vector<double> sums_of(const Loops& loops,
+                                          const matrix::ConvolutionCase& numbers,
+                                          Direction direction, bool extra);
+
+// One mistake: what the result agrees with, and what the cause seems to be.
+struct KnownMistake {
+  const char* agrees;  // "a convolution whose dilation is 1"
+  const char* cause;   // "the dilation seems to be ignored"
+  void (*plant)(Loops&);
+  const char* agrees_of_dw = nullptr;  // where it reads otherwise for backward_weight
+  const char* cause_of_dw = nullptr;
+};
+// The likeliest first.
+CONVSCOPE_API const std::vector<KnownMistake>& known_mistakes();
+
+}  // namespace convscope

@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0
+// wrong_places.h: what the wrong elements of a result have in common.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "layers/conv2d/algorithm.h"
+
+namespace convscope {
+
+// "12 of 60 elements, all with q = 5 (the last)"; `wrong` has an entry for each element.
+CONVSCOPE_API std::string places_text(const Conv2dProblem& problem, Direction direction,
+                                      const std::vector<bool>& wrong);
+
+}  // namespace convscope

@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: Apache-2.0
+// card_check.cpp: what is not believed of a card that came out of a plug-in.
+#include "experiments/plugins/card_check.h"
+
+#include <algorithm>
+#include <cmath>
+#include <exception>
+
+#include "experiments/check/matrix/check_problems.h"
+#include "framework/simd/cpu_isa.h"
+#include "layers/dispatch/policy_text.h"
+
+namespace convscope {
+namespace {
+
+constexpr std::size_t kLongestName = 40;
+constexpr std::size_t kMostBytes = std::size_t{1} << 40;
+
+// Calls one of the card's functions; what it throws becomes the end of a sentence.
+template <class Ask>
+std::string problem_of(const char* function, const Conv2dProblem& problem, Direction direction,
+                       const Ask& ask) {
+  std::string what;
+  try {
+    const std::string wrong = ask();
+    if (wrong.empty()) return "";
+    what = cat("answers ", wrong);
+  } catch (const std::exception& error) {
+    what = cat("throws an exception (", error.what(), ")");
+  } catch (...) {
+    what = "throws an exception of an unknown type";
+  }
+  return cat("is wrong: its ", function, "() ", what, " when it is asked about ",
+             name_of(direction), " of ", problem.text());
+}
+
+std::string wrong_with(const Conv2dCost& cost) {
+  const auto number = [](const char* name, double value, double most) -> std::string {
+    return std::isfinite(value) && value > 0 && value <= most ? "" : cat(name, " = ", value);
+  };
+  std::string out = number("flops", cost.flops, 1e30);
+  if (out.empty()) out = number("bytes", cost.bytes, 1e30);
+  if (out.empty()) out = number("peak_share", cost.peak_share, 1);
+  return out;
+}
+
+}  // namespace
+
+std::string problem_of_name(const std::string& name) {
+  const auto is_small = [](char c) { return c >= 'a' && c <= 'z'; };
+  const auto is_part = [&](char c) { return is_small(c) || (c >= '0' && c <= '9') || c == '_'; };
+  if (name.empty() || name.size() > kLongestName || !is_small(name[0]) ||
+      !std::ranges::all_of(name, is_part)) {
+    return cat("a name of at most ", kLongestName,
+               " small letters, digits and _, with a letter in front, such as my_direct");
+  }
+  if (finds_itself(name) || name == "check") {
+    return "another name, because this word chooses an algorithm by itself";
+  }
+  return "";
+}
+
+std::string problem_of_card(const Conv2dAlgorithm& card, const std::vector<std::string>& others) {
+  if (card.name == nullptr) return "has no name";
+  const std::string wrong_name = problem_of_name(card.name);
+  if (!wrong_name.empty()) return cat("is named '", card.name, "': expected ", wrong_name);
+  if (const auto& table = conv2d_algorithms(DeviceType::cpu); table.find(card.name) != nullptr) {
+    return cat("has a name that is taken: ", table.file_of(card.name), " has the card '", card.name,
+               "' already");
+  }
+  if (std::ranges::count(others, card.name) > 0) {
+    return cat("has a name that is taken: the plug-in has two cards '", card.name, "'");
+  }
+  if (card.device != DeviceType::cpu) return "is not of the CPU: a plug-in computes there";
+  if (!std::isfinite(card.error_growth) || card.error_growth <= 0) {
+    return cat("has the error_growth ", card.error_growth);
+  }
+  const struct {
+    const char* name;
+    bool there;
+  } parts[] = {{"idea", card.idea != nullptr && *card.idea != '\0'},
+               {"paper (\"\" says none)", card.paper != nullptr},
+               {"function supports", card.supports != nullptr},
+               {"function cost", card.cost != nullptr},
+               {"function workspace_bytes", card.workspace_bytes != nullptr},
+               {"function prepare_weights beside prepared_bytes",
+                card.prepared_bytes == nullptr || card.prepare_weights != nullptr},
+               {"function prepared_bytes beside prepare_weights",
+                card.prepare_weights == nullptr || card.prepared_bytes != nullptr},
+               {"direction: forward, backward_data or backward_weight",
+                std::ranges::any_of(kDirections, [&](Direction d) { return card.offers(d); })}};
+  for (const auto& part : parts) {
+    if (!part.there) return cat("has no ", part.name);
+  }
+  return "";
+}
+
+std::string problem_of_ladder(const Conv2dLadder& ladder, const std::vector<std::string>& cards) {
+  if (ladder.name == nullptr || !problem_of_name(ladder.name).empty()) {
+    return cat("has no name of small letters");
+  }
+  if (conv2d_ladders(DeviceType::cpu).find(ladder.name) != nullptr) {
+    return cat("has a name that is taken: there is a ladder '", ladder.name, "' already");
+  }
+  if (ladder.device != DeviceType::cpu) return "is not of the CPU";
+  if (ladder.rungs.size() < 2) return "has fewer than two rungs";
+  if (ladder.problem == nullptr) return "has no problem";
+  try {
+    Conv2dProblem::parse(ladder.problem).check();
+  } catch (const Error& error) {
+    return cat("has a problem that is none: ", error.what());
+  }
+  for (const Conv2dRung& rung : ladder.rungs) {
+    if (rung.card == nullptr || rung.isa == nullptr || rung.sentence == nullptr) {
+      return "has a rung without card, isa or sentence";
+    }
+    if (conv2d_algorithms(DeviceType::cpu).find(rung.card) == nullptr &&
+        std::ranges::count(cards, rung.card) == 0) {
+      return cat("has a rung '", rung.card, "', and no algorithm is named so");
+    }
+    try {
+      if (*rung.isa != '\0') parse_isa(rung.isa);
+    } catch (const Error& error) {
+      return cat("has a rung with no instruction set: ", error.what());
+    }
+    if (rung.threads < 0) return cat("has a rung with ", rung.threads, " threads");
+  }
+  return "";
+}
+
+std::string problem_of_answers(const Conv2dAlgorithm& card) {
+  for (const Conv2dProblem& problem : matrix::small_problems(3)) {
+    for (const Direction direction : kDirections) {
+      if (!card.offers(direction)) continue;
+      bool takes = false;
+      std::string wrong = problem_of("supports", problem, direction, [&]() -> std::string {
+        const Conv2dSupport answer = support_of(card, problem, direction);
+        takes = answer.yes;
+        return takes || !answer.reason.empty() ? "" : "no without a sentence";
+      });
+      if (!wrong.empty()) return wrong;
+      if (!takes) continue;
+      wrong = problem_of("cost", problem, direction,
+                         [&] { return wrong_with(card.cost(problem, direction)); });
+      if (!wrong.empty()) return wrong;
+      const auto bytes = [](std::size_t count) -> std::string {
+        return count <= kMostBytes ? "" : cat(count, " bytes");
+      };
+      wrong = problem_of("workspace_bytes", problem, direction,
+                         [&] { return bytes(card.workspace_bytes(problem, direction)); });
+      if (!wrong.empty()) return wrong;
+      wrong = problem_of("prepared_bytes", problem, direction,
+                         [&] { return bytes(card.prepared_size(problem, direction)); });
+      if (!wrong.empty()) return wrong;
+    }
+  }
+  return "";
+}
+
+}  // namespace convscope

@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: Apache-2.0
+// plugins.cpp: opens plug-ins and puts their cards and ladders into the tables.
+#include "experiments/plugins/plugins.h"
+
+#include <algorithm>
+#include <exception>
+#include <filesystem>
+
+#include "experiments/plugins/card_check.h"
+#include "experiments/plugins/child_process.h"
+#include "layers/conv2d/plugin.h"
+#include "layers/dispatch/plugin/plugin_cards.h"
+#include "layers/dispatch/plugin/plugin_file.h"
+
+#ifdef CONVSCOPE_VERSION
+static_assert(std::string_view(CONVSCOPE_VERSION).starts_with(convscope::kPluginLibrary) &&
+                  std::string_view(CONVSCOPE_VERSION)[convscope::kPluginLibrary.size()] == '.',
+              "kPluginLibrary (layers/dispatch/plugin/plugin_facts.h) is not of this version");
+#endif
+
+namespace convscope {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr unsigned kSecondsForAnswers = 10;
+
+std::vector<OpenedPlugin>& opened() {
+  static std::vector<OpenedPlugin> plugins;
+  return plugins;
+}
+
+std::vector<std::string>& named_by_command_line() {
+  static std::vector<std::string> files;
+  return files;
+}
+
+std::string absolute(const std::string& path) {
+  std::error_code error;
+  const fs::path full = fs::canonical(path, error);
+  return error ? fs::absolute(path, error).lexically_normal().string() : full.string();
+}
+
+// Loads the file and asks its function what it holds.
+Conv2dPlugin load(const PluginFile& file) {
+  Conv2dPlugin out;
+  const auto fill_in =
+      reinterpret_cast<void (*)(Conv2dPlugin*)>(load_plugin_file(file, kConv2dPluginEntry));
+  try {
+    fill_in(&out);
+  } catch (const std::exception& error) {
+    refuse_plugin(file.path,
+                  cat("ends ", kConv2dPluginEntry, "() with an exception: ", error.what()));
+  } catch (...) {
+    refuse_plugin(file.path, cat("ends ", kConv2dPluginEntry, "() with an exception"));
+  }
+  return out;
+}
+
+void check_parts(const PluginFile& file, const Conv2dPlugin& plugin, const ChildNote& note) {
+  if (plugin.cards.empty()) refuse_plugin(file.path, "holds no card");
+  std::vector<std::string> names;
+  for (const Conv2dAlgorithm& card : plugin.cards) {
+    std::string problem = problem_of_card(card, names);
+    if (!problem.empty()) refuse_plugin(file.path, cat("holds a card that ", problem));
+    note(
+        cat("when supports(), cost() or workspace_bytes() of the card '", card.name, "' is asked"));
+    problem = problem_of_answers(card);
+    if (!problem.empty()) {
+      refuse_plugin(file.path, cat("holds a card '", card.name, "' that ", problem));
+    }
+    names.emplace_back(card.name);
+  }
+  for (const Conv2dLadder& ladder : plugin.ladders) {
+    const std::string problem = problem_of_ladder(ladder, names);
+    if (!problem.empty()) refuse_plugin(file.path, cat("holds a ladder that ", problem));
+  }
+}
+
+// All of it in another process first.
+void try_out(const PluginFile& file) {
+  const ChildEnd end = run_in_child(
+      [&](const ChildNote& note) {
+        note("when it is opened");
+        check_parts(file, load(file), note);
+        return 0;
+      },
+      kSecondsForAnswers);
+  if (!end.finished) {
+    refuse_plugin(file.path, cat(end.cause, " ", end.doing, ": build it again, or mend it"));
+  }
+  constexpr std::string_view kBefore = "[plugin] ";
+  if (end.said.starts_with(kBefore)) {
+    fail(ErrorKind::kUnavailable, "plugin", end.said.substr(kBefore.size()));
+  }
+  if (!end.said.empty()) refuse_plugin(file.path, cat("cannot be asked: ", end.said));
+}
+
+OpenedPlugin register_all(const PluginFile& file, const Conv2dPlugin& plugin) {
+  OpenedPlugin out{.file = file.path,
+                   .hash = file.hash,
+                   .source = plugin.source == nullptr ? "" : plugin.source,
+                   .cards = {},
+                   .ladders = {}};
+  for (const Conv2dAlgorithm& card : plugin.cards) {
+    register_conv2d_algorithm(card, out.file.c_str());
+    note_plugin_card("conv2d", card.name, {.file = file.path, .hash = file.hash});
+    out.cards.emplace_back(card.name);
+  }
+  for (const Conv2dLadder& ladder : plugin.ladders) {
+    register_conv2d_ladder(ladder, out.file.c_str());
+    out.ladders.emplace_back(ladder.name);
+  }
+  return out;
+}
+
+}  // namespace
+
+std::vector<std::string> plugin_files(const std::string& word) {
+  std::error_code error;
+  if (!fs::is_directory(word, error)) return {absolute(word)};
+  std::vector<std::string> out;
+  for (const fs::directory_entry& entry : fs::directory_iterator(word, error)) {
+    if (entry.path().extension() == ".so") out.push_back(absolute(entry.path().string()));
+  }
+  if (out.empty()) {
+    refuse_plugin(word, "is a folder without a file *.so; `cmake --build` writes one");
+  }
+  std::ranges::sort(out);
+  return out;
+}
+
+void open_plugin(const std::string& file) {
+  const std::string path = absolute(file);
+  if (std::ranges::count(opened(), path, &OpenedPlugin::file) > 0) return;
+  constexpr PluginFacts kOurs = conv2d_plugin_facts();
+  const PluginFile library = check_plugin_file(path, kOurs);
+  try_out(library);
+  opened().push_back(register_all(library, load(library)));
+}
+
+const std::vector<OpenedPlugin>& opened_plugins() { return opened(); }
+
+void open_plugins_of_command_line(const std::vector<std::string>& words) {
+  named_by_command_line().clear();
+  for (const std::string& word : words) {
+    for (const std::string& file : plugin_files(word)) {
+      open_plugin(file);
+      std::vector<std::string>& named = named_by_command_line();
+      if (std::ranges::count(named, file) == 0) named.push_back(file);
+    }
+  }
+}
+
+const std::vector<std::string>& plugins_of_command_line() { return named_by_command_line(); }
+
+std::string plugin_remark(const std::string& card) {
+  const PluginCard* const from = plugin_of_card("conv2d", card);
+  return from == nullptr ? "" : cat(card, " of ", from->file);
+}
+
+}  // namespace convscope

@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+// plugin.h: makes a plug-in of a source outside of the repository: its last line names the cards,
+// and the ladders, if it has any.
+//
+//   const Conv2dAlgorithm kCard{.name = "mine", ...};
+//   const Conv2dLadder kLadder{.name = "mine", ...};
+//   CONVSCOPE_CONV2D_PLUGIN(convscope::kCard, convscope::kLadder)
+//
+// `convscope new algorithm NAME` writes such a source with its CMake file; CONTRIBUTING.md tells
+// more. Cards are of the CPU. Whatever a plug-in may see is a part of its interface: see
+// layers/dispatch/plugin/plugin_facts.h before a struct is changed.
+#pragma once
+
+#include <vector>
+
+#include "layers/conv2d/ladder.h"
+#include "layers/dispatch/plugin/plugin_facts.h"
+
+namespace convscope {
+
+// What the function convscope_conv2d_plugin() of a plug-in fills in.
+struct Conv2dPlugin {
+  const char* source = "";
+  std::vector<Conv2dAlgorithm> cards;
+  std::vector<Conv2dLadder> ladders;
+
+  void add(const Conv2dAlgorithm& card) { cards.push_back(card); }
+  void add(const Conv2dLadder& ladder) { ladders.push_back(ladder); }
+};
+
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored \
+    "-Winvalid-offsetof"  // a reference among the members: it is left out
+constexpr PluginFacts conv2d_plugin_facts() {
+  using Card = Conv2dAlgorithm;
+  using Z = Conv2dProblem;
+  using F = Conv2dForwardArgs;
+  using D = Conv2dBackwardDataArgs;
+  using W = Conv2dBackwardWeightArgs;
+  const std::uint64_t layout = layout_digest(
+      {offsetof(Card, name), offsetof(Card, device), offsetof(Card, idea), offsetof(Card, paper),
+       offsetof(Card, supports), offsetof(Card, cost), offsetof(Card, workspace_bytes),
+       offsetof(Card, prepared_bytes), offsetof(Card, prepare_weights),
+       offsetof(Card, prepares_for_one_call), offsetof(Card, error_growth),
+       offsetof(Card, one_chain), offsetof(Card, exact_on_integers), offsetof(Card, deterministic),
+       offsetof(Card, auto_ok), offsetof(Card, fuses_epilogue), offsetof(Card, takes_mixed_types),
+       offsetof(Card, takes_sparse_weights), offsetof(Card, takes_blocked_layout),
+       offsetof(Card, takes_blocked_y), offsetof(Card, forward), offsetof(Card, backward_data),
+       offsetof(Card, backward_weight), sizeof(Card),
+       // the problem
+       offsetof(Z, n), offsetof(Z, c), offsetof(Z, h), offsetof(Z, w), offsetof(Z, k),
+       offsetof(Z, r), offsetof(Z, s), offsetof(Z, stride_h), offsetof(Z, stride_w),
+       offsetof(Z, pad_top), offsetof(Z, pad_bottom), offsetof(Z, pad_left), offsetof(Z, pad_right),
+       offsetof(Z, dilation_h), offsetof(Z, dilation_w), offsetof(Z, groups), offsetof(Z, dtype),
+       offsetof(Z, math), offsetof(Z, types), offsetof(Z, weight_format), offsetof(Z, layout),
+       sizeof(Z), sizeof(OperandTypes), sizeof(WeightFormat), sizeof(OperandSpec),
+       // the arguments
+       offsetof(F, x), offsetof(F, w), offsetof(F, b), offsetof(F, y), offsetof(F, workspace),
+       offsetof(F, epilogue), offsetof(F, prepared), offsetof(F, views), sizeof(F), offsetof(D, dy),
+       offsetof(D, w), offsetof(D, dx), offsetof(D, workspace), offsetof(D, prepared),
+       offsetof(D, views), sizeof(D), offsetof(W, x), offsetof(W, dy), offsetof(W, dw),
+       offsetof(W, accumulate), offsetof(W, workspace), offsetof(W, views), sizeof(W),
+       sizeof(Conv2dPrepareArgs), offsetof(Conv2dPrepareArgs, direction),
+       offsetof(Conv2dPrepareArgs, w), offsetof(Conv2dPrepareArgs, prepared),
+       offsetof(Conv2dPrepareArgs, workspace), sizeof(Conv2dEpilogue),
+       offsetof(Conv2dEpilogue, relu), offsetof(Conv2dEpilogue, most), sizeof(OperandViews),
+       offsetof(OperandViews, w_blocks), sizeof(Quantisation), sizeof(BlockSparseView),
+       // what the card answers
+       sizeof(Conv2dSupport), offsetof(Conv2dSupport, reason), sizeof(Conv2dCost),
+       offsetof(Conv2dCost, bytes), offsetof(Conv2dCost, peak_share),
+       offsetof(Conv2dCost, prepare_part),
+       // the ladder
+       sizeof(Conv2dRung), offsetof(Conv2dRung, isa), offsetof(Conv2dRung, threads),
+       offsetof(Conv2dRung, sentence), sizeof(Conv2dLadder), offsetof(Conv2dLadder, problem),
+       offsetof(Conv2dLadder, rungs), sizeof(Conv2dPlugin), offsetof(Conv2dPlugin, cards),
+       offsetof(Conv2dPlugin, ladders),
+       // numbers behind words
+       static_cast<std::size_t>(DType::f32), static_cast<std::size_t>(DType::f64),
+       static_cast<std::size_t>(DType::i8), static_cast<std::size_t>(DType::u8),
+       static_cast<std::size_t>(Direction::backward_data),
+       static_cast<std::size_t>(Direction::backward_weight),
+       static_cast<std::size_t>(ActivationLayout::blocked),
+       static_cast<std::size_t>(ActivationLayout::blocked_y),
+       static_cast<std::size_t>(MathMode::tf32)});
+  return plugin_facts("conv2d", sizeof(Card), sizeof(Z), layout);
+}
+#pragma GCC diagnostic pop
+
+inline constexpr const char* kConv2dPluginEntry = "convscope_conv2d_plugin";
+
+}  // namespace convscope
+
+// Cards of a plug-in do not register themselves: nothing of it may run before it is known to fit.
+#ifndef CONVSCOPE_VERSION  // known inside libconvscope alone
+#undef CONVSCOPE_CONV2D_ALGORITHM
+#define CONVSCOPE_CONV2D_ALGORITHM(card) \
+  static_assert(false, "a plug-in names its cards in CONVSCOPE_CONV2D_PLUGIN(card)")
+#endif
+
+#define CONVSCOPE_CONV2D_PLUGIN(...)                                                \
+  extern "C" {                                                                      \
+  extern const CONVSCOPE_API ::convscope::PluginFacts convscope_plugin_facts;       \
+  constinit const ::convscope::PluginFacts convscope_plugin_facts =                 \
+      ::convscope::conv2d_plugin_facts();                                           \
+  CONVSCOPE_API void convscope_conv2d_plugin(::convscope::Conv2dPlugin* plugin);    \
+  void convscope_conv2d_plugin(::convscope::Conv2dPlugin* plugin) {                 \
+    plugin->source = __FILE__;                                                      \
+    const auto add = [plugin](const auto&... parts) { (plugin->add(parts), ...); }; \
+    add(__VA_ARGS__);                                                               \
+  }                                                                                 \
+  }

@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+// plugin_facts.h: what a plug-in was built with: constants in its file, which are read and compared
+// before anything of the file runs.
+//
+// A plug-in is a shared library with algorithms of a heavy layer, built outside of the repository
+// against the installed headers (of conv2d: layers/conv2d/plugin.h). It gets and gives structs of
+// C++, so it fits only a program with the same structs. kPluginInterface says which: it is raised
+// by hand with each change of what a plug-in sees, in layout or in meaning. A test knows the texts
+// of these headers and asks for it (tests/repo/check_plugin_interface.py). The sizes and the digest
+// are measured by the compiler, and find what was forgotten.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <initializer_list>
+#include <string_view>
+
+namespace convscope {
+
+inline constexpr std::int32_t kPluginInterface = 1;
+// Of the library that these headers belong to: its CMake package takes the same minor version only.
+inline constexpr std::string_view kPluginLibrary = "0.1";
+
+// The first three members stand where they stand in every version of the interface.
+struct PluginFacts {
+  char mark[32] = {};          // kPluginMark: how a reader of the file finds the rest
+  std::int32_t interface = 0;  // kPluginInterface
+  std::int32_t bytes = 0;      // of this struct
+  char operation[16] = {};     // "conv2d"
+  char library[16] = {};       // kPluginLibrary
+  std::int32_t cxx11_abi = 0;  // of the standard library's strings
+  std::int32_t pointer_bytes = 0;
+  std::int32_t card_bytes = 0, problem_bytes = 0;
+  std::uint64_t layout = 0;  // where each member of each struct stands
+
+  bool operator==(const PluginFacts&) const = default;
+};
+inline constexpr std::string_view kPluginMark = "convscope plug-in, facts behind";
+
+// FNV-1a of offsets and sizes.
+constexpr std::uint64_t layout_digest(std::initializer_list<std::size_t> numbers) {
+  std::uint64_t hash = 0xcbf29ce484222325u;
+  for (const std::size_t number : numbers) {
+    for (int byte = 0; byte < 8; ++byte) {
+      hash = (hash ^ (number >> (8 * byte) & 0xff)) * 0x100000001b3u;
+    }
+  }
+  return hash;
+}
+
+constexpr PluginFacts plugin_facts(std::string_view operation, std::size_t card_bytes,
+                                   std::size_t problem_bytes, std::uint64_t layout) {
+  PluginFacts out;
+  const auto copy = [](std::string_view text, char* to, std::size_t room) {
+    for (std::size_t i = 0; i < text.size() && i + 1 < room; ++i) to[i] = text[i];
+  };
+  copy(kPluginMark, out.mark, sizeof(out.mark));
+  copy(operation, out.operation, sizeof(out.operation));
+  copy(kPluginLibrary, out.library, sizeof(out.library));
+  out.interface = kPluginInterface;
+  out.bytes = sizeof(PluginFacts);
+#ifdef _GLIBCXX_USE_CXX11_ABI
+  out.cxx11_abi = _GLIBCXX_USE_CXX11_ABI;
+#endif
+  out.pointer_bytes = sizeof(void*);
+  out.card_bytes = static_cast<std::int32_t>(card_bytes);
+  out.problem_bytes = static_cast<std::int32_t>(problem_bytes);
+  out.layout = layout;
+  return out;
+}
+
+}  // namespace convscope

@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: Apache-2.0
+// plugin_paths.h: where the plug-ins of the tests lie (modules/).
+#pragma once
+
+#include <string>
+
+namespace convscope::testing {
+
+inline const std::string kPlanted =
+    std::string(CONVSCOPE_BINARY_DIR) + "/test_plugins/planted/planted_plugin.so";
+inline const std::string kOdd =
+    std::string(CONVSCOPE_BINARY_DIR) + "/test_plugins/odd/odd_plugin.so";
+
+}  // namespace convscope::testing

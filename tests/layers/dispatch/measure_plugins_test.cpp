@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+// measure_plugins_test.cpp: what `measure` found beside a plug-in is no answer without it, nor
+// beside another build of it; and the answers of a program without plug-ins stay.
+#include <gtest/gtest.h>
+
+#include "layers/dispatch/plugin/plugin_cards.h"
+#include "layers/dispatch/select.h"
+#include "tests/support/cache_folder.h"
+
+namespace convscope {
+namespace {
+
+Question question(const std::vector<std::string>& names) {
+  Question out{"fake", "n=1", Direction::forward, Device{}, WeightUse::once, "", {}};
+  for (const std::string& name : names) {
+    Verdict& verdict = out.verdicts.emplace_back();
+    verdict.algorithm = name;
+    verdict.accepts = true;
+  }
+  return out;
+}
+
+std::string fastest(const std::vector<std::string>& names, const std::string& best, int& timed) {
+  forget_measured();  // as a new process
+  return measured_fastest(key_of(question(names)), names, [&]() -> SecondsOf {
+    ++timed;
+    return [best](const std::string& name) { return name == best ? 1e-3 : 1e-2; };
+  });
+}
+
+TEST(MeasurePlugins, AreRememberedApart) {
+  const testing::CacheFolder cache;
+  int timed = 0;
+  EXPECT_EQ(fastest({"a", "b"}, "a", timed), "a");
+  EXPECT_EQ(timed, 1);
+  note_plugin_card("fake", "mine", {.file = "/mine.so", .hash = "1111"});
+  EXPECT_EQ(fastest({"a", "b", "mine"}, "mine", timed), "mine");  // not 'a' from before
+  EXPECT_EQ(timed, 2);
+  EXPECT_EQ(fastest({"a", "b", "mine"}, "a", timed), "mine");  // remembered
+  EXPECT_EQ(timed, 2);
+  EXPECT_EQ(fastest({"a", "b"}, "b", timed), "a");  // without it: as before
+  EXPECT_EQ(timed, 2);
+  note_plugin_card("fake", "mine", {.file = "/mine.so", .hash = "2222"});  // built anew
+  EXPECT_EQ(fastest({"a", "b", "mine"}, "b", timed), "b");
+  EXPECT_EQ(timed, 3);
+}
+
+TEST(MeasurePlugins, StandInTheKeyWhereTheyAreCandidatesAlone) {
+  note_plugin_card("fake", "mine", {.file = "/mine.so", .hash = "1111"});
+  EXPECT_EQ(key_of(question({"a", "mine"})).plugins, " | mine of plug-in 1111");
+  Question refused = question({"a", "mine"});
+  refused.verdicts[1].accepts = false;
+  EXPECT_EQ(key_of(refused).plugins, "");
+  Question by_name = question({"a", "mine"});
+  by_name.verdicts[1].auto_ok = false;
+  EXPECT_EQ(key_of(by_name).plugins, "");
+  EXPECT_EQ(key_of(question({"a", "b"})).plugins, "");
+}
+
+}  // namespace
+}  // namespace convscope

@@ -1,0 +1,50 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""The interface of plug-ins has the number that its headers were written down with.
+
+A plug-in is built against headers of today and opened by a program of tomorrow. Sizes and offsets are
+compared when it is opened; a new meaning of an old member is not seen there. So whoever changes the
+code of one of these headers (comments do not count) looks here, raises kPluginInterface if a plug-in
+of before would be wrong, and writes the line that this check prints into plugin_interface.txt.
+"""
+import hashlib
+import re
+
+from sources import main
+
+NUMBER = re.compile(r"kPluginInterface = (\d+);")
+FACTS = "layers/dispatch/plugin/plugin_facts.h"
+# What a plug-in gets, gives, or compiles into itself.
+HEADERS = [FACTS, "layers/conv2d/plugin.h", "layers/conv2d/algorithm.h", "layers/conv2d/problem.h",
+           "layers/conv2d/ladder.h", "layers/dispatch/card.h", "layers/dispatch/card_function.h",
+           "layers/dispatch/direction.h", "layers/dispatch/elements.h",
+           "layers/dispatch/weight_format.h", "layers/dispatch/operand_specs.h",
+           "framework/dtype.h", "framework/precision.h", "framework/device.h"]
+RECORD = "tests/repo/plugin_interface.txt"
+COMMENTS = re.compile(r'//[^\n]*|/\*.*?\*/|("(?:[^"\\]|\\.)*")', re.DOTALL)
+
+
+def code(text):
+    """Without comments, and with one space wherever there is some."""
+    return " ".join(COMMENTS.sub(lambda match: match.group(1) or " ", text).split())
+
+
+def line_of(root):
+    digest = hashlib.sha256()
+    for header in HEADERS:
+        digest.update(code((root / header).read_text()).encode() + b"\n")
+    number = NUMBER.search((root / FACTS).read_text())
+    return f"interface {number.group(1) if number else '?'}, headers {digest.hexdigest()[:16]}"
+
+
+def problems(root):
+    now, noted = line_of(root), (root / RECORD).read_text().split("\n")[0]
+    if now == noted:
+        return []
+    return [f"{RECORD}: expected '{noted}', got '{now}', because a header that plug-ins are built "
+            f"against has changed: raise kPluginInterface in {FACTS} unless plug-ins of before stay "
+            "right, then write down the line of today"]
+
+
+if __name__ == "__main__":
+    main(problems)
