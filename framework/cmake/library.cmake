@@ -9,7 +9,7 @@ list(TRANSFORM convscope_globs PREPEND ${CMAKE_CURRENT_SOURCE_DIR}/)
 list(TRANSFORM convscope_globs APPEND /*.cpp)
 file(GLOB_RECURSE convscope_sources CONFIGURE_DEPENDS ${convscope_globs})
 list(FILTER convscope_sources EXCLUDE REGEX
-  "/(experiments/(cli/main\\.cpp|peers/|notebooks/)|framework/cuda/emulation/)")
+  "/(experiments/(cli/main\\.cpp|peers/)|framework/cuda/emulation/)")
 if(NOT CONVSCOPE_EXPERIMENTS)
   list(FILTER convscope_sources EXCLUDE REGEX "^${CMAKE_CURRENT_SOURCE_DIR}/experiments/")
 endif()
@@ -47,7 +47,7 @@ CONVSCOPE_CONFIGS_FROM_PROGRAM=\"${convscope_bin_to_data}/convscope/configs\"")
 # quickly instead of well, which takes more than half off their build.
 set(convscope_quick_sources ${convscope_sources})
 list(FILTER convscope_quick_sources INCLUDE REGEX
-  "/experiments/(cli|config|report|run_folder|sweep)/")
+  "/experiments/(cli|config|notebooks|report|run_folder|sweep)/")
 list(REMOVE_ITEM convscope_sources ${convscope_quick_sources})
 convscope_unite(quick convscope_quick_sources)
 # The precompiled header is for files that are optimised.
