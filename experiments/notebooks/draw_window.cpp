@@ -51,6 +51,13 @@ std::vector<std::int64_t> reads_of(const Conv2dProblem& z, const OutputTile& til
   return reads;
 }
 
+// "0,2": the tap that the one output of a tile multiplies this pixel with.
+std::string tap_text(const Conv2dProblem& z, const OutputTile& tile, std::int64_t row,
+                     std::int64_t column) {
+  return cat((row - tile.p * z.stride_h) / z.dilation_h, ",",
+             (column - tile.q * z.stride_w) / z.dilation_w);
+}
+
 void check_picture(const Conv2dProblem& z, const OutputTile& tile, const Tensor& x) {
   z.check();
   const std::int64_t rows = z.pad_top + z.h + z.pad_bottom,
@@ -80,6 +87,7 @@ std::string window_svg(const Conv2dProblem& z, const OutputTile& tile, const Ten
   const double side =
       std::min(34.0, (kWidth - 2 * kMargin - kGap) /
                          static_cast<double>(columns + std::max<std::int64_t>(z.q(), 4)));
+  const bool single = tile.rows == 1 && tile.columns == 1;
   const double number = std::clamp(side * 0.42, 7.0, 12.0);
   const std::string look =
       cat("text-anchor=\"middle\" font-size=\"", number_text(number, 3), "\" ");
@@ -95,10 +103,11 @@ std::string window_svg(const Conv2dProblem& z, const OutputTile& tile, const Ten
     svg += rect(left, top, side,
                 cat("fill=\"", fill, "\" stroke=\"#888\"", frame ? " stroke-dasharray=\"2 2\"" : "")
                     .c_str());
-    const std::string words = frame         ? "0"
-                              : x.defined() ? number_text(x.at(h * z.w + w), 3)
-                              : count > 0   ? std::to_string(count)
-                                            : "";
+    const std::string words =
+        frame         ? "0"
+        : x.defined() ? number_text(x.at(h * z.w + w), 3)
+        : count > 0 ? (single ? tap_text(z, tile, i / columns, i % columns) : std::to_string(count))
+                    : "";
     const bool dark = count > 0 && 2 * count > most;
     if (!words.empty()) {
       svg += text(left + side / 2, top + side / 2 + number * 0.36, words,
@@ -124,13 +133,14 @@ std::string window_svg(const Conv2dProblem& z, const OutputTile& tile, const Ten
                   rows * columns > z.h * z.w ? ", and its frame of zeros" : ""),
               "");
   svg += text(right, kTitle - 8, cat("y: ", z.p(), "x", z.q()), "");
-  svg +=
-      text(kMargin, foot,
-           cat("kernel ", z.r, "x", z.s, ", stride ", z.stride_h, "x", z.stride_w, ", dilation ",
-               z.dilation_h, "x", z.dilation_w,
-               most > 1 ? cat("; darker pixels are read by more outputs of the tile, up to ", most)
-                        : std::string("; blue pixels are multiplied with the kernel")),
-           "fill=\"#555\"");
+  svg += text(
+      kMargin, foot,
+      cat("kernel ", z.r, "x", z.s, ", stride ", z.stride_h, "x", z.stride_w, ", dilation ",
+          z.dilation_h, "x", z.dilation_w,
+          most > 1 ? cat("; darker pixels are read by more outputs of the tile, up to ", most)
+                   : std::string(x.defined() ? "; blue pixels are multiplied with the kernel"
+                                             : "; r,s: the tap that a pixel is multiplied with")),
+      "fill=\"#555\"");
   const std::string heading = title.empty()
                                   ? cat("Outputs ", tile.rows, "x", tile.columns, " from (", tile.p,
                                         ",", tile.q, "), and what they read")

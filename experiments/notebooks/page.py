@@ -13,7 +13,8 @@ pre { overflow-x: auto; margin: 0; }
 .in { border: 1px solid #ddd; border-radius: 4px; background: #f7f7f7; padding: 8px 10px; }
 .text pre, .md pre { background: #f7f7f7; padding: 8px 10px; }
 .out { padding: 6px 0 0 10px; }
-.out pre { white-space: pre-wrap; }
+.out pre, .in pre { white-space: pre-wrap; }
+.anchor-link { display: none; }
 .stderr pre { background: #fdeeee; } .error pre { background: #fdeeee; color: #8b0000; }
 .out svg, .out img { max-width: 100%; height: auto; }
 .wide { overflow-x: auto; }

@@ -12,7 +12,7 @@
 namespace convscope {
 
 void line_plot(const PlotOptions& options, const std::vector<PlotLine>& lines) {
-  LinePanel panel{.x = {.label = options.x, .log = options.log_x},
+  LinePanel panel{.x = {.label = options.x, .log = options.log_x, .whole_numbers = options.whole_x},
                   .y = {.label = options.y, .log = options.log_y, .from_zero = options.from_zero}};
   Figure figure{.title = options.title};
   for (const PlotLine& line : lines) {

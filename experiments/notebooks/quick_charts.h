@@ -19,6 +19,7 @@ struct PlotOptions {
   std::string x = {}, y = {};         // what stands at the axes, with the unit
   bool log_x = false, log_y = false;  // only where every value is above 0
   bool from_zero = false;             // the axis of values begins at 0
+  bool whole_x = false;               // no ticks between whole numbers of x
 };
 
 struct PlotLine {

@@ -22,6 +22,7 @@
 namespace convscope {
 namespace {
 
+constexpr std::string_view kCheck = "[check] ";
 constexpr double kOwnGrowth = 8;  // of one sum of f32, term by term
 
 const Conv2dAlgorithm& card_named(const std::string& name) {
@@ -151,7 +152,7 @@ void check_conv2d(const std::string& name, const Conv2dFunction& own,
 }
 
 void expect(bool holds, const std::string& sentence) {
-  if (!holds) fail("check", sentence);
+  if (!holds) fail("check", sentence);  // kCheck is what its text begins with
 }
 
 bool exercise(const std::string& name, const std::function<void()>& checks) {
@@ -160,6 +161,7 @@ bool exercise(const std::string& name, const std::function<void()>& checks) {
     checks();
   } catch (const std::exception& error) {
     wrong = error.what();
+    if (wrong.starts_with(kCheck)) wrong = wrong.substr(kCheck.size());
   }
   std::printf("%s: %s%s\n", name.c_str(), wrong.empty() ? "right" : "not yet. ", wrong.c_str());
   std::fflush(stdout);

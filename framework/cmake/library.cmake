@@ -43,6 +43,15 @@ set_source_files_properties(
   COMPILE_DEFINITIONS "CONVSCOPE_SOURCE_CONFIGS=\"${CMAKE_CURRENT_SOURCE_DIR}/experiments/configs\";\
 CONVSCOPE_CONFIGS_FROM_PROGRAM=\"${convscope_bin_to_data}/convscope/configs\"")
 
+# So are the notebooks. Their kernel includes what CMake writes into the build folder.
+cmake_path(RELATIVE_PATH CMAKE_INSTALL_FULL_INCLUDEDIR BASE_DIRECTORY ${CMAKE_INSTALL_FULL_BINDIR}
+  OUTPUT_VARIABLE convscope_bin_to_include)
+set_source_files_properties(${CMAKE_CURRENT_SOURCE_DIR}/experiments/notebooks/places.cpp PROPERTIES
+  COMPILE_DEFINITIONS "CONVSCOPE_SOURCE_NOTEBOOKS=\"${CMAKE_CURRENT_SOURCE_DIR}/experiments/notebooks\";\
+CONVSCOPE_NOTEBOOKS_FROM_PROGRAM=\"${convscope_bin_to_data}/convscope/notebooks\";\
+CONVSCOPE_INCLUDE_FROM_PROGRAM=\"${convscope_bin_to_include}\";\
+CONVSCOPE_NOTEBOOK_INCLUDE=\"${PROJECT_BINARY_DIR}/notebook/include\"")
+
 # Commands, configs, tables and plots wait for files and people, not for the CPU: they are compiled
 # quickly instead of well, which takes more than half off their build.
 set(convscope_quick_sources ${convscope_sources})
