@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // notebook_command.cpp: `convscope notebook`: opens the course in JupyterLab. The work is that of
 // experiments/notebooks/set_up.py; this command knows where everything is, and finds a Python.
+#include <fcntl.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cstdlib>
@@ -35,25 +37,39 @@ std::string in_path(const std::string& program) {
   return "";
 }
 
-// set_up.py says whether its version will do.
-std::string find_python() {
-  if (const char* const named = std::getenv("CONVSCOPE_PYTHON"); named != nullptr) {
-    const std::string found = in_path(named);
-    if (found.empty()) {
-      fail(
-          ErrorKind::kUnavailable, "notebook",
-          cat("expected a Python that runs, because CONVSCOPE_PYTHON names it, got '", named, "'"));
-    }
-    return found;
+// Whether this program runs and is a Python of a version that cppyy has packages for. A name in
+// PATH may be a script that finds no Python behind it.
+bool is_python(const std::string& program) {
+  const pid_t child = fork();
+  if (child == 0) {
+    const int nowhere = open("/dev/null", O_RDWR);
+    for (int stream = 0; stream < 3; ++stream) dup2(nowhere, stream);
+    execl(program.c_str(), program.c_str(), "-c",
+          "import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))",
+          static_cast<char*>(nullptr));
+    _exit(127);
   }
-  for (const char* name : {"python3.13", "python3.12", "python3.11", "python3"}) {
+  int status = 1;
+  return child > 0 && waitpid(child, &status, 0) == child && status == 0;
+}
+
+std::string find_python() {
+  const char* const named = std::getenv("CONVSCOPE_PYTHON");
+  const std::vector<std::string> names =
+      named != nullptr
+          ? std::vector<std::string>{named}
+          : std::vector<std::string>{"python3", "python3.13", "python3.12", "python3.11"};
+  for (const std::string& name : names) {
     const std::string found = in_path(name);
-    if (!found.empty()) return found;
+    if (!found.empty() && is_python(found)) return found;
   }
   fail(ErrorKind::kUnavailable, "notebook",
-       "expected python3 of version 3.11 to 3.13 in PATH, because it runs JupyterLab and the "
-       "kernel, "
-       "got none; on Debian: apt-get install python3 python3-venv python3-dev");
+       named != nullptr
+           ? cat("expected Python 3.11 to 3.13, because CONVSCOPE_PYTHON names it, got '", named,
+                 "', which does not run or is another version")
+           : std::string("expected python3 of version 3.11 to 3.13 in PATH, because it runs "
+                         "JupyterLab and the kernel, got none; on Debian: apt-get install python3 "
+                         "python3-venv python3-dev; CONVSCOPE_PYTHON names one elsewhere"));
 }
 
 // The user's own folder for programs' data.

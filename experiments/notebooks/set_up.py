@@ -152,6 +152,7 @@ def copy_course(course, fresh):
 def start_lab(environment, course, name, browser):
     words = [str(python_of(environment)), "-m", "jupyterlab", "--notebook-dir", str(course)]
     words += [] if browser else ["--no-browser"]
+    words += ["--allow-root"] if os.geteuid() == 0 else []  # in a container one often is
     if name:
         words.append(str(course / notebook_named(name).name))
     say(f"the notebooks are in {course}; Ctrl-C ends JupyterLab")
