@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # From a fresh clone to a first experiment: installs what is missing (Debian 12, Ubuntu 24.04),
-# configures, builds, and then runs or tests. A second call repeats nothing that is done.
+# configures, builds, and then runs, tests or opens the notebooks. A second call repeats nothing that
+# is done.
 set -euo pipefail
 
 # What the program needs. 'a|b': either will do, the first is installed.
@@ -11,14 +12,17 @@ packages=(
   "libcurl4-openssl-dev|libcurl4-gnutls-dev"
 )
 test_packages=(libgtest-dev libgmock-dev python3)  # and what the tests need
+notebook_packages=(python3 python3-venv python3-dev)
 
 usage() {
   cat <<'TEXT'
 usage: ./bootstrap.sh run|test|build [--yes] [--preset NAME]
+       ./bootstrap.sh notebooks [NOTEBOOK] [--no-browser] [--fresh] [--yes] [--preset NAME]
 
-  run     build the program, then train the network of experiments/configs/quickstart.yaml
-  test    build the program and the tests, then run all tests
-  build   build the program
+  run        build the program, then train the network of experiments/configs/quickstart.yaml
+  test       build the program and the tests, then run all tests
+  build      build the program
+  notebooks  build the program, then open the course in JupyterLab (`convscope help notebook`)
 
   --yes           install missing Debian packages without asking
   --preset NAME   a preset of CMakePresets.json (default: release)
@@ -34,11 +38,12 @@ stop() {
 command=""
 assume_yes=0
 preset=release
+notebook_arguments=()
 while (($# > 0)); do
   case $1 in
-    run | test | build)
+    run | test | build | notebooks)
       if [[ -n $command ]]; then
-        say "expected one of run, test and build, got '$command' and '$1'"
+        say "expected one of run, test, build and notebooks, got '$command' and '$1'"
         usage >&2
         exit 2
       fi
@@ -57,6 +62,14 @@ while (($# > 0)); do
     --help | -h)
       usage
       exit 0
+      ;;
+    --no-browser | --fresh | [!-]*)
+      if [[ $command != notebooks ]]; then
+        say "unknown argument '$1'"
+        usage >&2
+        exit 2
+      fi
+      notebook_arguments+=("$1")
       ;;
     *)
       say "unknown argument '$1'"
@@ -152,6 +165,7 @@ run_tests() {
 }
 
 if [[ $command == test ]]; then packages+=("${test_packages[@]}"); fi
+if [[ $command == notebooks ]]; then packages+=("${notebook_packages[@]}"); fi
 install_packages
 case $command in
   build)
@@ -165,5 +179,9 @@ case $command in
   run)
     build_program
     exec "build/$preset/bin/convscope" run experiments/configs/quickstart.yaml
+    ;;
+  notebooks)
+    build_program
+    exec "build/$preset/bin/convscope" notebook "${notebook_arguments[@]}"
     ;;
 esac

@@ -38,12 +38,26 @@ install(FILES ${convscope_guide}/_convscope DESTINATION ${CMAKE_INSTALL_DATADIR}
 install(FILES ${convscope_guide}/convscope.fish
   DESTINATION ${CMAKE_INSTALL_DATADIR}/fish/vendor_completions.d)
 
+# <convscope/notebook.h>: the same in the build folder and where it is installed, but for the way to
+# the library.
+file(RELATIVE_PATH convscope_notebook_to_library ${PROJECT_BINARY_DIR}/notebook/include/convscope
+  ${CMAKE_LIBRARY_OUTPUT_DIRECTORY}/libconvscope.so)
+configure_file(framework/cmake/notebook.h.in notebook/include/convscope/notebook.h @ONLY)
+file(RELATIVE_PATH convscope_notebook_to_library ${CMAKE_INSTALL_FULL_INCLUDEDIR}/convscope
+  ${CMAKE_INSTALL_FULL_LIBDIR}/libconvscope.so)
+configure_file(framework/cmake/notebook.h.in notebook/installed/notebook.h @ONLY)
+install(FILES ${PROJECT_BINARY_DIR}/notebook/installed/notebook.h
+  DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/convscope)
+install(DIRECTORY experiments/notebooks DESTINATION ${CMAKE_INSTALL_DATADIR}/convscope
+  FILES_MATCHING PATTERN "*.ipynb" PATTERN "*.py" PATTERN "*.txt" PATTERN "*.md"
+  PATTERN "cell_guard.h" PATTERN ".ipynb_checkpoints" EXCLUDE PATTERN "__pycache__" EXCLUDE)
+
 # #include "framework/tensor.h" works as it does inside the repository.
 foreach(folder IN LISTS convscope_folders)
   if(IS_DIRECTORY ${CMAKE_CURRENT_SOURCE_DIR}/${folder})
     install(DIRECTORY ${folder} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/convscope
       FILES_MATCHING PATTERN "*.h"
-      PATTERN "peers" EXCLUDE PATTERN "notebooks" EXCLUDE PATTERN "docs" EXCLUDE
+      PATTERN "peers" EXCLUDE PATTERN "kernel" EXCLUDE PATTERN "docs" EXCLUDE
       PATTERN "cmake" EXCLUDE PATTERN "configs" EXCLUDE PATTERN "shapes" EXCLUDE)
   endif()
 endforeach()

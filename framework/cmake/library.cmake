@@ -9,7 +9,7 @@ list(TRANSFORM convscope_globs PREPEND ${CMAKE_CURRENT_SOURCE_DIR}/)
 list(TRANSFORM convscope_globs APPEND /*.cpp)
 file(GLOB_RECURSE convscope_sources CONFIGURE_DEPENDS ${convscope_globs})
 list(FILTER convscope_sources EXCLUDE REGEX
-  "/(experiments/(cli/main\\.cpp|peers/|notebooks/)|framework/cuda/emulation/)")
+  "/(experiments/(cli/main\\.cpp|peers/)|framework/cuda/emulation/)")
 if(NOT CONVSCOPE_EXPERIMENTS)
   # All but the matrix, which the tests of the layers use.
   set(convscope_matrix_sources ${convscope_sources})
@@ -54,11 +54,20 @@ set_source_files_properties(
   COMPILE_DEFINITIONS
   "CONVSCOPE_PACKAGE_FROM_PROGRAM=\"${convscope_bin_to_package}/cmake/convscope\"")
 
+# So are the notebooks. Their kernel includes what CMake writes into the build folder.
+cmake_path(RELATIVE_PATH CMAKE_INSTALL_FULL_INCLUDEDIR BASE_DIRECTORY ${CMAKE_INSTALL_FULL_BINDIR}
+  OUTPUT_VARIABLE convscope_bin_to_include)
+set_source_files_properties(${CMAKE_CURRENT_SOURCE_DIR}/experiments/notebooks/places.cpp PROPERTIES
+  COMPILE_DEFINITIONS "CONVSCOPE_SOURCE_NOTEBOOKS=\"${CMAKE_CURRENT_SOURCE_DIR}/experiments/notebooks\";\
+CONVSCOPE_NOTEBOOKS_FROM_PROGRAM=\"${convscope_bin_to_data}/convscope/notebooks\";\
+CONVSCOPE_INCLUDE_FROM_PROGRAM=\"${convscope_bin_to_include}\";\
+CONVSCOPE_NOTEBOOK_INCLUDE=\"${PROJECT_BINARY_DIR}/notebook/include\"")
+
 # Commands, configs, tables and plots wait for files and people, not for the CPU: they are compiled
 # quickly instead of well, which takes more than half off their build.
 set(convscope_quick_sources ${convscope_sources})
 list(FILTER convscope_quick_sources INCLUDE REGEX
-  "/experiments/(cli|config|look|report|run_folder|sweep)/")
+  "/experiments/(cli|config|look|notebooks|report|run_folder|sweep)/")
 list(REMOVE_ITEM convscope_sources ${convscope_quick_sources})
 convscope_unite(quick convscope_quick_sources)
 # The precompiled header is for files that are optimised.

@@ -124,8 +124,18 @@ class Bootstrap(unittest.TestCase):
             "cmake --preset ci" + WITH, "cmake --build --preset ci --target all",
             "ctest --preset ci --output-junit test_results/ctest.xml"])
 
+    def test_notebooks_need_python_and_get_their_arguments(self):
+        program = self.root / "build/release/bin/convscope"
+        program.parent.mkdir(parents=True)
+        program.write_text("#!/usr/bin/env bash\n" + NOTE)
+        program.chmod(0o755)
+        self.call("notebooks", "04_winograd", "--no-browser", missing="python3-venv python3-dev")
+        self.assertIn("apt-get install -y -qq --no-install-recommends python3-venv python3-dev", self.notes)
+        self.assertEqual(self.notes[-2:], [BUILD + "program", "convscope notebook 04_winograd --no-browser"])
+
     def test_wrong_arguments_are_usage_errors(self):
-        for arguments in ([], ["fly"], ["run", "test"], ["test", "--preset"]):
+        for arguments in ([], ["fly"], ["run", "test"], ["test", "--preset"], ["run", "--no-browser"],
+                          ["notebooks", "--fast"]):
             run = self.call(*arguments)
             self.assertEqual(run.returncode, 2, arguments)
             self.assertIn("usage: ./bootstrap.sh run|test|build", run.stderr)

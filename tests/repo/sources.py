@@ -25,10 +25,10 @@ def code_files(root, folders=None):
 
 
 def public_headers(root):
-    """What `cmake --install` copies: all headers but those of the tests and of the peers."""
+    """What `cmake --install` copies: all headers but those of the tests, the peers and the notebooks' kernel."""
     return [path for path in code_files(root, [f for f in FOLDERS if f != "tests"])
-            if path.suffix == ".h" and path.parts[:2] not in
-            (("experiments", "peers"), ("experiments", "notebooks"))]
+            if path.suffix == ".h" and path.parts[:2] != ("experiments", "peers")
+            and path.parts[:3] != ("experiments", "notebooks", "kernel")]
 
 
 def includes(text):

@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+// draw_window.h: a picture of what a convolution reads: a tile of outputs, and the pixels of one
+// plane of x (its frame of zeros included) that the tile needs.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "framework/tensor.h"
+#include "layers/conv2d/problem.h"
+
+namespace convscope {
+
+// Outputs p .. p + rows - 1 and q .. q + columns - 1 of a plane of y.
+struct OutputTile {
+  std::int64_t p = 0, q = 0;
+  std::int64_t rows = 1, columns = 1;
+};
+
+// The number in a pixel says how many outputs of the tile read it, or of one output the tap (r,s)
+// that it is multiplied with; with `x` ([..,H,W] of f32, first plane) it is the pixel's own. Planes of x of up to 24 x 32 pixels with their frame; an error for
+// larger ones, and for a tile that lies outside of y.
+CONVSCOPE_API void draw_window(const Conv2dProblem& problem, const OutputTile& tile = {},
+                               const Tensor& x = {}, const std::string& title = "");
+
+// The picture itself.
+CONVSCOPE_API std::string window_svg(const Conv2dProblem& problem, const OutputTile& tile,
+                                     const Tensor& x = {}, const std::string& title = "");
+
+}  // namespace convscope

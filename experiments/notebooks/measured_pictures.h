@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+// measured_pictures.h: a ladder climbed in a cell, and points below this machine's roofline.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "framework/export.h"
+
+namespace convscope {
+
+struct ShowLadderOptions {
+  std::string problem = {};   // of `bench conv2d --problem`; empty: the ladder's own
+  double min_seconds = 0.05;  // counted time of each rung
+};
+// Times the rungs of a ladder of the CPU ("winograd") in one run and shows them as bars, each with
+// what it adds. Errors name the ladders that there are.
+CONVSCOPE_API void show_ladder(const std::string& name, const ShowLadderOptions& options = {});
+
+struct RooflinePoint {
+  std::string name;
+  double flops = 0, bytes = 0;  // of one call: done, and moved to and from memory
+  double ms = 0;                // of one call
+};
+// GFLOP/s over FLOPs per byte. The roof is measured once in about 3 s and remembered, as `convscope
+// info --measure` does; with CONVSCOPE_MEASURE=off the points stand alone and a line says so.
+CONVSCOPE_API void show_roofline(const std::vector<RooflinePoint>& points, int threads = 1);
+
+}  // namespace convscope

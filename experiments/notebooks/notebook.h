@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+// notebook.h: all that the cells of a notebook use, in one line:  #include <convscope/notebook.h>
+// (framework/cmake/notebook.h.in, which loads the library first, includes this file).
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <iostream>
+#include <string>
+#include <vector>
+
+#include "experiments/notebooks/display.h"
+#include "experiments/notebooks/draw_window.h"
+#include "experiments/notebooks/measured_pictures.h"
+#include "experiments/notebooks/quick_charts.h"
+#include "experiments/notebooks/race.h"
+#include "experiments/notebooks/show_tensor.h"
+#include "framework/tensor.h"
+#include "framework/watch/recorder.h"
+#include "layers/conv2d/problem.h"

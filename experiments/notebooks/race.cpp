@@ -1,0 +1,228 @@
+// SPDX-License-Identifier: Apache-2.0
+// race.cpp: a reader's own convolution beside the cards: is it right, and how fast is it?
+#include "experiments/notebooks/race.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstdio>
+#include <memory>
+
+#include "experiments/bench/contender.h"
+#include "experiments/bench/interleave.h"
+#include "experiments/bench/statistics.h"
+#include "experiments/notebooks/display.h"
+#include "experiments/report/chart/series_style.h"
+#include "experiments/report/chart/svg_text.h"
+#include "layers/conv2d/algorithm.h"
+#include "layers/dispatch/run.h"
+
+namespace convscope {
+namespace {
+
+constexpr std::string_view kCheck = "[check] ";
+constexpr double kOwnGrowth = 8;  // of one sum of f32, term by term
+
+const Conv2dAlgorithm& card_named(const std::string& name) {
+  return conv2d_algorithms(DeviceType::cpu).get(name, ErrorKind::kUnavailable);
+}
+
+Conv2dProblem checked_problem(const std::string& text, const char* operation) {
+  const Conv2dProblem z = Conv2dProblem::parse(text);
+  z.check();
+  CONVSCOPE_CHECK(z.dtype == DType::f32 && !z.types && z.weight_format.is_dense() && !z.is_empty(),
+                  operation, "expected a problem of f32 with dense weights and samples, got ",
+                  text);
+  return z;
+}
+
+// Sums of many terms in one chain are wrong by the root of their number.
+double growth_of(const Conv2dProblem& z, double growth) {
+  const auto terms = static_cast<double>(z.c_per_group() * z.r * z.s);
+  return growth * std::max(1.0, std::sqrt(terms / kSumChain));
+}
+
+// Calls `own` and judges what it returns.
+SampledReference::Verdict judge(const std::string& name, const Conv2dFunction& own,
+                                const Conv2dProblem& z, const BenchData& data,
+                                const SampledReference& right, double growth) {
+  const Tensor y = own(z, data.operands().in[0].values, data.operands().in[1].values);
+  CONVSCOPE_CHECK(y.defined() && y.shape() == z.y_shape() && y.dtype() == DType::f32, name,
+                  "expected y of f32", z.y_shape(), ", got ",
+                  y.defined() ? y.str() : std::string("no tensor"));
+  return right.judge(y.data<float>(), growth_of(z, growth));
+}
+
+TimedThing timed_call(std::function<void()> call) {
+  const auto begin = std::chrono::steady_clock::now();
+  call();
+  const std::chrono::duration<double> once = std::chrono::steady_clock::now() - begin;
+  return {.run = std::move(call), .estimate_seconds = once.count(), .seconds = {}};
+}
+
+std::string factor_text(double factor) {
+  return fmt::format("\u00D7{:.{}f}", factor, factor < 10 ? 2 : factor < 100 ? 1 : 0);
+}
+
+void show_rows(const Conv2dProblem& z, const std::vector<RaceRow>& rows,
+               const RaceOptions& options) {
+  BarPanel panel{.x = {.label = "speed (GFLOP/s of the textbook's loops)", .log = true},
+                 .series = {{.name = "GFLOP/s"}}};
+  Figure figure{.title = options.title.empty() ? "Side by side" : options.title,
+                .subtitle = cat(z.text(), "; cards on ", options.threads,
+                                options.threads == 1 ? " thread" : " threads")};
+  Extent extent;
+  double first = 0;
+  for (const RaceRow& row : rows) {
+    if (!row.left_out.empty()) {
+      figure.notes.push_back(cat(row.name, " is left out: ", row.left_out));
+      continue;
+    }
+    if (first == 0) first = row.median_ms;
+    panel.categories.push_back(row.name);
+    panel.category_styles.push_back(algorithm_style(row.name));
+    panel.series[0].values.push_back(row.gflops);
+    panel.series[0].notes.push_back(cat("GFLOP/s, ", number_text(row.median_ms, 3), " ms, ",
+                                        factor_text(first / row.median_ms)));
+    extent.add(row.gflops);
+  }
+  if (!extent.any) {
+    show_html("<p>" + escape_markup(join(figure.notes, "; ")) + "</p>");
+    return;
+  }
+  panel.log_base = std::pow(10.0, std::floor(std::log10(extent.low)));
+  panel.x.include = {panel.log_base, extent.high};
+  figure.panels.emplace_back(std::move(panel));
+  figure.notes.emplace_back("\u00D7: the time of the first bar divided by this one's");
+  show(figure);
+}
+
+}  // namespace
+
+Tensor conv2d_by(const std::string& card, const Conv2dProblem& problem, const Tensor& x,
+                 const Tensor& w) {
+  problem.check();
+  const Conv2dAlgorithm& algorithm = card_named(card);
+  for (const auto& [name, tensor, shape] :
+       {std::tuple("x", x, problem.x_shape()), std::tuple("w", w, problem.w_shape())}) {
+    CONVSCOPE_CHECK(tensor.defined() && tensor.shape() == shape && tensor.dtype() == problem.dtype,
+                    "conv2d_by", "expected ", name, " of ", name_of(problem.dtype), shape,
+                    " because the problem is ", problem.text(), ", got ",
+                    tensor.defined() ? tensor.str() : std::string("no tensor"));
+  }
+  const Support support = support_of(algorithm, problem, Direction::forward);
+  if (!support.yes) fail(ErrorKind::kUnavailable, card, support.reason);
+  Operands operands;
+  operands.in = {x, w, Operand{}, Operand{}};
+  operands.out[0] = Tensor::empty(problem.y_shape(), problem.dtype);
+  run_card(algorithm, problem, Direction::forward, operands);
+  return operands.out[0].values;
+}
+
+double largest_difference(const Tensor& a, const Tensor& b) {
+  CONVSCOPE_CHECK(a.defined() && b.defined() && a.shape() == b.shape(), "largest_difference",
+                  "expected two tensors of one shape, got ",
+                  a.defined() ? a.str() : std::string("none"), " and ",
+                  b.defined() ? b.str() : std::string("none"));
+  double largest = 0;
+  for (std::int64_t i = 0; i < a.numel(); ++i) {
+    const double difference = std::abs(a.at(i) - b.at(i));
+    largest = std::isnan(difference) ? difference : std::max(largest, difference);
+    if (std::isnan(largest)) break;
+  }
+  return largest;
+}
+
+void check_conv2d(const std::string& name, const Conv2dFunction& own,
+                  const std::vector<std::string>& problems, double growth) {
+  double worst = 0;
+  for (const std::string& text : problems) {
+    const Conv2dProblem z = checked_problem(text, "check_conv2d");
+    const BenchData data(z, Direction::forward, Device{});
+    const SampledReference right(z, Direction::forward, data.inputs());
+    const auto verdict = judge(name, own, z, data, right, growth);
+    if (!verdict.wrong.empty()) fail(name, cat(verdict.wrong, " (", z.text(), ")"));
+    worst = std::max(worst, verdict.error_ratio);
+  }
+  std::printf("%s agrees with reference on %zu problem%s; largest error: %.2g of the bound\n",
+              name.c_str(), problems.size(), problems.size() == 1 ? "" : "s", worst);
+  std::fflush(stdout);
+}
+
+void expect(bool holds, const std::string& sentence) {
+  if (!holds) fail("check", sentence);  // kCheck is what its text begins with
+}
+
+bool exercise(const std::string& name, const std::function<void()>& checks) {
+  std::string wrong;
+  try {
+    checks();
+  } catch (const std::exception& error) {
+    wrong = error.what();
+    if (wrong.starts_with(kCheck)) wrong = wrong.substr(kCheck.size());
+  }
+  std::printf("%s: %s%s\n", name.c_str(), wrong.empty() ? "right" : "not yet. ", wrong.c_str());
+  std::fflush(stdout);
+  return wrong.empty();
+}
+
+std::vector<RaceRow> race(const std::string& problem,
+                          const std::vector<std::pair<std::string, Conv2dFunction>>& own,
+                          const std::vector<std::string>& cards, const RaceOptions& options) {
+  const Conv2dProblem z = checked_problem(problem, "race");
+  for (const std::string& card : cards) card_named(card);  // a misspelt name is said at once
+  const BenchData data(z, Direction::forward, Device{});
+  const SampledReference right(z, Direction::forward, data.inputs());
+  std::vector<RaceRow> rows;
+  std::vector<TimedThing> things;
+  std::vector<std::size_t> row_of;
+  std::vector<std::unique_ptr<Contender>> contenders;
+  for (const auto& [name, function] : own) {
+    rows.push_back({.name = name});
+    const auto verdict = judge(name, function, z, data, right, kOwnGrowth);
+    rows.back().error_ratio = verdict.error_ratio;
+    rows.back().left_out = verdict.wrong;
+    if (!verdict.wrong.empty()) continue;
+    things.push_back(timed_call(
+        [&] { function(z, data.operands().in[0].values, data.operands().in[1].values); }));
+    row_of.push_back(rows.size() - 1);
+  }
+  for (const std::string& name : cards) {
+    const Conv2dAlgorithm& card = card_named(name);
+    rows.push_back({.name = name});
+    const Support support = support_of(card, z, Direction::forward);
+    if (!support.yes) {
+      rows.back().left_out = support.reason;
+      continue;
+    }
+    contenders.push_back(std::make_unique<Contender>(
+        card, z, Direction::forward, data,
+        Switches{.threads = options.threads, .prepares_each_call = true}));
+    Contender& one = *contenders.back();
+    const double first_seconds = one.check(right);
+    rows.back().error_ratio = one.error_ratio();
+    rows.back().left_out = one.wrong();
+    if (!one.wrong().empty()) continue;
+    things.push_back(timed(one, first_seconds));
+    row_of.push_back(rows.size() - 1);
+  }
+  time_interleaved(things, {.min_seconds = options.min_seconds, .least_samples = 3});
+  for (std::size_t i = 0; i < things.size(); ++i) {
+    RaceRow& row = rows[row_of[i]];
+    row.median_ms = summary_of(things[i].seconds).median_ms;
+    row.gflops = z.nominal_flops() / (row.median_ms * 1e6);
+  }
+  show_rows(z, rows, options);
+  return rows;
+}
+
+double time_ms(const std::function<void()>& call, double min_seconds) {
+  std::vector<TimedThing> things;
+  things.push_back(timed_call(call));
+  time_interleaved(things, {.min_seconds = min_seconds, .least_samples = 3});
+  return summary_of(things[0].seconds).median_ms;
+}
+
+}  // namespace convscope

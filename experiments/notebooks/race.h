@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+// race.h: a reader's own convolution beside the cards: is it right, and how fast is it?
+//
+//   Tensor mine(const Conv2dProblem& z, const Tensor& x, const Tensor& w) { ...; return y; }
+//   check_conv2d("mine", mine, {"n=1,c=2,h=5,w=6,k=3,r=3,s=3,pad=1"});
+//   race("n=1,c=16,h=28,w=28,k=16,r=3,s=3,pad=1", {{"mine", mine}}, {"direct_lesson", "direct"});
+#pragma once
+
+#include <functional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "framework/tensor.h"
+#include "layers/conv2d/problem.h"
+
+namespace convscope {
+
+// x [N,C,H,W], w [K,C/G,R,S] -> y [N,K,P,Q], all f32 on the CPU.
+using Conv2dFunction =
+    std::function<Tensor(const Conv2dProblem& z, const Tensor& x, const Tensor& w)>;
+
+// y by the card of that name; an error when there is none or when it refuses the problem.
+CONVSCOPE_API Tensor conv2d_by(const std::string& card, const Conv2dProblem& problem,
+                               const Tensor& x, const Tensor& w);
+
+// The largest |a - b|; an error when the shapes differ.
+CONVSCOPE_API double largest_difference(const Tensor& a, const Tensor& b);
+
+// Compares `own` with the card `reference` on normal numbers of each problem, prints one line, and
+// throws a sentence where they differ: |error| <= growth * eps * max(conv(|x|,|w|)), where sums of
+// many terms may be wrong by the root of their number.
+CONVSCOPE_API void check_conv2d(const std::string& name, const Conv2dFunction& own,
+                                const std::vector<std::string>& problems, double growth = 8);
+
+// Throws the sentence unless it holds.
+CONVSCOPE_API void expect(bool holds, const std::string& sentence);
+// Runs the checks of an exercise and prints "right" or "not yet" with the sentence that they threw.
+// Returns whether it was right; never throws, so that a notebook runs to its end.
+CONVSCOPE_API bool exercise(const std::string& name, const std::function<void()>& checks);
+
+struct RaceOptions {
+  int threads = 1;           // of the cards; the reader's own code has those that it starts
+  double min_seconds = 0.1;  // counted time of each
+  std::string title = {};
+};
+struct RaceRow {
+  std::string name = {};
+  double median_ms = 0;
+  double gflops = 0;          // nominal FLOPs / time
+  double error_ratio = 0;     // error / allowed error
+  std::string left_out = {};  // why it was not timed, or ""
+};
+// Checks all, times those that are right in turns, shows bars and returns the rows in their order.
+CONVSCOPE_API std::vector<RaceRow> race(
+    const std::string& problem, const std::vector<std::pair<std::string, Conv2dFunction>>& own,
+    const std::vector<std::string>& cards, const RaceOptions& options = {});
+
+// Median milliseconds of a call; runs it for about `min_seconds`.
+CONVSCOPE_API double time_ms(const std::function<void()>& call, double min_seconds = 0.1);
+
+}  // namespace convscope

@@ -1,0 +1,145 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Runs notebooks without a window: run_notebooks.py [--html DIR] [--solutions] FILE...
+
+The environment's Python runs it (set_up.py). A cell that fails ends its notebook; the exit code is 1
+and the output names the cell. The kernel is that of this folder, with CONVSCOPE_INCLUDE and
+CONVSCOPE_LIBRARY of the environment, or what `set_up.py` installed.
+
+--html DIR    writes a page for each notebook, with its outputs
+--times       the seconds of the slowest cells
+--limit S     fails when a notebook takes more than S seconds of processor time (of all threads), which
+              a busy machine does not change
+--solutions   puts the solutions, which stand folded below their checks, into the cells of the
+              exercises, and expects every check to say "right"; without it each must say "not yet"
+"""
+import argparse
+import datetime
+import os
+import pathlib
+import re
+import resource
+import sys
+import time
+
+HERE = pathlib.Path(__file__).resolve().parent
+CELL_TIMEOUT_S = 120
+SOLUTION = re.compile(r"```cpp\n(.*?)```", re.DOTALL)
+
+
+def kernel_manager():
+    from jupyter_client.kernelspec import KernelSpec
+    from jupyter_client.manager import KernelManager
+    manager = KernelManager(kernel_name="xcpp20")
+    if os.environ.get("CONVSCOPE_INCLUDE"):
+        manager._kernel_spec = KernelSpec(
+            argv=[sys.executable, str(HERE / "kernel" / "kernel.py"), "-f", "{connection_file}"],
+            display_name="C++20 (Convscope)", language="C++",
+            env={"OMP_WAIT_POLICY": "passive"})
+    return manager
+
+
+def tag_of(cell, kind):
+    """"1" of a cell with the tag "exercise-1"."""
+    for tag in cell.metadata.get("tags", []):
+        if tag.startswith(kind + "-"):
+            return tag[len(kind) + 1:]
+    return None
+
+
+def put_solutions_in(notebook):
+    solutions = {tag_of(cell, "solution"): SOLUTION.search(cell.source)[1]
+                 for cell in notebook.cells if tag_of(cell, "solution")}
+    for cell in notebook.cells:
+        number = tag_of(cell, "exercise")
+        if number:
+            cell.source = solutions[number]
+
+
+def text_of(cell):
+    return "".join(output.get("text", "") for output in cell.get("outputs", []))
+
+
+def wrong_checks(notebook, solved):
+    """Checks of exercises that do not say what they should."""
+    word = "right" if solved else "not yet"
+    return [f"exercise {tag_of(cell, 'check')}: expected its check to say '{word}', got '{text_of(cell).strip()}'"
+            for cell in notebook.cells
+            if tag_of(cell, "check") and not re.search(rf": {word}\b", text_of(cell))]
+
+
+def run(path, solved):
+    """(the notebook with its outputs, what is wrong or None)"""
+    import nbformat
+    from nbclient import NotebookClient
+    from nbclient.exceptions import CellExecutionError, CellTimeoutError, DeadKernelError
+    notebook = nbformat.read(path, as_version=4)
+    if solved:
+        put_solutions_in(notebook)
+    manager = kernel_manager()
+    client = NotebookClient(notebook, km=manager, timeout=CELL_TIMEOUT_S,
+                            startup_timeout=CELL_TIMEOUT_S, resources={"metadata": {"path": str(path.parent)}})
+    try:
+        client.execute()
+    except CellExecutionError as error:
+        return notebook, f"a cell failed with {error.ename}: {error.evalue}"
+    except (CellTimeoutError, DeadKernelError) as error:
+        return notebook, str(error)
+    finally:
+        if manager.has_kernel:
+            manager.shutdown_kernel()
+    wrong = wrong_checks(notebook, solved)
+    return notebook, "; ".join(wrong) or None
+
+
+def used_by_children():
+    """Seconds of processor time of the kernels that have ended."""
+    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return usage.ru_utime + usage.ru_stime
+
+
+def slowest_cells(notebook, count=5):
+    """Lines with seconds and the first line of each of the slowest cells."""
+    times = []
+    for cell in notebook.cells:
+        stamps = cell.metadata.get("execution", {})
+        if "iopub.status.idle" in stamps and "iopub.status.busy" in stamps:
+            begin, end = (datetime.datetime.fromisoformat(stamps[f"iopub.status.{state}"])
+                          for state in ("busy", "idle"))
+            times.append(((end - begin).total_seconds(), cell.source.split("\n")[0]))
+    return [f"  {seconds:6.2f} s  {line}" for seconds, line in sorted(times, reverse=True)[:count]]
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("files", nargs="+", type=pathlib.Path)
+    parser.add_argument("--html", type=pathlib.Path)
+    parser.add_argument("--times", action="store_true")
+    parser.add_argument("--limit", type=float, metavar="S")
+    parser.add_argument("--solutions", action="store_true")
+    arguments = parser.parse_args()
+    failed = 0
+    for path in arguments.files:
+        begin, used_before = time.monotonic(), used_by_children()
+        notebook, wrong = run(path.resolve(), arguments.solutions)
+        used = used_by_children() - used_before
+        if not wrong and arguments.limit and used > arguments.limit:
+            wrong = f"expected at most {arguments.limit:g} s of processor time, got {used:.1f} s"
+        failed += wrong is not None
+        print(f"{'FAILED' if wrong else 'ok'}  {path.name}  {time.monotonic() - begin:.1f} s, "
+              f"{used:.1f} s of processor time", flush=True)
+        if wrong:
+            print(wrong, flush=True)
+        if arguments.times:
+            print("\n".join(slowest_cells(notebook)), flush=True)
+        if arguments.html:
+            import page
+            arguments.html.mkdir(parents=True, exist_ok=True)
+            out = arguments.html / f"{path.stem}.html"
+            out.write_text(page.to_html(notebook, path.stem))
+            print(f"wrote {out}")
+    sys.exit(1 if failed else 0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+// show_tensor.h: a tensor as a picture, as a table of its numbers, or as a heat map.
+//
+// Types: f32 and f64; on the CPU. Axes in front of the last two are planes, in their order.
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "framework/tensor.h"
+#include "framework/watch/recorder.h"
+#include "framework/watch/view.h"
+
+namespace convscope {
+
+// The elements as x(n, c, h, w), of up to four axes: f32 on the CPU, else an error.
+CONVSCOPE_API View<float*> view_of(const Tensor& tensor);
+
+// Normal numbers, mean 0 and deviation 1: the same for the same shape and seed.
+CONVSCOPE_API Tensor normal_tensor(const Shape& shape, std::uint64_t seed = 1);
+// 0, 1, 2, ... in the order of memory, so that one sees where a number came from.
+CONVSCOPE_API Tensor counted_tensor(const Shape& shape);
+// A grey image [1,1,H,W] from 0 to 1 with edges, a disc and stripes, for filters to look at.
+CONVSCOPE_API Tensor test_image(std::int64_t height = 64, std::int64_t width = 64);
+
+struct ImageOptions {
+  std::string title = {};
+  // Black and white; NaN: the least and the largest element.
+  double low = std::numeric_limits<double>::quiet_NaN();
+  double high = std::numeric_limits<double>::quiet_NaN();
+  bool color = false;  // [3,H,W]: red, green, blue
+  int planes = 16;     // so many are shown at most
+};
+// [H,W] or planes of it, side by side; small ones are enlarged.
+CONVSCOPE_API void show_image(const Tensor& tensor, const ImageOptions& options = {});
+
+struct TableOptions {
+  std::string title = {};
+  int digits = 4;               // significant ones
+  int rows = 12, columns = 16;  // so many are shown at most, of the first plane
+};
+CONVSCOPE_API void show_table(const Tensor& tensor, const TableOptions& options = {});
+// Texts; the first row is the head.
+CONVSCOPE_API void show_table(const std::vector<std::vector<std::string>>& rows,
+                              const std::string& title = "");
+
+struct HeatMapOptions {
+  std::string title = {};
+  std::vector<std::string> rows = {}, columns = {};  // names; empty: numbers from 0
+  int digits = 3;
+};
+// A matrix with its numbers on shades: dark is far from 0. At most 64 rows and columns; of a tensor
+// with more axes the first plane.
+CONVSCOPE_API void heat_map(const Tensor& matrix, const HeatMapOptions& options = {});
+
+// How often a watched lesson read each element of an array; of more than two axes the first plane.
+// An error when the recorder knows no such array.
+CONVSCOPE_API void show_reads(const Recorder& recorder, const std::string& array,
+                              const std::string& title = "");
+
+}  // namespace convscope
