@@ -83,11 +83,8 @@ void rows_of_pixels(const Int8DepthwiseRows& z) {
         for (Index begin = 0; begin < z.pixels; begin += kAtOnce) {
           const Index count = z.pixels - begin < kAtOnce ? z.pixels - begin : kAtOnce;
           add_windows(z, in + begin * z.step * kBlock, count, v, kept);
-          for (Index j = 0; j < count; j += 4) {
-            const Index at = (p * z.pixels + begin + j) * kBlock + v * kLanes;
-            const int four = count - j < 4 ? static_cast<int>(count - j) : 4;
-            channels.store(kept + j * kLanes, four, z.residual, z.out, at, kBlock);
-          }
+          channels.store(kept, static_cast<int>(count), z.residual, z.out,
+                         (p * z.pixels + begin) * kBlock + v * kLanes, kBlock);
         }
       }
     }
