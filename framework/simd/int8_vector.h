@@ -57,6 +57,20 @@ CONVSCOPE_INLINE Ints set_ints(std::int32_t a) { return {_mm512_set1_epi32(a)}; 
 CONVSCOPE_INLINE Ints larger(Ints a, Ints b) { return {_mm512_max_epi32(a.v, b.v)}; }
 CONVSCOPE_INLINE Ints smaller(Ints a, Ints b) { return {_mm512_min_epi32(a.v, b.v)}; }
 CONVSCOPE_INLINE Ints operator^(Ints a, Ints b) { return {_mm512_xor_si512(a.v, b.v)}; }
+CONVSCOPE_INLINE Ints operator+(Ints a, Ints b) { return {_mm512_add_epi32(a.v, b.v)}; }
+CONVSCOPE_INLINE Ints operator&(Ints a, Ints b) { return {_mm512_and_si512(a.v, b.v)}; }
+CONVSCOPE_INLINE Ints operator|(Ints a, Ints b) { return {_mm512_or_si512(a.v, b.v)}; }
+CONVSCOPE_INLINE Ints shift_left(Ints a, int bits) {
+  return {_mm512_slli_epi32(a.v, static_cast<unsigned>(bits))};
+}
+// The three low bytes of each lane, side by side.
+CONVSCOPE_INLINE void store_three_bytes(std::uint8_t* p, Ints a) {
+  const __m512i three =
+      _mm512_broadcast_i32x4(_mm_setr_epi8(0, 1, 2, 4, 5, 6, 8, 9, 10, 12, 13, 14, -1, -1, -1, -1));
+  const __m512i from = _mm512_setr_epi32(0, 1, 2, 4, 5, 6, 8, 9, 10, 12, 13, 14, 3, 7, 11, 15);
+  const __m512i bytes = _mm512_permutexvar_epi32(from, _mm512_shuffle_epi8(a.v, three));
+  _mm512_mask_storeu_epi32(p, 0x0fff, bytes);
+}
 // Every second lane of a, then of b: from the first one on, or from the second.
 CONVSCOPE_INLINE Ints even_lanes(Ints a, Ints b) {
   const __m512i from = _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30);
@@ -207,6 +221,18 @@ CONVSCOPE_INLINE Ints set_ints(std::int32_t a) { return {_mm256_set1_epi32(a)}; 
 CONVSCOPE_INLINE Ints larger(Ints a, Ints b) { return {_mm256_max_epi32(a.v, b.v)}; }
 CONVSCOPE_INLINE Ints smaller(Ints a, Ints b) { return {_mm256_min_epi32(a.v, b.v)}; }
 CONVSCOPE_INLINE Ints operator^(Ints a, Ints b) { return {_mm256_xor_si256(a.v, b.v)}; }
+CONVSCOPE_INLINE Ints operator+(Ints a, Ints b) { return {_mm256_add_epi32(a.v, b.v)}; }
+CONVSCOPE_INLINE Ints operator&(Ints a, Ints b) { return {_mm256_and_si256(a.v, b.v)}; }
+CONVSCOPE_INLINE Ints operator|(Ints a, Ints b) { return {_mm256_or_si256(a.v, b.v)}; }
+CONVSCOPE_INLINE Ints shift_left(Ints a, int bits) { return {_mm256_slli_epi32(a.v, bits)}; }
+CONVSCOPE_INLINE void store_three_bytes(std::uint8_t* p, Ints a) {
+  const __m256i three = _mm256_broadcastsi128_si256(
+      _mm_setr_epi8(0, 1, 2, 4, 5, 6, 8, 9, 10, 12, 13, 14, -1, -1, -1, -1));
+  const __m256i from = _mm256_setr_epi32(0, 1, 2, 4, 5, 6, 3, 7);
+  const __m256i bytes = _mm256_permutevar8x32_epi32(_mm256_shuffle_epi8(a.v, three), from);
+  _mm_storeu_si128(reinterpret_cast<__m128i*>(p), _mm256_castsi256_si128(bytes));
+  _mm_storel_epi64(reinterpret_cast<__m128i*>(p + 16), _mm256_extracti128_si256(bytes, 1));
+}
 CONVSCOPE_INLINE Ints even_lanes(Ints a, Ints b) {
   const __m256 mixed = _mm256_shuffle_ps(_mm256_castsi256_ps(a.v), _mm256_castsi256_ps(b.v), 0x88);
   return {_mm256_permute4x64_epi64(_mm256_castps_si256(mixed), 0xd8)};
@@ -341,6 +367,11 @@ CONVSCOPE_INLINE Ints set_ints(std::int32_t a) { return {a}; }
 CONVSCOPE_INLINE Ints larger(Ints a, Ints b) { return {a.v > b.v ? a.v : b.v}; }
 CONVSCOPE_INLINE Ints smaller(Ints a, Ints b) { return {a.v < b.v ? a.v : b.v}; }
 CONVSCOPE_INLINE Ints operator^(Ints a, Ints b) { return {a.v ^ b.v}; }
+CONVSCOPE_INLINE Ints operator+(Ints a, Ints b) { return {a.v + b.v}; }
+CONVSCOPE_INLINE Ints operator&(Ints a, Ints b) { return {a.v & b.v}; }
+CONVSCOPE_INLINE Ints operator|(Ints a, Ints b) { return {a.v | b.v}; }
+CONVSCOPE_INLINE Ints shift_left(Ints a, int bits) { return {a.v << bits}; }
+CONVSCOPE_INLINE void store_three_bytes(std::uint8_t* p, Ints a) { __builtin_memcpy(p, &a.v, 3); }
 CONVSCOPE_INLINE Ints even_lanes(Ints a, Ints) { return a; }
 CONVSCOPE_INLINE Ints odd_lanes(Ints, Ints b) { return b; }
 

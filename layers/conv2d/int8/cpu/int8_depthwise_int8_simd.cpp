@@ -107,8 +107,11 @@ void pad(const Int8PaddedRows& z) {
     const auto* const from = reinterpret_cast<const Pixel*>(z.plane) + h * z.w;
     Pixel* const inside = to + left;
     if (z.offset == 0) {
+      Index j = 0;
 #pragma GCC unroll 1
-      for (Index j = 0; j < z.w; ++j) inside[j] = from[j];
+      for (; j + 4 <= z.w; j += 4) __builtin_memcpy(inside + j, from + j, 4 * sizeof(Pixel));
+#pragma GCC unroll 1
+      for (; j < z.w; ++j) inside[j] = from[j];
     } else {
       for (Index j = 0; j < z.w; ++j) {
         for (int c = 0; c < kBlock; ++c) inside[j].v[c] = from[j].v[c] ^ 128;
