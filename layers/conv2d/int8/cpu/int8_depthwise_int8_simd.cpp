@@ -91,7 +91,7 @@ void rows_of_pixels(const Int8DepthwiseRows& z) {
   });
 }
 
-// Lines are short: loops of 16 bytes, which cost less than calls of memcpy.
+// Rows are short: loops of 64 and 16 bytes, which cost less than calls of memcpy.
 void pad(const Int8PaddedRows& z) {
   struct Pixel {
     std::uint8_t v[kBlock];

@@ -71,22 +71,27 @@ std::size_t OutputFactors::bytes(Index channels) {
          2 * ScratchArena::round_up(static_cast<std::size_t>(channels) * sizeof(float));
 }
 
-// How far f32 may lead away from 2^16 (real + bias + 1/2), in units of 2^-16 of a code.
+// By how much `fixed` in f32 may miss 2^16 (real + bias + 1/2), in units of 2^-16 of a code, and
+// why no code is wrong then. With u = 2^-24 f32 rounds
+//   the sum (u |product|; not at all below 2^24) and the factor (u |product|),
+//   the product, where a CPU multiplies and adds in two steps (u |product|),
+//   the shift (u |shift|), and the result (u |result|);
+//   with a residual its factor, its product and the sum without it, in the same way.
+// The last step, to integers, adds one half. A code that is not clipped has
+// |result| <= top = 257, bias and half among them, so |product| <= top + |shift| + |residual|. 5 %
+// are for what is left out: products of two errors, and the double arithmetic itself.
 //
-// With u = 2^-24 f32 rounds the sum (u |product|; sums below 2^24 not at all), the factor
-// (u |product|), the shift (u |shift|), and the result (u |result|); with a residual also its
-// factor and the sum without it (u |residual| + u |result - residual|). A code that is not clipped
-// has 0 <= result <= top = 257, the bias and the half among them, so
-// |product| <= top + |shift| + |residual|. The last step, to integers, adds one half. 5 % are for
-// what is left out: products of two errors, and the double arithmetic itself.
-//
-// A code that is clipped stays so: beyond top all errors are smaller than 4 u of the result and
-// 4 u (|shift| + |residual|), together less than half a code while this function gives less than
-// 2^14.
+// Let this be E, rounded up. `fixed` has E added, so V <= fixed <= V + 2 E for the true value V. If
+// the low half of `fixed` is above 2 E, no multiple of 2^16 lies between V and it, nor is V itself
+// one (a tie): both have the same high half.
+// Beyond top all errors are below 5 u |result| + 5 u (|shift| + |residual|). While E < 2^14 that is
+// less than half a code: what has to be clipped is clipped. What does not fit into 32 bits becomes
+// -2^31, and so does NaN (round_to_ints): its low half is 0, and double arithmetic decides.
 double error_of_fixed(bool exact_sums, double shift, double residual) {
   const double top = 257, product = top + shift + residual;
-  double wrong = (exact_sums ? 1 : 2) * product + shift + top;
-  if (residual > 0) wrong += residual + (top + residual);
+  const bool two_steps = current_isa() == Isa::scalar;
+  double wrong = ((exact_sums ? 1 : 2) + (two_steps ? 1 : 0)) * product + shift + top;
+  if (residual > 0) wrong += (two_steps ? 2 : 1) * residual + (top + residual);
   return 1.05 * 0x1p-8 * wrong + 0.5;
 }
 
@@ -137,7 +142,7 @@ OutputFactors::OutputFactors(const Conv2dForwardArgs& args, Index group_stride, 
     } else if (outputs_.residual_type != Residual::none) {
       beside = 255 * std::abs(outputs_.exact_residual_scale);
     }
-    const bool exact_sums = 255 * 128 * z.c_per_group() * z.r * z.s <= Index{1} << 24;
+    const bool exact_sums = 255 * 128 * z.c_per_group() * z.r * z.s <= 1 << 24;
     const double wrong =
         std::ceil(error_of_fixed(exact_sums, largest_shift + outputs_.bias + 1, beside));
     outputs_.unsure = wrong < 0x1p14 ? 2 * static_cast<std::int32_t>(wrong) : 0xffff;
@@ -148,8 +153,6 @@ OutputFactors::OutputFactors(const Conv2dForwardArgs& args, Index group_stride, 
   for (Index at = 0; at < channels; ++at) {
     scale[at] = static_cast<float>(unit * exact_scale[at]);
     shift[at] = static_cast<float>(unit * exact_shift[at] + zero);
-    // NaN and infinity: double arithmetic says what they become.
-    if (!std::isfinite(scale[at] + shift[at])) outputs_.unsure = 0xffff;
   }
 }
 

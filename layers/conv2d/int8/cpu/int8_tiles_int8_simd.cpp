@@ -5,7 +5,9 @@
 // Choices    AVX-512 with VNNI: 14 pixels x 2 vectors of sums (or 7 x 4) = 28 + 2 (4) of weights
 //            + 1 of x of 32 registers. AVX2 with VNNI: 6 x 2 = 12 + 2 + 1 of 16. Without VNNI x and
 //            weights take two registers each: 10 x 2 and 4 x 2. Sums are exact, so a tile runs
-//            through the whole depth at once; its weights come from L1 or L2.
+//            through the whole depth at once; its weights come from L1 or L2. Where sums are
+//            short, 12 pixels x 2 vectors are faster than 14: codes are stored by fours, and the
+//            way to them needs registers. Tiles with the same taps are run in one call.
 // GCC 12 keeps an array that an ordinary loop indexes on the stack: every loop over sums has an
 // unroll pragma. The loop over quads must stay one: as straight code, GCC copies half of the sums
 // to other registers where the kinds of taps meet.
