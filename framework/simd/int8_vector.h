@@ -15,6 +15,11 @@
 // spread (kSpread), activations are spread once for all lanes.
 #pragma once
 
+#if defined(__GNUC__) && !defined(__clang__)
+// GCC 12 takes _mm512_undefined_epi32() of its own header for a variable that was forgotten.
+#pragma GCC diagnostic ignored "-Wuninitialized"
+#endif
+
 #include <cstdint>
 
 #include "framework/simd/cpu_isa.h"
@@ -52,6 +57,20 @@ CONVSCOPE_INLINE Ints set_ints(std::int32_t a) { return {_mm512_set1_epi32(a)}; 
 CONVSCOPE_INLINE Ints larger(Ints a, Ints b) { return {_mm512_max_epi32(a.v, b.v)}; }
 CONVSCOPE_INLINE Ints smaller(Ints a, Ints b) { return {_mm512_min_epi32(a.v, b.v)}; }
 CONVSCOPE_INLINE Ints operator^(Ints a, Ints b) { return {_mm512_xor_si512(a.v, b.v)}; }
+CONVSCOPE_INLINE Ints operator+(Ints a, Ints b) { return {_mm512_add_epi32(a.v, b.v)}; }
+CONVSCOPE_INLINE Ints operator&(Ints a, Ints b) { return {_mm512_and_si512(a.v, b.v)}; }
+CONVSCOPE_INLINE Ints operator|(Ints a, Ints b) { return {_mm512_or_si512(a.v, b.v)}; }
+CONVSCOPE_INLINE Ints shift_left(Ints a, int bits) {
+  return {_mm512_slli_epi32(a.v, static_cast<unsigned>(bits))};
+}
+// The three low bytes of each lane, side by side.
+CONVSCOPE_INLINE void store_three_bytes(std::uint8_t* p, Ints a) {
+  const __m512i three =
+      _mm512_broadcast_i32x4(_mm_setr_epi8(0, 1, 2, 4, 5, 6, 8, 9, 10, 12, 13, 14, -1, -1, -1, -1));
+  const __m512i from = _mm512_setr_epi32(0, 1, 2, 4, 5, 6, 8, 9, 10, 12, 13, 14, 3, 7, 11, 15);
+  const __m512i bytes = _mm512_permutexvar_epi32(from, _mm512_shuffle_epi8(a.v, three));
+  _mm512_mask_storeu_epi32(p, 0x0fff, bytes);
+}
 // Every second lane of a, then of b: from the first one on, or from the second.
 CONVSCOPE_INLINE Ints even_lanes(Ints a, Ints b) {
   const __m512i from = _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30);
@@ -73,27 +92,34 @@ CONVSCOPE_INLINE Vec load_signed_codes(const std::int8_t* p) {
   return {_mm512_cvtepi32_ps(
       _mm512_cvtepi8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p))))};
 }
-// Four vectors as bytes; what lies beyond low..high becomes low or high.
-CONVSCOPE_INLINE Bytes to_bytes(const Ints (&a)[4], Bytes low, Bytes high) {
-  const __m512i words01 = _mm512_packs_epi32(a[0].v, a[1].v),
-                words23 = _mm512_packs_epi32(a[2].v, a[3].v);
-  // Both work on quarters of 4 lanes: [vector, quarter] has to be turned.
+// The high halves of four vectors as bytes; what lies beyond 0..255 becomes 0 or 255.
+CONVSCOPE_INLINE Bytes high_halves(const Ints (&a)[4]) {
+  // Words of two vectors by turns, a0 b0 a1 b1 ...: x | (y & high)
+  const __m512i high = _mm512_set1_epi32(-65536);
+  const __m512i words01 =
+      _mm512_ternarylogic_epi32(_mm512_srli_epi32(a[0].v, 16), a[1].v, high, 0xf8);
+  const __m512i words23 =
+      _mm512_ternarylogic_epi32(_mm512_srli_epi32(a[2].v, 16), a[3].v, high, 0xf8);
+  // In each quarter of 4 lanes a0 b0 a1 b1 a2 b2 a3 b3 c0 d0 ... d3 become a0 a1 a2 a3 b0 ... d3;
+  // then [quarter, vector] is turned.
+  const __m512i part =
+      _mm512_broadcast_i32x4(_mm_setr_epi8(0, 2, 4, 6, 1, 3, 5, 7, 8, 10, 12, 14, 9, 11, 13, 15));
   const __m512i turn = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
-  const __m512i bytes = _mm512_permutexvar_epi32(turn, _mm512_packus_epi16(words01, words23));
-  return {_mm512_min_epu8(_mm512_max_epu8(bytes, low.v), high.v)};
+  const __m512i parts = _mm512_shuffle_epi8(_mm512_packus_epi16(words01, words23), part);
+  return {_mm512_permutexvar_epi32(turn, parts)};
 }
-CONVSCOPE_INLINE Bytes to_signed_bytes(const Ints (&a)[4], Bytes low, Bytes high) {
-  const __m512i words01 = _mm512_packs_epi32(a[0].v, a[1].v);
-  const __m512i words23 = _mm512_packs_epi32(a[2].v, a[3].v);
-  const __m512i turn = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
-  const __m512i bytes = _mm512_permutexvar_epi32(turn, _mm512_packs_epi16(words01, words23));
-  return {_mm512_min_epi8(_mm512_max_epi8(bytes, low.v), high.v)};
+CONVSCOPE_INLINE Bytes less_down_to_zero(Bytes a, Bytes b) {  // max(a - b, 0), 0..255
+  return {_mm512_subs_epu8(a.v, b.v)};
 }
+CONVSCOPE_INLINE Bytes operator+(Bytes a, Bytes b) { return {_mm512_add_epi8(a.v, b.v)}; }
 CONVSCOPE_INLINE Bytes set_bytes(int a) { return {_mm512_set1_epi8(static_cast<char>(a))}; }
 // The first `count` of the four vectors' bytes, `step` bytes apart.
 CONVSCOPE_INLINE void store_bytes(std::uint8_t* p, std::int64_t step, Bytes a, int count) {
-  if (step == kLanes) {
+  if (__builtin_expect(step == kLanes, 1)) {
     if (count == 4) return _mm512_storeu_si512(p, a.v);
+    if (count == 2) {
+      return _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), _mm512_castsi512_si256(a.v));
+    }
     return _mm512_mask_storeu_epi8(p, (std::uint64_t{1} << (16 * count)) - 1, a.v);
   }
   __m128i parts[4];
@@ -101,9 +127,16 @@ CONVSCOPE_INLINE void store_bytes(std::uint8_t* p, std::int64_t step, Bytes a, i
   for (int i = 0; i < count; ++i)
     _mm_storeu_si128(reinterpret_cast<__m128i*>(p + i * step), parts[i]);
 }
-// How far a is from the nearest integer, below 2^23; and the larger of |a| and |b|.
-CONVSCOPE_INLINE Vec distance_to_integer(Vec a, Ints) { return {_mm512_reduce_ps(a.v, 8)}; }
-CONVSCOPE_INLINE Vec larger_size(Vec a, Vec b) { return {_mm512_range_ps(a.v, b.v, 11)}; }
+// Lane by lane the least of the low halves that it has seen, in the low halves; begin with
+// set_ints(-1).
+CONVSCOPE_INLINE Ints least_low_halves(Ints least, Ints a) {
+  return {_mm512_mask_min_epu16(least.v, 0x55555555, least.v, a.v)};
+}
+// A bit for each lane: its low half is at most `bound`.
+CONVSCOPE_INLINE unsigned lanes_up_to(Ints a, int bound) {
+  const __m512i low = _mm512_and_si512(a.v, _mm512_set1_epi32(0xffff));
+  return _mm512_cmple_epi32_mask(low, _mm512_set1_epi32(bound));
+}
 CONVSCOPE_INLINE bool any_beyond(Vec a, Vec bound) {  // |a| > bound in some lane, or NaN
   return _mm512_cmp_ps_mask(_mm512_abs_ps(a.v), bound.v, _CMP_NLE_UQ) != 0;
 }
@@ -188,6 +221,18 @@ CONVSCOPE_INLINE Ints set_ints(std::int32_t a) { return {_mm256_set1_epi32(a)}; 
 CONVSCOPE_INLINE Ints larger(Ints a, Ints b) { return {_mm256_max_epi32(a.v, b.v)}; }
 CONVSCOPE_INLINE Ints smaller(Ints a, Ints b) { return {_mm256_min_epi32(a.v, b.v)}; }
 CONVSCOPE_INLINE Ints operator^(Ints a, Ints b) { return {_mm256_xor_si256(a.v, b.v)}; }
+CONVSCOPE_INLINE Ints operator+(Ints a, Ints b) { return {_mm256_add_epi32(a.v, b.v)}; }
+CONVSCOPE_INLINE Ints operator&(Ints a, Ints b) { return {_mm256_and_si256(a.v, b.v)}; }
+CONVSCOPE_INLINE Ints operator|(Ints a, Ints b) { return {_mm256_or_si256(a.v, b.v)}; }
+CONVSCOPE_INLINE Ints shift_left(Ints a, int bits) { return {_mm256_slli_epi32(a.v, bits)}; }
+CONVSCOPE_INLINE void store_three_bytes(std::uint8_t* p, Ints a) {
+  const __m256i three = _mm256_broadcastsi128_si256(
+      _mm_setr_epi8(0, 1, 2, 4, 5, 6, 8, 9, 10, 12, 13, 14, -1, -1, -1, -1));
+  const __m256i from = _mm256_setr_epi32(0, 1, 2, 4, 5, 6, 3, 7);
+  const __m256i bytes = _mm256_permutevar8x32_epi32(_mm256_shuffle_epi8(a.v, three), from);
+  _mm_storeu_si128(reinterpret_cast<__m128i*>(p), _mm256_castsi256_si128(bytes));
+  _mm_storel_epi64(reinterpret_cast<__m128i*>(p + 16), _mm256_extracti128_si256(bytes, 1));
+}
 CONVSCOPE_INLINE Ints even_lanes(Ints a, Ints b) {
   const __m256 mixed = _mm256_shuffle_ps(_mm256_castsi256_ps(a.v), _mm256_castsi256_ps(b.v), 0x88);
   return {_mm256_permute4x64_epi64(_mm256_castps_si256(mixed), 0xd8)};
@@ -207,32 +252,31 @@ CONVSCOPE_INLINE Vec load_signed_codes(const std::int8_t* p) {
   return {_mm256_cvtepi32_ps(
       _mm256_cvtepi8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(p))))};
 }
-CONVSCOPE_INLINE Bytes to_bytes(const Ints (&a)[4], Bytes low, Bytes high) {
-  const __m256i words01 = _mm256_packs_epi32(a[0].v, a[1].v),
-                words23 = _mm256_packs_epi32(a[2].v, a[3].v);
+CONVSCOPE_INLINE Bytes high_halves(const Ints (&a)[4]) {
+  const __m256i words01 = _mm256_blend_epi16(_mm256_srli_epi32(a[0].v, 16), a[1].v, 0xaa);
+  const __m256i words23 = _mm256_blend_epi16(_mm256_srli_epi32(a[2].v, 16), a[3].v, 0xaa);
+  const __m256i part = _mm256_broadcastsi128_si256(
+      _mm_setr_epi8(0, 2, 4, 6, 1, 3, 5, 7, 8, 10, 12, 14, 9, 11, 13, 15));
   const __m256i turn = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);
-  const __m256i bytes = _mm256_permutevar8x32_epi32(_mm256_packus_epi16(words01, words23), turn);
-  return {_mm256_min_epu8(_mm256_max_epu8(bytes, low.v), high.v)};
+  const __m256i parts = _mm256_shuffle_epi8(_mm256_packus_epi16(words01, words23), part);
+  return {_mm256_permutevar8x32_epi32(parts, turn)};
 }
-CONVSCOPE_INLINE Bytes to_signed_bytes(const Ints (&a)[4], Bytes low, Bytes high) {
-  const __m256i words01 = _mm256_packs_epi32(a[0].v, a[1].v);
-  const __m256i words23 = _mm256_packs_epi32(a[2].v, a[3].v);
-  const __m256i turn = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);
-  const __m256i bytes = _mm256_permutevar8x32_epi32(_mm256_packs_epi16(words01, words23), turn);
-  return {_mm256_min_epi8(_mm256_max_epi8(bytes, low.v), high.v)};
-}
+CONVSCOPE_INLINE Bytes less_down_to_zero(Bytes a, Bytes b) { return {_mm256_subs_epu8(a.v, b.v)}; }
+CONVSCOPE_INLINE Bytes operator+(Bytes a, Bytes b) { return {_mm256_add_epi8(a.v, b.v)}; }
 CONVSCOPE_INLINE Bytes set_bytes(int a) { return {_mm256_set1_epi8(static_cast<char>(a))}; }
 CONVSCOPE_INLINE void store_bytes(std::uint8_t* p, std::int64_t step, Bytes a, int count) {
   std::uint64_t parts[4];
   _mm256_storeu_si256(reinterpret_cast<__m256i*>(parts), a.v);
   for (int i = 0; i < count; ++i) __builtin_memcpy(p + i * step, &parts[i], 8);
 }
-CONVSCOPE_INLINE Vec distance_to_integer(Vec a, Ints nearest) {
-  return {_mm256_sub_ps(a.v, _mm256_cvtepi32_ps(nearest.v))};
+CONVSCOPE_INLINE Ints least_low_halves(Ints least, Ints a) {
+  const __m256i low = _mm256_or_si256(a.v, _mm256_set1_epi32(-65536));
+  return {_mm256_min_epu16(least.v, low)};
 }
-CONVSCOPE_INLINE Vec larger_size(Vec a, Vec b) {
-  const __m256 sign = _mm256_set1_ps(-0.0f);
-  return {_mm256_max_ps(_mm256_andnot_ps(sign, a.v), _mm256_andnot_ps(sign, b.v))};
+CONVSCOPE_INLINE unsigned lanes_up_to(Ints a, int bound) {
+  const __m256i low = _mm256_and_si256(a.v, _mm256_set1_epi32(0xffff));
+  const __m256i beyond = _mm256_cmpgt_epi32(low, _mm256_set1_epi32(bound));
+  return static_cast<unsigned>(_mm256_movemask_ps(_mm256_castsi256_ps(beyond))) ^ 0xff;
 }
 CONVSCOPE_INLINE bool any_beyond(Vec a, Vec bound) {
   const __m256 size = _mm256_andnot_ps(_mm256_set1_ps(-0.0f), a.v);
@@ -323,6 +367,11 @@ CONVSCOPE_INLINE Ints set_ints(std::int32_t a) { return {a}; }
 CONVSCOPE_INLINE Ints larger(Ints a, Ints b) { return {a.v > b.v ? a.v : b.v}; }
 CONVSCOPE_INLINE Ints smaller(Ints a, Ints b) { return {a.v < b.v ? a.v : b.v}; }
 CONVSCOPE_INLINE Ints operator^(Ints a, Ints b) { return {a.v ^ b.v}; }
+CONVSCOPE_INLINE Ints operator+(Ints a, Ints b) { return {a.v + b.v}; }
+CONVSCOPE_INLINE Ints operator&(Ints a, Ints b) { return {a.v & b.v}; }
+CONVSCOPE_INLINE Ints operator|(Ints a, Ints b) { return {a.v | b.v}; }
+CONVSCOPE_INLINE Ints shift_left(Ints a, int bits) { return {a.v << bits}; }
+CONVSCOPE_INLINE void store_three_bytes(std::uint8_t* p, Ints a) { __builtin_memcpy(p, &a.v, 3); }
 CONVSCOPE_INLINE Ints even_lanes(Ints a, Ints) { return a; }
 CONVSCOPE_INLINE Ints odd_lanes(Ints, Ints b) { return b; }
 
@@ -334,21 +383,22 @@ CONVSCOPE_INLINE Ints round_to_ints(Vec a) {
 }
 CONVSCOPE_INLINE Vec load_codes(const std::uint8_t* p) { return {static_cast<float>(*p)}; }
 CONVSCOPE_INLINE Vec load_signed_codes(const std::int8_t* p) { return {static_cast<float>(*p)}; }
-template <class T>
-CONVSCOPE_INLINE Bytes bytes_within(const Ints (&a)[4], Bytes low, Bytes high) {
+CONVSCOPE_INLINE Bytes high_halves(const Ints (&a)[4]) {
   Bytes out;
   for (int i = 0; i < 4; ++i) {
-    const int least = static_cast<T>(low.v[i]), most = static_cast<T>(high.v[i]);
-    const int code = a[i].v < least ? least : a[i].v > most ? most : a[i].v;
-    out.v[i] = static_cast<std::uint8_t>(code);
+    const int high = a[i].v >> 16;
+    out.v[i] = static_cast<std::uint8_t>(high < 0 ? 0 : high > 255 ? 255 : high);
   }
   return out;
 }
-CONVSCOPE_INLINE Bytes to_bytes(const Ints (&a)[4], Bytes low, Bytes high) {
-  return bytes_within<std::uint8_t>(a, low, high);
+CONVSCOPE_INLINE Bytes less_down_to_zero(Bytes a, Bytes b) {
+  for (int i = 0; i < 4; ++i)
+    a.v[i] = static_cast<std::uint8_t>(a.v[i] > b.v[i] ? a.v[i] - b.v[i] : 0);
+  return a;
 }
-CONVSCOPE_INLINE Bytes to_signed_bytes(const Ints (&a)[4], Bytes low, Bytes high) {
-  return bytes_within<std::int8_t>(a, low, high);
+CONVSCOPE_INLINE Bytes operator+(Bytes a, Bytes b) {
+  for (int i = 0; i < 4; ++i) a.v[i] = static_cast<std::uint8_t>(a.v[i] + b.v[i]);
+  return a;
 }
 CONVSCOPE_INLINE Bytes set_bytes(int a) {
   const auto v = static_cast<std::uint8_t>(a);
@@ -357,13 +407,11 @@ CONVSCOPE_INLINE Bytes set_bytes(int a) {
 CONVSCOPE_INLINE void store_bytes(std::uint8_t* p, std::int64_t step, Bytes a, int count) {
   for (int i = 0; i < count; ++i) p[i * step] = a.v[i];
 }
-CONVSCOPE_INLINE Vec distance_to_integer(Vec a, Ints nearest) {
-  return {a.v - static_cast<float>(nearest.v)};
+CONVSCOPE_INLINE Ints least_low_halves(Ints least, Ints a) {
+  const std::int32_t had = least.v & 0xffff, has = a.v & 0xffff;
+  return {had < has ? had : has};
 }
-CONVSCOPE_INLINE Vec larger_size(Vec a, Vec b) {
-  const float x = __builtin_fabsf(a.v), y = __builtin_fabsf(b.v);
-  return {x > y ? x : y};
-}
+CONVSCOPE_INLINE unsigned lanes_up_to(Ints a, int bound) { return (a.v & 0xffff) <= bound ? 1 : 0; }
 CONVSCOPE_INLINE bool any_beyond(Vec a, Vec bound) { return !(__builtin_fabsf(a.v) <= bound.v); }
 
 struct Quad {

@@ -11,67 +11,83 @@
 namespace convscope::CONVSCOPE_ISA {
 namespace {
 
-// The codes of up to kLanes numbers, plus the offset, as bytes.
+// The codes of up to kLanes numbers, plus the offset, as bytes 0..255.
 class Rounding {
  public:
   CONVSCOPE_INLINE explicit Rounding(const RoundedRow& row)
       : row_(row),
-        inverse_(static_cast<float>(1 / row.step)),
-        low_(static_cast<float>(row.low)),
-        high_(static_cast<float>(row.high)) {
+        inverse_(broadcast(static_cast<float>(1 / row.step))),
+        low_(broadcast(static_cast<float>(row.low))),
+        high_(broadcast(static_cast<float>(row.high))),
+        offset_(set_ints(row.offset)) {
     const int top = (row.high > -row.low ? row.high : -row.low) + 1;
-    sure_ = static_cast<float>(0.5 - 6 * 0x1p-24 * top);
+    sure_ = broadcast(static_cast<float>(0.5 - 6 * 0x1p-24 * top));
   }
 
-  CONVSCOPE_INLINE void operator()(const float* from, int count, std::uint8_t* to) const {
+  CONVSCOPE_INLINE Ints operator()(const float* from, int count) const {
     // Clipped first, so that integers cannot run over; a NaN becomes the lowest code.
-    const Vec real =
-        min(max(load_first(from, count) * broadcast(inverse_), broadcast(low_)), broadcast(high_));
-    const Ints code = round_to_ints(real);
-    if (__builtin_expect(any_beyond(real - to_floats(code), broadcast(sure_)), 0)) {
-      return exactly(from, count, to);
+    const Vec number = count == kLanes ? load(from) : load_first(from, count);
+    const Vec real = min(max(number * inverse_, low_), high_);
+    Ints code = round_to_ints(real);
+    if (__builtin_expect(any_beyond(real - to_floats(code), sure_), 0)) {
+      std::int32_t codes[kLanes] = {};
+      exactly(from, count, codes);
+      code = load_ints(codes);
     }
-    std::int32_t codes[kLanes];
-    store_ints(codes, code);
-    for (int l = 0; l < count; ++l) to[l] = static_cast<std::uint8_t>(codes[l] + row_.offset);
+    return (code + offset_) & set_ints(255);
   }
 
  private:
-  [[gnu::noinline]] void exactly(const float* from, int count, std::uint8_t* to) const {
+  [[gnu::noinline]] void exactly(const float* from, int count, std::int32_t* to) const {
     constexpr double kShift = 6755399441055744.0;  // 1.5 * 2^52: pushes the fraction out
     for (int l = 0; l < count; ++l) {
       double real = static_cast<double>(from[l]) / row_.step;
       if (!(real > row_.low)) real = row_.low;
       if (real > row_.high) real = row_.high;
-      const int code = static_cast<int>((real + kShift) - kShift);
-      to[l] = static_cast<std::uint8_t>(code + row_.offset);
+      to[l] = static_cast<int>((real + kShift) - kShift);
     }
   }
 
   const RoundedRow& row_;
-  const float inverse_, low_, high_;
-  float sure_;
+  const Vec inverse_, low_, high_;
+  Vec sure_;
+  const Ints offset_;
 };
+
+// Each lane holds up to four bytes of a pixel, the first one lowest.
+CONVSCOPE_INLINE void store_pixels(const std::int32_t* lanes, int count, int bytes,
+                                   std::int64_t pixel, std::uint8_t* to) {
+  if (bytes == 4) {
+    for (int j = 0; j < count; ++j) __builtin_memcpy(to + j * pixel, lanes + j, 4);
+    return;
+  }
+  for (int j = 0; j < count; ++j) {
+    for (int i = 0; i < bytes; ++i) {
+      to[j * pixel + i] = static_cast<std::uint8_t>(lanes[j] >> (8 * i));
+    }
+  }
+}
 
 void round(const RoundedRow& row) {
   const Rounding rounded(row);
-  if (row.channels == 1 && row.pixel == 1) {
-    for (std::int64_t p = 0; p < row.pixels; p += kLanes) {
-      const int count = row.pixels - p < kLanes ? static_cast<int>(row.pixels - p) : kLanes;
-      rounded(row.from + p, count, row.to + p);
-    }
-    return;
-  }
-  std::uint8_t bytes[kLanes];
+  std::int32_t codes[kLanes];
+  const int bytes = row.lanes > row.channels ? row.lanes : row.channels;
   for (std::int64_t p = 0; p < row.pixels; p += kLanes) {
     const int count = row.pixels - p < kLanes ? static_cast<int>(row.pixels - p) : kLanes;
     std::uint8_t* const to = row.to + p * row.pixel;
-    for (int c = 0; c < row.channels; ++c) {
-      rounded(row.from + c * row.plane + p, count, bytes);
-      for (int j = 0; j < count; ++j) to[j * row.pixel + c] = bytes[j];
-    }
-    for (int c = row.channels; c < row.lanes; ++c) {
-      for (int j = 0; j < count; ++j) to[j * row.pixel + c] = 0;
+    for (int c = 0; c < bytes; c += 4) {  // four channels make a lane
+      Ints four = set_ints(0);
+#pragma GCC unroll 4
+      for (int i = 0; i < 4; ++i) {
+        if (c + i >= row.channels) break;
+        four = four | shift_left(rounded(row.from + (c + i) * row.plane + p, count), 8 * i);
+      }
+      if (bytes == 3 && row.pixel == 3 && count == kLanes) {
+        store_three_bytes(to, four);
+      } else {
+        store_ints(codes, four);
+        store_pixels(codes, count, bytes - c < 4 ? bytes - c : 4, row.pixel, to + c);
+      }
     }
   }
 }

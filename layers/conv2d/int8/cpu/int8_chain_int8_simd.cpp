@@ -12,10 +12,6 @@
 // GCC 12 keeps an array that an ordinary loop indexes on the stack: every loop over sums has an
 // unroll pragma.
 // Read next  int8_chain.cpp, which cuts and packs
-#if defined(__GNUC__) && !defined(__clang__)
-// GCC 12 takes _mm512_undefined_epi32() of its own header for a variable that was forgotten.
-#pragma GCC diagnostic ignored "-Wuninitialized"
-#endif
 #include "layers/conv2d/int8/cpu/int8_chain_stage.h"
 #include "layers/conv2d/int8/cpu/int8_outputs.h"
 
@@ -49,27 +45,21 @@ void make_quads(const Int8Stage& z, const std::uint8_t* x, std::uint8_t* quads) 
   }
 }
 
-// One vector of sums of channel k in double.
+// One vector of sums of channel k, where f32 cannot tell some.
 [[gnu::noinline]] void round_exactly(const Int8Outputs& o, Index k, Ints sums, std::uint8_t* to) {
-  constexpr double kShift = 6755399441055744.0;  // 1.5 * 2^52: pushes the fraction out
   std::int32_t kept[kLanes];
   store_ints(kept, sums);
-  for (int l = 0; l < kLanes; ++l) {
-    double real = o.exact_scale[k] * kept[l] + o.exact_shift[k];
-    if (!(real > o.low)) real = o.low;  // NaN too
-    if (real > o.high) real = o.high;
-    to[l] = static_cast<std::uint8_t>(static_cast<int>((real + kShift) - kShift));
-  }
+  for (int l = 0; l < kLanes; ++l) to[l] = exact_code(o, k, kept[l], 0);
 }
 
 CONVSCOPE_INLINE void round_channel(const Int8Outputs& o, Index k, Ints sums, std::uint8_t* to) {
-  const Vec real = fma(to_floats(sums), broadcast(o.scale[k]), broadcast(o.shift[k]));
-  const Ints code = round_to_ints(real);
-  if (__builtin_expect(any_beyond(distance_to_integer(real, code), broadcast(o.sure)), 0)) {
+  const Ints fixed =
+      round_to_ints(fma(to_floats(sums), broadcast(o.scale[k]), broadcast(o.shift[k])));
+  if (__builtin_expect(lanes_up_to(fixed, o.unsure) != 0, 0)) {
     return round_exactly(o, k, sums, to);
   }
-  const Ints codes[4] = {code, code, code, code};
-  store_bytes(to, kLanes, to_bytes(codes, set_bytes(o.low), set_bytes(o.high)), 1);
+  const Ints four[4] = {fixed, fixed, fixed, fixed};
+  store_bytes(to, kLanes, CodeBytes(o)(four), 1);
 }
 
 // The codes of kLanes columns of a row of y, of `Channels` channels from k on.
@@ -214,10 +204,7 @@ void run_channels(const Int8Stage& z, const std::uint8_t* x, const std::int8_t* 
     store_ints(kept + j * kLanes, larger(upper, lower) ^ fall);
   }
   const ChannelOutputs<OutputKind<true, Int8Outputs::Residual::none>> outputs(*z.outputs, k);
-  for (int j = 0; j < Pooled; j += 4) {
-    outputs.store(kept + j * kLanes, Pooled - j < 4 ? Pooled - j : 4, nullptr, out, j * out_step,
-                  out_step);
-  }
+  outputs.store(kept, Pooled, nullptr, out, 0, out_step);
 }
 
 using RunChannels = void (*)(const Int8Stage&, const std::uint8_t*, const std::int8_t*, Index,

@@ -83,18 +83,15 @@ void rows_of_pixels(const Int8DepthwiseRows& z) {
         for (Index begin = 0; begin < z.pixels; begin += kAtOnce) {
           const Index count = z.pixels - begin < kAtOnce ? z.pixels - begin : kAtOnce;
           add_windows(z, in + begin * z.step * kBlock, count, v, kept);
-          for (Index j = 0; j < count; j += 4) {
-            const Index at = (p * z.pixels + begin + j) * kBlock + v * kLanes;
-            const int four = count - j < 4 ? static_cast<int>(count - j) : 4;
-            channels.store(kept + j * kLanes, four, z.residual, z.out, at, kBlock);
-          }
+          channels.store(kept, static_cast<int>(count), z.residual, z.out,
+                         (p * z.pixels + begin) * kBlock + v * kLanes, kBlock);
         }
       }
     }
   });
 }
 
-// Lines are short: loops of 16 bytes, which cost less than calls of memcpy.
+// Rows are short: loops of 64 and 16 bytes, which cost less than calls of memcpy.
 void pad(const Int8PaddedRows& z) {
   struct Pixel {
     std::uint8_t v[kBlock];
@@ -110,8 +107,11 @@ void pad(const Int8PaddedRows& z) {
     const auto* const from = reinterpret_cast<const Pixel*>(z.plane) + h * z.w;
     Pixel* const inside = to + left;
     if (z.offset == 0) {
+      Index j = 0;
 #pragma GCC unroll 1
-      for (Index j = 0; j < z.w; ++j) inside[j] = from[j];
+      for (; j + 4 <= z.w; j += 4) __builtin_memcpy(inside + j, from + j, 4 * sizeof(Pixel));
+#pragma GCC unroll 1
+      for (; j < z.w; ++j) inside[j] = from[j];
     } else {
       for (Index j = 0; j < z.w; ++j) {
         for (int c = 0; c < kBlock; ++c) inside[j].v[c] = from[j].v[c] ^ 128;

@@ -71,10 +71,30 @@ std::size_t OutputFactors::bytes(Index channels) {
          2 * ScratchArena::round_up(static_cast<std::size_t>(channels) * sizeof(float));
 }
 
-// Fractions. With u = 2^-24 f32 rounds the sum (u |product|), the factor (u |product|), the shift
-// (u |shift|), the residual's factor and the two sums (2 u |residual| + 2 u |real|). A code that is
-// not clipped has |real| <= top = the largest code + 1, so |product| <= top + |shift| + |residual|:
-// together u (4 top + 3 |shift| + 4 |residual|), taken with 5 % for what is left out.
+// By how much `fixed` in f32 may miss 2^16 (real + bias + 1/2), in units of 2^-16 of a code, and
+// why no code is wrong then. With u = 2^-24 f32 rounds
+//   the sum (u |product|; not at all below 2^24) and the factor (u |product|),
+//   the product, where a CPU multiplies and adds in two steps (u |product|),
+//   the shift (u |shift|), and the result (u |result|);
+//   with a residual its factor, its product and the sum without it, in the same way.
+// The last step, to integers, adds one half. A code that is not clipped has
+// |result| <= top = 257, bias and half among them, so |product| <= top + |shift| + |residual|. 5 %
+// are for what is left out: products of two errors, and the double arithmetic itself.
+//
+// Let this be E, rounded up. `fixed` has E added, so V <= fixed <= V + 2 E for the true value V. If
+// the low half of `fixed` is above 2 E, no multiple of 2^16 lies between V and it, nor is V itself
+// one (a tie): both have the same high half.
+// Beyond top all errors are below 5 u |result| + 5 u (|shift| + |residual|). While E < 2^14 that is
+// less than half a code: what has to be clipped is clipped. What does not fit into 32 bits becomes
+// -2^31, and so does NaN (round_to_ints): its low half is 0, and double arithmetic decides.
+double error_of_fixed(bool exact_sums, double shift, double residual) {
+  const double top = 257, product = top + shift + residual;
+  const bool two_steps = current_isa() == Isa::scalar;
+  double wrong = ((exact_sums ? 1 : 2) + (two_steps ? 1 : 0)) * product + shift + top;
+  if (residual > 0) wrong += (two_steps ? 2 : 1) * residual + (top + residual);
+  return 1.05 * 0x1p-8 * wrong + 0.5;
+}
+
 OutputFactors::OutputFactors(const Conv2dForwardArgs& args, Index group_stride, Index channels,
                              void* memory) {
   const Conv2dProblem& z = args.problem;
@@ -100,12 +120,6 @@ OutputFactors::OutputFactors(const Conv2dForwardArgs& args, Index group_stride, 
     exact_shift[at] = b == nullptr ? 0 : b[k] * inverse;
     largest_shift = std::max(largest_shift, std::abs(exact_shift[at]));
   }
-  float most_scale = 0;
-  for (Index at = 0; at < channels; ++at) {
-    scale[at] = static_cast<float>(exact_scale[at]);
-    shift[at] = static_cast<float>(exact_shift[at]);
-    most_scale = std::max(most_scale, std::abs(scale[at]));
-  }
   outputs_.scale = scale;
   outputs_.shift = shift;
   outputs_.exact_scale = exact_scale;
@@ -113,26 +127,33 @@ OutputFactors::OutputFactors(const Conv2dForwardArgs& args, Index group_stride, 
   if (outputs_.residual_type != Residual::none) {
     const bool is_codes = outputs_.residual_type != Residual::floats;
     outputs_.exact_residual_scale = (is_codes ? views.residual.scale(0) : 1) * inverse;
-    outputs_.residual_scale = static_cast<float>(outputs_.exact_residual_scale);
   }
   constexpr float kInfinity = std::numeric_limits<float>::infinity();
   outputs_.least = args.epilogue.relu ? 0 : -kInfinity;
   outputs_.most = args.epilogue.relu ? args.epilogue.most : kInfinity;
-  if (!outputs_.codes) return;
-  set_codes(args, outputs_);
-  const double top = std::max(std::abs(outputs_.low), std::abs(outputs_.high)) + 1.0;
-  double beside = 0;
-  if (outputs_.residual_type == Residual::floats) {
-    beside = top;  // larger ones are computed in double
-    outputs_.residual_sure = static_cast<float>(beside / std::abs(outputs_.exact_residual_scale));
-  } else if (outputs_.residual_type != Residual::none) {
-    beside = 255 * std::abs(outputs_.exact_residual_scale);
+  double unit = 1, zero = 0;  // of scale and shift
+  if (outputs_.codes) {
+    set_codes(args, outputs_);
+    outputs_.bias = 255 - outputs_.high;
+    double beside = 0;
+    if (outputs_.residual_type == Residual::floats) {
+      beside = 256;  // larger ones are computed in double
+      outputs_.residual_sure = static_cast<float>(beside / std::abs(outputs_.exact_residual_scale));
+    } else if (outputs_.residual_type != Residual::none) {
+      beside = 255 * std::abs(outputs_.exact_residual_scale);
+    }
+    const bool exact_sums = 255 * 128 * z.c_per_group() * z.r * z.s <= 1 << 24;
+    const double wrong =
+        std::ceil(error_of_fixed(exact_sums, largest_shift + outputs_.bias + 1, beside));
+    outputs_.unsure = wrong < 0x1p14 ? 2 * static_cast<std::int32_t>(wrong) : 0xffff;
+    unit = 0x1p16;
+    zero = unit * (outputs_.bias + 0.5) + wrong;
   }
-  const double wrong = 1.05 * 0x1p-24 * (4 * top + 3 * largest_shift + 4 * beside);
-  outputs_.sure = static_cast<float>(0.5 - wrong);
-  // Integers end at 2^31; a NaN among the shifts makes none sure.
-  const double largest = static_cast<double>(most_scale) * 0x1p31 + largest_shift + beside;
-  if (!(largest < 0x1p31)) outputs_.sure = -1;
+  outputs_.residual_scale = static_cast<float>(unit * outputs_.exact_residual_scale);
+  for (Index at = 0; at < channels; ++at) {
+    scale[at] = static_cast<float>(unit * exact_scale[at]);
+    shift[at] = static_cast<float>(unit * exact_shift[at] + zero);
+  }
 }
 
 std::int32_t offset_of(const Conv2dForwardArgs& args) {

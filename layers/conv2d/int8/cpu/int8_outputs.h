@@ -2,9 +2,13 @@
 // int8_outputs.h: what turns a vector of sums into y (Int8Outputs in int8_tiles.h); for
 // *_int8_simd.cpp files.
 //
-// Numerics   A sum has 31 bits and f32 has 24, so `real` is wrong by a few units in the last place.
-//            A code is then right unless the fraction of `real` is very near 1/2. Those pixels,
-//            one in a few hundred, are computed in double, by a function that is not inlined.
+// Numerics   Codes are made in f32 with 16 bits behind the point (int8_tiles.h). Pixels that f32
+//            cannot tell are made once more in double, by a function that is not inlined.
+//
+// Choices    For 16 sums: to f32, times and plus, to integers, a minimum of low halves, and a
+//            quarter of ten instructions that make bytes of four vectors, 6.5 in all. (To round
+//            first takes 11: the distance between the code and `real` has to be found.) One branch
+//            for some pixels of a vector sees the few lanes that f32 cannot tell.
 #pragma once
 
 #include "framework/simd/int8_vector.h"
@@ -13,25 +17,30 @@
 namespace convscope::CONVSCOPE_ISA {
 namespace {
 
-// One vector of codes in double.
-[[gnu::noinline]] void store_exactly(const Int8Outputs& o, const std::int32_t* sums,
-                                     std::int64_t channel, const void* residual,
-                                     std::uint8_t* out) {
+// The code of one sum in double; `residual` is its own.
+inline std::uint8_t exact_code(const Int8Outputs& o, std::int64_t channel, std::int32_t sum,
+                               double residual) {
   constexpr double kShift = 6755399441055744.0;  // 1.5 * 2^52: pushes the fraction out
-  for (int l = 0; l < kLanes; ++l) {
-    double real = o.exact_scale[channel + l] * sums[l] + o.exact_shift[channel + l];
-    if (o.residual_type == Int8Outputs::Residual::codes) {
-      real += o.exact_residual_scale * static_cast<const std::uint8_t*>(residual)[l];
-    } else if (o.residual_type == Int8Outputs::Residual::signed_codes) {
-      real += o.exact_residual_scale * static_cast<const std::int8_t*>(residual)[l];
-    } else if (o.residual_type == Int8Outputs::Residual::floats) {
-      real += o.exact_residual_scale * static_cast<double>(static_cast<const float*>(residual)[l]);
-    }
-    if (!(real > o.low)) real = o.low;  // NaN too
-    if (real > o.high) real = o.high;
-    out[l] = static_cast<std::uint8_t>(static_cast<int>((real + kShift) - kShift));
-  }
+  double real = o.exact_scale[channel] * sum + o.exact_shift[channel];
+  if (o.residual_type != Int8Outputs::Residual::none) real += o.exact_residual_scale * residual;
+  if (!(real > o.low)) real = o.low;  // NaN too
+  if (real > o.high) real = o.high;
+  return static_cast<std::uint8_t>(static_cast<int>((real + kShift) - kShift));
 }
+
+// How codes become bytes; the same for all channels. With the bias, `high` is the largest byte:
+// beyond it high_halves() clips; below `low` a difference does that ends at 0.
+class CodeBytes {
+ public:
+  CONVSCOPE_INLINE explicit CodeBytes(const Int8Outputs& o)
+      : floor_(set_bytes(o.low + o.bias)), low_(set_bytes(o.low)) {}
+  CONVSCOPE_INLINE Bytes operator()(const Ints (&fixed)[4]) const {
+    return less_down_to_zero(high_halves(fixed), floor_) + low_;
+  }
+
+ private:
+  const Bytes floor_, low_;
+};
 
 // Which kind of y and of residual there is, known to the compiler.
 template <bool Codes, Int8Outputs::Residual Beside>
@@ -50,12 +59,9 @@ class ChannelOutputs {
         channel_(channel),
         scale_(load(o.scale + channel)),
         shift_(load(o.shift + channel)),
-        sure_(broadcast(o.sure)),
-        low_(set_bytes(o.low)),
-        high_(set_bytes(o.high)),
-        is_signed_(o.low < 0) {}
+        bytes_(o) {}
 
-  // y of up to four pixels, `step` elements apart, from their sums. y and the residual begin at
+  // y of `count` pixels, `step` elements apart, from their sums. y and the residual begin at
   // element `at`.
   CONVSCOPE_INLINE void store(const std::int32_t* sums, int count, const void* residual, void* y,
                               std::int64_t at, std::int64_t step) const {
@@ -66,6 +72,20 @@ class ChannelOutputs {
         const Vec real = real_of(load_ints(sums + j * kLanes), residual, at);
         convscope::CONVSCOPE_ISA::store(static_cast<float*>(y) + at,
                                         min(max(real, broadcast(o_.least)), broadcast(o_.most)));
+      }
+    }
+  }
+
+  // Makes the codes of sums once more that f32 cannot tell.
+  [[gnu::noinline]] void correct(const std::int32_t* sums, int count, const void* residual,
+                                 std::uint8_t* y, std::int64_t at, std::int64_t step) const {
+    for (int j = 0; j < count; ++j, at += step, sums += kLanes) {
+      int bound = o_.unsure;
+      if (is_large(residual, at)) bound = 0xffff;
+      unsigned lanes = lanes_up_to(round_to_ints(real_of(load_ints(sums), residual, at)), bound);
+      for (; lanes != 0; lanes &= lanes - 1) {
+        const int l = __builtin_ctz(lanes);
+        y[j * step + l] = exact_code(o_, channel_ + l, sums[l], exact_residual(residual, at + l));
       }
     }
   }
@@ -87,44 +107,53 @@ class ChannelOutputs {
     }
   }
 
+  // Whether some element of a vector of the residual is too large for f32.
+  CONVSCOPE_INLINE bool is_large(const void* residual, std::int64_t at) const {
+    if constexpr (Kind::kResidual != Beside::floats) return false;
+    return any_beyond(load(static_cast<const float*>(residual) + at), broadcast(o_.residual_sure));
+  }
+
+  static double exact_residual(const void* residual, std::int64_t at) {
+    if constexpr (Kind::kResidual == Beside::codes) {
+      return static_cast<const std::uint8_t*>(residual)[at];
+    } else if constexpr (Kind::kResidual == Beside::signed_codes) {
+      return static_cast<const std::int8_t*>(residual)[at];
+    } else if constexpr (Kind::kResidual == Beside::floats) {
+      return static_cast<double>(static_cast<const float*>(residual)[at]);
+    } else {
+      return 0;
+    }
+  }
+
   CONVSCOPE_INLINE void store_codes(const std::int32_t* sums, int count, const void* residual,
                                     std::uint8_t* y, std::int64_t at, std::int64_t step) const {
-    Ints codes[4];
-    Vec farthest = zero();
+    Ints least = set_ints(-1);
     bool sure = true;
+    for (int begin = 0; begin < count; begin += 4) {
+      const int rest = count - begin;
+      Ints fixed[4];
 #pragma GCC unroll 4
-    for (int j = 0; j < 4; ++j) {
-      if (j >= count) {
-        codes[j] = codes[0];
-        continue;
+      for (int j = 0; j < 4; ++j) {
+        if (j >= rest) {
+          fixed[j] = fixed[0];
+          continue;
+        }
+        const std::int64_t from = at + (begin + j) * step;
+        fixed[j] = round_to_ints(real_of(load_ints(sums + (begin + j) * kLanes), residual, from));
+        least = least_low_halves(least, fixed[j]);
+        if (is_large(residual, from)) sure = false;
       }
-      const Vec real = real_of(load_ints(sums + j * kLanes), residual, at + j * step);
-      codes[j] = round_to_ints(real);
-      farthest = larger_size(farthest, distance_to_integer(real, codes[j]));
-      if constexpr (Kind::kResidual == Beside::floats) {
-        const Vec beside = load(static_cast<const float*>(residual) + at + j * step);
-        sure = sure && !any_beyond(beside, broadcast(o_.residual_sure));
-      }
+      store_bytes(y + begin * step, step, bytes_(fixed), rest < 4 ? rest : 4);
     }
-    if (__builtin_expect(!sure || any_beyond(farthest, sure_), 0)) {
-      for (int j = 0; j < count; ++j) {
-        const std::int64_t from = (at + j * step) * (Kind::kResidual == Beside::floats ? 4 : 1);
-        const auto* const beside = static_cast<const std::uint8_t*>(residual);
-        store_exactly(o_, sums + j * kLanes, channel_,
-                      residual == nullptr ? nullptr : beside + from, y + j * step);
-      }
-      return;
+    if (__builtin_expect(!sure || lanes_up_to(least, o_.unsure) != 0, 0)) {
+      correct(sums, count, residual, y, at, step);
     }
-    const Bytes bytes =
-        is_signed_ ? to_signed_bytes(codes, low_, high_) : to_bytes(codes, low_, high_);
-    store_bytes(y, step, bytes, count);
   }
 
   const Int8Outputs& o_;
   const std::int64_t channel_;
-  const Vec scale_, shift_, sure_;
-  const Bytes low_, high_;
-  const bool is_signed_;
+  const Vec scale_, shift_;
+  const CodeBytes bytes_;
 };
 
 // Calls f with the kind of `o`.

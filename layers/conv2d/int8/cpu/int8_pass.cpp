@@ -244,14 +244,26 @@ class Convolution {
     const Index found = list_taps(last, count, width, taps.of_line);
     in += column * tiles.in_step;
     out += (run_of_all ? 0 : row * z_.q() * kChannelBlock) + column * tiles.out_step;
-    const RowTiles cut(count, plan_.most_pixels(width));
-    const Index height = count / cut.tiles, higher = count % cut.tiles;
+    const Index unit = plan_.unit, units = ceil_div(count, unit);
+    const RowTiles cut(units, plan_.most_pixels(width) / unit);
+    const Index height = units / cut.tiles, higher = units % cut.tiles;
     const Index bytes = run_.outputs.codes ? 1 : 4;
     const Index beside = run_.outputs.residual_type == Int8Outputs::Residual::floats ? 4 : 1;
+    // All taps serve pixels [all_begin, all_end).
+    Index all_begin = 0, all_end = plan_.sparse ? 0 : count;
+    for (Index i = 0; i < found; ++i) {
+      const LineTap& tap = taps.of_line[static_cast<std::size_t>(i)];
+      all_begin = std::max(all_begin, tap.first);
+      all_end = std::min(all_end, tap.end);
+    }
     Index begin = 0;
-    for (Index t = 0; t < cut.tiles; ++t) {
+    for (Index t = 0; t < cut.tiles;) {
       Int8Tile tile;
-      tile.pixels = static_cast<int>(height + (t < higher ? 1 : 0));
+      tile.pixels =
+          static_cast<int>(std::min(unit * (height + (t < higher ? 1 : 0)), count - begin));
+      const Index alike = t < higher ? higher - t : cut.tiles - t;
+      tile.repeat =
+          begin < all_begin ? 1 : std::clamp<Index>((all_end - begin) / tile.pixels, 1, alike);
       tile.taps = 0;
       tile.tap = taps.of_tile.data();
       for (Index i = 0; i < found; ++i) {
@@ -276,7 +288,8 @@ class Convolution {
       } else {
         kernels_.tile(tiles, tile, static_cast<int>(width));
       }
-      begin += tile.pixels;
+      begin += tile.repeat * tile.pixels;
+      t += tile.repeat;
     }
   }
 

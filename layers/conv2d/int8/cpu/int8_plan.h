@@ -93,6 +93,10 @@ struct Int8Plan {
            z.pad_top + z.pad_bottom + z.pad_left + z.pad_right == 0;
     images = by_image ? 1 : z.n;
     const Index all = by_image ? z.n : flat ? z.p() * z.q() : z.q();
+    if (!sparse && (flat || !in_blocks) && all > pixels) {
+      unit = kernels.unit;
+      pixels -= pixels % unit;
+    }
     line = by_image || flat ? std::min(all, kFlatTiles * pixels) : all;
     rows = by_image || flat ? ceil_div(all, line) : z.p();
     columns = all;
@@ -131,6 +135,7 @@ struct Int8Plan {
   bool by_image, flat;
   bool sparse = false;  // w is a list: int8_block_sparse_cpu.cpp
   int pixels = 0;       // most of a tile
+  int unit = 1;         // all tiles of a line but the last have a multiple of it
   Index lanes = 0, weight_bytes = 0;
   Index taps = 0;
   Index padded = 0;                       // channels of a group of y, in whole blocks

@@ -19,6 +19,17 @@ constexpr CONVSCOPE_INLINE Index lane_offset(int v, Index block) {
   return v * kLanes / kBlock * block + v * kLanes % kBlock;
 }
 
+// To the next tile of those that lie one behind the other.
+template <int Pixels>
+CONVSCOPE_INLINE void advance(const Int8Tiles& tiles, Int8Tile& tile) {
+  const Index pixels = Pixels * tiles.out_step;
+  tile.in += Pixels * tiles.in_step;
+  tile.out = static_cast<std::uint8_t*>(tile.out) + pixels * (tiles.outputs->codes ? 1 : 4);
+  if (tile.residual == nullptr) return;
+  const bool floats = tiles.outputs->residual_type == Int8Outputs::Residual::floats;
+  tile.residual = static_cast<const std::uint8_t*>(tile.residual) + pixels * (floats ? 4 : 1);
+}
+
 // Asks for the lines that codes will be stored to; they come while the sums are made.
 template <int Pixels, int Vectors>
 CONVSCOPE_INLINE void prefetch_lines(const Int8Tiles& tiles, const Int8Tile& tile) {
@@ -42,46 +53,55 @@ void store_tile(const Int8Tiles& tiles, const Int8Tile& tile, const std::int32_t
   with_output_kind(outputs, [&](auto kind) {
     for (int v = 0; v < vectors; ++v) {
       const ChannelOutputs<decltype(kind)> channels(outputs, tiles.channel + v * kLanes);
-      Index at = lane_offset(v, tiles.out_block);
-      for (int j = 0; j < tile.pixels; j += 4, at += 4 * tiles.out_step) {
-        const int count = tile.pixels - j < 4 ? tile.pixels - j : 4;
-        channels.store(kept, count, tile.residual, tile.out, at, tiles.out_step);
-        kept += count * kLanes;
-      }
+      channels.store(kept, tile.pixels, tile.residual, tile.out, lane_offset(v, tiles.out_block),
+                     tiles.out_step);
+      kept += tile.pixels * kLanes;
     }
   });
 }
 
-// Codes straight from the registers, for tiles without a residual. False: some code is not sure,
-// and store_tile() has to make them again.
+// Makes codes of vector v of a tile without a residual once more: those that f32 cannot tell.
+void correct_codes(const Int8Tiles& tiles, const Int8Tile& tile, const std::int32_t* kept, int v) {
+  const ChannelOutputs<OutputKind<true, Int8Outputs::Residual::none>> channels(
+      *tiles.outputs, tiles.channel + v * kLanes);
+  channels.correct(kept, tile.pixels, nullptr,
+                   static_cast<std::uint8_t*>(tile.out) + lane_offset(v, tiles.out_block), 0,
+                   tiles.out_step);
+}
+
+// Codes straight from the registers, for tiles without a residual.
 template <int Pixels, int Vectors>
-CONVSCOPE_INLINE bool store_codes(const Int8Tiles& tiles, const Int8Tile& tile,
+CONVSCOPE_INLINE void store_codes(const Int8Tiles& tiles, const Int8Tile& tile,
                                   const Ints (&sums)[Pixels][Vectors]) {
   const Int8Outputs& outputs = *tiles.outputs;
-  Vec farthest = zero();
+  const CodeBytes bytes(outputs);
 #pragma GCC unroll 16
   for (int v = 0; v < Vectors; ++v) {
     const Vec scale = load(outputs.scale + tiles.channel + v * kLanes);
     const Vec shift = load(outputs.shift + tiles.channel + v * kLanes);
     std::uint8_t* to = static_cast<std::uint8_t*>(tile.out) + lane_offset(v, tiles.out_block);
+    Ints least = set_ints(-1);
 #pragma GCC unroll 28
     for (int j = 0; j < Pixels; j += 4, to += 4 * tiles.out_step) {
-      Ints codes[4];
+      Ints fixed[4];
 #pragma GCC unroll 4
       for (int i = 0; i < 4; ++i) {
         if (j + i >= Pixels) {
-          codes[i] = codes[0];
+          fixed[i] = fixed[0];
           continue;
         }
-        const Vec real = fma(to_floats(sums[j + i < Pixels ? j + i : 0][v]), scale, shift);
-        codes[i] = round_to_ints(real);
-        farthest = larger_size(farthest, distance_to_integer(real, codes[i]));
+        fixed[i] = round_to_ints(fma(to_floats(sums[j + i < Pixels ? j + i : 0][v]), scale, shift));
+        least = least_low_halves(least, fixed[i]);
       }
-      const Bytes low = set_bytes(outputs.low), high = set_bytes(outputs.high);
-      store_bytes(to, tiles.out_step, to_bytes(codes, low, high), Pixels - j < 4 ? Pixels - j : 4);
+      store_bytes(to, tiles.out_step, bytes(fixed), Pixels - j < 4 ? Pixels - j : 4);
+    }
+    if (__builtin_expect(lanes_up_to(least, outputs.unsure) != 0, 0)) {
+      alignas(64) std::int32_t kept[Pixels * kLanes];
+#pragma GCC unroll 28
+      for (int j = 0; j < Pixels; ++j) store_ints(kept + j * kLanes, sums[j][v]);
+      correct_codes(tiles, tile, kept, v);
     }
   }
-  return !any_beyond(farthest, broadcast(outputs.sure));
 }
 
 // y from the sums of a tile.
@@ -89,9 +109,9 @@ template <int Pixels, int Vectors>
 CONVSCOPE_INLINE void store_sums(const Int8Tiles& tiles, const Int8Tile& tile,
                                  const Ints (&sums)[Pixels][Vectors]) {
   const Int8Outputs& outputs = *tiles.outputs;
-  const bool plain =
-      outputs.codes && outputs.residual_type == Int8Outputs::Residual::none && outputs.low >= 0;
-  if (plain && store_codes(tiles, tile, sums)) return;
+  if (outputs.codes && outputs.residual_type == Int8Outputs::Residual::none) {
+    return store_codes(tiles, tile, sums);
+  }
   alignas(64) std::int32_t kept[Pixels * Vectors * kLanes];  // [Vectors, Pixels, kLanes]
 #pragma GCC unroll 28
   for (int j = 0; j < Pixels; ++j) {

@@ -12,21 +12,25 @@
 namespace convscope {
 
 // From sums to y, by output channel k and with the residual r, if there is one:
-//   real = scale[k] sum + shift[k] + residual_scale r
-//   codes:   y = min(max(round(real), low), high), rounded half to even
-//   floats:  y = min(max(real, least), most)
-// Codes are those of double arithmetic. They are computed in f32; where the fraction of `real`
-// comes nearer to 1/2 than f32 can tell, the lane is computed once more in double.
+//   real = exact_scale[k] sum + exact_shift[k] + exact_residual_scale r
+//   codes:   y = min(max(round(real), low), high), rounded half to even, in double
+//   floats:  y = min(max(scale[k] sum + shift[k] + residual_scale r, least), most)
+// Codes are made in f32 first, with 16 bits behind the point and more than the error of f32 added:
+//   fixed = scale[k] sum + shift[k] + residual_scale r
+//         = 2^16 (real + bias + 1/2) + unsure / 2, wrong by less than unsure / 2
+// The high half of `fixed` is round(real) + bias, if the low half is above `unsure`: so much lies
+// between it and the next smaller code. Other lanes, one in some thousands, are made in double.
 struct Int8Outputs {
   bool codes = true;
   const float *scale = nullptr, *shift = nullptr;
   const double *exact_scale = nullptr, *exact_shift = nullptr;
   std::int32_t low = 0, high = 255;  // both of u8, or both of i8
-  float sure = 0;                    // fractions up to here are right in f32
+  std::int32_t bias = 0;             // 255 - high: high + bias is the largest byte
+  std::int32_t unsure = 0;           // 65535: all lanes are made in double
   float least = 0, most = 0;
   enum class Residual : std::uint8_t { none, codes, signed_codes, floats };
   Residual residual_type = Residual::none;
-  float residual_scale = 0, residual_sure = 0;  // larger ones (floats) are computed in double
+  float residual_scale = 0, residual_sure = 0;  // with a larger |r| (floats) all lanes are unsure
   double exact_residual_scale = 0;
 };
 
@@ -55,6 +59,7 @@ struct Int8Tiles {  // what many tiles have in common
   const Int8Outputs* outputs = nullptr;
 };
 struct Int8Tile {
+  std::int64_t repeat;  // so many tiles lie one behind the other and have the same taps
   int pixels;
   int taps;
   const Int8Tap* tap;
@@ -66,6 +71,7 @@ struct Int8Tile {
 struct Int8Kernels {
   int lanes = 0;         // of a vector of sums
   int pixels = 0;        // most pixels of a tile of one or two vectors; half of it of four
+  int unit = 1;          // so many pixels are stored at once: short sums want multiples of it
   int weight_bytes = 0;  // of four inputs and one lane: 4, or 8 where weights are spread
   // width: 1, 2 or 4 vectors.
   void (*tile)(const Int8Tiles& tiles, const Int8Tile& tile, int width) = nullptr;

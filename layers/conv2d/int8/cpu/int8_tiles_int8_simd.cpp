@@ -5,7 +5,9 @@
 // Choices    AVX-512 with VNNI: 14 pixels x 2 vectors of sums (or 7 x 4) = 28 + 2 (4) of weights
 //            + 1 of x of 32 registers. AVX2 with VNNI: 6 x 2 = 12 + 2 + 1 of 16. Without VNNI x and
 //            weights take two registers each: 10 x 2 and 4 x 2. Sums are exact, so a tile runs
-//            through the whole depth at once; its weights come from L1 or L2.
+//            through the whole depth at once; its weights come from L1 or L2. Where sums are
+//            short, 12 pixels x 2 vectors are faster than 14: codes are stored by fours, and the
+//            way to them needs registers. Tiles with the same taps are run in one call.
 // GCC 12 keeps an array that an ordinary loop indexes on the stack: every loop over sums has an
 // unroll pragma. The loop over quads must stay one: as straight code, GCC copies half of the sums
 // to other registers where the kinds of taps meet.
@@ -20,6 +22,8 @@ constexpr int kPixels = kSpread ? 10 : 14;
 #else
 constexpr int kPixels = kSpread ? 4 : 6;
 #endif
+
+constexpr int kUnit = kLanes == kBlock && !kSpread ? 4 : 1;
 
 // The quads of a block: 4, known to the compiler; or any number of them.
 struct WholeBlock {
@@ -76,33 +80,60 @@ CONVSCOPE_INLINE void add_taps(const Int8Tile& tile, Index step, const std::uint
 }
 
 template <int Pixels, int Vectors>
-void run(const Int8Tiles& tiles, const Int8Tile& tile) {
-  Ints sums[Pixels][Vectors];
+CONVSCOPE_INLINE void begin_sums(const Int8Tiles& tiles, Ints (&sums)[Pixels][Vectors]) {
 #pragma GCC unroll 4
   for (int v = 0; v < Vectors; ++v) {
     const Ints start = load_ints(tiles.start + v * kLanes);
 #pragma GCC unroll 16
     for (int j = 0; j < Pixels; ++j) sums[j][v] = start;
   }
-  const std::uint8_t* in = tile.in;
-  const std::int8_t* w = tiles.w;
-  prefetch_lines<Pixels, Vectors>(tiles, tile);
-  for (Index d = 0; d < tiles.depth; ++d, in += tiles.in_block, w += tiles.w_block) {
-    // A 1x1 kernel reads each line of x once for each tile, a plane away from the one before:
-    // nothing but this sees it coming.
-    if (tile.taps == 1) {
-      const std::uint8_t* const next = in + tile.tap[0].in + Pixels * tiles.in_step;
+}
+
+// Tiles of a kernel with one tap, which all pixels have: their sums are short.
+template <int Pixels, int Vectors>
+[[gnu::noinline]] void run_points(const Int8Tiles& tiles, Int8Tile tile) {
+  const Index step = tiles.in_step;
+  for (; tile.repeat > 0; --tile.repeat, advance<Pixels>(tiles, tile)) {
+    Ints sums[Pixels][Vectors];
+    begin_sums(tiles, sums);
+    prefetch_lines<Pixels, Vectors>(tiles, tile);
+    const std::uint8_t* in = tile.in + tile.tap->in;
+    const std::int8_t* w = tiles.w + tile.tap->w;
+    for (Index d = 0; d < tiles.depth; ++d, in += tiles.in_block, w += tiles.w_block) {
+      // Each line of x is read once for each tile, a plane away from the one before: nothing but
+      // this sees it coming.
+      const std::uint8_t* const next = in + Pixels * step;
 #pragma GCC unroll 16
-      for (int j = 0; j < Pixels; j += 4) __builtin_prefetch(next + j * tiles.in_step);
+      for (int j = 0; j < Pixels; j += 4) __builtin_prefetch(next + j * step);
+      const int quads = d + 1 == tiles.depth ? tiles.last_quads : tiles.quads;
+      add_tap<0, Pixels, true>(in, step, PartOfBlock{quads}, w, 0, Pixels, sums);
     }
-    const int quads = d + 1 == tiles.depth ? tiles.last_quads : tiles.quads;
-    if (quads == WholeBlock::quads) {
-      add_taps(tile, tiles.in_step, in, WholeBlock{}, w, sums);
-    } else {
-      add_taps(tile, tiles.in_step, in, PartOfBlock{quads}, w, sums);
-    }
+    store_sums(tiles, tile, sums);
   }
-  store_sums(tiles, tile, sums);
+}
+
+template <int Pixels, int Vectors>
+void run(const Int8Tiles& tiles, const Int8Tile& first) {
+  if (first.taps == 1 && first.tap->first == 0 && first.tap->end == Pixels) {
+    return run_points<Pixels, Vectors>(tiles, first);
+  }
+  Int8Tile tile = first;
+  for (; tile.repeat > 0; --tile.repeat, advance<Pixels>(tiles, tile)) {
+    Ints sums[Pixels][Vectors];
+    begin_sums(tiles, sums);
+    prefetch_lines<Pixels, Vectors>(tiles, tile);
+    const std::uint8_t* in = tile.in;
+    const std::int8_t* w = tiles.w;
+    for (Index d = 0; d < tiles.depth; ++d, in += tiles.in_block, w += tiles.w_block) {
+      const int quads = d + 1 == tiles.depth ? tiles.last_quads : tiles.quads;
+      if (quads == WholeBlock::quads) {
+        add_taps(tile, tiles.in_step, in, WholeBlock{}, w, sums);
+      } else {
+        add_taps(tile, tiles.in_step, in, PartOfBlock{quads}, w, sums);
+      }
+    }
+    store_sums(tiles, tile, sums);
+  }
 }
 
 using Run = void (*)(const Int8Tiles&, const Int8Tile&);
@@ -131,5 +162,6 @@ void tile(const Int8Tiles& tiles, const Int8Tile& tile, int width) {
 
 CONVSCOPE_SIMD_KERNELS(int8_kernels, (Int8Kernels{.lanes = CONVSCOPE_ISA::kLanes,
                                                   .pixels = CONVSCOPE_ISA::kPixels,
+                                                  .unit = CONVSCOPE_ISA::kUnit,
                                                   .weight_bytes = CONVSCOPE_ISA::kWeightBytes,
                                                   .tile = CONVSCOPE_ISA::tile}))

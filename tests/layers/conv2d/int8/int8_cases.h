@@ -27,8 +27,8 @@ struct Int8Options {
   std::int32_t high = std::numeric_limits<std::int32_t>::max();
   std::int32_t x_low = -128, x_high = 127;  // of f32 images
   bool extreme = false;                     // the largest sums that there are
-  bool near_ties = false;  // biases that bring the first pixel of each channel next to one
-  double step = 0;         // of y; 0: such that most codes are within their range
+  double near_ties = 0;  // biases, or a residual in f32, bring each channel's first pixel so near
+  double step = 0;       // of y; 0: such that most codes are within their range
 };
 
 inline Conv2dProblem with_types(Conv2dProblem problem, const char* types) {
@@ -85,7 +85,7 @@ class Int8Case {
       stored_residual_ = stored_images(residual_, layout_of_y(problem.layout));
     }
     find_codes();
-    if (options.near_ties) bring_near_ties();
+    if (options.near_ties > 0) bring_near_ties();
     expect();
   }
 
@@ -216,12 +216,27 @@ class Int8Case {
     return sum;
   }
 
-  // A few hundredths of a thousandth of a code beside the boundary between two.
+  // What the residual adds to element i of y.
+  double beside_of(std::int64_t i) const {
+    if (!options_.residual) return 0;
+    return residual_.at(i) * (*options_.residual == DType::f32 ? 1 : s_r_);
+  }
+
+  // Beside the boundary between two codes, on both sides.
   void bring_near_ties() {
     for (std::int64_t k = 0; k < problem_.k; ++k) {
       const double product = s_x_ * s_w_.at(k) * static_cast<double>(sum_of(0, k, 0, 0));
-      const double code = static_cast<double>(k % 100) + 0.5 + (k % 2 == 0 ? 3e-5 : -3e-5);
-      b_.data<double>()[k] = code * s_y_ - product;
+      const double beside = k % 2 == 0 ? options_.near_ties : -options_.near_ties;
+      const double code = static_cast<double>(k % 251) + 0.5 + beside;
+      const std::int64_t first = k * problem_.p() * problem_.q();
+      if (options_.bias) {
+        b_.data<double>()[k] = code * s_y_ - product - beside_of(first);
+      } else {
+        residual_.data<float>()[first] = static_cast<float>(code * s_y_ - product);
+      }
+    }
+    if (!options_.bias) {
+      stored_residual_ = stored_images(residual_, layout_of_y(problem_.layout));
     }
   }
 
@@ -234,10 +249,7 @@ class Int8Case {
       const std::int64_t sum = sum_of(n, k, p, q);
       const double product = s_x_ * s_w_.at(k) * static_cast<double>(sum);
       const double shift = options_.bias ? b_.at(k) : 0;
-      double beside = 0;
-      if (options_.residual) {
-        beside = residual_.at(i) * (*options_.residual == DType::f32 ? 1 : s_r_);
-      }
+      const double beside = beside_of(i);
       double real = product + shift + beside;
       if (options_.relu) real = std::clamp<double>(real, 0, static_cast<double>(options_.most));
       size_.push_back(std::abs(product) + std::abs(shift) + std::abs(beside));

@@ -211,6 +211,104 @@ TEST_F(Int8, TiesRoundToEven) {
   }
 }
 
+// Next to a tie f32 takes one side or the other. Sums of 2^24 and more are rounded before all else,
+// and so are products of many codes, which a residual takes away again.
+TEST_F(Int8, CodesNextToTiesAreThoseOfDoubleArithmetic) {
+  for (const char* text : {"c=64,k=502,h=1,w=3", "c=1040,k=251,h=1,w=1",
+                           "c=502,k=502,groups=502,h=3,w=3,r=3,s=3,pad=1"}) {
+    for (const char* types : {"u8:i8:i32:u8", "i8:i8:i32:i8"}) {
+      int turn = 0;
+      for (const double beside : {1.5e-6, 4e-6, 1e-5, 2e-5, 3e-5, 4e-5, 6e-5, 1e-4}) {
+        for (const bool extreme : {false, true}) {
+          Int8Options options;
+          options.near_ties = beside;
+          options.extreme = extreme;
+          if (turn++ % 3 == 1) options.residual = DType::f32;
+          if (turn % 3 == 1) options.residual = DType::u8;
+          options.bias = options.residual != DType::f32;
+          // Steps of many digits: round ones make ties that the last bit of double decides.
+          if (!options.bias) options.step = extreme ? 4.7713113713 : 1.0371137e-3;
+          Int8Case one(with_types(Conv2dProblem::parse(text), types), options, 9);
+          EXPECT_GE(check_everywhere(one), 1);
+          if (HasFailure()) return;
+        }
+      }
+    }
+  }
+}
+
+// Sums that are far beyond all codes, and beyond 2^15 of them, where 32 bits end.
+TEST_F(Int8, WhatDoesNotFitIsClipped) {
+  for (const char* types : {"u8:i8:i32:u8", "i8:i8:i32:i8", "u8:i8:i32:i8"}) {
+    for (const double step : {1e-1, 1e-2, 3e-3, 1e-3, 3e-4, 1e-4, 1e-6, 1e-9, 1e-20}) {
+      for (const bool bounded : {false, true}) {
+        Int8Options options;
+        options.step = step;
+        if (bounded) options.low = -3, options.high = 6;
+        Int8Case one(with_types(Conv2dProblem::parse("n=2,c=40,h=5,w=6,k=40"), types), options, 5);
+        EXPECT_GE(check_everywhere(one), 1);
+        if (HasFailure()) return;
+      }
+    }
+  }
+}
+
+// Tiles with the same taps are run in one call: lines of all widths, with what stands beside them.
+TEST_F(Int8, LinesOfEveryWidth) {
+  std::uint64_t turn = 0;
+  for (int width = 1; width <= 130; width += width < 30 ? 1 : 7) {
+    for (const char* rest : {"c=20,k=48", "c=36,k=16,r=3,s=3,pad=1", "c=3,k=20,r=3,s=3,pad=1",
+                             "c=16,k=32,r=1,s=3,pad=1", "c=5,k=16,r=3,s=5,pad=2"}) {
+      const Conv2dProblem problem = Conv2dProblem::parse(cat("n=1,h=2,w=", width, ",", rest));
+      constexpr DType kTo[] = {DType::u8, DType::i8, DType::f32};
+      const DType to = kTo[++turn % 3];
+      const std::string types = cat(problem.c < 16 ? "f32:i8:i32:" : "u8:i8:i32:", name_of(to));
+      Int8Case one(with_types(problem, types.c_str()), testing::options_by_turns(turn, to), 4);
+      EXPECT_GE(check_everywhere(one), 1) << width;
+      if (HasFailure()) return;
+    }
+  }
+}
+
+// A bias that is no number gives the lowest code, an infinite one the last.
+TEST_F(Int8, BiasesThatAreNoNumbers) {
+  const auto problem = with_types(Conv2dProblem::parse("c=16,h=4,w=5,k=16"), "u8:i8:i32:u8");
+  const Conv2dAlgorithm& card = conv2d_algorithms(DeviceType::cpu).get("int8_direct");
+  const Tensor x = Tensor::zeros({1, 1, 4, 5, 16}, DType::u8);
+  const Tensor w = Tensor::zeros({16, 16, 1, 1}, DType::i8);
+  const double infinity = std::numeric_limits<double>::infinity();
+  const double bias[16] = {std::nan(""), infinity, -infinity, 1e300,  -1e300, 7,   1e30, -1e30,
+                           40000,        -40000,   32767.5,   -32769, 2.5,    3.5, 0.5,  -0.5};
+  const double expected[16] = {0, 255, 0, 255, 0, 7, 255, 0, 255, 0, 255, 0, 2, 4, 0, 0};
+  const double one = 1;
+  OperandViews views;
+  views.x = {.scales = &one};
+  views.w = {.scales = &one};
+  views.y = {.scales = &one};
+  for (const int finite : {0, 5}) {  // with and without those that make all shifts unsure
+    for (int i = 0; i < kIsaCount; ++i) {
+      if (!supports_isa(static_cast<Isa>(i))) continue;
+      set_isa(static_cast<Isa>(i));
+      double b[16];
+      for (int k = 0; k < 16; ++k) b[k] = k < finite ? 0 : bias[k];
+      const Tensor y = Tensor::zeros({1, 1, 4, 5, 16}, DType::u8);
+      const Scratch<Conv2dProblem> scratch(card, problem, Direction::forward, Device{});
+      card.forward({problem,
+                    x.raw_data(),
+                    w.raw_data(),
+                    b,
+                    y.raw_data(),
+                    scratch.workspace(),
+                    {},
+                    scratch.prepare(w.raw_data(), views),
+                    views});
+      for (int at = 0; at < 20 * 16; ++at) {
+        EXPECT_EQ(y.data<std::uint8_t>()[at], at % 16 < finite ? 0 : expected[at % 16]) << at % 16;
+      }
+    }
+  }
+}
+
 // Shares are of the peak of products of bytes, so none is above it.
 TEST_F(Int8, CostsAreShareOfThePeakOfBytes) {
   for (const auto& [name, card] : conv2d_algorithms(DeviceType::cpu).entries()) {
