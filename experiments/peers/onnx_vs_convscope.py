@@ -8,7 +8,7 @@ Trains each network a little on built-in digits, exports it, and computes the lo
 images twice: by `convscope op net` from the run's weights, and by ONNX Runtime from the file.
 
 Tolerance, f32: a sum of products is off by at most 8 eps (eps = 2^-23) of the sum of the products'
-magnitudes in Convscope (tests/support/numerics.h), and by as much in ONNX Runtime. That sum is at most
+magnitudes in Convscope (experiments/check/matrix/convolution_case.h), and by as much in ONNX Runtime. That sum is at most
 sqrt(C R S) times as large as the numbers of a layer's output that decide the next one (terms of random
 sign), and errors of L layers add up: 16 eps L sqrt(largest C R S) of the largest logit.
 
