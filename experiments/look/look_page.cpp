@@ -12,7 +12,7 @@
 #include "experiments/look/look_markup.h"
 #include "experiments/report/chart/svg_text.h"
 #include "framework/random.h"
-#include "layers/conv2d/shared/watched_lessons.h"
+#include "layers/conv2d/ladder.h"
 #include "layers/dispatch/run.h"
 
 namespace convscope {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // notebook.h: all that the cells of a notebook use, in one line:  #include <convscope/notebook.h>
-// (framework/cmake/notebook.h.in, which loads the library first, includes this file).
+// (what CMake makes of its template in framework/cmake loads the library first and includes this).
 #pragma once
 
 #include <algorithm>

@@ -50,7 +50,7 @@ install(FILES ${PROJECT_BINARY_DIR}/notebook/installed/notebook.h
   DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/convscope)
 install(DIRECTORY experiments/notebooks DESTINATION ${CMAKE_INSTALL_DATADIR}/convscope
   FILES_MATCHING PATTERN "*.ipynb" PATTERN "*.py" PATTERN "*.txt" PATTERN "*.md"
-  PATTERN "cell_guard.h" PATTERN ".ipynb_checkpoints" EXCLUDE PATTERN "__pycache__" EXCLUDE)
+  PATTERN "cell_guard.inc" PATTERN ".ipynb_checkpoints" EXCLUDE PATTERN "__pycache__" EXCLUDE)
 
 # #include "framework/tensor.h" works as it does inside the repository.
 foreach(folder IN LISTS convscope_folders)

@@ -125,8 +125,9 @@ TEST(SparseExecution, OfInferenceIsThatOfTheMasks) {
   }
 }
 
-// A LeNet's pruned c2 stays in the chain of the lanes, where its neighbours are: from blocks alone it
-// would be quicker, with passes around it slower. (The estimate of blocks once was that of no weights.)
+// A LeNet's pruned c2 stays in the chain of the lanes, where its neighbours are: from blocks alone
+// it would be quicker, with passes around it slower. (The estimate of blocks once was that of no
+// weights.)
 TEST(SparseExecution, OfFewChannelsStaysInTheChain) {
   if (current_isa() == Isa::scalar) GTEST_SKIP() << "without vectors there is no chain";
   LayerContext context;

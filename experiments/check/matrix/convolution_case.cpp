@@ -401,7 +401,8 @@ std::string ConvolutionCase::run_on_device(const Conv2dAlgorithm& algorithm, Dir
   const std::vector<float> no_w(w_.values.size(), std::numeric_limits<float>::quiet_NaN());
   const GuardedBlock unread(device, problem_.dtype, no_w.data(), w_count, shift_, 0);
   const auto once = [&](std::vector<float>& to) -> std::string {
-    const GuardedBlock output(device, problem_.dtype, adds ? dw_before.data() + 1 : nothing.data(),
+    const GuardedBlock output(device, problem_.dtype,
+                              adds ? dw_before.data() + kAround : nothing.data(),
                               output_count(direction), shift_, kCanaryBytes);
     const GuardedBlock workspace(device, DType::u8, nullptr, bytes, 0, kCanaryBytes);
     call(

@@ -2,7 +2,7 @@
 """cling as the kernel needs it: it runs cells, completes and explains names.
 
 cppyy brings cling and its headers. Its Python side is used for names alone; cells go through
-cell_guard.h, called by ctypes, so that Python's lock is free while C++ code runs.
+cell_guard.inc, called by ctypes, so that Python's lock is free while C++ code runs.
 """
 import ctypes
 import os
@@ -51,8 +51,8 @@ class Interpreter:
         for folder in include_folders:
             cppyy.add_include_path(str(folder))
         self.include_folders = [pathlib.Path(folder) for folder in include_folders]
-        if not self.cpp.gInterpreter.Declare((HERE / "cell_guard.h").read_text()):
-            raise RuntimeError("cell_guard.h does not parse")
+        if not self.cpp.gInterpreter.Declare((HERE / "cell_guard.inc").read_text()):
+            raise RuntimeError("cell_guard.inc does not parse")
         run, parse = (self._address(name) for name in ("convscope_run_piece", "convscope_parse"))
         self._run = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_char_p, ctypes.POINTER(ctypes.c_int))(run)
         self._parse = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_char_p)(parse)

@@ -11,7 +11,7 @@ Conv2dSupport lesson_takes(DType dtype) {
   return Conv2dSupport::no(cat("expects elements of type f32, got ", name_of(dtype)));
 }
 
-// ---- watched_lessons.h ----
+// ---- ladder.h ----
 
 Registry<Conv2dLesson>& conv2d_lessons() {
   static Registry<Conv2dLesson> table("lesson");

@@ -24,7 +24,7 @@
 #include <algorithm>
 
 #include "framework/tensor.h"
-#include "layers/conv2d/shared/watched_lessons.h"
+#include "layers/conv2d/ladder.h"
 
 namespace convscope {
 

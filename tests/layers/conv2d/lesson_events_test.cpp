@@ -7,7 +7,7 @@
 #include <fstream>
 #include <map>
 
-#include "layers/conv2d/shared/watched_lessons.h"
+#include "layers/conv2d/ladder.h"
 #include "layers/dispatch/operands.h"
 
 namespace convscope {

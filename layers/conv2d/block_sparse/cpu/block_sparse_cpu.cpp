@@ -531,8 +531,9 @@ Conv2dCost cost(const Conv2dProblem& problem, Direction direction) {
   const double share = of_products / (1 + 2 * slowly);
   double bytes = problem.nominal_bytes();
   bytes += 8 * static_cast<double>(places.floats());
-  // The lists: a look at each place of the matrix, and an entry with its 16 weights, which comes from
-  // far away. Those of dx are in the order of channels, so that more of them do; dw makes its own.
+  // The lists: a look at each place of the matrix, and an entry with its 16 weights, which comes
+  // from far away. Those of dx are in the order of channels, so that more of them do; dw makes its
+  // own.
   const double farther = direction == Direction::backward_data ? 1.6 : 1;
   const double lists =
       farther *

@@ -432,8 +432,8 @@ double reaching(const Conv2dProblem& z, double range) {
   return std::min(all, range * share + rows * static_cast<double>(z.q()) + columns + 1);
 }
 
-// Microseconds. Cycles of a quarter of a processor: fitted on an H100 with ten layers of ResNet, 0.2
-// and 0.1 of the 16x1 blocks, batch 32, all tiles (380 times): off by 14 % in the mean.
+// Microseconds. Cycles of a quarter of a processor: fitted on an H100 with ten layers of ResNet,
+// 0.2 and 0.1 of the 16x1 blocks, batch 32, all tiles (380 times): off by 14 % in the mean.
 double estimated_us(const Conv2dProblem& z, const DataTile& tile) {
   constexpr double kClock = 1700;  // cycles of a microsecond
   const double processors = cuda_device_facts().multiprocessors;
