@@ -203,8 +203,8 @@ Conv2dCost cost(const Conv2dProblem& z, Direction) {
   const double height = line / std::ceil(line / most);
   share *= std::min(1.0, height / 10);  // sums that wait for themselves
   share *= height / (height + 1);
-  // The way of a vector of sums to y takes about as long as 5 products of it.
-  share *= quads / (quads + 5);
+  // The way of a vector of sums to y takes about as long as 8 products of it.
+  share *= quads / (quads + 8);
   return {.flops = flops,
           .bytes = z.nominal_bytes(),
           .peak_share = share_beside(flops, share, 1500, DType::i8)};

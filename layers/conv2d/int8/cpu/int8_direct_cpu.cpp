@@ -57,9 +57,9 @@ Conv2dCost cost(const Conv2dProblem& z, Direction) {
   const auto line = static_cast<double>(plan.line);
   const double height = line / std::ceil(line / most);
   share *= height / (height + 0.5);
-  // The way of a vector of sums to y takes about as long as 5 products of it.
+  // The way of a vector of sums to y takes about as long as 8 products of it.
   const double depth = static_cast<double>(plan.taps * quads);
-  share *= depth / (depth + 5);
+  share *= depth / (depth + 8);
   return {.flops = z.nominal_flops(),
           .bytes = z.nominal_bytes(),
           .peak_share = share_beside(z.nominal_flops(), share, 1500, DType::i8)};

@@ -19,7 +19,7 @@ namespace convscope {
 //   fixed = scale[k] sum + shift[k] + residual_scale r
 //         = 2^16 (real + bias + 1/2) + unsure / 2, wrong by less than unsure / 2
 // The high half of `fixed` is round(real) + bias, if the low half is above `unsure`: so much lies
-// between it and the next smaller code. Other lanes, one in some thousands, are made in double.
+// between it and the next smaller code. Other lanes, one in ten thousand, are made in double.
 struct Int8Outputs {
   bool codes = true;
   const float *scale = nullptr, *shift = nullptr;
