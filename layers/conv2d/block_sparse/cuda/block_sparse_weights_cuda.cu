@@ -332,7 +332,8 @@ std::int64_t strips_of(const Conv2dProblem& z) {
 // Microseconds in `parts`: two blocks share a processor, and a processor is busy with its share of
 // the blocks, one behind the other, but each strip waits at least for its loads. Cycles: fitted on
 // an H100 with ten layers of ResNet, 0.2 and 0.1 of the 16x1 blocks, batch 32, all tiles (320
-// times): off by 20 % in the mean; tiles with the least estimate took about 1.05 times the least time.
+// times): off by 20 % in the mean; tiles with the least estimate took about 1.05 times the least
+// time.
 double estimated_us(const Conv2dProblem& z, const WeightTile& tile, int parts) {
   constexpr double kClock = 1700;  // cycles of a microsecond
   const double processors = cuda_device_facts().multiprocessors;

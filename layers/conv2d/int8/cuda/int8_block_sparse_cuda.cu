@@ -216,8 +216,8 @@ class Plan {
   // Microseconds of a tile: what a block takes beside others, on the loads from shared memory and
   // the instructions of a multiprocessor, and alone, on the latency of its pairs and copies.
   // Cycles, fitted on an H100 with twelve layers of ResNet, 0.2 and 0.1 of the 16x1 and 16x4
-  // blocks, batch 32 and 1 (342 times): off by 11 % in the mean; the tile with the least estimate took 1.02
-  // times the least time.
+  // blocks, batch 32 and 1 (342 times): off by 11 % in the mean; the tile with the least estimate
+  // took 1.02 times the least time.
   double estimated_us(const SparseTile& candidate, const Patch& cut, int parts) const {
     constexpr double kClock = 1700;  // cycles of a microsecond
     const double all_lists = static_cast<double>(ceil_div(z.k, std::int64_t{kListRows}));
