@@ -146,10 +146,11 @@ std::string window_svg(const Conv2dProblem& z, const OutputTile& tile, const Ten
                                         ",", tile.q, "), and what they read")
                                   : title;
   const double needed = right + side * static_cast<double>(z.q()) + kMargin;
-  const std::string size = cat(static_cast<int>(std::max(needed, 560.0)), "\" height=\"",
-                               static_cast<int>(foot + kFoot - 26));
-  return cat("<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"", size,
-             "\" role=\"img\" aria-label=\"", escape_markup(heading),
+  const int width = static_cast<int>(std::max(needed, 560.0));
+  const int height = static_cast<int>(foot + kFoot - 26);
+  return cat("<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"", width, "\" height=\"", height,
+             "\" viewBox=\"0 0 ", width, " ", height, "\" role=\"img\" aria-label=\"",
+             escape_markup(heading),
              "\" font-family=\"Helvetica, Arial, sans-serif\" font-size=\"11\" fill=\"#222\">\n"
              "<rect width=\"100%\" height=\"100%\" fill=\"#fff\"/>\n",
              text(kMargin, 18, heading, "font-size=\"13\" font-weight=\"bold\""), svg, "</svg>\n");

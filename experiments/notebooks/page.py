@@ -19,6 +19,8 @@ pre { overflow-x: auto; margin: 0; }
 .out svg, .out img { max-width: 100%; height: auto; }
 .wide { overflow-x: auto; }
 table { border-collapse: collapse; font: 13px/1.4 Helvetica, Arial, sans-serif; }
+.md table { display: block; overflow-x: auto; width: max-content; max-width: 100%; }
+.md code { overflow-wrap: anywhere; } .md pre code { overflow-wrap: normal; }
 th, td { border: 1px solid #ccc; padding: 2px 8px; text-align: left; }
 .out td { text-align: right; }
 figure { margin: 4px; } figcaption { font: 12px Helvetica, Arial, sans-serif; }

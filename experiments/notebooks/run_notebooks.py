@@ -6,6 +6,7 @@ The environment's Python runs it (set_up.py). A cell that fails ends its noteboo
 and the output names the cell. The kernel is that of this folder, with CONVSCOPE_INCLUDE and
 CONVSCOPE_LIBRARY of the environment, or what `set_up.py` installed.
 
+--clean       takes outputs and numbers of cells out of the files, as they are kept in git; runs nothing
 --html DIR    writes a page for each notebook, with its outputs
 --times       the seconds of the slowest cells
 --limit S     fails when a notebook takes more than S seconds of processor time (of all threads), which
@@ -15,6 +16,7 @@ CONVSCOPE_LIBRARY of the environment, or what `set_up.py` installed.
 """
 import argparse
 import datetime
+import json
 import os
 import pathlib
 import re
@@ -27,16 +29,22 @@ CELL_TIMEOUT_S = 120
 SOLUTION = re.compile(r"```cpp\n(.*?)```", re.DOTALL)
 
 
-def kernel_manager():
+def kernel_manager(asynchronous=True):
+    """Starts kernels. nbclient sees the death of a kernel only with an asynchronous one."""
     from jupyter_client.kernelspec import KernelSpec
-    from jupyter_client.manager import KernelManager
-    manager = KernelManager(kernel_name="xcpp20")
+    from jupyter_client.manager import AsyncKernelManager, KernelManager
+    manager = (AsyncKernelManager if asynchronous else KernelManager)(kernel_name="xcpp20")
     if os.environ.get("CONVSCOPE_INCLUDE"):
         manager._kernel_spec = KernelSpec(
             argv=[sys.executable, str(HERE / "kernel" / "kernel.py"), "-f", "{connection_file}"],
             display_name="C++20 (Convscope)", language="C++",
             env={"OMP_WAIT_POLICY": "passive"})
     return manager
+
+
+def knows_kernel():
+    from jupyter_client.kernelspec import KernelSpecManager
+    return bool(os.environ.get("CONVSCOPE_INCLUDE")) or "xcpp20" in KernelSpecManager().find_kernel_specs()
 
 
 def tag_of(cell, kind):
@@ -71,6 +79,7 @@ def wrong_checks(notebook, solved):
 def run(path, solved):
     """(the notebook with its outputs, what is wrong or None)"""
     import nbformat
+    from jupyter_core.utils import run_sync
     from nbclient import NotebookClient
     from nbclient.exceptions import CellExecutionError, CellTimeoutError, DeadKernelError
     notebook = nbformat.read(path, as_version=4)
@@ -87,9 +96,18 @@ def run(path, solved):
         return notebook, str(error)
     finally:
         if manager.has_kernel:
-            manager.shutdown_kernel()
+            run_sync(manager.shutdown_kernel)()
     wrong = wrong_checks(notebook, solved)
     return notebook, "; ".join(wrong) or None
+
+
+def clean(path):
+    notebook = json.loads(path.read_text())
+    for cell in notebook["cells"]:
+        cell["metadata"] = {"tags": cell["metadata"]["tags"]} if cell["metadata"].get("tags") else {}
+        if cell["cell_type"] == "code":
+            cell.update(outputs=[], execution_count=None)
+    path.write_text(json.dumps(notebook, indent=1, ensure_ascii=False) + "\n")
 
 
 def used_by_children():
@@ -114,10 +132,18 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("files", nargs="+", type=pathlib.Path)
     parser.add_argument("--html", type=pathlib.Path)
+    parser.add_argument("--clean", action="store_true")
     parser.add_argument("--times", action="store_true")
     parser.add_argument("--limit", type=float, metavar="S")
     parser.add_argument("--solutions", action="store_true")
     arguments = parser.parse_args()
+    if not arguments.clean and not knows_kernel():
+        sys.exit("run_notebooks: expected CONVSCOPE_INCLUDE and CONVSCOPE_LIBRARY in the environment, or the "
+                 "kernel xcpp20 that set_up.py installs, got neither")
+    if arguments.clean:
+        for path in arguments.files:
+            clean(path)
+        return
     failed = 0
     for path in arguments.files:
         begin, used_before = time.monotonic(), used_by_children()

@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Makes the environment of the notebooks, and opens them.
 
-  set_up.py --environment DIR --include A:B --library FILE        makes it (about 3 minutes, once)
+  set_up.py --environment DIR --packages                          makes it (about 3 minutes, once)
+  set_up.py --environment DIR --include A:B --library FILE        and tells its kernel where things are
             [--lab --course DIR [--no-browser] [--fresh] [NAME]]  and starts JupyterLab in a copy
 
 `./bootstrap.sh notebooks` and `convscope notebook` call it. A second call installs nothing. What is
@@ -63,10 +64,10 @@ def python_of(environment):
 
 
 def wanted(lab):
-    """What makes an environment new enough: its packages and its Python."""
+    """What makes an environment new enough: its packages."""
     files = ["requirements.txt", "constraints.txt"] + ["requirements_lab.txt"] * lab
     text = "".join((HERE / name).read_text() for name in files)
-    return hashlib.sha256(f"{sys.version}{text}".encode()).hexdigest()
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def is_ready(environment, lab):
@@ -164,8 +165,9 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("name", nargs="?", help="number or name of a notebook to open")
     parser.add_argument("--environment", type=pathlib.Path, required=True)
-    parser.add_argument("--include", required=True, help="folders of headers, joined by ':'")
-    parser.add_argument("--library", required=True, help="libconvscope.so")
+    parser.add_argument("--packages", action="store_true", help="install the packages, no more")
+    parser.add_argument("--include", default="", help="folders of headers, joined by ':'")
+    parser.add_argument("--library", default="", help="libconvscope.so")
     parser.add_argument("--course", type=pathlib.Path, help="folder for the reader's copy")
     parser.add_argument("--lab", action="store_true", help="install JupyterLab too, and start it")
     parser.add_argument("--no-browser", action="store_true", help="print the address alone")
@@ -176,6 +178,8 @@ def main():
         if arguments.name:
             notebook_named(arguments.name)
         make_environment(environment, arguments.lab)
+        if arguments.packages:
+            return
         if not pathlib.Path(arguments.library).exists():
             raise Missing(f"expected the library of Convscope, got no {arguments.library}; build it first")
         install_kernel(environment, arguments.include, arguments.library)

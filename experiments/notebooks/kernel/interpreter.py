@@ -44,7 +44,8 @@ class CellError(Exception):
 
 
 class Interpreter:
-    def __init__(self, include_folders=()):
+    def __init__(self, include_folders=(), warn=print):
+        self.warn = warn
         os.environ["EXTRA_CLING_ARGS"] = ARGUMENTS
         import cppyy
         self.cpp = cppyy.gbl
@@ -71,25 +72,34 @@ class Interpreter:
         except cells.Unfinished as error:
             raise CellError("compile error", f"cell {number} ends inside {error}") from None
         self.seen.update(WORD.findall(cells.without_comments(code)))
-        lines = code.split("\n")
-        for piece in pieces:
-            head = f'#line {piece.line} "cell {number}"\n' + " " * (piece.column - 1)
-            stopped = ctypes.c_int(0)
-            status = self._run((head + piece.text).encode(), ctypes.byref(stopped))
-            said = messages()
-            if stopped.value == signal.SIGINT:
-                raise CellError("interrupted", f"the cell was interrupted in line {piece.line} or below")
-            if stopped.value:
-                raise CellError("crash", f"{CRASHES[stopped.value]} (statement in line {piece.line}). "
-                                         f"{DAMAGED}")
-            thrown = [text for kind, text in said if kind == "thrown"]
-            if thrown:
-                raise CellError("exception", "\n".join(thrown) + f"\n(statement in line {piece.line})")
-            if status != 0:
-                errors = self._errors(said, piece, head, messages)
-                raise CellError("compile error", self._with_source(errors, number, lines))
-            for _, text in said:  # warnings
-                os.write(2, (text + "\n").encode())
+        # Between two pieces an interrupt finds Python at work, which must not stop anywhere.
+        interrupts = []
+        before = signal.signal(signal.SIGINT, lambda *_: interrupts.append(True))
+        try:
+            for piece in pieces:
+                self._run_piece(piece, number, code.split("\n"), messages)
+                if interrupts:
+                    raise CellError("interrupted", f"the cell was interrupted below line {piece.line}")
+        finally:
+            signal.signal(signal.SIGINT, before)
+
+    def _run_piece(self, piece, number, lines, messages):
+        head = f'#line {piece.line} "cell {number}"\n' + " " * (piece.column - 1)
+        stopped = ctypes.c_int(0)
+        status = self._run((head + piece.text).encode(), ctypes.byref(stopped))
+        said = messages()
+        if stopped.value == signal.SIGINT:
+            raise CellError("interrupted", f"the cell was interrupted in line {piece.line} or below")
+        if stopped.value:
+            raise CellError("crash", f"{CRASHES[stopped.value]} (statement in line {piece.line}). {DAMAGED}")
+        thrown = [text for kind, text in said if kind == "thrown"]
+        if thrown:
+            raise CellError("exception", "\n".join(thrown) + f"\n(statement in line {piece.line})")
+        if status != 0:
+            errors = self._errors(said, piece, head, messages)
+            raise CellError("compile error", self._with_source(errors, number, lines))
+        for _, text in said:  # warnings: they would be taken for messages again on the way of stderr
+            self.warn(text + "\n")
 
     def _errors(self, said, piece, head, messages):
         """cling looks up an unknown name only when the statement runs, and then without its line:

@@ -39,7 +39,7 @@ class ConvscopeKernel(Kernel):
         self.parent_of_cell = {}
         self.streams = Streams(self.send_text)
         folders = [folder for folder in os.environ.get("CONVSCOPE_INCLUDE", "").split(":") if folder]
-        self.interpreter = Interpreter(folders)
+        self.interpreter = Interpreter(folders, lambda text: self.send_text("stderr", text))
         self.sink = SINK(self.show)  # kept alive as long as the library may call it
         self.load_library(os.environ.get("CONVSCOPE_LIBRARY", ""))
         self.streams.messages()

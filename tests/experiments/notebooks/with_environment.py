@@ -1,0 +1,29 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Runs a script by the Python that has cppyy: with_environment.py ROOT SCRIPT ARGUMENT...
+
+That of CONVSCOPE_NOTEBOOK_ENV, or of build/notebooks/env, which `./bootstrap.sh notebooks` and .ci/run
+make. Without one, or with one whose packages are not today's, the test is skipped (77).
+"""
+import os
+import pathlib
+import sys
+
+SKIPPED = 77
+
+
+def main():
+    root = pathlib.Path(sys.argv[1]).resolve()
+    sys.path.insert(0, str(root / "experiments/notebooks"))
+    import set_up
+    environment = pathlib.Path(os.environ.get("CONVSCOPE_NOTEBOOK_ENV") or root / "build/notebooks/env")
+    if not set_up.is_ready(environment, lab=False):
+        print(f"skipped: {environment} holds no packages of today's requirements.txt; "
+              "./bootstrap.sh notebooks installs them")
+        sys.exit(SKIPPED)
+    python = str(set_up.python_of(environment))
+    os.execv(python, [python, *sys.argv[2:]])
+
+
+if __name__ == "__main__":
+    main()
