@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs a script by the Python that has cppyy: with_environment.py ROOT SCRIPT ARGUMENT...
 
-That of CONVSCOPE_NOTEBOOK_ENV, or of build/notebooks/env, which `./bootstrap.sh notebooks` and .ci/run
-make. Without one, or with one whose packages are not today's, the test is skipped (77).
+That of CONVSCOPE_NOTEBOOK_ENV, or of build/notebooks/env, which `./bootstrap.sh notebooks`
+makes. Without one, or with one whose packages are not today's, the test is skipped (77).
 """
 import os
 import pathlib
