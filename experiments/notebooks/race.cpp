@@ -179,7 +179,9 @@ std::vector<RaceRow> race(const std::string& problem,
   std::vector<TimedThing> things;
   std::vector<std::size_t> row_of;
   std::vector<std::unique_ptr<Contender>> contenders;
-  for (const auto& [name, function] : own) {
+  for (const auto& entry : own) {
+    const auto& name = entry.first;
+    const auto& function = entry.second;  // clang 16 captures no structured binding beside OpenMP
     rows.push_back({.name = name});
     const auto verdict = judge(name, function, z, data, right, kOwnGrowth);
     rows.back().error_ratio = verdict.error_ratio;
