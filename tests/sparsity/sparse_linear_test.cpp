@@ -4,6 +4,7 @@
 // pay.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "framework/ops/elementwise.h"
