@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // notebook.h: all that the cells of a notebook use, in one line:  #include <convscope/notebook.h>
-// (framework/cmake/notebook.h.in, which loads the library first, includes this file).
+// CMake makes that header (framework/cmake/install.cmake). It opens the library, then includes this
+// file.
 #pragma once
 
 #include <algorithm>

@@ -11,11 +11,13 @@
 //   ... cling        calls -->  cell, cell, cell   <-- the signal meets code of a cell
 //   ... cling  <-- Stopped      (cut off)
 //
-// Code of a cell is code that belongs to no file: dladdr() does not know it. An interrupt that meets
-// anything else (a function of the library, malloc) waits: the handler looks again every 5 ms until
-// control is back in the cell. After a second it also leaves calls of libc, such as sleep().
+// Code of a cell is code that belongs to no file: dladdr() does not know it. An interrupt that
+// meets anything else (a function of the library, malloc) waits: the handler looks again every 5 ms
+// until control is back in the cell. After a second it also leaves calls of libc, such as sleep().
 //
 // On x86-64; elsewhere an interrupt waits for the end of the cell, and a crash ends the session.
+#pragma once
+
 #include <TInterpreter.h>
 #include <dlfcn.h>
 #include <pthread.h>
@@ -119,8 +121,8 @@ inline void on_interrupt(int signal, siginfo_t*, void* context) {
   if (signal == SIGINT) stopped_by = SIGINT;
   if (stopped_by == 0) return;
 #if defined(__x86_64__)
-  const auto pc = static_cast<std::uintptr_t>(
-      static_cast<ucontext_t*>(context)->uc_mcontext.gregs[REG_RIP]);
+  const auto pc =
+      static_cast<std::uintptr_t>(static_cast<ucontext_t*>(context)->uc_mcontext.gregs[REG_RIP]);
   looks = looks + 1;
   if ((is_cell(pc) || looks > kPatience) && leave_cell(context, true)) return;
 #endif
