@@ -20,3 +20,14 @@
 #include "framework/tensor.h"
 #include "framework/watch/recorder.h"
 #include "layers/conv2d/problem.h"
+
+#ifdef __CLING__
+// What cling prints for the value of a cell's last line.
+namespace cling {
+inline std::string printValue(const convscope::Tensor* tensor) {
+  return tensor->defined() ? tensor->str() : "no elements";
+}
+inline std::string printValue(const convscope::Shape* shape) { return shape->str(); }
+inline std::string printValue(const convscope::Conv2dProblem* problem) { return problem->text(); }
+}  // namespace cling
+#endif

@@ -299,6 +299,12 @@ class Display(Kernel):
         self.assertEqual([out for out, _ in answer.shown], ["before\n"])
         self.assertEqual(answer.out, "before\nbehind\n")
 
+    def test_values_of_the_library_print_as_text(self):
+        self.assertEqual(self.ok("Tensor printed = normal_tensor({2, 3});\nprinted").out,
+                         "(convscope::Tensor &) f32[2,3] cpu\n")
+        self.assertIn("[2,3]", self.ok("printed.shape()").out)
+        self.assertIn("h=5,w=5", self.ok('Conv2dProblem::parse("h=5,w=5,r=3,s=3")').out)
+
     def test_errors_of_the_library_are_text(self):
         text = self.fails("normal_tensor({2, 2}).reshape({3, 3});", "exception")
         self.assertRegex(text, r"^\[reshape\] expected a shape of 4 elements")
