@@ -17,10 +17,10 @@ struct OutputTile {
   std::int64_t rows = 1, columns = 1;
 };
 
-// The number in a pixel says how many outputs of the tile read it, or of one output the tap (r,s)
-// that it is multiplied with; with `x` ([..,H,W] of f32, first plane) it is the pixel's own. Planes
-// of x of up to 24 x 32 pixels with their frame; an error for larger ones, and for a tile that lies
-// outside of y.
+// The number in a pixel says how many outputs of the tile read it; of one output it is the tap
+// (r,s) that multiplies the pixel. With `x` ([..,H,W] of f32, first plane) it is the pixel's own.
+// Planes of x of up to 24 x 32 pixels with their frame; an error for larger ones, and for a tile
+// that lies outside of y.
 CONVSCOPE_API void draw_window(const Conv2dProblem& problem, const OutputTile& tile = {},
                                const Tensor& x = {}, const std::string& title = "");
 

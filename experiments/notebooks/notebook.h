@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // notebook.h: all that the cells of a notebook use, in one line:  #include <convscope/notebook.h>
-// (what CMake makes of its template in framework/cmake loads the library first and includes this).
+// CMake makes that header (framework/cmake/install.cmake). It opens the library, then includes this
+// file.
 #pragma once
 
 #include <algorithm>
@@ -19,3 +20,14 @@
 #include "framework/tensor.h"
 #include "framework/watch/recorder.h"
 #include "layers/conv2d/problem.h"
+
+#ifdef __CLING__
+// What cling prints for the value of a cell's last line.
+namespace cling {
+inline std::string printValue(const convscope::Tensor* tensor) {
+  return tensor->defined() ? tensor->str() : "no elements";
+}
+inline std::string printValue(const convscope::Shape* shape) { return shape->str(); }
+inline std::string printValue(const convscope::Conv2dProblem* problem) { return problem->text(); }
+}  // namespace cling
+#endif

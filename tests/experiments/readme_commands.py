@@ -441,6 +441,34 @@ def prints_the_manual(reader, words):
     return done
 
 
+@check(r"notebook")
+def opens_the_notebooks(reader, words):
+    python = reader.folder / "pretended_python"  # says how it was called
+    python.write_text('#!/bin/sh\nprintf "%s\\n" "$@"\n')
+    python.chmod(0o755)
+    os.environ["CONVSCOPE_PYTHON"] = str(python)
+    try:
+        done = reader.call(*words)
+    finally:
+        del os.environ["CONVSCOPE_PYTHON"]
+    expect_text(done.stdout, r"experiments/notebooks/set_up\.py\n--lab\n--environment\n",
+                r"--library\n\S+/libconvscope\.so", r"--course\n")
+    named = reader.call("notebook", "77")
+    expect(named.returncode == 2, "expected exit code 2 for a notebook that is not there")
+    expect_text(named.stderr, r"got '77' \(there are: 01_")
+    reader.last = done
+    return done
+
+
+@check(r"notebook --list")
+def lists_notebooks(reader, words):
+    done = reader.call(*words)
+    names = sorted(path.stem for path in (reader.root / "experiments/notebooks").glob("*.ipynb"))
+    expect(done.stdout.split("\n")[0:-1:2] == names, "expected every notebook")
+    expect_text(done.stdout, r"(?m)^    Nine numbers can find the edges .*\?$")
+    return done
+
+
 @check(r"run quickstart")
 def trains(reader, words):
     done = reader.call(*words)

@@ -83,6 +83,24 @@ file(STRINGS ${work}/other/build/CMakeCache.txt found REGEX "^convscope_DIR:PATH
 if(NOT found)
   message(FATAL_ERROR "expected the build folder as a package")
 endif()
+# Notebooks: they are there, and their one line of set-up finds the library from where it was moved to.
+run(${CMAKE_COMMAND} -E chdir ${work} ${work}/moved/bin/convscope notebook --list)
+if(NOT output MATCHES "01_what_a_convolution_is\n")
+  message(FATAL_ERROR "expected the installed notebooks, got '${output}'")
+endif()
+foreach(file set_up.py requirements.txt kernel/kernel.py kernel/cell_guard.inc)
+  if(NOT EXISTS ${work}/moved/share/convscope/notebooks/${file})
+    message(FATAL_ERROR "expected share/convscope/notebooks/${file}")
+  endif()
+endforeach()
+run(${work}/moved/bin/convscope notebook --paths)
+if(NOT output MATCHES "CPLUS_INCLUDE_PATH=${work}/moved/include:${work}/moved/include/convscope\n")
+  message(FATAL_ERROR "expected the installed headers, got '${output}'")
+endif()
+run(${CXX} -std=c++20 -I${work}/moved/include -I${work}/moved/include/convscope
+  ${SOURCE_DIR}/tests/install/consumer/notebook_user.cpp -o ${work}/notebook_user -ldl)
+run(${work}/notebook_user)
+message(STATUS "notebook: ${output}")
 
 # The other way to use it: as a subfolder of a project; configuring shows that names do not clash.
 run(${CMAKE_COMMAND} -S ${SOURCE_DIR}/tests/install/consumer -B ${work}/subfolder -G ${GENERATOR}

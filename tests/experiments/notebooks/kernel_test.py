@@ -136,6 +136,8 @@ class Output(Kernel):
     def test_letters_of_several_bytes_stay_whole(self):
         self.assertEqual(self.ok('for (int i = 0; i < 20000; ++i) printf("\u00e4\u2192");').out,
                          "\u00e4\u2192" * 20000)
+        halves = r'{ printf("\xc3"); fflush(stdout); usleep(300000); printf("\xa4"); }'
+        self.assertEqual(self.ok(halves).out, "\u00e4")
 
     def test_a_line_that_looks_like_a_message_is_output(self):
         self.assertEqual(self.ok('fprintf(stderr, "cell of a battery\\n");').err, "cell of a battery\n")
@@ -174,36 +176,41 @@ class Errors(Kernel):
 
 
 class Interrupt(Kernel):
-    READY = 'puts("ready"); fflush(stdout);\n'
+    INCLUDES = "#include <cstdio>\n#include <cstdlib>\n#include <unistd.h>\n"
 
     def interrupted(self, code):
-        text = self.fails("#include <cstdio>\n#include <cstdlib>\n#include <unistd.h>\n" + self.READY + code,
-                          "interrupted", interrupt_when="ready")
+        """`code` is one statement, READY in it prints the word that the interrupt waits for."""
+        ready = 'puts("ready"); fflush(stdout);'
+        text = self.fails(self.INCLUDES + code.replace("READY", ready), "interrupted", interrupt_when="ready")
         self.assertRegex(text, r"^the cell was interrupted (in|below) line \d+( or below)?$")
         self.alive()
+        return text
 
     def test_an_empty_loop(self):
-        self.interrupted("while (true) {}")
+        self.assertIn("in line 4 or below", self.interrupted("{ READY while (true) {} }"))
 
     def test_a_loop_that_calculates(self):
-        self.interrupted("volatile double sum = 0; for (;;) sum = sum + 1;")
+        self.interrupted("{ volatile double sum = 0; READY for (;;) sum = sum + 1; }")
 
     def test_a_loop_that_allocates(self):
-        self.interrupted("volatile long n = 0; for (;;) { n = n + 1; free(malloc(100)); }")
+        self.interrupted("{ volatile long n = 0; READY for (;;) { n = n + 1; free(malloc(100)); } }")
 
     def test_a_loop_that_sleeps(self):
-        self.interrupted("for (;;) sleep(1);")
+        self.interrupted("{ READY for (;;) sleep(1); }")
 
     def test_a_loop_inside_of_a_function_of_the_library(self):
         self.ok("#include <convscope/notebook.h>")
-        self.interrupted("convscope::time_ms([] { for (;;) {} });")
+        self.interrupted("convscope::time_ms([] { READY for (;;) {} });")
         # And the library goes on.
         self.assertEqual(self.ok("convscope::normal_tensor({2, 3}).str()").out,
                          '(std::string) "f32[2,3] cpu"\n')
 
+    def test_between_two_statements(self):
+        self.interrupted("{ READY }\nvolatile long many = 0;\n" + "many = many + 1;\n" * 400)
+
     def test_what_was_there_stays(self):
         self.ok("int kept = 11;")
-        self.interrupted("while (true) {}")
+        self.interrupted("{ READY while (true) {} }")
         self.assertEqual(self.ok("kept").out, "(int) 11\n")
 
 
@@ -288,9 +295,15 @@ class Display(Kernel):
                          ["[image/svg+xml]", "[text/html]", "[image/png]"])
 
     def test_what_is_shown_stands_where_it_was_shown(self):
-        answer = self.ok('printf("before\\n"); show_html("<b>x</b>"); printf("behind\\n");')
+        answer = self.ok('{ printf("before\\n"); show_html("<b>x</b>"); printf("behind\\n"); }')
         self.assertEqual([out for out, _ in answer.shown], ["before\n"])
         self.assertEqual(answer.out, "before\nbehind\n")
+
+    def test_values_of_the_library_print_as_text(self):
+        self.assertEqual(self.ok("Tensor printed = normal_tensor({2, 3});\nprinted").out,
+                         "(convscope::Tensor &) f32[2,3] cpu\n")
+        self.assertIn("[2,3]", self.ok("printed.shape()").out)
+        self.assertIn("h=5,w=5", self.ok('Conv2dProblem::parse("h=5,w=5,r=3,s=3")').out)
 
     def test_errors_of_the_library_are_text(self):
         text = self.fails("normal_tensor({2, 2}).reshape({3, 3});", "exception")

@@ -67,7 +67,7 @@ TEST_F(Show, WithoutAPlaceALineStandsForIt) {
 }
 
 TEST_F(Show, PngOfTwoPixelsIsTheOneOfAnotherProgram) {
-  // Chunk names, sizes and the check sums of IHDR and IEND, as every PNG of 2x1 grey pixels has.
+  // Chunk names, sizes and check sums as every PNG of 2x1 grey pixels has them.
   const std::string png = to_png({.height = 1, .width = 2, .values = {0, 255}});
   EXPECT_EQ(png.substr(0, 8), "\x89PNG\r\n\x1a\n");
   EXPECT_EQ(png.substr(8, 25),

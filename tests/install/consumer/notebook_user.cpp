@@ -1,0 +1,11 @@
+// SPDX-License-Identifier: Apache-2.0
+// notebook_user.cpp: what the first cell of a notebook does, without a link to the library.
+#include <convscope/notebook.h>
+
+#include <cstdio>
+
+int main() {
+  void* const there = dlsym(convscope::notebook_library, "convscope_set_display_sink");
+  std::printf("libconvscope is %s\n", there != nullptr ? "open" : "not open");
+  return there != nullptr ? 0 : 1;
+}
