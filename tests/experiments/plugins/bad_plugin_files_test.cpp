@@ -80,7 +80,12 @@ TEST(BadPluginFile, WithoutItsFunctionIsRefused) {
   const std::string name = kConv2dPluginEntry;
   for (std::size_t at = 0; (at = bytes.find(name, at)) != std::string::npos;) bytes[at] = 'X';
   std::ofstream(folder / "mute.so", std::ios::binary) << bytes;
+#if defined(__SANITIZE_ADDRESS__)
+  // A sanitizer's data name the function too, and the system misses it before the program does.
+  expect_refused(folder / "mute.so", "undefined symbol: X");
+#else
   expect_refused(folder / "mute.so", "it exports no convscope_conv2d_plugin()");
+#endif
 }
 
 // What lies at the end is not loaded; where more is missing, the system may end who loads it.
