@@ -89,13 +89,22 @@ if(CONVSCOPE_SANITIZE)
   convscope_compile_quickly(${convscope_plain_sources})
 endif()
 
+# The emulation of CUDA, without a kernel: cells of notebooks bring their own. Their compiler looks its
+# names up in the library, and the headers, which take CUDA's place, export nothing.
+set(convscope_emulation_sources fiber threads host_api)
+list(TRANSFORM convscope_emulation_sources
+  REPLACE "(.+)" "${CMAKE_CURRENT_SOURCE_DIR}/framework/cuda/emulation/\\1.cpp")
+set_source_files_properties(${convscope_emulation_sources} PROPERTIES
+  COMPILE_OPTIONS -fvisibility=default SKIP_PRECOMPILE_HEADERS ON)
+
 # Pages show the lines of the lessons that run.
 if(CONVSCOPE_EXPERIMENTS)
   include(lesson_texts)
 endif()
 
 add_library(convscope SHARED
-  ${convscope_lesson_texts} ${convscope_sources} ${convscope_kernel_sources} ${convscope_quick_sources})
+  ${convscope_lesson_texts} ${convscope_sources} ${convscope_kernel_sources} ${convscope_quick_sources}
+  ${convscope_emulation_sources})
 add_library(convscope::convscope ALIAS convscope)
 set_target_properties(convscope PROPERTIES
   CXX_VISIBILITY_PRESET hidden VISIBILITY_INLINES_HIDDEN ON
