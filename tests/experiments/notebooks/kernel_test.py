@@ -158,6 +158,10 @@ class Errors(Kernel):
         text = self.fails("int one = 1; int two = three;", "compile error")
         self.assertIn("    int one = 1; int two = three;\n" + " " * 27 + "^", text)
 
+    def test_a_function_without_a_body_is_named(self):
+        text = self.fails("int written_nowhere(int x);\nwritten_nowhere(1)", "compile error")
+        self.assertRegex(text, r"written_nowhere")
+
     def test_what_ends_too_early(self):
         self.assertIn("ends inside a '{'", self.fails("int f() {", "compile error"))
 
