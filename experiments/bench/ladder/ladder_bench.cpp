@@ -25,8 +25,9 @@ LadderRow row_of(Conv2dRung rung, const LadderOptions& options) {
   const bool on_cpu = options.device.type == DeviceType::cpu;
   const bool asks = on_cpu && *rung.isa != '\0';
   const Isa asked = asks ? parse_isa(rung.isa) : current_isa();
-  const Isa isa = std::min(asked, current_isa());
-  if (asks) rung.isa = name_of(isa).data();  // of a literal
+  Isa isa = std::min(asked, current_isa());
+  while (!supports_isa(isa)) isa = static_cast<Isa>(static_cast<int>(isa) - 1);  // scalar runs
+  if (asks) rung.isa = name_of(isa).data();                                      // of a literal
   LadderRow row{.rung = label_of(rung),
                 .algorithm = rung.card,
                 .threads = rung.threads == 0 ? num_threads() : rung.threads,
@@ -52,7 +53,7 @@ std::string why_repeated(const LadderRow& row, const LadderRow& below) {
   if (row.isa == row.asked_isa) return cat("the same as ", below.rung, " in this run");
   return supports_isa(parse_isa(row.asked_isa))
              ? cat("CONVSCOPE_ISA allows ", row.isa, " at most, got ", row.asked_isa)
-             : cat("this CPU does not run ", row.asked_isa);
+             : cat("what runs here is ", row.isa, ", not ", row.asked_isa);
 }
 void leave_out_repeated(const Conv2dLadder& ladder, std::vector<LadderRow>& rows) {
   for (std::size_t i = 1; i < rows.size(); ++i) {

@@ -148,7 +148,8 @@ TEST_P(ColumnsOfARun, HoldTheTimesOfTheirOwnPhase) {
             std::stod(done.epochs[1].at("avg_backward")));
   EXPECT_LT(std::stod(done.epochs[1].at("avg_update")),
             std::stod(done.epochs[1].at("avg_backward")));
-  EXPECT_LT(done.summary.at("avg_wait").get<double>(), 1e-3 * kForwardMs);
+  EXPECT_LT(done.summary.at("avg_wait").get<double>(),
+            done.summary.at("avg_forward").get<double>());
   const auto of = [&](const char* key) { return done.summary.at(key).get<double>(); };
   EXPECT_NEAR(of("avg_step"), of("avg_forward") + of("avg_backward") + of("avg_update"), 1e-9);
 }
