@@ -107,7 +107,7 @@ struct Plan {
   }
 
   static constexpr Index kChunkPixels = 56;
-  static constexpr Index kStripPixels = 448;
+  static constexpr Index kStripPixels = 224;
 
   const DeformConv2dProblem& z;
   bool in_blocks;
@@ -131,15 +131,16 @@ struct Plan {
       kernel_parts = threads == 1 ? 1 : std::clamp<Index>(ceil_div(2 * threads, tasks), 1, most);
       return;
     }
-    // The panel takes a third of the second cache, a copy of x an eighth of x and y.
+    // The panel takes a third of the second cache, copies of x and dx a twentieth of x and y,
+    // if two blocks are no more.
     const auto l2 = static_cast<Index>(cache_sizes().l2 / sizeof(float));
     Index most = std::max<Index>(1, l2 / 3 / (kChunkPixels * taps * kChannelBlock));
     if (direction == Direction::backward_data) most = kDataPart;
     if (!in_blocks) {
       const Index floats = z.n * (z.c * plane + z.k * pixels);
       const Index copies = direction == Direction::backward_data ? 2 : 1;
-      most = std::clamp<Index>(floats / 16 / (copies * plane * kChannelBlock),
-                               std::min<Index>(most, 4), most);
+      const Index room = floats / 20 / (copies * plane * kChannelBlock);
+      most = std::clamp<Index>(room, std::min<Index>(most, 2), most);
     }
     part = ceil_div(group_blocks(), ceil_div(group_blocks(), most));
   }
