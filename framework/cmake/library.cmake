@@ -167,6 +167,9 @@ if(CONVSCOPE_SANITIZE)
   endif()
   set_property(SOURCE ${convscope_simd_sources} APPEND PROPERTY COMPILE_OPTIONS ${checks})
 endif()
+# Its loop over pixels has conditions: GCC makes masks of them when both sides may be computed.
+set_property(SOURCE ${CMAKE_CURRENT_SOURCE_DIR}/layers/deform_conv2d/fused/cpu/deform_fused_simd.cpp
+  APPEND PROPERTY COMPILE_OPTIONS -fno-trapping-math)
 foreach(isa IN LISTS convscope_isas)
   string(REPLACE "_vnni" "" plain_isa ${isa})
   string(TOUPPER ${plain_isa} isa_upper)

@@ -39,7 +39,7 @@ struct DataMemory {
                            plan.places_floats());
     products = pieces.floats(plan.part * plan.taps * plan.strip * 4);
     for (int t = 0; t < plan.threads; ++t) {
-      g.push_back(pieces.floats(plan.taps * plan.chunk * kChannelBlock));
+      g.push_back(pieces.floats(plan.taps_at_once() * plan.chunk * kChannelBlock));
     }
     bytes = pieces.bytes();
   }
@@ -47,7 +47,7 @@ struct DataMemory {
   float* dy = nullptr;                // [output blocks, strip, 16]
   float* places;                      // [offset groups, chunks, taps, rows]
   float* products;                    // [blocks of the part, taps, strip, 4]
-  std::vector<float*> g;              // [taps, chunk, 16] of each thread
+  std::vector<float*> g;              // [taps at once, chunk, 16] of each thread
   std::size_t bytes = 0;
 };
 
@@ -176,7 +176,7 @@ class BackwardData {
               .in_block = plan_.strip * kChannelBlock,
               .in_step = kChannelBlock,
               .w = w_ + (part.g * plan_.group_blocks() + block) * plan_.data_weights(),
-              .lanes = plan_.taps * kChannelBlock,
+              .lanes = kChannelBlock,
               .out = g,
               .out_block = plan_.chunk * kChannelBlock};
     if (plan_.in_blocks) {
@@ -185,17 +185,24 @@ class BackwardData {
       sums.in = dy_ + (out * plan_.pixels + strip.first + first) * kChannelBlock;
       sums.in_block = plan_.pixels * kChannelBlock;
     }
-    sum_tiles(plan_, sums);
     float* const all = places(part, plan_.offset_group(part.g, block), chunk);
-    for (Index tap = 0; tap < plan_.taps; ++tap) {
+    const auto back = [&](Index tap, const float* of_tap) {
       deform_kernels.get().back(
           {.pixels = static_cast<int>(count),
            .places = places_at(plan_, all, tap),
-           .g = g + tap * plan_.chunk * kChannelBlock,
+           .g = of_tap,
            .x = x_block(part, i),
            .dx = dx_block(part, i),
            .products = wants_places() ? products(i, tap) + first * 4 : nullptr,
            .products_step = 4});
+    };
+    // A tile's taps at a time: g is still in the first cache when it goes back.
+    for (Index tap = 0; tap < plan_.taps; tap += plan_.taps_at_once()) {
+      const Index taps = std::min(plan_.taps_at_once(), plan_.taps - tap);
+      sums.lanes = taps * kChannelBlock;
+      sum_tiles(plan_, sums);
+      for (Index t = 0; t < taps; ++t) back(tap + t, g + t * plan_.chunk * kChannelBlock);
+      sums.w += sums.lanes * plan_.padded;
     }
   }
 
@@ -205,25 +212,28 @@ class BackwardData {
     float* const dv =
         doffset_ == nullptr ? nullptr : doffset_ + 2 * at * plan_.pixels + strip.first;
     float* const dm = dmask_ == nullptr ? nullptr : dmask_ + at * plan_.pixels + strip.first;
-    for (Index j = 0; j < strip.count; ++j) {
-      const Index chunk = j / plan_.chunk, pixel = j % plan_.chunk;
+    for (Index chunk = 0; chunk * plan_.chunk < strip.count; ++chunk) {
+      const Index first = chunk * plan_.chunk;
       const DeformPlaces here = places_at(plan_, places(part, group, chunk), tap);
-      if (here.integers(PlaceRow::corners)[pixel] == 0) continue;  // outside: all are 0
-      float a[4] = {0, 0, 0, 0};
-      for (Index i = 0; i < part.blocks(); ++i) {
-        if (plan_.offset_group(part.g, part.begin + i) != group) continue;
-        const float* const more = products(i, tap) + j * 4;
-        for (int corner = 0; corner < 4; ++corner) a[corner] += more[corner];
-      }
-      const float down = here.row(PlaceRow::down)[pixel], right = here.row(PlaceRow::right)[pixel];
-      const float factor = here.row(PlaceRow::factor)[pixel];
-      if (dv != nullptr) {
-        dv[j] += factor * ((1 - right) * (a[2] - a[0]) + right * (a[3] - a[1]));
-        dv[j + plan_.pixels] += factor * ((1 - down) * (a[1] - a[0]) + down * (a[3] - a[2]));
-      }
-      if (dm != nullptr) {
-        dm[j] += (1 - down) * ((1 - right) * a[0] + right * a[1]) +
-                 down * ((1 - right) * a[2] + right * a[3]);
+      for (Index j = 0; j < count_of(strip, chunk); ++j) {
+        if (here.integer_at(PlaceRow::corners, j) == 0) continue;  // outside: all are 0
+        float a[4] = {0, 0, 0, 0};
+        for (Index i = 0; i < part.blocks(); ++i) {
+          if (plan_.offset_group(part.g, part.begin + i) != group) continue;
+          const float* const more = products(i, tap) + (first + j) * 4;
+          for (int corner = 0; corner < 4; ++corner) a[corner] += more[corner];
+        }
+        const float down = here.at(PlaceRow::down, j), right = here.at(PlaceRow::right, j);
+        const float factor = here.at(PlaceRow::factor, j);
+        if (dv != nullptr) {
+          dv[first + j] += factor * ((1 - right) * (a[2] - a[0]) + right * (a[3] - a[1]));
+          dv[plan_.pixels + first + j] +=
+              factor * ((1 - down) * (a[1] - a[0]) + down * (a[3] - a[2]));
+        }
+        if (dm != nullptr) {
+          dm[first + j] += (1 - down) * ((1 - right) * a[0] + right * a[1]) +
+                           down * ((1 - right) * a[2] + right * a[3]);
+        }
       }
     }
   }

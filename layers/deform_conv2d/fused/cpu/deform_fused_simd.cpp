@@ -3,7 +3,8 @@
 // sample's gradient to x and to its four corners' products.
 //
 // Formula    sample[j, c] = sum over corners i of weight[i, j] x[pixel[i, j], c]
-// Plan       Places: one loop over pixels without branches, which the compiler turns into vectors.
+// Plan       Places: one loop over pixels without branches, which the compiler turns into vectors
+//            (CMake gives this file the option that GCC wants for it).
 //            Samples: a corner's 16 channels are one cache line (a block, activation_layout.h), so
 //            a sample is four loads that multiply, and one store; the addresses and weights serve
 //            all blocks of channels. Four corners inside the image is the case that is unrolled;
@@ -22,52 +23,54 @@ constexpr int kBlock = 16;                 // channels of a block
 constexpr int kVectors = kBlock / kLanes;  // of a block
 
 void places(const DeformPlacesTask& task) {
-  std::int32_t* __restrict const pixel0 = task.to.integers(PlaceRow::pixel, 0);
-  std::int32_t* __restrict const pixel1 = task.to.integers(PlaceRow::pixel, 1);
-  std::int32_t* __restrict const pixel2 = task.to.integers(PlaceRow::pixel, 2);
-  std::int32_t* __restrict const pixel3 = task.to.integers(PlaceRow::pixel, 3);
-  float* __restrict const weight0 = task.to.row(PlaceRow::weight, 0);
-  float* __restrict const weight1 = task.to.row(PlaceRow::weight, 1);
-  float* __restrict const weight2 = task.to.row(PlaceRow::weight, 2);
-  float* __restrict const weight3 = task.to.row(PlaceRow::weight, 3);
-  std::int32_t* __restrict const corners = task.to.integers(PlaceRow::corners);
-  float* __restrict const down_to = task.to.row(PlaceRow::down);
-  float* __restrict const right_to = task.to.row(PlaceRow::right);
-  float* __restrict const factor_to = task.to.row(PlaceRow::factor);
-  const float *const base_v = task.base_v, *const base_u = task.base_u;
-  const float *const offset_v = task.offset_v, *const offset_u = task.offset_u;
+  const float* __restrict const base_v = task.base_v;
+  const float* __restrict const base_u = task.base_u;
+  const float* __restrict const offset_v = task.offset_v;
+  const float* __restrict const offset_u = task.offset_u;
+  const float tap_v = task.tap_v, tap_u = task.tap_u;
   const std::int32_t height = task.height, width = task.width;
   const float height_f = static_cast<float>(height), width_f = static_cast<float>(width);
-  for (int j = 0; j < task.pixels; ++j) factor_to[j] = task.mask == nullptr ? 1 : task.mask[j];
-  for (int j = 0; j < task.pixels; ++j) {
-    const float v = base_v[j] + task.tap_v + offset_v[j];
-    const float u = base_u[j] + task.tap_u + offset_u[j];
-    const float v_floor = __builtin_floorf(v), u_floor = __builtin_floorf(u);
+  const Index pixels = task.pixels;
+  float* __restrict const to = task.to.data;
+  const auto row = [=](PlaceRow which, int corner = 0) __attribute__((always_inline)) {
+    return (static_cast<int>(which) + corner) * Index{DeformPlaces::kMost};
+  };
+  const Index factor = row(PlaceRow::factor);
+  for (Index j = 0; j < pixels; ++j) to[factor + j] = task.mask == nullptr ? 1 : task.mask[j];
+  for (Index j = 0; j < pixels; ++j) {
+    const float v = base_v[j] + tap_v + offset_v[j];
+    const float u = base_u[j] + tap_u + offset_u[j];
     // A NaN is not outside: it is neither below nor above.
-    const bool inside = !((v <= -1.0f) | (v >= height_f) | (u <= -1.0f) | (u >= width_f));
+    const std::int32_t outside = (v <= -1.0f ? 1 : 0) | (v >= height_f ? 1 : 0) |
+                                 (u <= -1.0f ? 1 : 0) | (u >= width_f ? 1 : 0);
     // Of NaN, and of what is outside: row or column 0, which exists.
-    const float h_f = inside & (v_floor >= -1.0f) ? v_floor : 0.0f;
-    const float w_f = inside & (u_floor >= -1.0f) ? u_floor : 0.0f;
-    const auto h = static_cast<std::int32_t>(h_f), w = static_cast<std::int32_t>(w_f);
-    const std::int32_t above = inside & (h >= 0), below = inside & (h + 1 < height);
-    const std::int32_t left = w >= 0, beside = w + 1 < width;
+    const float v_floor = __builtin_floorf(v), u_floor = __builtin_floorf(u);
+    const float h_kept = (outside == 0) & (v_floor >= -1.0f) ? v_floor : 0.0f;
+    const float w_kept = (outside == 0) & (u_floor >= -1.0f) ? u_floor : 0.0f;
+    const auto h = static_cast<std::int32_t>(h_kept), w = static_cast<std::int32_t>(w_kept);
+    const std::int32_t inside = 1 - outside;
+    const std::int32_t above = inside & (h >= 0 ? 1 : 0), below = inside & (h + 1 < height ? 1 : 0);
+    const std::int32_t left = w >= 0 ? 1 : 0, beside = w + 1 < width ? 1 : 0;
     const float down = v - v_floor, right = u - u_floor;
-    const float m = factor_to[j];
     const std::int32_t at = h * width + w;
+    const auto put = [=](PlaceRow which, int corner, std::int32_t value)
+        __attribute__((always_inline)) {
+      to[row(which, corner) + j] = __builtin_bit_cast(float, value);
+    };
     // Where a corner does not exist, its pixel is one that does, and is not read.
-    pixel0[j] = (above & left) != 0 ? at : 0;
-    pixel1[j] = (above & beside) != 0 ? at + 1 : 0;
-    pixel2[j] = (below & left) != 0 ? at + width : 0;
-    pixel3[j] = (below & beside) != 0 ? at + width + 1 : 0;
-    const float upper = m * (1 - down), lower = m * down;
-    weight0[j] = upper * (1 - right);
-    weight1[j] = upper * right;
-    weight2[j] = lower * (1 - right);
-    weight3[j] = lower * right;
-    corners[j] =
-        (above & left) | (above & beside) << 1 | (below & left) << 2 | (below & beside) << 3;
-    down_to[j] = down;
-    right_to[j] = right;
+    put(PlaceRow::pixel, 0, (above & left) != 0 ? at : 0);
+    put(PlaceRow::pixel, 1, (above & beside) != 0 ? at + 1 : 0);
+    put(PlaceRow::pixel, 2, (below & left) != 0 ? at + width : 0);
+    put(PlaceRow::pixel, 3, (below & beside) != 0 ? at + width + 1 : 0);
+    put(PlaceRow::corners, 0,
+        (above & left) | (above & beside) << 1 | (below & left) << 2 | (below & beside) << 3);
+    const float upper = to[factor + j] * (1 - down), lower = to[factor + j] * down;
+    to[row(PlaceRow::weight, 0) + j] = upper * (1 - right);
+    to[row(PlaceRow::weight, 1) + j] = upper * right;
+    to[row(PlaceRow::weight, 2) + j] = lower * (1 - right);
+    to[row(PlaceRow::weight, 3) + j] = lower * right;
+    to[row(PlaceRow::down) + j] = down;
+    to[row(PlaceRow::right) + j] = right;
   }
 }
 
@@ -83,24 +86,24 @@ struct Corners {
   Corners(const DeformPlaces& places, int j, int bits) {
     for (int i = 0; i < 4; ++i) {
       if ((bits >> i & 1) == 0) continue;
-      pixel[count] = Index{places.integers(PlaceRow::pixel, i)[j]} * kBlock;
-      weight[count] = places.row(PlaceRow::weight, i)[j];
+      pixel[count] = Index{places.integer_at(PlaceRow::pixel, j, i)} * kBlock;
+      weight[count] = places.at(PlaceRow::weight, j, i);
       corner[count++] = i;
     }
   }
 };
 
 void sample(const DeformSampleTask& task) {
-  const std::int32_t* const bits = task.places.integers(PlaceRow::corners);
   for (int j = 0; j < task.pixels; ++j) {
     float* to = task.to + j * task.to_step;
-    if (bits[j] == kAll) {
+    const std::int32_t bits = task.places.integer_at(PlaceRow::corners, j);
+    if (bits == kAll) {
       const float* from[4];
       Vec weight[4];
 #pragma GCC unroll 4
       for (int i = 0; i < 4; ++i) {
-        from[i] = task.x + Index{task.places.integers(PlaceRow::pixel, i)[j]} * kBlock;
-        weight[i] = broadcast(task.places.row(PlaceRow::weight, i)[j]);
+        from[i] = task.x + Index{task.places.integer_at(PlaceRow::pixel, j, i)} * kBlock;
+        weight[i] = broadcast(task.places.at(PlaceRow::weight, j, i));
       }
       for (int b = 0; b < task.blocks; ++b, to += kBlock) {
         const Index block = b * task.x_block;
@@ -115,7 +118,7 @@ void sample(const DeformSampleTask& task) {
       }
       continue;
     }
-    const Corners some(task.places, j, bits[j]);
+    const Corners some(task.places, j, bits);
     for (int b = 0; b < task.blocks; ++b, to += kBlock) {
       const float* const x = task.x + b * task.x_block;
       for (int lane = 0; lane < kBlock; lane += kLanes) {
@@ -155,15 +158,15 @@ CONVSCOPE_INLINE void store_sums(const Vec (&total)[4], float* products) {
 
 template <bool kData, bool kPlaces>
 void back(const DeformBackTask& task) {
-  const std::int32_t* const bits = task.places.integers(PlaceRow::corners);
   for (int j = 0; j < task.pixels; ++j) {
     const float* const g = task.g + Index{j} * kBlock;
+    const std::int32_t bits = task.places.integer_at(PlaceRow::corners, j);
     Vec total[4] = {zero(), zero(), zero(), zero()};
 #pragma GCC unroll 4
     for (int i = 0; i < 4; ++i) {
-      if (bits[j] != kAll && (bits[j] >> i & 1) == 0) continue;
-      const Index at = Index{task.places.integers(PlaceRow::pixel, i)[j]} * kBlock;
-      const Vec weight = broadcast(task.places.row(PlaceRow::weight, i)[j]);
+      if (bits != kAll && (bits >> i & 1) == 0) continue;
+      const Index at = Index{task.places.integer_at(PlaceRow::pixel, j, i)} * kBlock;
+      const Vec weight = broadcast(task.places.at(PlaceRow::weight, j, i));
 #pragma GCC unroll 16
       for (int lane = 0; lane < kBlock; lane += kLanes) {
         const Vec gradient = load(g + lane);

@@ -10,17 +10,24 @@
 namespace convscope {
 
 // Of one tap for a run of output pixels: where its corners lie in x, and how much each one counts.
-// Each row has one number for each pixel; rows follow each other at `step` numbers.
+// Each row has one number for each pixel, kMost at most. The numbers of rows `pixel` and `corners`
+// are the bits of a std::int32_t. (A row's length is a constant: so the compiler sees that rows do
+// not overlap.)
 enum class PlaceRow { pixel = 0, weight = 4, corners = 8, down, right, factor, count };
 struct DeformPlaces {
-  float* data = nullptr;  // [PlaceRow::count, step]; rows `pixel` and `corners` hold std::int32_t
-  std::int64_t step = 0;
+  static constexpr int kMost = 64;
+  float* data = nullptr;  // [PlaceRow::count, kMost]
 
-  float* row(PlaceRow which, int corner = 0) const {
-    return data + (static_cast<int>(which) + corner) * step;
+  // Always inlined: the linker must not put one instruction set's copy into another one's path.
+  [[gnu::always_inline]] float* row(PlaceRow which, int corner = 0) const {
+    return data + (static_cast<int>(which) + corner) * kMost;
   }
-  std::int32_t* integers(PlaceRow which, int corner = 0) const {
-    return reinterpret_cast<std::int32_t*>(row(which, corner));
+  [[gnu::always_inline]] float at(PlaceRow which, std::int64_t j, int corner = 0) const {
+    return row(which, corner)[j];
+  }
+  [[gnu::always_inline]] std::int32_t integer_at(PlaceRow which, std::int64_t j,
+                                                 int corner = 0) const {
+    return __builtin_bit_cast(std::int32_t, at(which, j, corner));
   }
 };
 inline constexpr int kPlaceRows = static_cast<int>(PlaceRow::count);

@@ -15,7 +15,7 @@ constinit IsaTable<DeformKernels> deform_kernels;
 namespace deform {
 
 DeformPlaces places_at(const Plan& plan, float* all, Index tap) {
-  return {.data = all + tap * plan.places_floats(), .step = plan.places_step()};
+  return {.data = all + tap * plan.places_floats()};
 }
 
 void Places::compute(Index n, Index group, Index first, Index count, float* to) const {

@@ -83,8 +83,7 @@ struct Plan {
   Index offset_groups(Index g, Index begin, Index end) const {
     return offset_group(g, end - 1) - offset_group(g, begin) + 1;
   }
-  Index places_step() const { return round_up(chunk, kChannelBlock); }
-  Index places_floats() const { return kPlaceRows * places_step(); }  // of a tap and chunk
+  static constexpr Index places_floats() { return kPlaceRows * DeformPlaces::kMost; }  // of a tap
   // The most offset groups that a part has.
   Index most_offset_groups(Index blocks_at_once) const {
     const Index unit = std::gcd(z.c_per_group(), z.c_per_offset_group());
@@ -101,6 +100,7 @@ struct Plan {
     for (Index b = 0; b < group_blocks(); b += part) sum += forward_weights(b, part_end(b));
     return sum;
   }
+  Index taps_at_once() const { return std::max<Index>(1, 2 * lanes / kChannelBlock); }
   Index data_weights() const { return taps * kChannelBlock * padded; }  // of a block
   Index width_at(Index lane, Index count) const {
     return count - lane <= lanes ? lanes : 2 * lanes;
