@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cmath>
 #include <cstdio>
@@ -29,6 +30,13 @@ const Conv2dAlgorithm& card_named(const std::string& name) {
   return conv2d_algorithms(DeviceType::cpu).get(name, ErrorKind::kUnavailable);
 }
 
+// What a direction reads and writes.
+std::array<const char*, 3> letters_of(Direction direction) {
+  if (direction == Direction::backward_data) return {"dy", "w", "dx"};
+  if (direction == Direction::backward_weight) return {"x", "dy", "dw"};
+  return {"x", "w", "y"};
+}
+
 Conv2dProblem checked_problem(const std::string& text, const char* operation) {
   const Conv2dProblem z = Conv2dProblem::parse(text);
   z.check();
@@ -39,20 +47,22 @@ Conv2dProblem checked_problem(const std::string& text, const char* operation) {
 }
 
 // Sums of many terms in one chain are wrong by the root of their number.
-double growth_of(const Conv2dProblem& z, double growth) {
-  const auto terms = static_cast<double>(z.c_per_group() * z.r * z.s);
+double growth_of(const Conv2dProblem& z, Direction direction, double growth) {
+  const double terms =
+      z.nominal_flops() / 2 / static_cast<double>(output_shape(z, direction).numel());
   return growth * std::max(1.0, std::sqrt(terms / kSumChain));
 }
 
 // Calls `own` and judges what it returns.
 SampledReference::Verdict judge(const std::string& name, const Conv2dFunction& own,
-                                const Conv2dProblem& z, const BenchData& data,
+                                const Conv2dProblem& z, Direction direction, const BenchData& data,
                                 const SampledReference& right, double growth) {
-  const Tensor y = own(z, data.operands().in[0].values, data.operands().in[1].values);
-  CONVSCOPE_CHECK(y.defined() && y.shape() == z.y_shape() && y.dtype() == DType::f32, name,
-                  "expected y of f32", z.y_shape(), ", got ",
-                  y.defined() ? y.str() : std::string("no tensor"));
-  return right.judge(y.data<float>(), growth_of(z, growth));
+  const Tensor out = own(z, data.operands().in[0].values, data.operands().in[1].values);
+  const Shape shape = output_shape(z, direction);
+  CONVSCOPE_CHECK(out.defined() && out.shape() == shape && out.dtype() == DType::f32, name,
+                  "expected ", letters_of(direction)[2], " of f32", shape, ", got ",
+                  out.defined() ? out.str() : std::string("no tensor"));
+  return right.judge(out.data<float>(), growth_of(z, direction, growth));
 }
 
 TimedThing timed_call(std::function<void()> call) {
@@ -68,10 +78,12 @@ std::string factor_text(double factor) {
 
 void show_rows(const Conv2dProblem& z, const std::vector<RaceRow>& rows,
                const RaceOptions& options) {
+  const bool forward = options.direction == Direction::forward;
+  const std::string what = forward ? "" : cat(letters_of(options.direction)[2], "; ");
   BarPanel panel{.x = {.label = "speed (GFLOP/s of the textbook's loops)", .log = true},
                  .series = {{.name = "GFLOP/s"}}};
   Figure figure{.title = options.title.empty() ? "Side by side" : options.title,
-                .subtitle = cat(z.text(), "; cards on ", options.threads,
+                .subtitle = cat(z.text(), "; ", what, "cards on ", options.threads,
                                 options.threads == 1 ? " thread" : " threads")};
   Extent extent;
   double first = 0;
@@ -101,23 +113,27 @@ void show_rows(const Conv2dProblem& z, const std::vector<RaceRow>& rows,
 
 }  // namespace
 
-Tensor conv2d_by(const std::string& card, const Conv2dProblem& problem, const Tensor& x,
-                 const Tensor& w) {
+Tensor conv2d_by(const std::string& card, const Conv2dProblem& problem, const Tensor& first,
+                 const Tensor& second, Direction direction) {
   problem.check();
   const Conv2dAlgorithm& algorithm = card_named(card);
+  const auto letters = letters_of(direction);
+  const Shape read = direction == Direction::backward_data ? problem.y_shape() : problem.x_shape();
+  const Shape other =
+      direction == Direction::backward_weight ? problem.y_shape() : problem.w_shape();
   for (const auto& [name, tensor, shape] :
-       {std::tuple("x", x, problem.x_shape()), std::tuple("w", w, problem.w_shape())}) {
+       {std::tuple(letters[0], first, read), std::tuple(letters[1], second, other)}) {
     CONVSCOPE_CHECK(tensor.defined() && tensor.shape() == shape && tensor.dtype() == problem.dtype,
                     "conv2d_by", "expected ", name, " of ", name_of(problem.dtype), shape,
                     " because the problem is ", problem.text(), ", got ",
                     tensor.defined() ? tensor.str() : std::string("no tensor"));
   }
-  const Support support = support_of(algorithm, problem, Direction::forward);
+  const Support support = support_of(algorithm, problem, direction);
   if (!support.yes) fail(ErrorKind::kUnavailable, card, support.reason);
   Operands operands;
-  operands.in = {x, w, Operand{}, Operand{}};
-  operands.out[0] = Tensor::empty(problem.y_shape(), problem.dtype);
-  run_card(algorithm, problem, Direction::forward, operands);
+  operands.in = {first, second, Operand{}, Operand{}};
+  operands.out[0] = Tensor::empty(output_shape(problem, direction), problem.dtype);
+  run_card(algorithm, problem, direction, operands);
   return operands.out[0].values;
 }
 
@@ -136,13 +152,13 @@ double largest_difference(const Tensor& a, const Tensor& b) {
 }
 
 void check_conv2d(const std::string& name, const Conv2dFunction& own,
-                  const std::vector<std::string>& problems, double growth) {
+                  const std::vector<std::string>& problems, double growth, Direction direction) {
   double worst = 0;
   for (const std::string& text : problems) {
     const Conv2dProblem z = checked_problem(text, "check_conv2d");
-    const BenchData data(z, Direction::forward, Device{});
-    const SampledReference right(z, Direction::forward, data.inputs());
-    const auto verdict = judge(name, own, z, data, right, growth);
+    const BenchData data(z, direction, Device{});
+    const SampledReference right(z, direction, data.inputs());
+    const auto verdict = judge(name, own, z, direction, data, right, growth);
     if (!verdict.wrong.empty()) fail(name, cat(verdict.wrong, " (", z.text(), ")"));
     worst = std::max(worst, verdict.error_ratio);
   }
@@ -172,9 +188,10 @@ std::vector<RaceRow> race(const std::string& problem,
                           const std::vector<std::pair<std::string, Conv2dFunction>>& own,
                           const std::vector<std::string>& cards, const RaceOptions& options) {
   const Conv2dProblem z = checked_problem(problem, "race");
+  const Direction direction = options.direction;
   for (const std::string& card : cards) card_named(card);  // a misspelt name is said at once
-  const BenchData data(z, Direction::forward, Device{});
-  const SampledReference right(z, Direction::forward, data.inputs());
+  const BenchData data(z, direction, Device{});
+  const SampledReference right(z, direction, data.inputs());
   std::vector<RaceRow> rows;
   std::vector<TimedThing> things;
   std::vector<std::size_t> row_of;
@@ -183,7 +200,7 @@ std::vector<RaceRow> race(const std::string& problem,
     const auto& name = entry.first;
     const auto& function = entry.second;  // clang 16 captures no structured binding beside OpenMP
     rows.push_back({.name = name});
-    const auto verdict = judge(name, function, z, data, right, kOwnGrowth);
+    const auto verdict = judge(name, function, z, direction, data, right, kOwnGrowth);
     rows.back().error_ratio = verdict.error_ratio;
     rows.back().left_out = verdict.wrong;
     if (!verdict.wrong.empty()) continue;
@@ -194,13 +211,13 @@ std::vector<RaceRow> race(const std::string& problem,
   for (const std::string& name : cards) {
     const Conv2dAlgorithm& card = card_named(name);
     rows.push_back({.name = name});
-    const Support support = support_of(card, z, Direction::forward);
+    const Support support = support_of(card, z, direction);
     if (!support.yes) {
       rows.back().left_out = support.reason;
       continue;
     }
     contenders.push_back(std::make_unique<Contender>(
-        card, z, Direction::forward, data,
+        card, z, direction, data,
         Switches{.threads = options.threads, .prepares_each_call = true}));
     Contender& one = *contenders.back();
     const double first_seconds = one.check(right);

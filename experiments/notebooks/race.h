@@ -4,6 +4,8 @@
 //   Tensor mine(const Conv2dProblem& z, const Tensor& x, const Tensor& w) { ...; return y; }
 //   check_conv2d("mine", mine, {"n=1,c=2,h=5,w=6,k=3,r=3,s=3,pad=1"});
 //   race("n=1,c=16,h=28,w=28,k=16,r=3,s=3,pad=1", {{"mine", mine}}, {"direct_lesson", "direct"});
+//
+// With a direction the same for the ways back: a function gets what the direction reads.
 #pragma once
 
 #include <functional>
@@ -13,16 +15,18 @@
 
 #include "framework/tensor.h"
 #include "layers/conv2d/problem.h"
+#include "layers/dispatch/direction.h"
 
 namespace convscope {
 
-// x [N,C,H,W], w [K,C/G,R,S] -> y [N,K,P,Q], all f32 on the CPU.
+// x [N,C,H,W], w [K,C/G,R,S] -> y [N,K,P,Q], all f32 on the CPU. Back: dy, w -> dx; x, dy -> dw.
 using Conv2dFunction =
-    std::function<Tensor(const Conv2dProblem& z, const Tensor& x, const Tensor& w)>;
+    std::function<Tensor(const Conv2dProblem& z, const Tensor& first, const Tensor& second)>;
 
-// y by the card of that name; an error when there is none or when it refuses the problem.
+// y, dx or dw by the card of that name; an error when there is none or when it refuses the problem.
 CONVSCOPE_API Tensor conv2d_by(const std::string& card, const Conv2dProblem& problem,
-                               const Tensor& x, const Tensor& w);
+                               const Tensor& first, const Tensor& second,
+                               Direction direction = Direction::forward);
 
 // The largest |a - b|; an error when the shapes differ.
 CONVSCOPE_API double largest_difference(const Tensor& a, const Tensor& b);
@@ -31,7 +35,8 @@ CONVSCOPE_API double largest_difference(const Tensor& a, const Tensor& b);
 // throws a sentence where they differ: |error| <= growth * eps * max(conv(|x|,|w|)), where sums of
 // many terms may be wrong by the root of their number.
 CONVSCOPE_API void check_conv2d(const std::string& name, const Conv2dFunction& own,
-                                const std::vector<std::string>& problems, double growth = 8);
+                                const std::vector<std::string>& problems, double growth = 8,
+                                Direction direction = Direction::forward);
 
 // Throws the sentence unless it holds.
 CONVSCOPE_API void expect(bool holds, const std::string& sentence);
@@ -43,6 +48,7 @@ struct RaceOptions {
   int threads = 1;           // of the cards; the reader's own code has those that it starts
   double min_seconds = 0.1;  // counted time of each
   std::string title = {};
+  Direction direction = Direction::forward;
 };
 struct RaceRow {
   std::string name = {};

@@ -13,8 +13,10 @@ CONVSCOPE_LIBRARY of the environment, or what `set_up.py` installed.
               a busy machine does not change
 --solutions   puts the solutions, which stand folded below their checks, into the cells of the
               exercises, and expects every check to say "right"; without it each must say "not yet"
+--both        the notebook as it is, then its solutions and their checks once more in the same session
 """
 import argparse
+import copy
 import datetime
 import json
 import os
@@ -55,28 +57,46 @@ def tag_of(cell, kind):
     return None
 
 
+def solutions_of(notebook):
+    return {tag_of(cell, "solution"): SOLUTION.search(cell.source)[1]
+            for cell in notebook.cells if tag_of(cell, "solution")}
+
+
 def put_solutions_in(notebook):
-    solutions = {tag_of(cell, "solution"): SOLUTION.search(cell.source)[1]
-                 for cell in notebook.cells if tag_of(cell, "solution")}
+    solutions = solutions_of(notebook)
     for cell in notebook.cells:
         number = tag_of(cell, "exercise")
         if number:
             cell.source = solutions[number]
 
 
+def solved_cells(notebook):
+    """Each solution and its check, as cells of their own."""
+    solutions = solutions_of(notebook)
+    out = []
+    for cell in notebook.cells:
+        number = tag_of(cell, "exercise") or tag_of(cell, "check")
+        if number:
+            out.append(copy.deepcopy(cell))
+            out[-1].id = f"{cell.id}-solved"
+            if tag_of(cell, "exercise"):
+                out[-1].source = solutions[number]
+    return out
+
+
 def text_of(cell):
     return "".join(output.get("text", "") for output in cell.get("outputs", []))
 
 
-def wrong_checks(notebook, solved):
+def wrong_checks(cells, solved):
     """Checks of exercises that do not say what they should."""
     word = "right" if solved else "not yet"
     return [f"exercise {tag_of(cell, 'check')}: expected its check to say '{word}', got '{text_of(cell).strip()}'"
-            for cell in notebook.cells
+            for cell in cells
             if tag_of(cell, "check") and not re.search(rf": {word}\b", text_of(cell))]
 
 
-def run(path, solved):
+def run(path, solved, both=False):
     """(the notebook with its outputs, what is wrong or None)"""
     import nbformat
     from jupyter_core.utils import run_sync
@@ -85,6 +105,9 @@ def run(path, solved):
     notebook = nbformat.read(path, as_version=4)
     if solved:
         put_solutions_in(notebook)
+    own = len(notebook.cells)
+    if both:
+        notebook.cells += solved_cells(notebook)
     manager = kernel_manager()
     client = NotebookClient(notebook, km=manager, timeout=CELL_TIMEOUT_S,
                             startup_timeout=CELL_TIMEOUT_S, resources={"metadata": {"path": str(path.parent)}})
@@ -97,7 +120,8 @@ def run(path, solved):
     finally:
         if manager.has_kernel:
             run_sync(manager.shutdown_kernel)()
-    wrong = wrong_checks(notebook, solved)
+    wrong = wrong_checks(notebook.cells[:own], solved) + wrong_checks(notebook.cells[own:], True)
+    del notebook.cells[own:]
     return notebook, "; ".join(wrong) or None
 
 
@@ -136,6 +160,7 @@ def main():
     parser.add_argument("--times", action="store_true")
     parser.add_argument("--limit", type=float, metavar="S")
     parser.add_argument("--solutions", action="store_true")
+    parser.add_argument("--both", action="store_true")
     arguments = parser.parse_args()
     if not arguments.clean and not knows_kernel():
         sys.exit("run_notebooks: expected CONVSCOPE_INCLUDE and CONVSCOPE_LIBRARY in the environment, or the "
@@ -147,7 +172,7 @@ def main():
     failed = 0
     for path in arguments.files:
         begin, used_before = time.monotonic(), used_by_children()
-        notebook, wrong = run(path.resolve(), arguments.solutions)
+        notebook, wrong = run(path.resolve(), arguments.solutions, arguments.both)
         used = used_by_children() - used_before
         if not wrong and arguments.limit and used > arguments.limit:
             wrong = f"expected at most {arguments.limit:g} s of processor time, got {used:.1f} s"

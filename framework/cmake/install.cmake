@@ -56,7 +56,7 @@ install(DIRECTORY experiments/notebooks DESTINATION ${CMAKE_INSTALL_DATADIR}/con
 foreach(folder IN LISTS convscope_folders)
   if(IS_DIRECTORY ${CMAKE_CURRENT_SOURCE_DIR}/${folder})
     install(DIRECTORY ${folder} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/convscope
-      FILES_MATCHING PATTERN "*.h"
+      FILES_MATCHING PATTERN "*.h" PATTERN "launch.cuh" PATTERN "runtime.cuh"
       PATTERN "peers" EXCLUDE PATTERN "kernel" EXCLUDE PATTERN "docs" EXCLUDE
       PATTERN "cmake" EXCLUDE PATTERN "configs" EXCLUDE PATTERN "shapes" EXCLUDE)
   endif()

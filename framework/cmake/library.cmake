@@ -89,13 +89,22 @@ if(CONVSCOPE_SANITIZE)
   convscope_compile_quickly(${convscope_plain_sources})
 endif()
 
+# The emulation of CUDA, without a kernel: cells of notebooks bring their own. Their compiler looks its
+# names up in the library, and the headers, which take CUDA's place, export nothing.
+set(convscope_emulation_sources fiber threads host_api)
+list(TRANSFORM convscope_emulation_sources
+  REPLACE "(.+)" "${CMAKE_CURRENT_SOURCE_DIR}/framework/cuda/emulation/\\1.cpp")
+set_source_files_properties(${convscope_emulation_sources} PROPERTIES
+  COMPILE_OPTIONS -fvisibility=default SKIP_PRECOMPILE_HEADERS ON)
+
 # Pages show the lines of the lessons that run.
 if(CONVSCOPE_EXPERIMENTS)
   include(lesson_texts)
 endif()
 
 add_library(convscope SHARED
-  ${convscope_lesson_texts} ${convscope_sources} ${convscope_kernel_sources} ${convscope_quick_sources})
+  ${convscope_lesson_texts} ${convscope_sources} ${convscope_kernel_sources} ${convscope_quick_sources}
+  ${convscope_emulation_sources})
 add_library(convscope::convscope ALIAS convscope)
 set_target_properties(convscope PROPERTIES
   CXX_VISIBILITY_PRESET hidden VISIBILITY_INLINES_HIDDEN ON
@@ -124,7 +133,7 @@ if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64" AND NOT CONVSCOPE_ISAS STREQUAL
   list(APPEND convscope_isas avx2 avx512)
 endif()
 # For programs that run where they are built and nowhere else.
-if(CONVSCOPE_ISAS STREQUAL "here" AND EXISTS /proc/cpuinfo)
+if(CONVSCOPE_ISAS MATCHES "here|widest" AND EXISTS /proc/cpuinfo)
   file(STRINGS /proc/cpuinfo cpu_flags REGEX "^flags" LIMIT_COUNT 1)
   foreach(isa IN ITEMS avx2 avx512)
     foreach(flag IN LISTS convscope_isa_flags_${isa})
@@ -136,6 +145,12 @@ if(CONVSCOPE_ISAS STREQUAL "here" AND EXISTS /proc/cpuinfo)
   endforeach()
 endif()
 list(GET convscope_isas -1 convscope_widest_isa)
+# The copies between are the same source with other vectors.
+set(convscope_isa_definitions CONVSCOPE_WIDEST_ISA=${convscope_widest_isa})
+if(CONVSCOPE_ISAS STREQUAL "widest" AND convscope_widest_isa STREQUAL "avx512")
+  list(REMOVE_ITEM convscope_isas avx2)
+  list(APPEND convscope_isa_definitions CONVSCOPE_LACKS_AVX2=1)
+endif()
 # Files that multiply bytes are compiled once more for each instruction set that may have VNNI.
 set(convscope_isa_flags_avx2_vnni ${convscope_isa_flags_avx2} -mavxvnni)
 set(convscope_isa_flags_avx512_vnni ${convscope_isa_flags_avx512} -mavx512vnni)
@@ -144,7 +159,7 @@ list(FILTER convscope_int8_simd_sources INCLUDE REGEX "_int8_simd\\.cpp$")
 foreach(isa IN ITEMS avx2 avx512)
   string(REPLACE "avx2" "avx" flag ${isa}_vnni)
   set(here TRUE)
-  if(CONVSCOPE_ISAS STREQUAL "here" AND NOT "${cpu_flags} " MATCHES " ${flag} ")
+  if(CONVSCOPE_ISAS MATCHES "here|widest" AND NOT "${cpu_flags} " MATCHES " ${flag} ")
     set(here FALSE)
   endif()
   if(isa IN_LIST convscope_isas AND here)
@@ -152,7 +167,7 @@ foreach(isa IN ITEMS avx2 avx512)
   endif()
 endforeach()
 set_source_files_properties(${CMAKE_CURRENT_SOURCE_DIR}/framework/simd/cpu_isa.cpp
-  PROPERTIES COMPILE_DEFINITIONS CONVSCOPE_WIDEST_ISA=${convscope_widest_isa})
+  PROPERTIES COMPILE_DEFINITIONS "${convscope_isa_definitions}")
 # The sanitizers put checks at each of the many inlined loads, clang's even at each lane of a masked
 # load: one file takes minutes. A check of the address that is a call takes a third of that, and it
 # finds what those of null pointers, alignment and sizes would find here.

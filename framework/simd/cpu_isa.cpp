@@ -41,10 +41,15 @@ bool has_vnni(Isa) { return false; }
 
 // The widest one that is compiled in (CMake's CONVSCOPE_ISAS).
 constexpr Isa kWidest = Isa::CONVSCOPE_WIDEST_ISA;
+#if defined(CONVSCOPE_LACKS_AVX2)  // builds for the sanitizers
+constexpr bool is_compiled(Isa isa) { return isa != Isa::avx2; }
+#else
+constexpr bool is_compiled(Isa) { return true; }
+#endif
 
 Isa best_isa() {
   if (kWidest >= Isa::avx512 && has_avx512()) return Isa::avx512;
-  return kWidest >= Isa::avx2 && has_avx2() ? Isa::avx2 : Isa::scalar;
+  return is_compiled(Isa::avx2) && kWidest >= Isa::avx2 && has_avx2() ? Isa::avx2 : Isa::scalar;
 }
 
 void check_supported(Isa isa) {
@@ -96,7 +101,9 @@ void set_vnni(bool allowed) { vnni_setting() = allowed; }
 
 Isa current_isa() { return setting().load(std::memory_order_relaxed); }
 
-bool supports_isa(Isa isa) { return static_cast<int>(isa) <= static_cast<int>(best_isa()); }
+bool supports_isa(Isa isa) {
+  return is_compiled(isa) && static_cast<int>(isa) <= static_cast<int>(best_isa());
+}
 
 void set_isa(Isa isa) {
   check_supported(isa);

@@ -12,6 +12,8 @@ OPEN, CLOSE = "([{", ")]}"
 GOES_ON = re.compile(r"\s*(?:else|catch|while)\b")  # behind a block: it belongs to it
 CONTROL = re.compile(r"(?:if|for|while|do|switch|try|else)\b")
 BODY = re.compile(r'(?:inline\s+)?namespace\b|extern\s*"')
+# Empty macros (emulated_gpu.h). cling takes a piece for a function by its first word, before macros.
+CUDA_WORDS = re.compile(r"(?:__(?:global|device|host|forceinline)__\s+)+")
 NAMED_TYPE = re.compile(r"(?:template\s*<.*>\s*)?(?:struct|class|union|enum)\b", re.DOTALL)
 
 
@@ -143,7 +145,11 @@ def split(code):
         if plain.strip() and plain.strip() != ";":
             lead = len(plain) - len(plain.lstrip())  # comments in front stay behind
             first = begin + lead
-            pieces.append(Piece(text[lead:].rstrip(), code.count("\n", 0, first) + 1,
+            text = text[lead:].rstrip()
+            words = CUDA_WORDS.match(text)
+            if words:
+                text = re.sub(r"\S", " ", words[0]) + text[words.end():]
+            pieces.append(Piece(text, code.count("\n", 0, first) + 1,
                                 first - (code.rfind("\n", 0, first) + 1) + 1))
         begin = end
 

@@ -14,9 +14,11 @@ import time
 
 MESSAGE = re.compile(r"^(?:cell \d+|input_line_\d+|/[^:\n]+|<[^>\n]+>):\d+:\d+: "
                      r"(?:fatal error|error|warning|note): |^In file included from |"
-                     r"^ {15,}from |^\d+ (?:error|warning)s? generated\.|^Error importing decl")
+                     r"^ {15,}from |^\d+ (?:error|warning)s? generated\.|^Error importing decl|"
+                     r"^IncrementalExecutor::executeFunction: symbol |^You are probably missing the definition of ")
 THROWN = re.compile(r"^compilation failed(?:: (?P<what>.*)| with unknown error)$", re.DOTALL)
-STARTS = ("cell ", "input_line_", "/", "<", "In file ", "     ", "compilation failed", "Error importing")
+STARTS = ("cell ", "input_line_", "/", "<", "In file ", "     ", "compilation failed", "Error importing",
+          "IncrementalExecutor::", "You are probably missing ")
 UNKNOWN = "an exception that is no std::exception, so there is no text"
 TICK_S = 0.01    # so long a pause ends a message to the frontend
 LONGEST_S = 0.1  # and so long it waits at most

@@ -3,14 +3,17 @@
 #include "framework/cuda/emulation/threads.h"
 
 #include <cstdlib>
+#include <exception>
 #include <memory>
 #include <mutex>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "framework/check.h"
 #include "framework/cuda/emulation/fiber.h"
+#include "framework/cuda/emulation/thread_order.h"
 
 uint3 threadIdx{}, blockIdx{};
 dim3 blockDim{}, gridDim{};
@@ -63,21 +66,23 @@ struct Block {
   Thread* current = nullptr;
   Fiber* current_fiber = nullptr;
   std::string error;
+  std::exception_ptr thrown;  // by a kernel
 };
 
 // Made by the first launch and never freed: a destructor at the end of the process may launch too.
 Block* the_block = nullptr;
 Block& block() { return *the_block; }
 
-// CONVSCOPE_EMULATION_ORDER=reverse begins with the last thread of each block: what a missing
-// barrier leaves to chance then comes out differently.
-bool reverse_order() {
-  static const bool reverse = [] {
-    const char* order = std::getenv("CONVSCOPE_EMULATION_ORDER");
-    return order != nullptr && std::string_view(order) == "reverse";
-  }();
-  return reverse;
+ThreadOrder order_of_environment() {
+  const char* order = std::getenv("CONVSCOPE_EMULATION_ORDER");
+  return order != nullptr && std::string_view(order) == "reverse" ? ThreadOrder::last_first
+                                                                  : ThreadOrder::first_first;
 }
+ThreadOrder& order_now() {
+  static ThreadOrder order = order_of_environment();
+  return order;
+}
+bool reverse_order() { return order_now() == ThreadOrder::last_first; }
 
 void make_current(Thread& thread) {
   block().current = &thread;
@@ -101,7 +106,15 @@ void fiber_main() {
       thread.state = State::running;
       thread.fiber = b.current_fiber;
       make_current(thread);
-      b.call(b.kernel);
+      try {
+        b.call(b.kernel);
+      } catch (...) {  // nothing may leave this stack: run_block() throws it again on its own
+        b.thrown = std::current_exception();
+      }
+      if (b.thrown) {
+        back_to_scheduler();
+        std::abort();  // the fiber is never continued
+      }
       thread.state = State::left;
       ++b.left;
     }
@@ -210,9 +223,9 @@ std::string stuck() {
   return what;
 }
 
-[[noreturn]] void give_up(std::string sentence) {
+// What the fibers were doing is forgotten; their stacks begin anew.
+void forget_fibers() {
   Block& b = block();
-  // What the fibers were doing is forgotten; their stacks begin anew.
   b.idle.clear();
   for (auto& fiber : b.fibers) {
     fiber->restart();
@@ -220,6 +233,11 @@ std::string stuck() {
   }
   b.error.clear();
   b.current = nullptr;
+}
+
+[[noreturn]] void give_up(std::string sentence) {
+  const Block& b = block();
+  forget_fibers();
   const std::string place =
       cat("block (", blockIdx.x, ",", blockIdx.y, ",", blockIdx.z, ") of grid ", gridDim.x, "x",
           gridDim.y, "x", gridDim.z, ", ", b.size, " threads: ");
@@ -249,6 +267,10 @@ void run_block() {
     } else {
       give_up(stuck());
     }
+    if (b.thrown) {
+      forget_fibers();
+      std::rethrow_exception(std::exchange(b.thrown, nullptr));
+    }
     if (!b.error.empty()) give_up(std::string(b.error));
   }
 }
@@ -260,6 +282,8 @@ unsigned lanes_of_warp(unsigned warp) {
 }
 
 }  // namespace
+
+ThreadOrder set_thread_order(ThreadOrder order) { return std::exchange(order_now(), order); }
 
 void check_launch(dim3 grid, dim3 block_shape, std::size_t shared_bytes, unsigned cluster) {
   const std::uint64_t threads = std::uint64_t{block_shape.x} * block_shape.y * block_shape.z;

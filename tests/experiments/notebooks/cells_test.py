@@ -53,6 +53,11 @@ class Split(unittest.TestCase):
         self.assertEqual(texts("// a; {\n/* b { */ int x = 3; // c }\nx // d"), ["int x = 3;", "x // d"])
         self.whole("#define A(x) \\\n   (x)", "#ifdef A\nint q = 3;\n#endif")
 
+    def test_words_of_cuda_are_blanks(self):
+        self.assertEqual(texts("__global__ void f(int) {}\nint a;\n__host__ __device__ int g() { return 1; }"),
+                         ["           void f(int) {}", "int a;", "                    int g() { return 1; }"])
+        self.whole("template <class T>\n__global__ void f(T) {}", "void g() { __device__ int h; }")
+
     def test_places(self):
         code = "int a = 1; int b = 2;\n\n// c\n  int d = 3;"
         self.assertEqual([(p.line, p.column) for p in cells.split(code)], [(1, 1), (1, 12), (4, 3)])

@@ -92,7 +92,7 @@ class Headless(unittest.TestCase):
                          "exercise(\"exercise 1\", check_one);", "check-1"),
                     cell("```cpp\nint one() { return 1; }\n```", "solution-1", kind="markdown")]
         good = notebook(SET_UP, *exercise)
-        for options in ((), ("--solutions",)):
+        for options in ((), ("--solutions",), ("--both",)):
             done = self.run_notebook(good, *options)
             self.assertEqual(done.returncode, 0, done.stdout)
         solved = copy.deepcopy(good)
@@ -100,7 +100,8 @@ class Headless(unittest.TestCase):
         self.fails(solved, "expected its check to say 'not yet'")
         wrong = copy.deepcopy(good)
         wrong["cells"][3]["source"] = ["```cpp\nint one() { return 7; }\n```"]
-        self.fails(wrong, "expected its check to say 'right'", options=("--solutions",))
+        for option in ("--solutions", "--both"):
+            self.fails(wrong, "expected its check to say 'right'", options=(option,))
 
     def test_a_slow_one(self):
         self.fails(notebook(cell("volatile double s = 0;\nfor (long i = 0; i < 200000000; ++i) s = s + 1;")),

@@ -158,6 +158,10 @@ class Errors(Kernel):
         text = self.fails("int one = 1; int two = three;", "compile error")
         self.assertIn("    int one = 1; int two = three;\n" + " " * 27 + "^", text)
 
+    def test_a_function_without_a_body_is_named(self):
+        text = self.fails("int written_nowhere(int x);\nwritten_nowhere(1)", "compile error")
+        self.assertRegex(text, r"written_nowhere")
+
     def test_what_ends_too_early(self):
         self.assertIn("ends inside a '{'", self.fails("int f() {", "compile error"))
 
@@ -308,6 +312,50 @@ class Display(Kernel):
     def test_errors_of_the_library_are_text(self):
         text = self.fails("normal_tensor({2, 2}).reshape({3, 3});", "exception")
         self.assertRegex(text, r"^\[reshape\] expected a shape of 4 elements")
+
+
+class EmulatedGpu(Kernel):
+    """Kernels of cells run on stacks of their own; what ends them must find its way to the cell."""
+
+    def setUp(self):
+        self.ok('#include <convscope/notebook.h>\nusing namespace convscope;\n'
+                '#include "experiments/notebooks/emulated_gpu.h"\n'
+                '__global__ void turned(int* y) {\n'
+                '  __shared__ int near[64];\n'
+                '  near[threadIdx.x] = threadIdx.x;\n'
+                '  __syncthreads();\n'
+                '  y[threadIdx.x] = near[63 - threadIdx.x];\n'
+                '}\n'
+                'int turned_64(int* y) { launch(turned, {.block = dim3(64)}, y); return y[0]; }\n'
+                'int turned_y[64];')
+
+    def runs(self):
+        self.assertEqual(self.ok("turned_64(turned_y)").out, "(int) 63\n")
+
+    def test_barriers_and_shared_memory(self):
+        self.runs()
+        self.runs()
+
+    def test_who_waits_for_whom(self):
+        text = self.fails("__global__ void leaves(int from) { if (threadIdx.x < from) __syncthreads(); }\n"
+                          "launch(leaves, {.block = dim3(64)}, 48);", "exception")
+        self.assertIn("[0 to 47] wait at __syncthreads; [48 to 63] have left the kernel", text)
+        self.runs()
+
+    def test_a_wrong_pointer(self):
+        self.assertIn("segmentation fault", self.fails("turned_64(nullptr);", "crash"))
+        self.runs()
+
+    def test_what_a_kernel_throws(self):
+        self.assertIn("five", self.fails(
+            '__global__ void throws(int i) { __syncthreads(); if (threadIdx.x == i) throw std::runtime_error("five"); }\n'
+            'launch(throws, {.block = dim3(64)}, 5);', "exception"))
+        self.runs()
+
+    def test_an_endless_kernel(self):
+        self.fails('__global__ void endless(int) { __syncthreads(); puts("ready"); fflush(stdout); while (true) {} }\n'
+                   'launch(endless, {.block = dim3(64)}, 0);', "interrupted", interrupt_when="ready")
+        self.runs()
 
 
 class ZRestart(Kernel):

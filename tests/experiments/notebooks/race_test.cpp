@@ -6,6 +6,7 @@
 
 #include <cmath>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "experiments/notebooks/display.h"
@@ -102,6 +103,37 @@ TEST_F(Race, CardsByName) {
   EXPECT_LT(largest_difference(conv2d_by("winograd_lesson", z, x, w), by_reference(z, x, w)), 1e-4);
   EXPECT_TRUE(has(error_of([&] { conv2d_by("gemm_1x1", z, x, w); }), "[gemm_1x1]"));
   EXPECT_TRUE(has(error_of([&] { conv2d_by("direct", z, w, w); }), "expected x of f32[1,3,6,7]"));
+}
+
+Tensor dx_by_reference(const Conv2dProblem& z, const Tensor& dy, const Tensor& w) {
+  return conv2d_by("reference", z, dy, w, Direction::backward_data);
+}
+
+TEST_F(Race, TheWaysBack) {
+  const Conv2dProblem z = Conv2dProblem::parse("n=2,c=3,h=6,w=7,k=2,r=3,s=2,pad=1,stride=2");
+  const Tensor x = normal_tensor(z.x_shape()), w = normal_tensor(z.w_shape(), 2),
+               dy = normal_tensor(z.y_shape(), 3);
+  for (const auto& [direction, first, second] : {std::tuple(Direction::backward_data, dy, w),
+                                                 std::tuple(Direction::backward_weight, x, dy)}) {
+    const Tensor right = conv2d_by("reference", z, first, second, direction);
+    EXPECT_LT(largest_difference(conv2d_by("direct", z, first, second, direction), right), 1e-4);
+  }
+  EXPECT_TRUE(has(error_of([&] { dx_by_reference(z, x, w); }), "expected dy of f32[2,2,"));
+
+  const std::vector<std::string> problems = {"c=3,h=6,w=7,k=2,r=3,s=3,pad=1"};
+  testing::internal::CaptureStdout();
+  check_conv2d("dx", dx_by_reference, problems, 8, Direction::backward_data);
+  EXPECT_TRUE(has(testing::internal::GetCapturedStdout(), "dx agrees with reference on 1 problem"));
+  const std::string wrong = error_of([&] {
+    check_conv2d("mine", by_reference, {"c=3,h=6,w=6,k=3,r=3,s=3,pad=1"}, 8,
+                 Direction::backward_data);
+  });
+  EXPECT_TRUE(has(wrong, "[mine]")) << wrong;
+  const std::vector<RaceRow> rows =
+      race(problems[0], {{"dx", dx_by_reference}}, {"direct", "direct_lesson"},
+           {.min_seconds = 0.001, .direction = Direction::backward_data});
+  for (const RaceRow& row : rows) EXPECT_GT(row.median_ms, 0) << row.name << row.left_out;
+  EXPECT_TRUE(has(last_shown, "dx; cards on 1 thread"));
 }
 
 TEST_F(Race, DifferencesOfNumbersThatAreNone) {

@@ -8,11 +8,13 @@
 #include <functional>
 #include <limits>
 #include <numeric>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
 #include "framework/cuda/blas.cuh"
 #include "framework/cuda/emulation/runtime.h"
+#include "framework/cuda/emulation/thread_order.h"
 #include "framework/cuda/launch.cuh"
 
 namespace convscope {
@@ -133,6 +135,12 @@ __global__ void barriers_differ(int) {
     (void)__syncthreads_or(1);
   }
 }
+__global__ void throws_behind_a_barrier(int from) {
+  __syncthreads();
+  if (static_cast<int>(threadIdx.x) >= from) throw std::out_of_range("thread 40");
+  __syncthreads();
+}
+__global__ void number_of_turns(int* turns, int* out) { out[threadIdx.x] = (*turns)++; }
 __global__ void traps(int) {
   if (threadIdx.x == 3) __trap();
 }
@@ -322,6 +330,29 @@ TEST(Emulation, DivergentBarriersAndCollectivesAreErrors) {
                {"another kind of __syncthreads"});
   expect_error([] { launch(traps, {.grid = dim3(1), .block = dim3(8)}, 0); }, ErrorKind::kRun,
                {"thread 3", "__trap"});
+}
+
+TEST(Emulation, WhatAKernelThrowsLeavesTheLaunch) {
+  EXPECT_THROW(launch(throws_behind_a_barrier, {.grid = dim3(2), .block = dim3(64)}, 40),
+               std::out_of_range);
+  OnDevice<int> out(32);
+  launch(halves_of_a_warp, {.block = dim3(32)}, out.data());
+  EXPECT_EQ(out.values()[0], 120);
+  launch(throws_behind_a_barrier, {.block = dim3(64)}, 64);
+}
+
+TEST(Emulation, BlocksBeginWithTheirFirstThreadOrWithTheirLast) {
+  for (const auto order :
+       {emulation::ThreadOrder::last_first, emulation::ThreadOrder::first_first}) {
+    const OnDevice<int> turns(std::vector<int>{0});
+    OnDevice<int> out(64);
+    const emulation::ThreadOrder before = emulation::set_thread_order(order);
+    launch(number_of_turns, {.block = dim3(64)}, turns.data(), out.data());
+    EXPECT_EQ(emulation::set_thread_order(before), order);
+    const bool reverse = order == emulation::ThreadOrder::last_first;
+    EXPECT_EQ(out.values()[0], reverse ? 63 : 0);
+    EXPECT_EQ(out.values()[63], reverse ? 0 : 63);
+  }
 }
 
 TEST(Emulation, RefusesLaunchesThatADeviceRefuses) {
