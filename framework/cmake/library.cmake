@@ -79,7 +79,7 @@ convscope_compile_quickly(${convscope_quick_sources})
 # What takes time in a step is compiled by itself.
 set(convscope_kernel_sources ${convscope_sources})
 list(FILTER convscope_kernel_sources INCLUDE REGEX
-  "(_cpu\\.cpp|/layers/conv2d/.+/.*|/framework/simd/.*)$")
+  "(_cpu\\.cpp|/layers/(deform_)?conv2d/.+/.*|/framework/simd/.*)$")
 list(REMOVE_ITEM convscope_sources ${convscope_kernel_sources})
 convscope_unite(core convscope_sources)
 # A sanitizer's checks multiply the code; what takes time in a test are the kernels, and drawing digits.
@@ -182,6 +182,9 @@ if(CONVSCOPE_SANITIZE)
   endif()
   set_property(SOURCE ${convscope_simd_sources} APPEND PROPERTY COMPILE_OPTIONS ${checks})
 endif()
+# Its loop over pixels has conditions: GCC makes masks of them when both sides may be computed.
+set_property(SOURCE ${CMAKE_CURRENT_SOURCE_DIR}/layers/deform_conv2d/fused/cpu/deform_fused_simd.cpp
+  APPEND PROPERTY COMPILE_OPTIONS -fno-trapping-math)
 foreach(isa IN LISTS convscope_isas)
   string(REPLACE "_vnni" "" plain_isa ${isa})
   string(TOUPPER ${plain_isa} isa_upper)

@@ -44,10 +44,17 @@ void execute(const Choice<Problem>& choice, const Problem& problem, Direction di
   const Operands other = with_other_outputs(operands);
   Tensor residual;
   const bool sums = has_magnitudes(operands);
-  const Operands sizes = sums ? over_magnitudes(operands, residual) : operands;
+  Operands sizes = operands;
+  // Of a layer whose inputs are not all factors, magnitudes are its own matter.
+  constexpr bool kOwn = requires { HeavyLayer<Problem>::magnitudes(problem, direction, operands); };
+  if constexpr (kOwn) {
+    sizes = HeavyLayer<Problem>::magnitudes(problem, direction, operands);
+  } else if (sums) {
+    sizes = over_magnitudes(operands, residual);
+  }
   run_card(card, problem, direction, operands);
   run_card(*choice.checked_by, problem, direction, other);
-  if (sums) run_card(card, problem, direction, sizes);
+  if (sums && !kOwn) run_card(card, problem, direction, sizes);
   const double terms =
       problem.nominal_flops() / 2 /
       static_cast<double>(std::max<std::int64_t>(1, operands.out[0].values.numel()));

@@ -40,7 +40,7 @@ struct CONVSCOPE_API Operand {
 };
 
 struct CONVSCOPE_API Operands {
-  std::array<Operand, 4> in;
+  std::array<Operand, 5> in;
   std::array<Operand, 3> out;
   bool accumulate = false;  // add to the outputs (backward_weight)
   Epilogue epilogue = {};   // forward

@@ -1,0 +1,294 @@
+// SPDX-License-Identifier: Apache-2.0
+// deform_backward_data.cpp: dx, doffset and dmask of fused deformable convolution, in one pass and
+// without columns.
+//
+// Formula    g[c,(r,s)] = sum over k of w[k,c,r,s] dy[k]        the gradient of a sample
+//            dx[corner i] += mask weight_i g
+//            a_i = sum over c of g x[corner i]                   0 where the corner is outside
+//            dmask = sum over i of weight_i a_i
+//            dv = mask ((1-right) (a_2 - a_0) + right (a_3 - a_1))
+//            du = mask ((1-down) (a_1 - a_0) + down (a_3 - a_2))
+// Plan       for each image, part of the channels and strip of pixels:
+//              places of the strip; dy of the strip in blocks
+//              each block of channels, a thread for each: chunk by chunk g = dy w^T for all taps,
+//              in the first cache; then each number of g meets its four corners
+//              each chunk: the products a_i of the part's blocks, added in their order
+//            dx of a block of channels belongs to one thread, so additions to it have one order.
+// Numerics   same bits on each run and with any number of threads: blocks and parts follow from the
+//            problem alone
+// Read next  deform_fused_simd.cpp, the way back; deform_backward_weight.cpp
+#include "layers/deform_conv2d/fused/cpu/deform_backward.h"
+#include "layers/deform_conv2d/fused/cpu/deform_pass.h"
+#include "layers/dispatch/layout/block_copies_simd.h"
+
+namespace convscope::deform {
+namespace {
+
+using Problem = DeformConv2dProblem;
+
+struct DataMemory {
+  DataMemory(const Plan& plan, void* memory) {
+    Pieces pieces(memory);
+    const Index chunks = ceil_div(plan.strip, plan.chunk);
+    if (!plan.in_blocks) {
+      x = pieces.floats(plan.part * plan.plane * kChannelBlock);
+      dx = pieces.floats(plan.part * plan.plane * kChannelBlock);
+      dy = pieces.floats(plan.strip * plan.padded);
+    }
+    places = pieces.floats(plan.most_offset_groups(plan.part) * chunks * plan.taps *
+                           plan.places_floats());
+    products = pieces.floats(plan.part * plan.taps * plan.strip * 4);
+    for (int t = 0; t < plan.threads; ++t) {
+      g.push_back(pieces.floats(plan.taps_at_once() * plan.chunk * kChannelBlock));
+    }
+    bytes = pieces.bytes();
+  }
+  float *x = nullptr, *dx = nullptr;  // [blocks of the part, H W, 16]
+  float* dy = nullptr;                // [output blocks, strip, 16]
+  float* places;                      // [offset groups, chunks, taps, rows]
+  float* products;                    // [blocks of the part, taps, strip, 4]
+  std::vector<float*> g;              // [taps at once, chunk, 16] of each thread
+  std::size_t bytes = 0;
+};
+
+class BackwardData {
+ public:
+  BackwardData(const Plan& plan, const DeformConv2dBackwardDataArgs& args)
+      : plan_(plan),
+        z_(plan.z),
+        places_(plan, args.offset, args.mask),
+        memory_(plan, args.workspace),
+        x_(static_cast<const float*>(args.x)),
+        dy_(static_cast<const float*>(args.dy)),
+        w_(static_cast<const float*>(args.prepared)),
+        dx_(static_cast<float*>(args.dx)),
+        doffset_(static_cast<float*>(args.doffset)),
+        dmask_(static_cast<float*>(args.dmask)) {}
+
+  void run() const {
+    for (Index n = 0; n < z_.n; ++n) {
+      const Index taps = z_.offset_groups * plan_.taps * plan_.pixels;
+      if (doffset_ != nullptr) std::fill_n(doffset_ + 2 * n * taps, 2 * taps, 0.0f);
+      if (dmask_ != nullptr) std::fill_n(dmask_ + n * taps, taps, 0.0f);
+      for (Index g = 0; g < z_.groups; ++g) {
+        for (Index begin = 0; begin < plan_.group_blocks(); begin += plan_.part) {
+          run_part({n, g, begin, plan_.part_end(begin)});
+        }
+      }
+    }
+  }
+
+ private:
+  struct Part {
+    Index n, g, begin, end;
+    Index blocks() const { return end - begin; }
+  };
+  struct Strip {
+    Index first, count;
+  };
+  bool wants_places() const { return doffset_ != nullptr || dmask_ != nullptr; }
+  Index block_floats() const { return plan_.plane * kChannelBlock; }
+  // In x and dx in blocks.
+  Index block_in_x(const Part& part, Index i) const {
+    const Index channel = part.g * z_.c_per_group() + plan_.block(part.begin + i).first;
+    return (part.n * ceil_div(z_.c, kChannelBlock) + channel / kChannelBlock) * block_floats();
+  }
+  const float* x_block(const Part& part, Index i) const {
+    return plan_.in_blocks ? x_ + block_in_x(part, i) : memory_.x + i * block_floats();
+  }
+  float* dx_block(const Part& part, Index i) const {
+    if (dx_ == nullptr) return nullptr;
+    return plan_.in_blocks ? dx_ + block_in_x(part, i) : memory_.dx + i * block_floats();
+  }
+  Index channel(const Part& part, Index i) const {
+    return part.n * z_.c + part.g * z_.c_per_group() + plan_.block(part.begin + i).first;
+  }
+  Index chunk_places() const { return plan_.taps * plan_.places_floats(); }
+  float* places(const Part& part, Index group, Index chunk) const {
+    const Index first = plan_.offset_group(part.g, part.begin);
+    const Index chunks = ceil_div(plan_.strip, plan_.chunk);
+    return memory_.places + ((group - first) * chunks + chunk) * chunk_places();
+  }
+  float* products(Index i, Index tap) const {
+    return memory_.products + (i * plan_.taps + tap) * plan_.strip * 4;
+  }
+
+  void run_part(const Part& part) const {
+    parallel_chunks(part.blocks(), [&](Index i, int) {
+      if (dx_ != nullptr) std::fill_n(dx_block(part, i), block_floats(), 0.0f);
+      if (plan_.in_blocks || !wants_places()) return;
+      block_copy_kernels.get().to_block(x_ + channel(part, i) * plan_.plane, plan_.plane,
+                                        plan_.block(part.begin + i).channels, plan_.plane, false,
+                                        memory_.x + i * block_floats());
+    });
+    for (Index first = 0; first < plan_.pixels; first += plan_.strip) {
+      run_strip(part, {first, std::min(plan_.strip, plan_.pixels - first)});
+    }
+    if (plan_.in_blocks || dx_ == nullptr) return;
+    parallel_chunks(part.blocks(), [&](Index i, int) {
+      block_copy_kernels.get().to_planes(memory_.dx + i * block_floats(), plan_.plane,
+                                         plan_.block(part.begin + i).channels, plan_.plane, false,
+                                         dx_ + channel(part, i) * plan_.plane);
+    });
+  }
+
+  void run_strip(const Part& part, const Strip& strip) const {
+    const Index chunks = ceil_div(strip.count, plan_.chunk);
+    const Index groups = plan_.offset_groups(part.g, part.begin, part.end);
+    const Index first_group = plan_.offset_group(part.g, part.begin);
+    const Index copies = plan_.in_blocks ? 0 : ceil_div(plan_.kernels, kChannelBlock);
+    parallel_chunks(groups * chunks + copies, [&](Index task, int) {
+      if (task >= groups * chunks) return copy_dy(part, strip, task - groups * chunks);
+      const Index chunk = task % chunks, group = first_group + task / chunks;
+      places_.compute(part.n, group, strip.first + chunk * plan_.chunk, count_of(strip, chunk),
+                      places(part, group, chunk));
+    });
+    parallel_chunks(part.blocks(), [&](Index i, int thread) {
+      for (Index chunk = 0; chunk < chunks; ++chunk) {
+        run_block(part, strip, i, chunk, memory_.g[static_cast<std::size_t>(thread)]);
+      }
+    });
+    if (!wants_places()) return;
+    parallel_chunks(groups * plan_.taps, [&](Index task, int) {
+      write_places(part, strip, first_group + task / plan_.taps, task % plan_.taps);
+    });
+  }
+
+  Index count_of(const Strip& strip, Index chunk) const {
+    return std::min(plan_.chunk, strip.count - chunk * plan_.chunk);
+  }
+
+  void copy_dy(const Part& part, const Strip& strip, Index block) const {
+    const Index k = block * kChannelBlock;
+    block_copy_kernels.get().to_block(
+        dy_ + (part.n * z_.k + part.g * plan_.kernels + k) * plan_.pixels + strip.first,
+        plan_.pixels, static_cast<int>(std::min(kChannelBlock, plan_.kernels - k)), strip.count,
+        false, memory_.dy + block * plan_.strip * kChannelBlock);
+  }
+
+  // One block of channels and one chunk of pixels.
+  void run_block(const Part& part, const Strip& strip, Index i, Index chunk, float* g) const {
+    const Index block = part.begin + i, count = count_of(strip, chunk);
+    const Index first = chunk * plan_.chunk;  // in the strip
+    Sums sums{.pixels = count,
+              .depth = plan_.kernels,
+              .in = memory_.dy + first * kChannelBlock,
+              .in_block = plan_.strip * kChannelBlock,
+              .in_step = kChannelBlock,
+              .w = w_ + (part.g * plan_.group_blocks() + block) * plan_.data_weights(),
+              .lanes = kChannelBlock,
+              .out = g,
+              .out_block = plan_.chunk * kChannelBlock};
+    if (plan_.in_blocks) {
+      const Index out =
+          part.n * ceil_div(z_.k, kChannelBlock) + part.g * plan_.kernels / kChannelBlock;
+      sums.in = dy_ + (out * plan_.pixels + strip.first + first) * kChannelBlock;
+      sums.in_block = plan_.pixels * kChannelBlock;
+    }
+    float* const all = places(part, plan_.offset_group(part.g, block), chunk);
+    const auto back = [&](Index tap, const float* of_tap) {
+      deform_kernels.get().back(
+          {.pixels = static_cast<int>(count),
+           .places = places_at(plan_, all, tap),
+           .g = of_tap,
+           .x = x_block(part, i),
+           .dx = dx_block(part, i),
+           .products = wants_places() ? products(i, tap) + first * 4 : nullptr,
+           .products_step = 4});
+    };
+    // A tile's taps at a time: g is still in the first cache when it goes back.
+    for (Index tap = 0; tap < plan_.taps; tap += plan_.taps_at_once()) {
+      const Index taps = std::min(plan_.taps_at_once(), plan_.taps - tap);
+      sums.lanes = taps * kChannelBlock;
+      sum_tiles(plan_, sums);
+      for (Index t = 0; t < taps; ++t) back(tap + t, g + t * plan_.chunk * kChannelBlock);
+      sums.w += sums.lanes * plan_.padded;
+    }
+  }
+
+  // What the blocks of the part give to one tap of an offset group.
+  void write_places(const Part& part, const Strip& strip, Index group, Index tap) const {
+    const Index at = (part.n * z_.offset_groups + group) * plan_.taps + tap;
+    float* const dv =
+        doffset_ == nullptr ? nullptr : doffset_ + 2 * at * plan_.pixels + strip.first;
+    float* const dm = dmask_ == nullptr ? nullptr : dmask_ + at * plan_.pixels + strip.first;
+    for (Index chunk = 0; chunk * plan_.chunk < strip.count; ++chunk) {
+      const Index first = chunk * plan_.chunk;
+      const DeformPlaces here = places_at(plan_, places(part, group, chunk), tap);
+      for (Index j = 0; j < count_of(strip, chunk); ++j) {
+        if (here.integer_at(PlaceRow::corners, j) == 0) continue;  // outside: all are 0
+        float a[4] = {0, 0, 0, 0};
+        for (Index i = 0; i < part.blocks(); ++i) {
+          if (plan_.offset_group(part.g, part.begin + i) != group) continue;
+          const float* const more = products(i, tap) + (first + j) * 4;
+          for (int corner = 0; corner < 4; ++corner) a[corner] += more[corner];
+        }
+        const float down = here.at(PlaceRow::down, j), right = here.at(PlaceRow::right, j);
+        const float factor = here.at(PlaceRow::factor, j);
+        if (dv != nullptr) {
+          dv[first + j] += factor * ((1 - right) * (a[2] - a[0]) + right * (a[3] - a[1]));
+          dv[plan_.pixels + first + j] +=
+              factor * ((1 - down) * (a[1] - a[0]) + down * (a[3] - a[2]));
+        }
+        if (dm != nullptr) {
+          dm[first + j] += (1 - down) * ((1 - right) * a[0] + right * a[1]) +
+                           down * ((1 - right) * a[2] + right * a[3]);
+        }
+      }
+    }
+  }
+
+  const Plan& plan_;
+  const Problem& z_;
+  const Places places_;
+  const DataMemory memory_;
+  const float *const x_, *const dy_, *const w_;
+  float *const dx_, *const doffset_, *const dmask_;
+};
+
+}  // namespace
+
+std::size_t data_bytes(const Problem& z) {
+  return DataMemory(Plan(z, Direction::backward_data), nullptr).bytes;
+}
+
+std::size_t data_prepared_bytes(const Problem& z) {
+  const Plan plan(z, Direction::backward_data);
+  return sizeof(float) *
+         static_cast<std::size_t>(z.groups * plan.group_blocks() * plan.data_weights());
+}
+
+// For each group and block of channels, for tiles of lanes (r,s), channel: [K/G, width].
+void prepare_data_weights(const PrepareArgs<Problem>& args) {
+  const Problem& z = args.problem;
+  const Plan plan(z, Direction::backward_data);
+  const auto* const w = static_cast<const float*>(args.w);
+  auto* const prepared = static_cast<float*>(args.prepared);
+  parallel_chunks(z.groups * plan.group_blocks(), [&](Index job, int) {
+    const Index g = job / plan.group_blocks();
+    const Block& block = plan.block(job % plan.group_blocks());
+    float* const to = prepared + job * plan.data_weights();
+    std::fill_n(to, plan.data_weights(), 0.0f);
+    const Index lanes = plan.taps * kChannelBlock;
+    for (Index lane = 0; lane < lanes;) {
+      const Index width = plan.width_at(lane, lanes);
+      for (Index l = lane; l < lane + width; ++l) {
+        const Index tap = l / kChannelBlock, c = l % kChannelBlock;
+        if (c >= block.channels) continue;
+        const float* from =
+            w + ((g * plan.kernels * z.c_per_group()) + block.first + c) * plan.taps + tap;
+        for (Index k = 0; k < plan.kernels; ++k, from += z.c_per_group() * plan.taps) {
+          to[lane * plan.padded + k * width + l - lane] = *from;
+        }
+      }
+      lane += width;
+    }
+  });
+}
+
+void fused_backward_data(const DeformConv2dBackwardDataArgs& args) {
+  const Plan plan(args.problem, Direction::backward_data);
+  BackwardData(plan, args).run();
+}
+
+}  // namespace convscope::deform

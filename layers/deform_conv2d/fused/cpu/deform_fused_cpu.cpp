@@ -1,0 +1,302 @@
+// SPDX-License-Identifier: Apache-2.0
+// deform_fused_cpu.cpp: deformable convolution without a buffer of columns: the samples of a few
+// pixels are written into a panel, and register tiles multiply it while it is in the cache.
+//
+// Formula    y[n,k,p,q] = b[k] + sum over c < C/G, r < R, s < S of
+//                w[k,c,r,s] mask[n,j,p,q] sample(x[n, g C/G + c], v, u)   (problem.h)
+// Textbook   columns = all samples of an image       # [C R S, P Q], R S times as large as x
+//            y = w columns                           # the frameworks' form, deform_im2col_gemm
+// Plan       for each image, part of the channels and chunk of pixels:
+//              places: where the taps of these pixels read, once for all channels
+//              panel [pixels, R S channels of the part] = samples: 16 channels at a time
+//              y += panel w, by the register tiles of direct convolution in blocks
+//            x in blocks of 16 channels is read where it lies. Of x [N,C,H,W] a part of an image is
+//            copied into blocks first; y is written through a piece of scratch. Threads share out
+//            chunks of pixels.
+// Shapes     x [N,C,H,W], w [K,C/G,R,S], offset [N,2 O R S,P,Q], mask [N,O R S,P,Q], y [N,K,P,Q],
+//            f32, sums in f32; x, y and dx also in blocks [N,C/16,H,W,16]
+// Supports   f32; every stride, dilation, padding, number of groups and of offset groups; with and
+//            without a mask; in blocks: whole blocks for each group and offset group
+// Cost       FLOPs = 2 N K P Q (C/G) R S, and 4 multiply-adds for each sample; bytes = the tensors;
+//            workspace = for each thread a panel (a third of the second cache), and of [N,C,H,W] a
+//            part of an image; bound by arithmetic from about K = 32 on
+// Numerics   a sample takes six roundings, its sum is cut into chains of 160 terms, and parts of
+//            the channels are added in their order: same bits on each run and with any number of
+//            threads
+// Backward   dx, doffset, dmask: the samples' gradient dy w^T stands in a panel for one block of
+//            channels; each of its numbers goes to the four corners of dx and into four products
+//            with the corners of x, from which both gradients of a place and that of the mask
+//            follow. A thread owns a block of channels of dx: nothing is added by two threads.
+//            dw: panels of samples again, times dy. dx, doffset, dmask are assigned, dw is assigned
+//            or added to.
+// Choices    56 pixels: four tiles of 14 (AVX-512), so that weights in the first cache serve four
+//            tiles; the panel of 64 channels of a 3x3 kernel is then 126 KiB.
+// Source     J. Dai et al. 2017: arXiv 1703.06211; X. Zhu et al. 2019: arXiv 1811.11168. Both
+//            write the columns.
+// Read next  deform_fused_lesson_cpu.cpp, one pixel at a time; deform_fused_simd.cpp, the samples;
+//            deform_backward_data.cpp; deform_backward_weight.cpp
+#include "layers/deform_conv2d/algorithm.h"
+#include "layers/deform_conv2d/fused/cpu/deform_backward.h"
+#include "layers/deform_conv2d/fused/cpu/deform_pass.h"
+#include "layers/dispatch/layout/block_copies_simd.h"
+
+namespace convscope {
+namespace deform {
+namespace {
+
+using Problem = DeformConv2dProblem;
+
+Support supports(const Problem& z, Direction) {
+  constexpr Index kMost = Index{1} << 24;  // f32 holds every whole number up to it
+  if (z.dtype != DType::f32) {
+    return Support::no(cat("expects elements of type f32, got ", name_of(z.dtype)));
+  }
+  if (z.h >= kMost || z.w >= kMost || z.h * z.w > (Index{1} << 31) - 1) {
+    return Support::no(
+        cat("expects an image of fewer than 2^24 rows and columns and 2^31 pixels, "
+            "got ",
+            z.h, "x", z.w));
+  }
+  const auto whole = [](Index parts, Index channels) {
+    return parts == 1 || channels % kChannelBlock == 0;
+  };
+  if (z.layout != ActivationLayout::nchw &&
+      !(whole(z.groups, z.c_per_group()) && whole(z.groups, z.k_per_group()) &&
+        whole(z.offset_groups, z.c_per_offset_group()))) {
+    return Support::no(cat("expects groups of a multiple of 16 channels in blocks, got ", z.groups,
+                           " groups of ", z.c_per_group(), " and ", z.k_per_group(), ", and ",
+                           z.offset_groups, " offset groups of ", z.c_per_offset_group()));
+  }
+  return {};
+}
+
+// What the loops beside the register tiles take, in cycles of one core: estimates for a core that
+// loads two vectors of 16 in a cycle.
+Cost cost(const Problem& z, Direction direction) {
+  const auto samples = static_cast<double>(z.n * z.taps() * z.p() * z.q());
+  const auto channel_blocks =
+      static_cast<double>(z.groups * ceil_div(z.c_per_group(), kChannelBlock));
+  double cycles = 0;
+  double share = 0.85;
+  switch (direction) {
+    case Direction::forward:
+      cycles = samples * (6 * static_cast<double>(z.offset_groups) + 6 * channel_blocks);
+      break;
+    case Direction::backward_data:
+      cycles = samples * (20 * static_cast<double>(z.offset_groups) + 30 * channel_blocks);
+      share = 0.75 * static_cast<double>(z.c_per_group()) /
+              static_cast<double>(round_up(z.c_per_group(), kChannelBlock));
+      break;
+    case Direction::backward_weight:
+      cycles = samples * channel_blocks * 12;
+      share = 0.75;
+      break;
+  }
+  share *= static_cast<double>(z.k_per_group()) /
+           static_cast<double>(round_up(z.k_per_group(), kChannelBlock));
+  return {.flops = z.nominal_flops(),
+          .bytes = z.nominal_bytes(),
+          .peak_share = share_beside(z.nominal_flops(), share, cycles)};
+}
+
+struct ForwardMemory {
+  ForwardMemory(const Plan& plan, void* memory) {
+    Pieces pieces(memory);
+    if (!plan.in_blocks) x = pieces.floats(plan.part * plan.plane * kChannelBlock);
+    const Index places_floats =
+        plan.most_offset_groups(plan.part) * plan.taps * plan.places_floats();
+    Index row = 0;
+    for (Index b = 0; b < plan.group_blocks(); b += plan.part) {
+      row = std::max(row, plan.panel_row(b, plan.part_end(b)));
+    }
+    for (int t = 0; t < plan.threads; ++t) {
+      threads.push_back({.places = pieces.floats(places_floats),
+                         .panel = pieces.floats(plan.chunk * row),
+                         .y = plan.in_blocks ? nullptr : pieces.floats(plan.chunk * plan.padded)});
+    }
+    bytes = pieces.bytes();
+  }
+  struct Thread {
+    float *places, *panel, *y;
+  };
+  float* x = nullptr;  // a part of an image, in blocks
+  std::vector<Thread> threads;
+  std::size_t bytes = 0;
+};
+
+class Forward {
+ public:
+  Forward(const Plan& plan, const DeformConv2dForwardArgs& args)
+      : plan_(plan),
+        z_(plan.z),
+        places_(plan, args.offset, args.mask),
+        memory_(plan, args.workspace),
+        x_(static_cast<const float*>(args.x)),
+        w_(static_cast<const float*>(args.prepared)),
+        b_(static_cast<const float*>(args.b)),
+        y_(static_cast<float*>(args.y)) {}
+
+  void run() const {
+    const Index chunks = ceil_div(plan_.pixels, plan_.chunk);
+    if (plan_.in_blocks) {
+      const Index blocks = ceil_div(z_.c, kChannelBlock);
+      return parallel_chunks(z_.n * z_.groups * chunks, [&](Index task, int thread) {
+        const Index n = task / chunks / z_.groups, g = task / chunks % z_.groups;
+        const float* w = w_ + g * plan_.group_forward_weights();
+        for (Index begin = 0; begin < plan_.group_blocks(); begin += plan_.part) {
+          const Index block =
+              n * blocks + (g * z_.c_per_group() + plan_.block(begin).first) / kChannelBlock;
+          sum_chunk(n, g, begin, task % chunks, x_ + block * plan_.plane * kChannelBlock, w,
+                    thread);
+          w += plan_.forward_weights(begin, plan_.part_end(begin));
+        }
+      });
+    }
+    for (Index n = 0; n < z_.n; ++n) {
+      const float* w = w_;
+      for (Index g = 0; g < z_.groups; ++g) {
+        for (Index begin = 0; begin < plan_.group_blocks(); begin += plan_.part) {
+          const Index end = plan_.part_end(begin);
+          parallel_chunks(end - begin, [&](Index i, int) { copy_block(n, g, begin + i, i); });
+          parallel_chunks(chunks, [&](Index chunk, int thread) {
+            sum_chunk(n, g, begin, chunk, memory_.x, w, thread);
+          });
+          w += plan_.forward_weights(begin, end);
+        }
+      }
+    }
+  }
+
+ private:
+  void copy_block(Index n, Index g, Index block, Index to) const {
+    const Block& from = plan_.block(block);
+    const Index channel = n * z_.c + g * z_.c_per_group() + from.first;
+    block_copy_kernels.get().to_block(x_ + channel * plan_.plane, plan_.plane, from.channels,
+                                      plan_.plane, false,
+                                      memory_.x + to * plan_.plane * kChannelBlock);
+  }
+
+  // The part of blocks from `begin` on, for one chunk of pixels.
+  void sum_chunk(Index n, Index g, Index begin, Index chunk, const float* x, const float* w,
+                 int thread) const {
+    const ForwardMemory::Thread& own = memory_.threads[static_cast<std::size_t>(thread)];
+    const Index end = plan_.part_end(begin), first = chunk * plan_.chunk;
+    const Index count = std::min(plan_.chunk, plan_.pixels - first);
+    for (Index o = 0; o < plan_.offset_groups(g, begin, end); ++o) {
+      places_.compute(n, plan_.offset_group(g, begin) + o, first, count,
+                      own.places + o * plan_.taps * plan_.places_floats());
+    }
+    fill_panel(plan_, g, begin, end, count, x, plan_.plane * kChannelBlock, own.places, own.panel);
+    const Index kernel = g * plan_.kernels;
+    Sums sums{.pixels = count,
+              .depth = plan_.row(begin, end),
+              .in = own.panel,
+              .in_block = kChannelBlock,
+              .in_step = plan_.panel_row(begin, end),
+              .w = w,
+              .lanes = plan_.padded,
+              .out = own.y,
+              .out_block = plan_.chunk * kChannelBlock};
+    if (plan_.in_blocks) {
+      const Index block = n * ceil_div(z_.k, kChannelBlock) + kernel / kChannelBlock;
+      sums.out = y_ + (block * plan_.pixels + first) * kChannelBlock;
+      sums.out_block = plan_.pixels * kChannelBlock;
+      sums.add = begin > 0;
+    }
+    if (begin == 0 && b_ != nullptr) {
+      sums.start = b_ + kernel;
+      sums.starts = plan_.kernels;
+    }
+    sum_tiles(plan_, sums);
+    for (Index k = 0; !plan_.in_blocks && k < plan_.kernels; k += kChannelBlock) {
+      block_copy_kernels.get().to_planes(
+          own.y + k * plan_.chunk, plan_.pixels,
+          static_cast<int>(std::min(kChannelBlock, plan_.kernels - k)), count, begin > 0,
+          y_ + (n * z_.k + kernel + k) * plan_.pixels + first);
+    }
+  }
+
+  const Plan& plan_;
+  const Problem& z_;
+  const Places places_;
+  const ForwardMemory memory_;
+  const float *const x_, *const w_, *const b_;
+  float* const y_;
+};
+
+void forward(const DeformConv2dForwardArgs& args) {
+  const Plan plan(args.problem, Direction::forward);
+  Forward(plan, args).run();
+}
+
+// [row, width] for each tile of output channels of a part; a row is (r,s), then its channels.
+void prepare_forward_weights(const PrepareArgs<Problem>& args) {
+  const Plan plan(args.problem, Direction::forward);
+  const Problem& z = args.problem;
+  const auto* const w = static_cast<const float*>(args.w);
+  auto* const prepared = static_cast<float*>(args.prepared);
+  const Index parts = plan.parts(), tiles = ceil_div(plan.padded, 2 * plan.lanes);
+  parallel_for(z.groups * parts * tiles, 4, [&](Index job_begin, Index job_end) {
+    for (Index job = job_begin; job < job_end; ++job) {
+      const Index g = job / tiles / parts, lane = job % tiles * 2 * plan.lanes;
+      const Index begin = job / tiles % parts * plan.part, end = plan.part_end(begin);
+      const Index channels = plan.channels(begin, end), first = plan.block(begin).first;
+      const Index rows = plan.row(begin, end), width = plan.width_at(lane, plan.padded);
+      float* to =
+          prepared + g * plan.group_forward_weights() + lane * round_up(rows, kChannelBlock);
+      for (Index b = 0; b < begin; b += plan.part) to += plan.forward_weights(b, plan.part_end(b));
+      std::fill_n(to, round_up(rows, kChannelBlock) * width, 0.0f);
+      for (Index k = 0; k < std::min(width, plan.kernels - lane); ++k) {
+        const Index kernel = g * plan.kernels + lane + k;
+        const float* const from = w + (kernel * z.c_per_group() + first) * plan.taps;
+        for (Index c = 0; c < channels; ++c) {
+          for (Index t = 0; t < plan.taps; ++t) {
+            to[(t * channels + c) * width + k] = from[c * plan.taps + t];
+          }
+        }
+      }
+    }
+  });
+}
+
+std::size_t workspace_bytes(const Problem& z, Direction direction) {
+  switch (direction) {
+    case Direction::forward:
+      return ForwardMemory(Plan(z, direction), nullptr).bytes;
+    case Direction::backward_data:
+      return data_bytes(z);
+    case Direction::backward_weight:
+      return weight_bytes(z);
+  }
+  return 0;
+}
+
+const DeformConv2dAlgorithm kCard{
+    .name = "fused",
+    .device = DeviceType::cpu,
+    .idea = "samples of a few pixels in a panel in the cache, register tiles behind it; no columns",
+    .paper = "Dai et al. 2017, arXiv 1703.06211; Zhu et al. 2019, arXiv 1811.11168",
+    .supports = supports,
+    .cost = cost,
+    .workspace_bytes = workspace_bytes,
+    .prepared_bytes = [](const Problem& z, Direction direction) -> std::size_t {
+      if (direction == Direction::backward_data) return data_prepared_bytes(z);
+      const Plan plan(z, direction);
+      return sizeof(float) * static_cast<std::size_t>(z.groups * plan.group_forward_weights());
+    },
+    .prepare_weights =
+        [](const PrepareArgs<Problem>& args) {
+          args.direction == Direction::forward ? prepare_forward_weights(args)
+                                               : prepare_data_weights(args);
+        },
+    .error_growth = 12,
+    .takes_blocked_layout = true,
+    .forward = forward,
+    .backward_data = fused_backward_data,
+    .backward_weight = fused_backward_weight,
+};
+
+}  // namespace
+}  // namespace deform
+}  // namespace convscope
+CONVSCOPE_DEFORM_CONV2D_ALGORITHM(convscope::deform::kCard)

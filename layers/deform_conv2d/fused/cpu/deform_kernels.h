@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+// deform_kernels.h: the parts of fused deformable convolution that depend on the instruction set:
+// places of taps, samples, and what goes back through samples.
+#pragma once
+
+#include <cstdint>
+
+#include "framework/simd/cpu_isa.h"
+
+namespace convscope {
+
+// Of one tap for a run of output pixels: where its corners lie in x, and how much each one counts.
+// Each row has one number for each pixel, kMost at most. The numbers of rows `pixel` and `corners`
+// are the bits of a std::int32_t. (A row's length is a constant: so the compiler sees that rows do
+// not overlap.)
+enum class PlaceRow { pixel = 0, weight = 4, corners = 8, down, right, factor, count };
+struct DeformPlaces {
+  static constexpr int kMost = 64;
+  float* data = nullptr;  // [PlaceRow::count, kMost]
+
+  // Always inlined: the linker must not put one instruction set's copy into another one's path.
+  [[gnu::always_inline]] float* row(PlaceRow which, int corner = 0) const {
+    return data + (static_cast<int>(which) + corner) * kMost;
+  }
+  [[gnu::always_inline]] float at(PlaceRow which, std::int64_t j, int corner = 0) const {
+    return row(which, corner)[j];
+  }
+  [[gnu::always_inline]] std::int32_t integer_at(PlaceRow which, std::int64_t j,
+                                                 int corner = 0) const {
+    return __builtin_bit_cast(std::int32_t, at(which, j, corner));
+  }
+};
+inline constexpr int kPlaceRows = static_cast<int>(PlaceRow::count);
+
+struct DeformPlacesTask {
+  int pixels;
+  const float *base_v, *base_u;      // of the pixels, for tap (0,0)
+  float tap_v, tap_u;                // r dilation_h, s dilation_w
+  const float *offset_v, *offset_u;  // of the pixels
+  const float* mask;                 // of the pixels; null: 1
+  std::int32_t height, width;        // of x
+  DeformPlaces to;
+};
+
+// Images in blocks [blocks, H W, 16]: for pixel j and block i
+//   to[j to_step + 16 i ..] = sum over the corners of weight x[corner, ..]
+// If the last block has fewer channels, the lanes behind them are written, too.
+struct DeformSampleTask {
+  int pixels;
+  DeformPlaces places;
+  const float* x;
+  std::int64_t x_block;  // from one block to the next
+  int blocks;
+  float* to;
+  std::int64_t to_step;
+};
+
+// Of one block of 16 channels and one tap, g [pixels, 16] being the gradient of the samples:
+//   dx[corner, ..] += weight g[j, ..]               (dx null: not asked for)
+//   products[j products_step + corner] = sum over lanes of g[j, ..] x[corner, ..]   (likewise)
+// Of corners that are outside of the image the product is 0.
+struct DeformBackTask {
+  int pixels;
+  DeformPlaces places;
+  const float* g;
+  const float* x;
+  float* dx;
+  float* products;
+  std::int64_t products_step;
+};
+
+struct DeformKernels {
+  void (*places)(const DeformPlacesTask& task) = nullptr;
+  void (*sample)(const DeformSampleTask& task) = nullptr;
+  void (*back)(const DeformBackTask& task) = nullptr;
+};
+extern IsaTable<DeformKernels> deform_kernels;
+
+}  // namespace convscope

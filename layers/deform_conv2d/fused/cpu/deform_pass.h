@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+// deform_pass.h: what the three directions of fused deformable convolution share: places of a run
+// of pixels, panels of samples, and sums of register tiles.
+#pragma once
+
+#include "layers/deform_conv2d/algorithm.h"
+#include "layers/deform_conv2d/fused/cpu/deform_plan.h"
+
+namespace convscope::deform {
+
+// Pieces of a workspace, one behind the other; each begins with a cache line. Counts without
+// memory.
+class Pieces {
+ public:
+  explicit Pieces(void* memory = nullptr) : memory_(static_cast<std::byte*>(memory)) {}
+  float* floats(Index count) {
+    const std::size_t at = bytes_;
+    bytes_ += ScratchArena::round_up(static_cast<std::size_t>(count) * sizeof(float));
+    return memory_ == nullptr ? nullptr : reinterpret_cast<float*>(memory_ + at);
+  }
+  std::size_t bytes() const { return bytes_; }
+
+ private:
+  std::byte* memory_;
+  std::size_t bytes_ = 0;
+};
+
+// The offsets and mask of a call, and where the pixels of y stand above x.
+class Places {
+ public:
+  Places(const Plan& plan, const void* offset, const void* mask)
+      : plan_(plan),
+        offset_(static_cast<const float*>(offset)),
+        mask_(static_cast<const float*>(mask)) {}
+
+  // All taps of an offset group for pixels [first, first + count) of image n, to [taps][rows, step].
+  void compute(Index n, Index group, Index first, Index count, float* to) const;
+
+ private:
+  const Plan& plan_;
+  const float *const offset_, *const mask_;
+};
+
+DeformPlaces places_at(const Plan& plan, float* all, Index tap);
+
+// A panel [pixels, plan.panel_row()] of samples of blocks [begin, end) of group g. x: the first of
+// these blocks in memory, x_block floats from one to the next. `places` holds the offset groups of
+// the blocks one after the other.
+void fill_panel(const Plan& plan, Index g, Index begin, Index end, Index pixels, const float* x,
+                Index x_block, float* places, float* panel);
+
+// out[j, lane] = start + residual + sum over d < depth of in[j in_step + d] w[d, lane] for `pixels`
+// rows j; in chains of kSumChain terms. As BlockedTiles; with in_block 16 a row of `in` lies
+// together.
+struct Sums {
+  Index pixels, depth;
+  const float* in;
+  Index in_block, in_step;
+  const float* w;  // [depth in whole blocks, width] for each tile of lanes
+  Index lanes;     // of out, all of them: a multiple of 16
+  float* out;
+  Index out_block;  // from one block of 16 lanes to the next
+  Index out_step = kChannelBlock;
+  const float* start = nullptr;  // [starts], or null
+  Index starts = 0;
+  bool add = false;  // to what stands in out
+};
+void sum_tiles(const Plan& plan, const Sums& sums);
+
+}  // namespace convscope::deform

@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: Apache-2.0
+// deform_plan.h: how fused deformable convolution is cut into blocks, parts and chunks; numbers
+// only.
+//
+// Block   Up to 16 neighbouring channels of one weight group and one offset group. x lies in blocks
+//         [H W, 16], so that a corner's channels are one cache line.
+// Part    Some blocks of a weight group. Where x is [N,C,H,W], the part of one image is copied into
+//         blocks, and the copy is small beside x; the sums over parts are added in y.
+// Chunk   Pixels of y whose samples stand in a panel [pixels, R S channels of a part], which stays
+//         in the second cache while all output channels are summed.
+// Strip   Some chunks: backward_data computes places and products for one at a time.
+#pragma once
+
+#include <algorithm>
+#include <numeric>
+#include <vector>
+
+#include "framework/int_math.h"
+#include "framework/machine/cache_sizes.h"
+#include "framework/memory/memory.h"
+#include "framework/parallel.h"
+#include "framework/simd/sum_chain.h"
+#include "layers/conv2d/shared/blocked_tiles.h"
+#include "layers/deform_conv2d/fused/cpu/deform_kernels.h"
+#include "layers/deform_conv2d/problem.h"
+
+namespace convscope::deform {
+
+using Index = std::int64_t;
+
+struct Block {
+  Index first;   // channel, of its group
+  int channels;  // 1 .. 16
+};
+
+struct Plan {
+  explicit Plan(const DeformConv2dProblem& problem, Direction direction)
+      : z(problem),
+        in_blocks(z.layout == ActivationLayout::blocked),
+        taps(z.taps()),
+        pixels(z.p() * z.q()),
+        plane(z.h * z.w),
+        kernels(z.k_per_group()),
+        padded(round_up(kernels, kChannelBlock)),
+        lanes(blocked_kernels.get().lanes),
+        threads(num_threads()) {
+    const Index unit = std::gcd(z.c_per_group(), z.c_per_offset_group());
+    for (Index u = 0; u < z.c_per_group(); u += unit) {
+      for (Index c = 0; c < unit; c += kChannelBlock) {
+        blocks.push_back({u + c, static_cast<int>(std::min(kChannelBlock, unit - c))});
+      }
+    }
+    // Tiles of full height.
+    tile = blocked_kernels.get().pixels;
+    const Index tiles = std::max<Index>(1, kChunkPixels / tile);
+    // Backwards a chunk is a part of a sum, so it must not follow the threads.
+    const Index wanted =
+        direction != Direction::forward ? 1 : ceil_div(4 * threads, in_blocks ? z.n : 1);
+    chunk = tile * std::clamp<Index>(ceil_div(pixels, wanted * tile), ceil_div(tiles, 2), tiles);
+    chunk = std::min(chunk, pixels);
+    strip = std::min(pixels, round_up(kStripPixels, chunk));
+    cut(direction);
+  }
+
+  Index group_blocks() const { return static_cast<Index>(blocks.size()); }
+  Index parts() const { return ceil_div(group_blocks(), part); }
+  Index part_end(Index begin) const { return std::min(begin + part, group_blocks()); }
+  const Block& block(Index i) const { return blocks[static_cast<std::size_t>(i)]; }
+  Index channels(Index begin, Index end) const {  // of blocks [begin, end)
+    return block(end - 1).first + block(end - 1).channels - block(begin).first;
+  }
+  // Floats of a pixel's samples; the last vector may be written behind them.
+  Index row(Index begin, Index end) const { return taps * channels(begin, end); }
+  Index panel_row(Index begin, Index end) const {
+    const Index floats = round_up(row(begin, end), kChannelBlock) + kChannelBlock;
+    // Rows that lie a multiple of 4 KiB apart would meet in few sets of the first cache.
+    return floats % 128 == 0 ? floats + kChannelBlock : floats;
+  }
+  Index offset_group(Index g, Index i) const {
+    return (g * z.c_per_group() + block(i).first) / z.c_per_offset_group();
+  }
+  // Of blocks [begin, end): its first offset group, and how many.
+  Index offset_groups(Index g, Index begin, Index end) const {
+    return offset_group(g, end - 1) - offset_group(g, begin) + 1;
+  }
+  static constexpr Index places_floats() { return kPlaceRows * DeformPlaces::kMost; }  // of a tap
+  // The most offset groups that a part has.
+  Index most_offset_groups(Index blocks_at_once) const {
+    const Index unit = std::gcd(z.c_per_group(), z.c_per_offset_group());
+    return std::min<Index>(z.offset_groups, blocks_at_once / ceil_div(unit, kChannelBlock) + 2);
+  }
+
+  // Prepared weights. forward: for each group and part, for tiles of output channels [row, width];
+  // backward_data: for each group and block, for tiles of R S 16 lanes [output channels, width].
+  Index forward_weights(Index begin, Index end) const {
+    return round_up(row(begin, end), kChannelBlock) * padded;
+  }
+  Index group_forward_weights() const {
+    Index sum = 0;
+    for (Index b = 0; b < group_blocks(); b += part) sum += forward_weights(b, part_end(b));
+    return sum;
+  }
+  Index taps_at_once() const { return std::max<Index>(1, 2 * lanes / kChannelBlock); }
+  Index data_weights() const { return taps * kChannelBlock * padded; }  // of a block
+  Index width_at(Index lane, Index count) const {
+    return count - lane <= lanes ? lanes : 2 * lanes;
+  }
+
+  static constexpr Index kChunkPixels = 56;
+  static constexpr Index kStripPixels = 224;
+
+  const DeformConv2dProblem& z;
+  bool in_blocks;
+  Index taps, pixels, plane;
+  Index kernels, padded;  // output channels of a group, and in whole blocks
+  Index lanes, tile = 0;  // of a vector; pixels of a tile
+  int threads;
+  std::vector<Block> blocks;
+  Index part = 1;              // blocks
+  Index chunk = 1, strip = 1;  // pixels
+  Index weight_part = 1;       // backward_weight: blocks of a task
+  Index kernel_parts = 1;      // and the tasks that share them
+
+ private:
+  void cut(Direction direction) {
+    if (direction == Direction::backward_weight) {
+      weight_part = std::min<Index>(2, group_blocks());
+      if (z.groups * ceil_div(group_blocks(), weight_part) < 2 * threads) weight_part = 1;
+      const Index tasks = z.groups * ceil_div(group_blocks(), weight_part);
+      const Index most = ceil_div(padded, 2 * lanes);
+      kernel_parts = threads == 1 ? 1 : std::clamp<Index>(ceil_div(2 * threads, tasks), 1, most);
+      return;
+    }
+    // The panel takes a third of the second cache, copies of x and dx a twentieth of x and y,
+    // if two blocks are no more.
+    const auto l2 = static_cast<Index>(cache_sizes().l2 / sizeof(float));
+    Index most = std::max<Index>(1, l2 / 3 / (kChunkPixels * taps * kChannelBlock));
+    if (direction == Direction::backward_data) most = kDataPart;
+    if (!in_blocks) {
+      const Index floats = z.n * (z.c * plane + z.k * pixels);
+      const Index copies = direction == Direction::backward_data ? 2 : 1;
+      const Index room = floats / 20 / (copies * plane * kChannelBlock);
+      most = std::clamp<Index>(room, std::min<Index>(most, 2), most);
+    }
+    part = ceil_div(group_blocks(), ceil_div(group_blocks(), most));
+  }
+
+  static constexpr Index kDataPart = 8;
+};
+
+}  // namespace convscope::deform
