@@ -6,7 +6,7 @@
 // the reference computes in little time.
 //
 // A layer that says itself what its magnitudes are (HeavyLayer<Problem>::magnitudes) has inputs
-// whose roundings are a part of its definition, such as the places of a deformable convolution. They
+// whose roundings are part of its definition, such as the places of a deformable convolution. They
 // would be others in f64, so there the reference computes in f32, with double sums: half an eps.
 #pragma once
 
