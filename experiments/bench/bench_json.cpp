@@ -18,13 +18,8 @@ Json ratio(const PeerBenchRow* peer, double ours) {
   return peer == nullptr || ours <= 0 ? Json() : Json(peer->time.median_ms / ours);
 }
 
-// "u8:i8:i32:u8", or the one type of all.
-std::string types_of(const Conv2dProblem& problem) {
-  return problem.types ? problem.types->text() : std::string(name_of(problem.dtype));
-}
-
-Json row_json(const Conv2dBenchGroup& group, const Conv2dBenchRow& row,
-              const Conv2dBenchSettings& settings) {
+Json row_json(const ReportedGroup& group, const BenchRow& row,
+              const BenchReportSettings& settings) {
   const PeerBenchRow* const own = group.best_peer(false);
   const PeerBenchRow* const plain = group.best_peer(true);
   const auto median = [](const PeerBenchRow* peer) {
@@ -38,7 +33,7 @@ Json row_json(const Conv2dBenchGroup& group, const Conv2dBenchRow& row,
     }
   }
   return {
-      {"problem", group.problem.text()},
+      {"problem", group.problem},
       {"direction", name_of(group.direction)},
       {"algorithm", row.algorithm},
       {"device", settings.device.str()},
@@ -57,8 +52,8 @@ Json row_json(const Conv2dBenchGroup& group, const Conv2dBenchRow& row,
       {"prepared_bytes", row.prepared_bytes},
       {"error_ratio", std::isfinite(row.error_ratio) ? Json(row.error_ratio) : Json()},
       {"auto_choice", row.auto_choice},
-      {"nominal_flops", group.problem.nominal_flops()},
-      {"nominal_bytes", group.problem.nominal_bytes()},
+      {"nominal_flops", group.nominal_flops},
+      {"nominal_bytes", group.nominal_bytes},
       {"peer", settings.peer_name.empty() ? Json() : Json(settings.peer_name)},
       {"peer_version", settings.peer_version.empty() ? Json() : Json(settings.peer_version)},
       {"peer_algorithm", own == nullptr ? Json() : Json(own->algorithm)},
@@ -70,13 +65,13 @@ Json row_json(const Conv2dBenchGroup& group, const Conv2dBenchRow& row,
       {"peer_plain_median_ms", median(plain)},
       {"ratio_to_peer_plain", ratio(plain, row.time.median_ms)},
       {"wrong", row.wrong.empty() ? Json() : Json(row.wrong)},
-      {"types", types_of(group.problem)},
+      {"types", group.types},
   };
 }
 
-Json peer_row_json(const Conv2dBenchGroup& group, const PeerBenchRow& row,
-                   const Conv2dBenchSettings& settings) {
-  return {{"problem", group.problem.text()},
+Json peer_row_json(const ReportedGroup& group, const PeerBenchRow& row,
+                   const BenchReportSettings& settings) {
+  return {{"problem", group.problem},
           {"direction", name_of(group.direction)},
           {"peer", settings.peer_name},
           {"peer_version", settings.peer_version},
@@ -95,7 +90,7 @@ Json peer_row_json(const Conv2dBenchGroup& group, const PeerBenchRow& row,
           {"workspace_bytes", row.workspace_bytes},
           {"error_ratio", std::isfinite(row.error_ratio) ? Json(row.error_ratio) : Json()},
           {"wrong", row.wrong.empty() ? Json() : Json(row.wrong)},
-          {"types", types_of(group.problem)}};
+          {"types", group.types}};
 }
 
 Json ceilings_json(const CpuCeilings& ceilings) {
@@ -116,11 +111,11 @@ Json ceilings_json(const CpuCeilings& ceilings) {
 }
 
 // `with_blocks`: a list for each row, which a line of CSV has no place for.
-Json rows_json(const std::vector<Conv2dBenchGroup>& groups, const Conv2dBenchSettings& settings,
+Json rows_json(const ReportedGroups& groups, const BenchReportSettings& settings,
                bool with_blocks) {
   Json out = Json::array();
-  for (const Conv2dBenchGroup& group : groups) {
-    for (const Conv2dBenchRow& row : group.rows) {
+  for (const ReportedGroup& group : groups) {
+    for (const BenchRow& row : group.rows) {
       out.push_back(row_json(group, row, settings));
       if (with_blocks) out.back()["block_medians_ms"] = row.time.block_medians_ms;
     }
@@ -143,15 +138,14 @@ std::string ceilings_json_text(const CpuCeilings& ceilings) {
   return ceilings_json(ceilings).dump(2);
 }
 
-std::string bench_json(const std::vector<Conv2dBenchGroup>& groups,
-                       const Conv2dBenchSettings& settings) {
+std::string bench_json(const ReportedGroups& groups, const BenchReportSettings& settings) {
   Json machine = Json::parse(environment_json(process_arguments()));
   machine["ceilings"] = settings.ceilings ? ceilings_json(*settings.ceilings) : Json();
   Json peer_rows = Json::array();
   Json refusals = Json::array();
-  for (const Conv2dBenchGroup& group : groups) {
+  for (const ReportedGroup& group : groups) {
     const auto refuse = [&](const std::string& who, const std::string& reason) {
-      refusals.push_back({{"problem", group.problem.text()},
+      refusals.push_back({{"problem", group.problem},
                           {"direction", name_of(group.direction)},
                           {"algorithm", who},
                           {"reason", reason}});
@@ -162,7 +156,7 @@ std::string bench_json(const std::vector<Conv2dBenchGroup>& groups,
     for (const BenchRefusal& one : group.refusals) refuse(one.who, one.reason);
     if (!group.skipped.empty()) refuse("all", group.skipped);
   }
-  const Json out = {{"format", "convscope bench conv2d 1"},
+  const Json out = {{"format", cat("convscope bench ", settings.operation, " 1")},
                     {"machine", machine},
                     {"settings",
                      {{"device", settings.device.str()},
@@ -181,10 +175,9 @@ std::string bench_json(const std::vector<Conv2dBenchGroup>& groups,
   return json_text(out, 1);
 }
 
-std::string bench_csv(const std::vector<Conv2dBenchGroup>& groups,
-                      const Conv2dBenchSettings& settings) {
+std::string bench_csv(const ReportedGroups& groups, const BenchReportSettings& settings) {
   // An empty row gives the names, so that a file without rows still has its first line.
-  const Json names = row_json(Conv2dBenchGroup{}, Conv2dBenchRow{}, settings);
+  const Json names = row_json(BenchGroup<Conv2dProblem>{}, BenchRow{}, settings);
   std::string out;
   for (const auto& [name, value] : names.items()) out += (out.empty() ? "" : ",") + name;
   out += "\n";

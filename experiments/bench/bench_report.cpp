@@ -42,7 +42,7 @@ std::string aligned(const std::vector<Cells>& lines) {
   return out;
 }
 
-Cells cells_of(const Conv2dBenchRow& row, const PeerBenchRow* own, const PeerBenchRow* plain) {
+Cells cells_of(const BenchRow& row, const PeerBenchRow* own, const PeerBenchRow* plain) {
   const auto median_ratio = [&](const PeerBenchRow* peer) {
     return peer == nullptr ? std::string("-")
                            : ratio_text(peer->time.median_ms / row.time.median_ms);
@@ -88,14 +88,14 @@ struct Ratios {
   std::map<std::string, std::vector<double>> by_algorithm;  // of the peer, own layout
 };
 
-const Conv2dBenchRow* fastest(const Conv2dBenchGroup& group) {
-  for (const Conv2dBenchRow& row : group.rows) {
+const BenchRow* fastest(const ReportedGroup& group) {
+  for (const BenchRow& row : group.rows) {
     if (row.wrong.empty()) return &row;  // they are sorted
   }
   return nullptr;
 }
 
-void add_ratios(Ratios& ratios, const Conv2dBenchGroup& group, const Conv2dBenchRow& row) {
+void add_ratios(Ratios& ratios, const ReportedGroup& group, const BenchRow& row) {
   if (const PeerBenchRow* best = group.best_peer(false)) {
     ratios.own.push_back(best->time.median_ms / row.time.median_ms);
   }
@@ -116,9 +116,9 @@ std::string least_of(const std::vector<double>& ratios) {
 }
 
 // The peer's algorithms that were timed, in any group.
-std::vector<std::string> peer_algorithms(const std::vector<Conv2dBenchGroup>& groups) {
+std::vector<std::string> peer_algorithms(const ReportedGroups& groups) {
   std::vector<std::string> out;
-  for (const Conv2dBenchGroup& group : groups) {
+  for (const ReportedGroup& group : groups) {
     for (const PeerBenchRow& row : group.peer_rows) {
       const bool known = std::ranges::count(out, row.algorithm) > 0;
       if (row.time.samples > 0 && !row.plain && !known) out.push_back(row.algorithm);
@@ -172,10 +172,10 @@ std::string refusals_text(const std::vector<BenchRefusal>& refusals) {
 
 }  // namespace
 
-std::string bench_table(const Conv2dBenchGroup& group) {
-  std::string out = fmt::format("{}  {}  {:.4g} MFLOP  {} thread{}\n", group.problem.text(),
-                                name_of(group.direction), group.problem.nominal_flops() * 1e-6,
-                                group.threads, group.threads == 1 ? "" : "s");
+std::string bench_table(const ReportedGroup& group) {
+  std::string out =
+      fmt::format("{}  {}  {:.4g} MFLOP  {} thread{}\n", group.problem, name_of(group.direction),
+                  group.nominal_flops * 1e-6, group.threads, group.threads == 1 ? "" : "s");
   if (!group.skipped.empty()) return out + "  skipped: " + group.skipped + "\n";
   const PeerBenchRow* const own = group.best_peer(false);
   const PeerBenchRow* const plain = group.best_peer(true);
@@ -183,7 +183,7 @@ std::string bench_table(const Conv2dBenchGroup& group) {
                                "GFLOP/s eff.", "exec.", "roof", "work MiB", "err/bound", "vs peer",
                                "by min", "vs plain"}};
   std::string wrong;
-  for (const Conv2dBenchRow& row : group.rows) {
+  for (const BenchRow& row : group.rows) {
     if (row.wrong.empty()) {
       lines.push_back(cells_of(row, own, plain));
     } else {
@@ -203,7 +203,7 @@ std::string bench_table(const Conv2dBenchGroup& group) {
   return out + refusals_text(group.refusals);
 }
 
-std::string bench_summary(const std::vector<Conv2dBenchGroup>& groups) {
+std::string bench_summary(const ReportedGroups& groups) {
   int choices = 0, good_choices = 0;
   const std::vector<std::string> columns = peer_algorithms(groups);
   std::vector<Cells> lines = {{"", "problems", "best", "least", "plain", "least"}};
@@ -214,18 +214,18 @@ std::string bench_summary(const std::vector<Conv2dBenchGroup>& groups) {
   // Bytes have lines of their own: no mean is over both.
   const auto add_lines = [&](Direction direction, bool bytes) {
     std::map<std::string, Ratios> ratios;
-    for (const Conv2dBenchGroup& group : groups) {
-      if (group.direction != direction || is_code(factors_of(group.problem)) != bytes) continue;
-      const Conv2dBenchRow* const best = fastest(group);
+    for (const ReportedGroup& group : groups) {
+      if (group.direction != direction || group.bytes != bytes) continue;
+      const BenchRow* const best = fastest(group);
       if (best == nullptr) continue;
       int right = 0;
-      for (const Conv2dBenchRow& row : group.rows) {
+      for (const BenchRow& row : group.rows) {
         if (!row.wrong.empty()) continue;
         ++right;
         add_ratios(ratios[row.algorithm], group, row);
       }
       if (right > 1) add_ratios(ratios["(our fastest)"], group, *best);
-      for (const Conv2dBenchRow& row : group.rows) {
+      for (const BenchRow& row : group.rows) {
         if (!row.auto_choice || !row.wrong.empty() || right < 2) continue;
         ++choices;
         if (row.time.median_ms <= 1.1 * best->time.median_ms) ++good_choices;
@@ -240,7 +240,7 @@ std::string bench_summary(const std::vector<Conv2dBenchGroup>& groups) {
   std::string out;
   if (lines.size() > 1) {
     const auto with_peer = std::ranges::find_if(
-        groups, [](const Conv2dBenchGroup& group) { return !group.peer_rows.empty(); });
+        groups, [](const ReportedGroup& group) { return !group.peer_rows.empty(); });
     out = fmt::format(
         "ratio to {}, its median time / ours, geometric mean and least: its best way with its "
         "own\nlayouts, its best way with row-major tensors, and each of its algorithms:\n{}",
@@ -268,9 +268,9 @@ std::string ceilings_text(const CpuCeilings& ceilings) {
          line("DRAM copy", ceilings.dram_copy, "GB/s");
 }
 
-bool any_wrong(const std::vector<Conv2dBenchGroup>& groups) {
+bool any_wrong(const ReportedGroups& groups) {
   const auto wrong = [](const auto& row) { return !row.wrong.empty(); };
-  return std::ranges::any_of(groups, [&](const Conv2dBenchGroup& group) {
+  return std::ranges::any_of(groups, [&](const ReportedGroup& group) {
     return std::ranges::any_of(group.rows, wrong) || std::ranges::any_of(group.peer_rows, wrong);
   });
 }

@@ -10,7 +10,7 @@
 namespace convscope {
 
 // What stands once at the head of the JSON.
-struct Conv2dBenchSettings {
+struct BenchReportSettings {
   Device device;
   int threads = 0;
   bool cold = false;
@@ -20,26 +20,58 @@ struct Conv2dBenchSettings {
   int least_samples = 0;
   std::string peer_name, peer_version;  // "" without a peer
   std::optional<CpuCeilings> ceilings;
+  const char* operation = "conv2d";  // the layer's
 };
 
+// The group of whatever layer, as reports speak of it.
+struct ReportedGroup : PeerBenchRows {
+  std::string problem;  // its text
+  double nominal_flops = 0, nominal_bytes = 0;
+  std::string types;   // of x, w, the sums and y: "u8:i8:i32:u8", or the one type of all
+  bool bytes = false;  // codes are multiplied
+  Direction direction = Direction::forward;
+  int threads = 0;
+  std::vector<BenchRow> rows;
+  std::vector<BenchRefusal> refusals;
+  std::string skipped;
+
+  template <class Problem>
+  ReportedGroup(const BenchGroup<Problem>& group)  // NOLINT: a view
+      : problem(group.problem.text()),
+        nominal_flops(group.problem.nominal_flops()),
+        nominal_bytes(group.problem.nominal_bytes()),
+        types(group.problem.types ? group.problem.types->text() : name_of(group.problem.dtype)),
+        bytes(is_code(factors_of(group.problem))),
+        direction(group.direction),
+        threads(group.threads),
+        rows(group.rows),
+        refusals(group.refusals),
+        skipped(group.skipped) {}
+  ReportedGroup(const Conv2dBenchGroup& group)  // NOLINT: a view
+      : ReportedGroup(static_cast<const BenchGroup<Conv2dProblem>&>(group)) {
+    static_cast<PeerBenchRows&>(*this) = group;
+  }
+};
+using ReportedGroups = std::vector<ReportedGroup>;
+
 // One problem and direction: every algorithm, every variant of the peer, every refusal.
-CONVSCOPE_API std::string bench_table(const Conv2dBenchGroup& group);
+CONVSCOPE_API std::string bench_table(const ReportedGroup& group);
 // Over all of them, for each direction: the ratios to the peer (geometric mean, least), and how
 // often `auto` chose well. "" when there is nothing to sum up.
-CONVSCOPE_API std::string bench_summary(const std::vector<Conv2dBenchGroup>& groups);
+CONVSCOPE_API std::string bench_summary(const ReportedGroups& groups);
 
 // {"format", "machine", "settings", "peer", "rows": [...], "peer_rows": [...], "refusals": [...]}
-CONVSCOPE_API std::string bench_json(const std::vector<Conv2dBenchGroup>& groups,
-                                     const Conv2dBenchSettings& settings);
+CONVSCOPE_API std::string bench_json(const ReportedGroups& groups,
+                                     const BenchReportSettings& settings);
 // The rows of the JSON, one in a line, after a line of names.
-CONVSCOPE_API std::string bench_csv(const std::vector<Conv2dBenchGroup>& groups,
-                                    const Conv2dBenchSettings& settings);
+CONVSCOPE_API std::string bench_csv(const ReportedGroups& groups,
+                                    const BenchReportSettings& settings);
 
 // As a table, and as a JSON object.
 CONVSCOPE_API std::string ceilings_json_text(const CpuCeilings& ceilings);
 CONVSCOPE_API std::string ceilings_text(const CpuCeilings& ceilings);
 
 // A result was wrong, ours or the peer's.
-CONVSCOPE_API bool any_wrong(const std::vector<Conv2dBenchGroup>& groups);
+CONVSCOPE_API bool any_wrong(const ReportedGroups& groups);
 
 }  // namespace convscope

@@ -7,9 +7,11 @@
 
 #include <algorithm>
 #include <chrono>
+#include <iterator>
 #include <limits>
 
 #include "experiments/bench/device_timing.h"
+#include "experiments/bench/problem_list.h"
 
 namespace convscope {
 
@@ -90,6 +92,29 @@ std::vector<BenchRow> BenchRows::measured() {
   std::ranges::stable_sort(out, {}, [](const BenchRow& row) {
     return row.wrong.empty() ? row.time.median_ms : std::numeric_limits<double>::infinity();
   });
+  return out;
+}
+
+std::vector<std::string> cards_in(const char* command, const std::string& text, Device device,
+                                  const std::vector<std::string>& names) {
+  std::vector<std::string> out;
+  if (text == "all" || text == "auto") {
+    std::ranges::copy_if(names, std::back_inserter(out), [](const std::string& name) {
+      return name != kOracleCard && !name.ends_with("_lesson");
+    });
+    return out;
+  }
+  std::vector<std::string> words = names;
+  words.insert(words.end(), {"all", "auto"});
+  for (const std::string& name : split_commas(text)) {
+    if (std::ranges::count(names, name) == 0) {
+      const std::string near = nearest_word(name, words);
+      fail(ErrorKind::kUnavailable, command,
+           cat("expected all, auto or algorithms of device ", device.str(), " (", join(names),
+               "), got '", name, "'", near.empty() ? "" : cat("; did you mean '", near, "'?")));
+    }
+    if (std::ranges::count(out, name) == 0) out.push_back(name);
+  }
   return out;
 }
 

@@ -133,23 +133,38 @@ std::vector<const Card<Problem>*> accepting_cards(const std::vector<const Card<P
   return out;
 }
 
-// All cards but the reference, which is the judge (card_oracle.h).
+// The names that `text` stands for: "all" or "auto" (all but the reference, which is the judge, and
+// the lessons, which take seconds where the others take milliseconds), or names joined by commas.
+// An error of kind kUnavailable with the nearest name when one is not in `names`.
+CONVSCOPE_API std::vector<std::string> cards_in(const char* command, const std::string& text,
+                                                Device device,
+                                                const std::vector<std::string>& names);
+template <class Problem>
+std::vector<const Card<Problem>*> cards_named(const char* command, const std::string& text,
+                                              Device device) {
+  const Registry<Card<Problem>>& table = HeavyLayer<Problem>::algorithms(device.type);
+  std::vector<const Card<Problem>*> out;
+  for (const std::string& name : cards_in(command, text, device, table.names())) {
+    out.push_back(&table.get(name));
+  }
+  return out;
+}
+
+// Right is what the reference says (card_oracle.h).
 template <class Problem>
 BenchGroup<Problem> bench_heavy(const BenchSettings& settings, const Problem& problem,
-                                Direction direction, const BenchProgress& progress) {
+                                Direction direction, const std::vector<const Card<Problem>*>& cards,
+                                const BenchProgress& progress) {
   BenchGroup<Problem> group{problem, direction, num_threads(), {}, {}, ""};
   if (problem.is_empty()) {
     group.skipped = "a batch of no samples leaves nothing to time";
     return group;
   }
-  std::vector<const Card<Problem>*> cards;
-  for (const auto& [name, card] : HeavyLayer<Problem>::algorithms(settings.device.type).entries()) {
-    if (name != kOracleCard) cards.push_back(&card);
-  }
   const Card<Problem>* const chosen =
       auto_choice_of(problem, direction, settings.device, settings.weights);
   const auto accepting = accepting_cards(cards, problem, direction,
                                          settings.only_auto ? chosen : nullptr, group.refusals);
+  if (accepting.empty()) return group;
   const Operands operands = random_operands(problem.operands(direction), settings.device);
   progress("expected values");
   const CardOracle<Problem> oracle(problem, direction, operands);
@@ -165,6 +180,14 @@ BenchGroup<Problem> bench_heavy(const BenchSettings& settings, const Problem& pr
   progress("timing");
   group.rows = rows.measured();
   return group;
+}
+
+// All cards that "all" stands for.
+template <class Problem>
+BenchGroup<Problem> bench_heavy(const BenchSettings& settings, const Problem& problem,
+                                Direction direction, const BenchProgress& progress) {
+  return bench_heavy(settings, problem, direction,
+                     cards_named<Problem>("bench", "all", settings.device), progress);
 }
 
 }  // namespace convscope

@@ -4,6 +4,10 @@
 // magnitudes, M. The bound is that of the tests: |error| <= error_growth * eps * max(M), and half a
 // step more for outputs of integers, which end where the codes of their type end. For problems that
 // the reference computes in little time.
+//
+// A layer that says itself what its magnitudes are (HeavyLayer<Problem>::magnitudes) has inputs
+// whose roundings are part of its definition, such as the places of a deformable convolution. They
+// would be others in f64, so there the reference computes in f32, with double sums: half an eps.
 #pragma once
 
 #include "experiments/bench/heavy_contender.h"
@@ -22,39 +26,38 @@ CONVSCOPE_API Judgement judge_outputs(const Operands& operands, const OperandSpe
 
 template <class Problem>
 class CardOracle {
+  static constexpr bool kOwnMagnitudes = requires(const Problem& problem, const Operands& at) {
+    HeavyLayer<Problem>::magnitudes(problem, Direction::forward, at);
+  };
+
  public:
   CardOracle(const Problem& problem, Direction direction, const Operands& operands)
       : specs_(problem.operands(direction)), eps_(eps_of(problem.dtype, problem.math)) {
     Problem real = problem;
-    real.dtype = DType::f64;
+    real.dtype = kOwnMagnitudes && problem.dtype != DType::f64 ? DType::f32 : DType::f64;
     real.math = MathMode::f32;
     real.types.reset();
     real.weight_format = {};
     if constexpr (requires { real.layout; }) real.layout = ActivationLayout::nchw;
-    const OperandSpecs plain = real.operands(direction);
-    const Card<Problem>& card = HeavyLayer<Problem>::algorithms(DeviceType::cpu).get(kOracleCard);
-    for (const bool sizes : {false, true}) {
-      Operands at;
-      for (std::size_t i = 0; i < specs_.inputs.size(); ++i) {
-        const Tensor numbers = real_numbers(operands.in[i], specs_.inputs[i]);
-        at.in[i] = sizes ? magnitudes(numbers) : numbers;
+    const Operands at = run_reference(real, direction, numbers_of(real, operands));
+    Operands sizes;
+    if constexpr (kOwnMagnitudes) {
+      sizes = HeavyLayer<Problem>::magnitudes(real, direction, at);
+    } else {
+      Operands of = at;
+      for (Operand& one : of.in) {
+        if (one.defined()) one.values = magnitudes(one.values);
       }
-      for (std::size_t i = 0; i < plain.outputs.size(); ++i) {
-        at.out[i] = Tensor::empty(plain.outputs[i].shape, DType::f64);
+      sizes = run_reference(real, direction, of);
+    }
+    for (std::size_t i = 0; i < specs_.outputs.size(); ++i) {
+      expected_.values.push_back(at.out[i].values);
+      const Tensor& result = sizes.out[i].values;
+      double largest = 0;
+      for (std::int64_t e = 0; e < result.numel(); ++e) {
+        largest = std::max(largest, result.at(e));
       }
-      run_card(card, real, direction, at);
-      for (std::size_t i = 0; i < plain.outputs.size(); ++i) {
-        const Tensor& result = at.out[i].values;
-        if (!sizes) {
-          expected_.values.push_back(result);
-          continue;
-        }
-        double largest = 0;
-        for (std::int64_t e = 0; e < result.numel(); ++e) {
-          largest = std::max(largest, result.at(e));
-        }
-        expected_.largest.push_back(largest);
-      }
+      expected_.largest.push_back(largest);
     }
   }
 
@@ -63,6 +66,25 @@ class CardOracle {
   }
 
  private:
+  // The real numbers of the inputs in the type of `real`.
+  Operands numbers_of(const Problem& real, const Operands& operands) const {
+    Operands out;
+    for (std::size_t i = 0; i < specs_.inputs.size(); ++i) {
+      out.in[i].values = real_numbers(operands.in[i], specs_.inputs[i]).to(real.dtype);
+    }
+    return out;
+  }
+  // With outputs of its own.
+  static Operands run_reference(const Problem& real, Direction direction, Operands at) {
+    const OperandSpecs specs = real.operands(direction);
+    for (std::size_t i = 0; i < specs.outputs.size(); ++i) {
+      at.out[i].values = Tensor::empty(specs.outputs[i].shape, real.dtype);
+    }
+    run_card(HeavyLayer<Problem>::algorithms(DeviceType::cpu).get(kOracleCard), real, direction,
+             at);
+    return at;
+  }
+
   const OperandSpecs specs_;
   const double eps_;
   ExpectedOutputs expected_;

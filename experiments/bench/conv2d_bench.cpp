@@ -295,7 +295,7 @@ class Measurement {
 
 }  // namespace
 
-const PeerBenchRow* Conv2dBenchGroup::best_peer(bool plain) const {
+const PeerBenchRow* PeerBenchRows::best_peer(bool plain) const {
   const PeerBenchRow* best = nullptr;
   for (const PeerBenchRow& row : peer_rows) {
     if (!row.wrong.empty() || row.plain != plain || row.time.samples == 0) continue;
@@ -305,29 +305,7 @@ const PeerBenchRow* Conv2dBenchGroup::best_peer(bool plain) const {
 }
 
 std::vector<const Conv2dAlgorithm*> algorithms_named(const std::string& text, Device device) {
-  const Registry<Conv2dAlgorithm>& table = conv2d_algorithms(device.type);
-  std::vector<const Conv2dAlgorithm*> out;
-  if (text == "all" || text == "auto") {
-    for (const auto& [name, card] : table.entries()) {
-      // The lessons take seconds where the others take milliseconds; their ladders time them.
-      if (name != kOracleCard && !name.ends_with("_lesson")) out.push_back(&card);
-    }
-    return out;
-  }
-  std::vector<std::string> words = table.names();
-  words.insert(words.end(), {"all", "auto"});
-  for (const std::string& name : split_commas(text)) {
-    const Conv2dAlgorithm* const found = table.find(name);
-    if (found == nullptr) {
-      const std::string near = nearest_word(name, words);
-      fail(ErrorKind::kUnavailable, kOperation,
-           cat("expected all, auto or algorithms of device ", device.str(), " (",
-               join(table.names()), "), got '", name, "'",
-               near.empty() ? "" : cat("; did you mean '", near, "'?")));
-    }
-    if (std::ranges::count(out, found) == 0) out.push_back(found);
-  }
-  return out;
+  return cards_named<Conv2dProblem>(kOperation, text, device);
 }
 
 void check_can_be_timed(const Conv2dProblem& problem, Device device) {

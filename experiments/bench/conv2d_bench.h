@@ -37,13 +37,15 @@ struct PeerBenchRow {
   std::string wrong;
 };
 
-struct CONVSCOPE_API Conv2dBenchGroup : BenchGroup<Conv2dProblem> {
+struct CONVSCOPE_API PeerBenchRows {
   std::string peer = "peer";  // what its rows are called: "onednn 3.2.0"
   std::vector<PeerBenchRow> peer_rows;
 
   // The peer's fastest of one layout, or null.
   const PeerBenchRow* best_peer(bool plain) const;
 };
+
+struct Conv2dBenchGroup : BenchGroup<Conv2dProblem>, PeerBenchRows {};
 
 // The algorithms that `text` names: "all" (but for the reference, the oracle of all checks), "auto"
 // or names joined by commas; an error of kind kUnavailable with the nearest name otherwise.

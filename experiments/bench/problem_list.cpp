@@ -11,7 +11,7 @@
 
 namespace convscope {
 namespace {
-constexpr const char* kOperation = "bench conv2d";
+constexpr const char* kOperation = "bench";
 
 std::string text_of_file(const std::string& path) {
   try {
@@ -23,24 +23,23 @@ std::string text_of_file(const std::string& path) {
 
 }  // namespace
 
-std::vector<Conv2dProblem> problems_of_file(const std::string& path) {
-  std::vector<Conv2dProblem> out;
+void for_each_problem(const std::string& path,
+                      const std::function<void(const std::string&)>& take) {
   std::string line;
-  int number = 0;
+  int number = 0, taken = 0;
   std::istringstream file(text_of_file(path));
   while (std::getline(file, line)) {
     ++number;
     if (line.ends_with('\r')) line.pop_back();
     if (line.empty() || line[0] == '#') continue;
     try {
-      out.push_back(Conv2dProblem::parse(line));
+      take(line);
+      ++taken;
     } catch (const Error& error) {
       fail(kOperation, cat(path, ":", number, ": ", error.what()));
     }
   }
-  CONVSCOPE_CHECK(!out.empty(), kOperation, "expected at least one problem in ", path,
-                  ", got none");
-  return out;
+  CONVSCOPE_CHECK(taken > 0, kOperation, "expected at least one problem in ", path, ", got none");
 }
 
 std::vector<std::string> split_commas(const std::string& text) {

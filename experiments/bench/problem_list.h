@@ -3,6 +3,7 @@
 // of one problem.
 #pragma once
 
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -10,10 +11,19 @@
 
 namespace convscope {
 
-// One problem in a line, as Conv2dProblem::parse reads it; empty lines and lines that start with
-// '#' are passed over. An error that names file and line when one cannot be read, and of kind kIo
-// when the file cannot be opened; a file without a problem is an error too.
-CONVSCOPE_API std::vector<Conv2dProblem> problems_of_file(const std::string& path);
+// Calls take(line) for each line; empty lines and lines that start with '#' are passed over. Errors
+// of `take` get the name of the file and the line; an error of kind kIo when the file cannot be
+// opened; a file without a problem is an error too.
+CONVSCOPE_API void for_each_problem(const std::string& path,
+                                    const std::function<void(const std::string&)>& take);
+
+// One problem in a line, as Problem::parse reads it.
+template <class Problem = Conv2dProblem>
+std::vector<Problem> problems_of_file(const std::string& path) {
+  std::vector<Problem> out;
+  for_each_problem(path, [&](const std::string& line) { out.push_back(Problem::parse(line)); });
+  return out;
+}
 
 // "forward,backward_weight" or "all"; each once, in the order of kDirections.
 CONVSCOPE_API std::vector<Direction> parse_directions(const std::string& text);

@@ -15,6 +15,7 @@
 #include "framework/device.h"
 #include "framework/io/json_text.h"
 #include "layers/conv2d/algorithm.h"
+#include "layers/deform_conv2d/algorithm.h"
 #include "layers/dispatch/plugin/plugin_cards.h"
 #include "layers/layer_types.h"
 #include "optim/lr_schedule.h"
@@ -32,15 +33,16 @@ Json docs_of(const Registry<Entry>& table) {
   return out;
 }
 
+template <class Problem>
 Json algorithms_of(DeviceType device) {
   Json out = Json::object();
-  for (const auto& [name, card] : conv2d_algorithms(device).entries()) {
+  for (const auto& [name, card] : HeavyLayer<Problem>::algorithms(device).entries()) {
     Json directions = Json::array();
     for (Direction direction : kDirections) {
       if (card.offers(direction)) directions.push_back(name_of(direction));
     }
     out[name] = {{"idea", card.idea}, {"directions", directions}, {"paper", card.paper}};
-    const PluginCard* const from = plugin_of_card("conv2d", name);
+    const PluginCard* const from = plugin_of_card(HeavyLayer<Problem>::kOperation, name);
     if (from != nullptr) out[name]["plugin"] = from->file;
   }
   return out;
@@ -77,13 +79,16 @@ Json facts() {
   out["ceilings"] = ceilings ? Json::parse(ceilings_json_text(*ceilings)) : Json();
   const auto gpu = remembered_gpu_ceilings();
   out["gpu_ceilings"] = gpu ? gpu_ceilings_json(*gpu) : Json();
-  out["conv2d_algorithms"] = {{"cpu", algorithms_of(DeviceType::cpu)},
-                              {"cuda", algorithms_of(DeviceType::cuda)}};
+  out["conv2d_algorithms"] = {{"cpu", algorithms_of<Conv2dProblem>(DeviceType::cpu)},
+                              {"cuda", algorithms_of<Conv2dProblem>(DeviceType::cuda)}};
   out["models"] = docs_of(model_types());
   out["layers"] = docs_of(layer_types());
   out["datasets"] = docs_of(dataset_types());
   out["optimizers"] = docs_of(optimizer_types());
   out["schedules"] = docs_of(schedule_types());
+  out["deform_conv2d_algorithms"] = {
+      {"cpu", algorithms_of<DeformConv2dProblem>(DeviceType::cpu)},
+      {"cuda", algorithms_of<DeformConv2dProblem>(DeviceType::cuda)}};
   return out;
 }
 
@@ -145,6 +150,9 @@ void print_text(const Json& all) {
   print_table("Convolution algorithms, CPU (conv.algorithm)", all["conv2d_algorithms"]["cpu"],
               "idea");
   print_table("Convolution algorithms, CUDA", all["conv2d_algorithms"]["cuda"], "idea");
+  const Json& deform = all["deform_conv2d_algorithms"];
+  print_table("Algorithms of deformable convolution, CPU", deform["cpu"], "idea");
+  print_table("Algorithms of deformable convolution, CUDA", deform["cuda"], "idea");
   print_table("Models (model.type)", all["models"], nullptr);
   print_table("Layers (layers: - type)", all["layers"], nullptr);
   print_table("Data sets (data.set)", all["datasets"], nullptr);

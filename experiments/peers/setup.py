@@ -25,7 +25,7 @@ FOLDER = ROOT / "build" / "peers"
 GROUPS = {
     "onednn": ["onednn-cpu-gomp==2023.2.0", "onednn-devel-cpu-gomp==2023.2.0"],
     "networks": ["numpy==2.4.6", "onnx==1.23.2", "onnxscript==0.7.2", "onnxruntime==1.32.0",
-                 "openvino==2026.4.1", "torch==2.15.0"],
+                 "openvino==2026.4.1", "torch==2.15.0", "torchvision==0.29.2"],
 }
 ONEDNN_FILES = ["lib/libdnnl.so.3", "lib/cmake/dnnl/dnnl-config.cmake", "include/oneapi/dnnl/dnnl.hpp"]
 
@@ -125,7 +125,7 @@ def main(arguments=None, run=subprocess.run):
         make_environment(folder, run)
         absent = missing(wanted(groups), installed(folder, run))
         for package in absent:
-            size = " (gigabytes with what it needs)" if package.startswith("torch") else ""
+            size = " (gigabytes with what it needs)" if package.startswith("torch==") else ""
             print(f"setup: fetching {package}{size}", file=sys.stderr)
         if absent:
             install(folder, absent, run)

@@ -65,6 +65,8 @@ class Reader:
         self.last = None  # what the last call gave
         self.write_npy("x.npy", 1, 3, 9, 9)
         self.write_npy("w.npy", 4, 3, 3, 3)
+        self.write_npy("offset.npy", 1, 18, 9, 9)
+        self.write_npy("mask.npy", 1, 9, 9, 9)
         (folder / "data/mnist").mkdir(parents=True)
         for stem, count in (("train", 256), ("t10k", 64)):
             self.write_idx(f"data/mnist/{stem}-images-idx3-ubyte", count, 28, 28)
@@ -255,6 +257,23 @@ def times_convolutions(reader, words):
     return done
 
 
+@check(r"bench deform_conv2d --shapes experiments/shapes/deform\.txt --threads 1")
+def times_deformable_convolutions(reader, words):
+    problems = (reader.root / words[words.index("--shapes") + 1]).read_text().split("\n")
+    first = [line for line in problems if line and line[0] != "#"][0]
+    small = re.sub(r"c=\d+,h=\d+,w=\d+,k=\d+", "c=32,h=7,w=9,k=16", re.sub(r"\bn=\d+", "n=1", first))
+    (reader.folder / "small.txt").write_text(small + "\n")
+    words[words.index("--shapes") + 1] = "small.txt"
+    done = reader.call(*words, *QUICK, "--json", "deform.json")
+    for direction in ("forward", "backward_data", "backward_weight"):
+        expect_text(done.stdout, rf"(?m)^n=1,c=32,h=7,\S+,mask=1  {direction}  \S+ MFLOP  1 thread$")
+    expect_text(done.stdout, r"(?m)^ +\* \w+ +\d", r"\*: what auto chooses\. median ms")
+    rows = json.loads(reader.text("deform.json"))["rows"]
+    expect(all(row["median_ms"] > 0 and row["error_ratio"] <= 1 for row in rows),
+           "expected checked times in deform.json")
+    return done
+
+
 @check(r"bench net resnet18 --batch 1,8 --layers")
 def times_a_network(reader, words):
     done = reader.call(*words, *QUICK, "--image", "3x64x64", "--classes", "10")
@@ -350,6 +369,15 @@ def convolves(reader, words):
     path = reader.folder / "y.npy"
     expect(path.is_file(), "expected the file y.npy")
     expect(b"'shape': (1, 4, 5, 5)" in path.read_bytes(), "expected y of [1,4,5,5]")
+    return done
+
+
+@check(r"op deform_conv2d --x x\.npy --offset offset\.npy --mask mask\.npy --w w\.npy --padding 1 --out-y y\.npy")
+def convolves_at_other_places(reader, words):
+    done = reader.call(*words)
+    expect_text(done.stderr, r"(?m)^forward: \w+$", r",offset_groups=1,mask=1\n")
+    written = (reader.folder / "y.npy").read_bytes()
+    expect(b"'shape': (1, 4, 9, 9)" in written, "expected y of [1,4,9,9]")
     return done
 
 

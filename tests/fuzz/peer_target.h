@@ -108,7 +108,7 @@ inline void bench_drawn_peer(Bytes bytes) {
   const Conv2dBenchGroup group = bench_conv2d(options, Conv2dProblem::parse("n=1,c=1,h=1,w=1,k=1"),
                                               Direction::forward, [](const std::string&) {});
   bench_table(group);
-  Conv2dBenchSettings settings;
+  BenchReportSettings settings;
   settings.peer_name = peer->name;
   settings.peer_version = peer->version;
   bench_json({group}, settings);

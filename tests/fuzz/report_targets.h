@@ -20,6 +20,7 @@
 #include "experiments/sweep/sweep_folder.h"
 #include "experiments/watch/run_frame.h"
 #include "framework/check.h"
+#include "layers/deform_conv2d/problem.h"
 #include "tests/experiments/report/run_folders.h"
 #include "tests/fuzz/target.h"
 
@@ -246,13 +247,19 @@ inline std::vector<FuzzTarget> report_targets() {
        }},
       {"shapes",
        [](Bytes bytes) {
-         put_file(fuzz_folder() + "/shapes.txt", view_of(bytes));
-         problems_of_file(fuzz_folder() + "/shapes.txt");
+         const std::string path = fuzz_folder() + "/shapes.txt";
+         put_file(path, view_of(bytes));
+         try {
+           problems_of_file(path);
+         } catch (const Error&) {  // of another layer, perhaps
+         }
+         problems_of_file<DeformConv2dProblem>(path);
        },
        [] {
          return std::vector<std::string>{
              "# a list\nn=1,c=2,h=8,w=8,k=3,r=3,s=3,pad=1\n\nn=2,c=4,h=9,w=7,k=4,r=5,s=3,stride=2,"
-             "dilation=1,groups=2\n"};
+             "dilation=1,groups=2\n",
+             "n=1,c=8,h=8,w=8,k=3,r=3,s=3,pad=1,offset_groups=4,mask=0\n"};
        }},
   };
 }

@@ -50,7 +50,7 @@ std::string wrapped(const std::string& text, std::size_t margin, std::size_t wid
 Json number(double value) { return value > 0 ? Json(value) : Json(); }
 
 Json rung_json(const LadderResult& result, const LadderRow& row,
-               const Conv2dBenchSettings& settings) {
+               const BenchReportSettings& settings) {
   return {{"ladder", result.name},
           {"problem", result.problem.text()},
           {"direction", name_of(result.direction)},
@@ -109,7 +109,7 @@ std::string ladder_table(const LadderResult& result) {
 }
 
 std::string ladder_json(const std::vector<LadderResult>& results,
-                        const Conv2dBenchSettings& settings) {
+                        const BenchReportSettings& settings) {
   Json ladders = Json::array();
   for (const LadderResult& result : results) {
     Json rungs = Json::array();
@@ -144,7 +144,7 @@ std::string ladder_json(const std::vector<LadderResult>& results,
 }
 
 std::string ladder_csv(const std::vector<LadderResult>& results,
-                       const Conv2dBenchSettings& settings) {
+                       const BenchReportSettings& settings) {
   TextTable table;
   const Json names = rung_json(LadderResult{}, LadderRow{}, settings);  // an empty one gives them
   for (const auto& [name, value] : names.items()) table.columns.push_back({name, 9});

@@ -17,9 +17,9 @@ CONVSCOPE_API std::string ladder_table(const LadderResult& result);
 
 // {"format", "machine", "settings", "ladders": [{"ladder", "problem", ..., "rungs": [...]}]}
 CONVSCOPE_API std::string ladder_json(const std::vector<LadderResult>& results,
-                                      const Conv2dBenchSettings& settings);
+                                      const BenchReportSettings& settings);
 // The rungs of the JSON, one in a line, after a line of names.
 CONVSCOPE_API std::string ladder_csv(const std::vector<LadderResult>& results,
-                                     const Conv2dBenchSettings& settings);
+                                     const BenchReportSettings& settings);
 
 }  // namespace convscope

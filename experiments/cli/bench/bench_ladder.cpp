@@ -15,12 +15,12 @@ namespace convscope {
 namespace {
 
 void write_files(const LadderArguments& arguments, const std::vector<LadderResult>& results,
-                 const Conv2dBenchSettings& settings) {
+                 const BenchReportSettings& settings) {
   if (!arguments.json.empty()) write_file(arguments.json, ladder_json(results, settings));
   if (!arguments.csv.empty()) write_file(arguments.csv, ladder_csv(results, settings));
 }
 
-LadderOptions options_of(Conv2dBenchSettings& settings) {
+LadderOptions options_of(BenchReportSettings& settings) {
   LadderOptions out{.device = settings.device,
                     .cold = settings.cold,
                     .cpu_clock = settings.cpu_clock,
@@ -46,7 +46,7 @@ LadderOptions options_of(Conv2dBenchSettings& settings) {
 
 }  // namespace
 
-int bench_ladders(const LadderArguments& arguments, Conv2dBenchSettings settings) {
+int bench_ladders(const LadderArguments& arguments, BenchReportSettings settings) {
   const auto ladders = ladders_named(arguments.ladders, settings.device);
   std::vector<LadderResult> results;
   write_files(arguments, results, settings);  // a path that cannot be written fails at once

@@ -19,6 +19,6 @@ struct LadderArguments {
 };
 
 // `settings` says how to time; the ceilings are filled in. Returns the exit code.
-int bench_ladders(const LadderArguments& arguments, Conv2dBenchSettings settings);
+int bench_ladders(const LadderArguments& arguments, BenchReportSettings settings);
 
 }  // namespace convscope

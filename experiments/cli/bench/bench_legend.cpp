@@ -17,6 +17,10 @@ std::string bench_legend(bool with_peer) {
          "vs plain: the peer with row-major tensors.\n";
 }
 
+std::string often_legend() {
+  return "--weights often: they are prepared before the calls, so prepare is no part of them.\n";
+}
+
 std::string ladder_legend() {
   return "ms: median of one call. GFLOP/s: textbook FLOPs / ms. % of peak: share of what the cores "
          "multiply and\nadd at most. over below: time of the rung below / this one's. err/bound: "

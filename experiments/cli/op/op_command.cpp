@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // op_command.cpp: `convscope op`: one operation on NumPy files, to compare us with any other
 // system.
-// conv2d stands here, lsq in op_lsq.cpp, a whole network in op_net.cpp.
-#include <algorithm>
-#include <charconv>
+// conv2d stands here, deform_conv2d in op_deform_conv2d.cpp, lsq in op_lsq.cpp, a whole network in
+// op_net.cpp.
 #include <iostream>
 #include <memory>
 
 #include "experiments/cli/command.h"
 #include "experiments/cli/measure_once.h"
+#include "experiments/cli/op/op_conv_sizes.h"
+#include "experiments/cli/op/op_deform_conv2d.h"
 #include "experiments/cli/op/op_lsq.h"
 #include "experiments/cli/op/op_net.h"
 #include "experiments/run_folder/check_lines.h"
@@ -23,50 +24,10 @@ namespace {
 struct OpConv2d {
   std::string x, w, b, dy;
   std::string out_y, out_dx, out_dw, out_db;
-  std::string stride = "1", padding = "0", dilation = "1";
-  std::int64_t groups = 1;
+  OpConvSizes sizes;
   std::string algorithm = "auto";
   std::string device = "cpu";
 };
-
-// "2" or "2,1" or (padding) "1,0,2,3".
-std::vector<std::int64_t> numbers(const char* option, const std::string& text,
-                                  std::initializer_list<std::size_t> lengths) {
-  std::vector<std::int64_t> out;
-  const char* at = text.data();
-  const char* const end = at + text.size();
-  bool good = true;
-  for (;;) {
-    std::int64_t value = 0;
-    const auto [next, error] = std::from_chars(at, end, value);
-    good = error == std::errc() && (next == end || *next == ',');
-    if (!good) break;
-    out.push_back(value);
-    if (next == end) break;
-    at = next + 1;
-  }
-  if (!good || std::ranges::count(lengths, out.size()) == 0) {
-    std::vector<std::string> words;
-    for (const std::size_t length : lengths) words.push_back(std::to_string(length));
-    fail_usage("op conv2d", cat("expected ", option, " to be ", join(words, " or "),
-                                " whole numbers joined by commas, got '", text, "'"));
-  }
-  return out;
-}
-
-Conv2dParams params_of(const OpConv2d& op) {
-  const auto stride = numbers("--stride", op.stride, {1, 2});
-  const auto dilation = numbers("--dilation", op.dilation, {1, 2});
-  const auto pad = numbers("--padding", op.padding, {1, 2, 4});
-  Conv2dParams params{.stride_h = stride[0],
-                      .stride_w = stride.back(),
-                      .dilation_h = dilation[0],
-                      .dilation_w = dilation.back(),
-                      .groups = op.groups};
-  params.padding = pad.size() == 4 ? Padding2d{pad[0], pad[1], pad[2], pad[3]}
-                                   : Padding2d{pad[0], pad[0], pad.back(), pad.back()};
-  return params;
-}
 
 int compute(const OpConv2d& op) {
   const bool backward = !op.out_dx.empty() || !op.out_dw.empty() || !op.out_db.empty();
@@ -78,7 +39,7 @@ int compute(const OpConv2d& op) {
   }
   const Device device = Device::parse(op.device);
   backend_of(device);  // an error when it is not there
-  const Conv2dParams params = params_of(op);
+  const Conv2dParams params = conv_params("op conv2d", op.sizes);
   check_conv2d_policy(op.algorithm, device);
   const Tensor x = read_npy(op.x).to(device);
   const Tensor w = read_npy(op.w).to(device);
@@ -104,10 +65,7 @@ int compute(const OpConv2d& op) {
     write_npy(op.out_y, y.to(Device{}));
   }
   if (!backward) return 0;
-  const Tensor dy = read_npy(op.dy).to(device);
-  CONVSCOPE_CHECK(dy.shape() == problem.y_shape() && dy.dtype() == x.dtype(), "op conv2d",
-                  "expected dy ", problem.y_shape(), " of the type of x because that is y, got ",
-                  dy.str());
+  const Tensor dy = read_like("op conv2d", "dy", op.dy, problem.y_shape(), x, "that is y");
   if (!op.out_dx.empty()) {
     const Tensor dx = Tensor::empty(problem.x_shape(), x.dtype(), device);
     execute_backward_data(choose(Direction::backward_data), problem, dy, w, dx);
@@ -142,12 +100,7 @@ std::function<int()> declare(CommandLine& app) {
   conv->add_option("--w", op->w, "weights [K,C/groups,R,S]")->required();
   conv->add_option("--b", op->b, "bias [K]");
   conv->add_option("--dy", op->dy, "gradient of the output [N,K,P,Q]");
-  conv->add_option("--stride", op->stride, "H,W or one number")->capture_default_str();
-  conv->add_option("--padding", op->padding, "all, H,W or top,bottom,left,right")
-      ->capture_default_str();
-  conv->add_option("--dilation", op->dilation, "H,W or one number")->capture_default_str();
-  conv->add_option("--groups", op->groups, "independent parts of the channels")
-      ->capture_default_str();
+  add_conv_sizes(*conv, op->sizes);
   conv->add_option("--algorithm", op->algorithm,
                    "auto, measure, check:<a>,<b>, a name, or a list <a>,<b>,auto")
       ->capture_default_str();
@@ -157,6 +110,7 @@ std::function<int()> declare(CommandLine& app) {
   conv->add_option("--out-dw", op->out_dw, "where to write the gradient of w");
   conv->add_option("--out-db", op->out_db, "where to write the gradient of b");
   auto other = std::make_shared<std::function<int()>>();
+  declare_op_deform_conv2d(app, *other);
   declare_op_lsq(app, *other);
   declare_op_net(app, *other);
   return [op, other] { return *other ? (*other)() : run(*op); };
@@ -167,9 +121,11 @@ std::function<int()> declare(CommandLine& app) {
 
 CONVSCOPE_REGISTER_COMMAND(
     "op", {.summary = "run one operation on NumPy files",
-           .usage = "op conv2d|lsq|net --x X.npy --w W.npy --out-y Y.npy [...]",
+           .usage = "op conv2d|deform_conv2d|lsq|net --x X.npy --w W.npy --out-y Y.npy [...]",
            .examples = {"op conv2d --x x.npy --w w.npy --padding 1 --out-y y.npy",
                         "op conv2d --x x.npy --w w.npy --dy dy.npy --stride 2,1 --out-dw dw.npy",
+                        "op deform_conv2d --x x.npy --offset offset.npy --mask mask.npy --w w.npy "
+                        "--padding 1 --dy dy.npy --out-y y.npy --out-doffset doffset.npy",
                         "op lsq --v v.npy --step s.npy --bits 4 --dy dy.npy --out-dstep ds.npy"},
            .order = 50,
            .declare = convscope::declare})

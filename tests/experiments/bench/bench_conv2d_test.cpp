@@ -252,7 +252,7 @@ TEST(BenchConv2d, ThePeersRightVariantsAreTimedAndTheBestCounts) {
   EXPECT_TRUE(any_wrong({group}));
   ASSERT_EQ(group.refusals.size(), 1u);
   EXPECT_EQ(group.refusals[0].who, "test 1 absent");
-  Conv2dBenchSettings settings;
+  BenchReportSettings settings;
   settings.peer_name = "test";
   settings.peer_version = "1";
   const Json all = Json::parse(bench_json({group}, settings));

@@ -128,7 +128,7 @@ TEST(LadderBench, TheJsonHoldsEveryRungAndIsDrawn) {
                                       {.card = "direct", .sentence = "tiles of sums"},
                                       {.card = "depthwise", .sentence = "needs groups"}}};
   const std::vector<LadderResult> results = {climbed(ladder)};
-  Conv2dBenchSettings settings;
+  BenchReportSettings settings;
   settings.threads = 2;
   const testing::TemporaryFolder folder;
   std::ofstream(folder / "l.json") << ladder_json(results, settings);

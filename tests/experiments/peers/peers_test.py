@@ -71,9 +71,9 @@ class Setup(unittest.TestCase):
     def test_all_of_it_is_fetched_once(self):
         code, out, error = self.call()
         self.assertEqual(code, 0, error)
-        self.assertIn("8 packages installed, 0 were there", out)
+        self.assertIn("9 packages installed, 0 were there", out)
         code, out, _ = self.call()
-        self.assertIn("0 packages installed, 8 were there", out)
+        self.assertIn("0 packages installed, 9 were there", out)
         self.assertEqual(self.installs(), [setup.wanted(setup.GROUPS)])
         self.assertEqual(sum("venv" in c for c in self.commands), 1)
 

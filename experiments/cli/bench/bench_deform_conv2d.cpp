@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+// bench_deform_conv2d.cpp: `convscope bench deform_conv2d`: how long each algorithm of deformable
+// convolution takes, on offsets that are normal numbers of pixels.
+#include "experiments/cli/bench/bench_deform_conv2d.h"
+
+#include <memory>
+
+#include "experiments/cli/bench/bench_legend.h"
+#include "experiments/cli/bench/bench_remarks.h"
+#include "experiments/cli/bench/bench_tasks.h"
+#include "experiments/cli/command.h"
+#include "experiments/cli/measure_once.h"
+#include "layers/deform_conv2d/algorithm.h"
+
+namespace convscope {
+namespace {
+
+constexpr const char* kCommand = "bench deform_conv2d";
+
+using Problem = DeformConv2dProblem;
+
+struct DeformArguments {
+  std::vector<std::string> shapes, problems;
+  std::string direction = "all";
+  std::string algorithm = "all";
+  std::string layout;
+  TimingArguments timing;
+};
+
+std::vector<Problem> problems_of(const DeformArguments& arguments, Device device) {
+  std::vector<Problem> out =
+      problems_given<Problem>(kCommand, arguments.shapes, arguments.problems);
+  set_layouts(arguments.layout, out);
+  for (const Problem& problem : out) {
+    const bool half = problem.dtype == DType::f16 || problem.dtype == DType::bf16;
+    CONVSCOPE_CHECK(problem.dtype == DType::f32 || (half && device.type == DeviceType::cuda),
+                    kCommand, "expected elements of type f32, or f16 or bf16 on cuda, got ",
+                    problem.text(), " on ", device.str());
+  }
+  return out;
+}
+
+int bench_deform(const DeformArguments& arguments) {
+  if (arguments.shapes.empty() && arguments.problems.empty()) {
+    fail_usage(kCommand, "expected --shapes FILE or --problem n=8,c=64,..., got none of them");
+  }
+  check_timing(kCommand, arguments.timing);
+  const std::vector<Direction> directions = parse_directions(arguments.direction);
+  BenchSettings settings = bench_settings(arguments.timing);
+  settings.only_auto = arguments.algorithm == "auto";
+  const std::vector<Problem> problems = problems_of(arguments, settings.device);
+  const auto cards = cards_named<Problem>(kCommand, arguments.algorithm, settings.device);
+  measure_this_machine_once();
+  check_files(arguments.timing);  // a path that cannot be written fails at once
+  if (settings.device.type == DeviceType::cpu) settings.ceilings = ceilings_here();
+  std::vector<BenchTask> tasks;
+  for (const Problem& problem : problems) {
+    for (const Direction direction : directions) {
+      tasks.push_back({cat(problem.text(), " ", name_of(direction)),
+                       [&settings, &cards, problem, direction](const BenchProgress& progress) {
+                         return bench_heavy(settings, problem, direction, cards, progress);
+                       }});
+    }
+  }
+  std::string legend = bench_legend(/*with_peer=*/false);
+  if (settings.weights == WeightUse::often) legend += often_legend();
+  return run_bench_tasks(kCommand, tasks, arguments.timing,
+                         report_settings(settings, "deform_conv2d"), legend);
+}
+
+}  // namespace
+
+void declare_bench_deform_conv2d(CommandLine& bench, std::function<int()>& run) {
+  auto arguments = std::make_shared<DeformArguments>();
+  CommandLine* const deform =
+      bench.add_subcommand("deform_conv2d", "algorithms of deformable convolution");
+  deform->add_option("--shapes", arguments->shapes, "file with one problem in a line")
+      ->type_name("FILE");
+  deform
+      ->add_option("--problem", arguments->problems,
+                   "n=8,c=64,h=56,w=56,k=64,r=3,s=3,stride=1,pad=1,dilation=1,groups=1,"
+                   "offset_groups=1,mask=1; c, h, w and k must be there")
+      ->type_name("TEXT");
+  deform
+      ->add_option("--direction", arguments->direction,
+                   "all, or some of forward,backward_data,backward_weight")
+      ->capture_default_str();
+  deform->add_option("--algorithm", arguments->algorithm, "all, auto or names joined by commas")
+      ->capture_default_str();
+  deform
+      ->add_option("--layout", arguments->layout,
+                   "of all images in memory: nchw, blocked (16 channels of a pixel side by side), "
+                   "or both")
+      ->type_name("TEXT:{nchw,blocked,both}")
+      ->one_of({"nchw", "blocked", "both"});
+  add_timing_options(*deform, arguments->timing);
+  deform->callback([arguments, &run] { run = [arguments] { return bench_deform(*arguments); }; });
+}
+
+}  // namespace convscope

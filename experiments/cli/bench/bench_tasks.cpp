@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0
+// bench_tasks.cpp: what `convscope bench` does for every heavy layer: the options that say how to
+// time, the problems of a list, and the loop over them that prints tables and writes files.
+#include "experiments/cli/bench/bench_tasks.h"
+
+#include <algorithm>
+#include <iostream>
+
+#include "experiments/cli/bench/bench_remarks.h"
+#include "experiments/cli/command.h"
+#include "framework/io/atomic_file.h"
+#include "framework/parallel.h"
+
+namespace convscope {
+namespace {
+
+void write_files(const TimingArguments& arguments, const ReportedGroups& groups,
+                 const BenchReportSettings& settings) {
+  if (!arguments.json.empty()) write_file(arguments.json, bench_json(groups, settings));
+  if (!arguments.csv.empty()) write_file(arguments.csv, bench_csv(groups, settings));
+}
+
+}  // namespace
+
+void add_timing_options(CommandLine& app, TimingArguments& arguments) {
+  app.add_option("--device", arguments.device, "cpu, cuda or cuda:<index>")->capture_default_str();
+  app.add_option("--cache", arguments.cache, "warm, or cold: flushed before each run")
+      ->capture_default_str();
+  app.add_option("--clock", arguments.clock,
+                 "wall, or cpu: time on the core, for --threads 1 on a busy machine")
+      ->capture_default_str();
+  app.add_option("--weights", arguments.weights,
+                 "once: prepared in each call, as in training; often: before the timing, as in "
+                 "inference (another library's own layouts have them so, too)")
+      ->type_name("TEXT:{once,often}")
+      ->one_of({"once", "often"})
+      ->capture_default_str();
+  app.add_option("--min-time", arguments.min_time,
+                 "seconds that each algorithm is timed for on each problem")
+      ->capture_default_str();
+  app.add_option("--rounds", arguments.rounds, "least number of timings of each algorithm")
+      ->capture_default_str();
+  app.add_option("--json", arguments.json, "where to write all of it as JSON");
+  app.add_option("--csv", arguments.csv, "where to write the rows as CSV");
+}
+
+void check_timing(const char* command, const TimingArguments& arguments) {
+  if (arguments.cache != "warm" && arguments.cache != "cold") {
+    fail_usage(command, cat("expected --cache warm or cold, got '", arguments.cache, "'"));
+  }
+  if (arguments.clock != "wall" && arguments.clock != "cpu") {
+    fail_usage(command, cat("expected --clock wall or cpu, got '", arguments.clock, "'"));
+  }
+  if (arguments.clock == "cpu" && (num_threads() != 1 || arguments.device != "cpu")) {
+    fail_usage(command,
+               "expected --threads 1 and device cpu because --clock cpu counts one thread's time");
+  }
+  if (!(arguments.min_time > 0 && arguments.min_time <= 600)) {
+    fail_usage(command, cat("expected --min-time above 0 and at most 600 seconds, got ",
+                            arguments.min_time));
+  }
+  if (arguments.rounds < 1 || arguments.rounds > 100000) {
+    fail_usage(command, cat("expected --rounds from 1 to 100000, got ", arguments.rounds));
+  }
+}
+
+BenchSettings bench_settings(const TimingArguments& arguments) {
+  BenchSettings out;
+  out.device = Device::parse(arguments.device);
+  backend_of(out.device);  // an error when it is not there
+  out.cold = arguments.cache == "cold";
+  out.cpu_clock = arguments.clock == "cpu";
+  out.weights = arguments.weights == "often" ? WeightUse::often : WeightUse::once;
+  out.min_seconds = arguments.min_time;
+  out.least_samples = arguments.rounds;
+  return out;
+}
+
+void check_files(const TimingArguments& arguments) {
+  for (const std::string& path : {arguments.json, arguments.csv}) {
+    if (!path.empty()) check_writable(path);
+  }
+}
+
+BenchReportSettings report_settings(const BenchSettings& settings, const char* operation) {
+  return {.device = settings.device,
+          .threads = num_threads(),
+          .cold = settings.cold,
+          .cpu_clock = settings.cpu_clock,
+          .weights = settings.weights,
+          .min_seconds = settings.min_seconds,
+          .least_samples = settings.least_samples,
+          .peer_name = "",
+          .peer_version = "",
+          .ceilings = settings.ceilings,
+          .operation = operation};
+}
+
+void require_sizes(const char* command, const std::string& text) {
+  std::vector<std::string> missing = {"c", "h", "w", "k", "r", "s"};
+  for (const std::string& word : split_commas(text)) {
+    std::erase(missing, word.substr(0, word.find('=')));
+  }
+  const auto is_kernel = [](const std::string& key) { return key == "r" || key == "s"; };
+  if (std::ranges::count_if(missing, is_kernel) == 2) std::erase_if(missing, is_kernel);
+  if (missing.empty()) return;
+  fail_usage(command, cat("expected --problem with c, h, w and k, and a kernel with r and s, "
+                          "because these sizes have no default, got '",
+                          text, "' without ", join(missing)));
+}
+
+int run_bench_tasks(const char* command, const std::vector<BenchTask>& tasks,
+                    const TimingArguments& arguments, const BenchReportSettings& settings,
+                    const std::string& legend) {
+  warn_of_load(num_threads());
+  ReportedGroups groups;
+  BenchRemarks remarks(tasks.size());
+  for (const BenchTask& task : tasks) {
+    remarks.begin(task.title);
+    groups.push_back(task.run([&](const std::string& what) { remarks.say(what); }));
+    remarks.clear();
+    std::cout << bench_table(groups.back()) << "\n" << std::flush;
+    write_files(arguments, groups, settings);  // an interrupted benchmark keeps what it has
+  }
+  std::cout << bench_summary(groups) << legend;
+  if (any_wrong(groups)) return exit_code(ErrorKind::kRun);
+  const bool all_refused = std::ranges::all_of(groups, [](const ReportedGroup& group) {
+    return group.rows.empty() && group.skipped.empty();
+  });
+  if (all_refused) {
+    fail(ErrorKind::kUnavailable, command,
+         "expected an algorithm that accepts one of the problems, but each was refused");
+  }
+  return 0;
+}
+
+}  // namespace convscope

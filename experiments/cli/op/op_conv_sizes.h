@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+// op_conv_sizes.h: the sizes of a convolution on the command line of `convscope op`: options, and
+// the numbers that they stand for.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "experiments/cli/command_line.h"
+#include "framework/tensor.h"
+#include "layers/conv2d/conv2d.h"
+
+namespace convscope {
+
+struct OpConvSizes {
+  std::string stride = "1", padding = "0", dilation = "1";
+  std::int64_t groups = 1;
+};
+
+void add_conv_sizes(CommandLine& app, OpConvSizes& sizes);
+// `command`: who asks, for errors ("op conv2d").
+Conv2dParams conv_params(const char* command, const OpConvSizes& sizes);
+
+// One more array of an operation from a file on a device, of the shape and the type that the others
+// ask for; `why` ends the sentence when it is not ("that is y").
+Tensor read_like(const char* command, const char* name, const std::string& path, const Shape& shape,
+                 const Tensor& x, const char* why);
+
+}  // namespace convscope

@@ -1,0 +1,337 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Compares `convscope op deform_conv2d` with torchvision.ops.deform_conv2d, results and times.
+
+Results. Both get the same numbers on random problems with every option. Places are rounded to the type
+of the offsets, which is a part of the definition; torchvision in float64 gets offsets that lead to
+exactly these places, so that its results are right for both. Each of ours must hold
+
+    max |error| <= growth * eps * max(M),   eps = 2^-23
+
+where M is the same sum over the magnitudes of x, w, dy, the mask and the bias. For doffset the
+derivatives of the four corners' weights count by their magnitudes, too: at a place (v,u) they are
+samples at (floor v, u) and (floor v + 1, u) with the sign left out. Files of float64 are compared as
+well; there torchvision errs by itself, up to one eps for each term of its longest sum and 8 for the
+products in a term. torchvision's own float32 error stands beside ours.
+
+Times. On the cases of experiments/shapes/deform.txt both are timed in turns, a process of ours and
+then torchvision in this one, `--turns` times, with the same number of threads. Ours is the median of
+`bench deform_conv2d`, which checks the result before: some minutes in all. Backward is everything:
+dx, doffset, dmask and dw, for ours the sum of both directions. The ratio is torchvision's median by
+ours, above 1 we are faster.
+
+Exit code 1 when a result is beyond its bound, 77 without torchvision.
+
+    build/peers/bin/python experiments/peers/deform_vs_torchvision.py --program build/release/bin/convscope
+    ... --cases 0                        # results alone
+    ... --threads 1 --clock cpu          # on a busy machine
+"""
+import argparse
+import json
+import pathlib
+import random
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+import processes
+
+try:
+    import numpy as np
+    import torch
+    import torchvision
+except ImportError as error:
+    print(f"skipped: {error}")
+    sys.exit(77)
+
+SHAPES = pathlib.Path(__file__).resolve().parents[1] / "shapes" / "deform.txt"
+EPS = {np.float32: 2.0 ** -23, np.float64: 2.0 ** -52}
+GROWTH = {"reference": 1.0, "im2col_gemm": 12.0, "fused": 12.0}
+DB_GROWTH = 4.0
+TENSORS = ("y", "dx", "doffset", "dmask", "dw", "db")
+INPUTS = ("x", "offset", "mask", "w", "b", "dy")
+
+
+def output_size(z):
+    return tuple((z["x"][2 + i] + 2 * z["padding"][i] - z["dilation"][i] * (z["w"][2 + i] - 1) - 1)
+                 // z["stride"][i] + 1 for i in (0, 1))
+
+
+def random_problem(rng):
+    """Sizes that fit. The channels are a multiple of both numbers of groups."""
+    groups, offset_groups = rng.choice([1, 1, 2, 3]), rng.choice([1, 1, 2, 4])
+    channels = groups * offset_groups * rng.randint(1, 9)
+    kernel = (rng.choice([1, 2, 3, 3, 5]), rng.choice([1, 2, 3, 3, 5]))
+    dilation = (rng.choice([1, 1, 2]), rng.choice([1, 1, 2]))
+    padding = (rng.choice([0, 1, 2]), rng.choice([0, 1, 2]))
+    reach = [dilation[i] * (kernel[i] - 1) + 1 - 2 * padding[i] for i in (0, 1)]
+    return {"x": (rng.choice([1, 2, 3]), channels, max(1, reach[0]) + rng.randint(0, 14),
+                  max(1, reach[1]) + rng.randint(0, 20)),
+            "w": (groups * rng.randint(1, 20), channels // groups, *kernel),
+            "stride": (rng.choice([1, 1, 2]), rng.choice([1, 1, 3])), "padding": padding,
+            "dilation": dilation, "groups": groups, "offset_groups": offset_groups,
+            "mask": rng.random() < 0.7, "bias": rng.random() < 0.7}
+
+
+def random_numbers(z, numbers):
+    """Offsets of a pixel and a half, some of them far outside."""
+    n, taps = z["x"][0], z["offset_groups"] * z["w"][2] * z["w"][3]
+    normal = lambda shape: numbers.standard_normal(shape, dtype=np.float32)
+    out = {"x": normal(z["x"]), "w": normal(z["w"]), "b": normal(z["w"][0]),
+           "mask": normal((n, taps, *output_size(z))),
+           "dy": normal((n, z["w"][0], *output_size(z)))}
+    offset = 1.5 * normal((n, 2 * taps, *output_size(z)))
+    far = numbers.random(offset.shape) < 0.05
+    out["offset"] = np.where(far, 8 * offset, offset).astype(np.float32)
+    return out
+
+
+def bases(z):
+    """Where the taps would lie without offsets: [O R S, 2, P, Q]."""
+    (p, q), (r, s) = output_size(z), z["w"][2:]
+    v = (np.arange(p) * z["stride"][0] - z["padding"][0])[None, :] + np.arange(r)[:, None] * z["dilation"][0]
+    u = (np.arange(q) * z["stride"][1] - z["padding"][1])[None, :] + np.arange(s)[:, None] * z["dilation"][1]
+    out = np.empty((r, s, 2, p, q))
+    out[:, :, 0] = v[:, None, :, None]
+    out[:, :, 1] = u[None, :, None, :]
+    return np.tile(out.reshape(r * s, 2, p, q), (z["offset_groups"], 1, 1, 1))
+
+
+def places(z, offset):
+    """v and u as the type of the offsets rounds them, in float64: [N, O R S, 2, P, Q]."""
+    base = bases(z)
+    offset = offset.reshape(offset.shape[0], *base.shape)
+    return (base.astype(offset.dtype)[None] + offset).astype(np.float64)
+
+
+def deform(z, t):
+    return torchvision.ops.deform_conv2d(t["x"], t["offset"], t["w"], t["b"] if z["bias"] else None,
+                                         stride=z["stride"], padding=z["padding"],
+                                         dilation=z["dilation"], mask=t["mask"] if z["mask"] else None)
+
+
+def torchvision_results(z, arrays):
+    """{tensor: float64 array}, computed in the type of the arrays."""
+    t = {name: torch.from_numpy(np.ascontiguousarray(a)) for name, a in arrays.items()}
+    for name in INPUTS[:-1]:
+        t[name].requires_grad_(True)
+    y = deform(z, t)
+    y.backward(t["dy"])
+    out = {"y": y, "dx": t["x"].grad, "doffset": t["offset"].grad, "dw": t["w"].grad,
+           "db": t["dy"].sum((0, 2, 3))}
+    if z["mask"]:
+        out["dmask"] = t["mask"].grad
+    return {name: a.detach().to(torch.float64).numpy() for name, a in out.items()}
+
+
+def expected(z, arrays):
+    """Right values at the places of the arrays' type, and the largest sum over magnitudes of each."""
+    at = places(z, arrays["offset"])
+    exact = {name: a.astype(np.float64) for name, a in arrays.items()}
+    as_offset = lambda moved: (moved - bases(z)[None]).reshape(arrays["offset"].shape)
+    exact["offset"] = as_offset(at)
+    values = torchvision_results(z, exact)
+    sizes = {name: np.abs(a) for name, a in exact.items()}
+    sizes["offset"] = exact["offset"]
+    if not z["mask"]:  # a mask of 1, whose gradient is that of the samples
+        sizes["mask"] = np.ones_like(sizes["mask"])
+    with_mask = {**z, "mask": True}
+    bounds = torchvision_results(with_mask, sizes)
+    of_offset = np.zeros_like(at)
+    for axis in (0, 1):
+        for step in (0, 1):
+            moved = at.copy()
+            moved[:, :, axis] = np.floor(moved[:, :, axis]) + step
+            samples = torchvision_results(with_mask, {**sizes, "offset": as_offset(moved)})["dmask"]
+            of_offset[:, :, axis] += sizes["mask"] * samples
+    bounds["doffset"] = of_offset
+    return values, {name: float(np.max(bounds[name])) for name in values}
+
+
+def convscope(program, folder, z, algorithm):
+    pair = lambda name: ",".join(str(v) for v in z[name])
+    command = [program, "op", "deform_conv2d", "--stride", pair("stride"), "--padding", pair("padding"),
+               "--dilation", pair("dilation"), "--groups", z["groups"], "--offset-groups",
+               z["offset_groups"], "--algorithm", algorithm]
+    left_out = {"mask": not z["mask"], "b": not z["bias"], "dmask": not z["mask"]}
+    for name in INPUTS:
+        command += [] if left_out.get(name) else [f"--{name}", folder / f"{name}.npy"]
+    wanted = [name for name in TENSORS if not left_out.get(name)]
+    for name in wanted:
+        command += [f"--out-{name}", folder / f"out_{name}.npy"]
+    done = subprocess.run([str(word) for word in command], capture_output=True, text=True)
+    if done.returncode != 0:
+        sys.exit(f"failed: {' '.join(str(word) for word in command)}\n{done.stderr}")
+    return {name: np.load(folder / f"out_{name}.npy").astype(np.float64) for name in wanted}
+
+
+def longest_sum(z):
+    """The number of terms of the longest of all sums."""
+    taps, pixels = z["w"][2] * z["w"][3], output_size(z)[0] * output_size(z)[1]
+    k = z["w"][0] // z["groups"]
+    # y; dw and db; doffset and dmask: four corners of each channel; dx: at most every tap of every pixel
+    return max(z["w"][1] * taps + 1, z["x"][0] * pixels, 4 * k * z["x"][1] // z["offset_groups"],
+               4 * k * taps * pixels)
+
+
+class Results:
+    def __init__(self, args):
+        self.args = args
+        self.worst, self.wrong, self.used = {}, [], dict.fromkeys(
+            ("stride", "padding", "dilation", "groups", "offset groups", "no mask", "no bias"), 0)
+
+    def compare(self, who, index, z, got, values, sizes, eps, growth):
+        for tensor, right in values.items():
+            error = float(np.max(np.abs(got[tensor] - right))) if right.size else 0.0
+            error = error / (eps * sizes[tensor]) if sizes[tensor] > 0 else error
+            key = (who, tensor)
+            self.worst[key] = max(self.worst.get(key, 0.0), error)
+            allowed = DB_GROWTH if tensor == "db" else 0  # db has a kernel of its own
+            if got[tensor].shape != right.shape or (growth and not error <= max(growth, allowed)):
+                self.wrong.append(f"{who} {tensor} of problem {index} {z}: error {error:.2f} eps max(M)")
+
+    def run(self):
+        rng, numbers = random.Random(self.args.seed), np.random.default_rng(self.args.seed)
+        with tempfile.TemporaryDirectory() as name:
+            folder = pathlib.Path(name)
+            for index in range(self.args.problems):
+                z = random_problem(rng)
+                for key in ("stride", "dilation"):
+                    self.used[key] += z[key] != (1, 1)
+                self.used["padding"] += z["padding"] != (0, 0)
+                self.used["groups"] += z["groups"] > 1
+                self.used["offset groups"] += z["offset_groups"] > 1
+                self.used["no mask"] += not z["mask"]
+                self.used["no bias"] += not z["bias"]
+                arrays = random_numbers(z, numbers)
+                for dtype in (np.float32, np.float64):
+                    arrays = {tensor: a.astype(dtype) for tensor, a in arrays.items()}
+                    for tensor, a in arrays.items():
+                        np.save(folder / f"{tensor}.npy", a)
+                    values, sizes = expected(z, arrays)
+                    if dtype == np.float64:
+                        got = convscope(self.args.program, folder, z, "reference")
+                        self.compare("reference, f8", index, z, got, values, sizes, EPS[dtype],
+                                     longest_sum(z) + 8)
+                        continue
+                    for algorithm, growth in GROWTH.items():
+                        got = convscope(self.args.program, folder, z, algorithm)
+                        self.compare(algorithm, index, z, got, values, sizes, EPS[dtype], growth)
+                    self.compare("torchvision, f4", index, z, torchvision_results(z, arrays), values,
+                                 sizes, EPS[dtype], None)
+        print(f"{self.args.problems} random problems (seed {self.args.seed}), with "
+              + ", ".join(f"{name}: {count}" for name, count in self.used.items()))
+        print("largest error in units of eps * max(M), against float64\n")
+        print("| algorithm | " + " | ".join(TENSORS) + " | bound |")
+        print("|---|" + "---|" * (len(TENSORS) + 1))
+        for who in (*GROWTH, "torchvision, f4", "reference, f8"):
+            bound = f"{GROWTH[who]:g}" if who in GROWTH else "terms + 8" if "f8" in who else "-"
+            cells = [f"{self.worst[who, t]:.3f}" if (who, t) in self.worst else "-" for t in TENSORS]
+            print(f"| {who} | " + " | ".join(cells) + f" | {bound} |")
+        for line in self.wrong[:20]:
+            print(line, file=sys.stderr)
+        print(f"\n{len(self.wrong)} beyond the bound")
+        return not self.wrong
+
+
+def sizes_of(text):
+    z = dict(n=1, c=1, h=1, w=1, k=1, r=1, s=1, pad=0)
+    z.update((key, int(value)) for key, value in (word.split("=") for word in text.split(",")))
+    return {"x": (z["n"], z["c"], z["h"], z["w"]), "w": (z["k"], z["c"], z["r"], z["s"]),
+            "stride": (1, 1), "padding": (z["pad"], z["pad"]), "dilation": (1, 1), "groups": 1,
+            "offset_groups": 1, "mask": True, "bias": False}
+
+
+def our_times(args, problem):
+    """{direction: median ms} of one process."""
+    with tempfile.TemporaryDirectory() as name:
+        path = pathlib.Path(name) / "bench.json"
+        command = [args.program, "--threads", args.threads, "bench", "deform_conv2d", "--problem", problem,
+                   "--algorithm", args.algorithm, "--clock", args.clock, "--min-time", args.min_time,
+                   "--json", path]
+        done = subprocess.run([str(word) for word in command], capture_output=True, text=True,
+                              env=processes.environment(args.threads))
+        if done.returncode != 0:
+            sys.exit(f"failed: {' '.join(str(word) for word in command)}\n{done.stderr}{done.stdout}")
+        rows = json.loads(path.read_text())["rows"]
+    return {row["direction"]: row["median_ms"] for row in rows}
+
+
+def median_ms(run, args):
+    clock = time.process_time if args.clock == "cpu" else time.perf_counter
+    run()
+    times = []
+    while len(times) < 5 or sum(times) < args.min_time:
+        begin = clock()
+        run()
+        times.append(clock() - begin)
+    return 1000 * statistics.median(times)
+
+
+def their_times(args, problem):
+    z = sizes_of(problem)
+    arrays = random_numbers(z, np.random.default_rng(1))
+    t = {name: torch.from_numpy(a) for name, a in arrays.items()}
+    with torch.no_grad():
+        forward = median_ms(lambda: deform(z, t), args)
+    leaves = [t[name].requires_grad_(True) for name in ("x", "offset", "mask", "w")]
+    y = deform(z, t)
+    return forward, median_ms(lambda: torch.autograd.grad(y, leaves, t["dy"], retain_graph=True), args)
+
+
+def times(args):
+    torch.set_num_threads(args.threads)
+    problems = [line for line in SHAPES.read_text().split("\n") if line and line[0] != "#"]
+    print(f"\n{args.algorithm} beside torchvision {torchvision.__version__}, {args.threads} "
+          f"thread{'s' if args.threads > 1 else ''}, {args.clock} time, medians of {args.turns} turns, ms\n")
+    print("| problem | forward ours | torchvision | ratio | backward ours | torchvision | ratio |")
+    print("|---|---|---|---|---|---|---|")
+    rows, ratios = [], ([], [])
+    for problem in problems[:args.cases]:
+        ours, theirs = [], []
+        for _ in range(args.turns):
+            one = our_times(args, problem)
+            ours.append((one["forward"], one["backward_data"] + one["backward_weight"]))
+            theirs.append(their_times(args, problem))
+        middle = lambda samples, i: statistics.median(sample[i] for sample in samples)
+        cells = []
+        for i in (0, 1):
+            a, b = middle(ours, i), middle(theirs, i)
+            ratios[i].append(b / a)
+            cells += [f"{a:.1f}", f"{b:.1f}", f"{b / a:.2f}"]
+        print(f"| {problem} | " + " | ".join(cells) + " |", flush=True)
+        rows.append({"problem": problem, "ours_ms": ours, "torchvision_ms": theirs})
+    means = [statistics.geometric_mean(of) for of in ratios]
+    print(f"\nratio, geometric mean and least: forward {means[0]:.2f}, {min(ratios[0]):.2f}; "
+          f"backward {means[1]:.2f}, {min(ratios[1]):.2f}")
+    return rows
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--program", default="build/release/bin/convscope")
+    parser.add_argument("--problems", type=int, default=60, help="random ones, for results")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--cases", type=int, default=4, help="of experiments/shapes/deform.txt, for times")
+    parser.add_argument("--turns", type=int, default=3)
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--clock", choices=("wall", "cpu"), default="wall")
+    parser.add_argument("--min-time", type=float, default=0.5, help="seconds of each side in each turn")
+    parser.add_argument("--algorithm", default="auto", help="of ours, for times")
+    parser.add_argument("--json", type=pathlib.Path, help="where to write all times")
+    args = parser.parse_args()
+    if args.clock == "cpu" and args.threads != 1:
+        parser.error("--clock cpu counts one thread's time: it needs --threads 1")
+    good = Results(args).run() if args.problems > 0 else True
+    if args.cases > 0:
+        rows = times(args)
+        if args.json:
+            args.json.write_text(json.dumps({"threads": args.threads, "clock": args.clock,
+                                             "torchvision": torchvision.__version__, "rows": rows}, indent=1))
+    return 0 if good else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
