@@ -14,7 +14,7 @@
 //                  . o->  .  o   .               and reads between four pixels
 //                  .  .  .  .v .
 //
-// Plan       a column has C/G R S numbers, one for each weight of a kernel. It is read K/G times and
+// Plan       a column has C/G R S numbers, one for each weight of a kernel. It is read K/G times,
 //            then written over: no matrix of columns. Places serve all channels of an offset group.
 // Shapes     x [N,C,H,W], w [K,C/G,R,S], offset [N,2 O R S,P,Q], mask [N,O R S,P,Q], y [N,K,P,Q],
 //            row-major, f32, sums in f32; column [C/G R S]
@@ -22,11 +22,11 @@
 //            groups; with and without a mask
 // Cost       FLOPs = 2 N K P Q (C/G) R S, and 8 for each sample; workspace = one column; bound by
 //            one scalar sum
-// Numerics   a sum of C/G R S terms one after the other: errors of random sign grow like the root of
-//            their number; same bits on each run
-// Backward   the column's gradient g = sum over k of w[k] dy[k] goes back to the four corners of dx.
-//            With a_i = sum over c of g x[corner i]: dmask = sum of weight_i a_i, and the gradients
-//            of v and u are the same sum with the derivatives of the weights. dw += dy column.
+// Numerics   a sum of C/G R S terms one after the other: errors of random sign grow like the root
+//            of their number; same bits on each run
+// Backward   the column's gradient g = sum over k of w[k] dy[k] goes to the four corners of dx.
+//            With a_i = sum over c of g x[corner i]: dmask = sum of weight_i a_i; the gradients of
+//            v and u are the same sum with the derivatives of the weights. dw += dy column.
 // Choices    none
 // Source     J. Dai et al. 2017: Deformable Convolutional Networks, arXiv 1703.06211; X. Zhu et al.
 //            2019: Deformable ConvNets v2, arXiv 1811.11168

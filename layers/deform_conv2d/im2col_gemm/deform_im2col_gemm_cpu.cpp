@@ -6,8 +6,8 @@
 //            columns[(c,r,s),(p,q)] = mask[n,j,p,q] sample(x[n, g C/G + c], v, u)   (problem.h)
 // Textbook   for each image: columns = samples(x, offset, mask)   # [C/G R S, P Q]
 //                            y = w columns + b                    # [K/G, C/G R S] [C/G R S, P Q]
-//            columns = w^T dy: each number goes to the four corners of dx, and into the gradients of
-//            its place and mask;  dw += dy columns^T, with the samples made once more
+//            columns = w^T dy: each number goes to the four corners of dx, and into the gradients
+//            of its place and mask;  dw += dy columns^T, with the samples made once more
 // Plan       one image and one weight group at a time. Threads share out rows of the columns
 //            (forward, dw), channels (dx), and taps (doffset, dmask). The product is gemm().
 // Shapes     x [N,C,H,W], w [K,C/G,R,S], offset [N,2 O R S,P,Q], mask [N,O R S,P,Q], y [N,K,P,Q],

@@ -33,7 +33,7 @@ class Places {
         offset_(static_cast<const float*>(offset)),
         mask_(static_cast<const float*>(mask)) {}
 
-  // All taps of an offset group for pixels [first, first + count) of image n, to [taps][rows, step].
+  // All taps of an offset group for pixels [first, first + count) of image n, to [taps, rows].
   void compute(Index n, Index group, Index first, Index count, float* to) const;
 
  private:
