@@ -18,6 +18,7 @@ namespace {
 
 constexpr std::uint64_t kTrainStream = 0xd161'0001'0000'0000u;
 constexpr std::uint64_t kTestStream = 0xd161'0002'0000'0000u;
+constexpr std::uint64_t kWarpStream = 0x0000'1000'0000'0000u;  // beside each part's own
 constexpr int kPiecesOfACurve = 6;  // straight pieces between two points of a curve
 
 // Cosine and sine of an angle in turns.
@@ -31,10 +32,41 @@ struct Wave {
   double push_x, push_y;
 };
 
+// An affine map about the centre of the image, stronger than what a hand does.
+class Warp {
+ public:
+  Warp() = default;
+  Warp(Generator random, double strength) : is_there_(true) {
+    const auto between = [&random](double low, double high) {
+      return low + (high - low) * static_cast<double>(random.uniform());
+    };
+    const NormalPair turn = cos_sin(between(-strength, strength) / 6);
+    const double c = turn.a, s = turn.b;
+    scale = 1 - 0.5 * between(0.0, strength);
+    const double slant = between(-0.5 * strength, 0.5 * strength);
+    xx_ = scale * c;
+    xy_ = scale * (slant * c - s);
+    yx_ = scale * s;
+    yy_ = scale * (slant * s + c);
+  }
+  // In the unit square.
+  StrokePoint placed(StrokePoint p) const {
+    if (!is_there_) return p;
+    const double x = p.x - 0.5, y = p.y - 0.5;
+    return {0.5 + xx_ * x + xy_ * y, 0.5 + yx_ * x + yy_ * y};
+  }
+  double scale = 1;
+
+ private:
+  bool is_there_ = false;
+  double xx_ = 1, xy_ = 0, yx_ = 0, yy_ = 1;
+};
+
 // Everything about one image that is drawn by lot, in a fixed order.
 class Hand {
  public:
-  Hand(Generator& random, double size) : random_(random), size_(size) {
+  Hand(Generator& random, double size, const Warp& warp)
+      : random_(random), size_(size), warp_(warp) {
     const NormalPair turn = cos_sin(between(-0.055, 0.055));
     const double c = turn.a, s = turn.b;
     const double slant = between(-0.30, 0.30);
@@ -50,8 +82,8 @@ class Hand {
               between(-0.05, 0.05)};
     }
     shake_ = between(0.0, 0.035);
-    radius = between(0.030, 0.075) * size;
-    softness = between(0.020, 0.055) * size;
+    radius = between(0.030, 0.075) * size * warp.scale;
+    softness = between(0.020, 0.055) * size * warp.scale;
     ink = between(0.55, 1.0);
     noise = between(0.0, 0.12);
   }
@@ -71,8 +103,9 @@ class Hand {
       p = {p.x + wave.push_x * height, p.y + wave.push_y * height};
     }
     const double x = p.x - 0.5, y = p.y - 0.5;
-    return {(0.5 + shift_x_ + xx_ * x + xy_ * y) * size_,
-            (0.5 + shift_y_ + yx_ * x + yy_ * y) * size_};
+    const StrokePoint at =
+        warp_.placed({0.5 + shift_x_ + xx_ * x + xy_ * y, 0.5 + shift_y_ + yx_ * x + yy_ * y});
+    return {at.x * size_, at.y * size_};
   }
 
   double radius, softness, ink, noise;
@@ -80,6 +113,7 @@ class Hand {
  private:
   Generator& random_;
   double size_;
+  Warp warp_;
   double xx_, xy_, yx_, yy_, shift_x_, shift_y_, shake_;
   std::array<Wave, 2> waves_;
 };
@@ -139,10 +173,10 @@ void approach(std::vector<double>& squared_distance, std::int64_t size, StrokePo
   }
 }
 
-void draw(std::uint8_t* pixels, std::int64_t size, int digit, Generator random) {
+void draw(std::uint8_t* pixels, std::int64_t size, int digit, Generator random, const Warp& warp) {
   const std::vector<DigitStyle>& styles = digit_styles(digit);
   const DigitStyle& style = styles[random.below(static_cast<std::uint32_t>(styles.size()))];
-  Hand hand(random, static_cast<double>(size));
+  Hand hand(random, static_cast<double>(size), warp);
   const double reach = hand.radius + hand.softness;
   std::vector<double> squared_distance(static_cast<std::size_t>(size * size), 1e30);
   for (const PenStroke& stroke : style) {
@@ -160,7 +194,8 @@ void draw(std::uint8_t* pixels, std::int64_t size, int digit, Generator random) 
   }
 }
 
-Dataset draw_part(std::int64_t count, std::int64_t size, std::uint64_t seed, std::uint64_t stream) {
+Dataset draw_part(const SyntheticDigitsOptions& options, std::int64_t count, std::uint64_t stream) {
+  const std::int64_t size = options.image_size;
   Dataset out;
   out.name = "synthetic_digits";
   out.classes = 10;
@@ -173,8 +208,10 @@ Dataset draw_part(std::int64_t count, std::int64_t size, std::uint64_t seed, std
     for (std::int64_t i = begin; i < end; ++i) {
       const int digit = static_cast<int>(i % 10);  // as many of each
       labels[i] = digit;
-      draw(pixels + i * size * size, size, digit,
-           Generator(seed, stream + static_cast<std::uint64_t>(i)));
+      const std::uint64_t own = stream + static_cast<std::uint64_t>(i);
+      draw(pixels + i * size * size, size, digit, Generator(options.seed, own),
+           options.warp > 0 ? Warp(Generator(options.seed, own + kWarpStream), options.warp)
+                            : Warp());
     }
   });
   return out;
@@ -188,8 +225,10 @@ DatasetSplits synthetic_digits(const SyntheticDigitsOptions& options) {
                   options.test_size);
   CONVSCOPE_CHECK(options.image_size >= 8 && options.image_size <= 256, "synthetic_digits",
                   "expected an image size of 8 to 256 pixels, got ", options.image_size);
-  DatasetSplits out{draw_part(options.train_size, options.image_size, options.seed, kTrainStream),
-                    draw_part(options.test_size, options.image_size, options.seed, kTestStream)};
+  CONVSCOPE_CHECK(options.warp >= 0 && options.warp <= 1, "synthetic_digits",
+                  "expected a warp of 0 to 1, got ", options.warp);
+  DatasetSplits out{draw_part(options, options.train_size, kTrainStream),
+                    draw_part(options, options.test_size, kTestStream)};
   set_channel_statistics(out.train);
   out.test.mean = out.train.mean;
   out.test.std = out.train.std;
@@ -221,13 +260,20 @@ CONVSCOPE_REGISTER_DATASET(
                  .type = OptionType::integer,
                  .default_value = std::int64_t{1},
                  .doc = "draws other digits; apart from the seed of the run",
-                 .min = 0}},
+                 .min = 0},
+                {.name = "warp",
+                 .type = OptionType::number,
+                 .default_value = 0.0,
+                 .doc = "turns, shrinks and slants each digit; 1: by 60 degrees, to half, by 0.5",
+                 .min = 0,
+                 .max = 1}},
      .load =
          [](const Options& options) {
            return synthetic_digits({.train_size = options.integer("train_size"),
                                     .test_size = options.integer("test_size"),
                                     .seed = static_cast<std::uint64_t>(options.integer("seed")),
-                                    .image_size = options.integer("image_size")});
+                                    .image_size = options.integer("image_size"),
+                                    .warp = options.number("warp")});
          },
      .sample_shape =
          [](const Options& options) {

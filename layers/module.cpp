@@ -3,6 +3,8 @@
 // forward pass.
 #include "layers/module.h"
 
+#include <cmath>
+
 #include "layers/dispatch/heavy_use.h"
 #include "layers/plan/operation_op.h"
 
@@ -31,7 +33,7 @@ void Module::set_step(std::int64_t step) {
 
 std::vector<NamedParameter> Module::parameters() const {
   std::vector<NamedParameter> out;
-  collect_parameters("", out);
+  collect_parameters("", 1.0, out);
   return out;
 }
 
@@ -104,8 +106,14 @@ std::int64_t Module::parameter_count() const {
   return count;
 }
 
+void Module::scale_learning_rate(double factor) {
+  CONVSCOPE_CHECK(std::isfinite(factor) && factor >= 0, kind(),
+                  "expected a factor on the learning rate of at least 0, got ", factor);
+  lr_scale_ = factor;
+}
+
 Variable Module::add_parameter(const std::string& name, const Tensor& value) {
-  parameters_.push_back({name, Variable(value, /*requires_grad=*/true)});
+  parameters_.push_back({.name = name, .variable = Variable(value, /*requires_grad=*/true)});
   return parameters_.back().variable;
 }
 
@@ -144,9 +152,15 @@ void Module::add_child_module(const std::string& name, std::shared_ptr<Module> c
   children_.emplace_back(name, std::move(child));
 }
 
-void Module::collect_parameters(const std::string& prefix, std::vector<NamedParameter>& out) const {
-  for (const auto& [name, variable] : parameters_) out.push_back({joined(prefix, name), variable});
-  for (const auto& [name, child] : children_) child->collect_parameters(joined(prefix, name), out);
+void Module::collect_parameters(const std::string& prefix, double lr_scale,
+                                std::vector<NamedParameter>& out) const {
+  lr_scale *= lr_scale_;
+  for (const NamedParameter& own : parameters_) {
+    out.push_back({joined(prefix, own.name), own.variable, lr_scale});
+  }
+  for (const auto& [name, child] : children_) {
+    child->collect_parameters(joined(prefix, name), lr_scale, out);
+  }
 }
 
 void Module::collect_buffers(const std::string& prefix, std::vector<NamedTensor>& out) const {

@@ -20,6 +20,8 @@ class PlanGraph;
 struct NamedParameter {
   std::string name;  // "c1.weight"
   Variable variable;
+  // Its learning rate as a multiple of that of the network: Module::scale_learning_rate().
+  double lr_scale = 1.0;
 };
 
 class Module;
@@ -91,6 +93,10 @@ class CONVSCOPE_API Module {
   void zero_grad();
   std::int64_t parameter_count() const;
 
+  // All parameters below learn at `factor` times the rate of the network, where no group of the
+  // optimiser says otherwise; factors of modules inside each other are multiplied.
+  void scale_learning_rate(double factor);
+
   // Moves parameters with their gradients, buffers, transforms and children. Variables stay the
   // same objects, so names, groups of an optimiser and transforms stay valid. The state of an
   // optimiser is made where the parameters are: move a model before its optimiser is made.
@@ -122,12 +128,14 @@ class CONVSCOPE_API Module {
 
  private:
   void add_child_module(const std::string& name, std::shared_ptr<Module> child);
-  void collect_parameters(const std::string& prefix, std::vector<NamedParameter>& out) const;
+  void collect_parameters(const std::string& prefix, double lr_scale,
+                          std::vector<NamedParameter>& out) const;
   void collect_buffers(const std::string& prefix, std::vector<NamedTensor>& out) const;
   void collect_modules(const std::string& prefix, std::vector<NamedModule>& out);
 
   bool training_ = true;
   std::int64_t step_ = 0;
+  double lr_scale_ = 1.0;
   std::vector<NamedParameter> parameters_;
   struct Buffer {
     std::string name;

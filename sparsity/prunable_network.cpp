@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <map>
+#include <set>
 #include <string_view>
 
 #include "framework/registry.h"
@@ -59,8 +60,11 @@ class Walk {
     // A network that is not understood as a line still has layers to prune one by one.
     if (out_.in_line()) return;
     out_.layers.clear();
+    std::set<const Module*> inner;  // what a layer with a weight is made of is its own matter
     for (const NamedModule& part : model.modules()) {
-      if (has_weight_matrix(*part.module)) out_.layers.push_back(layer_of(part.name, *part.module));
+      if (!has_weight_matrix(*part.module) || inner.contains(part.module)) continue;
+      out_.layers.push_back(layer_of(part.name, *part.module));
+      for (const NamedModule& below : part.module->modules()) inner.insert(below.module);
     }
   }
 
@@ -78,6 +82,12 @@ class Walk {
         return;
       }
       shape_ = module.output_shape(shape_);
+      return;
+    }
+    for (const NamedModule& part : module.modules()) {
+      if (part.module == &module || !has_weight_matrix(*part.module)) continue;
+      out_.why_no_line =
+          cat("'", part.name, "' of '", name, "' (", module.kind(), ") reads the same channels");
       return;
     }
     PrunableLayer layer = layer_of(name, module);

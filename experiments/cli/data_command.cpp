@@ -199,6 +199,11 @@ std::function<int()> declare(CommandLine& app) {
   whole("--train-size", arguments->synth.train_size, "training images", 1, 1'000'000);
   whole("--test-size", arguments->synth.test_size, "test images", 1, 1'000'000);
   whole("--image-size", arguments->synth.image_size, "height and width, pixels", 8, 256);
+  synth_app
+      ->add_option("--warp", arguments->synth.warp,
+                   "turns, shrinks and slants each digit: 0 as a hand writes, 1 most")
+      ->type_name("X")
+      ->capture_default_str();
   synth_app->add_option("--seed", arguments->synth.seed, "draws other digits")
       ->type_name("N")
       ->capture_default_str();

@@ -164,6 +164,19 @@ std::unique_ptr<Optimizer> build_optimizer(const ExperimentConfig& config, const
   groups.push_back(
       {.name = "default", .parameters = {}, .lr_scale = 1.0, .weight_decay = optim.weight_decay});
 
+  // Layers may ask for another rate of some parameters (Module::scale_learning_rate).
+  const std::size_t rest = groups.size() - 1;
+  const auto group_of_scale = [&](double scale) {
+    for (std::size_t i = rest; i < groups.size(); ++i) {
+      if (groups[i].lr_scale == scale) return i;
+    }
+    groups.push_back({.name = cat("lr_scale ", scale),
+                      .parameters = {},
+                      .lr_scale = scale,
+                      .weight_decay = optim.weight_decay});
+    return groups.size() - 1;
+  };
+
   std::vector<OptimParameter> all;
   std::vector<std::string> names;
   for (const NamedParameter& parameter : model.parameters()) {
@@ -171,7 +184,7 @@ std::unique_ptr<Optimizer> build_optimizer(const ExperimentConfig& config, const
     names.push_back(parameter.name);
     std::size_t i = 0;
     while (i < optim.groups.size() && !fits_glob(optim.groups[i].match, parameter.name)) ++i;
-    if (i == steps && !belongs_to_quantizer(parameter.name)) ++i;
+    if (i == steps && !belongs_to_quantizer(parameter.name)) i = group_of_scale(parameter.lr_scale);
     groups[i].parameters.push_back(all.back());
   }
   for (std::size_t i = 0; i < optim.groups.size(); ++i) {
@@ -182,10 +195,7 @@ std::unique_ptr<Optimizer> build_optimizer(const ExperimentConfig& config, const
              "it matches none of ",
              join(names)));
   }
-  if (groups.back().parameters.empty()) groups.pop_back();
-  if (groups[steps].parameters.empty()) {
-    groups.erase(groups.begin() + static_cast<std::ptrdiff_t>(steps));
-  }
+  std::erase_if(groups, [](const ParameterGroup& group) { return group.parameters.empty(); });
   check_groups_cover(groups, all);
   return optimizer_types().get(optim.type).build(std::move(groups), optim.options);
 }

@@ -22,7 +22,8 @@ CONVSCOPE_API std::shared_ptr<Module> build_model(const ExperimentConfig& config
                                                   const Shape& sample_shape, int classes);
 
 // The optimiser over all parameters of `model`. Each parameter goes to the first group of
-// config.optim.groups whose `match` fits, the rest to the default group; a group that gets nothing
+// config.optim.groups whose `match` fits, the rest to the default group, or to one for the rate
+// that their layer asks for (Module::scale_learning_rate); a group of the config that gets nothing
 // is an error.
 CONVSCOPE_API std::unique_ptr<Optimizer> build_optimizer(const ExperimentConfig& config,
                                                          const Module& model);

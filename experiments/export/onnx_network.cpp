@@ -163,6 +163,8 @@ class Walk {
     } else if (kind == "relu6") {
       node("Clip", name,
            {value_, constant(name + ".least", scalar(0)), constant(name + ".most", scalar(6))});
+    } else if (kind == "deform_conv2d") {
+      refuse(name, "deform_conv2d, which ONNX has from opset 19 on");
     } else if (kind != "dropout") {
       refuse(name, kind);
     }

@@ -96,6 +96,16 @@ LayerTable layer_table(Module& model, const Shape& input, const StepKernels& ker
   std::vector<std::string> kernel_sizes, algorithms;
   std::map<const Module*, std::string> names;
   for (const NamedModule& part : model.modules()) names.emplace(part.module, part.name);
+  // Of a layer whose parts have rows of their own, the rest.
+  std::set<const Variable::State*> counted;
+  const auto own_parameters = [&](const Module& layer) {
+    std::int64_t count = 0;
+    for (const NamedParameter& parameter : layer.parameters()) {
+      if (!counted.insert(parameter.variable.state()).second) continue;
+      count += parameter.variable.value().numel();
+    }
+    return count;
+  };
   model.walk(input, [&](Module& layer, const Shape& arrives) {
     const std::string& name = names.at(&layer);
     const std::vector<NamedModule> parts = layer.modules();
@@ -113,7 +123,7 @@ LayerTable layer_table(Module& model, const Shape& input, const StepKernels& ker
     const std::unique_ptr<HeavyUse> heavy = layer.heavy_use(arrives);
     const std::string size = heavy == nullptr ? "" : heavy->kernel();
     std::string cells = cat(layer.kind(), ",", sizes_text(layer.output_shape(arrives)), ",",
-                            layer.parameter_count(), ",", size);
+                            own_parameters(layer), ",", size);
     std::vector<std::string> of_layer;
     for (const Direction direction : kDirections) {
       const LayerKernel* const kernel = kernels.find(name, direction);

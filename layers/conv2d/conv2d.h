@@ -62,6 +62,12 @@ struct Conv2dOptions {
   std::string name = {};  // of the layer, for errors
 };
 
+// The keys of the layer in a config, and what they say but for the padding's mode and the layer's
+// name; for layers that look at their input as a convolution does. Errors are of `operation`.
+CONVSCOPE_API std::vector<OptionField> conv2d_fields();
+CONVSCOPE_API Conv2dOptions conv2d_options(const Options& options, std::int64_t in_channels,
+                                           const char* operation);
+
 // Parameters: weight [K,C/G,R,S], bias [K].
 class CONVSCOPE_API Conv2d : public Module {
  public:

@@ -18,55 +18,60 @@ Conv2dParams without_padding(Conv2dParams params) {
 struct Pair {
   std::int64_t h, w;
 };
-Pair pair_of(const Options& options, std::string_view name) {
+Pair pair_of(const Options& options, std::string_view name, const char* operation) {
   const std::vector<std::int64_t>& v = options.integers(name);
-  CONVSCOPE_CHECK(v.size() == 1 || v.size() == 2, kOperation, "expected '", name,
+  CONVSCOPE_CHECK(v.size() == 1 || v.size() == 2, operation, "expected '", name,
                   "' to be one number or [height, width], got ", to_text(options.get(name)));
   return {v[0], v.back()};
 }
 
-Padding2d padding_of(const Options& options) {
+Padding2d padding_of(const Options& options, const char* operation) {
   const std::vector<std::int64_t>& v = options.integers("padding");
-  CONVSCOPE_CHECK(v.size() == 1 || v.size() == 2 || v.size() == 4, kOperation,
+  CONVSCOPE_CHECK(v.size() == 1 || v.size() == 2 || v.size() == 4, operation,
                   "expected 'padding' to be one number, [height, width] or [top, bottom, left, ",
                   "right], got ", to_text(options.get("padding")));
   if (v.size() == 4) return {v[0], v[1], v[2], v[3]};
   return {v[0], v[0], v.back(), v.back()};
 }
 
-Conv2dPolicy policy_of(const Options& options, const LayerContext& context) {
-  if (options.has("algorithm")) {
-    const std::string& word = options.text("algorithm");
-    return {word, word, word};
-  }
-  return context.conv_policy ? context.conv_policy(context.layer_name) : Conv2dPolicy{};
-}
-
 std::shared_ptr<Module> build(const Options& options, const Shape& input, LayerContext& context) {
   CONVSCOPE_CHECK(input.rank() == 4, kOperation, "expected x of rank 4 [N,C,H,W], got ", input);
-  const Pair kernel = pair_of(options, "kernel_size");
-  const Pair stride = pair_of(options, "stride");
-  const Pair dilation = pair_of(options, "dilation");
-  return std::make_shared<Conv2d>(
-      Conv2dOptions{.in_channels = input[1],
+  Conv2dOptions own = conv2d_options(options, input[1], kOperation);
+  own.padding_mode = parse_pad_mode(options.text("padding_mode"));
+  if (!options.has("algorithm") && context.conv_policy) {
+    own.policy = context.conv_policy(context.layer_name);
+  }
+  own.name = context.layer_name;
+  return std::make_shared<Conv2d>(own, context);
+}
+
+}  // namespace
+
+Conv2dOptions conv2d_options(const Options& options, std::int64_t in_channels,
+                             const char* operation) {
+  const Pair kernel = pair_of(options, "kernel_size", operation);
+  const Pair stride = pair_of(options, "stride", operation);
+  const Pair dilation = pair_of(options, "dilation", operation);
+  Conv2dOptions out{.in_channels = in_channels,
                     .out_channels = options.integer("out_channels"),
                     .kernel_h = kernel.h,
                     .kernel_w = kernel.w,
                     .params = {.stride_h = stride.h,
                                .stride_w = stride.w,
-                               .padding = padding_of(options),
+                               .padding = padding_of(options, operation),
                                .dilation_h = dilation.h,
                                .dilation_w = dilation.w,
                                .groups = options.integer("groups")},
                     .bias = options.flag("bias"),
-                    .padding_mode = parse_pad_mode(options.text("padding_mode")),
-                    .init = options.text("init"),
-                    .policy = policy_of(options, context),
-                    .name = context.layer_name},
-      context);
+                    .init = options.text("init")};
+  if (options.has("algorithm")) {
+    const std::string& word = options.text("algorithm");
+    out.policy = {word, word, word};
+  }
+  return out;
 }
 
-std::vector<OptionField> fields() {
+std::vector<OptionField> conv2d_fields() {
   using enum OptionType;
   using Integers = std::vector<std::int64_t>;
   constexpr double kMost = 1 << 20;
@@ -122,8 +127,6 @@ std::vector<OptionField> fields() {
       init_field(),
   };
 }
-
-}  // namespace
 
 Conv2d::Conv2d(const Conv2dOptions& options, LayerContext& context)
     : options_(options),
@@ -243,5 +246,5 @@ Shape Conv2d::output_shape(const Shape& input) const {
 }  // namespace convscope
 
 CONVSCOPE_REGISTER_LAYER("conv2d", {.doc = "slides K small kernels over the image",
-                                    .fields = convscope::fields(),
+                                    .fields = convscope::conv2d_fields(),
                                     .build = convscope::build})

@@ -141,6 +141,11 @@ Operand Operand::to(Device device) const {
   return out;
 }
 
+Device Operands::device() const {
+  const auto there = std::ranges::find_if(out, &Operand::defined);
+  return (there == out.end() ? out[0] : *there).values.device();
+}
+
 OperandViews Operands::views(Direction direction) const {
   const Operand* const x = direction == Direction::backward_data ? out.data() : in.data();
   const Operand* const w = direction == Direction::backward_weight ? out.data() : &in[1];

@@ -45,7 +45,7 @@ struct CONVSCOPE_API Operands {
   bool accumulate = false;  // add to the outputs (backward_weight)
   Epilogue epilogue = {};   // forward
 
-  Device device() const { return out[0].values.device(); }
+  Device device() const;  // of the first output that is there
   const void* input(int i) const { return raw(in[static_cast<std::size_t>(i)]); }
   void* output(int i) const { return raw(out[static_cast<std::size_t>(i)]); }
   // Empty for plain arrays.

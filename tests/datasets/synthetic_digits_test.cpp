@@ -71,7 +71,30 @@ TEST(SyntheticDigits, HoldAsManyOfEachDigitWithInkOnEveryImage) {
   }
 }
 
+// With a change here the figures of experiments/results/deform.md are others.
+TEST(SyntheticDigits, AreWarpedByADrawOfTheirOwn) {
+  const SyntheticDigitsOptions plain{.train_size = 500, .test_size = 10};
+  SyntheticDigitsOptions warped = plain;
+  warped.warp = 1;
+  const Dataset a = synthetic_digits(plain).train, b = synthetic_digits(warped).train;
+  EXPECT_EQ(hash_of(a.labels.to(DType::u8)), hash_of(b.labels.to(DType::u8)));
+  EXPECT_EQ(hash_of(b.images), 5369698326321847737u);
+  const std::int64_t pixels = b.images.numel() / b.size();
+  double ink_a = 0, ink_b = 0;
+  for (std::int64_t i = 0; i < b.size(); ++i) {
+    int most = 0;
+    for (std::int64_t j = 0; j < pixels; ++j) {
+      ink_a += a.images.data<std::uint8_t>()[i * pixels + j];
+      ink_b += b.images.data<std::uint8_t>()[i * pixels + j];
+      most = std::max<int>(most, b.images.data<std::uint8_t>()[i * pixels + j]);
+    }
+    EXPECT_GE(most, 100) << "image " << i;
+  }
+  EXPECT_LT(ink_b, ink_a);  // digits are smaller, and their pens thinner
+}
+
 TEST(SyntheticDigits, RefuseSizesWithoutSense) {
+  EXPECT_ERROR(ErrorKind::kInvalid, "a warp of 0 to 1", synthetic_digits({.warp = 1.5}));
   EXPECT_ERROR(ErrorKind::kInvalid, "image size of 8 to 256", synthetic_digits({.image_size = 4}));
   EXPECT_ERROR(ErrorKind::kInvalid, "at least 0", synthetic_digits({.train_size = -1}));
 }

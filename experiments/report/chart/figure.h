@@ -81,6 +81,20 @@ struct HeatPanel {
   std::vector<std::vector<HeatCell>> cells = {};
 };
 
+// A grey image, and dots on it, each with a line to where it would be if it had not moved.
+struct ImagePanel {
+  struct Dot {
+    double x = 0, y = 0, from_x = 0, from_y = 0;  // pixels; 0 is the middle of the first one
+    double area = 1;                              // of the dot: 0 to 1
+    std::string title = {};                       // shown when the pointer rests on it
+  };
+  std::string title = {};
+  int rows = 0, columns = 0;
+  std::vector<double> shades = {};  // row by row, 0 white to 1 black
+  std::vector<Dot> dots = {};
+  int style = 0;  // of the dots
+};
+
 struct LegendEntry {
   enum class Form { line, mark, hollow_mark, bar, plain_line };
   std::string name = {};
@@ -95,7 +109,7 @@ struct LegendPanel {
   std::vector<LegendEntry> entries = {};
 };
 
-using AnyPanel = std::variant<LinePanel, BarPanel, HeatPanel, LegendPanel>;
+using AnyPanel = std::variant<LinePanel, BarPanel, HeatPanel, ImagePanel, LegendPanel>;
 
 // A part of a figure, with a heading and a legend of its own: "mnist".
 struct Section {

@@ -20,10 +20,12 @@ inline constexpr double kBold = 1.14;  // so much wider are bold letters
 double height_of(const LinePanel& panel, double width);
 double height_of(const BarPanel& panel, double width);
 double height_of(const HeatPanel& panel, double width);
+double height_of(const ImagePanel& panel, double width);
 double height_of(const LegendPanel& panel, double width);
 void draw(std::string& svg, const LinePanel& panel, const Cell& cell);
 void draw(std::string& svg, const BarPanel& panel, const Cell& cell);
 void draw(std::string& svg, const HeatPanel& panel, const Cell& cell);
+void draw(std::string& svg, const ImagePanel& panel, const Cell& cell);
 void draw(std::string& svg, const LegendPanel& panel, const Cell& cell);
 
 // Width of an entry's sign and of its name, in a legend of at most this width.

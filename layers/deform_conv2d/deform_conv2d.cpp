@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: Apache-2.0
+// deform_conv2d.cpp: the deformable convolution as a differentiable operation.
+#include "layers/deform_conv2d/deform_conv2d.h"
+
+#include "layers/conv2d/bias_gradient.h"
+#include "layers/dispatch/execute.h"
+
+namespace convscope {
+
+template class ChoiceCache<DeformConv2dProblem>;
+
+namespace {
+
+constexpr const char* kOperation = HeavyLayer<DeformConv2dProblem>::kOperation;
+
+void check_operand(const char* name, const Variable& operand, const Shape& shape, const Variable& x,
+                   const DeformConv2dProblem& problem) {
+  CONVSCOPE_CHECK(operand.value().shape() == shape && operand.dtype() == x.dtype() &&
+                      operand.device() == x.device(),
+                  kOperation, "expected ", name, " ", shape,
+                  " of the type of x on its device because the problem is ", problem.text(),
+                  ", got ", operand.value().str());
+}
+
+DeformConv2dProblem checked_problem(const Variable& x, const Variable& offset, const Variable& mask,
+                                    const Variable& w, const Variable& b,
+                                    const DeformConv2dParams& params) {
+  const Tensor& xv = x.value();
+  CONVSCOPE_CHECK(xv.dtype() == DType::f32 || xv.dtype() == DType::f64, kOperation,
+                  "expected x of type f32 or f64, got ", xv.str());
+  CONVSCOPE_CHECK(offset.defined(), kOperation, "expected offset to say where to sample, got none");
+  const DeformConv2dProblem problem =
+      deform_conv2d_problem(x.shape(), w.shape(), params, mask.defined(), x.dtype());
+  check_operand("w", w, problem.w_shape(), x, problem);
+  check_operand("offset", offset, problem.offset_shape(), x, problem);
+  if (mask.defined()) check_operand("mask", mask, problem.mask_shape(), x, problem);
+  if (b.defined()) check_operand("b", b, {problem.k}, x, problem);
+  return problem;
+}
+
+// As a convolution: without gradients it is an inference.
+WeightUse use_of(bool recorded) { return recorded ? WeightUse::once : WeightUse::often; }
+
+}  // namespace
+
+DeformConv2dProblem deform_conv2d_problem(const Shape& x, const Shape& w,
+                                          const DeformConv2dParams& params, bool mask,
+                                          DType dtype) {
+  const Conv2dParams& conv = params.conv;
+  CONVSCOPE_CHECK(x.rank() == 4, kOperation, "expected x of rank 4 [N,C,H,W], got ", x);
+  CONVSCOPE_CHECK(w.rank() == 4, kOperation, "expected w of rank 4 [K,C/G,R,S], got ", w);
+  CONVSCOPE_CHECK(conv.groups >= 1, kOperation, "expected groups of at least 1, got ", conv.groups);
+  CONVSCOPE_CHECK(x[1] == w[1] * conv.groups, kOperation, "expected x with ", w[1] * conv.groups,
+                  " channels because w is ", w, " with groups ", conv.groups, ", got x ", x);
+  const DeformConv2dProblem problem({.n = x[0],
+                                     .c = x[1],
+                                     .h = x[2],
+                                     .w = x[3],
+                                     .k = w[0],
+                                     .r = w[2],
+                                     .s = w[3],
+                                     .stride_h = conv.stride_h,
+                                     .stride_w = conv.stride_w,
+                                     .pad_top = conv.padding.top,
+                                     .pad_bottom = conv.padding.bottom,
+                                     .pad_left = conv.padding.left,
+                                     .pad_right = conv.padding.right,
+                                     .dilation_h = conv.dilation_h,
+                                     .dilation_w = conv.dilation_w,
+                                     .groups = conv.groups,
+                                     .dtype = dtype},
+                                    params.offset_groups, mask);
+  problem.check();
+  return problem;
+}
+
+void execute_deform_conv2d(const DeformConv2dChoice& choice, const DeformConv2dProblem& problem,
+                           Direction direction, Operands operands) {
+  if (choice.checked_by != nullptr) {  // compares all that there is
+    const OperandSpecs specs = problem.operands(direction);
+    for (std::size_t i = 0; i < specs.outputs.size(); ++i) {
+      if (operands.out[i].defined()) continue;
+      operands.out[i] =
+          Tensor::empty(specs.outputs[i].shape, problem.dtype, operands.in[0].values.device());
+    }
+  }
+  execute(choice, problem, direction, operands);
+}
+
+Variable deform_conv2d(const Variable& x, const Variable& offset, const Variable& mask,
+                       const Variable& w, const Variable& b, const DeformConv2dParams& params,
+                       const AlgorithmPolicy& policy) {
+  return deform_conv2d(x, offset, mask, w, b, params, make_ref<DeformConv2dChoices>(policy));
+}
+
+Variable deform_conv2d(const Variable& x, const Variable& offset, const Variable& mask,
+                       const Variable& w, const Variable& b, const DeformConv2dParams& params,
+                       const Ref<DeformConv2dChoices>& choices) {
+  const DeformConv2dProblem problem = checked_problem(x, offset, mask, w, b, params);
+  const Device device = x.device();
+  const auto value = [](const Variable& v) { return v.defined() ? v.value() : Tensor(); };
+  const auto wanted = [](const Variable& v) { return v.defined() && v.requires_grad(); };
+  const WeightUse use = use_of(needs_record(x, offset, mask, w, b));
+  DeformConv2dTensors all{x.value(), w.value(), offset.value(), value(mask), value(b), {}};
+  const Tensor y = Tensor::empty(problem.y_shape(), x.dtype(), device);
+  Operands forward = deform_conv2d_operands(Direction::forward, all);
+  forward.out[0] = y;
+  execute_deform_conv2d(choices->get(problem, Direction::forward, device, use), problem,
+                        Direction::forward, forward);
+  // The places' gradients read x, and so does that of w.
+  const bool reads_data = wanted(x) || wanted(offset) || wanted(mask);
+  DeformConv2dTensors kept = all;
+  kept.b = Tensor();
+  if (!reads_data) kept.w = Tensor();
+  if (!reads_data && !wanted(w)) kept = {};
+  return record(kOperation, y, {x, offset, mask, w, b},
+                [problem, choices, kept](const Tensor& dy, GradientSink& out) {
+                  const Device on = dy.device();
+                  DeformConv2dTensors tensors = kept;
+                  tensors.dy = dy;
+                  const auto run = [&](Direction direction, const Operands& operands) {
+                    execute_deform_conv2d(choices->get(problem, direction, on, WeightUse::once),
+                                          problem, direction, operands);
+                  };
+                  if (out.wants(4)) {
+                    const GradientSink::Target db = out.target(4);
+                    conv2d_bias_gradient_kernel.get(on)(dy, db.tensor, db.accumulate);
+                  }
+                  if (out.wants(3)) {
+                    const GradientSink::Target dw = out.target(3);
+                    Operands operands = deform_conv2d_operands(Direction::backward_weight, tensors);
+                    operands.out[0] = dw.tensor;
+                    operands.accumulate = dw.accumulate;
+                    run(Direction::backward_weight, operands);
+                  }
+                  if (!out.wants(0) && !out.wants(1) && !out.wants(2)) return;
+                  // x, offset and mask are inputs and outputs 0, 1 and 2.
+                  Operands operands = deform_conv2d_operands(Direction::backward_data, tensors);
+                  const OperandSpecs specs = problem.operands(Direction::backward_data);
+                  for (std::size_t i = 0; i < specs.outputs.size(); ++i) {
+                    if (!out.wants(static_cast<int>(i))) continue;
+                    operands.out[i] = Tensor::empty(specs.outputs[i].shape, problem.dtype, on);
+                  }
+                  run(Direction::backward_data, operands);
+                  for (std::size_t i = 0; i < specs.outputs.size(); ++i) {
+                    if (out.wants(static_cast<int>(i))) {
+                      out.add(static_cast<int>(i), operands.out[i].values);
+                    }
+                  }
+                });
+}
+
+}  // namespace convscope

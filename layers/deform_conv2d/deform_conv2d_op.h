@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+// deform_conv2d_op.h: a deformable convolution in a planned step: the chosen cards' functions with
+// prepared arguments.
+#pragma once
+
+#include <array>
+
+#include "layers/deform_conv2d/deform_conv2d.h"
+#include "layers/plan/plan_builder.h"
+
+namespace convscope {
+
+// Inputs: x, w, offset, the mask and b if there are such.
+class CONVSCOPE_API DeformConv2dOp final : public PlanOp {
+ public:
+  // `choices` by direction; without an algorithm: nobody asks for it.
+  DeformConv2dOp(const DeformConv2dProblem& problem, bool has_bias,
+                 std::array<DeformConv2dChoice, 3> choices)
+      : problem_(problem), has_bias_(has_bias), choices_(std::move(choices)) {}
+
+  std::string text() const override;
+  void forward(PlanBuilder& builder) override;
+  void backward(PlanBuilder& builder) override;
+  std::vector<RanKernel> kernels(const PlanGraph& graph) const override;
+
+ private:
+  ValueId x() const { return inputs[0]; }
+  ValueId weight() const { return inputs[1]; }
+  ValueId offset() const { return inputs[2]; }
+  ValueId mask() const { return problem_.mask ? inputs[3] : kNoValue; }
+  ValueId bias() const { return has_bias_ ? inputs.back() : kNoValue; }
+  const DeformConv2dChoice& choice(Direction direction) const {
+    return choices_[static_cast<std::size_t>(direction)];
+  }
+  // Memory for the prepared weights of one call; null: the card reads w as it is.
+  void* prepared_in_step(PlanBuilder& builder, Direction direction) const;
+  // The values that the cards read; images that nobody needs as a tensor are undefined.
+  DeformConv2dTensors tensors(PlanBuilder& builder, bool images_as_tensor) const;
+  void run_checked(PlanBuilder& builder, Direction direction, const Operands& operands) const;
+  void backward_data(PlanBuilder& builder);
+  void backward_weight(PlanBuilder& builder);
+
+  DeformConv2dProblem problem_;
+  bool has_bias_;
+  std::array<DeformConv2dChoice, 3> choices_;
+};
+
+}  // namespace convscope
