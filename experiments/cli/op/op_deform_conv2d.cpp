@@ -12,7 +12,7 @@
 #include "experiments/run_folder/check_lines.h"
 #include "framework/io/npy.h"
 #include "layers/conv2d/bias_gradient.h"
-#include "layers/deform_conv2d/algorithm.h"
+#include "layers/deform_conv2d/deform_conv2d.h"
 #include "layers/dispatch/execute.h"
 
 namespace convscope {
@@ -59,10 +59,10 @@ Inputs read_inputs(const OpDeform& op, Device device) {
                   "expected x of type f32 or f64, got ", t.x.str());
   CONVSCOPE_CHECK(t.w.dtype() == t.x.dtype(), kCommand, "expected x and w of one type, got ",
                   t.x.str(), " and ", t.w.str());
-  const DeformConv2dProblem problem(
-      conv2d_problem(t.x.shape(), t.w.shape(), conv_params(kCommand, op.sizes), t.x.dtype()),
-      op.offset_groups, !op.mask.empty());
-  problem.check();
+  const DeformConv2dParams params{.conv = conv_params(kCommand, op.sizes),
+                                  .offset_groups = op.offset_groups};
+  const DeformConv2dProblem problem =
+      deform_conv2d_problem(t.x.shape(), t.w.shape(), params, !op.mask.empty(), t.x.dtype());
   t.offset = read_like(kCommand, "offset", op.offset, problem.offset_shape(), t.x,
                        "it has (v, u) of each tap, offset group and pixel of y");
   if (problem.mask) {
