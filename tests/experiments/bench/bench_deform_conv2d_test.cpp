@@ -255,7 +255,8 @@ TEST_F(BenchDeformCommand, MistakesAreOneSentenceAndACode) {
   expect("--problem c=1,h=4,w=4", 2, "[bench deform_conv2d] expected --problem with c, h, w and k");
   expect("--shapes " + at("bad.txt"), 2, "bad.txt:3: ");
   expect(one + "--algorithm fuse", 5, "did you mean 'fused'?");
-  expect(one + "--algorithm winograd", 5, "(fused, im2col_gemm, reference), got 'winograd'");
+  expect(one + "--algorithm winograd", 5,
+         "(fused, fused_lesson, im2col_gemm, reference), got 'winograd'");
   expect(one + "--direction foward", 2, "did you mean 'forward'?");
   expect(one + "--cache hot", 2, "--cache warm or cold");
   expect(one + "--rounds 0", 2, "--rounds from 1");

@@ -219,7 +219,7 @@ TEST(DeformLayer, RefusesWhatItCannotDo) {
                build({{"stride", Ints{1, 1, 1}}}, input));
   EXPECT_ERROR(ErrorKind::kUnavailable,
                "[deform_conv2d] expected device cpu because deformable convolution has algorithms "
-               "there alone (fused, im2col_gemm, reference), got cuda:0",
+               "there alone (fused, fused_lesson, im2col_gemm, reference), got cuda:0",
                build({}, input, Device{DeviceType::cuda, 0}));
   EXPECT_ERROR(ErrorKind::kInvalid, "expected x with 6 channels",
                build({}, input)->forward(Variable(Tensor::zeros({1, 5, 8, 8}))));
