@@ -19,8 +19,7 @@ namespace convscope::CONVSCOPE_ISA {
 namespace {
 
 using Index = std::int64_t;
-constexpr int kBlock = 16;                 // channels of a block
-constexpr int kVectors = kBlock / kLanes;  // of a block
+constexpr int kBlock = 16;  // channels of a block
 
 void places(const DeformPlacesTask& task) {
   const float* __restrict const base_v = task.base_v;
@@ -45,8 +44,8 @@ void places(const DeformPlacesTask& task) {
                                  (u <= -1.0f ? 1 : 0) | (u >= width_f ? 1 : 0);
     // Of NaN, and of what is outside: row or column 0, which exists.
     const float v_floor = __builtin_floorf(v), u_floor = __builtin_floorf(u);
-    const float h_kept = (outside == 0) & (v_floor >= -1.0f) ? v_floor : 0.0f;
-    const float w_kept = (outside == 0) & (u_floor >= -1.0f) ? u_floor : 0.0f;
+    const float h_kept = ((outside == 0) & (v_floor >= -1.0f)) ? v_floor : 0.0f;
+    const float w_kept = ((outside == 0) & (u_floor >= -1.0f)) ? u_floor : 0.0f;
     const auto h = static_cast<std::int32_t>(h_kept), w = static_cast<std::int32_t>(w_kept);
     const std::int32_t inside = 1 - outside;
     const std::int32_t above = inside & (h >= 0 ? 1 : 0), below = inside & (h + 1 < height ? 1 : 0);
