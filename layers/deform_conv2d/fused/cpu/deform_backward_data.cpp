@@ -172,7 +172,7 @@ class BackwardData {
     const Index first = chunk * plan_.chunk;  // in the strip
     Sums sums{.pixels = count,
               .depth = plan_.kernels,
-              .in = memory_.dy + first * kChannelBlock,
+              .in = nullptr,
               .in_block = plan_.strip * kChannelBlock,
               .in_step = kChannelBlock,
               .w = w_ + (part.g * plan_.group_blocks() + block) * plan_.data_weights(),
@@ -184,6 +184,8 @@ class BackwardData {
           part.n * ceil_div(z_.k, kChannelBlock) + part.g * plan_.kernels / kChannelBlock;
       sums.in = dy_ + (out * plan_.pixels + strip.first + first) * kChannelBlock;
       sums.in_block = plan_.pixels * kChannelBlock;
+    } else {
+      sums.in = memory_.dy + first * kChannelBlock;
     }
     float* const all = places(part, plan_.offset_group(part.g, block), chunk);
     const auto back = [&](Index tap, const float* of_tap) {
