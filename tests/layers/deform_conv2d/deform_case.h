@@ -79,9 +79,10 @@ inline std::vector<Tensor> deform_outputs(const DeformConv2dProblem& z, Directio
 // Runs a card between guards of 0xff, in scratch memory that begins as NaN.
 inline void run_guarded(const DeformConv2dAlgorithm& card, const DeformConv2dProblem& z,
                         Direction direction, const Operands& operands) {
+  // Whole lines: the system aligns no other sizes.
   const auto block = [](std::size_t bytes) {
-    return std::make_unique<matrix::GuardedBlock>(Device{}, DType::f32, nullptr,
-                                                  static_cast<std::int64_t>(bytes / 4), 0, 256);
+    const auto floats = static_cast<std::int64_t>(ScratchArena::round_up(bytes) / sizeof(float));
+    return std::make_unique<matrix::GuardedBlock>(Device{}, DType::f32, nullptr, floats, 0, 256);
   };
   const auto workspace = block(card.workspace_bytes(z, direction));
   const auto prepared = block(card.prepared_size(z, direction));
