@@ -290,7 +290,8 @@ void prepare_data_weights(const PrepareArgs<Problem>& args) {
 
 void fused_backward_data(const DeformConv2dBackwardDataArgs& args) {
   const Plan plan(args.problem, Direction::backward_data);
-  BackwardData(plan, args).run();
+  const BackwardData pass(plan, args);
+  parallel_region([&] { pass.run(); });  // its loops are many and short
 }
 
 }  // namespace convscope::deform

@@ -226,7 +226,8 @@ class Forward {
 
 void forward(const DeformConv2dForwardArgs& args) {
   const Plan plan(args.problem, Direction::forward);
-  Forward(plan, args).run();
+  const Forward pass(plan, args);
+  parallel_region([&] { pass.run(); });  // its loops are many and short
 }
 
 // [row, width] for each tile of output channels of a part; a row is (r,s), then its channels.
