@@ -77,14 +77,13 @@ Variable conv2d_half(const Conv2dProblem& problem, const Variable& x, const Vari
 }  // namespace
 
 Conv2dProblem conv2d_problem(const Shape& x, const Shape& w, const Conv2dParams& params,
-                             DType dtype) {
-  CONVSCOPE_CHECK(x.rank() == 4, kOperation, "expected x of rank 4 [N,C,H,W], got ", x);
-  CONVSCOPE_CHECK(w.rank() == 4, kOperation, "expected w of rank 4 [K,C/G,R,S], got ", w);
-  CONVSCOPE_CHECK(params.groups >= 1, kOperation, "expected groups of at least 1, got ",
+                             DType dtype, const char* operation) {
+  CONVSCOPE_CHECK(x.rank() == 4, operation, "expected x of rank 4 [N,C,H,W], got ", x);
+  CONVSCOPE_CHECK(w.rank() == 4, operation, "expected w of rank 4 [K,C/G,R,S], got ", w);
+  CONVSCOPE_CHECK(params.groups >= 1, operation, "expected groups of at least 1, got ",
                   params.groups);
-  CONVSCOPE_CHECK(x[1] == w[1] * params.groups, kOperation, "expected x with ",
-                  w[1] * params.groups, " channels because w is ", w, " with groups ",
-                  params.groups, ", got x ", x);
+  CONVSCOPE_CHECK(x[1] == w[1] * params.groups, operation, "expected x with ", w[1] * params.groups,
+                  " channels because w is ", w, " with groups ", params.groups, ", got x ", x);
   const Conv2dProblem problem{.n = x[0],
                               .c = x[1],
                               .h = x[2],

@@ -40,10 +40,11 @@ struct Conv2dParams {
   ComputePrecision precision = ComputePrecision::f32;
 };
 
-// The problem of these tensors, checked; errors speak of x, w, b. Of f32 tensors: the problem that
-// params.precision makes of them.
+// The problem of these tensors, checked; errors speak of x and w and are of `operation`. Of f32
+// tensors: the problem that params.precision makes of them.
 CONVSCOPE_API Conv2dProblem conv2d_problem(const Shape& x, const Shape& w,
-                                           const Conv2dParams& params, DType dtype = DType::f32);
+                                           const Conv2dParams& params, DType dtype = DType::f32,
+                                           const char* operation = "conv2d");
 
 CONVSCOPE_API Variable conv2d(const Variable& x, const Variable& w, const Variable& b,
                               const Conv2dParams& params = {}, const Conv2dPolicy& policy = {});

@@ -46,29 +46,9 @@ WeightUse use_of(bool recorded) { return recorded ? WeightUse::once : WeightUse:
 DeformConv2dProblem deform_conv2d_problem(const Shape& x, const Shape& w,
                                           const DeformConv2dParams& params, bool mask,
                                           DType dtype) {
-  const Conv2dParams& conv = params.conv;
-  CONVSCOPE_CHECK(x.rank() == 4, kOperation, "expected x of rank 4 [N,C,H,W], got ", x);
-  CONVSCOPE_CHECK(w.rank() == 4, kOperation, "expected w of rank 4 [K,C/G,R,S], got ", w);
-  CONVSCOPE_CHECK(conv.groups >= 1, kOperation, "expected groups of at least 1, got ", conv.groups);
-  CONVSCOPE_CHECK(x[1] == w[1] * conv.groups, kOperation, "expected x with ", w[1] * conv.groups,
-                  " channels because w is ", w, " with groups ", conv.groups, ", got x ", x);
-  const DeformConv2dProblem problem({.n = x[0],
-                                     .c = x[1],
-                                     .h = x[2],
-                                     .w = x[3],
-                                     .k = w[0],
-                                     .r = w[2],
-                                     .s = w[3],
-                                     .stride_h = conv.stride_h,
-                                     .stride_w = conv.stride_w,
-                                     .pad_top = conv.padding.top,
-                                     .pad_bottom = conv.padding.bottom,
-                                     .pad_left = conv.padding.left,
-                                     .pad_right = conv.padding.right,
-                                     .dilation_h = conv.dilation_h,
-                                     .dilation_w = conv.dilation_w,
-                                     .groups = conv.groups,
-                                     .dtype = dtype},
+  Conv2dParams conv = params.conv;
+  conv.precision = ComputePrecision::f32;
+  const DeformConv2dProblem problem(conv2d_problem(x, w, conv, dtype, kOperation),
                                     params.offset_groups, mask);
   problem.check();
   return problem;
