@@ -6,16 +6,15 @@
 #include <string>
 #include <vector>
 
-#include "experiments/cli/cli.h"
 #include "framework/io/npy.h"
 #include "layers/conv2d/conv2d.h"
+#include "tests/experiments/cli/op_files.h"
 #include "tests/support/numbers.h"
-#include "tests/support/temporary_folder.h"
 
 namespace convscope {
 namespace {
 
-class OpConv2dCommand : public ::testing::Test {
+class OpConv2dCommand : public testing::OpFiles {
  protected:
   void SetUp() override {
     write_npy(at("x.npy"), x_);
@@ -23,27 +22,16 @@ class OpConv2dCommand : public ::testing::Test {
     write_npy(at("b.npy"), b_);
     write_npy(at("dy.npy"), dy_);
   }
-  std::string at(const char* name) const { return folder_ / name; }
 
   // Exit code of `convscope op conv2d --x x.npy --w w.npy <more>`.
-  int run(std::vector<std::string> more) {
-    std::vector<std::string> words = {"convscope", "op",  "conv2d",   "--x",
-                                      at("x.npy"), "--w", at("w.npy")};
-    words.insert(words.end(), more.begin(), more.end());
-    std::vector<char*> arguments;
-    for (std::string& word : words) arguments.push_back(word.data());
-    ::testing::internal::CaptureStderr();
-    const int code = run_command_line(static_cast<int>(arguments.size()), arguments.data());
-    errors_ = ::testing::internal::GetCapturedStderr();
-    return code;
+  int run(const Words& more) {
+    return call_op({"conv2d", "--x", at("x.npy"), "--w", at("w.npy")}, more);
   }
 
-  testing::TemporaryFolder folder_;
   const Tensor x_ = testing::normal({2, 4, 9, 7}, DType::f32, 1);
   const Tensor w_ = testing::normal({6, 2, 3, 2}, DType::f32, 2);
   const Tensor b_ = testing::normal({6}, DType::f32, 3);
   const Tensor dy_ = testing::normal({2, 6, 5, 9}, DType::f32, 4);
-  std::string errors_;
 };
 
 TEST_F(OpConv2dCommand, WritesTheResultAndAllGradients) {

@@ -7,11 +7,10 @@
 #include <string>
 #include <vector>
 
-#include "experiments/cli/cli.h"
 #include "framework/io/npy.h"
+#include "tests/experiments/cli/op_files.h"
 #include "tests/layers/deform_conv2d/deform_case.h"
 #include "tests/support/numbers.h"
-#include "tests/support/temporary_folder.h"
 
 namespace convscope::testing {
 namespace {
@@ -25,10 +24,9 @@ const Problem kProblem = Problem::parse(
 const Words kSizes = {"--stride", "2,1",      "--padding", "1,2,0,3",         "--dilation",
                       "1,2",      "--groups", "2",         "--offset-groups", "4"};
 
-class OpDeformCommand : public ::testing::Test {
+class OpDeformCommand : public OpFiles {
  protected:
   void SetUp() override { write_all(tensors_); }
-  std::string at(const std::string& name) const { return folder_ / name; }
 
   void write_all(const DeformConv2dTensors& t) {
     write_npy(at("x.npy"), t.x);
@@ -41,15 +39,9 @@ class OpDeformCommand : public ::testing::Test {
 
   // Exit code of `convscope op deform_conv2d --x x.npy --offset offset.npy --w w.npy <more>`.
   int run(const Words& more) {
-    Words words = {"convscope",      "op",  "deform_conv2d", "--x", at("x.npy"), "--offset",
-                   at("offset.npy"), "--w", at("w.npy")};
-    words.insert(words.end(), more.begin(), more.end());
-    std::vector<char*> arguments;
-    for (std::string& word : words) arguments.push_back(word.data());
-    ::testing::internal::CaptureStderr();
-    const int code = run_command_line(static_cast<int>(arguments.size()), arguments.data());
-    errors_ = ::testing::internal::GetCapturedStderr();
-    return code;
+    return call_op(
+        {"deform_conv2d", "--x", at("x.npy"), "--offset", at("offset.npy"), "--w", at("w.npy")},
+        more);
   }
   int run(Words more, const Words& and_more) {
     more.insert(more.end(), and_more.begin(), and_more.end());
@@ -99,9 +91,7 @@ class OpDeformCommand : public ::testing::Test {
     }
   }
 
-  TemporaryFolder folder_;
   const DeformConv2dTensors tensors_ = deform_tensors(kProblem, matrix::Tier::bounded);
-  std::string errors_;
 };
 
 TEST_F(OpDeformCommand, WritesTheResultAndAllGradients) {

@@ -7,42 +7,30 @@
 #include <string>
 #include <vector>
 
-#include "experiments/cli/cli.h"
 #include "framework/io/npy.h"
 #include "quant/lsq.h"
+#include "tests/experiments/cli/op_files.h"
 #include "tests/support/numbers.h"
-#include "tests/support/temporary_folder.h"
 
 namespace convscope {
 namespace {
 
-class OpLsqCommand : public ::testing::Test {
+class OpLsqCommand : public testing::OpFiles {
  protected:
   void SetUp() override {
     write_npy(at("v.npy"), v_);
     write_npy(at("step.npy"), step_);
     write_npy(at("dy.npy"), dy_);
   }
-  std::string at(const char* name) const { return folder_ / name; }
 
   // Exit code of `convscope op lsq --v v.npy --step step.npy <more>`.
-  int run(std::vector<std::string> more) {
-    std::vector<std::string> words = {"convscope", "op",     "lsq",         "--v",
-                                      at("v.npy"), "--step", at("step.npy")};
-    words.insert(words.end(), more.begin(), more.end());
-    std::vector<char*> arguments;
-    for (std::string& word : words) arguments.push_back(word.data());
-    ::testing::internal::CaptureStderr();
-    const int code = run_command_line(static_cast<int>(arguments.size()), arguments.data());
-    errors_ = ::testing::internal::GetCapturedStderr();
-    return code;
+  int run(const Words& more) {
+    return call_op({"lsq", "--v", at("v.npy"), "--step", at("step.npy")}, more);
   }
 
-  testing::TemporaryFolder folder_;
   const Tensor v_ = testing::normal({4, 3, 2, 2}, DType::f32, 1);
   const Tensor step_ = testing::uniform({4}, 0.1f, 0.5f, DType::f32, 2);  // one for each row
   const Tensor dy_ = testing::normal({4, 3, 2, 2}, DType::f32, 3);
-  std::string errors_;
 };
 
 TEST_F(OpLsqCommand, WritesRoundedValuesAndBothGradients) {

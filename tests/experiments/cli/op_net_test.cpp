@@ -7,13 +7,12 @@
 #include <string>
 #include <vector>
 
-#include "experiments/cli/cli.h"
 #include "experiments/config/build.h"
 #include "framework/io/npy.h"
 #include "framework/io/safetensors.h"
 #include "framework/ops/softmax_cross_entropy.h"
+#include "tests/experiments/cli/op_files.h"
 #include "tests/support/numbers.h"
-#include "tests/support/temporary_folder.h"
 
 namespace convscope {
 namespace {
@@ -27,33 +26,19 @@ const std::string kConfig =
     "  - {type: linear, name: f1, out_features: 10}\n"
     "optim: {type: sgd, lr: 0.1}\n";
 
-class OpNetCommand : public ::testing::Test {
+class OpNetCommand : public testing::OpFiles {
  protected:
   void SetUp() override {
     std::ofstream(at("net.yaml")) << kConfig;
     write_npy(at("x.npy"), x_);
     write_npy(at("labels.npy"), labels_);
   }
-  std::string at(const char* name) const { return folder_ / name; }
 
   // Exit code of `convscope op net net.yaml --x x.npy <more>`.
-  int run(std::vector<std::string> more) {
-    std::vector<std::string> words = {"convscope", "op", "net", at("net.yaml"), "--x", at("x.npy")};
-    words.insert(words.end(), more.begin(), more.end());
-    std::vector<char*> arguments;
-    for (std::string& word : words) arguments.push_back(word.data());
-    ::testing::internal::CaptureStdout();
-    ::testing::internal::CaptureStderr();
-    const int code = run_command_line(static_cast<int>(arguments.size()), arguments.data());
-    output_ = ::testing::internal::GetCapturedStdout();
-    errors_ = ::testing::internal::GetCapturedStderr();
-    return code;
-  }
+  int run(const Words& more) { return call_op({"net", at("net.yaml"), "--x", at("x.npy")}, more); }
 
-  testing::TemporaryFolder folder_;
   const Tensor x_ = testing::normal({3, 2, 6, 6}, DType::f32, 1);
   const Tensor labels_ = Tensor::zeros({3}, DType::i32);
-  std::string output_, errors_;
 };
 
 TEST_F(OpNetCommand, WritesOutputsGradientsAndMovedStatistics) {

@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+// op_files.h: what tests of `convscope op` share: a folder for the arrays, and calls of the command
+// in their own process.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "experiments/cli/cli.h"
+#include "tests/support/temporary_folder.h"
+
+namespace convscope::testing {
+
+class OpFiles : public ::testing::Test {
+ protected:
+  using Words = std::vector<std::string>;
+
+  std::string at(const std::string& name) const { return folder_ / name; }
+
+  // Exit code of `convscope op <words> <more>`; output_ and errors_ are what it printed.
+  int call_op(const Words& words, const Words& more) {
+    Words all = {"convscope", "op"};
+    all.insert(all.end(), words.begin(), words.end());
+    all.insert(all.end(), more.begin(), more.end());
+    std::vector<char*> arguments;
+    for (std::string& word : all) arguments.push_back(word.data());
+    ::testing::internal::CaptureStdout();
+    ::testing::internal::CaptureStderr();
+    const int code = run_command_line(static_cast<int>(arguments.size()), arguments.data());
+    output_ = ::testing::internal::GetCapturedStdout();
+    errors_ = ::testing::internal::GetCapturedStderr();
+    return code;
+  }
+
+  TemporaryFolder folder_;
+  std::string output_, errors_;
+};
+
+}  // namespace convscope::testing
