@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// bench_data.cpp: what the files of `convscope bench conv2d --json` say, for plots.
+// bench_data.cpp: what the files of `convscope bench conv2d --json` and `bench deform_conv2d
+// --json` say, for plots.
 #include "experiments/report/bench_data.h"
 
 #include <algorithm>
@@ -72,8 +73,9 @@ std::optional<CpuCeilings> ceilings_of(const Json& json) {
 
 [[noreturn]] void broken(const std::string& file, const std::string& got) {
   fail(ErrorKind::kData, kOperation,
-       cat("expected a file of `convscope bench conv2d --json` because ", file,
-           " is no folder of runs, got ", got));
+       cat("expected a file of `convscope bench conv2d --json` or `bench deform_conv2d --json` "
+           "because ",
+           file, " is no folder of runs, got ", got));
 }
 
 std::optional<Direction> direction_named(const std::string& name) {
@@ -171,13 +173,13 @@ class Reader {
   }
 
   std::size_t problem(const std::string& text) {
-    Conv2dProblem parsed;
-    try {
-      parsed = Conv2dProblem::parse(text);
-      parsed.check();
-    } catch (const Error& error) {
-      broken(file_, cat("the problem ", text, " (", error.what(), ")"));
-    }
+    const auto parsed = [&] {
+      try {
+        return BenchedProblem(text);
+      } catch (const Error& error) {
+        broken(file_, cat("the problem ", text, " (", error.what(), ")"));
+      }
+    }();
     const auto at = std::ranges::find(set_.problems, parsed);
     if (at == set_.problems.end()) {
       set_.problems.push_back(parsed);
@@ -236,7 +238,7 @@ void name_settings(std::vector<BenchSetting>& settings) {
   }
 }
 
-std::string short_name(const Conv2dProblem& z, bool with_batch) {
+std::string short_name(const BenchedProblem& z, bool with_batch) {
   constexpr const char* kTimes = "\u00D7";
   std::string out = with_batch ? cat("N=", z.n, " ") : "";
   out += cat(z.c, kTimes, z.h, kTimes, z.w, " \u2192 ", z.k, ", ", z.r, kTimes, z.s);
@@ -248,15 +250,20 @@ std::string short_name(const Conv2dProblem& z, bool with_batch) {
   if (z.math != MathMode::f32) out += cat(" ", name_of(z.math));
   if (z.dilation_h != 1 || z.dilation_w != 1) out += cat(" d", z.dilation_h);
   if (z.groups > 1) out += z.groups == z.c ? " depthwise" : cat(" g", z.groups);
+  if (z.deformable()) {
+    out += z.deformable()->mask ? " deformable" : " deformable, no mask";
+    const std::int64_t groups = z.deformable()->offset_groups;
+    if (groups > 1) out += cat(", ", groups, " offset groups");
+  }
   return out;
 }
 
 // Names that two problems would share become their whole text.
-std::vector<std::string> names_of(const std::vector<Conv2dProblem>& problems) {
+std::vector<std::string> names_of(const std::vector<BenchedProblem>& problems) {
   const bool batch = std::ranges::any_of(
-      problems, [&](const Conv2dProblem& problem) { return problem.n != problems[0].n; });
+      problems, [&](const BenchedProblem& problem) { return problem.n != problems[0].n; });
   std::vector<std::string> names;
-  for (const Conv2dProblem& problem : problems) names.push_back(short_name(problem, batch));
+  for (const BenchedProblem& problem : problems) names.push_back(short_name(problem, batch));
   std::vector<std::string> out = names;
   for (std::size_t i = 0; i < names.size(); ++i) {
     if (std::ranges::count(names, names[i]) > 1) out[i] = problems[i].text();
@@ -265,6 +272,17 @@ std::vector<std::string> names_of(const std::vector<Conv2dProblem>& problems) {
 }
 
 }  // namespace
+
+// Only the text of a deformable convolution has offset groups, and it always has them.
+BenchedProblem::BenchedProblem(const std::string& text) {
+  if (text.find(",offset_groups=") != std::string::npos) {
+    deformable_ = DeformConv2dProblem::parse(text);
+    static_cast<Conv2dProblem&>(*this) = *deformable_;
+  } else {
+    static_cast<Conv2dProblem&>(*this) = Conv2dProblem::parse(text);
+    check();
+  }
+}
 
 const BenchedRow* BenchSet::find(const BenchPart& part, std::size_t problem,
                                  const std::string& algorithm) const {
@@ -358,7 +376,7 @@ std::string BenchSet::text() const {
   if (settings.empty()) return out;
   const BenchSetting& first = settings[0];
   const auto n = problems.empty() ? 0 : problems[0].n;
-  if (std::ranges::all_of(problems, [&](const Conv2dProblem& p) { return p.n == n; })) {
+  if (std::ranges::all_of(problems, [&](const BenchedProblem& p) { return p.n == n; })) {
     out += cat(", N=", n);
   }
   if (!first.cpu.empty() && !differs(settings, &BenchSetting::cpu)) out += "; " + first.cpu;

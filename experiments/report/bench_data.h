@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// bench_data.h: what the files of `convscope bench conv2d --json` say, for plots. Several files are
-// one set: measured with other numbers of threads, instruction sets, caches or devices.
+// bench_data.h: what the files of `convscope bench conv2d --json` and `bench deform_conv2d --json`
+// say, for plots. Several files are one set: measured with other numbers of threads, instruction
+// sets, caches or devices.
 #pragma once
 
 #include <optional>
@@ -8,7 +9,7 @@
 #include <vector>
 
 #include "framework/machine/ceilings.h"
-#include "layers/conv2d/problem.h"
+#include "layers/deform_conv2d/problem.h"
 
 namespace convscope {
 
@@ -18,6 +19,22 @@ struct BenchSetting {
   int threads = 1;
   std::optional<CpuCeilings> ceilings = {};
   std::string label = {};  // "2 threads", and what else tells it from the others of its set
+};
+
+// The problem of a convolution; of a deformable one, its sizes and what it has more.
+class CONVSCOPE_API BenchedProblem : public Conv2dProblem {
+ public:
+  // As a row names it; an error when it is no problem.
+  explicit BenchedProblem(const std::string& text);
+  const std::optional<DeformConv2dProblem>& deformable() const { return deformable_; }
+  std::string text() const { return deformable_ ? deformable_->text() : Conv2dProblem::text(); }
+  double nominal_bytes() const {
+    return deformable_ ? deformable_->nominal_bytes() : Conv2dProblem::nominal_bytes();
+  }
+  bool operator==(const BenchedProblem&) const = default;
+
+ private:
+  std::optional<DeformConv2dProblem> deformable_;
 };
 
 // One algorithm on one problem; NaN: there is no such number.
@@ -48,7 +65,7 @@ struct BenchPart {
 
 struct CONVSCOPE_API BenchSet {
   std::vector<BenchSetting> settings;
-  std::vector<Conv2dProblem> problems;
+  std::vector<BenchedProblem> problems;
   std::vector<std::string> names;  // of the problems, short: "64×56×56 → 64, 3×3"
   std::vector<BenchedRow> rows;
   std::vector<BenchedRefusal> refusals;

@@ -25,9 +25,10 @@ std::vector<std::string> plot_kind_names() {
 namespace {
 
 const char* source_of(const PlotKind& kind) {
-  return kind.draw         ? "run folders"
-         : kind.draw_bench ? "files of `convscope bench conv2d --json`"
-                           : "files of `convscope bench conv2d --ladder NAME --json`";
+  if (kind.draw) return "run folders";
+  return kind.draw_bench
+             ? "files of `convscope bench conv2d --json` or `bench deform_conv2d --json`"
+             : "files of `convscope bench conv2d --ladder NAME --json`";
 }
 
 template <typename Set>

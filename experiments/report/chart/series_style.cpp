@@ -50,7 +50,9 @@ constexpr std::string_view kAlgorithms[] = {"direct",
                                             "int8_direct",
                                             "int8_block_sparse",
                                             "int8_depthwise",
-                                            "int8_lesson"};
+                                            "int8_lesson",
+                                            "fused",
+                                            "fused_lesson"};
 
 // Path of a unit shape around (0, 0), scaled by r.
 std::string shape_path(int shape, double x, double y, double r) {

@@ -72,7 +72,7 @@ Range range_of(const BenchSet& set) {
   Range range;
   for (const BenchedRow& row : set.rows) {
     if (!(row.median_ms > 0)) continue;
-    const Conv2dProblem& problem = set.problems[row.problem];
+    const BenchedProblem& problem = set.problems[row.problem];
     for (const double gflops : {row.gflops_executed, row.gflops_effective}) {
       if (!(gflops > 0)) continue;
       range.gflops.add(gflops);

@@ -26,21 +26,24 @@ double value_of(Over over, const BenchSetting& setting, const Conv2dProblem& pro
 
 // The same text for rows that differ in `over` alone. A larger kernel has as much more padding, so
 // that the output stays as large.
-std::string rest_of(Over over, const BenchSetting& setting, Conv2dProblem z) {
+std::string rest_of(Over over, const BenchSetting& setting, BenchedProblem z) {
   std::string size = cat(z.r, "x", z.s);
   if (over == Over::batch) z.n = 0;
   if (over == Over::kernel) {
     size = cat(z.p(), "x", z.q(), z.r == z.s ? "" : " not square " + size);
   }
   const std::string types = z.types ? z.types->text() : std::string(name_of(z.dtype));
-  return cat(types, "|", name_of(z.math), "|", z.weight_format.text(), "|", name_of(z.layout), "|",
-             setting.device, "|", setting.isa, "|", setting.cpu, "|", setting.cache, "|",
-             setting.clock, "|", setting.weights, "|", over == Over::threads ? 0 : setting.threads,
-             "|", z.n, "|", z.c, "|", z.h, "|", z.w, "|", z.k, "|", size, "|", z.stride_h, "x",
-             z.stride_w, "|", z.dilation_h, "x", z.dilation_w, "|", z.groups, "|",
-             over == Over::kernel
-                 ? ""
-                 : cat(z.pad_top, " ", z.pad_bottom, " ", z.pad_left, " ", z.pad_right));
+  const auto& deformable = z.deformable();
+  const std::string layer =
+      deformable ? cat("deformable ", deformable->offset_groups, " ", deformable->mask) : "";
+  return cat(
+      layer, "|", types, "|", name_of(z.math), "|", z.weight_format.text(), "|", name_of(z.layout),
+      "|", setting.device, "|", setting.isa, "|", setting.cpu, "|", setting.cache, "|",
+      setting.clock, "|", setting.weights, "|", over == Over::threads ? 0 : setting.threads, "|",
+      z.n, "|", z.c, "|", z.h, "|", z.w, "|", z.k, "|", size, "|", z.stride_h, "x", z.stride_w, "|",
+      z.dilation_h, "x", z.dilation_w, "|", z.groups, "|",
+      over == Over::kernel ? ""
+                           : cat(z.pad_top, " ", z.pad_bottom, " ", z.pad_left, " ", z.pad_right));
 }
 
 // Rows of one panel: by algorithm, then by what it is drawn over.

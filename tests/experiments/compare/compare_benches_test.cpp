@@ -152,12 +152,20 @@ TEST_F(CompareBenches, reads_networks_and_ladders) {
   EXPECT_EQ(rungs.not_timed, 1u);
   EXPECT_EQ(rungs.rows[0].key,
             (std::vector<std::string>{"direct", "n=1", "forward", "lesson", "cpu", "1"}));
-  try {
-    compare_benches({nets, rungs});
-    FAIL() << "compared";
-  } catch (const Error& error) {
-    EXPECT_NE(std::string(error.what()).find("expected files of one kind"), std::string::npos)
-        << error.what();
+  const BenchSide deformable = read_bench_side(write(
+      "d.json", json::array({row("fused", 2)}), {{"format", "convscope bench deform_conv2d 1"}}));
+  EXPECT_EQ(deformable.kind, "deform_conv2d");
+  EXPECT_EQ(deformable.rows.at(0).key[2], "fused");
+  EXPECT_EQ(compare_benches({deformable, deformable}).rows.size(), 1u);
+  const BenchSide plain = read_bench_side(write("c.json", json::array({row("direct", 2)})));
+  for (const auto& [a, b] : {std::pair(nets, rungs), std::pair(plain, deformable)}) {
+    try {
+      compare_benches({a, b});
+      FAIL() << "compared";
+    } catch (const Error& error) {
+      EXPECT_NE(std::string(error.what()).find("expected files of one kind"), std::string::npos)
+          << error.what();
+    }
   }
 }
 

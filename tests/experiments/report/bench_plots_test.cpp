@@ -179,6 +179,42 @@ TEST(BenchPlots, RowsOfBytesAndOfF32AreNotMixed) {
   EXPECT_TRUE(draw_plots(other, {"scaling"}).plots.empty());
 }
 
+// A convolution and deformable ones of the same sizes are three problems.
+TEST(BenchPlots, DeformableConvolutionsHaveTheirOwnSizes) {
+  const TemporaryFolder root;
+  const std::string masked = cat(kProblem, ",offset_groups=1,mask=1");
+  const std::string two_groups = cat(kProblem, ",offset_groups=2,mask=0");
+  const BenchSet set = read_text(
+      root, file(row("fused", 2, 1, "", masked) + "," + row("im2col_gemm", 6, 1, "", masked) + "," +
+                 row("fused", 3, 1, "", two_groups) + "," + row("im2col_gemm", 1, 1)));
+  ASSERT_EQ(set.problems.size(), 3u);
+  EXPECT_TRUE(set.names.at(0).ends_with(" deformable")) << set.names[0];
+  EXPECT_TRUE(set.names.at(1).ends_with(" deformable, no mask, 2 offset groups")) << set.names[1];
+  EXPECT_TRUE(set.names.at(2).ends_with("3\u00D73")) << set.names[2];
+  EXPECT_TRUE(set.problems[0].text().ends_with(",offset_groups=1,mask=1"));
+  const DrawnPlots heat = draw_plots(set, {"heatmap"});
+  const auto& cells = std::get<HeatPanel>(figure_of(heat).panels.at(0)).cells;
+  EXPECT_EQ(cells.at(0).at(1).text, "3.00");
+  EXPECT_EQ(cells.at(1).at(1).text, "-");
+  // Offsets and mask are read, too.
+  const DrawnPlots roof = draw_plots(set, {"roofline"});
+  const auto& points = std::get<LinePanel>(figure_of(roof).panels.at(0)).series.at(0);
+  const double bytes = 4.0 * (2 * 8 * 16 * 28 * 28 + 16 * 16 * 9), place = 4.0 * 8 * 9 * 28 * 28;
+  EXPECT_NEAR(points.x.at(0), 2e7 / (bytes + 3 * place), 1e-9);
+  EXPECT_NEAR(points.x.at(1), 3e7 / (bytes + 2 * 2 * place), 1e-9);
+  // Batches of both kinds of layers are no line.
+  const std::string other = "n=4,c=16,h=28,w=28,k=16,r=3,s=3,stride=1,pad=1";
+  const auto lines = [&](const std::string& of_four) {
+    return draw_plots(read_text(root, file(row("fused", 2, 1, "", masked) + "," +
+                                           row("fused", 1, 1, "", of_four))),
+                      {"scaling"})
+        .plots.size();
+  };
+  EXPECT_EQ(lines(other + ",offset_groups=1,mask=1"), 1u);
+  EXPECT_EQ(lines(other + ",offset_groups=1,mask=0"), 0u);
+  EXPECT_EQ(lines(other), 0u);
+}
+
 TEST(BenchPlots, TheRooflineOfBytesHasTheirPeak) {
   const TemporaryFolder root;
   std::string text = file(row("int8_direct", 2, 2, "", kBytesProblem), 2);
@@ -357,6 +393,8 @@ TEST(PlotCommand, a_file_that_is_no_benchmark_is_one_sentence_and_an_exit_code) 
       "\"threads\":1}]}",
       4, "row 1 without a median_ms");
   says(file(row("direct", 2, 1, "", "n=1,r=9")), 4, "got the problem n=1,r=9");
+  says(file(row("fused", 2, 1, "", cat(kProblem, ",offset_groups=3,mask=1"))), 4,
+       "expected offset groups that divide the input channels");
   write_text(path, file(kTwo));
   std::string err;
   EXPECT_EQ(call({"plot", path, "-k", "curves"}, &err), 4);
