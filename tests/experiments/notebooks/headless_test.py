@@ -77,14 +77,22 @@ class Headless(unittest.TestCase):
         self.fails(notebook(SET_UP, cell("_exit(3);")), "died")
 
     def test_a_mistake_in_the_course_itself(self):
-        path = NOTEBOOKS / "01_what_a_convolution_is.ipynb"
-        made = json.loads(path.read_text())
-        at = next(i for i, one in enumerate(made["cells"]) if "Tensor seven_loops(" in "".join(one["source"]))
-        planted = copy.deepcopy(made)
-        planted["cells"][at]["source"] = [line.replace("* w(k, c, r, s)", "* w(k, c, s, r)")
-                                          for line in made["cells"][at]["source"]]
-        self.assertNotEqual(planted, made)
-        self.fails(planted, "[seven_loops]")
+        for name, function, right, wrong, words in (
+                ("01_what_a_convolution_is", "Tensor seven_loops(", "* w(k, c, r, s)", "* w(k, c, s, r)",
+                 "[seven_loops]"),
+                ("13_samples_that_move", "Tensor by_samples(", "offset(n, 2 * tap + 1, p, q)",
+                 "offset(n, 2 * tap, p, q)", "by_samples should agree with reference"),
+                ("13_samples_that_move", "ReadPoint slopes(", "lower_left - upper_left",
+                 "upper_left - lower_left", "the gradient of the offsets should be")):
+            made = json.loads((NOTEBOOKS / f"{name}.ipynb").read_text())
+            at = next(i for i, one in enumerate(made["cells"])
+                      if one["cell_type"] == "code" and function in "".join(one["source"]))
+            planted = copy.deepcopy(made)
+            planted["cells"][at]["source"] = [line.replace(right, wrong)
+                                              for line in made["cells"][at]["source"]]
+            with self.subTest(notebook=name, function=function):
+                self.assertNotEqual(planted, made)
+                self.fails(planted, words)
 
     def test_exercises_say_not_yet_and_solutions_right(self):
         exercise = [cell("int one() { return 2; }", "exercise-1"),

@@ -18,7 +18,8 @@ SKIPPED = 77
 PROGRAM = shutil.which("clang-repl-19")
 # Beside what notebook.h includes: headers that cells of the course include or may include.
 HEADERS = ("layers/conv2d/conv2d.h", "layers/conv2d/algorithm.h", "layers/conv2d/shared/lesson.h",
-           "framework/autograd/variable.h", "layers/module.h", "optim/optimizer.h", "datasets/dataset.h")
+           "framework/autograd/variable.h", "layers/module.h", "optim/optimizer.h", "datasets/dataset.h",
+           "layers/deform_conv2d/deform_conv2d.h")
 
 
 def run(root, include, cells):
