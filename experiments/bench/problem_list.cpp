@@ -17,7 +17,9 @@ std::string text_of_file(const std::string& path) {
   try {
     return read_text(path, kMostTextBytes);
   } catch (const Error& error) {
-    fail(ErrorKind::kIo, kOperation, cat("expected a readable shapes file: ", error.what()));
+    fail(ErrorKind::kIo, kOperation,
+         cat("expected a readable file of shapes: ", error.what(),
+             "; those of the source are in experiments/shapes"));
   }
 }
 

@@ -19,6 +19,7 @@
 
 #include "experiments/run_folder/append_file.h"
 #include "experiments/run_folder/run_owner.h"
+#include "experiments/run_folder/run_search.h"
 #include "experiments/run_folder/stillborn.h"
 #include "framework/io/atomic_file.h"
 #include "framework/io/bytes.h"
@@ -261,6 +262,21 @@ void RunFolder::log(std::string_view line) const {
   write_all(log_, cat(utc_time_text(unix_seconds_now()), " ", line, "\n"), file("log.txt"));
 }
 
+namespace {
+
+// Of a path that names no run: what it is.
+std::string what_is_at(const std::string& path) {
+  std::error_code error;
+  if (!fs::exists(path, error)) return "which is not there";
+  if (!fs::is_directory(path, error)) return "which is a file";
+  const std::vector<std::string> runs = find_runs(path);
+  if (runs.empty()) return "which holds no run";
+  return cat("which holds ", runs.size(),
+             runs.size() == 1 ? " run: " : " runs; name one of them: ", runs.back());
+}
+
+}  // namespace
+
 std::string resolve_run(const std::string& run) {
   std::error_code error;
   for (const std::string& candidate : {run, run + "/latest"}) {
@@ -278,7 +294,7 @@ std::string resolve_run(const std::string& run) {
   fail(
       ErrorKind::kIo, "run folder",
       cat("expected a run folder (it holds config.yaml), or a folder with a run named latest, got ",
-          run));
+          run, ", ", what_is_at(run)));
 }
 
 }  // namespace convscope

@@ -14,9 +14,21 @@ std::int64_t parse_number(std::string_view key, std::string_view value, std::int
   const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), number);
   CONVSCOPE_CHECK(
       error == std::errc() && end == value.data() + value.size() && number >= 0 && number <= most,
-      kOperation, "expected '", key, "' of a problem to be a number from 0 to ", most, ", got '",
-      value, "'");
+      kOperation, "expected '", key, "' of a problem to be ",
+      most == 1 ? "0 or 1" : cat("a number from 0 to ", most), ", got '", value, "'");
   return number;
+}
+
+// The sizes without the two keys that only this layer has.
+Conv2dProblem parse_sizes(const std::string& text) {
+  try {
+    return Conv2dProblem::parse(text);
+  } catch (const Error& error) {
+    const std::string why = error.what();
+    fail(error.kind(), kOperation,
+         cat(why.substr(why.find("] ") + 2),
+             "; a deformable convolution has the keys offset_groups and mask, too"));
+  }
 }
 
 }  // namespace
@@ -81,7 +93,7 @@ DeformConv2dProblem DeformConv2dProblem::parse(std::string_view text) {
     if (comma == std::string_view::npos) break;
     rest = rest.substr(comma + 1);
   }
-  out = {Conv2dProblem::parse(sizes), out.offset_groups, out.mask};
+  out = {parse_sizes(sizes), out.offset_groups, out.mask};
   out.check();
   return out;
 }

@@ -46,6 +46,30 @@ void check(const OpDeform& op) {
   }
 }
 
+// What makes offsets of these sizes right: another option. "" when none alone does. A mask is read
+// when the offsets fit, so it is the mask that is wrong.
+std::string option_for(const Shape& got, const Shape& expected, const DeformConv2dProblem& z) {
+  if (expected != z.offset_shape() || got.rank() != 4 || got[0] != expected[0]) return "";
+  if (got[2] != expected[2] || got[3] != expected[3]) {
+    if (got[1] != expected[1]) return "";
+    return cat("; --padding, --stride and --dilation say that y is ", z.y_shape());
+  }
+  const std::int64_t planes = expected[1] / z.offset_groups, groups = got[1] / planes;
+  const bool fits = groups > 0 && got[1] == groups * planes && z.c % groups == 0;
+  return fits && groups != z.offset_groups ? cat("; it fits with --offset-groups ", groups) : "";
+}
+
+// The offsets or the mask: `what` stands there of each tap, offset group and pixel of y.
+Tensor read_places(const char* name, const char* what, const std::string& path, const Shape& shape,
+                   const DeformConv2dProblem& z, Device device) {
+  const Tensor out = read_npy(path);
+  CONVSCOPE_CHECK(out.shape() == shape && out.dtype() == z.dtype, kCommand, "expected ", name, " ",
+                  shape, " of the type of x because it has ", what, " of ", z.taps(), " taps in ",
+                  z.offset_groups, z.offset_groups == 1 ? " offset group" : " offset groups",
+                  " for each pixel of y, got ", out.str(), option_for(out.shape(), shape, z));
+  return out.to(device);
+}
+
 struct Inputs {
   DeformConv2dProblem problem;
   DeformConv2dTensors tensors;
@@ -63,11 +87,9 @@ Inputs read_inputs(const OpDeform& op, Device device) {
                                   .offset_groups = op.offset_groups};
   const DeformConv2dProblem problem =
       deform_conv2d_problem(t.x.shape(), t.w.shape(), params, !op.mask.empty(), t.x.dtype());
-  t.offset = read_like(kCommand, "offset", op.offset, problem.offset_shape(), t.x,
-                       "it has (v, u) of each tap, offset group and pixel of y");
+  t.offset = read_places("offset", "(v, u)", op.offset, problem.offset_shape(), problem, device);
   if (problem.mask) {
-    t.mask = read_like(kCommand, "mask", op.mask, problem.mask_shape(), t.x,
-                       "it has a factor of each tap, offset group and pixel of y");
+    t.mask = read_places("mask", "a factor", op.mask, problem.mask_shape(), problem, device);
   }
   if (!op.b.empty()) {
     t.b = read_like(kCommand, "b", op.b, {problem.k}, t.x, "it has one number of each kernel");

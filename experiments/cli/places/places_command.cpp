@@ -54,7 +54,7 @@ Found layer_named(Module& model, const std::string& name) {
   if (all.empty()) {
     fail(ErrorKind::kConfig, "places",
          "expected a network with a layer of type deform_conv2d in its list 'layers', because such "
-         "layers choose where to read, got none");
+         "layers choose where to read, got none; the config deform_digits has such a network");
   }
   if (name.empty()) return all.back();
   const auto found = std::ranges::find(all, name, &Found::name);
@@ -260,6 +260,7 @@ std::function<int()> declare_places(CommandLine& app) {
 CONVSCOPE_REGISTER_COMMAND(
     "places", {.summary = "a figure (SVG) of where a deformable convolution reads test images",
                .usage = "places RUN [--layer NAME] [--images N] [-o FILE]",
-               .examples = {"places runs/deform_digits", "places runs/deform_digits --layer d2"},
+               .examples = {"places runs/deform_digits/deformable",
+                            "places runs/deform_digits/deformable --layer d1"},
                .order = 36,
                .declare = convscope::declare_places})

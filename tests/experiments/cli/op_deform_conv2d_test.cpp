@@ -182,7 +182,21 @@ TEST_F(OpDeformCommand, AnswersMistakesWithTheirExitCodes) {
             std::string::npos)
       << errors_;
   EXPECT_EQ(run({"--out-y", y, "--groups", "2"}), 2);  // offset of other sizes
-  EXPECT_NE(errors_.find("expected offset [2,12,7,6] of the type of x"), std::string::npos)
+  EXPECT_NE(errors_.find("expected offset [2,12,7,6] of the type of x because it has (v, u) of 6 "
+                         "taps in 1 offset group"),
+            std::string::npos)
+      << errors_;
+  Words sizes = kSizes;
+  sizes.back() = "2";
+  EXPECT_EQ(run({"--out-y", y}, sizes), 2);
+  EXPECT_NE(errors_.find("expected offset [2,24,5,8] "), std::string::npos) << errors_;
+  EXPECT_NE(errors_.find("; it fits with --offset-groups 4\n"), std::string::npos) << errors_;
+  expect({"--out-y", y, "--mask", at("x.npy")}, 2, "expected mask [2,24,5,8] ");
+  sizes = kSizes;
+  sizes[3] = "1,2,0,2";
+  EXPECT_EQ(run({"--out-y", y}, sizes), 2);
+  EXPECT_NE(errors_.find("; --padding, --stride and --dilation say that y is [2,6,5,7]\n"),
+            std::string::npos)
       << errors_;
   write_npy(at("offset.npy"), tensors_.offset.to(DType::f64));
   expect({"--out-y", y}, 2, "expected offset [2,48,5,8] of the type of x");

@@ -2,6 +2,7 @@
 // places_test.cpp: `convscope places`: the figure of where a deformable convolution reads.
 #include <gtest/gtest.h>
 
+#include <filesystem>
 #include <fstream>
 
 #include "framework/check.h"
@@ -63,6 +64,22 @@ TEST(Places, NeedALayerThatMovesThem) {
   EXPECT_NE(called.err.find("expected a network with a layer of type deform_conv2d"),
             std::string::npos)
       << called.err;
+}
+
+TEST(Places, SayWhatAPathIsThatNamesNoRun) {
+  const TemporaryFolder folder;
+  std::filesystem::create_directories(folder / "runs/one/first");
+  std::filesystem::create_directory(folder / "empty");
+  std::ofstream(folder / "runs/one/first/config.yaml") << "name: one\n";
+  std::ofstream(folder / "file") << "x";
+  for (const auto& [path, what] : {std::pair("nope", ", which is not there\n"),
+                                   {"file", ", which is a file\n"},
+                                   {"empty", ", which holds no run\n"},
+                                   {"runs", ", which holds 1 run: runs/one/first\n"}}) {
+    const Called called = call_program(cat("places ", path), folder.path());
+    EXPECT_EQ(called.code, 6);
+    EXPECT_TRUE(called.err.ends_with(cat("got ", path, what))) << called.err;
+  }
 }
 
 }  // namespace
