@@ -20,9 +20,16 @@
 // Cost       FLOPs = 2 N K P Q (C/G) R S, and 4 multiply-adds for each sample; bytes = the tensors;
 //            workspace = for each thread a panel (a third of the second cache), and of [N,C,H,W] a
 //            part of an image; bound by arithmetic from about K = 32 on
-// Numerics   a sample takes six roundings, its sum is cut into chains of 160 terms, and parts of
-//            the channels are added in their order: same bits on each run and with any number of
-//            threads
+// Numerics   a sample takes at most seven roundings: four make the weight of a corner (1 - down,
+//            times mask, 1 - right, their product), three multiply and add (deform_fused_simd.cpp).
+//            Each is half an eps at most, so a sample is wrong by 3.5 eps, if all have one sign.
+//            Its sum errs by 8 more (framework/simd/sum_chain.h): 11.5, and error_growth is 12.
+//            dw is the same sum. In dx a term is a sum g, with its 8, times a weight, with 2;
+//            doffset and dmask end with at most seven roundings behind sums of such g. The errors
+//            of many g cancel while those of the sum over them grow, so both together stay at 8.
+//            Only dx is not cut into chains: where more than 160 points meet in one pixel, its
+//            error grows like the root of their number. Parts of the channels are added in their
+//            order: same bits on each run and with any number of threads
 // Backward   dx, doffset, dmask: the samples' gradient dy w^T stands in a panel for one block of
 //            channels; each of its numbers goes to the four corners of dx and into four products
 //            with the corners of x, from which both gradients of a place and that of the mask

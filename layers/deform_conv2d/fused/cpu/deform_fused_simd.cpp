@@ -9,8 +9,9 @@
 //            a sample is four loads that multiply, and one store; the addresses and weights serve
 //            all blocks of channels. Four corners inside the image is the case that is unrolled;
 //            at the border the corners that exist are counted one by one.
-// Numerics   v and u are rounded as place.h says; weights and samples take six roundings beside
-//            those of the sum over corners. A NaN place has NaN weights at pixel 0.
+// Numerics   v and u are rounded as place.h says, and so are down and right. A corner's weight has
+//            at most four roundings, its product and the sum over corners three. A NaN place has
+//            NaN weights at pixel 0.
 // Read next  layers/deform_conv2d/place.h, the rules; deform_fused_cpu.cpp, which uses this
 #include "framework/simd/simd.h"
 #include "layers/deform_conv2d/fused/cpu/deform_kernels.h"
