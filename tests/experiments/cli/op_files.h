@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "experiments/cli/cli.h"
+#include "tests/experiments/report/run_here.h"
 #include "tests/support/temporary_folder.h"
 
 namespace convscope::testing {
@@ -21,17 +21,13 @@ class OpFiles : public ::testing::Test {
 
   // Exit code of `convscope op <words> <more>`; output_ and errors_ are what it printed.
   int call_op(const Words& words, const Words& more) {
-    Words all = {"convscope", "op"};
+    Words all = {"op"};
     all.insert(all.end(), words.begin(), words.end());
     all.insert(all.end(), more.begin(), more.end());
-    std::vector<char*> arguments;
-    for (std::string& word : all) arguments.push_back(word.data());
-    ::testing::internal::CaptureStdout();
-    ::testing::internal::CaptureStderr();
-    const int code = run_command_line(static_cast<int>(arguments.size()), arguments.data());
-    output_ = ::testing::internal::GetCapturedStdout();
-    errors_ = ::testing::internal::GetCapturedStderr();
-    return code;
+    const Output called = run_here(all);
+    output_ = called.out;
+    errors_ = called.err;
+    return called.code;
   }
 
   TemporaryFolder folder_;

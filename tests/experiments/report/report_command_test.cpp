@@ -181,6 +181,16 @@ TEST_F(Report, a_broken_config_costs_its_keys_only) {
   EXPECT_EQ(report({"--columns", "name,acc", "--filter", "acc>0", "--sort", "seed"}).err, "");
 }
 
+TEST_F(Report, says_who_reads_the_file_of_a_benchmark) {
+  const std::string file = root() + "/bench.json";
+  write_text(file, "{}");
+  const Output called = run_here({"report", file});
+  EXPECT_EQ(called.code, 6);
+  EXPECT_NE(called.err.find("bench.json, which is no folder; convscope plot and compare read "),
+            std::string::npos)
+      << called.err;
+}
+
 TEST_F(Report, names_how_a_step_runs_where_the_runs_differ_in_it) {
   RunRow planned, dynamic;
   planned.state = dynamic.state = "DONE";
