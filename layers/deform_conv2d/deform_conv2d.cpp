@@ -2,6 +2,8 @@
 // deform_conv2d.cpp: the deformable convolution as a differentiable operation.
 #include "layers/deform_conv2d/deform_conv2d.h"
 
+#include "framework/ops/accumulate.h"
+#include "framework/tensor_kernels.h"
 #include "layers/conv2d/bias_gradient.h"
 #include "layers/dispatch/execute.h"
 
@@ -41,6 +43,31 @@ DeformConv2dProblem checked_problem(const Variable& x, const Variable& offset, c
 // As a convolution: without gradients it is an inference.
 WeightUse use_of(bool recorded) { return recorded ? WeightUse::once : WeightUse::often; }
 
+// The operands in the type of the factors: themselves, or rounded to a half type.
+DeformConv2dTensors factors(DType dtype, const Variable& x, const Variable& w,
+                            const Variable& offset, const Variable& mask, const Variable& b) {
+  const auto value = [&](const Variable& v) {
+    return v.defined() ? v.value().to(dtype) : Tensor();
+  };
+  return {value(x), value(w), value(offset), value(mask), value(b), {}};
+}
+
+// dw, in the type of the factors first where that is another one.
+template <class Run>
+void sum_weight_gradient(const DeformConv2dProblem& problem, const DeformConv2dTensors& tensors,
+                         const GradientSink::Target& dw, const Run& run) {
+  const bool rounded = problem.dtype != dw.tensor.dtype();
+  Operands operands = deform_conv2d_operands(Direction::backward_weight, tensors);
+  operands.out[0] =
+      rounded ? Tensor::empty(problem.w_shape(), problem.dtype, dw.tensor.device()) : dw.tensor;
+  operands.accumulate = dw.accumulate && !rounded;
+  run(Direction::backward_weight, operands);
+  if (!rounded) return;
+  const Tensor& sum = operands.out[0].values;
+  if (dw.accumulate) return accumulate(dw.tensor, sum.to(dw.tensor.dtype()));
+  convert_kernel.get(sum.device())(sum, dw.tensor);
+}
+
 }  // namespace
 
 DeformConv2dProblem deform_conv2d_problem(const Shape& x, const Shape& w,
@@ -52,24 +79,26 @@ DeformConv2dProblem deform_conv2d_problem(const Shape& x, const Shape& w,
   CONVSCOPE_CHECK(conv.groups >= 1, kOperation, "expected groups of at least 1, got ", conv.groups);
   CONVSCOPE_CHECK(x[1] == w[1] * conv.groups, kOperation, "expected x with ", w[1] * conv.groups,
                   " channels because w is ", w, " with groups ", conv.groups, ", got x ", x);
-  const DeformConv2dProblem problem({.n = x[0],
-                                     .c = x[1],
-                                     .h = x[2],
-                                     .w = x[3],
-                                     .k = w[0],
-                                     .r = w[2],
-                                     .s = w[3],
-                                     .stride_h = conv.stride_h,
-                                     .stride_w = conv.stride_w,
-                                     .pad_top = conv.padding.top,
-                                     .pad_bottom = conv.padding.bottom,
-                                     .pad_left = conv.padding.left,
-                                     .pad_right = conv.padding.right,
-                                     .dilation_h = conv.dilation_h,
-                                     .dilation_w = conv.dilation_w,
-                                     .groups = conv.groups,
-                                     .dtype = dtype},
-                                    params.offset_groups, mask);
+  const DeformConv2dProblem problem(
+      {.n = x[0],
+       .c = x[1],
+       .h = x[2],
+       .w = x[3],
+       .k = w[0],
+       .r = w[2],
+       .s = w[3],
+       .stride_h = conv.stride_h,
+       .stride_w = conv.stride_w,
+       .pad_top = conv.padding.top,
+       .pad_bottom = conv.padding.bottom,
+       .pad_left = conv.padding.left,
+       .pad_right = conv.padding.right,
+       .dilation_h = conv.dilation_h,
+       .dilation_w = conv.dilation_w,
+       .groups = conv.groups,
+       .dtype = dtype == DType::f32 ? factor_type(conv.precision) : dtype,
+       .math = math_mode(conv.precision)},
+      params.offset_groups, mask);
   problem.check();
   return problem;
 }
@@ -98,11 +127,10 @@ Variable deform_conv2d(const Variable& x, const Variable& offset, const Variable
                        const Ref<DeformConv2dChoices>& choices) {
   const DeformConv2dProblem problem = checked_problem(x, offset, mask, w, b, params);
   const Device device = x.device();
-  const auto value = [](const Variable& v) { return v.defined() ? v.value() : Tensor(); };
   const auto wanted = [](const Variable& v) { return v.defined() && v.requires_grad(); };
   const WeightUse use = use_of(needs_record(x, offset, mask, w, b));
-  DeformConv2dTensors all{x.value(), w.value(), offset.value(), value(mask), value(b), {}};
-  const Tensor y = Tensor::empty(problem.y_shape(), x.dtype(), device);
+  const DeformConv2dTensors all = factors(problem.dtype, x, w, offset, mask, b);
+  const Tensor y = Tensor::empty(problem.y_shape(), problem.dtype, device);
   Operands forward = deform_conv2d_operands(Direction::forward, all);
   forward.out[0] = y;
   execute_deform_conv2d(choices->get(problem, Direction::forward, device, use), problem,
@@ -113,26 +141,20 @@ Variable deform_conv2d(const Variable& x, const Variable& offset, const Variable
   kept.b = Tensor();
   if (!reads_data) kept.w = Tensor();
   if (!reads_data && !wanted(w)) kept = {};
-  return record(kOperation, y, {x, offset, mask, w, b},
+  return record(kOperation, y.to(x.dtype()), {x, offset, mask, w, b},
                 [problem, choices, kept](const Tensor& dy, GradientSink& out) {
                   const Device on = dy.device();
                   DeformConv2dTensors tensors = kept;
-                  tensors.dy = dy;
+                  tensors.dy = dy.to(problem.dtype);
                   const auto run = [&](Direction direction, const Operands& operands) {
                     execute_deform_conv2d(choices->get(problem, direction, on, WeightUse::once),
                                           problem, direction, operands);
                   };
-                  if (out.wants(4)) {
+                  if (out.wants(4)) {  // in the type of y: a sum
                     const GradientSink::Target db = out.target(4);
                     conv2d_bias_gradient_kernel.get(on)(dy, db.tensor, db.accumulate);
                   }
-                  if (out.wants(3)) {
-                    const GradientSink::Target dw = out.target(3);
-                    Operands operands = deform_conv2d_operands(Direction::backward_weight, tensors);
-                    operands.out[0] = dw.tensor;
-                    operands.accumulate = dw.accumulate;
-                    run(Direction::backward_weight, operands);
-                  }
+                  if (out.wants(3)) sum_weight_gradient(problem, tensors, out.target(3), run);
                   if (!out.wants(0) && !out.wants(1) && !out.wants(2)) return;
                   // x, offset and mask are inputs and outputs 0, 1 and 2.
                   Operands operands = deform_conv2d_operands(Direction::backward_data, tensors);
@@ -144,7 +166,7 @@ Variable deform_conv2d(const Variable& x, const Variable& offset, const Variable
                   run(Direction::backward_data, operands);
                   for (std::size_t i = 0; i < specs.outputs.size(); ++i) {
                     if (out.wants(static_cast<int>(i))) {
-                      out.add(static_cast<int>(i), operands.out[i].values);
+                      out.add(static_cast<int>(i), operands.out[i].values.to(dy.dtype()));
                     }
                   }
                 });

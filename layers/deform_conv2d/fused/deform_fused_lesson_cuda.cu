@@ -8,9 +8,9 @@
 //              for each channel c and tap t:
 //                place = (p,q) + t + offset[t]                      # four corners, four weights
 //                y += w[k,c,t] * mask[t] * (sum over the corners of weight * x)
-// Plan       Neighbours in a warp are neighbours in the image: their places lie near each other, and
-//            the caches serve most reads. The K/G kernels of a pixel sample the same column, each in
-//            a thread of its own: what im2col stores is computed K/G times here.
+// Plan       Neighbours in a warp are neighbours in the image: their places lie near each other,
+//            and the caches serve most reads. The K/G kernels of a pixel sample the same column,
+//            each in a thread of its own: what im2col stores is computed K/G times here.
 //              doffset, dmask   a thread for each tap of each pixel, all channels of its group
 //              dx               a thread for each number of the columns' gradient gives it to four
 //                               corners. Others write there, too, so additions are atomic
