@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// bench_deform_conv2d_cuda_test.cpp: `bench deform_conv2d` and `op deform_conv2d` with --device cuda.
+// deform_commands_cuda_test.cpp: `bench deform_conv2d` and `op deform_conv2d` with --device
+// cuda, and `places` of a run on it.
 #include <gtest/gtest.h>
 
 #include <fstream>
@@ -76,6 +77,20 @@ TEST_F(DeformCommandsOnCuda, OpWritesWhatTheCpuComputes) {
     EXPECT_TRUE(near(read_npy(at(cat("cuda", name))), read_npy(at(cat("cpu", name))), 1e-4, 1e-4))
         << name;
   }
+}
+
+TEST_F(DeformCommandsOnCuda, PlacesOfARunAreDrawn) {
+  std::ofstream(at("small.yaml"))
+      << "name: small\ndevice: cuda\n"
+         "data: {set: synthetic_digits, train_size: 32, test_size: 20, batch_size: 16}\n"
+         "layers:\n"
+         "  - {type: max_pool2d, kernel_size: 2}\n"
+         "  - {type: deform_conv2d, name: d, out_channels: 2, kernel_size: 3, stride: 2}\n"
+         "  - {type: flatten}\n  - {type: linear, name: f, out_features: 10}\n"
+         "optim: {type: sgd, lr: 0.01}\ntrain: {epochs: 1}\n";
+  ASSERT_EQ(call(cat("run ", at("small.yaml"), " -o ", at("runs"))), 0) << errors_;
+  EXPECT_EQ(call(cat("places ", at("runs/small"), " -n 2 -o ", at("p.svg"))), 0) << errors_;
+  EXPECT_TRUE(std::ifstream(at("p.svg")).good());
 }
 
 }  // namespace
