@@ -12,18 +12,20 @@
 //            and the caches serve most reads. The K/G kernels of a pixel sample the same column,
 //            each in a thread of its own: what im2col stores is computed K/G times here.
 //              doffset, dmask   a thread for each tap of each pixel, all channels of its group
-//              dx               a thread for each number of the columns' gradient gives it to four
-//                               corners. Others write there, too, so additions are atomic
+//              dx               a thread for each number adds up the taps that read its pixel:
+//                               lists say which (pixel_readers.cuh), image by image
 //              dw               a warp for each weight: every 32nd pixel of all images
 // Shapes     x [N,C,H,W], w [K,C/G,R,S], offset [N,2 O R S,P,Q], mask [N,O R S,P,Q], y [N,K,P,Q],
 //            row-major, f32, f16 or bf16; places and sums in f32
 // Supports   f32 (tf32 is computed as f32), f16, bf16 in [N,C,H,W]; every stride, dilation,
 //            padding, number of groups and of offset groups; planes below 2^30; for dw sums of up
 //            to 2^20 products
-// Cost       FLOPs = 2 N K P Q (C/G) R S, and some 30 for each of as many samples; workspace = dx
-//            in f32; bound by the arithmetic of the places and by loads from the caches
-// Numerics   one sum after the other. y, doffset, dmask, dw: same bits on each run. dx: its f32
-//            additions come in an order left to chance, and each rounds: other bits on each run
+// Cost       FLOPs = 2 N K P Q (C/G) R S, and some 30 for each of as many samples; dx: four times
+//            the FLOPs, for a column's gradient is computed anew for each corner; workspace = the
+//            lists of one image; bound by the arithmetic of places and by loads from the caches
+// Numerics   sums in f32, one term after the other; same bits on each run. A scatter to dx, a
+//            column's gradient added to its four corners by atomicAdd, would sum in an order left
+//            to chance: other bits on each run.
 // Backward   The column's gradient is g = sum over k of w[k] dy[k]. With a_i = sum over c of
 //            g x[corner i]: dmask = sum of weight_i a_i; the gradients of v and u are the same sum
 //            with the derivatives of the weights. dx, doffset, dmask assigned, each only if asked
@@ -32,8 +34,9 @@
 // Source     J. Dai et al. 2017: Deformable Convolutional Networks, arXiv 1703.06211; X. Zhu et al.
 //            2019: Deformable ConvNets v2, arXiv 1811.11168
 // Read next  layers/deform_conv2d/place.cuh, the corners; deform_fused_lesson_cpu.cpp, without
-//            threads; deform_im2col_gemm_cuda.cu, each sample computed once, dx without atomics
+//            threads; deform_im2col_gemm_cuda.cu, each sample computed once
 #include "layers/deform_conv2d/algorithm.h"
+#include "layers/deform_conv2d/pixel_readers.cuh"
 #include "layers/deform_conv2d/place.cuh"
 
 namespace convscope {
@@ -42,6 +45,7 @@ namespace {
 using deform::DeviceSizes;
 using deform::DeviceTap;
 using deform::Index;
+using deform::PixelReaders;
 using Problem = DeformConv2dProblem;
 
 // The arrays that all directions read.
@@ -115,32 +119,18 @@ __global__ void places_kernel(DeviceSizes z, Arrays<T> in, T* doffset, T* dmask)
   }
 }
 
-__global__ void zero_kernel(float* sums, Index count) {
-  for (Index i = global_thread(); i < count; i += global_threads()) sums[i] = 0;
-}
-
-// A thread for each number of the columns. Many of them meet in one pixel of dx.
+// A thread for each number of dx of image n: what reads its pixel.
 template <class T>
-__global__ void data_kernel(DeviceSizes z, Arrays<T> in, float* dx) {
-  const Index numbers = Index{z.c} * z.taps;
-  for (Index at = global_thread(); at < z.n * numbers * z.pixels; at += global_threads()) {
-    const int i = static_cast<int>(at % z.pixels), t = static_cast<int>(at / z.pixels % z.taps);
-    const int c = static_cast<int>(at / z.pixels / z.taps % z.c);
-    const Index n = at / z.pixels / numbers;
-    const DeviceTap<T> tap = in.tap(z, n, c, t, i);
-    if (!tap.place.inside()) continue;
-    const float gradient = tap.factor * in.column_gradient(z, n, c, t, i);
-    for (int corner = 0; corner < 4; ++corner) {
-      if (!tap.place.has(corner)) continue;
-      atomicAdd(&dx[(n * z.c + c) * z.plane + tap.place.pixel(corner)],
-                gradient * tap.place.weight(corner));
-    }
+__global__ void data_kernel(DeviceSizes z, Arrays<T> in, PixelReaders readers, Index n, T* dx) {
+  for (Index at = global_thread(); at < Index{z.c} * z.plane; at += global_threads()) {
+    const int pixel = static_cast<int>(at % z.plane), c = static_cast<int>(at / z.plane);
+    float sum = 0;
+    deform::for_each_reader(
+        z, readers, c / z.c_offset(), pixel / z.w, pixel % z.w, [&](int tap, float weight) {
+          sum += weight * in.column_gradient(z, n, c, tap / z.pixels, tap % z.pixels);
+        });
+    dx[n * z.c * z.plane + at] = from_float<T>(sum);
   }
-}
-
-template <class T>
-__global__ void rounded_kernel(const float* sums, Index count, T* dx) {
-  for (Index i = global_thread(); i < count; i += global_threads()) dx[i] = from_float<T>(sums[i]);
 }
 
 // A block is one warp, and its number is that of the weight.
@@ -177,16 +167,16 @@ template <class T>
 void run_backward_data(const DeformConv2dBackwardDataArgs& a) {
   const DeviceSizes z(a.problem);
   const Arrays<T> in = arrays_of<T>(a, a.w, a.dy);
-  const Index taps = z.n * z.offset_groups * z.taps * z.pixels, count = z.n * z.c * z.plane;
   if (a.doffset != nullptr || a.dmask != nullptr) {
-    launch(places_kernel<T>, grid_for(taps), z, in, static_cast<T*>(a.doffset),
-           static_cast<T*>(a.dmask));
+    launch(places_kernel<T>, grid_for(z.n * z.offset_groups * z.taps * z.pixels), z, in,
+           static_cast<T*>(a.doffset), static_cast<T*>(a.dmask));
   }
-  if (a.dx == nullptr) return;
-  auto* const sums = static_cast<float*>(a.workspace);  // [N,C,H,W]
-  launch(zero_kernel, grid_for(count), sums, count);
-  launch(data_kernel<T>, grid_for(taps * z.c_offset()), z, in, sums);
-  launch(rounded_kernel<T>, grid_for(count), sums, count, static_cast<T*>(a.dx));
+  for (Index n = 0; a.dx != nullptr && n < z.n; ++n) {
+    const PixelReaders readers(a.problem, /*images=*/1, a.workspace);
+    deform::find_readers(a.problem, readers, n, in.offset, in.mask);
+    launch(data_kernel<T>, grid_for(Index{z.c} * z.plane), z, in, readers, n,
+           static_cast<T*>(a.dx));
+  }
 }
 
 template <class T>
@@ -223,11 +213,10 @@ const DeformConv2dAlgorithm kCard{
     },
     .workspace_bytes = [](const Problem& z, Direction direction) -> std::size_t {
       if (direction != Direction::backward_data) return 0;
-      return sizeof(float) * static_cast<std::size_t>(z.x_shape().numel());
+      return PixelReaders::bytes(z, /*images=*/1);
     },
     .error_growth = 12,
     .one_chain = true,
-    .deterministic = false,  // dx
     .auto_ok = false,
     .forward =
         [](const DeformConv2dForwardArgs& a) {
