@@ -232,6 +232,18 @@ TEST_P(SmallDeformOnCuda, EachCardCanBeRecordedAndReplayed) {
 INSTANTIATE_TEST_SUITE_P(Deform, SmallDeformOnCuda, ::testing::ValuesIn(kSmall),
                          [](const auto& name) { return "problem" + std::to_string(name.index); });
 
+// So many weights that the sums of all images at once would not fit: they come in chunks.
+TEST_F(DeformOnCuda, SumsOfManyImagesAndWeightsAreAddedUp) {
+  if (is_emulated() && is_sanitized()) GTEST_SKIP() << "too large for the sanitizers";
+  const Problem z = Problem::parse("n=17,c=2048,h=1,w=1,k=2048");
+  const DeformExpected expected(z, Direction::backward_weight, deform_tensors(z, Tier::bounded));
+  for (const auto& [name, card] : cards().entries()) {
+    if (is_emulated() && name.ends_with("_lesson")) continue;  // a block for each weight
+    SCOPED_TRACE(name);
+    expect_as_reference(card, z, Direction::backward_weight, expected);
+  }
+}
+
 // ---- what layers/dispatch gives ----------------------------------------------------------------
 
 TEST_F(DeformOnCuda, ABatchOfNoImagesReachesNoCard) {
