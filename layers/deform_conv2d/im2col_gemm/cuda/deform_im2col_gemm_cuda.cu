@@ -32,6 +32,7 @@
 // Choices    kColumnBytes 256 MiB: as in im2col_gemm_cuda.cu
 //            kChannels 8, kPixelChannels 8: what a place or a list costs is shared by 8 channels
 //            kSumBytes 256 MiB: of sums for dw, all images together
+//            kMostImages 32768: a batch of products, or a grid, ends at 65535
 // Source     J. Dai et al. 2017: arXiv 1703.06211, and torchvision.ops.deform_conv2d, which have
 //            this form; theirs scatters dx by atomic additions
 // Read next  deform_fused_lesson_cuda.cu, without columns; im2col_gemm_cuda.cu, without offsets
@@ -55,6 +56,7 @@ using Problem = DeformConv2dProblem;
 
 constexpr Index kColumnBytes = Index{256} << 20;
 constexpr Index kSumBytes = Index{256} << 20;
+constexpr Index kMostImages = 32768;
 constexpr int kChannels = 8;
 constexpr int kPixelChannels = 8;
 
@@ -199,8 +201,8 @@ Index chunk_of(const Problem& z, Direction direction) {
   if (direction == Direction::backward_weight) {
     most = std::min(most, kSumBytes / (sizes.weights * Index(sizeof(float))));
   }
-  most = std::clamp<Index>(most, 1, std::max<Index>(1, z.n));
-  return ceil_div(std::max<Index>(1, z.n), ceil_div(std::max<Index>(1, z.n), most));
+  most = std::clamp<Index>(most, 1, std::min(z.n, kMostImages));
+  return ceil_div(z.n, ceil_div(z.n, most));
 }
 
 std::size_t bytes_of(Index elements, Index element) {
