@@ -4,16 +4,18 @@
 #
 #   experiments/bench/gpu_check.sh                  build, test, sanitize, benchmark, write a record
 #   experiments/bench/gpu_check.sh --programs DIR   the same with programs built before (DIR/bin)
-#   experiments/bench/gpu_check.sh --only tests,sanitizers,conv2d,compressed,networks   some of it; no record
+#   experiments/bench/gpu_check.sh --only tests,deform   some parts; no record. All of them are: tests,
+#                                                   sanitizers, conv2d, deform, compressed, networks
 #   experiments/bench/gpu_check.sh --verify-record  no GPU needed: is the newest record of today's
 #                                                   sources, complete and clean?
 #
 # The record is left in --out DIR (default: experiments/bench/records).
-# PyTorch is the peer: its rows need a python3 that has it.
+# PyTorch and torchvision are the peers: their rows need a python3 that has them.
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.." || exit
 
-programs="" out=experiments/bench/records only=tests,sanitizers,conv2d,compressed,networks parts=""
+all=tests,sanitizers,conv2d,deform,compressed,networks
+programs="" out=experiments/bench/records only=$all parts=""
 while (($# > 0)); do
   case $1 in
     --verify-record) exec python3 experiments/bench/gpu_record.py verify ;;
@@ -22,7 +24,7 @@ while (($# > 0)); do
     --parts) parts=$2 && shift ;; # keep the parts here, e.g. to make a record in several calls
     --only) only=$2 && shift ;;
     *)
-      sed -n '3,13s/^# \{0,1\}//p' "${BASH_SOURCE[0]}" >&2
+      sed -n '3,14s/^# \{0,1\}//p' "${BASH_SOURCE[0]}" >&2
       exit 2
       ;;
   esac
@@ -78,7 +80,7 @@ print(f"gpu_check: {len(cases) - skipped - failed} passed, {failed} failed, {ski
 sys.exit(1 if failed else 0)
 PY
 }
-sanitizer_filter=${CONVSCOPE_SANITIZER_FILTER:-'Conv2dOnCuda.AgreesWithTheReferenceOnRandomProblems:FewChannel*:LinearFused*:BatchNorm*:RecordedSteps*:Int8OnCuda.*InEveryTile:CodesOnCuda*:BlockSparseOnCuda.*InEveryTile:IntegerExecutionOnCuda.SmallNetworks*'}
+sanitizer_filter=${CONVSCOPE_SANITIZER_FILTER:-'Conv2dOnCuda.AgreesWithTheReferenceOnRandomProblems:FewChannel*:LinearFused*:BatchNorm*:RecordedSteps*:Deform/SmallDeformOnCuda*:DeformLayerOnCuda.MakesTheSteps*:Int8OnCuda.*InEveryTile:CodesOnCuda*:BlockSparseOnCuda.*InEveryTile:IntegerExecutionOnCuda.SmallNetworks*'}
 sanitize() { # TOOL
   CONVSCOPE_TEST_FLOPS=20000 CONVSCOPE_TEST_RANDOM_PROBLEMS=${CONVSCOPE_SANITIZER_PROBLEMS:-24} OMP_NUM_THREADS=2 \
     timeout "${CONVSCOPE_SANITIZER_SECONDS:-600}" compute-sanitizer --tool "$1" --error-exitcode 9 \
@@ -176,6 +178,13 @@ PY
   compare depthwise_f32_n128 gpu_depthwise --batch 128
 fi
 
+if wanted deform; then
+  # Deformable convolution beside torchvision: results of every card, then times in each type.
+  echo "gpu_check: deformable convolution"
+  python3 experiments/peers/deform_vs_torchvision.py --program "$convscope" --device cuda --problems 20 \
+    --json "$parts/deform.json" || status=1
+fi
+
 if wanted compressed; then
   # Integers and block-sparse weights beside dense floating point, layers of whole networks.
   shapes=()
@@ -213,7 +222,7 @@ if wanted compressed; then
   done
 fi
 
-if [[ $only == tests,sanitizers,conv2d,compressed,networks ]]; then
+if [[ $only == "$all" ]]; then
   record=$(python3 experiments/bench/gpu_record.py write "$parts") || exit 1
   [[ $(dirname "$record") -ef $out ]] || cp "$record" "$out/"
   echo "gpu_check: wrote $out/$(basename "$record")"

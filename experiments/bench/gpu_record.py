@@ -24,7 +24,7 @@ RECORDS = ROOT / "experiments" / "bench" / "records"
 FOLDERS = ("framework", "layers", "optim", "quant", "sparsity", "datasets", "experiments")
 FORMAT = "convscope gpu record 1"
 SANITIZERS = ("memcheck", "racecheck", "initcheck")
-PARTS = ("tests", "sanitizers", "ceilings", "conv2d", "compressed", "networks")
+PARTS = ("tests", "sanitizers", "ceilings", "conv2d", "deform", "compressed", "networks")
 
 
 def device_sources():
@@ -95,6 +95,7 @@ def write(folder):
         "ceilings": read_json(folder / "ceilings.json"),
         "conv2d": [part for part in (read_json(path) for path in sorted(folder.glob("conv2d_*.json")))
                    if part],
+        "deform": read_json(folder / "deform.json"),
         "compressed": {path.stem[len("compressed_"):]: read_json(path)
                        for path in sorted(folder.glob("compressed_*.json"))},
         "networks": {path.stem[len("net_"):]: read_json(path)
@@ -131,6 +132,9 @@ def problems_of(record):
         for row in part["rows"]:
             if row["wrong"]:
                 yield f"wrong results: {row['wrong']} on {row['problem']} {row['direction']}"
+    for row in (record.get("deform") or {}).get("rows", []):
+        if row["wrong"]:
+            yield f"wrong results: {', '.join(row['wrong'])} on {row['problem']} in {row['precision']}"
     for name, part in (record.get("compressed") or {}).items():
         for row in part["rows"]:
             if row["wrong"]:

@@ -20,11 +20,18 @@ then torchvision in this one, `--turns` times, with the same number of threads. 
 dx, doffset, dmask and dw, for ours the sum of both directions. The ratio is torchvision's median by
 ours, above 1 we are faster.
 
+With --device cuda our results are those of the GPU's cards, in f32. Times are taken once, in each of
+--precision: ours by `bench deform_conv2d --device cuda` (checked first, then recorded graphs timed by
+events), torchvision's as a captured graph of several runs, events, the median of many replays. Its
+backward is its own kernel, which gives db, too. f32 means f32 on both sides: PyTorch's allow_tf32 is off,
+except for tf32. torchvision may lack a type.
+
 Exit code 1 when a result is beyond its bound, 77 without torchvision.
 
     build/peers/bin/python experiments/peers/deform_vs_torchvision.py --program build/release/bin/convscope
     ... --cases 0                        # results alone
     ... --threads 1 --clock cpu          # on a busy machine
+    ... --device cuda --problems 20 --precision f32,tf32,f16,bf16
 """
 import argparse
 import json
@@ -42,6 +49,7 @@ try:
     import numpy as np
     import torch
     import torchvision
+    from conv2d_gpu_vs_pytorch import captured_us
 except ImportError as error:
     print(f"skipped: {error}")
     sys.exit(77)
@@ -49,6 +57,8 @@ except ImportError as error:
 SHAPES = pathlib.Path(__file__).resolve().parents[1] / "shapes" / "deform.txt"
 EPS = {np.float32: 2.0 ** -23, np.float64: 2.0 ** -52}
 GROWTH = {"reference": 1.0, "im2col_gemm": 12.0, "fused": 12.0}
+GPU_GROWTH = 12.0  # of sums of 160 terms; more where a card adds all terms in one chain
+CLASSES = {"f32": torch.float32, "tf32": torch.float32, "f16": torch.float16, "bf16": torch.bfloat16}
 DB_GROWTH = 4.0
 TENSORS = ("y", "dx", "doffset", "dmask", "dw", "db")
 INPUTS = ("x", "offset", "mask", "w", "b", "dy")
@@ -150,11 +160,11 @@ def expected(z, arrays):
     return values, {name: float(np.max(bounds[name])) for name in values}
 
 
-def convscope(program, folder, z, algorithm):
+def convscope(program, folder, z, algorithm, device):
     pair = lambda name: ",".join(str(v) for v in z[name])
     command = [program, "op", "deform_conv2d", "--stride", pair("stride"), "--padding", pair("padding"),
                "--dilation", pair("dilation"), "--groups", z["groups"], "--offset-groups",
-               z["offset_groups"], "--algorithm", algorithm]
+               z["offset_groups"], "--algorithm", algorithm, "--device", device]
     left_out = {"mask": not z["mask"], "b": not z["bias"], "dmask": not z["mask"]}
     for name in INPUTS:
         command += [] if left_out.get(name) else [f"--{name}", folder / f"{name}.npy"]
@@ -176,9 +186,25 @@ def longest_sum(z):
                4 * k * taps * pixels)
 
 
+def growth_on_gpu(z):
+    return GPU_GROWTH * max(1.0, longest_sum(z) / 160) ** 0.5
+
+
+def cards_on_gpu(program):
+    done = subprocess.run([program, "info", "--json"], capture_output=True, text=True)
+    if done.returncode != 0:
+        sys.exit(f"failed: {program} info --json\n{done.stderr}")
+    return list(json.loads(done.stdout)["deform_conv2d_algorithms"]["cuda"])
+
+
 class Results:
     def __init__(self, args):
         self.args = args
+        on_gpu = args.device != "cpu"
+        # Of each algorithm, how far its error may grow, for a problem.
+        self.growth = ({name: growth_on_gpu for name in cards_on_gpu(args.program)} if on_gpu
+                       else {name: lambda z, most=most: most for name, most in GROWTH.items()})
+        self.types = (np.float32,) if on_gpu else (np.float32, np.float64)
         self.worst, self.wrong, self.used = {}, [], dict.fromkeys(
             ("stride", "padding", "dilation", "groups", "offset groups", "no mask", "no bias"), 0)
 
@@ -206,19 +232,19 @@ class Results:
                 self.used["no mask"] += not z["mask"]
                 self.used["no bias"] += not z["bias"]
                 arrays = random_numbers(z, numbers)
-                for dtype in (np.float32, np.float64):
+                for dtype in self.types:
                     arrays = {tensor: a.astype(dtype) for tensor, a in arrays.items()}
                     for tensor, a in arrays.items():
                         np.save(folder / f"{tensor}.npy", a)
                     values, sizes = expected(z, arrays)
                     if dtype == np.float64:
-                        got = convscope(self.args.program, folder, z, "reference")
+                        got = convscope(self.args.program, folder, z, "reference", "cpu")
                         self.compare("reference, f8", index, z, got, values, sizes, EPS[dtype],
                                      longest_sum(z) + 8)
                         continue
-                    for algorithm, growth in GROWTH.items():
-                        got = convscope(self.args.program, folder, z, algorithm)
-                        self.compare(algorithm, index, z, got, values, sizes, EPS[dtype], growth)
+                    for algorithm, growth in self.growth.items():
+                        got = convscope(self.args.program, folder, z, algorithm, self.args.device)
+                        self.compare(algorithm, index, z, got, values, sizes, EPS[dtype], growth(z))
                     self.compare("torchvision, f4", index, z, torchvision_results(z, arrays), values,
                                  sizes, EPS[dtype], None)
         print(f"{self.args.problems} random problems (seed {self.args.seed}), with "
@@ -226,8 +252,10 @@ class Results:
         print("largest error in units of eps * max(M), against float64\n")
         print("| algorithm | " + " | ".join(TENSORS) + " | bound |")
         print("|---|" + "---|" * (len(TENSORS) + 1))
-        for who in (*GROWTH, "torchvision, f4", "reference, f8"):
-            bound = f"{GROWTH[who]:g}" if who in GROWTH else "terms + 8" if "f8" in who else "-"
+        by_length = f"{GPU_GROWTH:g} sqrt(terms / 160)"
+        for who in (*self.growth, "torchvision, f4", *(["reference, f8"] if len(self.types) > 1 else [])):
+            bound = ("terms + 8" if "f8" in who else "-" if who not in self.growth
+                     else by_length if self.args.device != "cpu" else f"{GROWTH[who]:g}")
             cells = [f"{self.worst[who, t]:.3f}" if (who, t) in self.worst else "-" for t in TENSORS]
             print(f"| {who} | " + " | ".join(cells) + f" | {bound} |")
         for line in self.wrong[:20]:
@@ -309,6 +337,80 @@ def times(args):
     return rows
 
 
+def torchvision_us(problem, precision):
+    """Forward and backward on the GPU; None: torchvision has no kernel of this type."""
+    z = sizes_of(problem)
+    arrays = random_numbers(z, np.random.default_rng(1))
+    t = {name: torch.from_numpy(a).cuda().to(CLASSES[precision]) for name, a in arrays.items()}
+    sizes = (*z["stride"], *z["padding"], *z["dilation"], z["groups"], z["offset_groups"])
+    forward = lambda: deform(z, t)
+    backward = lambda: torch.ops.torchvision._deform_conv2d_backward(
+        t["dy"], t["x"], t["w"], t["offset"], t["mask"], t["b"], *sizes, True)
+    with torch.no_grad():
+        try:
+            forward(), backward()
+        except RuntimeError as error:
+            if "not implemented for" in str(error):
+                return None
+            raise
+        return captured_us(forward), captured_us(backward)
+
+
+def our_rows(args, precision, problems):
+    """For each problem {direction: row of the bench}, of the choice of `auto` or of --algorithm."""
+    with tempfile.TemporaryDirectory() as name:
+        path = pathlib.Path(name) / "bench.json"
+        command = [args.program, "bench", "deform_conv2d", "--device", args.device, "--algorithm",
+                   args.algorithm, "--precision", precision, "--min-time", "0.05", "--json", path]
+        for problem in problems:
+            command += ["--problem", problem]
+        done = subprocess.run([str(word) for word in command], capture_output=True, text=True)
+        if not path.exists() or not path.read_text():
+            sys.exit(f"failed: {' '.join(str(word) for word in command)}\n{done.stderr}{done.stdout}")
+        rows = json.loads(path.read_text())["rows"]
+    texts = list(dict.fromkeys(row["problem"] for row in rows))  # in the order of the problems
+    return [{row["direction"]: row for row in rows if row["problem"] == text} for text in texts]
+
+
+def gpu_times(args):
+    problems = [line for line in SHAPES.read_text().split("\n") if line and line[0] != "#"][:args.cases]
+    rows = []
+    print(f"\n{args.algorithm} beside torchvision {torchvision.__version__}, PyTorch {torch.__version__}, "
+          f"{torch.cuda.get_device_name()}, microseconds")
+    for precision in args.precision:
+        torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = precision == "tf32"
+        ours, ratios = our_rows(args, precision, problems), {"forward": [], "backward": []}
+        print(f"\n{precision}\n\n| problem | forward ours | torchvision | ratio | backward ours | "
+              "torchvision | ratio |\n|---|---|---|---|---|---|---|")
+        for problem, here in zip(problems, ours):
+            theirs = torchvision_us(problem, precision)
+            us = {direction: 1000 * row["median_ms"] for direction, row in here.items()}
+            wrong = [f"{row['algorithm']} {direction}" for direction, row in here.items()
+                     if row["status"] != "ok"]
+            row = {"problem": problem, "precision": precision, "wrong": wrong,
+                   "algorithms": {direction: row["algorithm"] for direction, row in here.items()},
+                   "forward": {"ours_us": us["forward"]},
+                   "backward": {"ours_us": us["backward_data"] + us["backward_weight"]}}
+            cells = []
+            for i, part in enumerate(("forward", "backward")):
+                row[part]["torchvision_us"] = theirs and theirs[i]
+                cells.append(f"{row[part]['ours_us']:.1f}")
+                if theirs is None:
+                    cells += ["-", "-"]
+                    continue
+                ratios[part].append(theirs[i] / row[part]["ours_us"])
+                cells += [f"{theirs[i]:.1f}", f"{ratios[part][-1]:.2f}"]
+            print(f"| {problem} | " + " | ".join(cells) + " |"
+                  + (f" WRONG: {', '.join(wrong)}" if wrong else ""), flush=True)
+            rows.append(row)
+            torch.cuda.empty_cache()
+        if ratios["forward"]:
+            print("\nratio, geometric mean and least: "
+                  + "; ".join(f"{part} {statistics.geometric_mean(of):.2f}, {min(of):.2f}"
+                              for part, of in ratios.items()))
+    return rows
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--program", default="build/release/bin/convscope")
@@ -320,12 +422,24 @@ def main():
     parser.add_argument("--clock", choices=("wall", "cpu"), default="wall")
     parser.add_argument("--min-time", type=float, default=0.5, help="seconds of each side in each turn")
     parser.add_argument("--algorithm", default="auto", help="of ours, for times")
+    parser.add_argument("--device", default="cpu", help="cpu or cuda")
+    parser.add_argument("--precision", default="f32,tf32,f16,bf16", help="of times on cuda")
     parser.add_argument("--json", type=pathlib.Path, help="where to write all times")
     args = parser.parse_args()
+    args.precision = args.precision.split(",")
+    if not set(args.precision) <= set(CLASSES):
+        parser.error(f"expected --precision of {', '.join(CLASSES)}, got {','.join(args.precision)}")
     if args.clock == "cpu" and args.threads != 1:
         parser.error("--clock cpu counts one thread's time: it needs --threads 1")
     good = Results(args).run() if args.problems > 0 else True
-    if args.cases > 0:
+    if args.cases > 0 and args.device != "cpu":
+        rows = gpu_times(args)
+        good = good and not any(row["wrong"] for row in rows)
+        if args.json:
+            args.json.write_text(json.dumps(
+                {"torchvision": torchvision.__version__, "pytorch": torch.__version__,
+                 "device": torch.cuda.get_device_name(), "rows": rows}, indent=1) + "\n")
+    elif args.cases > 0:
         rows = times(args)
         if args.json:
             args.json.write_text(json.dumps({"threads": args.threads, "clock": args.clock,

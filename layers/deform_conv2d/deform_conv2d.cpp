@@ -2,6 +2,8 @@
 // deform_conv2d.cpp: the deformable convolution as a differentiable operation.
 #include "layers/deform_conv2d/deform_conv2d.h"
 
+#include "framework/ops/accumulate.h"
+#include "framework/tensor_kernels.h"
 #include "layers/conv2d/bias_gradient.h"
 #include "layers/dispatch/execute.h"
 
@@ -41,14 +43,37 @@ DeformConv2dProblem checked_problem(const Variable& x, const Variable& offset, c
 // As a convolution: without gradients it is an inference.
 WeightUse use_of(bool recorded) { return recorded ? WeightUse::once : WeightUse::often; }
 
+// The operands in the type of the factors: themselves, or rounded to a half type.
+DeformConv2dTensors factors(DType dtype, const Variable& x, const Variable& w,
+                            const Variable& offset, const Variable& mask, const Variable& b) {
+  const auto value = [&](const Variable& v) {
+    return v.defined() ? v.value().to(dtype) : Tensor();
+  };
+  return {value(x), value(w), value(offset), value(mask), value(b), {}};
+}
+
+// dw, in the type of the factors first where that is another one.
+template <class Run>
+void sum_weight_gradient(const DeformConv2dProblem& problem, const DeformConv2dTensors& tensors,
+                         const GradientSink::Target& dw, const Run& run) {
+  const bool rounded = problem.dtype != dw.tensor.dtype();
+  Operands operands = deform_conv2d_operands(Direction::backward_weight, tensors);
+  operands.out[0] =
+      rounded ? Tensor::empty(problem.w_shape(), problem.dtype, dw.tensor.device()) : dw.tensor;
+  operands.accumulate = dw.accumulate && !rounded;
+  run(Direction::backward_weight, operands);
+  if (!rounded) return;
+  const Tensor& sum = operands.out[0].values;
+  if (dw.accumulate) return accumulate(dw.tensor, sum.to(dw.tensor.dtype()));
+  convert_kernel.get(sum.device())(sum, dw.tensor);
+}
+
 }  // namespace
 
 DeformConv2dProblem deform_conv2d_problem(const Shape& x, const Shape& w,
                                           const DeformConv2dParams& params, bool mask,
                                           DType dtype) {
-  Conv2dParams conv = params.conv;
-  conv.precision = ComputePrecision::f32;
-  const DeformConv2dProblem problem(conv2d_problem(x, w, conv, dtype, kOperation),
+  const DeformConv2dProblem problem(conv2d_problem(x, w, params.conv, dtype, kOperation),
                                     params.offset_groups, mask);
   problem.check();
   return problem;
@@ -78,11 +103,10 @@ Variable deform_conv2d(const Variable& x, const Variable& offset, const Variable
                        const Ref<DeformConv2dChoices>& choices) {
   const DeformConv2dProblem problem = checked_problem(x, offset, mask, w, b, params);
   const Device device = x.device();
-  const auto value = [](const Variable& v) { return v.defined() ? v.value() : Tensor(); };
   const auto wanted = [](const Variable& v) { return v.defined() && v.requires_grad(); };
   const WeightUse use = use_of(needs_record(x, offset, mask, w, b));
-  DeformConv2dTensors all{x.value(), w.value(), offset.value(), value(mask), value(b), {}};
-  const Tensor y = Tensor::empty(problem.y_shape(), x.dtype(), device);
+  const DeformConv2dTensors all = factors(problem.dtype, x, w, offset, mask, b);
+  const Tensor y = Tensor::empty(problem.y_shape(), problem.dtype, device);
   Operands forward = deform_conv2d_operands(Direction::forward, all);
   forward.out[0] = y;
   execute_deform_conv2d(choices->get(problem, Direction::forward, device, use), problem,
@@ -93,26 +117,20 @@ Variable deform_conv2d(const Variable& x, const Variable& offset, const Variable
   kept.b = Tensor();
   if (!reads_data) kept.w = Tensor();
   if (!reads_data && !wanted(w)) kept = {};
-  return record(kOperation, y, {x, offset, mask, w, b},
+  return record(kOperation, y.to(x.dtype()), {x, offset, mask, w, b},
                 [problem, choices, kept](const Tensor& dy, GradientSink& out) {
                   const Device on = dy.device();
                   DeformConv2dTensors tensors = kept;
-                  tensors.dy = dy;
+                  tensors.dy = dy.to(problem.dtype);
                   const auto run = [&](Direction direction, const Operands& operands) {
                     execute_deform_conv2d(choices->get(problem, direction, on, WeightUse::once),
                                           problem, direction, operands);
                   };
-                  if (out.wants(4)) {
+                  if (out.wants(4)) {  // in the type of y: a sum
                     const GradientSink::Target db = out.target(4);
                     conv2d_bias_gradient_kernel.get(on)(dy, db.tensor, db.accumulate);
                   }
-                  if (out.wants(3)) {
-                    const GradientSink::Target dw = out.target(3);
-                    Operands operands = deform_conv2d_operands(Direction::backward_weight, tensors);
-                    operands.out[0] = dw.tensor;
-                    operands.accumulate = dw.accumulate;
-                    run(Direction::backward_weight, operands);
-                  }
+                  if (out.wants(3)) sum_weight_gradient(problem, tensors, out.target(3), run);
                   if (!out.wants(0) && !out.wants(1) && !out.wants(2)) return;
                   // x, offset and mask are inputs and outputs 0, 1 and 2.
                   Operands operands = deform_conv2d_operands(Direction::backward_data, tensors);
@@ -124,7 +142,7 @@ Variable deform_conv2d(const Variable& x, const Variable& offset, const Variable
                   run(Direction::backward_data, operands);
                   for (std::size_t i = 0; i < specs.outputs.size(); ++i) {
                     if (out.wants(static_cast<int>(i))) {
-                      out.add(static_cast<int>(i), operands.out[i].values);
+                      out.add(static_cast<int>(i), operands.out[i].values.to(dy.dtype()));
                     }
                   }
                 });

@@ -6,9 +6,12 @@
 //   problem.h says where (v,u) lies and how sample() reads between pixels
 //
 // Operation   x [N,C,H,W], offset [N,2 O R S,P,Q], mask [N,O R S,P,Q] or undefined (version 1 of
-//             the paper), w [K,C/G,R,S], b [K] or undefined, y [N,K,P,Q]; f32, or f64 (by the
-//             reference). dx, doffset and dmask are assigned, dw and db accumulate; only those
-//             asked for are computed.
+//             the paper), w [K,C/G,R,S], b [K] or undefined, y [N,K,P,Q]; f32, or f64 (on the
+//             CPU, by the reference). dx, doffset and dmask are assigned, dw and db accumulate;
+//             only those asked for are computed.
+// Precision   as of conv2d: in tf32 the products are; in a half precision x, w, offset, mask, b and
+//             dy are rounded to it, and so are places: of bf16, offsets of 2 to 4 pixels to 1/64.
+//             y and all gradients are f32 again. The branch of the layer stays in f32.
 // Layer       a convolution beside it, the branch, looks at x and says where to sample: the same
 //             kernel, stride, padding and dilation, 3 O R S channels, or 2 O R S without a mask.
 //             offset = its first 2 O R S channels, (v,u) of a tap side by side, in pixels;
@@ -22,7 +25,7 @@
 //             algorithm        of the deformable convolution; the branch follows the block `conv`
 // Transforms  of the weight (a mask that prunes, a quantiser): of w alone, not of the branch. Those
 //             of the input stand before both.
-// Device      the CPU: no other has algorithms yet
+// Device      the CPU, in f32; CUDA, in each precision
 // Usage       Variable y = deform_conv2d(x, offset, mask, w, b, {.offset_groups = 2});
 //             in a config: {type: deform_conv2d, out_channels: 16, kernel_size: 3, padding: 1}
 // Paper       J. Dai et al.: Deformable Convolutional Networks, ICCV 2017, arXiv 1703.06211;
@@ -40,7 +43,7 @@
 namespace convscope {
 
 struct DeformConv2dParams {
-  Conv2dParams conv = {};  // f32: its precision is not looked at
+  Conv2dParams conv = {};
   std::int64_t offset_groups = 1;
 };
 

@@ -14,16 +14,8 @@ namespace {
 constexpr const char* kOperation = HeavyLayer<DeformConv2dProblem>::kOperation;
 constexpr const char* kBranch = "branch";
 
-void check_device(Device device) {
-  const std::vector<std::string> names = deform_conv2d_algorithms(device.type).names();
-  if (!names.empty()) return;
-  fail(ErrorKind::kUnavailable, kOperation,
-       cat("expected device cpu because deformable convolution has algorithms there alone (",
-           join(deform_conv2d_algorithms(DeviceType::cpu).names()), "), got ", device.str()));
-}
-
 // The branch draws nothing, so layers behind this one draw the numbers that they would draw behind
-// a plain convolution.
+// a plain convolution. It stays in f32: it says where to look.
 std::shared_ptr<Conv2d> zero_branch(const Conv2dOptions& options, const LayerContext& context) {
   LayerContext own = context;
   own.precision = ComputePrecision::f32;
@@ -83,7 +75,7 @@ DeformConv2d::DeformConv2d(const DeformConv2dOptions& options, LayerContext& con
       choices_(make_ref<DeformConv2dChoices>(options.conv.policy, options.conv.name)) {
   const Conv2dOptions& conv = options_.conv;
   const std::int64_t groups = conv.params.groups;
-  check_device(context.device);
+  options_.conv.params.precision = context.precision;
   CONVSCOPE_CHECK(conv.in_channels >= 1 && conv.out_channels >= 1 && groups >= 1 &&
                       conv.in_channels % groups == 0 && conv.out_channels % groups == 0,
                   kOperation,

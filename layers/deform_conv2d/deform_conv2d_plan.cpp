@@ -191,6 +191,8 @@ void DeformConv2dOp::backward(PlanBuilder& builder) {
 int DeformConv2d::describe(PlanGraph& graph, int x) {
   const DeformConv2dProblem problem = this->problem(graph.shape(x));
   if (problem.is_empty()) return graph.refuse("its batch has no samples");
+  // What rounds its factors does so in its own forward().
+  if (is_half(problem.dtype)) return describe_dynamic(graph, *this, x);
   x = transformed_input(graph, x);
   const ValueId w = transformed_weight(graph, weight_);
   if (x == kNoValue || w == kNoValue) return kNoValue;

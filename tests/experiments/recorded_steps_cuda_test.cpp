@@ -98,6 +98,17 @@ std::vector<LayerSpec> with_batch_norm_and_dropout() {
           layer("linear", "f4", {{"out_features", std::int64_t{kClasses}}})};
 }
 
+std::vector<LayerSpec> deformable() {
+  const std::pair<const char*, OptionValue> size{"kernel_size", Ints{3}}, pad{"padding", Ints{1}};
+  return {layer("conv2d", "c1", {{"out_channels", std::int64_t{4}}, size}),
+          layer("relu", "r1"),
+          layer("deform_conv2d", "d2", {{"out_channels", std::int64_t{4}}, size, pad}),
+          layer("relu", "r2"),
+          layer("max_pool2d", "p2", {{"kernel_size", Ints{2}}}),
+          layer("flatten", "flat"),
+          layer("linear", "f3", {{"out_features", std::int64_t{kClasses}}})};
+}
+
 Loader loader_of(std::int64_t count = kImages) {
   return Loader(spots(count), {.batch_size = kBatch, .seed = 9, .prefetch = false});
 }
@@ -219,6 +230,20 @@ TEST_F(RecordedStepsOnCuda, draw_the_dropout_and_the_statistics_of_the_step) {
   train_recorded(recorded, 0, 2, RecordedSteps::kMostSteps);
   train_stepwise(planned, cuda(), 12, /*plans=*/true);
   expect_same_weights(recorded, planned);
+}
+
+TEST_F(RecordedStepsOnCuda, move_the_samples_of_planned_steps) {
+  const Network recorded = network(cuda(), deformable(), "adam");
+  const Network planned = network(cuda(), deformable(), "adam");
+  const Network dynamic = network(Device{}, deformable(), "adam");
+  const auto got = train_recorded(recorded, 0, 2, RecordedSteps::kMostSteps);
+  train_stepwise(planned, cuda(), 12, /*plans=*/true);
+  expect_same_weights(recorded, planned);
+  const auto want = train_stepwise(dynamic, Device{}, 12, /*plans=*/false);
+  ASSERT_EQ(got.size(), want.size());
+  for (std::size_t i = 0; i < want.size(); ++i) {
+    EXPECT_NEAR(static_cast<double>(got[i].loss), want[i].loss, 1e-3) << "step " << i;
+  }
 }
 
 TEST_F(RecordedStepsOnCuda, clip_gradients_like_planned_steps) {

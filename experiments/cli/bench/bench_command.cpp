@@ -66,11 +66,6 @@ void check(const Arguments& arguments) {
   }
 }
 
-void set_precision(Conv2dProblem& problem, const std::string& precision) {
-  problem.dtype = precision == "bf16" ? DType::bf16 : precision == "f16" ? DType::f16 : DType::f32;
-  problem.math = precision == "tf32" ? MathMode::tf32 : MathMode::f32;
-}
-
 OperandTypes parsed_types(const std::string& text) {
   OperandTypes out;
   if (OperandTypes::parse(text, out) && is_code(out.w)) return out;
@@ -113,8 +108,8 @@ std::vector<Conv2dProblem> problems_of(const Arguments& arguments) {
   set_layouts(arguments.layout, out);
   const Device device = Device::parse(arguments.timing.device);
   set_types(arguments.types, device, out);
+  set_precision(arguments.precision, out);
   for (Conv2dProblem& problem : out) {
-    if (!arguments.precision.empty()) set_precision(problem, arguments.precision);
     if (arguments.batch > 0) problem.n = arguments.batch;
     check_can_be_timed(problem, device);
   }

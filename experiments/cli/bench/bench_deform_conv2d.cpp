@@ -23,7 +23,8 @@ struct DeformArguments {
   std::vector<std::string> shapes, problems;
   std::string direction = "all";
   std::string algorithm = "all";
-  std::string layout;
+  std::string precision, layout;
+  std::int64_t batch = 0;
   TimingArguments timing;
 };
 
@@ -31,11 +32,14 @@ std::vector<Problem> problems_of(const DeformArguments& arguments, Device device
   std::vector<Problem> out =
       problems_given<Problem>(kCommand, arguments.shapes, arguments.problems);
   set_layouts(arguments.layout, out);
-  for (const Problem& problem : out) {
-    const bool half = problem.dtype == DType::f16 || problem.dtype == DType::bf16;
-    CONVSCOPE_CHECK(problem.dtype == DType::f32 || (half && device.type == DeviceType::cuda),
-                    kCommand, "expected elements of type f32, or f16 or bf16 on cuda, got ",
-                    problem.text(), " on ", device.str());
+  set_precision(arguments.precision, out);
+  for (Problem& problem : out) {
+    if (arguments.batch > 0) problem.n = arguments.batch;
+    const bool rounds = is_half(problem.dtype) || problem.math == MathMode::tf32;
+    CONVSCOPE_CHECK(
+        (problem.dtype == DType::f32 && !rounds) || (rounds && device.type == DeviceType::cuda),
+        kCommand, "expected elements of type f32, or tf32, f16 or bf16 on cuda, got ",
+        problem.text(), " on ", device.str());
   }
   return out;
 }
@@ -87,6 +91,12 @@ void declare_bench_deform_conv2d(CommandLine& bench, std::function<int()>& run) 
       ->capture_default_str();
   deform->add_option("--algorithm", arguments->algorithm, "all, auto or names joined by commas")
       ->capture_default_str();
+  deform
+      ->add_option("--precision", arguments->precision,
+                   "of all problems: f32, tf32, bf16 or f16 (the last three: cuda)")
+      ->type_name("TEXT:{f32,tf32,bf16,f16}")
+      ->one_of({"f32", "tf32", "bf16", "f16"});
+  deform->add_option("--batch", arguments->batch, "of all problems, instead of their own");
   deform
       ->add_option("--layout", arguments->layout,
                    "of all images in memory: nchw, blocked (16 channels of a pixel side by side), "

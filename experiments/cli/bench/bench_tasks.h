@@ -66,6 +66,18 @@ void set_layouts(const std::string& layout, std::vector<Problem>& problems) {
   problems = std::move(out);
 }
 
+// "": their own.
+template <class Problem>
+void set_precision(const std::string& name, std::vector<Problem>& problems) {
+  for (const ComputePrecision precision : kComputePrecisions) {
+    if (name != name_of(precision)) continue;
+    for (Problem& problem : problems) {
+      problem.dtype = factor_type(precision);
+      problem.math = math_mode(precision);
+    }
+  }
+}
+
 struct BenchTask {
   std::string title;
   std::function<ReportedGroup(const BenchProgress&)> run;

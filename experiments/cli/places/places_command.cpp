@@ -174,11 +174,12 @@ Figure figure_of(const PlacesArguments& arguments, const ExperimentConfig& confi
   const NoGrad no_grad;
   model.eval();
   auto& list = dynamic_cast<Sequential&>(model);
-  Variable x(batch.x);
+  Variable x(batch.x.to(config.device));
   for (std::size_t i = 0; i < found.index; ++i) x = list.layer(i).forward(x);
   const DeformConv2d::Places places = found.layer->places(x);
   const Samples samples(found.layer->problem(x.shape()), batch.x.shape());
-  const Tensor mask = places.mask.defined() ? places.mask.value() : Tensor();
+  const Tensor offset = places.offset.value().to(Device{});
+  const Tensor mask = places.mask.defined() ? places.mask.value().to(Device{}) : Tensor();
 
   Figure figure{.title = cat("Where ", found.name, " reads, ", config.name),
                 .subtitle = cat("The samples of one output pixel, at the middle of the ink, on ",
@@ -194,8 +195,7 @@ Figure figure_of(const PlacesArguments& arguments, const ExperimentConfig& confi
                      .columns = static_cast<int>(some.images.dim(3)),
                      .shades = shades_of(some.images, n),
                      .style = 1};
-    panel.dots =
-        samples.dots(places.offset.value(), mask, n, centre_of(panel.shades, some.images.dim(3)));
+    panel.dots = samples.dots(offset, mask, n, centre_of(panel.shades, some.images.dim(3)));
     for (std::size_t j = 0; j < panel.dots.size(); ++j) {
       const ImagePanel::Dot& dot = panel.dots[j];
       figure.data.push_back({std::to_string(n), name, std::to_string(j),

@@ -266,6 +266,7 @@ TEST_F(BenchDeformCommand, MistakesAreOneSentenceAndACode) {
   expect(one + "--device gpu", 2, "expected cpu, cuda or cuda:<index>");
   expect(one + "--json " + at("no/such/b.json"), 6, "no/such");
   expect("--problem dtype=f64,c=1,h=1,w=1,k=1", 2, "expected elements of type f32");
+  expect(one + "--precision tf32", 2, "or tf32, f16 or bf16 on cuda");
 }
 
 TEST_F(BenchDeformCommand, ABatchOfNoImagesIsSkipped) {

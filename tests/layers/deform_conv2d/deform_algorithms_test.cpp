@@ -11,22 +11,6 @@ namespace {
 using matrix::Tier;
 using Problem = DeformConv2dProblem;
 
-const char* const kProblems[] = {
-    "n=1,c=1,h=1,w=1,k=1,r=1,s=1",
-    "n=2,c=3,h=7,w=5,k=4,r=3,s=3,pad=1",
-    "n=1,c=16,h=9,w=11,k=16,r=3,s=3,pad=1",
-    "n=3,c=17,h=13,w=7,k=33,r=3,s=3,stride=2,pad=1",
-    "n=2,c=24,h=10,w=9,k=20,r=3,s=3,pad=1,offset_groups=3",
-    "n=2,c=32,h=8,w=8,k=48,r=3,s=3,pad=1,groups=2,offset_groups=4",
-    "n=1,c=12,h=11,w=6,k=18,r=3,s=2,stride=2x1,pad=1x0,dilation=1x2,groups=3,offset_groups=2",
-    "n=2,c=64,h=24,w=23,k=40,r=3,s=3,pad=1",
-    "n=1,c=160,h=6,w=9,k=70,r=3,s=3,pad=1,offset_groups=2",
-    "n=2,c=20,h=12,w=12,k=8,r=5,s=5,pad=2,mask=0",
-    "n=1,c=32,h=31,w=29,k=16,r=1,s=1,mask=0",
-    "n=1,c=48,h=5,w=5,k=32,r=5,s=5",
-    "n=2,c=8,h=6,w=8,k=8,r=3,s=3,pad=1x2x0x3,groups=8,offset_groups=8",
-};
-
 class Deform : public ::testing::TestWithParam<const char*> {};
 
 TEST_P(Deform, AgreesWithTheReference) {
@@ -89,7 +73,7 @@ TEST_P(Deform, HasTheSameBitsWithAnyNumberOfThreads) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Small, Deform, ::testing::ValuesIn(kProblems));
+INSTANTIATE_TEST_SUITE_P(Small, Deform, ::testing::ValuesIn(kDeformProblems));
 
 }  // namespace
 }  // namespace convscope::testing

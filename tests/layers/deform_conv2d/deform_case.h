@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // deform_case.h: the operands of a deformable convolution for tests, between guards, and what the
-// reference says of them.
+// reference says of them. Operands are on the host; a card of another device gets copies there.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -16,37 +16,63 @@
 
 namespace convscope::testing {
 
-inline Tensor deform_numbers(const Shape& shape, matrix::Tier tier, std::uint64_t stream) {
+inline constexpr const char* kDeformProblems[] = {
+    "n=1,c=1,h=1,w=1,k=1,r=1,s=1",
+    "n=2,c=3,h=7,w=5,k=4,r=3,s=3,pad=1",
+    "n=1,c=16,h=9,w=11,k=16,r=3,s=3,pad=1",
+    "n=3,c=17,h=13,w=7,k=33,r=3,s=3,stride=2,pad=1",
+    "n=2,c=24,h=10,w=9,k=20,r=3,s=3,pad=1,offset_groups=3",
+    "n=2,c=32,h=8,w=8,k=48,r=3,s=3,pad=1,groups=2,offset_groups=4",
+    "n=1,c=12,h=11,w=6,k=18,r=3,s=2,stride=2x1,pad=1x0,dilation=1x2,groups=3,offset_groups=2",
+    "n=2,c=64,h=24,w=23,k=40,r=3,s=3,pad=1",
+    "n=1,c=160,h=6,w=9,k=70,r=3,s=3,pad=1,offset_groups=2",
+    "n=2,c=20,h=12,w=12,k=8,r=5,s=5,pad=2,mask=0",
+    "n=1,c=32,h=31,w=29,k=16,r=1,s=1,mask=0",
+    "n=1,c=48,h=5,w=5,k=32,r=5,s=5",
+    "n=2,c=8,h=6,w=8,k=8,r=3,s=3,pad=1x2x0x3,groups=8,offset_groups=8",
+    "n=2,c=3,h=61,w=53,k=2,r=2,s=2,stride=2x1",
+};
+
+// Products of three heavy-tailed numbers would leave the range of f16: there, of an eighth.
+inline Tensor deform_numbers(const Shape& shape, matrix::Tier tier, std::uint64_t stream,
+                             DType dtype = DType::f32) {
   Tensor out = Tensor::empty(shape, DType::f32);
   Generator random(7, stream);
+  const float factor = dtype == DType::f16 && tier == matrix::Tier::heavy ? 0.125f : 1.0f;
   for (std::int64_t i = 0; i < out.numel(); ++i) {
-    out.data<float>()[i] = matrix::draw(tier, random);
+    out.data<float>()[i] = factor * matrix::draw(tier, random);
   }
-  return out;
+  return out.to(dtype);
 }
 
 // Offsets of a pixel and a half or so, some of them far outside.
-inline Tensor deform_offsets(const Shape& shape, std::uint64_t stream) {
+inline Tensor deform_offsets(const Shape& shape, std::uint64_t stream, DType dtype = DType::f32) {
   Tensor out = Tensor::empty(shape, DType::f32);
   Generator random(8, stream);
   for (std::int64_t i = 0; i < out.numel(); ++i) {
     const float value = 1.5f * random.normal();
     out.data<float>()[i] = random.below(20) == 0 ? 8 * value : value;
   }
-  return out;
+  return out.to(dtype);
 }
 
+// Of the problem's type.
 inline DeformConv2dTensors deform_tensors(const DeformConv2dProblem& z, matrix::Tier tier,
                                           bool bias = true) {
-  DeformConv2dTensors t{.x = deform_numbers(z.x_shape(), tier, 1),
-                        .w = deform_numbers(z.w_shape(), tier, 2),
-                        .offset = deform_offsets(z.offset_shape(), 3),
+  DeformConv2dTensors t{.x = deform_numbers(z.x_shape(), tier, 1, z.dtype),
+                        .w = deform_numbers(z.w_shape(), tier, 2, z.dtype),
+                        .offset = deform_offsets(z.offset_shape(), 3, z.dtype),
                         .mask = {},
                         .b = {},
-                        .dy = deform_numbers(z.y_shape(), tier, 4)};
-  if (z.mask) t.mask = deform_numbers(z.mask_shape(), tier, 5);
-  if (bias) t.b = deform_numbers({z.k}, tier, 6);
+                        .dy = deform_numbers(z.y_shape(), tier, 4, z.dtype)};
+  if (z.mask) t.mask = deform_numbers(z.mask_shape(), tier, 5, z.dtype);
+  if (bias) t.b = deform_numbers({z.k}, tier, 6, z.dtype);
   return t;
+}
+
+inline DeformConv2dTensors as_type(const DeformConv2dTensors& t, DType dtype) {
+  const auto to = [&](const Tensor& one) { return one.defined() ? one.to(dtype) : one; };
+  return {to(t.x), to(t.w), to(t.offset), to(t.mask), to(t.b), to(t.dy)};
 }
 
 // The operands in the problem's layout, with outputs.
@@ -58,8 +84,8 @@ inline Operands deform_operands(const DeformConv2dProblem& z, Direction directio
     out.in[i].values = stored_images(out.in[i].values, specs.inputs[i].layout);
   }
   for (std::size_t i = 0; i < specs.outputs.size(); ++i) {
-    out.out[i].values =
-        Tensor::full(stored_shape(specs.outputs[i].shape, specs.outputs[i].layout), before);
+    out.out[i].values = Tensor::full(stored_shape(specs.outputs[i].shape, specs.outputs[i].layout),
+                                     before, z.dtype);
   }
   return out;
 }
@@ -76,13 +102,44 @@ inline std::vector<Tensor> deform_outputs(const DeformConv2dProblem& z, Directio
   return out;
 }
 
-// Runs a card between guards of 0xff, in scratch memory that begins as NaN.
-inline void run_guarded(const DeformConv2dAlgorithm& card, const DeformConv2dProblem& z,
-                        Direction direction, const Operands& operands) {
+// A copy of some values on a device, between guards of 0xff, `shift` elements off alignment.
+class GuardedTensor {
+ public:
+  GuardedTensor(const Tensor& from, Device device, std::int64_t shift)
+      : front_(kGuard + static_cast<std::size_t>(shift) * size_of(from.dtype())),
+        bytes_(static_cast<std::size_t>(from.size_bytes())),
+        storage_(make_ref<Storage>(device, front_ + bytes_ + kGuard)),
+        values_(Tensor::view(storage_, front_, from.shape(), from.dtype())) {
+    backend_of(device).fill_bytes(device.index, storage_->data, 0xff, storage_->bytes);
+    values_.copy_from(from);
+  }
+  const Tensor& values() const { return values_; }
+  bool damaged() const {
+    std::vector<unsigned char> now(storage_->bytes);
+    const Device device = storage_->device;
+    backend_of(device).copy_to_host(device.index, now.data(), storage_->data, now.size());
+    for (std::size_t i = 0; i < now.size(); ++i) {
+      if (now[i] != 0xff && (i < front_ || i >= front_ + bytes_)) return true;
+    }
+    return false;
+  }
+
+ private:
+  static constexpr std::size_t kGuard = 256;
+  std::size_t front_, bytes_;
+  Ref<Storage> storage_;
+  Tensor values_;
+};
+
+// Calls the card in scratch memory that begins as NaN, between guards. Outputs that are undefined
+// are not asked for.
+inline void run_in_guarded_scratch(const DeformConv2dAlgorithm& card, const DeformConv2dProblem& z,
+                                   Direction direction, const Operands& operands) {
   // Whole lines: the system aligns no other sizes.
-  const auto block = [](std::size_t bytes) {
+  const auto block = [&](std::size_t bytes) {
     const auto floats = static_cast<std::int64_t>(ScratchArena::round_up(bytes) / sizeof(float));
-    return std::make_unique<matrix::GuardedBlock>(Device{}, DType::f32, nullptr, floats, 0, 256);
+    return std::make_unique<matrix::GuardedBlock>(operands.device(), DType::f32, nullptr, floats, 0,
+                                                  256);
   };
   const auto workspace = block(card.workspace_bytes(z, direction));
   const auto prepared = block(card.prepared_size(z, direction));
@@ -97,44 +154,95 @@ inline void run_guarded(const DeformConv2dAlgorithm& card, const DeformConv2dPro
   EXPECT_EQ(prepared->damage(), nullptr) << "prepared weights of " << z.text();
 }
 
+// The same on the card's device. Elsewhere than on the CPU the operands stand between guards, too.
+inline void run_guarded(const DeformConv2dAlgorithm& card, const DeformConv2dProblem& z,
+                        Direction direction, const Operands& operands, std::int64_t shift = 0) {
+  if (card.device == DeviceType::cpu) return run_in_guarded_scratch(card, z, direction, operands);
+  std::vector<std::unique_ptr<GuardedTensor>> blocks;
+  const auto there = [&](const Operand& one) -> Operand {
+    if (!one.defined()) return {};
+    blocks.push_back(std::make_unique<GuardedTensor>(one.values, Device{card.device, 0}, shift));
+    return blocks.back()->values();
+  };
+  Operands copies;
+  copies.accumulate = operands.accumulate;
+  for (std::size_t i = 0; i < operands.in.size(); ++i) copies.in[i] = there(operands.in[i]);
+  for (std::size_t i = 0; i < operands.out.size(); ++i) copies.out[i] = there(operands.out[i]);
+  run_in_guarded_scratch(card, z, direction, copies);
+  for (std::size_t i = 0; i < operands.out.size(); ++i) {
+    if (operands.out[i].defined()) operands.out[i].values.copy_from(copies.out[i].values);
+  }
+  for (const auto& one : blocks) {
+    EXPECT_FALSE(one->damaged()) << "beside " << one->values().str() << " of " << z.text();
+  }
+}
+
+// What the reference makes of operands, and the largest of the sums over magnitudes. Numbers of the
+// half types are the operands of an f32 problem.
+struct DeformExpected {
+  DeformExpected(const DeformConv2dProblem& problem, Direction direction,
+                 DeformConv2dTensors operands, bool add = false)
+      : tensors(std::move(operands)), accumulate(add) {
+    DeformConv2dProblem plain = problem;
+    plain.layout = ActivationLayout::nchw;
+    plain.dtype = DType::f32;
+    plain.math = MathMode::f32;
+    Operands at = deform_operands(plain, direction, as_type(tensors, DType::f32), 0.5f);
+    at.accumulate = accumulate;
+    const Operands sizes = HeavyLayer<DeformConv2dProblem>::magnitudes(plain, direction, at);
+    run_card(deform_conv2d_algorithms(DeviceType::cpu).get("reference"), plain, direction, at);
+    right = deform_outputs(plain, direction, at);
+    for (std::size_t i = 0; i < right.size(); ++i) {
+      largest.push_back(0);
+      for (std::int64_t j = 0; j < right[i].numel(); ++j) {
+        largest[i] = std::max(largest[i], sizes.out[i].values.at(j));  // NaN: as it was
+      }
+    }
+  }
+  DeformConv2dTensors tensors;
+  bool accumulate;
+  std::vector<Tensor> right;
+  std::vector<double> largest;
+};
+
 // Compares a card with the reference in one direction; the bound is that of its card, of the sums
-// over magnitudes.
+// over magnitudes. NaN stands where the reference has it.
+inline void expect_as_reference(const DeformConv2dAlgorithm& card, const DeformConv2dProblem& z,
+                                Direction direction, const DeformExpected& expected,
+                                std::int64_t shift = 0) {
+  if (!support_of(card, z, direction).yes) return;
+  Operands operands =
+      deform_operands(z, direction, expected.tensors, expected.accumulate ? 0.5f : NAN);
+  operands.accumulate = expected.accumulate;
+  run_guarded(card, z, direction, operands, shift);
+  const std::vector<Tensor> got = deform_outputs(z, direction, operands);
+  const double terms = z.nominal_flops() / 2 / static_cast<double>(got[0].numel());
+  for (std::size_t i = 0; i < got.size(); ++i) {
+    const double unit = eps_of(z.dtype, z.math) * expected.largest[i];
+    const double bound = card.growth(terms) * unit;
+    double worst = 0;
+    for (std::int64_t j = 0; j < got[i].numel(); ++j) {
+      const double value = got[i].at(j), right = expected.right[i].at(j);
+      const double difference = std::abs(value - right);
+      const bool agrees = std::isnan(right) ? std::isnan(value) : difference <= bound;
+      if (!agrees) {
+        ADD_FAILURE() << "output " << i << ", element " << j << ": expected " << right << ", got "
+                      << value << ", bound " << bound;
+        return;
+      }
+      if (!std::isnan(right)) worst = std::max(worst, difference);
+    }
+    ::testing::Test::RecordProperty(cat(card.name, "_", name_of(direction), "_", i),
+                                    cat(worst / unit));
+  }
+}
+
 inline void expect_as_reference(const DeformConv2dAlgorithm& card, const DeformConv2dProblem& z,
                                 Direction direction, matrix::Tier tier, bool accumulate = false) {
   if (!support_of(card, z, direction).yes) return;
   SCOPED_TRACE(cat(card.name, " ", name_of(direction), " ", z.text(), ", ", name_of(tier)));
-  const DeformConv2dTensors tensors = deform_tensors(z, tier);
-  Operands operands = deform_operands(z, direction, tensors, accumulate ? 0.5f : NAN);
-  operands.accumulate = accumulate;
-  DeformConv2dProblem plain = z;
-  plain.layout = ActivationLayout::nchw;
-  Operands expected = deform_operands(plain, direction, tensors, 0.5f);
-  expected.accumulate = accumulate;
-  const Operands sizes = HeavyLayer<DeformConv2dProblem>::magnitudes(plain, direction, expected);
-  run_guarded(card, z, direction, operands);
-  run_card(deform_conv2d_algorithms(DeviceType::cpu).get("reference"), plain, direction, expected);
-  const std::vector<Tensor> got = deform_outputs(z, direction, operands);
-  const std::vector<Tensor> right = deform_outputs(plain, direction, expected);
-  for (std::size_t i = 0; i < got.size(); ++i) {
-    double largest = 0;
-    for (std::int64_t j = 0; j < got[i].numel(); ++j) {
-      largest = std::max(largest, sizes.out[i].values.at(j));
-    }
-    const double terms = z.nominal_flops() / 2 / static_cast<double>(got[0].numel());
-    const double bound = card.growth(terms) * eps_of(z.dtype, z.math) * largest;
-    double worst = 0;
-    for (std::int64_t j = 0; j < got[i].numel(); ++j) {
-      const double difference = std::abs(got[i].at(j) - right[i].at(j));
-      if (!(difference <= bound)) {
-        ADD_FAILURE() << "output " << i << ", element " << j << ": expected " << right[i].at(j)
-                      << ", got " << got[i].at(j) << ", bound " << bound;
-        return;
-      }
-      worst = std::max(worst, difference);
-    }
-    ::testing::Test::RecordProperty(cat(card.name, "_", name_of(direction), "_", i),
-                                    cat(worst / (eps_of(z.dtype, z.math) * largest)));
-  }
+  expect_as_reference(card, z, direction,
+                      DeformExpected(z, direction, deform_tensors(z, tier), accumulate));
 }
 
 }  // namespace convscope::testing
