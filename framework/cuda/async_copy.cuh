@@ -6,8 +6,15 @@
 //   async_copy_wait<1>();                      // until at most 1 group of this thread is under way
 //   __syncthreads();                           // and what the other threads copied
 // In the emulation a copy is done at once.
+//
+// Bulk copies (sm_90) move whole tiles without the other threads; a barrier in shared memory counts
+// their bytes:
+//   if (thread == 0) start_barrier(&barrier);      // then __syncthreads()
+//   if (thread == 0) expect_bytes(&barrier, 8192); bulk_copy(tile, x, 8192, &barrier);
+//   wait_for_bytes(&barrier, parity);              // of all threads; parity 0, 1, 0, ... by round
 #pragma once
 
+#include <cstdint>
 #include <cstring>
 
 #include "framework/cuda/runtime.cuh"
@@ -51,6 +58,68 @@ template <int kGroups>
 __device__ inline void async_copy_wait() {
 #if !defined(CONVSCOPE_CUDA_EMULATED)
   asm volatile("cp.async.wait_group %0;" ::"n"(kGroups) : "memory");
+#endif
+}
+
+// Whether device code can use bulk copies; host code does not ask.
+#if defined(CONVSCOPE_CUDA_EMULATED) || (defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900)
+inline constexpr bool kBulkCopies = true;
+#else
+inline constexpr bool kBulkCopies = false;
+#endif
+
+__device__ inline void start_barrier(std::uint64_t* barrier) {
+#if !defined(CONVSCOPE_CUDA_EMULATED) && defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  const auto at = static_cast<unsigned>(__cvta_generic_to_shared(barrier));
+  asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(at) : "memory");
+  asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+#else
+  *barrier = 0;
+#endif
+}
+
+// All bytes of this round, once, before its copies.
+__device__ inline void expect_bytes(std::uint64_t* barrier, unsigned bytes) {
+#if !defined(CONVSCOPE_CUDA_EMULATED) && defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  const auto at = static_cast<unsigned>(__cvta_generic_to_shared(barrier));
+  asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(at), "r"(bytes)
+               : "memory");
+#else
+  (void)barrier, (void)bytes;
+#endif
+}
+
+// Addresses and bytes are multiples of 16.
+__device__ inline void bulk_copy(void* shared, const void* global, unsigned bytes,
+                                 std::uint64_t* barrier) {
+#if defined(CONVSCOPE_CUDA_EMULATED)
+  std::memcpy(shared, global, bytes);
+  (void)barrier;
+#elif defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  const auto to = static_cast<unsigned>(__cvta_generic_to_shared(shared));
+  const auto at = static_cast<unsigned>(__cvta_generic_to_shared(barrier));
+  asm volatile(
+      "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::
+          "r"(to),
+      "l"(global), "r"(bytes), "r"(at)
+      : "memory");
+#else
+  (void)shared, (void)global, (void)bytes, (void)barrier;
+#endif
+}
+
+__device__ inline void wait_for_bytes(std::uint64_t* barrier, unsigned parity) {
+#if !defined(CONVSCOPE_CUDA_EMULATED) && defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  const auto at = static_cast<unsigned>(__cvta_generic_to_shared(barrier));
+  asm volatile(
+      "{\n.reg .pred done;\n"
+      "again:\n"
+      "mbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1;\n"
+      "@!done bra again;\n}" ::"r"(at),
+      "r"(parity)
+      : "memory");
+#else
+  (void)barrier, (void)parity;
 #endif
 }
 

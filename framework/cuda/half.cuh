@@ -81,6 +81,29 @@ __device__ inline float2 floats_from_pair(unsigned pair) {
   return make_float2(to_float(first), to_float(second));
 }
 
+// Two products at once, and two sums of products, each rounded to a half once.
+__device__ inline unsigned multiply_halves(unsigned a, unsigned b) {
+#if defined(CONVSCOPE_CUDA_EMULATED)
+  const float2 x = floats_from_pair<Float16>(a), y = floats_from_pair<Float16>(b);
+  return pair_from_floats<Float16>(x.x * y.x, x.y * y.y);
+#else
+  unsigned out = 0;
+  asm("mul.rn.f16x2 %0, %1, %2;" : "=r"(out) : "r"(a), "r"(b));
+  return out;
+#endif
+}
+__device__ inline unsigned multiply_add_halves(unsigned a, unsigned b, unsigned c) {
+#if defined(CONVSCOPE_CUDA_EMULATED)
+  const float2 x = floats_from_pair<Float16>(a), y = floats_from_pair<Float16>(b),
+               z = floats_from_pair<Float16>(c);
+  return pair_from_floats<Float16>(x.x * y.x + z.x, x.y * y.y + z.y);
+#else
+  unsigned out = 0;
+  asm("fma.rn.f16x2 %0, %1, %2, %3;" : "=r"(out) : "r"(a), "r"(b), "r"(c));
+  return out;
+#endif
+}
+
 // Calls body(T{}) with the C++ type of f32, f16 or bf16:
 //   with_float_type(dtype, [&](auto zero) { launch(scale_kernel<decltype(zero)>, ...); });
 template <class Body>

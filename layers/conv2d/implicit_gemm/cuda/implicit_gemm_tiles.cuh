@@ -32,6 +32,7 @@ struct Variant {
   // their stage is filled again one step later.
   static constexpr int kUnderWay = kUnderWay_;
   static constexpr int kAhead = kStages - 1 - kUnderWay;  // steps that are copied in advance
+  static constexpr int kDeep = 1;  // steps of 64 depths that stand in a stage, between two barriers
   static constexpr int kThreads = 128 * kRowGroups * kColumnGroups;
   static constexpr int kTileRows = 64 * kRowGroups;
   static constexpr int kTileColumns = kColumns * kColumnGroups;
@@ -46,10 +47,15 @@ struct Variant {
 // after this many steps, and what they were is added to the sums in registers, rounded to nearest.
 inline constexpr int kStepsToPromotion = 4;
 
-// sums = the product of `steps` steps. load(step, stage) starts the copies of one step.
-template <class V, bool kDepthOuter, class Load>
+struct NothingMore {
+  __device__ void operator()(int) const {}
+};
+
+// sums = the product of `steps` steps. load(step, stage) starts the copies of one step;
+// arrived(step) waits for those of them that asynchronous copies do not count.
+template <class V, bool kDepthOuter, class Load, class Arrived = NothingMore>
 __device__ inline void sum_steps(float (&sums)[V::kSums], unsigned char* stages, int steps,
-                                 const Load& load) {
+                                 const Load& load, const Arrived& arrived = {}) {
   using Half = typename V::Half;
   const int group = static_cast<int>(threadIdx.x) / 128;
   const int from_rows = group % V::kRowGroups * kTileBlockBytes;
@@ -71,6 +77,7 @@ __device__ inline void sum_steps(float (&sums)[V::kSums], unsigned char* stages,
   int to_fill = V::kAhead;
   for (int step = 0; step < steps; ++step) {
     async_copy_wait<V::kAhead - 1>();
+    arrived(step);
     order_shared_writes_for_matrix_unit();
     __syncthreads();  // the step is there, and nobody reads stage `to_fill` any more
     const unsigned char* const rows = stages + stage * V::kStageBytes + from_rows;
@@ -78,8 +85,14 @@ __device__ inline void sum_steps(float (&sums)[V::kSums], unsigned char* stages,
     matrix_tile::begin();
     if constexpr (V::kTerms == 1) {
       matrix_tile::hold(sums);
-      matrix_tile::multiply<Half, V::kColumns, kDepthOuter>(sums, rows, columns, true);
+#pragma unroll
+      for (int i = 0; i < V::kDeep; ++i) {
+        constexpr int kBytes = V::kStageBytes / V::kDeep;
+        matrix_tile::multiply<Half, V::kColumns, kDepthOuter>(sums, rows + i * kBytes,
+                                                              columns + i * kBytes, true);
+      }
     } else {
+      static_assert(V::kDeep == 1);
       matrix_tile::hold(fresh);
       const unsigned char* const rows_low = rows + V::kRowsBytes;
       const unsigned char* const columns_low = columns + V::kColumnsBytes;

@@ -1,0 +1,347 @@
+// SPDX-License-Identifier: Apache-2.0
+// deform_sampler.cuh: threads that make the rows of a matrix product: each row is a weighted sum of
+// packed pixels, eight channels at a time, written as halves where the tensor cores read them.
+//
+//   forward, dw   a row of the depth is a sample of x: four corners, weighed by the place
+//   (problem.h) dx            a row is what comes back to a pixel of x through one tap: the pixels
+//   of dy whose
+//                 samples lie around it (deform_lists.cuh)
+//
+// A sampler runs one or two steps ahead: it multiplies pixels that it asked for before, and asks
+// for those of a later step before the next barrier, so that their way through the caches takes no
+// time of the tensor cores. Making one begins with a barrier of the block.
+// Read next  deform_places.cuh; deform_lists.cuh
+#pragma once
+
+#include <cstdint>
+
+#include "layers/deform_conv2d/fused/cuda/deform_places.cuh"
+
+namespace convscope::deform_cuda {
+
+// Four pieces that were asked for.
+template <class Row>
+struct Held {
+  RowPiece<Row> of[4];
+
+  __device__ void ask(const void* rows, const int4& at, int piece) {
+    of[0] = read_piece<Row>(rows, at.x + piece);
+    of[1] = read_piece<Row>(rows, at.y + piece);
+    of[2] = read_piece<Row>(rows, at.z + piece);
+    of[3] = read_piece<Row>(rows, at.w + piece);
+  }
+  __device__ void add(float (&sums)[kPieceNumbers], const float4& weight) const {
+    add_piece<Row>(sums, weight.x, of[0]);
+    add_piece<Row>(sums, weight.y, of[1]);
+    add_piece<Row>(sums, weight.z, of[2]);
+    add_piece<Row>(sums, weight.w, of[3]);
+  }
+};
+
+struct PlaceView {
+  Places places;
+  const void* rows = nullptr;  // x, packed
+};
+
+// Places of a tile in shared memory, because eight threads need each of them: for each row two
+// blocks of eight. The eight threads of a row compute one each, while the block before is in use.
+template <int kTileRows>
+struct PlaceTable {
+  static constexpr int kPlaces = 8;  // of a block
+  static constexpr int kBytes = 2 * kPlaces * kTileRows * static_cast<int>(sizeof(Corners));
+
+  int4* at;
+  float4* weight;
+
+  __device__ explicit PlaceTable(unsigned char* shared)
+      : at(reinterpret_cast<int4*>(shared)),
+        weight(reinterpret_cast<float4*>(shared + kBytes / 2)) {}
+  static __device__ int index(int row, int place) {  // of two blocks
+    return row * 2 * kPlaces + place % (2 * kPlaces);
+  }
+};
+
+// Rows of samples in their order, for both sums that read x at places. A thread makes one piece of
+// kRows rows in each step.
+//   kColumns false   y: a row is a pixel of y, and the depth walks over units and taps
+//   kColumns true    dw: the columns of the tile stay, and the rows walk over the pixels of y
+template <class By, int kRows, int kTileRows, bool kColumns>
+class Sampler {
+ public:
+  using View = PlaceView;
+  using Table = PlaceTable<kTileRows>;
+
+  // `piece`: of the forward sum, of this thread in the first step; `row`: of this thread's first
+  // row of the tile, `first_row`: the tile's first pixel of y. Ends with a barrier.
+  __device__ Sampler(const View& z, const Sizes& s, unsigned char* shared, int group, int piece,
+                     int row, int first_row, float scale)
+      : z_(z),
+        s_(s),
+        table_(shared),
+        group_(group),
+        piece_(piece),
+        row_(row),
+        first_row_(first_row),
+        scale_(scale),
+        log2_units_(s.unit == 8 ? 0 : 1),
+        log2_steps_(s.unit == 8 ? 3 : 2) {
+    read_offsets(0);
+    write_places(0);
+    __syncthreads();
+    const ForwardPiece at = forward_piece(s, piece);
+    ask_tap_ = at.tap;
+    ask_unit_ = at.run * s.run_units + at.piece / s.unit;
+#pragma unroll
+    for (int i = 0; i < kHeld; ++i) ask(held_[i]);
+  }
+
+  // Writes the rows of this step, `row_bytes` apart, and begins with the next one.
+  __device__ void step(unsigned char* to, int row_bytes, int plane) {
+    const int place = place_of_step(step_);
+#pragma unroll
+    for (int i = 0; i < kRows; ++i) {
+      SampleSum<By> sum;
+      sum.add(table_.weight[Table::index(row_ + i * kRowStep, place)], held_[0][i].of);
+      sum.write(to + i * row_bytes, plane);
+    }
+    // The next block: its offsets are asked for, a step later its places are computed, and the
+    // barrier of another step lies before their first use.
+    const int block_steps = 1 << log2_steps_;
+    const int left = block_steps - (step_ & (block_steps - 1));
+    const int next_block = ((step_ >> log2_steps_) + 1) * Table::kPlaces;
+    if (left == 4) read_offsets(next_block);
+    if (left == 3) write_places(next_block);
+    ++step_;
+#pragma unroll
+    for (int i = 0; i + 1 < kHeld; ++i) {
+#pragma unroll
+      for (int j = 0; j < kRows; ++j) held_[i][j] = held_[i + 1][j];
+    }
+    ask(held_[kHeld - 1]);
+  }
+
+ private:
+  using Half = typename By::Half;
+  static constexpr int kRowStep = kTileRows / kRows;
+  // Steps whose pixels are under way: two where the registers hold them.
+  static constexpr int kHeld = By::kTerms == 1 && kRows == 1 ? 2 : 1;
+
+  // Of this thread's piece in a step, counted from the first one.
+  __device__ int place_of_step(int step) const {
+    const int lane = static_cast<int>(threadIdx.x) % kStepPieces;
+    return (step << log2_units_) + (log2_units_ == 0 ? 0 : lane / 4);
+  }
+  // The pixel of y and the piece of the sum behind place number `place` of row i.
+  __device__ int pixel_of(int i, int place) const {
+    const int row = first_row_ + row_ + i * kRowStep;
+    return kColumns ? row + (place >> log2_units_) * kTileRows : row;
+  }
+  __device__ ForwardPiece piece_of(int place) const {
+    const int lane = static_cast<int>(threadIdx.x) % kStepPieces;
+    const int first = piece_ - lane;  // of step 0
+    return forward_piece(s_,
+                         first + (kColumns ? place & ((1 << log2_units_) - 1) : place) * s_.unit);
+  }
+  // `first`: of a block of places. Each of the eight threads of a row takes one.
+  __device__ void read_offsets(int first) {
+    const int place = first + static_cast<int>(threadIdx.x) % kStepPieces;
+    const ForwardPiece at = piece_of(place);
+    const int run = group_ * s_.group_runs + at.run;
+    const bool inside = at.run < s_.group_runs;
+    const int key = inside ? s_.offset_group_of_run(run) * s_.taps + at.tap : 0;
+#pragma unroll
+    for (int i = 0; i < kRows; ++i) {
+      const OutPixel pixel = inside ? out_pixel(s_, pixel_of(i, place)) : OutPixel{};
+      offset_[i] = read_offset<Half>(z_.places, s_, pixel, key);
+    }
+  }
+  __device__ void write_places(int first) {
+    const int place = first + static_cast<int>(threadIdx.x) % kStepPieces;
+    const ForwardPiece at = piece_of(place);
+#pragma unroll
+    for (int i = 0; i < kRows; ++i) {
+      const OutPixel pixel =
+          at.run < s_.group_runs ? out_pixel(s_, pixel_of(i, place)) : OutPixel{};
+      const Corners corners = corners_of(s_, pixel, at.tap, offset_[i], scale_);
+      const int to = Table::index(row_ + i * kRowStep, place);
+      table_.at[to] = corners.at;
+      table_.weight[to] = corners.weight;
+    }
+  }
+  // The pixels of the next step that was not asked for.
+  __device__ void ask(Held<typename By::Row> (&held)[kRows]) {
+    const int lane = static_cast<int>(threadIdx.x) & (s_.unit - 1);
+    // Behind the last unit all corners are the pixel of zeros.
+    const int piece =
+        ask_unit_ < s_.group_units() ? group_ * s_.group_pieces() + ask_unit_ * s_.unit + lane : 0;
+    const int place = place_of_step(asked_++);
+#pragma unroll
+    for (int i = 0; i < kRows; ++i) {
+      held[i].ask(z_.rows, table_.at[Table::index(row_ + i * kRowStep, place)], piece);
+    }
+    if constexpr (!kColumns) {
+      ask_tap_ += 1 << log2_units_;
+      while (ask_tap_ >= s_.taps) {
+        ask_tap_ -= s_.taps;
+        ++ask_unit_;
+      }
+    }
+  }
+
+  const View& z_;
+  const Sizes& s_;
+  Table table_;
+  int group_, piece_, row_, first_row_;
+  float scale_;
+  int log2_units_, log2_steps_;  // of a step; steps of a block of places
+  int step_ = 0, asked_ = 0, ask_tap_ = 0, ask_unit_ = 0;
+  Offset offset_[kRows];
+  Held<typename By::Row> held_[kHeld][kRows];
+};
+
+// A sample that reads x somewhere between four pixels, in the list of this cell: its pixel of y,
+// how far it lies behind the cell's first pixel, and its mask.
+struct alignas(16) Entry {
+  int pixel;
+  float down, right, factor;
+};
+
+struct ListView {
+  const int* begin = nullptr;      // [O R S][N][H + 1][W + 1] + 1: where the list of a cell begins
+  const Entry* entries = nullptr;  // by lists
+  const void* rows = nullptr;      // dy, packed
+};
+
+// The samples that read one pixel of x through one tap stand in four cells, in two ranges of
+// entries: those of the cells above (left and right of the pixel), and those below.
+struct Ranges {
+  int begin[2] = {}, middle[2] = {}, end[2] = {};  // `middle`: where the right cell begins
+
+  __device__ int count() const { return end[0] - begin[0] + end[1] - begin[1]; }
+  // Entry i, and what it weighs at this pixel.
+  __device__ Entry entry(const Entry* entries, int i, float& weight) const {
+    const int above = end[0] - begin[0];
+    const int range = i < above ? 0 : 1;
+    const int at = range == 0 ? begin[0] + i : begin[1] + i - above;
+    const int4 words = __ldg(reinterpret_cast<const int4*>(entries) + at);
+    const Entry out{words.x, __int_as_float(words.y), __int_as_float(words.z),
+                    __int_as_float(words.w)};
+    const bool left = at < (range == 0 ? middle[0] : middle[1]);
+    weight =
+        (range == 0 ? out.down : 1 - out.down) * (left ? out.right : 1 - out.right) * out.factor;
+    return out;
+  }
+};
+
+// Rows of what comes back: kRows pixels of x for each thread, the depth walks over taps and the
+// channels of dy. The first four entries are asked for one step ahead.
+template <class By, int kRows>
+class ListSampler {
+ public:
+  using View = ListView;
+
+  __device__ ListSampler(const View& z, const Sizes& s, int run, int first_row, int row_step,
+                         int depth, float scale)
+      : z_(z),
+        s_(s),
+        first_key_(s.offset_group_of_run(run) * s.taps),
+        first_piece_(s.by_group_runs.divide(run) * s.out_pieces),
+        scale_(scale),
+        now_{depth / s.out_pieces, depth % s.out_pieces} {
+#pragma unroll
+    for (int i = 0; i < kRows; ++i) {
+      const int row = first_row + i * row_step;
+      const int image = s.by_in_area.divide(row);
+      const int at = row - image * s.in_area();
+      const int h = s.by_in_w.divide(at);
+      cell_[i] =
+          row < s.in_pixels() ? (image * (s.in_h + 1) + h) * (s.in_w + 1) + at - h * s.in_w : -1;
+    }
+    next_ = now_;
+    read_next();
+    begin_step(true);
+    __syncthreads();
+  }
+
+  __device__ void step(unsigned char* to, int row_bytes, int plane) {
+#pragma unroll
+    for (int i = 0; i < kRows; ++i) {
+      float sums[kPieceNumbers] = {};
+      held_[i].add(sums, corners_[i].weight);
+      for (int e = 4; e < count_[i]; e += 4) {
+        const Corners more = read_entries(read_ranges(i, now_.tap), e);
+        Held<Row> held;
+        held.ask(z_.rows, more.at, first_piece_ + now_.piece);
+        held.add(sums, more.weight);
+      }
+      write_sums<By>(sums, to + i * row_bytes, plane);
+    }
+    const int tap = now_.tap;
+    now_ = next_;
+    begin_step(now_.tap != tap);
+  }
+
+ private:
+  using Row = typename By::Row;
+
+  __device__ Corners read_entries(const Ranges& ranges, int first) const {
+    const int count = ranges.count();
+    const int pieces = s_.y_pieces();
+    int at[4];
+    float weight[4];
+#pragma unroll
+    for (int j = 0; j < 4; ++j) {
+      at[j] = s_.out_pixels() * pieces;
+      weight[j] = 0;
+      if (first + j >= count) continue;
+      const Entry entry = ranges.entry(z_.entries, first + j, weight[j]);
+      at[j] = entry.pixel * pieces;
+      weight[j] *= scale_;
+    }
+    return {make_int4(at[0], at[1], at[2], at[3]),
+            make_float4(weight[0], weight[1], weight[2], weight[3])};
+  }
+  __device__ Ranges read_ranges(int i, int tap) const {
+    Ranges out;
+    if (tap >= s_.taps || cell_[i] < 0) return out;
+    const int* const at =
+        z_.begin + static_cast<std::int64_t>(first_key_ + tap) * s_.cells() + cell_[i];
+#pragma unroll
+    for (int j = 0; j < 2; ++j) {
+      const int* const row = at + j * (s_.in_w + 1);
+      out.begin[j] = __ldg(row);
+      out.middle[j] = __ldg(row + 1);
+      out.end[j] = __ldg(row + 2);
+    }
+    return out;
+  }
+  // The ranges of next_, one step before they are used.
+  __device__ void read_next() {
+#pragma unroll
+    for (int i = 0; i < kRows; ++i) next_ranges_[i] = read_ranges(i, next_.tap);
+  }
+  __device__ void begin_step(bool new_tap) {
+#pragma unroll
+    for (int i = 0; i < kRows; ++i) {
+      if (new_tap) {
+        count_[i] = next_ranges_[i].count();
+        corners_[i] = read_entries(next_ranges_[i], 0);
+      }
+      held_[i].ask(z_.rows, corners_[i].at, first_piece_ + now_.piece);
+    }
+    next_.advance(s_.out_pieces);
+    if (next_.tap != now_.tap) read_next();
+  }
+
+  const View& z_;
+  const Sizes& s_;
+  int first_key_, first_piece_;
+  float scale_;
+  BackwardPiece now_, next_;
+  int cell_[kRows], count_[kRows];
+  Ranges next_ranges_[kRows];
+  Corners corners_[kRows];
+  Held<Row> held_[kRows];
+};
+
+}  // namespace convscope::deform_cuda
