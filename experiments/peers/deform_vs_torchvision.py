@@ -21,10 +21,12 @@ dx, doffset, dmask and dw, for ours the sum of both directions. The ratio is tor
 ours, above 1 we are faster.
 
 With --device cuda our results are those of the GPU's cards, in f32. Times are taken once, in each of
---precision: ours by `bench deform_conv2d --device cuda` (checked first, then recorded graphs timed by
-events), torchvision's as a captured graph of several runs, events, the median of many replays. Its
-backward is its own kernel, which gives db, too. f32 means f32 on both sides: PyTorch's allow_tf32 is off,
-except for tf32. torchvision may lack a type.
+--precision, on experiments/shapes/gpu_deform.txt: ours by `bench deform_conv2d --device cuda` (checked
+first, then recorded graphs timed by events; the preparation of the weights counts, or with `--weights
+often` it does not), torchvision's by events around ten calls in a row, so that the GPU always has work;
+the median of many. (torchvision's sampling kernels do not enter a captured graph: one replays in a
+fraction of the time that they take.) Its backward is its own kernel, which gives db, too. f32 means f32 on
+both sides: PyTorch's allow_tf32 is off, except for tf32. torchvision may lack a type.
 
 Exit code 1 when a result is beyond its bound, 77 without torchvision.
 
@@ -34,6 +36,7 @@ Exit code 1 when a result is beyond its bound, 77 without torchvision.
     ... --device cuda --problems 20 --precision f32,tf32,f16,bf16
 """
 import argparse
+import collections
 import json
 import pathlib
 import random
@@ -49,15 +52,15 @@ try:
     import numpy as np
     import torch
     import torchvision
-    from conv2d_gpu_vs_pytorch import captured_us
 except ImportError as error:
     print(f"skipped: {error}")
     sys.exit(77)
 
-SHAPES = pathlib.Path(__file__).resolve().parents[1] / "shapes" / "deform.txt"
+SHAPES = pathlib.Path(__file__).resolve().parents[1] / "shapes"
 EPS = {np.float32: 2.0 ** -23, np.float64: 2.0 ** -52}
 GROWTH = {"reference": 1.0, "im2col_gemm": 12.0, "fused": 12.0}
 GPU_GROWTH = 12.0  # of sums of 160 terms; more where a card adds all terms in one chain
+TENSOR_CORE_GROWTH = 48.0  # of fused on a GPU: layers/deform_conv2d/fused/cuda/deform_fused_cuda.cu
 CLASSES = {"f32": torch.float32, "tf32": torch.float32, "f16": torch.float16, "bf16": torch.bfloat16}
 DB_GROWTH = 4.0
 TENSORS = ("y", "dx", "doffset", "dmask", "dw", "db")
@@ -172,6 +175,8 @@ def convscope(program, folder, z, algorithm, device):
     for name in wanted:
         command += [f"--out-{name}", folder / f"out_{name}.npy"]
     done = subprocess.run([str(word) for word in command], capture_output=True, text=True)
+    if f"but '{algorithm}' expects" in done.stderr:
+        return None  # not this problem
     if done.returncode != 0:
         sys.exit(f"failed: {' '.join(str(word) for word in command)}\n{done.stderr}")
     return {name: np.load(folder / f"out_{name}.npy").astype(np.float64) for name in wanted}
@@ -202,9 +207,12 @@ class Results:
         self.args = args
         on_gpu = args.device != "cpu"
         # Of each algorithm, how far its error may grow, for a problem.
-        self.growth = ({name: growth_on_gpu for name in cards_on_gpu(args.program)} if on_gpu
+        tensor_cores = lambda z: max(TENSOR_CORE_GROWTH, growth_on_gpu(z))
+        self.growth = ({name: tensor_cores if name.startswith("fused") and "lesson" not in name
+                        else growth_on_gpu for name in cards_on_gpu(args.program)} if on_gpu
                        else {name: lambda z, most=most: most for name, most in GROWTH.items()})
         self.types = (np.float32,) if on_gpu else (np.float32, np.float64)
+        self.refused = collections.Counter()
         self.worst, self.wrong, self.used = {}, [], dict.fromkeys(
             ("stride", "padding", "dilation", "groups", "offset groups", "no mask", "no bias"), 0)
 
@@ -244,18 +252,25 @@ class Results:
                         continue
                     for algorithm, growth in self.growth.items():
                         got = convscope(self.args.program, folder, z, algorithm, self.args.device)
+                        if got is None:
+                            self.refused[algorithm] += 1
+                            continue
                         self.compare(algorithm, index, z, got, values, sizes, EPS[dtype], growth(z))
                     self.compare("torchvision, f4", index, z, torchvision_results(z, arrays), values,
                                  sizes, EPS[dtype], None)
         print(f"{self.args.problems} random problems (seed {self.args.seed}), with "
               + ", ".join(f"{name}: {count}" for name, count in self.used.items()))
+        if self.refused:
+            print("refused: " + ", ".join(f"{who} {count}" for who, count in self.refused.items()))
         print("largest error in units of eps * max(M), against float64\n")
         print("| algorithm | " + " | ".join(TENSORS) + " | bound |")
         print("|---|" + "---|" * (len(TENSORS) + 1))
         by_length = f"{GPU_GROWTH:g} sqrt(terms / 160)"
         for who in (*self.growth, "torchvision, f4", *(["reference, f8"] if len(self.types) > 1 else [])):
             bound = ("terms + 8" if "f8" in who else "-" if who not in self.growth
-                     else by_length if self.args.device != "cpu" else f"{GROWTH[who]:g}")
+                     else f"{GROWTH[who]:g}" if self.args.device == "cpu"
+                     else f"{TENSOR_CORE_GROWTH:g}, or {by_length}" if "lesson" not in who and "fused" in who
+                     else by_length)
             cells = [f"{self.worst[who, t]:.3f}" if (who, t) in self.worst else "-" for t in TENSORS]
             print(f"| {who} | " + " | ".join(cells) + f" | {bound} |")
         for line in self.wrong[:20]:
@@ -265,10 +280,11 @@ class Results:
 
 
 def sizes_of(text):
-    z = dict(n=1, c=1, h=1, w=1, k=1, r=1, s=1, pad=0)
+    z = dict(n=1, c=1, h=1, w=1, k=1, r=1, s=1, pad=0, dilation=1)
     z.update((key, int(value)) for key, value in (word.split("=") for word in text.split(",")))
     return {"x": (z["n"], z["c"], z["h"], z["w"]), "w": (z["k"], z["c"], z["r"], z["s"]),
-            "stride": (1, 1), "padding": (z["pad"], z["pad"]), "dilation": (1, 1), "groups": 1,
+            "stride": (1, 1), "padding": (z["pad"], z["pad"]),
+            "dilation": (z["dilation"], z["dilation"]), "groups": 1,
             "offset_groups": 1, "mask": True, "bias": False}
 
 
@@ -311,13 +327,13 @@ def their_times(args, problem):
 
 def times(args):
     torch.set_num_threads(args.threads)
-    problems = [line for line in SHAPES.read_text().split("\n") if line and line[0] != "#"]
+    problems = cases(args)
     print(f"\n{args.algorithm} beside torchvision {torchvision.__version__}, {args.threads} "
           f"thread{'s' if args.threads > 1 else ''}, {args.clock} time, medians of {args.turns} turns, ms\n")
     print("| problem | forward ours | torchvision | ratio | backward ours | torchvision | ratio |")
     print("|---|---|---|---|---|---|---|")
     rows, ratios = [], ([], [])
-    for problem in problems[:args.cases]:
+    for problem in problems:
         ours, theirs = [], []
         for _ in range(args.turns):
             one = our_times(args, problem)
@@ -337,6 +353,29 @@ def times(args):
     return rows
 
 
+def cases(args):
+    """The problems of the device's file of shapes."""
+    text = (SHAPES / ("deform.txt" if args.device == "cpu" else "gpu_deform.txt")).read_text()
+    return [line for line in text.split("\n") if line and line[0] != "#"][:args.cases]
+
+
+def queued_us(run, calls=10, times=15):
+    """Median time of one of several calls in a row, in microseconds."""
+    for _ in range(3):
+        run()
+    torch.cuda.synchronize()
+    samples = []
+    for _ in range(times):
+        begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        begin.record()
+        for _ in range(calls):
+            run()
+        end.record()
+        end.synchronize()
+        samples.append(1000 * begin.elapsed_time(end) / calls)
+    return statistics.median(samples)
+
+
 def torchvision_us(problem, precision):
     """Forward and backward on the GPU; None: torchvision has no kernel of this type."""
     z = sizes_of(problem)
@@ -353,7 +392,7 @@ def torchvision_us(problem, precision):
             if "not implemented for" in str(error):
                 return None
             raise
-        return captured_us(forward), captured_us(backward)
+        return queued_us(forward), queued_us(backward)
 
 
 def our_rows(args, precision, problems):
@@ -361,7 +400,8 @@ def our_rows(args, precision, problems):
     with tempfile.TemporaryDirectory() as name:
         path = pathlib.Path(name) / "bench.json"
         command = [args.program, "bench", "deform_conv2d", "--device", args.device, "--algorithm",
-                   args.algorithm, "--precision", precision, "--min-time", "0.05", "--json", path]
+                   args.algorithm, "--precision", precision, "--weights", args.weights, "--min-time", "0.05",
+                   "--json", path]
         for problem in problems:
             command += ["--problem", problem]
         done = subprocess.run([str(word) for word in command], capture_output=True, text=True)
@@ -373,7 +413,7 @@ def our_rows(args, precision, problems):
 
 
 def gpu_times(args):
-    problems = [line for line in SHAPES.read_text().split("\n") if line and line[0] != "#"][:args.cases]
+    problems = cases(args)
     rows = []
     print(f"\n{args.algorithm} beside torchvision {torchvision.__version__}, PyTorch {torch.__version__}, "
           f"{torch.cuda.get_device_name()}, microseconds")
@@ -416,7 +456,8 @@ def main():
     parser.add_argument("--program", default="build/release/bin/convscope")
     parser.add_argument("--problems", type=int, default=60, help="random ones, for results")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--cases", type=int, default=4, help="of experiments/shapes/deform.txt, for times")
+    parser.add_argument("--cases", type=int, default=99,
+                        help="the first ones of experiments/shapes/deform.txt (cuda: gpu_deform.txt), for times")
     parser.add_argument("--turns", type=int, default=3)
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--clock", choices=("wall", "cpu"), default="wall")
@@ -424,6 +465,8 @@ def main():
     parser.add_argument("--algorithm", default="auto", help="of ours, for times")
     parser.add_argument("--device", default="cpu", help="cpu or cuda")
     parser.add_argument("--precision", default="f32,tf32,f16,bf16", help="of times on cuda")
+    parser.add_argument("--weights", choices=("once", "often"), default="once",
+                        help="cuda: whether the preparation of w counts")
     parser.add_argument("--json", type=pathlib.Path, help="where to write all times")
     args = parser.parse_args()
     args.precision = args.precision.split(",")

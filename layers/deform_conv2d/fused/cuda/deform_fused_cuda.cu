@@ -22,8 +22,9 @@
 //                     over the channels both gradients of a place and that of the mask follow
 // Shapes     x [N,C,H,W], w [K,C/G,R,S], offset [N,2 O R S,P,Q], mask [N,O R S,P,Q], y [N,K,P,Q];
 //            f32, f16, bf16; sums in f32. Packed images [N][H W][pieces of 8 channels]
-// Supports   f32 (as f32 or tf32), f16, bf16; every stride, padding, dilation; groups of at least 8
-//            channels, every number of groups of offsets; with and without a mask; sm_80 and newer
+// Supports   f32 (as f32 or tf32), f16, bf16; every stride, padding, dilation; groups and groups of
+//            offsets whose packing takes at most four times the memory (8 channels that share both);
+//            with and without a mask; sm_80 and newer
 // Cost       FLOPs = 2 N K P Q C/G R S, three times that for f32 as f32, twice as many products
 //            backwards as the textbook (dx and the places have one each); corners: 4 numbers of x
 //            for each sample, from the caches. Workspace = packed x and dy, lists (20 bytes for
@@ -204,7 +205,8 @@ void prepare_weights(const PrepareArgs<Problem>& args) {
                          .pieces = at.pieces,
                          .depth_pieces = at.depth,
                          .largest = at.largest};
-  const LaunchShape shape = overlapping(grid_for(std::int64_t{at.blocks} * at.rows * at.pieces));
+  const LaunchShape shape =
+      overlapping(grid_for(std::int64_t{at.blocks} * at.rows * at.pieces * z.taps()));
   const bool backward = args.direction == Direction::backward_data;
   if (z.dtype != DType::f32) return launch_pack_weights<Float16, 1>(backward, shape, pack);
   at.planes == 2 ? launch_pack_weights<float, 2>(backward, shape, pack)
@@ -461,16 +463,19 @@ Support supports(const Problem& z, Direction direction) {
         cat("expects a GPU of compute capability 8.0 or higher, for its tensor cores, ", "got ",
             cuda_device_facts().major, ".", cuda_device_facts().minor));
   }
-  if (z.groups > 1 && std::min(z.c_per_group(), z.k_per_group()) < kPieceNumbers) {
-    return Support::no(cat("expects groups of at least ", kPieceNumbers,
-                           " channels, because smaller ones leave the tensor cores empty, got ",
-                           z.c_per_group(), " in and ", z.k_per_group(), " out"));
-  }
   constexpr std::int64_t kMost = 0x7fff0000, kMostSide = 1 << 24;  // f32 holds whole numbers so far
   const std::int64_t run = std::gcd(z.c_per_group(), z.c_per_offset_group());
   const std::int64_t unit = run <= 4 * kPieceNumbers ? 4 : 8;
   const std::int64_t x_pieces = z.c / run * round_up(ceil_div(run, kPieceNumbers), unit);
   const std::int64_t y_pieces = ceil_div(z.k_per_group(), std::int64_t{kPieceNumbers}) * z.groups;
+  const auto wasteful = [](std::int64_t pieces, std::int64_t channels) {
+    return pieces * kPieceNumbers > 4 * channels + 64;
+  };
+  if (wasteful(x_pieces, z.c) || wasteful(y_pieces, z.k)) {
+    return Support::no(
+        cat("expects at least 8 neighbouring channels that share weights and offsets, because it ",
+            "packs them by 32, got ", run, " in and ", z.k_per_group(), " out"));
+  }
   const std::int64_t in = z.h * z.w, out = z.p() * z.q();
   const std::int64_t side =
       std::max({z.h + z.pad_top + z.pad_bottom, z.w + z.pad_left + z.pad_right, z.p() * z.stride_h,

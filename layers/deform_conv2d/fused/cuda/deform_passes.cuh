@@ -166,24 +166,25 @@ struct PackWeights {
   const unsigned* largest = nullptr;  // of f32
 };
 
-// A thread packs all taps of one piece of channels of one row.
+// A thread packs one piece. Neighbouring threads read neighbouring numbers of w: taps, then pieces
+// of c (forward) or rows that are c (backward).
 template <class In, int kPlanes, bool kBackward>
 __global__ __launch_bounds__(kThreads) void pack_weights_kernel(
     const __grid_constant__ PackWeights z) {
   const Sizes& s = z.sizes;
-  const std::int64_t all = static_cast<std::int64_t>(z.blocks) * z.rows * z.pieces;
+  const int tiles = z.rows / kWeightTileRows;
+  const int steps = z.depth_pieces / kStepPieces;
+  const std::int64_t all = static_cast<std::int64_t>(z.blocks) * z.rows * z.pieces * s.taps;
   let_next_kernel_start();
   wait_for_previous_kernel();
   float scale = 1;
   if constexpr (sizeof(In) == 4) scale = power_of_two(packed_exponent(*z.largest));
   for (std::int64_t i = global_thread(); i < all; i += global_threads()) {
-    // Neighbouring threads read neighbouring numbers of w: pieces of c, or rows that are c.
-    const std::int64_t block_row =
-        kBackward ? i / (static_cast<std::int64_t>(z.rows) * z.pieces) * z.rows + i % z.rows
-                  : i / z.pieces;
-    const int piece = static_cast<int>(kBackward ? i / z.rows % z.pieces : i % z.pieces);
-    const auto block = static_cast<int>(block_row / z.rows);
-    const auto row = static_cast<int>(block_row % z.rows);
+    const auto tap = static_cast<int>(i % s.taps);
+    const std::int64_t inner = i / s.taps;
+    const int row = static_cast<int>(kBackward ? inner % z.rows : inner / z.pieces % z.rows);
+    const int piece = static_cast<int>(kBackward ? inner / z.rows % z.pieces : inner % z.pieces);
+    const auto block = static_cast<int>(inner / (static_cast<std::int64_t>(z.rows) * z.pieces));
     // Of the numbers of this piece: the first one in w, how far they lie apart, how many there are.
     std::int64_t first = 0;
     std::int64_t apart = s.taps;
@@ -192,36 +193,30 @@ __global__ __launch_bounds__(kThreads) void pack_weights_kernel(
       const int group = s.by_group_runs.divide(block);
       const int channel = (block - group * s.group_runs) * s.run + row;
       const int k = group * s.k + piece * kPieceNumbers;
-      first = (static_cast<std::int64_t>(k) * s.c + channel) * s.taps;
+      first = (static_cast<std::int64_t>(k) * s.c + channel) * s.taps + tap;
       apart = static_cast<std::int64_t>(s.c) * s.taps;
-      left = s.k - piece * kPieceNumbers;
+      left = row < s.run ? s.k - piece * kPieceNumbers : 0;
     } else {
       const int run = s.by_run_pieces.divide(piece);
       const int within = (piece - run * s.run_pieces) * kPieceNumbers;
       const std::int64_t k = static_cast<std::int64_t>(block) * s.k + row;
-      first = (k * s.c + run * s.run + within) * s.taps;
-      left = s.run - within;
+      first = (k * s.c + run * s.run + within) * s.taps + tap;
+      left = row < s.k ? s.run - within : 0;
     }
-    const int own_rows = kBackward ? s.run : s.k;
-    if (row >= own_rows) left = 0;
-    const int tiles = z.rows / kWeightTileRows;
-    const int steps = z.depth_pieces / kStepPieces;
-    for (int tap = 0; tap < s.taps; ++tap) {
-      In values[kPieceNumbers] = {};
+    In values[kPieceNumbers] = {};
 #pragma unroll
-      for (int j = 0; j < kPieceNumbers; ++j) {
-        if (j < left) values[j] = static_cast<const In*>(z.from)[first + j * apart + tap];
-      }
-      const int at = kBackward ? tap * z.pieces + piece
-                               : (piece / s.unit * s.taps + tap) * s.unit + piece % s.unit;
-      implicit_gemm::write_piece<In, kPlanes>(
-          values, scale, z.to + weight_at(block, row, at, tiles, steps), z.plane);
+    for (int j = 0; j < kPieceNumbers; ++j) {
+      if (j < left) values[j] = static_cast<const In*>(z.from)[first + j * apart];
     }
-    if (piece > 0) continue;
-    for (int at = s.taps * z.pieces; at < z.depth_pieces; ++at) {
+    const int at = kBackward ? tap * z.pieces + piece
+                             : (piece / s.unit * s.taps + tap) * s.unit + (piece & (s.unit - 1));
+    implicit_gemm::write_piece<In, kPlanes>(
+        values, scale, z.to + weight_at(block, row, at, tiles, steps), z.plane);
+    if (piece + tap > 0) continue;
+    for (int behind = s.taps * z.pieces; behind < z.depth_pieces; ++behind) {  // fill up
 #pragma unroll
       for (int j = 0; j < kPlanes; ++j) {
-        z.to[weight_at(block, row, at, tiles, steps) + j * z.plane] = make_uint4(0, 0, 0, 0);
+        z.to[weight_at(block, row, behind, tiles, steps) + j * z.plane] = make_uint4(0, 0, 0, 0);
       }
     }
   }
