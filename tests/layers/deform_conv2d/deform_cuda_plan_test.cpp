@@ -10,6 +10,8 @@
 #include <set>
 #include <tuple>
 
+#include "framework/check.h"
+
 namespace convscope::deform_cuda {
 namespace {
 
@@ -48,7 +50,7 @@ TEST(DeformCudaPlan, TheForwardSumTakesEachPieceOnce) {
   for (const auto& [c, groups, offset_groups] :
        {std::tuple{3, 1, 1}, {64, 1, 1}, {72, 1, 1}, {128, 1, 2}, {72, 3, 4}, {512, 2, 1}}) {
     const Sizes s = sizes(c, 8 * groups, groups, offset_groups);
-    SCOPED_TRACE(testing::Message() << c << " channels, " << groups << " groups");
+    SCOPED_TRACE(cat(c, " channels, ", groups, " groups"));
     std::set<std::tuple<int, int, int>> seen;
     for (int i = 0; i < s.forward_depth(); ++i) {
       const ForwardPiece at = forward_piece(s, i);

@@ -5,6 +5,7 @@
 #pragma once
 
 #include "layers/conv2d/shared/cuda/gather_lines.h"
+#include "layers/conv2d/shared/cuda/half_pieces.h"
 
 namespace convscope::implicit_gemm {
 
@@ -19,18 +20,11 @@ using gather::part_begin;
 using gather::Piece;
 using gather::piece_at;
 
-inline constexpr int kPieceHalves = 8;  // of 16 bytes
 inline constexpr int kBlockDepth = 64;  // halves of a step
 inline constexpr int kMostPhases = 8;   // strides of backward_data, in each dimension
 
-constexpr int pieces_of(int channels) { return ceil_div(channels, kPieceHalves); }
-
-// f32 as two halves: scale by 2^e so that the largest magnitude lies in [2^13, 2^14), then
-// high = half(v), low = half(v - high): 22 bits for all v above 2^-27 of the largest.
-constexpr int scale_exponent(unsigned largest_bits) {
-  const int exponent = static_cast<int>(largest_bits >> 23) - 127;
-  const int e = largest_bits == 0 ? 0 : 13 - exponent;
-  return e > 126 ? 126 : e;
-}
+using half_tiles::kPieceHalves;
+using half_tiles::pieces_of;
+using half_tiles::scale_exponent;
 
 }  // namespace convscope::implicit_gemm

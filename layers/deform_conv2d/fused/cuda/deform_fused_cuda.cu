@@ -23,8 +23,8 @@
 // Shapes     x [N,C,H,W], w [K,C/G,R,S], offset [N,2 O R S,P,Q], mask [N,O R S,P,Q], y [N,K,P,Q];
 //            f32, f16, bf16; sums in f32. Packed images [N][H W][pieces of 8 channels]
 // Supports   f32 (as f32 or tf32), f16, bf16; every stride, padding, dilation; groups and groups of
-//            offsets whose packing takes at most four times the memory (8 channels that share both);
-//            with and without a mask; sm_80 and newer
+//            offsets whose packing takes at most four times the memory (8 channels that share
+//            both); with and without a mask; sm_80 and newer
 // Cost       FLOPs = 2 N K P Q C/G R S, three times that for f32 as f32, twice as many products
 //            backwards as the textbook (dx and the places have one each); corners: 4 numbers of x
 //            for each sample, from the caches. Workspace = packed x and dy, lists (20 bytes for
@@ -122,25 +122,25 @@ LaunchShape pack_shape(const PackRows& z, int images) {
 // The same as halves: 16-bit elements as they are, f32 scaled by its largest magnitude.
 template <int kChannelsLog2>
 void launch_pack_halves(DType type, int planes, const LaunchShape& shape,
-                        const implicit_gemm::PackPixels& pack) {
-  using implicit_gemm::pack_pixels_kernel;
+                        const half_tiles::PackPixels& pack) {
+  using half_tiles::pack_pixels_kernel;
   if (type != DType::f32) return launch(pack_pixels_kernel<Float16, 1, kChannelsLog2>, shape, pack);
   planes == 2 ? launch(pack_pixels_kernel<float, 2, kChannelsLog2>, shape, pack)
               : launch(pack_pixels_kernel<float, 1, kChannelsLog2>, shape, pack);
 }
 void pack_halves(DType type, int planes, const void* from, uint4* to, std::int64_t plane,
                  int images, int area, int run, int runs, int pieces, const unsigned* largest) {
-  const implicit_gemm::PackPixels pack{.from = from,
-                                       .to = to,
-                                       .plane = plane,
-                                       .channels = run,
-                                       .groups = runs,
-                                       .pieces = pieces,
-                                       .area = area,
-                                       .channels_log2 = implicit_gemm::pack_channels_log2(run),
-                                       .maxima = {largest, largest == nullptr ? 0 : 1},
-                                       .other_maxima = {},
-                                       .unscale = nullptr};
+  const half_tiles::PackPixels pack{.from = from,
+                                    .to = to,
+                                    .plane = plane,
+                                    .channels = run,
+                                    .groups = runs,
+                                    .pieces = pieces,
+                                    .area = area,
+                                    .channels_log2 = half_tiles::pack_channels_log2(run),
+                                    .maxima = {largest, largest == nullptr ? 0 : 1},
+                                    .other_maxima = {},
+                                    .unscale = nullptr};
   const LaunchShape shape{
       .grid = dim3(
           static_cast<unsigned>(images) * static_cast<unsigned>(ceil_div(pack.area, pack.pixels())),
@@ -255,7 +255,7 @@ void run_gather(const Plan& plan, void (*kernel)(const Gather<View>), const View
   if (plan.splits == 1) return;
   with_float_type(z.dtype, [&](auto zero) {
     using Out = decltype(zero);
-    launch(implicit_gemm::sum_parts_kernel<Out>, overlapping(grid_for(plan.out_count)), parts,
+    launch(half_tiles::sum_parts_kernel<Out>, overlapping(grid_for(plan.out_count)), parts,
            plan.splits, plan.out_count, area, plan.blocks * plan.rows, end, static_cast<Out*>(out));
   });
 }

@@ -210,8 +210,8 @@ __global__ __launch_bounds__(kThreads) void pack_weights_kernel(
     }
     const int at = kBackward ? tap * z.pieces + piece
                              : (piece / s.unit * s.taps + tap) * s.unit + (piece & (s.unit - 1));
-    implicit_gemm::write_piece<In, kPlanes>(
-        values, scale, z.to + weight_at(block, row, at, tiles, steps), z.plane);
+    half_tiles::write_piece<In, kPlanes>(values, scale,
+                                         z.to + weight_at(block, row, at, tiles, steps), z.plane);
     if (piece + tap > 0) continue;
     for (int behind = s.taps * z.pieces; behind < z.depth_pieces; ++behind) {  // fill up
 #pragma unroll

@@ -6,12 +6,12 @@
 
 #include <cstdint>
 
-#include "layers/conv2d/implicit_gemm/cuda/implicit_gemm_tiles.cuh"
+#include "layers/conv2d/shared/cuda/half_steps.cuh"
 #include "layers/deform_conv2d/fused/cuda/deform_cuda_plan.h"
 
 namespace convscope::deform_cuda {
 
-using implicit_gemm::power_of_two;
+using half_tiles::power_of_two;
 
 // ---- eight channels of a pixel -----------------------------------------------------------------
 

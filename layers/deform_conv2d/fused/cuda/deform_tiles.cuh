@@ -1,37 +1,38 @@
 // SPDX-License-Identifier: Apache-2.0
 // deform_tiles.cuh: the three products of deform_fused_cuda.cu, whose header tells the idea. Each
-// is a tile of sums in registers, multiplied by the steps of implicit_gemm (sum_steps); what
+// is a tile of sums in registers, multiplied step by step (sum_steps in half_steps.cuh); what
 // differs is who fills shared memory.
 //
 //   gather_kernel   y and dx: a row of the tile's columns is made by a sampler
 //   weight_kernel   dw: samples and dy lie with the depth (pixels of y) outer
 //   place_kernel    doffset, dmask: dense tiles of the samples' gradient, which meet the corners of
 //                   x while they are in registers
-// Read next  deform_sampler.cuh; layers/conv2d/implicit_gemm/cuda/implicit_gemm_tiles.cuh
+// Read next  deform_sampler.cuh; layers/conv2d/shared/cuda/half_steps.cuh
 #pragma once
 
 #include <cstdint>
 #include <type_traits>
 
+#include "layers/conv2d/shared/cuda/gather_lines.h"
 #include "layers/deform_conv2d/fused/cuda/deform_sampler.cuh"
 
 namespace convscope::deform_cuda {
 
-using implicit_gemm::Finish;
-using implicit_gemm::part_begin;
-using implicit_gemm::store_tile;
-using implicit_gemm::sum_steps;
+using gather::part_begin;
+using half_tiles::Finish;
+using half_tiles::store_tile;
+using half_tiles::sum_steps;
 
-// implicit_gemm's tile with the type of its rows, and a table of places behind the stages.
+// A tile with the type of its rows, and a table of places behind the stages.
 template <class By_, int kRowGroups, int kColumnGroups, int kColumns, int kStages, int kBlocks,
           int kDeep_ = 1>
-struct Tile : implicit_gemm::Variant<typename By_::Half, float, By_::kTerms, kRowGroups,
-                                     kColumnGroups, kColumns, kStages, kBlocks,
-                                     (kStages >= 3 && By_::kTerms == 1) ? 1 : 0> {
+struct Tile
+    : half_tiles::Variant<typename By_::Half, float, By_::kTerms, kRowGroups, kColumnGroups,
+                          kColumns, kStages, kBlocks, (kStages >= 3 && By_::kTerms == 1) ? 1 : 0> {
   using By = By_;
-  using Base = implicit_gemm::Variant<typename By_::Half, float, By_::kTerms, kRowGroups,
-                                      kColumnGroups, kColumns, kStages, kBlocks,
-                                      (kStages >= 3 && By_::kTerms == 1) ? 1 : 0>;
+  using Base =
+      half_tiles::Variant<typename By_::Half, float, By_::kTerms, kRowGroups, kColumnGroups,
+                          kColumns, kStages, kBlocks, (kStages >= 3 && By_::kTerms == 1) ? 1 : 0>;
   static constexpr int kDeep = kDeep_;
   static constexpr int kStepBytes = Base::kStageBytes;
   static constexpr int kStageBytes = kDeep * kStepBytes;

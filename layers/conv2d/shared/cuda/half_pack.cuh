@@ -1,0 +1,240 @@
+// SPDX-License-Identifier: Apache-2.0
+// half_pack.cuh: the passes around matrix products of halves: largest magnitudes, images with the
+// channels innermost as one or two halves for each number, and the sum of the parts of a split.
+// Read next  half_pieces.h; half_steps.cuh, the products
+#pragma once
+
+#include <cstdint>
+
+#include "framework/cuda/half.cuh"
+#include "framework/cuda/launch.cuh"
+#include "layers/conv2d/epilogue.cuh"
+#include "layers/conv2d/shared/cuda/half_pieces.h"
+
+namespace convscope::half_tiles {
+
+inline constexpr int kMaximaBlocks = 256;  // for each of the two factors
+inline constexpr int kMaximaThreads = 1024;
+
+// ---- the largest finite magnitude of a tensor --------------------------------------------------
+
+// Where the maxima of one factor stand, as bits; null: the factor is not scaled.
+struct Maxima {
+  const unsigned* bits = nullptr;
+  int count = 0;  // one from each block
+};
+inline int maxima_blocks(std::int64_t count) {
+  const std::int64_t blocks = (count + 8 * kMaximaThreads - 1) / (8 * kMaximaThreads);
+  return static_cast<int>(blocks < 1 ? 1 : blocks > kMaximaBlocks ? kMaximaBlocks : blocks);
+}
+
+// maxima[blockIdx.x]: first a_blocks of a, then those of b. As bits: those of magnitudes are
+// ordered like the numbers.
+template <int kThreadCount>
+__global__ __launch_bounds__(kThreadCount) void maxima_kernel(const float* a, std::int64_t a_count,
+                                                              int a_blocks, const float* b,
+                                                              std::int64_t b_count,
+                                                              unsigned* maxima) {
+  __shared__ unsigned scratch[32];
+  const int block = static_cast<int>(blockIdx.x);
+  const bool first = block < a_blocks;
+  const float* const from = first ? a : b;
+  const std::int64_t count = first ? a_count : b_count;
+  const int blocks = first ? a_blocks : static_cast<int>(gridDim.x) - a_blocks;
+  const std::int64_t step = static_cast<std::int64_t>(blocks) * kThreadCount;
+  std::int64_t i =
+      static_cast<std::int64_t>(first ? block : block - a_blocks) * kThreadCount + threadIdx.x;
+  let_next_kernel_start();
+  wait_for_previous_kernel();
+  unsigned largest = 0;
+  for (; i + 7 * step < count; i += 8 * step) {
+    unsigned bits[8];
+#pragma unroll
+    for (int j = 0; j < 8; ++j) bits[j] = __float_as_uint(from[i + j * step]) & 0x7fffffffu;
+#pragma unroll
+    for (int j = 0; j < 8; ++j) {
+      if (bits[j] > largest && bits[j] < 0x7f800000u) largest = bits[j];
+    }
+  }
+  for (; i < count; i += step) {
+    const unsigned bits = __float_as_uint(from[i]) & 0x7fffffffu;
+    if (bits > largest && bits < 0x7f800000u) largest = bits;
+  }
+  for (int offset = 16; offset > 0; offset /= 2) {
+    const unsigned other = __shfl_xor_sync(kAllLanes, largest, offset);
+    largest = other > largest ? other : largest;
+  }
+  if (threadIdx.x % 32 == 0) scratch[threadIdx.x / 32] = largest;
+  __syncthreads();
+  if (threadIdx.x == 0) {
+    for (int j = 1; j < kThreadCount / 32; ++j) {
+      if (scratch[j] > largest) largest = scratch[j];
+    }
+    maxima[blockIdx.x] = largest;
+  }
+}
+
+// The exponent of the scale from the maxima of one factor; each warp for itself, all lanes.
+__device__ inline int read_exponent(const Maxima& maxima) {
+  unsigned largest = 0;
+  for (int i = static_cast<int>(threadIdx.x % 32); i < maxima.count; i += 32) {
+    largest = maxima.bits[i] > largest ? maxima.bits[i] : largest;
+  }
+  for (int offset = 16; offset > 0; offset /= 2) {
+    const unsigned other = __shfl_xor_sync(kAllLanes, largest, offset);
+    largest = other > largest ? other : largest;
+  }
+  return scale_exponent(largest);
+}
+
+__device__ inline float power_of_two(int exponent) {  // -126 .. 127
+  return __uint_as_float(static_cast<unsigned>(exponent + 127) << 23);
+}
+
+// What brings the sums back: 2^-(a + b) as two factors, because it may lie beyond the range of one.
+// All lanes of a warp call it.
+template <class Pack>
+__device__ inline void write_unscale(const Pack& z) {
+  const int exponent = -(read_exponent(z.maxima) + read_exponent(z.other_maxima));
+  *z.unscale = make_float2(power_of_two(exponent / 2), power_of_two(exponent - exponent / 2));
+}
+
+// ---- halves ------------------------------------------------------------------------------------
+
+// Eight numbers as one piece of halves, and (kPlanes 2) what they leave over as another one.
+template <class In, int kPlanes>
+__device__ inline void write_piece(const In (&values)[kPieceHalves], float scale, uint4* to,
+                                   std::int64_t plane) {
+  unsigned words[2][4];
+#pragma unroll
+  for (int i = 0; i < 4; ++i) {
+    if constexpr (sizeof(In) == 2) {
+      words[0][i] = values[2 * i].bits | static_cast<unsigned>(values[2 * i + 1].bits) << 16;
+    } else {
+      const float first = values[2 * i] * scale;
+      const float second = values[2 * i + 1] * scale;
+      words[0][i] = pair_from_floats<Float16>(first, second);
+      if constexpr (kPlanes == 2) {
+        const float2 high = floats_from_pair<Float16>(words[0][i]);
+        words[1][i] = pair_from_floats<Float16>(first - high.x, second - high.y);
+      }
+    }
+  }
+  *to = make_uint4(words[0][0], words[0][1], words[0][2], words[0][3]);
+  if constexpr (kPlanes == 2) {
+    to[plane] = make_uint4(words[1][0], words[1][1], words[1][2], words[1][3]);
+  }
+}
+
+// A block packs 8 x 256, 16 x 256, 32 x 128 or 64 x 64 channels x pixels.
+constexpr int pack_pixels_log2(int channels_log2) {
+  return channels_log2 < 4 ? 8 : 12 - channels_log2;
+}
+
+struct PackPixels {
+  const void* from = nullptr;  // [N, G C, H W]
+  uint4* to = nullptr;         // [planes][N][H W][G][pieces of C]
+  std::int64_t plane = 0;      // pieces of one plane of `to`
+  int channels = 0, groups = 1, pieces = 0, area = 0;
+  int channels_log2 = 3;        // of a block: 8, 16, 32 or 64 channels
+  Maxima maxima, other_maxima;  // of this factor and of the other one
+  float2* unscale = nullptr;    // when this pass is the one that writes it
+
+  int channel_blocks() const { return ceil_div(pieces * kPieceHalves, 1 << channels_log2); }
+  int pixels() const { return 1 << pack_pixels_log2(channels_log2); }
+};
+
+inline int pack_channels_log2(int channels) {
+  int log2 = 3;
+  while (log2 < 6 && (1 << log2) < channels) ++log2;
+  return log2;
+}
+
+// Block (x: pixels of an image inside images, y: channels of a group).
+template <class In, int kPlanes, int kChannelsLog2>
+__global__ __launch_bounds__(256) void pack_pixels_kernel(const PackPixels z) {
+  constexpr int kChannels = 1 << kChannelsLog2;
+  constexpr int kPixelsLog2 = pack_pixels_log2(kChannelsLog2);
+  constexpr int kPixels = 1 << kPixelsLog2;
+  constexpr int kRow = kPixels + 1;
+  constexpr int kPieces = kChannels / kPieceHalves;
+  __shared__ In tile[kChannels * kRow];  // [channels][pixels + 1]
+  const int blocks = ceil_div(z.pieces, kPieces);
+  const int group = static_cast<int>(blockIdx.y) / blocks;
+  const int first_channel = static_cast<int>(blockIdx.y) % blocks * kChannels;
+  const int pixel_blocks = ceil_div(z.area, kPixels);
+  const int image = static_cast<int>(blockIdx.x) / pixel_blocks;
+  const int first_pixel = static_cast<int>(blockIdx.x) % pixel_blocks * kPixels;
+  const int thread = static_cast<int>(threadIdx.x);
+  const int pixel = thread % kPixels;
+  const int channel = thread / kPixels;
+  constexpr int kStep = 256 / kPixels;
+  // Channels of this thread that exist, one every kStep.
+  const int left = first_pixel + pixel < z.area ? z.channels - first_channel - channel : 0;
+  const In* from = static_cast<const In*>(z.from) +
+                   (static_cast<std::int64_t>(image) * z.groups + group) * z.channels * z.area +
+                   static_cast<std::int64_t>(first_channel + channel) * z.area + first_pixel +
+                   pixel;
+  let_next_kernel_start();
+  wait_for_previous_kernel();
+  In values[kChannels / kStep];
+#pragma unroll
+  for (int i = 0; i < kChannels / kStep; ++i, from += static_cast<std::int64_t>(kStep) * z.area) {
+    values[i] = i * kStep < left ? *from : In{};
+  }
+#pragma unroll
+  for (int i = 0; i < kChannels / kStep; ++i) {
+    tile[(channel + i * kStep) * kRow + pixel] = values[i];
+  }
+  float scale = 1;
+  if constexpr (sizeof(In) == 4) scale = power_of_two(read_exponent(z.maxima));
+  if (z.unscale != nullptr && blockIdx.x + blockIdx.y == 0 && threadIdx.x < 32) write_unscale(z);
+  __syncthreads();
+  const int first_piece = first_channel / kPieceHalves;
+  const int piece = thread % kPieces;
+  if (first_piece + piece >= z.pieces) return;
+  const int pixel_pieces = z.groups * z.pieces;
+  uint4* const to = z.to +
+                    (static_cast<std::int64_t>(image) * z.area + first_pixel) * pixel_pieces +
+                    group * z.pieces + first_piece + piece;
+#pragma unroll
+  for (int i = 0; i < kPixels * kPieces / 256; ++i) {
+    const int to_pixel = thread / kPieces + i * (256 / kPieces);
+    if (first_pixel + to_pixel >= z.area) return;
+    In column[kPieceHalves];
+#pragma unroll
+    for (int c = 0; c < kPieceHalves; ++c) {
+      column[c] = tile[(piece * kPieceHalves + c) * kRow + to_pixel];
+    }
+    write_piece<In, kPlanes>(column, scale, to + to_pixel * pixel_pieces, z.plane);
+  }
+}
+
+// ---- sums of the parts of a split --------------------------------------------------------------
+
+struct Finish {  // y = relu(sum + b + residual), each part if asked for
+  const void* bias = nullptr;
+  const void* residual = nullptr;
+  bool relu = false;
+};
+
+template <class Out>
+__device__ inline float finish(const Finish& z, float sum, int channel, std::int64_t at) {
+  if (z.bias != nullptr) sum += to_float(static_cast<const Out*>(z.bias)[channel]);
+  return finished(sum, static_cast<const Out*>(z.residual), at, z.relu);
+}
+
+template <class Out>
+__global__ void sum_parts_kernel(const float* parts, int splits, std::int64_t count, int area,
+                                 int channels, const Finish end, Out* out) {
+  let_next_kernel_start();
+  wait_for_previous_kernel();
+  for (std::int64_t i = global_thread(); i < count; i += global_threads()) {
+    float sum = 0;
+#pragma unroll 16
+    for (int split = 0; split < splits; ++split) sum += parts[split * count + i];
+    out[i] = from_float<Out>(finish<Out>(end, sum, static_cast<int>(i / area % channels), i));
+  }
+}
+
+}  // namespace convscope::half_tiles

@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+// half_pieces.h: pieces of eight halves, and the scale of f32 as two halves. No CUDA here: tests
+// check it on the CPU.
+#pragma once
+
+#include "framework/int_math.h"
+
+namespace convscope::half_tiles {
+
+inline constexpr int kPieceHalves = 8;  // of 16 bytes
+
+constexpr int pieces_of(int channels) { return ceil_div(channels, kPieceHalves); }
+
+// f32 as two halves: scale by 2^e so that the largest magnitude lies in [2^13, 2^14), then
+// high = half(v), low = half(v - high): 22 bits for all v above 2^-27 of the largest.
+constexpr int scale_exponent(unsigned largest_bits) {
+  const int exponent = static_cast<int>(largest_bits >> 23) - 127;
+  const int e = largest_bits == 0 ? 0 : 13 - exponent;
+  return e > 126 ? 126 : e;
+}
+
+}  // namespace convscope::half_tiles
