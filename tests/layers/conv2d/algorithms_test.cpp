@@ -76,7 +76,10 @@ std::vector<std::string> shapes_files() {
   std::vector<std::string> out;
   for (const auto& file :
        std::filesystem::directory_iterator(CONVSCOPE_SOURCE_DIR "/experiments/shapes")) {
-    if (file.path().extension() == ".txt") out.push_back(file.path().stem().string());
+    const std::string name = file.path().stem().string();
+    if (file.path().extension() == ".txt" && name.find("deform") == std::string::npos) {
+      out.push_back(name);
+    }
   }
   std::sort(out.begin(), out.end());
   return out;
