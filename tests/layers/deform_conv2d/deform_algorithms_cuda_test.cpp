@@ -139,6 +139,12 @@ TEST_P(SmallDeformOnCuda, PlacesOutsideAndNaNAreThoseOfTheReference) {
   }
 }
 
+TEST_P(SmallDeformOnCuda, MasksOfNoNumberTouchWhatTheReferenceSays) {
+  for (const auto& [name, card] : cards().entries()) {
+    expect_masks_of_no_number(card, Problem::parse(GetParam()));
+  }
+}
+
 TEST_P(SmallDeformOnCuda, OutsideOfTheImageIsTheBiasAlone) {
   const Problem z = Problem::parse(GetParam());
   for (const double offset : {1e30, -1e30, 3e9, std::numeric_limits<double>::infinity()}) {

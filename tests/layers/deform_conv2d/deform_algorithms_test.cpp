@@ -46,6 +46,15 @@ TEST_P(Deform, AgreesOnEachInstructionSet) {
   }
 }
 
+TEST(DeformMasks, OfNoNumberTouchWhatTheReferenceSays) {
+  for (const char* text : {"n=2,c=3,h=7,w=5,k=4,r=3,s=3,pad=1",
+                           "n=1,c=32,h=9,w=11,k=32,r=3,s=3,pad=1,offset_groups=2"}) {
+    for (const auto& [name, card] : deform_conv2d_algorithms(DeviceType::cpu).entries()) {
+      expect_masks_of_no_number(card, DeformConv2dProblem::parse(text));
+    }
+  }
+}
+
 TEST_P(Deform, HasTheSameBitsWithAnyNumberOfThreads) {
   const MachineScope scope;
   const Problem z = Problem::parse(GetParam());

@@ -245,4 +245,32 @@ inline void expect_as_reference(const DeformConv2dAlgorithm& card, const DeformC
                       DeformExpected(z, direction, deform_tensors(z, tier), accumulate));
 }
 
+// Some numbers of the mask are NaN or infinite. What they touch must be what they touch in the
+// reference, also where the sample is outside: 0 times its mask.
+inline void expect_masks_of_no_number(const DeformConv2dAlgorithm& card,
+                                      const DeformConv2dProblem& z) {
+  DeformConv2dTensors t = deform_tensors(z, matrix::Tier::bounded);
+  for (std::int64_t i = 3; i < t.mask.numel(); i += 23) {
+    t.mask.data<float>()[i] = i % 2 == 0 ? NAN : INFINITY;
+  }
+  for (std::int64_t i = 0; i < t.offset.numel(); i += 3) t.offset.data<float>()[i] = 1e4f;
+  for (const Direction direction :
+       {Direction::forward, Direction::backward_data, Direction::backward_weight}) {
+    if (!support_of(card, z, direction).yes) continue;
+    SCOPED_TRACE(cat(card.name, " ", name_of(direction), " ", z.text()));
+    const Operands got = deform_operands(z, direction, t);
+    Operands right = deform_operands(z, direction, t);
+    run_guarded(card, z, direction, got);
+    run_card(deform_conv2d_algorithms(DeviceType::cpu).get("reference"), z, direction, right);
+    for (std::size_t o = 0; o < z.operands(direction).outputs.size(); ++o) {
+      const Tensor& mine = got.out[o].values;
+      for (std::int64_t i = 0; i < mine.numel(); ++i) {
+        ASSERT_EQ(std::isfinite(mine.at(i)), std::isfinite(right.out[o].values.at(i)))
+            << "output " << o << ", element " << i << ": expected " << right.out[o].values.at(i)
+            << ", got " << mine.at(i);
+      }
+    }
+  }
+}
+
 }  // namespace convscope::testing

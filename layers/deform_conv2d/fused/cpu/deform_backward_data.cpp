@@ -218,7 +218,13 @@ class BackwardData {
       const Index first = chunk * plan_.chunk;
       const DeformPlaces here = places_at(plan_, places(part, group, chunk), tap);
       for (Index j = 0; j < count_of(strip, chunk); ++j) {
-        if (here.integer_at(PlaceRow::corners, j) == 0) continue;  // outside: all are 0
+        const float factor = here.at(PlaceRow::factor, j);
+        if (here.integer_at(PlaceRow::corners, j) == 0) {  // outside: 0, or NaN by its mask
+          if (dv == nullptr) continue;
+          dv[first + j] += 0 * factor;
+          dv[plan_.pixels + first + j] += 0 * factor;
+          continue;
+        }
         float a[4] = {0, 0, 0, 0};
         for (Index i = 0; i < part.blocks(); ++i) {
           if (plan_.offset_group(part.g, part.begin + i) != group) continue;
@@ -226,7 +232,6 @@ class BackwardData {
           for (int corner = 0; corner < 4; ++corner) a[corner] += more[corner];
         }
         const float down = here.at(PlaceRow::down, j), right = here.at(PlaceRow::right, j);
-        const float factor = here.at(PlaceRow::factor, j);
         if (dv != nullptr) {
           dv[first + j] += factor * ((1 - right) * (a[2] - a[0]) + right * (a[3] - a[1]));
           dv[plan_.pixels + first + j] +=

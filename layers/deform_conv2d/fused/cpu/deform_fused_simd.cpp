@@ -119,10 +119,12 @@ void sample(const DeformSampleTask& task) {
       continue;
     }
     const Corners some(task.places, j, bits);
+    // Outside a sample is 0 times its mask, which may be no number.
+    const Vec nothing = broadcast(some.count == 0 ? 0 * task.places.at(PlaceRow::factor, j) : 0.0f);
     for (int b = 0; b < task.blocks; ++b, to += kBlock) {
       const float* const x = task.x + b * task.x_block;
       for (int lane = 0; lane < kBlock; lane += kLanes) {
-        Vec sum = zero();
+        Vec sum = nothing;
         for (int i = 0; i < some.count; ++i) {
           sum = fma(broadcast(some.weight[i]), load(x + some.pixel[i] + lane), sum);
         }

@@ -102,13 +102,15 @@ __device__ inline Corners corners_of(const Sizes& s, const OutPixel& pixel, int 
                                      const Offset& offset, float scale) {
   const Place place = place_of(s, pixel, tap, offset);
   const float factor = offset.factor * scale;
+  // Outside a sample is 0 times its mask, which may be no number.
+  const float none = place.inside() ? 0.0f : 0 * factor;
   const int pieces = s.x_pieces();
   int at[4];
   float weight[4];
 #pragma unroll
-  for (int i = 0; i < 4; ++i) {  // no NaN where there is no pixel
+  for (int i = 0; i < 4; ++i) {
     at[i] = (place.pixel[i] < 0 ? s.in_pixels() : place.pixel[i]) * pieces;
-    weight[i] = place.pixel[i] < 0 ? 0 : place.weight(i) * factor;
+    weight[i] = place.pixel[i] < 0 ? none : place.weight(i) * factor;
   }
   return {make_int4(at[0], at[1], at[2], at[3]),
           make_float4(weight[0], weight[1], weight[2], weight[3])};

@@ -399,8 +399,8 @@ Cost cost(const Problem& problem, Direction direction) {
       .flops = problem.nominal_flops(),
       .bytes = column_bytes,
       .peak_share = 0.85 * share,
-      // Each number of the columns is made of four, far apart in memory, or goes back to four: on an
-      // H100 that takes as long as moving about 13 bytes, or 50.
+      // Each number of the columns is made of four, far apart in memory, or goes back to four: on
+      // an H100 that takes as long as moving about 13 bytes, or 50.
       .pass_bytes = problem.nominal_bytes() + columns * (data ? 50 : 13),
       .launches = number(chunks) * (data ? 8 : 2) + 1,
       .tensor_cores = problem.dtype != DType::f32 || problem.math == MathMode::tf32};
