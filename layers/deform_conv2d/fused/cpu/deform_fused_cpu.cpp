@@ -83,6 +83,10 @@ Cost cost(const Problem& z, Direction direction) {
   const auto samples = static_cast<double>(z.n * z.taps() * z.p() * z.q());
   const auto channel_blocks =
       static_cast<double>(z.groups * ceil_div(z.c_per_group(), kChannelBlock));
+  // Floats of planes that are copied into blocks and back, at some 0.4 cycles each.
+  const auto x = static_cast<double>(z.x_shape().numel());
+  const auto y = static_cast<double>(z.y_shape().numel());
+  double copies = x + y;
   double cycles = 0;
   double share = 0.85;
   switch (direction) {
@@ -99,6 +103,8 @@ Cost cost(const Problem& z, Direction direction) {
       share = 0.75;
       break;
   }
+  if (direction == Direction::backward_data) copies += x;
+  if (z.layout == ActivationLayout::nchw) cycles += 0.4 * copies;
   share *= static_cast<double>(z.k_per_group()) /
            static_cast<double>(round_up(z.k_per_group(), kChannelBlock));
   return {.flops = z.nominal_flops(),
