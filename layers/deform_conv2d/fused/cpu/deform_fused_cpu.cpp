@@ -12,7 +12,7 @@
 //              y += panel w, by the register tiles of direct convolution in blocks
 //            x in blocks of 16 channels is read where it lies. Of x [N,C,H,W] a part of an image is
 //            copied into blocks first; y is written through a piece of scratch. Threads share out
-//            chunks of pixels.
+//            chunks of pixels, or small images.
 // Shapes     x [N,C,H,W], w [K,C/G,R,S], offset [N,2 O R S,P,Q], mask [N,O R S,P,Q], y [N,K,P,Q],
 //            f32, sums in f32; x, y and dx also in blocks [N,C/16,H,W,16]
 // Supports   f32; every stride, dilation, padding, number of groups and of offset groups; with and
@@ -115,7 +115,10 @@ Cost cost(const Problem& z, Direction direction) {
 struct ForwardMemory {
   ForwardMemory(const Plan& plan, void* memory) {
     Pieces pieces(memory);
-    if (!plan.in_blocks) x = pieces.floats(plan.part * plan.plane * kChannelBlock);
+    for (Index i = plan.in_blocks ? 0 : plan.forward_images(); i > 0; --i) {
+      x.push_back(pieces.floats(plan.part * plan.plane * kChannelBlock));
+      pieces.gap();
+    }
     const Index places_floats =
         plan.most_offset_groups(plan.part) * plan.taps * plan.places_floats();
     Index row = 0;
@@ -126,13 +129,14 @@ struct ForwardMemory {
       threads.push_back({.places = pieces.floats(places_floats),
                          .panel = pieces.floats(plan.chunk * row),
                          .y = plan.in_blocks ? nullptr : pieces.floats(plan.chunk * plan.padded)});
+      pieces.gap();
     }
     bytes = pieces.bytes();
   }
   struct Thread {
     float *places, *panel, *y;
   };
-  float* x = nullptr;  // a part of an image, in blocks
+  std::vector<float*> x;  // a part of each image that is computed, in blocks
   std::vector<Thread> threads;
   std::size_t bytes = 0;
 };
@@ -165,28 +169,29 @@ class Forward {
         }
       });
     }
-    for (Index n = 0; n < z_.n; ++n) {
+    for_images(plan_, static_cast<Index>(memory_.x.size()), [&](const Images& images) {
       const float* w = w_;
       for (Index g = 0; g < z_.groups; ++g) {
         for (Index begin = 0; begin < plan_.group_blocks(); begin += plan_.part) {
           const Index end = plan_.part_end(begin);
-          parallel_chunks(end - begin, [&](Index i, int) { copy_block(n, g, begin + i, i); });
-          parallel_chunks(chunks, [&](Index chunk, int thread) {
-            sum_chunk(n, g, begin, chunk, memory_.x, w, thread);
+          images.loop(end - begin, [&](Index n, std::size_t set, Index i, int) {
+            copy_block(n, g, begin + i, memory_.x[set] + i * plan_.plane * kChannelBlock);
+          });
+          images.loop(chunks, [&](Index n, std::size_t set, Index chunk, int thread) {
+            sum_chunk(n, g, begin, chunk, memory_.x[set], w, thread);
           });
           w += plan_.forward_weights(begin, end);
         }
       }
-    }
+    });
   }
 
  private:
-  void copy_block(Index n, Index g, Index block, Index to) const {
+  void copy_block(Index n, Index g, Index block, float* to) const {
     const Block& from = plan_.block(block);
     const Index channel = n * z_.c + g * z_.c_per_group() + from.first;
     block_copy_kernels.get().to_block(x_ + channel * plan_.plane, plan_.plane, from.channels,
-                                      plan_.plane, false,
-                                      memory_.x + to * plan_.plane * kChannelBlock);
+                                      plan_.plane, false, to);
   }
 
   // The part of blocks from `begin` on, for one chunk of pixels.
