@@ -108,8 +108,8 @@ struct Plan {
     return count - lane <= lanes ? lanes : 2 * lanes;
   }
 
-  // How many images are computed at once by backward_data, if one takes so many floats: one for each
-  // thread if it fits into half of the second cache. Larger ones take a twentieth of x and y for
+  // How many images backward_data computes at once, if one takes so many floats. One for each
+  // thread if it fits into half of the second cache; larger ones take a twentieth of x and y for
   // each thread.
   Index images_at_once(Index floats) const {
     const Index most = std::min<Index>(z.n, threads);
