@@ -23,6 +23,7 @@
 //             mask             false: version 1, default true
 //             offset_lr_scale  learning rate of the branch, as a multiple of all others', 0.1
 //             algorithm        of the deformable convolution; the branch follows the block `conv`
+//                              (its key `layout` is for both)
 // Transforms  of the weight (a mask that prunes, a quantiser): of w alone, not of the branch. Those
 //             of the input stand before both.
 // Device      the CPU, in f32; CUDA, in each precision

@@ -32,9 +32,11 @@ std::shared_ptr<Module> build(const Options& options, const Shape& input, LayerC
                           .offset_lr_scale = options.number("offset_lr_scale"),
                           .branch_policy = {}};
   own.conv.name = context.layer_name;
-  // The block `conv` names algorithms of convolutions: the branch is one, this layer is none.
+  // The block `conv` names algorithms of convolutions: the branch is one, this layer is none. Its
+  // layout is for both.
   if (context.conv_policy) {
     own.branch_policy = context.conv_policy(cat(context.layer_name, ".", kBranch));
+    own.conv.policy.layout = own.branch_policy.layout;
   }
   return std::make_shared<DeformConv2d>(own, context);
 }

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <array>
+#include <optional>
 
 #include "layers/deform_conv2d/deform_conv2d.h"
 #include "layers/plan/plan_builder.h"
@@ -13,15 +14,24 @@ namespace convscope {
 // Inputs: x, w, offset, the mask and b if there are such.
 class CONVSCOPE_API DeformConv2dOp final : public PlanOp {
  public:
-  // `choices` by direction; without an algorithm: nobody asks for it.
+  // `choices` by direction; without an algorithm: nobody asks for it. Those of the layer, for when
+  // its images lie in another layout.
   DeformConv2dOp(const DeformConv2dProblem& problem, bool has_bias,
-                 std::array<DeformConv2dChoice, 3> choices)
-      : problem_(problem), has_bias_(has_bias), choices_(std::move(choices)) {}
+                 std::array<DeformConv2dChoice, 3> choices, Ref<DeformConv2dChoices> of_layer,
+                 WeightUse use)
+      : problem_(problem),
+        has_bias_(has_bias),
+        choices_(std::move(choices)),
+        of_layer_(std::move(of_layer)),
+        use_(use) {}
 
   std::string text() const override;
   void forward(PlanBuilder& builder) override;
   void backward(PlanBuilder& builder) override;
   std::vector<RanKernel> kernels(const PlanGraph& graph) const override;
+  std::optional<double> layout_ms(const PlanGraph& graph, ActivationLayout layout) const override;
+  void set_layout(const PlanGraph& graph, ActivationLayout layout) override;
+  bool reads_plain(std::size_t input) const override { return input >= 2; }  // offset and mask
 
  private:
   ValueId x() const { return inputs[0]; }
@@ -43,6 +53,8 @@ class CONVSCOPE_API DeformConv2dOp final : public PlanOp {
   DeformConv2dProblem problem_;
   bool has_bias_;
   std::array<DeformConv2dChoice, 3> choices_;
+  Ref<DeformConv2dChoices> of_layer_;
+  WeightUse use_;
 };
 
 }  // namespace convscope

@@ -40,15 +40,49 @@ struct Preparation {
 }  // namespace
 
 std::string DeformConv2dOp::text() const {
-  return cat("deform_conv2d ", name_of_choice(choice(Direction::forward)));
+  return cat("deform_conv2d ", name_of_choice(choice(Direction::forward)),
+             problem_.layout == ActivationLayout::nchw ? "" : " blocked");
+}
+
+// As Conv2dOp::layout_ms(). Two algorithms are compared on [N,C,H,W].
+std::optional<double> DeformConv2dOp::layout_ms(const PlanGraph& graph,
+                                                ActivationLayout layout) const {
+  constexpr double kPreferred = 1e6;  // more than any layer takes
+  const AlgorithmPolicy& policy = of_layer_->policy();
+  const bool plain = layout == ActivationLayout::nchw;
+  if (!plain && policy.layout == "nchw") return std::nullopt;
+  Problem problem = problem_;
+  problem.layout = layout;
+  double ms = plain && policy.layout == "blocked" ? kPreferred : 0;
+  for (const Direction direction : kDirections) {
+    if (choice(direction).algorithm == nullptr) continue;
+    if (!plain && choice(direction).checked_by != nullptr) return std::nullopt;
+    const Question question = question_of(problem, direction, graph.device(), use_);
+    const Decision decision = decide_unrun<Problem>(policy.of(direction), question);
+    if (!decision.error.empty()) return std::nullopt;
+    ms += std::ranges::find(question.verdicts, decision.names.first, &Verdict::algorithm)
+              ->estimated_ms;
+  }
+  return ms;
+}
+
+void DeformConv2dOp::set_layout(const PlanGraph& graph, ActivationLayout layout) {
+  problem_.layout = layout;
+  for (const Direction direction : kDirections) {
+    DeformConv2dChoice& chosen = choices_[static_cast<std::size_t>(direction)];
+    if (chosen.algorithm == nullptr) continue;
+    chosen = of_layer_->get(problem_, direction, graph.device(), use_);
+  }
 }
 
 std::vector<RanKernel> DeformConv2dOp::kernels(const PlanGraph&) const {
   std::vector<RanKernel> out;
   for (const Direction direction : kDirections) {
     if (choice(direction).algorithm == nullptr) continue;
-    out.push_back(
-        {.layer = layer, .direction = direction, .kernel = name_of_choice(choice(direction))});
+    out.push_back({.layer = layer,
+                   .direction = direction,
+                   .kernel = name_of_choice(choice(direction)),
+                   .layout = problem_.layout});
   }
   return out;
 }
@@ -229,8 +263,9 @@ int DeformConv2d::describe(PlanGraph& graph, int x) {
     chosen[static_cast<std::size_t>(direction)] =
         choices_->get(problem, direction, graph.device(), use);
   }
-  return graph.add(std::make_unique<DeformConv2dOp>(problem, bias_.defined(), std::move(chosen)),
-                   std::move(inputs), problem.y_shape());
+  return graph.add(
+      std::make_unique<DeformConv2dOp>(problem, bias_.defined(), std::move(chosen), choices_, use),
+      std::move(inputs), problem.y_shape());
 }
 
 }  // namespace convscope

@@ -79,6 +79,8 @@ class CONVSCOPE_API PlanOp {
   virtual void set_layout(const PlanGraph&, ActivationLayout) {}
   // Reads its images in whatever layout they lie: no copy is put in front of it.
   virtual bool reads_any_layout() const { return false; }
+  // Reads this one of its inputs as [N,C,H,W], in whatever layout the others lie.
+  virtual bool reads_plain(std::size_t) const { return false; }
 
   // Of each layer with a weight that this operation computes, one for each direction that runs.
   virtual std::vector<RanKernel> kernels(const PlanGraph& graph) const;

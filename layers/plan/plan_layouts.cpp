@@ -62,10 +62,12 @@ class Layouts {
     for (int i = 0; i < plain; ++i) {
       const PlanOp& op = *ops[static_cast<std::size_t>(i)];
       if (op.reads_any_layout()) continue;
-      for (const ValueId input : op.inputs) {
+      for (std::size_t at = 0; at < op.inputs.size(); ++at) {
+        const ValueId input = op.inputs[at];
         if (!is_image(graph_, input)) continue;
         const double copy = conversion_ms(graph_, input);
-        edges.push_back({producer(input), i, std::min(copy, plain_input_ms(op, input)), copy});
+        const int reader = op.reads_plain(at) ? plain : i;
+        edges.push_back({producer(input), reader, std::min(copy, plain_input_ms(op, input)), copy});
       }
     }
     if (is_image(graph_, graph_.result())) {
@@ -90,17 +92,19 @@ class Layouts {
     for (std::unique_ptr<PlanOp>& op : graph_.ops()) {
       const ActivationLayout layout = graph_.layout(op->output);
       ActivationLayout own = layout;
-      for (ValueId& input : op->inputs) {
-        if (!is_image(graph_, input) || graph_.layout(input) == layout) continue;
+      for (std::size_t i = 0; i < op->inputs.size(); ++i) {
+        ValueId& input = op->inputs[i];
+        const ActivationLayout wanted = op->reads_plain(i) ? nchw : layout;
+        if (!is_image(graph_, input) || graph_.layout(input) == wanted) continue;
         if (op->reads_any_layout()) continue;
-        if (layout == blocked && plain_input_ms(*op, input) <= conversion_ms(graph_, input)) {
+        if (wanted == blocked && plain_input_ms(*op, input) <= conversion_ms(graph_, input)) {
           own = blocked_y;
           continue;
         }
-        const auto [at, is_new] = copies.try_emplace({input, layout}, kNoValue);
+        const auto [at, is_new] = copies.try_emplace({input, wanted}, kNoValue);
         if (is_new) {
-          at->second = graph_.add_stored(input, layout, has_one_order(graph_.shape(input)));
-          ops.push_back(copy_of(*op, input, at->second, layout));
+          at->second = graph_.add_stored(input, wanted, has_one_order(graph_.shape(input)));
+          ops.push_back(copy_of(*op, input, at->second, wanted));
         }
         input = at->second;
       }

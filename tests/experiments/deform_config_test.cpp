@@ -145,12 +145,13 @@ TEST(DeformConfig, ItsTableCountsEachParameterOnce) {
 }
 
 // In the trainer: bright columns, a network of one deformable convolution.
-TrainingSetup deformable_setup() {
+TrainingSetup deformable_setup(const char* layout) {
   TrainingSetup setup = small_setup(7);
   const ExperimentConfig config = parse_config_text(
-      "data: {set: synthetic_digits}\nlayers:\n"
-      "  - {type: deform_conv2d, name: d, out_channels: 4, kernel_size: 3, padding: 1}\n"
-      "  - {type: flatten, name: flat}\n  - {type: linear, name: f, out_features: 4}\n",
+      cat("data: {set: synthetic_digits}\nconv: {layout: ", layout,
+          "}\nlayers:\n"
+          "  - {type: deform_conv2d, name: d, out_channels: 4, kernel_size: 3, padding: 1}\n"
+          "  - {type: flatten, name: flat}\n  - {type: linear, name: f, out_features: 4}\n"),
       "deform.yaml");
   setup.model = build_model(config, {1, 4, 4}, kClasses);
   setup.optimizer = build_optimizer(config, *setup.model);
@@ -166,17 +167,19 @@ std::vector<float> trained(RunFolder& folder, TrainingSetup setup, bool resume, 
 }
 
 TEST(DeformConfig, ARunThatGoesOnHasTheSameBits) {
-  const TemporaryFolder root;
-  RunFolder whole = RunFolder::create(root.path(), "whole", 7);
-  const std::vector<float> expected = trained(whole, deformable_setup(), false, 0);
-  RunFolder parts = RunFolder::create(root.path(), "parts", 7);
-  TrainingSetup stopped = deformable_setup();
-  stopped.learning_rate = [](const SchedulePoint& point) {
-    if (point.step == 17) std::raise(SIGTERM);
-    return 0.05;
-  };
-  trained(parts, std::move(stopped), false, 143);
-  EXPECT_EQ(trained(parts, deformable_setup(), true, 0), expected);
+  for (const char* layout : {"nchw", "blocked"}) {
+    const TemporaryFolder root;
+    RunFolder whole = RunFolder::create(root.path(), "whole", 7);
+    const std::vector<float> expected = trained(whole, deformable_setup(layout), false, 0);
+    RunFolder parts = RunFolder::create(root.path(), "parts", 7);
+    TrainingSetup stopped = deformable_setup(layout);
+    stopped.learning_rate = [](const SchedulePoint& point) {
+      if (point.step == 17) std::raise(SIGTERM);
+      return 0.05;
+    };
+    trained(parts, std::move(stopped), false, 143);
+    EXPECT_EQ(trained(parts, deformable_setup(layout), true, 0), expected) << layout;
+  }
 }
 
 }  // namespace

@@ -55,29 +55,37 @@ TEST(DeformMasks, OfNoNumberTouchWhatTheReferenceSays) {
   }
 }
 
+void expect_same_bits_with_any_threads(const DeformConv2dAlgorithm& card, const Problem& z,
+                                       Direction direction) {
+  const DeformConv2dTensors tensors = deform_tensors(z, Tier::bounded);
+  std::vector<Tensor> first;
+  for (const int threads : {1, 2, 5}) {
+    set_num_threads(threads);
+    const Operands operands = deform_operands(z, direction, tensors);
+    run_guarded(card, z, direction, operands);
+    const std::vector<Tensor> now = deform_outputs(z, direction, operands);
+    if (first.empty()) first = now;
+    for (std::size_t i = 0; i < now.size(); ++i) {
+      EXPECT_EQ(std::memcmp(now[i].raw_data(), first[i].raw_data(),
+                            static_cast<std::size_t>(now[i].size_bytes())),
+                0)
+          << card.name << " " << name_of(direction) << " output " << i << ", " << threads
+          << " threads, " << z.text();
+    }
+  }
+}
+
 TEST_P(Deform, HasTheSameBitsWithAnyNumberOfThreads) {
   const MachineScope scope;
-  const Problem z = Problem::parse(GetParam());
+  Problem z = Problem::parse(GetParam());
   for (const auto& [name, card] : deform_conv2d_algorithms(DeviceType::cpu).entries()) {
     if (!card.deterministic) continue;
-    for (const Direction direction : kDirections) {
-      if (!support_of(card, z, direction).yes) continue;
-      const DeformConv2dTensors tensors = deform_tensors(z, Tier::bounded);
-      std::vector<Tensor> first;
-      for (const int threads : {1, 2, 5}) {
-        set_num_threads(threads);
-        const Operands operands = deform_operands(z, direction, tensors);
-        run_guarded(card, z, direction, operands);
-        const std::vector<Tensor> now = deform_outputs(z, direction, operands);
-        if (first.empty()) first = now;
-        for (std::size_t i = 0; i < now.size(); ++i) {
-          EXPECT_EQ(std::memcmp(now[i].raw_data(), first[i].raw_data(),
-                                static_cast<std::size_t>(now[i].size_bytes())),
-                    0)
-              << card.name << " " << name_of(direction) << " output " << i << ", " << threads
-              << " threads, " << z.text();
-        }
+    for (z.layout = ActivationLayout::nchw;; z.layout = ActivationLayout::blocked) {
+      for (const Direction direction : kDirections) {
+        if (!support_of(card, z, direction).yes) continue;
+        expect_same_bits_with_any_threads(card, z, direction);
       }
+      if (z.layout == ActivationLayout::blocked) break;
     }
   }
 }

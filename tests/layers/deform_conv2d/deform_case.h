@@ -31,6 +31,7 @@ inline constexpr const char* kDeformProblems[] = {
     "n=1,c=48,h=5,w=5,k=32,r=5,s=5",
     "n=2,c=8,h=6,w=8,k=8,r=3,s=3,pad=1x2x0x3,groups=8,offset_groups=8",
     "n=2,c=3,h=61,w=53,k=2,r=2,s=2,stride=2x1",
+    "n=7,c=32,h=6,w=5,k=17,r=3,s=3,pad=1",
 };
 
 // Products of three heavy-tailed numbers would leave the range of f16: there, of an eighth.

@@ -33,15 +33,16 @@ inline LayerSpec deform(const char* name, std::int64_t k, Pairs keys = {}) {
 
 inline std::shared_ptr<Sequential> network(const std::vector<LayerSpec>& specs, const Shape& input,
                                            Device device = {},
-                                           ComputePrecision precision = ComputePrecision::f32) {
+                                           ComputePrecision precision = ComputePrecision::f32,
+                                           const char* layout = "nchw") {
   LayerContext context;
   context.seed = 5;
   context.device = device;
   context.precision = precision;
   // One that is the same in all; `auto` might take one that sums in another order.
-  context.conv_policy = [on_cpu = device.type == DeviceType::cpu](const std::string&) {
+  context.conv_policy = [on_cpu = device.type == DeviceType::cpu, layout](const std::string&) {
     const char* const name = on_cpu ? "direct" : "im2col_gemm";
-    return Conv2dPolicy{name, name, name, "nchw"};
+    return Conv2dPolicy{name, name, name, layout};
   };
   return std::dynamic_pointer_cast<Sequential>(build_layers(specs, input, context));
 }

@@ -10,10 +10,12 @@
 //            du = mask ((1-down) (a_1 - a_0) + down (a_3 - a_2))
 // Plan       for each image, part of the channels and strip of pixels:
 //              places of the strip; dy of the strip in blocks
-//              each block of channels, a thread for each: chunk by chunk g = dy w^T for all taps,
-//              in the first cache; then each number of g meets its four corners
-//              each chunk: the products a_i of the part's blocks, added in their order
-//            dx of a block of channels belongs to one thread, so additions to it have one order.
+//              each block of channels: chunk by chunk g = dy w^T for all taps, in the first cache;
+//              then each number of g meets its four corners
+//              each tap: the products a_i of the part's blocks, added in their order
+//            A thread takes whole images, if there are enough and what an image needs is small.
+//            Else threads share out the blocks and chunks of one or more images. dx of a block of
+//            an image belongs to one thread, so additions to it have one order.
 // Numerics   same bits on each run and with any number of threads: blocks and parts follow from the
 //            problem alone
 // Read next  deform_fused_simd.cpp, the way back; deform_backward_weight.cpp
@@ -26,9 +28,9 @@ namespace {
 
 using Problem = DeformConv2dProblem;
 
-struct DataMemory {
-  DataMemory(const Plan& plan, void* memory) {
-    Pieces pieces(memory);
+// Of an image that is computed.
+struct ImageMemory {
+  ImageMemory(const Plan& plan, Pieces& pieces) {
     const Index chunks = ceil_div(plan.strip, plan.chunk);
     if (!plan.in_blocks) {
       x = pieces.floats(plan.part * plan.plane * kChannelBlock);
@@ -38,16 +40,31 @@ struct DataMemory {
     places = pieces.floats(plan.most_offset_groups(plan.part) * chunks * plan.taps *
                            plan.places_floats());
     products = pieces.floats(plan.part * plan.taps * plan.strip * 4);
-    for (int t = 0; t < plan.threads; ++t) {
-      g.push_back(pieces.floats(plan.taps_at_once() * plan.chunk * kChannelBlock));
-    }
-    bytes = pieces.bytes();
   }
   float *x = nullptr, *dx = nullptr;  // [blocks of the part, H W, 16]
   float* dy = nullptr;                // [output blocks, strip, 16]
   float* places;                      // [offset groups, chunks, taps, rows]
   float* products;                    // [blocks of the part, taps, strip, 4]
-  std::vector<float*> g;              // [taps at once, chunk, 16] of each thread
+};
+
+struct DataMemory {
+  DataMemory(const Plan& plan, void* memory) {
+    Pieces one;
+    ImageMemory(plan, one);
+    const auto floats = static_cast<Index>(one.bytes() / sizeof(float));
+    Pieces pieces(memory);
+    for (Index i = plan.images_at_once(floats); i > 0; --i) {
+      images.emplace_back(plan, pieces);
+      pieces.gap();
+    }
+    for (int t = 0; t < plan.threads; ++t) {
+      g.push_back(pieces.floats(plan.taps_at_once() * plan.chunk * kChannelBlock));
+      pieces.gap();
+    }
+    bytes = pieces.bytes();
+  }
+  std::vector<ImageMemory> images;  // that are computed at once
+  std::vector<float*> g;            // [taps at once, chunk, 16] of each thread
   std::size_t bytes = 0;
 };
 
@@ -66,22 +83,27 @@ class BackwardData {
         dmask_(static_cast<float*>(args.dmask)) {}
 
   void run() const {
-    for (Index n = 0; n < z_.n; ++n) {
-      const Index taps = z_.offset_groups * plan_.taps * plan_.pixels;
-      if (doffset_ != nullptr) std::fill_n(doffset_ + 2 * n * taps, 2 * taps, 0.0f);
-      if (dmask_ != nullptr) std::fill_n(dmask_ + n * taps, taps, 0.0f);
+    for_images(plan_, static_cast<Index>(memory_.images.size()), [&](const Images& images) {
+      images.loop(1, [&](Index n, std::size_t, Index, int) { zero_places(n); });
       for (Index g = 0; g < z_.groups; ++g) {
         for (Index begin = 0; begin < plan_.group_blocks(); begin += plan_.part) {
-          run_part({n, g, begin, plan_.part_end(begin)});
+          run_part(images, {g, begin, plan_.part_end(begin)});
         }
       }
-    }
+    });
   }
 
  private:
-  struct Part {
-    Index n, g, begin, end;
+  struct Channels {
+    Index g, begin, end;  // blocks
     Index blocks() const { return end - begin; }
+  };
+  // Of an image.
+  struct Part : Channels {
+    Part(const Channels& channels, Index image, const ImageMemory& own)
+        : Channels(channels), n(image), memory(own) {}
+    Index n;
+    const ImageMemory& memory;
   };
   struct Strip {
     Index first, count;
@@ -94,11 +116,11 @@ class BackwardData {
     return (part.n * ceil_div(z_.c, kChannelBlock) + channel / kChannelBlock) * block_floats();
   }
   const float* x_block(const Part& part, Index i) const {
-    return plan_.in_blocks ? x_ + block_in_x(part, i) : memory_.x + i * block_floats();
+    return plan_.in_blocks ? x_ + block_in_x(part, i) : part.memory.x + i * block_floats();
   }
   float* dx_block(const Part& part, Index i) const {
     if (dx_ == nullptr) return nullptr;
-    return plan_.in_blocks ? dx_ + block_in_x(part, i) : memory_.dx + i * block_floats();
+    return plan_.in_blocks ? dx_ + block_in_x(part, i) : part.memory.dx + i * block_floats();
   }
   Index channel(const Part& part, Index i) const {
     return part.n * z_.c + part.g * z_.c_per_group() + plan_.block(part.begin + i).first;
@@ -107,49 +129,63 @@ class BackwardData {
   float* places(const Part& part, Index group, Index chunk) const {
     const Index first = plan_.offset_group(part.g, part.begin);
     const Index chunks = ceil_div(plan_.strip, plan_.chunk);
-    return memory_.places + ((group - first) * chunks + chunk) * chunk_places();
+    return part.memory.places + ((group - first) * chunks + chunk) * chunk_places();
   }
-  float* products(Index i, Index tap) const {
-    return memory_.products + (i * plan_.taps + tap) * plan_.strip * 4;
+  float* products(const Part& part, Index i, Index tap) const {
+    return part.memory.products + (i * plan_.taps + tap) * plan_.strip * 4;
   }
 
-  void run_part(const Part& part) const {
-    parallel_chunks(part.blocks(), [&](Index i, int) {
+  void zero_places(Index n) const {
+    const Index taps = z_.offset_groups * plan_.taps * plan_.pixels;
+    if (doffset_ != nullptr) std::fill_n(doffset_ + 2 * n * taps, 2 * taps, 0.0f);
+    if (dmask_ != nullptr) std::fill_n(dmask_ + n * taps, taps, 0.0f);
+  }
+
+  // Calls body(part of an image, i, thread).
+  template <class Body>
+  void loop(const Images& images, const Channels& channels, Index parts, const Body& body) const {
+    images.loop(parts, [&](Index n, std::size_t set, Index i, int thread) {
+      body(Part(channels, n, memory_.images[set]), i, thread);
+    });
+  }
+
+  void run_part(const Images& images, const Channels& channels) const {
+    loop(images, channels, channels.blocks(), [&](const Part& part, Index i, int) {
       if (dx_ != nullptr) std::fill_n(dx_block(part, i), block_floats(), 0.0f);
       if (plan_.in_blocks || !wants_places()) return;
       block_copy_kernels.get().to_block(x_ + channel(part, i) * plan_.plane, plan_.plane,
                                         plan_.block(part.begin + i).channels, plan_.plane, false,
-                                        memory_.x + i * block_floats());
+                                        part.memory.x + i * block_floats());
     });
     for (Index first = 0; first < plan_.pixels; first += plan_.strip) {
-      run_strip(part, {first, std::min(plan_.strip, plan_.pixels - first)});
+      run_strip(images, channels, {first, std::min(plan_.strip, plan_.pixels - first)});
     }
     if (plan_.in_blocks || dx_ == nullptr) return;
-    parallel_chunks(part.blocks(), [&](Index i, int) {
-      block_copy_kernels.get().to_planes(memory_.dx + i * block_floats(), plan_.plane,
+    loop(images, channels, channels.blocks(), [&](const Part& part, Index i, int) {
+      block_copy_kernels.get().to_planes(part.memory.dx + i * block_floats(), plan_.plane,
                                          plan_.block(part.begin + i).channels, plan_.plane, false,
                                          dx_ + channel(part, i) * plan_.plane);
     });
   }
 
-  void run_strip(const Part& part, const Strip& strip) const {
+  void run_strip(const Images& images, const Channels& channels, const Strip& strip) const {
     const Index chunks = ceil_div(strip.count, plan_.chunk);
-    const Index groups = plan_.offset_groups(part.g, part.begin, part.end);
-    const Index first_group = plan_.offset_group(part.g, part.begin);
+    const Index groups = plan_.offset_groups(channels.g, channels.begin, channels.end);
+    const Index first_group = plan_.offset_group(channels.g, channels.begin);
     const Index copies = plan_.in_blocks ? 0 : ceil_div(plan_.kernels, kChannelBlock);
-    parallel_chunks(groups * chunks + copies, [&](Index task, int) {
+    loop(images, channels, groups * chunks + copies, [&](const Part& part, Index task, int) {
       if (task >= groups * chunks) return copy_dy(part, strip, task - groups * chunks);
       const Index chunk = task % chunks, group = first_group + task / chunks;
       places_.compute(part.n, group, strip.first + chunk * plan_.chunk, count_of(strip, chunk),
                       places(part, group, chunk));
     });
-    parallel_chunks(part.blocks(), [&](Index i, int thread) {
+    loop(images, channels, channels.blocks(), [&](const Part& part, Index i, int thread) {
       for (Index chunk = 0; chunk < chunks; ++chunk) {
         run_block(part, strip, i, chunk, memory_.g[static_cast<std::size_t>(thread)]);
       }
     });
     if (!wants_places()) return;
-    parallel_chunks(groups * plan_.taps, [&](Index task, int) {
+    loop(images, channels, groups * plan_.taps, [&](const Part& part, Index task, int) {
       write_places(part, strip, first_group + task / plan_.taps, task % plan_.taps);
     });
   }
@@ -163,7 +199,7 @@ class BackwardData {
     block_copy_kernels.get().to_block(
         dy_ + (part.n * z_.k + part.g * plan_.kernels + k) * plan_.pixels + strip.first,
         plan_.pixels, static_cast<int>(std::min(kChannelBlock, plan_.kernels - k)), strip.count,
-        false, memory_.dy + block * plan_.strip * kChannelBlock);
+        false, part.memory.dy + block * plan_.strip * kChannelBlock);
   }
 
   // One block of channels and one chunk of pixels.
@@ -185,7 +221,7 @@ class BackwardData {
       sums.in = dy_ + (out * plan_.pixels + strip.first + first) * kChannelBlock;
       sums.in_block = plan_.pixels * kChannelBlock;
     } else {
-      sums.in = memory_.dy + first * kChannelBlock;
+      sums.in = part.memory.dy + first * kChannelBlock;
     }
     float* const all = places(part, plan_.offset_group(part.g, block), chunk);
     const auto back = [&](Index tap, const float* of_tap) {
@@ -195,7 +231,7 @@ class BackwardData {
            .g = of_tap,
            .x = x_block(part, i),
            .dx = dx_block(part, i),
-           .products = wants_places() ? products(i, tap) + first * 4 : nullptr,
+           .products = wants_places() ? products(part, i, tap) + first * 4 : nullptr,
            .products_step = 4});
     };
     // A tile's taps at a time: g is still in the first cache when it goes back.
@@ -228,7 +264,7 @@ class BackwardData {
         float a[4] = {0, 0, 0, 0};
         for (Index i = 0; i < part.blocks(); ++i) {
           if (plan_.offset_group(part.g, part.begin + i) != group) continue;
-          const float* const more = products(i, tap) + (first + j) * 4;
+          const float* const more = products(part, i, tap) + (first + j) * 4;
           for (int corner = 0; corner < 4; ++corner) a[corner] += more[corner];
         }
         const float down = here.at(PlaceRow::down, j), right = here.at(PlaceRow::right, j);

@@ -28,7 +28,7 @@ struct WeightMemory {
       row = std::max(row, plan.panel_row(b, end));
       most_sums = std::max(most_sums, plan.row(b, end));
     }
-    const Index kernels = ceil_div(plan.padded, plan.kernel_parts) + 2 * kChannelBlock;
+    const Index kernels = ceil_div(plan.padded / kChannelBlock, plan.kernel_parts) * kChannelBlock;
     const Index chunks = plan.z.n * ceil_div(plan.pixels, plan.chunk);
     for (int t = 0; t < plan.threads; ++t) {
       Thread own{};
@@ -42,6 +42,7 @@ struct WeightMemory {
       own.sums = pieces.floats(most_sums * kernels);
       if (chunks > kSumChain) own.totals = pieces.floats(most_sums * kernels);
       threads.push_back(own);
+      pieces.gap();
     }
     bytes = pieces.bytes();
   }

@@ -12,7 +12,7 @@
 //              y += panel w, by the register tiles of direct convolution in blocks
 //            x in blocks of 16 channels is read where it lies. Of x [N,C,H,W] a part of an image is
 //            copied into blocks first; y is written through a piece of scratch. Threads share out
-//            chunks of pixels.
+//            chunks of pixels, or small images.
 // Shapes     x [N,C,H,W], w [K,C/G,R,S], offset [N,2 O R S,P,Q], mask [N,O R S,P,Q], y [N,K,P,Q],
 //            f32, sums in f32; x, y and dx also in blocks [N,C/16,H,W,16]
 // Supports   f32; every stride, dilation, padding, number of groups and of offset groups; with and
@@ -83,6 +83,10 @@ Cost cost(const Problem& z, Direction direction) {
   const auto samples = static_cast<double>(z.n * z.taps() * z.p() * z.q());
   const auto channel_blocks =
       static_cast<double>(z.groups * ceil_div(z.c_per_group(), kChannelBlock));
+  // Floats of planes that are copied into blocks and back, at some 0.4 cycles each.
+  const auto x = static_cast<double>(z.x_shape().numel());
+  const auto y = static_cast<double>(z.y_shape().numel());
+  double copies = x + y;
   double cycles = 0;
   double share = 0.85;
   switch (direction) {
@@ -99,6 +103,8 @@ Cost cost(const Problem& z, Direction direction) {
       share = 0.75;
       break;
   }
+  if (direction == Direction::backward_data) copies += x;
+  if (z.layout == ActivationLayout::nchw) cycles += 0.4 * copies;
   share *= static_cast<double>(z.k_per_group()) /
            static_cast<double>(round_up(z.k_per_group(), kChannelBlock));
   return {.flops = z.nominal_flops(),
@@ -109,7 +115,10 @@ Cost cost(const Problem& z, Direction direction) {
 struct ForwardMemory {
   ForwardMemory(const Plan& plan, void* memory) {
     Pieces pieces(memory);
-    if (!plan.in_blocks) x = pieces.floats(plan.part * plan.plane * kChannelBlock);
+    for (Index i = plan.in_blocks ? 0 : plan.forward_images(); i > 0; --i) {
+      x.push_back(pieces.floats(plan.part * plan.plane * kChannelBlock));
+      pieces.gap();
+    }
     const Index places_floats =
         plan.most_offset_groups(plan.part) * plan.taps * plan.places_floats();
     Index row = 0;
@@ -120,13 +129,14 @@ struct ForwardMemory {
       threads.push_back({.places = pieces.floats(places_floats),
                          .panel = pieces.floats(plan.chunk * row),
                          .y = plan.in_blocks ? nullptr : pieces.floats(plan.chunk * plan.padded)});
+      pieces.gap();
     }
     bytes = pieces.bytes();
   }
   struct Thread {
     float *places, *panel, *y;
   };
-  float* x = nullptr;  // a part of an image, in blocks
+  std::vector<float*> x;  // a part of each image that is computed, in blocks
   std::vector<Thread> threads;
   std::size_t bytes = 0;
 };
@@ -159,28 +169,29 @@ class Forward {
         }
       });
     }
-    for (Index n = 0; n < z_.n; ++n) {
+    for_images(plan_, static_cast<Index>(memory_.x.size()), [&](const Images& images) {
       const float* w = w_;
       for (Index g = 0; g < z_.groups; ++g) {
         for (Index begin = 0; begin < plan_.group_blocks(); begin += plan_.part) {
           const Index end = plan_.part_end(begin);
-          parallel_chunks(end - begin, [&](Index i, int) { copy_block(n, g, begin + i, i); });
-          parallel_chunks(chunks, [&](Index chunk, int thread) {
-            sum_chunk(n, g, begin, chunk, memory_.x, w, thread);
+          images.loop(end - begin, [&](Index n, std::size_t set, Index i, int) {
+            copy_block(n, g, begin + i, memory_.x[set] + i * plan_.plane * kChannelBlock);
+          });
+          images.loop(chunks, [&](Index n, std::size_t set, Index chunk, int thread) {
+            sum_chunk(n, g, begin, chunk, memory_.x[set], w, thread);
           });
           w += plan_.forward_weights(begin, end);
         }
       }
-    }
+    });
   }
 
  private:
-  void copy_block(Index n, Index g, Index block, Index to) const {
+  void copy_block(Index n, Index g, Index block, float* to) const {
     const Block& from = plan_.block(block);
     const Index channel = n * z_.c + g * z_.c_per_group() + from.first;
     block_copy_kernels.get().to_block(x_ + channel * plan_.plane, plan_.plane, from.channels,
-                                      plan_.plane, false,
-                                      memory_.x + to * plan_.plane * kChannelBlock);
+                                      plan_.plane, false, to);
   }
 
   // The part of blocks from `begin` on, for one chunk of pixels.

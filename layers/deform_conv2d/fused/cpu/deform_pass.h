@@ -18,12 +18,51 @@ class Pieces {
     bytes_ += ScratchArena::round_up(static_cast<std::size_t>(count) * sizeof(float));
     return memory_ == nullptr ? nullptr : reinterpret_cast<float*>(memory_ + at);
   }
+  // Between what two threads write: a core that runs through an array fetches ahead to the end of a
+  // page, and must not take lines away from another core.
+  void gap() { bytes_ += 4096; }
   std::size_t bytes() const { return bytes_; }
 
  private:
   std::byte* memory_;
   std::size_t bytes_ = 0;
 };
+
+// Images that are computed at once, each with a set of memory of its own, and who runs the loops
+// over their parts: the thread that has them, or all threads.
+class Images {
+ public:
+  Images(Index first, Index count) : first_(first), count_(count) {}
+  Images(Index image, int thread) : first_(image), count_(1), set_(thread), thread_(thread) {}
+
+  Index first() const { return first_; }
+  // Calls body(image, set, i, thread) for each image and each i below `parts`.
+  template <class Body>
+  void loop(Index parts, const Body& body) const {
+    const auto one = [&](Index task, int thread) {
+      const Index image = task / parts;
+      body(first_ + image, static_cast<std::size_t>(set_ + image), task % parts, thread);
+    };
+    if (thread_ == kAll) return parallel_chunks(count_ * parts, one);
+    for (Index i = 0; i < parts; ++i) one(i, thread_);
+  }
+
+ private:
+  static constexpr int kAll = -1;
+  Index first_, count_;
+  Index set_ = 0;
+  int thread_ = kAll;
+};
+
+// Calls run(images) until all images of the problem are there. Where each thread has a set of
+// memory, it takes whole images; threads share what is left over, and what has fewer sets. The bits
+// are the same: no sum goes over images.
+template <class Run>
+void for_images(const Plan& plan, Index sets, const Run& run) {
+  const Index alone = sets == plan.threads ? plan.z.n / sets * sets : 0;
+  parallel_chunks(alone, [&](Index image, int thread) { run(Images(image, thread)); });
+  for (Index n = alone; n < plan.z.n; n += sets) run(Images(n, std::min(sets, plan.z.n - n)));
+}
 
 // The offsets and mask of a call, and where the pixels of y stand above x.
 class Places {

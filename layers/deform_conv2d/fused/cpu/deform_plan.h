@@ -54,12 +54,14 @@ struct Plan {
     tile = blocked_kernels.get().pixels;
     const Index tiles = std::max<Index>(1, kChunkPixels / tile);
     // Backwards a chunk is a part of a sum, so it must not follow the threads.
-    const Index wanted =
-        direction != Direction::forward ? 1 : ceil_div(4 * threads, in_blocks ? z.n : 1);
+    cut(direction);
+    // Nor need it where threads take whole images.
+    const Index at_once = in_blocks ? z.n : forward_images();
+    const bool shared = direction == Direction::forward && (in_blocks || at_once < threads);
+    const Index wanted = shared ? ceil_div(4 * threads, at_once) : 1;
     chunk = tile * std::clamp<Index>(ceil_div(pixels, wanted * tile), ceil_div(tiles, 2), tiles);
     chunk = std::min(chunk, pixels);
     strip = std::min(pixels, round_up(kStripPixels, chunk));
-    cut(direction);
   }
 
   Index group_blocks() const { return static_cast<Index>(blocks.size()); }
@@ -104,6 +106,25 @@ struct Plan {
   Index data_weights() const { return taps * kChannelBlock * padded; }  // of a block
   Index width_at(Index lane, Index count) const {
     return count - lane <= lanes ? lanes : 2 * lanes;
+  }
+
+  // How many images backward_data computes at once, if one takes so many floats. One for each
+  // thread if it fits into half of the second cache; larger ones take a twentieth of x and y for
+  // each thread.
+  Index images_at_once(Index floats) const {
+    const Index most = std::min<Index>(z.n, threads);
+    if (fits_beside(floats)) return most;
+    const Index room = threads * (z.n * (z.c * plane + z.k * pixels)) / 20;
+    return std::clamp<Index>(room / floats, 1, most);
+  }
+  // The same by the forward pass on planes, if chunks of an image are not enough for its threads:
+  // of larger images they are.
+  Index forward_images() const {
+    return fits_beside(part * plane * kChannelBlock) ? std::min<Index>(z.n, threads) : 1;
+  }
+  // In half of the second cache.
+  static bool fits_beside(Index floats) {
+    return floats <= static_cast<Index>(cache_sizes().l2 / sizeof(float) / 2);
   }
 
   static constexpr Index kChunkPixels = 56;

@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+// deform_layouts_test.cpp: a planned step whose deformable convolutions have their images in blocks
+// gives what the one on planes gives; places and masks are planes in both.
+#include <gtest/gtest.h>
+
+#include "framework/ops/softmax_cross_entropy.h"
+#include "layers/plan/step_plan.h"
+#include "tests/layers/deform_conv2d/deform_network.h"
+#include "tests/support/numbers.h"
+
+namespace convscope::testing {
+namespace {
+
+const Shape kImages{3, 32, 9, 10};
+
+std::shared_ptr<Sequential> in_layout(const std::vector<LayerSpec>& specs, const char* layout) {
+  const auto out = network(specs, kImages, {}, ComputePrecision::f32, layout);
+  move_branches(*out);
+  return out;
+}
+
+LayerSpec conv(const char* name, std::int64_t k) {
+  return layer("conv2d", name,
+               {{"out_channels", k}, {"kernel_size", Ints{3}}, {"padding", Ints{1}}});
+}
+
+// The layouts that a layer of the plan runs in, by direction.
+std::string layouts_of(const StepPlan& plan, const std::string& name) {
+  std::string out;
+  for (const RanKernel& ran : plan.kernels()) {
+    if (ran.layer == name) out += cat(out.empty() ? "" : " ", name_of(ran.layout));
+  }
+  return out;
+}
+
+// Sums of some hundred terms, in another order: 1e-4 of the largest number is about ten times what
+// they differ by.
+void expect_close(const Tensor& a, const Tensor& b, const std::string& what) {
+  double largest = 0;
+  for (std::int64_t i = 0; i < a.numel(); ++i) largest = std::max(largest, std::abs(a.at(i)));
+  EXPECT_GT(largest, 0) << what;
+  EXPECT_TRUE(near(a, b, 1e-4 * largest, 0)) << what;
+}
+
+// Two steps of training and an inference: planned in blocks, planned on planes, dynamic.
+// `copies`: of the training step in blocks.
+void expect_same_steps(const std::vector<LayerSpec>& specs, int copies) {
+  const auto plain = in_layout(specs, "nchw"), blocked = in_layout(specs, "blocked");
+  const auto a = StepPlan::make(*plain, kImages, PlanMode::training, nullptr);
+  const auto b = StepPlan::make(*blocked, kImages, PlanMode::training, nullptr);
+  ASSERT_NE(a, nullptr);
+  ASSERT_NE(b, nullptr);
+  EXPECT_EQ(layouts_of(*a, "d"), "nchw nchw nchw") << a->text();
+  EXPECT_EQ(layouts_of(*b, "d"), "blocked blocked blocked") << b->text();
+  EXPECT_NE(b->text().find("deform_conv2d fused blocked"), std::string::npos) << b->text();
+  EXPECT_EQ(b->conversions(), copies) << b->text();
+  const Tensor y = labels(kImages[0]);
+  for (std::uint64_t step = 1; step <= 2; ++step) {
+    const Tensor x = normal(kImages, DType::f32, step);
+    const double loss = a->forward(x, y);
+    EXPECT_NEAR(b->forward(x, y), loss, 1e-5 * std::abs(loss));
+    a->backward();
+    b->backward();
+    const auto of_a = plain->parameters(), of_b = blocked->parameters();
+    for (std::size_t i = 0; i < of_a.size(); ++i) {
+      expect_close(of_a[i].variable.grad(), of_b[i].variable.grad(), of_a[i].name);
+    }
+  }
+  const auto inference = StepPlan::make(*blocked, kImages, PlanMode::inference, nullptr);
+  ASSERT_NE(inference, nullptr);
+  EXPECT_EQ(layouts_of(*inference, "d"), "blocked") << inference->text();
+  inference->prepare();
+  const NoGrad no_grad;
+  const Tensor x = normal(kImages, DType::f32, 3);
+  expect_close(blocked->forward(Variable(x)).value(), inference->infer(x), "logits");
+}
+
+// Of a convolution in front, its batch norm and curve; of the branch, whose places are planes again
+// and whose gradient comes back; of the flat values and their gradient.
+TEST(DeformLayouts, BlocksGiveWhatPlanesGive) {
+  const LayerSpec before = conv("c", 32), relu = layer("relu", "r");
+  expect_same_steps(ending({before, relu, deform("d", 20), layer("relu", "q")}), 4);
+  expect_same_steps(ending({before, relu, deform("d", 20, {{"mask", false}})}), 4);
+  expect_same_steps(ending({before,
+                            deform("d", 32,
+                                   {{"groups", std::int64_t{2}},
+                                    {"offset_groups", std::int64_t{2}},
+                                    {"stride", Ints{2, 1}},
+                                    {"bias", false}}),
+                            layer("max_pool2d", "p", {{"kernel_size", Ints{2}}})}),
+                    4);
+}
+
+// The images come as planes, and two read them: the branch, which takes them so, and the samples.
+TEST(DeformLayouts, TheFirstLayerReadsACopyOfTheImages) {
+  expect_same_steps(ending({deform("d", 16), layer("relu", "r"), conv("c", 20)}), 5);
+}
+
+TEST(DeformLayouts, PlanesStayWhereNothingElseIsOffered) {
+  const auto expect_planes = [](const Pairs& keys) {
+    const auto model = in_layout(ending({conv("c", 32), deform("d", 32, keys)}), "blocked");
+    const auto plan = StepPlan::make(*model, kImages, PlanMode::training, nullptr);
+    ASSERT_NE(plan, nullptr);
+    EXPECT_EQ(layouts_of(*plan, "d"), "nchw nchw nchw") << plan->text();
+  };
+  expect_planes({{"algorithm", std::string("im2col_gemm")}});
+  expect_planes({{"algorithm", std::string("check:fused,reference")}});
+  expect_planes({{"offset_groups", std::int64_t{4}}});  // of 8 channels: no whole blocks
+}
+
+}  // namespace
+}  // namespace convscope::testing
