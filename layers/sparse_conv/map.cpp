@@ -101,10 +101,9 @@ class TableBuilder {
 
   std::shared_ptr<const SparseTable> build(std::vector<std::int64_t>& pairs) {
     const std::int64_t rows = table_.taps / table_.run, n = table_.sites;
-    constexpr std::int64_t kSites = 8 * SparseTable::kChunk;
+    constexpr std::int64_t kSites = 4096;
     const std::int64_t chunks = ceil_div(n, kSites);
     table_.entries.resize(static_cast<std::size_t>(rows * n));
-    table_.order.resize(static_cast<std::size_t>(n));
     std::vector<std::int64_t> counts(static_cast<std::size_t>(chunks * table_.taps));
     parallel_chunks(chunks, [&](std::int64_t chunk, int) {
       const std::int64_t begin = chunk * kSites, end = std::min(n, begin + kSites);
@@ -112,9 +111,6 @@ class TableBuilder {
       for (std::int64_t i = begin; i < end; ++i) places.push_back(here_.place(i));
       for (std::int64_t row = 0; row < rows; ++row) {
         walk(row, begin, end, places, counts.data() + chunk * table_.taps);
-      }
-      for (std::int64_t at = begin; at < end; at += SparseTable::kChunk) {
-        order(at, std::min(end, at + SparseTable::kChunk));
       }
     });
     pairs.assign(static_cast<std::size_t>(table_.taps), 0);
@@ -137,65 +133,56 @@ class TableBuilder {
 
   void walk(std::int64_t row, std::int64_t begin, std::int64_t end,
             const std::vector<SitePlace>& places, std::int64_t* counts) {
-    const std::int64_t run = table_.run, stride = kernel_.stride[2];
+    if (by_input_) return walk<true, 0>(row, begin, end, places, counts);
+    table_.run == 3 ? walk<false, 3>(row, begin, end, places, counts)
+                    : walk<false, 0>(row, begin, end, places, counts);
+  }
+
+  // kRun: the run, where the compiler knows it.
+  template <bool kByInput, int kRun>
+  void walk(std::int64_t row, std::int64_t begin, std::int64_t end,
+            const std::vector<SitePlace>& places, std::int64_t* counts) {
+    const std::int64_t run = kRun == 0 ? table_.run : kRun, stride = kernel_.stride[2];
     const std::int64_t first_tap = row * run, last = kernel_.size[2];
     const std::int64_t t = first_tap / (last * kernel_.size[1]);
     const std::int64_t r = first_tap / last % kernel_.size[1], s = first_tap % last;
-    const std::vector<std::uint64_t>& keys = there_.keys();
+    const std::array<std::int64_t, 3> extent = there_.grid().extent;
+    // Of tap s at w = 0; a step of w moves it by a stride, or a stride of w by one.
+    const std::int64_t shift = kByInput ? kernel_.padding[2] - s * kernel_.dilation[2]
+                                        : s * kernel_.dilation[2] - kernel_.padding[2];
+    const std::uint64_t* const keys = there_.keys().data();
+    const std::int64_t count = there_.count();
     std::uint32_t* const entries = table_.entries.data() + row * table_.sites;
-    auto at = keys.end();
-    bool started = false;
+    std::int64_t at = -1;  // the first key that is not below the window; -1: not known yet
     for (std::int64_t i = begin; i < end; ++i) {
       const SitePlace& place = places[static_cast<std::size_t>(i - begin)];
+      std::int64_t to_t = 0, to_h = 0;
       entries[i] = 0;
-      SitePlace to{.batch = place.batch};
-      if (!position(0, t, place.at[0], to.at[0]) || !position(1, r, place.at[1], to.at[1])) {
-        continue;
+      if (!position(0, t, place.at[0], to_t) || !position(1, r, place.at[1], to_h)) continue;
+      // The window [low, high] along w.
+      const std::int64_t edge = kByInput ? place.at[2] + shift : place.at[2] * stride + shift;
+      std::int64_t low = edge, high = edge + run - 1;
+      if constexpr (kByInput) {
+        low = -floor_div(run - 1 - edge, stride);
+        high = floor_div(edge, stride);
       }
-      // The window [low, high] along w, and the tap of each place in it.
-      const std::int64_t shift = (by_input_ ? place.at[2] + kernel_.padding[2]
-                                            : place.at[2] * stride - kernel_.padding[2]);
-      const std::int64_t edge =
-          by_input_ ? shift - s * kernel_.dilation[2] : shift + s * kernel_.dilation[2];
-      std::int64_t low = by_input_ ? -floor_div(run - 1 - edge, stride) : edge;
-      std::int64_t high = by_input_ ? floor_div(edge, stride) : edge + run - 1;
       low = std::max<std::int64_t>(low, 0);
-      high = std::min(high, there_.grid().extent[2] - 1);
+      high = std::min(high, extent[2] - 1);
       if (low > high) continue;
-      to.at[2] = 0;
-      const std::uint64_t row_key = there_.key(to);
+      const auto row_key = static_cast<std::uint64_t>(
+          ((place.batch * extent[0] + to_t) * extent[1] + to_h) * extent[2]);
       const std::uint64_t low_key = row_key + static_cast<std::uint64_t>(low);
-      const std::uint64_t high_key = row_key + static_cast<std::uint64_t>(high);
-      if (!started) at = std::lower_bound(keys.begin(), keys.end(), low_key);
-      started = true;
-      while (at != keys.end() && *at < low_key) ++at;
+      if (at < 0) at = std::lower_bound(keys, keys + count, low_key) - keys;
+      while (at < count && keys[at] < low_key) ++at;
       std::uint32_t bits = 0;
-      for (auto found = at; found != keys.end() && *found <= high_key; ++found) {
-        const auto w = static_cast<std::int64_t>(*found - row_key);
-        const std::int64_t tap = by_input_ ? edge - w * stride : w - edge;
-        bits |= 1u << tap;
-        ++counts[first_tap + tap];
+      const std::int64_t most = std::min(run, count - at);
+      for (std::int64_t j = 0; j < most; ++j) {
+        const auto w = static_cast<std::int64_t>(keys[at + j] - row_key);
+        const std::int64_t tap = kByInput ? edge - w * stride : w - edge;
+        bits |= (w <= high ? 1u : 0u) << (tap & 31);
       }
-      if (bits != 0) entries[i] = static_cast<std::uint32_t>(at - keys.begin()) << run | bits;
-    }
-  }
-
-  // By which taps meet a site: by the first 64, which say enough of larger kernels.
-  void order(std::int64_t begin, std::int64_t end) {
-    std::array<std::pair<std::uint64_t, std::uint16_t>, SparseTable::kChunk> keyed;
-    const std::int64_t rows = std::min(table_.taps / table_.run, 64 / table_.run);
-    for (std::int64_t i = begin; i < end; ++i) {
-      std::uint64_t mask = 0;
-      for (std::int64_t row = 0; row < rows; ++row) {
-        const std::uint32_t entry =
-            table_.entries[static_cast<std::size_t>(row * table_.sites + i)];
-        mask = mask << table_.run | (entry & ((1u << table_.run) - 1));
-      }
-      keyed[static_cast<std::size_t>(i - begin)] = {mask, static_cast<std::uint16_t>(i - begin)};
-    }
-    std::sort(keyed.begin(), keyed.begin() + (end - begin));
-    for (std::int64_t i = begin; i < end; ++i) {
-      table_.order[static_cast<std::size_t>(i)] = keyed[static_cast<std::size_t>(i - begin)].second;
+      for (std::int64_t j = 0; j < run; ++j) counts[first_tap + j] += bits >> j & 1;
+      if (bits != 0) entries[i] = static_cast<std::uint32_t>(at) << run | bits;
     }
   }
 
@@ -234,25 +221,7 @@ std::int64_t SparseTable::neighbour(std::int64_t tap, std::int64_t site) const {
   return at;
 }
 
-void SparseTable::neighbours(std::int64_t row, std::int64_t begin, std::int64_t count,
-                             const std::uint16_t* places, std::int32_t* to,
-                             std::int64_t step) const {
-  const std::uint32_t* const from = entries.data() + row * sites + begin;
-  for (std::int64_t i = 0; i < count; ++i) {
-    const std::uint32_t entry = from[places == nullptr ? i : places[i]];
-    auto at = static_cast<std::int32_t>(entry >> run);
-    for (std::int64_t j = 0; j < run; ++j) {
-      const std::int64_t s = descending ? run - 1 - j : j;
-      const auto has = static_cast<std::int32_t>(entry >> s & 1);
-      to[s * step + i] = has != 0 ? at : -1;
-      at += has;
-    }
-  }
-}
-
-std::size_t SparseTable::bytes() const {
-  return entries.size() * sizeof(std::uint32_t) + order.size() * sizeof(std::uint16_t);
-}
+std::size_t SparseTable::bytes() const { return entries.size() * sizeof(std::uint32_t); }
 
 SharedMap SparseMap::submanifold(SharedSites sites, SparseKernel kernel) {
   std::shared_ptr<SparseMap> out(new SparseMap);

@@ -14,9 +14,9 @@
 //
 //   entry of 32 bits   [first site | bits]      3x3x3: 9 entries for 27 taps
 //
-// A 3x3x3 map takes 9 x 4 = 36 bytes for each site, and 2 more for the order below, whatever the
-// density: 38. A list of pairs takes 8 for each pair, about 106 on a surface. With a dilation along
-// w a row's sites do not lie side by side; then each tap has an entry of its own.
+// A 3x3x3 map takes 9 x 4 = 36 bytes for each site, whatever the density. A list of pairs takes 8
+// for each pair, about 100 on a surface. With a dilation along w a row's sites do not lie side by
+// side; then each tap has an entry of its own.
 //
 // How it is built. Where the window of a row begins grows with the key of the output site, so one
 // walk over both sorted lists finds all entries of a row of taps: no hash table, and nothing that
@@ -53,23 +53,14 @@ constexpr const char* name_of(SparseKind kind) {
 
 // For each of some sites and each tap the site of another set that it meets, or none.
 struct CONVSCOPE_API SparseTable {
-  static constexpr std::int64_t kChunk = 512;  // sites that are ordered together
-
   std::int64_t sites = 0, taps = 0;
   std::int64_t run = 1;  // taps of an entry: side by side along w
   // The sites of an entry follow its taps backwards: so it is when looking from inputs to outputs.
   bool descending = false;
   std::vector<std::uint32_t> entries;  // [taps / run, sites]
-  // In each chunk of kChunk sites: the places in the chunk, sorted by which taps meet a site. So
-  // sites that lack the same neighbours stand side by side, and a tile of them skips those taps.
-  std::vector<std::uint16_t> order;  // [sites]
 
   // -1: none.
   std::int64_t neighbour(std::int64_t tap, std::int64_t site) const;
-  // Of one entry row, for `count` sites from `begin` on: to[s * step + i], s < run, -1 where none.
-  // With `places` (of the chunk) site i is begin + places[i].
-  void neighbours(std::int64_t row, std::int64_t begin, std::int64_t count,
-                  const std::uint16_t* places, std::int32_t* to, std::int64_t step) const;
   std::size_t bytes() const;
 };
 

@@ -1,30 +1,36 @@
 // SPDX-License-Identifier: Apache-2.0
-// sparse_implicit_gemm_cpu.cpp: sparse convolution that stays at its outputs: a register tile of
-// sites reads its neighbours' rows where they lie. No row is copied and no product is scattered.
+// sparse_implicit_gemm_cpu.cpp: sparse convolution that stays at its outputs: a chunk of output
+// rows waits in the cache while register tiles read their neighbours' rows where they lie. No row
+// is copied, and nothing is scattered further than this chunk.
 //
 // Formula    y[i,k] = b[k] + sum over taps t with a neighbour j(i,t), and c < C, of
 //                w[k,c,t] x[j(i,t),c]   (problem.h)
 // Textbook   sparse_implicit_gemm_lesson_cpu.cpp: for each site: y[i] += x[j] w[t] for its taps
-// Plan       for each chunk of 512 sites, in the order of which taps they have (map.h):
-//              neighbours [taps, 512] = the chunk's entries of the map, spread out
-//              for 8 sites at a time and up to 48 lanes (AVX-512): all taps that one of them has;
-//              sums stay in registers and are written once
+// Plan       for each chunk of 512 output sites:
+//              y = b; neighbours [taps, 512] = the chunk's entries of the map, spread out
+//              for each tap: the pairs of the chunk, 8 at a time and up to 48 lanes (AVX-512):
+//              their sums over C in registers, added to rows of y
 //            Threads share out chunks.
 // Shapes     x [n,C], w [K,C,taps], y [m,K], row-major, f32, sums in f32; w prepared as
 //            [taps, C, lanes] for each tile of lanes
 // Supports   f32; every map
-// Cost       FLOPs = 2 C K for each pair of neighbours, and for each tap that a tile has though a
-//            site of it has not; workspace = neighbours of a chunk for each thread; of dw up to 16
-//            copies of dw; bound by arithmetic from about C = K = 32 on
-// Numerics   chains of at most 160 terms: error_growth 9. A sum goes over taps, then channels, in
-//            their order; dw sums 512 sites at a time, chunks in their order, and parts of the
-//            chunks in theirs. How chunks are cut depends on the problem alone: same bits on each
-//            run and with any number of threads. Exact on integers below 2^24
+// Cost       FLOPs = 2 C K for each pair of neighbours, and nothing for those that are absent;
+//            a row of y is read and written in the cache once for each tap; workspace = neighbours
+//            of a chunk for each thread; of dw up to 16 copies of dw; bound by arithmetic from
+//            about C = K = 32 on
+// Numerics   chains of at most 160 terms, at most 125 of them where C is at most 160: error_growth
+//            9. A sum goes over taps, then channels, in their order; dw sums 512 sites at a time,
+//            chunks in their order, and parts of the chunks in theirs. How chunks are cut depends
+//            on the problem alone: same bits on each run and with any number of threads. Exact on
+//            integers below 2^24
 // Backward   dx: the same from inputs to outputs, with w turned round. dw: each chunk lists the
 //            pairs of a tap, tiles of 8 channels and up to 48 kernels sum over them; at most 16
 //            parts of the chunks have sums of their own. Assigned or added to
 // Choices    512 sites: their rows of up to 128 channels stay in the second cache; 8 x 48: 24
-//            sums, 3 weights and a number in 32 registers
+//            sums, 3 weights and a number in 32 registers. A tile of 8 outputs that holds all its
+//            taps in registers, as on a GPU, multiplies zeros for a neighbour that one of them
+//            lacks: 1.84 times the products on a noisy shell of 100,000 sites, even where the sites
+//            of a chunk are sorted by the neighbours that they have
 // Source     B. Graham et al. 2018, arXiv 1711.10275; the rows of pointers are those of
 //            M. Dukhan: The Indirect Convolution Algorithm, 2019, arXiv 1907.02129
 // Read next  sparse_implicit_gemm_simd.cpp, the tiles; sparse_native_cpu.cpp, tap by tap
@@ -42,8 +48,7 @@ namespace {
 
 using Index = std::int64_t;
 using Problem = SparseConvProblem;
-constexpr Index kChunk = SparseTable::kChunk;
-constexpr Index kStep = kChunk + kMostSparseRows;  // a last tile reads behind the chunk
+constexpr Index kChunk = kMostSparseSites;
 
 // Pieces of a block of memory; of a null block only their bytes count.
 class Scratch64 {
@@ -76,88 +81,84 @@ struct LaneTiles {
   Index most;  // vectors of a tile
 };
 
-void spread_chunk(const SparseTable& table, Index begin, Index count, const std::uint16_t* places,
-                  std::int32_t* to) {
-  for (Index row = 0; row < table.taps / table.run; ++row) {
-    sparse_kernels.get().spread({.entries = table.entries.data() + row * table.sites + begin,
-                                 .places = places,
-                                 .count = static_cast<int>(count),
-                                 .run = static_cast<int>(table.run),
-                                 .descending = table.descending,
-                                 .to = to + row * table.run * kStep,
-                                 .step = kStep});
+// What a thread needs for a chunk: who is whose neighbour, and the pairs of one tap.
+struct ChunkPairs {
+  ChunkPairs(const SparseTable& table, Scratch64& scratch)
+      : neighbours(scratch.take<std::int32_t>(table.taps * kChunk)),
+        there(scratch.take<std::int32_t>(kChunk)),
+        here(scratch.take<std::int32_t>(kChunk)) {}
+  std::int32_t* neighbours;  // [taps, kChunk]
+  std::int32_t *there, *here;
+
+  // Calls visit(tap, pairs) for the taps of the table in their order.
+  template <class Visit>
+  void for_each_tap(const SparseTable& table, Index begin, Index count, const Visit& visit) const {
+    for (Index row = 0; row < table.taps / table.run; ++row) {
+      sparse_kernels.get().spread({.entries = table.entries.data() + row * table.sites + begin,
+                                   .count = static_cast<int>(count),
+                                   .run = static_cast<int>(table.run),
+                                   .descending = table.descending,
+                                   .to = neighbours + row * table.run * kChunk,
+                                   .step = kChunk});
+    }
+    for (Index tap = 0; tap < table.taps; ++tap) {
+      const std::int32_t* const sites = neighbours + tap * kChunk;
+      int pairs = 0;
+      for (Index i = 0; i < count; ++i) {
+        here[pairs] = static_cast<std::int32_t>(begin + i);
+        there[pairs] = sites[i];
+        pairs += sites[i] >= 0 ? 1 : 0;
+      }
+      if (pairs > 0) visit(tap, pairs);
+    }
   }
-}
+};
 
 // ---- forward and backward_data ------------------------------------------------------------------
 
 struct SumsMemory {
   SumsMemory(const SparseSums& z, void* memory) {
     Scratch64 scratch(memory);
-    zeros = scratch.take<float>(z.depth);
-    const LaneTiles tiles(z.lanes);
-    start = scratch.take<float>(tiles.padded());
-    for (int t = 0; t < num_threads(); ++t) {
-      threads.push_back({.neighbours = scratch.take<std::int32_t>(z.view.table->taps * kStep),
-                         .nowhere = scratch.take<float>(z.lanes)});
-    }
+    for (int t = 0; t < num_threads(); ++t) threads.emplace_back(*z.view.table, scratch);
     bytes = scratch.bytes();
   }
-  struct Thread {
-    std::int32_t* neighbours;
-    float* nowhere;  // the output of a tile's rows behind the last site
-  };
-  float *zeros, *start;
-  std::vector<Thread> threads;
+  std::vector<ChunkPairs> threads;
   std::size_t bytes = 0;
 };
 
-void sum_chunk(const SparseSums& z, const SumsMemory& memory, const float* in, const float* w,
-               bool starts, float* out, Index chunk, int thread) {
+void sum_chunk(const SparseSums& z, const ChunkPairs& own, const float* in, const float* w,
+               const float* start, float* out, Index chunk) {
   const SparseTable& table = *z.view.table;
-  const SparseKernels& kernels = sparse_kernels.get();
-  const SumsMemory::Thread& own = memory.threads[static_cast<std::size_t>(thread)];
   const Index begin = chunk * kChunk, count = std::min(kChunk, z.sites - begin);
-  const std::uint16_t* const places = table.order.data() + begin;
-  spread_chunk(table, begin, count, places, own.neighbours);
-  for (Index tap = 0; tap < table.taps; ++tap) {
-    std::fill_n(own.neighbours + tap * kStep + count, kMostSparseRows, -1);
+  for (Index i = begin; i < begin + count; ++i) {
+    float* const row = out + i * z.lanes;
+    start == nullptr ? std::fill_n(row, z.lanes, 0.0f) : std::copy_n(start, z.lanes, row);
   }
   const LaneTiles tiles(z.lanes);
-  for (Index vector = 0; vector < tiles.vectors; vector += tiles.most) {
-    const Index lane = vector * tiles.lanes, width = tiles.width(vector);
-    for (Index first = 0; first < count; first += kernels.rows) {
-      float* rows[kMostSparseRows];
-      for (Index m = 0; m < kernels.rows; ++m) {
-        rows[m] = first + m < count ? out + (begin + places[first + m]) * z.lanes + lane
-                                    : own.nowhere + lane;
-      }
-      kernels.tile({.in = in,
-                    .depth = z.depth,
-                    .zeros = memory.zeros,
-                    .neighbours = own.neighbours + first,
-                    .step = kStep,
-                    .taps = static_cast<int>(table.taps),
-                    .w = w + lane * table.taps * z.depth,
-                    .vectors = static_cast<int>(width / tiles.lanes),
-                    .lanes = static_cast<int>(std::min(width, z.lanes - lane)),
-                    .start = starts ? memory.start + lane : nullptr,
-                    .out = rows});
+  own.for_each_tap(table, begin, count, [&](Index tap, int pairs) {
+    for (Index vector = 0; vector < tiles.vectors; vector += tiles.most) {
+      const Index lane = vector * tiles.lanes, width = tiles.width(vector);
+      sparse_kernels.get().pairs({.in = in,
+                                  .depth = z.depth,
+                                  .there = own.there,
+                                  .here = own.here,
+                                  .pairs = pairs,
+                                  .w = w + (lane * table.taps + tap * width) * z.depth,
+                                  .vectors = static_cast<int>(width / tiles.lanes),
+                                  .lanes = static_cast<int>(std::min(width, z.lanes - lane)),
+                                  .out = out + lane,
+                                  .out_step = z.lanes});
     }
-  }
+  });
 }
 
 void sum_neighbours(const SparseSums& z, const void* in, const void* w, const void* start,
                     void* out, void* workspace) {
   const SumsMemory memory(z, workspace);
-  std::fill_n(memory.zeros, z.depth, 0.0f);
-  if (start != nullptr) {
-    std::fill_n(memory.start, LaneTiles(z.lanes).padded(), 0.0f);
-    std::copy_n(static_cast<const float*>(start), z.lanes, memory.start);
-  }
   parallel_chunks(ceil_div(z.sites, kChunk), [&](Index chunk, int thread) {
-    sum_chunk(z, memory, static_cast<const float*>(in), static_cast<const float*>(w),
-              start != nullptr, static_cast<float*>(out), chunk, thread);
+    sum_chunk(z, memory.threads[static_cast<std::size_t>(thread)], static_cast<const float*>(in),
+              static_cast<const float*>(w), static_cast<const float*>(start),
+              static_cast<float*>(out), chunk);
   });
 }
 
@@ -200,17 +201,12 @@ struct WeightMemory {
     Scratch64 scratch(memory);
     sums = scratch.take<float>(weight_parts(z) * z.taps() * z.c * LaneTiles(z.k).padded());
     for (int t = 0; t < num_threads(); ++t) {
-      threads.push_back({.neighbours = scratch.take<std::int32_t>(z.taps() * kStep),
-                         .there = scratch.take<std::int32_t>(kChunk),
-                         .here = scratch.take<std::int32_t>(kChunk)});
+      threads.emplace_back(*z.map->by_output().table, scratch);
     }
     bytes = scratch.bytes();
   }
-  struct Thread {
-    std::int32_t *neighbours, *there, *here;
-  };
   float* sums;  // [parts, taps, C, padded K]
-  std::vector<Thread> threads;
+  std::vector<ChunkPairs> threads;
   std::size_t bytes = 0;
 };
 
@@ -221,20 +217,12 @@ void backward_weight(const SparseConvBackwardWeightArgs& args) {
   const Index padded = LaneTiles(z.k).padded(), tap_sums = z.c * padded;
   const Index parts = weight_parts(z), chunks = ceil_div(table.sites, kChunk);
   parallel_chunks(parts, [&](Index part, int thread) {
-    const WeightMemory::Thread& own = memory.threads[static_cast<std::size_t>(thread)];
+    const ChunkPairs& own = memory.threads[static_cast<std::size_t>(thread)];
     float* const sums = memory.sums + part * table.taps * tap_sums;
     std::fill_n(sums, table.taps * tap_sums, 0.0f);
     for (Index chunk = part * chunks / parts; chunk < (part + 1) * chunks / parts; ++chunk) {
       const Index begin = chunk * kChunk, count = std::min(kChunk, table.sites - begin);
-      spread_chunk(table, begin, count, nullptr, own.neighbours);
-      for (Index tap = 0; tap < table.taps; ++tap) {
-        const std::int32_t* const neighbours = own.neighbours + tap * kStep;
-        int pairs = 0;
-        for (Index i = 0; i < count; ++i) {
-          own.here[pairs] = static_cast<std::int32_t>(begin + i);
-          own.there[pairs] = neighbours[i];
-          pairs += neighbours[i] >= 0 ? 1 : 0;
-        }
+      own.for_each_tap(table, begin, count, [&](Index tap, int pairs) {
         sparse_kernels.get().weights({.x = static_cast<const float*>(args.x),
                                       .dy = static_cast<const float*>(args.dy),
                                       .c = z.c,
@@ -244,7 +232,7 @@ void backward_weight(const SparseConvBackwardWeightArgs& args) {
                                       .pairs = pairs,
                                       .to = sums + tap * tap_sums,
                                       .to_step = padded});
-      }
+      });
     }
   });
   parallel_for(z.c, 1, [&](Index c, Index) {
@@ -261,24 +249,27 @@ void backward_weight(const SparseConvBackwardWeightArgs& args) {
   });
 }
 
-// Beside the products: a tile takes taps that not all of its sites have (about a sixth more on
-// surfaces), and spreading the map takes some 2 cycles for each tap and site.
+// Beside the products: spreading the map and listing pairs take some 3 cycles for each tap and
+// site, and adding a tile's sums to rows some 2 for each vector.
 Cost cost(const Problem& z, Direction direction) {
   const bool data = direction == Direction::backward_data;
   const Index lanes = data ? z.c : z.k;
   const Index sites = data ? z.in_count() : z.out_count();
   const double filled = static_cast<double>(lanes) / static_cast<double>(LaneTiles(lanes).padded());
-  const double share = (direction == Direction::backward_weight ? 0.6 : 0.7) * filled;
+  const double vectors = static_cast<double>(z.map->pairs()) *
+                         static_cast<double>(ceil_div(lanes, sparse_kernels.get().lanes));
   return {.flops = z.nominal_flops(),
           .bytes = z.nominal_bytes(),
-          .peak_share =
-              share_beside(z.nominal_flops(), share, 2.0 * static_cast<double>(sites * z.taps()))};
+          .peak_share = share_beside(z.nominal_flops(), 0.85 * filled,
+                                     3.0 * static_cast<double>(sites * z.taps()) + 2.0 * vectors)};
 }
 
 const SparseConvAlgorithm kCard{
     .name = "implicit_gemm",
     .device = DeviceType::cpu,
-    .idea = "register tiles of sites that read their neighbours' rows where they lie; no copies",
+    .idea =
+        "a chunk of outputs stays in the cache; register tiles read neighbours' rows where they "
+        "lie",
     .paper = "Graham et al. 2018, arXiv 1711.10275; Dukhan 2019, arXiv 1907.02129",
     .supports = [](const Problem& z, Direction) -> Support {
       if (z.dtype == DType::f32) return {};

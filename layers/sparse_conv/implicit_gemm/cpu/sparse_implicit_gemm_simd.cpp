@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// sparse_implicit_gemm_simd.cpp: register tiles whose rows lie anywhere: one pointer for each site.
+// sparse_implicit_gemm_simd.cpp: register tiles whose rows lie anywhere: one pointer for each pair.
 //
-// Formula    out[i, lane] = start[lane] + sum over taps and depth of in[j(i,tap), depth]
-//                w[tap][depth, lane];   to[c, lane] += sum over pairs of x[there, c] dy[here, lane]
-// Plan       A tile is 8 sites (AVX2: 6) and up to 3 vectors of lanes (AVX2: 2): a vector of w is
-//            loaded once for all sites, a number of x once for all lanes. A neighbour that is not
-//            there is a row of zeros, and a tap that no site of the tile has is skipped. Of dw a
-//            tile is 8 channels and up to 3 vectors of kernels; pairs follow each other.
+// Formula    of one tap: out[here, lane] += sum over depth of in[there, depth] w[depth, lane];
+//            to[c, lane] += sum over pairs of x[there, c] dy[here, lane]
+// Plan       A tile is 8 pairs (AVX2: 6) and up to 3 vectors of lanes (AVX2: 2): a vector of w is
+//            loaded once for all pairs, a number of x once for all lanes. The sums are added to the
+//            rows of the outputs, which are in the cache. Of dw a tile is 8 channels and up to 3
+//            vectors of kernels; pairs follow each other.
 // Numerics   a chain of sums has at most 160 terms (framework/simd/sum_chain.h), then it is added
-//            to a total. Absent neighbours add 0 w: exact, unless w is infinite or NaN.
+//            to a total.
 // Read next  sparse_implicit_gemm_cpu.cpp, which calls it
 #include "framework/simd/simd.h"
 #include "framework/simd/sum_chain.h"
@@ -21,33 +21,25 @@ using Index = std::int64_t;
 constexpr int kRows = kRegisters == 32 || kLanes == 1 ? 8 : 6;
 constexpr int kVectors = kLanes == 16 ? 3 : kLanes == 8 ? 2 : 1;
 
+// A tap at a time, so that the inner loop is one of vectors.
 template <int kRun>
-void spread(const SparseSpreadTask& task) {
+CONVSCOPE_INLINE void spread(const SparseSpreadTask& task) {
   const int run = kRun == 0 ? task.run : kRun;
-  for (int i = 0; i < task.count; ++i) {
-    const std::uint32_t entry = task.entries[task.places == nullptr ? i : task.places[i]];
-    std::int32_t at = static_cast<std::int32_t>(entry >> run);
-    for (int j = 0; j < run; ++j) {
-      const int s = task.descending ? run - 1 - j : j;
-      const std::int32_t has = static_cast<std::int32_t>(entry >> s & 1);
-      task.to[s * task.step + i] = at | (has - 1);  // -1 where it has none
-      at += has;
+  const std::uint32_t* const entries = task.entries;
+  std::int32_t next[kMostSparseSites];  // the site of the next tap that has one
+  for (int i = 0; i < task.count; ++i) next[i] = static_cast<std::int32_t>(entries[i] >> run);
+  for (int j = 0; j < run; ++j) {
+    const int s = task.descending ? run - 1 - j : j;
+    std::int32_t* __restrict const to = task.to + s * task.step;
+    for (int i = 0; i < task.count; ++i) {
+      const std::int32_t has = static_cast<std::int32_t>(entries[i] >> s & 1);
+      to[i] = next[i] | (has - 1);  // -1 where it has none
+      next[i] += has;
     }
   }
 }
 
-void any_spread(const SparseSpreadTask& task) {
-  switch (task.run) {
-    case 1:
-      return spread<1>(task);
-    case 3:
-      return spread<3>(task);
-    case 5:
-      return spread<5>(task);
-    default:
-      return spread<0>(task);
-  }
-}
+void any_spread(const SparseSpreadTask& task) { task.run == 3 ? spread<3>(task) : spread<0>(task); }
 
 template <int N>
 CONVSCOPE_INLINE void add_rows(const float* const (&rows)[kRows], const float* w, Index depth,
@@ -66,73 +58,49 @@ CONVSCOPE_INLINE void add_rows(const float* const (&rows)[kRows], const float* w
 }
 
 template <int N>
-void tile(const SparseTileTask& task) {
-  Vec totals[kRows][N], sums[kRows][N];
-#pragma GCC unroll 8
-  for (int m = 0; m < kRows; ++m) {
-#pragma GCC unroll 4
-    for (int n = 0; n < N; ++n) {
-      totals[m][n] = task.start == nullptr ? zero() : load(task.start + n * kLanes);
-      sums[m][n] = zero();
-    }
-  }
-  const Index depth = task.depth;
-  Index terms = 0;
-  for (int tap = 0; tap < task.taps; ++tap) {
-    const std::int32_t* const sites = task.neighbours + tap * task.step;
-    std::int32_t all = -1;
-#pragma GCC unroll 8
-    for (int m = 0; m < kRows; ++m) all &= sites[m];
-    if (all < 0) continue;  // all are -1
-    const float* w = task.w + tap * depth * N * kLanes;
-    for (Index begin = 0; begin < depth;) {
-      const Index count = depth - begin < kSumChain ? depth - begin : kSumChain;
-      if (terms + count > kSumChain) {
-#pragma GCC unroll 8
-        for (int m = 0; m < kRows; ++m) {
-#pragma GCC unroll 4
-          for (int n = 0; n < N; ++n) {
-            totals[m][n] = totals[m][n] + sums[m][n];
-            sums[m][n] = zero();
-          }
-        }
-        terms = 0;
-      }
+void pairs(const SparsePairsTask& task) {
+  const bool whole = task.lanes == N * kLanes;
+  for (int first = 0; first < task.pairs; first += kRows) {
+    const int count = task.pairs - first < kRows ? task.pairs - first : kRows;
+    for (Index begin = 0; begin < task.depth; begin += kSumChain) {
+      const Index depth = task.depth - begin < kSumChain ? task.depth - begin : kSumChain;
       const float* rows[kRows];
+      Vec sums[kRows][N];
 #pragma GCC unroll 8
       for (int m = 0; m < kRows; ++m) {
-        rows[m] = (sites[m] < 0 ? task.zeros : task.in + sites[m] * depth) + begin;
-      }
-      add_rows<N>(rows, w, count, sums);
-      w += count * N * kLanes;
-      begin += count;
-      terms += count;
-    }
-  }
-#pragma GCC unroll 8
-  for (int m = 0; m < kRows; ++m) {
-    float* const out = task.out[m];
+        const int pair = first + (m < count ? m : 0);  // a row behind the last pair is not stored
+        rows[m] = task.in + task.there[pair] * task.depth + begin;
 #pragma GCC unroll 4
-    for (int n = 0; n < N; ++n) {
-      const Vec value = totals[m][n] + sums[m][n];
-      const int left = task.lanes - n * kLanes;
-      if (left >= kLanes) {
-        store(out + n * kLanes, value);
-      } else {
-        store_first(out + n * kLanes, value, left);
+        for (int n = 0; n < N; ++n) sums[m][n] = zero();
+      }
+      add_rows<N>(rows, task.w + begin * N * kLanes, depth, sums);
+#pragma GCC unroll 8
+      for (int m = 0; m < kRows; ++m) {
+        if (m >= count) continue;
+        float* const out = task.out + task.here[first + m] * task.out_step;
+#pragma GCC unroll 4
+        for (int n = 0; n < N; ++n) {
+          float* const at = out + n * kLanes;
+          if (whole || n + 1 < N) {
+            store(at, load(at) + sums[m][n]);
+          } else {
+            const int left = task.lanes - n * kLanes;
+            store_first(at, load_first(at, left) + sums[m][n], left);
+          }
+        }
       }
     }
   }
 }
 
-void any_tile(const SparseTileTask& task) {
+void any_pairs(const SparsePairsTask& task) {
   if constexpr (kVectors >= 3) {
-    if (task.vectors == 3) return tile<3>(task);
+    if (task.vectors == 3) return pairs<3>(task);
   }
   if constexpr (kVectors >= 2) {
-    if (task.vectors == 2) return tile<2>(task);
+    if (task.vectors == 2) return pairs<2>(task);
   }
-  tile<1>(task);
+  pairs<1>(task);
 }
 
 // kWhole: all channels and lanes of the tile are there. Else a channel behind the last one is the
@@ -202,9 +170,8 @@ void weights(const SparseWeightTask& task) {
 }  // namespace
 }  // namespace convscope::CONVSCOPE_ISA
 
-CONVSCOPE_SIMD_KERNELS(sparse_kernels, (SparseKernels{.rows = CONVSCOPE_ISA::kRows,
-                                                      .vectors = CONVSCOPE_ISA::kVectors,
+CONVSCOPE_SIMD_KERNELS(sparse_kernels, (SparseKernels{.vectors = CONVSCOPE_ISA::kVectors,
                                                       .lanes = CONVSCOPE_ISA::kLanes,
                                                       .spread = CONVSCOPE_ISA::any_spread,
-                                                      .tile = CONVSCOPE_ISA::any_tile,
+                                                      .pairs = CONVSCOPE_ISA::any_pairs,
                                                       .weights = CONVSCOPE_ISA::weights}))

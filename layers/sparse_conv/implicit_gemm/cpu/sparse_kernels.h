@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // sparse_kernels.h: the parts of sparse convolution on the CPU that depend on the instruction set:
-// entries of a map spread out, a tile of sites, and a piece of a tap's dw.
+// entries of a map spread out, and what the pairs of a tap give to outputs and to dw.
 #pragma once
 
 #include <cstdint>
@@ -13,29 +13,26 @@ namespace convscope {
 //   to[s step + i] = the neighbour of tap s of the row, or -1
 struct SparseSpreadTask {
   const std::uint32_t* entries;  // of the first site
-  const std::uint16_t* places;   // site i is place places[i]; null: i
-  int count;
+  int count;                     // at most kMostSparseSites
   int run;
   bool descending;
   std::int32_t* to;
   std::int64_t step;
 };
+inline constexpr int kMostSparseSites = 512;
 
-// SparseKernels::rows sites and some vectors of lanes:
-//   out[i][lane] = start[lane] + sum over taps and depth d of in[neighbour][d] w[tap][d, lane]
-// A tap that none of the sites has is skipped.
-struct SparseTileTask {
+// The pairs of one tap, and some vectors of lanes:
+//   out[here][lane] += sum over depth d of in[there][d] w[d, lane]
+struct SparsePairsTask {
   const float* in;  // [sites there, depth]
   std::int64_t depth;
-  const float* zeros;              // [depth]: the row of a neighbour that is not there
-  const std::int32_t* neighbours;  // [taps, step], of the first site of the tile on
-  std::int64_t step;
-  int taps;
-  const float* w;      // [taps, depth, vectors of lanes]
-  int vectors;         // at most SparseKernels::vectors
-  int lanes;           // that are written: the last vector may be a part
-  const float* start;  // [vectors of lanes], or null
-  float* const* out;   // a row for each site of the tile
+  const std::int32_t *there, *here;
+  int pairs;
+  const float* w;  // [depth, vectors of lanes]
+  int vectors;     // at most SparseKernels::vectors
+  int lanes;       // that there are: the last vector may be a part
+  float* out;      // [sites here, out_step], of the first of these lanes
+  std::int64_t out_step;
 };
 
 // to[c][lane] += sum over pairs of x[there][c] dy[here][lane], for all c < C and lanes < K.
@@ -50,14 +47,12 @@ struct SparseWeightTask {
 };
 
 struct SparseKernels {
-  int rows = 0;     // of a tile
   int vectors = 0;  // of a tile, at most
   int lanes = 0;    // of a vector
   void (*spread)(const SparseSpreadTask& task) = nullptr;
-  void (*tile)(const SparseTileTask& task) = nullptr;
+  void (*pairs)(const SparsePairsTask& task) = nullptr;
   void (*weights)(const SparseWeightTask& task) = nullptr;
 };
-inline constexpr int kMostSparseRows = 8;
 extern IsaTable<SparseKernels> sparse_kernels;
 
 }  // namespace convscope
