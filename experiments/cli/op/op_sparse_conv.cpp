@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
+#include <ctime>
 #include <iostream>
 #include <memory>
 #include <vector>
@@ -33,12 +34,15 @@ struct OpSparse {
   bool submanifold = false, inverse = false;
   std::string stride = "1", padding, dilation = "1", extent;
   std::int64_t batch = 0, repeats = 0;
-  std::string algorithm = "auto";
+  std::string algorithm = "auto", clock = "wall";
 
   bool wants_gradients() const { return !out_dx.empty() || !out_dw.empty() || !out_db.empty(); }
 };
 
 void check(const OpSparse& op) {
+  if (op.clock != "wall" && op.clock != "cpu") {
+    fail_usage(kCommand, cat("expected --clock wall or cpu, got '", op.clock, "'"));
+  }
   if (op.wants_gradients() && op.dy.empty()) {
     fail_usage(kCommand, "expected --dy because a gradient is asked for");
   }
@@ -130,13 +134,17 @@ Inputs read_inputs(const OpSparse& op) {
 // The median of some runs, behind one that does not count.
 void print_ms(const OpSparse& op, const std::string& what, const std::function<void()>& run) {
   if (op.repeats <= 0) return;
-  using Clock = std::chrono::steady_clock;
+  const auto now = [&] {
+    if (op.clock == "cpu") return 1e3 * static_cast<double>(std::clock()) / CLOCKS_PER_SEC;
+    const auto time = std::chrono::steady_clock::now().time_since_epoch();
+    return std::chrono::duration<double, std::milli>(time).count();
+  };
   std::vector<double> ms;
   run();
   for (std::int64_t i = 0; i < op.repeats; ++i) {
-    const auto begin = Clock::now();
+    const double begin = now();
     run();
-    ms.push_back(std::chrono::duration<double, std::milli>(Clock::now() - begin).count());
+    ms.push_back(now() - begin);
   }
   std::ranges::sort(ms);
   std::cout << what << " ms: " << ms[ms.size() / 2] << "\n";
@@ -223,6 +231,10 @@ void declare_op_sparse_conv(CommandLine& op, std::function<int()>& run) {
   app->add_option("--repeats", sparse->repeats,
                   "run each part so many times more and print the median time: reading and sorting "
                   "the sites, the map, each direction");
+  app->add_option("--clock", sparse->clock,
+                  "of --repeats: wall, or cpu, the time of the processor, for one thread on a busy "
+                  "machine")
+      ->capture_default_str();
   app->add_option("--out-sites", sparse->out_sites, "where to write the sites of the rows of y");
   app->add_option("--out-y", sparse->out_y, "where to write the output, .npy");
   app->add_option("--out-dx", sparse->out_dx, "where to write the gradient of x");

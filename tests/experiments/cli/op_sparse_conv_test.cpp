@@ -144,6 +144,21 @@ TEST_F(OpSparseCommand, WritesNoRowsForNoSites) {
   }
 }
 
+TEST_F(OpSparseCommand, PrintsTimesWhenAskedTo) {
+  write_case(case_named("volume"));
+  for (const char* clock : {"wall", "cpu"}) {
+    ASSERT_EQ(run({"--dy", at("dy.npy"), "--out-y", at("y.npy"), "--out-dx", at("dx.npy"),
+                   "--out-dw", at("dw.npy"), "--repeats", "3", "--clock", clock},
+                  sizes_),
+              0)
+        << errors_;
+    for (const char* what : {"sites", "map", "forward", "backward_data", "backward_weight"}) {
+      EXPECT_NE(output_.find(cat(what, " ms: ")), std::string::npos) << output_;
+    }
+    EXPECT_EQ(std::ranges::count(output_, '\n'), 5) << output_;
+  }
+}
+
 TEST_F(OpSparseCommand, SaysWhatACheckFound) {
   write_case(case_named("volume"));
   ASSERT_EQ(run({"--dy", at("dy.npy"), "--out-y", at("y.npy"), "--out-dx", at("dx.npy"), "--out-dw",
@@ -171,6 +186,7 @@ TEST_F(OpSparseCommand, AnswersMistakesWithTheirExitCodes) {
   for (const char* out : {"--out-dx", "--out-dw", "--out-db"}) {
     expect({"--submanifold", out, y}, 2, "expected --dy because a gradient is asked for");
   }
+  expect({"--submanifold", "--out-y", y, "--clock", "sun"}, 2, "expected --clock wall or cpu");
   expect({"--submanifold", "--inverse", "--out-y", y}, 2, "got both");
   expect({"--submanifold", "--padding", "1", "--out-y", y}, 2, "expected no --padding");
   expect({"--submanifold", "--stride", "2", "--out-y", y}, 2, "expected odd sizes and stride 1");
