@@ -210,17 +210,6 @@ std::string SparseKernel::text(int rank) const {
   return out;
 }
 
-std::int64_t SparseTable::neighbour(std::int64_t tap, std::int64_t site) const {
-  const std::uint32_t entry = entries[static_cast<std::size_t>(tap / run * sites + site)];
-  const std::int64_t s = tap % run;
-  if ((entry >> s & 1) == 0) return -1;
-  std::int64_t at = entry >> run;
-  for (std::int64_t i = descending ? s + 1 : 0; i < (descending ? run : s); ++i) {
-    at += entry >> i & 1;
-  }
-  return at;
-}
-
 std::size_t SparseTable::bytes() const { return entries.size() * sizeof(std::uint32_t); }
 
 SharedMap SparseMap::submanifold(SharedSites sites, SparseKernel kernel) {
