@@ -18,6 +18,7 @@
 #include "layers/deform_conv2d/algorithm.h"
 #include "layers/dispatch/plugin/plugin_cards.h"
 #include "layers/layer_types.h"
+#include "layers/sparse_conv/algorithm.h"
 #include "optim/lr_schedule.h"
 #include "optim/optimizer.h"
 
@@ -89,6 +90,7 @@ Json facts() {
   out["deform_conv2d_algorithms"] = {
       {"cpu", algorithms_of<DeformConv2dProblem>(DeviceType::cpu)},
       {"cuda", algorithms_of<DeformConv2dProblem>(DeviceType::cuda)}};
+  out["sparse_conv_algorithms"] = {{"cpu", algorithms_of<SparseConvProblem>(DeviceType::cpu)}};
   return out;
 }
 
@@ -153,6 +155,8 @@ void print_text(const Json& all) {
   const Json& deform = all["deform_conv2d_algorithms"];
   print_table("Algorithms of deformable convolution, CPU", deform["cpu"], "idea");
   print_table("Algorithms of deformable convolution, CUDA", deform["cuda"], "idea");
+  print_table("Algorithms of sparse convolution, CPU", all["sparse_conv_algorithms"]["cpu"],
+              "idea");
   print_table("Models (model.type)", all["models"], nullptr);
   print_table("Layers (layers: - type)", all["layers"], nullptr);
   print_table("Data sets (data.set)", all["datasets"], nullptr);

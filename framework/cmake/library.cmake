@@ -79,7 +79,7 @@ convscope_compile_quickly(${convscope_quick_sources})
 # What takes time in a step is compiled by itself.
 set(convscope_kernel_sources ${convscope_sources})
 list(FILTER convscope_kernel_sources INCLUDE REGEX
-  "(_cpu\\.cpp|/layers/(deform_)?conv2d/.+/.*|/framework/simd/.*)$")
+  "(_cpu\\.cpp|/layers/((deform_)?conv2d|sparse_conv)/.+/.*|/framework/simd/.*)$")
 list(REMOVE_ITEM convscope_sources ${convscope_kernel_sources})
 convscope_unite(core convscope_sources)
 # A sanitizer's checks multiply the code; what takes time in a test are the kernels, and drawing digits.

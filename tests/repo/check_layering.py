@@ -16,7 +16,7 @@ MAY_INCLUDE = {
     "tests": set(FOLDERS),
 }
 # A heavy layer is a folder of rooms, one for each algorithm. What two rooms use stands in `shared`.
-HEAVY = [("layers", "conv2d"), ("layers", "deform_conv2d")]
+HEAVY = [("layers", "conv2d"), ("layers", "deform_conv2d"), ("layers", "sparse_conv")]
 # Another heavy layer may use it, too.
 SHARED = "shared"
 # What all heavy layers share: it knows no layer, so of `layers` it includes itself alone.

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // op_command.cpp: `convscope op`: one operation on NumPy files, to compare us with any other
 // system.
-// conv2d stands here, deform_conv2d in op_deform_conv2d.cpp, lsq in op_lsq.cpp, a whole network in
-// op_net.cpp.
+// conv2d stands here, deform_conv2d in op_deform_conv2d.cpp, sparse_conv in op_sparse_conv.cpp, lsq
+// in op_lsq.cpp, a whole network in op_net.cpp.
 #include <iostream>
 #include <memory>
 
@@ -12,6 +12,7 @@
 #include "experiments/cli/op/op_deform_conv2d.h"
 #include "experiments/cli/op/op_lsq.h"
 #include "experiments/cli/op/op_net.h"
+#include "experiments/cli/op/op_sparse_conv.h"
 #include "experiments/run_folder/check_lines.h"
 #include "framework/io/npy.h"
 #include "layers/conv2d/bias_gradient.h"
@@ -113,6 +114,7 @@ std::function<int()> declare(CommandLine& app) {
   declare_op_deform_conv2d(app, *other);
   declare_op_lsq(app, *other);
   declare_op_net(app, *other);
+  declare_op_sparse_conv(app, *other);
   return [op, other] { return *other ? (*other)() : run(*op); };
 }
 
@@ -120,12 +122,15 @@ std::function<int()> declare(CommandLine& app) {
 }  // namespace convscope
 
 CONVSCOPE_REGISTER_COMMAND(
-    "op", {.summary = "run one operation on NumPy files",
-           .usage = "op conv2d|deform_conv2d|lsq|net --x X.npy --w W.npy --out-y Y.npy [...]",
-           .examples = {"op conv2d --x x.npy --w w.npy --padding 1 --out-y y.npy",
-                        "op conv2d --x x.npy --w w.npy --dy dy.npy --stride 2,1 --out-dw dw.npy",
-                        "op deform_conv2d --x x.npy --offset offset.npy --mask mask.npy --w w.npy "
-                        "--padding 1 --dy dy.npy --out-y y.npy --out-doffset doffset.npy",
-                        "op lsq --v v.npy --step s.npy --bits 4 --dy dy.npy --out-dstep ds.npy"},
-           .order = 50,
-           .declare = convscope::declare})
+    "op",
+    {.summary = "run one operation on NumPy files",
+     .usage = "op conv2d|deform_conv2d|sparse_conv|lsq|net --x X.npy --w W.npy --out-y Y.npy [...]",
+     .examples = {"op conv2d --x x.npy --w w.npy --padding 1 --out-y y.npy",
+                  "op conv2d --x x.npy --w w.npy --dy dy.npy --stride 2,1 --out-dw dw.npy",
+                  "op deform_conv2d --x x.npy --offset offset.npy --mask mask.npy --w w.npy "
+                  "--padding 1 --dy dy.npy --out-y y.npy --out-doffset doffset.npy",
+                  "op sparse_conv --sites sites.npy --x x.npy --w w.npy --submanifold "
+                  "--out-y y.npy",
+                  "op lsq --v v.npy --step s.npy --bits 4 --dy dy.npy --out-dstep ds.npy"},
+     .order = 50,
+     .declare = convscope::declare})

@@ -5,18 +5,15 @@
 
 #include <algorithm>
 #include <charconv>
-#include <initializer_list>
-#include <vector>
 
 #include "experiments/cli/command.h"
 #include "framework/io/npy.h"
 
 namespace convscope {
-namespace {
 
-// "2" or "2,1" or (padding) "1,0,2,3".
-std::vector<std::int64_t> numbers(const char* command, const char* option, const std::string& text,
-                                  std::initializer_list<std::size_t> lengths) {
+std::vector<std::int64_t> whole_numbers(const char* command, const char* option,
+                                        const std::string& text,
+                                        std::initializer_list<std::size_t> lengths) {
   std::vector<std::int64_t> out;
   const char* at = text.data();
   const char* const end = at + text.size();
@@ -39,8 +36,6 @@ std::vector<std::int64_t> numbers(const char* command, const char* option, const
   return out;
 }
 
-}  // namespace
-
 void add_conv_sizes(CommandLine& app, OpConvSizes& sizes) {
   app.add_option("--stride", sizes.stride, "H,W or one number")->capture_default_str();
   app.add_option("--padding", sizes.padding, "all, H,W or top,bottom,left,right")
@@ -51,9 +46,9 @@ void add_conv_sizes(CommandLine& app, OpConvSizes& sizes) {
 }
 
 Conv2dParams conv_params(const char* command, const OpConvSizes& sizes) {
-  const auto stride = numbers(command, "--stride", sizes.stride, {1, 2});
-  const auto dilation = numbers(command, "--dilation", sizes.dilation, {1, 2});
-  const auto pad = numbers(command, "--padding", sizes.padding, {1, 2, 4});
+  const auto stride = whole_numbers(command, "--stride", sizes.stride, {1, 2});
+  const auto dilation = whole_numbers(command, "--dilation", sizes.dilation, {1, 2});
+  const auto pad = whole_numbers(command, "--padding", sizes.padding, {1, 2, 4});
   Conv2dParams params{.stride_h = stride[0],
                       .stride_w = stride.back(),
                       .dilation_h = dilation[0],

@@ -4,13 +4,20 @@
 #pragma once
 
 #include <cstdint>
+#include <initializer_list>
 #include <string>
+#include <vector>
 
 #include "experiments/cli/command_line.h"
 #include "framework/tensor.h"
 #include "layers/conv2d/conv2d.h"
 
 namespace convscope {
+
+// "2" or "2,1": whole numbers joined by commas, as many as one of `lengths` says.
+std::vector<std::int64_t> whole_numbers(const char* command, const char* option,
+                                        const std::string& text,
+                                        std::initializer_list<std::size_t> lengths);
 
 struct OpConvSizes {
   std::string stride = "1", padding = "0", dilation = "1";

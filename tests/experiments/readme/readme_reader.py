@@ -52,20 +52,22 @@ class Reader:
         self.write_npy("w.npy", 4, 3, 3, 3)
         self.write_npy("offset.npy", 1, 18, 9, 9)
         self.write_npy("mask.npy", 1, 9, 9, 9)
+        self.write_npy("rows.npy", 5, 3)
+        self.write_npy("sites.npy", 5, 3, code="i", values=[0, 1, 2, 0, 0, 0, 0, 2, 3, 0, 1, 1, 0, 2, 2])
         (folder / "data/mnist").mkdir(parents=True)
         for stem, count in (("train", 256), ("t10k", 64)):
             self.write_idx(f"data/mnist/{stem}-images-idx3-ubyte", count, 28, 28)
             self.write_idx(f"data/mnist/{stem}-labels-idx1-ubyte", count)
 
-    def write_npy(self, name, *shape):
+    def write_npy(self, name, *shape, code="f", values=None):
         count = 1
         for size in shape:
             count *= size
-        head = f"{{'descr': '<f4', 'fortran_order': False, 'shape': {shape!r}, }}"
+        head = f"{{'descr': '<{code}4', 'fortran_order': False, 'shape': {shape!r}, }}"
         head += " " * (-(len(head) + 11) % 64) + "\n"
         (self.folder / name).write_bytes(
             b"\x93NUMPY\x01\x00" + struct.pack("<H", len(head)) + head.encode() +
-            struct.pack(f"<{count}f", *[i % 5 - 2 for i in range(count)]))
+            struct.pack(f"<{count}{code}", *(values or [i % 5 - 2 for i in range(count)])))
 
     def write_idx(self, name, count, *image):
         size = count

@@ -100,6 +100,15 @@ def convolves_at_other_places(reader, words):
     return done
 
 
+@check(r"op sparse_conv --sites sites\.npy --x rows\.npy --w w\.npy --submanifold --out-y y\.npy")
+def convolves_at_sites(reader, words):
+    done = reader.call(*words)
+    expect_text(done.stderr, r"(?m)^forward: \w+$", r"^submanifold,kernel=3x3,pad=1x1,grid=1x3x4,sites=5,")
+    written = (reader.folder / "y.npy").read_bytes()
+    expect(b"'shape': (5, 4)" in written, "expected y of [5,4]")
+    return done
+
+
 @check(r"new algorithm mine")
 def begins_an_algorithm(reader, words):
     done = reader.call(*words)

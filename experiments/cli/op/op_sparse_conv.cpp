@@ -1,0 +1,246 @@
+// SPDX-License-Identifier: Apache-2.0
+// op_sparse_conv.cpp: `convscope op sparse_conv`: sparse convolution and its gradients on NumPy
+// files.
+//
+// Rows of x, y and their gradients stand in the order of their sites: those of --sites, or of
+// --out-sites where the outputs are computed.
+#include "experiments/cli/op/op_sparse_conv.h"
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <ctime>
+#include <iostream>
+#include <memory>
+#include <vector>
+
+#include "experiments/cli/command.h"
+#include "experiments/cli/measure_once.h"
+#include "experiments/cli/op/op_conv_sizes.h"
+#include "experiments/run_folder/check_lines.h"
+#include "framework/io/npy.h"
+#include "layers/conv2d/bias_gradient.h"
+#include "layers/dispatch/execute.h"
+#include "layers/sparse_conv/algorithm.h"
+
+namespace convscope {
+namespace {
+
+constexpr const char* kCommand = "op sparse_conv";
+
+struct OpSparse {
+  std::string sites, x, w, b, dy;
+  std::string out_sites, out_y, out_dx, out_dw, out_db;
+  bool submanifold = false, inverse = false;
+  std::string stride = "1", padding, dilation = "1", extent;
+  std::int64_t batch = 0, repeats = 0;
+  std::string algorithm = "auto", clock = "wall";
+
+  bool wants_gradients() const { return !out_dx.empty() || !out_dw.empty() || !out_db.empty(); }
+};
+
+void check(const OpSparse& op) {
+  if (op.clock != "wall" && op.clock != "cpu") {
+    fail_usage(kCommand, cat("expected --clock wall or cpu, got '", op.clock, "'"));
+  }
+  if (op.wants_gradients() && op.dy.empty()) {
+    fail_usage(kCommand, "expected --dy because a gradient is asked for");
+  }
+  if (op.out_y.empty() && op.out_sites.empty() && !op.wants_gradients()) {
+    fail_usage(kCommand, "expected --out-y, --out-sites, --out-dx, --out-dw or --out-db, got none");
+  }
+  if (op.submanifold && op.inverse) {
+    fail_usage(kCommand, "expected --submanifold or --inverse, got both");
+  }
+  if (op.submanifold && !op.padding.empty()) {
+    fail_usage(kCommand,
+               "expected no --padding with --submanifold: the kernel's centre is on its site");
+  }
+}
+
+// One number for all axes, or one for each: along T, H, W.
+std::array<std::int64_t, 3> per_axis(const char* option, const std::string& text, int rank,
+                                     std::int64_t otherwise) {
+  std::array<std::int64_t, 3> out = {otherwise, otherwise, otherwise};
+  if (text.empty()) return out;
+  const auto axes = static_cast<std::size_t>(rank);
+  const std::vector<std::int64_t> values = whole_numbers(kCommand, option, text, {1, axes});
+  for (std::size_t d = 0; d < axes; ++d) {
+    out[3 - axes + d] = values.size() == 1 ? values[0] : values[d];
+  }
+  return out;
+}
+
+SharedSites read_sites(const OpSparse& op) {
+  const Tensor coordinates = read_npy(op.sites);
+  SiteGrid grid = SiteGrid::around(coordinates);
+  const auto axes = static_cast<std::size_t>(grid.rank);
+  if (!op.extent.empty()) {
+    const auto values = whole_numbers(kCommand, "--extent", op.extent, {axes});
+    std::copy(values.begin(), values.end(), grid.extent.end() - grid.rank);
+  }
+  if (op.batch > 0) grid.batch = op.batch;
+  return std::make_shared<const SparseSites>(coordinates, grid);
+}
+
+SharedMap map_of(const OpSparse& op, const SharedSites& sites, const Shape& w) {
+  const int rank = sites->grid().rank;
+  SparseKernel kernel{.stride = per_axis("--stride", op.stride, rank, 1),
+                      .padding = per_axis("--padding", op.padding, rank, 0),
+                      .dilation = per_axis("--dilation", op.dilation, rank, 1)};
+  for (int d = 0; d < rank; ++d) kernel.size[static_cast<std::size_t>(3 - rank + d)] = w[2 + d];
+  if (op.submanifold) return SparseMap::submanifold(sites, kernel);
+  const SharedMap strided = SparseMap::strided(sites, kernel);
+  return op.inverse ? SparseMap::inverse(strided) : strided;
+}
+
+struct Inputs {
+  SparseConvProblem problem;
+  SparseConvTensors tensors;  // rows in the order of the keys
+};
+
+Inputs read_inputs(const OpSparse& op) {
+  const SharedSites sites = read_sites(op);
+  const int rank = sites->grid().rank;
+  SparseConvTensors t{.x = read_npy(op.x), .w = read_npy(op.w), .b = {}, .dy = {}};
+  CONVSCOPE_CHECK((t.x.dtype() == DType::f32 || t.x.dtype() == DType::f64) &&
+                      t.x.shape().rank() == 2 && t.x.shape()[1] >= 1,
+                  kCommand, "expected x [n,C] of type f32 or f64, got ", t.x.str());
+  CONVSCOPE_CHECK(t.w.dtype() == t.x.dtype() && t.w.shape().rank() == 2 + rank, kCommand,
+                  "expected w [K,C,", rank == 3 ? "T," : "",
+                  "R,S] of the type of x because the sites have ", rank, " axes, got ", t.w.str());
+  CONVSCOPE_CHECK(t.w.shape()[0] >= 1 && t.w.shape()[1] == t.x.shape()[1], kCommand,
+                  "expected w [K,C,...] with the C of x ", t.x.shape(), ", got ", t.w.str());
+  SparseConvProblem z{.map = map_of(op, sites, t.w.shape()),
+                      .c = t.x.shape()[1],
+                      .k = t.w.shape()[0],
+                      .dtype = t.x.dtype()};
+  z.check();
+  CONVSCOPE_CHECK(t.x.shape() == z.x_shape(), kCommand, "expected x ", z.x_shape(),
+                  op.inverse ? " because the strided convolution has so many outputs, got "
+                             : " because --sites has so many rows, got ",
+                  t.x.str());
+  t.x = z.map->in_sites()->in_key_order(t.x);
+  if (!op.b.empty()) {
+    t.b = read_like(kCommand, "b", op.b, {z.k}, t.x, "it has one number of each kernel");
+  }
+  if (op.wants_gradients()) {
+    t.dy = z.map->out_sites()->in_key_order(
+        read_like(kCommand, "dy", op.dy, z.y_shape(), t.x, "that is y"));
+  }
+  return {z, t};
+}
+
+// The median of some runs, behind one that does not count.
+void print_ms(const OpSparse& op, const std::string& what, const std::function<void()>& run) {
+  if (op.repeats <= 0) return;
+  const auto now = [&] {
+    if (op.clock == "cpu") return 1e3 * static_cast<double>(std::clock()) / CLOCKS_PER_SEC;
+    const auto time = std::chrono::steady_clock::now().time_since_epoch();
+    return std::chrono::duration<double, std::milli>(time).count();
+  };
+  std::vector<double> ms;
+  run();
+  for (std::int64_t i = 0; i < op.repeats; ++i) {
+    const double begin = now();
+    run();
+    ms.push_back(now() - begin);
+  }
+  std::ranges::sort(ms);
+  std::cout << what << " ms: " << ms[ms.size() / 2] << "\n";
+}
+
+Tensor computed(const OpSparse& op, const Inputs& inputs, Direction direction) {
+  const auto choice = select_algorithm(op.algorithm, inputs.problem, direction, Device{});
+  std::cerr << name_of(direction) << ": " << choice.algorithm->name << "\n";
+  Operands out = sparse_conv_operands(direction, inputs.tensors);
+  out.out[0] =
+      Tensor::empty(inputs.problem.operands(direction).outputs[0].shape, inputs.problem.dtype);
+  execute(choice, inputs.problem, direction, out);
+  print_ms(op, std::string(name_of(direction)),
+           [&] { execute(choice, inputs.problem, direction, out); });
+  return out.out[0].values;
+}
+
+int run_sparse(const OpSparse& op) {
+  check(op);
+  check_policy("sparse_conv", op.algorithm, Device{},
+               sparse_conv_algorithms(DeviceType::cpu).names());
+  const Inputs inputs = read_inputs(op);
+  const SparseMap& map = *inputs.problem.map;
+  measure_this_machine_once();
+  forget_check_results();
+  std::cerr << inputs.problem.text() << "\n";
+  std::cerr << "map: " << map.bytes() << " bytes\n";
+  print_ms(op, "sites", [&] { read_sites(op); });
+  print_ms(op, "map", [&] {
+    const SharedSites& given = op.inverse ? map.out_sites() : map.in_sites();
+    map_of(op, given, inputs.problem.w_shape());
+  });
+  if (!op.out_sites.empty()) {
+    write_npy(op.out_sites, map.out_sites()->in_users_order(map.out_sites()->coordinates()));
+  }
+  if (!op.out_y.empty()) {
+    write_npy(op.out_y, map.out_sites()->in_users_order(computed(op, inputs, Direction::forward)));
+  }
+  if (!op.out_dx.empty()) {
+    write_npy(op.out_dx,
+              map.in_sites()->in_users_order(computed(op, inputs, Direction::backward_data)));
+  }
+  if (!op.out_dw.empty()) write_npy(op.out_dw, computed(op, inputs, Direction::backward_weight));
+  if (!op.out_db.empty()) {
+    const Tensor db = Tensor::empty({inputs.problem.k}, inputs.problem.dtype);
+    const Tensor& dy = inputs.tensors.dy;  // images of one pixel
+    conv2d_bias_gradient_kernel.get(Device{})(dy.reshape({dy.shape()[0], dy.shape()[1], 1, 1}), db,
+                                              /*accumulate=*/false);
+    write_npy(op.out_db, db);
+  }
+  for (const std::string& line : check_lines()) std::cerr << line << "\n";
+  return 0;
+}
+
+}  // namespace
+
+void declare_op_sparse_conv(CommandLine& op, std::function<int()>& run) {
+  auto sparse = std::make_shared<OpSparse>();
+  CommandLine* const app = op.add_subcommand(
+      "sparse_conv", "sparse convolution at given sites and its gradients, on the CPU");
+  app->add_option(
+         "--sites", sparse->sites,
+         "where the rows of x are, .npy, i4: [n,3] (batch, h, w) or [n,4] (batch, t, h, w)")
+      ->required();
+  app->add_option("--x", sparse->x, "input [n,C], a row for each site, f4 or f8")->required();
+  app->add_option("--w", sparse->w, "weights [K,C,R,S] or [K,C,T,R,S]")->required();
+  app->add_option("--b", sparse->b, "bias [K]");
+  app->add_option("--dy", sparse->dy, "gradient of the output");
+  app->add_flag("--submanifold", sparse->submanifold,
+                "outputs are at the sites; without: wherever the kernel meets a site");
+  app->add_flag("--inverse", sparse->inverse,
+                "from the outputs of the strided convolution of --sites back to --sites: x is at "
+                "its outputs, y at --sites");
+  app->add_option("--stride", sparse->stride, "one number, H,W or T,H,W")->capture_default_str();
+  app->add_option("--padding", sparse->padding, "one number, H,W or T,H,W; without: 0");
+  app->add_option("--dilation", sparse->dilation, "one number, H,W or T,H,W")
+      ->capture_default_str();
+  app->add_option("--extent", sparse->extent,
+                  "sizes of the whole image or volume, H,W or T,H,W; without: of its sites");
+  app->add_option("--batch", sparse->batch, "images or volumes; without: of the sites");
+  app->add_option("--algorithm", sparse->algorithm,
+                  "auto, measure, check:<a>,<b>, a name, or a list <a>,<b>,auto")
+      ->capture_default_str();
+  app->add_option("--repeats", sparse->repeats,
+                  "run each part so many times more and print the median time: reading and sorting "
+                  "the sites, the map, each direction");
+  app->add_option("--clock", sparse->clock,
+                  "of --repeats: wall, or cpu, the time of the processor, for one thread on a busy "
+                  "machine")
+      ->capture_default_str();
+  app->add_option("--out-sites", sparse->out_sites, "where to write the sites of the rows of y");
+  app->add_option("--out-y", sparse->out_y, "where to write the output, .npy");
+  app->add_option("--out-dx", sparse->out_dx, "where to write the gradient of x");
+  app->add_option("--out-dw", sparse->out_dw, "where to write the gradient of w");
+  app->add_option("--out-db", sparse->out_db, "where to write the gradient of b");
+  app->callback([sparse, &run] { run = [sparse] { return run_sparse(*sparse); }; });
+}
+
+}  // namespace convscope

@@ -1,0 +1,303 @@
+// SPDX-License-Identifier: Apache-2.0
+// sparse_implicit_gemm_cpu.cpp: sparse convolution that stays at its outputs: a chunk of output
+// rows waits in the cache while register tiles read their neighbours' rows where they lie. No row
+// is copied, and nothing is scattered further than this chunk.
+//
+// Formula    y[i,k] = b[k] + sum over taps t with a neighbour j(i,t), and c < C, of
+//                w[k,c,t] x[j(i,t),c]   (problem.h)
+// Textbook   sparse_implicit_gemm_lesson_cpu.cpp: for each site: y[i] += x[j] w[t] for its taps
+// Plan       for each chunk of 512 output sites:
+//              y = b; neighbours [taps, 512] = the chunk's entries of the map, spread out
+//              for each tap: the pairs of the chunk, 8 at a time and up to 48 lanes (AVX-512):
+//              their sums over C in registers, added to rows of y
+//            Threads share out chunks.
+// Shapes     x [n,C], w [K,C,taps], y [m,K], row-major, f32, sums in f32; w prepared as
+//            [taps, C, lanes] for each tile of lanes
+// Supports   f32; every map
+// Cost       FLOPs = 2 C K for each pair of neighbours, and nothing for those that are absent;
+//            a row of y is read and written in the cache once for each tap; workspace = neighbours
+//            of a chunk for each thread; of dw up to 16 copies of dw; bound by arithmetic from
+//            about C = K = 32 on
+// Numerics   chains of at most 160 terms, at most 125 of them where C is at most 160: error_growth
+//            9. A sum goes over taps, then channels, in their order; dw sums 512 sites at a time,
+//            chunks in their order, and parts of the chunks in theirs. How chunks are cut depends
+//            on the problem alone: same bits on each run and with any number of threads. Exact on
+//            integers below 2^24
+// Backward   dx: the same from inputs to outputs, with w turned round. dw: each chunk lists the
+//            pairs of a tap, tiles of 8 channels and up to 48 kernels sum over them; at most 16
+//            parts of the chunks have sums of their own. Assigned or added to
+// Choices    512 sites: their rows of up to 128 channels stay in the second cache; 8 x 48: 24
+//            sums, 3 weights and a number in 32 registers. A tile of 8 outputs that holds all its
+//            taps in registers, as on a GPU, multiplies zeros for a neighbour that one of them
+//            lacks: 1.84 times the products on a noisy shell of 100,000 sites, even where the sites
+//            of a chunk are sorted by the neighbours that they have
+// Source     B. Graham et al. 2018, arXiv 1711.10275; the rows of pointers are those of
+//            M. Dukhan: The Indirect Convolution Algorithm, 2019, arXiv 1907.02129
+// Read next  sparse_implicit_gemm_simd.cpp, the tiles; sparse_native_cpu.cpp, tap by tap
+#include <algorithm>
+
+#include "framework/parallel.h"
+#include "layers/sparse_conv/algorithm.h"
+#include "layers/sparse_conv/implicit_gemm/cpu/sparse_kernels.h"
+
+namespace convscope {
+
+constinit IsaTable<SparseKernels> sparse_kernels;
+
+namespace {
+
+using Index = std::int64_t;
+using Problem = SparseConvProblem;
+constexpr Index kChunk = kMostSparseSites;
+
+// Pieces of a block of memory; of a null block only their bytes count.
+class Scratch64 {
+ public:
+  explicit Scratch64(void* memory) : memory_(static_cast<std::byte*>(memory)) {}
+  template <class T>
+  T* take(Index elements) {
+    T* const out = memory_ == nullptr ? nullptr : reinterpret_cast<T*>(memory_ + bytes_);
+    bytes_ += ScratchArena::round_up(static_cast<std::size_t>(elements) * sizeof(T));
+    return out;
+  }
+  std::size_t bytes() const { return bytes_; }
+
+ private:
+  std::byte* memory_;
+  std::size_t bytes_ = 0;
+};
+
+// How the lanes of an output are cut into tiles of some vectors.
+struct LaneTiles {
+  explicit LaneTiles(Index lanes_of_row)
+      : lanes(sparse_kernels.get().lanes), vectors(ceil_div(lanes_of_row, lanes)) {
+    const Index tiles = ceil_div(vectors, sparse_kernels.get().vectors);
+    most = ceil_div(vectors, tiles);
+  }
+  Index padded() const { return vectors * lanes; }
+  Index width(Index first) const { return std::min(most, vectors - first) * lanes; }
+
+  Index lanes, vectors;
+  Index most;  // vectors of a tile
+};
+
+// What a thread needs for a chunk: who is whose neighbour, and the pairs of one tap.
+struct ChunkPairs {
+  ChunkPairs(const SparseTable& table, Scratch64& scratch)
+      : neighbours(scratch.take<std::int32_t>(table.taps * kChunk)),
+        there(scratch.take<std::int32_t>(kChunk)),
+        here(scratch.take<std::int32_t>(kChunk)) {}
+  std::int32_t* neighbours;  // [taps, kChunk]
+  std::int32_t *there, *here;
+
+  // Calls visit(tap, pairs) for the taps of the table in their order.
+  template <class Visit>
+  void for_each_tap(const SparseTable& table, Index begin, Index count, const Visit& visit) const {
+    for (Index row = 0; row < table.taps / table.run; ++row) {
+      sparse_kernels.get().spread({.entries = table.entries.data() + row * table.sites + begin,
+                                   .count = static_cast<int>(count),
+                                   .run = static_cast<int>(table.run),
+                                   .descending = table.descending,
+                                   .to = neighbours + row * table.run * kChunk,
+                                   .step = kChunk});
+    }
+    for (Index tap = 0; tap < table.taps; ++tap) {
+      const std::int32_t* const sites = neighbours + tap * kChunk;
+      int pairs = 0;
+      for (Index i = 0; i < count; ++i) {
+        here[pairs] = static_cast<std::int32_t>(begin + i);
+        there[pairs] = sites[i];
+        pairs += sites[i] >= 0 ? 1 : 0;
+      }
+      if (pairs > 0) visit(tap, pairs);
+    }
+  }
+};
+
+// ---- forward and backward_data ------------------------------------------------------------------
+
+struct SumsMemory {
+  SumsMemory(const SparseSums& z, void* memory) {
+    Scratch64 scratch(memory);
+    for (int t = 0; t < num_threads(); ++t) threads.emplace_back(*z.view.table, scratch);
+    bytes = scratch.bytes();
+  }
+  std::vector<ChunkPairs> threads;
+  std::size_t bytes = 0;
+};
+
+void sum_chunk(const SparseSums& z, const ChunkPairs& own, const float* in, const float* w,
+               const float* start, float* out, Index chunk) {
+  const SparseTable& table = *z.view.table;
+  const Index begin = chunk * kChunk, count = std::min(kChunk, z.sites - begin);
+  for (Index i = begin; i < begin + count; ++i) {
+    float* const row = out + i * z.lanes;
+    start == nullptr ? std::fill_n(row, z.lanes, 0.0f) : std::copy_n(start, z.lanes, row);
+  }
+  const LaneTiles tiles(z.lanes);
+  own.for_each_tap(table, begin, count, [&](Index tap, int pairs) {
+    for (Index vector = 0; vector < tiles.vectors; vector += tiles.most) {
+      const Index lane = vector * tiles.lanes, width = tiles.width(vector);
+      sparse_kernels.get().pairs({.in = in,
+                                  .depth = z.depth,
+                                  .there = own.there,
+                                  .here = own.here,
+                                  .pairs = pairs,
+                                  .w = w + (lane * table.taps + tap * width) * z.depth,
+                                  .vectors = static_cast<int>(width / tiles.lanes),
+                                  .lanes = static_cast<int>(std::min(width, z.lanes - lane)),
+                                  .out = out + lane,
+                                  .out_step = z.lanes});
+    }
+  });
+}
+
+void sum_neighbours(const SparseSums& z, const void* in, const void* w, const void* start,
+                    void* out, void* workspace) {
+  const SumsMemory memory(z, workspace);
+  parallel_chunks(ceil_div(z.sites, kChunk), [&](Index chunk, int thread) {
+    sum_chunk(z, memory.threads[static_cast<std::size_t>(thread)], static_cast<const float*>(in),
+              static_cast<const float*>(w), static_cast<const float*>(start),
+              static_cast<float*>(out), chunk);
+  });
+}
+
+std::size_t prepared_bytes(const Problem& problem, Direction direction) {
+  const SparseSums z = sparse_sums(problem, direction);
+  return sizeof(float) *
+         static_cast<std::size_t>(z.view.table->taps * z.depth * LaneTiles(z.lanes).padded());
+}
+
+// [taps, depth, width] for each tile of lanes; lanes behind the last one are 0.
+void prepare_weights(const PrepareArgs<Problem>& args) {
+  const SparseSums z = sparse_sums(args.problem, args.direction);
+  const Index taps = z.view.table->taps;
+  const LaneTiles tiles(z.lanes);
+  const auto* const w = static_cast<const float*>(args.w);
+  parallel_for(taps, 1, [&](Index tap, Index) {
+    for (Index vector = 0; vector < tiles.vectors; vector += tiles.most) {
+      const Index lane = vector * tiles.lanes, width = tiles.width(vector);
+      float* to = static_cast<float*>(args.prepared) + (lane * taps + tap * width) * z.depth;
+      for (Index d = 0; d < z.depth; ++d) {
+        for (Index l = lane; l < lane + width; ++l) {
+          *to++ = l < z.lanes ? w[z.weight_at(tap, d, l)] : 0.0f;
+        }
+      }
+    }
+  });
+}
+
+// ---- backward_weight ----------------------------------------------------------------------------
+
+// Parts of the chunks with sums of their own: at most 16, and 64 MiB of them where two or more.
+Index weight_parts(const Problem& z) {
+  const Index one = z.taps() * z.c * LaneTiles(z.k).padded() * Index{sizeof(float)};
+  const Index fit = std::max<Index>(1, (Index{64} << 20) / one);
+  return std::min({Index{16}, fit, ceil_div(z.out_count(), kChunk)});
+}
+
+struct WeightMemory {
+  WeightMemory(const Problem& z, void* memory) {
+    Scratch64 scratch(memory);
+    sums = scratch.take<float>(weight_parts(z) * z.taps() * z.c * LaneTiles(z.k).padded());
+    for (int t = 0; t < num_threads(); ++t) {
+      threads.emplace_back(*z.map->by_output().table, scratch);
+    }
+    bytes = scratch.bytes();
+  }
+  float* sums;  // [parts, taps, C, padded K]
+  std::vector<ChunkPairs> threads;
+  std::size_t bytes = 0;
+};
+
+void backward_weight(const SparseConvBackwardWeightArgs& args) {
+  const Problem& z = args.problem;
+  const SparseTable& table = *z.map->by_output().table;
+  const WeightMemory memory(z, args.workspace);
+  const Index padded = LaneTiles(z.k).padded(), tap_sums = z.c * padded;
+  const Index parts = weight_parts(z), chunks = ceil_div(table.sites, kChunk);
+  parallel_chunks(parts, [&](Index part, int thread) {
+    const ChunkPairs& own = memory.threads[static_cast<std::size_t>(thread)];
+    float* const sums = memory.sums + part * table.taps * tap_sums;
+    std::fill_n(sums, table.taps * tap_sums, 0.0f);
+    for (Index chunk = part * chunks / parts; chunk < (part + 1) * chunks / parts; ++chunk) {
+      const Index begin = chunk * kChunk, count = std::min(kChunk, table.sites - begin);
+      own.for_each_tap(table, begin, count, [&](Index tap, int pairs) {
+        sparse_kernels.get().weights({.x = static_cast<const float*>(args.x),
+                                      .dy = static_cast<const float*>(args.dy),
+                                      .c = z.c,
+                                      .k = z.k,
+                                      .there = own.there,
+                                      .here = own.here,
+                                      .pairs = pairs,
+                                      .to = sums + tap * tap_sums,
+                                      .to_step = padded});
+      });
+    }
+  });
+  parallel_for(z.c, 1, [&](Index c, Index) {
+    for (Index k = 0; k < z.k; ++k) {
+      float* const to = static_cast<float*>(args.dw) + (k * z.c + c) * table.taps;
+      for (Index tap = 0; tap < table.taps; ++tap) {
+        float sum = 0;
+        for (Index part = 0; part < parts; ++part) {
+          sum += memory.sums[(part * table.taps + tap) * tap_sums + c * padded + k];
+        }
+        to[tap] = args.accumulate ? to[tap] + sum : sum;
+      }
+    }
+  });
+}
+
+// Beside the products: spreading the map and listing pairs take some 3 cycles for each tap and
+// site, and adding a tile's sums to rows some 2 for each vector.
+Cost cost(const Problem& z, Direction direction) {
+  const bool data = direction == Direction::backward_data;
+  const Index lanes = data ? z.c : z.k;
+  const Index sites = data ? z.in_count() : z.out_count();
+  const double filled = static_cast<double>(lanes) / static_cast<double>(LaneTiles(lanes).padded());
+  const double vectors = static_cast<double>(z.map->pairs()) *
+                         static_cast<double>(ceil_div(lanes, sparse_kernels.get().lanes));
+  return {.flops = z.nominal_flops(),
+          .bytes = z.nominal_bytes(),
+          .peak_share = share_beside(z.nominal_flops(), 0.85 * filled,
+                                     3.0 * static_cast<double>(sites * z.taps()) + 2.0 * vectors)};
+}
+
+const SparseConvAlgorithm kCard{
+    .name = "implicit_gemm",
+    .device = DeviceType::cpu,
+    .idea =
+        "a chunk of outputs stays in the cache; register tiles read neighbours' rows where they "
+        "lie",
+    .paper = "Graham et al. 2018, arXiv 1711.10275; Dukhan 2019, arXiv 1907.02129",
+    .supports = [](const Problem& z, Direction) -> Support {
+      if (z.dtype == DType::f32) return {};
+      return Support::no(cat("expects elements of type f32, got ", name_of(z.dtype)));
+    },
+    .cost = cost,
+    .workspace_bytes = [](const Problem& z, Direction direction) -> std::size_t {
+      return direction == Direction::backward_weight
+                 ? WeightMemory(z, nullptr).bytes
+                 : SumsMemory(sparse_sums(z, direction), nullptr).bytes;
+    },
+    .prepared_bytes = prepared_bytes,
+    .prepare_weights = prepare_weights,
+    .error_growth = 9,
+    .exact_on_integers = true,
+    .forward =
+        [](const SparseConvForwardArgs& a) {
+          sum_neighbours(sparse_sums(a.problem, Direction::forward), a.x, a.prepared, a.b, a.y,
+                         a.workspace);
+        },
+    .backward_data =
+        [](const SparseConvBackwardDataArgs& a) {
+          sum_neighbours(sparse_sums(a.problem, Direction::backward_data), a.dy, a.prepared,
+                         nullptr, a.dx, a.workspace);
+        },
+    .backward_weight = backward_weight,
+};
+
+}  // namespace
+}  // namespace convscope
+CONVSCOPE_SPARSE_CONV_ALGORITHM(convscope::kCard)

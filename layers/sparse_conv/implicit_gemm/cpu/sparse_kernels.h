@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+// sparse_kernels.h: the parts of sparse convolution on the CPU that depend on the instruction set:
+// entries of a map spread out, and what the pairs of a tap give to outputs and to dw.
+#pragma once
+
+#include <cstdint>
+
+#include "framework/simd/cpu_isa.h"
+
+namespace convscope {
+
+// Entries of one row of a SparseTable (map.h) for `count` sites:
+//   to[s step + i] = the neighbour of tap s of the row, or -1
+struct SparseSpreadTask {
+  const std::uint32_t* entries;  // of the first site
+  int count;                     // at most kMostSparseSites
+  int run;
+  bool descending;
+  std::int32_t* to;
+  std::int64_t step;
+};
+inline constexpr int kMostSparseSites = 512;
+
+// The pairs of one tap, and some vectors of lanes:
+//   out[here][lane] += sum over depth d of in[there][d] w[d, lane]
+struct SparsePairsTask {
+  const float* in;  // [sites there, depth]
+  std::int64_t depth;
+  const std::int32_t *there, *here;
+  int pairs;
+  const float* w;  // [depth, vectors of lanes]
+  int vectors;     // at most SparseKernels::vectors
+  int lanes;       // that there are: the last vector may be a part
+  float* out;      // [sites here, out_step], of the first of these lanes
+  std::int64_t out_step;
+};
+
+// to[c][lane] += sum over pairs of x[there][c] dy[here][lane], for all c < C and lanes < K.
+struct SparseWeightTask {
+  const float* x;   // [n, C]
+  const float* dy;  // [m, K]
+  std::int64_t c, k;
+  const std::int32_t *there, *here;
+  int pairs;
+  float* to;  // [C, to_step], to_step: K in whole vectors
+  std::int64_t to_step;
+};
+
+struct SparseKernels {
+  int vectors = 0;  // of a tile, at most
+  int lanes = 0;    // of a vector
+  void (*spread)(const SparseSpreadTask& task) = nullptr;
+  void (*pairs)(const SparsePairsTask& task) = nullptr;
+  void (*weights)(const SparseWeightTask& task) = nullptr;
+};
+extern IsaTable<SparseKernels> sparse_kernels;
+
+}  // namespace convscope

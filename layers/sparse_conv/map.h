@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+// map.h: which input site each tap of each output site meets: the map of a sparse convolution (the
+// field also calls it rulebook, kernel map or indice pairs). It depends on the sites, the kernel
+// and the dilation alone, so all layers and all directions with the same ones share it.
+//
+//   submanifold  output sites = input sites; tap t of site o reads o - padding + t dilation, if
+//                there is a site. Sizes are odd and the centre is tap (size-1)/2.
+//   strided      an output site is where at least one tap meets an input site:
+//                i = o stride - padding + t dilation
+//   inverse      a strided map with its ends exchanged: from the coarse sites back to the fine ones
+//
+// How it is stored. Sites are sorted by key, so the sites that a row of taps along w meets lie side
+// by side. One number says all of a row: the first of them, and a bit for each tap:
+//
+//   entry of 32 bits   [first site | bits]      3x3x3: 9 entries for 27 taps
+//
+// A 3x3x3 map takes 9 x 4 = 36 bytes for each site, whatever the density. A list of pairs takes 8
+// for each pair, about 100 on a surface. With a dilation along w a row's sites do not lie side by
+// side; then each tap has an entry of its own.
+//
+// How it is built. Where the window of a row begins grows with the key of the output site, so one
+// walk over both sorted lists finds all entries of a row of taps: no hash table, and nothing that
+// could collide.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "layers/sparse_conv/sites.h"
+
+namespace convscope {
+
+// Axes are T, H, W; in 2-D the first one is the default.
+struct CONVSCOPE_API SparseKernel {
+  std::array<std::int64_t, 3> size = {1, 1, 1}, stride = {1, 1, 1}, padding = {0, 0, 0},
+                              dilation = {1, 1, 1};
+
+  std::int64_t taps() const { return size[0] * size[1] * size[2]; }
+  // "kernel=3x3x3", then what differs from 1, 0, 1: ",stride=2x2x2,pad=1x1x1,dilation=1x1x2"
+  std::string text(int rank) const;
+  bool operator==(const SparseKernel&) const = default;
+};
+
+enum class SparseKind : std::uint8_t { submanifold, strided, inverse };
+constexpr const char* name_of(SparseKind kind) {
+  constexpr const char* kNames[] = {"submanifold", "strided", "inverse"};
+  return kNames[static_cast<int>(kind)];
+}
+
+// For each of some sites and each tap the site of another set that it meets, or none.
+struct CONVSCOPE_API SparseTable {
+  std::int64_t sites = 0, taps = 0;
+  std::int64_t run = 1;  // taps of an entry: side by side along w
+  // The sites of an entry follow its taps backwards: so it is when looking from inputs to outputs.
+  bool descending = false;
+  std::vector<std::uint32_t> entries;  // [taps / run, sites]
+
+  // -1: none.
+  std::int64_t neighbour(std::int64_t tap, std::int64_t site) const {
+    const std::uint32_t entry = entries[static_cast<std::size_t>(tap / run * sites + site)];
+    const std::int64_t s = tap % run;
+    if ((entry >> s & 1) == 0) return -1;
+    std::int64_t at = entry >> run;
+    for (std::int64_t i = descending ? s + 1 : 0; i < (descending ? run : s); ++i) {
+      at += entry >> i & 1;
+    }
+    return at;
+  }
+  std::size_t bytes() const;
+};
+
+// A table as a card reads it: tap t of the table has the weights of tap weight_tap(t). Of a
+// submanifold map both directions are one table, because j = o + t means o = j - t.
+struct SparseView {
+  const SparseTable* table = nullptr;
+  bool mirrored = false;
+
+  std::int64_t weight_tap(std::int64_t tap) const { return mirrored ? table->taps - 1 - tap : tap; }
+};
+
+class CONVSCOPE_API SparseMap {
+ public:
+  // An error when the kernel is none for these sites. Padding of a submanifold map is
+  // dilation (size - 1) / 2 and need not be given.
+  static std::shared_ptr<const SparseMap> submanifold(SharedSites sites, SparseKernel kernel);
+  static std::shared_ptr<const SparseMap> strided(SharedSites sites, const SparseKernel& kernel);
+  // Of a strided map.
+  static std::shared_ptr<const SparseMap> inverse(const std::shared_ptr<const SparseMap>& strided);
+
+  SparseKind kind() const { return kind_; }
+  const SparseKernel& kernel() const { return kernel_; }
+  const SharedSites& in_sites() const { return in_; }
+  const SharedSites& out_sites() const { return out_; }
+  int rank() const { return in_->grid().rank; }
+  // Which input each output meets (forward, dw), and which output each input meets (dx).
+  SparseView by_output() const { return {by_output_.get(), false}; }
+  SparseView by_input() const { return {by_input_.get(), kind_ == SparseKind::submanifold}; }
+
+  std::int64_t pairs() const { return all_pairs_; }
+  std::int64_t pairs(std::int64_t tap) const { return pairs_[static_cast<std::size_t>(tap)]; }
+  std::size_t bytes() const;  // of both tables; without the sites
+  std::string text() const;
+
+  // An error unless the map was made of these very sites and this kernel.
+  void check_made_of(const SharedSites& sites, SparseKind kind, SparseKernel kernel) const;
+
+ private:
+  SparseMap() = default;
+
+  SparseKind kind_ = SparseKind::submanifold;
+  SparseKernel kernel_;
+  SharedSites in_, out_;
+  std::shared_ptr<const SparseTable> by_output_, by_input_;
+  std::vector<std::int64_t> pairs_;  // of each tap
+  std::int64_t all_pairs_ = 0;
+};
+
+using SharedMap = std::shared_ptr<const SparseMap>;
+
+// The maps of one network: each is built when it is first asked for. The key is the sites
+// themselves, the kind and the kernel, so a map cannot be used for what it was not made of.
+class CONVSCOPE_API SparseMaps {
+ public:
+  SharedMap submanifold(const SharedSites& sites, const SparseKernel& kernel);
+  SharedMap strided(const SharedSites& sites, const SparseKernel& kernel);
+  std::size_t count() const { return maps_.size(); }
+  void clear() { maps_.clear(); }
+
+ private:
+  SharedMap find(const SharedSites& sites, SparseKind kind, const SparseKernel& kernel) const;
+  std::vector<SharedMap> maps_;
+};
+
+}  // namespace convscope

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+// problem.h: one struct that says everything about a sparse convolution except its numbers.
+//
+//   y[i,k] = b[k] + sum over taps t of the kernel that have a neighbour j(i,t), and c < C, of
+//            w[k,c,t] x[j(i,t),c]
+//   dx[j,c] = sum over taps t that lead from j to an output i, and k < K, of w[k,c,t] dy[i,k]
+//   dw[k,c,t] = sum over pairs (i, j(i,t)) of dy[i,k] x[j,c]
+//
+// The map (map.h) says which sites are neighbours. Where no site is, nothing is read: it is the
+// convolution of an image that is 0 there, computed at the output sites alone. A submanifold
+// convolution has the same sites before and after, so a network of them stays sparse.
+//
+// Source: B. Graham, M. Engelcke, L. van der Maaten: 3D Semantic Segmentation with Submanifold
+// Sparse Convolutional Networks, CVPR 2018, arXiv 1711.10275
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "framework/precision.h"
+#include "layers/dispatch/operand_specs.h"
+#include "layers/sparse_conv/map.h"
+
+namespace convscope {
+
+// x [n,C], w [K,C,(T,)R,S], b [K], y [m,K]: n input sites, m output sites, rows in the order of
+// the sites' keys.
+struct CONVSCOPE_API SparseConvProblem {
+  SharedMap map;
+  std::int64_t c = 1, k = 1;
+  DType dtype = DType::f32;
+  MathMode math = MathMode::f32;
+  std::optional<OperandTypes> types = {};  // none but `dtype` is supported
+  WeightFormat weight_format = {};         // none but dense is supported
+
+  std::int64_t in_count() const { return map->in_sites()->count(); }
+  std::int64_t out_count() const { return map->out_sites()->count(); }
+  std::int64_t taps() const { return map->kernel().taps(); }
+  Shape x_shape() const { return {in_count(), c}; }
+  Shape w_shape() const;
+  Shape y_shape() const { return {out_count(), k}; }
+  OperandSpecs operands(Direction direction) const;
+  // Without outputs nothing is computed. (Without inputs y is the bias.)
+  bool is_empty() const { return out_count() == 0; }
+
+  // 2 C K for each pair of neighbours; the same in each direction. Nothing that is absent counts.
+  double nominal_flops() const;
+  // Every tensor of the direction, and the map, once.
+  double nominal_bytes() const;
+  void check() const;
+
+  // "submanifold,kernel=3x3x3,grid=1x64x64x64,sites=900,out_sites=900,pairs=9000,c=16,k=32". There
+  // is no parse(): a map is more than a line of text.
+  std::string text() const;
+  std::string kernel_text() const;
+
+  bool operator==(const SparseConvProblem&) const = default;  // the very same map
+};
+
+}  // namespace convscope

@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+// sites.h: where the numbers of a sparse image or volume are. A site is a batch index and a place;
+// a feature row [C] belongs to each site, and everywhere else the image is 0.
+//
+//   coordinates [n, 1+D], i32: (batch, h, w) in 2-D, (batch, t, h, w) in 3-D
+//   key         ((batch T + t) H + h) W + w, 64 bits
+//
+// Sites are kept in the order of their keys, and so are the rows of all features: then neighbours
+// along w are neighbours in memory (map.h lives on this). Users may give coordinates in any order;
+// in_key_order() and in_users_order() carry their rows over.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "framework/tensor.h"
+
+namespace convscope {
+
+// The sizes of the whole image or volume. Axes are T, H, W; in 2-D T is 1.
+struct CONVSCOPE_API SiteGrid {
+  int rank = 3;  // 2 or 3
+  std::int64_t batch = 1;
+  std::array<std::int64_t, 3> extent = {1, 1, 1};
+
+  // An error unless all sizes are positive, fit into i32, and keys fit into 62 bits.
+  void check() const;
+  std::string text() const;                        // "2x41x1600x1408": the batch, then the extents
+  double all_places() const;                       // batch T H W
+  Shape dense_shape(std::int64_t channels) const;  // [N,C,(T,)H,W]
+
+  // The smallest grid from 0 on that holds all coordinates.
+  static SiteGrid around(const Tensor& coordinates);
+
+  bool operator==(const SiteGrid&) const = default;
+};
+
+struct SitePlace {
+  std::int64_t batch = 0;
+  std::array<std::int64_t, 3> at = {0, 0, 0};  // t, h, w
+};
+
+class CONVSCOPE_API SparseSites {
+ public:
+  // Coordinates in any order. A site outside of the grid or a second one at the same place is an
+  // error that names the row. No sites are legal.
+  SparseSites(const Tensor& coordinates, const SiteGrid& grid);
+  // Keys in any order, several times or once: each place counts once.
+  SparseSites(std::vector<std::uint64_t> keys, const SiteGrid& grid);
+
+  std::int64_t count() const { return static_cast<std::int64_t>(keys_.size()); }
+  const SiteGrid& grid() const { return grid_; }
+  const std::vector<std::uint64_t>& keys() const { return keys_; }  // ascending
+  SitePlace place(std::int64_t site) const;
+  std::uint64_t key(const SitePlace& place) const;
+  Tensor coordinates() const;  // [n, 1+D], in the order of the keys
+  double density() const { return static_cast<double>(count()) / grid_.all_places(); }
+  std::size_t bytes() const;
+
+  // Rows [n, ...] of the user's order in that of the keys, and back; the tensor itself where both
+  // orders are one. On the CPU.
+  Tensor in_key_order(const Tensor& rows) const { return reordered(rows, true); }
+  Tensor in_users_order(const Tensor& rows) const { return reordered(rows, false); }
+
+ private:
+  Tensor reordered(const Tensor& rows, bool to_keys) const;
+
+  SiteGrid grid_;
+  std::vector<std::uint64_t> keys_;
+  std::vector<std::int32_t> users_row_;  // of each site; empty: its own number
+};
+
+using SharedSites = std::shared_ptr<const SparseSites>;
+
+// "[1, 4, 0, 7]": a row of coordinates.
+CONVSCOPE_API std::string site_text(const SiteGrid& grid, const SitePlace& place);
+
+}  // namespace convscope

@@ -1,0 +1,216 @@
+// SPDX-License-Identifier: Apache-2.0
+// sparse_algorithms_test.cpp: every card of sparse convolution beside sums over pairs that are
+// searched by their coordinates.
+#include "framework/parallel.h"
+#include "framework/simd/cpu_isa.h"
+#include "tests/layers/sparse_conv/sparse_case.h"
+#include "tests/support/numbers.h"
+
+namespace convscope::testing {
+namespace {
+
+using Problem = SparseConvProblem;
+
+const Registry<SparseConvAlgorithm>& cards() { return sparse_conv_algorithms(DeviceType::cpu); }
+
+class SparseConv : public ::testing::TestWithParam<SparseCase> {};
+
+TEST_P(SparseConv, IsExactOnIntegers) {
+  const Problem z = problem_of(GetParam());
+  const SparseConvTensors tensors = sparse_tensors(z, /*integers=*/true);
+  for (const Direction direction : kDirections) {
+    const std::vector<double> expected = from_pairs(z, direction, tensors);
+    for (const auto& [name, card] : cards().entries()) {
+      ASSERT_TRUE(card.exact_on_integers);
+      const Tensor got = sparse_result(card, z, direction, tensors);
+      for (std::size_t i = 0; i < expected.size(); ++i) {
+        ASSERT_EQ(got.at(static_cast<std::int64_t>(i)), expected[i])
+            << name << " " << name_of(direction) << " element " << i << " of " << z.text();
+      }
+    }
+  }
+}
+
+TEST_P(SparseConv, ErrsWithinItsBound) {
+  const Problem z = problem_of(GetParam());
+  const SparseConvTensors tensors = sparse_tensors(z, /*integers=*/false);
+  for (const Direction direction : kDirections) {
+    const std::vector<double> expected = from_pairs(z, direction, tensors);
+    double largest = 0;
+    for (const double size : from_pairs(z, direction, tensors, true)) {
+      largest = std::max(largest, size);
+    }
+    for (const auto& [name, card] : cards().entries()) {
+      const Tensor got = sparse_result(card, z, direction, tensors);
+      const double terms = z.nominal_flops() / 2 / static_cast<double>(got.numel());
+      const double bound = card.growth(terms) * eps_of(z.dtype, z.math) * largest;
+      for (std::size_t i = 0; i < expected.size(); ++i) {
+        ASSERT_NEAR(got.at(static_cast<std::int64_t>(i)), expected[i], bound)
+            << name << " " << name_of(direction) << " element " << i << " of " << z.text();
+      }
+    }
+  }
+}
+
+TEST_P(SparseConv, HasTheSameBitsWithAnyNumberOfThreads) {
+  const MachineScope scope;
+  const Problem z = problem_of(GetParam());
+  const SparseConvTensors tensors = sparse_tensors(z, /*integers=*/false);
+  for (const auto& [name, card] : cards().entries()) {
+    ASSERT_TRUE(card.deterministic);
+    for (const Direction direction : kDirections) {
+      set_num_threads(1);
+      const Tensor first = sparse_result(card, z, direction, tensors);
+      for (const int threads : {2, 5}) {
+        set_num_threads(threads);
+        EXPECT_TRUE(same_bits(sparse_result(card, z, direction, tensors), first))
+            << name << " " << name_of(direction) << " with " << threads << " threads";
+      }
+    }
+  }
+}
+
+TEST_P(SparseConv, IsExactOnEachInstructionSet) {
+  const MachineScope scope;
+  const Problem z = problem_of(GetParam());
+  const SparseConvTensors tensors = sparse_tensors(z, /*integers=*/true);
+  for (const Direction direction : kDirections) {
+    const Tensor expected = sparse_result(cards().get("reference"), z, direction, tensors);
+    for (int i = 0; i < kIsaCount; ++i) {
+      if (!supports_isa(static_cast<Isa>(i))) continue;
+      set_isa(static_cast<Isa>(i));
+      EXPECT_TRUE(
+          near(sparse_result(cards().get("implicit_gemm"), z, direction, tensors), expected, 0, 0))
+          << name_of(direction) << " on " << name_of(static_cast<Isa>(i));
+    }
+  }
+}
+
+TEST_P(SparseConv, AddsToWeightGradients) {
+  const Problem z = problem_of(GetParam());
+  const SparseConvTensors tensors = sparse_tensors(z, /*integers=*/true);
+  for (const auto& [name, card] : cards().entries()) {
+    Operands operands = sparse_conv_operands(Direction::backward_weight, tensors);
+    operands.out[0] = Tensor::full(z.w_shape(), 3, z.dtype);
+    operands.accumulate = true;
+    run_card(card, z, Direction::backward_weight, operands);
+    const Tensor fresh = sparse_result(card, z, Direction::backward_weight, tensors);
+    for (std::int64_t i = 0; i < fresh.numel(); ++i) {
+      ASSERT_EQ(operands.out[0].values.at(i), fresh.at(i) + 3) << name;
+    }
+  }
+}
+
+TEST_P(SparseConv, NeedsNoBias) {
+  const Problem z = problem_of(GetParam());
+  SparseConvTensors tensors = sparse_tensors(z, /*integers=*/true);
+  tensors.b = {};
+  const std::vector<double> expected = from_pairs(z, Direction::forward, tensors);
+  for (const auto& [name, card] : cards().entries()) {
+    const Tensor got = sparse_result(card, z, Direction::forward, tensors);
+    for (std::size_t i = 0; i < expected.size(); ++i) {
+      ASSERT_EQ(got.at(static_cast<std::int64_t>(i)), expected[i]) << name;
+    }
+  }
+}
+
+// d/dv of sum(y dy) by differences in double, of some elements of x and w.
+TEST_P(SparseConv, HasTheGradientsOfDifferences) {
+  const Problem z = problem_of(GetParam(), DType::f64);
+  const SparseConvTensors tensors = sparse_tensors(z, /*integers=*/false);
+  const SparseConvAlgorithm& card = cards().get("reference");
+  const auto loss = [&](const SparseConvTensors& t) {
+    const Tensor y = sparse_result(card, z, Direction::forward, t);
+    double sum = 0;
+    for (std::int64_t i = 0; i < y.numel(); ++i) sum += y.at(i) * tensors.dy.at(i);
+    return sum;
+  };
+  const auto expect = [&](const Tensor& gradient, Tensor SparseConvTensors::*which) {
+    constexpr double kStep = 1e-3;
+    for (std::int64_t i = 0; i < gradient.numel(); i += 1 + gradient.numel() / 7) {
+      SparseConvTensors moved = tensors;
+      double ends[2];
+      for (const int side : {0, 1}) {
+        moved.*which = (tensors.*which).clone();
+        (moved.*which).data<double>()[i] += side == 0 ? -kStep : kStep;
+        ends[side] = loss(moved);
+      }
+      EXPECT_NEAR(gradient.at(i), (ends[1] - ends[0]) / (2 * kStep), 1e-7) << i;
+    }
+  };
+  expect(sparse_result(card, z, Direction::backward_data, tensors), &SparseConvTensors::x);
+  expect(sparse_result(card, z, Direction::backward_weight, tensors), &SparseConvTensors::w);
+}
+
+// The dispatch knows nothing of sites: a problem carries its map.
+TEST_P(SparseConv, IsChosenCheckedAndExplained) {
+  const Problem z = problem_of(GetParam());
+  const SparseConvTensors tensors = sparse_tensors(z, /*integers=*/false);
+  forget_check_results();
+  for (const Direction direction : kDirections) {
+    const auto choice = select_algorithm("check:implicit_gemm,native", z, direction, Device{});
+    Operands operands = sparse_conv_operands(direction, tensors);
+    operands.out[0] = Tensor::empty(z.operands(direction).outputs[0].shape, z.dtype);
+    execute(choice, z, direction, operands);
+    EXPECT_TRUE(same_bits(operands.out[0].values,
+                          sparse_result(cards().get("implicit_gemm"), z, direction, tensors)));
+    EXPECT_EQ(explain("auto", z, direction, Device{}).size(), cards().entries().size());
+    EXPECT_TRUE(select_algorithm("auto", z, direction, Device{}).algorithm->auto_ok);
+  }
+  EXPECT_EQ(check_results().size(), 3u);
+  forget_check_results();
+}
+
+INSTANTIATE_TEST_SUITE_P(All, SparseConv, ::testing::ValuesIn(kSparseCases), case_name);
+
+Problem without_sites(SparseKind kind) {
+  const SparseCase none{"", {3, 1, {4, 4, 4}}, 1, kind, {.size = {3, 3, 3}}, 3, 4};
+  const auto sites =
+      std::make_shared<const SparseSites>(coordinates_of({}, none.grid.rank), none.grid);
+  return {.map = map_of(none, sites), .c = 3, .k = 4};
+}
+
+TEST(SparseConvEmpty, IsLegalInEachDirection) {
+  for (const SparseKind kind :
+       {SparseKind::submanifold, SparseKind::strided, SparseKind::inverse}) {
+    const Problem z = without_sites(kind);
+    const SparseConvTensors tensors = sparse_tensors(z, /*integers=*/true);
+    for (const auto& [name, card] : cards().entries()) {
+      EXPECT_EQ(sparse_result(card, z, Direction::forward, tensors).shape(), Shape({0, 4}));
+      EXPECT_EQ(sparse_result(card, z, Direction::backward_data, tensors).shape(), Shape({0, 3}));
+      const Tensor dw = sparse_result(card, z, Direction::backward_weight, tensors);
+      EXPECT_TRUE(same_bits(dw, Tensor::zeros(z.w_shape()))) << name;
+    }
+    EXPECT_NE(select_algorithm("auto", z, Direction::forward, Device{}).algorithm, nullptr);
+    EXPECT_NE(select_algorithm("measure", z, Direction::forward, Device{}).algorithm, nullptr);
+  }
+}
+
+// A stride that is longer than its kernel may meet no site. Back from there comes the bias alone.
+TEST(SparseConvEmpty, IsTheBiasWhereNoInputIs) {
+  const SiteGrid grid{2, 1, {1, 4, 4}};
+  const auto sites =
+      std::make_shared<const SparseSites>(coordinates_of({{0, 0, 1, 1}, {0, 0, 3, 3}}, 2), grid);
+  const SharedMap strided = SparseMap::strided(sites, {.size = {1, 1, 1}, .stride = {1, 2, 2}});
+  Problem z{.map = SparseMap::inverse(strided), .c = 3, .k = 4};
+  ASSERT_EQ(z.in_count(), 0);
+  ASSERT_EQ(z.out_count(), 2);
+  const SparseConvTensors tensors = sparse_tensors(z, /*integers=*/true);
+  for (const auto& [name, card] : cards().entries()) {
+    const Tensor y = sparse_result(card, z, Direction::forward, tensors);
+    for (std::int64_t i = 0; i < y.numel(); ++i) EXPECT_EQ(y.at(i), tensors.b.at(i % 4)) << name;
+    EXPECT_EQ(sparse_result(card, z, Direction::backward_data, tensors).numel(), 0);
+    EXPECT_TRUE(same_bits(sparse_result(card, z, Direction::backward_weight, tensors),
+                          Tensor::zeros(z.w_shape())))
+        << name;
+  }
+  z.map = strided;  // no output: dx is 0
+  for (const auto& [name, card] : cards().entries()) {
+    EXPECT_TRUE(same_bits(sparse_result(card, z, Direction::backward_data, sparse_tensors(z, true)),
+                          Tensor::zeros(z.x_shape())))
+        << name;
+  }
+}
+
+}  // namespace
+}  // namespace convscope::testing
