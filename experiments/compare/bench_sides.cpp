@@ -54,6 +54,7 @@ std::string kind_of(const Json& json, const std::string& file) {
   if (child(json, "ladders").is_array()) return "ladder";
   if (!child(json, "rows").is_array()) broken(file, "which has no list named rows");
   if (format.find("net") != std::string::npos) return "net";
+  if (format.find("sparse_conv") != std::string::npos) return "sparse_conv";
   if (format.find("deform_conv2d") != std::string::npos) return "deform_conv2d";
   if (format == "-" || format.find("conv2d") != std::string::npos) return "conv2d";
   broken(file, cat("whose format is '", format, "'"));

@@ -17,6 +17,12 @@ std::string bench_legend(bool with_peer) {
          "vs plain: the peer with row-major tensors.\n";
 }
 
+std::string sparse_legend() {
+  return "pairs: of an output site and an input site that a tap of the kernel joins. products: "
+         "those "
+         "executed / those\nof pairs. The map's ms are of the CPU; calls do not include them.\n";
+}
+
 std::string often_legend() {
   return "--weights often: they are prepared before the calls, so prepare is no part of them.\n";
 }
