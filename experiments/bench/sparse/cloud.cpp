@@ -167,20 +167,26 @@ class Lidar : public Scene {
   double per_metre_;
 };
 
+// A cube, less some layers along t: so many places as the density asks for.
 class Random : public Scene {
  public:
-  Random(std::int64_t sites, double density)
-      : side_(static_cast<std::int64_t>(
-            std::ceil(std::cbrt(static_cast<double>(sites) / density) - 1e-6))) {}
-  std::array<std::int64_t, 3> extent() const override { return {side_, side_, side_}; }
+  Random(std::int64_t sites, double density) {
+    const double places = static_cast<double>(sites) / density;
+    side_ = static_cast<std::int64_t>(std::ceil(std::cbrt(places) - 1e-6));
+    layers_ =
+        static_cast<std::int64_t>(std::ceil(places / static_cast<double>(side_ * side_) - 1e-6));
+  }
+  std::array<std::int64_t, 3> extent() const override { return {layers_, side_, side_}; }
   At point(Generator& random) const override {
-    const auto below = static_cast<std::uint32_t>(side_);
-    return {static_cast<double>(random.below(below)), static_cast<double>(random.below(below)),
-            static_cast<double>(random.below(below))};
+    At out = {};
+    for (std::size_t d = 0; d < 3; ++d) {
+      out[d] = random.below(static_cast<std::uint32_t>(extent()[d]));
+    }
+    return out;
   }
 
  private:
-  std::int64_t side_;
+  std::int64_t side_ = 1, layers_ = 1;
 };
 
 std::unique_ptr<Scene> scene_of(const Cloud& cloud, std::int64_t sites, std::uint64_t stream) {
