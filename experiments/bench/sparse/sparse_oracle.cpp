@@ -13,6 +13,9 @@ namespace {
 
 using Index = std::int64_t;
 
+// On the host, f64.
+Tensor numbers_of(const Operand& operand) { return operand.values.to(Device{}).to(DType::f64); }
+
 // `wanted` of `all`, at least a quarter of them at either end, ascending.
 std::vector<Index> sample_of(Index all, Index wanted) {
   std::vector<Index> out;
@@ -38,9 +41,7 @@ std::vector<Index> sample_of(Index all, Index wanted) {
 SparseOracle::SparseOracle(const SparseConvProblem& problem, Direction direction,
                            const Operands& operands, double most_products)
     : problem_(problem), spec_(problem.operands(direction).outputs[0]) {
-  const OperandSpecs specs = problem.operands(direction);
-  const Tensor first = real_numbers(operands.in[0], specs.inputs[0]);
-  const Tensor second = real_numbers(operands.in[1], specs.inputs[1]);
+  const Tensor first = numbers_of(operands.in[0]), second = numbers_of(operands.in[1]);
   if (direction == Direction::backward_weight) {
     expect_weights(first.data<double>(), second.data<double>(), most_products);
   } else {
@@ -123,7 +124,7 @@ void SparseOracle::expect_weights(const double* x, const double* dy, double most
 }
 
 Judgement SparseOracle::judge(const Operands& operands, double error_growth) const {
-  const Tensor got = real_numbers(operands.out[0], spec_);
+  const Tensor got = numbers_of(operands.out[0]);
   const double* const values = got.data<double>();
   const double bound = error_growth * eps_of(problem_.dtype, problem_.math) * largest_;
   // Row by row of x or y; of dw by kernel, input channel and tap.
