@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // bench_sides.h: the timed rows of a file of `bench conv2d`, of its ladders, of `bench
-// deform_conv2d`, `bench sparse_conv`, `bench net` or `bench sparse_net`, each with what names it in
-// another file of the same kind.
+// deform_conv2d`, `bench sparse_conv`, `bench net` or `bench sparse_net`, each with what names it
+// in another file of the same kind.
 #pragma once
 
 #include <string>

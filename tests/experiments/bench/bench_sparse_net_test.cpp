@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// bench_sparse_net_test.cpp: `convscope bench sparse_net`: its rows, what it leaves out, the times of
-// another library beside them. Nothing here depends on how long anything takes.
+// bench_sparse_net_test.cpp: `convscope bench sparse_net`: its rows, what it leaves out, the times
+// of another library beside them. Nothing here depends on how long anything takes.
 #include <gtest/gtest.h>
 
 #include <fstream>
