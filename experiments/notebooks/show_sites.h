@@ -30,7 +30,7 @@ struct SiteNetwork {
   std::int64_t kernel = 3, stride = 2;
   int stages = 2;  // each a convolution that keeps the grid, and one with the stride
 };
-// `keep`: the convolution that keeps the grid is submanifold. Without it is a plain one: its outputs
+// `keep`: the convolution that keeps the grid is submanifold. Without, it is a plain one: outputs
 // are wherever the kernel meets a site, and sites spread from layer to layer.
 CONVSCOPE_API std::vector<SitesOfLayer> sites_through(const SharedSites& sites,
                                                       const SiteNetwork& network, bool keep);
