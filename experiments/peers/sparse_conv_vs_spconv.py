@@ -20,7 +20,9 @@ first, which fails where there is no driver; here it gets none, and what it comp
 The ratio is spconv's time by ours, above 1 we are faster; backward is dx and dw. --net times the network of
 `bench sparse_net` by spconv and writes what its --peer reads.
 
-Exit code 1 when results differ by more than the bound, 77 without PyTorch or spconv.
+Exit code 1 when ours differ by more than the bound, 77 without PyTorch or spconv. When spconv's differ, a
+sentence says so, and its times are those of a wrong result. The CPU wheel of spconv 2.3.8 does so with two
+threads: y and dx are wrong by up to half of the largest number, other ones on each run. With one they are right.
 
     build/peers/bin/python experiments/peers/sparse_conv_vs_spconv.py --program build/release/bin/convscope
     ... --threads 1 --clock cpu                    # on a busy machine
@@ -259,9 +261,9 @@ def compare_line(line, precision, args):
               f"{both / (forward + backward):.2f} | {errors[algorithm]:.1e} |", flush=True)
     bad = {name: error for name, error in errors.items() if not error <= BOUND[precision]}
     for name, error in bad.items():
-        print(f"WRONG: {name} differs by {error:.1e} of the largest number, {BOUND[precision]:.0e} is allowed",
-              file=sys.stderr)
-    return not bad
+        print(f"WRONG: {name} on {line} differs by {error:.1e} of the largest number, {BOUND[precision]:.0e} is "
+              "allowed", file=sys.stderr)
+    return not any(name in names for name in bad)
 
 
 def time_net(args):
