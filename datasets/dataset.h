@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// dataset.h: labelled images in memory, and the table of data sets that a config can name.
+// dataset.h: labelled images or sets of points in memory, and the table of data sets that a config
+// can name.
 #pragma once
 
 #include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
+#include "datasets/points/point_set.h"
 #include "framework/options.h"
 #include "framework/registry.h"
 #include "framework/tensor.h"
@@ -20,9 +23,19 @@ struct Dataset {
   std::vector<std::string> class_names;
   // Of the training images, per channel, on the 0..1 scale: a network sees (pixel/255 - mean)/std.
   std::vector<double> mean, std;
+  // Samples that are points instead: `images` is undefined, mean and std are empty, and a network
+  // sees the features as they are.
+  std::shared_ptr<const PointSet> points;
 
-  std::int64_t size() const { return images.defined() ? images.dim(0) : 0; }
-  Shape sample_shape() const { return {images.dim(1), images.dim(2), images.dim(3)}; }
+  std::int64_t size() const {
+    if (points != nullptr) return points->size();
+    return images.defined() ? images.dim(0) : 0;
+  }
+  // [C,H,W], or [M,D+C] of points.
+  Shape sample_shape() const {
+    if (points != nullptr) return points->sample_shape();
+    return {images.dim(1), images.dim(2), images.dim(3)};
+  }
 };
 
 struct DatasetSplits {
@@ -35,7 +48,7 @@ struct DatasetType {
   std::vector<OptionField> fields;  // `root` for those that read files
   // Errors of kind kData name the paths tried and the fetch command.
   std::function<DatasetSplits(const Options&)> load;
-  // Optional: the shape [C,H,W] of one image and the number of classes, known without any file, so
+  // Optional: the shape [C,H,W] of one image ([M,D+C] of points) and the number of classes, known without any file, so
   // that a network can be built and explained without the data.
   std::function<Shape(const Options&)> sample_shape = {};
   int classes = 0;
@@ -45,6 +58,8 @@ struct DatasetType {
     std::int64_t train = 0, test = 0;
   };
   std::function<Sizes(const Options&)> sizes = {};
+  // Of sets of points: the sizes of their grid, [H,W] or [T,H,W].
+  std::function<std::vector<std::int64_t>(const Options&)> point_grid = {};
 };
 CONVSCOPE_API Registry<DatasetType>& dataset_types();
 

@@ -22,6 +22,7 @@ std::unique_ptr<DeviceData> DeviceData::make(const Loader& loader, Device device
     return refused("the images are augmented on the host");
   }
   const Dataset& data = loader.dataset();
+  if (data.points != nullptr) return refused("its samples are points, which the host packs");
   if (data.size() == 0) return refused("the data set is empty");
   // Half of what is free is left to the network.
   const std::int64_t needed = data.images.size_bytes() + 2 * data.labels.size_bytes();

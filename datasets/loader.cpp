@@ -34,6 +34,7 @@ struct Loader::Impl {
   bool next(Batch& batch);
 
   void check() const;
+  void check_images() const;
   std::int64_t samples_of(std::int64_t b) const {
     return std::min(options.batch_size, dataset.size() - b * options.batch_size);
   }
@@ -60,23 +61,27 @@ struct Loader::Impl {
 };
 
 void Loader::Impl::check() const {
-  CONVSCOPE_CHECK(
-      dataset.images.defined() && dataset.images.rank() == 4 && dataset.images.dtype() == DType::u8,
-      "loader", "expected images u8 [N,C,H,W], got ", dataset.images.str());
+  if (dataset.points == nullptr) check_images();
   CONVSCOPE_CHECK(dataset.labels.defined() && dataset.labels.dtype() == DType::i32 &&
                       dataset.labels.shape() == Shape{dataset.size()},
                   "loader", "expected labels i32 [", dataset.size(), "], got ",
                   dataset.labels.str());
-  const auto channels = static_cast<std::size_t>(dataset.images.dim(1));
-  CONVSCOPE_CHECK(dataset.mean.size() == channels && dataset.std.size() == channels, "loader",
-                  "expected mean and std of ", channels, " channels, got ", dataset.mean.size(),
-                  " and ", dataset.std.size());
   CONVSCOPE_CHECK(options.batch_size >= 1, "loader", "expected a batch size of at least 1, got ",
                   options.batch_size);
   CONVSCOPE_CHECK(options.crop_padding >= 0, "loader",
                   "expected a crop padding of at least 0 pixels, got ", options.crop_padding);
   CONVSCOPE_CHECK(dataset.size() < std::int64_t{1} << 31, "loader",
                   "expected fewer than 2^31 samples, got ", dataset.size());
+}
+
+void Loader::Impl::check_images() const {
+  CONVSCOPE_CHECK(
+      dataset.images.defined() && dataset.images.rank() == 4 && dataset.images.dtype() == DType::u8,
+      "loader", "expected images u8 [N,C,H,W], got ", dataset.images.str());
+  const auto channels = static_cast<std::size_t>(dataset.images.dim(1));
+  CONVSCOPE_CHECK(dataset.mean.size() == channels && dataset.std.size() == channels, "loader",
+                  "expected mean and std of ", channels, " channels, got ", dataset.mean.size(),
+                  " and ", dataset.std.size());
 }
 
 Loader::Impl::Impl(Dataset dataset_in, const LoaderOptions& options_in)
@@ -86,11 +91,12 @@ Loader::Impl::Impl(Dataset dataset_in, const LoaderOptions& options_in)
   const std::int64_t whole = count / options.batch_size;
   batches = whole + (!options.drop_last && whole * options.batch_size < count ? 1 : 0);
   order.resize(static_cast<std::size_t>(count));
-  levels = pixel_levels(dataset);
-  const Shape sample = dataset.sample_shape();
+  if (dataset.points == nullptr) levels = pixel_levels(dataset);
   const std::int64_t rows = std::min(options.batch_size, count);
+  Shape batch{rows};
+  for (const std::int64_t size : dataset.sample_shape()) batch.push_back(size);
   for (Slot& slot : slots) {
-    slot.x = Tensor::empty({rows, sample[0], sample[1], sample[2]});
+    slot.x = Tensor::empty(batch);
     slot.labels = Tensor::empty({rows}, DType::i32);
   }
   produced = consumed = batches;  // nothing to do before start_epoch
@@ -180,6 +186,11 @@ void Loader::Impl::fill(const Slot& slot, std::int64_t b) const {
 }
 
 void Loader::Impl::write_sample(float* to, std::int64_t sample) const {
+  if (dataset.points != nullptr) {
+    Augmentation change = augmentation(options.seed, epoch, sample, options.crop_padding);
+    change.mirrored = change.mirrored && options.mirror;
+    return dataset.points->write(sample, change, to);
+  }
   const Shape shape = dataset.sample_shape();
   const std::int64_t height = shape[1], width = shape[2], plane = height * width;
   const std::uint8_t* from = dataset.images.data<std::uint8_t>() + sample * shape.numel();

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // loader.h: batches from a Dataset: deterministic shuffle, normalisation, augmentation, prefetch.
+// Points are moved and mirrored by the same augmentation as the pixels of an image.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +23,7 @@ struct LoaderOptions {
 };
 
 struct Batch {
-  Tensor x;                // f32 [N,C,H,W], normalised
+  Tensor x;                // f32 [N,C,H,W], normalised; of points [N,M,D+C]
   Tensor labels;           // i32 [N]
   std::int64_t index = 0;  // position in the epoch
 };

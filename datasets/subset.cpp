@@ -16,12 +16,20 @@ std::vector<std::int64_t> balanced_indices(const Dataset& from, std::uint64_t se
 }  // namespace
 
 Dataset subset(const Dataset& from, const std::vector<std::int64_t>& indices) {
-  const Shape sample = from.sample_shape();
   const auto count = static_cast<std::int64_t>(indices.size());
-  const auto sample_bytes = static_cast<std::size_t>(sample.numel());
   Dataset out = from;
-  out.images = Tensor::empty({count, sample[0], sample[1], sample[2]}, DType::u8);
   out.labels = Tensor::empty({count}, DType::i32);
+  if (from.points != nullptr) {
+    out.points = std::make_shared<const PointSet>(from.points->subset(indices));
+    for (std::int64_t i = 0; i < count; ++i) {
+      out.labels.data<std::int32_t>()[i] =
+          from.labels.data<std::int32_t>()[indices[static_cast<std::size_t>(i)]];
+    }
+    return out;
+  }
+  const Shape sample = from.sample_shape();
+  const auto sample_bytes = static_cast<std::size_t>(sample.numel());
+  out.images = Tensor::empty({count, sample[0], sample[1], sample[2]}, DType::u8);
   for (std::int64_t i = 0; i < count; ++i) {
     const std::int64_t index = indices[static_cast<std::size_t>(i)];
     CONVSCOPE_CHECK(index >= 0 && index < from.size(), "subset", "expected indices below ",

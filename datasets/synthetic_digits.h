@@ -26,6 +26,9 @@ struct SyntheticDigitsOptions {
   double warp = 0;
 };
 
+// The options of the data set, as a config gives them.
+CONVSCOPE_API std::vector<OptionField> synthetic_digits_fields();
+
 CONVSCOPE_API DatasetSplits synthetic_digits(const SyntheticDigitsOptions& options);
 
 }  // namespace convscope

@@ -23,7 +23,8 @@ LayerType type_of(const char* kind, const char* doc) {
           .fields = {},
           .build = [kind](const Options&, const Shape&, LayerContext&) -> std::shared_ptr<Module> {
             return std::make_shared<Activation>(kind);
-          }};
+          },
+          .takes_rows = true};
 }
 
 }  // namespace

@@ -66,6 +66,7 @@ CONVSCOPE_REGISTER_LAYER("dropout",
                                       LayerContext& context) -> std::shared_ptr<Module> {
                             return std::make_shared<Dropout>(options.number("p"), context.seed,
                                                              context.next_stream++);
-                          }})
+                          },
+                          .takes_rows = true})
 
 }  // namespace convscope

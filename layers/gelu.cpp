@@ -88,6 +88,7 @@ CONVSCOPE_REGISTER_LAYER("gelu", {.doc = "x times the normal distribution at x",
                                   .build = [](const Options&, const Shape&,
                                               LayerContext&) -> std::shared_ptr<Module> {
                                     return std::make_shared<Gelu>();
-                                  }})
+                                  },
+                                  .takes_rows = true})
 
 }  // namespace convscope

@@ -53,6 +53,20 @@ Options complete_options(const std::vector<OptionField>& fields, const Options& 
   return complete;
 }
 
+namespace {
+
+// A layer for images would read rows of sites as something else.
+void check_takes(const LayerSpec& spec, const LayerType& type, const RowsOfSites& rows) {
+  if (rows.levels == nullptr || type.takes_rows) return;
+  fail(ErrorKind::kConfig, spec.type,
+       cat("expected an image or a vector for each sample, got the rows of sites that '",
+           rows.made_by,
+           "' makes; put 'to_dense' in front, which makes an image of them, or "
+           "'sparse_global_pool', which makes a vector of each sample"));
+}
+
+}  // namespace
+
 std::shared_ptr<Module> build_layers(const std::vector<LayerSpec>& specs, const Shape& input,
                                      LayerContext& context, const std::string& kind) {
   auto network = std::make_shared<Sequential>(kind);
@@ -74,6 +88,7 @@ std::shared_ptr<Module> build_layers(const std::vector<LayerSpec>& specs, const 
     }
     context.layer_name = name;
     try {
+      check_takes(spec, type, context.rows);
       const std::shared_ptr<Module> layer =
           type.build(complete_options(type.fields, spec.options, spec.type), shape, context);
       shape = layer->output_shape(shape);

@@ -16,6 +16,21 @@
 
 namespace convscope {
 
+class SiteLevels;
+
+// Whether layers pass on rows of sites [n,C] (layers/sparse_conv/levels.h) instead of images, while
+// a network is built. A layer that begins or ends that, or leads to other sites, changes it.
+struct RowsOfSites {
+  struct Step {
+    std::string layer;
+    int level;  // behind it
+  };
+  std::shared_ptr<SiteLevels> levels = {};  // null: no rows
+  int level = 0;                            // whose rows arrive
+  std::string made_by = {};                 // the layer that made rows
+  std::vector<Step> steps = {};             // the strided ones so far
+};
+
 // What a layer needs to know beside its own options.
 struct LayerContext {
   std::uint64_t seed = 0;  // of the run; weights are drawn from it
@@ -26,6 +41,8 @@ struct LayerContext {
   std::string layer_name;  // of the layer being built: "c1"
   // Which convolution algorithm a layer uses (config block `conv:`), by layer name.
   std::function<Conv2dPolicy(const std::string& layer_name)> conv_policy;
+  std::vector<std::int64_t> point_grid = {};  // of data that are points: [T,H,W] or [H,W]
+  RowsOfSites rows = {};
 };
 
 struct LayerType {
@@ -33,6 +50,7 @@ struct LayerType {
   std::vector<OptionField> fields;  // without `type` and `name`, which every layer has
   // `input` is the shape that arrives, batch included as N = 1.
   std::function<std::shared_ptr<Module>(const Options&, const Shape& input, LayerContext&)> build;
+  bool takes_rows = false;  // of sites; false: images and vectors alone
 };
 CONVSCOPE_API Registry<LayerType>& layer_types();
 

@@ -65,6 +65,12 @@ std::shared_ptr<Module> network_of(const ModelConfig& model, const Shape& input,
                                    LayerContext& context) {
   try {
     if (!model.layers.empty()) return build_layers(model.layers, input, context);
+    if (!context.point_grid.empty()) {
+      fail(ErrorKind::kConfig, "model",
+           cat("expected 'layers' that begin with 'sparse_points', because the samples of the data "
+               "set are points, got model '",
+               model.type, "', which takes images"));
+    }
     return model_types().get(model.type).build(model.options, input, classes, context);
   } catch (const Error& error) {
     if (error.kind() != ErrorKind::kInvalid) throw;
@@ -115,7 +121,8 @@ std::shared_ptr<Module> build_model(const ExperimentConfig& config, const Shape&
                                     int classes) {
   backend_of(config.device);  // an error when the device is not there
   check_precision(config);
-  CONVSCOPE_CHECK(sample_shape.rank() == 3, "model", "expected images [C,H,W], got ", sample_shape);
+  CONVSCOPE_CHECK(sample_shape.rank() == 3 || sample_shape.rank() == 2, "model",
+                  "expected images [C,H,W] or points [M,D+C], got ", sample_shape);
   Shape input = {1};
   for (std::int64_t size : sample_shape) input.push_back(size);
 
@@ -124,6 +131,8 @@ std::shared_ptr<Module> build_model(const ExperimentConfig& config, const Shape&
   context.seed = static_cast<std::uint64_t>(config.seed);
   context.device = config.device;
   context.precision = config.precision;
+  const DatasetType& data = dataset_types().get(config.data.set);
+  if (data.point_grid) context.point_grid = data.point_grid(config.data.options);
   context.conv_policy = [&config, &asked](const std::string& layer) {
     asked.insert(layer);
     Conv2dPolicy policy = config.conv.of(layer);

@@ -21,8 +21,10 @@ set(convscope_simd_sources ${convscope_sources})
 list(FILTER convscope_simd_sources INCLUDE REGEX "_simd\\.cpp$")
 list(FILTER convscope_sources EXCLUDE REGEX "_simd\\.cpp$")
 
-# Its images are the same bytes on every machine, so no compiler may fuse its products and sums.
+# What they draw is the same on every machine, so no compiler may fuse their products and sums.
 set_source_files_properties(${CMAKE_CURRENT_SOURCE_DIR}/datasets/synthetic_digits.cpp
+  ${CMAKE_CURRENT_SOURCE_DIR}/datasets/points/synthetic_shapes.cpp
+  ${CMAKE_CURRENT_SOURCE_DIR}/datasets/points/shape_surfaces.cpp
   PROPERTIES COMPILE_OPTIONS -ffp-contract=off SKIP_PRECOMPILE_HEADERS ON)
 
 # env.json of a run names the commit that was configured; a new commit configures anew.

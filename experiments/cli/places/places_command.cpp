@@ -166,6 +166,10 @@ class Samples {
 Figure figure_of(const PlacesArguments& arguments, const ExperimentConfig& config, Module& model,
                  const Dataset& data) {
   const Found found = layer_named(model, arguments.layer);
+  if (data.points != nullptr) {
+    fail(ErrorKind::kConfig, "places",
+         cat("expected a data set of images to draw on, got the points of ", data.name));
+  }
   const Dataset some = subset(data, one_of_each_class(data, arguments.images));
   Loader loader(some, {.batch_size = some.size(), .shuffle = false, .prefetch = false});
   loader.start_epoch(0);

@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+// shape_surfaces.h: random points on the surfaces that synthetic_shapes is made of.
+#pragma once
+
+#include <vector>
+
+#include "framework/random.h"
+
+namespace convscope {
+
+struct SpacePoint {
+  double x = 0, y = 0, z = 0;
+};
+
+constexpr int kShapeClasses = 8;
+constexpr const char* kShapeNames[kShapeClasses] = {"sphere", "box",    "cylinder", "cone",
+                                                    "torus",  "stairs", "room",     "scan"};
+
+// `count` points of one object of a class, in a cube from -1 to 1, with z up.
+std::vector<SpacePoint> points_of_shape(int shape, int count, Generator& random);
+
+}  // namespace convscope

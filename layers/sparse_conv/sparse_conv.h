@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+// sparse_conv.h: the sparse convolution as a differentiable operation and as layers.
+//
+//   y[i,k] = b[k] + sum over taps t that have a neighbour j(i,t), and c < C, of
+//            w[k,c,t] x[j(i,t),c];   problem.h says the gradients, map.h who is a neighbour
+//
+// Operation   x [n,C] (rows in the order of the sites' keys), w [K,C,(T,)R,S], b [K] or undefined,
+//             y [m,K]; f32, or f64 (on the CPU, by the reference). dx is assigned, dw and db
+//             accumulate; only those asked for are computed. No sites are legal.
+// Layers      submanifold_conv     outputs at the sites of the inputs; sizes of the kernel are odd
+//             sparse_conv          outputs where the kernel meets a site; stride makes them fewer
+//             sparse_inverse_conv  from there back to the sites before the strided step that
+//                                  `undo` names (a sparse_conv or a pool), with its kernel
+// Parameters  out_channels  K, required
+//             kernel_size   places: one number, or one for each axis; required, but of the inverse
+//             stride        sparse_conv only, default 2
+//             padding       sparse_conv only, default 0; a submanifold kernel is centred
+//             dilation      not of the inverse, default 1
+//             bias, init, algorithm   as of conv2d; the block `conv` does not speak of these layers
+//             undo          sparse_inverse_conv only: the layer whose step is undone; left out: the
+//                           last one that is not undone yet
+// Algorithms  chosen anew for each batch, because each has its own sites: by a name, a list,
+//             check:a,b or auto. A layer refuses measure: what is measured is one batch.
+// Precision   as of conv2d: tf32 and half precisions on CUDA only
+// Usage       Variable y = sparse_conv(x, w, b, SparseMap::submanifold(sites, {.size = {3,3,3}}));
+//             in a config: {type: submanifold_conv, out_channels: 16, kernel_size: 3}
+// Paper       B. Graham, M. Engelcke, L. van der Maaten: 3D Semantic Segmentation with Submanifold
+//             Sparse Convolutional Networks, CVPR 2018, arXiv 1711.10275
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "layers/layer_types.h"
+#include "layers/sparse_conv/algorithm.h"
+#include "layers/sparse_conv/levels.h"
+
+namespace convscope {
+
+struct SparseConvParams {
+  ComputePrecision precision = ComputePrecision::f32;
+  AlgorithmPolicy policy = {};
+  std::string layer = {};  // whose it is, for errors
+};
+
+// The problem of these tensors, checked; errors speak of x and w.
+CONVSCOPE_API SparseConvProblem sparse_conv_problem(const SharedMap& map, const Shape& x,
+                                                    const Shape& w, ComputePrecision precision,
+                                                    DType dtype = DType::f32);
+
+CONVSCOPE_API Variable sparse_conv(const Variable& x, const Variable& w, const Variable& b,
+                                   const SharedMap& map, const SparseConvParams& params = {});
+
+struct SparseConvOptions {
+  SparseKind kind = SparseKind::submanifold;
+  std::int64_t in_channels = 1, out_channels = 1;
+  SparseKernel kernel = {};
+  bool bias = true;
+  std::string init = "kaiming_uniform";
+  AlgorithmPolicy policy = {};
+  std::string name = {};
+};
+
+// Parameters: weight [K,C,(T,)R,S], bias [K].
+class CONVSCOPE_API SparseConv final : public Module {
+ public:
+  // `from`, `to`: levels before and behind it. The kernel of a strided one and of its inverse is
+  // that of the step between the two.
+  SparseConv(const SparseConvOptions& options, SharedLevels levels, int from, int to,
+             LayerContext& context);
+  std::string kind() const override;
+  Variable forward(const Variable& x) override;
+  // Shapes are those of the dense image that the rows stand for: [N,C,(T,)H,W].
+  Shape output_shape(const Shape& input) const override;
+  int describe(PlanGraph& graph, int x) override;
+  Variable weight() const override { return weight_; }
+  std::unique_ptr<HeavyUse> heavy_use(const Shape& input) const override;
+
+  const SparseConvOptions& options() const { return options_; }
+  SharedMap map() const;  // of the last batch; before the first one, of the assumed sample
+  int from() const { return from_; }
+  int to() const { return to_; }
+  const SharedLevels& levels() const { return levels_; }
+
+ private:
+  SparseConvOptions options_;
+  SharedLevels levels_;
+  int from_, to_;
+  SparseConvParams params_;
+  Variable weight_, bias_;
+};
+
+}  // namespace convscope

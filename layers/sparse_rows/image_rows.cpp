@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: Apache-2.0
+// image_rows.cpp: from rows of sites to an image or volume and back.
+#include "layers/sparse_rows/image_rows.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <vector>
+
+#include "framework/parallel.h"
+
+namespace convscope {
+
+constinit KernelSlot<void(const Tensor&, const Tensor&, const Tensor&)> rows_to_image_kernel{
+    "to_dense"};
+constinit KernelSlot<void(const Tensor&, const Tensor&, const Tensor&)> image_to_rows_kernel{
+    "to_sparse"};
+
+namespace {
+
+// (sample, place) of each site.
+Tensor places_on(const SparseSites& sites, Device device) {
+  SiteGrid one = sites.grid();
+  one.batch = 1;
+  CONVSCOPE_CHECK(one.all_places() < std::numeric_limits<std::int32_t>::max(), "to_dense",
+                  "expected a grid of fewer than 2^31 places a sample, got ", one.text());
+  const auto places = static_cast<std::uint64_t>(one.all_places());
+  const Tensor out = Tensor::empty({sites.count(), 2}, DType::i32);
+  auto* to = out.data<std::int32_t>();
+  for (const std::uint64_t key : sites.keys()) {
+    *to++ = static_cast<std::int32_t>(key / places);
+    *to++ = static_cast<std::int32_t>(key % places);
+  }
+  return out.to(device);
+}
+
+Tensor image_of(const Tensor& rows, const Tensor& at, const Shape& shape) {
+  const Tensor image = Tensor::zeros(shape, rows.dtype(), rows.device());
+  if (rows.numel() > 0) rows_to_image_kernel.get(rows.device())(rows, at, image);
+  return image;
+}
+
+Tensor rows_of(const Tensor& image, const Tensor& at) {
+  const Tensor rows = Tensor::empty({at.dim(0), image.dim(1)}, image.dtype(), image.device());
+  if (rows.numel() > 0) image_to_rows_kernel.get(image.device())(image, at, rows);
+  return rows;
+}
+
+void check_type(const char* operation, const Tensor& x) {
+  CONVSCOPE_CHECK(x.dtype() == DType::f32 || x.dtype() == DType::f64, operation,
+                  "expected x of type f32 or f64, got ", x.str());
+}
+
+// Which places hold something, by threads; a list of them in order.
+template <class T>
+std::vector<std::uint64_t> keys_of(const Tensor& x, double background, double threshold) {
+  const std::int64_t samples = x.dim(0), channels = x.dim(1);
+  const std::int64_t places = x.numel() / std::max<std::int64_t>(1, samples * channels);
+  const T* const from = x.data<T>();
+  std::vector<char> full(static_cast<std::size_t>(samples * places), 0);
+  parallel_for(samples, 1, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t n = begin; n < end; ++n) {
+      char* const to = full.data() + n * places;
+      for (std::int64_t c = 0; c < channels; ++c) {
+        const T* const plane = from + (n * channels + c) * places;
+        for (std::int64_t p = 0; p < places; ++p) {
+          // Not "<=": a NaN is something.
+          if (!(std::abs(static_cast<double>(plane[p]) - background) <= threshold)) to[p] = 1;
+        }
+      }
+    }
+  });
+  std::vector<std::uint64_t> out;
+  for (std::size_t i = 0; i < full.size(); ++i) {
+    if (full[i] != 0) out.push_back(i);
+  }
+  return out;
+}
+
+}  // namespace
+
+SiteGrid grid_of_image(const char* operation, const Shape& x) {
+  CONVSCOPE_CHECK(x.rank() == 4 || x.rank() == 5, operation,
+                  "expected an image [N,C,H,W] or a volume [N,C,T,H,W], got ", x);
+  SiteGrid grid{.rank = x.rank() - 2, .batch = std::max<std::int64_t>(1, x[0])};
+  for (int d = 0; d < grid.rank; ++d) {
+    grid.extent[static_cast<std::size_t>(3 - grid.rank + d)] = x[2 + d];
+  }
+  return grid;
+}
+
+Variable image_of_rows(const Variable& x, const SparseSites& sites) {
+  constexpr const char* kName = "to_dense";
+  check_type(kName, x.value());
+  CONVSCOPE_CHECK(x.value().rank() == 2 && x.dim(0) == sites.count(), kName, "expected x [",
+                  sites.count(), ",C], a row for each site, got ", x.value().str());
+  const Tensor at = places_on(sites, x.device());
+  return record(kName, image_of(x.value(), at, sites.grid().dense_shape(x.dim(1))), {x},
+                [at](const Tensor& dy, GradientSink& out) { out.add(0, rows_of(dy, at)); });
+}
+
+Variable rows_of_image(const Variable& x, const SparseSites& sites) {
+  constexpr const char* kName = "to_sparse";
+  check_type(kName, x.value());
+  CONVSCOPE_CHECK(grid_of_image(kName, x.shape()) == sites.grid(), kName,
+                  "expected sites in the grid of x ", x.shape(), ", got ", sites.grid().text());
+  const Tensor at = places_on(sites, x.device());
+  return record(kName, rows_of(x.value(), at), {x},
+                [at, shape = x.shape()](const Tensor& dy, GradientSink& out) {
+                  out.add(0, image_of(dy, at, shape));
+                });
+}
+
+SharedSites sites_of_image(const Tensor& x, double background, double threshold) {
+  constexpr const char* kName = "to_sparse";
+  check_type(kName, x);
+  const SiteGrid grid = grid_of_image(kName, x.shape());
+  const Tensor here = x.to(Device{});
+  return std::make_shared<const SparseSites>(here.dtype() == DType::f64
+                                                 ? keys_of<double>(here, background, threshold)
+                                                 : keys_of<float>(here, background, threshold),
+                                             grid);
+}
+
+Variable ToDense::forward(const Variable& x) {
+  check_rows("to_dense", *levels_, level_, x.value());
+  return image_of_rows(x, *levels_->sites(level_));
+}
+
+Shape ToDense::output_shape(const Shape& input) const {
+  check_shape_of_rows("to_dense", *levels_, level_, -1, input);
+  return input;
+}
+
+Variable ToSparse::forward(const Variable& x) {
+  levels_->begin(sites_of_image(x.value(), background_, threshold_));
+  return rows_of_image(x, *levels_->sites(0));
+}
+
+Shape ToSparse::output_shape(const Shape& input) const {
+  check_shape_of_rows("to_sparse", *levels_, 0, -1, input);
+  return input;
+}
+
+CONVSCOPE_REGISTER_LAYER("to_dense",
+                         {.doc = "from rows of sites to an image, 0 where no site is",
+                          .fields = {},
+                          .build = [](const Options&, const Shape& input,
+                                      LayerContext& context) -> std::shared_ptr<Module> {
+                            expect_rows("to_dense", input, context);
+                            auto layer =
+                                std::make_shared<ToDense>(context.rows.levels, context.rows.level);
+                            context.rows = {};
+                            return layer;
+                          },
+                          .takes_rows = true})
+CONVSCOPE_REGISTER_LAYER(
+    "to_sparse",
+    {.doc = "from an image to rows of the sites that hold something",
+     .fields = {{.name = "background",
+                 .type = OptionType::number,
+                 .default_value = 0.0,
+                 .doc = "what an empty place holds; pixels of data sets are normalised"},
+                {.name = "threshold",
+                 .type = OptionType::number,
+                 .default_value = 0.0,
+                 .doc = "how far from it a channel of a site is at least",
+                 .min = 0}},
+     .build = [](const Options& options, const Shape& input,
+                 LayerContext& context) -> std::shared_ptr<Module> {
+       const SiteGrid grid = grid_of_image("to_sparse", input);
+       context.rows = {
+           .levels = std::make_shared<SiteLevels>(grid), .level = 0, .made_by = context.layer_name};
+       return std::make_shared<ToSparse>(context.rows.levels, options.number("background"),
+                                         options.number("threshold"));
+     }})
+
+}  // namespace convscope

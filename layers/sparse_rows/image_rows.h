@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+// image_rows.h: from rows of sites to an image or volume and back.
+//
+// Shapes      to_dense: x [n,C] -> y [N,C,(T,)H,W], 0 where no site is
+//             to_sparse: x [N,C,(T,)H,W] -> y [n,C], the places that hold something: a site is
+//             where |x - background| > threshold in one channel at least
+// Parameters  of to_sparse: background, default 0; threshold, default 0. (Pixels of a data set are
+//             normalised, so the empty paper of MNIST is not 0: -0.4242)
+// Gradient    of to_sparse: dx is dy at the sites and 0 elsewhere; which places are sites has none
+// Usage       {type: to_sparse, threshold: 0.1}, layers on rows, {type: to_dense}
+#pragma once
+
+#include <string>
+
+#include "framework/kernel_slot.h"
+#include "layers/sparse_rows/row_layers.h"
+
+namespace convscope {
+
+CONVSCOPE_API Variable image_of_rows(const Variable& x, const SparseSites& sites);
+CONVSCOPE_API Variable rows_of_image(const Variable& x, const SparseSites& sites);
+// The sites of an image [N,C,H,W] or a volume [N,C,T,H,W] on any device, f32 or f64.
+CONVSCOPE_API SharedSites sites_of_image(const Tensor& x, double background = 0,
+                                         double threshold = 0);
+// Sites of images of so many samples of a grid.
+CONVSCOPE_API SiteGrid grid_of_image(const char* operation, const Shape& x);
+
+class CONVSCOPE_API ToDense final : public Module {
+ public:
+  ToDense(SharedLevels levels, int level) : levels_(std::move(levels)), level_(level) {}
+  std::string kind() const override { return "to_dense"; }
+  Variable forward(const Variable& x) override;
+  Shape output_shape(const Shape& input) const override;
+  int describe(PlanGraph& graph, int x) override {
+    (void)x;
+    return refuse_plan(graph);
+  }
+
+ private:
+  SharedLevels levels_;
+  int level_;
+};
+
+class CONVSCOPE_API ToSparse final : public Module {
+ public:
+  ToSparse(SharedLevels levels, double background, double threshold)
+      : levels_(std::move(levels)), background_(background), threshold_(threshold) {}
+  std::string kind() const override { return "to_sparse"; }
+  Variable forward(const Variable& x) override;
+  Shape output_shape(const Shape& input) const override;
+  int describe(PlanGraph& graph, int x) override {
+    (void)x;
+    return refuse_plan(graph);
+  }
+
+ private:
+  SharedLevels levels_;
+  double background_, threshold_;
+};
+
+// Kernels. rows [n,C], image [N,C,...], one type of f32 or f64; at i32 [n,2]: the sample of each
+// site and its place in it, ((t H) + h) W + w. Nothing is written outside of the sites.
+extern CONVSCOPE_API KernelSlot<void(const Tensor& rows, const Tensor& at, const Tensor& image)>
+    rows_to_image_kernel;
+extern CONVSCOPE_API KernelSlot<void(const Tensor& image, const Tensor& at, const Tensor& rows)>
+    image_to_rows_kernel;
+
+}  // namespace convscope

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+// neighbour_lists.h: for each row of y the rows of x that it is made of, as lists on a device; and
+// the largest and the mean of each list, which all sparse pools are.
+//
+//   begin [m+1], at [pairs], i32:   list i = at[begin[i]], ..., at[begin[i+1] - 1], ascending
+//
+// Kernels gather in both directions: the backward pass asks each row of x which lists hold it. So
+// no two threads write to one row, and the bits are the same on each run.
+#pragma once
+
+#include "framework/kernel_slot.h"
+#include "layers/sparse_conv/map.h"
+
+namespace convscope {
+
+struct NeighbourLists {
+  Tensor begin, at;
+  std::int64_t count() const { return begin.dim(0) - 1; }
+};
+
+// The lists of a pool, seen from its outputs and from its inputs.
+struct PoolLists {
+  NeighbourLists by_output, by_input;
+};
+CONVSCOPE_API PoolLists pool_lists(const SparseMap& map, Device device);
+// One list for each sample: all its sites.
+CONVSCOPE_API PoolLists sample_lists(const SparseSites& sites, Device device);
+
+// Kernels; x [n,C], y [m,C], f32 or f64, with at least one element. `arg` i32 [m,C]: the row of x
+// that was taken, the first of equal ones, or -1 for an empty list; a NaN is larger than all. Empty
+// lists give 0.
+extern CONVSCOPE_API KernelSlot<void(const Tensor& x, const NeighbourLists& by_output,
+                                     const Tensor& y, const Tensor& arg)>
+    list_max_kernel;
+extern CONVSCOPE_API
+    KernelSlot<void(const Tensor& x, const NeighbourLists& by_output, const Tensor& y)>
+        list_mean_kernel;
+// dx [n,C] is assigned.
+extern CONVSCOPE_API KernelSlot<void(const Tensor& dy, const NeighbourLists& by_input,
+                                     const Tensor& arg, const Tensor& dx)>
+    list_max_gradient_kernel;
+extern CONVSCOPE_API KernelSlot<void(const Tensor& dy, const PoolLists& lists, const Tensor& dx)>
+    list_mean_gradient_kernel;
+
+}  // namespace convscope

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+// row_norm.h: batch norm of rows [n,C]: every channel gets mean 0 and deviation 1 over all rows of
+// the batch, then a learned scale and shift.
+//
+// Shapes      x [n,C] -> y, the same;  weight, bias, running_mean, running_var [C]
+// Formula     as of batch_norm2d.h, over the rows that are there: absent places count nowhere
+// Parameters  momentum  share of the newest batch, in [0,1], default 0.1
+//             eps       added to the variance, default 1e-5
+// Few rows    no rows: y is empty, no gradient, and the running statistics stay. One row while
+//             training: its deviation is 0, so y is the bias; the running statistics stay
+// Numerics    two passes in double, 256 rows or more at a time, added in order: the same bits with
+//             any number of threads
+// Usage       {type: sparse_batch_norm};  y = norm.forward(x);
+// Paper       S. Ioffe, C. Szegedy: Batch Normalization, ICML 2015, arXiv 1502.03167
+#pragma once
+
+#include <string>
+
+#include "layers/batch_norm2d/batch_norm2d.h"
+
+namespace convscope {
+
+// Training mode; `statistics` gets those of the batch when not null.
+CONVSCOPE_API Variable row_norm(const Variable& x, const Variable& weight, const Variable& bias,
+                                double eps, BatchNormStatistics* statistics = nullptr);
+// Eval mode: the given mean and variance [C].
+CONVSCOPE_API Variable row_norm(const Variable& x, const Variable& weight, const Variable& bias,
+                                const Tensor& mean, const Tensor& variance, double eps);
+
+// Parameters and buffers have the names of batch_norm2d.
+class CONVSCOPE_API SparseBatchNorm final : public Module {
+ public:
+  SparseBatchNorm(std::int64_t channels, const BatchNormOptions& options, LayerContext& context);
+  std::string kind() const override { return "sparse_batch_norm"; }
+  Variable forward(const Variable& x) override;
+  Shape output_shape(const Shape& input) const override;
+  int describe(PlanGraph& graph, int x) override;
+
+ private:
+  std::int64_t channels_;
+  BatchNormOptions options_;
+  Variable weight_, bias_;
+  Tensor running_mean_, running_var_;
+};
+
+// Kernels; x, dy, y, dx [n,C] with at least one row, f32 or f64; all others f64 [C].
+extern CONVSCOPE_API KernelSlot<void(const Tensor& x, const Tensor& mean, const Tensor& variance)>
+    row_moments_kernel;
+// y = x factor[c] + shift[c].
+extern CONVSCOPE_API
+    KernelSlot<void(const Tensor& x, const Tensor& factor, const Tensor& shift, const Tensor& y)>
+        row_apply_kernel;
+// sum_dy[c] = sum of dy, sum_dy_x[c] = sum of dy (x - mean[c]).
+extern CONVSCOPE_API KernelSlot<void(const Tensor& dy, const Tensor& x, const Tensor& mean,
+                                     const Tensor& sum_dy, const Tensor& sum_dy_x)>
+    row_gradient_sums_kernel;
+// dx = a[c] dy + b[c] (x - mean[c]) + d[c].
+extern CONVSCOPE_API
+    KernelSlot<void(const Tensor& dy, const Tensor& x, const Tensor& mean, const Tensor& a,
+                    const Tensor& b, const Tensor& d, const Tensor& dx)>
+        row_gradient_kernel;
+
+}  // namespace convscope

@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+// row_sums.h: sums over the rows of [n,C], for each channel: the gradient of a bias.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include "framework/int_math.h"
+#include "framework/kernel_slot.h"
+#include "framework/tensor.h"
+
+namespace convscope {
+
+// sums[c] = sum over rows of x[i,c]; x f32 or f64, sums f64 [C], assigned. No rows give 0.
+CONVSCOPE_API void row_sums(const Tensor& x, const Tensor& sums);
+
+extern CONVSCOPE_API KernelSlot<void(const Tensor& x, const Tensor& sums)> row_sums_kernel;
+
+// Rows are added in pieces, and the pieces in order. How they are cut depends on their number
+// alone, so results have the same bits with any number of threads.
+struct RowPieces {
+  std::int64_t rows, size, count;
+  explicit RowPieces(std::int64_t n)
+      : rows(n), size(std::max<std::int64_t>(256, ceil_div(n, 512))), count(ceil_div(n, size)) {}
+};
+
+}  // namespace convscope

@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+// sparse_points.h: from lists of points, as data sets of points give them, to rows of sites.
+//
+// Shapes      x [N,M,D+C] -> y [n,C]: each sample is a list of M points; a point is its place,
+//             (h,w) or (t,h,w), and C features. A row whose first number is -1 ends a list that is
+//             shorter. n: all points of the batch
+// Parameters  grid  sizes of the image or volume, [H,W] or [T,H,W]; default: that of the data set
+//             fill  true: every place of the grid is a site, with 0 where no point is. So the same
+//                   layers compute what a dense network would. Default false
+// Errors      a place that is no whole number, outside of the grid, or there twice
+// Usage       {type: sparse_points} as the first layer
+#pragma once
+
+#include <string>
+
+#include "layers/sparse_rows/row_layers.h"
+
+namespace convscope {
+
+struct PointRows {
+  SharedSites sites;
+  Tensor rows;  // [n,C], in the order of the sites
+};
+// `grid`: of one sample. On the device of x.
+CONVSCOPE_API PointRows rows_of_points(const Tensor& x, const SiteGrid& grid, bool fill = false);
+
+class CONVSCOPE_API SparsePoints final : public Module {
+ public:
+  SparsePoints(SharedLevels levels, std::int64_t channels, bool fill)
+      : levels_(std::move(levels)), channels_(channels), fill_(fill) {}
+  std::string kind() const override { return "sparse_points"; }
+  Variable forward(const Variable& x) override;
+  Shape output_shape(const Shape& input) const override;
+  int describe(PlanGraph& graph, int x) override {
+    (void)x;
+    return refuse_plan(graph);
+  }
+  const SharedLevels& levels() const { return levels_; }
+
+ private:
+  SharedLevels levels_;
+  std::int64_t channels_;
+  bool fill_;
+};
+
+}  // namespace convscope
