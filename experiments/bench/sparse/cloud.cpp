@@ -189,7 +189,7 @@ class Random : public Scene {
   std::int64_t side_ = 1, layers_ = 1;
 };
 
-std::unique_ptr<Scene> scene_of(const Cloud& cloud, std::int64_t sites, std::uint64_t stream) {
+std::unique_ptr<Scene> scene_of(const DrawnCloud& cloud, std::int64_t sites, std::uint64_t stream) {
   switch (cloud.shape) {
     case CloudShape::shell:
       return std::make_unique<Shell>(sites);
@@ -272,7 +272,7 @@ Keys ink_of(std::int64_t batch, Generator& random) {
   return out;
 }
 
-SharedSites ink_sites(const Cloud& cloud) {
+SharedSites ink_sites(const DrawnCloud& cloud) {
   Keys keys;
   std::int64_t images = 0;
   for (; static_cast<std::int64_t>(keys.size()) < cloud.sites; ++images) {
@@ -286,7 +286,7 @@ SharedSites ink_sites(const Cloud& cloud) {
                                              SiteGrid{2, images, {1, kInkSide, kInkSide}});
 }
 
-SharedSites full_sites(const Cloud& cloud) {
+SharedSites full_sites(const DrawnCloud& cloud) {
   const std::int64_t each = ceil_div(cloud.sites, cloud.batch);
   const auto side =
       static_cast<std::int64_t>(std::ceil(std::cbrt(static_cast<double>(each)) - 1e-6));
@@ -303,7 +303,7 @@ SharedSites full_sites(const Cloud& cloud) {
 
 }  // namespace
 
-void Cloud::check() const {
+void DrawnCloud::check() const {
   CONVSCOPE_CHECK(sites >= 1 && sites <= kMostSites, kCloud, "expected sites from 1 to ",
                   kMostSites, ", got ", sites);
   CONVSCOPE_CHECK(seed >= 0, kCloud, "expected a seed of at least 0, got ", seed);
@@ -318,14 +318,14 @@ void Cloud::check() const {
                   "expected at most 2^40 places, got ", sites, " sites at density ", density);
 }
 
-std::string Cloud::text() const {
+std::string DrawnCloud::text() const {
   std::string out = cat("cloud=", name_of(shape), ",sites=", sites, ",seed=", seed);
   if (shape == CloudShape::random) out += cat(",density=", density);
   if (batch != 1) out += cat(",batch=", batch);
   return out;
 }
 
-SharedSites cloud_sites(const Cloud& cloud) {
+SharedSites cloud_sites(const DrawnCloud& cloud) {
   cloud.check();
   if (cloud.shape == CloudShape::ink) return ink_sites(cloud);
   if (cloud.shape == CloudShape::full) return full_sites(cloud);

@@ -29,7 +29,7 @@ constexpr const char* name_of(CloudShape shape) {
   return kNames[static_cast<int>(shape)];
 }
 
-struct CONVSCOPE_API Cloud {
+struct CONVSCOPE_API DrawnCloud {
   CloudShape shape = CloudShape::shell;
   std::int64_t sites = 10000;  // of all scenes together
   std::int64_t seed = 1;
@@ -39,10 +39,10 @@ struct CONVSCOPE_API Cloud {
   int rank() const { return shape == CloudShape::ink ? 2 : 3; }
   void check() const;        // an error of "cloud" when it cannot be drawn
   std::string text() const;  // "cloud=shell,sites=10000,seed=1"
-  bool operator==(const Cloud&) const = default;
+  bool operator==(const DrawnCloud&) const = default;
 };
 
 // Exactly cloud.sites sites, in the order of their keys.
-CONVSCOPE_API SharedSites cloud_sites(const Cloud& cloud);
+CONVSCOPE_API SharedSites cloud_sites(const DrawnCloud& cloud);
 
 }  // namespace convscope

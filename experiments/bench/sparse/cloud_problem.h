@@ -18,7 +18,7 @@
 namespace convscope {
 
 struct CONVSCOPE_API CloudProblem {
-  Cloud cloud;
+  DrawnCloud cloud;
   SparseKind kind = SparseKind::submanifold;
   SparseKernel kernel = {.size = {3, 3, 3}};  // padding of a submanifold convolution is not given
   std::int64_t c = 1, k = 1;

@@ -14,10 +14,11 @@ namespace convscope {
 // The map of a problem, what it took, and what it says.
 struct CONVSCOPE_API CloudMap {
   // Draws the sites and builds the map several times; the median counts.
-  CloudMap(const CloudProblem& problem, bool cpu_clock);
+  CloudMap(const CloudProblem& problem, bool cpu_clock, Device device = {});
 
   SharedMap map;
-  double map_ms = 0;  // to build it, on the CPU; sites are sorted before
+  std::size_t table_bytes = 0;  // of the tables for both directions
+  double map_ms = 0;            // to build it on the device; sites are sorted before
 
   // sites, out_sites, pairs, pairs_per_site (of an output), density (of the inputs),
   // map_bytes_per_site, map_ms.

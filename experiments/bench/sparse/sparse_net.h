@@ -15,7 +15,7 @@
 namespace convscope {
 
 struct SparseNetOptions {
-  Cloud cloud;
+  DrawnCloud cloud;
   std::vector<std::int64_t> channels = {16, 32, 32, 64, 64, 64, 64};
   std::vector<ComputePrecision> precisions = {ComputePrecision::f32};
   std::vector<std::string> algorithms = {"auto"};  // names of cards, or auto

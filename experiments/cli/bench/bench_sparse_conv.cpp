@@ -45,12 +45,12 @@ std::vector<CloudProblem> problems_of(const SparseArguments& arguments, Device d
 // The map of the last problem: those that follow one another often differ in channels alone.
 class LastMap {
  public:
-  explicit LastMap(bool cpu_clock) : cpu_clock_(cpu_clock) {}
+  LastMap(bool cpu_clock, Device device) : cpu_clock_(cpu_clock), device_(device) {}
   const CloudMap& of(const CloudProblem& problem, const BenchProgress& progress) {
     if (map_ == nullptr || problem.map_text() != text_) {
       progress("drawing the cloud");
       map_.reset();
-      map_ = std::make_unique<CloudMap>(problem, cpu_clock_);
+      map_ = std::make_unique<CloudMap>(problem, cpu_clock_, device_);
       text_ = problem.map_text();
     }
     return *map_;
@@ -58,6 +58,7 @@ class LastMap {
 
  private:
   bool cpu_clock_;
+  Device device_;
   std::string text_;
   std::unique_ptr<CloudMap> map_;
 };
@@ -77,7 +78,7 @@ int bench_sparse(const SparseArguments& arguments) {
   measure_this_machine_once();
   check_files(arguments.timing);  // a path that cannot be written fails at once
   if (settings.device.type == DeviceType::cpu) settings.ceilings = ceilings_here();
-  LastMap maps(settings.cpu_clock);
+  LastMap maps(settings.cpu_clock, settings.device);
   std::vector<BenchTask> tasks;
   for (const CloudProblem& problem : problems) {
     for (const Direction direction : directions) {

@@ -88,8 +88,8 @@ std::vector<std::string> algorithms_of(const std::string& text, Device device) {
   return out;
 }
 
-Cloud cloud_of(const SparseNetArguments& arguments) {
-  Cloud out;
+DrawnCloud cloud_of(const SparseNetArguments& arguments) {
+  DrawnCloud out;
   for (const CloudShape shape : kCloudShapes) {
     if (name_of(shape) == arguments.cloud) out.shape = shape;
   }
@@ -124,7 +124,7 @@ int bench_net(const SparseNetArguments& arguments) {
   remarks.say("drawing the cloud");
   const CloudProblem layer{.cloud = options.cloud,
                            .kernel = {.size = {options.cloud.rank() == 3 ? 3 : 1, 3, 3}}};
-  const CloudMap on(layer, options.timing.cpu_clock);
+  const CloudMap on(layer, options.timing.cpu_clock, options.timing.device);
   const SparseNetBench bench =
       bench_sparse_net(options, on, [&](const std::string& what) { remarks.say(what); });
   remarks.clear();

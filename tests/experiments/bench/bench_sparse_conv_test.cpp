@@ -33,7 +33,7 @@ const SparseConvAlgorithm& card_called(const char* name) {
   return sparse_conv_algorithms(DeviceType::cpu).get(name);
 }
 
-double pairs_per_site(const Cloud& cloud) {
+double pairs_per_site(const DrawnCloud& cloud) {
   const SparseKernel kernel{.size = {cloud.rank() == 3 ? 3 : 1, 3, 3}};
   return static_cast<double>(SparseMap::submanifold(cloud_sites(cloud), kernel)->pairs()) /
          static_cast<double>(cloud.sites);
@@ -44,7 +44,7 @@ double pairs_per_site(const Cloud& cloud) {
 TEST(Clouds, HaveTheSitesThatTheyAreAskedForAndTheSameAgain) {
   for (const CloudShape shape : kCloudShapes) {
     for (const std::int64_t sites : {1, 2, 17, 3000}) {
-      const Cloud cloud{.shape = shape, .sites = sites, .seed = 5};
+      const DrawnCloud cloud{.shape = shape, .sites = sites, .seed = 5};
       const SharedSites first = cloud_sites(cloud);
       EXPECT_EQ(first->count(), sites) << cloud.text();
       EXPECT_EQ(first->keys(), cloud_sites(cloud)->keys()) << cloud.text();
@@ -71,7 +71,7 @@ TEST(Clouds, HaveTheNeighboursThatTheirNamePromises) {
   EXPECT_NEAR(pairs_per_site({.shape = CloudShape::lidar, .sites = 100000}), 4.6, 0.3);
   // A site, and each of the places around it, fewer at the cube's faces, with its density.
   for (const double density : {0.1, 0.5}) {
-    const Cloud cloud{.shape = CloudShape::random, .sites = 20000, .density = density};
+    const DrawnCloud cloud{.shape = CloudShape::random, .sites = 20000, .density = density};
     const SharedSites sites = cloud_sites(cloud);
     EXPECT_NEAR(sites->density(), density, 0.05 * density);
     double around = 1;
