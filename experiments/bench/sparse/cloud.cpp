@@ -2,6 +2,8 @@
 // cloud.cpp: clouds that are drawn from a few words, for benchmarks, tests and pictures.
 #include "experiments/bench/sparse/cloud.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <optional>
@@ -320,7 +322,7 @@ void DrawnCloud::check() const {
 
 std::string DrawnCloud::text() const {
   std::string out = cat("cloud=", name_of(shape), ",sites=", sites, ",seed=", seed);
-  if (shape == CloudShape::random) out += cat(",density=", density);
+  if (shape == CloudShape::random) out += fmt::format(",density={}", density);
   if (batch != 1) out += cat(",batch=", batch);
   return out;
 }

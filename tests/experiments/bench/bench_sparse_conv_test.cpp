@@ -108,7 +108,8 @@ TEST(CloudProblems, ParseBackFromTheirText) {
   }
   for (const char* text :
        {kShell, "cloud=ink,sites=9,seed=1,kernel=1x3,c=1,k=2,dtype=f16,precision=tf32",
-        "cloud=random,sites=50,seed=1,density=0.25,batch=2,kind=strided,kernel=2x2x2,c=3,k=4",
+        "cloud=random,sites=50,seed=1,density=0.123456789,batch=2,kind=strided,kernel=2x2x2,c=3,k="
+        "4",
         "cloud=full,sites=8,seed=0,kind=inverse,kernel=3x3x3,stride=2x1x2,pad=1x1x1,c=3,k=4"}) {
     EXPECT_EQ(CloudProblem::parse(text).text(), text);
   }
