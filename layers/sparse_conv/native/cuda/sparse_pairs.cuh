@@ -165,13 +165,28 @@ __global__ __launch_bounds__(V::kThreads,
     const int row = group * 64 + thread % 128 / 32 * 16 + lane / 4 + 8 * i;
     if (row >= pairs) continue;
     float* const to = z.sums + static_cast<std::int64_t>(z.here[first_pair + row]) * z.lanes;
+    // All that is there first: loads behind a store to the same array would wait for it.
+    if (z.lanes % 2 == 0) {
+      float2 before[V::kColumns / 8];
 #pragma unroll
-    for (int j = 0; j < V::kColumns / 8; ++j) {
-#pragma unroll
-      for (int e = 0; e < 2; ++e) {
-        const int k = first_lane + 8 * j + 2 * (lane % 4) + e;
-        if (k < z.lanes) to[k] += sums[4 * j + 2 * i + e];
+      for (int j = 0; j < V::kColumns / 8; ++j) {
+        const int k = first_lane + 8 * j + 2 * (lane % 4);
+        if (k < z.lanes) before[j] = *reinterpret_cast<const float2*>(to + k);
       }
+#pragma unroll
+      for (int j = 0; j < V::kColumns / 8; ++j) {
+        const int k = first_lane + 8 * j + 2 * (lane % 4);
+        if (k < z.lanes) {
+          *reinterpret_cast<float2*>(to + k) = make_float2(before[j].x + sums[4 * j + 2 * i],
+                                                           before[j].y + sums[4 * j + 2 * i + 1]);
+        }
+      }
+      continue;
+    }
+#pragma unroll
+    for (int j = 0; j < V::kColumns / 4; ++j) {
+      const int k = first_lane + j / 2 * 8 + 2 * (lane % 4) + j % 2;
+      if (k < z.lanes) to[k] += sums[j / 2 * 4 + 2 * i + j % 2];
     }
   }
 }

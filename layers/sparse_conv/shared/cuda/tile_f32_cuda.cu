@@ -7,13 +7,17 @@ namespace convscope::sparse_cuda {
 
 std::span<const SumsInstance> f32_sums() {
   static const SumsInstance kInstances[] = {
+      sums_instance<Variant<Float16, float, 3, 4, 1, 16, 2, 1>>(),
       sums_instance<Variant<Float16, float, 3, 2, 1, 16, 3, 2>>(),
-      sums_instance<Variant<Float16, float, 3, 2, 1, 32, 2, 2>>(),
-      sums_instance<Variant<Float16, float, 3, 2, 1, 64, 2, 2>>(),
-      sums_instance<Variant<Float16, float, 3, 2, 1, 128, 3, 1>>(),
       sums_instance<Variant<Float16, float, 3, 1, 1, 16, 3, 3>>(),
+      sums_instance<Variant<Float16, float, 3, 4, 1, 32, 2, 1>>(),
+      sums_instance<Variant<Float16, float, 3, 2, 1, 32, 2, 2>>(),
       sums_instance<Variant<Float16, float, 3, 1, 1, 32, 3, 3>>(),
+      sums_instance<Variant<Float16, float, 3, 4, 1, 64, 2, 1>>(),
+      sums_instance<Variant<Float16, float, 3, 2, 1, 64, 2, 2>>(),
       sums_instance<Variant<Float16, float, 3, 1, 1, 64, 3, 2>>(),
+      sums_instance<Variant<Float16, float, 3, 4, 1, 128, 2, 1>>(),
+      sums_instance<Variant<Float16, float, 3, 2, 1, 128, 3, 1>>(),
       sums_instance<Variant<Float16, float, 3, 1, 1, 128, 2, 2>>(),
   };
   return kInstances;

@@ -46,17 +46,21 @@ std::span<const WeightsInstance> f32_weights();
 std::span<const WeightsInstance> f16_weights();  // TF32, too
 std::span<const WeightsInstance> bf16_weights();
 
-// One product: 4 stages of 18 to 32 KB.
+// For each number of columns tiles of 256, 128 and 64 sites.
 template <class Half, class Out>
 std::span<const SumsInstance> one_product_sums() {
   static const SumsInstance kInstances[] = {
-      sums_instance<Variant<Half, Out, 1, 2, 1, 16, 3, 3>>(),
-      sums_instance<Variant<Half, Out, 1, 2, 1, 32, 3, 3>>(),
-      sums_instance<Variant<Half, Out, 1, 2, 1, 64, 4, 2>>(),
-      sums_instance<Variant<Half, Out, 1, 2, 1, 128, 3, 2>>(),
+      sums_instance<Variant<Half, Out, 1, 4, 1, 16, 3, 1>>(),
+      sums_instance<Variant<Half, Out, 1, 2, 1, 16, 4, 2>>(),
       sums_instance<Variant<Half, Out, 1, 1, 1, 16, 4, 4>>(),
+      sums_instance<Variant<Half, Out, 1, 4, 1, 32, 3, 1>>(),
+      sums_instance<Variant<Half, Out, 1, 2, 1, 32, 4, 2>>(),
       sums_instance<Variant<Half, Out, 1, 1, 1, 32, 4, 4>>(),
+      sums_instance<Variant<Half, Out, 1, 4, 1, 64, 4, 1>>(),
+      sums_instance<Variant<Half, Out, 1, 2, 1, 64, 4, 2>>(),
       sums_instance<Variant<Half, Out, 1, 1, 1, 64, 4, 3>>(),
+      sums_instance<Variant<Half, Out, 1, 4, 1, 128, 4, 1>>(),
+      sums_instance<Variant<Half, Out, 1, 2, 1, 128, 3, 2>>(),
       sums_instance<Variant<Half, Out, 1, 1, 1, 128, 3, 2>>(),
   };
   return kInstances;

@@ -26,16 +26,26 @@ std::vector<TapPart> parts_of(bool split) {
   return {TapPart::all};
 }
 
-// The narrowest tile that holds all lanes; of 64 sites instead of 128 where the others leave
-// multiprocessors without work.
+// The narrowest tile that holds all lanes. Of its three heights the one whose bytes from the second
+// cache, in whole waves of blocks, are fewest: a high tile reads w for more sites at once.
 const SumsInstance& instance_for(const Problem& z, std::int64_t slots, std::int64_t lanes) {
   const std::span<const SumsInstance> all = sums_of(z);
+  constexpr std::size_t kHeights = 3;
   const std::size_t narrow = lanes <= 16 ? 0 : lanes <= 32 ? 1 : lanes <= 64 ? 2 : 3;
-  const std::size_t count = all.size() / 2;
-  const SumsInstance& wide = all[narrow];
-  const std::int64_t blocks = ceil_div(slots, wide.rows) * ceil_div(lanes, wide.columns);
-  const bool few = blocks < cuda_device_facts().multiprocessors * wide.blocks;
-  return few ? all[count + narrow] : wide;
+  const SumsInstance* best = nullptr;
+  double least = 0;
+  for (const SumsInstance& by : all.subspan(narrow * kHeights, kHeights)) {
+    const std::int64_t tiles = ceil_div(slots, by.rows) * ceil_div(lanes, by.columns);
+    const std::int64_t at_once = std::int64_t{cuda_device_facts().multiprocessors} * by.blocks;
+    constexpr double kPresent = 0.6;  // of the rows of a step
+    const double bytes = static_cast<double>(ceil_div(tiles, at_once) * by.blocks) *
+                         (kPresent * by.rows + by.columns);
+    if (best == nullptr || bytes < least) {
+      best = &by;
+      least = bytes;
+    }
+  }
+  return *best;
 }
 
 const WeightsInstance& weights_instance_for(const Problem& z, std::int64_t taps, int pieces) {

@@ -2,7 +2,7 @@
 // tile_table.h: the map of a sparse convolution (map.h) as kernels for tensor cores read it. No CUDA
 // here.
 //
-// A product works on tiles of 64 or 128 sites at once. A tap costs time when a single site of the
+// A product works on tiles of 64 to 256 sites at once. A tap costs time when a single site of the
 // tile has it, so sites that have the same neighbours should stand in the same tile: their entries
 // are sorted by the mask of their taps. A place in this order is a slot.
 //
@@ -24,7 +24,7 @@
 namespace convscope::sparse_cuda {
 
 inline constexpr int kUnit = 64;        // slots that share a word of taps
-inline constexpr int kSlotsStep = 128;  // slots are whole tiles
+inline constexpr int kSlotsStep = 256;  // slots are whole tiles
 
 // All taps of a table, or one half of them (split_mask): each half has an order of its own.
 enum class TapPart { all, first_half, second_half };

@@ -157,11 +157,12 @@ struct Permuter {
 
 // A block has kSlotsStep threads, one for each slot.
 __global__ __launch_bounds__(kSlotsStep) void permute_kernel(const __grid_constant__ Permuter z) {
-  __shared__ unsigned words[2 * 11];  // of two units; 343 taps at most
+  constexpr int kUnits = kSlotsStep / kUnit;
+  __shared__ unsigned words[kUnits * 11];  // 343 taps at most
   const auto slot = static_cast<int>(blockIdx.x) * kSlotsStep + static_cast<int>(threadIdx.x);
   const auto thread = static_cast<int>(threadIdx.x);
   const int unit = thread / kUnit;
-  if (thread < 2 * z.words) words[thread] = 0;
+  if (thread < kUnits * z.words) words[thread] = 0;
   __syncthreads();
   const bool inside = slot < z.from.count;
   const int site = inside ? z.order[slot] : -1;
@@ -181,8 +182,8 @@ __global__ __launch_bounds__(kSlotsStep) void permute_kernel(const __grid_consta
   }
   if (z.slot_sites != nullptr) z.slot_sites[slot] = site;
   __syncthreads();
-  if (thread < 2 * z.words) {
-    z.unit_words[static_cast<std::int64_t>(blockIdx.x) * 2 * z.words + thread] = words[thread];
+  if (thread < kUnits * z.words) {
+    z.unit_words[static_cast<std::int64_t>(blockIdx.x) * kUnits * z.words + thread] = words[thread];
   }
 }
 

@@ -21,7 +21,10 @@ const SparseConvAlgorithm kCard{
     .device = DeviceType::cuda,
     .idea = "as implicit_gemm, but the taps in two halves with an order of their own each",
     .paper = "Yan et al.: spconv 2, github.com/traveller59/spconv (split mask)",
-    .supports = [](const SparseConvProblem& z, Direction) { return sparse_cuda::tile_support(z); },
+    .supports = [](const SparseConvProblem& z, Direction) -> Support {
+      if (z.taps() < 2) return Support::no("expects a kernel of at least two taps, got one");
+      return sparse_cuda::tile_support(z);
+    },
     .cost = [](const SparseConvProblem& z,
                Direction direction) { return sparse_cuda::tile_cost(z, direction, kSplit); },
     .workspace_bytes =
