@@ -22,7 +22,13 @@ struct SumsInstance {
 struct WeightsInstance {
   void (*kernel)(const WeightsArgs) = nullptr;
   int rows = 0, columns = 0, threads = 0, blocks = 1;
-  std::size_t shared_bytes = 0;
+  std::size_t stage_bytes = 0;
+  int ring = 1;  // steps whose entries stand in shared memory
+
+  std::size_t shared_bytes(int ring_rows) const {
+    return stage_bytes + kMostUnits * sizeof(unsigned short) +
+           sizeof(int) * static_cast<std::size_t>(ring * (ring_rows + 1) * kUnit);
+  }
 };
 
 template <class V>
@@ -32,9 +38,8 @@ SumsInstance sums_instance() {
 }
 template <class V>
 WeightsInstance weights_instance() {
-  return {weights_kernel<V>, V::kTileRows,
-          V::kTileColumns,   static_cast<int>(V::kThreads),
-          V::kBlocks,        V::kSharedBytes + kMostUnits * sizeof(unsigned short)};
+  return {weights_kernel<V>, V::kTileRows,    V::kTileColumns, static_cast<int>(V::kThreads),
+          V::kBlocks,        V::kSharedBytes, 2 * V::kAhead};
 }
 
 // f32 by three products of halves, f32 as TF32 (one product of scaled halves), f16, bf16.
@@ -69,9 +74,11 @@ std::span<const SumsInstance> one_product_sums() {
 template <class Half>
 std::span<const WeightsInstance> one_product_weights() {
   static const WeightsInstance kInstances[] = {
+      weights_instance<Variant<Half, Half, 1, 4, 1, 64, 4, 1>>(),
       weights_instance<Variant<Half, Half, 1, 2, 1, 64, 4, 2>>(),
-      weights_instance<Variant<Half, Half, 1, 2, 1, 128, 3, 2>>(),
       weights_instance<Variant<Half, Half, 1, 1, 1, 64, 4, 3>>(),
+      weights_instance<Variant<Half, Half, 1, 4, 1, 128, 4, 1>>(),
+      weights_instance<Variant<Half, Half, 1, 2, 1, 128, 3, 2>>(),
       weights_instance<Variant<Half, Half, 1, 1, 1, 128, 3, 2>>(),
   };
   return kInstances;

@@ -217,6 +217,7 @@ struct WeightsArgs {
   std::int64_t dy_plane = 0;
   int dy_pieces = 0, lanes = 0;
   int units_of_split = 0;
+  int ring_rows = 1;       // rows of entries that a tile's taps touch
   float* parts = nullptr;  // [splits][rows][lanes]
   int rows = 0;            // of parts: whole tiles of (tap, piece, half)
 };
@@ -233,7 +234,8 @@ __global__ __launch_bounds__(V::kThreads, V::kBlocks) void weights_kernel(
   constexpr int kRows = kTileDepth / kRowStep;
   constexpr int kDyPieces = V::kColumns / 8;
   constexpr int kDyStep = V::kThreads / kDyPieces;
-  constexpr int kDyRows = kTileDepth / kDyStep;
+  constexpr int kDyRows = ceil_div(kTileDepth, kDyStep);
+  static_assert(kTileDepth % kDyStep == 0);
   __shared__ unsigned own_words[16];
   __shared__ int unit_count;
   unsigned char* const stages = aligned_shared();
@@ -290,52 +292,67 @@ __global__ __launch_bounds__(V::kThreads, V::kBlocks) void weights_kernel(
   const int dy_part = first_lane / 8 + dy_piece;
   TapPlace centre;
   if (t.order == nullptr) centre = tap_place(t, t.centre);
-  // Neighbours are looked up one step before their rows are copied.
-  int there[kRows];
-  int here[kDyRows];
-  const auto look_up = [&](int step) {
-    const int slot = (first_unit + list[step]) * kUnit;
-#pragma unroll
-    for (int i = 0; i < kRows; ++i) {
-      const unsigned entry =
-          t.entries[static_cast<std::int64_t>(place.row) * t.slots + slot + row + i * kRowStep];
-      there[i] = tap < t.end_tap ? neighbour(t, entry, place) : -1;
-    }
-#pragma unroll
-    for (int i = 0; i < kDyRows; ++i) {
-      const int at = slot + dy_row + i * kDyStep;
-      here[i] = t.order != nullptr
-                    ? t.order[at]
-                    : neighbour(t, t.entries[static_cast<std::int64_t>(centre.row) * t.slots + at],
-                                centre);
-      if (dy_part >= z.dy_pieces) here[i] = -1;
+  // Entries come into shared memory kAhead steps before the rows that they name: behind the same
+  // barriers as the rows of the step in which they are asked for (half_steps.cuh).
+  const int first_row = tap_place(t, min(t.first_tap + first_piece / z.pieces, t.end_tap - 1)).row;
+  constexpr int kRing = 2 * V::kAhead;
+  auto* const ring = reinterpret_cast<unsigned*>(stages + V::kStages * V::kStageBytes +
+                                                 kMostUnits * sizeof(unsigned short));
+  const auto entries_of = [&](int step) { return ring + step % kRing * (z.ring_rows + 1) * kUnit; };
+  const auto bring_entries = [&](int step) {
+    const std::int64_t slot = static_cast<std::int64_t>(first_unit + list[step]) * kUnit;
+    unsigned* const to = entries_of(step);
+    for (int i = thread; i < (z.ring_rows + 1) * (kUnit / 4); i += V::kThreads) {
+      const int line = i / (kUnit / 4);
+      const unsigned* from = nullptr;  // the last line says which site a slot is
+      if (line < z.ring_rows) {
+        from = t.entries + static_cast<std::int64_t>(min(first_row + line, t.rows - 1)) * t.slots;
+      } else if (t.order != nullptr) {
+        from = reinterpret_cast<const unsigned*>(t.order);
+      } else {
+        from = t.entries + static_cast<std::int64_t>(centre.row) * t.slots;
+      }
+      async_copy<16>(to + i * 4, from + slot + i % (kUnit / 4) * 4);
     }
   };
-  if (steps > 0) look_up(0);
+#pragma unroll
+  for (int step = 0; step < V::kAhead; ++step) {
+    if (step < steps) bring_entries(step);
+  }
+  async_copy_commit();
+  async_copy_wait<0>();
+  __syncthreads();
+  const int line = place.row - first_row;
   const auto load = [&](int step, unsigned char* stage) {
+    const unsigned* const entries = entries_of(step);
     unsigned char* to = stage + piece / 8 * kTileBlockBytes;
 #pragma unroll
     for (int i = 0; i < kRows; ++i) {
-      const uint4* const from = z.x + static_cast<std::int64_t>(max(there[i], 0)) * z.pieces + part;
+      const int there =
+          tap < t.end_tap ? neighbour(t, entries[line * kUnit + row + i * kRowStep], place) : -1;
+      const uint4* const from = z.x + static_cast<std::int64_t>(max(there, 0)) * z.pieces + part;
 #pragma unroll
       for (int plane = 0; plane < V::kPlanes; ++plane) {
         async_copy<16>(to + plane * V::kRowsBytes + swizzle_tile(row + i * kRowStep, piece % 8),
-                       from + plane * z.x_plane, there[i] >= 0);
+                       from + plane * z.x_plane, there >= 0);
       }
     }
     to = stage + V::kPlanes * V::kRowsBytes + dy_piece / 8 * kTileBlockBytes;
 #pragma unroll
     for (int i = 0; i < kDyRows; ++i) {
+      const unsigned entry = entries[z.ring_rows * kUnit + dy_row + i * kDyStep];
+      int here = t.order != nullptr ? static_cast<int>(entry) : neighbour(t, entry, centre);
+      if (dy_part >= z.dy_pieces) here = -1;
       const uint4* const from =
-          z.dy + (here[i] >= 0 ? static_cast<std::int64_t>(here[i]) * z.dy_pieces + dy_part : 0);
+          z.dy + (here >= 0 ? static_cast<std::int64_t>(here) * z.dy_pieces + dy_part : 0);
 #pragma unroll
       for (int plane = 0; plane < V::kPlanes; ++plane) {
         async_copy<16>(
             to + plane * V::kColumnsBytes + swizzle_tile(dy_row + i * kDyStep, dy_piece % 8),
-            from + plane * z.dy_plane, here[i] >= 0);
+            from + plane * z.dy_plane, here >= 0);
       }
     }
-    if (step + 1 < steps) look_up(step + 1);
+    if (step + V::kAhead < steps) bring_entries(step + V::kAhead);
   };
   float sums[V::kSums];
   half_tiles::sum_steps<V, true>(sums, stages, steps, load);

@@ -2,6 +2,7 @@
 // tile_run_cuda.cu: packs the factors, chooses tiles and starts the products.
 // Read next  tile_run.h; factors.cuh; tile_products.cuh
 #include <algorithm>
+#include <cstdlib>
 #include <vector>
 
 #include "layers/sparse_conv/shared/cuda/factors.cuh"
@@ -48,11 +49,21 @@ const SumsInstance& instance_for(const Problem& z, std::int64_t slots, std::int6
   return *best;
 }
 
+// The highest tile that (tap, channel) fills: the more rows share dy, the less often it is read.
+// CONVSCOPE_SPARSE_HEIGHT is for measurements of this choice.
 const WeightsInstance& weights_instance_for(const Problem& z, std::int64_t taps, int pieces) {
   const std::span<const WeightsInstance> all = weights_of(z);
-  const std::size_t wide = z.k > 64 ? 1 : 0;
-  const bool few = taps * pieces <= kStepPieces;  // one row of 64 is enough
-  return all[wide + (few ? 2 : 0)];
+  const std::size_t wide = z.k > 64 ? 3 : 0;
+  const std::int64_t rows = taps * pieces * half_tiles::kPieceHalves;
+  const char* force = std::getenv("CONVSCOPE_SPARSE_HEIGHT");
+  if (force != nullptr) return all[wide + static_cast<std::size_t>(force[0] - '0')];
+  return all[wide + (rows > 128 ? 0 : rows > 64 ? 1 : 2)];
+}
+
+// Rows of entries that the taps of a tile touch, at most.
+int ring_rows_of(const TileTable& table, const WeightsInstance& by, int pieces) {
+  const int taps = ceil_div(by.rows / half_tiles::kPieceHalves - 1, pieces) + 1;
+  return std::min(ceil_div(taps - 1, table.run) + 1, table.rows);
 }
 
 // How many parts the slots are cut into, and how many units each has.
@@ -169,6 +180,7 @@ void run_weights(const SparseConvBackwardWeightArgs& call, bool split) {
                            .dy_pieces = at.second.pieces,
                            .lanes = static_cast<int>(z.k),
                            .units_of_split = splits.units,
+                           .ring_rows = ring_rows_of(*table, by, at.first.pieces),
                            .parts = at.parts,
                            .rows = static_cast<int>(splits.rows(by))};
     launch(by.kernel,
@@ -176,7 +188,7 @@ void run_weights(const SparseConvBackwardWeightArgs& call, bool split) {
                 dim3(static_cast<unsigned>(splits.row_tiles),
                      static_cast<unsigned>(splits.lane_tiles), static_cast<unsigned>(splits.count)),
             .block = dim3(static_cast<unsigned>(by.threads)),
-            .shared_bytes = by.shared_bytes,
+            .shared_bytes = by.shared_bytes(args.ring_rows),
             .overlaps_previous = true},
            args);
     const AddParts add{.parts = at.parts,
