@@ -16,7 +16,9 @@
 // Source     B. Graham et al. 2018, arXiv 1711.10275; Y. Yan et al. 2018, SECOND, Sensors 18(10)
 // Read next  sparse_pairs.cuh
 #include <algorithm>
+#include <cmath>
 
+#include "framework/machine/ceilings.h"
 #include "layers/sparse_conv/algorithm.h"
 #include "layers/sparse_conv/native/cuda/sparse_pairs.cuh"
 #include "layers/sparse_conv/shared/cuda/factors.cuh"
@@ -220,14 +222,28 @@ void weights(const SparseConvBackwardWeightArgs& call) {
   });
 }
 
+// Rows from the second cache at 3 TB/s; the look-up of a pair takes some time of its own.
 Cost cost(const Problem& z, Direction direction) {
-  const double products = z.dtype != DType::f32 ? 1 : planes_of(z) == 2 ? 1.5 : 0.5;
-  const bool weights = direction == Direction::backward_weight;
+  tile_table(*z.map, z.map->look_by_output());  // counts the pairs on the device
+  const bool f32 = z.dtype == DType::f32, weights = direction == Direction::backward_weight;
+  const double planes = planes_of(z);
   const auto pairs = static_cast<double>(z.map->pairs());
-  const auto lanes = static_cast<double>(direction == Direction::forward ? z.k : z.c);
-  return {.flops = z.nominal_flops() * products,
-          .bytes = z.nominal_bytes() + (weights ? 0 : 8 * pairs * lanes),
-          .peak_share = 0.3,
+  const auto c = static_cast<double>(z.c), k = static_cast<double>(z.k);
+  const double row_tiles = std::ceil(c / 64);
+  const double bytes = weights                           ? pairs * (c + row_tiles * k) * 2 * planes
+                       : direction == Direction::forward ? pairs * (2 * planes * c + 8 * k)
+                                                         : pairs * (2 * planes * k + 8 * c);
+  const double us =
+      std::max(bytes / 3e12, pairs * (weights ? (planes == 2 ? 150e-12 : 65e-12) : 0)) * 1e6;
+  const double flops = z.nominal_flops() * (!f32 ? 1 : planes == 2 ? 1.5 : 0.5);
+  const double peak = f32 ? kUnmeasuredGpu.tf32_flops : kUnmeasuredGpu.half_flops;
+  const double packed =
+      !f32 ? 0 : static_cast<double>(z.in_count() * z.c + (weights ? z.out_count() * z.k : 0));
+  return {.flops = flops,
+          .bytes = z.nominal_bytes(),
+          .peak_share = std::clamp(flops / (peak * std::max(us, 1.0) * 1e-6), 1e-4, 1.0),
+          .pass_bytes = packed * (8 + 2 * planes) +
+                        (weights ? 0 : 12 * static_cast<double>(z.out_count()) * k),
           .launches = weights ? 4.0 : 4.0 + static_cast<double>(z.taps()),
           .tensor_cores = true};
 }

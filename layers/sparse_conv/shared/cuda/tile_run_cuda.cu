@@ -2,9 +2,9 @@
 // tile_run_cuda.cu: packs the factors, chooses tiles and starts the products.
 // Read next  tile_run.h; factors.cuh; tile_products.cuh
 #include <algorithm>
-#include <cstdlib>
 #include <vector>
 
+#include "framework/machine/ceilings.h"
 #include "layers/sparse_conv/shared/cuda/factors.cuh"
 #include "layers/sparse_conv/shared/cuda/tile_instances.cuh"
 #include "layers/sparse_conv/shared/cuda/tile_run.h"
@@ -49,15 +49,14 @@ const SumsInstance& instance_for(const Problem& z, std::int64_t slots, std::int6
   return *best;
 }
 
-// The highest tile that (tap, channel) fills: the more rows share dy, the less often it is read.
-// CONVSCOPE_SPARSE_HEIGHT is for measurements of this choice.
+// High tiles read dy less often; with few channels the taps of a tile are many, and lower tiles skip
+// more of the sites.
 const WeightsInstance& weights_instance_for(const Problem& z, std::int64_t taps, int pieces) {
   const std::span<const WeightsInstance> all = weights_of(z);
   const std::size_t wide = z.k > 64 ? 3 : 0;
   const std::int64_t rows = taps * pieces * half_tiles::kPieceHalves;
-  const char* force = std::getenv("CONVSCOPE_SPARSE_HEIGHT");
-  if (force != nullptr) return all[wide + static_cast<std::size_t>(force[0] - '0')];
-  return all[wide + (rows > 128 ? 0 : rows > 64 ? 1 : 2)];
+  const std::size_t highest = z.c >= 64 && planes_of(z) == 1 ? 0 : 1;
+  return all[wide + (rows > 64 ? highest : 2)];
 }
 
 // Rows of entries that the taps of a tile touch, at most.
@@ -226,8 +225,9 @@ Support tile_support(const Problem& z) {
   return {};
 }
 
-// The tensor cores multiply what the tiles have; halves run at twice the rate of TF32, by which f32
-// is measured, so three products count as 1.5. Gathers come from the second cache.
+// Gathered rows come from the second cache, and that is what takes the time: on an H100 some 3.4
+// TB/s when 64 bytes are counted for each row beside its own. Of weights half counts, because
+// blocks that run at the same time ask for the same ones. The tensor cores hide most of theirs.
 Cost tile_cost(const Problem& z, Direction direction, bool split) {
   const SparseLook look = look_for(z, direction);
   TileWork work;
@@ -236,19 +236,45 @@ Cost tile_cost(const Problem& z, Direction direction, bool split) {
     work.executed += one.executed;
     work.useful += one.useful;
   }
-  const bool f32 = z.dtype == DType::f32;
+  const bool f32 = z.dtype == DType::f32, weights = direction == Direction::backward_weight;
+  const bool forward = direction == Direction::forward;
   const double planes = planes_of(z);
-  const double products = !f32 ? 1 : planes == 2 ? 1.5 : 0.5;
-  const auto channels = static_cast<double>(round_up(z.c, std::int64_t{8}));
-  const auto lanes = static_cast<double>(round_up(z.k, std::int64_t{16}));
-  const double packed = f32 ? static_cast<double>(z.in_count() * z.c + z.out_count() * z.k) : 0;
-  return {.flops = 2 * work.executed * channels * lanes * products,
-          .bytes = z.nominal_bytes() + work.useful * 2 * planes * channels / 2,
-          .peak_share = 0.45,
-          .pass_bytes = packed * (4 + 2 * planes) +
-                        (split ? 8.0 * static_cast<double>(z.out_count()) * lanes : 0),
-          .launches = (f32 ? 3.0 : 2.0) + (direction == Direction::backward_weight ? 1 : 0) +
-                      (split ? 1 : 0),
+  const auto depth = static_cast<double>(round_up(forward || weights ? z.c : z.k, std::int64_t{8}));
+  const std::int64_t own_lanes = forward || weights ? z.k : z.c;
+  const auto lanes = static_cast<double>(own_lanes);
+  const auto sites = static_cast<double>(look.here->count());
+  double cache_bytes = work.useful * (2 * planes * depth + 64);
+  double products = work.executed;
+  double peak_cache = 3.4e12;
+  if (weights) {
+    const int pieces = half_tiles::pieces_of(static_cast<int>(z.c));
+    const WeightsInstance& by = weights_instance_for(z, z.taps(), pieces);
+    cache_bytes +=
+        sites * static_cast<double>(ceil_div(z.taps() * pieces * 8, by.rows)) * 2 * planes * lanes;
+    products = sites * static_cast<double>(z.taps());
+    peak_cache = 2.9e12;
+  } else {
+    const SumsInstance& by =
+        instance_for(z, round_up(look.here->count(), std::int64_t{kSlotsStep}), own_lanes);
+    cache_bytes += work.executed / by.rows * planes * depth * lanes;
+    cache_bytes *= static_cast<double>(ceil_div(own_lanes, std::int64_t{by.columns}));
+  }
+  const double flops = 2 * products * depth * lanes;
+  const double cache_us = cache_bytes / peak_cache * 1e6;
+  const double unit_us = flops * (planes == 2 ? 3 : 1) / 600e12 * 1e6;
+  const double us = std::max(cache_us, unit_us) + 0.4 * std::min(cache_us, unit_us);
+  // Said as a share of the tensor cores' peak; halves run at twice the rate of TF32.
+  const double counted = flops * (!f32 ? 1 : planes == 2 ? 1.5 : 0.5);
+  const double peak = f32 ? kUnmeasuredGpu.tf32_flops : kUnmeasuredGpu.half_flops;
+  const double packed =
+      !f32 ? 0
+           : static_cast<double>(z.in_count() * z.c * (forward || weights ? 1 : 0) +
+                                 z.out_count() * z.k * (forward ? 0 : 1));
+  return {.flops = counted,
+          .bytes = z.nominal_bytes(),
+          .peak_share = std::clamp(counted / (peak * std::max(us, 1.0) * 1e-6), 1e-4, 1.0),
+          .pass_bytes = packed * (8 + 2 * planes) + (split && !weights ? 12 * sites * lanes : 0),
+          .launches = (f32 ? 3.0 : 2.0) + (weights ? 1 : 0) + (split ? 2 : 0),
           .tensor_cores = true};
 }
 
