@@ -177,8 +177,8 @@ __global__ __launch_bounds__(V::kThreads,
       for (int j = 0; j < V::kColumns / 8; ++j) {
         const int k = first_lane + 8 * j + 2 * (lane % 4);
         if (k < z.lanes) {
-          *reinterpret_cast<float2*>(to + k) = make_float2(before[j].x + sums[4 * j + 2 * i],
-                                                           before[j].y + sums[4 * j + 2 * i + 1]);
+          *reinterpret_cast<float2*>(to + k) =
+              make_float2(before[j].x + sums[4 * j + 2 * i], before[j].y + sums[4 * j + 2 * i + 1]);
         }
       }
       continue;
@@ -199,9 +199,10 @@ struct TapWeights {
   const uint4* dy = nullptr;  // [planes][sites here][dy_pieces]
   std::int64_t dy_plane = 0;
   int dy_pieces = 0, lanes = 0;
-  int splits = 1, row_tiles = 1;  // of a tap
-  float* parts = nullptr;         // [splits][rows][lanes]
-  int rows = 0;                   // taps x row tiles x kTileRows
+  int steps_of_split = 1;  // of 64 pairs
+  int row_tiles = 1;       // of a tap
+  float* parts = nullptr;  // [splits][rows][lanes]
+  int rows = 0;            // taps x row tiles x kTileRows
 };
 
 // Block (x: tap, tiles of its channels inside; y: tiles of lanes; z: splits of the list).
@@ -221,9 +222,9 @@ __global__ __launch_bounds__(V::kThreads, V::kBlocks) void tap_weights_kernel(
   const int first_piece = static_cast<int>(blockIdx.x) % z.row_tiles * 8;
   const int first_lane = static_cast<int>(blockIdx.y) * V::kColumns;
   const int all_steps = ceil_div(z.lists.counts[tap], kTileDepth);
-  const int steps_of_split = ceil_div(all_steps, z.splits);
-  const int first_step = static_cast<int>(blockIdx.z) * steps_of_split;
-  const int steps = max(0, min(steps_of_split, all_steps - first_step));
+  const int first_step = static_cast<int>(blockIdx.z) * z.steps_of_split;
+  if (first_step >= all_steps && blockIdx.z > 0) return;  // nobody adds what it does not write
+  const int steps = max(0, min(z.steps_of_split, all_steps - first_step));
   const int pairs = z.lists.counts[tap] - first_step * kTileDepth;
   const std::int64_t list =
       static_cast<std::int64_t>(tap) * z.lists.sites + first_step * kTileDepth;

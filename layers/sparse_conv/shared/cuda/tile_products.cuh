@@ -381,6 +381,9 @@ struct AddParts {
   int splits = 0, rows = 0, lanes = 0, channels = 0, taps = 0, pieces = 0;
   int first_tap = 0, end_tap = 0;  // that the parts are of
   bool accumulate = false;
+  // Of `native`: the pairs of each tap, of which a split has this many. Null: all splits are there.
+  const int* counts = nullptr;
+  int pairs_of_split = 1;
 };
 
 template <class Out>
@@ -399,9 +402,11 @@ __global__ __launch_bounds__(kThreads) void add_parts_kernel(const __grid_consta
     const int c = row - tap * z.channels;
     const float* const from =
         z.parts + static_cast<std::int64_t>(tap * z.pieces * 8 + c) * z.lanes + k;
+    const int splits =
+        z.counts == nullptr ? z.splits : max(1, ceil_div(z.counts[tap], z.pairs_of_split));
     float sum = 0;
 #pragma unroll 8
-    for (int split = 0; split < z.splits; ++split) sum += from[split * part];
+    for (int split = 0; split < splits; ++split) sum += from[split * part];
     sum = sum * scale.x * scale.y;
     Out& to = dw[(static_cast<std::int64_t>(k) * z.channels + c) * z.taps + z.first_tap + tap];
     to = from_float<Out>(z.accumulate ? to_float(to) + sum : sum);
