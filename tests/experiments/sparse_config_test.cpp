@@ -83,6 +83,13 @@ TEST(SparseConfig, MistakesInKeysAreFoundWhereTheyStand) {
                parse_config_text("data: {set: digit_points, threshold: 300}\n", "a.yaml"));
 }
 
+TEST(SparseConfig, WhatRunsInPlannedStepsAloneIsRefused) {
+  EXPECT_ERROR(ErrorKind::kConfig, "sites change from batch to batch, got int8",
+               model_of(config_of("quant: {w_bits: 8, a_bits: 8, execute: int8}\n")));
+  EXPECT_ERROR(ErrorKind::kConfig, "whose algorithm is a key of its own",
+               model_of(config_of("conv: {per_layer: {c1: direct}}\n")));
+}
+
 TEST(SparseConfig, ItsTableHasTheShapesAndKernels) {
   const auto model = model_of(config_of("", "", ", algorithm: native, backward_weight: reference"));
   const LayerTable table = layer_table(*model, {16, 144, 3}, Device{}, /*plans=*/true);
