@@ -32,7 +32,7 @@ Json row_json(const ReportedGroup& group, const BenchRow& row,
       by_algorithm[peer.algorithm] = ratio(&peer, row.time.median_ms);
     }
   }
-  return {
+  Json out = {
       {"problem", group.problem},
       {"direction", name_of(group.direction)},
       {"algorithm", row.algorithm},
@@ -67,6 +67,14 @@ Json row_json(const ReportedGroup& group, const BenchRow& row,
       {"wrong", row.wrong.empty() ? Json() : Json(row.wrong)},
       {"types", group.types},
   };
+  for (const BenchFact& fact : group.facts) {
+    const bool whole = std::floor(fact.value) == fact.value && std::abs(fact.value) < 0x1p53;
+    out[fact.name] = whole                       ? Json(static_cast<std::int64_t>(fact.value))
+                     : std::isfinite(fact.value) ? Json(fact.value)
+                                                 : Json();
+  }
+  if (!group.facts.empty()) out["executed_per_useful"] = number(row.executed_per_useful);
+  return out;
 }
 
 Json peer_row_json(const ReportedGroup& group, const PeerBenchRow& row,
@@ -177,7 +185,9 @@ std::string bench_json(const ReportedGroups& groups, const BenchReportSettings& 
 
 std::string bench_csv(const ReportedGroups& groups, const BenchReportSettings& settings) {
   // An empty row gives the names, so that a file without rows still has its first line.
-  const Json names = row_json(BenchGroup<Conv2dProblem>{}, BenchRow{}, settings);
+  ReportedGroup empty{BenchGroup<Conv2dProblem>{}};
+  if (!groups.empty()) empty.facts = groups.front().facts;
+  const Json names = row_json(empty, BenchRow{}, settings);
   std::string out;
   for (const auto& [name, value] : names.items()) out += (out.empty() ? "" : ",") + name;
   out += "\n";

@@ -42,7 +42,8 @@ std::string aligned(const std::vector<Cells>& lines) {
   return out;
 }
 
-Cells cells_of(const BenchRow& row, const PeerBenchRow* own, const PeerBenchRow* plain) {
+Cells cells_of(const BenchRow& row, const PeerBenchRow* own, const PeerBenchRow* plain,
+               bool with_waste) {
   const auto median_ratio = [&](const PeerBenchRow* peer) {
     return peer == nullptr ? std::string("-")
                            : ratio_text(peer->time.median_ms / row.time.median_ms);
@@ -50,20 +51,22 @@ Cells cells_of(const BenchRow& row, const PeerBenchRow* own, const PeerBenchRow*
   const auto least_ratio = [&](const PeerBenchRow* peer) {
     return peer == nullptr ? std::string("-") : ratio_text(peer->time.min_ms / row.time.min_ms);
   };
-  return {(row.auto_choice ? "* " : "  ") + row.algorithm,
-          milliseconds(row.time.median_ms),
-          milliseconds(row.time.p10_ms),
-          milliseconds(row.time.p90_ms),
-          milliseconds(row.time.min_ms),
-          row.prepare_ms > 0 ? milliseconds(row.prepare_ms) : "-",
-          gflops(row.gflops_effective),
-          gflops(row.gflops_executed),
-          percent(row.roofline_percent),
-          fmt::format("{:.2f}", static_cast<double>(row.workspace_bytes) / kMiB),
-          fmt::format("{:.3f}", row.error_ratio),
-          median_ratio(own),
-          least_ratio(own),
-          median_ratio(plain)};
+  Cells out = {(row.auto_choice ? "* " : "  ") + row.algorithm,
+               milliseconds(row.time.median_ms),
+               milliseconds(row.time.p10_ms),
+               milliseconds(row.time.p90_ms),
+               milliseconds(row.time.min_ms),
+               row.prepare_ms > 0 ? milliseconds(row.prepare_ms) : "-",
+               gflops(row.gflops_effective),
+               gflops(row.gflops_executed),
+               percent(row.roofline_percent),
+               fmt::format("{:.2f}", static_cast<double>(row.workspace_bytes) / kMiB),
+               fmt::format("{:.3f}", row.error_ratio),
+               median_ratio(own),
+               least_ratio(own),
+               median_ratio(plain)};
+  if (with_waste) out.push_back(ratio_text(row.executed_per_useful));
+  return out;
 }
 
 Cells cells_of(const PeerBenchRow& row, const std::string& peer) {
@@ -176,16 +179,19 @@ std::string bench_table(const ReportedGroup& group) {
   std::string out =
       fmt::format("{}  {}  {:.4g} MFLOP  {} thread{}\n", group.problem, name_of(group.direction),
                   group.nominal_flops * 1e-6, group.threads, group.threads == 1 ? "" : "s");
+  if (!group.remark.empty()) out += cat("  ", group.remark, "\n");
   if (!group.skipped.empty()) return out + "  skipped: " + group.skipped + "\n";
   const PeerBenchRow* const own = group.best_peer(false);
   const PeerBenchRow* const plain = group.best_peer(true);
   std::vector<Cells> lines = {{"  algorithm", "median ms", "p10", "p90", "min", "prepare",
                                "GFLOP/s eff.", "exec.", "roof", "work MiB", "err/bound", "vs peer",
                                "by min", "vs plain"}};
+  const bool with_waste = !group.facts.empty();
+  if (with_waste) lines[0].emplace_back("products");
   std::string wrong;
   for (const BenchRow& row : group.rows) {
     if (row.wrong.empty()) {
-      lines.push_back(cells_of(row, own, plain));
+      lines.push_back(cells_of(row, own, plain, with_waste));
     } else {
       wrong += fmt::format("    {}: WRONG RESULT, not timed: {}\n", row.algorithm, row.wrong);
     }

@@ -23,6 +23,12 @@ struct BenchReportSettings {
   const char* operation = "conv2d";  // the layer's
 };
 
+// One more number that a layer says of its problem; a column of its own in JSON and CSV.
+struct BenchFact {
+  std::string name;
+  double value = 0;
+};
+
 // The group of whatever layer, as reports speak of it.
 struct ReportedGroup : PeerBenchRows {
   std::string problem;  // its text
@@ -34,6 +40,10 @@ struct ReportedGroup : PeerBenchRows {
   std::vector<BenchRow> rows;
   std::vector<BenchRefusal> refusals;
   std::string skipped;
+  // Of a layer that has more to say: these, and of each row how many products it executes for one
+  // that counts.
+  std::vector<BenchFact> facts = {};
+  std::string remark = {};  // the facts in words, below the head of the table
 
   template <class Problem>
   ReportedGroup(const BenchGroup<Problem>& group)  // NOLINT: a view

@@ -43,6 +43,7 @@ struct BenchRow {
   double prepare_ms = 0;
   double gflops_effective = 0;
   double gflops_executed = 0;
+  double executed_per_useful = 0;  // products: 1 where the card executes what counts, and no more
   double roofline_percent = 0;
   std::size_t workspace_bytes = 0;  // of a call, prepared weights included
   std::size_t prepared_bytes = 0;
@@ -150,11 +151,12 @@ std::vector<const Card<Problem>*> cards_named(const char* command, const std::st
   return out;
 }
 
-// Right is what the reference says (card_oracle.h).
-template <class Problem>
-BenchGroup<Problem> bench_heavy(const BenchSettings& settings, const Problem& problem,
-                                Direction direction, const std::vector<const Card<Problem>*>& cards,
-                                const BenchProgress& progress) {
+// Right is what an Oracle says that is made of the problem, the direction and the operands.
+template <class Oracle, class Problem>
+BenchGroup<Problem> bench_judged(const BenchSettings& settings, const Problem& problem,
+                                 Direction direction,
+                                 const std::vector<const Card<Problem>*>& cards,
+                                 const BenchProgress& progress) {
   BenchGroup<Problem> group{problem, direction, num_threads(), {}, {}, ""};
   if (problem.is_empty()) {
     group.skipped = "a batch of no samples leaves nothing to time";
@@ -167,7 +169,7 @@ BenchGroup<Problem> bench_heavy(const BenchSettings& settings, const Problem& pr
   if (accepting.empty()) return group;
   const Operands operands = random_operands(problem.operands(direction), settings.device);
   progress("expected values");
-  const CardOracle<Problem> oracle(problem, direction, operands);
+  const Oracle oracle(problem, direction, operands);
   BenchRows rows(settings, problem.nominal_flops(), problem.nominal_bytes(), factors_of(problem));
   for (const Card<Problem>* card : accepting) {
     progress(cat("checking ", card->name));
@@ -180,6 +182,14 @@ BenchGroup<Problem> bench_heavy(const BenchSettings& settings, const Problem& pr
   progress("timing");
   group.rows = rows.measured();
   return group;
+}
+
+// Right is what the reference says (card_oracle.h).
+template <class Problem>
+BenchGroup<Problem> bench_heavy(const BenchSettings& settings, const Problem& problem,
+                                Direction direction, const std::vector<const Card<Problem>*>& cards,
+                                const BenchProgress& progress) {
+  return bench_judged<CardOracle<Problem>>(settings, problem, direction, cards, progress);
 }
 
 // All cards that "all" stands for.

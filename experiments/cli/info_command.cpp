@@ -90,7 +90,8 @@ Json facts() {
   out["deform_conv2d_algorithms"] = {
       {"cpu", algorithms_of<DeformConv2dProblem>(DeviceType::cpu)},
       {"cuda", algorithms_of<DeformConv2dProblem>(DeviceType::cuda)}};
-  out["sparse_conv_algorithms"] = {{"cpu", algorithms_of<SparseConvProblem>(DeviceType::cpu)}};
+  out["sparse_conv_algorithms"] = {{"cpu", algorithms_of<SparseConvProblem>(DeviceType::cpu)},
+                                   {"cuda", algorithms_of<SparseConvProblem>(DeviceType::cuda)}};
   return out;
 }
 
@@ -155,8 +156,9 @@ void print_text(const Json& all) {
   const Json& deform = all["deform_conv2d_algorithms"];
   print_table("Algorithms of deformable convolution, CPU", deform["cpu"], "idea");
   print_table("Algorithms of deformable convolution, CUDA", deform["cuda"], "idea");
-  print_table("Algorithms of sparse convolution, CPU", all["sparse_conv_algorithms"]["cpu"],
-              "idea");
+  const Json& sparse = all["sparse_conv_algorithms"];
+  print_table("Algorithms of sparse convolution, CPU", sparse["cpu"], "idea");
+  print_table("Algorithms of sparse convolution, CUDA", sparse["cuda"], "idea");
   print_table("Models (model.type)", all["models"], nullptr);
   print_table("Layers (layers: - type)", all["layers"], nullptr);
   print_table("Data sets (data.set)", all["datasets"], nullptr);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // plot_command.cpp: `convscope plot`: figures (SVG, PNG, PDF) and a report.html from run folders,
-// or from the JSON files of `convscope bench conv2d` and `bench deform_conv2d`.
+// or from the JSON files of `convscope bench conv2d`, `bench deform_conv2d` and `bench
+// sparse_conv`.
 #include <algorithm>
 #include <cstdio>
 #include <filesystem>
@@ -263,7 +264,7 @@ std::function<int()> declare_plot(CommandLine& app) {
   app.add_option(
          "RUN", arguments->runs,
          "run folders, folders of runs (runs/<name>), or runs/ as a whole; or files of bench "
-         "conv2d --json or bench deform_conv2d --json")
+         "conv2d --json, bench deform_conv2d --json or bench sparse_conv --json")
       ->required()
       ->type_name("");
   std::string kinds = "all that the files permit, or some of, from runs:";

@@ -45,6 +45,9 @@ double time_of(const Json& value) {
 // What names a row in every file of its kind.
 Names keys_of(const std::string& kind) {
   if (kind == "net") return {"net", "mode", "batch", "image", "device", "threads"};
+  if (kind == "sparse_net") {
+    return {"cloud", "channels", "precision", "algorithm", "direction", "device", "threads"};
+  }
   if (kind == "ladder") return {"ladder", "problem", "direction", "rung", "device", "threads"};
   return {"problem", "direction", "algorithm", "device", "threads"};
 }
@@ -53,7 +56,9 @@ std::string kind_of(const Json& json, const std::string& file) {
   const std::string format = text_of(child(json, "format"));
   if (child(json, "ladders").is_array()) return "ladder";
   if (!child(json, "rows").is_array()) broken(file, "which has no list named rows");
+  if (format.find("sparse_net") != std::string::npos) return "sparse_net";
   if (format.find("net") != std::string::npos) return "net";
+  if (format.find("sparse_conv") != std::string::npos) return "sparse_conv";
   if (format.find("deform_conv2d") != std::string::npos) return "deform_conv2d";
   if (format == "-" || format.find("conv2d") != std::string::npos) return "conv2d";
   broken(file, cat("whose format is '", format, "'"));

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // bench_sides.h: the timed rows of a file of `bench conv2d`, of its ladders, of `bench
-// deform_conv2d` or of `bench net`, each with what names it in another file of the same kind.
+// deform_conv2d`, `bench sparse_conv`, `bench net` or `bench sparse_net`, each with what names it
+// in another file of the same kind.
 #pragma once
 
 #include <string>
@@ -19,7 +20,7 @@ struct TimedRow {
 };
 
 struct BenchSide {
-  std::string given, kind;  // "conv2d", "deform_conv2d", "ladder" or "net"
+  std::string given, kind;  // "conv2d", "deform_conv2d", "sparse_conv", "sparse_net", "ladder"...
   std::vector<std::string> files;
   std::vector<std::string> key_names;
   std::vector<TimedRow> rows;  // one for each key, the last in the file

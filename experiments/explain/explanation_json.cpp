@@ -19,7 +19,9 @@ Json json_of(const Verdict& verdict) {
           {"prepared_bytes", verdict.prepared_bytes},
           {"chosen", verdict.chosen},
           {"checks", verdict.checks},
-          {"refused", verdict.refused}};
+          {"refused", verdict.refused},
+          {"executed_per_useful", verdict.executed_per_useful},
+          {"limit", verdict.limit}};
 }
 
 Json json_of(const ExplainedDirection& of) {

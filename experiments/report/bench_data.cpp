@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// bench_data.cpp: what the files of `convscope bench conv2d --json` and `bench deform_conv2d
-// --json` say, for plots.
+// bench_data.cpp: what the files of `convscope bench conv2d --json`, `bench deform_conv2d --json`
+// and `bench sparse_conv --json` say, for plots.
 #include "experiments/report/bench_data.h"
 
 #include <algorithm>
@@ -73,8 +73,8 @@ std::optional<CpuCeilings> ceilings_of(const Json& json) {
 
 [[noreturn]] void broken(const std::string& file, const std::string& got) {
   fail(ErrorKind::kData, kOperation,
-       cat("expected a file of `convscope bench conv2d --json` or `bench deform_conv2d --json` "
-           "because ",
+       cat("expected a file of `convscope bench conv2d --json`, `bench deform_conv2d --json` or "
+           "`bench sparse_conv --json` because ",
            file, " is no folder of runs, got ", got));
 }
 
@@ -138,6 +138,12 @@ class Reader {
     need(!out.wrong.empty() || out.median_ms > 0, "a median_ms");
     out.problem = problem(text_at(row, "problem"));
     out.setting = setting(json, text_at(row, "device"), static_cast<int>(threads));
+    if (BenchedProblem& its = set_.problems[out.problem]; its.cloud()) {
+      const double flops = positive_at(row, "nominal_flops");
+      const double bytes = positive_at(row, "nominal_bytes");
+      need(flops > 0 && bytes > 0, "nominal_flops and nominal_bytes");
+      its.set_nominal(flops, bytes);
+    }
     // Rates follow from the time, so an older file without them loses only what it executed.
     out.gflops_effective = set_.problems[out.problem].nominal_flops() / (out.median_ms * 1e6);
     out.gflops_executed = positive_at(row, "gflops_executed");
@@ -238,8 +244,24 @@ void name_settings(std::vector<BenchSetting>& settings) {
   }
 }
 
+std::string short_name(const CloudProblem& z) {
+  constexpr const char* kTimes = "\u00D7";
+  const std::int64_t sites = z.cloud.sites;
+  std::string out = sites >= 10000 && sites % 1000 == 0 ? cat(sites / 1000, "k") : cat(sites);
+  out += cat(" ", name_of(z.cloud.shape), " ", z.c, " \u2192 ", z.k, ", ");
+  for (int axis = 3 - z.cloud.rank(); axis < 3; ++axis) {
+    out += cat(axis == 3 - z.cloud.rank() ? "" : kTimes,
+               z.kernel.size[static_cast<std::size_t>(axis)]);
+  }
+  if (z.kind != SparseKind::submanifold) out += cat(" ", name_of(z.kind));
+  if (z.dtype != DType::f32) out += cat(" ", name_of(z.dtype));
+  if (z.math != MathMode::f32) out += cat(" ", name_of(z.math));
+  return out;
+}
+
 std::string short_name(const BenchedProblem& z, bool with_batch) {
   constexpr const char* kTimes = "\u00D7";
+  if (z.cloud()) return short_name(*z.cloud());
   std::string out = with_batch ? cat("N=", z.n, " ") : "";
   out += cat(z.c, kTimes, z.h, kTimes, z.w, " \u2192 ", z.k, ", ", z.r, kTimes, z.s);
   if (z.stride_h != 1 || z.stride_w != 1) out += cat(" /", z.stride_h);
@@ -273,8 +295,20 @@ std::vector<std::string> names_of(const std::vector<BenchedProblem>& problems) {
 
 }  // namespace
 
-// Only the text of a deformable convolution has offset groups, and it always has them.
+// Only the text of a deformable convolution has offset groups, and it always has them. That of a
+// cloud begins with it.
 BenchedProblem::BenchedProblem(const std::string& text) {
+  if (text.starts_with("cloud=")) {
+    cloud_ = CloudProblem::parse(text);
+    n = cloud_->cloud.batch;
+    c = cloud_->c;
+    k = cloud_->k;
+    r = cloud_->kernel.size[1];
+    s = cloud_->kernel.size[2];
+    dtype = cloud_->dtype;
+    math = cloud_->math;
+    return;
+  }
   if (text.find(",offset_groups=") != std::string::npos) {
     deformable_ = DeformConv2dProblem::parse(text);
     static_cast<Conv2dProblem&>(*this) = *deformable_;

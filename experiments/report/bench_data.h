@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// bench_data.h: what the files of `convscope bench conv2d --json` and `bench deform_conv2d --json`
-// say, for plots. Several files are one set: measured with other numbers of threads, instruction
-// sets, caches or devices.
+// bench_data.h: what the files of `convscope bench conv2d --json`, `bench deform_conv2d --json` and
+// `bench sparse_conv --json` say, for plots. Several files are one set: measured with other numbers
+// of threads, instruction sets, caches or devices.
 #pragma once
 
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "experiments/bench/sparse/cloud_problem.h"
 #include "framework/machine/ceilings.h"
 #include "layers/deform_conv2d/problem.h"
 
@@ -21,20 +22,31 @@ struct BenchSetting {
   std::string label = {};  // "2 threads", and what else tells it from the others of its set
 };
 
-// The problem of a convolution; of a deformable one, its sizes and what it has more.
+// The problem of a convolution; of a deformable one, its sizes and what it has more; of a sparse
+// one its channels, kernel and type, and the cloud. What that costs stands in its rows.
 class CONVSCOPE_API BenchedProblem : public Conv2dProblem {
  public:
   // As a row names it; an error when it is no problem.
   explicit BenchedProblem(const std::string& text);
   const std::optional<DeformConv2dProblem>& deformable() const { return deformable_; }
-  std::string text() const { return deformable_ ? deformable_->text() : Conv2dProblem::text(); }
-  double nominal_bytes() const {
-    return deformable_ ? deformable_->nominal_bytes() : Conv2dProblem::nominal_bytes();
+  const std::optional<CloudProblem>& cloud() const { return cloud_; }
+  std::string text() const {
+    return cloud_ ? cloud_->text() : deformable_ ? deformable_->text() : Conv2dProblem::text();
   }
-  bool operator==(const BenchedProblem&) const = default;
+  double nominal_flops() const { return cloud_ ? flops_ : Conv2dProblem::nominal_flops(); }
+  double nominal_bytes() const {
+    return cloud_        ? bytes_
+           : deformable_ ? deformable_->nominal_bytes()
+                         : Conv2dProblem::nominal_bytes();
+  }
+  // Of a cloud: nobody draws it again.
+  void set_nominal(double flops, double bytes) { flops_ = flops, bytes_ = bytes; }
+  bool operator==(const BenchedProblem& other) const { return text() == other.text(); }
 
  private:
   std::optional<DeformConv2dProblem> deformable_;
+  std::optional<CloudProblem> cloud_;
+  double flops_ = 0, bytes_ = 0;
 };
 
 // One algorithm on one problem; NaN: there is no such number.

@@ -27,7 +27,8 @@ namespace {
 const char* source_of(const PlotKind& kind) {
   if (kind.draw) return "run folders";
   return kind.draw_bench
-             ? "files of `convscope bench conv2d --json` or `bench deform_conv2d --json`"
+             ? "files of `convscope bench conv2d --json`, `bench deform_conv2d --json` or `bench "
+               "sparse_conv --json`"
              : "files of `convscope bench conv2d --ladder NAME --json`";
 }
 

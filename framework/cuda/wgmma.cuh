@@ -29,6 +29,26 @@ __device__ inline std::uint64_t wgmma_descriptor(const void* shared, unsigned bl
          std::uint64_t{1} << 62;
 }
 
+#define CONVSCOPE_WGMMA_16(TYPE)                                  \
+  asm volatile(                                                   \
+      "{\n.reg .pred p;\nsetp.ne.b32 p, %10, 0;\n"                \
+      "wgmma.mma_async.sync.aligned.m64n16k16.f32." TYPE "." TYPE \
+      " {"                                                        \
+      "%0, %1, %2, %3, %4, %5, %6, %7"                            \
+      "}, %8, %9, p, 1, 1, %11, %11;\n}"                          \
+      : CONVSCOPE_D8(0)                                           \
+      : "l"(a), "l"(b), "r"(add ? 1 : 0), "n"(kDepthOuter ? 1 : 0))
+
+#define CONVSCOPE_WGMMA_32(TYPE)                                             \
+  asm volatile(                                                              \
+      "{\n.reg .pred p;\nsetp.ne.b32 p, %18, 0;\n"                           \
+      "wgmma.mma_async.sync.aligned.m64n32k16.f32." TYPE "." TYPE            \
+      " {"                                                                   \
+      "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15" \
+      "}, %16, %17, p, 1, 1, %19, %19;\n}"                                   \
+      : CONVSCOPE_D8(0), CONVSCOPE_D8(8)                                     \
+      : "l"(a), "l"(b), "r"(add ? 1 : 0), "n"(kDepthOuter ? 1 : 0))
+
 #define CONVSCOPE_WGMMA_64(TYPE)                                                       \
   asm volatile(                                                                        \
       "{\n.reg .pred p;\nsetp.ne.b32 p, %34, 0;\n"                                     \
@@ -91,6 +111,12 @@ __device__ inline std::uint64_t wgmma_descriptor(const void* shared, unsigned bl
 template <class Half, int kColumns, bool kDepthOuter>
 __device__ inline void wgmma(float (&d)[kColumns / 2], std::uint64_t a, std::uint64_t b, bool add) {
   constexpr bool kBFloat = dtype_of<Half> == DType::bf16;
+  static_assert(kColumns == 16 || kColumns == 32 || kColumns == 64 || kColumns == 128 ||
+                kColumns == 192 || kColumns == 256);
+  if constexpr (kColumns == 16 && kBFloat) CONVSCOPE_WGMMA_16("bf16");
+  if constexpr (kColumns == 16 && !kBFloat) CONVSCOPE_WGMMA_16("f16");
+  if constexpr (kColumns == 32 && kBFloat) CONVSCOPE_WGMMA_32("bf16");
+  if constexpr (kColumns == 32 && !kBFloat) CONVSCOPE_WGMMA_32("f16");
   if constexpr (kColumns == 64 && kBFloat) CONVSCOPE_WGMMA_64("bf16");
   if constexpr (kColumns == 64 && !kBFloat) CONVSCOPE_WGMMA_64("f16");
   if constexpr (kColumns == 128 && kBFloat) CONVSCOPE_WGMMA_128("bf16");
@@ -113,6 +139,8 @@ __device__ inline void wgmma_wait() {
 
 }  // namespace convscope
 
+#undef CONVSCOPE_WGMMA_16
+#undef CONVSCOPE_WGMMA_32
 #undef CONVSCOPE_WGMMA_64
 #undef CONVSCOPE_WGMMA_128
 #undef CONVSCOPE_WGMMA_192

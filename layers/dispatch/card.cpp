@@ -13,6 +13,22 @@ namespace {
 
 constexpr double kNotHidden = 0.5;
 
+// Seconds of its products, and of its bytes.
+struct Parts {
+  double compute = 0, moving = 0;
+};
+Parts parts_of(const Cost& cost, DeviceType device, DType factors) {
+  const MachineCeilings machine = machine_ceilings(device);
+  // Tensor cores multiply twice as many bytes as halves.
+  const double tensor = is_code(factors)   ? 2 * machine.half_flops_per_second
+                        : is_half(factors) ? machine.half_flops_per_second
+                                           : machine.tf32_flops_per_second;
+  const double peak = cost.tensor_cores && tensor > 0 ? tensor
+                      : device == DeviceType::cpu     ? machine.peak(factors)
+                                                      : machine.flops_per_second;
+  return {cost.flops / (peak * cost.peak_share), cost.bytes / machine.bytes_per_second};
+}
+
 }  // namespace
 
 double share_beside(double flops, double share, double cycles, DType factors) {
@@ -34,15 +50,7 @@ Cost with_preparation(Cost cost, double cycles) {
 
 double estimated_ms(const Cost& cost, DeviceType device, DType factors) {
   const MachineCeilings machine = machine_ceilings(device);
-  // Tensor cores multiply twice as many bytes as halves.
-  const double tensor = is_code(factors)   ? 2 * machine.half_flops_per_second
-                        : is_half(factors) ? machine.half_flops_per_second
-                                           : machine.tf32_flops_per_second;
-  const double peak = cost.tensor_cores && tensor > 0 ? tensor
-                      : device == DeviceType::cpu     ? machine.peak(factors)
-                                                      : machine.flops_per_second;
-  const double compute = cost.flops / (peak * cost.peak_share);
-  const double moving = cost.bytes / machine.bytes_per_second;
+  const auto [compute, moving] = parts_of(cost, device, factors);
   double seconds = std::max(compute, moving);
   // On a CPU the shorter one hides only half behind the longer: of two algorithms that wait for
   // memory the one that computes less is the faster, not their equal.
@@ -51,6 +59,18 @@ double estimated_ms(const Cost& cost, DeviceType device, DType factors) {
     seconds += cost.pass_bytes / machine.bytes_per_second + cost.launches * machine.launch_seconds;
   }
   return 1e3 * seconds;
+}
+
+const char* limit_of(const Cost& cost, DeviceType device, DType factors) {
+  const MachineCeilings machine = machine_ceilings(device);
+  const auto [compute, moving] = parts_of(cost, device, factors);
+  if (device == DeviceType::cuda) {
+    const double passes = cost.pass_bytes / machine.bytes_per_second;
+    const double starts = cost.launches * machine.launch_seconds;
+    if (starts > std::max(compute, moving + passes)) return "launches";
+    return compute > moving + passes ? "arithmetic" : "memory";
+  }
+  return compute > moving ? "arithmetic" : "memory";
 }
 
 double estimated_ms_prepared(Cost cost, std::size_t prepared_bytes, DeviceType device,

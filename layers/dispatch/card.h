@@ -20,7 +20,8 @@
 //
 // Of a problem is asked: text(), check(), nominal_flops(), nominal_bytes(), is_empty() (no samples:
 // nothing to compute), dtype, math, types, weight_format and operands(direction) (operands.h); of
-// one with images also layout (activation_layout.h).
+// one with images also layout (activation_layout.h). One that is seldom the same twice may have
+// bucket_text(), by which `measure` remembers it, and kMostChoices (choice_cache.h).
 //
 // Of an empty problem a card is asked supports() alone. select.h and run.h answer the rest, so its
 // other functions may count on one sample at least.
@@ -86,6 +87,8 @@ CONVSCOPE_API Cost with_preparation(Cost cost, double cycles);
 // of the factors says which peak counts. Weights that are used often cost no preparation, but are
 // read from memory in each call.
 CONVSCOPE_API double estimated_ms(const Cost& cost, DeviceType device, DType factors);
+// What most of that time is: "arithmetic", "memory" or, of a GPU, "launches".
+CONVSCOPE_API const char* limit_of(const Cost& cost, DeviceType device, DType factors);
 CONVSCOPE_API double estimated_ms_prepared(Cost cost, std::size_t prepared_bytes, DeviceType device,
                                            DType factors);
 

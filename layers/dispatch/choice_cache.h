@@ -50,8 +50,12 @@ class CONVSCOPE_API ChoiceCache : public RefCounted {
   }
 
  private:
-  // More problems than this in one layer are variable image sizes: start over.
-  static constexpr std::size_t kMostEntries = 64;
+  // More problems than this in one layer are variable image sizes: start over. A problem that holds
+  // much memory says how many are kept.
+  static constexpr std::size_t kMostEntries = [] {
+    if constexpr (requires { Problem::kMostChoices; }) return Problem::kMostChoices;
+    return std::size_t{64};
+  }();
 
   struct Entry {
     Problem problem;

@@ -73,8 +73,9 @@ std::string refusal_of(const std::string& word, bool is_name, const Question& qu
 HeavyUse::~HeavyUse() = default;
 
 MeasureKey key_of(const Question& question) {
-  MeasureKey out{question.operation, question.problem, question.direction, question.device,
-                 question.use};
+  const bool by_text = question.measured_as.empty();
+  MeasureKey out{question.operation, by_text ? question.problem : question.measured_as,
+                 question.direction, question.device, question.use};
   if (question.device.type != DeviceType::cpu) return out;
   for (const std::string& name : candidates_of(question)) {
     const PluginCard* const from = plugin_of_card(question.operation, name);

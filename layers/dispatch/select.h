@@ -43,6 +43,10 @@ struct Verdict {
   bool chosen = false;   // by the policy
   bool checks = false;   // runs beside the chosen one, which is compared with it
   bool refused = false;  // the policy names it, and it does not accept
+  // Why the estimate is what it is, of those that accept: the products that are executed for one
+  // that counts, and what most of the time is.
+  double executed_per_useful = 0;
+  const char* limit = "";
 };
 
 // What every card of a device says of one problem in one direction; sorted by name. Without samples
@@ -55,12 +59,15 @@ struct Question {
   WeightUse use;
   std::string layer;  // that asks, for errors; "": nobody
   std::vector<Verdict> verdicts;
+  // What `measure` remembers the problem by, where that is less than its text; "": its text.
+  std::string measured_as = {};
 };
 
 template <class Problem>
 Question question_of(const Problem& problem, Direction direction, Device device,
                      WeightUse use = WeightUse::once, const std::string& layer = {}) {
   Question out{HeavyLayer<Problem>::kOperation, problem.text(), direction, device, use, layer, {}};
+  if constexpr (requires { problem.bucket_text(); }) out.measured_as = problem.bucket_text();
   for (const auto& [name, card] : HeavyLayer<Problem>::algorithms(device.type).entries()) {
     const Support support = support_of(card, problem, direction);
     Verdict verdict{.algorithm = name,
@@ -70,6 +77,10 @@ Question question_of(const Problem& problem, Direction direction, Device device,
                     .auto_ok = card.auto_ok};
     if (support.yes && !problem.is_empty()) {
       verdict.estimated_ms = estimated_ms(card, problem, direction, use);
+      const Cost cost = card.cost(problem, direction);
+      const double useful = problem.nominal_flops();
+      verdict.executed_per_useful = useful > 0 ? cost.flops / useful : 0;
+      verdict.limit = limit_of(cost, device.type, factors_of(problem));
       verdict.workspace_bytes = card.workspace_bytes(problem, direction);
       verdict.prepared_bytes = card.prepared_size(problem, direction, use);
     }

@@ -4,6 +4,7 @@
 #include "layers/sparse_conv/map.h"
 
 #include <algorithm>
+#include <map>
 #include <utility>
 
 #include "framework/int_math.h"
@@ -42,6 +43,13 @@ SparseKernel centred(SparseKernel kernel, int rank) {
   }
   check_kernel(kernel, rank);
   return kernel;
+}
+
+// An entry has 32 bits: one for each tap of its row, the others for a site.
+void check_count(const SparseSites& sites, const SparseKernel& kernel) {
+  CONVSCOPE_CHECK(sites.count() < std::int64_t{1} << (32 - kernel.run()), kMap,
+                  "expected fewer than 2^", 32 - kernel.run(), " sites for a kernel of ",
+                  kernel.size[2], " taps along w, got ", sites.count());
 }
 
 SiteGrid strided_grid(SiteGrid grid, const SparseKernel& kernel) {
@@ -91,12 +99,8 @@ class TableBuilder {
       : here_(here), there_(there), kernel_(kernel), by_input_(by_input) {
     table_.sites = here.count();
     table_.taps = kernel.taps();
-    table_.run = kernel.dilation[2] == 1 ? kernel.size[2] : 1;
+    table_.run = kernel.run();
     table_.descending = by_input;
-    const std::int64_t most = std::int64_t{1} << (32 - table_.run);
-    CONVSCOPE_CHECK(there.count() < most, kMap, "expected fewer than 2^", 32 - table_.run,
-                    " sites for a kernel of ", kernel.size[2], " taps along w, got ",
-                    there.count());
   }
 
   std::shared_ptr<const SparseTable> build(std::vector<std::int64_t>& pairs) {
@@ -212,14 +216,23 @@ std::string SparseKernel::text(int rank) const {
 
 std::size_t SparseTable::bytes() const { return entries.size() * sizeof(std::uint32_t); }
 
+// Seen from the outputs and from the inputs of the strided map; of a submanifold map both are one.
+struct SparseMap::Made {
+  std::mutex mutex;
+  std::shared_ptr<const SparseTable> from_output, from_input;
+  std::vector<std::int64_t> pairs;  // of each tap; empty: no table was made
+  std::int64_t all_pairs = -1;      // -1: not counted yet
+  std::function<std::int64_t()> count;
+  std::map<std::string, std::shared_ptr<const void>> forms;
+};
+
+SparseMap::SparseMap() : made_(std::make_shared<Made>()) {}
+
 SharedMap SparseMap::submanifold(SharedSites sites, SparseKernel kernel) {
   std::shared_ptr<SparseMap> out(new SparseMap);
   out->kernel_ = centred(kernel, sites->grid().rank);
   out->in_ = out->out_ = std::move(sites);
-  out->by_output_ =
-      TableBuilder(*out->in_, *out->in_, out->kernel_, /*by_input=*/false).build(out->pairs_);
-  out->by_input_ = out->by_output_;
-  for (const std::int64_t count : out->pairs_) out->all_pairs_ += count;
+  check_count(*out->in_, out->kernel_);
   return out;
 }
 
@@ -230,11 +243,8 @@ SharedMap SparseMap::strided(SharedSites sites, const SparseKernel& kernel) {
   out->kernel_ = kernel;
   out->in_ = std::move(sites);
   out->out_ = strided_sites(*out->in_, kernel);
-  std::vector<std::int64_t> same;  // seen from the other side
-  out->by_input_ = TableBuilder(*out->in_, *out->out_, kernel, /*by_input=*/true).build(same);
-  out->by_output_ =
-      TableBuilder(*out->out_, *out->in_, kernel, /*by_input=*/false).build(out->pairs_);
-  for (const std::int64_t count : out->pairs_) out->all_pairs_ += count;
+  check_count(*out->in_, kernel);
+  check_count(*out->out_, kernel);
   return out;
 }
 
@@ -244,12 +254,90 @@ SharedMap SparseMap::inverse(const SharedMap& strided) {
   std::shared_ptr<SparseMap> out(new SparseMap(*strided));
   out->kind_ = SparseKind::inverse;
   std::swap(out->in_, out->out_);
-  std::swap(out->by_output_, out->by_input_);
   return out;
 }
 
+SparseLook SparseMap::look_by_output() const {
+  return {.here = out_, .there = in_, .by_input = kind_ == SparseKind::inverse};
+}
+
+SparseLook SparseMap::look_by_input() const {
+  // Of a submanifold map both directions are one table: j = o + t means o = j - t.
+  if (kind_ == SparseKind::submanifold) {
+    return {.here = out_, .there = in_, .by_input = false, .mirrored = true};
+  }
+  return {.here = in_, .there = out_, .by_input = kind_ == SparseKind::strided};
+}
+
+std::shared_ptr<const SparseTable> SparseMap::table(const SparseLook& look) const {
+  const std::lock_guard lock(made_->mutex);
+  std::shared_ptr<const SparseTable>& out = look.by_input ? made_->from_input : made_->from_output;
+  if (out == nullptr) {
+    out = TableBuilder(*look.here, *look.there, kernel_, look.by_input).build(made_->pairs);
+    made_->all_pairs = 0;
+    for (const std::int64_t count : made_->pairs) made_->all_pairs += count;
+  }
+  return out;
+}
+
+SparseView SparseMap::by_output() const { return {table(look_by_output()).get(), false}; }
+SparseView SparseMap::by_input() const {
+  const SparseLook look = look_by_input();
+  return {table(look).get(), look.mirrored};
+}
+
+std::int64_t SparseMap::pairs() const {
+  std::function<std::int64_t()> count;
+  {
+    const std::lock_guard lock(made_->mutex);
+    if (made_->all_pairs >= 0) return made_->all_pairs;
+    count = made_->count;
+  }
+  if (count == nullptr) {
+    table(look_by_output());
+  } else {
+    const std::int64_t counted = count();
+    const std::lock_guard lock(made_->mutex);
+    made_->all_pairs = counted;
+  }
+  return made_->all_pairs;
+}
+
+std::int64_t SparseMap::pairs(std::int64_t tap) const {
+  table(look_by_output());
+  return made_->pairs[static_cast<std::size_t>(tap)];
+}
+
+void SparseMap::counts_pairs(std::function<std::int64_t()> count) const {
+  const std::lock_guard lock(made_->mutex);
+  made_->count = std::move(count);
+}
+
+std::shared_ptr<const void> SparseMap::any_form(
+    const std::string& name, const std::function<std::shared_ptr<const void>()>& make) const {
+  {
+    const std::lock_guard lock(made_->mutex);
+    if (const auto found = made_->forms.find(name); found != made_->forms.end()) {
+      return found->second;
+    }
+  }
+  std::shared_ptr<const void> out = make();  // may ask for tables itself
+  const std::lock_guard lock(made_->mutex);
+  return made_->forms.emplace(name, std::move(out)).first->second;
+}
+
 std::size_t SparseMap::bytes() const {
-  return by_output_->bytes() + (by_input_ == by_output_ ? 0 : by_input_->bytes());
+  const auto bytes = [&](const SparseSites& sites) {
+    return static_cast<std::size_t>(kernel_.taps() / kernel_.run() * sites.count()) *
+           sizeof(std::uint32_t);
+  };
+  return kind_ == SparseKind::submanifold ? bytes(*out_) : bytes(*out_) + bytes(*in_);
+}
+
+KernelSlot<std::size_t(const SparseMap&)> sparse_tables_kernel("sparse map");
+
+std::size_t SparseMap::make_tables(Device device) const {
+  return sparse_tables_kernel.get(device)(*this);
 }
 
 std::string SparseMap::text() const {
@@ -285,5 +373,14 @@ SharedMap SparseMaps::strided(const SharedSites& sites, const SparseKernel& kern
   if (map == nullptr) maps_.push_back(map = SparseMap::strided(sites, kernel));
   return map;
 }
+
+namespace {
+std::size_t make_host_tables(const SparseMap& map) {
+  map.by_output();
+  map.by_input();
+  return map.bytes();
+}
+}  // namespace
+CONVSCOPE_KERNEL(sparse_tables_kernel, cpu, make_host_tables)
 
 }  // namespace convscope

@@ -21,15 +21,22 @@
 // How it is built. Where the window of a row begins grows with the key of the output site, so one
 // walk over both sorted lists finds all entries of a row of taps: no hash table, and nothing that
 // could collide.
+//
+// When it is built. The sites of the output are known at once. The host's tables are made when a
+// card of the CPU asks for them; a card for another device makes tables of its own there, from the
+// sites' keys, and keeps them here (form()). So a network on a GPU makes no table on the host.
 #pragma once
 
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <vector>
 
+#include "framework/kernel_slot.h"
 #include "layers/sparse_conv/sites.h"
 
 namespace convscope {
@@ -40,6 +47,8 @@ struct CONVSCOPE_API SparseKernel {
                               dilation = {1, 1, 1};
 
   std::int64_t taps() const { return size[0] * size[1] * size[2]; }
+  // Taps of an entry of a table: those along w, unless a dilation draws them apart.
+  std::int64_t run() const { return dilation[2] == 1 ? size[2] : 1; }
   // "kernel=3x3x3", then what differs from 1, 0, 1: ",stride=2x2x2,pad=1x1x1,dilation=1x1x2"
   std::string text(int rank) const;
   bool operator==(const SparseKernel&) const = default;
@@ -82,6 +91,14 @@ struct SparseView {
   std::int64_t weight_tap(std::int64_t tap) const { return mirrored ? table->taps - 1 - tap : tap; }
 };
 
+// From where to where a table looks.
+struct SparseLook {
+  SharedSites here, there;
+  // False: here is the output of the window that is laid upon `there`. True: the other way round.
+  bool by_input = false;
+  bool mirrored = false;  // SparseView
+};
+
 class CONVSCOPE_API SparseMap {
  public:
   // An error when the kernel is none for these sites. Padding of a submanifold map is
@@ -97,27 +114,50 @@ class CONVSCOPE_API SparseMap {
   const SharedSites& out_sites() const { return out_; }
   int rank() const { return in_->grid().rank; }
   // Which input each output meets (forward, dw), and which output each input meets (dx).
-  SparseView by_output() const { return {by_output_.get(), false}; }
-  SparseView by_input() const { return {by_input_.get(), kind_ == SparseKind::submanifold}; }
+  SparseLook look_by_output() const;
+  SparseLook look_by_input() const;
+  // The same as tables on the host, made when first asked for.
+  SparseView by_output() const;
+  SparseView by_input() const;
 
-  std::int64_t pairs() const { return all_pairs_; }
-  std::int64_t pairs(std::int64_t tap) const { return pairs_[static_cast<std::size_t>(tap)]; }
-  std::size_t bytes() const;  // of both tables; without the sites
+  // Asked before a table is on the host, the number comes from the tables of a device; then the
+  // caller waits for the device.
+  std::int64_t pairs() const;
+  std::int64_t pairs(std::int64_t tap) const;
+  std::size_t bytes() const;  // of the host's tables for both directions; without the sites
+  // Makes the tables that the device's cards read in both directions, unless they are there, and
+  // says how many bytes they take. Does not wait for the device.
+  std::size_t make_tables(Device device) const;
   std::string text() const;
 
   // An error unless the map was made of these very sites and this kernel.
   void check_made_of(const SharedSites& sites, SparseKind kind, SparseKernel kernel) const;
 
+  // What a card made of this map: tables of its own. `make` is called for a name once.
+  template <class Form>
+  std::shared_ptr<const Form> form(const std::string& name,
+                                   const std::function<std::shared_ptr<const Form>()>& make) const {
+    return std::static_pointer_cast<const Form>(
+        any_form(name, [&]() -> std::shared_ptr<const void> { return make(); }));
+  }
+  // Who can count the pairs without a table on the host; the last one that said so is asked.
+  void counts_pairs(std::function<std::int64_t()> count) const;
+
  private:
-  SparseMap() = default;
+  struct Made;
+  SparseMap();
+
+  std::shared_ptr<const void> any_form(
+      const std::string& name, const std::function<std::shared_ptr<const void>()>& make) const;
+  std::shared_ptr<const SparseTable> table(const SparseLook& look) const;
 
   SparseKind kind_ = SparseKind::submanifold;
   SparseKernel kernel_;
   SharedSites in_, out_;
-  std::shared_ptr<const SparseTable> by_output_, by_input_;
-  std::vector<std::int64_t> pairs_;  // of each tap
-  std::int64_t all_pairs_ = 0;
+  std::shared_ptr<Made> made_;  // tables and forms; an inverse shares those of its strided map
 };
+
+extern CONVSCOPE_API KernelSlot<std::size_t(const SparseMap&)> sparse_tables_kernel;
 
 using SharedMap = std::shared_ptr<const SparseMap>;
 

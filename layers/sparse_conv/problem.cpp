@@ -2,7 +2,36 @@
 // problem.cpp: one struct that says everything about a sparse convolution except its numbers.
 #include "layers/sparse_conv/problem.h"
 
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstdio>
+
 namespace convscope {
+namespace {
+
+// "64k-128k": between two powers of 2.
+std::string count_bucket(std::int64_t count) {
+  const auto floor = std::bit_floor(static_cast<std::uint64_t>(std::max<std::int64_t>(1, count)));
+  const auto text = [](std::uint64_t value) {
+    return value >= 1024 ? cat(value / 1024, "k") : std::to_string(value);
+  };
+  return count == 0 ? "0" : cat(text(floor), "-", text(2 * floor));
+}
+
+// "11.3-16": between two powers of the root of 2.
+std::string ratio_bucket(double ratio) {
+  if (ratio <= 0) return "0";
+  const double step = std::floor(2 * std::log2(ratio));
+  const auto text = [](double power) {
+    char out[32];
+    std::snprintf(out, sizeof out, "%.3g", std::exp2(power / 2));
+    return std::string(out);
+  };
+  return cat(text(step), "-", text(step + 1));
+}
+
+}  // namespace
 
 Shape SparseConvProblem::w_shape() const {
   Shape out{k, c};
@@ -48,8 +77,19 @@ void SparseConvProblem::check() const {
   w_shape().numel();
 }
 
-std::string SparseConvProblem::text() const {
-  std::string out = cat(map->text(), ",c=", c, ",k=", k);
+std::string SparseConvProblem::bucket_text() const {
+  const double outputs = static_cast<double>(std::max<std::int64_t>(1, out_count()));
+  std::string out = cat(name_of(map->kind()), ",", map->kernel().text(map->rank()),
+                        ",sites=", count_bucket(in_count()));
+  if (map->kind() != SparseKind::submanifold) out += ",out_sites=" + count_bucket(out_count());
+  out += ",pairs_per_site=" + ratio_bucket(static_cast<double>(map->pairs()) / outputs);
+  return out + text_behind_map();
+}
+
+std::string SparseConvProblem::text() const { return map->text() + text_behind_map(); }
+
+std::string SparseConvProblem::text_behind_map() const {
+  std::string out = cat(",c=", c, ",k=", k);
   if (dtype != DType::f32) out += cat(",dtype=", name_of(dtype));
   if (math != MathMode::f32) out += cat(",precision=", name_of(math));
   if (types) out += ",types=" + types->text();

@@ -53,8 +53,18 @@ struct CONVSCOPE_API SparseConvProblem {
   // is no parse(): a map is more than a line of text.
   std::string text() const;
   std::string kernel_text() const;
+  // What `measure` remembers it by: the same for clouds of about as many sites with about as many
+  // neighbours, so that training with other sites in each batch measures once for each bucket, and
+  // not once for each batch. Sites lie between powers of 2, pairs of a site between those of its
+  // root. "submanifold,kernel=3x3x3,pad=1x1x1,sites=64k-128k,pairs_per_site=11.3-16,c=16,k=32"
+  std::string bucket_text() const;
+  // Problems that a layer remembers choices for; each holds a map.
+  static constexpr std::size_t kMostChoices = 4;
 
   bool operator==(const SparseConvProblem&) const = default;  // the very same map
+
+ private:
+  std::string text_behind_map() const;
 };
 
 }  // namespace convscope

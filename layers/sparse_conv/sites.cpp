@@ -210,6 +210,18 @@ std::size_t SparseSites::bytes() const {
   return keys_.size() * sizeof(std::uint64_t) + users_row_.size() * sizeof(std::int32_t);
 }
 
+Tensor SparseSites::keys_on(Device device) const {
+  const std::lock_guard lock(on_device_);
+  if (!device_keys_.defined() || device_keys_.device() != device) {
+    Tensor host = Tensor::empty({count(), 2}, DType::i32);
+    if (!keys_.empty()) {
+      std::memcpy(host.raw_data(), keys_.data(), keys_.size() * sizeof(std::uint64_t));
+    }
+    device_keys_ = host.to(device);
+  }
+  return device_keys_;
+}
+
 Tensor SparseSites::reordered(const Tensor& rows, bool to_keys) const {
   CONVSCOPE_CHECK(rows.shape().rank() >= 1 && rows.shape()[0] == count(), kSites, "expected ",
                   count(), " rows, one for each site, got ", rows.str());

@@ -14,6 +14,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <vector>
 
@@ -61,6 +62,9 @@ class CONVSCOPE_API SparseSites {
   double density() const { return static_cast<double>(count()) / grid_.all_places(); }
   std::size_t bytes() const;
 
+  // The keys as 64-bit numbers in the memory of a GPU, i32 [n,2]; copied when first asked for.
+  Tensor keys_on(Device device) const;
+
   // Rows [n, ...] of the user's order in that of the keys, and back; the tensor itself where both
   // orders are one. On the CPU.
   Tensor in_key_order(const Tensor& rows) const { return reordered(rows, true); }
@@ -72,6 +76,8 @@ class CONVSCOPE_API SparseSites {
   SiteGrid grid_;
   std::vector<std::uint64_t> keys_;
   std::vector<std::int32_t> users_row_;  // of each site; empty: its own number
+  mutable std::mutex on_device_;
+  mutable Tensor device_keys_;  // on the device that asked last
 };
 
 using SharedSites = std::shared_ptr<const SparseSites>;

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // bench_command.cpp: `convscope bench conv2d`: how long each convolution algorithm takes, beside
 // another library and the machine's ceilings. `bench deform_conv2d` stands in
-// bench_deform_conv2d.cpp, `bench net` in bench_net.cpp.
+// bench_deform_conv2d.cpp, `bench sparse_conv` in bench_sparse_conv.cpp, `bench net` in
+// bench_net.cpp, `bench sparse_net` in bench_sparse_net.cpp.
 #include <algorithm>
 #include <memory>
 
@@ -11,6 +12,8 @@
 #include "experiments/cli/bench/bench_legend.h"
 #include "experiments/cli/bench/bench_net.h"
 #include "experiments/cli/bench/bench_remarks.h"
+#include "experiments/cli/bench/bench_sparse_conv.h"
+#include "experiments/cli/bench/bench_sparse_net.h"
 #include "experiments/cli/bench/bench_tasks.h"
 #include "experiments/cli/command.h"
 #include "experiments/cli/measure_once.h"
@@ -225,6 +228,8 @@ std::function<int()> declare(CommandLine& app) {
   add_timing_options(*conv, arguments->timing);
   auto other = std::make_shared<std::function<int()>>();
   declare_bench_deform_conv2d(app, *other);
+  declare_bench_sparse_conv(app, *other);
+  declare_bench_sparse_net(app, *other);
   declare_bench_net(app, *other);
   return [arguments, other] { return *other ? (*other)() : bench(*arguments); };
 }
@@ -236,8 +241,8 @@ CONVSCOPE_REGISTER_COMMAND(
     "bench",
     {.summary = "time convolution algorithms, another library beside them, or whole networks",
      .usage = "bench conv2d --shapes FILE | --problem TEXT | --ladder NAME [...]  |  bench "
-              "deform_conv2d --shapes FILE | --problem TEXT [...]  |  bench net CONFIG|MODEL|RUN "
-              "[...]",
+              "deform_conv2d|sparse_conv --shapes FILE | --problem TEXT [...]  |  bench net "
+              "CONFIG|MODEL|RUN [...]  |  bench sparse_net [...]",
      .examples = {"bench conv2d --shapes experiments/shapes/resnet18.txt --threads 1",
                   "bench conv2d --problem n=8,c=64,h=56,w=56,k=64,r=3,s=3,pad=1 "
                   "--direction forward --peer onednn --json bench.json",
@@ -245,6 +250,8 @@ CONVSCOPE_REGISTER_COMMAND(
                   "--weights often --peer onednn",
                   "bench conv2d --ladder winograd --json ladder.json",
                   "bench deform_conv2d --shapes experiments/shapes/deform.txt --threads 1",
+                  "bench sparse_conv --shapes experiments/shapes/sparse.txt --threads 1",
+                  "bench sparse_net --device cuda --precision f32,f16 --json sparse_net.json",
                   "bench net resnet18 --batch 1,8 --mode inference"},
      .order = 52,
      .declare = convscope::declare})

@@ -17,6 +17,24 @@ std::string bench_legend(bool with_peer) {
          "vs plain: the peer with row-major tensors.\n";
 }
 
+std::string sparse_legend() {
+  return "pairs: of an output site and an input site that a tap of the kernel joins. products: "
+         "those "
+         "executed / those\nof pairs. The map's ms are of the CPU; calls do not include them.\n";
+}
+
+std::string sparse_net_legend(bool with_peer) {
+  const std::string out =
+      "forward: all layers; backward: dx and dw of each; medians, weights prepared in each call. "
+      "The "
+      "map is\nbuilt once and not in them. work MiB: scratch memory. err/bound: largest error / "
+      "allowed error, right up to 1.\n";
+  if (!with_peer) return out;
+  return out +
+         "ratio: the other library's time / ours, above 1 ours is faster; beside a name that "
+         "it does not have stands its fastest.\n";
+}
+
 std::string often_legend() {
   return "--weights often: they are prepared before the calls, so prepare is no part of them.\n";
 }

@@ -17,6 +17,7 @@
 #include "experiments/cli/command.h"
 #include "experiments/cli/measure_once.h"
 #include "experiments/cli/op/op_conv_sizes.h"
+#include "experiments/explain/text_layout.h"
 #include "experiments/run_folder/check_lines.h"
 #include "framework/io/npy.h"
 #include "layers/conv2d/bias_gradient.h"
@@ -35,8 +36,11 @@ struct OpSparse {
   std::string stride = "1", padding, dilation = "1", extent;
   std::int64_t batch = 0, repeats = 0;
   std::string algorithm = "auto", clock = "wall";
+  std::string device = "cpu", precision;
+  bool explain = false;
 
   bool wants_gradients() const { return !out_dx.empty() || !out_dw.empty() || !out_db.empty(); }
+  bool wants_outputs() const { return wants_gradients() || !out_y.empty() || !out_sites.empty(); }
 };
 
 void check(const OpSparse& op) {
@@ -46,8 +50,28 @@ void check(const OpSparse& op) {
   if (op.wants_gradients() && op.dy.empty()) {
     fail_usage(kCommand, "expected --dy because a gradient is asked for");
   }
-  if (op.out_y.empty() && op.out_sites.empty() && !op.wants_gradients()) {
-    fail_usage(kCommand, "expected --out-y, --out-sites, --out-dx, --out-dw or --out-db, got none");
+  if (op.explain && op.wants_outputs()) {
+    fail_usage(kCommand, "expected --explain without --out-y and the like because it runs nothing");
+  }
+  if (op.repeats < 0) {
+    fail_usage(kCommand, cat("expected --repeats of at least 0, got ", op.repeats));
+  }
+  if (op.batch < 0) {
+    fail_usage(kCommand, cat("expected --batch of at least 1, got ", op.batch));
+  }
+  if (!op.precision.empty() && op.precision != "f32" && op.device.starts_with("cpu")) {
+    fail_usage(kCommand, cat("expected --precision f32 because the CPU has no units for ",
+                             op.precision, "; --device cuda may have"));
+  }
+  if (op.clock == "cpu" && op.repeats > 0 && !op.device.starts_with("cpu")) {
+    fail_usage(kCommand, cat("expected --clock wall because a device works by itself, got --clock "
+                             "cpu with --device ",
+                             op.device));
+  }
+  if (!op.explain && !op.wants_outputs()) {
+    fail_usage(kCommand,
+               "expected --out-y, --out-sites, --out-dx, --out-dw, --out-db or --explain, got "
+               "none");
   }
   if (op.submanifold && op.inverse) {
     fail_usage(kCommand, "expected --submanifold or --inverse, got both");
@@ -96,16 +120,30 @@ SharedMap map_of(const OpSparse& op, const SharedSites& sites, const Shape& w) {
 
 struct Inputs {
   SparseConvProblem problem;
-  SparseConvTensors tensors;  // rows in the order of the keys
+  SparseConvTensors tensors;  // rows in the order of the keys, on the device
+  DType file_type = DType::f32;
 };
 
-Inputs read_inputs(const OpSparse& op) {
+// What is computed in: the type of the files, or what --precision says of f32 files.
+void set_precision(const OpSparse& op, SparseConvProblem& z) {
+  for (const ComputePrecision precision : kComputePrecisions) {
+    if (name_of(precision) != op.precision) continue;
+    CONVSCOPE_CHECK(z.dtype == DType::f32 || z.dtype == factor_type(precision), kCommand,
+                    "expected files of type f32 for --precision ", op.precision, ", got x of type ",
+                    name_of(z.dtype));
+    z.dtype = factor_type(precision);
+    z.math = math_mode(precision);
+  }
+}
+
+Inputs read_inputs(const OpSparse& op, Device device) {
   const SharedSites sites = read_sites(op);
   const int rank = sites->grid().rank;
   SparseConvTensors t{.x = read_npy(op.x), .w = read_npy(op.w), .b = {}, .dy = {}};
-  CONVSCOPE_CHECK((t.x.dtype() == DType::f32 || t.x.dtype() == DType::f64) &&
+  const DType type = t.x.dtype();
+  CONVSCOPE_CHECK((type == DType::f32 || type == DType::f64 || type == DType::f16) &&
                       t.x.shape().rank() == 2 && t.x.shape()[1] >= 1,
-                  kCommand, "expected x [n,C] of type f32 or f64, got ", t.x.str());
+                  kCommand, "expected x [n,C] of type f32, f64 or f16, got ", t.x.str());
   CONVSCOPE_CHECK(t.w.dtype() == t.x.dtype() && t.w.shape().rank() == 2 + rank, kCommand,
                   "expected w [K,C,", rank == 3 ? "T," : "",
                   "R,S] of the type of x because the sites have ", rank, " axes, got ", t.w.str());
@@ -114,7 +152,7 @@ Inputs read_inputs(const OpSparse& op) {
   SparseConvProblem z{.map = map_of(op, sites, t.w.shape()),
                       .c = t.x.shape()[1],
                       .k = t.w.shape()[0],
-                      .dtype = t.x.dtype()};
+                      .dtype = type};
   z.check();
   CONVSCOPE_CHECK(t.x.shape() == z.x_shape(), kCommand, "expected x ", z.x_shape(),
                   op.inverse ? " because the strided convolution has so many outputs, got "
@@ -128,10 +166,14 @@ Inputs read_inputs(const OpSparse& op) {
     t.dy = z.map->out_sites()->in_key_order(
         read_like(kCommand, "dy", op.dy, z.y_shape(), t.x, "that is y"));
   }
-  return {z, t};
+  set_precision(op, z);
+  for (Tensor* const one : {&t.x, &t.w, &t.b, &t.dy}) {
+    if (one->defined()) *one = one->to(z.dtype).to(device);
+  }
+  return {z, t, type};
 }
 
-// The median of some runs, behind one that does not count.
+// The median of some runs, behind one that does not count. `run` returns when its work is done.
 void print_ms(const OpSparse& op, const std::string& what, const std::function<void()>& run) {
   if (op.repeats <= 0) return;
   const auto now = [&] {
@@ -150,26 +192,89 @@ void print_ms(const OpSparse& op, const std::string& what, const std::function<v
   std::cout << what << " ms: " << ms[ms.size() / 2] << "\n";
 }
 
+// On the host, in the type of the files.
 Tensor computed(const OpSparse& op, const Inputs& inputs, Direction direction) {
-  const auto choice = select_algorithm(op.algorithm, inputs.problem, direction, Device{});
+  const Device device = inputs.tensors.x.device();
+  const auto choice = select_algorithm(op.algorithm, inputs.problem, direction, device);
   std::cerr << name_of(direction) << ": " << choice.algorithm->name << "\n";
   Operands out = sparse_conv_operands(direction, inputs.tensors);
-  out.out[0] =
-      Tensor::empty(inputs.problem.operands(direction).outputs[0].shape, inputs.problem.dtype);
+  out.out[0] = Tensor::empty(inputs.problem.operands(direction).outputs[0].shape,
+                             inputs.problem.dtype, device);
   execute(choice, inputs.problem, direction, out);
-  print_ms(op, std::string(name_of(direction)),
-           [&] { execute(choice, inputs.problem, direction, out); });
-  return out.out[0].values;
+  print_ms(op, std::string(name_of(direction)), [&] {
+    execute(choice, inputs.problem, direction, out);
+    backend_of(device).synchronize(device.index);
+  });
+  return out.out[0].values.to(Device{}).to(inputs.file_type);
+}
+
+Tensor bias_gradient(const Inputs& inputs) {
+  const Tensor db =
+      Tensor::empty({inputs.problem.k}, inputs.file_type == DType::f64 ? DType::f64 : DType::f32);
+  const Tensor dy = inputs.tensors.dy.to(Device{}).to(db.dtype());
+  const Shape& shape = dy.shape();  // images of one pixel
+  conv2d_bias_gradient_kernel.get(Device{})(dy.reshape({shape[0], shape[1], 1, 1}), db,
+                                            /*accumulate=*/false);
+  return db.to(inputs.file_type);
+}
+
+// Every algorithm of the device, and why `auto` takes the one it takes.
+std::string explained(const OpSparse& op, const SparseConvProblem& problem, Direction direction,
+                      Device device) {
+  const std::vector<Verdict> verdicts = explain(op.algorithm, problem, direction, device);
+  std::vector<std::vector<std::string>> rows(
+      1, {"  algorithm", "ms", "limit", "products", "workspace", "prepared", ""});
+  std::string refusing;
+  const auto mib = [](std::size_t bytes) {
+    return number_text("%.2f", static_cast<double>(bytes) / 1048576.0);
+  };
+  for (const Verdict& one : verdicts) {
+    if (!one.accepts) {
+      refusing += wrapped_text(
+          cat("    ", one.refused ? "! " : "  ", one.algorithm, " refuses: ", one.reason), 8);
+      continue;
+    }
+    rows.push_back({cat(one.chosen || one.checks ? "* " : "  ", one.algorithm),
+                    number_text("%.3f", one.estimated_ms), one.limit,
+                    number_text("%.2fx", one.executed_per_useful), mib(one.workspace_bytes),
+                    mib(one.prepared_bytes), one.reason});
+  }
+  std::string out = cat(name_of(direction), " (", op.algorithm, ")\n");
+  if (rows.size() > 1) out += columns_text(rows, 4, {1, 3, 4, 5});
+  return out + refusing;
+}
+
+int explain_sparse(const OpSparse& op, const Inputs& inputs, Device device) {
+  const SparseConvProblem& z = inputs.problem;
+  const double sites = static_cast<double>(std::max<std::int64_t>(1, z.out_count()));
+  std::string out = cat(
+      z.text(), "\n", number_text("%.2f", static_cast<double>(z.map->pairs()) / sites),
+      " pairs for each output site, density ", number_text("%.3g", z.map->in_sites()->density()),
+      ", ", number_text("%.4g", z.nominal_flops() * 1e-6), " MFLOP\n");
+  for (const Direction direction : kDirections) out += explained(op, z, direction, device);
+  print_result(out +
+               "* is taken: of auto the least estimate. ms are estimates; limit: what most of "
+               "them is;\nproducts: executed / those of pairs; workspace and prepared "
+               "weights are in MiB.\n");
+  return 0;
 }
 
 int run_sparse(const OpSparse& op) {
   check(op);
-  check_policy("sparse_conv", op.algorithm, Device{},
-               sparse_conv_algorithms(DeviceType::cpu).names());
-  const Inputs inputs = read_inputs(op);
+  const Device device = Device::parse(op.device);
+  backend_of(device);  // an error when it is not there
+  const std::vector<std::string> names = sparse_conv_algorithms(device.type).names();
+  if (names.empty()) {
+    fail(ErrorKind::kUnavailable, kCommand,
+         cat("expected --device cpu because there is no algorithm of sparse convolution for ",
+             name_of(device.type), " in this build, got --device ", op.device));
+  }
+  check_policy("sparse_conv", op.algorithm, device, names);
+  const Inputs inputs = read_inputs(op, device);
   const SparseMap& map = *inputs.problem.map;
   measure_this_machine_once();
   forget_check_results();
+  if (op.explain) return explain_sparse(op, inputs, device);
   std::cerr << inputs.problem.text() << "\n";
   std::cerr << "map: " << map.bytes() << " bytes\n";
   print_ms(op, "sites", [&] { read_sites(op); });
@@ -188,13 +293,7 @@ int run_sparse(const OpSparse& op) {
               map.in_sites()->in_users_order(computed(op, inputs, Direction::backward_data)));
   }
   if (!op.out_dw.empty()) write_npy(op.out_dw, computed(op, inputs, Direction::backward_weight));
-  if (!op.out_db.empty()) {
-    const Tensor db = Tensor::empty({inputs.problem.k}, inputs.problem.dtype);
-    const Tensor& dy = inputs.tensors.dy;  // images of one pixel
-    conv2d_bias_gradient_kernel.get(Device{})(dy.reshape({dy.shape()[0], dy.shape()[1], 1, 1}), db,
-                                              /*accumulate=*/false);
-    write_npy(op.out_db, db);
-  }
+  if (!op.out_db.empty()) write_npy(op.out_db, bias_gradient(inputs));
   for (const std::string& line : check_lines()) std::cerr << line << "\n";
   return 0;
 }
@@ -203,13 +302,13 @@ int run_sparse(const OpSparse& op) {
 
 void declare_op_sparse_conv(CommandLine& op, std::function<int()>& run) {
   auto sparse = std::make_shared<OpSparse>();
-  CommandLine* const app = op.add_subcommand(
-      "sparse_conv", "sparse convolution at given sites and its gradients, on the CPU");
+  CommandLine* const app =
+      op.add_subcommand("sparse_conv", "sparse convolution at given sites and its gradients");
   app->add_option(
          "--sites", sparse->sites,
          "where the rows of x are, .npy, i4: [n,3] (batch, h, w) or [n,4] (batch, t, h, w)")
       ->required();
-  app->add_option("--x", sparse->x, "input [n,C], a row for each site, f4 or f8")->required();
+  app->add_option("--x", sparse->x, "input [n,C], a row for each site, f4, f8 or f2")->required();
   app->add_option("--w", sparse->w, "weights [K,C,R,S] or [K,C,T,R,S]")->required();
   app->add_option("--b", sparse->b, "bias [K]");
   app->add_option("--dy", sparse->dy, "gradient of the output");
@@ -228,6 +327,14 @@ void declare_op_sparse_conv(CommandLine& op, std::function<int()>& run) {
   app->add_option("--algorithm", sparse->algorithm,
                   "auto, measure, check:<a>,<b>, a name, or a list <a>,<b>,auto")
       ->capture_default_str();
+  app->add_option("--device", sparse->device, "cpu, cuda or cuda:<index>")->capture_default_str();
+  app->add_option("--precision", sparse->precision,
+                  "how f4 files are multiplied: f32, tf32, bf16 or f16 (the last three: cuda); "
+                  "results are f4 again")
+      ->type_name("TEXT:{f32,tf32,bf16,f16}")
+      ->one_of({"f32", "tf32", "bf16", "f16"});
+  app->add_flag("--explain", sparse->explain,
+                "runs nothing: says what each algorithm would cost, which is taken and why");
   app->add_option("--repeats", sparse->repeats,
                   "run each part so many times more and print the median time: reading and sorting "
                   "the sites, the map, each direction");

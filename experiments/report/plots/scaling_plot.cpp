@@ -34,8 +34,11 @@ std::string rest_of(Over over, const BenchSetting& setting, BenchedProblem z) {
   }
   const std::string types = z.types ? z.types->text() : std::string(name_of(z.dtype));
   const auto& deformable = z.deformable();
+  // A cloud alone says all of its problem: it is drawn over threads, and over nothing else.
   const std::string layer =
-      deformable ? cat("deformable ", deformable->offset_groups, " ", deformable->mask) : "";
+      z.cloud()    ? z.text()
+      : deformable ? cat("deformable ", deformable->offset_groups, " ", deformable->mask)
+                   : "";
   return cat(
       layer, "|", types, "|", name_of(z.math), "|", z.weight_format.text(), "|", name_of(z.layout),
       "|", setting.device, "|", setting.isa, "|", setting.cpu, "|", setting.cache, "|",

@@ -159,6 +159,32 @@ TEST_F(OpSparseCommand, PrintsTimesWhenAskedTo) {
   }
 }
 
+TEST_F(OpSparseCommand, ExplainsWhatEachAlgorithmCosts) {
+  write_case(case_named("volume"));
+  ASSERT_EQ(run({"--explain"}, sizes_), 0) << errors_;
+  EXPECT_TRUE(output_.starts_with(problem_.text() + "\n")) << output_;
+  EXPECT_NE(output_.find(" pairs for each output site, density 0.1"), std::string::npos) << output_;
+  for (const Direction direction : kDirections) {
+    const std::string begin = cat("\n", name_of(direction), " (auto)\n");
+    ASSERT_NE(output_.find(begin), std::string::npos) << output_;
+    const std::vector<Verdict> verdicts = explain("auto", problem_, direction, Device{});
+    EXPECT_TRUE(verdicts.front().chosen);
+    EXPECT_EQ(verdicts.front().executed_per_useful, 1);
+    EXPECT_NE(output_.find(cat("* ", verdicts.front().algorithm, " ")), std::string::npos);
+    EXPECT_NE(output_.find(cat(" ", verdicts.front().limit, " ")), std::string::npos) << output_;
+  }
+  EXPECT_NE(output_.find(" 1.00x "), std::string::npos) << output_;
+  // Half precision is refused by all, each with its reason; no file is needed for a result.
+  write_npy(at("x.npy"), read_npy(at("x.npy")).to(DType::f16));
+  write_npy(at("w.npy"), read_npy(at("w.npy")).to(DType::f16));
+  ASSERT_EQ(run({"--explain", "--algorithm", "native,auto"}, sizes_), 0) << errors_;
+  EXPECT_NE(output_.find("! native refuses: expects elements of type f32, got f16"),
+            std::string::npos)
+      << output_;
+  EXPECT_EQ(run({"--out-y", at("y.npy")}, sizes_), 5);
+  EXPECT_NE(errors_.find("no algorithm here accepts it"), std::string::npos) << errors_;
+}
+
 TEST_F(OpSparseCommand, SaysWhatACheckFound) {
   write_case(case_named("volume"));
   ASSERT_EQ(run({"--dy", at("dy.npy"), "--out-y", at("y.npy"), "--out-dx", at("dx.npy"), "--out-dw",
@@ -182,7 +208,15 @@ TEST_F(OpSparseCommand, AnswersMistakesWithTheirExitCodes) {
     EXPECT_EQ(std::ranges::count(errors_, '\n'), 1) << errors_;
     EXPECT_FALSE(std::filesystem::exists(y)) << part;
   };
-  expect({}, 2, "expected --out-y, --out-sites, --out-dx, --out-dw or --out-db, got none");
+  expect({}, 2,
+         "expected --out-y, --out-sites, --out-dx, --out-dw, --out-db or --explain, got none");
+  expect({"--submanifold", "--explain", "--out-y", y}, 2, "because it runs nothing");
+  expect({"--submanifold", "--out-y", y, "--repeats", "-1"}, 2, "expected --repeats of at least 0");
+  expect({"--submanifold", "--out-y", y, "--batch", "-1"}, 2, "expected --batch of at least 1");
+  expect({"--submanifold", "--out-y", y, "--precision", "f16"}, 2, "the CPU has no units for f16");
+  expect({"--submanifold", "--out-y", y, "--device", "tpu"}, 2, "tpu");
+  expect({"--submanifold", "--out-y", y, "--device", "cuda", "--clock", "cpu", "--repeats", "1"}, 2,
+         "because a device works by itself");
   for (const char* out : {"--out-dx", "--out-dw", "--out-db"}) {
     expect({"--submanifold", out, y}, 2, "expected --dy because a gradient is asked for");
   }
@@ -223,7 +257,7 @@ TEST_F(OpSparseCommand, AnswersMistakesWithTheirExitCodes) {
   write_npy(at("w.npy"), Tensor::zeros({16, 4, 3, 2}));
   expect({"--submanifold", "--out-y", y}, 2, "expected odd sizes");
   write_npy(at("x.npy"), Tensor::zeros({3, 4}, DType::i32));
-  expect({"--submanifold", "--out-y", y}, 2, "expected x [n,C] of type f32 or f64");
+  expect({"--submanifold", "--out-y", y}, 2, "expected x [n,C] of type f32, f64 or f16");
 }
 
 }  // namespace

@@ -83,7 +83,11 @@ class Headless(unittest.TestCase):
                 ("13_samples_that_move", "Tensor by_samples(", "offset(n, 2 * tap + 1, p, q)",
                  "offset(n, 2 * tap, p, q)", "by_samples should agree with reference"),
                 ("13_samples_that_move", "ReadPoint slopes(", "lower_left - upper_left",
-                 "upper_left - lower_left", "the gradient of the offsets should be")):
+                 "upper_left - lower_left", "the gradient of the offsets should be"),
+                ("14_where_nothing_is", "Tensor by_taps(", "sum += w[", "sum -= w[",
+                 "by_taps should agree with reference"),
+                ("14_where_nothing_is", "neighbours_of(const SparseSites& sites) {", "tap % 3 - 1", "tap % 3",
+                 "both maps should be the same")):
             made = json.loads((NOTEBOOKS / f"{name}.ipynb").read_text())
             at = next(i for i, one in enumerate(made["cells"])
                       if one["cell_type"] == "code" and function in "".join(one["source"]))

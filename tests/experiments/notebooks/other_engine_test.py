@@ -19,7 +19,8 @@ PROGRAM = shutil.which("clang-repl-19")
 # Beside what notebook.h includes: headers that cells of the course include or may include.
 HEADERS = ("layers/conv2d/conv2d.h", "layers/conv2d/algorithm.h", "layers/conv2d/shared/lesson.h",
            "framework/autograd/variable.h", "layers/module.h", "optim/optimizer.h", "datasets/dataset.h",
-           "layers/deform_conv2d/deform_conv2d.h")
+           "layers/deform_conv2d/deform_conv2d.h", "layers/sparse_conv/algorithm.h", "layers/dispatch/run.h",
+           "experiments/bench/sparse/cloud.h", "experiments/notebooks/show_sites.h")
 
 
 def run(root, include, cells):

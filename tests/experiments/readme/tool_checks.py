@@ -45,6 +45,39 @@ def times_deformable_convolutions(reader, words):
     return done
 
 
+@check(r"bench sparse_conv --shapes experiments/shapes/sparse\.txt --threads 1")
+def times_sparse_convolutions(reader, words):
+    problems = (reader.root / words[words.index("--shapes") + 1]).read_text().split("\n")
+    first = [line for line in problems if line and line[0] != "#"][0]
+    (reader.folder / "small.txt").write_text(re.sub(r"sites=\d+", "sites=500", first) + "\n")
+    words[words.index("--shapes") + 1] = "small.txt"
+    done = reader.call(*words, *QUICK, "--json", "sparse.json")
+    for direction in ("forward", "backward_data", "backward_weight"):
+        expect_text(done.stdout, rf"(?m)^cloud=shell,sites=500,\S+  {direction}  \S+ MFLOP  1 thread$")
+    expect_text(done.stdout, r"(?m)^  500 sites in 1x\d+x\d+x\d+, density ", r"(?m)^ +\* \w+ +\d", r" 1\.00x\n")
+    rows = json.loads(reader.text("sparse.json"))["rows"]
+    expect(all(row["median_ms"] > 0 and row["error_ratio"] <= 1 and row["sites"] == 500 for row in rows),
+           "expected checked times of 500 sites in sparse.json")
+    return done
+
+
+@check(r"bench sparse_net --threads 1")
+def times_a_sparse_network(reader, words):
+    done = reader.call(*words, *QUICK, "--voxels", "500")
+    expect_text(done.stdout, r"^16-32-32-64-64-64-64, 3x3x3, 500 sites in ", r"(?m)^\| f32 +\| auto +\| \d",
+                r"(?m)^f32 auto \(forward, dx, dw\): 16-32: ")
+    expect_text(done.stderr, r"left out: f32 halo: ")
+    return done
+
+
+@check(r"sites --cloud cloud=ink,sites=250,seed=4 -o ink\.svg")
+def draws_active_sites(reader, words):
+    done = reader.call(*words)
+    expect_text(done.stdout, r"^250 sites in 1x64x64\n", r"(?m)^\| 3x3 / 2 +\| \d+ ")
+    expect_text(reader.text("ink.svg"), r"<svg", r"input: 250, 6\.1 %")
+    return done
+
+
 @check(r"bench net resnet18 --batch 1,8 --layers")
 def times_a_network(reader, words):
     done = reader.call(*words, *QUICK, "--image", "3x64x64", "--classes", "10")

@@ -7,7 +7,8 @@
 //                w[k,c,t] x[j(i,t),c]   (problem.h)
 // Textbook   sparse_implicit_gemm_lesson_cpu.cpp: for each site: y[i] += x[j] w[t] for its taps
 // Plan       for each chunk of 512 output sites:
-//              y = b; neighbours [taps, 512] = the chunk's entries of the map, spread out
+//              y = b
+//              for each row of taps: its entries of the map give the pairs of its taps
 //              for each tap: the pairs of the chunk, 8 at a time and up to 48 lanes (AVX-512):
 //              their sums over C in registers, added to rows of y
 //            Threads share out chunks.
@@ -15,8 +16,8 @@
 //            [taps, C, lanes] for each tile of lanes
 // Supports   f32; every map
 // Cost       FLOPs = 2 C K for each pair of neighbours, and nothing for those that are absent;
-//            a row of y is read and written in the cache once for each tap; workspace = neighbours
-//            of a chunk for each thread; of dw up to 16 copies of dw; bound by arithmetic from
+//            a row of y is read and written in the cache once for each tap; workspace = pairs of a
+//            row of taps for each thread; of dw up to 16 copies of dw; bound by arithmetic from
 //            about C = K = 32 on
 // Numerics   chains of at most 160 terms, at most 125 of them where C is at most 160: error_growth
 //            9. A sum goes over taps, then channels, in their order; dw sums 512 sites at a time,
@@ -81,35 +82,37 @@ struct LaneTiles {
   Index most;  // vectors of a tile
 };
 
-// What a thread needs for a chunk: who is whose neighbour, and the pairs of one tap.
+// What a thread needs for a chunk: the pairs of the taps of one row.
 struct ChunkPairs {
   ChunkPairs(const SparseTable& table, Scratch64& scratch)
-      : neighbours(scratch.take<std::int32_t>(table.taps * kChunk)),
-        there(scratch.take<std::int32_t>(kChunk)),
-        here(scratch.take<std::int32_t>(kChunk)) {}
-  std::int32_t* neighbours;  // [taps, kChunk]
-  std::int32_t *there, *here;
+      : there(scratch.take<std::int32_t>(table.run * kStep)),
+        here(scratch.take<std::int32_t>(table.run * kStep)) {}
+  static constexpr Index kStep = kChunk + kSparseSlack;
+  std::int32_t *there, *here;  // [run, kStep]
 
-  // Calls visit(tap, pairs) for the taps of the table in their order.
+  struct Pairs {
+    const std::int32_t *there, *here;
+    int count;
+  };
+  // Calls visit(tap, pairs) for the taps of the table in their order; those without pairs are left
+  // out.
   template <class Visit>
   void for_each_tap(const SparseTable& table, Index begin, Index count, const Visit& visit) const {
+    int pairs[kMostRun];
     for (Index row = 0; row < table.taps / table.run; ++row) {
-      sparse_kernels.get().spread({.entries = table.entries.data() + row * table.sites + begin,
-                                   .count = static_cast<int>(count),
-                                   .run = static_cast<int>(table.run),
-                                   .descending = table.descending,
-                                   .to = neighbours + row * table.run * kChunk,
-                                   .step = kChunk});
-    }
-    for (Index tap = 0; tap < table.taps; ++tap) {
-      const std::int32_t* const sites = neighbours + tap * kChunk;
-      int pairs = 0;
-      for (Index i = 0; i < count; ++i) {
-        here[pairs] = static_cast<std::int32_t>(begin + i);
-        there[pairs] = sites[i];
-        pairs += sites[i] >= 0 ? 1 : 0;
+      sparse_kernels.get().list({.entries = table.entries.data() + row * table.sites + begin,
+                                 .count = static_cast<int>(count),
+                                 .run = static_cast<int>(table.run),
+                                 .descending = table.descending,
+                                 .first_site = static_cast<std::int32_t>(begin),
+                                 .there = there,
+                                 .here = here,
+                                 .step = kStep,
+                                 .pairs = pairs});
+      for (Index s = 0; s < table.run; ++s) {
+        if (pairs[s] == 0) continue;
+        visit(row * table.run + s, Pairs{there + s * kStep, here + s * kStep, pairs[s]});
       }
-      if (pairs > 0) visit(tap, pairs);
     }
   }
 };
@@ -135,14 +138,14 @@ void sum_chunk(const SparseSums& z, const ChunkPairs& own, const float* in, cons
     start == nullptr ? std::fill_n(row, z.lanes, 0.0f) : std::copy_n(start, z.lanes, row);
   }
   const LaneTiles tiles(z.lanes);
-  own.for_each_tap(table, begin, count, [&](Index tap, int pairs) {
+  own.for_each_tap(table, begin, count, [&](Index tap, const ChunkPairs::Pairs& pairs) {
     for (Index vector = 0; vector < tiles.vectors; vector += tiles.most) {
       const Index lane = vector * tiles.lanes, width = tiles.width(vector);
       sparse_kernels.get().pairs({.in = in,
                                   .depth = z.depth,
-                                  .there = own.there,
-                                  .here = own.here,
-                                  .pairs = pairs,
+                                  .there = pairs.there,
+                                  .here = pairs.here,
+                                  .pairs = pairs.count,
                                   .w = w + (lane * table.taps + tap * width) * z.depth,
                                   .vectors = static_cast<int>(width / tiles.lanes),
                                   .lanes = static_cast<int>(std::min(width, z.lanes - lane)),
@@ -190,10 +193,14 @@ void prepare_weights(const PrepareArgs<Problem>& args) {
 // ---- backward_weight ----------------------------------------------------------------------------
 
 // Parts of the chunks with sums of their own: at most 16, and 64 MiB of them where two or more.
+// Each part clears its sums and adds them up once more. So it has 32 pairs of each tap at least, in
+// the mean; 256 where its sums leave a second cache, 1024 where they leave a part of the third.
 Index weight_parts(const Problem& z) {
   const Index one = z.taps() * z.c * LaneTiles(z.k).padded() * Index{sizeof(float)};
   const Index fit = std::max<Index>(1, (Index{64} << 20) / one);
-  return std::min({Index{16}, fit, ceil_div(z.out_count(), kChunk)});
+  const Index least = one > Index{4} << 20 ? 1024 : one > Index{512} << 10 ? 256 : 32;
+  const Index filled = std::max<Index>(1, z.map->pairs() / (z.taps() * least));
+  return std::min({Index{16}, fit, filled, ceil_div(z.out_count(), kChunk)});
 }
 
 struct WeightMemory {
@@ -222,35 +229,40 @@ void backward_weight(const SparseConvBackwardWeightArgs& args) {
     std::fill_n(sums, table.taps * tap_sums, 0.0f);
     for (Index chunk = part * chunks / parts; chunk < (part + 1) * chunks / parts; ++chunk) {
       const Index begin = chunk * kChunk, count = std::min(kChunk, table.sites - begin);
-      own.for_each_tap(table, begin, count, [&](Index tap, int pairs) {
+      own.for_each_tap(table, begin, count, [&](Index tap, const ChunkPairs::Pairs& pairs) {
         sparse_kernels.get().weights({.x = static_cast<const float*>(args.x),
                                       .dy = static_cast<const float*>(args.dy),
                                       .c = z.c,
                                       .k = z.k,
-                                      .there = own.there,
-                                      .here = own.here,
-                                      .pairs = pairs,
+                                      .there = pairs.there,
+                                      .here = pairs.here,
+                                      .pairs = pairs.count,
                                       .to = sums + tap * tap_sums,
                                       .to_step = padded});
       });
     }
   });
+  // Rows of kernels are added into those of the first part, then turned round.
   parallel_for(z.c, 1, [&](Index c, Index) {
+    for (Index tap = 0; tap < table.taps; ++tap) {
+      float* const sum = memory.sums + tap * tap_sums + c * padded;
+      for (Index part = 1; part < parts; ++part) {
+        const float* const more = sum + part * table.taps * tap_sums;
+        for (Index k = 0; k < z.k; ++k) sum[k] += more[k];
+      }
+    }
     for (Index k = 0; k < z.k; ++k) {
       float* const to = static_cast<float*>(args.dw) + (k * z.c + c) * table.taps;
+      const float* const sum = memory.sums + c * padded + k;
       for (Index tap = 0; tap < table.taps; ++tap) {
-        float sum = 0;
-        for (Index part = 0; part < parts; ++part) {
-          sum += memory.sums[(part * table.taps + tap) * tap_sums + c * padded + k];
-        }
-        to[tap] = args.accumulate ? to[tap] + sum : sum;
+        to[tap] = args.accumulate ? to[tap] + sum[tap * tap_sums] : sum[tap * tap_sums];
       }
     }
   });
 }
 
-// Beside the products: spreading the map and listing pairs take some 3 cycles for each tap and
-// site, and adding a tile's sums to rows some 2 for each vector.
+// Beside the products: listing pairs takes about a cycle for each tap and site, and adding a tile's
+// sums to rows some 2 for each vector.
 Cost cost(const Problem& z, Direction direction) {
   const bool data = direction == Direction::backward_data;
   const Index lanes = data ? z.c : z.k;
@@ -261,7 +273,7 @@ Cost cost(const Problem& z, Direction direction) {
   return {.flops = z.nominal_flops(),
           .bytes = z.nominal_bytes(),
           .peak_share = share_beside(z.nominal_flops(), 0.85 * filled,
-                                     3.0 * static_cast<double>(sites * z.taps()) + 2.0 * vectors)};
+                                     static_cast<double>(sites * z.taps()) + 2.0 * vectors)};
 }
 
 const SparseConvAlgorithm kCard{

@@ -21,25 +21,65 @@ using Index = std::int64_t;
 constexpr int kRows = kRegisters == 32 || kLanes == 1 ? 8 : 6;
 constexpr int kVectors = kLanes == 16 ? 3 : kLanes == 8 ? 2 : 1;
 
-// A tap at a time, so that the inner loop is one of vectors.
+#if defined(CONVSCOPE_ISA_IS_AVX512)
+
+// 16 sites at a time: those that have a tap are pushed together.
 template <int kRun>
-CONVSCOPE_INLINE void spread(const SparseSpreadTask& task) {
+CONVSCOPE_INLINE void list(const SparseListTask& task) {
   const int run = kRun == 0 ? task.run : kRun;
-  const std::uint32_t* const entries = task.entries;
-  std::int32_t next[kMostSparseSites];  // the site of the next tap that has one
-  for (int i = 0; i < task.count; ++i) next[i] = static_cast<std::int32_t>(entries[i] >> run);
-  for (int j = 0; j < run; ++j) {
-    const int s = task.descending ? run - 1 - j : j;
-    std::int32_t* __restrict const to = task.to + s * task.step;
-    for (int i = 0; i < task.count; ++i) {
-      const std::int32_t has = static_cast<std::int32_t>(entries[i] >> s & 1);
-      to[i] = next[i] | (has - 1);  // -1 where it has none
-      next[i] += has;
+  int pairs[kMostRun] = {};
+  const __m512i one = _mm512_set1_epi32(1), sixteen = _mm512_set1_epi32(16);
+  const __m512i steps = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+  __m512i site = _mm512_add_epi32(_mm512_set1_epi32(task.first_site), steps);
+  for (int i = 0; i < task.count; i += 16, site = _mm512_add_epi32(site, sixteen)) {
+    const int left = task.count - i < 16 ? task.count - i : 16;
+    const __m512i entry = _mm512_maskz_loadu_epi32(first_lanes(left), task.entries + i);
+    // The site of the next tap that has one.
+    __m512i next = _mm512_srl_epi32(entry, _mm_cvtsi32_si128(run));
+#pragma GCC unroll 7
+    for (int j = 0; j < run; ++j) {
+      const int s = task.descending ? run - 1 - j : j;
+      const __mmask16 has = _mm512_test_epi32_mask(entry, _mm512_set1_epi32(1 << s));
+      const Index to = s * task.step + pairs[s];
+      _mm512_storeu_si512(task.here + to, _mm512_maskz_compress_epi32(has, site));
+      _mm512_storeu_si512(task.there + to, _mm512_maskz_compress_epi32(has, next));
+      pairs[s] += __builtin_popcount(has);
+      next = _mm512_mask_add_epi32(next, has, next, one);
     }
   }
+  for (int s = 0; s < run; ++s) task.pairs[s] = pairs[s];
 }
 
-void any_spread(const SparseSpreadTask& task) { task.run == 3 ? spread<3>(task) : spread<0>(task); }
+#else
+
+// Each pair is written, and counts if it is one.
+template <int kRun>
+CONVSCOPE_INLINE void list(const SparseListTask& task) {
+  const int run = kRun == 0 ? task.run : kRun;
+  int pairs[kMostRun] = {};
+  for (int i = 0; i < task.count; ++i) {
+    const std::uint32_t entry = task.entries[i];
+    auto next = static_cast<std::int32_t>(entry >> run);  // of the next tap that has one
+#pragma GCC unroll 7
+    for (int j = 0; j < run; ++j) {
+      const int s = task.descending ? run - 1 - j : j;
+      const int has = static_cast<int>(entry >> s & 1);
+      const Index to = s * task.step + pairs[s];
+      task.here[to] = task.first_site + i;
+      task.there[to] = next;
+      pairs[s] += has;
+      next += has;
+    }
+  }
+  for (int s = 0; s < run; ++s) task.pairs[s] = pairs[s];
+}
+
+#endif
+
+void any_list(const SparseListTask& task) {
+  if (task.run == 3) return list<3>(task);
+  task.run == 1 ? list<1>(task) : list<0>(task);
+}
 
 template <int N>
 CONVSCOPE_INLINE void add_rows(const float* const (&rows)[kRows], const float* w, Index depth,
@@ -172,6 +212,6 @@ void weights(const SparseWeightTask& task) {
 
 CONVSCOPE_SIMD_KERNELS(sparse_kernels, (SparseKernels{.vectors = CONVSCOPE_ISA::kVectors,
                                                       .lanes = CONVSCOPE_ISA::kLanes,
-                                                      .spread = CONVSCOPE_ISA::any_spread,
+                                                      .list = CONVSCOPE_ISA::any_list,
                                                       .pairs = CONVSCOPE_ISA::any_pairs,
                                                       .weights = CONVSCOPE_ISA::weights}))

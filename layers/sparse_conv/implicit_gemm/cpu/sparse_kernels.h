@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // sparse_kernels.h: the parts of sparse convolution on the CPU that depend on the instruction set:
-// entries of a map spread out, and what the pairs of a tap give to outputs and to dw.
+// the lists of pairs of a map's entries, and what the pairs of a tap give to outputs and to dw.
 #pragma once
 
 #include <cstdint>
@@ -9,17 +9,23 @@
 
 namespace convscope {
 
-// Entries of one row of a SparseTable (map.h) for `count` sites:
-//   to[s step + i] = the neighbour of tap s of the row, or -1
-struct SparseSpreadTask {
+// The pairs of each tap of one row of a SparseTable (map.h), for `count` sites from `first_site`:
+//   for each i < count that has a neighbour at tap s:
+//     here[s step + pairs[s]] = first_site + i, there[...] = the neighbour, ++pairs[s]
+// Behind the last pair of a tap the lists may be written up to kSparseSlack elements.
+struct SparseListTask {
   const std::uint32_t* entries;  // of the first site
   int count;                     // at most kMostSparseSites
-  int run;
+  int run;                       // taps of the row
   bool descending;
-  std::int32_t* to;
+  std::int32_t first_site;
+  std::int32_t *there, *here;
   std::int64_t step;
+  int* pairs;  // [run], assigned
 };
 inline constexpr int kMostSparseSites = 512;
+inline constexpr int kSparseSlack = 16;
+inline constexpr int kMostRun = 7;
 
 // The pairs of one tap, and some vectors of lanes:
 //   out[here][lane] += sum over depth d of in[there][d] w[d, lane]
@@ -49,7 +55,7 @@ struct SparseWeightTask {
 struct SparseKernels {
   int vectors = 0;  // of a tile, at most
   int lanes = 0;    // of a vector
-  void (*spread)(const SparseSpreadTask& task) = nullptr;
+  void (*list)(const SparseListTask& task) = nullptr;
   void (*pairs)(const SparsePairsTask& task) = nullptr;
   void (*weights)(const SparseWeightTask& task) = nullptr;
 };

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+// cloud.h: clouds that are drawn from a few words, for benchmarks, tests and pictures. The same
+// words give the same sites.
+//
+//   shell   the surface of a sphere with noise: one thin sheet without an edge
+//   room    floor, ceiling, walls and some boxes with noise: thicker sheets, and edges
+//   lidar   rings of a turning scanner on a road between two walls: lines with few neighbours
+//   random  each place of a cube with one probability: nothing lies beside anything on purpose
+//   full    every place of a cube: what a dense convolution computes
+//   ink     strokes of a pen on images of 64x64 pixels; 2-D
+//
+// How many neighbours a site has says how a convolution runs on it; that of the first three does
+// not change with the number of sites, because their size does.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "layers/sparse_conv/sites.h"
+
+namespace convscope {
+
+enum class CloudShape : std::uint8_t { shell, room, lidar, random, full, ink };
+inline constexpr CloudShape kCloudShapes[] = {CloudShape::shell, CloudShape::room,
+                                              CloudShape::lidar, CloudShape::random,
+                                              CloudShape::full,  CloudShape::ink};
+constexpr const char* name_of(CloudShape shape) {
+  constexpr const char* kNames[] = {"shell", "room", "lidar", "random", "full", "ink"};
+  return kNames[static_cast<int>(shape)];
+}
+
+struct CONVSCOPE_API DrawnCloud {
+  CloudShape shape = CloudShape::shell;
+  std::int64_t sites = 10000;  // of all scenes together
+  std::int64_t seed = 1;
+  std::int64_t batch = 1;  // scenes that share the sites; of ink as many images as it takes
+  double density = 0.05;   // of random alone
+
+  int rank() const { return shape == CloudShape::ink ? 2 : 3; }
+  void check() const;        // an error of "cloud" when it cannot be drawn
+  std::string text() const;  // "cloud=shell,sites=10000,seed=1"
+  bool operator==(const DrawnCloud&) const = default;
+};
+
+// Exactly cloud.sites sites, in the order of their keys.
+CONVSCOPE_API SharedSites cloud_sites(const DrawnCloud& cloud);
+
+}  // namespace convscope

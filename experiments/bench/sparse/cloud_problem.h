@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+// cloud_problem.h: a sparse convolution as a line of text. A map is more than a line, so the line
+// says how its sites are drawn:
+//
+//   cloud=shell,sites=100000,seed=1,kernel=3x3x3,c=64,k=64
+//   cloud=random,sites=5000,density=0.1,batch=2,kind=strided,kernel=3x3x3,stride=2,pad=1,c=16,k=32
+//
+// Sizes along axes are one number for all axes, or one for each: TxHxW, of ink HxW.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "experiments/bench/sparse/cloud.h"
+#include "layers/sparse_conv/problem.h"
+
+namespace convscope {
+
+struct CONVSCOPE_API CloudProblem {
+  DrawnCloud cloud;
+  SparseKind kind = SparseKind::submanifold;
+  SparseKernel kernel = {.size = {3, 3, 3}};  // padding of a submanifold convolution is not given
+  std::int64_t c = 1, k = 1;
+  DType dtype = DType::f32;
+  MathMode math = MathMode::f32;
+
+  // Without `kind` it is strided where a stride or padding stands, otherwise submanifold.
+  static CloudProblem parse(std::string_view text);
+  std::string text() const;      // parses back
+  std::string map_text() const;  // what the map depends on: without channels and types
+  void check() const;
+
+  SharedMap map() const;  // draws the sites and builds it; of `sites` when they are there
+  SharedMap map(const SharedSites& sites) const;
+  SparseConvProblem on(const SharedMap& map) const;
+
+  bool operator==(const CloudProblem&) const = default;
+};
+
+}  // namespace convscope

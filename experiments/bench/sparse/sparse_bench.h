@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+// sparse_bench.h: the rows of a benchmark of sparse convolution on a cloud that is drawn.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "experiments/bench/bench_report.h"
+#include "experiments/bench/sparse/cloud_problem.h"
+#include "layers/sparse_conv/algorithm.h"
+
+namespace convscope {
+
+// The map of a problem, what it took, and what it says.
+struct CONVSCOPE_API CloudMap {
+  // Draws the sites and builds the map several times; the median counts.
+  CloudMap(const CloudProblem& problem, bool cpu_clock, Device device = {});
+
+  SharedMap map;
+  std::size_t table_bytes = 0;  // of the tables for both directions
+  double map_ms = 0;            // to build it on the device; sites are sorted before
+
+  // sites, out_sites, pairs, pairs_per_site (of an output), density (of the inputs),
+  // map_bytes_per_site, map_ms.
+  std::vector<BenchFact> facts() const;
+  std::string text() const;  // the same in words
+};
+
+// Checked by a sample (sparse_oracle.h), then timed in turns. The rows name the problem by its
+// line, so that files of two machines or days can be compared.
+CONVSCOPE_API ReportedGroup bench_cloud(const BenchSettings& settings, const CloudProblem& problem,
+                                        const CloudMap& on, Direction direction,
+                                        const std::vector<const SparseConvAlgorithm*>& cards,
+                                        const BenchProgress& progress);
+
+}  // namespace convscope

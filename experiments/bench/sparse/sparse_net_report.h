@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+// sparse_net_report.h: what `convscope bench sparse_net` says: a table for people, JSON for
+// programs, and the times of another library beside them.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "experiments/bench/sparse/sparse_net.h"
+
+namespace convscope {
+
+// Times of another library, written by experiments/peers/sparse_conv_vs_spconv.py --net:
+//
+//   {"format": "convscope peer sparse_net 1", "peer": "spconv 2.3.8", "device": "NVIDIA H200",
+//    "voxels": 120000, "channels": [16, 32], "rows": [{"precision": "f32", "algorithm": "native",
+//    "forward_ms": 1.5, "backward_ms": 3.0}]}
+struct SparseNetPeer {
+  struct Row {
+    std::string precision, algorithm;
+    double forward_ms = 0, backward_ms = 0;
+  };
+  std::string name, device;
+  std::vector<Row> rows;
+
+  // The row of that name, or that with the least time of both together; null: none of that
+  // precision.
+  const Row* beside(const std::string& precision, const std::string& algorithm) const;
+};
+// An error when the file cannot be read (kIo), is none of these, or is of another network (kData).
+CONVSCOPE_API SparseNetPeer read_sparse_net_peer(const std::string& file, std::int64_t voxels,
+                                                 const std::vector<std::int64_t>& channels);
+
+struct SparseNetReport {
+  const SparseNetOptions* options = nullptr;
+  const CloudMap* on = nullptr;
+  const SparseNetBench* bench = nullptr;
+  const SparseNetPeer* peer = nullptr;  // or null
+  int threads = 0;
+};
+CONVSCOPE_API std::string sparse_net_table(const SparseNetReport& report);
+CONVSCOPE_API std::string sparse_net_json(const SparseNetReport& report);
+
+}  // namespace convscope

@@ -1,0 +1,179 @@
+// SPDX-License-Identifier: Apache-2.0
+// bench_sparse_net.cpp: `convscope bench sparse_net`: a network of submanifold layers by each
+// algorithm, forward and backward.
+#include "experiments/cli/bench/bench_sparse_net.h"
+
+#include <charconv>
+#include <iostream>
+#include <memory>
+#include <optional>
+
+#include "experiments/bench/sparse/sparse_net_report.h"
+#include "experiments/cli/bench/bench_legend.h"
+#include "experiments/cli/bench/bench_remarks.h"
+#include "experiments/cli/bench/bench_tasks.h"
+#include "experiments/cli/command.h"
+#include "experiments/cli/measure_once.h"
+#include "framework/io/atomic_file.h"
+#include "framework/parallel.h"
+
+namespace convscope {
+namespace {
+
+constexpr const char* kCommand = "bench sparse_net";
+// Those of the field, and ours; what a device does not have is named.
+constexpr const char* kAlgorithms = "native,implicit_gemm,split_mask,halo,auto";
+
+struct SparseNetArguments {
+  std::int64_t voxels = 120000;
+  std::string cloud = "shell", channels = "16,32,32,64,64,64,64";
+  std::string precision = "f32";
+  std::string algorithm = kAlgorithms;
+  std::string peer;
+  TimingArguments timing;
+};
+
+std::vector<std::int64_t> channels_of(const std::string& text) {
+  std::vector<std::int64_t> out;
+  for (const std::string& word : split_commas(text)) {
+    std::int64_t number = 0;
+    const char* const end = word.data() + word.size();
+    const auto [at, error] = std::from_chars(word.data(), end, number);
+    if (error != std::errc() || at != end || number < 1 || number > 4096) {
+      fail_usage(kCommand,
+                 cat("expected --channels from 1 to 4096 joined by commas, got '", text, "'"));
+    }
+    out.push_back(number);
+  }
+  if (out.size() < 2) {
+    fail_usage(kCommand,
+               cat("expected --channels of two at least, before and behind a layer, got ", text));
+  }
+  return out;
+}
+
+std::vector<ComputePrecision> precisions_of(const std::string& text) {
+  std::vector<ComputePrecision> out;
+  std::vector<std::string> names;
+  for (const ComputePrecision one : kComputePrecisions) names.emplace_back(name_of(one));
+  for (const std::string& word : split_commas(text)) {
+    const auto at = std::ranges::find(names, word);
+    if (at == names.end()) {
+      const std::string near = nearest_word(word, names);
+      fail_usage(kCommand, cat("expected --precision to be some of ", join(names), ", got '", word,
+                               "'", near.empty() ? "" : cat("; did you mean '", near, "'?")));
+    }
+    const ComputePrecision one = kComputePrecisions[at - names.begin()];
+    if (std::ranges::count(out, one) == 0) out.push_back(one);
+  }
+  return out;
+}
+
+// A word that no device knows and that is none of the usual ones is a mistake.
+std::vector<std::string> algorithms_of(const std::string& text, Device device) {
+  std::vector<std::string> known = split_commas(kAlgorithms);
+  for (const std::string& name : sparse_conv_algorithms(device.type).names()) {
+    if (std::ranges::count(known, name) == 0) known.push_back(name);
+  }
+  std::vector<std::string> out;
+  for (const std::string& word : split_commas(text)) {
+    if (std::ranges::count(known, word) == 0) {
+      const std::string near = nearest_word(word, known);
+      fail(ErrorKind::kUnavailable, kCommand,
+           cat("expected --algorithm to be some of ", join(known), ", got '", word, "'",
+               near.empty() ? "" : cat("; did you mean '", near, "'?")));
+    }
+    if (std::ranges::count(out, word) == 0) out.push_back(word);
+  }
+  return out;
+}
+
+DrawnCloud cloud_of(const SparseNetArguments& arguments) {
+  DrawnCloud out;
+  for (const CloudShape shape : kCloudShapes) {
+    if (name_of(shape) == arguments.cloud) out.shape = shape;
+  }
+  out.sites = arguments.voxels;
+  out.check();
+  return out;
+}
+
+int bench_net(const SparseNetArguments& arguments) {
+  check_timing(kCommand, arguments.timing);
+  if (arguments.timing.weights != "once") {
+    fail_usage(kCommand, "expected --weights once because a step of training prepares them anew");
+  }
+  SparseNetOptions options{.cloud = cloud_of(arguments),
+                           .channels = channels_of(arguments.channels),
+                           .precisions = precisions_of(arguments.precision),
+                           .algorithms = {},
+                           .timing = bench_settings(arguments.timing)};
+  options.algorithms = algorithms_of(arguments.algorithm, options.timing.device);
+  std::optional<SparseNetPeer> peer;
+  if (!arguments.peer.empty()) {
+    peer = read_sparse_net_peer(arguments.peer, options.cloud.sites, options.channels);
+  }
+  if (!arguments.timing.csv.empty()) {
+    fail_usage(kCommand, "expected --json because this table has no CSV form, got --csv");
+  }
+  check_files(arguments.timing);  // a path that cannot be written fails at once
+  measure_this_machine_once();
+  warn_of_load(num_threads());
+  BenchRemarks remarks(1);
+  remarks.begin(cat("network on ", options.cloud.text()));
+  remarks.say("drawing the cloud");
+  const CloudProblem layer{.cloud = options.cloud,
+                           .kernel = {.size = {options.cloud.rank() == 3 ? 3 : 1, 3, 3}}};
+  const CloudMap on(layer, options.timing.cpu_clock, options.timing.device);
+  const SparseNetBench bench =
+      bench_sparse_net(options, on, [&](const std::string& what) { remarks.say(what); });
+  remarks.clear();
+  const SparseNetReport report{.options = &options,
+                               .on = &on,
+                               .bench = &bench,
+                               .peer = peer ? &*peer : nullptr,
+                               .threads = num_threads()};
+  for (const SparseNetRefusal& one : bench.refusals) {
+    remark(cat("left out: ", name_of(one.precision), " ", one.algorithm, ": ", one.reason));
+  }
+  if (bench.rows.empty()) {
+    fail(ErrorKind::kUnavailable, kCommand,
+         "expected an algorithm that accepts the network, but each was left out");
+  }
+  print_result(sparse_net_table(report) + sparse_net_legend(peer.has_value()));
+  if (!arguments.timing.json.empty()) write_file(arguments.timing.json, sparse_net_json(report));
+  if (std::ranges::any_of(bench.rows, [](const SparseNetRow& row) { return !row.wrong.empty(); })) {
+    return exit_code(ErrorKind::kRun);
+  }
+  return 0;
+}
+
+}  // namespace
+
+void declare_bench_sparse_net(CommandLine& bench, std::function<int()>& run) {
+  auto arguments = std::make_shared<SparseNetArguments>();
+  CommandLine* const net = bench.add_subcommand(
+      "sparse_net", "submanifold layers on one map, forward and backward, by each algorithm");
+  net->add_option("--voxels", arguments->voxels, "sites of the cloud")->capture_default_str();
+  net->add_option("--cloud", arguments->cloud,
+                  "what is drawn: shell, room, lidar, random, full or ink")
+      ->one_of({"shell", "room", "lidar", "random", "full", "ink"})
+      ->capture_default_str();
+  net->add_option("--channels", arguments->channels,
+                  "before the first layer, and behind each; joined by commas")
+      ->capture_default_str();
+  net->add_option("--precision", arguments->precision,
+                  "some of f32, tf32, bf16, f16 (the last three: cuda), joined by commas")
+      ->capture_default_str();
+  net->add_option("--algorithm", arguments->algorithm,
+                  "names joined by commas; auto: what it chooses for each layer and direction")
+      ->capture_default_str();
+  net->add_option("--peer", arguments->peer,
+                  "times of another library on this network: a file of "
+                  "experiments/peers/sparse_conv_vs_spconv.py --net")
+      ->type_name("FILE");
+  add_timing_options(*net, arguments->timing);
+  net->callback([arguments, &run] { run = [arguments] { return bench_net(*arguments); }; });
+}
+
+}  // namespace convscope

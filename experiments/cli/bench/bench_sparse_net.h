@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: Apache-2.0
+// bench_sparse_net.h: `convscope bench sparse_net`: a network of submanifold layers by each
+// algorithm.
+#pragma once
+
+#include <functional>
+
+#include "experiments/cli/command_line.h"
+
+namespace convscope {
+
+// Adds the subcommand to `bench`; `run` is called with what to do when it was given.
+void declare_bench_sparse_net(CommandLine& bench, std::function<int()>& run);
+
+}  // namespace convscope

@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+// factors.cuh: the factors of a product in the workspace of a card: as pieces of halves, packed or
+// where they are, with the scale of f32.
+// Read next  row_pack.cuh
+#pragma once
+
+#include "framework/cuda/launch.cuh"
+#include "layers/conv2d/shared/cuda/half_pieces.h"
+#include "layers/sparse_conv/problem.h"
+
+namespace convscope::sparse_cuda {
+
+using Problem = SparseConvProblem;
+
+inline bool is_tf32(const Problem& z) { return z.dtype == DType::f32 && z.math == MathMode::tf32; }
+inline int planes_of(const Problem& z) { return z.dtype == DType::f32 && !is_tf32(z) ? 2 : 1; }
+
+// Pieces of memory, one behind the other; with no base only their bytes are counted.
+class Memory {
+ public:
+  explicit Memory(void* base) : base_(static_cast<std::byte*>(base)) {}
+  template <class T>
+  T* take(std::int64_t count) {
+    auto* const out = base_ == nullptr ? nullptr : reinterpret_cast<T*>(base_ + bytes);
+    bytes += round_up(static_cast<std::size_t>(count) * sizeof(T), std::size_t{256});
+    return out;
+  }
+  std::size_t bytes = 0;
+
+ private:
+  std::byte* base_;
+};
+
+// A factor as pieces: packed, or where it is.
+struct Factor {
+  std::int64_t rows = 0;
+  int width = 0, pieces = 0;
+  bool packed = false;
+  uint4* memory = nullptr;
+
+  Factor(const Problem& z, std::int64_t rows_, std::int64_t width_, bool weights, Memory& memory_)
+      : rows(rows_),
+        width(static_cast<int>(width_)),
+        pieces(half_tiles::pieces_of(static_cast<int>(width_))),
+        packed(weights || z.dtype == DType::f32 || width_ % half_tiles::kPieceHalves != 0) {
+    if (packed) memory = memory_.take<uint4>(planes_of(z) * plane());
+  }
+  std::int64_t plane() const { return rows * pieces; }
+  const uint4* at(const void* plain) const {
+    return packed ? memory : static_cast<const uint4*>(plain);
+  }
+};
+
+inline constexpr int kMaximaOfFactor = 256;  // half_pack.cuh
+
+struct Workspace {
+  Memory memory;
+  unsigned* maxima;
+  float2* unscale;
+  Factor first, second;
+  float* parts = nullptr;
+
+  Workspace(const Problem& z, void* base, std::int64_t first_rows, std::int64_t first_width,
+            std::int64_t second_rows, std::int64_t second_width, bool weights)
+      : memory(base),
+        maxima(memory.take<unsigned>(2 * kMaximaOfFactor)),
+        unscale(memory.take<float2>(1)),
+        first(z, first_rows, first_width, false, memory),
+        second(z, second_rows, second_width, weights, memory) {}
+};
+
+inline LaunchShape overlapping(LaunchShape shape) {
+  shape.overlaps_previous = true;
+  return shape;
+}
+
+// Packs both factors, where they are not read as they are. The first one has rows of features, the
+// second one, too, or weights [K,C,taps] for `lanes` columns.
+void pack_factors(const Problem& z, const Workspace& at, const void* first, const void* second,
+                  bool second_is_weights, bool backward, std::int64_t lanes);
+
+}  // namespace convscope::sparse_cuda

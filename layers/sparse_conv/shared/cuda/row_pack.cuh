@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+// row_pack.cuh: the factors of a product as pieces of eight halves: rows of features and weights,
+// as one or two halves for each number.
+// Read next  layers/conv2d/shared/cuda/half_pieces.h, how f32 becomes two halves
+#pragma once
+
+#include <cstdint>
+
+#include "layers/conv2d/shared/cuda/half_pack.cuh"
+
+namespace convscope::sparse_cuda {
+
+using half_tiles::kPieceHalves;
+
+// Rows [count, width] as they are, or weights [K,C,taps] as rows [taps, lanes, depth].
+struct PackJob {
+  const void* from = nullptr;
+  uint4* to = nullptr;     // [planes][rows][pieces]
+  std::int64_t plane = 0;  // pieces of one plane
+  std::int64_t rows = 0;   // 0: no job
+  int width = 0, pieces = 0;
+  bool weights = false, backward = false;
+  int taps = 1, lanes = 1;
+  half_tiles::Maxima maxima;
+};
+
+struct Pack {
+  PackJob jobs[2];
+  // What write_unscale reads: of both factors.
+  half_tiles::Maxima maxima, other_maxima;
+  float2* unscale = nullptr;
+};
+
+// Threads: pieces, of job y.
+template <class In, int kPlanes>
+__global__ __launch_bounds__(kThreads) void pack_kernel(const __grid_constant__ Pack z) {
+  const PackJob& job = z.jobs[blockIdx.y];
+  let_next_kernel_start();
+  wait_for_previous_kernel();
+  float scale = 1;
+  if constexpr (sizeof(In) == 4) {
+    scale = half_tiles::power_of_two(half_tiles::read_exponent(job.maxima));
+    if (blockIdx.x + blockIdx.y == 0 && threadIdx.x < 32) half_tiles::write_unscale(z);
+  }
+  const In* const from = static_cast<const In*>(job.from);
+  const std::int64_t count = job.rows * job.pieces;
+  for (std::int64_t i = global_thread(); i < count; i += global_threads()) {
+    const std::int64_t row = i / job.pieces;
+    const auto piece = static_cast<int>(i - row * job.pieces);
+    std::int64_t first = row * job.width;
+    std::int64_t step = 1;
+    if (job.weights) {  // row = (tap, lane)
+      const std::int64_t tap = row / job.lanes;
+      const std::int64_t lane = row - tap * job.lanes;
+      first = job.backward ? lane * job.taps + tap : lane * job.width * job.taps + tap;
+      step = job.backward ? static_cast<std::int64_t>(job.lanes) * job.taps : job.taps;
+    }
+    In values[kPieceHalves];
+#pragma unroll
+    for (int e = 0; e < kPieceHalves; ++e) {
+      const int d = piece * kPieceHalves + e;
+      values[e] = d < job.width ? from[first + d * step] : In{};
+    }
+    half_tiles::write_piece<In, kPlanes>(values, scale, job.to + i, job.plane);
+  }
+}
+
+}  // namespace convscope::sparse_cuda

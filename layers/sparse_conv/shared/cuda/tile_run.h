@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+// tile_run.h: what the cards `implicit_gemm` and `split_mask` share on CUDA: a call from its operands
+// to its result, over one table of tiles or over two halves of the taps. No CUDA here.
+#pragma once
+
+#include "layers/sparse_conv/algorithm.h"
+#include "layers/sparse_conv/shared/cuda/tile_table.h"
+
+namespace convscope::sparse_cuda {
+
+struct SumsCall {
+  const SparseConvProblem& problem;
+  Direction direction;
+  const void *in, *w, *b;
+  void *out, *workspace;
+};
+
+// split: the first half of the taps leaves its sums in the workspace, the second half adds its own.
+void run_sums(const SumsCall& call, bool split);
+void run_weights(const SparseConvBackwardWeightArgs& args, bool split);
+std::size_t tile_workspace_bytes(const SparseConvProblem& z, Direction direction, bool split);
+Support tile_support(const SparseConvProblem& z);
+Cost tile_cost(const SparseConvProblem& z, Direction direction, bool split);
+
+}  // namespace convscope::sparse_cuda

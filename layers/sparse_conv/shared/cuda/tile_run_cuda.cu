@@ -1,0 +1,243 @@
+// SPDX-License-Identifier: Apache-2.0
+// tile_run_cuda.cu: packs the factors, chooses tiles and starts the products.
+// Read next  tile_run.h; factors.cuh; tile_products.cuh
+#include <algorithm>
+#include <vector>
+
+#include "layers/sparse_conv/shared/cuda/factors.cuh"
+#include "layers/sparse_conv/shared/cuda/tile_instances.cuh"
+#include "layers/sparse_conv/shared/cuda/tile_run.h"
+
+namespace convscope::sparse_cuda {
+namespace {
+
+std::span<const SumsInstance> sums_of(const Problem& z) {
+  if (z.dtype == DType::f16) return f16_sums();
+  if (z.dtype == DType::bf16) return bf16_sums();
+  return is_tf32(z) ? tf32_sums() : f32_sums();
+}
+std::span<const WeightsInstance> weights_of(const Problem& z) {
+  if (z.dtype == DType::bf16) return bf16_weights();
+  return z.dtype == DType::f32 && !is_tf32(z) ? f32_weights() : f16_weights();
+}
+
+std::vector<TapPart> parts_of(bool split) {
+  if (split) return {TapPart::first_half, TapPart::second_half};
+  return {TapPart::all};
+}
+
+// The narrowest tile that holds all lanes. Of its three heights the one whose bytes from the second
+// cache, in whole waves of blocks, are fewest: a high tile reads w for more sites at once.
+const SumsInstance& instance_for(const Problem& z, std::int64_t slots, std::int64_t lanes) {
+  const std::span<const SumsInstance> all = sums_of(z);
+  constexpr std::size_t kHeights = 3;
+  const std::size_t narrow = lanes <= 16 ? 0 : lanes <= 32 ? 1 : lanes <= 64 ? 2 : 3;
+  const SumsInstance* best = nullptr;
+  double least = 0;
+  for (const SumsInstance& by : all.subspan(narrow * kHeights, kHeights)) {
+    const std::int64_t tiles = ceil_div(slots, by.rows) * ceil_div(lanes, by.columns);
+    const std::int64_t at_once = std::int64_t{cuda_device_facts().multiprocessors} * by.blocks;
+    constexpr double kPresent = 0.6;  // of the rows of a step
+    const double bytes = static_cast<double>(ceil_div(tiles, at_once) * by.blocks) *
+                         (kPresent * by.rows + by.columns);
+    if (best == nullptr || bytes < least) {
+      best = &by;
+      least = bytes;
+    }
+  }
+  return *best;
+}
+
+const WeightsInstance& weights_instance_for(const Problem& z, std::int64_t taps, int pieces) {
+  const std::span<const WeightsInstance> all = weights_of(z);
+  const std::size_t wide = z.k > 64 ? 1 : 0;
+  const bool few = taps * pieces <= kStepPieces;  // one row of 64 is enough
+  return all[wide + (few ? 2 : 0)];
+}
+
+// How many parts the slots are cut into, and how many units each has.
+struct Splits {
+  int units = 1, count = 1, row_tiles = 1, lane_tiles = 1;
+
+  Splits(const WeightsInstance& by, std::int64_t all_units, std::int64_t taps, int pieces,
+         std::int64_t lanes) {
+    row_tiles = static_cast<int>(ceil_div(taps * pieces * 8, std::int64_t{by.rows}));
+    lane_tiles = static_cast<int>(ceil_div(lanes, std::int64_t{by.columns}));
+    const int at_once = cuda_device_facts().multiprocessors * by.blocks;
+    const std::int64_t wanted = std::max(1, 2 * at_once / (row_tiles * lane_tiles));
+    // At least 16 steps in a split, so that its start and its sum do not weigh.
+    const std::int64_t most = std::max<std::int64_t>(1, all_units / 16);
+    std::int64_t splits = std::min({wanted, most, std::int64_t{256}});
+    splits = std::max(splits, ceil_div(all_units, std::int64_t{kMostUnits}));
+    units = static_cast<int>(std::max<std::int64_t>(1, ceil_div(all_units, splits)));
+    count = static_cast<int>(std::max<std::int64_t>(1, ceil_div(all_units, std::int64_t{units})));
+  }
+  std::int64_t rows(const WeightsInstance& by) const { return std::int64_t{row_tiles} * by.rows; }
+};
+
+struct SumsPlan {
+  std::int64_t there, sites, depth, lanes;
+
+  SumsPlan(const Problem& z, Direction direction) {
+    const bool forward = direction == Direction::forward;
+    there = forward ? z.in_count() : z.out_count();
+    sites = forward ? z.out_count() : z.in_count();
+    depth = forward ? z.c : z.k;
+    lanes = forward ? z.k : z.c;
+  }
+  Workspace memory(const Problem& z, void* base, bool split) const {
+    Workspace out(z, base, there, depth, z.taps() * lanes, depth, true);
+    if (split) out.parts = out.memory.take<float>(sites * lanes);
+    return out;
+  }
+};
+
+Workspace weights_memory(const Problem& z, void* base, bool split) {
+  Workspace out(z, base, z.in_count(), z.c, z.out_count(), z.k, false);
+  std::int64_t most = 0;
+  for (const TapPart part : parts_of(split)) {
+    const std::int64_t half = (z.taps() + 1) / 2;
+    const std::int64_t taps = part == TapPart::all          ? z.taps()
+                              : part == TapPart::first_half ? half
+                                                            : z.taps() - half;
+    const WeightsInstance& by = weights_instance_for(z, taps, out.first.pieces);
+    const std::int64_t slots = round_up(z.out_count(), std::int64_t{kSlotsStep});
+    const Splits splits(by, slots / kUnit, taps, out.first.pieces, z.k);
+    most = std::max(most, splits.count * splits.rows(by) * z.k);
+  }
+  out.parts = out.memory.take<float>(most);
+  return out;
+}
+
+SparseLook look_for(const Problem& z, Direction direction) {
+  return direction == Direction::backward_data ? z.map->look_by_input() : z.map->look_by_output();
+}
+
+}  // namespace
+
+void run_sums(const SumsCall& call, bool split) {
+  const Problem& z = call.problem;
+  const SumsPlan plan(z, call.direction);
+  const Workspace at = plan.memory(z, call.workspace, split);
+  const SparseLook look = look_for(z, call.direction);
+  pack_factors(z, at, call.in, call.w, true, call.direction == Direction::backward_data,
+               plan.lanes);
+  for (const TapPart part : parts_of(split)) {
+    const auto table = tile_table(*z.map, look, part);
+    const SumsInstance& by = instance_for(z, table->slots, plan.lanes);
+    const bool last = part != TapPart::first_half;
+    const SumsArgs args{.table = TableView(*table, look.mirrored),
+                        .in = at.first.at(call.in),
+                        .in_plane = at.first.plane(),
+                        .w = at.second.memory,
+                        .w_plane = at.second.plane(),
+                        .pieces = at.first.pieces,
+                        .lanes = static_cast<int>(plan.lanes),
+                        .by_pieces = FastDivisor(at.first.pieces),
+                        .unscale = z.dtype == DType::f32 ? at.unscale : nullptr,
+                        .bias = last ? call.b : nullptr,
+                        .start = split && last ? at.parts : nullptr,
+                        .parts = last ? nullptr : at.parts,
+                        .out = call.out};
+    launch(by.kernel,
+           {.grid = dim3(static_cast<unsigned>(table->slots / by.rows),
+                         static_cast<unsigned>(ceil_div(plan.lanes, std::int64_t{by.columns}))),
+            .block = dim3(static_cast<unsigned>(by.threads)),
+            .shared_bytes = by.shared_bytes(table->rows, table->taps),
+            .overlaps_previous = true},
+           args);
+  }
+}
+
+void run_weights(const SparseConvBackwardWeightArgs& call, bool split) {
+  const Problem& z = call.problem;
+  const Workspace at = weights_memory(z, call.workspace, split);
+  const SparseLook look = look_for(z, Direction::backward_weight);
+  pack_factors(z, at, call.x, call.dy, false, false, z.k);
+  for (const TapPart part : parts_of(split)) {
+    const auto table = tile_table(*z.map, look, part);
+    const int taps = table->end_tap - table->first_tap;
+    if (taps == 0) continue;
+    const WeightsInstance& by = weights_instance_for(z, taps, at.first.pieces);
+    const Splits splits(by, table->units(), taps, at.first.pieces, z.k);
+    const WeightsArgs args{.table = TableView(*table, look.mirrored),
+                           .x = at.first.at(call.x),
+                           .x_plane = at.first.plane(),
+                           .pieces = at.first.pieces,
+                           .dy = at.second.at(call.dy),
+                           .dy_plane = at.second.plane(),
+                           .dy_pieces = at.second.pieces,
+                           .lanes = static_cast<int>(z.k),
+                           .units_of_split = splits.units,
+                           .parts = at.parts,
+                           .rows = static_cast<int>(splits.rows(by))};
+    launch(by.kernel,
+           {.grid =
+                dim3(static_cast<unsigned>(splits.row_tiles),
+                     static_cast<unsigned>(splits.lane_tiles), static_cast<unsigned>(splits.count)),
+            .block = dim3(static_cast<unsigned>(by.threads)),
+            .shared_bytes = by.shared_bytes,
+            .overlaps_previous = true},
+           args);
+    const AddParts add{.parts = at.parts,
+                       .unscale = z.dtype == DType::f32 ? at.unscale : nullptr,
+                       .dw = call.dw,
+                       .splits = splits.count,
+                       .rows = static_cast<int>(splits.rows(by)),
+                       .lanes = static_cast<int>(z.k),
+                       .channels = static_cast<int>(z.c),
+                       .taps = static_cast<int>(z.taps()),
+                       .pieces = at.first.pieces,
+                       .first_tap = table->first_tap,
+                       .end_tap = table->end_tap,
+                       .accumulate = call.accumulate};
+    const LaunchShape shape = overlapping(grid_for(z.k * z.c * taps));
+    with_float_type(z.dtype,
+                    [&](auto zero) { launch(add_parts_kernel<decltype(zero)>, shape, add); });
+  }
+}
+
+std::size_t tile_workspace_bytes(const Problem& z, Direction direction, bool split) {
+  return direction == Direction::backward_weight
+             ? weights_memory(z, nullptr, split).memory.bytes
+             : SumsPlan(z, direction).memory(z, nullptr, split).memory.bytes;
+}
+
+Support tile_support(const Problem& z) {
+  if (z.dtype == DType::f64) {
+    return Support::no("expects elements of type f32, f16 or bf16, got f64");
+  }
+  constexpr std::int64_t kMost = std::int64_t{1} << 31;
+  if (z.taps() * std::max(z.c, z.k) * 8 >= kMost / 8 || z.taps() * z.c * z.k >= kMost) {
+    return Support::no("expects fewer than 2^31 weights");
+  }
+  return {};
+}
+
+// The tensor cores multiply what the tiles have; halves run at twice the rate of TF32, by which f32
+// is measured, so three products count as 1.5. Gathers come from the second cache.
+Cost tile_cost(const Problem& z, Direction direction, bool split) {
+  const SparseLook look = look_for(z, direction);
+  TileWork work;
+  for (const TapPart part : parts_of(split)) {
+    const TileWork one = tile_work(*z.map, look, part);
+    work.executed += one.executed;
+    work.useful += one.useful;
+  }
+  const bool f32 = z.dtype == DType::f32;
+  const double planes = planes_of(z);
+  const double products = !f32 ? 1 : planes == 2 ? 1.5 : 0.5;
+  const auto channels = static_cast<double>(round_up(z.c, std::int64_t{8}));
+  const auto lanes = static_cast<double>(round_up(z.k, std::int64_t{16}));
+  const double packed = f32 ? static_cast<double>(z.in_count() * z.c + z.out_count() * z.k) : 0;
+  return {.flops = 2 * work.executed * channels * lanes * products,
+          .bytes = z.nominal_bytes() + work.useful * 2 * planes * channels / 2,
+          .peak_share = 0.45,
+          .pass_bytes = packed * (4 + 2 * planes) +
+                        (split ? 8.0 * static_cast<double>(z.out_count()) * lanes : 0),
+          .launches = (f32 ? 3.0 : 2.0) + (direction == Direction::backward_weight ? 1 : 0) +
+                      (split ? 1 : 0),
+          .tensor_cores = true};
+}
+
+}  // namespace convscope::sparse_cuda

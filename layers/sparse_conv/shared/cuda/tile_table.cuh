@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+// tile_table.cuh: a table of tiles inside kernels.
+// Read next  tile_table.h; tile_table_cuda.cu, who makes it; tile_products.cuh, who reads it
+#pragma once
+
+#include <cstdint>
+
+#include "framework/cuda/launch.cuh"
+#include "layers/sparse_conv/shared/cuda/tile_table.h"
+
+namespace convscope::sparse_cuda {
+
+struct TableView {
+  const unsigned* entries = nullptr;
+  const unsigned* unit_words = nullptr;
+  const int* order = nullptr;
+  int slots = 0, taps = 0, run = 1;
+  int first_tap = 0, end_tap = 0, first_row = 0, rows = 0, words = 1, centre = -1;
+  bool descending = false, mirrored = false;
+
+  TableView(const TileTable& t, bool mirror)
+      : entries(reinterpret_cast<const unsigned*>(t.entries.data<std::int32_t>())),
+        unit_words(reinterpret_cast<const unsigned*>(t.unit_words.data<std::int32_t>())),
+        order(t.order.defined() ? t.order.data<std::int32_t>() : nullptr),
+        slots(static_cast<int>(t.slots)),
+        taps(t.taps),
+        run(t.run),
+        first_tap(t.first_tap),
+        end_tap(t.end_tap),
+        first_row(t.first_row),
+        rows(t.rows),
+        words(t.words),
+        centre(t.centre),
+        descending(t.descending),
+        mirrored(mirror) {}
+
+  // The tap whose weights tap t has.
+  __device__ int weight_tap(int t) const { return mirrored ? taps - 1 - t : t; }
+};
+
+// One tap inside an entry: which row of entries, which bit, and the bits of what stands before it.
+struct TapPlace {
+  int row = 0;
+  unsigned bit = 0, before = 0;
+};
+__device__ inline TapPlace tap_place(const TableView& z, int tap) {
+  const int row = tap / z.run;
+  const unsigned bit = 1u << (tap - row * z.run);
+  const unsigned all = (1u << z.run) - 1;
+  return {row - z.first_row, bit, z.descending ? all & ~(2 * bit - 1) : bit - 1};
+}
+
+// The neighbour that an entry has at a tap, or -1.
+__device__ inline int neighbour(const TableView& z, unsigned entry, const TapPlace& tap) {
+  if ((entry & tap.bit) == 0) return -1;
+  return static_cast<int>(entry >> z.run) + __popc(entry & tap.before);
+}
+
+}  // namespace convscope::sparse_cuda

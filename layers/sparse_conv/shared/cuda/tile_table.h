@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+// tile_table.h: the map of a sparse convolution (map.h) as kernels for tensor cores read it. No CUDA
+// here.
+//
+// A product works on tiles of 64 to 256 sites at once. A tap costs time when a single site of the
+// tile has it, so sites that have the same neighbours should stand in the same tile: their entries
+// are sorted by the mask of their taps. A place in this order is a slot.
+//
+//   entries  [rows of taps, slots]   as in map.h, 32 bits each
+//   words    [units, words]          of 64 slots: the taps that at least one of them has
+//   order    [slots]                 the site of a slot; -1 behind the last one
+//
+// A submanifold table needs no `order`, because each site is its own neighbour at the centre. So it
+// takes 36 bytes for each site with a kernel 3x3x3, and 4 for each 64 sites.
+//
+// Source: spconv 2 calls the sorted form implicit GEMM (Y. Yan et al., github.com/traveller59/spconv);
+// H. Tang et al.: TorchSparse++, MICRO 2023, arXiv 2311.12862
+#pragma once
+
+#include <memory>
+
+#include "layers/sparse_conv/problem.h"
+
+namespace convscope::sparse_cuda {
+
+inline constexpr int kUnit = 64;        // slots that share a word of taps
+inline constexpr int kSlotsStep = 256;  // slots are whole tiles
+
+// All taps of a table, or one half of them (split_mask): each half has an order of its own.
+enum class TapPart { all, first_half, second_half };
+
+struct TileTable {
+  std::int64_t sites = 0, slots = 0;
+  int taps = 0, run = 1;
+  int first_tap = 0, end_tap = 0;  // of the part
+  int first_row = 0, rows = 0;     // rows of taps that the part touches
+  int words = 1;                   // of a unit: taps / 32, rounded up
+  int centre = -1;                 // the tap at which each site meets itself; -1: see `order`
+  bool descending = false;
+  Tensor entries, unit_words, order;  // i32, on the GPU
+  Tensor pairs;                       // i32 [2]: 64 bits, of the part
+
+  std::size_t bytes() const;
+  std::int64_t units() const { return slots / kUnit; }
+};
+
+// Made on the GPU when first asked for, without waiting for it; kept by the map.
+std::shared_ptr<const TileTable> tile_table(const SparseMap& map, const SparseLook& look,
+                                            TapPart part = TapPart::all);
+
+// Products of 64 sites with a tap that at least one of them has, and of all pairs: the waste of a
+// table. Waits for the GPU when it is asked first.
+struct TileWork {
+  double executed = 0, useful = 0;
+};
+TileWork tile_work(const SparseMap& map, const SparseLook& look, TapPart part = TapPart::all);
+
+}  // namespace convscope::sparse_cuda
