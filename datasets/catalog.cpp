@@ -47,6 +47,18 @@ const std::vector<PublishedSet>& published_sets() {
   return sets;
 }
 
+namespace {
+
+// Of sets that have no files of their own.
+const char* remark_on(const std::string& name) {
+  if (name == "mnist_points") return "; that set reads the files of mnist";
+  const bool drawn =
+      name == "synthetic_digits" || name == "digit_points" || name == "synthetic_shapes";
+  return drawn ? "; that set is drawn by the program itself" : "";
+}
+
+}  // namespace
+
 const PublishedSet& published_set(const std::string& name) {
   std::vector<std::string> names;
   for (const PublishedSet& set : published_sets()) {
@@ -55,8 +67,7 @@ const PublishedSet& published_set(const std::string& name) {
   }
   const std::string near = nearest_word(name, names);
   fail("data", cat("expected one of ", join(names), ", got '", name, "'",
-                   near.empty() ? "" : cat("; did you mean '", near, "'?"),
-                   name == "synthetic_digits" ? "; that set is drawn by the program itself" : ""));
+                   near.empty() ? "" : cat("; did you mean '", near, "'?"), remark_on(name)));
 }
 
 }  // namespace convscope

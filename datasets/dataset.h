@@ -48,8 +48,8 @@ struct DatasetType {
   std::vector<OptionField> fields;  // `root` for those that read files
   // Errors of kind kData name the paths tried and the fetch command.
   std::function<DatasetSplits(const Options&)> load;
-  // Optional: the shape [C,H,W] of one image ([M,D+C] of points) and the number of classes, known without any file, so
-  // that a network can be built and explained without the data.
+  // Optional: the shape [C,H,W] of one image ([M,D+C] of points) and the number of classes, known
+  // without any file, so that a network can be built and explained without the data.
   std::function<Shape(const Options&)> sample_shape = {};
   int classes = 0;
   // Optional: how many images there are, where options say it. Then no image is made of a set that

@@ -43,6 +43,7 @@ struct LayerContext {
   std::function<Conv2dPolicy(const std::string& layer_name)> conv_policy;
   std::vector<std::int64_t> point_grid = {};  // of data that are points: [T,H,W] or [H,W]
   RowsOfSites rows = {};
+  bool had_rows = false;  // a layer made some
 };
 
 struct LayerType {

@@ -6,8 +6,8 @@
 
 namespace convscope {
 
-// A point for each pixel above `threshold` (0 to 255) of images u8 [N,1,H,W]; its one feature is the
-// pixel / 255. Labels and names are kept; the set is called `name`.
+// A point for each pixel above `threshold` (0 to 254) of images u8 [N,1,H,W]; its one feature is
+// the pixel / 255. Labels and names are kept; the set is called `name`.
 CONVSCOPE_API Dataset ink_points(const Dataset& images, std::int64_t threshold,
                                  const std::string& name);
 // The option `threshold`.

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // point_set.h: samples that are points: places of a grid, each with some numbers.
 //
-// A sample holds as many points as it has; a batch is one tensor [N,M,D+C] all the same, so it takes
-// the ways of all batches. Row i of a sample is its point i: its place, (h,w) or (t,h,w), and its C
-// features. M is the same for all batches of a set. Rows behind the last point hold -1.
+// A sample holds as many points as it has; a batch is one tensor [N,M,D+C] all the same, so it
+// takes the ways of all batches. Row i of a sample is its point i: its place, (h,w) or (t,h,w), and
+// its C features. M is the same for all batches of a set. Rows behind the last point hold -1.
 #pragma once
 
 #include <cstdint>

@@ -4,6 +4,7 @@
 
 #include <vector>
 
+#include "framework/export.h"
 #include "framework/random.h"
 
 namespace convscope {
@@ -17,6 +18,6 @@ constexpr const char* kShapeNames[kShapeClasses] = {"sphere", "box",    "cylinde
                                                     "torus",  "stairs", "room",     "scan"};
 
 // `count` points of one object of a class, in a cube from -1 to 1, with z up.
-std::vector<SpacePoint> points_of_shape(int shape, int count, Generator& random);
+CONVSCOPE_API std::vector<SpacePoint> points_of_shape(int shape, int count, Generator& random);
 
 }  // namespace convscope

@@ -6,10 +6,10 @@
 //   5 stairs  6 room (floor, walls, furniture)        turned about the vertical
 //   7 scan    what a turning laser scanner sees of ground, boxes and posts: rings with shadows
 //
-// A sample is so many points of a surface, moved by a normal error, some of them anywhere, in a grid
-// of size^3 voxels (z up, along the axis T). Its one feature is 1. A voxel counts once, so a sample
-// has at most as many sites as points. Sample i of a part is a pure function of (seed, part, i, size,
-// points, noise): same places on any machine, with any number of threads.
+// A sample is so many points of a surface, moved by a normal error, some of them anywhere, in a
+// grid of size^3 voxels (z up, along the axis T). Its one feature is 1. A voxel counts once, so a
+// sample has at most as many sites as points. Sample i of a part is a pure function of (seed, part,
+// i, size, points, noise): same places on any machine, with any number of threads.
 #pragma once
 
 #include <cstdint>

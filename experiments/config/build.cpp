@@ -43,6 +43,11 @@ void check_per_layer(const ConvConfig& conv, const ModelConfig& model,
     if (asked.contains(layer)) continue;
     for (const LayerSpec& spec : model.layers) {
       if (spec.name != layer || !spec.options.has("algorithm")) continue;
+      if (spec.type != "conv2d") {
+        fail(ErrorKind::kConfig, "conv.per_layer",
+             cat("expected the name of a conv2d, got '", layer, "', a ", spec.type,
+                 ", whose algorithm is a key of its own: layers.<number>.algorithm"));
+      }
       fail(ErrorKind::kConfig, "conv.per_layer",
            cat("expected the algorithm of layer '", layer,
                "' in one place, got it here and as 'algorithm' of the layer"));
@@ -101,8 +106,13 @@ namespace {
 
 // Codes are multiplied by plans. In half precision linear layers run as dynamic graphs, and what is
 // not on integers would be neither the trained numbers nor codes.
-void check_execution(const ExperimentConfig& config) {
+void check_execution(const ExperimentConfig& config, bool has_rows) {
   if (config.quant->execute != QuantExecute::int8) return;
+  if (has_rows) {
+    fail(ErrorKind::kConfig, "quant.execute",
+         "expected fake for a network on sites, because int8 runs in planned steps and sites "
+         "change from batch to batch, got int8");
+  }
   if (is_half(factor_type(config.precision))) {
     fail(ErrorKind::kConfig, "quant.execute",
          cat("expected precision f32 or tf32, because int8 stands in place of the products of f32, "
@@ -142,7 +152,7 @@ std::shared_ptr<Module> build_model(const ExperimentConfig& config, const Shape&
   const std::shared_ptr<Module> network = network_of(config.model, input, classes, context);
   check_per_layer(config.conv, config.model, asked);
   if (config.quant) {
-    check_execution(config);
+    check_execution(config, context.had_rows);
     apply_quantization(*network, *config.quant, config.device);
   }
   const Shape output = network->output_shape(input);

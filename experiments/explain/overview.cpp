@@ -63,6 +63,7 @@ double estimated_ms(const ExplainedLayer& layer) {
 // What stands in the table, for its legend.
 struct Contents {
   bool refused = false, unrun = false, unasked = false, estimates = false, no_estimate = false;
+  bool sparse = false;
   std::set<std::string> executions;
 };
 
@@ -75,6 +76,7 @@ Contents contents_of(const Explanation& explanation) {
       out.unrun = out.unrun || (of.asked && !of.ran && of.decision.error.empty());
       if (of.ran) out.executions.insert(of.ran->execution);
     }
+    out.sparse = out.sparse || std::string_view(layer.conv.use->operation()) == "sparse_conv";
     (estimated_ms(layer) < 0 ? out.no_estimate : out.estimates) = true;
   }
   return out;
@@ -86,6 +88,11 @@ std::string legend(const Contents& contents) {
   if (contents.unasked) out += " -: nobody asks for this gradient.";
   if (contents.refused) out += " !: it refuses this layer.";
   if (contents.unrun) out += " +: chosen, but a refusal elsewhere lets nothing run.";
+  if (contents.sparse) {
+    out +=
+        " Of a sparse layer: its map, with the sites of an assumed sample, a ring or a sphere's "
+        "shell as wide as the grid, because no batch was seen; auto chooses anew for each batch.";
+  }
   if (contents.estimates) {
     out += " ms: estimated for all directions";
     out += contents.no_estimate ? "; of chains there is no estimate." : ".";
@@ -134,6 +141,24 @@ std::string plugins_text(const Explanation& explanation) {
   return out;
 }
 
+// "submanifold 3x3x3 32x32x32, 1624 sites, 1 -> 16" of a sparse convolution's problem.
+std::string short_map(const std::string& problem) {
+  std::map<std::string, std::string> parts;
+  std::istringstream words(problem);
+  for (std::string word; std::getline(words, word, ',');) {
+    const std::size_t equals = std::min(word.find('='), word.size());
+    parts[word.substr(0, equals)] = equals < word.size() ? word.substr(equals + 1) : "";
+  }
+  const std::string& grid = parts["grid"];  // the batch first
+  std::string out = cat(problem.substr(0, problem.find(',')), " ", parts["kernel"]);
+  for (const char* key : {"stride", "pad", "dilation"}) {
+    if (parts.contains(key)) out += cat(" ", key[0], parts[key]);
+  }
+  out += cat(" on ", grid.substr(grid.find('x') + 1), ", ", parts["sites"]);
+  if (parts["sites"] != parts["out_sites"]) out += cat(" -> ", parts["out_sites"]);
+  return out + cat(" sites, ", parts["c"], " -> ", parts["k"]);
+}
+
 }  // namespace
 
 std::string short_problem(const std::string& problem) {
@@ -153,7 +178,8 @@ std::string short_problem(const std::string& problem) {
     }
   }
   for (const char* key : {"c", "h", "w", "k", "r", "s"}) {
-    if (!sizes.contains(key)) return problem;
+    if (sizes.contains(key)) continue;
+    return problem.find(",out_sites=") == std::string::npos ? problem : short_map(problem);
   }
   return cat(sizes["c"], "x", sizes["h"], "x", sizes["w"], " -> ", sizes["k"], " ", sizes["r"], "x",
              sizes["s"], others.empty() ? "" : " ", join(others, " "));

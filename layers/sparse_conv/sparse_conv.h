@@ -19,8 +19,8 @@
 //             bias, init, algorithm   as of conv2d; the block `conv` does not speak of these layers
 //             undo          sparse_inverse_conv only: the layer whose step is undone; left out: the
 //                           last one that is not undone yet
-// Algorithms  chosen anew for each batch, because each has its own sites: by a name, a list,
-//             check:a,b or auto. A layer refuses measure: what is measured is one batch.
+// Algorithms  chosen anew for each batch, because each has its own sites; `measure` times once for
+//             all batches with about as many sites and pairs (bucket_text() in problem.h)
 // Precision   as of conv2d: tf32 and half precisions on CUDA only
 // Usage       Variable y = sparse_conv(x, w, b, SparseMap::submanifold(sites, {.size = {3,3,3}}));
 //             in a config: {type: submanifold_conv, out_channels: 16, kernel_size: 3}

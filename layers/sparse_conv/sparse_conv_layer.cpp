@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // sparse_conv_layer.cpp: the layers, and their keys in a config.
 #include "layers/dispatch/heavy_use.h"
-#include "layers/dispatch/policy_text.h"
 #include "layers/init.h"
 #include "layers/sparse_conv/sparse_conv.h"
 #include "layers/sparse_rows/row_layers.h"
@@ -77,7 +76,7 @@ std::vector<OptionField> fields(SparseKind kind) {
   out.push_back({.name = "algorithm",
                  .type = text,
                  .default_value = std::string("auto"),
-                 .doc = "auto, check:<a>,<b>, a name, or a list 'a,b,auto'"});
+                 .doc = "auto, measure, check:<a>,<b>, a name, or a list 'a,b,auto'"});
   for (const char* direction : {"backward_data", "backward_weight"}) {
     out.push_back({.name = direction,
                    .type = text,
@@ -139,14 +138,8 @@ SparseConv::SparseConv(const SparseConvOptions& options, SharedLevels levels, in
                   "expected at least one channel, got ", options_.in_channels, " and ",
                   options_.out_channels);
   for (const Direction direction : kDirections) {
-    const std::string& policy = options_.policy.of(direction);
-    check_policy(operation, policy, context.device,
+    check_policy(operation, options_.policy.of(direction), context.device,
                  sparse_conv_algorithms(context.device.type).names());
-    for (const std::string& word : parse_policy(operation, policy).words) {
-      CONVSCOPE_CHECK(word != "measure", operation, "expected auto, a name or a list because each ",
-                      "batch has its own sites and what is measured is one batch, got '", policy,
-                      "'");
-    }
   }
   params_ = {.precision = context.precision, .policy = options_.policy, .layer = options_.name};
   Shape shape{options_.out_channels, options_.in_channels};

@@ -169,6 +169,7 @@ CONVSCOPE_REGISTER_LAYER(
      .build = [](const Options& options, const Shape& input,
                  LayerContext& context) -> std::shared_ptr<Module> {
        const SiteGrid grid = grid_of_image("to_sparse", input);
+       context.had_rows = true;
        context.rows = {
            .levels = std::make_shared<SiteLevels>(grid), .level = 0, .made_by = context.layer_name};
        return std::make_shared<ToSparse>(context.rows.levels, options.number("background"),

@@ -133,6 +133,7 @@ CONVSCOPE_REGISTER_LAYER(
        check_shape(input, grid);
        auto layer = std::make_shared<SparsePoints>(std::make_shared<SiteLevels>(grid),
                                                    input[2] - grid.rank, options.flag("fill"));
+       context.had_rows = true;
        context.rows = {.levels = layer->levels(), .level = 0, .made_by = context.layer_name};
        return layer;
      }})

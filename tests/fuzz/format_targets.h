@@ -7,6 +7,8 @@
 #include "datasets/cifar10.h"
 #include "datasets/files/idx.h"
 #include "datasets/files/tar.h"
+#include "datasets/points/npz_cloud.h"
+#include "datasets/points/ply.h"
 #include "framework/io/inflater.h"
 #include "framework/io/npy.h"
 #include "framework/io/npz.h"
@@ -82,6 +84,32 @@ inline std::vector<FuzzTarget> format_targets() {
          return std::vector<std::string>{
              written([](const std::string& path) { write_npz(path, some_tensors()); }),
              deflated_npz()};
+       }},
+      {"npz_cloud",
+       [](Bytes bytes) {
+         voxels_of(parse_npz_cloud(bytes, "fuzz"),
+                   {.grid = {4, 4, 4}, .outside = OutsidePoints::clip});
+       },
+       [] {
+         return std::vector<std::string>{written([](const std::string& path) {
+           write_npz(path, {{"coordinates", Tensor::full({3, 3}, 1.5)},
+                            {"features", Tensor::full({3}, 2)},
+                            {"labels", Tensor::zeros({3}, DType::u8)}});
+         })};
+       }},
+      {"ply",
+       [](Bytes bytes) {
+         voxels_of(parse_ply(bytes, "fuzz"), {.grid = {4, 4, 4}, .outside = OutsidePoints::clip});
+       },
+       [] {
+         const std::string vertex =
+             "element vertex 2\nproperty float x\nproperty float y\nproperty float z\n"
+             "property uchar red\n";
+         const std::string face = "element face 1\nproperty list uchar int vertex_index\n";
+         return std::vector<std::string>{
+             "ply\nformat ascii 1.0\n" + face + vertex + "end_header\n2 0 1\n0 1 2 3\n1 1 1 9\n",
+             "ply\nformat binary_little_endian 1.0\ncomment c\n" + vertex + face + "end_header\n" +
+                 std::string(2 * 13, '\0') + std::string("\2\0\0\0\0\1\0\0\0", 9)};
        }},
       {"safetensors", [](Bytes bytes) { parse_safetensors(bytes, "fuzz"); },
        [] {

@@ -43,6 +43,11 @@ bool has_choice(const std::vector<OptionField>& fields, const char* name, const 
 Recipe recipe_for(const StarterRequest& request) {
   const ModelType& model = model_types().get(request.model, ErrorKind::kInvalid);
   const DatasetType& data = dataset_types().get(request.data, ErrorKind::kInvalid);
+  if (data.point_grid) {
+    fail("init", cat("expected a data set of images, got '", request.data,
+                     "', whose samples are points and want 'layers'; `convscope config show "
+                     "sparse_mnist_points` is a config to begin with"));
+  }
   const Shape image =
       data.sample_shape ? data.sample_shape(Options(data.fields)) : Shape{3, 224, 224};
   Recipe out = {{"name", config::name_from_file(request.file)},

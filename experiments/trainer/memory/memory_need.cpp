@@ -145,10 +145,14 @@ std::int64_t MemoryNeed::of_host() const {
 }
 
 std::string MemoryNeed::text() const {
+  // Of a step without a plan nobody knows it before it runs.
+  const auto planned = [](std::int64_t bytes) {
+    return bytes > 0 ? size_text(bytes) : std::string("not counted (no plan)");
+  };
   return cat("data set ", size_text(data_bytes), ", batches ", size_text(batches_bytes),
              ", network ", size_text(network_bytes), ", gradients and optimiser ",
-             size_text(update_bytes), ", a training step ", size_text(step_bytes), ", evaluation ",
-             size_text(evaluation_bytes));
+             size_text(update_bytes), ", a training step ", planned(step_bytes), ", evaluation ",
+             planned(evaluation_bytes));
 }
 
 MemoryNeed memory_need(const ExperimentConfig& config, const DataFacts& data) {

@@ -201,6 +201,15 @@ def trains(reader, words):
     return done
 
 
+@check(r"run sparse_shapes sweep=null")
+def trains_on_points(reader, words):
+    done = reader.call(*words, "train.epochs=1", "data.train_size=64", "data.test_size=16")
+    columns, rows = table_of(done.stdout)
+    expect(columns[:len(TABLE)] == TABLE and len(rows) == 1, "expected the table of one run")
+    expect_text(done.stderr, r"data   synthetic_shapes: 64 train, 0 val, 16 test; model layers")
+    return done
+
+
 @check(r"run experiments/configs/mnist_lenet5_baseline\.yaml", r"run mnist_lenet5_baseline")
 def trains_on_mnist(reader, words):
     words[1] = str(reader.root / words[1]) if "/" in words[1] else words[1]

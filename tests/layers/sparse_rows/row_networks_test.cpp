@@ -235,8 +235,6 @@ TEST(RowNetworkMistakes, KeysAndWordsAreChecked) {
                                                                {"kernel_size", Integers{3, 3}}})}),
                  "'kernel_size' to be one number or 3 ([t, h, w]), got [3, 3]");
   expect_refusal(refusal({points(), submanifold({{"algorithm", word("fast")}})}), "'fast'");
-  expect_refusal(refusal({points(), submanifold({{"algorithm", word("measure")}})}),
-                 "each batch has its own sites");
   expect_refusal(refusal({points(), submanifold({{"backward_weight", word("nativ")}})}),
                  "did you mean 'native'?");
   expect_refusal(refusal({points()}, {1, 40, 4}, {}), "expected 'grid' to be [H,W] or [T,H,W]");
