@@ -77,6 +77,9 @@ TEST_P(SparseOnCuda, EachCardAgreesWithThePairs) {
   for (const Factors& factors : kFactors) {
     const Problem z = with(problem, factors);
     for (const Numbers kind : {Numbers::normal, Numbers::offset, Numbers::tails}) {
+      // On the emulation each type sees one kind of numbers.
+      const auto turn = static_cast<std::size_t>(&factors - kFactors) + problem.c;
+      if (is_emulated() && static_cast<std::size_t>(kind) != turn % 3) continue;
       const SparseConvTensors tensors = tensors_of(z, kind);
       for (const Direction direction : kDirections) {
         const std::vector<double> expected = from_pairs(z, direction, tensors);

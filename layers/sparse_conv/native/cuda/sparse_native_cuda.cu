@@ -91,9 +91,16 @@ struct SumsPlan {
   }
 };
 
-constexpr std::int64_t kPairs = 8192;  // of a split of a list, about
+// A split of a list has so many steps of 64 pairs that the longest list, the centre's, has 24: then
+// all lists together have some blocks for each multiprocessor.
+int steps_of_split(const Problem& z) {
+  return static_cast<int>(
+      std::clamp<std::int64_t>(ceil_div(z.out_count(), std::int64_t{kTileDepth} * 24), 8, 64));
+}
 int splits_of(const Problem& z) {
-  return static_cast<int>(std::clamp<std::int64_t>(ceil_div(z.out_count(), kPairs), 1, 64));
+  const std::int64_t steps = ceil_div(z.out_count(), std::int64_t{kTileDepth});
+  return static_cast<int>(
+      std::max<std::int64_t>(1, ceil_div(steps, std::int64_t{steps_of_split(z)})));
 }
 int row_tiles_of(const Workspace& at) { return ceil_div(at.first.pieces, 8); }
 
@@ -190,7 +197,7 @@ void weights(const SparseConvBackwardWeightArgs& call) {
                         .dy_plane = at.second.plane(),
                         .dy_pieces = at.second.pieces,
                         .lanes = static_cast<int>(z.k),
-                        .splits = splits,
+                        .steps_of_split = steps_of_split(z),
                         .row_tiles = row_tiles,
                         .parts = at.parts,
                         .rows = taps * row_tiles * 64};
@@ -216,13 +223,16 @@ void weights(const SparseConvBackwardWeightArgs& call) {
                      .pieces = row_tiles * 8,
                      .first_tap = 0,
                      .end_tap = taps,
-                     .accumulate = call.accumulate};
+                     .accumulate = call.accumulate,
+                     .counts = args.lists.counts,
+                     .pairs_of_split = args.steps_of_split * kTileDepth};
   with_float_type(z.dtype, [&](auto zero) {
     launch(add_parts_kernel<decltype(zero)>, overlapping(grid_for(z.k * z.c * taps)), add);
   });
 }
 
-// Rows from the second cache at 3 TB/s; the look-up of a pair takes some time of its own.
+// Rows come from the second cache, on an H100 at 3 TB/s, sums that are read and written at 1.7; the
+// look-up of a pair takes time of its own.
 Cost cost(const Problem& z, Direction direction) {
   tile_table(*z.map, z.map->look_by_output());  // counts the pairs on the device
   const bool f32 = z.dtype == DType::f32, weights = direction == Direction::backward_weight;
@@ -233,8 +243,8 @@ Cost cost(const Problem& z, Direction direction) {
   const double bytes = weights                           ? pairs * (c + row_tiles * k) * 2 * planes
                        : direction == Direction::forward ? pairs * (2 * planes * c + 8 * k)
                                                          : pairs * (2 * planes * k + 8 * c);
-  const double us =
-      std::max(bytes / 3e12, pairs * (weights ? (planes == 2 ? 150e-12 : 65e-12) : 0)) * 1e6;
+  const double looked_up = pairs * (planes == 2 ? 150e-6 : 65e-6);
+  const double us = weights ? 10 + std::max(bytes / 3e12 * 1e6, looked_up) : bytes / 1.7e12 * 1e6;
   const double flops = z.nominal_flops() * (!f32 ? 1 : planes == 2 ? 1.5 : 0.5);
   const double peak = f32 ? kUnmeasuredGpu.tf32_flops : kUnmeasuredGpu.half_flops;
   const double packed =

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// tile_instances.cuh: which tiles the kernels are compiled for, and how a type's file lists its own.
+// tile_instances.cuh: which tiles the kernels are compiled for; each type has a file that lists its
+// own.
 #pragma once
 
 #include <span>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// tile_run.h: what the cards `implicit_gemm` and `split_mask` share on CUDA: a call from its operands
-// to its result, over one table of tiles or over two halves of the taps. No CUDA here.
+// tile_run.h: what the cards `implicit_gemm` and `split_mask` share on CUDA: a call from its
+// operands to its result, over one table of tiles or over two halves of the taps. No CUDA here.
 #pragma once
 
 #include "layers/sparse_conv/algorithm.h"

@@ -49,8 +49,8 @@ const SumsInstance& instance_for(const Problem& z, std::int64_t slots, std::int6
   return *best;
 }
 
-// High tiles read dy less often; with few channels the taps of a tile are many, and lower tiles skip
-// more of the sites.
+// High tiles read dy less often; with few channels the taps of a tile are many, and lower tiles
+// skip more of the sites.
 const WeightsInstance& weights_instance_for(const Problem& z, std::int64_t taps, int pieces) {
   const std::span<const WeightsInstance> all = weights_of(z);
   const std::size_t wide = z.k > 64 ? 3 : 0;
@@ -75,8 +75,8 @@ struct Splits {
     lane_tiles = static_cast<int>(ceil_div(lanes, std::int64_t{by.columns}));
     const int at_once = cuda_device_facts().multiprocessors * by.blocks;
     const std::int64_t wanted = std::max(1, 2 * at_once / (row_tiles * lane_tiles));
-    // At least 16 steps in a split, so that its start and its sum do not weigh.
-    const std::int64_t most = std::max<std::int64_t>(1, all_units / 16);
+    // At least 6 steps in a split, so that its start and its sum do not weigh.
+    const std::int64_t most = std::max<std::int64_t>(1, all_units / 6);
     std::int64_t splits = std::min({wanted, most, std::int64_t{256}});
     splits = std::max(splits, ceil_div(all_units, std::int64_t{kMostUnits}));
     units = static_cast<int>(std::max<std::int64_t>(1, ceil_div(all_units, splits)));
@@ -252,7 +252,7 @@ Cost tile_cost(const Problem& z, Direction direction, bool split) {
     cache_bytes +=
         sites * static_cast<double>(ceil_div(z.taps() * pieces * 8, by.rows)) * 2 * planes * lanes;
     products = sites * static_cast<double>(z.taps());
-    peak_cache = 2.9e12;
+    peak_cache = 3.2e12;
   } else {
     const SumsInstance& by =
         instance_for(z, round_up(look.here->count(), std::int64_t{kSlotsStep}), own_lanes);
@@ -262,7 +262,8 @@ Cost tile_cost(const Problem& z, Direction direction, bool split) {
   const double flops = 2 * products * depth * lanes;
   const double cache_us = cache_bytes / peak_cache * 1e6;
   const double unit_us = flops * (planes == 2 ? 3 : 1) / 600e12 * 1e6;
-  const double us = std::max(cache_us, unit_us) + 0.4 * std::min(cache_us, unit_us);
+  const double hidden = weights && planes == 2 ? 0.2 : 0.6;  // of the shorter one
+  const double us = std::max(cache_us, unit_us) + (1 - hidden) * std::min(cache_us, unit_us);
   // Said as a share of the tensor cores' peak; halves run at twice the rate of TF32.
   const double counted = flops * (!f32 ? 1 : planes == 2 ? 1.5 : 0.5);
   const double peak = f32 ? kUnmeasuredGpu.tf32_flops : kUnmeasuredGpu.half_flops;

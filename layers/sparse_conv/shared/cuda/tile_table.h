@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// tile_table.h: the map of a sparse convolution (map.h) as kernels for tensor cores read it. No CUDA
-// here.
+// tile_table.h: the map of a sparse convolution (map.h) as kernels for tensor cores read it. No
+// CUDA here.
 //
 // A product works on tiles of 64 to 256 sites at once. A tap costs time when a single site of the
 // tile has it, so sites that have the same neighbours should stand in the same tile: their entries
@@ -13,8 +13,8 @@
 // A submanifold table needs no `order`, because each site is its own neighbour at the centre. So it
 // takes 36 bytes for each site with a kernel 3x3x3, and 4 for each 64 sites.
 //
-// Source: spconv 2 calls the sorted form implicit GEMM (Y. Yan et al., github.com/traveller59/spconv);
-// H. Tang et al.: TorchSparse++, MICRO 2023, arXiv 2311.12862
+// Source: spconv 2 calls the sorted form implicit GEMM (Y. Yan et al.,
+// github.com/traveller59/spconv); H. Tang et al.: TorchSparse++, MICRO 2023, arXiv 2311.12862
 #pragma once
 
 #include <memory>

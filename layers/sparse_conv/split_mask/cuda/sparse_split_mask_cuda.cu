@@ -7,6 +7,9 @@
 //            to them and writes y; dw has one product for each half
 // Shapes, supports, numerics   as implicit_gemm
 // Cost       8 K bytes for each site more, and 44 bytes of map instead of 36
+// Choices    `auto` never takes it. On an H100 it was slower than implicit_gemm on 20 clouds of 20
+//            (shells, rooms, lidar, ink, random; 1.05 to 1.9 times): it saves products, but
+//            gathered rows take the time, and they are the same
 // Read next  implicit_gemm/cuda/sparse_implicit_gemm_cuda.cu, which tells the rest
 #include "layers/sparse_conv/shared/cuda/tile_run.h"
 
@@ -33,6 +36,7 @@ const SparseConvAlgorithm kCard{
         },
     .error_growth = 32,
     .exact_on_integers = true,
+    .auto_ok = false,  // see Choices
     .forward =
         [](const SparseConvForwardArgs& a) {
           run_sums({a.problem, Direction::forward, a.x, a.w, a.b, a.y, a.workspace}, kSplit);
