@@ -5,7 +5,7 @@
 #   experiments/bench/gpu_check.sh                  build, test, sanitize, benchmark, write a record
 #   experiments/bench/gpu_check.sh --programs DIR   the same with programs built before (DIR/bin)
 #   experiments/bench/gpu_check.sh --only tests,deform   some parts; no record. All of them are: tests,
-#                                                   sanitizers, conv2d, deform, compressed, networks
+#                                                   sanitizers, conv2d, deform, sparse, compressed, networks
 #   experiments/bench/gpu_check.sh --verify-record  no GPU needed: is the newest record of today's
 #                                                   sources, complete and clean?
 #
@@ -14,7 +14,7 @@
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.." || exit
 
-all=tests,sanitizers,conv2d,deform,compressed,networks
+all=tests,sanitizers,conv2d,deform,sparse,compressed,networks
 programs="" out=experiments/bench/records only=$all parts=""
 while (($# > 0)); do
   case $1 in
@@ -80,23 +80,37 @@ print(f"gpu_check: {len(cases) - skipped - failed} passed, {failed} failed, {ski
 sys.exit(1 if failed else 0)
 PY
 }
-sanitizer_filter=${CONVSCOPE_SANITIZER_FILTER:-'Conv2dOnCuda.AgreesWithTheReferenceOnRandomProblems:FewChannel*:LinearFused*:BatchNorm*:RecordedSteps*:Deform/SmallDeformOnCuda*:DeformLayerOnCuda.MakesTheSteps*:Int8OnCuda.*InEveryTile:CodesOnCuda*:BlockSparseOnCuda.*InEveryTile:IntegerExecutionOnCuda.SmallNetworks*'}
+sanitizer_filter=${CONVSCOPE_SANITIZER_FILTER:-'Conv2dOnCuda.AgreesWithTheReferenceOnRandomProblems:FewChannel*:LinearFused*:BatchNorm*:RecordedSteps*:Deform/SmallDeformOnCuda*:DeformLayerOnCuda.MakesTheSteps*:Int8OnCuda.*InEveryTile:CodesOnCuda*:BlockSparseOnCuda.*InEveryTile:IntegerExecutionOnCuda.SmallNetworks*:*/SparseOnCuda.IsExact*/plane:*/SparseOnCuda.*/strided_two:*/SparseOnCuda.IsExact*/inverse_plane'}
+# Each tool in some processes side by side, because racecheck takes many minutes in one.
+sanitizer_parts=3
 sanitize() { # TOOL
+  local part jobs=()
+  for ((part = 0; part < sanitizer_parts; ++part)); do
+    sanitize_part "$1" "$part" &
+    jobs+=($!)
+  done
+  wait "${jobs[@]}"
+}
+sanitize_part() { # TOOL INDEX
   CONVSCOPE_TEST_FLOPS=20000 CONVSCOPE_TEST_RANDOM_PROBLEMS=${CONVSCOPE_SANITIZER_PROBLEMS:-24} OMP_NUM_THREADS=2 \
+    GTEST_TOTAL_SHARDS=$sanitizer_parts GTEST_SHARD_INDEX=$2 \
     timeout "${CONVSCOPE_SANITIZER_SECONDS:-600}" compute-sanitizer --tool "$1" --error-exitcode 9 \
-    "$test_cuda" --gtest_filter="$sanitizer_filter" >"$parts/$1.log" 2>&1
-  echo $? >"$parts/$1.code"
+    "$test_cuda" --gtest_filter="$sanitizer_filter" >"$parts/$1-$2.log" 2>&1
+  echo $? >"$parts/$1-$2.code"
 }
 sanitizer_result() { # TOOL: one member of sanitizers.json
-  local log=$parts/$1.log code errors tests
-  code=$(cat "$parts/$1.code")
-  # 'ERROR SUMMARY: 0 errors', 'RACECHECK SUMMARY: 0 hazards displayed (0 errors, 0 warnings)'
-  errors=$(sed -n 's/.*ERROR SUMMARY: \([0-9]*\) error.*/\1/p; s/.*SUMMARY: .*(\([0-9]*\) error.*/\1/p' \
-    "$log" | tail -n 1)
-  tests=$(grep -c '^\[       OK' "$log")
-  # Stopped before its summary, by a crash, a failed test or the clock: that is an error too.
-  if ((code != 0)) && [[ ${errors:-0} == 0 ]]; then errors=1; fi
-  echo "\"$1\": {\"errors\": ${errors:-1}, \"exit\": $code, \"tests\": $tests}"
+  local part log code worst=0 errors sum=0 tests=0
+  for ((part = 0; part < sanitizer_parts; ++part)); do
+    log=$parts/$1-$part.log code=$(cat "$parts/$1-$part.code")
+    # 'ERROR SUMMARY: 0 errors', 'RACECHECK SUMMARY: 0 hazards displayed (0 errors, 0 warnings)'
+    errors=$(sed -n 's/.*ERROR SUMMARY: \([0-9]*\) error.*/\1/p; s/.*SUMMARY: .*(\([0-9]*\) error.*/\1/p' \
+      "$log" | tail -n 1)
+    # Stopped before its summary, by a crash, a failed test or the clock: that is an error too.
+    if ((code != 0)) && [[ ${errors:-0} == 0 ]]; then errors=1; fi
+    if ((code > worst)); then worst=$code; fi
+    sum=$((sum + ${errors:-1})) tests=$((tests + $(grep -c '^\[       OK' "$log")))
+  done
+  echo "\"$1\": {\"errors\": $sum, \"exit\": $worst, \"tests\": $tests}"
 }
 
 jobs_of_tests=()
@@ -130,7 +144,7 @@ if wanted sanitizers; then
   if grep -q '"errors": [1-9]' "$parts/sanitizers.json"; then
     status=1
     for tool in memcheck racecheck initcheck; do
-      grep -m 12 -E '=========|FAILED' "$parts/$tool.log" | head -n 12
+      grep -m 12 -E '=========|FAILED' "$parts/$tool"-*.log | head -n 12
     done
   fi
 fi
@@ -183,6 +197,18 @@ if wanted deform; then
   echo "gpu_check: deformable convolution"
   python3 experiments/peers/deform_vs_torchvision.py --program "$convscope" --device cuda --problems 20 \
     --json "$parts/deform.json" || status=1
+fi
+
+if wanted sparse; then
+  # Sparse convolution: every card on clouds, checked by a sample, and a network of six layers.
+  for precision in f32 f16; do
+    echo "gpu_check: sparse convolution, $precision"
+    "$convscope" bench sparse_conv --shapes experiments/shapes/sparse.txt \
+      --shapes experiments/shapes/sparse_other.txt --device cuda --precision "$precision" \
+      --min-time 0.02 --json "$parts/sparse_$precision.json" | tail -n 1 || status=1
+  done
+  "$convscope" bench sparse_net --device cuda --precision f32,f16 --json "$parts/sparse_net.json" |
+    grep '^|' || status=1
 fi
 
 if wanted compressed; then

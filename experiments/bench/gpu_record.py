@@ -28,7 +28,8 @@ RECORDS = ROOT / "experiments" / "bench" / "records"
 FOLDERS = ("framework", "layers", "optim", "quant", "sparsity", "datasets", "experiments")
 FORMAT = "convscope gpu record 1"
 SANITIZERS = ("memcheck", "racecheck", "initcheck")
-PARTS = ("tests", "sanitizers", "ceilings", "conv2d", "deform", "compressed", "networks")
+PARTS = ("tests", "sanitizers", "ceilings", "conv2d", "deform", "sparse", "compressed",
+         "networks")
 
 
 def device_sources():
@@ -100,6 +101,8 @@ def write(folder):
         "conv2d": [part for part in (read_json(path) for path in sorted(folder.glob("conv2d_*.json")))
                    if part],
         "deform": read_json(folder / "deform.json"),
+        "sparse": {path.stem[len("sparse_"):]: read_json(path)
+                   for path in sorted(folder.glob("sparse_*.json"))},
         "compressed": {path.stem[len("compressed_"):]: read_json(path)
                        for path in sorted(folder.glob("compressed_*.json"))},
         "networks": {path.stem[len("net_"):]: read_json(path)
@@ -141,6 +144,10 @@ def problems_of(record):
     for row in (record.get("deform") or {}).get("rows", []):
         if row["wrong"]:
             yield f"wrong results: {', '.join(row['wrong'])} on {row['problem']} in {row['precision']}"
+    for name, part in (record.get("sparse") or {}).items():
+        for row in part["rows"]:
+            if row.get("wrong"):
+                yield f"wrong results, sparse {name}: {row['wrong']} on {row.get('problem', row)}"
     for name, part in (record.get("compressed") or {}).items():
         for row in part["rows"]:
             if row["wrong"]:
