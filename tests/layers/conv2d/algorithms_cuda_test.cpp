@@ -110,9 +110,9 @@ std::vector<std::string> shapes_files() {
   for (const auto& file : std::filesystem::directory_iterator(
            testing::source_folder() + "/experiments/shapes", none)) {
     const std::string name = file.path().stem().string();
-    if (file.path().extension() == ".txt" && name.find("deform") == std::string::npos) {
-      out.push_back(name);
-    }
+    const bool of_others =
+        name.find("deform") != std::string::npos || name.find("sparse") != std::string::npos;
+    if (file.path().extension() == ".txt" && !of_others) out.push_back(name);
   }
   std::sort(out.begin(), out.end());
   return out;
