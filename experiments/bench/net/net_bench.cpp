@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// net_bench.cpp: times a whole network on random images in a steady state: the forward pass of
-// inference, or a training step of forward, loss, backward and update.
+// net_bench.cpp: times a whole network on random images, or on points of a data set, in a steady
+// state: the forward pass of inference, or a training step of forward, loss, backward and update.
 #include "experiments/bench/net/net_bench.h"
 
 #include <time.h>
@@ -11,6 +11,7 @@
 #include <functional>
 #include <map>
 
+#include "datasets/loader.h"
 #include "experiments/bench/net/net_bench_recorded.h"
 #include "experiments/bench/process_memory.h"
 #include "experiments/config/build.h"
@@ -61,6 +62,24 @@ Batch random_batch(const Shape& image, std::int64_t size, int classes, std::uint
         static_cast<std::int32_t>(random.below(static_cast<std::uint32_t>(classes)));
   }
   return batch;
+}
+
+// The first `size` samples, from the first on again when there are fewer.
+Batch batch_of(const Dataset& samples, std::int64_t size) {
+  if (samples.size() == 0) {
+    fail(ErrorKind::kData, "bench net",
+         cat("expected a sample at least in the training part of ", samples.name, ", got none"));
+  }
+  std::vector<std::int64_t> numbers(static_cast<std::size_t>(size));
+  for (std::int64_t i = 0; i < size; ++i) {
+    numbers[static_cast<std::size_t>(i)] = i % samples.size();
+  }
+  Loader loader(subset(samples, numbers),
+                {.batch_size = size, .shuffle = false, .prefetch = false});
+  Batch batch;
+  loader.start_epoch(0);
+  loader.next(batch);
+  return {.x = batch.x.clone(), .labels = batch.labels.clone()};  // the loader's tensors go with it
 }
 
 // Brings a quantised network to where training has it after its first steps: the quantisers have
@@ -134,7 +153,9 @@ void time_inference(const ExperimentConfig& config, Module& model, const Tensor&
 void time_training(const ExperimentConfig& config, Module& model, const Batch& batch, int classes,
                    const NetBenchOptions& options, NetBenchRow& row) {
   std::string why = "the config says so";
-  if (config.device.type != DeviceType::cpu && config.train.plan) {
+  if (options.samples != nullptr) {
+    why = "its batch is one of points";
+  } else if (config.device.type != DeviceType::cpu && config.train.plan) {
     why = time_recorded_training(config, model, classes, options, row);
     if (why.empty()) return;
   }
@@ -153,9 +174,10 @@ void time_training(const ExperimentConfig& config, Module& model, const Batch& b
     const double all = now(options) - start;
     if (!std::isfinite(result.loss)) {
       fail(ErrorKind::kRun, "bench net",
-           cat("expected a finite loss on normal random images because only then the whole step is "
-               "done, got ",
-               result.loss, " after ", step, " steps"));
+           cat("expected a finite loss on ",
+               options.samples == nullptr ? "normal random images" : "the samples",
+               " because only then the whole step is done, got ", result.loss, " after ", step,
+               " steps"));
     }
     forward.push_back(result.forward_s);
     backward.push_back(result.backward_s);
@@ -225,15 +247,16 @@ NetBenchRow bench_net(const ExperimentConfig& config, Module& model, const Shape
     const bool codes = mode == NetMode::inference && config.quant->execute == QuantExecute::int8;
     row.arithmetic = codes ? "int8" : "fake-quant f32";
   }
-  const Batch data = random_batch(image, batch, classes, options.seed);
+  const Batch data = options.samples == nullptr ? random_batch(image, batch, classes, options.seed)
+                                                : batch_of(*options.samples, batch);
   settle_quantizers(config, model, data.x.to(device));
-  const NetFlops flops = net_flops(model, data.x.shape());
-  row.flops = mode == NetMode::inference ? flops.forward : flops.step;
   if (mode == NetMode::inference) {
     time_inference(config, model, data.x.to(device), options, row);
   } else {
     time_training(config, model, data, classes, options, row);
   }
+  const NetFlops flops = net_flops(model, data.x.shape());  // of the sites that have run
+  row.flops = mode == NetMode::inference ? flops.forward : flops.step;
   const double seconds = row.time.median_ms * 1e-3;
   row.images_per_second = static_cast<double>(batch) / seconds;
   row.gflops_effective = row.flops / seconds * 1e-9;
@@ -241,9 +264,23 @@ NetBenchRow bench_net(const ExperimentConfig& config, Module& model, const Shape
   return row;
 }
 
+void check_layers_alone(Module& model) {
+  for (const NamedModule& part : model.modules()) {
+    const std::string kind = part.module->kind();
+    if (kind != "sparse_points" && kind != "to_sparse") continue;
+    fail(ErrorKind::kUnavailable, "bench net",
+         cat("expected layers on images because each is timed alone on random numbers, got '",
+             part.name, "' (", kind,
+             "), behind which layers take rows of sites of one batch; leave "
+             "out --layers: `convscope bench sparse_conv` times one of them, and layers.csv of a "
+             "run holds the time of each"));
+  }
+}
+
 std::vector<NetLayerRow> bench_layers(Module& model, const Shape& input, NetMode mode,
                                       Device device, const NetBenchOptions& options,
                                       const StepKernels& step) {
+  check_layers_alone(model);
   std::map<const Module*, std::string> names;
   for (const NamedModule& part : model.modules()) names.emplace(part.module, part.name);
   const DeviceBackend& backend = backend_of(device);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// net_bench.h: times a whole network on random images in a steady state: the forward pass of
-// inference, or a training step of forward, loss, backward and update.
+// net_bench.h: times a whole network on random images, or on points of a data set, in a steady
+// state: the forward pass of inference, or a training step of forward, loss, backward and update.
 //
 // Each case (mode and batch size) is warmed up first: quantisers are calibrated, plans are made,
 // memory is taken from the system. Then every run counts. Peaks of memory are those of the counted
@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "datasets/dataset.h"
 #include "experiments/bench/statistics.h"
 #include "experiments/config/experiment_config.h"
 #include "experiments/run_folder/step_kernels.h"
@@ -31,6 +32,9 @@ struct NetBenchOptions {
   bool cpu_clock = false;
   std::uint64_t seed = 1;
   Pruner* pruner = nullptr;  // of a network with masks: puts pruned weights back after each update
+  // The batch is the first samples of this set, from the first on again when it has fewer. Without
+  // one it is normal random images, which a network on points cannot take: they have no places.
+  const Dataset* samples = nullptr;
 };
 
 // Milliseconds of the parts of a training step, medians.
@@ -46,7 +50,7 @@ struct NetBenchRow {
   std::string execution;
   std::string arithmetic = "f32";  // or "fake-quant f32", "int8": of this mode
   std::int64_t batch = 0;
-  Shape image;  // [C,H,W]
+  Shape image;  // [C,H,W], or [M,D+C] of points
   int threads = 0;
   std::int64_t parameters = 0;
   double flops = 0;  // of convolutions and linear layers, textbook loops, for one run
@@ -68,7 +72,8 @@ CONVSCOPE_API NetBenchRow bench_net(const ExperimentConfig& config, Module& mode
                                     const Shape& image, int classes, NetMode mode,
                                     std::int64_t batch, const NetBenchOptions& options);
 
-// The layers one by one, each on random numbers of its shape with nothing around it.
+// The layers one by one, each on random numbers of its shape with nothing around it. An error when
+// there are layers on rows of sites: those belong to a batch, which a layer alone has not seen.
 struct NetLayerRow {
   std::string layer, kind;
   Shape input, output;
@@ -85,6 +90,9 @@ CONVSCOPE_API std::vector<NetLayerRow> bench_layers(Module& model, const Shape& 
                                                     Device device, const NetBenchOptions& options,
                                                     const StepKernels& step);
 
+// That error, before anything is timed.
+CONVSCOPE_API void check_layers_alone(Module& model);
+
 // The operations of the planned case, timed where they stand, several layers fused into one as the
 // plan does; medians. Empty when the network cannot be planned.
 struct NetOpRow {
@@ -95,7 +103,8 @@ CONVSCOPE_API std::vector<NetOpRow> bench_operations(Module& model, const Shape&
                                                      NetMode mode, const NetBenchOptions& options);
 
 // FLOPs of the convolutions and linear layers for an input of this shape: of the forward, and of a
-// training step (the first layer needs no gradient of the image).
+// training step (the first layer needs no gradient of the image). Layers on rows of sites count
+// those of the batch that they have run on last.
 struct NetFlops {
   double forward = 0, step = 0;
 };

@@ -6,7 +6,9 @@
 #include <filesystem>
 #include <iostream>
 #include <memory>
+#include <optional>
 
+#include "datasets/dataset.h"
 #include "experiments/bench/net/net_report.h"
 #include "experiments/cli/bench/bench_legend.h"
 #include "experiments/cli/bench/bench_remarks.h"
@@ -154,6 +156,19 @@ SampleInfo sample_of(const Arguments& arguments, const ExperimentConfig& config)
   return out;
 }
 
+// Of a set of points the samples that make the batch: no random numbers are places of a grid.
+std::optional<Dataset> points_of(const Arguments& arguments, const ExperimentConfig& config) {
+  const DatasetType& type = dataset_types().get(config.data.set);
+  if (!type.point_grid || model_types().find(arguments.net) != nullptr) return std::nullopt;
+  if (!arguments.image.empty() || arguments.classes > 0) {
+    fail_usage(kCommand, cat("expected neither --image nor --classes because the batch is samples "
+                             "of ",
+                             config.data.set, ", a set of points, got ",
+                             arguments.image.empty() ? "--classes" : "--image", "; leave it out"));
+  }
+  return type.load(config.data.options).train;
+}
+
 void write_files(const Arguments& arguments, const NetBenchReport& report) {
   if (!arguments.json.empty()) write_file(arguments.json, net_json(report));
   if (!arguments.csv.empty()) write_file(arguments.csv, net_csv(report));
@@ -184,14 +199,17 @@ int bench(const Arguments& arguments) {
   const std::vector<std::int64_t> batches =
       arguments.batch.empty() ? std::vector<std::int64_t>{config.data.batch_size}
                               : numbers("--batch", arguments.batch, ',', 1 << 24, "1,8");
-  const SampleInfo sample = sample_of(arguments, config);
+  const std::optional<Dataset> points = points_of(arguments, config);
+  const SampleInfo sample =
+      points ? SampleInfo{points->sample_shape(), points->classes} : sample_of(arguments, config);
   NetBenchReport report{.net = config.name,
                         .device = config.device.str(),
                         .threads = num_threads(),
                         .options = {.min_seconds = arguments.min_time,
                                     .least_samples = arguments.rounds,
                                     .cpu_clock = arguments.clock == "cpu",
-                                    .seed = static_cast<std::uint64_t>(config.seed)},
+                                    .seed = static_cast<std::uint64_t>(config.seed),
+                                    .samples = points ? &*points : nullptr},
                         .rows = {},
                         .layers = {},
                         .operations = {}};
@@ -204,9 +222,10 @@ int bench(const Arguments& arguments) {
   if (pruner) pruner->prune_now();
   take_weights(arguments, config, *model);
   report.options.pruner = pruner.get();
-  std::cout << cat(config.name, ": ", model->parameter_count(), " parameters, images ",
-                   sample.shape, ", ", sample.classes, " classes, ", report.device, ", ",
-                   report.threads, " threads\n");
+  if (arguments.layers) check_layers_alone(*model);
+  std::cout << cat(config.name, ": ", model->parameter_count(), " parameters, ",
+                   points ? "points of " + config.data.set + " " : "images ", sample.shape, ", ",
+                   sample.classes, " classes, ", report.device, ", ", report.threads, " threads\n");
   warn_of_load(report.threads);
   for (const NetMode mode : modes) {
     for (const std::int64_t batch : batches) {
@@ -250,7 +269,8 @@ int bench(const Arguments& arguments) {
 
 void declare_bench_net(CommandLine& app, std::function<int()>& run) {
   auto arguments = std::make_shared<Arguments>();
-  CommandLine* const net = app.add_subcommand("net", "a whole network on random images");
+  CommandLine* const net =
+      app.add_subcommand("net", "a whole network on random images, or on points of its data set");
   net->add_option("CONFIG|MODEL|RUN", arguments->net,
                   "experiment: a file or a shipped config's name; a model's name; or a trained "
                   "network: a run folder or a .safetensors checkpoint")

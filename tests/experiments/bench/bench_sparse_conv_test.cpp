@@ -27,7 +27,7 @@ using Json = nlohmann::json;
 using Problem = SparseConvProblem;
 
 const BenchProgress kSilent = [](const std::string&) {};
-const char* const kShell = "cloud=shell,sites=700,seed=3,kernel=3x3x3,c=5,k=7";
+constexpr const char* kShell = "cloud=shell,sites=700,seed=3,kernel=3x3x3,c=5,k=7";
 
 const SparseConvAlgorithm& card_called(const char* name) {
   return sparse_conv_algorithms(DeviceType::cpu).get(name);
