@@ -85,6 +85,20 @@ std::shared_ptr<Module> plain_conv(const PlainConv& sizes, const std::string& pa
       context);
 }
 
+std::shared_ptr<Residual> basic_block_of(std::shared_ptr<Module> first,
+                                         std::shared_ptr<Module> second,
+                                         const std::function<std::shared_ptr<Module>()>& norm,
+                                         std::shared_ptr<Sequential> shortcut) {
+  return std::make_shared<Residual>(
+      std::vector<std::pair<std::string, std::shared_ptr<Module>>>{
+          {"conv1", std::move(first)},
+          {"bn1", norm()},
+          {"relu1", std::make_shared<Activation>("relu")},
+          {"conv2", std::move(second)},
+          {"bn2", norm()}},
+      std::move(shortcut));
+}
+
 std::shared_ptr<Residual> basic_block(std::int64_t in_channels, std::int64_t out_channels,
                                       std::int64_t stride, const std::string& path,
                                       LayerContext& context) {
@@ -106,14 +120,7 @@ std::shared_ptr<Residual> basic_block(std::int64_t in_channels, std::int64_t out
                                   path + ".downsample.0", context));
     shortcut->add("1", norm());
   }
-  return std::make_shared<Residual>(
-      std::vector<std::pair<std::string, std::shared_ptr<Module>>>{
-          {"conv1", first},
-          {"bn1", norm()},
-          {"relu1", std::make_shared<Activation>("relu")},
-          {"conv2", second},
-          {"bn2", norm()}},
-      shortcut);
+  return basic_block_of(first, second, norm, shortcut);
 }
 
 CONVSCOPE_REGISTER_LAYER(

@@ -19,6 +19,7 @@
 //             CVPR 2016, arXiv 1512.03385
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -54,6 +55,12 @@ class CONVSCOPE_API Residual final : public Module {
   std::vector<std::shared_ptr<Module>> shortcut_transforms_;
   End end_;
 };
+
+// relu(body(x) + shortcut(x)) of a basic block: the body is first, norm, ReLU, second, norm. `norm`
+// makes a new one each time.
+CONVSCOPE_API std::shared_ptr<Residual> basic_block_of(
+    std::shared_ptr<Module> first, std::shared_ptr<Module> second,
+    const std::function<std::shared_ptr<Module>()>& norm, std::shared_ptr<Sequential> shortcut);
 
 // Bias-free convolution with weights drawn for ReLU. `path` is the whole name of the layer, by
 // which the config's conv.per_layer knows it: "layer1.0.conv1".

@@ -172,28 +172,33 @@ int BatchNorm2d::describe(PlanGraph& graph, int x) {
                    {x}, output_shape(graph.shape(x)), trains);
 }
 
+std::vector<OptionField> BatchNormOptions::fields() {
+  return {{.name = "momentum",
+           .type = OptionType::number,
+           .default_value = 0.1,
+           .doc = "share of the newest batch in the running statistics",
+           .min = 0,
+           .max = 1},
+          {.name = "eps",
+           .type = OptionType::number,
+           .default_value = 1e-5,
+           .doc = "added to the variance",
+           .min = 0,
+           .max = 1}};
+}
+
+BatchNormOptions BatchNormOptions::of(const Options& options) {
+  return {.momentum = options.number("momentum"), .eps = options.number("eps")};
+}
+
 CONVSCOPE_REGISTER_LAYER(
     "batch_norm2d",
     {.doc = "every channel gets mean 0 and deviation 1 over the batch, then a scale and a shift",
-     .fields = {{.name = "momentum",
-                 .type = OptionType::number,
-                 .default_value = 0.1,
-                 .doc = "share of the newest batch in the running statistics",
-                 .min = 0,
-                 .max = 1},
-                {.name = "eps",
-                 .type = OptionType::number,
-                 .default_value = 1e-5,
-                 .doc = "added to the variance",
-                 .min = 0,
-                 .max = 1}},
+     .fields = BatchNormOptions::fields(),
      .build = [](const Options& options, const Shape& input,
                  LayerContext& context) -> std::shared_ptr<Module> {
        CONVSCOPE_CHECK(input.rank() == 4, kName, "expected x [N,C,H,W], got ", input);
-       return std::make_shared<BatchNorm2d>(
-           input[1],
-           BatchNormOptions{.momentum = options.number("momentum"), .eps = options.number("eps")},
-           context);
+       return std::make_shared<BatchNorm2d>(input[1], BatchNormOptions::of(options), context);
      }})
 
 }  // namespace convscope

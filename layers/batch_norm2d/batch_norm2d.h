@@ -26,6 +26,10 @@ namespace convscope {
 struct BatchNormOptions {
   double momentum = 0.1;
   double eps = 1e-5;
+
+  // As a layer's options in a config.
+  CONVSCOPE_API static std::vector<OptionField> fields();
+  CONVSCOPE_API static BatchNormOptions of(const Options& options);
 };
 
 // What normalises channel c: (x - mean) inverse_deviation; f64 [C].

@@ -25,33 +25,25 @@ CONVSCOPE_API SharedSites sites_of_image(const Tensor& x, double background = 0,
 // Sites of images of so many samples of a grid.
 CONVSCOPE_API SiteGrid grid_of_image(const char* operation, const Shape& x);
 
-class CONVSCOPE_API ToDense final : public Module {
+class CONVSCOPE_API ToDense final : public RowLayer {
  public:
   ToDense(SharedLevels levels, int level) : levels_(std::move(levels)), level_(level) {}
   std::string kind() const override { return "to_dense"; }
   Variable forward(const Variable& x) override;
   Shape output_shape(const Shape& input) const override;
-  int describe(PlanGraph& graph, int x) override {
-    (void)x;
-    return refuse_plan(graph);
-  }
 
  private:
   SharedLevels levels_;
   int level_;
 };
 
-class CONVSCOPE_API ToSparse final : public Module {
+class CONVSCOPE_API ToSparse final : public RowLayer {
  public:
   ToSparse(SharedLevels levels, double background, double threshold)
       : levels_(std::move(levels)), background_(background), threshold_(threshold) {}
   std::string kind() const override { return "to_sparse"; }
   Variable forward(const Variable& x) override;
   Shape output_shape(const Shape& input) const override;
-  int describe(PlanGraph& graph, int x) override {
-    (void)x;
-    return refuse_plan(graph);
-  }
 
  private:
   SharedLevels levels_;

@@ -104,6 +104,8 @@ std::vector<OptionField> kernel_fields(bool strided) {
   return out;
 }
 
-int refuse_plan(PlanGraph& graph) { return graph.refuse("its sites change from batch to batch"); }
+int RowLayer::describe(PlanGraph& graph, int) {
+  return graph.refuse("its sites change from batch to batch");
+}
 
 }  // namespace convscope

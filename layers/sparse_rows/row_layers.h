@@ -35,8 +35,11 @@ CONVSCOPE_API void check_rows(const char* operation, SiteLevels& levels, int lev
 CONVSCOPE_API SparseKernel kernel_of(const Options& options, int rank, const char* operation);
 CONVSCOPE_API std::vector<OptionField> kernel_fields(bool strided);
 
-// Sites change from batch to batch, so a step of fixed shapes is not to be had: the step runs as a
-// dynamic graph.
-CONVSCOPE_API int refuse_plan(PlanGraph& graph);
+// A layer on rows. Sites change from batch to batch, so a step of fixed shapes is not to be had:
+// the step runs as a dynamic graph.
+class CONVSCOPE_API RowLayer : public Module {
+ public:
+  int describe(PlanGraph& graph, int x) override;
+};
 
 }  // namespace convscope

@@ -162,30 +162,14 @@ Shape SparseBatchNorm::output_shape(const Shape& input) const {
   return input;
 }
 
-int SparseBatchNorm::describe(PlanGraph& graph, int) { return refuse_plan(graph); }
-
 CONVSCOPE_REGISTER_LAYER(
     "sparse_batch_norm",
     {.doc = "batch norm over the sites that are there, then a scale and a shift",
-     .fields = {{.name = "momentum",
-                 .type = OptionType::number,
-                 .default_value = 0.1,
-                 .doc = "share of the newest batch in the running statistics",
-                 .min = 0,
-                 .max = 1},
-                {.name = "eps",
-                 .type = OptionType::number,
-                 .default_value = 1e-5,
-                 .doc = "added to the variance",
-                 .min = 0,
-                 .max = 1}},
+     .fields = BatchNormOptions::fields(),
      .build = [](const Options& options, const Shape& input,
                  LayerContext& context) -> std::shared_ptr<Module> {
        expect_rows(kName, input, context);
-       return std::make_shared<SparseBatchNorm>(
-           input[1],
-           BatchNormOptions{.momentum = options.number("momentum"), .eps = options.number("eps")},
-           context);
+       return std::make_shared<SparseBatchNorm>(input[1], BatchNormOptions::of(options), context);
      },
      .takes_rows = true})
 

@@ -17,6 +17,7 @@
 #include <string>
 
 #include "layers/batch_norm2d/batch_norm2d.h"
+#include "layers/sparse_rows/row_layers.h"
 
 namespace convscope {
 
@@ -28,13 +29,12 @@ CONVSCOPE_API Variable row_norm(const Variable& x, const Variable& weight, const
                                 const Tensor& mean, const Tensor& variance, double eps);
 
 // Parameters and buffers have the names of batch_norm2d.
-class CONVSCOPE_API SparseBatchNorm final : public Module {
+class CONVSCOPE_API SparseBatchNorm final : public RowLayer {
  public:
   SparseBatchNorm(std::int64_t channels, const BatchNormOptions& options, LayerContext& context);
   std::string kind() const override { return "sparse_batch_norm"; }
   Variable forward(const Variable& x) override;
   Shape output_shape(const Shape& input) const override;
-  int describe(PlanGraph& graph, int x) override;
 
  private:
   std::int64_t channels_;

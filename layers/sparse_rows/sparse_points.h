@@ -24,17 +24,13 @@ struct PointRows {
 // `grid`: of one sample. On the device of x.
 CONVSCOPE_API PointRows rows_of_points(const Tensor& x, const SiteGrid& grid, bool fill = false);
 
-class CONVSCOPE_API SparsePoints final : public Module {
+class CONVSCOPE_API SparsePoints final : public RowLayer {
  public:
   SparsePoints(SharedLevels levels, std::int64_t channels, bool fill)
       : levels_(std::move(levels)), channels_(channels), fill_(fill) {}
   std::string kind() const override { return "sparse_points"; }
   Variable forward(const Variable& x) override;
   Shape output_shape(const Shape& input) const override;
-  int describe(PlanGraph& graph, int x) override {
-    (void)x;
-    return refuse_plan(graph);
-  }
   const SharedLevels& levels() const { return levels_; }
 
  private:

@@ -31,16 +31,12 @@ CONVSCOPE_API Variable sparse_pool(const Variable& x, const SparseMap& map, Pool
 CONVSCOPE_API Variable sparse_global_pool(const Variable& x, const SparseSites& sites,
                                           PoolMode mode);
 
-class CONVSCOPE_API SparsePool final : public Module {
+class CONVSCOPE_API SparsePool final : public RowLayer {
  public:
   SparsePool(PoolMode mode, SharedLevels levels, int to);
   std::string kind() const override;
   Variable forward(const Variable& x) override;
   Shape output_shape(const Shape& input) const override;
-  int describe(PlanGraph& graph, int x) override {
-    (void)x;
-    return refuse_plan(graph);
-  }
 
  private:
   PoolMode mode_;
@@ -48,16 +44,12 @@ class CONVSCOPE_API SparsePool final : public Module {
   int to_;
 };
 
-class CONVSCOPE_API SparseGlobalPool final : public Module {
+class CONVSCOPE_API SparseGlobalPool final : public RowLayer {
  public:
   SparseGlobalPool(PoolMode mode, SharedLevels levels, int level);
   std::string kind() const override { return "sparse_global_pool"; }
   Variable forward(const Variable& x) override;
   Shape output_shape(const Shape& input) const override;
-  int describe(PlanGraph& graph, int x) override {
-    (void)x;
-    return refuse_plan(graph);
-  }
 
  private:
   PoolMode mode_;

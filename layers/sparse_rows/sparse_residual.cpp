@@ -65,14 +65,7 @@ std::shared_ptr<Module> build(const Options& options, const Shape& input, LayerC
   }
   rows.level = to;
   if (stride != 1) rows.steps.push_back({context.layer_name, to});
-  return std::make_shared<Residual>(
-      std::vector<std::pair<std::string, std::shared_ptr<Module>>>{
-          {"conv1", first},
-          {"bn1", norm()},
-          {"relu1", std::make_shared<Activation>("relu")},
-          {"conv2", second},
-          {"bn2", norm()}},
-      shortcut);
+  return basic_block_of(first, second, norm, shortcut);
 }
 
 CONVSCOPE_REGISTER_LAYER(
