@@ -74,6 +74,11 @@ struct Cost {
   double launches = 1;        // kernels, one after the other
   bool tensor_cores = false;  // the peak is that of the tensor cores for the problem's type:
                               // f16/bf16, else TF32 (f32-grade by three products: 3 x the FLOPs)
+  // Executed FLOPs as the textbook counts them, where `flops` says them in units of that peak
+  // (three products are one); 0: they are `flops`.
+  double executed_flops = 0;
+
+  double executed() const { return executed_flops > 0 ? executed_flops : flops; }
 };
 
 // peak_share when `cycles` of one core are spent beside `flops` at `share`: set-up, copies,

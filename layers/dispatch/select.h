@@ -79,7 +79,7 @@ Question question_of(const Problem& problem, Direction direction, Device device,
       verdict.estimated_ms = estimated_ms(card, problem, direction, use);
       const Cost cost = card.cost(problem, direction);
       const double useful = problem.nominal_flops();
-      verdict.executed_per_useful = useful > 0 ? cost.flops / useful : 0;
+      verdict.executed_per_useful = useful > 0 ? cost.executed() / useful : 0;
       verdict.limit = limit_of(cost, device.type, factors_of(problem));
       verdict.workspace_bytes = card.workspace_bytes(problem, direction);
       verdict.prepared_bytes = card.prepared_size(problem, direction, use);

@@ -20,7 +20,8 @@ std::string bench_legend(bool with_peer) {
 std::string sparse_legend() {
   return "pairs: of an output site and an input site that a tap of the kernel joins. products: "
          "those "
-         "executed / those\nof pairs. The map's ms are of the CPU; calls do not include them.\n";
+         "executed / those\nof pairs. The map's ms are to build it on the device; calls do not "
+         "include them.\n";
 }
 
 std::string sparse_net_legend(bool with_peer) {
