@@ -293,13 +293,14 @@ std::int64_t SparseMap::pairs() const {
     if (made_->all_pairs >= 0) return made_->all_pairs;
     count = made_->count;
   }
+  std::int64_t counted = 0;
   if (count == nullptr) {
     table(look_by_output());
   } else {
-    const std::int64_t counted = count();
-    const std::lock_guard lock(made_->mutex);
-    made_->all_pairs = counted;
+    counted = count();
   }
+  const std::lock_guard lock(made_->mutex);
+  if (made_->all_pairs < 0) made_->all_pairs = counted;
   return made_->all_pairs;
 }
 

@@ -34,6 +34,7 @@
 #include "layers/layer_types.h"
 #include "layers/sparse_conv/algorithm.h"
 #include "layers/sparse_conv/levels.h"
+#include "layers/sparse_rows/row_layers.h"
 
 namespace convscope {
 
@@ -62,7 +63,7 @@ struct SparseConvOptions {
 };
 
 // Parameters: weight [K,C,(T,)R,S], bias [K].
-class CONVSCOPE_API SparseConv final : public Module {
+class CONVSCOPE_API SparseConv final : public RowLayer {
  public:
   // `from`, `to`: levels before and behind it. The kernel of a strided one and of its inverse is
   // that of the step between the two.
@@ -72,7 +73,6 @@ class CONVSCOPE_API SparseConv final : public Module {
   Variable forward(const Variable& x) override;
   // Shapes are those of the dense image that the rows stand for: [N,C,(T,)H,W].
   Shape output_shape(const Shape& input) const override;
-  int describe(PlanGraph& graph, int x) override;
   Variable weight() const override { return weight_; }
   std::unique_ptr<HeavyUse> heavy_use(const Shape& input) const override;
 

@@ -179,8 +179,6 @@ Shape SparseConv::output_shape(const Shape& input) const {
   return shape_of_rows(*levels_, to_, input[0], options_.out_channels);
 }
 
-int SparseConv::describe(PlanGraph& graph, int) { return refuse_plan(graph); }
-
 std::unique_ptr<HeavyUse> SparseConv::heavy_use(const Shape& input) const {
   output_shape(input);  // an error when it does not fit
   const SharedMap of_batch = map();

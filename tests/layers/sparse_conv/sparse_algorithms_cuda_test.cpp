@@ -152,6 +152,22 @@ TEST_P(SparseOnCuda, AddsToWeightGradientsAndNeedsNoBias) {
   }
 }
 
+// What a card says that it executes is at least what counts, in each type; lists of pairs execute
+// nothing else.
+TEST_P(SparseOnCuda, ExecutesWhatCounts) {
+  const Problem problem = problem_of(GetParam());
+  for (const Factors& factors : kFactors) {
+    const Problem z = with(problem, factors);
+    for (const Direction direction : kDirections) {
+      for (const auto& [name, card] : cards().entries()) {
+        if (!support_of(card, z, direction).yes) continue;
+        EXPECT_GE(card.cost(z, direction).executed(), z.nominal_flops()) << name << " " << z.text();
+      }
+      EXPECT_EQ(cards().get("native").cost(z, direction).executed(), z.nominal_flops());
+    }
+  }
+}
+
 // The map counts its pairs on the device; the host's table says the same.
 TEST_P(SparseOnCuda, MapsOfTheDeviceHaveThePairsOfTheHost) {
   const Problem z = problem_of(GetParam());

@@ -41,7 +41,8 @@ const SparseConvAlgorithm kCard{
     .paper =
         "Yan et al.: spconv 2, github.com/traveller59/spconv; Tang et al. 2023: TorchSparse++, "
         "arXiv 2311.12862",
-    .supports = [](const SparseConvProblem& z, Direction) { return sparse_cuda::tile_support(z); },
+    .supports = [](const SparseConvProblem& z,
+                   Direction direction) { return sparse_cuda::tile_support(z, direction, kSplit); },
     .cost = [](const SparseConvProblem& z,
                Direction direction) { return sparse_cuda::tile_cost(z, direction, kSplit); },
     .workspace_bytes =

@@ -43,10 +43,11 @@ struct Lists {
 };
 
 std::shared_ptr<const Lists> pair_lists(const Problem& z, const SparseLook& look) {
-  const char* const name = look.by_input ? "cuda pairs by input" : "cuda pairs by output";
+  const Device device = current_device();
+  const std::string name =
+      cat(device.str(), look.by_input ? " pairs by input" : " pairs by output");
   return z.map->form<Lists>(name, [&] {
     const auto table = tile_table(*z.map, look);
-    const Device device{DeviceType::cuda};
     auto out = std::make_shared<Lists>();
     out->sites = table->sites;
     const std::int64_t taps = table->taps;
@@ -71,25 +72,6 @@ std::shared_ptr<const Lists> pair_lists(const Problem& z, const SparseLook& look
     return std::shared_ptr<const Lists>(out);
   });
 }
-
-struct SumsPlan {
-  std::int64_t there, sites, depth, lanes;
-  SparseLook look;
-
-  SumsPlan(const Problem& z, Direction direction) {
-    const bool forward = direction == Direction::forward;
-    there = forward ? z.in_count() : z.out_count();
-    sites = forward ? z.out_count() : z.in_count();
-    depth = forward ? z.c : z.k;
-    lanes = forward ? z.k : z.c;
-    look = forward ? z.map->look_by_output() : z.map->look_by_input();
-  }
-  Workspace memory(const Problem& z, void* base) const {
-    Workspace out(z, base, there, depth, z.taps() * lanes, depth, true);
-    out.parts = out.memory.take<float>(sites * lanes);
-    return out;
-  }
-};
 
 // A split of a list has so many steps of 64 pairs that the longest list, the centre's, has 24: then
 // all lists together have some blocks for each multiprocessor.
@@ -138,8 +120,8 @@ struct WeightsKernel {
 
 void sums(const SumsCall& call) {
   const Problem& z = call.problem;
-  const SumsPlan plan(z, call.direction);
-  const Workspace at = plan.memory(z, call.workspace);
+  const SumsSizes plan(z, call.direction);
+  const Workspace at = plan.memory(z, call.workspace, /*with_sums=*/true);
   const std::int64_t count = plan.sites * plan.lanes;
   CONVSCOPE_CUDA(
       cudaMemsetAsync(at.parts, 0, static_cast<std::size_t>(count) * sizeof(float), cuda_stream()));
@@ -255,7 +237,8 @@ Cost cost(const Problem& z, Direction direction) {
           .pass_bytes = packed * (8 + 2 * planes) +
                         (weights ? 0 : 12 * static_cast<double>(z.out_count()) * k),
           .launches = weights ? 4.0 : 4.0 + static_cast<double>(z.taps()),
-          .tensor_cores = true};
+          .tensor_cores = true,
+          .executed_flops = z.nominal_flops()};
 }
 
 const SparseConvAlgorithm kCard{
@@ -263,12 +246,15 @@ const SparseConvAlgorithm kCard{
     .device = DeviceType::cuda,
     .idea = "tap by tap over lists of pairs: gather, multiply and add in one kernel for each tap",
     .paper = "Graham et al. 2018, arXiv 1711.10275; Yan et al. 2018: SECOND, Sensors 18(10) 3337",
-    .supports = [](const Problem& z, Direction) { return tile_support(z); },
+    .supports = [](const Problem& z, Direction) -> Support {
+      // The tables of tiles are those of dw, which fit always.
+      return tile_support(z, Direction::backward_weight, false);
+    },
     .cost = cost,
     .workspace_bytes = [](const Problem& z, Direction direction) -> std::size_t {
       return direction == Direction::backward_weight
                  ? weights_memory(z, nullptr).memory.bytes
-                 : SumsPlan(z, direction).memory(z, nullptr).memory.bytes;
+                 : SumsSizes(z, direction).memory(z, nullptr, true).memory.bytes;
     },
     .error_growth = 40,
     .exact_on_integers = true,

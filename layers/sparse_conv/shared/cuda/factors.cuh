@@ -6,6 +6,7 @@
 
 #include "framework/cuda/launch.cuh"
 #include "layers/conv2d/shared/cuda/half_pieces.h"
+#include "layers/dispatch/direction.h"
 #include "layers/sparse_conv/problem.h"
 
 namespace convscope::sparse_cuda {
@@ -67,6 +68,27 @@ struct Workspace {
         unscale(memory.take<float2>(1)),
         first(z, first_rows, first_width, false, memory),
         second(z, second_rows, second_width, weights, memory) {}
+};
+
+// Of the product that forward and backward_data are: sums at `sites` over rows `there`.
+struct SumsSizes {
+  std::int64_t there, sites, depth, lanes;
+  SparseLook look;
+
+  SumsSizes(const Problem& z, Direction direction) {
+    const bool forward = direction == Direction::forward;
+    there = forward ? z.in_count() : z.out_count();
+    sites = forward ? z.out_count() : z.in_count();
+    depth = forward ? z.c : z.k;
+    lanes = forward ? z.k : z.c;
+    look = forward ? z.map->look_by_output() : z.map->look_by_input();
+  }
+  // `with_sums`: room for sums in f32.
+  Workspace memory(const Problem& z, void* base, bool with_sums) const {
+    Workspace out(z, base, there, depth, z.taps() * lanes, depth, true);
+    if (with_sums) out.parts = out.memory.take<float>(sites * lanes);
+    return out;
+  }
 };
 
 inline LaunchShape overlapping(LaunchShape shape) {

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // radix_sort_cuda.cu: sorting by CUB, which comes with the CUDA Toolkit; in the emulation by the
 // standard library.
-#include "framework/cuda/launch.cuh"
-#include "framework/tensor.h"
 #include "layers/sparse_conv/shared/cuda/radix_sort.cuh"
+#include "layers/sparse_conv/shared/cuda/tile_table.cuh"
 
 #if defined(CONVSCOPE_CUDA_EMULATED)
 #include <algorithm>
@@ -32,7 +31,7 @@ void sort_by_key(const std::uint32_t* keys, std::uint32_t* sorted_keys, const st
   CONVSCOPE_CUDA(cub::DeviceRadixSort::SortPairs(nullptr, bytes, keys, sorted_keys, values,
                                                  sorted_values, count, 0, bits, cuda_stream()));
   const Tensor scratch =
-      Tensor::empty({static_cast<std::int64_t>(bytes) + 1}, DType::u8, {DeviceType::cuda});
+      Tensor::empty({static_cast<std::int64_t>(bytes) + 1}, DType::u8, current_device());
   CONVSCOPE_CUDA(cub::DeviceRadixSort::SortPairs(scratch.raw_data(), bytes, keys, sorted_keys,
                                                  values, sorted_values, count, 0, bits,
                                                  cuda_stream()));

@@ -14,9 +14,7 @@ std::span<const SumsInstance> f32_sums() {
       sums_instance<Variant<Float16, float, 3, 2, 1, 32, 2, 2>>(),
       sums_instance<Variant<Float16, float, 3, 1, 1, 32, 3, 3>>(),
       sums_instance<Variant<Float16, float, 3, 2, 1, 64, 2, 2>>(),
-      sums_instance<Variant<Float16, float, 3, 2, 1, 64, 2, 2>>(),
       sums_instance<Variant<Float16, float, 3, 1, 1, 64, 3, 2>>(),
-      sums_instance<Variant<Float16, float, 3, 2, 1, 128, 3, 1>>(),
       sums_instance<Variant<Float16, float, 3, 2, 1, 128, 3, 1>>(),
       sums_instance<Variant<Float16, float, 3, 1, 1, 128, 2, 2>>(),
   };
@@ -25,10 +23,8 @@ std::span<const SumsInstance> f32_sums() {
 
 std::span<const WeightsInstance> f32_weights() {
   static const WeightsInstance kInstances[] = {
-      weights_instance<Variant<Float16, float, 3, 4, 1, 64, 2, 1>>(),
       weights_instance<Variant<Float16, float, 3, 2, 1, 64, 2, 2>>(),
       weights_instance<Variant<Float16, float, 3, 1, 1, 64, 3, 2>>(),
-      weights_instance<Variant<Float16, float, 3, 4, 1, 128, 2, 1>>(),
       weights_instance<Variant<Float16, float, 3, 2, 1, 128, 3, 1>>(),
       weights_instance<Variant<Float16, float, 3, 1, 1, 128, 2, 2>>(),
   };

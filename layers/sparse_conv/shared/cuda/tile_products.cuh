@@ -50,10 +50,6 @@ struct SumsTables {
       : entries(reinterpret_cast<unsigned*>(stages + V::kStages * V::kStageBytes)),
         list(reinterpret_cast<int*>(entries + z.rows * V::kTileRows)),
         count(list + z.taps) {}
-  static std::size_t bytes(int rows, int taps) {
-    return sizeof(int) *
-           (static_cast<std::size_t>(rows) * V::kTileRows + static_cast<std::size_t>(taps) + 1);
-  }
 };
 
 // Taps of a tile in ascending order; warp 0 calls it.

@@ -19,7 +19,7 @@ struct SumsCall {
 void run_sums(const SumsCall& call, bool split);
 void run_weights(const SparseConvBackwardWeightArgs& args, bool split);
 std::size_t tile_workspace_bytes(const SparseConvProblem& z, Direction direction, bool split);
-Support tile_support(const SparseConvProblem& z);
+Support tile_support(const SparseConvProblem& z, Direction direction, bool split);
 Cost tile_cost(const SparseConvProblem& z, Direction direction, bool split);
 
 }  // namespace convscope::sparse_cuda

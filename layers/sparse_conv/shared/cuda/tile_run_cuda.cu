@@ -27,17 +27,24 @@ std::vector<TapPart> parts_of(bool split) {
   return {TapPart::all};
 }
 
-// The narrowest tile that holds all lanes. Of its three heights the one whose bytes from the second
-// cache, in whole waves of blocks, are fewest: a high tile reads w for more sites at once.
-const SumsInstance& instance_for(const Problem& z, std::int64_t slots, std::int64_t lanes) {
-  const std::span<const SumsInstance> all = sums_of(z);
-  constexpr std::size_t kHeights = 3;
-  const std::size_t narrow = lanes <= 16 ? 0 : lanes <= 32 ? 1 : lanes <= 64 ? 2 : 3;
+// Of the tiles that are as narrow as the lanes allow, and whose table of entries fits into shared
+// memory, the one whose bytes from the second cache, in whole waves of blocks, are fewest: a high
+// tile reads w for more sites at once. Null: the table of this kernel fits nowhere.
+const SumsInstance* instance_for(const Problem& z, TapPart part, std::int64_t sites,
+                                 std::int64_t lanes) {
+  const CudaDeviceFacts& facts = cuda_device_facts();
+  const PartTaps taps = taps_of(z.map->kernel(), part);
+  const int columns = lanes <= 16 ? 16 : lanes <= 32 ? 32 : lanes <= 64 ? 64 : 128;
   const SumsInstance* best = nullptr;
   double least = 0;
-  for (const SumsInstance& by : all.subspan(narrow * kHeights, kHeights)) {
-    const std::int64_t tiles = ceil_div(slots, by.rows) * ceil_div(lanes, by.columns);
-    const std::int64_t at_once = std::int64_t{cuda_device_facts().multiprocessors} * by.blocks;
+  for (const SumsInstance& by : sums_of(z)) {
+    if (by.columns != columns || by.shared_bytes(taps.rows, static_cast<int>(z.taps())) >
+                                     static_cast<std::size_t>(facts.shared_bytes_per_block)) {
+      continue;
+    }
+    const std::int64_t tiles =
+        ceil_div(round_up(sites, std::int64_t{kSlotsStep}), by.rows) * ceil_div(lanes, by.columns);
+    const std::int64_t at_once = std::int64_t{facts.multiprocessors} * by.blocks;
     constexpr double kPresent = 0.6;  // of the rows of a step
     const double bytes = static_cast<double>(ceil_div(tiles, at_once) * by.blocks) *
                          (kPresent * by.rows + by.columns);
@@ -46,23 +53,27 @@ const SumsInstance& instance_for(const Problem& z, std::int64_t slots, std::int6
       least = bytes;
     }
   }
-  return *best;
+  return best;
 }
 
-// High tiles read dy less often; with few channels the taps of a tile are many, and lower tiles
-// skip more of the sites.
+// The highest tile that (tap, channel) fills: high tiles read dy less often. With few channels the
+// taps of a tile are many, and lower tiles skip more of the sites.
 const WeightsInstance& weights_instance_for(const Problem& z, std::int64_t taps, int pieces) {
-  const std::span<const WeightsInstance> all = weights_of(z);
-  const std::size_t wide = z.k > 64 ? 3 : 0;
+  const int columns = z.k > 64 ? 128 : 64;
   const std::int64_t rows = taps * pieces * half_tiles::kPieceHalves;
-  const std::size_t highest = z.c >= 64 && planes_of(z) == 1 ? 0 : 1;
-  return all[wide + (rows > 64 ? highest : 2)];
+  const int highest = rows <= 64 ? 64 : z.c >= 64 ? 256 : 128;
+  const WeightsInstance* best = nullptr;
+  for (const WeightsInstance& by : weights_of(z)) {
+    if (by.columns != columns || by.rows > highest) continue;
+    if (best == nullptr || by.rows > best->rows) best = &by;
+  }
+  return *best;
 }
 
 // Rows of entries that the taps of a tile touch, at most.
 int ring_rows_of(const TileTable& table, const WeightsInstance& by, int pieces) {
   const int taps = ceil_div(by.rows / half_tiles::kPieceHalves - 1, pieces) + 1;
-  return std::min(ceil_div(taps - 1, table.run) + 1, table.rows);
+  return std::min(ceil_div(taps - 1, table.run) + 1, table.part.rows);
 }
 
 // How many parts the slots are cut into, and how many units each has.
@@ -85,31 +96,11 @@ struct Splits {
   std::int64_t rows(const WeightsInstance& by) const { return std::int64_t{row_tiles} * by.rows; }
 };
 
-struct SumsPlan {
-  std::int64_t there, sites, depth, lanes;
-
-  SumsPlan(const Problem& z, Direction direction) {
-    const bool forward = direction == Direction::forward;
-    there = forward ? z.in_count() : z.out_count();
-    sites = forward ? z.out_count() : z.in_count();
-    depth = forward ? z.c : z.k;
-    lanes = forward ? z.k : z.c;
-  }
-  Workspace memory(const Problem& z, void* base, bool split) const {
-    Workspace out(z, base, there, depth, z.taps() * lanes, depth, true);
-    if (split) out.parts = out.memory.take<float>(sites * lanes);
-    return out;
-  }
-};
-
 Workspace weights_memory(const Problem& z, void* base, bool split) {
   Workspace out(z, base, z.in_count(), z.c, z.out_count(), z.k, false);
   std::int64_t most = 0;
   for (const TapPart part : parts_of(split)) {
-    const std::int64_t half = (z.taps() + 1) / 2;
-    const std::int64_t taps = part == TapPart::all          ? z.taps()
-                              : part == TapPart::first_half ? half
-                                                            : z.taps() - half;
+    const int taps = taps_of(z.map->kernel(), part).count();
     const WeightsInstance& by = weights_instance_for(z, taps, out.first.pieces);
     const std::int64_t slots = round_up(z.out_count(), std::int64_t{kSlotsStep});
     const Splits splits(by, slots / kUnit, taps, out.first.pieces, z.k);
@@ -119,24 +110,19 @@ Workspace weights_memory(const Problem& z, void* base, bool split) {
   return out;
 }
 
-SparseLook look_for(const Problem& z, Direction direction) {
-  return direction == Direction::backward_data ? z.map->look_by_input() : z.map->look_by_output();
-}
-
 }  // namespace
 
 void run_sums(const SumsCall& call, bool split) {
   const Problem& z = call.problem;
-  const SumsPlan plan(z, call.direction);
-  const Workspace at = plan.memory(z, call.workspace, split);
-  const SparseLook look = look_for(z, call.direction);
+  const SumsSizes plan(z, call.direction);
+  const Workspace at = plan.memory(z, call.workspace, /*with_sums=*/split);
   pack_factors(z, at, call.in, call.w, true, call.direction == Direction::backward_data,
                plan.lanes);
   for (const TapPart part : parts_of(split)) {
-    const auto table = tile_table(*z.map, look, part);
-    const SumsInstance& by = instance_for(z, table->slots, plan.lanes);
+    const auto table = tile_table(*z.map, plan.look, part);
+    const SumsInstance& by = *instance_for(z, part, plan.sites, plan.lanes);
     const bool last = part != TapPart::first_half;
-    const SumsArgs args{.table = TableView(*table, look.mirrored),
+    const SumsArgs args{.table = TableView(*table, plan.look.mirrored),
                         .in = at.first.at(call.in),
                         .in_plane = at.first.plane(),
                         .w = at.second.memory,
@@ -153,7 +139,7 @@ void run_sums(const SumsCall& call, bool split) {
            {.grid = dim3(static_cast<unsigned>(table->slots / by.rows),
                          static_cast<unsigned>(ceil_div(plan.lanes, std::int64_t{by.columns}))),
             .block = dim3(static_cast<unsigned>(by.threads)),
-            .shared_bytes = by.shared_bytes(table->rows, table->taps),
+            .shared_bytes = by.shared_bytes(table->part.rows, table->taps),
             .overlaps_previous = true},
            args);
   }
@@ -162,12 +148,11 @@ void run_sums(const SumsCall& call, bool split) {
 void run_weights(const SparseConvBackwardWeightArgs& call, bool split) {
   const Problem& z = call.problem;
   const Workspace at = weights_memory(z, call.workspace, split);
-  const SparseLook look = look_for(z, Direction::backward_weight);
+  const SparseLook look = z.map->look_by_output();
   pack_factors(z, at, call.x, call.dy, false, false, z.k);
   for (const TapPart part : parts_of(split)) {
     const auto table = tile_table(*z.map, look, part);
-    const int taps = table->end_tap - table->first_tap;
-    if (taps == 0) continue;
+    const int taps = table->part.count();
     const WeightsInstance& by = weights_instance_for(z, taps, at.first.pieces);
     const Splits splits(by, table->units(), taps, at.first.pieces, z.k);
     const WeightsArgs args{.table = TableView(*table, look.mirrored),
@@ -199,8 +184,8 @@ void run_weights(const SparseConvBackwardWeightArgs& call, bool split) {
                        .channels = static_cast<int>(z.c),
                        .taps = static_cast<int>(z.taps()),
                        .pieces = at.first.pieces,
-                       .first_tap = table->first_tap,
-                       .end_tap = table->end_tap,
+                       .first_tap = table->part.first,
+                       .end_tap = table->part.end,
                        .accumulate = call.accumulate};
     const LaunchShape shape = overlapping(grid_for(z.k * z.c * taps));
     with_float_type(z.dtype,
@@ -211,16 +196,23 @@ void run_weights(const SparseConvBackwardWeightArgs& call, bool split) {
 std::size_t tile_workspace_bytes(const Problem& z, Direction direction, bool split) {
   return direction == Direction::backward_weight
              ? weights_memory(z, nullptr, split).memory.bytes
-             : SumsPlan(z, direction).memory(z, nullptr, split).memory.bytes;
+             : SumsSizes(z, direction).memory(z, nullptr, split).memory.bytes;
 }
 
-Support tile_support(const Problem& z) {
+Support tile_support(const Problem& z, Direction direction, bool split) {
   if (z.dtype == DType::f64) {
     return Support::no("expects elements of type f32, f16 or bf16, got f64");
   }
-  constexpr std::int64_t kMost = std::int64_t{1} << 31;
-  if (z.taps() * std::max(z.c, z.k) * 8 >= kMost / 8 || z.taps() * z.c * z.k >= kMost) {
-    return Support::no("expects fewer than 2^31 weights");
+  if (z.w_shape().numel() >= std::int64_t{1} << 28) {
+    return Support::no(cat("expects fewer than 2^28 weights, got ", z.w_shape().numel()));
+  }
+  if (direction == Direction::backward_weight) return {};
+  const SumsSizes sizes(z, direction);
+  for (const TapPart part : parts_of(split)) {
+    if (instance_for(z, part, sizes.sites, sizes.lanes) != nullptr) continue;
+    return Support::no(cat("expects a kernel whose table of taps fits into ",
+                           cuda_device_facts().shared_bytes_per_block,
+                           " bytes of shared memory, got ", z.map->kernel().text(z.map->rank())));
   }
   return {};
 }
@@ -229,36 +221,31 @@ Support tile_support(const Problem& z) {
 // TB/s when 64 bytes are counted for each row beside its own. Of weights half counts, because
 // blocks that run at the same time ask for the same ones. The tensor cores hide most of theirs.
 Cost tile_cost(const Problem& z, Direction direction, bool split) {
-  const SparseLook look = look_for(z, direction);
-  TileWork work;
-  for (const TapPart part : parts_of(split)) {
-    const TileWork one = tile_work(*z.map, look, part);
-    work.executed += one.executed;
-    work.useful += one.useful;
-  }
   const bool f32 = z.dtype == DType::f32, weights = direction == Direction::backward_weight;
-  const bool forward = direction == Direction::forward;
+  const SumsSizes sizes(z, weights ? Direction::forward : direction);
   const double planes = planes_of(z);
-  const auto depth = static_cast<double>(round_up(forward || weights ? z.c : z.k, std::int64_t{8}));
-  const std::int64_t own_lanes = forward || weights ? z.k : z.c;
-  const auto lanes = static_cast<double>(own_lanes);
-  const auto sites = static_cast<double>(look.here->count());
-  double cache_bytes = work.useful * (2 * planes * depth + 64);
-  double products = work.executed;
-  double peak_cache = 3.4e12;
-  if (weights) {
-    const int pieces = half_tiles::pieces_of(static_cast<int>(z.c));
-    const WeightsInstance& by = weights_instance_for(z, z.taps(), pieces);
-    cache_bytes +=
-        sites * static_cast<double>(ceil_div(z.taps() * pieces * 8, by.rows)) * 2 * planes * lanes;
-    products = sites * static_cast<double>(z.taps());
-    peak_cache = 3.2e12;
-  } else {
-    const SumsInstance& by =
-        instance_for(z, round_up(look.here->count(), std::int64_t{kSlotsStep}), own_lanes);
-    cache_bytes += work.executed / by.rows * planes * depth * lanes;
-    cache_bytes *= static_cast<double>(ceil_div(own_lanes, std::int64_t{by.columns}));
+  const auto depth = static_cast<double>(round_up(sizes.depth, std::int64_t{8}));
+  const auto lanes = static_cast<double>(sizes.lanes), sites = static_cast<double>(sizes.sites);
+  double products = 0, cache_bytes = 0;  // products of sites and taps
+  for (const TapPart part : parts_of(split)) {
+    const auto masks = tile_masks(*z.map, sizes.look, part);
+    cache_bytes += masks->useful * (2 * planes * depth + 64);
+    if (weights) {
+      const int pieces = half_tiles::pieces_of(static_cast<int>(z.c));
+      const WeightsInstance& by = weights_instance_for(z, masks->part.count(), pieces);
+      const int tile_pieces = by.rows / half_tiles::kPieceHalves;
+      const double executed = masks->executed_by_weights(tile_pieces, pieces);
+      products += executed;
+      cache_bytes += executed * pieces / tile_pieces * 2 * planes * lanes;
+    } else {
+      const SumsInstance& by = *instance_for(z, part, sizes.sites, sizes.lanes);
+      const double executed = masks->executed_by_sums(by.rows / kUnit);
+      products += executed;
+      cache_bytes += executed / by.rows * planes * depth * lanes;
+      cache_bytes *= static_cast<double>(ceil_div(sizes.lanes, std::int64_t{by.columns}));
+    }
   }
+  const double peak_cache = weights ? 3.2e12 : 3.4e12;
   const double flops = 2 * products * depth * lanes;
   const double cache_us = cache_bytes / peak_cache * 1e6;
   const double unit_us = flops * (planes == 2 ? 3 : 1) / 600e12 * 1e6;
@@ -269,14 +256,14 @@ Cost tile_cost(const Problem& z, Direction direction, bool split) {
   const double peak = f32 ? kUnmeasuredGpu.tf32_flops : kUnmeasuredGpu.half_flops;
   const double packed =
       !f32 ? 0
-           : static_cast<double>(z.in_count() * z.c * (forward || weights ? 1 : 0) +
-                                 z.out_count() * z.k * (forward ? 0 : 1));
+           : static_cast<double>(sizes.there * sizes.depth + (weights ? z.out_count() * z.k : 0));
   return {.flops = counted,
           .bytes = z.nominal_bytes(),
           .peak_share = std::clamp(counted / (peak * std::max(us, 1.0) * 1e-6), 1e-4, 1.0),
           .pass_bytes = packed * (8 + 2 * planes) + (split && !weights ? 12 * sites * lanes : 0),
           .launches = (f32 ? 3.0 : 2.0) + (weights ? 1 : 0) + (split ? 2 : 0),
-          .tensor_cores = true};
+          .tensor_cores = true,
+          .executed_flops = flops};
 }
 
 }  // namespace convscope::sparse_cuda

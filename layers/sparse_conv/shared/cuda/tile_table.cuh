@@ -10,6 +10,12 @@
 
 namespace convscope::sparse_cuda {
 
+inline Device current_device() {
+  int index = 0;
+  CONVSCOPE_CUDA(cudaGetDevice(&index));
+  return {DeviceType::cuda, static_cast<std::uint8_t>(index)};
+}
+
 struct TableView {
   const unsigned* entries = nullptr;
   const unsigned* unit_words = nullptr;
@@ -25,10 +31,10 @@ struct TableView {
         slots(static_cast<int>(t.slots)),
         taps(t.taps),
         run(t.run),
-        first_tap(t.first_tap),
-        end_tap(t.end_tap),
-        first_row(t.first_row),
-        rows(t.rows),
+        first_tap(t.part.first),
+        end_tap(t.part.end),
+        first_row(t.part.first_row),
+        rows(t.part.rows),
         words(t.words),
         centre(t.centre),
         descending(t.descending),

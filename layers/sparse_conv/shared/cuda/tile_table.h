@@ -17,7 +17,9 @@
 // github.com/traveller59/spconv); H. Tang et al.: TorchSparse++, MICRO 2023, arXiv 2311.12862
 #pragma once
 
+#include <cstdint>
 #include <memory>
+#include <vector>
 
 #include "layers/sparse_conv/problem.h"
 
@@ -29,13 +31,21 @@ inline constexpr int kSlotsStep = 256;  // slots are whole tiles
 // All taps of a table, or one half of them (split_mask): each half has an order of its own.
 enum class TapPart { all, first_half, second_half };
 
+// Which taps a part has, and which rows of taps it touches.
+struct PartTaps {
+  int first = 0, end = 0;
+  int first_row = 0, rows = 0;
+
+  int count() const { return end - first; }
+};
+PartTaps taps_of(const SparseKernel& kernel, TapPart part);
+
 struct TileTable {
   std::int64_t sites = 0, slots = 0;
   int taps = 0, run = 1;
-  int first_tap = 0, end_tap = 0;  // of the part
-  int first_row = 0, rows = 0;     // rows of taps that the part touches
-  int words = 1;                   // of a unit: taps / 32, rounded up
-  int centre = -1;                 // the tap at which each site meets itself; -1: see `order`
+  PartTaps part;
+  int words = 1;    // of a unit: taps / 32, rounded up
+  int centre = -1;  // the tap at which each site meets itself; -1: see `order`
   bool descending = false;
   Tensor entries, unit_words, order;  // i32, on the GPU
   Tensor pairs;                       // i32 [2]: 64 bits, of the part
@@ -44,15 +54,25 @@ struct TileTable {
   std::int64_t units() const { return slots / kUnit; }
 };
 
-// Made on the GPU when first asked for, without waiting for it; kept by the map.
+// Made on the current GPU when first asked for, without waiting for it; kept by the map.
 std::shared_ptr<const TileTable> tile_table(const SparseMap& map, const SparseLook& look,
                                             TapPart part = TapPart::all);
 
-// Products of 64 sites with a tap that at least one of them has, and of all pairs: the waste of a
-// table. Waits for the GPU when it is asked first.
-struct TileWork {
-  double executed = 0, useful = 0;
+// Which taps the units have, on the host. A product of a site and a tap counts one.
+struct TileMasks {
+  PartTaps part;
+  int words = 1;
+  std::vector<std::uint32_t> unit_words;  // [units, words]
+  double useful = 0;                      // pairs
+
+  // By tiles of so many units, which visit each tap that one of their sites has.
+  double executed_by_sums(int units) const;
+  // By tiles of so many columns of (tap, piece of 8 channels), which visit each unit that has one
+  // of their taps.
+  double executed_by_weights(int tile_pieces, int pieces) const;
 };
-TileWork tile_work(const SparseMap& map, const SparseLook& look, TapPart part = TapPart::all);
+// Waits for the GPU when it is asked first.
+std::shared_ptr<const TileMasks> tile_masks(const SparseMap& map, const SparseLook& look,
+                                            TapPart part = TapPart::all);
 
 }  // namespace convscope::sparse_cuda

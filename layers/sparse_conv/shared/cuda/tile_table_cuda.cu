@@ -9,6 +9,7 @@
 // Nothing is read back: the numbers of sites, slots and taps are known to the host, and an entry
 // that finds nothing is 0.
 #include <algorithm>
+#include <bit>
 #include <string>
 
 #include "layers/sparse_conv/shared/cuda/radix_sort.cuh"
@@ -193,7 +194,7 @@ T* data_of(const Tensor& tensor) {
 }
 
 std::shared_ptr<const TileTable> make(const SparseMap& map, const SparseLook& look, TapPart part) {
-  const Device device{DeviceType::cuda};
+  const Device device = current_device();
   const SparseKernel& kernel = map.kernel();
   auto out = std::make_shared<TileTable>();
   TileTable& z = *out;
@@ -201,33 +202,29 @@ std::shared_ptr<const TileTable> make(const SparseMap& map, const SparseLook& lo
   z.slots = round_up(z.sites, std::int64_t{kSlotsStep});
   z.taps = static_cast<int>(kernel.taps());
   z.run = static_cast<int>(kernel.run());
-  const int half = (z.taps + 1) / 2;
-  z.first_tap = part == TapPart::second_half ? half : 0;
-  z.end_tap = part == TapPart::first_half ? half : z.taps;
-  z.first_row = z.first_tap / z.run;
-  z.rows = ceil_div(z.end_tap, z.run) - z.first_row;
+  z.part = taps_of(kernel, part);
   z.words = ceil_div(z.taps, 32);
   z.descending = look.by_input;
-  const int centre_row = (z.taps - 1) / 2 / z.run - z.first_row;
+  const int centre_row = (z.taps - 1) / 2 / z.run - z.part.first_row;
   const bool centred =
-      map.kind() == SparseKind::submanifold && centre_row >= 0 && centre_row < z.rows;
+      map.kind() == SparseKind::submanifold && centre_row >= 0 && centre_row < z.part.rows;
   if (centred) z.centre = (z.taps - 1) / 2;
-  z.entries = Tensor::empty({z.rows, z.slots}, DType::i32, device);
+  z.entries = Tensor::empty({z.part.rows, z.slots}, DType::i32, device);
   z.unit_words = Tensor::empty({z.units(), z.words}, DType::i32, device);
   z.pairs = Tensor::zeros({2}, DType::i32, device);
   if (!centred) z.order = Tensor::empty({z.slots}, DType::i32, device);
   if (z.sites == 0) return out;
 
   const Tensor here = look.here->keys_on(device), there = look.there->keys_on(device);
-  const Tensor found = Tensor::empty({z.rows, z.sites}, DType::i32, device);
+  const Tensor found = Tensor::empty({z.part.rows, z.sites}, DType::i32, device);
   Finder finder{.here = data_of<unsigned long long>(here),
                 .there = data_of<unsigned long long>(there),
                 .entries = data_of<unsigned>(found),
                 .here_count = z.sites,
                 .there_count = look.there->count(),
                 .run = z.run,
-                .first_row = z.first_row,
-                .rows = z.rows,
+                .first_row = z.part.first_row,
+                .rows = z.part.rows,
                 .by_input = look.by_input};
   for (std::size_t d = 0; d < 3; ++d) {
     finder.here_extent[d] = look.here->grid().extent[d];
@@ -238,7 +235,7 @@ std::shared_ptr<const TileTable> make(const SparseMap& map, const SparseLook& lo
     finder.dilation[d] = static_cast<int>(kernel.dilation[d]);
   }
   LaunchShape shape = grid_for(z.sites);
-  shape.grid.y = static_cast<unsigned>(z.rows);
+  shape.grid.y = static_cast<unsigned>(z.part.rows);
   launch(find_kernel, shape, finder);
 
   const Tensor keys = Tensor::empty({2, z.sites}, DType::i32, device);
@@ -251,13 +248,12 @@ std::shared_ptr<const TileTable> make(const SparseMap& map, const SparseLook& lo
                       .pairs = data_of<unsigned long long>(z.pairs),
                       .count = z.sites,
                       .run = z.run,
-                      .first_row = z.first_row,
-                      .rows = z.rows,
-                      .first_tap = z.first_tap,
-                      .end_tap = z.end_tap};
+                      .first_row = z.part.first_row,
+                      .rows = z.part.rows,
+                      .first_tap = z.part.first,
+                      .end_tap = z.part.end};
   launch(mask_kernel, grid_for(z.sites), masker);
-  sort_by_key(key, key + z.sites, site, site + z.sites, z.sites,
-              std::min(32, z.end_tap - z.first_tap));
+  sort_by_key(key, key + z.sites, site, site + z.sites, z.sites, std::min(32, z.part.count()));
   const Permuter permuter{.from = masker,
                           .order = site + z.sites,
                           .entries = data_of<unsigned>(z.entries),
@@ -280,7 +276,8 @@ std::int64_t count_of(const TileTable& table) {
 }
 
 std::string form_name(const SparseLook& look, TapPart part) {
-  return cat("cuda tiles ", static_cast<int>(part), look.by_input ? " by input" : " by output");
+  return cat(current_device().str(), " tiles ", static_cast<int>(part),
+             look.by_input ? " by input" : " by output");
 }
 
 }  // namespace
@@ -302,19 +299,63 @@ std::shared_ptr<const TileTable> tile_table(const SparseMap& map, const SparseLo
   });
 }
 
-TileWork tile_work(const SparseMap& map, const SparseLook& look, TapPart part) {
-  return *map.form<TileWork>(form_name(look, part) + " work", [&] {
+PartTaps taps_of(const SparseKernel& kernel, TapPart part) {
+  const auto taps = static_cast<int>(kernel.taps()), run = static_cast<int>(kernel.run());
+  const int half = (taps + 1) / 2;
+  PartTaps out{.first = part == TapPart::second_half ? half : 0,
+               .end = part == TapPart::first_half ? half : taps};
+  out.first_row = out.first / run;
+  out.rows = ceil_div(out.end, run) - out.first_row;
+  return out;
+}
+
+std::shared_ptr<const TileMasks> tile_masks(const SparseMap& map, const SparseLook& look,
+                                            TapPart part) {
+  return map.form<TileMasks>(form_name(look, part) + " masks", [&] {
     const auto table = tile_table(map, look, part);
-    auto out = std::make_shared<TileWork>();
+    auto out = std::make_shared<TileMasks>();
+    out->part = table->part;
+    out->words = table->words;
     out->useful = static_cast<double>(count_of(*table));
     const Tensor words = table->unit_words.to(Device{});
     const auto* const word = words.data<std::int32_t>();
-    for (std::int64_t i = 0; i < words.numel(); ++i) {
-      out->executed +=
-          kUnit * static_cast<double>(__builtin_popcount(static_cast<unsigned>(word[i])));
-    }
-    return std::shared_ptr<const TileWork>(out);
+    out->unit_words.assign(word, word + words.numel());
+    return std::shared_ptr<const TileMasks>(out);
   });
+}
+
+double TileMasks::executed_by_sums(int units) const {
+  std::int64_t out = 0;
+  const std::size_t tile = static_cast<std::size_t>(units * words);
+  for (std::size_t first = 0; first < unit_words.size(); first += tile) {
+    for (std::size_t word = 0; word < static_cast<std::size_t>(words); ++word) {
+      std::uint32_t bits = 0;
+      for (std::size_t i = word; i < tile; i += static_cast<std::size_t>(words)) {
+        bits |= unit_words[first + i];
+      }
+      out += std::popcount(bits);
+    }
+  }
+  return static_cast<double>(out) * units * kUnit;
+}
+
+double TileMasks::executed_by_weights(int tile_pieces, int pieces) const {
+  std::int64_t visited = 0;  // units, by all tiles
+  std::vector<std::uint32_t> own(static_cast<std::size_t>(words));
+  for (int first = 0; first < part.count() * pieces; first += tile_pieces) {
+    std::ranges::fill(own, 0);
+    for (int tap = first / pieces; tap <= (first + tile_pieces - 1) / pieces; ++tap) {
+      const int at = part.first + tap;
+      if (at < part.end) own[static_cast<std::size_t>(at / 32)] |= 1u << at % 32;
+    }
+    for (std::size_t unit = 0; unit < unit_words.size(); unit += own.size()) {
+      std::uint32_t bits = 0;
+      for (std::size_t word = 0; word < own.size(); ++word)
+        bits |= unit_words[unit + word] & own[word];
+      visited += bits != 0;
+    }
+  }
+  return static_cast<double>(visited) * kUnit * tile_pieces / pieces;
 }
 
 namespace {

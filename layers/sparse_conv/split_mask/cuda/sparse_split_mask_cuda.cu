@@ -7,9 +7,10 @@
 //            to them and writes y; dw has one product for each half
 // Shapes, supports, numerics   as implicit_gemm
 // Cost       8 K bytes for each site more, and 44 bytes of map instead of 36
-// Choices    `auto` never takes it. On an H100 it was slower than implicit_gemm on 20 clouds of 20
-//            (shells, rooms, lidar, ink, random; 1.05 to 1.9 times): it saves products, but
-//            gathered rows take the time, and they are the same
+// Choices    `auto` never takes it. On an H100 y and dx took 1.03 to 1.7 times as long as by
+//            implicit_gemm, in all 76 cases (19 clouds: shells, rooms, lidar, ink, random; f32 and
+//            f16), dw 0.96 to 2.0: it saves products, but gathered rows take the time, and they
+//            are the same
 // Read next  implicit_gemm/cuda/sparse_implicit_gemm_cuda.cu, which tells the rest
 #include "layers/sparse_conv/shared/cuda/tile_run.h"
 
@@ -24,9 +25,9 @@ const SparseConvAlgorithm kCard{
     .device = DeviceType::cuda,
     .idea = "as implicit_gemm, but the taps in two halves with an order of their own each",
     .paper = "Yan et al.: spconv 2, github.com/traveller59/spconv (split mask)",
-    .supports = [](const SparseConvProblem& z, Direction) -> Support {
+    .supports = [](const SparseConvProblem& z, Direction direction) -> Support {
       if (z.taps() < 2) return Support::no("expects a kernel of at least two taps, got one");
-      return sparse_cuda::tile_support(z);
+      return sparse_cuda::tile_support(z, direction, kSplit);
     },
     .cost = [](const SparseConvProblem& z,
                Direction direction) { return sparse_cuda::tile_cost(z, direction, kSplit); },
