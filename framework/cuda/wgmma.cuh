@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// wgmma.cuh: matrix products of a warp group (128 threads), factors in shared memory (sm_90a).
+// wgmma.cuh: matrix products of a warp group (128 threads), B and mostly A in shared memory
+// (sm_90a).
 //
 // One instruction multiplies [64 x 16] by [16 x N] halves. A factor is named by a descriptor of its
 // place in shared memory; both lie in rows of 128 bytes whose 16-byte pieces are swizzled
@@ -127,6 +128,52 @@ __device__ inline void wgmma(float (&d)[kColumns / 2], std::uint64_t a, std::uin
   if constexpr (kColumns == 256 && !kBFloat) CONVSCOPE_WGMMA_256("f16");
 }
 
+// The same with 16 rows of A in the registers of each warp, laid out as mma.cuh says; columns of B
+// have their depths inside.
+#define CONVSCOPE_WGMMA_ROWS_16(TYPE)                             \
+  asm volatile(                                                   \
+      "{\n.reg .pred p;\nsetp.ne.b32 p, %13, 0;\n"                \
+      "wgmma.mma_async.sync.aligned.m64n16k16.f32." TYPE "." TYPE \
+      " {"                                                        \
+      "%0, %1, %2, %3, %4, %5, %6, %7"                            \
+      "}, {%8, %9, %10, %11}, %12, p, 1, 1, 0;\n}"                \
+      : CONVSCOPE_D8(0)                                           \
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(add ? 1 : 0))
+
+#define CONVSCOPE_WGMMA_ROWS_32(TYPE)                                        \
+  asm volatile(                                                              \
+      "{\n.reg .pred p;\nsetp.ne.b32 p, %21, 0;\n"                           \
+      "wgmma.mma_async.sync.aligned.m64n32k16.f32." TYPE "." TYPE            \
+      " {"                                                                   \
+      "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15" \
+      "}, {%16, %17, %18, %19}, %20, p, 1, 1, 0;\n}"                         \
+      : CONVSCOPE_D8(0), CONVSCOPE_D8(8)                                     \
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(add ? 1 : 0))
+
+#define CONVSCOPE_WGMMA_ROWS_64(TYPE)                                                  \
+  asm volatile(                                                                        \
+      "{\n.reg .pred p;\nsetp.ne.b32 p, %37, 0;\n"                                     \
+      "wgmma.mma_async.sync.aligned.m64n64k16.f32." TYPE "." TYPE                      \
+      " {"                                                                             \
+      "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "         \
+      "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31" \
+      "}, {%32, %33, %34, %35}, %36, p, 1, 1, 0;\n}"                                   \
+      : CONVSCOPE_D32(0)                                                               \
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(add ? 1 : 0))
+
+template <class Half, int kColumns>
+__device__ inline void wgmma_rows(float (&d)[kColumns / 2], const unsigned (&a)[4], std::uint64_t b,
+                                  bool add) {
+  constexpr bool kBFloat = dtype_of<Half> == DType::bf16;
+  static_assert(kColumns == 16 || kColumns == 32 || kColumns == 64);
+  if constexpr (kColumns == 16 && kBFloat) CONVSCOPE_WGMMA_ROWS_16("bf16");
+  if constexpr (kColumns == 16 && !kBFloat) CONVSCOPE_WGMMA_ROWS_16("f16");
+  if constexpr (kColumns == 32 && kBFloat) CONVSCOPE_WGMMA_ROWS_32("bf16");
+  if constexpr (kColumns == 32 && !kBFloat) CONVSCOPE_WGMMA_ROWS_32("f16");
+  if constexpr (kColumns == 64 && kBFloat) CONVSCOPE_WGMMA_ROWS_64("bf16");
+  if constexpr (kColumns == 64 && !kBFloat) CONVSCOPE_WGMMA_ROWS_64("f16");
+}
+
 // Before the first wgmma that reads registers which this thread has written.
 __device__ inline void wgmma_fence() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
 __device__ inline void wgmma_commit() {
@@ -139,6 +186,9 @@ __device__ inline void wgmma_wait() {
 
 }  // namespace convscope
 
+#undef CONVSCOPE_WGMMA_ROWS_16
+#undef CONVSCOPE_WGMMA_ROWS_32
+#undef CONVSCOPE_WGMMA_ROWS_64
 #undef CONVSCOPE_WGMMA_16
 #undef CONVSCOPE_WGMMA_32
 #undef CONVSCOPE_WGMMA_64

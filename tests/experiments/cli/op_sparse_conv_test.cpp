@@ -28,7 +28,7 @@ class OpSparseCommand : public OpFiles {
     const SparseMap& map = *problem_.map;
     const bool inverse = map.kind() == SparseKind::inverse;
     const SparseSites& given = inverse ? *map.out_sites() : *map.in_sites();
-    sites_ = coordinates_of(random_places(of.grid, of.density, 11), of.grid.rank);
+    sites_ = coordinates_of(places_of(of), of.grid.rank);
     ASSERT_TRUE(same_bits(given.in_users_order(given.coordinates()), sites_));
     write_npy(at("sites.npy"), sites_);
     write_npy(at("x.npy"), map.in_sites()->in_users_order(tensors_.x));

@@ -5,6 +5,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <map>
@@ -43,6 +44,20 @@ inline std::vector<Place> places_of(const SparseSites& sites) {
   return out;
 }
 
+// A walk among the last places of each axis, for grids that are too large to try all places.
+inline std::vector<Place> walked_places(const SiteGrid& grid, std::uint64_t seed) {
+  Generator random(seed, 2);
+  std::set<Place> out;
+  Place at = {grid.batch - 1, grid.extent[0] - 9, grid.extent[1] - 9, grid.extent[2] - 9};
+  while (out.size() < 60) {
+    out.insert(at);
+    const std::size_t axis = 1 + static_cast<std::size_t>(random.below(3));
+    at[axis] = std::clamp(at[axis] + (random.below(2) == 0 ? 1 : -1), grid.extent[axis - 1] - 12,
+                          grid.extent[axis - 1] - 1);
+  }
+  return {out.rbegin(), out.rend()};
+}
+
 // Each place of the grid with a probability; at least one. In a random order.
 inline std::vector<Place> random_places(const SiteGrid& grid, double density, std::uint64_t seed) {
   Generator random(seed, 1);
@@ -69,7 +84,7 @@ inline std::vector<Place> random_places(const SiteGrid& grid, double density, st
 struct SparseCase {
   const char* name;
   SiteGrid grid;
-  double density;
+  double density;  // 0: see walked_places
   SparseKind kind;
   SparseKernel kernel;
   std::int64_t c, k;
@@ -113,6 +128,28 @@ inline const SparseCase kSparseCases[] = {
      {.size = {5, 5, 5}, .dilation = {1, 1, 2}},
      4,
      130},
+    // Halos of more than 640 sites: in phases, and without lists (halo_table.h).
+    {"volume_phases",
+     {3, 1, {12, 11, 13}},
+     1,
+     SparseKind::submanifold,
+     {.size = {3, 3, 3}, .dilation = {2, 2, 1}},
+     3,
+     18},
+    {"volume_scattered",
+     {3, 1, {12, 12, 12}},
+     1,
+     SparseKind::submanifold,
+     {.size = {3, 3, 3}, .dilation = {4, 4, 4}},
+     9,
+     5},
+    {"volume_far",
+     {3, 3, {1000000, 1000000, 300000}},
+     0,
+     SparseKind::submanifold,
+     {.size = {3, 3, 3}},
+     4,
+     6},
     {"volume_chunks",
      {3, 1, {20, 20, 20}},
      0.25,
@@ -188,9 +225,12 @@ inline SharedMap map_of(const SparseCase& of, const SharedSites& sites) {
   return of.kind == SparseKind::strided ? strided : SparseMap::inverse(strided);
 }
 
+inline std::vector<Place> places_of(const SparseCase& of) {
+  return of.density == 0 ? walked_places(of.grid, 11) : random_places(of.grid, of.density, 11);
+}
+
 inline SharedSites sites_of(const SparseCase& of) {
-  return std::make_shared<const SparseSites>(
-      coordinates_of(random_places(of.grid, of.density, 11), of.grid.rank), of.grid);
+  return std::make_shared<const SparseSites>(coordinates_of(places_of(of), of.grid.rank), of.grid);
 }
 
 inline SparseConvProblem problem_of(const SparseCase& of, DType dtype = DType::f32) {

@@ -5,7 +5,7 @@
 
 namespace convscope::sparse_cuda {
 
-std::span<const SumsInstance> bf16_sums() { return one_product_sums<BFloat16, BFloat16>(); }
+std::span<const SumsInstance> bf16_sums() { return one_product_sums<BFloat16>(); }
 std::span<const WeightsInstance> bf16_weights() { return one_product_weights<BFloat16>(); }
 
 }  // namespace convscope::sparse_cuda

@@ -5,7 +5,7 @@
 
 namespace convscope::sparse_cuda {
 
-std::span<const SumsInstance> f16_sums() { return one_product_sums<Float16, Float16>(); }
+std::span<const SumsInstance> f16_sums() { return one_product_sums<Float16>(); }
 std::span<const WeightsInstance> f16_weights() { return one_product_weights<Float16>(); }
 
 }  // namespace convscope::sparse_cuda

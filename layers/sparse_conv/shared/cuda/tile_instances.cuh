@@ -43,31 +43,30 @@ WeightsInstance weights_instance() {
           V::kBlocks,        V::kSharedBytes, 2 * V::kAhead};
 }
 
-// f32 by three products of halves, f32 as TF32 (one product of scaled halves), f16, bf16.
+// f32 by three products of halves; f16, and f32 as TF32 (one product of scaled halves); bf16.
 std::span<const SumsInstance> f32_sums();
-std::span<const SumsInstance> tf32_sums();
 std::span<const SumsInstance> f16_sums();
 std::span<const SumsInstance> bf16_sums();
 std::span<const WeightsInstance> f32_weights();
-std::span<const WeightsInstance> f16_weights();  // TF32, too
+std::span<const WeightsInstance> f16_weights();
 std::span<const WeightsInstance> bf16_weights();
 
 // For each number of columns tiles of 256, 128 and 64 sites.
-template <class Half, class Out>
+template <class Half>
 std::span<const SumsInstance> one_product_sums() {
   static const SumsInstance kInstances[] = {
-      sums_instance<Variant<Half, Out, 1, 4, 1, 16, 3, 1>>(),
-      sums_instance<Variant<Half, Out, 1, 2, 1, 16, 4, 2>>(),
-      sums_instance<Variant<Half, Out, 1, 1, 1, 16, 4, 4>>(),
-      sums_instance<Variant<Half, Out, 1, 4, 1, 32, 3, 1>>(),
-      sums_instance<Variant<Half, Out, 1, 2, 1, 32, 4, 2>>(),
-      sums_instance<Variant<Half, Out, 1, 1, 1, 32, 4, 4>>(),
-      sums_instance<Variant<Half, Out, 1, 4, 1, 64, 4, 1>>(),
-      sums_instance<Variant<Half, Out, 1, 2, 1, 64, 4, 2>>(),
-      sums_instance<Variant<Half, Out, 1, 1, 1, 64, 4, 3>>(),
-      sums_instance<Variant<Half, Out, 1, 4, 1, 128, 4, 1>>(),
-      sums_instance<Variant<Half, Out, 1, 2, 1, 128, 3, 2>>(),
-      sums_instance<Variant<Half, Out, 1, 1, 1, 128, 3, 2>>(),
+      sums_instance<Variant<Half, Half, 1, 4, 1, 16, 3, 1>>(),
+      sums_instance<Variant<Half, Half, 1, 2, 1, 16, 4, 2>>(),
+      sums_instance<Variant<Half, Half, 1, 1, 1, 16, 4, 4>>(),
+      sums_instance<Variant<Half, Half, 1, 4, 1, 32, 3, 1>>(),
+      sums_instance<Variant<Half, Half, 1, 2, 1, 32, 4, 2>>(),
+      sums_instance<Variant<Half, Half, 1, 1, 1, 32, 4, 4>>(),
+      sums_instance<Variant<Half, Half, 1, 4, 1, 64, 4, 1>>(),
+      sums_instance<Variant<Half, Half, 1, 2, 1, 64, 4, 2>>(),
+      sums_instance<Variant<Half, Half, 1, 1, 1, 64, 4, 3>>(),
+      sums_instance<Variant<Half, Half, 1, 4, 1, 128, 4, 1>>(),
+      sums_instance<Variant<Half, Half, 1, 2, 1, 128, 3, 2>>(),
+      sums_instance<Variant<Half, Half, 1, 1, 1, 128, 3, 2>>(),
   };
   return kInstances;
 }

@@ -24,19 +24,77 @@ using half_tiles::Variant;
 
 inline constexpr int kStepPieces = 8;  // of 64 depths
 
+// Where sums go.
+struct SumsTarget {
+  int lanes = 0;
+  const float2* unscale = nullptr;  // null: 1
+  const void* bias = nullptr;
+  const float* start = nullptr;  // [sites, lanes], added; may be null
+  float* parts = nullptr;        // [sites, lanes]: assigned instead of out; may be null
+  void* out = nullptr;           // [sites, lanes]
+  bool wide = false;             // out and bias are f32, whatever the halves that were multiplied
+};
+
+// Two lanes of a site, k and k + 1, of which k is even; lanes that are not there are left out.
+template <class Half>
+class SumsStore {
+ public:
+  __device__ explicit SumsStore(const SumsTarget& target)
+      : z_(target), scale_(target.unscale != nullptr ? *target.unscale : make_float2(1, 1)) {}
+
+  __device__ void operator()(int site, int k, float first, float second) const {
+    if (k >= z_.lanes) return;
+    const std::int64_t at = static_cast<std::int64_t>(site) * z_.lanes + k;
+    const bool two = k + 1 < z_.lanes;
+    float y[2] = {first, second};
+#pragma unroll
+    for (int e = 0; e < 2; ++e) {
+      y[e] = y[e] * scale_.x * scale_.y;
+      if (e == 1 && !two) break;
+      if (z_.start != nullptr) y[e] += z_.start[at + e];
+      if (z_.bias != nullptr) {
+        y[e] += z_.wide ? static_cast<const float*>(z_.bias)[k + e]
+                        : to_float(static_cast<const Half*>(z_.bias)[k + e]);
+      }
+    }
+    if (z_.parts != nullptr) {
+      write(z_.parts + at, y, two);
+    } else if (z_.wide) {
+      write(static_cast<float*>(z_.out) + at, y, two);
+    } else {
+      write(static_cast<Half*>(z_.out) + at, y, two);
+    }
+  }
+
+ private:
+  // Both at once where each row begins at an even element.
+  template <class T>
+  __device__ void write(T* to, const float (&y)[2], bool two) const {
+    if (z_.lanes % 2 == 0) {
+      if constexpr (sizeof(T) == 4) {
+        *reinterpret_cast<float2*>(to) = make_float2(y[0], y[1]);
+      } else {
+        *reinterpret_cast<unsigned*>(to) = pair_from_floats<T>(y[0], y[1]);
+      }
+    } else {
+      to[0] = from_float<T>(y[0]);
+      if (two) to[1] = from_float<T>(y[1]);
+    }
+  }
+
+  const SumsTarget& z_;
+  float2 scale_;
+};
+
 struct SumsArgs {
   TableView table;
   const uint4* in = nullptr;  // [planes][sites there][pieces]
   std::int64_t in_plane = 0;
   const uint4* w = nullptr;  // [planes][taps][lanes][pieces]
   std::int64_t w_plane = 0;
-  int pieces = 0, lanes = 0;
+  int pieces = 0;
   FastDivisor by_pieces;
-  const float2* unscale = nullptr;  // null: 1
-  const void* bias = nullptr;
-  const float* start = nullptr;  // [sites, lanes], added; may be null
-  float* parts = nullptr;        // [sites, lanes]: assigned instead of out; may be null
-  void* out = nullptr;           // [sites, lanes]
+  SumsTarget target;
 };
 
 // What stands behind the stages in shared memory: entries of the tile, and its taps.
@@ -76,13 +134,12 @@ __device__ inline void list_taps(const TableView& z, int first_unit, int units, 
 template <class V>
 __device__ inline void store_sums(const SumsArgs& z, const float (&sums)[V::kSums],
                                   const unsigned* entries, int first_slot, int first_lane) {
-  using Out = typename V::Out;
   const int thread = static_cast<int>(threadIdx.x);
   const int group = thread / 128;
   const int lane = thread % 32;
   const int first_row = group % V::kRowGroups * 64 + thread % 128 / 32 * 16 + lane / 4;
   const int column = first_lane + group / V::kRowGroups * V::kColumns + 2 * (lane % 4);
-  const float2 scale = z.unscale != nullptr ? *z.unscale : make_float2(1, 1);
+  const SumsStore<typename V::Half> store(z.target);
   TapPlace centre;
   if (z.table.order == nullptr) centre = tap_place(z.table, z.table.centre);
 #pragma unroll
@@ -92,40 +149,9 @@ __device__ inline void store_sums(const SumsArgs& z, const float (&sums)[V::kSum
                          ? z.table.order[first_slot + row]
                          : neighbour(z.table, entries[centre.row * V::kTileRows + row], centre);
     if (site < 0) continue;
-    const std::int64_t at = static_cast<std::int64_t>(site) * z.lanes;
 #pragma unroll
     for (int j = 0; j < V::kColumns / 8; ++j) {
-      const int k = column + 8 * j;
-      if (k >= z.lanes) continue;
-      float y[2];
-#pragma unroll
-      for (int e = 0; e < 2; ++e) {
-        y[e] = sums[4 * j + 2 * i + e] * scale.x * scale.y;
-        if (k + e >= z.lanes) continue;
-        if (z.start != nullptr) y[e] += z.start[at + k + e];
-        if (z.bias != nullptr) y[e] += to_float(static_cast<const Out*>(z.bias)[k + e]);
-      }
-      const bool both = z.lanes % 2 == 0;
-      if (z.parts != nullptr) {
-        if (both) {
-          *reinterpret_cast<float2*>(z.parts + at + k) = make_float2(y[0], y[1]);
-        } else {
-          z.parts[at + k] = y[0];
-          if (k + 1 < z.lanes) z.parts[at + k + 1] = y[1];
-        }
-        continue;
-      }
-      Out* const to = static_cast<Out*>(z.out) + at + k;
-      if (both) {
-        if constexpr (sizeof(Out) == 4) {
-          *reinterpret_cast<float2*>(to) = make_float2(y[0], y[1]);
-        } else {
-          *reinterpret_cast<unsigned*>(to) = pair_from_floats<Out>(y[0], y[1]);
-        }
-      } else {
-        to[0] = from_float<Out>(y[0]);
-        if (k + 1 < z.lanes) to[1] = from_float<Out>(y[1]);
-      }
+      store(site, column + 8 * j, sums[4 * j + 2 * i], sums[4 * j + 2 * i + 1]);
     }
   }
 }
@@ -186,10 +212,11 @@ __global__ __launch_bounds__(V::kThreads,
       const int column = first + i * kRowStep;
       if (V::kTileColumns % kRowStep != 0 && column >= V::kTileColumns) break;
       const int lane = first_lane + column;
-      const bool has = inside && lane < z.lanes;
+      const bool has = inside && lane < z.target.lanes;
       const uint4* const from =
           z.w +
-          (has ? (static_cast<std::int64_t>(weight_tap) * z.lanes + lane) * z.pieces + part : 0);
+          (has ? (static_cast<std::int64_t>(weight_tap) * z.target.lanes + lane) * z.pieces + part
+               : 0);
 #pragma unroll
       for (int plane = 0; plane < V::kPlanes; ++plane) {
         async_copy<16>(to + plane * V::kColumnsBytes + swizzle_tile(column, piece),

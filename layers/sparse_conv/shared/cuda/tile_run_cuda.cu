@@ -13,9 +13,8 @@ namespace convscope::sparse_cuda {
 namespace {
 
 std::span<const SumsInstance> sums_of(const Problem& z) {
-  if (z.dtype == DType::f16) return f16_sums();
   if (z.dtype == DType::bf16) return bf16_sums();
-  return is_tf32(z) ? tf32_sums() : f32_sums();
+  return z.dtype == DType::f32 && !is_tf32(z) ? f32_sums() : f16_sums();
 }
 std::span<const WeightsInstance> weights_of(const Problem& z) {
   if (z.dtype == DType::bf16) return bf16_weights();
@@ -128,13 +127,14 @@ void run_sums(const SumsCall& call, bool split) {
                         .w = at.second.memory,
                         .w_plane = at.second.plane(),
                         .pieces = at.first.pieces,
-                        .lanes = static_cast<int>(plan.lanes),
                         .by_pieces = FastDivisor(at.first.pieces),
-                        .unscale = z.dtype == DType::f32 ? at.unscale : nullptr,
-                        .bias = last ? call.b : nullptr,
-                        .start = split && last ? at.parts : nullptr,
-                        .parts = last ? nullptr : at.parts,
-                        .out = call.out};
+                        .target = {.lanes = static_cast<int>(plan.lanes),
+                                   .unscale = z.dtype == DType::f32 ? at.unscale : nullptr,
+                                   .bias = last ? call.b : nullptr,
+                                   .start = split && last ? at.parts : nullptr,
+                                   .parts = last ? nullptr : at.parts,
+                                   .out = call.out,
+                                   .wide = z.dtype == DType::f32}};
     launch(by.kernel,
            {.grid = dim3(static_cast<unsigned>(table->slots / by.rows),
                          static_cast<unsigned>(ceil_div(plan.lanes, std::int64_t{by.columns}))),

@@ -16,6 +16,14 @@ inline Device current_device() {
   return {DeviceType::cuda, static_cast<std::uint8_t>(index)};
 }
 
+// 64 bits in two words of a GPU; waits for it.
+std::int64_t count_on_host(const Tensor& words);
+
+template <class T>
+T* data_of(const Tensor& tensor) {
+  return static_cast<T*>(tensor.raw_data());
+}
+
 struct TableView {
   const unsigned* entries = nullptr;
   const unsigned* unit_words = nullptr;

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // tile_table_cuda.cu: makes a table of tiles from the sorted keys of sites, on the GPU.
 //
-// Steps   find      each (site, row of taps) looks the first key of its window up among the sorted
-//                   keys: 17 steps of a binary search for 100,000 sites, in the second cache
+// Steps   find      the entry of each site and row of taps (find_entries_cuda.cu)
 //         mask      the taps of each site as one number of at most 32 bits, and how many there are
 //         sort      sites by that number
 //         permute   entries in the new order; the taps of each 64 sites together
@@ -12,98 +11,12 @@
 #include <bit>
 #include <string>
 
+#include "layers/sparse_conv/shared/cuda/find_entries.cuh"
 #include "layers/sparse_conv/shared/cuda/radix_sort.cuh"
 #include "layers/sparse_conv/shared/cuda/tile_table.cuh"
 
 namespace convscope::sparse_cuda {
 namespace {
-
-struct Finder {
-  const unsigned long long *here = nullptr, *there = nullptr;  // keys
-  unsigned* entries = nullptr;                                 // [rows, sites]
-  long long here_count = 0, there_count = 0;
-  long long here_extent[3] = {}, there_extent[3] = {};
-  int size[3] = {}, stride[3] = {}, padding[3] = {}, dilation[3] = {};
-  int run = 1, first_row = 0, rows = 0;
-  bool by_input = false;
-
-  // Along one axis: where tap t of a site here lies there. False: nowhere.
-  __device__ bool position(int axis, int tap, long long at, long long& out) const {
-    if (by_input) {
-      const long long to = at + padding[axis] - static_cast<long long>(tap) * dilation[axis];
-      if (to < 0 || to % stride[axis] != 0) return false;
-      out = to / stride[axis];
-    } else {
-      out = at * stride[axis] - padding[axis] + static_cast<long long>(tap) * dilation[axis];
-    }
-    return out >= 0 && out < there_extent[axis];
-  }
-};
-
-__device__ long long floor_quotient(long long a, long long b) {
-  return a / b - (a % b < 0 ? 1 : 0);
-}
-
-// Threads: sites, for one row of taps (y).
-__global__ __launch_bounds__(kThreads) void find_kernel(const __grid_constant__ Finder z) {
-  const auto row = static_cast<int>(blockIdx.y);
-  const int first_tap = (z.first_row + row) * z.run;
-  const int s = first_tap % z.size[2];
-  const int r = first_tap / z.size[2] % z.size[1];
-  const int t = first_tap / (z.size[2] * z.size[1]);
-  const long long shift = z.by_input ? z.padding[2] - static_cast<long long>(s) * z.dilation[2]
-                                     : static_cast<long long>(s) * z.dilation[2] - z.padding[2];
-  for (std::int64_t i = global_thread(); i < z.here_count; i += global_threads()) {
-    unsigned entry = 0;
-    unsigned long long key = z.here[i];
-    const auto w = static_cast<long long>(key % z.here_extent[2]);
-    key /= z.here_extent[2];
-    const auto h = static_cast<long long>(key % z.here_extent[1]);
-    key /= z.here_extent[1];
-    const auto at_t = static_cast<long long>(key % z.here_extent[0]);
-    const auto batch = static_cast<long long>(key / z.here_extent[0]);
-    long long to_t = 0;
-    long long to_h = 0;
-    if (z.position(0, t, at_t, to_t) && z.position(1, r, h, to_h)) {
-      // The window [low, high] along w.
-      const long long edge = z.by_input ? w + shift : w * z.stride[2] + shift;
-      long long low = edge;
-      long long high = edge + z.run - 1;
-      if (z.by_input) {
-        low = -floor_quotient(z.run - 1 - edge, z.stride[2]);
-        high = floor_quotient(edge, z.stride[2]);
-      }
-      low = max(low, 0LL);
-      high = min(high, z.there_extent[2] - 1);
-      if (low <= high) {
-        const auto row_key = static_cast<unsigned long long>(
-            ((batch * z.there_extent[0] + to_t) * z.there_extent[1] + to_h) * z.there_extent[2]);
-        const unsigned long long low_key = row_key + static_cast<unsigned long long>(low);
-        long long begin = 0;
-        long long count = z.there_count;
-        while (count > 0) {  // the first key that is not below
-          const long long half = count / 2;
-          if (z.there[begin + half] < low_key) {
-            begin += half + 1;
-            count -= half + 1;
-          } else {
-            count = half;
-          }
-        }
-        unsigned bits = 0;
-        const auto most =
-            static_cast<int>(min(static_cast<long long>(z.run), z.there_count - begin));
-        for (int j = 0; j < most; ++j) {
-          const auto to_w = static_cast<long long>(z.there[begin + j] - row_key);
-          if (to_w > high) break;
-          bits |= 1u << (z.by_input ? edge - to_w * z.stride[2] : to_w - edge);
-        }
-        if (bits != 0) entry = static_cast<unsigned>(begin) << z.run | bits;
-      }
-    }
-    z.entries[static_cast<std::int64_t>(row) * z.here_count + i] = entry;
-  }
-}
 
 struct Masker {
   const unsigned* entries = nullptr;  // [rows, sites]
@@ -188,11 +101,6 @@ __global__ __launch_bounds__(kSlotsStep) void permute_kernel(const __grid_consta
   }
 }
 
-template <class T>
-T* data_of(const Tensor& tensor) {
-  return static_cast<T*>(tensor.raw_data());
-}
-
 std::shared_ptr<const TileTable> make(const SparseMap& map, const SparseLook& look, TapPart part) {
   const Device device = current_device();
   const SparseKernel& kernel = map.kernel();
@@ -215,34 +123,12 @@ std::shared_ptr<const TileTable> make(const SparseMap& map, const SparseLook& lo
   if (!centred) z.order = Tensor::empty({z.slots}, DType::i32, device);
   if (z.sites == 0) return out;
 
-  const Tensor here = look.here->keys_on(device), there = look.there->keys_on(device);
-  const Tensor found = Tensor::empty({z.part.rows, z.sites}, DType::i32, device);
-  Finder finder{.here = data_of<unsigned long long>(here),
-                .there = data_of<unsigned long long>(there),
-                .entries = data_of<unsigned>(found),
-                .here_count = z.sites,
-                .there_count = look.there->count(),
-                .run = z.run,
-                .first_row = z.part.first_row,
-                .rows = z.part.rows,
-                .by_input = look.by_input};
-  for (std::size_t d = 0; d < 3; ++d) {
-    finder.here_extent[d] = look.here->grid().extent[d];
-    finder.there_extent[d] = look.there->grid().extent[d];
-    finder.size[d] = static_cast<int>(kernel.size[d]);
-    finder.stride[d] = static_cast<int>(kernel.stride[d]);
-    finder.padding[d] = static_cast<int>(kernel.padding[d]);
-    finder.dilation[d] = static_cast<int>(kernel.dilation[d]);
-  }
-  LaunchShape shape = grid_for(z.sites);
-  shape.grid.y = static_cast<unsigned>(z.part.rows);
-  launch(find_kernel, shape, finder);
-
+  const Tensor found = find_entries(look, kernel, z.part);
   const Tensor keys = Tensor::empty({2, z.sites}, DType::i32, device);
   const Tensor order = Tensor::empty({2, z.sites}, DType::i32, device);
   auto* const key = data_of<unsigned>(keys);
   auto* const site = data_of<int>(order);
-  const Masker masker{.entries = finder.entries,
+  const Masker masker{.entries = data_of<const unsigned>(found),
                       .keys = key,
                       .sites = site,
                       .pairs = data_of<unsigned long long>(z.pairs),
@@ -267,20 +153,20 @@ std::shared_ptr<const TileTable> make(const SparseMap& map, const SparseLook& lo
   return out;
 }
 
-std::int64_t count_of(const TileTable& table) {
-  const Tensor host = table.pairs.to(Device{});
-  std::int64_t out = 0;
-  std::copy_n(static_cast<const std::byte*>(host.raw_data()), sizeof out,
-              reinterpret_cast<std::byte*>(&out));
-  return out;
-}
-
 std::string form_name(const SparseLook& look, TapPart part) {
   return cat(current_device().str(), " tiles ", static_cast<int>(part),
              look.by_input ? " by input" : " by output");
 }
 
 }  // namespace
+
+std::int64_t count_on_host(const Tensor& words) {
+  const Tensor host = words.to(Device{});
+  std::int64_t out = 0;
+  std::copy_n(static_cast<const std::byte*>(host.raw_data()), sizeof out,
+              reinterpret_cast<std::byte*>(&out));
+  return out;
+}
 
 std::size_t TileTable::bytes() const {
   std::size_t out = 0;
@@ -294,7 +180,7 @@ std::shared_ptr<const TileTable> tile_table(const SparseMap& map, const SparseLo
                                             TapPart part) {
   return map.form<TileTable>(form_name(look, part), [&]() -> std::shared_ptr<const TileTable> {
     auto made = make(map, look, part);
-    if (part == TapPart::all) map.counts_pairs([made] { return count_of(*made); });
+    if (part == TapPart::all) map.counts_pairs([made] { return count_on_host(made->pairs); });
     return made;
   });
 }
@@ -316,7 +202,7 @@ std::shared_ptr<const TileMasks> tile_masks(const SparseMap& map, const SparseLo
     auto out = std::make_shared<TileMasks>();
     out->part = table->part;
     out->words = table->words;
-    out->useful = static_cast<double>(count_of(*table));
+    out->useful = static_cast<double>(count_on_host(table->pairs));
     const Tensor words = table->unit_words.to(Device{});
     const auto* const word = words.data<std::int32_t>();
     out->unit_words.assign(word, word + words.numel());

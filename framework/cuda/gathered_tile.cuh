@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+// gathered_tile.cuh: D [64 x N] += A [64 x 64] B [64 x N] by one warp group (128 threads), as
+// matrix_tile.cuh, but each row of A lies anywhere in shared memory. ldmatrix takes an address for
+// each row and brings A into registers, from where wgmma multiplies it (sm_90a), or mma.sync on
+// every other GPU from sm_80 on; plain loops in the emulation.
+//
+// Rows       a warp has 16 rows. Lane l says where pieces (16 bytes) of row l % 16 are: at[k] bytes
+//            behind `base` is piece 2 k + l / 16 of the 64 depths
+// Columns    B as in matrix_tile.cuh, depth inner
+// Registers  D and the order of begin, multiply, commit and wait as in matrix_tile.cuh; A belongs to
+//            the unit until wait, too
+#pragma once
+
+#include "framework/cuda/matrix_tile.cuh"
+
+namespace convscope::gathered_tile {
+
+#if defined(CONVSCOPE_CUDA_EMULATED)
+template <class Half>
+struct Rows {
+  float numbers[2][kTileDepth];  // of rows l/4 and l/4 + 8
+
+  void load(const unsigned char* base, const int (&at)[4]) {
+    const int lane = static_cast<int>(threadIdx.x % 32);
+    for (int k = 0; k < 4; ++k) {
+      for (int i = 0; i < 4; ++i) {  // row, half of 16 depths
+        const int from = __shfl_sync(kAllLanes, at[k], lane / 4 + i % 2 * 8 + i / 2 * 16);
+        for (int e = 0; e < 8; ++e) {
+          Half half;
+          std::memcpy(&half, base + from + 2 * e, sizeof half);
+          numbers[i % 2][16 * k + i / 2 * 8 + e] = static_cast<float>(half);
+        }
+      }
+    }
+  }
+};
+#else
+template <class Half>
+struct Rows {
+  unsigned tiles[4][4];  // of 16 depths each
+
+  __device__ void load(const unsigned char* base, const int (&at)[4]) {
+#pragma unroll
+    for (int k = 0; k < 4; ++k) {
+#if defined(__CUDA_ARCH__)
+      load_matrices<false>(tiles[k], base + at[k]);
+#endif
+    }
+  }
+};
+#endif
+
+// d = A B + (add ? d : 0).
+template <class Half, int kColumns>
+__device__ inline void multiply(float (&d)[kColumns / 2], const Rows<Half>& rows,
+                                const unsigned char* columns, bool add) {
+#if defined(CONVSCOPE_CUDA_EMULATED)
+  const float* const b =
+      matrix_tile::decoded<Half, kColumns, false, 'b'>(columns) + threadIdx.x % 4 * 2 * kTileDepth;
+  for (int i = 0; i < kColumns / 2; ++i) {  // d[4 j + 2 half + e]
+    const float* const row = rows.numbers[i / 2 % 2];
+    const float* const column = b + (i / 4 * 8 + i % 2) * kTileDepth;
+    float sum = add ? d[i] : 0;
+    for (int depth = 0; depth < kTileDepth; ++depth) sum += row[depth] * column[depth];
+    d[i] = sum;
+  }
+#elif defined(CONVSCOPE_WGMMA)
+  const std::uint64_t from = wgmma_descriptor(columns, kTileBlockBytes);
+#pragma unroll
+  for (unsigned k = 0; k < 4; ++k) {
+    wgmma_rows<Half, kColumns>(d, rows.tiles[k], from + k * (32 >> 4), add || k > 0);
+  }
+#elif defined(__CUDA_ARCH__)
+  const int lane = static_cast<int>(threadIdx.x % 32);
+  const int eight = lane / 8;  // which 8 x 8 tile this lane addresses
+  if (!add) {
+#pragma unroll
+    for (int i = 0; i < kColumns / 2; ++i) d[i] = 0;
+  }
+#pragma unroll
+  for (int k = 0; k < 4; ++k) {
+#pragma unroll
+    for (int j = 0; j < kColumns / 16; ++j) {
+      unsigned b[4];
+      load_matrices<false>(
+          b, columns + swizzle_tile(16 * j + lane % 8 + eight / 2 * 8, 2 * k + eight % 2));
+      mma<Half>(d + 8 * j, rows.tiles[k], b[0], b[1]);
+      mma<Half>(d + 8 * j + 4, rows.tiles[k], b[2], b[3]);
+    }
+  }
+#endif
+}
+
+}  // namespace convscope::gathered_tile

@@ -1,0 +1,9 @@
+// SPDX-License-Identifier: Apache-2.0
+// halo_f16_cuda.cu: the kernels for f16, and f32 as TF32: one product of halves.
+#include "layers/sparse_conv/halo/cuda/halo_instances.cuh"
+
+namespace convscope::sparse_cuda {
+
+std::span<const HaloInstance> f16_halo() { return halo_instances<Float16, 1>(); }
+
+}  // namespace convscope::sparse_cuda

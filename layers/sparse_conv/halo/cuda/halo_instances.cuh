@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+// halo_instances.cuh: which kernels are compiled; each type has a file that lists its own.
+#pragma once
+
+#include <span>
+
+#include "layers/sparse_conv/halo/cuda/halo_product.cuh"
+
+namespace convscope::sparse_cuda {
+
+struct HaloInstance {
+  void (*kernel)(const HaloArgs) = nullptr;
+  int depth = 0, columns = 0, threads = 0;
+  int (*shared_bytes)(int entry_rows) = nullptr;
+};
+
+template <class V>
+HaloInstance halo_instance() {
+  return {halo_kernel<V>, V::kDepth, V::kColumns, V::kThreads, V::shared_bytes};
+}
+
+// For 16, 32 and 64 depths of a tap, and 32 and 64 lanes at once.
+template <class Half, int kTerms>
+std::span<const HaloInstance> halo_instances() {
+  static const HaloInstance kInstances[] = {
+      halo_instance<HaloVariant<Half, kTerms, 16, 32>>(),
+      halo_instance<HaloVariant<Half, kTerms, 16, 64>>(),
+      halo_instance<HaloVariant<Half, kTerms, 32, 32>>(),
+      halo_instance<HaloVariant<Half, kTerms, 32, 64>>(),
+      halo_instance<HaloVariant<Half, kTerms, 64, 32>>(),
+      halo_instance<HaloVariant<Half, kTerms, 64, 64>>(),
+  };
+  return kInstances;
+}
+
+// f32 by three products of halves; f16, and f32 as TF32 (one product of scaled halves); bf16.
+std::span<const HaloInstance> f32_halo();
+std::span<const HaloInstance> f16_halo();
+std::span<const HaloInstance> bf16_halo();
+
+}  // namespace convscope::sparse_cuda

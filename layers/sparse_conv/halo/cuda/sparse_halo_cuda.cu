@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: Apache-2.0
+// sparse_halo_cuda.cu: submanifold convolution tile by tile: 256 sites that lie close together and
+// all their neighbours come into shared memory once, and each of the taps reads its rows there.
+//
+// Formula    y[i,k] = b[k] + sum over taps t, c of w[k,c,t] x[j(i,t),c]        (problem.h)
+// Textbook   implicit_gemm gathers a row for each pair: 13 rows of C numbers for each site of a
+//            surface
+// Plan       forward, dx   a block has a tile and up to 64 lanes: rows of the halo into shared
+//                          memory, 1.2 to 2.3 for each site; then for each tap its weights, by a
+//                          ring of three stages, and matrix products of 64 sites whose rows
+//                          ldmatrix takes from where they stand (gathered_tile.cuh)
+// Shapes     x [n,C], w [K,C,(T,)R,S], y [n,K]; f32 (three products of scaled halves), TF32, f16,
+//            bf16; sums f32
+// Supports   submanifold, at most 32 taps and 5 along w, rows of at most 64 channels, whose halo
+//            fits into shared memory (in f32 sm_90 has enough); sm_80 and newer; no dw
+// Cost       rows of the halo and the weights once for each tile, from the second cache; products of
+//            64 sites with each tap that one of them has
+// Numerics   as implicit_gemm: bound 32 eps of the sum over magnitudes. Same bits on each run
+// Choices    The order of the Z curve instead of sorting all sites by their taps: tiles visit more
+//            taps, but read a quarter of the bytes. Rows of A in registers, because they are
+//            anywhere in shared memory, which wgmma's descriptors cannot say
+// Source     see the card
+// Read next  halo_table.h, then halo_product.cuh
+#include <algorithm>
+#include <bit>
+#include <span>
+
+#include "framework/machine/ceilings.h"
+#include "layers/sparse_conv/algorithm.h"
+#include "layers/sparse_conv/halo/cuda/halo_instances.cuh"
+#include "layers/sparse_conv/shared/cuda/factors.cuh"
+
+namespace convscope {
+namespace sparse_cuda {
+namespace {
+
+// How a product is cut for shared memory.
+struct HaloPlan {
+  SumsSizes sizes;
+  const HaloInstance* by = nullptr;  // null: there are too many channels
+  int shared_bytes = 0;
+
+  HaloPlan(const Problem& z, Direction direction) : sizes(z, direction) {
+    const std::span<const HaloInstance> instances = z.dtype == DType::bf16 ? bf16_halo()
+                                                    : planes_of(z) == 2    ? f32_halo()
+                                                                           : f16_halo();
+    const int columns = sizes.lanes <= 32 ? 32 : 64;
+    for (const HaloInstance& one : instances) {
+      if (by == nullptr && one.columns == columns && one.depth >= sizes.depth) by = &one;
+    }
+    const PartTaps taps = taps_of(z.map->kernel(), TapPart::all);
+    if (by != nullptr) shared_bytes = by->shared_bytes(taps.rows);
+  }
+};
+
+Support halo_support(const Problem& z, Direction direction) {
+  if (z.dtype == DType::f64) {
+    return Support::no("expects elements of type f32, f16 or bf16, got f64");
+  }
+  if (direction == Direction::backward_weight) {
+    return Support::no("computes forward and backward_data only");
+  }
+  if (const std::string why = halo_refusal(*z.map); !why.empty()) return Support::no(why);
+  if (z.w_shape().numel() >= std::int64_t{1} << 28) {
+    return Support::no(cat("expects fewer than 2^28 weights, got ", z.w_shape().numel()));
+  }
+  const HaloPlan plan(z, direction);
+  if (plan.by == nullptr) {
+    return Support::no(cat("expects rows of at most 64 channels, got ", plan.sizes.depth));
+  }
+  const int most = cuda_device_facts().shared_bytes_per_block;
+  if (plan.shared_bytes > most) {
+    return Support::no(cat("expects ", plan.shared_bytes, " bytes of shared memory for rows of ",
+                           plan.sizes.depth, " channels, got ", most));
+  }
+  return {};
+}
+
+void run_halo(const Problem& z, Direction direction, const void* in, const void* w, const void* b,
+              void* out, void* workspace) {
+  const HaloPlan plan(z, direction);
+  const Workspace at = plan.sizes.memory(z, workspace, /*with_sums=*/false);
+  pack_factors(z, at, in, w, true, direction == Direction::backward_data, plan.sizes.lanes);
+  const auto table = halo_table(*z.map);
+  HaloArgs args{.records = data_of<const unsigned>(table->records),
+                .heads = data_of<const int>(table->heads),
+                .masks = data_of<const unsigned>(table->masks),
+                .taps = table->taps,
+                .run = table->run,
+                .rows = table->rows,
+                .mirrored = plan.sizes.look.mirrored,
+                .in = at.first.at(in),
+                .in_plane = at.first.plane(),
+                .w = at.second.memory,
+                .w_plane = at.second.plane(),
+                .pieces = at.first.pieces,
+                .target = {.lanes = static_cast<int>(plan.sizes.lanes),
+                           .unscale = z.dtype == DType::f32 ? at.unscale : nullptr,
+                           .bias = b,
+                           .out = out,
+                           .wide = z.dtype == DType::f32}};
+  for (std::size_t d = 0; d < 3; ++d) {
+    args.size[d] = static_cast<int>(z.map->kernel().size[d]);
+    args.dilation[d] = static_cast<int>(z.map->kernel().dilation[d]);
+  }
+  launch(plan.by->kernel,
+         {.grid = dim3(
+              static_cast<unsigned>(table->tiles),
+              static_cast<unsigned>(ceil_div(plan.sizes.lanes, std::int64_t{plan.by->columns}))),
+          .block = dim3(static_cast<unsigned>(plan.by->threads)),
+          .shared_bytes = static_cast<std::size_t>(plan.shared_bytes),
+          .overlaps_previous = true},
+         args);
+}
+
+// Either the second cache or the tensor cores take the time, and hide most of the other.
+Cost halo_cost(const Problem& z, Direction direction) {
+  const bool f32 = z.dtype == DType::f32;
+  const HaloPlan plan(z, direction);
+  const auto facts = halo_facts(*z.map);
+  const double planes = planes_of(z);
+  const auto depth = static_cast<double>(round_up(plan.sizes.depth, std::int64_t{8}));
+  const auto lanes = static_cast<double>(plan.sizes.lanes);
+  const auto lane_tiles =
+      static_cast<double>(ceil_div(plan.sizes.lanes, std::int64_t{plan.by->columns}));
+  const double cache_bytes = facts->rows * lane_tiles * (2 * planes * depth + 16) +
+                             facts->taps * 2 * planes * depth * lanes;
+  // Tiles without lists keep one warp of eight busy.
+  const double scattered =
+      facts->tiles == 0 ? 0
+                        : static_cast<double>(facts->scattered) / static_cast<double>(facts->tiles);
+  const double flops = 2 * facts->executed * depth * lanes;
+  const double unit_us = flops * (planes == 2 ? 3 : 1) * (1 + 7 * scattered) / 400e12 * 1e6;
+  const double cache_us = cache_bytes / 3.4e12 * 1e6;
+  const double us = std::max(cache_us, unit_us) + 0.4 * std::min(cache_us, unit_us);
+  const double counted = flops * (!f32 ? 1 : planes == 2 ? 1.5 : 0.5);
+  const double peak = f32 ? kUnmeasuredGpu.tf32_flops : kUnmeasuredGpu.half_flops;
+  const double packed = !f32 ? 0 : static_cast<double>(plan.sizes.there * plan.sizes.depth);
+  return {.flops = counted,
+          .bytes = z.nominal_bytes(),
+          .peak_share = std::clamp(counted / (peak * std::max(us, 1.0) * 1e-6), 1e-4, 1.0),
+          .pass_bytes = packed * (8 + 2 * planes),
+          .launches = f32 ? 3.0 : 2.0,
+          .tensor_cores = true,
+          .executed_flops = flops};
+}
+
+}  // namespace
+}  // namespace sparse_cuda
+
+namespace {
+
+const SparseConvAlgorithm kCard{
+    .name = "halo",
+    .device = DeviceType::cuda,
+    .idea =
+        "256 sites that lie close together, and each of their neighbours once, in shared memory; "
+        "taps read their rows there",
+    .paper =
+        "Graham et al. 2018, arXiv 1711.10275 (the convolution); Morton 1966 (the order of sites)",
+    .supports = sparse_cuda::halo_support,
+    .cost = sparse_cuda::halo_cost,
+    .workspace_bytes =
+        [](const SparseConvProblem& z, Direction direction) {
+          return sparse_cuda::SumsSizes(z, direction).memory(z, nullptr, false).memory.bytes;
+        },
+    .error_growth = 32,
+    .exact_on_integers = true,
+    .forward =
+        [](const SparseConvForwardArgs& a) {
+          sparse_cuda::run_halo(a.problem, Direction::forward, a.x, a.w, a.b, a.y, a.workspace);
+        },
+    .backward_data =
+        [](const SparseConvBackwardDataArgs& a) {
+          sparse_cuda::run_halo(a.problem, Direction::backward_data, a.dy, a.w, nullptr, a.dx,
+                                a.workspace);
+        },
+};
+
+}  // namespace
+}  // namespace convscope
+CONVSCOPE_SPARSE_CONV_ALGORITHM(convscope::kCard)
