@@ -199,7 +199,13 @@ def our_times(args, folder, line, precision):
     out = {}
     for row in rows:
         if row["status"] == "ok":
-            out.setdefault(row["algorithm"], {"map": row["map_ms"]})[row["direction"]] = row["median_ms"]
+            its_map = row["halo_ms"] if row["algorithm"] == "halo" else row["map_ms"]
+            out.setdefault(row["algorithm"], {"map": its_map})[row["direction"]] = row["median_ms"]
+            if row["auto_choice"]:  # what auto chooses, with all tables that it needs
+                auto = out.setdefault("auto", {"map": row["map_ms"]})
+                auto[row["direction"]] = row["median_ms"]
+                if row["algorithm"] == "halo":
+                    auto["map"] = row["map_ms"] + row["halo_ms"]
     for ms in out.values():
         if "backward_data" in ms and "backward_weight" in ms:
             ms["backward"] = ms["backward_data"] + ms["backward_weight"]

@@ -341,6 +341,12 @@ std::size_t SparseMap::make_tables(Device device) const {
   return sparse_tables_kernel.get(device)(*this);
 }
 
+KernelSlot<std::size_t(const SparseMap&)> sparse_halo_tables_kernel("halo of a sparse map");
+
+std::size_t SparseMap::make_halo_tables(Device device) const {
+  return device.type == DeviceType::cpu ? 0 : sparse_halo_tables_kernel.get(device)(*this);
+}
+
 std::string SparseMap::text() const {
   return cat(name_of(kind_), ",", kernel_.text(rank()), ",grid=", in_->grid().text(),
              ",sites=", in_->count(), ",out_sites=", out_->count(), ",pairs=", pairs());

@@ -128,6 +128,8 @@ class CONVSCOPE_API SparseMap {
   // Makes the tables that the device's cards read in both directions, unless they are there, and
   // says how many bytes they take. Does not wait for the device.
   std::size_t make_tables(Device device) const;
+  // The same for the tables of the card `halo`; 0 where it has none.
+  std::size_t make_halo_tables(Device device) const;
   std::string text() const;
 
   // An error unless the map was made of these very sites and this kernel.
@@ -158,6 +160,7 @@ class CONVSCOPE_API SparseMap {
 };
 
 extern CONVSCOPE_API KernelSlot<std::size_t(const SparseMap&)> sparse_tables_kernel;
+extern CONVSCOPE_API KernelSlot<std::size_t(const SparseMap&)> sparse_halo_tables_kernel;  // cuda
 
 using SharedMap = std::shared_ptr<const SparseMap>;
 

@@ -19,9 +19,12 @@ struct CONVSCOPE_API CloudMap {
   SharedMap map;
   std::size_t table_bytes = 0;  // of the tables for both directions
   double map_ms = 0;            // to build it on the device; sites are sorted before
+  // The same of the card `halo`, which has tables of its own; 0: it has none.
+  std::size_t halo_bytes = 0;
+  double halo_ms = 0;
 
   // sites, out_sites, pairs, pairs_per_site (of an output), density (of the inputs),
-  // map_bytes_per_site, map_ms.
+  // map_bytes_per_site, map_ms; on a GPU halo_bytes_per_site, halo_ms.
   std::vector<BenchFact> facts() const;
   std::string text() const;  // the same in words
 };

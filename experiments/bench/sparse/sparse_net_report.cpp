@@ -159,7 +159,7 @@ std::string sparse_net_json(const SparseNetReport& report) {
   TimingSummary map;
   map.samples = 1;
   map.median_ms = map.p10_ms = map.p90_ms = map.min_ms = report.on->map_ms;
-  add("-", "map on the CPU", "map", map);
+  add("-", cat("map on ", report.options->timing.device.str()), "map", map);
   for (const SparseNetRow& row : report.bench->rows) {
     const std::string precision(name_of(row.precision));
     const SparseNetPeer::Row* const its =

@@ -142,7 +142,7 @@ TEST_F(BenchSparseNetCommand, PrintsATableAndSaysWhatItLeavesOut) {
   EXPECT_EQ(all.at("settings").at("channels"), "4-6-6");
   EXPECT_EQ(all.at("map").at("sites"), 300);
   ASSERT_EQ(all.at("rows").size(), 7u);
-  EXPECT_EQ(all.at("rows").at(0).at("algorithm"), "map on the CPU");
+  EXPECT_EQ(all.at("rows").at(0).at("algorithm"), "map on cpu");
   EXPECT_EQ(all.at("refusals").size(), 2u);
   const BenchSide side = read_bench_side(at("n.json"));
   EXPECT_EQ(side.kind, "sparse_net");

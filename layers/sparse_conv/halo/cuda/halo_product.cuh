@@ -11,6 +11,7 @@
 // Read next  halo_table.h; framework/cuda/gathered_tile.cuh
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 
 #include "framework/cuda/async_copy.cuh"
@@ -26,12 +27,11 @@ struct HaloArgs {
   const unsigned* masks = nullptr;
   int taps = 0, run = 1, rows = 0;  // of entries
   int size[3] = {}, dilation[3] = {};
-  bool mirrored = false;
   const uint4* in = nullptr;  // [planes][sites][pieces]
   std::int64_t in_plane = 0;
-  const uint4* w = nullptr;  // [planes][taps][lanes][pieces]
+  const uint4* w = nullptr;  // [planes][tiles of lanes][steps][columns][8 pieces], as in a stage
   std::int64_t w_plane = 0;
-  int pieces = 0;
+  int pieces = 0;  // of in
   SumsTarget target;
 };
 
@@ -45,7 +45,7 @@ struct HaloVariant {
   static constexpr int kColumns = kColumns_;
   // Units of a warp group, and blocks that share a multiprocessor, at least: as many as registers
   // allow. Three terms keep two factors and two sums of each unit.
-  static constexpr int kUnits = kTerms == 3 ? 1 : 2;
+  static constexpr int kUnits = kTerms == 1 && kColumns == 32 ? 1 : 2;
   static constexpr int kBlocks = kTerms == 3 ? 1 : 2;
   static constexpr int kThreads = 128 * kHaloUnits / kUnits;
   // One is multiplied, the next one arrives, and the one before it may still be read.
@@ -57,9 +57,10 @@ struct HaloVariant {
   static constexpr int kRowBytes = kDepth * 2;
   static constexpr int kRowsPlane = (kHaloRows + 1) * kRowBytes;
   static constexpr int kStoreBytes = 16 * (kColumns * 4 + 16);  // of a warp, see store_rows
-  static constexpr int kEntriesAt = kStages * kStageBytes + kPlanes * kRowsPlane;
+  // Behind the rows, or behind the sums on their way out, which take the place of the rows.
+  static constexpr int kEntriesAt =
+      std::max(kStages * kStageBytes + kPlanes * kRowsPlane, kThreads / 32 * kStoreBytes);
 
-  static_assert(kThreads / 32 * kStoreBytes <= kEntriesAt);
   // The last term is to align.
   static constexpr int shared_bytes(int entry_rows) {
     return kEntriesAt + entry_rows * kHaloSlots * 2 + 1024;
@@ -87,20 +88,19 @@ struct HaloTile {
         slots(kHaloSlots / phases) {}
 };
 
-// A tap of a phase: where its row of entries and its weights begin, its bit, and the turn of its
-// neighbours beside their site.
+// A tap: where its row of entries begins, its bit, and the turn of its neighbours beside their site.
 struct alignas(16) HaloTap {
-  int entries, weights;
+  int entries;
   unsigned bit;
-  int turn;
+  int turn, unused;
 
   __device__ static HaloTap make(const HaloArgs& z, int tap) {
     const int row = tap / z.run;
-    return {row * kHaloSlots, (z.mirrored ? z.taps - 1 - tap : tap) * z.target.lanes * z.pieces,
-            1u << (tap - row * z.run),
+    return {row * kHaloSlots, 1u << (tap - row * z.run),
             turn_of((tap / z.size[2] / z.size[1] - z.size[0] / 2) * z.dilation[0],
                     (tap / z.size[2] % z.size[1] - z.size[1] / 2) * z.dilation[1],
-                    (tap % z.size[2] - z.size[2] / 2) * z.dilation[2])};
+                    (tap % z.size[2] - z.size[2] / 2) * z.dilation[2]),
+            0};
   }
   // The neighbour that an entry has at this tap, or -1.
   __device__ int of(unsigned entry, int run) const {
@@ -230,7 +230,11 @@ __global__ __launch_bounds__(V::kThreads,
   using Half = typename V::Half;
   constexpr int kTaps = V::kTaps;
   __shared__ unsigned masks[kHaloUnits];
-  __shared__ HaloTap list[kHaloTaps + 2 * kTaps];  // taps of the phase, then empty ones
+  __shared__ HaloTap tap_table[kHaloTaps + kTaps];  // then empty ones
+  // Of the steps of the phase, and one that is read but not used.
+  __shared__ HaloTap list[kHaloTaps + 2 * kTaps];
+  __shared__ int weights_at[kHaloTaps];
+  __shared__ std::uint64_t arrivals[V::kStages];
   unsigned char* const stages = aligned_shared();
   unsigned char* const rows = stages + V::kStages * V::kStageBytes;
   auto* const entries = reinterpret_cast<unsigned short*>(stages + V::kEntriesAt);
@@ -243,6 +247,13 @@ __global__ __launch_bounds__(V::kThreads,
   const auto tile_index = static_cast<int>(blockIdx.x);
   const HaloTile tile(z, tile_index);
   if (thread < kHaloUnits) masks[thread] = z.masks[tile_index * kHaloUnits + thread];
+  if (thread < kHaloTaps + kTaps) {
+    tap_table[thread] = thread < z.taps ? HaloTap::make(z, thread) : HaloTap{};
+    if (tile.scattered) tap_table[thread].turn = 0;
+  }
+  if (kBulkCopies && thread == 0) {
+    for (std::uint64_t& barrier : arrivals) start_barrier(&barrier);
+  }
   if (!tile.scattered) {
     for (int i = thread; i < z.rows * kHaloSlots / 8; i += V::kThreads) {
       async_copy<16, false>(entries + i * 8, tile.record + i * 4);
@@ -261,18 +272,9 @@ __global__ __launch_bounds__(V::kThreads,
     slot[m] = (thread / 128 * V::kUnits + m) * kHaloUnit + thread % 128 / 32 * 16 + lane % 16;
     own_turn[m] = tile.scattered ? 0 : static_cast<int>(own_word(z, tile, slot[m]) >> kTurnShift);
   }
-  // The columns of w whose piece it brings.
-  const int piece = thread % kStepPieces;
-  const int part = piece % V::kPieces;
-  constexpr int kBrought = ceil_div(V::kColumns * kStepPieces, V::kThreads);
-  bool has_column[kBrought];
-#pragma unroll
-  for (int i = 0; i < kBrought; ++i) {
-    const int column = thread / kStepPieces + i * (V::kThreads / kStepPieces);
-    has_column[i] = column < V::kColumns && first_lane + column < z.target.lanes && part < z.pieces;
-  }
-  const uint4* const own_weights =
-      z.w + (first_lane + thread / kStepPieces) * z.pieces + std::min(part, z.pieces - 1);
+  const int all_steps = ceil_div(z.taps, kTaps);
+  const uint4* const weights =
+      z.w + static_cast<std::int64_t>(blockIdx.y) * all_steps * (V::kColumnsBytes / 16);
   __syncthreads();
 
   float sums[V::kUnits][V::kColumns / 2];
@@ -287,6 +289,7 @@ __global__ __launch_bounds__(V::kThreads,
   gathered_tile::Rows<Half> factor[V::kUnits][V::kPlanes];
 
   const unsigned* site_list = tile.lists;
+  int loaded = 0;  // steps of the phases before
   for (int phase = 0; phase < tile.phases; ++phase) {
     const int first_slot = phase * tile.slots;
     unsigned all = 0;          // taps
@@ -303,37 +306,43 @@ __global__ __launch_bounds__(V::kThreads,
     for (int m = 0; m < V::kUnits; ++m) {
       seen[m] = slot[m] >= first_slot && slot[m] < first_slot + tile.slots ? ~0u : 0;
     }
-    const int taps = __popc(all);
     if (phase > 0) __syncthreads();  // nobody reads the rows of the phase before
-    if (thread < kHaloTaps && (all >> thread & 1) != 0) {
-      HaloTap tap = HaloTap::make(z, thread);
-      if (tile.scattered) tap.turn = 0;
-      list[__popc(all & ((1u << thread) - 1))] = tap;
-    }
-    if (thread < 2 * kTaps) list[taps + thread] = HaloTap{};
-    // Which places of the list this warp group needs.
+    // Steps that have a tap of the phase, and those of them that this warp group needs.
     unsigned needed = 0;
-    for (unsigned left = all, at = 1; left != 0; left &= left - 1, at <<= 1) {
-      if ((mine & left & -left) != 0) needed |= at;
+    int steps = 0;
+    for (int step = 0; step < all_steps; ++step) {
+      const unsigned its = ((1u << (kTaps - 1) << 1) - 1) << step * kTaps;
+      if ((all & its) == 0) continue;
+      if (thread < kTaps) list[steps * kTaps + thread] = tap_table[step * kTaps + thread];
+      if (thread == 0) weights_at[steps] = step * (V::kColumnsBytes / 16);
+      if ((mine & its) != 0) needed |= 1u << steps;
+      ++steps;
     }
+    if (thread < kTaps) list[steps * kTaps + thread] = HaloTap{};
     const int count = load_halo<V>(z, tile, phase, site_list, rows, entries);
     if (!tile.scattered) site_list += count;
-    __syncthreads();  // the list of taps
+    __syncthreads();  // the list of steps
 
-    const auto load_weights = [&](int step, unsigned char* stage) {
-      const int tap_at = step * kTaps + piece / V::kPieces;
-      const uint4* from = own_weights + list[tap_at].weights;
+    // The weights of the next step on the list; one thread brings them, or each brings a part.
+    const auto load_weights = [&](int step) {
+      const int at = (loaded + step) % V::kStages;
+      unsigned char* const stage = stages + at * V::kStageBytes;
+      const uint4* const from = weights + weights_at[step];
+      if constexpr (kBulkCopies) {
+        if (thread == 0) {
+          expect_bytes(arrivals + at, V::kStageBytes);
 #pragma unroll
-      for (int i = 0; i < kBrought; ++i) {
-        const bool has = has_column[i] && tap_at < taps;
-        if (i > 0) from += V::kThreads / kStepPieces * z.pieces;
-        if (V::kColumns * kStepPieces < V::kThreads && thread >= V::kColumns * kStepPieces) break;
+          for (int plane = 0; plane < V::kPlanes; ++plane) {
+            bulk_copy(stage + plane * V::kColumnsBytes, from + plane * z.w_plane, V::kColumnsBytes,
+                      arrivals + at);
+          }
+        }
+      } else {
+        for (int i = thread; i < V::kColumnsBytes / 16; i += V::kThreads) {
 #pragma unroll
-        for (int plane = 0; plane < V::kPlanes; ++plane) {
-          async_copy<16>(
-              stage + plane * V::kColumnsBytes +
-                  swizzle_tile(thread / kStepPieces + i * (V::kThreads / kStepPieces), piece),
-              has ? from + plane * z.w_plane : z.w, has);
+          for (int plane = 0; plane < V::kPlanes; ++plane) {
+            async_copy<16>(stage + plane * V::kColumnsBytes + i * 16, from + plane * z.w_plane + i);
+          }
         }
       }
     };
@@ -356,26 +365,28 @@ __global__ __launch_bounds__(V::kThreads,
       }
     };
 
-    const int steps = ceil_div(taps, kTaps);
     constexpr int kAhead = V::kStages - 1;
 #pragma unroll
     for (int i = 0; i < kAhead; ++i) {
-      if (i < steps) load_weights(i, stages + i * V::kStageBytes);
+      if (i < steps) load_weights(i);
       async_copy_commit();
     }
     async_copy_wait<kAhead - 1>();
     __syncthreads();  // the rows are there
     load_rows(0, 0);
-    int stage = 0;
-    int to_fill = kAhead;
     for (int step = 0; step < steps; ++step) {
-      async_copy_wait<kAhead - 1>();
-      order_shared_writes_for_matrix_unit();
+      const int at = (loaded + step) % V::kStages;
+      if constexpr (kBulkCopies) {
+        wait_for_bytes(arrivals + at, static_cast<unsigned>((loaded + step) / V::kStages) & 1u);
+      } else {
+        async_copy_wait<kAhead - 1>();
+        order_shared_writes_for_matrix_unit();
+      }
       __syncthreads();  // the step is there, and nobody reads the stage that is filled next
-      if (step + kAhead < steps) load_weights(step + kAhead, stages + to_fill * V::kStageBytes);
+      if (step + kAhead < steps) load_weights(step + kAhead);
       async_copy_commit();
-      const unsigned char* const columns = stages + stage * V::kStageBytes;
-      if ((needed >> step * kTaps & ((1u << kTaps) - 1)) != 0) {
+      const unsigned char* const columns = stages + at * V::kStageBytes;
+      if ((needed >> step & 1) != 0) {
 #pragma unroll
         for (int m = 0; m < V::kUnits; ++m) {
           if (m > 0) load_rows(step, m);
@@ -414,9 +425,8 @@ __global__ __launch_bounds__(V::kThreads,
           }
         }
       }
-      stage = stage == V::kStages - 1 ? 0 : stage + 1;
-      to_fill = to_fill == V::kStages - 1 ? 0 : to_fill + 1;
     }
+    loaded += steps;
   }
 
   unsigned char* const room = stages + thread / 32 * V::kStoreBytes;

@@ -154,18 +154,20 @@ __global__ __launch_bounds__(kHaloSlots) void tile_kernel(const __grid_constant_
   by_mask[thread] = static_cast<unsigned long long>(thread / kHaloUnit) << 48 |
                     (own_key & 1ull << 40) | (own_key & 255) << 32 | (own_key >> 8 & kNone);
   sort_in_block(by_mask, kHaloSlots);
-  const int site = sites[by_mask[thread] >> 32 & 255];
-  if (thread < kHaloUnits) unit_masks[thread] = 0;
-  __syncthreads();
-  mask = static_cast<unsigned>(by_mask[thread]);
-  for (int offset = 16; offset > 0; offset /= 2) {
-    mask |= __shfl_xor_sync(kAllLanes, mask, offset);
-  }
-  if (thread % 32 == 0) atomicOr(unit_masks + thread / kHaloUnit, mask);
-  __syncthreads();
-  if (thread < kHaloUnits) {
-    z.masks[tile * kHaloUnits + thread] = static_cast<int>(unit_masks[thread]);
-  }
+  int site = sites[by_mask[thread] >> 32 & 255];
+  const auto write_masks = [&](unsigned taps) {
+    if (thread < kHaloUnits) unit_masks[thread] = 0;
+    __syncthreads();
+    for (int offset = 16; offset > 0; offset /= 2) {
+      taps |= __shfl_xor_sync(kAllLanes, taps, offset);
+    }
+    if (thread % 32 == 0) atomicOr(unit_masks + thread / kHaloUnit, taps);
+    __syncthreads();
+    if (thread < kHaloUnits) {
+      z.masks[tile * kHaloUnits + thread] = static_cast<int>(unit_masks[thread]);
+    }
+  };
+  write_masks(static_cast<unsigned>(by_mask[thread]));
 
   unsigned* const record = z.records + static_cast<std::int64_t>(tile) * z.rows * kHaloSlots;
   auto* const short_entries = reinterpret_cast<unsigned short*>(record);
@@ -175,6 +177,10 @@ __global__ __launch_bounds__(kHaloSlots) void tile_kernel(const __grid_constant_
   const HashTable table{places, &count};
   int phases = 1;
   for (; phases <= kHaloPhases; phases *= 2) {
+    if (phases == 2) {  // units that lie close together have smaller halos
+      site = sites[thread];
+      write_masks(mask);
+    }
     int used = 0;
     bool fits = true;
     for (int phase = 0; fits && phase < phases; ++phase) {
@@ -314,6 +320,7 @@ std::string halo_refusal(const SparseMap& map) {
     return cat("expects a submanifold convolution, got a ", name_of(map.kind()), " one");
   }
   const SparseKernel& kernel = map.kernel();
+  if (kernel.taps() < 2) return "expects a kernel of at least two taps, got one";
   if (kernel.taps() > kHaloTaps) {
     return cat("expects a kernel of at most ", kHaloTaps, " taps, got ", kernel.taps());
   }
@@ -330,6 +337,14 @@ std::shared_ptr<const HaloTable> halo_table(const SparseMap& map) {
     return made;
   });
 }
+
+namespace {
+std::size_t make_tables(const SparseMap& map) {
+  return halo_refusal(map).empty() ? halo_table(map)->bytes() : 0;
+}
+}  // namespace
+
+CONVSCOPE_KERNEL(sparse_halo_tables_kernel, cuda, make_tables)
 
 std::shared_ptr<const HaloFacts> halo_facts(const SparseMap& map) {
   return map.form<HaloFacts>(form_name() + " facts", [&] {

@@ -22,7 +22,7 @@
 // Source     see the card
 // Read next  halo_table.h, then halo_product.cuh
 #include <algorithm>
-#include <bit>
+#include <cmath>
 #include <span>
 
 #include "framework/machine/ceilings.h"
@@ -39,6 +39,7 @@ struct HaloPlan {
   SumsSizes sizes;
   const HaloInstance* by = nullptr;  // null: there are too many channels
   int shared_bytes = 0;
+  WeightTiles tiles;
 
   HaloPlan(const Problem& z, Direction direction) : sizes(z, direction) {
     const std::span<const HaloInstance> instances = z.dtype == DType::bf16 ? bf16_halo()
@@ -49,7 +50,15 @@ struct HaloPlan {
       if (by == nullptr && one.columns == columns && one.depth >= sizes.depth) by = &one;
     }
     const PartTaps taps = taps_of(z.map->kernel(), TapPart::all);
-    if (by != nullptr) shared_bytes = by->shared_bytes(taps.rows);
+    if (by == nullptr) return;
+    shared_bytes = by->shared_bytes(taps.rows);
+    tiles = {.columns = by->columns,
+             .step_taps = kTileDepth / by->depth,
+             .depth = static_cast<int>(sizes.depth),
+             .mirrored = sizes.look.mirrored};
+  }
+  Workspace memory(const Problem& z, void* base) const {
+    return {z, base, sizes.there, sizes.depth, tiles.rows(z.taps(), sizes.lanes), kTileDepth, true};
   }
 };
 
@@ -79,8 +88,9 @@ Support halo_support(const Problem& z, Direction direction) {
 void run_halo(const Problem& z, Direction direction, const void* in, const void* w, const void* b,
               void* out, void* workspace) {
   const HaloPlan plan(z, direction);
-  const Workspace at = plan.sizes.memory(z, workspace, /*with_sums=*/false);
-  pack_factors(z, at, in, w, true, direction == Direction::backward_data, plan.sizes.lanes);
+  const Workspace at = plan.memory(z, workspace);
+  pack_factors(z, at, in, w, true, direction == Direction::backward_data, plan.sizes.lanes,
+               plan.tiles);
   const auto table = halo_table(*z.map);
   HaloArgs args{.records = data_of<const unsigned>(table->records),
                 .heads = data_of<const int>(table->heads),
@@ -88,7 +98,6 @@ void run_halo(const Problem& z, Direction direction, const void* in, const void*
                 .taps = table->taps,
                 .run = table->run,
                 .rows = table->rows,
-                .mirrored = plan.sizes.look.mirrored,
                 .in = at.first.at(in),
                 .in_plane = at.first.plane(),
                 .w = at.second.memory,
@@ -113,7 +122,8 @@ void run_halo(const Problem& z, Direction direction, const void* in, const void*
          args);
 }
 
-// Either the second cache or the tensor cores take the time, and hide most of the other.
+// What takes the time is neither bytes nor products but the way of one step: two looks into tables,
+// rows into registers, the product. Measured on an H100, microseconds of a multiprocessor.
 Cost halo_cost(const Problem& z, Direction direction) {
   const bool f32 = z.dtype == DType::f32;
   const HaloPlan plan(z, direction);
@@ -123,16 +133,20 @@ Cost halo_cost(const Problem& z, Direction direction) {
   const auto lanes = static_cast<double>(plan.sizes.lanes);
   const auto lane_tiles =
       static_cast<double>(ceil_div(plan.sizes.lanes, std::int64_t{plan.by->columns}));
-  const double cache_bytes = facts->rows * lane_tiles * (2 * planes * depth + 16) +
-                             facts->taps * 2 * planes * depth * lanes;
-  // Tiles without lists keep one warp of eight busy.
-  const double scattered =
-      facts->tiles == 0 ? 0
-                        : static_cast<double>(facts->scattered) / static_cast<double>(facts->tiles);
+  const bool wide = plan.by->columns == 64;
+  const double step_us = planes == 2 ? (wide ? 1.65 : 1.4) : (wide ? 0.75 : 0.68);
+  const double tile_us = planes == 2 ? 5 : 2;
+  const double blocks = planes == 2 ? 1 : 2;  // of a multiprocessor at once
+  const double multiprocessors = cuda_device_facts().multiprocessors;
+  const double own_tiles = static_cast<double>(facts->tiles) * lane_tiles / multiprocessors;
+  const double own_steps = facts->taps / plan.tiles.step_taps * lane_tiles / multiprocessors;
+  // Half of what blocks that do not fill the last wave would lose.
+  const double rounded = std::ceil(own_tiles / blocks) * blocks;
+  const double unfilled = own_tiles > 0 ? 1 + 0.5 * (rounded / own_tiles - 1) : 1;
+  const double alone_us = own_tiles > 0 ? tile_us + step_us * own_steps / own_tiles : 0;
+  const double us =
+      std::max((step_us * own_steps + tile_us * own_tiles) * std::min(unfilled, 2.0), alone_us);
   const double flops = 2 * facts->executed * depth * lanes;
-  const double unit_us = flops * (planes == 2 ? 3 : 1) * (1 + 7 * scattered) / 400e12 * 1e6;
-  const double cache_us = cache_bytes / 3.4e12 * 1e6;
-  const double us = std::max(cache_us, unit_us) + 0.4 * std::min(cache_us, unit_us);
   const double counted = flops * (!f32 ? 1 : planes == 2 ? 1.5 : 0.5);
   const double peak = f32 ? kUnmeasuredGpu.tf32_flops : kUnmeasuredGpu.half_flops;
   const double packed = !f32 ? 0 : static_cast<double>(plan.sizes.there * plan.sizes.depth);
@@ -162,7 +176,7 @@ const SparseConvAlgorithm kCard{
     .cost = sparse_cuda::halo_cost,
     .workspace_bytes =
         [](const SparseConvProblem& z, Direction direction) {
-          return sparse_cuda::SumsSizes(z, direction).memory(z, nullptr, false).memory.bytes;
+          return sparse_cuda::HaloPlan(z, direction).memory(z, nullptr).memory.bytes;
         },
     .error_growth = 32,
     .exact_on_integers = true,

@@ -96,9 +96,21 @@ inline LaunchShape overlapping(LaunchShape shape) {
   return shape;
 }
 
+// Weights as tiles (row_pack.cuh).
+struct WeightTiles {
+  int columns = 0, step_taps = 1, depth = 0;
+  bool mirrored = false;
+
+  std::int64_t rows(std::int64_t taps, std::int64_t lanes) const {
+    return ceil_div(lanes, std::int64_t{columns}) * ceil_div(taps, std::int64_t{step_taps}) *
+           columns;
+  }
+};
+
 // Packs both factors, where they are not read as they are. The first one has rows of features, the
 // second one, too, or weights [K,C,taps] for `lanes` columns.
 void pack_factors(const Problem& z, const Workspace& at, const void* first, const void* second,
-                  bool second_is_weights, bool backward, std::int64_t lanes);
+                  bool second_is_weights, bool backward, std::int64_t lanes,
+                  const WeightTiles& tiles = {});
 
 }  // namespace convscope::sparse_cuda

@@ -10,11 +10,14 @@ namespace convscope::sparse_cuda {
 static_assert(kMaximaOfFactor == half_tiles::kMaximaBlocks);
 
 void pack_factors(const Problem& z, const Workspace& at, const void* first, const void* second,
-                  bool second_is_weights, bool backward, std::int64_t lanes) {
+                  bool second_is_weights, bool backward, std::int64_t lanes,
+                  const WeightTiles& tiles) {
   if (!at.first.packed && !at.second.packed) return;
   Pack pack;
   if (z.dtype == DType::f32) {
-    const std::int64_t a = at.first.rows * at.first.width, b = at.second.rows * at.second.width;
+    const std::int64_t a = at.first.rows * at.first.width;
+    const std::int64_t b =
+        second_is_weights ? z.w_shape().numel() : at.second.rows * at.second.width;
     const int a_blocks = half_tiles::maxima_blocks(a), b_blocks = half_tiles::maxima_blocks(b);
     pack.maxima = {at.maxima, a_blocks};
     pack.other_maxima = {at.maxima + a_blocks, b_blocks};
@@ -42,6 +45,13 @@ void pack_factors(const Problem& z, const Workspace& at, const void* first, cons
                          .taps = static_cast<int>(z.taps()),
                          .lanes = static_cast<int>(lanes),
                          .maxima = maxima};
+    if (weights && tiles.columns > 0) {
+      PackJob& job = pack.jobs[jobs - 1];
+      job.width = tiles.depth;
+      job.tile_columns = tiles.columns;
+      job.step_taps = tiles.step_taps;
+      job.mirrored = tiles.mirrored;
+    }
     most = std::max(most, factor.rows * factor.pieces);
   };
   add(at.first, first, pack.maxima, false);

@@ -12,7 +12,9 @@ namespace convscope::sparse_cuda {
 
 using half_tiles::kPieceHalves;
 
-// Rows [count, width] as they are, or weights [K,C,taps] as rows [taps, lanes, depth].
+// Rows [count, width] as they are, or weights [K,C,taps] as rows [taps, lanes, depth]; or, with
+// tile_columns, weights as shared memory wants them (matrix_tile.cuh): rows of 128 bytes
+// [tiles of lanes, steps of taps, columns], whose pieces are swizzled.
 struct PackJob {
   const void* from = nullptr;
   uint4* to = nullptr;     // [planes][rows][pieces]
@@ -21,6 +23,8 @@ struct PackJob {
   int width = 0, pieces = 0;
   bool weights = false, backward = false;
   int taps = 1, lanes = 1;
+  int tile_columns = 0, step_taps = 1;
+  bool mirrored = false;
   half_tiles::Maxima maxima;
 };
 
@@ -49,17 +53,31 @@ __global__ __launch_bounds__(kThreads) void pack_kernel(const __grid_constant__ 
     const auto piece = static_cast<int>(i - row * job.pieces);
     std::int64_t first = row * job.width;
     std::int64_t step = 1;
+    int depth = piece * kPieceHalves;
+    bool exists = true;
     if (job.weights) {  // row = (tap, lane)
-      const std::int64_t tap = row / job.lanes;
-      const std::int64_t lane = row - tap * job.lanes;
+      std::int64_t tap = row / job.lanes;
+      std::int64_t lane = row - tap * job.lanes;
+      if (job.tile_columns > 0) {
+        const int column = static_cast<int>(row % job.tile_columns);
+        const int steps = ceil_div(job.taps, job.step_taps);
+        const std::int64_t tile = row / job.tile_columns;  // (tile of lanes, step)
+        const int tap_pieces = job.pieces / job.step_taps;
+        const int at = piece ^ (column & 7);
+        tap = tile % steps * job.step_taps + at / tap_pieces;
+        lane = tile / steps * job.tile_columns + column;
+        depth = at % tap_pieces * kPieceHalves;
+        exists = tap < job.taps && lane < job.lanes;
+        if (job.mirrored) tap = job.taps - 1 - tap;
+      }
       first = job.backward ? lane * job.taps + tap : lane * job.width * job.taps + tap;
       step = job.backward ? static_cast<std::int64_t>(job.lanes) * job.taps : job.taps;
     }
     In values[kPieceHalves];
 #pragma unroll
     for (int e = 0; e < kPieceHalves; ++e) {
-      const int d = piece * kPieceHalves + e;
-      values[e] = d < job.width ? from[first + d * step] : In{};
+      const int d = depth + e;
+      values[e] = exists && d < job.width ? from[first + d * step] : In{};
     }
     half_tiles::write_piece<In, kPlanes>(values, scale, job.to + i, job.plane);
   }
