@@ -152,7 +152,8 @@ class NetContender {
   std::unique_ptr<Workspace> workspace_, prepared_;
 };
 
-// The cards for one word, or why there are none.
+// The cards for one word, or why there are none. A card that has no dw at all (halo) leaves it to
+// what auto chooses; the row's kernels say so.
 struct FoundCards {
   NetContender::Cards cards;
   std::string refusal;
@@ -168,8 +169,10 @@ FoundCards cards_of(const std::string& word, const std::vector<Problem>& layers,
   for (const Problem& z : layers) {
     out.cards.emplace_back();
     for (const Direction direction : kDirections) {
+      const bool by_name = named != nullptr && (direction != Direction::backward_weight ||
+                                                named->backward_weight != nullptr);
       const SparseCard* const card =
-          named != nullptr ? named : auto_choice_of(z, direction, device, WeightUse::once);
+          by_name ? named : auto_choice_of(z, direction, device, WeightUse::once);
       const Support support = card == nullptr ? Support::no("finds no card that accepts")
                                               : support_of(*card, z, direction);
       if (!support.yes) {

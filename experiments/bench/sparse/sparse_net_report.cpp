@@ -138,9 +138,9 @@ std::string sparse_net_table(const SparseNetReport& report) {
     if (!row.wrong.empty()) {
       out += cat(name_of(row.precision), " ", row.algorithm,
                  ": WRONG RESULT, not timed: ", row.wrong, "\n");
-    } else if (row.algorithm == "auto") {
-      out +=
-          cat(name_of(row.precision), " auto (forward, dx, dw): ", join(row.kernels, "; "), "\n");
+    } else if (row.algorithm == "auto" || row.algorithm == "halo") {  // of several cards
+      out += cat(name_of(row.precision), " ", row.algorithm,
+                 " (forward, dx, dw): ", join(row.kernels, "; "), "\n");
     }
   }
   return out;
