@@ -21,14 +21,14 @@ struct Inputs {
 };
 
 Inputs inputs_of(const nb::object& x, const nb::object& offset, const nb::object& w,
-                 const nb::object& mask, const nb::object& b, const nb::object& dy,
+                 const nb::object& mask, const nb::object& b, const nb::object& dy, bool forward,
                  const Conv2dParams& params, std::int64_t offset_groups) {
   Inputs in{.x = array_of(x, kOperation, "x"),
             .offset = array_of(offset, kOperation, "offset"),
             .w = array_of(w, kOperation, "w"),
             .mask = array_or_none(mask, kOperation, "mask"),
             .b = array_or_none(b, kOperation, "b"),
-            .dy = array_or_none(dy, kOperation, "dy"),
+            .dy = forward ? std::nullopt : std::optional(array_of(dy, kOperation, "dy")),
             .problem = {}};
   if (!is_floating(in.x.dtype)) {
     fail(kOperation, cat("expected x of type f32, f64, f16 or bf16, got ", in.x.tensor.str()));
@@ -90,7 +90,7 @@ nb::object deform_conv2d(const nb::object& x, const nb::object& offset, const nb
                          const nb::object& padding, const nb::object& dilation, std::int64_t groups,
                          std::int64_t offset_groups, const std::string& algorithm,
                          const nb::object& device_in, const std::string& precision) {
-  const Inputs in = inputs_of(x, offset, w, mask, b, nb::none(),
+  const Inputs in = inputs_of(x, offset, w, mask, b, nb::none(), /*forward=*/true,
                               params_of({stride, padding, dilation, groups, precision}, kOperation),
                               offset_groups);
   const Device device = device_of(device_in, in.x);
@@ -113,8 +113,7 @@ nb::object deform_conv2d_backward(const nb::object& dy, const nb::object& x,
                                   const std::string& algorithm, const nb::object& device_in,
                                   const std::string& precision, const nb::object& needs) {
   check_needs(needs, {"dx", "doffset", "dmask", "dw", "db"}, kOperation);
-  if (dy.is_none()) array_of(dy, kOperation, "dy");
-  const Inputs in = inputs_of(x, offset, w, mask, nb::none(), dy,
+  const Inputs in = inputs_of(x, offset, w, mask, nb::none(), dy, /*forward=*/false,
                               params_of({stride, padding, dilation, groups, precision}, kOperation),
                               offset_groups);
   const Device device = device_of(device_in, in.x);
@@ -167,10 +166,11 @@ x [N,C,H,W], offset [N,2 O R S,P,Q] with (v,u) of a tap side by side as in torch
 The other arguments, and what arrays may be, as of conv2d().
 )");
   module.def(
-      "_deform_conv2d_backward", deform_conv2d_backward, "dy"_a, "x"_a.none(), "offset"_a.none(),
-      "w"_a.none(), "mask"_a = nb::none(), "stride"_a = 1, "padding"_a = 0, "dilation"_a = 1,
-      "groups"_a = 1, "offset_groups"_a = 1, nb::kw_only(), "algorithm"_a = "auto",
-      "device"_a = nb::none(), "precision"_a = "f32", "needs"_a = nb::none(),
+      "_deform_conv2d_backward", deform_conv2d_backward, "dy"_a.none(), "x"_a.none(),
+      "offset"_a.none(), "w"_a.none(), "mask"_a = nb::none(), "stride"_a = 1, "padding"_a = 0,
+      "dilation"_a = 1, "groups"_a = 1, "offset_groups"_a = 1, nb::kw_only(),
+      "algorithm"_a = "auto", "device"_a = nb::none(), "precision"_a = "f32",
+      "needs"_a = nb::none(),
       nb::sig("def _deform_conv2d_backward(dy: ArrayT, x: ArrayT, offset: ArrayT, w: ArrayT, mask: "
               "ArrayT | None = None, stride: Pair = 1, padding: Padding = 0, dilation: Pair = 1, "
               "groups: int = 1, offset_groups: int = 1, *, algorithm: str = 'auto', device: str | "
