@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// answer.h: the text of `convscope explain`, for the command line and for Python; and the same of one
-// problem without a network.
+// answer.h: the text of `convscope explain`, for the command line and for Python; and the same of
+// one problem without a network.
 #pragma once
 
 #include <memory>

@@ -3,9 +3,9 @@
 //
 //   conv2d      Conv, with zeros around the image alone
 //   linear      Gemm
-//   batch norm  BatchNormalization with the running statistics, a node of its own: the file holds the
-//               network's weights. With fold_batch_norm one behind a convolution becomes part of its
-//               weight and bias; not behind a quantised weight, whose codes stay the network's
+//   batch norm  BatchNormalization with the running statistics, a node of its own: the file holds
+//               the network's weights. With fold_batch_norm one behind a convolution becomes part
+//               of its weight and bias; not behind a quantised weight: its codes stay the network's
 //   curves      Relu, Clip (relu6), Tanh, Sigmoid
 //   pools       MaxPool, AveragePool, GlobalAveragePool; ceil_mode of a max pool as padding behind
 //   residual    Add, Relu where the block ends in one

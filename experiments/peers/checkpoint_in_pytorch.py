@@ -12,8 +12,10 @@ loads each into PyTorch and compares the logits of random images with those of `
 the largest, or a name is left over; 77 without PyTorch.
 """
 import argparse
+import json
 import pathlib
 import re
+import struct
 import subprocess
 import sys
 import tempfile
@@ -21,7 +23,6 @@ import tempfile
 try:
     import numpy as np
     import torch
-    from model_vs_pytorch import read_safetensors
     from torch import nn
 except ImportError as error:
     print(f"skipped: {error}")
@@ -108,6 +109,20 @@ class MobileNetV1(nn.Module):
 MODELS = {"lenet5": LeNet5, "resnet18": ResNet18, "mobilenet_v1": MobileNetV1}
 
 
+def read_checkpoint(path):
+    """{name: array} of the parameters and buffers; the optimiser's state (optimizer/...) is left out."""
+    raw = path.read_bytes()
+    length = struct.unpack("<Q", raw[:8])[0]
+    out = {}
+    for name, entry in json.loads(raw[8:8 + length]).items():
+        if name == "__metadata__" or name.startswith("optimizer/"):
+            continue
+        begin, end = entry["data_offsets"]
+        values = np.frombuffer(raw[8 + length + begin:8 + length + end], dtype=np.float32)
+        out[name] = values.reshape(entry["shape"])
+    return out
+
+
 def renamed(name, model):
     layer, part = name.rsplit(".", 1)
     for pattern, to in NAMES[model]:
@@ -118,15 +133,13 @@ def renamed(name, model):
 
 
 def state_dict(path, model):
-    """Of the parameters and buffers of a checkpoint; not of its optimiser's state."""
     return {renamed(name, model): torch.from_numpy(value.copy())
-            for name, value in read_safetensors(path).items()
-            if not name.startswith(("optim.", "optimizer."))}
+            for name, value in read_checkpoint(path).items()}
 
 
 def model_of(path):
     """Which of the three models a checkpoint holds."""
-    names = read_safetensors(path).keys()
+    names = read_checkpoint(path).keys()
     for model, name in (("lenet5", "c1.weight"), ("mobilenet_v1", "block1.depthwise.weight"),
                         ("resnet18", "layer1.0.conv1.weight")):
         if name in names:
@@ -174,10 +187,10 @@ def check(program):
             x = np.random.default_rng(1).standard_normal((16, 1, 28, 28)).astype(np.float32)
             np.save(folder / "x.npy", x)
             call(program, "op", "net", run / "config.yaml", "--x", folder / "x.npy", "--weights",
-                 run / "ckpt/last.safetensors", "--out-y", folder / "y.npy")
+                 run / "ckpt/best.safetensors", "--out-y", folder / "y.npy")
             want = np.load(folder / "y.npy")
             for name, network in networks(model):
-                state = state_dict(run / "ckpt/last.safetensors", model)
+                state = state_dict(run / "ckpt/best.safetensors", model)
                 with torch.inference_mode():
                     got = load(network, state)(torch.from_numpy(x)).numpy()
                 difference = float(np.abs(got - want).max() / np.abs(want).max())

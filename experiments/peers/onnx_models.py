@@ -49,35 +49,18 @@ def call(*words):
     return done.stdout
 
 
-def op_net_weights(checkpoint, path):
-    """The parameters and buffers of a checkpoint alone: `op net` takes no optimiser's state."""
-    import struct
-    raw = checkpoint.read_bytes()
-    length = struct.unpack("<Q", raw[:8])[0]
-    head = {name: entry for name, entry in json.loads(raw[8:8 + length]).items()
-            if not name.startswith(("__metadata__", "optim.", "optimizer."))}
-    body, at = [], 0
-    for entry in head.values():
-        begin, end = entry["data_offsets"]
-        body.append(raw[8 + length + begin:8 + length + end])
-        entry["data_offsets"] = [at, at + end - begin]
-        at += end - begin
-    text = json.dumps(head).encode()
-    path.write_bytes(struct.pack("<Q", len(text)) + text + b"".join(body))
-
-
 def compare(program, model, images, folder):
     call(program, "run", "quickstart", *STEPS, model, "name=onnx", "-o", folder / "runs", "-q")
     run = folder / "runs/onnx/latest"
     x = np.random.default_rng(1).standard_normal((images, 1, 28, 28)).astype(np.float32)
     np.save(folder / "x.npy", x)
     call(program, "op", "net", run / "config.yaml", "--x", folder / "x.npy", "--weights",
-         run / "ckpt/last.safetensors", "--out-y", folder / "y.npy")
+         run / "ckpt/best.safetensors", "--out-y", folder / "y.npy")
     want = np.load(folder / "y.npy")
     rows = []
     for form, option in (("as trained", []), ("folded", ["--fold-batch-norm"])):
         path = folder / "net.onnx"
-        said = call(program, "export", run, "--onnx", path, *option)
+        said = call(program, "export", run, "--weights", "best", "--onnx", path, *option)
         try:
             import onnx
             onnx.checker.check_model(str(path), full_check=True)

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // arrays.h: arrays of Python as tensors, and tensors as arrays of Python.
 //
-// What comes in is borrowed where a kernel can read it as it lies: row-major, aligned, on the device
-// that computes. All else is copied, and reason_to_copy() says why. What goes out is the tensor's own
-// memory, kept by the array, of the library whose array came in.
+// What comes in is borrowed where a kernel can read it as it lies: row-major and aligned. All else
+// is copied, and `why_copied` says why. What goes out is the tensor's own memory, kept by an array
+// of the library that the input came from.
 #pragma once
 
 #include <nanobind/nanobind.h>
@@ -21,7 +21,7 @@ namespace nb = nanobind;
 // Whose arrays they are: an answer comes as an array of the same library.
 enum class ArrayLibrary { numpy, pytorch, other };
 
-// An argument that is an array. It keeps the elements that `tensor` may borrow, so it lives as long.
+// An argument that is an array. It keeps the elements that `tensor` may borrow.
 struct Array {
   nb::ndarray<nb::ro> held;
   ArrayLibrary library = ArrayLibrary::numpy;
