@@ -228,8 +228,8 @@ nb::object to_python(const Tensor& tensor, ArrayLibrary library) {
     return as(nb::ndarray<nb::pytorch>(data, rank, sizes.data(), owner, nullptr, type, device_type,
                                        device.index));
   }
-  return as(
-      nb::ndarray<>(data, rank, sizes.data(), owner, nullptr, type, device_type, device.index));
+  return as(nb::ndarray<nb::array_api>(data, rank, sizes.data(), owner, nullptr, type, device_type,
+                                       device.index));
 }
 
 void wait_for_others(Device device) {

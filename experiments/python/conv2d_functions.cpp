@@ -133,7 +133,8 @@ void add_conv2d(nb::module_& module) {
 x [N,C,H,W], w [K,C/groups,R,S], b [K] -> y [N,K,P,Q] with
 P = (H + top + bottom - dilation (R - 1) - 1) // stride + 1, Q likewise.
 
-Arrays of NumPy, PyTorch or any library with __dlpack__; y is of the same library, where x lies.
+Arrays of NumPy, PyTorch or any library with __dlpack__; y is such an array, where x lies (of other
+libraries an object that their from_dlpack takes).
 float32 and float64; float16 and bfloat16 on CUDA. Elements are read where they lie; an array that
 is not row-major is copied first (copy_reason() says so).
 

@@ -98,6 +98,20 @@ class Conv2d(unittest.TestCase):
         np.testing.assert_array_equal(convscope.conv2d(ones, w, algorithm="direct"),
                                       convscope.conv2d(np.ones_like(x), w, algorithm="direct"))
 
+    def test_other_libraries_hand_over_by_dlpack(self):
+        class Foreign:
+            def __init__(self, array):
+                self.array = array
+
+            def __dlpack__(self, **options):
+                return self.array.__dlpack__(**options)
+
+            def __dlpack_device__(self):
+                return self.array.__dlpack_device__()
+        x, w = drawn((2, 3, 9, 8)), drawn((4, 3, 3, 3))
+        y = convscope.conv2d(Foreign(x), Foreign(w), algorithm="direct")
+        np.testing.assert_array_equal(np.from_dlpack(y), convscope.conv2d(x, w, algorithm="direct"))
+
     def test_answers_outlive_what_they_were_computed_from(self):
         def answer():
             return convscope.conv2d(drawn((4, 3, 16, 16)), drawn((8, 3, 3, 3)), algorithm="direct")
