@@ -13,6 +13,17 @@
 namespace convscope::python {
 namespace {
 
+// A whole number of Python or of NumPy; true and false are none.
+bool is_whole(nb::handle given, std::int64_t& value) {
+  if (PyIndex_Check(given.ptr()) == 0 || PyBool_Check(given.ptr()) != 0) return false;
+  const nb::object number = nb::steal(PyNumber_Index(given.ptr()));
+  if (!number.is_valid()) {
+    PyErr_Clear();
+    return false;
+  }
+  return nb::try_cast<std::int64_t>(number, value, /*convert=*/false);
+}
+
 // One number, or as many as one of `counts` says.
 std::vector<std::int64_t> numbers(nb::handle given, const char* operation, const char* name,
                                   std::initializer_list<std::size_t> counts) {
@@ -23,12 +34,12 @@ std::vector<std::int64_t> numbers(nb::handle given, const char* operation, const
                   nb::cast<std::string>(nb::repr(given))));
   };
   std::vector<std::int64_t> out(1);
-  if (nb::try_cast<std::int64_t>(given, out[0], /*convert=*/false)) return out;
+  if (is_whole(given, out[0])) return out;
   if (PySequence_Check(given.ptr()) == 0 || PyUnicode_Check(given.ptr()) != 0) refuse();
   out.clear();
   for (const nb::handle one : given) {
     std::int64_t value = 0;
-    if (!nb::try_cast<std::int64_t>(one, value, /*convert=*/false)) refuse();
+    if (!is_whole(one, value)) refuse();
     out.push_back(value);
   }
   if (std::ranges::find(counts, out.size()) == counts.end()) refuse();
@@ -63,6 +74,18 @@ Device device_of(const nb::object& device, const Array& x) {
   const Device out = Device::parse(nb::cast<std::string>(nb::str(device)));
   backend_of(out);  // an error when it is not there
   return out;
+}
+
+void check_device(DType dtype, ComputePrecision precision, Device device, const char* operation) {
+  if (device.type != DeviceType::cpu) return;
+  const bool half = is_half(dtype);
+  if (!half && precision == ComputePrecision::f32) return;
+  fail(ErrorKind::kUnavailable, operation,
+       cat("expected arrays of type f32 or f64 with precision f32 on the CPU, which has no units "
+           "for ",
+           half ? name_of(dtype) : name_of(precision), "; ",
+           half ? "convert them to float32, or compute on device=\"cuda\""
+                : "leave precision out, or compute on device=\"cuda\""));
 }
 
 void check_beside(const Array& array, const Array& x, const char* operation, const char* name) {

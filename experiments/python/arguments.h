@@ -22,6 +22,9 @@ Conv2dParams params_of(const ConvWords& words, const char* operation);
 // Where the work is done, and how: the device's name, or none for that of x.
 Device device_of(const nb::object& device, const Array& x);
 
+// An error where the device has no units for such factors.
+void check_device(DType dtype, ComputePrecision precision, Device device, const char* operation);
+
 // Another input of the same call: an error unless it is of the type and on the device of x.
 void check_beside(const Array& array, const Array& x, const char* operation, const char* name);
 void check_shape(const Array& array, const Shape& expected, const std::string& because,

@@ -24,6 +24,8 @@ ArrayLibrary library_of(nb::handle object) {
       nb::handle(reinterpret_cast<PyObject*>(Py_TYPE(object.ptr()))), "__module__", nb::str(""));
   if (!nb::isinstance<nb::str>(module)) return ArrayLibrary::other;
   const std::string name = nb::cast<std::string>(module);
+  // What offers its bytes alone (memoryview) gets an array of NumPy.
+  if (!nb::hasattr(object, "__dlpack__")) return ArrayLibrary::numpy;
   if (name == "numpy" || name.starts_with("numpy.")) return ArrayLibrary::numpy;
   return name == "torch" || name.starts_with("torch.") ? ArrayLibrary::pytorch
                                                        : ArrayLibrary::other;
@@ -133,6 +135,9 @@ Array array_of(nb::handle object, const char* operation, const char* name) {
                   " as an array (of NumPy, PyTorch, or any that has __dlpack__), got ", got));
   };
   out.library = library_of(object);
+  if (class_name(object) == "MaskedArray") {
+    no_array("one with a mask, which would be ignored; fill it first: .filled(0)");
+  }
   if (!nb::ndarray_check(object)) no_array(cat("an object of type ", class_name(object)));
   if (out.library == ArrayLibrary::pytorch) refuse_history(object, operation, name);
   if (!nb::try_cast<nb::ndarray<nb::ro>>(object, out.held, /*convert=*/false)) {

@@ -44,10 +44,11 @@ nb::object conv2d(const nb::object& x_in, const nb::object& w_in, const nb::obje
   check_type(x);
   check_beside(w, x, kOperation, "w");
   if (b) check_beside(*b, x, kOperation, "b");
-  const Conv2dProblem problem =
-      problem_of(x, w, params_of({stride, padding, dilation, groups, precision}, kOperation));
+  const Conv2dParams params = params_of({stride, padding, dilation, groups, precision}, kOperation);
+  const Conv2dProblem problem = problem_of(x, w, params);
   if (b) check_shape(*b, {problem.k}, "w has so many kernels", kOperation, "b");
   const Device device = device_of(device_in, x);
+  check_device(x.dtype, params.precision, device, kOperation);
   Tensor y;
   {
     const nb::gil_scoped_release without_lock;
@@ -75,10 +76,11 @@ nb::object conv2d_backward(const nb::object& dy_in, const nb::object& x_in, cons
   check_type(x);
   check_beside(w, x, kOperation, "w");
   check_beside(dy, x, kOperation, "dy");
-  const Conv2dProblem problem =
-      problem_of(x, w, params_of({stride, padding, dilation, groups, precision}, kOperation));
+  const Conv2dParams params = params_of({stride, padding, dilation, groups, precision}, kOperation);
+  const Conv2dProblem problem = problem_of(x, w, params);
   check_shape(dy, problem.y_shape(), "that is y", kOperation, "dy");
   const Device device = device_of(device_in, x);
+  check_device(x.dtype, params.precision, device, kOperation);
   const bool wants_dx = wants(needs, "dx");
   const bool wants_dw = wants(needs, "dw");
   const bool wants_db = wants(needs, "db");

@@ -90,10 +90,11 @@ nb::object deform_conv2d(const nb::object& x, const nb::object& offset, const nb
                          const nb::object& padding, const nb::object& dilation, std::int64_t groups,
                          std::int64_t offset_groups, const std::string& algorithm,
                          const nb::object& device_in, const std::string& precision) {
-  const Inputs in = inputs_of(x, offset, w, mask, b, nb::none(), /*forward=*/true,
-                              params_of({stride, padding, dilation, groups, precision}, kOperation),
-                              offset_groups);
+  const Conv2dParams params = params_of({stride, padding, dilation, groups, precision}, kOperation);
+  const Inputs in =
+      inputs_of(x, offset, w, mask, b, nb::none(), /*forward=*/true, params, offset_groups);
   const Device device = device_of(device_in, in.x);
+  check_device(in.x.dtype, params.precision, device, kOperation);
   Tensor y;
   {
     const nb::gil_scoped_release without_lock;
@@ -113,10 +114,11 @@ nb::object deform_conv2d_backward(const nb::object& dy, const nb::object& x,
                                   const std::string& algorithm, const nb::object& device_in,
                                   const std::string& precision, const nb::object& needs) {
   check_needs(needs, {"dx", "doffset", "dmask", "dw", "db"}, kOperation);
-  const Inputs in = inputs_of(x, offset, w, mask, nb::none(), dy, /*forward=*/false,
-                              params_of({stride, padding, dilation, groups, precision}, kOperation),
-                              offset_groups);
+  const Conv2dParams params = params_of({stride, padding, dilation, groups, precision}, kOperation);
+  const Inputs in =
+      inputs_of(x, offset, w, mask, nb::none(), dy, /*forward=*/false, params, offset_groups);
   const Device device = device_of(device_in, in.x);
+  check_device(in.x.dtype, params.precision, device, kOperation);
   const bool wants_data = wants(needs, "dx") || wants(needs, "doffset") || wants(needs, "dmask");
   const bool wants_dw = wants(needs, "dw");
   const bool wants_db = wants(needs, "db");

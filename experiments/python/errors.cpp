@@ -3,6 +3,7 @@
 #include "experiments/python/errors.h"
 
 #include <filesystem>
+#include <string_view>
 
 #include "framework/check.h"
 
@@ -43,7 +44,8 @@ void translate(const std::exception_ptr& thrown, void*) {
   try {
     std::rethrow_exception(thrown);
   } catch (const Error& error) {
-    raise(class_of(error.kind()), error.what());
+    const bool memory = std::string_view(error.what()).starts_with("[memory] out of memory");
+    raise(memory ? "OutOfMemoryError" : class_of(error.kind()), error.what());
   } catch (const TypeMistake& error) {
     raise("ArgumentError", error.what());
   } catch (const std::filesystem::filesystem_error& error) {

@@ -13,8 +13,8 @@ Gradients that PyTorch differentiates by itself: convscope.torch.
 """
 from ._start import native as _native  # first: it says how threads wait
 from ._algorithms import Algorithm, Algorithms, algorithms, explain
-from ._errors import (ArgumentError, ConfigError, DataError, Error, FileError, InvalidError, RunError,
-                      UnavailableError)
+from ._errors import (ArgumentError, ConfigError, DataError, Error, FileError, InvalidError,
+                      OutOfMemoryError, RunError, UnavailableError)
 from ._gradients import (Conv2dGradients, DeformConv2dGradients, conv2d_backward,
                          deform_conv2d_backward)
 from ._native import (check_results, conv2d, copy_reason, deform_conv2d, device_status,
@@ -26,7 +26,7 @@ from ._version import __version__
 
 __all__ = [
     "Algorithm", "Algorithms", "ArgumentError", "ConfigError", "Conv2dGradients", "DataError",
-    "DeformConv2dGradients", "Error", "FileError", "InvalidError", "Plot", "Plots", "Report", "RunError",
+    "DeformConv2dGradients", "Error", "FileError", "InvalidError", "OutOfMemoryError", "Plot", "Plots", "Report", "RunError",
     "Text", "UnavailableError", "__version__", "algorithms", "check_results", "conv2d",
     "conv2d_backward", "copy_reason", "deform_conv2d", "deform_conv2d_backward", "device_status",
     "explain", "forget_check_results", "instruction_set", "num_threads", "plot", "plot_kinds", "report",

@@ -31,4 +31,8 @@ class FileError(Error, OSError):
 
 
 class RunError(Error, RuntimeError):
-    """Work that failed: no memory, or two algorithms that disagree (algorithm="check:a,b")."""
+    """Work that failed: two algorithms that disagree (algorithm="check:a,b"), a device that broke."""
+
+
+class OutOfMemoryError(RunError, MemoryError):
+    """There is no room for an array."""

@@ -20,7 +20,7 @@ Path = Union[str, "os.PathLike[str]"]
 def pandas(what: str) -> Any:
     """The package, or a sentence."""
     try:
-        import pandas as module
+        import pandas as module  # type: ignore[import-untyped]
     except ImportError as error:
         raise Error(f"[{what}] expected the package pandas because the answer is a frame of it, found "
                     "none; install it: pip install pandas") from error

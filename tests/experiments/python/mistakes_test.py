@@ -43,6 +43,7 @@ class Mistakes(unittest.TestCase):
         self.refused(TypeError, "expected x as an array .* got an object of type list", X.tolist(), W)
         self.refused(TypeError, "expected w as an array .* got an object of type NoneType", X, None)
         self.refused(TypeError, "got an object of type str", "x.npy", W)
+        self.refused(TypeError, "one with a mask", np.ma.array(X), W)
 
     def test_sizes_that_are_no_numbers(self):
         self.refused(TypeError, "expected stride as a whole number or 2 of them, got 1.5", X, W, stride=1.5)
@@ -51,10 +52,19 @@ class Mistakes(unittest.TestCase):
         self.refused(ValueError, "expected precision f32, tf32, bf16 or f16, got 'fp8'", X, W,
                      precision="fp8")
 
+    def test_numbers_of_numpy_are_numbers(self):
+        y = convscope.conv2d(X, W, stride=np.int64(2), padding=[np.int32(1), 0], groups=np.int64(1))
+        self.assertEqual(y.shape, convscope.conv2d(X, W, stride=2, padding=(1, 0)).shape)
+        self.refused(TypeError, "expected stride as a whole number", X, W, stride=True)
+        self.assertIsInstance(convscope.conv2d(memoryview(X), W), np.ndarray)
+
     def test_algorithms(self):
         self.refused(RuntimeError, "winograd_f4x3.*", X, W, algorithm="winograd_f4x3", stride=2)
         self.refused(convscope.UnavailableError, "did you mean 'direct'", X, W, algorithm="dirrect")
-        self.refused(convscope.UnavailableError, "f16", X.astype(np.float16), W.astype(np.float16))
+        self.refused(convscope.UnavailableError, "no units for f16; convert them to float32",
+                     X.astype(np.float16), W.astype(np.float16))
+        self.refused(convscope.UnavailableError, "no units for tf32; leave precision out", X, W,
+                     precision="tf32")
 
     def test_devices(self):
         self.refused(ValueError, "device", X, W, device="tpu")
@@ -65,7 +75,7 @@ class Mistakes(unittest.TestCase):
 
     def test_sizes_beyond_all_memory(self):
         huge = np.broadcast_to(np.float32(0), (1 << 20, 1, 1 << 12, 1 << 12))
-        with self.assertRaisesRegex(convscope.RunError, "memory"):
+        with self.assertRaisesRegex(MemoryError, r"\[memory\] out of memory"):
             convscope.conv2d(huge, np.ones((1, 1, 1, 1), np.float32))
         self.refused(ValueError, "expected a padding of 0 to 2147483647", X, W, padding=1 << 31)
         self.refused(TypeError, "expected padding as a whole number", X, W, padding=1 << 64)
@@ -81,8 +91,8 @@ class Mistakes(unittest.TestCase):
             convscope.algorithms(operation="conv3d")
 
     def test_every_class_is_an_error_of_ours(self):
-        for name in ("ArgumentError", "ConfigError", "DataError", "FileError", "InvalidError", "RunError",
-                     "UnavailableError"):
+        for name in ("ArgumentError", "ConfigError", "DataError", "FileError", "InvalidError",
+                     "OutOfMemoryError", "RunError", "UnavailableError"):
             self.assertTrue(issubclass(getattr(convscope, name), convscope.Error))
             self.assertEqual(str(getattr(convscope, name)("[a] b")), "[a] b")
 
