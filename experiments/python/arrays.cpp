@@ -18,17 +18,40 @@ std::string class_name(nb::handle object) {
       nb::str(nb::handle(reinterpret_cast<PyObject*>(Py_TYPE(object.ptr()))).attr("__name__")));
 }
 
-// The module of its class: "numpy", "torch", "torch.nn.parameter".
-ArrayLibrary library_of(nb::handle object) {
-  const nb::object module = nb::getattr(
-      nb::handle(reinterpret_cast<PyObject*>(Py_TYPE(object.ptr()))), "__module__", nb::str(""));
-  if (!nb::isinstance<nb::str>(module)) return ArrayLibrary::other;
-  const std::string name = nb::cast<std::string>(module);
+struct ArrayClass {
+  PyTypeObject* type = nullptr;
+  ArrayLibrary library = ArrayLibrary::other;
+  bool has_mask = false;
+};
+
+ArrayClass class_of(nb::handle object) {
+  ArrayClass out{.type = Py_TYPE(object.ptr())};
+  const nb::object module =
+      nb::getattr(nb::handle(reinterpret_cast<PyObject*>(out.type)), "__module__", nb::str(""));
+  // "numpy", "torch", "torch.nn.parameter"
+  const std::string name = nb::isinstance<nb::str>(module) ? nb::cast<std::string>(module) : "";
+  out.has_mask = name.starts_with("numpy.ma") && class_name(object) == "MaskedArray";
   // What offers its bytes alone (memoryview) gets an array of NumPy.
-  if (!nb::hasattr(object, "__dlpack__")) return ArrayLibrary::numpy;
-  if (name == "numpy" || name.starts_with("numpy.")) return ArrayLibrary::numpy;
-  return name == "torch" || name.starts_with("torch.") ? ArrayLibrary::pytorch
-                                                       : ArrayLibrary::other;
+  if (name == "numpy" || name.starts_with("numpy.") || !nb::hasattr(object, "__dlpack__")) {
+    out.library = ArrayLibrary::numpy;
+  } else if (name == "torch" || name.starts_with("torch.")) {
+    out.library = ArrayLibrary::pytorch;
+  }
+  return out;
+}
+
+// Remembered for the classes that came first, which are kept for that; with Python's lock.
+ArrayClass known_class_of(nb::handle object) {
+  static std::array<ArrayClass, 4> known;
+  PyTypeObject* const type = Py_TYPE(object.ptr());
+  for (ArrayClass& one : known) {
+    if (one.type == type) return one;
+    if (one.type != nullptr) continue;
+    one = class_of(object);
+    Py_INCREF(type);
+    return one;
+  }
+  return class_of(object);
 }
 
 std::string text_of(nb::dlpack::dtype type) {
@@ -134,8 +157,9 @@ Array array_of(nb::handle object, const char* operation, const char* name) {
     fail_type(cat("[", operation, "] expected ", name,
                   " as an array (of NumPy, PyTorch, or any that has __dlpack__), got ", got));
   };
-  out.library = library_of(object);
-  if (class_name(object) == "MaskedArray") {
+  const ArrayClass of = known_class_of(object);
+  out.library = of.library;
+  if (of.has_mask) {
     no_array("one with a mask, which would be ignored; fill it first: .filled(0)");
   }
   if (!nb::ndarray_check(object)) no_array(cat("an object of type ", class_name(object)));
