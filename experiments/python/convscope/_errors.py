@@ -36,3 +36,8 @@ class RunError(Error, RuntimeError):
 
 class OutOfMemoryError(RunError, MemoryError):
     """There is no room for an array."""
+
+
+for _class in (Error, InvalidError, ArgumentError, ConfigError, DataError, UnavailableError, FileError,
+               RunError, OutOfMemoryError):
+    _class.__module__ = "convscope"  # tracebacks name what callers write
