@@ -15,7 +15,9 @@ Storage::Storage(Device device_in, std::size_t bytes_in)
 Storage::Storage(Device device_in, std::size_t bytes_in, void* block)
     : device(device_in), bytes(bytes_in), data(block) {}
 
-Storage::~Storage() { deallocate(device, data, bytes); }
+Storage::~Storage() {
+  if (!is_borrowed_) deallocate(device, data, bytes);
+}
 
 namespace {
 
@@ -113,6 +115,15 @@ Tensor Tensor::full(const Shape& shape, double value, DType dtype, Device device
   Tensor out = empty(shape, dtype, device);
   out.fill(value);
   return out;
+}
+
+Tensor Tensor::borrow(void* elements, const Shape& shape, DType dtype, Device device) {
+  const auto bytes = static_cast<std::size_t>(shape.numel()) * size_of(dtype);
+  CONVSCOPE_CHECK(elements != nullptr || bytes == 0, "tensor", "expected elements of ", shape,
+                  " to borrow, got a null pointer");
+  const Ref<Storage> storage = make_ref<Storage>(device, bytes, elements);
+  storage->is_borrowed_ = true;
+  return view(storage, 0, shape, dtype);
 }
 
 Tensor Tensor::view(Ref<Storage> storage, std::size_t offset_bytes, const Shape& shape,

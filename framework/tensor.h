@@ -28,6 +28,10 @@ class CONVSCOPE_API Storage : public RefCounted {
   const Device device;
   const std::size_t bytes;
   void* const data;
+
+ private:
+  friend class Tensor;
+  bool is_borrowed_ = false;  // the block is somebody else's, who frees it
 };
 
 class CONVSCOPE_API Tensor {
@@ -52,6 +56,11 @@ class CONVSCOPE_API Tensor {
   static Tensor from(std::initializer_list<float> values, const Shape& shape) {
     return from(std::span<const float>(values.begin(), values.size()), shape);
   }
+
+  // Elements of somebody else, row-major, who keeps them while this tensor or a view of it lives:
+  // nothing is copied, counted or freed. Aligned as their type asks for.
+  static Tensor borrow(void* elements, const Shape& shape, DType dtype = DType::f32,
+                       Device device = {});
 
   // A part of `storage`, from a byte on that suits the type; the caller sees to it that the part
   // lies inside whenever elements are touched.

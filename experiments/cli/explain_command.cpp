@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // explain_command.cpp: `convscope explain`: which algorithm each convolution of a config uses in
 // each direction, why not the others, and how a step is planned. Nothing is run, no data are read.
-#include <algorithm>
 #include <memory>
 
 #include "experiments/cli/command.h"
 #include "experiments/cli/measure_once.h"
+#include "experiments/explain/answer.h"
 #include "experiments/explain/details.h"
-#include "experiments/explain/overview.h"
 #include "experiments/explain/remarks.h"
 #include "framework/parallel.h"
 
@@ -20,45 +19,6 @@ struct Arguments {
   bool all = false, steps = false, json = false;
 };
 
-// Those that --layer names; without it all of them.
-std::vector<const ExplainedLayer*> asked_layers(const Explanation& explanation,
-                                                const std::vector<std::string>& names) {
-  std::vector<const ExplainedLayer*> out;
-  std::vector<std::string> known;
-  for (const ExplainedLayer& layer : explanation.layers) {
-    known.push_back(layer.conv.name);
-    const bool named = std::ranges::count(names, layer.conv.name) > 0;
-    if (names.empty() || named) out.push_back(&layer);
-  }
-  for (const std::string& name : names) {
-    if (std::ranges::count(known, name) > 0) continue;
-    const std::string near = nearest_word(name, known);
-    fail_usage("explain",
-               cat("expected --layer with the name of a convolution, got '", name, "'",
-                   near.empty() ? "" : cat("; did you mean '", near, "'?"),
-                   known.empty() ? "; the network has none" : cat("; known: ", join(known))));
-  }
-  return out;
-}
-
-void print_text(const Explanation& explanation, const Arguments& arguments,
-                const std::vector<const ExplainedLayer*>& layers) {
-  const bool has_details = arguments.all || !arguments.layers.empty();
-  if (arguments.layers.empty()) print_result(overview_text(explanation) + "\n");
-  if (has_details && !layers.empty()) {
-    print_result(marks_text());
-    for (const ExplainedLayer* layer : layers) print_result("\n" + layer_text(*layer));
-  }
-  const bool operations = arguments.all || arguments.steps;
-  if (arguments.layers.empty() || operations) {
-    print_result((has_details ? "\n" : "") + steps_text(explanation, operations));
-  }
-  if (has_details || explanation.layers.empty()) return;
-  print_result(cat("more: --layer ", explanation.layers[0].conv.name,
-                   " (all algorithms of a layer), --all (of every layer)",
-                   arguments.steps ? "" : ", --steps (operations)", "\n"));
-}
-
 int explain(const Arguments& arguments) {
   std::vector<std::string> overrides = arguments.overrides;
   for (const std::string& text : global_overrides()) overrides.push_back(text);
@@ -66,11 +26,10 @@ int explain(const Arguments& arguments) {
   measure_this_machine_once();
   set_num_threads(static_cast<int>(config.threads));
   const Explanation explanation = explain_config(config);
-  const std::vector<const ExplainedLayer*> layers = asked_layers(explanation, arguments.layers);
   if (arguments.json) {
-    print_result(explanation_json(explanation, layers));
+    print_result(explanation_json(explanation, asked_layers(explanation, arguments.layers)));
   } else {
-    print_text(explanation, arguments, layers);
+    print_result(answer_text(explanation, {arguments.layers, arguments.all, arguments.steps}));
   }
   fail_if_refused(explanation);
   return 0;

@@ -11,7 +11,7 @@ namespace convscope {
 namespace {
 
 constexpr std::int64_t kIrVersion = 8;
-constexpr std::int64_t kOpset = 13;
+constexpr std::int64_t kOpset = 17;
 
 // One protobuf message: fields with their numbers.
 class Message {

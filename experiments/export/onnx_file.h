@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// onnx_file.h: a graph of ONNX operators and its bytes: a ModelProto of IR version 8, opset 13.
+// onnx_file.h: a graph of ONNX operators and its bytes: a ModelProto of IR version 8, opset 17.
 //
 // The writer is our own. ONNX is a protobuf message, and of protobuf it needs four things: numbers
 // of 7 bits a byte, 32-bit floats, byte strings, and messages inside messages. That is the hundred
@@ -40,6 +40,7 @@ struct OnnxGraph {
   OnnxValue input, output;
   std::vector<OnnxNode> nodes;  // each behind those that it reads
   NamedTensors constants;       // f32, i8 or u8
+  int folded = 0;               // batch norms that became part of a convolution
 };
 
 // The bytes of the file; an error of kind kRun above 2 GiB, which protobuf cannot hold.

@@ -3,6 +3,7 @@
 // order.
 #include "experiments/export/onnx_network.h"
 
+#include <cmath>
 #include <map>
 
 #include "layers/batch_norm2d/batch_norm2d.h"
@@ -22,7 +23,8 @@ Tensor scalar(double value, DType dtype = DType::f32) { return Tensor::full({}, 
 
 class Walk {
  public:
-  Walk(Module& network, const Shape& sample, OnnxGraph& graph) : graph_(graph) {
+  Walk(Module& network, const Shape& sample, const OnnxOptions& options, OnnxGraph& graph)
+      : options_(options), graph_(graph) {
     for (const NamedModule& part : network.modules()) names_.emplace(part.module, part.name);
     for (const NamedParameter& p : network.parameters()) tensors_[p.name] = p.variable.value();
     for (const NamedTensor& buffer : network.buffers()) tensors_[buffer.name] = buffer.tensor;
@@ -49,7 +51,7 @@ class Walk {
 
   [[noreturn]] void refuse(const std::string& name, const std::string& what) const {
     fail(ErrorKind::kConfig, kOperation,
-         cat("expected layers that have a form in ONNX, opset 13, got '", name, "': ", what));
+         cat("expected layers that have a form in ONNX, opset 17, got '", name, "': ", what));
   }
 
   std::string constant(const std::string& name, const Tensor& tensor) {
@@ -132,7 +134,15 @@ class Walk {
 
   void pass(Module& module) {
     if (auto* sequence = dynamic_cast<Sequential*>(&module)) {
-      for (std::size_t i = 0; i < sequence->size(); ++i) pass(sequence->layer(i));
+      for (std::size_t i = 0; i < sequence->size(); ++i) {
+        if (i + 1 < sequence->size() && folds(sequence->layer(i), sequence->layer(i + 1))) {
+          pass_folded(static_cast<Conv2d&>(sequence->layer(i)),
+                      static_cast<BatchNorm2d&>(sequence->layer(i + 1)));
+          ++i;
+        } else {
+          pass(sequence->layer(i));
+        }
+      }
       return;
     }
     if (auto* block = dynamic_cast<Residual*>(&module)) return pass_block(*block);
@@ -190,6 +200,47 @@ class Walk {
     shape_ = after;
   }
 
+  // The codes of a quantised weight are the network's own, so such a batch norm stays.
+  bool folds(Module& first, Module& second) const {
+    return options_.fold_batch_norm && dynamic_cast<Conv2d*>(&first) != nullptr &&
+           dynamic_cast<BatchNorm2d*>(&second) != nullptr &&
+           !quantizers_.contains(joined(names_.at(&first), "weight"));
+  }
+
+  // The convolution with w a[k] and (b - mean[k]) a[k] + shift[k], a = scale / sqrt(var + eps); in
+  // double.
+  void pass_folded(Conv2d& conv, BatchNorm2d& norm) {
+    const std::string& name = names_.at(&conv);
+    const auto part = [&](const std::string& of, const char* what) {
+      const auto at = tensors_.find(joined(of, what));
+      return at == tensors_.end() ? Tensor() : at->second.to(Device{});
+    };
+    const auto value = [](const Tensor& tensor, std::int64_t k, double otherwise) {
+      return tensor.defined() ? tensor.at(k) : otherwise;
+    };
+    const std::string& norm_name = names_.at(&norm);
+    const Tensor mean = part(norm_name, "running_mean"), var = part(norm_name, "running_var");
+    const Tensor scale = part(norm_name, "weight"), shift = part(norm_name, "bias");
+    const Tensor before = part(name, "bias");
+    const NoGrad no_grad;
+    Tensor w = conv.used_weight().value().to(Device{}).clone();
+    const std::int64_t kernels = w.dim(0), taps = w.numel() / kernels;
+    Tensor b = Tensor::empty({kernels});
+    for (std::int64_t k = 0; k < kernels; ++k) {
+      const double a = value(scale, k, 1) / std::sqrt(var.at(k) + norm.options().eps);
+      float* const row = w.data<float>() + k * taps;
+      for (std::int64_t i = 0; i < taps; ++i) row[i] = static_cast<float>(row[i] * a);
+      b.data<float>()[k] =
+          static_cast<float>((value(before, k, 0) - mean.at(k)) * a + value(shift, k, 0));
+    }
+    folded_ = {constant(joined(name, "weight"), w), constant(joined(name, "bias"), b)};
+    const Shape after = norm.output_shape(conv.output_shape(shape_));
+    pass_conv(name, conv);
+    folded_.clear();
+    shape_ = after;
+    ++graph_.folded;
+  }
+
   void pass_conv(const std::string& name, Conv2d& conv) {
     const Conv2dOptions& options = conv.options();
     const Conv2dParams& params = options.params;
@@ -199,13 +250,14 @@ class Walk {
     }
     round(joined(name, "input"));
     const std::string x = value_;
-    node_with_bias("Conv", name, {x, weight_of(name, conv)},
-                   {{"kernel_shape", Integers{options.kernel_h, options.kernel_w}},
-                    {"strides", Integers{params.stride_h, params.stride_w}},
-                    {"pads", Integers{padding.top, padding.left, padding.bottom, padding.right}},
-                    {"dilations", Integers{params.dilation_h, params.dilation_w}},
-                    {"group", params.groups}},
-                   4);
+    const std::vector<OnnxAttribute> attributes = {
+        {"kernel_shape", Integers{options.kernel_h, options.kernel_w}},
+        {"strides", Integers{params.stride_h, params.stride_w}},
+        {"pads", Integers{padding.top, padding.left, padding.bottom, padding.right}},
+        {"dilations", Integers{params.dilation_h, params.dilation_w}},
+        {"group", params.groups}};
+    if (!folded_.empty()) return node("Conv", name, {x, folded_[0], folded_[1]}, attributes);
+    node_with_bias("Conv", name, {x, weight_of(name, conv)}, attributes, 4);
   }
 
   void pass_pool(const std::string& name, const Pool2d& pool, const Shape& after) {
@@ -241,7 +293,9 @@ class Walk {
     node("AveragePool", name, {value_}, {{"kernel_shape", window}, {"strides", window}});
   }
 
+  const OnnxOptions options_;
   OnnxGraph& graph_;
+  std::vector<std::string> folded_;  // weight and bias of the convolution that is being folded
   std::map<const Module*, std::string> names_;
   std::map<std::string, Tensor> tensors_;
   std::map<std::string, Quantizer*> quantizers_;
@@ -251,12 +305,13 @@ class Walk {
 
 }  // namespace
 
-OnnxGraph onnx_network(Module& network, const Shape& sample, const std::string& name) {
+OnnxGraph onnx_network(Module& network, const Shape& sample, const std::string& name,
+                       const OnnxOptions& options) {
   const bool was_training = network.is_training();
   network.eval();
   OnnxGraph out;
   out.name = name;
-  Walk(network, sample, out);
+  Walk(network, sample, options, out);
   network.train(was_training);
   return out;
 }

@@ -3,8 +3,9 @@
 //
 //   conv2d      Conv, with zeros around the image alone
 //   linear      Gemm
-//   batch norm  BatchNormalization with the running statistics. It stays a node of its own, so the
-//               codes of a quantised weight stay those of the network; runtimes fold what they can
+//   batch norm  BatchNormalization with the running statistics, a node of its own: the file holds
+//               the network's weights. With fold_batch_norm one behind a convolution becomes part
+//               of its weight and bias; not behind a quantised weight: its codes stay the network's
 //   curves      Relu, Clip (relu6), Tanh, Sigmoid
 //   pools       MaxPool, AveragePool, GlobalAveragePool; ceil_mode of a max pool as padding behind
 //   residual    Add, Relu where the block ends in one
@@ -28,8 +29,13 @@
 
 namespace convscope {
 
+struct OnnxOptions {
+  bool fold_batch_norm = false;
+};
+
 // `sample` is [C,H,W]. Errors of kind kConfig name the layer that has no such form, or a quantiser
 // that is not calibrated.
-CONVSCOPE_API OnnxGraph onnx_network(Module& network, const Shape& sample, const std::string& name);
+CONVSCOPE_API OnnxGraph onnx_network(Module& network, const Shape& sample, const std::string& name,
+                                     const OnnxOptions& options = {});
 
 }  // namespace convscope

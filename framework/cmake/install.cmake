@@ -57,7 +57,7 @@ foreach(folder IN LISTS convscope_folders)
   if(IS_DIRECTORY ${CMAKE_CURRENT_SOURCE_DIR}/${folder})
     install(DIRECTORY ${folder} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/convscope
       FILES_MATCHING PATTERN "*.h" PATTERN "launch.cuh" PATTERN "runtime.cuh"
-      PATTERN "peers" EXCLUDE PATTERN "kernel" EXCLUDE PATTERN "docs" EXCLUDE
+      PATTERN "peers" EXCLUDE PATTERN "python" EXCLUDE PATTERN "kernel" EXCLUDE PATTERN "docs" EXCLUDE
       PATTERN "cmake" EXCLUDE PATTERN "configs" EXCLUDE PATTERN "shapes" EXCLUDE)
   endif()
 endforeach()

@@ -6,6 +6,7 @@
 
 #include <limits>
 
+#include "framework/memory/memory.h"
 #include "tests/support/expect_error.h"
 
 namespace convscope {
@@ -65,6 +66,25 @@ TEST(Tensor, ViewsLookAtTheSameElements) {
   rows.data<float>()[0] = 20;
   EXPECT_EQ(x.at(2), 20);
   EXPECT_EQ(x.slice_rows(3, 0).numel(), 0);
+}
+
+TEST(Tensor, BorrowsElementsThatItNeitherCountsNorFrees) {
+  const std::int64_t held = memory_stats({}).live_bytes;
+  float elements[] = {1, 2, 3, 4, 5, 6};
+  {
+    const Tensor tensor = Tensor::borrow(elements, {2, 3});
+    EXPECT_EQ(tensor.raw_data(), elements);
+    EXPECT_EQ(tensor.str(), "f32[2,3] cpu");
+    const Tensor row = tensor.slice_rows(1, 1);
+    row.fill(7);
+    EXPECT_EQ(memory_stats({}).live_bytes, held);
+  }
+  EXPECT_EQ(memory_stats({}).live_bytes, held);
+  EXPECT_EQ(elements[2], 3);
+  EXPECT_EQ(elements[5], 7);
+  EXPECT_EQ(Tensor::borrow(nullptr, {0, 3}).numel(), 0);
+  EXPECT_ERROR(ErrorKind::kInvalid, "[tensor] expected elements of [1] to borrow",
+               Tensor::borrow(nullptr, {1}));
 }
 
 TEST(Tensor, AViewKeepsTheElementsAlive) {

@@ -25,9 +25,10 @@ def code_files(root, folders=None):
 
 
 def public_headers(root):
-    """What `cmake --install` copies: all headers but those of the tests, the peers and the notebooks' kernel."""
+    """What `cmake --install` copies: all headers but those of the tests, the peers, the Python module and
+    the notebooks' kernel."""
     return [path for path in code_files(root, [f for f in FOLDERS if f != "tests"])
-            if path.suffix == ".h" and path.parts[:2] != ("experiments", "peers")
+            if path.suffix == ".h" and path.parts[:2] not in (("experiments", "peers"), ("experiments", "python"))
             and path.parts[:3] != ("experiments", "notebooks", "kernel")]
 
 

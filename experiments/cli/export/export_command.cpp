@@ -71,6 +71,9 @@ int run(const ExportArguments& arguments) {
                "expected --compact OUT, --quantised OUT, --sparse OUT or --onnx OUT, got none of "
                "them");
   }
+  if (arguments.fold_batch_norm && arguments.onnx.empty()) {
+    fail_usage("export", "expected --onnx OUT beside --fold-batch-norm, got none");
+  }
   if (!arguments.compact.empty()) export_compact(arguments);
   if (!arguments.quantised.empty()) export_quantised(arguments);
   if (!arguments.sparse.empty()) export_sparse(arguments);
@@ -98,6 +101,8 @@ std::function<int()> declare_export(CommandLine& app) {
                  "ONNX file to write; of a quantised network with QuantizeLinear and "
                  "DequantizeLinear")
       ->type_name("OUT");
+  app.add_flag("--fold-batch-norm", arguments->fold_batch_norm,
+               "of --onnx: batch norms become part of the convolutions in front of them");
   app.add_option("--weights", arguments->weights, "last or best")
       ->type_name("W")
       ->capture_default_str()
@@ -111,12 +116,13 @@ std::function<int()> declare_export(CommandLine& app) {
 CONVSCOPE_REGISTER_COMMAND(
     "export",
     {.summary = "a trained network in other forms: compact, integer codes, sparse, ONNX",
-     .usage = "export RUN|FILE [--compact OUT] [--quantised OUT] [--sparse OUT] [--onnx OUT] "
-              "[--weights last|best]",
+     .usage = "export RUN|FILE [--compact OUT] [--quantised OUT] [--sparse OUT] [--onnx OUT "
+              "[--fold-batch-norm]] [--weights last|best]",
      .examples = {"export runs/pruned --compact small.safetensors",
                   "export runs/quantised --quantised codes.safetensors",
                   "export small.safetensors --quantised codes.safetensors",
                   "eval codes.safetensors", "export runs/pruned --sparse kept.safetensors",
-                  "export runs/quickstart --onnx net.onnx"},
+                  "export runs/quickstart --onnx net.onnx",
+                  "export runs/resnet --onnx net.onnx --fold-batch-norm"},
      .order = 35,
      .declare = convscope::declare_export})

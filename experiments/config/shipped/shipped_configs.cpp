@@ -3,6 +3,8 @@
 // stands.
 #include "experiments/config/shipped/shipped_configs.h"
 
+#include <dlfcn.h>
+
 #include <filesystem>
 #include <map>
 #include <sstream>
@@ -19,11 +21,20 @@ namespace fs = std::filesystem;
 
 constexpr std::string_view kEnding = ".yaml";
 
+// The folder of this library; in the Python package the configs are found from there.
+fs::path library_folder() {
+  Dl_info info;
+  const bool known = dladdr(reinterpret_cast<const void*>(&library_folder), &info) != 0;
+  return known && info.dli_fname != nullptr ? fs::absolute(info.dli_fname).parent_path()
+                                            : fs::path();
+}
+
 std::vector<fs::path> folders() {
   std::vector<fs::path> out = {fs::path("experiments") / "configs"};
   std::error_code error;
   const fs::path program = fs::read_symlink("/proc/self/exe", error);
   if (!error) out.push_back((program.parent_path() / CONVSCOPE_CONFIGS_FROM_PROGRAM));
+  out.push_back(library_folder() / "../share/convscope/configs");
   out.emplace_back(CONVSCOPE_SOURCE_CONFIGS);
   return out;
 }

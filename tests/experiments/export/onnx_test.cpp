@@ -9,6 +9,8 @@
 #include "experiments/config/build.h"
 #include "experiments/export/onnx_network.h"
 #include "framework/ops/softmax_cross_entropy.h"
+#include "layers/conv2d/conv2d.h"
+#include "layers/sequential.h"
 #include "quant/quantized_file.h"
 #include "tests/experiments/export/protobuf_reader.h"
 #include "tests/support/expect_error.h"
@@ -103,13 +105,13 @@ void expect_whole(const ProtobufMessage& graph) {
 
 const std::string kLeNet = "model: {type: lenet5}";
 
-TEST(Onnx, IsAModelOfOpset13) {
+TEST(Onnx, IsAModelOfOpset17) {
   const auto network = network_of(kLeNet, "", {1, 28, 28});
   const ProtobufMessage model(onnx_bytes(onnx_network(*network, {1, 28, 28}, "net")));
   EXPECT_EQ(model.fields(), (std::vector<int>{1, 2, 3, 7, 8}));
   EXPECT_EQ(model.number(1), 8);
   EXPECT_EQ(model.text(2), "convscope");
-  EXPECT_EQ(model.message(8).number(2), 13);
+  EXPECT_EQ(model.message(8).number(2), 17);
   EXPECT_EQ(model.message(8).text(1), "");
   const ProtobufMessage graph = model.message(7);
   EXPECT_EQ(graph.text(2), "net");
@@ -233,6 +235,55 @@ TEST(Onnx, OfMobileNetsHasGroupsAndClips) {
       << lines;
 }
 
+// What the network computes is what the two constants say: conv(x, w) + b, in double.
+TEST(Onnx, FoldsBatchNormsIntoConvolutions) {
+  const auto network = network_of(
+      "layers: [{type: conv2d, name: c, out_channels: 3, kernel_size: 3, bias: true}, "
+      "{type: batch_norm2d, name: n}, {type: flatten}, {type: linear, name: f, out_features: 10}]",
+      "", {2, 5, 5});
+  const Shape sample = {2, 5, 5};
+  const OnnxGraph made = onnx_network(*network, sample, "net", {.fold_batch_norm = true});
+  EXPECT_EQ(made.folded, 1);
+  const ProtobufMessage graph = ProtobufMessage(onnx_bytes(made)).message(7);
+  expect_whole(graph);
+  EXPECT_EQ(lines_of(graph)[0], "Conv(images, c.weight, c.bias) -> c");
+  EXPECT_EQ(lines_of(graph)[1].substr(0, 8), "Flatten(");
+
+  const NoGrad no_grad;
+  network->eval();
+  auto& sequence = static_cast<Sequential&>(*network);
+  const Variable x(normal({4, 2, 5, 5}, DType::f32));
+  const Tensor want = sequence.layer(1).forward(sequence.layer(0).forward(x)).value();
+  Tensor w, b;
+  for (const NamedTensor& constant : made.constants) {
+    if (constant.name == "c.weight") w = constant.tensor;
+    if (constant.name == "c.bias") b = constant.tensor;
+  }
+  const Tensor got = conv2d(x, Variable(w), Variable(b)).value();
+  ASSERT_EQ(got.shape(), want.shape());
+  for (std::int64_t i = 0; i < want.numel(); ++i) EXPECT_NEAR(got.at(i), want.at(i), 2e-5);
+}
+
+TEST(Onnx, FoldsAllBatchNormsOfTheModelsButThoseOfQuantisedWeights) {
+  const auto nodes_of = [](const std::string& model, const std::string& quant) {
+    const auto network = network_of(model, quant, {1, 16, 16});
+    const OnnxGraph made = onnx_network(*network, {1, 16, 16}, "net", {.fold_batch_norm = true});
+    expect_whole(ProtobufMessage(onnx_bytes(made)).message(7));
+    int left = 0;
+    for (const OnnxNode& node : made.nodes) left += node.op == "BatchNormalization" ? 1 : 0;
+    return std::pair(made.folded, left);
+  };
+  const std::string resnet = "model: {type: resnet18, stem: cifar, widths: [2, 3, 4, 4]}";
+  EXPECT_EQ(nodes_of(resnet, ""), std::pair(20, 0));
+  EXPECT_EQ(nodes_of("model: {type: mobilenet_v1, stem: cifar, width_multiplier: 0.01}", ""),
+            std::pair(27, 0));
+  EXPECT_EQ(nodes_of("model: {type: mobilenet_v2, stem: cifar, width_multiplier: 0.01}", ""),
+            std::pair(52, 0));
+  const auto [folded, left] = nodes_of(resnet, "{w_bits: 4, a_bits: 4}");
+  EXPECT_EQ(folded + left, 20);
+  EXPECT_GT(left, 15);  // the first layer may stay in f32
+}
+
 std::string layers(const std::string& text) {
   return "layers: [" + text + ", {type: flatten}, {type: linear, name: f, out_features: 10}]";
 }
@@ -265,9 +316,9 @@ TEST(Onnx, RefusesWhatItCannotSay) {
     EXPECT_ERROR(ErrorKind::kConfig, sentence, onnx_network(*network, sample, "net"));
   };
   refused("{type: gelu, name: g}", "",
-          "[onnx] expected layers that have a form in ONNX, opset 13, got 'g': gelu");
+          "[onnx] expected layers that have a form in ONNX, opset 17, got 'g': gelu");
   refused("{type: deform_conv2d, name: d, out_channels: 2, kernel_size: 3}", "",
-          "opset 13, got 'd': deform_conv2d, which ONNX has from opset 19 on");
+          "opset 17, got 'd': deform_conv2d, which ONNX has from opset 19 on");
   refused(
       "{type: conv2d, name: c, out_channels: 2, kernel_size: 3, padding: 1, padding_mode: "
       "reflect}",

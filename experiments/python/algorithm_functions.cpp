@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+// algorithm_functions.cpp: convscope.algorithms(): the cards of a layer, and what they say of a
+// problem.
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include "experiments/python/arguments.h"
+#include "experiments/python/functions.h"
+#include "experiments/python/problems.h"
+#include "layers/deform_conv2d/algorithm.h"
+#include "layers/sparse_conv/algorithm.h"
+
+namespace convscope::python {
+namespace {
+
+template <class Problem>
+void list_cards(DeviceType device, nb::list& out) {
+  for (const auto& [name, card] : HeavyLayer<Problem>::algorithms(device).entries()) {
+    nb::list directions;
+    for (const Direction direction : kDirections) {
+      if (card.offers(direction)) directions.append(std::string(name_of(direction)));
+    }
+    nb::dict one;
+    one["name"] = name;
+    one["operation"] = HeavyLayer<Problem>::kOperation;
+    one["device"] = std::string(name_of(device));
+    one["directions"] = nb::tuple(directions);
+    one["idea"] = card.idea;
+    one["paper"] = card.paper;
+    one["auto"] = card.auto_ok;
+    out.append(one);
+  }
+}
+
+nb::list cards(const std::string& operation, const std::string& device) {
+  nb::list out;
+  for (const DeviceType type : {DeviceType::cpu, DeviceType::cuda}) {
+    if (!device.empty() && Device::parse(device).type != type) continue;
+    // The cards of a device register when its library is opened.
+    if (type == DeviceType::cuda && !status_of(type).available) continue;
+    if (operation == "conv2d") {
+      list_cards<Conv2dProblem>(type, out);
+    } else if (operation == "deform_conv2d") {
+      list_cards<DeformConv2dProblem>(type, out);
+    } else if (operation == "sparse_conv") {
+      list_cards<SparseConvProblem>(type, out);
+    } else {
+      fail("algorithms",
+           cat("expected conv2d, deform_conv2d or sparse_conv, got '", operation, "'"));
+    }
+  }
+  return out;
+}
+
+// What each card says of the problem, a row for each direction, by estimated time.
+nb::list verdicts(const std::string& operation, const std::string& problem,
+                  const std::string& algorithm, const std::string& device_name) {
+  const Device device = Device::parse(device_name);
+  backend_of(device);
+  const std::shared_ptr<const HeavyUse> use = use_of(operation, problem, algorithm);
+  std::vector<std::pair<Direction, Verdict>> rows;
+  {
+    const nb::gil_scoped_release without_lock;
+    measure_before(algorithm);
+    for (const Direction direction : kDirections) {
+      for (Verdict& verdict : use->explain(direction, device)) {
+        rows.emplace_back(direction, std::move(verdict));
+      }
+    }
+  }
+  nb::list out;
+  for (const auto& [direction, verdict] : rows) {
+    nb::dict one;
+    one["name"] = verdict.algorithm;
+    one["direction"] = std::string(name_of(direction));
+    one["accepts"] = verdict.accepts;
+    one["reason"] = verdict.reason;
+    one["estimated_ms"] =
+        verdict.accepts ? nb::object(nb::float_(verdict.estimated_ms)) : nb::none();
+    one["workspace_bytes"] = verdict.workspace_bytes;
+    one["chosen"] = verdict.chosen;
+    out.append(one);
+  }
+  return out;
+}
+
+}  // namespace
+
+void add_algorithms(nb::module_& module) {
+  using namespace nb::literals;  // NOLINT(google-build-using-namespace): "x"_a
+  module.def("_cards", cards, "operation"_a, "device"_a);
+  module.def("_verdicts", verdicts, "operation"_a, "problem"_a, "algorithm"_a, "device"_a);
+  module.def(
+      "device_status",
+      [](const std::string& device) {
+        const DeviceStatus& status = status_of(Device::parse(device).type);
+        return status.available ? nb::object(nb::none())
+                                : nb::object(nb::str(status.reason.c_str()));
+      },
+      "device"_a, nb::sig("def device_status(device: str) -> str | None"),
+      "Why a device (\"cuda\") is not available; None: it is.");
+}
+
+}  // namespace convscope::python

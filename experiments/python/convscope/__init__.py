@@ -1,0 +1,34 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Convscope in Python: convolutions by named algorithms, and the runs of experiments.
+
+    import numpy as np, convscope
+    x = np.ones((1, 3, 32, 32), np.float32)
+    w = np.ones((8, 3, 3, 3), np.float32)
+    y = convscope.conv2d(x, w, padding=1, algorithm="winograd_f4x3")
+    dx, dw, db = convscope.conv2d_backward(y, x, w, padding=1)
+    convscope.explain(x, w, padding=1)             # every algorithm: time, or why it refuses
+    convscope.runs("runs/")                        # run folders as a pandas frame
+
+Gradients that PyTorch differentiates by itself: convscope.torch.
+"""
+from ._start import native as _native  # first: it says how threads wait
+from ._algorithms import Algorithm, Algorithms, algorithms, explain
+from ._errors import (ArgumentError, ConfigError, DataError, Error, FileError, InvalidError,
+                      OutOfMemoryError, RunError, UnavailableError)
+from ._gradients import (Conv2dGradients, DeformConv2dGradients, conv2d_backward,
+                         deform_conv2d_backward)
+from ._native import (check_results, conv2d, copy_reason, deform_conv2d, device_status,
+                      forget_check_results, instruction_set, num_threads, plot_kinds,
+                      set_num_threads)
+from ._runs import Plot, Plots, Report, plot, report, runs
+from ._shown import Text
+from ._version import __version__
+
+__all__ = [
+    "Algorithm", "Algorithms", "ArgumentError", "ConfigError", "Conv2dGradients", "DataError",
+    "DeformConv2dGradients", "Error", "FileError", "InvalidError", "OutOfMemoryError", "Plot", "Plots", "Report", "RunError",
+    "Text", "UnavailableError", "__version__", "algorithms", "check_results", "conv2d",
+    "conv2d_backward", "copy_reason", "deform_conv2d", "deform_conv2d_backward", "device_status",
+    "explain", "forget_check_results", "instruction_set", "num_threads", "plot", "plot_kinds", "report",
+    "runs", "set_num_threads",
+]

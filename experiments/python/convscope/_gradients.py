@@ -1,0 +1,52 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The gradients of the convolutions, by name."""
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from . import _native
+
+
+class Conv2dGradients(NamedTuple):
+    """Those that were not asked for are None."""
+    dx: Any
+    dw: Any
+    db: Any
+
+
+class DeformConv2dGradients(NamedTuple):
+    """Those that were not asked for are None; so is dmask where there is no mask."""
+    dx: Any
+    doffset: Any
+    dmask: Any
+    dw: Any
+    db: Any
+
+
+def conv2d_backward(dy: Any, x: Any, w: Any, stride: Any = 1, padding: Any = 0, dilation: Any = 1,
+                    groups: int = 1, *, algorithm: str = "auto", device: str | None = None,
+                    precision: str = "f32", needs: Sequence[str] | None = None) -> Conv2dGradients:
+    """Gradients of sum(dy * conv2d(x, w, b)): dx [N,C,H,W], dw [K,C/groups,R,S], db [K].
+
+    dy [N,K,P,Q] is the gradient of y. All are assigned, none is added to. needs=("dw", "db") computes
+    these alone. The other arguments as of conv2d().
+    """
+    return Conv2dGradients(*_native._conv2d_backward(
+        dy, x, w, stride, padding, dilation, groups, algorithm=algorithm, device=device,
+        precision=precision, needs=needs))
+
+
+def deform_conv2d_backward(dy: Any, x: Any, offset: Any, w: Any, mask: Any = None, stride: Any = 1,
+                           padding: Any = 0, dilation: Any = 1, groups: int = 1, offset_groups: int = 1,
+                           *, algorithm: str = "auto", device: str | None = None,
+                           precision: str = "f32",
+                           needs: Sequence[str] | None = None) -> DeformConv2dGradients:
+    """Gradients of sum(dy * deform_conv2d(x, offset, w, mask, b)), each of its array's shape.
+
+    needs=("dx", "doffset", "dmask", "dw", "db") names those that are wanted. The other arguments as of
+    deform_conv2d().
+    """
+    return DeformConv2dGradients(*_native._deform_conv2d_backward(
+        dy, x, offset, w, mask, stride, padding, dilation, groups, offset_groups, algorithm=algorithm,
+        device=device, precision=precision, needs=needs))

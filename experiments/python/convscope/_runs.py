@@ -1,0 +1,157 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Run folders: as a pandas frame, as the table of `convscope report`, as the figures of `convscope plot`."""
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+import warnings
+from collections.abc import Sequence
+from typing import Any, Union
+
+from . import _native
+from ._errors import ArgumentError, Error, FileError
+from ._shown import html_table
+
+Path = Union[str, "os.PathLike[str]"]
+
+
+def pandas(what: str) -> Any:
+    """The package, or a sentence."""
+    try:
+        import pandas as module  # type: ignore[import-untyped]
+    except ImportError as error:
+        raise Error(f"[{what}] expected the package pandas because the answer is a frame of it, found "
+                    "none; install it: pip install pandas") from error
+    return module
+
+
+def _paths(paths: Any, operation: str) -> list[str]:
+    if isinstance(paths, (str, os.PathLike)):
+        paths = [paths]
+    try:
+        found = [os.fspath(path) for path in paths]
+    except TypeError:
+        raise ArgumentError(f"[{operation}] expected a path or a list of paths, got one of type "
+                            f"{type(paths).__name__}") from None
+    if not found:
+        raise ArgumentError(f"[{operation}] expected at least one path, got none")
+    return found
+
+
+def _words(words: Any) -> list[str]:
+    if words is None:
+        return []
+    return words.split(",") if isinstance(words, str) else [str(word) for word in words]
+
+
+def runs(paths: Path | Sequence[Path] = "runs") -> Any:
+    """A pandas frame with a row for each run at or below the paths.
+
+    The columns are those of `convscope report` (id, name, avg_forward, acc, ...; seconds, MiB, percent),
+    then every key of the runs' configs ("optim.lr"). What cannot be read is a warning.
+    """
+    module = pandas("runs")
+    text, remarks = _native._runs_json(_paths(paths, "runs"))
+    for remark in remarks:
+        warnings.warn(remark, stacklevel=2)
+    return module.DataFrame(json.loads(text))
+
+
+class Report:
+    """The table of `convscope report`: print it, look at it in Jupyter, or take `text` and `rows`."""
+
+    def __init__(self, text: str, table: str, remarks: list[str]):
+        self.text = text
+        self.remarks = remarks
+        self.head, *self.rows = list(csv.reader(io.StringIO(table)))
+
+    def __repr__(self) -> str:
+        return self.text
+
+    def _repr_html_(self) -> str:
+        return html_table(self.head, self.rows)
+
+
+def report(paths: Path | Sequence[Path] = "runs", *, columns: str | Sequence[str] | None = None,
+           filter: str | Sequence[str] | None = None, group: str | Sequence[str] | None = None,
+           tag: str | Sequence[str] | None = None, sort: str = "", descending: bool = False,
+           format: str = "md") -> Report:
+    """The table that `convscope report` prints; the arguments are its options.
+
+    report("runs/", columns="+optim.lr", filter=["acc>=98"], sort="acc", descending=True)
+    report("runs/", group="model.type")         # means and deviations over seeds
+    """
+    if format not in ("md", "csv", "json", "latex"):
+        raise ArgumentError(f"[report] expected format md, csv, json or latex, got {format!r}")
+    filters = [filter] if isinstance(filter, str) else _words(filter)
+    rest = (filters, _words(group), _words(tag), sort, descending)
+    text, remarks = _native._report(_paths(paths, "report"), format, _words(columns), *rest)
+    shown = _words(columns)
+    if not shown and format != "csv":  # the columns that a person reads first are those of the text
+        head = text.split("\n", 1)[0]
+        shown = [cell.strip() for cell in head.strip("|").split("|")] if format == "md" else []
+    grouped = bool(_words(group))
+    table = text if format == "csv" else _native._report(
+        _paths(paths, "report"), "csv", [] if grouped else shown, *rest)[0]
+    return Report(text, table, remarks)
+
+
+class Plot:
+    """One figure; Jupyter draws it."""
+
+    def __init__(self, kind: str, svg: str):
+        self.kind = kind
+        self.svg = svg
+
+    def __repr__(self) -> str:
+        return f"<figure {self.kind}, {len(self.svg)} bytes of SVG; save(path) writes it>"
+
+    def _repr_svg_(self) -> str:
+        return self.svg
+
+    def save(self, path: Path) -> None:
+        """Writes the figure to a file that ends in .svg."""
+        name = os.fspath(path)
+        if not name.endswith(".svg"):
+            raise ArgumentError(f"[plot] expected a path that ends in .svg, got {name}; `convscope plot "
+                                "--format png,pdf` makes the others")
+        try:
+            with open(name, "w", encoding="utf-8") as file:
+                file.write(self.svg)
+        except OSError as error:
+            raise FileError(f"[plot] expected to write {name}, got: {error.strerror}") from None
+
+
+class Plots(list[Plot]):
+    """Figures one below the other. `left_out` says which were not drawn, and why."""
+
+    def __init__(self, plots: list[Plot], left_out: list[str]):
+        super().__init__(plots)
+        self.left_out = left_out
+
+    def __getitem__(self, key: Any) -> Any:
+        if not isinstance(key, str):
+            return super().__getitem__(key)
+        for one in self:
+            if one.kind == key:
+                return one
+        raise KeyError(key)
+
+    def __repr__(self) -> str:
+        return f"<figures {', '.join(one.kind for one in self) or '(none)'}>"
+
+    def _repr_html_(self) -> str:
+        return "\n".join(f"<div>{one.svg}</div>" for one in self)
+
+
+def plot(paths: Path | Sequence[Path] = "runs", kind: str | Sequence[str] | None = None, *,
+         width: int = 0) -> Plots:
+    """The figures of `convscope plot`, from run folders or from files of `convscope bench --json`.
+
+    kind   some of plot_kinds(); None: all that the files permit
+    width  pixels; 0: as it is best
+    """
+    drawn, left_out = _native._plots(_paths(paths, "plot"), _words(kind), width)
+    return Plots([Plot(*one) for one in drawn], left_out)

@@ -1,0 +1,87 @@
+# SPDX-License-Identifier: Apache-2.0
+"""conv2d and deform_conv2d as functions that PyTorch differentiates.
+
+    from convscope.torch import conv2d
+    y = conv2d(x, weight, bias, padding=1, algorithm="winograd_f4x3")
+    y.square().sum().backward()                    # x.grad, weight.grad, bias.grad
+
+Tensors on the CPU and on CUDA, float32 and float64; on CUDA also float16 and bfloat16. Nothing is copied
+where tensors are contiguous. Work on CUDA waits for what PyTorch has queued, and the call comes back when
+it is done. A second derivative is not offered.
+"""
+from __future__ import annotations
+
+from typing import Any
+
+from . import _native
+from ._errors import UnavailableError
+from ._gradients import conv2d_backward, deform_conv2d_backward
+
+try:
+    import torch
+except ImportError as error:
+    raise UnavailableError("[convscope.torch] expected the package torch, found none; install it: pip "
+                           "install torch") from error
+
+
+def _plain(tensor: torch.Tensor | None) -> torch.Tensor | None:
+    return None if tensor is None else tensor.detach().contiguous()
+
+
+def _needs(names: tuple[str, ...], wanted: tuple[bool, ...]) -> list[str]:
+    return [name for name, is_wanted in zip(names, wanted) if is_wanted]
+
+
+class _Conv2d(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Any, w: Any, b: Any, sizes: tuple, options: dict) -> Any:
+        x, w, b = _plain(x), _plain(w), _plain(b)
+        ctx.save_for_backward(x, w)
+        ctx.sizes, ctx.options = sizes, options
+        return _native.conv2d(x, w, b, *sizes, **options)
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Any, dy: Any) -> Any:
+        x, w = ctx.saved_tensors
+        needs = _needs(("dx", "dw", "db"), ctx.needs_input_grad[:3])
+        got = conv2d_backward(_plain(dy), x, w, *ctx.sizes, **ctx.options, needs=needs)
+        return got.dx, got.dw, got.db, None, None
+
+
+class _DeformConv2d(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Any, offset: Any, w: Any, mask: Any, b: Any, sizes: tuple,
+                options: dict) -> Any:
+        x, offset, w, mask, b = (_plain(one) for one in (x, offset, w, mask, b))
+        ctx.save_for_backward(x, offset, w, mask)
+        ctx.sizes, ctx.options = sizes, options
+        return _native.deform_conv2d(x, offset, w, mask, b, *sizes, **options)
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Any, dy: Any) -> Any:
+        x, offset, w, mask = ctx.saved_tensors
+        needs = _needs(("dx", "doffset", "dw", "dmask", "db"), ctx.needs_input_grad[:5])
+        got = deform_conv2d_backward(_plain(dy), x, offset, w, mask, *ctx.sizes, **ctx.options,
+                                     needs=needs)
+        return got.dx, got.doffset, got.dw, got.dmask, got.db, None, None
+
+
+def conv2d(x: torch.Tensor, w: torch.Tensor, b: torch.Tensor | None = None, stride: Any = 1,
+           padding: Any = 0, dilation: Any = 1, groups: int = 1, *, algorithm: str = "auto",
+           device: str | None = None, precision: str = "f32") -> torch.Tensor:
+    """convscope.conv2d with gradients: x [N,C,H,W], w [K,C/groups,R,S], b [K] -> [N,K,P,Q]."""
+    options = {"algorithm": algorithm, "device": device, "precision": precision}
+    return _Conv2d.apply(x, w, b, (stride, padding, dilation, groups), options)
+
+
+def deform_conv2d(x: torch.Tensor, offset: torch.Tensor, w: torch.Tensor,
+                  mask: torch.Tensor | None = None, b: torch.Tensor | None = None, stride: Any = 1,
+                  padding: Any = 0, dilation: Any = 1, groups: int = 1, offset_groups: int = 1, *,
+                  algorithm: str = "auto", device: str | None = None,
+                  precision: str = "f32") -> torch.Tensor:
+    """convscope.deform_conv2d with gradients; shapes as there."""
+    options = {"algorithm": algorithm, "device": device, "precision": precision}
+    return _DeformConv2d.apply(x, offset, w, mask, b, (stride, padding, dilation, groups, offset_groups),
+                               options)

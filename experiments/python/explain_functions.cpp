@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+// explain_functions.cpp: convscope.explain(): of a config, or of one problem.
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include "experiments/config/experiment_config.h"
+#include "experiments/explain/answer.h"
+#include "experiments/python/arguments.h"
+#include "experiments/python/functions.h"
+#include "experiments/python/problems.h"
+#include "framework/parallel.h"
+#include "layers/deform_conv2d/deform_conv2d.h"
+
+namespace convscope::python {
+
+std::shared_ptr<const HeavyUse> use_of(const std::string& operation, const std::string& problem,
+                                       const std::string& algorithm) {
+  const AlgorithmPolicy policy{
+      .forward = algorithm, .backward_data = algorithm, .backward_weight = algorithm};
+  if (operation == "conv2d") return heavy_use_of(Conv2dProblem::parse(problem), policy);
+  if (operation == "deform_conv2d") {
+    return heavy_use_of(DeformConv2dProblem::parse(problem), policy);
+  }
+  fail("explain", cat("expected a problem of conv2d or deform_conv2d, got one of '", operation,
+                      "'; of sparse_conv, `convscope op sparse_conv --explain` says it"));
+}
+
+namespace {
+
+std::string explain_a_problem(const std::string& operation, const std::string& problem,
+                              const std::string& algorithm, const std::string& device_name) {
+  const Device device = Device::parse(device_name);
+  backend_of(device);
+  const nb::gil_scoped_release without_lock;
+  measure_before(algorithm);
+  return problem_text(use_of(operation, problem, algorithm), device);
+}
+
+// Estimates are those of the config's number of threads.
+class ThreadsOf {
+ public:
+  explicit ThreadsOf(std::int64_t threads) { set_num_threads(static_cast<int>(threads)); }
+  ~ThreadsOf() { set_num_threads(before_); }
+  ThreadsOf(const ThreadsOf&) = delete;
+  ThreadsOf& operator=(const ThreadsOf&) = delete;
+
+ private:
+  int before_ = num_threads();
+};
+
+// The text of `convscope explain`; a refused algorithm is part of it.
+std::string explain_a_config(const std::string& config_name,
+                             const std::vector<std::string>& overrides,
+                             const std::vector<std::string>& layers, bool all, bool steps) {
+  const nb::gil_scoped_release without_lock;
+  const ExperimentConfig config = load_config(config_name, overrides);
+  measure_before("auto");
+  const ThreadsOf threads(config.threads);
+  const Explanation explanation = explain_config(config);
+  return answer_text(explanation, {layers, all, steps});
+}
+
+std::string problem_of_sizes(const nb::object& x, const nb::object& w, const nb::object& stride,
+                             const nb::object& padding, const nb::object& dilation,
+                             std::int64_t groups, const std::string& precision,
+                             const std::string& type) {
+  constexpr const char* kOperation = "conv2d";
+  const Conv2dParams params = params_of({stride, padding, dilation, groups, precision}, kOperation);
+  DType dtype = DType::f32;
+  for (int i = 0; i < kDTypeCount; ++i) {
+    if (name_of(static_cast<DType>(i)) == type) dtype = static_cast<DType>(i);
+  }
+  return conv2d_problem(shape_of(x, kOperation, "x"), shape_of(w, kOperation, "w"), params, dtype)
+      .text();
+}
+
+}  // namespace
+
+void add_explain(nb::module_& module) {
+  using namespace nb::literals;  // NOLINT(google-build-using-namespace): "x"_a
+  module.def("_explain_problem", explain_a_problem, "operation"_a, "problem"_a, "algorithm"_a,
+             "device"_a);
+  module.def("_explain_config", explain_a_config, "config"_a, "overrides"_a, "layers"_a, "all"_a,
+             "steps"_a);
+  module.def("_problem_text", problem_of_sizes, "x"_a, "w"_a, "stride"_a, "padding"_a, "dilation"_a,
+             "groups"_a, "precision"_a, "type"_a);
+}
+
+}  // namespace convscope::python

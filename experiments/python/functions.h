@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: Apache-2.0
+// functions.h: what the module holds, a file for each part.
+#pragma once
+
+#include <nanobind/nanobind.h>
+
+namespace convscope::python {
+
+void add_conv2d(nanobind::module_& module);
+void add_deform_conv2d(nanobind::module_& module);
+void add_algorithms(nanobind::module_& module);
+void add_explain(nanobind::module_& module);
+void add_runs(nanobind::module_& module);
+
+}  // namespace convscope::python

@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: Apache-2.0
+// run_report.cpp: the table of `convscope report`, for the command line and for Python.
+#include "experiments/report/run_report.h"
+
+#include <algorithm>
+#include <filesystem>
+
+#include "experiments/report/run_table.h"
+#include "experiments/report/table/fit_table.h"
+#include "experiments/report/table/latex_table.h"
+#include "experiments/report/table/row_filter.h"
+#include "experiments/report/table/row_groups.h"
+#include "experiments/report/table/run_columns.h"
+#include "experiments/run_folder/run_search.h"
+#include "framework/registry.h"
+
+namespace convscope {
+namespace {
+
+using Names = std::vector<std::string>;
+
+// What a terminal that is too narrow does without, first to last.
+const Names kLeastImportant = {"threads",          "kernel_size",  "algorithm",  "device",
+                               "avg_forward_mem",  "execution",    "batch_size", "best_acc",
+                               "avg_backward_mem", "avg_backward", "step",       "avg_forward",
+                               "images_per_s",     "reason",       "name",       "state",
+                               "weight_bytes",     "avg_inference"};
+
+std::vector<RunRow> read_rows(const Names& given) {
+  std::vector<RunRow> rows;
+  for (const std::string& word : given) {
+    std::vector<std::string> found = find_runs(word);
+    std::error_code error;
+    if (found.empty() && !std::filesystem::is_directory(word, error)) {
+      fail(ErrorKind::kIo, "report",
+           cat("expected a run folder or a folder of runs, because the table is made from them, "
+               "got ",
+               word, ", which is no folder",
+               word.ends_with(".json") ? "; convscope plot and compare read files of bench" : ""));
+    }
+    if (found.empty()) {
+      fail(ErrorKind::kIo, "report", cat("expected at least one run in ", word, ", got none"));
+    }
+    for (const std::string& run : found) rows.push_back(read_run_row(run));
+  }
+  return rows;
+}
+
+// Each takes a moment, so only when somebody asks for a key.
+void read_configs(std::vector<RunRow>& rows, Names& remarks) {
+  std::size_t broken = 0;
+  for (RunRow& row : rows) {
+    const std::string problem = read_config(row);
+    if (!problem.empty() && ++broken <= 3) remarks.push_back(cat("report: ", problem));
+  }
+  if (broken > 3) {
+    remarks.push_back(cat("report: ", broken - 3, " more configs cannot be read"));
+  }
+}
+
+// "+optim.lr,tags": these and the ones that are there anyway.
+bool adds(const Names& columns) {
+  return std::ranges::any_of(columns, [](const auto& name) { return name.starts_with("+"); });
+}
+
+Names with_added(Names columns, const Names& given) {
+  for (const std::string& name : given) {
+    const std::string plain = name.starts_with("+") ? name.substr(1) : name;
+    if (std::ranges::count(columns, plain) == 0) columns.push_back(plain);
+  }
+  return columns;
+}
+
+Names chosen_columns(const ReportQuery& query, const std::vector<RunRow>& rows) {
+  const bool people = query.format == "md" || query.format == "latex";
+  Names usual = people ? reading_columns(rows) : all_columns();
+  if (!query.group.empty()) {
+    std::erase_if(usual, [](const std::string& name) { return !find_run_column(name)->measured; });
+  }
+  Names out = query.columns;
+  if (out.empty()) out = usual;
+  if (adds(out)) out = with_added(usual, query.columns);
+  if (out == Names{"all"}) out = all_columns();
+  if (!query.group.empty()) {
+    std::erase_if(out, [&](const std::string& name) {
+      return std::ranges::count(query.group, name) > 0 || name == "n";
+    });
+  }
+  return out;
+}
+
+TextTable grouped_table(const ReportQuery& query, const std::vector<RunRow>& rows,
+                        const Names& columns, Names& remarks) {
+  GroupedRuns groups = group_rows(rows, query.group, columns);
+  if (!groups.varies.empty()) {
+    remarks.push_back(
+        cat("report: runs of one group differ in more than the seed: ", join(groups.varies)));
+  }
+  if (groups.unfinished > 0) {
+    remarks.push_back(cat("report: ", groups.unfinished,
+                          groups.unfinished == 1 ? " run that counts is" : " runs that count are",
+                          " not done; --filter state=DONE leaves them out"));
+  }
+  if (!query.sort.empty()) sort_table(groups.table, query.sort, query.descending);
+  return groups.table;
+}
+
+// For people: the table, what all rows share, and what the columns mean.
+std::string readable(const ReportQuery& query, TextTable table, Names& remarks) {
+  const std::size_t width = query.width;
+  const bool usual = query.columns.empty() || adds(query.columns);
+  std::string shared;
+  if (width > 0 && usual) {
+    Names stay = with_added(query.group, query.columns), order = kLeastImportant;
+    stay.insert(stay.end(), {"id", "acc"});
+    std::erase_if(order, [&](const auto& name) { return std::ranges::count(stay, name) > 0; });
+    FittedTable fitted = fit_table(table, width, order, stay);
+    table = std::move(fitted.table);
+    if (!fitted.shared.empty()) shared = "\n" + fitted.shared + "\n";
+    if (!fitted.left_out.empty()) {
+      remarks.push_back(cat("report: left out, because the terminal is ", width, " columns wide: ",
+                            join(fitted.left_out), "; --columns all shows every column"));
+    }
+  }
+  Names names;
+  for (const TextTable::Column& column : table.columns) names.push_back(column.name);
+  std::string legend = run_legend(names);
+  if (std::ranges::any_of(table.columns, &TextTable::Column::is_mean)) {
+    legend += "- n: runs in the group; ±: standard deviation (n - 1) over them\n";
+  }
+  return to_markdown(table) + shared + (legend.empty() ? "" : "\n" + legend);
+}
+
+}  // namespace
+
+RunReport run_report(const ReportQuery& query) {
+  RunReport out;
+  Names& remarks = out.remarks;
+  std::vector<RunRow> rows = read_rows(query.runs);
+  std::vector<RowFilter> filters;
+  Names asked = query.columns;
+  for (const std::string& text : query.filters) {
+    filters.push_back(parse_filter(text));
+    asked.push_back(filters.back().key);
+  }
+  if (!query.sort.empty()) asked.push_back(query.sort);
+  const bool grouped = !query.group.empty();
+  if (grouped || std::ranges::any_of(asked, [](const std::string& name) {
+        const std::string plain = name.starts_with("+") ? name.substr(1) : name;
+        return plain != "all" && find_run_column(plain) == nullptr;
+      })) {
+    read_configs(rows, remarks);
+  }
+  const std::size_t before = rows.size();
+  rows = tagged(filtered(std::move(rows), filters), query.tags);
+  if (rows.empty()) {
+    remarks.push_back(cat("report: none of the ", before, " runs fits the filters"));
+  }
+  const Names columns = chosen_columns(query, rows);
+  if (!grouped && !query.sort.empty()) {
+    sort_rows(rows, query.sort, query.descending);
+  }
+  const TextTable table =
+      grouped ? grouped_table(query, rows, columns, remarks) : run_table(rows, columns);
+  out.text = query.format == "csv"     ? to_csv(table)
+             : query.format == "json"  ? to_json(table)
+             : query.format == "latex" ? to_latex(table)
+                                       : readable(query, table, remarks);
+  return out;
+}
+
+}  // namespace convscope

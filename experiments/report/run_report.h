@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+// run_report.h: the table of `convscope report`, for the command line and for Python.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include "framework/export.h"
+
+namespace convscope {
+
+struct ReportQuery {
+  std::vector<std::string> runs;     // run folders, folders of runs, or runs/ as a whole
+  std::vector<std::string> columns;  // of the table; "+KEY" adds to the usual ones; "all"
+  std::vector<std::string> filters;  // "optim.lr<0.1"
+  std::vector<std::string> group;    // one row for runs with the same values of these keys
+  std::vector<std::string> tags;
+  std::string format = "md";  // md, csv, json or latex
+  std::string sort;           // a column or a config key
+  bool descending = false;
+  std::size_t width = 0;  // columns of the terminal; 0: as wide as the table is
+};
+
+struct RunReport {
+  std::string text;
+  std::vector<std::string> remarks;  // a line each: what was left out, what cannot be read
+};
+
+// An error of kind kIo when there is no run, of kind kInvalid for an unknown column.
+CONVSCOPE_API RunReport run_report(const ReportQuery& query);
+
+}  // namespace convscope

@@ -1,0 +1,116 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The way of arrays on CUDA without a GPU: on the emulation, whose device memory is that of the CPU, so an
+array of NumPy can claim through DLPack that it lies there. Runs where CONVSCOPE_CUDA_LIBRARY names it."""
+import ctypes
+import os
+import unittest
+
+import numpy as np
+import reference
+
+import convscope
+
+IS_EMULATED = "emulated" in os.environ.get("CONVSCOPE_CUDA_LIBRARY", "")
+CUDA = 2  # DLPack's number
+
+
+class DLTensor(ctypes.Structure):
+    _fields_ = [("data", ctypes.c_void_p), ("device_type", ctypes.c_int32), ("device_id", ctypes.c_int32),
+                ("ndim", ctypes.c_int32), ("code", ctypes.c_uint8), ("bits", ctypes.c_uint8),
+                ("lanes", ctypes.c_uint16), ("shape", ctypes.POINTER(ctypes.c_int64)),
+                ("strides", ctypes.POINTER(ctypes.c_int64)), ("byte_offset", ctypes.c_uint64)]
+
+
+class DLManagedTensor(ctypes.Structure):
+    _fields_ = [("tensor", DLTensor), ("context", ctypes.c_void_p), ("deleter", ctypes.c_void_p)]
+
+
+new_capsule = ctypes.pythonapi.PyCapsule_New
+new_capsule.restype = ctypes.py_object
+new_capsule.argtypes = [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
+capsule_pointer = ctypes.pythonapi.PyCapsule_GetPointer
+capsule_pointer.restype = ctypes.c_void_p
+capsule_pointer.argtypes = [ctypes.py_object, ctypes.c_char_p]
+
+
+class OnDevice:
+    """An array that says it lies on the device."""
+
+    def __init__(self, array):
+        self.array = array
+        self.managed = []  # what capsules point to
+
+    def __dlpack_device__(self):
+        return (CUDA, 0)
+
+    def __dlpack__(self, **_):
+        array = self.array
+        sizes = (ctypes.c_int64 * array.ndim)(*array.shape)
+        strides = (ctypes.c_int64 * array.ndim)(*(one // array.itemsize for one in array.strides))
+        bits = 8 * array.itemsize
+        managed = DLManagedTensor(DLTensor(array.ctypes.data, CUDA, 0, array.ndim, 2, bits, 1, sizes,
+                                           strides, 0), None, None)
+        self.managed.append((managed, sizes, strides))
+        return new_capsule(ctypes.addressof(managed), b"dltensor", None)
+
+
+def from_device(answer):
+    """The elements of an answer that lies on the device."""
+    if answer.__dlpack_device__() != (CUDA, 0):
+        raise AssertionError(answer.__dlpack_device__())
+    capsule = answer.__dlpack__()
+    tensor = DLManagedTensor.from_address(capsule_pointer(capsule, b"dltensor")).tensor
+    kind = {(2, 32): np.float32, (2, 16): np.float16}[tensor.code, tensor.bits]
+    shape = tuple(tensor.shape[i] for i in range(tensor.ndim))
+    count = int(np.prod(shape))
+    raw = (ctypes.c_uint8 * (count * np.dtype(kind).itemsize)).from_address(tensor.data)
+    return np.frombuffer(bytes(raw), kind).reshape(shape)
+
+
+def drawn(*shape):
+    return np.random.default_rng(sum(shape)).standard_normal(shape).astype(np.float32)
+
+
+@unittest.skipUnless(IS_EMULATED, "CONVSCOPE_CUDA_LIBRARY does not name the emulation")
+class OnTheEmulation(unittest.TestCase):
+    x, w, b = drawn(2, 8, 7, 8), drawn(8, 8, 3, 3), drawn(8)
+
+    def test_numpy_arrays_go_there_and_back(self):
+        want = reference.conv2d(self.x, self.w, self.b, padding=1)
+        y = convscope.conv2d(self.x, self.w, self.b, padding=1, device="cuda", algorithm="direct")
+        self.assertIsInstance(y, np.ndarray)
+        self.assertLess(reference.relative(y, want), 4e-6)
+        got = convscope.conv2d_backward(y, self.x, self.w, padding=1, device="cuda", algorithm="direct")
+        for one, other in zip(got, reference.conv2d_backward(y, self.x, self.w, padding=1)):
+            self.assertIsInstance(one, np.ndarray)
+            self.assertLess(reference.relative(one, other), 4e-6)
+        self.assertNotEqual(convscope.algorithms(device="cuda"), [])
+
+    def test_pointers_of_the_device_are_read_and_given(self):
+        y = convscope.conv2d(OnDevice(self.x), OnDevice(self.w), OnDevice(self.b), algorithm="direct")
+        self.assertLess(reference.relative(from_device(y), reference.conv2d(self.x, self.w, self.b)), 4e-6)
+        self.assertIsNone(convscope.copy_reason(OnDevice(self.x)))
+        got = convscope.conv2d_backward(y, OnDevice(self.x), OnDevice(self.w), algorithm="direct",
+                                        needs=["dw"])
+        want = reference.conv2d_backward(from_device(y), self.x, self.w)[1]
+        self.assertLess(reference.relative(from_device(got.dw), want), 4e-6)
+
+    def test_halves(self):
+        x, w = self.x.astype(np.float16), self.w.astype(np.float16)
+        want = reference.conv2d(x, w)
+        y = convscope.conv2d(OnDevice(x), OnDevice(w), algorithm="im2col_gemm,auto")
+        self.assertEqual(from_device(y).dtype, np.float16)
+        self.assertLess(reference.relative(from_device(y), want), 2e-3)
+        y = convscope.conv2d(self.x, self.w, device="cuda", precision="bf16")
+        self.assertEqual(y.dtype, np.float32)
+        self.assertLess(reference.relative(y, reference.conv2d(self.x, self.w)), 2e-2)
+
+    def test_what_lies_elsewhere_or_in_another_order_is_refused(self):
+        with self.assertRaisesRegex(ValueError, "on one device, got x f32.* cuda.* and w f32.* cpu"):
+            convscope.conv2d(OnDevice(self.x), self.w)
+        with self.assertRaisesRegex(ValueError, r"row-major on cuda.*contiguous"):
+            convscope.conv2d(OnDevice(self.x[:, :, ::2]), OnDevice(self.w))
+
+
+if __name__ == "__main__":
+    unittest.main()

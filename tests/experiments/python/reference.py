@@ -1,0 +1,70 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The convolution and its gradients in NumPy, in double: what the tests compare with."""
+import numpy as np
+
+
+def sizes(value):
+    return (value, value) if isinstance(value, int) else tuple(value)
+
+
+def frame(padding):
+    values = sizes(padding)
+    return (values[0], values[0], values[1], values[1]) if len(values) == 2 else values
+
+
+def windows(x, w_shape, stride, padding, dilation):
+    """The padded x as a view [N,C,R,S,P,Q] of what each tap of each output reads."""
+    top, bottom, left, right = frame(padding)
+    (u, v), (e, f) = sizes(stride), sizes(dilation)
+    _, _, R, S = w_shape
+    padded = np.pad(x, ((0, 0), (0, 0), (top, bottom), (left, right)))
+    N, C, H, W = padded.shape
+    P, Q = (H - e * (R - 1) - 1) // u + 1, (W - f * (S - 1) - 1) // v + 1
+    n, c, h, q = padded.strides
+    return padded, np.lib.stride_tricks.as_strided(padded, (N, C, R, S, P, Q),
+                                                   (n, c, e * h, f * q, u * h, v * q))
+
+
+def conv2d(x, w, b=None, stride=1, padding=0, dilation=1, groups=1):
+    x, w = x.astype(np.float64), w.astype(np.float64)
+    parts = []
+    for xs, ws in zip(np.split(x, groups, 1), np.split(w, groups, 0)):
+        parts.append(np.einsum("ncrspq,kcrs->nkpq", windows(xs, ws.shape, stride, padding, dilation)[1],
+                               ws))
+    y = np.concatenate(parts, 1)
+    return y if b is None else y + b.astype(np.float64)[None, :, None, None]
+
+
+def conv2d_backward(dy, x, w, stride=1, padding=0, dilation=1, groups=1):
+    dy, x, w = (one.astype(np.float64) for one in (dy, x, w))
+    top, bottom, left, right = frame(padding)
+    dx, dw = [], []
+    for g, xs, ws in zip(np.split(dy, groups, 1), np.split(x, groups, 1), np.split(w, groups, 0)):
+        padded, view = windows(xs, ws.shape, stride, padding, dilation)
+        dw.append(np.einsum("ncrspq,nkpq->kcrs", view, g))
+        into = np.zeros_like(padded)
+        _, target = windows_of_same(into, ws.shape, stride, dilation)
+        terms = np.einsum("nkpq,kcrs->ncrspq", g, ws)
+        for r in range(ws.shape[2]):
+            for s in range(ws.shape[3]):
+                target[:, :, r, s] += terms[:, :, r, s]
+        H, W = padded.shape[2], padded.shape[3]
+        dx.append(into[:, :, top:H - bottom, left:W - right])
+    return np.concatenate(dx, 1), np.concatenate(dw, 0), dy.sum((0, 2, 3))
+
+
+def windows_of_same(padded, w_shape, stride, dilation):
+    (u, v), (e, f) = sizes(stride), sizes(dilation)
+    _, _, R, S = w_shape
+    N, C, H, W = padded.shape
+    P, Q = (H - e * (R - 1) - 1) // u + 1, (W - f * (S - 1) - 1) // v + 1
+    n, c, h, q = padded.strides
+    return padded, np.lib.stride_tricks.as_strided(padded, (N, C, R, S, P, Q),
+                                                   (n, c, e * h, f * q, u * h, v * q))
+
+
+def relative(got, want):
+    """The largest difference by the largest value."""
+    want = np.asarray(want, np.float64)
+    return float(np.abs(np.asarray(got, np.float64) - want).max(initial=0) /
+                 max(np.abs(want).max(initial=0), 1e-30))
