@@ -179,8 +179,10 @@ make_packages() {
 }
 
 if [[ $command == test ]]; then packages+=("${test_packages[@]}"); fi
-if [[ $command == notebooks || $command == site ]]; then packages+=("${notebook_packages[@]}"); fi
+if [[ $command == notebooks ]]; then packages+=("${notebook_packages[@]}"); fi
 if [[ $command == package ]]; then packages+=("${package_packages[@]}"); fi
+# The notebooks are run for their pages; mandoc makes one of the manual.
+if [[ $command == site ]]; then packages+=("${notebook_packages[@]}" mandoc); fi
 install_packages
 case $command in
   build)

@@ -195,8 +195,12 @@ def code_block(text, language, first=1):
 
 
 def plain(text):
-    """Text of a comment, in which nothing is Markdown."""
-    return re.sub(r"([\\`*_\[\]<>|])", r"\\\1", text)
+    """Text of a comment, in which nothing is Markdown but what stands in backticks."""
+    if text.count("`") % 2 == 1:
+        return re.sub(r"([\\`*_\[\]<>|])", r"\\\1", text)
+    parts = text.split("`")
+    parts[::2] = [re.sub(r"([\\*_\[\]<>|])", r"\\\1", part) for part in parts[::2]]
+    return "`".join(parts)
 
 
 def comment_text(lines):
