@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # Does it work where nothing is installed? Makes a minimal Debian (mmdebstrap), gets Convscope there
-# in the way that is named, uses it, and says what that took. The root is gone afterwards. Root, or
-# user namespaces, are all that it needs; a network, for the packages of the system.
+# in the way that is named, uses it, and says what that took. The root is gone afterwards. Who is not
+# root needs the package uidmap (user namespaces); all need a network, for the packages of the system.
 set -euo pipefail
 source=$(realpath "$(dirname "${BASH_SOURCE[0]}")/../..")
 
