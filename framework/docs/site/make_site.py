@@ -9,6 +9,7 @@ nowhere or when the program does not take a command that a document shows.
 import argparse
 import hashlib
 import json
+import os
 import pathlib
 import subprocess
 import sys
@@ -126,10 +127,12 @@ def main():
         say(str(error))
         sys.exit(1)
     write_config(build, out, nav)
-    made = subprocess.run([str(mkdocs), "build", "--quiet", "--strict", "--clean", "-f", str(build / "mkdocs.yml")],
-                          capture_output=True, text=True)
+    # Without --quiet, which would keep the warnings from --strict, too.
+    made = subprocess.run([str(mkdocs), "build", "--strict", "--clean", "-f", str(build / "mkdocs.yml")],
+                          capture_output=True, text=True, env={**os.environ, "NO_MKDOCS_2_WARNING": "1"})
     if made.returncode != 0:
-        problems.append(f"mkdocs: {made.stderr.strip()[-3000:]}")
+        said = [line for line in made.stderr.split("\n") if line.startswith(("WARNING", "ERROR"))]
+        problems += [f"mkdocs: {line}" for line in said or made.stderr.strip().split("\n")[-20:]]
     else:
         wrong, internal, anchors, outside, count = links.check(out)
         problems += wrong
