@@ -34,5 +34,6 @@ set(CPACK_DEBIAN_PACKAGE_RECOMMENDS "ca-certificates")
 set(CPACK_DEBIAN_PACKAGE_SUGGESTS
   "g++, cmake, ninja-build, python3-venv, python3-dev, librsvg2-bin, bash-completion")
 
+set(CPACK_CONVSCOPE_LIBDIR ${CMAKE_INSTALL_LIBDIR})
 set(CPACK_PRE_BUILD_SCRIPTS ${CMAKE_CURRENT_LIST_DIR}/finish_package.cmake)
 include(CPack)

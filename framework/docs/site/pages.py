@@ -9,7 +9,7 @@ import os
 import pathlib
 import re
 
-from repository import PICTURES, SOURCES
+from repository import FOLDERS, PICTURES, SOURCES
 
 LINK = re.compile(r"(!?\[[^\]]*\]\()([^)#\s]+)(#[^)]*)?\)")
 CODE = re.compile(r"(?<!`)`([^`\n]+)`(?!`)")
@@ -157,7 +157,7 @@ class Pages:
         lines = ["# C++ headers", "",
                  f"{len(names)} headers, as `cmake --install` copies them. Each page is the file itself."]
         folder = None
-        for name in names:
+        for name in sorted(names, key=lambda one: (FOLDERS.index(one.split("/")[0]), os.path.dirname(one), one)):
             self.header(name, includers[name])
             if os.path.dirname(name) != folder:
                 folder = os.path.dirname(name)
