@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # From a fresh clone to a first experiment: installs what is missing (Debian 12, Ubuntu 24.04),
-# configures, builds, and then runs, tests, packs, opens the notebooks or makes the site. A second call
-# repeats nothing that is done.
+# configures, builds, and then runs, tests, packs, opens the notebooks or makes the site. A second
+# call repeats nothing that is done.
 set -euo pipefail
 
 # What the program needs. 'a|b': either will do, the first is installed.

@@ -2,7 +2,7 @@
 cmake_policy(VERSION 3.25)
 set(root ${CPACK_TEMPORARY_DIRECTORY}${CPACK_PACKAGING_INSTALL_PREFIX})
 if(NOT EXISTS ${root}/bin/convscope)
-  message(FATAL_ERROR "convscope: expected bin/convscope in ${root}; build the target `program` first")
+  message(FATAL_ERROR "convscope: expected bin/convscope in ${root}; build the target `program`")
 endif()
 
 set(libraries ${root}/${CPACK_CONVSCOPE_LIBDIR})
@@ -26,8 +26,8 @@ function(convscope_add_licence package)
   if(EXISTS /usr/share/doc/${package}/copyright)
     file(COPY_FILE /usr/share/doc/${package}/copyright ${doc}/licences/${package}.txt)
   elseif(CPACK_GENERATOR STREQUAL "DEB")
-    message(FATAL_ERROR "convscope: expected /usr/share/doc/${package}/copyright, because the package "
-      "has to carry this licence, found none; install ${package} from the system's packages")
+    message(FATAL_ERROR "convscope: expected /usr/share/doc/${package}/copyright, because the "
+      "package has to carry this licence, found none; install the system's package ${package}")
   endif()
 endfunction()
 file(MAKE_DIRECTORY ${doc}/licences)
@@ -56,19 +56,20 @@ compiled in from other projects: the folder licences beside this file.\n")
   return()
 endif()
 
-# The .tar.gz brings what a small system lacks, in a folder of its own, so that no other program finds
-# it. The C and C++ libraries and zlib are those of the system: they go together with its other
-# libraries.
+# The .tar.gz brings what a small system lacks, in a folder of its own, so that no other program
+# finds it. The C and C++ libraries and zlib are those of the system: they go together with its
+# other libraries.
 find_program(patchelf patchelf)
 if(NOT patchelf)
-  message(FATAL_ERROR "convscope: expected patchelf, because libraries in the .tar.gz find each other "
-    "by their places, found none; on Debian: apt-get install patchelf")
+  message(FATAL_ERROR "convscope: expected patchelf, because libraries in the .tar.gz find each "
+    "other by their places, found none; on Debian: apt-get install patchelf")
 endif()
 file(GET_RUNTIME_DEPENDENCIES LIBRARIES ${own} RESOLVED_DEPENDENCIES_VAR needed
   UNRESOLVED_DEPENDENCIES_VAR unresolved
   PRE_EXCLUDE_REGEXES "^ld-linux" "^lib(c|m|dl|rt|pthread|stdc\\+\\+|gcc_s|z)\\.so")
 if(unresolved)
-  message(FATAL_ERROR "convscope: expected every library that libconvscope needs, found no ${unresolved}")
+  message(FATAL_ERROR "convscope: expected every library that libconvscope needs, found no "
+    "${unresolved}")
 endif()
 file(MAKE_DIRECTORY ${libraries}/convscope)
 foreach(library IN LISTS needed)

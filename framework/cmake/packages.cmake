@@ -1,6 +1,6 @@
-# What `cpack` packs (./bootstrap.sh package): a .deb for the system that it is made on, and a .tar.gz
-# that runs from any folder. Both hold what framework/cmake/install.cmake installs, without the CUDA
-# library and the peers, whose own libraries a package could not ask for.
+# What `cpack` packs (./bootstrap.sh package): a .deb for the system that it is made on, and a
+# .tar.gz that runs from any folder. Both hold what framework/cmake/install.cmake installs, without
+# the CUDA library and the peers, whose own libraries a package could not ask for.
 set(CPACK_GENERATOR DEB TGZ)
 set(CPACK_PACKAGE_NAME convscope)
 set(CPACK_PACKAGE_VENDOR Convscope)

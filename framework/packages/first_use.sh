@@ -44,7 +44,8 @@ npy() {
 }
 npy x.npy 1,3,9,9
 npy w.npy 4,3,3,3
-"$program" op conv2d --x x.npy --w w.npy --padding 1 --out-y y.npy 2>op.log || fail "op: $(cat op.log)"
+"$program" op conv2d --x x.npy --w w.npy --padding 1 --out-y y.npy 2>op.log ||
+  fail "op: $(cat op.log)"
 # 3 channels: 4 taps lie in the image at a corner, 6 at an edge.
 expect op '^ +12 +18 +18 ' "$(od -A n -t f4 -j 128 -N 16 y.npy)"
 
@@ -70,8 +71,12 @@ status=0
 "$program" data fetch mnist --mirror http://127.0.0.1:9 2>fetch.log || status=$?
 case $status in
   4) ;;
-  5) expect 'data fetch without libcurl' 'expected libcurl, .*apt-get install libcurl4' "$(cat fetch.log)" ;;
-  *) fail "data fetch from a closed port: expected exit code 4, or 5 without libcurl, got $status" ;;
+  5)
+    expect 'data fetch without libcurl' 'expected libcurl, .*apt-get install libcurl4' \
+      "$(cat fetch.log)"
+    ;;
+  *) fail "data fetch, closed port: expected exit code 4, or 5 without libcurl, got $status" ;;
 esac
-echo "first use: $checks checks hold; data fetch $([[ $status == 5 ]] && echo "says that libcurl is missing" ||
-  echo "opens libcurl")"
+found="opens libcurl"
+if ((status == 5)); then found="says that libcurl is missing"; fi
+echo "first use: $checks checks hold; data fetch $found"

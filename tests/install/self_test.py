@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The checks of packages must be seen to fail, and the Dockerfile and the clean root do the same."""
+"""The checks of packages must be seen to fail; the Dockerfile and the clean root do the same."""
+
 import hashlib
 import pathlib
 import re
@@ -30,7 +31,9 @@ class Packages(unittest.TestCase):
             self.assertEqual(len(check_packages.runpath_problems("bin/a", listing(bad))), 1, bad)
 
     def test_the_archive_brings_what_it_needs(self):
-        files = {"lib/libconvscope.so.0": listing(needed=["libfmt.so.9", "libc.so.6", "libstdc++.so.6"])}
+        files = {
+            "lib/libconvscope.so.0": listing(needed=["libfmt.so.9", "libc.so.6", "libstdc++.so.6"])
+        }
         self.assertIn("libfmt.so.9", check_packages.needed_problems(files)[0])
         files["lib/convscope/libfmt.so.9"] = listing(needed=["libc.so.6"])
         self.assertEqual(check_packages.needed_problems(files), [])
@@ -38,11 +41,18 @@ class Packages(unittest.TestCase):
         self.assertEqual(len(check_packages.needed_problems(files)), 1)
 
     def test_the_deb_asks_for_what_it_needs(self):
-        good = ("Depends: libcurl4t64 | libcurl4, libc6 (>= 2.35), libfmt9, libgomp1, libstdc++6 (>= 12), "
-                "libyaml-cpp0.7, zlib1g\n")
+        good = (
+            "Depends: libcurl4t64 | libcurl4, libc6 (>= 2.35), libfmt9, libgomp1, "
+            "libstdc++6 (>= 12), "
+            "libyaml-cpp0.7, zlib1g\n"
+        )
         self.assertEqual(check_packages.depends_problems(good, {}), [])
-        self.assertEqual(len(check_packages.depends_problems(good.replace("libgomp1, ", ""), {})), 1)
-        self.assertEqual(len(check_packages.depends_problems(good, {"usr/lib/convscope/libfmt.so.9": ""})), 1)
+        self.assertEqual(
+            len(check_packages.depends_problems(good.replace("libgomp1, ", ""), {})), 1
+        )
+        self.assertEqual(
+            len(check_packages.depends_problems(good, {"usr/lib/convscope/libfmt.so.9": ""})), 1
+        )
         self.assertGreater(len(check_packages.depends_problems("Package: convscope\n", {})), 1)
 
     def test_a_file_that_is_missing_is_named(self):
@@ -98,22 +108,29 @@ class Docker(unittest.TestCase):
                     self.assertTrue((ROOT / name).exists(), line)
 
     def test_it_runs_the_steps_of_the_clean_root_in_their_order(self):
-        here = [name for line in self.lines if line.startswith("RUN ") for name in self.scripts(line)
-                if name != "bootstrap.sh"]
+        here = [
+            name
+            for line in self.lines
+            if line.startswith("RUN ")
+            for name in self.scripts(line)
+            if name != "bootstrap.sh"
+        ]
         deb = re.search(r"(?ms)^  deb\)$(.*?)^    ;;$", self.clean)[1]
         self.assertEqual(here, self.scripts(deb))
         self.assertEqual(set(here), {path.name for path in PACKAGES.glob("*.sh")})
 
     def test_it_packs_as_everybody_does(self):
         self.assertIn("RUN ./bootstrap.sh package --yes", self.lines)
-        usage = subprocess.run([str(ROOT / "bootstrap.sh"), "--help"], capture_output=True, text=True).stdout
+        usage = subprocess.run(
+            [str(ROOT / "bootstrap.sh"), "--help"], capture_output=True, text=True
+        ).stdout
         self.assertIn("  package ", usage)
 
     def test_the_last_stage_is_the_program_for_a_user_who_is_not_root(self):
         stages = [line for line in self.lines if line.startswith("FROM ")]
         self.assertEqual(stages[-1], "FROM program")
         start = self.lines.index("FROM $BASE AS program")
-        program = self.lines[start:self.lines.index("FROM program AS check")]
+        program = self.lines[start : self.lines.index("FROM program AS check")]
         self.assertEqual([line for line in program if line.startswith("USER ")], ["USER convscope"])
         self.assertTrue(any("add_user.sh /work" in line for line in program))
         for line in ("WORKDIR /work", "VOLUME /work", 'ENTRYPOINT ["convscope"]'):

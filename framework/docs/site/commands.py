@@ -3,10 +3,11 @@
 """Every command of the program that a document shows is one that the program takes:
 commands.py PROGRAM ROOT
 
-The program parses each one and stops (CONVSCOPE_PARSE_ONLY); of `run`, `explain` and `sweep` the config
-is resolved too, with the keys that the command changes. What CONFIG, RUN and such words stand for is
-put in. The README's own commands run in a test of theirs (tests/experiments/readme).
+The program parses each one and stops (CONVSCOPE_PARSE_ONLY); of `run`, `explain` and `sweep` the
+config is resolved too, with the keys that the command changes. What CONFIG and such words stand for
+is put in. The README's own commands run in a test of theirs (tests/experiments/readme).
 """
+
 import os
 import pathlib
 import re
@@ -17,8 +18,15 @@ import sys
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 from repository import Repository  # noqa: E402
 
-PLACEHOLDERS = {"CONFIG": "quickstart", "CONFIG|MODEL": "resnet18", "ALGORITHM": "winograd", "NAME": "direct",
-                "<name>": "direct", "<name>,direct": "direct", "COMMAND": "run"}
+PLACEHOLDERS = {
+    "CONFIG": "quickstart",
+    "CONFIG|MODEL": "resnet18",
+    "ALGORITHM": "winograd",
+    "NAME": "direct",
+    "<name>": "direct",
+    "<name>,direct": "direct",
+    "COMMAND": "run",
+}
 IN_TEXT = re.compile(r"`(?:build/release/bin/)?convscope ([^`]+)`")
 IN_BLOCK = re.compile(r"^\s*(?:\$ )?(?:\S*/)?convscope ((?![ :]).*)")
 # Printed by the program, or a form of a command line rather than one.
@@ -35,7 +43,11 @@ def shown(text):
             fenced = not fenced
             continue
         if joined is not None:
-            found[-1] = (found[-1][0], found[-1][1] + " " + line.strip().rstrip("\\").strip(), False)
+            found[-1] = (
+                found[-1][0],
+                found[-1][1] + " " + line.strip().rstrip("\\").strip(),
+                False,
+            )
             joined = True if line.rstrip().endswith("\\") else None
             continue
         if fenced or line.startswith("    "):
@@ -62,8 +74,13 @@ def words_of(command):
 
 
 def call(program, words, **environment):
-    done = subprocess.run([program, *words], capture_output=True, text=True, stdin=subprocess.DEVNULL,
-                          env={**os.environ, **environment})
+    done = subprocess.run(
+        [program, *words],
+        capture_output=True,
+        text=True,
+        stdin=subprocess.DEVNULL,
+        env={**os.environ, **environment},
+    )
     return done.returncode, done.stderr.strip().split("\n")[0]
 
 
@@ -73,7 +90,7 @@ def resolves(program, words):
     at = next((i for i, word in enumerate(rest) if not word.startswith("-")), None)
     if kind not in ("run", "explain", "sweep") or at is None:
         return 0, ""
-    changes = [word for word in rest[at + 1:] if re.match(r"[\w.\[\]]+=", word)]
+    changes = [word for word in rest[at + 1 :] if re.match(r"[\w.\[\]]+=", word)]
     # `experiments/configs/...`: any of them.
     if not re.fullmatch(r"[\w./-]+[\w]", rest[at]) or rest[at].startswith(("my", "mine")):
         return 0, ""
@@ -90,7 +107,9 @@ def names_command(program, words):
     if len(names) + len(options) != len(words):
         return False
     done = subprocess.run([program, "help", *names], capture_output=True, text=True)
-    return done.returncode == 0 and all(re.search(rf"{option}\b", done.stdout) for option in options)
+    return done.returncode == 0 and all(
+        re.search(rf"{option}\b", done.stdout) for option in options
+    )
 
 
 def problem(program, command, in_text):
@@ -107,8 +126,16 @@ def problem(program, command, in_text):
 def check(program, repository):
     """(problems, commands that were parsed, forms that are none)"""
     found, parsed, forms = [], 0, 0
-    if subprocess.run([program, "info"], capture_output=True, env={**os.environ, "CONVSCOPE_PARSE_ONLY": "1"}).stdout:
-        return [f"expected {program} to stop after parsing (CONVSCOPE_PARSE_ONLY), got the output of info"], 0, 0
+    if subprocess.run(
+        [program, "info"], capture_output=True, env={**os.environ, "CONVSCOPE_PARSE_ONLY": "1"}
+    ).stdout:
+        return (
+            [
+                f"expected {program} to stop after parsing (CONVSCOPE_PARSE_ONLY), got output"
+            ],
+            0,
+            0,
+        )
     for name in repository.documents():
         if name in LEFT_OUT or "/records/" in name:
             continue

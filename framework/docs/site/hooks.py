@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What mkdocs calls: puts HTML that the generator kept apart (outputs of cells, the manual page) where
-its mark stands."""
+"""What mkdocs calls: puts HTML that the generator kept apart (outputs of cells, the manual page)
+where its mark stands."""
+
 import json
 import pathlib
 import re

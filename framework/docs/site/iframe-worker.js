@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// iframe-worker.js: lets the search work in pages that are opened as files. Browsers start no worker
-// from file://, so its script runs in a hidden frame that answers by messages as a worker does.
+// iframe-worker.js: lets the search work in pages that are opened as files. Browsers start no
+// worker from file://, so its script runs in a hidden frame that answers by messages as one does.
 if (location.protocol === "file:") {
   window.Worker = class extends EventTarget {
     constructor(url) {
@@ -19,7 +19,8 @@ if (location.protocol === "file:") {
           })), Promise.resolve());
       <\/script><script src="${new URL(url, location)}"><\/script>`;
       frame.onload = () => {
-        this.post = (data) => frame.contentWindow.dispatchEvent(new MessageEvent("message", { data }));
+        const inside = frame.contentWindow;
+        this.post = (data) => inside.dispatchEvent(new MessageEvent("message", { data }));
         waiting.splice(0).forEach((data) => this.post(data));
       };
       this.post = (data) => waiting.push(data);

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every link and every anchor of the finished pages leads somewhere, and no page loads anything from
-elsewhere: links.py FOLDER"""
+"""Every link and every anchor of the finished pages leads somewhere, and no page loads anything
+from elsewhere: links.py FOLDER"""
+
 import html.parser
 import os
 import pathlib
@@ -34,7 +35,9 @@ def check(folder):
     found, internal, anchors, outside = [], 0, 0, set()
     for path, page in pages.items():
         name = path.relative_to(folder)
-        for link, is_loaded in [(one, False) for one in page.links] + [(one, True) for one in page.loads]:
+        for link, is_loaded in [(one, False) for one in page.links] + [
+            (one, True) for one in page.loads
+        ]:
             parts = urllib.parse.urlsplit(link)
             if parts.scheme in ("http", "https", "mailto", "data") or parts.netloc:
                 if is_loaded and parts.scheme != "data":
@@ -62,8 +65,11 @@ def main():
     folder = pathlib.Path(sys.argv[1]).resolve()
     found, internal, anchors, outside, pages = check(folder)
     print("\n".join(found[:50]))
-    print(f"{pages} pages, {internal} internal links ({anchors} with an anchor), {len(found)} problems; "
-          f"{outside} addresses elsewhere, not asked")
+    print(
+        f"{pages} pages, {internal} internal links ({anchors} with an anchor), "
+        f"{len(found)} problems; "
+        f"{outside} addresses elsewhere, not asked"
+    )
     sys.exit(1 if found or pages == 0 else 0)
 
 

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which page stands where in the menu. What no pattern takes stands under 'More', so that nothing new
-is lost."""
+"""Which page stands where in the menu. What no pattern takes stands under 'More', so that nothing
+new is lost."""
+
 import fnmatch
 import pathlib
 import re
@@ -11,12 +12,29 @@ MENU = [
     ("Start", ["README.md"]),
     ("Course", ["experiments/notebooks/README.md", "experiments/notebooks/*.ipynb"]),
     ("Conv2d", ["layers/conv2d/README.md", "layers/conv2d/*/README.md"]),
-    ("Layers", ["layers/README.md", "layers/deform_conv2d/README.md", "layers/sparse_conv/README.md",
-                "layers/sparse_rows/README.md", "layers/*/README.md"]),
+    (
+        "Layers",
+        [
+            "layers/README.md",
+            "layers/deform_conv2d/README.md",
+            "layers/sparse_conv/README.md",
+            "layers/sparse_rows/README.md",
+            "layers/*/README.md",
+        ],
+    ),
     ("Fewer bits, fewer weights", ["quant/README.md", "sparsity/README.md"]),
-    ("Measuring", ["datasets/README.md", "experiments/bench/README.md", "experiments/report/README.md",
-                   "experiments/compare/README.md", "experiments/check/README.md",
-                   "experiments/peers/README.md", "experiments/*/README.md"]),
+    (
+        "Measuring",
+        [
+            "datasets/README.md",
+            "experiments/bench/README.md",
+            "experiments/report/README.md",
+            "experiments/compare/README.md",
+            "experiments/check/README.md",
+            "experiments/peers/README.md",
+            "experiments/*/README.md",
+        ],
+    ),
     ("Results", ["experiments/results/*.md"]),
     ("The house", ["framework/docs/design.md", "CONTRIBUTING.md", "CHANGELOG.md", "*/README.md"]),
 ]
@@ -33,7 +51,9 @@ def title_of(repository, name):
 
 def menu(repository, reference):
     """mkdocs' nav; `reference`: (title, page) of the pages that are no file of the repository."""
-    names = [name for name in repository.documents() + repository.notebooks() if "/records/" not in name]
+    names = [
+        name for name in repository.documents() + repository.notebooks() if "/records/" not in name
+    ]
     taken, out = set(), []
     for title, patterns in MENU:
         entries = []

@@ -5,6 +5,7 @@ The folders of the pages are those of the repository, so links between documents
 A link to a file or a folder that is no document, and a name of a file in backticks, becomes a link
 to a page with that file; such pages are made for what is named, and for every public header.
 """
+
 import os
 import pathlib
 import re
@@ -14,8 +15,18 @@ from repository import FOLDERS, PICTURES, SOURCES
 LINK = re.compile(r"(!?\[[^\]]*\]\()([^)#\s]+)(#[^)]*)?\)")
 CODE = re.compile(r"(?<!`)`([^`\n]+)`(?!`)")
 ITEM = re.compile(r"\s*(?:[-*+]|\d+\.) ")
-LANGUAGES = {".h": "cpp", ".cpp": "cpp", ".cu": "cuda", ".cuh": "cuda", ".py": "python", ".sh": "bash",
-             ".cmake": "cmake", ".yaml": "yaml", ".txt": "text", ".inc": "cpp"}
+LANGUAGES = {
+    ".h": "cpp",
+    ".cpp": "cpp",
+    ".cu": "cuda",
+    ".cuh": "cuda",
+    ".py": "python",
+    ".sh": "bash",
+    ".cmake": "cmake",
+    ".yaml": "yaml",
+    ".txt": "text",
+    ".inc": "cpp",
+}
 
 
 def page_of(name):
@@ -70,6 +81,7 @@ class Pages:
             target = self.repository.target(word, name)
             way = target and self.link(target, page_of(name))
             return f"{match[1]}{way}{anchor})" if way else match[0]
+
         return LINK.sub(replace, line)
 
     def link_names(self, line, name):
@@ -78,11 +90,15 @@ class Pages:
         inside = [match.span() for match in LINK.finditer(line)]
         for match in CODE.finditer(line):
             target = self.repository.named(match[1], name)
-            if not target or target == name or any(a < match.end() and match.start() < b for a, b in inside):
+            if (
+                not target
+                or target == name
+                or any(a < match.end() and match.start() < b for a, b in inside)
+            ):
                 continue
             way = self.link(target, page_of(name))
             if way:
-                pieces += [line[end:match.start()], f"[{match[0]}]({way})"]
+                pieces += [line[end : match.start()], f"[{match[0]}]({way})"]
                 end = match.end()
         return "".join(pieces) + line[end:]
 
@@ -97,7 +113,7 @@ class Pages:
                 if not line.strip():
                     in_list = False
                 elif ITEM.match(line):
-                    # Here a list may follow a paragraph at once; Python-Markdown wants an empty line.
+                    # A list may follow a paragraph at once; Python-Markdown wants an empty line.
                     if before.strip() and not in_list:
                         out.append("")
                     in_list = True
@@ -115,16 +131,22 @@ class Pages:
         language = LANGUAGES.get(pathlib.PurePosixPath(name).suffix, "text")
         if name == "bootstrap.sh" or name.endswith("/run"):
             language = "bash"
-        self.write(page_of(name), f"---\nsearch:\n  exclude: true\n---\n\n# {name}\n\n" +
-                   code_block(text, language))
+        self.write(
+            page_of(name),
+            f"---\nsearch:\n  exclude: true\n---\n\n# {name}\n\n" + code_block(text, language),
+        )
 
     def folder(self, name):
-        names = sorted(path[len(name) + 1:] for path in self.repository.files if path.startswith(name + "/"))
+        names = sorted(
+            path[len(name) + 1 :] for path in self.repository.files if path.startswith(name + "/")
+        )
         lines = []
         for one in names:
             way = self.link(f"{name}/{one}", f"{name}/index.md")
             lines.append(f"- [`{one}`]({way})" if way else f"- `{one}`")
-        self.write(f"{name}/index.md", f"# {name}\n\n{len(names)} files.\n\n" + "\n".join(lines) + "\n")
+        self.write(
+            f"{name}/index.md", f"# {name}\n\n{len(names)} files.\n\n" + "\n".join(lines) + "\n"
+        )
 
     def header(self, name, includers):
         """The comment at its head as text, then its declarations, then its neighbours."""
@@ -132,18 +154,28 @@ class Pages:
         head = 0
         while head < len(lines) and lines[head].startswith("//"):
             head += 1
-        comment = [line[2:].removeprefix(" ") for line in lines[:head] if "SPDX-License" not in line]
+        comment = [
+            line[2:].removeprefix(" ") for line in lines[:head] if "SPDX-License" not in line
+        ]
         code = lines[head:]
         while code and (not code[0].strip() or code[0].startswith(("#pragma once", "#include"))):
             code = code[1:]
         first = len(lines) - len(code) + 1
-        own = [match[1] for match in (re.match(r'#include "([^"]+)"', line) for line in lines) if match]
-        parts = [f"# {name}\n", comment_text(comment),
-                 f"\n```cpp\n#include \"{name}\"\n```\n",
-                 code_block("\n".join(code), "cpp", first)]
+        own = [
+            match[1] for match in (re.match(r'#include "([^"]+)"', line) for line in lines) if match
+        ]
+        parts = [
+            f"# {name}\n",
+            comment_text(comment),
+            f'\n```cpp\n#include "{name}"\n```\n',
+            code_block("\n".join(code), "cpp", first),
+        ]
         for title, names in (("Includes", own), ("Included by", sorted(includers))):
-            ways = [f"[`{one}`]({self.link(one, page_of(name))})" for one in names
-                    if one in self.repository.known]
+            ways = [
+                f"[`{one}`]({self.link(one, page_of(name))})"
+                for one in names
+                if one in self.repository.known
+            ]
             if ways:
                 parts.append(f"\n**{title}** " + ", ".join(ways) + "\n")
         self.write(page_of(name), "\n".join(parts))
@@ -154,24 +186,33 @@ class Pages:
         for name in names:
             for one in re.findall(r'(?m)^#include "([^"]+)"', self.repository.text(name)):
                 includers.get(one, []).append(name)
-        lines = ["# C++ headers", "",
-                 f"{len(names)} headers, as `cmake --install` copies them. Each page is the file itself."]
+        lines = [
+            "# C++ headers",
+            "",
+            f"{len(names)} headers, as `cmake --install` copies them. A page is the file itself.",
+        ]
         folder = None
-        for name in sorted(names, key=lambda one: (FOLDERS.index(one.split("/")[0]), os.path.dirname(one), one)):
+        for name in sorted(
+            names, key=lambda one: (FOLDERS.index(one.split("/")[0]), os.path.dirname(one), one)
+        ):
             self.header(name, includers[name])
             if os.path.dirname(name) != folder:
                 folder = os.path.dirname(name)
                 lines += ["", f"## {folder}", "", "| header | what it is |", "|---|---|"]
             way = os.path.relpath(page_of(name), os.path.dirname(index) or ".")
-            lines.append(f"| [`{os.path.basename(name)}`]({way}) | {first_sentence(self.repository.text(name))} |")
+            sentence = first_sentence(self.repository.text(name))
+            lines.append(f"| [`{os.path.basename(name)}`]({way}) | {sentence} |")
         self.write(index, "\n".join(lines) + "\n")
 
     def rest(self):
         """Pages of what other pages name, until nothing new is named."""
         done = set()
         while True:
-            new = [name for name in sorted(self.sources | self.listed) if page_of(name) not in self.written
-                   and name not in done]
+            new = [
+                name
+                for name in sorted(self.sources | self.listed)
+                if page_of(name) not in self.written and name not in done
+            ]
             if not new:
                 break
             for name in new:

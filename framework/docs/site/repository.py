@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The files of the repository, and which of them a word of a document means."""
+
 import os
 import pathlib
 import re
@@ -16,8 +17,9 @@ class Repository:
         self.root = root
         self.files = sorted(self._walk())
         self.known = set(self.files)
-        self.folders = {str(parent) for name in self.files
-                        for parent in pathlib.PurePosixPath(name).parents}
+        self.folders = {
+            str(parent) for name in self.files for parent in pathlib.PurePosixPath(name).parents
+        }
         self.by_end = {}  # each end of a path: all files that end so
         for name in self.files:
             parts = name.split("/")
@@ -30,7 +32,9 @@ class Repository:
                 yield name
         for folder in FOLDERS + [".ci"]:
             for base, below, names in os.walk(self.root / folder):
-                below[:] = [name for name in below if name not in ("__pycache__", ".ipynb_checkpoints")]
+                below[:] = [
+                    name for name in below if name not in ("__pycache__", ".ipynb_checkpoints")
+                ]
                 here = pathlib.Path(base).relative_to(self.root)
                 yield from ((here / name).as_posix() for name in names)
 
@@ -45,7 +49,9 @@ class Repository:
 
     def headers(self):
         """What `cmake --install` copies."""
-        return [name for name in self.files if name.endswith(".h") and not name.startswith(NO_PACKAGE)]
+        return [
+            name for name in self.files if name.endswith(".h") and not name.startswith(NO_PACKAGE)
+        ]
 
     def target(self, word, where):
         """The file or folder that the target of a link means, or None."""
