@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # Does it work where nothing is installed? Makes a minimal Debian (mmdebstrap), gets Convscope there
-# in the way that is named, uses it, and says what that took. The root is gone afterwards. Who is not
-# root needs the package uidmap (user namespaces); all need a network, for the packages of the system.
+# in the way that is named, uses it, and says what that took. The root is gone afterwards. Who is
+# not root needs the package uidmap (user namespaces); all need a network, for Debian's packages.
 set -euo pipefail
 source=$(realpath "$(dirname "${BASH_SOURCE[0]}")/../..")
 
@@ -74,7 +74,7 @@ one_file() {
 # source_files TO: the working tree as git knows it, changes included.
 source_files() {
   git -C "$source" ls-files -z --cached --others --exclude-standard |
-    (cd "$source" && xargs -0 sh -c 'for file; do [ -e "$file" ] && printf "%s\0" "$file"; done' _) |
+    (cd "$source" && xargs -0 sh -c 'for f; do [ -e "$f" ] && printf "%s\0" "$f"; done' _) |
     tar -C "$source" --null -T - -c | tar -x -C "$1"
 }
 
@@ -98,12 +98,13 @@ give() {
   tar -C "$work/tree" -cf "$work/given.tar" --owner=0 --group=0 given
 }
 
-minimal() { mmdebstrap --quiet --variant=minbase --components=main${components:+,$components} "$@"; }
-if ((${#mirror[@]} > 0)) && [[ $suite == noble ]]; then components=universe; fi
+components=main
+if [[ $suite == noble ]]; then components+=,universe; fi
+minimal() { mmdebstrap --quiet --variant=minbase --components=$components "$@"; }
 
 docker_way() {
   command -v buildah >/dev/null ||
-    stop "docker: skipped: buildah is not installed; on Debian and Ubuntu: apt-get install buildah" 77
+    stop "skipped: buildah is not installed; on Debian and Ubuntu: apt-get install buildah" 77
   # vfs and chroot ask the kernel for nothing, so that it works inside of a container too.
   local call=(buildah --root "$work/images" --runroot "$work/run" --storage-driver vfs)
   minimal "$suite" "$work/base.tar" "${mirror[@]}"
@@ -112,21 +113,22 @@ docker_way() {
   rm "$work/base.tar"
   mkdir "$work/context"
   source_files "$work/context"
-  local build=(bud --isolation chroot --pull=never --build-arg BASE=localhost/convscope-base --layers
+  local build=(bud --isolation chroot --pull=never --layers
+    --build-arg BASE=localhost/convscope-base
     --ignorefile "$source/framework/packages/Dockerfile.dockerignore"
     -f "$source/framework/packages/Dockerfile")
   "${call[@]}" "${build[@]}" --target check -t convscope-check "$work/context"
   "${call[@]}" "${build[@]}" -t convscope "$work/context"
-  "${call[@]}" inspect --type image \
-    --format 'user {{.OCIv1.Config.User}}, volumes {{.OCIv1.Config.Volumes}}, entry {{.OCIv1.Config.Entrypoint}}' \
-    convscope
+  local facts='user {{.OCIv1.Config.User}}, volumes {{.OCIv1.Config.Volumes}}'
+  "${call[@]}" inspect --type image --format "$facts, {{.OCIv1.Config.Entrypoint}}" convscope
   local container
   container=$("${call[@]}" from --pull=never localhost/convscope)
   "${call[@]}" run --isolation chroot "$container" -- convscope run quickstart
 }
 
 for way in "${ways[@]}"; do
-  echo "clean root: $way, $suite; load of the machine $(cut -d ' ' -f 1 /proc/loadavg) on $(nproc) cores"
+  load=$(cut -d ' ' -f 1 /proc/loadavg)
+  echo "clean root: $way, $suite; load of the machine $load on $(nproc) cores"
   if [[ $way == docker ]]; then
     docker_way
   else

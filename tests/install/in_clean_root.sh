@@ -3,7 +3,8 @@
 # in_clean_root.sh WAY: what clean_root.sh runs inside of the minimal system, as its root.
 set -euo pipefail
 way=$1
-export DEBIAN_FRONTEND=noninteractive HOME=/root PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
+export DEBIAN_FRONTEND=noninteractive HOME=/root
+export PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
 cd /
 
 say() { echo "clean root: $way: $*"; }
@@ -11,9 +12,9 @@ now() { date +%s.%N; }
 since() { awk -v begin="$1" -v end="$(now)" 'BEGIN { printf "%.1f", end - begin }'; }
 # KiB of programs, libraries and what users have; neither lists of packages nor what is given.
 disk() { du -skc /usr /home | tail -n 1 | cut -f 1; }
-grown() { awk -v before="$1" -v after="$(disk)" 'BEGIN { printf "%.0f", (after - before) / 1024 }'; }
+grown() { awk -v from="$1" -v to="$(disk)" 'BEGIN { printf "%.0f", (to - from) / 1024 }'; }
 # as_user COMMAND...: the person who works here is not root.
-as_user() { runuser -u convscope -- env HOME=/home/convscope FIRST_USE_BEGAN="${began:-$(now)}" "$@"; }
+as_user() { runuser -u convscope -- env HOME=/home/convscope FIRST_USE_BEGAN="$began" "$@"; }
 
 # tools_for_cpp: what a program that uses the library needs in any case.
 tools_for_cpp() {
@@ -58,11 +59,13 @@ case $way in
     cat /tmp/out
     grep -Eq '^\| [0-9T_-]+-s1 +\| quickstart ' /tmp/out
     cd /
-    say "first table after $took s, $(grown "$before") MiB of packages and $(du -sm /given/source | cut -f 1) MiB of source and build"
+    say "first table after $took s, $(grown "$before") MiB of packages and" \
+      "$(du -sm /given/source | cut -f 1) MiB of source and build"
     ;;
   bootstrap-test)
     cd /given/source
-    ./bootstrap.sh test --yes >/tmp/out 2>&1 || { grep -E 'FAILED|\*\*\*Failed' /tmp/out; tail -n 50 /tmp/out; exit 1; }
+    ./bootstrap.sh test --yes >/tmp/out 2>&1 ||
+      { grep -E 'FAILED|\*\*\*Failed' /tmp/out; tail -n 50 /tmp/out; exit 1; }
     tail -n 1 /tmp/out
     say "tested after $(since "$began") s"
     ;;
