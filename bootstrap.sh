@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # From a fresh clone to a first experiment: installs what is missing (Debian 12, Ubuntu 24.04),
-# configures, builds, and then runs, tests or opens the notebooks. A second call repeats nothing that
-# is done.
+# configures, builds, and then runs, tests, packs, opens the notebooks or makes the site. A second
+# call repeats nothing that is done.
 set -euo pipefail
 
 # What the program needs. 'a|b': either will do, the first is installed.
@@ -13,15 +13,18 @@ packages=(
 )
 test_packages=(libgtest-dev libgmock-dev python3)  # and what the tests need
 notebook_packages=(python3 python3-venv python3-dev)
+package_packages=(dpkg-dev file patchelf)
 
 usage() {
   cat <<'TEXT'
-usage: ./bootstrap.sh run|test|build [--yes] [--preset NAME]
+usage: ./bootstrap.sh run|test|build|package|site [--yes] [--preset NAME]
        ./bootstrap.sh notebooks [NOTEBOOK] [--no-browser] [--fresh] [--yes] [--preset NAME]
 
   run        build the program, then train the network of experiments/configs/quickstart.yaml
   test       build the program and the tests, then run all tests
   build      build the program
+  package    build the program, then pack it: build/release/packages/*.deb and *.tar.gz
+  site       build the program, then the pages about it: build/site/pages/index.html
   notebooks  build the program, then open the course in JupyterLab (`convscope help notebook`)
 
   --yes           install missing Debian packages without asking
@@ -41,9 +44,9 @@ preset=release
 notebook_arguments=()
 while (($# > 0)); do
   case $1 in
-    run | test | build | notebooks)
+    run | test | build | package | site | notebooks)
       if [[ -n $command ]]; then
-        say "expected one of run, test, build and notebooks, got '$command' and '$1'"
+        say "expected one of run, test, build, package, site and notebooks, got '$command' and '$1'"
         usage >&2
         exit 2
       fi
@@ -164,8 +167,22 @@ run_tests() {
   return "$status"
 }
 
+# Without dpkg there is no .deb, and the .tar.gz all the same.
+make_packages() {
+  local kinds=TGZ
+  if command -v dpkg-shlibdeps >/dev/null; then kinds="DEB;TGZ"; fi
+  rm -rf "build/$preset/packages"
+  (cd "build/$preset" && cpack -G "$kinds") >&2
+  rm -rf "build/$preset/packages/_CPack_Packages"
+  say "packed:"
+  (cd "build/$preset/packages" && du -h --apparent-size -- *.deb *.tar.gz 2>/dev/null) || true
+}
+
 if [[ $command == test ]]; then packages+=("${test_packages[@]}"); fi
 if [[ $command == notebooks ]]; then packages+=("${notebook_packages[@]}"); fi
+if [[ $command == package ]]; then packages+=("${package_packages[@]}"); fi
+# The notebooks are run for their pages; mandoc makes one of the manual.
+if [[ $command == site ]]; then packages+=("${notebook_packages[@]}" mandoc); fi
 install_packages
 case $command in
   build)
@@ -179,6 +196,14 @@ case $command in
   run)
     build_program
     exec "build/$preset/bin/convscope" run experiments/configs/quickstart.yaml
+    ;;
+  package)
+    build OFF program
+    make_packages
+    ;;
+  site)
+    build_program
+    exec python3 framework/docs/site/make_site.py "build/$preset/bin/convscope"
     ;;
   notebooks)
     build_program

@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// download.cpp: one file over HTTP, resumed where an earlier attempt ended.
+// download.cpp: one file over HTTP, resumed where an earlier attempt ended. libcurl and the twenty
+// libraries behind it are opened by name when the first file is fetched: no other command waits for
+// them, and the program runs where they are not installed.
 #include "datasets/files/download.h"
 
 #include <curl/curl.h>
+#include <dlfcn.h>
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -10,7 +13,6 @@
 #include <cerrno>
 #include <cstring>
 #include <memory>
-#include <mutex>
 
 #include "framework/check.h"
 
@@ -20,7 +22,6 @@ namespace {
 constexpr std::int64_t kLargestBytes = std::int64_t{1} << 30;  // larger than any file we know
 
 struct Transfer {
-  CURL* curl = nullptr;
   int descriptor = -1;
   std::int64_t begin = 0;    // bytes there before
   std::int64_t written = 0;  // bytes in the file now
@@ -28,6 +29,56 @@ struct Transfer {
   bool too_large = false;
   const DownloadProgress* progress = nullptr;
 };
+
+// The functions of libcurl that are used here; the types are those of its header.
+struct Curl {
+  decltype(&curl_global_init) global_init = nullptr;
+  decltype(&curl_easy_init) init = nullptr;
+  decltype(&curl_easy_setopt) set = nullptr;
+  decltype(&curl_easy_perform) perform = nullptr;
+  decltype(&curl_easy_getinfo) get = nullptr;
+  decltype(&curl_easy_strerror) strerror = nullptr;
+  decltype(&curl_easy_cleanup) cleanup = nullptr;
+};
+
+template <class Function>
+void look_up(void* library, const char* name, Function& function) {
+  function = reinterpret_cast<Function>(::dlsym(library, name));
+  if (function != nullptr) return;
+  fail(ErrorKind::kUnavailable, "data fetch",
+       cat("expected a libcurl with the function ", name, ", got one without it"));
+}
+
+Curl open_curl() {
+  void* library = nullptr;
+  std::string reason;
+  // The second is what Debian calls the one that encrypts by GnuTLS.
+  for (const char* const name : {"libcurl.so.4", "libcurl-gnutls.so.4"}) {
+    library = ::dlopen(name, RTLD_NOW | RTLD_LOCAL);
+    if (library != nullptr) break;
+    if (reason.empty()) reason = ::dlerror();
+  }
+  if (library == nullptr) {
+    fail(ErrorKind::kUnavailable, "data fetch",
+         cat("expected libcurl, because it fetches the files, got: ", reason,
+             "; on Debian and Ubuntu: apt-get install libcurl4; or put the files there by hand"));
+  }
+  Curl curl;
+  look_up(library, "curl_global_init", curl.global_init);
+  look_up(library, "curl_easy_init", curl.init);
+  look_up(library, "curl_easy_setopt", curl.set);
+  look_up(library, "curl_easy_perform", curl.perform);
+  look_up(library, "curl_easy_getinfo", curl.get);
+  look_up(library, "curl_easy_strerror", curl.strerror);
+  look_up(library, "curl_easy_cleanup", curl.cleanup);
+  curl.global_init(CURL_GLOBAL_DEFAULT);
+  return curl;
+}
+
+const Curl& curl() {
+  static const Curl functions = open_curl();
+  return functions;
+}
 
 std::size_t on_data(char* data, std::size_t size, std::size_t count, void* user) {
   auto& transfer = *static_cast<Transfer*>(user);
@@ -73,35 +124,36 @@ CURLcode transfer_once(const std::string& url, const std::string& part, Transfer
   transfer.written = transfer.begin;
 
   char text[CURL_ERROR_SIZE] = "";
-  const std::unique_ptr<CURL, decltype(&curl_easy_cleanup)> curl(curl_easy_init(),
-                                                                 &curl_easy_cleanup);
-  if (curl == nullptr) fail(ErrorKind::kRun, "data fetch", "expected memory for libcurl, got none");
-  CURL* handle = curl.get();
-  curl_easy_setopt(handle, CURLOPT_URL, url.c_str());
-  curl_easy_setopt(handle, CURLOPT_PROTOCOLS_STR, "http,https");
-  curl_easy_setopt(handle, CURLOPT_REDIR_PROTOCOLS_STR, "http,https");
-  curl_easy_setopt(handle, CURLOPT_FOLLOWLOCATION, 1L);
-  curl_easy_setopt(handle, CURLOPT_MAXREDIRS, 5L);
-  curl_easy_setopt(handle, CURLOPT_FAILONERROR, 1L);
-  curl_easy_setopt(handle, CURLOPT_NOSIGNAL, 1L);
-  curl_easy_setopt(handle, CURLOPT_CONNECTTIMEOUT, 20L);
-  curl_easy_setopt(handle, CURLOPT_LOW_SPEED_LIMIT, 100L);  // bytes each second
-  curl_easy_setopt(handle, CURLOPT_LOW_SPEED_TIME, 30L);    // seconds
-  curl_easy_setopt(handle, CURLOPT_USERAGENT, "convscope/" CONVSCOPE_VERSION);
-  curl_easy_setopt(handle, CURLOPT_ERRORBUFFER, text);
-  curl_easy_setopt(handle, CURLOPT_WRITEFUNCTION, &on_data);
-  curl_easy_setopt(handle, CURLOPT_WRITEDATA, &transfer);
-  curl_easy_setopt(handle, CURLOPT_XFERINFOFUNCTION, &on_progress);
-  curl_easy_setopt(handle, CURLOPT_XFERINFODATA, &transfer);
-  curl_easy_setopt(handle, CURLOPT_NOPROGRESS, 0L);
+  const std::unique_ptr<CURL, decltype(&curl_easy_cleanup)> session(curl().init(), curl().cleanup);
+  if (session == nullptr)
+    fail(ErrorKind::kRun, "data fetch", "expected memory for libcurl, got none");
+  CURL* handle = session.get();
+  const auto set = curl().set;
+  set(handle, CURLOPT_URL, url.c_str());
+  set(handle, CURLOPT_PROTOCOLS_STR, "http,https");
+  set(handle, CURLOPT_REDIR_PROTOCOLS_STR, "http,https");
+  set(handle, CURLOPT_FOLLOWLOCATION, 1L);
+  set(handle, CURLOPT_MAXREDIRS, 5L);
+  set(handle, CURLOPT_FAILONERROR, 1L);
+  set(handle, CURLOPT_NOSIGNAL, 1L);
+  set(handle, CURLOPT_CONNECTTIMEOUT, 20L);
+  set(handle, CURLOPT_LOW_SPEED_LIMIT, 100L);  // bytes each second
+  set(handle, CURLOPT_LOW_SPEED_TIME, 30L);    // seconds
+  set(handle, CURLOPT_USERAGENT, "convscope/" CONVSCOPE_VERSION);
+  set(handle, CURLOPT_ERRORBUFFER, text);
+  set(handle, CURLOPT_WRITEFUNCTION, &on_data);
+  set(handle, CURLOPT_WRITEDATA, &transfer);
+  set(handle, CURLOPT_XFERINFOFUNCTION, &on_progress);
+  set(handle, CURLOPT_XFERINFODATA, &transfer);
+  set(handle, CURLOPT_NOPROGRESS, 0L);
   if (transfer.begin > 0) {
-    curl_easy_setopt(handle, CURLOPT_RESUME_FROM_LARGE, static_cast<curl_off_t>(transfer.begin));
+    set(handle, CURLOPT_RESUME_FROM_LARGE, static_cast<curl_off_t>(transfer.begin));
   }
-  const CURLcode code = curl_easy_perform(handle);
+  const CURLcode code = curl().perform(handle);
   (void)::fsync(transfer.descriptor);  // it gets its final name next
   if (::close(transfer.descriptor) != 0 && transfer.write_error == 0) transfer.write_error = errno;
   long answer = 0;
-  curl_easy_getinfo(handle, CURLINFO_RESPONSE_CODE, &answer);
+  curl().get(handle, CURLINFO_RESPONSE_CODE, &answer);
   if (transfer.write_error != 0) fail_writing(part, transfer.write_error);
   if (code == CURLE_HTTP_RETURNED_ERROR) {
     reason = cat("the server answered ", static_cast<int>(answer));
@@ -113,7 +165,7 @@ CURLcode transfer_once(const std::string& url, const std::string& part, Transfer
   } else if (code == CURLE_PARTIAL_FILE) {
     reason = cat("the connection ended after ", transfer.written, " bytes");
   } else if (code != CURLE_OK) {
-    reason = text[0] != '\0' ? text : curl_easy_strerror(code);
+    reason = text[0] != '\0' ? text : curl().strerror(code);
   }
   return code;
 }
@@ -122,8 +174,7 @@ CURLcode transfer_once(const std::string& url, const std::string& part, Transfer
 
 std::string download(const std::string& url, const std::string& part,
                      const DownloadProgress& progress) {
-  static std::once_flag once;
-  std::call_once(once, [] { curl_global_init(CURL_GLOBAL_DEFAULT); });
+  curl();  // an error of its own, when there is none
   std::string reason;
   std::int64_t best = -1;
   // A cut connection is taken up again as long as each attempt brings something.

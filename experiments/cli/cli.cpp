@@ -222,6 +222,8 @@ int parse_and_run(int argc, char** argv) {
     print_help(program);
     return 0;
   }
+  // Documents are checked so: is this command line one that the program takes?
+  if (std::getenv("CONVSCOPE_PARSE_ONLY") != nullptr) return 0;
   if (globals.threads >= 0) set_num_threads(globals.threads);
   open_plugins_of_command_line(globals.plugins);
   return actions.at(command->name())();

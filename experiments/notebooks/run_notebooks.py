@@ -8,6 +8,7 @@ CONVSCOPE_LIBRARY of the environment, or what `set_up.py` installed.
 
 --clean       takes outputs and numbers of cells out of the files, as they are kept in git; runs nothing
 --html DIR    writes a page for each notebook, with its outputs
+--save DIR    writes each notebook with its outputs
 --times       the seconds of the slowest cells
 --limit S     fails when a notebook takes more than S seconds of processor time (of all threads), which
               a busy machine does not change
@@ -156,6 +157,7 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("files", nargs="+", type=pathlib.Path)
     parser.add_argument("--html", type=pathlib.Path)
+    parser.add_argument("--save", type=pathlib.Path)
     parser.add_argument("--clean", action="store_true")
     parser.add_argument("--times", action="store_true")
     parser.add_argument("--limit", type=float, metavar="S")
@@ -183,6 +185,10 @@ def main():
             print(wrong, flush=True)
         if arguments.times:
             print("\n".join(slowest_cells(notebook)), flush=True)
+        if arguments.save:
+            import nbformat
+            arguments.save.mkdir(parents=True, exist_ok=True)
+            nbformat.write(notebook, arguments.save / path.name)
         if arguments.html:
             import page
             arguments.html.mkdir(parents=True, exist_ok=True)

@@ -66,7 +66,7 @@ foreach(folder configs shapes)
     install(DIRECTORY experiments/${folder} DESTINATION ${CMAKE_INSTALL_DATADIR}/convscope)
   endif()
 endforeach()
-install(FILES LICENSE DESTINATION ${CMAKE_INSTALL_DATADIR}/convscope)
+install(FILES LICENSE README.md CHANGELOG.md DESTINATION ${CMAKE_INSTALL_DOCDIR})
 
 # All libraries we use are private, so the consumer needs to find none of them.
 # The build folder is such a package too, so that plug-ins can be built against it.

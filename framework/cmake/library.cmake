@@ -118,7 +118,10 @@ target_compile_definitions(convscope PRIVATE CONVSCOPE_VERSION="${PROJECT_VERSIO
   CONVSCOPE_BUILD_TYPE="${CMAKE_BUILD_TYPE}")
 target_link_libraries(convscope PRIVATE $<BUILD_INTERFACE:convscope_flags> OpenMP::OpenMP_CXX
   Eigen3::Eigen yaml-cpp::yaml-cpp CLI11::CLI11 fmt::fmt nlohmann_json::nlohmann_json ZLIB::ZLIB
-  CURL::libcurl Threads::Threads ${CMAKE_DL_LIBS})
+  Threads::Threads ${CMAKE_DL_LIBS})
+# Its header alone: the library is opened when data is fetched (datasets/files/download.cpp).
+target_include_directories(convscope PRIVATE
+  $<TARGET_PROPERTY:CURL::libcurl,INTERFACE_INCLUDE_DIRECTORIES>)
 convscope_precompile(convscope)
 if(CONVSCOPE_FUZZERS)  # libFuzzer follows the branches of what reads files, not those of the kernels
   target_compile_options(convscope PRIVATE -fsanitize=fuzzer-no-link)

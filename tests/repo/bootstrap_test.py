@@ -133,12 +133,43 @@ class Bootstrap(unittest.TestCase):
         self.assertIn("apt-get install -y -qq --no-install-recommends python3-venv python3-dev", self.notes)
         self.assertEqual(self.notes[-2:], [BUILD + "program", "convscope notebook 04_winograd --no-browser"])
 
+    def test_packages_need_their_tools_and_come_from_the_build_folder(self):
+        for name in ("cpack", "dpkg-shlibdeps"):
+            (self.bin / name).write_text("#!/usr/bin/env bash\n" + NOTE + "mkdir packages; touch packages/a.deb\n")
+            (self.bin / name).chmod(0o755)
+        (self.bin / "du").symlink_to(shutil.which("du"))
+        run = self.call("package", missing="patchelf", driver=str(self.root))
+        self.assertEqual(run.returncode, 0, run.stderr)
+        self.assertIn("apt-get install -y -qq --no-install-recommends patchelf", self.notes)
+        # Without the CUDA library, also where a driver is.
+        self.assertEqual(self.notes[-2:], [BUILD + "program", "cpack -G DEB;TGZ"])
+        self.assertIn("a.deb", run.stdout)
+        (self.bin / "dpkg-shlibdeps").unlink()
+        self.call("package")
+        self.assertEqual(self.notes[-1], "cpack -G TGZ")
+
+    def test_a_package_that_cannot_be_made_fails(self):
+        (self.bin / "cpack").write_text("#!/usr/bin/env bash\nexit 1\n")
+        (self.bin / "cpack").chmod(0o755)
+        run = self.call("package")
+        self.assertNotEqual(run.returncode, 0)
+        self.assertNotIn("packed:", run.stderr)
+
+    def test_the_site_is_made_with_the_program_that_was_built(self):
+        (self.bin / "python3").unlink()
+        (self.bin / "python3").write_text("#!/usr/bin/env bash\n" + NOTE)
+        (self.bin / "python3").chmod(0o755)
+        self.call("site", missing="python3-venv mandoc")
+        self.assertIn("apt-get install -y -qq --no-install-recommends python3-venv mandoc", self.notes)
+        self.assertEqual(self.notes[-2:], [
+            BUILD + "program", "python3 framework/docs/site/make_site.py build/release/bin/convscope"])
+
     def test_wrong_arguments_are_usage_errors(self):
         for arguments in ([], ["fly"], ["run", "test"], ["test", "--preset"], ["run", "--no-browser"],
                           ["notebooks", "--fast"]):
             run = self.call(*arguments)
             self.assertEqual(run.returncode, 2, arguments)
-            self.assertIn("usage: ./bootstrap.sh run|test|build", run.stderr)
+            self.assertIn("usage: ./bootstrap.sh run|test|build|package|site", run.stderr)
             self.assertEqual(self.notes, [])
 
 

@@ -193,7 +193,9 @@ std::function<int()> declare(CommandLine& app) {
   auto arguments = std::make_shared<Arguments>();
   CommandLine* const conv = app.add_subcommand("conv2d", "convolution algorithms");
   app.require_subcommand(1);
-  conv->add_option("--shapes", arguments->shapes, "file with one problem in a line")
+  conv->add_option(
+          "--shapes", arguments->shapes,
+          "file with one problem in a line, or the name of one that comes with the program")
       ->type_name("FILE");
   conv->add_option("--problem", arguments->problems,
                    "n=8,c=64,h=56,w=56,k=64,r=3,s=3,stride=1,pad=1,dilation=1,groups=1; c, h, w "

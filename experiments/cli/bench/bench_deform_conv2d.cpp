@@ -78,7 +78,10 @@ void declare_bench_deform_conv2d(CommandLine& bench, std::function<int()>& run) 
   auto arguments = std::make_shared<DeformArguments>();
   CommandLine* const deform =
       bench.add_subcommand("deform_conv2d", "algorithms of deformable convolution");
-  deform->add_option("--shapes", arguments->shapes, "file with one problem in a line")
+  deform
+      ->add_option(
+          "--shapes", arguments->shapes,
+          "file with one problem in a line, or the name of one that comes with the program")
       ->type_name("FILE");
   deform
       ->add_option("--problem", arguments->problems,

@@ -11,6 +11,7 @@
 #include "experiments/cli/bench/bench_tasks.h"
 #include "experiments/cli/command.h"
 #include "experiments/cli/measure_once.h"
+#include "experiments/config/shipped/shipped_configs.h"
 
 namespace convscope {
 namespace {
@@ -28,7 +29,8 @@ struct SparseArguments {
 std::vector<CloudProblem> problems_of(const SparseArguments& arguments, Device device) {
   std::vector<CloudProblem> out;
   for (const std::string& path : arguments.shapes) {
-    for (const CloudProblem& problem : problems_of_file<CloudProblem>(path)) out.push_back(problem);
+    const std::string file = find_shapes(path);
+    for (const CloudProblem& problem : problems_of_file<CloudProblem>(file)) out.push_back(problem);
   }
   for (const std::string& text : arguments.problems) out.push_back(CloudProblem::parse(text));
   set_precision(arguments.precision, out);
@@ -102,7 +104,10 @@ void declare_bench_sparse_conv(CommandLine& bench, std::function<int()>& run) {
   auto arguments = std::make_shared<SparseArguments>();
   CommandLine* const sparse =
       bench.add_subcommand("sparse_conv", "algorithms of sparse convolution on clouds of points");
-  sparse->add_option("--shapes", arguments->shapes, "file with one problem in a line")
+  sparse
+      ->add_option(
+          "--shapes", arguments->shapes,
+          "file with one problem in a line, or the name of one that comes with the program")
       ->type_name("FILE");
   sparse
       ->add_option("--problem", arguments->problems,

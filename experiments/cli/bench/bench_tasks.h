@@ -10,6 +10,7 @@
 #include "experiments/bench/bench_report.h"
 #include "experiments/bench/problem_list.h"
 #include "experiments/cli/command_line.h"
+#include "experiments/config/shipped/shipped_configs.h"
 
 namespace convscope {
 
@@ -42,7 +43,8 @@ std::vector<Problem> problems_given(const char* command, const std::vector<std::
                                     const std::vector<std::string>& texts) {
   std::vector<Problem> out;
   for (const std::string& path : files) {
-    for (const Problem& problem : problems_of_file<Problem>(path)) out.push_back(problem);
+    for (const Problem& problem : problems_of_file<Problem>(find_shapes(path)))
+      out.push_back(problem);
   }
   for (const std::string& text : texts) {
     out.push_back(Problem::parse(text));

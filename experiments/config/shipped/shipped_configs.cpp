@@ -89,6 +89,15 @@ std::string shipped_shapes() {
        "found it neither beside the installed configs nor in the source tree");
 }
 
+std::string find_shapes(const std::string& word) {
+  constexpr std::string_view kFolder = "experiments/shapes/", kShapes = ".txt";
+  std::string name = word.starts_with(kFolder) ? word.substr(kFolder.size()) : word;
+  if (is_there(word) || name.empty() || name.find('/') != std::string::npos) return word;
+  if (!name.ends_with(kShapes)) name += kShapes;
+  const fs::path shipped = fs::path(shipped_shapes()) / name;
+  return is_there(shipped) ? shipped.string() : word;
+}
+
 std::string find_config(const std::string& word) {
   if (word.empty() || word.find('/') != std::string::npos || is_there(word)) return word;
   if (is_there(word + std::string(kEnding))) return word + std::string(kEnding);

@@ -28,4 +28,9 @@ CONVSCOPE_API std::string find_config(const std::string& word);
 // error of kind kIo where it is gone.
 CONVSCOPE_API std::string shipped_shapes();
 
+// The file of problems that `word` means: a path; or, where no such file is, the name of one that
+// comes with the program, with or without .txt, also as experiments/shapes/NAME.txt, which is how
+// the documents call it. A word that is none of these is given back: the reader says what is wrong.
+CONVSCOPE_API std::string find_shapes(const std::string& word);
+
 }  // namespace convscope

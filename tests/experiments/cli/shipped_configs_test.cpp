@@ -87,6 +87,24 @@ TEST(ShippedConfigs, TheListHasEachWithASentence) {
   EXPECT_EQ(call_program("config list nonsense", folder.path()).code, 2);
 }
 
+// As the documents call them, and by their names, from a folder without the repository.
+TEST(ShippedConfigs, ShapesAreFoundByTheirNames) {
+  const testing::TemporaryFolder folder;
+  const std::string shipped = shipped_shapes() + "/lenet.txt";
+  for (const char* const word : {"lenet", "lenet.txt", "experiments/shapes/lenet.txt"}) {
+    EXPECT_TRUE(fs::equivalent(find_shapes(word), shipped)) << word;
+  }
+  EXPECT_EQ(find_shapes("nosuch"), "nosuch");
+  EXPECT_EQ(find_shapes("other/lenet.txt"), "other/lenet.txt");
+  EXPECT_EQ(find_shapes(""), "");
+  const std::string timing = " --direction forward --algorithm direct --min-time 0.001 --rounds 1";
+  const Called found = call_program("bench conv2d --shapes lenet" + timing, folder.path());
+  EXPECT_EQ(found.code, 0) << found.err;
+  const Called missing = call_program("bench conv2d --shapes lenett" + timing, folder.path());
+  EXPECT_EQ(missing.code, 6) << missing.err;
+  EXPECT_NE(missing.err.find("lenett"), std::string::npos) << missing.err;
+}
+
 // Defaults may change; what a shipped config says that was seen holds for one recipe.
 TEST(ShippedConfigs, SayTheirWholeRecipe) {
   const auto check = [](const ExperimentConfig& config, const std::string& path) {

@@ -1,0 +1,163 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Every command of the program that a document shows is one that the program takes:
+commands.py PROGRAM ROOT
+
+The program parses each one and stops (CONVSCOPE_PARSE_ONLY); of `run`, `explain` and `sweep` the
+config is resolved too, with the keys that the command changes. What CONFIG and such words stand for
+is put in. The README's own commands run in a test of theirs (tests/experiments/readme).
+"""
+
+import os
+import pathlib
+import re
+import shlex
+import subprocess
+import sys
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+from repository import Repository  # noqa: E402
+
+PLACEHOLDERS = {
+    "CONFIG": "quickstart",
+    "CONFIG|MODEL": "resnet18",
+    "ALGORITHM": "winograd",
+    "NAME": "direct",
+    "<name>": "direct",
+    "<name>,direct": "direct",
+    "COMMAND": "run",
+}
+IN_TEXT = re.compile(r"`(?:build/release/bin/)?convscope ([^`]+)`")
+IN_BLOCK = re.compile(r"^\s*(?:\$ )?(?:\S*/)?convscope ((?![ :]).*)")
+# Printed by the program, or a form of a command line rather than one.
+NO_COMMAND = re.compile(r"^\S*:|\[|\||^info +→")
+NO_DEVICE = 5  # exit code of a good command on a machine without a GPU
+LEFT_OUT = {"CHANGELOG.md"}  # tells what was
+
+
+def shown(text):
+    """(line number, command, stands in a sentence) of every command of a document."""
+    found, fenced, joined = [], False, None
+    for number, line in enumerate(text.split("\n"), 1):
+        if line.lstrip().startswith("```"):
+            fenced = not fenced
+            continue
+        if joined is not None:
+            found[-1] = (
+                found[-1][0],
+                found[-1][1] + " " + line.strip().rstrip("\\").strip(),
+                False,
+            )
+            joined = True if line.rstrip().endswith("\\") else None
+            continue
+        if fenced or line.startswith("    "):
+            match = IN_BLOCK.match(line)
+            if match:
+                command = re.split(r"\s+#", match[1])[0]
+                joined = True if command.rstrip().endswith("\\") else None
+                found.append((number, command.rstrip("\\ "), False))
+        else:
+            found += [(number, command, True) for command in IN_TEXT.findall(line)]
+    return found
+
+
+def words_of(command):
+    # Only what stands before a pipe or a redirection is ours.
+    words = []
+    for word in shlex.split(command, comments=False):
+        if word in ("|", "&&", ";", ">", "2>"):
+            break
+        word = PLACEHOLDERS.get(word, word).removesuffix("...")
+        if word:
+            words.append(word)
+    return words
+
+
+def call(program, words, **environment):
+    done = subprocess.run(
+        [program, *words],
+        capture_output=True,
+        text=True,
+        stdin=subprocess.DEVNULL,
+        env={**os.environ, **environment},
+    )
+    return done.returncode, done.stderr.strip().split("\n")[0]
+
+
+def resolves(program, words):
+    """The config that a command names, with what the command changes in it."""
+    kind, rest = words[0], words[1:]
+    at = next((i for i, word in enumerate(rest) if not word.startswith("-")), None)
+    if kind not in ("run", "explain", "sweep") or at is None:
+        return 0, ""
+    changes = [word for word in rest[at + 1 :] if re.match(r"[\w.\[\]]+=", word)]
+    # `experiments/configs/...`: any of them.
+    if not re.fullmatch(r"[\w./-]+[\w]", rest[at]) or rest[at].startswith(("my", "mine")):
+        return 0, ""
+    if kind == "sweep":
+        return call(program, ["sweep", rest[at], "--dry-run", *changes])
+    code, text = call(program, ["config", "check", rest[at], *changes])
+    return (0, "") if code == NO_DEVICE else (code, text)
+
+
+def names_command(program, words):
+    """`bench conv2d` and `bench conv2d --json` name a command and its options."""
+    names = [word for word in words if re.fullmatch(r"[a-z][a-z0-9_]*", word)]
+    options = [word for word in words if re.fullmatch(r"--[a-z-]+", word)]
+    if len(names) + len(options) != len(words):
+        return False
+    done = subprocess.run([program, "help", *names], capture_output=True, text=True)
+    return done.returncode == 0 and all(
+        re.search(rf"{option}\b", done.stdout) for option in options
+    )
+
+
+def problem(program, command, in_text):
+    """What is wrong with a command, or ""."""
+    words = words_of(command)
+    code, text = call(program, words, CONVSCOPE_PARSE_ONLY="1")
+    if code != 0 and in_text and names_command(program, words):
+        return ""
+    if code == 0 and len(words) > 1:
+        code, text = resolves(program, words)
+    return "" if code == 0 else f"exit code {code}: {text}"
+
+
+def check(program, repository):
+    """(problems, commands that were parsed, forms that are none)"""
+    found, parsed, forms = [], 0, 0
+    if subprocess.run(
+        [program, "info"], capture_output=True, env={**os.environ, "CONVSCOPE_PARSE_ONLY": "1"}
+    ).stdout:
+        return (
+            [
+                f"expected {program} to stop after parsing (CONVSCOPE_PARSE_ONLY), got output"
+            ],
+            0,
+            0,
+        )
+    for name in repository.documents():
+        if name in LEFT_OUT or "/records/" in name:
+            continue
+        for number, command, in_text in shown(repository.text(name)):
+            if NO_COMMAND.search(re.sub(r"\"[^\"]*\"|'[^']*'", "", command)):
+                forms += 1
+                continue
+            parsed += 1
+            wrong = problem(program, command, in_text)
+            if wrong:
+                found.append(f"{name}:{number}: convscope {command}: {wrong}")
+    return found, parsed, forms
+
+
+def main():
+    program, root = (pathlib.Path(word).resolve() for word in sys.argv[1:3])
+    os.chdir(root)
+    found, parsed, forms = check(str(program), Repository(root))
+    print("\n".join(found))
+    print(f"{parsed} commands parsed, {forms} forms of commands left out, {len(found)} problems")
+    sys.exit(1 if found or parsed < 100 else 0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,25 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What mkdocs calls: puts HTML that the generator kept apart (outputs of cells, the manual page)
+where its mark stands."""
+
+import json
+import pathlib
+import re
+
+MARK = re.compile(r"<p>CONVSCOPE-HTML-([\w-]+)</p>")
+store = {}
+
+
+def on_pre_build(config):
+    path = pathlib.Path(config["docs_dir"]).parent / "html.json"
+    store.update(json.loads(path.read_text()))
+
+
+def on_page_content(html, page, config, files):
+    return MARK.sub(lambda match: store[match[1]], html)
+
+
+def on_page_context(context, page, config, nav):
+    # No page is edited here: it is made from a file of the repository.
+    page.edit_url = None
+    return context

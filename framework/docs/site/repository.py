@@ -1,0 +1,75 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The files of the repository, and which of them a word of a document means."""
+
+import os
+import pathlib
+import re
+
+FOLDERS = ["framework", "layers", "optim", "quant", "sparsity", "datasets", "experiments", "tests"]
+NO_PACKAGE = ("tests/", "experiments/peers/", "experiments/notebooks/kernel/")
+SOURCES = {".h", ".cpp", ".cu", ".cuh", ".py", ".sh", ".cmake", ".yaml", ".txt", ".inc"}
+PICTURES = {".svg", ".png"}
+FILE_NAME = re.compile(r"[\w./+-]+\.(?:h|cpp|cu|cuh|py|sh|cmake|yaml|txt|md|ipynb)")
+
+
+class Repository:
+    def __init__(self, root):
+        self.root = root
+        self.files = sorted(self._walk())
+        self.known = set(self.files)
+        self.folders = {
+            str(parent) for name in self.files for parent in pathlib.PurePosixPath(name).parents
+        }
+        self.by_end = {}  # each end of a path: all files that end so
+        for name in self.files:
+            parts = name.split("/")
+            for i in range(len(parts)):
+                self.by_end.setdefault("/".join(parts[i:]), []).append(name)
+
+    def _walk(self):
+        for name in sorted(os.listdir(self.root)):
+            if (self.root / name).is_file() and not name.startswith("."):
+                yield name
+        for folder in FOLDERS + [".ci"]:
+            for base, below, names in os.walk(self.root / folder):
+                below[:] = [
+                    name for name in below if name not in ("__pycache__", ".ipynb_checkpoints")
+                ]
+                here = pathlib.Path(base).relative_to(self.root)
+                yield from ((here / name).as_posix() for name in names)
+
+    def text(self, name):
+        return (self.root / name).read_text()
+
+    def documents(self):
+        return [name for name in self.files if name.endswith(".md")]
+
+    def notebooks(self):
+        return [name for name in self.files if name.endswith(".ipynb")]
+
+    def headers(self):
+        """What `cmake --install` copies."""
+        return [
+            name for name in self.files if name.endswith(".h") and not name.startswith(NO_PACKAGE)
+        ]
+
+    def target(self, word, where):
+        """The file or folder that the target of a link means, or None."""
+        beside = os.path.normpath(os.path.join(os.path.dirname(where), word))
+        if beside in self.known or beside in self.folders:
+            return beside
+        return None
+
+    def named(self, word, where):
+        """The file that a name in a text means: from the root, beside the text, or the only one
+        that ends so; None where it is none or several."""
+        if not FILE_NAME.fullmatch(word):
+            return None
+        beside = os.path.normpath(os.path.join(os.path.dirname(where), word))
+        for name in (word, beside):
+            if name in self.known:
+                return name
+        ends = self.by_end.get(word, [])
+        # Of several, the one below the folder of the text: `cpu/direct.cpp` in a room's README.
+        near = [name for name in ends if name.startswith(os.path.dirname(where) + "/")]
+        return ends[0] if len(ends) == 1 else near[0] if len(near) == 1 else None

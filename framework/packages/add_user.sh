@@ -1,0 +1,12 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# add_user.sh FOLDER: the user `convscope`, who may do nothing but work in FOLDER: data sets are
+# fetched into FOLDER/data, runs are written to FOLDER/runs. As root.
+set -euo pipefail
+if (($# != 1)); then
+  echo "add_user.sh: expected one folder, got '$*'" >&2
+  exit 2
+fi
+useradd --create-home --uid 1000 convscope
+mkdir -p "$1"
+chown convscope: "$1"
