@@ -7,8 +7,8 @@
 // Rows       a warp has 16 rows. Lane l says where pieces (16 bytes) of row l % 16 are: at[k] bytes
 //            behind `base` is piece 2 k + l / 16 of the 64 depths
 // Columns    B as in matrix_tile.cuh, depth inner
-// Registers  D and the order of begin, multiply, commit and wait as in matrix_tile.cuh; A belongs to
-//            the unit until wait, too
+// Registers  D and the order of begin, multiply, commit and wait as in matrix_tile.cuh; A belongs
+//            to the unit until wait, too
 #pragma once
 
 #include "framework/cuda/matrix_tile.cuh"

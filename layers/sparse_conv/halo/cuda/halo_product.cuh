@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// halo_product.cuh: sums over the neighbours of a tile of 256 sites that stand in shared memory once.
+// halo_product.cuh: sums over the neighbours of a tile of 256 sites that stand in shared memory
+// once.
 //
-//   out[site, lane] = sum over taps and depths of in[neighbour(site, tap), depth] w[tap][depth, lane]
+//   out[site, lane] = sum over taps, depths of in[neighbour(site, tap), depth] w[tap][depth, lane]
 //
 // A block has a tile and up to 64 lanes; each of its warp groups has one or two units of 64 slots.
-// For each phase of the tile (halo_table.h) asynchronous copies bring the rows of its halo. Then come
-// steps of 64 depths of (tap, channel): a ring of stages has their weights; while the tensor cores
-// multiply one unit, the warps bring the rows that the slots of the other one meet into registers.
-// Row 0 in shared memory is zeros: no neighbour.
+// For each phase of the tile (halo_table.h) asynchronous copies bring the rows of its halo. Then
+// come steps of 64 depths of (tap, channel): a ring of stages has their weights; while the tensor
+// cores multiply one unit, the warps bring the rows that the slots of the other one meet into
+// registers. Row 0 in shared memory is zeros: no neighbour.
 // Read next  halo_table.h; framework/cuda/gathered_tile.cuh
 #pragma once
 
@@ -88,7 +89,8 @@ struct HaloTile {
         slots(kHaloSlots / phases) {}
 };
 
-// A tap: where its row of entries begins, its bit, and the turn of its neighbours beside their site.
+// A tap: where its row of entries begins, its bit, and the turn of its neighbours beside that of
+// their site.
 struct alignas(16) HaloTap {
   int entries;
   unsigned bit;

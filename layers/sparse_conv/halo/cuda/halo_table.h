@@ -20,8 +20,8 @@
 // and eight sites in turn along the curve, which are read together, mostly have eight turns.
 //
 // A halo of more than kHaloRows sites is cut: 2 or 4 phases have a list each, and units are cut
-// along the curve. Where that is not enough (a full grid with a wide dilation), the tile is scattered: its record has the entries of
-// map.h, and 16 slots are a phase.
+// along the curve. Where that is not enough (a full grid with a wide dilation), the tile is
+// scattered: its record has the entries of map.h, and 16 slots are a phase.
 //
 // Source: G. Morton 1966, A Computer Oriented Geodetic Data Base (the order along a Z curve)
 #pragma once

@@ -13,8 +13,8 @@
 //            bf16; sums f32
 // Supports   submanifold, at most 32 taps and 5 along w, rows of at most 64 channels, whose halo
 //            fits into shared memory (in f32 sm_90 has enough); sm_80 and newer; no dw
-// Cost       rows of the halo and the weights once for each tile, from the second cache; products of
-//            64 sites with each tap that one of them has
+// Cost       rows of the halo and the weights once for each tile, from the second cache; products
+//            of 64 sites with each tap that one of them has. Neither takes the time (see cost)
 // Numerics   as implicit_gemm: bound 32 eps of the sum over magnitudes. Same bits on each run
 // Choices    The order of the Z curve instead of sorting all sites by their taps: tiles visit more
 //            taps, but read a quarter of the bytes. Rows of A in registers, because they are
@@ -134,7 +134,7 @@ Cost halo_cost(const Problem& z, Direction direction) {
   const auto lane_tiles =
       static_cast<double>(ceil_div(plan.sizes.lanes, std::int64_t{plan.by->columns}));
   const bool wide = plan.by->columns == 64;
-  const double step_us = planes == 2 ? (wide ? 1.65 : 1.4) : (wide ? 0.75 : 0.68);
+  const double step_us = planes == 2 ? (wide ? 1.65 : 1.4) : (wide ? 0.7 : 0.68);
   const double tile_us = planes == 2 ? 5 : 2;
   const double blocks = planes == 2 ? 1 : 2;  // of a multiprocessor at once
   const double multiprocessors = cuda_device_facts().multiprocessors;
@@ -143,7 +143,8 @@ Cost halo_cost(const Problem& z, Direction direction) {
   // Half of what blocks that do not fill the last wave would lose.
   const double rounded = std::ceil(own_tiles / blocks) * blocks;
   const double unfilled = own_tiles > 0 ? 1 + 0.5 * (rounded / own_tiles - 1) : 1;
-  const double alone_us = own_tiles > 0 ? tile_us + step_us * own_steps / own_tiles : 0;
+  const double alone_step_us = planes == 2 ? step_us : 1.2;
+  const double alone_us = own_tiles > 0 ? tile_us + alone_step_us * own_steps / own_tiles : 0;
   const double us =
       std::max((step_us * own_steps + tile_us * own_tiles) * std::min(unfilled, 2.0), alone_us);
   const double flops = 2 * facts->executed * depth * lanes;

@@ -213,8 +213,8 @@ void weights(const SparseConvBackwardWeightArgs& call) {
   });
 }
 
-// Rows come from the second cache, on an H100 at 3 TB/s, sums that are read and written at 1.7; the
-// look-up of a pair takes time of its own.
+// Measured on an H100. Forward and dx: sums are read and written at 1.7 TB/s. dw: rows come from
+// the caches, the look-up of a pair takes time of its own, and parts are written and added up.
 Cost cost(const Problem& z, Direction direction) {
   tile_table(*z.map, z.map->look_by_output());  // counts the pairs on the device
   const bool f32 = z.dtype == DType::f32, weights = direction == Direction::backward_weight;
@@ -225,8 +225,14 @@ Cost cost(const Problem& z, Direction direction) {
   const double bytes = weights                           ? pairs * (c + row_tiles * k) * 2 * planes
                        : direction == Direction::forward ? pairs * (2 * planes * c + 8 * k)
                                                          : pairs * (2 * planes * k + 8 * c);
-  const double looked_up = pairs * (planes == 2 ? 150e-6 : 65e-6);
-  const double us = weights ? 10 + std::max(bytes / 3e12 * 1e6, looked_up) : bytes / 1.7e12 * 1e6;
+  const double looked_up = pairs * (planes == 2 ? 150e-6 : 45e-6);
+  const double cache = planes == 2 ? 3e12 : 4.6e12;
+  const double begin_us = planes == 2 ? 10 : c > 32 ? 14 : 24;
+  const double parts = weights && planes == 1
+                           ? static_cast<double>(weights_memory(z, nullptr).memory.bytes) / 2e12
+                           : 0;
+  const double us = weights ? begin_us + std::max(bytes / cache * 1e6, looked_up) + parts * 1e6
+                            : bytes / 1.7e12 * 1e6;
   const double flops = z.nominal_flops() * (!f32 ? 1 : planes == 2 ? 1.5 : 0.5);
   const double peak = f32 ? kUnmeasuredGpu.tf32_flops : kUnmeasuredGpu.half_flops;
   const double packed =
