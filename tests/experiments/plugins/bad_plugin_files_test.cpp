@@ -56,9 +56,10 @@ std::string changed(const TemporaryFolder& folder, std::size_t offset_in_facts,
 
 TEST(BadPluginFile, OfAnotherVersionIsRefusedBeforeAnythingOfItRuns) {
   const TemporaryFolder folder;
-  expect_refused(
-      changed(folder, offsetof(PluginFacts, interface), 2),
-      "it was built for interface 2 of plug-ins, and this program has 1: build it again");
+  constexpr std::int32_t kNext = kPluginInterface + 1;
+  expect_refused(changed(folder, offsetof(PluginFacts, interface), kNext),
+                 cat("it was built for interface ", kNext, " of plug-ins, and this program has ",
+                     kPluginInterface, ": build it again"));
   expect_refused(changed(folder, offsetof(PluginFacts, library), '9'),
                  "it was built for convscope 9, and this is 0.1: build it again");
   expect_refused(changed(folder, offsetof(PluginFacts, operation), 'p'),
