@@ -32,6 +32,14 @@ Problem with(const Problem& problem, Factors factors) {
   return out;
 }
 
+// The emulation takes seconds for large maps: there they see f32, and one of the others in turns.
+bool left_out(const Problem& z, const Factors& factors) {
+  constexpr std::int64_t kLarge = 10000;  // pairs
+  if (!is_emulated() || z.map->pairs() < kLarge) return false;
+  const auto at = &factors - kFactors;
+  return at != 0 && at != 1 + z.k % 3;
+}
+
 enum class Numbers { normal, offset, tails };
 
 Tensor numbers_of(const Shape& shape, Numbers kind, std::uint64_t stream, DType dtype) {
@@ -76,6 +84,7 @@ TEST_P(SparseOnCuda, EachCardAgreesWithThePairs) {
   int checks = 0;
   for (const Factors& factors : kFactors) {
     const Problem z = with(problem, factors);
+    if (left_out(z, factors)) continue;
     for (const Numbers kind : {Numbers::normal, Numbers::offset, Numbers::tails}) {
       // On the emulation each type sees one kind of numbers.
       const auto turn = static_cast<std::size_t>(&factors - kFactors) + problem.c;
@@ -109,6 +118,7 @@ TEST_P(SparseOnCuda, IsExactOnIntegersAndTheSameTwice) {
     if (factors.dtype == DType::bf16 || factors.dtype == DType::f16)
       continue;  // rounded at the end
     const Problem z = with(problem, factors);
+    if (left_out(z, factors)) continue;
     const SparseConvTensors tensors = sparse_tensors(z, /*integers=*/true);
     for (const Direction direction : kDirections) {
       const std::vector<double> expected = from_pairs(z, direction, tensors);
