@@ -44,13 +44,38 @@ Inputs inputs_of(const MapOfPython& map, const nb::object& x, const nb::object& 
   return in;
 }
 
-// Chosen anew in each call: a choice that is remembered would keep the map alive.
-Tensor computed(const Inputs& in, const SparseConvTensors& tensors, const std::string& algorithm,
-                Direction direction, Device device) {
+void check_word(const std::string& algorithm, Device device) {
+  const std::vector<std::string> names = sparse_conv_algorithms(device.type).names();
+  if (names.empty()) {
+    fail(ErrorKind::kUnavailable, kOperation,
+         cat("expected device cpu because there is no algorithm of sparse convolution for ",
+             name_of(device.type), " in this build, got ", device.str()));
+  }
+  check_policy(kOperation, algorithm, device, names);
+}
+
+// What this word chose for this problem, remembered with the map.
+Choice<SparseConvProblem> chosen_with(const MapOfPython& map, const std::string& algorithm,
+                                      const SparseConvProblem& z, Direction direction,
+                                      Device device) {
+  MapChoices& choices = *map.choices;
+  const std::lock_guard lock(choices.one_at_a_time);
+  auto at = choices.of_word.find(algorithm);
+  if (at == choices.of_word.end()) {
+    check_word(algorithm, device);
+    const AlgorithmPolicy policy{
+        .forward = algorithm, .backward_data = algorithm, .backward_weight = algorithm};
+    at = choices.of_word.emplace(algorithm, make_ref<ChoiceCache<SparseConvProblem>>(policy)).first;
+  }
+  return at->second->get(z, direction, device, WeightUse::once);
+}
+
+Tensor computed(const MapOfPython& map, const Inputs& in, const SparseConvTensors& tensors,
+                const std::string& algorithm, Direction direction, Device device) {
   const SparseConvProblem& z = in.problem;
   Operands operands = sparse_conv_operands(direction, tensors);
   operands.out[0] = Tensor::empty(z.operands(direction).outputs[0].shape, z.dtype, device);
-  execute(select_algorithm(algorithm, z, direction, device), z, direction, operands);
+  execute(chosen_with(map, algorithm, z, direction, device), z, direction, operands);
   return operands.out[0].values;
 }
 
@@ -62,16 +87,6 @@ Tensor bias_gradient(const Array& dy, std::int64_t kernels, Device device) {
   return sums.to(Device{}).to(dy.dtype).to(dy.device);
 }
 
-void check_word(const std::string& algorithm, Device device) {
-  const std::vector<std::string> names = sparse_conv_algorithms(device.type).names();
-  if (names.empty()) {
-    fail(ErrorKind::kUnavailable, kOperation,
-         cat("expected device cpu because there is no algorithm of sparse convolution for ",
-             name_of(device.type), " in this build, got ", device.str()));
-  }
-  check_policy(kOperation, algorithm, device, names);
-}
-
 nb::object sparse_conv_of_python(const MapOfPython& map, const nb::object& x, const nb::object& w,
                                  const nb::object& b, const std::string& algorithm,
                                  const nb::object& device_in, const std::string& precision_in) {
@@ -79,7 +94,6 @@ nb::object sparse_conv_of_python(const MapOfPython& map, const nb::object& x, co
   const Inputs in = inputs_of(map, x, w, b, nb::none(), /*forward=*/true, precision);
   const Device device = device_of(device_in, in.x);
   check_device(in.x.dtype, precision, device, kOperation);
-  check_word(algorithm, device);
   map.used = device;
   Tensor y;
   {
@@ -92,8 +106,8 @@ nb::object sparse_conv_of_python(const MapOfPython& map, const nb::object& x, co
         .w = in.w.tensor.to(device).to(z.dtype),
         .b = in.b ? in.b->tensor.to(device).to(z.dtype) : Tensor(),
         .dy = {}};
-    y = rows_in_users_order(computed(in, tensors, algorithm, Direction::forward, device), *z.map,
-                            *z.map->out_sites(), in.x);
+    y = rows_in_users_order(computed(map, in, tensors, algorithm, Direction::forward, device),
+                            *z.map, *z.map->out_sites(), in.x);
     turn.finish();
   }
   return to_python(y, in.x.library);
@@ -108,7 +122,6 @@ nb::object sparse_conv_backward(const MapOfPython& map, const nb::object& dy, co
   const Inputs in = inputs_of(map, x, w, nb::none(), dy, /*forward=*/false, precision);
   const Device device = device_of(device_in, in.x);
   check_device(in.x.dtype, precision, device, kOperation);
-  check_word(algorithm, device);
   map.used = device;
   const bool wants_dx = wants(needs, "dx");
   const bool wants_dw = wants(needs, "dw");
@@ -125,12 +138,13 @@ nb::object sparse_conv_backward(const MapOfPython& map, const nb::object& dy, co
     }
     if (wants_dx) {
       tensors.w = in.w.tensor.to(device).to(z.dtype);
-      dx = rows_in_users_order(computed(in, tensors, algorithm, Direction::backward_data, device),
-                               *z.map, *z.map->in_sites(), in.x);
+      dx = rows_in_users_order(
+          computed(map, in, tensors, algorithm, Direction::backward_data, device), *z.map,
+          *z.map->in_sites(), in.x);
     }
     if (wants_dw) {
       tensors.x = rows_in_key_order(in.x, *z.map, *z.map->in_sites(), z.dtype, device);
-      dw = computed(in, tensors, algorithm, Direction::backward_weight, device);
+      dw = computed(map, in, tensors, algorithm, Direction::backward_weight, device);
       dw = dw.to(in.x.dtype).to(in.x.device);
     }
     if (wants_db) db = bias_gradient(*in.dy, z.k, device);

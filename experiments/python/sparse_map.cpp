@@ -82,7 +82,7 @@ MapOfPython made(const Given& given, const std::array<std::int64_t, 3>& size,
   SharedMap map = words.submanifold ? SparseMap::submanifold(given.sites, kernel)
                                     : SparseMap::strided(given.sites, kernel);
   if (words.inverse) map = SparseMap::inverse(map);
-  return {map, given.library, given.device, {}};
+  return {.map = map, .library = given.library, .device = given.device};
 }
 
 void check_unsaid(const MapWords& words, const SparseMap& map) {
@@ -243,7 +243,10 @@ batch        images or volumes; None: up to that of the last site
       .def(
           "inverse",
           [](const MapOfPython& self) {
-            return MapOfPython{SparseMap::inverse(self.map), self.library, self.device, self.used};
+            return MapOfPython{.map = SparseMap::inverse(self.map),
+                               .library = self.library,
+                               .device = self.device,
+                               .used = self.used};
           },
           "Of a strided map: from its outputs back to its sites, by the same pairs.")
       .def_prop_ro(

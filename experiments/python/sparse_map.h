@@ -4,12 +4,23 @@
 // kernel.
 #pragma once
 
+#include <map>
+#include <memory>
+#include <mutex>
 #include <string>
 
 #include "experiments/python/arrays.h"
-#include "layers/sparse_conv/problem.h"
+#include "layers/dispatch/choice_cache.h"
+#include "layers/sparse_conv/algorithm.h"
 
 namespace convscope::python {
+
+// What words chose for the problems of a map. It ends with the map's object, because a choice that
+// is remembered keeps the map alive.
+struct MapChoices {
+  std::mutex one_at_a_time;
+  std::map<std::string, Ref<ChoiceCache<SparseConvProblem>>, std::less<>> of_word;
+};
 
 // Of the class SparseMap. Rows of Python stand in the order of the sites that it was given.
 struct MapOfPython {
@@ -17,7 +28,8 @@ struct MapOfPython {
   ArrayLibrary library = ArrayLibrary::numpy;  // of the sites that came in, and where they lay
   Device device;
   // That ran it last. Its cards may have made tables there, which then count the pairs.
-  mutable Device used;
+  mutable Device used = {};
+  std::shared_ptr<MapChoices> choices = std::make_shared<MapChoices>();
 };
 
 // As Python gives them; None: the default.

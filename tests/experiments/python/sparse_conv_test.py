@@ -2,6 +2,8 @@
 """convscope.sparse_conv and its gradients beside a dense convolution in NumPy, for every algorithm; orders
 of rows, maps that are reused, and what callers do wrong."""
 import gc
+import pathlib
+import textwrap
 import threading
 import unittest
 
@@ -235,6 +237,25 @@ class SparseMap(unittest.TestCase):
             convscope.explain(made)
         with self.assertRaisesRegex(TypeError, "expected no stride, padding"):
             convscope.explain(made, (32, 16, 3, 3), stride=2)
+
+
+class Readme(unittest.TestCase):
+    def test_its_lines_run(self):
+        readme = pathlib.Path(__file__).resolve().parents[3] / "experiments/python/README.md"
+        text = readme.read_text(encoding="utf-8").split("## Sparse convolutions")[1].split("\n## ")[0]
+        code = textwrap.dedent("".join(line for line in text.splitlines(keepends=True)
+                                       if line.startswith("    ") or not line.strip()))
+        volumes = drawn((2, 3, 6, 7, 8)) * (drawn((2, 1, 6, 7, 8), seed=1) > 1)
+        names = {"np": np, "convscope": convscope, "volumes": volumes, "w": drawn((3, 3, 3, 3, 3)),
+                 "w1": drawn((4, 3, 3, 3, 3)), "w2": drawn((8, 4, 2, 2, 2)), "w3": drawn((4, 8, 2, 2, 2))}
+        names["dy"] = drawn((int(volumes.any(1).sum()), 4))
+        exec(code, names)
+        self.assertEqual(names["y"].shape, (len(names["sites"]), 4))
+        self.assertEqual(names["dw"].shape, names["w1"].shape)
+        dense = np.zeros((2, 4, 6, 7, 8), np.float32)
+        at = names["sites"].T
+        dense[at[0], :, at[1], at[2], at[3]] = names["dy"]
+        self.assertLess(reference.relative(names["db"], dense.sum((0, 2, 3, 4), dtype=float)), 1e-6)
 
 
 class Mistakes(unittest.TestCase):
