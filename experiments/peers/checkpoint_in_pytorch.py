@@ -6,9 +6,9 @@
     python3 experiments/peers/checkpoint_in_pytorch.py --check --program build/release/bin/convscope
 
 The first writes a state_dict that the model of the same name loads: the classes below, and for ResNet-18
-torchvision's own. The second trains LeNet-5, ResNet-18 and MobileNet v1 a little on built-in digits,
-loads each into PyTorch and compares the logits of random images with those of `convscope op net`; ours are
-[K,C/G,R,S] as PyTorch's, so nothing is transposed. Exit code 1 when a logit differs by more than 1e-5 of
+and MobileNet v2 torchvision's own. The second trains LeNet-5, ResNet-18, MobileNet v1 and v2 a little on
+built-in digits, loads each into PyTorch and compares the logits of random images with those of `convscope
+op net`; ours are [K,C/G,R,S] as PyTorch's, so nothing is transposed. Exit code 1 when a logit differs by more than 1e-5 of
 the largest, or a name is left over; 77 without PyTorch.
 """
 import argparse
@@ -31,14 +31,15 @@ except ImportError as error:
 LIMIT = 1e-5
 
 # Convscope's name of a layer -> PyTorch's. What stands behind it is the same in both: weight, bias,
-# running_mean, running_var. LeNet-5 as in PyTorch's tutorials; ResNet-18 as in torchvision, where no
-# name changes; MobileNet v1 as the one Sequential that its ports to PyTorch are.
+# running_mean, running_var. LeNet-5 as in PyTorch's tutorials; ResNet-18 and MobileNet v2 as in
+# torchvision, where no name changes; MobileNet v1 as the one Sequential that its ports to PyTorch are.
 NAMES = {
     "lenet5": [(r"c(\d)", r"conv\1"), (r"f3", "fc1"), (r"f4", "fc2"), (r"f5", "fc3")],
     "resnet18": [],
     "mobilenet_v1": [(r"conv1", "model.0.0"), (r"bn1", "model.0.1"),
                      (r"block(\d+)\.depthwise", r"model.\1.0"), (r"block(\d+)\.bn1", r"model.\1.1"),
                      (r"block(\d+)\.pointwise", r"model.\1.3"), (r"block(\d+)\.bn2", r"model.\1.4")],
+    "mobilenet_v2": [],
 }
 
 
@@ -106,7 +107,43 @@ class MobileNetV1(nn.Module):
         return self.fc(self.model(x).mean((2, 3)))
 
 
-MODELS = {"lenet5": LeNet5, "resnet18": ResNet18, "mobilenet_v1": MobileNetV1}
+class InvertedResidual(nn.Module):
+    def __init__(self, channels, kernels, stride, expansion):
+        super().__init__()
+        wide = channels * expansion
+        self.conv = nn.Sequential(*([conv_norm_relu6(channels, wide, 1)] if expansion != 1 else []),
+                                  conv_norm_relu6(wide, wide, 3, stride, wide),
+                                  nn.Conv2d(wide, kernels, 1, bias=False), nn.BatchNorm2d(kernels))
+        self.adds = stride == 1 and channels == kernels
+
+    def forward(self, x):
+        return x + self.conv(x) if self.adds else self.conv(x)
+
+
+def conv_norm_relu6(channels, kernels, size, stride=1, groups=1):
+    return nn.Sequential(nn.Conv2d(channels, kernels, size, stride, size // 2, groups=groups, bias=False),
+                         nn.BatchNorm2d(kernels), nn.ReLU6())
+
+
+class MobileNetV2(nn.Module):
+    def __init__(self, classes=10, channels=1):
+        super().__init__()
+        blocks = [conv_norm_relu6(channels, 32, 3, 2)]
+        before = 32
+        for expansion, kernels, count, stride in ((1, 16, 1, 1), (6, 24, 2, 2), (6, 32, 3, 2), (6, 64, 4, 2),
+                                                  (6, 96, 3, 1), (6, 160, 3, 2), (6, 320, 1, 1)):
+            for i in range(count):
+                blocks.append(InvertedResidual(before, kernels, stride if i == 0 else 1, expansion))
+                before = kernels
+        self.features = nn.Sequential(*blocks, conv_norm_relu6(before, 1280, 1))
+        self.classifier = nn.Sequential(nn.Dropout(0.2), nn.Linear(1280, classes))
+
+    def forward(self, x):
+        return self.classifier(self.features(x).mean((2, 3)))
+
+
+MODELS = {"lenet5": LeNet5, "resnet18": ResNet18, "mobilenet_v1": MobileNetV1,
+          "mobilenet_v2": MobileNetV2}
 
 
 def read_checkpoint(path):
@@ -138,10 +175,11 @@ def state_dict(path, model):
 
 
 def model_of(path):
-    """Which of the three models a checkpoint holds."""
+    """Which of the models a checkpoint holds."""
     names = read_checkpoint(path).keys()
     for model, name in (("lenet5", "c1.weight"), ("mobilenet_v1", "block1.depthwise.weight"),
-                        ("resnet18", "layer1.0.conv1.weight")):
+                        ("resnet18", "layer1.0.conv1.weight"),
+                        ("mobilenet_v2", "features.1.conv.0.0.weight")):
         if name in names:
             return model
     sys.exit(f"expected a checkpoint of {', '.join(MODELS)}, got {path} with {', '.join(sorted(names)[:3])}, ...")
@@ -164,14 +202,19 @@ def call(*words):
 def networks(model):
     """What the checkpoint is loaded into, by name."""
     yield "the class in this file", MODELS[model]()
-    if model == "resnet18":
-        try:
-            import torchvision
-        except ImportError:
-            return
+    try:
+        import torchvision
+    except ImportError:
+        return
+    if model == "resnet18":  # the digits have one channel
         network = torchvision.models.resnet18(num_classes=10)
-        network.conv1 = nn.Conv2d(1, 64, 7, 2, 3, bias=False)  # the digits have one channel
-        yield f"torchvision {torchvision.__version__}", network
+        network.conv1 = nn.Conv2d(1, 64, 7, 2, 3, bias=False)
+    elif model == "mobilenet_v2":
+        network = torchvision.models.mobilenet_v2(num_classes=10)
+        network.features[0][0] = nn.Conv2d(1, 32, 3, 2, 1, bias=False)
+    else:
+        return
+    yield f"torchvision {torchvision.__version__}", network
 
 
 def check(program):

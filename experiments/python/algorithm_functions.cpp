@@ -53,7 +53,7 @@ nb::list cards(const std::string& operation, const std::string& device) {
 }
 
 // What each card says of the problem, a row for each direction, by estimated time.
-nb::list verdicts(const std::string& operation, const std::string& problem,
+nb::list verdicts(const std::string& operation, const nb::object& problem,
                   const std::string& algorithm, const std::string& device_name) {
   const Device device = Device::parse(device_name);
   backend_of(device);
@@ -62,6 +62,7 @@ nb::list verdicts(const std::string& operation, const std::string& problem,
   {
     const nb::gil_scoped_release without_lock;
     measure_before(algorithm);
+    const DeviceTurn turn(device);
     for (const Direction direction : kDirections) {
       for (Verdict& verdict : use->explain(direction, device)) {
         rows.emplace_back(direction, std::move(verdict));

@@ -24,9 +24,10 @@ bool is_whole(nb::handle given, std::int64_t& value) {
   return nb::try_cast<std::int64_t>(number, value, /*convert=*/false);
 }
 
-// One number, or as many as one of `counts` says.
-std::vector<std::int64_t> numbers(nb::handle given, const char* operation, const char* name,
-                                  std::initializer_list<std::size_t> counts) {
+}  // namespace
+
+std::vector<std::int64_t> whole_numbers(nb::handle given, const char* operation, const char* name,
+                                        std::initializer_list<std::size_t> counts) {
   const auto refuse = [&] {
     std::string text = "a whole number";
     for (const std::size_t count : counts) text += cat(" or ", count, " of them");
@@ -46,27 +47,28 @@ std::vector<std::int64_t> numbers(nb::handle given, const char* operation, const
   return out;
 }
 
-}  // namespace
-
 Conv2dParams params_of(const ConvWords& words, const char* operation) {
   Conv2dParams out;
-  const auto stride = numbers(words.stride, operation, "stride", {2});
+  const auto stride = whole_numbers(words.stride, operation, "stride", {2});
   out.stride_h = stride.front();
   out.stride_w = stride.back();
-  const auto dilation = numbers(words.dilation, operation, "dilation", {2});
+  const auto dilation = whole_numbers(words.dilation, operation, "dilation", {2});
   out.dilation_h = dilation.front();
   out.dilation_w = dilation.back();
-  const auto padding = numbers(words.padding, operation, "padding", {2, 4});
+  const auto padding = whole_numbers(words.padding, operation, "padding", {2, 4});
   out.padding = padding.size() == 4
                     ? Padding2d{padding[0], padding[1], padding[2], padding[3]}
                     : Padding2d{padding.front(), padding.front(), padding.back(), padding.back()};
   out.groups = words.groups;
+  out.precision = precision_of(words.precision, operation);
+  return out;
+}
+
+ComputePrecision precision_of(const std::string& word, const char* operation) {
   for (const ComputePrecision precision : kComputePrecisions) {
-    if (name_of(precision) != words.precision) continue;
-    out.precision = precision;
-    return out;
+    if (name_of(precision) == word) return precision;
   }
-  fail(operation, cat("expected precision f32, tf32, bf16 or f16, got '", words.precision, "'"));
+  fail(operation, cat("expected precision f32, tf32, bf16 or f16, got '", word, "'"));
 }
 
 Device device_of(const nb::object& device, const Array& x) {
@@ -86,6 +88,16 @@ void check_device(DType dtype, ComputePrecision precision, Device device, const 
            half ? name_of(dtype) : name_of(precision), "; ",
            half ? "convert them to float32, or compute on device=\"cuda\""
                 : "leave precision out, or compute on device=\"cuda\""));
+}
+
+void check_type(const Array& x, ComputePrecision precision, const char* operation) {
+  if (!is_floating(x.dtype)) {
+    fail(operation, cat("expected x of type f32, f64, f16 or bf16, got ", x.tensor.str()));
+  }
+  if (precision != ComputePrecision::f32 && x.dtype != DType::f32) {
+    fail(operation, cat("expected precision f32 because x is ", x.tensor.str(), ", got ",
+                        name_of(precision), "; it is for arrays of type f32"));
+  }
 }
 
 void check_beside(const Array& array, const Array& x, const char* operation, const char* name) {

@@ -2,8 +2,10 @@
 // arguments.h: the arguments that convolutions of Python share, and the choice of an algorithm.
 #pragma once
 
+#include <initializer_list>
 #include <mutex>
 #include <string>
+#include <vector>
 
 #include "experiments/python/arrays.h"
 #include "layers/conv2d/conv2d.h"
@@ -18,12 +20,21 @@ struct ConvWords {
   std::string precision = "f32";
 };
 Conv2dParams params_of(const ConvWords& words, const char* operation);
+ComputePrecision precision_of(const std::string& word, const char* operation);
+
+// One number, or as many as one of `counts` says.
+std::vector<std::int64_t> whole_numbers(nb::handle given, const char* operation, const char* name,
+                                        std::initializer_list<std::size_t> counts);
 
 // Where the work is done, and how: the device's name, or none for that of x.
 Device device_of(const nb::object& device, const Array& x);
 
 // An error where the device has no units for such factors.
 void check_device(DType dtype, ComputePrecision precision, Device device, const char* operation);
+
+// An error where x has no type that is multiplied, or another one than f32 beside a precision: f32
+// arrays may be multiplied in a shorter type, others are multiplied in their own.
+void check_type(const Array& x, ComputePrecision precision, const char* operation);
 
 // Another input of the same call: an error unless it is of the type and on the device of x.
 void check_beside(const Array& array, const Array& x, const char* operation, const char* name);

@@ -151,7 +151,8 @@ Device device_of(const nb::ndarray<nb::ro>& array, const char* operation, const 
 
 }  // namespace
 
-Array array_of(nb::handle object, const char* operation, const char* name) {
+Array array_of(nb::handle object, const char* operation, const char* name,
+               const AskedTypes& asked) {
   Array out;
   const auto no_array = [&](const std::string& got) {
     fail_type(cat("[", operation, "] expected ", name,
@@ -173,8 +174,8 @@ Array array_of(nb::handle object, const char* operation, const char* name) {
   out.device = device_of(out.held, operation, name);
   const std::optional<DType> dtype = dtype_of_array(out.held.dtype());
   if (!dtype) {
-    fail(operation, cat("expected ", name, " of type f32, f64, f16 or bf16, got ",
-                        text_of(out.held.dtype()), "; convert it, e.g. to float32"));
+    fail(operation, cat("expected ", name, " of type ", asked.names, ", got ",
+                        text_of(out.held.dtype()), "; convert it, e.g. to ", asked.example));
   }
   out.dtype = *dtype;
   if (out.held.ndim() > Shape::kMaxRank) {

@@ -32,8 +32,15 @@ struct Array {
   Tensor tensor;           // row-major, on `device`
 };
 
+// Which elements a sentence asks for where an array has such as no tensor has (int64, bool).
+struct AskedTypes {
+  const char* names = "f32, f64, f16 or bf16";
+  const char* example = "float32";  // as NumPy and PyTorch call one of them
+};
+
 // An error, of type TypeError in Python, names `name` when the object is no array.
-Array array_of(nb::handle object, const char* operation, const char* name);
+Array array_of(nb::handle object, const char* operation, const char* name,
+               const AskedTypes& asked = {});
 // None gives none.
 std::optional<Array> array_or_none(nb::handle object, const char* operation, const char* name);
 

@@ -12,17 +12,8 @@ namespace {
 
 constexpr const char* kOperation = "conv2d";
 
-void check_type(const Array& x) {
-  if (is_floating(x.dtype)) return;
-  fail(kOperation, cat("expected x of type f32, f64, f16 or bf16, got ", x.tensor.str()));
-}
-
-// f32 arrays may be multiplied in a shorter type; others are multiplied in their own.
 Conv2dProblem problem_of(const Array& x, const Array& w, const Conv2dParams& params) {
-  if (params.precision != ComputePrecision::f32 && x.dtype != DType::f32) {
-    fail(kOperation, cat("expected precision f32 because x is ", x.tensor.str(), ", got ",
-                         name_of(params.precision), "; it is for arrays of type f32"));
-  }
+  check_type(x, params.precision, kOperation);
   return conv2d_problem(x.shape, w.shape, params, x.dtype);
 }
 
@@ -41,7 +32,6 @@ nb::object conv2d(const nb::object& x_in, const nb::object& w_in, const nb::obje
   const Array x = array_of(x_in, kOperation, "x");
   const Array w = array_of(w_in, kOperation, "w");
   const std::optional<Array> b = array_or_none(b_in, kOperation, "b");
-  check_type(x);
   check_beside(w, x, kOperation, "w");
   if (b) check_beside(*b, x, kOperation, "b");
   const Conv2dParams params = params_of({stride, padding, dilation, groups, precision}, kOperation);
@@ -73,7 +63,6 @@ nb::object conv2d_backward(const nb::object& dy_in, const nb::object& x_in, cons
   const Array dy = array_of(dy_in, kOperation, "dy");
   const Array x = array_of(x_in, kOperation, "x");
   const Array w = array_of(w_in, kOperation, "w");
-  check_type(x);
   check_beside(w, x, kOperation, "w");
   check_beside(dy, x, kOperation, "dy");
   const Conv2dParams params = params_of({stride, padding, dilation, groups, precision}, kOperation);

@@ -30,13 +30,7 @@ Inputs inputs_of(const nb::object& x, const nb::object& offset, const nb::object
             .b = array_or_none(b, kOperation, "b"),
             .dy = forward ? std::nullopt : std::optional(array_of(dy, kOperation, "dy")),
             .problem = {}};
-  if (!is_floating(in.x.dtype)) {
-    fail(kOperation, cat("expected x of type f32, f64, f16 or bf16, got ", in.x.tensor.str()));
-  }
-  if (params.precision != ComputePrecision::f32 && in.x.dtype != DType::f32) {
-    fail(kOperation, cat("expected precision f32 because x is ", in.x.tensor.str(), ", got ",
-                         name_of(params.precision), "; it is for arrays of type f32"));
-  }
+  check_type(in.x, params.precision, kOperation);
   in.problem = deform_conv2d_problem(in.x.shape, in.w.shape,
                                      {.conv = params, .offset_groups = offset_groups},
                                      in.mask.has_value(), in.x.dtype);

@@ -10,30 +10,44 @@
 #include "experiments/python/problems.h"
 #include "framework/parallel.h"
 #include "layers/deform_conv2d/deform_conv2d.h"
+#include "layers/sparse_conv/algorithm.h"
 
 namespace convscope::python {
 
-std::shared_ptr<const HeavyUse> use_of(const std::string& operation, const std::string& problem,
+std::shared_ptr<const HeavyUse> use_of(const std::string& operation, const nb::object& given,
                                        const std::string& algorithm) {
   const AlgorithmPolicy policy{
       .forward = algorithm, .backward_data = algorithm, .backward_weight = algorithm};
+  if (nb::isinstance<SparseConvProblem>(given)) {
+    return heavy_use_of(nb::cast<const SparseConvProblem&>(given), policy);
+  }
+  const auto problem = nb::cast<std::string>(given);
   if (operation == "conv2d") return heavy_use_of(Conv2dProblem::parse(problem), policy);
   if (operation == "deform_conv2d") {
     return heavy_use_of(DeformConv2dProblem::parse(problem), policy);
   }
   fail("explain", cat("expected a problem of conv2d or deform_conv2d, got one of '", operation,
-                      "'; of sparse_conv, `convscope op sparse_conv --explain` says it"));
+                      "'; of sparse_conv, name a SparseMap and w"));
+}
+
+DType dtype_of_name(const std::string& name) {
+  for (int i = 0; i < kDTypeCount; ++i) {
+    if (name_of(static_cast<DType>(i)) == name) return static_cast<DType>(i);
+  }
+  return DType::f32;
 }
 
 namespace {
 
-std::string explain_a_problem(const std::string& operation, const std::string& problem,
+std::string explain_a_problem(const std::string& operation, const nb::object& problem,
                               const std::string& algorithm, const std::string& device_name) {
   const Device device = Device::parse(device_name);
   backend_of(device);
+  const std::shared_ptr<const HeavyUse> use = use_of(operation, problem, algorithm);
   const nb::gil_scoped_release without_lock;
   measure_before(algorithm);
-  return problem_text(use_of(operation, problem, algorithm), device);
+  const DeviceTurn turn(device);  // a map may be asked for its tables there
+  return problem_text(use, device);
 }
 
 // Estimates are those of the config's number of threads.
@@ -66,11 +80,8 @@ std::string problem_of_sizes(const nb::object& x, const nb::object& w, const nb:
                              const std::string& type) {
   constexpr const char* kOperation = "conv2d";
   const Conv2dParams params = params_of({stride, padding, dilation, groups, precision}, kOperation);
-  DType dtype = DType::f32;
-  for (int i = 0; i < kDTypeCount; ++i) {
-    if (name_of(static_cast<DType>(i)) == type) dtype = static_cast<DType>(i);
-  }
-  return conv2d_problem(shape_of(x, kOperation, "x"), shape_of(w, kOperation, "w"), params, dtype)
+  return conv2d_problem(shape_of(x, kOperation, "x"), shape_of(w, kOperation, "w"), params,
+                        dtype_of_name(type))
       .text();
 }
 

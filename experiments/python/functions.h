@@ -8,6 +8,8 @@ namespace convscope::python {
 
 void add_conv2d(nanobind::module_& module);
 void add_deform_conv2d(nanobind::module_& module);
+void add_sparse_map(nanobind::module_& module);
+void add_sparse_conv(nanobind::module_& module);
 void add_algorithms(nanobind::module_& module);
 void add_explain(nanobind::module_& module);
 void add_runs(nanobind::module_& module);

@@ -20,6 +20,7 @@ NB_MODULE(_native, module) {
   translate_errors(module);
   add_conv2d(module);
   add_deform_conv2d(module);
+  add_sparse_conv(module);
   add_algorithms(module);
   add_explain(module);
   add_runs(module);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// problems.h: problems as Python names them: by a text, or by arrays and their sizes.
+// problems.h: problems as Python names them: by a text, by arrays and their sizes, or by a map.
 #pragma once
 
 #include <memory>
@@ -10,8 +10,12 @@
 
 namespace convscope::python {
 
-// The question "which algorithm", of a problem's text ("n=8,c=64,...") and an algorithm's word.
-std::shared_ptr<const HeavyUse> use_of(const std::string& operation, const std::string& problem,
+// The question "which algorithm", of a problem and an algorithm's word. The problem is a text
+// ("n=8,c=64,..."), or a SparseConvProblem that Python holds.
+std::shared_ptr<const HeavyUse> use_of(const std::string& operation, const nb::object& problem,
                                        const std::string& algorithm);
+
+// "f64"; f32 where there is no type of this name.
+DType dtype_of_name(const std::string& name);
 
 }  // namespace convscope::python

@@ -77,11 +77,18 @@ def _type_of(x: Any) -> str:
     return {"float64": "f64", "float16": "f16", "bfloat16": "bf16"}.get(name, "f32")
 
 
-def _text_of(what: Any, w: Any, stride: Any, padding: Any, dilation: Any, groups: int,
-             precision: str) -> str:
-    """The text of the problem that arrays, sizes or a text name."""
+def _problem_of(what: Any, w: Any, stride: Any, padding: Any, dilation: Any, groups: int,
+                precision: str) -> Any:
+    """The problem that arrays, sizes, a map or a text name: its text, but of a map."""
     if isinstance(what, str):
         return what
+    if isinstance(what, _native.SparseMap):
+        if w is None:
+            raise ArgumentError("[explain] expected w beside a map, as an array or as its sizes, got none")
+        if (stride, padding, dilation, groups) != (1, 0, 1, 1):
+            raise ArgumentError("[explain] expected no stride, padding, dilation and groups beside a map "
+                                "because it has them")
+        return _native._sparse_problem(what, w, precision, _type_of(w))
     if w is None:
         raise ArgumentError("[explain] expected x and w, as arrays or as their sizes, or a text, got "
                             f"one argument of type {type(what).__name__}")
@@ -95,14 +102,17 @@ def algorithms(x: Any = None, w: Any = None, stride: Any = 1, padding: Any = 0, 
 
     device           "cpu" or "cuda"; None: of every device that is available
     x, w, stride...  a problem, as arrays, as sizes [N,C,H,W] and [K,C/groups,R,S], or as one text
-                     ("n=8,c=64,h=56,w=56,k=64,r=3,s=3,pad=1"): each algorithm then says in `refusals`
-                     why it does not take it, and in `estimated_ms` what it would cost
+                     ("n=8,c=64,h=56,w=56,k=64,r=3,s=3,pad=1"); of sparse_conv a SparseMap and w or its
+                     sizes: each algorithm then says in `refusals` why it does not take it, and in
+                     `estimated_ms` what it would cost
     """
+    if isinstance(x, _native.SparseMap):
+        operation = "sparse_conv"
     cards = _native._cards(operation, device or "")
     found = Algorithms(Algorithm(**card) for card in cards)
     if x is None:
         return found
-    problem = _text_of(x, w, stride, padding, dilation, groups, precision)
+    problem = _problem_of(x, w, stride, padding, dilation, groups, precision)
     for name in {one.device for one in found}:
         for verdict in _native._verdicts(operation, problem, "auto", name):
             for one in found:
@@ -123,6 +133,8 @@ def explain(what: Any, *more: Any, stride: Any = 1, padding: Any = 0, dilation: 
 
     explain(x, w, padding=1)                        arrays, or their sizes
     explain("n=8,c=64,h=56,w=56,k=64,r=3,s=3,pad=1")
+    explain(SparseMap(sites, 3, submanifold=True), w)
+                                                    a sparse convolution
     explain("quickstart", "conv.algorithm=fft", layer="c1")
                                                     a config: a file, or a name of `convscope config
                                                     list`, and KEY=VALUE; the text of `convscope explain`
@@ -132,5 +144,5 @@ def explain(what: Any, *more: Any, stride: Any = 1, padding: Any = 0, dilation: 
     if isinstance(what, str) and ("=" not in what or os.path.exists(what)):
         layers = [layer] if isinstance(layer, str) else list(layer or [])
         return Text(_native._explain_config(what, [str(one) for one in more], layers, all, steps))
-    problem = _text_of(what, more[0] if more else None, stride, padding, dilation, groups, precision)
+    problem = _problem_of(what, more[0] if more else None, stride, padding, dilation, groups, precision)
     return Text(_native._explain_problem(operation, problem, algorithm, device))

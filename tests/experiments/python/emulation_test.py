@@ -7,6 +7,7 @@ import unittest
 
 import numpy as np
 import reference
+import sparse_reference
 
 import convscope
 
@@ -104,6 +105,35 @@ class OnTheEmulation(unittest.TestCase):
         y = convscope.conv2d(self.x, self.w, device="cuda", precision="bf16")
         self.assertEqual(y.dtype, np.float32)
         self.assertLess(reference.relative(y, reference.conv2d(self.x, self.w)), 2e-2)
+
+    def test_sparse_convolution(self):
+        """Sites in any order; rows that lie on the host, and rows on the device."""
+        places = np.random.default_rng(1).permutation(2 * 6 * 7 * 8)[:200]
+        sites = np.stack(np.unravel_index(places, (2, 6, 7, 8)), 1).astype(np.int32)
+        x, w, b, dy = drawn(200, 8), drawn(16, 8, 3, 3, 3), drawn(16), drawn(200, 16)
+        want = sparse_reference.sparse_conv(x, sites, w, b, submanifold=True)[0]
+        gradients = sparse_reference.sparse_conv(x, sites, w, b, dy, submanifold=True)
+        made = convscope.SparseMap(sites, 3, submanifold=True)
+        y = convscope.sparse_conv(x, made, w, b, device="cuda")
+        self.assertIsInstance(y, np.ndarray)
+        self.assertLess(reference.relative(y, want), 4e-6)
+        got = convscope.sparse_conv_backward(dy, x, made, w, device="cuda")
+        for one, other in zip(got, gradients):
+            self.assertLess(reference.relative(one, other), 4e-6)
+        self.assertGreater(made.pairs, 200)
+        order = np.lexsort(sites.T[::-1])
+        for of, rows in ((sites, slice(None)), (sites[order], order)):
+            made = convscope.SparseMap(of, 3, submanifold=True)
+            y = convscope.sparse_conv(OnDevice(x[rows]), made, OnDevice(w), OnDevice(b))
+            self.assertLess(reference.relative(from_device(y), want[rows]), 4e-6)
+            got = convscope.sparse_conv_backward(OnDevice(dy[rows]), OnDevice(x[rows]), made, OnDevice(w))
+            for one, other in zip(got, (gradients[0][rows], *gradients[1:])):
+                self.assertLess(reference.relative(from_device(one), other), 4e-6)
+            half = convscope.sparse_conv(OnDevice(x[rows].astype(np.float16)), made,
+                                         OnDevice(w.astype(np.float16)))
+            self.assertEqual(from_device(half).dtype, np.float16)
+            self.assertLess(reference.relative(from_device(half), want[rows] - b), 4e-3)
+        self.assertIn("native", convscope.algorithms(made, w, device="cuda").names())
 
     def test_what_lies_elsewhere_or_in_another_order_is_refused(self):
         with self.assertRaisesRegex(ValueError, "on one device, got x f32.* cuda.* and w f32.* cpu"):

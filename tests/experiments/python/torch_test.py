@@ -92,6 +92,60 @@ class OnTheCpu(unittest.TestCase):
         for one, other in zip((x, offset, w, b, mask), doubles):
             self.assertLess(relative(one.grad, other.grad), 1e-4)
 
+    def test_sparse_convolution_differentiates(self):
+        """Beside PyTorch's convolution of the dense volume."""
+        from convscope.torch import sparse_conv
+        places = torch.randperm(2 * 5 * 6 * 7, generator=torch.Generator().manual_seed(3))[:90]
+        sites = torch.stack(torch.unravel_index(places, (2, 5, 6, 7)), 1).int()
+        at = tuple(sites.long().to(self.device).T)
+        for sizes in ({"submanifold": True}, {"stride": 2, "padding": 1}, {"inverse": True, "stride": 2}):
+            with self.subTest(**sizes):
+                made = convscope.SparseMap(sites, 3, sizes["stride"], sizes.get("padding"),
+                                           extent=(5, 6, 7)) if "stride" in sizes else None
+                rows = len(made.out_sites) if "inverse" in sizes else 90
+                mine = [drawn(*shape, device=self.device, grad=True) for shape in ((rows, 4),
+                                                                                 (6, 4, 3, 3, 3), (6,))]
+                theirs = [one.detach().double().requires_grad_() for one in mine]
+                x, w, b = theirs
+                if made is not None:
+                    to = tuple(made.out_sites.long().to(self.device).T)
+                y = sparse_conv(mine[0], sites.to(self.device), *mine[1:], extent=(5, 6, 7), **sizes)
+                if "submanifold" in sizes or "padding" in sizes:
+                    dense = torch.zeros(2, 5, 6, 7, 4, dtype=torch.float64, device=self.device)
+                    dense = dense.index_put(at, x).movedim(4, 1)
+                    want = torch.nn.functional.conv3d(dense, w, b, sizes.get("stride", 1), 1)
+                    if "stride" in sizes:
+                        self.assertEqual(y.out_sites.device.type, self.device)
+                        self.assertTrue(torch.equal(y.out_sites.cpu(), made.out_sites))
+                        y = y.y
+                    want = want.movedim(1, 4)[to if "stride" in sizes else at]
+                else:
+                    dense = torch.zeros(2, *made.out_extent, 4, dtype=torch.float64, device=self.device)
+                    dense = dense.index_put(to, x).movedim(4, 1)
+                    want = torch.nn.functional.conv_transpose3d(dense, w.transpose(0, 1), b, 2,
+                                                                output_padding=(0, 1, 0))
+                    want = want.movedim(1, 4)[at]
+                self.assertEqual((y.device, y.dtype), (mine[0].device, torch.float32))
+                self.assertLess(relative(y, want), self.tolerance)
+                dy = drawn(*y.shape, device=self.device)
+                y.backward(dy)
+                want.backward(dy.double())
+                for one, other in zip(mine, theirs):
+                    self.assertLess(relative(one.grad, other.grad), self.tolerance)
+
+    def test_a_sparse_network_makes_its_maps_once(self):
+        from convscope.torch import sparse_conv
+        sites = torch.tensor([[0, 1, 2], [0, 0, 3], [1, 2, 2], [0, 1, 3]], dtype=torch.int32)
+        same = convscope.SparseMap(sites, 3, submanifold=True)
+        down = convscope.SparseMap(same, 2, stride=2)
+        self.assertIsInstance(down.out_sites, torch.Tensor)
+        x = drawn(4, 2, device=self.device)
+        w = [drawn(2, 2, n, n, device=self.device, grad=True) for n in (3, 2, 2)]
+        y = sparse_conv(sparse_conv(sparse_conv(x, same, w[0]).relu(), down, w[1]), down.inverse(), w[2])
+        self.assertEqual(tuple(y.shape), (4, 2))
+        y.sum().backward()
+        self.assertTrue(all(float(one.grad.abs().sum()) > 0 for one in w))
+
 
 @unittest.skipUnless(CUDA, "no CUDA device, or a build without CUDA")
 class OnAGpu(OnTheCpu):
@@ -107,6 +161,11 @@ class OnAGpu(OnTheCpu):
             self.assertLess(relative(y, want), tolerance)
             got = convscope.conv2d_backward(y, x, w, padding=1)
             self.assertEqual({one.dtype for one in got}, {dtype})
+            sites = torch.stack(torch.meshgrid(*map(torch.arange, (2, 9, 8)), indexing="ij"), 3)
+            rows = x.movedim(1, 3).reshape(-1, 16).contiguous()
+            y = convscope.sparse_conv(rows, sites.reshape(-1, 3).int().cuda(), w, submanifold=True)
+            self.assertEqual((y.dtype, y.device), (dtype, x.device))
+            self.assertLess(relative(y, want.movedim(1, 3).reshape(-1, 32)), tolerance)
 
     def test_pointers_of_the_device_are_read_and_given(self):
         x, w = drawn(2, 16, 9, 8, device="cuda"), drawn(32, 16, 3, 3, device="cuda")
