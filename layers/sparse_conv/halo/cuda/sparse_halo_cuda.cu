@@ -134,7 +134,7 @@ Cost halo_cost(const Problem& z, Direction direction) {
   const auto lane_tiles =
       static_cast<double>(ceil_div(plan.sizes.lanes, std::int64_t{plan.by->columns}));
   const bool wide = plan.by->columns == 64;
-  const double step_us = planes == 2 ? (wide ? 1.65 : 1.4) : (wide ? 0.7 : 0.68);
+  const double step_us = planes == 2 ? (wide ? 1.65 : 1.4) : (wide ? 0.62 : 0.68);
   const double tile_us = planes == 2 ? 5 : 2;
   const double blocks = planes == 2 ? 1 : 2;  // of a multiprocessor at once
   const double multiprocessors = cuda_device_facts().multiprocessors;

@@ -231,8 +231,11 @@ Cost cost(const Problem& z, Direction direction) {
   const double parts = weights && planes == 1
                            ? static_cast<double>(weights_memory(z, nullptr).memory.bytes) / 2e12
                            : 0;
-  const double us = weights ? begin_us + std::max(bytes / cache * 1e6, looked_up) + parts * 1e6
-                            : bytes / 1.7e12 * 1e6;
+  // One list, of a single tap, keeps few multiprocessors busy.
+  const double scale = z.taps() == 1 ? 2.5 : planes == 2 ? 1 : 0.9;
+  const double us =
+      weights ? scale * (begin_us + std::max(bytes / cache * 1e6, looked_up) + parts * 1e6)
+              : bytes / 1.7e12 * 1e6;
   const double flops = z.nominal_flops() * (!f32 ? 1 : planes == 2 ? 1.5 : 0.5);
   const double peak = f32 ? kUnmeasuredGpu.tf32_flops : kUnmeasuredGpu.half_flops;
   const double packed =

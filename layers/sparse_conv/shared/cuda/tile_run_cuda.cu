@@ -227,6 +227,7 @@ Cost tile_cost(const Problem& z, Direction direction, bool split) {
   const auto depth = static_cast<double>(round_up(sizes.depth, std::int64_t{8}));
   const auto lanes = static_cast<double>(sizes.lanes), sites = static_cast<double>(sizes.sites);
   double products = 0, cache_bytes = 0;  // products of sites and taps
+  double parts_bytes = 0;
   for (const TapPart part : parts_of(split)) {
     const auto masks = tile_masks(*z.map, sizes.look, part);
     cache_bytes += masks->useful * (2 * planes * depth + 64);
@@ -237,6 +238,9 @@ Cost tile_cost(const Problem& z, Direction direction, bool split) {
       const double executed = masks->executed_by_weights(tile_pieces, pieces);
       products += executed;
       cache_bytes += executed * pieces / tile_pieces * 2 * planes * lanes;
+      const std::int64_t units = round_up(sizes.sites, std::int64_t{kSlotsStep}) / kUnit;
+      const Splits splits(by, units, masks->part.count(), pieces, z.k);
+      parts_bytes += static_cast<double>(splits.count * splits.rows(by)) * lanes * 4;
     } else {
       const SumsInstance& by = *instance_for(z, part, sizes.sites, sizes.lanes);
       const double executed = masks->executed_by_sums(by.rows / kUnit);
@@ -250,7 +254,9 @@ Cost tile_cost(const Problem& z, Direction direction, bool split) {
   const double cache_us = cache_bytes / peak_cache * 1e6;
   const double unit_us = flops * (planes == 2 ? 3 : 1) / 600e12 * 1e6;
   const double hidden = weights && planes == 2 ? 0.2 : 0.6;  // of the shorter one
-  const double us = std::max(cache_us, unit_us) + (1 - hidden) * std::min(cache_us, unit_us);
+  double us = std::max(cache_us, unit_us) + (1 - hidden) * std::min(cache_us, unit_us);
+  // dw: rows that stay in L1, but lists of units and parts that are written and added up.
+  if (weights) us = 0.75 * us + 15 + parts_bytes * 1.2e-6;
   // Said as a share of the tensor cores' peak; halves run at twice the rate of TF32.
   const double counted = flops * (!f32 ? 1 : planes == 2 ? 1.5 : 0.5);
   const double peak = f32 ? kUnmeasuredGpu.tf32_flops : kUnmeasuredGpu.half_flops;
