@@ -17,7 +17,7 @@
 //            of 64 sites with each tap that one of them has. Neither takes the time (see cost)
 // Numerics   as implicit_gemm: bound 32 eps of the sum over magnitudes. Same bits on each run
 // Choices    The order of the Z curve instead of sorting all sites by their taps: tiles visit more
-//            taps, but read a quarter of the bytes. Rows of A in registers, because they are
+//            taps, but read less than half of the bytes. Rows of A in registers, because they are
 //            anywhere in shared memory, which wgmma's descriptors cannot say
 // Source     see the card
 // Read next  halo_table.h, then halo_product.cuh
