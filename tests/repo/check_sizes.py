@@ -1,14 +1,24 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""No file longer than 600 lines, no line longer than 100 columns, no folder of more than 30 files;
-prints the median and the 90th percentile of the files' lengths."""
+"""No file longer than 600 lines, no line longer than 100 columns, no folder of more than 30 files, and
+no binary file in git; prints the median and the 90th percentile of the files' lengths."""
 import collections
+import subprocess
 
 from sources import code_files, main
 
 LINES = 600
 COLUMNS = 100
 FILES = 30
+
+
+def binary_files(root):
+    """What git tracks and is no text: data, pictures and packages are made or fetched, not kept."""
+    done = subprocess.run(["git", "-C", root, "ls-files", "-z"], capture_output=True)
+    if done.returncode != 0:  # an unpacked archive
+        return []
+    return [path for path in done.stdout.decode().split("\0")
+            if path and (root / path).is_file() and b"\0" in (root / path).read_bytes()]
 
 
 def problems(root):
@@ -24,6 +34,7 @@ def problems(root):
     folders = collections.Counter(path.parent for path in texts)
     found += [f"{folder}: {count} source files, the limit is {FILES}"
               for folder, count in sorted(folders.items()) if count > FILES]
+    found += [f"{path}: a binary file; git keeps text alone" for path in binary_files(root)]
     return found
 
 

@@ -4,6 +4,7 @@
 import json
 import pathlib
 import shutil
+import subprocess
 import sys
 import tempfile
 import unittest
@@ -195,6 +196,14 @@ class Tree(unittest.TestCase):
             self.add(f"quant/q{i}.h", header(f"q{i}.h"))
         self.expect(check_sizes.problems(self.root), "optim/long.cpp: 601 lines",
                     "layers/wide.cu:2: 101 columns", "quant: 31 source files")
+
+    @unittest.skipIf(shutil.which("git") is None, "git is not installed")
+    def test_sizes_names_a_binary_file_that_git_tracks(self):
+        (self.root / "package.whl").write_bytes(b"PK\0\3")
+        (self.root / "other.whl").write_bytes(b"PK\0\3")  # not tracked
+        for words in (["init", "-q"], ["add", "package.whl"]):
+            subprocess.run(["git", "-C", self.root, *words], check=True)
+        self.expect(check_sizes.problems(self.root), "package.whl: a binary file")
 
     @unittest.skipIf(shutil.which("clang-format") is None, "clang-format is not installed")
     def test_format_names_a_badly_formatted_file(self):
