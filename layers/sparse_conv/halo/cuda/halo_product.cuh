@@ -49,7 +49,7 @@ struct HaloVariant {
   static constexpr int kUnits = kTerms == 1 && kColumns == 32 ? 1 : 2;
   static constexpr int kBlocks = kTerms == 3 ? 1 : 2;
   static constexpr int kThreads = 128 * kHaloUnits / kUnits;
-  // One is multiplied, the next one arrives, and the one before it may still be read.
+  // One is multiplied, the next two arrive.
   static constexpr int kStages = 3;
   static constexpr int kColumnsBytes = kColumns * kTileRowBytes;
   static constexpr int kStageBytes = kPlanes * kColumnsBytes;
