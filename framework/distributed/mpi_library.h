@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+// mpi_library.h: MPI, opened when it is needed. So one program runs with Open MPI, with MPICH, and
+// on machines without either.
+//
+// MPI fixes the names of functions, and leaves their binary form to each library: a communicator is
+// a pointer in Open MPI and a number in MPICH. Both fit into a word, and both pass a word in the
+// same register, so a table of the constants of each is all that is needed. The forms have been
+// stable since Open MPI 1.10 and MPICH 3.1 (https://www.mpich.org/abi).
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "framework/export.h"
+
+namespace convscope {
+
+struct MpiLibrary {
+  using Word = std::intptr_t;  // a handle: communicator, type, operation
+  struct Request {
+    Word word = 0;
+  };
+
+  std::string name;  // "Open MPI v4.1.4, ..." as it says itself
+
+  // Constants.
+  Word world = 0, type_byte = 0, type_float = 0, type_double = 0, op_sum = 0, errors_return = 0;
+  Request request_null;
+  void* in_place = nullptr;
+  void* status_ignore = nullptr;
+  int thread_funneled = 1;
+
+  // Functions; every int is an error code, 0 = success.
+  int (*init_thread)(int* argc, char*** argv, int required, int* provided) = nullptr;
+  int (*initialized)(int* flag) = nullptr;
+  int (*finalize)() = nullptr;
+  int (*abort)(Word comm, int code) = nullptr;
+  int (*comm_rank)(Word comm, int* rank) = nullptr;
+  int (*comm_size)(Word comm, int* size) = nullptr;
+  int (*comm_set_errhandler)(Word comm, Word handler) = nullptr;
+  int (*error_string)(int code, char* text, int* length) = nullptr;
+  int (*get_library_version)(char* text, int* length) = nullptr;
+  int (*isend)(const void* data, int count, Word type, int to, int tag, Word comm,
+               Request* request) = nullptr;
+  int (*irecv)(void* data, int count, Word type, int from, int tag, Word comm,
+               Request* request) = nullptr;
+  int (*test)(Request* request, int* done, void* status) = nullptr;
+  int (*cancel)(Request* request) = nullptr;
+  int (*request_free)(Request* request) = nullptr;
+  int (*ibcast)(void* data, int count, Word type, int root, Word comm, Request* request) = nullptr;
+  int (*iallgather)(const void* data, int count, Word type, void* out, int out_count, Word out_type,
+                    Word comm, Request* request) = nullptr;
+  int (*iallreduce)(const void* data, void* out, int count, Word type, Word op, Word comm,
+                    Request* request) = nullptr;
+};
+
+// Opens the library that speaks with the launcher: "Open MPI", "MPICH" or "" (either).
+// CONVSCOPE_MPI_LIBRARY names another file. An error of kind kUnavailable says which files were
+// tried. The library stays open.
+CONVSCOPE_API const MpiLibrary& open_mpi_library(const std::string& wanted);
+
+}  // namespace convscope
