@@ -13,6 +13,7 @@
 
 #include "datasets/pixel_levels.h"
 #include "datasets/sample_order.h"
+#include "framework/int_math.h"
 
 namespace convscope {
 namespace {
@@ -35,8 +36,15 @@ struct Loader::Impl {
 
   void check() const;
   void check_images() const;
-  std::int64_t samples_of(std::int64_t b) const {
+  std::int64_t whole_of(std::int64_t b) const {
     return std::min(options.batch_size, dataset.size() - b * options.batch_size);
+  }
+  // In batch b, of this part.
+  std::int64_t first_of(std::int64_t b) const {
+    return first_of_part(whole_of(b), options.part, options.parts);
+  }
+  std::int64_t samples_of(std::int64_t b) const {
+    return first_of_part(whole_of(b), options.part + 1, options.parts) - first_of(b);
   }
   void fill(const Slot& slot, std::int64_t b) const;
   void write_sample(float* to, std::int64_t sample) const;
@@ -70,6 +78,8 @@ void Loader::Impl::check() const {
                   options.batch_size);
   CONVSCOPE_CHECK(options.crop_padding >= 0, "loader",
                   "expected a crop padding of at least 0 pixels, got ", options.crop_padding);
+  CONVSCOPE_CHECK(options.parts >= 1 && options.part >= 0 && options.part < options.parts, "loader",
+                  "expected a part from 0 to parts - 1, got ", options.part, " of ", options.parts);
   CONVSCOPE_CHECK(dataset.size() < std::int64_t{1} << 31, "loader",
                   "expected fewer than 2^31 samples, got ", dataset.size());
 }
@@ -92,7 +102,7 @@ Loader::Impl::Impl(Dataset dataset_in, const LoaderOptions& options_in)
   batches = whole + (!options.drop_last && whole * options.batch_size < count ? 1 : 0);
   order.resize(static_cast<std::size_t>(count));
   if (dataset.points == nullptr) levels = pixel_levels(dataset);
-  const std::int64_t rows = std::min(options.batch_size, count);
+  const std::int64_t rows = ceil_div(std::min(options.batch_size, count), options.parts);
   Shape batch{rows};
   for (const std::int64_t size : dataset.sample_shape()) batch.push_back(size);
   for (Slot& slot : slots) {
@@ -154,6 +164,7 @@ bool Loader::Impl::next(Batch& batch) {
   batch.x = slot.x.slice_rows(0, samples_of(b));
   batch.labels = slot.labels.slice_rows(0, samples_of(b));
   batch.index = b;
+  batch.whole = whole_of(b);
   return true;
 }
 
@@ -179,7 +190,8 @@ void Loader::Impl::fill(const Slot& slot, std::int64_t b) const {
   std::int32_t* labels = slot.labels.data<std::int32_t>();
   const std::int32_t* label_of = dataset.labels.data<std::int32_t>();
   for (std::int64_t i = 0; i < samples_of(b); ++i) {
-    const std::int64_t sample = order[static_cast<std::size_t>(b * options.batch_size + i)];
+    const std::int64_t position = b * options.batch_size + first_of(b) + i;
+    const std::int64_t sample = order[static_cast<std::size_t>(position)];
     labels[i] = label_of[sample];
     write_sample(x + i * sample_size, sample);
   }

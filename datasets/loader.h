@@ -20,13 +20,22 @@ struct LoaderOptions {
   // Augmentation, training only: zero-padded random crop (pixels of padding), random mirror.
   std::int64_t crop_padding = 0;
   bool mirror = false;
+  // Of several processes that share each batch: this is part number `part` of `parts`. A batch of n
+  // samples gives it those from n * part / parts to n * (part + 1) / parts.
+  std::int64_t part = 0, parts = 1;
 };
 
 struct Batch {
   Tensor x;                // f32 [N,C,H,W], normalised; of points [N,M,D+C]
   Tensor labels;           // i32 [N]
   std::int64_t index = 0;  // position in the epoch
+  std::int64_t whole = 0;  // samples of all parts
 };
+
+// The first sample of part `part` of `parts` of n samples.
+constexpr std::int64_t first_of_part(std::int64_t n, std::int64_t part, std::int64_t parts) {
+  return n * part / parts;
+}
 
 // The batches of epoch e are a pure function of (dataset, options, e): the order of the samples and
 // every random number come from (seed, epoch, sample). So a run can go on in the middle of an

@@ -32,6 +32,7 @@
 namespace convscope {
 
 struct ExchangeOptions {
+  SumOrder order = SumOrder::any;  // of the reducer
   // A bucket that is smaller starts earlier, and each costs the latency of the network once more.
   std::int64_t bucket_bytes = std::int64_t{4} << 20;
   int chunks = 1;  // of this process in each step, a power of two
@@ -64,6 +65,7 @@ class CONVSCOPE_API GradientExchange {
   // Waits (on a device: queues the wait).
   void finish();
 
+  const Reducer& reducer() const { return *reducer_; }
   Reducer& reducer() { return *reducer_; }
   std::int64_t bytes() const { return block_.size_bytes(); }  // that travel in each step
   std::size_t bucket_count() const { return buckets_.size(); }
@@ -81,9 +83,13 @@ class CONVSCOPE_API GradientExchange {
     std::size_t slots = 0, missing = 0;
     std::vector<Tensor> partial;  // sums of 1, 2, 4, ... chunks
   };
-  void arrive(Bucket& bucket);
-  void add_chunk(Tensor& data, std::vector<Tensor>& partial, bool& complete);
-  void take_gradient(Slot& slot);
+  void take_gradient(Slot& slot) const;
+  void start_buckets();
+  void send(const Tensor& data, std::vector<Tensor>& partial);
+  void pack_averages() const;
+  void copy_averages(const Tensor& packed) const;
+  void begin_chunk(float weight);
+  bool is_last_chunk() const { return chunk_ + 1 == options_.chunks; }
 
   std::unique_ptr<Reducer> reducer_;
   ExchangeOptions options_;
@@ -92,10 +98,12 @@ class CONVSCOPE_API GradientExchange {
   std::vector<Bucket> buckets_;
   Tensor block_;
   std::vector<Tensor> averages_;
-  Tensor packed_averages_, first_averages_;
+  Tensor packed_averages_, first_averages_;  // of this chunk; of the step's beginning
   std::vector<Tensor> partial_averages_;
+  std::size_t next_bucket_ = 0;  // they travel in their order, which is that of all processes
   int chunk_ = 0;
   float weight_ = 1;
+  bool has_run_ = false;
 };
 
 }  // namespace convscope

@@ -259,8 +259,9 @@ void Pruner::replace_weights(std::int64_t steps) {
     const float* kept = keep.data<float>();
     double in = 0;
     for (std::int64_t i = 0; i < keep.numel(); ++i) in += kept[i];
-    drop_and_grow(keep, weight, masked.mask->observed_gradient().to(Device{}),
-                  std::llround(schedule_.replaced(steps) * in));
+    Tensor gradient = masked.mask->observed_gradient().to(Device{});
+    if (sum_gradient_) sum_gradient_(gradient = gradient.clone());
+    drop_and_grow(keep, weight, gradient, std::llround(schedule_.replaced(steps) * in));
     set_mask(masked, keep);
     masked.weight.copy_from(weight);
   }

@@ -18,8 +18,10 @@
 //                no path from the image to the classes (the message says at which layer).
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "layers/conv2d/sparse_weights.h"
@@ -53,6 +55,10 @@ class CONVSCOPE_API Pruner {
   // Puts the weights that are out back and their optimiser state to rest, as after_step() does:
   // queues kernels only, for a device that goes through steps by itself.
   void rest() const { rest(rested_.size()); }
+
+  // Of a training on several processes: turns a gradient (f32, on the CPU) of this process's images
+  // into that of all. rigl asks for it.
+  void use_gradients_of_all(std::function<void(const Tensor&)> sum) { sum_gradient_ = std::move(sum); }
 
   bool finished(std::int64_t steps) const { return schedule_.finished(steps); }
   const SparsitySchedule& schedule() const { return schedule_; }
@@ -90,6 +96,7 @@ class CONVSCOPE_API Pruner {
   std::size_t rested_states_ = 0;
   std::uint64_t seed_;
   bool held_ready_ = false;
+  std::function<void(const Tensor&)> sum_gradient_;
 };
 
 }  // namespace convscope

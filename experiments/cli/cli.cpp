@@ -274,15 +274,13 @@ void fail_usage(std::string_view command, std::string_view sentence) {
        cat(sentence, " (`convscope ", command, " --help` shows how it is called)"));
 }
 
-int run_command_line(int argc, char** argv) {
-  int code = 1;
+int report_failure(const std::exception_ptr& failure) {
   try {
-    code = parse_and_run(argc, argv);
+    std::rethrow_exception(failure);
   } catch (const Error& error) {
     // The config loader reports whole lines, `file:line:col: error: ...`, which editors understand.
     constexpr std::string_view kConfigPrefix = "[config] ";
     const std::string_view text = error.what();
-    code = exit_code(error.kind());
     if (error.kind() == ErrorKind::kConfig && text.starts_with(kConfigPrefix)) {
       std::cout.flush();
       const std::string_view lines = text.substr(kConfigPrefix.size());
@@ -290,17 +288,28 @@ int run_command_line(int argc, char** argv) {
     } else {
       print_error(text);
     }
+    return exit_code(error.kind());
   } catch (const std::filesystem::filesystem_error& error) {
     // A path that no system call takes: too long a name, a folder that may not be read.
-    code = exit_code(ErrorKind::kIo);
     print_error(cat("expected to use the path '", error.path1().string(),
                     "', got: ", error.code().message()));
+    return exit_code(ErrorKind::kIo);
   } catch (const std::bad_alloc&) {
     print_error("out of memory");
   } catch (const std::exception& error) {
     print_error(error.what());
   } catch (...) {
     print_error("an unknown failure");
+  }
+  return 1;
+}
+
+int run_command_line(int argc, char** argv) {
+  int code = 1;
+  try {
+    code = parse_and_run(argc, argv);
+  } catch (...) {
+    code = report_failure(std::current_exception());
   }
   return flush_results(code);
 }

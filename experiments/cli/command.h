@@ -18,6 +18,7 @@
 // plug-ins that global options name are in force when the closure runs.
 #pragma once
 
+#include <exception>
 #include <functional>
 #include <string>
 #include <vector>
@@ -58,6 +59,9 @@ CONVSCOPE_API bool use_color(int file_descriptor);
 // them out. Control characters of names and files are cleaned (framework/io/clean_text.h).
 CONVSCOPE_API void print_result(std::string_view text);
 CONVSCOPE_API void print_remark(std::string_view line);
+
+// Prints what was thrown, one line on stderr, and returns its exit code.
+CONVSCOPE_API int report_failure(const std::exception_ptr& failure);
 
 // A mistake in how the command was called: exit code 2, with a hint at `convscope <command> -h`.
 [[noreturn]] CONVSCOPE_API void fail_usage(std::string_view command, std::string_view sentence);

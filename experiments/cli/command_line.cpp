@@ -204,6 +204,8 @@ std::vector<CommandOption::Facts> CommandLine::options() const {
   return facts;
 }
 
+void CommandLine::take_rest() { app_->prefix_command()->fallthrough(false); }
+
 std::vector<std::string> CommandLine::remaining() const { return app_->remaining(true); }
 
 }  // namespace convscope

@@ -13,7 +13,12 @@
 #include "experiments/run_folder/run_search.h"
 #include "experiments/trainer/checkpoint.h"
 #include "experiments/trainer/choices/kept_choices.h"
+#include "experiments/trainer/ranks/rank_order.h"
+#include "experiments/trainer/ranks/shared_training.h"
+#include "experiments/trainer/signals.h"
 #include "experiments/trainer/trainer.h"
+#include "framework/io/atomic_file.h"
+#include "framework/io/bytes.h"
 
 namespace convscope {
 namespace {
@@ -81,12 +86,15 @@ int train(TrainingSetup& setup, RunFolder& folder, bool resume) {
   Progress progress(Progress::mode_for(global_options().verbosity < 0));
   progress.line(cat("run    ", folder.path()));
   progress.line(cat("data   ", setup.facts.data, ": ", setup.train->dataset().size(), " train, ",
-                    setup.val ? setup.val->dataset().size() : 0, " val, ",
-                    setup.test ? setup.test->dataset().size() : 0, " test; model ",
+                    setup.val_images, " val, ", setup.test_images, " test; model ",
                     setup.facts.model, ", ", setup.facts.params, " parameters; ",
                     setup.device.str(),
                     setup.facts.device_name.empty() ? "" : cat(" (", setup.facts.device_name, ")"),
                     setup.facts.precision == "f32" ? "" : cat(", ", setup.facts.precision), ", ",
+                    setup.share.size() == 1
+                        ? ""
+                        : cat(setup.share.size(), " processes (", setup.share.group->launcher(),
+                              "), each "),
                     setup.facts.threads, " threads, ", setup.facts.isa));
   folder.log(setup.memory);
   for (const std::string& remark : remarks_before(setup)) {
@@ -94,14 +102,17 @@ int train(TrainingSetup& setup, RunFolder& folder, bool resume) {
     progress.line(remark);
   }
   Trainer trainer(setup, folder, progress);
+  ProcessGroup* const group = setup.share.group;
   if (resume) {
     trainer.resume();
+    if (group != nullptr) share_file(*group, trainer.resumed_from(), "");
     const std::string change = environment_change(folder.file("env.json"));
     if (!change.empty()) {
       folder.log(cat("warning: ", change));
       progress.line(cat("warning: ", change));
     }
   }
+  if (group != nullptr) broadcast_network(*group, *setup.model);
   int code = 0;
   try {
     code = trainer.run();
@@ -122,7 +133,23 @@ int train(TrainingSetup& setup, RunFolder& folder, bool resume) {
   return code;
 }
 
-int run(const RunArguments& arguments) {
+// The other processes of a group learn what to do from this one.
+bool others_know = false;
+void tell_others(const ExperimentConfig& config, bool resumes, std::int64_t epochs_limit) {
+  ProcessGroup* const group = process_group();
+  if (group == nullptr) return;
+  others_know = true;
+  const ScratchFolder scratch;
+  KeptChoices(config.device).write(scratch.path());
+  share_order(*group, {.trains = true,
+                       .config = to_yaml(config),
+                       .choices = text_if_there(scratch.path() + "/choices.json").value_or(""),
+                       .resumes = resumes,
+                       .epochs_limit = epochs_limit});
+}
+
+// Alone, or as process 0 of a group.
+int run_first(const RunArguments& arguments) {
   const Request request = sort_words(arguments);
   std::optional<ExperimentConfig> config;
   if (!request.config_path.empty()) config = load_config(request.config_path, request.overrides);
@@ -157,10 +184,12 @@ int run(const RunArguments& arguments) {
   if (resumed) {
     RunFolder folder = RunFolder::reopen(*resumed);
     KeptChoices::take_over(folder.path());
+    tell_others(*config, /*resumes=*/true, arguments.epochs_limit);
     TrainingSetup setup = setup_training(*config);
     setup.epochs_now = arguments.epochs_limit;
     return train(setup, folder, true);
   }
+  tell_others(*config, /*resumes=*/false, arguments.epochs_limit);
   TrainingSetup setup = setup_training(*config);  // before the folder: bad data leave no run behind
   if (!setup.start_from.empty()) load_start_weights(setup.start_from, *setup.model);
   setup.epochs_now = arguments.epochs_limit;
@@ -172,6 +201,53 @@ int run(const RunArguments& arguments) {
   folder.write("env.json", environment_json(process_arguments()));
   folder.write("layers.csv", setup.layers_csv);
   return train(setup, folder, false);
+}
+
+// Any other process of a group: trains beside process 0, and writes nothing that stays.
+int run_other(ProcessGroup& group) {
+  const RankOrder order = share_order(group, {});
+  if (!order.trains) return 0;
+  const ScratchFolder scratch;
+  const ExperimentConfig config = parse_config_text(order.config, "config of process 0");
+  if (!order.choices.empty()) {
+    write_file(scratch.path() + "/choices.json", order.choices);
+    KeptChoices::take_over(scratch.path());
+  }
+  TrainingSetup setup = setup_training(config);
+  setup.epochs_now = order.epochs_limit;
+  RunFolder folder = RunFolder::create(scratch.path(), "rank", static_cast<std::uint64_t>(config.seed));
+  Progress silent(Progress::Mode::quiet);
+  Trainer trainer(setup, folder, silent);
+  if (order.resumes) {
+    share_file(group, "", folder.file("ckpt/last.safetensors"));
+    trainer.resume();
+  }
+  broadcast_network(group, *setup.model);
+  return trainer.run();
+}
+
+// In a group that mpirun or srun has started, or alone.
+int run(const RunArguments& arguments) {
+  const std::optional<RankEnvironment> environment = rank_environment();
+  if (!environment) return run_first(arguments);
+  std::unique_ptr<ProcessGroup> group = ProcessGroup::join(*environment);
+  set_process_group(group.get());
+  group->watch_signal(StopSignals::received);
+  const bool is_first = group->rank() == 0;
+  int code = 1;
+  try {
+    check_same(*group, "version of convscope", CONVSCOPE_VERSION);
+    code = is_first ? run_first(arguments) : run_other(*group);
+  } catch (const std::exception& error) {
+    const auto* const ours = dynamic_cast<const Error*>(&error);
+    code = ours != nullptr ? exit_code(ours->kind()) : 1;
+    if (is_first) report_failure(std::current_exception());
+    group->fail_all(code, error.what());
+  }
+  // Nothing to train (--dry-run, a finished run): the others wait for an order.
+  if (is_first && !others_know) share_order(*group, {});
+  group.reset();
+  return code;
 }
 
 std::function<int()> declare_run(CommandLine& app) {

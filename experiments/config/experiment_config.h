@@ -90,6 +90,10 @@ struct TrainConfig {
   std::int64_t epochs = 10;
   std::int64_t eval_every = 1;  // epochs between evaluations; the last epoch is always evaluated
   bool plan = true;             // steps are planned once and replayed, where the network allows it
+  // Of a training on several processes (trainer/ranks/share.h).
+  bool deterministic_ranks = false;
+  std::int64_t rank_parts = 4;
+  double bucket_mib = 4;
   bool operator==(const TrainConfig&) const = default;
 };
 

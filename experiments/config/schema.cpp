@@ -283,6 +283,16 @@ const Keys<TrainConfig>& train_keys() {
           "epochs between evaluations; the last epoch is always evaluated", {.min = 1, .max = 1e6}),
       key("plan", &TrainConfig::plan,
           "plan each step once and replay it; false builds the dynamic graph in every step"),
+      key("deterministic_ranks", &TrainConfig::deterministic_ranks,
+          "the same bits for 1, 2, 4, .. processes: each batch is computed in rank_parts parts, "
+          "whoever computes them; slower"),
+      key("rank_parts", &TrainConfig::rank_parts,
+          "with deterministic_ranks: parts of a batch, a power of two; at most so many processes",
+          {.min = 1, .max = 1024}),
+      key("bucket_mib", &TrainConfig::bucket_mib,
+          "MiB of gradients that travel between processes together, while the backward pass goes "
+          "on",
+          {.min = 0.01, .max = 1024}),
   };
   return keys;
 }

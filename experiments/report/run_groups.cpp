@@ -48,6 +48,7 @@ Facts facts_of(const RunData& run) {
     facts["device"] = run.summary->device;
     facts["isa"] = run.summary->isa;
     facts["threads"] = std::to_string(run.summary->threads);
+    facts["ranks"] = std::to_string(run.summary->ranks);
   }
   return facts;
 }

@@ -64,6 +64,8 @@ void visit(Summary& s, Visitor&& field) {
   // Fields that came later stand behind those that programs know.
   field("avg_inference", s.avg_inference);
   field("weight_bytes", s.weight_bytes);
+  field("ranks", s.ranks);
+  field("avg_exchange", s.avg_exchange);
 }
 
 struct Writer {
@@ -81,6 +83,7 @@ struct Reader {
   const json& in;
   template <class T>
   void operator()(const char* name, T& value) const {
+    if (name == std::string_view("ranks") && !in.contains(name)) return;  // an older summary
     value = in.at(name).get<T>();
   }
   void operator()(const char* name, std::string& value) const {
@@ -92,7 +95,9 @@ struct Reader {
     value = clean_line(in.at(name).get<std::string>());
   }
   void operator()(const char* name, double& value) const {  // JSON has no NaN: it is null
-    if (name == std::string_view("avg_step") && !in.contains(name)) return;  // an older summary
+    for (const std::string_view recent : {"avg_step", "avg_exchange"}) {
+      if (name == recent && !in.contains(name)) return;  // an older summary
+    }
     value = in.at(name).is_null() ? 0.0 : in.at(name).get<double>();
   }
   void operator()(const char* name, std::optional<double>& value) const {

@@ -39,6 +39,7 @@ struct RunSummary {
   std::int64_t batch_size = 0;
   double avg_forward = 0, avg_backward = 0;  // s
   double avg_update = 0, avg_wait = 0;       // s: optimiser; waiting for the next batch
+  double avg_exchange = 0;                   // s: of avg_backward, waiting for other processes
   double avg_step = 0;                       // s
   std::optional<double> avg_inference;       // s
   std::string phases = "timed apart";
@@ -59,6 +60,7 @@ struct RunSummary {
   std::string device_name;        // "NVIDIA H200"; empty on the CPU
   std::string precision = "f32";  // of the factors: f32, tf32, bf16, f16
   std::int64_t threads = 0;
+  std::int64_t ranks = 1;  // processes that trained together; threads are those of each
   double images_per_s = 0;
   std::int64_t epochs = 0, epochs_planned = 0, steps = 0;
   std::int64_t timed_steps = 0;

@@ -40,6 +40,7 @@ void visit_steps(Totals& t, const std::string& prefix, Visitor&& field) {
   field(prefix + ".workspace_peak_bytes", t.workspace_peak_bytes);
   field(prefix + ".whole_steps", t.whole_steps);
   field(prefix + ".whole_s", t.whole_s);
+  field(prefix + ".exchange_s", t.exchange_s);
   field(prefix + ".planned_steps", t.planned_steps);
 }
 
@@ -91,6 +92,7 @@ void visit(State& s, Visitor&& field) {
 // Fields that checkpoints of earlier versions lack; their defaults are what was so then.
 bool is_recent(std::string_view name) {
   return name.ends_with(".whole_steps") || name.ends_with(".whole_s") ||
+         name.ends_with(".exchange_s") ||
          name.ends_with(".planned_steps") || name.starts_with("loss_scale.") ||
          name.starts_with("early_stop.");
 }

@@ -8,6 +8,8 @@
 #include "experiments/run_folder/layer_table.h"
 #include "experiments/trainer/data_sizes.h"
 #include "experiments/trainer/memory/memory_need.h"
+#include "experiments/trainer/ranks/share_cores.h"
+#include "experiments/trainer/ranks/shared_training.h"
 #include "experiments/trainer/trainer.h"
 #include "framework/memory/memory.h"
 #include "framework/parallel.h"
@@ -22,7 +24,9 @@ struct Splits {
 
 // Checks that the config fits into memory, before the data set is made where that is possible;
 // `memory` becomes the line for the log.
-DatasetSplits load_checked(const ExperimentConfig& config, std::string& memory) {
+DatasetSplits load_checked(const ExperimentConfig& whole, const Share& share, std::string& memory) {
+  ExperimentConfig config = whole;  // as this process computes it
+  config.data.batch_size = images_at_once(whole.data.batch_size, share);
   const DatasetType& type = dataset_types().get(config.data.set);
   if (type.sizes && type.sample_shape) {
     const auto [train, test] = type.sizes(config.data.options);
@@ -38,9 +42,9 @@ DatasetSplits load_checked(const ExperimentConfig& config, std::string& memory) 
   return loaded;
 }
 
-Splits load_splits(const ExperimentConfig& config, std::string& memory) {
+Splits load_splits(const ExperimentConfig& config, const Share& share, std::string& memory) {
   const auto seed = static_cast<std::uint64_t>(config.seed);
-  DatasetSplits loaded = load_checked(config, memory);
+  DatasetSplits loaded = load_checked(config, share, memory);
   Splits splits{.train = std::move(loaded.train), .val = {}, .test = std::move(loaded.test)};
   // The validation images are the same ones whatever `limit` says.
   if (config.data.val_split > 0) {
@@ -65,12 +69,14 @@ std::unique_ptr<Loader> evaluation_loader(Dataset dataset, const ExperimentConfi
 
 TrainingSetup setup_training(const ExperimentConfig& config) {
   set_num_threads(static_cast<int>(config.threads));
+  if (config.threads == 0 && process_group() != nullptr) share_cores(*process_group());
   backend_of(config.device);  // not available: say so before the data are read
   check_precision(config);
   TrainingSetup setup;
   setup.device = config.device;
+  setup.share = share_of(config, process_group());
   const std::int64_t before = memory_stats(config.device).live_bytes;
-  Splits splits = load_splits(config, setup.memory);
+  Splits splits = load_splits(config, setup.share, setup.memory);
   release_cached(Device{});  // of what was split up
   const Shape sample = splits.train.sample_shape();
   const int classes = splits.train.classes;
@@ -80,7 +86,17 @@ TrainingSetup setup_training(const ExperimentConfig& config) {
                                              .seed = static_cast<std::uint64_t>(config.seed),
                                              .prefetch = config.data.prefetch,
                                              .crop_padding = config.data.augment.crop_padding,
-                                             .mirror = config.data.augment.mirror});
+                                             .mirror = config.data.augment.mirror,
+                                             .part = setup.share.rank(),
+                                             .parts = setup.share.size()});
+  setup.val_images = splits.val.size();
+  setup.test_images = splits.test.size();
+  if (setup.share.group != nullptr) {
+    check_same(*setup.share.group, "training data", checksum_of(setup.train->dataset()));
+    const std::int64_t batch = config.data.batch_size;
+    if (setup.val_images > 0) splits.val = batches_of_rank(splits.val, batch, setup.share);
+    if (setup.test_images > 0) splits.test = batches_of_rank(splits.test, batch, setup.share);
+  }
   setup.val = evaluation_loader(std::move(splits.val), config);
   setup.test = evaluation_loader(std::move(splits.test), config);
   setup.data_bytes = memory_stats(config.device).live_bytes - before;
@@ -126,7 +142,7 @@ TrainingSetup setup_training(const ExperimentConfig& config) {
   if (config.quant) setup.start_from = config.quant->start_from;
   if (config.sparsity.has("start_from")) setup.start_from = config.sparsity.text("start_from");
 
-  Shape batch = {config.data.batch_size};
+  Shape batch = {images_at_once(config.data.batch_size, setup.share)};
   for (std::int64_t size : sample) batch.push_back(size);
   const LayerTable layers = layer_table(*setup.model, batch, config.device, config.train.plan);
   setup.layers_csv = layers.csv;
@@ -149,6 +165,7 @@ TrainingSetup setup_training(const ExperimentConfig& config) {
   setup.facts.device_name = backend_of(config.device).facts(config.device.index).name;
   setup.facts.precision = name_of(config.precision);
   setup.facts.threads = num_threads();
+  setup.facts.ranks = setup.share.size();
   setup.facts.isa = name_of(current_isa());
   setup.facts.params = setup.model->parameter_count();
   setup.facts.version = CONVSCOPE_VERSION;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// signals.cpp: SIGINT, SIGTERM, SIGHUP and SIGPIPE ask a run to stop after the step it is in.
+// signals.cpp: SIGINT, SIGTERM, SIGHUP, SIGPIPE and SIGUSR1 ask a run to stop after the step it is in.
 #include "experiments/trainer/signals.h"
 
 #include <ctime>
@@ -9,12 +9,14 @@ namespace {
 
 constexpr std::time_t kEchoSeconds = 2;
 
-constexpr int kSignals[] = {SIGINT, SIGTERM, SIGHUP, SIGPIPE};
+// Launchers of several processes hand SIGUSR1 on; it is taken as SIGTERM.
+constexpr int kSignals[] = {SIGINT, SIGTERM, SIGHUP, SIGPIPE, SIGUSR1};
 
 volatile std::sig_atomic_t received_signal = 0;
 volatile std::time_t received_at = 0;  // monotonic seconds
 
-extern "C" void remember_signal(int number) {
+extern "C" void remember_signal(int raised) {
+  const int number = raised == SIGUSR1 ? SIGTERM : raised;
   timespec now{};
   clock_gettime(CLOCK_MONOTONIC, &now);
   if (received_signal == 0) {

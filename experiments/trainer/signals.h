@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// signals.h: SIGINT (Ctrl-C), SIGTERM, SIGHUP (the terminal is gone) and SIGPIPE (nobody reads the
-// output any more) ask a run to stop after the step it is in, with a checkpoint. A second SIGINT,
+// signals.h: SIGINT (Ctrl-C), SIGTERM, SIGHUP (the terminal is gone), SIGPIPE (nobody reads the
+// output any more) and SIGUSR1 (of a launcher of several processes; taken as SIGTERM) ask a run to stop after the step it is in, with a checkpoint. A second SIGINT,
 // or another SIGTERM or SIGHUP after a moment, ends the process at once.
 #pragma once
 
@@ -23,7 +23,7 @@ class CONVSCOPE_API StopSignals {
   static int received() noexcept;
 
  private:
-  static constexpr int kCount = 4;
+  static constexpr int kCount = 5;
   struct sigaction before_[kCount] {};
 };
 

@@ -15,9 +15,6 @@ namespace {
 // Shapes of batches in a run: the full one and the last of an epoch.
 constexpr std::size_t kMostPlans = 4;
 
-// Phases of a step, as the timer counts them. Between forward and backward the loss is read.
-enum Phase : int { kForward, kRead, kBackward, kUpdate };
-
 void begin_watching(WorkClock* clock) {
   if (clock == nullptr) return;
   clock->start();
@@ -93,13 +90,8 @@ double TrainStep::forward(const Batch& batch, StepResult& result) {
   return loss;
 }
 
-void TrainStep::backward() {
-  if (plan_ != nullptr) return plan_->backward();
+void TrainStep::backward_of_graph() {
   const Variable loss = std::exchange(loss_, Variable());
-  std::vector<Tensor> before;
-  if (may_plan_) {
-    for (const OptimParameter& p : parameters_) before.push_back(p.variable.state()->grad);
-  }
   const WorkWatch watch(backward_clock_);
   begin_watching(backward_clock_);
   if (loss_scale_ == nullptr) {
@@ -107,6 +99,15 @@ void TrainStep::backward() {
   } else {
     loss.backward(Tensor::full(loss.shape(), loss_scale_->scale(), loss.dtype(), device_));
   }
+}
+
+void TrainStep::backward() {
+  if (plan_ != nullptr) return plan_->backward();
+  std::vector<Tensor> before;
+  if (may_plan_) {
+    for (const OptimParameter& p : parameters_) before.push_back(p.variable.state()->grad);
+  }
+  backward_of_graph();
   // The graph may have put other tensors there. Plans hold the addresses of those before.
   for (std::size_t i = 0; i < before.size(); ++i) {
     Tensor& now = parameters_[i].variable.state()->grad;
@@ -129,6 +130,10 @@ void TrainStep::update(double lr) {
 }
 
 StepResult TrainStep::run(const Batch& batch, double lr) {
+  return exchange_ != nullptr ? run_shared(batch, lr) : run_alone(batch, lr);
+}
+
+StepResult TrainStep::run_alone(const Batch& batch, double lr) {
   StepResult result;
   result.images = batch.x.dim(0);
   loss_ = Variable();  // of a step that failed
@@ -154,16 +159,17 @@ StepResult TrainStep::run(const Batch& batch, double lr) {
   result.skipped = loss_scale_ != nullptr && plan_ == nullptr && !loss_scale_->unscale(parameters_);
   if (!result.skipped) update(lr);
   timer_.lap();
-  result.update_s = timer_.seconds(kUpdate);  // the last one: it waits for the device
-  result.forward_s = timer_.seconds(kForward);
-  result.backward_s = timer_.seconds(kBackward);
+  result.update_s = timer_.seconds(kUpdatePhase);  // the last one: it waits for the device
+  result.forward_s = timer_.seconds(kForwardPhase);
+  result.backward_s = timer_.seconds(kBackwardPhase);
   result.planned = plan_ != nullptr;
   if (plan_ != nullptr) plan_->tell(nullptr, nullptr);
   watch(nullptr, nullptr);
   return result;
 }
 
-Evaluation evaluate(Module& model, Loader& loader, bool (*stop)(), bool plans) {
+Evaluation evaluate(Module& model, Loader& loader, bool (*stop)(), bool plans,
+                    std::vector<double>* batch_loss_sums) {
   const bool was_training = model.is_training();
   const NoGrad no_grad;
   model.eval();
@@ -188,8 +194,10 @@ Evaluation evaluate(Module& model, Loader& loader, bool (*stop)(), bool plans) {
     const Variable logits =
         plan ? Variable(plan->infer(batch.x)) : model.forward(Variable(batch.x));
     const std::int64_t images = batch.x.dim(0);
-    loss_sum +=
+    const double loss_of_batch =
         softmax_cross_entropy(logits, batch.labels).value().item() * static_cast<double>(images);
+    loss_sum += loss_of_batch;
+    if (batch_loss_sums != nullptr) batch_loss_sums->push_back(loss_of_batch);
     correct += count_correct(logits.value(), batch.labels);
     result.images += images;
     if (stop != nullptr && stop()) {

@@ -21,8 +21,10 @@
 #include "datasets/loader.h"
 #include "experiments/trainer/batch_feed.h"
 #include "experiments/trainer/phase_timer.h"
+#include "experiments/trainer/ranks/share.h"
 #include "layers/module.h"
 #include "layers/plan/step_plan.h"
+#include "optim/gradient_exchange.h"
 #include "optim/loss_scale.h"
 #include "optim/optimizer.h"
 
@@ -38,8 +40,13 @@ struct StepResult {
   std::int64_t backward_peak_bytes = 0;   // all that is in use, at its highest, without base_bytes
   std::int64_t workspace_peak_bytes = 0;  // of forward and backward
   bool skipped = false;                   // no update: a scaled gradient was not finite
+  double exchange_s = 0;                  // of the backward: waiting for other processes
+  int stop_signal = 0;                    // that a process of the group has got; 0: none
   bool planned = false;                   // and run by the host: neither dynamic nor recorded
 };
+
+// Phases of a step, as its timer counts them. Between forward and backward the loss is read.
+enum StepPhase : int { kForwardPhase, kReadPhase, kBackwardPhase, kUpdatePhase };
 
 class CONVSCOPE_API TrainStep {
  public:
@@ -53,6 +60,13 @@ class CONVSCOPE_API TrainStep {
     loss_scale_ = scale;
     may_plan_ = false;
     why_dynamic_ = "the loss is scaled";
+  }
+  // Several processes share each batch, or this one takes it in chunks: the result is that of the
+  // whole batch. `signal` says which stop signal this process has got (0: none).
+  void share(GradientExchange* exchange, const Share& share, int (*signal)()) {
+    exchange_ = exchange;
+    share_ = share;
+    signal_ = signal;
   }
   // Who works when in the next run() is told to these clocks; afterwards to nobody.
   void watch(WorkClock* forward, WorkClock* backward) {
@@ -69,8 +83,14 @@ class CONVSCOPE_API TrainStep {
 
  private:
   void choose_plan(const Shape& input);
+  StepResult run_alone(const Batch& batch, double lr);
+  StepResult run_shared(const Batch& batch, double lr);
+  bool run_part(const Batch& batch, int chunk, StepResult& result);
+  void queue_facts();
+  void read_facts(StepResult& result);
   double forward(const Batch& batch, StepResult& result);
   void backward();
+  void backward_of_graph();
   void update(double lr);
 
   Module& model_;
@@ -85,6 +105,11 @@ class CONVSCOPE_API TrainStep {
   Variable loss_;  // of a dynamic step
   std::string why_dynamic_;
   LossScale* loss_scale_ = nullptr;
+  GradientExchange* exchange_ = nullptr;  // null: a batch is computed as a whole
+  Share share_;
+  int (*signal_)() = nullptr;
+  std::vector<double> facts_;  // losses by part, images that are right, signals
+  ProcessGroup::Ticket facts_ticket_ = 0;
   WorkClock *forward_clock_ = nullptr, *backward_clock_ = nullptr;
   PhaseTimer timer_;
   BatchFeed feed_;
@@ -99,7 +124,9 @@ struct Evaluation {
 
 // The whole of `loader` once, in eval mode and without a graph; the mode is put back. `stop` is
 // asked after each batch. plans: as in TrainStep; a plan folds batch norm into the convolutions.
+// batch_loss_sums (may be null): the loss of each batch, summed over its images.
 CONVSCOPE_API Evaluation evaluate(Module& model, Loader& loader, bool (*stop)() = nullptr,
-                                  bool plans = true);
+                                  bool plans = true,
+                                  std::vector<double>* batch_loss_sums = nullptr);
 
 }  // namespace convscope

@@ -13,6 +13,8 @@
 #include "experiments/run_folder/layer_table.h"
 #include "experiments/trainer/checkpoint.h"
 #include "experiments/trainer/compression/removal.h"
+#include "experiments/trainer/ranks/lost_note.h"
+#include "experiments/trainer/ranks/shared_training.h"
 #include "experiments/trainer/signals.h"
 #include "framework/io/bytes.h"
 #include "framework/memory/memory.h"
@@ -20,7 +22,6 @@
 namespace convscope {
 namespace {
 
-constexpr double kHeartbeatSeconds = 10;
 constexpr const char* kLastCheckpoint = "ckpt/last.safetensors";
 constexpr const char* kPreviousCheckpoint = "ckpt/previous.safetensors";
 
@@ -62,6 +63,7 @@ void Trainer::resume() {
     if (!std::filesystem::exists(path)) continue;
     try {
       resume_from(path);
+      resumed_from_ = path;
     } catch (const Error& error) {
       if (error.kind() != ErrorKind::kIo) throw;
       damaged += cat(damaged.empty() ? "" : "; ", error.what());
@@ -125,6 +127,7 @@ int Trainer::run() {
   const StopSignals signals;
   start_s_ = last_heartbeat_s_ = now_s();
   seconds_before_ = state_.run_s;
+  const LostNote lost_note(setup_.share.group, folder_);
   forget_check_results();
   try {
     return run_epochs();
@@ -155,6 +158,13 @@ int Trainer::run_epochs() {
   }
   // What is known already, for those who look at a run before its first epoch is over.
   if (state_.step == 0) folder_.write("summary.json", to_json_text(summary()));
+  if (setup_.pruner && setup_.share.group != nullptr) {
+    setup_.pruner->use_gradients_of_all([this](const Tensor& gradient) {
+      ProcessGroup& group = *setup_.share.group;
+      group.wait(group.queue_sum(gradient.data<float>(), gradient.numel(),
+                                 static_cast<float>(own_weight_), SumOrder::any));
+    });
+  }
   if (setup_.pruner) {
     pruning_ = std::make_unique<Pruning>(*setup_.pruner, folder_, progress_, state_.step);
   }
@@ -168,7 +178,7 @@ int Trainer::run_epochs() {
     remove_when_due();
     if (!train_epoch() || !evaluate_epoch()) {
       save(kLastCheckpoint, true);
-      const int signal = StopSignals::received();
+      const int signal = stop_signal_;
       return stop(128 + signal, "INTERRUPTED", cat("signal ", signal, " after step ", state_.step));
     }
     finish_epoch();
@@ -197,10 +207,11 @@ void Trainer::remove_when_due() {
   if (!setup_.remove_when_final || !setup_.pruner || !setup_.pruner->finished(state_.step)) return;
   pruning_.reset();
   quantization_.reset();
+  recorded_.reset();
   step_.reset();
+  exchange_.reset();
   step_kernels_.reset();
   layer_costs_.reset();
-  recorded_.reset();
   may_record_ = false;
   val_.reset();
   test_.reset();
@@ -215,272 +226,33 @@ void Trainer::remove_when_due() {
   steps_in_process_ = 0;
 }
 
-// Chooses how the steps run, once in each process.
-void Trainer::prepare_steps() {
-  if (step_) return;
-  step_ = std::make_unique<TrainStep>(*setup_.model, *setup_.optimizer, setup_.clip_norm,
-                                      setup_.device, setup_.data_bytes, setup_.plan);
-  loss_scale_.restore(state_.loss_scale);
-  if (setup_.scale_loss) step_->scale_loss(&loss_scale_);
-  logged_steps_.clear();
-  steps_reported_ = Execution::nothing;
-  if (setup_.device.type == DeviceType::cpu || !setup_.plan) return;
-  const LoaderOptions& images = setup_.train->options();
-  const std::string why = recording_obstacle(
-      {.scaled_loss = setup_.scale_loss, .augments = images.mirror || images.crop_padding > 0});
-  may_record_ = why.empty();
-  if (!may_record_) folder_.log(cat("steps: not recorded, because ", why));
-}
-
-// Makes the recorded steps, anew when masks or quantisers have changed what a step does.
-bool Trainer::record_steps() {
-  if (recorded_ && recorded_->is_current()) return true;
-  const bool is_first = recorded_ == nullptr;
-  recorded_.reset();
-  std::string why;
-  std::function<void()> rest;
-  if (setup_.pruner) rest = [pruner = setup_.pruner.get()] { pruner->rest(); };
-  recorded_ = RecordedSteps::make(*setup_.model, setup_.optimizer.get(), setup_.clip_norm,
-                                  *setup_.train, setup_.device, &why, rest);
-  may_record_ = recorded_ != nullptr;
-  if (!may_record_) folder_.log(cat("steps: not recorded, because ", why));
-  if (may_record_ && is_first) folder_.log(recorded_->text());
-  return may_record_;
-}
-
-// How many of the epoch's next steps need nothing of the host: no mask changes, no quantiser
-// calibrates or counts.
-std::int64_t Trainer::steps_without_host() const {
-  const std::int64_t left = setup_.train->batches_per_epoch() - state_.batch;
-  std::int64_t steps = 0;
-  while (steps < left) {
-    const std::int64_t step = state_.step + steps;
-    if (pruning_ && setup_.pruner->step_needs_host(step)) break;
-    if (quantization_ && quantization_->step_needs_host(step, steps + 1 == left)) break;
-    ++steps;
-  }
-  return steps;
-}
-
-// What really runs, once it is known, to layers.csv, where the plan made before the first step
-// stood until now. Single steps that run in a slower way, for the host's sake, are not what is
-// reported.
-void Trainer::report_steps(const StepPlan* plan, Execution execution) {
-  if (execution <= steps_reported_) return;
-  steps_reported_ = execution;
-  if (setup_.log_layers) layer_costs_ = std::make_unique<LayerCosts>(setup_.device);
-  Shape input = {setup_.train->options().batch_size};
-  for (const std::int64_t size : setup_.train->dataset().sample_shape()) input.push_back(size);
-  step_kernels_ = std::make_unique<StepKernels>(
-      plan != nullptr ? planned_kernels(*plan, execution == Execution::recorded)
-                      : dynamic_kernels(*setup_.model, input, setup_.device, PlanMode::training,
-                                        step_->why_dynamic()));
-  const LayerTable table = layer_table(*setup_.model, input, *step_kernels_);
-  setup_.facts.algorithm = table.algorithms;
-  write_layers(table);
-}
-
-// At steps that run as reported, once the first ones are over.
-bool Trainer::looks_at(std::int64_t step, Execution execution) {
-  return layer_costs_ != nullptr && execution == steps_reported_ && step > kTimingWarmupSteps &&
-         layer_costs_->look(step);
-}
-
-void Trainer::write_layers(const LayerTable& table) {
-  if (table.csv == setup_.layers_csv) return;
-  setup_.layers_csv = table.csv;
-  folder_.write("layers.csv", table.csv);
-}
-
-bool Trainer::train_epoch() {
-  LossAlarm alarm(setup_.train->dataset().classes);
-  alarm.restore(state_.alarm);
-  prepare_steps();
-  allocations_at_epoch_start_ = memory_stats(setup_.device).system_allocations;
-  const std::int64_t batches = setup_.train->batches_per_epoch();
-  while (state_.batch < batches) {
-    const std::int64_t before = state_.batch;
-    std::int64_t most = may_record_ ? steps_without_host() : batches;
-    const bool by_device = may_record_ && most > 0 && record_steps();
-    if (!may_record_) most = batches;
-    if (!(by_device ? train_recorded(alarm, most)
-                    : train_batches(alarm, std::max<std::int64_t>(most, 1)))) {
-      return false;
-    }
-    if (state_.batch == before) break;  // the loader has no more
-  }
-  return true;
-}
-
-// The loader prepares each batch, the host starts each step.
-bool Trainer::train_batches(LossAlarm& alarm, std::int64_t most) {
-  setup_.train->start_epoch(state_.epoch, state_.batch);
-  Batch batch;
-  double before = now_s();
-  for (std::int64_t done = 0; done < most; ++done) {
-    const double asked = now_s();
-    if (!setup_.train->next(batch)) return true;
-    const double waited = now_s() - asked;
-    const double lr = learning_rate(state_.step);
-    before_step();
-    const bool is_full = batch.x.dim(0) == setup_.train->options().batch_size;
-    const bool looks = is_full && looks_at(steps_in_process_ + 1, single_steps_);
-    if (looks) step_->watch(&layer_costs_->forward(), &layer_costs_->backward());
-    const StepResult result = step_->run(batch, lr);
-    if (logged_steps_.insert(step_->text()).second) {
-      folder_.log(step_->text());
-      report_steps(step_->plan(), step_->plan() ? Execution::planned : Execution::dynamic);
-    }
-    single_steps_ = step_->plan() ? Execution::planned : Execution::dynamic;
-    if (looks && single_steps_ == steps_reported_ && std::isfinite(result.loss)) {
-      step_->plan() ? layer_costs_->add(*step_->plan()) : layer_costs_->add(*setup_.model);
-    }
-    const double now = now_s();
-    finish_step(alarm, result, waited, lr, now - before);
-    before = now;
-    if (StopSignals::received() != 0) return false;
-  }
-  return true;
-}
-
-// The device goes through the next steps of the epoch by itself; the host reads what has come of
-// each launch.
-bool Trainer::train_recorded(LossAlarm& alarm, std::int64_t most) {
-  const PlanMemory& memory = recorded_->plan().memory();
-  const std::int64_t peak =
-      memory_stats(setup_.device).live_bytes - setup_.data_bytes - recorded_->data_bytes();
-  report_steps(&recorded_->plan(), Execution::recorded);
-  recorded_->start_epoch(state_.epoch, state_.batch, state_.step);
-  const auto rate = [this](std::int64_t step) { return learning_rate(step); };
-  double before = now_s();
-  bool stops = false;
-  std::int64_t left = most;
-  std::int64_t queued_steps = steps_in_process_;
-  while (true) {
-    while (!stops) {
-      const auto at_once = std::min<std::int64_t>(left, RecordedSteps::kMostSteps);
-      if (looks_at(queued_steps + 1, Execution::recorded)) {
-        recorded_->watch(&layer_costs_->forward(), &layer_costs_->backward());
-      }
-      const int queued = recorded_->queue(rate, static_cast<int>(at_once));
-      queued_steps += queued;
-      if (queued == 0) break;
-      left -= queued;
-    }
-    if (recorded_->in_flight() == 0) return !stops;
-    const RecordedSteps::Launch launch = recorded_->collect();
-    const double now = now_s();
-    if (launch.watched) layer_costs_->add(recorded_->plan());
-    for (int i = 0; i < launch.steps; ++i) {
-      const StepResult result{.loss = static_cast<double>(launch.outcomes[i].loss),
-                              .images = launch.images_per_step,
-                              .correct = launch.outcomes[i].correct,
-                              .whole_s = launch.seconds / launch.steps,
-                              .forward_bytes = memory.kept_bytes,
-                              .backward_peak_bytes = peak,
-                              .workspace_peak_bytes = memory.workspace_bytes};
-      finish_step(alarm, result, 0, learning_rate(state_.step), (now - before) / launch.steps,
-                  /*by_device=*/true);
-    }
-    before = now;
-    stops = stops || StopSignals::received() != 0;
-  }
-}
-
-// seconds: wall time since the step before. by_device: what masks and quantisers do after a step is
-// done already.
-void Trainer::finish_step(LossAlarm& alarm, const StepResult& result, double waited_s, double lr,
-                          double seconds, bool by_device) {
-  const Alarm rings = alarm.observe(result.loss);
-  if (rings == Alarm::kNotFinite) {
-    fail(ErrorKind::kRun, "train",
-         cat("expected a finite loss, got ", result.loss, " at step ", state_.step + 1, ", epoch ",
-             state_.epoch + 1, ", learning rate ", lr, kept_checkpoint(),
-             "; try a smaller optim.lr, a warm-up or optim.clip_grad_norm"));
-  }
-  if (rings == Alarm::kNotLearning) {
-    const std::string warning =
-        cat("warning: the loss stays at ln(", setup_.train->dataset().classes,
-            "), that of guessing, for ", LossAlarm::kWindow, " steps up to step ", state_.step + 1,
-            " (learning rate ", lr,
-            "); try another optim.lr, and check labels, normalisation and the last layer");
-    warn(warning);
-  }
-  if (!by_device) {
-    const bool masks_changed = pruning_ && pruning_->after_step(state_.step + 1);
-    if (quantization_ && masks_changed) quantization_->count_kept();
-    if (masks_changed && setup_.form == Form::sparse) steps_reported_ = Execution::nothing;
-    if (quantization_) quantization_->after_step(state_.step + 1, state_.epoch + 1);
-  }
-  state_.alarm = alarm.state();
-  if (result.skipped) {
-    folder_.log(cat("step ", state_.step + 1,
-                    ": no update, a scaled gradient was not finite; the loss scale is ",
-                    loss_scale_.scale(), " now"));
-  }
-  state_.loss_scale = loss_scale_.state();
-  after_step(result, waited_s, lr);
-  state_.epoch_s += seconds;
-  progress_.step(
-      {.epoch = state_.epoch,
-       .epochs = setup_.epochs,
-       .batch = state_.batch,
-       .batches = setup_.train->batches_per_epoch(),
-       .loss = state_.epoch_loss.loss(),
-       .images_per_s = state_.epoch_s > 0
-                           ? static_cast<double>(state_.epoch_loss.images) / state_.epoch_s
-                           : 0});
-  const double now = now_s();
-  if (now - last_heartbeat_s_ > kHeartbeatSeconds) {
-    last_heartbeat_s_ = now;
-    folder_.set_status({.state = "RUNNING", .epoch = state_.epoch, .step = state_.step});
-  }
-}
-
-void Trainer::before_step() {
-  setup_.model->set_step(state_.step);
-  const bool masks_changed = pruning_ && pruning_->before_step(state_.step);
-  if (!quantization_) return;
-  if (masks_changed) quantization_->count_kept();
-  const bool ends_epoch = state_.batch + 1 == setup_.train->batches_per_epoch();
-  if (!quantization_->before_step(state_.step, ends_epoch)) return;
-  steps_reported_ = Execution::nothing;
-  logged_steps_.clear();
-  // Quantised steps take longer than those before: the averages are theirs alone.
-  state_.run_steps = state_.warmup_steps = {};
-  steps_in_process_ = 0;
-}
-
-void Trainer::after_step(const StepResult& step, double waited_s, double lr) {
-  ++state_.step;
-  ++state_.batch;
-  state_.epoch_loss.add(step);
-  state_.window_loss.add(step);
-  state_.epoch_steps.add(step, waited_s);
-  const bool warm = ++steps_in_process_ > kTimingWarmupSteps;
-  (warm ? state_.run_steps : state_.warmup_steps).add(step, waited_s);
-  if (state_.step % setup_.log_every == 0) write_train_row(lr);
-}
-
 bool Trainer::evaluate_epoch() {
   state_.epoch_allocations =
       memory_stats(setup_.device).system_allocations - allocations_at_epoch_start_;
   const bool due = (state_.epoch + 1) % setup_.eval_every == 0 || state_.epoch + 1 == setup_.epochs;
   if (!due) return true;
-  const auto stopped = [] { return StopSignals::received() != 0; };
+  const auto stopped = [] { return stop_signal() != 0; };
+  ProcessGroup* const group = setup_.share.group;
   const auto measure = [&](Loader* loader, std::unique_ptr<Evaluator>& evaluator,
-                           Evaluation& into) {
+                           std::int64_t whole_images, Evaluation& into) {
     if (loader == nullptr) return true;
     if (!evaluator) {
       evaluator = std::make_unique<Evaluator>(*setup_.model, *loader, setup_.device, setup_.plan);
     }
-    const Evaluation result = evaluator->run(stopped);
-    if (!result.complete) return false;
+    Evaluation result = evaluator->run(stopped);
+    if (group != nullptr) {
+      result = combined_evaluation(*group, result, evaluator->batch_loss_sums(), whole_images,
+                                   setup_.train->options().batch_size);
+    }
+    if (!result.complete) {
+      stop_signal_ = agreed_stop(group);
+      return false;
+    }
     into = result;
     return true;
   };
-  if (!measure(setup_.val.get(), val_, state_.val) ||
-      !measure(setup_.test.get(), test_, state_.test)) {
+  if (!measure(setup_.val.get(), val_, setup_.val_images, state_.val) ||
+      !measure(setup_.test.get(), test_, setup_.test_images, state_.test)) {
     return false;
   }
   for (const Evaluation* result : {&state_.val, &state_.test}) {
@@ -543,6 +315,7 @@ bool Trainer::stops_early() const {
 }
 
 void Trainer::save(const char* name, bool with_optimizer) {
+  if (!is_first_process()) return;  // all hold the same
   // The files that the checkpoint counts on reach the disk before it does.
   metrics_->flush_to_disk();
   epochs_->flush_to_disk();

@@ -27,6 +27,7 @@
 #include "experiments/trainer/compression/quantization.h"
 #include "experiments/trainer/evaluation/evaluator.h"
 #include "experiments/trainer/progress.h"
+#include "experiments/trainer/ranks/share.h"
 #include "experiments/trainer/training_state.h"
 #include "optim/lr_schedule.h"
 
@@ -62,6 +63,8 @@ struct TrainingSetup {
   Form form = Form::dense;
   std::string memory;      // what it needs, one line for the log
   std::string start_from;  // checkpoint with the weights that a new run begins with; "": none
+  Share share;             // of each batch, among several processes
+  std::int64_t val_images = 0, test_images = 0;  // of all processes
 };
 
 // Loads the data, builds network, optimiser and loaders. Sets the number of threads.
@@ -80,6 +83,8 @@ class CONVSCOPE_API Trainer {
   int run();
 
   const TrainingState& state() const { return state_; }
+  // The checkpoint that resume() has taken; "": none.
+  const std::string& resumed_from() const { return resumed_from_; }
   RunSummary summary() const;
 
  private:
@@ -132,6 +137,7 @@ class CONVSCOPE_API Trainer {
   std::unique_ptr<Pruning> pruning_;             // null when nothing is pruned
   std::unique_ptr<Quantization> quantization_;   // null when nothing is quantised
   LossScale loss_scale_;                         // used when setup_.scale_loss
+  std::unique_ptr<GradientExchange> exchange_;   // null when batches are not shared
   std::unique_ptr<TrainStep> step_;              // null before the first epoch
   Execution steps_reported_ = Execution::nothing;
   Execution single_steps_ = Execution::nothing;  // the last one that the host started
@@ -143,6 +149,9 @@ class CONVSCOPE_API Trainer {
   std::unique_ptr<Evaluator> val_, test_;        // null before the first evaluation
   std::optional<InferenceTime> inference_;       // of the network that the run ends with
   std::optional<double> weight_bytes_;           // likewise
+  std::string resumed_from_;
+  int stop_signal_ = 0;    // why training stops, the same in all processes
+  double own_weight_ = 1;  // this process's part of the last batch
   std::int64_t steps_in_process_ = 0;
   std::int64_t allocations_at_epoch_start_ = 0;
   double seconds_before_ = 0;  // of earlier processes of this run

@@ -9,6 +9,7 @@
 #include "experiments/report/html/html_report.h"
 #include "experiments/report/weight_size.h"
 #include "experiments/trainer/checkpoint.h"
+#include "experiments/trainer/ranks/shared_training.h"
 #include "experiments/trainer/trainer.h"
 #include "layers/dispatch/check_results.h"
 
@@ -163,6 +164,7 @@ RunSummary Trainer::summary() const {
   out.avg_step = steps.mean(steps.busy_s());
   out.phases = steps.phases();
   out.avg_wait = steps.mean(steps.wait_s);
+  out.avg_exchange = steps.mean(steps.exchange_s);
   if (inference_) out.avg_inference = inference_->batch_s;
   out.weight_bytes = weight_bytes_;
   out.avg_forward_mem = steps.mean(steps.forward_bytes) / kMiB;
@@ -219,9 +221,10 @@ void Trainer::measure_result() {
 }
 
 void Trainer::write_results() {
-  if (state_.epoch == setup_.epochs || stops_early()) measure_result();
+  const bool ends = state_.epoch == setup_.epochs || stops_early();
+  if (ends && is_first_process()) measure_result();
   if (step_kernels_) {
-    Shape input = {setup_.train->options().batch_size};
+    Shape input = {images_at_once(setup_.train->options().batch_size, setup_.share)};
     for (const std::int64_t size : setup_.train->dataset().sample_shape()) input.push_back(size);
     write_layers(layer_table(*setup_.model, input, *step_kernels_, layer_costs_.get(),
                              inference_ ? &inference_->kernels : nullptr));
@@ -230,6 +233,9 @@ void Trainer::write_results() {
   write_report();
 }
 
-void Trainer::write_report() { folder_.write("report.html", html_report(folder_.path())); }
+void Trainer::write_report() {
+  if (!is_first_process()) return;
+  folder_.write("report.html", html_report(folder_.path()));
+}
 
 }  // namespace convscope

@@ -22,6 +22,7 @@ struct StepTotals {
   double forward_s = 0, backward_s = 0, update_s = 0;
   double whole_s = 0;  // of those
   double wait_s = 0;   // for the loader
+  double exchange_s = 0;  // of backward_s: for other processes
   double forward_bytes = 0, backward_peak_bytes = 0;
   std::int64_t workspace_peak_bytes = 0;  // the largest of all
 
@@ -35,6 +36,7 @@ struct StepTotals {
     whole_steps += step.whole_s > 0 ? 1 : 0;
     planned_steps += step.planned ? 1 : 0;
     wait_s += waited_s;
+    exchange_s += step.exchange_s;
     forward_bytes += static_cast<double>(step.forward_bytes);
     backward_peak_bytes += static_cast<double>(step.backward_peak_bytes);
     if (step.workspace_peak_bytes > workspace_peak_bytes) {

@@ -7,8 +7,11 @@
 // have run, so the gradient of its output is complete.
 #include <algorithm>
 #include <atomic>
+#include <unordered_map>
+#include <utility>
 #include <vector>
 
+#include "framework/autograd/leaf_watch.h"
 #include "framework/autograd/variable.h"
 #include "framework/memory/work_clock.h"
 #include "framework/ops/accumulate.h"
@@ -18,8 +21,15 @@ namespace {
 
 std::atomic<std::uint64_t> node_counter{0};
 std::atomic<std::uint64_t> pass_counter{0};
+thread_local LeafWatch* leaf_watch = nullptr;
 
 }  // namespace
+
+LeafWatch::LeafWatch(std::function<void(const Variable&)> ready)
+    : ready_(std::move(ready)), before_(leaf_watch) {
+  leaf_watch = this;
+}
+LeafWatch::~LeafWatch() { leaf_watch = before_; }
 
 Node::~Node() = default;
 
@@ -103,6 +113,8 @@ class Engine {
         nodes, [](const Ref<Node>& a, const Ref<Node>& b) { return a->sequence_ > b->sequence_; });
     root->pending_ = gradient;
     const NoGrad no_grad;
+    LeafUses uses;
+    if (leaf_watch != nullptr) uses = count_leaf_uses(nodes);
     WorkClock* const clock = watching_clock();
     for (const Ref<Node>& node : nodes) {
       if (node->pending_.defined()) {  // undefined: no closure gave it a gradient
@@ -112,6 +124,7 @@ class Engine {
         if (clock != nullptr) clock->begin(node->worker_);
         node->run(dy, sink);
       }
+      if (leaf_watch != nullptr) tell_leaves(*node, uses);
       free_node(*node);
     }
     if (clock != nullptr) clock->begin(nullptr);
@@ -126,6 +139,23 @@ class Engine {
       nodes.clear();
     }
   };
+
+  // How many operations of the pass use each leaf.
+  using LeafUses = std::unordered_map<const Variable::State*, int>;
+  static LeafUses count_leaf_uses(const std::vector<Ref<Node>>& nodes) {
+    LeafUses uses;
+    for (const Ref<Node>& node : nodes) {
+      for (const Node::Edge& edge : node->edges_) {
+        if (edge.leaf) ++uses[edge.leaf.get()];
+      }
+    }
+    return uses;
+  }
+  static void tell_leaves(const Node& node, LeafUses& uses) {
+    for (const Node::Edge& edge : node.edges_) {
+      if (edge.leaf && --uses[edge.leaf.get()] == 0) leaf_watch->ready_(Variable(edge.leaf));
+    }
+  }
 
   static void check_not_freed(const Node& node) {
     CONVSCOPE_CHECK(!node.freed_, "backward", "expected a graph that is still there, but '",

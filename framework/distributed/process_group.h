@@ -52,13 +52,15 @@ class CONVSCOPE_API ProcessGroup {
   ProcessGroup(const ProcessGroup&) = delete;
   ProcessGroup& operator=(const ProcessGroup&) = delete;
 
+  using Ticket = std::int64_t;
+
   int rank() const { return environment_.rank; }
   int size() const { return environment_.size; }
   int local_rank() const { return environment_.local_rank; }
   int local_size() const { return environment_.local_size; }
   const std::string& library() const { return library_; }  // "Open MPI v4.1.4"
   const std::string& launcher() const { return environment_.launcher; }
-  // "process 1 of 4 (host node2, pid 4711)"
+  // "process 1 of 4, host node2, pid 4711"
   std::string name_of(int rank) const;
   const std::string& host_of(int rank) const { return hosts_[static_cast<std::size_t>(rank)]; }
 
@@ -67,12 +69,12 @@ class CONVSCOPE_API ProcessGroup {
   std::string broadcast(const std::string& bytes);
   std::vector<std::string> gather(const std::string& bytes);
   void sum(double* values, std::int64_t count);
+  Ticket queue_sum(double* values, std::int64_t count);  // the same, beside the work
   // The largest of all.
   double most(double value);
 
   // data := the sum over all processes of weight * data, beside the work of this thread. The data
   // belong to the group until wait().
-  using Ticket = std::int64_t;
   Ticket queue_sum(float* data, std::int64_t count, float weight, SumOrder order);
   // Any other work that shall run in that thread, in this order: such as a copy from a device.
   Ticket queue(std::function<void()> work);
@@ -81,8 +83,8 @@ class CONVSCOPE_API ProcessGroup {
 
   // A stop signal that another process has got; 0: none.
   int signal_of_others() const { return their_signal_.load(std::memory_order_relaxed); }
-  // What this process has got, for the others: they ask for it from then on.
-  void report_signal(int signal) { own_signal_.store(signal, std::memory_order_relaxed); }
+  // Says which one this process has got, when the group's thread asks; the others learn of it.
+  void watch_signal(int (*received)() noexcept) { received_signal_ = received; }
   // Called in the group's thread when a process is lost, with the sentence, before this one ends.
   void on_lost(std::function<void(const std::string&)> call);
 
@@ -90,8 +92,6 @@ class CONVSCOPE_API ProcessGroup {
   // exit code. One sentence is printed for all of them: process 0's own if it fails, too, which is
   // by far the most common case (a loss that is not finite is so everywhere). Does not return.
   [[noreturn]] void fail_all(int exit_code, const std::string& sentence);
-  // All processes end with an error, and know it: leaves without a word.
-  [[noreturn]] void leave(int exit_code);
 
  private:
   struct Impl;
@@ -100,7 +100,8 @@ class CONVSCOPE_API ProcessGroup {
   RankEnvironment environment_;
   std::string library_;
   std::vector<std::string> hosts_, pids_;
-  std::atomic<int> own_signal_{0}, their_signal_{0};
+  std::atomic<int (*)() noexcept> received_signal_{nullptr};
+  std::atomic<int> their_signal_{0};
   double waited_s_ = 0;
   std::unique_ptr<Impl> impl_;
 };

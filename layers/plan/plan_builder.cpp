@@ -20,6 +20,7 @@ void PlanBuilder::start_pass(bool dry, Ref<Storage> arena) {
   next_slot_ = 0;
   labels_ = loss_ = correct_ = kNoSlot;
   parameters_.clear();
+  parameter_ops_.clear();
   values_.assign(static_cast<std::size_t>(graph_.value_count()), {});
 }
 
@@ -107,6 +108,7 @@ Tensor PlanBuilder::correct() { return kept(correct_, DType::i32); }
 
 Tensor PlanBuilder::gradient(ValueId value) {
   if (const Variable* const parameter = graph_.parameter_of(graph_.owner(value))) {
+    note_gradient(*parameter);
     return parameter->state()->grad.reshape(shape(value));
   }
   const ValueState& own = state(graph_.owner(value));
@@ -163,7 +165,16 @@ PlanBuilder::Target PlanBuilder::parameter_gradient(const Variable& parameter) {
   const bool again = std::any_of(parameters_.begin(), parameters_.end(),
                                  [&](const Variable& p) { return p.state() == parameter.state(); });
   if (!again) parameters_.push_back(parameter);
+  note_gradient(parameter);
   return {state.grad, again};
+}
+
+// The operation whose calls are emitted writes this gradient, and no other does so later.
+void PlanBuilder::note_gradient(const Variable& parameter) {
+  parameter_ops_.resize(parameters_.size(), -1);
+  for (std::size_t i = 0; i < parameters_.size(); ++i) {
+    if (parameters_[i].state() == parameter.state()) parameter_ops_[i] = op_;
+  }
 }
 
 }  // namespace convscope

@@ -134,6 +134,7 @@ class CONVSCOPE_API PlanBuilder {
   void finish_dry_pass();
   void emit_accumulate(ValueId value, Slot part);
   Tensor kept(Slot& slot, DType dtype);
+  void note_gradient(const Variable& parameter);
   std::vector<PlanCall>& calls();
   ValueState& state(ValueId value) { return values_[static_cast<std::size_t>(value)]; }
 
@@ -154,6 +155,7 @@ class CONVSCOPE_API PlanBuilder {
   const void* images_now_ = nullptr;
   PlanClock clock_;
   std::vector<Variable> parameters_;  // whose gradient the plan writes
+  std::vector<int> parameter_ops_;    // and the operation that does so last
   std::vector<Owned> owned_;
   std::vector<PlanCall> prologue_calls_, forward_, backward_;
 };

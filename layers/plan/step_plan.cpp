@@ -148,21 +148,27 @@ bool StepPlan::is_current() const {
 }
 
 // On the CPU one fork and one join of the threads for all of them; other devices have a queue.
-void StepPlan::run(const std::vector<PlanCall>& calls, WorkClock* clock) const {
+void StepPlan::run(const std::vector<PlanCall>& calls, WorkClock* clock,
+                   const FunctionRef<void(const Variable&)>* ready) const {
   const auto all = [&] {
-    if (clock == nullptr) {
+    if (clock == nullptr && ready == nullptr) {
       for (const PlanCall& call : calls) call.run(call.arguments);
       return;
     }
-    clock->start();
-    for (int op = -1; const PlanCall& call : calls) {
+    if (clock != nullptr) clock->start();
+    int op = -1;
+    for (const PlanCall& call : calls) {
       if (call.op != op) {
+        if (ready != nullptr) tell_ready(op, *ready);
         op = call.op;
-        clock->begin(static_cast<std::size_t>(op) < works_.size() ? &works_[op] : nullptr);
+        if (clock != nullptr) {
+          clock->begin(static_cast<std::size_t>(op) < works_.size() ? &works_[op] : nullptr);
+        }
       }
       call.run(call.arguments);
     }
-    clock->begin(nullptr);
+    if (ready != nullptr) tell_ready(op, *ready);
+    if (clock != nullptr) clock->begin(nullptr);
   };
   if (device().type == DeviceType::cpu) {
     parallel_region(all);
@@ -219,6 +225,18 @@ Tensor StepPlan::infer(const Tensor& x) {
   set_images(x);
   queue_forward();
   return result_;
+}
+
+// The parameters whose gradient this operation was the last to write.
+void StepPlan::tell_ready(int op, FunctionRef<void(const Variable&)> ready) const {
+  for (std::size_t i = 0; op >= 0 && i < builder_.parameters_.size(); ++i) {
+    if (builder_.parameter_ops_[i] == op) ready(builder_.parameters_[i]);
+  }
+}
+
+void StepPlan::backward(FunctionRef<void(const Variable&)> ready) {
+  for (const Variable& parameter : builder_.parameters_) parameter.state()->grad_is_zero = false;
+  run(builder_.backward_, backward_clock_, &ready);
 }
 
 void StepPlan::backward() {

@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "framework/memory/work_clock.h"
+#include "framework/parallel.h"
 #include "layers/module.h"
 #include "layers/plan/plan_builder.h"
 
@@ -67,6 +68,9 @@ class CONVSCOPE_API StepPlan {
   Tensor infer(const Tensor& x);
   // Assigns the gradients of all parameters that want one.
   void backward();
+  // The same; tells `ready` of each parameter once its last kernel has run (on a device: is
+  // queued). In the thread that runs the kernels; it must not wait for long.
+  void backward(FunctionRef<void(const Variable&)> ready);
   // How many of the last forward's images have their largest logit at their label.
   std::int64_t correct() const;
 
@@ -107,7 +111,9 @@ class CONVSCOPE_API StepPlan {
  private:
   StepPlan(const Shape& input, PlanMode mode, Device device)
       : graph_(input, mode, device), builder_(graph_) {}
-  void run(const std::vector<PlanCall>& calls, WorkClock* clock = nullptr) const;
+  void run(const std::vector<PlanCall>& calls, WorkClock* clock = nullptr,
+           const FunctionRef<void(const Variable&)>* ready = nullptr) const;
+  void tell_ready(int op, FunctionRef<void(const Variable&)> ready) const;
   double seconds_of(const std::vector<PlanCall>& calls, std::size_t first, std::size_t last) const;
   void emit();
   void remember(Module& model);

@@ -160,6 +160,15 @@ const std::vector<RunColumn> kColumns = {
          "its model file, else the parameters in the checkpoint",
      .measured = true,
      .of = [](const RunSummary& s) { return maybe(s.weight_bytes); }},
+    {.name = "ranks",
+     .words = "processes that trained together; threads are those of each",
+     .of = [](const RunSummary& s) { return Cell{s.ranks}; }},
+    {.name = "avg_exchange",
+     .digits = 4,
+     .unit = "s",
+     .words = "mean seconds of a step's backward in which it waited for other processes",
+     .measured = true,
+     .of = [](const RunSummary& s) { return measured(s, s.avg_exchange); }},
 };
 
 Cell cell_of_value(const OptionValue& value) {

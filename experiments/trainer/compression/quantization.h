@@ -21,6 +21,9 @@ struct QuantPlan {
   bool on_integers = false;  // evaluations compute with codes
   // After so many steps: whether an evaluation is one of the quantised network.
   bool has_begun(std::int64_t steps) const { return begin_step == 0 || steps > begin_step; }
+  bool calibrates(std::int64_t step) const {  // in this step
+    return step >= begin_step && step < begin_step + calibration_batches;
+  }
   Arithmetic arithmetic(std::int64_t steps) const {  // of an evaluation
     return !has_begun(steps) ? Arithmetic::f32
            : on_integers     ? Arithmetic::int8

@@ -7,6 +7,7 @@
 #include "experiments/config/build.h"
 #include "experiments/config/compact_config.h"
 #include "experiments/run_folder/layer_table.h"
+#include "experiments/trainer/ranks/shared_training.h"
 
 namespace convscope {
 namespace {
@@ -31,7 +32,7 @@ void take_over(TrainingSetup& setup, const ExperimentConfig& config, Network net
   setup.remove_when_final = false;
   setup.form = Form::compact;
 
-  Shape batch = {config.data.batch_size};
+  Shape batch = {images_at_once(config.data.batch_size, setup.share)};
   for (const std::int64_t size : setup.train->dataset().sample_shape()) batch.push_back(size);
   const LayerTable layers = layer_table(*setup.model, batch, config.device, setup.plan);
   setup.layers_csv = layers.csv;

@@ -16,7 +16,9 @@ void Evaluator::record() {
 
 Evaluation Evaluator::run(bool (*stop)()) {
   record();
-  return recorded_ ? run_recorded(stop) : evaluate(model_, loader_, stop, plans_);
+  batch_loss_sums_.clear();
+  return recorded_ ? run_recorded(stop)
+                   : evaluate(model_, loader_, stop, plans_, &batch_loss_sums_);
 }
 
 std::optional<InferenceTime> Evaluator::time() {
@@ -35,8 +37,9 @@ Evaluation Evaluator::run_recorded(bool (*stop)()) {
     if (recorded_->in_flight() == 0) break;
     const RecordedSteps::Launch launch = recorded_->collect();
     for (int i = 0; i < launch.steps; ++i) {
-      loss_sum += static_cast<double>(launch.outcomes[i].loss) *
-                  static_cast<double>(launch.images_per_step);
+      batch_loss_sums_.push_back(static_cast<double>(launch.outcomes[i].loss) *
+                                 static_cast<double>(launch.images_per_step));
+      loss_sum += batch_loss_sums_.back();
       correct += launch.outcomes[i].correct;
       result.images += launch.images_per_step;
     }

@@ -5,6 +5,7 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "experiments/trainer/evaluation/inference_time.h"
 #include "experiments/trainer/recorded_steps.h"
@@ -20,6 +21,8 @@ class CONVSCOPE_API Evaluator {
 
   // The whole data set once, as evaluate() does.
   Evaluation run(bool (*stop)() = nullptr);
+  // Of the last run(): the loss of each batch, summed over its images.
+  const std::vector<double>& batch_loss_sums() const { return batch_loss_sums_; }
   // How long a batch takes in such a run, without the loader (inference_time.h).
   std::optional<InferenceTime> time();
   // After run(): why batches were not recorded; "" when they were, or on the CPU.
@@ -35,6 +38,7 @@ class CONVSCOPE_API Evaluator {
   bool plans_;
   std::unique_ptr<RecordedSteps> recorded_;
   std::string why_not_recorded_;
+  std::vector<double> batch_loss_sums_;
 };
 
 }  // namespace convscope

@@ -1,0 +1,200 @@
+// SPDX-License-Identifier: Apache-2.0
+// launch_command.cpp: `convscope launch`: starts a command in several processes that train one
+// network together. mpirun or srun do the work; this program chooses their options, passes signals
+// on so that a checkpoint is written, and makes one sentence of what they say about a failure.
+#include <fcntl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+
+#include "experiments/cli/command.h"
+#include "experiments/cli/launch/launcher.h"
+#include "framework/distributed/process_group.h"
+#include "framework/io/clean_text.h"
+
+namespace convscope {
+namespace {
+
+struct Arguments {
+  int processes = 0;
+  std::string hosts, launcher;
+  bool dry_run = false;
+};
+
+volatile std::sig_atomic_t stops_asked = 0;
+void ask_stop(int) { stops_asked = stops_asked + 1; }
+
+// Of the launcher, while it runs.
+class Child {
+ public:
+  explicit Child(const std::vector<std::string>& words) {
+    int ends[2] = {-1, -1};
+    if (pipe2(ends, O_CLOEXEC) != 0) {
+      fail(ErrorKind::kRun, "launch", cat("expected a pipe, got: ", std::strerror(errno)));
+    }
+    std::vector<std::string> copy = words;
+    std::vector<char*> argv;
+    for (std::string& word : copy) argv.push_back(word.data());
+    argv.push_back(nullptr);
+    pid_ = fork();
+    if (pid_ == 0) {
+      setpgid(0, 0);  // a Ctrl-C of the terminal reaches this program, which passes it on
+      const int nothing = open("/dev/null", O_RDONLY);
+      dup2(nothing, STDIN_FILENO);
+      dup2(ends[1], STDERR_FILENO);
+      execv(argv[0], argv.data());
+      _exit(127);
+    }
+    close(ends[1]);
+    stderr_ = ends[0];
+    if (pid_ < 0) {
+      fail(ErrorKind::kRun, "launch",
+           cat("expected to start ", words[0], ", got: ", std::strerror(errno)));
+    }
+  }
+  ~Child() {
+    if (stderr_ >= 0) close(stderr_);
+  }
+  Child(const Child&) = delete;
+  Child& operator=(const Child&) = delete;
+
+  // Passes its lines on until it closes stderr; SIGUSR1, the signal that every launcher hands on to
+  // its processes, asks them to stop, a second signal ends the launcher.
+  void read_lines(LauncherOutput& output) {
+    std::string line;
+    int sent = 0;
+    char text[4096];
+    while (true) {
+      const ssize_t count = read(stderr_, text, sizeof(text));
+      if (stops_asked > sent) {
+        kill(pid_, sent == 0 ? SIGUSR1 : SIGTERM);
+        sent = stops_asked;
+      }
+      if (count < 0 && errno == EINTR) continue;
+      if (count <= 0) break;
+      for (ssize_t i = 0; i < count; ++i) {
+        if (text[i] != '\n') {
+          line += text[i];
+        } else {
+          output.line(line);
+          line.clear();
+        }
+      }
+    }
+    if (!line.empty()) output.line(line);
+    output.finish();
+  }
+
+  int wait_code() const {
+    int status = 0;
+    while (waitpid(pid_, &status, 0) < 0 && errno == EINTR) {
+    }
+    return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+  }
+
+ private:
+  pid_t pid_ = -1;
+  int stderr_ = -1;
+};
+
+void listen_for_signals() {
+  struct sigaction action {};
+  action.sa_handler = ask_stop;  // without SA_RESTART: a read comes back
+  sigemptyset(&action.sa_mask);
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP}) sigaction(signal, &action, nullptr);
+}
+
+// This program and its words, without those of `launch` itself.
+std::vector<std::string> command_of(const std::vector<std::string>& rest) {
+  if (rest.empty()) fail_usage("launch", "expected a command for the processes, such as run CONFIG");
+  if (rest[0] != "run") {
+    fail_usage("launch", cat("expected the command run, because it alone works in several "
+                             "processes, got '",
+                             rest[0], "'"));
+  }
+  std::error_code error;
+  const std::string self = std::filesystem::read_symlink("/proc/self/exe", error).string();
+  if (error) fail(ErrorKind::kRun, "launch", "expected /proc/self/exe, which names this program");
+  std::vector<std::string> out = {self};
+  const GlobalOptions& globals = global_options();
+  if (globals.verbosity < 0) out.emplace_back("-q");
+  if (globals.threads >= 0) out.push_back(cat("--threads=", globals.threads));
+  for (const std::string& plugin : globals.plugins) out.push_back("--plugin=" + plugin);
+  out.insert(out.end(), rest.begin(), rest.end());
+  return out;
+}
+
+int launch(const Arguments& arguments, const std::vector<std::string>& rest) {
+  if (arguments.processes < 1) fail_usage("launch", "expected -n N, the number of processes");
+  LaunchRequest request{.processes = arguments.processes,
+                        .hosts = arguments.hosts,
+                        .launcher = arguments.launcher,
+                        .command = command_of(rest)};
+  if (!request.hosts.empty() && access(request.hosts.c_str(), R_OK) != 0) {
+    fail(ErrorKind::kIo, "launch",
+         cat("expected a file of hosts, one a line, got ", request.hosts, ": ",
+             std::strerror(errno)));
+  }
+  const Launcher launcher = find_launcher(request.launcher);
+  const std::vector<std::string> words = launcher_words(launcher, request);
+  if (arguments.dry_run) {
+    std::string line;
+    for (const std::string& word : words) line += (line.empty() ? "" : " ") + word;
+    print_result(line + "\n");
+    return 0;
+  }
+  if (geteuid() == 0) {  // Open MPI wants to be asked twice by root, in a container for example
+    setenv("OMPI_ALLOW_RUN_AS_ROOT", "1", 0);
+    setenv("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1", 0);
+  }
+  listen_for_signals();
+  Child child(words);
+  LauncherOutput output(
+      [](const std::string& line) { std::fprintf(stderr, "%s\n", clean_text(line).c_str()); });
+  child.read_lines(output);
+  const int code = child.wait_code();
+  if (!output.killed().empty()) {
+    std::fprintf(stderr,
+                 "error: [launch] expected %d processes to the end, but %s; the last checkpoint is "
+                 "kept, --resume goes on from it\n",
+                 arguments.processes, output.killed().c_str());
+    return ProcessGroup::kLostExitCode;
+  }
+  return code;
+}
+
+std::function<int()> declare_launch(CommandLine& app) {
+  auto arguments = std::make_shared<Arguments>();
+  app.add_option("-n,--processes", arguments->processes,
+                 "how many; each takes its share of every batch")
+      ->type_name("N")
+      ->range(1, 65536);
+  app.add_option("--hosts", arguments->hosts,
+                 "a file with one host a line, as mpirun reads it; default: this host")
+      ->type_name("FILE");
+  app.add_option("--launcher", arguments->launcher,
+                 "mpirun, mpiexec or srun, or a path; default: srun inside a Slurm job, else mpirun")
+      ->type_name("PROGRAM");
+  app.add_flag("--dry-run", arguments->dry_run, "print the launcher's command line and stop");
+  app.take_rest();
+  return [arguments, line = &app] { return launch(*arguments, line->remaining()); };
+}
+
+}  // namespace
+}  // namespace convscope
+
+CONVSCOPE_REGISTER_COMMAND(
+    "launch",
+    {.summary = "train one network on several processes, cores, GPUs or hosts",
+     .usage = "launch -n N [--hosts FILE] run CONFIG|NAME [KEY=VALUE...]",
+     .examples = {"launch -n 2 run quickstart",
+                  "launch -n 4 --hosts hosts.txt run my_config.yaml device=cuda",
+                  "launch -n 2 run quickstart train.deterministic_ranks=true"},
+     .order = 12,
+     .declare = convscope::declare_launch})

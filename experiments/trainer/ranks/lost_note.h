@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+// lost_note.h: what status.json of a run says when a process of its group is lost: that it stopped,
+// and why. The run can go on from its checkpoint.
+#pragma once
+
+#include "experiments/run_folder/run_folder.h"
+#include "framework/distributed/process_group.h"
+
+namespace convscope {
+
+class LostNote {
+ public:
+  // group null: nothing can be lost. The note is written in the group's thread, while this one may
+  // hang; how far the run is stands in the file already.
+  LostNote(ProcessGroup* group, const RunFolder& folder) : group_(group) {
+    if (group_ == nullptr) return;
+    group_->on_lost([&folder](const std::string& sentence) {
+      try {
+        RunStatus status = read_run_status(folder.path());
+        status.state = "INTERRUPTED";
+        status.reason = sentence;
+        status.exit_code = ProcessGroup::kLostExitCode;
+        folder.log(sentence);
+        folder.set_status(status);
+      } catch (const Error&) {  // the sentence is on the terminal
+      }
+    });
+  }
+  ~LostNote() {
+    if (group_ != nullptr) group_->on_lost({});
+  }
+  LostNote(const LostNote&) = delete;
+  LostNote& operator=(const LostNote&) = delete;
+
+ private:
+  ProcessGroup* group_;
+};
+
+}  // namespace convscope

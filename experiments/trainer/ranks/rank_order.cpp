@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+// rank_order.cpp: what process 0 tells the others of its group before they train.
+#include "experiments/trainer/ranks/rank_order.h"
+
+#include <cstdlib>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "framework/io/atomic_file.h"
+#include "framework/io/bytes.h"
+
+namespace convscope {
+
+using Json = nlohmann::json;
+
+RankOrder share_order(ProcessGroup& group, const RankOrder& order) {
+  std::string text;
+  if (group.rank() == 0) {
+    text = Json{{"trains", order.trains},
+                {"config", order.config},
+                {"choices", order.choices},
+                {"resumes", order.resumes},
+                {"epochs_limit", order.epochs_limit}}
+               .dump(-1, ' ', false, Json::error_handler_t::replace);
+  }
+  const Json in = Json::parse(group.broadcast(text));
+  return {.trains = in.at("trains").get<bool>(),
+          .config = in.at("config").get<std::string>(),
+          .choices = in.at("choices").get<std::string>(),
+          .resumes = in.at("resumes").get<bool>(),
+          .epochs_limit = in.at("epochs_limit").get<std::int64_t>()};
+}
+
+bool share_file(ProcessGroup& group, const std::string& from, const std::string& to) {
+  std::string bytes;
+  if (group.rank() == 0 && !from.empty()) bytes = text_if_there(from).value_or("");
+  const std::string all = group.broadcast(bytes);
+  if (all.empty()) return false;
+  if (group.rank() != 0) {
+    std::filesystem::create_directories(std::filesystem::path(to).parent_path());
+    write_file(to, all);
+  }
+  return true;
+}
+
+ScratchFolder::ScratchFolder() {
+  std::error_code error;
+  const std::filesystem::path root = std::filesystem::temp_directory_path(error);
+  std::string name = ((error ? std::filesystem::path("/tmp") : root) / "convscope-rank-XXXXXX");
+  if (mkdtemp(name.data()) == nullptr) {
+    fail(ErrorKind::kIo, "ranks",
+         cat("expected to make a folder for a process of the group, got none at ", name,
+             "; TMPDIR names another place"));
+  }
+  path_ = name;
+}
+
+ScratchFolder::~ScratchFolder() {
+  std::error_code ignored;
+  std::filesystem::remove_all(path_, ignored);
+}
+
+}  // namespace convscope

@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+// share.h: which part of each batch a process computes, and in how many chunks.
+//
+//   parts = processes * chunks        part p of a batch of n images: first_of_part(n, p, parts)
+//   a process computes `chunks` neighbouring parts, one after the other
+//
+// One process that shares with nobody is the case of one part. `train.deterministic_ranks` fixes
+// the number of parts: then the sums over parts are those of the same tree, whoever computes them.
+#pragma once
+
+#include <cstdint>
+
+#include "framework/distributed/process_group.h"
+
+namespace convscope {
+
+struct Share {
+  ProcessGroup* group = nullptr;  // null: one process
+  int chunks = 1;                 // of this process, a power of two
+  SumOrder order = SumOrder::any;
+  std::int64_t bucket_bytes = std::int64_t{4} << 20;
+
+  int rank() const { return group != nullptr ? group->rank() : 0; }
+  int size() const { return group != nullptr ? group->size() : 1; }
+  int parts() const { return size() * chunks; }
+  int first_part() const { return rank() * chunks; }
+  bool is_shared() const { return parts() > 1; }
+};
+
+// The step that dropout draws its mask by: other parts of the batch get other masks. Part 0 keeps
+// the number, so a single process draws as it always has.
+constexpr std::int64_t step_of_part(std::int64_t step, std::int64_t part) {
+  return step + (part << 40);
+}
+
+}  // namespace convscope

@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+// leaf_watch.h: tells when the gradient of a leaf (a parameter) is complete, while the backward
+// pass still goes on: all operations that use the leaf have run backward.
+#pragma once
+
+#include <functional>
+
+#include "framework/autograd/variable.h"
+
+namespace convscope {
+
+// While one lives, backward passes of dynamic graphs in this thread tell it of each leaf once.
+class CONVSCOPE_API LeafWatch {
+ public:
+  explicit LeafWatch(std::function<void(const Variable&)> ready);
+  ~LeafWatch();
+  LeafWatch(const LeafWatch&) = delete;
+  LeafWatch& operator=(const LeafWatch&) = delete;
+
+ private:
+  friend class Engine;
+  std::function<void(const Variable&)> ready_;
+  LeafWatch* before_;
+};
+
+}  // namespace convscope

@@ -1,0 +1,467 @@
+// SPDX-License-Identifier: Apache-2.0
+// process_group.cpp: the processes that train one network together: one thread that makes all MPI
+// calls, one after the other.
+#include "framework/distributed/process_group.h"
+
+#include <sched.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <condition_variable>
+#include <cstdio>
+#include <cstring>
+#include <deque>
+#include <mutex>
+#include <optional>
+#include <thread>
+#include <utility>
+
+#include "framework/distributed/life_signs.h"
+#include "framework/io/clean_text.h"
+
+namespace convscope {
+namespace {
+
+constexpr const char* kName = "ranks";
+constexpr int kTreeTag = 8;
+constexpr std::int64_t kMostBytes = std::int64_t{1} << 28;  // of one call: MPI counts with int
+constexpr int kSpins = 4000;  // of a wait, before it sleeps between its looks
+constexpr double kGraceSeconds = 3;  // for others to fail in the same way
+
+std::atomic<ProcessGroup*> current_group{nullptr};
+
+double now_s() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+std::string host_name() {
+  char text[256] = {};
+  if (gethostname(text, sizeof(text) - 1) != 0 || text[0] == '\0') return "unknown";
+  return text;
+}
+
+void say_error(const std::string& sentence) {
+  std::fprintf(stderr, "error: %s\n", clean_text(sentence).c_str());
+  std::fflush(stderr);
+}
+
+}  // namespace
+
+struct ProcessGroup::Impl {
+  explicit Impl(ProcessGroup& owner) : group(owner) {}
+
+  struct Failure {
+    int exit_code = 1;
+    std::string sentence;
+  };
+
+  void work();
+  void serve();
+  void do_job(const std::function<void()>& job);
+  void say_goodbye();
+  void tick();
+  [[noreturn]] void fail_together(const Failure& failure);
+  [[noreturn]] void follow_failure();
+  std::optional<Failure> own_failure();
+  void check(int status, const char* what);
+  void complete(MpiLibrary::Request& request, const char* what);
+  void exchange_tree(float* data, std::int64_t count);
+  [[noreturn]] void lost(int exit_code, const std::string& sentence);
+  [[noreturn]] void end(int exit_code, bool orderly);
+
+  ProcessGroup& group;
+  const MpiLibrary* mpi = nullptr;
+  std::optional<LifeSigns> life;  // the thread's own
+  std::vector<float> tree_buffer;
+
+  std::mutex mutex;  // guards what follows
+  std::condition_variable changed;
+  std::deque<std::function<void()>> jobs;
+  Ticket queued = 0, done = 0;
+  bool closing = false;
+  bool joined = false;
+  std::exception_ptr refused;  // join() has failed
+  std::function<void(const std::string&)> on_lost;
+  std::optional<Failure> failing;  // this process has failed
+
+  std::atomic<bool> is_waited_for{false};
+  std::thread thread;
+};
+
+void ProcessGroup::Impl::check(int status, const char* what) {
+  if (status == 0) return;
+  char text[4096] = {};
+  int length = 0;
+  mpi->error_string(status, text, &length);
+  lost(kLostExitCode,
+       cat("[ranks] expected ", what, " to succeed, got from ", group.library_, ": ", text));
+}
+
+// The calling process is not alone in this: whoever announces it prints one sentence, and ends all.
+void ProcessGroup::Impl::lost(int exit_code, const std::string& sentence) {
+  std::function<void(const std::string&)> call;
+  {
+    const std::scoped_lock lock(mutex);
+    call = on_lost;
+  }
+  say_error(sentence);
+  if (call) call(sentence);
+  end(exit_code, /*orderly=*/false);
+}
+
+void ProcessGroup::Impl::end(int exit_code, bool orderly) {
+  std::fflush(stdout);
+  std::fflush(stderr);
+  if (orderly) {
+    mpi->finalize();
+  } else {
+    mpi->abort(mpi->world, exit_code);
+  }
+  _exit(exit_code);
+}
+
+void ProcessGroup::Impl::tick() {
+  if (int (*const received)() noexcept = group.received_signal_) life->say_signal(received());
+  life->tick();
+  if (life->heard_signal() != 0) group.their_signal_ = life->heard_signal();
+  if (const std::optional<Failure> own = own_failure()) fail_together(*own);
+  if (life->failed_rank() >= 0) follow_failure();
+  const int silent = life->silent_rank();
+  if (silent >= 0) {
+    // Process 0 sees all others. Where it is the silent one, the next process speaks for all.
+    if (group.rank() > 1) {
+      std::this_thread::sleep_for(std::chrono::duration<double>(kGraceSeconds));
+      _exit(kLostExitCode);
+    }
+    lost(kLostExitCode, cat("[ranks] expected a sign of life of ", group.name_of(silent),
+                            " within ", kPatienceSeconds,
+                            " seconds, got none: it was stopped or its host is gone; the last "
+                            "checkpoint is kept, `convscope run --resume` goes on from it"));
+  }
+}
+
+void ProcessGroup::Impl::complete(MpiLibrary::Request& request, const char* what) {
+  for (int looks = 0;; ++looks) {
+    int is_done = 0;
+    check(mpi->test(&request, &is_done, mpi->status_ignore), what);
+    if (is_done != 0) return;
+    tick();
+    const bool is_urgent = is_waited_for.load(std::memory_order_relaxed);
+    if (is_urgent && looks < kSpins) {
+      sched_yield();
+    } else {
+      usleep(is_urgent ? 20 : 50);
+    }
+  }
+}
+
+void ProcessGroup::Impl::exchange_tree(float* data, std::int64_t count) {
+  for (int distance = 1; distance < group.size(); distance *= 2) {
+    const int partner = group.rank() ^ distance;
+    for (std::int64_t begin = 0; begin < count; begin += kMostBytes / 4) {
+      const std::int64_t part = std::min(kMostBytes / 4, count - begin);
+      tree_buffer.resize(static_cast<std::size_t>(part));
+      MpiLibrary::Request receiving, sending;
+      check(mpi->irecv(tree_buffer.data(), static_cast<int>(part), mpi->type_float, partner,
+                       kTreeTag, mpi->world, &receiving),
+            "a sum");
+      check(mpi->isend(data + begin, static_cast<int>(part), mpi->type_float, partner, kTreeTag,
+                       mpi->world, &sending),
+            "a sum");
+      complete(receiving, "a sum");
+      complete(sending, "a sum");
+      // Addition of two numbers has the same bits in either order.
+      for (std::int64_t i = 0; i < part; ++i) data[begin + i] += tree_buffer[i];
+    }
+  }
+}
+
+// The thread: meets the others, then does what it is asked for.
+void ProcessGroup::Impl::work() {
+  prctl(PR_SET_TIMERSLACK, 1000, 0, 0, 0);  // ns: its sleeps are short
+  try {
+    mpi = &open_mpi_library(group.environment_.mpi);
+    group.library_ = mpi->name;
+    int provided = 0;
+    const int status = mpi->init_thread(nullptr, nullptr, mpi->thread_funneled, &provided);
+    if (status != 0) fail(ErrorKind::kUnavailable, kName, cat(mpi->name, " does not start"));
+    mpi->comm_set_errhandler(mpi->world, mpi->errors_return);
+    int rank = -1, size = -1;
+    mpi->comm_rank(mpi->world, &rank);
+    mpi->comm_size(mpi->world, &size);
+    if (rank != group.rank() || size != group.size()) {
+      fail(ErrorKind::kUnavailable, kName,
+           cat("expected process ", group.rank(), " of ", group.size(), " because ",
+               group.environment_.launcher, " says so, got process ", rank, " of ", size, " from ",
+               mpi->name, "; launcher and library must belong together"));
+    }
+    life.emplace(*mpi, rank, size, kPatienceSeconds);
+  } catch (const Error&) {
+    const std::scoped_lock lock(mutex);
+    refused = std::current_exception();
+  }
+  {
+    const std::scoped_lock lock(mutex);
+    joined = true;
+  }
+  changed.notify_all();
+  if (refused) return;
+  serve();
+}
+
+void ProcessGroup::Impl::serve() {
+  while (true) {
+    std::function<void()> job;
+    bool leaves = false;
+    {
+      std::unique_lock lock(mutex);
+      changed.wait_for(lock, std::chrono::milliseconds(100),
+                       [&] { return !jobs.empty() || closing || failing; });
+      if (!jobs.empty()) {
+        job = std::move(jobs.front());
+        jobs.pop_front();
+      }
+      leaves = !job && closing;
+    }
+    tick();
+    if (job) do_job(job);
+    if (leaves) return say_goodbye();
+  }
+}
+
+void ProcessGroup::Impl::do_job(const std::function<void()>& job) {
+  job();
+  {
+    const std::scoped_lock lock(mutex);
+    ++done;
+  }
+  changed.notify_all();
+}
+
+// All leave together: MPI must not be left while another still talks.
+void ProcessGroup::Impl::say_goodbye() {
+  life->say(LifeSigns::kBye, 0, "");
+  while (!life->all_gone()) {
+    tick();
+    usleep(500);
+  }
+  mpi->finalize();
+}
+
+// This process has failed. Where all others fail, too, they leave in order.
+void ProcessGroup::Impl::fail_together(const Failure& failure) {
+  life->say(LifeSigns::kFailed, failure.exit_code, failure.sentence);
+  const double start = now_s();
+  while (!life->all_gone() && now_s() - start < kGraceSeconds) {
+    life->tick();
+    usleep(1000);
+  }
+  end(failure.exit_code, life->all_gone());
+}
+
+// Another process has failed. It may be that all fail for the same reason: then this one says so
+// itself, soon.
+void ProcessGroup::Impl::follow_failure() {
+  const double start = now_s();
+  while (now_s() - start < kGraceSeconds) {
+    life->tick();
+    usleep(1000);
+    if (const std::optional<Failure> own = own_failure()) fail_together(*own);
+  }
+  // Process 0 speaks for one that has failed alone; for process 0, it has spoken itself.
+  if (group.rank() != 0) _exit(life->failed_code());
+  lost(life->failed_code(),
+       cat(life->failed_text(), " (", group.name_of(life->failed_rank()), ")"));
+}
+
+std::optional<ProcessGroup::Impl::Failure> ProcessGroup::Impl::own_failure() {
+  const std::scoped_lock lock(mutex);
+  return failing;
+}
+
+// ---- what the process asks for ----
+
+ProcessGroup::ProcessGroup(const RankEnvironment& environment)
+    : environment_(environment), impl_(std::make_unique<Impl>(*this)) {}
+
+std::unique_ptr<ProcessGroup> ProcessGroup::join(const RankEnvironment& environment) {
+  std::unique_ptr<ProcessGroup> group(new ProcessGroup(environment));
+  Impl& impl = *group->impl_;
+  impl.thread = std::thread([&impl] { impl.work(); });
+  {
+    std::unique_lock lock(impl.mutex);
+    impl.changed.wait(lock, [&] { return impl.joined; });
+  }
+  if (impl.refused) {
+    impl.thread.join();
+    std::rethrow_exception(impl.refused);
+  }
+  const auto cards = group->gather(cat(host_name(), "\n", std::int64_t{getpid()}));
+  const std::scoped_lock lock(impl.mutex);
+  for (const std::string& card : cards) {
+    const std::size_t line = card.find('\n');
+    group->hosts_.push_back(card.substr(0, line));
+    group->pids_.push_back(card.substr(line + 1));
+  }
+  return group;
+}
+
+ProcessGroup::~ProcessGroup() {
+  if (current_group == this) current_group = nullptr;
+  if (!impl_->thread.joinable()) return;
+  {
+    const std::scoped_lock lock(impl_->mutex);
+    impl_->closing = true;
+  }
+  impl_->changed.notify_all();
+  impl_->thread.join();
+}
+
+std::string ProcessGroup::name_of(int rank) const {
+  const std::scoped_lock lock(impl_->mutex);
+  const auto i = static_cast<std::size_t>(rank);
+  if (i >= hosts_.size()) return cat("process ", rank, " of ", size());
+  return cat("process ", rank, " of ", size(), ", host ", hosts_[i], ", pid ", pids_[i]);
+}
+
+ProcessGroup::Ticket ProcessGroup::queue(std::function<void()> work) {
+  Ticket ticket = 0;
+  {
+    const std::scoped_lock lock(impl_->mutex);
+    impl_->jobs.push_back(std::move(work));
+    ticket = ++impl_->queued;
+  }
+  impl_->changed.notify_all();
+  return ticket;
+}
+
+void ProcessGroup::wait(Ticket ticket) {
+  const double start = now_s();
+  {
+    std::unique_lock lock(impl_->mutex);
+    impl_->is_waited_for = true;
+    impl_->changed.wait(lock, [&] { return impl_->done >= ticket; });
+    impl_->is_waited_for = false;
+  }
+  waited_s_ += now_s() - start;
+}
+
+ProcessGroup::Ticket ProcessGroup::queue_sum(float* data, std::int64_t count, float weight,
+                                             SumOrder order) {
+  return queue([this, data, count, weight, order] {
+    Impl& impl = *impl_;
+    if (weight != 1) {
+      for (std::int64_t i = 0; i < count; ++i) data[i] *= weight;
+    }
+    if (order == SumOrder::tree) return impl.exchange_tree(data, count);
+    const MpiLibrary& mpi = *impl.mpi;
+    for (std::int64_t begin = 0; begin < count; begin += kMostBytes / 4) {
+      MpiLibrary::Request request;
+      const auto part = static_cast<int>(std::min(kMostBytes / 4, count - begin));
+      impl.check(mpi.iallreduce(mpi.in_place, data + begin, part, mpi.type_float, mpi.op_sum,
+                                mpi.world, &request),
+                 "a sum");
+      impl.complete(request, "a sum");
+    }
+  });
+}
+
+std::string ProcessGroup::broadcast(const std::string& bytes) {
+  std::string out = rank() == 0 ? bytes : "";
+  wait(queue([&] {
+    const MpiLibrary& mpi = *impl_->mpi;
+    const auto send = [&](void* data, std::int64_t count) {
+      MpiLibrary::Request request;
+      impl_->check(mpi.ibcast(data, static_cast<int>(count), mpi.type_byte, 0, mpi.world, &request),
+                   "a broadcast");
+      impl_->complete(request, "a broadcast");
+    };
+    auto size = static_cast<std::int64_t>(out.size());
+    send(&size, sizeof(size));
+    out.resize(static_cast<std::size_t>(size));
+    for (std::int64_t at = 0; at < size; at += kMostBytes) {
+      send(out.data() + at, std::min(kMostBytes, size - at));
+    }
+  }));
+  return out;
+}
+
+std::vector<std::string> ProcessGroup::gather(const std::string& bytes) {
+  std::vector<std::string> out(static_cast<std::size_t>(size()));
+  wait(queue([&] {
+    const MpiLibrary& mpi = *impl_->mpi;
+    const auto all = [&](const void* data, std::int64_t count, void* to) {
+      MpiLibrary::Request request;
+      const auto n = static_cast<int>(count);
+      impl_->check(
+          mpi.iallgather(data, n, mpi.type_byte, to, n, mpi.type_byte, mpi.world, &request),
+          "a message");
+      impl_->complete(request, "a message");
+    };
+    const auto size_here = static_cast<std::int64_t>(bytes.size());
+    std::vector<std::int64_t> sizes(out.size());
+    all(&size_here, sizeof(size_here), sizes.data());
+    const std::int64_t most = std::max<std::int64_t>(1, *std::ranges::max_element(sizes));
+    std::string padded = bytes;
+    padded.resize(static_cast<std::size_t>(most));
+    std::string joined(out.size() * static_cast<std::size_t>(most), '\0');
+    all(padded.data(), most, joined.data());
+    for (std::size_t r = 0; r < out.size(); ++r) {
+      out[r] = joined.substr(r * static_cast<std::size_t>(most),
+                             static_cast<std::size_t>(sizes[r]));
+    }
+  }));
+  return out;
+}
+
+ProcessGroup::Ticket ProcessGroup::queue_sum(double* values, std::int64_t count) {
+  return queue([this, values, count] {
+    const MpiLibrary& mpi = *impl_->mpi;
+    std::vector<double> all(static_cast<std::size_t>(count * size()));
+    MpiLibrary::Request request;
+    const auto n = static_cast<int>(count);
+    impl_->check(mpi.iallgather(values, n, mpi.type_double, all.data(), n, mpi.type_double,
+                                mpi.world, &request),
+                 "a sum");
+    impl_->complete(request, "a sum");
+    for (std::int64_t i = 0; i < count; ++i) {
+      double sum = 0;
+      for (int r = 0; r < size(); ++r) sum += all[static_cast<std::size_t>(r * count + i)];
+      values[i] = sum;
+    }
+  });
+}
+
+void ProcessGroup::sum(double* values, std::int64_t count) { wait(queue_sum(values, count)); }
+
+double ProcessGroup::most(double value) {
+  double out = value;
+  for (const std::string& text : gather({reinterpret_cast<const char*>(&value), sizeof(value)})) {
+    double other = 0;
+    std::memcpy(&other, text.data(), sizeof(other));
+    out = std::max(out, other);
+  }
+  return out;
+}
+
+void ProcessGroup::on_lost(std::function<void(const std::string&)> call) {
+  const std::scoped_lock lock(impl_->mutex);
+  impl_->on_lost = std::move(call);
+}
+
+void ProcessGroup::fail_all(int exit_code, const std::string& sentence) {
+  {
+    const std::scoped_lock lock(impl_->mutex);
+    impl_->failing = Impl::Failure{exit_code, sentence};
+  }
+  impl_->changed.notify_all();
+  impl_->thread.join();  // the thread ends the process
+  _exit(exit_code);
+}
+
+ProcessGroup* process_group() { return current_group; }
+void set_process_group(ProcessGroup* group) { current_group = group; }
+
+}  // namespace convscope
