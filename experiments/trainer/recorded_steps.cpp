@@ -59,7 +59,7 @@ std::unique_ptr<RecordedSteps> RecordedSteps::make(Module& model, Optimizer* opt
   if (backend_of(device).begin_recording == nullptr) {
     why = cat(device.str(), " records no kernels");
   } else if (exchange != nullptr && !exchange->reducer().is_recordable()) {
-    why = cat("sums over processes go by ", exchange->reducer().text());
+    why = cat("the host takes part in the sums of gradients: ", exchange->reducer().text());
   } else {
     out.reset(new RecordedSteps(model, optimizer, clip_norm, loader, device));
     out->exchange_ = exchange;
