@@ -9,7 +9,7 @@
 #include "framework/int_math.h"
 #include "framework/ops/accumulate.h"
 #include "framework/ops/elementwise.h"
-#include "framework/ops/pack.h"
+#include "framework/ops/pack/pack.h"
 
 namespace convscope {
 namespace {

@@ -5,9 +5,9 @@
 //
 //   training     next batch (next_batch.h) · forward · loss · backward · clipping · update
 //   evaluation   next batch · forward · loss
-//   shared     a training whose batches several processes share: each takes its part of a batch, and
-//              the sums of losses, running statistics and gradients over all of them are part of the
-//              recording (optim/gradient_exchange.h). Every process records the same sums.
+//   shared     a training whose batches several processes share: each takes its part of a batch.
+//              The sums of losses, running statistics and gradients over all processes are part of
+//              the recording (optim/gradient_exchange.h). Every process records the same sums.
 // The data set lies on the device (datasets/device_data.h), and so does everything that changes
 // from step to step: where the batch begins, the learning rate, Adam's factors, the number of the
 // step for dropout. The host sends those for a whole launch, and reads the losses of a launch after

@@ -2,7 +2,7 @@
 // nccl_library.h: NCCL, NVIDIA's sums over GPUs, opened when it is needed. So one program runs with
 // it and on machines without it, and the build needs neither its header nor its file.
 //
-// The table holds what is called, as nccl.h declares it. A communicator and a stream are pointers
+// The table holds what is called, as <nccl.h> declares it. A communicator and a stream are pointers
 // there, and its enumerations are ints. The names have been the same since NCCL 2.13 (2022).
 #pragma once
 

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // nccl_reducer.h: sums over the GPUs of a group by NCCL, each process having one GPU.
 //
-// Plan      The sums go to a side queue of the device (framework/device_side_queue.h): each waits for what
-//           the main queue holds when it is asked for, and runs beside what comes there later.
-//           join() lets the main queue wait for the sums. All of this is work of the device, so it
-//           is recorded like kernels are: a replayed step sums without the host.
+// Plan      The sums go to a side queue of the device (framework/device_side_queue.h): each waits
+//           for what the main queue holds when it is asked for, and runs beside what comes there
+//           later. join() lets the main queue wait for the sums. All of this is work of the device,
+//           so it is recorded like kernels are: a replayed step sums without the host.
 // Weights   A sum with pre-multiplied terms (ncclRedOpCreatePreMulSum), so no kernel scales first.
 // Processes A process that is lost leaves the others waiting in NCCL's kernels for ever. NCCL needs
 //           no watchdog here: the thread of the group notices, and ends the process.

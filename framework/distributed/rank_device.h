@@ -18,8 +18,8 @@ CONVSCOPE_API std::string gpu_of_rank(int local_rank, const char* visible);
 // All processes call it, right after they have met: before anything asks for CUDA.
 CONVSCOPE_API void take_device_of_rank(ProcessGroup& group);
 
-// Once it is known what they train on: an error of kind kUnavailable when `device` is a GPU and this
-// process has none. The emulated GPU serves any number of processes.
+// Once it is known what they train on: an error of kind kUnavailable when `device` is a GPU and
+// this process has none. The emulated GPU serves any number of processes.
 CONVSCOPE_API void check_device_of_rank(const ProcessGroup& group, Device device);
 
 }  // namespace convscope

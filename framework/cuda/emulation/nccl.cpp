@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// nccl.cpp: in the place of NCCL: sums over the emulated GPUs of the processes of one host. So steps
-// of several processes, recorded ones too, are tested on a machine without a GPU:
+// nccl.cpp: in the place of NCCL: sums over the emulated GPUs of the processes of one host. So
+// steps of several processes, recorded ones too, are tested on a machine without a GPU:
 //
 //   export CONVSCOPE_CUDA_LIBRARY=build/release/lib/libconvscope_cuda_emulated.so
 //   export CONVSCOPE_NCCL_LIBRARY=$CONVSCOPE_CUDA_LIBRARY

@@ -17,7 +17,7 @@
 #include <algorithm>
 
 #include "framework/cuda/launch.cuh"
-#include "framework/ops/pack.h"
+#include "framework/ops/pack/pack.h"
 
 namespace convscope {
 namespace {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // pack.cpp: many small tensors into one, side by side, and back.
-#include "framework/ops/pack.h"
+#include "framework/ops/pack/pack.h"
 
 namespace convscope {
 

@@ -2,7 +2,7 @@
 // pack_cpu.cpp: copies on the CPU.
 #include <cstring>
 
-#include "framework/ops/pack.h"
+#include "framework/ops/pack/pack.h"
 
 namespace convscope {
 namespace {
