@@ -256,10 +256,10 @@ void RecordedSteps::launch(Form& form, int steps, bool watched) {
     backend_.begin_recording(device_.index);
     try {
       queue_calls(form, steps);
-      form.plan->tell(nullptr, nullptr);
+      if (form.plan) form.plan->tell(nullptr, nullptr);
     } catch (...) {  // the queue must not stay in the state of recording
       form.recordings.erase(at);
-      form.plan->tell(nullptr, nullptr);
+      if (form.plan) form.plan->tell(nullptr, nullptr);
       try {
         backend_.free_recording(device_.index, backend_.end_recording(device_.index));
       } catch (const Error&) {
