@@ -96,7 +96,8 @@ int train(TrainingSetup& setup, RunFolder& folder, bool resume) {
                         ? ""
                         : cat(setup.share.size(), " processes (", setup.share.group->launcher(),
                               "), each "),
-                    setup.facts.threads, " threads, ", setup.facts.isa));
+                    setup.facts.threads, setup.facts.threads == 1 ? " thread, " : " threads, ",
+                    setup.facts.isa));
   folder.log(setup.memory);
   for (const std::string& remark : remarks_before(setup)) {
     folder.log(remark);

@@ -270,6 +270,7 @@ bool Trainer::evaluate_epoch() {
 void Trainer::finish_epoch() {
   const bool evaluated =
       (state_.epoch + 1) % setup_.eval_every == 0 || state_.epoch + 1 == setup_.epochs;
+  if (setup_.share.group != nullptr) check_same_network(*setup_.share.group, *setup_.model);
   state_.last_epoch = state_.epoch_loss;
   ++state_.epoch;
   write_epoch_row(evaluated);

@@ -28,7 +28,9 @@ constexpr const char* kName = "ranks";
 constexpr int kTreeTag = 8;
 constexpr std::int64_t kMostBytes = std::int64_t{1} << 28;  // of one call: MPI counts with int
 constexpr int kSpins = 4000;  // of a wait, before it sleeps between its looks
-constexpr double kGraceSeconds = 3;  // for others to fail in the same way
+// For process 0 to fail in the same way as another. The others wait longer: process 0 may have to
+// speak for one of them.
+constexpr double kGraceSeconds = 1.5, kLongGraceSeconds = 5;
 
 std::atomic<ProcessGroup*> current_group{nullptr};
 
@@ -254,7 +256,8 @@ void ProcessGroup::Impl::say_goodbye() {
 void ProcessGroup::Impl::fail_together(const Failure& failure) {
   life->say(LifeSigns::kFailed, failure.exit_code, failure.sentence);
   const double start = now_s();
-  while (!life->all_gone() && now_s() - start < kGraceSeconds) {
+  const double patience = group.rank() == 0 ? kGraceSeconds : kLongGraceSeconds;
+  while (!life->all_gone() && now_s() - start < patience) {
     life->tick();
     usleep(1000);
   }

@@ -3,6 +3,7 @@
 // network together. mpirun or srun do the work; this program chooses their options, passes signals
 // on so that a checkpoint is written, and makes one sentence of what they say about a failure.
 #include <fcntl.h>
+#include <poll.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -34,8 +35,9 @@ void ask_stop(int) { stops_asked = stops_asked + 1; }
 class Child {
  public:
   explicit Child(const std::vector<std::string>& words) {
-    int ends[2] = {-1, -1};
-    if (pipe2(ends, O_CLOEXEC) != 0) {
+    int ends[2][2] = {{-1, -1}, {-1, -1}};  // of stdout and stderr: Open MPI reports an end on the
+                                            // one, MPICH on the other
+    if (pipe2(ends[0], O_CLOEXEC) != 0 || pipe2(ends[1], O_CLOEXEC) != 0) {
       fail(ErrorKind::kRun, "launch", cat("expected a pipe, got: ", std::strerror(errno)));
     }
     std::vector<std::string> copy = words;
@@ -47,48 +49,50 @@ class Child {
       setpgid(0, 0);  // a Ctrl-C of the terminal reaches this program, which passes it on
       const int nothing = open("/dev/null", O_RDONLY);
       dup2(nothing, STDIN_FILENO);
-      dup2(ends[1], STDERR_FILENO);
+      dup2(ends[0][1], STDOUT_FILENO);
+      dup2(ends[1][1], STDERR_FILENO);
       execv(argv[0], argv.data());
       _exit(127);
     }
-    close(ends[1]);
-    stderr_ = ends[0];
+    for (int i = 0; i < 2; ++i) {
+      close(ends[i][1]);
+      streams_[i] = ends[i][0];
+    }
     if (pid_ < 0) {
       fail(ErrorKind::kRun, "launch",
            cat("expected to start ", words[0], ", got: ", std::strerror(errno)));
     }
   }
   ~Child() {
-    if (stderr_ >= 0) close(stderr_);
+    for (const int stream : streams_) {
+      if (stream >= 0) close(stream);
+    }
   }
   Child(const Child&) = delete;
   Child& operator=(const Child&) = delete;
 
-  // Passes its lines on until it closes stderr; SIGUSR1, the signal that every launcher hands on to
-  // its processes, asks them to stop, a second signal ends the launcher.
-  void read_lines(LauncherOutput& output) {
-    std::string line;
+  // Passes its lines on until it closes both streams; SIGUSR1, the signal that every launcher hands
+  // on to its processes, asks them to stop, a second signal ends the launcher.
+  void read_lines(LauncherOutput& out, LauncherOutput& error) {
+    LauncherOutput* const outputs[2] = {&out, &error};
+    std::string lines[2];
     int sent = 0;
-    char text[4096];
-    while (true) {
-      const ssize_t count = read(stderr_, text, sizeof(text));
+    while (streams_[0] >= 0 || streams_[1] >= 0) {
+      pollfd ready[2] = {{streams_[0], POLLIN, 0}, {streams_[1], POLLIN, 0}};
+      const int found = poll(ready, 2, -1);
       if (stops_asked > sent) {
         kill(pid_, sent == 0 ? SIGUSR1 : SIGTERM);
         sent = stops_asked;
       }
-      if (count < 0 && errno == EINTR) continue;
-      if (count <= 0) break;
-      for (ssize_t i = 0; i < count; ++i) {
-        if (text[i] != '\n') {
-          line += text[i];
-        } else {
-          output.line(line);
-          line.clear();
-        }
+      if (found < 0 && errno != EINTR) break;
+      for (int i = 0; found > 0 && i < 2; ++i) {
+        if (streams_[i] >= 0 && ready[i].revents != 0) read_some(streams_[i], lines[i], *outputs[i]);
       }
     }
-    if (!line.empty()) output.line(line);
-    output.finish();
+    for (int i = 0; i < 2; ++i) {
+      if (!lines[i].empty()) outputs[i]->line(lines[i]);
+      outputs[i]->finish();
+    }
   }
 
   int wait_code() const {
@@ -99,8 +103,27 @@ class Child {
   }
 
  private:
+  static void read_some(int& stream, std::string& line, LauncherOutput& output) {
+    char text[4096];
+    const ssize_t count = read(stream, text, sizeof(text));
+    if (count < 0 && errno == EINTR) return;
+    if (count <= 0) {
+      close(stream);
+      stream = -1;
+      return;
+    }
+    for (ssize_t i = 0; i < count; ++i) {
+      if (text[i] != '\n') {
+        line += text[i];
+      } else {
+        output.line(line);
+        line.clear();
+      }
+    }
+  }
+
   pid_t pid_ = -1;
-  int stderr_ = -1;
+  int streams_[2] = {-1, -1};  // its stdout and stderr; -1: closed
 };
 
 void listen_for_signals() {
@@ -155,15 +178,17 @@ int launch(const Arguments& arguments, const std::vector<std::string>& rest) {
   }
   listen_for_signals();
   Child child(words);
-  LauncherOutput output(
+  LauncherOutput out([](const std::string& line) { print_result(line + "\n"); });
+  LauncherOutput error(
       [](const std::string& line) { std::fprintf(stderr, "%s\n", clean_text(line).c_str()); });
-  child.read_lines(output);
+  child.read_lines(out, error);
   const int code = child.wait_code();
-  if (!output.killed().empty()) {
+  const std::string& killed = error.killed().empty() ? out.killed() : error.killed();
+  if (!killed.empty()) {
     std::fprintf(stderr,
                  "error: [launch] expected %d processes to the end, but %s; the last checkpoint is "
                  "kept, --resume goes on from it\n",
-                 arguments.processes, output.killed().c_str());
+                 arguments.processes, killed.c_str());
     return ProcessGroup::kLostExitCode;
   }
   return code;

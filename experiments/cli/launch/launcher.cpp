@@ -186,7 +186,7 @@ bool LauncherOutput::is_news_of_an_end(const std::string& text) {
         "srun: error: ", "srun: Terminating StepId", "srun: Job step aborted", "srun: Force Term",
         "slurmstepd: error: ***", "This typically refers to a problem with your application",
         "Please see the FAQ page for debugging suggestions", "[mpiexec@", "application called "
-        "MPI_Abort", "more processes have sent help message", "\"orte_base_help_aggregate\""}) {
+        "MPI_Abort", "more processes have sent help message", "orte_base_help_aggregate", "ORTE_ERROR_LOG"}) {
     if (text.find(known) != std::string::npos) return true;
   }
   return text.empty() && in_block_;

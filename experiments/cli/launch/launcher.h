@@ -33,7 +33,7 @@ CONVSCOPE_API LauncherKind kind_of_mpirun(const std::string& version_text);
 CONVSCOPE_API std::vector<std::string> launcher_words(const Launcher& launcher,
                                                       const LaunchRequest& request);
 
-// Takes what a launcher prints on stderr, a line at a time, and keeps what is of the processes
+// Takes what a launcher prints, a line at a time, and keeps what is of the processes
 // themselves. What the launcher says of their end becomes one sentence.
 class CONVSCOPE_API LauncherOutput {
  public:

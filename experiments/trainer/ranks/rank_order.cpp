@@ -2,9 +2,14 @@
 // rank_order.cpp: what process 0 tells the others of its group before they train.
 #include "experiments/trainer/ranks/rank_order.h"
 
+#include <unistd.h>
+
+#include <cerrno>
+#include <csignal>
 #include <cstdlib>
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <string_view>
 
 #include "framework/io/atomic_file.h"
 #include "framework/io/bytes.h"
@@ -43,10 +48,33 @@ bool share_file(ProcessGroup& group, const std::string& from, const std::string&
   return true;
 }
 
+namespace {
+
+constexpr std::string_view kScratchName = "convscope-rank-";
+
+// Of processes that were killed before they could take theirs away. The name begins with a pid.
+void remove_left_behind(const std::filesystem::path& root) {
+  std::error_code error;
+  for (std::filesystem::directory_iterator it(root, error), end; !error && it != end;
+       it.increment(error)) {
+    const std::string name = it->path().filename().string();
+    if (!name.starts_with(kScratchName)) continue;
+    const int pid = std::atoi(name.c_str() + kScratchName.size());
+    std::error_code ignored;
+    if (pid > 0 && kill(pid, 0) != 0 && errno == ESRCH) {
+      std::filesystem::remove_all(it->path(), ignored);
+    }
+  }
+}
+
+}  // namespace
+
 ScratchFolder::ScratchFolder() {
   std::error_code error;
-  const std::filesystem::path root = std::filesystem::temp_directory_path(error);
-  std::string name = ((error ? std::filesystem::path("/tmp") : root) / "convscope-rank-XXXXXX");
+  std::filesystem::path root = std::filesystem::temp_directory_path(error);
+  if (error) root = "/tmp";
+  remove_left_behind(root);
+  std::string name = root / cat(kScratchName, static_cast<std::int64_t>(getpid()), "-XXXXXX");
   if (mkdtemp(name.data()) == nullptr) {
     fail(ErrorKind::kIo, "ranks",
          cat("expected to make a folder for a process of the group, got none at ", name,

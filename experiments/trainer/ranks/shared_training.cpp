@@ -49,6 +49,7 @@ std::vector<Tensor> state_of(Module& model) {
   return out;
 }
 
+constexpr std::uint64_t kEmptyHash = 14695981039346656037u;
 std::uint64_t add_bytes(std::uint64_t hash, const Tensor& t) {  // FNV-1a
   if (!t.defined()) return hash;
   const Tensor here = t.to(Device{});
@@ -159,9 +160,14 @@ void broadcast_network(ProcessGroup& group, Module& model) {
   }
 }
 
+void check_same_network(ProcessGroup& group, Module& model) {
+  std::uint64_t hash = kEmptyHash;
+  for (const Tensor& tensor : state_of(model)) hash = add_bytes(hash, tensor);
+  check_same(group, "weights after an epoch", cat("checksum ", hash));
+}
+
 std::string checksum_of(const Dataset& data) {
-  std::uint64_t hash = 14695981039346656037u;
-  hash = add_bytes(add_bytes(hash, data.images), data.labels);
+  const std::uint64_t hash = add_bytes(add_bytes(kEmptyHash, data.images), data.labels);
   return cat(data.name, " of ", data.size(), " samples, checksum ", hash);
 }
 

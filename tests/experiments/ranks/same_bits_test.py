@@ -1,0 +1,113 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""One network on 1, 2 and 4 processes: the same bits where asked, else the same within rounding."""
+import harness
+from harness import SMALL, epochs, largest_difference, status, summary, tensors, weights
+
+SAME = ["train.deterministic_ranks=true"]
+# A batch norm, a dropout and a residual sum, in few numbers.
+LAYERS = ["model=null",
+          "layers=[{type: conv2d, out_channels: 6, kernel_size: 3}, {type: batch_norm2d}, {type: relu},"
+          " {type: max_pool2d, kernel_size: 2}, {type: flatten}, {type: dropout, p: 0.3}, {type: linear, out_features: 10}]"]
+
+
+class SameBits(harness.Case):
+    def check_same_bits(self, words, sizes=(0, 1, 2, 4)):
+        runs = [self.train(f"p{size}", size, [*SMALL, *SAME, *words]) for size in sizes]
+        for run in runs[1:]:
+            self.assertEqual(weights(run), weights(runs[0]), f"{run}: other weights than {runs[0]}")
+            for key in ("train_loss", "train_acc", "test_loss", "test_acc"):
+                self.assertEqual([row[key] for row in epochs(run)], [row[key] for row in epochs(runs[0])], key)
+        self.assertEqual([summary(run)["ranks"] for run in runs], [max(1, size) for size in sizes])
+
+    def test_lenet(self):
+        self.check_same_bits([])
+
+    def test_batch_norm_and_dropout(self):
+        self.check_same_bits(LAYERS)
+
+    def test_dynamic_graph_adam_and_clipping(self):
+        self.check_same_bits([*LAYERS, "train.plan=false", "optim={type: adam, clip_grad_norm: 0.5}"], (1, 2, 4))
+
+    def test_augmented(self):
+        self.check_same_bits(["data.augment={crop_padding: 2, mirror: true}"], (1, 2))
+
+    def test_pruned(self):
+        self.check_same_bits(["sparsity={method: magnitude, target: 0.8, end: 0.5}"], (1, 2))
+
+    def test_last_batch_with_fewer_images_than_parts(self):
+        # 13 batches: the last one has 2 images for 4 parts.
+        self.check_same_bits(["data={set: synthetic_digits, train_size: 578, test_size: 200, batch_size: 48}", *LAYERS])
+
+    def test_goes_on_with_another_number(self):
+        whole = self.train("whole", 1, [*SMALL, *SAME])
+        first = self.train("parts", 2, [*SMALL, *SAME, "--epochs-limit", "1"])
+        self.assertEqual(status(first)["state"], "INTERRUPTED")
+        self.call(["launch", "-n", "4", "--launcher", self.launcher, "run", "--resume", str(first)])
+        self.assertEqual(weights(first), weights(whole))
+        self.assertEqual(summary(first)["ranks"], 4)
+
+
+class SameWithinRounding(harness.Case):
+    """Sums of other orders: a relative error of about eps in each gradient. Over the few steps of these runs it
+    grows by less than a factor of ten each step; larger differences mean that something else is summed."""
+
+    STEPS = ["data={set: synthetic_digits, train_size: 240, test_size: 96, batch_size: 48}", "train.epochs=1", "threads=1"]
+
+    def check_close(self, words, sizes=(2, 3, 4), tolerance=1e-4):
+        one = self.train("one", 0, [*self.STEPS, *words])
+        for size in sizes:
+            other = self.train(f"p{size}", size, [*self.STEPS, *words])
+            self.assertLess(largest_difference(tensors(one), tensors(other)), tolerance, f"{size} processes")
+            self.assertAlmostEqual(float(epochs(one)[0]["train_loss"]), float(epochs(other)[0]["train_loss"]), 4)
+            self.assertEqual(epochs(one)[0]["test_acc"], epochs(other)[0]["test_acc"])
+
+    def test_lenet(self):
+        self.check_close([])
+
+    def test_small_buckets(self):
+        self.check_close(["train.bucket_mib=0.01"], (2,))
+
+    def test_unequal_shares(self):
+        self.check_close(["data={set: synthetic_digits, train_size: 241, test_size: 96, batch_size: 49}"], (2, 3))
+
+    def test_a_process_without_images(self):
+        # The last batch has one image for 4 processes.
+        self.check_close(["data={set: synthetic_digits, train_size: 241, test_size: 96, batch_size: 48}"], (4,))
+
+    def test_dynamic_graph(self):
+        self.check_close(["train.plan=false"], (2,))
+
+    def test_fewer_test_batches_than_processes(self):
+        self.check_close(["data={set: synthetic_digits, train_size: 240, test_size: 40, batch_size: 48}"], (2,))
+
+
+class Features(harness.Case):
+    """What looks at weights or batches beside the gradient. The processes compare their weights after each epoch
+    themselves, so a run that ends well had the same network everywhere."""
+
+    def check_runs(self, words, config="quickstart"):
+        return self.train("run", 2, [*SMALL, *words], config)
+
+    def test_quantised(self):
+        self.check_runs(["quant={w_bits: 4, a_bits: 4}"])
+
+    def test_quantised_minmax_later(self):
+        self.check_runs(["quant={w_bits: 8, a_bits: 8, method: minmax, begin: 0.3, calibration_batches: 3}"])
+
+    def test_rigl(self):
+        self.check_runs(["sparsity={method: rigl, target: 0.8, end: 0.8, every_steps: 4}"])
+
+    def test_filters_removed(self):
+        run = self.check_runs(["sparsity={method: filter, target: 0.5, end: 0.4, remove: true}"])
+        self.assertIn("compact", summary(run)["execution"])
+
+    def test_sparse_execution(self):
+        self.check_runs(["sparsity={method: block, target: 0.8, end: 0.4, execute: sparse}"])
+
+    def test_points(self):
+        self.train("run", 2, ["sweep=null", "train.epochs=1", "threads=1", "data.limit=96", "data.batch_size=16"], "sparse_shapes")
+
+
+if __name__ == "__main__":
+    harness.main()
