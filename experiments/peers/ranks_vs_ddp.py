@@ -60,7 +60,7 @@ def random_data(folder):
     for i in range(1, 6):
         cifar(f"data_batch_{i}", 10240)
     cifar("test_batch", 1024)
-    idx("train", 204800)
+    idx("train", 614400)
     idx("t10k", 2048)
 
 
@@ -138,8 +138,9 @@ def worker(cases, precision, graph, out):
         torch.cuda.current_stream().wait_stream(side)
         run = step
         if graph:
+            torch.cuda.synchronize()
             captured = torch.cuda.CUDAGraph()
-            with torch.cuda.graph(captured):
+            with torch.cuda.graph(captured, capture_error_mode="thread_local"):
                 step()
             run = captured.replay
         begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
