@@ -9,6 +9,7 @@
 #include "framework/int_math.h"
 #include "framework/ops/accumulate.h"
 #include "framework/ops/elementwise.h"
+#include "framework/ops/pack/pack.h"
 
 namespace convscope {
 namespace {
@@ -88,24 +89,8 @@ GradientExchange::~GradientExchange() = default;
 void GradientExchange::begin_step() {
   chunk_ = 0;
   if (options_.chunks == 1 || averages_.empty()) return;
-  pack_averages();
+  pack(averages_, packed_averages_);
   first_averages_.copy_from(packed_averages_);
-}
-
-void GradientExchange::pack_averages() const {
-  std::int64_t at = 0;
-  for (const Tensor& t : averages_) {
-    packed_averages_.slice_rows(at, t.numel()).copy_from(t.reshape({t.numel()}));
-    at += t.numel();
-  }
-}
-
-void GradientExchange::copy_averages(const Tensor& packed) const {
-  std::int64_t at = 0;
-  for (const Tensor& t : averages_) {
-    t.reshape({t.numel()}).copy_from(packed.slice_rows(at, t.numel()));
-    at += t.numel();
-  }
 }
 
 void GradientExchange::begin_chunk(float weight) {
@@ -118,7 +103,7 @@ void GradientExchange::begin_chunk(float weight) {
 void GradientExchange::begin_backward(float weight) {
   begin_chunk(weight);
   if (averages_.empty()) return;
-  pack_averages();
+  pack(averages_, packed_averages_);
   send(packed_averages_, partial_averages_);
 }
 
@@ -177,7 +162,7 @@ void GradientExchange::end_backward() {
   }
   start_buckets();
   has_run_ = true;
-  if (!is_last_chunk() && !averages_.empty()) copy_averages(first_averages_);
+  if (!is_last_chunk() && !averages_.empty()) unpack(first_averages_, averages_);
   ++chunk_;
 }
 
@@ -200,7 +185,7 @@ void GradientExchange::no_images() {
 
 void GradientExchange::finish() {
   reducer_->join();
-  if (!averages_.empty()) copy_averages(packed_averages_);
+  if (!averages_.empty()) unpack(packed_averages_, averages_);
   for (const Slot& slot : slots_) {
     slot.parameter.variable.state()->grad_is_zero = !slot.has_gradient;
   }

@@ -86,8 +86,6 @@ class CONVSCOPE_API GradientExchange {
   void take_gradient(Slot& slot) const;
   void start_buckets();
   void send(const Tensor& data, std::vector<Tensor>& partial);
-  void pack_averages() const;
-  void copy_averages(const Tensor& packed) const;
   void begin_chunk(float weight);
   bool is_last_chunk() const { return chunk_ + 1 == options_.chunks; }
 

@@ -17,6 +17,7 @@
 #include "experiments/trainer/ranks/shared_training.h"
 #include "experiments/trainer/signals.h"
 #include "experiments/trainer/trainer.h"
+#include "framework/distributed/rank_device.h"
 #include "framework/io/atomic_file.h"
 #include "framework/io/bytes.h"
 
@@ -233,6 +234,7 @@ int run(const RunArguments& arguments) {
   if (!environment) return run_first(arguments);
   std::unique_ptr<ProcessGroup> group = ProcessGroup::join(*environment);
   set_process_group(group.get());
+  take_device_of_rank(*group);
   group->watch_signal(StopSignals::received);
   const bool is_first = group->rank() == 0;
   int code = 1;

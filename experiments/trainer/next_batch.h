@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // next_batch.h: the kernel between two recorded steps: it notes what the step before has left, and
 // gathers and normalises the next batch. The host is not asked: where a batch begins follows from
-// its number in the launch and from two numbers that are sent before the launch.
+// its number in the launch and from two numbers that are sent before the launch. A process that
+// shares its batches with others gathers its share.
 #pragma once
 
 #include <cstdint>
@@ -39,8 +40,19 @@ struct NextBatch {
   const float* loss = nullptr;
   const std::int32_t* correct = nullptr;
   StepOutcome* outcome = nullptr;
+  const float* shared_correct = nullptr;  // in the place of correct, where processes share a batch
   std::int32_t* halted = nullptr;  // becomes 1 when the loss is not finite; null: nobody asks
 };
 extern CONVSCOPE_API KernelSlot<void(const NextBatch&)> next_batch_kernel;
+
+// Behind the forward pass, where processes share a batch: what this one adds to the mean loss and
+// to the count of correct answers. facts [2] is then summed over all of them.
+struct ShareFacts {
+  const float* loss = nullptr;  // mean over the share; null: it has no images
+  const std::int32_t* correct = nullptr;
+  float weight = 0;  // the share's part of the batch
+  float* facts = nullptr;
+};
+extern CONVSCOPE_API KernelSlot<void(const ShareFacts&)> share_facts_kernel;
 
 }  // namespace convscope

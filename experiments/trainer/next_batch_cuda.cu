@@ -20,7 +20,9 @@ __device__ float4 normalised(const NextBatch& a, uchar4 pixels, const float* lev
 __device__ void note(const NextBatch& a) {
   if (a.outcome == nullptr || blockIdx.x != 0 || threadIdx.x != 0) return;
   const float loss = *a.loss;
-  *a.outcome = {loss, *a.correct};
+  // A count in f32 is exact up to 2^24.
+  *a.outcome = {loss, a.shared_correct != nullptr ? static_cast<std::int32_t>(*a.shared_correct)
+                                                  : *a.correct};
   if (a.halted != nullptr && !isfinite(loss)) *a.halted = 1;
 }
 
@@ -77,8 +79,19 @@ __global__ void note_alone(const NextBatch a) {
   note(a);
 }
 
+__global__ void share_facts(const ShareFacts a) {
+  wait_for_previous_kernel();
+  let_next_kernel_start();
+  const bool has_images = a.loss != nullptr;
+  a.facts[0] = has_images ? a.weight * *a.loss : 0.0f;
+  a.facts[1] = has_images ? static_cast<float>(*a.correct) : 0.0f;
+}
+
+void share_facts_cuda(const ShareFacts& a) { launch(share_facts, {.overlaps_previous = true}, a); }
+
 void next_batch_cuda(const NextBatch& a) {
   if (a.batch == 0) {
+    if (a.outcome == nullptr) return;
     launch(note_alone, {.overlaps_previous = true}, a);
     return;
   }
@@ -95,4 +108,5 @@ void next_batch_cuda(const NextBatch& a) {
 
 }  // namespace
 CONVSCOPE_KERNEL(next_batch_kernel, cuda, next_batch_cuda)
+CONVSCOPE_KERNEL(share_facts_kernel, cuda, share_facts_cuda)
 }  // namespace convscope

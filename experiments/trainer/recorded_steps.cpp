@@ -8,9 +8,12 @@
 #include <bit>
 #include <utility>
 
+#include "experiments/trainer/ranks/share.h"
+
 namespace convscope {
 
 constinit KernelSlot<void(const NextBatch&)> next_batch_kernel{"next_batch"};
+constinit KernelSlot<void(const ShareFacts&)> share_facts_kernel{"share_facts"};
 
 namespace {
 
@@ -25,6 +28,19 @@ T* as(const Tensor& bytes) {
   return static_cast<T*>(bytes.raw_data());
 }
 
+// Either all processes record their steps or none does: the first reason of any of them.
+std::string agreed(const std::string& why) {
+  ProcessGroup* const group = process_group();
+  if (group == nullptr) return why;
+  const std::vector<std::string> reasons = group->gather(why);
+  for (int rank = 0; rank < group->size(); ++rank) {
+    const std::string& reason = reasons[static_cast<std::size_t>(rank)];
+    if (reason.empty()) continue;
+    return rank == group->rank() ? reason : cat("in ", group->name_of(rank), ", ", reason);
+  }
+  return "";
+}
+
 }  // namespace
 
 std::string recording_obstacle(const RecordingFacts& facts) {
@@ -36,32 +52,42 @@ std::string recording_obstacle(const RecordingFacts& facts) {
 std::unique_ptr<RecordedSteps> RecordedSteps::make(Module& model, Optimizer* optimizer,
                                                    double clip_norm, const Loader& loader,
                                                    Device device, std::string* why_not,
-                                                   std::function<void()> after_update) {
-  const auto refused = [&](const std::string& why) {
+                                                   std::function<void()> after_update,
+                                                   GradientExchange* exchange) {
+  std::unique_ptr<RecordedSteps> out;
+  std::string why;
+  if (backend_of(device).begin_recording == nullptr) {
+    why = cat(device.str(), " records no kernels");
+  } else if (exchange != nullptr && !exchange->reducer().is_recordable()) {
+    why = cat("the host takes part in the sums of gradients: ", exchange->reducer().text());
+  } else {
+    out.reset(new RecordedSteps(model, optimizer, clip_norm, loader, device));
+    out->exchange_ = exchange;
+    why = out->prepare();
+  }
+  if (exchange != nullptr) why = agreed(why);
+  if (!why.empty()) {
     if (why_not != nullptr) *why_not = why;
     return nullptr;
-  };
-  if (backend_of(device).begin_recording == nullptr) {
-    return refused(cat(device.str(), " records no kernels"));
   }
-  std::unique_ptr<RecordedSteps> out(
-      new RecordedSteps(model, optimizer, clip_norm, loader, device));
-  const std::int64_t size = loader.dataset().size();
-  const std::int64_t batch = std::min(loader.options().batch_size, size);
-  if (loader.batches_per_epoch() == 0) return refused("there is no batch");
-  std::string why;
-  if (!out->plan_form(out->full_, batch, &why)) return refused(why);
-  const std::int64_t rest = size % batch;
-  if (rest > 0 && !loader.options().drop_last && !out->plan_form(out->last_, rest, &why)) {
-    return refused(why);
-  }
-  out->data_ = DeviceData::make(loader, device, &why);
-  if (!out->data_) return refused(why);
   out->after_update_ = std::move(after_update);
   if (optimizer != nullptr) {
     out->update_ = std::make_unique<DeviceUpdate>(*optimizer, device, kMostSteps);
   }
   return out;
+}
+
+std::string RecordedSteps::prepare() {
+  const std::int64_t size = loader_.dataset().size();
+  const std::int64_t batch = std::min(loader_.options().batch_size, size);
+  if (loader_.batches_per_epoch() == 0) return "there is no batch";
+  std::string why;
+  if (!plan_form(full_, batch, &why)) return why;
+  if (!full_.plan) return "this process has no images in a batch";
+  const std::int64_t rest = size % batch;
+  if (rest > 0 && !loader_.options().drop_last && !plan_form(last_, rest, &why)) return why;
+  data_ = DeviceData::make(loader_, device_, &why);
+  return why;
 }
 
 RecordedSteps::RecordedSteps(Module& model, Optimizer* optimizer, double clip_norm,
@@ -72,6 +98,7 @@ RecordedSteps::RecordedSteps(Module& model, Optimizer* optimizer, double clip_no
       loader_(loader),
       device_(device),
       backend_(backend_of(device)),
+      facts_(Tensor::zeros({2}, DType::f32, device)),
       start_(device_array<LaunchStart>(1, device)),
       outcomes_(device_array<StepOutcome>(kMostSteps, device)),
       halted_(Tensor::zeros({1}, DType::i32, device)) {
@@ -99,8 +126,13 @@ RecordedSteps::~RecordedSteps() {
   }
 }
 
-bool RecordedSteps::plan_form(Form& form, std::int64_t batch, std::string* why_not) {
-  Shape input = {batch};
+bool RecordedSteps::plan_form(Form& form, std::int64_t whole, std::string* why_not) {
+  const LoaderOptions& options = loader_.options();
+  form.whole = whole;
+  form.first = first_of_part(whole, options.part, options.parts);
+  form.batch = first_of_part(whole, options.part + 1, options.parts) - form.first;
+  if (form.batch == 0) return true;
+  Shape input = {form.batch};
   for (const std::int64_t size : loader_.dataset().sample_shape()) input.push_back(size);
   const PlanMode mode = optimizer_ != nullptr ? PlanMode::training : PlanMode::evaluation;
   // The forms never run at the same time, so they share their memory; but not those of an
@@ -115,7 +147,6 @@ bool RecordedSteps::plan_form(Form& form, std::int64_t batch, std::string* why_n
   }
   *why_not = form.plan->why_not_recordable();
   if (!why_not->empty()) return false;
-  form.batch = batch;
   form.x = Tensor::zeros(input, DType::f32, device_);
   form.plan->set_images(form.x);
   return true;
@@ -142,35 +173,72 @@ void RecordedSteps::start_epoch(std::int64_t epoch, std::int64_t first_batch, st
 void RecordedSteps::next_batch(const Form& form, int step, bool gathers) const {
   const Shape image = loader_.dataset().sample_shape();
   NextBatch a{.start = as<LaunchStart>(start_),
-              .offset = step * form.batch,
+              .offset = step * form.whole + form.first,
               .batch = gathers ? form.batch : 0,
               .channels = image[0],
               .plane = image[1] * image[2],
               .images = data_->images().data<std::uint8_t>(),
               .image_labels = data_->labels().data<std::int32_t>(),
               .order = data_->order().data<std::int32_t>(),
-              .levels = data_->levels().data<float>(),
-              .x = form.x.data<float>(),
-              .labels = form.plan->labels().data<std::int32_t>()};
+              .levels = data_->levels().data<float>()};
+  if (form.plan) {
+    a.x = form.x.data<float>();
+    a.labels = form.plan->labels().data<std::int32_t>();
+  }
   if (step > 0) {
-    a.loss = form.plan->loss_tensor().data<float>();
-    a.correct = form.plan->correct_tensor().data<std::int32_t>();
+    a.loss = loss_of(form);
+    if (exchange_ != nullptr) {
+      a.shared_correct = facts_.data<float>() + 1;
+    } else {
+      a.correct = form.plan->correct_tensor().data<std::int32_t>();
+    }
     a.outcome = as<StepOutcome>(outcomes_) + (step - 1);
     a.halted = optimizer_ != nullptr ? halted_.data<std::int32_t>() : nullptr;
   }
   next_batch_kernel.get(device_)(a);
 }
 
+// Of all processes, once their sums are there.
+const float* RecordedSteps::loss_of(const Form& form) const {
+  return exchange_ != nullptr ? facts_.data<float>() : form.plan->loss_tensor().data<float>();
+}
+
+// The same sums in every process, whether it has images or not.
+void RecordedSteps::queue_shared_backward(const Form& form) const {
+  const float weight = static_cast<float>(form.batch) / static_cast<float>(form.whole);
+  ShareFacts facts{.weight = weight, .facts = facts_.data<float>()};
+  if (form.plan) {
+    facts.loss = form.plan->loss_tensor().data<float>();
+    facts.correct = form.plan->correct_tensor().data<std::int32_t>();
+  }
+  share_facts_kernel.get(device_)(facts);
+  exchange_->reducer().sum(facts_, 1);
+  exchange_->begin_step();
+  if (form.plan) {
+    exchange_->begin_backward(weight);
+    form.plan->backward([this](const Variable& parameter) { exchange_->ready(parameter); });
+    exchange_->end_backward();
+  } else {
+    exchange_->no_images();
+  }
+  exchange_->finish();
+}
+
 void RecordedSteps::queue_calls(Form& form, int steps) const {
   for (int i = 0; i < steps; ++i) {
     next_batch(form, i, /*gathers=*/true);
-    form.plan->set_clock({&as<LaunchStart>(start_)->step, i});
-    form.plan->queue_forward();
+    if (form.plan) {
+      form.plan->set_clock({&as<LaunchStart>(start_)->step, i});
+      form.plan->queue_forward();
+    }
     if (!update_) continue;
-    form.plan->backward();
+    if (exchange_ != nullptr) {
+      queue_shared_backward(form);
+    } else {
+      form.plan->backward();
+    }
     if (clip_norm_ > 0) update_->clip(clip_norm_);
-    update_->launch(i, {.loss = form.plan->loss_tensor().data<float>(),
-                        .halted = halted_.data<std::int32_t>()});
+    update_->launch(i, {.loss = loss_of(form), .halted = halted_.data<std::int32_t>()});
     if (after_update_) after_update_();
   }
   next_batch(form, steps, /*gathers=*/false);
@@ -188,10 +256,10 @@ void RecordedSteps::launch(Form& form, int steps, bool watched) {
     backend_.begin_recording(device_.index);
     try {
       queue_calls(form, steps);
-      form.plan->tell(nullptr, nullptr);
+      if (form.plan) form.plan->tell(nullptr, nullptr);
     } catch (...) {  // the queue must not stay in the state of recording
       form.recordings.erase(at);
-      form.plan->tell(nullptr, nullptr);
+      if (form.plan) form.plan->tell(nullptr, nullptr);
       try {
         backend_.free_recording(device_.index, backend_.end_recording(device_.index));
       } catch (const Error&) {
@@ -205,10 +273,10 @@ void RecordedSteps::launch(Form& form, int steps, bool watched) {
 
 int RecordedSteps::queue(const std::function<double(std::int64_t)>& rate, int most) {
   if (batch_ == batches_ || in_flight_ == kSlots - 1 || most < 1) return 0;
-  const bool is_last = last_.plan && batch_ + 1 == batches_;
+  const bool is_last = last_.whole > 0 && batch_ + 1 == batches_;
   Form& form = is_last ? last_ : full_;
   const bool watched = std::exchange(watch_next_, false) && !is_last && form.ran;
-  const std::int64_t full_left = batches_ - batch_ - (last_.plan ? 1 : 0);
+  const std::int64_t full_left = batches_ - batch_ - (last_.whole > 0 ? 1 : 0);
   int steps = 1;
   if (!is_last && form.ran && !watched) {
     // Powers of two, so that any number of steps takes few different recordings.
@@ -218,7 +286,8 @@ int RecordedSteps::queue(const std::function<double(std::int64_t)>& rate, int mo
   }
   Slot& slot = slots_[static_cast<std::size_t>(next_slot_)];
   next_slot_ = (next_slot_ + 1) % kSlots;
-  *slot.start = {.step = step_, .position = batch_ * full_.batch};
+  *slot.start = {.step = step_of_part(step_, loader_.options().part),
+                 .position = batch_ * full_.whole};
   backend_.copy_from_host(device_.index, start_.raw_data(), slot.start, sizeof(LaunchStart));
   if (update_) {
     std::array<double, kMostSteps> rates;
@@ -227,7 +296,7 @@ int RecordedSteps::queue(const std::function<double(std::int64_t)>& rate, int mo
   }
   slot.launch = {.first_step = step_,
                  .steps = steps,
-                 .images_per_step = form.batch,
+                 .images_per_step = form.whole,
                  .seconds = 0,
                  .outcomes = slot.outcomes,
                  .watched = watched};
@@ -255,7 +324,11 @@ std::string RecordedSteps::text() const {
   return cat("steps: recorded, up to ", kMostSteps, " for each launch, ",
              full_.plan->call_count() + (update_ ? 2 : 1), " calls each, one block of ",
              memory.arena_bytes, " bytes (at least ", memory.lower_bound_bytes,
-             " are needed), data set of ", data_->bytes(), " bytes on ", device_.str());
+             " are needed), data set of ", data_->bytes(), " bytes on ", device_.str(),
+             exchange_ == nullptr
+                 ? ""
+                 : cat(", sums over processes of ", exchange_->bytes(), " bytes in ",
+                       exchange_->bucket_count(), " parts by ", exchange_->reducer().text()));
 }
 
 }  // namespace convscope

@@ -5,6 +5,9 @@
 //
 //   training     next batch (next_batch.h) · forward · loss · backward · clipping · update
 //   evaluation   next batch · forward · loss
+//   shared     a training whose batches several processes share: each takes its part of a batch.
+//              The sums of losses, running statistics and gradients over all processes are part of
+//              the recording (optim/gradient_exchange.h). Every process records the same sums.
 // The data set lies on the device (datasets/device_data.h), and so does everything that changes
 // from step to step: where the batch begins, the learning rate, Adam's factors, the number of the
 // step for dropout. The host sends those for a whole launch, and reads the losses of a launch after
@@ -29,6 +32,7 @@
 #include "experiments/trainer/next_batch.h"
 #include "layers/plan/step_plan.h"
 #include "optim/device_update.h"
+#include "optim/gradient_exchange.h"
 
 namespace convscope {
 
@@ -46,11 +50,14 @@ class CONVSCOPE_API RecordedSteps {
   static constexpr int kMostSteps = 32;
 
   // after_update: queues what follows the update of each step, such as putting pruned weights back.
-  // optimizer null: evaluation. Null when the steps cannot be recorded; `why_not` says why.
+  // optimizer null: evaluation. exchange: of the processes that share the batches (which part is
+  // this one's is among the loader's options); it outlives the steps; null: this process is alone.
+  // Null when the steps cannot be recorded, here or in another process; `why_not` says why.
   static std::unique_ptr<RecordedSteps> make(Module& model, Optimizer* optimizer, double clip_norm,
                                              const Loader& loader, Device device,
                                              std::string* why_not,
-                                             std::function<void()> after_update = {});
+                                             std::function<void()> after_update = {},
+                                             GradientExchange* exchange = nullptr);
   ~RecordedSteps();
   RecordedSteps(const RecordedSteps&) = delete;
   RecordedSteps& operator=(const RecordedSteps&) = delete;
@@ -77,8 +84,8 @@ class CONVSCOPE_API RecordedSteps {
   struct Launch {
     std::int64_t first_step = 0;
     int steps = 0;
-    std::int64_t images_per_step = 0;
-    double seconds = 0;  // that the device took
+    std::int64_t images_per_step = 0;  // of all processes, like the outcomes
+    double seconds = 0;                // that the device took
     const StepOutcome* outcomes = nullptr;
     bool watched = false;
   };
@@ -93,8 +100,10 @@ class CONVSCOPE_API RecordedSteps {
  private:
   // Steps of one batch size.
   struct Form {
-    std::int64_t batch = 0;
-    std::unique_ptr<StepPlan> plan;
+    std::int64_t whole = 0;          // images of a batch; 0: there is no such form
+    std::int64_t first = 0;          // of them, of this process
+    std::int64_t batch = 0;          // images of this process
+    std::unique_ptr<StepPlan> plan;  // null: it has none of them
     Tensor x;
     bool ran = false;                 // once without a recording: kernels and libraries are loaded
     std::map<int, void*> recordings;  // by number of steps; 0: one step that is watched
@@ -111,8 +120,11 @@ class CONVSCOPE_API RecordedSteps {
 
   RecordedSteps(Module& model, Optimizer* optimizer, double clip_norm, const Loader& loader,
                 Device device);
-  bool plan_form(Form& form, std::int64_t batch, std::string* why_not);
+  std::string prepare();  // "" or why the steps cannot be recorded
+  bool plan_form(Form& form, std::int64_t whole, std::string* why_not);
   void queue_calls(Form& form, int steps) const;
+  void queue_shared_backward(const Form& form) const;
+  const float* loss_of(const Form& form) const;
   void next_batch(const Form& form, int step, bool gathers) const;
   void launch(Form& form, int steps, bool watched);
 
@@ -125,6 +137,8 @@ class CONVSCOPE_API RecordedSteps {
   std::unique_ptr<DeviceData> data_;
   std::unique_ptr<DeviceUpdate> update_;
   std::function<void()> after_update_;
+  GradientExchange* exchange_ = nullptr;
+  Tensor facts_;      // f32 [2]: loss and correct answers of all processes
   Form full_, last_;  // last_: the smaller batch at the end of an epoch, if there is one
   Tensor start_, outcomes_, halted_;
   std::array<Slot, kSlots> slots_;

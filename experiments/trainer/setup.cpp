@@ -11,6 +11,7 @@
 #include "experiments/trainer/ranks/share_cores.h"
 #include "experiments/trainer/ranks/shared_training.h"
 #include "experiments/trainer/trainer.h"
+#include "framework/distributed/rank_device.h"
 #include "framework/memory/memory.h"
 #include "framework/parallel.h"
 #include "framework/simd/cpu_isa.h"
@@ -70,6 +71,7 @@ std::unique_ptr<Loader> evaluation_loader(Dataset dataset, const ExperimentConfi
 TrainingSetup setup_training(const ExperimentConfig& config) {
   set_num_threads(static_cast<int>(config.threads));
   if (config.threads == 0 && process_group() != nullptr) share_cores(*process_group());
+  if (process_group() != nullptr) check_device_of_rank(*process_group(), config.device);
   backend_of(config.device);  // not available: say so before the data are read
   check_precision(config);
   TrainingSetup setup;

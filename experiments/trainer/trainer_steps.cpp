@@ -51,7 +51,7 @@ bool Trainer::record_steps() {
   std::function<void()> rest;
   if (setup_.pruner) rest = [pruner = setup_.pruner.get()] { pruner->rest(); };
   recorded_ = RecordedSteps::make(*setup_.model, setup_.optimizer.get(), setup_.clip_norm,
-                                  *setup_.train, setup_.device, &why, rest);
+                                  *setup_.train, setup_.device, &why, rest, exchange_.get());
   may_record_ = recorded_ != nullptr;
   if (!may_record_) folder_.log(cat("steps: not recorded, because ", why));
   if (may_record_ && is_first) folder_.log(recorded_->text());

@@ -3,6 +3,8 @@
 #include "framework/distributed/reducer.h"
 
 #include "framework/distributed/mpi_reducer.h"
+#include "framework/distributed/nccl_reducer.h"
+#include "framework/distributed/staged_reducer.h"
 
 namespace convscope {
 
@@ -10,7 +12,11 @@ Reducer::~Reducer() = default;
 
 std::unique_ptr<Reducer> make_reducer(ProcessGroup& group, Device device, SumOrder order) {
   if (device.type == DeviceType::cpu) return std::make_unique<MpiReducer>(group, order);
-  return std::make_unique<MpiReducer>(group, order);
+  std::string why = "NCCL does not sum in the order of a tree";
+  if (order != SumOrder::tree) {
+    if (auto nccl = NcclReducer::make(group, device, &why)) return nccl;
+  }
+  return std::make_unique<StagedReducer>(group, device, order, why);
 }
 
 }  // namespace convscope

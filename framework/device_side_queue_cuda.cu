@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+// device_side_queue_cuda.cu: a second stream, tied to the first one by events. In a recording the
+// two become branches of its graph.
+#include "framework/cuda/launch.cuh"
+#include "framework/device_side_queue.h"
+
+namespace convscope {
+namespace {
+
+#if defined(CONVSCOPE_CUDA_EMULATED)
+constexpr bool kEmulated = true;
+#else
+constexpr bool kEmulated = false;
+#endif
+
+// Its kernels are few and others wait for them: they go first where both queues have work.
+void* make(int) {
+  int least = 0;
+  int greatest = 0;
+  CONVSCOPE_CUDA(cudaDeviceGetStreamPriorityRange(&least, &greatest));
+  cudaStream_t made = nullptr;
+  CONVSCOPE_CUDA(cudaStreamCreateWithPriority(&made, cudaStreamNonBlocking, greatest));
+  return made;
+}
+
+// Not checked: it may run while the process ends and the driver is gone already.
+void free(int, void* queue) { (void)cudaStreamDestroy(static_cast<cudaStream_t>(queue)); }
+
+// One event serves all: a wait means what the event stands for when the wait is queued.
+void let_wait(cudaStream_t who, cudaStream_t for_whom) {
+  static const cudaEvent_t event = [] {
+    cudaEvent_t made = nullptr;
+    CONVSCOPE_CUDA(cudaEventCreateWithFlags(&made, cudaEventDisableTiming));
+    return made;
+  }();
+  CONVSCOPE_CUDA(cudaEventRecord(event, for_whom));
+  CONVSCOPE_CUDA(cudaStreamWaitEvent(who, event, 0));
+}
+void fork(int, void* queue) { let_wait(static_cast<cudaStream_t>(queue), cuda_stream()); }
+void join(int, void* queue) { let_wait(cuda_stream(), static_cast<cudaStream_t>(queue)); }
+
+const SideQueues& side_queues() {
+  static constexpr SideQueues queues{
+      .make = make, .free = free, .fork = fork, .join = join, .is_emulated = kEmulated};
+  return queues;
+}
+
+}  // namespace
+CONVSCOPE_KERNEL(side_queues_kernel, cuda, side_queues)
+}  // namespace convscope
