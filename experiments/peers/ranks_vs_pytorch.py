@@ -127,7 +127,7 @@ def our_command(args, name, ranks, steps, folder):
     command = [args.program] + (["launch", "-n", str(ranks)] if ranks > 1 else [])
     command += ["run", str(CONFIGS / case["config"]), f"threads={2 // ranks}", "-o", f"{folder}/runs",
                 f"data.batch_size={case['batch']}", "train.eval_every=1000000",
-                "checkpoint.every_epochs=0", "expect={}", "log.layers=false", *case["overrides"]]
+                "checkpoint.every_epochs=0", "expect=null", "log.layers=false", *case["overrides"]]
     if name == "lenet5":  # 20 steps in an epoch; the digits are drawn in each process
         in_epoch = min(steps, 20)
         command += [f"data.train_size={case['batch'] * in_epoch}", "data.test_size=256",

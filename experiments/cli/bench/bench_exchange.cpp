@@ -19,7 +19,26 @@ struct Arguments {
   int most_mib = 64;
 };
 
+void check(const Arguments& arguments, int processes) {
+  if (!(arguments.min_time > 0 && arguments.min_time <= 3600)) {
+    fail_usage(kCommand, cat("expected --min-time above 0 and at most 3600 seconds, got ",
+                             arguments.min_time));
+  }
+  if (processes < 2) {
+    fail_usage(kCommand,
+               "expected 2 processes at least, because sums over them are timed, got one; start "
+               "them by convscope launch -n 2 bench exchange");
+  }
+  if (arguments.tree && (processes & (processes - 1)) != 0) {
+    fail_usage(kCommand,
+               cat("expected 2, 4, 8, .. processes with --tree, because it sums in pairs, "
+                   "got ",
+                   processes));
+  }
+}
+
 int bench_in(ProcessGroup& group, const Arguments& arguments) {
+  check(arguments, group.size());
   bool one_host = true;
   for (int rank = 1; rank < group.size(); ++rank) {
     one_host = one_host && group.host_of(rank) == group.host_of(0);
@@ -35,22 +54,12 @@ int bench_in(ProcessGroup& group, const Arguments& arguments) {
   return 0;
 }
 
+// One sentence for all of the group: that of process 0.
 int bench(const Arguments& arguments) {
-  if (!(arguments.min_time > 0 && arguments.min_time <= 3600)) {
-    fail_usage(kCommand, cat("expected --min-time above 0 and at most 3600 seconds, got ",
-                             arguments.min_time));
-  }
   const std::optional<RankEnvironment> environment = rank_environment();
   if (!environment) {
-    fail_usage(kCommand,
-               "expected 2 processes at least, because sums over them are timed, got one; start "
-               "them by convscope launch -n 2 bench exchange");
-  }
-  if (arguments.tree && (environment->size & (environment->size - 1)) != 0) {
-    fail_usage(kCommand,
-               cat("expected 2, 4, 8, .. processes with --tree, because it sums in pairs, "
-                   "got ",
-                   environment->size));
+    check(arguments, 1);  // fails
+    return 1;
   }
   std::unique_ptr<ProcessGroup> group = ProcessGroup::join(*environment);
   set_process_group(group.get());
