@@ -1,12 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 // explain_command.cpp: `convscope explain`: which algorithm each convolution of a config uses in
 // each direction, why not the others, and how a step is planned. Nothing is run, no data are read.
+// With --ranks: what a step would take on several processes. Then steps are timed, on random
+// images.
+#include <algorithm>
 #include <memory>
 
+#include "experiments/cli/bench/bench_remarks.h"
 #include "experiments/cli/command.h"
 #include "experiments/cli/measure_once.h"
+#include "experiments/config/build.h"
 #include "experiments/explain/answer.h"
 #include "experiments/explain/details.h"
+#include "experiments/explain/ranks/forecast.h"
 #include "experiments/explain/remarks.h"
 #include "framework/parallel.h"
 
@@ -17,12 +23,72 @@ struct Arguments {
   std::string config;
   std::vector<std::string> overrides, layers;
   bool all = false, steps = false, json = false;
+  int ranks = 0, per_host = 1;  // ranks 0: no forecast
+  std::string network, inside;
+  bool keep_share = false;
 };
 
+constexpr const char* kNetwork = "25Gb";
+
+void check_words(const Arguments& arguments) {
+  const bool of_ranks = arguments.per_host > 1 || !arguments.network.empty() ||
+                        !arguments.inside.empty() || arguments.keep_share;
+  if (arguments.ranks == 0 && of_ranks) {
+    fail_usage("explain",
+               "expected --ranks N with --network, --ranks-per-host, --inside and --keep-share, "
+               "because they say what lies between N processes, got no --ranks");
+  }
+  if (arguments.ranks > 0 && (!arguments.layers.empty() || arguments.all || arguments.steps)) {
+    fail_usage("explain",
+               "expected --ranks without --layer, --all and --steps, because it answers another "
+               "question, got both");
+  }
+  if (!arguments.inside.empty() && arguments.per_host == 1) {
+    fail_usage("explain",
+               "expected --inside with --ranks-per-host of 2 at least, because one process has "
+               "nobody in its host, got --inside alone");
+  }
+}
+
+ForecastQuestion question_of(const Arguments& arguments, const ExperimentConfig& config) {
+  ForecastQuestion out{.ranks = arguments.ranks, .keep_share = arguments.keep_share};
+  out.cluster.per_host = arguments.per_host;
+  out.cluster.between =
+      parse_link("--network", arguments.network.empty() ? kNetwork : arguments.network);
+  if (!arguments.inside.empty()) out.cluster.inside = parse_link("--inside", arguments.inside);
+  if (arguments.per_host > 1 && arguments.inside.empty()) {
+    if (config.device.type != DeviceType::cpu) {
+      fail_usage("explain",
+                 cat("expected --inside with what lies between two GPUs of a host, such as nvlink "
+                     "or 25GB,10us, because only memory is measured, got --ranks-per-host ",
+                     arguments.per_host, " and device ", config.device.str()));
+    }
+    out.cluster.inside = measured_shared_memory();
+  }
+  return out;
+}
+
+// Steps on this machine, which takes the place of each host.
+int foresee(const Arguments& arguments, const ExperimentConfig& config) {
+  const ForecastQuestion question = question_of(arguments, config);
+  backend_of(config.device);
+  check_precision(config);
+  measure_this_machine_once();
+  set_num_threads(static_cast<int>(config.threads));
+  if (config.threads == 0) set_num_threads(std::max(1, num_threads() / arguments.per_host));
+  warn_of_load(num_threads());
+  const Forecast out =
+      forecast(config, question, [](const std::string& line) { print_remark(line); });
+  print_result(arguments.json ? forecast_json(out) : forecast_text(out));
+  return 0;
+}
+
 int explain(const Arguments& arguments) {
+  check_words(arguments);
   std::vector<std::string> overrides = arguments.overrides;
   for (const std::string& text : global_overrides()) overrides.push_back(text);
   const ExperimentConfig config = load_config(arguments.config, overrides);
+  if (arguments.ranks > 0) return foresee(arguments, config);
   measure_this_machine_once();
   set_num_threads(static_cast<int>(config.threads));
   const Explanation explanation = explain_config(config);
@@ -46,6 +112,27 @@ std::function<int()> declare(CommandLine& app) {
   app.add_flag("--all", arguments->all, "every algorithm of every convolution, and the operations");
   app.add_flag("--steps", arguments->steps, "also the operations that the steps consist of");
   app.add_flag("--json", arguments->json, "all of it as one JSON object");
+  app.add_option("--ranks", arguments->ranks,
+                 "instead: what a step would take on 1, 2, 4, .. N processes (launch -n N), from "
+                 "steps timed here and a model of the network")
+      ->type_name("N")
+      ->range(1, 65536);
+  app.add_option("--network", arguments->network,
+                 "between hosts: bits (25Gb) or bytes (12.5GB) in a second, or nvlink, and a "
+                 "latency behind a comma, default 50us (TCP; InfiniBand has about 3us); default: "
+                 "25Gb")
+      ->type_name("RATE[,LATENCY]");
+  app.add_option("--ranks-per-host", arguments->per_host,
+                 "processes that share a host, its cores (unless threads=N) and its network")
+      ->type_name("N")
+      ->range(1, 65536)
+      ->capture_default_str();
+  app.add_option("--inside", arguments->inside,
+                 "between two processes of a host, as --network; default on the CPU: what one "
+                 "thread copies here into shared memory and out of it")
+      ->type_name("RATE[,LATENCY]");
+  app.add_flag("--keep-share", arguments->keep_share,
+               "data.batch_size is of each process: the whole batch grows with N");
   return [arguments] { return explain(*arguments); };
 }
 
@@ -54,9 +141,11 @@ std::function<int()> declare(CommandLine& app) {
 
 CONVSCOPE_REGISTER_COMMAND(
     "explain",
-    {.summary = "which algorithm each convolution uses, and why not the others",
-     .usage = "explain CONFIG [KEY=VALUE...] [--layer NAME]... [--all] [--steps] [--json]",
+    {.summary = "which algorithm each convolution uses, and why; what more processes gain",
+     .usage = "explain CONFIG [KEY=VALUE...] [--layer NAME]... [--all] [--steps] [--json] "
+              "[--ranks N]",
      .examples = {"explain experiments/configs/quickstart.yaml conv.algorithm=im2col_gemm",
-                  "explain experiments/configs/quickstart.yaml --layer c1"},
+                  "explain experiments/configs/quickstart.yaml --layer c1",
+                  "explain quickstart data.batch_size=512 --ranks 64 --network 25Gb"},
      .order = 55,
      .declare = convscope::declare})

@@ -25,10 +25,9 @@ class IntegerChainOp final : public PlanOp {
   std::string text() const override {
     std::string out = cat(kInt8Chain, ":");
     for (std::size_t i = 0; i < ops_.size(); ++i) {
-      const IntegerLayer& layer = at(i).parts();
-      out +=
-          cat(i == 0 ? " " : "; ", at(i).layer, " ", layer.kind, " ", layer.problem.types->text(),
-              layer.norm ? " + batch_norm2d" : "", layer.relu ? " + relu" : "", " + max_pool2d");
+      const IntegerLayer& one = at(i).parts();
+      out += cat(i == 0 ? " " : "; ", at(i).layer, " ", one.kind, " ", one.problem.types->text(),
+                 one.norm ? " + batch_norm2d" : "", one.relu ? " + relu" : "", " + max_pool2d");
     }
     return out;
   }
@@ -64,14 +63,14 @@ class IntegerChainOp final : public PlanOp {
 
   void emit_prepare(PlanBuilder& builder, const std::shared_ptr<Int8Chain>& chain, std::size_t i,
                     Slot prepared) const {
-    const IntegerLayer& layer = at(i).parts();
+    const IntegerLayer& one = at(i).parts();
     const IntegerOp::Scales scales = at(i).emit_scales(builder);
-    const Slot codes = builder.temporary(builder.shape(layer.w), DType::i8);
+    const Slot codes = builder.temporary(builder.shape(one.w), DType::i8);
     at(i).emit_codes(builder, scales, codes);
     const bool has_b = scales.b != kNoSlot;
-    builder.call([chain, i, problem = layer.problem, x_format = layer.x_format,
-                  y_format = *layer.y_format,
-                  epilogue = Conv2dEpilogue{.relu = layer.relu, .most = layer.most},
+    builder.call([chain, i, problem = one.problem, x_format = one.x_format,
+                  y_format = *one.y_format,
+                  epilogue = Conv2dEpilogue{.relu = one.relu, .most = one.most},
                   codes = builder.use(codes), b = has_b ? builder.use(scales.b) : Tensor(),
                   x_step = builder.use(scales.x_step), w_steps = builder.use(scales.w_steps),
                   y_step = builder.use(scales.y_step), to = builder.use(prepared)] {

@@ -36,7 +36,7 @@ struct IntegerLayer {
 
 class IntegerOp final : public PlanOp {
  public:
-  explicit IntegerOp(IntegerLayer layer) : it_(std::move(layer)) {}
+  explicit IntegerOp(IntegerLayer parts) : it_(std::move(parts)) {}
   const IntegerLayer& parts() const { return it_; }
   std::vector<ValueId> all_inputs() const;
 

@@ -349,5 +349,35 @@ TEST(Dataset, StatisticsAreThoseOfThePixels) {
   EXPECT_EQ(data.std[1], 1.0);  // one colour
 }
 
+// The parts of a batch are its samples in their order, whatever the number of processes.
+TEST(Loader, PartsOfABatchMakeTheWhole) {
+  const Dataset dataset = numbered_dataset(23);
+  for (const std::int64_t parts : {2, 3, 8}) {
+    Loader whole(dataset, {.batch_size = 8, .seed = 5});
+    std::vector<std::unique_ptr<Loader>> shares;
+    for (std::int64_t part = 0; part < parts; ++part) {
+      shares.push_back(std::make_unique<Loader>(
+          dataset, LoaderOptions{.batch_size = 8, .seed = 5, .part = part, .parts = parts}));
+      shares.back()->start_epoch(2);
+      EXPECT_EQ(shares.back()->batches_per_epoch(), whole.batches_per_epoch());
+    }
+    whole.start_epoch(2);
+    Batch batch, share;
+    while (whole.next(batch)) {
+      std::vector<float> together, labels;
+      for (const auto& loader : shares) {
+        ASSERT_TRUE(loader->next(share));
+        EXPECT_EQ(share.whole, batch.x.dim(0));
+        together.insert(together.end(), share.x.data<float>(),
+                        share.x.data<float>() + share.x.numel());
+        EXPECT_EQ(share.x.dim(0), share.labels.numel());
+      }
+      const float* const x = batch.x.data<float>();
+      EXPECT_EQ(together, std::vector<float>(x, x + batch.x.numel()));
+    }
+  }
+  EXPECT_ERROR(ErrorKind::kInvalid, "part from 0", Loader(dataset, {.part = 2, .parts = 2}));
+}
+
 }  // namespace
 }  // namespace convscope

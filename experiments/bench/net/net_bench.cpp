@@ -51,19 +51,6 @@ Tensor random_tensor(const Shape& shape, std::uint64_t seed, Device device) {
   return x.to(device);
 }
 
-Batch random_batch(const Shape& image, std::int64_t size, int classes, std::uint64_t seed) {
-  Shape shape = {size};
-  for (const std::int64_t s : image) shape.push_back(s);
-  Batch batch{.x = random_tensor(shape, seed, Device{}),
-              .labels = Tensor::zeros({size}, DType::i32)};
-  Generator random(seed, 12);
-  for (std::int64_t i = 0; i < size; ++i) {
-    batch.labels.data<std::int32_t>()[i] =
-        static_cast<std::int32_t>(random.below(static_cast<std::uint32_t>(classes)));
-  }
-  return batch;
-}
-
 // The first `size` samples, from the first on again when there are fewer.
 Batch batch_of(const Dataset& samples, std::int64_t size) {
   if (samples.size() == 0) {
@@ -80,17 +67,6 @@ Batch batch_of(const Dataset& samples, std::int64_t size) {
   loader.start_epoch(0);
   loader.next(batch);
   return {.x = batch.x.clone(), .labels = batch.labels.clone()};  // the loader's tensors go with it
-}
-
-// Brings a quantised network to where training has it after its first steps: the quantisers have
-// begun, know what the masks leave and are calibrated. Until then no step can be planned.
-void settle_quantizers(const ExperimentConfig& config, Module& model, const Tensor& x) {
-  if (!config.quant) return;
-  count_kept(pruned_quantizers(model));
-  for (const QuantizedTensor& tensor : quantized_tensors(model)) tensor.quantizer->begin();
-  const NoGrad no_grad;
-  model.train();
-  for (std::int64_t i = 0; i < config.quant->calibration_batches; ++i) model.forward(Variable(x));
 }
 
 double flops_of(const Module& layer, const Shape& input) {
@@ -214,6 +190,28 @@ std::string names_of(const StepKernels& kernels, const std::string& layer, NetMo
 }
 
 }  // namespace
+
+Batch random_batch(const Shape& image, std::int64_t size, int classes, std::uint64_t seed) {
+  Shape shape = {size};
+  for (const std::int64_t s : image) shape.push_back(s);
+  Batch batch{.x = random_tensor(shape, seed, Device{}),
+              .labels = Tensor::zeros({size}, DType::i32)};
+  Generator random(seed, 12);
+  for (std::int64_t i = 0; i < size; ++i) {
+    batch.labels.data<std::int32_t>()[i] =
+        static_cast<std::int32_t>(random.below(static_cast<std::uint32_t>(classes)));
+  }
+  return batch;
+}
+
+void settle_quantizers(const ExperimentConfig& config, Module& model, const Tensor& x) {
+  if (!config.quant) return;
+  count_kept(pruned_quantizers(model));
+  for (const QuantizedTensor& tensor : quantized_tensors(model)) tensor.quantizer->begin();
+  const NoGrad no_grad;
+  model.train();
+  for (std::int64_t i = 0; i < config.quant->calibration_batches; ++i) model.forward(Variable(x));
+}
 
 const char* name_of(NetMode mode) { return mode == NetMode::inference ? "inference" : "train"; }
 

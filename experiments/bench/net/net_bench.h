@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "datasets/dataset.h"
+#include "datasets/loader.h"
 #include "experiments/bench/statistics.h"
 #include "experiments/config/experiment_config.h"
 #include "experiments/run_folder/step_kernels.h"
@@ -101,6 +102,14 @@ struct NetOpRow {
 };
 CONVSCOPE_API std::vector<NetOpRow> bench_operations(Module& model, const Shape& input, int classes,
                                                      NetMode mode, const NetBenchOptions& options);
+
+// Normal random images [size, image...] and random labels, on the CPU.
+CONVSCOPE_API Batch random_batch(const Shape& image, std::int64_t size, int classes,
+                                 std::uint64_t seed);
+// Brings a quantised network to where training has it after its first steps: the quantisers have
+// begun, know what the masks leave and are calibrated. Until then no step can be planned.
+CONVSCOPE_API void settle_quantizers(const ExperimentConfig& config, Module& model,
+                                     const Tensor& x);
 
 // FLOPs of the convolutions and linear layers for an input of this shape: of the forward, and of a
 // training step (the first layer needs no gradient of the image). Layers on rows of sites count

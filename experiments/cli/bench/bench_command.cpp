@@ -2,12 +2,13 @@
 // bench_command.cpp: `convscope bench conv2d`: how long each convolution algorithm takes, beside
 // another library and the machine's ceilings. `bench deform_conv2d` stands in
 // bench_deform_conv2d.cpp, `bench sparse_conv` in bench_sparse_conv.cpp, `bench net` in
-// bench_net.cpp, `bench sparse_net` in bench_sparse_net.cpp.
+// bench_net.cpp, `bench sparse_net` in bench_sparse_net.cpp, `bench exchange` in bench_exchange.cpp.
 #include <algorithm>
 #include <memory>
 
 #include "experiments/bench/peer_library.h"
 #include "experiments/cli/bench/bench_deform_conv2d.h"
+#include "experiments/cli/bench/bench_exchange.h"
 #include "experiments/cli/bench/bench_ladder.h"
 #include "experiments/cli/bench/bench_legend.h"
 #include "experiments/cli/bench/bench_net.h"
@@ -233,6 +234,7 @@ std::function<int()> declare(CommandLine& app) {
   declare_bench_sparse_conv(app, *other);
   declare_bench_sparse_net(app, *other);
   declare_bench_net(app, *other);
+  declare_bench_exchange(app, *other);
   return [arguments, other] { return *other ? (*other)() : bench(*arguments); };
 }
 
@@ -244,7 +246,7 @@ CONVSCOPE_REGISTER_COMMAND(
     {.summary = "time convolution algorithms, another library beside them, or whole networks",
      .usage = "bench conv2d --shapes FILE | --problem TEXT | --ladder NAME [...]  |  bench "
               "deform_conv2d|sparse_conv --shapes FILE | --problem TEXT [...]  |  bench net "
-              "CONFIG|MODEL|RUN [...]  |  bench sparse_net [...]",
+              "CONFIG|MODEL|RUN [...]  |  bench sparse_net|exchange [...]",
      .examples = {"bench conv2d --shapes experiments/shapes/resnet18.txt --threads 1",
                   "bench conv2d --problem n=8,c=64,h=56,w=56,k=64,r=3,s=3,pad=1 "
                   "--direction forward --peer onednn --json bench.json",

@@ -88,6 +88,9 @@ input or output
 .B 7
 a regression against a baseline
 .TP
+.B 8
+another process of the training is lost; its checkpoint is kept
+.TP
 .B 130, 143
 interrupted; a checkpoint is written
 .SH ENVIRONMENT
@@ -103,6 +106,12 @@ memory that a config may need; 0: do not ask; default: what machine and control 
 .TP
 .B CONVSCOPE_ISA
 instruction set: scalar, avx2 or avx512
+.TP
+.B CONVSCOPE_ALONE
+1: train alone, whatever a launcher of several processes says
+.TP
+.B CONVSCOPE_MPI_LIBRARY
+the file of MPI; default: that of the launcher
 .TP
 .B NO_COLOR
 1: no colours

@@ -136,9 +136,10 @@ void listen_for_signals() {
 // This program and its words, without those of `launch` itself.
 std::vector<std::string> command_of(const std::vector<std::string>& rest) {
   if (rest.empty()) fail_usage("launch", "expected a command for the processes, such as run CONFIG");
-  if (rest[0] != "run") {
-    fail_usage("launch", cat("expected the command run, because it alone works in several "
-                             "processes, got '",
+  const bool measures = rest.size() > 1 && rest[0] == "bench" && rest[1] == "exchange";
+  if (rest[0] != "run" && !measures) {
+    fail_usage("launch", cat("expected the command run or bench exchange, because they alone work "
+                             "in several processes, got '",
                              rest[0], "'"));
   }
   std::error_code error;
@@ -220,6 +221,7 @@ CONVSCOPE_REGISTER_COMMAND(
      .usage = "launch -n N [--hosts FILE] run CONFIG|NAME [KEY=VALUE...]",
      .examples = {"launch -n 2 run quickstart",
                   "launch -n 4 --hosts hosts.txt run my_config.yaml device=cuda",
-                  "launch -n 2 run quickstart train.deterministic_ranks=true"},
+                  "launch -n 2 run quickstart train.deterministic_ranks=true",
+                  "launch -n 2 bench exchange"},
      .order = 12,
      .declare = convscope::declare_launch})

@@ -32,6 +32,7 @@ MENU = [
             "experiments/compare/README.md",
             "experiments/check/README.md",
             "experiments/peers/README.md",
+            "experiments/trainer/ranks/README.md",
             "experiments/*/README.md",
         ],
     ),

@@ -17,6 +17,7 @@ import unittest
 FOLDER = pathlib.Path(__file__).resolve().parents[3] / "experiments" / "peers"
 sys.path.insert(0, str(FOLDER))
 import net_table
+import ranks_vs_pytorch
 import setup
 
 
@@ -279,6 +280,53 @@ class Scripts(unittest.TestCase):
         self.assertGreater(len(files), 8)
         for file in files:
             compile(file.read_text(), str(file), "exec")
+
+
+# Two processes are at 0.98 of one.
+RANKS_PROGRAM = """import json, pathlib, sys
+together = sys.argv[1] == "launch"
+assert sys.argv[1:5] == ["launch", "-n", "2", "run"] if together else sys.argv[1] == "run"
+assert f"threads={1 if together else 2}" in sys.argv, sys.argv
+run = pathlib.Path(sys.argv[sys.argv.index("-o") + 1]) / "name" / "run"
+run.mkdir(parents=True)
+(run / "summary.json").write_text(json.dumps({"images_per_s": 980 if together else 1000}))
+(run / "env.json").write_text(json.dumps({"version": "9.9", "cpu": "pretended", "cores_of_others": 1}))
+"""
+
+
+class Ranks(unittest.TestCase):
+    def call(self, *arguments, **variables):
+        with tempfile.TemporaryDirectory() as folder:
+            root = pathlib.Path(folder)
+            for name in ("program", "mpirun"):
+                (root / name).write_text(f"#!{sys.executable}\n{RANKS_PROGRAM}")
+                (root / name).chmod(0o755)
+            return subprocess.run(
+                [sys.executable, str(FOLDER / "ranks_vs_pytorch.py"), "--program",
+                 str(root / "program"), "--quick", "--no-torch", *arguments], capture_output=True,
+                text=True, env={**os.environ, "PATH": str(root), **variables})
+
+    def test_a_row_for_each_network(self):
+        run = self.call()
+        self.assertEqual(run.returncode, 0, run.stderr)
+        self.assertIn("Convscope 9.9; pretended", run.stdout)
+        rows = [line for line in run.stdout.splitlines() if line.startswith("| ")][2:]
+        self.assertEqual(len(rows), 2)
+        self.assertIn("| 256.00 [256.00, 256.00] | 261.22 [261.22, 261.22] | 1000 | 980 "
+                      "| 0.980 [0.980, 0.980] | yes |", rows[0])
+        self.assertIn("| 64.00 [64.00, 64.00] |", rows[1])
+        self.assertIn("Other programs kept 1.0 cores busy beside lenet5", run.stdout)
+
+    def test_ratios_are_of_one_turn_and_below_the_wish_is_said(self):
+        case = ranks_vs_pytorch.CASES["lenet5"]
+        row, = ranks_vs_pytorch.rows_of(case, {"A": {1: [9.0, 10.0, 20.0], 2: [10.0, 20.0, 10.0]}})
+        self.assertEqual(row[6:], ["0.900 [0.500, 2.000]", "no"])
+        self.assertEqual(len(row), len(ranks_vs_pytorch.HEAD))
+
+    def test_without_a_launcher_it_is_skipped(self):
+        run = self.call(PATH="/nowhere")
+        self.assertEqual((run.returncode, run.stdout), (77, ""))
+        self.assertIn("skipped: no mpirun in PATH", run.stderr)
 
 
 if __name__ == "__main__":

@@ -3,7 +3,10 @@
 // meet, nothing is fused away, and what is counted is counted for each layer.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
+#include <utility>
+#include <vector>
 
 #include "framework/ops/elementwise.h"
 #include "framework/ops/softmax_cross_entropy.h"
@@ -159,6 +162,40 @@ TEST(PlanPaths, AValueWithTwoReadersIsNotFusedAway) {
 
 TEST(PlanPaths, GradientsThatMeetAreAdded) {
   expect_same_gradients(*network<Meeting>(), *network<Meeting>(), {kBatch, kWidth});
+}
+
+// What is told may travel to other processes at once, so nothing may be added to it later.
+template <class Middle>
+void expect_told_when_complete() {
+  const std::shared_ptr<Module> model = network<Middle>();
+  std::string why;
+  const auto plan = StepPlan::make(*model, {kBatch, kWidth}, PlanMode::training, &why);
+  ASSERT_NE(plan, nullptr) << why;
+  const Tensor x = random_tensor({kBatch, kWidth}, 10);
+  plan->forward(x, labels());
+  std::vector<std::pair<const Variable::State*, Tensor>> told;
+  plan->backward([&](const Variable& parameter) {
+    told.emplace_back(parameter.state(), parameter.grad().clone());
+  });
+  EXPECT_EQ(told.size(), model->parameters().size()) << "each once";
+  for (const NamedParameter& p : model->parameters()) {
+    const auto at = std::find_if(told.begin(), told.end(), [&](const auto& one) {
+      return one.first == p.variable.state();
+    });
+    ASSERT_NE(at, told.end()) << p.name;
+    const Tensor& last = p.variable.grad();
+    for (std::int64_t j = 0; j < last.numel(); ++j) {
+      ASSERT_EQ(at->second.at(j), last.at(j)) << p.name << " was told of too early";
+    }
+  }
+  EXPECT_EQ(told.front().first, model->parameters()[model->parameters().size() - 2].variable.state())
+      << "the last layer is the first to be complete";
+}
+
+TEST(PlanPaths, TellsOfAGradientWhenItIsComplete) {
+  expect_told_when_complete<Twice>();
+  expect_told_when_complete<Fork>();
+  expect_told_when_complete<Meeting>();
 }
 
 // A block whose shortcut is a convolution.

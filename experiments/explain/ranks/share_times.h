@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+// share_times.h: how long one process takes for its share of a batch, and when in the backward pass
+// each bucket of gradients is complete: measured, by training steps on random images.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "experiments/config/experiment_config.h"
+#include "experiments/explain/ranks/sum_model.h"
+
+namespace convscope {
+
+struct ShareTimes {
+  std::int64_t images = 0;  // of one process in a step
+  int chunks = 1;           // that it takes them in (train.deterministic_ranks)
+  double step_s = 0;        // forward, loss, backward and update, without any exchange
+  double backward_s = 0;    // of the last chunk: what the exchange can hide behind
+  std::vector<Departure> departures = {};
+  std::string execution = {};  // "planned", or "dynamic: <why>"
+};
+
+struct ShareTimingOptions {
+  double min_seconds = 0.5;  // counted time of each share
+  int least_samples = 5;
+  int most_samples = 500;
+  int warm_up = 3;
+};
+
+// A network and its optimiser, whose steps are timed for shares of several sizes.
+class CONVSCOPE_API ShareTimer {
+ public:
+  // Builds the network; the number of threads is that of this process. An error of kind
+  // kUnavailable for a network on points.
+  explicit ShareTimer(const ExperimentConfig& config, const ShareTimingOptions& options = {});
+  ~ShareTimer();
+  ShareTimer(const ShareTimer&) = delete;
+  ShareTimer& operator=(const ShareTimer&) = delete;
+
+  std::int64_t parameters() const;
+  // Of a process that takes so many images in so many chunks.
+  ShareTimes measure(std::int64_t images, int chunks);
+
+ private:
+  struct Network;
+  std::unique_ptr<Network> network_;
+};
+
+}  // namespace convscope
