@@ -83,10 +83,12 @@ def ours(args, case, precision, gpus, words=()):
         summary = json.loads(found[0].read_text())
         rows = list(csv.DictReader((run / "epochs.csv").open()))
         steps = int(rows[0]["step"])
-        lines = [line for line in (run / "log.txt").read_text().splitlines() if "steps:" in line]
+        # How the steps ran, without the time of day.
+        lines = [line.split(" ", 1)[-1] for line in (run / "log.txt").read_text().splitlines()
+                 if " steps: " in line]
         return {"device_ms": 1e3 * summary["avg_step"],
                 "wall_ms": 1e3 * min(float(row["seconds"]) for row in rows) / steps,
-                "steps": steps, "loss": float(rows[-1]["train_loss"]), "log": lines[-1:]}
+                "steps": steps, "loss": float(rows[-1]["train_loss"]), "log": lines}
 
 
 # ---- the peer ----
@@ -177,7 +179,8 @@ def peer(cases, precision, gpus, graph):
         try:
             done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=90)
             if done.returncode != 0:
-                print(f"PyTorch: {done.stderr[-1500:]}", file=sys.stderr, flush=True)
+                causes = [line for line in done.stderr.splitlines() if "Error" in line]
+                print("PyTorch:", "\n".join(causes[:8]), file=sys.stderr, flush=True)
         except subprocess.TimeoutExpired:
             print("PyTorch: took too long", file=sys.stderr, flush=True)
         return json.loads(out.read_text()) if out.exists() else {}
