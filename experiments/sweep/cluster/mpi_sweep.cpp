@@ -5,6 +5,7 @@
 #include <chrono>
 #include <filesystem>
 #include <random>
+#include <set>
 #include <thread>
 
 #include "experiments/sweep/cluster/outside_program.h"
@@ -63,9 +64,13 @@ class MpiSweep {
       ledger_.screen().line(cat("end    mpirun ended with exit code ", mpirun.exit_code(), ": ",
                                 mpirun.last_words(), " (", ledger_.path(), "/sweep.mpi.log)"));
     }
-    view.settle(
-        cat("its worker ended before it was through (sweep.mpi.log); the same command goes "
-            "on"));
+    view.settle();
+    const std::set<std::size_t> left = view.left();
+    for (const std::size_t member : left) {
+      view.give_up(member,
+                   "its worker ended before it was through (sweep.mpi.log); the same "
+                   "command goes on");
+    }
     return ledger_.finish();
   }
 

@@ -96,6 +96,15 @@ std::optional<std::map<std::size_t, SlurmTask>> slurm_tasks(const std::string& j
   return std::nullopt;
 }
 
+std::map<std::size_t, std::string> slurm_ends(const std::string& job) {
+  const OutsideAnswer answer = ask_slurm(
+      {"squeue", "--noheader", "--array", "--states=all", "--jobs=" + job, "--format=%K|%T|%r|%N"});
+  std::map<std::size_t, std::string> out;
+  if (answer.exit_code != 0) return out;
+  for (const auto& [number, task] : parse_slurm_tasks(answer.out)) out[number] = task.state;
+  return out;
+}
+
 std::string slurm_job_in(const std::string& folder, const std::string& sweep) {
   const SlurmNote note = read_slurm_note(folder);
   if (!note.job.empty()) {

@@ -32,6 +32,9 @@ CONVSCOPE_API std::optional<std::map<std::size_t, SlurmTask>> slurm_tasks(const 
 // The same from what squeue prints: "3|PENDING|Resources|".
 CONVSCOPE_API std::map<std::size_t, SlurmTask> parse_slurm_tasks(const std::string& text);
 
+// How the tasks of an array ended, as long as Slurm remembers it: "COMPLETED", "NODE_FAIL", ...
+CONVSCOPE_API std::map<std::size_t, std::string> slurm_ends(const std::string& job);
+
 // The array that works on the sweep in this folder: the one that was noted, or, when the command
 // was killed before it could note it, the one of this name that was submitted from there. "": none.
 // Throws when Slurm does not answer.

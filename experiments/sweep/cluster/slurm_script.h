@@ -15,9 +15,9 @@ struct SlurmScript {
   std::string start_folder;        // where the command was called: data.root may be relative to it
   std::string program;             // this one, as the nodes see it
   std::vector<std::size_t> queue;  // the members: task I trains member I
-  SlurmSettings settings;
-  std::vector<std::string> plugins;  // of the command line
-  std::string call = {};             // of sweep.members.json: tasks of another one refuse to work
+  SlurmSettings settings = {};
+  std::vector<std::string> plugins = {};  // of the command line
+  std::string call = {};  // of sweep.members.json: tasks of another one refuse to work
 };
 
 // Folders and names stand in it quoted for the shell, and in no line of #SBATCH: it is submitted

@@ -31,6 +31,7 @@ using Clock = std::chrono::steady_clock;
 constexpr auto kPoll = std::chrono::milliseconds(200);
 constexpr auto kAskSlurm = std::chrono::seconds(2);
 constexpr auto kSilentSlurm = std::chrono::minutes(5);  // then a remark, once
+constexpr int kTimesAgain = 3;                          // tasks that Slurm has lost
 constexpr auto kEnding = std::chrono::minutes(3);       // for members to write their checkpoints
 
 std::string absolute(const std::string& path) {
@@ -160,20 +161,29 @@ class SlurmSweep {
   }
 
   SweepResult wait(const SweepMembers& members) {
-    const std::string at_once = settings_for(plan_, options_).of("at_once");
     WorkersView view(ledger_, members.call);
+    for (int again = 0;; ++again) {
+      if (!wait_for_array(view)) return stop(view);
+      if (read_slurm_note(ledger_.path()).cancelled) return cancelled(view, SIGINT);
+      view.settle();
+      if (!begin_lost_ones_again(view, again < kTimesAgain)) return ledger_.finish();
+    }
+  }
+
+  // False: a signal came.
+  bool wait_for_array(WorkersView& view) {
     Clock::time_point asked{}, answered = Clock::now();
     while (true) {
       view.look();
       view.write();
-      if (StopSignals::received() != 0) return stop(view);
+      if (StopSignals::received() != 0) return false;
       if (Clock::now() - asked >= kAskSlurm) {
         asked = Clock::now();
         const auto tasks = slurm_tasks(job_);
         if (tasks) {
           answered = Clock::now();
           tell(*tasks);
-          if (tasks->empty()) break;
+          if (tasks->empty()) return true;
         } else if (Clock::now() - answered > kSilentSlurm) {
           answered = Clock::now();
           ledger_.screen().line("wait   Slurm gives no answer; its jobs go on all the same");
@@ -182,11 +192,36 @@ class SlurmSweep {
       if (ledger_.screen().due()) ledger_.screen().live(live());
       std::this_thread::sleep_for(kPoll);
     }
-    if (read_slurm_note(ledger_.path()).cancelled) return cancelled(view, SIGINT);
-    view.settle(
-        cat("its task of Slurm job ", job_,
-            " ended before it was through (sweep.slurm-<I>.log); the same command goes on"));
-    return ledger_.finish();
+  }
+
+  // Slurm queues the tasks of a lost node again, but not all of them: one that it began there before
+  // it knew of the loss ends as NODE_FAIL. Such members are submitted once more.
+  bool begin_lost_ones_again(WorkersView& view, bool may) {
+    static const std::set<std::string> kLost = {"NODE_FAIL", "BOOT_FAIL", "PREEMPTED", "TIMEOUT"};
+    const std::map<std::size_t, std::string> ends =
+        view.left().empty() ? std::map<std::size_t, std::string>{} : slurm_ends(job_);
+    const std::set<std::size_t> left = view.left();
+    std::vector<std::size_t> again;
+    for (const std::size_t member : left) {
+      const auto end = ends.find(member);
+      if (may && end != ends.end() && kLost.contains(end->second)) {
+        again.push_back(member);
+        continue;
+      }
+      view.give_up(member, cat("task ", job_, "_", member, " of Slurm ended before it was through",
+                               end == ends.end() ? "" : ", as " + std::string(end->second),
+                               " (sweep.slurm-", member, ".log); the same command goes on"));
+    }
+    if (again.empty()) return false;
+    const SweepMembers members = {plan_, new_call(), again, ledger_.retried()};
+    view.follow(members.call);
+    submit(members);
+    ledger_.folder().set_launcher("slurm", job_);
+    ledger_.screen().line(
+        cat("again  ", again.size(),
+            again.size() == 1 ? " member whose node was lost" : " members whose nodes were lost",
+            ": job ", job_, " of Slurm"));
+    return true;
   }
 
   // Why tasks wait, when it is more than their turn.

@@ -61,7 +61,7 @@ void WorkersView::look() {
   for (const std::size_t member : members) read(member, false);
 }
 
-void WorkersView::settle(const std::string& otherwise) {
+void WorkersView::settle() {
   const auto end = std::chrono::steady_clock::now() + kLastWords;
   while (true) {
     const std::vector<std::size_t> members(left_.begin(), left_.end());
@@ -69,12 +69,12 @@ void WorkersView::settle(const std::string& otherwise) {
     if (left_.empty() || std::chrono::steady_clock::now() > end) break;
     std::this_thread::sleep_for(kBetweenLooks);
   }
-  const std::vector<std::size_t> members(left_.begin(), left_.end());
-  for (const std::size_t member : members) {
-    ledger_.stopped(member);
-    ledger_.report_failure(member, otherwise);
-  }
-  left_.clear();
+}
+
+void WorkersView::give_up(std::size_t member, const std::string& sentence) {
+  ledger_.stopped(member);
+  ledger_.report_failure(member, sentence);
+  left_.erase(member);
 }
 
 void WorkersView::write() {

@@ -22,16 +22,19 @@ class CONVSCOPE_API WorkersView {
   bool is_left(std::size_t member) const { return left_.contains(member); }
   const std::set<std::size_t>& left() const { return left_; }
   // After the last worker has gone: each member once more, whatever its claim says. File systems
-  // may show the last words of another node late, so it looks for some seconds. What is not through
-  // has failed, with its own sentence, or with this one.
-  void settle(const std::string& otherwise);
+  // may show the last words of another node late, so it looks for some seconds. What is left then
+  // is not through, and nobody says why.
+  void settle();
+  void give_up(std::size_t member, const std::string& sentence);
+  // The members that are left are trained for another call.
+  void follow(const std::string& call) { call_ = call; }
   // Writes the state file when something has changed.
   void write();
 
  private:
   void read(std::size_t member, bool at_the_end);
   SweepLedger& ledger_;
-  const std::string call_;
+  std::string call_;
   std::set<std::size_t> left_;
   std::vector<ClaimRecord> seen_;  // beside the members of the plan
   bool changed_ = true;

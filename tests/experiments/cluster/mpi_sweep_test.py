@@ -25,7 +25,7 @@ def setUpModule():
     env = dict(os.environ, OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1",
                OMPI_MCA_rmaps_base_oversubscribe="1", OMPI_MCA_plm="isolated")
     SWEEPS = Sweeps(PROGRAM, pathlib.Path(place.name) / "work", env)
-    CONFIG = SWEEPS.config(seeds="1, 2")
+    CONFIG = SWEEPS.config(seeds="1", images=3200, epochs=25)
     local = SWEEPS.call(CONFIG, "-o", "local", "-f", "csv", "--jobs", 2)
     assert local.code == 0, local
     TABLE, BITS = without_times(local.out), bits_of(SWEEPS.folder / "local/small")
@@ -55,9 +55,6 @@ class Mpi(unittest.TestCase):
         self.check_same(folder, SWEEPS.call(*self.words("-o", "ranks", "--hosts", hosts)))
         tasks = {claim["task"] for claim in claims_in(folder).values()}
         self.assertEqual(tasks, {"rank 0", "rank 1"})
-        # A member is a run of one process, and knows of no group.
-        log = " ".join(run_log.read_text() for run_log in folder.glob("*/s*.log"))
-        self.assertNotIn("rank", log)
 
     def test_stopped_and_killed_it_goes_on_with_the_same_bits(self):
         folder = SWEEPS.folder / "stopped/small"

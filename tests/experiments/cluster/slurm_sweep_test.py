@@ -36,7 +36,7 @@ class Pauses(threading.Thread):
 
 
 def setUpModule():
-    global PLACE, CLUSTER, PAUSES, SWEEPS, CONFIG, TABLE, BITS, LIMITED
+    global PLACE, CLUSTER, PAUSES, SWEEPS, CONFIG, TABLE, BITS, LIMITED, LOST
     PLACE = tempfile.TemporaryDirectory(prefix="convscope-slurm-")
     unittest.addModuleCleanup(PLACE.cleanup)
     root = pathlib.Path(PLACE.name)
@@ -49,6 +49,7 @@ def setUpModule():
     LIMITED = LimitedMember()  # its minute passes while the others run
     local = SWEEPS.call(CONFIG, "-o", "local", "--threads", 1, "-f", "csv")
     assert local.code == 0, local
+    LOST = LostNode()
     TABLE, BITS = without_times(local.out), bits_of(SWEEPS.folder / "local/small")
 
 
@@ -81,6 +82,31 @@ class LimitedMember:
             time.sleep(0.1)
 
 
+class LostNode:
+    """A sweep whose node b is lost in the middle; Slurm takes half a minute to find out."""
+
+    def __init__(self):
+        self.folder = SWEEPS.folder / "lost/small"
+        self.waiting = SWEEPS.start(CONFIG, "--threads", 1, "-f", "csv", "--launcher", "slurm", "-o", "lost")
+        self.member = wait_until(self.member_on_b, "a member trains on node b", pause=0.01)
+        self.killed = CLUSTER.lose_node("b")
+
+    def member_on_b(self):
+        for member, claim in claims_in(self.folder).items():
+            task = claim.get("task", "").split("_")[-1]
+            on_b = [one for one in CLUSTER.tasks() if one[1] == task and one[4] == "b"
+                    and one[2] == "RUNNING" and one[0] in claim.get("task", "")]
+            if on_b and claim.get("held"):
+                run = self.run_of(member)
+                if run and state_of(run) == "RUNNING" and steps_of(run) > 10:
+                    return member
+        return None
+
+    def run_of(self, member):
+        row, seed = member.split()
+        return next((run for run in runs_in(self.folder / row) if run.name.endswith(f"-{seed}")), None)
+
+
 class Slurm(unittest.TestCase):
     maxDiff = None
 
@@ -104,35 +130,6 @@ class Slurm(unittest.TestCase):
     def arrays_of(self, folder):
         return {line.split("|")[0] for line in CLUSTER.ask("squeue", "-h", "-o", "%F|%Z").splitlines()
                 if os.path.realpath(line.split("|")[1]) == os.path.realpath(folder)}
-
-    def test_1_a_lost_node_changes_nothing(self):
-        folder = SWEEPS.folder / "lost/small"
-        waiting = SWEEPS.start(*self.on_slurm("-o", "lost"))
-        # Some members are through, and one is in the middle on the node that will be lost.
-        def on_b():
-            for member, claim in claims_in(folder).items():
-                task = claim.get("task", "").split("_")[-1]
-                running = [one for one in CLUSTER.tasks() if one[1] == task and one[4] == "b"
-                           and one[2] == "RUNNING" and one[0] in claim.get("task", "")]
-                if running and claim.get("held"):
-                    row, seed = member.split()
-                    runs = [run for run in runs_in(folder / row) if run.name.endswith(f"-{seed}")]
-                    if runs and state_of(runs[0]) == "RUNNING" and steps_of(runs[0]) > 10:
-                        return member
-            return None
-        member = wait_until(on_b, "a member trains on node b", pause=0.01)
-        killed = CLUSTER.lose_node("b")
-        self.assertGreaterEqual(len(killed), 3, "slurmd, its step daemon and the worker")
-        out, err = waiting.communicate(timeout=100)
-        self.assertEqual(waiting.returncode, 0, err)
-        self.assertEqual(without_times(out), TABLE)
-        self.check_same(folder)
-        self.assertIn("[12/12]", err)
-        row, seed = member.split()
-        log = next(run for run in runs_in(folder / row) if run.name.endswith(f"-{seed}")) / "log.txt"
-        self.assertIn("resume", log.read_text(), "the member on the lost node went on")
-        CLUSTER.start_node("b")
-        wait_until(lambda: CLUSTER.node_states().get("b") in ("idle", "mixed", "allocated"), "node b is back")
 
     def test_2_a_killed_command_is_followed_by_the_next(self):
         folder = SWEEPS.folder / "followed/small"
@@ -234,14 +231,19 @@ class Slurm(unittest.TestCase):
         self.assertEqual(told.code, 5, told)
         self.assertRegex(told.err, r"error: \[sweep\] expected sbatch to take .*Invalid partition")
 
-    def test_7_at_its_time_limit_a_member_is_queued_again_and_goes_on(self):
+    def test_7_a_lost_node_changes_nothing(self):
+        self.assertGreaterEqual(len(LOST.killed), 3, "slurmd, its step daemon and the worker")
+        out, err = LOST.waiting.communicate(timeout=100)
+        self.assertEqual(LOST.waiting.returncode, 0, err)
+        self.assertEqual(without_times(out), TABLE)
+        self.check_same(LOST.folder)
+        self.assertIn("[12/12]", err)
+        log = LOST.run_of(LOST.member) / "log.txt"
+        self.assertIn("resume", log.read_text(), "the member on the lost node went on")
+
+    def test_8_at_its_time_limit_a_member_is_queued_again_and_goes_on(self):
         folder = LIMITED.folder
-        try:
-            wait_until(lambda: state_of(LIMITED.run) == "DONE", "the limited member is through", 100)
-        except AssertionError:
-            print(*[f"{path}:\n{path.read_text()}" for path in folder.glob("sweep.slurm*")], sep="\n")
-            print(CLUSTER.tasks("%N|%L"), LIMITED.pids, state_of(LIMITED.run))
-            raise
+        wait_until(lambda: state_of(LIMITED.run) == "DONE", "the limited member is through", 100)
         wait_until(lambda: not self.arrays_of(folder), "its array has ended")
         log = (folder / "sweep.slurm-0.log").read_text()
         self.assertIn("again, to go on", log)
