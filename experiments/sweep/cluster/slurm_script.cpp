@@ -20,7 +20,7 @@ bool is_plain(char letter) {
 
 std::string shell_word(const std::string& text) {
   const auto needs_no_quotes = [](char letter) { return is_plain(letter) || letter == '/'; };
-  if (!text.empty() && text.front() != '-' && std::ranges::all_of(text, needs_no_quotes)) {
+  if (!text.empty() && std::ranges::all_of(text, needs_no_quotes)) {
     return text;
   }
   std::string out = "'";

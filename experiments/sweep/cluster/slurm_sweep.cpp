@@ -194,8 +194,8 @@ class SlurmSweep {
     }
   }
 
-  // Slurm queues the tasks of a lost node again, but not all of them: one that it began there before
-  // it knew of the loss ends as NODE_FAIL. Such members are submitted once more.
+  // Slurm queues the tasks of a lost node again, but not all of them: one that it began there
+  // before it knew of the loss ends as NODE_FAIL. Such members are submitted once more.
   bool begin_lost_ones_again(WorkersView& view, bool may) {
     static const std::set<std::string> kLost = {"NODE_FAIL", "BOOT_FAIL", "PREEMPTED", "TIMEOUT"};
     const std::map<std::size_t, std::string> ends =
