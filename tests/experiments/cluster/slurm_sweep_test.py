@@ -36,7 +36,7 @@ class Pauses(threading.Thread):
 
 
 def setUpModule():
-    global PLACE, CLUSTER, PAUSES, SWEEPS, CONFIG, TABLE, BITS, LIMITED, LOST
+    global PLACE, CLUSTER, PAUSES, SWEEPS, CONFIG, LONG, LIMITED, LOST, WANTED, WANTED_LONG
     PLACE = tempfile.TemporaryDirectory(prefix="convscope-slurm-")
     unittest.addModuleCleanup(PLACE.cleanup)
     root = pathlib.Path(PLACE.name)
@@ -45,12 +45,17 @@ def setUpModule():
     PAUSES = Pauses(CLUSTER)
     unittest.addModuleCleanup(PAUSES.done.set)
     SWEEPS = Sweeps(PROGRAM, root / "work", CLUSTER.env)
-    CONFIG = SWEEPS.config()
+    CONFIG = SWEEPS.config()  # twelve members
+    LONG = SWEEPS.config("long.yaml", images=1600, epochs=50, seeds="1")  # four of more than a second
+    whole = SWEEPS.start(LONG, "-o", "whole", "--threads", 1, "-f", "csv")
     LIMITED = LimitedMember()  # its minute passes while the others run
     local = SWEEPS.call(CONFIG, "-o", "local", "--threads", 1, "-f", "csv")
     assert local.code == 0, local
     LOST = LostNode()
-    TABLE, BITS = without_times(local.out), bits_of(SWEEPS.folder / "local/small")
+    out, err = whole.communicate(timeout=60)
+    assert whole.returncode == 0, err
+    WANTED = without_times(local.out), bits_of(SWEEPS.folder / "local/small")
+    WANTED_LONG = without_times(out), bits_of(SWEEPS.folder / "whole/small")
 
 
 class LimitedMember:
@@ -110,16 +115,17 @@ class LostNode:
 class Slurm(unittest.TestCase):
     maxDiff = None
 
-    def check_same(self, folder, answer=None):
+    def check_same(self, folder, answer=None, wanted=None):
+        table, bits = wanted or WANTED_LONG
         if answer is not None:
             self.assertEqual(answer.code, 0, answer)
-            self.assertEqual(without_times(answer.out), TABLE, answer)
-        self.assertEqual(without_times((folder / "sweep.csv").read_text()), TABLE)
-        self.assertEqual(first_difference(bits_of(folder), BITS), "")
-        self.assertEqual(len(runs_in(folder)), len(BITS))
+            self.assertEqual(without_times(answer.out), table, answer)
+        self.assertEqual(without_times((folder / "sweep.csv").read_text()), table)
+        self.assertEqual(first_difference(bits_of(folder), bits), "")
+        self.assertEqual(len(runs_in(folder)), len(bits))
 
     def on_slurm(self, *words):
-        return [CONFIG, "--threads", 1, "-f", "csv", "--launcher", "slurm", *words]
+        return [LONG, "--threads", 1, "-f", "csv", "--launcher", "slurm", *words]
 
     def wait_for_tasks(self, folder, count=1):
         """Until so many members train, with a checkpoint or without."""
@@ -145,7 +151,7 @@ class Slurm(unittest.TestCase):
         arrays = self.arrays_of(folder)
         self.assertEqual(len(arrays), 1)
         # Nor does one on this machine train beside the array.
-        local = SWEEPS.call(CONFIG, "-o", "followed", "--threads", 1)
+        local = SWEEPS.call(LONG, "-o", "followed", "--threads", 1)
         self.assertEqual(local.code, 2, local)
         self.assertIn(f"whose members job {arrays.copy().pop()} of Slurm trains", local.err)
         # The note may not have been written yet when the command was killed.
@@ -168,7 +174,7 @@ class Slurm(unittest.TestCase):
         self.assertIn("INTERRUPTED", states)
         self.assertNotIn("RUNNING", states)
         # Some members here, stopped in the middle ...
-        local = SWEEPS.start(CONFIG, "-o", "cancelled", "--threads", 1, "-f", "csv")
+        local = SWEEPS.start(LONG, "-o", "cancelled", "--threads", 1, "-f", "csv")
         done = sum(state == "DONE" for state in states)
         wait_until(lambda: sum(state_of(run) == "DONE" for run in runs_in(folder)) > done, "one is done")
         local.send_signal(signal.SIGTERM)
@@ -187,20 +193,21 @@ class Slurm(unittest.TestCase):
 
     def test_4_detached_it_ends_with_the_table_and_tells_how_far_it_is(self):
         folder = SWEEPS.folder / "detached/small"
-        self.assertEqual(SWEEPS.call(*self.on_slurm("-o", "detached", "--detach")).code, 0)
+        words = ["-o", "detached", "--detach", "--slurm", "at_once=1"]
+        self.assertEqual(SWEEPS.call(*self.on_slurm(*words)).code, 0)
         self.wait_for_tasks(folder)
         status = SWEEPS.call(folder, "--status", "-f", "csv")
         self.assertEqual(status.code, 0, status)
         self.assertIn("member,name,seed,state,host,epoch,epochs,task,error", status.out)
-        self.assertRegex(status.out, r"dense,1,(running|done),\S+,\d,3,")
-        self.assertRegex(status.out, r"queued,,0,3,\d+_\d+ PENDING")
-        self.assertRegex(status.err, r"12 members: .*\d+ queued; job \d+ of Slurm")
-        by_config = SWEEPS.call(CONFIG, "-o", "detached", "--status")
+        self.assertRegex(status.out, r"dense,1,(running|done),\S+,\d+,50,")
+        self.assertRegex(status.out, r"queued,,0,50,\d+_\d+ PENDING")
+        self.assertRegex(status.err, r"4 members: .*\d queued; job \d+ of Slurm")
+        by_config = SWEEPS.call(LONG, "-o", "detached", "--status")
         self.assertEqual(by_config.code, 0, by_config)
         wait_until(lambda: not self.arrays_of(folder), "the array has ended")
         self.check_same(folder)
         self.assertIn('"state": "DONE"', (folder / "sweep.state.json").read_text())
-        self.assertIn("12 members: 12 done", SWEEPS.call(folder, "--status").err)
+        self.assertIn("4 members: 4 done", SWEEPS.call(folder, "--status").err)
 
     def test_5_names_that_a_shell_reads_are_only_names(self):
         for place in ["a b", "it's \"x\"", "$(touch pwned)`touch pwned`", "a\nb; touch pwned", "%a%"]:
@@ -235,8 +242,8 @@ class Slurm(unittest.TestCase):
         self.assertGreaterEqual(len(LOST.killed), 3, "slurmd, its step daemon and the worker")
         out, err = LOST.waiting.communicate(timeout=100)
         self.assertEqual(LOST.waiting.returncode, 0, err)
-        self.assertEqual(without_times(out), TABLE)
-        self.check_same(LOST.folder)
+        self.assertEqual(without_times(out), WANTED[0])
+        self.check_same(LOST.folder, wanted=WANTED)
         self.assertIn("[12/12]", err)
         log = LOST.run_of(LOST.member) / "log.txt"
         self.assertIn("resume", log.read_text(), "the member on the lost node went on")
