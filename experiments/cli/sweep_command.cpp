@@ -2,14 +2,20 @@
 // sweep_command.cpp: `convscope sweep`: trains every member of a config's `sweep:` block and ends
 // with one table.
 #include <cstdio>
+#include <filesystem>
 #include <memory>
 
 #include "experiments/cli/command.h"
 #include "experiments/cli/measure_once.h"
 #include "experiments/config/sweep_block.h"
 #include "experiments/report/table/latex_table.h"
+#include "experiments/sweep/cluster/mpi_sweep.h"
+#include "experiments/sweep/cluster/slurm_script.h"
+#include "experiments/sweep/cluster/slurm_sweep.h"
 #include "experiments/sweep/sweep_check.h"
 #include "experiments/sweep/sweep_runner.h"
+#include "experiments/sweep/sweep_status.h"
+#include "experiments/sweep/sweep_worker.h"
 
 namespace convscope {
 namespace {
@@ -19,8 +25,13 @@ struct Arguments {
   std::string root = "runs";
   std::string name;
   std::string format = "md";
+  std::string launcher = "local", hosts;
+  std::vector<std::string> slurm;
   int jobs = 1;
-  bool dry_run = false, retry_failed = false;
+  std::int64_t member = -1;
+  bool jobs_given = false;
+  bool dry_run = false, retry_failed = false, detach = false;
+  bool status = false, cancel = false, work = false;
 };
 
 SweepPlan read_plan(const Arguments& arguments, std::vector<std::string>& overrides) {
@@ -41,22 +52,116 @@ SweepPlan read_plan(const Arguments& arguments, std::vector<std::string>& overri
   return load_sweep(path, overrides);
 }
 
+std::string as_command(const std::vector<std::string>& words) {
+  std::string out;
+  for (const std::string& word : words) out += (out.empty() ? "" : " ") + shell_word(word);
+  return out;
+}
+
+// Options that mean something together only.
+void check_options(const Arguments& arguments) {
+  const auto only_with = [&](bool given, const char* option, bool fits, const char* other) {
+    if (given && !fits) fail_usage("sweep", cat("expected ", other, " beside ", option));
+  };
+  const bool slurm = arguments.launcher == "slurm", mpi = arguments.launcher == "mpi";
+  only_with(!arguments.slurm.empty(), "--slurm", slurm, "--launcher slurm");
+  only_with(arguments.detach, "--detach", slurm, "--launcher slurm");
+  only_with(!arguments.hosts.empty(), "--hosts", mpi, "--launcher mpi");
+  only_with(arguments.member >= 0, "--member", arguments.work, "--work");
+  if (slurm && arguments.jobs_given) {
+    fail_usage(
+        "sweep",
+        "expected --slurm at_once=N in place of --jobs N, because Slurm hands the members out");
+  }
+  if (arguments.status + arguments.cancel + arguments.work + arguments.dry_run > 1) {
+    fail_usage("sweep", "expected one of --status, --cancel, --work and --dry-run, got several");
+  }
+}
+
+// The folder that a folder or a config names.
+std::string folder_of(const Arguments& arguments) {
+  std::error_code error;
+  if (arguments.words.size() == 1 && std::filesystem::is_directory(arguments.words[0], error)) {
+    std::string folder = arguments.words[0];
+    while (folder.size() > 1 && folder.back() == '/') folder.pop_back();
+    return folder;
+  }
+  std::vector<std::string> overrides;
+  return arguments.root + "/" + read_plan(arguments, overrides).name;
+}
+
+int show_status(const Arguments& arguments) {
+  const SweepStatus status = sweep_status(folder_of(arguments));
+  const std::string text = arguments.format == "csv"     ? to_csv(status.table)
+                           : arguments.format == "json"  ? to_json(status.table)
+                           : arguments.format == "latex" ? to_latex(status.table)
+                                                         : to_markdown(status.table);
+  print_result(text);
+  print_remark(status.summary);
+  return 0;
+}
+
+int work(const Arguments& arguments) {
+  WorkerOptions options;
+  options.folder = folder_of(arguments);
+  options.quiet = global_options().verbosity < 0;
+  if (arguments.member >= 0) options.member = static_cast<std::size_t>(arguments.member);
+  return work_on_sweep(options);
+}
+
+int cancel(const Arguments& arguments) {
+  const std::string job = cancel_slurm_sweep(folder_of(arguments));
+  print_remark(cat("cancel job ", job, " of Slurm; its members write their checkpoints"));
+  return 0;
+}
+
+// What this machine lacks, nodes may have.
+std::vector<RefusedRow> refused_here(const SweepPlan& plan, bool trains_elsewhere) {
+  std::vector<RefusedRow> refused = refused_rows(plan);
+  if (!trains_elsewhere) return refused;
+  std::erase_if(refused, [](const RefusedRow& row) {
+    if (row.is_unavailable) print_remark(cat("warning: not on this machine: ", row.reason));
+    return row.is_unavailable;
+  });
+  return refused;
+}
+
+SweepResult train(const SweepPlan& plan, const SweepOptions& options, const std::string& launcher) {
+  if (launcher == "slurm") return run_slurm_sweep(plan, options);
+  if (launcher == "mpi") return run_mpi_sweep(plan, options);
+  measure_this_machine_once();  // not in each member, where others would keep the cores busy
+  return run_sweep(plan, options);
+}
+
 int sweep(const Arguments& arguments) {
+  check_options(arguments);
+  if (arguments.status) return show_status(arguments);
+  if (arguments.cancel) return cancel(arguments);
+  if (arguments.work) return work(arguments);
   SweepOptions options;
   options.root = arguments.root;
   options.jobs = arguments.jobs;
+  options.jobs_by_default = !arguments.jobs_given;
   options.retry_failed = arguments.retry_failed;
   options.quiet = global_options().verbosity < 0;
+  options.slurm = parse_slurm_settings(arguments.slurm);
+  options.detach = arguments.detach;
+  options.hosts = arguments.hosts;
+  options.plugins = global_options().plugins;
   const SweepPlan plan = read_plan(arguments, options.overrides);
-  const std::vector<RefusedRow> refused = refused_rows(plan);
+  const std::vector<RefusedRow> refused = refused_here(plan, arguments.launcher != "local");
   if (arguments.dry_run) {
     print_result(list_members(plan, arguments.root + "/" + plan.name, refused));
+    if (arguments.launcher == "slurm") print_result("\n" + slurm_script_of(plan, options));
+    if (arguments.launcher == "mpi") {
+      print_result("\n" + as_command(mpirun_words(plan, options)) + "\n");
+    }
   }
   refuse(refused);
   if (arguments.dry_run) return 0;
-  measure_this_machine_once();  // not in each member, where others would keep the cores busy
-  const SweepResult result = run_sweep(plan, options);
+  const SweepResult result = train(plan, options, arguments.launcher);
   if (result.exit_code > 128) return result.exit_code;  // not the end: no table yet
+  if (options.detach && result.outcomes.empty()) return 0;
   const std::string text =
       arguments.format == "csv"     ? to_csv(sweep_table(plan, result.outcomes))
       : arguments.format == "json"  ? to_json(sweep_table(plan, result.outcomes))
@@ -70,16 +175,53 @@ std::function<int()> declare_sweep(CommandLine& app) {
   auto arguments = std::make_shared<Arguments>();
   app.add_option(
          "CONFIG", arguments->words,
-         "a file, or the name of a shipped config (config list); then KEY=VALUE to change it")
+         "a file, or the name of a shipped config (config list); then KEY=VALUE to change it; with "
+         "--status, --cancel and --work also the folder of a sweep")
       ->type_name("");
   app.add_option("-o,--output", arguments->root, "folder of all runs")
       ->type_name("DIR")
       ->capture_default_str();
   app.add_option("--name", arguments->name, "name of the sweep; beats the config")->type_name("N");
-  app.add_option("-j,--jobs", arguments->jobs, "members side by side; they share the threads")
+  app.add_option_function(
+         "-j,--jobs",
+         [arguments](const std::string& word) {
+           arguments->jobs = std::stoi(word);
+           arguments->jobs_given = true;
+         },
+         "members side by side; they share the threads; with --launcher mpi: workers (1; mpi: one "
+         "for each slot)")
       ->type_name("N")
+      ->check([](const std::string& word) -> std::string {
+        const bool fits = !word.empty() && word.size() <= 4 &&
+                          word.find_first_not_of("0123456789") == std::string::npos &&
+                          std::stoi(word) >= 1 && std::stoi(word) <= 1024;
+        return fits ? "" : cat("expected an integer from 1 to 1024, got '", word, "'");
+      });
+  app.add_option("--launcher", arguments->launcher,
+                 "who trains the members: local (this machine), slurm (an array of jobs) or mpi "
+                 "(workers that mpirun starts)")
+      ->type_name("L")
       ->capture_default_str()
-      ->range(1, 1024);
+      ->one_of({"local", "slurm", "mpi"});
+  app.add_option("--slurm", arguments->slurm,
+                 "what to ask Slurm for, such as partition=gpu,time=30,mem=8G,gpus=1,cpus=4,"
+                 "at_once=20; beats the config's sweep.slurm")
+      ->type_name("K=V,...")
+      ->one_at_a_time();
+  app.add_option("--hosts", arguments->hosts, "hosts for mpirun, one a line")->type_name("FILE");
+  app.add_flag("--detach", arguments->detach, "submit the array to Slurm, and do not wait for it");
+  app.add_flag("--status", arguments->status,
+               "print the members with state, host and epoch, and stop");
+  app.add_flag("--cancel", arguments->cancel,
+               "cancel the array that Slurm works on; its members write checkpoints");
+  app.add_flag("--work", arguments->work,
+               "be a worker: train members that a sweep has prepared in its folder and that nobody "
+               "has begun");
+  app.add_option("--member", arguments->member,
+                 "with --work: this one alone; its number is that of "
+                 "--status")
+      ->type_name("I")
+      ->range(0, 9999);
   app.add_option("-f,--format", arguments->format, "of the table on stdout: md, csv, json or latex")
       ->type_name("F")
       ->capture_default_str()
@@ -99,7 +241,9 @@ std::function<int()> declare_sweep(CommandLine& app) {
 CONVSCOPE_REGISTER_COMMAND(
     "sweep",
     {.summary = "train every member of a config's sweep, end with one table",
-     .usage = "sweep CONFIG|NAME [KEY=VALUE...] [--dry-run] [--jobs N] [-o DIR]",
-     .examples = {"sweep synthetic_sweep --dry-run", "sweep synthetic_sweep sweep.seeds=[1,2,3]"},
+     .usage = "sweep CONFIG|NAME [KEY=VALUE...] [--dry-run] [--jobs N] [--launcher L] [-o DIR]",
+     .examples = {"sweep synthetic_sweep --dry-run", "sweep synthetic_sweep sweep.seeds=[1,2,3]",
+                  "sweep synthetic_sweep --launcher slurm --slurm time=30,at_once=4",
+                  "sweep runs/synthetic_sweep --status"},
      .order = 15,
      .declare = convscope::declare_sweep})

@@ -75,6 +75,7 @@ class Planner {
     std::erase_if(root_.entries, [](const Node::Entry& e) { return e.key == "sweep"; });
     check_overrides();
     if (!mistakes_.empty()) return plan;
+    plan.slurm = block_.slurm;
     plan.varies_threads = block_.owners.contains("threads");
     combine(sweep.origin);
     if (!mistakes_.empty()) return plan;

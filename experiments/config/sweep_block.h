@@ -13,6 +13,7 @@
 //     exclude:                       # all that these values fit is left out
 //       - {name: pruned, conv.algorithm: direct}
 //     seeds: [1, 2, 3]               # default: the config's seed
+//     slurm: {time: 30, at_once: 4}  # with --launcher slurm (slurm_settings.h)
 //
 // A row of the table is one member x one place of zip x one point of grid; a member of the sweep is
 // a row with one seed. Every mistake is reported as in experiment_config.h.
@@ -25,6 +26,7 @@
 #include <vector>
 
 #include "experiments/config/experiment_config.h"
+#include "experiments/config/slurm/slurm_settings.h"
 
 namespace convscope {
 
@@ -50,6 +52,7 @@ struct SweepPlan {
   std::vector<SweepMember> members;  // in the order of running: all rows with the first seed, ...
   bool varies_threads = false;       // the number of threads is one of the things that differ
   std::string yaml;                  // the sweep with what it extends, as one text
+  SlurmSettings slurm = {};
 };
 
 CONVSCOPE_API SweepPlan load_sweep(const std::string& path,

@@ -78,7 +78,7 @@ class BlockReader {
                     cat("sweep: expected a map with members, zip or grid, got ", describe(node)));
       return block;
     }
-    const std::vector<std::string> known = {"members", "zip", "grid", "exclude", "seeds"};
+    const std::vector<std::string> known = {"members", "zip", "grid", "exclude", "seeds", "slurm"};
     for (const Node::Entry& entry : node.entries) {
       if (std::find(known.begin(), known.end(), entry.key) != known.end()) continue;
       mistakes_.add(entry.origin, cat("unknown key '", printable("sweep." + entry.key), "'",
@@ -90,6 +90,7 @@ class BlockReader {
     if (const Node* grid = given(node, "grid")) read_grid(*grid, names, block);
     if (const Node* exclude = given(node, "exclude")) read_excludes(*exclude, block);
     if (const Node* seeds = given(node, "seeds")) read_seeds(*seeds, block);
+    if (const Node* slurm = given(node, "slurm")) read_slurm(*slurm, block);
     if (block.axes.empty() && block.seeds.empty() && mistakes_.empty()) {
       mistakes_.add(node.origin, "sweep: expected members, zip, grid or seeds, got none of them");
     }
@@ -384,6 +385,24 @@ class BlockReader {
                       cat("sweep.seeds: expected different seeds, got ", seed, " twice"));
       }
       block.seeds.push_back(seed);
+    }
+  }
+
+  void read_slurm(const Node& map, SweepBlock& block) {
+    if (map.kind != Node::Kind::map) {
+      mistakes_.add(map.origin,
+                    cat("sweep.slurm: expected a map such as {partition: gpu, time: 30}, got ",
+                        describe(map)));
+      return;
+    }
+    for (const Node::Entry& entry : map.entries) {
+      const Node& value = entry.value;
+      if (value.kind == Node::Kind::null) continue;
+      const std::string wrong = value.kind == Node::Kind::scalar
+                                    ? block.slurm.set(printable(entry.key), printable(value.text))
+                                    : cat("expected a number or a text for ", printable(entry.key),
+                                          ", got ", describe(value));
+      if (!wrong.empty()) mistakes_.add(entry.origin, cat("sweep.slurm: ", wrong));
     }
   }
 

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "experiments/config/document.h"
+#include "experiments/config/slurm/slurm_settings.h"
 
 namespace convscope::config {
 
@@ -36,6 +37,7 @@ struct SweepBlock {
   std::vector<SweepExclude> excludes;
   std::vector<std::int64_t> seeds;            // empty: the config's own
   std::map<std::string, std::string> owners;  // key -> "sweep.grid"
+  SlurmSettings slurm;
 };
 
 SweepBlock read_sweep_block(const Node& node, Mistakes& mistakes);

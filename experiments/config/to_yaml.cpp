@@ -7,6 +7,7 @@
 #include "experiments/config/document.h"
 #include "experiments/config/quant_block.h"
 #include "experiments/config/schema.h"
+#include "experiments/config/slurm/slurm_settings.h"
 #include "optim/lr_schedule.h"
 #include "optim/optimizer.h"
 #include "sparsity/sparsity_options.h"
@@ -229,7 +230,7 @@ void list_options(const Registry<Entry>& table, const std::string& block,
 
 // Read by sweep_block_axes.cpp.
 void list_sweep_keys(std::vector<ConfigKey>& out) {
-  const auto add = [&](const std::string& path, OptionType type, const char* doc) {
+  const auto add = [&](const std::string& path, OptionType type, const std::string& doc) {
     out.push_back({path, {.name = path.substr(path.rfind('.') + 1), .type = type, .doc = doc}});
   };
   add("sweep.members", OptionType::texts,
@@ -238,6 +239,10 @@ void list_sweep_keys(std::vector<ConfigKey>& out) {
   add("sweep.grid", OptionType::texts, "map of keys to lists: every value with every other");
   add("sweep.exclude", OptionType::texts, "list of maps: members that have these values are out");
   add("sweep.seeds", OptionType::integers, "each row is trained with each seed");
+  for (const SlurmKey& key : slurm_keys()) {
+    add("sweep.slurm." + key.name, OptionType::text,
+        cat("--launcher slurm: ", key.doc, "; ", key.expected));
+  }
 }
 
 }  // namespace

@@ -160,9 +160,11 @@ std::string utc_time_text(double unix_seconds) {
   return time_text(unix_seconds, "%Y-%m-%dT%H:%M:%SZ");
 }
 
-RunStatus read_run_status(const std::string& folder) {
+RunStatus read_run_status(const std::string& folder, bool exactly) {
   RunStatus status = parse_status(folder);
-  const auto is_gone = [&] { return status.state == "RUNNING" && !is_alive(folder, status); };
+  const auto is_gone = [&] {
+    return status.state == "RUNNING" && !is_alive(folder, status, exactly);
+  };
   // It may have written its last word and ended between the two looks: then the word counts.
   if (is_gone()) status = parse_status(folder);
   if (is_gone()) {

@@ -33,8 +33,10 @@ struct RunStatus {
 };
 
 // The status of a run folder; state "UNREADABLE" with the reason when there is none. A run that
-// says RUNNING while nobody works on it any more (its process was killed) comes out as KILLED.
-CONVSCOPE_API RunStatus read_run_status(const std::string& folder);
+// says RUNNING while nobody works on it any more (its process was killed) comes out as KILLED. Of a
+// run on another host the clock of this host decides that, or, `exactly`, that of the file system
+// (run_owner.h).
+CONVSCOPE_API RunStatus read_run_status(const std::string& folder, bool exactly = false);
 
 class CONVSCOPE_API RunFolder {
  public:

@@ -7,10 +7,12 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <csignal>
 #include <cstring>
 #include <sstream>
+#include <string_view>
 
 #include "framework/check.h"
 #include "framework/io/bytes.h"
@@ -28,18 +30,52 @@ int open_file(const char* path, int flags) {
 }
 
 // In the child, between fork and exec: system calls only.
-[[noreturn]] void become(char** argv, int nothing, int log, pid_t parent) {
+[[noreturn]] void become(char** argv, char** environment, int nothing, int log, pid_t parent) {
   prctl(PR_SET_PDEATHSIG, SIGTERM);
   if (getppid() != parent) _exit(1);  // it died before the line above
   setpgid(0, 0);
   dup2(nothing, STDIN_FILENO);
   dup2(nothing, STDOUT_FILENO);
   dup2(log, STDERR_FILENO);
-  execv("/proc/self/exe", argv);
+  execve("/proc/self/exe", argv, environment);
   _exit(127);
 }
 
+// What a launcher tells the processes of a group about themselves and each other.
+bool is_of_a_group(std::string_view name) {
+  constexpr std::string_view kBeginnings[] = {"OMPI_", "PMIX_",  "PMI_", "PRTE_",  "ORTE_", "MPI_",
+                                              "HYDI_", "HYDRA_", "MV2_", "SLURM_", "I_MPI_"};
+  constexpr std::string_view kNames[] = {"MPIRUN_RANK",    "RANK",        "WORLD_SIZE",
+                                         "LOCAL_RANK",     "MASTER_ADDR", "MASTER_PORT",
+                                         "CONVSCOPE_ALONE"};
+  return std::ranges::any_of(kBeginnings, [&](auto word) { return name.starts_with(word); }) ||
+         std::ranges::find(kNames, name) != std::end(kNames);
+}
+
 }  // namespace
+
+std::vector<std::string> member_words(const std::string& folder, const SweepMember& member,
+                                      const std::string& run, std::int64_t threads) {
+  std::vector<std::string> words = {"run"};
+  if (run.empty()) {
+    const std::string config = cat(folder, "/", member.row, "/s", member.config.seed, ".yaml");
+    words.insert(words.end(), {config, "-o", folder});
+  } else {
+    words.insert(words.end(), {"--resume", run});
+  }
+  words.insert(words.end(), {"--threads", std::to_string(threads), "--color", "never"});
+  return words;
+}
+
+std::vector<std::string> member_environment() {
+  std::vector<std::string> out;
+  for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry) {
+    const std::string_view text = *entry;
+    if (!is_of_a_group(text.substr(0, text.find('=')))) out.emplace_back(text);
+  }
+  out.emplace_back("CONVSCOPE_ALONE=1");
+  return out;
+}
 
 MemberProcess::MemberProcess(const std::vector<std::string>& arguments, std::string log)
     : log_(std::move(log)) {
@@ -48,11 +84,15 @@ MemberProcess::MemberProcess(const std::vector<std::string>& arguments, std::str
   std::vector<char*> argv = {name.data()};
   for (std::string& word : words) argv.push_back(word.data());
   argv.push_back(nullptr);
+  std::vector<std::string> surroundings = member_environment();
+  std::vector<char*> environment;
+  for (std::string& entry : surroundings) environment.push_back(entry.data());
+  environment.push_back(nullptr);
   const int nothing = open_file("/dev/null", O_RDWR);
   const int file = open_file(log_.c_str(), O_WRONLY | O_CREAT | O_TRUNC);
   const pid_t parent = getpid();
   pid_ = fork();
-  if (pid_ == 0) become(argv.data(), nothing, file, parent);
+  if (pid_ == 0) become(argv.data(), environment.data(), nothing, file, parent);
   const int error = errno;
   close(nothing);
   close(file);

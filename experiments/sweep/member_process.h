@@ -8,9 +8,20 @@
 #include <string>
 #include <vector>
 
+#include "experiments/config/sweep_block.h"
 #include "framework/export.h"
 
 namespace convscope {
+
+// The words behind `convscope` that train a member of the sweep in `folder`, or go on with `run`.
+CONVSCOPE_API std::vector<std::string> member_words(const std::string& folder,
+                                                    const SweepMember& member,
+                                                    const std::string& run, std::int64_t threads);
+
+// "NAME=VALUE" of all that a member sees: this process's environment without what says that it is
+// one of several (variables of MPI, PMI and Slurm), and with CONVSCOPE_ALONE=1. A member is a run
+// of one process, wherever its worker was started.
+CONVSCOPE_API std::vector<std::string> member_environment();
 
 class CONVSCOPE_API MemberProcess {
  public:

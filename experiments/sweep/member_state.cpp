@@ -40,9 +40,12 @@ std::optional<RunSummary> summary_of(const std::string& run) {
 
 MemberState state_of_run(const std::string& run) {
   MemberState state;
-  const RunStatus status = read_run_status(run);
+  const RunStatus status = read_run_status(run, /*exactly=*/true);
   state.run = run;
   state.pid = status.pid;
+  state.host = status.host;
+  state.epoch = status.epoch;
+  state.step = status.step;
   state.summary = summary_of(run);
   if (status.state == "DONE") {
     state.progress = MemberProgress::done;
@@ -56,6 +59,24 @@ MemberState state_of_run(const std::string& run) {
     state.error = status.reason;
   }
   return state;
+}
+
+// Names of runs hold the time of the host that began them, so they alone do not say which of two
+// is the one to go on with: a run that failed is there only because it is not the last word.
+int rank_of(MemberProgress progress) {
+  switch (progress) {
+    case MemberProgress::missing:
+      return 0;
+    case MemberProgress::failed:
+      return 1;
+    case MemberProgress::partial:
+      return 2;
+    case MemberProgress::running:
+      return 3;
+    case MemberProgress::done:
+      break;
+  }
+  return 4;
 }
 
 }  // namespace
@@ -87,9 +108,7 @@ MemberState member_state(const std::string& folder, const SweepMember& member,
   for (const std::string& run : find_runs(folder + "/" + member.row)) {  // the newest last
     if (is_stillborn(run) || !has_config(run, wanted, threads_matter)) continue;
     MemberState state = state_of_run(run);
-    if (best.progress != MemberProgress::done || state.progress == MemberProgress::done) {
-      best = std::move(state);
-    }
+    if (rank_of(state.progress) >= rank_of(best.progress)) best = std::move(state);
   }
   return best;
 }

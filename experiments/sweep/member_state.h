@@ -23,15 +23,18 @@ CONVSCOPE_API std::string_view name_of(MemberProgress progress);
 
 struct MemberState {
   MemberProgress progress = MemberProgress::missing;
-  std::string run;                    // its folder; "" when missing
-  std::string error;                  // why it failed, or stopped
-  std::int64_t pid = 0;               // of the process that works on it
-  std::optional<RunSummary> summary;  // of the epochs done so far
+  std::string run;                         // its folder; "" when missing
+  std::string error;                       // why it failed, or stopped
+  std::int64_t pid = 0;                    // of the process that works on it
+  std::string host = {};                   // on which it ran last
+  std::int64_t epoch = 0, step = 0;        // finished ones
+  std::optional<RunSummary> summary = {};  // of the epochs done so far
 };
 
-// The state of a member of the sweep in `folder` (runs/<sweep>): of its newest run that has the
-// same resolved config, a finished one first. The number of threads is no part of the config here,
-// as it does not change results, unless the sweep is about threads.
+// The state of a member of the sweep in `folder` (runs/<sweep>): of its run with the same resolved
+// config that is farthest (done, running, partial, failed), and of several such of the newest one.
+// The number of threads is no part of the config here, as it does not change results, unless the
+// sweep is about threads.
 CONVSCOPE_API MemberState member_state(const std::string& folder, const SweepMember& member,
                                        bool threads_matter);
 

@@ -11,6 +11,7 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <thread>
 
 #include "framework/io/atomic_file.h"
 #include "framework/io/bytes.h"
@@ -35,7 +36,14 @@ void make_folder(const std::string& path) {
   }
 }
 
-// Held as long as this process lives; a child does not inherit it.
+[[noreturn]] void refuse_busy(const std::string& path, const std::string& where) {
+  fail(ErrorKind::kInvalid, "sweep",
+       cat("expected a sweep that nobody works on, got ", path,
+           ", which another `convscope sweep` is running", where,
+           "; wait for it, or choose another --name"));
+}
+
+// Held as long as this process lives; a child does not inherit it. -1: another process has it.
 int lock_folder(const std::string& path) {
   const std::string name = path + "/.lock";
   const int lock = open(name.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
@@ -43,14 +51,39 @@ int lock_folder(const std::string& path) {
     fail(ErrorKind::kIo, "sweep",
          cat("expected to write in the folder ", path, ", got: ", std::strerror(errno)));
   }
-  if (flock(lock, LOCK_EX | LOCK_NB) != 0) {
+  if (flock(lock, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
     close(lock);
-    fail(
-        ErrorKind::kInvalid, "sweep",
-        cat("expected a sweep that nobody works on, got ", path,
-            ", which another `convscope sweep` is running; wait for it, or choose another --name"));
+    return -1;
   }
   return lock;
+}
+
+// "command": it stays as long as members are trained. "refresh": a worker writes the table, which
+// takes a moment.
+ClaimRecord this_process(const std::string& task) {
+  return {.host = name_of_this_host(), .pid = static_cast<std::int64_t>(getpid()), .task = task};
+}
+
+std::string claim_of_sweep(const std::string& path) { return path + "/.sweep.claim"; }
+
+// For a process of another host, whose lock is not seen here: until it counts, or does not.
+std::unique_ptr<Claim> claim_or_refuse(const std::string& path, const SweepFolder::Say& say) {
+  const std::string folder = claim_of_sweep(path);
+  ClaimWatch watch;
+  bool said = false;
+  for (int looks = 1;; ++looks) {
+    std::unique_ptr<Claim> claim = watch.try_take(folder, this_process("command"));
+    if (claim) return claim;
+    const ClaimRecord holder = read_claim(folder);
+    const bool for_a_moment = holder.task == "refresh" || looks < 3;
+    if (!for_a_moment && watch.seen_alive(folder)) refuse_busy(path, cat(" on ", holder.host));
+    if (!for_a_moment && !said && say) {
+      said = true;
+      say(cat("wait   a `convscope sweep` on ", holder.host.empty() ? "another host" : holder.host,
+              " has begun this sweep; a minute for a sign of life of it"));
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(200));
+  }
 }
 
 // Nothing but a note is lost when the file cannot be read.
@@ -74,17 +107,36 @@ std::vector<std::pair<std::string, int>> read_jobs(const std::string& path) {
 }  // namespace
 
 SweepFolder::SweepFolder(std::string path, const SweepPlan& plan,
-                         const std::vector<std::string>& overrides)
+                         const std::vector<std::string>& overrides, const Say& say)
     : path_(std::move(path)) {
   make_folder(path_);
   lock_ = lock_folder(path_);
+  if (lock_ < 0) refuse_busy(path_, "");
+  claim_ = claim_or_refuse(path_, say);
   jobs_ = read_jobs(path_);
   std::string head = "# convscope sweep sweep.yaml";
   for (const std::string& text : overrides) head += " '" + clean_line(text) + "'";
   write_file(path_ + "/sweep.yaml", head + "\n" + plan.yaml);
 }
 
+std::unique_ptr<SweepFolder> SweepFolder::open_if_free(const std::string& path) {
+  constexpr int kTries = 50;  // several workers may end at the same moment
+  std::unique_ptr<SweepFolder> out(new SweepFolder(path));
+  ClaimWatch watch;
+  for (int i = 0; i < kTries; ++i) {
+    out->claim_ = watch.try_take(claim_of_sweep(path), this_process("refresh"));
+    if (out->claim_) {
+      out->jobs_ = read_jobs(path);
+      return out;
+    }
+    if (read_claim(claim_of_sweep(path)).task == "command") return nullptr;
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  }
+  return nullptr;
+}
+
 SweepFolder::~SweepFolder() {
+  claim_.reset();
   if (lock_ >= 0) close(lock_);
 }
 
@@ -102,8 +154,19 @@ int SweepFolder::jobs_before(const SweepMember& member) const {
   return 1;
 }
 
+void SweepFolder::set_launcher(const std::string& launcher, const std::string& job) {
+  launcher_ = launcher;
+  job_ = job;
+}
+
 void SweepFolder::write(const std::string& state, const SweepPlan& plan,
                         const std::vector<SweepOutcome>& outcomes) const {
+  if (claim_ && claim_->lost()) {
+    fail(ErrorKind::kIo, "sweep",
+         cat("expected to be the one process that works on ", path_,
+             ", got a newer one on another host, because this one had given no sign of life for a "
+             "minute; nothing more is written"));
+  }
   Json members = Json::array();
   for (std::size_t i = 0; i < plan.members.size(); ++i) {
     const SweepMember& member = plan.members[i];
@@ -113,12 +176,16 @@ void SweepFolder::write(const std::string& state, const SweepPlan& plan,
                        {"state", std::string(name_of(outcome.state.progress))},
                        {"run", fs::path(outcome.state.run).lexically_relative(path_).string()},
                        {"jobs", outcome.jobs},
-                       {"error", outcome.error}});
+                       {"error", outcome.error},
+                       {"host", outcome.state.host}});
   }
   const Json out = {{"name", plan.name},
                     {"state", state},
                     {"pid", static_cast<std::int64_t>(getpid())},
-                    {"members", members}};
+                    {"members", members},
+                    {"launcher", launcher_},
+                    {"job", job_},
+                    {"host", name_of_this_host()}};
   write_file(path_ + kStateFile, json_text(out));
   write_file(path_ + "/sweep.csv", to_csv(sweep_table(plan, outcomes)));
   write_file(path_ + "/sweep.md", sweep_markdown(plan, outcomes));

@@ -1,24 +1,35 @@
 // SPDX-License-Identifier: Apache-2.0
 // sweep_folder.h: the folder of a sweep, runs/<name>:
 //   sweep.yaml         the sweep with what it extends: `convscope sweep` runs it again
+//   sweep.members.json its members, for workers on other nodes (sweep_members.h)
 //   sweep.state.json   each member's state, run folder and error, as of the last change
 //   sweep.csv sweep.md the table
+//   sweep.slurm.*      the script, the job and the output of an array (cluster/slurm_sweep.h)
 //   <row>/s<seed>.yaml, .log                the resolved config of a member, and what it said
+//   <row>/.s<seed>.claim/                   who trains the member now (claim.h)
 //   <row>/<UTC time>-s<seed>/               its run folder
 #pragma once
 
+#include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "experiments/config/sweep_block.h"
+#include "experiments/sweep/claim.h"
 #include "experiments/sweep/sweep_table.h"
 
 namespace convscope {
 
 class CONVSCOPE_API SweepFolder {
  public:
-  // Makes the folder where there is none; an error when another process works on it.
-  SweepFolder(std::string path, const SweepPlan& plan, const std::vector<std::string>& overrides);
+  using Say = std::function<void(const std::string&)>;
+  // Makes the folder where there is none; an error when another process works on it. Where one of
+  // another host did and said no farewell, it waits for a sign of life, and says so.
+  SweepFolder(std::string path, const SweepPlan& plan, const std::vector<std::string>& overrides,
+              const Say& say = {});
+  // Null: another process works on it. Writes nothing but the claim.
+  static std::unique_ptr<SweepFolder> open_if_free(const std::string& path);
   ~SweepFolder();
   SweepFolder(const SweepFolder&) = delete;
   SweepFolder& operator=(const SweepFolder&) = delete;
@@ -28,12 +39,17 @@ class CONVSCOPE_API SweepFolder {
   std::string prepare(const SweepMember& member) const;
   // The number of members side by side that an earlier call noted for a member; 1 when none did.
   int jobs_before(const SweepMember& member) const;
-  // State file and table.
+  // Who works on the members: "slurm" and the number of its job.
+  void set_launcher(const std::string& launcher, const std::string& job);
+  // State file and table. Throws when another process has taken the sweep over.
   void write(const std::string& state, const SweepPlan& plan,
              const std::vector<SweepOutcome>& outcomes) const;
 
  private:
+  explicit SweepFolder(std::string path) : path_(std::move(path)) {}
   std::string path_;
+  std::string launcher_ = "local", job_;
+  std::unique_ptr<Claim> claim_;
   std::vector<std::pair<std::string, int>> jobs_;  // "row seed 1" -> jobs
   int lock_ = -1;
 };

@@ -3,35 +3,21 @@
 #include "experiments/watch/folder_view.h"
 
 #include <fmt/format.h>
-#include <signal.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <cmath>
 #include <filesystem>
-#include <nlohmann/json.hpp>
 
 #include "experiments/report/html/markup.h"
 #include "experiments/run_folder/run_search.h"
+#include "experiments/sweep/sweep_refresh.h"
 #include "experiments/trainer/progress.h"
 
 namespace convscope {
 namespace {
 
-using nlohmann::json;
-
 constexpr int kStateColumns = 12;  // "INTERRUPTED" and a space
 constexpr int kNumberColumns = 32;
-
-// Between two members nothing runs, but the sweep does.
-bool sweep_is_going(const std::string& folder) {
-  const json state = json::parse(file_text(folder + "/sweep.state.json"), nullptr,
-                                 /*allow_exceptions=*/false);
-  if (!state.is_object() || state.value("state", json()) != "RUNNING") return false;
-  const json pid = state.value("pid", json());
-  if (!pid.is_number_integer()) return false;
-  return kill(pid.get<pid_t>(), 0) == 0 || errno != ESRCH;
-}
 
 std::string short_path(const std::string& path, const std::string& root) {
   const std::string inside = std::filesystem::path(path).lexically_relative(root).string();
@@ -55,7 +41,7 @@ std::string row_text(const RunView& run, const std::string& root, int columns) {
     name.erase(id, kDate.size());
   }
   if (columns_of(name) > room) {  // the end tells runs apart
-    name = "~" + name.substr(name.size() - static_cast<std::size_t>(room) + 1);
+    name = cat("~", name.substr(name.size() - static_cast<std::size_t>(room) + 1));
   }
   name = fit_text(name, room);
   name.append(static_cast<std::size_t>(std::max(0, room - columns_of(name))), ' ');
@@ -81,6 +67,7 @@ bool FolderReader::is_going() const {
   if (std::ranges::any_of(runs_, [](const auto& e) { return e.second.view->is_going(); })) {
     return true;
   }
+  // Between two members nothing runs, but the sweep does.
   if (sweep_is_going(path_)) return true;
   std::error_code error;
   for (std::filesystem::directory_iterator it(path_, error), end; !error && it != end;

@@ -21,7 +21,7 @@ PLACEHOLDERS = re.compile(r"<|>|\*|\.\.\.|//|^\.\./\.\.")
 FOREIGN = {"omp.h", "mma.h", "cuda.h", "cuda_runtime.h", "cuda_bf16.h", "cuda_fp16.h", "immintrin.h",
            "zlib.h",
            "DepthwiseConv2d.cu", "tensorflow/core/lib/io/record_writer.h"}
-WRITTEN_BY_RUNS = {"sweep.md"}
+WRITTEN_BY_RUNS = {"sweep.md", "sweep.slurm.sh"}
 LEFT_OUT = {"CHANGELOG.md"}
 
 

@@ -90,12 +90,24 @@ def resolves(program, words):
     at = next((i for i, word in enumerate(rest) if not word.startswith("-")), None)
     if kind not in ("run", "explain", "sweep") or at is None:
         return 0, ""
-    changes = [word for word in rest[at + 1 :] if re.match(r"[\w.\[\]]+=", word)]
+    # What an option takes is no change of the config.
+    of_launcher = [
+        word
+        for i, word in enumerate(rest)
+        if {word, rest[i - 1] if i else ""} & {"--launcher", "--slurm"}
+    ]
+    changes = [
+        word
+        for i, word in enumerate(rest[at + 1 :], at)
+        if re.match(r"[\w.\[\]]+=", word) and rest[i] != "--slurm"
+    ]
     # `experiments/configs/...`: any of them.
     if not re.fullmatch(r"[\w./-]+[\w]", rest[at]) or rest[at].startswith(("my", "mine")):
         return 0, ""
+    if kind == "sweep" and "--work" in rest:  # of a folder that a sweep has prepared
+        return 0, ""
     if kind == "sweep":
-        return call(program, ["sweep", rest[at], "--dry-run", *changes])
+        return call(program, ["sweep", rest[at], "--dry-run", *of_launcher, *changes])
     code, text = call(program, ["config", "check", rest[at], *changes])
     return (0, "") if code == NO_DEVICE else (code, text)
 

@@ -102,6 +102,28 @@ def sweeps(reader, words):
     return done
 
 
+@check(r"sweep synthetic_sweep --launcher slurm --slurm time=30,at_once=4")
+def sweeps_on_slurm(reader, words):
+    done = reader.call(*words, "--dry-run")  # no cluster is needed to see the script
+    expect_text(done.stdout, r"#SBATCH --array=[\d,-]+%4\n[\s\S]*#SBATCH --time=30\n")
+    expect_text(done.stdout, r"exec \S+ sweep \S+/runs/synthetic_sweep --work --member")
+    return done
+
+
+@check(r"sweep synthetic_sweep --launcher mpi --jobs 4")
+def sweeps_by_mpi(reader, words):
+    done = reader.call(*words, "--dry-run")
+    expect_text(done.stdout, r"\nmpirun -np 4 .* --work\n")
+    return done
+
+
+@check(r"sweep synthetic_sweep --status")
+def tells_how_far_a_sweep_is(reader, words):
+    done = reader.call(*words)
+    expect_text(done.stderr, r"4 members: 4 done")  # by sweeps(), which stands before
+    return done
+
+
 @check(r'report runs/ --columns \+optim\.lr --filter "acc>50" --sort acc --descending')
 def reports(reader, words):
     done = reader.call(*words)

@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0
+// mpi_sweep.h: `convscope sweep CONFIG --launcher mpi`: workers on the nodes that mpirun reaches;
+// each takes the next member that nobody has. mpirun only starts them: nothing here uses a library
+// of MPI.
+#pragma once
+
+#include "experiments/sweep/sweep_runner.h"
+
+namespace convscope {
+
+CONVSCOPE_API SweepResult run_mpi_sweep(const SweepPlan& plan, const SweepOptions& options);
+
+// The words that start the workers: Open MPI and MPICH take them both.
+CONVSCOPE_API std::vector<std::string> mpirun_words(const SweepPlan& plan,
+                                                    const SweepOptions& options);
+
+}  // namespace convscope
