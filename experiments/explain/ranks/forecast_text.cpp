@@ -84,10 +84,13 @@ std::string limit_text(const Forecast& forecast) {
   const double ideal = one.compute_s * images / last.processes;
   if (last.exposed_s >= last.compute_s - ideal) {
     const std::string what = slow_part(forecast);
+    const bool has_many_buckets = forecast.shares.back().departures.size() > 1;
     return cat(who, "the network is the limit, by its ", what, ": ", ms(last.exposed_s), " of ",
                ms(last.step_s), " ms of a step wait for it. ",
                what == "rate" ? "A faster network or a larger batch helps."
-                              : "Fewer, larger buckets (train.bucket_mib) or a larger batch help.");
+               : has_many_buckets
+                   ? "Fewer, larger buckets (train.bucket_mib) or a larger batch help."
+                   : "A larger batch helps.");
   }
   const auto each = [](const ForecastRow& row) {
     return ms(row.compute_s / static_cast<double>(row.images));

@@ -145,7 +145,7 @@ TEST(Forecast, MeasuresTheChunksOfADeterministicSum) {
 
 TEST(Forecast, RefusesPoints) {
   const ExperimentConfig config =
-      load_config(CONVSCOPE_SOURCE_DIR "/experiments/configs/sparse_shapes.yaml");
+      load_config(CONVSCOPE_SOURCE_DIR "/experiments/configs/sparse_shapes.yaml", {"sweep=null"});
   EXPECT_ERROR(ErrorKind::kUnavailable, "expected a network on images with --ranks",
                ShareTimer(config).parameters());
 }
