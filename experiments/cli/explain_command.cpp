@@ -5,6 +5,7 @@
 // images.
 #include <algorithm>
 #include <memory>
+#include <thread>
 
 #include "experiments/cli/bench/bench_remarks.h"
 #include "experiments/cli/command.h"
@@ -77,6 +78,14 @@ int foresee(const Arguments& arguments, const ExperimentConfig& config) {
   set_num_threads(static_cast<int>(config.threads));
   if (config.threads == 0) set_num_threads(std::max(1, num_threads() / arguments.per_host));
   warn_of_load(num_threads());
+  const int wanted = num_threads() * std::min(arguments.per_host, arguments.ranks);
+  const int cores = static_cast<int>(std::thread::hardware_concurrency());
+  if (config.device.type == DeviceType::cpu && wanted > cores) {
+    print_remark(cat("the table is of hosts with ", wanted,
+                     " cores, because so many threads share "
+                     "one; this machine has ",
+                     cores));
+  }
   const Forecast out =
       forecast(config, question, [](const std::string& line) { print_remark(line); });
   print_result(arguments.json ? forecast_json(out) : forecast_text(out));

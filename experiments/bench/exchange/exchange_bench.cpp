@@ -3,6 +3,7 @@
 #include "experiments/bench/exchange/exchange_bench.h"
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cmath>
 
@@ -16,21 +17,38 @@ namespace {
 
 constexpr std::int64_t kLeastBytes = 64;
 
-double seconds_of_sum(ProcessGroup& group, MpiReducer& reducer, const Tensor& data) {
+using Clock = std::chrono::steady_clock;
+
+// As the backward pass does, this thread computes until the sum is there; or it waits for it.
+double seconds_of_sum(ProcessGroup& group, MpiReducer& reducer, const Tensor& data, bool beside) {
   group.most(0);  // all have come
-  const auto start = std::chrono::steady_clock::now();
+  std::atomic<bool> is_there{false};
+  Clock::time_point end;
+  const Clock::time_point start = Clock::now();
   reducer.sum(data, 1.0f / static_cast<float>(group.size()));  // a mean: the numbers stay finite
-  reducer.join();
-  const std::chrono::duration<double> own = std::chrono::steady_clock::now() - start;
-  return group.most(own.count());
+  const ProcessGroup::Ticket ticket = group.queue([&] {
+    end = Clock::now();
+    is_there = true;
+  });
+  while (beside && !is_there) {
+  }
+  group.wait(ticket);
+  return group.most(std::chrono::duration<double>(end - start).count());
 }
 
-ExchangeRow row_of(std::int64_t bytes, std::vector<double> seconds) {
+// The times are the same in all processes, so all stop together.
+std::vector<double> sampled_sums(ProcessGroup& group, MpiReducer& reducer, const Tensor& data,
+                                 bool beside, const ExchangeBenchOptions& options) {
+  for (int i = 0; i < 3; ++i) seconds_of_sum(group, reducer, data, beside);
+  std::vector<double> seconds;
+  double total = 0;
+  while (std::ssize(seconds) < options.least_samples ||
+         (total < options.min_seconds && std::ssize(seconds) < options.most_samples)) {
+    seconds.push_back(seconds_of_sum(group, reducer, data, beside));
+    total += seconds.back();
+  }
   std::ranges::sort(seconds);
-  return {.bytes = bytes,
-          .samples = static_cast<int>(seconds.size()),
-          .median_s = quantile(seconds, 0.5),
-          .min_s = seconds.front()};
+  return seconds;
 }
 
 int doublings(int processes) {
@@ -51,16 +69,13 @@ std::vector<ExchangeRow> bench_exchange(ProcessGroup& group, const ExchangeBench
   MpiReducer reducer(group, options.order);
   for (std::int64_t bytes = kLeastBytes; bytes <= options.most_bytes; bytes *= 4) {
     const Tensor data = Tensor::full({bytes / 4}, 1.0, DType::f32, Device{});
-    for (int i = 0; i < 3; ++i) seconds_of_sum(group, reducer, data);
-    // The times are the same in all processes, so all stop together.
-    std::vector<double> seconds;
-    double total = 0;
-    while (std::ssize(seconds) < options.least_samples ||
-           (total < options.min_seconds && std::ssize(seconds) < options.most_samples)) {
-      seconds.push_back(seconds_of_sum(group, reducer, data));
-      total += seconds.back();
-    }
-    out.push_back(row_of(bytes, std::move(seconds)));
+    const auto beside = sampled_sums(group, reducer, data, /*beside=*/true, options);
+    const auto waited = sampled_sums(group, reducer, data, /*beside=*/false, options);
+    out.push_back({.bytes = bytes,
+                   .samples = static_cast<int>(waited.size()),
+                   .median_s = quantile(waited, 0.5),
+                   .min_s = waited.front(),
+                   .beside_s = quantile(beside, 0.5)});
   }
   return out;
 }
@@ -102,17 +117,17 @@ std::string exchange_text(const std::vector<ExchangeRow>& rows, int processes, b
   const Link link = fitted_link(rows, processes, order);
   const Cluster cluster{.between = link};
   std::vector<std::vector<std::string>> cells = {
-      {"sum of", "median us", "min us", "model us", "MB/s", "samples"}};
+      {"sum of", "median us", "min us", "model us", "MB/s", "beside work us", "samples"}};
   for (const ExchangeRow& row : rows) {
     const auto bytes = static_cast<double>(row.bytes);
     cells.push_back({size_text(row.bytes), number_text("%.1f", 1e6 * row.median_s),
                      number_text("%.1f", 1e6 * row.min_s),
                      number_text("%.1f", 1e6 * sum_seconds(bytes, processes, cluster, order)),
                      number_text("%.0f", 1e-6 * bytes / row.median_s),
-                     std::to_string(row.samples)});
+                     number_text("%.1f", 1e6 * row.beside_s), std::to_string(row.samples)});
   }
   const std::string words = link_words(link);
-  return columns_text(cells, 0, {0, 1, 2, 3, 4, 5}) +
+  return columns_text(cells, 0, {0, 1, 2, 3, 4, 5, 6}) +
          wrapped_text(
              cat("\nmodel: ", link_text(link), "; for convscope explain CONFIG --ranks N: ",
                  one_host ? cat("--ranks-per-host ", processes, " --inside ", words)

@@ -23,12 +23,14 @@ struct ExchangeBenchOptions {
 struct ExchangeRow {
   std::int64_t bytes = 0;
   int samples = 0;
-  double median_s = 0, min_s = 0;
+  double median_s = 0, min_s = 0;  // the process waits for the sum
+  double beside_s = 0;             // median beside a thread of the process that computes
 };
 
 // Sizes 64 bytes, 256, 1024, ... Every process calls it; a time is that of the slowest process,
 // from the moment at which all have come. The first size that is larger than most_bytes is not
-// timed.
+// timed. Waited for and beside work, because the thread that exchanges may find no free core, and
+// sleeps between its looks while nobody waits.
 CONVSCOPE_API std::vector<ExchangeRow> bench_exchange(ProcessGroup& group,
                                                       const ExchangeBenchOptions& options);
 
