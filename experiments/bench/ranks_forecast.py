@@ -64,7 +64,8 @@ def foretold(program, words, processes, link, folder):
 
 
 def trained(program, words, processes, epochs, folder):
-    """(milliseconds of a step, of waiting for others, cores that other programs took)"""
+    """(milliseconds of a step, of waiting for others, cores that other programs took: known of one
+    process, because each of several counts its group among the others)"""
     with tempfile.TemporaryDirectory(dir=folder) as out:
         start = ["launch", "-n", str(processes)] if processes > 1 else []
         called([program, *start, "run", *words, "expect=null", f"train.epochs={epochs}", "-o", out],
@@ -72,6 +73,7 @@ def trained(program, words, processes, epochs, folder):
         found = next(pathlib.Path(out).glob("**/summary.json"))
         summary = json.loads(found.read_text())
         others = json.loads((found.parent / "env.json").read_text()).get("cores_of_others") or 0
+        others = others if processes == 1 else 0
         return 1e3 * summary["avg_step"], 1e3 * summary.get("avg_exchange", 0), others
 
 
