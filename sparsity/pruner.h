@@ -58,7 +58,9 @@ class CONVSCOPE_API Pruner {
 
   // Of a training on several processes: turns a gradient (f32, on the CPU) of this process's images
   // into that of all. rigl asks for it.
-  void use_gradients_of_all(std::function<void(const Tensor&)> sum) { sum_gradient_ = std::move(sum); }
+  void use_gradients_of_all(std::function<void(const Tensor&)> sum) {
+    sum_gradient_ = std::move(sum);
+  }
 
   bool finished(std::int64_t steps) const { return schedule_.finished(steps); }
   const SparsitySchedule& schedule() const { return schedule_; }

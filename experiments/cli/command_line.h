@@ -96,8 +96,8 @@ class CommandLine {
   CommandLine* add_subcommand(const std::string& name, const std::string& description);
   void require_subcommand(int least, int most);
   void require_subcommand(int count) { require_subcommand(count, count); }
-  void take_rest();  // the first word that is no option ends them: it and all others remain
-  void fallthrough();                                  // options of the outer ones stand here too
+  void take_rest();    // the first word that is no option ends them: it and all others remain
+  void fallthrough();  // options of the outer ones stand here too
   void callback(const std::function<void()>& parsed);  // called when this command was named
 
   enum class Outcome { run, help, version, mistake };

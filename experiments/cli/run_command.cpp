@@ -86,18 +86,16 @@ void print_row(const Trainer& trainer, const RunFolder& folder) {
 int train(TrainingSetup& setup, RunFolder& folder, bool resume) {
   Progress progress(Progress::mode_for(global_options().verbosity < 0));
   progress.line(cat("run    ", folder.path()));
-  progress.line(cat("data   ", setup.facts.data, ": ", setup.train->dataset().size(), " train, ",
-                    setup.val_images, " val, ", setup.test_images, " test; model ",
-                    setup.facts.model, ", ", setup.facts.params, " parameters; ",
-                    setup.device.str(),
-                    setup.facts.device_name.empty() ? "" : cat(" (", setup.facts.device_name, ")"),
-                    setup.facts.precision == "f32" ? "" : cat(", ", setup.facts.precision), ", ",
-                    setup.share.size() == 1
-                        ? ""
-                        : cat(setup.share.size(), " processes (", setup.share.group->launcher(),
-                              "), each "),
-                    setup.facts.threads, setup.facts.threads == 1 ? " thread, " : " threads, ",
-                    setup.facts.isa));
+  progress.line(cat(
+      "data   ", setup.facts.data, ": ", setup.train->dataset().size(), " train, ",
+      setup.val_images, " val, ", setup.test_images, " test; model ", setup.facts.model, ", ",
+      setup.facts.params, " parameters; ", setup.device.str(),
+      setup.facts.device_name.empty() ? "" : cat(" (", setup.facts.device_name, ")"),
+      setup.facts.precision == "f32" ? "" : cat(", ", setup.facts.precision), ", ",
+      setup.share.size() == 1
+          ? ""
+          : cat(setup.share.size(), " processes (", setup.share.group->launcher(), "), each "),
+      setup.facts.threads, setup.facts.threads == 1 ? " thread, " : " threads, ", setup.facts.isa));
   folder.log(setup.memory);
   for (const std::string& remark : remarks_before(setup)) {
     folder.log(remark);
@@ -217,7 +215,8 @@ int run_other(ProcessGroup& group) {
   }
   TrainingSetup setup = setup_training(config);
   setup.epochs_now = order.epochs_limit;
-  RunFolder folder = RunFolder::create(scratch.path(), "rank", static_cast<std::uint64_t>(config.seed));
+  RunFolder folder =
+      RunFolder::create(scratch.path(), "rank", static_cast<std::uint64_t>(config.seed));
   Progress silent(Progress::Mode::quiet);
   Trainer trainer(setup, folder, silent);
   if (order.resumes) {

@@ -92,9 +92,8 @@ void visit(State& s, Visitor&& field) {
 // Fields that checkpoints of earlier versions lack; their defaults are what was so then.
 bool is_recent(std::string_view name) {
   return name.ends_with(".whole_steps") || name.ends_with(".whole_s") ||
-         name.ends_with(".exchange_s") ||
-         name.ends_with(".planned_steps") || name.starts_with("loss_scale.") ||
-         name.starts_with("early_stop.");
+         name.ends_with(".exchange_s") || name.ends_with(".planned_steps") ||
+         name.starts_with("loss_scale.") || name.starts_with("early_stop.");
 }
 
 std::string progress_text(const TrainingState& state) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// signals.cpp: SIGINT, SIGTERM, SIGHUP, SIGPIPE and SIGUSR1 ask a run to stop after the step it is in.
+// signals.cpp: SIGINT, SIGTERM, SIGHUP, SIGPIPE and SIGUSR1 ask a run to stop after its step.
 #include "experiments/trainer/signals.h"
 
 #include <ctime>

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // signals.h: SIGINT (Ctrl-C), SIGTERM, SIGHUP (the terminal is gone), SIGPIPE (nobody reads the
-// output any more) and SIGUSR1 (of a launcher of several processes; taken as SIGTERM) ask a run to stop after the step it is in, with a checkpoint. A second SIGINT,
-// or another SIGTERM or SIGHUP after a moment, ends the process at once.
+// output any more) and SIGUSR1 (of launchers; taken as SIGTERM) ask a run to stop after the step it
+// is in, with a checkpoint. A second SIGINT, or another SIGTERM or SIGHUP after a moment, ends the
+// process at once.
 #pragma once
 
 #include <csignal>

@@ -20,8 +20,8 @@ struct StepTotals {
   std::int64_t whole_steps = 0;    // recorded ones, whose phases were not timed apart
   std::int64_t planned_steps = 0;  // without those
   double forward_s = 0, backward_s = 0, update_s = 0;
-  double whole_s = 0;  // of those
-  double wait_s = 0;   // for the loader
+  double whole_s = 0;     // of those
+  double wait_s = 0;      // for the loader
   double exchange_s = 0;  // of backward_s: for other processes
   double forward_bytes = 0, backward_peak_bytes = 0;
   std::int64_t workspace_peak_bytes = 0;  // the largest of all

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// life_signs.h: the few bytes that process 0 and each other process of a group send each other twice
-// a second: that they live, that one got a signal, that one has failed, that one leaves.
+// life_signs.h: the few bytes that process 0 and each other process of a group send each other
+// twice a second: that they live, that one got a signal, that one has failed, that one leaves.
 //
 // Clocks  Each process measures silence by its own clock, so clocks need not agree. A process that
 //         has slept itself begins to count anew: it cannot know who was silent.

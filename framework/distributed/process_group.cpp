@@ -27,7 +27,8 @@ namespace {
 constexpr const char* kName = "ranks";
 constexpr int kTreeTag = 8;
 constexpr std::int64_t kMostBytes = std::int64_t{1} << 28;  // of one call: MPI counts with int
-constexpr int kSpins = 4000;  // of a wait, before it sleeps between its looks
+constexpr int kSpins = 1000000;  // looks of a wait, about a second, before it sleeps between them
+constexpr int kLooksInARow = 16;
 // For process 0 to fail in the same way as another. The others wait longer: process 0 may have to
 // speak for one of them.
 constexpr double kGraceSeconds = 1.5, kLongGraceSeconds = 5;
@@ -150,11 +151,12 @@ void ProcessGroup::Impl::complete(MpiLibrary::Request& request, const char* what
     check(mpi->test(&request, &is_done, mpi->status_ignore), what);
     if (is_done != 0) return;
     tick();
-    const bool is_urgent = is_waited_for.load(std::memory_order_relaxed);
-    if (is_urgent && looks < kSpins) {
+    // MPI moves data only while it is looked at. Whoever waits has no other use for the core;
+    // beside work the thread looks several times in a row, and leaves the core to it in between.
+    if (is_waited_for.load(std::memory_order_relaxed) && looks < kSpins) {
       sched_yield();
-    } else {
-      usleep(is_urgent ? 20 : 50);
+    } else if (looks % kLooksInARow == 0) {
+      usleep(20);
     }
   }
 }
@@ -412,8 +414,8 @@ std::vector<std::string> ProcessGroup::gather(const std::string& bytes) {
     std::string joined(out.size() * static_cast<std::size_t>(most), '\0');
     all(padded.data(), most, joined.data());
     for (std::size_t r = 0; r < out.size(); ++r) {
-      out[r] = joined.substr(r * static_cast<std::size_t>(most),
-                             static_cast<std::size_t>(sizes[r]));
+      out[r] =
+          joined.substr(r * static_cast<std::size_t>(most), static_cast<std::size_t>(sizes[r]));
     }
   }));
   return out;

@@ -110,6 +110,8 @@ class CONVSCOPE_API ProcessGroup {
 CONVSCOPE_API ProcessGroup* process_group();
 CONVSCOPE_API void set_process_group(ProcessGroup* group);
 // Rank 0 alone talks: to the terminal, into folders.
-inline bool is_first_process() { return process_group() == nullptr || process_group()->rank() == 0; }
+inline bool is_first_process() {
+  return process_group() == nullptr || process_group()->rank() == 0;
+}
 
 }  // namespace convscope

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Gradients that travel in buckets: their order, and sums over the chunks of a process.
+// gradient_exchange_test.cpp: gradients that travel in buckets: their order, and sums over chunks.
 #include "optim/gradient_exchange.h"
 
 #include <gtest/gtest.h>
@@ -183,7 +183,7 @@ TEST(LeafWatch, TellsOfALeafWhenItsLastUseHasRun) {
   }
   ASSERT_EQ(told.size(), 3u);
   EXPECT_EQ(told[0], c.state());
-  EXPECT_EQ(seen[0], 2.0f);  // dc = a
+  EXPECT_EQ(seen[0], 2.0f);                             // dc = a
   EXPECT_EQ(a.grad().data<float>()[0], 3.0f * 2 + 11);  // b a + (a b + c)
   for (std::size_t i = 0; i < 3; ++i) {
     if (told[i] == a.state()) EXPECT_EQ(seen[i], 17.0f) << "told before its gradient was complete";

@@ -2,7 +2,8 @@
 // bench_command.cpp: `convscope bench conv2d`: how long each convolution algorithm takes, beside
 // another library and the machine's ceilings. `bench deform_conv2d` stands in
 // bench_deform_conv2d.cpp, `bench sparse_conv` in bench_sparse_conv.cpp, `bench net` in
-// bench_net.cpp, `bench sparse_net` in bench_sparse_net.cpp, `bench exchange` in bench_exchange.cpp.
+// bench_net.cpp, `bench sparse_net` in bench_sparse_net.cpp, `bench exchange` in
+// bench_exchange.cpp.
 #include <algorithm>
 #include <memory>
 

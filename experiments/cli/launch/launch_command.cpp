@@ -86,7 +86,8 @@ class Child {
       }
       if (found < 0 && errno != EINTR) break;
       for (int i = 0; found > 0 && i < 2; ++i) {
-        if (streams_[i] >= 0 && ready[i].revents != 0) read_some(streams_[i], lines[i], *outputs[i]);
+        if (streams_[i] >= 0 && ready[i].revents != 0)
+          read_some(streams_[i], lines[i], *outputs[i]);
       }
     }
     for (int i = 0; i < 2; ++i) {
@@ -135,7 +136,8 @@ void listen_for_signals() {
 
 // This program and its words, without those of `launch` itself.
 std::vector<std::string> command_of(const std::vector<std::string>& rest) {
-  if (rest.empty()) fail_usage("launch", "expected a command for the processes, such as run CONFIG");
+  if (rest.empty())
+    fail_usage("launch", "expected a command for the processes, such as run CONFIG");
   const bool measures = rest.size() > 1 && rest[0] == "bench" && rest[1] == "exchange";
   if (rest[0] != "run" && !measures) {
     fail_usage("launch", cat("expected the command run or bench exchange, because they alone work "
@@ -204,8 +206,9 @@ std::function<int()> declare_launch(CommandLine& app) {
   app.add_option("--hosts", arguments->hosts,
                  "a file with one host a line, as mpirun reads it; default: this host")
       ->type_name("FILE");
-  app.add_option("--launcher", arguments->launcher,
-                 "mpirun, mpiexec or srun, or a path; default: srun inside a Slurm job, else mpirun")
+  app.add_option(
+         "--launcher", arguments->launcher,
+         "mpirun, mpiexec or srun, or a path; default: srun inside a Slurm job, else mpirun")
       ->type_name("PROGRAM");
   app.add_flag("--dry-run", arguments->dry_run, "print the launcher's command line and stop");
   app.take_rest();
@@ -216,12 +219,11 @@ std::function<int()> declare_launch(CommandLine& app) {
 }  // namespace convscope
 
 CONVSCOPE_REGISTER_COMMAND(
-    "launch",
-    {.summary = "train one network on several processes, cores, GPUs or hosts",
-     .usage = "launch -n N [--hosts FILE] run CONFIG|NAME [KEY=VALUE...]",
-     .examples = {"launch -n 2 run quickstart",
-                  "launch -n 4 --hosts hosts.txt run my_config.yaml device=cuda",
-                  "launch -n 2 run quickstart train.deterministic_ranks=true",
-                  "launch -n 2 bench exchange"},
-     .order = 12,
-     .declare = convscope::declare_launch})
+    "launch", {.summary = "train one network on several processes, cores, GPUs or hosts",
+               .usage = "launch -n N [--hosts FILE] run CONFIG|NAME [KEY=VALUE...]",
+               .examples = {"launch -n 2 run quickstart",
+                            "launch -n 4 --hosts hosts.txt run my_config.yaml device=cuda",
+                            "launch -n 2 run quickstart train.deterministic_ranks=true",
+                            "launch -n 2 bench exchange"},
+               .order = 12,
+               .declare = convscope::declare_launch})

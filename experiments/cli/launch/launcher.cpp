@@ -177,16 +177,34 @@ bool LauncherOutput::is_news_of_an_end(const std::string& text) {
     killed_ = cat("a process was ended: ", text.substr(string_at + 13));
     return true;
   }
-  for (const char* const known :
-       {"Primary job  terminated normally", "job to be terminated",
-        "a non-zero exit code. Per user-direction", "detected that one or more processes exited",
-        "thus causing", "Process name:", "Exit code:", "MPI_ABORT was invoked", "with errorcode ",
-        "NOTE: invoking MPI_ABORT", "You may or may not see output", "exactly when Open MPI kills",
-        "exiting improperly", "without calling \"finalize\"", "application being terminated",
-        "srun: error: ", "srun: Terminating StepId", "srun: Job step aborted", "srun: Force Term",
-        "slurmstepd: error: ***", "This typically refers to a problem with your application",
-        "Please see the FAQ page for debugging suggestions", "[mpiexec@", "application called "
-        "MPI_Abort", "more processes have sent help message", "orte_base_help_aggregate", "ORTE_ERROR_LOG"}) {
+  for (const char* const known : {"Primary job  terminated normally",
+                                  "job to be terminated",
+                                  "a non-zero exit code. Per user-direction",
+                                  "detected that one or more processes exited",
+                                  "thus causing",
+                                  "Process name:",
+                                  "Exit code:",
+                                  "MPI_ABORT was invoked",
+                                  "with errorcode ",
+                                  "NOTE: invoking MPI_ABORT",
+                                  "You may or may not see output",
+                                  "exactly when Open MPI kills",
+                                  "exiting improperly",
+                                  "without calling \"finalize\"",
+                                  "application being terminated",
+                                  "srun: error: ",
+                                  "srun: Terminating StepId",
+                                  "srun: Job step aborted",
+                                  "srun: Force Term",
+                                  "slurmstepd: error: ***",
+                                  "This typically refers to a problem with your application",
+                                  "Please see the FAQ page for debugging suggestions",
+                                  "[mpiexec@",
+                                  "application called "
+                                  "MPI_Abort",
+                                  "more processes have sent help message",
+                                  "orte_base_help_aggregate",
+                                  "ORTE_ERROR_LOG"}) {
     if (text.find(known) != std::string::npos) return true;
   }
   return text.empty() && in_block_;

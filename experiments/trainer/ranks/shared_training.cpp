@@ -19,9 +19,7 @@ constexpr const char* kName = "ranks";
 
 bool is_power_of_two(std::int64_t n) { return n > 0 && (n & (n - 1)) == 0; }
 
-[[noreturn]] void refuse(const std::string& sentence) {
-  fail(ErrorKind::kConfig, kName, sentence);
-}
+[[noreturn]] void refuse(const std::string& sentence) { fail(ErrorKind::kConfig, kName, sentence); }
 
 // One process that takes its batches in chunks has nobody to add to.
 class AloneReducer final : public Reducer {
@@ -66,9 +64,10 @@ Share deterministic_share(const ExperimentConfig& config, ProcessGroup* group) {
   const std::int64_t parts = config.train.rank_parts;
   Share share{.group = group, .order = SumOrder::tree};
   if (!is_power_of_two(parts)) {
-    refuse(cat("expected a power of two for train.rank_parts, because sums over parts are taken in "
-               "pairs, got ",
-               parts));
+    refuse(
+        cat("expected a power of two for train.rank_parts, because sums over parts are taken in "
+            "pairs, got ",
+            parts));
   }
   if (!is_power_of_two(share.size()) || share.size() > parts) {
     refuse(cat("expected 1, 2, 4, .. processes and at most train.rank_parts, which is ", parts,
@@ -77,15 +76,17 @@ Share deterministic_share(const ExperimentConfig& config, ProcessGroup* group) {
   }
   share.chunks = static_cast<int>(parts) / share.size();
   if (config.quant) {
-    refuse("expected a network without quantisers, because train.deterministic_ranks computes a "
-           "batch in parts and a quantiser calibrates on whole batches; leave "
-           "train.deterministic_ranks out");
+    refuse(
+        "expected a network without quantisers, because train.deterministic_ranks computes a "
+        "batch in parts and a quantiser calibrates on whole batches; leave "
+        "train.deterministic_ranks out");
   }
   if (!config.sparsity.values().empty() &&
       parse_sparsity(config.sparsity).method == PruneMethod::rigl) {
-    refuse("expected another method than rigl, because train.deterministic_ranks computes a batch "
-           "in parts and rigl looks at the gradient of a whole batch; leave "
-           "train.deterministic_ranks out");
+    refuse(
+        "expected another method than rigl, because train.deterministic_ranks computes a batch "
+        "in parts and rigl looks at the gradient of a whole batch; leave "
+        "train.deterministic_ranks out");
   }
   return share;
 }
@@ -131,8 +132,9 @@ std::string share_text(const Share& share, const GradientExchange& exchange) {
                exchange.bucket_count() == 1 ? " bucket" : " buckets", " by ",
                exchange.reducer().text());
   }
-  out += share.order == SumOrder::tree ? "; sums in a tree, the same bits for any number of processes"
-                                       : "";
+  out += share.order == SumOrder::tree
+             ? "; sums in a tree, the same bits for any number of processes"
+             : "";
   return out + "; batch norm takes its statistics of each part, and averages the running ones";
 }
 
@@ -220,9 +222,9 @@ Evaluation combined_evaluation(ProcessGroup& group, const Evaluation& own,
   // Loss sums by batch, then what else is added up.
   std::vector<double> values(static_cast<std::size_t>(batches) + 3);
   for (std::size_t i = 0; i < batch_loss_sums.size(); ++i) {
-    const std::size_t batch =
-        is_shared ? static_cast<std::size_t>(group.rank()) + i * static_cast<std::size_t>(group.size())
-                  : i;
+    const std::size_t batch = is_shared ? static_cast<std::size_t>(group.rank()) +
+                                              i * static_cast<std::size_t>(group.size())
+                                        : i;
     if (is_shared || group.rank() == 0) values.at(batch) = batch_loss_sums[i];
   }
   const bool counts = is_shared || group.rank() == 0;

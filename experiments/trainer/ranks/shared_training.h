@@ -34,8 +34,8 @@ CONVSCOPE_API std::string share_text(const Share& share, const GradientExchange&
 CONVSCOPE_API void check_same(ProcessGroup& group, const std::string& what,
                               const std::string& value);
 CONVSCOPE_API void broadcast_network(ProcessGroup& group, Module& model);
-// After the last step of an epoch all hold the same weights; a failure here is a mistake of ours, or
-// of a machine. Of f32 tensors: parameters and buffers.
+// After the last step of an epoch all hold the same weights; a failure here is a mistake of ours,
+// or of a machine. Of f32 tensors: parameters and buffers.
 CONVSCOPE_API void check_same_network(ProcessGroup& group, Module& model);
 // A number that differs when the data do: of sizes, labels and images.
 CONVSCOPE_API std::string checksum_of(const Dataset& data);

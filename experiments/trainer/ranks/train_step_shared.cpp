@@ -94,8 +94,7 @@ bool TrainStep::run_part(const Batch& batch, int chunk, StepResult& result) {
   }
   timer_.lap();
   const MemoryStats peak = memory_stats(device_);
-  result.backward_peak_bytes =
-      std::max(result.backward_peak_bytes, peak.peak_bytes - base_bytes_);
+  result.backward_peak_bytes = std::max(result.backward_peak_bytes, peak.peak_bytes - base_bytes_);
   result.workspace_peak_bytes = std::max(result.workspace_peak_bytes, peak.workspace_peak_bytes);
   if (!is_last) {  // the timer begins anew with the next chunk
     result.forward_s += timer_.seconds(kForwardPhase);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The words for each launcher, and what becomes of what they say.
+// launcher_test.cpp: the words for each launcher, and what becomes of what they say.
 #include "experiments/cli/launch/launcher.h"
 
 #include <gtest/gtest.h>
@@ -19,16 +19,18 @@ const LaunchRequest kRequest = {
     .processes = 4, .hosts = "hosts", .launcher = "", .command = {"/bin/convscope", "run", "a b"}};
 
 TEST(Launcher, Words) {
-  EXPECT_EQ(joined(launcher_words({LauncherKind::open_mpi, "/usr/bin/mpirun"}, kRequest)),
-            "/usr/bin/mpirun -n 4 --bind-to none --oversubscribe --hostfile hosts /bin/convscope run "
-            "a b");
+  EXPECT_EQ(
+      joined(launcher_words({LauncherKind::open_mpi, "/usr/bin/mpirun"}, kRequest)),
+      "/usr/bin/mpirun -n 4 --bind-to none --oversubscribe --hostfile hosts /bin/convscope run "
+      "a b");
   EXPECT_EQ(joined(launcher_words({LauncherKind::mpich, "mpiexec"}, kRequest)),
             "mpiexec -n 4 -f hosts /bin/convscope run a b");
   EXPECT_THROW(launcher_words({LauncherKind::srun, "srun"}, kRequest), Error);
   LaunchRequest inside = kRequest;
   inside.hosts.clear();
   EXPECT_EQ(launcher_words({LauncherKind::srun, "srun"}, inside)[3], "--kill-on-bad-exit=1");
-  EXPECT_EQ(launcher_words({LauncherKind::srun, "srun"}, inside).back(), "a b") << "one word stays one";
+  EXPECT_EQ(launcher_words({LauncherKind::srun, "srun"}, inside).back(), "a b")
+      << "one word stays one";
 }
 
 TEST(Launcher, KindByVersion) {
@@ -65,10 +67,9 @@ TEST(LauncherOutput, OpenMpiOnAKilledProcess) {
 }
 
 TEST(LauncherOutput, OpenMpiOnAnExitCode) {
-  const Said said =
-      say({"error: [expect] missed", kRule,
-           "Primary job  terminated normally, but 1 process returned",
-           "a non-zero exit code. Per user-direction, the job has been aborted.", kRule});
+  const Said said = say(
+      {"error: [expect] missed", kRule, "Primary job  terminated normally, but 1 process returned",
+       "a non-zero exit code. Per user-direction, the job has been aborted.", kRule});
   EXPECT_EQ(said.printed, "error: [expect] missed\n");
   EXPECT_EQ(said.killed, "");
 }
@@ -85,9 +86,9 @@ TEST(LauncherOutput, ABlockThatNeverEndsIsNotLost) {
 
 TEST(LauncherOutput, Mpich) {
   const std::string rule(83, '=');
-  const Said said = say({rule, "=   BAD TERMINATION OF ONE OF YOUR APPLICATION PROCESSES",
-                         "=   EXIT CODE: 9", rule,
-                         "YOUR APPLICATION TERMINATED WITH THE EXIT STRING: Killed (signal 9)"});
+  const Said said =
+      say({rule, "=   BAD TERMINATION OF ONE OF YOUR APPLICATION PROCESSES", "=   EXIT CODE: 9",
+           rule, "YOUR APPLICATION TERMINATED WITH THE EXIT STRING: Killed (signal 9)"});
   EXPECT_EQ(said.printed, "");
   EXPECT_EQ(said.killed, "a process was ended: Killed (signal 9)");
 }

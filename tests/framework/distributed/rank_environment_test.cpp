@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Who this process is, as the variables of launchers say.
+// rank_environment_test.cpp: who this process is, as the variables of launchers say.
 #include "framework/distributed/rank_environment.h"
 
 #include <gtest/gtest.h>
@@ -44,10 +44,8 @@ TEST(RankEnvironment, OpenMpi) {
 }
 
 TEST(RankEnvironment, Mpich) {
-  const auto found = read({{"PMI_SIZE", "2"},
-                           {"PMI_RANK", "1"},
-                           {"MPI_LOCALRANKID", "1"},
-                           {"MPI_LOCALNRANKS", "2"}});
+  const auto found = read(
+      {{"PMI_SIZE", "2"}, {"PMI_RANK", "1"}, {"MPI_LOCALRANKID", "1"}, {"MPI_LOCALNRANKS", "2"}});
   ASSERT_TRUE(found);
   EXPECT_EQ(found->rank, 1);
   EXPECT_EQ(found->local_size, 2);

@@ -179,16 +179,16 @@ void expect_told_when_complete() {
   });
   EXPECT_EQ(told.size(), model->parameters().size()) << "each once";
   for (const NamedParameter& p : model->parameters()) {
-    const auto at = std::find_if(told.begin(), told.end(), [&](const auto& one) {
-      return one.first == p.variable.state();
-    });
+    const auto at = std::find_if(told.begin(), told.end(),
+                                 [&](const auto& one) { return one.first == p.variable.state(); });
     ASSERT_NE(at, told.end()) << p.name;
     const Tensor& last = p.variable.grad();
     for (std::int64_t j = 0; j < last.numel(); ++j) {
       ASSERT_EQ(at->second.at(j), last.at(j)) << p.name << " was told of too early";
     }
   }
-  EXPECT_EQ(told.front().first, model->parameters()[model->parameters().size() - 2].variable.state())
+  EXPECT_EQ(told.front().first,
+            model->parameters()[model->parameters().size() - 2].variable.state())
       << "the last layer is the first to be complete";
 }
 
