@@ -28,7 +28,7 @@ struct MpiLibrary {
   Request request_null;
   void* in_place = nullptr;
   void* status_ignore = nullptr;
-  int thread_funneled = 1;
+  int thread_serialized = 2;
 
   // Functions; every int is an error code, 0 = success.
   int (*init_thread)(int* argc, char*** argv, int required, int* provided) = nullptr;

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// process_group.cpp: the processes that train one network together: one thread that makes all MPI
-// calls, one after the other.
+// process_group.cpp: the processes that train one network together: what they ask for is done in
+// its order, by a thread beside the work, or by the thread that waits.
 #include "framework/distributed/process_group.h"
 
-#include <sched.h>
 #include <sys/prctl.h>
 #include <unistd.h>
 
@@ -26,8 +25,11 @@ namespace {
 
 constexpr const char* kName = "ranks";
 constexpr int kTreeTag = 8;
-constexpr std::int64_t kMostBytes = std::int64_t{1} << 28;  // of one call: MPI counts with int
-constexpr int kSpins = 1000000;  // looks of a wait, about a second, before it sleeps between them
+constexpr std::int64_t kSumElements = std::int64_t{1} << 20;  // 4 MiB
+constexpr std::int64_t kMostBytes = std::int64_t{1} << 28;    // of one call: MPI counts with int
+// MPI moves data only while it is looked at. Who waits has no other use for the core; beside work
+// the thread looks several times in a row, and leaves the core to the work in between.
+constexpr int kSpins = 20000;  // looks of a wait, some milliseconds, before it sleeps between them
 constexpr int kLooksInARow = 16;
 // For process 0 to fail in the same way as another. The others wait longer: process 0 may have to
 // speak for one of them.
@@ -59,10 +61,21 @@ struct ProcessGroup::Impl {
     int exit_code = 1;
     std::string sentence;
   };
+  // One thing that was asked for. `begin` does it all, or leaves `request` on its way: then either
+  // thread looks after it until it is done, and asks `next`, which leaves the next part on its way,
+  // or ends the job with false.
+  struct Job {
+    std::function<void()> begin;
+    std::function<bool()> next;  // null: begin() does it all
+  };
 
   void work();
   void serve();
-  void do_job(const std::function<void()>& job);
+  Ticket add(Job job);
+  bool has_work();
+  bool advance();
+  void finish_job();
+  void wait_here(Ticket ticket);
   void say_goodbye();
   void tick();
   [[noreturn]] void fail_together(const Failure& failure);
@@ -76,13 +89,20 @@ struct ProcessGroup::Impl {
 
   ProcessGroup& group;
   const MpiLibrary* mpi = nullptr;
-  std::optional<LifeSigns> life;  // the thread's own
+  // Who holds it makes MPI calls. The group's thread, beside work; or the one that waits, itself: it
+  // has the core already, and no thread has to be woken for the other.
+  std::mutex turn;
+  std::optional<LifeSigns> life;
+  std::optional<Job> current;
+  MpiLibrary::Request request;
   std::vector<float> tree_buffer;
+  bool may_share = false;  // MPI allows two threads that take turns
 
-  std::mutex mutex;  // guards what follows
+  std::atomic<Ticket> done{0};
+  std::mutex mutex;  // guards what follows; taken inside a turn, never the other way round
   std::condition_variable changed;
-  std::deque<std::function<void()>> jobs;
-  Ticket queued = 0, done = 0;
+  std::deque<Job> jobs;
+  Ticket queued = 0;
   bool closing = false;
   bool joined = false;
   std::exception_ptr refused;  // join() has failed
@@ -151,13 +171,8 @@ void ProcessGroup::Impl::complete(MpiLibrary::Request& request, const char* what
     check(mpi->test(&request, &is_done, mpi->status_ignore), what);
     if (is_done != 0) return;
     tick();
-    // MPI moves data only while it is looked at. Whoever waits has no other use for the core;
-    // beside work the thread looks several times in a row, and leaves the core to it in between.
-    if (is_waited_for.load(std::memory_order_relaxed) && looks < kSpins) {
-      sched_yield();
-    } else if (looks % kLooksInARow == 0) {
-      usleep(20);
-    }
+    const bool spins = is_waited_for.load(std::memory_order_relaxed) && looks < kSpins;
+    if (!spins && looks % kLooksInARow == 0) usleep(20);
   }
 }
 
@@ -189,7 +204,8 @@ void ProcessGroup::Impl::work() {
     mpi = &open_mpi_library(group.environment_.mpi);
     group.library_ = mpi->name;
     int provided = 0;
-    const int status = mpi->init_thread(nullptr, nullptr, mpi->thread_funneled, &provided);
+    const int status = mpi->init_thread(nullptr, nullptr, mpi->thread_serialized, &provided);
+    may_share = provided >= mpi->thread_serialized;
     if (status != 0) fail(ErrorKind::kUnavailable, kName, cat(mpi->name, " does not start"));
     mpi->comm_set_errhandler(mpi->world, mpi->errors_return);
     int rank = -1, size = -1;
@@ -217,26 +233,52 @@ void ProcessGroup::Impl::work() {
 
 void ProcessGroup::Impl::serve() {
   while (true) {
-    std::function<void()> job;
     bool leaves = false;
     {
       std::unique_lock lock(mutex);
+      const auto is_mine = [this] { return !(may_share && is_waited_for); };
       changed.wait_for(lock, std::chrono::milliseconds(100),
-                       [&] { return !jobs.empty() || closing || failing; });
-      if (!jobs.empty()) {
-        job = std::move(jobs.front());
-        jobs.pop_front();
-      }
-      leaves = !job && closing;
+                       [&] { return (queued != done && is_mine()) || closing || failing; });
+      leaves = closing && queued == done;
+      if (queued != done && !is_mine() && !failing) continue;
     }
-    tick();
-    if (job) do_job(job);
     if (leaves) return say_goodbye();
+    {
+      const std::scoped_lock lock(turn);
+      tick();
+      for (int looks = 0; looks < kLooksInARow && advance(); ++looks) {
+      }
+    }
+    if (has_work()) usleep(20);
   }
 }
 
-void ProcessGroup::Impl::do_job(const std::function<void()>& job) {
-  job();
+bool ProcessGroup::Impl::has_work() {
+  const std::scoped_lock lock(mutex);
+  return queued != done;
+}
+
+// A look at the job that is on its way, or the beginning of the next one. False: nothing is left.
+bool ProcessGroup::Impl::advance() {
+  if (!current) {
+    {
+      const std::scoped_lock lock(mutex);
+      if (jobs.empty()) return false;
+      current = std::move(jobs.front());
+      jobs.pop_front();
+    }
+    current->begin();
+    if (!current->next) finish_job();
+    return true;
+  }
+  int is_done = 0;
+  check(mpi->test(&request, &is_done, mpi->status_ignore), "a sum");
+  if (is_done != 0 && !current->next()) finish_job();
+  return true;
+}
+
+void ProcessGroup::Impl::finish_job() {
+  current.reset();
   {
     const std::scoped_lock lock(mutex);
     ++done;
@@ -244,8 +286,23 @@ void ProcessGroup::Impl::do_job(const std::function<void()>& job) {
   changed.notify_all();
 }
 
+// The thread that waits makes the calls itself.
+void ProcessGroup::Impl::wait_here(Ticket ticket) {
+  is_waited_for = true;
+  for (int looks = 0; done < ticket; ++looks) {
+    if (std::unique_lock lock(turn, std::try_to_lock); lock.owns_lock()) {
+      advance();
+      if (looks % kLooksInARow == 0) tick();
+    }
+    if (looks >= kSpins && looks % kLooksInARow == 0) usleep(20);
+  }
+  is_waited_for = false;
+  if (has_work()) changed.notify_all();
+}
+
 // All leave together: MPI must not be left while another still talks.
 void ProcessGroup::Impl::say_goodbye() {
+  const std::scoped_lock lock(turn);
   life->say(LifeSigns::kBye, 0, "");
   while (!life->all_gone()) {
     tick();
@@ -331,20 +388,26 @@ std::string ProcessGroup::name_of(int rank) const {
   return cat("process ", rank, " of ", size(), ", host ", hosts_[i], ", pid ", pids_[i]);
 }
 
-ProcessGroup::Ticket ProcessGroup::queue(std::function<void()> work) {
+ProcessGroup::Ticket ProcessGroup::Impl::add(Job job) {
   Ticket ticket = 0;
   {
-    const std::scoped_lock lock(impl_->mutex);
-    impl_->jobs.push_back(std::move(work));
-    ticket = ++impl_->queued;
+    const std::scoped_lock lock(mutex);
+    jobs.push_back(std::move(job));
+    ticket = ++queued;
   }
-  impl_->changed.notify_all();
+  changed.notify_all();
   return ticket;
+}
+
+ProcessGroup::Ticket ProcessGroup::queue(std::function<void()> work) {
+  return impl_->add({.begin = std::move(work), .next = {}});
 }
 
 void ProcessGroup::wait(Ticket ticket) {
   const double start = now_s();
-  {
+  if (impl_->may_share) {
+    impl_->wait_here(ticket);
+  } else {
     std::unique_lock lock(impl_->mutex);
     impl_->is_waited_for = true;
     impl_->changed.wait(lock, [&] { return impl_->done >= ticket; });
@@ -355,22 +418,30 @@ void ProcessGroup::wait(Ticket ticket) {
 
 ProcessGroup::Ticket ProcessGroup::queue_sum(float* data, std::int64_t count, float weight,
                                              SumOrder order) {
-  return queue([this, data, count, weight, order] {
-    Impl& impl = *impl_;
-    if (weight != 1) {
-      for (std::int64_t i = 0; i < count; ++i) data[i] *= weight;
-    }
-    if (order == SumOrder::tree) return impl.exchange_tree(data, count);
+  Impl& impl = *impl_;
+  const auto scale = [weight](float* part, std::int64_t elements) {
+    if (weight == 1) return;
+    for (std::int64_t i = 0; i < elements; ++i) part[i] *= weight;
+  };
+  if (order == SumOrder::tree || count == 0) {
+    return queue([&impl, scale, data, count] {
+      scale(data, count);
+      impl.exchange_tree(data, count);
+    });
+  }
+  // In parts: large ones were seen to run at a quarter of the rate, out of the caches.
+  const auto next = [&impl, scale, data, count, at = std::int64_t{0}]() mutable {
+    if (at >= count) return false;
+    const std::int64_t part = std::min(kSumElements, count - at);
+    scale(data + at, part);
     const MpiLibrary& mpi = *impl.mpi;
-    for (std::int64_t begin = 0; begin < count; begin += kMostBytes / 4) {
-      MpiLibrary::Request request;
-      const auto part = static_cast<int>(std::min(kMostBytes / 4, count - begin));
-      impl.check(mpi.iallreduce(mpi.in_place, data + begin, part, mpi.type_float, mpi.op_sum,
-                                mpi.world, &request),
-                 "a sum");
-      impl.complete(request, "a sum");
-    }
-  });
+    impl.check(mpi.iallreduce(mpi.in_place, data + at, static_cast<int>(part), mpi.type_float,
+                              mpi.op_sum, mpi.world, &impl.request),
+               "a sum");
+    at += part;
+    return true;
+  };
+  return impl.add({.begin = [&impl] { impl.current->next(); }, .next = next});
 }
 
 std::string ProcessGroup::broadcast(const std::string& bytes) {
@@ -422,21 +493,27 @@ std::vector<std::string> ProcessGroup::gather(const std::string& bytes) {
 }
 
 ProcessGroup::Ticket ProcessGroup::queue_sum(double* values, std::int64_t count) {
-  return queue([this, values, count] {
-    const MpiLibrary& mpi = *impl_->mpi;
-    std::vector<double> all(static_cast<std::size_t>(count * size()));
-    MpiLibrary::Request request;
-    const auto n = static_cast<int>(count);
-    impl_->check(mpi.iallgather(values, n, mpi.type_double, all.data(), n, mpi.type_double,
-                                mpi.world, &request),
-                 "a sum");
-    impl_->complete(request, "a sum");
-    for (std::int64_t i = 0; i < count; ++i) {
-      double sum = 0;
-      for (int r = 0; r < size(); ++r) sum += all[static_cast<std::size_t>(r * count + i)];
-      values[i] = sum;
-    }
-  });
+  Impl& impl = *impl_;
+  const auto all = std::make_shared<std::vector<double>>(static_cast<std::size_t>(count * size()));
+  return impl.add({.begin =
+                       [&impl, all, values, count] {
+                         const MpiLibrary& mpi = *impl.mpi;
+                         const auto n = static_cast<int>(count);
+                         impl.check(mpi.iallgather(values, n, mpi.type_double, all->data(), n,
+                                                   mpi.type_double, mpi.world, &impl.request),
+                                    "a sum");
+                       },
+                   .next =
+                       [this, all, values, count] {
+                         for (std::int64_t i = 0; i < count; ++i) {
+                           double sum = 0;
+                           for (int r = 0; r < size(); ++r) {
+                             sum += (*all)[static_cast<std::size_t>(r * count + i)];
+                           }
+                           values[i] = sum;
+                         }
+                         return false;
+                       }});
 }
 
 void ProcessGroup::sum(double* values, std::int64_t count) { wait(queue_sum(values, count)); }

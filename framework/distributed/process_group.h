@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // process_group.h: the processes that train one network together, and what they say to each other.
 //
-// All MPI calls are made by one thread of its own, in the order in which they are asked for. So a
-// sum travels while the backward pass still computes, and a process that is silent is noticed
-// whatever the others wait for.
+// What is asked for is done in its order: by a thread of the group while this one computes, and by
+// this one while it waits. So a sum travels while the backward pass still computes, and a process
+// that is silent is noticed whatever the others wait for.
 //
 // Signs of life   Every process and process 0 send each other a few bytes twice a second. One that
 //                 is silent for kPatienceSeconds is lost: it was stopped, or its host is gone.

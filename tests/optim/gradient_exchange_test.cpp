@@ -186,7 +186,8 @@ TEST(LeafWatch, TellsOfALeafWhenItsLastUseHasRun) {
   EXPECT_EQ(seen[0], 2.0f);                             // dc = a
   EXPECT_EQ(a.grad().data<float>()[0], 3.0f * 2 + 11);  // b a + (a b + c)
   for (std::size_t i = 0; i < 3; ++i) {
-    if (told[i] == a.state()) EXPECT_EQ(seen[i], 17.0f) << "told before its gradient was complete";
+    if (told[i] != a.state()) continue;
+    EXPECT_EQ(seen[i], 17.0f) << "told before its gradient was complete";
   }
 }
 
