@@ -57,9 +57,24 @@ std::string checksum_of(const SafetensorsFile& file) {
   return crc.text();
 }
 
+namespace {
+// A file of an earlier version has no such key. One whose key is damaged has another of one letter.
+bool is_damaged_key(std::string_view key) {
+  const std::string_view right = kChecksumKey;
+  if (key.size() != right.size()) return false;
+  int differ = 0;
+  for (std::size_t i = 0; i < key.size(); ++i) differ += key[i] != right[i] ? 1 : 0;
+  return differ == 1;
+}
+}  // namespace
+
 Checksum verify_checksum(const SafetensorsFile& file) {
   const auto entry = file.metadata.find(kChecksumKey);
-  if (entry == file.metadata.end()) return Checksum::none;
+  if (entry == file.metadata.end()) {
+    const bool damaged = std::ranges::any_of(
+        file.metadata, [](const auto& one) { return is_damaged_key(one.first); });
+    return damaged ? Checksum::differs : Checksum::none;
+  }
   return entry->second == checksum_of(file) ? Checksum::fits : Checksum::differs;
 }
 

@@ -150,7 +150,7 @@ TEST_F(Report, keeps_the_columns_that_programs_know_in_their_order) {
             "kernel_size,acc,best_acc,execution,algorithm,device,precision,threads,isa,"
             "images_per_s,epochs,seed,params,avg_step,phases,peak_workspace,data,model,train_loss,"
             "test_loss,val_acc,seconds,state,reason,path,step,tags,note,avg_inference,"
-            "weight_bytes");
+            "weight_bytes,ranks,avg_exchange");
 }
 
 TEST_F(Report, writes_latex) {

@@ -27,7 +27,7 @@ void each_field(TrainingState& s, F&& f) {
   for (StepTotals* t : {&s.epoch_steps, &s.run_steps, &s.warmup_steps}) {
     f(t->steps), f(t->images), f(t->whole_steps), f(t->planned_steps), f(t->forward_s);
     f(t->backward_s), f(t->update_s), f(t->whole_s), f(t->wait_s), f(t->forward_bytes);
-    f(t->backward_peak_bytes), f(t->workspace_peak_bytes);
+    f(t->exchange_s), f(t->backward_peak_bytes), f(t->workspace_peak_bytes);
   }
   for (Evaluation* e : {&s.val, &s.test}) f(e->loss), f(e->accuracy), f(e->images);
   f(s.alarm.warned);
