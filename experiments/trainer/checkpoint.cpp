@@ -135,11 +135,13 @@ SafetensorsFile read(const std::string& path, std::string* note = nullptr) {
   }
   const Checksum checksum = verify_checksum(file);
   if (checksum == Checksum::differs) {
+    const auto stored = file.metadata.find(kChecksumKey);
     fail(is_model_file(file) ? ErrorKind::kData : ErrorKind::kIo, "checkpoint",
          cat("expected the bytes of ", path,
              " to be those that were written, got others: the "
              "checksum in it is ",
-             file.metadata.at(kChecksumKey), ", that of its content ", checksum_of(file)));
+             stored == file.metadata.end() ? "damaged" : stored->second, ", that of its content ",
+             checksum_of(file)));
   }
   const bool ours = file.metadata.contains("format");
   if (note != nullptr) {

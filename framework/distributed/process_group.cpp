@@ -89,7 +89,7 @@ struct ProcessGroup::Impl {
 
   ProcessGroup& group;
   const MpiLibrary* mpi = nullptr;
-  // Who holds it makes MPI calls. The group's thread, beside work; or the one that waits, itself: it
+  // Who holds it makes MPI calls: the group's thread, beside work, or the one that waits. That one
   // has the core already, and no thread has to be woken for the other.
   std::mutex turn;
   std::optional<LifeSigns> life;

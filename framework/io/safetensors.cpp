@@ -53,6 +53,9 @@ nlohmann::json parse_json(std::string_view text, const std::string& file) {
     }
     return true;
   };
+  // The parser takes a zero byte for the end of the text, and what stands behind it for nothing.
+  check(text.find('\0') == std::string_view::npos, file,
+        "expected a header of text that is filled up with spaces, got a byte 0");
   Json header;
   try {
     header = Json::parse(text.begin(), text.end(), watch);

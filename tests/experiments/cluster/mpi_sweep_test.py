@@ -25,7 +25,7 @@ def setUpModule():
     env = dict(os.environ, OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1",
                OMPI_MCA_rmaps_base_oversubscribe="1", OMPI_MCA_plm="isolated")
     SWEEPS = Sweeps(PROGRAM, pathlib.Path(place.name) / "work", env)
-    CONFIG = SWEEPS.config(seeds="1", images=3200, epochs=12)
+    CONFIG = SWEEPS.config(seeds="1", images=6400, epochs=20)
     local = SWEEPS.call(CONFIG, "-o", "local", "-f", "csv", "--jobs", 2)
     assert local.code == 0, local
     TABLE, BITS = without_times(local.out), bits_of(SWEEPS.folder / "local/small")

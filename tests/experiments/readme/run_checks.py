@@ -4,6 +4,7 @@ import csv
 import io
 import json
 import re
+import shutil
 
 from readme_reader import NO_GPU, TABLE, check, expect, expect_text, table_of
 
@@ -99,6 +100,26 @@ def sweeps(reader, words):
     expect(len(rows) == 4, f"expected four rows, got {len(rows)}")
     listed = reader.call(*words, "--dry-run")
     expect(len(re.findall(r"seed|\bs[12]\b", listed.stdout)) >= 8, "expected eight members")
+    return done
+
+
+@check(r"launch -n 2 run quickstart")
+def trains_on_two_processes(reader, words):
+    if shutil.which("mpirun") is None:  # then it says what is missing
+        done = reader.call(*words)
+        expect(done.returncode == 5, f"expected exit code 5 without mpirun, got {done.returncode}")
+        expect_text(done.stderr, r"openmpi-bin")
+        return done
+    done = reader.call(*words)
+    _, folder = trained(reader, done)
+    expect(summary_of(reader, folder)["ranks"] == 2, "expected two processes")
+    return done
+
+
+@check(r"explain CONFIG --ranks 8 --network 25Gb")
+def foretells_several_processes(reader, words):
+    done = reader.call(*words)
+    expect_text(done.stdout, r"(?m)^processes +images each +step ms", r"(?m)^ +8 +8 ", r"efficiency")
     return done
 
 

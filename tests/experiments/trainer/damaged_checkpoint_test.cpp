@@ -75,7 +75,8 @@ TEST(DamagedCheckpoint, IsNoticedWhicheverBitHasChanged) {
     flip_bit(path, byte, bit);
     const TrainingSetup other = small_setup(8);
     EXPECT_THROW(load_checkpoint(path, *other.model, other.optimizer.get()), Error)
-        << "byte " << byte << " of " << size << ", bit " << bit;
+        << "byte " << byte << " of " << size << ", bit " << bit << ": ..."
+        << text_of(path).substr(byte < 20 ? 0 : byte - 20, 40) << "...";
   }
 }
 
