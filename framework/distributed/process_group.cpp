@@ -165,10 +165,10 @@ void ProcessGroup::Impl::tick() {
   }
 }
 
-void ProcessGroup::Impl::complete(MpiLibrary::Request& request, const char* what) {
+void ProcessGroup::Impl::complete(MpiLibrary::Request& awaited, const char* what) {
   for (int looks = 0;; ++looks) {
     int is_done = 0;
-    check(mpi->test(&request, &is_done, mpi->status_ignore), what);
+    check(mpi->test(&awaited, &is_done, mpi->status_ignore), what);
     if (is_done != 0) return;
     tick();
     const bool spins = is_waited_for.load(std::memory_order_relaxed) && looks < kSpins;
