@@ -8,6 +8,7 @@
 #include "experiments/cli/command.h"
 #include "experiments/cli/measure_once.h"
 #include "experiments/config/sweep_block.h"
+#include "experiments/launchers/outside_program.h"
 #include "experiments/report/table/latex_table.h"
 #include "experiments/sweep/cluster/mpi_sweep.h"
 #include "experiments/sweep/cluster/slurm_script.h"
@@ -154,7 +155,10 @@ int sweep(const Arguments& arguments) {
     print_result(list_members(plan, arguments.root + "/" + plan.name, refused));
     if (arguments.launcher == "slurm") print_result("\n" + slurm_script_of(plan, options));
     if (arguments.launcher == "mpi") {
-      print_result("\n" + as_command(mpirun_words(plan, options)) + "\n");
+      const Launcher mpirun = find_program("mpirun").empty()  // shown all the same
+                                  ? Launcher{LauncherKind::open_mpi, "mpirun"}
+                                  : find_launcher("mpirun");
+      print_result("\n" + as_command(mpirun_words(plan, options, mpirun)) + "\n");
     }
   }
   refuse(refused);

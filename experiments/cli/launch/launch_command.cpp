@@ -4,6 +4,7 @@
 // on so that a checkpoint is written, and makes one sentence of what they say about a failure.
 #include <fcntl.h>
 #include <poll.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -15,7 +16,7 @@
 #include <filesystem>
 
 #include "experiments/cli/command.h"
-#include "experiments/cli/launch/launcher.h"
+#include "experiments/launchers/launcher.h"
 #include "framework/distributed/process_group.h"
 #include "framework/io/clean_text.h"
 
@@ -44,8 +45,11 @@ class Child {
     std::vector<char*> argv;
     for (std::string& word : copy) argv.push_back(word.data());
     argv.push_back(nullptr);
+    const pid_t parent = getpid();
     pid_ = fork();
     if (pid_ == 0) {
+      prctl(PR_SET_PDEATHSIG, SIGUSR1);  // however this program dies, the processes stop in order
+      if (getppid() != parent) _exit(1);
       setpgid(0, 0);  // a Ctrl-C of the terminal reaches this program, which passes it on
       const int nothing = open("/dev/null", O_RDONLY);
       dup2(nothing, STDIN_FILENO);
@@ -175,10 +179,7 @@ int launch(const Arguments& arguments, const std::vector<std::string>& rest) {
     print_result(line + "\n");
     return 0;
   }
-  if (geteuid() == 0) {  // Open MPI wants to be asked twice by root, in a container for example
-    setenv("OMPI_ALLOW_RUN_AS_ROOT", "1", 0);
-    setenv("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1", 0);
-  }
+  let_root_launch();
   listen_for_signals();
   Child child(words);
   LauncherOutput out([](const std::string& line) { print_result(line + "\n"); });

@@ -7,8 +7,9 @@
 #include <random>
 #include <set>
 #include <thread>
+#include <utility>
 
-#include "experiments/sweep/cluster/outside_program.h"
+#include "experiments/launchers/outside_program.h"
 #include "experiments/sweep/cluster/workers_view.h"
 #include "experiments/sweep/sweep_check.h"
 #include "experiments/sweep/sweep_ledger.h"
@@ -31,8 +32,8 @@ std::string absolute(const std::string& path) {
 
 class MpiSweep {
  public:
-  MpiSweep(const SweepPlan& plan, const SweepOptions& options)
-      : plan_(plan), options_(options), ledger_(plan, options) {
+  MpiSweep(const SweepPlan& plan, const SweepOptions& options, Launcher mpirun)
+      : plan_(plan), options_(options), mpirun_(std::move(mpirun)), ledger_(plan, options) {
     ledger_.folder().set_launcher("mpi", "");
     ledger_.set_side_by_side(options.jobs);
   }
@@ -51,7 +52,8 @@ class MpiSweep {
     write_sweep_members(ledger_.path(), members);
     ledger_.write("RUNNING");
     WorkersView view(ledger_, members.call);
-    OutsideProcess mpirun(mpirun_words(plan_, options_), ledger_.path() + "/sweep.mpi.log");
+    OutsideProcess mpirun(mpirun_words(plan_, options_, mpirun_),
+                          ledger_.path() + "/sweep.mpi.log");
     while (mpirun.running()) {
       view.look();
       view.write();
@@ -96,25 +98,24 @@ class MpiSweep {
 
   const SweepPlan& plan_;
   const SweepOptions& options_;
+  Launcher mpirun_;
   SweepLedger ledger_;
 };
 
 }  // namespace
 
-std::vector<std::string> mpirun_words(const SweepPlan& plan, const SweepOptions& options) {
+std::vector<std::string> mpirun_words(const SweepPlan& plan, const SweepOptions& options,
+                                      const Launcher& mpirun) {
   std::error_code error;
-  std::vector<std::string> words = {"mpirun"};
-  if (options.jobs > 1 || !options.jobs_by_default) {
-    words.insert(words.end(), {"-np", std::to_string(options.jobs)});
-  }
-  if (!options.hosts.empty()) words.insert(words.end(), {"-machinefile", absolute(options.hosts)});
-  // Workers share the cores of a node by themselves.
-  words.insert(words.end(), {"-bind-to", "none", fs::read_symlink("/proc/self/exe", error).string(),
-                             "sweep", absolute(options.root + "/" + plan.name), "--work"});
+  LaunchRequest request;
+  if (options.jobs > 1 || !options.jobs_by_default) request.processes = options.jobs;
+  if (!options.hosts.empty()) request.hosts = absolute(options.hosts);
+  request.command = {fs::read_symlink("/proc/self/exe", error).string(), "sweep",
+                     absolute(options.root + "/" + plan.name), "--work"};
   for (const std::string& plugin : options.plugins) {
-    words.insert(words.end(), {"--plugin", plugin});
+    request.command.insert(request.command.end(), {"--plugin", plugin});
   }
-  return words;
+  return launcher_words(mpirun, request);
 }
 
 SweepResult run_mpi_sweep(const SweepPlan& plan, const SweepOptions& options) {
@@ -126,7 +127,8 @@ SweepResult run_mpi_sweep(const SweepPlan& plan, const SweepOptions& options) {
          "expected the program mpirun in $PATH, because it starts the workers, got none; install "
          "Open MPI or MPICH (Debian: openmpi-bin)");
   }
-  return MpiSweep(plan, options).run();
+  let_root_launch();
+  return MpiSweep(plan, options, find_launcher("mpirun")).run();
 }
 
 }  // namespace convscope

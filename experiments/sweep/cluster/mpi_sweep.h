@@ -4,14 +4,16 @@
 // of MPI.
 #pragma once
 
+#include "experiments/launchers/launcher.h"
 #include "experiments/sweep/sweep_runner.h"
 
 namespace convscope {
 
 CONVSCOPE_API SweepResult run_mpi_sweep(const SweepPlan& plan, const SweepOptions& options);
 
-// The words that start the workers: Open MPI and MPICH take them both.
+// The words that start the workers.
 CONVSCOPE_API std::vector<std::string> mpirun_words(const SweepPlan& plan,
-                                                    const SweepOptions& options);
+                                                    const SweepOptions& options,
+                                                    const Launcher& mpirun);
 
 }  // namespace convscope

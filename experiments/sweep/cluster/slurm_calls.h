@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "experiments/sweep/cluster/outside_program.h"
+#include "experiments/launchers/outside_program.h"
 
 namespace convscope {
 

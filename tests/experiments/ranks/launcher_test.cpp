@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // launcher_test.cpp: the words for each launcher, and what becomes of what they say.
-#include "experiments/cli/launch/launcher.h"
+#include "experiments/launchers/launcher.h"
 
 #include <gtest/gtest.h>
 
@@ -19,10 +19,10 @@ const LaunchRequest kRequest = {
     .processes = 4, .hosts = "hosts", .launcher = "", .command = {"/bin/convscope", "run", "a b"}};
 
 TEST(Launcher, Words) {
-  EXPECT_EQ(
-      joined(launcher_words({LauncherKind::open_mpi, "/usr/bin/mpirun"}, kRequest)),
-      "/usr/bin/mpirun -n 4 --bind-to none --oversubscribe --hostfile hosts /bin/convscope run "
-      "a b");
+  EXPECT_EQ(joined(launcher_words({LauncherKind::open_mpi, "/usr/bin/mpirun"}, kRequest)),
+            "/usr/bin/mpirun -n 4 --bind-to none --oversubscribe --mca mpi_yield_when_idle 0 "
+            "--hostfile hosts /bin/convscope run "
+            "a b");
   EXPECT_EQ(joined(launcher_words({LauncherKind::mpich, "mpiexec"}, kRequest)),
             "mpiexec -n 4 -f hosts /bin/convscope run a b");
   EXPECT_THROW(launcher_words({LauncherKind::srun, "srun"}, kRequest), Error);

@@ -134,7 +134,7 @@ def sweeps_on_slurm(reader, words):
 @check(r"sweep synthetic_sweep --launcher mpi --jobs 4")
 def sweeps_by_mpi(reader, words):
     done = reader.call(*words, "--dry-run")
-    expect_text(done.stdout, r"\nmpirun -np 4 .* --work\n")
+    expect_text(done.stdout, r"\n\S*mpirun -n 4 .* --work\n")
     return done
 
 

@@ -10,7 +10,7 @@
 #include <sstream>
 
 #include "experiments/config/sweep_block.h"
-#include "experiments/sweep/cluster/outside_program.h"
+#include "experiments/launchers/outside_program.h"
 #include "experiments/sweep/cluster/slurm_calls.h"
 #include "framework/check.h"
 #include "tests/support/temporary_folder.h"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // outside_program.cpp: programs of others, such as sbatch and mpirun, as child processes.
-#include "experiments/sweep/cluster/outside_program.h"
+#include "experiments/launchers/outside_program.h"
 
 #include <fcntl.h>
 #include <poll.h>
@@ -57,6 +57,7 @@ std::string last_line(const std::string& text) {
 }  // namespace
 
 std::string find_program(const std::string& name) {
+  if (name.find('/') != std::string::npos) return access(name.c_str(), X_OK) == 0 ? name : "";
   const char* path = std::getenv("PATH");
   const std::string places = path == nullptr ? "/usr/bin:/bin" : path;
   for (std::size_t at = 0; at <= places.size();) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// launcher.h: which program starts the processes of a training, and with which words: mpirun of
-// Open MPI or MPICH, or srun inside a Slurm job.
+// launcher.h: which program starts the processes of a training or the workers of a sweep, and with
+// which words: mpirun of Open MPI or MPICH, or srun inside a Slurm job.
 #pragma once
 
 #include <functional>
@@ -19,7 +19,7 @@ struct Launcher {
 };
 
 struct LaunchRequest {
-  int processes = 1;
+  int processes = 0;                 // 0: as many as the launcher takes by itself
   std::string hosts;                 // a file, one host a line; "": this host
   std::string launcher;              // "mpirun", "srun", a path; "": what is there
   std::vector<std::string> command;  // of each process: program and arguments
@@ -32,6 +32,9 @@ CONVSCOPE_API Launcher find_launcher(const std::string& wanted);
 CONVSCOPE_API LauncherKind kind_of_mpirun(const std::string& version_text);
 CONVSCOPE_API std::vector<std::string> launcher_words(const Launcher& launcher,
                                                       const LaunchRequest& request);
+
+// Open MPI wants to be told twice that root may start processes, in a container for example.
+CONVSCOPE_API void let_root_launch();
 
 // Takes what a launcher prints, a line at a time, and keeps what is of the processes
 // themselves. What the launcher says of their end becomes one sentence.

@@ -1,47 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 // launcher.cpp: which program starts the processes of a training, and with which words.
-#include "experiments/cli/launch/launcher.h"
+#include "experiments/launchers/launcher.h"
 
 #include <unistd.h>
 
-#include <array>
 #include <cstdio>
 #include <cstdlib>
-#include <sstream>
 
+#include "experiments/launchers/outside_program.h"
 #include "framework/check.h"
 
 namespace convscope {
 namespace {
 
 constexpr const char* kName = "launch";
-
-bool is_program(const std::string& path) { return access(path.c_str(), X_OK) == 0; }
-
-// "" when it is not there.
-std::string in_path(const std::string& name) {
-  if (name.find('/') != std::string::npos) return is_program(name) ? name : "";
-  const char* const path = std::getenv("PATH");
-  std::istringstream folders(path == nullptr ? "" : path);
-  for (std::string folder; std::getline(folders, folder, ':');) {
-    const std::string candidate = (folder.empty() ? "." : folder) + "/" + name;
-    if (is_program(candidate)) return candidate;
-  }
-  return "";
-}
-
-std::string version_of(const std::string& program) {
-  // The path comes from PATH or the command line; quotes keep it one word.
-  std::string quoted = "'";
-  for (const char c : program) quoted += c == '\'' ? std::string("'\\''") : std::string(1, c);
-  std::string out;
-  if (FILE* const pipe = popen((quoted + "' --version 2>&1").c_str(), "r")) {
-    std::array<char, 512> text{};
-    while (std::fgets(text.data(), text.size(), pipe) != nullptr) out += text.data();
-    pclose(pipe);
-  }
-  return out;
-}
 
 std::string base_name(const std::string& path) { return path.substr(path.rfind('/') + 1); }
 
@@ -65,18 +37,19 @@ Launcher find_launcher(const std::string& wanted) {
   std::vector<std::string> names = {"mpirun", "mpiexec"};
   if (!wanted.empty()) {
     names = {wanted};
-  } else if (std::getenv("SLURM_JOB_ID") != nullptr && !in_path("srun").empty()) {
+  } else if (std::getenv("SLURM_JOB_ID") != nullptr && !find_program("srun").empty()) {
     names = {"srun"};
   }
   std::string tried;
   for (const std::string& name : names) {
-    const std::string program = in_path(name);
+    const std::string program = find_program(name);
     if (program.empty()) {
       tried += cat(tried.empty() ? "" : ", ", name);
       continue;
     }
     if (base_name(program) == "srun") return {LauncherKind::srun, program};
-    return {kind_of_mpirun(version_of(program)), program};
+    const OutsideAnswer version = ask_program({program, "--version"}, "", "");
+    return {kind_of_mpirun(version.out + version.err), program};
   }
   fail(ErrorKind::kUnavailable, kName,
        cat("expected a program that starts processes, got none of ", tried,
@@ -84,7 +57,10 @@ Launcher find_launcher(const std::string& wanted) {
 }
 
 std::vector<std::string> launcher_words(const Launcher& launcher, const LaunchRequest& request) {
-  std::vector<std::string> out = {launcher.program, "-n", std::to_string(request.processes)};
+  std::vector<std::string> out = {launcher.program};
+  if (request.processes > 0) {
+    out.insert(out.end(), {"-n", std::to_string(request.processes)});
+  }
   const auto add = [&](std::initializer_list<const char*> words) {
     out.insert(out.end(), words.begin(), words.end());
   };
@@ -92,8 +68,14 @@ std::vector<std::string> launcher_words(const Launcher& launcher, const LaunchRe
     case LauncherKind::open_mpi:
       // Processes share the cores as their threads ask for; without this option each would be bound
       // to one core. --oversubscribe: a host without a list of slots has one for each core.
-      add({"--bind-to", "none", "--oversubscribe"});
-      if (!request.hosts.empty()) add({"--hostfile", request.hosts.c_str()});
+      // With more processes than slots Open MPI would yield the core at each look, which other
+      // programs then keep; the group's own waits sleep (framework/distributed/process_group.cpp).
+      add({"--bind-to", "none", "--oversubscribe", "--mca", "mpi_yield_when_idle", "0"});
+      if (!request.hosts.empty()) {
+        add({"--hostfile", request.hosts.c_str()});
+      } else if (find_program("ssh").empty() && find_program("rsh").empty()) {
+        add({"--mca", "plm", "isolated"});  // else it asks for ssh, for this host alone too
+      }
       break;
     case LauncherKind::mpich:
       if (!request.hosts.empty()) add({"-f", request.hosts.c_str()});
@@ -108,6 +90,12 @@ std::vector<std::string> launcher_words(const Launcher& launcher, const LaunchRe
   }
   out.insert(out.end(), request.command.begin(), request.command.end());
   return out;
+}
+
+void let_root_launch() {
+  if (geteuid() != 0) return;
+  setenv("OMPI_ALLOW_RUN_AS_ROOT", "1", 0);
+  setenv("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1", 0);
 }
 
 // ---- what a launcher says ----

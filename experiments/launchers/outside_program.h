@@ -10,7 +10,7 @@
 
 namespace convscope {
 
-// The path of a program in $PATH; "" when there is none.
+// The path of a program in $PATH, or of one that is named by its path; "" when there is none.
 CONVSCOPE_API std::string find_program(const std::string& name);
 
 // Throws an Error of kind kUnavailable when it is not there: `missing` says what to install.
