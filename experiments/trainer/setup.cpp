@@ -8,7 +8,6 @@
 #include "experiments/run_folder/layer_table.h"
 #include "experiments/trainer/data_sizes.h"
 #include "experiments/trainer/memory/memory_need.h"
-#include "experiments/trainer/ranks/share_cores.h"
 #include "experiments/trainer/ranks/shared_training.h"
 #include "experiments/trainer/trainer.h"
 #include "framework/distributed/rank_device.h"
@@ -70,7 +69,9 @@ std::unique_ptr<Loader> evaluation_loader(Dataset dataset, const ExperimentConfi
 
 TrainingSetup setup_training(const ExperimentConfig& config) {
   set_num_threads(static_cast<int>(config.threads));
-  if (config.threads == 0 && process_group() != nullptr) share_cores(*process_group());
+  if (config.threads == 0 && process_group() != nullptr) {
+    set_num_threads(std::max(1, num_threads() / process_group()->sharers()));
+  }
   if (process_group() != nullptr) check_device_of_rank(*process_group(), config.device);
   backend_of(config.device);  // not available: say so before the data are read
   check_precision(config);

@@ -9,15 +9,10 @@
 #include <vector>
 
 #include "framework/check.h"
+#include "framework/distributed/library_functions.h"
 
 namespace convscope {
 namespace {
-
-template <class F>
-void find(void* library, const char* name, F& out, std::string& missing) {
-  out = reinterpret_cast<F>(dlsym(library, name));
-  if (out == nullptr && missing.empty()) missing = name;
-}
 
 MpiLibrary::Word address(void* library, const char* name, std::string& missing) {
   void* const at = dlsym(library, name);
@@ -33,7 +28,6 @@ void set_open_mpi(MpiLibrary& mpi, void* library, std::string& missing) {
   mpi.type_double = address(library, "ompi_mpi_double", missing);
   mpi.op_sum = address(library, "ompi_mpi_op_sum", missing);
   mpi.errors_return = address(library, "ompi_mpi_errors_return", missing);
-  mpi.request_null.word = address(library, "ompi_request_null", missing);
   mpi.in_place = reinterpret_cast<void*>(1);
   mpi.status_ignore = nullptr;
 }
@@ -46,7 +40,6 @@ void set_mpich(MpiLibrary& mpi) {
   mpi.type_double = 0x4c00080b;
   mpi.op_sum = 0x58000003;
   mpi.errors_return = 0x54000001;
-  mpi.request_null.word = 0x2c000000;
   mpi.in_place = reinterpret_cast<void*>(-1);
   mpi.status_ignore = reinterpret_cast<void*>(1);
 }
@@ -59,23 +52,20 @@ std::string fill(MpiLibrary& mpi, void* library) {
   } else {
     set_mpich(mpi);
   }
-  find(library, "MPI_Init_thread", mpi.init_thread, missing);
-  find(library, "MPI_Initialized", mpi.initialized, missing);
-  find(library, "MPI_Finalize", mpi.finalize, missing);
-  find(library, "MPI_Abort", mpi.abort, missing);
-  find(library, "MPI_Comm_rank", mpi.comm_rank, missing);
-  find(library, "MPI_Comm_size", mpi.comm_size, missing);
-  find(library, "MPI_Comm_set_errhandler", mpi.comm_set_errhandler, missing);
-  find(library, "MPI_Error_string", mpi.error_string, missing);
-  find(library, "MPI_Get_library_version", mpi.get_library_version, missing);
-  find(library, "MPI_Isend", mpi.isend, missing);
-  find(library, "MPI_Irecv", mpi.irecv, missing);
-  find(library, "MPI_Test", mpi.test, missing);
-  find(library, "MPI_Cancel", mpi.cancel, missing);
-  find(library, "MPI_Request_free", mpi.request_free, missing);
-  find(library, "MPI_Ibcast", mpi.ibcast, missing);
-  find(library, "MPI_Iallgather", mpi.iallgather, missing);
-  find(library, "MPI_Iallreduce", mpi.iallreduce, missing);
+  find_function(library, "MPI_Init_thread", mpi.init_thread, missing);
+  find_function(library, "MPI_Finalize", mpi.finalize, missing);
+  find_function(library, "MPI_Abort", mpi.abort, missing);
+  find_function(library, "MPI_Comm_rank", mpi.comm_rank, missing);
+  find_function(library, "MPI_Comm_size", mpi.comm_size, missing);
+  find_function(library, "MPI_Comm_set_errhandler", mpi.comm_set_errhandler, missing);
+  find_function(library, "MPI_Error_string", mpi.error_string, missing);
+  find_function(library, "MPI_Get_library_version", mpi.get_library_version, missing);
+  find_function(library, "MPI_Isend", mpi.isend, missing);
+  find_function(library, "MPI_Irecv", mpi.irecv, missing);
+  find_function(library, "MPI_Test", mpi.test, missing);
+  find_function(library, "MPI_Ibcast", mpi.ibcast, missing);
+  find_function(library, "MPI_Iallgather", mpi.iallgather, missing);
+  find_function(library, "MPI_Iallreduce", mpi.iallreduce, missing);
   if (!missing.empty()) return cat("it has no ", missing);
   char text[8192] = {};
   int length = 0;

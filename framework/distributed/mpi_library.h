@@ -25,14 +25,12 @@ struct MpiLibrary {
 
   // Constants.
   Word world = 0, type_byte = 0, type_float = 0, type_double = 0, op_sum = 0, errors_return = 0;
-  Request request_null;
   void* in_place = nullptr;
   void* status_ignore = nullptr;
   int thread_serialized = 2;
 
   // Functions; every int is an error code, 0 = success.
   int (*init_thread)(int* argc, char*** argv, int required, int* provided) = nullptr;
-  int (*initialized)(int* flag) = nullptr;
   int (*finalize)() = nullptr;
   int (*abort)(Word comm, int code) = nullptr;
   int (*comm_rank)(Word comm, int* rank) = nullptr;
@@ -45,8 +43,6 @@ struct MpiLibrary {
   int (*irecv)(void* data, int count, Word type, int from, int tag, Word comm,
                Request* request) = nullptr;
   int (*test)(Request* request, int* done, void* status) = nullptr;
-  int (*cancel)(Request* request) = nullptr;
-  int (*request_free)(Request* request) = nullptr;
   int (*ibcast)(void* data, int count, Word type, int root, Word comm, Request* request) = nullptr;
   int (*iallgather)(const void* data, int count, Word type, void* out, int out_count, Word out_type,
                     Word comm, Request* request) = nullptr;

@@ -9,30 +9,25 @@
 #include <vector>
 
 #include "framework/check.h"
+#include "framework/distributed/library_functions.h"
 
 namespace convscope {
 namespace {
 
-template <class F>
-void find(void* library, const char* name, F& out, std::string& missing) {
-  out = reinterpret_cast<F>(dlsym(library, name));
-  if (out == nullptr && missing.empty()) missing = name;
-}
-
 // "" or what is wrong with the file.
 std::string fill(NcclLibrary& nccl, void* library) {
   std::string missing;
-  find(library, "ncclGetVersion", nccl.get_version, missing);
-  find(library, "ncclGetUniqueId", nccl.get_unique_id, missing);
-  find(library, "ncclCommInitRank", nccl.comm_init_rank, missing);
-  find(library, "ncclCommDestroy", nccl.comm_destroy, missing);
-  find(library, "ncclCommAbort", nccl.comm_abort, missing);
-  find(library, "ncclCommGetAsyncError", nccl.comm_get_async_error, missing);
-  find(library, "ncclAllReduce", nccl.all_reduce, missing);
-  find(library, "ncclRedOpCreatePreMulSum", nccl.red_op_create_pre_mul_sum, missing);
-  find(library, "ncclRedOpDestroy", nccl.red_op_destroy, missing);
-  find(library, "ncclGetErrorString", nccl.get_error_string, missing);
-  find(library, "ncclGetLastError", nccl.get_last_error, missing);
+  find_function(library, "ncclGetVersion", nccl.get_version, missing);
+  find_function(library, "ncclGetUniqueId", nccl.get_unique_id, missing);
+  find_function(library, "ncclCommInitRank", nccl.comm_init_rank, missing);
+  find_function(library, "ncclCommDestroy", nccl.comm_destroy, missing);
+  find_function(library, "ncclCommAbort", nccl.comm_abort, missing);
+  find_function(library, "ncclCommGetAsyncError", nccl.comm_get_async_error, missing);
+  find_function(library, "ncclAllReduce", nccl.all_reduce, missing);
+  find_function(library, "ncclRedOpCreatePreMulSum", nccl.red_op_create_pre_mul_sum, missing);
+  find_function(library, "ncclRedOpDestroy", nccl.red_op_destroy, missing);
+  find_function(library, "ncclGetErrorString", nccl.get_error_string, missing);
+  find_function(library, "ncclGetLastError", nccl.get_last_error, missing);
   if (!missing.empty()) return cat("it has no ", missing);
   nccl.is_emulated = dlsym(library, "convscope_emulates_nccl") != nullptr;
   int version = 0;

@@ -3,6 +3,7 @@
 // its order, by a thread beside the work, or by the thread that waits.
 #include "framework/distributed/process_group.h"
 
+#include <sched.h>
 #include <sys/prctl.h>
 #include <unistd.h>
 
@@ -39,6 +40,19 @@ std::atomic<ProcessGroup*> current_group{nullptr};
 
 double now_s() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+// The cores that this process may run on, as bytes; "" where the system does not say.
+std::string own_cores() {
+  cpu_set_t cores;
+  CPU_ZERO(&cores);
+  if (sched_getaffinity(0, sizeof(cores), &cores) != 0) return "";
+  return {reinterpret_cast<const char*>(&cores), sizeof(cores)};
+}
+int core_count() {
+  cpu_set_t cores;
+  CPU_ZERO(&cores);
+  return sched_getaffinity(0, sizeof(cores), &cores) == 0 ? CPU_COUNT(&cores) : 1;
 }
 
 std::string host_name() {
@@ -82,7 +96,8 @@ struct ProcessGroup::Impl {
   [[noreturn]] void follow_failure();
   std::optional<Failure> own_failure();
   void check(int status, const char* what);
-  void complete(MpiLibrary::Request& request, const char* what);
+  void rest(int looks) const;
+  void complete(MpiLibrary::Request& awaited, const char* what);
   void exchange_tree(float* data, std::int64_t count);
   [[noreturn]] void lost(int exit_code, const std::string& sentence);
   [[noreturn]] void end(int exit_code, bool orderly);
@@ -97,6 +112,8 @@ struct ProcessGroup::Impl {
   MpiLibrary::Request request;
   std::vector<float> tree_buffer;
   bool may_share = false;  // MPI allows two threads that take turns
+  // More processes than cores: who spins keeps the core from the one that it waits for.
+  std::atomic<bool> is_crowded{false};
 
   std::atomic<Ticket> done{0};
   std::mutex mutex;  // guards what follows; taken inside a turn, never the other way round
@@ -165,14 +182,21 @@ void ProcessGroup::Impl::tick() {
   }
 }
 
+// Between two looks at MPI. It never yields: Linux takes a yield for a turn that was had, and
+// whoever else wants the core keeps it for milliseconds; who sleeps is woken in time.
+void ProcessGroup::Impl::rest(int looks) const {
+  const bool is_urgent = is_waited_for.load(std::memory_order_relaxed);
+  const int spins = !is_urgent ? 0 : is_crowded ? kLooksInARow : kSpins;
+  if (looks >= spins && looks % kLooksInARow == 0) usleep(20);
+}
+
 void ProcessGroup::Impl::complete(MpiLibrary::Request& awaited, const char* what) {
   for (int looks = 0;; ++looks) {
     int is_done = 0;
     check(mpi->test(&awaited, &is_done, mpi->status_ignore), what);
     if (is_done != 0) return;
     tick();
-    const bool spins = is_waited_for.load(std::memory_order_relaxed) && looks < kSpins;
-    if (!spins && looks % kLooksInARow == 0) usleep(20);
+    rest(looks);
   }
 }
 
@@ -294,7 +318,7 @@ void ProcessGroup::Impl::wait_here(Ticket ticket) {
       advance();
       if (looks % kLooksInARow == 0) tick();
     }
-    if (looks >= kSpins && looks % kLooksInARow == 0) usleep(20);
+    rest(looks);
   }
   is_waited_for = false;
   if (has_work()) changed.notify_all();
@@ -360,13 +384,17 @@ std::unique_ptr<ProcessGroup> ProcessGroup::join(const RankEnvironment& environm
     impl.thread.join();
     std::rethrow_exception(impl.refused);
   }
-  const auto cards = group->gather(cat(host_name(), "\n", std::int64_t{getpid()}));
+  const std::string host = host_name() + "\n";
+  const std::string cores = own_cores();
+  const auto pids = group->gather(cat(std::int64_t{getpid()}));
+  const auto places = group->gather(host + cores);  // which cores of which host
   const std::scoped_lock lock(impl.mutex);
-  for (const std::string& card : cards) {
-    const std::size_t line = card.find('\n');
-    group->hosts_.push_back(card.substr(0, line));
-    group->pids_.push_back(card.substr(line + 1));
+  group->pids_ = pids;
+  for (const std::string& place : places) {
+    group->hosts_.push_back(place.substr(0, place.find('\n')));
   }
+  group->sharers_ = static_cast<int>(std::ranges::count(places, host + cores));
+  impl.is_crowded = group->sharers_ > core_count();
   return group;
 }
 

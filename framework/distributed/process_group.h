@@ -58,6 +58,9 @@ class CONVSCOPE_API ProcessGroup {
   int size() const { return environment_.size; }
   int local_rank() const { return environment_.local_rank; }
   int local_size() const { return environment_.local_size; }
+  // How many of them, this one included, may run on the same cores of this host. A launcher that
+  // binds each process to its own cores leaves 1.
+  int sharers() const { return sharers_; }
   const std::string& library() const { return library_; }  // "Open MPI v4.1.4"
   const std::string& launcher() const { return environment_.launcher; }
   // "process 1 of 4, host node2, pid 4711"
@@ -100,6 +103,7 @@ class CONVSCOPE_API ProcessGroup {
   RankEnvironment environment_;
   std::string library_;
   std::vector<std::string> hosts_, pids_;
+  int sharers_ = 1;
   std::atomic<int (*)() noexcept> received_signal_{nullptr};
   std::atomic<int> their_signal_{0};
   double waited_s_ = 0;
