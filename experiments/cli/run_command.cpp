@@ -83,6 +83,14 @@ void print_row(const Trainer& trainer, const RunFolder& folder) {
   print_result(to_markdown({row}, core_columns()));
 }
 
+// A failure of this process ends its group. While the trainer still stands: what its end would wait
+// for, such as a sum on a GPU, may need a process that has gone.
+[[noreturn]] void fail_group(ProcessGroup& group, const std::exception& failure) {
+  const auto* const ours = dynamic_cast<const Error*>(&failure);
+  if (group.rank() == 0) report_failure(std::current_exception());
+  group.fail_all(ours != nullptr ? exit_code(ours->kind()) : 1, failure.what());
+}
+
 int train(TrainingSetup& setup, RunFolder& folder, bool resume) {
   Progress progress(Progress::mode_for(global_options().verbosity < 0));
   progress.line(cat("run    ", folder.path()));
@@ -116,8 +124,9 @@ int train(TrainingSetup& setup, RunFolder& folder, bool resume) {
   int code = 0;
   try {
     code = trainer.run();
-  } catch (const Error&) {  // such as a missed gate: what was trained is a result all the same
+  } catch (const Error& failure) {  // such as a missed gate: what was trained is a result, too
     if (trainer.summary().epochs > 0) print_row(trainer, folder);
+    if (group != nullptr) fail_group(*group, failure);
     throw;
   }
   print_row(trainer, folder);
@@ -224,7 +233,11 @@ int run_other(ProcessGroup& group) {
     trainer.resume();
   }
   broadcast_network(group, *setup.model);
-  return trainer.run();
+  try {
+    return trainer.run();
+  } catch (const std::exception& failure) {
+    fail_group(group, failure);
+  }
 }
 
 // In a group that mpirun or srun has started, or alone.
@@ -240,11 +253,8 @@ int run(const RunArguments& arguments) {
   try {
     check_same(*group, "version of convscope", CONVSCOPE_VERSION);
     code = is_first ? run_first(arguments) : run_other(*group);
-  } catch (const std::exception& error) {
-    const auto* const ours = dynamic_cast<const Error*>(&error);
-    code = ours != nullptr ? exit_code(ours->kind()) : 1;
-    if (is_first) report_failure(std::current_exception());
-    group->fail_all(code, error.what());
+  } catch (const std::exception& failure) {
+    fail_group(*group, failure);
   }
   // Nothing to train (--dry-run, a finished run): the others wait for an order.
   if (is_first && !others_know) share_order(*group, {});

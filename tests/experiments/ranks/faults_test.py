@@ -93,6 +93,12 @@ class Faults(harness.Case):
         self.assertNotIn("error:", self.ended(run, now, 143))
         self.goes_on()
 
+    def test_launch_itself_is_killed(self):
+        run, ranks = self.started(["train.epochs=200"])
+        os.kill(run.pid, signal.SIGKILL)
+        wait_for(lambda: not any(pathlib.Path(f"/proc/{pid}").exists() for pid in ranks.values()), LIMIT)
+        self.assertEqual(status(self.newest("lost"))["state"], "INTERRUPTED")
+
     def test_nobody_is_left_behind(self):
         run, ranks = self.started()
         mpirun = children(run.pid)
