@@ -101,7 +101,7 @@ std::vector<std::string> machine_warnings(const std::vector<std::string>& names,
   for (const FactRow& row : differing(sides)) {
     const bool card = row.key.starts_with("cuda.devices.") && row.key.ends_with(".name");
     if (row.key == "cpu" || row.key == "cpu_features" || card) machine.push_back(row.key);
-    for (const char* key : {"isa", "threads", "build_type", "compiler"}) {
+    for (const char* key : {"isa", "threads", "ranks.processes", "build_type", "compiler"}) {
       if (row.key == key) setting.push_back(row.key);
     }
   }

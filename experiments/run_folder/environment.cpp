@@ -15,6 +15,7 @@
 #include "experiments/run_folder/run_folder.h"
 #include "framework/check.h"
 #include "framework/device.h"
+#include "framework/distributed/process_group.h"
 #include "framework/io/bytes.h"
 #include "framework/io/json_text.h"
 #include "framework/machine/ceilings.h"
@@ -170,6 +171,14 @@ std::string environment_json(const std::vector<std::string>& arguments) {
   }
   out["variables"] = variables;
   out["plugins"] = plugins_json();
+  if (const ProcessGroup* const group = process_group()) {
+    std::vector<std::string> hosts;
+    for (int rank = 0; rank < group->size(); ++rank) hosts.push_back(group->host_of(rank));
+    out["ranks"] = {{"processes", group->size()},
+                    {"launcher", group->launcher()},
+                    {"library", group->library()},
+                    {"hosts", hosts}};
+  }
   return json_text(out);
 }
 

@@ -11,6 +11,8 @@
 #include <fstream>
 #include <thread>
 
+#include "framework/distributed/process_group.h"
+
 namespace convscope {
 namespace {
 
@@ -52,6 +54,7 @@ std::optional<Counts>& start() {
 void begin_load_watch() { start(); }
 
 std::optional<double> cores_of_others() {
+  if (process_group() != nullptr && process_group()->local_size() > 1) return std::nullopt;
   if (!start()) return std::nullopt;
   const Clock::time_point earliest =
       start()->at +

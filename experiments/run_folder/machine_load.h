@@ -17,7 +17,8 @@ namespace convscope {
 CONVSCOPE_API void begin_load_watch();
 
 // How many cores other programs have kept busy since then, a mean; nothing where the system does
-// not say. Waits until a tenth of a second is over: the counts are hundredths of a second.
+// not say, or where other processes of this one's group work on this host: they are no others.
+// Waits until a tenth of a second is over: the counts are hundredths of a second.
 CONVSCOPE_API std::optional<double> cores_of_others();
 CONVSCOPE_API int cores_online();
 

@@ -149,6 +149,7 @@ std::vector<Column> columns() {
       {"step", "steps run", "", false, summary_text(&RunSummary::step)},
       {"device", "device", "", false, summary_text(&RunSummary::device)},
       {"threads", "threads", "", true, whole(&RunSummary::threads)},
+      {"ranks", "processes", "", true, whole(&RunSummary::ranks)},
       {"batch_size", "batch", "", true, whole(&RunSummary::batch_size)},
       {"seed", "seed", "", true, whole(&RunSummary::seed)},
       {"settings", "settings that differ", "", false,
