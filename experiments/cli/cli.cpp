@@ -108,6 +108,9 @@ std::string explain_parse_error(const CommandLine& program, const CommandLine::P
     const std::string name = word.substr(0, word.find('='));
     return cat(prefix, "unknown option '", name, "'", suggestion(name, option_names(*here)));
   }
+  if (mistake.kind == "ConversionError" || mistake.kind == "ValidationError") {
+    return cat(prefix, in_our_words(mistake));  // what stands behind was not read
+  }
   const std::vector<std::string> nested = nested_names(*here);
   if (!nested.empty() && (!rest.empty() || mistake.kind == "RequiredError")) {
     if (rest.empty()) return cat(prefix, "expected one of the commands ", join(nested));
