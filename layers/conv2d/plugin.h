@@ -45,8 +45,9 @@ constexpr PluginFacts conv2d_plugin_facts() {
        offsetof(Card, one_chain), offsetof(Card, exact_on_integers), offsetof(Card, deterministic),
        offsetof(Card, auto_ok), offsetof(Card, fuses_epilogue), offsetof(Card, takes_mixed_types),
        offsetof(Card, takes_sparse_weights), offsetof(Card, takes_blocked_layout),
-       offsetof(Card, takes_blocked_y), offsetof(Card, forward), offsetof(Card, backward_data),
-       offsetof(Card, backward_weight), sizeof(Card),
+       offsetof(Card, takes_blocked_y), offsetof(Card, takes_channels_last),
+       offsetof(Card, forward), offsetof(Card, backward_data), offsetof(Card, backward_weight),
+       sizeof(Card),
        // the problem
        offsetof(Z, n), offsetof(Z, c), offsetof(Z, h), offsetof(Z, w), offsetof(Z, k),
        offsetof(Z, r), offsetof(Z, s), offsetof(Z, stride_h), offsetof(Z, stride_w),
@@ -81,6 +82,7 @@ constexpr PluginFacts conv2d_plugin_facts() {
        static_cast<std::size_t>(Direction::backward_weight),
        static_cast<std::size_t>(ActivationLayout::blocked),
        static_cast<std::size_t>(ActivationLayout::blocked_y),
+       static_cast<std::size_t>(ActivationLayout::channels_last),
        static_cast<std::size_t>(MathMode::tf32)});
   return plugin_facts("conv2d", sizeof(Card), sizeof(Z), layout);
 }

@@ -61,8 +61,8 @@ struct CONVSCOPE_API Conv2dProblem {
   // "n=8,c=64,h=56,w=56,k=64,r=3,s=3,stride=1,pad=1,dilation=1,groups=1"; stride and dilation are
   // one number or "2x1" (h x w), pad is one number, "1x2" (h x w) or "1x2x3x4" (top, bottom, left,
   // right); also dtype=f64, precision=tf32, types=i8:i8:i32:f32 (of x, w, the sums and y),
-  // weights=blocks4x1:128 (dispatch/weight_format.h) and layout=blocked or layout=blocked_y
-  // (dispatch/activation_layout.h). parse(text()) gives the same problem; keys that are left out
+  // weights=blocks4x1:128 (dispatch/weight_format.h) and layout=blocked, blocked_y or
+  // channels_last (dispatch/activation_layout.h). parse(text()) gives the same problem; keys that are left out
   // keep their default.
   std::string text() const;
   std::string kernel_text() const;  // "3", "3x5" when it is no square

@@ -16,29 +16,29 @@ constinit KernelSlot<void(const BlockCopy&)> block_copy_kernel{"convert_layout"}
 
 namespace {
 
-// Calls visit(plain, blocked, count) for each block of 16 channels of each image: where its planes
-// and its lanes begin, and how many channels it has.
+// Calls visit(plain, blocked, count) for each block of `lanes` channels of each image: where its
+// planes and its lanes begin, and how many channels it has.
 template <class Visit>
-void for_each_block(const Shape& images, const Visit& visit) {
+void for_each_block(const Shape& images, std::int64_t lanes, const Visit& visit) {
   const std::int64_t plane = images[2] * images[3];
-  const std::int64_t blocks = ceil_div(images[1], kChannelBlock);
+  const std::int64_t blocks = ceil_div(images[1], lanes);
   parallel_chunks(images[0] * blocks, [&](std::int64_t chunk, int) {
-    const std::int64_t c = chunk % blocks * kChannelBlock;
-    visit((chunk / blocks * images[1] + c) * plane, chunk * plane * kChannelBlock,
-          std::min(kChannelBlock, images[1] - c));
+    const std::int64_t c = chunk % blocks * lanes;
+    visit((chunk / blocks * images[1] + c) * plane, chunk * plane * lanes,
+          std::min(lanes, images[1] - c));
   });
 }
 
 template <class T>
 void block(const Tensor& from, const Tensor& to) {
   const Shape& images = from.shape();
-  const std::int64_t plane = images[2] * images[3];
+  const std::int64_t plane = images[2] * images[3], lanes = to.shape()[4];
   const auto* const plain = static_cast<const T*>(from.raw_data());
   auto* const blocked = static_cast<T*>(to.raw_data());
-  for_each_block(images, [&](std::int64_t at, std::int64_t first, std::int64_t channels) {
+  for_each_block(images, lanes, [&](std::int64_t at, std::int64_t first, std::int64_t channels) {
     for (std::int64_t i = 0; i < plane; ++i) {
-      for (std::int64_t c = 0; c < kChannelBlock; ++c) {
-        blocked[first + i * kChannelBlock + c] = c < channels ? plain[at + c * plane + i] : T{0};
+      for (std::int64_t c = 0; c < lanes; ++c) {
+        blocked[first + i * lanes + c] = c < channels ? plain[at + c * plane + i] : T{0};
       }
     }
   });
@@ -47,13 +47,13 @@ void block(const Tensor& from, const Tensor& to) {
 template <class T>
 void unblock(const Tensor& from, const Tensor& to) {
   const Shape& images = to.shape();
-  const std::int64_t plane = images[2] * images[3];
+  const std::int64_t plane = images[2] * images[3], lanes = from.shape()[4];
   const auto* const blocked = static_cast<const T*>(from.raw_data());
   auto* const plain = static_cast<T*>(to.raw_data());
-  for_each_block(images, [&](std::int64_t at, std::int64_t first, std::int64_t channels) {
+  for_each_block(images, lanes, [&](std::int64_t at, std::int64_t first, std::int64_t channels) {
     for (std::int64_t c = 0; c < channels; ++c) {
       for (std::int64_t i = 0; i < plane; ++i) {
-        plain[at + c * plane + i] = blocked[first + i * kChannelBlock + c];
+        plain[at + c * plane + i] = blocked[first + i * lanes + c];
       }
     }
   });
@@ -131,7 +131,7 @@ void convert_layout(const Tensor& from, const Shape& images, const Tensor& to, b
 Tensor stored_images(const Tensor& images, ActivationLayout layout) {
   if (layout == ActivationLayout::nchw) return images;
   const Tensor out = Tensor::empty(stored_shape(images.shape(), layout), images.dtype());
-  if (images.dtype() == DType::f32) {
+  if (layout == ActivationLayout::blocked && images.dtype() == DType::f32) {
     convert_layout(images, images.shape(), out);
     return out;
   }
@@ -145,7 +145,7 @@ Tensor stored_images(const Tensor& images, ActivationLayout layout) {
 Tensor plain_images(const Tensor& stored, const Shape& shape, ActivationLayout layout) {
   if (layout == ActivationLayout::nchw) return stored;
   const Tensor out = Tensor::empty(shape, stored.dtype());
-  if (stored.dtype() == DType::f32) {
+  if (layout == ActivationLayout::blocked && stored.dtype() == DType::f32) {
     convert_layout(stored, shape, out);
     return out;
   }
@@ -158,10 +158,11 @@ Tensor plain_images(const Tensor& stored, const Shape& shape, ActivationLayout l
 
 bool has_clean_lanes(const Tensor& stored, const Shape& shape, ActivationLayout layout) {
   if (layout == ActivationLayout::nchw) return true;
-  const std::int64_t plane = shape[2] * shape[3] * kChannelBlock;
-  const std::int64_t blocks = ceil_div(shape[1], kChannelBlock);
+  const std::int64_t lanes = channel_block(shape[1], layout);
+  const std::int64_t plane = shape[2] * shape[3] * lanes;
+  const std::int64_t blocks = ceil_div(shape[1], lanes);
   for (std::int64_t i = 0; i < stored.numel(); ++i) {
-    const std::int64_t channel = i / plane % blocks * kChannelBlock + i % kChannelBlock;
+    const std::int64_t channel = i / plane % blocks * lanes + i % lanes;
     if (channel >= shape[1] && stored.at(i) != 0) return false;
   }
   return true;

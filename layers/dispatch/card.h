@@ -171,6 +171,7 @@ struct Card {
   bool takes_sparse_weights = false;
   bool takes_blocked_layout = false;
   bool takes_blocked_y = false;  // x [N,C,H,W], y blocked; never asked about backward_data
+  bool takes_channels_last = false;
   // Null: this direction is not offered.
   CardFunction<typename Layer::ForwardArgs> forward = nullptr;
   CardFunction<typename Layer::BackwardDataArgs> backward_data = nullptr;
@@ -224,7 +225,8 @@ Support support_of(const Card<Problem>& card, const Problem& problem, Direction 
     if (direction == Direction::backward_data) {
       return Support::no("expects blocked dx where dy is blocked, got layout blocked_y");
     }
-  } else if (layout != ActivationLayout::nchw && !card.takes_blocked_layout) {
+  } else if ((layout == ActivationLayout::blocked && !card.takes_blocked_layout) ||
+             (layout == ActivationLayout::channels_last && !card.takes_channels_last)) {
     return Support::no(cat("expects images [N,C,H,W], got layout ", name_of(layout)));
   }
   return card.supports(problem, direction);

@@ -219,9 +219,10 @@ std::function<int()> declare(CommandLine& app) {
   conv->add_option(
           "--layout", arguments->layout,
           "of all images in memory: nchw, blocked (16 channels of a pixel side by side), blocked_y "
-          "(blocked y, x as nchw), or both: nchw and blocked")
-      ->type_name("TEXT:{nchw,blocked,blocked_y,both}")
-      ->one_of({"nchw", "blocked", "blocked_y", "both"});
+          "(blocked y, x as nchw), channels_last (all channels of a pixel side by side), or both: "
+          "nchw and blocked")
+      ->type_name("TEXT:{nchw,blocked,blocked_y,channels_last,both}")
+      ->one_of({"nchw", "blocked", "blocked_y", "channels_last", "both"});
   conv->add_option(
           "--types", arguments->types,
           "of all problems: of x, w, the sums and y, as u8:i8:i32:u8, in the layout that "

@@ -60,7 +60,10 @@ void set_layouts(const std::string& layout, std::vector<Problem>& problems) {
   std::vector<Problem> out;
   for (Problem& problem : problems) {
     for (const ActivationLayout one : kActivationLayouts) {
-      if (layout == "both" ? one == ActivationLayout::blocked_y : layout != name_of(one)) continue;
+      const bool wanted = layout == "both"
+                              ? one == ActivationLayout::nchw || one == ActivationLayout::blocked
+                              : layout == name_of(one);
+      if (!wanted) continue;
       problem.layout = one;
       out.push_back(problem);
     }

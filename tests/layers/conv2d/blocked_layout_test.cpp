@@ -51,6 +51,37 @@ TEST(BlockedLayout, HoldsEachNumberAtItsPlaceAndZerosBehindTheLastChannel) {
   }
 }
 
+TEST(ChannelsLast, HoldsAllChannelsOfAPixelSideBySideAndZerosBehindTheLastOne) {
+  constexpr ActivationLayout kLast = ActivationLayout::channels_last;
+  for (const std::int64_t channels : {1, 7, 8, 9, 40}) {
+    for (const DType type : {DType::f32, DType::f64, DType::bf16, DType::i8}) {
+      const Shape shape{2, channels, 3, 5};
+      const Tensor images = testing::normal(shape, DType::f32, 3).to(type);
+      const Tensor stored = stored_images(images, kLast);
+      const std::int64_t lanes = (channels + 7) / 8 * 8;
+      ASSERT_EQ(stored.shape(), (Shape{2, 1, 3, 5, lanes}));
+      for (std::int64_t i = 0; i < stored.numel(); ++i) {
+        const std::int64_t c = i % lanes, pixel = i / lanes % 15, n = i / lanes / 15;
+        const double right = c < channels ? images.at((n * channels + c) * 15 + pixel) : 0;
+        ASSERT_EQ(stored.at(i), right) << channels << " " << name_of(type) << " " << i;
+      }
+      EXPECT_TRUE(testing::same_bits(plain_images(stored, shape, kLast), images));
+      EXPECT_TRUE(has_clean_lanes(stored, shape, kLast));
+    }
+  }
+}
+
+TEST(ChannelsLast, IsTakenByTheCardsThatSaySoAlone) {
+  const Conv2dProblem problem =
+      Conv2dProblem::parse("n=2,c=20,h=8,w=8,k=24,r=3,s=3,pad=1,layout=channels_last");
+  for (const auto& [name, one] : conv2d_algorithms(DeviceType::cpu).entries()) {
+    const Support answer = support_of(one, problem, Direction::forward);
+    if (one.takes_channels_last) continue;
+    EXPECT_FALSE(answer.yes) << name;
+    EXPECT_EQ(answer.reason, "expects images [N,C,H,W], got layout channels_last") << name;
+  }
+}
+
 TEST(BlockedLayout, NoticesALaneThatIsNotZero) {
   const Shape shape{1, 17, 2, 2};
   const Tensor stored = stored_images(testing::normal(shape, DType::f32, 1), kBlocked);
@@ -77,7 +108,8 @@ TEST(BlockedLayout, IsAPartOfTheProblemsText) {
   EXPECT_NE(problem.text().find(",layout=blocked"), std::string::npos);
   EXPECT_EQ(Conv2dProblem::parse(problem.text()), problem);
   EXPECT_EQ(Conv2dProblem::parse("h=5,w=5,layout=nchw").text().find("layout"), std::string::npos);
-  EXPECT_ERROR(ErrorKind::kInvalid, "'layout' is nchw, blocked or blocked_y, not 'nhwc'",
+  EXPECT_ERROR(ErrorKind::kInvalid,
+               "'layout' is nchw, blocked, blocked_y or channels_last, not 'nhwc'",
                Conv2dProblem::parse("h=5,w=5,layout=nhwc"));
 }
 
