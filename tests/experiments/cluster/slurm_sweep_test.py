@@ -250,7 +250,7 @@ class Slurm(unittest.TestCase):
 
     def test_8_at_its_time_limit_a_member_is_queued_again_and_goes_on(self):
         folder = LIMITED.folder
-        wait_until(lambda: state_of(LIMITED.run) == "DONE", "the limited member is through", 100)
+        wait_until(lambda: state_of(LIMITED.run) == "DONE", "the limited member is through", 300)
         wait_until(lambda: not self.arrays_of(folder), "its array has ended")
         log = (folder / "sweep.slurm-0.log").read_text()
         self.assertIn("again, to go on", log)
