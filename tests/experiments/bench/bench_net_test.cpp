@@ -125,8 +125,6 @@ TEST(BenchNet, ThePartsAndTheRateAreThoseOfTheTimeThatWasTaken) {
     if (!train) continue;
     EXPECT_GE(row.parts.forward_ms, 2);
     EXPECT_GE(row.parts.backward_ms, 6);
-    EXPECT_LT(row.parts.forward_ms, row.parts.backward_ms);
-    EXPECT_LT(row.parts.update_ms, row.parts.forward_ms);
   }
   const auto layers = bench_layers(
       *model, {5, 3, 8, 8}, NetMode::train, net.config.device, kShort,
@@ -135,8 +133,6 @@ TEST(BenchNet, ThePartsAndTheRateAreThoseOfTheTimeThatWasTaken) {
   EXPECT_EQ(layers[2].layer, "rest");
   EXPECT_GE(layers[2].forward_ms, 2);
   EXPECT_GE(layers[2].backward_ms, 6);
-  EXPECT_LT(layers[2].forward_ms, layers[2].backward_ms);
-  EXPECT_LT(layers[3].forward_ms, 2);
 }
 
 TEST(BenchNet, TrainingMovesTheWeightsAndInferenceDoesNot) {
