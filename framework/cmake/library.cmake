@@ -186,6 +186,11 @@ if(CONVSCOPE_SANITIZE)
     list(APPEND checks -fsanitize-address-outline-instrumentation)
   endif()
   set_property(SOURCE ${convscope_simd_sources} APPEND PROPERTY COMPILE_OPTIONS ${checks})
+  # Unrolled tiles, half a minute each to optimise; the tests that run them there take seconds.
+  set(slow ${convscope_simd_sources})
+  list(FILTER slow INCLUDE REGEX
+    "/(block_sparse|depthwise_(forward|backward|blocked|blocked_weight)|batch_lanes_gradient)_simd")
+  set_property(SOURCE ${slow} APPEND PROPERTY COMPILE_OPTIONS -O0)
 endif()
 # Its loop over pixels has conditions: GCC makes masks of them when both sides may be computed.
 set_property(SOURCE ${CMAKE_CURRENT_SOURCE_DIR}/layers/deform_conv2d/fused/cpu/deform_fused_simd.cpp
