@@ -12,11 +12,13 @@
 //            gradient of the bias is one more column of dw, whose x is 1. Blocks of dw and of dx
 //            are one launch. The images of a large batch are cut into splits, each with blocks of
 //            its own: the block that finishes a tile of dw last adds the sums of the splits, in the
-//            order of the splits.
-// Shapes     x [N,I], w [O,I], b [O], y, dy [N,O], f32, accumulated in f32
+//            order of the splits. In half precision a block rounds its chunks in shared memory; the
+//            threads that round g for dw add it up for db before.
+// Shapes     x [N,I], w [O,I], b [O], y, dy [N,O], f32, accumulated in f32; factors f32 or rounded
+//            to a half type
 // Supports   any sizes; layers of more than kLargestForward or kLargestBackward multiplications go
-//            to cuBLAS, whose tiles read each number less often, with passes for bias, ReLU and
-//            mask
+//            to cuBLAS, whose tiles read each number less often, with passes for bias, ReLU, mask
+//            and half copies of the factors
 // Cost       FLOPs = 2 N I O forward, 4 N I O backward; bound by latency: load, multiply, add up
 // Numerics   sums of up to 512 numbers in order, then those of the warps, then the splits. The
 //            order depends on the sizes alone: two runs give the same bits
@@ -25,33 +27,20 @@
 // Read next  linear_loss_cuda.cu: the last layer with the loss; framework/ops/gemm/matmul_cuda.cu
 #include <algorithm>
 
-#include "framework/cuda/async_copy.cuh"
 #include "framework/cuda/map.cuh"
 #include "framework/cuda/reduce.cuh"
 #include "framework/cuda/scratch.cuh"
 #include "framework/ops/elementwise.h"
 #include "framework/ops/gemm/matmul.h"
+#include "framework/tensor_kernels.h"
 #include "layers/linear/linear_fused.h"
 #include "layers/linear/linear_loss.cuh"
+#include "layers/linear/linear_tile.cuh"
 
 namespace convscope {
 namespace {
 
-constexpr unsigned kWarps = 8;
-static_assert(kWarps * 32 == kThreads);
-
-enum class Order { rows, columns };
-
-// Element (m, k) of A lies at data[m ld + k] (rows) or data[k ld + m] (columns). Elements at or
-// behind `extent` (of m) or the end of k count as 0; with `ones`, m == extent is a row of ones.
-// `mask`, when given, lies as data does: elements count where mask > 0 or is NaN.
-struct Factor {
-  const float* data = nullptr;
-  const float* mask = nullptr;
-  int ld = 0;
-  int extent = 0;
-  bool ones = false;
-};
+using namespace linear_tiles;
 
 // C[m][n] of a tile: + bias[n], + what is there, relu, stored where m and n are inside.
 struct Result {
@@ -79,109 +68,6 @@ struct Product {
 // Splits of each tile that are done; back at 0 when a launch ends.
 constexpr int kMostSplitTiles = 4096;
 __device__ unsigned splits_done[kMostSplitTiles];
-
-// kSize rows of the factor times kChunk of k, padded so that the lanes of a warp meet other banks.
-template <Order kOrder, int kSize, int kChunk>
-struct Tile {
-  static constexpr int kLd = kOrder == Order::rows ? kChunk + 4 : kSize;
-  static constexpr int kFloats = kOrder == Order::rows ? kSize * kLd : kChunk * kLd;
-
-  // Copies m0.. and k0.., all threads together; done after async_copy_wait<0>() and finish().
-  // kWidth 4: data, ld and extents allow 16 bytes.
-  template <int kWidth>
-  static __device__ void load(float* tile, float* tile_of_mask, const Factor& f, int m0, int k0,
-                              int k_end) {
-    each<kWidth>(f, m0, k0, k_end, [&](int at, std::int64_t place, bool inside, int m) {
-      if (f.ones && m == f.extent) {
-#pragma unroll
-        for (int l = 0; l < kWidth; ++l) tile[at + l] = l == 0 ? 1.0f : 0.0f;
-        return;
-      }
-      async_copy<4 * kWidth>(tile + at, f.data + place, inside);
-      if (f.mask != nullptr) async_copy<4 * kWidth>(tile_of_mask + at, f.mask + place, inside);
-    });
-  }
-  // Applies the mask to what this thread has copied.
-  template <int kWidth>
-  static __device__ void finish(float* tile, const float* tile_of_mask, const Factor& f, int m0,
-                                int k0, int k_end) {
-    if (f.mask == nullptr) return;
-    each<kWidth>(f, m0, k0, k_end, [&](int at, std::int64_t, bool, int) {
-#pragma unroll
-      for (int l = 0; l < kWidth; ++l) {
-        if (tile_of_mask[at + l] <= 0.0f) tile[at + l] = 0.0f;
-      }
-    });
-  }
-
-  // body(place in the tile, place in memory, inside, m) for the pieces of this thread.
-  template <int kWidth, class Body>
-  static __device__ void each(const Factor& f, int m0, int k0, int k_end, const Body& body) {
-    const int depth = k_end - k0;
-    const auto piece = [&](int line, int at) {
-      const int m = m0 + (kOrder == Order::rows ? line : at);
-      const int k = kOrder == Order::rows ? at : line;
-      const bool inside = m < f.extent && k < depth;
-      const std::int64_t place = kOrder == Order::rows
-                                     ? static_cast<std::int64_t>(m) * f.ld + k0 + k
-                                     : static_cast<std::int64_t>(k0 + k) * f.ld + m;
-      body(line * kLd + at, inside ? place : 0, inside, m);
-    };
-    if constexpr (kOrder == Order::rows && kChunk > 128) {
-      const int across = (depth + 3) / 4 * 4 / kWidth;
-      for (int index = static_cast<int>(threadIdx.x); index < kSize * across;
-           index += static_cast<int>(kThreads)) {
-        const int line = index / across;
-        piece(line, (index - line * across) * kWidth);
-      }
-    } else if constexpr (kOrder == Order::rows) {  // short lines: a warp has one, no division
-      const int end = (depth + 3) / 4 * 4;
-      for (int line = static_cast<int>(threadIdx.x / 32); line < kSize;
-           line += static_cast<int>(kWarps)) {
-        for (int at = static_cast<int>(threadIdx.x % 32) * kWidth; at < end; at += 32 * kWidth) {
-          piece(line, at);
-        }
-      }
-    } else {
-      constexpr int kAcross = kSize / kWidth;
-      for (int index = static_cast<int>(threadIdx.x); index < depth * kAcross;
-           index += static_cast<int>(kThreads)) {
-        piece(index / kAcross, index % kAcross * kWidth);
-      }
-    }
-  }
-
-  // kCount rows of the lane `place` of kPlaces, four k from k on: out[i][0..3].
-  template <int kCount, int kPlaces>
-  static __device__ void take(const float* tile, int place, int k, float (&out)[kCount][4]) {
-    if constexpr (kOrder == Order::rows) {
-#pragma unroll
-      for (int i = 0; i < kCount; ++i) {
-        const auto p =
-            *reinterpret_cast<const Pack<float, 4>*>(tile + (place + i * kPlaces) * kLd + k);
-#pragma unroll
-        for (int l = 0; l < 4; ++l) out[i][l] = p.v[l];
-      }
-    } else {
-#pragma unroll
-      for (int l = 0; l < 4; ++l) {
-        const auto p =
-            *reinterpret_cast<const Pack<float, kCount>*>(tile + (k + l) * kLd + place * kCount);
-#pragma unroll
-        for (int i = 0; i < kCount; ++i) out[i][l] = p.v[i];
-      }
-    }
-  }
-  // The tile from row `first` on.
-  static __device__ const float* line(const float* tile, int first) {
-    return tile + (kOrder == Order::rows ? first * kLd : first);
-  }
-  // Which row of the tile out[i] is.
-  template <int kCount, int kPlaces>
-  static __device__ int row(int place, int i) {
-    return kOrder == Order::rows ? place + i * kPlaces : place * kCount + i;
-  }
-};
 
 // A lane has kM x kN sums; a warp is 8 x 4 lanes; a block has kWarpsM x kWarpsN warps beside each
 // other, and as many such groups as there are warps: they share k.
@@ -218,6 +104,8 @@ struct TileProduct {
     const int k_first = split * p.k_of_split;
     const int k_last = k_first + p.k_of_split < p.k ? k_first + p.k_of_split : p.k;
     float sums[kM][kN] = {};
+    float unrounded[kWidth] = {};  // sums over k of what this thread has copied of A
+    float of_b[kWidth] = {};       // nobody asks for those
     for (int k0 = k_first; k0 < k_last; k0 += kChunk) {
       const int k_end = k0 + kChunk < k_last ? k0 + kChunk : k_last;
       if (k0 > k_first) __syncthreads();
@@ -227,7 +115,8 @@ struct TileProduct {
       const int quads = (k_end - k0 + 3) / 4;
       fill_last_quad(tile_a, tile_b, k_end - k0, quads * 4);
       async_copy_wait<0>();
-      A::template finish<kWidth>(tile_a, tile_of_mask, p.a, m0, k0, k_end);
+      A::template finish<kWidth>(tile_a, tile_of_mask, p.a, m0, k0, k_end, unrounded);
+      B::template finish<kWidth>(tile_b, nullptr, p.b, n0, k0, k_end, of_b);
       __syncthreads();
 #pragma unroll 2
       for (int quad = group; quad < quads; quad += kGroups) {
@@ -244,6 +133,10 @@ struct TileProduct {
         }
       }
     }
+    // The column behind the last one is a sum of what was not rounded.
+    const int behind = p.c.behind != nullptr && p.a.type != DType::f32 ? p.c.columns - n0 : -1;
+    const bool has_behind = behind >= 0 && behind < kColumns;
+    const float sum_behind = has_behind ? sum_of_sharers<kWidth>(unrounded, shared) : 0.0f;
     __syncthreads();
 #pragma unroll
     for (int i = 0; i < kM; ++i) {
@@ -255,6 +148,13 @@ struct TileProduct {
       }
     }
     __syncthreads();
+    if (has_behind) {
+      if (threadIdx.x < kRows) {
+        float* const to = shared + static_cast<int>(threadIdx.x) * kColumns + behind;
+        for (int w = 0; w < kGroups; ++w) to[w * kRows * kColumns] = w == 0 ? sum_behind : 0.0f;
+      }
+      __syncthreads();
+    }
     float* const part = p.part + static_cast<std::int64_t>(block) * kRows * kColumns;
     for (int at = static_cast<int>(threadIdx.x); at < kRows * kColumns;
          at += static_cast<int>(kThreads)) {
@@ -271,6 +171,26 @@ struct TileProduct {
   }
 
  private:
+  // Of row threadIdx.x of the tile, in the order of the threads. kThreads * kWidth floats of shared
+  // memory; begins with a barrier.
+  template <int kWidth>
+  static __device__ float sum_of_sharers(const float (&own)[kWidth], float* shared) {
+    float sum = 0;
+    if constexpr (kOrderA == Order::columns) {
+      __syncthreads();
+      const int sharer = static_cast<int>(threadIdx.x) / (kRows / kWidth);
+#pragma unroll
+      for (int l = 0; l < kWidth; ++l) {
+        shared[sharer * kRows + A::template own_column<kWidth>() + l] = own[l];
+      }
+      __syncthreads();
+      if (threadIdx.x < kRows) {
+        for (int i = 0; i < A::template kSharers<kWidth>; ++i)
+          sum += shared[i * kRows + threadIdx.x];
+      }
+    }
+    return sum;
+  }
   // The last four k may reach behind the end: what columns order has not written there becomes 0.
   // (Rows order has: it loads whole lines.)
   static __device__ void fill_last_quad(float* tile_a, float* tile_b, int begin, int end) {
@@ -403,23 +323,58 @@ void queue_forward(Product y) {
          y);
 }
 
+// Copies of a half type for cuBLAS, side by side in the workspace; f32 is taken as it is.
+constexpr std::size_t kCopyAlignment = 256;
+class Factors {
+ public:
+  Factors(DType type, void* workspace) : type_(type), at_(static_cast<std::byte*>(workspace)) {}
+  Tensor of(const Tensor& from) {
+    if (!is_half(type_)) return from;
+    const Tensor out = Tensor::borrow(at_, from.shape(), type_, from.device());
+    at_ += bytes(from.shape());
+    convert_kernel.get(from.device())(from, out);
+    return out;
+  }
+  static std::size_t bytes(const Shape& shape) {
+    return round_up(static_cast<std::size_t>(shape.numel()) * 2, kCopyAlignment);
+  }
+
+ private:
+  DType type_;
+  std::byte* at_;
+};
+
 void forward_by_blas(const LinearForwardArgs& args) {
   const Device device = args.x.device();
+  Factors factors(args.factors, args.workspace);
   if (args.b.defined()) fill_rows_kernel.get(device)(args.b, args.y);
-  matmul_kernel.get(device)({.a = args.x,
-                             .b = args.w,
+  matmul_kernel.get(device)({.a = factors.of(args.x),
+                             .b = factors.of(args.w),
                              .c = args.y,
                              .transpose_b = Transpose::yes,
                              .accumulate = args.b.defined()});
   if (args.relu) unary_kernel.get(device)(UnaryOp::relu, args.y, args.y);
 }
 
+bool forward_in_tiles(const Sizes& s) { return s.i > 0 && is_small(s, kLargestForward); }
+
+std::size_t forward_workspace(const Shape& x, const Shape& w, DType factors) {
+  if (!is_half(factors) || forward_in_tiles({x[0], x[1], w[0]})) return 0;
+  return Factors::bytes(x) + Factors::bytes(w);
+}
+
 void forward_cuda(const LinearForwardArgs& args) {
   const Sizes s = sizes_of(args.x, args.w);
   if (s.n == 0 || s.o == 0) return;
-  if (s.i == 0 || !is_small(s, kLargestForward)) return forward_by_blas(args);
-  const Product y{.a = {.data = args.x.data<float>(), .ld = narrow(s.i), .extent = narrow(s.n)},
-                  .b = {.data = args.w.data<float>(), .ld = narrow(s.i), .extent = narrow(s.o)},
+  if (!forward_in_tiles(s)) return forward_by_blas(args);
+  const Product y{.a = {.data = args.x.data<float>(),
+                        .ld = narrow(s.i),
+                        .extent = narrow(s.n),
+                        .type = args.factors},
+                  .b = {.data = args.w.data<float>(),
+                        .ld = narrow(s.i),
+                        .extent = narrow(s.o),
+                        .type = args.factors},
                   .c = {.data = args.y.data<float>(),
                         .ld = narrow(s.o),
                         .rows = narrow(s.n),
@@ -465,33 +420,55 @@ void backward_by_blas(const LinearBackwardArgs& args) {
   const Device device = args.x.device();
   if (args.y.defined()) gradient_kernel.get(device)(GradientOp::relu, args.y, args.dy, args.dy);
   if (args.db.defined()) sum_on_cuda(args.dy, 1u, args.db, args.accumulate_db);
+  Factors factors(args.factors, args.workspace);
+  const Tensor dy = factors.of(args.dy);
   if (args.dw.defined()) {
-    matmul_kernel.get(device)({.a = args.dy,
-                               .b = args.x,
+    matmul_kernel.get(device)({.a = dy,
+                               .b = factors.of(args.x),
                                .c = args.dw,
                                .transpose_a = Transpose::yes,
                                .accumulate = args.accumulate_dw});
   }
   if (args.dx.defined()) {
     matmul_kernel.get(device)(
-        {.a = args.dy, .b = args.w, .c = args.dx, .accumulate = args.accumulate_dx});
+        {.a = dy, .b = factors.of(args.w), .c = args.dx, .accumulate = args.accumulate_dx});
   }
+}
+
+bool backward_in_tiles(const Sizes& s) {
+  return s.n > 0 && s.o > 0 && s.i > 0 && is_small(s, kLargestBackward);
+}
+
+std::size_t backward_workspace(const Shape& x, const Shape& w, DType factors) {
+  if (!is_half(factors) || backward_in_tiles({x[0], x[1], w[0]})) return 0;
+  return Factors::bytes({x[0], w[0]}) + Factors::bytes(x) + Factors::bytes(w);
 }
 
 void backward_cuda(const LinearBackwardArgs& args) {
   const Sizes s = sizes_of(args.x, args.w);
-  // A bias without its weight, a row without an image: rare, left to the separate passes.
-  const bool usual = s.n > 0 && s.o > 0 && s.i > 0 && (args.dw.defined() || !args.db.defined());
-  if (!usual || !is_small(s, kLargestBackward)) return backward_by_blas(args);
+  if (!backward_in_tiles(s)) return backward_by_blas(args);
+  if (!args.dw.defined() && args.db.defined()) {  // a bias without its weight: rare
+    LinearBackwardArgs rest = args;
+    rest.y = rest.db = Tensor();
+    const Device device = args.x.device();
+    if (args.y.defined()) gradient_kernel.get(device)(GradientOp::relu, args.y, args.dy, args.dy);
+    sum_on_cuda(args.dy, 1u, args.db, args.accumulate_db);
+    return rest.dx.defined() ? backward_cuda(rest) : void();
+  }
   const float* const mask = floats(args.y);
   const float* const dy = args.dy.data<float>();
   Product dw, dx;
   if (args.dw.defined()) {
-    dw = {.a = {.data = dy, .mask = mask, .ld = narrow(s.o), .extent = narrow(s.o)},
+    dw = {.a = {.data = dy,
+                .mask = mask,
+                .ld = narrow(s.o),
+                .extent = narrow(s.o),
+                .type = args.factors},
           .b = {.data = args.x.data<float>(),
                 .ld = narrow(s.i),
                 .extent = narrow(s.i),
-                .ones = args.db.defined()},
+                .ones = args.db.defined(),
+                .type = args.factors},
           .c = {.data = args.dw.data<float>(),
                 .ld = narrow(s.i),
                 .rows = narrow(s.o),
@@ -502,8 +479,15 @@ void backward_cuda(const LinearBackwardArgs& args) {
           .k = narrow(s.n)};
   }
   if (args.dx.defined()) {
-    dx = {.a = {.data = dy, .mask = mask, .ld = narrow(s.o), .extent = narrow(s.n)},
-          .b = {.data = args.w.data<float>(), .ld = narrow(s.i), .extent = narrow(s.i)},
+    dx = {.a = {.data = dy,
+                .mask = mask,
+                .ld = narrow(s.o),
+                .extent = narrow(s.n),
+                .type = args.factors},
+          .b = {.data = args.w.data<float>(),
+                .ld = narrow(s.i),
+                .extent = narrow(s.i),
+                .type = args.factors},
           .c = {.data = args.dx.data<float>(),
                 .ld = narrow(s.i),
                 .rows = narrow(s.n),
@@ -532,8 +516,8 @@ void backward_cuda(const LinearBackwardArgs& args) {
 }
 
 [[maybe_unused]] const bool kRegistered = register_linear_fused(
-    DeviceType::cuda, {.forward = {.workspace_bytes = nullptr, .run = forward_cuda},
-                       .backward = {.workspace_bytes = nullptr, .run = backward_cuda},
+    DeviceType::cuda, {.forward = {.workspace_bytes = forward_workspace, .run = forward_cuda},
+                       .backward = {.workspace_bytes = backward_workspace, .run = backward_cuda},
                        .loss = linear_loss_on_cuda()});
 
 }  // namespace

@@ -10,10 +10,12 @@
 //           that comes last adds them, in the order of the blocks, not of their coming: the same
 //           bits on each run.
 // Supports  at most 32 classes, and a row and w that fit into 96 KiB of shared memory
+//           In half precision x and w are rounded in shared memory; dlogits stay f32
 // Numerics  as softmax_cross_entropy.h: sums of exp in f32 here, over at most 32 classes
 #include <limits>
 
 #include "framework/cuda/async_copy.cuh"
+#include "framework/cuda/half.cuh"
 #include "framework/cuda/launch.cuh"
 #include "framework/cuda/scratch.cuh"
 #include "layers/linear/linear_loss.cuh"
@@ -41,6 +43,7 @@ struct LossKernelArgs {
   std::int32_t* correct;
   BlockSums* sums;
   int n, i, o, parts;
+  DType factors;
 };
 
 // The order of argmax: NaN before all, then the larger, then the first.
@@ -79,6 +82,14 @@ __global__ void __launch_bounds__(kImages * 32) loss_rows(const LossKernelArgs a
   const bool is_class = lane < args.o;
   const float bias = is_class && args.b != nullptr ? args.b[lane] : 0.0f;
   async_copy_wait<0>();
+  if (args.factors != DType::f32) {  // each thread what it has copied
+    for (int row = warp; row < args.o; row += kImages) {
+      for (int k = lane; k < args.i; k += 32) {
+        w[row * ld + k] = rounded_to(args.factors, w[row * ld + k]);
+      }
+    }
+    for (int k = lane; k < args.i; k += 32) x[k] = rounded_to(args.factors, x[k]);
+  }
   __syncthreads();
 
   const int part = lane / args.o;
@@ -176,7 +187,8 @@ void run(const LinearLossArgs& args) {
                           .n = n,
                           .i = static_cast<int>(args.x.dim(1)),
                           .o = o,
-                          .parts = 32 / o};
+                          .parts = 32 / o,
+                          .factors = args.factors};
   launch(loss_rows,
          {.grid = dim3(blocks),
           .block = dim3(kImages * 32),
