@@ -53,6 +53,8 @@ struct LinearLossArgs {
   Tensor x, w, b;
   Tensor labels;   // i32 [N]
   Tensor dlogits;  // [N,O], assigned; undefined: not wanted
+  // On the device: what dlogits are multiplied by; null: 1.
+  const double* loss_scale = nullptr;
   Tensor loss;     // f32 [1], assigned
   Tensor correct;  // i32 [1], assigned
   void* workspace = nullptr;

@@ -220,18 +220,21 @@ class LinearOp final : public PlanOp {
 
   // The gradient of the logits comes with the loss: it is written by the forward.
   void forward_with_loss(PlanBuilder& builder, const LinearLoss& fused) const {
-    const LinearLossArgs args{.x = builder.value(x()),
-                              .w = builder.value(weight()),
-                              .b = bias_value(builder),
-                              .labels = builder.labels(),
-                              .dlogits = builder.wants_gradient(logits_)
-                                             ? builder.gradient_target(logits_).tensor
-                                             : Tensor(),
-                              .loss = builder.loss(),
-                              .correct = builder.correct(),
-                              .workspace = workspace(builder, fused.workspace_bytes),
-                              .factors = factors_};
-    builder.call([run = fused.run, args] { run(args); });
+    LinearLossArgs args{.x = builder.value(x()),
+                        .w = builder.value(weight()),
+                        .b = bias_value(builder),
+                        .labels = builder.labels(),
+                        .dlogits = builder.wants_gradient(logits_)
+                                       ? builder.gradient_target(logits_).tensor
+                                       : Tensor(),
+                        .loss = builder.loss(),
+                        .correct = builder.correct(),
+                        .workspace = workspace(builder, fused.workspace_bytes),
+                        .factors = factors_};
+    builder.call([run = fused.run, args, scale = builder.loss_scale()]() mutable {
+      args.loss_scale = *scale;
+      run(args);
+    });
   }
 
   void add_weight_and_bias(PlanBuilder& builder, LinearBackwardArgs& args) const {
