@@ -128,6 +128,10 @@ void DeviceUpdate::launch(int step, const UpdateGate& gate) const {
                                        factors + static_cast<std::size_t>(step) * p.rows, gate);
 }
 
+void DeviceUpdate::unscale(DeviceLossScale* scale) const {
+  recorded_unscale_kernel.get(parts_->device)(parts_->table, scale);
+}
+
 void DeviceUpdate::clip(double max_norm) const {
   const Parts& p = *parts_;
   CONVSCOPE_CHECK(max_norm > 0, kName, "expected max_norm > 0, got ", max_norm);

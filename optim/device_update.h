@@ -25,7 +25,9 @@ namespace convscope {
 struct UpdateGate {
   const float* loss = nullptr;
   const std::int32_t* halted = nullptr;
+  const std::int32_t* overflow = nullptr;  // of this step (DeviceLossScale)
 };
+struct DeviceLossScale;  // loss_scale.h
 
 class CONVSCOPE_API DeviceUpdate {
  public:
@@ -43,9 +45,11 @@ class CONVSCOPE_API DeviceUpdate {
   void upload(const double* rates, int steps);
   // Queues the update of step `step` of the upload. For recordings: allocates and waits for
   // nothing.
-  // Weights and state keep their bits when the gate's loss is not finite, or when its word is not
-  // 0.
+  // Weights and state keep their bits when the gate's loss is not finite, or when one of its words
+  // is not 0.
   void launch(int step, const UpdateGate& gate = {}) const;
+  // Queues the division of all gradients by the scale, before clip(); notes one that is not finite.
+  void unscale(DeviceLossScale* scale) const;
   // Queues the scaling of all gradients to a joint norm of at most max_norm, before launch().
   void clip(double max_norm) const;
   // Norm before the last clip(); waits.

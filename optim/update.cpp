@@ -11,6 +11,8 @@ constinit KernelSlot<void(const UpdateTable&, double)> scale_gradients_kernel{"c
 constinit KernelSlot<void(const UpdateTable&, const UpdateRule&, const UpdateFactors*,
                           const UpdateGate&)>
     recorded_update_kernel{"update"};
+constinit KernelSlot<void(const UpdateTable&, DeviceLossScale*)> recorded_unscale_kernel{
+    "loss scale"};
 constinit KernelSlot<void(const UpdateTable&, double, double*)> recorded_clip_kernel{
     "clip_gradient_norm"};
 constinit IsaTable<UpdateKernels> update_kernels;

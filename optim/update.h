@@ -84,6 +84,9 @@ struct UpdateRule {
 extern CONVSCOPE_API KernelSlot<void(const UpdateTable&, const UpdateRule&,
                                      const UpdateFactors* factors, const UpdateGate& gate)>
     recorded_update_kernel;
+struct DeviceLossScale;  // loss_scale.h
+// Gradients are divided by the scale; a gradient that is not finite sets the word `overflow`.
+extern CONVSCOPE_API KernelSlot<void(const UpdateTable&, DeviceLossScale*)> recorded_unscale_kernel;
 // norm[0] = the joint norm; gradients are scaled where it exceeds max_norm, and is finite.
 extern CONVSCOPE_API KernelSlot<void(const UpdateTable&, double max_norm, double* norm)>
     recorded_clip_kernel;

@@ -16,6 +16,7 @@
 #include "framework/cuda/scratch.cuh"
 #include "framework/memory/memory.h"
 #include "optim/device_update.h"
+#include "optim/loss_scale.h"
 #include "optim/update.h"
 
 namespace convscope {
@@ -49,7 +50,8 @@ struct StoredFactors {
   UpdateGate gate;
   __device__ bool open() const {
     return (gate.loss == nullptr || isfinite(*gate.loss)) &&
-           (gate.halted == nullptr || *gate.halted == 0);
+           (gate.halted == nullptr || *gate.halted == 0) &&
+           (gate.overflow == nullptr || *gate.overflow == 0);
   }
   __device__ const UpdateFactors& of(int r) const { return row[r]; }
 };
@@ -300,6 +302,33 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
+template <class T>
+__device__ bool unscale_chunk(const DeviceRow& row, std::int64_t begin, std::int64_t end,
+                              double factor) {
+  T* const dw = static_cast<T*>(row.dw);
+  bool finite = true;
+#pragma unroll 4
+  for (std::int64_t i = begin + threadIdx.x; i < end; i += blockDim.x) {
+    finite = finite && isfinite(dw[i]);
+    dw[i] *= static_cast<T>(factor);
+  }
+  return finite;
+}
+
+__global__ void __launch_bounds__(kThreads)
+    unscale_kernel(const DeviceRows rows, DeviceLossScale* scale) {
+  wait_for_previous_kernel();
+  let_next_kernel_start();
+  const DeviceRow& row = rows.row[row_of_block(rows, blockIdx.x)];
+  const std::int64_t begin = static_cast<std::int64_t>(blockIdx.x - row.first_block) * kChunk;
+  const std::int64_t end = begin + kChunk < row.count ? begin + kChunk : row.count;
+  const double factor = 1 / scale->state.scale;
+  const bool finite = row.wide ? unscale_chunk<double>(row, begin, end, factor)
+                               : unscale_chunk<float>(row, begin, end, factor);
+  const bool all_finite = __syncthreads_and(finite) != 0;
+  if (!all_finite && threadIdx.x == 0) scale->overflow = 1;  // whoever writes, writes the same
+}
+
 LaunchShape blocks_of(unsigned blocks) { return {.grid = dim3(blocks), .block = dim3(kThreads)}; }
 
 // Writes norm[0]; returns the factor. In scratch memory: the factor, then the partial sums.
@@ -334,6 +363,13 @@ void scale_gradients_cuda(const UpdateTable& table, double factor) {
   });
 }
 
+void recorded_unscale_cuda(const UpdateTable& table, DeviceLossScale* scale) {
+  for_batches(table, [&](const DeviceRows& rows, std::size_t, unsigned blocks) {
+    launch(unscale_kernel,
+           {.grid = dim3(blocks), .block = dim3(kThreads), .overlaps_previous = true}, rows, scale);
+  });
+}
+
 void recorded_clip_cuda(const UpdateTable& table, double max_norm, double* norm) {
   const double* const factor = queue_norm(table, max_norm, norm);
   for_batches(table, [&](const DeviceRows& rows, std::size_t, unsigned blocks) {
@@ -347,5 +383,6 @@ CONVSCOPE_KERNEL(adam_update_kernel, cuda, adam_cuda)
 CONVSCOPE_KERNEL(gradient_norm_kernel, cuda, gradient_norm_cuda)
 CONVSCOPE_KERNEL(scale_gradients_kernel, cuda, scale_gradients_cuda)
 CONVSCOPE_KERNEL(recorded_update_kernel, cuda, recorded_update_cuda)
+CONVSCOPE_KERNEL(recorded_unscale_kernel, cuda, recorded_unscale_cuda)
 CONVSCOPE_KERNEL(recorded_clip_kernel, cuda, recorded_clip_cuda)
 }  // namespace convscope

@@ -49,8 +49,7 @@ void make_step(const ExperimentConfig& config, Module& model, const Shape& input
                            : dynamic_kernels(model, input, config.device, mode, why);
   if (!step.plan || mode != PlanMode::training || config.device.type == DeviceType::cpu) return;
   const auto& augment = config.data.augment;
-  step.kernels.why = recording_obstacle({.scaled_loss = config.precision == ComputePrecision::f16,
-                                         .augments = augment.mirror || augment.crop_padding > 0});
+  step.kernels.why = recording_obstacle({.augments = augment.mirror || augment.crop_padding > 0});
   if (step.kernels.why.empty()) step.kernels.why = step.plan->why_not_recordable();
   if (step.kernels.why.empty()) step.kernels.now_recorded();
 }

@@ -8,6 +8,7 @@
 #include <cstdint>
 
 #include "framework/kernel_slot.h"
+#include "optim/loss_scale.h"
 
 namespace convscope {
 
@@ -20,6 +21,7 @@ struct LaunchStart {
 struct StepOutcome {
   float loss = 0;
   std::int32_t correct = 0;
+  LossScale::State scale = {};  // behind the step; where the loss is scaled
 };
 
 // All pointers are to device memory.
@@ -42,6 +44,7 @@ struct NextBatch {
   StepOutcome* outcome = nullptr;
   const float* shared_correct = nullptr;  // in the place of correct, where processes share a batch
   std::int32_t* halted = nullptr;  // becomes 1 when the loss is not finite; null: nobody asks
+  DeviceLossScale* loss_scale = nullptr;  // becomes that of the next step; null: there is none
 };
 extern CONVSCOPE_API KernelSlot<void(const NextBatch&)> next_batch_kernel;
 

@@ -21,9 +21,14 @@ __device__ void note(const NextBatch& a) {
   if (a.outcome == nullptr || blockIdx.x != 0 || threadIdx.x != 0) return;
   const float loss = *a.loss;
   // A count in f32 is exact up to 2^24.
-  *a.outcome = {loss, a.shared_correct != nullptr ? static_cast<std::int32_t>(*a.shared_correct)
-                                                  : *a.correct};
+  a.outcome->loss = loss;
+  a.outcome->correct =
+      a.shared_correct != nullptr ? static_cast<std::int32_t>(*a.shared_correct) : *a.correct;
   if (a.halted != nullptr && !isfinite(loss)) *a.halted = 1;
+  if (a.loss_scale == nullptr) return;
+  if (*a.halted == 0) LossScale::advance(a.loss_scale->state, a.loss_scale->overflow == 0);
+  a.loss_scale->overflow = 0;
+  a.outcome->scale = a.loss_scale->state;
 }
 
 // plane is a multiple of 4.

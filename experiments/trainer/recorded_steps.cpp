@@ -44,7 +44,6 @@ std::string agreed(const std::string& why) {
 }  // namespace
 
 std::string recording_obstacle(const RecordingFacts& facts) {
-  if (facts.scaled_loss) return "the loss is scaled";
   if (facts.augments) return "the images are augmented on the host";
   return "";
 }
@@ -53,7 +52,8 @@ std::unique_ptr<RecordedSteps> RecordedSteps::make(Module& model, Optimizer* opt
                                                    double clip_norm, const Loader& loader,
                                                    Device device, std::string* why_not,
                                                    std::function<void()> after_update,
-                                                   GradientExchange* exchange) {
+                                                   GradientExchange* exchange,
+                                                   LossScale* loss_scale) {
   std::unique_ptr<RecordedSteps> out;
   std::string why;
   if (backend_of(device).begin_recording == nullptr) {
@@ -71,10 +71,19 @@ std::unique_ptr<RecordedSteps> RecordedSteps::make(Module& model, Optimizer* opt
     return nullptr;
   }
   out->after_update_ = std::move(after_update);
+  if (loss_scale != nullptr) out->scale_loss(*loss_scale);
   if (optimizer != nullptr) {
     out->update_ = std::make_unique<DeviceUpdate>(*optimizer, device, kMostSteps);
   }
   return out;
+}
+
+void RecordedSteps::scale_loss(LossScale& loss_scale) {
+  loss_scale_ = &loss_scale;
+  device_scale_ = device_array<DeviceLossScale>(1, device_);
+  for (const Form* form : {&full_, &last_}) {
+    if (form->plan) form->plan->set_loss_scale(&as<DeviceLossScale>(device_scale_)->state.scale);
+  }
 }
 
 std::string RecordedSteps::prepare() {
@@ -164,6 +173,10 @@ void RecordedSteps::start_epoch(std::int64_t epoch, std::int64_t first_batch, st
   batch_ = first_batch;
   batches_ = loader_.batches_per_epoch();
   step_ = step;
+  if (loss_scale_ != nullptr) {
+    DeviceLossScale now{.state = loss_scale_->state()};
+    device_scale_.copy_from(Tensor::borrow(&now, device_scale_.shape(), DType::u8));
+  }
   for (const Form* form : {&full_, &last_}) {
     if (form->plan) form->plan->prepare();
   }
@@ -194,6 +207,7 @@ void RecordedSteps::next_batch(const Form& form, int step, bool gathers) const {
     }
     a.outcome = as<StepOutcome>(outcomes_) + (step - 1);
     a.halted = optimizer_ != nullptr ? halted_.data<std::int32_t>() : nullptr;
+    if (loss_scale_ != nullptr) a.loss_scale = as<DeviceLossScale>(device_scale_);
   }
   next_batch_kernel.get(device_)(a);
 }
@@ -237,8 +251,14 @@ void RecordedSteps::queue_calls(Form& form, int steps) const {
     } else {
       form.plan->backward();
     }
+    UpdateGate gate{.loss = loss_of(form), .halted = halted_.data<std::int32_t>()};
+    if (loss_scale_ != nullptr) {
+      auto* const scale = as<DeviceLossScale>(device_scale_);
+      update_->unscale(scale);
+      gate.overflow = &scale->overflow;
+    }
     if (clip_norm_ > 0) update_->clip(clip_norm_);
-    update_->launch(i, {.loss = loss_of(form), .halted = halted_.data<std::int32_t>()});
+    update_->launch(i, gate);
     if (after_update_) after_update_();
   }
   next_batch(form, steps, /*gathers=*/false);
@@ -316,6 +336,7 @@ RecordedSteps::Launch RecordedSteps::collect() {
   Slot& slot = slots_[static_cast<std::size_t>((next_slot_ + kSlots - in_flight_) % kSlots)];
   --in_flight_;
   slot.launch.seconds = 1e-3 * backend_.ms_between(device_.index, slot.begin, slot.end);
+  if (loss_scale_ != nullptr) loss_scale_->restore(slot.outcomes[slot.launch.steps - 1].scale);
   return slot.launch;
 }
 

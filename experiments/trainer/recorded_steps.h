@@ -3,7 +3,8 @@
 // calls of the whole step are recorded once (DeviceBackend::begin_recording; a CUDA graph) and then
 // replayed.
 //
-//   training     next batch (next_batch.h) · forward · loss · backward · clipping · update
+//   training     next batch (next_batch.h) · forward · loss · backward · [division by the loss scale]
+//                · clipping · update
 //   evaluation   next batch · forward · loss
 //   shared     a training whose batches several processes share: each takes its part of a batch.
 //              The sums of losses, running statistics and gradients over all processes are part of
@@ -33,13 +34,13 @@
 #include "layers/plan/step_plan.h"
 #include "optim/device_update.h"
 #include "optim/gradient_exchange.h"
+#include "optim/loss_scale.h"
 
 namespace convscope {
 
 // What may keep steps from being recorded, known before there is a network: "" or the reason.
 struct RecordingFacts {
-  bool scaled_loss = false;  // f16
-  bool augments = false;     // images, on the host
+  bool augments = false;  // images, on the host
 };
 CONVSCOPE_API std::string recording_obstacle(const RecordingFacts& facts);
 
@@ -52,12 +53,16 @@ class CONVSCOPE_API RecordedSteps {
   // after_update: queues what follows the update of each step, such as putting pruned weights back.
   // optimizer null: evaluation. exchange: of the processes that share the batches (which part is
   // this one's is among the loader's options); it outlives the steps; null: this process is alone.
+  // loss_scale: what the gradient of the loss is multiplied by; an epoch begins with its state, and
+  // it has that behind the last step of a launch when collect() returns; it outlives the steps;
+  // null: nothing.
   // Null when the steps cannot be recorded, here or in another process; `why_not` says why.
   static std::unique_ptr<RecordedSteps> make(Module& model, Optimizer* optimizer, double clip_norm,
                                              const Loader& loader, Device device,
                                              std::string* why_not,
                                              std::function<void()> after_update = {},
-                                             GradientExchange* exchange = nullptr);
+                                             GradientExchange* exchange = nullptr,
+                                             LossScale* loss_scale = nullptr);
   ~RecordedSteps();
   RecordedSteps(const RecordedSteps&) = delete;
   RecordedSteps& operator=(const RecordedSteps&) = delete;
@@ -120,6 +125,7 @@ class CONVSCOPE_API RecordedSteps {
 
   RecordedSteps(Module& model, Optimizer* optimizer, double clip_norm, const Loader& loader,
                 Device device);
+  void scale_loss(LossScale& loss_scale);
   std::string prepare();  // "" or why the steps cannot be recorded
   bool plan_form(Form& form, std::int64_t whole, std::string* why_not);
   void queue_calls(Form& form, int steps) const;
@@ -141,6 +147,8 @@ class CONVSCOPE_API RecordedSteps {
   Tensor facts_;      // f32 [2]: loss and correct answers of all processes
   Form full_, last_;  // last_: the smaller batch at the end of an epoch, if there is one
   Tensor start_, outcomes_, halted_;
+  LossScale* loss_scale_ = nullptr;
+  Tensor device_scale_;  // DeviceLossScale, as bytes
   std::array<Slot, kSlots> slots_;
   int next_slot_ = 0, in_flight_ = 0;
   WorkClock *forward_clock_ = nullptr, *backward_clock_ = nullptr;

@@ -8,6 +8,7 @@
 
 #include "framework/memory/memory.h"
 #include "framework/ops/softmax_cross_entropy.h"
+#include "optim/update.h"
 
 namespace convscope {
 namespace {
@@ -65,6 +66,7 @@ double TrainStep::forward(const Batch& batch, StepResult& result) {
   const MemoryStats before = memory_stats(device_);
   timer_.start();
   if (plan_ != nullptr) {
+    send_scale();
     plan_->tell(forward_clock_, backward_clock_);
     const double loss = plan_->forward(batch.x, batch.labels);
     timer_.lap();
@@ -124,6 +126,23 @@ std::string TrainStep::text() const {
              " bytes (at least ", memory.lower_bound_bytes, " are needed)");
 }
 
+// The next step of the plan multiplies the gradient of the loss by it.
+void TrainStep::send_scale() {
+  if (loss_scale_ == nullptr) return;
+  if (!scale_.defined()) scale_ = Tensor::empty({1}, DType::f64, device_);
+  scale_.fill(loss_scale_->scale());
+  plan_->set_loss_scale(scale_.data<double>());
+}
+
+// False: a gradient is not finite. The step is left out, and counts.
+bool TrainStep::unscale(double lr) {
+  if (loss_scale_ == nullptr || loss_scale_->unscale(parameters_)) return true;
+  UpdateTable table(optimizer_.groups());
+  UpdateRule rule;
+  optimizer_.list_step(lr, /*counts=*/true, table, rule);
+  return false;
+}
+
 void TrainStep::update(double lr) {
   if (clip_norm_ > 0) clip_gradient_norm(parameters_, clip_norm_);
   optimizer_.step(lr);
@@ -156,7 +175,7 @@ StepResult TrainStep::run_alone(const Batch& batch, double lr) {
   result.backward_peak_bytes = peak.peak_bytes - base_bytes_;
   result.workspace_peak_bytes = std::max(result.workspace_peak_bytes, peak.workspace_peak_bytes);
 
-  result.skipped = loss_scale_ != nullptr && plan_ == nullptr && !loss_scale_->unscale(parameters_);
+  result.skipped = !unscale(lr);
   if (!result.skipped) update(lr);
   timer_.lap();
   result.update_s = timer_.seconds(kUpdatePhase);  // the last one: it waits for the device

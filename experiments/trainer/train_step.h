@@ -55,12 +55,8 @@ class CONVSCOPE_API TrainStep {
   // plans: false runs every step as a dynamic graph.
   TrainStep(Module& model, Optimizer& optimizer, double clip_norm, Device device,
             std::int64_t base_bytes = 0, bool plans = true);
-  // Multiplies the loss by `scale` before the backward pass (f16). Such steps are not planned.
-  void scale_loss(LossScale* scale) {
-    loss_scale_ = scale;
-    may_plan_ = false;
-    why_dynamic_ = "the loss is scaled";
-  }
+  // Multiplies the loss by `scale` before the backward pass (f16).
+  void scale_loss(LossScale* scale) { loss_scale_ = scale; }
   // Several processes share each batch, or this one takes it in chunks: the result is that of the
   // whole batch. `signal` says which stop signal this process has got (0: none).
   void share(GradientExchange* exchange, const Share& share, int (*signal)()) {
@@ -91,6 +87,8 @@ class CONVSCOPE_API TrainStep {
   double forward(const Batch& batch, StepResult& result);
   void backward();
   void backward_of_graph();
+  bool unscale(double lr);
+  void send_scale();
   void update(double lr);
 
   Module& model_;
@@ -105,6 +103,7 @@ class CONVSCOPE_API TrainStep {
   Variable loss_;  // of a dynamic step
   std::string why_dynamic_;
   LossScale* loss_scale_ = nullptr;
+  Tensor scale_;                          // f64 [1], where a plan reads it
   GradientExchange* exchange_ = nullptr;  // null: a batch is computed as a whole
   Share share_;
   int (*signal_)() = nullptr;

@@ -36,8 +36,8 @@ void Trainer::prepare_steps() {
   steps_reported_ = Execution::nothing;
   if (setup_.device.type == DeviceType::cpu || !setup_.plan) return;
   const LoaderOptions& images = setup_.train->options();
-  const std::string why = recording_obstacle(
-      {.scaled_loss = setup_.scale_loss, .augments = images.mirror || images.crop_padding > 0});
+  const std::string why =
+      recording_obstacle({.augments = images.mirror || images.crop_padding > 0});
   may_record_ = why.empty();
   if (!may_record_) folder_.log(cat("steps: not recorded, because ", why));
 }
@@ -51,7 +51,8 @@ bool Trainer::record_steps() {
   std::function<void()> rest;
   if (setup_.pruner) rest = [pruner = setup_.pruner.get()] { pruner->rest(); };
   recorded_ = RecordedSteps::make(*setup_.model, setup_.optimizer.get(), setup_.clip_norm,
-                                  *setup_.train, setup_.device, &why, rest, exchange_.get());
+                                  *setup_.train, setup_.device, &why, rest, exchange_.get(),
+                                  setup_.scale_loss ? &loss_scale_ : nullptr);
   may_record_ = recorded_ != nullptr;
   if (!may_record_) folder_.log(cat("steps: not recorded, because ", why));
   if (may_record_ && is_first) folder_.log(recorded_->text());
@@ -183,13 +184,16 @@ bool Trainer::train_recorded(LossAlarm& alarm, std::int64_t most) {
     const double now = now_s();
     if (launch.watched) layer_costs_->add(recorded_->plan());
     for (int i = 0; i < launch.steps; ++i) {
+      const std::int64_t skipped = state_.loss_scale.skipped;
+      if (setup_.scale_loss) loss_scale_.restore(launch.outcomes[i].scale);
       const StepResult result{.loss = static_cast<double>(launch.outcomes[i].loss),
                               .images = launch.images_per_step,
                               .correct = launch.outcomes[i].correct,
                               .whole_s = launch.seconds / launch.steps,
                               .forward_bytes = memory.kept_bytes,
                               .backward_peak_bytes = peak,
-                              .workspace_peak_bytes = memory.workspace_bytes};
+                              .workspace_peak_bytes = memory.workspace_bytes,
+                              .skipped = loss_scale_.state().skipped > skipped};
       finish_step(alarm, result, 0, learning_rate(state_.step), (now - before) / launch.steps,
                   /*by_device=*/true);
     }

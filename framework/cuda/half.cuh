@@ -57,6 +57,13 @@ __device__ inline BFloat16 from_float<BFloat16>(float value) {
 #endif
 }
 
+// What `factors` holds of a value: the factor of a product in half precision, as an f32.
+__device__ inline float rounded_to(DType factors, float value) {
+  if (factors == DType::bf16) return to_float(from_float<BFloat16>(value));
+  if (factors == DType::f16) return to_float(from_float<Float16>(value));
+  return value;
+}
+
 // Two neighbours in memory as one word, and back.
 template <class Half>
 __device__ inline unsigned pair_from_floats(float first, float second) {

@@ -8,7 +8,8 @@
 //             init          kaiming_uniform (default) or kaiming_normal, see init.h
 // Pruned      A planned step computes from the blocks that a mask keeps, in the directions where
 //             that is estimated to be faster: x [N,I] is N images of one pixel, so the card
-//             block_sparse of a convolution of 1x1 does it. The dynamic graph stays dense.
+//             block_sparse of a convolution of 1x1 does it. The dynamic graph stays dense, and so
+//             do products of half factors.
 // Usage       Linear f5({.in_features = 84, .out_features = 10}, context);  y = f5.forward(x);
 #pragma once
 
@@ -55,6 +56,7 @@ struct LinearParts {
   bool relu;
   ValueId logits = kNoValue;       // what the layer alone gives, when it has taken over the loss
   Ref<SparseWeights> sparse = {};  // the blocks that a mask keeps; may be null
+  DType factors = DType::f32;      // what x and w are rounded to where they are multiplied
 };
 CONVSCOPE_API std::optional<LinearParts> linear_parts(const PlanOp& op);
 

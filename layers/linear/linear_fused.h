@@ -5,6 +5,8 @@
 //
 // Workspaces may hold anything, and are others' memory after the call. All tensors f32, contiguous;
 // x [N,I], w [O,I], b [O] (undefined: none), y and dy [N,O].
+// `factors` of a half type: x, w and dy are rounded to it where they are multiplied, to nearest,
+// ties to even. Products, sums, and what is only added (b, and dy in db) stay f32.
 #pragma once
 
 #include "framework/kernel_slot.h"
@@ -18,9 +20,10 @@ struct LinearForwardArgs {
   bool relu = false;
   Tensor y;  // assigned
   void* workspace = nullptr;
+  DType factors = DType::f32;
 };
 struct LinearForward {
-  std::size_t (*workspace_bytes)(const Shape& x, const Shape& w);  // null: none
+  std::size_t (*workspace_bytes)(const Shape& x, const Shape& w, DType factors);  // null: none
   void (*run)(const LinearForwardArgs&);
 };
 
@@ -34,9 +37,10 @@ struct LinearBackwardArgs {
   bool accumulate_db = false;
   bool accumulate_dx = false;
   void* workspace = nullptr;
+  DType factors = DType::f32;
 };
 struct LinearBackward {
-  std::size_t (*workspace_bytes)(const Shape& x, const Shape& w);  // null: none
+  std::size_t (*workspace_bytes)(const Shape& x, const Shape& w, DType factors);  // null: none
   void (*run)(const LinearBackwardArgs&);
 };
 
@@ -49,13 +53,16 @@ struct LinearLossArgs {
   Tensor x, w, b;
   Tensor labels;   // i32 [N]
   Tensor dlogits;  // [N,O], assigned; undefined: not wanted
+  // On the device: what dlogits are multiplied by; null: 1.
+  const double* loss_scale = nullptr;
   Tensor loss;     // f32 [1], assigned
   Tensor correct;  // i32 [1], assigned
   void* workspace = nullptr;
+  DType factors = DType::f32;
 };
 struct LinearLoss {
-  bool (*supports)(const Shape& x, const Shape& w);                // null: any sizes
-  std::size_t (*workspace_bytes)(const Shape& x, const Shape& w);  // null: none
+  bool (*supports)(const Shape& x, const Shape& w);                               // null: any sizes
+  std::size_t (*workspace_bytes)(const Shape& x, const Shape& w, DType factors);  // null: none
   void (*run)(const LinearLossArgs&);
 };
 

@@ -12,11 +12,13 @@
 //            gradient of the bias is one more column of dw, whose x is 1. Blocks of dw and of dx
 //            are one launch. The images of a large batch are cut into splits, each with blocks of
 //            its own: the block that finishes a tile of dw last adds the sums of the splits, in the
-//            order of the splits.
-// Shapes     x [N,I], w [O,I], b [O], y, dy [N,O], f32, accumulated in f32
+//            order of the splits. In half precision a block rounds its chunks in shared memory; the
+//            threads that round g for dw add it up for db before.
+// Shapes     x [N,I], w [O,I], b [O], y, dy [N,O], f32, accumulated in f32; factors f32 or rounded
+//            to a half type
 // Supports   any sizes; layers of more than kLargestForward or kLargestBackward multiplications go
-//            to cuBLAS, whose tiles read each number less often, with passes for bias, ReLU and
-//            mask
+//            to cuBLAS, whose tiles read each number less often, with passes for bias, ReLU, mask
+//            and half copies of the factors
 // Cost       FLOPs = 2 N I O forward, 4 N I O backward; bound by latency: load, multiply, add up
 // Numerics   sums of up to 512 numbers in order, then those of the warps, then the splits. The
 //            order depends on the sizes alone: two runs give the same bits
@@ -25,309 +27,20 @@
 // Read next  linear_loss_cuda.cu: the last layer with the loss; framework/ops/gemm/matmul_cuda.cu
 #include <algorithm>
 
-#include "framework/cuda/async_copy.cuh"
 #include "framework/cuda/map.cuh"
 #include "framework/cuda/reduce.cuh"
 #include "framework/cuda/scratch.cuh"
 #include "framework/ops/elementwise.h"
 #include "framework/ops/gemm/matmul.h"
+#include "framework/tensor_kernels.h"
 #include "layers/linear/linear_fused.h"
 #include "layers/linear/linear_loss.cuh"
+#include "layers/linear/linear_product.cuh"
 
 namespace convscope {
 namespace {
 
-constexpr unsigned kWarps = 8;
-static_assert(kWarps * 32 == kThreads);
-
-enum class Order { rows, columns };
-
-// Element (m, k) of A lies at data[m ld + k] (rows) or data[k ld + m] (columns). Elements at or
-// behind `extent` (of m) or the end of k count as 0; with `ones`, m == extent is a row of ones.
-// `mask`, when given, lies as data does: elements count where mask > 0 or is NaN.
-struct Factor {
-  const float* data = nullptr;
-  const float* mask = nullptr;
-  int ld = 0;
-  int extent = 0;
-  bool ones = false;
-};
-
-// C[m][n] of a tile: + bias[n], + what is there, relu, stored where m and n are inside.
-struct Result {
-  float* data = nullptr;
-  int ld = 0;
-  int rows = 0, columns = 0;
-  bool accumulate = false;
-  bool relu = false;
-  const float* bias = nullptr;  // [columns]
-  float* behind = nullptr;      // the column behind the last one goes here, [rows]
-  bool accumulate_behind = false;
-};
-
-struct Product {
-  Factor a, b;
-  Result c;
-  int k = 0;
-  int tiles_m = 0, tiles_n = 0;
-  int splits = 1, k_of_split = 0;
-  float* part = nullptr;  // [tiles][splits][rows][columns], with more than one split
-
-  int blocks() const { return tiles_m * tiles_n * splits; }
-};
-
-// Splits of each tile that are done; back at 0 when a launch ends.
-constexpr int kMostSplitTiles = 4096;
-__device__ unsigned splits_done[kMostSplitTiles];
-
-// kSize rows of the factor times kChunk of k, padded so that the lanes of a warp meet other banks.
-template <Order kOrder, int kSize, int kChunk>
-struct Tile {
-  static constexpr int kLd = kOrder == Order::rows ? kChunk + 4 : kSize;
-  static constexpr int kFloats = kOrder == Order::rows ? kSize * kLd : kChunk * kLd;
-
-  // Copies m0.. and k0.., all threads together; done after async_copy_wait<0>() and finish().
-  // kWidth 4: data, ld and extents allow 16 bytes.
-  template <int kWidth>
-  static __device__ void load(float* tile, float* tile_of_mask, const Factor& f, int m0, int k0,
-                              int k_end) {
-    each<kWidth>(f, m0, k0, k_end, [&](int at, std::int64_t place, bool inside, int m) {
-      if (f.ones && m == f.extent) {
-#pragma unroll
-        for (int l = 0; l < kWidth; ++l) tile[at + l] = l == 0 ? 1.0f : 0.0f;
-        return;
-      }
-      async_copy<4 * kWidth>(tile + at, f.data + place, inside);
-      if (f.mask != nullptr) async_copy<4 * kWidth>(tile_of_mask + at, f.mask + place, inside);
-    });
-  }
-  // Applies the mask to what this thread has copied.
-  template <int kWidth>
-  static __device__ void finish(float* tile, const float* tile_of_mask, const Factor& f, int m0,
-                                int k0, int k_end) {
-    if (f.mask == nullptr) return;
-    each<kWidth>(f, m0, k0, k_end, [&](int at, std::int64_t, bool, int) {
-#pragma unroll
-      for (int l = 0; l < kWidth; ++l) {
-        if (tile_of_mask[at + l] <= 0.0f) tile[at + l] = 0.0f;
-      }
-    });
-  }
-
-  // body(place in the tile, place in memory, inside, m) for the pieces of this thread.
-  template <int kWidth, class Body>
-  static __device__ void each(const Factor& f, int m0, int k0, int k_end, const Body& body) {
-    const int depth = k_end - k0;
-    const auto piece = [&](int line, int at) {
-      const int m = m0 + (kOrder == Order::rows ? line : at);
-      const int k = kOrder == Order::rows ? at : line;
-      const bool inside = m < f.extent && k < depth;
-      const std::int64_t place = kOrder == Order::rows
-                                     ? static_cast<std::int64_t>(m) * f.ld + k0 + k
-                                     : static_cast<std::int64_t>(k0 + k) * f.ld + m;
-      body(line * kLd + at, inside ? place : 0, inside, m);
-    };
-    if constexpr (kOrder == Order::rows && kChunk > 128) {
-      const int across = (depth + 3) / 4 * 4 / kWidth;
-      for (int index = static_cast<int>(threadIdx.x); index < kSize * across;
-           index += static_cast<int>(kThreads)) {
-        const int line = index / across;
-        piece(line, (index - line * across) * kWidth);
-      }
-    } else if constexpr (kOrder == Order::rows) {  // short lines: a warp has one, no division
-      const int end = (depth + 3) / 4 * 4;
-      for (int line = static_cast<int>(threadIdx.x / 32); line < kSize;
-           line += static_cast<int>(kWarps)) {
-        for (int at = static_cast<int>(threadIdx.x % 32) * kWidth; at < end; at += 32 * kWidth) {
-          piece(line, at);
-        }
-      }
-    } else {
-      constexpr int kAcross = kSize / kWidth;
-      for (int index = static_cast<int>(threadIdx.x); index < depth * kAcross;
-           index += static_cast<int>(kThreads)) {
-        piece(index / kAcross, index % kAcross * kWidth);
-      }
-    }
-  }
-
-  // kCount rows of the lane `place` of kPlaces, four k from k on: out[i][0..3].
-  template <int kCount, int kPlaces>
-  static __device__ void take(const float* tile, int place, int k, float (&out)[kCount][4]) {
-    if constexpr (kOrder == Order::rows) {
-#pragma unroll
-      for (int i = 0; i < kCount; ++i) {
-        const auto p =
-            *reinterpret_cast<const Pack<float, 4>*>(tile + (place + i * kPlaces) * kLd + k);
-#pragma unroll
-        for (int l = 0; l < 4; ++l) out[i][l] = p.v[l];
-      }
-    } else {
-#pragma unroll
-      for (int l = 0; l < 4; ++l) {
-        const auto p =
-            *reinterpret_cast<const Pack<float, kCount>*>(tile + (k + l) * kLd + place * kCount);
-#pragma unroll
-        for (int i = 0; i < kCount; ++i) out[i][l] = p.v[i];
-      }
-    }
-  }
-  // The tile from row `first` on.
-  static __device__ const float* line(const float* tile, int first) {
-    return tile + (kOrder == Order::rows ? first * kLd : first);
-  }
-  // Which row of the tile out[i] is.
-  template <int kCount, int kPlaces>
-  static __device__ int row(int place, int i) {
-    return kOrder == Order::rows ? place + i * kPlaces : place * kCount + i;
-  }
-};
-
-// A lane has kM x kN sums; a warp is 8 x 4 lanes; a block has kWarpsM x kWarpsN warps beside each
-// other, and as many such groups as there are warps: they share k.
-template <Order kOrderA, Order kOrderB, int kM, int kN, int kWarpsM, int kWarpsN, int kChunk>
-struct TileProduct {
-  static constexpr int kRows = 8 * kM * kWarpsM;
-  static constexpr int kColumns = 4 * kN * kWarpsN;
-  static constexpr int kGroups = static_cast<int>(kWarps) / (kWarpsM * kWarpsN);
-  using A = Tile<kOrderA, kRows, kChunk>;
-  using B = Tile<kOrderB, kColumns, kChunk>;
-  static constexpr int kSums = kGroups * kRows * kColumns;
-  // Of shared memory.
-  static constexpr int floats(bool mask) {
-    return std::max((mask ? 2 : 1) * A::kFloats + B::kFloats, kSums);
-  }
-
-  template <bool kPacked>
-  static __device__ void run(const Product& p, int block, float* shared) {
-    constexpr int kWidth = kPacked ? 4 : 1;
-    const int tile = block / p.splits;
-    const int split = block - tile * p.splits;
-    const int m0 = tile / p.tiles_n * kRows;
-    const int n0 = tile % p.tiles_n * kColumns;
-    const int warp = static_cast<int>(threadIdx.x / 32);
-    const int lane = static_cast<int>(threadIdx.x % 32);
-    const int group = warp / (kWarpsM * kWarpsN);
-    const int warp_m = warp % (kWarpsM * kWarpsN) / kWarpsN * 8 * kM;  // first row of the warp
-    const int warp_n = warp % kWarpsN * 4 * kN;
-    const int place_m = lane / 4;
-    const int place_n = lane % 4;
-    float* const tile_a = shared;
-    float* const tile_b = tile_a + A::kFloats;
-    float* const tile_of_mask = tile_b + B::kFloats;
-    const int k_first = split * p.k_of_split;
-    const int k_last = k_first + p.k_of_split < p.k ? k_first + p.k_of_split : p.k;
-    float sums[kM][kN] = {};
-    for (int k0 = k_first; k0 < k_last; k0 += kChunk) {
-      const int k_end = k0 + kChunk < k_last ? k0 + kChunk : k_last;
-      if (k0 > k_first) __syncthreads();
-      A::template load<kWidth>(tile_a, tile_of_mask, p.a, m0, k0, k_end);
-      B::template load<kWidth>(tile_b, nullptr, p.b, n0, k0, k_end);
-      async_copy_commit();
-      const int quads = (k_end - k0 + 3) / 4;
-      fill_last_quad(tile_a, tile_b, k_end - k0, quads * 4);
-      async_copy_wait<0>();
-      A::template finish<kWidth>(tile_a, tile_of_mask, p.a, m0, k0, k_end);
-      __syncthreads();
-#pragma unroll 2
-      for (int quad = group; quad < quads; quad += kGroups) {
-        float a[kM][4], b[kN][4];
-        A::template take<kM, 8>(A::line(tile_a, warp_m), place_m, quad * 4, a);
-        B::template take<kN, 4>(B::line(tile_b, warp_n), place_n, quad * 4, b);
-#pragma unroll
-        for (int l = 0; l < 4; ++l) {
-#pragma unroll
-          for (int i = 0; i < kM; ++i) {
-#pragma unroll
-            for (int j = 0; j < kN; ++j) sums[i][j] += a[i][l] * b[j][l];
-          }
-        }
-      }
-    }
-    __syncthreads();
-#pragma unroll
-    for (int i = 0; i < kM; ++i) {
-#pragma unroll
-      for (int j = 0; j < kN; ++j) {
-        const int m = warp_m + A::template row<kM, 8>(place_m, i);
-        const int n = warp_n + B::template row<kN, 4>(place_n, j);
-        shared[(group * kRows + m) * kColumns + n] = sums[i][j];
-      }
-    }
-    __syncthreads();
-    float* const part = p.part + static_cast<std::int64_t>(block) * kRows * kColumns;
-    for (int at = static_cast<int>(threadIdx.x); at < kRows * kColumns;
-         at += static_cast<int>(kThreads)) {
-      float sum = 0;
-#pragma unroll
-      for (int w = 0; w < kGroups; ++w) sum += shared[w * kRows * kColumns + at];
-      if (p.splits > 1) {
-        part[at] = sum;
-      } else {
-        store(p.c, m0 + at / kColumns, n0 + at % kColumns, sum);
-      }
-    }
-    if (p.splits > 1) add_splits(p, tile, m0, n0);
-  }
-
- private:
-  // The last four k may reach behind the end: what columns order has not written there becomes 0.
-  // (Rows order has: it loads whole lines.)
-  static __device__ void fill_last_quad(float* tile_a, float* tile_b, int begin, int end) {
-    if constexpr (kOrderA == Order::columns) fill<A::kLd>(tile_a, begin, end);
-    if constexpr (kOrderB == Order::columns) fill<B::kLd>(tile_b, begin, end);
-  }
-  template <int kLd>
-  static __device__ void fill(float* tile, int begin, int end) {
-    for (int at = begin * kLd + static_cast<int>(threadIdx.x); at < end * kLd;
-         at += static_cast<int>(kThreads)) {
-      tile[at] = 0;
-    }
-  }
-  // The block that comes here last for a tile adds the parts of all splits.
-  static __device__ void add_splits(const Product& p, int tile, int m0, int n0) {
-    __shared__ bool is_last;
-    __threadfence();
-    __syncthreads();
-    if (threadIdx.x == 0) {
-      const auto others = static_cast<unsigned>(p.splits - 1);
-      is_last = atomicAdd(&splits_done[tile], 1u) == others;
-      if (is_last) splits_done[tile] = 0;
-    }
-    __syncthreads();
-    if (!is_last) return;
-    __threadfence();
-    const float* const parts =
-        p.part + static_cast<std::int64_t>(tile) * p.splits * kRows * kColumns;
-    for (int at = static_cast<int>(threadIdx.x); at < kRows * kColumns;
-         at += static_cast<int>(kThreads)) {
-      float sum = 0;
-#pragma unroll 4
-      for (int split = 0; split < p.splits; ++split) {
-        sum += __ldcg(parts + split * kRows * kColumns + at);
-      }
-      store(p.c, m0 + at / kColumns, n0 + at % kColumns, sum);
-    }
-  }
-  static __device__ void store(const Result& c, int m, int n, float sum) {
-    if (m >= c.rows) return;
-    if (n == c.columns && c.behind != nullptr) {
-      c.behind[m] = c.accumulate_behind ? c.behind[m] + sum : sum;
-    }
-    if (n >= c.columns) return;
-    float* const to = c.data + static_cast<std::int64_t>(m) * c.ld + n;
-    if (c.accumulate) sum += *to;
-    if (c.bias != nullptr) sum += c.bias[n];
-    *to = c.relu && sum <= 0.0f ? 0.0f : sum;  // NaN passes
-  }
-};
-
-template <int kM, int kN, int kWarpsM, int kWarpsN, int kChunk>
-using ForwardTile = TileProduct<Order::rows, Order::rows, kM, kN, kWarpsM, kWarpsN, kChunk>;
-template <int kM, int kN, int kWarpsM, int kWarpsN, int kChunk>
-using WeightTile = TileProduct<Order::columns, Order::columns, kM, kN, kWarpsM, kWarpsN, kChunk>;
-template <int kM, int kN, int kWarpsM, int kWarpsN, int kChunk>
-using InputTile = TileProduct<Order::rows, Order::columns, kM, kN, kWarpsM, kWarpsN, kChunk>;
+using namespace linear_tiles;
 
 template <bool kPacked, class Tiles>
 __global__ void __launch_bounds__(kThreads) forward_tiles(const Product y) {
@@ -356,10 +69,6 @@ __global__ void __launch_bounds__(kThreads) backward_tiles(const Product dw, con
 
 constexpr std::int64_t kLargestForward = std::int64_t{3} << 25;
 constexpr std::int64_t kLargestBackward = 45'000'000;
-constexpr std::int64_t kEnoughBlocks = 90;
-constexpr int kSplit = 256;  // images
-
-int narrow(std::int64_t size) { return static_cast<int>(size); }
 
 struct Sizes {
   std::int64_t n, i, o;
@@ -369,25 +78,6 @@ Sizes sizes_of(const Tensor& x, const Tensor& w) { return {x.dim(0), x.dim(1), w
 bool is_small(const Sizes& s, std::int64_t most) {
   constexpr std::int64_t kMost = 1 << 24;  // index arithmetic in 32 bits
   return s.n < kMost && s.i < kMost && s.o < kMost && s.n * s.i * s.o <= most;
-}
-
-std::int64_t tiles_of(const Product& p, int rows, int columns) {
-  return ceil_div(p.c.rows, rows) *
-         ceil_div(p.c.columns + (p.c.behind != nullptr ? 1 : 0), columns);
-}
-
-template <class Tiles>
-void tile(Product& p, int splits = 1) {
-  p.tiles_m = narrow(ceil_div(p.c.rows, Tiles::kRows));
-  p.tiles_n = narrow(tiles_of(p, Tiles::kRows, Tiles::kColumns)) / p.tiles_m;
-  p.k_of_split = narrow(ceil_div(ceil_div(p.k, splits), 4) * 4);
-  p.splits = narrow(ceil_div(p.k, p.k_of_split));
-}
-
-int splits_of(std::int64_t k, std::int64_t tiles) {
-  if (tiles > kMostSplitTiles) return 1;
-  const std::int64_t size = tiles * ceil_div(k, kSplit) < kEnoughBlocks ? kSplit / 2 : kSplit;
-  return narrow(std::min<std::int64_t>(ceil_div(k, size), 32));
 }
 
 const float* floats(const Tensor& t) { return t.defined() ? t.data<float>() : nullptr; }
@@ -403,23 +93,58 @@ void queue_forward(Product y) {
          y);
 }
 
+// Copies of a half type for cuBLAS, side by side in the workspace; f32 is taken as it is.
+constexpr std::size_t kCopyAlignment = 256;
+class Factors {
+ public:
+  Factors(DType type, void* workspace) : type_(type), at_(static_cast<std::byte*>(workspace)) {}
+  Tensor of(const Tensor& from) {
+    if (!is_half(type_)) return from;
+    const Tensor out = Tensor::borrow(at_, from.shape(), type_, from.device());
+    at_ += bytes(from.shape());
+    convert_kernel.get(from.device())(from, out);
+    return out;
+  }
+  static std::size_t bytes(const Shape& shape) {
+    return round_up(static_cast<std::size_t>(shape.numel()) * 2, kCopyAlignment);
+  }
+
+ private:
+  DType type_;
+  std::byte* at_;
+};
+
 void forward_by_blas(const LinearForwardArgs& args) {
   const Device device = args.x.device();
+  Factors factors(args.factors, args.workspace);
   if (args.b.defined()) fill_rows_kernel.get(device)(args.b, args.y);
-  matmul_kernel.get(device)({.a = args.x,
-                             .b = args.w,
+  matmul_kernel.get(device)({.a = factors.of(args.x),
+                             .b = factors.of(args.w),
                              .c = args.y,
                              .transpose_b = Transpose::yes,
                              .accumulate = args.b.defined()});
   if (args.relu) unary_kernel.get(device)(UnaryOp::relu, args.y, args.y);
 }
 
+bool forward_in_tiles(const Sizes& s) { return s.i > 0 && is_small(s, kLargestForward); }
+
+std::size_t forward_workspace(const Shape& x, const Shape& w, DType factors) {
+  if (!is_half(factors) || forward_in_tiles({x[0], x[1], w[0]})) return 0;
+  return Factors::bytes(x) + Factors::bytes(w);
+}
+
 void forward_cuda(const LinearForwardArgs& args) {
   const Sizes s = sizes_of(args.x, args.w);
   if (s.n == 0 || s.o == 0) return;
-  if (s.i == 0 || !is_small(s, kLargestForward)) return forward_by_blas(args);
-  const Product y{.a = {.data = args.x.data<float>(), .ld = narrow(s.i), .extent = narrow(s.n)},
-                  .b = {.data = args.w.data<float>(), .ld = narrow(s.i), .extent = narrow(s.o)},
+  if (!forward_in_tiles(s)) return forward_by_blas(args);
+  const Product y{.a = {.data = args.x.data<float>(),
+                        .ld = narrow(s.i),
+                        .extent = narrow(s.n),
+                        .type = args.factors},
+                  .b = {.data = args.w.data<float>(),
+                        .ld = narrow(s.i),
+                        .extent = narrow(s.o),
+                        .type = args.factors},
                   .c = {.data = args.y.data<float>(),
                         .ld = narrow(s.o),
                         .rows = narrow(s.n),
@@ -465,33 +190,55 @@ void backward_by_blas(const LinearBackwardArgs& args) {
   const Device device = args.x.device();
   if (args.y.defined()) gradient_kernel.get(device)(GradientOp::relu, args.y, args.dy, args.dy);
   if (args.db.defined()) sum_on_cuda(args.dy, 1u, args.db, args.accumulate_db);
+  Factors factors(args.factors, args.workspace);
+  const Tensor dy = factors.of(args.dy);
   if (args.dw.defined()) {
-    matmul_kernel.get(device)({.a = args.dy,
-                               .b = args.x,
+    matmul_kernel.get(device)({.a = dy,
+                               .b = factors.of(args.x),
                                .c = args.dw,
                                .transpose_a = Transpose::yes,
                                .accumulate = args.accumulate_dw});
   }
   if (args.dx.defined()) {
     matmul_kernel.get(device)(
-        {.a = args.dy, .b = args.w, .c = args.dx, .accumulate = args.accumulate_dx});
+        {.a = dy, .b = factors.of(args.w), .c = args.dx, .accumulate = args.accumulate_dx});
   }
+}
+
+bool backward_in_tiles(const Sizes& s) {
+  return s.n > 0 && s.o > 0 && s.i > 0 && is_small(s, kLargestBackward);
+}
+
+std::size_t backward_workspace(const Shape& x, const Shape& w, DType factors) {
+  if (!is_half(factors) || backward_in_tiles({x[0], x[1], w[0]})) return 0;
+  return Factors::bytes({x[0], w[0]}) + Factors::bytes(x) + Factors::bytes(w);
 }
 
 void backward_cuda(const LinearBackwardArgs& args) {
   const Sizes s = sizes_of(args.x, args.w);
-  // A bias without its weight, a row without an image: rare, left to the separate passes.
-  const bool usual = s.n > 0 && s.o > 0 && s.i > 0 && (args.dw.defined() || !args.db.defined());
-  if (!usual || !is_small(s, kLargestBackward)) return backward_by_blas(args);
+  if (!backward_in_tiles(s)) return backward_by_blas(args);
+  if (!args.dw.defined() && args.db.defined()) {  // a bias without its weight: rare
+    LinearBackwardArgs rest = args;
+    rest.y = rest.db = Tensor();
+    const Device device = args.x.device();
+    if (args.y.defined()) gradient_kernel.get(device)(GradientOp::relu, args.y, args.dy, args.dy);
+    sum_on_cuda(args.dy, 1u, args.db, args.accumulate_db);
+    return rest.dx.defined() ? backward_cuda(rest) : void();
+  }
   const float* const mask = floats(args.y);
   const float* const dy = args.dy.data<float>();
   Product dw, dx;
   if (args.dw.defined()) {
-    dw = {.a = {.data = dy, .mask = mask, .ld = narrow(s.o), .extent = narrow(s.o)},
+    dw = {.a = {.data = dy,
+                .mask = mask,
+                .ld = narrow(s.o),
+                .extent = narrow(s.o),
+                .type = args.factors},
           .b = {.data = args.x.data<float>(),
                 .ld = narrow(s.i),
                 .extent = narrow(s.i),
-                .ones = args.db.defined()},
+                .ones = args.db.defined(),
+                .type = args.factors},
           .c = {.data = args.dw.data<float>(),
                 .ld = narrow(s.i),
                 .rows = narrow(s.o),
@@ -502,8 +249,15 @@ void backward_cuda(const LinearBackwardArgs& args) {
           .k = narrow(s.n)};
   }
   if (args.dx.defined()) {
-    dx = {.a = {.data = dy, .mask = mask, .ld = narrow(s.o), .extent = narrow(s.n)},
-          .b = {.data = args.w.data<float>(), .ld = narrow(s.i), .extent = narrow(s.i)},
+    dx = {.a = {.data = dy,
+                .mask = mask,
+                .ld = narrow(s.o),
+                .extent = narrow(s.n),
+                .type = args.factors},
+          .b = {.data = args.w.data<float>(),
+                .ld = narrow(s.i),
+                .extent = narrow(s.i),
+                .type = args.factors},
           .c = {.data = args.dx.data<float>(),
                 .ld = narrow(s.i),
                 .rows = narrow(s.n),
@@ -532,8 +286,8 @@ void backward_cuda(const LinearBackwardArgs& args) {
 }
 
 [[maybe_unused]] const bool kRegistered = register_linear_fused(
-    DeviceType::cuda, {.forward = {.workspace_bytes = nullptr, .run = forward_cuda},
-                       .backward = {.workspace_bytes = nullptr, .run = backward_cuda},
+    DeviceType::cuda, {.forward = {.workspace_bytes = forward_workspace, .run = forward_cuda},
+                       .backward = {.workspace_bytes = backward_workspace, .run = backward_cuda},
                        .loss = linear_loss_on_cuda()});
 
 }  // namespace

@@ -1,11 +1,101 @@
 // SPDX-License-Identifier: Apache-2.0
-// linear_loss.cuh: linear_loss_cuda.cu, for the table in linear_fused_cuda.cu.
+// linear_loss.cuh: softmax, cross-entropy and its gradient of one image in a warp, and the sum over
+// the images of all blocks: what linear_loss_cuda.cu and linear_tail_cuda.cu share.
 #pragma once
 
+#include <limits>
+
+#include "framework/cuda/launch.cuh"
 #include "layers/linear/linear_fused.h"
 
 namespace convscope {
 
 LinearLoss linear_loss_on_cuda();
+
+// The order of argmax: NaN before all, then the larger, then the first.
+__device__ inline bool comes_before(float a, int at_a, float b, int at_b) {
+  const bool nan_a = a != a;
+  const bool nan_b = b != b;
+  if (nan_a != nan_b) return nan_a;
+  if (nan_a || a == b) return at_a < at_b;
+  return a > b;
+}
+
+struct ImageLoss {
+  float slope;  // of the lane's class: softmax - onehot; 0 without a valid label
+  double loss;
+  int hit;
+};
+// Lane o has the logit of class o.
+__device__ inline ImageLoss image_loss(float logit, bool is_class, int lane, int label,
+                                       int classes) {
+  if (!is_class) logit = -std::numeric_limits<float>::infinity();
+  float most = logit;
+  int winner = lane;
+  for (int offset = 16; offset > 0; offset /= 2) {
+    const float other = __shfl_xor_sync(kAllLanes, most, offset);
+    const int at = __shfl_xor_sync(kAllLanes, winner, offset);
+    if (comes_before(other, at, most, winner)) {
+      most = other;
+      winner = at;
+    }
+  }
+  const float e = is_class ? ::expf(logit - most) : 0.0f;
+  const float total = warp_sum(e);
+  const bool valid = label >= 0 && label < classes;
+  const float logit_of_label = __shfl_sync(kAllLanes, logit, valid ? label : 0);
+  ImageLoss out;
+  out.slope = valid ? e / total - (lane == label ? 1.0f : 0.0f) : 0.0f;
+  out.loss = valid ? ::log(static_cast<double>(total)) -
+                         (static_cast<double>(logit_of_label) - static_cast<double>(most))
+                   : 0.0;
+  out.hit = valid && winner == label ? 1 : 0;
+  return out;
+}
+
+struct BlockSums {
+  double loss;
+  int correct;
+};
+struct LossSums {
+  BlockSums* blocks;      // [blocks of the grid]
+  unsigned* blocks_done;  // that have left their sums; back at 0 when a launch ends
+  int images;
+  float* loss;
+  std::int32_t* correct;
+};
+// The block that comes last adds the sums of all blocks, in their order. All threads call it, behind
+// a barrier.
+template <int kImages>
+__device__ void add_losses(const double (&losses)[kImages], const int (&hits)[kImages],
+                           const LossSums& to) {
+  __shared__ bool is_last;
+  if (threadIdx.x == 0) {
+    BlockSums sums{0, 0};
+    for (int i = 0; i < kImages; ++i) {
+      sums.loss += losses[i];
+      sums.correct += hits[i];
+    }
+    to.blocks[blockIdx.x] = sums;
+    __threadfence();
+    is_last = atomicAdd(to.blocks_done, 1u) == gridDim.x - 1;
+  }
+  __syncthreads();
+  if (!is_last || threadIdx.x >= 32) return;
+  __threadfence();
+  double loss = 0;
+  int correct = 0;
+  for (unsigned i = threadIdx.x; i < gridDim.x; i += 32) {
+    const volatile BlockSums* const from = to.blocks + i;
+    loss += from->loss;
+    correct += from->correct;
+  }
+  loss = warp_sum(loss);
+  correct = warp_sum(correct);
+  if (threadIdx.x != 0) return;
+  *to.loss = static_cast<float>(loss / static_cast<double>(to.images));
+  *to.correct = correct;
+  *to.blocks_done = 0;
+}
 
 }  // namespace convscope

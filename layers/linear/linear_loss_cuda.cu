@@ -10,10 +10,10 @@
 //           that comes last adds them, in the order of the blocks, not of their coming: the same
 //           bits on each run.
 // Supports  at most 32 classes, and a row and w that fit into 96 KiB of shared memory
+//           In half precision x and w are rounded in shared memory; dlogits stay f32
 // Numerics  as softmax_cross_entropy.h: sums of exp in f32 here, over at most 32 classes
-#include <limits>
-
 #include "framework/cuda/async_copy.cuh"
+#include "framework/cuda/half.cuh"
 #include "framework/cuda/launch.cuh"
 #include "framework/cuda/scratch.cuh"
 #include "layers/linear/linear_loss.cuh"
@@ -23,12 +23,6 @@ namespace {
 
 constexpr int kImages = 8;  // of a block, one for each warp
 
-struct BlockSums {
-  double loss;
-  int correct;
-};
-
-// Blocks that have left their sums; back at 0 when a launch ends.
 __device__ unsigned blocks_done = 0;
 
 struct LossKernelArgs {
@@ -37,25 +31,17 @@ struct LossKernelArgs {
   const float* b;
   const std::int32_t* labels;
   float* dlogits;
+  const double* loss_scale;
   float* loss;
   std::int32_t* correct;
   BlockSums* sums;
   int n, i, o, parts;
+  DType factors;
 };
-
-// The order of argmax: NaN before all, then the larger, then the first.
-__device__ bool comes_before(float a, int at_a, float b, int at_b) {
-  const bool nan_a = a != a;
-  const bool nan_b = b != b;
-  if (nan_a != nan_b) return nan_a;
-  if (nan_a || a == b) return at_a < at_b;
-  return a > b;
-}
 
 __global__ void __launch_bounds__(kImages * 32) loss_rows(const LossKernelArgs args) {
   __shared__ double losses[kImages];
   __shared__ int hits[kImages];
-  __shared__ bool is_last;
   auto* const shared = dynamic_shared<float>();  // w [O][ld], then x [kImages][I]
   const int ld = args.i | 1;  // odd: the lanes of a part read one column, from other banks each
   float* const w = shared;
@@ -79,6 +65,14 @@ __global__ void __launch_bounds__(kImages * 32) loss_rows(const LossKernelArgs a
   const bool is_class = lane < args.o;
   const float bias = is_class && args.b != nullptr ? args.b[lane] : 0.0f;
   async_copy_wait<0>();
+  if (args.factors != DType::f32) {  // each thread what it has copied
+    for (int row = warp; row < args.o; row += kImages) {
+      for (int k = lane; k < args.i; k += 32) {
+        w[row * ld + k] = rounded_to(args.factors, w[row * ld + k]);
+      }
+    }
+    for (int k = lane; k < args.i; k += 32) x[k] = rounded_to(args.factors, x[k]);
+  }
   __syncthreads();
 
   const int part = lane / args.o;
@@ -95,60 +89,18 @@ __global__ void __launch_bounds__(kImages * 32) loss_rows(const LossKernelArgs a
     logit += __shfl_sync(kAllLanes, sum, (lane + p * args.o) % 32);
   }
   logit += bias;
-  if (!is_class) logit = -std::numeric_limits<float>::infinity();
-
-  float most = logit;
-  int winner = lane;
-  for (int offset = 16; offset > 0; offset /= 2) {
-    const float other = __shfl_xor_sync(kAllLanes, most, offset);
-    const int at = __shfl_xor_sync(kAllLanes, winner, offset);
-    if (comes_before(other, at, most, winner)) {
-      most = other;
-      winner = at;
-    }
-  }
-  const float e = is_class ? ::expf(logit - most) : 0.0f;
-  const float total = warp_sum(e);
-  const bool valid = label >= 0 && label < args.o;
-  const float logit_of_label = __shfl_sync(kAllLanes, logit, valid ? label : 0);
+  const ImageLoss image = image_loss(logit, is_class, lane, label, args.o);
   if (here && is_class && args.dlogits != nullptr) {
-    const float p = e / total - (lane == label ? 1.0f : 0.0f);
+    const float scale = args.loss_scale != nullptr ? static_cast<float>(*args.loss_scale) : 1.0f;
     args.dlogits[static_cast<std::int64_t>(n) * args.o + lane] =
-        valid ? p / static_cast<float>(args.n) : 0.0f;
+        image.slope / static_cast<float>(args.n) * scale;
   }
   if (lane == 0) {
-    losses[warp] = valid ? ::log(static_cast<double>(total)) -
-                               (static_cast<double>(logit_of_label) - static_cast<double>(most))
-                         : 0.0;
-    hits[warp] = valid && winner == label ? 1 : 0;
+    losses[warp] = image.loss;
+    hits[warp] = image.hit;
   }
   __syncthreads();
-  if (threadIdx.x == 0) {
-    BlockSums sums{0, 0};
-    for (int i = 0; i < kImages; ++i) {
-      sums.loss += losses[i];
-      sums.correct += hits[i];
-    }
-    args.sums[blockIdx.x] = sums;
-    __threadfence();
-    is_last = atomicAdd(&blocks_done, 1u) == gridDim.x - 1;
-  }
-  __syncthreads();
-  if (!is_last || warp != 0) return;
-  __threadfence();
-  double loss = 0;
-  int correct = 0;
-  for (unsigned i = static_cast<unsigned>(lane); i < gridDim.x; i += 32) {
-    const volatile BlockSums* const from = args.sums + i;
-    loss += from->loss;
-    correct += from->correct;
-  }
-  loss = warp_sum(loss);
-  correct = warp_sum(correct);
-  if (lane != 0) return;
-  *args.loss = static_cast<float>(loss / static_cast<double>(args.n));
-  *args.correct = correct;
-  blocks_done = 0;
+  add_losses<kImages>(losses, hits, {args.sums, &blocks_done, args.n, args.loss, args.correct});
 }
 
 std::size_t shared_bytes(const Shape& x, const Shape& w) {
@@ -170,13 +122,15 @@ void run(const LinearLossArgs& args) {
                           .b = args.b.defined() ? args.b.data<float>() : nullptr,
                           .labels = args.labels.data<std::int32_t>(),
                           .dlogits = args.dlogits.defined() ? args.dlogits.data<float>() : nullptr,
+                          .loss_scale = args.loss_scale,
                           .loss = args.loss.data<float>(),
                           .correct = args.correct.data<std::int32_t>(),
                           .sums = cuda_scratch_of<BlockSums>(blocks),
                           .n = n,
                           .i = static_cast<int>(args.x.dim(1)),
                           .o = o,
-                          .parts = 32 / o};
+                          .parts = 32 / o,
+                          .factors = args.factors};
   launch(loss_rows,
          {.grid = dim3(blocks),
           .block = dim3(kImages * 32),

@@ -3,6 +3,7 @@
 // compute, with a ReLU behind it done in the same call. On devices with kernels of their own for it
 // (linear_fused.h) one call each way, the last layer with the loss inside. A pruned layer runs
 // directions from its blocks (linear_blocks.h), with the ReLU behind it and without the loss.
+// In half precision values stay f32, and the fused kernels round factors where they load them.
 #include <array>
 
 #include "framework/ops/accumulate.h"
@@ -25,18 +26,22 @@ std::array<LinearFused, kDeviceTypeCount>& fused_table() {
   return table;
 }
 
-using WorkspaceBytes = std::size_t (*)(const Shape& x, const Shape& w);
+using WorkspaceBytes = std::size_t (*)(const Shape& x, const Shape& w, DType factors);
 
 // Inputs: x, w, and b if there is one, as those of Conv2dOp.
 class LinearOp final : public PlanOp {
  public:
   // tf32: products may round their factors; the fused kernels do not.
-  LinearOp(bool has_bias, bool tf32, LinearBlocks blocks)
-      : has_bias_(has_bias), tf32_(tf32), blocks_(std::move(blocks)) {}
+  LinearOp(bool has_bias, ComputePrecision precision, LinearBlocks blocks)
+      : has_bias_(has_bias),
+        tf32_(precision == ComputePrecision::tf32),
+        factors_(factor_type(precision)),
+        blocks_(std::move(blocks)) {}
   std::string text() const override {
     std::string out =
         cat("linear", blocks_.run(Direction::forward) ? cat(" ", kernel(Direction::forward)) : "",
-            relu_ ? " + relu" : "", loss_ ? " + softmax_cross_entropy" : "");
+            relu_ ? " + relu" : "", loss_ ? " + softmax_cross_entropy" : "",
+            is_half(factors_) ? cat("; factors in ", name_of(factors_)) : "");
     for (const Direction direction : kDirections) {
       if (blocks_.why_dense(direction).empty()) continue;
       out += cat("; ", name_of(direction), " ", kernel(direction), ", dense, because ",
@@ -70,8 +75,8 @@ class LinearOp final : public PlanOp {
   }
 
   LinearParts parts() const {
-    return LinearParts{x(),   weight(), has_bias_ ? bias() : kNoValue,
-                       relu_, logits_,  blocks_.sparse()};
+    return LinearParts{
+        x(), weight(), has_bias_ ? bias() : kNoValue, relu_, logits_, blocks_.sparse(), factors_};
   }
 
   void forward(PlanBuilder& builder) override {
@@ -110,7 +115,8 @@ class LinearOp final : public PlanOp {
     LinearBackwardArgs args{.x = builder.value(x()),
                             .w = builder.value(weight()),
                             .y = relu_ && !relu_apart ? builder.value(y) : Tensor(),
-                            .dy = builder.gradient(y)};
+                            .dy = builder.gradient(y),
+                            .factors = factors_};
     if (!dw_apart) add_weight_and_bias(builder, args);
     if (!dx_apart) add_data(builder, args);
     if (!args.dw.defined() && !args.db.defined() && !args.dx.defined()) return;
@@ -198,7 +204,7 @@ class LinearOp final : public PlanOp {
 
   void* workspace(PlanBuilder& builder, WorkspaceBytes bytes) const {
     if (bytes == nullptr) return nullptr;
-    return builder.workspace(bytes(builder.shape(x()), builder.shape(weight())));
+    return builder.workspace(bytes(builder.shape(x()), builder.shape(weight()), factors_));
   }
 
   void forward_fused(PlanBuilder& builder, const LinearForward& fused) const {
@@ -207,23 +213,28 @@ class LinearOp final : public PlanOp {
                                  .b = bias_value(builder),
                                  .relu = relu_,
                                  .y = builder.value(output),
-                                 .workspace = workspace(builder, fused.workspace_bytes)};
+                                 .workspace = workspace(builder, fused.workspace_bytes),
+                                 .factors = factors_};
     builder.call([run = fused.run, args] { run(args); });
   }
 
   // The gradient of the logits comes with the loss: it is written by the forward.
   void forward_with_loss(PlanBuilder& builder, const LinearLoss& fused) const {
-    const LinearLossArgs args{.x = builder.value(x()),
-                              .w = builder.value(weight()),
-                              .b = bias_value(builder),
-                              .labels = builder.labels(),
-                              .dlogits = builder.wants_gradient(logits_)
-                                             ? builder.gradient_target(logits_).tensor
-                                             : Tensor(),
-                              .loss = builder.loss(),
-                              .correct = builder.correct(),
-                              .workspace = workspace(builder, fused.workspace_bytes)};
-    builder.call([run = fused.run, args] { run(args); });
+    LinearLossArgs args{.x = builder.value(x()),
+                        .w = builder.value(weight()),
+                        .b = bias_value(builder),
+                        .labels = builder.labels(),
+                        .dlogits = builder.wants_gradient(logits_)
+                                       ? builder.gradient_target(logits_).tensor
+                                       : Tensor(),
+                        .loss = builder.loss(),
+                        .correct = builder.correct(),
+                        .workspace = workspace(builder, fused.workspace_bytes),
+                        .factors = factors_};
+    builder.call([run = fused.run, args, scale = builder.loss_scale()]() mutable {
+      args.loss_scale = *scale;
+      run(args);
+    });
   }
 
   void add_weight_and_bias(PlanBuilder& builder, LinearBackwardArgs& args) const {
@@ -247,6 +258,7 @@ class LinearOp final : public PlanOp {
   }
 
   bool has_bias_, tf32_;
+  DType factors_;
   LinearBlocks blocks_;
   bool relu_ = false;
   bool loss_ = false;          // the loss comes out of the same call
@@ -272,8 +284,11 @@ const LinearFused& linear_fused(Device device) {
 
 int Linear::describe(PlanGraph& graph, int x) {
   const Shape shape = output_shape(graph.shape(x));
-  // What rounds its factors does so in its own forward().
-  if (is_half(factor_type(precision_))) return describe_dynamic(graph, *this, x);
+  const bool half = is_half(factor_type(precision_));
+  // Only the fused kernels round factors.
+  if (half && linear_fused(graph.device()).forward.run == nullptr) {
+    return describe_dynamic(graph, *this, x);
+  }
   x = transformed_input(graph, x);
   const ValueId w = transformed_weight(graph, weight_);
   if (x == kNoValue || w == kNoValue) return kNoValue;
@@ -281,8 +296,10 @@ int Linear::describe(PlanGraph& graph, int x) {
   if (bias_.defined()) inputs.push_back(graph.parameter(bias_));
   const bool tf32 = precision_ == ComputePrecision::tf32;
   LinearBlocks blocks;
-  if (sparse_) blocks = LinearBlocks(graph, sparse_, x, w, tf32 ? MathMode::tf32 : MathMode::f32);
-  auto op = std::make_unique<LinearOp>(bias_.defined(), tf32, std::move(blocks));
+  if (sparse_ && !half) {
+    blocks = LinearBlocks(graph, sparse_, x, w, tf32 ? MathMode::tf32 : MathMode::f32);
+  }
+  auto op = std::make_unique<LinearOp>(bias_.defined(), precision_, std::move(blocks));
   return graph.add(std::move(op), std::move(inputs), shape);
 }
 

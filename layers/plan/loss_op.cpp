@@ -12,8 +12,15 @@ namespace convscope {
 
 constinit KernelSlot<void(const Tensor&, const Tensor&, const Tensor&)> count_equal_kernel{
     "count_correct"};
+constinit KernelSlot<void(const double*, const Tensor&)> multiply_by_kernel{"loss scale"};
 
 namespace {
+
+void multiply_by_cpu(const double* factor, const Tensor& x) {
+  float* const to = x.data<float>();
+  for (std::int64_t i = 0; i < x.numel(); ++i) to[i] *= static_cast<float>(*factor);
+}
+CONVSCOPE_KERNEL(multiply_by_kernel, cpu, multiply_by_cpu);
 
 void count_equal_cpu(const Tensor& predicted, const Tensor& labels, const Tensor& out) {
   const std::int32_t* const a = predicted.data<std::int32_t>();
@@ -49,8 +56,10 @@ void LossOp::backward(PlanBuilder& builder) {
   const PlanBuilder::Target dx = builder.gradient_target(inputs[0]);
   builder.call([run = softmax_gradient_kernel.get(builder.device()),
                 y = builder.use(probabilities_), labels = builder.labels(), dx = dx.tensor,
-                factor = 1.0 / static_cast<double>(builder.shape(inputs[0])[0])] {
+                factor = 1.0 / static_cast<double>(builder.shape(inputs[0])[0]),
+                scale = builder.loss_scale(), device = builder.device()] {
     run(y, labels, factor, dx);
+    if (*scale != nullptr) multiply_by_kernel.get(device)(*scale, dx);
   });
 }
 

@@ -23,5 +23,7 @@ class CONVSCOPE_API LossOp final : public PlanOp {
 extern CONVSCOPE_API
     KernelSlot<void(const Tensor& predicted, const Tensor& labels, const Tensor& out)>
         count_equal_kernel;
+// x *= *factor, a number on the device of x.
+extern CONVSCOPE_API KernelSlot<void(const double* factor, const Tensor& x)> multiply_by_kernel;
 
 }  // namespace convscope

@@ -85,6 +85,8 @@ class CONVSCOPE_API PlanBuilder {
   const void* const* images();
   Tensor labels();
   const PlanClock* clock() const { return &clock_; }
+  // Where the factor of the loss's gradient lies on the device; null: 1. Read when the call runs.
+  const double* const* loss_scale() const { return &loss_scale_; }
   // What the loss operation writes: the mean loss f32 [1], and how many images it got right, i32
   // [1].
   // Both stay until the end of the step.
@@ -154,6 +156,7 @@ class CONVSCOPE_API PlanBuilder {
   Slot labels_ = kNoSlot, loss_ = kNoSlot, correct_ = kNoSlot;
   const void* images_now_ = nullptr;
   PlanClock clock_;
+  const double* loss_scale_ = nullptr;
   std::vector<Variable> parameters_;  // whose gradient the plan writes
   std::vector<int> parameter_ops_;    // and the operation that does so last
   std::vector<Owned> owned_;

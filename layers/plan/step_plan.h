@@ -64,6 +64,9 @@ class CONVSCOPE_API StepPlan {
   const Tensor& correct_tensor() const { return correct_; }  // i32 [1]
   // Which step a recording is of (PlanClock).
   void set_clock(const PlanClock& clock) { builder_.clock_ = clock; }
+  // What the gradient of the loss is multiplied by: a number on the plan's device, read by each
+  // step; null: 1.
+  void set_loss_scale(const double* scale) { builder_.loss_scale_ = scale; }
   // Inference; the result lives until the next call.
   Tensor infer(const Tensor& x);
   // Assigns the gradients of all parameters that want one.

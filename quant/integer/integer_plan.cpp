@@ -206,6 +206,7 @@ class IntegerRewrite {
   bool take_linear(const LinearParts& linear, Layer& layer) const {
     IntegerLayer& parts = layer.parts;
     const Quantised* const x = quantised(linear.x);
+    if (is_half(linear.factors)) return false;  // codes would be more exact than was asked for
     if (x == nullptr || !take_weight(linear.weight, parts)) return false;
     layer.x = *x;
     const Shape image = image_of(*x);

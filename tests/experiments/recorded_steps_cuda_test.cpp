@@ -117,11 +117,12 @@ double rate(std::int64_t step) { return 0.05 / static_cast<double>(1 + step); }
 
 // Trains from `step` to the end of `epochs` epochs, at most `most` steps in a launch.
 std::vector<StepOutcome> train_recorded(const Network& net, std::int64_t step, std::int64_t epochs,
-                                        int most, double clip_norm = 0) {
+                                        int most, double clip_norm = 0,
+                                        LossScale* scale = nullptr) {
   Loader loader = loader_of();
   std::string why;
-  const auto steps =
-      RecordedSteps::make(*net.model, net.optimizer.get(), clip_norm, loader, cuda(), &why);
+  const auto steps = RecordedSteps::make(*net.model, net.optimizer.get(), clip_norm, loader, cuda(),
+                                         &why, {}, nullptr, scale);
   EXPECT_NE(steps, nullptr) << why;
   std::vector<StepOutcome> out;
   if (!steps) return out;
@@ -144,9 +145,11 @@ std::vector<StepOutcome> train_recorded(const Network& net, std::int64_t step, s
 
 // The same with the loader and a step at a time; stops before step `until`.
 std::vector<StepResult> train_stepwise(const Network& net, Device device, std::int64_t until,
-                                       bool plans, double clip_norm = 0) {
+                                       bool plans, double clip_norm = 0,
+                                       LossScale* scale = nullptr) {
   Loader loader = loader_of();
   TrainStep train_step(*net.model, *net.optimizer, clip_norm, device, 0, plans);
+  if (scale != nullptr) train_step.scale_loss(scale);
   std::vector<StepResult> out;
   std::int64_t step = 0;
   for (std::int64_t epoch = 0; step < until; ++epoch) {
@@ -255,6 +258,67 @@ TEST_F(RecordedStepsOnCuda, clip_gradients_like_planned_steps) {
   const std::vector<float> b = weights_of(planned);
   // The factor is applied in double there, in f32 here.
   for (std::size_t i = 0; i < a.size(); ++i) EXPECT_NEAR(a[i], b[i], 1e-6);
+}
+
+bool same_state(const LossScale& a, const LossScale& b) {
+  return a.scale() == b.scale() && a.state().good_steps == b.state().good_steps &&
+         a.state().skipped == b.state().skipped;
+}
+
+// It begins beyond f32: the first steps are left out, and it is halved in each.
+TEST_F(RecordedStepsOnCuda, scale_the_loss_as_the_host_does) {
+  for (const char* optimizer : {"sgd", "adam"}) {
+    SCOPED_TRACE(optimizer);
+    LossScale scales[3];
+    for (LossScale& scale : scales) scale.restore({.scale = 0x1p130, .good_steps = 7});
+    const Network many = network(cuda(), lenet(), optimizer);
+    const Network single = network(cuda(), lenet(), optimizer);
+    const Network planned = network(cuda(), lenet(), optimizer);
+    const auto a = train_recorded(many, 0, 2, RecordedSteps::kMostSteps, 0, &scales[0]);
+    train_recorded(single, 0, 2, 1, 0, &scales[1]);
+    const auto c = train_stepwise(planned, cuda(), 12, /*plans=*/true, 0, &scales[2]);
+    ASSERT_EQ(a.size(), c.size());
+    std::int64_t skipped = 0;
+    for (std::size_t i = 0; i < c.size(); ++i) {
+      EXPECT_TRUE(c[i].planned);
+      EXPECT_EQ(static_cast<double>(a[i].loss), c[i].loss) << "step " << i;
+      EXPECT_EQ(a[i].scale.skipped - skipped, c[i].skipped ? 1 : 0) << "step " << i;
+      skipped = a[i].scale.skipped;
+    }
+    EXPECT_GE(skipped, 3);  // 2^130, 2^129 and 2^128 are infinite in f32
+    EXPECT_LT(skipped, 12);
+    EXPECT_TRUE(same_state(scales[0], scales[1]));
+    EXPECT_TRUE(same_state(scales[0], scales[2]));
+    EXPECT_EQ(scales[0].scale(), std::ldexp(1.0, static_cast<int>(130 - skipped)));
+    expect_same_weights(many, single);
+    expect_same_weights(many, planned);
+  }
+}
+
+// A power of two changes no bit, and clipping sees the gradients without it.
+TEST_F(RecordedStepsOnCuda, give_the_same_bits_with_any_loss_scale_that_fits) {
+  const Network plain = network(cuda(), lenet());
+  const Network scaled = network(cuda(), lenet());
+  train_recorded(plain, 0, 2, RecordedSteps::kMostSteps, 0.3);
+  LossScale scale;
+  scale.restore({.scale = 1024, .good_steps = LossScale::kGoodSteps - 5});
+  train_recorded(scaled, 0, 2, RecordedSteps::kMostSteps, 0.3, &scale);
+  EXPECT_EQ(scale.scale(), 2048);
+  EXPECT_EQ(scale.state().good_steps, 7);
+  EXPECT_EQ(scale.state().skipped, 0);
+  expect_same_weights(plain, scaled);
+}
+
+TEST_F(RecordedStepsOnCuda, go_on_with_the_loss_scale_of_the_step_before) {
+  LossScale one, two;
+  for (LossScale* scale : {&one, &two}) scale->restore({.scale = 0x1p129});
+  const Network whole = network(cuda(), lenet(), "adam");
+  const Network resumed = network(cuda(), lenet(), "adam");
+  train_recorded(whole, 0, 2, RecordedSteps::kMostSteps, 0, &one);
+  train_stepwise(resumed, cuda(), 2, /*plans=*/true, 0, &two);
+  train_recorded(resumed, 2, 2, RecordedSteps::kMostSteps, 0, &two);
+  EXPECT_TRUE(same_state(one, two));
+  expect_same_weights(whole, resumed);
 }
 
 TEST_F(RecordedStepsOnCuda, go_on_in_the_middle_of_an_epoch) {

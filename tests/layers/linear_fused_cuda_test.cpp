@@ -3,7 +3,9 @@
 // operations one by one in double.
 #include "framework/ops/gemm/matmul.h"
 #include "framework/ops/softmax_cross_entropy.h"
+#include "layers/layer_types.h"
 #include "layers/linear/linear_fused.h"
+#include "layers/plan/step_plan.h"
 #include "tests/support/cuda_like_cpu.h"
 
 namespace convscope {
@@ -34,11 +36,19 @@ std::vector<Sizes> sizes() {
   return out;
 }
 
+// What half factors make of a tensor, in double.
+Tensor rounded(const Tensor& from, DType factors) { return from.to(factors).to(DType::f64); }
+
 // A sum of k products of normal numbers is about sqrt(k); it passes k / 2 + 12 additions, each of
 // which rounds by up to 2^-24. Six deviations of that random walk.
 double bound_of(std::int64_t k) {
   const auto count = static_cast<double>(k);
   return 6 * 0x1p-24 * std::sqrt(count / 2 + 12) * std::sqrt(count) + 1e-7;
+}
+
+const DType kFactors[] = {DType::f32, DType::bf16, DType::f16};
+Tensor bytes(std::size_t count) {
+  return Tensor::empty({static_cast<std::int64_t>(count)}, DType::u8, cuda());
 }
 
 struct Layer {
@@ -54,11 +64,12 @@ TEST_F(LinearFusedOnCuda, ComputesTheLayerAndItsRelu) {
   const LinearForward& forward = linear_fused(cuda()).forward;
   for (const Sizes& s : sizes()) {
     const Layer l(s);
-    for (int flags = 0; flags < 4; ++flags) {
-      SCOPED_TRACE(cat(s.n, "x", s.i, "x", s.o, " flags ", flags));
+    for (int flags = 0; flags < 4 * 3; ++flags) {
       const bool bias = (flags & 1) != 0;
       const bool relu = (flags & 2) != 0;
-      Variable y = linear(Variable(l.x.to(DType::f64)), Variable(l.w.to(DType::f64)),
+      const DType factors = kFactors[flags / 4];
+      SCOPED_TRACE(cat(s.n, "x", s.i, "x", s.o, " flags ", flags, " ", name_of(factors)));
+      Variable y = linear(Variable(rounded(l.x, factors)), Variable(rounded(l.w, factors)),
                           bias ? Variable(l.b.to(DType::f64)) : Variable());
       if (relu) y = convscope::relu(y);
       testing::expect_like_cpu(
@@ -67,8 +78,15 @@ TEST_F(LinearFusedOnCuda, ComputesTheLayerAndItsRelu) {
               return std::vector<Tensor>{y.value().to(DType::f32)};
             }
             const Tensor out = Tensor::full({s.n, s.o}, -77.0, DType::f32, cuda());
-            forward.run(
-                {.x = t[0], .w = t[1], .b = bias ? t[2] : Tensor(), .relu = relu, .y = out});
+            const Tensor workspace =
+                bytes(forward.workspace_bytes(l.x.shape(), l.w.shape(), factors));
+            forward.run({.x = t[0],
+                         .w = t[1],
+                         .b = bias ? t[2] : Tensor(),
+                         .relu = relu,
+                         .y = out,
+                         .workspace = workspace.raw_data(),
+                         .factors = factors});
             return std::vector<Tensor>{out};
           },
           {l.x, l.w, l.b}, {bound_of(s.i), 1e-7});
@@ -76,33 +94,37 @@ TEST_F(LinearFusedOnCuda, ComputesTheLayerAndItsRelu) {
   }
 }
 
-// dw, db, dx in double; g = dy where y > 0.
-std::vector<Tensor> gradients(const Layer& l, const Tensor& y) {
+// dw, db, dx in double; g = dy where y > 0. db is a sum: what is added is not rounded.
+std::vector<Tensor> gradients(const Layer& l, const Tensor& y, DType factors = DType::f32) {
   Tensor g = l.dy.to(DType::f64);
   if (y.defined()) g = elementwise(GradientOp::relu, y.to(DType::f64), g);
-  return {matmul(g, l.x.to(DType::f64), Transpose::yes), sum(g, {0}),
-          matmul(g, l.w.to(DType::f64))};
+  const Tensor factor = rounded(g.to(DType::f32), factors);
+  return {matmul(factor, rounded(l.x, factors), Transpose::yes), sum(g, {0}),
+          matmul(factor, rounded(l.w, factors))};
 }
 
 TEST_F(LinearFusedOnCuda, ComputesAllGradientsInOneCall) {
   const LinearBackward& backward = linear_fused(cuda()).backward;
   for (const Sizes& s : sizes()) {
     const Layer l(s);
-    for (int flags = 0; flags < 16; ++flags) {
+    for (int flags = 0; flags < 16 * 3; ++flags) {
+      const DType factors = kFactors[flags / 16];
       const bool relu = (flags & 1) != 0;
       const bool accumulate = (flags & 2) != 0;
       const bool wants_dx = (flags & 4) != 0;
       const bool wants_db = (flags & 8) != 0;
-      if (s.n * s.i * s.o > 100000 && flags != 13 && flags != 6) continue;  // a few of the large
-      SCOPED_TRACE(cat(s.n, "x", s.i, "x", s.o, " flags ", flags));
+      const int kind = flags % 16;
+      if (s.n * s.i * s.o > 100000 && kind != 13 && kind != 6) continue;  // a few of the large
+      SCOPED_TRACE(cat(s.n, "x", s.i, "x", s.o, " flags ", flags, " ", name_of(factors)));
       const Tensor y = relu ? normal({s.n, s.o}, DType::f32, 5) : Tensor();
-      const std::vector<Tensor> exact = gradients(l, y);
+      const std::vector<Tensor> exact = gradients(l, y, factors);
       const Tensor start = Tensor::full({}, accumulate ? 0.5 : 0.0, DType::f64);
       std::vector<Tensor> first;
       for (int run = 0; run < 2; ++run) {
         const auto fresh = [&](const Tensor& like) {
           return Tensor::full(like.shape(), accumulate ? 0.5 : -77.0, DType::f32, cuda());
         };
+        const Tensor workspace = bytes(backward.workspace_bytes(l.x.shape(), l.w.shape(), factors));
         const LinearBackwardArgs args{.x = l.x.to(cuda()),
                                       .w = l.w.to(cuda()),
                                       .y = relu ? y.to(cuda()) : Tensor(),
@@ -112,7 +134,9 @@ TEST_F(LinearFusedOnCuda, ComputesAllGradientsInOneCall) {
                                       .dx = wants_dx ? fresh(exact[2]) : Tensor(),
                                       .accumulate_dw = accumulate,
                                       .accumulate_db = accumulate,
-                                      .accumulate_dx = accumulate};
+                                      .accumulate_dx = accumulate,
+                                      .workspace = workspace.raw_data(),
+                                      .factors = factors};
         backward.run(args);
         const std::vector<Tensor> got{args.dw, args.db, args.dx};
         const std::int64_t depth[] = {s.n, s.n, s.o};
@@ -147,32 +171,129 @@ TEST_F(LinearFusedOnCuda, ComputesTheLossItsGradientAndTheRightAnswers) {
   const LinearLoss& loss = linear_fused(cuda()).loss;
   for (const Sizes& s : {Sizes{1, 1, 1}, Sizes{8, 84, 10}, Sizes{9, 84, 10}, Sizes{301, 7, 3},
                          Sizes{20, 120, 32}, Sizes{5, 13, 17}}) {
-    SCOPED_TRACE(cat(s.n, "x", s.i, "x", s.o));
     ASSERT_TRUE(loss.supports({s.n, s.i}, {s.o, s.i}));
     const Layer l(s);
+    for (const DType factors : kFactors) {
+      SCOPED_TRACE(cat(s.n, "x", s.i, "x", s.o, " ", name_of(factors)));
+      std::vector<std::int32_t> values;
+      for (std::int64_t n = 0; n < s.n; ++n)
+        values.push_back(static_cast<std::int32_t>(n * 5 % s.o));
+      const Tensor labels = Tensor::from<std::int32_t>(values, {s.n});
+      const Variable logits(linear(Variable(rounded(l.x, factors)), Variable(rounded(l.w, factors)),
+                                   Variable(l.b.to(DType::f64)))
+                                .value(),
+                            true);
+      const Variable want = softmax_cross_entropy(logits, labels);
+      want.backward();
+      for (int run = 0; run < 2; ++run) {  // the second run finds the counter of blocks at 0 again
+        const LinearLossArgs args{.x = l.x.to(cuda()),
+                                  .w = l.w.to(cuda()),
+                                  .b = l.b.to(cuda()),
+                                  .labels = labels.to(cuda()),
+                                  .dlogits = Tensor::full({s.n, s.o}, -77.0, DType::f32, cuda()),
+                                  .loss = Tensor::full({1}, -77.0, DType::f32, cuda()),
+                                  .correct = Tensor::full({1}, -77.0, DType::i32, cuda()),
+                                  .factors = factors};
+        loss.run(args);
+        // The logits are off by bound_of(i); the slopes of loss and softmax are at most 1.
+        const double bound = bound_of(s.i) + 1e-6;
+        EXPECT_NEAR(args.loss.item(), want.value().item(), bound);
+        EXPECT_TRUE(near(args.dlogits.to(Device{}), logits.grad(), bound, 1e-6));
+        EXPECT_EQ(args.correct.item(), static_cast<double>(count_correct(logits.value(), labels)));
+      }
+    }
+  }
+}
+
+// More products than the tiles take: half copies for cuBLAS. Whole numbers: no bit may differ.
+TEST_F(LinearFusedOnCuda, MakesHalfCopiesOfLargeLayers) {
+  const Sizes s{8, 4096, 3200};  // forward: more than 3 * 2^25; backward: more than 45 million
+  if (testing::is_sanitized()) GTEST_SKIP() << "the emulation takes minutes under the sanitizers";
+  const auto whole = [](Tensor t) {
+    for (std::int64_t i = 0; i < t.numel(); ++i)
+      t.data<float>()[i] = std::round(2 * t.data<float>()[i]);
+    return t;
+  };
+  const Tensor x = whole(normal({s.n, s.i}, DType::f32, 1)),
+               w = whole(normal({s.o, s.i}, DType::f32, 2));
+  const Tensor dy = whole(normal({s.n, s.o}, DType::f32, 3));
+  const LinearFused& fused = linear_fused(cuda());
+  for (const DType factors : {DType::bf16, DType::f16}) {
+    const std::size_t forward = fused.forward.workspace_bytes(x.shape(), w.shape(), factors);
+    const std::size_t backward = fused.backward.workspace_bytes(x.shape(), w.shape(), factors);
+    ASSERT_GT(forward, 0u);
+    ASSERT_GT(backward, forward);
+    const Tensor y = Tensor::full({s.n, s.o}, -77.0, DType::f32, cuda());
+    fused.forward.run({.x = x.to(cuda()),
+                       .w = w.to(cuda()),
+                       .b = Tensor(),
+                       .y = y,
+                       .workspace = bytes(forward).raw_data(),
+                       .factors = factors});
+    EXPECT_TRUE(near(y.to(Device{}), matmul(x, w, Transpose::no, Transpose::yes), 0, 0));
+    const LinearBackwardArgs args{.x = x.to(cuda()),
+                                  .w = w.to(cuda()),
+                                  .dy = dy.to(cuda()),
+                                  .dw = Tensor::full({s.o, s.i}, -77.0, DType::f32, cuda()),
+                                  .dx = Tensor::full({s.n, s.i}, -77.0, DType::f32, cuda()),
+                                  .workspace = bytes(backward).raw_data(),
+                                  .factors = factors};
+    fused.backward.run(args);
+    EXPECT_TRUE(near(args.dw.to(Device{}), matmul(dy, x, Transpose::yes), 0, 0));
+    EXPECT_TRUE(near(args.dx.to(Device{}), matmul(dy, w), 0, 0));
+  }
+}
+
+// A plan, and the dynamic graph, whose factors are half tensors.
+TEST_F(LinearFusedOnCuda, PlansLayersOfHalfPrecision) {
+  const Shape input{9, 3, 5, 4};
+  for (const ComputePrecision precision : {ComputePrecision::bf16, ComputePrecision::f16}) {
+    SCOPED_TRACE(name_of(precision));
+    const auto network = [&] {
+      LayerContext context;
+      context.seed = 3;
+      context.precision = precision;
+      const auto linear = [](const char* name, std::int64_t out) {
+        Options options;
+        options.set("out_features", out);
+        return LayerSpec{.type = "linear", .name = name, .options = options};
+      };
+      const auto plain = [](const char* type, const char* name) {
+        return LayerSpec{.type = type, .name = name, .options = {}};
+      };
+      auto model = build_layers(
+          {plain("flatten", "flat"), linear("f1", 33), plain("relu", "r1"), linear("f2", 10)},
+          input, context);
+      for (const NamedParameter& parameter : model->parameters()) {
+        Variable variable = parameter.variable;
+        variable.set_value(variable.value().to(cuda()));
+      }
+      return model;
+    };
+    const auto planned = network(), dynamic = network();
+    std::string why;
+    const auto plan = StepPlan::make(*planned, input, PlanMode::training, &why);
+    ASSERT_NE(plan, nullptr) << why;
+    EXPECT_EQ(plan->why_not_recordable(), "");
+    EXPECT_NE(plan->text().find(cat("linear + relu; factors in ", name_of(precision))),
+              std::string::npos)
+        << plan->text();
+    const Tensor x = normal(input, DType::f32, 4).to(cuda());
     std::vector<std::int32_t> values;
-    for (std::int64_t n = 0; n < s.n; ++n) values.push_back(static_cast<std::int32_t>(n * 5 % s.o));
-    const Tensor labels = Tensor::from<std::int32_t>(values, {s.n});
-    const Variable logits(linear(Variable(l.x.to(DType::f64)), Variable(l.w.to(DType::f64)),
-                                 Variable(l.b.to(DType::f64)))
-                              .value(),
-                          true);
-    const Variable want = softmax_cross_entropy(logits, labels);
-    want.backward();
-    for (int run = 0; run < 2; ++run) {  // the second run finds the counter of blocks at 0 again
-      const LinearLossArgs args{.x = l.x.to(cuda()),
-                                .w = l.w.to(cuda()),
-                                .b = l.b.to(cuda()),
-                                .labels = labels.to(cuda()),
-                                .dlogits = Tensor::full({s.n, s.o}, -77.0, DType::f32, cuda()),
-                                .loss = Tensor::full({1}, -77.0, DType::f32, cuda()),
-                                .correct = Tensor::full({1}, -77.0, DType::i32, cuda())};
-      loss.run(args);
-      // The logits are off by bound_of(i); the slopes of loss and softmax are at most 1.
-      const double bound = bound_of(s.i) + 1e-6;
-      EXPECT_NEAR(args.loss.item(), want.value().item(), bound);
-      EXPECT_TRUE(near(args.dlogits.to(Device{}), logits.grad(), bound, 1e-6));
-      EXPECT_EQ(args.correct.item(), static_cast<double>(count_correct(logits.value(), labels)));
+    for (std::int32_t n = 0; n < 9; ++n) values.push_back(n * 3 % 10);
+    const Tensor labels = Tensor::from<std::int32_t>(values, {9}).to(cuda());
+    const Variable loss = softmax_cross_entropy(dynamic->forward(Variable(x)), labels);
+    loss.backward();
+    // A sum in another order may come to lie beside the middle of two halves: one unit of the half
+    // type in one factor of a sum, whose terms are at most 1.
+    const double unit = precision == ComputePrecision::bf16 ? 0x1p-9 : 0x1p-12;
+    EXPECT_NEAR(plan->forward(x, labels), loss.value().item(), 1e-5 + unit / 10);
+    plan->backward();
+    for (std::size_t i = 0; i < planned->parameters().size(); ++i) {
+      const Variable got = planned->parameters()[i].variable;
+      const Variable want = dynamic->parameters()[i].variable;
+      EXPECT_TRUE(near(got.grad().to(Device{}), want.grad().to(Device{}), 1e-6 + unit / 10, 1e-6))
+          << planned->parameters()[i].name;
     }
   }
 }

@@ -87,8 +87,10 @@ std::string time_recorded_training(const ExperimentConfig& config, Module& model
   std::function<void()> rest;
   if (options.pruner != nullptr) rest = [pruner = options.pruner] { pruner->rest(); };
   std::string why;
-  const auto steps = RecordedSteps::make(model, optimizer.get(), config.optim.clip_grad_norm,
-                                         loader, config.device, &why, rest);
+  LossScale loss_scale;
+  const auto steps = RecordedSteps::make(
+      model, optimizer.get(), config.optim.clip_grad_norm, loader, config.device, &why, rest,
+      nullptr, config.precision == ComputePrecision::f16 ? &loss_scale : nullptr);
   if (!steps) return why;
   const auto rate = [](std::int64_t) { return kLearningRate; };
   const std::int64_t batches = loader.batches_per_epoch();

@@ -117,8 +117,7 @@ StepResult TrainStep::run_shared(const Batch& batch, double lr) {
   model_.set_step(step);
   read_facts(result);
   if (std::isfinite(result.loss)) {
-    result.skipped =
-        loss_scale_ != nullptr && plan_ == nullptr && !loss_scale_->unscale(parameters_);
+    result.skipped = !unscale(lr);
     if (!result.skipped) update(lr);
   }
   if (timed) {

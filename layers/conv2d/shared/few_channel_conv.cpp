@@ -14,7 +14,7 @@ constinit KernelSlot<void(const FewChannelForward&)> few_channel_forward_kernel{
 constinit KernelSlot<void(const FewChannelBackward&)> few_channel_backward_kernel{
     "few_channel_chain"};
 
-Conv2dProblem few_channel_problem(const FewChannelStage& z, std::int64_t batch) {
+Conv2dProblem few_channel_problem(const FewChannelStage& z, std::int64_t batch, DType factors) {
   return {.n = batch,
           .c = z.c,
           .h = z.h,
@@ -25,7 +25,8 @@ Conv2dProblem few_channel_problem(const FewChannelStage& z, std::int64_t batch) 
           .pad_top = z.pad_top,
           .pad_bottom = z.p + z.r - 1 - z.h - z.pad_top,
           .pad_left = z.pad_left,
-          .pad_right = z.q + z.r - 1 - z.w - z.pad_left};
+          .pad_right = z.q + z.r - 1 - z.w - z.pad_left,
+          .dtype = factors};
 }
 
 using namespace few_channel;

@@ -7,6 +7,9 @@
 // Everything that a sample needs lies in the shared memory of one block, so nothing but x, the
 // pooled y and four bits for each of its elements goes through memory. All sizes are small numbers:
 // int. Functions here are constexpr, so that kernels and the CPU's tests share them.
+//
+// `factors` of a half type: x, w and dy are rounded to it in shared memory, where they are
+// multiplied. Memory holds f32, and what is only added (b, dy in db) is not rounded.
 #pragma once
 
 #include <cstdint>
@@ -40,7 +43,8 @@ struct FewChannelStage {
 
 // The name under which the kernels of the chain say that they ran, and the problem of one stage.
 inline constexpr const char* kFewChannelChain = "few_channel_chain";
-CONVSCOPE_API Conv2dProblem few_channel_problem(const FewChannelStage& stage, std::int64_t batch);
+CONVSCOPE_API Conv2dProblem few_channel_problem(const FewChannelStage& stage, std::int64_t batch,
+                                                DType factors = DType::f32);
 
 namespace few_channel {
 
@@ -180,6 +184,7 @@ struct FewChannelForward {
   const float* b[2] = {};        // may be null
   float* y[2] = {};              // pooled; y[0] of two may be null: not kept
   std::uint8_t* passes[2] = {};  // as y; null: not wanted
+  DType factors = DType::f32;
 };
 
 struct FewChannelBackward {
@@ -196,6 +201,7 @@ struct FewChannelBackward {
   float* db[2] = {};          // may be null
   bool accumulate[2] = {};
   float* sums = nullptr;  // few_channel_sums_floats()
+  DType factors = DType::f32;
 };
 
 // What the kernels need beside the pointers: who does what, and where each piece of shared memory

@@ -247,6 +247,9 @@ __global__ void __launch_bounds__(kBlockThreads, 2)
   const int first_factor = first.pools() ? 2 : 1;
   auto* const first_passes = reinterpret_cast<std::uint8_t*>(shared + plan.passes_at);
   const float* const x_from = a.stages == 2 ? a.y[0] : a.x;  // x of the last stage
+  const bool rounds = a.factors != DType::f32;
+  bool weights_wait = plan.convolves_back;  // to be rounded
+  const int weight_floats = round_up(z.k * weight_k(z), 4);
 
   for (std::int64_t n = static_cast<std::int64_t>(chunk) * plan.samples; n < a.batch;
        n += static_cast<std::int64_t>(plan.chunks) * plan.samples) {
@@ -278,7 +281,7 @@ __global__ void __launch_bounds__(kBlockThreads, 2)
         const float d = pixel_gradient(z, a.dy[from + i], reads_y ? a.y[last][from + i] : 0.0f);
         const int row = plan.by_out_w.divide(i);
         const int column = i - row * out_w;
-        spread(z, passes, d,
+        spread(z, passes, rounded_to(a.factors, d),
                dy + sample * dy_step + of_y.plane * dy_shape.plane() +
                    row * factor * dy_shape.pitch + dy_shape.left + column * factor,
                dy_shape.pitch);
@@ -287,6 +290,15 @@ __global__ void __launch_bounds__(kBlockThreads, 2)
     }
     finish_copies();
     __syncthreads();
+    if (rounds) {
+      for (int i = 0; i < a.stages; ++i) {
+        round_factors(a.factors, shared + plan.x_at[i],
+                      plan.samples * a.stage[i].c * plan.x_tile[i].plane());
+      }
+      if (weights_wait) round_factors(a.factors, shared + plan.w_at, weight_floats);
+      weights_wait = false;
+      __syncthreads();
+    }
     if (wants_dw) {
       for (int sample = 0; sample < samples; ++sample) {
         dw.add(x_shape, x + sample * x_step, dy + sample * dy_step + dy_shape.left,
@@ -313,10 +325,12 @@ __global__ void __launch_bounds__(kBlockThreads, 2)
         }
         const unsigned passes =
             first.pools() ? first_passes[(sample * c_count + of_x.plane) * pixels + pixel] : 1u;
-        const float y = x[sample * x_step + c * x_shape.plane() +
-                          (row + z.pad_top) * x_shape.pitch + column + z.pad_left];
+        // A rounded y is no place to take a slope at.
+        const float y = rounds ? x_from[((n + sample) * z.c + c) * pixels + pixel]
+                               : x[sample * x_step + c * x_shape.plane() +
+                                   (row + z.pad_top) * x_shape.pitch + column + z.pad_left];
         const float gradient = pixel_gradient(first, d, y);
-        spread(first, passes, gradient,
+        spread(first, passes, rounded_to(a.factors, gradient),
                g + (sample * first.k + c) * g_shape.plane() + row * first_factor * g_shape.pitch +
                    column * first_factor,
                g_shape.pitch);

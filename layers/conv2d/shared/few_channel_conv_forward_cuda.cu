@@ -16,7 +16,7 @@
 //            memory. Few samples: more blocks share a sample, each with its part of the last
 //            stage's channels.
 // Shapes     x [N,C,H,W], w [K,C,R,R], b [K], y [N,K,P/2,Q/2], all f32 (sums too); passes u8 as y
-// Supports   f32, R = S = 3, 5 or 7, stride 1, no dilation, no groups, padding below R, sizes whose
+// Supports   f32, and x and w rounded to a half type where they are multiplied; R = S = 3, 5 or 7, stride 1, no dilation, no groups, padding below R, sizes whose
 //            tiles fit into the shared memory of a block
 // Cost       FLOPs = 2 N K P Q C R^2 (the first stage again for each part of a sample); bytes = x,
 //            y, passes once; compute-bound from about one sample for each multiprocessor on, below
@@ -44,11 +44,14 @@ struct Finish {
   std::uint8_t* passes;  // may be null
   float* next;           // the tile of x of the next stage, on its first pixel; may be null
   int next_pitch, next_plane;
+  DType factors;  // of the next stage
 
   // k counts the channels of all samples.
   __device__ void store(int k, int row, int column, float value) const {
     if (y != nullptr) y[(k * z->out_h() + row) * z->out_w() + column] = value;
-    if (next != nullptr) next[k * next_plane + row * next_pitch + column] = value;
+    if (next != nullptr) {
+      next[k * next_plane + row * next_pitch + column] = rounded_to(factors, value);
+    }
   }
 
   __device__ void operator()(int sample, int channel, int tile_row, int tile_column, float bias,
@@ -190,6 +193,8 @@ __global__ void __launch_bounds__(kBlockThreads, 2)
   if (a.stages == 2) {
     load_weights<R>(first, plan.by_weights[0], a.w[0], 0, first.k, 0, shared + plan.w_at[0]);
   }
+  const bool rounds = a.factors != DType::f32;
+  bool weights_wait = true;  // to be rounded
   const int x_step = first.c * first.h * first.w;
   const std::int64_t step = static_cast<std::int64_t>(gridDim.x) / plan.parts * plan.samples;
   for (std::int64_t n = static_cast<std::int64_t>(blockIdx.x) / plan.parts * plan.samples;
@@ -201,6 +206,13 @@ __global__ void __launch_bounds__(kBlockThreads, 2)
                 samples * first.c, shared + plan.x_at[0]);
     finish_copies();
     __syncthreads();
+    if (rounds) {
+      // The first samples come together with the weights, in front of the split sums.
+      const int end_of_x = plan.x_at[0] + plan.samples * first.c * plan.tile[0].plane();
+      round_factors(a.factors, shared, weights_wait ? plan.split_at : end_of_x);
+      weights_wait = false;
+      __syncthreads();
+    }
     if (a.stages == 2) {
       const XTile& tile = plan.tile[1];
       const std::int64_t at = n * first.outputs();
@@ -210,7 +222,8 @@ __global__ void __launch_bounds__(kBlockThreads, 2)
                           .passes = writes && a.passes[0] != nullptr ? a.passes[0] + at : nullptr,
                           .next = shared + plan.x_at[1] + end.pad_top * tile.pitch + end.pad_left,
                           .next_pitch = tile.pitch,
-                          .next_plane = tile.plane()};
+                          .next_plane = tile.plane(),
+                          .factors = a.factors};
       compute_stage<R>(first, plan.tile[0], plan.deal[0], plan.by[0], plan.by_k_tiles[0],
                        shared + plan.x_at[0], shared + plan.w_at[0], a.b[0], 0, first.k, samples,
                        shared + plan.split_at, finish);
@@ -222,7 +235,8 @@ __global__ void __launch_bounds__(kBlockThreads, 2)
                         .passes = a.passes[last] == nullptr ? nullptr : a.passes[last] + at,
                         .next = nullptr,
                         .next_pitch = 0,
-                        .next_plane = 0};
+                        .next_plane = 0,
+                        .factors = DType::f32};
     compute_stage<R>(end, plan.tile[last], plan.deal[last], plan.by[last], plan.by_k_tiles[last],
                      shared + plan.x_at[last], shared + plan.w_at[last], a.b[last], k_begin, k_end,
                      samples, shared + plan.split_at, finish);
@@ -261,6 +275,7 @@ void forward(const FewChannelForward& a) {
       one.b[0] = a.b[i];
       one.y[0] = a.y[i];
       one.passes[0] = a.passes[i];
+      one.factors = a.factors;
       run(one, few_channel_forward_parts(a.batch, a.stage[i]));
     }
     return;

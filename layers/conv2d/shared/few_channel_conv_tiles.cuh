@@ -5,6 +5,7 @@
 #pragma once
 
 #include "framework/cuda/async_copy.cuh"
+#include "framework/cuda/half.cuh"
 #include "framework/cuda/launch.cuh"
 #include "layers/conv2d/shared/few_channel_conv.h"
 
@@ -161,6 +162,18 @@ __device__ inline void load_images(const FewChannelStage& z, const XTile& tile,
 __device__ inline void finish_copies() {
   async_copy_commit();
   async_copy_wait<0>();
+}
+
+// Rounds what lies in shared memory, in place; begins and ends with a barrier of its own caller.
+// `to` is a multiple of 16 bytes, count one of 4.
+__device__ inline void round_factors(DType factors, float* to, int count) {
+  for (int i = 4 * static_cast<int>(threadIdx.x); i < count; i += 4 * kBlockThreads) {
+    float four[4];
+    load_four(to + i, four);
+#pragma unroll
+    for (int j = 0; j < 4; ++j) four[j] = rounded_to(factors, four[j]);
+    store_four(four, to + i);
+  }
 }
 
 __device__ inline void fill_zeros(float* to, int count) {

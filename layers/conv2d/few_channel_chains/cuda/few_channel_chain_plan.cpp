@@ -2,7 +2,7 @@
 // few_channel_chain_plan.cpp: convolutions of few channels with their curves and 2x2 poolings as
 // one operation of a planned step on a GPU: one kernel forward, two backward for both convolutions
 // of a LeNet (few_channel_conv.h). Two stages are joined where nobody asks for the gradient of the
-// input.
+// input. In half precision values stay f32 [N,C,H,W], and the kernels round factors.
 #include <algorithm>
 
 #include "layers/conv2d/conv2d_chain.h"
@@ -21,13 +21,13 @@ struct Link {
 // The chain says it, not the kernels, which the card `direct` runs too.
 void say_what_runs(const FewChannelForward& a) {
   for (int i = 0; i < a.stages; ++i) {
-    kernel_ran(kFewChannelChain, "forward", few_channel_problem(a.stage[i], a.batch));
+    kernel_ran(kFewChannelChain, "forward", few_channel_problem(a.stage[i], a.batch, a.factors));
   }
 }
 
 void say_what_runs(const FewChannelBackward& a) {
   for (int i = 0; i < a.stages; ++i) {
-    const Conv2dProblem problem = few_channel_problem(a.stage[i], a.batch);
+    const Conv2dProblem problem = few_channel_problem(a.stage[i], a.batch, a.factors);
     if (a.dw[i] != nullptr) kernel_ran(kFewChannelChain, "backward_weight", problem);
     if (i > 0 || a.dx != nullptr) kernel_ran(kFewChannelChain, "backward_data", problem);
   }
@@ -35,8 +35,8 @@ void say_what_runs(const FewChannelBackward& a) {
 
 class FewChannelChainOp final : public PlanOp {
  public:
-  FewChannelChainOp(std::vector<Link> links, std::int64_t batch)
-      : links_(std::move(links)), batch_(batch) {}
+  FewChannelChainOp(std::vector<Link> links, std::int64_t batch, DType factors)
+      : links_(std::move(links)), batch_(batch), factors_(factors) {}
 
   std::string text() const override {
     std::string out = links_.size() == 2 ? "in one kernel:" : "";
@@ -48,7 +48,8 @@ class FewChannelChainOp final : public PlanOp {
                                                     : "",
                  z.pools() ? " + max_pool2d;" : ";");
     }
-    return out + " sums in another order";
+    return cat(out, is_half(factors_) ? cat(" factors in ", name_of(factors_), ";") : "",
+               " sums in another order");
   }
   std::vector<RanKernel> kernels(const PlanGraph& graph) const override {
     std::vector<std::string> layers;
@@ -58,6 +59,7 @@ class FewChannelChainOp final : public PlanOp {
 
   void forward(PlanBuilder& builder) override {
     FewChannelForward a;
+    a.factors = factors_;
     a.stages = count();
     a.batch = batch_;
     y_.clear();
@@ -85,6 +87,7 @@ class FewChannelChainOp final : public PlanOp {
 
   void backward(PlanBuilder& builder) override {
     FewChannelBackward a;
+    a.factors = factors_;
     a.stages = count();
     a.batch = batch_;
     for (int i = 0; i < a.stages; ++i) {
@@ -134,6 +137,7 @@ class FewChannelChainOp final : public PlanOp {
 
   std::vector<Link> links_;
   std::int64_t batch_;
+  DType factors_;
   std::vector<Slot> y_, passes_;
 };
 
@@ -145,8 +149,9 @@ bool is_small(const Conv2dProblem& z) {
 
 bool accepts_link(const PlanGraph&, const ChainLink& link) {
   const Conv2dProblem& z = link.conv->problem();
-  return z.dtype == DType::f32 && z.groups == 1 && z.stride_h == 1 && z.stride_w == 1 &&
-         z.dilation_h == 1 && z.dilation_w == 1 && z.r == z.s && is_small(z);
+  const bool takes = z.dtype == DType::f32 || is_half(z.dtype);
+  return takes && z.groups == 1 && z.stride_h == 1 && z.stride_w == 1 && z.dilation_h == 1 &&
+         z.dilation_w == 1 && z.r == z.s && is_small(z);
 }
 
 FewChannelStage stage_of(const ChainLink& link) {
@@ -191,7 +196,9 @@ void form_chains(PlanGraph& graph) {
     for (const ChainLink& link : links) {
       chain.push_back({stage_of(link), link.conv->weight(), link.conv->bias(), link.conv->layer});
     }
-    replace_chain(graph, links, std::make_unique<FewChannelChainOp>(std::move(chain), images[0]));
+    const DType factors = links.front().conv->problem().dtype;
+    replace_chain(graph, links,
+                  std::make_unique<FewChannelChainOp>(std::move(chain), images[0], factors));
   }
 }
 

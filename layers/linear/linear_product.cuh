@@ -1,0 +1,247 @@
+// SPDX-License-Identifier: Apache-2.0
+// linear_product.cuh: C[m,n] = sum over k of A[m,k] B[n,k] in tiles, by the threads of one block: the
+// products of linear_fused_cuda.cu and linear_tail_cuda.cu. Their headers say how.
+#pragma once
+
+#include <algorithm>
+
+#include "framework/cuda/scratch.cuh"
+#include "layers/linear/linear_tile.cuh"
+
+namespace convscope::linear_tiles {
+
+// C[m][n] of a tile: + bias[n], + what is there, relu, stored where m and n are inside.
+struct Result {
+  float* data = nullptr;
+  int ld = 0;
+  int rows = 0, columns = 0;
+  bool accumulate = false;
+  bool relu = false;
+  const float* bias = nullptr;  // [columns]
+  float* behind = nullptr;      // the column behind the last one goes here, [rows]
+  bool accumulate_behind = false;
+};
+
+struct Product {
+  Factor a, b;
+  Result c;
+  int k = 0;
+  int tiles_m = 0, tiles_n = 0;
+  int splits = 1, k_of_split = 0;
+  float* part = nullptr;  // [tiles][splits][rows][columns], with more than one split
+  int first_tile = 0;     // in splits_done
+
+  int blocks() const { return tiles_m * tiles_n * splits; }
+};
+
+// Splits of each tile that are done; back at 0 when a launch ends.
+constexpr int kMostSplitTiles = 4096;
+[[maybe_unused]] static __device__ unsigned splits_done[kMostSplitTiles];
+
+// A lane has kM x kN sums; a warp is 8 x 4 lanes; a block has kWarpsM x kWarpsN warps beside each
+// other, and as many such groups as there are warps: they share k.
+template <Order kOrderA, Order kOrderB, int kM, int kN, int kWarpsM, int kWarpsN, int kChunk>
+struct TileProduct {
+  static constexpr int kRows = 8 * kM * kWarpsM;
+  static constexpr int kColumns = 4 * kN * kWarpsN;
+  static constexpr int kGroups = static_cast<int>(kWarps) / (kWarpsM * kWarpsN);
+  using A = Tile<kOrderA, kRows, kChunk>;
+  using B = Tile<kOrderB, kColumns, kChunk>;
+  static constexpr int kSums = kGroups * kRows * kColumns;
+  // Of shared memory.
+  static constexpr int floats(bool mask) {
+    return std::max((mask ? 2 : 1) * A::kFloats + B::kFloats, kSums);
+  }
+
+  template <bool kPacked>
+  static __device__ void run(const Product& p, int block, float* shared) {
+    constexpr int kWidth = kPacked ? 4 : 1;
+    const int tile = block / p.splits;
+    const int split = block - tile * p.splits;
+    const int m0 = tile / p.tiles_n * kRows;
+    const int n0 = tile % p.tiles_n * kColumns;
+    const int warp = static_cast<int>(threadIdx.x / 32);
+    const int lane = static_cast<int>(threadIdx.x % 32);
+    const int group = warp / (kWarpsM * kWarpsN);
+    const int warp_m = warp % (kWarpsM * kWarpsN) / kWarpsN * 8 * kM;  // first row of the warp
+    const int warp_n = warp % kWarpsN * 4 * kN;
+    const int place_m = lane / 4;
+    const int place_n = lane % 4;
+    float* const tile_a = shared;
+    float* const tile_b = tile_a + A::kFloats;
+    float* const tile_of_mask = tile_b + B::kFloats;
+    const int k_first = split * p.k_of_split;
+    const int k_last = k_first + p.k_of_split < p.k ? k_first + p.k_of_split : p.k;
+    float sums[kM][kN] = {};
+    float unrounded[kWidth] = {};  // sums over k of what this thread has copied of A
+    float of_b[kWidth] = {};       // nobody asks for those
+    for (int k0 = k_first; k0 < k_last; k0 += kChunk) {
+      const int k_end = k0 + kChunk < k_last ? k0 + kChunk : k_last;
+      if (k0 > k_first) __syncthreads();
+      A::template load<kWidth>(tile_a, tile_of_mask, p.a, m0, k0, k_end);
+      B::template load<kWidth>(tile_b, nullptr, p.b, n0, k0, k_end);
+      async_copy_commit();
+      const int quads = (k_end - k0 + 3) / 4;
+      fill_last_quad(tile_a, tile_b, k_end - k0, quads * 4);
+      async_copy_wait<0>();
+      A::template finish<kWidth>(tile_a, tile_of_mask, p.a, m0, k0, k_end, unrounded);
+      B::template finish<kWidth>(tile_b, nullptr, p.b, n0, k0, k_end, of_b);
+      __syncthreads();
+#pragma unroll 2
+      for (int quad = group; quad < quads; quad += kGroups) {
+        float a[kM][4], b[kN][4];
+        A::template take<kM, 8>(A::line(tile_a, warp_m), place_m, quad * 4, a);
+        B::template take<kN, 4>(B::line(tile_b, warp_n), place_n, quad * 4, b);
+#pragma unroll
+        for (int l = 0; l < 4; ++l) {
+#pragma unroll
+          for (int i = 0; i < kM; ++i) {
+#pragma unroll
+            for (int j = 0; j < kN; ++j) sums[i][j] += a[i][l] * b[j][l];
+          }
+        }
+      }
+    }
+    // The column behind the last one is a sum of what was not rounded.
+    const int behind = p.c.behind != nullptr && p.a.type != DType::f32 ? p.c.columns - n0 : -1;
+    const bool has_behind = behind >= 0 && behind < kColumns;
+    const float sum_behind = has_behind ? sum_of_sharers<kWidth>(unrounded, shared) : 0.0f;
+    __syncthreads();
+#pragma unroll
+    for (int i = 0; i < kM; ++i) {
+#pragma unroll
+      for (int j = 0; j < kN; ++j) {
+        const int m = warp_m + A::template row<kM, 8>(place_m, i);
+        const int n = warp_n + B::template row<kN, 4>(place_n, j);
+        shared[(group * kRows + m) * kColumns + n] = sums[i][j];
+      }
+    }
+    __syncthreads();
+    if (has_behind) {
+      if (threadIdx.x < kRows) {
+        float* const to = shared + static_cast<int>(threadIdx.x) * kColumns + behind;
+        for (int w = 0; w < kGroups; ++w) to[w * kRows * kColumns] = w == 0 ? sum_behind : 0.0f;
+      }
+      __syncthreads();
+    }
+    float* const part = p.part + static_cast<std::int64_t>(block) * kRows * kColumns;
+    for (int at = static_cast<int>(threadIdx.x); at < kRows * kColumns;
+         at += static_cast<int>(kThreads)) {
+      float sum = 0;
+#pragma unroll
+      for (int w = 0; w < kGroups; ++w) sum += shared[w * kRows * kColumns + at];
+      if (p.splits > 1) {
+        part[at] = sum;
+      } else {
+        store(p.c, m0 + at / kColumns, n0 + at % kColumns, sum);
+      }
+    }
+    if (p.splits > 1) add_splits(p, tile, m0, n0);
+  }
+
+ private:
+  // Of row threadIdx.x of the tile, in the order of the threads. kThreads * kWidth floats of shared
+  // memory; begins with a barrier.
+  template <int kWidth>
+  static __device__ float sum_of_sharers(const float (&own)[kWidth], float* shared) {
+    float sum = 0;
+    if constexpr (kOrderA == Order::columns) {
+      __syncthreads();
+      const int sharer = static_cast<int>(threadIdx.x) / (kRows / kWidth);
+#pragma unroll
+      for (int l = 0; l < kWidth; ++l) {
+        shared[sharer * kRows + A::template own_column<kWidth>() + l] = own[l];
+      }
+      __syncthreads();
+      if (threadIdx.x < kRows) {
+        for (int i = 0; i < A::template kSharers<kWidth>; ++i)
+          sum += shared[i * kRows + threadIdx.x];
+      }
+    }
+    return sum;
+  }
+  // The last four k may reach behind the end: what columns order has not written there becomes 0.
+  // (Rows order has: it loads whole lines.)
+  static __device__ void fill_last_quad(float* tile_a, float* tile_b, int begin, int end) {
+    if constexpr (kOrderA == Order::columns) fill<A::kLd>(tile_a, begin, end);
+    if constexpr (kOrderB == Order::columns) fill<B::kLd>(tile_b, begin, end);
+  }
+  template <int kLd>
+  static __device__ void fill(float* tile, int begin, int end) {
+    for (int at = begin * kLd + static_cast<int>(threadIdx.x); at < end * kLd;
+         at += static_cast<int>(kThreads)) {
+      tile[at] = 0;
+    }
+  }
+  // The block that comes here last for a tile adds the parts of all splits.
+  static __device__ void add_splits(const Product& p, int tile, int m0, int n0) {
+    __shared__ bool is_last;
+    __threadfence();
+    __syncthreads();
+    if (threadIdx.x == 0) {
+      const auto others = static_cast<unsigned>(p.splits - 1);
+      is_last = atomicAdd(&splits_done[p.first_tile + tile], 1u) == others;
+      if (is_last) splits_done[p.first_tile + tile] = 0;
+    }
+    __syncthreads();
+    if (!is_last) return;
+    __threadfence();
+    const float* const parts =
+        p.part + static_cast<std::int64_t>(tile) * p.splits * kRows * kColumns;
+    for (int at = static_cast<int>(threadIdx.x); at < kRows * kColumns;
+         at += static_cast<int>(kThreads)) {
+      float sum = 0;
+#pragma unroll 4
+      for (int split = 0; split < p.splits; ++split) {
+        sum += __ldcg(parts + split * kRows * kColumns + at);
+      }
+      store(p.c, m0 + at / kColumns, n0 + at % kColumns, sum);
+    }
+  }
+  static __device__ void store(const Result& c, int m, int n, float sum) {
+    if (m >= c.rows) return;
+    if (n == c.columns && c.behind != nullptr) {
+      c.behind[m] = c.accumulate_behind ? c.behind[m] + sum : sum;
+    }
+    if (n >= c.columns) return;
+    float* const to = c.data + static_cast<std::int64_t>(m) * c.ld + n;
+    if (c.accumulate) sum += *to;
+    if (c.bias != nullptr) sum += c.bias[n];
+    *to = c.relu && sum <= 0.0f ? 0.0f : sum;  // NaN passes
+  }
+};
+
+template <int kM, int kN, int kWarpsM, int kWarpsN, int kChunk>
+using ForwardTile = TileProduct<Order::rows, Order::rows, kM, kN, kWarpsM, kWarpsN, kChunk>;
+template <int kM, int kN, int kWarpsM, int kWarpsN, int kChunk>
+using WeightTile = TileProduct<Order::columns, Order::columns, kM, kN, kWarpsM, kWarpsN, kChunk>;
+template <int kM, int kN, int kWarpsM, int kWarpsN, int kChunk>
+using InputTile = TileProduct<Order::rows, Order::columns, kM, kN, kWarpsM, kWarpsN, kChunk>;
+
+// ---- how many tiles there are ----
+
+constexpr std::int64_t kEnoughBlocks = 90;
+constexpr int kSplit = 256;  // images
+
+inline int narrow(std::int64_t size) { return static_cast<int>(size); }
+
+inline std::int64_t tiles_of(const Product& p, int rows, int columns) {
+  return ceil_div(p.c.rows, rows) *
+         ceil_div(p.c.columns + (p.c.behind != nullptr ? 1 : 0), columns);
+}
+
+template <class Tiles>
+void tile(Product& p, int splits = 1) {
+  p.tiles_m = narrow(ceil_div(p.c.rows, Tiles::kRows));
+  p.tiles_n = narrow(tiles_of(p, Tiles::kRows, Tiles::kColumns)) / p.tiles_m;
+  p.k_of_split = narrow(ceil_div(ceil_div(p.k, splits), 4) * 4);
+  p.splits = narrow(ceil_div(p.k, p.k_of_split));
+}
+
+inline int splits_of(std::int64_t k, std::int64_t tiles) {
+  if (tiles > kMostSplitTiles) return 1;
+  const std::int64_t size = tiles * ceil_div(k, kSplit) < kEnoughBlocks ? kSplit / 2 : kSplit;
+  return narrow(std::min<std::int64_t>(ceil_div(k, size), 32));
+}
+
+}  // namespace convscope::linear_tiles

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+// linear_tail.h: the last linear layers of a classifier with the loss, in one launch for all that is
+// done image by image (forward, loss, gradients of the values) and one for the gradients of all
+// weights. For devices where each launch costs. linear_tail_plan.cpp forms it.
+//
+// x [N,I], w [O,I], b [O], h [N,O], g [N,O], f32, contiguous:
+//   h = relu(x w^T + b), the x of the next layer; the last layer gives logits, without ReLU
+//   loss, dlogits and right answers as linear_fused.h says
+//   g = gradient of what stands before the ReLU; dw = g^T x, db = sum of g over n; dx of the first
+// `factors` of a half type: as linear_fused.h says.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "framework/kernel_slot.h"
+#include "framework/tensor.h"
+
+namespace convscope {
+
+inline constexpr int kMostTailLayers = 4;
+
+struct LinearTailLayer {
+  Tensor w, b;  // b undefined: none
+  Tensor h;     // of the last layer undefined
+  Tensor g;     // undefined: no gradients
+  bool relu = false;
+  Tensor dw = {}, db = {};  // undefined: not wanted
+  bool accumulate_dw = false, accumulate_db = false;
+};
+struct LinearTailArgs {
+  int layers = 0;
+  LinearTailLayer layer[kMostTailLayers];
+  Tensor x, dx;  // dx undefined: not wanted
+  Tensor labels, loss, correct;
+  const double* loss_scale = nullptr;  // on the device: what dlogits are multiplied by; null: 1
+  DType factors = DType::f32;
+};
+
+// [N], sizes I of all layers, then the number of classes. "" or why the kernels do not compute it.
+CONVSCOPE_API std::string linear_tail_refusal(std::int64_t n,
+                                              const std::vector<std::int64_t>& sizes);
+
+extern CONVSCOPE_API KernelSlot<void(const LinearTailArgs&)> linear_tail_rows_kernel;
+extern CONVSCOPE_API KernelSlot<void(const LinearTailArgs&)> linear_tail_weights_kernel;
+
+}  // namespace convscope

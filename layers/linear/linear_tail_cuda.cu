@@ -1,0 +1,512 @@
+// SPDX-License-Identifier: Apache-2.0
+// linear_tail_cuda.cu: the last linear layers of a classifier with the loss: one launch for all that
+// is done image by image, one for the gradients of all weights.
+//
+// Formula    h = relu(x w^T + b), layer after layer; the last gives logits; p = softmax(logits);
+//            g = (p - onehot) / N, then g' = (g w) where h > 0, layer by layer back; dw = g^T x,
+//            db = sum over n of g
+// Textbook   for n: for each layer: for o: h[o] = relu(b[o] + sum over i of x[i] w[o,i])
+//              loss and g of the logits
+//              for each layer, last first: for i: g'[i] = sum over o of g[o] w[o,i], where h > 0
+//            for each layer: dw[o,i] = sum over n of g[n,o] x[n,i]
+// Plan       rows: a block has kS images and goes with them through all layers and back. Nothing but
+//            h and g is written, for the second launch. Forward a warp has some rows of w, its lanes
+//            four i at a time; the lanes' sums are folded: each exchange halves how many sums a lane
+//            has. Back a thread has four i and a part of the o; the parts meet in shared memory, in
+//            order. The weights behind the first layer stay in shared memory; the first layer's
+//            are read twice. weights: the tiles of linear_product.cuh, of all layers at once.
+// Shapes     x [N,I], w [O,I], b [O], h and g [N,O], f32, accumulated in f32; factors f32 or rounded
+//            to a half type
+// Supports   up to four layers, 32 classes, I a multiple of 4 up to 2048, O up to 1024, 128K weights
+// Cost       FLOPs = 6 N I O in all; bytes = the weights twice for each block, x, h, g once; bound by
+//            the second cache, and by the latency of a dozen barriers where there are few images
+// Numerics   sums of I / 32 numbers by lane, then the tree of the lanes; of dx O / parts, then the
+//            parts; of dw as linear_fused_cuda.cu. The order depends on the sizes alone
+// Backward   dw and db assigned or added to, dx assigned
+// Choices    512 threads: sixteen rows of four or eight weights under way. Images of a block: as few
+//            as give each of 132 multiprocessors one block, at most 8, for whose sums of eight rows
+//            there are registers
+// Read next  linear_fused_cuda.cu (one layer in one launch), linear_loss_cuda.cu
+#include <array>
+
+#include "framework/cuda/async_copy.cuh"
+#include "framework/cuda/half.cuh"
+#include "layers/linear/linear_loss.cuh"
+#include "layers/linear/linear_product.cuh"
+#include "layers/linear/linear_tail.h"
+
+namespace convscope {
+namespace {
+
+using namespace linear_tiles;
+
+constexpr int kTailThreads = 512;
+constexpr int kTailWarps = kTailThreads / 32;
+constexpr int kBlocksWanted = 132;
+
+__device__ unsigned blocks_done = 0;
+
+// Places in shared memory, in floats; multiples of 4.
+struct TailLayer {
+  const float* w;
+  const float* b;  // may be null
+  float* h;        // [N,O]; null: the last layer
+  float* g;        // [N,O]; null: no gradients
+  int i, o;
+  bool relu;
+  int w_at;       // -1: read where it lies
+  int h_at;       // [images][O]
+  int factor_at;  // h as the next layer multiplies it; h_at when that is the same
+  int g_at;       // [images][O], as factors
+};
+struct TailRows {
+  int layers, n;
+  TailLayer layer[kMostTailLayers];
+  const float* x;
+  float* dx;  // may be null
+  int x_at, parts_at;
+  const std::int32_t* labels;
+  const double* loss_scale;
+  LossSums sums;
+};
+
+template <class Factor>
+__device__ inline float rounded(float value) {
+  return to_float(from_float<Factor>(value));
+}
+
+struct Four {
+  float v[4];
+};
+template <class Factor, bool kRounds>
+__device__ inline Four load_four(const float* from) {
+  const float4 p = *reinterpret_cast<const float4*>(from);
+  Four out{{p.x, p.y, p.z, p.w}};
+  if constexpr (kRounds) {
+#pragma unroll
+    for (float& v : out.v) v = rounded<Factor>(v);
+  }
+  return out;
+}
+
+// Sums over the lanes of kCount values. Lane l has that of value l / (32 / kCount).
+template <int kCount, int kOffset = 16>
+__device__ inline float fold(const float (&v)[kCount], int lane) {
+  if constexpr (kCount == 1) {
+    float sum = v[0];
+#pragma unroll
+    for (int offset = kOffset; offset > 0; offset /= 2) {
+      sum += __shfl_xor_sync(kAllLanes, sum, offset);
+    }
+    return sum;
+  } else {
+    constexpr int kHalf = kCount / 2;
+    const bool upper = (lane & kOffset) != 0;
+    float sums[kHalf];
+#pragma unroll
+    for (int j = 0; j < kHalf; ++j) {
+      const float own = upper ? v[j + kHalf] : v[j];
+      const float others = upper ? v[j] : v[j + kHalf];
+      sums[j] = own + __shfl_xor_sync(kAllLanes, others, kOffset);
+    }
+    return fold<kHalf, kOffset / 2>(sums, lane);
+  }
+}
+
+// store(image, o, sum over i of x[image][i] w[o][i]) for all of them.
+template <int kS, class Factor, bool kRounds, class Store>
+__device__ void multiply_rows(const float* w, const float* x, int inputs, int outputs,
+                              const Store& store) {
+  constexpr int kR = kS == 1 ? 8 : 4;
+  const int warp = static_cast<int>(threadIdx.x) / 32;
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+  for (int first = warp * kR; first < outputs; first += kTailWarps * kR) {
+    float sums[kR * kS] = {};
+#pragma unroll 2
+    for (int i = lane * 4; i < inputs; i += 128) {
+      Four a[kR];
+#pragma unroll
+      for (int r = 0; r < kR; ++r) {
+        const int o = first + r < outputs ? first + r : outputs - 1;
+        a[r] = load_four<Factor, kRounds>(w + o * inputs + i);
+      }
+#pragma unroll
+      for (int s = 0; s < kS; ++s) {
+        const Four b = load_four<Factor, false>(x + s * inputs + i);
+#pragma unroll
+        for (int r = 0; r < kR; ++r) {
+#pragma unroll
+          for (int l = 0; l < 4; ++l) sums[r * kS + s] += a[r].v[l] * b.v[l];
+        }
+      }
+    }
+    const float sum = fold(sums, lane);
+    constexpr int kLanes = 32 / (kR * kS);  // that have the same sum
+    const int which = lane / kLanes;
+    const int o = first + which / kS;
+    if (lane % kLanes == 0 && o < outputs) store(which % kS, o, sum);
+  }
+}
+
+// store(image, i, sum over o of g[image][o] w[o][i]) for all of them. Begins and ends with a barrier.
+template <int kS, class Factor, bool kRounds, class Store>
+__device__ void multiply_columns(const float* w, const float* g, int inputs, int outputs,
+                                 float* scratch, const Store& store) {
+  const int columns = inputs / 4;
+  const int parts = kTailThreads / columns < outputs ? kTailThreads / columns : outputs;
+  const int part = static_cast<int>(threadIdx.x) / columns;
+  const int i = (static_cast<int>(threadIdx.x) - part * columns) * 4;
+  if (part < parts) {
+    Four sums[kS] = {};
+    const int end = (part + 1) * outputs / parts;
+#pragma unroll 8
+    for (int o = part * outputs / parts; o < end; ++o) {
+      const Four a = load_four<Factor, kRounds>(w + o * inputs + i);
+#pragma unroll
+      for (int s = 0; s < kS; ++s) {
+        const float slope = g[s * outputs + o];
+#pragma unroll
+        for (int l = 0; l < 4; ++l) sums[s].v[l] += slope * a.v[l];
+      }
+    }
+#pragma unroll
+    for (int s = 0; s < kS; ++s) {
+      *reinterpret_cast<float4*>(scratch + (part * kS + s) * inputs + i) =
+          make_float4(sums[s].v[0], sums[s].v[1], sums[s].v[2], sums[s].v[3]);
+    }
+  }
+  __syncthreads();
+  for (int at = static_cast<int>(threadIdx.x); at < kS * inputs; at += kTailThreads) {
+    float sum = 0;
+    for (int p = 0; p < parts; ++p) sum += scratch[p * kS * inputs + at];
+    store(at / inputs, at % inputs, sum);
+  }
+  __syncthreads();
+}
+
+// Copies of `count` floats, a multiple of 4, by all threads; those from `inside` on become 0.
+__device__ inline void copy_floats(float* to, const float* from, int count, int inside) {
+  for (int at = static_cast<int>(threadIdx.x) * 4; at < count; at += kTailThreads * 4) {
+    async_copy<16>(to + at, at < inside ? from + at : from, at < inside);
+  }
+}
+// Each thread what it has copied.
+template <class Factor>
+__device__ inline void round_copies(float* to, int count) {
+  for (int at = static_cast<int>(threadIdx.x) * 4; at < count; at += kTailThreads * 4) {
+#pragma unroll
+    for (int l = 0; l < 4; ++l) to[at + l] = rounded<Factor>(to[at + l]);
+  }
+}
+
+template <int kS, class Factor>
+__global__ void __launch_bounds__(kTailThreads, 1) tail_rows(const TailRows a) {
+  constexpr bool kHalf = !std::is_same_v<Factor, float>;
+  __shared__ double losses[kS];
+  __shared__ int hits[kS];
+  auto* const shared = dynamic_shared<float>();
+  const std::int64_t first = static_cast<std::int64_t>(blockIdx.x) * kS;
+  const int here = a.n - first < kS ? static_cast<int>(a.n - first) : kS;
+  const int warp = static_cast<int>(threadIdx.x) / 32;
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+  const int inputs = a.layer[0].i;
+  float* const x = shared + a.x_at;
+  wait_for_previous_kernel();
+  let_next_kernel_start();
+  copy_floats(x, a.x + first * inputs, kS * inputs, here * inputs);
+  async_copy_commit();
+  for (int k = 1; k < a.layers; ++k) {
+    const TailLayer& z = a.layer[k];
+    if (z.w_at >= 0) copy_floats(shared + z.w_at, z.w, z.o * z.i, z.o * z.i);
+  }
+  async_copy_commit();
+  const int label = warp < here ? a.labels[first + warp] : -1;
+  async_copy_wait<1>();
+  if constexpr (kHalf) round_copies<Factor>(x, kS * inputs);
+  __syncthreads();
+
+  for (int k = 0; k < a.layers; ++k) {
+    const TailLayer& z = a.layer[k];
+    const auto store = [&](int image, int o, float sum) {
+      if (z.b != nullptr) sum += z.b[o];
+      if (z.relu && sum <= 0.0f) sum = 0.0f;  // NaN passes
+      const int at = image * z.o + o;
+      shared[z.h_at + at] = sum;
+      if constexpr (kHalf) shared[z.factor_at + at] = rounded<Factor>(sum);
+      if (z.h != nullptr && image < here) z.h[first * z.o + at] = sum;
+    };
+    const float* const from = k == 0 ? x : shared + a.layer[k - 1].factor_at;
+    if (z.w_at < 0) {
+      multiply_rows<kS, Factor, kHalf>(z.w, from, z.i, z.o, store);
+    } else {
+      multiply_rows<kS, Factor, false>(shared + z.w_at, from, z.i, z.o, store);
+    }
+    if (k == 0) {
+      async_copy_wait<0>();
+      if constexpr (kHalf) {
+        for (int j = 1; j < a.layers; ++j) {
+          const TailLayer& other = a.layer[j];
+          if (other.w_at >= 0) round_copies<Factor>(shared + other.w_at, other.o * other.i);
+        }
+      }
+    }
+    __syncthreads();
+  }
+
+  const TailLayer& last = a.layer[a.layers - 1];
+  const bool backward = last.g != nullptr;
+  if (warp < kS) {
+    const bool is_class = lane < last.o;
+    const float logit = is_class ? shared[last.h_at + warp * last.o + lane] : 0.0f;
+    const ImageLoss image = image_loss(logit, is_class, lane, label, last.o);
+    if (lane == 0) {
+      losses[warp] = image.loss;
+      hits[warp] = image.hit;
+    }
+    if (backward && is_class) {
+      const float scale = a.loss_scale != nullptr ? static_cast<float>(*a.loss_scale) : 1.0f;
+      const float slope = image.slope / static_cast<float>(a.n) * scale;
+      shared[last.g_at + warp * last.o + lane] = kHalf ? rounded<Factor>(slope) : slope;
+      if (warp < here) last.g[(first + warp) * last.o + lane] = slope;
+    }
+  }
+  __syncthreads();
+  if (backward) {
+    for (int k = a.layers - 1; k >= 0; --k) {
+      const TailLayer& z = a.layer[k];
+      if (k == 0 && a.dx == nullptr) break;
+      const auto store = [&](int image, int i, float sum) {
+        const int at = image * z.i + i;
+        if (k == 0) {
+          if (image < here) a.dx[first * z.i + at] = sum;
+          return;
+        }
+        const TailLayer& before = a.layer[k - 1];
+        if (before.relu && shared[before.h_at + at] <= 0.0f) sum = 0.0f;
+        shared[before.g_at + at] = kHalf ? rounded<Factor>(sum) : sum;
+        if (image < here) before.g[first * z.i + at] = sum;
+      };
+      float* const scratch = shared + a.parts_at;
+      if (z.w_at < 0) {
+        multiply_columns<kS, Factor, kHalf>(z.w, shared + z.g_at, z.i, z.o, scratch, store);
+      } else {
+        multiply_columns<kS, Factor, false>(shared + z.w_at, shared + z.g_at, z.i, z.o, scratch,
+                                            store);
+      }
+    }
+  }
+  LossSums sums = a.sums;
+  sums.blocks_done = &blocks_done;
+  add_losses<kS>(losses, hits, sums);
+}
+
+// ---- the gradients of all weights ----
+
+enum class WeightSize { unpacked, small, middle, large };
+using SmallWeight = WeightTile<2, 4, 1, 1, 128>;  // as linear_fused_cuda.cu
+using MiddleWeight = WeightTile<2, 4, 2, 1, 128>;
+using LargeWeight = WeightTile<2, 4, 2, 2, 128>;
+
+struct TailWeights {
+  int count;
+  Product product[kMostTailLayers];
+  WeightSize size[kMostTailLayers];
+};
+
+__global__ void __launch_bounds__(kThreads) tail_weights(const TailWeights a) {
+  auto* const shared = dynamic_shared<float>();
+  wait_for_previous_kernel();
+  let_next_kernel_start();
+  int block = static_cast<int>(blockIdx.x);
+  int k = 0;
+  while (k + 1 < a.count &&
+         block >= a.product[k].tiles_m * a.product[k].tiles_n * a.product[k].splits) {
+    block -= a.product[k].tiles_m * a.product[k].tiles_n * a.product[k].splits;
+    ++k;
+  }
+  const Product& p = a.product[k];
+  switch (a.size[k]) {
+    case WeightSize::unpacked:
+      return SmallWeight::run<false>(p, block, shared);
+    case WeightSize::small:
+      return SmallWeight::run<true>(p, block, shared);
+    case WeightSize::middle:
+      return MiddleWeight::run<true>(p, block, shared);
+    case WeightSize::large:
+      return LargeWeight::run<true>(p, block, shared);
+  }
+}
+
+// ---- launches ----
+
+float* floats(const Tensor& t) { return t.defined() ? t.data<float>() : nullptr; }
+
+int images_of_block(std::int64_t n) {
+  for (const int images : {1, 2, 4}) {
+    if (ceil_div(n, images) <= kBlocksWanted) return images;
+  }
+  return 8;
+}
+
+template <int kS, class Factor>
+void queue_rows(TailRows a, bool gradients) {
+  constexpr bool kHalf = !std::is_same_v<Factor, float>;
+  constexpr int kMostWeights = 24 * 1024;  // floats in shared memory
+  int at = 0;
+  const auto take = [&](int count) {
+    const int begin = at;
+    at += round_up(count, 4);
+    return begin;
+  };
+  a.x_at = take(kS * a.layer[0].i);
+  int widest = 0;
+  for (int k = 0; k < a.layers; ++k) {
+    TailLayer& z = a.layer[k];
+    z.h_at = take(kS * z.o);
+    z.factor_at = kHalf ? take(kS * z.o) : z.h_at;
+    z.g_at = take(kS * z.o);
+    widest = std::max(widest, z.i);
+  }
+  // All threads have a part of the widest row, rounded up to whole rows.
+  a.parts_at = gradients ? take(kS * std::max(4 * kTailThreads, widest)) : at;
+  int weights = 0;
+  for (int k = 0; k < a.layers; ++k) {
+    TailLayer& z = a.layer[k];
+    z.w_at = -1;
+    if (k == 0 || weights + z.o * z.i > kMostWeights) continue;
+    weights += z.o * z.i;
+    z.w_at = take(z.o * z.i);
+  }
+  const auto blocks = static_cast<unsigned>(ceil_div(a.n, kS));
+  a.sums.blocks = cuda_scratch_of<BlockSums>(blocks);
+  launch(tail_rows<kS, Factor>,
+         {.grid = dim3(blocks),
+          .block = dim3(kTailThreads),
+          .shared_bytes = static_cast<std::size_t>(at) * sizeof(float),
+          .overlaps_previous = true},
+         a);
+}
+
+void rows_cuda(const LinearTailArgs& args) {
+  TailRows a{};
+  a.layers = args.layers;
+  a.n = narrow(args.x.dim(0));
+  for (int k = 0; k < args.layers; ++k) {
+    const LinearTailLayer& from = args.layer[k];
+    TailLayer& to = a.layer[k];
+    to.w = floats(from.w);
+    to.b = floats(from.b);
+    to.h = floats(from.h);
+    to.g = floats(from.g);
+    to.i = narrow(from.w.dim(1));
+    to.o = narrow(from.w.dim(0));
+    to.relu = from.relu;
+  }
+  a.x = floats(args.x);
+  a.dx = floats(args.dx);
+  a.labels = args.labels.data<std::int32_t>();
+  a.loss_scale = args.loss_scale;
+  a.sums = {.blocks = nullptr,
+            .blocks_done = nullptr,
+            .images = a.n,
+            .loss = args.loss.data<float>(),
+            .correct = args.correct.data<std::int32_t>()};
+  const bool gradients = args.layer[args.layers - 1].g.defined();
+  with_float_type(args.factors, [&](auto zero) {
+    using Factor = decltype(zero);
+    switch (images_of_block(a.n)) {
+      case 1:
+        return queue_rows<1, Factor>(a, gradients);
+      case 2:
+        return queue_rows<2, Factor>(a, gradients);
+      case 4:
+        return queue_rows<4, Factor>(a, gradients);
+      default:
+        return queue_rows<8, Factor>(a, gradients);
+    }
+  });
+}
+
+// As backward_cuda() in linear_fused_cuda.cu chooses.
+WeightSize weight_size(const Product& dw, bool packed, bool wants_dx) {
+  if (!packed) return WeightSize::unpacked;
+  const std::int64_t splits = ceil_div(dw.k, kSplit);
+  const bool large_dx =
+      wants_dx && ceil_div(dw.k, 32) * ceil_div(dw.c.columns, 32) >= kEnoughBlocks;
+  if (large_dx && tiles_of(dw, 32, 32) * splits >= 3 * kEnoughBlocks / 2) return WeightSize::large;
+  return tiles_of(dw, 32, 16) * splits >= kEnoughBlocks ? WeightSize::middle : WeightSize::small;
+}
+
+template <class Weight>
+void tile_weights(Product& dw, std::size_t& part_floats) {
+  const std::int64_t tiles = tiles_of(dw, Weight::kRows, Weight::kColumns);
+  tile<Weight>(dw, splits_of(dw.k, tiles));
+  const std::size_t floats =
+      static_cast<std::size_t>(dw.blocks()) * Weight::kRows * Weight::kColumns;
+  const bool fits = dw.first_tile + tiles <= kMostSplitTiles &&
+                    (part_floats + floats) * sizeof(float) <= kScratchBytes;
+  if (dw.splits == 1 || !fits) return tile<Weight>(dw);
+  dw.part = cuda_scratch_of<float>(part_floats + floats) + part_floats;
+  part_floats += floats;
+}
+
+void weights_cuda(const LinearTailArgs& args) {
+  TailWeights a{};
+  std::size_t part_floats = 0;
+  int first_tile = 0;
+  unsigned blocks = 0;
+  for (int k = 0; k < args.layers; ++k) {
+    const LinearTailLayer& z = args.layer[k];
+    if (!z.dw.defined()) continue;
+    const Tensor& x = k == 0 ? args.x : args.layer[k - 1].h;
+    const int n = narrow(x.dim(0)), i = narrow(z.w.dim(1)), o = narrow(z.w.dim(0));
+    Product& dw = a.product[a.count];
+    dw = {.a = {.data = floats(z.g), .ld = o, .extent = o, .type = args.factors},
+          .b = {.data = floats(x),
+                .ld = i,
+                .extent = i,
+                .ones = z.db.defined(),
+                .type = args.factors},
+          .c = {.data = floats(z.dw),
+                .ld = i,
+                .rows = o,
+                .columns = i,
+                .accumulate = z.accumulate_dw,
+                .behind = floats(z.db),
+                .accumulate_behind = z.accumulate_db},
+          .k = n,
+          .first_tile = first_tile};
+    const bool packed =
+        i % 4 == 0 && o % 4 == 0 && is_aligned(dw.a.data, 16) && is_aligned(dw.b.data, 16);
+    const bool wants_dx = k > 0 || args.dx.defined();
+    a.size[a.count] = weight_size(dw, packed, wants_dx);
+    switch (a.size[a.count]) {
+      case WeightSize::unpacked:
+      case WeightSize::small:
+        tile_weights<SmallWeight>(dw, part_floats);
+        break;
+      case WeightSize::middle:
+        tile_weights<MiddleWeight>(dw, part_floats);
+        break;
+      case WeightSize::large:
+        tile_weights<LargeWeight>(dw, part_floats);
+        break;
+    }
+    first_tile += dw.tiles_m * dw.tiles_n;
+    blocks += static_cast<unsigned>(dw.blocks());
+    ++a.count;
+  }
+  constexpr int kFloats = std::max(
+      {SmallWeight::floats(false), MiddleWeight::floats(false), LargeWeight::floats(false)});
+  launch(tail_weights,
+         {.grid = dim3(blocks),
+          .block = dim3(kThreads),
+          .shared_bytes = kFloats * sizeof(float),
+          .overlaps_previous = true},
+         a);
+}
+
+}  // namespace
+CONVSCOPE_KERNEL(linear_tail_rows_kernel, cuda, rows_cuda)
+CONVSCOPE_KERNEL(linear_tail_weights_kernel, cuda, weights_cuda)
+}  // namespace convscope

@@ -1,0 +1,218 @@
+// SPDX-License-Identifier: Apache-2.0
+// linear_tail_plan.cpp: the last linear layers and the loss as one operation of a planned step on a
+// GPU (linear_tail.h): one launch for what is done image by image, one for the gradients of all
+// weights. The forward writes the gradients of the values already, as the last layer with the loss
+// does alone.
+#include <algorithm>
+
+#include "layers/linear/linear.h"
+#include "layers/linear/linear_tail.h"
+#include "layers/plan/plan_builder.h"
+
+namespace convscope {
+
+constinit KernelSlot<void(const LinearTailArgs&)> linear_tail_rows_kernel{"linear_tail"};
+constinit KernelSlot<void(const LinearTailArgs&)> linear_tail_weights_kernel{"linear_tail"};
+
+std::string linear_tail_refusal(std::int64_t n, const std::vector<std::int64_t>& sizes) {
+  constexpr std::int64_t kMostWeights = std::int64_t{1} << 17, kMostImages = 2048;
+  if (n < 1 || n > kMostImages) return "expects 1 to 2048 images";
+  const std::size_t layers = sizes.size() - 1;
+  if (layers < 2 || layers > kMostTailLayers) return "expects two to four layers";
+  if (sizes.back() < 1 || sizes.back() > 32) return "expects at most 32 classes";
+  std::int64_t weights = 0, values = 0;
+  for (std::size_t k = 0; k < layers; ++k) {
+    if (sizes[k] < 4 || sizes[k] % 4 != 0 || sizes[k] > (k == 0 ? 2048 : 1024)) {
+      return "expects layers whose inputs are a multiple of 4, at most 2048 of the first";
+    }
+    weights += sizes[k] * sizes[k + 1];
+    values += k == 0 ? sizes[0] + 3 * sizes[1] : 3 * sizes[k + 1];
+  }
+  if (weights > kMostWeights) return "expects at most 131072 weights, which each block reads";
+  // Of eight images, 64 KiB: x, and the values of each layer, their gradients and copies in half
+  // precision. Beside them 64 KiB for parts of sums and 96 KiB of weights.
+  return values > 2048 ? "expects values that fit into the shared memory of a block" : "";
+}
+
+namespace {
+
+struct Link {
+  LinearParts parts;
+  ValueId output;
+  std::string layer;
+};
+
+class LinearTailOp final : public PlanOp {
+ public:
+  explicit LinearTailOp(std::vector<Link> links) : links_(std::move(links)) {}
+
+  std::string text() const override {
+    std::string out = "in one launch:";
+    for (const Link& link : links_) {
+      out += cat(" ", link.layer, " linear",
+                 is_last(link)     ? " + softmax_cross_entropy"
+                 : link.parts.relu ? " + relu"
+                                   : "",
+                 ";");
+    }
+    const DType factors = links_.front().parts.factors;
+    if (is_half(factors)) out += cat(" factors in ", name_of(factors), ";");
+    return out + " sums in another order";
+  }
+
+  std::vector<RanKernel> kernels(const PlanGraph& graph) const override {
+    std::string name = "linear_tail:";
+    for (const Link& link : links_) name += cat(&link == &links_.front() ? " " : "+", link.layer);
+    std::vector<RanKernel> out;
+    for (const Link& link : links_) {
+      out.push_back({link.layer, Direction::forward, name});
+      if (!graph.training()) continue;
+      if (graph.wants_gradient(link.parts.x)) {
+        out.push_back({link.layer, Direction::backward_data, name});
+      }
+      out.push_back({link.layer, Direction::backward_weight, name});
+    }
+    return out;
+  }
+
+  void forward(PlanBuilder& builder) override {
+    const std::int64_t images = builder.shape(inputs[0])[0];
+    h_.clear();
+    g_.clear();
+    for (const Link& link : links_) {
+      const Shape shape{images, builder.shape(link.parts.weight)[0]};
+      h_.push_back(is_last(link) ? kNoSlot : builder.slot(shape, DType::f32));
+      g_.push_back(builder.training() ? builder.slot(shape, DType::f32) : kNoSlot);
+    }
+    const auto emit = [&](const Tensor& dx) {
+      LinearTailArgs a = arguments(builder);
+      a.dx = dx;
+      a.labels = builder.labels();
+      a.loss = builder.loss();
+      a.correct = builder.correct();
+      builder.call([run = linear_tail_rows_kernel.get(builder.device()), a,
+                    scale = builder.loss_scale()]() mutable {
+        a.loss_scale = *scale;
+        run(a);
+      });
+    };
+    const bool wants_dx = builder.training() && builder.wants_gradient(inputs[0]);
+    wants_dx ? builder.assign_gradient(inputs[0], emit) : emit(Tensor());
+  }
+
+  void backward(PlanBuilder& builder) override {
+    LinearTailArgs a = arguments(builder);
+    for (std::size_t k = 0; k < links_.size(); ++k) {
+      const LinearParts& parts = links_[k].parts;
+      const PlanBuilder::Target dw = builder.gradient_target(parts.weight);
+      a.layer[k].dw = dw.tensor;
+      a.layer[k].accumulate_dw = dw.accumulate;
+      if (parts.bias == kNoValue) continue;
+      const PlanBuilder::Target db = builder.gradient_target(parts.bias);
+      a.layer[k].db = db.tensor;
+      a.layer[k].accumulate_db = db.accumulate;
+    }
+    builder.call([run = linear_tail_weights_kernel.get(builder.device()), a] { run(a); });
+  }
+
+ private:
+  bool is_last(const Link& link) const { return &link == &links_.back(); }
+
+  LinearTailArgs arguments(PlanBuilder& builder) const {
+    LinearTailArgs a;
+    a.layers = static_cast<int>(links_.size());
+    a.x = builder.value(inputs[0]);
+    a.factors = links_.front().parts.factors;
+    for (std::size_t k = 0; k < links_.size(); ++k) {
+      const LinearParts& parts = links_[k].parts;
+      LinearTailLayer& to = a.layer[k];
+      to.w = builder.value(parts.weight);
+      if (parts.bias != kNoValue) to.b = builder.value(parts.bias);
+      if (h_[k] != kNoSlot) to.h = builder.use(h_[k]);
+      if (g_[k] != kNoSlot) to.g = builder.use(g_[k]);
+      to.relu = parts.relu;
+    }
+    return a;
+  }
+
+  std::vector<Link> links_;
+  std::vector<Slot> h_, g_;
+};
+
+// Both gradients of each layer are computed, or none is.
+bool can_join(const PlanGraph& graph, const LinearParts& parts) {
+  if (parts.sparse) return false;
+  const bool has_bias = parts.bias != kNoValue;
+  return !graph.training() ||
+         (graph.wants_gradient(parts.weight) && (!has_bias || graph.wants_gradient(parts.bias)));
+}
+
+PlanOp* producer(const PlanGraph& graph, ValueId value) {
+  for (const auto& op : graph.ops()) {
+    if (op->output == value) return op.get();
+  }
+  return nullptr;
+}
+
+void form_tail(PlanGraph& graph) {
+  if (!graph.has_loss() || graph.ops().empty()) return;
+  std::vector<Link> links;
+  std::vector<const PlanOp*> replaced;
+  const PlanOp* op = nullptr;
+  for (const auto& each : graph.ops()) {
+    const auto parts = linear_parts(*each);
+    if (parts && parts->logits != kNoValue) op = each.get();
+  }
+  while (op != nullptr && links.size() < kMostTailLayers) {
+    const auto parts = linear_parts(*op);
+    const bool is_last = links.empty();
+    if (!parts || !can_join(graph, *parts)) break;
+    if (!is_last && (parts->logits != kNoValue || graph.readers(op->output) != 1 ||
+                     parts->factors != links.front().parts.factors)) {
+      break;
+    }
+    links.insert(links.begin(), {*parts, op->output, op->layer});
+    replaced.push_back(op);
+    op = producer(graph, parts->x);
+  }
+  const auto refusal = [&] {
+    std::vector<std::int64_t> sizes;
+    for (const Link& link : links) sizes.push_back(graph.shape(link.parts.weight)[1]);
+    sizes.push_back(graph.shape(links.back().parts.weight)[0]);
+    return linear_tail_refusal(graph.shape(links.front().parts.x)[0], sizes);
+  };
+  while (links.size() >= 2 && !refusal().empty()) {  // the first may be too large
+    links.erase(links.begin());
+    replaced.pop_back();
+  }
+  if (links.size() < 2) return;
+
+  const PlanOp* const last = replaced.front();
+  std::vector<ValueId> inputs{links.front().parts.x};
+  std::vector<std::string> layers;
+  for (const Link& link : links) {
+    inputs.push_back(link.parts.weight);
+    if (link.parts.bias != kNoValue) inputs.push_back(link.parts.bias);
+    layers.push_back(link.layer);
+  }
+  auto tail = std::make_unique<LinearTailOp>(links);
+  tail->layer = links.front().layer;
+  tail->all_layers = layers;
+  tail->inputs = inputs;
+  tail->output = last->output;
+  std::vector<std::unique_ptr<PlanOp>> rest;
+  for (std::unique_ptr<PlanOp>& each : graph.ops()) {
+    if (each.get() == last) {
+      rest.push_back(std::move(tail));
+    } else if (std::find(replaced.begin(), replaced.end(), each.get()) == replaced.end()) {
+      rest.push_back(std::move(each));
+    }
+  }
+  graph.ops() = std::move(rest);
+}
+
+const bool registered =
+    register_plan_rewrite({.name = "linear_tail", .device = DeviceType::cuda, .run = form_tail});
+
+}  // namespace
+}  // namespace convscope

@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: Apache-2.0
+// linear_tile.cuh: a chunk of one factor of a product in shared memory: how it comes there, where
+// it is rounded, and how a lane reads it. Used by linear_fused_cuda.cu.
+#pragma once
+
+#include "framework/cuda/async_copy.cuh"
+#include "framework/cuda/half.cuh"
+#include "framework/cuda/launch.cuh"
+#include "framework/cuda/map.cuh"
+
+namespace convscope::linear_tiles {
+
+constexpr unsigned kWarps = 8;
+static_assert(kWarps * 32 == kThreads);
+
+enum class Order { rows, columns };
+
+// Element (m, k) of A lies at data[m ld + k] (rows) or data[k ld + m] (columns). Elements at or
+// behind `extent` (of m) or the end of k count as 0; with `ones`, m == extent is a row of ones.
+// `mask`, when given, lies as data does: elements count where mask > 0 or is NaN.
+struct Factor {
+  const float* data = nullptr;
+  const float* mask = nullptr;
+  int ld = 0;
+  int extent = 0;
+  bool ones = false;
+  DType type = DType::f32;  // a half type: elements are rounded to it
+};
+
+// kSize rows of the factor times kChunk of k, padded so that the lanes of a warp meet other banks.
+template <Order kOrder, int kSize, int kChunk>
+struct Tile {
+  static constexpr int kLd = kOrder == Order::rows ? kChunk + 4 : kSize;
+  static constexpr int kFloats = kOrder == Order::rows ? kSize * kLd : kChunk * kLd;
+
+  // Copies m0.. and k0.., all threads together; done after async_copy_wait<0>() and finish().
+  // kWidth 4: data, ld and extents allow 16 bytes.
+  template <int kWidth>
+  static __device__ void load(float* tile, float* tile_of_mask, const Factor& f, int m0, int k0,
+                              int k_end) {
+    each<kWidth>(f, m0, k0, k_end, [&](int at, std::int64_t place, bool inside, int m) {
+      if (f.ones && m == f.extent) {
+#pragma unroll
+        for (int l = 0; l < kWidth; ++l) tile[at + l] = l == 0 ? 1.0f : 0.0f;
+        return;
+      }
+      async_copy<4 * kWidth>(tile + at, f.data + place, inside);
+      if (f.mask != nullptr) async_copy<4 * kWidth>(tile_of_mask + at, f.mask + place, inside);
+    });
+  }
+  // Applies the mask to what this thread has copied, adds it to `sums`, and rounds it. In columns
+  // order a thread has copied elements of kWidth m alone: those from own_column() on.
+  template <int kWidth>
+  static __device__ void finish(float* tile, const float* tile_of_mask, const Factor& f, int m0,
+                                int k0, int k_end, float (&sums)[kWidth]) {
+    if (f.mask == nullptr && f.type == DType::f32) return;
+    each<kWidth>(f, m0, k0, k_end, [&](int at, std::int64_t, bool, int) {
+#pragma unroll
+      for (int l = 0; l < kWidth; ++l) {
+        if (f.mask != nullptr && tile_of_mask[at + l] <= 0.0f) tile[at + l] = 0.0f;
+        if (f.type == DType::f32) continue;
+        sums[l] += tile[at + l];
+        tile[at + l] = rounded_to(f.type, tile[at + l]);
+      }
+    });
+  }
+  template <int kWidth>
+  static constexpr int kSharers = static_cast<int>(kThreads) * kWidth / kSize;  // threads of one m
+  template <int kWidth>
+  static __device__ int own_column() {
+    static_assert(kOrder == Order::columns && kThreads % (kSize / kWidth) == 0);
+    return static_cast<int>(threadIdx.x) % (kSize / kWidth) * kWidth;
+  }
+
+  // body(place in the tile, place in memory, inside, m) for the pieces of this thread.
+  template <int kWidth, class Body>
+  static __device__ void each(const Factor& f, int m0, int k0, int k_end, const Body& body) {
+    const int depth = k_end - k0;
+    const auto piece = [&](int line, int at) {
+      const int m = m0 + (kOrder == Order::rows ? line : at);
+      const int k = kOrder == Order::rows ? at : line;
+      const bool inside = m < f.extent && k < depth;
+      const std::int64_t place = kOrder == Order::rows
+                                     ? static_cast<std::int64_t>(m) * f.ld + k0 + k
+                                     : static_cast<std::int64_t>(k0 + k) * f.ld + m;
+      body(line * kLd + at, inside ? place : 0, inside, m);
+    };
+    if constexpr (kOrder == Order::rows && kChunk > 128) {
+      const int across = (depth + 3) / 4 * 4 / kWidth;
+      for (int index = static_cast<int>(threadIdx.x); index < kSize * across;
+           index += static_cast<int>(kThreads)) {
+        const int line = index / across;
+        piece(line, (index - line * across) * kWidth);
+      }
+    } else if constexpr (kOrder == Order::rows) {  // short lines: a warp has one, no division
+      const int end = (depth + 3) / 4 * 4;
+      for (int line = static_cast<int>(threadIdx.x / 32); line < kSize;
+           line += static_cast<int>(kWarps)) {
+        for (int at = static_cast<int>(threadIdx.x % 32) * kWidth; at < end; at += 32 * kWidth) {
+          piece(line, at);
+        }
+      }
+    } else {
+      constexpr int kAcross = kSize / kWidth;
+      for (int index = static_cast<int>(threadIdx.x); index < depth * kAcross;
+           index += static_cast<int>(kThreads)) {
+        piece(index / kAcross, index % kAcross * kWidth);
+      }
+    }
+  }
+
+  // kCount rows of the lane `place` of kPlaces, four k from k on: out[i][0..3].
+  template <int kCount, int kPlaces>
+  static __device__ void take(const float* tile, int place, int k, float (&out)[kCount][4]) {
+    if constexpr (kOrder == Order::rows) {
+#pragma unroll
+      for (int i = 0; i < kCount; ++i) {
+        const auto p =
+            *reinterpret_cast<const Pack<float, 4>*>(tile + (place + i * kPlaces) * kLd + k);
+#pragma unroll
+        for (int l = 0; l < 4; ++l) out[i][l] = p.v[l];
+      }
+    } else {
+#pragma unroll
+      for (int l = 0; l < 4; ++l) {
+        const auto p =
+            *reinterpret_cast<const Pack<float, kCount>*>(tile + (k + l) * kLd + place * kCount);
+#pragma unroll
+        for (int i = 0; i < kCount; ++i) out[i][l] = p.v[i];
+      }
+    }
+  }
+  // The tile from row `first` on.
+  static __device__ const float* line(const float* tile, int first) {
+    return tile + (kOrder == Order::rows ? first * kLd : first);
+  }
+  // Which row of the tile out[i] is.
+  template <int kCount, int kPlaces>
+  static __device__ int row(int place, int i) {
+    return kOrder == Order::rows ? place + i * kPlaces : place * kCount + i;
+  }
+};
+
+}  // namespace convscope::linear_tiles

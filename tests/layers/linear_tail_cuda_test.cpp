@@ -1,0 +1,260 @@
+// SPDX-License-Identifier: Apache-2.0
+// linear_tail_cuda_test.cpp: the last linear layers and the loss in one launch, and the gradients of
+// their weights in another, against the operations one by one in double.
+#include "framework/ops/gemm/matmul.h"
+#include "framework/ops/softmax_cross_entropy.h"
+#include "layers/layer_types.h"
+#include "layers/linear/linear_tail.h"
+#include "layers/plan/step_plan.h"
+#include "tests/support/cuda_like_cpu.h"
+
+namespace convscope {
+namespace {
+
+using testing::cuda;
+using testing::leaf;
+using testing::near;
+using testing::normal;
+using LinearTailOnCuda = testing::CudaTest;
+
+Tensor scaled(Tensor t, double factor) {
+  for (std::int64_t i = 0; i < t.numel(); ++i) t.data<float>()[i] *= static_cast<float>(factor);
+  return t;
+}
+
+// Values stay near 1: weights are normal over the root of the inputs.
+struct Tail {
+  std::int64_t n;
+  std::vector<std::int64_t> sizes;
+  DType factors = DType::f32;
+  bool bias = true, relu = true, dx = true;
+  double scale = 4;  // of the loss
+
+  std::size_t layers() const { return sizes.size() - 1; }
+  Tensor x() const { return normal({n, sizes[0]}, DType::f32, 1); }
+  Tensor w(std::size_t k) const {
+    return scaled(normal({sizes[k + 1], sizes[k]}, DType::f32, 10 + k),
+                  1 / std::sqrt(static_cast<double>(sizes[k])));
+  }
+  Tensor b(std::size_t k) const { return scaled(normal({sizes[k + 1]}, DType::f32, 20 + k), 0.3); }
+  Tensor labels() const {  // every seventh is none
+    std::vector<std::int32_t> out;
+    for (std::int64_t i = 0; i < n; ++i) {
+      out.push_back(i % 7 == 3 ? -1 : static_cast<std::int32_t>(i * 5 % sizes.back()));
+    }
+    return Tensor::from<std::int32_t>(out, {n});
+  }
+  Tensor rounded(const Tensor& from) const {
+    return factors == DType::f32 ? from.to(DType::f64)
+                                 : from.to(DType::f32).to(factors).to(DType::f64);
+  }
+};
+
+// h of the layers but the last, g and dw and db of all, dx, loss, correct.
+std::vector<Tensor> expected(const Tail& t) {
+  std::vector<Tensor> h, g(t.layers()), values{t.x()};
+  for (std::size_t k = 0; k < t.layers(); ++k) {
+    Tensor y = linear(Variable(t.rounded(values.back())), Variable(t.rounded(t.w(k))),
+                      t.bias ? Variable(t.b(k).to(DType::f64)) : Variable())
+                   .value();
+    const bool last = k + 1 == t.layers();
+    if (t.relu && !last) y = relu(Variable(y)).value();
+    values.push_back(y);
+    if (!last) h.push_back(y);
+  }
+  const Tensor logits = values.back(), p = softmax(logits), labels = t.labels();
+  double loss = 0;
+  std::int32_t correct = 0;
+  Tensor slope = Tensor::zeros(p.shape(), DType::f64);
+  const Tensor best = argmax(logits);
+  for (std::int64_t i = 0; i < t.n; ++i) {
+    const std::int32_t label = labels.data<std::int32_t>()[i];
+    if (label < 0) continue;
+    loss -= std::log(p.at(i * t.sizes.back() + label)) / static_cast<double>(t.n);
+    correct += best.data<std::int32_t>()[i] == label ? 1 : 0;
+    for (std::int64_t o = 0; o < t.sizes.back(); ++o) {
+      const std::int64_t at = i * t.sizes.back() + o;
+      slope.data<double>()[at] =
+          t.scale * (p.at(at) - (o == label ? 1 : 0)) / static_cast<double>(t.n);
+    }
+  }
+  std::vector<Tensor> dw(t.layers()), db(t.layers());
+  Tensor dx;
+  for (std::size_t k = t.layers(); k-- > 0;) {
+    g[k] = slope;
+    dw[k] = matmul(t.rounded(slope), t.rounded(values[k]), Transpose::yes);
+    db[k] = sum(slope, {0});
+    slope = matmul(t.rounded(slope), t.rounded(t.w(k)));
+    if (k > 0 && t.relu) slope = elementwise(GradientOp::relu, values[k], slope);
+    if (k == 0) dx = slope;
+  }
+  std::vector<Tensor> out = h;
+  out.insert(out.end(), g.begin(), g.end());
+  out.insert(out.end(), dw.begin(), dw.end());
+  if (t.bias) out.insert(out.end(), db.begin(), db.end());
+  if (t.dx) out.push_back(dx);
+  out.push_back(Tensor::full({1}, loss, DType::f64));
+  out.push_back(Tensor::full({1}, correct, DType::f64));
+  return out;
+}
+
+std::vector<Tensor> on_device(const Tail& t, bool accumulate = false) {
+  LinearTailArgs a;
+  a.layers = static_cast<int>(t.layers());
+  const auto fresh = [](const Shape& shape, double value = NAN) {
+    return Tensor::full(shape, value, DType::f32, cuda());
+  };
+  std::vector<Tensor> h, g, dw, db;
+  a.x = t.x().to(cuda());
+  if (t.dx) a.dx = fresh(a.x.shape());
+  a.labels = t.labels().to(cuda());
+  a.loss = fresh({1});
+  a.correct = Tensor::full({1}, -77.0, DType::i32, cuda());
+  a.factors = t.factors;
+  const Tensor scale = Tensor::full({1}, t.scale, DType::f64, cuda());
+  a.loss_scale = scale.data<double>();
+  for (std::size_t k = 0; k < t.layers(); ++k) {
+    LinearTailLayer& z = a.layer[k];
+    const bool last = k + 1 == t.layers();
+    z.w = t.w(k).to(cuda());
+    if (t.bias) z.b = t.b(k).to(cuda());
+    if (!last) h.push_back(z.h = fresh({t.n, t.sizes[k + 1]}));
+    g.push_back(z.g = fresh({t.n, t.sizes[k + 1]}));
+    z.relu = t.relu && !last;
+    dw.push_back(z.dw = fresh(z.w.shape(), accumulate ? 0.5 : NAN));
+    if (t.bias) db.push_back(z.db = fresh({t.sizes[k + 1]}, accumulate ? 0.5 : NAN));
+    z.accumulate_dw = z.accumulate_db = accumulate;
+  }
+  linear_tail_rows_kernel.get(cuda())(a);
+  linear_tail_weights_kernel.get(cuda())(a);
+  std::vector<Tensor> out = h;
+  for (const auto* list : {&g, &dw, &db}) out.insert(out.end(), list->begin(), list->end());
+  if (t.dx) out.push_back(a.dx);
+  out.push_back(a.loss);
+  out.push_back(a.correct);
+  for (Tensor& each : out) each = each.to(Device{}).to(DType::f64);
+  return out;
+}
+
+// Values and their sums are near 1, sums of up to 600 terms: some 1e-6. In half precision a sum in
+// another order may round to the other side: a unit of the type in one of the factors of a sum.
+double bound_of(DType factors) {
+  return factors == DType::f32 ? 4e-6 : factors == DType::bf16 ? 2.5e-3 : 4e-4;
+}
+
+void expect_like_expected(const Tail& t) {
+  SCOPED_TRACE(
+      cat(t.n, " images of ", t.sizes[0], ", ", t.layers(), " layers, ", name_of(t.factors)));
+  ASSERT_EQ(linear_tail_refusal(t.n, t.sizes), "");
+  const std::vector<Tensor> want = expected(t), got = on_device(t), again = on_device(t);
+  ASSERT_EQ(want.size(), got.size());
+  for (std::size_t i = 0; i < want.size(); ++i) {
+    EXPECT_TRUE(near(got[i], want[i], bound_of(t.factors), 0)) << "tensor " << i;
+    EXPECT_TRUE(testing::same_bits(got[i], again[i])) << "tensor " << i;
+  }
+}
+
+// Blocks of 1, 2, 4 and 8 images, each with a last one that is not full; one that splits the images
+// of dw; a row longer than the threads of a block.
+TEST_F(LinearTailOnCuda, ComputesAllLayersAndTheirGradients) {
+  expect_like_expected({5, {400, 120, 84, 10}});
+  expect_like_expected({1, {144, 120, 84, 10}});
+  expect_like_expected({133, {16, 12, 8, 3}});
+  expect_like_expected({267, {20, 8, 4}});
+  expect_like_expected({531, {12, 16, 8, 4, 32}});
+  expect_like_expected({3, {1200, 24, 5}});
+}
+
+TEST_F(LinearTailOnCuda, LeavesOutWhatNobodyAsksFor) {
+  expect_like_expected({9, {20, 12, 7}, DType::f32, /*bias=*/false});
+  expect_like_expected({9, {20, 12, 7}, DType::f32, true, /*relu=*/false});
+  expect_like_expected({9, {20, 12, 7}, DType::f32, true, true, /*dx=*/false});
+}
+
+TEST_F(LinearTailOnCuda, RoundsFactors) {
+  for (const DType half : {DType::bf16, DType::f16}) {
+    expect_like_expected({5, {400, 120, 84, 10}, half});
+    expect_like_expected({133, {16, 12, 8, 3}, half});
+    expect_like_expected({267, {20, 8, 4}, half});
+    expect_like_expected({531, {12, 16, 4}, half});
+  }
+}
+
+TEST_F(LinearTailOnCuda, AddsToGradientsThatAreThere) {
+  const Tail t{5, {20, 12, 7}};
+  const std::vector<Tensor> once = on_device(t), more = on_device(t, /*accumulate=*/true);
+  for (std::size_t i = 3; i < 7; ++i) {  // dw and db of both layers
+    for (std::int64_t j = 0; j < once[i].numel(); ++j) {
+      EXPECT_NEAR(more[i].at(j), once[i].at(j) + 0.5, 1e-6);
+    }
+  }
+}
+
+TEST(LinearTail, RefusesWhatDoesNotFit) {
+  const auto refuses = [](std::int64_t n, const std::vector<std::int64_t>& sizes) {
+    return !linear_tail_refusal(n, sizes).empty();
+  };
+  EXPECT_FALSE(refuses(64, {400, 120, 84, 10}));
+  EXPECT_TRUE(refuses(0, {400, 120, 84, 10}));
+  EXPECT_TRUE(refuses(64, {400, 10}));
+  EXPECT_TRUE(refuses(64, {402, 120, 10}));
+  EXPECT_TRUE(refuses(64, {400, 120, 33}));
+  EXPECT_TRUE(refuses(64, {1024, 256, 10}));
+  EXPECT_TRUE(refuses(64, {16, 1000, 10}));
+}
+
+// In a plan, behind layers that want its gradient, against the dynamic graph.
+TEST_F(LinearTailOnCuda, StandsAtTheEndOfAPlan) {
+  const Shape input{9, 3, 4, 4};
+  const auto network = [&](ComputePrecision precision, Device device) {
+    LayerContext context;
+    context.seed = 3;
+    context.precision = precision;
+    const auto linear = [](const char* name, std::int64_t out) {
+      Options options;
+      options.set("out_features", out);
+      return LayerSpec{.type = "linear", .name = name, .options = options};
+    };
+    const auto plain = [](const char* type, const char* name) {
+      return LayerSpec{.type = type, .name = name, .options = {}};
+    };
+    auto model =
+        build_layers({plain("batch_norm2d", "b1"), plain("flatten", "flat"), linear("f1", 32),
+                      plain("relu", "r1"), linear("f2", 20), plain("relu", "r2"), linear("f3", 10)},
+                     input, context);
+    for (const NamedParameter& parameter : model->parameters()) {
+      Variable variable = parameter.variable;
+      variable.set_value(variable.value().to(device));
+    }
+    for (const NamedTensor& buffer : model->buffers()) (void)buffer;
+    return model;
+  };
+  const auto planned = network(ComputePrecision::f32, cuda());
+  const auto dynamic = network(ComputePrecision::f32, Device{});
+  std::string why;
+  const auto plan = StepPlan::make(*planned, input, PlanMode::training, &why);
+  ASSERT_NE(plan, nullptr) << why;
+  EXPECT_NE(plan->text().find("in one launch: f1 linear + relu; f2 linear + relu; f3 linear + "
+                              "softmax_cross_entropy; sums in another order"),
+            std::string::npos)
+      << plan->text();
+  const Tensor x = normal(input, DType::f32, 4);
+  std::vector<std::int32_t> values;
+  for (std::int32_t n = 0; n < 9; ++n) values.push_back(n * 3 % 10);
+  const Tensor labels = Tensor::from<std::int32_t>(values, {9});
+  const Variable loss = softmax_cross_entropy(dynamic->forward(Variable(x)), labels);
+  loss.backward();
+  for (int run = 0; run < 2; ++run) {
+    EXPECT_NEAR(plan->forward(x.to(cuda()), labels.to(cuda())), loss.value().item(), 1e-5);
+    plan->backward();
+    for (std::size_t i = 0; i < planned->parameters().size(); ++i) {
+      const Variable got = planned->parameters()[i].variable;
+      const Variable want = dynamic->parameters()[i].variable;
+      EXPECT_TRUE(near(got.grad().to(Device{}), want.grad(), 4e-6, 0))
+          << planned->parameters()[i].name;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace convscope
