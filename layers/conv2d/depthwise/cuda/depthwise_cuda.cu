@@ -56,10 +56,14 @@ bool fits_tiles(const Conv2dProblem& z, Direction direction) {
 
 namespace {
 
+using depthwise::fits_large;
 using depthwise::fits_tiles;
 
 void forward(const Conv2dForwardArgs& args) {
-  if (!fits_tiles(args.problem, Direction::forward)) return depthwise::forward_by_elements(args);
+  if (!fits_tiles(args.problem, Direction::forward)) {
+    return fits_large(args.problem, Direction::forward) ? depthwise::forward_of_large_kernels(args)
+                                                        : depthwise::forward_by_elements(args);
+  }
   depthwise::fits_small_planes(args.problem, args.x, args.y)
       ? depthwise::forward_of_small_planes(args)
       : depthwise::forward_by_tiles(args);
@@ -67,7 +71,9 @@ void forward(const Conv2dForwardArgs& args) {
 
 void backward_data(const Conv2dBackwardDataArgs& args) {
   if (!fits_tiles(args.problem, Direction::backward_data)) {
-    return depthwise::backward_data_by_elements(args);
+    return fits_large(args.problem, Direction::backward_data)
+               ? depthwise::backward_data_of_large_kernels(args)
+               : depthwise::backward_data_by_elements(args);
   }
   if (depthwise::fits_small_planes(args.problem, args.dy, args.dx)) {
     return depthwise::backward_data_of_small_planes(args);
@@ -79,7 +85,9 @@ void backward_data(const Conv2dBackwardDataArgs& args) {
 void backward_weight(const Conv2dBackwardWeightArgs& args) {
   const Conv2dProblem& z = args.problem;
   if (!fits_tiles(z, Direction::backward_weight)) {
-    return depthwise::backward_weight_by_elements(args);
+    return fits_large(z, Direction::backward_weight)
+               ? depthwise::backward_weight_of_large_kernels(args)
+               : depthwise::backward_weight_by_elements(args);
   }
   const bool whole_units = z.c * z.h * z.w % 4 == 0;  // every image begins at 16 bytes
   whole_units&& depthwise::fits_small_planes(z, args.x, args.dy)
@@ -109,7 +117,8 @@ std::size_t workspace_bytes(const Conv2dProblem& z, Direction direction) {
                                     depthwise::fits_small_planes(z, nullptr, nullptr)
                                         ? depthwise::weight_slices_of_small_planes(z)
                                         : 0)
-                         : depthwise::weight_slices_by_elements(z);
+                     : fits_large(z, direction) ? depthwise::weight_slices_of_large_kernels(z)
+                                                : depthwise::weight_slices_by_elements(z);
   return static_cast<std::size_t>(z.k * z.r * z.s * slices) * sizeof(float);
 }
 

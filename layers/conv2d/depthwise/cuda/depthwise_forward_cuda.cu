@@ -55,7 +55,6 @@ struct ForwardWork {
   bool relu = false;
 };
 
-
 constexpr int blocks_wanted(int size) { return size == 3 ? 8 : size == 5 ? 5 : 4; }
 
 template <int kSize, int kStride, int kUnit, bool kTurned>

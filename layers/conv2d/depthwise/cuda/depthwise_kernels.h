@@ -29,6 +29,14 @@ void backward_data_of_small_planes(const Conv2dBackwardDataArgs& args);
 void backward_weight_of_small_planes(const Conv2dBackwardWeightArgs& args);
 int weight_slices_of_small_planes(const Conv2dProblem& problem);
 
+// Kernels of up to 63x63, strides of 1 to 3, no dilation and no multiplier, every float type: rows
+// pass over sums in registers.
+bool fits_large(const Conv2dProblem& problem, Direction direction);
+void forward_of_large_kernels(const Conv2dForwardArgs& args);
+void backward_data_of_large_kernels(const Conv2dBackwardDataArgs& args);
+void backward_weight_of_large_kernels(const Conv2dBackwardWeightArgs& args);
+int weight_slices_of_large_kernels(const Conv2dProblem& problem);
+
 // Any kernel, stride, dilation, multiplier and float type: one thread for each number.
 void forward_by_elements(const Conv2dForwardArgs& args);
 void backward_data_by_elements(const Conv2dBackwardDataArgs& args);
