@@ -32,40 +32,40 @@ __device__ inline void load_floats(const float* from, float (&v)[kCount]) {
   }
 }
 
-// Adds a row of the source, times a row of `count` taps each, to the rows kLow ... kHigh of the
-// sums. `taps` is the row that kLow meets; those of the next rows of sums stand before it.
+// The products of kTaps neighbouring taps of each row, kLow to kHigh, with the source from `source`
+// on. `taps` is the row that kLow meets; those of the next rows of sums stand before it.
+template <int kUnit, int kTaps, int kLow, int kHigh, int kRows, int kColumns>
+__device__ inline void add_taps(const float* source, const float* taps, int tap_pitch,
+                                float (&sums)[kRows][kColumns]) {
+  float v[kColumns + kTaps - 1];
+  load_floats<kUnit>(source, v);
+#pragma unroll
+  for (int o = kLow; o <= kHigh; ++o) {
+    float t[kTaps];
+    load_floats<4>(taps - (o - kLow) * tap_pitch, t);
+#pragma unroll
+    for (int s = 0; s < kTaps; ++s) {
+#pragma unroll
+      for (int j = 0; j < kColumns; ++j) sums[o][j] = fmaf(v[j + s], t[s], sums[o][j]);
+    }
+  }
+}
+
+// Adds a row of the source, times a row of `count` taps each, to the rows kLow to kHigh of the sums.
 template <int kUnit, int kLow, int kHigh, int kRows, int kColumns>
 __device__ inline void add_source_row(const float* source, const float* taps, int tap_pitch,
                                       int count, float (&sums)[kRows][kColumns]) {
   int q = 0;
 #pragma unroll 1
   for (; q + 4 <= count; q += 4) {
-    float v[kColumns + 3];
-    load_floats<kUnit>(source + q, v);
-#pragma unroll
-    for (int o = kLow; o <= kHigh; ++o) {
-      const float4 t = *reinterpret_cast<const float4*>(taps - (o - kLow) * tap_pitch + q);
-#pragma unroll
-      for (int j = 0; j < kColumns; ++j) {
-        sums[o][j] = fmaf(v[j], t.x, sums[o][j]);
-        sums[o][j] = fmaf(v[j + 1], t.y, sums[o][j]);
-        sums[o][j] = fmaf(v[j + 2], t.z, sums[o][j]);
-        sums[o][j] = fmaf(v[j + 3], t.w, sums[o][j]);
-      }
-    }
+    add_taps<kUnit, 4, kLow, kHigh>(source + q, taps + q, tap_pitch, sums);
   }
-  if (q == count) return;
-  float v[kColumns + 2];
-  load_floats<kUnit>(source + q, v);
-#pragma unroll
-  for (int s = 0; s < 3; ++s) {
-    if (q + s >= count) break;
-#pragma unroll
-    for (int o = kLow; o <= kHigh; ++o) {
-      const float t = taps[q + s - (o - kLow) * tap_pitch];
-#pragma unroll
-      for (int j = 0; j < kColumns; ++j) sums[o][j] = fmaf(v[j + s], t, sums[o][j]);
-    }
+  if (q + 1 == count) {
+    add_taps<kUnit, 1, kLow, kHigh>(source + q, taps + q, tap_pitch, sums);
+  } else if (q + 2 == count) {
+    add_taps<kUnit, 2, kLow, kHigh>(source + q, taps + q, tap_pitch, sums);
+  } else if (q + 3 == count) {
+    add_taps<kUnit, 3, kLow, kHigh>(source + q, taps + q, tap_pitch, sums);
   }
 }
 
@@ -130,66 +130,116 @@ __device__ inline void correlate(const Correlation& c, int pitch, int tap_pitch,
 
 // ---- into shared memory ------------------------------------------------------------------------
 
-// Rows of [rows, pitch] floats by whole warps: element `place` of a row is what value(row, place)
-// says.
-template <class Start, class Value>
-__device__ inline void fill_rows(int rows, int pitch, float* to, Start start, Value value) {
-  const int lane = static_cast<int>(threadIdx.x) % 32;
-  const int warps = static_cast<int>(blockDim.x) / 32;
-#pragma unroll 4
-  for (int row = static_cast<int>(threadIdx.x) / 32; row < rows; row += warps) {
-    const auto begun = start(row);
-    for (int place = lane; place < pitch; place += 32) {
-      to[row * pitch + place] = value(begun, place);
+// A thread's way over [slots, rows, width]: its column stays, so what follows from that is computed
+// once; the threads take as many rows at a time as they have, or one, when a row is longer.
+struct Walk {
+  int slot = 0, row = 0;
+  int slots = 0, rows = 1;
+  int slots_at_once = 0, rows_at_once = 1;
+
+  // `first_column`: of this thread; it goes on in steps of the block.
+  __device__ Walk(int slots_of_block, int rows_of_slot, int width, int& first_column)
+      : slots(slots_of_block), rows(rows_of_slot) {
+    const int threads = static_cast<int>(blockDim.x);
+    const int me = static_cast<int>(threadIdx.x);
+    const int at_once = max(1, threads / max(1, width));
+    const int above = threads < width ? 0 : me / max(1, width);
+    first_column = me - above * width;
+    slots_at_once = at_once / max(1, rows);
+    rows_at_once = at_once - slots_at_once * rows;
+    slot = above / max(1, rows);
+    row = above - slot * rows;
+    if (above >= at_once) slot = slots;  // threads beyond whole rows
+  }
+  __device__ bool more() const { return slot < slots; }
+  __device__ void step() {
+    slot += slots_at_once;
+    row += rows_at_once;
+    if (row >= rows) {
+      row -= rows;
+      ++slot;
+    }
+  }
+};
+
+// to[at] = *from for each (slot, row, column), where at = place(slot, row, column, from), unless it
+// is negative. All loads of a thread's next 16 numbers are under way before the first of them is
+// stored.
+template <class T, class Place>
+__device__ inline void scatter(int slots, int rows, int width, float* to, Place place) {
+  constexpr int kAhead = 16;
+  int column = 0;
+  const Walk start(slots, rows, width, column);
+  for (; column < width; column += static_cast<int>(blockDim.x)) {
+    Walk walk = start;
+    while (walk.more()) {
+      int at[kAhead];
+      T ahead[kAhead];
+#pragma unroll
+      for (int a = 0; a < kAhead; ++a) {
+        const T* from = nullptr;
+        at[a] = walk.more() ? place(walk.slot, walk.row, column, from) : -1;
+        ahead[a] = at[a] >= 0 ? *from : T{};
+        walk.step();
+      }
+#pragma unroll
+      for (int a = 0; a < kAhead; ++a) {
+        if (at[a] >= 0) to[at[a]] = to_float(ahead[a]);
+      }
     }
   }
 }
 
-// Where a row of a tile stands in memory.
-template <class T>
-struct SourceRow {
-  const T* from = nullptr;  // null: zeros
-  int left = 0, size = 0, step = 1;
-
-  __device__ float at(int place) const {
-    const int column = place - left;
-    const bool inside = from != nullptr && column >= 0 && column < size;
-    return inside ? to_float(from[column * step]) : 0.0f;
+__device__ inline void zero_floats(int count, float* to) {
+  for (int i = 4 * static_cast<int>(threadIdx.x); i < count;
+       i += 4 * static_cast<int>(blockDim.x)) {
+    *reinterpret_cast<float4*>(to + i) = make_float4(0, 0, 0, 0);
   }
-};
+}
 
 // The first element of a line of rows that the tile of a band holds.
 __device__ inline int first_of(const Line& line, int band_start) {
   return max(0, band_start + line.tile_start);
 }
 
-// The tiles of `slots` planes: tile[slot][source class][tile row][pitch]; plane_of(slot) is where
-// plane and null where there is none.
-template <class T, class PlaneOf>
-__device__ inline void stage_sources(const LargePlan& t, int band_start, float* tile,
-                                     PlaneOf plane_of) {
-  fill_rows(
-      t.slots * t.sources * t.tile_rows, t.pitch, tile,
-      [&](int at) {
-        const int above = at / t.tile_rows;
-        const int slot = t.sources == 1 ? above : above / t.sources;
-        const int entry = above - slot * t.sources;
-        const int i = t.sources == 1 ? 0 : entry / t.columns.count;
-        const Line& rows = t.rows.lines[i];
-        const Line& columns = t.columns.lines[entry - i * t.columns.count];
-        const int row = first_of(rows, band_start) + at - above * t.tile_rows;
-        const T* const plane = plane_of(slot);
-        SourceRow<T> out{
-            .left = columns.left, .size = columns.source_size, .step = t.columns.source_step};
-        if (plane != nullptr && row < rows.source_size) {
-          out.from =
-              plane +
-              static_cast<std::int64_t>(rows.source_first + row * t.rows.source_step) * t.in_w +
-              columns.source_first;
-        }
-        return out;
-      },
-      [](const SourceRow<T>& row, int place) { return row.at(place); });
+// The numbers of `slots` planes of the source into the zeroed tiles
+// tile[slot][source class][tile row][pitch]. Plane `slot` begins at source[offsets[slot]], or is
+// none when that is negative.
+template <class T>
+__device__ inline void stage_sources(const LargePlan& t, int band_start, const T* source,
+                                     const std::int64_t* offsets, float* tile) {
+  const Axis& rows = t.rows;
+  const Axis& columns = t.columns;
+  int first_row = 1 << 30;  // in memory
+  for (int i = 0; i < rows.count; ++i) {
+    first_row = min(first_row, rows.source_step * first_of(rows.lines[i], band_start));
+  }
+  const int run_rows = min(t.run_rows, t.in_h - first_row);
+  if (t.sources == 1) {
+    const int left = columns.lines[0].left;
+    const int down = first_row - first_of(rows.lines[0], band_start);
+    scatter<T>(t.slots, min(run_rows, t.tile_rows), t.in_w, tile,
+               [&](int slot, int row, int column, const T*& from) {
+                 const std::int64_t offset = offsets[slot];
+                 from = source + offset + (first_row + row) * t.in_w + column;
+                 return offset < 0 ? -1
+                                   : (slot * t.tile_rows + down + row) * t.pitch + left + column;
+               });
+    return;
+  }
+  scatter<T>(t.slots, run_rows, t.in_w, tile, [&](int slot, int below, int column, const T*& from) {
+    const int row = first_row + below;
+    const int place = columns.by_source_step.divide(column);
+    const int i_column = columns.line_of_source[column - place * columns.source_step];
+    const int class_row = rows.by_source_step.divide(row);
+    const int i_row = rows.line_of_source[row - class_row * rows.source_step];
+    const int tile_row = class_row - first_of(rows.lines[i_row], band_start);
+    const std::int64_t offset = offsets[slot];
+    from = source + offset + row * t.in_w + column;
+    if (offset < 0 || tile_row < 0 || tile_row >= t.tile_rows) return -1;
+    const int of = slot * t.sources + i_row * columns.count + i_column;
+    return (of * t.tile_rows + tile_row) * t.pitch + columns.lines[i_column].left + place;
+  });
 }
 
 // body(T{}) on the device.

@@ -20,8 +20,8 @@
 //            a plane that fits shared memory
 // Cost       FLOPs = 2 N C P Q R S, without those of rows outside; bytes = x, w, y once and the
 //            rows that bands share; workspace none; compute-bound from about 5x5
-// Numerics   one rounding per FMA, in the order b, class, r, s; halves are rounded once, at the end;
-//            same bits on each run; exact on integers
+// Numerics   one rounding per FMA, in the order class, r, s, b; halves are rounded once, at the
+//            end; same bits on each run; exact on integers
 // Backward   dx is this kernel over dy: with stride 1 the taps are turned, with others each residue
 //            class of dx takes the taps that reach it
 // Choices    14 columns: 14, 28, 56 and 112 are multiples of it; 4 rows x 14 = 56 sums, 17 of x, 4
@@ -32,6 +32,9 @@
 //            library kernels slow; register tiles as in V. Volkov 2010: Better Performance at Lower
 //            Occupancy
 // Read next  depthwise_large.cuh, the loops; depthwise_forward_cuda.cu, for small kernels
+#include <memory>
+#include <vector>
+
 #include "layers/conv2d/depthwise/cuda/depthwise_kernels.h"
 #include "layers/conv2d/depthwise/cuda/depthwise_large.cuh"
 #include "layers/conv2d/depthwise/cuda/depthwise_large_launch.h"
@@ -43,7 +46,8 @@ namespace {
 struct LargeWork {
   LargePlan plan = {};
   DType type = DType::f32;
-  std::uint32_t planes = 0, images = 1, channels = 1;
+  int planes = 0, images = 1, channels = 1;
+  FastDivisor by_images = {};
   int kernel_h = 0, kernel_w = 0;
   bool sums_entries = true;  // all entries belong to the same sums, and not each to its own
   const void* source = nullptr;
@@ -56,62 +60,62 @@ struct LargeWork {
 
 // Plane `flat` of the order in which neighbours have the same channel.
 struct PlaneName {
-  std::uint32_t channel = 0;
-  std::uint64_t plane = 0;  // image C + channel
+  int channel = 0;
+  std::int64_t plane = 0;  // image C + channel
 };
-__device__ inline PlaneName plane_name(const LargeWork& work, std::uint32_t flat) {
-  const std::uint32_t channel = flat / work.images;
+__device__ inline PlaneName plane_name(const LargeWork& work, int flat) {
+  const int channel = work.by_images.divide(flat);
   return {channel,
-          static_cast<std::uint64_t>(flat - channel * work.images) * work.channels + channel};
+          static_cast<std::int64_t>(flat - channel * work.images) * work.channels + channel};
 }
 
 // The taps of the channels of a block: taps[set][entry][row][tap_pitch].
 template <class T>
-__device__ inline void stage_taps(const LargeWork& work, std::uint32_t first_channel, float* taps) {
+__device__ inline void stage_taps(const LargeWork& work, int first_channel, float* taps) {
   const LargePlan& t = work.plan;
+  const Axis& rows = t.rows;
+  const Axis& columns = t.columns;
   const int entry_rows = t.tap_rows / t.entries;
-  fill_rows(
-      t.tap_sets * t.tap_rows, t.tap_pitch, taps,
-      [&](int at) {
-        const int set = at / t.tap_rows;
-        const int entry = (at - set * t.tap_rows) / entry_rows;
-        const int row = at - set * t.tap_rows - entry * entry_rows;
-        const int i = entry / t.columns.count;
-        const Line& rows = t.rows.lines[i];
-        const Line& columns = t.columns.lines[entry - i * t.columns.count];
-        const std::uint32_t channel = first_channel + static_cast<std::uint32_t>(set);
-        SourceRow<T> out{.size = columns.taps, .step = t.columns.tap_step};
-        if (row < rows.taps && channel < work.channels) {
-          out.from = static_cast<const T*>(work.w) +
-                     static_cast<std::int64_t>(channel) * work.kernel_h * work.kernel_w +
-                     (rows.tap_first + row * t.rows.tap_step) * work.kernel_w + columns.tap_first;
-        }
-        return out;
-      },
-      [](const SourceRow<T>& row, int place) { return row.at(place); });
+  const T* const w = static_cast<const T*>(work.w) +
+                     static_cast<std::int64_t>(first_channel) * work.kernel_h * work.kernel_w;
+  scatter<T>(min(t.tap_sets, work.channels - first_channel), work.kernel_h, work.kernel_w, taps,
+             [&](int set, int r, int s, const T*& from) {
+               from = w + (set * work.kernel_h + r) * work.kernel_w + s;
+               int row = rows.by_tap_step.divide(r);
+               int place = columns.by_tap_step.divide(s);
+               const int i_row = rows.line_of_tap[r - row * rows.tap_step];
+               const int i_column = columns.line_of_tap[s - place * columns.tap_step];
+               if (rows.turned) {
+                 row = rows.lines[i_row].taps - 1 - row;
+                 place = columns.lines[i_column].taps - 1 - place;
+               }
+               const int entry = i_row * columns.count + i_column;
+               return (set * t.tap_rows + entry * entry_rows + row) * t.tap_pitch + place;
+             });
 }
 
-// A finished run of each slot, in the order of memory.
+// The finished rows of all slots, in the order of memory: planes [slot] (or -1) and channels [slot].
 template <class T>
-__device__ inline void store_slots(const LargeWork& work, std::uint32_t first, int run_start,
-                                   int run, const float* staged) {
+__device__ inline void store_slots(const LargeWork& work, const std::int64_t* planes,
+                                   const int* channels, int first_row, int rows,
+                                   const float* staged) {
   const LargePlan& t = work.plan;
-  for (int slot = 0; slot < t.slots && first + slot < work.planes; ++slot) {
-    const PlaneName name = plane_name(work, first + slot);
-    const std::uint64_t begin =
-        name.plane * static_cast<std::uint64_t>(t.out_h * t.out_w) + run_start;
-    T* const out = static_cast<T*>(work.out) + begin;
-    const T* const residual =
-        work.residual == nullptr ? nullptr : static_cast<const T*>(work.residual) + begin;
-    const float bias =
-        work.b == nullptr ? 0.0f : to_float(static_cast<const T*>(work.b)[name.channel]);
-    const float* const from = staged + slot * t.staged;
+  const auto* const residuals = static_cast<const T*>(work.residual);
+  const auto* const biases = static_cast<const T*>(work.b);
+  int column = 0;
+  const Walk start(t.slots, rows, t.out_w, column);
+  for (; column < t.out_w; column += static_cast<int>(blockDim.x)) {
 #pragma unroll 4
-    for (int i = static_cast<int>(threadIdx.x); i < run; i += static_cast<int>(blockDim.x)) {
-      float sum = from[i] + bias;
+    for (Walk walk = start; walk.more(); walk.step()) {
+      const std::int64_t plane = planes[walk.slot];
+      if (plane < 0) continue;
+      const std::int64_t at =
+          plane * (t.out_h * t.out_w) + (first_row + walk.row) * t.out_w + column;
+      float sum = staged[walk.slot * t.staged + walk.row * t.out_w + column];
+      if (biases != nullptr) sum += to_float(biases[channels[walk.slot]]);
       // The residual is added to y as it would be stored: the bits of a separate pass.
-      if (residual != nullptr) sum = to_float(from_float<T>(sum));
-      out[i] = from_float<T>(finished(sum, residual, i, work.relu));
+      if (residuals != nullptr) sum = to_float(from_float<T>(sum));
+      static_cast<T*>(work.out)[at] = from_float<T>(finished(sum, residuals, at, work.relu));
     }
   }
 }
@@ -125,20 +129,26 @@ __global__ void __launch_bounds__(LargePlan::kThreads)
   float* const taps = tile + round_up(t.slots * t.source_floats(), 4);  // [sets, entries, ..]
   float* const staged = taps + t.tap_sets * t.tap_floats();             // [slots, run]
   const int me = static_cast<int>(threadIdx.x);
-  const std::uint32_t first = blockIdx.x * static_cast<std::uint32_t>(t.slots);
+  const int first = static_cast<int>(blockIdx.x) * t.slots;
   const int band_start = static_cast<int>(blockIdx.y) * t.band;
-  const std::uint32_t first_channel = first / work.images;
+  const int first_channel = work.by_images.divide(first);
+  [[maybe_unused]] __shared__ std::int64_t planes[LargePlan::kThreads];   // of each slot, or -1
+  [[maybe_unused]] __shared__ std::int64_t offsets[LargePlan::kThreads];  // of the source, or -1
+  [[maybe_unused]] __shared__ int channels[LargePlan::kThreads];
   let_next_kernel_start();
+  if (me < t.slots) {
+    const PlaneName name = plane_name(work, min(first + me, work.planes - 1));
+    const bool real = first + me < work.planes;
+    planes[me] = real ? name.plane : -1;
+    offsets[me] = real ? name.plane * (t.in_h * t.in_w) : -1;
+    channels[me] = name.channel;
+  }
+  zero_floats(static_cast<int>(taps - zeros), zeros);
+  __syncthreads();
   wait_for_previous_kernel();
-
-  for (int i = me; i < t.pitch; i += static_cast<int>(blockDim.x)) zeros[i] = 0;
   with_type(work.type, [&](auto zero) {
     using T = decltype(zero);
-    stage_sources<T>(t, band_start, tile, [&](int slot) -> const T* {
-      if (first + slot >= work.planes) return nullptr;
-      return static_cast<const T*>(work.source) +
-             plane_name(work, first + slot).plane * static_cast<std::uint64_t>(t.in_h * t.in_w);
-    });
+    stage_sources<T>(t, band_start, static_cast<const T*>(work.source), offsets, tile);
     stage_taps<T>(work, first_channel, taps);
   });
   __syncthreads();
@@ -151,7 +161,7 @@ __global__ void __launch_bounds__(LargePlan::kThreads)
     const int slot = above / t.strips;
     const int strip = above - slot * t.strips;
     const bool mine = slot < t.slots && first + slot < work.planes;
-    const int set = mine ? static_cast<int>((first + slot) / work.images - first_channel) : 0;
+    const int set = mine ? channels[slot] - first_channel : 0;
     float sums[kRows][kColumns] = {};
     for (int entry = 0; entry < t.entries; ++entry) {
       const int i = entry / t.columns.count;
@@ -191,7 +201,7 @@ __global__ void __launch_bounds__(LargePlan::kThreads)
   const int row = band_start * t.rows.out_step;
   const int rows = min(t.band * t.rows.out_step, t.out_h - row);
   with_type(work.type, [&](auto zero) {
-    store_slots<decltype(zero)>(work, first, row * t.out_w, rows * t.out_w, staged);
+    store_slots<decltype(zero)>(work, planes, channels, row, rows, staged);
   });
 }
 
@@ -202,7 +212,7 @@ void launch_tile(const LargeWork& work) {
   constexpr ThreadTile kTileOf = kThreadTiles[kTile];
   const LargePlan& t = work.plan;
   LaunchShape shape{
-      .grid = dim3(ceil_div(work.planes, static_cast<std::uint32_t>(t.slots)),
+      .grid = dim3(static_cast<unsigned>(ceil_div(work.planes, t.slots)),
                    static_cast<unsigned>(t.bands)),
       .block = dim3(static_cast<unsigned>(t.threads)),
       .shared_bytes =
@@ -214,9 +224,10 @@ void launch_tile(const LargeWork& work) {
 void launch_large(const Conv2dProblem& z, Direction direction, LargeWork work) {
   work.plan = large_plan(z, direction);
   work.type = z.dtype;
-  work.planes = static_cast<std::uint32_t>(z.n * z.c);
-  work.images = static_cast<std::uint32_t>(z.n);
-  work.channels = static_cast<std::uint32_t>(z.c);
+  work.planes = static_cast<int>(z.n * z.c);
+  work.images = static_cast<int>(z.n);
+  work.channels = static_cast<int>(z.c);
+  work.by_images = FastDivisor(work.images);
   work.kernel_h = static_cast<int>(z.r);
   work.kernel_w = static_cast<int>(z.s);
   work.sums_entries = direction == Direction::forward;
@@ -228,29 +239,48 @@ void launch_large(const Conv2dProblem& z, Direction direction, LargeWork work) {
 
 }  // namespace
 
-LargePlan large_plan(const Conv2dProblem& z, Direction direction) {
+const LargePlan& large_plan(const Conv2dProblem& z, Direction direction) {
   const CudaDeviceFacts& device = cuda_device_facts();
   const auto number = [](std::int64_t value) { return static_cast<int>(value); };
-  return make_large_plan({.direction = direction,
-                          .n = number(z.n),
-                          .c = number(z.c),
-                          .h = number(z.h),
-                          .w = number(z.w),
-                          .p = number(z.p()),
-                          .q = number(z.q()),
-                          .r = number(z.r),
-                          .s = number(z.s),
-                          .stride_h = number(z.stride_h),
-                          .stride_w = number(z.stride_w),
-                          .pad_top = number(z.pad_top),
-                          .pad_left = number(z.pad_left),
-                          .shared_bytes = device.shared_bytes_per_block,
-                          .multiprocessors = device.multiprocessors});
+  const LargeSizes sizes{.direction = direction,
+                         .n = number(z.n),
+                         .c = number(z.c),
+                         .h = number(z.h),
+                         .w = number(z.w),
+                         .p = number(z.p()),
+                         .q = number(z.q()),
+                         .r = number(z.r),
+                         .s = number(z.s),
+                         .stride_h = number(z.stride_h),
+                         .stride_w = number(z.stride_w),
+                         .pad_top = number(z.pad_top),
+                         .pad_left = number(z.pad_left),
+                         .shared_bytes = device.shared_bytes_per_block,
+                         .multiprocessors = device.multiprocessors};
+  // A search takes longer than a launch, and a network asks for the same few again and again.
+  struct Remembered {
+    LargeSizes sizes;
+    LargePlan plan;
+  };
+  constexpr std::size_t kMost = 64;
+  thread_local std::vector<std::unique_ptr<Remembered>> known;
+  thread_local std::size_t oldest = 0;
+  for (const auto& one : known) {
+    if (one->sizes == sizes) return one->plan;
+  }
+  auto one = std::make_unique<Remembered>(Remembered{sizes, make_large_plan(sizes)});
+  if (known.size() < kMost) {
+    known.push_back(std::move(one));
+    return known.back()->plan;
+  }
+  oldest = (oldest + 1) % kMost;
+  known[oldest] = std::move(one);
+  return known[oldest]->plan;
 }
 
 bool fits_large(const Conv2dProblem& z, Direction direction) {
   // Of sizes: a plane's indices in 32 bits, planes and coordinates of a grid.
-  constexpr std::int64_t kMost = 16384, kMostPlanes = std::int64_t{1} << 31, kMostTaps = 63;
+  constexpr std::int64_t kMost = 16384, kMostPlanes = std::int64_t{1} << 30, kMostTaps = 63;
   if (z.k != z.c || z.dilation_h != 1 || z.dilation_w != 1) return false;
   if (z.stride_h > Axis::kMostStride || z.stride_w > Axis::kMostStride) return false;
   if (z.r > kMostTaps || z.s > kMostTaps || z.r * z.s < kLeastLargeTaps) return false;

@@ -10,6 +10,7 @@ namespace convscope::depthwise {
 // Taps of a kernel from which on these kernels are taken where the tiles of 3, 5 and 7 do not fit.
 inline constexpr std::int64_t kLeastLargeTaps = 20;
 
-LargePlan large_plan(const Conv2dProblem& problem, Direction direction);
+// Valid until 64 other problems were asked for by this thread.
+const LargePlan& large_plan(const Conv2dProblem& problem, Direction direction);
 
 }  // namespace convscope::depthwise

@@ -28,7 +28,7 @@ namespace convscope::depthwise {
 struct Line {
   int source_first = 0, source_size = 0;  // elements source_first + i source_step
   int start = 0;                          // source element of output 0 and tap 0
-  int taps = 0, tap_first = 0;            // tap i is number tap_first + i tap_step of w
+  int taps = 0;                           // of w every tap_step-th; of dy all
   int outs = 0, out_first = 0;            // output i is number out_first + i out_step
   int tile_start = 0;                     // source element that a tile begins with, of band 0
   int left = 0;                           // columns: place of source element 0 in a tile row
@@ -38,7 +38,11 @@ struct Axis {
   static constexpr int kMostStride = 3;
   int count = 1;
   int source_step = 1, tap_step = 1, out_step = 1;
+  bool turned = false;  // the last tap comes first
   Line lines[kMostStride] = {};
+  // Of an element and of a tap of memory: its class by the remainder, and its place in it.
+  int line_of_source[kMostStride] = {}, line_of_tap[kMostStride] = {};
+  FastDivisor by_source_step, by_tap_step;
 
   constexpr int most_taps() const {
     int most = 0;
@@ -62,7 +66,7 @@ constexpr Axis make_axis(Direction direction, int in, int out, int taps, int str
       const int e = (i + pad) % stride;
       line = {.source_size = out, .taps = e < taps ? ceil_div(taps - e, stride) : 0};
       line.start = (i + pad - e) / stride - (line.taps - 1);
-      line.tap_first = e + stride * (line.taps - 1);  // turned: the last tap comes first
+      axis.line_of_tap[e] = i;
       line.out_first = i;
       line.outs = i < in ? ceil_div(in - i, stride) : 0;
       continue;
@@ -71,16 +75,19 @@ constexpr Axis make_axis(Direction direction, int in, int out, int taps, int str
     line.source_first = i - pad - stride * line.start;
     line.source_size = line.source_first < in ? ceil_div(in - line.source_first, stride) : 0;
     const int own = i < taps ? ceil_div(taps - i, stride) : 0;
+    axis.line_of_source[line.source_first] = i;
+    axis.line_of_tap[i] = i;
     if (direction == Direction::forward) {
-      line.taps = own, line.tap_first = i, line.outs = out;
+      line.taps = own, line.outs = out;
     } else {
       line.outs = own, line.out_first = i, line.taps = out;
     }
   }
   axis.source_step = direction == Direction::backward_data ? 1 : stride;
-  axis.tap_step = direction == Direction::backward_weight ? 1
-                  : direction == Direction::forward       ? stride
-                                                          : -stride;
+  axis.tap_step = direction == Direction::backward_weight ? 1 : stride;
+  axis.turned = direction == Direction::backward_data;
+  axis.by_source_step = FastDivisor(axis.source_step);
+  axis.by_tap_step = FastDivisor(axis.tap_step);
   axis.out_step = direction == Direction::forward ? 1 : stride;
   int least = axis.lines[0].start;
   for (int i = 1; i < stride; ++i) least = std::min(least, axis.lines[i].start);
@@ -113,11 +120,14 @@ struct LargePlan {
   int bands = 1, band = 0;        // rows of an output class (of dy) in a tile; 0: does not fit
   int tile_rows = 0, pitch = 0;   // of the source
   int tap_rows = 0, tap_pitch = 0, tap_sets = 1;
-  int staged = 0;  // floats of a slot
+  int run_rows = 0;  // of the source in memory, from which a tile is filled
+  int staged = 0;    // floats of a slot: the rows of out in memory of a band
   int threads = kThreads;
+  double cycles = 0;  // estimated, of the whole call
 
   constexpr int items() const { return slots * segments * strips * groups; }
   constexpr int source_floats() const { return sources * tile_rows * pitch; }
+  constexpr int run() const { return run_rows * in_w; }
   constexpr int tap_floats() const { return tap_rows * tap_pitch; }
 };
 
@@ -162,6 +172,8 @@ constexpr int tile_rows_of(const Axis& rows, int band, int other) {
 }  // namespace large_plan_parts
 
 struct LargeSizes {
+  bool operator==(const LargeSizes&) const = default;
+
   Direction direction = Direction::forward;
   int n = 1, c = 1, h = 1, w = 1, p = 1, q = 1, r = 1, s = 1;
   int stride_h = 1, stride_w = 1, pad_top = 0, pad_left = 0;
@@ -186,7 +198,7 @@ constexpr double cycles_of(const LargePlan& t, const LargeSizes& z) {
   const auto number = [](auto value) { return static_cast<double>(value); };
   // Of one thread and one entry: rows of taps, and rows of the source that they meet.
   const double tap_rows = number(weight ? t.segment : t.rows.most_taps());
-  const double chunks = number(t.columns.most_taps()) / 4 + 0.2;
+  const double chunks = number(t.columns.most_taps()) / 4 + 0.1;
   const double met =
       number(std::min(z.direction == Direction::forward ? z.r : z.r, t.in_h)) / number(z.r);
   const double loads = tile.unit == 4   ? 3
@@ -200,28 +212,34 @@ constexpr double cycles_of(const LargePlan& t, const LargeSizes& z) {
   const int rounds = ceil_div(t.items() * (weight ? t.entries : 1), t.threads);
   const double computed = number(warps * rounds) * entry * number(weight ? 1 : t.entries) *
                           (weight ? 1.0 : std::max(0.5, met));
-  const double staged =
-      number(t.slots * t.sources * t.tile_rows) * (10 + 9 * number(ceil_div(t.pitch, 32))) +
-      number((weight ? t.slots : t.tap_sets) * t.tap_rows) *
-          (10 + 9 * number(ceil_div(t.tap_pitch, 32))) +
-      number(t.slots * t.staged) / 32 * 8;
+  const double run =
+      number(t.slots) * number(std::min(t.in_h, t.rows.source_step * t.tile_rows)) * number(t.in_w);
+  const double taps_run =
+      weight ? number(t.slots * t.band * t.columns.most_taps()) : number(t.tap_sets * z.r * z.s);
+  const double outs = weight ? 0 : number(t.slots * t.staged);
+  const double staged = ((run + taps_run) * 22 + outs * 16) / 32 +
+                        number(t.slots * t.source_floats()) / 128 * 5 + 150.0 * warps;
   const double bytes = 4.0 * shared_floats_of(t, z.direction) + 1024;
-  const double of_shared = number(z.shared_bytes) / bytes;
-  const double per_multiprocessor =
-      std::max(1.0, number(static_cast<int>(std::min(of_shared, 512.0 / number(t.threads)))));
-  const double busy = per_multiprocessor * number(warps);
-  const double issued = busy >= 12 ? 3.4 : 3.4 * (0.25 + 0.75 * busy / 12);
-  const double planes = number(z.n) * number(z.c);
+  const int registers = tile.columns == 14 ? 128 : 80;
+  const int fit = std::max(
+      1, std::min(static_cast<int>(z.shared_bytes / bytes), 65536 / registers / t.threads));
   const double jobs =
       weight ? number(z.c) * number(ceil_div(z.n, t.slots)) * t.bands
-             : number(ceil_div(static_cast<std::int64_t>(planes), std::int64_t{t.slots})) * t.bands;
-  const double places = per_multiprocessor * number(z.multiprocessors);
-  const double waves = jobs < places ? 1.0 : jobs / places + (weight ? 0.1 : 0.3);
-  const double share =
-      jobs < places ? std::max(1.0, jobs / number(z.multiprocessors)) / per_multiprocessor : 1.0;
-  return waves * per_multiprocessor * (share < 1 ? std::max(share, 0.4) : 1.0) *
-             (computed + staged) / issued +
-         3000;
+             : number(ceil_div(std::int64_t{z.n} * z.c, std::int64_t{t.slots})) * t.bands;
+  // Of one block alone: its warps wait for memory, and for their own results.
+  const double alone = computed / warps * 1.5 +
+                       900 * (1 + (run + taps_run) / number(16 * t.threads)) + staged / warps;
+  const double in_each = jobs / z.multiprocessors;  // blocks for a multiprocessor
+  const double rounds_of_blocks =
+      in_each <= 4 * fit ? number(static_cast<int>(ceil_div(static_cast<std::int64_t>(jobs),
+                                                            std::int64_t{z.multiprocessors})))
+                         : in_each + 0.5;
+  const double together = std::min(number(fit), rounds_of_blocks);
+  // More warps hide more of each other's waiting.
+  const double hidden = together * warps / 4;
+  const double issued = 3.6 * hidden / (hidden + 0.9);
+  const double busy = std::max(alone, together * (computed + staged) / issued);
+  return rounds_of_blocks / together * busy + 3000;
 }
 
 // The plan of the fewest cycles; band = 0: none fits shared memory.
@@ -230,7 +248,6 @@ constexpr LargePlan make_large_plan(const LargeSizes& z) {
   const bool weight = z.direction == Direction::backward_weight;
   const bool back = z.direction == Direction::backward_data;
   LargePlan best;
-  double least = 0;
   for (int tile_index = 0; tile_index < 4; ++tile_index) {
     const ThreadTile& tile = kThreadTiles[tile_index];
     if (back && (z.stride_h > 1 || z.stride_w > 1) && tile.unit > 1) continue;
@@ -250,10 +267,8 @@ constexpr LargePlan make_large_plan(const LargeSizes& z) {
     const int all_strips = ceil_div(t.rows.most_outs(), tile.rows);
     const auto consider = [&] {
       if (shared_floats_of(t, z.direction) * 4 > z.shared_bytes) return;
-      const double cycles = cycles_of(t, z);
-      if (best.band > 0 && cycles >= least) return;
-      best = t;
-      least = cycles;
+      t.cycles = cycles_of(t, z);
+      if (best.band == 0 || t.cycles < best.cycles) best = t;
     };
     if (weight) {
       if (t.tap_pitch / 4 % 2 == 0) t.tap_pitch += 4;
@@ -288,7 +303,7 @@ constexpr LargePlan make_large_plan(const LargeSizes& z) {
       if (t.bands != bands) continue;
       t.band = t.strips * tile.rows;
       t.tile_rows = parts::tile_rows_of(t.rows, t.band, t.rows.most_taps());
-      t.staged = round_up(std::min(t.band * t.rows.out_step, t.out_h) * t.out_w, 4);
+      t.staged = std::min(t.band * t.rows.out_step, t.out_h) * t.out_w;
       const int own = t.strips * t.groups;
       const std::int64_t planes = std::int64_t{z.n} * z.c;
       for (int slots = 1; slots <= planes && (slots == 1 || slots * own <= LargePlan::kThreads);
@@ -300,6 +315,7 @@ constexpr LargePlan make_large_plan(const LargeSizes& z) {
       }
     }
   }
+  best.run_rows = std::min(best.in_h, best.rows.source_step * (best.tile_rows + 1));
   return best;
 }
 

@@ -8,10 +8,10 @@
 //              for n, p, q: dw[c,0,r,s] += dy[n,c,p,q] * x[n,c,p*stride+r-pad,q*stride+s-pad]
 // Plan       two stages. A block owns a channel and a slice of the batch. It brings some images of
 //            x and dy into shared memory at a time (bands of them, when planes are large). A thread
-//            owns 4 x 8 (or 4 x 14, 3 x 9) numbers of dw and a run of rows of dy, and keeps its sums
-//            over all images: rows of x pass over them as in the forward pass. At the end the block
-//            adds up the threads with the same numbers and writes partial[c,r,s][slice]; a second
-//            kernel adds the slices in order
+//            owns 4 x 8 (or 4 x 14, 3 x 9) numbers of dw and a run of rows of dy, and keeps its
+//            sums over all images: rows of x pass over them as in the forward pass. At the end the
+//            block adds up the threads with the same numbers and writes partial[c,r,s][slice]; a
+//            second kernel adds the slices in order
 // Shapes     x [N,C,H,W], dy [N,C,P,Q], dw [C,1,R,S], f32, f16 or bf16; partial [C R S, slices] and
 //            all sums f32
 // Supports   as depthwise_large_cuda.cu
@@ -35,7 +35,7 @@ struct LargeWeightWork {
   LargePlan plan = {};
   DType type = DType::f32;
   int images = 1;
-  std::uint32_t channels = 1;
+  int channels = 1;
   int slices = 1;
   const void* x = nullptr;
   const void* dy = nullptr;
@@ -44,25 +44,18 @@ struct LargeWeightWork {
 
 // dy of the images of a block: taps[slot][row][tap_pitch].
 template <class T>
-__device__ inline void stage_gradients(const LargePlan& t, int band_start, float* taps,
-                                       const LargeWeightWork& work, int first_image) {
+__device__ inline void stage_gradients(const LargeWeightWork& work, int band_start,
+                                       const std::int64_t* planes, float* taps) {
+  const LargePlan& t = work.plan;
   const int height = t.rows.lines[0].taps;
   const int width = t.columns.lines[0].taps;
-  fill_rows(
-      t.slots * t.tap_rows, t.tap_pitch, taps,
-      [&](int at) {
-        const int slot = at / t.tap_rows;
-        const int row = band_start + at - slot * t.tap_rows;
-        SourceRow<T> out{.size = width};
-        if (row < height && first_image + slot < work.images) {
-          const std::uint64_t plane =
-              static_cast<std::uint64_t>(first_image + slot) * work.channels + blockIdx.x;
-          out.from = static_cast<const T*>(work.dy) +
-                     plane * static_cast<std::uint64_t>(height * width) + row * width;
-        }
-        return out;
-      },
-      [](const SourceRow<T>& row, int place) { return row.at(place); });
+  const auto* const dy = static_cast<const T*>(work.dy);
+  scatter<T>(t.slots, min(t.band, height - band_start), width, taps,
+             [&](int slot, int row, int column, const T*& from) {
+               const std::int64_t plane = planes[slot];
+               from = dy + plane * (height * width) + (band_start + row) * width + column;
+               return plane < 0 ? -1 : (slot * t.tap_rows + row) * t.tap_pitch + column;
+             });
 }
 
 template <int kRows, int kColumns, int kUnit>
@@ -78,8 +71,9 @@ __global__ void __launch_bounds__(LargePlan::kMostThreads)
   const auto begin = static_cast<int>(jobs * slice / work.slices);
   const auto end = static_cast<int>(jobs * (slice + 1) / work.slices);
   let_next_kernel_start();
+  zero_floats(static_cast<int>(taps - zeros), zeros);  // the frames stay zero for all images
+  __syncthreads();
   wait_for_previous_kernel();
-  for (int i = me; i < t.pitch; i += static_cast<int>(blockDim.x)) zeros[i] = 0;
 
   // item = ((slot segments + segment) entries + entry) strips groups + strip groups + group
   const int each = t.strips * t.groups;
@@ -95,21 +89,26 @@ __global__ void __launch_bounds__(LargePlan::kMostThreads)
   const Line& columns = t.columns.lines[entry - i * t.columns.count];
   const int source = t.sources == 1 ? 0 : entry;
 
+  [[maybe_unused]] __shared__ std::int64_t planes[LargePlan::kMostThreads];   // of each slot, or -1
+  [[maybe_unused]] __shared__ std::int64_t offsets[LargePlan::kMostThreads];  // of x, or -1
   float sums[kRows][kColumns] = {};
   for (int at = begin; at < end; ++at) {
     const int part = at / t.bands;
     const int first_image = part * t.slots;
     const int band_start = (at - part * t.bands) * t.band;
     if (at > begin) __syncthreads();  // all have read the tiles before
+    if (me < t.slots) {
+      const int image = first_image + me;
+      const std::int64_t plane =
+          static_cast<std::int64_t>(image) * work.channels + static_cast<int>(blockIdx.x);
+      planes[me] = image < work.images ? plane : -1;
+      offsets[me] = image < work.images ? plane * (t.in_h * t.in_w) : -1;
+    }
+    __syncthreads();
     with_type(work.type, [&](auto zero) {
       using T = decltype(zero);
-      stage_sources<T>(t, band_start, tile, [&](int of) -> const T* {
-        if (first_image + of >= work.images) return nullptr;
-        const std::uint64_t plane =
-            static_cast<std::uint64_t>(first_image + of) * work.channels + blockIdx.x;
-        return static_cast<const T*>(work.x) + plane * static_cast<std::uint64_t>(t.in_h * t.in_w);
-      });
-      stage_gradients<T>(t, band_start, taps, work, first_image);
+      stage_sources<T>(t, band_start, static_cast<const T*>(work.x), offsets, tile);
+      stage_gradients<T>(work, band_start, planes, taps);
     });
     __syncthreads();
     const int tap = segment * t.segment;  // row of the band
@@ -161,7 +160,7 @@ void launch_tile(const LargeWeightWork& work) {
   constexpr ThreadTile kTileOf = kThreadTiles[kTile];
   const LargePlan& t = work.plan;
   LaunchShape shape{
-      .grid = dim3(work.channels, static_cast<unsigned>(work.slices)),
+      .grid = dim3(static_cast<unsigned>(work.channels), static_cast<unsigned>(work.slices)),
       .block = dim3(static_cast<unsigned>(t.threads)),
       .shared_bytes = static_cast<std::size_t>(shared_floats_of(t, Direction::backward_weight)) *
                       sizeof(float)};
@@ -187,7 +186,7 @@ void backward_weight_of_large_kernels(const Conv2dBackwardWeightArgs& args) {
   LargeWeightWork work{.plan = large_plan(z, Direction::backward_weight),
                        .type = z.dtype,
                        .images = static_cast<int>(z.n),
-                       .channels = static_cast<std::uint32_t>(z.c),
+                       .channels = static_cast<int>(z.c),
                        .x = args.x,
                        .dy = args.dy,
                        .partial = static_cast<float*>(args.workspace)};
