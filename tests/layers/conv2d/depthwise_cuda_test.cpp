@@ -26,31 +26,38 @@ Values integers(std::int64_t count, std::uint64_t stream) {
   return out;
 }
 
-// Values in device memory, `offset` elements behind an aligned address.
+// Values of type T in device memory, `offset` elements behind an aligned address.
+template <class T>
 struct Placed {
   Tensor block;
   std::int64_t offset, count;
   Placed(const Values& values, std::int64_t at)
       : offset(at), count(static_cast<std::int64_t>(values.size())) {
-    Tensor host = Tensor::zeros({count + 2 * kGuard});
-    std::fill_n(host.data<float>(), host.numel(), -999.0f);
-    std::copy(values.begin(), values.end(), host.data<float>() + kGuard + offset);
+    Tensor host = Tensor::zeros({count + 2 * kGuard}, dtype_of<T>);
+    std::fill_n(host.data<T>(), host.numel(), T(kUntouched));
+    for (std::int64_t i = 0; i < count; ++i) {
+      host.data<T>()[kGuard + offset + i] = T(values[static_cast<std::size_t>(i)]);
+    }
     block = host.to(cuda());
   }
-  float* data() const { return block.data<float>() + kGuard + offset; }
+  T* data() const { return block.data<T>() + kGuard + offset; }
   // Also says whether the guards around are untouched.
   Values read() const {
     const Tensor host = block.to(Device{});
-    const float* const all = host.data<float>();
+    Values out;
     for (std::int64_t i = 0; i < host.numel(); ++i) {
+      const float value = static_cast<float>(host.data<T>()[i]);
       const bool inside = i >= kGuard + offset && i < kGuard + offset + count;
-      if (!inside) {
-        EXPECT_EQ(all[i], -999.0f) << "guard " << i << " of " << host.numel();
+      if (inside) {
+        out.push_back(value);
+      } else {
+        EXPECT_EQ(value, kUntouched) << "guard " << i << " of " << host.numel();
       }
     }
-    return Values(all + kGuard + offset, all + kGuard + offset + count);
+    return out;
   }
   static constexpr std::int64_t kGuard = 16;
+  static constexpr float kUntouched = -992.0f;  // the same in every type
 };
 
 struct Results {
@@ -74,27 +81,34 @@ struct Inputs {
         dw_before(integers(z.w_shape().numel(), 6)) {}
 };
 
-Results expected(const Conv2dProblem& z, const Inputs& in) {
+// Sums are exact, and each result is rounded to T once; y once more, before the residual.
+template <class T>
+Results expected(Conv2dProblem z, const Inputs& in) {
+  z.dtype = DType::f32;
   const Conv2dAlgorithm& reference = card(DeviceType::cpu, "reference");
   const auto nothing = std::numeric_limits<float>::quiet_NaN();
   Results out{Values(in.dy.size(), nothing), Values(in.x.size(), nothing), in.dw_before};
   reference.forward({z, in.x.data(), in.w.data(), in.b.data(), out.y.data(), nullptr});
   for (std::size_t i = 0; i < out.y.size(); ++i) {
-    out.y[i] = std::max(out.y[i] + in.residual[i], 0.0f);
+    out.y[i] = std::max(static_cast<float>(T(out.y[i])) + in.residual[i], 0.0f);
   }
   reference.backward_data({z, in.dy.data(), in.w.data(), out.dx.data(), nullptr});
   reference.backward_weight({z, in.x.data(), in.dy.data(), out.dw.data(), true, nullptr});
+  for (Values* const values : {&out.y, &out.dx, &out.dw}) {
+    for (float& value : *values) value = static_cast<float>(T(value));
+  }
   return out;
 }
 
+template <class T>
 Results on_cuda(const Conv2dProblem& z, const Inputs& in, std::int64_t offset) {
   const Conv2dAlgorithm& depthwise = card(DeviceType::cuda, "depthwise");
   const auto nothing = std::numeric_limits<float>::quiet_NaN();
-  const Placed x(in.x, offset), w(in.w, offset), b(in.b, offset), residual(in.residual, offset),
+  const Placed<T> x(in.x, offset), w(in.w, offset), b(in.b, offset), residual(in.residual, offset),
       dy(in.dy, offset), y(Values(in.dy.size(), nothing), offset),
       dx(Values(in.x.size(), nothing), offset), dw(in.dw_before, offset);
   const auto floats = depthwise.workspace_bytes(z, Direction::backward_weight) / sizeof(float);
-  const Placed workspace(Values(floats, nothing), 0);
+  const Placed<float> workspace(Values(floats, nothing), 0);
   depthwise.forward({z,
                      x.data(),
                      w.data(),
@@ -115,14 +129,16 @@ void expect_equal(const Values& got, const Values& want, const std::string& what
   }
 }
 
+template <class T = float>
 void check(const std::string& text) {
-  const Conv2dProblem z = Conv2dProblem::parse(text);
+  Conv2dProblem z = Conv2dProblem::parse(text);
+  z.dtype = dtype_of<T>;
   z.check();
   const Inputs in(z);
-  const Results want = expected(z, in);
+  const Results want = expected<T>(z, in);
   for (const std::int64_t offset : {0, 1, 2}) {
-    SCOPED_TRACE(cat(text, ", ", offset, " floats off"));
-    const Results got = on_cuda(z, in, offset);
+    SCOPED_TRACE(cat(z.text(), ", ", offset, " elements off"));
+    const Results got = on_cuda<T>(z, in, offset);
     expect_equal(got.y, want.y, "y");
     expect_equal(got.dx, want.dx, "dx");
     expect_equal(got.dw, want.dw, "dw");
@@ -194,18 +210,74 @@ TEST_F(DepthwiseOnCuda, ManyPlanesInATileAndFewInTheLast) {
   check("n=3,c=21,h=8,w=8,k=21,groups=21,r=3,s=3,pad=1");
 }
 
+TEST_F(DepthwiseOnCuda, LargeKernelsOfEveryStride) {
+  for (const char* kernel : {"r=9,s=9,pad=4", "r=13,s=13,pad=6", "r=21,s=21,pad=10"}) {
+    for (const char* stride : {"stride=1", "stride=2", "stride=3"}) {
+      check(cat("n=3,c=2,h=14,w=14,k=2,groups=2,", kernel, ",", stride));
+      check(cat("n=1,c=3,h=19,w=16,k=3,groups=3,", kernel, ",", stride));
+    }
+  }
+  check("n=2,c=2,h=15,w=28,k=2,groups=2,r=31,s=31,pad=15");
+  check("n=2,c=2,h=30,w=17,k=2,groups=2,r=31,s=31,pad=15,stride=2");
+  check("n=1,c=1,h=9,w=20,k=1,groups=1,r=63,s=63,pad=31");
+}
+
+TEST_F(DepthwiseOnCuda, LargeKernelsThatAreNoSquaresAndAnyPadding) {
+  for (const char* pad : {"pad=0", "pad=3", "pad=12", "pad=0x7x3x0", "pad=1x0x0x12"}) {
+    check(cat("n=2,c=2,h=17,w=20,k=2,groups=2,r=10,s=12,", pad));
+    check(cat("n=2,c=2,h=17,w=20,k=2,groups=2,r=11,s=8,stride=2x1,", pad));
+    check(cat("n=2,c=2,h=17,w=20,k=2,groups=2,r=7,s=15,stride=2x3,", pad));
+  }
+  check("n=2,c=2,h=29,w=5,k=2,groups=2,r=21,s=1,pad=10x0");
+  check("n=2,c=2,h=5,w=29,k=2,groups=2,r=1,s=21,pad=0x10");
+  check("n=2,c=2,h=9,w=9,k=2,groups=2,r=5,s=5,stride=3,pad=2");
+}
+
+TEST_F(DepthwiseOnCuda, LargeKernelsOverManyPlanesAndOverBands) {
+  check("n=37,c=5,h=7,w=7,k=5,groups=5,r=9,s=9,pad=4");    // planes of two channels in a block
+  check("n=1,c=70,h=4,w=3,k=70,groups=70,r=9,s=9,pad=4");  // a channel for each plane
+  check("n=1,c=1,h=230,w=33,k=1,groups=1,r=9,s=9,pad=4");
+  check("n=1,c=1,h=160,w=150,k=1,groups=1,r=9,s=9,pad=4,stride=2");
+  check("n=1,c=1,h=12,w=700,k=1,groups=1,r=9,s=9,pad=4");
+}
+
+TEST_F(DepthwiseOnCuda, HalvesAreRoundedOnce) {
+  for (const char* text : {
+           "n=2,c=3,h=14,w=16,k=3,groups=3,r=3,s=3,pad=1",
+           "n=2,c=3,h=14,w=18,k=3,groups=3,r=5,s=5,pad=2",
+           "n=2,c=5,h=13,w=9,k=5,groups=5,r=7,s=7,pad=3",
+           "n=2,c=3,h=28,w=28,k=3,groups=3,r=3,s=3,pad=1,stride=2",
+           "n=2,c=2,h=28,w=24,k=2,groups=2,r=5,s=5,pad=2,stride=2",
+           "n=1,c=2,h=15,w=13,k=2,groups=2,r=7,s=7,pad=3,stride=2",
+           "n=3,c=24,h=7,w=7,k=24,groups=24,r=3,s=3,pad=1",
+           "n=35,c=4,h=7,w=7,k=4,groups=4,r=5,s=5,pad=2",
+           "n=2,c=32,h=7,w=7,k=32,groups=32,r=7,s=7,pad=3",
+           "n=3,c=12,h=14,w=14,k=12,groups=12,r=3,s=3,pad=1",
+           "n=3,c=11,h=14,w=14,k=11,groups=11,r=3,s=3,pad=1",
+           "n=2,c=2,h=15,w=20,k=2,groups=2,r=13,s=13,pad=6",
+           "n=2,c=2,h=15,w=20,k=2,groups=2,r=9,s=9,pad=4,stride=2",
+           "n=1,c=2,h=12,w=12,k=2,groups=2,r=3,s=3,pad=2,dilation=2",
+       }) {
+    check<BFloat16>(text);
+    check<Float16>(text);
+  }
+}
+
 TEST_F(DepthwiseOnCuda, WhatIsNotANumberStaysWhereItBelongs) {
   // The first column of x meets only the taps s = 0 (no padding): the other gradients are numbers.
   for (const char* text :
-       {"n=1,c=1,h=9,w=9,k=1,groups=1,r=3,s=3", "n=1,c=1,h=9,w=14,k=1,groups=1,r=3,s=3,stride=2"}) {
+       {"n=1,c=1,h=9,w=9,k=1,groups=1,r=3,s=3", "n=1,c=1,h=9,w=14,k=1,groups=1,r=3,s=3,stride=2",
+        "n=1,c=1,h=13,w=14,k=1,groups=1,r=9,s=9", "n=1,c=1,h=13,w=23,k=1,groups=1,r=9,s=10",
+        "n=1,c=1,h=19,w=23,k=1,groups=1,r=9,s=9,stride=2"}) {
     const Conv2dProblem z = Conv2dProblem::parse(text);
     Inputs in(z);
     for (std::int64_t h = 0; h < z.h; ++h) {
       in.x[static_cast<std::size_t>(h * z.w)] = std::numeric_limits<float>::quiet_NaN();
     }
-    const Results got = on_cuda(z, in, 0);
+    const Results got = on_cuda<float>(z, in, 0);
     for (std::size_t i = 0; i < got.dw.size(); ++i) {
-      EXPECT_EQ(std::isnan(got.dw[i]), i % 3 == 0) << text << ", tap " << i;
+      EXPECT_EQ(std::isnan(got.dw[i]), i % static_cast<std::size_t>(z.s) == 0)
+          << text << ", tap " << i;
     }
     for (std::int64_t i = 0; i < z.y_shape().numel(); ++i) {
       EXPECT_EQ(std::isnan(got.y[static_cast<std::size_t>(i)]), i % z.q() == 0) << text;

@@ -15,7 +15,10 @@
 //              and their backward_weight                 depthwise_small_weight_cuda.cu
 //              backward_data of stride 2                 depthwise_parities_cuda.cu
 //              backward_weight, two stages               depthwise_weight_cuda.cu
-//            all others, f16 and bf16: one by one        depthwise_elements_cuda.cu
+//            Kernels of more taps, strides up to 3: FMAs set the pace
+//              forward, and backward_data                depthwise_large_cuda.cu
+//              backward_weight                           depthwise_large_weight_cuda.cu
+//            all others (dilation, multipliers): one by one, depthwise_elements_cuda.cu
 // Shapes     x [N,C,H,W], w [K,1,R,S], y [N,K,P,Q], f32, f16 or bf16, row-major, any alignment;
 //            sums in f32
 // Supports   C/G = 1; any kernel, stride, dilation, padding and multiplier M
@@ -25,10 +28,12 @@
 //            in a fixed order: same bits on each run; exact on integers below 2^24
 // Backward   dx assigned; dw assigned or added to
 // Choices    peak_share 0.5 and 0.04: what the inner loops of tiles and of single elements leave to
-//            FMAs beside loads and index arithmetic
+//            FMAs beside loads and index arithmetic; of large kernels, what their plan says
 // Source     L. Sifre 2014: Rigid-Motion Scattering (thesis)
 // Read next  depthwise_elements_cuda.cu; depthwise_forward_cuda.cu
+#include "framework/machine/ceilings.h"
 #include "layers/conv2d/depthwise/cuda/depthwise_kernels.h"
+#include "layers/conv2d/depthwise/cuda/depthwise_large_launch.h"
 #include "layers/conv2d/depthwise/cuda/depthwise_launch.cuh"
 
 namespace convscope {
@@ -37,7 +42,6 @@ namespace depthwise {
 bool fits_tiles(const Conv2dProblem& z, Direction direction) {
   // Of sizes: exact Divisions, a plane's indices in 32 bits, coordinates of a grid.
   constexpr std::int64_t kMost = 16384, kMostOfGrid = 65535;
-  if (z.dtype != DType::f32) return false;
   if (z.r != z.s || (z.r != 3 && z.r != 5 && z.r != 7) || z.k != z.c) return false;
   if (z.stride_h != z.stride_w || z.stride_h > 2 || z.dilation_h != 1 || z.dilation_w != 1) {
     return false;
@@ -49,17 +53,21 @@ bool fits_tiles(const Conv2dProblem& z, Direction direction) {
   const PlaneMap map = plane_map(z);
   const bool back = direction == Direction::backward_data;
   if (back && z.stride_h == 2) return z.w * 24 * 4 < 160 * 1024;
-  return forward_tiling(back ? turned(map) : map, 7, false, z.c, 1).planes > 0;
+  return forward_tiling(back ? turned(map) : map, 7, 0, true, z.c, 1).planes > 0;
 }
 
 }  // namespace depthwise
 
 namespace {
 
+using depthwise::fits_large;
 using depthwise::fits_tiles;
 
 void forward(const Conv2dForwardArgs& args) {
-  if (!fits_tiles(args.problem, Direction::forward)) return depthwise::forward_by_elements(args);
+  if (!fits_tiles(args.problem, Direction::forward)) {
+    return fits_large(args.problem, Direction::forward) ? depthwise::forward_of_large_kernels(args)
+                                                        : depthwise::forward_by_elements(args);
+  }
   depthwise::fits_small_planes(args.problem, args.x, args.y)
       ? depthwise::forward_of_small_planes(args)
       : depthwise::forward_by_tiles(args);
@@ -67,9 +75,11 @@ void forward(const Conv2dForwardArgs& args) {
 
 void backward_data(const Conv2dBackwardDataArgs& args) {
   if (!fits_tiles(args.problem, Direction::backward_data)) {
-    return depthwise::backward_data_by_elements(args);
+    return fits_large(args.problem, Direction::backward_data)
+               ? depthwise::backward_data_of_large_kernels(args)
+               : depthwise::backward_data_by_elements(args);
   }
-  if (depthwise::fits_small_planes(args.problem, args.dy, args.dx)) {
+  if (args.problem.stride_h == 1 && depthwise::fits_small_planes(args.problem, args.dy, args.dx)) {
     return depthwise::backward_data_of_small_planes(args);
   }
   args.problem.stride_h == 1 ? depthwise::backward_data_as_forward(args)
@@ -79,10 +89,16 @@ void backward_data(const Conv2dBackwardDataArgs& args) {
 void backward_weight(const Conv2dBackwardWeightArgs& args) {
   const Conv2dProblem& z = args.problem;
   if (!fits_tiles(z, Direction::backward_weight)) {
-    return depthwise::backward_weight_by_elements(args);
+    return fits_large(z, Direction::backward_weight)
+               ? depthwise::backward_weight_of_large_kernels(args)
+               : depthwise::backward_weight_by_elements(args);
   }
-  const bool whole_units = z.c * z.h * z.w % 4 == 0;  // every image begins at 16 bytes
-  whole_units&& depthwise::fits_small_planes(z, args.x, args.dy)
+  // Every image begins at 16 bytes.
+  const auto whole_units = [&](std::int64_t plane) {
+    return z.c * plane * static_cast<std::int64_t>(size_of(z.dtype)) % 16 == 0;
+  };
+  whole_units(z.h * z.w) && whole_units(z.p() * z.q()) &&
+          depthwise::fits_small_planes(z, args.x, args.dy)
       ? depthwise::backward_weight_of_small_planes(args)
       : depthwise::backward_weight_by_tiles(args);
 }
@@ -109,16 +125,26 @@ std::size_t workspace_bytes(const Conv2dProblem& z, Direction direction) {
                                     depthwise::fits_small_planes(z, nullptr, nullptr)
                                         ? depthwise::weight_slices_of_small_planes(z)
                                         : 0)
-                         : depthwise::weight_slices_by_elements(z);
+                     : fits_large(z, direction) ? depthwise::weight_slices_of_large_kernels(z)
+                                                : depthwise::weight_slices_by_elements(z);
   return static_cast<std::size_t>(z.k * z.r * z.s * slices) * sizeof(float);
 }
 
+// Per second, of the GPU on which cycles_of() was fitted.
+constexpr double kCyclesOfPlan = 1.75e9;
+
 Conv2dCost cost(const Conv2dProblem& problem, Direction direction) {
+  const bool tiles = fits_tiles(problem, direction);
   const bool weight = direction == Direction::backward_weight;
   const auto partial = static_cast<double>(workspace_bytes(problem, direction));
+  double share = tiles ? 0.5 : 0.04;
+  if (!tiles && fits_large(problem, direction)) {
+    const double seconds = depthwise::large_plan(problem, direction).cycles / kCyclesOfPlan;
+    share = problem.nominal_flops() / (seconds * kUnmeasuredGpu.f32_flops);
+  }
   return {.flops = problem.nominal_flops(),
           .bytes = problem.nominal_bytes() + partial,
-          .peak_share = fits_tiles(problem, direction) ? 0.5 : 0.04,
+          .peak_share = share,
           .pass_bytes = partial,
           .launches = weight ? 2.0 : 1.0};
 }

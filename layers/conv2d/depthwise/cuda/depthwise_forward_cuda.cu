@@ -15,8 +15,9 @@
 //            unrolled, so sums and taps are registers. A finished row of 4 is stored at once; rows
 //            of y that are no multiple of 16 bytes are gathered in shared memory and stored as one
 //            run
-// Shapes     x [N,C,H,W], w [C,1,R,S], y [N,C,P,Q], f32 row-major; sums in f32. Any alignment;
-//            16-byte copies without a register when W, Q are multiples of 4 and the bases aligned
+// Shapes     x [N,C,H,W], w [C,1,R,S], y [N,C,P,Q], f32, f16 or bf16, row-major; sums in f32. Any
+//            alignment; copies of 4 numbers without a register when W, Q are multiples of 4 and the
+//            bases aligned
 // Supports   R = S of 3, 5, 7; stride 1 or 2; no dilation, no multiplier; tile fits shared memory
 // Cost       FLOPs = 2 N C P Q R S; bytes = x, w, y once; workspace none. 3x3: 18 FLOPs for 8
 //            bytes:
@@ -43,24 +44,26 @@ namespace {
 // Of y in a strip.
 constexpr int rows_of(int stride) { return stride == 1 ? 7 : 4; }
 
+template <class T>
 struct ForwardWork {
   DepthwiseTiling tiling = {};
   std::int64_t images = 0;
   int channels = 1;
-  const float* x = nullptr;
-  const float* w = nullptr;
-  const float* b = nullptr;
-  const float* residual = nullptr;
-  float* y = nullptr;
+  const T* x = nullptr;
+  const T* w = nullptr;
+  const T* b = nullptr;
+  const T* residual = nullptr;
+  T* y = nullptr;
+  int store_unit = 0;  // numbers of a store to y; 0: by way of shared memory
   bool relu = false;
+  bool turned = false;  // the taps in reverse order
 };
-
 
 constexpr int blocks_wanted(int size) { return size == 3 ? 8 : size == 5 ? 5 : 4; }
 
-template <int kSize, int kStride, int kUnit, bool kTurned>
+template <class T, int kSize, int kStride, int kUnit>
 __global__ void __launch_bounds__(DepthwiseTiling::kThreads, blocks_wanted(kSize))
-    depthwise_forward_kernel(const __grid_constant__ ForwardWork work) {
+    depthwise_forward_kernel(const __grid_constant__ ForwardWork<T> work) {
   constexpr bool kAligned = kUnit > 0;
   constexpr int kOffset = kAligned ? DepthwiseTiling::kLeftMargin - (kSize - 1) / 2 : 0;
   constexpr int kWindow = 3 * kStride + kSize;
@@ -69,12 +72,12 @@ __global__ void __launch_bounds__(DepthwiseTiling::kThreads, blocks_wanted(kSize
   const DepthwiseTiling& t = work.tiling;
   let_next_kernel_start();
   wait_for_previous_kernel();
-  float* const tile = dynamic_shared<float>();   // [planes, rows, pitch]
-  float* const staged = tile + t.tile_floats();  // the run of y
+  T* const tile = dynamic_shared<T>();       // [planes, rows, pitch]
+  T* const staged = tile + t.tile_floats();  // the run of y
   const DepthwiseJob job =
       depthwise_job(t, static_cast<int>(blockIdx.z), static_cast<int>(blockIdx.y),
                     static_cast<int>(blockIdx.x), work.channels);
-  const TargetRun run = target_run(t, job, work.y);
+  const TargetRun<T> run = target_run(t, job, work.y);
   if constexpr (kAligned) start_aligned_tile<kUnit>(t, job, work.x, tile);
 
   // More items than threads only with one plane: then all have the same channel.
@@ -84,10 +87,10 @@ __global__ void __launch_bounds__(DepthwiseTiling::kThreads, blocks_wanted(kSize
   float bias = 0;
   if (item.plane < job.planes) {
     const int channel = job.channel + item.plane;
-    const float* const w = work.w + channel * kTaps;
+    const T* const w = work.w + channel * kTaps;
 #pragma unroll
-    for (int i = 0; i < kTaps; ++i) taps[i] = w[kTurned ? kTaps - 1 - i : i];
-    if (work.b != nullptr) bias = work.b[channel];
+    for (int i = 0; i < kTaps; ++i) taps[i] = to_float(w[work.turned ? kTaps - 1 - i : i]);
+    if (work.b != nullptr) bias = to_float(work.b[channel]);
   }
   if constexpr (kAligned) {
     wait_for_tile();
@@ -98,17 +101,16 @@ __global__ void __launch_bounds__(DepthwiseTiling::kThreads, blocks_wanted(kSize
   for (; index < t.items(); index += static_cast<int>(blockDim.x)) {
     item = depthwise_item(t, index);
     if (item.plane >= job.planes) break;
-    const float* const from = tile +
-                              (item.plane * t.rows + item.strip * kRows * kStride) * t.pitch +
-                              4 * kStride * item.group;
+    const T* const from = tile + (item.plane * t.rows + item.strip * kRows * kStride) * t.pitch +
+                          4 * kStride * item.group;
     const int p0 = job.out_row + item.strip * kRows;
     const int at = (item.plane * t.out_h + p0 - run.first_row) * t.out_w + 4 * item.group;
     const int rows = t.out_h - p0;
     const int columns = t.out_w - 4 * item.group;
-    float* const y = run.to + at;
-    const float* const residual = work.residual == nullptr ? nullptr : work.residual + (y - work.y);
+    T* const y = run.to + at;
+    const T* const residual = work.residual == nullptr ? nullptr : work.residual + (y - work.y);
     const bool plain = residual == nullptr && !work.relu;
-    float* const stage = staged + phase_of(run.to) + at;
+    T* const stage = staged + phase_of(run.to) + at;
     float sums[kRows][4];
 #pragma unroll
     for (int i = 0; i < (kRows - 1) * kStride + kSize; ++i) {
@@ -129,19 +131,29 @@ __global__ void __launch_bounds__(DepthwiseTiling::kThreads, blocks_wanted(kSize
       }
       const int done = (i - kSize + 1) / kStride;
       if (i < kSize - 1 || (i - kSize + 1) % kStride != 0 || done >= rows) continue;
+      const int below = done * t.out_w;
       if (!plain) {
         float more[4] = {};
-        if (residual != nullptr) load_group<kUnit>(residual + done * t.out_w, columns, more);
+        if (residual != nullptr) {
+          work.store_unit == 4   ? load_group<4>(residual + below, columns, more)
+          : work.store_unit == 2 ? load_group<2>(residual + below, columns, more)
+                                 : load_group<0>(residual + below, columns, more);
+        }
 #pragma unroll
         for (int j = 0; j < 4; ++j) {
-          if (residual != nullptr) sums[done][j] += more[j];
+          // As if y were stored in between: the bits of a separate pass.
+          if (residual != nullptr) {
+            sums[done][j] = to_float(from_float<T>(sums[done][j])) + more[j];
+          }
           sums[done][j] = finished(sums[done][j], work.relu);
         }
       }
-      store_group<kUnit>((kAligned ? y : stage) + done * t.out_w, columns, sums[done]);
+      work.store_unit == 4   ? store_group<4>(y + below, columns, sums[done])
+      : work.store_unit == 2 ? store_group<2>(y + below, columns, sums[done])
+                             : store_group<0>(stage + below, columns, sums[done]);
     }
   }
-  if constexpr (!kAligned) {
+  if (work.store_unit == 0) {
     __syncthreads();
     store_run(run, staged);
   }
@@ -149,51 +161,60 @@ __global__ void __launch_bounds__(DepthwiseTiling::kThreads, blocks_wanted(kSize
 
 // ---- launchers ---------------------------------------------------------------------------------
 
-template <int kSize, int kStride, int kUnit, bool kTurned>
-void launch_forward(const ForwardWork& work) {
+template <class T, int kSize, int kStride, int kUnit>
+void launch_forward(const ForwardWork<T>& work) {
   const DepthwiseTiling& t = work.tiling;
-  const int floats = t.tile_floats() + (kUnit > 0 ? 0 : t.staged_floats());
-  launch(depthwise_forward_kernel<kSize, kStride, kUnit, kTurned>,
-         shape_of(t, work.images, work.channels, floats), work);
+  const int numbers = t.tile_floats() + (work.store_unit > 0 ? 0 : t.staged_floats());
+  launch(depthwise_forward_kernel<T, kSize, kStride, kUnit>,
+         shape_of(t, work.images, work.channels, static_cast<std::size_t>(numbers) * sizeof(T)),
+         work);
 }
 
-template <bool kTurned>
-void forward_planes(ForwardWork work, const PlaneMap& map) {
-  int unit = unit_of(map);
-  if (!is_aligned(work.x, unit) || !is_aligned(work.y, unit) || !is_aligned(work.residual, unit)) {
-    unit = 0;
+template <class T>
+void forward_planes(ForwardWork<T> work, const PlaneMap& map) {
+  int unit = source_unit(map);
+  if (!is_aligned(work.x, unit)) unit = 0;
+  work.store_unit = unit_of_rows(map.q);
+  if (!is_aligned(work.y, work.store_unit) || !is_aligned(work.residual, work.store_unit)) {
+    work.store_unit = 0;
   }
-  work.tiling = forward_tiling(map, rows_of(map.stride), unit, work.channels,
-                               tiles_to_fill_device(work.images));
-  for_size_stride_unit<kTurned ? 1 : 2>(
-      map.size, map.stride, unit, [&](auto size, auto stride, auto unit_of_rows) {
-        launch_forward<size(), stride(), unit_of_rows(), kTurned>(work);
-      });
+  work.tiling = forward_tiling(map, rows_of(map.stride), unit, /*staged=*/work.store_unit == 0,
+                               work.channels, tiles_to_fill_device(work.images));
+  for_size_stride_unit(map.size, map.stride, unit, [&](auto size, auto stride, auto unit_of_rows) {
+    launch_forward<T, size(), stride(), unit_of_rows()>(work);
+  });
 }
 
 }  // namespace
 
 void forward_by_tiles(const Conv2dForwardArgs& args) {
   const Conv2dProblem& z = args.problem;
-  forward_planes<false>({.images = z.n,
-                         .channels = static_cast<int>(z.c),
-                         .x = static_cast<const float*>(args.x),
-                         .w = static_cast<const float*>(args.w),
-                         .b = static_cast<const float*>(args.b),
-                         .residual = static_cast<const float*>(args.epilogue.residual),
-                         .y = static_cast<float*>(args.y),
-                         .relu = args.epilogue.relu},
-                        plane_map(z));
+  with_float_type(z.dtype, [&](auto zero) {
+    using T = decltype(zero);
+    forward_planes<T>({.images = z.n,
+                       .channels = static_cast<int>(z.c),
+                       .x = static_cast<const T*>(args.x),
+                       .w = static_cast<const T*>(args.w),
+                       .b = static_cast<const T*>(args.b),
+                       .residual = static_cast<const T*>(args.epilogue.residual),
+                       .y = static_cast<T*>(args.y),
+                       .relu = args.epilogue.relu},
+                      plane_map(z));
+  });
 }
 
 void backward_data_as_forward(const Conv2dBackwardDataArgs& args) {
   const Conv2dProblem& z = args.problem;
-  forward_planes<true>({.images = z.n,
-                        .channels = static_cast<int>(z.c),
-                        .x = static_cast<const float*>(args.dy),
-                        .w = static_cast<const float*>(args.w),
-                        .y = static_cast<float*>(args.dx)},
-                       turned(plane_map(z)));
+  with_float_type(z.dtype, [&](auto zero) {
+    using T = decltype(zero);
+    forward_planes<T>({.images = z.n,
+                       .channels = static_cast<int>(z.c),
+                       .x = static_cast<const T*>(args.dy),
+                       .w = static_cast<const T*>(args.w),
+                       .y = static_cast<T*>(args.dx),
+                       .turned = true},
+                      turned(plane_map(z)));
+  });
 }
 
 }  // namespace convscope::depthwise

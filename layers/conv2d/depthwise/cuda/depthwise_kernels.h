@@ -8,7 +8,7 @@
 
 namespace convscope::depthwise {
 
-// f32, square kernels of 3, 5 or 7 with stride 1 or 2, no dilation and no multiplier, planes narrow
+// Square kernels of 3, 5 or 7 with stride 1 or 2, no dilation and no multiplier, planes narrow
 // enough: computed from tiles in shared memory.
 bool fits_tiles(const Conv2dProblem& problem, Direction direction);
 
@@ -22,12 +22,20 @@ void backward_data_by_parities(const Conv2dBackwardDataArgs& args);
 void backward_weight_by_tiles(const Conv2dBackwardWeightArgs& args);
 int weight_slices_by_tiles(const Conv2dProblem& problem);
 
-// 7x7 planes, and 14x14 planes with a 3x3 kernel, of those that fit tiles: whole rows in registers.
+// 7x7 and 14x14 planes, of those that fit tiles: whole rows in registers. backward_data: stride 1.
 bool fits_small_planes(const Conv2dProblem& problem, const void* source, const void* target);
 void forward_of_small_planes(const Conv2dForwardArgs& args);
 void backward_data_of_small_planes(const Conv2dBackwardDataArgs& args);
 void backward_weight_of_small_planes(const Conv2dBackwardWeightArgs& args);
 int weight_slices_of_small_planes(const Conv2dProblem& problem);
+
+// Kernels of up to 63x63, strides of 1 to 3, no dilation and no multiplier, every float type: rows
+// pass over sums in registers.
+bool fits_large(const Conv2dProblem& problem, Direction direction);
+void forward_of_large_kernels(const Conv2dForwardArgs& args);
+void backward_data_of_large_kernels(const Conv2dBackwardDataArgs& args);
+void backward_weight_of_large_kernels(const Conv2dBackwardWeightArgs& args);
+int weight_slices_of_large_kernels(const Conv2dProblem& problem);
 
 // Any kernel, stride, dilation, multiplier and float type: one thread for each number.
 void forward_by_elements(const Conv2dForwardArgs& args);

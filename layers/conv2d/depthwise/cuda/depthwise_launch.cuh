@@ -4,6 +4,7 @@
 // Read next  depthwise_tiling.h; depthwise_forward_cuda.cu
 #pragma once
 
+#include <algorithm>
 #include <type_traits>
 
 #include "framework/cuda/launch.cuh"
@@ -42,18 +43,22 @@ inline PlaneMap turned(const PlaneMap& map) {
           .pad_left = map.size - 1 - map.pad_left};
 }
 
-// Floats of a unit in which rows can be copied and stored: 4 (16 bytes), 2, or 0: rows that are no
-// whole units. Units ask for the usual padding, which is a compile-time constant there.
-inline int unit_of(const PlaneMap& map) {
-  if (map.pad_left != (map.size - 1) / 2) return 0;
-  return map.w % 4 == 0 && map.q % 4 == 0 ? 4 : map.w % 2 == 0 && map.q % 2 == 0 ? 2 : 0;
+// Numbers of a unit of which rows of so many columns are made: 4, 2, or 0: no whole units.
+inline int unit_of_rows(int columns) { return columns % 4 == 0 ? 4 : columns % 2 == 0 ? 2 : 0; }
+// Of a unit in which rows of the source can be copied. Units ask for the usual padding, which is a
+// compile-time constant there.
+inline int source_unit(const PlaneMap& map) {
+  return map.pad_left == (map.size - 1) / 2 ? unit_of_rows(map.w) : 0;
 }
-inline bool is_aligned(const float* p, int unit) {
-  return unit == 0 || reinterpret_cast<std::uintptr_t>(p) % (sizeof(float) * unit) == 0;
+// The same, when rows of the target are whole units too.
+inline int unit_of(const PlaneMap& map) { return std::min(source_unit(map), unit_of_rows(map.q)); }
+template <class T>
+bool is_aligned(const T* p, int unit) {
+  return unit == 0 || reinterpret_cast<std::uintptr_t>(p) % (sizeof(T) * unit) == 0;
 }
 
 // From x to y (or from dy to dx, turned); `rows` of y in a strip.
-inline DepthwiseTiling forward_tiling(const PlaneMap& map, int rows, int unit,
+inline DepthwiseTiling forward_tiling(const PlaneMap& map, int rows, int unit, bool staged,
                                       std::int64_t channels, std::int64_t wanted_tiles) {
   const int margin = DepthwiseTiling::kLeftMargin;
   const bool aligned = unit > 0;
@@ -74,7 +79,7 @@ inline DepthwiseTiling forward_tiling(const PlaneMap& map, int rows, int unit,
                                 .channels = static_cast<int>(channels),
                                 .wanted_tiles = wanted_tiles,
                                 .unit = aligned ? unit : 4,
-                                .staged = !aligned,
+                                .staged = staged,
                                 .shared_bytes = cuda_device_facts().shared_bytes_per_block});
 }
 
@@ -85,12 +90,12 @@ inline std::int64_t tiles_to_fill_device(std::int64_t images) {
 
 // One block for each tile of each image: they need not divide their number.
 inline LaunchShape shape_of(const DepthwiseTiling& t, std::int64_t images, std::int64_t channels,
-                            int floats) {
+                            std::size_t shared_bytes) {
   LaunchShape shape{.grid = dim3(static_cast<unsigned>(t.bands),
                                  static_cast<unsigned>(t.chunks(static_cast<int>(channels))),
                                  static_cast<unsigned>(images)),
                     .block = dim3(static_cast<unsigned>(t.threads())),
-                    .shared_bytes = static_cast<std::size_t>(floats) * sizeof(float)};
+                    .shared_bytes = shared_bytes};
   shape.overlaps_previous = true;
   return shape;
 }

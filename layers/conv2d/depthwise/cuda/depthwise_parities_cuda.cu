@@ -12,7 +12,8 @@
 //            (row of dy, r) -> row of dx is a compile-time table. Of the columns, 4 g + j takes the
 //            taps s with the parity of j + pad_left, and the parity of pad_left is a template
 //            parameter, so no remainder is ever computed. Tiles of dy as in depthwise_tiling.h
-// Shapes     dy [N,C,P,Q], w [C,1,R,S], dx [N,C,H,W], f32 row-major, any alignment; sums in f32
+// Shapes     dy [N,C,P,Q], w [C,1,R,S], dx [N,C,H,W], f32, f16 or bf16, row-major, any alignment;
+//            sums in f32
 // Supports   R = S of 3, 5, 7; stride 2; no dilation, no multiplier; tile fits shared memory
 // Cost       FLOPs = 2 N C P Q R S; bytes = dy, w, dx once; 3x3: 4.5 FLOPs for each of dx's 4 bytes
 //            and dy's 1: memory-bound, the store of dx is four fifths of it
@@ -31,14 +32,15 @@ namespace {
 
 constexpr int kRows = 8;  // of dx in a strip
 
+template <class T>
 struct ParityWork {
   DepthwiseTiling tiling = {};
   std::int64_t images = 0;
   int channels = 1;
-  const float* dy = nullptr;
-  const float* w = nullptr;
-  float* dx = nullptr;
-  bool direct = false;  // rows of dx are whole 16-byte units
+  const T* dy = nullptr;
+  const T* w = nullptr;
+  T* dx = nullptr;
+  bool direct = false;  // rows of dx are whole units of 4
 };
 
 // Columns of dy, counted from 2 g + floor(pad_left / 2), that 4 columns of dx read: column 4 g + j
@@ -48,42 +50,42 @@ constexpr int column_count(int size, int odd) {
   return (3 + odd) / 2 - first_column(size, odd) + 1;
 }
 
-template <int kSize, int kOdd>
+template <class T, int kSize, int kOdd>
 __global__ void __launch_bounds__(DepthwiseTiling::kThreads, kSize == 7 ? 4 : 6)
-    depthwise_parities_kernel(const __grid_constant__ ParityWork work) {
+    depthwise_parities_kernel(const __grid_constant__ ParityWork<T> work) {
   constexpr int kAbove = (kSize - 1) / 2;  // rows of dy above the strip's first
   constexpr int kFirst = first_column(kSize, kOdd);
   constexpr int kCount = column_count(kSize, kOdd);
   const DepthwiseTiling& t = work.tiling;
-  float* const tile = dynamic_shared<float>();   // [planes, rows, pitch]
-  float* const staged = tile + t.tile_floats();  // the run of dx
+  T* const tile = dynamic_shared<T>();       // [planes, rows, pitch]
+  T* const staged = tile + t.tile_floats();  // the run of dx
   let_next_kernel_start();
   wait_for_previous_kernel();
   const DepthwiseJob job =
       depthwise_job(t, static_cast<int>(blockIdx.z), static_cast<int>(blockIdx.y),
                     static_cast<int>(blockIdx.x), work.channels);
-  const TargetRun run = target_run(t, job, work.dx);
+  const TargetRun<T> run = target_run(t, job, work.dx);
 
   // More items than threads only with one plane: then all have the same channel.
   int index = static_cast<int>(threadIdx.x);
   DepthwiseItem item = depthwise_item(t, index);
   float taps[kSize * kSize] = {};
   if (item.plane < job.planes) {
-    const float* const w = work.w + (job.channel + item.plane) * (kSize * kSize);
+    const T* const w = work.w + (job.channel + item.plane) * (kSize * kSize);
 #pragma unroll
-    for (int i = 0; i < kSize * kSize; ++i) taps[i] = w[i];
+    for (int i = 0; i < kSize * kSize; ++i) taps[i] = to_float(w[i]);
   }
   scatter_whole_tile(t, job, work.dy, tile);
 
   for (; index < t.items(); index += static_cast<int>(blockDim.x)) {
     item = depthwise_item(t, index);
     if (item.plane >= job.planes) break;
-    const float* const from =
+    const T* const from =
         tile + (item.plane * t.rows + item.strip * (kRows / 2)) * t.pitch + 2 * item.group;
     const int h0 = job.out_row + item.strip * kRows;  // may be -1
     const int at = (item.plane * t.out_h + h0 - run.first_row) * t.out_w + 4 * item.group;
-    float* const dx = run.to + at;
-    float* const stage = staged + phase_of(run.to) + at;
+    T* const dx = run.to + at;
+    T* const stage = staged + phase_of(run.to) + at;
     float sums[kRows][4];
 #pragma unroll
     for (int o = 0; o < kRows; ++o) {
@@ -111,13 +113,13 @@ __global__ void __launch_bounds__(DepthwiseTiling::kThreads, kSize == 7 ? 4 : 6)
         const int done = 2 * (i - kAbove) + half;  // no later row of dy reaches it
         if (done < 0 || h0 + done < 0 || h0 + done >= t.out_h) continue;
         if (work.direct) {
-          *reinterpret_cast<float4*>(dx + done * t.out_w) =
-              make_float4(sums[done][0], sums[done][1], sums[done][2], sums[done][3]);
+          store_unit<4>(dx + done * t.out_w, sums[done]);
           continue;
         }
 #pragma unroll
         for (int j = 0; j < 4; ++j) {
-          if (4 * item.group + j < t.out_w) stage[done * t.out_w + j] = sums[done][j];
+          if (4 * item.group + j < t.out_w)
+            stage[done * t.out_w + j] = from_float<T>(sums[done][j]);
         }
       }
     }
@@ -129,7 +131,8 @@ __global__ void __launch_bounds__(DepthwiseTiling::kThreads, kSize == 7 ? 4 : 6)
 
 // ---- launcher ----------------------------------------------------------------------------------
 
-DepthwiseTiling parity_tiling(const PlaneMap& map, bool direct, const ParityWork& work) {
+template <class T>
+DepthwiseTiling parity_tiling(const PlaneMap& map, bool direct, const ParityWork<T>& work) {
   const int odd = map.pad_left % 2;
   const int even_start = map.pad_top / 2 * 2;  // of h + pad_top
   return make_depthwise_tiling({.in_h = map.p,
@@ -150,11 +153,12 @@ DepthwiseTiling parity_tiling(const PlaneMap& map, bool direct, const ParityWork
                                 .shared_bytes = cuda_device_facts().shared_bytes_per_block});
 }
 
-template <int kSize, int kOdd>
-void launch_parities(const ParityWork& work) {
+template <class T, int kSize, int kOdd>
+void launch_parities(const ParityWork<T>& work) {
   const DepthwiseTiling& t = work.tiling;
-  const int floats = t.tile_floats() + (work.direct ? 0 : t.staged_floats());
-  launch(depthwise_parities_kernel<kSize, kOdd>, shape_of(t, work.images, work.channels, floats),
+  const int numbers = t.tile_floats() + (work.direct ? 0 : t.staged_floats());
+  launch(depthwise_parities_kernel<T, kSize, kOdd>,
+         shape_of(t, work.images, work.channels, static_cast<std::size_t>(numbers) * sizeof(T)),
          work);
 }
 
@@ -163,19 +167,23 @@ void launch_parities(const ParityWork& work) {
 void backward_data_by_parities(const Conv2dBackwardDataArgs& args) {
   const Conv2dProblem& z = args.problem;
   const PlaneMap map = plane_map(z);
-  ParityWork work{.images = z.n,
-                  .channels = static_cast<int>(z.c),
-                  .dy = static_cast<const float*>(args.dy),
-                  .w = static_cast<const float*>(args.w),
-                  .dx = static_cast<float*>(args.dx)};
-  work.direct = map.w % 4 == 0 && is_aligned(work.dx, 4);
-  work.tiling = parity_tiling(map, work.direct, work);
-  const auto launch_size = [&](auto size) {
-    map.pad_left % 2 != 0 ? launch_parities<size(), 1>(work) : launch_parities<size(), 0>(work);
-  };
-  map.size == 3   ? launch_size(std::integral_constant<int, 3>())
-  : map.size == 5 ? launch_size(std::integral_constant<int, 5>())
-                  : launch_size(std::integral_constant<int, 7>());
+  with_float_type(z.dtype, [&](auto zero) {
+    using T = decltype(zero);
+    ParityWork<T> work{.images = z.n,
+                       .channels = static_cast<int>(z.c),
+                       .dy = static_cast<const T*>(args.dy),
+                       .w = static_cast<const T*>(args.w),
+                       .dx = static_cast<T*>(args.dx)};
+    work.direct = map.w % 4 == 0 && is_aligned(work.dx, 4);
+    work.tiling = parity_tiling(map, work.direct, work);
+    const auto launch_size = [&](auto size) {
+      map.pad_left % 2 != 0 ? launch_parities<T, size(), 1>(work)
+                            : launch_parities<T, size(), 0>(work);
+    };
+    map.size == 3   ? launch_size(std::integral_constant<int, 3>())
+    : map.size == 5 ? launch_size(std::integral_constant<int, 5>())
+                    : launch_size(std::integral_constant<int, 7>());
+  });
 }
 
 }  // namespace convscope::depthwise

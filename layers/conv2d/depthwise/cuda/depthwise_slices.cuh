@@ -89,10 +89,10 @@ inline Slices slices_of(const DepthwiseTiling& t, const Conv2dProblem& z, int sl
           .partial = static_cast<float*>(workspace)};
 }
 
-inline LaunchShape shape_of(const DepthwiseTiling& t, const Slices& s, int floats) {
+inline LaunchShape shape_of(const DepthwiseTiling& t, const Slices& s, std::size_t shared_bytes) {
   LaunchShape shape{.grid = dim3(static_cast<unsigned>(s.chunks), static_cast<unsigned>(s.slices)),
                     .block = dim3(static_cast<unsigned>(t.threads())),
-                    .shared_bytes = static_cast<std::size_t>(floats) * sizeof(float)};
+                    .shared_bytes = shared_bytes};
   shape.overlaps_previous = true;
   return shape;
 }

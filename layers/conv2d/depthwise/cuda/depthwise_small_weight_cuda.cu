@@ -3,17 +3,18 @@
 // 14x14 planes on the GPU: runs of whole planes in shared memory, whole rows in the registers of a
 // thread that keeps its channel over all images of its block.
 //
-// Formula    dw[c,0,r,s] = sum over n, p, q of dy[n,c,p,q] x[n,c,p - pad + r,q - pad + s]
+// Formula    dw[c,0,r,s] = sum over n, p, q of dy[n,c,p,q] x[n,c,p stride - pad + r,
+//            q stride - pad + s]
 // Textbook   for c, r, s:
-//              for n, p, q: dw[c,0,r,s] += dy[n,c,p,q] * x[n,c,p+r-pad,q+s-pad]
+//              for n, p, q: dw[c,0,r,s] += dy[n,c,p,q] * x[n,c,p*stride+r-pad,q*stride+s-pad]
 // Plan       a block has 64 (14x14: 32) neighbouring channels and a slice of the images; of each
 //            image it copies the runs of x and dy, 16 bytes at a time. A thread multiplies 7 rows
 //            of dy with the rows of x that meet them; which columns meet is known at compile time.
 //            Its R S sums go to partial[slice][c,r,s]; a second kernel adds the slices in order
-// Shapes     x, dy [N,C,H,W] with H = W of 7 or 14, dw [C,1,R,S], f32 row-major, x, dy 16-byte
-//            aligned
-// Supports   7x7 with R = S of 3, 5, 7; 14x14 with 3; stride 1, pad (R - 1) / 2, no multiplier;
-//            images that begin at 16 bytes
+// Shapes     x [N,C,H,W] with H = W of 7 or 14, dy [N,C,P,Q], dw [C,1,R,S], f32, f16 or bf16,
+//            row-major, x, dy 16-byte aligned; sums in f32
+// Supports   R = S of 3, 5, 7; 7x7 to 7x7, 14x14 to 14x14, and 14x14 to 7x7 with stride 2; pad
+//            (R - 1) / 2, no multiplier; images that begin at 16 bytes
 // Cost       FLOPs = less than 2 N C P Q R S; bytes = x, dy once, and the partial sums;
 //            memory-bound
 // Numerics   each thread adds up its slice, then slices in order: same bits on each run
@@ -25,6 +26,7 @@
 #include "framework/cuda/async_copy.cuh"
 #include "layers/conv2d/depthwise/cuda/depthwise_kernels.h"
 #include "layers/conv2d/depthwise/cuda/depthwise_launch.cuh"
+#include "layers/conv2d/depthwise/cuda/depthwise_tile.cuh"
 
 namespace convscope::depthwise {
 namespace {
@@ -33,45 +35,48 @@ constexpr int kThreads = 64;
 constexpr int kRows = 7;  // of dy in a thread
 constexpr int kMostSlices = 32;
 
+template <class T>
 struct SmallWeightWork {
   int images = 0, channels = 1, slices = 1;
-  const float* x = nullptr;
-  const float* dy = nullptr;
+  const T* x = nullptr;
+  const T* dy = nullptr;
   float* partial = nullptr;  // [slices, C, R S]
 };
 
-__device__ inline void start_run(const float* from, int count, float* to) {
+template <class T>
+__device__ inline void start_run(const T* from, int count, T* to) {
+  constexpr int kUnit = 16 / sizeof(T);
   const int me = static_cast<int>(threadIdx.x);
 #pragma unroll 4
-  for (int i = 4 * me; i + 3 < count; i += 4 * kThreads) async_copy<16>(to + i, from + i);
-  if (me < count % 4) async_copy<4>(to + count - 1 - me, from + count - 1 - me);
+  for (int i = kUnit * me; i + kUnit <= count; i += kUnit * kThreads) {
+    async_copy<16>(to + i, from + i);
+  }
+  if (me < count % kUnit) to[count - 1 - me] = from[count - 1 - me];
 }
 
-// A row of kSide floats: loads of 8 bytes when rows are whole pairs.
-template <int kSide>
-__device__ inline void load_row(const float* row, float (&v)[kSide]) {
+// A row of kSide numbers: loads of pairs when rows are whole pairs.
+template <int kSide, class T>
+__device__ inline void load_row(const T* row, float (&v)[kSide]) {
   if constexpr (kSide % 2 == 0) {
 #pragma unroll
-    for (int i = 0; i < kSide / 2; ++i) {
-      const float2 two = *reinterpret_cast<const float2*>(row + 2 * i);
-      v[2 * i] = two.x, v[2 * i + 1] = two.y;
-    }
+    for (int i = 0; i < kSide; i += 2) load_unit<2>(row + i, v + i);
   } else {
 #pragma unroll
-    for (int i = 0; i < kSide; ++i) v[i] = row[i];
+    for (int i = 0; i < kSide; ++i) v[i] = to_float(row[i]);
   }
 }
 
-template <int kSide, int kSize>
+template <class T, int kSide, int kSize, int kStride>
 __global__ void __launch_bounds__(kThreads)
-    depthwise_small_weight_kernel(const __grid_constant__ SmallWeightWork work) {
-  constexpr int kStrips = kSide / kRows;
+    depthwise_small_weight_kernel(const __grid_constant__ SmallWeightWork<T> work) {
+  constexpr int kOut = (kSide - 1) / kStride + 1;  // rows and columns of dy
+  constexpr int kStrips = kOut / kRows;
   constexpr int kPlanes = kThreads / kStrips;
-  constexpr int kArea = kSide * kSide;
+  constexpr int kArea = kSide * kSide, kOutArea = kOut * kOut;
   constexpr int kPad = (kSize - 1) / 2;
   constexpr int kTaps = kSize * kSize;
-  float* const x = dynamic_shared<float>();  // [planes, side, side]
-  float* const dy = x + kPlanes * kArea;     // the same; at the end x holds the sums
+  T* const x = dynamic_shared<T>();   // [planes, side, side]
+  T* const dy = x + kPlanes * kArea;  // [planes, out, out]; at the end both hold the sums
   const int me = static_cast<int>(threadIdx.x);
   const int plane = me / kStrips;
   const int strip = me % kStrips;
@@ -85,43 +90,47 @@ __global__ void __launch_bounds__(kThreads)
 
   float sums[kTaps] = {};
   for (int image = begin; image < end; ++image) {
-    const std::uint64_t run =
-        (static_cast<std::uint64_t>(image) * static_cast<unsigned>(work.channels) + first) * kArea;
+    const std::uint64_t plane_before =
+        static_cast<std::uint64_t>(image) * static_cast<unsigned>(work.channels) + first;
     if (image > begin) __syncthreads();  // all have read the planes before
-    start_run(work.x + run, channels * kArea, x);
-    start_run(work.dy + run, channels * kArea, dy);
+    start_run(work.x + plane_before * kArea, channels * kArea, x);
+    start_run(work.dy + plane_before * kOutArea, channels * kOutArea, dy);
     async_copy_commit();
     async_copy_wait<0>();
     __syncthreads();
     if (plane >= channels) continue;
-    const int at = plane * kArea + strip * kRows * kSide;
-    float d[kRows][kSide];
+    const T* const x_rows = x + plane * kArea + strip * kRows * kStride * kSide;
+    const T* const dy_rows = dy + plane * kOutArea + strip * kRows * kOut;
+    float d[kRows][kOut];
 #pragma unroll
-    for (int i = 0; i < kRows + 2 * kPad; ++i) {
+    for (int o = 0; o < kRows; ++o) load_row<kOut>(dy_rows + o * kOut, d[o]);
+#pragma unroll
+    for (int i = 0; i < (kRows - 1) * kStride + kSize; ++i) {
       const int row = i - kPad;  // of x in the strip
-      if (i < kRows) load_row<kSide>(dy + at + i * kSide, d[i]);
       if (kStrips == 1 && (row < 0 || row >= kSide)) continue;
-      const bool inside = (row >= 0 || strip > 0) && (row < kRows || strip < kStrips - 1);
+      const bool inside = (row >= 0 || strip > 0) && (row < kRows * kStride || strip < kStrips - 1);
       if (!inside) continue;
       float v[kSide];
-      load_row<kSide>(x + at + row * kSide, v);
+      load_row<kSide>(x_rows + row * kSide, v);
 #pragma unroll
       for (int r = 0; r < kSize; ++r) {
-        const int o = i - r;
-        if (o < 0 || o >= kRows) continue;
+        if (i < r || (i - r) % kStride != 0) continue;
+        const int o = (i - r) / kStride;
+        if (o >= kRows) continue;
 #pragma unroll
-        for (int j = 0; j < kSide; ++j) {
+        for (int j = 0; j < kOut; ++j) {
 #pragma unroll
           for (int s = 0; s < kSize; ++s) {
-            if (j + s - kPad < 0 || j + s - kPad >= kSide) continue;
-            sums[r * kSize + s] = fmaf(v[j + s - kPad], d[o][j], sums[r * kSize + s]);
+            const int column = j * kStride + s - kPad;
+            if (column < 0 || column >= kSide) continue;
+            sums[r * kSize + s] = fmaf(v[column], d[o][j], sums[r * kSize + s]);
           }
         }
       }
     }
   }
   __syncthreads();
-  float* const out = x;  // [planes, taps]
+  float* const out = dynamic_shared<float>();  // [planes, taps]
 #pragma unroll
   for (int i = 0; i < kTaps; ++i) {
     float sum = sums[i];
@@ -135,8 +144,9 @@ __global__ void __launch_bounds__(kThreads)
 }
 
 // dw[i] = or += sum of partial[slice][i]: 32 neighbours by 8 groups of slices in a block.
+template <class T>
 __global__ void __launch_bounds__(256)
-    sum_rows_kernel(const float* partial, int count, int slices, bool accumulate, float* dw) {
+    sum_rows_kernel(const float* partial, int count, int slices, bool accumulate, T* dw) {
   __shared__ float groups[8][32];
   wait_for_previous_kernel();
   const auto lane = static_cast<int>(threadIdx.x) % 32;
@@ -154,20 +164,30 @@ __global__ void __launch_bounds__(256)
   sum = 0;
 #pragma unroll
   for (int i = 0; i < 8; ++i) sum += groups[i][lane];
-  dw[at] = accumulate ? dw[at] + sum : sum;
+  dw[at] = from_float<T>(accumulate ? to_float(dw[at]) + sum : sum);
 }
 
 // ---- launchers ---------------------------------------------------------------------------------
 
-template <int kSide, int kSize>
-void launch_small_weight(const SmallWeightWork& work) {
-  constexpr int kPlanes = kThreads / (kSide / kRows);
+template <class T, int kSide, int kSize, int kStride>
+void launch_small_weight(const SmallWeightWork<T>& work) {
+  constexpr int kOut = (kSide - 1) / kStride + 1;
+  constexpr int kPlanes = kThreads / (kOut / kRows);
+  constexpr std::size_t kBytes = kPlanes * (kSide * kSide + kOut * kOut) * sizeof(T);
+  static_assert(kBytes >= kPlanes * kSize * kSize * sizeof(float));
   LaunchShape shape{.grid = dim3(static_cast<unsigned>(ceil_div(work.channels, kPlanes)),
                                  static_cast<unsigned>(work.slices)),
                     .block = dim3(kThreads),
-                    .shared_bytes = 2 * kPlanes * kSide * kSide * sizeof(float)};
+                    .shared_bytes = kBytes};
   shape.overlaps_previous = true;
-  launch(depthwise_small_weight_kernel<kSide, kSize>, shape, work);
+  launch(depthwise_small_weight_kernel<T, kSide, kSize, kStride>, shape, work);
+}
+
+template <class T, int kSide, int kStride>
+void launch_size(const SmallWeightWork<T>& work, std::int64_t size) {
+  size == 3   ? launch_small_weight<T, kSide, 3, kStride>(work)
+  : size == 5 ? launch_small_weight<T, kSide, 5, kStride>(work)
+              : launch_small_weight<T, kSide, 7, kStride>(work);
 }
 
 }  // namespace
@@ -178,21 +198,23 @@ int weight_slices_of_small_planes(const Conv2dProblem& z) {
 
 void backward_weight_of_small_planes(const Conv2dBackwardWeightArgs& args) {
   const Conv2dProblem& z = args.problem;
-  const SmallWeightWork work{.images = static_cast<int>(z.n),
-                             .channels = static_cast<int>(z.c),
-                             .slices = weight_slices_of_small_planes(z),
-                             .x = static_cast<const float*>(args.x),
-                             .dy = static_cast<const float*>(args.dy),
-                             .partial = static_cast<float*>(args.workspace)};
-  z.h == 14  ? launch_small_weight<14, 3>(work)
-  : z.r == 3 ? launch_small_weight<7, 3>(work)
-  : z.r == 5 ? launch_small_weight<7, 5>(work)
-             : launch_small_weight<7, 7>(work);
-  const auto count = static_cast<int>(z.c * z.r * z.s);
-  LaunchShape shape{.grid = dim3(static_cast<unsigned>(ceil_div(count, 32))), .block = dim3(256)};
-  shape.overlaps_previous = true;
-  launch(sum_rows_kernel, shape, static_cast<const float*>(args.workspace), count, work.slices,
-         args.accumulate, static_cast<float*>(args.dw));
+  with_float_type(z.dtype, [&](auto zero) {
+    using T = decltype(zero);
+    const SmallWeightWork<T> work{.images = static_cast<int>(z.n),
+                                  .channels = static_cast<int>(z.c),
+                                  .slices = weight_slices_of_small_planes(z),
+                                  .x = static_cast<const T*>(args.x),
+                                  .dy = static_cast<const T*>(args.dy),
+                                  .partial = static_cast<float*>(args.workspace)};
+    z.stride_h == 2 ? launch_size<T, 14, 2>(work, z.r)
+    : z.h == 14     ? launch_size<T, 14, 1>(work, z.r)
+                    : launch_size<T, 7, 1>(work, z.r);
+    const auto count = static_cast<int>(z.c * z.r * z.s);
+    LaunchShape shape{.grid = dim3(static_cast<unsigned>(ceil_div(count, 32))), .block = dim3(256)};
+    shape.overlaps_previous = true;
+    launch(sum_rows_kernel<T>, shape, static_cast<const float*>(args.workspace), count, work.slices,
+           args.accumulate, static_cast<T*>(args.dw));
+  });
 }
 
 }  // namespace convscope::depthwise

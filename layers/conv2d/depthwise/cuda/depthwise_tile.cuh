@@ -2,24 +2,75 @@
 // depthwise_tile.cuh: a block's tile of planes: how it comes from global into shared memory, how a
 // thread reads its columns of a tile row, how a finished run of the target goes back.
 //
-// Aligned tiles (rows of whole units of 4 or 2 floats, aligned base) are copied asynchronously unit
-// by unit, zeros included, and lie 4 columns to the right. Others are one run in memory,
-// whatever the row length: it is read in 16-byte units all the same, and each float is put at its
-// place in a tile that was zeroed before.
+// Tiles hold the type T of the tensors, f32 or a half; registers hold floats. Aligned tiles (rows
+// of whole units of 4 or 2 numbers, aligned base) are copied asynchronously unit by unit, zeros
+// included, and lie 4 columns to the right. Others are one run in memory, whatever the row length:
+// it is read 4 numbers at a time all the same, and each is put at its place in a tile that was
+// zeroed before.
 // Read next  depthwise_tiling.h, where the numbers come from; depthwise_forward_cuda.cu
 #pragma once
 
 #include <cstdint>
 
 #include "framework/cuda/async_copy.cuh"
+#include "framework/cuda/half.cuh"
 #include "framework/cuda/launch.cuh"
 #include "layers/conv2d/depthwise/cuda/depthwise_tiling.h"
 
 namespace convscope::depthwise {
 
-// Floats by which `p` lies behind a 16-byte boundary.
-__device__ inline int phase_of(const float* p) {
-  return static_cast<int>(reinterpret_cast<std::uintptr_t>(p) / sizeof(float) % 4);
+// Numbers by which `p` lies behind a boundary of 4.
+template <class T>
+__device__ inline int phase_of(const T* p) {
+  return static_cast<int>(reinterpret_cast<std::uintptr_t>(p) / sizeof(T) % 4);
+}
+
+// 4 neighbours, one access.
+template <class T>
+struct alignas(4 * sizeof(T)) Four {
+  T v[4];
+};
+
+// kUnit neighbours at an aligned address, as floats.
+template <int kUnit, class T>
+__device__ inline void load_unit(const T* from, float* v) {
+  static_assert(kUnit == 2 || kUnit == 4);
+  if constexpr (sizeof(T) == 2) {
+    unsigned words[2] = {};
+    if constexpr (kUnit == 4) {
+      const uint2 both = *reinterpret_cast<const uint2*>(from);
+      words[0] = both.x, words[1] = both.y;
+    } else {
+      words[0] = *reinterpret_cast<const unsigned*>(from);
+    }
+#pragma unroll
+    for (int j = 0; j < kUnit / 2; ++j) {
+      const float2 two = floats_from_pair<T>(words[j]);
+      v[2 * j] = two.x, v[2 * j + 1] = two.y;
+    }
+  } else if constexpr (kUnit == 4) {
+    const float4 unit = *reinterpret_cast<const float4*>(from);
+    v[0] = unit.x, v[1] = unit.y, v[2] = unit.z, v[3] = unit.w;
+  } else {
+    const float2 unit = *reinterpret_cast<const float2*>(from);
+    v[0] = unit.x, v[1] = unit.y;
+  }
+}
+template <int kUnit, class T>
+__device__ inline void store_unit(T* to, const float* v) {
+  static_assert(kUnit == 2 || kUnit == 4);
+  if constexpr (sizeof(T) == 2) {
+    if constexpr (kUnit == 4) {
+      *reinterpret_cast<uint2*>(to) =
+          make_uint2(pair_from_floats<T>(v[0], v[1]), pair_from_floats<T>(v[2], v[3]));
+    } else {
+      *reinterpret_cast<unsigned*>(to) = pair_from_floats<T>(v[0], v[1]);
+    }
+  } else if constexpr (kUnit == 4) {
+    *reinterpret_cast<float4*>(to) = make_float4(v[0], v[1], v[2], v[3]);
+  } else {
+    *reinterpret_cast<float2*>(to) = make_float2(v[0], v[1]);
+  }
 }
 
 // ---- into shared memory ------------------------------------------------------------------------
@@ -31,10 +82,10 @@ __device__ inline T* plane_at(T* planes, std::uint32_t plane, int h, int w) {
 }
 
 // Returns with the copies under way: wait_for_tile() follows. A thread keeps its column.
-template <int kUnit>
+template <int kUnit, class T>
 __device__ inline void start_aligned_tile(const DepthwiseTiling& t, const DepthwiseJob& job,
-                                          const float* source, float* tile) {
-  const float* const base = plane_at(source, job.plane, t.in_h, t.in_w);
+                                          const T* source, T* tile) {
+  const T* const base = plane_at(source, job.plane, t.in_h, t.in_w);
   const int units = t.pitch / kUnit;
   const int me = static_cast<int>(threadIdx.x);
   const int at_once = t.rows_at_once;  // 0: rows longer than the block
@@ -50,7 +101,7 @@ __device__ inline void start_aligned_tile(const DepthwiseTiling& t, const Depthw
         const bool inside = in_row && plane < job.planes &&
                             static_cast<unsigned>(h) < static_cast<unsigned>(t.in_h);
         const int from = inside ? (plane * t.in_h + h) * t.in_w + column : 0;
-        async_copy<kUnit * 4>(tile + row * t.pitch + kUnit * unit, base + from, inside);
+        async_copy<kUnit * sizeof(T)>(tile + row * t.pitch + kUnit * unit, base + from, inside);
       }
       if (at_once > 0) break;
     }
@@ -63,41 +114,44 @@ __device__ inline void wait_for_tile() {
   __syncthreads();
 }
 
-__device__ inline void zero_tile(int floats, float* tile) {
-  for (int i = 4 * static_cast<int>(threadIdx.x); i < floats;
+template <class T>
+__device__ inline void zero_tile(int count, T* tile) {
+  for (int i = 4 * static_cast<int>(threadIdx.x); i < count;
        i += 4 * static_cast<int>(blockDim.x)) {
-    *reinterpret_cast<float4*>(tile + i) = make_float4(0, 0, 0, 0);
+    *reinterpret_cast<Four<T>*>(tile + i) = Four<T>{};
   }
 }
 
-// Up to 4 floats of the run from[0, count) that share a 16-byte unit: those at first, first + 1 ...
-// that are inside. One load when all 4 are.
-__device__ inline void load_unit(const float* from, int first, int count, float (&v)[4]) {
-  if (first >= 0 && first + 3 < count) {
-    const float4 all = *reinterpret_cast<const float4*>(from + first);
-    v[0] = all.x, v[1] = all.y, v[2] = all.z, v[3] = all.w;
-    return;
-  }
+// Up to 4 numbers of the run from[0, count) that share an aligned unit: those at first, first + 1
+// ... that are inside. One load when all 4 are.
+template <class T>
+__device__ inline Four<T> load_piece(const T* from, int first, int count) {
+  if (first >= 0 && first + 3 < count) return *reinterpret_cast<const Four<T>*>(from + first);
+  Four<T> out = {};
 #pragma unroll
   for (int j = 0; j < 4; ++j) {
-    v[j] = first + j >= 0 && first + j < count ? from[first + j] : 0.0f;
+    if (first + j >= 0 && first + j < count) out.v[j] = from[first + j];
   }
+  return out;
 }
 
 // Assumes a zeroed tile and a barrier behind that; a barrier follows.
+template <class T>
 __device__ inline void scatter_tile(const DepthwiseTiling& t, const DepthwiseJob& job,
-                                    const float* source, float* tile) {
+                                    const T* source, T* tile) {
   const int first_row = t.planes > 1 ? 0 : depthwise_first_row(job);
   const int count =
       (t.planes > 1 ? job.planes * t.in_h : max(0, depthwise_end_row(t, job) - first_row)) * t.in_w;
-  const float* const run = plane_at(source, job.plane, t.in_h, t.in_w) + first_row * t.in_w;
+  const T* const run = plane_at(source, job.plane, t.in_h, t.in_w) + first_row * t.in_w;
   const int phase = phase_of(run);
   const int threads = static_cast<int>(blockDim.x);
   constexpr int kAhead = 4;  // loads under way in each thread
   for (int i = static_cast<int>(threadIdx.x); 4 * i - phase < count; i += kAhead * threads) {
-    float v[kAhead][4];
+    Four<T> ahead[kAhead];
 #pragma unroll
-    for (int a = 0; a < kAhead; ++a) load_unit(run, 4 * (i + a * threads) - phase, count, v[a]);
+    for (int a = 0; a < kAhead; ++a) {
+      ahead[a] = load_piece(run, 4 * (i + a * threads) - phase, count);
+    }
 #pragma unroll
     for (int a = 0; a < kAhead; ++a) {
       const int first = 4 * (i + a * threads) - phase;
@@ -111,7 +165,7 @@ __device__ inline void scatter_tile(const DepthwiseTiling& t, const DepthwiseJob
       for (int j = 0; j < 4; ++j) {
         if (first + j < 0 || first + j >= count) continue;
         if (row >= 0 && row < t.rows && column >= 0 && column < t.pitch) {
-          tile[(plane * t.rows + row) * t.pitch + column] = v[a][j];
+          tile[(plane * t.rows + row) * t.pitch + column] = ahead[a].v[j];
         }
         if (++column < t.in_w + t.shift) continue;
         column = t.shift;
@@ -124,8 +178,9 @@ __device__ inline void scatter_tile(const DepthwiseTiling& t, const DepthwiseJob
 }
 
 // The tile of a job, zeros around the image included, ready for all threads.
+template <class T>
 __device__ inline void scatter_whole_tile(const DepthwiseTiling& t, const DepthwiseJob& job,
-                                          const float* source, float* tile) {
+                                          const T* source, T* tile) {
   zero_tile(t.tile_floats(), tile);
   __syncthreads();
   scatter_tile(t, job, source, tile);
@@ -134,57 +189,45 @@ __device__ inline void scatter_whole_tile(const DepthwiseTiling& t, const Depthw
 
 // ---- out of shared memory ----------------------------------------------------------------------
 
-// v[i] = row[kOffset + i], where row + a multiple of kUnit is aligned to kUnit floats: loads whole
+// v[i] = row[kOffset + i], where row + a multiple of kUnit is aligned to kUnit numbers: loads whole
 // units; what is not used of them costs nothing.
-template <int kOffset, int kUnit, int kCount>
-__device__ inline void load_window(const float* row, float (&v)[kCount]) {
-  static_assert(kUnit == 2 || kUnit == 4);
+template <int kOffset, int kUnit, int kCount, class T>
+__device__ inline void load_window(const T* row, float (&v)[kCount]) {
   constexpr int kFirst = kOffset / kUnit;
   constexpr int kUnits = (kOffset + kCount + kUnit - 1) / kUnit - kFirst;
   float all[kUnits * kUnit];
 #pragma unroll
-  for (int u = 0; u < kUnits; ++u) {
-    if constexpr (kUnit == 4) {
-      const float4 unit = *reinterpret_cast<const float4*>(row + 4 * (kFirst + u));
-      all[4 * u] = unit.x, all[4 * u + 1] = unit.y;
-      all[4 * u + 2] = unit.z, all[4 * u + 3] = unit.w;
-    } else {
-      const float2 unit = *reinterpret_cast<const float2*>(row + 2 * (kFirst + u));
-      all[2 * u] = unit.x, all[2 * u + 1] = unit.y;
-    }
-  }
+  for (int u = 0; u < kUnits; ++u) load_unit<kUnit>(row + kUnit * (kFirst + u), all + kUnit * u);
 #pragma unroll
   for (int i = 0; i < kCount; ++i) v[i] = all[kOffset - kFirst * kUnit + i];
 }
 
-// 4 floats at `row` in global memory, those beyond `columns` as 0.
-template <int kUnit>
-__device__ inline void load_group(const float* row, int columns, float (&v)[4]) {
+// 4 numbers at `row` in global memory, those beyond `columns` as 0.
+template <int kUnit, class T>
+__device__ inline void load_group(const T* row, int columns, float (&v)[4]) {
   if constexpr (kUnit == 4) {
-    const float4 all = *reinterpret_cast<const float4*>(row);
-    v[0] = all.x, v[1] = all.y, v[2] = all.z, v[3] = all.w;
+    load_unit<4>(row, v);
   } else if constexpr (kUnit == 2) {
-    const float2 left = *reinterpret_cast<const float2*>(row);
-    const float2 right =
-        columns > 2 ? *reinterpret_cast<const float2*>(row + 2) : make_float2(0, 0);
-    v[0] = left.x, v[1] = left.y, v[2] = right.x, v[3] = right.y;
+    load_unit<2>(row, v);
+    v[2] = v[3] = 0;
+    if (columns > 2) load_unit<2>(row + 2, v + 2);
   } else {
 #pragma unroll
-    for (int j = 0; j < 4; ++j) v[j] = j < columns ? row[j] : 0.0f;
+    for (int j = 0; j < 4; ++j) v[j] = j < columns ? to_float(row[j]) : 0.0f;
   }
 }
 
-template <int kUnit>
-__device__ inline void store_group(float* row, int columns, const float (&v)[4]) {
+template <int kUnit, class T>
+__device__ inline void store_group(T* row, int columns, const float (&v)[4]) {
   if constexpr (kUnit == 4) {
-    *reinterpret_cast<float4*>(row) = make_float4(v[0], v[1], v[2], v[3]);
+    store_unit<4>(row, v);
   } else if constexpr (kUnit == 2) {
-    *reinterpret_cast<float2*>(row) = make_float2(v[0], v[1]);
-    if (columns > 2) *reinterpret_cast<float2*>(row + 2) = make_float2(v[2], v[3]);
+    store_unit<2>(row, v);
+    if (columns > 2) store_unit<2>(row + 2, v + 2);
   } else {
 #pragma unroll
     for (int j = 0; j < 4; ++j) {
-      if (j < columns) row[j] = v[j];
+      if (j < columns) row[j] = from_float<T>(v[j]);
     }
   }
 }
@@ -192,14 +235,16 @@ __device__ inline void store_group(float* row, int columns, const float (&v)[4])
 // ---- the target --------------------------------------------------------------------------------
 
 // The rows of the target that a tile fills: one run in memory.
+template <class T>
 struct TargetRun {
-  float* to = nullptr;
-  int count = 0;      // floats
+  T* to = nullptr;
+  int count = 0;      // numbers
   int first_row = 0;  // of the target plane
 };
 
-__device__ inline TargetRun target_run(const DepthwiseTiling& t, const DepthwiseJob& job,
-                                       float* target) {
+template <class T>
+__device__ inline TargetRun<T> target_run(const DepthwiseTiling& t, const DepthwiseJob& job,
+                                          T* target) {
   const int first = max(job.out_row, 0);
   const int end = min(job.out_row + t.strips * t.out_strip, t.out_h);
   const int rows = t.planes > 1 ? job.planes * t.out_h : max(0, end - first);
@@ -207,13 +252,14 @@ __device__ inline TargetRun target_run(const DepthwiseTiling& t, const Depthwise
 }
 
 // staged[phase_of(run.to) + i] -> run.to[i]
-__device__ inline void store_run(const TargetRun& run, const float* staged) {
+template <class T>
+__device__ inline void store_run(const TargetRun<T>& run, const T* staged) {
   const int phase = phase_of(run.to);
   for (int first = 4 * static_cast<int>(threadIdx.x) - phase; first < run.count;
        first += 4 * static_cast<int>(blockDim.x)) {
-    const float* const from = staged + phase + first;
+    const T* const from = staged + phase + first;
     if (first >= 0 && first + 3 < run.count) {
-      *reinterpret_cast<float4*>(run.to + first) = *reinterpret_cast<const float4*>(from);
+      *reinterpret_cast<Four<T>*>(run.to + first) = *reinterpret_cast<const Four<T>*>(from);
       continue;
     }
 #pragma unroll

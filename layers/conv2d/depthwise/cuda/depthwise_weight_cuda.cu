@@ -12,7 +12,8 @@
 //            from the tile and multiplied with all rows of dy that it meets: R S sums for each
 //            thread, over all images. At the end the block adds up its threads' sums and writes
 //            partial[c,r,s][slice]; the second kernel adds the slices in order
-// Shapes     x [N,C,H,W], dy [N,C,P,Q], dw [C,1,R,S], partial [C R S, slices], f32; sums in f32
+// Shapes     x [N,C,H,W], dy [N,C,P,Q], dw [C,1,R,S], f32, f16 or bf16; partial [C R S, slices] and
+//            sums in f32
 // Supports   R = S of 3, 5, 7; stride 1 or 2; no dilation, no multiplier; tile fits shared memory
 // Cost       FLOPs = 2 N C P Q R S; bytes = x, dy once, and the partial sums; 3x3: memory-bound
 // Numerics   sums of 28 products for each image in a thread, then threads, then slices: error about
@@ -32,19 +33,20 @@ namespace {
 
 constexpr int kRows = 7;  // of dy in a strip
 
+template <class T>
 struct WeightWork {
   DepthwiseTiling tiling = {};
   Slices slices = {};
-  const float* x = nullptr;
-  const float* dy = nullptr;
+  const T* x = nullptr;
+  const T* dy = nullptr;
 };
 
 // sums[r,s] += the products of a strip of dy with the tile row `from` and those below it. Rows and
 // columns of dy beyond `rows`, `columns` do not exist; with units all 7 rows do, and pairs of
 // columns.
-template <int kSize, int kStride, int kUnit>
-__device__ inline void add_products(const float* from, int pitch, const float (&d)[kRows][4],
-                                    int rows, int columns, float (&sums)[kSize * kSize]) {
+template <class T, int kSize, int kStride, int kUnit>
+__device__ inline void add_products(const T* from, int pitch, const float (&d)[kRows][4], int rows,
+                                    int columns, float (&sums)[kSize * kSize]) {
   constexpr bool kExact = kUnit > 0;
   constexpr int kOffset = kExact ? DepthwiseTiling::kLeftMargin - (kSize - 1) / 2 : 0;
   constexpr int kWindow = 3 * kStride + kSize;
@@ -71,11 +73,11 @@ __device__ inline void add_products(const float* from, int pitch, const float (&
 
 constexpr int blocks_wanted(int size) { return size == 3 ? 6 : 4; }
 
-template <int kSize, int kStride, int kUnit>
+template <class T, int kSize, int kStride, int kUnit>
 __global__ void __launch_bounds__(DepthwiseTiling::kThreads, blocks_wanted(kSize))
-    depthwise_weight_kernel(const __grid_constant__ WeightWork work) {
+    depthwise_weight_kernel(const __grid_constant__ WeightWork<T> work) {
   const DepthwiseTiling& t = work.tiling;
-  float* const tile = dynamic_shared<float>();  // [planes, rows, pitch], then the threads' sums
+  T* const tile = dynamic_shared<T>();  // [planes, rows, pitch], then the threads' sums
   let_next_kernel_start();
   wait_for_previous_kernel();
   const SlicePart part = slice_part(t, work.slices);
@@ -100,8 +102,8 @@ __global__ void __launch_bounds__(DepthwiseTiling::kThreads, blocks_wanted(kSize
       const int columns = t.out_w - 4 * item.group;
       float d[kRows][4] = {};
       if (mine) {
-        const float* const dy = plane_at(work.dy, job.plane + item.plane, t.out_h, t.out_w) +
-                                p0 * t.out_w + 4 * item.group;
+        const T* const dy = plane_at(work.dy, job.plane + item.plane, t.out_h, t.out_w) +
+                            p0 * t.out_w + 4 * item.group;
 #pragma unroll
         for (int o = 0; o < kRows; ++o) {
           if (kUnit > 0 || o < rows) load_group<kUnit>(dy + o * t.out_w, columns, d[o]);
@@ -110,30 +112,32 @@ __global__ void __launch_bounds__(DepthwiseTiling::kThreads, blocks_wanted(kSize
       if (waiting) wait_for_tile();
       waiting = false;
       if (!mine) continue;
-      add_products<kSize, kStride, kUnit>(
+      add_products<T, kSize, kStride, kUnit>(
           tile + (item.plane * t.rows + item.strip * kRows * kStride) * t.pitch +
               4 * kStride * item.group,
           t.pitch, d, rows, columns, sums);
     }
   }
   __syncthreads();
-  write_partial(t, work.slices, part.slice, sums, tile);
+  write_partial(t, work.slices, part.slice, sums, dynamic_shared<float>());
 }
 
 // ---- launchers ---------------------------------------------------------------------------------
 
 DepthwiseTiling weight_tiling(const PlaneMap& map, int unit, std::int64_t channels) {
-  return forward_tiling(map, kRows, unit, channels, /*wanted_tiles=*/1);
+  return forward_tiling(map, kRows, unit, /*staged=*/unit == 0, channels, /*wanted_tiles=*/1);
 }
 
 // The number of slices is decided by the shape alone: workspace_bytes() knows no pointers.
 int weight_unit(const PlaneMap& map) { return map.p % kRows == 0 ? unit_of(map) : 0; }
 
-template <int kSize, int kStride, int kUnit>
-void launch_weight(const WeightWork& work) {
+template <class T, int kSize, int kStride, int kUnit>
+void launch_weight(const WeightWork<T>& work) {
   const DepthwiseTiling& t = work.tiling;
-  const int floats = std::max(t.tile_floats(), kSize * kSize * t.threads());
-  launch(depthwise_weight_kernel<kSize, kStride, kUnit>, shape_of(t, work.slices, floats), work);
+  const auto numbers = static_cast<std::size_t>(t.tile_floats());
+  const auto sums = static_cast<std::size_t>(kSize * kSize * t.threads());
+  launch(depthwise_weight_kernel<T, kSize, kStride, kUnit>,
+         shape_of(t, work.slices, std::max(numbers * sizeof(T), sums * sizeof(float))), work);
 }
 
 }  // namespace
@@ -146,14 +150,18 @@ int weight_slices_by_tiles(const Conv2dProblem& problem) {
 void backward_weight_by_tiles(const Conv2dBackwardWeightArgs& args) {
   const Conv2dProblem& z = args.problem;
   const PlaneMap map = plane_map(z);
-  WeightWork work{.x = static_cast<const float*>(args.x), .dy = static_cast<const float*>(args.dy)};
-  int unit = weight_unit(map);
-  if (!is_aligned(work.x, unit) || !is_aligned(work.dy, unit)) unit = 0;
-  work.tiling = weight_tiling(map, unit, z.c);
   const int slices = weight_slices_by_tiles(z);
-  work.slices = slices_of(work.tiling, z, slices, args.workspace);
-  for_size_stride_unit(map.size, map.stride, unit, [&](auto size, auto stride, auto unit_of_rows) {
-    launch_weight<size(), stride(), unit_of_rows()>(work);
+  with_float_type(z.dtype, [&](auto zero) {
+    using T = decltype(zero);
+    WeightWork<T> work{.x = static_cast<const T*>(args.x), .dy = static_cast<const T*>(args.dy)};
+    int unit = weight_unit(map);
+    if (!is_aligned(work.x, unit) || !is_aligned(work.dy, unit)) unit = 0;
+    work.tiling = weight_tiling(map, unit, z.c);
+    work.slices = slices_of(work.tiling, z, slices, args.workspace);
+    for_size_stride_unit(map.size, map.stride, unit,
+                         [&](auto size, auto stride, auto unit_of_rows) {
+                           launch_weight<T, size(), stride(), unit_of_rows()>(work);
+                         });
   });
   sum_slices(args, slices);
 }

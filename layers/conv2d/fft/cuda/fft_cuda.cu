@@ -15,8 +15,8 @@
 //            Dilated kernels have zeros between their taps.
 // Shapes     x [N,C,H,W], w [K,C,R,S], y [N,K,P,Q], f32 row-major, any alignment; spectra
 //            [L (L/2 + 1)][N tiles][C] of complex f32, L = 16, 32 or 64; sums in f32
-// Supports   f32; groups 1; kernels of 2 to 33 dilated taps each way; stride 1; every padding. A
-//            problem in tf32 is computed in f32
+// Supports   f32; groups 1, or depthwise (fft_depthwise_cuda.cu, halves too); kernels of 2 to 33
+//            dilated taps each way; stride 1; every padding. A problem in tf32 is computed in f32
 // Cost       FLOPs = 8 F N tiles K C, F = L (L/2 + 1): about 4 for each point of a tile, K and C,
 //            in place of 2 R S for each pixel; bytes = the spectra written and read; workspace =
 //            the spectra of a chunk of images; memory-bound up to about 100 channels
@@ -31,7 +31,7 @@
 // Source     M. Mathieu, M. Henaff, Y. LeCun 2014, arXiv 1312.5851; N. Vasilache et al.: fbfft,
 //            2015, arXiv 1412.7580 (small transforms of our own, as here); two real planes at once:
 //            Numerical Recipes, 12.3
-// Read next  fft_passes.cuh, the transforms; winograd_f4x3_cuda.cu, for 3x3
+// Read next  fft_passes.cuh, the transforms; fft_depthwise_cuda.cu; winograd_f4x3_cuda.cu, for 3x3
 #include <algorithm>
 #include <climits>
 
@@ -40,21 +40,18 @@
 #include "framework/machine/ceilings.h"
 #include "framework/memory/memory.h"
 #include "layers/conv2d/algorithm.h"
-#include "layers/conv2d/fft/cuda/fft_passes.cuh"
+#include "layers/conv2d/fft/cuda/fft_depthwise.h"
+#include "layers/conv2d/fft/cuda/fft_spans.cuh"
 
 namespace convscope {
 namespace {
 
 using fft::Index;
+using fft::kLargestKernel;
+using fft::kLengths;
+using fft::Span;
 
 constexpr Index kSpectraBytes = Index{256} << 20;
-constexpr int kLengths[] = {16, 32, 64};
-constexpr Index kLargestKernel = 33;
-
-// One axis of the problem without strides: `in` positions from -pad on, `out` outputs, `taps`.
-struct Span {
-  Index in, in_step, out, out_step, taps, pad;
-};
 
 struct Plan {
   Plan(const Conv2dProblem& problem, Direction direction)
@@ -63,12 +60,12 @@ struct Plan {
         forward(direction != Direction::backward_data),
         depth(forward ? z.c : z.k),
         channels(forward ? z.k : z.c),
-        down(span(z.h, z.p(), z.stride_h, (z.r - 1) * z.dilation_h + 1, z.pad_top)),
-        across(span(z.w, z.q(), z.stride_w, (z.s - 1) * z.dilation_w + 1, z.pad_left)) {
+        down(Span::rows(z, forward)),
+        across(Span::columns(z, forward)) {
     double least = 0;
     for (const int candidate : kLengths) {
-      const Index rows = outputs(down, candidate);
-      const Index columns = outputs(across, candidate);
+      const Index rows = down.outputs(candidate);
+      const Index columns = across.outputs(candidate);
       if (rows == 0 || columns == 0) continue;
       const double seconds = seconds_of(candidate, rows, columns);
       if (length != 0 && seconds >= least) continue;
@@ -83,7 +80,7 @@ struct Plan {
   }
 
   Index tiles() const {
-    return ceil_div(virtual_out(down), tile_rows) * ceil_div(virtual_out(across), tile_columns);
+    return ceil_div(down.virtual_out(), tile_rows) * ceil_div(across.virtual_out(), tile_columns);
   }
   Index points() const { return fft::frequencies(length); }
   // Complex numbers between frequencies: whole stores of a block.
@@ -102,18 +99,12 @@ struct Plan {
 
   // The tiles that a product reads, and those that forward and backward_data make.
   fft::PlaneSet read(Index n) const {
-    return {axis(down, tile_rows), axis(across, tile_columns), int(depth), n * tiles() * depth};
+    return {down.read(tile_rows), across.read(tile_columns), int(depth), n * tiles() * depth};
   }
   fft::PlaneSet made(Index n) const {
-    return {out_axis(down, tile_rows), out_axis(across, tile_columns), int(channels),
-            n * tiles() * channels};
+    return {down.made(tile_rows), across.made(tile_columns), int(channels), n * tiles() * channels};
   }
-  fft::PlaneSet kernels() const {
-    const auto taps = [](Index size, Index dilation) {
-      return fft::Axis{int(size), int(dilation), 0, 0, int((size - 1) * dilation + 1), 1};
-    };
-    return {taps(z.r, z.dilation_h), taps(z.s, z.dilation_w), int(z.k * z.c), z.k * z.c};
-  }
+  fft::PlaneSet kernels() const { return fft::kernel_planes(z, z.k * z.c); }
   int shift(Index taps) const { return forward ? 0 : int(taps - 1); }
 
   const Conv2dProblem& z;
@@ -125,35 +116,6 @@ struct Plan {
   Index images = 1;                       // at a time
 
  private:
-  Span span(Index in, Index out, Index stride, Index taps, Index pad) const {
-    if (forward) return {in, 1, out, stride, taps, pad};
-    return {out, stride, in, 1, taps, taps - 1 - pad};
-  }
-  static Index virtual_out(const Span& s) { return (s.out - 1) * s.out_step + 1; }
-  static Index virtual_in(const Span& s) { return (s.in - 1) * s.in_step + 1; }
-
-  // Outputs of a tile for transforms of this length; 0 when it is too short. All in one tile when
-  // what wraps around is padding: positions [a, b) of the window hold numbers, [0, window) are
-  // read.
-  static Index outputs(const Span& s, Index transform) {
-    const Index out = virtual_out(s);
-    const Index window = out + s.taps - 1;
-    const Index a = std::clamp<Index>(s.pad, 0, window);
-    const Index b = std::clamp<Index>(s.pad + virtual_in(s), a, window);
-    if (transform >= std::max({b, window - a, out, s.taps})) return out;
-    const Index most = transform - s.taps + 1;
-    if (most < transform / 4) return 0;
-    const Index count = ceil_div(out, most);
-    return ceil_div(out, count);
-  }
-  fft::Axis axis(const Span& s, Index tile) const {
-    return {int(s.in), int(s.in_step),         int(-s.pad),
-            int(tile), int(tile + s.taps - 1), int(ceil_div(virtual_out(s), tile))};
-  }
-  fft::Axis out_axis(const Span& s, Index tile) const {
-    return {int(s.out), int(s.out_step), 0,
-            int(tile),  int(tile),       int(ceil_div(virtual_out(s), tile))};
-  }
   Index spectrum_bytes(Index n) const {
     return points() * n * tiles() * (depth + channels) * Index(sizeof(float2));
   }
@@ -161,7 +123,7 @@ struct Plan {
     const auto number = [](Index value) { return static_cast<double>(value); };
     const double f = fft::frequencies(candidate);
     const double count =
-        number(z.n * ceil_div(virtual_out(down), rows) * ceil_div(virtual_out(across), columns));
+        number(z.n * ceil_div(down.virtual_out(), rows) * ceil_div(across.virtual_out(), columns));
     const double bytes = 16 * f * (count * number(depth + channels) + number(z.k * z.c));
     // Complex products reach about 0.7 of the peak of real ones.
     return bytes / kUnmeasuredGpu.copy_bytes +
@@ -169,37 +131,21 @@ struct Plan {
   }
 };
 
-// Calls body with the length as a constant.
-template <class Body>
-void with_length(int length, Body&& body) {
-  if (length == 16) body(std::integral_constant<int, 16>{});
-  if (length == 32) body(std::integral_constant<int, 32>{});
-  if (length == 64) body(std::integral_constant<int, 64>{});
-}
-
-template <int L>
-LaunchShape blocks_of(Index planes) {
-  using Lines = fft::Lines<L>;
-  return {.grid = dim3(static_cast<unsigned>(ceil_div(planes, Lines::kPlanes))),
-          .block = dim3(fft::kBlockThreads),
-          .shared_bytes = Lines::kSharedBytes};
-}
-
 void to_spectra(int length, const fft::PlaneSet& planes, const float* x, float2* spectra,
                 Index stride) {
-  with_length(length, [&](auto constant) {
+  fft::with_length(length, [&](auto constant) {
     constexpr int kLength = constant;
-    launch(fft::spectrum_kernel<kLength>, blocks_of<kLength>(planes.planes), planes, x, spectra,
-           stride);
+    launch(fft::spectrum_kernel<kLength>, fft::blocks_of<kLength>(planes.planes), planes, x,
+           spectra, stride);
   });
 }
 
 void to_pixels(const Plan& plan, const fft::PlaneSet& planes, const float2* spectra, Index stride,
-               int shift_rows, int shift_columns, const fft::Finish& finish, float* y) {
-  with_length(plan.length, [&](auto constant) {
+               int shift_rows, int shift_columns, const fft::Finish<float>& finish, float* y) {
+  fft::with_length(plan.length, [&](auto constant) {
     constexpr int kLength = constant;
-    launch(fft::pixels_kernel<kLength>, blocks_of<kLength>(planes.planes), planes, spectra, stride,
-           shift_rows, shift_columns, finish, y);
+    launch(fft::pixels_kernel<kLength>, fft::blocks_of<kLength>(planes.planes), planes, spectra,
+           stride, shift_rows, shift_columns, finish, y);
   });
 }
 
@@ -216,11 +162,13 @@ struct Spectra {
 };
 
 std::size_t prepared_bytes(const Conv2dProblem& z, Direction direction) {
+  if (fft::is_depthwise(z)) return fft::depthwise_prepared_bytes(z, direction);
   return Plan(z, direction).prepared_bytes();
 }
 
 // The spectra of w, once for many calls.
 void prepare_weights(const Conv2dPrepareArgs& args) {
+  if (fft::is_depthwise(args.problem)) return fft::depthwise_prepare(args);
   const Plan plan(args.problem, args.direction);
   to_spectra(plan.length, plan.kernels(), static_cast<const float*>(args.w),
              static_cast<float2*>(args.prepared), plan.weight_stride());
@@ -228,7 +176,7 @@ void prepare_weights(const Conv2dPrepareArgs& args) {
 
 // y of x, or dx of dy.
 void convolve(const Plan& plan, void* workspace, const void* from, const void* weights,
-              fft::Finish finish, void* to) {
+              fft::Finish<float> finish, void* to) {
   const Conv2dProblem& z = plan.z;
   const Spectra spectra(plan, workspace);
   const Index in_image = plan.depth * plan.down.in * plan.across.in;
@@ -259,6 +207,7 @@ void convolve(const Plan& plan, void* workspace, const void* from, const void* w
 }
 
 void forward(const Conv2dForwardArgs& args) {
+  if (fft::is_depthwise(args.problem)) return fft::depthwise_forward(args);
   convolve(Plan(args.problem, Direction::forward), args.workspace, args.x, args.prepared,
            {static_cast<const float*>(args.b), static_cast<const float*>(args.epilogue.residual),
             args.epilogue.relu, false},
@@ -266,12 +215,14 @@ void forward(const Conv2dForwardArgs& args) {
 }
 
 void backward_data(const Conv2dBackwardDataArgs& args) {
+  if (fft::is_depthwise(args.problem)) return fft::depthwise_backward_data(args);
   convolve(Plan(args.problem, Direction::backward_data), args.workspace, args.dy, args.prepared,
            {nullptr, nullptr, false, false}, args.dx);
 }
 
 void backward_weight(const Conv2dBackwardWeightArgs& args) {
   const Conv2dProblem& z = args.problem;
+  if (fft::is_depthwise(z)) return fft::depthwise_backward_weight(args);
   const Plan plan(z, Direction::backward_weight);
   const Spectra spectra(plan, args.workspace);
   for (Index n = 0; n < z.n; n += plan.images) {
@@ -307,13 +258,14 @@ void backward_weight(const Conv2dBackwardWeightArgs& args) {
 
 Conv2dSupport supports(const Conv2dProblem& z, Direction) {
   const auto no = [](const auto&... words) { return Conv2dSupport::no(cat(words...)); };
-  if (z.dtype != DType::f32) {
-    return no("expects elements of type f32, because spectra are sums of a whole tile, got ",
+  const bool depthwise = fft::is_depthwise(z);
+  if (z.dtype != DType::f32 && !(depthwise && is_half(z.dtype))) {
+    return no("expects elements of type f32 (of depthwise problems also f16 and bf16), got ",
               name_of(z.dtype));
   }
-  if (z.groups != 1) {
-    return no("expects groups 1, because a product is made of all channels at once, got ",
-              z.groups);
+  if (z.groups != 1 && !depthwise) {
+    return no("expects groups 1, or a group and a kernel for each channel, got ", z.groups,
+              " groups of ", z.c, " channels and ", z.k, " kernels");
   }
   if (z.stride_h != 1 || z.stride_w != 1) {
     return no("expects stride 1, because all pixels of a tile are made, got ", z.stride_h, "x",
@@ -326,13 +278,15 @@ Conv2dSupport supports(const Conv2dProblem& z, Direction) {
     return no("expects a kernel of at most ", kLargestKernel, "x", kLargestKernel,
               " with its dilation, because tiles are 64x64, got ", rows, "x", columns);
   }
-  if (z.h * z.w > INT_MAX / 2 || z.p() * z.q() > INT_MAX / 2 || z.k * z.c > INT_MAX / 64) {
+  if (z.h * z.w > INT_MAX / 2 || z.p() * z.q() > INT_MAX / 2 ||
+      (z.k * z.c > INT_MAX / 64 && !depthwise)) {
     return no("expects planes of fewer than 2^30 pixels and 2^25 kernels' planes, got more");
   }
   return {};
 }
 
 Conv2dCost cost(const Conv2dProblem& z, Direction direction) {
+  if (fft::is_depthwise(z)) return fft::depthwise_cost(z, direction);
   const auto number = [](Index value) { return static_cast<double>(value); };
   const Plan plan(z, direction);
   const double f = number(plan.points());
@@ -355,6 +309,7 @@ Conv2dCost cost(const Conv2dProblem& z, Direction direction) {
 }
 
 std::size_t workspace_bytes(const Conv2dProblem& z, Direction direction) {
+  if (fft::is_depthwise(z)) return fft::depthwise_workspace_bytes(z, direction);
   return Plan(z, direction).bytes();
 }
 

@@ -13,6 +13,7 @@
 // Read next  fft_cuda.cu, the card
 #pragma once
 
+#include "framework/cuda/half.cuh"
 #include "framework/cuda/launch.cuh"
 #include "layers/conv2d/epilogue.cuh"
 
@@ -48,6 +49,7 @@ struct PlaneSet {
 struct Place {  // of one plane
   Index offset;
   int tile_row, tile_column, channel;
+  bool real;  // there is such a plane
 };
 __device__ inline Place place_of(const PlaneSet& z, Index plane) {
   Place out;
@@ -57,6 +59,7 @@ __device__ inline Place place_of(const PlaneSet& z, Index plane) {
   out.tile_row = static_cast<int>(tile / z.columns.tiles % z.rows.tiles);
   const Index n = tile / (Index{z.columns.tiles} * z.rows.tiles);
   out.offset = (n * z.channels + out.channel) * (Index{z.rows.size} * z.columns.size);
+  out.real = true;
   return out;
 }
 
@@ -197,22 +200,23 @@ __device__ inline void make_roots(float2* roots) {
   }
 }
 
-// Pixels of `planes` planes to spectra [frequency][stride], frequency = row (L/2 + 1) + column.
-template <int L>
-__global__ void __launch_bounds__(kBlockThreads, 3)
-    spectrum_kernel(PlaneSet z, const float* x, float2* spectra, Index stride) {
-  using Z = Lines<L>;
-  auto* const shared = dynamic_shared<float2>();
-  float2* const roots = shared + Z::kPairs * Z::kPlane;
-  __shared__ Place places[Z::kPlanes];
-  const Index first = static_cast<Index>(blockIdx.x) * Z::kPlanes;
+// Of planes z.planes and more there is none: they are zeros.
+__device__ inline void find_places(const PlaneSet& z, Index first, int count, Place* places) {
   const int thread = static_cast<int>(threadIdx.x);
-  if (thread < Z::kPlanes) {
-    places[thread] = place_of(z, first + thread < z.planes ? first + thread : z.planes - 1);
-  }
-  make_roots<L>(roots);
-  __syncthreads();
+  if (thread >= count) return;
+  places[thread] = place_of(z, first + thread < z.planes ? first + thread : z.planes - 1);
+  places[thread].real = first + thread < z.planes;
+}
+
+// Planes 2 i of the places are read from x and 2 i + 1 from x_odd, each by its own axes; rows
+// padded and transformed. Barriers stand before (places, roots) and follow.
+template <int L, class T>
+__device__ inline void read_planes(const PlaneSet& even, const T* x_even, const PlaneSet& odd,
+                                   const T* x_odd, const Place* places, const float2* roots,
+                                   float2* shared) {
+  using Z = Lines<L>;
   constexpr int kOfWarp = 32 / Z::kLanes;
+  const int thread = static_cast<int>(threadIdx.x);
   const int lane = thread % 32;
   const int j = Z::j_of(true, lane);
 #pragma unroll
@@ -223,16 +227,17 @@ __global__ void __launch_bounds__(kBlockThreads, 3)
     bool any = false;
 #pragma unroll
     for (int part = 0; part < 2; ++part) {
-      const int plane = line / L * 2 + part;
-      const Place& place = places[plane];
+      const PlaneSet& z = part == 0 ? even : odd;
+      const Place& place = places[line / L * 2 + part];
       const int row = z.rows.element(place.tile_row, line % L);
-      const bool real = row >= 0 && first + plane < z.planes;
+      const bool real = row >= 0 && place.real;
       any = any || real;
-      const float* const from = x + place.offset + Index{row} * z.columns.size;
+      const T* const from =
+          (part == 0 ? x_even : x_odd) + place.offset + Index{row} * z.columns.size;
 #pragma unroll
       for (int i = 0; i < 8; ++i) {
         const int column = z.columns.element(place.tile_column, j + Z::kLanes * i);
-        numbers[2 * i + part] = real && column >= 0 ? from[column] : 0.0f;
+        numbers[2 * i + part] = real && column >= 0 ? to_float(from[column]) : 0.0f;
       }
     }
     float2* const plane = shared + line / L * Z::kPlane;
@@ -243,6 +248,22 @@ __global__ void __launch_bounds__(kBlockThreads, 3)
     }
     transform_line<L, false, true>(v, roots, plane, line % L, j);
   }
+}
+
+// Pixels of `planes` planes to spectra [frequency][stride], frequency = row (L/2 + 1) + column.
+template <int L>
+__global__ void __launch_bounds__(kBlockThreads, 3)
+    spectrum_kernel(PlaneSet z, const float* x, float2* spectra, Index stride) {
+  using Z = Lines<L>;
+  auto* const shared = dynamic_shared<float2>();
+  float2* const roots = shared + Z::kPairs * Z::kPlane;
+  __shared__ Place places[Z::kPlanes];
+  const Index first = static_cast<Index>(blockIdx.x) * Z::kPlanes;
+  const int thread = static_cast<int>(threadIdx.x);
+  find_places(z, first, Z::kPlanes, places);
+  make_roots<L>(roots);
+  __syncthreads();
+  read_planes<L>(z, x, z, x, places, roots, shared);
   __syncthreads();
   transform_lines<L, false, false>(shared, roots);
   __syncthreads();
@@ -263,26 +284,59 @@ __global__ void __launch_bounds__(kBlockThreads, 3)
 }
 
 // What becomes of the numbers: out = relu(value + bias + residual), or added to out.
+template <class T>
 struct Finish {
-  const float* bias;
-  const float* residual;
+  const T* bias;
+  const T* residual;
   bool relu, accumulate;
 };
 
-// Spectra back to pixels. Position i of a tile is found at point (i + shift) % L.
+// Planes 2 i and 2 i + 1 of the places are the real and imaginary parts of points back from the
+// transform; position i of a tile is found at point (i + shift) % L.
+template <int L, class T>
+__device__ inline void write_pixels(const PlaneSet& z, const Place* places, int shift_rows,
+                                    int shift_columns, const Finish<T>& finish,
+                                    const float2* shared, T* y) {
+  using Z = Lines<L>;
+  const int thread = static_cast<int>(threadIdx.x);
+  // Rows of pixels to groups of threads, as wide as the least power of two that holds a row.
+  int width = 4;
+  while (width < z.columns.limit && width < 32) width *= 2;
+  for (int i = thread / width; i < Z::kPlanes * z.rows.limit; i += kBlockThreads / width) {
+    const int part = i / z.rows.limit;
+    const int r = i % z.rows.limit;
+    const Place& place = places[part];
+    if (!place.real) continue;
+    const int row = z.rows.element(place.tile_row, r);
+    if (row < 0) continue;
+    const auto* const points = reinterpret_cast<const float*>(shared + part / 2 * Z::kPlane +
+                                                              (r + shift_rows) % L * Z::kPitch);
+    const float bias = finish.bias == nullptr ? 0.0f : to_float(finish.bias[place.channel]);
+    for (int c = thread % width; c < z.columns.limit; c += width) {
+      const int column = z.columns.element(place.tile_column, c);
+      if (column < 0) continue;
+      float value = points[2 * ((c + shift_columns) % L) + part % 2] * (1.0f / (L * L)) + bias;
+      const Index at = place.offset + Index{row} * z.columns.size + column;
+      // The residual is added to y as it would be stored: the bits of a separate pass.
+      if (finish.residual != nullptr) value = to_float(from_float<T>(value));
+      value = finished(value, finish.residual, at, finish.relu);
+      y[at] = from_float<T>(finish.accumulate ? to_float(y[at]) + value : value);
+    }
+  }
+}
+
+// Spectra back to pixels.
 template <int L>
 __global__ void __launch_bounds__(kBlockThreads, 3)
     pixels_kernel(PlaneSet z, const float2* spectra, Index stride, int shift_rows,
-                  int shift_columns, Finish finish, float* y) {
+                  int shift_columns, Finish<float> finish, float* y) {
   using Z = Lines<L>;
   auto* const shared = dynamic_shared<float2>();
   float2* const roots = shared + Z::kPairs * Z::kPlane;
   const Index first = static_cast<Index>(blockIdx.x) * Z::kPlanes;
   const int thread = static_cast<int>(threadIdx.x);
   __shared__ Place places[Z::kPlanes];
-  if (thread < Z::kPlanes) {
-    places[thread] = place_of(z, first + thread < z.planes ? first + thread : z.planes - 1);
-  }
+  find_places(z, first, Z::kPlanes, places);
   make_roots<L>(roots);
   constexpr int kAtOnce = 4;  // loads under way of each thread
   constexpr int kCount = frequencies(L) * Z::kPairs;
@@ -318,28 +372,7 @@ __global__ void __launch_bounds__(kBlockThreads, 3)
   __syncthreads();
   transform_lines<L, true, true>(shared, roots, shift_rows % L, z.rows.limit);
   __syncthreads();
-  // Rows of pixels to groups of threads, as wide as the least power of two that holds a row.
-  int width = 4;
-  while (width < z.columns.limit && width < 32) width *= 2;
-  for (int i = thread / width; i < Z::kPlanes * z.rows.limit; i += kBlockThreads / width) {
-    const int part = i / z.rows.limit;
-    const int r = i % z.rows.limit;
-    if (first + part >= z.planes) break;
-    const Place& place = places[part];
-    const int row = z.rows.element(place.tile_row, r);
-    if (row < 0) continue;
-    const auto* const points = reinterpret_cast<const float*>(shared + part / 2 * Z::kPlane +
-                                                              (r + shift_rows) % L * Z::kPitch);
-    const float bias = finish.bias == nullptr ? 0.0f : finish.bias[place.channel];
-    for (int c = thread % width; c < z.columns.limit; c += width) {
-      const int column = z.columns.element(place.tile_column, c);
-      if (column < 0) continue;
-      float value = points[2 * ((c + shift_columns) % L) + part % 2] * (1.0f / (L * L)) + bias;
-      const Index at = place.offset + Index{row} * z.columns.size + column;
-      value = finished(value, finish.residual, at, finish.relu);
-      y[at] = finish.accumulate ? y[at] + value : value;
-    }
-  }
+  write_pixels<L>(z, places, shift_rows, shift_columns, finish, shared, y);
 }
 
 }  // namespace convscope::fft

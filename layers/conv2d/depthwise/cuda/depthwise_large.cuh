@@ -1,0 +1,257 @@
+// SPDX-License-Identifier: Apache-2.0
+// depthwise_large.cuh: the inner loops that all directions of depthwise convolution with large
+// kernels share on the GPU: a thread's piece of the result in registers, over which the rows of the
+// source in shared memory pass one after the other.
+// Read next  depthwise_large_plan.h, where the numbers come from; depthwise_large_cuda.cu
+#pragma once
+
+#include "framework/cuda/half.cuh"
+#include "framework/cuda/launch.cuh"
+#include "layers/conv2d/depthwise/cuda/depthwise_large_plan.h"
+
+namespace convscope::depthwise {
+
+// v[i] = from[i], where from is aligned to kUnit floats; what a unit brings beyond is dropped.
+template <int kUnit, int kCount>
+__device__ inline void load_floats(const float* from, float (&v)[kCount]) {
+#pragma unroll
+  for (int i = 0; i < kCount; i += kUnit) {
+    if constexpr (kUnit == 4) {
+      const float4 unit = *reinterpret_cast<const float4*>(from + i);
+      v[i] = unit.x;
+      if (i + 1 < kCount) v[i + 1] = unit.y;
+      if (i + 2 < kCount) v[i + 2] = unit.z;
+      if (i + 3 < kCount) v[i + 3] = unit.w;
+    } else if constexpr (kUnit == 2) {
+      const float2 unit = *reinterpret_cast<const float2*>(from + i);
+      v[i] = unit.x;
+      if (i + 1 < kCount) v[i + 1] = unit.y;
+    } else {
+      v[i] = from[i];
+    }
+  }
+}
+
+// The products of kTaps neighbouring taps of each row, kLow to kHigh, with the source from `source`
+// on. `taps` is the row that kLow meets; those of the next rows of sums stand before it.
+template <int kUnit, int kTaps, int kLow, int kHigh, int kRows, int kColumns>
+__device__ inline void add_taps(const float* source, const float* taps, int tap_pitch,
+                                float (&sums)[kRows][kColumns]) {
+  float v[kColumns + kTaps - 1];
+  load_floats<kUnit>(source, v);
+#pragma unroll
+  for (int o = kLow; o <= kHigh; ++o) {
+    float t[kTaps];
+    load_floats<4>(taps - (o - kLow) * tap_pitch, t);
+#pragma unroll
+    for (int s = 0; s < kTaps; ++s) {
+#pragma unroll
+      for (int j = 0; j < kColumns; ++j) sums[o][j] = fmaf(v[j + s], t[s], sums[o][j]);
+    }
+  }
+}
+
+// Adds a row of the source, times a row of `count` taps each, to the rows kLow to kHigh of the sums.
+template <int kUnit, int kLow, int kHigh, int kRows, int kColumns>
+__device__ inline void add_source_row(const float* source, const float* taps, int tap_pitch,
+                                      int count, float (&sums)[kRows][kColumns]) {
+  int q = 0;
+#pragma unroll 1
+  for (; q + 4 <= count; q += 4) {
+    add_taps<kUnit, 4, kLow, kHigh>(source + q, taps + q, tap_pitch, sums);
+  }
+  if (q + 1 == count) {
+    add_taps<kUnit, 1, kLow, kHigh>(source + q, taps + q, tap_pitch, sums);
+  } else if (q + 2 == count) {
+    add_taps<kUnit, 2, kLow, kHigh>(source + q, taps + q, tap_pitch, sums);
+  } else if (q + 3 == count) {
+    add_taps<kUnit, 3, kLow, kHigh>(source + q, taps + q, tap_pitch, sums);
+  }
+}
+
+// The same for rows known at run time.
+template <int kUnit, int kRows, int kColumns>
+__device__ inline void add_source_row(int low, int high, const float* source, const float* taps,
+                                      int tap_pitch, int count, float (&sums)[kRows][kColumns]) {
+  const auto when = [&](auto first, auto last) {
+    constexpr int kLow = first(), kHigh = last();
+    if constexpr (kLow <= kHigh && kHigh < kRows) {
+      if (low == kLow && high == kHigh) {
+        add_source_row<kUnit, kLow, kHigh>(source, taps, tap_pitch, count, sums);
+      }
+    }
+  };
+  const auto each_high = [&](auto first) {
+    when(first, std::integral_constant<int, 3>());
+    when(first, std::integral_constant<int, 2>());
+    when(first, std::integral_constant<int, 1>());
+    when(first, std::integral_constant<int, 0>());
+  };
+  each_high(std::integral_constant<int, 0>());
+  each_high(std::integral_constant<int, 1>());
+  each_high(std::integral_constant<int, 2>());
+  each_high(std::integral_constant<int, 3>());
+}
+
+// What a thread correlates: its sums begin at row `row` and column `column` of the source's class,
+// as tap 0 sees them.
+struct Correlation {
+  const float* source = nullptr;  // [rows, pitch], at the thread's first column
+  int row = 0;                    // of `source`, of out 0 and tap 0; may lie outside
+  int rows = 0;                   // of `source`
+  const float* taps = nullptr;    // [tap_rows, tap_pitch]
+  int tap_rows = 0, tap_columns = 0;
+  bool active = false;
+};
+
+// All lanes of a warp call it. A row outside the source is read from `zeros`, and where no lane of
+// the warp has a row, the loop does not begin.
+template <int kUnit, int kRows, int kColumns>
+__device__ inline void correlate(const Correlation& c, int pitch, int tap_pitch, const float* zeros,
+                                 float (&sums)[kRows][kColumns]) {
+  int begin = c.active ? max(0, -c.row) : 1 << 30;
+  int end = c.active ? min(kRows + c.tap_rows - 1, c.rows - c.row) : 0;
+#pragma unroll
+  for (int offset = 16; offset > 0; offset /= 2) {
+    begin = min(begin, __shfl_xor_sync(kAllLanes, begin, offset));
+    end = max(end, __shfl_xor_sync(kAllLanes, end, offset));
+  }
+  if (!c.active) return;
+#pragma unroll 1
+  for (int i = begin; i < end; ++i) {
+    const int row = c.row + i;
+    const bool inside = row >= 0 && row < c.rows;
+    const int low = max(0, i - c.tap_rows + 1);
+    const int high = min(kRows - 1, i);
+    add_source_row<kUnit>(low, high, inside ? c.source + row * pitch : zeros,
+                          c.taps + (i - low) * tap_pitch, tap_pitch, c.tap_columns, sums);
+  }
+}
+
+// ---- into shared memory ------------------------------------------------------------------------
+
+// A thread's way over [slots, rows, width]: its column stays, so what follows from that is computed
+// once; the threads take as many rows at a time as they have, or one, when a row is longer.
+struct Walk {
+  int slot = 0, row = 0;
+  int slots = 0, rows = 1;
+  int slots_at_once = 0, rows_at_once = 1;
+
+  // `first_column`: of this thread; it goes on in steps of the block.
+  __device__ Walk(int slots_of_block, int rows_of_slot, int width, int& first_column)
+      : slots(slots_of_block), rows(rows_of_slot) {
+    const int threads = static_cast<int>(blockDim.x);
+    const int me = static_cast<int>(threadIdx.x);
+    const int at_once = max(1, threads / max(1, width));
+    const int above = threads < width ? 0 : me / max(1, width);
+    first_column = me - above * width;
+    slots_at_once = at_once / max(1, rows);
+    rows_at_once = at_once - slots_at_once * rows;
+    slot = above / max(1, rows);
+    row = above - slot * rows;
+    if (above >= at_once) slot = slots;  // threads beyond whole rows
+  }
+  __device__ bool more() const { return slot < slots; }
+  __device__ void step() {
+    slot += slots_at_once;
+    row += rows_at_once;
+    if (row >= rows) {
+      row -= rows;
+      ++slot;
+    }
+  }
+};
+
+// to[at] = *from for each (slot, row, column), where at = place(slot, row, column, from), unless it
+// is negative. All loads of a thread's next 16 numbers are under way before the first of them is
+// stored.
+template <class T, class Place>
+__device__ inline void scatter(int slots, int rows, int width, float* to, Place place) {
+  constexpr int kAhead = 16;
+  int column = 0;
+  const Walk start(slots, rows, width, column);
+  for (; column < width; column += static_cast<int>(blockDim.x)) {
+    Walk walk = start;
+    while (walk.more()) {
+      int at[kAhead];
+      T ahead[kAhead];
+#pragma unroll
+      for (int a = 0; a < kAhead; ++a) {
+        const T* from = nullptr;
+        at[a] = walk.more() ? place(walk.slot, walk.row, column, from) : -1;
+        ahead[a] = at[a] >= 0 ? *from : T{};
+        walk.step();
+      }
+#pragma unroll
+      for (int a = 0; a < kAhead; ++a) {
+        if (at[a] >= 0) to[at[a]] = to_float(ahead[a]);
+      }
+    }
+  }
+}
+
+__device__ inline void zero_floats(int count, float* to) {
+  for (int i = 4 * static_cast<int>(threadIdx.x); i < count;
+       i += 4 * static_cast<int>(blockDim.x)) {
+    *reinterpret_cast<float4*>(to + i) = make_float4(0, 0, 0, 0);
+  }
+}
+
+// The first element of a line of rows that the tile of a band holds.
+__device__ inline int first_of(const Line& line, int band_start) {
+  return max(0, band_start + line.tile_start);
+}
+
+// The numbers of `slots` planes of the source into the zeroed tiles
+// tile[slot][source class][tile row][pitch]. Plane `slot` begins at source[offsets[slot]], or is
+// none when that is negative.
+template <class T>
+__device__ inline void stage_sources(const LargePlan& t, int band_start, const T* source,
+                                     const std::int64_t* offsets, float* tile) {
+  const Axis& rows = t.rows;
+  const Axis& columns = t.columns;
+  int first_row = 1 << 30;  // in memory
+  for (int i = 0; i < rows.count; ++i) {
+    first_row = min(first_row, rows.source_step * first_of(rows.lines[i], band_start));
+  }
+  const int run_rows = min(t.run_rows, t.in_h - first_row);
+  if (t.sources == 1) {
+    const int left = columns.lines[0].left;
+    const int down = first_row - first_of(rows.lines[0], band_start);
+    scatter<T>(t.slots, min(run_rows, t.tile_rows), t.in_w, tile,
+               [&](int slot, int row, int column, const T*& from) {
+                 const std::int64_t offset = offsets[slot];
+                 from = source + offset + (first_row + row) * t.in_w + column;
+                 return offset < 0 ? -1
+                                   : (slot * t.tile_rows + down + row) * t.pitch + left + column;
+               });
+    return;
+  }
+  scatter<T>(t.slots, run_rows, t.in_w, tile, [&](int slot, int below, int column, const T*& from) {
+    const int row = first_row + below;
+    const int place = columns.by_source_step.divide(column);
+    const int i_column = columns.line_of_source[column - place * columns.source_step];
+    const int class_row = rows.by_source_step.divide(row);
+    const int i_row = rows.line_of_source[row - class_row * rows.source_step];
+    const int tile_row = class_row - first_of(rows.lines[i_row], band_start);
+    const std::int64_t offset = offsets[slot];
+    from = source + offset + row * t.in_w + column;
+    if (offset < 0 || tile_row < 0 || tile_row >= t.tile_rows) return -1;
+    const int of = slot * t.sources + i_row * columns.count + i_column;
+    return (of * t.tile_rows + tile_row) * t.pitch + columns.lines[i_column].left + place;
+  });
+}
+
+// body(T{}) on the device.
+template <class Body>
+__device__ inline void with_type(DType type, Body&& body) {
+  if (type == DType::f32) {
+    body(float{});
+  } else if (type == DType::bf16) {
+    body(BFloat16{});
+  } else {
+    body(Float16{});
+  }
+}
+
+}  // namespace convscope::depthwise

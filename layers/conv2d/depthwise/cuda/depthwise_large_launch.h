@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0
+// depthwise_large_launch.h: the plan of a problem on the current device, for depthwise_large_*.cu.
+#pragma once
+
+#include "layers/conv2d/depthwise/cuda/depthwise_large_plan.h"
+#include "layers/conv2d/problem.h"
+
+namespace convscope::depthwise {
+
+// Taps of a kernel from which on these kernels are taken where the tiles of 3, 5 and 7 do not fit.
+inline constexpr std::int64_t kLeastLargeTaps = 20;
+
+// Valid until 64 other problems were asked for by this thread.
+const LargePlan& large_plan(const Conv2dProblem& problem, Direction direction);
+
+}  // namespace convscope::depthwise

@@ -1,0 +1,322 @@
+// SPDX-License-Identifier: Apache-2.0
+// depthwise_large_plan.h: how depthwise convolutions with large kernels are cut for the GPU: index
+// arithmetic only, the same on host and device.
+//
+// Every direction and stride is a correlation of stride 1 of a source with taps,
+//
+//     out[o][j] += source[start + o + p][... + j + q] * taps[p][q]
+//
+// once each axis falls into residue classes of the stride. A `Line` is such a class of one axis:
+//
+//     forward          y is one class; class e of w's rows meets the class e - pad of x's rows
+//     backward_data    class a of dx's rows is made of all dy with the rows of w that reach it,
+//                      turned
+//     backward_weight  class e of dw's rows is made of the class e - pad of x's rows; dy are the
+//     taps
+//
+// An entry is a pair of lines, of rows and of columns. With stride 1 there is one.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include "framework/int_math.h"
+#include "layers/dispatch/direction.h"
+
+namespace convscope::depthwise {
+
+struct Line {
+  int source_first = 0, source_size = 0;  // elements source_first + i source_step
+  int start = 0;                          // source element of output 0 and tap 0
+  int taps = 0;                           // of w every tap_step-th; of dy all
+  int outs = 0, out_first = 0;            // output i is number out_first + i out_step
+  int tile_start = 0;                     // source element that a tile begins with, of band 0
+  int left = 0;                           // columns: place of source element 0 in a tile row
+};
+
+struct Axis {
+  static constexpr int kMostStride = 3;
+  int count = 1;
+  int source_step = 1, tap_step = 1, out_step = 1;
+  bool turned = false;  // the last tap comes first
+  Line lines[kMostStride] = {};
+  // Of an element and of a tap of memory: its class by the remainder, and its place in it.
+  int line_of_source[kMostStride] = {}, line_of_tap[kMostStride] = {};
+  FastDivisor by_source_step, by_tap_step;
+
+  constexpr int most_taps() const {
+    int most = 0;
+    for (int i = 0; i < count; ++i) most = std::max(most, lines[i].taps);
+    return most;
+  }
+  constexpr int most_outs() const {
+    int most = 0;
+    for (int i = 0; i < count; ++i) most = std::max(most, lines[i].outs);
+    return most;
+  }
+};
+
+// One axis of the problem: `in` of x, `out` of y, `taps` of w.
+constexpr Axis make_axis(Direction direction, int in, int out, int taps, int stride, int pad) {
+  Axis axis;
+  axis.count = stride;
+  for (int i = 0; i < stride; ++i) {
+    Line& line = axis.lines[i];
+    if (direction == Direction::backward_data) {
+      const int e = (i + pad) % stride;
+      line = {.source_size = out, .taps = e < taps ? ceil_div(taps - e, stride) : 0};
+      line.start = (i + pad - e) / stride - (line.taps - 1);
+      axis.line_of_tap[e] = i;
+      line.out_first = i;
+      line.outs = i < in ? ceil_div(in - i, stride) : 0;
+      continue;
+    }
+    line.start = floor_div(i - pad, stride);
+    line.source_first = i - pad - stride * line.start;
+    line.source_size = line.source_first < in ? ceil_div(in - line.source_first, stride) : 0;
+    const int own = i < taps ? ceil_div(taps - i, stride) : 0;
+    axis.line_of_source[line.source_first] = i;
+    axis.line_of_tap[i] = i;
+    if (direction == Direction::forward) {
+      line.taps = own, line.outs = out;
+    } else {
+      line.outs = own, line.out_first = i, line.taps = out;
+    }
+  }
+  axis.source_step = direction == Direction::backward_data ? 1 : stride;
+  axis.tap_step = direction == Direction::backward_weight ? 1 : stride;
+  axis.turned = direction == Direction::backward_data;
+  axis.by_source_step = FastDivisor(axis.source_step);
+  axis.by_tap_step = FastDivisor(axis.tap_step);
+  axis.out_step = direction == Direction::forward ? 1 : stride;
+  int least = axis.lines[0].start;
+  for (int i = 1; i < stride; ++i) least = std::min(least, axis.lines[i].start);
+  for (int i = 0; i < stride; ++i) {
+    Line& line = axis.lines[i];
+    line.tile_start = direction == Direction::backward_data ? least : line.start;
+  }
+  return axis;
+}
+
+// The piece of out that a thread keeps in registers.
+struct ThreadTile {
+  int rows, columns;
+  int unit;  // floats of a load from the source: 4, 2 or 1
+};
+inline constexpr ThreadTile kThreadTiles[] = {{4, 14, 2}, {4, 8, 4}, {4, 7, 1}, {3, 9, 1}};
+
+struct LargePlan {
+  static constexpr int kThreads = 128;      // wanted in a block
+  static constexpr int kMostThreads = 256;  // backward_weight, whose threads keep their sums
+
+  Axis rows, columns;
+  int in_h = 0, in_w = 0, out_h = 0, out_w = 0;  // planes of source and out, in memory
+  int tile = 0;                                  // of kThreadTiles
+  int entries = 1;
+  int sources = 1;  // classes of the source in a tile: entries, or 1
+  int slots = 1;    // planes of a block at a time
+  int strips = 1, groups = 1;
+  int segments = 1, segment = 0;  // backward_weight: runs of rows of dy, rows of a run
+  int bands = 1, band = 0;        // rows of an output class (of dy) in a tile; 0: does not fit
+  int tile_rows = 0, pitch = 0;   // of the source
+  int tap_rows = 0, tap_pitch = 0, tap_sets = 1;
+  int run_rows = 0;  // of the source in memory, from which a tile is filled
+  int staged = 0;    // floats of a slot: the rows of out in memory of a band
+  int threads = kThreads;
+  double cycles = 0;  // estimated, of the whole call
+
+  constexpr int items() const { return slots * segments * strips * groups; }
+  constexpr int source_floats() const { return sources * tile_rows * pitch; }
+  constexpr int run() const { return run_rows * in_w; }
+  constexpr int tap_floats() const { return tap_rows * tap_pitch; }
+};
+
+namespace large_plan_parts {
+
+// Floats of a tile row: `least` at least, apart such that lanes meet few banks twice.
+constexpr int pitch_of(int least, int unit) {
+  if (unit == 4) return (least + 3) / 4 % 2 == 0 ? (least + 3) / 4 * 4 + 4 : (least + 3) / 4 * 4;
+  if (unit == 2) return (least + 1) / 2 % 2 == 0 ? (least + 1) / 2 * 2 + 2 : (least + 1) / 2 * 2;
+  return least | 1;
+}
+
+// Lines of columns: where element 0 stands, so that output 0 and tap 0 meet at a whole unit.
+// Returns the floats of a row.
+constexpr int place_columns(Axis& columns, int groups, const ThreadTile& tile, bool shared_source) {
+  int least = 0;
+  int shared_left = 0;
+  for (int i = 0; i < columns.count; ++i) {
+    shared_left = std::max(shared_left, -columns.lines[i].start);
+  }
+  for (int i = 0; i < columns.count; ++i) {
+    Line& line = columns.lines[i];
+    line.left = shared_source ? shared_left : std::max(0, -line.start);
+    while ((line.left + line.start) % tile.unit != 0) ++line.left;
+    const int read = line.left + line.start + groups * tile.columns + line.taps + 4;
+    least = std::max({least, read, line.left + line.source_size});
+  }
+  return pitch_of(least, tile.unit);
+}
+
+// The rows of the source that a tile holds at most.
+constexpr int tile_rows_of(const Axis& rows, int band, int other) {
+  int most = 0;
+  for (int i = 0; i < rows.count; ++i) {
+    const Line& line = rows.lines[i];
+    most =
+        std::max(most, std::min(line.source_size, band + other - 1 + line.start - line.tile_start));
+  }
+  return std::max(1, most);
+}
+
+}  // namespace large_plan_parts
+
+struct LargeSizes {
+  bool operator==(const LargeSizes&) const = default;
+
+  Direction direction = Direction::forward;
+  int n = 1, c = 1, h = 1, w = 1, p = 1, q = 1, r = 1, s = 1;
+  int stride_h = 1, stride_w = 1, pad_top = 0, pad_left = 0;
+  int shared_bytes = 0, multiprocessors = 1;
+};
+
+constexpr int shared_floats_of(const LargePlan& t, Direction direction) {
+  const int taps = direction == Direction::backward_weight ? t.slots * t.tap_floats()
+                                                           : t.tap_sets * t.tap_floats();
+  const int tiles =
+      round_up(t.pitch, 4) + round_up(t.slots * t.source_floats(), 4) + taps + t.slots * t.staged;
+  const ThreadTile& tile = kThreadTiles[t.tile];
+  const int sums = t.threads * (tile.rows * tile.columns | 1);
+  return direction == Direction::backward_weight ? std::max(tiles, sums) : tiles;
+}
+
+// Cycles of the whole call on a GPU that issues 4 instructions of warps in a cycle: what makes one
+// plan better than another, and what the card's cost says. Fitted to an H200.
+constexpr double cycles_of(const LargePlan& t, const LargeSizes& z) {
+  const bool weight = z.direction == Direction::backward_weight;
+  const ThreadTile& tile = kThreadTiles[t.tile];
+  const auto number = [](auto value) { return static_cast<double>(value); };
+  // Of one thread and one entry: rows of taps, and rows of the source that they meet.
+  const double tap_rows = number(weight ? t.segment : t.rows.most_taps());
+  const double chunks = number(t.columns.most_taps()) / 4 + 0.1;
+  const double met =
+      number(std::min(z.direction == Direction::forward ? z.r : z.r, t.in_h)) / number(z.r);
+  const double loads = tile.unit == 4   ? 3
+                       : tile.unit == 2 ? number(tile.columns + 4) / 2
+                                        : number(tile.columns + 3);
+  const double rows = number(tile.rows);
+  const double entry = chunks * (tap_rows * rows * (4 * number(tile.columns) + 1.5) +
+                                 (tap_rows + rows - 1) * (1.3 * loads + 6)) +
+                       (tap_rows + rows) * 12;
+  const int warps = t.threads / 32;
+  const int rounds = ceil_div(t.items() * (weight ? t.entries : 1), t.threads);
+  const double computed = number(warps * rounds) * entry * number(weight ? 1 : t.entries) *
+                          (weight ? 1.0 : std::max(0.5, met));
+  const double run =
+      number(t.slots) * number(std::min(t.in_h, t.rows.source_step * t.tile_rows)) * number(t.in_w);
+  const double taps_run =
+      weight ? number(t.slots * t.band * t.columns.most_taps()) : number(t.tap_sets * z.r * z.s);
+  const double outs = weight ? 0 : number(t.slots * t.staged);
+  const double staged = ((run + taps_run) * 22 + outs * 16) / 32 +
+                        number(t.slots * t.source_floats()) / 128 * 5 + 150.0 * warps;
+  const double bytes = 4.0 * shared_floats_of(t, z.direction) + 1024;
+  const int registers = tile.columns == 14 ? 128 : 80;
+  const int fit = std::max(
+      1, std::min(static_cast<int>(z.shared_bytes / bytes), 65536 / registers / t.threads));
+  const double jobs =
+      weight ? number(z.c) * number(ceil_div(z.n, t.slots)) * t.bands
+             : number(ceil_div(std::int64_t{z.n} * z.c, std::int64_t{t.slots})) * t.bands;
+  // Of one block alone: its warps wait for memory, and for their own results.
+  const double alone = computed / warps * 1.5 +
+                       900 * (1 + (run + taps_run) / number(16 * t.threads)) + staged / warps;
+  const double in_each = jobs / z.multiprocessors;  // blocks for a multiprocessor
+  const double rounds_of_blocks =
+      in_each <= 4 * fit ? number(static_cast<int>(ceil_div(static_cast<std::int64_t>(jobs),
+                                                            std::int64_t{z.multiprocessors})))
+                         : in_each + 0.5;
+  const double together = std::min(number(fit), rounds_of_blocks);
+  // More warps hide more of each other's waiting.
+  const double hidden = together * warps / 4;
+  const double issued = 3.6 * hidden / (hidden + 0.9);
+  const double busy = std::max(alone, together * (computed + staged) / issued);
+  return rounds_of_blocks / together * busy + 3000;
+}
+
+// The plan of the fewest cycles; band = 0: none fits shared memory.
+constexpr LargePlan make_large_plan(const LargeSizes& z) {
+  namespace parts = large_plan_parts;
+  const bool weight = z.direction == Direction::backward_weight;
+  const bool back = z.direction == Direction::backward_data;
+  LargePlan best;
+  for (int tile_index = 0; tile_index < 4; ++tile_index) {
+    const ThreadTile& tile = kThreadTiles[tile_index];
+    if (back && (z.stride_h > 1 || z.stride_w > 1) && tile.unit > 1) continue;
+    LargePlan t;
+    t.tile = tile_index;
+    t.rows = make_axis(z.direction, z.h, z.p, z.r, z.stride_h, z.pad_top);
+    t.columns = make_axis(z.direction, z.w, z.q, z.s, z.stride_w, z.pad_left);
+    t.in_h = back ? z.p : z.h;
+    t.in_w = back ? z.q : z.w;
+    t.out_h = weight ? z.r : back ? z.h : z.p;
+    t.out_w = weight ? z.s : back ? z.w : z.q;
+    t.entries = t.rows.count * t.columns.count;
+    t.sources = back ? 1 : t.entries;
+    t.groups = ceil_div(t.columns.most_outs(), tile.columns);
+    t.pitch = parts::place_columns(t.columns, t.groups, tile, back);
+    t.tap_pitch = round_up(t.columns.most_taps(), 4);
+    const int all_strips = ceil_div(t.rows.most_outs(), tile.rows);
+    const auto consider = [&] {
+      if (shared_floats_of(t, z.direction) * 4 > z.shared_bytes) return;
+      t.cycles = cycles_of(t, z);
+      if (best.band == 0 || t.cycles < best.cycles) best = t;
+    };
+    if (weight) {
+      if (t.tap_pitch / 4 % 2 == 0) t.tap_pitch += 4;
+      t.strips = all_strips;
+      const int own = t.entries * t.strips * t.groups;  // threads of a segment
+      if (own > LargePlan::kMostThreads) continue;
+      for (int bands = 1; bands <= z.p; bands *= 2) {
+        t.band = ceil_div(z.p, bands);
+        t.bands = ceil_div(z.p, t.band);
+        t.tap_rows = t.band;
+        t.tile_rows = parts::tile_rows_of(t.rows, t.band, t.rows.most_outs());
+        for (const int segment : {3, 5, 7, 9, 15, 31, t.band}) {
+          if (segment > t.band) continue;
+          t.segment = segment;
+          t.segments = ceil_div(t.band, segment);
+          if (own * t.segments > LargePlan::kMostThreads) continue;
+          for (int slots = 1; slots <= z.n && slots * t.segments * own <= LargePlan::kMostThreads;
+               ++slots) {
+            t.slots = slots;
+            t.threads = round_up(slots * t.segments * own, 32);
+            consider();
+          }
+        }
+        if (bands >= 8 && t.band < 8) break;
+      }
+      continue;
+    }
+    t.tap_rows = t.entries * t.rows.most_taps();
+    for (int bands = 1; bands <= std::min(all_strips, 64); ++bands) {
+      t.strips = ceil_div(all_strips, bands);
+      t.bands = ceil_div(all_strips, t.strips);
+      if (t.bands != bands) continue;
+      t.band = t.strips * tile.rows;
+      t.tile_rows = parts::tile_rows_of(t.rows, t.band, t.rows.most_taps());
+      t.staged = std::min(t.band * t.rows.out_step, t.out_h) * t.out_w;
+      const int own = t.strips * t.groups;
+      const std::int64_t planes = std::int64_t{z.n} * z.c;
+      for (int slots = 1; slots <= planes && (slots == 1 || slots * own <= LargePlan::kThreads);
+           ++slots) {
+        t.slots = slots;
+        t.threads = std::min(LargePlan::kThreads, round_up(slots * own, 32));
+        t.tap_sets = slots == 1 ? 1 : std::min(slots, (slots - 2) / z.n + 2);
+        consider();
+      }
+    }
+  }
+  best.run_rows = std::min(best.in_h, best.rows.source_step * (best.tile_rows + 1));
+  return best;
+}
+
+}  // namespace convscope::depthwise

@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: Apache-2.0
+// depthwise_large_plan_test.cpp: how depthwise convolutions with large kernels are cut for the GPU:
+// index arithmetic, checked without one.
+#include "layers/conv2d/depthwise/cuda/depthwise_large_plan.h"
+
+#include <gtest/gtest.h>
+
+#include <set>
+#include <vector>
+
+#include "framework/check.h"
+
+namespace convscope {
+namespace {
+
+using depthwise::Axis;
+using depthwise::LargePlan;
+using depthwise::LargeSizes;
+using depthwise::Line;
+using depthwise::make_axis;
+using depthwise::make_large_plan;
+
+struct Row {
+  int in, taps, stride, pad_first, pad_last;
+  int out() const { return (in + pad_first + pad_last - taps) / stride + 1; }
+};
+
+constexpr Row kRows[] = {{14, 9, 1, 4, 4},    {14, 9, 2, 4, 4},    {15, 13, 3, 6, 6},
+                         {28, 31, 1, 15, 15}, {28, 31, 2, 15, 15}, {9, 5, 2, 0, 1},
+                         {12, 9, 2, 0, 0},    {11, 7, 3, 12, 1},   {5, 1, 3, 0, 0},
+                         {8, 2, 3, 1, 2},     {20, 10, 2, 3, 0}};
+
+// Which products (tap, source element) each number of the result has, by the lines and in memory's
+// own numbers.
+using Products = std::vector<std::multiset<std::pair<int, int>>>;
+
+Products by_lines(const Axis& axis, int results) {
+  Products out(static_cast<std::size_t>(results));
+  for (int i = 0; i < axis.count; ++i) {
+    const Line& line = axis.lines[i];
+    for (int o = 0; o < line.outs; ++o) {
+      for (int p = 0; p < line.taps; ++p) {
+        const int source = line.start + o + p;
+        if (source < 0 || source >= line.source_size) continue;
+        // A tap in memory is the one that line_of_tap and `turned` send to place p of the line.
+        int tap = -1;
+        for (int t = 0; t < 200; ++t) {
+          const int place = t / axis.tap_step;
+          if (axis.line_of_tap[t % axis.tap_step] != (axis.tap_step == 1 ? 0 : i)) continue;
+          if ((axis.turned ? line.taps - 1 - place : place) == p) tap = t;
+        }
+        out[static_cast<std::size_t>(line.out_first + o * axis.out_step)].insert(
+            {tap, line.source_first + source * axis.source_step});
+      }
+    }
+  }
+  return out;
+}
+
+TEST(DepthwiseLargePlan, LinesMakeTheProductsOfTheFormula) {
+  for (const Row& z : kRows) {
+    for (const Direction direction : kDirections) {
+      SCOPED_TRACE(cat(name_of(direction), ": in ", z.in, ", taps ", z.taps, ", stride ", z.stride,
+                       ", pad ", z.pad_first));
+      const Axis axis = make_axis(direction, z.in, z.out(), z.taps, z.stride, z.pad_first);
+      const int results = direction == Direction::forward         ? z.out()
+                          : direction == Direction::backward_data ? z.in
+                                                                  : z.taps;
+      Products expected(static_cast<std::size_t>(results));
+      for (int p = 0; p < z.out(); ++p) {
+        for (int r = 0; r < z.taps; ++r) {
+          const int h = p * z.stride + r - z.pad_first;
+          if (h < 0 || h >= z.in) continue;
+          if (direction == Direction::forward) expected[static_cast<std::size_t>(p)].insert({r, h});
+          if (direction == Direction::backward_data) {
+            expected[static_cast<std::size_t>(h)].insert({r, p});
+          }
+          if (direction == Direction::backward_weight) {
+            expected[static_cast<std::size_t>(r)].insert({p, h});
+          }
+        }
+      }
+      EXPECT_TRUE(by_lines(axis, results) == expected);
+    }
+  }
+}
+
+TEST(DepthwiseLargePlan, EverySourceElementHasAPlaceInItsLine) {
+  for (const Row& z : kRows) {
+    for (const Direction direction : kDirections) {
+      const Axis axis = make_axis(direction, z.in, z.out(), z.taps, z.stride, z.pad_first);
+      const int elements = direction == Direction::backward_data ? z.out() : z.in;
+      for (int i = 0; i < elements; ++i) {
+        const int place = axis.by_source_step.divide(i);
+        const int rest = i - place * axis.source_step;
+        const Line& line = axis.lines[axis.source_step == 1 ? 0 : axis.line_of_source[rest]];
+        EXPECT_EQ(line.source_first + place * axis.source_step, i);
+        EXPECT_LT(place, line.source_size);
+      }
+    }
+  }
+}
+
+TEST(DepthwiseLargePlan, PlansFitTheDeviceAndCoverTheResult) {
+  for (const int side : {1, 7, 14, 28, 56, 113, 224}) {
+    for (const int taps : {5, 9, 13, 31, 63}) {
+      for (const int stride : {1, 2, 3}) {
+        for (const int images : {1, 32}) {
+          for (const Direction direction : kDirections) {
+            LargeSizes z{.direction = direction,
+                         .n = images,
+                         .c = 24,
+                         .h = side,
+                         .w = side,
+                         .r = taps,
+                         .s = taps,
+                         .stride_h = stride,
+                         .stride_w = stride,
+                         .pad_top = taps / 2,
+                         .pad_left = taps / 2,
+                         .shared_bytes = 227 * 1024,
+                         .multiprocessors = 132};
+            z.p = z.q = (side + 2 * z.pad_top - taps) / stride + 1;
+            const LargePlan t = make_large_plan(z);
+            SCOPED_TRACE(cat(name_of(direction), " of ", side, ", ", taps, " taps, stride ", stride,
+                             ", ", images, " images"));
+            ASSERT_GT(t.band, 0);
+            const auto& tile = depthwise::kThreadTiles[t.tile];
+            EXPECT_LE(depthwise::shared_floats_of(t, direction) * 4, z.shared_bytes);
+            EXPECT_EQ(t.threads % 32, 0);
+            EXPECT_LE(t.threads, LargePlan::kMostThreads);
+            EXPECT_GE(t.groups * tile.columns, t.columns.most_outs());
+            EXPECT_EQ(t.pitch % tile.unit, 0);
+            EXPECT_EQ(t.tap_pitch % 4, 0);
+            EXPECT_GE(t.tap_pitch, t.columns.most_taps());
+            if (direction == Direction::backward_weight) {
+              EXPECT_GE(t.threads, t.items() * t.entries);
+              EXPECT_GE(t.segments * t.segment, t.band);
+              EXPECT_GE(t.bands * t.band, z.p);
+              EXPECT_GE(t.strips * tile.rows, t.rows.most_outs());
+            } else {
+              EXPECT_GE(t.bands * t.band, t.rows.most_outs());
+              EXPECT_EQ(t.band, t.strips * tile.rows);
+            }
+            for (int i = 0; i < t.columns.count; ++i) {
+              const Line& line = t.columns.lines[i];
+              EXPECT_EQ((line.left + line.start) % tile.unit, 0);
+              EXPECT_GE(line.left + line.start, 0);
+              // The last number that the last group reads, and the last of the source.
+              EXPECT_LE(line.left + line.start + t.groups * tile.columns + line.taps, t.pitch);
+              EXPECT_LE(line.left + line.source_size, t.pitch);
+            }
+          }
+        }
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace convscope
